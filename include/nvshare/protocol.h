@@ -1,0 +1,325 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef NVSHARE_PROTOCOL_H
+#define NVSHARE_PROTOCOL_H
+
+/*
+ * The wire between the scheduler and everybody else: libnvshare.so, nvsharectl, plugins.
+ *
+ * A SOCK_SEQPACKET Unix socket, $NVSHARE_SOCK_DIR/scheduler.sock (default
+ * /run/nvshare). One packet is one message: a header, then exactly the body of its
+ * type. Both ends run on one machine, so integers are in its byte order, and their
+ * widths and offsets are fixed (checked in src/ipc/msg.c). Unused bytes are zero.
+ * Strings are NUL-terminated inside their arrays.
+ *
+ * A packet with a wrong magic, version, size or type closes the connection. The
+ * sender's pid, uid and gid are those of SO_PEERCRED; nothing in a message can
+ * override them.
+ *
+ * One connection is one client: one process on one GPU. A process that uses two
+ * GPUs opens two.
+ */
+
+#include <stdint.h>
+
+#define NVSHARE_PROTOCOL_MAGIC   0x4853564eu /* "NVSH" */
+#define NVSHARE_PROTOCOL_VERSION 1
+#define NVSHARE_SOCK_DIR_DEFAULT "/run/nvshare"
+#define NVSHARE_SOCK_NAME        "scheduler.sock"
+#define NVSHARE_MSG_SIZE_MAX     1024 /* no message is longer, header included */
+
+#define NVSHARE_NAME_LEN 64
+#define NVSHARE_POD_LEN  128
+#define NVSHARE_TEXT_LEN 256
+
+enum nvshare_msg_type {
+#define NVSHARE_MSG(id, NAME, body, direction) NVSHARE_MSG_##NAME = id,
+#include "nvshare/messages.def"
+#undef NVSHARE_MSG
+};
+
+struct nvshare_msg_header {
+	uint32_t magic;
+	uint16_t version;
+	uint16_t type; /* enum nvshare_msg_type */
+	uint32_t size; /* of the whole packet, header included, bytes */
+	uint32_t seq;  /* a RESULT or STATUS_* repeats its request's; else 0 */
+};
+
+/* What keeps bytes on the card that no eviction can take. */
+enum nvshare_pinned {
+	NVSHARE_PINNED_CONTEXT, /* the driver's own, per context */
+	NVSHARE_PINNED_PLAIN,   /* cuMemAlloc kept plain: backend none, NVSHARE_IPC, several GPUs */
+	NVSHARE_PINNED_ASYNC,   /* stream-ordered and pool allocations */
+	NVSHARE_PINNED_VMM,     /* the program's own cuMemCreate */
+	NVSHARE_PINNED_ARRAY,
+	NVSHARE_PINNED_MANAGED, /* the program's own cuMemAllocManaged */
+	NVSHARE_PINNED_GRAPH,   /* graph memory nodes */
+	NVSHARE_PINNED_MODULE,  /* code and globals of loaded modules */
+	NVSHARE_PINNED_COUNT
+};
+
+/*
+ * A client's memory on its GPU, bytes. allocated is what the program asked for;
+ * resident + swapped is what the pager holds for it (whole chunks); pinned[] comes
+ * on top. wanted and wanted_pinned are what a blocked allocation lacks: 0 if none.
+ */
+struct nvshare_mem {
+	uint64_t allocated;
+	uint64_t resident;
+	uint64_t swapped;
+	uint64_t wanted;
+	uint64_t wanted_pinned;
+	uint64_t pinned[NVSHARE_PINNED_COUNT];
+};
+
+/* How a client stops for others. */
+enum nvshare_backend { NVSHARE_BACKEND_NONE, NVSHARE_BACKEND_VMM, NVSHARE_BACKEND_MANAGED };
+
+/* nvshare_register::flags */
+#define NVSHARE_REGISTER_RUNNING   (1u << 0) /* its gate is open: it ran without a scheduler */
+#define NVSHARE_REGISTER_RECONNECT (1u << 1) /* it was registered before */
+#define NVSHARE_REGISTER_FIXED     (1u << 2) /* can not take turns (it uses several GPUs) */
+
+struct nvshare_empty {
+	uint8_t unused[8];
+};
+
+struct nvshare_register {
+	uint8_t gpu_uuid[16];     /* as cuDeviceGetUuid gives it; of the MIG instance if it is one */
+	uint64_t gpu_total_bytes; /* as the driver says; used when NVML does not */
+	uint64_t budget;          /* bytes it may have on the card at the moment; 0 when new */
+	struct nvshare_mem mem;
+	uint32_t flags;
+	uint32_t backend; /* enum nvshare_backend */
+	char name[NVSHARE_NAME_LEN];
+	char pod[NVSHARE_POD_LEN]; /* namespace/name as the environment says; not trusted */
+};
+
+enum nvshare_register_result {
+	NVSHARE_REGISTER_OK,
+	NVSHARE_REGISTER_FULL,      /* no slot for another client */
+	NVSHARE_REGISTER_GPU,       /* an unknown GPU whose size nobody can tell */
+	NVSHARE_REGISTER_NO_FIT     /* FIXED, and it would have to take turns */
+};
+
+struct nvshare_registered {
+	uint32_t result; /* enum nvshare_register_result; not 0: the scheduler closes */
+	uint32_t client; /* id, shown by nvsharectl */
+	uint64_t context_bytes; /* what a context costs on this GPU, as seen so far */
+};
+
+struct nvshare_req_lock {
+	struct nvshare_mem mem;
+};
+
+/*
+ * budget: bytes (resident + pinned) the client may have on the card from now on.
+ * epoch counts the budgets given to this client; a report repeats the last one seen.
+ */
+struct nvshare_lock_ok {
+	uint64_t grant;
+	uint64_t budget;
+	uint64_t epoch;
+};
+
+/* Sent to a running client, and (grant 0) to a stopped one that is to free memory. */
+struct nvshare_drop_lock {
+	uint64_t grant;
+	uint64_t bytes; /* to move out, at least; may be 0 */
+	uint64_t epoch;
+};
+
+enum nvshare_outcome {
+	NVSHARE_OUTCOME_SUCCESS,
+	NVSHARE_OUTCOME_TIMEOUT,     /* submitted work did not end in time; the gate is open again */
+	NVSHARE_OUTCOME_SAVE_FAILED, /* a copy failed; nothing was given up */
+	NVSHARE_OUTCOME_NO_HOST_MEMORY,
+	NVSHARE_OUTCOME_GPU_HUNG,
+	NVSHARE_OUTCOME_INVALID_STATE,
+	NVSHARE_OUTCOME_UNSUPPORTED,
+	NVSHARE_OUTCOME_COUNT
+};
+
+/*
+ * The answer to DROP_LOCK, or (grant of the last LOCK_OK) given up early because idle.
+ * Any outcome but SUCCESS: the client still runs if it ran, with budget unchanged.
+ */
+struct nvshare_lock_released {
+	uint64_t grant;   /* repeated from DROP_LOCK */
+	uint64_t budget;  /* what it keeps: resident + pinned, rounded as it likes */
+	uint64_t epoch;   /* repeated from DROP_LOCK */
+	uint64_t moved;   /* bytes copied out */
+	uint64_t move_ns; /* time that the copies took */
+	struct nvshare_mem mem;
+	uint32_t outcome; /* enum nvshare_outcome */
+	uint32_t wants;   /* 1: it still wants to run; queue it again */
+};
+
+struct nvshare_set_tq {
+	uint64_t seconds;
+};
+
+/*
+ * A report, and, with mem.wanted or mem.wanted_pinned, a request of a running client
+ * for a larger budget. budget below the last one given returns the difference (only
+ * taken when epoch is the last).
+ */
+struct nvshare_mem_update {
+	uint64_t budget;
+	uint64_t epoch;
+	uint64_t moved;   /* bytes copied in since the last report */
+	uint64_t move_ns; /* time that took */
+	struct nvshare_mem mem;
+};
+
+/* Why a client waits; also in the status. */
+enum nvshare_wait {
+	NVSHARE_WAIT_NOT,
+	NVSHARE_WAIT_TURN,   /* serial, concurrent: somebody else's turn */
+	NVSHARE_WAIT_MEMORY, /* does not fit beside those that run */
+	NVSHARE_WAIT_SWAP,   /* room is being made, or its memory brought in */
+	NVSHARE_WAIT_STUCK,  /* those in the way can not be stopped */
+	NVSHARE_WAIT_COUNT
+};
+
+struct nvshare_wait_for_mem {
+	uint64_t missing; /* bytes */
+	uint32_t position; /* in the queue, from 1 */
+	uint32_t why;      /* enum nvshare_wait */
+};
+
+/* To a queued client: bring your memory in, within budget, then report. To a running one: go on. */
+struct nvshare_mem_available {
+	uint64_t budget;
+	uint64_t epoch;
+};
+
+/* Somebody waits. bytes may have to go in due_ms; both 0: nobody waits any more. */
+struct nvshare_prepare_swap_out {
+	uint64_t bytes;
+	uint64_t due_ms;
+};
+
+struct nvshare_heartbeat {
+	uint64_t nonce; /* an answer repeats it */
+};
+
+struct nvshare_mem_refused {
+	uint64_t wanted;
+	uint64_t limit; /* the most that this client could have */
+};
+
+struct nvshare_get_status {
+	uint8_t unused[8];
+};
+
+enum nvshare_mode { NVSHARE_MODE_AUTO, NVSHARE_MODE_SERIAL, NVSHARE_MODE_CONCURRENT, NVSHARE_MODE_COUNT };
+enum nvshare_switch_mode { NVSHARE_SWITCH_AUTO, NVSHARE_SWITCH_FIXED, NVSHARE_SWITCH_COUNT };
+
+struct nvshare_status_node {
+	uint64_t uptime_ns;
+	uint64_t tq_ns;
+	uint64_t switch_fixed_ns;
+	uint64_t switch_min_ns;
+	uint64_t switch_max_ns;
+	uint64_t max_runtime_ns;
+	uint32_t mode;        /* enum nvshare_mode */
+	uint32_t switch_mode; /* enum nvshare_switch_mode */
+	uint32_t switch_multiplier;
+	uint32_t reserve_percent;
+	uint32_t anti_thrash; /* 0: everybody runs */
+	uint32_t n_gpus;
+	uint32_t n_clients;
+	uint32_t pid;
+	char version[16];
+};
+
+struct nvshare_status_gpu {
+	uint8_t uuid[16];
+	uint64_t total;     /* bytes */
+	uint64_t usable;    /* total less the reserve */
+	uint64_t external;  /* used by others than our clients, as NVML says */
+	uint64_t available; /* usable - external - what clients hold */
+	uint64_t running;   /* held by clients that run */
+	uint64_t n_switches;
+	uint64_t moved_out;
+	uint64_t moved_in;
+	uint64_t bandwidth;    /* bytes a second, measured; 0: not yet */
+	uint64_t next_switch_ms; /* until the next planned switch; UINT64_MAX: none */
+	uint32_t index;
+	uint32_t n_running;
+	uint32_t n_waiting;
+	uint32_t n_clients;
+	char name[NVSHARE_NAME_LEN];
+};
+
+enum nvshare_client_state {
+	NVSHARE_CLIENT_IDLE,     /* registered; wants nothing */
+	NVSHARE_CLIENT_WAITING,  /* in the queue */
+	NVSHARE_CLIENT_INCOMING, /* next; its memory is being brought in */
+	NVSHARE_CLIENT_RUNNING,
+	NVSHARE_CLIENT_STOPPING, /* told to stop; its answer is awaited */
+	NVSHARE_CLIENT_STATE_COUNT
+};
+
+/* nvshare_status_client::flags */
+#define NVSHARE_CLIENT_HUNG            (1u << 0) /* did not answer in time */
+#define NVSHARE_CLIENT_NOT_PREEMPTIBLE (1u << 1) /* could not be stopped three times */
+#define NVSHARE_CLIENT_FIXED           (1u << 2)
+#define NVSHARE_CLIENT_GROWING         (1u << 3) /* runs, but an allocation waits for room */
+
+struct nvshare_status_client {
+	uint64_t budget;
+	uint64_t since_ns;          /* in its state for so long */
+	uint64_t last_scheduled_ns; /* ago; UINT64_MAX: never */
+	uint64_t run_ns;            /* in all, running */
+	uint64_t n_switches;        /* times it was stopped for others */
+	struct nvshare_mem mem;
+	uint32_t id;
+	uint32_t gpu; /* status_gpu::index */
+	uint32_t pid;
+	uint32_t uid;
+	uint32_t state;    /* enum nvshare_client_state */
+	uint32_t why;      /* enum nvshare_wait */
+	uint32_t position; /* in the queue, from 1; 0: not in it */
+	uint32_t backend;
+	uint32_t flags;
+	uint32_t last_outcome; /* enum nvshare_outcome of its last stop */
+	char name[NVSHARE_NAME_LEN];
+	char pod[NVSHARE_POD_LEN];
+};
+
+struct nvshare_status_end {
+	uint32_t n_gpus;
+	uint32_t n_clients;
+};
+
+/* nvshare_set::key */
+enum nvshare_key {
+	NVSHARE_KEY_MODE,         /* enum nvshare_mode */
+	NVSHARE_KEY_TQ,           /* seconds, 1 to 86400 */
+	NVSHARE_KEY_SWITCH_TIME,  /* seconds, 1 to 86400; 0: auto */
+	NVSHARE_KEY_RESERVE,      /* percent, 0 to 50 */
+	NVSHARE_KEY_MAX_RUNTIME,  /* seconds, 10 to 86400 */
+	NVSHARE_KEY_COUNT
+};
+
+struct nvshare_set {
+	uint64_t value;
+	uint32_t key;    /* enum nvshare_key */
+	uint32_t client; /* 0: the node */
+};
+
+enum nvshare_result {
+	NVSHARE_RESULT_OK,
+	NVSHARE_RESULT_DENIED,  /* neither root, nor the daemon's user, nor of the group nvshare */
+	NVSHARE_RESULT_INVALID, /* text names what and why */
+	NVSHARE_RESULT_COUNT
+};
+
+struct nvshare_result_msg {
+	uint32_t code; /* enum nvshare_result */
+	char text[NVSHARE_TEXT_LEN];
+};
+
+#endif

@@ -1,0 +1,110 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef NVS_CORE_LEASE_H
+#define NVS_CORE_LEASE_H
+
+/*
+ * The client's side of the lock: may this process use its GPU, and what is owed to
+ * the scheduler. One lease a GPU of the process. Pure, like sched.h: the agent feeds
+ * events and carries out actions, in order, one event at a time.
+ *
+ * The agent's own work (drain, evict, restore) takes time; it is started by an action
+ * and its end is an event. While it runs, only LOST may come in between.
+ */
+
+#include <stdbool.h>
+#include <stdint.h>
+
+enum lease_state {
+	LEASE_OFF,       /* no scheduler yet: gate open, memory not limited */
+	LEASE_IDLE,      /* registered, gate closed, nobody here wants the GPU */
+	LEASE_ASKED,     /* REQ_LOCK sent */
+	LEASE_RESTORING, /* asked, and a budget has come: memory is being brought in */
+	LEASE_HOLDING,   /* gate open */
+	LEASE_DRAINING,  /* gate closing or closed, submitted work is awaited */
+	LEASE_EVICTING,  /* memory is being moved out, in answer to a DROP */
+	LEASE_ORPHAN,    /* scheduler lost while the gate was closed */
+	LEASE_STATE_COUNT_
+};
+
+enum lease_event_type {
+	LEASE_EVENT_REGISTERED,   /* the scheduler has taken us (again) */
+	LEASE_EVENT_LOST,         /* connection gone */
+	LEASE_EVENT_WANT,         /* a thread stands at the closed gate, or lacks memory (wanted set) */
+	LEASE_EVENT_LOCK_OK,      /* grant, budget, epoch */
+	LEASE_EVENT_DROP,         /* grant, bytes, epoch */
+	LEASE_EVENT_BUDGET,       /* MEM_AVAILABLE: budget, epoch */
+	LEASE_EVENT_REFUSED,      /* MEM_REFUSED */
+	LEASE_EVENT_PREPARE,      /* bytes, due_ms */
+	LEASE_EVENT_DRAINED,      /* outcome */
+	LEASE_EVENT_EVICTED,      /* outcome */
+	LEASE_EVENT_RESTORED,     /* outcome */
+	LEASE_EVENT_IDLE,         /* no work for the idle time, and somebody waits */
+	LEASE_EVENT_ORPHAN_TIME,  /* NVSHARE_ORPHAN_TIMEOUT_SEC have passed since LOST */
+	LEASE_EVENT_COUNT_
+};
+
+struct lease_event {
+	enum lease_event_type type;
+	uint64_t grant;
+	uint64_t budget;
+	uint64_t epoch;
+	uint64_t bytes;
+	uint64_t due_ms;
+	uint32_t outcome; /* enum nvshare_outcome; 0 success */
+	bool wanting;     /* a thread waits, at the gate or for memory */
+};
+
+enum lease_action_type {
+	LEASE_ACTION_SEND_REQ,      /* REQ_LOCK with the memory report */
+	LEASE_ACTION_SEND_RELEASED, /* LOCK_RELEASED: grant, epoch, outcome, wants */
+	LEASE_ACTION_SEND_MEMORY,   /* MEM_UPDATE now */
+	LEASE_ACTION_SET_BUDGET,    /* budget (UINT64_MAX: none), epoch */
+	LEASE_ACTION_REFUSE,        /* blocked allocations fail: out of memory */
+	LEASE_ACTION_OPEN,          /* open the gate */
+	LEASE_ACTION_DRAIN,         /* close the gate, wait for submitted work; then DRAINED */
+	LEASE_ACTION_EVICT,         /* move bytes out; then EVICTED */
+	LEASE_ACTION_RESTORE,       /* bring everything in, within the budget; then RESTORED */
+	LEASE_ACTION_PREPARE,       /* get host memory for bytes ready, watch for idleness; 0: stop */
+	LEASE_ACTION_ORPHAN_TIMER,  /* start it */
+};
+
+struct lease_action {
+	enum lease_action_type type;
+	uint64_t grant;
+	uint64_t budget;
+	uint64_t epoch;
+	uint64_t bytes;
+	uint64_t due_ms;
+	uint32_t outcome;
+	bool wants;
+};
+
+#define LEASE_ACTIONS_MAX 8
+struct lease_actions {
+	uint32_t n;
+	struct lease_action at[LEASE_ACTIONS_MAX];
+};
+
+struct lease {
+	enum lease_state state;
+	bool is_connected;
+	bool is_running_held; /* the EVICT under way is for a grant (else for an idle lease) */
+	uint64_t grant;       /* the last LOCK_OK's */
+	uint64_t budget;
+	uint64_t epoch;
+	uint64_t drop_grant; /* of the DROP being answered */
+	uint64_t drop_epoch;
+	uint64_t drop_bytes;
+};
+
+enum {
+	LEASE_E_SUCCESS_,
+	LEASE_E_STATE, /* not allowed in this state: ignored, nothing changed */
+};
+
+void lease_init(struct lease *lease);
+int lease_step(struct lease *lease, const struct lease_event *event,
+	       struct lease_actions *ret_actions);
+void lease_assert_valid(const struct lease *lease);
+
+#endif

@@ -1,0 +1,204 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef NVS_CORE_SCHED_H
+#define NVS_CORE_SCHED_H
+
+/*
+ * Who runs on each GPU, who waits, whose memory is where.
+ *
+ * A pure state machine. The caller feeds one event at a time, with the time it
+ * happened, and carries out the actions that come back, in order. Nothing here
+ * reads a clock, allocates, logs or touches a file descriptor.
+ *
+ * Memory model. Every client has a budget: the bytes (resident + pinned) that it may
+ * have on its card. A client never exceeds its budget but by what its reports show
+ * afterwards (a context costs more than was thought). The core hands out budgets so
+ * that their sum, and what others use (external), stays within the usable memory:
+ * total * (100 - reserve) / 100. What a client could still be asked to give up is
+ * budget - pinned; its footprint is what it needs to run: resident + pinned +
+ * swapped + wanted + wanted_pinned.
+ *
+ * Ownership: the caller owns struct sched and the array of clients that it names.
+ * Threading: none; one caller at a time.
+ */
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#define SCHED_GPUS_MAX    16
+#define SCHED_ACTIONS_MAX 64
+#define SCHED_NO_DEADLINE UINT64_MAX
+#define SCHED_NONE        UINT32_MAX
+
+enum sched_mode { SCHED_MODE_AUTO, SCHED_MODE_SERIAL, SCHED_MODE_CONCURRENT };
+enum sched_switch_mode { SCHED_SWITCH_AUTO, SCHED_SWITCH_FIXED };
+
+/* Tunables; every one may change at run time by SCHED_EVENT_CONFIG. */
+struct sched_config {
+	enum sched_mode mode;
+	enum sched_switch_mode switch_mode;
+	bool anti_thrash;            /* false: nobody is stopped for a turn (nvsharectl -S off) */
+	uint32_t switch_multiplier;  /* auto: swap time * this; default 5 */
+	uint32_t reserve_percent;    /* of each card, 0..50; default 5 */
+	uint64_t tq_ns;              /* quantum of concurrent; default 30 s */
+	uint64_t switch_fixed_ns;    /* default 30 s */
+	uint64_t switch_min_ns;      /* auto: bounds; default 10 s */
+	uint64_t switch_max_ns;      /* default 300 s */
+	uint64_t max_runtime_ns;     /* longest run while others wait; default 300 s */
+	uint64_t wait_bound_ns;      /* of any wait; default 240 s */
+	uint64_t prepare_ns;         /* PREPARE_SWAP_OUT goes out so long before; default 5 s */
+	uint64_t answer_ns;          /* to answer DROP_LOCK with 0 bytes, or a restore; default 15 s;
+	                              * a second a GiB comes on top */
+	uint64_t heartbeat_ns;       /* asked so often; default 10 s */
+	uint64_t heartbeat_limit_ns; /* silence after which a client counts as hung; default 30 s */
+	uint64_t retry_ns;           /* after a stop that failed; default 10 s */
+};
+
+/* What the core knows of a client's memory, bytes (struct nvshare_mem, summed). */
+struct sched_memory {
+	uint64_t resident; /* pageable, on the card */
+	uint64_t swapped;  /* pageable, in host memory */
+	uint64_t pinned;   /* can not be moved */
+	uint64_t wanted;   /* pageable bytes a blocked allocation lacks */
+	uint64_t wanted_pinned;
+};
+
+enum sched_client_state {
+	SCHED_CLIENT_FREE,     /* slot unused */
+	SCHED_CLIENT_IDLE,     /* joined, wants nothing; may still have memory on the card */
+	SCHED_CLIENT_WAITING,  /* in the queue */
+	SCHED_CLIENT_INCOMING, /* chosen: room is being made, or it brings its memory in */
+	SCHED_CLIENT_RUNNING,  /* has a grant */
+	SCHED_CLIENT_STOPPING, /* has a grant, and a DROP that it has not answered */
+	SCHED_CLIENT_STATE_COUNT_
+};
+
+enum sched_event_type {
+	SCHED_EVENT_GPU,      /* gpu, bytes = total, external: first, and whenever NVML says */
+	SCHED_EVENT_CONFIG,   /* config */
+	SCHED_EVENT_JOIN,     /* client, gpu, running, fixed, memory, budget */
+	SCHED_EVENT_LEAVE,    /* client: its process or connection is gone, with its memory */
+	SCHED_EVENT_REQUEST,  /* client, memory: wants to run */
+	SCHED_EVENT_RELEASED, /* client, grant, epoch, budget, memory, outcome, wants, moved... */
+	SCHED_EVENT_MEMORY,   /* client, epoch, budget, memory, moved, move_ns */
+	SCHED_EVENT_ALIVE,    /* client: a heartbeat was answered */
+	SCHED_EVENT_TIME,     /* sched_deadline() has come */
+	SCHED_EVENT_COUNT_
+};
+
+struct sched_event {
+	enum sched_event_type type;
+	uint32_t client; /* slot */
+	uint32_t gpu;
+	uint64_t now_ns; /* monotonic, never before the previous event's */
+	uint64_t bytes;
+	uint64_t external;
+	uint64_t grant;
+	uint64_t epoch;
+	uint64_t budget;
+	uint64_t moved;
+	uint64_t move_ns;
+	uint32_t outcome; /* 0 success, else why the client did not stop */
+	bool wants;
+	bool running; /* JOIN: it has run until now without us */
+	bool fixed;   /* JOIN: can not take turns */
+	struct sched_memory memory;
+	const struct sched_config *config;
+};
+
+enum sched_action_type {
+	SCHED_ACTION_GRANT,   /* LOCK_OK: grant, budget, epoch */
+	SCHED_ACTION_DROP,    /* DROP_LOCK: grant (0: was not running), bytes, epoch */
+	SCHED_ACTION_WAIT,    /* WAIT_FOR_MEM: bytes = missing, position, why */
+	SCHED_ACTION_BUDGET,  /* MEM_AVAILABLE: budget, epoch */
+	SCHED_ACTION_REFUSE,  /* MEM_REFUSED: bytes = wanted, budget = the most it could have */
+	SCHED_ACTION_PREPARE, /* PREPARE_SWAP_OUT: bytes, due_ms; both 0: cancelled */
+	SCHED_ACTION_BEAT,    /* HEARTBEAT */
+	SCHED_ACTION_REPORT,  /* for the log: report */
+};
+
+enum sched_report {
+	SCHED_REPORT_HUNG,            /* a holder did not answer; its grant no longer counts */
+	SCHED_REPORT_BACK,            /* a hung client answered after all */
+	SCHED_REPORT_LATE,            /* an answer's deadline has passed */
+	SCHED_REPORT_STOP_FAILED,     /* outcome in bytes */
+	SCHED_REPORT_NOT_PREEMPTIBLE, /* three stops failed in a row */
+	SCHED_REPORT_OVERCOMMITTED,   /* reports add up to more than the card has */
+};
+
+enum sched_wait { SCHED_WAIT_NOT, SCHED_WAIT_TURN, SCHED_WAIT_MEMORY, SCHED_WAIT_SWAP, SCHED_WAIT_STUCK };
+
+struct sched_action {
+	enum sched_action_type type;
+	uint32_t client;
+	uint64_t grant;
+	uint64_t epoch;
+	uint64_t budget;
+	uint64_t bytes;
+	uint64_t due_ms;
+	uint32_t position;
+	enum sched_wait why;
+	enum sched_report report;
+};
+
+struct sched_actions {
+	uint32_t n;
+	struct sched_action at[SCHED_ACTIONS_MAX];
+};
+
+enum {
+	SCHED_E_SUCCESS_,
+	SCHED_E_EXISTS,    /* JOIN of a slot in use */
+	SCHED_E_NO_CLIENT, /* any other event of a free slot */
+	SCHED_E_NO_GPU,    /* a GPU that no SCHED_EVENT_GPU has announced */
+	SCHED_E_NO_FIT,    /* JOIN of a fixed client that would have to take turns */
+	SCHED_E_STATE,     /* event not allowed in the client's state */
+	SCHED_E_STALE,     /* an answer to something older: ignored */
+	SCHED_E_CONFIG,    /* a value out of its range: config unchanged */
+};
+
+#include "core/sched_private.h" /* struct sched, struct sched_client: for their size only */
+
+void sched_config_default(struct sched_config *ret_config);
+
+/* clients: n_clients slots, all free; kept, and used, until the last call. */
+void sched_init(struct sched *sched, struct sched_client *clients, uint32_t n_clients,
+		const struct sched_config *config);
+
+/*
+ * Returns 0, or one of SCHED_E_* when the event is refused; a refused event changes
+ * nothing but the time and yields no action. If there is more to do than fits into
+ * ret_actions, sched_deadline() is at once now: step again with SCHED_EVENT_TIME.
+ */
+int sched_step(struct sched *sched, const struct sched_event *event,
+	       struct sched_actions *ret_actions);
+
+/* When the next SCHED_EVENT_TIME is due; SCHED_NO_DEADLINE if none is. */
+uint64_t sched_deadline(const struct sched *sched);
+
+/* Aborts if an invariant is broken. For tests, and after every step in debug builds. */
+void sched_assert_valid(const struct sched *sched);
+
+struct sched_gpu_status {
+	uint64_t total, usable, external, available, running; /* bytes */
+	uint64_t n_switches, moved_out, moved_in, bandwidth;  /* bytes; bytes a second */
+	uint64_t next_switch_ns;                              /* SCHED_NO_DEADLINE: none planned */
+	uint32_t n_running, n_waiting, n_clients;
+};
+
+struct sched_client_status {
+	enum sched_client_state state;
+	enum sched_wait why;
+	uint32_t gpu, position;
+	uint32_t last_outcome;
+	bool hung, not_preemptible, fixed, growing;
+	struct sched_memory memory;
+	uint64_t budget, since_ns, last_scheduled_ns, run_ns, n_switches;
+};
+
+/* gpu < SCHED_GPUS_MAX and announced; now_ns: times are relative to it where the wire says so. */
+void sched_gpu_status(const struct sched *sched, uint32_t gpu, struct sched_gpu_status *ret);
+void sched_client_status(const struct sched *sched, uint32_t client, uint64_t now_ns,
+			 struct sched_client_status *ret);
+
+#endif

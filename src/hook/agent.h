@@ -1,0 +1,43 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef NVS_HOOK_AGENT_H
+#define NVS_HOOK_AGENT_H
+
+/*
+ * The library's own thread: talks to the scheduler, drains, evicts, restores. Started
+ * at the program's first context, not at load; blocks all signals; one a process.
+ *
+ * Threading: every function here may be called from any thread.
+ */
+
+#include "abi/cuda_abi.h"
+#include "nvshare/protocol.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+
+/*
+ * The program is about to make its first context on dev. Starts the agent, registers
+ * with the scheduler if there is one (waits for its answer, at most 2 s; without one
+ * the program runs unmanaged). Returns CUDA_SUCCESS, CUDA_ERROR_NOT_SUPPORTED when this
+ * would be a second GPU and the scheduler can not let a process of two GPUs run now, or
+ * CUDA_ERROR_SYSTEM_NOT_READY with NVSHARE_REQUIRE_SCHEDULER and no scheduler.
+ */
+CUresult agent_use_device(CUdevice dev);
+
+/* What a context on dev is expected to cost, bytes. */
+uint64_t agent_context_bytes(CUdevice dev);
+
+/* Contexts whose work a drain waits for. ctx stays valid until agent_forget_context(). */
+void agent_add_context(CUcontext ctx, CUdevice dev);
+void agent_forget_context(CUcontext ctx); /* returns when no drain uses ctx any more */
+
+/* Memory numbers changed: report soon (coalesced, about 100 a second at the most). */
+void agent_memory_changed(CUdevice dev);
+
+/* A thread lacks memory (budget.h). Wakes the agent; the answer comes through budget.h. */
+void agent_want_memory(CUdevice dev);
+
+void agent_stop(void); /* at exit; joins unless called from the agent; idempotent */
+void agent_after_fork_child(void);
+
+#endif

@@ -1,0 +1,59 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef NVS_HOOK_BUDGET_H
+#define NVS_HOOK_BUDGET_H
+
+/*
+ * How many bytes this process may have on a card, and how many it has. The scheduler
+ * gives a budget; every allocation takes from it first and waits when it is short.
+ *
+ * Counted per device: pageable bytes on the card (resident), pageable bytes in host
+ * memory (swapped), pinned bytes by kind, and what the program asked for (allocated).
+ *
+ * Threading: any thread; short internal lock, never held over a driver call.
+ */
+
+#include "abi/cuda_abi.h"
+#include "nvshare/protocol.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#define BUDGET_UNLIMITED UINT64_MAX
+#define BUDGET_PAGEABLE  NVSHARE_PINNED_COUNT /* kind of the pager's bytes */
+
+/*
+ * Takes bytes of kind (enum nvshare_pinned, or BUDGET_PAGEABLE) for a new allocation.
+ * Waits, with the caller out of the gate, until the scheduler has made room. Call it
+ * inside exactly one gate_enter(); it leaves and enters the gate again when it waits,
+ * so that it returns inside the gate and with the lock held. Returns CUDA_SUCCESS, or
+ * CUDA_ERROR_OUT_OF_MEMORY when the scheduler refuses or NVSHARE_GPU_MEMORY_LIMIT would
+ * be passed (nothing is taken then). Never waits during a capture: an allocation that
+ * would have to is refused.
+ */
+CUresult budget_take(CUdevice dev, uint64_t bytes, int kind);
+void budget_give(CUdevice dev, uint64_t bytes, int kind);
+
+/*
+ * The driver said out of memory although the budget had room (others use the card):
+ * asks for room once more for bytes; like budget_take() but takes nothing.
+ */
+CUresult budget_retry(CUdevice dev, uint64_t bytes, int kind);
+
+/* The program's own view, for cuMemGetInfo: bytes asked for, without rounding. */
+void budget_allocated(CUdevice dev, int64_t delta);
+
+/* A chunk of the pager went out or came back; and what is freed while out. */
+void budget_swapped_out(CUdevice dev, uint64_t bytes);
+bool budget_swapped_in(CUdevice dev, uint64_t bytes); /* false: not within the budget now */
+void budget_swapped_freed(CUdevice dev, uint64_t bytes);
+
+void budget_read(CUdevice dev, struct nvshare_mem *ret_mem);
+uint64_t budget_get(CUdevice dev);
+uint64_t budget_limit(CUdevice dev); /* NVSHARE_GPU_MEMORY_LIMIT in bytes; UINT64_MAX: none */
+
+/* The agent's side. */
+void budget_set(CUdevice dev, uint64_t bytes); /* wakes who waits */
+void budget_refuse(CUdevice dev);              /* who waits gets out of memory */
+bool budget_wanting(CUdevice dev);             /* a thread waits for memory */
+
+#endif

@@ -1,0 +1,64 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef NVS_HOOK_PAGER_H
+#define NVS_HOOK_PAGER_H
+
+/*
+ * Memory whose address outlives its pages: cuMemAlloc and cuMemAllocPitch served from
+ * address ranges with physical chunks (cuMemCreate, cuMemMap) that can be taken away and
+ * brought back. Large requests get chunks of their own, small ones share chunks.
+ *
+ * Threading: any thread; internal lock, never held over a driver call. A chunk that one
+ * thread works on is busy; another thread waits for it.
+ * Errors: CUresult as the program would see it from the real cuMemAlloc and cuMemFree.
+ */
+
+#include "abi/cuda_abi.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+/* Whether dev can do it (VMM attribute, granularity). Makes driver calls. */
+bool pager_supported(CUdevice dev);
+
+/* Inside one gate_enter(), device's context current. Charges budget_take(). bytes > 0. */
+CUresult pager_alloc(CUdevice dev, CUcontext ctx, size_t bytes, CUdeviceptr *ret_ptr);
+
+/* true: ptr was the pager's and is freed (or will be once captures have ended); *ret_res. */
+bool pager_free(CUdeviceptr ptr, CUresult *ret_res);
+
+/* The allocation that ptr lies in; false if not the pager's. Any out pointer may be NULL. */
+bool pager_find(CUdeviceptr ptr, CUdeviceptr *ret_base, size_t *ret_size, CUcontext *ret_ctx,
+		CUdevice *ret_dev, uint64_t *ret_buffer_id);
+
+/* The context dies: its allocations go with it. */
+void pager_context_gone(CUcontext ctx);
+
+/* peer may access present and future memory of dev (cuCtxEnablePeerAccess), or no more. */
+CUresult pager_peer(CUdevice dev, CUdevice peer, bool enable);
+
+/* Out pointer values: bytes moved and the time that the copies took. */
+struct pager_move {
+	uint64_t bytes;
+	uint64_t ns;
+};
+
+/*
+ * The agent's side, with the gate closed and the device drained; any context of dev
+ * current. evict: takes at least bytes off the card, or all it can; largest chunks
+ * first. Returns an enum nvshare_outcome; on any but success what was moved stays moved
+ * and correct, but the client should restore. restore: brings in all that is out, as
+ * far as the budget goes; NVSHARE_OUTCOME_INVALID_STATE when bytes stayed out.
+ */
+int pager_evict(CUdevice dev, uint64_t bytes, struct pager_move *ret_move);
+int pager_restore(CUdevice dev, struct pager_move *ret_move);
+
+/* Host memory for bytes to be evicted, ahead of time; 0: give back what is not in use. */
+void pager_prepare(CUdevice dev, uint64_t bytes);
+
+/* Frees put off because a capture was open. The agent calls it when captures have ended. */
+void pager_flush_frees(void);
+
+void pager_after_fork_child(void);
+
+#endif

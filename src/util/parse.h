@@ -1,0 +1,30 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef NVS_UTIL_PARSE_H
+#define NVS_UTIL_PARSE_H
+
+/*
+ * Strict text to numbers: the whole string or nothing. 0, or -EINVAL (not of the form)
+ * or -ERANGE (outside min..max); *ret is untouched on failure. Pure; keeps errno.
+ */
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+int parse_u64(const char *s, uint64_t min, uint64_t max, uint64_t *ret);
+
+/* "512", "64KiB", "1.5 GiB", "20G" (a bare letter is binary), "20GB" (decimal): bytes. */
+int parse_size(const char *s, uint64_t *ret);
+
+/* A size, or "50%" of total. */
+int parse_size_or_percent(const char *s, uint64_t total, uint64_t *ret);
+
+int parse_bool(const char *s, bool *ret); /* 1 0 yes no true false on off */
+
+/* Index of s in names[0..n), ignoring case. */
+int parse_enum(const char *s, const char *const *names, size_t n, unsigned int *ret);
+
+/* "1.5 GiB" into buf; returns buf. */
+char *format_size(uint64_t bytes, char *buf, size_t size);
+
+#endif
