@@ -132,4 +132,79 @@ $(apps): $(B)/tests/apps/%: $(B)/tests/apps/%.o
 .PHONY: apps
 apps: $(apps)
 
+
+ALL_UNIT_TESTS = $(unit_tests) $(unit_tests_daemon) $(unit_tests_hook) $(if $(SAN),,$(unit_tests_simgpu))
+
+.PHONY: check
+check: check-unit check-sim check-house check-preload check-e2e ## every test that takes minutes
+
+.PHONY: check-unit
+check-unit: $(ALL_UNIT_TESTS) ## unit tests of every module (add SAN=address,undefined or SAN=thread)
+	@set -e; for t in $(ALL_UNIT_TESTS); do echo "== $$t"; $$t; done
+
+# Fuzzers: libFuzzer with clang; their corpus is replayed without it in every check.
+fuzzers := $(patsubst tests/fuzz/fuzz_%.c,%,$(sort $(wildcard tests/fuzz/fuzz_*.c)))
+replays := $(fuzzers:%=$(B)/tests/fuzz/replay_%)
+$(replays): $(B)/tests/fuzz/replay_%: $(B)/tests/fuzz/fuzz_%.o $(B)/tests/fuzz/replay.o $(libs)
+	$(LINK) -o $@ $^
+
+$(fuzzers:%=$(B)/tests/fuzz/fuzz_%): $(B)/tests/fuzz/fuzz_%: tests/fuzz/fuzz_%.c $(wildcard src/core/*.c src/ipc/*.c src/util/*.c)
+	@mkdir -p $(@D)
+	$(CC) $(NVS_CPPFLAGS) -std=gnu11 -g -O1 -pthread -fsanitize=fuzzer,address,undefined -o $@ $^
+
+TIME ?= 60
+.PHONY: fuzz check-corpus
+fuzz: $(fuzzers:%=$(B)/tests/fuzz/fuzz_%) ## libFuzzer, TIME seconds each (needs CC=clang)
+	@set -e; for f in $(fuzzers); do mkdir -p $(B)/corpus/$$f; \
+	    $(B)/tests/fuzz/fuzz_$$f -max_total_time=$(TIME) -verbosity=0 -print_final_stats=1 \
+	        -artifact_prefix=$(B)/corpus/ $(B)/corpus/$$f tests/fuzz/corpus_$$f; done
+check-corpus: $(replays)
+	@set -e; for f in $(fuzzers); do $(B)/tests/fuzz/replay_$$f tests/fuzz/corpus_$$f; done
+
+# End to end: real programs, the real scheduler, the simulated GPU.
+PYTEST = NVSHARE_BUILD=$(abspath $(B)) $(PYTHON) -m pytest -q -p no:cacheprovider
+.PHONY: check-preload check-e2e check-e2e-slow
+check-preload: all apps
+	$(PYTEST) tests/hook/preload
+check-e2e: all apps
+	$(PYTEST) -m 'not slow' tests/e2e
+check-e2e-slow: all apps
+	$(PYTEST) -m slow tests/e2e
+
+# ---- house -----------------------------------------------------------------
+
+c_files := $(wildcard src/*/*.[ch] src/*/*/*.[ch] include/nvshare/*.h tests/*/*.[ch] tests/*/*/*.[ch])
+.PHONY: check-format check-lint format
+check-format: ## is every file as clang-format would write it?
+	clang-format --dry-run --Werror $(c_files)
+format: ## write every file as clang-format would
+	clang-format -i $(c_files)
+check-lint:
+	cppcheck --quiet --std=c11 --enable=warning,portability --inline-suppr --error-exitcode=1 \
+	    --suppress=missingIncludeSystem $(NVS_CPPFLAGS) $(filter %.c,$(filter src/%,$(c_files)))
+	shellcheck $(wildcard scripts/* tests/gpu/run) .ci/run
+
+.PHONY: install uninstall check-install clean help
+install: all ## DESTDIR, PREFIX, BINDIR, LIBDIR, INCLUDEDIR
+	$(INSTALL) -D -m 755 $(B)/nvshare-scheduler $(DESTDIR)$(BINDIR)/nvshare-scheduler
+	$(INSTALL) -D -m 755 $(B)/nvsharectl $(DESTDIR)$(BINDIR)/nvsharectl
+	$(INSTALL) -D -m 755 $(B)/libnvshare.so $(DESTDIR)$(LIBDIR)/libnvshare.so
+	$(INSTALL) -D -m 755 $(B)/simgpu/libcuda.so.1 $(DESTDIR)$(LIBDIR)/nvshare/simgpu/libcuda.so.1
+	$(INSTALL) -D -m 755 $(B)/simgpu/libnvidia-ml.so.1 $(DESTDIR)$(LIBDIR)/nvshare/simgpu/libnvidia-ml.so.1
+	for h in protocol.h messages.def version.h; do \
+	    $(INSTALL) -D -m 644 include/nvshare/$$h $(DESTDIR)$(INCLUDEDIR)/nvshare/$$h || exit 1; done
+
+uninstall:
+	rm -f $(DESTDIR)$(BINDIR)/nvshare-scheduler $(DESTDIR)$(BINDIR)/nvsharectl $(DESTDIR)$(LIBDIR)/libnvshare.so
+	rm -rf $(DESTDIR)$(LIBDIR)/nvshare $(DESTDIR)$(INCLUDEDIR)/nvshare
+
+check-install: all apps ## install into a fresh folder and run the demo's job from there
+	scripts/check-install $(abspath $(B))
+
+clean:
+	rm -rf $(BUILD)
+
+help:
+	@sed -n 's/^\([a-z-]*\):.*## /  \1\t/p' $(MAKEFILE_LIST)
+
 -include $(shell find $(B) -name '*.d' 2>/dev/null)
