@@ -21,6 +21,9 @@ int parse_size_or_percent(const char *s, uint64_t total, uint64_t *ret);
 
 int parse_bool(const char *s, bool *ret); /* 1 0 yes no true false on off */
 
+/* "1.5", "0.2", "30": seconds, to nanoseconds; at most nine digits after the point. */
+int parse_seconds(const char *s, uint64_t min_ns, uint64_t max_ns, uint64_t *ret_ns);
+
 /* Index of s in names[0..n), ignoring case. */
 int parse_enum(const char *s, const char *const *names, size_t n, unsigned int *ret);
 

@@ -1,0 +1,256 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "ipc/msg.h"
+
+#include <assert.h>
+#include <stdbool.h>
+#include <string.h>
+
+/* The offsets are the wire: a compiler that pads otherwise speaks another protocol. */
+_Static_assert(sizeof(struct nvshare_msg_header) == 16, "header");
+_Static_assert(sizeof(struct nvshare_mem) == 104, "mem");
+_Static_assert(sizeof(struct nvshare_register) == 336, "register");
+_Static_assert(sizeof(struct nvshare_registered) == 16, "registered");
+_Static_assert(sizeof(struct nvshare_req_lock) == 104, "req_lock");
+_Static_assert(sizeof(struct nvshare_lock_ok) == 24, "lock_ok");
+_Static_assert(sizeof(struct nvshare_drop_lock) == 24, "drop_lock");
+_Static_assert(sizeof(struct nvshare_lock_released) == 152, "lock_released");
+_Static_assert(sizeof(struct nvshare_mem_update) == 136, "mem_update");
+_Static_assert(sizeof(struct nvshare_wait_for_mem) == 16, "wait_for_mem");
+_Static_assert(sizeof(struct nvshare_status_node) == 96, "status_node");
+_Static_assert(sizeof(struct nvshare_status_gpu) == 176, "status_gpu");
+_Static_assert(sizeof(struct nvshare_status_client) == 376, "status_client");
+_Static_assert(sizeof(struct nvshare_set) == 16, "set");
+_Static_assert(sizeof(struct nvshare_result_msg) == 260, "result_msg");
+_Static_assert(sizeof(struct msg) == NVSHARE_MSG_SIZE_MAX, "msg");
+
+/* Strictly below the limit, so that a longer packet cut to it never has a valid size. */
+#define NVSHARE_MSG(id, NAME, body, direction)                                             \
+	_Static_assert(sizeof(struct nvshare_msg_header) + sizeof(struct nvshare_##body) < \
+			       NVSHARE_MSG_SIZE_MAX,                                       \
+		       #NAME ": too long");
+#include "nvshare/messages.def"
+#undef NVSHARE_MSG
+
+/* The sum of all sizes in a report; larger than any card, small enough to add many up. */
+#define BYTES_MAX (1ull << 56)
+
+enum direction { TO_NOBODY, TO_SCHEDULER, TO_CLIENT, TO_TOOL, BOTH };
+
+static const struct type_info {
+	const char *name;
+	uint16_t size;
+	enum direction direction;
+} types[] = {
+#define NVSHARE_MSG(id, NAME, body, direction)                                            \
+	[id] = {#NAME, sizeof(struct nvshare_msg_header) + sizeof(struct nvshare_##body), \
+		direction},
+#include "nvshare/messages.def"
+#undef NVSHARE_MSG
+};
+
+static const struct type_info *type_info(uint16_t type)
+{
+	if (type >= sizeof(types) / sizeof(types[0]) || !types[type].name)
+		return NULL;
+	return &types[type];
+}
+
+static bool goes_to(enum direction direction, enum msg_to to)
+{
+	switch (to) {
+	case MSG_TO_SCHEDULER:
+		return direction == TO_SCHEDULER || direction == BOTH;
+	case MSG_TO_CLIENT:
+		return direction == TO_CLIENT || direction == BOTH;
+	case MSG_TO_TOOL:
+		return direction == TO_TOOL;
+	}
+	return false;
+}
+
+static bool has_nul(const char *s, size_t size)
+{
+	return memchr(s, '\0', size) != NULL;
+}
+
+static bool mem_in_range(const struct nvshare_mem *mem)
+{
+	const uint64_t parts[] = {mem->allocated, mem->resident, mem->swapped, mem->wanted,
+				  mem->wanted_pinned};
+	uint64_t sum = 0;
+
+	for (size_t i = 0; i < sizeof(parts) / sizeof(parts[0]); i++) {
+		if (parts[i] > BYTES_MAX)
+			return false;
+		sum += parts[i];
+	}
+	for (size_t i = 0; i < NVSHARE_PINNED_COUNT; i++) {
+		if (mem->pinned[i] > BYTES_MAX)
+			return false;
+		sum += mem->pinned[i];
+	}
+	return sum <= BYTES_MAX;
+}
+
+static int check_strings(const struct msg *msg)
+{
+#define HAS_NUL(part, field) has_nul(msg->body.part.field, sizeof(msg->body.part.field))
+	bool is_good = true;
+
+	switch (msg->header.type) {
+	case NVSHARE_MSG_REGISTER:
+		is_good = HAS_NUL(register_1, name) && HAS_NUL(register_1, pod);
+		break;
+	case NVSHARE_MSG_STATUS_NODE:
+		is_good = HAS_NUL(status_node_17, version);
+		break;
+	case NVSHARE_MSG_STATUS_GPU:
+		is_good = HAS_NUL(status_gpu_18, name);
+		break;
+	case NVSHARE_MSG_STATUS_CLIENT:
+		is_good = HAS_NUL(status_client_19, name) && HAS_NUL(status_client_19, pod);
+		break;
+	case NVSHARE_MSG_RESULT:
+		is_good = HAS_NUL(result_msg_22, text);
+		break;
+	}
+#undef HAS_NUL
+	return is_good ? 0 : MSG_E_STRING;
+}
+
+static bool register_in_range(const struct nvshare_register *reg)
+{
+	const uint32_t flags =
+		NVSHARE_REGISTER_RUNNING | NVSHARE_REGISTER_RECONNECT | NVSHARE_REGISTER_FIXED;
+
+	return !(reg->flags & ~flags) && reg->backend <= NVSHARE_BACKEND_MANAGED &&
+	       reg->gpu_total_bytes <= BYTES_MAX && mem_in_range(&reg->mem);
+}
+
+static bool client_in_range(const struct nvshare_status_client *client)
+{
+	return client->state < NVSHARE_CLIENT_STATE_COUNT && client->why < NVSHARE_WAIT_COUNT &&
+	       client->backend <= NVSHARE_BACKEND_MANAGED &&
+	       client->last_outcome < NVSHARE_OUTCOME_COUNT && mem_in_range(&client->mem);
+}
+
+static int check_ranges(const struct msg *msg)
+{
+	bool is_good = true;
+
+	switch (msg->header.type) {
+	case NVSHARE_MSG_REGISTER:
+		is_good = register_in_range(&msg->body.register_1);
+		break;
+	case NVSHARE_MSG_REQ_LOCK:
+		is_good = mem_in_range(&msg->body.req_lock_4.mem);
+		break;
+	case NVSHARE_MSG_LOCK_RELEASED:
+		is_good = msg->body.lock_released_7.outcome < NVSHARE_OUTCOME_COUNT &&
+			  msg->body.lock_released_7.wants <= 1 &&
+			  mem_in_range(&msg->body.lock_released_7.mem);
+		break;
+	case NVSHARE_MSG_MEM_UPDATE:
+		is_good = mem_in_range(&msg->body.mem_update_9.mem);
+		break;
+	case NVSHARE_MSG_WAIT_FOR_MEM:
+		is_good = msg->body.wait_for_mem_10.why < NVSHARE_WAIT_COUNT;
+		break;
+	case NVSHARE_MSG_REGISTERED:
+		is_good = msg->body.registered_14.result <= NVSHARE_REGISTER_NO_FIT;
+		break;
+	case NVSHARE_MSG_STATUS_NODE:
+		is_good = msg->body.status_node_17.mode < NVSHARE_MODE_COUNT &&
+			  msg->body.status_node_17.switch_mode < NVSHARE_SWITCH_COUNT;
+		break;
+	case NVSHARE_MSG_STATUS_CLIENT:
+		is_good = client_in_range(&msg->body.status_client_19);
+		break;
+	case NVSHARE_MSG_SET:
+		is_good = msg->body.set_21.key < NVSHARE_KEY_COUNT;
+		break;
+	case NVSHARE_MSG_RESULT:
+		is_good = msg->body.result_msg_22.code < NVSHARE_RESULT_COUNT;
+		break;
+	}
+	return is_good ? 0 : MSG_E_RANGE;
+}
+
+int msg_decode(const void *bytes, size_t len, enum msg_to to, struct msg *ret_msg)
+{
+	struct nvshare_msg_header header;
+	const struct type_info *info;
+	struct msg msg;
+	int r;
+
+	if (len < sizeof(header))
+		return MSG_E_SHORT;
+	memcpy(&header, bytes, sizeof(header)); /* bytes need not be aligned */
+	if (header.magic != NVSHARE_PROTOCOL_MAGIC)
+		return MSG_E_MAGIC;
+	if (header.version != NVSHARE_PROTOCOL_VERSION)
+		return MSG_E_VERSION;
+	info = type_info(header.type);
+	if (!info || !goes_to(info->direction, to))
+		return MSG_E_TYPE;
+	if (len != info->size || header.size != info->size)
+		return MSG_E_SIZE;
+
+	memcpy(&msg, bytes, len);
+	r = check_strings(&msg);
+	if (!r)
+		r = check_ranges(&msg);
+	if (r)
+		return r;
+	memcpy(ret_msg, &msg, len);
+	memset((uint8_t *)ret_msg + len, 0, sizeof(*ret_msg) - len);
+	return 0;
+}
+
+size_t msg_size(uint16_t type)
+{
+	const struct type_info *info = type_info(type);
+
+	return info ? info->size : 0;
+}
+
+size_t msg_encode(uint16_t type, uint32_t seq, const void *body, struct msg *ret_msg)
+{
+	size_t size = msg_size(type);
+
+	assert(size); /* the caller names the type: a constant */
+	memset(ret_msg, 0, size);
+	ret_msg->header.magic = NVSHARE_PROTOCOL_MAGIC;
+	ret_msg->header.version = NVSHARE_PROTOCOL_VERSION;
+	ret_msg->header.type = type;
+	ret_msg->header.size = (uint32_t)size;
+	ret_msg->header.seq = seq;
+	if (body)
+		memcpy(&ret_msg->body, body, size - sizeof(ret_msg->header));
+	return size;
+}
+
+const char *msg_name(uint16_t type)
+{
+	const struct type_info *info = type_info(type);
+
+	return info ? info->name : "?";
+}
+
+const char *msg_error(int msg_e)
+{
+	static const char *const errors[] = {
+		[MSG_E_SUCCESS_] = "no error",
+		[MSG_E_SHORT] = "shorter than a header",
+		[MSG_E_MAGIC] = "not of this protocol",
+		[MSG_E_VERSION] = "of another version of the protocol",
+		[MSG_E_TYPE] = "of an unknown type or for another direction",
+		[MSG_E_SIZE] = "not of its type's size",
+		[MSG_E_STRING] = "a string has no end",
+		[MSG_E_RANGE] = "a value is out of its range",
+	};
+
+	if (msg_e < 0 || (size_t)msg_e >= sizeof(errors) / sizeof(errors[0]))
+		return "?";
+	return errors[msg_e];
+}

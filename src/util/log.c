@@ -1,0 +1,160 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "util/log.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+const char *const log_level_names[LOG_LEVEL_COUNT_] = {"error", "warn", "info", "debug"};
+
+/* How a line is written so that it can not block. */
+enum log_sink {
+	LOG_SINK_POLLED, /* asks first whether there is room */
+	LOG_SINK_PLAIN,  /* a file, or an open file description of our own that does not block */
+	LOG_SINK_SOCKET, /* send() can be told not to block */
+};
+
+static struct {
+	const char *name;
+	enum log_level level;
+	enum log_sink sink;
+	int fd;
+	uint64_t n_dropped;
+	uint64_t n_told; /* of these, known to the reader */
+} log_state = {"nvshare", LOG_LEVEL_WARN, LOG_SINK_POLLED, STDERR_FILENO, 0, 0};
+
+static void open_sink(int fd)
+{
+	char path[32];
+	struct stat st;
+	int own;
+
+	log_state.fd = fd;
+	log_state.sink = LOG_SINK_POLLED;
+	if (fstat(fd, &st) < 0)
+		return;
+	if (S_ISREG(st.st_mode)) {
+		log_state.sink = LOG_SINK_PLAIN;
+	} else if (S_ISSOCK(st.st_mode)) {
+		log_state.sink = LOG_SINK_SOCKET;
+	} else if (S_ISFIFO(st.st_mode) || S_ISCHR(st.st_mode)) {
+		(void)snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
+		own = open(path, O_WRONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);
+		if (own < 0)
+			return; /* no /proc, or somebody else's terminal */
+		log_state.fd = own;
+		log_state.sink = LOG_SINK_PLAIN;
+	}
+}
+
+void log_open(const char *name, enum log_level level, int fd)
+{
+	int saved = errno;
+
+	log_state.name = name;
+	log_state.level = level;
+	open_sink(fd);
+	errno = saved;
+}
+
+bool log_is_on(enum log_level level)
+{
+	return level <= log_state.level;
+}
+
+uint64_t log_dropped(void)
+{
+	return log_state.n_dropped;
+}
+
+static bool put(const char *line, size_t len)
+{
+	struct pollfd pfd = {.fd = log_state.fd, .events = POLLOUT};
+
+	switch (log_state.sink) {
+	case LOG_SINK_SOCKET:
+		return send(log_state.fd, line, len, MSG_DONTWAIT | MSG_NOSIGNAL) >= 0;
+	case LOG_SINK_POLLED:
+		/* Room for PIPE_BUF bytes is what POLLOUT means for a pipe. */
+		if (poll(&pfd, 1, 0) != 1 || !(pfd.revents & POLLOUT))
+			return false;
+		return write(log_state.fd, line, len) >= 0;
+	case LOG_SINK_PLAIN:
+		return write(log_state.fd, line, len) >= 0;
+	}
+	return false;
+}
+
+/* len: of what is in line; it is cut so that the line end fits. */
+static void put_line(char *line, size_t len)
+{
+	char told[128];
+
+	if (len > LOG_LINE_MAX - 1)
+		len = LOG_LINE_MAX - 1;
+	line[len++] = '\n';
+	if (log_state.n_told < log_state.n_dropped) {
+		int n = snprintf(told, sizeof(told), "%s: warn: log-lines-dropped n=%llu\n",
+				 log_state.name,
+				 (unsigned long long)(log_state.n_dropped - log_state.n_told));
+
+		if (put(told, (size_t)n))
+			log_state.n_told = log_state.n_dropped;
+	}
+	if (!put(line, len))
+		log_state.n_dropped++;
+}
+
+/* What snprintf returned, added to len; held at the buffer's end. */
+static size_t advance(size_t len, int n)
+{
+	len += n > 0 ? (size_t)n : 0;
+	return len < LOG_LINE_MAX ? len : LOG_LINE_MAX - 1;
+}
+
+static size_t format_line(char *line, enum log_level level, const char *format, va_list args)
+{
+	size_t len = advance(0, snprintf(line, LOG_LINE_MAX, "%s: %s: ", log_state.name,
+					 log_level_names[level]));
+
+	return advance(len, vsnprintf(line + len, LOG_LINE_MAX - len, format, args));
+}
+
+void log_write(enum log_level level, const char *format, ...)
+{
+	char line[LOG_LINE_MAX];
+	int saved = errno;
+	va_list args;
+	size_t len;
+
+	va_start(args, format);
+	len = format_line(line, level, format, args);
+	va_end(args);
+	put_line(line, len);
+	errno = saved;
+}
+
+int log_write_errno(enum log_level level, int r, const char *format, ...)
+{
+	const char *text = strerrordesc_np(r < 0 ? -r : r);
+	char line[LOG_LINE_MAX];
+	int saved = errno;
+	va_list args;
+	size_t len;
+
+	va_start(args, format);
+	len = format_line(line, level, format, args);
+	va_end(args);
+	len = advance(len, snprintf(line + len, LOG_LINE_MAX - len, ": %s",
+				    text ? text : "unknown error"));
+	put_line(line, len);
+	errno = saved;
+	return r;
+}
