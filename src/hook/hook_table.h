@@ -1,0 +1,32 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef NVS_HOOK_HOOK_TABLE_H
+#define NVS_HOOK_HOOK_TABLE_H
+
+/* Finds our replacement for a driver function. Pure: no driver call is made. */
+
+#include <stddef.h>
+
+enum hook_stream { HOOK_STREAM_none, HOOK_STREAM_legacy, HOOK_STREAM_ptds, HOOK_STREAM_ptsz };
+
+struct hook {
+	const char *base;   /* as cuGetProcAddress() is asked */
+	const char *symbol; /* as dlsym() is asked */
+	int since;
+	enum hook_stream stream;
+	void *fn;                /* ours */
+	void *const *real;       /* the driver's, in cuda_real */
+};
+
+extern const struct hook hook_table[];
+extern const size_t hook_table_len;
+
+/* By exported name; NULL if not ours. */
+const struct hook *hook_table_find(const char *symbol);
+
+/*
+ * By what the driver's cuGetProcAddress() answered for base: the pointer tells which
+ * version and stream variant it chose. NULL if we do not wrap it.
+ */
+const struct hook *hook_table_find_real(const char *base, const void *real);
+
+#endif
