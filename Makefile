@@ -126,8 +126,12 @@ $(unit_tests_simgpu): $(B)/tests/%: $(B)/tests/%.o $(B)/simgpu/libcuda.so.1 $(B)
 # CUDA driver API programs: linked against nothing, they dlopen libcuda.so.1, so that the
 # same binary runs on the simulated and on a real GPU.
 apps := $(patsubst %.c,$(B)/%,$(sort $(wildcard tests/apps/*.c)))
-$(apps): $(B)/tests/apps/%: $(B)/tests/apps/%.o
+$(apps): $(B)/tests/apps/%: $(B)/tests/apps/%.o $(B)/libapp.a
 	$(LINK) -o $@ $^ -ldl -lm
+
+$(B)/libapp.a: $(call obj,$(sort $(wildcard tests/apps/lib/*.c)))
+	rm -f $@
+	$(AR) rcs $@ $^
 
 .PHONY: apps
 apps: $(apps)
@@ -172,6 +176,11 @@ check-e2e-slow: all apps
 	$(PYTEST) -m slow tests/e2e
 
 # ---- house -----------------------------------------------------------------
+
+.PHONY: check-house check-includes
+check-house: check-includes check-core check-exports check-abi check-simgpu-exports check-glibc ## structure, exports, ABI
+check-includes:
+	scripts/check-includes
 
 c_files := $(wildcard src/*/*.[ch] src/*/*/*.[ch] include/nvshare/*.h tests/*/*.[ch] tests/*/*/*.[ch])
 .PHONY: check-format check-lint format

@@ -1,0 +1,155 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef NVS_APPS_CUDA_LOAD_H
+#define NVS_APPS_CUDA_LOAD_H
+
+/*
+ * libcuda.so.1 for the test programs, opened at run time, so that one binary runs on
+ * the simulated GPU and on a real one. cuda.cuMemAlloc_v2(...) is a typed call.
+ *
+ * Functions come from dlsym or, with NVSHARE_APP_RESOLVE=procaddress, from
+ * cuGetProcAddress as the CUDA runtime asks for them; both ways a preloaded library
+ * sees the look-up. With CUDA_LOAD_PER_THREAD they are the per-thread default stream
+ * forms, where the driver has one.
+ */
+
+#include "abi/cuda_abi.h"
+
+#include <stdbool.h>
+
+/* CUDA_FUNCTION(base name, exported symbol, CUDA version, per-thread suffix, parameters) */
+/* clang-format off */
+#define CUDA_FUNCTIONS(F)                                                                          \
+	F(cuInit, cuInit, 2000, "", (unsigned int flags))                                          \
+	F(cuDriverGetVersion, cuDriverGetVersion, 2020, "", (int *version))                        \
+	F(cuGetErrorName, cuGetErrorName, 6000, "", (CUresult res, const char **str))              \
+	F(cuDeviceGet, cuDeviceGet, 2000, "", (CUdevice *dev, int ordinal))                        \
+	F(cuDeviceGetCount, cuDeviceGetCount, 2000, "", (int *count))                              \
+	F(cuDeviceGetName, cuDeviceGetName, 2000, "", (char *name, int len, CUdevice dev))         \
+	F(cuDeviceTotalMem, cuDeviceTotalMem_v2, 3020, "", (size_t *bytes, CUdevice dev))          \
+	F(cuDeviceGetAttribute, cuDeviceGetAttribute, 2000, "",                                    \
+	  (int *pi, CUdevice_attribute attrib, CUdevice dev))                                      \
+	F(cuDevicePrimaryCtxRetain, cuDevicePrimaryCtxRetain, 7000, "",                            \
+	  (CUcontext *ctx, CUdevice dev))                                                          \
+	F(cuDevicePrimaryCtxRelease, cuDevicePrimaryCtxRelease_v2, 11000, "", (CUdevice dev))      \
+	F(cuDevicePrimaryCtxReset, cuDevicePrimaryCtxReset_v2, 11000, "", (CUdevice dev))          \
+	F(cuCtxCreate, cuCtxCreate_v2, 3020, "",                                                   \
+	  (CUcontext *ctx, unsigned int flags, CUdevice dev))                                      \
+	F(cuCtxDestroy, cuCtxDestroy_v2, 4000, "", (CUcontext ctx))                                \
+	F(cuCtxSetCurrent, cuCtxSetCurrent, 4000, "", (CUcontext ctx))                             \
+	F(cuCtxGetCurrent, cuCtxGetCurrent, 4000, "", (CUcontext *ctx))                            \
+	F(cuCtxSynchronize, cuCtxSynchronize, 2000, "", (void))                                    \
+	F(cuCtxEnablePeerAccess, cuCtxEnablePeerAccess, 4000, "",                                  \
+	  (CUcontext peer, unsigned int flags))                                                    \
+	F(cuCtxDisablePeerAccess, cuCtxDisablePeerAccess, 4000, "", (CUcontext peer))              \
+	F(cuDeviceCanAccessPeer, cuDeviceCanAccessPeer, 4000, "",                                  \
+	  (int *can, CUdevice dev, CUdevice peer))                                                 \
+	F(cuModuleLoadData, cuModuleLoadData, 2000, "", (CUmodule *module, const void *image))     \
+	F(cuModuleUnload, cuModuleUnload, 2000, "", (CUmodule module))                             \
+	F(cuModuleGetFunction, cuModuleGetFunction, 2000, "",                                      \
+	  (CUfunction *function, CUmodule module, const char *name))                               \
+	F(cuMemGetInfo, cuMemGetInfo_v2, 3020, "", (size_t *free_bytes, size_t *total))            \
+	F(cuMemAlloc, cuMemAlloc_v2, 3020, "", (CUdeviceptr *ptr, size_t bytes))                   \
+	F(cuMemAllocPitch, cuMemAllocPitch_v2, 3020, "",                                           \
+	  (CUdeviceptr *ptr, size_t *pitch, size_t width, size_t height, unsigned int element))    \
+	F(cuMemFree, cuMemFree_v2, 3020, "", (CUdeviceptr ptr))                                    \
+	F(cuMemGetAddressRange, cuMemGetAddressRange_v2, 3020, "",                                 \
+	  (CUdeviceptr *base, size_t *size, CUdeviceptr ptr))                                      \
+	F(cuMemAllocManaged, cuMemAllocManaged, 6000, "",                                          \
+	  (CUdeviceptr *ptr, size_t bytes, unsigned int flags))                                    \
+	F(cuMemHostAlloc, cuMemHostAlloc, 2020, "", (void **ptr, size_t bytes, unsigned int flags))\
+	F(cuMemFreeHost, cuMemFreeHost, 2000, "", (void *ptr))                                     \
+	F(cuPointerGetAttribute, cuPointerGetAttribute, 4000, "",                                  \
+	  (void *data, CUpointer_attribute attribute, CUdeviceptr ptr))                            \
+	F(cuPointerGetAttributes, cuPointerGetAttributes, 7000, "",                                \
+	  (unsigned int n, CUpointer_attribute *attributes, void **data, CUdeviceptr ptr))         \
+	F(cuMemcpyHtoD, cuMemcpyHtoD_v2, 3020, "_ptds",                                            \
+	  (CUdeviceptr dst, const void *src, size_t bytes))                                        \
+	F(cuMemcpyDtoH, cuMemcpyDtoH_v2, 3020, "_ptds",                                            \
+	  (void *dst, CUdeviceptr src, size_t bytes))                                              \
+	F(cuMemcpyDtoD, cuMemcpyDtoD_v2, 3020, "_ptds",                                            \
+	  (CUdeviceptr dst, CUdeviceptr src, size_t bytes))                                        \
+	F(cuMemcpyHtoDAsync, cuMemcpyHtoDAsync_v2, 3020, "_ptsz",                                  \
+	  (CUdeviceptr dst, const void *src, size_t bytes, CUstream stream))                       \
+	F(cuMemcpyDtoHAsync, cuMemcpyDtoHAsync_v2, 3020, "_ptsz",                                  \
+	  (void *dst, CUdeviceptr src, size_t bytes, CUstream stream))                             \
+	F(cuMemcpyPeer, cuMemcpyPeer, 4000, "_ptds",                                               \
+	  (CUdeviceptr dst, CUcontext dst_ctx, CUdeviceptr src, CUcontext src_ctx, size_t bytes))  \
+	F(cuMemcpyHtoA, cuMemcpyHtoA_v2, 3020, "_ptds",                                            \
+	  (CUarray dst, size_t offset, const void *src, size_t bytes))                             \
+	F(cuMemcpyAtoH, cuMemcpyAtoH_v2, 3020, "_ptds",                                            \
+	  (void *dst, CUarray src, size_t offset, size_t bytes))                                   \
+	F(cuMemsetD8, cuMemsetD8_v2, 3020, "_ptds",                                                \
+	  (CUdeviceptr ptr, unsigned char value, size_t n))                                        \
+	F(cuMemsetD32, cuMemsetD32_v2, 3020, "_ptds",                                              \
+	  (CUdeviceptr ptr, unsigned int value, size_t n))                                         \
+	F(cuMemsetD2D8, cuMemsetD2D8_v2, 3020, "_ptds",                                            \
+	  (CUdeviceptr ptr, size_t pitch, unsigned char value, size_t width, size_t height))       \
+	F(cuArrayCreate, cuArrayCreate_v2, 3020, "",                                               \
+	  (CUarray *array, const CUDA_ARRAY_DESCRIPTOR *descriptor))                               \
+	F(cuArrayDestroy, cuArrayDestroy, 2000, "", (CUarray array))                               \
+	F(cuStreamCreate, cuStreamCreate, 2000, "", (CUstream *stream, unsigned int flags))        \
+	F(cuStreamDestroy, cuStreamDestroy_v2, 4000, "", (CUstream stream))                        \
+	F(cuStreamSynchronize, cuStreamSynchronize, 2000, "_ptsz", (CUstream stream))              \
+	F(cuStreamBeginCapture, cuStreamBeginCapture_v2, 10010, "_ptsz",                           \
+	  (CUstream stream, CUstreamCaptureMode mode))                                             \
+	F(cuStreamEndCapture, cuStreamEndCapture, 10000, "_ptsz",                                  \
+	  (CUstream stream, CUgraph *graph))                                                       \
+	F(cuGraphInstantiateWithFlags, cuGraphInstantiateWithFlags, 11040, "",                     \
+	  (CUgraphExec *exec, CUgraph graph, unsigned long long flags))                            \
+	F(cuGraphLaunch, cuGraphLaunch, 10000, "_ptsz", (CUgraphExec exec, CUstream stream))       \
+	F(cuGraphExecDestroy, cuGraphExecDestroy, 10000, "", (CUgraphExec exec))                   \
+	F(cuGraphDestroy, cuGraphDestroy, 10000, "", (CUgraph graph))                              \
+	F(cuGraphCreate, cuGraphCreate, 10000, "", (CUgraph *graph, unsigned int flags))           \
+	F(cuGraphAddMemAllocNode, cuGraphAddMemAllocNode, 11040, "",                               \
+	  (CUgraphNode *node, CUgraph graph, const CUgraphNode *dependencies, size_t n,            \
+	   CUDA_MEM_ALLOC_NODE_PARAMS *params))                                                    \
+	F(cuGraphAddMemFreeNode, cuGraphAddMemFreeNode, 11040, "",                                 \
+	  (CUgraphNode *node, CUgraph graph, const CUgraphNode *dependencies, size_t n,            \
+	   CUdeviceptr ptr))                                                                       \
+	F(cuDeviceGraphMemTrim, cuDeviceGraphMemTrim, 11040, "", (CUdevice dev))                   \
+	F(cuLaunchKernel, cuLaunchKernel, 4000, "_ptsz",                                           \
+	  (CUfunction f, unsigned int gx, unsigned int gy, unsigned int gz, unsigned int bx,       \
+	   unsigned int by, unsigned int bz, unsigned int shared, CUstream stream, void **params,  \
+	   void **extra))                                                                          \
+	F(cuMemAllocAsync, cuMemAllocAsync, 11020, "_ptsz",                                        \
+	  (CUdeviceptr *ptr, size_t bytes, CUstream stream))                                       \
+	F(cuMemFreeAsync, cuMemFreeAsync, 11020, "_ptsz", (CUdeviceptr ptr, CUstream stream))      \
+	F(cuMemPoolCreate, cuMemPoolCreate, 11020, "",                                             \
+	  (CUmemoryPool *pool, const CUmemPoolProps *props))                                       \
+	F(cuMemPoolDestroy, cuMemPoolDestroy, 11020, "", (CUmemoryPool pool))                      \
+	F(cuMemAllocFromPoolAsync, cuMemAllocFromPoolAsync, 11020, "_ptsz",                        \
+	  (CUdeviceptr *ptr, size_t bytes, CUmemoryPool pool, CUstream stream))                    \
+	F(cuMemGetAllocationGranularity, cuMemGetAllocationGranularity, 10020, "",                 \
+	  (size_t *granularity, const CUmemAllocationProp *prop,                                   \
+	   CUmemAllocationGranularity_flags option))                                               \
+	F(cuMemAddressReserve, cuMemAddressReserve, 10020, "",                                     \
+	  (CUdeviceptr *ptr, size_t bytes, size_t align, CUdeviceptr addr,                         \
+	   unsigned long long flags))                                                              \
+	F(cuMemAddressFree, cuMemAddressFree, 10020, "", (CUdeviceptr ptr, size_t bytes))          \
+	F(cuMemCreate, cuMemCreate, 10020, "",                                                     \
+	  (CUmemGenericAllocationHandle *handle, size_t bytes, const CUmemAllocationProp *prop,    \
+	   unsigned long long flags))                                                              \
+	F(cuMemRelease, cuMemRelease, 10020, "", (CUmemGenericAllocationHandle handle))            \
+	F(cuMemMap, cuMemMap, 10020, "",                                                           \
+	  (CUdeviceptr ptr, size_t bytes, size_t offset, CUmemGenericAllocationHandle handle,      \
+	   unsigned long long flags))                                                              \
+	F(cuMemUnmap, cuMemUnmap, 10020, "", (CUdeviceptr ptr, size_t bytes))                      \
+	F(cuMemSetAccess, cuMemSetAccess, 10020, "",                                               \
+	  (CUdeviceptr ptr, size_t bytes, const CUmemAccessDesc *desc, size_t count))
+/* clang-format on */
+
+struct cuda_load {
+#define CUDA_FUNCTION(base, symbol, since, per_thread, params) CUresult(*base) params;
+	CUDA_FUNCTIONS(CUDA_FUNCTION)
+#undef CUDA_FUNCTION
+};
+
+/* Members are NULL where the driver has no such function. */
+extern struct cuda_load cuda;
+
+enum cuda_load_flags { CUDA_LOAD_PER_THREAD = 1 };
+
+/* Opens the driver and fills `cuda`. false: no libcuda.so.1; *ret_why says why. */
+bool cuda_load_driver(unsigned int flags, const char **ret_why);
+
+#endif

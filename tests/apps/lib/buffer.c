@@ -1,0 +1,195 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "buffer.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#define BUFFER_STAGE  (4u << 20)
+#define BUFFER_WINDOW 4096u
+#define BUFFER_ROW    4000u /* of a pitch allocation; its pitch is more */
+#define BUFFER_PERIOD 251u  /* x of floats: 0 .. 250, again and again */
+
+static void alloc_vmm(struct buffer *b, struct app *app, uint64_t bytes)
+{
+	CUmemAllocationProp prop = { .type = CU_MEM_ALLOCATION_TYPE_PINNED,
+				     .location = { CU_MEM_LOCATION_TYPE_DEVICE, app->dev } };
+	CUmemAccessDesc access = { prop.location, CU_MEM_ACCESS_FLAGS_PROT_READWRITE };
+	size_t granularity;
+
+	APP_CALL(cuMemGetAllocationGranularity(&granularity, &prop,
+					       CU_MEM_ALLOC_GRANULARITY_MINIMUM));
+	b->bytes = (bytes + granularity - 1) / granularity * granularity;
+	APP_CALL(cuMemAddressReserve(&b->p, b->bytes, 0, 0, 0));
+	APP_CALL(cuMemCreate(&b->handle, b->bytes, &prop, 0));
+	APP_CALL(cuMemMap(b->p, b->bytes, 0, b->handle, 0));
+	APP_CALL(cuMemSetAccess(b->p, b->bytes, &access, 1));
+}
+
+void buffer_alloc(struct buffer *b, struct app *app, uint64_t bytes, CUstream stream)
+{
+	size_t pitch;
+
+	b->bytes = bytes / 16 * 16;
+	switch (b->kind) {
+	case BUFFER_PLAIN:
+		APP_CALL(cuMemAlloc(&b->p, b->bytes));
+		break;
+	case BUFFER_PITCH:
+		APP_CALL(cuMemAllocPitch(&b->p, &pitch, BUFFER_ROW, bytes / 4096 + 1, 16));
+		b->bytes = pitch * (bytes / 4096 + 1) / 16 * 16;
+		break;
+	case BUFFER_ASYNC:
+		APP_CALL(cuMemAllocAsync(&b->p, b->bytes, stream));
+		break;
+	case BUFFER_VMM:
+		alloc_vmm(b, app, b->bytes);
+		break;
+	case BUFFER_MANAGED:
+		APP_CALL(cuMemAllocManaged(&b->p, b->bytes, CU_MEM_ATTACH_GLOBAL));
+		break;
+	}
+}
+
+void buffer_free(struct buffer *b, CUstream stream)
+{
+	switch (b->kind) {
+	case BUFFER_ASYNC:
+		APP_CALL(cuMemFreeAsync(b->p, stream));
+		break;
+	case BUFFER_VMM:
+		APP_CALL(cuMemUnmap(b->p, b->bytes));
+		APP_CALL(cuMemRelease(b->handle));
+		APP_CALL(cuMemAddressFree(b->p, b->bytes));
+		break;
+	case BUFFER_PLAIN:
+	case BUFFER_PITCH:
+	case BUFFER_MANAGED:
+		APP_CALL(cuMemFree(b->p));
+		break;
+	}
+	b->p = 0;
+}
+
+/* Word i of the buffer as it must be now. */
+static uint32_t expected(const struct buffer *b, const struct app_affine *f, uint64_t i)
+{
+	uint64_t n_half = b->bytes / 8;
+	uint32_t word;
+	float value;
+
+	if (!b->is_float)
+		return app_expect_u32(*f, b->seed, i);
+	value = (float)((i % n_half + b->seed) % BUFFER_PERIOD);
+	if (i >= n_half)
+		value *= (float)b->n_passes;
+	memcpy(&word, &value, sizeof(word));
+	return word;
+}
+
+static void fill_floats(struct buffer *b, CUstream stream)
+{
+	uint64_t n_half = b->bytes / 8;
+	uint64_t at, i;
+	uint32_t *stage = malloc(BUFFER_STAGE);
+
+	if (!stage)
+		app_exit(APP_EXIT_DRIVER, "no host memory");
+	for (at = 0; at < n_half; at += BUFFER_STAGE / 4) {
+		uint64_t n = n_half - at < BUFFER_STAGE / 4 ? n_half - at : BUFFER_STAGE / 4;
+
+		for (i = 0; i < n; i++)
+			stage[i] = expected(b, NULL, at + i);
+		/* Pageable memory: has been read when the call returns. */
+		APP_CALL(cuMemcpyHtoDAsync(b->p + at * 4, stage, n * 4, stream));
+	}
+	APP_CALL(cuStreamSynchronize(stream));
+	free(stage);
+	APP_CALL(cuMemsetD32(b->p + n_half * 4, 0, n_half));
+	APP_CALL(cuCtxSynchronize());
+}
+
+void buffer_fill(struct buffer *b, struct app *app, CUstream stream)
+{
+	uint64_t n = b->bytes / 4;
+	uint32_t n_wrong;
+
+	b->n_rounds = 0;
+	b->n_passes = 0;
+	if (b->is_float) {
+		fill_floats(b, stream);
+		return;
+	}
+	app_fill(app, b->p, n, b->seed, stream);
+	n_wrong = app_verify(app, b->p, n, b->seed, stream);
+	if (n_wrong)
+		app_exit(APP_EXIT_WRONG, "%u of %llu words are wrong after the fill", n_wrong,
+			 (unsigned long long)n);
+}
+
+void buffer_submit(const struct buffer *b, struct app *app, uint32_t rounds, CUstream stream)
+{
+	uint64_t n_half = b->bytes / 8;
+
+	if (b->is_float)
+		app_axpy(app, b->p + n_half * 4, b->p, 1.0f, n_half, stream);
+	else
+		app_lcg(app, b->p, b->bytes / 4, rounds, stream);
+}
+
+void buffer_count(struct buffer *b, uint32_t rounds)
+{
+	b->n_passes++;
+	b->n_rounds += rounds;
+}
+
+static uint64_t check_range(const struct buffer *b, uint64_t at, uint64_t n, uint32_t *stage,
+			    uint64_t *ret_first)
+{
+	struct app_affine f = app_affine_power(b->n_rounds);
+	uint64_t n_wrong = 0;
+	uint64_t i;
+
+	APP_CALL(cuMemcpyDtoH(stage, b->p + at * 4, n * 4));
+	for (i = 0; i < n; i++) {
+		if (stage[i] == expected(b, &f, at + i))
+			continue;
+		if (n_wrong++ == 0)
+			*ret_first = at + i;
+	}
+	return n_wrong;
+}
+
+uint64_t buffer_check_sample(const struct buffer *b, uint64_t *ret_first)
+{
+	uint32_t stage[BUFFER_WINDOW / 4];
+	uint64_t n_all = b->bytes / 4;
+	uint64_t n = n_all < BUFFER_WINDOW / 4 ? n_all : BUFFER_WINDOW / 4;
+	const uint64_t at[] = { 0, (n_all - n) / 2, n_all - n };
+	uint64_t n_wrong = 0;
+	size_t i;
+
+	for (i = 0; i < 3 && !n_wrong; i++)
+		n_wrong = check_range(b, at[i], n, stage, ret_first);
+	return n_wrong;
+}
+
+uint64_t buffer_check_all(const struct buffer *b, uint64_t *ret_first)
+{
+	uint64_t n_all = b->bytes / 4;
+	uint64_t n_wrong = 0;
+	uint64_t at, first;
+	uint32_t *stage = malloc(BUFFER_STAGE);
+
+	if (!stage)
+		app_exit(APP_EXIT_DRIVER, "no host memory");
+	for (at = 0; at < n_all; at += BUFFER_STAGE / 4) {
+		uint64_t n = n_all - at < BUFFER_STAGE / 4 ? n_all - at : BUFFER_STAGE / 4;
+		uint64_t wrong = check_range(b, at, n, stage, &first);
+
+		if (wrong && !n_wrong)
+			*ret_first = first;
+		n_wrong += wrong;
+	}
+	free(stage);
+	return n_wrong;
+}

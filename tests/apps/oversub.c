@@ -1,0 +1,277 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Takes memory, works through all of it pass after pass, and proves at the end that
+ * every byte is what it must be. Several of them together need more than the card has.
+ */
+#include "lib/buffer.h"
+
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#define OVERSUB_BUFFERS_MAX 4096
+#define OVERSUB_THREADS_MAX 64
+
+static const char help[] =
+	"usage: oversub [OPTION]...\n"
+	"Allocates, fills, works over all of its memory in passes, verifies every byte.\n"
+	"  --size SIZE       in all (64MiB)\n"
+	"  --buffers N       so many allocations (4); every fourth holds floats\n"
+	"  --passes N        (10)\n"
+	"  --until FILE      further passes until FILE exists\n"
+	"  --rounds N        work a word and pass (1)\n"
+	"  --think MS        pause after each pass (0)\n"
+	"  --churn           free, take again and refill one buffer after each pass\n"
+	"  --seed N          of the contents (1)\n"
+	"  --threads N       so many threads, each with its own stream and buffers (1)\n"
+	"  --per-thread-streams  the per-thread default stream forms of every call\n"
+	"  --graph           passes are launches of a captured graph\n"
+	"  --pitch | --async | --vmm | --managed   other memory than cuMemAlloc's\n"
+	"  --device N        (0)\n"
+	"  --name NAME       in messages (oversub)\n"
+	"  --verbose         a line a pass\n";
+
+static struct {
+	uint64_t size;
+	uint64_t n_buffers;
+	uint64_t n_passes;
+	const char *until;
+	uint32_t rounds;
+	uint64_t think_ms;
+	uint32_t seed;
+	uint64_t n_threads;
+	int device;
+	enum buffer_kind kind;
+	bool is_churn;
+	bool is_per_thread;
+	bool is_graph;
+	bool is_verbose;
+} opt = {
+	.size = 64u << 20, .n_buffers = 4, .n_passes = 10, .rounds = 1, .seed = 1, .n_threads = 1
+};
+
+static struct app app;
+static struct buffer buffers[OVERSUB_BUFFERS_MAX];
+
+struct worker {
+	pthread_t thread;
+	uint64_t index;
+	CUstream stream;
+	CUgraphExec graph; /* one pass, with opt.is_graph */
+	uint64_t n_passes;
+	uint64_t pass_ns_max;
+};
+
+static bool parse_flag(const char *arg)
+{
+	static const struct {
+		const char *option;
+		enum buffer_kind kind;
+	} kinds[] = { { "--pitch", BUFFER_PITCH },
+		      { "--async", BUFFER_ASYNC },
+		      { "--vmm", BUFFER_VMM },
+		      { "--managed", BUFFER_MANAGED } };
+	size_t i;
+
+	for (i = 0; i < sizeof(kinds) / sizeof(kinds[0]); i++) {
+		if (app_is(arg, kinds[i].option)) {
+			opt.kind = kinds[i].kind;
+			return true;
+		}
+	}
+	if (app_is(arg, "--churn"))
+		opt.is_churn = true;
+	else if (app_is(arg, "--per-thread-streams"))
+		opt.is_per_thread = true;
+	else if (app_is(arg, "--graph"))
+		opt.is_graph = true;
+	else if (app_is(arg, "--verbose"))
+		opt.is_verbose = true;
+	else
+		return false;
+	return true;
+}
+
+static void parse(int argc, char **argv)
+{
+	int i;
+
+	for (i = 1; i < argc; i++) {
+		if (app_is(argv[i], "--help"))
+			app_usage(help, 0);
+		else if (app_is(argv[i], "--size"))
+			opt.size = app_value_size(argc, argv, &i);
+		else if (app_is(argv[i], "--buffers"))
+			opt.n_buffers = app_value_u64(argc, argv, &i, 1, OVERSUB_BUFFERS_MAX);
+		else if (app_is(argv[i], "--passes"))
+			opt.n_passes = app_value_u64(argc, argv, &i, 0, 60000);
+		else if (app_is(argv[i], "--until"))
+			opt.until = app_value(argc, argv, &i);
+		else if (app_is(argv[i], "--rounds"))
+			opt.rounds = (uint32_t)app_value_u64(argc, argv, &i, 1, 1u << 20);
+		else if (app_is(argv[i], "--think"))
+			opt.think_ms = app_value_u64(argc, argv, &i, 0, 3600000);
+		else if (app_is(argv[i], "--seed"))
+			opt.seed = (uint32_t)app_value_u64(argc, argv, &i, 0, UINT32_MAX);
+		else if (app_is(argv[i], "--threads"))
+			opt.n_threads = app_value_u64(argc, argv, &i, 1, OVERSUB_THREADS_MAX);
+		else if (app_is(argv[i], "--device"))
+			opt.device = (int)app_value_u64(argc, argv, &i, 0, 63);
+		else if (app_is(argv[i], "--name"))
+			app_name = app_value(argc, argv, &i);
+		else if (!parse_flag(argv[i]))
+			app_usage(help, APP_EXIT_USAGE);
+	}
+	if (opt.n_threads > opt.n_buffers)
+		app_exit(APP_EXIT_USAGE, "fewer buffers than threads");
+	if (opt.size / opt.n_buffers < 4096)
+		app_exit(APP_EXIT_USAGE, "less than 4 KiB a buffer");
+	if (opt.is_graph && opt.is_churn)
+		app_exit(APP_EXIT_USAGE, "--graph needs addresses that stay: no --churn");
+}
+
+static void check(const struct buffer *b, bool is_all)
+{
+	uint64_t first = 0;
+	uint64_t n = is_all ? buffer_check_all(b, &first) : buffer_check_sample(b, &first);
+
+	if (n)
+		app_exit(APP_EXIT_WRONG,
+			 "buffer %td: %llu words are wrong, the first is %llu, after %llu passes",
+			 b - buffers, (unsigned long long)n, (unsigned long long)first,
+			 (unsigned long long)b->n_passes);
+}
+
+static void submit_all(const struct worker *w)
+{
+	uint64_t i;
+
+	for (i = w->index; i < opt.n_buffers; i += opt.n_threads)
+		buffer_submit(&buffers[i], &app, opt.rounds, w->stream);
+}
+
+static void capture(struct worker *w)
+{
+	CUgraph graph;
+
+	APP_CALL(cuStreamBeginCapture(w->stream, CU_STREAM_CAPTURE_MODE_THREAD_LOCAL));
+	submit_all(w);
+	APP_CALL(cuStreamEndCapture(w->stream, &graph));
+	APP_CALL(cuGraphInstantiateWithFlags(&w->graph, graph, 0));
+	APP_CALL(cuGraphDestroy(graph));
+}
+
+static void pass(struct worker *w)
+{
+	uint64_t start = app_now_ns();
+	uint64_t i, ns;
+
+	if (w->graph)
+		APP_CALL(cuGraphLaunch(w->graph, w->stream));
+	else
+		submit_all(w);
+	for (i = w->index; i < opt.n_buffers; i += opt.n_threads)
+		buffer_count(&buffers[i], opt.rounds);
+	APP_CALL(cuStreamSynchronize(w->stream));
+	for (i = w->index; i < opt.n_buffers; i += opt.n_threads)
+		check(&buffers[i], false);
+	w->n_passes++;
+	ns = app_now_ns() - start;
+	if (ns > w->pass_ns_max)
+		w->pass_ns_max = ns;
+}
+
+/* Another of this thread's buffers each time. */
+static void churn(struct worker *w)
+{
+	uint64_t n_own = (opt.n_buffers - w->index + opt.n_threads - 1) / opt.n_threads;
+	struct buffer *b = &buffers[w->index + w->n_passes % n_own * opt.n_threads];
+
+	check(b, true);
+	buffer_free(b, w->stream);
+	b->seed += (uint32_t)opt.n_buffers;
+	buffer_alloc(b, &app, opt.size / opt.n_buffers, w->stream);
+	buffer_fill(b, &app, w->stream);
+}
+
+static bool goes_on(const struct worker *w)
+{
+	if (w->n_passes < opt.n_passes)
+		return true;
+	/* 60000 passes: floats stay below 2^24 and so exact. */
+	return opt.until && w->n_passes < 60000 && access(opt.until, F_OK) != 0;
+}
+
+static void *work(void *data)
+{
+	struct worker *w = data;
+	uint64_t i;
+
+	APP_CALL(cuCtxSetCurrent(app.ctx));
+	if (!opt.is_per_thread && (opt.n_threads > 1 || opt.is_graph || opt.kind == BUFFER_ASYNC))
+		APP_CALL(cuStreamCreate(&w->stream, CU_STREAM_NON_BLOCKING));
+	if (opt.is_graph && !w->stream)
+		w->stream = CU_STREAM_PER_THREAD;
+	for (i = w->index; i < opt.n_buffers; i += opt.n_threads) {
+		buffers[i].kind = opt.kind;
+		buffers[i].is_float = i % 4 == 3;
+		buffers[i].seed = opt.seed + (uint32_t)i;
+		buffer_alloc(&buffers[i], &app, opt.size / opt.n_buffers, w->stream);
+		buffer_fill(&buffers[i], &app, w->stream);
+	}
+	if (opt.is_graph)
+		capture(w);
+	while (goes_on(w)) {
+		pass(w);
+		if (opt.is_churn)
+			churn(w);
+		if (opt.is_verbose && w->index == 0) {
+			printf("%s pass %llu/%llu\n", app_name, (unsigned long long)w->n_passes,
+			       (unsigned long long)opt.n_passes);
+			fflush(stdout);
+		}
+		if (opt.think_ms)
+			app_sleep_ms(opt.think_ms);
+	}
+	for (i = w->index; i < opt.n_buffers; i += opt.n_threads) {
+		check(&buffers[i], true);
+		buffer_free(&buffers[i], w->stream);
+	}
+	APP_CALL(cuStreamSynchronize(w->stream));
+	if (w->graph)
+		APP_CALL(cuGraphExecDestroy(w->graph));
+	if (w->stream && w->stream != CU_STREAM_PER_THREAD)
+		APP_CALL(cuStreamDestroy(w->stream));
+	return NULL;
+}
+
+int main(int argc, char **argv)
+{
+	static struct worker workers[OVERSUB_THREADS_MAX];
+	uint64_t start = app_now_ns();
+	uint64_t pass_ns_max = 0;
+	uint64_t i;
+
+	app_name = "oversub";
+	parse(argc, argv);
+	app_load(opt.is_per_thread ? CUDA_LOAD_PER_THREAD : 0);
+	app_init(&app, opt.device);
+	for (i = 1; i < opt.n_threads; i++) {
+		workers[i].index = i;
+		if (pthread_create(&workers[i].thread, NULL, work, &workers[i]))
+			app_exit(APP_EXIT_DRIVER, "cannot start a thread");
+	}
+	work(&workers[0]);
+	for (i = 0; i < opt.n_threads; i++) {
+		if (i > 0)
+			pthread_join(workers[i].thread, NULL);
+		if (workers[i].pass_ns_max > pass_ns_max)
+			pass_ns_max = workers[i].pass_ns_max;
+	}
+	app_deinit(&app);
+	printf("%s verified bytes=%llu passes=%llu seconds=%.3f pass_seconds_max=%.3f\n", app_name,
+	       (unsigned long long)opt.size, (unsigned long long)workers[0].n_passes,
+	       (double)(app_now_ns() - start) / 1e9, (double)pass_ns_max / 1e9);
+	return APP_EXIT_VERIFIED;
+}
