@@ -9,6 +9,10 @@
  * Counted per device: pageable bytes on the card (resident), pageable bytes in host
  * memory (swapped), pinned bytes by kind, and what the program asked for (allocated).
  *
+ * An allocation is two steps: budget_ask() with what the program asked for, which
+ * NVSHARE_GPU_MEMORY_LIMIT bounds, and budget_take() with what that costs on the card,
+ * which the scheduler bounds. A free gives both back.
+ *
  * Threading: any thread; short internal lock, never held over a driver call.
  */
 
@@ -20,24 +24,35 @@
 
 #define BUDGET_UNLIMITED UINT64_MAX
 #define BUDGET_PAGEABLE  NVSHARE_PINNED_COUNT /* kind of the pager's bytes */
+#define BUDGET_DEVICES   64                   /* beyond these nothing is counted */
 
 /*
  * Takes bytes of kind (enum nvshare_pinned, or BUDGET_PAGEABLE) for a new allocation.
  * Waits, with the caller out of the gate, until the scheduler has made room. Call it
  * inside exactly one gate_enter(); it leaves and enters the gate again when it waits,
  * so that it returns inside the gate and with the lock held. Returns CUDA_SUCCESS, or
- * CUDA_ERROR_OUT_OF_MEMORY when the scheduler refuses or NVSHARE_GPU_MEMORY_LIMIT would
- * be passed (nothing is taken then). Never waits during a capture: an allocation that
- * would have to is refused.
+ * CUDA_ERROR_OUT_OF_MEMORY when the scheduler refuses, or when a context would pass
+ * NVSHARE_GPU_MEMORY_LIMIT (nothing is taken then). Never waits during a capture: an
+ * allocation that would have to is refused. Those that wait are served one at a time.
  */
 CUresult budget_take(CUdevice dev, uint64_t bytes, int kind);
 void budget_give(CUdevice dev, uint64_t bytes, int kind);
+
+/* Takes without asking: what the driver took by itself. Never fails, may overdraw. */
+void budget_force(CUdevice dev, uint64_t bytes, int kind);
 
 /*
  * The driver said out of memory although the budget had room (others use the card):
  * asks for room once more for bytes; like budget_take() but takes nothing.
  */
 CUresult budget_retry(CUdevice dev, uint64_t bytes, int kind);
+
+/*
+ * Counts bytes that the program asks for, without rounding, if they fit
+ * NVSHARE_GPU_MEMORY_LIMIT; else CUDA_ERROR_OUT_OF_MEMORY. budget_allocated() with a
+ * negative delta takes them back.
+ */
+CUresult budget_ask(CUdevice dev, uint64_t bytes);
 
 /* The program's own view, for cuMemGetInfo: bytes asked for, without rounding. */
 void budget_allocated(CUdevice dev, int64_t delta);
@@ -50,10 +65,14 @@ void budget_swapped_freed(CUdevice dev, uint64_t bytes);
 void budget_read(CUdevice dev, struct nvshare_mem *ret_mem);
 uint64_t budget_get(CUdevice dev);
 uint64_t budget_limit(CUdevice dev); /* NVSHARE_GPU_MEMORY_LIMIT in bytes; UINT64_MAX: none */
+uint64_t budget_limit_of(uint64_t total); /* the same for a card of total bytes */
+uint64_t budget_total(CUdevice dev); /* the card's bytes as the driver says; 0: unknown */
 
 /* The agent's side. */
 void budget_set(CUdevice dev, uint64_t bytes); /* wakes who waits */
 void budget_refuse(CUdevice dev);              /* who waits gets out of memory */
 bool budget_wanting(CUdevice dev);             /* a thread waits for memory */
+
+void budget_after_fork_child(void);
 
 #endif

@@ -1,0 +1,24 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef NVS_HOOK_HOSTMEM_H
+#define NVS_HOOK_HOSTMEM_H
+
+/*
+ * How much host memory this process may still take: the least of what the machine has
+ * available and what every memory control group above us leaves (versions 1 and 2), less
+ * a margin, so that an eviction never calls the out-of-memory killer.
+ *
+ * NVSHARE_HOST_MEMORY_LIMIT (a size, or a percentage of the machine's memory) stands in
+ * for the machine's figure: so much in all, of which used bytes are gone.
+ *
+ * Threading: any thread; no state. Errors: none; what can not be read does not bound.
+ */
+
+#include <stdint.h>
+
+/* used: what the caller has taken so far. UINT64_MAX: nothing bounds it. */
+uint64_t hostmem_available(uint64_t used);
+
+/* The same with /proc and /sys below root ("" is the real one); for tests. */
+uint64_t hostmem_available_below(const char *root, uint64_t used);
+
+#endif
