@@ -94,6 +94,8 @@
 	  (CUstream stream, CUstreamCaptureMode mode))                                             \
 	F(cuStreamEndCapture, cuStreamEndCapture, 10000, "_ptsz",                                  \
 	  (CUstream stream, CUgraph *graph))                                                       \
+	F(cuThreadExchangeStreamCaptureMode, cuThreadExchangeStreamCaptureMode, 10010, "",         \
+	  (CUstreamCaptureMode *mode))                                                             \
 	F(cuGraphInstantiateWithFlags, cuGraphInstantiateWithFlags, 11040, "",                     \
 	  (CUgraphExec *exec, CUgraph graph, unsigned long long flags))                            \
 	F(cuGraphLaunch, cuGraphLaunch, 10000, "_ptsz", (CUgraphExec exec, CUstream stream))       \

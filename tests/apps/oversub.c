@@ -47,9 +47,7 @@ static struct {
 	bool is_per_thread;
 	bool is_graph;
 	bool is_verbose;
-} opt = {
-	.size = 64u << 20, .n_buffers = 4, .n_passes = 10, .rounds = 1, .seed = 1, .n_threads = 1
-};
+} opt = {.size = 64u << 20, .n_buffers = 4, .n_passes = 10, .rounds = 1, .seed = 1, .n_threads = 1};
 
 static struct app app;
 static struct buffer buffers[OVERSUB_BUFFERS_MAX];
@@ -68,10 +66,10 @@ static bool parse_flag(const char *arg)
 	static const struct {
 		const char *option;
 		enum buffer_kind kind;
-	} kinds[] = { { "--pitch", BUFFER_PITCH },
-		      { "--async", BUFFER_ASYNC },
-		      { "--vmm", BUFFER_VMM },
-		      { "--managed", BUFFER_MANAGED } };
+	} kinds[] = {{"--pitch", BUFFER_PITCH},
+		     {"--async", BUFFER_ASYNC},
+		     {"--vmm", BUFFER_VMM},
+		     {"--managed", BUFFER_MANAGED}};
 	size_t i;
 
 	for (i = 0; i < sizeof(kinds) / sizeof(kinds[0]); i++) {

@@ -63,15 +63,15 @@ void app_init_module(struct app *app)
 		const char *name;
 		size_t offset;
 	} entries[] = {
-		{ "nvs_empty", offsetof(struct app_kernels, empty) },
-		{ "nvs_fill_u32", offsetof(struct app_kernels, fill_u32) },
-		{ "nvs_verify_u32", offsetof(struct app_kernels, verify_u32) },
-		{ "nvs_lcg_u32", offsetof(struct app_kernels, lcg_u32) },
-		{ "nvs_axpy_f32", offsetof(struct app_kernels, axpy_f32) },
-		{ "nvs_touch_u8", offsetof(struct app_kernels, touch_u8) },
-		{ "nvs_spin", offsetof(struct app_kernels, spin) },
-		{ "nvs_sum_u32", offsetof(struct app_kernels, sum_u32) },
-		{ "nvs_count", offsetof(struct app_kernels, count) },
+		{"nvs_empty", offsetof(struct app_kernels, empty)},
+		{"nvs_fill_u32", offsetof(struct app_kernels, fill_u32)},
+		{"nvs_verify_u32", offsetof(struct app_kernels, verify_u32)},
+		{"nvs_lcg_u32", offsetof(struct app_kernels, lcg_u32)},
+		{"nvs_axpy_f32", offsetof(struct app_kernels, axpy_f32)},
+		{"nvs_touch_u8", offsetof(struct app_kernels, touch_u8)},
+		{"nvs_spin", offsetof(struct app_kernels, spin)},
+		{"nvs_sum_u32", offsetof(struct app_kernels, sum_u32)},
+		{"nvs_count", offsetof(struct app_kernels, count)},
 	};
 	size_t i;
 
@@ -113,28 +113,28 @@ CUresult app_launch(CUfunction f, uint64_t n, CUstream stream, void **params)
 
 void app_fill(struct app *app, CUdeviceptr p, uint64_t n, uint32_t seed, CUstream stream)
 {
-	void *params[] = { &p, &n, &seed };
+	void *params[] = {&p, &n, &seed};
 
 	app_check(app_launch(app->k.fill_u32, n, stream, params), "launch of nvs_fill_u32");
 }
 
 void app_lcg(struct app *app, CUdeviceptr p, uint64_t n, uint32_t rounds, CUstream stream)
 {
-	void *params[] = { &p, &n, &rounds };
+	void *params[] = {&p, &n, &rounds};
 
 	app_check(app_launch(app->k.lcg_u32, n, stream, params), "launch of nvs_lcg_u32");
 }
 
 void app_axpy(struct app *app, CUdeviceptr y, CUdeviceptr x, float a, uint64_t n, CUstream stream)
 {
-	void *params[] = { &y, &x, &a, &n };
+	void *params[] = {&y, &x, &a, &n};
 
 	app_check(app_launch(app->k.axpy_f32, n, stream, params), "launch of nvs_axpy_f32");
 }
 
 void app_spin(struct app *app, uint64_t ns, CUstream stream)
 {
-	void *params[] = { &ns };
+	void *params[] = {&ns};
 
 	app_check(cuda.cuLaunchKernel(app->k.spin, 1, 1, 1, 1, 1, 1, 0, stream, params, NULL),
 		  "launch of nvs_spin");
@@ -144,7 +144,7 @@ uint32_t app_verify(struct app *app, CUdeviceptr p, uint64_t n, uint32_t seed, C
 {
 	CUdeviceptr errors;
 	uint32_t n_errors = 0;
-	void *params[] = { &p, &n, &seed, &errors };
+	void *params[] = {&p, &n, &seed, &errors};
 
 	APP_CALL(cuMemAlloc(&errors, sizeof(n_errors)));
 	APP_CALL(cuMemsetD32(errors, 0, 1));
@@ -159,8 +159,8 @@ uint32_t app_verify(struct app *app, CUdeviceptr p, uint64_t n, uint32_t seed, C
 
 struct app_affine app_affine_power(uint64_t rounds)
 {
-	struct app_affine result = { 1, 0 };
-	struct app_affine step = { KERNELS_LCG_MUL, KERNELS_LCG_ADD };
+	struct app_affine result = {1, 0};
+	struct app_affine step = {KERNELS_LCG_MUL, KERNELS_LCG_ADD};
 
 	for (; rounds; rounds >>= 1) {
 		if (rounds & 1) {
@@ -183,7 +183,7 @@ uint64_t app_now_ns(void)
 
 void app_sleep_ms(uint64_t ms)
 {
-	struct timespec ts = { (time_t)(ms / 1000), (long)(ms % 1000) * 1000000 };
+	struct timespec ts = {(time_t)(ms / 1000), (long)(ms % 1000) * 1000000};
 
 	while (nanosleep(&ts, &ts) && errno == EINTR)
 		;
@@ -221,13 +221,8 @@ uint64_t app_value_size(int argc, char **argv, int *i)
 	static const struct {
 		const char *unit;
 		double bytes;
-	} units[] = { { "", 1 },
-		      { "K", 1024 },
-		      { "KiB", 1024 },
-		      { "M", 1048576 },
-		      { "MiB", 1048576 },
-		      { "G", 1073741824 },
-		      { "GiB", 1073741824 } };
+	} units[] = {{"", 1},          {"K", 1024},       {"KiB", 1024},      {"M", 1048576},
+		     {"MiB", 1048576}, {"G", 1073741824}, {"GiB", 1073741824}};
 	const char *option = argv[*i];
 	const char *s = app_value(argc, argv, i);
 	char *end;

@@ -11,9 +11,9 @@
 
 static void alloc_vmm(struct buffer *b, struct app *app, uint64_t bytes)
 {
-	CUmemAllocationProp prop = { .type = CU_MEM_ALLOCATION_TYPE_PINNED,
-				     .location = { CU_MEM_LOCATION_TYPE_DEVICE, app->dev } };
-	CUmemAccessDesc access = { prop.location, CU_MEM_ACCESS_FLAGS_PROT_READWRITE };
+	CUmemAllocationProp prop = {.type = CU_MEM_ALLOCATION_TYPE_PINNED,
+				    .location = {CU_MEM_LOCATION_TYPE_DEVICE, app->dev}};
+	CUmemAccessDesc access = {prop.location, CU_MEM_ACCESS_FLAGS_PROT_READWRITE};
 	size_t granularity;
 
 	APP_CALL(cuMemGetAllocationGranularity(&granularity, &prop,
@@ -164,7 +164,7 @@ uint64_t buffer_check_sample(const struct buffer *b, uint64_t *ret_first)
 	uint32_t stage[BUFFER_WINDOW / 4];
 	uint64_t n_all = b->bytes / 4;
 	uint64_t n = n_all < BUFFER_WINDOW / 4 ? n_all : BUFFER_WINDOW / 4;
-	const uint64_t at[] = { 0, (n_all - n) / 2, n_all - n };
+	const uint64_t at[] = {0, (n_all - n) / 2, n_all - n};
 	uint64_t n_wrong = 0;
 	size_t i;
 

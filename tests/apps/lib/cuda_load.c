@@ -18,8 +18,8 @@ struct function {
 };
 
 static const struct function functions[] = {
-#define CUDA_FUNCTION(base, symbol, since, per_thread, params)                                     \
-	{ #base, #symbol, since, per_thread, offsetof(struct cuda_load, base) },
+#define CUDA_FUNCTION(base, symbol, since, per_thread, params) \
+	{#base, #symbol, since, per_thread, offsetof(struct cuda_load, base)},
 	CUDA_FUNCTIONS(CUDA_FUNCTION)
 #undef CUDA_FUNCTION
 };
