@@ -69,9 +69,12 @@ $(B)/libcore.a $(B)/libutil.a $(B)/libipc.a:
 	rm -f $@
 	$(AR) rcs $@ $^
 
+# The version that dlsym() has had since the C library's first port to this processor.
+GLIBC_BASE = $(if $(findstring aarch64,$(shell $(CC) -dumpmachine)),GLIBC_2.17,GLIBC_2.2.5)
+
 $(B)/exports.map: src/hook/exports.map.in src/hook/cuda_hooks.def
 	@mkdir -p $(@D)
-	$(CC) -E -P -undef -x c -Isrc -o $@ $<
+	$(CC) -E -P -undef -x c -Isrc -DNVS_GLIBC_BASE=$(GLIBC_BASE) -o $@ $<
 
 $(B)/libnvshare.so: $(hook_obj) $(libs) $(B)/exports.map
 	$(LINK) -shared -Wl,-soname,libnvshare.so -Wl,-z,defs -Wl,-z,nodelete -Wl,--as-needed \

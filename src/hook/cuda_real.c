@@ -4,12 +4,12 @@
 
 #include "hook/load.h"
 
-#define STAND_IN(symbol, params, args)                                                       \
-	static CUresult stand_in_##symbol params                                             \
-	{                                                                                    \
-		if (!load_driver() || !cuda_real.symbol)                                     \
-			return CUDA_ERROR_NOT_FOUND;                                         \
-		return cuda_real.symbol args;                                                \
+#define STAND_IN(symbol, params, args)                   \
+	static CUresult stand_in_##symbol params         \
+	{                                                \
+		if (!load_driver() || !cuda_real.symbol) \
+			return CUDA_ERROR_NOT_FOUND;     \
+		return cuda_real.symbol args;            \
 	}
 
 #define CU_HOOK(kind, base, symbol, since, stream, params, args) STAND_IN(symbol, params, args)

@@ -6,13 +6,14 @@
  * The gate between the program's threads and the driver: everything that submits work
  * or takes memory passes it. One gate a process.
  *
- * Open: gate_enter() and gate_leave() cost a per-thread store, a fence and a load; no
+ * Open: gate_enter() and gate_leave() cost a per-thread fenced store and a load; no
  * lock, no system call, no shared write. Closed: gate_enter() blocks; the agent hears
  * of it by gate_wanted().
  *
  * Closing has two steps, because a program in the middle of a stream capture must be
- * let finish it: first no new capture starts (gate_close_captures), then, with no
- * capture open, nothing enters (gate_close). gate_quiet() says when nobody is inside.
+ * let finish it: first no new capture starts (GATE_NO_CAPTURES), then, with no capture
+ * open, nothing enters (GATE_CLOSED). gate_quiet() says when nobody is inside. A thread
+ * that has a capture open may begin another: it could not finish the first without.
  *
  * Threading: enter/leave from any thread, nested calls allowed; the rest is the agent's.
  * After fork() the child has an open gate and no other thread inside.
@@ -28,20 +29,34 @@ void gate_leave(void);
 
 /* Around cuStreamBeginCapture*: waits while captures are barred. Counts open captures. */
 void gate_enter_capture(void);
-/* began: the driver's BeginCapture on stream succeeded. */
-void gate_leave_capture(const void *stream, bool began);
-/* The capture on stream ended, failed to the end, or its stream is destroyed. */
-void gate_capture_ended(const void *stream);
-bool gate_capture_open(void); /* any capture of the process open now */
+/* began: the driver's BeginCapture on stream, which lives in ctx (or NULL), succeeded. */
+void gate_leave_capture(const void *stream, const void *ctx, bool began);
+/*
+ * The open capture on stream, 0 if none; to be asked before the driver ends it or
+ * destroys the stream, since afterwards the handle may already mean another one.
+ */
+uint64_t gate_find_capture(const void *stream);
+void gate_end_capture(uint64_t capture); /* it ended, or failed to the end; 0: nothing */
+void gate_context_gone(const void *ctx); /* and with it its streams and their captures */
+bool gate_capture_open(void);            /* any capture of the process open now */
 
 void gate_set(enum gate_state state);
 enum gate_state gate_get(void);
-bool gate_quiet(void); /* no thread but the caller's is inside */
+bool gate_quiet(void);        /* no thread but the caller's is inside */
 uint64_t gate_activity(void); /* grows with every gate_enter(); sums threads; for idleness */
 
-/* Called, once per closing, by the first thread that has to wait. Set before the agent starts. */
+/*
+ * Called, once per gate_set() that bars it, by the first thread that has to wait; from
+ * that thread, which is outside. Set before the agent starts.
+ */
 void gate_set_waker(void (*wake)(void));
-bool gate_wanted(void); /* a thread waits at the closed gate now */
+bool gate_wanted(void); /* a thread waits at the gate now */
+
+/*
+ * What stands for the calling thread's own default stream, which has the same handle in
+ * every thread. Its captures end with the thread.
+ */
+const void *gate_thread_stream(void);
 
 void gate_after_fork_child(void);
 

@@ -7,18 +7,18 @@
 #include "hook/hooks.h"
 
 #define HOOK_BODY_OWN(symbol, params, args)
-#define HOOK_BODY_GATE(symbol, params, args)                                               \
-	CUresult symbol params                                                             \
-	{                                                                                  \
+#define HOOK_BODY_GATE(symbol, params, args)                                                   \
+	CUresult symbol params                                                                 \
+	{                                                                                      \
 		CUresult(*real) params = __atomic_load_n(&cuda_real.symbol, __ATOMIC_RELAXED); \
-		CUresult res;                                                              \
-                                                                                           \
-		if (!real)                                                                 \
-			return CUDA_ERROR_NOT_FOUND;                                       \
-		gate_enter();                                                              \
-		res = real args;                                                           \
-		gate_leave();                                                              \
-		return res;                                                                \
+		CUresult res;                                                                  \
+                                                                                               \
+		if (!real)                                                                     \
+			return CUDA_ERROR_NOT_FOUND;                                           \
+		gate_enter();                                                                  \
+		res = real args;                                                               \
+		gate_leave();                                                                  \
+		return res;                                                                    \
 	}
 
 #define CU_HOOK(kind, base, symbol, since, stream, params, args) \

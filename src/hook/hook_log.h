@@ -27,11 +27,11 @@ void hook_log_warn(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
 	} while (0)
 
 /* Each place of the source warns once. */
-#define hook_warn_once(...)                                                        \
-	do {                                                                       \
-		static bool hook_warned_;                                          \
+#define hook_warn_once(...)                                                      \
+	do {                                                                     \
+		static bool hook_warned_;                                        \
 		if (!__atomic_exchange_n(&hook_warned_, true, __ATOMIC_RELAXED)) \
-			hook_log_warn(__VA_ARGS__);                                \
+			hook_log_warn(__VA_ARGS__);                              \
 	} while (0)
 
 #endif

@@ -8,9 +8,10 @@
 #include <string.h>
 
 const struct hook hook_table[] = {
-#define CU_HOOK(kind, base, symbol, since, stream, params, args)                       \
-	{#base, #symbol, since, HOOK_STREAM_##stream, (void *)symbol,                  \
-	 (void *const *)&cuda_real.symbol},
+#define CU_HOOK(kind, base, symbol, since, stream, params, args) \
+	{#base,          #symbol,                                \
+	 since,          HOOK_STREAM_##stream,                   \
+	 (void *)symbol, (void *const *)&cuda_real.symbol},
 #define CU_REAL(base, symbol, since, stream, params)
 #include "hook/cuda_hooks.def"
 };

@@ -13,8 +13,8 @@ struct hook {
 	const char *symbol; /* as dlsym() is asked */
 	int since;
 	enum hook_stream stream;
-	void *fn;                /* ours */
-	void *const *real;       /* the driver's, in cuda_real */
+	void *fn;          /* ours */
+	void *const *real; /* the driver's, in cuda_real */
 };
 
 extern const struct hook hook_table[];

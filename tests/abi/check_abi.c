@@ -20,10 +20,10 @@
 #define PFN_ptds(pfn)   pfn##_ptds
 #define PFN_ptsz(pfn)   pfn##_ptsz
 
-#define CHECK(base, symbol, since, stream, params)                                        \
-	_Static_assert(__builtin_types_compatible_p(CUresult(*) params,                   \
-						    PFN_##stream(PFN_##base##_v##since)), \
-		       #symbol ": signature differs from cudaTypedefs.h");                \
+#define CHECK(base, symbol, since, stream, params)                                            \
+	_Static_assert(__builtin_types_compatible_p(CUresult(*) params,                       \
+						    PFN_##stream(PFN_##base##_v##since)),     \
+		       #symbol ": signature differs from cudaTypedefs.h");                    \
 	_Static_assert(__builtin_types_compatible_p(CUresult(*) params, __typeof__(&symbol)), \
 		       #symbol ": signature differs from cuda.h");
 

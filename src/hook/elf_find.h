@@ -1,0 +1,27 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef NVS_HOOK_ELF_FIND_H
+#define NVS_HOOK_ELF_FIND_H
+
+/*
+ * Which loaded object defines a name, read from the objects' own symbol tables: dlsym()
+ * can not answer that for us, because we stand in its place, and it would move dlerror().
+ *
+ * Objects are taken in the order in which they were loaded, which for those loaded at
+ * start is the order of symbol look-up. Threading: any thread (dl_iterate_phdr's lock).
+ */
+
+#include <stdbool.h>
+
+/* An object with this soname is in the process. */
+bool elf_find_loaded(const char *soname);
+
+/* The definition of name in the object with this soname; NULL if none. */
+void *elf_find_in(const char *soname, const char *name);
+
+/*
+ * The first definition of name in the objects after the one that contains addr; NULL if
+ * none, or if addr lies in no object.
+ */
+void *elf_find_after(const void *addr, const char *name);
+
+#endif

@@ -1,0 +1,17 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef NVS_HOOK_MEMINFO_H
+#define NVS_HOOK_MEMINFO_H
+
+/* What the program is told about the memory of its GPUs. Threading: any thread. */
+
+#include <stdbool.h>
+#include <stdint.h>
+
+/*
+ * The program's own view of the GPU (or MIG instance) with this UUID, as cuMemGetInfo()
+ * gives it. false, and the out pointers untouched: this process neither uses CUDA there
+ * nor has a limit (NVSHARE_GPU_MEMORY_LIMIT), so the card's numbers stand.
+ */
+bool meminfo_by_uuid(const unsigned char uuid[16], uint64_t *ret_free, uint64_t *ret_total);
+
+#endif
