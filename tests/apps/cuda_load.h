@@ -96,6 +96,11 @@
 	  (CUstream stream, CUgraph *graph))                                                       \
 	F(cuThreadExchangeStreamCaptureMode, cuThreadExchangeStreamCaptureMode, 10010, "",         \
 	  (CUstreamCaptureMode *mode))                                                             \
+	F(cuCtxRecordEvent, cuCtxRecordEvent, 12050, "", (CUcontext ctx, CUevent event))           \
+	F(cuEventCreate, cuEventCreate, 2000, "", (CUevent *event, unsigned int flags))            \
+	F(cuEventQuery, cuEventQuery, 2000, "", (CUevent event))                                   \
+	F(cuEventSynchronize, cuEventSynchronize, 2000, "", (CUevent event))                       \
+	F(cuEventDestroy, cuEventDestroy_v2, 4000, "", (CUevent event))                            \
 	F(cuGraphInstantiateWithFlags, cuGraphInstantiateWithFlags, 11040, "",                     \
 	  (CUgraphExec *exec, CUgraph graph, unsigned long long flags))                            \
 	F(cuGraphLaunch, cuGraphLaunch, 10000, "_ptsz", (CUgraphExec exec, CUstream stream))       \

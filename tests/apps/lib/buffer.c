@@ -70,35 +70,43 @@ void buffer_free(struct buffer *b, CUstream stream)
 	b->p = 0;
 }
 
-/* Word i of the buffer as it must be now. */
-static uint32_t expected(const struct buffer *b, const struct app_affine *f, uint64_t i)
+/* Words at .. at + n of the buffer, as they must be now. */
+static void expect_floats(const struct buffer *b, uint64_t at, uint64_t n, float *ret)
 {
 	uint64_t n_half = b->bytes / 8;
-	uint32_t word;
-	float value;
+	uint32_t x = (uint32_t)((at % n_half + b->seed) % BUFFER_PERIOD);
+	uint64_t i;
 
-	if (!b->is_float)
-		return app_expect_u32(*f, b->seed, i);
-	value = (float)((i % n_half + b->seed) % BUFFER_PERIOD);
-	if (i >= n_half)
-		value *= (float)b->n_passes;
-	memcpy(&word, &value, sizeof(word));
-	return word;
+	for (i = 0; i < n; i++) {
+		if (at + i == n_half)
+			x = b->seed % BUFFER_PERIOD;
+		ret[i] = at + i < n_half ? (float)x : (float)x * (float)b->n_passes;
+		if (++x == BUFFER_PERIOD)
+			x = 0;
+	}
+}
+
+static void expect_words(const struct buffer *b, uint64_t at, uint64_t n, uint32_t *ret)
+{
+	struct app_affine f = app_affine_power(b->n_rounds);
+	uint64_t i;
+
+	for (i = 0; i < n; i++)
+		ret[i] = app_expect_u32(f, b->seed, at + i);
 }
 
 static void fill_floats(struct buffer *b, CUstream stream)
 {
 	uint64_t n_half = b->bytes / 8;
-	uint64_t at, i;
-	uint32_t *stage = malloc(BUFFER_STAGE);
+	uint64_t at;
+	float *stage = malloc(BUFFER_STAGE);
 
 	if (!stage)
 		app_exit(APP_EXIT_DRIVER, "no host memory");
 	for (at = 0; at < n_half; at += BUFFER_STAGE / 4) {
 		uint64_t n = n_half - at < BUFFER_STAGE / 4 ? n_half - at : BUFFER_STAGE / 4;
 
-		for (i = 0; i < n; i++)
-			stage[i] = expected(b, NULL, at + i);
+		expect_floats(b, at, n, stage);
 		/* Pageable memory: has been read when the call returns. */
 		APP_CALL(cuMemcpyHtoDAsync(b->p + at * 4, stage, n * 4, stream));
 	}
@@ -142,16 +150,23 @@ void buffer_count(struct buffer *b, uint32_t rounds)
 	b->n_rounds += rounds;
 }
 
+/* stage: room for n words twice. */
 static uint64_t check_range(const struct buffer *b, uint64_t at, uint64_t n, uint32_t *stage,
 			    uint64_t *ret_first)
 {
-	struct app_affine f = app_affine_power(b->n_rounds);
+	uint32_t *expected = stage + n;
 	uint64_t n_wrong = 0;
 	uint64_t i;
 
 	APP_CALL(cuMemcpyDtoH(stage, b->p + at * 4, n * 4));
+	if (b->is_float)
+		expect_floats(b, at, n, (float *)expected);
+	else
+		expect_words(b, at, n, expected);
+	if (!memcmp(stage, expected, n * 4))
+		return 0;
 	for (i = 0; i < n; i++) {
-		if (stage[i] == expected(b, &f, at + i))
+		if (stage[i] == expected[i])
 			continue;
 		if (n_wrong++ == 0)
 			*ret_first = at + i;
@@ -161,7 +176,7 @@ static uint64_t check_range(const struct buffer *b, uint64_t at, uint64_t n, uin
 
 uint64_t buffer_check_sample(const struct buffer *b, uint64_t *ret_first)
 {
-	uint32_t stage[BUFFER_WINDOW / 4];
+	uint32_t stage[2 * BUFFER_WINDOW / 4];
 	uint64_t n_all = b->bytes / 4;
 	uint64_t n = n_all < BUFFER_WINDOW / 4 ? n_all : BUFFER_WINDOW / 4;
 	const uint64_t at[] = {0, (n_all - n) / 2, n_all - n};
@@ -178,7 +193,7 @@ uint64_t buffer_check_all(const struct buffer *b, uint64_t *ret_first)
 	uint64_t n_all = b->bytes / 4;
 	uint64_t n_wrong = 0;
 	uint64_t at, first;
-	uint32_t *stage = malloc(BUFFER_STAGE);
+	uint32_t *stage = malloc(2 * BUFFER_STAGE);
 
 	if (!stage)
 		app_exit(APP_EXIT_DRIVER, "no host memory");

@@ -1,0 +1,136 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What the library builds on, asked of this driver: is cuCtxRecordEvent there, does it
+ * cover every stream of a context, does it leave another thread's capture alone; how
+ * large are the pieces of virtual memory management.
+ */
+#include "lib/app.h"
+
+#include <pthread.h>
+#include <stdio.h>
+
+static const char help[] = "usage: probe\nPrints key=value lines about the driver and GPU 0.\n";
+
+#define PROBE_SPIN_NS 200000000u
+
+static struct app app;
+
+static void print_device(void)
+{
+	static const struct {
+		const char *name;
+		CUdevice_attribute attribute;
+	} attributes[] = {
+		{"vmm", CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED},
+		{"pools", CU_DEVICE_ATTRIBUTE_MEMORY_POOLS_SUPPORTED},
+		{"managed", CU_DEVICE_ATTRIBUTE_MANAGED_MEMORY},
+		{"concurrent_managed", CU_DEVICE_ATTRIBUTE_CONCURRENT_MANAGED_ACCESS},
+		{"major", CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR},
+		{"minor", CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR},
+	};
+	CUmemAllocationProp prop = {.type = CU_MEM_ALLOCATION_TYPE_PINNED,
+				    .location = {CU_MEM_LOCATION_TYPE_DEVICE, app.dev}};
+	size_t minimum = 0;
+	size_t recommended = 0;
+	size_t bytes;
+	char name[64];
+	size_t i;
+	int version, value;
+
+	APP_CALL(cuDriverGetVersion(&version));
+	APP_CALL(cuDeviceGetName(name, sizeof(name), app.dev));
+	APP_CALL(cuDeviceTotalMem(&bytes, app.dev));
+	printf("driver=%d\ndevice=%s\ntotal=%zu\n", version, name, bytes);
+	for (i = 0; i < sizeof(attributes) / sizeof(attributes[0]); i++) {
+		value = -1;
+		cuda.cuDeviceGetAttribute(&value, attributes[i].attribute, app.dev);
+		printf("%s=%d\n", attributes[i].name, value);
+	}
+	if (cuda.cuMemGetAllocationGranularity) {
+		cuda.cuMemGetAllocationGranularity(&minimum, &prop,
+						   CU_MEM_ALLOC_GRANULARITY_MINIMUM);
+		cuda.cuMemGetAllocationGranularity(&recommended, &prop,
+						   CU_MEM_ALLOC_GRANULARITY_RECOMMENDED);
+	}
+	printf("granularity_minimum=%zu\ngranularity_recommended=%zu\n", minimum, recommended);
+}
+
+static void probe_event(CUevent event, CUstream one, CUstream other)
+{
+	uint64_t start, recorded_ns, waited_ns;
+	CUresult res, query;
+
+	APP_CALL(cuCtxSynchronize());
+	start = app_now_ns();
+	app_spin(&app, PROBE_SPIN_NS, one);
+	app_spin(&app, PROBE_SPIN_NS / 2, other);
+	res = cuda.cuCtxRecordEvent(app.ctx, event);
+	recorded_ns = app_now_ns() - start;
+	query = res ? res : cuda.cuEventQuery(event);
+	if (!res)
+		APP_CALL(cuEventSynchronize(event));
+	waited_ns = app_now_ns() - start;
+	APP_CALL(cuCtxSynchronize());
+	printf("ctx_record_event=%s record_us=%llu query_at_once=%s waited_ms=%llu (%s)\n",
+	       app_error(res), (unsigned long long)recorded_ns / 1000, app_error(query),
+	       (unsigned long long)waited_ns / 1000000,
+	       res                                   ? "no"
+	       : waited_ns >= PROBE_SPIN_NS * 9 / 10 ? "covers all streams"
+						     : "DOES NOT COVER ALL STREAMS");
+}
+
+static void *record_in_relaxed_mode(void *data)
+{
+	CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_RELAXED;
+	CUresult res;
+
+	APP_CALL(cuCtxSetCurrent(app.ctx));
+	APP_CALL(cuThreadExchangeStreamCaptureMode(&mode));
+	res = cuda.cuCtxRecordEvent(app.ctx, data);
+	printf("ctx_record_event_during_capture=%s\n", app_error(res));
+	return NULL;
+}
+
+static void probe_capture(CUevent event, CUstream stream)
+{
+	pthread_t thread;
+	CUgraph graph = NULL;
+	CUresult res;
+
+	APP_CALL(cuStreamBeginCapture(stream, CU_STREAM_CAPTURE_MODE_GLOBAL));
+	app_check(app_launch(app.k.empty, 1, stream, NULL), "launch of nvs_empty");
+	if (pthread_create(&thread, NULL, record_in_relaxed_mode, event))
+		app_exit(APP_EXIT_DRIVER, "cannot start a thread");
+	pthread_join(thread, NULL);
+	res = cuda.cuStreamEndCapture(stream, &graph);
+	printf("capture_after_that=%s\n", app_error(res));
+	if (!res)
+		APP_CALL(cuGraphDestroy(graph));
+}
+
+int main(int argc, char **argv)
+{
+	CUstream one, other;
+	CUevent event;
+
+	app_name = "probe";
+	if (argc > 1)
+		app_usage(help, app_is(argv[1], "--help") ? 0 : APP_EXIT_USAGE);
+	app_load(0);
+	app_init(&app, 0);
+	print_device();
+	if (!cuda.cuCtxRecordEvent) {
+		printf("ctx_record_event=not in this driver\n");
+		return APP_EXIT_VERIFIED;
+	}
+	APP_CALL(cuStreamCreate(&one, CU_STREAM_NON_BLOCKING));
+	APP_CALL(cuStreamCreate(&other, CU_STREAM_NON_BLOCKING));
+	APP_CALL(cuEventCreate(&event, CU_EVENT_DISABLE_TIMING));
+	probe_event(event, one, other);
+	probe_capture(event, one);
+	APP_CALL(cuEventDestroy(event));
+	APP_CALL(cuStreamDestroy(one));
+	APP_CALL(cuStreamDestroy(other));
+	app_deinit(&app);
+	return APP_EXIT_VERIFIED;
+}
