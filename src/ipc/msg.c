@@ -31,8 +31,8 @@ _Static_assert(sizeof(struct msg) == NVSHARE_MSG_SIZE_MAX, "msg");
 #include "nvshare/messages.def"
 #undef NVSHARE_MSG
 
-/* The sum of all sizes in a report; larger than any card, small enough to add many up. */
-#define BYTES_MAX (1ull << 56)
+/* Of all sizes in one report: above any card, and 65,536 of them do not overflow. */
+#define BYTES_MAX (1ull << 48)
 
 enum direction { TO_NOBODY, TO_SCHEDULER, TO_CLIENT, TO_TOOL, BOTH };
 

@@ -64,6 +64,11 @@ void log_open(const char *name, enum log_level level, int fd)
 	errno = saved;
 }
 
+void log_set_level(enum log_level level)
+{
+	log_state.level = level;
+}
+
 bool log_is_on(enum log_level level)
 {
 	return level <= log_state.level;
@@ -119,7 +124,8 @@ static size_t advance(size_t len, int n)
 	return len < LOG_LINE_MAX ? len : LOG_LINE_MAX - 1;
 }
 
-static size_t format_line(char *line, enum log_level level, const char *format, va_list args)
+__attribute__((format(printf, 3, 0))) static size_t format_line(char *line, enum log_level level,
+								const char *format, va_list args)
 {
 	size_t len = advance(0, snprintf(line, LOG_LINE_MAX, "%s: %s: ", log_state.name,
 					 log_level_names[level]));

@@ -32,6 +32,7 @@ extern const char *const log_level_names[LOG_LEVEL_COUNT_];
 /* name is kept. fd stays the caller's; it may be opened anew, privately. */
 void log_open(const char *name, enum log_level level, int fd);
 
+void log_set_level(enum log_level level);
 bool log_is_on(enum log_level level);
 uint64_t log_dropped(void); /* lines, in all */
 

@@ -1,0 +1,419 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "daemon/server.h"
+
+#include "util/clock.h"
+#include "util/log.h"
+#include "util/text.h"
+
+#include <errno.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/socket.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+#include <utlist.h>
+
+/* One pass over what is due makes at most so many steps, then the peers are heard again. */
+#define DUE_STEPS_MAX 256
+
+#ifndef SO_PEERPIDFD
+#define SO_PEERPIDFD 77 /* Linux 6.5 */
+#endif
+
+static uint64_t pinned_sum(const struct nvshare_mem *mem)
+{
+	uint64_t sum = 0;
+
+	for (size_t i = 0; i < NVSHARE_PINNED_COUNT; i++)
+		sum += mem->pinned[i];
+	return sum;
+}
+
+/* Takes a client's report; the GPU's account and the event's memory follow it. */
+static void take_memory(struct server *server, struct peer *peer, const struct nvshare_mem *mem,
+			struct sched_memory *ret_memory)
+{
+	struct gpu *gpu = &server->gpus.at[peer->gpu];
+	uint64_t pinned = pinned_sum(mem);
+
+	peer->mem = *mem;
+	gpus_account(gpu, peer->on_card, mem->resident + pinned);
+	peer->on_card = mem->resident + pinned;
+	gpus_note_context(gpu, mem->pinned[NVSHARE_PINNED_CONTEXT]);
+	*ret_memory = (struct sched_memory){
+		.resident = mem->resident,
+		.swapped = mem->swapped,
+		.pinned = pinned,
+		.wanted = mem->wanted,
+		.wanted_pinned = mem->wanted_pinned,
+	};
+}
+
+/* Nobody has more on a card than the card; what strangers send must not add up beyond it. */
+static uint64_t clamp_budget(const struct server *server, const struct peer *peer, uint64_t budget)
+{
+	uint64_t total = server->gpus.at[peer->gpu].total;
+
+	return budget < total ? budget : total;
+}
+
+static int step(struct server *server, struct sched_event *event, struct sched_actions *ret_actions)
+{
+	ret_actions->n = 0;
+	event->now_ns = server->now_ns;
+	return sched_step(&server->sched, event, ret_actions);
+}
+
+int dispatch_event(struct server *server, struct sched_event *event)
+{
+	struct sched_actions actions;
+	int r = step(server, event, &actions);
+
+	if (!r)
+		actions_perform(server, &actions);
+	return r;
+}
+
+/* ---- GPUs ------------------------------------------------------------------ */
+
+static void tell_gpu(struct server *server, uint32_t index)
+{
+	struct gpu *gpu = &server->gpus.at[index];
+	struct sched_event event = {
+		.type = SCHED_EVENT_GPU,
+		.gpu = index,
+		.bytes = gpu->total,
+		.external = gpu->external,
+	};
+
+	gpu->is_told = true;
+	(void)dispatch_event(server, &event);
+}
+
+void dispatch_gpus(struct server *server)
+{
+	for (uint32_t i = 0; i < server->gpus.n; i++) {
+		struct gpu *gpu = &server->gpus.at[i];
+
+		if (gpu->is_told)
+			continue;
+		tell_gpu(server, i);
+		if (server_may_log(server))
+			log_info("gpu index=%u total=%llu external=%llu by=%s name=\"%s\"", i,
+				 (unsigned long long)gpu->total, (unsigned long long)gpu->external,
+				 gpu->device ? "nvml" : "client", gpu->name);
+	}
+}
+
+static void sample_waited_for(struct server *server)
+{
+	struct sched_gpu_status status;
+
+	server->sample_ns = SERVER_NEVER;
+	for (uint32_t i = 0; i < server->gpus.n; i++) {
+		if (!server->gpus.at[i].device)
+			continue;
+		sched_gpu_status(&server->sched, i, &status);
+		if (status.n_waiting == 0)
+			continue;
+		server->sample_ns = server->now_ns + SERVER_SAMPLE_NS;
+		if (gpus_sample(&server->gpus, i, server->now_ns))
+			tell_gpu(server, i);
+	}
+}
+
+/* ---- messages of clients --------------------------------------------------- */
+
+/*
+ * The socket's end is one sign of a client's death, but a forked child may keep the
+ * socket open: so its process is watched too. False: it is gone already.
+ */
+static bool watch_process(struct server *server, struct peer *peer)
+{
+	socklen_t len = sizeof(peer->pidfd);
+	struct epoll_event event = {
+		.events = EPOLLIN,
+		.data.u64 = (uint64_t)peer->generation << 32 | SERVER_SLOT_PIDFD | peer->slot,
+	};
+	int fd = -1;
+
+	if (server->n_pidfds >= server->n_pidfds_max)
+		return true; /* the descriptors left are for connections */
+	if (getsockopt(peer->fd, SOL_SOCKET, SO_PEERPIDFD, &fd, &len) < 0) {
+		if (peer->cred.pid <= 0)
+			return true; /* of another pid namespace */
+		fd = (int)syscall(SYS_pidfd_open, peer->cred.pid, 0);
+		if (fd < 0)
+			return errno != ESRCH;
+	}
+	peer->pidfd = fd;
+	server->n_pidfds++;
+	(void)epoll_ctl(server->epoll_fd, EPOLL_CTL_ADD, fd, &event);
+	return true;
+}
+
+static enum nvshare_register_result join(struct server *server, struct peer *peer,
+					 const struct nvshare_register *reg,
+					 struct sched_actions *ret_actions)
+{
+	struct sched_event event = {
+		.type = SCHED_EVENT_JOIN,
+		.client = peer->slot,
+		.running = reg->flags & NVSHARE_REGISTER_RUNNING,
+		.fixed = reg->flags & NVSHARE_REGISTER_FIXED,
+	};
+	int r;
+
+	if (server->n_clients >= SERVER_CLIENTS_MAX)
+		return NVSHARE_REGISTER_FULL;
+	if (gpus_find(&server->gpus, reg->gpu_uuid, reg->gpu_total_bytes, server->now_ns,
+		      &peer->gpu))
+		return NVSHARE_REGISTER_GPU;
+	dispatch_gpus(server);
+	if (gpus_sample(&server->gpus, peer->gpu, server->now_ns))
+		tell_gpu(server, peer->gpu);
+	event.gpu = peer->gpu;
+	event.budget = clamp_budget(server, peer, reg->budget);
+	take_memory(server, peer, &reg->mem, &event.memory);
+	r = step(server, &event, ret_actions);
+	if (!r)
+		return NVSHARE_REGISTER_OK;
+	gpus_account(&server->gpus.at[peer->gpu], peer->on_card, 0);
+	return r == SCHED_E_NO_FIT ? NVSHARE_REGISTER_NO_FIT : NVSHARE_REGISTER_FULL;
+}
+
+static void on_register(struct server *server, struct peer *peer,
+			const struct nvshare_register *reg)
+{
+	struct nvshare_registered answer = {.result = NVSHARE_REGISTER_OK};
+	struct sched_actions actions = {.n = 0};
+
+	if (!watch_process(server, peer)) {
+		server_close(server, peer, "its process is gone");
+		return;
+	}
+	answer.result = join(server, peer, reg, &actions);
+	if (answer.result != NVSHARE_REGISTER_OK) {
+		server_send_body(server, peer, NVSHARE_MSG_REGISTERED, 0, &answer);
+		server_close(server, peer, "refused");
+		return;
+	}
+	peer->state = PEER_STATE_CLIENT;
+	peer->id = ++server->last_id;
+	peer->backend = reg->backend;
+	memcpy(peer->name, reg->name, sizeof(peer->name));
+	memcpy(peer->pod, reg->pod, sizeof(peer->pod));
+	text_sanitize(peer->name);
+	text_sanitize(peer->pod);
+	server->n_clients++;
+	server->gpus.at[peer->gpu].n_clients++;
+	if (server_may_log(server))
+		log_info("join client=%u gpu=%u pid=%d uid=%u running=%d back=%d name=\"%s\"",
+			 peer->id, peer->gpu, (int)peer->cred.pid, (unsigned int)peer->cred.uid,
+			 !!(reg->flags & NVSHARE_REGISTER_RUNNING),
+			 !!(reg->flags & NVSHARE_REGISTER_RECONNECT), peer->name);
+	/* First the answer, then what the core makes of the newcomer. */
+	answer.client = peer->id;
+	answer.context_bytes = server->gpus.at[peer->gpu].context_bytes;
+	server_send_body(server, peer, NVSHARE_MSG_REGISTERED, 0, &answer);
+	actions_perform(server, &actions);
+}
+
+static void request(struct server *server, struct peer *peer, const struct nvshare_mem *mem)
+{
+	struct sched_event event = {.type = SCHED_EVENT_REQUEST, .client = peer->slot};
+	int r;
+
+	take_memory(server, peer, mem, &event.memory);
+	r = dispatch_event(server, &event);
+	if (r)
+		log_debug("ignored client=%u message=REQ_LOCK core=%d", peer->id, r);
+}
+
+static void on_req_lock(struct server *server, struct peer *peer,
+			const struct nvshare_req_lock *req)
+{
+	struct sched_memory memory;
+
+	if (!peer->asked_ns)
+		peer->asked_ns = server->now_ns;
+	if (!server->grace_ns) {
+		request(server, peer, &req->mem);
+		return;
+	}
+	/* After a restart those that run come back first; until then nobody is let in. */
+	take_memory(server, peer, &req->mem, &memory);
+	if (!peer->is_held)
+		DL_APPEND(server->held, peer);
+	peer->is_held = true;
+}
+
+static void on_released(struct server *server, struct peer *peer,
+			const struct nvshare_lock_released *released)
+{
+	struct sched_event event = {
+		.type = SCHED_EVENT_RELEASED,
+		.client = peer->slot,
+		.grant = released->grant,
+		.epoch = released->epoch,
+		.budget = clamp_budget(server, peer, released->budget),
+		.outcome = released->outcome,
+		.wants = released->wants,
+		.moved = released->moved,
+		.move_ns = released->move_ns,
+	};
+	uint64_t asked_ns = peer->asked_ns;
+	int r;
+
+	take_memory(server, peer, &released->mem, &event.memory);
+	/* Before the step: the core may hand it the next grant at once. */
+	if (released->wants && !asked_ns)
+		peer->asked_ns = server->now_ns;
+	if (released->moved || released->outcome)
+		log_info("released client=%u gpu=%u grant=%llu outcome=%s moved=%llu ms=%llu",
+			 peer->id, peer->gpu, (unsigned long long)released->grant,
+			 actions_outcome(released->outcome), (unsigned long long)released->moved,
+			 (unsigned long long)(released->move_ns / CLOCK_NS_PER_MS));
+	r = dispatch_event(server, &event);
+	if (!r)
+		return;
+	peer->asked_ns = asked_ns;
+	log_debug("ignored client=%u message=LOCK_RELEASED grant=%llu core=%d", peer->id,
+		  (unsigned long long)released->grant, r);
+}
+
+static void on_mem_update(struct server *server, struct peer *peer,
+			  const struct nvshare_mem_update *update)
+{
+	struct sched_event event = {
+		.type = SCHED_EVENT_MEMORY,
+		.client = peer->slot,
+		.epoch = update->epoch,
+		.budget = clamp_budget(server, peer, update->budget),
+		.moved = update->moved,
+		.move_ns = update->move_ns,
+	};
+	int r;
+
+	take_memory(server, peer, &update->mem, &event.memory);
+	r = dispatch_event(server, &event);
+	if (r)
+		log_debug("ignored client=%u message=MEM_UPDATE core=%d", peer->id, r);
+}
+
+static void on_heartbeat(struct server *server, struct peer *peer,
+			 const struct nvshare_heartbeat *heartbeat)
+{
+	struct sched_event event = {.type = SCHED_EVENT_ALIVE, .client = peer->slot};
+
+	if (!peer->is_beat_asked || heartbeat->nonce != peer->nonce)
+		return; /* to another question, or to none */
+	peer->is_beat_asked = false;
+	(void)dispatch_event(server, &event);
+}
+
+/* True if it was a message that a registered client may send. */
+static bool client_message(struct server *server, struct peer *peer, const struct msg *msg)
+{
+	switch (msg->header.type) {
+	case NVSHARE_MSG_REQ_LOCK:
+		on_req_lock(server, peer, &msg->body.req_lock_4);
+		return true;
+	case NVSHARE_MSG_LOCK_RELEASED:
+		on_released(server, peer, &msg->body.lock_released_7);
+		return true;
+	case NVSHARE_MSG_MEM_UPDATE:
+		on_mem_update(server, peer, &msg->body.mem_update_9);
+		return true;
+	case NVSHARE_MSG_HEARTBEAT:
+		on_heartbeat(server, peer, &msg->body.heartbeat_13);
+		return true;
+	default:
+		return false;
+	}
+}
+
+void dispatch_message(struct server *server, struct peer *peer, const struct msg *msg)
+{
+	bool is_client_type = msg->header.type == NVSHARE_MSG_REQ_LOCK ||
+			      msg->header.type == NVSHARE_MSG_LOCK_RELEASED ||
+			      msg->header.type == NVSHARE_MSG_MEM_UPDATE ||
+			      msg->header.type == NVSHARE_MSG_HEARTBEAT;
+
+	log_debug("message peer=%u type=%s", peer->slot, msg_name(msg->header.type));
+	switch (peer->state) {
+	case PEER_STATE_FREE:
+		return;
+	case PEER_STATE_CLIENT:
+		if (!client_message(server, peer, msg))
+			server_close(server, peer, "a message that a client may not send");
+		return;
+	case PEER_STATE_NEW:
+		if (msg->header.type == NVSHARE_MSG_REGISTER) {
+			on_register(server, peer, &msg->body.register_1);
+			return;
+		}
+		break;
+	case PEER_STATE_TOOL:
+		break;
+	}
+	if (is_client_type || msg->header.type == NVSHARE_MSG_REGISTER) {
+		server_close(server, peer, "a message out of order");
+		return;
+	}
+	peer->state = PEER_STATE_TOOL;
+	tools_message(server, peer, msg);
+}
+
+/* ---- time, and the end of a peer ------------------------------------------- */
+
+static void end_grace(struct server *server)
+{
+	struct peer *peer;
+
+	log_info("recovered clients=%u", server->n_clients);
+	server->grace_ns = 0;
+	while ((peer = server->held)) {
+		struct nvshare_mem mem = peer->mem;
+
+		DL_DELETE(server->held, peer);
+		peer->is_held = false;
+		if (!peer->is_closing)
+			request(server, peer, &mem);
+	}
+}
+
+void dispatch_due(struct server *server)
+{
+	if (server->grace_ns && server->grace_ns <= server->now_ns)
+		end_grace(server);
+	if (server->sample_ns <= server->now_ns)
+		sample_waited_for(server);
+	for (unsigned int i = 0; i < DUE_STEPS_MAX; i++) {
+		struct sched_event event = {.type = SCHED_EVENT_TIME};
+
+		if (sched_deadline(&server->sched) > server->now_ns)
+			break;
+		(void)dispatch_event(server, &event);
+	}
+}
+
+void dispatch_gone(struct server *server, struct peer *peer)
+{
+	struct sched_event event = {.type = SCHED_EVENT_LEAVE, .client = peer->slot};
+	struct gpu *gpu = &server->gpus.at[peer->gpu];
+
+	if (peer->pidfd >= 0)
+		server->n_pidfds--;
+	if (peer->is_held)
+		DL_DELETE(server->held, peer);
+	peer->is_held = false;
+	if (peer->state != PEER_STATE_CLIENT)
+		return;
+	gpus_account(gpu, peer->on_card, 0);
+	gpu->n_clients--;
+	server->n_clients--;
+	if (server_may_log(server))
+		log_info("leave client=%u gpu=%u pid=%d", peer->id, peer->gpu, (int)peer->cred.pid);
+	(void)dispatch_event(server, &event);
+}

@@ -1,0 +1,150 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "daemon/gpus.h"
+
+#include "util/clock.h"
+#include "util/text.h"
+
+#include <stdio.h>
+#include <string.h>
+
+/* NVML is asked about new devices, and about one device's memory, at most so often. */
+#define LIST_PERIOD_NS   CLOCK_NS_PER_SEC
+#define SAMPLE_PERIOD_NS (100 * CLOCK_NS_PER_MS)
+
+/* A sample older than this says nothing about now. */
+#define SAMPLE_FRESH_NS (3 * CLOCK_NS_PER_SEC)
+
+/* Changes below are noise: other processes' contexts come and go. */
+#define SAMPLE_NOISE (1ull << 20)
+
+/* No context is larger; what a client claims beyond would only hurt the others. */
+#define CONTEXT_BYTES_MAX (2ull << 30)
+
+static bool is_same(const uint8_t a[16], const uint8_t b[16])
+{
+	return memcmp(a, b, 16) == 0;
+}
+
+static struct gpu *find(struct gpus *gpus, const uint8_t uuid[16])
+{
+	for (uint32_t i = 0; i < gpus->n; i++) {
+		if (is_same(gpus->at[i].uuid, uuid))
+			return &gpus->at[i];
+	}
+	return NULL;
+}
+
+static void add_nvml(struct gpus *gpus, uint64_t now_ns)
+{
+	struct nvml_gpu found[SCHED_GPUS_MAX];
+	uint32_t n = nvml_list(&gpus->nvml, found, SCHED_GPUS_MAX);
+
+	gpus->listed_ns = now_ns;
+	for (uint32_t i = 0; i < n && gpus->n < SCHED_GPUS_MAX; i++) {
+		struct gpu *gpu;
+
+		if (find(gpus, found[i].uuid))
+			continue;
+		gpu = &gpus->at[gpus->n++];
+		memset(gpu, 0, sizeof(*gpu));
+		memcpy(gpu->uuid, found[i].uuid, sizeof(gpu->uuid));
+		(void)snprintf(gpu->name, sizeof(gpu->name), "%s", found[i].name);
+		text_sanitize(gpu->name);
+		gpu->device = found[i].device;
+		gpu->total = found[i].total;
+		gpu->external = found[i].used;
+		gpu->sample = found[i].used;
+		gpu->sampled_ns = now_ns;
+	}
+}
+
+void gpus_init(struct gpus *gpus, uint64_t now_ns)
+{
+	memset(gpus, 0, sizeof(*gpus));
+	if (nvml_open(&gpus->nvml))
+		add_nvml(gpus, now_ns);
+}
+
+void gpus_deinit(struct gpus *gpus)
+{
+	nvml_close(&gpus->nvml);
+}
+
+/* An entry for a GPU that only its clients know: a new one, else one that nobody uses. */
+static struct gpu *take_entry(struct gpus *gpus)
+{
+	if (gpus->n < SCHED_GPUS_MAX)
+		return &gpus->at[gpus->n++];
+	for (uint32_t i = 0; i < gpus->n; i++) {
+		if (!gpus->at[i].device && gpus->at[i].n_clients == 0)
+			return &gpus->at[i];
+	}
+	return NULL;
+}
+
+int gpus_find(struct gpus *gpus, const uint8_t uuid[16], uint64_t total, uint64_t now_ns,
+	      uint32_t *ret_index)
+{
+	struct gpu *gpu = find(gpus, uuid);
+
+	/* The driver may have been loaded, or an instance made, after we started. */
+	if (!gpu && now_ns - gpus->listed_ns >= LIST_PERIOD_NS) {
+		if (gpus->nvml.library || nvml_open(&gpus->nvml))
+			add_nvml(gpus, now_ns);
+		gpus->listed_ns = now_ns;
+		gpu = find(gpus, uuid);
+	}
+	if (gpu) {
+		*ret_index = (uint32_t)(gpu - gpus->at);
+		return 0;
+	}
+	if (total == 0)
+		return GPUS_E_UNKNOWN;
+	gpu = take_entry(gpus);
+	if (!gpu)
+		return GPUS_E_FULL;
+	memset(gpu, 0, sizeof(*gpu));
+	memcpy(gpu->uuid, uuid, sizeof(gpu->uuid));
+	gpu->total = total;
+	*ret_index = (uint32_t)(gpu - gpus->at);
+	return 0;
+}
+
+bool gpus_sample(struct gpus *gpus, uint32_t index, uint64_t now_ns)
+{
+	struct gpu *gpu = &gpus->at[index];
+	bool is_fresh = gpu->sampled_ns && now_ns - gpu->sampled_ns < SAMPLE_FRESH_NS;
+	uint64_t before = gpu->sample;
+	uint64_t external;
+	uint64_t total;
+	uint64_t used;
+
+	if (!gpu->device || (gpu->sampled_ns && now_ns - gpu->sampled_ns < SAMPLE_PERIOD_NS))
+		return false;
+	if (!nvml_memory(&gpus->nvml, gpu->device, &total, &used))
+		return false;
+	gpu->sample = used > gpu->reported ? used - gpu->reported : 0;
+	gpu->sampled_ns = now_ns;
+	/*
+	 * Our clients' reports lag behind what they allocate, so a single high sample may
+	 * be their own memory. A rise counts once it was seen twice.
+	 */
+	external = is_fresh && before < gpu->sample ? before : gpu->sample;
+	if (total == gpu->total && external < gpu->external + SAMPLE_NOISE &&
+	    gpu->external < external + SAMPLE_NOISE)
+		return false;
+	gpu->total = total;
+	gpu->external = external;
+	return true;
+}
+
+void gpus_account(struct gpu *gpu, uint64_t before, uint64_t after)
+{
+	gpu->reported = gpu->reported - before + after;
+}
+
+void gpus_note_context(struct gpu *gpu, uint64_t bytes)
+{
+	if (bytes > gpu->context_bytes && bytes <= CONTEXT_BYTES_MAX)
+		gpu->context_bytes = bytes;
+}

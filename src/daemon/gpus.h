@@ -1,0 +1,64 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef NVS_DAEMON_GPUS_H
+#define NVS_DAEMON_GPUS_H
+
+/*
+ * The node's GPUs: which index stands for which UUID, how large they are, and how much
+ * of each others than our clients use. NVML is the truth where it is; else the first
+ * client of a GPU says how large it is.
+ */
+
+#include "core/sched.h"
+#include "daemon/nvml.h"
+#include "nvshare/protocol.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+
+struct gpu {
+	uint8_t uuid[16];
+	char name[NVSHARE_NAME_LEN];
+	struct nvml_device_st *device; /* NULL: not of NVML */
+	uint64_t total;                /* bytes */
+	uint64_t reported;             /* on the card, by the reports of our clients */
+	uint64_t external;             /* as last told to the core */
+	uint64_t sample;               /* external as last measured */
+	uint64_t sampled_ns;           /* 0: never */
+	uint64_t context_bytes;        /* the largest context reported */
+	uint32_t n_clients;
+	bool is_told; /* the core knows it */
+};
+
+struct gpus {
+	struct nvml nvml;
+	uint32_t n;
+	uint64_t listed_ns; /* NVML was last asked for the list */
+	struct gpu at[SCHED_GPUS_MAX];
+};
+
+enum {
+	GPUS_E_SUCCESS_,
+	GPUS_E_UNKNOWN, /* no size known for it */
+	GPUS_E_FULL,    /* no index left */
+};
+
+void gpus_init(struct gpus *gpus, uint64_t now_ns);
+void gpus_deinit(struct gpus *gpus);
+
+/*
+ * The GPU of a client that registers; total as the client says. Entries may be added,
+ * and an unused one taken over by another GPU: then is_told is false. 0 or GPUS_E_*.
+ */
+int gpus_find(struct gpus *gpus, const uint8_t uuid[16], uint64_t total, uint64_t now_ns,
+	      uint32_t *ret_index);
+
+/* Measures. True if total or external changed: tell the core. */
+bool gpus_sample(struct gpus *gpus, uint32_t index, uint64_t now_ns);
+
+/* A client's bytes on the card were before and are after. */
+void gpus_account(struct gpu *gpu, uint64_t before, uint64_t after);
+
+/* A context was seen to cost so much. */
+void gpus_note_context(struct gpu *gpu, uint64_t bytes);
+
+#endif

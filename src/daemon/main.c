@@ -1,0 +1,43 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* nvshare-scheduler: decides who runs on the GPUs of this node. */
+
+#include "daemon/options.h"
+#include "daemon/server.h"
+#include "nvshare/version.h"
+#include "util/log.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+enum { EXIT_USAGE = 2 };
+
+int main(int argc, char **argv)
+{
+	static struct server server; /* too large for a stack */
+	struct options options;
+	char text[OPTIONS_TEXT_LEN];
+	int r;
+
+	log_open("nvshare-scheduler", LOG_LEVEL_INFO, STDERR_FILENO);
+	switch (options_parse(argv + (argc > 0), getenv, &options, text)) {
+	case OPTIONS_E_HELP:
+		options_print_help(stdout);
+		return EXIT_SUCCESS;
+	case OPTIONS_E_VERSION:
+		(void)printf("nvshare-scheduler " NVSHARE_VERSION "\n");
+		return EXIT_SUCCESS;
+	case OPTIONS_E_BAD:
+		log_error("%s", text);
+		return EXIT_USAGE;
+	default:
+		break;
+	}
+	log_set_level(options.log_level);
+	r = server_init(&server, &options);
+	if (!r)
+		r = server_run(&server);
+	server_deinit(&server);
+	return r ? EXIT_FAILURE : EXIT_SUCCESS;
+}

@@ -1,0 +1,173 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "daemon/nvml.h"
+
+#include <dlfcn.h>
+#include <stddef.h>
+#include <string.h>
+
+/*
+ * Types of NVML's stable, versioned ABI, declared here so that no toolkit is needed.
+ * The first version of the memory structure: its used counts what the driver itself
+ * takes, which is what programs can not have.
+ */
+#define NVML_UUID_LEN 96
+
+struct nvml_memory {
+	unsigned long long total;
+	unsigned long long free;
+	unsigned long long used;
+};
+
+static const struct {
+	const char *symbol;
+	size_t offset;
+	bool is_optional;
+} symbols[] = {
+	{"nvmlShutdown", offsetof(struct nvml, shutdown), false},
+	{"nvmlDeviceGetCount_v2", offsetof(struct nvml, device_count), false},
+	{"nvmlDeviceGetHandleByIndex_v2", offsetof(struct nvml, device_handle), false},
+	{"nvmlDeviceGetName", offsetof(struct nvml, device_name), false},
+	{"nvmlDeviceGetUUID", offsetof(struct nvml, device_uuid), false},
+	{"nvmlDeviceGetMemoryInfo", offsetof(struct nvml, device_memory), false},
+	{"nvmlDeviceGetMigMode", offsetof(struct nvml, mig_mode), true},
+	{"nvmlDeviceGetMaxMigDeviceCount", offsetof(struct nvml, mig_count), true},
+	{"nvmlDeviceGetMigDeviceHandleByIndex", offsetof(struct nvml, mig_handle), true},
+};
+
+static bool load(struct nvml *nvml)
+{
+	int (*init)(void);
+	void *symbol;
+
+	for (size_t i = 0; i < sizeof(symbols) / sizeof(symbols[0]); i++) {
+		symbol = dlsym(nvml->library, symbols[i].symbol);
+		if (!symbol && !symbols[i].is_optional)
+			return false;
+		memcpy((char *)nvml + symbols[i].offset, &symbol, sizeof(symbol));
+	}
+	symbol = dlsym(nvml->library, "nvmlInit_v2");
+	if (!symbol)
+		return false;
+	memcpy(&init, &symbol, sizeof(init)); /* ISO C has no cast from void * to a function */
+	return init() == 0;
+}
+
+bool nvml_open(struct nvml *nvml)
+{
+	void *library = dlopen("libnvidia-ml.so.1", RTLD_NOW | RTLD_LOCAL);
+
+	memset(nvml, 0, sizeof(*nvml));
+	if (!library)
+		return false;
+	nvml->library = library;
+	if (load(nvml))
+		return true;
+	(void)dlclose(library);
+	memset(nvml, 0, sizeof(*nvml));
+	return false;
+}
+
+void nvml_close(struct nvml *nvml)
+{
+	if (!nvml->library)
+		return;
+	(void)nvml->shutdown();
+	(void)dlclose(nvml->library);
+	memset(nvml, 0, sizeof(*nvml));
+}
+
+bool nvml_parse_uuid(const char *text, uint8_t ret_uuid[16])
+{
+	uint8_t uuid[16] = {0};
+	unsigned int n = 0;
+
+	if (strncmp(text, "GPU-", 4) != 0 && strncmp(text, "MIG-", 4) != 0)
+		return false;
+	for (text += 4; *text; text++) {
+		unsigned int digit;
+
+		if (*text == '-' && (n == 8 || n == 12 || n == 16 || n == 20))
+			continue;
+		if (*text >= '0' && *text <= '9')
+			digit = (unsigned int)(*text - '0');
+		else if (*text >= 'a' && *text <= 'f')
+			digit = (unsigned int)(*text - 'a') + 10;
+		else if (*text >= 'A' && *text <= 'F')
+			digit = (unsigned int)(*text - 'A') + 10;
+		else
+			return false;
+		if (n == 32)
+			return false;
+		uuid[n / 2] = (uint8_t)(uuid[n / 2] << 4 | digit);
+		n++;
+	}
+	if (n != 32)
+		return false;
+	memcpy(ret_uuid, uuid, sizeof(uuid));
+	return true;
+}
+
+bool nvml_memory(const struct nvml *nvml, struct nvml_device_st *device, uint64_t *ret_total,
+		 uint64_t *ret_used)
+{
+	struct nvml_memory memory = {0, 0, 0};
+
+	if (nvml->device_memory(device, &memory) != 0 || memory.total == 0)
+		return false;
+	*ret_total = memory.total;
+	*ret_used = memory.used < memory.total ? memory.used : memory.total;
+	return true;
+}
+
+/* 1 if device could be added at *gpu, else 0. */
+static uint32_t add(const struct nvml *nvml, struct nvml_device_st *device, struct nvml_gpu *gpu)
+{
+	char uuid[NVML_UUID_LEN] = "";
+
+	memset(gpu, 0, sizeof(*gpu));
+	gpu->device = device;
+	if (nvml->device_uuid(device, uuid, sizeof(uuid)) != 0 ||
+	    !nvml_parse_uuid(uuid, gpu->uuid) ||
+	    !nvml_memory(nvml, device, &gpu->total, &gpu->used))
+		return 0;
+	if (nvml->device_name(device, gpu->name, sizeof(gpu->name) - 1) != 0)
+		gpu->name[0] = '\0';
+	return 1;
+}
+
+static bool is_mig(const struct nvml *nvml, struct nvml_device_st *device)
+{
+	unsigned int current = 0;
+	unsigned int pending = 0;
+
+	return nvml->mig_mode && nvml->mig_count && nvml->mig_handle &&
+	       nvml->mig_mode(device, &current, &pending) == 0 && current == 1;
+}
+
+uint32_t nvml_list(const struct nvml *nvml, struct nvml_gpu *ret_gpus, uint32_t n)
+{
+	struct nvml_device_st *device;
+	struct nvml_device_st *mig;
+	unsigned int n_devices = 0;
+	unsigned int n_migs;
+	uint32_t n_found = 0;
+
+	if (!nvml->library || nvml->device_count(&n_devices) != 0)
+		return 0;
+	for (unsigned int i = 0; i < n_devices && n_found < n; i++) {
+		if (nvml->device_handle(i, &device) != 0)
+			continue;
+		if (!is_mig(nvml, device)) {
+			n_found += add(nvml, device, &ret_gpus[n_found]);
+			continue;
+		}
+		n_migs = 0;
+		if (nvml->mig_count(device, &n_migs) != 0)
+			continue;
+		for (unsigned int j = 0; j < n_migs && n_found < n; j++) {
+			if (nvml->mig_handle(device, j, &mig) == 0)
+				n_found += add(nvml, mig, &ret_gpus[n_found]);
+		}
+	}
+	return n_found;
+}

@@ -1,0 +1,54 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef NVS_DAEMON_NVML_H
+#define NVS_DAEMON_NVML_H
+
+/*
+ * The part of NVML that the scheduler uses, opened at run time; a node without it
+ * (or with the simulated one) works too. A MIG instance is a device like any other.
+ * Blocking: the calls enter the driver and usually take well under a millisecond.
+ */
+
+#include <stdbool.h>
+#include <stdint.h>
+
+struct nvml_device_st;
+
+struct nvml {
+	void *library; /* NULL: not there */
+	int (*shutdown)(void);
+	int (*device_count)(unsigned int *count);
+	int (*device_handle)(unsigned int index, struct nvml_device_st **device);
+	int (*device_name)(struct nvml_device_st *device, char *name, unsigned int length);
+	int (*device_uuid)(struct nvml_device_st *device, char *uuid, unsigned int length);
+	int (*device_memory)(struct nvml_device_st *device, void *memory);
+	/* NULL where the driver is too old to know MIG */
+	int (*mig_mode)(struct nvml_device_st *device, unsigned int *current,
+			unsigned int *pending);
+	int (*mig_count)(struct nvml_device_st *device, unsigned int *count);
+	int (*mig_handle)(struct nvml_device_st *device, unsigned int index,
+			  struct nvml_device_st **mig);
+};
+
+struct nvml_gpu {
+	struct nvml_device_st *device;
+	uint8_t uuid[16];
+	uint64_t total; /* bytes */
+	uint64_t used;
+	char name[64];
+};
+
+/* False if there is no NVML or no driver; nvml is usable (and empty) all the same. */
+bool nvml_open(struct nvml *nvml);
+void nvml_close(struct nvml *nvml);
+
+/* Up to n GPUs and MIG instances; a GPU that is cut into instances is not listed itself. */
+uint32_t nvml_list(const struct nvml *nvml, struct nvml_gpu *ret_gpus, uint32_t n);
+
+/* Bytes; false if the driver does not answer. */
+bool nvml_memory(const struct nvml *nvml, struct nvml_device_st *device, uint64_t *ret_total,
+		 uint64_t *ret_used);
+
+/* "GPU-" or "MIG-" and 32 hexadecimal digits with dashes. */
+bool nvml_parse_uuid(const char *text, uint8_t ret_uuid[16]);
+
+#endif

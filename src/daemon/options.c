@@ -1,0 +1,288 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "daemon/options.h"
+
+#include "nvshare/protocol.h"
+#include "util/clock.h"
+#include "util/parse.h"
+
+#include <ctype.h>
+#include <errno.h>
+#include <string.h>
+
+enum option_kind { OPTION_TEXT, OPTION_ENUM, OPTION_NUMBER, OPTION_SECONDS, OPTION_MS };
+
+#define SEC CLOCK_NS_PER_SEC
+#define DAY (86400 * SEC)
+
+static const char *const mode_names[] = {"auto", "serial", "concurrent"};
+static const char *const switch_mode_names[] = {"auto", "fixed"};
+
+/*
+ * min and max are in the unit of the field: nanoseconds for times. The least values
+ * are far below what is sensible on a real node, so that tests need not wait.
+ */
+static const struct option {
+	const char *variable;
+	enum option_kind kind;
+	size_t offset;
+	uint64_t min;
+	uint64_t max;
+	const char *const *names; /* OPTION_ENUM: max of them */
+	const char *help;
+} options_table[] = {
+#define AT(field) offsetof(struct options, field)
+	{"NVSHARE_SOCK_DIR", OPTION_TEXT, AT(sock_dir), 0, 0, NULL,
+	 "directory of the socket (" NVSHARE_SOCK_DIR_DEFAULT ")"},
+	{"NVSHARE_SCHEDULING_MODE", OPTION_ENUM, AT(config.mode), 0, 3, mode_names,
+	 "auto: side by side when all fit, else in turns"},
+	{"NVSHARE_TQ", OPTION_SECONDS, AT(config.tq_ns), SEC / 100, DAY, NULL,
+	 "length of a turn in mode concurrent (30)"},
+	{"NVSHARE_SWITCH_TIME_MODE", OPTION_ENUM, AT(config.switch_mode), 0, 2, switch_mode_names,
+	 "auto: from the time that a switch takes"},
+	{"NVSHARE_SWITCH_TIME_FIXED", OPTION_SECONDS, AT(config.switch_fixed_ns), SEC / 100, DAY,
+	 NULL, "length of a turn with switch time fixed (30)"},
+	{"NVSHARE_SWITCH_TIME_MULTIPLIER", OPTION_NUMBER, AT(config.switch_multiplier), 1, 1000,
+	 NULL, "auto: swap time times this (5)"},
+	{"NVSHARE_SWITCH_TIME_MIN", OPTION_SECONDS, AT(config.switch_min_ns), SEC / 100, DAY, NULL,
+	 "auto: at least (10)"},
+	{"NVSHARE_SWITCH_TIME_MAX", OPTION_SECONDS, AT(config.switch_max_ns), SEC / 100, DAY, NULL,
+	 "auto: at most (300)"},
+	{"NVSHARE_MEMORY_RESERVE_PERCENT", OPTION_NUMBER, AT(config.reserve_percent), 0, 50, NULL,
+	 "of each GPU's memory, left alone (5)"},
+	{"NVSHARE_MAX_RUNTIME_SEC", OPTION_SECONDS, AT(config.max_runtime_ns), 10 * SEC, DAY, NULL,
+	 "longest run while others wait (300)"},
+	{"NVSHARE_WAIT_BOUND_SEC", OPTION_SECONDS, AT(config.wait_bound_ns), SEC / 10, DAY, NULL,
+	 "bound on any wait (240)"},
+	{"NVSHARE_PREPARE_SEC", OPTION_SECONDS, AT(config.prepare_ns), 0, DAY, NULL,
+	 "clients are told so long before they must stop (5)"},
+	{"NVSHARE_ANSWER_SEC", OPTION_SECONDS, AT(config.answer_ns), SEC / 100, DAY, NULL,
+	 "time to stop, besides 1 s a GiB (15)"},
+	{"NVSHARE_RETRY_SEC", OPTION_SECONDS, AT(config.retry_ns), SEC / 100, DAY, NULL,
+	 "after a stop that failed (10)"},
+	{"NVSHARE_HEARTBEAT_SEC", OPTION_SECONDS, AT(config.heartbeat_ns), SEC / 100, DAY, NULL,
+	 "clients that run or owe an answer are asked so often (10)"},
+	{"NVSHARE_HEARTBEAT_LIMIT_SEC", OPTION_SECONDS, AT(config.heartbeat_limit_ns), SEC / 100,
+	 DAY, NULL, "silence after which a client counts as hung (30)"},
+	{"NVSHARE_RECONNECT_GRACE_MS", OPTION_MS, AT(grace_ns), 0, 60 * SEC, NULL,
+	 "after a restart, for clients to come back (1500)"},
+	{"NVSHARE_LOG", OPTION_ENUM, AT(log_level), 0, LOG_LEVEL_COUNT_, log_level_names,
+	 "what is written to standard error (info)"},
+#undef AT
+};
+#define N_OPTIONS (sizeof(options_table) / sizeof(options_table[0]))
+
+/* "--tq" of NVSHARE_TQ. */
+static void flag_name(const struct option *option, char *buf, size_t size)
+{
+	const char *s = option->variable + strlen("NVSHARE_");
+	size_t n = 2;
+
+	(void)snprintf(buf, size, "--");
+	for (; *s && n + 1 < size; s++)
+		buf[n++] = *s == '_' ? '-' : (char)tolower((unsigned char)*s);
+	buf[n] = '\0';
+}
+
+static void print_seconds(uint64_t ns, char *buf, size_t size)
+{
+	(void)snprintf(buf, size, "%g", (double)ns / (double)SEC);
+}
+
+/* "one of auto, serial", "a number from 0 to 50". */
+static void allowed(const struct option *option, char *buf, size_t size)
+{
+	char min[32];
+	char max[32];
+	size_t n;
+
+	switch (option->kind) {
+	case OPTION_TEXT:
+		(void)snprintf(buf, size, "a directory");
+		break;
+	case OPTION_ENUM:
+		n = (size_t)snprintf(buf, size, "one of");
+		for (uint64_t i = 0; i < option->max && n < size; i++)
+			n += (size_t)snprintf(buf + n, size - n, "%s %s", i ? "," : "",
+					      option->names[i]);
+		break;
+	case OPTION_NUMBER:
+		(void)snprintf(buf, size, "a whole number from %llu to %llu",
+			       (unsigned long long)option->min, (unsigned long long)option->max);
+		break;
+	case OPTION_SECONDS:
+		print_seconds(option->min, min, sizeof(min));
+		print_seconds(option->max, max, sizeof(max));
+		(void)snprintf(buf, size, "seconds from %s to %s", min, max);
+		break;
+	case OPTION_MS:
+		(void)snprintf(buf, size, "milliseconds from %llu to %llu",
+			       (unsigned long long)(option->min / CLOCK_NS_PER_MS),
+			       (unsigned long long)(option->max / CLOCK_NS_PER_MS));
+		break;
+	}
+}
+
+/* 0 or -EINVAL, -ERANGE. */
+static int set_value(struct options *options, const struct option *option, const char *value)
+{
+	void *field = (char *)options + option->offset;
+	uint64_t number = 0;
+	int r;
+
+	switch (option->kind) {
+	case OPTION_TEXT:
+		if (!*value)
+			return -EINVAL;
+		*(const char **)field = value;
+		return 0;
+	case OPTION_ENUM:
+		return parse_enum(value, option->names, option->max, field);
+	case OPTION_NUMBER:
+		r = parse_u64(value, option->min, option->max, &number);
+		if (!r)
+			*(uint32_t *)field = (uint32_t)number;
+		return r;
+	case OPTION_SECONDS:
+		return parse_seconds(value, option->min, option->max, field);
+	case OPTION_MS:
+		r = parse_u64(value, option->min / CLOCK_NS_PER_MS, option->max / CLOCK_NS_PER_MS,
+			      &number);
+		if (!r)
+			*(uint64_t *)field = number * CLOCK_NS_PER_MS;
+		return r;
+	}
+	return -EINVAL;
+}
+
+static int take_value(struct options *options, const struct option *option, const char *name,
+		      const char *value, char *ret_text)
+{
+	char what[160];
+
+	if (!set_value(options, option, value))
+		return 0;
+	allowed(option, what, sizeof(what));
+	(void)snprintf(ret_text, OPTIONS_TEXT_LEN, "%s is '%.80s'; allowed is %s", name, value,
+		       what);
+	return OPTIONS_E_BAD;
+}
+
+static int take_environment(struct options *options, char *(*get_env)(const char *name),
+			    char *ret_text)
+{
+	for (size_t i = 0; i < N_OPTIONS; i++) {
+		const char *value = get_env(options_table[i].variable);
+		int r;
+
+		if (!value || !*value)
+			continue; /* set but empty is as good as not set */
+		r = take_value(options, &options_table[i], options_table[i].variable, value,
+			       ret_text);
+		if (r)
+			return r;
+	}
+	return 0;
+}
+
+/* "--tq=5" or "--tq 5" at *args, which is moved behind it. */
+static int take_flag(struct options *options, char *const **args, char *ret_text)
+{
+	const char *arg = **args;
+	const char *value = strchr(arg, '=');
+	size_t len = value ? (size_t)(value - arg) : strlen(arg);
+	char name[64];
+
+	(*args)++;
+	for (size_t i = 0; i < N_OPTIONS; i++) {
+		flag_name(&options_table[i], name, sizeof(name));
+		if (strlen(name) != len || strncmp(arg, name, len) != 0)
+			continue;
+		if (value)
+			return take_value(options, &options_table[i], name, value + 1, ret_text);
+		if (**args)
+			return take_value(options, &options_table[i], name, *(*args)++, ret_text);
+		(void)snprintf(ret_text, OPTIONS_TEXT_LEN, "%s needs a value", name);
+		return OPTIONS_E_BAD;
+	}
+	(void)snprintf(ret_text, OPTIONS_TEXT_LEN, "unknown option '%.80s'; see --help", arg);
+	return OPTIONS_E_BAD;
+}
+
+static int take_args(struct options *options, char *const *args, char *ret_text)
+{
+	while (*args) {
+		int r;
+
+		if (!strcmp(*args, "--help") || !strcmp(*args, "-h"))
+			return OPTIONS_E_HELP;
+		if (!strcmp(*args, "--version") || !strcmp(*args, "-V"))
+			return OPTIONS_E_VERSION;
+		r = take_flag(options, &args, ret_text);
+		if (r)
+			return r;
+	}
+	return 0;
+}
+
+static int check_together(const struct options *options, char *ret_text)
+{
+	const struct sched_config *config = &options->config;
+	const char *text = NULL;
+
+	if (config->switch_min_ns > config->switch_max_ns)
+		text = "NVSHARE_SWITCH_TIME_MIN is above NVSHARE_SWITCH_TIME_MAX";
+	else if (config->heartbeat_ns > config->heartbeat_limit_ns)
+		text = "NVSHARE_HEARTBEAT_SEC is above NVSHARE_HEARTBEAT_LIMIT_SEC";
+	if (!text)
+		return 0;
+	(void)snprintf(ret_text, OPTIONS_TEXT_LEN, "%s", text);
+	return OPTIONS_E_BAD;
+}
+
+int options_parse(char *const *args, char *(*get_env)(const char *name),
+		  struct options *ret_options, char ret_text[OPTIONS_TEXT_LEN])
+{
+	struct options options = {
+		.log_level = LOG_LEVEL_INFO,
+		.grace_ns = 1500 * CLOCK_NS_PER_MS,
+	};
+	struct options ignored = {.sock_dir = NULL};
+	int r;
+
+	/* --help works in an environment that is wrong. */
+	r = take_args(&ignored, args, ret_text);
+	if (r)
+		return r;
+	sched_config_default(&options.config);
+	r = take_environment(&options, get_env, ret_text);
+	if (r)
+		return r;
+	r = take_args(&options, args, ret_text);
+	if (r)
+		return r;
+	r = check_together(&options, ret_text);
+	if (r)
+		return r;
+	*ret_options = options;
+	return 0;
+}
+
+void options_print_help(FILE *out)
+{
+	(void)fprintf(out,
+		      "Usage: nvshare-scheduler [OPTION]...\n"
+		      "Shares the GPUs of this node among the programs that run under"
+		      " libnvshare.so.\n\n"
+		      "  -h, --help      this text\n"
+		      "  -V, --version   the version\n\n"
+		      "Every other option is also an environment variable; the option wins.\n");
+	for (size_t i = 0; i < N_OPTIONS; i++) {
+		char name[64];
+		char what[160];
+
+		flag_name(&options_table[i], name, sizeof(name));
+		allowed(&options_table[i], what, sizeof(what));
+		(void)fprintf(out, "\n  %s=VALUE, %s\n      %s; %s\n", name,
+			      options_table[i].variable, options_table[i].help, what);
+	}
+}

@@ -1,0 +1,73 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "daemon/peer.h"
+
+#include "util/fd.h"
+
+#include <errno.h>
+#include <string.h>
+#include <sys/epoll.h>
+
+void peer_init(struct peer *peer, int fd, const struct sock_peer *cred)
+{
+	uint32_t slot = peer->slot;
+	uint32_t generation = peer->generation;
+
+	/* The queue's bytes are not touched: most peers never need their pages. */
+	memset(peer, 0, offsetof(struct peer, queue));
+	peer->slot = slot;
+	peer->generation = generation + 1;
+	peer->state = PEER_STATE_NEW;
+	peer->fd = fd;
+	peer->pidfd = -1;
+	peer->cred = *cred;
+}
+
+void peer_deinit(struct peer *peer)
+{
+	peer->fd = fd_close(peer->fd);
+	peer->pidfd = fd_close(peer->pidfd);
+	peer->state = PEER_STATE_FREE;
+}
+
+int peer_send(struct peer *peer, const struct msg *msg)
+{
+	if (peer->queue_len == 0) {
+		int r = sock_send(peer->fd, msg);
+
+		if (r != -EAGAIN)
+			return r;
+	}
+	if (msg->header.size > sizeof(peer->queue) - peer->queue_len)
+		return PEER_E_OVERFLOW;
+	memcpy(peer->queue + peer->queue_len, msg, msg->header.size);
+	peer->queue_len += msg->header.size;
+	return 0;
+}
+
+int peer_flush(struct peer *peer)
+{
+	uint32_t done = 0;
+	struct msg msg;
+	int r = 0;
+
+	while (done < peer->queue_len) {
+		/* Our own bytes, whole packets: sizes need no check. */
+		memcpy(&msg.header, peer->queue + done, sizeof(msg.header));
+		memcpy(&msg, peer->queue + done, msg.header.size);
+		r = sock_send(peer->fd, &msg);
+		if (r)
+			break;
+		done += msg.header.size;
+	}
+	memmove(peer->queue, peer->queue + done, peer->queue_len - done);
+	peer->queue_len -= done;
+	return r == -EAGAIN ? 0 : r;
+}
+
+uint32_t peer_events(const struct peer *peer)
+{
+	/* A tool that has its answer coming is not listened to: it can not pile up requests. */
+	if (peer->cursor.stage != PEER_STAGE_NONE)
+		return EPOLLOUT;
+	return peer->queue_len ? EPOLLIN | EPOLLOUT : EPOLLIN;
+}

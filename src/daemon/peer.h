@@ -1,0 +1,97 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef NVS_DAEMON_PEER_H
+#define NVS_DAEMON_PEER_H
+
+/*
+ * One connection: a client (a process on a GPU), a tool, or not yet known which.
+ *
+ * What does not go out at once waits in a queue of fixed size; a peer that lets it
+ * overflow is of no use any more and is closed by the caller. A status is not queued:
+ * it is made while it is read (cursor).
+ *
+ * Ownership: the server owns peers, a peer owns its descriptors.
+ */
+
+#include "ipc/msg.h"
+#include "ipc/sock.h"
+#include "util/clock.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#define PEER_QUEUE_BYTES 1024
+
+enum peer_state {
+	PEER_STATE_FREE,
+	PEER_STATE_NEW,    /* connected, nothing said yet */
+	PEER_STATE_TOOL,   /* asks and sets */
+	PEER_STATE_CLIENT, /* registered; the core has a client in the same slot */
+};
+
+enum peer_stage {
+	PEER_STAGE_NONE,
+	PEER_STAGE_NODE,
+	PEER_STAGE_GPUS,
+	PEER_STAGE_CLIENTS,
+	PEER_STAGE_END
+};
+
+/* How far the answer to a GET_STATUS has come. */
+struct peer_cursor {
+	enum peer_stage stage;
+	uint32_t seq;
+	uint32_t at; /* next GPU or slot */
+	uint32_t n_clients;
+};
+
+struct peer {
+	enum peer_state state;
+	uint32_t slot;
+	uint32_t generation; /* of the slot; counts its users */
+	int fd;
+	int pidfd; /* -1: none, the socket alone tells of its end */
+	uint32_t epoll_events;
+	struct sock_peer cred;
+	struct peer_cursor cursor;
+
+	bool is_closing;           /* on server::closing, to be freed after the batch */
+	struct peer *closing_next; /* server::closing */
+
+	/* PEER_STATE_CLIENT */
+	uint32_t id;
+	uint32_t gpu;
+	uint32_t backend;
+	uint64_t on_card; /* resident + pinned, last reported, bytes */
+	uint64_t asked_ns;
+	uint64_t nonce;
+	bool is_beat_asked; /* a heartbeat is unanswered */
+	bool is_held;       /* on server::held */
+	struct peer *prev;  /* server::held */
+	struct peer *next;
+	struct nvshare_mem mem;
+	char name[NVSHARE_NAME_LEN];
+	char pod[NVSHARE_POD_LEN];
+
+	uint32_t queue_len;              /* bytes */
+	uint8_t queue[PEER_QUEUE_BYTES]; /* whole packets, back to back */
+};
+
+enum {
+	PEER_E_SUCCESS_,
+	PEER_E_OVERFLOW, /* it does not read: the message is lost, close it */
+};
+
+/* Takes fd. */
+void peer_init(struct peer *peer, int fd, const struct sock_peer *cred);
+void peer_deinit(struct peer *peer);
+
+/* Sends or queues. 0, PEER_E_OVERFLOW, or -errno: the connection is broken. */
+int peer_send(struct peer *peer, const struct msg *msg);
+
+/* Sends what is queued, as far as it goes. 0 or -errno. */
+int peer_flush(struct peer *peer);
+
+/* The epoll events that it needs now. */
+uint32_t peer_events(const struct peer *peer);
+
+#endif

@@ -1,0 +1,538 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "daemon/server.h"
+
+#include "util/clock.h"
+#include "util/fd.h"
+#include "util/log.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <grp.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/resource.h>
+#include <sys/signalfd.h>
+#include <sys/socket.h>
+#include <sys/timerfd.h>
+
+#define EVENTS_A_BATCH  64
+#define ACCEPTS_A_BATCH 16
+
+/* Beyond sockets and pidfds: epoll, timer, log, the driver's own. */
+#define FDS_OTHER  64
+#define FDS_WANTED (2 * SERVER_PEERS_MAX + FDS_OTHER)
+
+/* When accepting fails for a reason that closing does not mend. */
+#define LISTEN_REST_NS CLOCK_NS_PER_SEC
+
+/* One user other than root can not take the slots of all the others. */
+#define PEERS_A_USER (SERVER_PEERS_MAX * 3 / 4)
+
+/* Log lines that peers cause: so many at once, and so many a second after that. */
+#define LINES_BURST 200
+#define LINES_A_SEC 20
+
+/* ---- set-up ---------------------------------------------------------------- */
+
+/* Every client is a socket, and a pidfd where there are enough descriptors. */
+static void raise_fd_limit(struct server *server)
+{
+	struct rlimit limit = {FDS_WANTED, FDS_WANTED};
+	struct rlimit now = {1024, 1024};
+
+	(void)getrlimit(RLIMIT_NOFILE, &now);
+	if (now.rlim_max >= FDS_WANTED || setrlimit(RLIMIT_NOFILE, &limit) < 0) {
+		limit = now;
+		limit.rlim_cur = now.rlim_max;
+		if (setrlimit(RLIMIT_NOFILE, &limit) < 0)
+			limit = now;
+	}
+	server->n_pidfds_max = SERVER_PEERS_MAX;
+	if (limit.rlim_cur < FDS_WANTED)
+		server->n_pidfds_max =
+			limit.rlim_cur > SERVER_PEERS_MAX + FDS_OTHER
+				? (uint32_t)limit.rlim_cur - SERVER_PEERS_MAX - FDS_OTHER
+				: (uint32_t)limit.rlim_cur / 4;
+	log_debug("descriptors limit=%llu pidfds=%u", (unsigned long long)limit.rlim_cur,
+		  server->n_pidfds_max);
+}
+
+static int watch(struct server *server, int fd, uint32_t slot)
+{
+	struct epoll_event event = {.events = EPOLLIN, .data.u64 = slot};
+
+	return epoll_ctl(server->epoll_fd, EPOLL_CTL_ADD, fd, &event) < 0 ? -errno : 0;
+}
+
+static int open_signals(struct server *server)
+{
+	struct sigaction ignore = {.sa_handler = SIG_IGN};
+	sigset_t set;
+
+	/* A reader of our log that goes away is not our end. */
+	(void)sigaction(SIGPIPE, &ignore, NULL);
+	(void)sigemptyset(&set);
+	(void)sigaddset(&set, SIGTERM);
+	(void)sigaddset(&set, SIGINT);
+	(void)sigaddset(&set, SIGHUP);
+	if (sigprocmask(SIG_BLOCK, &set, NULL) < 0)
+		return -errno;
+	server->signal_fd = signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
+	if (server->signal_fd < 0)
+		return -errno;
+	return watch(server, server->signal_fd, SERVER_SLOT_SIGNAL);
+}
+
+static int open_descriptors(struct server *server)
+{
+	int r;
+
+	server->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
+	if (server->epoll_fd < 0)
+		return -errno;
+	server->timer_fd = timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK);
+	if (server->timer_fd < 0)
+		return -errno;
+	server->spare_fd = open("/dev/null", O_RDONLY | O_CLOEXEC);
+	if (server->spare_fd < 0)
+		return -errno;
+	r = watch(server, server->timer_fd, SERVER_SLOT_TIMER);
+	return r ? r : open_signals(server);
+}
+
+static int open_listener(struct server *server)
+{
+	bool is_stale = false;
+	int fd = sock_listen(server->options.sock_dir, &server->lock_fd, &is_stale);
+	int r;
+
+	if (fd < 0)
+		return fd;
+	server->listen_fd = fd;
+	r = watch(server, fd, SERVER_SLOT_LISTENER);
+	if (r)
+		return r;
+	if (is_stale && server->options.grace_ns) {
+		server->grace_ns = server->now_ns + server->options.grace_ns;
+		log_info("restarted grace_ms=%llu: waiting for clients to come back",
+			 (unsigned long long)(server->options.grace_ns / CLOCK_NS_PER_MS));
+	}
+	return 0;
+}
+
+static int allocate(struct server *server)
+{
+	/* Fixed for good: no message makes the daemon allocate. Untouched pages cost nothing. */
+	server->peers = calloc(SERVER_PEERS_MAX, sizeof(*server->peers));
+	server->sched_clients = calloc(SERVER_PEERS_MAX, sizeof(*server->sched_clients));
+	server->free_slots = calloc(SERVER_PEERS_MAX, sizeof(*server->free_slots));
+	return server->peers && server->sched_clients && server->free_slots ? 0 : -ENOMEM;
+}
+
+static const char *server_dir(const struct server *server)
+{
+	return server->options.sock_dir ? server->options.sock_dir : NVSHARE_SOCK_DIR_DEFAULT;
+}
+
+int server_init(struct server *server, const struct options *options)
+{
+	const struct group *group = getgrnam("nvshare");
+	int r;
+
+	server->options = *options;
+	server->config = options->config;
+	server->epoll_fd = server->listen_fd = server->lock_fd = -1;
+	server->timer_fd = server->signal_fd = server->spare_fd = -1;
+	server->group = group ? group->gr_gid : (gid_t)-1;
+	server->now_ns = clock_now_ns();
+	server->started_ns = server->now_ns;
+	server->armed_ns = SERVER_NEVER;
+	server->sample_ns = SERVER_NEVER;
+	server->quiet_ns = server->now_ns;
+
+	raise_fd_limit(server);
+	r = allocate(server);
+	if (!r)
+		r = open_descriptors(server);
+	if (r)
+		return log_errno(LOG_LEVEL_ERROR, r, "cannot start");
+	r = open_listener(server);
+	if (r == -EADDRINUSE) {
+		log_error("another nvshare-scheduler runs on '%s/" NVSHARE_SOCK_NAME "'",
+			  server_dir(server));
+		return r;
+	}
+	if (r)
+		return log_errno(LOG_LEVEL_ERROR, r, "cannot listen on '%s/" NVSHARE_SOCK_NAME "'",
+				 server_dir(server));
+	sched_init(&server->sched, server->sched_clients, SERVER_PEERS_MAX, &server->config);
+	gpus_init(&server->gpus, server->now_ns);
+	dispatch_gpus(server);
+	log_info("listening socket=%s/" NVSHARE_SOCK_NAME " gpus=%u", server_dir(server),
+		 server->gpus.n);
+	return 0;
+}
+
+void server_deinit(struct server *server)
+{
+	char path[256];
+
+	/*
+	 * With clients connected the socket stays: the next instance sees by it that it
+	 * is to wait for them.
+	 */
+	if (server->listen_fd >= 0 && server->n_clients == 0) {
+		(void)snprintf(path, sizeof(path), "%s/" NVSHARE_SOCK_NAME, server_dir(server));
+		(void)unlink(path);
+	}
+	for (uint32_t i = 0; server->peers && i < server->slots_used; i++) {
+		if (server->peers[i].state != PEER_STATE_FREE)
+			peer_deinit(&server->peers[i]);
+	}
+	gpus_deinit(&server->gpus);
+	(void)fd_close(server->listen_fd);
+	(void)fd_close(server->signal_fd);
+	(void)fd_close(server->timer_fd);
+	(void)fd_close(server->spare_fd);
+	(void)fd_close(server->epoll_fd);
+	(void)fd_close(server->lock_fd); /* last: now another may start */
+	free(server->free_slots);
+	free(server->sched_clients);
+	free(server->peers);
+}
+
+/* ---- log ------------------------------------------------------------------- */
+
+bool server_may_log(struct server *server)
+{
+	uint64_t n_new = (server->now_ns - server->quiet_ns) * LINES_A_SEC / CLOCK_NS_PER_SEC;
+
+	if (n_new) {
+		server->n_lines = n_new < server->n_lines ? server->n_lines - (uint32_t)n_new : 0;
+		server->quiet_ns = server->now_ns;
+	}
+	if (server->n_lines >= LINES_BURST) {
+		server->n_lines_held++;
+		return false;
+	}
+	if (server->n_lines_held)
+		log_info("lines-held-back n=%u: connections came and went too fast for the log",
+			 server->n_lines_held);
+	server->n_lines_held = 0;
+	server->n_lines++;
+	return true;
+}
+
+/* ---- peers ----------------------------------------------------------------- */
+
+static void update_events(struct server *server, struct peer *peer)
+{
+	uint32_t events = peer_events(peer);
+	struct epoll_event event = {
+		.events = events,
+		.data.u64 = (uint64_t)peer->generation << 32 | peer->slot,
+	};
+
+	if (peer->is_closing || events == peer->epoll_events)
+		return;
+	if (epoll_ctl(server->epoll_fd, EPOLL_CTL_MOD, peer->fd, &event) == 0)
+		peer->epoll_events = events;
+}
+
+void server_send(struct server *server, struct peer *peer, const struct msg *msg)
+{
+	int r;
+
+	if (peer->is_closing)
+		return;
+	r = peer_send(peer, msg);
+	if (r == PEER_E_OVERFLOW)
+		server_close(server, peer, "it does not read");
+	else if (r)
+		server_close(server, peer, NULL);
+	else
+		update_events(server, peer);
+}
+
+void server_send_body(struct server *server, struct peer *peer, uint16_t type, uint32_t seq,
+		      const void *body)
+{
+	struct msg msg;
+
+	(void)msg_encode(type, seq, body, &msg);
+	server_send(server, peer, &msg);
+}
+
+void server_close(struct server *server, struct peer *peer, const char *reason)
+{
+	if (peer->is_closing)
+		return;
+	peer->is_closing = true;
+	peer->closing_next = server->closing;
+	server->closing = peer;
+	if (reason && server_may_log(server))
+		log_warn("close peer=%u client=%u pid=%d uid=%u: %s", peer->slot, peer->id,
+			 (int)peer->cred.pid, (unsigned int)peer->cred.uid, reason);
+}
+
+/* The end of one peer may be the end of others: they join the list. */
+static void free_closed(struct server *server)
+{
+	struct peer *peer;
+
+	while ((peer = server->closing)) {
+		server->closing = peer->closing_next;
+		dispatch_gone(server, peer);
+		/*
+		 * A forked child of the peer may share the socket's description, which
+		 * would keep it in the epoll set after close().
+		 */
+		(void)epoll_ctl(server->epoll_fd, EPOLL_CTL_DEL, peer->fd, NULL);
+		peer_deinit(peer);
+		server->free_slots[server->n_free_slots++] = peer->slot;
+		server->n_peers--;
+	}
+}
+
+static bool is_over_share(const struct server *server, uid_t uid)
+{
+	uint32_t n = 0;
+
+	if (server->n_peers < PEERS_A_USER || uid == 0 || uid == geteuid())
+		return false;
+	for (uint32_t i = 0; i < server->slots_used; i++)
+		n += server->peers[i].state != PEER_STATE_FREE && server->peers[i].cred.uid == uid;
+	return n >= PEERS_A_USER;
+}
+
+/* Takes fd. */
+static void add_peer(struct server *server, int fd)
+{
+	struct sock_peer cred;
+	struct epoll_event event = {.events = EPOLLIN};
+	struct peer *peer;
+	uint32_t slot;
+
+	if (sock_peer(fd, &cred) < 0 || is_over_share(server, cred.uid) ||
+	    server->n_peers == SERVER_PEERS_MAX) {
+		if (server_may_log(server))
+			log_warn("turned-away peers=%u: no slot for another connection",
+				 server->n_peers);
+		(void)fd_close(fd);
+		return;
+	}
+	slot = server->n_free_slots ? server->free_slots[server->n_free_slots - 1]
+				    : server->slots_used;
+	peer = &server->peers[slot];
+	peer->slot = slot;
+	peer_init(peer, fd, &cred);
+	event.data.u64 = (uint64_t)peer->generation << 32 | slot;
+	if (epoll_ctl(server->epoll_fd, EPOLL_CTL_ADD, fd, &event) < 0) {
+		peer_deinit(peer);
+		return;
+	}
+	peer->epoll_events = event.events;
+	if (server->n_free_slots)
+		server->n_free_slots--;
+	else
+		server->slots_used++;
+	server->n_peers++;
+}
+
+static bool is_out_of_descriptors(int error)
+{
+	return error == EMFILE || error == ENFILE || error == ENOBUFS || error == ENOMEM;
+}
+
+/*
+ * Out of descriptors: the listener stays readable, so doing nothing would spin. The
+ * spare descriptor is given up to accept one connection and close it.
+ */
+static void turn_away(struct server *server)
+{
+	int fd;
+
+	server->spare_fd = fd_close(server->spare_fd);
+	fd = accept4(server->listen_fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
+	if (fd < 0 && is_out_of_descriptors(errno)) {
+		/* Not even that helps: the node is out of them. */
+		(void)epoll_ctl(server->epoll_fd, EPOLL_CTL_DEL, server->listen_fd, NULL);
+		server->listen_ns = server->now_ns + LISTEN_REST_NS;
+	}
+	(void)fd_close(fd);
+	server->spare_fd = open("/dev/null", O_RDONLY | O_CLOEXEC);
+	if (server_may_log(server))
+		log_warn("turned-away peers=%u: out of file descriptors", server->n_peers);
+}
+
+static void handle_listener(struct server *server)
+{
+	for (unsigned int i = 0; i < ACCEPTS_A_BATCH; i++) {
+		int fd = accept4(server->listen_fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
+
+		if (fd >= 0) {
+			add_peer(server, fd);
+			continue;
+		}
+		if (errno == EINTR || errno == ECONNABORTED)
+			continue;
+		if (is_out_of_descriptors(errno))
+			turn_away(server);
+		return;
+	}
+}
+
+static void handle_input(struct server *server, struct peer *peer)
+{
+	uint8_t bytes[NVSHARE_MSG_SIZE_MAX];
+	struct msg msg;
+	ssize_t n;
+	int r;
+
+	/* One message a turn: a chatty peer waits for the others. */
+	n = sock_recv(peer->fd, bytes, sizeof(bytes));
+	if (n == -EAGAIN)
+		return;
+	if (n <= 0) {
+		server_close(server, peer, NULL);
+		return;
+	}
+	r = msg_decode(bytes, (size_t)n, MSG_TO_SCHEDULER, &msg);
+	if (r) {
+		server_close(server, peer, msg_error(r));
+		return;
+	}
+	dispatch_message(server, peer, &msg);
+}
+
+static void handle_peer(struct server *server, struct peer *peer, uint32_t events)
+{
+	if (peer->queue_len && events & EPOLLOUT) {
+		if (peer_flush(peer) < 0)
+			server_close(server, peer, NULL);
+	}
+	if (peer->cursor.stage != PEER_STAGE_NONE) {
+		if (events & (EPOLLHUP | EPOLLERR))
+			server_close(server, peer, NULL);
+		else if (peer->queue_len == 0)
+			tools_continue(server, peer);
+	} else if (events & (EPOLLIN | EPOLLHUP | EPOLLERR)) {
+		handle_input(server, peer);
+	}
+	update_events(server, peer);
+}
+
+/* ---- the loop -------------------------------------------------------------- */
+
+static void handle_signal(struct server *server)
+{
+	struct signalfd_siginfo info;
+
+	while (read(server->signal_fd, &info, sizeof(info)) == (ssize_t)sizeof(info)) {
+		if (info.ssi_signo == SIGHUP) {
+			log_info("SIGHUP ignored: there is no configuration file to read again");
+			continue;
+		}
+		log_info("ending signal=%s clients=%u", sigabbrev_np((int)info.ssi_signo),
+			 server->n_clients);
+		server->is_ending = true;
+	}
+}
+
+static void handle_event(struct server *server, const struct epoll_event *event)
+{
+	uint32_t low = (uint32_t)event->data.u64;
+	uint32_t generation = (uint32_t)(event->data.u64 >> 32);
+	struct peer *peer;
+
+	switch (low) {
+	case SERVER_SLOT_LISTENER:
+		handle_listener(server);
+		return;
+	case SERVER_SLOT_TIMER:
+		/* Not read: arming it again, which follows, takes the expiration back as well. */
+		server->armed_ns = 0;
+		return;
+	case SERVER_SLOT_SIGNAL:
+		handle_signal(server);
+		return;
+	default:
+		break;
+	}
+	peer = &server->peers[low & ~SERVER_SLOT_PIDFD];
+	if (peer->state == PEER_STATE_FREE || peer->generation != generation || peer->is_closing)
+		return;
+	if (low & SERVER_SLOT_PIDFD)
+		server_close(server, peer, NULL); /* its process is gone */
+	else
+		handle_peer(server, peer, event->events);
+}
+
+static void resume_listening(struct server *server)
+{
+	if (!server->listen_ns || server->listen_ns > server->now_ns)
+		return;
+	server->listen_ns = watch(server, server->listen_fd, SERVER_SLOT_LISTENER)
+				    ? server->now_ns + LISTEN_REST_NS
+				    : 0;
+}
+
+static uint64_t next_deadline(const struct server *server)
+{
+	uint64_t at_ns = sched_deadline(&server->sched);
+
+	if (server->grace_ns && server->grace_ns < at_ns)
+		at_ns = server->grace_ns;
+	if (server->sample_ns < at_ns)
+		at_ns = server->sample_ns;
+	if (server->listen_ns && server->listen_ns < at_ns)
+		at_ns = server->listen_ns;
+	return at_ns;
+}
+
+/*
+ * A deadline that moves away leaves the timer as it is: most turns end early, and one
+ * needless wake-up later is cheaper than a system call each time. When nothing is due
+ * at all it is disarmed, so that an idle node is not woken.
+ */
+static void arm_timer(struct server *server)
+{
+	uint64_t at_ns = next_deadline(server);
+	struct itimerspec spec = {.it_value = {0, 0}};
+
+	if (at_ns == server->armed_ns ||
+	    (at_ns != SERVER_NEVER && at_ns > server->armed_ns && server->armed_ns != 0))
+		return;
+	if (at_ns != SERVER_NEVER) {
+		spec.it_value.tv_sec = (time_t)(at_ns / CLOCK_NS_PER_SEC);
+		spec.it_value.tv_nsec = (long)(at_ns % CLOCK_NS_PER_SEC);
+		if (at_ns == 0)
+			spec.it_value.tv_nsec = 1; /* zero would disarm */
+	}
+	if (timerfd_settime(server->timer_fd, TFD_TIMER_ABSTIME, &spec, NULL) == 0)
+		server->armed_ns = at_ns;
+}
+
+int server_run(struct server *server)
+{
+	struct epoll_event events[EVENTS_A_BATCH];
+
+	while (!server->is_ending) {
+		int n;
+
+		arm_timer(server);
+		n = epoll_wait(server->epoll_fd, events, EVENTS_A_BATCH, -1);
+		if (n < 0 && errno != EINTR)
+			return log_errno(LOG_LEVEL_ERROR, -errno, "cannot wait for events");
+		server->now_ns = clock_now_ns();
+		for (int i = 0; i < n; i++)
+			handle_event(server, &events[i]);
+		free_closed(server);
+		resume_listening(server);
+		dispatch_due(server);
+		free_closed(server);
+	}
+	return 0;
+}

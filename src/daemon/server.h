@@ -1,0 +1,113 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef NVS_DAEMON_SERVER_H
+#define NVS_DAEMON_SERVER_H
+
+/*
+ * The scheduler around the core: sockets, timer and signals in, messages out.
+ *
+ * One thread, one epoll. Every descriptor's event carries slot and generation, so that
+ * an event for a peer that is gone finds another generation and is dropped. A peer to
+ * be closed is only marked; it is freed after the batch, when nothing can point to it.
+ * Nothing blocks but the calls into NVML (daemon/gpus.h).
+ *
+ * server.c polls; dispatch.c turns messages into events, actions.c actions into
+ * messages; tools.c answers tools.
+ */
+
+#include "core/sched.h"
+#include "daemon/gpus.h"
+#include "daemon/options.h"
+#include "daemon/peer.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+#define SERVER_PEERS_MAX   16384
+#define SERVER_CLIENTS_MAX (SERVER_PEERS_MAX - 128) /* the rest is left for tools */
+#define SERVER_NEVER       UINT64_MAX
+
+/* In the lower half of an event's data; above, the slot's generation. */
+#define SERVER_SLOT_PIDFD    0x80000000u /* or-ed to the peer's slot */
+#define SERVER_SLOT_LISTENER 0x7fffffffu
+#define SERVER_SLOT_TIMER    0x7ffffffeu
+#define SERVER_SLOT_SIGNAL   0x7ffffffdu
+
+/* While somebody waits for memory, NVML is asked so often what others use. */
+#define SERVER_SAMPLE_NS (1000 * CLOCK_NS_PER_MS)
+
+struct server {
+	struct options options;
+	struct sched_config config; /* as set by now */
+	struct sched sched;
+	struct sched_client *sched_clients; /* by slot */
+	struct peer *peers;                 /* by slot */
+	struct gpus gpus;
+
+	int epoll_fd;
+	int listen_fd;
+	int lock_fd;
+	int timer_fd;
+	int signal_fd;
+	int spare_fd; /* given up for a moment when descriptors run out */
+
+	uint32_t n_peers;
+	uint32_t n_clients;
+	uint32_t n_pidfds;
+	uint32_t n_pidfds_max;
+	uint32_t slots_used;  /* slots below have been used at least once */
+	uint32_t *free_slots; /* a stack of the free ones among them */
+	uint32_t n_free_slots;
+	uint32_t last_id;
+	struct peer *closing; /* peer::closing_next */
+	struct peer *held;    /* utlist, peer::prev/next: requests that wait for the grace's end */
+
+	uint64_t now_ns; /* of the batch */
+	uint64_t started_ns;
+	uint64_t armed_ns;  /* the timer's; SERVER_NEVER: not armed */
+	uint64_t grace_ns;  /* held until then; 0: no grace */
+	uint64_t sample_ns; /* NVML is asked again then; SERVER_NEVER: nobody waits */
+	uint64_t listen_ns; /* the listener rests until then; 0: it listens */
+
+	uint64_t quiet_ns; /* log lines that peers cause: a bucket of them */
+	uint32_t n_lines;
+	uint32_t n_lines_held;
+
+	gid_t group; /* "nvshare": may set everything; (gid_t)-1: there is none */
+	bool is_ending;
+};
+
+/* server: zeroed. 0 or -errno, logged; deinit is allowed (and needed) either way. */
+int server_init(struct server *server, const struct options *options);
+void server_deinit(struct server *server);
+
+/* Until a signal ends it. 0 or -errno, logged. */
+int server_run(struct server *server);
+
+/* Sends msg to peer; a peer that can not take it is closed. */
+void server_send(struct server *server, struct peer *peer, const struct msg *msg);
+void server_send_body(struct server *server, struct peer *peer, uint16_t type, uint32_t seq,
+		      const void *body);
+
+/* Marks it; reason (for the log) may be NULL. */
+void server_close(struct server *server, struct peer *peer, const char *reason);
+
+/* Whether a line caused by a peer may be logged now; a stranger can not fill the log. */
+bool server_may_log(struct server *server);
+
+/* dispatch.c: one message of peer; an event and its actions; what is due; the end of peer. */
+void dispatch_message(struct server *server, struct peer *peer, const struct msg *msg);
+int dispatch_event(struct server *server, struct sched_event *event);
+void dispatch_due(struct server *server);
+void dispatch_gone(struct server *server, struct peer *peer);
+void dispatch_gpus(struct server *server); /* tells the core of new ones */
+
+/* actions.c: carries them out, in order; the name of an enum nvshare_outcome. */
+void actions_perform(struct server *server, const struct sched_actions *actions);
+const char *actions_outcome(uint64_t outcome);
+
+/* tools.c: requests of tools; the next part of a status. */
+void tools_message(struct server *server, struct peer *peer, const struct msg *msg);
+void tools_continue(struct server *server, struct peer *peer);
+
+#endif

@@ -1,0 +1,387 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "daemon/server.h"
+
+#include "nvshare/version.h"
+#include "util/clock.h"
+#include "util/log.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+/* The core names its states, modes and waits like the wire does; so numbers pass unchanged. */
+_Static_assert((int)SCHED_MODE_CONCURRENT == (int)NVSHARE_MODE_CONCURRENT, "enum nvshare_mode");
+_Static_assert((int)SCHED_SWITCH_FIXED == (int)NVSHARE_SWITCH_FIXED, "enum nvshare_switch_mode");
+_Static_assert((int)SCHED_CLIENT_IDLE == NVSHARE_CLIENT_IDLE + 1, "enum nvshare_client_state");
+_Static_assert((int)SCHED_CLIENT_STOPPING == NVSHARE_CLIENT_STOPPING + 1,
+	       "enum nvshare_client_state");
+
+/* Of a status, so much a turn: clients of the lock come in between. */
+#define PACKETS_A_TURN 32
+#define SLOTS_A_TURN   1024
+
+#define GROUPS_MAX 1024
+
+/* ---- status ---------------------------------------------------------------- */
+
+static void fill_node(const struct server *server, struct nvshare_status_node *ret)
+{
+	const struct sched_config *config = &server->config;
+
+	*ret = (struct nvshare_status_node){
+		.uptime_ns = server->now_ns - server->started_ns,
+		.tq_ns = config->tq_ns,
+		.switch_fixed_ns = config->switch_fixed_ns,
+		.switch_min_ns = config->switch_min_ns,
+		.switch_max_ns = config->switch_max_ns,
+		.max_runtime_ns = config->max_runtime_ns,
+		.mode = config->mode,
+		.switch_mode = config->switch_mode,
+		.switch_multiplier = config->switch_multiplier,
+		.reserve_percent = config->reserve_percent,
+		.anti_thrash = config->anti_thrash,
+		.n_gpus = server->gpus.n,
+		.n_clients = server->n_clients,
+		.pid = (uint32_t)getpid(),
+		.version = NVSHARE_VERSION,
+	};
+}
+
+static void fill_gpu(const struct server *server, uint32_t index, struct nvshare_status_gpu *ret)
+{
+	const struct gpu *gpu = &server->gpus.at[index];
+	struct sched_gpu_status status;
+	uint64_t next_ms = UINT64_MAX;
+
+	sched_gpu_status(&server->sched, index, &status);
+	if (status.next_switch_ns != SCHED_NO_DEADLINE)
+		next_ms = status.next_switch_ns > server->now_ns
+				  ? (status.next_switch_ns - server->now_ns) / CLOCK_NS_PER_MS
+				  : 0;
+	*ret = (struct nvshare_status_gpu){
+		.total = status.total,
+		.usable = status.usable,
+		.external = status.external,
+		.available = status.available,
+		.running = status.running,
+		.n_switches = status.n_switches,
+		.moved_out = status.moved_out,
+		.moved_in = status.moved_in,
+		.bandwidth = status.bandwidth,
+		.next_switch_ms = next_ms,
+		.index = index,
+		.n_running = status.n_running,
+		.n_waiting = status.n_waiting,
+		.n_clients = status.n_clients,
+	};
+	memcpy(ret->uuid, gpu->uuid, sizeof(ret->uuid));
+	memcpy(ret->name, gpu->name, sizeof(ret->name));
+}
+
+static uint32_t client_flags(const struct sched_client_status *status)
+{
+	return (status->hung ? NVSHARE_CLIENT_HUNG : 0) |
+	       (status->not_preemptible ? NVSHARE_CLIENT_NOT_PREEMPTIBLE : 0) |
+	       (status->fixed ? NVSHARE_CLIENT_FIXED : 0) |
+	       (status->growing ? NVSHARE_CLIENT_GROWING : 0);
+}
+
+static void fill_client(const struct server *server, const struct peer *peer,
+			struct nvshare_status_client *ret)
+{
+	struct sched_client_status status;
+
+	sched_client_status(&server->sched, peer->slot, server->now_ns, &status);
+	assert(status.state != SCHED_CLIENT_FREE); /* core and peers go together */
+	*ret = (struct nvshare_status_client){
+		.budget = status.budget,
+		.since_ns = status.since_ns,
+		.last_scheduled_ns = status.last_scheduled_ns,
+		.run_ns = status.run_ns,
+		.n_switches = status.n_switches,
+		.mem = peer->mem,
+		.id = peer->id,
+		.gpu = peer->gpu,
+		.pid = (uint32_t)peer->cred.pid,
+		.uid = peer->cred.uid,
+		.state = (uint32_t)status.state - 1,
+		.why = status.why,
+		.position = status.position,
+		.backend = peer->backend,
+		.flags = client_flags(&status),
+		.last_outcome = status.last_outcome,
+	};
+	memcpy(ret->name, peer->name, sizeof(ret->name));
+	memcpy(ret->pod, peer->pod, sizeof(ret->pod));
+}
+
+/* The next packet of the status; false when this turn's slots are all looked at. */
+static bool next_packet(struct server *server, struct peer_cursor *cursor, struct msg *ret_msg)
+{
+	union {
+		struct nvshare_status_node node;
+		struct nvshare_status_gpu gpu;
+		struct nvshare_status_client client;
+		struct nvshare_status_end end;
+	} body;
+	uint32_t n_looked = 0;
+
+	if (cursor->stage == PEER_STAGE_NODE) {
+		fill_node(server, &body.node);
+		(void)msg_encode(NVSHARE_MSG_STATUS_NODE, cursor->seq, &body, ret_msg);
+		cursor->stage = PEER_STAGE_GPUS;
+		return true;
+	}
+	if (cursor->stage == PEER_STAGE_GPUS) {
+		if (cursor->at < server->gpus.n) {
+			fill_gpu(server, cursor->at++, &body.gpu);
+			(void)msg_encode(NVSHARE_MSG_STATUS_GPU, cursor->seq, &body, ret_msg);
+			return true;
+		}
+		cursor->stage = PEER_STAGE_CLIENTS;
+		cursor->at = 0;
+	}
+	while (cursor->at < server->slots_used) {
+		const struct peer *peer = &server->peers[cursor->at];
+
+		if (n_looked++ == SLOTS_A_TURN)
+			return false;
+		cursor->at++;
+		if (peer->state != PEER_STATE_CLIENT)
+			continue;
+		fill_client(server, peer, &body.client);
+		(void)msg_encode(NVSHARE_MSG_STATUS_CLIENT, cursor->seq, &body, ret_msg);
+		cursor->n_clients++;
+		return true;
+	}
+	body.end = (struct nvshare_status_end){server->gpus.n, cursor->n_clients};
+	(void)msg_encode(NVSHARE_MSG_STATUS_END, cursor->seq, &body, ret_msg);
+	cursor->stage = PEER_STAGE_NONE;
+	return true;
+}
+
+void tools_continue(struct server *server, struct peer *peer)
+{
+	struct msg msg;
+
+	/* A packet that does not go out is queued; the cursor waits until it has gone. */
+	for (unsigned int i = 0; i < PACKETS_A_TURN; i++) {
+		if (peer->cursor.stage == PEER_STAGE_NONE || peer->queue_len || peer->is_closing)
+			return;
+		if (!next_packet(server, &peer->cursor, &msg))
+			return;
+		server_send(server, peer, &msg);
+	}
+}
+
+/* ---- settings -------------------------------------------------------------- */
+
+__attribute__((format(printf, 5, 6))) static void answer(struct server *server, struct peer *peer,
+							 uint32_t seq, enum nvshare_result code,
+							 const char *format, ...)
+{
+	struct nvshare_result_msg result = {.code = code};
+	va_list args;
+
+	va_start(args, format);
+	(void)vsnprintf(result.text, sizeof(result.text), format, args);
+	va_end(args);
+	server_send_body(server, peer, NVSHARE_MSG_RESULT, seq, &result);
+	if (code == NVSHARE_RESULT_OK)
+		log_info("set uid=%u pid=%d: %s", (unsigned int)peer->cred.uid, (int)peer->cred.pid,
+			 result.text);
+	else if (server_may_log(server))
+		log_info("set-refused uid=%u pid=%d: %s", (unsigned int)peer->cred.uid,
+			 (int)peer->cred.pid, result.text);
+}
+
+static bool may_steer(const struct server *server, const struct peer *peer)
+{
+	gid_t groups[GROUPS_MAX];
+	socklen_t len = sizeof(groups);
+
+	if (peer->cred.uid == 0 || peer->cred.uid == geteuid())
+		return true;
+	if (server->group == (gid_t)-1)
+		return false;
+	if (peer->cred.gid == server->group)
+		return true;
+	/* The groups at the time of its connect(), as the kernel knows them. */
+	if (getsockopt(peer->fd, SOL_SOCKET, SO_PEERGROUPS, groups, &len) < 0)
+		return false;
+	for (size_t i = 0; i < len / sizeof(groups[0]); i++) {
+		if (groups[i] == server->group)
+			return true;
+	}
+	return false;
+}
+
+/* Makes config the node's, or says why not. */
+__attribute__((format(printf, 5, 6))) static void apply(struct server *server, struct peer *peer,
+							uint32_t seq,
+							const struct sched_config *config,
+							const char *format, ...)
+{
+	struct sched_event event = {.type = SCHED_EVENT_CONFIG, .config = config};
+	char text[NVSHARE_TEXT_LEN];
+	va_list args;
+
+	if (dispatch_event(server, &event)) {
+		answer(server, peer, seq, NVSHARE_RESULT_INVALID,
+		       "the scheduler does not take that value together with the others");
+		return;
+	}
+	server->config = *config;
+	va_start(args, format);
+	(void)vsnprintf(text, sizeof(text), format, args);
+	va_end(args);
+	answer(server, peer, seq, NVSHARE_RESULT_OK, "%s", text);
+}
+
+static void set_mode(struct server *server, struct peer *peer, uint32_t seq, uint64_t value)
+{
+	static const char *const names[] = {"auto", "serial", "concurrent"};
+	struct sched_config config = server->config;
+
+	if (value >= NVSHARE_MODE_COUNT) {
+		answer(server, peer, seq, NVSHARE_RESULT_INVALID,
+		       "mode is auto, serial or concurrent");
+		return;
+	}
+	config.mode = (enum sched_mode)value;
+	apply(server, peer, seq, &config, "mode is %s", names[value]);
+}
+
+static void set_tq(struct server *server, struct peer *peer, uint32_t seq, uint64_t seconds)
+{
+	struct sched_config config = server->config;
+
+	if (seconds < 1 || seconds > 86400) {
+		answer(server, peer, seq, NVSHARE_RESULT_INVALID, "tq is 1 to 86400 seconds");
+		return;
+	}
+	config.tq_ns = seconds * CLOCK_NS_PER_SEC;
+	apply(server, peer, seq, &config, "tq is %u s", (unsigned int)seconds);
+}
+
+static void set_switch_time(struct server *server, struct peer *peer, uint32_t seq,
+			    uint64_t seconds)
+{
+	struct sched_config config = server->config;
+
+	if (seconds > 86400) {
+		answer(server, peer, seq, NVSHARE_RESULT_INVALID,
+		       "switch-time is auto (0) or 1 to 86400 seconds");
+		return;
+	}
+	if (seconds == 0) {
+		config.switch_mode = SCHED_SWITCH_AUTO;
+		apply(server, peer, seq, &config, "switch-time is auto");
+		return;
+	}
+	config.switch_mode = SCHED_SWITCH_FIXED;
+	config.switch_fixed_ns = seconds * CLOCK_NS_PER_SEC;
+	apply(server, peer, seq, &config, "switch-time is %u s", (unsigned int)seconds);
+}
+
+static void set_reserve(struct server *server, struct peer *peer, uint32_t seq, uint64_t percent)
+{
+	struct sched_config config = server->config;
+
+	if (percent > 50) {
+		answer(server, peer, seq, NVSHARE_RESULT_INVALID, "reserve is 0 to 50 percent");
+		return;
+	}
+	config.reserve_percent = (uint32_t)percent;
+	apply(server, peer, seq, &config, "reserve is %u percent", (unsigned int)percent);
+}
+
+static void set_max_runtime(struct server *server, struct peer *peer, uint32_t seq,
+			    uint64_t seconds)
+{
+	struct sched_config config = server->config;
+
+	if (seconds < 10 || seconds > 86400) {
+		answer(server, peer, seq, NVSHARE_RESULT_INVALID,
+		       "max-runtime is 10 to 86400 seconds");
+		return;
+	}
+	config.max_runtime_ns = seconds * CLOCK_NS_PER_SEC;
+	apply(server, peer, seq, &config, "max-runtime is %u s", (unsigned int)seconds);
+}
+
+static void on_set(struct server *server, struct peer *peer, uint32_t seq,
+		   const struct nvshare_set *set)
+{
+	if (set->client != 0) {
+		answer(server, peer, seq, NVSHARE_RESULT_INVALID,
+		       "this setting is the node's, not a client's");
+		return;
+	}
+	switch ((enum nvshare_key)set->key) {
+	case NVSHARE_KEY_MODE:
+		set_mode(server, peer, seq, set->value);
+		break;
+	case NVSHARE_KEY_TQ:
+		set_tq(server, peer, seq, set->value);
+		break;
+	case NVSHARE_KEY_SWITCH_TIME:
+		set_switch_time(server, peer, seq, set->value);
+		break;
+	case NVSHARE_KEY_RESERVE:
+		set_reserve(server, peer, seq, set->value);
+		break;
+	case NVSHARE_KEY_MAX_RUNTIME:
+		set_max_runtime(server, peer, seq, set->value);
+		break;
+	case NVSHARE_KEY_COUNT:
+		break; /* msg_decode lets nothing from here on pass */
+	}
+}
+
+static void set_anti_thrash(struct server *server, struct peer *peer, uint32_t seq, bool is_on)
+{
+	struct sched_config config = server->config;
+
+	config.anti_thrash = is_on;
+	apply(server, peer, seq, &config,
+	      is_on ? "anti-thrash is on: programs take turns"
+		    : "anti-thrash is off: everybody runs");
+}
+
+void tools_message(struct server *server, struct peer *peer, const struct msg *msg)
+{
+	uint32_t seq = msg->header.seq;
+
+	if (msg->header.type == NVSHARE_MSG_GET_STATUS) {
+		peer->cursor = (struct peer_cursor){.stage = PEER_STAGE_NODE, .seq = seq};
+		tools_continue(server, peer);
+		return;
+	}
+	if (!may_steer(server, peer)) {
+		answer(server, peer, seq, NVSHARE_RESULT_DENIED,
+		       "not permitted: this needs root, uid %u, or membership of the group"
+		       " 'nvshare'%s",
+		       (unsigned int)geteuid(),
+		       server->group == (gid_t)-1 ? " (which this node does not have)" : "");
+		return;
+	}
+	switch (msg->header.type) {
+	case NVSHARE_MSG_SET:
+		on_set(server, peer, seq, &msg->body.set_21);
+		break;
+	case NVSHARE_MSG_SET_TQ:
+		set_tq(server, peer, seq, msg->body.set_tq_8.seconds);
+		break;
+	case NVSHARE_MSG_SCHED_ON:
+		set_anti_thrash(server, peer, seq, true);
+		break;
+	case NVSHARE_MSG_SCHED_OFF:
+		set_anti_thrash(server, peer, seq, false);
+		break;
+	}
+}
