@@ -461,6 +461,23 @@ bool budget_wanting(CUdevice dev)
 	return wanting;
 }
 
+uint64_t budget_return_slack(CUdevice dev, uint64_t keep)
+{
+	struct budget_device *d = device(dev);
+	uint64_t budget = BUDGET_UNLIMITED;
+
+	if (!d)
+		return budget;
+	pthread_mutex_lock(&state.lock);
+	if (d->is_set) {
+		if (d->ticket_next == d->ticket_served && unused(d) > keep)
+			d->budget -= unused(d) - keep;
+		budget = d->budget;
+	}
+	pthread_mutex_unlock(&state.lock);
+	return budget;
+}
+
 void budget_after_fork_child(void)
 {
 	pthread_mutex_init(&state.lock, NULL);

@@ -73,6 +73,12 @@ void budget_set(CUdevice dev, uint64_t bytes); /* wakes who waits */
 void budget_refuse(CUdevice dev);              /* who waits gets out of memory */
 bool budget_wanting(CUdevice dev);             /* a thread waits for memory */
 
+/*
+ * Lowers the budget so that keep bytes of it stay unused, if more are and nobody waits
+ * for memory. Returns the budget.
+ */
+uint64_t budget_return_slack(CUdevice dev, uint64_t keep);
+
 void budget_after_fork_child(void);
 
 #endif

@@ -52,6 +52,9 @@ uint64_t gate_activity(void); /* grows with every gate_enter(); sums threads; fo
 void gate_set_waker(void (*wake)(void));
 bool gate_wanted(void); /* a thread waits at the gate now */
 
+/* At exit: the calling thread passes from now on, whatever the gate's state. */
+void gate_pass_always(void);
+
 /*
  * What stands for the calling thread's own default stream, which has the same handle in
  * every thread. Its captures end with the thread.
