@@ -178,6 +178,16 @@ check-e2e: all apps
 check-e2e-slow: all apps
 	$(PYTEST) -m slow tests/e2e
 
+# Benchmarks print; they judge nothing, since other work on the machine would decide.
+benches := $(patsubst %.c,$(B)/%,$(sort $(wildcard tests/bench/bench_*.c)))
+$(benches): $(B)/tests/bench/%: $(B)/tests/bench/%.o $(B)/libhook.a $(B)/libprograms.a $(libs)
+	$(LINK) -o $@ $^ $(BSD_LIBS) -ldl
+
+.PHONY: bench
+bench: all apps $(benches) ## costs of the gate, a launch, a decision
+	@set -e; for b in $(benches); do $$b; done
+	tests/bench/bench_launch $(abspath $(B))
+
 # ---- house -----------------------------------------------------------------
 
 .PHONY: check-house check-includes
