@@ -27,9 +27,13 @@ CUresult agent_use_device(CUdevice dev);
 /* What a context on dev is expected to cost, bytes. */
 uint64_t agent_context_bytes(CUdevice dev);
 
-/* Contexts whose work a drain waits for. ctx stays valid until agent_forget_context(). */
-void agent_add_context(CUcontext ctx, CUdevice dev);
-void agent_forget_context(CUcontext ctx); /* returns when no drain uses ctx any more */
+/*
+ * Contexts whose work a drain waits for; charged: bytes that the budget was charged with
+ * for it. ctx stays valid until agent_forget_context(), which returns when the agent
+ * works in it no more, and what had been charged. add: false when it was known already.
+ */
+bool agent_add_context(CUcontext ctx, CUdevice dev, uint64_t charged);
+uint64_t agent_forget_context(CUcontext ctx);
 
 /* Memory numbers changed: report soon (coalesced, about 100 a second at the most). */
 void agent_memory_changed(CUdevice dev);
@@ -37,7 +41,14 @@ void agent_memory_changed(CUdevice dev);
 /* A thread lacks memory (budget.h). Wakes the agent; the answer comes through budget.h. */
 void agent_want_memory(CUdevice dev);
 
-void agent_stop(void); /* at exit; joins unless called from the agent; idempotent */
+/*
+ * At exit: the agent leaves the driver alone from now on. The calling thread passes the
+ * gate freely afterwards, the others as soon as they can do no harm (lifecycle.h).
+ * Waits at most a second; idempotent. agent_is_stopping(): long work of the agent's
+ * should come to an end.
+ */
+void agent_stop(void);
+bool agent_is_stopping(void);
 void agent_after_fork_child(void);
 
 #endif

@@ -1,0 +1,214 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+
+#include "hook/device.h"
+
+#include "hook/cuda_real.h"
+
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+#include <utlist.h>
+
+static struct {
+	pthread_mutex_t lock;
+	pthread_cond_t dropped;
+	struct device_context *contexts;
+} state = {.lock = PTHREAD_MUTEX_INITIALIZER, .dropped = PTHREAD_COND_INITIALIZER};
+
+static struct device_context *find(CUcontext ctx)
+{
+	struct device_context *c;
+
+	DL_FOREACH (state.contexts, c) {
+		if (c->ctx == ctx && !c->is_going)
+			return c;
+	}
+	return NULL;
+}
+
+bool device_context_add(CUcontext ctx, CUdevice dev, uint64_t charged)
+{
+	struct device_context *c = calloc(1, sizeof(*c));
+
+	if (!c)
+		return false;
+	*c = (struct device_context){.ctx = ctx, .dev = dev, .charged = charged};
+	pthread_mutex_lock(&state.lock);
+	if (!find(ctx)) {
+		DL_APPEND(state.contexts, c);
+		c = NULL; /* taken by the list */
+	}
+	pthread_mutex_unlock(&state.lock);
+	free(c);
+	return !c;
+}
+
+uint64_t device_context_forget(CUcontext ctx)
+{
+	struct device_context *c;
+	uint64_t charged = 0;
+
+	pthread_mutex_lock(&state.lock);
+	c = find(ctx);
+	if (c) {
+		__atomic_store_n(&c->is_going, true, __ATOMIC_RELEASE);
+		while (c->n_held)
+			pthread_cond_wait(&state.dropped, &state.lock);
+		DL_DELETE(state.contexts, c);
+		charged = c->charged;
+	}
+	pthread_mutex_unlock(&state.lock);
+	free(c);
+	return charged;
+}
+
+bool device_context_retained(CUcontext ctx)
+{
+	struct device_context *c;
+
+	pthread_mutex_lock(&state.lock);
+	c = find(ctx);
+	if (c)
+		c->n_retained++;
+	pthread_mutex_unlock(&state.lock);
+	return c != NULL;
+}
+
+bool device_context_released(CUdevice dev, CUcontext *ret_last)
+{
+	struct device_context *c;
+	bool is_last = false;
+
+	pthread_mutex_lock(&state.lock);
+	DL_FOREACH (state.contexts, c) {
+		if (c->dev != dev || !c->n_retained || c->is_going)
+			continue;
+		is_last = --c->n_retained == 0;
+		if (is_last)
+			*ret_last = c->ctx;
+		break;
+	}
+	pthread_mutex_unlock(&state.lock);
+	return is_last;
+}
+
+CUdevice device_of(CUcontext ctx)
+{
+	struct device_context *c;
+	CUdevice dev;
+
+	pthread_mutex_lock(&state.lock);
+	c = find(ctx);
+	dev = c ? c->dev : DEVICE_ANY;
+	pthread_mutex_unlock(&state.lock);
+	return dev;
+}
+
+CUcontext device_primary(CUdevice dev)
+{
+	struct device_context *c;
+	CUcontext ctx = NULL;
+
+	pthread_mutex_lock(&state.lock);
+	DL_FOREACH (state.contexts, c) {
+		if (c->dev == dev && c->n_retained && !c->is_going)
+			ctx = c->ctx;
+	}
+	pthread_mutex_unlock(&state.lock);
+	return ctx;
+}
+
+/* Lock held: the first one from c on that fits. */
+static struct device_context *hold_from(struct device_context *c, CUdevice dev)
+{
+	while (c && (c->is_going || (dev != DEVICE_ANY && c->dev != dev)))
+		c = c->next;
+	if (c)
+		c->n_held++;
+	return c;
+}
+
+static void drop_locked(struct device_context *held)
+{
+	if (--held->n_held == 0 && held->is_going)
+		pthread_cond_broadcast(&state.dropped);
+}
+
+struct device_context *device_context_hold(CUdevice dev)
+{
+	struct device_context *c;
+
+	pthread_mutex_lock(&state.lock);
+	c = hold_from(state.contexts, dev);
+	pthread_mutex_unlock(&state.lock);
+	return c;
+}
+
+struct device_context *device_context_hold_next(struct device_context *held)
+{
+	struct device_context *c;
+
+	pthread_mutex_lock(&state.lock);
+	c = hold_from(held->next, DEVICE_ANY);
+	drop_locked(held);
+	pthread_mutex_unlock(&state.lock);
+	return c;
+}
+
+void device_context_drop(struct device_context *held)
+{
+	if (!held)
+		return;
+	pthread_mutex_lock(&state.lock);
+	drop_locked(held);
+	pthread_mutex_unlock(&state.lock);
+}
+
+bool device_context_is_going(const struct device_context *held)
+{
+	return __atomic_load_n(&held->is_going, __ATOMIC_ACQUIRE);
+}
+
+bool device_has_context(CUdevice dev)
+{
+	struct device_context *c;
+
+	pthread_mutex_lock(&state.lock);
+	DL_FOREACH (state.contexts, c) {
+		if (dev == DEVICE_ANY || c->dev == dev)
+			break;
+	}
+	pthread_mutex_unlock(&state.lock);
+	return c != NULL;
+}
+
+bool device_identify(CUdevice dev, uint8_t ret_uuid[16], uint64_t *ret_total)
+{
+	CUresult (*get_uuid)(CUuuid *uuid, CUdevice dev) = cuda_real.cuDeviceGetUuid_v2;
+	size_t total = 0;
+	CUuuid uuid = {{0}};
+	bool is_known;
+
+	/* Before CUDA 11.4 there is only the first form, which does not know MIG instances. */
+	if (!get_uuid)
+		get_uuid = cuda_real.cuDeviceGetUuid;
+	is_known = get_uuid && get_uuid(&uuid, dev) == CUDA_SUCCESS;
+	if (!cuda_real.cuDeviceTotalMem_v2 ||
+	    cuda_real.cuDeviceTotalMem_v2(&total, dev) != CUDA_SUCCESS)
+		is_known = false;
+	if (!is_known) {
+		uuid = (CUuuid){{0}};
+		total = 0;
+	}
+	memcpy(ret_uuid, uuid.bytes, sizeof(uuid.bytes));
+	*ret_total = total;
+	return is_known;
+}
+
+/* What is left of the parent's list is leaked: its links may be half changed. */
+void device_after_fork_child(void)
+{
+	pthread_mutex_init(&state.lock, NULL);
+	pthread_cond_init(&state.dropped, NULL);
+	state.contexts = NULL;
+}

@@ -1,0 +1,61 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef NVS_HOOK_DEVICE_H
+#define NVS_HOOK_DEVICE_H
+
+/*
+ * The contexts that the program has made, and what a device says of itself.
+ *
+ * The agent works in the program's contexts; a context that it works in is held, and
+ * forgetting one waits for that. Threading: any thread; a short internal lock, never
+ * held over a driver call.
+ */
+
+#include "abi/cuda_abi.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#define DEVICE_COUNT_MAX 64 /* devices beyond these are left alone */
+
+struct device_context {
+	struct device_context *prev, *next; /* device.c's list */
+	CUcontext ctx;
+	CUdevice dev;
+	uint64_t charged;     /* bytes taken from the budget for it */
+	uint32_t n_retained;  /* primary: retains that were not released; 0: not primary */
+	uint32_t n_held;
+	bool is_going;        /* being forgotten: whoever holds it should hurry */
+	CUevent event;        /* the agent's own: stands for all work submitted to ctx */
+	bool is_recorded;     /* the agent's own: event is to be waited for */
+};
+
+#define DEVICE_ANY ((CUdevice)-1)
+
+/* false when it was known before, or there is no memory for it. */
+bool device_context_add(CUcontext ctx, CUdevice dev, uint64_t charged);
+
+/* Waits until nobody holds it. Returns what it was charged; 0 when it was not known. */
+uint64_t device_context_forget(CUcontext ctx);
+
+/* One more, or one less, owner of a primary context. false: not known. */
+bool device_context_retained(CUcontext ctx);
+bool device_context_released(CUdevice dev, CUcontext *ret_last); /* true: that was the last */
+
+CUdevice device_of(CUcontext ctx);        /* DEVICE_ANY: not known */
+CUcontext device_primary(CUdevice dev); /* NULL: not known */
+
+/* The first context of dev, or of all devices; NULL: there is none. */
+struct device_context *device_context_hold(CUdevice dev);
+/* Lets go of held and holds the next; NULL at the end. For walking all of them. */
+struct device_context *device_context_hold_next(struct device_context *held);
+void device_context_drop(struct device_context *held); /* NULL is fine */
+bool device_context_is_going(const struct device_context *held);
+
+bool device_has_context(CUdevice dev); /* or DEVICE_ANY */
+
+/* Makes driver calls. false: the driver does not say; ret_* are zero then. */
+bool device_identify(CUdevice dev, uint8_t ret_uuid[16], uint64_t *ret_total);
+
+void device_after_fork_child(void);
+
+#endif

@@ -1,0 +1,43 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef NVS_HOOK_HOOK_OPTIONS_H
+#define NVS_HOOK_HOOK_OPTIONS_H
+
+/*
+ * What the user asked of the library: its NVSHARE_* variables, read once, at the first
+ * use. A value that is not understood is said once, with what is allowed, and the
+ * default is used. NVSHARE_SOCK_DIR is read by sock.h, NVSHARE_DEBUG by hook_log.h.
+ *
+ * Threading: any thread.
+ */
+
+#include "nvshare/protocol.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+
+enum hook_options_backend {
+	HOOK_OPTIONS_BACKEND_AUTO,
+	HOOK_OPTIONS_BACKEND_VMM,
+	HOOK_OPTIONS_BACKEND_MANAGED,
+	HOOK_OPTIONS_BACKEND_NONE,
+};
+
+struct hook_options {
+	enum hook_options_backend backend; /* NVSHARE_MEMORY_BACKEND */
+	bool require_scheduler;            /* NVSHARE_REQUIRE_SCHEDULER */
+	bool ipc;                          /* NVSHARE_IPC */
+	bool single_oversub;               /* NVSHARE_ENABLE_SINGLE_OVERSUB */
+	uint64_t orphan_ns;                /* NVSHARE_ORPHAN_TIMEOUT_SEC, 0 to 86400; 30 */
+	uint64_t drain_max_ns;             /* NVSHARE_DRAIN_MAX_MS, 1 to 600000; 2000 */
+	uint64_t idle_ns;                  /* NVSHARE_IDLE_MS, 1 to 3600000; 1000 */
+	char memory_limit[32];             /* NVSHARE_GPU_MEMORY_LIMIT, valid; "": none */
+	char name[NVSHARE_NAME_LEN];       /* NVSHARE_NAME; "": the command's */
+	char pod[NVSHARE_POD_LEN];         /* NVSHARE_POD, else POD_NAMESPACE/POD_NAME; "": none */
+};
+
+const struct hook_options *hook_options(void);
+
+/* What getenv() says, in place of the process's environment: for tests. */
+void hook_options_parse(char *(*get)(const char *name), struct hook_options *ret);
+
+#endif
