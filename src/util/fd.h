@@ -2,10 +2,9 @@
 #ifndef NVS_UTIL_FD_H
 #define NVS_UTIL_FD_H
 
-/* Descriptors and heap memory that free themselves at the end of their scope. */
+/* Descriptors that close themselves at the end of their scope. */
 
 #include <errno.h>
-#include <stdlib.h>
 #include <unistd.h>
 
 /* Takes fd, which may be negative; keeps errno; always -1, for "fd = fd_close(fd)". */
@@ -24,12 +23,6 @@ static inline void fd_cleanup(int *fd)
 	(void)fd_close(*fd);
 }
 
-static inline void fd_cleanup_free(void *p)
-{
-	free(*(void **)p);
-}
-
-#define FD_CLEANUP   __attribute__((cleanup(fd_cleanup)))
-#define FREE_CLEANUP __attribute__((cleanup(fd_cleanup_free)))
+#define FD_CLEANUP __attribute__((cleanup(fd_cleanup)))
 
 #endif

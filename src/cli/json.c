@@ -1,0 +1,148 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "cli/status.h"
+
+#include <inttypes.h>
+
+#define NS 1e9
+
+static const char *const wait_names[] = {NULL, "turn", "memory", "swap", "stuck"};
+
+static const char *const pinned_names[NVSHARE_PINNED_COUNT] = {
+	"context", "plain", "async", "vmm", "array", "managed", "graph", "module",
+};
+
+static void print_string(FILE *out, const char *s)
+{
+	(void)fputc('"', out);
+	for (; *s; s++) {
+		unsigned char c = (unsigned char)*s;
+
+		if (c == '"' || c == '\\')
+			(void)fprintf(out, "\\%c", c);
+		else if (c < 0x20 || c == 0x7f)
+			(void)fprintf(out, "\\u%04x", c);
+		else
+			(void)fputc(c, out);
+	}
+	(void)fputc('"', out);
+}
+
+static void print_node(FILE *out, const struct status *status)
+{
+	const struct nvshare_status_node *node = &status->node;
+
+	(void)fprintf(out, "{\n  \"version\": ");
+	print_string(out, node->version);
+	(void)fprintf(out,
+		      ",\n  \"pid\": %u,\n  \"time\": %.3f,\n  \"uptime_seconds\": %.3f,\n"
+		      "  \"mode\": \"%s\",\n  \"anti_thrash\": %s,\n  \"tq_seconds\": %.3f,\n"
+		      "  \"switch_time\": {\"mode\": \"%s\", \"fixed_seconds\": %.3f,"
+		      " \"min_seconds\": %.3f, \"max_seconds\": %.3f, \"multiplier\": %u},\n"
+		      "  \"max_runtime_seconds\": %.3f,\n  \"memory_reserve_percent\": %u,\n",
+		      node->pid, status->unix_seconds, (double)node->uptime_ns / NS,
+		      status_mode_names[node->mode], node->anti_thrash ? "true" : "false",
+		      (double)node->tq_ns / NS,
+		      node->switch_mode == NVSHARE_SWITCH_AUTO ? "auto" : "fixed",
+		      (double)node->switch_fixed_ns / NS, (double)node->switch_min_ns / NS,
+		      (double)node->switch_max_ns / NS, node->switch_multiplier,
+		      (double)node->max_runtime_ns / NS, node->reserve_percent);
+}
+
+static void print_gpu(FILE *out, const struct nvshare_status_gpu *gpu)
+{
+	char uuid[STATUS_UUID_LEN];
+
+	(void)fprintf(out, "    {\"index\": %u, \"uuid\": \"%s\", \"name\": ", gpu->index,
+		      status_uuid(gpu, uuid));
+	print_string(out, gpu->name);
+	(void)fprintf(out,
+		      ",\n     \"total_memory\": %" PRIu64 ", \"usable_memory\": %" PRIu64
+		      ", \"external_memory\": %" PRIu64 ", \"available_memory\": %" PRIu64
+		      ", \"running_memory_usage\": %" PRIu64
+		      ",\n     \"running\": %u, \"waiting\": %u, \"clients\": %u"
+		      ", \"switches\": %" PRIu64 ", \"moved_out_bytes\": %" PRIu64
+		      ", \"moved_in_bytes\": %" PRIu64 ", \"bandwidth_bytes_per_second\": %" PRIu64,
+		      gpu->total, gpu->usable, gpu->external, gpu->available, gpu->running,
+		      gpu->n_running, gpu->n_waiting, gpu->n_clients, gpu->n_switches,
+		      gpu->moved_out, gpu->moved_in, gpu->bandwidth);
+	if (gpu->next_switch_ms == UINT64_MAX)
+		(void)fprintf(out, ", \"next_switch_seconds\": null}");
+	else
+		(void)fprintf(out, ", \"next_switch_seconds\": %.3f}",
+			      (double)gpu->next_switch_ms / 1000);
+}
+
+static void print_memory(FILE *out, const struct nvshare_mem *mem)
+{
+	(void)fprintf(out,
+		      "\"memory_allocated\": %" PRIu64 ", \"memory_resident\": %" PRIu64
+		      ", \"memory_swapped\": %" PRIu64 ", \"memory_wanted\": %" PRIu64
+		      ",\n     \"memory_pinned\": %" PRIu64 ", \"memory_pinned_by_kind\": {",
+		      mem->allocated, mem->resident, mem->swapped, mem->wanted + mem->wanted_pinned,
+		      status_pinned(mem));
+	for (size_t i = 0; i < NVSHARE_PINNED_COUNT; i++)
+		(void)fprintf(out, "%s\"%s\": %" PRIu64, i ? ", " : "", pinned_names[i],
+			      mem->pinned[i]);
+	(void)fputs("},\n     ", out);
+}
+
+static const char *truth(bool is_true)
+{
+	return is_true ? "true" : "false";
+}
+
+static void print_client(FILE *out, const struct status *status,
+			 const struct nvshare_status_client *client)
+{
+	(void)fprintf(out, "    {\"id\": %u, \"gpu\": %u, \"pid\": %u, \"uid\": %u, \"name\": ",
+		      client->id, client->gpu, client->pid, client->uid);
+	print_string(out, client->name);
+	(void)fputs(", \"pod\": ", out);
+	print_string(out, client->pod);
+	(void)fprintf(out, ",\n     \"state\": \"%s\", \"is_running\": %s, \"wait_reason\": ",
+		      status_state_names[client->state], truth(status_is_running(client)));
+	if (wait_names[client->why])
+		print_string(out, wait_names[client->why]);
+	else
+		(void)fputs("null", out);
+	if (client->position)
+		(void)fprintf(out, ", \"queue_position\": %u,\n     ", client->position);
+	else
+		(void)fputs(", \"queue_position\": null,\n     ", out);
+	print_memory(out, &client->mem);
+	(void)fprintf(out,
+		      "\"budget\": %" PRIu64 ", \"state_seconds\": %.3f, \"run_seconds\": %.3f"
+		      ", \"switches\": %" PRIu64 ", \"last_scheduled_time\": ",
+		      client->budget, (double)client->since_ns / NS, (double)client->run_ns / NS,
+		      client->n_switches);
+	if (client->last_scheduled_ns == UINT64_MAX)
+		(void)fputs("null", out);
+	else
+		(void)fprintf(out, "%.3f",
+			      status->unix_seconds - (double)client->last_scheduled_ns / NS);
+	(void)fprintf(out,
+		      ",\n     \"backend\": \"%s\", \"hung\": %s, \"preemptible\": %s"
+		      ", \"fixed\": %s, \"growing\": %s, \"last_outcome\": \"%s\"}",
+		      status_backend_names[client->backend],
+		      truth(client->flags & NVSHARE_CLIENT_HUNG),
+		      truth(!(client->flags & NVSHARE_CLIENT_NOT_PREEMPTIBLE)),
+		      truth(client->flags & NVSHARE_CLIENT_FIXED),
+		      truth(client->flags & NVSHARE_CLIENT_GROWING),
+		      status_outcome_names[client->last_outcome]);
+}
+
+void json_print(FILE *out, const struct status *status)
+{
+	print_node(out, status);
+	(void)fputs("  \"gpus\": [", out);
+	for (size_t i = 0; i < status->n_gpus; i++) {
+		(void)fputs(i ? ",\n" : "\n", out);
+		print_gpu(out, &status->gpus[i]);
+	}
+	(void)fputs("\n  ],\n  \"clients\": [", out);
+	for (size_t i = 0; i < status->n_clients; i++) {
+		(void)fputs(i ? ",\n" : "\n", out);
+		print_client(out, status, &status->clients[i]);
+	}
+	(void)fputs("\n  ]\n}\n", out);
+}

@@ -1,0 +1,100 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "cli/cli.h"
+
+#include "ipc/sock.h"
+#include "util/fd.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define ANSWER_MS   10000
+#define CONNECT_MS  50
+#define CONNECT_MAX 40 /* tries while the scheduler's backlog is full */
+
+static const char *sock_dir(void)
+{
+	const char *dir = getenv("NVSHARE_SOCK_DIR");
+
+	return dir && *dir ? dir : NVSHARE_SOCK_DIR_DEFAULT;
+}
+
+/* errno's text, without what only a programmer would want. */
+static const char *why(int r)
+{
+	switch (-r) {
+	case ENOENT:
+		return "there is no such socket";
+	case ECONNREFUSED:
+		return "nobody listens on it";
+	default:
+		return strerror(-r);
+	}
+}
+
+int request_open(int *ret_fd)
+{
+	int fd = -EAGAIN;
+
+	for (int i = 0; i < CONNECT_MAX && fd == -EAGAIN; i++) {
+		fd = sock_connect(NULL);
+		if (fd == -EAGAIN)
+			(void)poll(NULL, 0, CONNECT_MS);
+	}
+	if (fd >= 0) {
+		*ret_fd = fd;
+		return CLI_EXIT_OK;
+	}
+	(void)fprintf(stderr,
+		      "nvsharectl: no scheduler on %s/" NVSHARE_SOCK_NAME ": %s\n"
+		      "Start one with 'nvshare-scheduler' (as root), or with NVSHARE_SOCK_DIR set,"
+		      " for it, for this\n"
+		      "command and for the programs, to a directory that you may write to.\n",
+		      sock_dir(), why(fd));
+	return CLI_EXIT_NO_SCHEDULER;
+}
+
+int request_send(int fd, uint16_t type, const void *body)
+{
+	struct msg msg;
+	int r;
+
+	(void)msg_encode(type, 1, body, &msg);
+	r = sock_send(fd, &msg); /* a fresh connection has room for one request */
+	if (!r)
+		return CLI_EXIT_OK;
+	(void)fprintf(stderr, "nvsharectl: the scheduler on %s/" NVSHARE_SOCK_NAME " is gone: %s\n",
+		      sock_dir(), strerror(-r));
+	return CLI_EXIT_NO_SCHEDULER;
+}
+
+int request_receive(int fd, struct msg *ret_msg)
+{
+	uint8_t bytes[NVSHARE_MSG_SIZE_MAX];
+	struct pollfd pfd = {.fd = fd, .events = POLLIN};
+	const char *text;
+	ssize_t n;
+	int r;
+
+	do {
+		r = poll(&pfd, 1, ANSWER_MS);
+	} while (r < 0 && errno == EINTR);
+	n = r > 0 ? sock_recv(fd, bytes, sizeof(bytes)) : -ETIMEDOUT;
+	if (n > 0) {
+		r = msg_decode(bytes, (size_t)n, MSG_TO_TOOL, ret_msg);
+		if (!r)
+			return CLI_EXIT_OK;
+		text = msg_error(r);
+	} else if (n == -ETIMEDOUT) {
+		text = "no answer in 10 seconds";
+	} else {
+		text = "it closed the connection; is it of another version, or ending?";
+	}
+	(void)fprintf(stderr,
+		      "nvsharectl: the scheduler on %s/" NVSHARE_SOCK_NAME
+		      " does not answer as it should: %s\n",
+		      sock_dir(), text);
+	return CLI_EXIT_NO_SCHEDULER;
+}

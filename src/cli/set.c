@@ -1,0 +1,112 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "cli/cli.h"
+
+#include "util/fd.h"
+#include "util/parse.h"
+
+#include <stdio.h>
+#include <string.h>
+
+/* Sends one setting and shows the answer. */
+static int change(uint16_t type, const void *body)
+{
+	FD_CLEANUP int fd = -1;
+	struct msg msg;
+	int r;
+
+	r = request_open(&fd);
+	if (!r)
+		r = request_send(fd, type, body);
+	if (!r)
+		r = request_receive(fd, &msg);
+	if (r)
+		return r;
+	if (msg.header.type != NVSHARE_MSG_RESULT) {
+		(void)fprintf(stderr, "nvsharectl: the scheduler answers with %s\n",
+			      msg_name(msg.header.type));
+		return CLI_EXIT_NO_SCHEDULER;
+	}
+	if (msg.body.result_msg_22.code == NVSHARE_RESULT_OK) {
+		(void)printf("%s\n", msg.body.result_msg_22.text);
+		return CLI_EXIT_OK;
+	}
+	(void)fprintf(stderr, "nvsharectl: %s\n", msg.body.result_msg_22.text);
+	return CLI_EXIT_REFUSED;
+}
+
+static int bad_value(const char *what, const char *value, const char *allowed)
+{
+	(void)fprintf(stderr, "nvsharectl: %s is '%s'; allowed is %s\n", what, value, allowed);
+	return CLI_EXIT_USAGE;
+}
+
+int set_tq(const char *value)
+{
+	struct nvshare_set_tq body;
+
+	if (parse_u64(value, 1, 86400, &body.seconds))
+		return bad_value("tq", value, "1 to 86400 seconds");
+	return change(NVSHARE_MSG_SET_TQ, &body);
+}
+
+int set_anti_thrash(const char *value)
+{
+	bool is_on;
+
+	if (parse_bool(value, &is_on))
+		return bad_value("anti-thrash", value, "on or off");
+	return change(is_on ? NVSHARE_MSG_SCHED_ON : NVSHARE_MSG_SCHED_OFF, NULL);
+}
+
+static int set_mode(const char *value)
+{
+	static const char *const names[] = {"auto", "serial", "concurrent"};
+	struct nvshare_set body = {.key = NVSHARE_KEY_MODE};
+	unsigned int mode;
+
+	if (parse_enum(value, names, NVSHARE_MODE_COUNT, &mode))
+		return bad_value("mode", value, "auto, serial or concurrent");
+	body.value = mode;
+	return change(NVSHARE_MSG_SET, &body);
+}
+
+static int set_switch_time(const char *value)
+{
+	struct nvshare_set body = {.key = NVSHARE_KEY_SWITCH_TIME, .value = 0};
+
+	if (strcmp(value, "auto") != 0 && parse_u64(value, 1, 86400, &body.value))
+		return bad_value("switch-time", value, "auto or 1 to 86400 seconds");
+	return change(NVSHARE_MSG_SET, &body);
+}
+
+static int set_number(enum nvshare_key key, const char *what, const char *value, uint64_t min,
+		      uint64_t max, const char *allowed)
+{
+	struct nvshare_set body = {.key = key};
+
+	if (parse_u64(value, min, max, &body.value))
+		return bad_value(what, value, allowed);
+	return change(NVSHARE_MSG_SET, &body);
+}
+
+int set_command(char *const *args)
+{
+	if (!args[0] || !args[1] || args[2]) {
+		(void)fprintf(stderr, "nvsharectl: set needs a setting and a value;"
+				      " see nvsharectl --help\n");
+		return CLI_EXIT_USAGE;
+	}
+	if (!strcmp(args[0], "mode"))
+		return set_mode(args[1]);
+	if (!strcmp(args[0], "tq"))
+		return set_tq(args[1]);
+	if (!strcmp(args[0], "switch-time"))
+		return set_switch_time(args[1]);
+	if (!strcmp(args[0], "reserve"))
+		return set_number(NVSHARE_KEY_RESERVE, "reserve", args[1], 0, 50,
+				  "0 to 50 percent");
+	if (!strcmp(args[0], "max-runtime"))
+		return set_number(NVSHARE_KEY_MAX_RUNTIME, "max-runtime", args[1], 10, 86400,
+				  "10 to 86400 seconds");
+	return bad_value("the setting", args[0], "mode, tq, switch-time, reserve or max-runtime");
+}

@@ -1,0 +1,147 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "cli/status.h"
+
+#include "cli/cli.h"
+#include "util/fd.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+const char *const status_mode_names[] = {"auto", "serial", "concurrent"};
+const char *const status_state_names[] = {"idle", "waiting", "incoming", "running", "stopping"};
+const char *const status_backend_names[] = {"none", "vmm", "managed"};
+const char *const status_outcome_names[] = {"success",        "timeout",  "save-failed",
+					    "no-host-memory", "gpu-hung", "invalid-state",
+					    "unsupported"};
+
+void status_deinit(struct status *status)
+{
+	free(status->gpus);
+	free(status->clients);
+}
+
+const char *status_uuid(const struct nvshare_status_gpu *gpu, char buf[STATUS_UUID_LEN])
+{
+	const uint8_t *u = gpu->uuid;
+
+	/* The bytes do not say which of the two it is; NVML's name of an instance does. */
+	(void)snprintf(buf, STATUS_UUID_LEN,
+		       "%s-%02x%02x%02x%02x-%02x%02x-%02x%02x-%02x%02x-%02x%02x%02x%02x%02x%02x",
+		       strstr(gpu->name, " MIG ") ? "MIG" : "GPU", u[0], u[1], u[2], u[3], u[4],
+		       u[5], u[6], u[7], u[8], u[9], u[10], u[11], u[12], u[13], u[14], u[15]);
+	return buf;
+}
+
+uint64_t status_pinned(const struct nvshare_mem *mem)
+{
+	uint64_t sum = 0;
+
+	for (size_t i = 0; i < NVSHARE_PINNED_COUNT; i++)
+		sum += mem->pinned[i];
+	return sum;
+}
+
+bool status_is_running(const struct nvshare_status_client *client)
+{
+	return client->state == NVSHARE_CLIENT_RUNNING || client->state == NVSHARE_CLIENT_STOPPING;
+}
+
+/* array with one more element of size; NULL without memory: array is as it was. */
+static void *append(void *array, size_t *n, size_t size, const void *element)
+{
+	/* Grown in powers of two: only then is n a power of two, or 0. */
+	if ((*n & (*n - 1)) == 0) {
+		array = realloc(array, (*n ? *n * 2 : 1) * size);
+		if (!array)
+			return NULL;
+	}
+	memcpy((char *)array + *n * size, element, size);
+	(*n)++;
+	return array;
+}
+
+/* 0 or -ENOMEM. */
+static int take(struct status *status, const struct msg *msg, bool *ret_is_last)
+{
+	void *array;
+
+	switch (msg->header.type) {
+	case NVSHARE_MSG_STATUS_NODE:
+		status->node = msg->body.status_node_17;
+		return 0;
+	case NVSHARE_MSG_STATUS_GPU:
+		array = append(status->gpus, &status->n_gpus, sizeof(*status->gpus),
+			       &msg->body.status_gpu_18);
+		status->gpus = array ? array : status->gpus;
+		return array ? 0 : -ENOMEM;
+	case NVSHARE_MSG_STATUS_CLIENT:
+		array = append(status->clients, &status->n_clients, sizeof(*status->clients),
+			       &msg->body.status_client_19);
+		status->clients = array ? array : status->clients;
+		return array ? 0 : -ENOMEM;
+	default:
+		*ret_is_last = true; /* STATUS_END */
+		return 0;
+	}
+}
+
+static int fetch(struct status *status)
+{
+	FD_CLEANUP int fd = -1;
+	bool is_last = false;
+	struct timespec now;
+	struct msg msg;
+	int r;
+
+	r = request_open(&fd);
+	if (!r)
+		r = request_send(fd, NVSHARE_MSG_GET_STATUS, NULL);
+	if (r)
+		return r;
+	while (!is_last) {
+		r = request_receive(fd, &msg);
+		if (r)
+			return r;
+		if (take(status, &msg, &is_last)) {
+			(void)fprintf(stderr, "nvsharectl: out of memory\n");
+			return CLI_EXIT_REFUSED;
+		}
+	}
+	(void)clock_gettime(CLOCK_REALTIME, &now);
+	status->unix_seconds = (double)now.tv_sec + (double)now.tv_nsec / 1e9;
+	return CLI_EXIT_OK;
+}
+
+static bool wants_colours(void)
+{
+	const char *no_color = getenv("NO_COLOR");
+	const char *term = getenv("TERM");
+
+	return isatty(STDOUT_FILENO) && !(no_color && *no_color) && term && *term &&
+	       strcmp(term, "dumb") != 0;
+}
+
+int status_command(char *const *args)
+{
+	struct status status = {.gpus = NULL};
+	bool is_json = args[0] && !strcmp(args[0], "--json");
+	int r;
+
+	if (args[0] && (!is_json || args[1])) {
+		(void)fprintf(stderr, "nvsharectl: status takes --json or nothing, not '%s'\n",
+			      is_json ? args[1] : args[0]);
+		return CLI_EXIT_USAGE;
+	}
+	r = fetch(&status);
+	if (!r) {
+		if (is_json)
+			json_print(stdout, &status);
+		else
+			view_print(stdout, &status, wants_colours());
+	}
+	status_deinit(&status);
+	return r;
+}

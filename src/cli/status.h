@@ -1,0 +1,42 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef NVS_CLI_STATUS_H
+#define NVS_CLI_STATUS_H
+
+/* A scheduler's whole status, and two ways to show it. */
+
+#include "nvshare/protocol.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdio.h>
+
+struct status {
+	struct nvshare_status_node node;
+	struct nvshare_status_gpu *gpus;
+	struct nvshare_status_client *clients;
+	size_t n_gpus;
+	size_t n_clients;
+	double unix_seconds; /* when it was taken */
+};
+
+void status_deinit(struct status *status);
+
+/* view.c: for people. */
+void view_print(FILE *out, const struct status *status, bool has_colours);
+
+/* json.c: for programs; keys are never renamed, only added. */
+void json_print(FILE *out, const struct status *status);
+
+/* "GPU-8d0a...", or "MIG-..." for an instance. */
+#define STATUS_UUID_LEN 48
+const char *status_uuid(const struct nvshare_status_gpu *gpu, char buf[STATUS_UUID_LEN]);
+
+uint64_t status_pinned(const struct nvshare_mem *mem);
+bool status_is_running(const struct nvshare_status_client *client);
+
+extern const char *const status_mode_names[NVSHARE_MODE_COUNT];
+extern const char *const status_state_names[NVSHARE_CLIENT_STATE_COUNT];
+extern const char *const status_backend_names[NVSHARE_BACKEND_MANAGED + 1];
+extern const char *const status_outcome_names[NVSHARE_OUTCOME_COUNT];
+
+#endif

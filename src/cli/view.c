@@ -1,0 +1,218 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "cli/status.h"
+
+#include "cli/table.h"
+#include "util/clock.h"
+#include "util/parse.h"
+
+#include <inttypes.h>
+#include <pwd.h>
+
+#define BOLD   "\033[1m"
+#define DIM    "\033[2m"
+#define RED    "\033[31m"
+#define GREEN  "\033[32m"
+#define YELLOW "\033[33m"
+#define RESET  "\033[0m"
+
+#define NAME_WIDTH 24
+
+static const struct table_column columns[] = {
+	{"ID", TABLE_ALIGN_RIGHT},       {"PID", TABLE_ALIGN_RIGHT},
+	{"USER", TABLE_ALIGN_LEFT},      {"NAME", TABLE_ALIGN_LEFT},
+	{"POD", TABLE_ALIGN_LEFT},       {"STATE", TABLE_ALIGN_LEFT},
+	{"SINCE", TABLE_ALIGN_RIGHT},    {"ALLOCATED", TABLE_ALIGN_RIGHT},
+	{"RESIDENT", TABLE_ALIGN_RIGHT}, {"SWAPPED", TABLE_ALIGN_RIGHT},
+	{"PINNED", TABLE_ALIGN_RIGHT},   {"STOPS", TABLE_ALIGN_RIGHT},
+	{"NOTE", TABLE_ALIGN_LEFT},
+};
+
+struct text {
+	char s[32];
+};
+
+static struct text size(uint64_t bytes)
+{
+	struct text text;
+
+	if (bytes == 0)
+		return (struct text){"-"};
+	(void)format_size(bytes, text.s, sizeof(text.s));
+	return text;
+}
+
+/* "0.3 s", "12 s", "3 min 20 s", "5 h 12 min", "2 d 5 h". */
+static struct text duration(uint64_t ns)
+{
+	struct text text;
+	uint64_t s = ns / CLOCK_NS_PER_SEC;
+
+	if (s < 10)
+		(void)snprintf(text.s, sizeof(text.s), "%.1f s",
+			       (double)(ns / CLOCK_NS_PER_MS) / 1000);
+	else if (s < 60)
+		(void)snprintf(text.s, sizeof(text.s), "%u s", (unsigned int)s);
+	else if (s < 3600)
+		(void)snprintf(text.s, sizeof(text.s), "%u min %u s", (unsigned int)(s / 60),
+			       (unsigned int)(s % 60));
+	else if (s < 86400)
+		(void)snprintf(text.s, sizeof(text.s), "%u h %u min", (unsigned int)(s / 3600),
+			       (unsigned int)(s / 60 % 60));
+	else
+		(void)snprintf(text.s, sizeof(text.s), "%" PRIu64 " d %u h", s / 86400,
+			       (unsigned int)(s / 3600 % 24));
+	return text;
+}
+
+/* A setting: whole seconds without a point. */
+static struct text seconds(uint64_t ns)
+{
+	struct text text;
+
+	(void)snprintf(text.s, sizeof(text.s), "%g s", (double)ns / (double)CLOCK_NS_PER_SEC);
+	return text;
+}
+
+static void print_node(FILE *out, const struct nvshare_status_node *node, bool has_colours)
+{
+	(void)fprintf(out, "%snvshare-scheduler %s%s, pid %u, up %s\n", has_colours ? BOLD : "",
+		      node->version, has_colours ? RESET : "", node->pid,
+		      duration(node->uptime_ns).s);
+	(void)fprintf(out, "mode %s, ", status_mode_names[node->mode]);
+	if (node->mode == NVSHARE_MODE_CONCURRENT)
+		(void)fprintf(out, "turns of %s (tq)", seconds(node->tq_ns).s);
+	else if (node->switch_mode == NVSHARE_SWITCH_FIXED)
+		(void)fprintf(out, "switch time %s", seconds(node->switch_fixed_ns).s);
+	else
+		(void)fprintf(out, "switch time auto (%u x swap time, %s to %s)",
+			      node->switch_multiplier, seconds(node->switch_min_ns).s,
+			      seconds(node->switch_max_ns).s);
+	(void)fprintf(out, ", max runtime %s, reserve %u %%, anti-thrash %s\n",
+		      seconds(node->max_runtime_ns).s, node->reserve_percent,
+		      node->anti_thrash ? "on" : "off: everybody runs");
+}
+
+static void print_gpu(FILE *out, const struct nvshare_status_gpu *gpu, bool has_colours)
+{
+	char uuid[STATUS_UUID_LEN];
+
+	(void)fprintf(out, "\n%sGPU %u%s  %s%s%s\n", has_colours ? BOLD : "", gpu->index,
+		      has_colours ? RESET : "", gpu->name, gpu->name[0] ? "  " : "",
+		      status_uuid(gpu, uuid));
+	(void)fprintf(out, "  memory    %s total, %s usable, %s available", size(gpu->total).s,
+		      size(gpu->usable).s, gpu->available ? size(gpu->available).s : "0 B");
+	if (gpu->external)
+		(void)fprintf(out, ", %s used by others", size(gpu->external).s);
+	(void)fprintf(out, "\n  clients   %u: %u running", gpu->n_clients, gpu->n_running);
+	if (gpu->running)
+		(void)fprintf(out, " with %s", size(gpu->running).s);
+	(void)fprintf(out, ", %u waiting\n  switches  %" PRIu64, gpu->n_waiting, gpu->n_switches);
+	if (gpu->moved_out || gpu->moved_in)
+		(void)fprintf(out, ", %s moved out, %s in", size(gpu->moved_out).s,
+			      size(gpu->moved_in).s);
+	if (gpu->bandwidth)
+		(void)fprintf(out, ", %s/s", size(gpu->bandwidth).s);
+	if (gpu->next_switch_ms != UINT64_MAX)
+		(void)fprintf(out, "; next in %s",
+			      duration(gpu->next_switch_ms * CLOCK_NS_PER_MS).s);
+	(void)fputc('\n', out);
+}
+
+static const char *state_colour(const struct nvshare_status_client *client)
+{
+	if (client->flags & NVSHARE_CLIENT_HUNG)
+		return RED;
+	switch ((enum nvshare_client_state)client->state) {
+	case NVSHARE_CLIENT_RUNNING:
+		return GREEN;
+	case NVSHARE_CLIENT_WAITING:
+	case NVSHARE_CLIENT_INCOMING:
+	case NVSHARE_CLIENT_STOPPING:
+		return YELLOW;
+	case NVSHARE_CLIENT_IDLE:
+	case NVSHARE_CLIENT_STATE_COUNT:
+		break;
+	}
+	return DIM;
+}
+
+/* What is worth a word: why it waits, and what is wrong with it. */
+static void add_note(struct table *table, const struct nvshare_status_client *client)
+{
+	static const char *const reasons[] = {
+		[NVSHARE_WAIT_NOT] = "",
+		[NVSHARE_WAIT_TURN] = "waits for its turn",
+		[NVSHARE_WAIT_MEMORY] = "waits for memory",
+		[NVSHARE_WAIT_SWAP] = "memory is being moved",
+		[NVSHARE_WAIT_STUCK] = "those in its way can not be stopped",
+	};
+	uint64_t wanted = client->mem.wanted + client->mem.wanted_pinned;
+	char position[24] = "";
+	char needs[48] = "";
+
+	if (client->flags & NVSHARE_CLIENT_HUNG) {
+		table_add(table, RED, "hung: does not answer");
+		return;
+	}
+	if (client->position)
+		(void)snprintf(position, sizeof(position), "#%u ", client->position);
+	if (wanted)
+		(void)snprintf(needs, sizeof(needs), "%sneeds %s more",
+			       reasons[client->why][0] ? ", " : "", size(wanted).s);
+	else if (client->flags & NVSHARE_CLIENT_NOT_PREEMPTIBLE)
+		(void)snprintf(needs, sizeof(needs), "can not be stopped (%s)",
+			       status_outcome_names[client->last_outcome]);
+	else if (client->flags & NVSHARE_CLIENT_FIXED)
+		(void)snprintf(needs, sizeof(needs), "takes no turns");
+	table_add(table, client->why == NVSHARE_WAIT_STUCK ? RED : NULL, "%s%s%s", position,
+		  reasons[client->why], needs);
+}
+
+static void add_client(struct table *table, const struct nvshare_status_client *client)
+{
+	const struct passwd *user = getpwuid(client->uid);
+
+	table_add(table, NULL, "%u", client->id);
+	table_add(table, NULL, "%u", client->pid);
+	if (user)
+		table_add(table, NULL, "%s", user->pw_name);
+	else
+		table_add(table, NULL, "%u", client->uid);
+	table_add(table, NULL, "%.*s", NAME_WIDTH, client->name);
+	table_add(table, NULL, "%s", client->pod);
+	table_add(table, state_colour(client), "%s", status_state_names[client->state]);
+	table_add(table, NULL, "%s", duration(client->since_ns).s);
+	table_add(table, NULL, "%s", size(client->mem.allocated).s);
+	table_add(table, NULL, "%s", size(client->mem.resident).s);
+	table_add(table, NULL, "%s", size(client->mem.swapped).s);
+	table_add(table, NULL, "%s", size(status_pinned(&client->mem)).s);
+	table_add(table, NULL, "%" PRIu64, client->n_switches);
+	add_note(table, client);
+}
+
+static void print_clients(FILE *out, const struct status *status, uint32_t gpu, bool has_colours)
+{
+	struct table table;
+
+	table_init(&table, columns, sizeof(columns) / sizeof(columns[0]));
+	for (size_t i = 0; i < status->n_clients; i++) {
+		if (status->clients[i].gpu == gpu)
+			add_client(&table, &status->clients[i]);
+	}
+	if (table.n_cells) {
+		(void)fputc('\n', out);
+		table_print(&table, out, "  ", has_colours);
+	}
+	table_deinit(&table);
+}
+
+void view_print(FILE *out, const struct status *status, bool has_colours)
+{
+	print_node(out, &status->node, has_colours);
+	if (status->n_gpus == 0)
+		(void)fprintf(out, "\nNo GPU yet: NVML names none, and no program has come.\n");
+	for (size_t i = 0; i < status->n_gpus; i++) {
+		print_gpu(out, &status->gpus[i], has_colours);
+		print_clients(out, status, status->gpus[i].index, has_colours);
+	}
+}
