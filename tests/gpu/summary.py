@@ -22,13 +22,6 @@ def samples(path):
                 continue  # cut off, or taken while the scheduler was not there
 
 
-def find(gpu, *names):
-    for name in names:
-        if name in gpu:
-            return gpu[name]
-    return 0
-
-
 def main():
     gpus = {}
     n_samples = 0
@@ -36,20 +29,18 @@ def main():
         n_samples += 1
         for gpu in sample.get("gpus", []):
             seen = gpus.setdefault(gpu.get("index", 0), {"running": 0, "waiting": 0})
-            seen["running"] = max(seen["running"], find(gpu, "n_running", "clients_running"))
-            seen["waiting"] = max(seen["waiting"], find(gpu, "n_waiting", "clients_waiting"))
+            seen["running"] = max(seen["running"], gpu["running"])
+            seen["waiting"] = max(seen["waiting"], gpu["waiting"])
             seen["last"] = gpu
     print(f"--- status, {n_samples} samples")
     for index, seen in sorted(gpus.items()):
         gpu = seen["last"]
-        out = find(gpu, "moved_out", "moved_out_bytes")
-        back = find(gpu, "moved_in", "moved_in_bytes")
-        bandwidth = find(gpu, "bandwidth", "bandwidth_bytes_per_second")
         print(
             f"GPU {index}: at most {seen['running']} ran and {seen['waiting']} waited at once;"
-            f" {find(gpu, 'n_switches', 'switches')} switches,"
-            f" {out / GIB:.1f} GiB out, {back / GIB:.1f} GiB in,"
-            f" {bandwidth / GIB:.1f} GiB/s measured"
+            f" {gpu['switches']} switches,"
+            f" {gpu['moved_out_bytes'] / GIB:.1f} GiB out,"
+            f" {gpu['moved_in_bytes'] / GIB:.1f} GiB in,"
+            f" {gpu['bandwidth_bytes_per_second'] / GIB:.1f} GiB/s measured"
         )
     print("--- scheduler's log")
     with open(sys.argv[2], encoding="utf-8", errors="replace") as log:

@@ -1,0 +1,221 @@
+# SPDX-License-Identifier: Apache-2.0
+"""One simulated node a test: its own GPU, its own socket, the real scheduler, real programs.
+
+NVSHARE_BUILD names the build (build/plain). Nothing here sleeps for a fixed time to let
+something happen: until() polls for it, and fails when it does not come.
+"""
+
+import json
+import os
+import pathlib
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+BUILD = pathlib.Path(os.environ.get("NVSHARE_BUILD", ROOT / "build" / "plain")).resolve()
+MIB = 1 << 20
+
+# How long anything may take before the test fails: far more than it ever takes, since
+# the machine may be busy.
+PATIENCE = 90.0
+
+NVML_USED = """
+import ctypes, sys
+class Memory(ctypes.Structure):
+    _fields_ = [("total", ctypes.c_ulonglong), ("free", ctypes.c_ulonglong), ("used", ctypes.c_ulonglong)]
+nvml = ctypes.CDLL("libnvidia-ml.so.1")
+assert nvml.nvmlInit_v2() == 0
+device, memory = ctypes.c_void_p(), Memory()
+assert nvml.nvmlDeviceGetHandleByIndex_v2(int(sys.argv[1]), ctypes.byref(device)) == 0
+assert nvml.nvmlDeviceGetMemoryInfo(device, ctypes.byref(memory)) == 0
+print(memory.used)
+"""
+
+
+def pytest_configure(config):
+    config.addinivalue_line("markers", "slow: minutes; only in check-e2e-slow")
+
+
+def until(what, condition, patience=PATIENCE):
+    """Waits until condition() is true, and returns what it returned."""
+    end = time.monotonic() + patience
+    while True:
+        found = condition()
+        if found:
+            return found
+        assert time.monotonic() < end, f"{what}: not within {patience} s"
+        time.sleep(0.02)
+
+
+class Program:
+    """A running program, its output in files."""
+
+    def __init__(self, name, command, env, folder):
+        self.name = name
+        self.out_path = folder / f"{name}.out"
+        with open(self.out_path, "wb") as out:
+            self.process = subprocess.Popen(
+                [str(c) for c in command], env=env, stdin=subprocess.DEVNULL, stdout=out, stderr=out
+            )
+        self.pid = self.process.pid
+
+    def output(self):
+        return self.out_path.read_text(errors="replace")
+
+    def is_alive(self):
+        return self.process.poll() is None
+
+    def wait(self, patience=PATIENCE):
+        """The exit code; negative for a signal."""
+        try:
+            return self.process.wait(patience)
+        except subprocess.TimeoutExpired:
+            raise AssertionError(f"{self.name} hangs; its output:\n{self.output()}") from None
+
+    def kill(self, number=signal.SIGKILL):
+        self.process.send_signal(number)
+
+    def expect(self, code=0, patience=PATIENCE):
+        found = self.wait(patience)
+        assert found == code, f"{self.name} ended with {found}, not {code}:\n{self.output()}"
+        return self.output()
+
+    def expect_verified(self, patience=PATIENCE):
+        out = self.expect(0, patience)
+        assert "verified" in out, f"{self.name} does not say that it verified:\n{out}"
+        return out
+
+
+class Node:
+    def __init__(self, folder, build=BUILD):
+        self.folder = folder
+        self.build = build
+        self.programs = []
+        self.scheduler = None
+        self.n_schedulers = 0
+        self.sock_dir = folder / "sock"
+        self.sim_dir = folder / "sim"
+        self.sock_dir.mkdir()
+        self.sim_dir.mkdir()
+        self.scheduler_env = {}
+        self.env = {
+            "PATH": os.environ["PATH"],
+            "LD_LIBRARY_PATH": str(build / "simgpu"),
+            "NVSHARE_SOCK_DIR": str(self.sock_dir),
+            "NVSHARE_SIM_DIR": str(self.sim_dir),
+            "NVSHARE_SIM_MEMORY": "256MiB",
+            "NVSHARE_SIM_CONTEXT": "4MiB",
+            "NVSHARE_SWITCH_TIME_MIN": "0.2",
+            "NVSHARE_SWITCH_TIME_MAX": "0.5",
+            "NVSHARE_TQ": "0.3",
+            "NVSHARE_IDLE_MS": "200",
+        }
+
+    def start_scheduler(self, **env):
+        """env: settings as NVSHARE_... names; they also hold for a restart."""
+        assert not (self.scheduler and self.scheduler.is_alive())
+        self.scheduler_env.update(env)
+        self.n_schedulers += 1
+        self.scheduler = Program(
+            f"scheduler-{self.n_schedulers}",
+            [self.build / "nvshare-scheduler"],
+            {**self.env, "NVSHARE_LOG": "debug", **self.scheduler_env},
+            self.folder,
+        )
+        until("the scheduler answers", self.is_scheduler_up)
+
+    def is_scheduler_up(self):
+        assert self.scheduler.is_alive(), f"the scheduler ended:\n{self.scheduler.output()}"
+        return self.ctl("status").returncode == 0
+
+    def kill_scheduler(self):
+        self.scheduler.kill()
+        self.scheduler.wait()
+
+    def ctl(self, *args):
+        return subprocess.run(
+            [str(self.build / "nvsharectl"), *args],
+            env=self.env, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, timeout=PATIENCE,
+        )
+
+    def status(self):
+        done = self.ctl("status", "--json")
+        assert done.returncode == 0, done.stderr
+        return json.loads(done.stdout)
+
+    def gpu(self, index=0):
+        return self.status()["gpus"][index]
+
+    def client(self, program):
+        """The client of a program in the status; None while it has none."""
+        pid = program if isinstance(program, int) else program.pid
+        return next((c for c in self.status()["clients"] if c["pid"] == pid), None)
+
+    def start(self, command, name=None, preload=True, **env):
+        name = name or f"{pathlib.Path(str(command[0])).name}-{len(self.programs)}"
+        settings = {**self.env, "NVSHARE_NAME": name, **env}
+        if preload:
+            settings["LD_PRELOAD"] = str(self.build / "libnvshare.so")
+        program = Program(name, command, settings, self.folder)
+        self.programs.append(program)
+        return program
+
+    def app(self, app, *args, name=None, preload=True, **env):
+        """Starts one of tests/apps."""
+        return self.start([self.build / "tests" / "apps" / app, *args], name, preload, **env)
+
+    def used(self, gpu=0):
+        """Bytes in use on the simulated card, as NVML says."""
+        done = subprocess.run(
+            [sys.executable, "-c", NVML_USED, str(gpu)],
+            env=self.env, stdout=subprocess.PIPE, text=True, check=True, timeout=PATIENCE,
+        )
+        return int(done.stdout)
+
+    def expect_empty(self, gpu=0):
+        until("the card is empty", lambda: self.used(gpu) == 0, 20)
+
+    def flag(self, name):
+        """A file that programs wait for; touch() it."""
+        return self.folder / name
+
+    def expect_sound_scheduler(self):
+        assert self.scheduler.is_alive(), f"the scheduler ended:\n{self.scheduler.output()}"
+        until("all clients are gone", lambda: not self.status()["clients"], 20)
+        self.scheduler.kill(signal.SIGTERM)
+        self.scheduler.expect(0)
+
+    def close(self):
+        for program in self.programs + ([self.scheduler] if self.scheduler else []):
+            if program.is_alive():
+                program.kill()
+                program.process.wait()
+
+
+@pytest.fixture
+def build():
+    return BUILD
+
+
+@pytest.fixture
+def node(tmp_path):
+    made = Node(tmp_path)
+    yield made
+    made.close()
+
+
+@pytest.hookimpl(hookwrapper=True)
+def pytest_runtest_makereport(item, call):
+    """When a test fails, what every program of its node said."""
+    outcome = yield
+    report = outcome.get_result()
+    made = item.funcargs.get("node") if hasattr(item, "funcargs") else None
+    if report.when != "call" or not report.failed or made is None:
+        return
+    for path in sorted(made.folder.glob("*.out")):
+        lines = path.read_text(errors="replace").splitlines()
+        report.sections.append((path.name, "\n".join(lines[-60:])))

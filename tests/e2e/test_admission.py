@@ -1,0 +1,142 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Who gets memory, who waits, who is refused; with and without a scheduler."""
+
+from conftest import MIB, until
+
+OUT_OF_MEMORY = 3
+DRIVER_ERROR = 4
+
+
+def test_two_that_grow_at_once_do_not_deadlock(node):
+    """Each holds half and wants more: one is switched out inside its allocation."""
+    node.start_scheduler()
+    grown = node.flag("grown")
+    programs = [
+        node.app("grow", "--size", "208MiB", "--step", "8MiB", "--think", 5, "--wait", grown,
+                 "--seed", 50 * i, "--name", f"grow{i}", name=f"grow{i}")
+        for i in range(2)
+    ]
+    grown.touch()
+    for program in programs:
+        program.expect_verified()
+    assert node.gpu()["switches"] > 0
+    node.expect_empty()
+    node.expect_sound_scheduler()
+
+
+def test_a_program_larger_than_the_card_is_told_at_once(node):
+    node.start_scheduler()
+    program = node.app("oversub", "--size", "400MiB", "--buffers", 1)
+    out = program.expect(OUT_OF_MEMORY, 20)
+    assert "CUDA_ERROR_OUT_OF_MEMORY" in out
+    node.expect_empty()
+    node.expect_sound_scheduler()
+
+
+def test_a_program_that_outgrows_the_card_is_told_at_its_last_step(node):
+    node.start_scheduler()
+    program = node.app("grow", "--size", "400MiB", "--step", "16MiB", "--verbose")
+    out = program.expect(OUT_OF_MEMORY, 60)
+    assert "step 14/25" in out, out
+    node.expect_empty()
+    node.expect_sound_scheduler()
+
+
+def test_a_program_that_fits_the_card_waits_for_pinned_memory_to_end(node):
+    """What the others hold can not be moved: the newcomer waits until they are gone."""
+    node.start_scheduler()
+    enough = node.flag("enough")
+    holder = node.app("oversub", "--size", "150MiB", "--until", enough, "--vmm", name="holder")
+    until("the holder has its memory", lambda: (c := node.client(holder)) and
+          c["memory_pinned"] >= 150 * MIB)
+    waiter = node.app("oversub", "--size", "150MiB", "--passes", 2, name="waiter")
+    until("the newcomer waits", lambda: (c := node.client(waiter)) and c["wait_reason"])
+    assert waiter.is_alive()
+    assert "passes=" not in waiter.output()
+    enough.touch()
+    holder.expect_verified()
+    waiter.expect_verified()
+    node.expect_empty()
+    node.expect_sound_scheduler()
+
+
+def test_without_a_scheduler_a_program_runs_and_joins_later(node):
+    enough = node.flag("enough")
+    program = node.app("oversub", "--size", "200MiB", "--until", enough, "--verbose", name="first")
+    until("it runs unmanaged", lambda: "pass 3/" in program.output())
+    node.start_scheduler()
+    until("it joins", lambda: node.client(program))
+    second = node.app("oversub", "--size", "200MiB", "--until", enough, "--verbose", name="second")
+    until("the GPU changes hands", lambda: node.gpu()["switches"] >= 3)
+    enough.touch()
+    program.expect_verified()
+    second.expect_verified()
+    node.expect_empty()
+    node.expect_sound_scheduler()
+
+
+def test_without_a_scheduler_to_the_end(node):
+    node.app("oversub", "--size", "100MiB", "--passes", 3).expect_verified()
+    node.expect_empty()
+
+
+def test_a_required_scheduler_that_is_missing_is_an_error(node):
+    program = node.app("oversub", "--size", "16MiB", NVSHARE_REQUIRE_SCHEDULER="1")
+    out = program.expect(DRIVER_ERROR, 30)
+    assert "CUDA_ERROR_SYSTEM_NOT_READY" in out
+    node.expect_empty()
+
+
+def test_a_required_scheduler_that_is_there_is_used(node):
+    node.start_scheduler()
+    node.app("oversub", "--size", "16MiB", NVSHARE_REQUIRE_SCHEDULER="1").expect_verified()
+
+
+def test_a_limit_makes_a_smaller_card(node):
+    node.start_scheduler()
+    node.app("meminfo", "--limit", "100MiB", "--rounds", 3,
+             NVSHARE_GPU_MEMORY_LIMIT="100MiB").expect_verified()
+    node.app("oversub", "--size", "120MiB", "--buffers", 1,
+             NVSHARE_GPU_MEMORY_LIMIT="100MiB").expect(OUT_OF_MEMORY, 30)
+    node.app("oversub", "--size", "80MiB", NVSHARE_GPU_MEMORY_LIMIT="100MiB").expect_verified()
+
+
+def test_memory_queries_are_exact_while_others_come_and_go(node):
+    node.start_scheduler()
+    enough = node.flag("enough")
+    others = [
+        node.app("oversub", "--size", "90MiB", "--until", enough, "--churn", name=f"other{i}")
+        for i in range(2)
+    ]
+    node.app("meminfo", "--rounds", 100, "--driver-total").expect_verified()
+    enough.touch()
+    for other in others:
+        other.expect_verified()
+
+
+def test_an_idle_holder_gives_the_gpu_up_early(node):
+    """Its turn would last a minute; the one who waits does not wait for that."""
+    node.start_scheduler(NVSHARE_SWITCH_TIME_MIN="60", NVSHARE_SWITCH_TIME_MAX="60")
+    enough = node.flag("enough")
+    idle = node.app("grow", "--size", "200MiB", "--step", "50MiB", "--wait", enough, name="idle")
+    until("it has grown", lambda: (c := node.client(idle)) and c["memory_allocated"] >= 200 * MIB)
+    busy = node.app("oversub", "--size", "200MiB", "--passes", 3, name="busy")
+    busy.expect_verified(30)
+    enough.touch()
+    idle.expect_verified()
+    node.expect_empty()
+
+
+def test_a_holder_whose_kernels_do_not_end_keeps_the_gpu(node):
+    """The stop gives up after NVSHARE_DRAIN_MAX_MS; nothing is lost, the other one waits."""
+    node.start_scheduler(NVSHARE_RETRY_SEC="0.2")
+    holder = node.app("spin", "--ms", 4000, "--kernels", 2, "--ahead", 1, "--size", "150MiB",
+                      name="holder", NVSHARE_DRAIN_MAX_MS="200")
+    until("it has its memory", lambda: (c := node.client(holder)) and c["memory_allocated"] >= 150 * MIB)
+    waiter = node.app("oversub", "--size", "150MiB", "--passes", 2, name="waiter")
+    until("a stop has failed",
+          lambda: not holder.is_alive() or (c := node.client(holder)) and c["last_outcome"] == "timeout")
+    holder.expect_verified()
+    waiter.expect_verified()
+    node.expect_empty()
+    node.expect_sound_scheduler()

@@ -1,0 +1,87 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What single programs see of the library: every API family, queries, forks, resets."""
+
+import pytest
+
+from conftest import MIB, until
+
+
+@pytest.mark.parametrize("resolve", ["dlsym", "procaddress"])
+@pytest.mark.parametrize("backend", ["auto", "vmm", "managed", "none"])
+def test_every_family_of_allocations_works(node, backend, resolve):
+    node.start_scheduler()
+    bare = node.app("families", preload=False).expect(0)
+    out = node.app("families", NVSHARE_MEMORY_BACKEND=backend, NVSHARE_APP_RESOLVE=resolve).expect(0)
+    assert out == bare
+    node.expect_empty()
+    node.expect_sound_scheduler()
+
+
+def test_queries_answer_as_without_the_library(node):
+    bare = node.app("queries", preload=False).expect(0)
+    node.start_scheduler()
+    assert node.app("queries").expect(0) == bare
+
+
+@pytest.mark.parametrize("backend", ["vmm", "managed", "none"])
+def test_reset_contexts_leave_nothing(node, backend):
+    node.start_scheduler()
+    node.app("reset", "--rounds", 4, "--size", "200MiB", NVSHARE_MEMORY_BACKEND=backend).expect_verified()
+    node.expect_empty()
+    node.expect_sound_scheduler()
+
+
+def test_forks_at_all_moments(node):
+    node.start_scheduler()
+    node.app("forker", "--rounds", 3, "--size", "16MiB").expect_verified()
+    node.expect_empty()
+    node.expect_sound_scheduler()
+
+
+def test_forks_while_taking_turns(node):
+    node.start_scheduler()
+    enough = node.flag("enough")
+    other = node.app("oversub", "--size", "200MiB", "--until", enough)
+    until("the other one is there", lambda: (c := node.client(other)) and c["memory_allocated"] >= 200 * MIB)
+    node.app("forker", "--rounds", 3, "--size", "60MiB").expect_verified()
+    enough.touch()
+    other.expect_verified()
+    node.expect_empty()
+    node.expect_sound_scheduler()
+
+
+def test_no_capture_breaks_while_memory_moves(node):
+    """The strictest capture mode, against drains, frees and evictions of two programs."""
+    node.start_scheduler(NVSHARE_SWITCH_TIME_MODE="fixed", NVSHARE_SWITCH_TIME_FIXED="0.05")
+    programs = [
+        node.app("capture", "--rounds", 1000, "--size", "150MiB", "--name", f"capture{i}",
+                 name=f"capture{i}")
+        for i in range(2)
+    ]
+    for program in programs:
+        program.expect_verified(240)
+    assert node.gpu()["switches"] >= 10
+    node.expect_empty()
+    node.expect_sound_scheduler()
+
+
+def test_peer_memory_of_two_gpus(node):
+    node.env["NVSHARE_SIM_GPUS"] = "2"
+    node.start_scheduler()
+    bare = node.app("peer", preload=False)
+    assert bare.wait() in (0, 77)
+    node.app("peer").expect(bare.wait())
+    node.expect_empty(0)
+    node.expect_empty(1)
+
+
+def test_kernels_that_are_submitted_ahead_all_run(node):
+    node.start_scheduler(NVSHARE_SCHEDULING_MODE="serial")
+    programs = [
+        node.app("spin", "--ms", 5, "--kernels", 100, "--ahead", 7, "--size", "32MiB", name=f"spin{i}")
+        for i in range(3)
+    ]
+    for program in programs:
+        program.expect_verified()
+    node.expect_empty()
+    node.expect_sound_scheduler()

@@ -1,0 +1,123 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Programs that together need more than the card has: all finish, every byte verified."""
+
+import pytest
+
+from conftest import MIB, until
+
+
+def start_all(node, n, size_mib, *args, **env):
+    enough = node.flag("enough")
+    return enough, [
+        node.app(
+            "oversub", "--name", f"p{i}", "--size", f"{size_mib}MiB", "--passes", 2,
+            "--until", enough, "--seed", 100 * i, *args, name=f"p{i}", **env,
+        )
+        for i in range(n)
+    ]
+
+
+def finish(node, enough, programs):
+    enough.touch()
+    for program in programs:
+        program.expect_verified()
+    node.expect_empty()
+    node.expect_sound_scheduler()
+
+
+def switched(node, n):
+    return lambda: node.gpu()["switches"] >= n
+
+
+@pytest.mark.parametrize("mode", ["auto", "serial", "concurrent"])
+@pytest.mark.parametrize("n, size_mib", [(2, 220), (5, 170)])
+def test_overcommitted_programs_take_turns(node, mode, n, size_mib):
+    node.start_scheduler(NVSHARE_SCHEDULING_MODE=mode)
+    enough, programs = start_all(node, n, size_mib)
+    until("the GPU changed hands often", switched(node, 3 * n))
+    gpu = node.gpu()
+    assert gpu["moved_out_bytes"] > 0
+    assert gpu["moved_in_bytes"] > 0
+    finish(node, enough, programs)
+
+
+@pytest.mark.parametrize(
+    "args",
+    [
+        ["--graph"],
+        ["--threads", 3],
+        ["--threads", 3, "--per-thread-streams"],
+        ["--pitch"],
+        ["--churn"],
+        ["--buffers", 400],
+        ["--think", 5],
+    ],
+    ids=lambda args: " ".join(str(a) for a in args),
+)
+def test_every_way_to_work_survives_the_turns(node, args):
+    node.start_scheduler()
+    enough, programs = start_all(node, 3, 140, *args)
+    until("the GPU changed hands often", switched(node, 6))
+    finish(node, enough, programs)
+
+
+@pytest.mark.parametrize("mode", ["auto", "serial", "concurrent"])
+def test_managed_backend_takes_turns(node, mode):
+    node.start_scheduler(NVSHARE_SCHEDULING_MODE=mode)
+    enough, programs = start_all(node, 2, 200, NVSHARE_MEMORY_BACKEND="managed")
+    until("the GPU changed hands often", switched(node, 4))
+    finish(node, enough, programs)
+
+
+@pytest.mark.parametrize("mode", ["auto", "serial", "concurrent"])
+@pytest.mark.parametrize("args", [[], ["--async"], ["--vmm"]], ids=["plain", "async", "vmm"])
+def test_memory_that_stays_fits_and_runs(node, mode, args):
+    """Backend none, and memory that no backend moves."""
+    node.start_scheduler(NVSHARE_SCHEDULING_MODE=mode)
+    enough, programs = start_all(node, 2, 90, *args, NVSHARE_MEMORY_BACKEND="none")
+    for program in programs:
+        until("it is seen", lambda p=program: node.client(p))
+        until(
+            "its memory counts as pinned",
+            lambda p=program: node.client(p)["memory_pinned"] >= 90 * MIB,
+        )
+    if mode != "auto":
+        until("the GPU changed hands", switched(node, 2))
+    finish(node, enough, programs)
+
+
+def test_only_missing_bytes_move(node):
+    """Two that lack 30 MiB together do not move all of their memory."""
+    node.start_scheduler()
+    enough, programs = start_all(node, 2, 128, "--buffers", 16)
+    until("the GPU changed hands often", switched(node, 6))
+    gpu = node.gpu()
+    assert gpu["moved_out_bytes"] / gpu["switches"] < 100 * MIB
+    finish(node, enough, programs)
+
+
+def test_modes_change_at_run_time(node):
+    node.start_scheduler()
+    enough, programs = start_all(node, 3, 60)
+    until("all run side by side", lambda: node.gpu()["running"] == 3)
+    assert node.ctl("set", "mode", "serial").returncode == 0
+    until("one runs", lambda: node.gpu()["running"] == 1)
+    before = node.gpu()["switches"]
+    until("they take turns", lambda: node.gpu()["switches"] >= before + 3)
+    assert node.ctl("-S", "off").returncode == 0
+    until("all run", lambda: node.gpu()["running"] == 3)
+    assert node.ctl("-S", "on").returncode == 0
+    until("one runs again", lambda: node.gpu()["running"] == 1)
+    assert node.ctl("set", "mode", "auto").returncode == 0
+    until("all run side by side again", lambda: node.gpu()["running"] == 3)
+    finish(node, enough, programs)
+
+
+def test_two_gpus_do_not_disturb_each_other(node):
+    node.env["NVSHARE_SIM_GPUS"] = "2"
+    node.start_scheduler()
+    enough, programs = start_all(node, 2, 200)
+    other = node.app("oversub", "--device", 1, "--size", "200MiB", "--passes", 2, "--until", enough)
+    until("the first GPU changed hands", switched(node, 4))
+    assert node.gpu(1)["switches"] == 0
+    finish(node, enough, [*programs, other])
