@@ -8,26 +8,54 @@
  * events and carries out actions, in order, one event at a time.
  *
  * The agent's own work (drain, evict, restore) takes time; it is started by an action
- * and its end is an event. While it runs, only LOST may come in between.
+ * and its end is an event. While it runs, only LOST may come in between: all other
+ * events wait until the work has ended and its event was fed. An event that is refused
+ * (LEASE_E_STATE) has crossed another message on the wire and is dropped; the agent
+ * does nothing about it.
+ *
+ * The gate is open exactly in OFF, HOLDING, and in the first part of DRAINING (the agent
+ * closes it). The budget is unlimited in OFF, 0 in IDLE: whoever has stopped may take
+ * nothing more. Memory reports (SEND_REQ, SEND_RELEASED, SEND_MEMORY) are composed after
+ * the actions before them were carried out; LOCK_RELEASED's budget is what is on the
+ * card then (resident + pinned), with outcome 0, else lease.budget.
+ *
+ * Epochs: the scheduler numbers what it sends. Even numbers go to a client that it
+ * believes running, odd ones to a stopped one; so a BUDGET for growth that has crossed
+ * our early release is not taken for the word to come in.
  */
 
 #include <stdbool.h>
 #include <stdint.h>
 
+#define LEASE_UNLIMITED UINT64_MAX /* as a budget */
+
 enum lease_state {
-	LEASE_OFF,       /* no scheduler yet: gate open, memory not limited */
+	LEASE_OFF,       /* no scheduler: gate open, memory not limited */
 	LEASE_IDLE,      /* registered, gate closed, nobody here wants the GPU */
 	LEASE_ASKED,     /* REQ_LOCK sent */
-	LEASE_RESTORING, /* asked, and a budget has come: memory is being brought in */
+	LEASE_RESTORING, /* memory is being brought in; enum lease_work says what for */
 	LEASE_HOLDING,   /* gate open */
 	LEASE_DRAINING,  /* gate closing or closed, submitted work is awaited */
-	LEASE_EVICTING,  /* memory is being moved out, in answer to a DROP */
+	LEASE_EVICTING,  /* gate closed, memory is being moved out, in answer to a DROP */
 	LEASE_ORPHAN,    /* scheduler lost while the gate was closed */
 	LEASE_STATE_COUNT_
 };
 
+/* What the agent's work is for. */
+enum lease_work {
+	LEASE_WORK_NONE,
+	LEASE_WORK_DROP,        /* draining, evicting: a DROP of our grant */
+	LEASE_WORK_GIVE_UP,     /* draining: idle, somebody else may have the GPU */
+	LEASE_WORK_EVICT_IDLE,  /* evicting: a DROP with grant 0 */
+	LEASE_WORK_EVICT_ASKED, /* the same, after REQ_LOCK */
+	LEASE_WORK_COME,        /* restoring: a budget has come */
+	LEASE_WORK_UNDO,        /* restoring: the eviction failed */
+	LEASE_WORK_ALONE,       /* restoring: the scheduler has not come back */
+	LEASE_WORK_COUNT_
+};
+
 enum lease_event_type {
-	LEASE_EVENT_REGISTERED,   /* the scheduler has taken us (again) */
+	LEASE_EVENT_REGISTERED,   /* the scheduler has taken us (again): running, wanting */
 	LEASE_EVENT_LOST,         /* connection gone */
 	LEASE_EVENT_WANT,         /* a thread stands at the closed gate, or lacks memory (wanted set) */
 	LEASE_EVENT_LOCK_OK,      /* grant, budget, epoch */
@@ -51,7 +79,8 @@ struct lease_event {
 	uint64_t bytes;
 	uint64_t due_ms;
 	uint32_t outcome; /* enum nvshare_outcome; 0 success */
-	bool wanting;     /* a thread waits, at the gate or for memory */
+	bool wanting;     /* a thread waits, at the gate or for memory; also at the work's end */
+	bool running;     /* REGISTERED: our REGISTER said so (lease_is_open(), and it has begun) */
 };
 
 enum lease_action_type {
@@ -66,6 +95,7 @@ enum lease_action_type {
 	LEASE_ACTION_RESTORE,       /* bring everything in, within the budget; then RESTORED */
 	LEASE_ACTION_PREPARE,       /* get host memory for bytes ready, watch for idleness; 0: stop */
 	LEASE_ACTION_ORPHAN_TIMER,  /* start it */
+	LEASE_ACTION_CLOSE,         /* close the gate at once: nothing has begun yet */
 };
 
 struct lease_action {
@@ -87,14 +117,13 @@ struct lease_actions {
 
 struct lease {
 	enum lease_state state;
+	enum lease_work work; /* under way; LEASE_WORK_NONE: none */
 	bool is_connected;
-	bool is_running_held; /* the EVICT under way is for a grant (else for an idle lease) */
-	uint64_t grant;       /* the last LOCK_OK's */
-	uint64_t budget;
-	uint64_t epoch;
-	uint64_t drop_grant; /* of the DROP being answered */
-	uint64_t drop_epoch;
-	uint64_t drop_bytes;
+	uint32_t outcome;    /* LEASE_WORK_UNDO: why */
+	uint64_t grant;      /* the last LOCK_OK's while it is ours, else 0 */
+	uint64_t budget;     /* the last SET_BUDGET's */
+	uint64_t epoch;      /* of the last message that was taken */
+	uint64_t drop_bytes; /* of the DROP being answered */
 };
 
 enum {
@@ -105,6 +134,7 @@ enum {
 void lease_init(struct lease *lease);
 int lease_step(struct lease *lease, const struct lease_event *event,
 	       struct lease_actions *ret_actions);
-void lease_assert_valid(const struct lease *lease);
+bool lease_is_open(const struct lease *lease); /* for REGISTER: NVSHARE_REGISTER_RUNNING */
+void lease_assert_valid(const struct lease *lease); /* aborts: for tests */
 
 #endif

@@ -161,6 +161,9 @@ enum {
 
 void sched_config_default(struct sched_config *ret_config);
 
+/* Returns 0, or SCHED_E_CONFIG if a value is out of its range. */
+int sched_config_check(const struct sched_config *config);
+
 /* clients: n_clients slots, all free; kept, and used, until the last call. */
 void sched_init(struct sched *sched, struct sched_client *clients, uint32_t n_clients,
 		const struct sched_config *config);

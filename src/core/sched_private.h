@@ -1,6 +1,144 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #ifndef NVS_CORE_SCHED_PRIVATE_H
 #define NVS_CORE_SCHED_PRIVATE_H
-struct sched_client { int todo; };
-struct sched { int todo; };
+
+/*
+ * What struct sched and struct sched_client consist of. Outside src/core only their
+ * size matters: include core/sched.h, and read states through its functions.
+ *
+ * Clients are linked by their slot numbers, so that the whole state may be copied,
+ * compared and hashed as bytes.
+ */
+
+#include <stdbool.h>
+#include <stdint.h>
+
+/* The list a client is in by what its memory is good for; fit_place() decides. */
+enum sched_place {
+	SCHED_PLACE_NONE,
+	SCHED_PLACE_IDLE,    /* idle, with bytes on the card that can be asked back; oldest first */
+	SCHED_PLACE_QUEUED,  /* queued, the same; who was stopped last is last */
+	SCHED_PLACE_RUNNING, /* can be stopped when its turn is over; oldest turn first */
+	SCHED_PLACE_BLOCKED, /* runs, but waits for memory: can be stopped now */
+	SCHED_PLACE_BARE,    /* could be stopped, but has nothing to give up */
+	SCHED_PLACE_KEPT,    /* runs, and can not be stopped at the moment, or ever */
+	SCHED_PLACE_COUNT_
+};
+
+enum sched_line { SCHED_LINE_NONE, SCHED_LINE_QUEUE, SCHED_LINE_COMING };
+
+/* A client is in up to one list by each kind of link, and in one heap by each kind of node. */
+enum sched_link_kind { SCHED_LINK_PLACE, SCHED_LINK_LINE, SCHED_LINK_TOLD, SCHED_LINK_COUNT_ };
+enum sched_node_kind { SCHED_NODE_TIMER, SCHED_NODE_SIZE, SCHED_NODE_COUNT_ };
+
+struct sched_link {
+	uint32_t prev, next;
+};
+
+struct sched_list {
+	uint32_t first, last, n;
+};
+
+struct sched_node {
+	uint64_t key; /* smallest first */
+	uint32_t child, next, prev;
+	bool is_in;
+};
+
+/* Sums over the clients of a GPU, and one client's share of them; fit.c keeps them. */
+struct sched_sums {
+	uint64_t charged;  /* what they may have on the card now */
+	uint64_t load;     /* what stays there once all is out that is told, or free, to go */
+	uint64_t pinned;   /* what no eviction takes */
+	uint64_t running;  /* of load: goes when SCHED_PLACE_RUNNING is stopped */
+	uint64_t blocked;  /* of load: goes when SCHED_PLACE_BLOCKED is stopped */
+	uint64_t later;    /* of load: can go, but not just now */
+	uint64_t asked;    /* DROP sent for so much, not yet answered */
+	uint64_t reserved; /* promised to those that come, beyond what they are charged */
+	uint64_t held;     /* charged to those that run or stop */
+	uint32_t n_on;      /* run, or come */
+	uint32_t n_fast;    /* of n_on: can not be stopped just now */
+	uint32_t n_never;   /* of n_on: can never be stopped */
+	uint32_t n_holding; /* run, or stop */
+};
+
+struct sched_client {
+	enum sched_client_state state;
+	enum sched_place place;
+	enum sched_line line;
+	uint32_t gpu;
+	struct sched_memory memory;
+	struct sched_sums share; /* as added to its GPU's sums */
+
+	uint64_t budget;
+	uint64_t epoch;
+	uint64_t grant;      /* the last one's number */
+	uint64_t need;       /* of a client that comes or grows: the budget it is to get */
+	uint64_t drop_bytes; /* of the DROP not yet answered */
+	uint64_t drop_epoch;
+
+	bool is_hung;
+	bool is_fixed;
+	bool is_not_preemptible;
+	bool is_growing;   /* runs, and an allocation waits */
+	bool is_asked;     /* a DROP is not answered yet */
+	bool is_given;     /* comes, and has its budget: it restores */
+	bool is_retrying;  /* a stop or an eviction failed: not asked again before retry_ns */
+	bool is_resting;   /* its restore failed: not chosen again before retry_ns */
+	bool is_told;      /* PREPARE sent */
+	bool is_wait_told; /* WAIT sent since it was queued */
+	bool has_switched; /* others were stopped for its sake: a new turn begins */
+	uint32_t n_failed; /* stops in a row */
+	uint32_t last_outcome;
+
+	uint64_t ticket;     /* grows along the queue */
+	uint64_t since_ns;   /* of its state */
+	uint64_t turn_ns;    /* its turn began */
+	uint64_t granted_ns; /* the last GRANT; SCHED_NO_DEADLINE: never */
+	uint64_t run_ns;     /* up to granted_ns */
+	uint64_t n_switches;
+	uint64_t due_ns;     /* as first in the queue: when room is made for it */
+
+	/* SCHED_NO_DEADLINE when not running. */
+	uint64_t answer_ns;
+	uint64_t retry_ns;
+	uint64_t bound_ns; /* of a wait for memory */
+	uint64_t beat_ns;
+	uint64_t heard_ns; /* not a timer: the last sign of life */
+
+	struct sched_link link[SCHED_LINK_COUNT_];
+	struct sched_node node[SCHED_NODE_COUNT_];
+};
+
+struct sched_gpu {
+	bool is_known;
+	bool is_dirty;          /* to be looked at before the step ends, or in the next one */
+	bool is_overcommitted;  /* and reported */
+	bool is_prepared;       /* the victims of head know */
+	uint32_t head;          /* whom room is planned for, by due_ns */
+	uint32_t restoring;     /* the one client that brings its memory in */
+	uint64_t total, external;
+	uint64_t wake_ns;       /* to prepare or to switch */
+	uint64_t bandwidth;     /* bytes a second */
+	uint64_t n_switches, moved_out, moved_in;
+	uint64_t tickets_front, tickets_back;
+	uint32_t n_clients;
+	uint32_t largest; /* heap: SCHED_NODE_SIZE */
+	struct sched_sums sums;
+	struct sched_list place[SCHED_PLACE_COUNT_];
+	struct sched_list queue, coming; /* SCHED_LINK_LINE */
+	struct sched_list told;
+};
+
+struct sched {
+	struct sched_config config;
+	uint64_t now_ns;
+	uint64_t n_grants;
+	struct sched_client *clients; /* the caller's */
+	uint32_t n_clients;
+	uint32_t timers; /* heap: SCHED_NODE_TIMER */
+	struct sched_actions *out; /* of the step under way, else NULL */
+	struct sched_gpu gpus[SCHED_GPUS_MAX];
+};
+
 #endif

@@ -1,0 +1,384 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+
+#include "core/fit.h"
+
+#include "core/heap.h"
+#include "core/list.h"
+
+#include <assert.h>
+
+/* No sum of five of these over 2^17 clients overflows. */
+#define FIELD_MAX (1ull << 44)
+
+#define WALK_MAX 128 /* runners, to find a place among them */
+
+static uint64_t min_u64(uint64_t a, uint64_t b)
+{
+	return a < b ? a : b;
+}
+
+static uint64_t max_u64(uint64_t a, uint64_t b)
+{
+	return a > b ? a : b;
+}
+
+/* a - b, not below 0. */
+static uint64_t above(uint64_t a, uint64_t b)
+{
+	return a > b ? a - b : 0;
+}
+
+static const struct sched_gpu *gpu_of(const struct sched *sched, uint32_t client)
+{
+	return &sched->gpus[sched->clients[client].gpu];
+}
+
+uint64_t fit_usable(const struct sched *sched, uint32_t gpu)
+{
+	const struct sched_gpu *g = &sched->gpus[gpu];
+
+	return above(g->total / 100 * (100 - sched->config.reserve_percent) +
+			     g->total % 100 * (100 - sched->config.reserve_percent) / 100,
+		     g->external);
+}
+
+uint64_t fit_footprint(const struct sched_client *client)
+{
+	const struct sched_memory *m = &client->memory;
+
+	return m->resident + m->pinned + m->swapped + m->wanted + m->wanted_pinned;
+}
+
+uint64_t fit_charge(const struct sched_client *client)
+{
+	return max_u64(client->budget, client->memory.resident + client->memory.pinned);
+}
+
+uint64_t fit_pageable(const struct sched_client *client)
+{
+	return fit_charge(client) - client->memory.pinned;
+}
+
+uint64_t fit_need(const struct sched *sched, uint32_t client)
+{
+	const struct sched_client *c = &sched->clients[client];
+	uint64_t need = fit_footprint(c), others;
+
+	if (c->state == SCHED_CLIENT_RUNNING)
+		return c->is_growing ? c->need : fit_charge(c);
+	if (c->is_given)
+		return fit_charge(c);
+	if (sched->config.mode != SCHED_MODE_CONCURRENT)
+		return need;
+	others = gpu_of(sched, client)->sums.pinned - c->share.pinned;
+	return min_u64(need, max_u64(above(fit_usable(sched, c->gpu), others),
+				     c->memory.resident + c->memory.pinned));
+}
+
+/* What the card holds of a client that has, or will have, its need. */
+static uint64_t load_on(const struct sched_client *client, uint64_t need)
+{
+	return max_u64(need, fit_charge(client));
+}
+
+static void share_running(const struct sched_client *c, struct sched_sums *share)
+{
+	uint64_t charge = fit_charge(c), pinned = c->memory.pinned;
+
+	share->held = charge;
+	share->load = charge;
+	if (c->is_hung)
+		return;
+	share->n_on = 1;
+	share->n_holding = 1;
+	if (c->line == SCHED_LINE_COMING)
+		share->load = load_on(c, c->need);
+	if (c->is_fixed || c->is_not_preemptible) {
+		share->n_fast = 1;
+		share->n_never = 1;
+	} else if (c->is_retrying || c->line == SCHED_LINE_COMING) {
+		share->n_fast = 1;
+		share->later = share->load - pinned;
+	} else if (c->is_growing) {
+		share->blocked = charge - pinned;
+	} else {
+		share->running = charge - pinned;
+	}
+}
+
+struct sched_sums fit_share(const struct sched_client *c)
+{
+	uint64_t charge = fit_charge(c), pinned = c->memory.pinned;
+	struct sched_sums share = {.charged = charge, .pinned = pinned};
+	bool is_coming = c->line == SCHED_LINE_COMING;
+
+	if (c->is_asked && !c->is_hung && !is_coming)
+		share.asked = min_u64(c->drop_bytes, charge - pinned);
+	if (is_coming && !c->is_given)
+		share.reserved = above(c->need, charge);
+
+	switch (c->state) {
+	case SCHED_CLIENT_FREE:
+		return (struct sched_sums){0};
+	case SCHED_CLIENT_IDLE:
+	case SCHED_CLIENT_WAITING:
+		share.load = c->is_hung || c->is_retrying ? charge : pinned;
+		break;
+	case SCHED_CLIENT_INCOMING:
+		share.load = load_on(c, c->is_given ? charge : c->need);
+		share.n_on = 1;
+		share.n_fast = 1;
+		if (c->is_fixed)
+			share.n_never = 1;
+		else
+			share.later = share.load - pinned;
+		break;
+	case SCHED_CLIENT_RUNNING:
+		share_running(c, &share);
+		break;
+	case SCHED_CLIENT_STOPPING:
+		share.held = charge;
+		share.load = c->is_hung ? charge : pinned;
+		share.n_holding = !c->is_hung;
+		break;
+	case SCHED_CLIENT_STATE_COUNT_:
+		assert(!"client state out of range");
+	}
+	return share;
+}
+
+enum sched_place fit_place(const struct sched_client *c)
+{
+	bool can_give = fit_pageable(c) > 0 && !c->is_hung && !c->is_retrying && !c->is_asked;
+
+	switch (c->state) {
+	case SCHED_CLIENT_IDLE:
+		return can_give ? SCHED_PLACE_IDLE : SCHED_PLACE_NONE;
+	case SCHED_CLIENT_WAITING:
+		return can_give ? SCHED_PLACE_QUEUED : SCHED_PLACE_NONE;
+	case SCHED_CLIENT_RUNNING:
+		if (c->is_hung || c->is_fixed || c->is_not_preemptible || c->is_retrying ||
+		    c->line == SCHED_LINE_COMING)
+			return SCHED_PLACE_KEPT;
+		if (fit_pageable(c) == 0)
+			return SCHED_PLACE_BARE;
+		return c->is_growing ? SCHED_PLACE_BLOCKED : SCHED_PLACE_RUNNING;
+	case SCHED_CLIENT_FREE:
+	case SCHED_CLIENT_INCOMING:
+	case SCHED_CLIENT_STOPPING:
+		return SCHED_PLACE_NONE;
+	case SCHED_CLIENT_STATE_COUNT_:
+		break;
+	}
+	assert(!"client state out of range");
+	return SCHED_PLACE_NONE;
+}
+
+/* Unsigned arithmetic wraps, so that adding minus one share takes it out again. */
+static void sums_add(struct sched_sums *sums, const struct sched_sums *share, uint32_t sign)
+{
+	uint64_t wide = sign == 1 ? 1 : UINT64_MAX;
+
+	sums->charged += wide * share->charged;
+	sums->load += wide * share->load;
+	sums->pinned += wide * share->pinned;
+	sums->running += wide * share->running;
+	sums->blocked += wide * share->blocked;
+	sums->later += wide * share->later;
+	sums->asked += wide * share->asked;
+	sums->reserved += wide * share->reserved;
+	sums->held += wide * share->held;
+	sums->n_on += sign * share->n_on;
+	sums->n_fast += sign * share->n_fast;
+	sums->n_never += sign * share->n_never;
+	sums->n_holding += sign * share->n_holding;
+}
+
+void fit_out(struct sched *sched, uint32_t client)
+{
+	struct sched_client *c = &sched->clients[client];
+
+	sums_add(&sched->gpus[c->gpu].sums, &c->share, UINT32_MAX);
+	c->share = (struct sched_sums){0};
+}
+
+static uint64_t timer_of(const struct sched_client *c)
+{
+	return min_u64(min_u64(c->answer_ns, c->retry_ns), min_u64(c->bound_ns, c->beat_ns));
+}
+
+/*
+ * Runners stand by the beginning of their turns. One that comes back among them (it had
+ * waited for memory, or could not be stopped) is old: its place is near the front.
+ */
+static void enter_place(struct sched *sched, struct sched_list *list, enum sched_place place,
+			uint32_t client)
+{
+	const struct sched_client *clients = sched->clients;
+	uint64_t turn_ns = clients[client].turn_ns;
+	uint32_t before = list->first;
+
+	if (place != SCHED_PLACE_RUNNING || list->n == 0 || clients[list->last].turn_ns <= turn_ns) {
+		list_push_back(sched->clients, list, SCHED_LINK_PLACE, client);
+		return;
+	}
+	for (int n = 0; n < WALK_MAX && clients[before].turn_ns <= turn_ns; n++)
+		before = clients[before].link[SCHED_LINK_PLACE].next;
+	list_insert(sched->clients, list, SCHED_LINK_PLACE, client, before);
+}
+
+void fit_in(struct sched *sched, uint32_t client)
+{
+	struct sched_client *c = &sched->clients[client];
+	struct sched_gpu *g = &sched->gpus[c->gpu];
+	enum sched_place place = fit_place(c);
+	uint64_t size = c->memory.resident + c->memory.swapped + c->memory.wanted;
+
+	fit_out(sched, client); /* if it is still in, or in again */
+	c->share = fit_share(c);
+	sums_add(&g->sums, &c->share, 1);
+	if (place != c->place) {
+		if (c->place != SCHED_PLACE_NONE)
+			list_remove(sched->clients, &g->place[c->place], SCHED_LINK_PLACE, client);
+		if (place != SCHED_PLACE_NONE)
+			enter_place(sched, &g->place[place], place, client);
+		c->place = place;
+	}
+	/* The largest client is at the root: keys count down. */
+	if (size > 0)
+		heap_set(sched->clients, &g->largest, SCHED_NODE_SIZE, client, UINT64_MAX - size);
+	else
+		heap_remove(sched->clients, &g->largest, SCHED_NODE_SIZE, client);
+	if (timer_of(c) != SCHED_NO_DEADLINE)
+		heap_set(sched->clients, &sched->timers, SCHED_NODE_TIMER, client, timer_of(c));
+	else
+		heap_remove(sched->clients, &sched->timers, SCHED_NODE_TIMER, client);
+	g->is_dirty = true;
+}
+
+/*
+ * What is on the card can not be more than the card has, whatever a client says: so a
+ * lie costs others no more than what its teller could allocate anyway.
+ */
+void fit_set_memory(struct sched *sched, uint32_t client, const struct sched_memory *memory)
+{
+	struct sched_client *c = &sched->clients[client];
+	uint64_t total = min_u64(sched->gpus[c->gpu].total, FIELD_MAX);
+
+	c->memory.pinned = min_u64(memory->pinned, total);
+	c->memory.resident = min_u64(memory->resident, total - c->memory.pinned);
+	c->memory.swapped = min_u64(memory->swapped, FIELD_MAX);
+	c->memory.wanted = min_u64(memory->wanted, FIELD_MAX);
+	c->memory.wanted_pinned = min_u64(memory->wanted_pinned, FIELD_MAX);
+}
+
+bool fit_exclusive(const struct sched *sched)
+{
+	return sched->config.anti_thrash && sched->config.mode != SCHED_MODE_AUTO;
+}
+
+static uint64_t pinned_by_others(const struct sched *sched, uint32_t client)
+{
+	return gpu_of(sched, client)->sums.pinned - sched->clients[client].share.pinned;
+}
+
+bool fit_never(const struct sched *sched, uint32_t client)
+{
+	const struct sched_client *c = &sched->clients[client];
+
+	if (c->memory.wanted == 0 && c->memory.wanted_pinned == 0)
+		return false;
+	return fit_footprint(c) + pinned_by_others(sched, client) > fit_usable(sched, c->gpu);
+}
+
+bool fit_pinned(const struct sched *sched, uint32_t client)
+{
+	const struct sched_client *c = &sched->clients[client];
+	const struct sched_gpu *g = gpu_of(sched, client);
+	uint64_t largest = 0;
+
+	if (c->memory.wanted_pinned == 0)
+		return true;
+	if (g->largest != SCHED_NONE)
+		largest = UINT64_MAX - sched->clients[g->largest].node[SCHED_NODE_SIZE].key;
+	return pinned_by_others(sched, client) + c->memory.pinned + c->memory.wanted_pinned +
+		       largest <=
+	       fit_usable(sched, c->gpu);
+}
+
+/* The load if client had its need, and freed of the others' load had gone. */
+static bool fits_without(const struct sched *sched, uint32_t client, uint64_t freed)
+{
+	const struct sched_client *c = &sched->clients[client];
+	uint64_t load = gpu_of(sched, client)->sums.load - c->share.load;
+
+	assert(freed <= load);
+	return load - freed + load_on(c, fit_need(sched, client)) <= fit_usable(sched, c->gpu);
+}
+
+bool fit_beside(const struct sched *sched, uint32_t client)
+{
+	const struct sched_sums *share = &sched->clients[client].share;
+	const struct sched_gpu *g = gpu_of(sched, client);
+
+	if (!fit_pinned(sched, client))
+		return false;
+	if (fit_exclusive(sched) && g->sums.n_on - share->n_on > 0)
+		return false;
+	return fits_without(sched, client, 0);
+}
+
+bool fit_by_switch(const struct sched *sched, uint32_t client)
+{
+	const struct sched_sums *share = &sched->clients[client].share;
+	const struct sched_gpu *g = gpu_of(sched, client);
+	uint64_t freed = g->sums.blocked - share->blocked;
+
+	if (!fit_pinned(sched, client))
+		return false;
+	if (fit_exclusive(sched) && g->sums.n_fast - share->n_fast > 0)
+		return false;
+	if (sched->config.anti_thrash)
+		freed += g->sums.running - share->running;
+	return fits_without(sched, client, freed);
+}
+
+bool fit_ever(const struct sched *sched, uint32_t client)
+{
+	const struct sched_sums *share = &sched->clients[client].share;
+	const struct sched_sums *sums = &gpu_of(sched, client)->sums;
+
+	if (!fit_pinned(sched, client))
+		return false;
+	if (fit_exclusive(sched) && sums->n_never - share->n_never > 0)
+		return false;
+	return fits_without(sched, client,
+			    sums->blocked - share->blocked + sums->running - share->running +
+				    sums->later - share->later);
+}
+
+uint64_t fit_missing(const struct sched *sched, uint32_t client)
+{
+	const struct sched_client *c = &sched->clients[client];
+	uint64_t load = gpu_of(sched, client)->sums.load - c->share.load;
+
+	return above(load + load_on(c, fit_need(sched, client)), fit_usable(sched, c->gpu));
+}
+
+uint64_t fit_to_evict(const struct sched *sched, uint32_t gpu, uint32_t client)
+{
+	const struct sched_sums *sums = &sched->gpus[gpu].sums;
+	uint64_t want = sums->charged + sums->reserved;
+
+	if (client != SCHED_NONE)
+		want += above(fit_need(sched, client), fit_charge(&sched->clients[client]));
+	return above(want, fit_usable(sched, gpu) + sums->asked);
+}
+
+bool fit_has_room(const struct sched *sched, uint32_t client)
+{
+	const struct sched_client *c = &sched->clients[client];
+
+	return gpu_of(sched, client)->sums.charged + above(c->need, fit_charge(c)) <=
+	       fit_usable(sched, c->gpu);
+}

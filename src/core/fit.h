@@ -1,0 +1,63 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef NVS_CORE_FIT_H
+#define NVS_CORE_FIT_H
+
+/*
+ * Admission by memory: what each client is charged, what it needs, who fits.
+ *
+ * A client is charged max(budget, resident + pinned). Per GPU two sums matter:
+ * "charged", which must not pass the usable memory (so that the card never overflows),
+ * and "load", which is what stays on the card once every stopped and stopping client has
+ * given up all that it can. A client is admitted when load leaves room for its need; it
+ * gets its budget when charged does. In between, evictions turn the one into the other.
+ *
+ * Everything here takes constant time: a client's share of the sums is taken out before
+ * its fields change (fit_out) and put back after (fit_in).
+ */
+
+#include "core/sched.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+
+/*
+ * Around every change of a client's fields; both may be repeated. fit_in also moves the
+ * client to the list, and sets the timer, that its fields ask for.
+ */
+void fit_out(struct sched *sched, uint32_t client);
+void fit_in(struct sched *sched, uint32_t client);
+
+uint64_t fit_usable(const struct sched *sched, uint32_t gpu);
+uint64_t fit_footprint(const struct sched_client *client);
+uint64_t fit_charge(const struct sched_client *client);
+/* Of its charge, what it can be asked to give up. */
+uint64_t fit_pageable(const struct sched_client *client);
+/* The budget it would run with: its footprint; what the card can give if mode is concurrent. */
+uint64_t fit_need(const struct sched *sched, uint32_t client);
+struct sched_sums fit_share(const struct sched_client *client);
+enum sched_place fit_place(const struct sched_client *client);
+
+/* Takes over a report, kept to what can be true of a card of this size. */
+void fit_set_memory(struct sched *sched, uint32_t client, const struct sched_memory *memory);
+
+/* One at a time: serial and concurrent, unless anti-thrashing is off. */
+bool fit_exclusive(const struct sched *sched);
+/* Its wanted bytes can never be had, even with all the others out. */
+bool fit_never(const struct sched *sched, uint32_t client);
+/* Its wanted_pinned, once granted, leaves room for every client to be made whole again. */
+bool fit_pinned(const struct sched *sched, uint32_t client);
+/* It may come now: beside those that run, with evictions from stopped clients at the most. */
+bool fit_beside(const struct sched *sched, uint32_t client);
+/* It may come if those are stopped that can be stopped now. */
+bool fit_by_switch(const struct sched *sched, uint32_t client);
+/* It may come at some time if nobody leaves: no client that can never be stopped is in the way. */
+bool fit_ever(const struct sched *sched, uint32_t client);
+
+/* Bytes that client lacks, logically: load + need - usable. */
+uint64_t fit_missing(const struct sched *sched, uint32_t client);
+/* Bytes still to be evicted for those that come, and for client too if not SCHED_NONE. */
+uint64_t fit_to_evict(const struct sched *sched, uint32_t gpu, uint32_t client);
+/* The card has room now for what is promised to client beyond its charge. */
+bool fit_has_room(const struct sched *sched, uint32_t client);
+
+#endif

@@ -1,0 +1,280 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+
+#include "core/hear.h"
+
+#include "core/act.h"
+#include "core/fit.h"
+#include "core/line.h"
+#include "core/quantum.h"
+#include "core/stop.h"
+#include "core/turn.h"
+
+static uint64_t limit_of(const struct sched *sched, uint32_t client)
+{
+	const struct sched_client *c = &sched->clients[client];
+	uint64_t others = sched->gpus[c->gpu].sums.pinned - c->share.pinned;
+	uint64_t usable = fit_usable(sched, c->gpu);
+
+	return usable > others ? usable - others : 0;
+}
+
+static void cancel_growth(struct sched *sched, uint32_t client)
+{
+	struct sched_client *c = &sched->clients[client];
+
+	if (!c->is_growing)
+		return;
+	fit_out(sched, client);
+	line_leave(sched, client);
+	c->is_growing = false;
+	fit_in(sched, client);
+}
+
+/* The blocked allocations fail; whoever made them goes on without, so nothing is wanted. */
+static void refuse(struct sched *sched, uint32_t client)
+{
+	struct sched_client *c = &sched->clients[client];
+
+	act_emit(sched, (struct sched_action){
+				.type = SCHED_ACTION_REFUSE,
+				.client = client,
+				.bytes = c->memory.wanted + c->memory.wanted_pinned,
+				.budget = limit_of(sched, client)});
+	cancel_growth(sched, client);
+	fit_out(sched, client);
+	c->memory.wanted = 0;
+	c->memory.wanted_pinned = 0;
+	c->bound_ns = SCHED_NO_DEADLINE;
+	if (c->state == SCHED_CLIENT_INCOMING && !c->is_given)
+		c->need = fit_footprint(c);
+	fit_in(sched, client);
+}
+
+/* Makes client a grower that is to have need bytes; at once if the card has them. */
+static void grow(struct sched *sched, uint32_t client, uint64_t need)
+{
+	struct sched_client *c = &sched->clients[client];
+	uint64_t charged;
+
+	if (c->line == SCHED_LINE_NONE) {
+		/* Taken out, so that it keeps its place among the runners. */
+		fit_out(sched, client);
+		c->need = need;
+		c->is_growing = true;
+		c->has_switched = false;
+		charged = sched->gpus[c->gpu].sums.charged;
+		if (!fit_beside(sched, client) || charged + need > fit_usable(sched, c->gpu))
+			line_push_back(sched, client);
+		else
+			turn_grow(sched, client);
+	} else {
+		fit_out(sched, client);
+		c->need = need;
+	}
+	fit_in(sched, client);
+}
+
+/*
+ * wanted is the whole size of the allocations that are blocked, so the footprint is what
+ * the client must have. One that says it lacks memory although its budget covers the
+ * footprint knows better (the driver has run out early): it gets so much on top.
+ */
+void hear_growth(struct sched *sched, uint32_t client, bool is_last_epoch)
+{
+	struct sched_client *c = &sched->clients[client];
+	uint64_t wanted = c->memory.wanted + c->memory.wanted_pinned, need = fit_footprint(c);
+
+	if (wanted > 0 && need <= c->budget && is_last_epoch)
+		need = c->budget + wanted;
+	if (wanted == 0 || need <= c->budget)
+		cancel_growth(sched, client);
+	else if (need > limit_of(sched, client))
+		refuse(sched, client);
+	else
+		grow(sched, client, need);
+}
+
+/* A stopped client's report: what is wanted may be more than the card can ever give. */
+static void check_wanted(struct sched *sched, uint32_t client)
+{
+	if (fit_never(sched, client))
+		refuse(sched, client);
+}
+
+void hear_bound(struct sched *sched, uint32_t client)
+{
+	struct sched_client *c = &sched->clients[client];
+
+	if (!fit_ever(sched, client)) {
+		refuse(sched, client);
+		return;
+	}
+	fit_out(sched, client);
+	c->bound_ns = sched->now_ns + sched->config.wait_bound_ns;
+	fit_in(sched, client);
+}
+
+int hear_request(struct sched *sched, const struct sched_event *event)
+{
+	struct sched_client *c = &sched->clients[event->client];
+
+	switch (c->state) {
+	case SCHED_CLIENT_FREE:
+		return SCHED_E_NO_CLIENT;
+	case SCHED_CLIENT_WAITING:
+	case SCHED_CLIENT_INCOMING:
+	case SCHED_CLIENT_RUNNING:
+	case SCHED_CLIENT_STOPPING:
+		return SCHED_E_STATE;
+	case SCHED_CLIENT_IDLE:
+		break;
+	case SCHED_CLIENT_STATE_COUNT_:
+		assert(!"client state out of range");
+	}
+
+	stop_touch(sched, event->client);
+	fit_out(sched, event->client);
+	fit_set_memory(sched, event->client, &event->memory);
+	stop_set_state(sched, event->client, SCHED_CLIENT_WAITING);
+	line_push_back(sched, event->client);
+	fit_in(sched, event->client);
+	check_wanted(sched, event->client);
+	return 0;
+}
+
+static void take_report(struct sched *sched, const struct sched_event *event)
+{
+	stop_touch(sched, event->client);
+	fit_out(sched, event->client);
+	fit_set_memory(sched, event->client, &event->memory);
+	fit_in(sched, event->client);
+}
+
+/* What RELEASED means; REL_STALE changes nothing. */
+enum released { REL_STALE, REL_STOPPED, REL_EVICTED, REL_FAILED, REL_RESTORE_FAILED };
+
+static enum released released_means(const struct sched_client *c, const struct sched_event *event)
+{
+	bool is_answer = c->is_asked && event->epoch == c->drop_epoch;
+
+	switch (c->state) {
+	case SCHED_CLIENT_IDLE:
+	case SCHED_CLIENT_WAITING:
+		if (event->grant != 0 || !is_answer)
+			return REL_STALE;
+		return event->outcome ? REL_FAILED : REL_EVICTED;
+	case SCHED_CLIENT_INCOMING:
+		if (event->grant == 0 && is_answer)
+			return event->outcome ? REL_FAILED : REL_EVICTED;
+		if (event->grant == 0 && c->is_given && event->epoch == c->epoch && event->outcome)
+			return REL_RESTORE_FAILED;
+		return REL_STALE;
+	case SCHED_CLIENT_RUNNING:
+		return event->grant == c->grant && !event->outcome ? REL_STOPPED : REL_STALE;
+	case SCHED_CLIENT_STOPPING:
+		if (event->grant != c->grant)
+			return REL_STALE;
+		if (!event->outcome)
+			return REL_STOPPED; /* the answer, or given up early before it came */
+		return is_answer ? REL_FAILED : REL_STALE;
+	case SCHED_CLIENT_FREE:
+	case SCHED_CLIENT_STATE_COUNT_:
+		break;
+	}
+	assert(!"client state out of range");
+	return REL_STALE;
+}
+
+int hear_released(struct sched *sched, const struct sched_event *event)
+{
+	struct sched_client *c = &sched->clients[event->client];
+	struct sched_gpu *g = &sched->gpus[c->gpu];
+	enum released means;
+
+	if (c->state == SCHED_CLIENT_FREE)
+		return SCHED_E_NO_CLIENT;
+	means = released_means(c, event);
+	if (means == REL_STALE)
+		return SCHED_E_STALE;
+
+	quantum_measure(sched, c->gpu, event->moved, event->move_ns);
+	g->moved_out += event->moved;
+	if (means == REL_STOPPED || means == REL_EVICTED) {
+		bool has_seen = c->is_asked && event->epoch == c->drop_epoch;
+
+		stop_touch(sched, event->client);
+		if (means == REL_STOPPED)
+			stop_done(sched, event, has_seen);
+		else
+			stop_evicted(sched, event);
+	} else {
+		take_report(sched, event);
+		if (means == REL_FAILED)
+			stop_failed(sched, event->client, event->outcome);
+		else
+			stop_restore_failed(sched, event->client, event->outcome);
+	}
+
+	if (c->state == SCHED_CLIENT_RUNNING)
+		hear_growth(sched, event->client, event->epoch == c->epoch);
+	else if (c->state != SCHED_CLIENT_IDLE)
+		check_wanted(sched, event->client);
+	return 0;
+}
+
+int hear_memory(struct sched *sched, const struct sched_event *event)
+{
+	struct sched_client *c = &sched->clients[event->client];
+	bool is_last_epoch = event->epoch == c->epoch;
+
+	if (c->state == SCHED_CLIENT_FREE)
+		return SCHED_E_NO_CLIENT;
+
+	take_report(sched, event);
+	quantum_measure(sched, c->gpu, event->moved, event->move_ns);
+	sched->gpus[c->gpu].moved_in += event->moved;
+	fit_out(sched, event->client);
+	/* A stop that fails gives back nothing, and a restore needs all that it was given. */
+	if (is_last_epoch && event->budget < c->budget && c->state != SCHED_CLIENT_STOPPING &&
+	    c->state != SCHED_CLIENT_INCOMING)
+		c->budget = event->budget;
+	fit_in(sched, event->client);
+
+	switch (c->state) {
+	case SCHED_CLIENT_WAITING:
+		check_wanted(sched, event->client);
+		break;
+	case SCHED_CLIENT_INCOMING:
+		if (c->is_given) {
+			if (is_last_epoch && c->memory.swapped == 0)
+				turn_grant(sched, event->client);
+			break;
+		}
+		check_wanted(sched, event->client);
+		fit_out(sched, event->client);
+		c->need = fit_need(sched, event->client);
+		fit_in(sched, event->client);
+		break;
+	case SCHED_CLIENT_RUNNING:
+		hear_growth(sched, event->client, is_last_epoch);
+		break;
+	case SCHED_CLIENT_FREE:
+	case SCHED_CLIENT_IDLE:
+	case SCHED_CLIENT_STOPPING:
+	case SCHED_CLIENT_STATE_COUNT_:
+		break;
+	}
+	return 0;
+}
+
+int hear_alive(struct sched *sched, const struct sched_event *event)
+{
+	struct sched_client *c = &sched->clients[event->client];
+
+	if (c->state == SCHED_CLIENT_FREE)
+		return SCHED_E_NO_CLIENT;
+	stop_touch(sched, event->client);
+	if (c->state == SCHED_CLIENT_RUNNING)
+		hear_growth(sched, event->client, false);
+	return 0;
+}

@@ -1,0 +1,451 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+
+/*
+ * No assert() outside lease_assert_valid(): this runs in other people's processes, and
+ * whatever the scheduler says must end in a state that we know.
+ */
+
+#include "core/lease.h"
+
+#include <assert.h>
+#include <stddef.h>
+
+static struct lease_action *act(struct lease_actions *actions, enum lease_action_type type)
+{
+	struct lease_action *action;
+
+	/* Never full: no step emits more than five. */
+	if (actions->n == LEASE_ACTIONS_MAX)
+		actions->n--;
+	action = &actions->at[actions->n++];
+	*action = (struct lease_action){.type = type};
+	return action;
+}
+
+static void set_budget(struct lease *lease, uint64_t budget, struct lease_actions *actions)
+{
+	struct lease_action *action = act(actions, LEASE_ACTION_SET_BUDGET);
+
+	lease->budget = budget;
+	action->budget = budget;
+	action->epoch = lease->epoch;
+}
+
+static void send_released(const struct lease *lease, uint64_t grant, uint32_t outcome, bool wants,
+			  struct lease_actions *actions)
+{
+	struct lease_action *action = act(actions, LEASE_ACTION_SEND_RELEASED);
+
+	action->grant = grant;
+	action->epoch = lease->epoch;
+	action->outcome = outcome;
+	action->wants = wants;
+}
+
+static void start(struct lease *lease, enum lease_state state, enum lease_work work)
+{
+	lease->state = state;
+	lease->work = work;
+}
+
+static void enter(struct lease *lease, enum lease_state state)
+{
+	start(lease, state, LEASE_WORK_NONE);
+	lease->outcome = 0;
+}
+
+static void run_unmanaged(struct lease *lease, bool open, struct lease_actions *actions)
+{
+	enter(lease, LEASE_OFF);
+	lease->grant = 0;
+	set_budget(lease, LEASE_UNLIMITED, actions);
+	if (open)
+		act(actions, LEASE_ACTION_OPEN);
+}
+
+static void orphan(struct lease *lease, struct lease_actions *actions)
+{
+	enter(lease, LEASE_ORPHAN);
+	lease->grant = 0;
+	act(actions, LEASE_ACTION_ORPHAN_TIMER);
+}
+
+/* The gate is closed, and what is on the card stays as it is: nothing more may be taken. */
+static void stopped(struct lease *lease, uint64_t grant, bool wants, struct lease_actions *actions)
+{
+	set_budget(lease, 0, actions);
+	send_released(lease, grant, 0, wants, actions);
+	enter(lease, wants ? LEASE_ASKED : LEASE_IDLE);
+	lease->grant = 0;
+}
+
+static int on_registered(struct lease *lease, const struct lease_event *event,
+			 struct lease_actions *actions)
+{
+	if (lease->is_connected || (lease->state != LEASE_OFF && lease->state != LEASE_ORPHAN))
+		return LEASE_E_STATE;
+
+	lease->is_connected = true;
+	lease->epoch = 0;
+	lease->grant = 0;
+	if (lease->state == LEASE_OFF && event->running) {
+		enter(lease, LEASE_HOLDING);
+		return 0;
+	}
+	if (lease->state == LEASE_OFF)
+		act(actions, LEASE_ACTION_CLOSE);
+	set_budget(lease, 0, actions);
+	enter(lease, event->wanting ? LEASE_ASKED : LEASE_IDLE);
+	if (event->wanting)
+		act(actions, LEASE_ACTION_SEND_REQ);
+	return 0;
+}
+
+static int on_lost(struct lease *lease, struct lease_actions *actions)
+{
+	if (!lease->is_connected)
+		return LEASE_E_STATE;
+
+	lease->is_connected = false;
+	switch (lease->state) {
+	case LEASE_HOLDING:
+		run_unmanaged(lease, false, actions);
+		return 0;
+	case LEASE_IDLE:
+	case LEASE_ASKED:
+		orphan(lease, actions);
+		return 0;
+	case LEASE_RESTORING:
+	case LEASE_DRAINING:
+	case LEASE_EVICTING:
+		return 0; /* when the work under way has ended */
+	case LEASE_OFF:
+	case LEASE_ORPHAN:
+	case LEASE_STATE_COUNT_:
+		break;
+	}
+	return LEASE_E_STATE;
+}
+
+static int on_want(struct lease *lease, struct lease_actions *actions)
+{
+	switch (lease->state) {
+	case LEASE_IDLE:
+		enter(lease, LEASE_ASKED);
+		act(actions, LEASE_ACTION_SEND_REQ);
+		return 0;
+	case LEASE_ASKED:
+	case LEASE_HOLDING:
+		act(actions, LEASE_ACTION_SEND_MEMORY);
+		return 0;
+	case LEASE_OFF:
+	case LEASE_RESTORING:
+	case LEASE_DRAINING:
+	case LEASE_EVICTING:
+	case LEASE_ORPHAN:
+	case LEASE_STATE_COUNT_:
+		break;
+	}
+	return LEASE_E_STATE;
+}
+
+static int on_lock_ok(struct lease *lease, const struct lease_event *event,
+		      struct lease_actions *actions)
+{
+	switch (lease->state) {
+	case LEASE_ASKED:
+	case LEASE_HOLDING: /* it ran when it registered: now the grant has its number */
+		break;
+	case LEASE_IDLE:
+		/* Not asked for; whatever went wrong, the scheduler must not count on us. */
+		lease->epoch = event->epoch;
+		send_released(lease, event->grant, 0, false, actions);
+		return 0;
+	case LEASE_OFF:
+	case LEASE_RESTORING:
+	case LEASE_DRAINING:
+	case LEASE_EVICTING:
+	case LEASE_ORPHAN:
+	case LEASE_STATE_COUNT_:
+		return LEASE_E_STATE;
+	}
+
+	lease->epoch = event->epoch;
+	lease->grant = event->grant;
+	set_budget(lease, event->budget, actions);
+	if (lease->state == LEASE_ASKED)
+		act(actions, LEASE_ACTION_OPEN);
+	enter(lease, LEASE_HOLDING);
+	return 0;
+}
+
+static int on_drop(struct lease *lease, const struct lease_event *event,
+		   struct lease_actions *actions)
+{
+	bool is_held = event->grant != 0;
+
+	switch (lease->state) {
+	case LEASE_HOLDING:
+		if (!is_held || event->grant != lease->grant)
+			return LEASE_E_STATE;
+		start(lease, LEASE_DRAINING, LEASE_WORK_DROP);
+		act(actions, LEASE_ACTION_DRAIN)->bytes = event->bytes;
+		break;
+	case LEASE_IDLE:
+	case LEASE_ASKED:
+		if (is_held)
+			return LEASE_E_STATE; /* our release was on its way: it is the answer */
+		start(lease, LEASE_EVICTING,
+		      lease->state == LEASE_IDLE ? LEASE_WORK_EVICT_IDLE : LEASE_WORK_EVICT_ASKED);
+		act(actions, LEASE_ACTION_EVICT)->bytes = event->bytes;
+		break;
+	case LEASE_OFF:
+	case LEASE_RESTORING:
+	case LEASE_DRAINING:
+	case LEASE_EVICTING:
+	case LEASE_ORPHAN:
+	case LEASE_STATE_COUNT_:
+		return LEASE_E_STATE;
+	}
+	lease->epoch = event->epoch;
+	lease->drop_bytes = event->bytes;
+	return 0;
+}
+
+static int on_budget(struct lease *lease, const struct lease_event *event,
+		     struct lease_actions *actions)
+{
+	bool is_for_running = (event->epoch & 1) == 0;
+
+	if (lease->state == LEASE_HOLDING && is_for_running) {
+		lease->epoch = event->epoch;
+		set_budget(lease, event->budget, actions);
+		return 0;
+	}
+	if (lease->state == LEASE_ASKED && !is_for_running) {
+		lease->epoch = event->epoch;
+		set_budget(lease, event->budget, actions);
+		start(lease, LEASE_RESTORING, LEASE_WORK_COME);
+		act(actions, LEASE_ACTION_RESTORE);
+		return 0;
+	}
+	return LEASE_E_STATE;
+}
+
+/* Bytes have gone, or all stays: the DROP is answered. */
+static void answer_drop(struct lease *lease, bool wanting, struct lease_actions *actions)
+{
+	stopped(lease, lease->grant, wanting, actions);
+}
+
+static int on_drained(struct lease *lease, const struct lease_event *event,
+		      struct lease_actions *actions)
+{
+	bool is_drop = lease->work == LEASE_WORK_DROP;
+
+	if (lease->state != LEASE_DRAINING)
+		return LEASE_E_STATE;
+	if (!lease->is_connected) {
+		run_unmanaged(lease, true, actions);
+		return 0;
+	}
+	if (event->outcome) {
+		enter(lease, LEASE_HOLDING);
+		act(actions, LEASE_ACTION_OPEN);
+		if (is_drop)
+			send_released(lease, lease->grant, event->outcome, true, actions);
+		return 0;
+	}
+	if (is_drop && lease->drop_bytes > 0) {
+		start(lease, LEASE_EVICTING, LEASE_WORK_DROP);
+		act(actions, LEASE_ACTION_EVICT)->bytes = lease->drop_bytes;
+		return 0;
+	}
+	answer_drop(lease, event->wanting, actions);
+	return 0;
+}
+
+static void evicted_while_stopped(struct lease *lease, const struct lease_event *event,
+				  struct lease_actions *actions)
+{
+	bool has_asked = lease->work == LEASE_WORK_EVICT_ASKED;
+
+	send_released(lease, 0, event->outcome, has_asked || event->wanting, actions);
+	enter(lease, has_asked || event->wanting ? LEASE_ASKED : LEASE_IDLE);
+	if (!has_asked && event->wanting)
+		act(actions, LEASE_ACTION_SEND_REQ);
+}
+
+static int on_evicted(struct lease *lease, const struct lease_event *event,
+		      struct lease_actions *actions)
+{
+	if (lease->state != LEASE_EVICTING)
+		return LEASE_E_STATE;
+	if (!lease->is_connected) {
+		orphan(lease, actions);
+		return 0;
+	}
+	if (lease->work != LEASE_WORK_DROP) {
+		evicted_while_stopped(lease, event, actions);
+		return 0;
+	}
+	if (event->outcome) {
+		/* Nothing may run while bytes are out: first all comes back. */
+		start(lease, LEASE_RESTORING, LEASE_WORK_UNDO);
+		lease->outcome = event->outcome;
+		act(actions, LEASE_ACTION_RESTORE);
+		return 0;
+	}
+	answer_drop(lease, event->wanting, actions);
+	return 0;
+}
+
+static void restored_undo(struct lease *lease, const struct lease_event *event,
+			  struct lease_actions *actions)
+{
+	uint32_t outcome = lease->outcome;
+
+	if (event->outcome) {
+		/* Part is out and can not come back: so we have stopped, if with less freed. */
+		answer_drop(lease, true, actions);
+		return;
+	}
+	enter(lease, LEASE_HOLDING);
+	act(actions, LEASE_ACTION_OPEN);
+	send_released(lease, lease->grant, outcome, true, actions);
+}
+
+static int on_restored(struct lease *lease, const struct lease_event *event,
+		       struct lease_actions *actions)
+{
+	enum lease_work work = lease->work;
+
+	if (lease->state != LEASE_RESTORING)
+		return LEASE_E_STATE;
+	if (!lease->is_connected) {
+		/* What we were to come in with is nobody's word any more; the rest is whole. */
+		if (event->outcome || work == LEASE_WORK_COME)
+			orphan(lease, actions);
+		else
+			run_unmanaged(lease, true, actions);
+		return 0;
+	}
+	if (work == LEASE_WORK_UNDO) {
+		restored_undo(lease, event, actions);
+		return 0;
+	}
+	enter(lease, LEASE_ASKED);
+	if (event->outcome) {
+		set_budget(lease, 0, actions);
+		send_released(lease, 0, event->outcome, true, actions);
+	} else {
+		act(actions, LEASE_ACTION_SEND_MEMORY);
+	}
+	return 0;
+}
+
+static int on_idle(struct lease *lease, struct lease_actions *actions)
+{
+	/* Without a number there is nothing yet that could be given up. */
+	if (lease->state != LEASE_HOLDING || lease->grant == 0)
+		return LEASE_E_STATE;
+	start(lease, LEASE_DRAINING, LEASE_WORK_GIVE_UP);
+	act(actions, LEASE_ACTION_DRAIN);
+	return 0;
+}
+
+static int on_orphan_time(struct lease *lease, struct lease_actions *actions)
+{
+	if (lease->state != LEASE_ORPHAN)
+		return LEASE_E_STATE;
+	start(lease, LEASE_RESTORING, LEASE_WORK_ALONE);
+	set_budget(lease, LEASE_UNLIMITED, actions);
+	act(actions, LEASE_ACTION_RESTORE);
+	return 0;
+}
+
+static int on_refused(const struct lease *lease, struct lease_actions *actions)
+{
+	if (lease->state != LEASE_ASKED && lease->state != LEASE_HOLDING)
+		return LEASE_E_STATE;
+	act(actions, LEASE_ACTION_REFUSE);
+	return 0;
+}
+
+static int on_prepare(const struct lease *lease, const struct lease_event *event,
+		      struct lease_actions *actions)
+{
+	struct lease_action *action;
+
+	if (lease->state != LEASE_HOLDING)
+		return LEASE_E_STATE;
+	action = act(actions, LEASE_ACTION_PREPARE);
+	action->bytes = event->bytes;
+	action->due_ms = event->due_ms;
+	return 0;
+}
+
+void lease_init(struct lease *lease)
+{
+	*lease = (struct lease){.state = LEASE_OFF, .budget = LEASE_UNLIMITED};
+}
+
+int lease_step(struct lease *lease, const struct lease_event *event,
+	       struct lease_actions *ret_actions)
+{
+	ret_actions->n = 0;
+	switch (event->type) {
+	case LEASE_EVENT_REGISTERED:
+		return on_registered(lease, event, ret_actions);
+	case LEASE_EVENT_LOST:
+		return on_lost(lease, ret_actions);
+	case LEASE_EVENT_WANT:
+		return on_want(lease, ret_actions);
+	case LEASE_EVENT_LOCK_OK:
+		return on_lock_ok(lease, event, ret_actions);
+	case LEASE_EVENT_DROP:
+		return on_drop(lease, event, ret_actions);
+	case LEASE_EVENT_BUDGET:
+		return on_budget(lease, event, ret_actions);
+	case LEASE_EVENT_REFUSED:
+		return on_refused(lease, ret_actions);
+	case LEASE_EVENT_PREPARE:
+		return on_prepare(lease, event, ret_actions);
+	case LEASE_EVENT_DRAINED:
+		return on_drained(lease, event, ret_actions);
+	case LEASE_EVENT_EVICTED:
+		return on_evicted(lease, event, ret_actions);
+	case LEASE_EVENT_RESTORED:
+		return on_restored(lease, event, ret_actions);
+	case LEASE_EVENT_IDLE:
+		return on_idle(lease, ret_actions);
+	case LEASE_EVENT_ORPHAN_TIME:
+		return on_orphan_time(lease, ret_actions);
+	case LEASE_EVENT_COUNT_:
+		break;
+	}
+	return LEASE_E_STATE;
+}
+
+bool lease_is_open(const struct lease *lease)
+{
+	return lease->state == LEASE_OFF || lease->state == LEASE_HOLDING;
+}
+
+void lease_assert_valid(const struct lease *lease)
+{
+	bool is_working = lease->state == LEASE_RESTORING || lease->state == LEASE_DRAINING ||
+			  lease->state == LEASE_EVICTING;
+
+	assert(lease->state < LEASE_STATE_COUNT_);
+	assert((lease->work != LEASE_WORK_NONE) == is_working);
+	assert(lease->state != LEASE_OFF || !lease->is_connected);
+	assert(lease->state != LEASE_ORPHAN || !lease->is_connected);
+	if (lease->state == LEASE_IDLE || lease->state == LEASE_ASKED ||
+	    lease->state == LEASE_HOLDING)
+		assert(lease->is_connected);
+	assert(lease->state != LEASE_OFF || lease->budget == LEASE_UNLIMITED);
+	assert(lease->state != LEASE_IDLE || lease->budget == 0);
+	assert(lease->state != LEASE_DRAINING || lease->grant != 0);
+	assert(lease->work != LEASE_WORK_ALONE || !lease->is_connected);
+}

@@ -1,0 +1,112 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+
+#include "core/notice.h"
+
+#include "core/act.h"
+#include "core/fit.h"
+#include "core/list.h"
+#include "core/stop.h"
+
+/* No card runs more at once with any sense; it bounds the work of one newcomer. */
+#define TOLD_MAX 64
+
+static void emit_prepare(struct sched *sched, uint32_t client, uint64_t bytes, uint64_t due_ms)
+{
+	act_emit(sched, (struct sched_action){.type = SCHED_ACTION_PREPARE,
+					      .client = client,
+					      .bytes = bytes,
+					      .due_ms = due_ms});
+}
+
+void notice_tell(struct sched *sched, uint32_t client, uint64_t bytes, uint64_t due_ns)
+{
+	struct sched_client *c = &sched->clients[client];
+	uint64_t pageable = fit_pageable(c), due_ms;
+
+	/* Not 0, which would take it back; unknown is a turn of the longest kind. */
+	due_ms = due_ns == SCHED_NO_DEADLINE ? sched->config.max_runtime_ns / 1000000 :
+		 due_ns <= sched->now_ns     ? 0 :
+					       (due_ns - sched->now_ns) / 1000000;
+	if (!c->is_told) {
+		fit_out(sched, client);
+		c->is_told = true;
+		c->heard_ns = sched->now_ns;
+		c->beat_ns = sched->now_ns + sched->config.heartbeat_ns;
+		list_push_back(sched->clients, &sched->gpus[c->gpu].told, SCHED_LINK_TOLD, client);
+		fit_in(sched, client);
+	}
+	emit_prepare(sched, client, bytes < pageable ? bytes : pageable, due_ms ? due_ms : 1);
+}
+
+void notice_forget(struct sched *sched, uint32_t client)
+{
+	struct sched_client *c = &sched->clients[client];
+
+	if (!c->is_told)
+		return;
+	fit_out(sched, client);
+	c->is_told = false;
+	c->beat_ns = SCHED_NO_DEADLINE;
+	list_remove(sched->clients, &sched->gpus[c->gpu].told, SCHED_LINK_TOLD, client);
+	fit_in(sched, client);
+}
+
+static bool tell_place(struct sched *sched, uint32_t gpu, enum sched_place place)
+{
+	struct sched_gpu *g = &sched->gpus[gpu];
+	uint64_t bytes = fit_to_evict(sched, gpu, g->head);
+	uint64_t due_ns =
+		g->head == SCHED_NONE ? SCHED_NO_DEADLINE : sched->clients[g->head].due_ns;
+
+	for (uint32_t i = g->place[place].first, n = 0; i != SCHED_NONE && n < TOLD_MAX;
+	     i = sched->clients[i].link[SCHED_LINK_PLACE].next, n++) {
+		const struct sched_client *c = &sched->clients[i];
+
+		/* Who is the only one to wait needs not hear of itself. */
+		if (c->is_told || c->is_hung ||
+		    (c->line == SCHED_LINE_QUEUE && g->queue.n == 1))
+			continue;
+		if (g->told.n >= TOLD_MAX)
+			return true;
+		if (!act_has_room(sched))
+			return false;
+		notice_tell(sched, i, bytes, due_ns);
+	}
+	return true;
+}
+
+bool notice_update(struct sched *sched, uint32_t gpu)
+{
+	struct sched_gpu *g = &sched->gpus[gpu];
+
+	if (g->queue.n > 0)
+		return g->told.n >= TOLD_MAX ||
+		       (tell_place(sched, gpu, SCHED_PLACE_BLOCKED) &&
+			tell_place(sched, gpu, SCHED_PLACE_RUNNING) &&
+			tell_place(sched, gpu, SCHED_PLACE_BARE) &&
+			tell_place(sched, gpu, SCHED_PLACE_KEPT));
+	while (g->told.n > 0) {
+		uint32_t client = g->told.first;
+
+		if (!act_has_room(sched))
+			return false;
+		notice_forget(sched, client);
+		emit_prepare(sched, client, 0, 0);
+	}
+	return true;
+}
+
+void notice_beat(struct sched *sched, uint32_t client)
+{
+	struct sched_client *c = &sched->clients[client];
+
+	if (sched->now_ns - c->heard_ns > sched->config.heartbeat_limit_ns) {
+		notice_forget(sched, client);
+		stop_hung(sched, client);
+		return;
+	}
+	fit_out(sched, client);
+	c->beat_ns = sched->now_ns + sched->config.heartbeat_ns;
+	fit_in(sched, client);
+	act_emit(sched, (struct sched_action){.type = SCHED_ACTION_BEAT, .client = client});
+}

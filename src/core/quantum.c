@@ -1,0 +1,81 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+
+#include "core/quantum.h"
+
+#define SECOND_NS     1000000000ull
+#define GIB           (1ull << 30)
+#define BANDWIDTH_MAX (1ull << 43) /* 8 TiB/s: above any bus; keeps the average from overflow */
+
+static uint64_t min_u64(uint64_t a, uint64_t b)
+{
+	return a < b ? a : b;
+}
+
+static uint64_t max_u64(uint64_t a, uint64_t b)
+{
+	return a > b ? a : b;
+}
+
+/* value * mul / div, div > 0, saturating. Digit by digit, so that nothing overflows. */
+static uint64_t scale(uint64_t value, uint64_t mul, uint64_t div)
+{
+	uint64_t whole = value / div, rest = value % div, part;
+
+	if (whole > 0 && mul > UINT64_MAX / whole)
+		return UINT64_MAX;
+	while (rest > 0 && mul > UINT64_MAX / rest) {
+		rest >>= 1;
+		div >>= 1;
+	}
+	part = rest * mul / div;
+	return whole * mul > UINT64_MAX - part ? UINT64_MAX : whole * mul + part;
+}
+
+uint64_t quantum_swap(const struct sched *sched, uint32_t gpu, uint64_t bytes)
+{
+	const struct sched_gpu *g = &sched->gpus[gpu];
+
+	if (g->bandwidth > 0)
+		return scale(bytes, SECOND_NS, g->bandwidth);
+	return max_u64(SECOND_NS, scale(g->sums.held, SECOND_NS, GIB));
+}
+
+uint64_t quantum_turn(const struct sched *sched, uint32_t gpu, uint64_t bytes)
+{
+	const struct sched_config *config = &sched->config;
+	uint64_t turn, n_waiting = sched->gpus[gpu].queue.n;
+
+	if (config->mode == SCHED_MODE_CONCURRENT) {
+		turn = config->tq_ns;
+	} else if (config->switch_mode == SCHED_SWITCH_FIXED) {
+		turn = config->switch_fixed_ns;
+	} else {
+		turn = scale(quantum_swap(sched, gpu, bytes), config->switch_multiplier, 1);
+		turn = min_u64(max_u64(turn, config->switch_min_ns), config->switch_max_ns);
+	}
+	turn = min_u64(turn, config->max_runtime_ns);
+	if (n_waiting > 0)
+		turn = min_u64(turn, max_u64(config->wait_bound_ns / n_waiting, SECOND_NS));
+	return turn;
+}
+
+uint64_t quantum_answer(const struct sched *sched, uint32_t gpu, uint64_t bytes)
+{
+	uint64_t copy = scale(bytes, SECOND_NS, GIB);
+
+	if (sched->gpus[gpu].bandwidth > 0)
+		copy = max_u64(copy, scale(bytes, 2 * SECOND_NS, sched->gpus[gpu].bandwidth));
+	/* A hostile report of a crawling bus must not hold an answer open for days. */
+	return sched->config.answer_ns + min_u64(copy, 3600 * SECOND_NS);
+}
+
+void quantum_measure(struct sched *sched, uint32_t gpu, uint64_t moved, uint64_t move_ns)
+{
+	struct sched_gpu *g = &sched->gpus[gpu];
+	uint64_t bandwidth;
+
+	if (moved == 0 || move_ns == 0)
+		return;
+	bandwidth = min_u64(max_u64(scale(moved, SECOND_NS, move_ns), 1), BANDWIDTH_MAX);
+	g->bandwidth = g->bandwidth == 0 ? bandwidth : (g->bandwidth * 7 + bandwidth * 3) / 10;
+}

@@ -1,0 +1,28 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef NVS_CORE_QUANTUM_H
+#define NVS_CORE_QUANTUM_H
+
+/* How long a turn lasts, and how long an answer may take. */
+
+#include "core/sched.h"
+
+#include <stdint.h>
+
+/*
+ * The length of a turn while somebody waits for gpu and the switch to come moves bytes.
+ * Auto: the time the bytes take * multiplier, within [switch_min, switch_max]; fixed:
+ * switch_fixed; concurrent: tq. Never above max_runtime, nor above wait_bound / waiters
+ * (of which at least a second is left).
+ */
+uint64_t quantum_turn(const struct sched *sched, uint32_t gpu, uint64_t bytes);
+
+/* bytes at the measured bandwidth; unmeasured: 1 s a GiB of running memory, at least 1 s. */
+uint64_t quantum_swap(const struct sched *sched, uint32_t gpu, uint64_t bytes);
+
+/* For an answer that moves bytes: answer_ns and a second a GiB, or twice the measured time. */
+uint64_t quantum_answer(const struct sched *sched, uint32_t gpu, uint64_t bytes);
+
+/* Takes note of a copy: a moving average, each new one counts for 0.3. */
+void quantum_measure(struct sched *sched, uint32_t gpu, uint64_t moved, uint64_t move_ns);
+
+#endif

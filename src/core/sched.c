@@ -1,0 +1,324 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+
+#include "core/sched.h"
+
+#include "core/act.h"
+#include "core/fit.h"
+#include "core/hear.h"
+#include "core/line.h"
+#include "core/list.h"
+#include "core/notice.h"
+#include "core/stop.h"
+#include "core/turn.h"
+
+#include <string.h>
+
+#define MS_NS      1000000ull
+#define SECOND_NS  1000000000ull
+#define DAY_NS     (86400 * SECOND_NS)
+#define TOTAL_MAX  (1ull << 44)
+#define SLOTS_MAX  (1u << 17) /* sums over so many clients do not overflow */
+
+void sched_config_default(struct sched_config *ret_config)
+{
+	*ret_config = (struct sched_config){
+		.mode = SCHED_MODE_AUTO,
+		.switch_mode = SCHED_SWITCH_AUTO,
+		.anti_thrash = true,
+		.switch_multiplier = 5,
+		.reserve_percent = 5,
+		.tq_ns = 30 * SECOND_NS,
+		.switch_fixed_ns = 30 * SECOND_NS,
+		.switch_min_ns = 10 * SECOND_NS,
+		.switch_max_ns = 300 * SECOND_NS,
+		.max_runtime_ns = 300 * SECOND_NS,
+		.wait_bound_ns = 240 * SECOND_NS,
+		.prepare_ns = 5 * SECOND_NS,
+		.answer_ns = 15 * SECOND_NS,
+		.heartbeat_ns = 10 * SECOND_NS,
+		.heartbeat_limit_ns = 30 * SECOND_NS,
+		.retry_ns = 10 * SECOND_NS,
+	};
+}
+
+static bool within(uint64_t value, uint64_t min, uint64_t max)
+{
+	return value >= min && value <= max;
+}
+
+int sched_config_check(const struct sched_config *config)
+{
+	bool is_good = within(config->mode, SCHED_MODE_AUTO, SCHED_MODE_CONCURRENT) &&
+		       within(config->switch_mode, SCHED_SWITCH_AUTO, SCHED_SWITCH_FIXED) &&
+		       within(config->switch_multiplier, 1, 1000) &&
+		       within(config->reserve_percent, 0, 50) &&
+		       within(config->tq_ns, MS_NS, DAY_NS) &&
+		       within(config->switch_fixed_ns, MS_NS, DAY_NS) &&
+		       within(config->switch_min_ns, MS_NS, DAY_NS) &&
+		       within(config->switch_max_ns, config->switch_min_ns, DAY_NS) &&
+		       within(config->max_runtime_ns, 10 * SECOND_NS, DAY_NS) &&
+		       within(config->wait_bound_ns, SECOND_NS, DAY_NS) &&
+		       within(config->prepare_ns, 0, DAY_NS) &&
+		       within(config->answer_ns, MS_NS, DAY_NS) &&
+		       within(config->heartbeat_ns, MS_NS, DAY_NS) &&
+		       within(config->heartbeat_limit_ns, config->heartbeat_ns, DAY_NS) &&
+		       within(config->retry_ns, MS_NS, DAY_NS);
+
+	return is_good ? 0 : SCHED_E_CONFIG;
+}
+
+static void clear_slot(struct sched_client *c)
+{
+	memset(c, 0, sizeof(*c));
+	c->granted_ns = SCHED_NO_DEADLINE;
+	c->due_ns = SCHED_NO_DEADLINE;
+	c->answer_ns = SCHED_NO_DEADLINE;
+	c->retry_ns = SCHED_NO_DEADLINE;
+	c->bound_ns = SCHED_NO_DEADLINE;
+	c->beat_ns = SCHED_NO_DEADLINE;
+	for (int i = 0; i < SCHED_LINK_COUNT_; i++)
+		c->link[i] = (struct sched_link){SCHED_NONE, SCHED_NONE};
+	for (int i = 0; i < SCHED_NODE_COUNT_; i++) {
+		c->node[i].child = SCHED_NONE;
+		c->node[i].next = SCHED_NONE;
+		c->node[i].prev = SCHED_NONE;
+	}
+}
+
+void sched_init(struct sched *sched, struct sched_client *clients, uint32_t n_clients,
+		const struct sched_config *config)
+{
+	assert(n_clients <= SLOTS_MAX);
+	assert(sched_config_check(config) == 0);
+	memset(sched, 0, sizeof(*sched));
+	sched->config = *config;
+	sched->clients = clients;
+	sched->n_clients = n_clients;
+	sched->timers = SCHED_NONE;
+	for (uint32_t i = 0; i < n_clients; i++)
+		clear_slot(&clients[i]);
+	for (uint32_t i = 0; i < SCHED_GPUS_MAX; i++) {
+		struct sched_gpu *g = &sched->gpus[i];
+
+		g->head = SCHED_NONE;
+		g->restoring = SCHED_NONE;
+		g->largest = SCHED_NONE;
+		g->wake_ns = SCHED_NO_DEADLINE;
+		list_init(&g->queue);
+		list_init(&g->coming);
+		list_init(&g->told);
+		for (int place = 0; place < SCHED_PLACE_COUNT_; place++)
+			list_init(&g->place[place]);
+	}
+}
+
+static int on_gpu(struct sched *sched, const struct sched_event *event)
+{
+	struct sched_gpu *g;
+
+	if (event->gpu >= SCHED_GPUS_MAX)
+		return SCHED_E_NO_GPU;
+	if (event->bytes == 0 || event->bytes > TOTAL_MAX)
+		return SCHED_E_CONFIG;
+
+	g = &sched->gpus[event->gpu];
+	g->is_known = true;
+	g->total = event->bytes;
+	g->external = event->external;
+	g->is_dirty = true;
+	return 0;
+}
+
+static int on_config(struct sched *sched, const struct sched_event *event)
+{
+	int r;
+
+	r = sched_config_check(event->config);
+	if (r)
+		return r;
+	sched->config = *event->config;
+	for (uint32_t i = 0; i < SCHED_GPUS_MAX; i++)
+		sched->gpus[i].is_dirty = sched->gpus[i].is_known;
+	return 0;
+}
+
+/*
+ * A client that takes turns with nobody must fit beside all that runs. One that has run
+ * until now can not be sent away: its memory is on the card whatever we say.
+ */
+static bool can_join_fixed(const struct sched *sched, const struct sched_event *event)
+{
+	const struct sched_gpu *g = &sched->gpus[event->gpu];
+	uint64_t usable = fit_usable(sched, event->gpu), bytes = g->sums.load;
+	const uint64_t parts[] = {event->memory.resident, event->memory.pinned,
+				  event->memory.swapped, event->memory.wanted,
+				  event->memory.wanted_pinned};
+
+	if (event->running)
+		return true;
+	if (fit_exclusive(sched) && g->n_clients > 0)
+		return false;
+	for (size_t i = 0; i < sizeof(parts) / sizeof(*parts); i++) {
+		if (parts[i] > usable || bytes + parts[i] > usable)
+			return false;
+		bytes += parts[i];
+	}
+	return true;
+}
+
+static int on_join(struct sched *sched, const struct sched_event *event)
+{
+	struct sched_client *c = &sched->clients[event->client];
+
+	if (c->state != SCHED_CLIENT_FREE)
+		return SCHED_E_EXISTS;
+	if (event->gpu >= SCHED_GPUS_MAX || !sched->gpus[event->gpu].is_known)
+		return SCHED_E_NO_GPU;
+	if (event->fixed && !can_join_fixed(sched, event))
+		return SCHED_E_NO_FIT;
+
+	clear_slot(c);
+	c->gpu = event->gpu;
+	c->is_fixed = event->fixed;
+	c->heard_ns = sched->now_ns;
+	sched->gpus[c->gpu].n_clients++;
+	fit_set_memory(sched, event->client, &event->memory);
+	stop_set_state(sched, event->client, SCHED_CLIENT_IDLE);
+	fit_in(sched, event->client);
+	if (!event->running)
+		return 0;
+	/* Its gate is open, so no budget that it names can hold: what it has is what it gets. */
+	c->need = c->memory.resident + c->memory.pinned;
+	turn_grant(sched, event->client);
+	hear_growth(sched, event->client, false);
+	return 0;
+}
+
+static int on_leave(struct sched *sched, const struct sched_event *event)
+{
+	struct sched_client *c = &sched->clients[event->client];
+	uint32_t gpu = c->gpu;
+
+	if (c->state == SCHED_CLIENT_FREE)
+		return SCHED_E_NO_CLIENT;
+
+	notice_forget(sched, event->client);
+	fit_out(sched, event->client);
+	line_leave(sched, event->client);
+	c->state = SCHED_CLIENT_FREE;
+	c->memory = (struct sched_memory){0};
+	c->answer_ns = SCHED_NO_DEADLINE;
+	c->retry_ns = SCHED_NO_DEADLINE;
+	fit_in(sched, event->client); /* out of the last list and heap */
+	clear_slot(c);
+	sched->gpus[gpu].n_clients--;
+	return 0;
+}
+
+static void on_timer(struct sched *sched, uint32_t client)
+{
+	const struct sched_client *c = &sched->clients[client];
+
+	if (c->answer_ns <= sched->now_ns)
+		stop_late(sched, client);
+	else if (c->retry_ns <= sched->now_ns)
+		stop_retry(sched, client);
+	else if (c->bound_ns <= sched->now_ns)
+		hear_bound(sched, client);
+	else
+		notice_beat(sched, client);
+}
+
+static int on_time(struct sched *sched)
+{
+	while (sched->timers != SCHED_NONE && act_has_room(sched) &&
+	       sched->clients[sched->timers].node[SCHED_NODE_TIMER].key <= sched->now_ns)
+		on_timer(sched, sched->timers);
+	for (uint32_t i = 0; i < SCHED_GPUS_MAX; i++) {
+		if (sched->gpus[i].wake_ns <= sched->now_ns)
+			sched->gpus[i].is_dirty = true;
+	}
+	return 0;
+}
+
+static int handle(struct sched *sched, const struct sched_event *event)
+{
+	switch (event->type) {
+	case SCHED_EVENT_GPU:
+		return on_gpu(sched, event);
+	case SCHED_EVENT_CONFIG:
+		return on_config(sched, event);
+	case SCHED_EVENT_JOIN:
+		return on_join(sched, event);
+	case SCHED_EVENT_LEAVE:
+		return on_leave(sched, event);
+	case SCHED_EVENT_REQUEST:
+		return hear_request(sched, event);
+	case SCHED_EVENT_RELEASED:
+		return hear_released(sched, event);
+	case SCHED_EVENT_MEMORY:
+		return hear_memory(sched, event);
+	case SCHED_EVENT_ALIVE:
+		return hear_alive(sched, event);
+	case SCHED_EVENT_TIME:
+		return on_time(sched);
+	case SCHED_EVENT_COUNT_:
+		break;
+	}
+	assert(!"event type out of range");
+	return SCHED_E_STATE;
+}
+
+static bool is_of_client(enum sched_event_type type)
+{
+	return type != SCHED_EVENT_GPU && type != SCHED_EVENT_CONFIG && type != SCHED_EVENT_TIME;
+}
+
+/* Who was queued and not served in the same step hears why. */
+static void tell_wait(struct sched *sched, uint32_t client)
+{
+	const struct sched_client *c = &sched->clients[client];
+
+	if (c->state != SCHED_CLIENT_FREE && c->line != SCHED_LINE_NONE && !c->is_wait_told &&
+	    !c->is_given)
+		line_tell(sched, client);
+}
+
+int sched_step(struct sched *sched, const struct sched_event *event,
+	       struct sched_actions *ret_actions)
+{
+	int r;
+
+	assert(event->now_ns >= sched->now_ns);
+	assert(!is_of_client(event->type) || event->client < sched->n_clients);
+
+	sched->now_ns = event->now_ns;
+	ret_actions->n = 0;
+	sched->out = ret_actions;
+	r = handle(sched, event);
+	if (!r) {
+		for (uint32_t i = 0; i < SCHED_GPUS_MAX; i++) {
+			if (sched->gpus[i].is_dirty)
+				turn_dispatch(sched, i);
+		}
+		if (is_of_client(event->type))
+			tell_wait(sched, event->client);
+	}
+	sched->out = NULL;
+	return r;
+}
+
+uint64_t sched_deadline(const struct sched *sched)
+{
+	uint64_t deadline = SCHED_NO_DEADLINE;
+
+	if (sched->timers != SCHED_NONE)
+		deadline = sched->clients[sched->timers].node[SCHED_NODE_TIMER].key;
+	for (uint32_t i = 0; i < SCHED_GPUS_MAX; i++) {
+		if (sched->gpus[i].is_dirty)
+			return sched->now_ns;
+		if (sched->gpus[i].wake_ns < deadline)
+			deadline = sched->gpus[i].wake_ns;
+	}
+	return deadline < sched->now_ns ? sched->now_ns : deadline;
+}

@@ -1,0 +1,59 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+
+#include "core/fit.h"
+#include "core/line.h"
+#include "core/sched.h"
+
+#include <assert.h>
+
+void sched_gpu_status(const struct sched *sched, uint32_t gpu, struct sched_gpu_status *ret)
+{
+	const struct sched_gpu *g = &sched->gpus[gpu];
+	uint64_t usable = fit_usable(sched, gpu);
+
+	assert(gpu < SCHED_GPUS_MAX && g->is_known);
+	*ret = (struct sched_gpu_status){
+		.total = g->total,
+		.usable = usable,
+		.external = g->external,
+		.available = usable > g->sums.charged ? usable - g->sums.charged : 0,
+		.running = g->sums.held,
+		.n_switches = g->n_switches,
+		.moved_out = g->moved_out,
+		.moved_in = g->moved_in,
+		.bandwidth = g->bandwidth,
+		.next_switch_ns = SCHED_NO_DEADLINE,
+		.n_running = g->sums.n_holding,
+		.n_waiting = g->queue.n,
+		.n_clients = g->n_clients,
+	};
+	if (g->head != SCHED_NONE)
+		ret->next_switch_ns = sched->clients[g->head].due_ns;
+}
+
+void sched_client_status(const struct sched *sched, uint32_t client, uint64_t now_ns,
+			 struct sched_client_status *ret)
+{
+	const struct sched_client *c = &sched->clients[client];
+	bool runs = c->state == SCHED_CLIENT_RUNNING || c->state == SCHED_CLIENT_STOPPING;
+
+	assert(client < sched->n_clients);
+	*ret = (struct sched_client_status){
+		.state = c->state,
+		.why = c->state == SCHED_CLIENT_FREE ? SCHED_WAIT_NOT : line_why(sched, client),
+		.gpu = c->gpu,
+		.position = c->state == SCHED_CLIENT_FREE ? 0 : line_position(sched, client),
+		.last_outcome = c->last_outcome,
+		.hung = c->is_hung,
+		.not_preemptible = c->is_not_preemptible,
+		.fixed = c->is_fixed,
+		.growing = c->is_growing,
+		.memory = c->memory,
+		.budget = c->budget,
+		.since_ns = now_ns - c->since_ns,
+		.last_scheduled_ns = c->granted_ns == SCHED_NO_DEADLINE ? SCHED_NO_DEADLINE :
+									  now_ns - c->granted_ns,
+		.run_ns = c->run_ns + (runs ? now_ns - c->granted_ns : 0),
+		.n_switches = c->n_switches,
+	};
+}

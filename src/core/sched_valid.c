@@ -1,0 +1,154 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+
+/* The invariants, all computed anew from the clients: O(clients), for tests and debug builds. */
+
+#include "core/fit.h"
+#include "core/line.h"
+#include "core/sched.h"
+
+#include <assert.h>
+#include <string.h>
+
+static void check_timers(const struct sched *sched, const struct sched_client *c)
+{
+	const struct sched_node *node = &c->node[SCHED_NODE_TIMER];
+	const uint64_t all[] = {c->answer_ns, c->retry_ns, c->bound_ns, c->beat_ns};
+	uint64_t first = SCHED_NO_DEADLINE;
+
+	for (size_t i = 0; i < sizeof(all) / sizeof(*all); i++)
+		first = all[i] < first ? all[i] : first;
+	assert(node->is_in == (first != SCHED_NO_DEADLINE));
+	if (!node->is_in)
+		return;
+	assert(node->key == first);
+	assert(sched->timers != SCHED_NONE);
+	assert(sched->clients[sched->timers].node[SCHED_NODE_TIMER].key <= first);
+}
+
+/* An answer is awaited exactly where one is owed. */
+static void check_debts(const struct sched_client *c)
+{
+	bool owes = (c->is_asked || c->is_given) && !c->is_hung;
+
+	assert((c->answer_ns != SCHED_NO_DEADLINE) == owes);
+	assert(!c->is_asked || !c->is_given);
+	assert(c->is_asked || c->drop_bytes == 0);
+	assert((c->retry_ns != SCHED_NO_DEADLINE) == (c->is_retrying || c->is_resting));
+	assert((c->beat_ns != SCHED_NO_DEADLINE) == c->is_told);
+	assert(!c->is_told || (c->state == SCHED_CLIENT_RUNNING && !c->is_hung));
+	assert(!c->is_growing || c->state == SCHED_CLIENT_RUNNING);
+	assert(!c->is_given || c->state == SCHED_CLIENT_INCOMING);
+}
+
+static void check_line(const struct sched_client *c)
+{
+	switch (c->state) {
+	case SCHED_CLIENT_IDLE:
+	case SCHED_CLIENT_STOPPING:
+		assert(c->line == SCHED_LINE_NONE);
+		break;
+	case SCHED_CLIENT_WAITING:
+		assert(c->line == (c->is_hung ? SCHED_LINE_NONE : SCHED_LINE_QUEUE));
+		break;
+	case SCHED_CLIENT_INCOMING:
+		assert(c->line == SCHED_LINE_COMING);
+		break;
+	case SCHED_CLIENT_RUNNING:
+		assert(c->is_growing == (c->line != SCHED_LINE_NONE));
+		break;
+	case SCHED_CLIENT_FREE:
+	case SCHED_CLIENT_STATE_COUNT_:
+		assert(!"client state out of range");
+	}
+	assert((c->state == SCHED_CLIENT_STOPPING) <= c->is_asked);
+}
+
+static uint32_t count(const struct sched *sched, const struct sched_list *list,
+		      enum sched_link_kind kind)
+{
+	uint32_t n = 0, prev = SCHED_NONE;
+
+	for (uint32_t i = list->first; i != SCHED_NONE; i = sched->clients[i].link[kind].next) {
+		assert(sched->clients[i].link[kind].prev == prev);
+		assert(n++ < list->n);
+		prev = i;
+	}
+	assert(list->last == prev);
+	assert(n == list->n);
+	return n;
+}
+
+struct counts {
+	uint32_t n_clients, n_queue, n_coming, n_told, n_place[SCHED_PLACE_COUNT_];
+	struct sched_sums sums;
+};
+
+static void check_client(const struct sched *sched, const struct sched_client *c,
+			 struct counts *counts)
+{
+	struct sched_sums share = fit_share(c);
+	uint64_t *sum = &counts->sums.charged;
+	const uint64_t *part = &share.charged;
+
+	assert(memcmp(&share, &c->share, sizeof(share)) == 0);
+	assert(c->place == fit_place(c));
+	/* The bytes come first in struct sched_sums, held is the last of them. */
+	for (; part <= &share.held; part++)
+		*sum++ += *part;
+	counts->sums.n_on += share.n_on;
+	counts->sums.n_fast += share.n_fast;
+	counts->sums.n_never += share.n_never;
+	counts->sums.n_holding += share.n_holding;
+	counts->n_clients++;
+	counts->n_queue += c->line == SCHED_LINE_QUEUE;
+	counts->n_coming += c->line == SCHED_LINE_COMING;
+	counts->n_told += c->is_told;
+	counts->n_place[c->place]++;
+	check_line(c);
+	check_debts(c);
+	check_timers(sched, c);
+}
+
+/* Nobody waits for a place that is there. */
+static void check_work_conserving(const struct sched *sched, const struct sched_gpu *g)
+{
+	for (uint32_t i = g->queue.first; i != SCHED_NONE && !g->is_dirty;
+	     i = sched->clients[i].link[SCHED_LINK_LINE].next) {
+		if (sched->clients[i].is_resting)
+			continue;
+		assert(!fit_beside(sched, i) || g->coming.n > 0);
+		break;
+	}
+}
+
+static void check_gpu(const struct sched *sched, uint32_t gpu)
+{
+	const struct sched_gpu *g = &sched->gpus[gpu];
+	struct counts counts = {0};
+
+	for (uint32_t i = 0; i < sched->n_clients; i++) {
+		const struct sched_client *c = &sched->clients[i];
+
+		if (c->state != SCHED_CLIENT_FREE && c->gpu == gpu)
+			check_client(sched, c, &counts);
+	}
+	assert(memcmp(&counts.sums, &g->sums, sizeof(g->sums)) == 0);
+	assert(counts.n_clients == g->n_clients);
+	assert(counts.n_queue == count(sched, &g->queue, SCHED_LINK_LINE));
+	assert(counts.n_coming == count(sched, &g->coming, SCHED_LINK_LINE));
+	assert(counts.n_told == count(sched, &g->told, SCHED_LINK_TOLD));
+	for (int place = SCHED_PLACE_NONE + 1; place < SCHED_PLACE_COUNT_; place++)
+		assert(counts.n_place[place] == count(sched, &g->place[place], SCHED_LINK_PLACE));
+	assert(g->restoring == SCHED_NONE || sched->clients[g->restoring].is_given);
+	assert(g->head == SCHED_NONE || sched->clients[g->head].line == SCHED_LINE_QUEUE);
+	check_work_conserving(sched, g);
+}
+
+void sched_assert_valid(const struct sched *sched)
+{
+	assert(sched->out == NULL);
+	for (uint32_t gpu = 0; gpu < SCHED_GPUS_MAX; gpu++) {
+		if (sched->gpus[gpu].is_known)
+			check_gpu(sched, gpu);
+	}
+}

@@ -1,0 +1,234 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+
+#include "core/stop.h"
+
+#include "core/act.h"
+#include "core/fit.h"
+#include "core/line.h"
+#include "core/notice.h"
+#include "core/quantum.h"
+
+#define FAILED_MAX 3 /* stops in a row, then the client counts as not preemptible */
+
+static bool has_grant(enum sched_client_state state)
+{
+	return state == SCHED_CLIENT_RUNNING || state == SCHED_CLIENT_STOPPING;
+}
+
+void stop_set_state(struct sched *sched, uint32_t client, enum sched_client_state state)
+{
+	struct sched_client *c = &sched->clients[client];
+
+	if (has_grant(c->state) && !has_grant(state))
+		c->run_ns += sched->now_ns - c->granted_ns;
+	c->state = state;
+	c->since_ns = sched->now_ns;
+}
+
+uint64_t stop_epoch(struct sched_client *client, bool runs)
+{
+	client->epoch += (client->epoch & 1) == (runs ? 0 : 1) ? 2 : 1;
+	return client->epoch;
+}
+
+static void ask(struct sched *sched, uint32_t client, uint64_t bytes, bool runs)
+{
+	struct sched_client *c = &sched->clients[client];
+
+	c->is_asked = true;
+	c->drop_bytes = bytes;
+	c->drop_epoch = stop_epoch(c, runs);
+	c->answer_ns = sched->now_ns + quantum_answer(sched, c->gpu, bytes);
+}
+
+static void answered(struct sched_client *c)
+{
+	c->is_asked = false;
+	c->drop_bytes = 0;
+	c->answer_ns = SCHED_NO_DEADLINE;
+}
+
+void stop_drop(struct sched *sched, uint32_t client, uint64_t bytes)
+{
+	struct sched_client *c = &sched->clients[client];
+
+	if (!c->is_told)
+		notice_tell(sched, client, bytes, sched->now_ns);
+	notice_forget(sched, client);
+	fit_out(sched, client);
+	line_leave(sched, client);
+	c->is_growing = false;
+	c->n_switches++;
+	ask(sched, client, bytes, true);
+	stop_set_state(sched, client, SCHED_CLIENT_STOPPING);
+	fit_in(sched, client);
+	act_emit(sched, (struct sched_action){.type = SCHED_ACTION_DROP,
+					      .client = client,
+					      .grant = c->grant,
+					      .bytes = bytes,
+					      .epoch = c->epoch});
+}
+
+void stop_evict(struct sched *sched, uint32_t client, uint64_t bytes)
+{
+	struct sched_client *c = &sched->clients[client];
+
+	fit_out(sched, client);
+	ask(sched, client, bytes, false);
+	fit_in(sched, client);
+	act_emit(sched, (struct sched_action){.type = SCHED_ACTION_DROP,
+					      .client = client,
+					      .bytes = bytes,
+					      .epoch = c->epoch});
+}
+
+static uint64_t min_u64(uint64_t a, uint64_t b)
+{
+	return a < b ? a : b;
+}
+
+/* An eviction that frees nothing would be asked for again at once, and for ever. */
+static bool freed_nothing(const struct sched_client *c, uint64_t charge_before)
+{
+	return c->drop_bytes > 0 && fit_charge(c) >= charge_before && fit_pageable(c) > 0;
+}
+
+static void retry_later(struct sched *sched, struct sched_client *c)
+{
+	c->is_retrying = true;
+	c->retry_ns = sched->now_ns + sched->config.retry_ns;
+}
+
+/* Takes the report in: less is charged from now on, never more than before. */
+static void keep(struct sched *sched, const struct sched_event *event, bool has_seen)
+{
+	struct sched_client *c = &sched->clients[event->client];
+	uint64_t before = fit_charge(c);
+
+	fit_set_memory(sched, event->client, &event->memory);
+	c->budget = min_u64(event->budget, before);
+	c->last_outcome = 0;
+	if (has_seen && freed_nothing(c, before))
+		retry_later(sched, c);
+	answered(c);
+}
+
+void stop_done(struct sched *sched, const struct sched_event *event, bool has_seen)
+{
+	uint32_t client = event->client;
+	struct sched_client *c = &sched->clients[client];
+
+	notice_forget(sched, client);
+	fit_out(sched, client);
+	line_leave(sched, client);
+	c->is_growing = false;
+	c->is_not_preemptible = false;
+	c->is_retrying = false;
+	c->retry_ns = SCHED_NO_DEADLINE;
+	c->n_failed = 0;
+	keep(sched, event, has_seen);
+	stop_set_state(sched, client, event->wants ? SCHED_CLIENT_WAITING : SCHED_CLIENT_IDLE);
+	if (event->wants)
+		line_push_back(sched, client);
+	fit_in(sched, client);
+}
+
+void stop_evicted(struct sched *sched, const struct sched_event *event)
+{
+	fit_out(sched, event->client);
+	keep(sched, event, true);
+	fit_in(sched, event->client);
+}
+
+void stop_failed(struct sched *sched, uint32_t client, uint32_t outcome)
+{
+	struct sched_client *c = &sched->clients[client];
+
+	fit_out(sched, client);
+	answered(c);
+	c->last_outcome = outcome;
+	retry_later(sched, c);
+	act_report(sched, client, SCHED_REPORT_STOP_FAILED, outcome);
+	if (c->state == SCHED_CLIENT_STOPPING) {
+		stop_set_state(sched, client, SCHED_CLIENT_RUNNING);
+		if (++c->n_failed >= FAILED_MAX && !c->is_not_preemptible) {
+			c->is_not_preemptible = true;
+			act_report(sched, client, SCHED_REPORT_NOT_PREEMPTIBLE, outcome);
+		}
+	}
+	fit_in(sched, client);
+}
+
+void stop_touch(struct sched *sched, uint32_t client)
+{
+	struct sched_client *c = &sched->clients[client];
+
+	c->heard_ns = sched->now_ns;
+	if (!c->is_hung)
+		return;
+	fit_out(sched, client);
+	c->is_hung = false;
+	if (c->is_asked)
+		c->answer_ns =
+			sched->now_ns + quantum_answer(sched, c->gpu, c->drop_bytes);
+	if (c->state == SCHED_CLIENT_WAITING && c->line == SCHED_LINE_NONE)
+		line_push_back(sched, client);
+	fit_in(sched, client);
+	act_report(sched, client, SCHED_REPORT_BACK, 0);
+}
+
+void stop_hung(struct sched *sched, uint32_t client)
+{
+	struct sched_client *c = &sched->clients[client];
+
+	fit_out(sched, client);
+	c->is_hung = true;
+	c->answer_ns = SCHED_NO_DEADLINE;
+	line_leave(sched, client);
+	c->is_growing = false;
+	fit_in(sched, client);
+	act_report(sched, client, SCHED_REPORT_HUNG, 0);
+}
+
+void stop_late(struct sched *sched, uint32_t client)
+{
+	struct sched_client *c = &sched->clients[client];
+
+	act_report(sched, client, SCHED_REPORT_LATE, 0);
+	if (c->state == SCHED_CLIENT_INCOMING) {
+		fit_out(sched, client);
+		line_leave(sched, client);
+		c->is_given = false;
+		stop_set_state(sched, client, SCHED_CLIENT_WAITING);
+		fit_in(sched, client);
+	}
+	stop_hung(sched, client);
+}
+
+void stop_restore_failed(struct sched *sched, uint32_t client, uint32_t outcome)
+{
+	struct sched_client *c = &sched->clients[client];
+
+	fit_out(sched, client);
+	line_leave(sched, client);
+	c->is_given = false;
+	c->answer_ns = SCHED_NO_DEADLINE;
+	c->last_outcome = outcome;
+	c->is_resting = true;
+	c->retry_ns = sched->now_ns + sched->config.retry_ns;
+	stop_set_state(sched, client, SCHED_CLIENT_WAITING);
+	line_push_back(sched, client);
+	fit_in(sched, client);
+	act_report(sched, client, SCHED_REPORT_STOP_FAILED, outcome);
+}
+
+void stop_retry(struct sched *sched, uint32_t client)
+{
+	struct sched_client *c = &sched->clients[client];
+
+	fit_out(sched, client);
+	c->is_retrying = false;
+	c->is_resting = false;
+	c->retry_ns = SCHED_NO_DEADLINE;
+	fit_in(sched, client);
+}

@@ -1,0 +1,385 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+
+#include "core/turn.h"
+
+#include "core/act.h"
+#include "core/fit.h"
+#include "core/line.h"
+#include "core/list.h"
+#include "core/notice.h"
+#include "core/quantum.h"
+#include "core/stop.h"
+
+/*
+ * How many may come at once. Few, because they are looked at one by one; passers take
+ * only part, so that there is always a place for the head.
+ */
+#define COMING_MAX   16
+#define PASSERS_MAX  8
+
+/* More than any look at a GPU can need: each round sends, moves or admits a client. */
+#define ROUNDS_MAX 4096
+
+static uint64_t min_u64(uint64_t a, uint64_t b)
+{
+	return a < b ? a : b;
+}
+
+static uint64_t max_u64(uint64_t a, uint64_t b)
+{
+	return a > b ? a : b;
+}
+
+static uint32_t next_in_line(const struct sched *sched, uint32_t client)
+{
+	return sched->clients[client].link[SCHED_LINK_LINE].next;
+}
+
+void turn_grant(struct sched *sched, uint32_t client)
+{
+	struct sched_client *c = &sched->clients[client];
+	struct sched_gpu *g = &sched->gpus[c->gpu];
+
+	fit_out(sched, client);
+	line_leave(sched, client);
+	if (!c->is_given)
+		c->budget = c->need;
+	c->is_given = false;
+	c->has_switched = false;
+	c->answer_ns = SCHED_NO_DEADLINE;
+	c->grant = ++sched->n_grants;
+	stop_epoch(c, true);
+	stop_set_state(sched, client, SCHED_CLIENT_RUNNING);
+	c->granted_ns = sched->now_ns;
+	c->turn_ns = sched->now_ns;
+	fit_in(sched, client);
+	act_emit(sched, (struct sched_action){.type = SCHED_ACTION_GRANT,
+					      .client = client,
+					      .grant = c->grant,
+					      .budget = c->budget,
+					      .epoch = c->epoch});
+	g->is_dirty = true;
+}
+
+static void emit_budget(struct sched *sched, uint32_t client)
+{
+	const struct sched_client *c = &sched->clients[client];
+
+	act_emit(sched, (struct sched_action){.type = SCHED_ACTION_BUDGET,
+					      .client = client,
+					      .budget = c->budget,
+					      .epoch = c->epoch});
+}
+
+/* A running client's allocation gets what it lacks. */
+void turn_grow(struct sched *sched, uint32_t client)
+{
+	struct sched_client *c = &sched->clients[client];
+
+	fit_out(sched, client);
+	line_leave(sched, client);
+	c->budget = max_u64(c->need, c->budget);
+	c->is_growing = false;
+	/* Who waited for its turn in order to grow has a whole turn before it: else two that
+	 * outgrow the card would stop each other at every allocation. */
+	if (c->has_switched)
+		c->turn_ns = sched->now_ns;
+	c->has_switched = false;
+	stop_epoch(c, true);
+	fit_in(sched, client);
+	emit_budget(sched, client);
+}
+
+static void start_restore(struct sched *sched, uint32_t client)
+{
+	struct sched_client *c = &sched->clients[client];
+
+	fit_out(sched, client);
+	c->budget = c->need;
+	c->is_given = true;
+	c->answer_ns = sched->now_ns + quantum_answer(sched, c->gpu, c->memory.swapped);
+	stop_epoch(c, false);
+	sched->gpus[c->gpu].restoring = client;
+	fit_in(sched, client);
+	emit_budget(sched, client);
+}
+
+/* What is out and can come back: nothing, when the card is too small for all of it. */
+static bool must_restore(const struct sched_client *c)
+{
+	return c->memory.swapped > 0 && c->need >= fit_footprint(c);
+}
+
+static bool can_give(const struct sched *sched, uint32_t client)
+{
+	const struct sched_client *c = &sched->clients[client];
+	const struct sched_gpu *g = &sched->gpus[c->gpu];
+
+	if (c->is_given || c->is_asked || !fit_has_room(sched, client))
+		return false;
+	/* Two with a grant would be one too many, even while the first one stops. */
+	if (fit_exclusive(sched) && g->sums.n_holding > c->share.n_holding)
+		return false;
+	return c->state == SCHED_CLIENT_RUNNING || !must_restore(c) || g->restoring == SCHED_NONE;
+}
+
+static bool give(struct sched *sched, uint32_t gpu)
+{
+	for (uint32_t i = sched->gpus[gpu].coming.first; i != SCHED_NONE;
+	     i = next_in_line(sched, i)) {
+		struct sched_client *c = &sched->clients[i];
+
+		if (!can_give(sched, i))
+			continue;
+		if (c->state == SCHED_CLIENT_RUNNING)
+			turn_grow(sched, i);
+		else if (must_restore(c))
+			start_restore(sched, i);
+		else
+			turn_grant(sched, i);
+		return true;
+	}
+	return false;
+}
+
+static void admit(struct sched *sched, uint32_t client, bool has_switched)
+{
+	struct sched_client *c = &sched->clients[client];
+	uint64_t need = fit_need(sched, client);
+
+	if (has_switched)
+		sched->gpus[c->gpu].n_switches++;
+	fit_out(sched, client);
+	line_leave(sched, client);
+	line_push_coming(sched, client);
+	c->need = need;
+	c->has_switched = has_switched;
+	if (c->state == SCHED_CLIENT_WAITING)
+		stop_set_state(sched, client, SCHED_CLIENT_INCOMING);
+	fit_in(sched, client);
+}
+
+/* Those in its way can not be stopped after all: back to where it stood. */
+static void put_back(struct sched *sched, uint32_t client)
+{
+	struct sched_client *c = &sched->clients[client];
+
+	fit_out(sched, client);
+	line_leave(sched, client);
+	line_push_front(sched, client);
+	if (c->state == SCHED_CLIENT_INCOMING)
+		stop_set_state(sched, client, SCHED_CLIENT_WAITING);
+	fit_in(sched, client);
+	line_tell(sched, client);
+}
+
+/* The last one that came and has no budget yet; SCHED_NONE: all have. */
+static uint32_t last_without_budget(const struct sched *sched, uint32_t gpu)
+{
+	uint32_t i = sched->gpus[gpu].coming.last;
+
+	while (i != SCHED_NONE && sched->clients[i].is_given)
+		i = sched->clients[i].link[SCHED_LINK_LINE].prev;
+	return i;
+}
+
+static uint32_t first_victim(const struct sched *sched, uint32_t gpu)
+{
+	const struct sched_gpu *g = &sched->gpus[gpu];
+
+	if (g->place[SCHED_PLACE_BLOCKED].n > 0)
+		return g->place[SCHED_PLACE_BLOCKED].first;
+	if (!sched->config.anti_thrash)
+		return SCHED_NONE;
+	if (g->place[SCHED_PLACE_RUNNING].n > 0)
+		return g->place[SCHED_PLACE_RUNNING].first;
+	/* Its memory is no help, but it is not its turn. */
+	return fit_exclusive(sched) ? g->place[SCHED_PLACE_BARE].first : SCHED_NONE;
+}
+
+static bool evict_from(struct sched *sched, uint32_t client, uint64_t bytes)
+{
+	if (client == SCHED_NONE)
+		return false;
+	stop_evict(sched, client, min_u64(bytes, fit_pageable(&sched->clients[client])));
+	return true;
+}
+
+static bool make_room(struct sched *sched, uint32_t gpu)
+{
+	struct sched_gpu *g = &sched->gpus[gpu];
+	uint32_t last = last_without_budget(sched, gpu);
+	uint64_t bytes = last == SCHED_NONE ? 0 : fit_to_evict(sched, gpu, SCHED_NONE);
+	bool is_crowded = fit_exclusive(sched) && g->sums.n_on > 1;
+
+	if (bytes > 0 && evict_from(sched, g->place[SCHED_PLACE_IDLE].first, bytes))
+		return true;
+	if (is_crowded || (last != SCHED_NONE && g->sums.load > fit_usable(sched, gpu))) {
+		uint32_t victim = first_victim(sched, gpu);
+
+		if (victim != SCHED_NONE) {
+			stop_drop(sched, victim,
+				  min_u64(bytes, fit_pageable(&sched->clients[victim])));
+			return true;
+		}
+		if (last != SCHED_NONE) {
+			put_back(sched, last);
+			return true;
+		}
+	}
+	return bytes > 0 && evict_from(sched, g->place[SCHED_PLACE_QUEUED].last, bytes);
+}
+
+/* The next place to look for victims after place; SCHED_PLACE_NONE: no more. */
+static enum sched_place next_place(const struct sched *sched, enum sched_place place)
+{
+	if (place == SCHED_PLACE_NONE)
+		return SCHED_PLACE_BLOCKED;
+	if (place == SCHED_PLACE_BLOCKED && sched->config.anti_thrash)
+		return SCHED_PLACE_RUNNING;
+	if (place == SCHED_PLACE_RUNNING && fit_exclusive(sched))
+		return SCHED_PLACE_BARE;
+	return SCHED_PLACE_NONE;
+}
+
+struct plan {
+	uint32_t head;
+	bool is_all;      /* everybody must stop, whatever is missing */
+	uint64_t missing; /* bytes of load still too much */
+	uint64_t out;     /* bytes to move */
+	uint64_t turn_ns;
+	uint64_t due_ns;
+};
+
+/* Takes victims of one place in order until nothing is missing. */
+static void plan_place(struct sched *sched, struct plan *plan, enum sched_place place, bool prepare)
+{
+	const struct sched_list *list =
+		&sched->gpus[sched->clients[plan->head].gpu].place[place];
+	uint32_t n = 0;
+
+	for (uint32_t i = list->first; i != SCHED_NONE && (plan->missing > 0 || plan->is_all);
+	     i = sched->clients[i].link[SCHED_LINK_PLACE].next) {
+		const struct sched_client *victim = &sched->clients[i];
+
+		if (i == plan->head)
+			continue;
+		if (prepare && act_has_room(sched))
+			notice_tell(sched, i, plan->out, sched->clients[plan->head].due_ns);
+		plan->missing -= min_u64(plan->missing, fit_pageable(victim));
+		/* So many: assume that the youngest turn is among them. */
+		if (++n == LINE_LOOK_AHEAD) {
+			victim = &sched->clients[list->last];
+			plan->missing = 0;
+			plan->is_all = false;
+		}
+		if (place != SCHED_PLACE_BLOCKED)
+			plan->due_ns = max_u64(plan->due_ns, victim->turn_ns + plan->turn_ns);
+	}
+}
+
+/* The latest end of the turns of head's victims, now at the earliest. prepare: tells them. */
+static uint64_t plan_due(struct sched *sched, uint32_t head, bool prepare)
+{
+	const struct sched_client *c = &sched->clients[head];
+	struct plan plan = {
+		.head = head,
+		.is_all = fit_exclusive(sched),
+		.missing = fit_missing(sched, head),
+		.out = fit_to_evict(sched, c->gpu, head),
+		.due_ns = sched->now_ns,
+	};
+
+	plan.turn_ns = quantum_turn(sched, c->gpu, plan.out + c->memory.swapped);
+	for (enum sched_place place = next_place(sched, SCHED_PLACE_NONE);
+	     place != SCHED_PLACE_NONE; place = next_place(sched, place))
+		plan_place(sched, &plan, place, prepare);
+	return plan.due_ns;
+}
+
+/* Sets the head's due time. true: it has come, and the head can be admitted. */
+static bool plan_head(struct sched *sched, uint32_t gpu)
+{
+	struct sched_gpu *g = &sched->gpus[gpu];
+	struct sched_client *c = &sched->clients[g->head];
+
+	if (!fit_by_switch(sched, g->head))
+		return false;
+	c->due_ns = min_u64(c->due_ns, plan_due(sched, g->head, false));
+	return c->due_ns <= sched->now_ns && g->coming.n < COMING_MAX;
+}
+
+static bool admit_next(struct sched *sched, uint32_t gpu)
+{
+	struct sched_gpu *g = &sched->gpus[gpu];
+	uint32_t n = 0, head = SCHED_NONE;
+
+	for (uint32_t i = g->queue.first; i != SCHED_NONE && n < LINE_LOOK_AHEAD;
+	     i = next_in_line(sched, i), n++) {
+		if (sched->clients[i].is_resting)
+			continue;
+		if (g->coming.n < (head == SCHED_NONE ? COMING_MAX : PASSERS_MAX) &&
+		    fit_beside(sched, i)) {
+			admit(sched, i, false);
+			return true;
+		}
+		if (head != SCHED_NONE || !fit_ever(sched, i))
+			continue;
+		head = i;
+		if (g->head != head)
+			g->is_prepared = false;
+		g->head = head;
+		if (plan_head(sched, gpu)) {
+			admit(sched, head, true);
+			return true;
+		}
+		/* One at a time: nobody can pass. */
+		if (fit_exclusive(sched) && g->sums.n_on > 0)
+			break;
+	}
+	g->head = head;
+	return false;
+}
+
+/* When to look again by ourselves: to prepare the victims, then to stop them. */
+static void set_wake(struct sched *sched, uint32_t gpu)
+{
+	struct sched_gpu *g = &sched->gpus[gpu];
+	uint64_t due_ns, prepare_ns = sched->config.prepare_ns;
+
+	g->wake_ns = SCHED_NO_DEADLINE;
+	if (g->head == SCHED_NONE || !fit_by_switch(sched, g->head))
+		return;
+	due_ns = sched->clients[g->head].due_ns;
+	if (due_ns <= sched->now_ns)
+		return;
+	if (!g->is_prepared && due_ns - sched->now_ns <= prepare_ns) {
+		g->is_prepared = true;
+		plan_due(sched, g->head, true);
+	}
+	g->wake_ns = g->is_prepared ? due_ns : due_ns - prepare_ns;
+}
+
+void turn_dispatch(struct sched *sched, uint32_t gpu)
+{
+	struct sched_gpu *g = &sched->gpus[gpu];
+	uint32_t n = 0;
+
+	do {
+		if (!act_has_room(sched)) {
+			g->is_dirty = true;
+			return;
+		}
+		assert(n++ < ROUNDS_MAX);
+	} while (give(sched, gpu) || make_room(sched, gpu) || admit_next(sched, gpu));
+
+	if (g->sums.charged > fit_usable(sched, gpu)) {
+		if (!g->is_overcommitted)
+			act_report(sched, gpu, SCHED_REPORT_OVERCOMMITTED, g->sums.charged);
+		g->is_overcommitted = true;
+	} else {
+		g->is_overcommitted = false;
+	}
+	set_wake(sched, gpu);
+	g->is_dirty = !notice_update(sched, gpu);
+}

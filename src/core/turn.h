@@ -1,0 +1,32 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef NVS_CORE_TURN_H
+#define NVS_CORE_TURN_H
+
+/*
+ * Whose turn it is. After every event that touched a GPU, turn_dispatch() looks at its
+ * lines and does what can be done:
+ *
+ *   give       those that come get their budget, or their grant, once the card has room;
+ *   make room  bytes are asked back, from idle clients first, then from victims (blocked
+ *              ones first, then by oldest turn), then from queued ones, last first;
+ *   admit      the head of the queue, if it fits or its due time has come; and up to
+ *              LINE_LOOK_AHEAD behind it that fit beside all that is promised.
+ *
+ * The head is the first in the queue that can be served at all. Its due time is the
+ * latest end of the turns of its victims, fixed when it becomes head, and only ever
+ * brought forward: by more waiters, or a victim that blocks.
+ */
+
+#include "core/sched.h"
+
+#include <stdint.h>
+
+void turn_dispatch(struct sched *sched, uint32_t gpu);
+
+/* client has all its memory on the card, or never lacked any: it runs. */
+void turn_grant(struct sched *sched, uint32_t client);
+
+/* client, which runs, gets its need: the blocked allocation goes on. */
+void turn_grow(struct sched *sched, uint32_t client);
+
+#endif
