@@ -78,7 +78,7 @@ $(B)/exports.map: src/hook/exports.map.in src/hook/cuda_hooks.def
 
 $(B)/libnvshare.so: $(hook_obj) $(libs) $(B)/exports.map
 	$(LINK) -shared -Wl,-soname,libnvshare.so -Wl,-z,defs -Wl,-z,nodelete -Wl,--as-needed \
-	    -Wl,--version-script=$(B)/exports.map -o $@ $(hook_obj) $(libs) -ldl
+	    -Wl,-Bsymbolic-functions -Wl,--version-script=$(B)/exports.map -o $@ $(hook_obj) $(libs) -ldl
 
 $(B)/nvshare-scheduler: $(daemon_obj) $(libs)
 	$(LINK) -o $@ $(daemon_obj) $(libs) $(BSD_LIBS) -ldl
@@ -168,10 +168,31 @@ fuzz: $(fuzzers:%=$(B)/tests/fuzz/fuzz_%) ## libFuzzer, TIME seconds each (needs
 check-corpus: $(replays)
 	@set -e; for f in $(fuzzers); do $(B)/tests/fuzz/replay_$$f tests/fuzz/corpus_$$f; done
 
+# What the preload tests put before, behind and under the library.
+fixtures := $(addprefix $(B)/tests/hook/preload/,fake/libcuda.so.1 libchain1.so libchain2.so \
+    libchain3.so probe probe_linked probe_static)
+$(B)/tests/hook/preload/fake/libcuda.so.1: tests/hook/preload/fake_libcuda.c tests/hook/preload/fake_lookup.c src/hook/cuda_hooks.def
+	@mkdir -p $(@D)
+	$(LINK) $(NVS_CPPFLAGS) -shared -Wl,-soname,libcuda.so.1 -Wl,-Bsymbolic -o $@ $(filter %.c,$^)
+chain_libchain1 := -DCHAIN_NUMBER=1 -DCHAIN_ALLOC
+chain_libchain2 := -DCHAIN_NUMBER=2 -DCHAIN_DLSYM
+chain_libchain3 := -DCHAIN_NUMBER=3 -DCHAIN_LAST
+$(B)/tests/hook/preload/libchain%.so: tests/hook/preload/chain.c
+	@mkdir -p $(@D)
+	$(LINK) $(NVS_CPPFLAGS) $(chain_libchain$*) -shared -o $@ $< -ldl
+$(B)/tests/hook/preload/probe: tests/hook/preload/probe.c src/hook/cuda_hooks.def
+	@mkdir -p $(@D)
+	$(LINK) $(NVS_CPPFLAGS) -o $@ $< -ldl
+$(B)/tests/hook/preload/probe_linked: tests/hook/preload/probe.c $(B)/tests/hook/preload/fake/libcuda.so.1
+	$(LINK) $(NVS_CPPFLAGS) -DPROBE_LINKED -o $@ $^ -ldl
+$(B)/tests/hook/preload/probe_static: tests/hook/preload/probe_static.c
+	@mkdir -p $(@D)
+	$(LINK) $(NVS_CPPFLAGS) -static -o $@ $<
+
 # End to end: real programs, the real scheduler, the simulated GPU.
 PYTEST = NVSHARE_BUILD=$(abspath $(B)) $(PYTHON) -m pytest -q -p no:cacheprovider
 .PHONY: check-preload check-e2e check-e2e-slow
-check-preload: all apps
+check-preload: all apps $(fixtures)
 	$(PYTEST) tests/hook/preload
 check-e2e: all apps
 	$(PYTEST) -m 'not slow' tests/e2e
@@ -194,6 +215,16 @@ bench: all apps $(benches) ## costs of the gate, a launch, a decision
 check-house: check-includes check-core check-exports check-abi check-simgpu-exports check-glibc ## structure, exports, ABI
 check-includes:
 	scripts/check-includes
+
+.PHONY: check-exports check-glibc check-abi check-simgpu-exports
+check-exports: $(B)/libnvshare.so
+	scripts/check-exports $<
+check-glibc: $(B)/libnvshare.so
+	scripts/check-glibc $<
+check-abi:
+	CC="$(CC)" scripts/check-abi $(B)/tests/abi $(CUDA_HOME)/include
+check-simgpu-exports: $(B)/simgpu/libcuda.so.1
+	scripts/check-simgpu-exports $<
 
 c_files := $(wildcard src/*/*.[ch] src/*/*/*.[ch] include/nvshare/*.h tests/*/*.[ch] tests/*/*/*.[ch])
 .PHONY: check-format check-lint format

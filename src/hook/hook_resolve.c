@@ -10,11 +10,6 @@
 #include "hook/hooks.h"
 #include "hook/resolve.h"
 
-CUresult cuInit(unsigned int flags)
-{
-	return cuda_real.cuInit ? cuda_real.cuInit(flags) : CUDA_ERROR_NOT_FOUND;
-}
-
 CUresult cuGetProcAddress(const char *name, void **pfn, int version, cuuint64_t flags)
 {
 	CUresult res;
