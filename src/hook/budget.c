@@ -5,11 +5,10 @@
 #include "hook/agent.h"
 #include "hook/cuda_real.h"
 #include "hook/gate.h"
-#include "hook/hook_log.h"
+#include "hook/hook_options.h"
 #include "util/parse.h"
 
 #include <pthread.h>
-#include <stdlib.h>
 
 /* Asked for at once, so that not every small allocation makes a round trip. */
 #define BUDGET_STEP_MAX (64ull << 20)
@@ -74,17 +73,11 @@ static void subtract(uint64_t *count, uint64_t bytes)
 
 uint64_t budget_limit_of(uint64_t total)
 {
-	const char *text = getenv("NVSHARE_GPU_MEMORY_LIMIT");
+	const char *text = hook_options()->memory_limit;
 	uint64_t limit;
 
-	if (!text || !*text)
+	if (!*text || parse_size_or_percent(text, total, &limit) || !limit)
 		return UINT64_MAX;
-	if (parse_size_or_percent(text, total, &limit) || !limit) {
-		hook_warn_once("NVSHARE_GPU_MEMORY_LIMIT '%s' is neither a size nor a percentage; "
-			       "there is no limit",
-			       text);
-		return UINT64_MAX;
-	}
 	return limit;
 }
 

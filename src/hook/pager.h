@@ -31,7 +31,20 @@ bool pager_free(CUdeviceptr ptr, CUresult *ret_res);
 bool pager_find(CUdeviceptr ptr, CUdeviceptr *ret_base, size_t *ret_size, CUcontext *ret_ctx,
 		CUdevice *ret_dev, uint64_t *ret_buffer_id);
 
-/* The context dies: its allocations go with it. */
+/* Its SYNC_MEMOPS attribute, kept for the program; false if not the pager's. */
+bool pager_sync_memops(CUdeviceptr ptr, bool *ret_on);
+bool pager_set_sync_memops(CUdeviceptr ptr, bool on);
+
+/*
+ * Others reach the bytes from now on behind the driver's back: what lies there stays on
+ * the card and counts as pinned. false if not the pager's.
+ */
+bool pager_pin(CUdeviceptr ptr, size_t size);
+
+/*
+ * The context is dead (call it after the driver destroyed it): its allocations, put-off
+ * frees and registered host memory go with it.
+ */
 void pager_context_gone(CUcontext ctx);
 
 /* peer may access present and future memory of dev (cuCtxEnablePeerAccess), or no more. */
