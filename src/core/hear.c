@@ -75,19 +75,19 @@ static void grow(struct sched *sched, uint32_t client, uint64_t need)
 }
 
 /*
- * wanted is the whole size of the allocations that are blocked, so the footprint is what
- * the client must have. One that says it lacks memory although its budget covers the
- * footprint knows better (the driver has run out early): it gets so much on top.
+ * wanted is what the client lacks beyond the budget it knew of. If that was not the last
+ * one, another is on its way, and the client will say whether it is enough.
  */
 void hear_growth(struct sched *sched, uint32_t client, bool is_last_epoch)
 {
 	struct sched_client *c = &sched->clients[client];
-	uint64_t wanted = c->memory.wanted + c->memory.wanted_pinned, need = fit_footprint(c);
+	uint64_t wanted = c->memory.wanted + c->memory.wanted_pinned;
+	uint64_t need = fit_charge(c) + wanted;
 
-	if (wanted > 0 && need <= c->budget && is_last_epoch)
-		need = c->budget + wanted;
-	if (wanted == 0 || need <= c->budget)
+	if (wanted == 0)
 		cancel_growth(sched, client);
+	else if (!is_last_epoch)
+		return;
 	else if (need > limit_of(sched, client))
 		refuse(sched, client);
 	else
@@ -269,12 +269,8 @@ int hear_memory(struct sched *sched, const struct sched_event *event)
 
 int hear_alive(struct sched *sched, const struct sched_event *event)
 {
-	struct sched_client *c = &sched->clients[event->client];
-
-	if (c->state == SCHED_CLIENT_FREE)
+	if (sched->clients[event->client].state == SCHED_CLIENT_FREE)
 		return SCHED_E_NO_CLIENT;
 	stop_touch(sched, event->client);
-	if (c->state == SCHED_CLIENT_RUNNING)
-		hear_growth(sched, event->client, false);
 	return 0;
 }

@@ -18,6 +18,26 @@ static void emit_prepare(struct sched *sched, uint32_t client, uint64_t bytes, u
 					      .due_ms = due_ms});
 }
 
+static void remember(struct sched *sched, uint32_t client)
+{
+	struct sched_client *c = &sched->clients[client];
+
+	fit_out(sched, client);
+	c->is_told = true;
+	c->heard_ns = sched->now_ns;
+	c->beat_ns = sched->now_ns + sched->config.heartbeat_ns;
+	list_push_back(sched->clients, &sched->gpus[c->gpu].told, SCHED_LINK_TOLD, client);
+	fit_in(sched, client);
+}
+
+void notice_resume(struct sched *sched, uint32_t client)
+{
+	const struct sched_client *c = &sched->clients[client];
+
+	if (c->is_warned && !c->is_told && sched->gpus[c->gpu].queue.n == 0)
+		remember(sched, client);
+}
+
 void notice_tell(struct sched *sched, uint32_t client, uint64_t bytes, uint64_t due_ns)
 {
 	struct sched_client *c = &sched->clients[client];
@@ -27,14 +47,9 @@ void notice_tell(struct sched *sched, uint32_t client, uint64_t bytes, uint64_t 
 	due_ms = due_ns == SCHED_NO_DEADLINE ? sched->config.max_runtime_ns / 1000000 :
 		 due_ns <= sched->now_ns     ? 0 :
 					       (due_ns - sched->now_ns) / 1000000;
-	if (!c->is_told) {
-		fit_out(sched, client);
-		c->is_told = true;
-		c->heard_ns = sched->now_ns;
-		c->beat_ns = sched->now_ns + sched->config.heartbeat_ns;
-		list_push_back(sched->clients, &sched->gpus[c->gpu].told, SCHED_LINK_TOLD, client);
-		fit_in(sched, client);
-	}
+	if (!c->is_told)
+		remember(sched, client);
+	c->is_warned = true;
 	emit_prepare(sched, client, bytes < pageable ? bytes : pageable, due_ms ? due_ms : 1);
 }
 
@@ -91,6 +106,7 @@ bool notice_update(struct sched *sched, uint32_t gpu)
 		if (!act_has_room(sched))
 			return false;
 		notice_forget(sched, client);
+		sched->clients[client].is_warned = false;
 		emit_prepare(sched, client, 0, 0);
 	}
 	return true;

@@ -19,6 +19,9 @@ void notice_tell(struct sched *sched, uint32_t client, uint64_t bytes, uint64_t 
 /* Client runs no more, or is told to stop: what it was told is over. Not between fit_out/in. */
 void notice_forget(struct sched *sched, uint32_t client);
 
+/* Client runs again. What it was told before and is true no more will be taken back. */
+void notice_resume(struct sched *sched, uint32_t client);
+
 /* At the end of a look at gpu: tells, or takes back. false: no room for more actions. */
 bool notice_update(struct sched *sched, uint32_t gpu);
 

@@ -190,7 +190,6 @@ static int on_join(struct sched *sched, const struct sched_event *event)
 	/* Its gate is open, so no budget that it names can hold: what it has is what it gets. */
 	c->need = c->memory.resident + c->memory.pinned;
 	turn_grant(sched, event->client);
-	hear_growth(sched, event->client, false);
 	return 0;
 }
 

@@ -59,8 +59,8 @@ struct sched_memory {
 	uint64_t resident; /* pageable, on the card */
 	uint64_t swapped;  /* pageable, in host memory */
 	uint64_t pinned;   /* can not be moved */
-	uint64_t wanted;   /* pageable bytes a blocked allocation lacks */
-	uint64_t wanted_pinned;
+	uint64_t wanted;   /* pageable bytes that a blocked allocation lacks beyond the budget */
+	uint64_t wanted_pinned; /* the same, bytes that will be pinned */
 };
 
 enum sched_client_state {
@@ -74,7 +74,7 @@ enum sched_client_state {
 };
 
 enum sched_event_type {
-	SCHED_EVENT_GPU,      /* gpu, bytes = total, external: first, and whenever NVML says */
+	SCHED_EVENT_GPU,      /* gpu, bytes = total (to 16 TiB), external: first, and on change */
 	SCHED_EVENT_CONFIG,   /* config */
 	SCHED_EVENT_JOIN,     /* client, gpu, running, fixed, memory, budget */
 	SCHED_EVENT_LEAVE,    /* client: its process or connection is gone, with its memory */
@@ -123,7 +123,8 @@ enum sched_report {
 	SCHED_REPORT_LATE,            /* an answer's deadline has passed */
 	SCHED_REPORT_STOP_FAILED,     /* outcome in bytes */
 	SCHED_REPORT_NOT_PREEMPTIBLE, /* three stops failed in a row */
-	SCHED_REPORT_OVERCOMMITTED,   /* reports add up to more than the card has */
+	SCHED_REPORT_OVERCOMMITTED,   /* of a GPU (client is its index): reports add up to more
+				       * than usable; bytes in all. Once, until it is resolved */
 };
 
 enum sched_wait { SCHED_WAIT_NOT, SCHED_WAIT_TURN, SCHED_WAIT_MEMORY, SCHED_WAIT_SWAP, SCHED_WAIT_STUCK };
@@ -185,7 +186,7 @@ void sched_assert_valid(const struct sched *sched);
 struct sched_gpu_status {
 	uint64_t total, usable, external, available, running; /* bytes */
 	uint64_t n_switches, moved_out, moved_in, bandwidth;  /* bytes; bytes a second */
-	uint64_t next_switch_ns;                              /* SCHED_NO_DEADLINE: none planned */
+	uint64_t next_switch_ns; /* monotonic; SCHED_NO_DEADLINE: none planned */
 	uint32_t n_running, n_waiting, n_clients;
 };
 
@@ -199,7 +200,11 @@ struct sched_client_status {
 	uint64_t budget, since_ns, last_scheduled_ns, run_ns, n_switches;
 };
 
-/* gpu < SCHED_GPUS_MAX and announced; now_ns: times are relative to it where the wire says so. */
+/*
+ * gpu < SCHED_GPUS_MAX and announced; client < n_clients. since_ns: in its state for so
+ * long; last_scheduled_ns: so long ago, SCHED_NO_DEADLINE: never. position is exact near
+ * the front of the queue, further back an upper bound.
+ */
 void sched_gpu_status(const struct sched *sched, uint32_t gpu, struct sched_gpu_status *ret);
 void sched_client_status(const struct sched *sched, uint32_t client, uint64_t now_ns,
 			 struct sched_client_status *ret);

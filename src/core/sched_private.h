@@ -85,7 +85,8 @@ struct sched_client {
 	bool is_given;     /* comes, and has its budget: it restores */
 	bool is_retrying;  /* a stop or an eviction failed: not asked again before retry_ns */
 	bool is_resting;   /* its restore failed: not chosen again before retry_ns */
-	bool is_told;      /* PREPARE sent */
+	bool is_told;      /* PREPARE sent for this run */
+	bool is_warned;    /* PREPARE sent, and not taken back */
 	bool is_wait_told; /* WAIT sent since it was queued */
 	bool has_switched; /* others were stopped for its sake: a new turn begins */
 	uint32_t n_failed; /* stops in a row */

@@ -54,7 +54,7 @@ static void check_line(const struct sched_client *c)
 		assert(c->line == SCHED_LINE_COMING);
 		break;
 	case SCHED_CLIENT_RUNNING:
-		assert(c->is_growing == (c->line != SCHED_LINE_NONE));
+		assert((c->is_growing && !c->is_hung) == (c->line != SCHED_LINE_NONE));
 		break;
 	case SCHED_CLIENT_FREE:
 	case SCHED_CLIENT_STATE_COUNT_:

@@ -171,7 +171,7 @@ void stop_touch(struct sched *sched, uint32_t client)
 	if (c->is_asked)
 		c->answer_ns =
 			sched->now_ns + quantum_answer(sched, c->gpu, c->drop_bytes);
-	if (c->state == SCHED_CLIENT_WAITING && c->line == SCHED_LINE_NONE)
+	if ((c->state == SCHED_CLIENT_WAITING || c->is_growing) && c->line == SCHED_LINE_NONE)
 		line_push_back(sched, client);
 	fit_in(sched, client);
 	act_report(sched, client, SCHED_REPORT_BACK, 0);
@@ -185,7 +185,6 @@ void stop_hung(struct sched *sched, uint32_t client)
 	c->is_hung = true;
 	c->answer_ns = SCHED_NO_DEADLINE;
 	line_leave(sched, client);
-	c->is_growing = false;
 	fit_in(sched, client);
 	act_report(sched, client, SCHED_REPORT_HUNG, 0);
 }

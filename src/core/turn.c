@@ -38,7 +38,6 @@ static uint32_t next_in_line(const struct sched *sched, uint32_t client)
 void turn_grant(struct sched *sched, uint32_t client)
 {
 	struct sched_client *c = &sched->clients[client];
-	struct sched_gpu *g = &sched->gpus[c->gpu];
 
 	fit_out(sched, client);
 	line_leave(sched, client);
@@ -58,7 +57,7 @@ void turn_grant(struct sched *sched, uint32_t client)
 					      .grant = c->grant,
 					      .budget = c->budget,
 					      .epoch = c->epoch});
-	g->is_dirty = true;
+	notice_resume(sched, client);
 }
 
 static void emit_budget(struct sched *sched, uint32_t client)
