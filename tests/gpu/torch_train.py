@@ -54,6 +54,8 @@ def main():
     torch.manual_seed(1)
     torch.use_deterministic_algorithms(True, warn_only=True)
     torch.backends.cudnn.benchmark = False
+    torch.backends.cuda.enable_flash_sdp(False)  # their backward passes are not deterministic
+    torch.backends.cuda.enable_mem_efficient_sdp(False)
     net, data, target = make(args.model, args.batch)
     optimizer = torch.optim.SGD(net.parameters(), lr=0.01, momentum=0.9)
     forward = torch.compile(net) if args.mode == "compile" else net
