@@ -17,7 +17,7 @@
 #define ORPHAN_RETRY_NS    CLOCK_NS_PER_SEC
 #define SLACK_BYTES_MIN    (256ull << 20)
 
-uint64_t agent_lease_on_card(const struct nvshare_mem *mem)
+static uint64_t on_card(const struct nvshare_mem *mem)
 {
 	uint64_t bytes = mem->resident;
 
@@ -26,14 +26,24 @@ uint64_t agent_lease_on_card(const struct nvshare_mem *mem)
 	return bytes;
 }
 
+/*
+ * What counts as ours on the card. A stopped process has a budget of 0, so that nobody
+ * takes more, and still keeps what it has.
+ */
+uint64_t agent_lease_budget(CUdevice dev, const struct nvshare_mem *mem)
+{
+	uint64_t budget = budget_get(dev), used = on_card(mem);
+
+	return budget == BUDGET_UNLIMITED || budget < used ? used : budget;
+}
+
 /* The gate is one a process: it opens when the process may use all of its GPUs. */
 void agent_lease_sync_gate(void)
 {
 	bool may_run = true;
 
 	for (struct agent_link *l = agent_link_next(NULL); l; l = agent_link_next(l))
-		may_run = may_run &&
-			  (l->lease.state == LEASE_OFF || l->lease.state == LEASE_HOLDING);
+		may_run = may_run && lease_is_open(&l->lease);
 	if (may_run && gate_get() != GATE_OPEN)
 		gate_set(GATE_OPEN);
 	else if (!may_run && gate_get() == GATE_OPEN)
@@ -127,9 +137,7 @@ static void send_memory(struct agent_link *link)
 
 	return_slack(link);
 	budget_read(link->dev, &body.mem);
-	body.budget = budget_get(link->dev);
-	if (body.budget == BUDGET_UNLIMITED)
-		body.budget = link->lease.budget;
+	body.budget = agent_lease_budget(link->dev, &body.mem);
 	link->in = (struct pager_move){0};
 	link->reported = body.mem;
 	link->is_report_due = false;
@@ -174,12 +182,8 @@ static void send_released(struct agent_link *link, const struct lease_action *ac
 
 	(void)agent_take_changed(link->dev);
 	budget_read(link->dev, &body.mem);
-	body.budget = budget_get(link->dev);
-	/* Stopped: what is on the card is what it keeps, and nobody here may take more. */
-	if (action->outcome == NVSHARE_OUTCOME_SUCCESS) {
-		body.budget = agent_lease_on_card(&body.mem);
-		budget_set(link->dev, body.budget);
-	}
+	body.budget = action->outcome == NVSHARE_OUTCOME_SUCCESS ? on_card(&body.mem)
+								 : link->lease.budget;
 	link->out = (struct pager_move){0};
 	link->reported = body.mem;
 	agent_link_send(link, NVSHARE_MSG_LOCK_RELEASED, &body);
@@ -206,6 +210,7 @@ static bool perform(struct agent_link *link, const struct lease_action *action,
 		budget_refuse(link->dev);
 		return false;
 	case LEASE_ACTION_OPEN:
+	case LEASE_ACTION_CLOSE:
 		agent_lease_sync_gate();
 		return false;
 	case LEASE_ACTION_PREPARE:
@@ -258,6 +263,8 @@ void agent_lease_step(struct agent_link *link, const struct lease_event *event)
 			has_more |= perform(link, &actions.at[i], &end);
 		now = end;
 	}
+	if (link->lease.state != LEASE_HOLDING)
+		link->is_watched = false; /* who waits next is told to the next grant */
 	agent_lease_sync_gate();
 }
 

@@ -128,14 +128,12 @@ void agent_link_send(struct agent_link *link, uint16_t type, const void *body)
 static void send_register(struct agent_link *link)
 {
 	struct nvshare_register body = {.gpu_total_bytes = link->total};
-	bool is_running = link->lease.state == LEASE_OFF && device_has_context(link->dev);
-	uint64_t budget = budget_get(link->dev);
 
+	link->is_running = lease_is_open(&link->lease) && device_has_context(link->dev);
 	memcpy(body.gpu_uuid, link->uuid, sizeof(body.gpu_uuid));
 	budget_read(link->dev, &body.mem);
-	/* Memory without a bound: what there is, is what it may have at the moment. */
-	body.budget = budget == BUDGET_UNLIMITED ? agent_lease_on_card(&body.mem) : budget;
-	body.flags = (is_running ? NVSHARE_REGISTER_RUNNING : 0) |
+	body.budget = agent_lease_budget(link->dev, &body.mem);
+	body.flags = (link->is_running ? NVSHARE_REGISTER_RUNNING : 0) |
 		     (link->was_registered ? NVSHARE_REGISTER_RECONNECT : 0) |
 		     (link->is_fixed ? NVSHARE_REGISTER_FIXED : 0);
 	body.backend = backend_of(link->dev);
@@ -185,8 +183,10 @@ static void handle_registered(struct agent_link *link, const struct nvshare_regi
 	link->is_orphan_late = false;
 	if (body->context_bytes)
 		agent_set_context_bytes(link->dev, body->context_bytes);
-	agent_lease_step(link, &(struct lease_event){.type = LEASE_EVENT_REGISTERED});
-	agent_lease_want(link);
+	agent_lease_step(link, &(struct lease_event){.type = LEASE_EVENT_REGISTERED,
+						     .running = link->is_running});
+	if (link->lease.state == LEASE_HOLDING)
+		agent_lease_want(link);
 	if (!agent_pair_owns(link))
 		agent_settle(link->dev, CUDA_SUCCESS);
 }
@@ -238,7 +238,8 @@ static void handle_message(struct agent_link *link, const struct msg *msg)
 	hook_debug("device %d: %s", (int)link->dev, msg_name(msg->header.type));
 	agent_lease_step(link, &event);
 	/* A budget that is smaller than what a thread waits for: it must be told again. */
-	if (event.type == LEASE_EVENT_LOCK_OK || event.type == LEASE_EVENT_BUDGET)
+	if (link->lease.state == LEASE_HOLDING &&
+	    (event.type == LEASE_EVENT_LOCK_OK || event.type == LEASE_EVENT_BUDGET))
 		agent_lease_want(link);
 }
 

@@ -37,6 +37,7 @@ struct agent_link {
 	bool is_broken;      /* to be closed, as soon as nobody is using it */
 	bool was_registered;
 	bool is_fixed;       /* registers as one that can not take turns */
+	bool is_running;     /* it said so as it registered last */
 	bool is_refused;     /* the scheduler did not take it as it registered last */
 	uint64_t retry_ns;   /* when to connect again */
 	uint64_t backoff_ns;
@@ -77,7 +78,7 @@ void agent_lease_step(struct agent_link *link, const struct lease_event *event);
 void agent_lease_want(struct agent_link *link); /* a thread waits, perhaps: tells the lease */
 void agent_lease_report(struct agent_link *link, bool is_urgent);
 void agent_lease_sync_gate(void);
-uint64_t agent_lease_on_card(const struct nvshare_mem *mem);
+uint64_t agent_lease_budget(CUdevice dev, const struct nvshare_mem *mem);
 
 /* agent_watch.c: returns when to call it again, AGENT_NEVER while nobody waits. */
 uint64_t agent_watch_tick(uint64_t now_ns);

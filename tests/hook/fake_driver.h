@@ -1,0 +1,168 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef NVS_TESTS_HOOK_FAKE_DRIVER_H
+#define NVS_TESTS_HOOK_FAKE_DRIVER_H
+
+/*
+ * The few driver functions that the agent calls, and the pager, for tests of the agent
+ * and of draining. Included by one file a program, which thus defines cuda_real and
+ * pager_*() in place of the library's. Counters are atomic: the agent's thread calls.
+ */
+
+#include "hook/backend.h"
+#include "hook/budget.h"
+#include "hook/cuda_real.h"
+#include "hook/pager.h"
+
+#include <stdint.h>
+#include <string.h>
+
+#define FAKE_TOTAL (1ull << 30)
+
+struct cuda_real cuda_real;
+
+static struct {
+	int is_working;      /* submitted work is not done */
+	int record_error;    /* what cuCtxRecordEvent answers */
+	int event_error;     /* what cuEventCreate answers */
+	int n_records;
+	int n_synchronizes;
+	int n_evictions;
+	int n_restores;
+	int n_prepares;
+	int evict_outcome;
+	int restore_outcome;
+	int capture_mode;
+	uint64_t evict_bytes; /* asked for */
+	uint64_t swapped;
+} fake;
+
+#define fake_get(member)        __atomic_load_n(&fake.member, __ATOMIC_SEQ_CST)
+#define fake_set(member, value) __atomic_store_n(&fake.member, value, __ATOMIC_SEQ_CST)
+#define fake_count(member)      ((void)__atomic_add_fetch(&fake.member, 1, __ATOMIC_SEQ_CST))
+
+static __thread CUcontext fake_current;
+
+static CUresult fake_uuid(CUuuid *uuid, CUdevice dev)
+{
+	memset(uuid->bytes, 0x40 + dev, sizeof(uuid->bytes));
+	return CUDA_SUCCESS;
+}
+
+static CUresult fake_total(size_t *bytes, CUdevice dev)
+{
+	*bytes = FAKE_TOTAL;
+	return dev < 4 ? CUDA_SUCCESS : CUDA_ERROR_INVALID_DEVICE;
+}
+
+static CUresult fake_push(CUcontext ctx)
+{
+	fake_current = ctx;
+	return CUDA_SUCCESS;
+}
+
+static CUresult fake_pop(CUcontext *ret)
+{
+	*ret = fake_current;
+	fake_current = NULL;
+	return CUDA_SUCCESS;
+}
+
+static CUresult fake_event_create(CUevent *event, unsigned int flags)
+{
+	(void)flags;
+	if (!fake_current)
+		return CUDA_ERROR_INVALID_CONTEXT;
+	*event = (CUevent)fake_current;
+	return (CUresult)fake_get(event_error);
+}
+
+static CUresult fake_record(CUcontext ctx, CUevent event)
+{
+	fake_count(n_records);
+	if ((void *)ctx != (void *)event)
+		return CUDA_ERROR_INVALID_HANDLE;
+	return (CUresult)fake_get(record_error);
+}
+
+static CUresult fake_query(CUevent event)
+{
+	(void)event;
+	return fake_get(is_working) ? CUDA_ERROR_NOT_READY : CUDA_SUCCESS;
+}
+
+static CUresult fake_synchronize(void)
+{
+	fake_count(n_synchronizes);
+	return fake_current ? CUDA_SUCCESS : CUDA_ERROR_INVALID_CONTEXT;
+}
+
+static CUresult fake_exchange(CUstreamCaptureMode *mode)
+{
+	fake_set(capture_mode, (int)*mode);
+	*mode = CU_STREAM_CAPTURE_MODE_GLOBAL;
+	return CUDA_SUCCESS;
+}
+
+static void fake_install(void)
+{
+	memset(&fake, 0, sizeof(fake));
+	cuda_real.cuDeviceGetUuid_v2 = fake_uuid;
+	cuda_real.cuDeviceTotalMem_v2 = fake_total;
+	cuda_real.cuCtxPushCurrent_v2 = fake_push;
+	cuda_real.cuCtxPopCurrent_v2 = fake_pop;
+	cuda_real.cuEventCreate = fake_event_create;
+	cuda_real.cuEventQuery = fake_query;
+	cuda_real.cuCtxRecordEvent = fake_record;
+	cuda_real.cuCtxSynchronize = fake_synchronize;
+	cuda_real.cuThreadExchangeStreamCaptureMode = fake_exchange;
+}
+
+/* ---- the pager: moves nothing, keeps the books -------------------------------- */
+
+int pager_evict(CUdevice dev, uint64_t bytes, struct pager_move *ret_move)
+{
+	struct nvshare_mem mem;
+
+	fake_count(n_evictions);
+	fake_set(evict_bytes, bytes);
+	budget_read(dev, &mem);
+	bytes = bytes < mem.resident ? bytes : mem.resident;
+	if (fake_get(evict_outcome))
+		return fake_get(evict_outcome);
+	budget_swapped_out(dev, bytes);
+	*ret_move = (struct pager_move){.bytes = bytes, .ns = 1000};
+	return fake_current ? NVSHARE_OUTCOME_SUCCESS : NVSHARE_OUTCOME_INVALID_STATE;
+}
+
+int pager_restore(CUdevice dev, struct pager_move *ret_move)
+{
+	struct nvshare_mem mem;
+
+	fake_count(n_restores);
+	budget_read(dev, &mem);
+	if (fake_get(restore_outcome))
+		return fake_get(restore_outcome);
+	if (!budget_swapped_in(dev, mem.swapped))
+		return NVSHARE_OUTCOME_INVALID_STATE;
+	*ret_move = (struct pager_move){.bytes = mem.swapped, .ns = 1000};
+	return NVSHARE_OUTCOME_SUCCESS;
+}
+
+void pager_prepare(CUdevice dev, uint64_t bytes)
+{
+	(void)dev;
+	(void)bytes;
+	fake_count(n_prepares);
+}
+
+void pager_after_fork_child(void)
+{
+}
+
+enum nvshare_backend backend_of(CUdevice dev)
+{
+	(void)dev;
+	return NVSHARE_BACKEND_VMM;
+}
+
+#endif

@@ -1,0 +1,164 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+
+#include "hook/hook_options.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+struct variable {
+	const char *name;
+	char *value;
+};
+
+static const struct variable *environment;
+
+static char *get(const char *name)
+{
+	for (const struct variable *v = environment; v && v->name; v++) {
+		if (strcmp(v->name, name) == 0)
+			return v->value;
+	}
+	return NULL;
+}
+
+/* Parses with what it writes to stderr caught in ret_said. */
+static struct hook_options parse(const struct variable *variables, char *ret_said, size_t size)
+{
+	struct hook_options options;
+	int saved = dup(STDERR_FILENO), fds[2];
+	ssize_t n;
+
+	assert_int_equal(pipe(fds), 0);
+	assert_true(dup2(fds[1], STDERR_FILENO) >= 0);
+	close(fds[1]);
+	environment = variables;
+	hook_options_parse(get, &options);
+	assert_true(dup2(saved, STDERR_FILENO) >= 0);
+	close(saved);
+	n = read(fds[0], ret_said, size - 1);
+	close(fds[0]);
+	ret_said[n > 0 ? n : 0] = '\0';
+	return options;
+}
+
+static void defaults_hold_when_nothing_is_set(void **unused)
+{
+	char said[512];
+	struct hook_options o = parse(NULL, said, sizeof(said));
+
+	(void)unused;
+	assert_int_equal(o.backend, HOOK_OPTIONS_BACKEND_AUTO);
+	assert_false(o.require_scheduler);
+	assert_false(o.ipc);
+	assert_false(o.single_oversub);
+	assert_int_equal(o.orphan_ns, 30000000000ull);
+	assert_int_equal(o.drain_max_ns, 2000000000ull);
+	assert_int_equal(o.idle_ns, 1000000000ull);
+	assert_string_equal(o.memory_limit, "");
+	assert_string_equal(o.name, "");
+	assert_string_equal(o.pod, "");
+	assert_string_equal(said, "");
+}
+
+static void every_variable_is_read(void **unused)
+{
+	const struct variable v[] = {
+		{"NVSHARE_MEMORY_BACKEND", (char[]){"Managed"}},
+		{"NVSHARE_REQUIRE_SCHEDULER", (char[]){"1"}},
+		{"NVSHARE_IPC", (char[]){"yes"}},
+		{"NVSHARE_ENABLE_SINGLE_OVERSUB", (char[]){"on"}},
+		{"NVSHARE_ORPHAN_TIMEOUT_SEC", (char[]){"0"}},
+		{"NVSHARE_DRAIN_MAX_MS", (char[]){"50"}},
+		{"NVSHARE_IDLE_MS", (char[]){"7"}},
+		{"NVSHARE_GPU_MEMORY_LIMIT", (char[]){"50%"}},
+		{"NVSHARE_NAME", (char[]){"trainer"}},
+		{"NVSHARE_POD", (char[]){"lab/one"}},
+		{"POD_NAME", (char[]){"other"}},
+		{NULL, NULL},
+	};
+	char said[512];
+	struct hook_options o = parse(v, said, sizeof(said));
+
+	(void)unused;
+	assert_int_equal(o.backend, HOOK_OPTIONS_BACKEND_MANAGED);
+	assert_true(o.require_scheduler);
+	assert_true(o.ipc);
+	assert_true(o.single_oversub);
+	assert_int_equal(o.orphan_ns, 0);
+	assert_int_equal(o.drain_max_ns, 50000000);
+	assert_int_equal(o.idle_ns, 7000000);
+	assert_string_equal(o.memory_limit, "50%");
+	assert_string_equal(o.name, "trainer");
+	assert_string_equal(o.pod, "lab/one");
+	assert_string_equal(said, "");
+}
+
+static void a_pod_is_known_by_the_names_that_kubernetes_gives(void **unused)
+{
+	const struct variable both[] = {
+		{"POD_NAMESPACE", (char[]){"lab"}}, {"POD_NAME", (char[]){"two"}}, {NULL, NULL}};
+	const struct variable name[] = {{"POD_NAME", (char[]){"two"}}, {NULL, NULL}};
+	char said[512];
+
+	(void)unused;
+	assert_string_equal(parse(both, said, sizeof(said)).pod, "lab/two");
+	assert_string_equal(parse(name, said, sizeof(said)).pod, "default/two");
+}
+
+static void a_bad_value_is_said_in_one_line_and_the_default_used(void **unused)
+{
+	static char bad_backend[] = "vmmm", bad_number[] = "12x", bad_bool[] = "2", zero[] = "0",
+		    huge[] = "86401", empty[] = "", bad_limit[] = "150%";
+	const struct {
+		struct variable v;
+		const char *allowed;
+	} cases[] = {
+		{{"NVSHARE_MEMORY_BACKEND", bad_backend}, "auto, vmm, managed or none"},
+		{{"NVSHARE_MEMORY_BACKEND", empty}, NULL},
+		{{"NVSHARE_REQUIRE_SCHEDULER", bad_bool}, "1 or 0"},
+		{{"NVSHARE_ORPHAN_TIMEOUT_SEC", huge}, "0 to 86400"},
+		{{"NVSHARE_DRAIN_MAX_MS", bad_number}, "1 to 600000"},
+		{{"NVSHARE_DRAIN_MAX_MS", zero}, "1 to 600000"},
+		{{"NVSHARE_IDLE_MS", zero}, "1 to 3600000"},
+		{{"NVSHARE_GPU_MEMORY_LIMIT", bad_limit}, "20GiB"},
+		{{"NVSHARE_GPU_MEMORY_LIMIT", zero}, "20GiB"},
+	};
+	char said[512];
+	struct hook_options o, d = parse(NULL, said, sizeof(said));
+
+	(void)unused;
+	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+		const struct variable v[] = {cases[i].v, {NULL, NULL}};
+
+		o = parse(v, said, sizeof(said));
+		assert_memory_equal(&o, &d, sizeof(o));
+		if (!cases[i].allowed) {
+			assert_string_equal(said, "");
+			continue;
+		}
+		assert_non_null(strstr(said, cases[i].v.name));
+		assert_non_null(strstr(said, cases[i].v.value));
+		assert_non_null(strstr(said, cases[i].allowed));
+		assert_ptr_equal(strchr(said, '\n'), said + strlen(said) - 1);
+	}
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(defaults_hold_when_nothing_is_set),
+		cmocka_unit_test(every_variable_is_read),
+		cmocka_unit_test(a_pod_is_known_by_the_names_that_kubernetes_gives),
+		cmocka_unit_test(a_bad_value_is_said_in_one_line_and_the_default_used),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
