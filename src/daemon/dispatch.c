@@ -179,7 +179,8 @@ static enum nvshare_register_result join(struct server *server, struct peer *pee
 	if (!r)
 		return NVSHARE_REGISTER_OK;
 	gpus_account(&server->gpus.at[peer->gpu], peer->on_card, 0);
-	return r == SCHED_E_NO_FIT ? NVSHARE_REGISTER_NO_FIT : NVSHARE_REGISTER_FULL;
+	peer->on_card = 0;
+	return r == SCHED_E_NO_FIT ? NVSHARE_REGISTER_NO_FIT : NVSHARE_REGISTER_GPU;
 }
 
 static void on_register(struct server *server, struct peer *peer,

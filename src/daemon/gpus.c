@@ -17,6 +17,9 @@
 /* Changes below are noise: other processes' contexts come and go. */
 #define SAMPLE_NOISE (1ull << 20)
 
+/* No card is larger; a client that says so is wrong. */
+#define GPU_TOTAL_MAX (1ull << 44)
+
 /* No context is larger; what a client claims beyond would only hurt the others. */
 #define CONTEXT_BYTES_MAX (2ull << 30)
 
@@ -98,7 +101,7 @@ int gpus_find(struct gpus *gpus, const uint8_t uuid[16], uint64_t total, uint64_
 		*ret_index = (uint32_t)(gpu - gpus->at);
 		return 0;
 	}
-	if (total == 0)
+	if (total == 0 || total > GPU_TOTAL_MAX)
 		return GPUS_E_UNKNOWN;
 	gpu = take_entry(gpus);
 	if (!gpu)

@@ -51,7 +51,7 @@ static const struct option {
 	 "of each GPU's memory, left alone (5)"},
 	{"NVSHARE_MAX_RUNTIME_SEC", OPTION_SECONDS, AT(config.max_runtime_ns), 10 * SEC, DAY, NULL,
 	 "longest run while others wait (300)"},
-	{"NVSHARE_WAIT_BOUND_SEC", OPTION_SECONDS, AT(config.wait_bound_ns), SEC / 10, DAY, NULL,
+	{"NVSHARE_WAIT_BOUND_SEC", OPTION_SECONDS, AT(config.wait_bound_ns), SEC, DAY, NULL,
 	 "bound on any wait (240)"},
 	{"NVSHARE_PREPARE_SEC", OPTION_SECONDS, AT(config.prepare_ns), 0, DAY, NULL,
 	 "clients are told so long before they must stop (5)"},

@@ -26,13 +26,13 @@ enum msg_to { MSG_TO_SCHEDULER, MSG_TO_CLIENT, MSG_TO_TOOL };
 
 enum {
 	MSG_E_SUCCESS_,
-	MSG_E_SHORT,     /* less than a header */
-	MSG_E_MAGIC,     /* not ours */
-	MSG_E_VERSION,   /* another version of the protocol */
-	MSG_E_TYPE,      /* unknown, or not for this direction */
-	MSG_E_SIZE,      /* not the exact size of its type */
-	MSG_E_STRING,    /* a string without its NUL */
-	MSG_E_RANGE,     /* an enum or a sum of sizes out of range */
+	MSG_E_SHORT,   /* less than a header */
+	MSG_E_MAGIC,   /* not ours */
+	MSG_E_VERSION, /* another version of the protocol */
+	MSG_E_TYPE,    /* unknown, or not for this direction */
+	MSG_E_SIZE,    /* not the exact size of its type */
+	MSG_E_STRING,  /* a string without its NUL */
+	MSG_E_RANGE,   /* an enum or a sum of sizes out of range */
 };
 
 /* Checks len bytes received; *ret_msg is filled, the rest zeroed. 0 or MSG_E_*. */
@@ -44,7 +44,7 @@ size_t msg_size(uint16_t type);
 /* Fills the header; body may be NULL for an all-zero body. Returns the packet's size. */
 size_t msg_encode(uint16_t type, uint32_t seq, const void *body, struct msg *ret_msg);
 
-const char *msg_name(uint16_t type);     /* "REQ_LOCK"; "?" if unknown */
-const char *msg_error(int msg_e);        /* a phrase for a log line */
+const char *msg_name(uint16_t type); /* "REQ_LOCK"; "?" if unknown */
+const char *msg_error(int msg_e);    /* a phrase for a log line */
 
 #endif

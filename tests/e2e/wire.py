@@ -1,0 +1,178 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The scheduler's protocol in Python, written from include/nvshare/protocol.h by hand: a
+second opinion on the wire, and a client that can misbehave."""
+
+import os
+import select
+import socket
+import struct
+import time
+
+MAGIC = 0x4853564E
+VERSION = 1
+HEADER = struct.Struct("<IHHII")
+MEM = "13Q"  # allocated resident swapped wanted wanted_pinned, eight kinds of pinned
+RUNNING, RECONNECT, FIXED = 1, 2, 4
+
+TYPES = {
+    "REGISTER": (1, "<16sQQ" + MEM + "II64s128s"),
+    "SCHED_ON": (2, "<8s"),
+    "SCHED_OFF": (3, "<8s"),
+    "REQ_LOCK": (4, "<" + MEM),
+    "LOCK_OK": (5, "<3Q"),
+    "DROP_LOCK": (6, "<3Q"),
+    "LOCK_RELEASED": (7, "<5Q" + MEM + "II"),
+    "SET_TQ": (8, "<Q"),
+    "MEM_UPDATE": (9, "<4Q" + MEM),
+    "WAIT_FOR_MEM": (10, "<QII"),
+    "MEM_AVAILABLE": (11, "<2Q"),
+    "PREPARE_SWAP_OUT": (12, "<2Q"),
+    "HEARTBEAT": (13, "<Q"),
+    "REGISTERED": (14, "<IIQ"),
+    "MEM_REFUSED": (15, "<2Q"),
+    "GET_STATUS": (16, "<8s"),
+    "STATUS_NODE": (17, "<6Q8I16s"),
+    "STATUS_GPU": (18, "<16s10Q4I64s"),
+    "STATUS_CLIENT": (19, "<5Q" + MEM + "10I64s128s"),
+    "STATUS_END": (20, "<II"),
+    "SET": (21, "<QII"),
+    "RESULT": (22, "<I256s"),
+}
+NAMES = {number: name for name, (number, _) in TYPES.items()}
+FORMATS = {name: struct.Struct(form) for name, (_, form) in TYPES.items()}
+
+OK, DENIED, INVALID = 0, 1, 2
+IDLE, WAITING, INCOMING, RUNS, STOPPING = range(5)
+
+
+def packet(name, *values, seq=0, magic=MAGIC, version=VERSION, size=None, number=None):
+    """One message as bytes; the header's fields may be falsified."""
+    body = FORMATS[name].pack(*values)
+    if size is None:
+        size = HEADER.size + len(body)
+    if number is None:
+        number = TYPES[name][0]
+    return HEADER.pack(magic, version, number, size, seq) + body
+
+
+def mem(resident=0, swapped=0, pinned=0, wanted=0, wanted_pinned=0):
+    return (resident + swapped, resident, swapped, wanted, wanted_pinned, pinned, 0, 0, 0, 0, 0, 0, 0)
+
+
+class Closed(Exception):
+    """The scheduler closed the connection."""
+
+
+class Wire:
+    """A connection; messages come as (name, values)."""
+
+    def __init__(self, path, retries=0):
+        while True:
+            self.sock = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+            try:
+                self.sock.connect(str(path))
+                break
+            except (FileNotFoundError, ConnectionRefusedError):
+                self.sock.close()
+                if retries == 0:
+                    raise
+                retries -= 1
+                time.sleep(0.05)
+
+    def close(self):
+        self.sock.close()
+
+    def send(self, name, *values, **header):
+        self.send_raw(packet(name, *values, **header))
+
+    def send_raw(self, data):
+        try:
+            self.sock.send(data)
+        except (BrokenPipeError, ConnectionResetError) as error:
+            raise Closed from error
+
+    def receive(self, patience=20.0):
+        if not select.select([self.sock], [], [], patience)[0]:
+            raise TimeoutError("the scheduler says nothing")
+        try:
+            data = self.sock.recv(4096)
+        except ConnectionResetError as error:
+            raise Closed from error
+        if not data:
+            raise Closed
+        magic, version, number, size, self.seq = HEADER.unpack_from(data)
+        assert (magic, version, size) == (MAGIC, VERSION, len(data))
+        name = NAMES[number]
+        return name, FORMATS[name].unpack(data[HEADER.size :])
+
+    def expect(self, name, patience=20.0):
+        """The values of the next message of that name; others are dropped."""
+        end = time.monotonic() + patience
+        while True:
+            got, values = self.receive(max(0.0, end - time.monotonic()))
+            if got == name:
+                return values
+
+    def pending(self):
+        """Names of what is there now."""
+        names = []
+        while select.select([self.sock], [], [], 0)[0]:
+            names.append(self.receive()[0])
+        return names
+
+    def expect_closed(self, patience=20.0):
+        end = time.monotonic() + patience
+        try:
+            while True:
+                self.receive(max(0.0, end - time.monotonic()))
+        except Closed:
+            pass
+
+    def register(self, gpu=1, total=1 << 30, memory=mem(), flags=0, budget=0, name="test", pod=""):
+        self.send("REGISTER", bytes([gpu] * 16), total, budget, *memory, flags, 1, name.encode(), pod.encode())
+        return self.expect("REGISTERED")
+
+    def request(self, memory=mem()):
+        self.send("REQ_LOCK", *memory)
+
+    def release(self, grant, epoch=0, budget=0, memory=mem(), outcome=0, wants=0, moved=0, move_ns=0):
+        self.send("LOCK_RELEASED", grant, budget, epoch, moved, move_ns, *memory, outcome, wants)
+
+    def status(self):
+        """(node, gpus, clients)"""
+        self.send("GET_STATUS", b"", seq=77)
+        node = self.receive()
+        assert node[0] == "STATUS_NODE" and self.seq == 77
+        gpus, clients = [], []
+        while True:
+            name, values = self.receive()
+            if name == "STATUS_END":
+                assert values == (len(gpus), len(clients))
+                return node[1], gpus, clients
+            (gpus if name == "STATUS_GPU" else clients).append(values)
+
+    def ask(self, name, *values):
+        """(code, text) of a setting's answer."""
+        self.send(name, *values, seq=5)
+        code, text = self.expect("RESULT")
+        assert self.seq == 5
+        return code, text.split(b"\0")[0].decode()
+
+
+# Indices into the values of a STATUS_CLIENT and a STATUS_GPU.
+CLIENT_ID, CLIENT_GPU, CLIENT_PID, CLIENT_UID, CLIENT_STATE, CLIENT_WHY = 18, 19, 20, 21, 22, 23
+CLIENT_FLAGS = 26
+GPU_N_CLIENTS = 14
+HUNG = 1
+
+
+def read_stat(pid):
+    """Voluntary context switches of a process."""
+    for line in open(f"/proc/{pid}/status", encoding="ascii"):
+        if line.startswith("voluntary_ctxt_switches"):
+            return int(line.split()[1])
+    raise AssertionError
+
+
+def open_descriptors(pid):
+    return len(os.listdir(f"/proc/{pid}/fd"))

@@ -1,0 +1,202 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "util/log.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <setjmp.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+/* What can be read from fd now, as a string. */
+static char *slurp(int fd, char *buf, size_t size)
+{
+	size_t len = 0;
+	ssize_t n;
+
+	(void)fcntl(fd, F_SETFL, O_NONBLOCK);
+	while (len + 1 < size && (n = read(fd, buf + len, size - 1 - len)) > 0)
+		len += (size_t)n;
+	buf[len] = '\0';
+	return buf;
+}
+
+static void a_line_has_name_level_and_text(void **state)
+{
+	char buf[4096];
+	int fds[2];
+
+	(void)state;
+	assert_int_equal(pipe(fds), 0);
+	log_open("prog", LOG_LEVEL_INFO, fds[1]);
+	errno = EXDEV;
+	log_info("grant client=%d", 7);
+	log_debug("not this");
+	assert_int_equal(log_errno(LOG_LEVEL_ERROR, -ENOENT, "cannot open '%s'", "x"), -ENOENT);
+	assert_int_equal(log_errno(LOG_LEVEL_DEBUG, -EPERM, "nor this"), -EPERM);
+	assert_int_equal(errno, EXDEV);
+	assert_string_equal(slurp(fds[0], buf, sizeof(buf)),
+			    "prog: info: grant client=7\n"
+			    "prog: error: cannot open 'x': No such file or directory\n");
+	close(fds[0]);
+	close(fds[1]);
+}
+
+static int n_evaluated;
+
+static int evaluate(void)
+{
+	return ++n_evaluated;
+}
+
+static void arguments_of_a_level_that_is_off_are_not_evaluated(void **state)
+{
+	(void)state;
+	log_open("prog", LOG_LEVEL_INFO, STDERR_FILENO);
+	log_debug("%d", evaluate());
+	assert_int_equal(n_evaluated, 0);
+	log_set_level(LOG_LEVEL_ERROR);
+	log_warn("%d", evaluate());
+	assert_int_equal(n_evaluated, 0);
+}
+
+static void a_long_line_is_cut_and_still_ends(void **state)
+{
+	char text[3000];
+	char buf[4096];
+	int fds[2];
+
+	(void)state;
+	memset(text, 'x', sizeof(text));
+	text[sizeof(text) - 1] = '\0';
+	assert_int_equal(pipe(fds), 0);
+	log_open("prog", LOG_LEVEL_INFO, fds[1]);
+	log_info("%s", text);
+	(void)log_errno(LOG_LEVEL_INFO, -ENOENT, "%s", text);
+	slurp(fds[0], buf, sizeof(buf));
+	assert_int_equal(strlen(buf), 2 * LOG_LINE_MAX);
+	assert_int_equal(buf[LOG_LINE_MAX - 1], '\n');
+	assert_int_equal(buf[2 * LOG_LINE_MAX - 1], '\n');
+	close(fds[0]);
+	close(fds[1]);
+}
+
+/* Lines that the text says were dropped. */
+static int told(const char *text)
+{
+	static const char word[] = "log-lines-dropped n=";
+	int sum = 0;
+
+	while ((text = strstr(text, word))) {
+		text += sizeof(word) - 1;
+		sum += atoi(text);
+	}
+	return sum;
+}
+
+/* Fills fd by our own lines; a blocking write would hang the test: the alarm ends it. */
+static void fill_and_drain(int write_fd, int read_fd)
+{
+	static const char last[] = "prog: info: again\n";
+	uint64_t before = log_dropped();
+	char *buf = malloc(1 << 20);
+	int n_told;
+
+	assert_non_null(buf);
+	(void)alarm(60);
+	for (int i = 0; i < 20000 && log_dropped() < before + 3; i++)
+		log_info("%0200d", i);
+	assert_int_equal(log_dropped(), before + 3);
+	/* The description that others share still blocks. */
+	assert_false(fcntl(write_fd, F_GETFL) & O_NONBLOCK);
+	/* The short line with the count may have found room where the long ones did not. */
+	n_told = told(slurp(read_fd, buf, 1 << 20));
+	log_info("again");
+	n_told += told(slurp(read_fd, buf, 1 << 20));
+	assert_int_equal(n_told, 3);
+	assert_string_equal(buf + strlen(buf) - strlen(last), last);
+	(void)alarm(0);
+	free(buf);
+}
+
+static void a_full_pipe_drops_and_counts(void **state)
+{
+	int fds[2];
+
+	(void)state;
+	assert_int_equal(pipe(fds), 0);
+	log_open("prog", LOG_LEVEL_INFO, fds[1]);
+	fill_and_drain(fds[1], fds[0]);
+	close(fds[0]);
+	close(fds[1]);
+}
+
+static void a_full_socket_drops_and_counts(void **state)
+{
+	int fds[2];
+
+	(void)state;
+	assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM, 0, fds), 0);
+	log_open("prog", LOG_LEVEL_INFO, fds[1]);
+	fill_and_drain(fds[1], fds[0]);
+	close(fds[0]);
+	close(fds[1]);
+}
+
+static void a_reader_that_is_gone_does_no_harm(void **state)
+{
+	uint64_t before = log_dropped();
+	int fds[2];
+
+	(void)state;
+	assert_int_equal(pipe(fds), 0);
+	(void)signal(SIGPIPE, SIG_IGN);
+	log_open("prog", LOG_LEVEL_INFO, fds[1]);
+	close(fds[0]);
+	log_info("to nobody");
+	assert_int_equal(log_dropped(), before + 1);
+	close(fds[1]);
+}
+
+static void a_file_gets_every_line_behind_what_is_there(void **state)
+{
+	char path[] = "/tmp/nvshare-log-XXXXXX";
+	int fd = mkstemp(path);
+	char buf[256];
+
+	(void)state;
+	assert_true(fd >= 0);
+	assert_int_equal(write(fd, "before\n", 7), 7);
+	log_open("prog", LOG_LEVEL_INFO, fd);
+	log_info("one");
+	assert_int_equal(write(fd, "between\n", 8), 8);
+	log_info("two");
+	assert_int_equal(lseek(fd, 0, SEEK_SET), 0);
+	/* The dropped lines of the tests before are told here. */
+	assert_non_null(strstr(slurp(fd, buf, sizeof(buf)), "before\n"));
+	assert_non_null(strstr(buf, "prog: info: one\nbetween\nprog: info: two\n"));
+	close(fd);
+	unlink(path);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(a_line_has_name_level_and_text),
+		cmocka_unit_test(arguments_of_a_level_that_is_off_are_not_evaluated),
+		cmocka_unit_test(a_long_line_is_cut_and_still_ends),
+		cmocka_unit_test(a_full_pipe_drops_and_counts),
+		cmocka_unit_test(a_full_socket_drops_and_counts),
+		cmocka_unit_test(a_reader_that_is_gone_does_no_harm),
+		cmocka_unit_test(a_file_gets_every_line_behind_what_is_there),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
