@@ -47,6 +47,9 @@ bool charge_again(struct charge *charge, CUresult res);
 /* Books what was made, or takes the charge back. */
 void charge_end(struct charge *charge, CUresult res, enum ledger_class class, uint64_t key);
 
+/* The same when the caller keeps the books. */
+void charge_keep(struct charge *charge);
+
 /*
  * Around a free: the entry leaves the books first, since the driver may give its address
  * or handle to another thread at once, and comes back if the driver refuses.

@@ -4,8 +4,16 @@
 
 /* What the program is told about the memory of its GPUs. Threading: any thread. */
 
+#include "abi/cuda_abi.h"
+
 #include <stdbool.h>
 #include <stdint.h>
+
+/* What dev has in all, where the driver says total: that, or the limit. */
+uint64_t meminfo_total(CUdevice dev, uint64_t total);
+
+/* What is left of such a total: moves by what this program allocates, never otherwise. */
+uint64_t meminfo_free(CUdevice dev, uint64_t total);
 
 /*
  * The program's own view of the GPU (or MIG instance) with this UUID, as cuMemGetInfo()

@@ -9,6 +9,8 @@
 #include "hook/gate.h"
 #include "hook/ledger.h"
 #include "hook/managed.h"
+#include "hook/peer.h"
+#include "hook/vmm.h"
 
 #include <stdlib.h>
 
@@ -447,6 +449,7 @@ void pager_context_gone(CUcontext ctx)
 	pthread_mutex_unlock(&pager.lock);
 	hostpool_context_gone(ctx);
 	managed_context_gone(ctx);
+	peer_context_gone(ctx);
 	ledger_context_gone(ctx, charge_give_back);
 	for (; allocs; allocs = next) {
 		next = allocs->next;
@@ -483,6 +486,8 @@ void pager_after_fork_child(void)
 		pager.devices[dev] = (struct pager_device){0};
 	hostpool_after_fork_child();
 	managed_after_fork_child();
+	peer_after_fork_child();
+	vmm_after_fork_child();
 	ledger_after_fork_child();
 	budget_after_fork_child();
 }
