@@ -73,7 +73,7 @@ static void *fake_dlsym(void *handle, const char *symbol)
 	(void)handle;
 	if (strcmp(symbol, "cuMemAlloc_v2") == 0)
 		return &fake_driver[0];
-	if (strcmp(symbol, "cuMemcpyHtoD_v2") == 0 || strcmp(symbol, "cuMemcpyHtoD_v2_ptds") == 0)
+	if (strcmp(symbol, "cuMemcpyHtoD_v2") == 0 || strcmp(symbol, "cuMemcpyDtoD_v2") == 0)
 		return &fake_driver[1];
 	return NULL;
 }
@@ -91,6 +91,8 @@ static void the_drivers_pointer_names_the_hook(void **state)
 	/* One address behind two names. */
 	assert_string_equal(hook_table_find_real("cuMemcpyHtoD", &fake_driver[1])->base,
 			    "cuMemcpyHtoD");
+	assert_string_equal(hook_table_find_real("cuMemcpyDtoD", &fake_driver[1])->base,
+			    "cuMemcpyDtoD");
 	/* A name that is not the base's: the pointer decides alone. */
 	assert_string_equal(hook_table_find_real("cuMemAlloc_v2", &fake_driver[0])->symbol,
 			    "cuMemAlloc_v2");
