@@ -164,6 +164,8 @@ static void take_ask(CUdevice dev)
 
 	if (!link)
 		link = make_link(dev);
+	if (link && agent_pair_owns(link))
+		return;
 	if (!link || link->state == AGENT_LINK_UP)
 		agent_settle(dev, CUDA_SUCCESS);
 	else if (link->state == AGENT_LINK_DOWN && !agent_pair_begin(link))
@@ -193,9 +195,8 @@ static uint64_t link_timers(struct agent_link *link, uint64_t now)
 {
 	uint64_t next = AGENT_NEVER;
 
-	if (link->is_broken ||
-	    (link->state == AGENT_LINK_REGISTERING && now >= link->register_ns))
-		agent_link_close(link);
+	if (link->state == AGENT_LINK_REGISTERING && now >= link->register_ns)
+		link->is_broken = true;
 	if (agent_link_wants_retry(link) && now >= link->retry_ns)
 		agent_link_connect(link);
 	if (now >= link->orphan_ns) {
@@ -263,10 +264,14 @@ static uint64_t run_once(void)
 {
 	uint64_t due = AGENT_NEVER, now;
 
+	for (struct agent_link *l = agent_link_next(NULL); l; l = agent_link_next(l)) {
+		if (l->is_broken)
+			agent_link_close(l);
+	}
 	agent_pair_step();
 	take_asks();
 	for (struct agent_link *l = agent_link_next(NULL); l; l = agent_link_next(l)) {
-		if (agent_take_wanted(l->dev) || (l->lease.state == LEASE_IDLE && gate_wanted()))
+		if (agent_take_wanted(l->dev) || l->lease.state == LEASE_IDLE)
 			agent_lease_want(l);
 	}
 	now = clock_now_ns();

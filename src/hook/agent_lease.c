@@ -249,11 +249,13 @@ void agent_lease_step(struct agent_link *link, const struct lease_event *event)
 {
 	struct lease_event now = *event, end = {0};
 	struct lease_actions actions;
-	bool has_more = true;
+	bool has_more = true, wanting = false;
 
 	while (has_more) {
 		has_more = false;
-		now.wanting = gate_wanted() || budget_wanting(link->dev);
+		/* For memory: a thread that stood there before an eviction still does after. */
+		wanting = wanting || gate_wanted() || budget_wanting(link->dev);
+		now.wanting = wanting;
 		if (lease_step(&link->lease, &now, &actions)) {
 			hook_debug("device %d: event %d means nothing in state %d", (int)link->dev,
 				   (int)now.type, (int)link->lease.state);
