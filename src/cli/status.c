@@ -88,6 +88,15 @@ static int take(struct status *status, const struct msg *msg, bool *ret_is_last)
 	}
 }
 
+/* The scheduler goes by its slots; people by who came first. */
+static int by_id(const void *a, const void *b)
+{
+	const struct nvshare_status_client *left = a;
+	const struct nvshare_status_client *right = b;
+
+	return left->id < right->id ? -1 : left->id > right->id;
+}
+
 static int fetch(struct status *status)
 {
 	FD_CLEANUP int fd = -1;
@@ -110,6 +119,8 @@ static int fetch(struct status *status)
 			return CLI_EXIT_REFUSED;
 		}
 	}
+	if (status->n_clients)
+		qsort(status->clients, status->n_clients, sizeof(*status->clients), by_id);
 	(void)clock_gettime(CLOCK_REALTIME, &now);
 	status->unix_seconds = (double)now.tv_sec + (double)now.tv_nsec / 1e9;
 	return CLI_EXIT_OK;

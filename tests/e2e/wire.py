@@ -59,6 +59,13 @@ def mem(resident=0, swapped=0, pinned=0, wanted=0, wanted_pinned=0):
     return (resident + swapped, resident, swapped, wanted, wanted_pinned, pinned, 0, 0, 0, 0, 0, 0, 0)
 
 
+def is_ready(sock, patience=0.0, event=select.POLLIN):
+    """poll, not select: descriptors may be above 1023."""
+    poll = select.poll()
+    poll.register(sock, event)
+    return bool(poll.poll(patience * 1000))
+
+
 class Closed(Exception):
     """The scheduler closed the connection."""
 
@@ -92,7 +99,7 @@ class Wire:
             raise Closed from error
 
     def receive(self, patience=20.0):
-        if not select.select([self.sock], [], [], patience)[0]:
+        if not is_ready(self.sock, patience):
             raise TimeoutError("the scheduler says nothing")
         try:
             data = self.sock.recv(4096)
@@ -116,7 +123,7 @@ class Wire:
     def pending(self):
         """Names of what is there now."""
         names = []
-        while select.select([self.sock], [], [], 0)[0]:
+        while is_ready(self.sock):
             names.append(self.receive()[0])
         return names
 
