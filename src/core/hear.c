@@ -63,15 +63,18 @@ static void grow(struct sched *sched, uint32_t client, uint64_t need)
 		c->is_growing = true;
 		c->has_switched = false;
 		charged = sched->gpus[c->gpu].sums.charged;
-		if (!fit_beside(sched, client) || charged + need > fit_usable(sched, c->gpu))
-			line_push_back(sched, client);
-		else
+		if (fit_beside(sched, client) && charged + need <= fit_usable(sched, c->gpu)) {
 			turn_grow(sched, client);
+			return;
+		}
+		line_push_back(sched, client);
+		fit_in(sched, client);
+		turn_admit(sched, client);
 	} else {
 		fit_out(sched, client);
 		c->need = need;
+		fit_in(sched, client);
 	}
-	fit_in(sched, client);
 }
 
 /*

@@ -141,6 +141,7 @@ static bool give(struct sched *sched, uint32_t gpu)
 	return false;
 }
 
+/* Chosen: from now on its need is counted, and room is made. */
 static void admit(struct sched *sched, uint32_t client, bool has_switched)
 {
 	struct sched_client *c = &sched->clients[client];
@@ -156,6 +157,14 @@ static void admit(struct sched *sched, uint32_t client, bool has_switched)
 	if (c->state == SCHED_CLIENT_WAITING)
 		stop_set_state(sched, client, SCHED_CLIENT_INCOMING);
 	fit_in(sched, client);
+}
+
+void turn_admit(struct sched *sched, uint32_t client)
+{
+	const struct sched_client *c = &sched->clients[client];
+
+	if (sched->gpus[c->gpu].coming.n < COMING_MAX && fit_beside(sched, client))
+		admit(sched, client, false);
 }
 
 /* Those in its way can not be stopped after all: back to where it stood. */
@@ -332,9 +341,6 @@ static bool admit_next(struct sched *sched, uint32_t gpu)
 			admit(sched, head, true);
 			return true;
 		}
-		/* One at a time: nobody can pass. */
-		if (fit_exclusive(sched) && g->sums.n_on > 0)
-			break;
 	}
 	g->head = head;
 	return false;

@@ -26,6 +26,9 @@ void turn_dispatch(struct sched *sched, uint32_t gpu);
 /* client has all its memory on the card, or never lacked any: it runs. */
 void turn_grant(struct sched *sched, uint32_t client);
 
+/* client, in the queue, is chosen at once if it fits: however long the queue is. */
+void turn_admit(struct sched *sched, uint32_t client);
+
 /* client, which runs, gets its need: the blocked allocation goes on. */
 void turn_grow(struct sched *sched, uint32_t client);
 

@@ -1,0 +1,258 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+
+/* Running clients that need more memory than they were given. */
+
+#include "rig.h"
+
+static struct rig rig;
+
+static int set_up(void **state)
+{
+	(void)state;
+	rig_init(&rig);
+	rig.config.switch_mode = SCHED_SWITCH_FIXED;
+	rig.config.switch_fixed_ns = 20 * S;
+	assert_int_equal(rig_config(&rig), 0);
+	return 0;
+}
+
+static int grow(uint32_t client, uint64_t wanted, uint64_t wanted_pinned)
+{
+	struct sched_memory memory = rig.clients[client].memory;
+
+	memory.wanted = 0;
+	memory.wanted_pinned = 0;
+	return rig_memory(&rig, client, rig_want(memory, wanted, wanted_pinned));
+}
+
+static void what_fits_is_given_at_once(void **state)
+{
+	(void)state;
+	rig_run(&rig, 0, 40);
+	assert_int_equal(grow(0, 30, 0), 0);
+	assert_int_equal(rig_did(&rig, 0, SCHED_ACTION_BUDGET)->budget, 70 * GIB);
+	assert_int_equal(rig_did(&rig, 0, SCHED_ACTION_BUDGET)->epoch & 1, 0);
+	assert_int_equal(rig_state(&rig, 0), SCHED_CLIENT_RUNNING);
+	assert_false(rig_status(&rig, 0).growing);
+}
+
+static void wanted_comes_on_top_of_a_budget_not_used_up(void **state)
+{
+	(void)state;
+	rig_run(&rig, 0, 40);
+	assert_int_equal(rig_memory(&rig, 0, rig_mem(10, 0, 0)), 0);
+	assert_int_equal(grow(0, 5, 0), 0);
+	assert_int_equal(rig_did(&rig, 0, SCHED_ACTION_BUDGET)->budget, 45 * GIB);
+}
+
+static void a_report_that_crossed_the_budget_asks_for_nothing_more(void **state)
+{
+	struct sched_event old = {.type = SCHED_EVENT_MEMORY};
+
+	(void)state;
+	rig_run(&rig, 0, 40);
+	old.epoch = rig.clients[0].epoch;
+	old.budget = 40 * GIB;
+	old.memory = rig_want(rig_mem(40, 0, 0), 30, 0);
+	assert_int_equal(rig_step(&rig, old), 0);
+	assert_int_equal(rig_status(&rig, 0).budget, 70 * GIB);
+	assert_int_equal(rig_step(&rig, old), 0);
+	assert_int_equal(rig_status(&rig, 0).budget, 70 * GIB);
+}
+
+static void idle_memory_makes_room_for_growth(void **state)
+{
+	(void)state;
+	rig_run(&rig, 0, 60);
+	rig_run(&rig, 1, 40);
+	assert_int_equal(rig_release(&rig, 0, rig_mem(60, 0, 0), false), 0);
+	rig_clear(&rig);
+	assert_int_equal(grow(1, 10, 0), 0);
+	assert_int_equal(rig_did(&rig, 0, SCHED_ACTION_DROP)->bytes, 10 * GIB);
+	assert_true(rig_status(&rig, 1).growing);
+	assert_int_equal(rig_why(&rig, 1), SCHED_WAIT_SWAP);
+	assert_int_equal(rig_release(&rig, 0, rig_mem(50, 10, 0), false), 0);
+	assert_int_equal(rig_did(&rig, 1, SCHED_ACTION_BUDGET)->budget, 50 * GIB);
+	assert_false(rig_status(&rig, 1).growing);
+}
+
+static void growth_waits_for_the_others_turn_to_end(void **state)
+{
+	(void)state;
+	rig_run(&rig, 0, 50);
+	rig_run(&rig, 1, 50);
+	rig_at(&rig, 5 * S);
+	rig_clear(&rig);
+	assert_int_equal(grow(0, 10, 0), 0);
+	assert_int_equal(rig_did(&rig, 0, SCHED_ACTION_WAIT)->bytes, 10 * GIB);
+	assert_int_equal(rig_state(&rig, 0), SCHED_CLIENT_RUNNING);
+	assert_true(rig_status(&rig, 0).growing);
+	rig_at(&rig, 20 * S - 1);
+	assert_null(rig_did(&rig, 1, SCHED_ACTION_DROP));
+	rig_at(&rig, 20 * S);
+	assert_int_equal(rig_did(&rig, 1, SCHED_ACTION_DROP)->bytes, 10 * GIB);
+	assert_null(rig_did(&rig, 0, SCHED_ACTION_DROP));
+	assert_int_equal(rig_release(&rig, 1, rig_mem(40, 10, 0), true), 0);
+	assert_int_equal(rig_did(&rig, 0, SCHED_ACTION_BUDGET)->budget, 60 * GIB);
+	/* Its turn begins anew, else it would be stopped at once for the one it stopped. */
+	rig_clear(&rig);
+	rig_at(&rig, 40 * S - 1);
+	assert_null(rig_did(&rig, 0, SCHED_ACTION_DROP));
+	rig_at(&rig, 40 * S);
+	assert_non_null(rig_did(&rig, 0, SCHED_ACTION_DROP));
+}
+
+static void two_that_grow_do_not_deadlock(void **state)
+{
+	(void)state;
+	rig_run(&rig, 0, 50);
+	rig_run(&rig, 1, 50);
+	assert_int_equal(grow(0, 10, 0), 0);
+	rig_clear(&rig);
+	assert_int_equal(grow(1, 10, 0), 0);
+	/* Both are blocked: nothing is gained by waiting for the end of a turn. */
+	assert_int_equal(rig_did(&rig, 1, SCHED_ACTION_DROP)->bytes, 10 * GIB);
+	assert_int_equal(rig_release(&rig, 1, rig_want(rig_mem(40, 10, 0), 10, 0), true), 0);
+	assert_int_equal(rig_did(&rig, 0, SCHED_ACTION_BUDGET)->budget, 60 * GIB);
+	assert_int_equal(rig_state(&rig, 1), SCHED_CLIENT_WAITING);
+	/* Its turn comes, with what it wanted. */
+	assert_int_equal(rig_release(&rig, 0, rig_mem(60, 0, 0), false), 0);
+	assert_int_equal(rig_did(&rig, 0, SCHED_ACTION_DROP)->bytes, 20 * GIB);
+	assert_int_equal(rig_release(&rig, 0, rig_mem(40, 20, 0), false), 0);
+	assert_int_equal(rig_did(&rig, 1, SCHED_ACTION_BUDGET)->budget, 60 * GIB);
+}
+
+static void growers_do_not_deadlock_without_anti_thrash_either(void **state)
+{
+	(void)state;
+	rig.config.anti_thrash = false;
+	assert_int_equal(rig_config(&rig), 0);
+	rig_run(&rig, 0, 50);
+	rig_run(&rig, 1, 50);
+	assert_int_equal(grow(0, 10, 0), 0);
+	assert_int_equal(grow(1, 10, 0), 0);
+	assert_non_null(rig_did(&rig, 1, SCHED_ACTION_DROP));
+}
+
+static void whoever_waits_may_have_a_blocked_ones_place_at_once(void **state)
+{
+	(void)state;
+	rig_run(&rig, 0, 50);
+	rig_run(&rig, 1, 50);
+	rig_start(&rig, 2, 40);
+	assert_null(rig_did(&rig, 1, SCHED_ACTION_DROP));
+	assert_int_equal(grow(1, 10, 0), 0);
+	assert_int_equal(rig_did(&rig, 1, SCHED_ACTION_DROP)->bytes, 40 * GIB);
+	assert_null(rig_did(&rig, 0, SCHED_ACTION_DROP));
+}
+
+static void growth_can_be_given_up(void **state)
+{
+	(void)state;
+	rig_run(&rig, 0, 50);
+	rig_run(&rig, 1, 50);
+	assert_int_equal(grow(0, 10, 0), 0);
+	assert_int_equal(grow(0, 0, 0), 0);
+	assert_false(rig_status(&rig, 0).growing);
+	rig_at(&rig, 100 * S);
+	assert_null(rig_did(&rig, 1, SCHED_ACTION_DROP));
+}
+
+static void growth_beyond_the_card_is_refused(void **state)
+{
+	(void)state;
+	rig_run(&rig, 0, 50);
+	rig_clear(&rig);
+	assert_int_equal(grow(0, 51, 0), 0);
+	assert_int_equal(rig_did(&rig, 0, SCHED_ACTION_REFUSE)->bytes, 51 * GIB);
+	assert_int_equal(rig_did(&rig, 0, SCHED_ACTION_REFUSE)->budget, 100 * GIB);
+	assert_false(rig_status(&rig, 0).growing);
+	assert_int_equal(rig_state(&rig, 0), SCHED_CLIENT_RUNNING);
+}
+
+static void pinned_growth_leaves_room_for_the_largest(void **state)
+{
+	(void)state;
+	rig_run(&rig, 0, 70);
+	assert_int_equal(rig_release(&rig, 0, rig_mem(0, 70, 0), false), 0);
+	rig_run(&rig, 1, 10);
+	rig_clear(&rig);
+	assert_int_equal(grow(1, 0, 30), 0);
+	assert_non_null(rig_did(&rig, 1, SCHED_ACTION_BUDGET));
+	assert_int_equal(rig_memory(&rig, 1, rig_mem(10, 0, 30)), 0);
+	rig_clear(&rig);
+	/* One more pinned byte, and client 0 could never be made whole again. */
+	assert_int_equal(grow(1, 0, 1), 0);
+	assert_null(rig_did(&rig, 1, SCHED_ACTION_BUDGET));
+	assert_int_equal(rig_why(&rig, 1), SCHED_WAIT_STUCK);
+	rig_leave(&rig, 0);
+	assert_int_equal(rig_did(&rig, 1, SCHED_ACTION_BUDGET)->budget, 41 * GIB);
+}
+
+static void a_wait_for_pinned_memory_has_an_end(void **state)
+{
+	(void)state;
+	rig_run(&rig, 0, 70);
+	assert_int_equal(rig_release(&rig, 0, rig_mem(0, 70, 0), false), 0);
+	rig_run(&rig, 1, 10);
+	rig_clear(&rig);
+	assert_int_equal(grow(1, 0, 31), 0);
+	rig_at(&rig, 240 * S - 1);
+	assert_null(rig_did(&rig, 1, SCHED_ACTION_REFUSE));
+	rig_at(&rig, 240 * S);
+	assert_int_equal(rig_did(&rig, 1, SCHED_ACTION_REFUSE)->bytes, 31 * GIB);
+	assert_int_equal(rig_state(&rig, 1), SCHED_CLIENT_RUNNING);
+	assert_false(rig_status(&rig, 1).growing);
+}
+
+static void growth_does_not_make_a_turn_younger(void **state)
+{
+	(void)state;
+	rig_run(&rig, 0, 40);
+	rig_at(&rig, 10 * S);
+	rig_run(&rig, 1, 40);
+	assert_int_equal(grow(0, 10, 0), 0);
+	assert_int_equal(rig_memory(&rig, 0, rig_mem(50, 0, 0)), 0);
+	rig_start(&rig, 2, 30);
+	rig_at(&rig, 20 * S);
+	/* It allocates all the time, and is still the one that has run longest. */
+	assert_non_null(rig_did(&rig, 0, SCHED_ACTION_DROP));
+	assert_null(rig_did(&rig, 1, SCHED_ACTION_DROP));
+}
+
+static void a_stop_that_fails_goes_on_waiting_for_memory(void **state)
+{
+	(void)state;
+	rig_run(&rig, 0, 50);
+	rig_run(&rig, 1, 50);
+	assert_int_equal(grow(1, 10, 0), 0);
+	rig_start(&rig, 2, 40);
+	rig_at(&rig, 20 * S);
+	assert_int_equal(rig_state(&rig, 0), SCHED_CLIENT_STOPPING);
+	assert_int_equal(rig_fail(&rig, 0, 1), 0);
+	assert_true(rig_status(&rig, 1).growing || rig_state(&rig, 1) == SCHED_CLIENT_STOPPING);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+#define T(name) cmocka_unit_test_setup(name, set_up)
+		T(what_fits_is_given_at_once),
+		T(wanted_comes_on_top_of_a_budget_not_used_up),
+		T(a_report_that_crossed_the_budget_asks_for_nothing_more),
+		T(idle_memory_makes_room_for_growth),
+		T(growth_waits_for_the_others_turn_to_end),
+		T(two_that_grow_do_not_deadlock),
+		T(growers_do_not_deadlock_without_anti_thrash_either),
+		T(whoever_waits_may_have_a_blocked_ones_place_at_once),
+		T(growth_can_be_given_up),
+		T(growth_beyond_the_card_is_refused),
+		T(pinned_growth_leaves_room_for_the_largest),
+		T(a_wait_for_pinned_memory_has_an_end),
+		T(growth_does_not_make_a_turn_younger),
+		T(a_stop_that_fails_goes_on_waiting_for_memory),
+#undef T
+	};
+
+	return cmocka_run_group_tests_name("core/sched_growth", tests, NULL, NULL);
+}
