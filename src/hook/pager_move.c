@@ -196,6 +196,7 @@ static void let_go(struct move *move, struct pager_chunk *chunk)
 	}
 	budget_swapped_out(chunk->range->dev, chunk->size);
 	move->bytes += chunk->size;
+	pager_chunk_out(chunk, true);
 	pager_chunk_set(chunk, PAGER_SWAPPED);
 }
 
@@ -342,6 +343,7 @@ static void end_oldest_in(struct move *move)
 		return;
 	}
 	move->bytes += chunk->size;
+	pager_chunk_out(chunk, false);
 	pager_chunk_set(chunk, PAGER_RESIDENT);
 }
 
@@ -371,31 +373,6 @@ static void start_in(struct move *move, struct pager_chunk *chunk)
 	move->n_started++;
 }
 
-/*
- * All is in and the program is about to run: the host copies grow stale. Until then they
- * are kept, so that a restore that is called off costs no second copy.
- */
-static bool drop_host_copies(CUdevice dev)
-{
-	struct plan plan;
-
-	if (!plan_init(&plan, dev, PAGER_RESIDENT))
-		return false;
-	for (size_t i = 0; i < plan.n_chunks; i++) {
-		struct hostpool_part *host = NULL;
-
-		pthread_mutex_lock(&pager.lock);
-		if (plan.chunks[i]->state == PAGER_RESIDENT) {
-			host = plan.chunks[i]->host;
-			plan.chunks[i]->host = NULL;
-		}
-		pthread_mutex_unlock(&pager.lock);
-		hostpool_put(host);
-	}
-	plan_deinit(&plan);
-	return true;
-}
-
 int pager_restore(CUdevice dev, struct pager_move *ret_move)
 {
 	struct move move = {.outcome = NVSHARE_OUTCOME_SUCCESS};
@@ -421,8 +398,8 @@ int pager_restore(CUdevice dev, struct pager_move *ret_move)
 	while (move.n_ended < move.n_started)
 		end_oldest_in(&move);
 	plan_deinit(&plan);
-	if (move.outcome == NVSHARE_OUTCOME_SUCCESS && !drop_host_copies(dev))
-		move.outcome = NVSHARE_OUTCOME_INVALID_STATE;
+	if (move.outcome == NVSHARE_OUTCOME_SUCCESS)
+		pager_drop_host_copies(dev);
 	ret_move->bytes = move.bytes;
 	ret_move->ns = move.bytes ? now_ns() - start : 0;
 	return move.outcome;

@@ -85,6 +85,7 @@ RB_HEAD(pager_tree, pager_alloc);
 struct pager_device {
 	struct pager_range *ranges;
 	size_t n_ranges;
+	size_t n_out; /* chunks swapped */
 	bool is_known;
 	bool is_supported;
 	bool is_rdma; /* plain memory of the device is RDMA-capable, so ours has to be */
@@ -138,6 +139,16 @@ bool pager_ranges(CUdevice dev, struct pager_range ***ret_ranges, size_t *ret_n)
 CUresult pager_chunk_map(struct pager_chunk *chunk);
 CUresult pager_chunk_unmap(struct pager_chunk *chunk);
 void pager_chunk_set(struct pager_chunk *chunk, enum pager_state state);
+
+/* Counts a chunk as out, or not any more; true when no chunk of its device is out. */
+bool pager_chunk_out(struct pager_chunk *chunk, bool is_out);
+
+/*
+ * The host copies of restored chunks are kept as long as others are still out, so that a
+ * restore that is called off costs no second copy. With nothing out the program may run,
+ * and they grow stale.
+ */
+void pager_drop_host_copies(CUdevice dev);
 
 /* Makes ctx current for the caller if it is not; ends with the same pushed flag. */
 CUresult pager_push(CUcontext ctx, bool *ret_pushed);

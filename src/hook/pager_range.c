@@ -94,6 +94,39 @@ void pager_chunk_set(struct pager_chunk *chunk, enum pager_state state)
 	pthread_mutex_unlock(&pager.lock);
 }
 
+bool pager_chunk_out(struct pager_chunk *chunk, bool is_out)
+{
+	struct pager_device *device = pager_device(chunk->range->dev);
+	bool is_last;
+
+	pthread_mutex_lock(&pager.lock);
+	device->n_out += is_out ? 1 : -1;
+	is_last = device->n_out == 0;
+	pthread_mutex_unlock(&pager.lock);
+	return is_last;
+}
+
+void pager_drop_host_copies(CUdevice dev)
+{
+	struct hostpool_part *all = NULL, *parts, **tail;
+
+	pthread_mutex_lock(&pager.lock);
+	for (struct pager_range *range = pager.devices[dev].ranges; range; range = range->next) {
+		for (size_t i = 0; i < range->n_chunks; i++) {
+			parts = range->chunks[i].host;
+			if (!parts || range->chunks[i].state != PAGER_RESIDENT)
+				continue;
+			range->chunks[i].host = NULL;
+			for (tail = &parts; *tail; tail = &(*tail)->next)
+				;
+			*tail = all;
+			all = parts;
+		}
+	}
+	pthread_mutex_unlock(&pager.lock);
+	hostpool_put(all);
+}
+
 /* Who may reach a device's memory now: itself, and peers. Returns how many. */
 static size_t access_list(CUdevice dev, CUmemAccessDesc descs[PAGER_DEVICES])
 {
@@ -326,6 +359,8 @@ static void chunk_free(struct pager_chunk *chunk)
 	hostpool_put(host);
 	if (was == PAGER_SWAPPED) {
 		budget_swapped_freed(dev, chunk->size);
+		if (pager_chunk_out(chunk, false))
+			pager_drop_host_copies(dev);
 	} else {
 		(void)pager_chunk_unmap(chunk);
 		budget_give(dev, chunk->size,
