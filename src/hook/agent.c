@@ -43,8 +43,8 @@ struct agent_device {
 	enum agent_ask ask; /* state.lock */
 	CUresult answer;
 	uint64_t context_bytes;
-	bool has_changed; /* atomic */
-	bool is_wanted;   /* atomic */
+	bool has_changed;        /* atomic */
+	bool is_wanted;          /* atomic */
 	struct agent_link *link; /* the agent's */
 };
 
@@ -211,8 +211,8 @@ static uint64_t link_timers(struct agent_link *link, uint64_t now)
 	if (agent_link_wants_retry(link))
 		next = earlier(next, link->retry_ns);
 	if (link->state == AGENT_LINK_UP &&
-	    (link->is_report_due || __atomic_load_n(&device(link->dev)->has_changed,
-						     __ATOMIC_ACQUIRE)))
+	    (link->is_report_due ||
+	     __atomic_load_n(&device(link->dev)->has_changed, __ATOMIC_ACQUIRE)))
 		next = earlier(next, link->report_ns);
 	if (link->is_broken)
 		next = 0;

@@ -217,9 +217,9 @@ static bool perform(struct agent_link *link, const struct lease_action *action,
 		prepare(link, action);
 		return false;
 	case LEASE_ACTION_ORPHAN_TIMER:
-		link->orphan_ns = clock_now_ns() + (link->is_orphan_late
-							    ? ORPHAN_RETRY_NS
-							    : hook_options()->orphan_ns);
+		link->orphan_ns =
+			clock_now_ns() +
+			(link->is_orphan_late ? ORPHAN_RETRY_NS : hook_options()->orphan_ns);
 		link->is_orphan_late = true;
 		return false;
 	case LEASE_ACTION_DRAIN:

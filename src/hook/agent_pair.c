@@ -22,7 +22,7 @@ static struct {
 	struct agent_link *added;
 } pair;
 
-#define for_each_other(l)                                                              \
+#define for_each_other(l)                                                             \
 	for (struct agent_link *l = agent_link_next(NULL); l; l = agent_link_next(l)) \
 		if (l != pair.added)
 
@@ -42,7 +42,8 @@ static void finish(CUresult res)
 
 static void step_waiting(void)
 {
-	for_each_other (l) {
+	for_each_other(l)
+	{
 		if (l->state == AGENT_LINK_REGISTERING)
 			return;
 		if (l->state != AGENT_LINK_UP || l->lease.state == LEASE_HOLDING)
@@ -72,7 +73,8 @@ static void refuse(void)
 		       "(CUDA_VISIBLE_DEVICES), or start it when the GPUs are free");
 	finish(CUDA_ERROR_NOT_SUPPORTED);
 	agent_link_remove(dev);
-	for_each_other (l) {
+	for_each_other(l)
+	{
 		if (l->is_fixed)
 			register_again(l, false);
 	}
@@ -88,7 +90,8 @@ static void step_adding(void)
 	}
 	/* UP; or the scheduler has just gone, then this is how they register when it is back. */
 	pair.phase = PAIR_FIXING;
-	for_each_other (l) {
+	for_each_other(l)
+	{
 		if (l->state == AGENT_LINK_UP && !l->is_fixed)
 			register_again(l, true);
 		l->is_fixed = true;
@@ -97,11 +100,13 @@ static void step_adding(void)
 
 static void step_fixing(void)
 {
-	for_each_other (l) {
+	for_each_other(l)
+	{
 		if (l->state == AGENT_LINK_REGISTERING)
 			return;
 	}
-	for_each_other (l) {
+	for_each_other(l)
+	{
 		if (l->state == AGENT_LINK_DOWN && l->is_refused) {
 			refuse();
 			return;
@@ -127,14 +132,14 @@ bool agent_pair_begin(struct agent_link *link)
 	if (pair.phase != PAIR_NONE)
 		return true; /* this one, or one that comes first */
 	pair.added = link;
-	for_each_other (l) {
+	for_each_other(l)
+	{
 		has_other = true;
 		is_managed = is_managed || l->state != AGENT_LINK_DOWN;
 	}
 	if (!is_managed) {
 		/* No scheduler: everything is allowed, and one that comes is told. */
-		for_each_other (l)
-			l->is_fixed = true;
+		for_each_other(l) l->is_fixed = true;
 		link->is_fixed = has_other;
 		pair.added = NULL;
 		return false;

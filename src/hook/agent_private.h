@@ -34,25 +34,25 @@ struct agent_link {
 	enum agent_link_state state;
 	int fd; /* -1: none */
 	struct lease lease;
-	bool is_broken;      /* to be closed, as soon as nobody is using it */
+	bool is_broken; /* to be closed, as soon as nobody is using it */
 	bool was_registered;
-	bool is_fixed;       /* registers as one that can not take turns */
-	bool is_running;     /* it said so as it registered last */
-	bool is_refused;     /* the scheduler did not take it as it registered last */
-	uint64_t retry_ns;   /* when to connect again */
+	bool is_fixed;     /* registers as one that can not take turns */
+	bool is_running;   /* it said so as it registered last */
+	bool is_refused;   /* the scheduler did not take it as it registered last */
+	uint64_t retry_ns; /* when to connect again */
 	uint64_t backoff_ns;
 	uint64_t register_ns; /* an answer to REGISTER is awaited until then */
-	uint64_t orphan_ns;  /* LEASE_EVENT_ORPHAN_TIME is due then; AGENT_NEVER: not */
-	bool is_orphan_late; /* it has been due before */
+	uint64_t orphan_ns;   /* LEASE_EVENT_ORPHAN_TIME is due then; AGENT_NEVER: not */
+	bool is_orphan_late;  /* it has been due before */
 
-	bool is_watched;     /* somebody waits for this GPU */
+	bool is_watched; /* somebody waits for this GPU */
 	bool is_report_due;
-	uint64_t report_ns;  /* no report before then */
+	uint64_t report_ns; /* no report before then */
 	struct nvshare_mem reported;
 	struct pager_move out; /* of the last eviction */
 	struct pager_move in;  /* since the last report */
 
-	uint32_t n_queued;   /* messages that the socket did not take yet */
+	uint32_t n_queued; /* messages that the socket did not take yet */
 	struct msg queue[AGENT_QUEUE_MAX];
 };
 
@@ -60,7 +60,7 @@ struct agent_link {
 struct agent_link *agent_link_of(CUdevice dev);              /* NULL: not used */
 struct agent_link *agent_link_next(struct agent_link *link); /* NULL: the first */
 void agent_link_remove(CUdevice dev);                        /* as if it had never been used */
-void agent_settle(CUdevice dev, CUresult res); /* the answer for agent_use_device() */
+void agent_settle(CUdevice dev, CUresult res);               /* the answer for agent_use_device() */
 void agent_set_context_bytes(CUdevice dev, uint64_t bytes);
 bool agent_take_wanted(CUdevice dev);  /* a thread lacks memory, and this was not told yet */
 bool agent_take_changed(CUdevice dev); /* memory changed since the last call */

@@ -184,7 +184,7 @@ bool device_has_context(CUdevice dev)
 
 bool device_identify(CUdevice dev, uint8_t ret_uuid[16], uint64_t *ret_total)
 {
-	CUresult (*get_uuid)(CUuuid *uuid, CUdevice dev) = cuda_real.cuDeviceGetUuid_v2;
+	CUresult (*get_uuid)(CUuuid * uuid, CUdevice dev) = cuda_real.cuDeviceGetUuid_v2;
 	size_t total = 0;
 	CUuuid uuid = {{0}};
 	bool is_known;

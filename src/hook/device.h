@@ -21,12 +21,12 @@ struct device_context {
 	struct device_context *prev, *next; /* device.c's list */
 	CUcontext ctx;
 	CUdevice dev;
-	uint64_t charged;     /* bytes taken from the budget for it */
-	uint32_t n_retained;  /* primary: retains that were not released; 0: not primary */
+	uint64_t charged;    /* bytes taken from the budget for it */
+	uint32_t n_retained; /* primary: retains that were not released; 0: not primary */
 	uint32_t n_held;
-	bool is_going;        /* being forgotten: whoever holds it should hurry */
-	CUevent event;        /* the agent's own: stands for all work submitted to ctx */
-	bool is_recorded;     /* the agent's own: event is to be waited for */
+	bool is_going;    /* being forgotten: whoever holds it should hurry */
+	CUevent event;    /* the agent's own: stands for all work submitted to ctx */
+	bool is_recorded; /* the agent's own: event is to be waited for */
 };
 
 #define DEVICE_ANY ((CUdevice)-1)
@@ -41,7 +41,7 @@ uint64_t device_context_forget(CUcontext ctx);
 bool device_context_retained(CUcontext ctx);
 bool device_context_released(CUdevice dev, CUcontext *ret_last); /* true: that was the last */
 
-CUdevice device_of(CUcontext ctx);        /* DEVICE_ANY: not known */
+CUdevice device_of(CUcontext ctx);      /* DEVICE_ANY: not known */
 CUcontext device_primary(CUdevice dev); /* NULL: not known */
 
 /* The first context of dev, or of all devices; NULL: there is none. */

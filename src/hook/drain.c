@@ -191,9 +191,8 @@ bool drain_probe_start(void)
 	may_record = !gate_capture_open();
 	for (c = may_record ? device_context_hold(DEVICE_ANY) : NULL; c;
 	     c = device_context_hold_next(c))
-		c->is_recorded =
-			make_event(c) == CUDA_SUCCESS &&
-			cuda_real.cuCtxRecordEvent(c->ctx, c->event) == CUDA_SUCCESS;
+		c->is_recorded = make_event(c) == CUDA_SUCCESS &&
+				 cuda_real.cuCtxRecordEvent(c->ctx, c->event) == CUDA_SUCCESS;
 	gate_set(GATE_OPEN);
 	return may_record;
 }

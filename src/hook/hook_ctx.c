@@ -12,7 +12,6 @@
 #include "hook/device.h"
 #include "hook/gate.h"
 #include "hook/hooks.h"
-#include "hook/ledger.h"
 #include "hook/lifecycle.h"
 #include "hook/pager.h"
 
@@ -121,18 +120,11 @@ out:
 	return res;
 }
 
-static void give_back(const struct ledger_entry *entry)
-{
-	budget_give(entry->dev, entry->bytes, entry->kind);
-	budget_allocated(entry->dev, -(int64_t)entry->bytes);
-}
-
 /* The context is dead: everything in it is gone, and does not count any more. */
 static void context_gone(CUcontext ctx, CUdevice dev, uint64_t charged)
 {
 	gate_context_gone(ctx);
 	pager_context_gone(ctx);
-	ledger_context_gone(ctx, give_back);
 	budget_give(dev, charged, NVSHARE_PINNED_CONTEXT);
 }
 
@@ -165,8 +157,8 @@ CUresult cuCtxCreate(CUcontext *pctx, unsigned int flags, CUdevice dev)
 		return CUDA_ERROR_NOT_FOUND;
 	if (!pctx)
 		return cuda_real.cuCtxCreate(pctx, flags, dev);
-	return make_context(&(struct context_call){
-		.make = make_v1, .pctx = pctx, .flags = flags, .dev = dev});
+	return make_context(
+		&(struct context_call){.make = make_v1, .pctx = pctx, .flags = flags, .dev = dev});
 }
 
 CUresult cuCtxCreate_v2(CUcontext *pctx, unsigned int flags, CUdevice dev)
@@ -175,8 +167,8 @@ CUresult cuCtxCreate_v2(CUcontext *pctx, unsigned int flags, CUdevice dev)
 		return CUDA_ERROR_NOT_FOUND;
 	if (!pctx)
 		return cuda_real.cuCtxCreate_v2(pctx, flags, dev);
-	return make_context(&(struct context_call){
-		.make = make_v2, .pctx = pctx, .flags = flags, .dev = dev});
+	return make_context(
+		&(struct context_call){.make = make_v2, .pctx = pctx, .flags = flags, .dev = dev});
 }
 
 CUresult cuCtxCreate_v3(CUcontext *pctx, CUexecAffinityParam *paramsArray, int numParams,
@@ -254,8 +246,7 @@ static bool is_primary_active(CUdevice dev)
 	int active = 0;
 
 	return cuda_real.cuDevicePrimaryCtxGetState &&
-	       cuda_real.cuDevicePrimaryCtxGetState(dev, &flags, &active) == CUDA_SUCCESS &&
-	       active;
+	       cuda_real.cuDevicePrimaryCtxGetState(dev, &flags, &active) == CUDA_SUCCESS && active;
 }
 
 /*

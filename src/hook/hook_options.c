@@ -105,8 +105,8 @@ static void read_names(char *(*get)(const char *name), struct hook_options *ret)
 	if (pod)
 		(void)snprintf(ret->pod, sizeof(ret->pod), "%s", pod);
 	else if (pod_name)
-		(void)snprintf(ret->pod, sizeof(ret->pod), "%s/%s", pod_space ? pod_space : "default",
-			       pod_name);
+		(void)snprintf(ret->pod, sizeof(ret->pod), "%s/%s",
+			       pod_space ? pod_space : "default", pod_name);
 }
 
 void hook_options_parse(char *(*get)(const char *name), struct hook_options *ret)

@@ -21,9 +21,9 @@
 struct cuda_real cuda_real;
 
 static struct {
-	int is_working;      /* submitted work is not done */
-	int record_error;    /* what cuCtxRecordEvent answers */
-	int event_error;     /* what cuEventCreate answers */
+	int is_working;   /* submitted work is not done */
+	int record_error; /* what cuCtxRecordEvent answers */
+	int event_error;  /* what cuEventCreate answers */
 	int n_records;
 	int n_synchronizes;
 	int n_evictions;

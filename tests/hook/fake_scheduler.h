@@ -21,13 +21,13 @@
 #define FAKE_WAIT_MS 20000
 
 /* The test runs in a child process, so that every one finds the library untouched. */
-#define check(condition)                                                                   \
-	do {                                                                               \
-		if (!(condition)) {                                                        \
-			(void)fprintf(stderr, "%s:%d: not so: %s\n", __FILE__, __LINE__,   \
-				      #condition);                                         \
-			_exit(1);                                                          \
-		}                                                                          \
+#define check(condition)                                                                 \
+	do {                                                                             \
+		if (!(condition)) {                                                      \
+			(void)fprintf(stderr, "%s:%d: not so: %s\n", __FILE__, __LINE__, \
+				      #condition);                                       \
+			_exit(1);                                                        \
+		}                                                                        \
 	} while (0)
 
 static int fake_listener = -1;

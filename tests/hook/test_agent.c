@@ -32,12 +32,12 @@ static void nap(void)
 	(void)nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
 }
 
-#define wait_until(condition)                                                         \
-	do {                                                                          \
-		uint64_t end_ns_ = clock_now_ns() + FAKE_WAIT_MS * CLOCK_NS_PER_MS;   \
-		while (!(condition) && clock_now_ns() < end_ns_)                      \
-			nap();                                                        \
-		check(condition);                                                     \
+#define wait_until(condition)                                                       \
+	do {                                                                        \
+		uint64_t end_ns_ = clock_now_ns() + FAKE_WAIT_MS * CLOCK_NS_PER_MS; \
+		while (!(condition) && clock_now_ns() < end_ns_)                    \
+			nap();                                                      \
+		check(condition);                                                   \
 	} while (0)
 
 /* ---- a thread of the program ------------------------------------------------- */
@@ -551,8 +551,8 @@ static void a_second_gpu_makes_both_fixed(void)
 	check(r.flags == NVSHARE_REGISTER_FIXED);
 	r = fake_admit(&fd_first);
 	check(r.gpu_uuid[0] == 0x40);
-	check(r.flags == (NVSHARE_REGISTER_FIXED | NVSHARE_REGISTER_RUNNING |
-			  NVSHARE_REGISTER_RECONNECT));
+	check(r.flags ==
+	      (NVSHARE_REGISTER_FIXED | NVSHARE_REGISTER_RUNNING | NVSHARE_REGISTER_RECONNECT));
 	check(finish(&user) == CUDA_SUCCESS);
 	check(recv(fd, &r, sizeof(r), 0) >= 0);
 	check(gate_get() == GATE_CLOSED); /* until it may use both */
@@ -696,7 +696,10 @@ static void in_child(void **state)
 	assert_int_equal(status, 0);
 }
 
-#define child_test(body) {#body, in_child, NULL, NULL, (void *)(uintptr_t)(body)}
+#define child_test(body)                                               \
+	{                                                              \
+#body, in_child, NULL, NULL, (void *)(uintptr_t)(body) \
+	}
 
 int main(void)
 {
