@@ -2,6 +2,7 @@
 
 #include "hook/hook_nvml.h"
 
+#include "hook/budget.h"
 #include "hook/elf_find.h"
 #include "hook/meminfo.h"
 #include "hook/resolve.h"
@@ -129,32 +130,43 @@ static bool parse_uuid(const char *text, unsigned char ret_uuid[16])
 	return true;
 }
 
-static bool view_of(nvmlDevice_t device, uint64_t *ret_free, uint64_t *ret_total)
+/* In: the card's numbers. Out: the program's own; false: the card's stand as they are. */
+static bool view_of(nvmlDevice_t device, unsigned long long *free, unsigned long long *total)
 {
-	char text[NVML_UUID_SIZE];
+	uint64_t own_free, own_total, limit;
 	unsigned char uuid[16];
+	char text[NVML_UUID_SIZE];
 
-	if (!nvml_real.get_uuid || nvml_real.get_uuid(device, text, sizeof(text)) != NVML_SUCCESS)
-		return false;
-	text[sizeof(text) - 1] = '\0';
+	if (nvml_real.get_uuid && nvml_real.get_uuid(device, text, sizeof(text)) == NVML_SUCCESS &&
+	    parse_uuid(text, uuid) && meminfo_by_uuid(uuid, &own_free, &own_total)) {
+		*free = own_free;
+		*total = own_total;
+		return true;
+	}
 
-	return parse_uuid(text, uuid) && meminfo_by_uuid(uuid, ret_free, ret_total);
+	/* A program without CUDA, a monitor: the limit is the card, whoever uses it. */
+	limit = budget_limit_of(*total);
+	if (limit < *total) {
+		uint64_t used = *total - *free;
+
+		*total = limit;
+		*free = used < limit ? limit - used : 0;
+		return true;
+	}
+
+	return false;
 }
 
 int nvmlDeviceGetMemoryInfo(nvmlDevice_t device, struct nvml_memory *memory)
 {
-	uint64_t free, total;
 	int res;
 
 	if (!nvml_load() || !nvml_real.get_memory)
 		return NVML_ERROR_UNINITIALIZED;
 
 	res = nvml_real.get_memory(device, memory);
-	if (res == NVML_SUCCESS && view_of(device, &free, &total)) {
-		memory->total = total;
-		memory->free = free;
-		memory->used = total - free;
-	}
+	if (res == NVML_SUCCESS && view_of(device, &memory->free, &memory->total))
+		memory->used = memory->total - memory->free;
 
 	return res;
 }
@@ -162,19 +174,18 @@ int nvmlDeviceGetMemoryInfo(nvmlDevice_t device, struct nvml_memory *memory)
 /* Here what the card keeps for itself is a number of its own, and not part of used. */
 int nvmlDeviceGetMemoryInfo_v2(nvmlDevice_t device, struct nvml_memory_v2 *memory)
 {
-	uint64_t free, total;
+	unsigned long long used;
 	int res;
 
 	if (!nvml_load() || !nvml_real.get_memory_v2)
 		return NVML_ERROR_UNINITIALIZED;
 
 	res = nvml_real.get_memory_v2(device, memory);
-	if (res == NVML_SUCCESS && view_of(device, &free, &total)) {
-		memory->total = total;
-		memory->free = free;
-		if (memory->reserved > total - free)
-			memory->reserved = total - free;
-		memory->used = total - free - memory->reserved;
+	if (res == NVML_SUCCESS && view_of(device, &memory->free, &memory->total)) {
+		used = memory->total - memory->free;
+		if (memory->reserved > used)
+			memory->reserved = used;
+		memory->used = used - memory->reserved;
 	}
 
 	return res;
