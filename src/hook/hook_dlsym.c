@@ -86,37 +86,37 @@ __asm__(".text\n"
 #define ENTRY_BASE "GLIBC_2.17"
 
 /* The return address is in x30; "hint 34" is the landing pad of an indirect call. */
-#define ENTRY(name, caller_register)               \
-	".p2align 4\n"                             \
-	".globl hook_" name "_base, hook_" name "_new\n" \
-	".type hook_" name "_base, %function\n"    \
-	".type hook_" name "_new, %function\n"     \
-	"hook_" name "_base:\n"                    \
-	"hook_" name "_new:\n"                     \
-	"	.cfi_startproc\n"                  \
-	"	hint 34\n"                         \
-	"	stp x29, x30, [sp, #-48]!\n"       \
-	"	.cfi_def_cfa_offset 48\n"          \
-	"	.cfi_offset 29, -48\n"             \
-	"	.cfi_offset 30, -40\n"             \
-	"	mov x29, sp\n"                     \
-	"	stp x0, x1, [sp, #16]\n"           \
-	"	str x2, [sp, #32]\n"               \
-	"	mov " caller_register ", x30\n"    \
-	"	bl resolve_" name "\n"             \
-	"	mov x16, x1\n"                     \
-	"	mov x17, x0\n"                     \
-	"	ldp x0, x1, [sp, #16]\n"           \
-	"	ldr x2, [sp, #32]\n"               \
-	"	ldp x29, x30, [sp], #48\n"         \
-	"	.cfi_def_cfa_offset 0\n"           \
-	"	.cfi_restore 29\n"                 \
-	"	.cfi_restore 30\n"                 \
-	"	cbz x16, 1f\n"                     \
-	"	br x16\n"                          \
-	"1:	mov x0, x17\n"                     \
-	"	ret\n"                             \
-	"	.cfi_endproc\n"                    \
+#define ENTRY(name, caller_register)                         \
+	".p2align 4\n"                                       \
+	".globl hook_" name "_base, hook_" name "_new\n"     \
+	".type hook_" name "_base, %function\n"              \
+	".type hook_" name "_new, %function\n"               \
+	"hook_" name "_base:\n"                              \
+	"hook_" name "_new:\n"                               \
+	"	.cfi_startproc\n"                                  \
+	"	hint 34\n"                                         \
+	"	stp x29, x30, [sp, #-48]!\n"                       \
+	"	.cfi_def_cfa_offset 48\n"                          \
+	"	.cfi_offset 29, -48\n"                             \
+	"	.cfi_offset 30, -40\n"                             \
+	"	mov x29, sp\n"                                     \
+	"	stp x0, x1, [sp, #16]\n"                           \
+	"	str x2, [sp, #32]\n"                               \
+	"	mov " caller_register ", x30\n"              \
+	"	bl resolve_" name "\n"                       \
+	"	mov x16, x1\n"                                     \
+	"	mov x17, x0\n"                                     \
+	"	ldp x0, x1, [sp, #16]\n"                           \
+	"	ldr x2, [sp, #32]\n"                               \
+	"	ldp x29, x30, [sp], #48\n"                         \
+	"	.cfi_def_cfa_offset 0\n"                           \
+	"	.cfi_restore 29\n"                                 \
+	"	.cfi_restore 30\n"                                 \
+	"	cbz x16, 1f\n"                                     \
+	"	br x16\n"                                          \
+	"1:	mov x0, x17\n"                                   \
+	"	ret\n"                                             \
+	"	.cfi_endproc\n"                                    \
 	".size hook_" name "_base, . - hook_" name "_base\n" \
 	".size hook_" name "_new, . - hook_" name "_new\n"
 

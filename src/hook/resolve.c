@@ -102,9 +102,8 @@ static bool resolve_find(const char *name, struct resolve_wrap *ret_wrap)
 
 static void *resolve_ask(const struct resolve_query *query, void *handle)
 {
-	if (query->version) {
+	if (query->version)
 		return ((resolve_dlvsym_fn)next_dlvsym())(handle, query->name, query->version);
-	}
 
 	return ((resolve_dlsym_fn)next_dlsym())(handle, query->name);
 }
