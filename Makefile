@@ -111,7 +111,8 @@ $(unit_tests): $(B)/tests/%: $(B)/tests/%.o $(libs)
 $(unit_tests_hook): $(B)/tests/%: $(B)/tests/%.o $(B)/libhook.a $(libs)
 	$(LINK) -o $@ $^ $(CMOCKA_LIBS) -ldl
 
-$(B)/libhook.a: $(hook_obj)
+# A sanitizer's runtime looks its own functions up before ours could answer.
+$(B)/libhook.a: $(filter-out %/hook_dlsym.o,$(hook_obj))
 	rm -f $@
 	$(AR) rcs $@ $^
 
@@ -170,7 +171,7 @@ check-corpus: $(replays)
 
 # What the preload tests put before, behind and under the library.
 fixtures := $(addprefix $(B)/tests/hook/preload/,fake/libcuda.so.1 libchain1.so libchain2.so \
-    libchain3.so probe probe_linked probe_static)
+    libchain3.so probe probe_linked probe_static leaver capturer)
 $(B)/tests/hook/preload/fake/libcuda.so.1: tests/hook/preload/fake_libcuda.c tests/hook/preload/fake_lookup.c src/hook/cuda_hooks.def
 	@mkdir -p $(@D)
 	$(LINK) $(NVS_CPPFLAGS) -shared -Wl,-soname,libcuda.so.1 -Wl,-Bsymbolic -o $@ $(filter %.c,$^)
@@ -188,6 +189,8 @@ $(B)/tests/hook/preload/probe_linked: tests/hook/preload/probe.c $(B)/tests/hook
 $(B)/tests/hook/preload/probe_static: tests/hook/preload/probe_static.c
 	@mkdir -p $(@D)
 	$(LINK) $(NVS_CPPFLAGS) -static -o $@ $<
+$(addprefix $(B)/tests/hook/preload/,leaver capturer): $(B)/tests/hook/preload/%: $(B)/tests/hook/preload/%.o $(B)/libapp.a
+	$(LINK) -o $@ $^ -ldl -lm
 
 # End to end: real programs, the real scheduler, the simulated GPU.
 PYTEST = NVSHARE_BUILD=$(abspath $(B)) $(PYTHON) -m pytest -q -p no:cacheprovider
