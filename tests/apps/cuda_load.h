@@ -151,12 +151,12 @@ struct cuda_load {
 #undef CUDA_FUNCTION
 };
 
-/* Members are NULL where the driver has no such function. */
+/* Members of versions after 10.0 are NULL where the driver has no such function. */
 extern struct cuda_load cuda;
 
 enum cuda_load_flags { CUDA_LOAD_PER_THREAD = 1 };
 
-/* Opens the driver and fills `cuda`. false: no libcuda.so.1; *ret_why says why. */
+/* Opens the driver and fills `cuda`. false: not possible; *ret_why: why, or what is missing. */
 bool cuda_load_driver(unsigned int flags, const char **ret_why);
 
 #endif

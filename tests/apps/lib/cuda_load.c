@@ -77,6 +77,11 @@ bool cuda_load_driver(unsigned int flags, const char **ret_why)
 		void *p = get ? by_proc_address(get, &functions[i], is_per_thread)
 			      : by_symbol(driver, &functions[i], is_per_thread);
 
+		/* What every driver of this architecture's PTX has; programs call it unasked. */
+		if (!p && functions[i].since <= 10000) {
+			*ret_why = functions[i].symbol;
+			return false;
+		}
 		memcpy((char *)&cuda + functions[i].offset, &p, sizeof(p));
 	}
 	return true;
