@@ -497,7 +497,7 @@ def test_closing_at_any_point_leaves_nothing_behind(node):
 
 def test_a_client_that_never_reads_is_closed_and_delays_nobody(node):
     node.start(NVSHARE_SCHEDULING_MODE="auto")
-    a, _ = node.holder(total=10 * GIB)
+    a, (_, _, a_epoch) = node.holder(total=10 * GIB)
     deaf, (_, _, epoch) = node.holder(total=10 * GIB)
     deaf.sock.setblocking(False)
     n = 0
@@ -511,7 +511,7 @@ def test_a_client_that_never_reads_is_closed_and_delays_nobody(node):
                 wire.is_ready(deaf.sock, 1, select.POLLOUT)
     assert 100 < n < 100000
     assert "it does not read" in node.log()
-    a.send("MEM_UPDATE", 0, 1, 0, 0, *mem(wanted=11 * GIB))
+    a.send("MEM_UPDATE", 0, a_epoch, 0, 0, *mem(wanted=11 * GIB))
     a.expect("MEM_REFUSED")
 
 
