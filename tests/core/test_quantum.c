@@ -1,0 +1,117 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+
+/* How long a turn lasts. */
+
+#include "core/quantum.h"
+#include "rig.h"
+
+static struct rig rig;
+
+struct row {
+	enum sched_mode mode;
+	enum sched_switch_mode switch_mode;
+	uint64_t bandwidth; /* GiB a second; 0: not measured */
+	uint64_t running;   /* GiB */
+	uint64_t moved;     /* GiB */
+	uint32_t n_waiting;
+	uint64_t seconds;
+};
+
+#define AUTO       SCHED_MODE_AUTO, SCHED_SWITCH_AUTO
+#define FIXED      SCHED_MODE_AUTO, SCHED_SWITCH_FIXED
+#define CONCURRENT SCHED_MODE_CONCURRENT, SCHED_SWITCH_AUTO
+
+static const struct row rows[] = {
+	/* measured: bytes / bandwidth * 5, within 10 and 300 s */
+	{AUTO, 10, 80, 40, 1, 20},
+	{AUTO, 10, 80, 4, 1, 10},
+	{AUTO, 1, 80, 100, 0, 300},
+	{AUTO, 4, 80, 40, 1, 50},
+	/* not measured: a second a GiB of running memory */
+	{AUTO, 0, 6, 100, 1, 30},
+	{AUTO, 0, 0, 100, 1, 10},
+	{AUTO, 0, 90, 0, 0, 300},
+	/* fixed */
+	{FIXED, 10, 80, 40, 1, 30},
+	{FIXED, 0, 1, 0, 1, 30},
+	/* concurrent: tq */
+	{CONCURRENT, 0, 80, 80, 1, 45},
+	/* everybody within the bound of 240 s; a second at least */
+	{FIXED, 0, 1, 0, 10, 24},
+	{AUTO, 1, 80, 100, 2, 120},
+	{AUTO, 10, 80, 40, 48, 5},
+	{CONCURRENT, 0, 80, 80, 240, 1},
+	{CONCURRENT, 0, 80, 80, 5000, 1},
+};
+
+static void the_table(void **state)
+{
+	(void)state;
+	for (size_t i = 0; i < sizeof(rows) / sizeof(*rows); i++) {
+		const struct row *row = &rows[i];
+
+		rig_init(&rig);
+		rig.sched.config.mode = row->mode;
+		rig.sched.config.switch_mode = row->switch_mode;
+		rig.sched.config.tq_ns = 45 * S;
+		rig.sched.gpus[0].bandwidth = row->bandwidth * GIB;
+		rig.sched.gpus[0].sums.held = row->running * GIB;
+		rig.sched.gpus[0].queue.n = row->n_waiting;
+		assert_int_equal(quantum_turn(&rig.sched, 0, row->moved * GIB), row->seconds * S);
+	}
+}
+
+static void the_longest_run_bounds_every_turn(void **state)
+{
+	(void)state;
+	rig_init(&rig);
+	rig.sched.config.max_runtime_ns = 12 * S;
+	rig.sched.config.tq_ns = 100 * S;
+	rig.sched.config.mode = SCHED_MODE_CONCURRENT;
+	assert_int_equal(quantum_turn(&rig.sched, 0, GIB), 12 * S);
+}
+
+static void answers_have_a_second_for_each_gib(void **state)
+{
+	(void)state;
+	rig_init(&rig);
+	assert_int_equal(quantum_answer(&rig.sched, 0, 0), 15 * S);
+	assert_int_equal(quantum_answer(&rig.sched, 0, 40 * GIB), 55 * S);
+	rig.sched.gpus[0].bandwidth = GIB / 4;
+	assert_int_equal(quantum_answer(&rig.sched, 0, 10 * GIB), 95 * S);
+	rig.sched.gpus[0].bandwidth = 1;
+	assert_int_equal(quantum_answer(&rig.sched, 0, 10 * GIB), 3615 * S);
+}
+
+static void no_report_overflows_the_bandwidth(void **state)
+{
+	static const uint64_t odd[] = {1, 2, 3, 1000, GIB, S, UINT64_MAX / 3, UINT64_MAX};
+
+	(void)state;
+	rig_init(&rig);
+	for (size_t i = 0; i < sizeof(odd) / sizeof(*odd); i++) {
+		for (size_t k = 0; k < sizeof(odd) / sizeof(*odd); k++) {
+			uint64_t turn;
+
+			quantum_measure(&rig.sched, 0, odd[i], odd[k]);
+			assert_true(rig.sched.gpus[0].bandwidth > 0);
+			turn = quantum_turn(&rig.sched, 0, UINT64_MAX);
+			assert_true(turn >= 10 * S && turn <= 300 * S);
+		}
+	}
+	quantum_measure(&rig.sched, 0, 0, 1);
+	quantum_measure(&rig.sched, 0, 1, 0);
+	assert_true(rig.sched.gpus[0].bandwidth > 0);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(the_table),
+		cmocka_unit_test(the_longest_run_bounds_every_turn),
+		cmocka_unit_test(answers_have_a_second_for_each_gib),
+		cmocka_unit_test(no_report_overflows_the_bandwidth),
+	};
+
+	return cmocka_run_group_tests_name("core/quantum", tests, NULL, NULL);
+}
