@@ -310,10 +310,10 @@ out:
 /* ---- in ------------------------------------------------------------------- */
 
 /* Back to where it was: out, with its bytes safe in host memory. */
-static void give_up(struct move *move, struct pager_chunk *chunk, bool is_mapped)
+static void give_up(struct move *move, struct pager_chunk *chunk)
 {
 	move->outcome = NVSHARE_OUTCOME_INVALID_STATE;
-	if (is_mapped && pager_chunk_unmap(chunk) != CUDA_SUCCESS)
+	if (pager_chunk_unmap(chunk) != CUDA_SUCCESS)
 		hook_debug("memory of a failed restore could not be unmapped");
 	budget_swapped_out(chunk->range->dev, chunk->size);
 	pager_chunk_set(chunk, PAGER_SWAPPED);
@@ -339,7 +339,7 @@ static void end_oldest_in(struct move *move)
 
 	if (cuda_real.cuEventSynchronize(move->mover->events[slot]) != CUDA_SUCCESS) {
 		(void)cuda_real.cuStreamSynchronize(move->mover->stream);
-		give_up(move, chunk, true);
+		give_up(move, chunk);
 		return;
 	}
 	move->bytes += chunk->size;
@@ -359,14 +359,14 @@ static void start_in(struct move *move, struct pager_chunk *chunk)
 		return;
 	}
 	if (pager_chunk_map(chunk) != CUDA_SUCCESS) {
-		give_up(move, chunk, false);
+		give_up(move, chunk);
 		return;
 	}
 	if (copy_in(move->mover, chunk) != CUDA_SUCCESS ||
 	    cuda_real.cuEventRecord(move->mover->events[slot], move->mover->stream) !=
 		    CUDA_SUCCESS) {
 		(void)cuda_real.cuStreamSynchronize(move->mover->stream);
-		give_up(move, chunk, true);
+		give_up(move, chunk);
 		return;
 	}
 	move->in_flight[slot] = chunk;

@@ -43,6 +43,7 @@ struct pager_chunk {
 	CUmemGenericAllocationHandle handle;
 	struct hostpool_part *host; /* swapped, or resident and just restored: the same bytes */
 	enum pager_state state;
+	bool is_mapped; /* the worker's own; when swapped: it could not be unmapped */
 	bool is_pinned;
 };
 

@@ -153,6 +153,8 @@ CUresult pager_chunk_map(struct pager_chunk *chunk)
 	CUmemAccessDesc descs[PAGER_DEVICES];
 	CUresult res;
 
+	if (chunk->is_mapped)
+		return CUDA_SUCCESS;
 	res = cuda_real.cuMemCreate(&chunk->handle, chunk->size, &prop, 0);
 	if (res != CUDA_SUCCESS)
 		return res;
@@ -161,6 +163,7 @@ CUresult pager_chunk_map(struct pager_chunk *chunk)
 		(void)cuda_real.cuMemRelease(chunk->handle);
 		return res;
 	}
+	chunk->is_mapped = true;
 	res = cuda_real.cuMemSetAccess(chunk->addr, chunk->size, descs, access_list(dev, descs));
 	if (res != CUDA_SUCCESS)
 		(void)pager_chunk_unmap(chunk);
@@ -169,11 +172,16 @@ CUresult pager_chunk_map(struct pager_chunk *chunk)
 
 CUresult pager_chunk_unmap(struct pager_chunk *chunk)
 {
-	CUresult res = cuda_real.cuMemUnmap(chunk->addr, chunk->size);
+	CUresult res;
 
-	if (res == CUDA_SUCCESS)
-		(void)cuda_real.cuMemRelease(chunk->handle);
-	return res;
+	if (!chunk->is_mapped)
+		return CUDA_SUCCESS;
+	res = cuda_real.cuMemUnmap(chunk->addr, chunk->size);
+	if (res != CUDA_SUCCESS)
+		return res;
+	chunk->is_mapped = false;
+	(void)cuda_real.cuMemRelease(chunk->handle);
+	return CUDA_SUCCESS;
 }
 
 void pager_range_ref(struct pager_range *range)
@@ -357,12 +365,12 @@ static void chunk_free(struct pager_chunk *chunk)
 	pthread_mutex_unlock(&pager.lock);
 
 	hostpool_put(host);
+	(void)pager_chunk_unmap(chunk);
 	if (was == PAGER_SWAPPED) {
 		budget_swapped_freed(dev, chunk->size);
 		if (pager_chunk_out(chunk, false))
 			pager_drop_host_copies(dev);
 	} else {
-		(void)pager_chunk_unmap(chunk);
 		budget_give(dev, chunk->size,
 			    chunk->is_pinned ? NVSHARE_PINNED_PLAIN : BUDGET_PAGEABLE);
 	}

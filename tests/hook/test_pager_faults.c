@@ -1,0 +1,229 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+
+/*
+ * Every driver call of every step fails once: nothing is lost, nothing leaks, and the
+ * same step succeeds when it is tried again.
+ */
+
+#include "hook/pager.h"
+
+#include "fake_memory.h"
+#include "hook/gate.h"
+#include "hook/hostpool.h"
+
+#define MIB     (1ull << 20)
+#define N_BIG   12
+#define N_SMALL 40
+
+static CUdeviceptr big[N_BIG], small[N_SMALL];
+
+static size_t big_size(size_t i)
+{
+	return (i + 1) * MIB + i * 77;
+}
+
+static uint32_t *words(CUdeviceptr ptr)
+{
+	return (uint32_t *)(uintptr_t)ptr;
+}
+
+static CUresult allocate(size_t size, CUdeviceptr *ret_ptr)
+{
+	CUresult res;
+
+	gate_enter();
+	res = pager_alloc(0, FAKE_CTX, size, ret_ptr);
+	gate_leave();
+	return res;
+}
+
+static void write_all(uint32_t round)
+{
+	for (size_t i = 0; i < N_BIG; i++) {
+		for (size_t j = 0; j < big_size(i) / 4; j++)
+			words(big[i])[j] = (uint32_t)(round + i * 131 + j);
+	}
+	for (size_t i = 0; i < N_SMALL; i++)
+		words(small[i])[0] = round + (uint32_t)i;
+}
+
+static void check_all(uint32_t round)
+{
+	size_t n_wrong = 0;
+
+	for (size_t i = 0; i < N_BIG; i++) {
+		for (size_t j = 0; j < big_size(i) / 4; j++)
+			n_wrong += words(big[i])[j] != (uint32_t)(round + i * 131 + j);
+	}
+	for (size_t i = 0; i < N_SMALL; i++)
+		n_wrong += words(small[i])[0] != round + (uint32_t)i;
+	assert_int_equal(n_wrong, 0);
+}
+
+static void make_all(void)
+{
+	for (size_t i = 0; i < N_BIG; i++)
+		assert_int_equal(allocate(big_size(i), &big[i]), CUDA_SUCCESS);
+	for (size_t i = 0; i < N_SMALL; i++)
+		assert_int_equal(allocate(100 * 1024, &small[i]), CUDA_SUCCESS);
+}
+
+static struct nvshare_mem counts(void)
+{
+	struct nvshare_mem mem;
+
+	budget_read(0, &mem);
+	return mem;
+}
+
+static int setup(void **state)
+{
+	(void)state;
+	fake_setup();
+	assert_true(pager_supported(0));
+	return 0;
+}
+
+static int teardown(void **state)
+{
+	(void)state;
+	fake.fail_at = 0;
+	pager_context_gone(FAKE_CTX);
+	assert_int_equal(fake.used, 0);
+	assert_int_equal(fake.reserved, 0);
+	assert_int_equal(counts().resident, 0);
+	assert_int_equal(counts().swapped, 0);
+	assert_int_equal(hostpool_unused(), hostpool_bytes());
+	hostpool_trim();
+	return 0;
+}
+
+static void an_eviction_that_fails_anywhere_loses_nothing(void **state)
+{
+	struct pager_move move;
+	uint64_t all;
+	int n, n_failed = 0;
+
+	(void)state;
+	make_all();
+	all = counts().resident;
+	for (n = 1;; n++) {
+		int outcome;
+
+		write_all((uint32_t)n);
+		hostpool_trim(); /* registration is among the calls that fail */
+		fake_arm(n, CUDA_ERROR_UNKNOWN);
+		outcome = pager_evict(0, UINT64_MAX, &move);
+		if (!fake_disarm()) {
+			assert_int_equal(outcome, NVSHARE_OUTCOME_SUCCESS);
+			break;
+		}
+		n_failed += outcome != NVSHARE_OUTCOME_SUCCESS;
+		assert_int_equal(counts().resident + counts().swapped, all);
+		assert_int_equal(move.bytes, counts().swapped);
+		assert_int_equal(pager_restore(0, &move), NVSHARE_OUTCOME_SUCCESS);
+		assert_int_equal(counts().swapped, 0);
+		check_all((uint32_t)n);
+	}
+	assert_true(n > 60);
+	assert_true(n_failed > 40);
+	assert_int_equal(pager_restore(0, &move), NVSHARE_OUTCOME_SUCCESS);
+	check_all((uint32_t)n);
+}
+
+static void a_restore_that_fails_anywhere_goes_on_later(void **state)
+{
+	struct pager_move move;
+	uint64_t all;
+	int n;
+
+	(void)state;
+	make_all();
+	all = counts().resident;
+	for (n = 1;; n++) {
+		int outcome;
+
+		write_all((uint32_t)n);
+		assert_int_equal(pager_evict(0, UINT64_MAX, &move), NVSHARE_OUTCOME_SUCCESS);
+		assert_int_equal(fake.used, 0);
+		fake_arm(n, n % 2 ? CUDA_ERROR_OUT_OF_MEMORY : CUDA_ERROR_UNKNOWN);
+		outcome = pager_restore(0, &move);
+		if (!fake_disarm()) {
+			assert_int_equal(outcome, NVSHARE_OUTCOME_SUCCESS);
+			break;
+		}
+		assert_int_equal(counts().resident + counts().swapped, all);
+		assert_int_equal(counts().resident, fake.used);
+		if (outcome != NVSHARE_OUTCOME_SUCCESS) {
+			assert_int_equal(outcome, NVSHARE_OUTCOME_INVALID_STATE);
+			assert_int_equal(pager_restore(0, &move), NVSHARE_OUTCOME_SUCCESS);
+		}
+		check_all((uint32_t)n);
+	}
+	assert_true(n > 60);
+	check_all((uint32_t)n);
+}
+
+static void an_allocation_that_fails_anywhere_leaves_nothing(void **state)
+{
+	const size_t sizes[] = {600 * MIB, 3 * MIB, 512};
+	int n;
+
+	(void)state;
+	for (size_t i = 0; i < 3; i++) {
+		for (n = 1;; n++) {
+			CUdeviceptr ptr = 0;
+			CUresult res;
+
+			fake_arm(n, CUDA_ERROR_UNKNOWN);
+			res = allocate(sizes[i], &ptr);
+			if (!fake_disarm()) {
+				assert_int_equal(res, CUDA_SUCCESS);
+				break;
+			}
+			if (res == CUDA_SUCCESS)
+				break; /* the one that failed was of no consequence */
+			assert_int_equal(res, CUDA_ERROR_UNKNOWN);
+			assert_int_equal(fake.used, 0);
+			assert_int_equal(fake.reserved, 0);
+			assert_int_equal(counts().allocated, 0);
+			assert_int_equal(counts().resident, 0);
+		}
+		assert_true(n > 4);
+		pager_context_gone(FAKE_CTX);
+	}
+}
+
+static void a_card_that_is_full_at_the_restore_keeps_the_rest_for_later(void **state)
+{
+	struct pager_move move;
+	uint64_t all;
+
+	(void)state;
+	make_all();
+	write_all(5);
+	all = counts().resident;
+	assert_int_equal(pager_evict(0, UINT64_MAX, &move), NVSHARE_OUTCOME_SUCCESS);
+	for (uint64_t room = 10 * MIB; room < all; room += 10 * MIB) {
+		fake.capacity = room;
+		assert_int_equal(pager_restore(0, &move), NVSHARE_OUTCOME_INVALID_STATE);
+		assert_int_equal(counts().resident, fake.used);
+		assert_int_equal(counts().resident + counts().swapped, all);
+	}
+	fake.capacity = all;
+	assert_int_equal(pager_restore(0, &move), NVSHARE_OUTCOME_SUCCESS);
+	check_all(5);
+}
+
+int main(void)
+{
+#define FAULT_TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
+	const struct CMUnitTest tests[] = {
+		FAULT_TEST(an_eviction_that_fails_anywhere_loses_nothing),
+		FAULT_TEST(a_restore_that_fails_anywhere_goes_on_later),
+		FAULT_TEST(an_allocation_that_fails_anywhere_leaves_nothing),
+		FAULT_TEST(a_card_that_is_full_at_the_restore_keeps_the_rest_for_later),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
