@@ -35,10 +35,14 @@ static struct text size(uint64_t bytes)
 {
 	struct text text;
 
-	if (bytes == 0)
-		return (struct text){"-"};
 	(void)format_size(bytes, text.s, sizeof(text.s));
 	return text;
+}
+
+/* In a table, where most are zero. */
+static struct text cell_size(uint64_t bytes)
+{
+	return bytes ? size(bytes) : (struct text){"-"};
 }
 
 /* "0.3 s", "12 s", "3 min 20 s", "5 h 12 min", "2 d 5 h". */
@@ -100,7 +104,7 @@ static void print_gpu(FILE *out, const struct nvshare_status_gpu *gpu, bool has_
 		      has_colours ? RESET : "", gpu->name, gpu->name[0] ? "  " : "",
 		      status_uuid(gpu, uuid));
 	(void)fprintf(out, "  memory    %s total, %s usable, %s available", size(gpu->total).s,
-		      size(gpu->usable).s, gpu->available ? size(gpu->available).s : "0 B");
+		      size(gpu->usable).s, size(gpu->available).s);
 	if (gpu->external)
 		(void)fprintf(out, ", %s used by others", size(gpu->external).s);
 	(void)fprintf(out, "\n  clients   %u: %u running", gpu->n_clients, gpu->n_running);
@@ -182,10 +186,10 @@ static void add_client(struct table *table, const struct nvshare_status_client *
 	table_add(table, NULL, "%s", client->pod);
 	table_add(table, state_colour(client), "%s", status_state_names[client->state]);
 	table_add(table, NULL, "%s", duration(client->since_ns).s);
-	table_add(table, NULL, "%s", size(client->mem.allocated).s);
-	table_add(table, NULL, "%s", size(client->mem.resident).s);
-	table_add(table, NULL, "%s", size(client->mem.swapped).s);
-	table_add(table, NULL, "%s", size(status_pinned(&client->mem)).s);
+	table_add(table, NULL, "%s", cell_size(client->mem.allocated).s);
+	table_add(table, NULL, "%s", cell_size(client->mem.resident).s);
+	table_add(table, NULL, "%s", cell_size(client->mem.swapped).s);
+	table_add(table, NULL, "%s", cell_size(status_pinned(&client->mem)).s);
 	table_add(table, NULL, "%" PRIu64, client->n_switches);
 	add_note(table, client);
 }

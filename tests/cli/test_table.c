@@ -1,0 +1,98 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "cli/table.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+static const struct table_column columns[] = {
+	{"ID", TABLE_ALIGN_RIGHT},
+	{"NAME", TABLE_ALIGN_LEFT},
+	{"EMPTY", TABLE_ALIGN_LEFT},
+	{"NOTE", TABLE_ALIGN_LEFT},
+};
+
+static char *print(struct table *table, bool has_colours)
+{
+	char *text = NULL;
+	size_t len;
+	FILE *out = open_memstream(&text, &len);
+
+	assert_non_null(out);
+	table_print(table, out, "  ", has_colours);
+	assert_int_equal(fclose(out), 0);
+	table_deinit(table);
+	return text;
+}
+
+static void fill(struct table *table)
+{
+	table_init(table, columns, 4);
+	table_add(table, NULL, "%d", 1);
+	table_add(table, "\033[32m", "%s", "模型");
+	table_add(table, NULL, "%s", "");
+	table_add(table, NULL, "%s", "");
+	table_add(table, NULL, "%d", 1234);
+	table_add(table, NULL, "%s", "longer name");
+	table_add(table, NULL, "%s", "");
+	table_add(table, NULL, "%s", "waits");
+}
+
+static void columns_are_aligned_and_empty_ones_left_out(void **state)
+{
+	struct table table;
+	char *text;
+
+	(void)state;
+	fill(&table);
+	text = print(&table, false);
+	assert_string_equal(text, "    ID  NAME         NOTE\n"
+				  "     1  模型\n"
+				  "  1234  longer name  waits\n");
+	free(text);
+}
+
+static void colours_do_not_change_the_widths(void **state)
+{
+	struct table table;
+	char *text;
+
+	(void)state;
+	fill(&table);
+	text = print(&table, true);
+	assert_non_null(strstr(text, "     1  \033[32m模型\033[0m\n"));
+	assert_non_null(strstr(text, "\033[1mNAME\033[0m         \033[1mNOTE\033[0m\n"));
+	free(text);
+}
+
+static void a_cell_that_is_too_long_is_cut_between_characters(void **state)
+{
+	char name[2 * TABLE_CELL_LEN];
+	struct table table;
+	char *text;
+
+	(void)state;
+	for (size_t i = 0; i + 2 < sizeof(name); i += 2)
+		memcpy(name + i, "ü", 3);
+	table_init(&table, columns + 1, 1);
+	table_add(&table, NULL, "%s", name);
+	text = print(&table, false);
+	assert_int_equal(strlen(text), strlen("  NAME\n  \n") + TABLE_CELL_LEN - 2);
+	assert_memory_equal(text + strlen(text) - 3, "ü\n", 3);
+	free(text);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(columns_are_aligned_and_empty_ones_left_out),
+		cmocka_unit_test(colours_do_not_change_the_widths),
+		cmocka_unit_test(a_cell_that_is_too_long_is_cut_between_characters),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

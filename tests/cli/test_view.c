@@ -1,0 +1,175 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "cli/status.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#define GIB (1ull << 30)
+#define SEC 1000000000ull
+
+static struct nvshare_status_gpu gpu = {
+	.uuid = {0x8d, 0x0a},
+	.total = 100 * GIB,
+	.usable = 95 * GIB,
+	.external = 2 * GIB,
+	.available = 3 * GIB,
+	.running = 90 * GIB,
+	.n_switches = 4,
+	.moved_out = 8 * GIB,
+	.bandwidth = 20 * GIB,
+	.next_switch_ms = 12500,
+	.n_running = 1,
+	.n_waiting = 1,
+	.n_clients = 2,
+	.name = "NVIDIA H200",
+};
+
+static struct nvshare_status_client clients[] = {
+	{.id = 1,
+	 .pid = 100,
+	 .uid = 4000000000,
+	 .state = NVSHARE_CLIENT_STOPPING,
+	 .since_ns = 200 * SEC,
+	 .last_scheduled_ns = 200 * SEC,
+	 .backend = NVSHARE_BACKEND_VMM,
+	 .flags = NVSHARE_CLIENT_NOT_PREEMPTIBLE,
+	 .last_outcome = NVSHARE_OUTCOME_TIMEOUT,
+	 .mem = {.allocated = 90 * GIB, .resident = 89 * GIB, .pinned = {GIB}},
+	 .name = "train"},
+	{.id = 2,
+	 .pid = 200,
+	 .uid = 4000000000,
+	 .state = NVSHARE_CLIENT_WAITING,
+	 .why = NVSHARE_WAIT_MEMORY,
+	 .position = 3,
+	 .since_ns = SEC / 2,
+	 .last_scheduled_ns = UINT64_MAX,
+	 .mem = {.wanted = 5 * GIB},
+	 .name = "infer \"x\\\""},
+};
+
+static struct status status = {
+	.node = {.mode = NVSHARE_MODE_AUTO,
+		 .switch_multiplier = 5,
+		 .switch_min_ns = 10 * SEC,
+		 .switch_max_ns = 300 * SEC,
+		 .max_runtime_ns = 300 * SEC,
+		 .tq_ns = 30 * SEC,
+		 .anti_thrash = 1,
+		 .reserve_percent = 5,
+		 .uptime_ns = 3700 * SEC,
+		 .pid = 42,
+		 .version = "1.2.3"},
+	.gpus = &gpu,
+	.clients = clients,
+	.n_gpus = 1,
+	.n_clients = 2,
+	.unix_seconds = 1000000,
+};
+
+static char *view(bool has_colours)
+{
+	char *text = NULL;
+	size_t len;
+	FILE *out = open_memstream(&text, &len);
+
+	assert_non_null(out);
+	view_print(out, &status, has_colours);
+	assert_int_equal(fclose(out), 0);
+	return text;
+}
+
+static char *json(void)
+{
+	char *text = NULL;
+	size_t len;
+	FILE *out = open_memstream(&text, &len);
+
+	assert_non_null(out);
+	json_print(out, &status);
+	assert_int_equal(fclose(out), 0);
+	return text;
+}
+
+static void has(const char *text, const char *part)
+{
+	if (!strstr(text, part))
+		print_message("'%s' is not in:\n%s\n", part, text);
+	assert_non_null(strstr(text, part));
+}
+
+static void the_view_says_who_runs_and_why_others_wait(void **state)
+{
+	char *text = view(false);
+
+	(void)state;
+	has(text, "nvshare-scheduler 1.2.3, pid 42, up 1 h 1 min\n");
+	has(text, "mode auto, switch time auto (5 x swap time, 10 s to 300 s), max runtime 300 s,"
+		  " reserve 5 %, anti-thrash on\n");
+	has(text, "\nGPU 0  NVIDIA H200  GPU-8d0a0000-0000-0000-0000-000000000000\n");
+	has(text, "  memory    100.0 GiB total, 95.0 GiB usable, 3.0 GiB available,"
+		  " 2.0 GiB used by others\n");
+	has(text, "  clients   2: 1 running with 90.0 GiB, 1 waiting\n");
+	has(text, "  switches  4, 8.0 GiB moved out, 0 B in, 20.0 GiB/s; next in 12 s\n");
+	has(text, "  1  100  4000000000  train       stopping  3 min 20 s   90.0 GiB  89.0 GiB"
+		  "        -  1.0 GiB      0  can not be stopped (timeout)\n");
+	has(text, "0.5 s");
+	has(text, "#3 waits for memory, needs 5.0 GiB more\n");
+	assert_null(strstr(text, "POD")); /* nobody has one */
+	assert_null(strchr(text, '\033'));
+	free(text);
+}
+
+static void colours_are_only_where_they_are_asked_for(void **state)
+{
+	char *text = view(true);
+
+	(void)state;
+	has(text, "\033[33mwaiting\033[0m");
+	free(text);
+}
+
+static void json_carries_the_names_of_seed_000(void **state)
+{
+	char *text = json();
+
+	(void)state;
+	has(text, "\"total_memory\": 107374182400, ");
+	has(text, "\"available_memory\": 3221225472, ");
+	has(text, "\"running_memory_usage\": 96636764160");
+	has(text, "\"memory_allocated\": 96636764160, ");
+	has(text, "\"state\": \"stopping\", \"is_running\": true, \"wait_reason\": null");
+	has(text, "\"state\": \"waiting\", \"is_running\": false, \"wait_reason\": \"memory\","
+		  " \"queue_position\": 3");
+	has(text, "\"last_scheduled_time\": 999800.000");
+	has(text, "\"last_scheduled_time\": null");
+	has(text, "\"next_switch_seconds\": 12.500");
+	has(text, "\"name\": \"infer \\\"x\\\\\\\"\"");
+	free(text);
+}
+
+static void an_instance_has_another_prefix(void **state)
+{
+	struct nvshare_status_gpu mig = {.name = "NVIDIA A100 MIG 1g.5gb"};
+	char uuid[STATUS_UUID_LEN];
+
+	(void)state;
+	assert_string_equal(status_uuid(&mig, uuid), "MIG-00000000-0000-0000-0000-000000000000");
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(the_view_says_who_runs_and_why_others_wait),
+		cmocka_unit_test(colours_are_only_where_they_are_asked_for),
+		cmocka_unit_test(json_carries_the_names_of_seed_000),
+		cmocka_unit_test(an_instance_has_another_prefix),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,311 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "daemon/gpus.h"
+
+#include "util/clock.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#define GIB (1ull << 30)
+
+/* ---- an NVML of our own ------------------------------------------------------- */
+
+struct nvml_device_st {
+	const char *name;
+	const char *uuid;
+	unsigned long long total, free, used;
+	unsigned int is_mig;
+	unsigned int n_migs;
+	struct nvml_device_st *migs;
+	int error;
+};
+
+static struct nvml_device_st instances[] = {
+	{"A100 MIG 1g", "MIG-11111111-1111-1111-1111-111111111111", 5 * GIB, 0, 0, 0, 0, NULL, 0},
+	{"A100 MIG 2g", "MIG-22222222-2222-2222-2222-222222222222", 10 * GIB, 0, GIB, 0, 0, NULL,
+	 0},
+};
+static struct nvml_device_st devices[] = {
+	{"H200", "GPU-33333333-3333-3333-3333-333333333333", 100 * GIB, 0, 2 * GIB, 0, 0, NULL, 0},
+	{"A100", "GPU-44444444-4444-4444-4444-444444444444", 40 * GIB, 0, 0, 1, 2, instances, 0},
+	{"lost", "GPU-55555555-5555-5555-5555-555555555555", 40 * GIB, 0, 0, 0, 0, NULL, 15},
+};
+
+static int device_count(unsigned int *count)
+{
+	*count = 3;
+	return 0;
+}
+
+static int device_handle(unsigned int i, struct nvml_device_st **device)
+{
+	*device = &devices[i];
+	return 0;
+}
+
+static int device_name(struct nvml_device_st *device, char *name, unsigned int length)
+{
+	(void)snprintf(name, length, "%s", device->name);
+	return 0;
+}
+
+static int device_uuid(struct nvml_device_st *device, char *uuid, unsigned int length)
+{
+	(void)snprintf(uuid, length, "%s", device->uuid);
+	return device->error;
+}
+
+static int device_memory(struct nvml_device_st *device, void *memory)
+{
+	const unsigned long long values[] = {device->total, device->free, device->used};
+
+	memcpy(memory, values, sizeof(values));
+	return device->error;
+}
+
+static int mig_mode(struct nvml_device_st *device, unsigned int *current, unsigned int *pending)
+{
+	*current = *pending = device->is_mig;
+	return 0;
+}
+
+static int mig_count(struct nvml_device_st *device, unsigned int *count)
+{
+	*count = device->n_migs;
+	return 0;
+}
+
+static int mig_handle(struct nvml_device_st *device, unsigned int i, struct nvml_device_st **mig)
+{
+	*mig = &device->migs[i];
+	return 0;
+}
+
+/* Not opened by dlopen: never closed either. */
+static void fake_nvml(struct nvml *nvml)
+{
+	*nvml = (struct nvml){
+		.library = nvml,
+		.device_count = device_count,
+		.device_handle = device_handle,
+		.device_name = device_name,
+		.device_uuid = device_uuid,
+		.device_memory = device_memory,
+		.mig_mode = mig_mode,
+		.mig_count = mig_count,
+		.mig_handle = mig_handle,
+	};
+}
+
+static void no_nvml(struct gpus *gpus)
+{
+	memset(gpus, 0, sizeof(*gpus));
+	gpus->listed_ns = UINT64_MAX / 2; /* far ahead: not asked for */
+}
+
+/* ---- tests -------------------------------------------------------------------- */
+
+static void uuids_are_sixteen_bytes(void **state)
+{
+	static const char *const bad[] = {
+		"",
+		"GPU-",
+		"GPU-8d0a",
+		"8d0a1b2c-3d4e-5f60-7182-93a4b5c6d7e8",
+		"CPU-8d0a1b2c-3d4e-5f60-7182-93a4b5c6d7e8",
+		"GPU-8d0a1b2c-3d4e-5f60-7182-93a4b5c6d7e",
+		"GPU-8d0a1b2c-3d4e-5f60-7182-93a4b5c6d7e8a",
+		"GPU-8d0a1b2c-3d4e-5f60-7182-93a4b5c6d7eg",
+		"GPU-8d-0a1b2c3d4e5f60718293a4b5c6d7e8",
+		"MIG-GPU-8d0a1b2c-3d4e-5f60-7182-93a4b5c6d7e8/1/0",
+	};
+	static const uint8_t expected[16] = {0x8d, 0x0a, 0x1b, 0x2c, 0x3d, 0x4e, 0x5f, 0x60,
+					     0x71, 0x82, 0x93, 0xa4, 0xb5, 0xc6, 0xd7, 0xe8};
+	uint8_t uuid[16] = {0};
+	const uint8_t zero[16] = {0};
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
+		print_message("%s\n", bad[i]);
+		assert_false(nvml_parse_uuid(bad[i], uuid));
+		assert_memory_equal(uuid, zero, sizeof(uuid));
+	}
+	assert_true(nvml_parse_uuid("GPU-8d0a1b2c-3d4e-5f60-7182-93a4b5c6d7e8", uuid));
+	assert_memory_equal(uuid, expected, sizeof(uuid));
+	memset(uuid, 0, sizeof(uuid));
+	assert_true(nvml_parse_uuid("MIG-8D0A1B2C-3d4e-5f60-7182-93a4b5c6d7e8", uuid));
+	assert_memory_equal(uuid, expected, sizeof(uuid));
+}
+
+static void instances_count_as_gpus_and_lost_devices_do_not(void **state)
+{
+	struct nvml_gpu found[SCHED_GPUS_MAX];
+	struct nvml nvml;
+
+	(void)state;
+	fake_nvml(&nvml);
+	assert_int_equal(nvml_list(&nvml, found, SCHED_GPUS_MAX), 3);
+	assert_string_equal(found[0].name, "H200");
+	assert_string_equal(found[1].name, "A100 MIG 1g");
+	assert_string_equal(found[2].name, "A100 MIG 2g");
+	assert_int_equal(found[2].total, 10 * GIB);
+	assert_int_equal(found[2].used, GIB);
+	assert_int_equal(nvml_list(&nvml, found, 2), 2);
+	nvml.mig_mode = NULL; /* an old driver */
+	assert_int_equal(nvml_list(&nvml, found, SCHED_GPUS_MAX), 2);
+}
+
+static void without_nvml_the_first_client_tells_the_size(void **state)
+{
+	const uint8_t uuid[16] = {1};
+	struct gpus gpus;
+	uint32_t i = 9;
+
+	(void)state;
+	no_nvml(&gpus);
+	assert_int_equal(gpus_find(&gpus, uuid, 0, 0, &i), GPUS_E_UNKNOWN);
+	assert_int_equal(gpus_find(&gpus, uuid, 1ull << 45, 0, &i), GPUS_E_UNKNOWN);
+	assert_int_equal(i, 9);
+	assert_int_equal(gpus_find(&gpus, uuid, GIB, 0, &i), 0);
+	assert_int_equal(i, 0);
+	assert_int_equal(gpus_find(&gpus, uuid, 99 * GIB, 0, &i), 0);
+	assert_int_equal(gpus.n, 1);
+	assert_int_equal(gpus.at[0].total, GIB);
+}
+
+static void an_unused_entry_is_given_to_another_gpu(void **state)
+{
+	struct gpus gpus;
+	uint8_t uuid[16] = {0};
+	uint32_t i;
+
+	(void)state;
+	no_nvml(&gpus);
+	for (uint8_t n = 0; n < SCHED_GPUS_MAX; n++) {
+		uuid[0] = n;
+		assert_int_equal(gpus_find(&gpus, uuid, GIB, 0, &i), 0);
+		gpus.at[i].n_clients = 1;
+		gpus.at[i].is_told = true;
+	}
+	uuid[0] = 100;
+	assert_int_equal(gpus_find(&gpus, uuid, GIB, 0, &i), GPUS_E_FULL);
+	gpus.at[3].n_clients = 0;
+	assert_int_equal(gpus_find(&gpus, uuid, 2 * GIB, 0, &i), 0);
+	assert_int_equal(i, 3);
+	assert_false(gpus.at[3].is_told);
+	assert_int_equal(gpus.at[3].total, 2 * GIB);
+}
+
+static void a_gpu_that_appears_later_is_found(void **state)
+{
+	uint8_t uuid[16];
+	struct gpus gpus;
+	uint32_t i;
+
+	(void)state;
+	no_nvml(&gpus);
+	gpus.listed_ns = 0;
+	fake_nvml(&gpus.nvml);
+	memset(uuid, 0x22, sizeof(uuid));
+	assert_int_equal(gpus_find(&gpus, uuid, 0, CLOCK_NS_PER_SEC, &i), 0);
+	assert_int_equal(gpus.at[i].total, 10 * GIB);
+	assert_int_equal(gpus.n, 3);
+}
+
+/* A fresh card of 100 GiB, of which strangers use 2. */
+static void start_sampling(struct gpus *gpus)
+{
+	uint8_t uuid[16];
+	uint32_t i;
+
+	no_nvml(gpus);
+	gpus->listed_ns = 0;
+	fake_nvml(&gpus->nvml);
+	devices[0].used = 2 * GIB;
+	memset(uuid, 0x33, sizeof(uuid));
+	assert_int_equal(gpus_find(gpus, uuid, 0, CLOCK_NS_PER_SEC, &i), 0);
+	assert_int_equal(i, 0);
+	assert_int_equal(gpus->at[0].external, 2 * GIB);
+}
+
+static void what_our_clients_report_is_not_external(void **state)
+{
+	struct gpus gpus;
+
+	(void)state;
+	start_sampling(&gpus);
+	gpus_account(&gpus.at[0], 0, 30 * GIB);
+	devices[0].used = 32 * GIB;
+	assert_false(gpus_sample(&gpus, 0, 2 * CLOCK_NS_PER_SEC));
+	assert_int_equal(gpus.at[0].external, 2 * GIB);
+	gpus_account(&gpus.at[0], 30 * GIB, 10 * GIB);
+	assert_int_equal(gpus.at[0].reported, 10 * GIB);
+}
+
+static void a_rise_counts_when_it_was_seen_twice(void **state)
+{
+	struct gpus gpus;
+
+	(void)state;
+	start_sampling(&gpus);
+	devices[0].used = 20 * GIB;
+	assert_false(gpus_sample(&gpus, 0, 2 * CLOCK_NS_PER_SEC));
+	assert_int_equal(gpus.at[0].external, 2 * GIB);
+	assert_true(gpus_sample(&gpus, 0, 3 * CLOCK_NS_PER_SEC));
+	assert_int_equal(gpus.at[0].external, 20 * GIB);
+	devices[0].used = GIB;
+	assert_true(gpus_sample(&gpus, 0, 4 * CLOCK_NS_PER_SEC));
+	assert_int_equal(gpus.at[0].external, GIB);
+	/* The last sample is old: it says nothing against the new one. */
+	devices[0].used = 50 * GIB;
+	assert_true(gpus_sample(&gpus, 0, 60 * CLOCK_NS_PER_SEC));
+	assert_int_equal(gpus.at[0].external, 50 * GIB);
+}
+
+static void nvml_is_not_asked_too_often_nor_for_noise(void **state)
+{
+	struct gpus gpus;
+
+	(void)state;
+	start_sampling(&gpus);
+	devices[0].used = 0;
+	assert_false(gpus_sample(&gpus, 0, CLOCK_NS_PER_SEC + 99 * CLOCK_NS_PER_MS));
+	assert_true(gpus_sample(&gpus, 0, CLOCK_NS_PER_SEC + 100 * CLOCK_NS_PER_MS));
+	devices[0].used = 1000000;
+	assert_false(gpus_sample(&gpus, 0, 2 * CLOCK_NS_PER_SEC));
+	assert_false(gpus_sample(&gpus, 0, 3 * CLOCK_NS_PER_SEC));
+}
+
+static void a_context_s_price_has_a_limit(void **state)
+{
+	struct gpu gpu = {.context_bytes = 0};
+
+	(void)state;
+	gpus_note_context(&gpu, 500 << 20);
+	gpus_note_context(&gpu, 400 << 20);
+	assert_int_equal(gpu.context_bytes, 500 << 20);
+	gpus_note_context(&gpu, 3 * GIB); /* a liar must not make all others pay */
+	assert_int_equal(gpu.context_bytes, 500 << 20);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(uuids_are_sixteen_bytes),
+		cmocka_unit_test(instances_count_as_gpus_and_lost_devices_do_not),
+		cmocka_unit_test(without_nvml_the_first_client_tells_the_size),
+		cmocka_unit_test(an_unused_entry_is_given_to_another_gpu),
+		cmocka_unit_test(a_gpu_that_appears_later_is_found),
+		cmocka_unit_test(what_our_clients_report_is_not_external),
+		cmocka_unit_test(a_rise_counts_when_it_was_seen_twice),
+		cmocka_unit_test(nvml_is_not_asked_too_often_nor_for_noise),
+		cmocka_unit_test(a_context_s_price_has_a_limit),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,244 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "daemon/options.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#define SEC 1000000000ull
+
+/* The environment of a test: name, value, name, value, NULL. */
+static const char *const *environment;
+
+/* What getenv would return: it stays where it is, for options borrow it. */
+static char values[32][32];
+
+static char *get_env(const char *name)
+{
+	for (size_t i = 0; environment && environment[2 * i]; i++) {
+		if (strcmp(environment[2 * i], name) != 0)
+			continue;
+		(void)snprintf(values[i], sizeof(values[i]), "%s", environment[2 * i + 1]);
+		return values[i];
+	}
+	return NULL;
+}
+
+static int parse(const char *const *env, const char *const *args, struct options *ret_options,
+		 char *ret_text)
+{
+	char *copies[8] = {NULL};
+	int r;
+
+	for (size_t i = 0; args && args[i]; i++)
+		copies[i] = strdup(args[i]);
+	environment = env;
+	ret_text[0] = '\0';
+	r = options_parse(copies, get_env, ret_options, ret_text);
+	for (size_t i = 0; i < 8; i++)
+		free(copies[i]);
+	return r;
+}
+
+static void defaults_are_those_of_the_core(void **state)
+{
+	struct sched_config expected;
+	struct options options;
+	char text[OPTIONS_TEXT_LEN];
+
+	(void)state;
+	sched_config_default(&expected);
+	assert_int_equal(parse(NULL, NULL, &options, text), 0);
+	assert_memory_equal(&options.config, &expected, sizeof(expected));
+	assert_null(options.sock_dir);
+	assert_int_equal(options.log_level, LOG_LEVEL_INFO);
+	assert_int_equal(options.grace_ns, 3 * SEC / 2);
+}
+
+static void the_command_line_wins_over_the_environment(void **state)
+{
+	const char *env[] = {"NVSHARE_TQ", "5", "NVSHARE_SCHEDULING_MODE", "serial", NULL};
+	const char *args[] = {"--tq=0.5", "--switch-time-min", "0.2", NULL};
+	struct options options;
+	char text[OPTIONS_TEXT_LEN];
+
+	(void)state;
+	assert_int_equal(parse(env, args, &options, text), 0);
+	assert_int_equal(options.config.tq_ns, SEC / 2);
+	assert_int_equal(options.config.switch_min_ns, SEC / 5);
+	assert_int_equal(options.config.mode, SCHED_MODE_SERIAL);
+}
+
+static void every_variable_is_taken(void **state)
+{
+	const char *env[] = {"NVSHARE_SOCK_DIR",
+			     "/x",
+			     "NVSHARE_SWITCH_TIME_MODE",
+			     "fixed",
+			     "NVSHARE_SWITCH_TIME_FIXED",
+			     "3",
+			     "NVSHARE_SWITCH_TIME_MULTIPLIER",
+			     "7",
+			     "NVSHARE_SWITCH_TIME_MIN",
+			     "2",
+			     "NVSHARE_SWITCH_TIME_MAX",
+			     "4",
+			     "NVSHARE_MEMORY_RESERVE_PERCENT",
+			     "0",
+			     "NVSHARE_MAX_RUNTIME_SEC",
+			     "11",
+			     "NVSHARE_WAIT_BOUND_SEC",
+			     "12",
+			     "NVSHARE_LOG",
+			     "debug",
+			     "NVSHARE_RECONNECT_GRACE_MS",
+			     "20",
+			     NULL};
+	struct options options;
+	char text[OPTIONS_TEXT_LEN];
+
+	(void)state;
+	assert_int_equal(parse(env, NULL, &options, text), 0);
+	assert_string_equal(options.sock_dir, "/x");
+	assert_int_equal(options.config.switch_mode, SCHED_SWITCH_FIXED);
+	assert_int_equal(options.config.switch_fixed_ns, 3 * SEC);
+	assert_int_equal(options.config.switch_multiplier, 7);
+	assert_int_equal(options.config.switch_min_ns, 2 * SEC);
+	assert_int_equal(options.config.switch_max_ns, 4 * SEC);
+	assert_int_equal(options.config.reserve_percent, 0);
+	assert_int_equal(options.config.max_runtime_ns, 11 * SEC);
+	assert_int_equal(options.config.wait_bound_ns, 12 * SEC);
+	assert_int_equal(options.log_level, LOG_LEVEL_DEBUG);
+	assert_int_equal(options.grace_ns, SEC / 50);
+}
+
+static void an_error_names_variable_value_and_what_is_allowed(void **state)
+{
+	static const char *const table[][3] = {
+		{"NVSHARE_TQ", "1m", "NVSHARE_TQ is '1m'; allowed is seconds from 0.01 to 86400"},
+		{"NVSHARE_SCHEDULING_MODE", "x",
+		 "NVSHARE_SCHEDULING_MODE is 'x'; allowed is one of auto, serial, concurrent"},
+		{"NVSHARE_MEMORY_RESERVE_PERCENT", "-1",
+		 "NVSHARE_MEMORY_RESERVE_PERCENT is '-1'; allowed is a whole number from 0 to 50"},
+		{"NVSHARE_RECONNECT_GRACE_MS", "60001",
+		 "NVSHARE_RECONNECT_GRACE_MS is '60001'; allowed is milliseconds from 0 to 60000"},
+	};
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(table) / sizeof(table[0]); i++) {
+		const char *env[] = {table[i][0], table[i][1], NULL};
+		struct options options;
+		struct options before;
+		char text[OPTIONS_TEXT_LEN];
+
+		memset(&options, 0x5a, sizeof(options));
+		before = options;
+		assert_int_equal(parse(env, NULL, &options, text), OPTIONS_E_BAD);
+		assert_string_equal(text, table[i][2]);
+		assert_memory_equal(&options, &before, sizeof(options));
+	}
+}
+
+static void a_value_set_but_empty_is_not_set(void **state)
+{
+	const char *env[] = {"NVSHARE_TQ", "", "NVSHARE_SOCK_DIR", "", NULL};
+	struct options options;
+	char text[OPTIONS_TEXT_LEN];
+
+	(void)state;
+	assert_int_equal(parse(env, NULL, &options, text), 0);
+	assert_int_equal(options.config.tq_ns, 30 * SEC);
+	assert_null(options.sock_dir);
+}
+
+static void wrong_command_lines_are_refused(void **state)
+{
+	static const char *const table[][2] = {
+		{"--tqq=5", "unknown option '--tqq=5'; see --help"},
+		{"--t=5", "unknown option '--t=5'; see --help"},
+		{"tq", "unknown option 'tq'; see --help"},
+		{"--tq", "--tq needs a value"},
+		{"--tq=x", "--tq is 'x'; allowed is seconds from 0.01 to 86400"},
+		{"--sock-dir=", "--sock-dir is ''; allowed is a directory"},
+	};
+	const char *both[] = {"--switch-time-min=20", "--switch-time-max=10", NULL};
+	struct options options;
+	char text[OPTIONS_TEXT_LEN];
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(table) / sizeof(table[0]); i++) {
+		const char *args[] = {table[i][0], NULL};
+
+		assert_int_equal(parse(NULL, args, &options, text), OPTIONS_E_BAD);
+		assert_string_equal(text, table[i][1]);
+	}
+	assert_int_equal(parse(NULL, both, &options, text), OPTIONS_E_BAD);
+	assert_non_null(strstr(text, "NVSHARE_SWITCH_TIME_MAX"));
+}
+
+static void help_is_given_in_a_wrong_environment(void **state)
+{
+	const char *env[] = {"NVSHARE_TQ", "x", NULL};
+	const char *help[] = {"--tq=5", "-h", NULL};
+	const char *version[] = {"--version", NULL};
+	struct options options;
+	char text[OPTIONS_TEXT_LEN];
+
+	(void)state;
+	assert_int_equal(parse(env, help, &options, text), OPTIONS_E_HELP);
+	assert_int_equal(parse(env, version, &options, text), OPTIONS_E_VERSION);
+}
+
+/* What the table lets pass, the core takes: each option at both of its ends. */
+static void the_core_takes_what_the_table_allows(void **state)
+{
+	static const char *const names[][3] = {
+		{"NVSHARE_TQ", "0.01", "86400"},
+		{"NVSHARE_SWITCH_TIME_FIXED", "0.01", "86400"},
+		{"NVSHARE_SWITCH_TIME_MULTIPLIER", "1", "1000"},
+		{"NVSHARE_SWITCH_TIME_MIN", "0.01", "300"},
+		{"NVSHARE_SWITCH_TIME_MAX", "10", "86400"},
+		{"NVSHARE_MEMORY_RESERVE_PERCENT", "0", "50"},
+		{"NVSHARE_MAX_RUNTIME_SEC", "10", "86400"},
+		{"NVSHARE_WAIT_BOUND_SEC", "1", "86400"},
+		{"NVSHARE_PREPARE_SEC", "0", "86400"},
+		{"NVSHARE_ANSWER_SEC", "0.01", "86400"},
+		{"NVSHARE_RETRY_SEC", "0.01", "86400"},
+		{"NVSHARE_HEARTBEAT_SEC", "0.01", "30"},
+		{"NVSHARE_HEARTBEAT_LIMIT_SEC", "10", "86400"},
+	};
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
+		for (size_t end = 1; end <= 2; end++) {
+			const char *env[] = {names[i][0], names[i][end], NULL};
+			struct options options;
+			char text[OPTIONS_TEXT_LEN];
+
+			print_message("%s=%s\n", env[0], env[1]);
+			assert_int_equal(parse(env, NULL, &options, text), 0);
+			assert_int_equal(sched_config_check(&options.config), 0);
+		}
+	}
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(defaults_are_those_of_the_core),
+		cmocka_unit_test(the_command_line_wins_over_the_environment),
+		cmocka_unit_test(every_variable_is_taken),
+		cmocka_unit_test(an_error_names_variable_value_and_what_is_allowed),
+		cmocka_unit_test(a_value_set_but_empty_is_not_set),
+		cmocka_unit_test(wrong_command_lines_are_refused),
+		cmocka_unit_test(help_is_given_in_a_wrong_environment),
+		cmocka_unit_test(the_core_takes_what_the_table_allows),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
