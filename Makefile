@@ -88,7 +88,8 @@ $(B)/nvsharectl: $(cli_obj) $(libs)
 
 $(B)/simgpu/libcuda.so.1: $(simcuda_obj) $(B)/libutil.a
 	@mkdir -p $(@D)
-	$(LINK) -shared -Wl,-soname,libcuda.so.1 -Wl,-z,defs -o $@ $^ -ldl -lm
+	$(LINK) -shared -Wl,-soname,libcuda.so.1 -Wl,-z,defs -Wl,-z,nodelete \
+	    -Wl,--dynamic-list=src/simgpu/cuda/plt.list -o $@ $^ -ldl -lm
 	ln -sf libcuda.so.1 $(@D)/libcuda.so
 
 $(B)/simgpu/libnvidia-ml.so.1: $(simnvml_obj) $(B)/libutil.a

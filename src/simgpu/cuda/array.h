@@ -1,0 +1,15 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef NVS_SIMGPU_CUDA_ARRAY_H
+#define NVS_SIMGPU_CUDA_ARRAY_H
+
+/* Arrays are pitched device memory: counted, copied to and from, not sampled. */
+
+#include "abi/cuda_structs.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+
+/* false: no array. */
+bool array_layout(CUarray array, uint64_t *ret_addr, size_t *ret_pitch, size_t *ret_rows);
+
+#endif

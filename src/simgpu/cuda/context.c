@@ -1,0 +1,307 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+
+#include "simgpu/cuda/context.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "simgpu/cuda/api.h"
+#include "simgpu/cuda/capture.h"
+#include "simgpu/cuda/module.h"
+#include "simgpu/cuda/run.h"
+#include "simgpu/cuda/space.h"
+
+struct context_stack {
+	struct CUctx_st *contexts[SIM_CONTEXT_STACK];
+	unsigned int depth;
+};
+
+static __thread struct context_stack stack;
+
+struct CUctx_st *context_current(void)
+{
+	return stack.depth ? stack.contexts[stack.depth - 1] : NULL;
+}
+
+struct CUctx_st *context_find(CUcontext handle)
+{
+	struct CUctx_st *ctx;
+
+	for (ctx = sim.contexts; ctx; ctx = ctx->next)
+		if (ctx == handle)
+			return ctx->is_alive ? ctx : NULL;
+	return NULL;
+}
+
+CUresult context_resolve(CUcontext handle, struct CUctx_st **ret)
+{
+	struct CUctx_st *ctx = handle;
+	bool is_alive;
+
+	if (!ctx) {
+		ctx = context_current();
+		if (!ctx)
+			return CUDA_ERROR_INVALID_CONTEXT;
+		if (!__atomic_load_n(&ctx->is_alive, __ATOMIC_ACQUIRE))
+			return CUDA_ERROR_CONTEXT_IS_DESTROYED;
+	} else {
+		state_lock();
+		is_alive = context_find(ctx) != NULL;
+		state_unlock();
+		if (!is_alive)
+			return CUDA_ERROR_INVALID_CONTEXT;
+	}
+	*ret = ctx;
+	return __atomic_load_n(&ctx->error, __ATOMIC_ACQUIRE);
+}
+
+struct CUctx_st *context_primary(int device)
+{
+	struct CUctx_st *ctx = sim.primary[device];
+
+	return ctx && ctx->is_alive ? ctx : NULL;
+}
+
+static CUresult push(struct CUctx_st *ctx)
+{
+	if (stack.depth == SIM_CONTEXT_STACK)
+		return CUDA_ERROR_OUT_OF_MEMORY;
+	stack.contexts[stack.depth++] = ctx;
+	return CUDA_SUCCESS;
+}
+
+static void default_limits(struct CUctx_st *ctx)
+{
+	static const size_t limits[SIM_LIMITS] = { 1024, 1 << 20, 8 << 20, 2, 2048, 64, 0, 0, 0, 0 };
+
+	memcpy(ctx->limits, limits, sizeof(limits));
+}
+
+CUresult context_new(int device, unsigned int flags, bool is_primary, struct CUctx_st **ret)
+{
+	struct CUctx_st *ctx = calloc(1, sizeof(*ctx));
+
+	if (!ctx || run_start() < 0) {
+		free(ctx);
+		return CUDA_ERROR_OUT_OF_MEMORY;
+	}
+	if (node_charge(device_node(device), node_view.shared->config.context_bytes) < 0) {
+		free(ctx);
+		return CUDA_ERROR_OUT_OF_MEMORY;
+	}
+	ctx->device = device;
+	ctx->flags = flags;
+	ctx->is_primary = is_primary;
+	ctx->id = state_next_id();
+	default_limits(ctx);
+	ctx->legacy = stream_new(ctx, STREAM_LEGACY, 0, 0);
+	if (!ctx->legacy || rm_context_init(ctx) < 0) {
+		free(ctx->legacy);
+		free(ctx);
+		node_uncharge(device_node(device), node_view.shared->config.context_bytes);
+		return CUDA_ERROR_OUT_OF_MEMORY;
+	}
+	state_lock();
+	ctx->is_alive = true;
+	ctx->next = sim.contexts;
+	sim.contexts = ctx;
+	if (is_primary) {
+		sim.primary[device] = ctx;
+		ctx->refs = 1;
+	}
+	state_unlock();
+	*ret = ctx;
+	return CUDA_SUCCESS;
+}
+
+void context_fail(struct CUctx_st *ctx, CUresult error)
+{
+	struct CUstream_st *stream;
+
+	if (!ctx->error) {
+		node_debug("context %ju fails with %d", (uintmax_t)ctx->id, (int)error);
+		__atomic_store_n(&ctx->error, error, __ATOMIC_RELEASE);
+	}
+	for (stream = ctx->streams; stream; stream = stream->next)
+		run_drop(stream);
+	state_notify();
+}
+
+CUresult context_drain(struct CUctx_st *ctx)
+{
+	struct CUstream_st *stream = ctx->streams;
+
+	while (stream && ctx->is_alive && !ctx->error) {
+		if (run_is_idle(stream)) {
+			stream = stream->next;
+			continue;
+		}
+		state_wait();
+		stream = ctx->streams; /* the list may have changed */
+	}
+	return ctx->error;
+}
+
+void context_destroy(struct CUctx_st *ctx)
+{
+	struct CUstream_st *stream, *next;
+
+	state_lock();
+	context_drain(ctx);
+	__atomic_store_n(&ctx->is_alive, false, __ATOMIC_RELEASE);
+	if (sim.primary[ctx->device] == ctx)
+		sim.primary[ctx->device] = NULL;
+	capture_context_gone(ctx);
+	/* After a sticky error the worker may still be leaving its last step. */
+	for (stream = ctx->streams; stream; stream = stream->next) {
+		run_drop(stream);
+		while (!run_is_idle(stream))
+			state_wait();
+	}
+	for (stream = ctx->streams; stream; stream = next) {
+		next = stream->next;
+		run_stream_free(stream);
+	}
+	ctx->legacy = NULL;
+	module_context_gone(ctx);
+	state_unlock();
+	rm_context_deinit(ctx);
+	space_free_context(ctx);
+	node_uncharge(device_node(ctx->device), node_view.shared->config.context_bytes);
+}
+
+static CUresult create(CUcontext *pctx, unsigned int flags, CUdevice dev)
+{
+	struct CUctx_st *ctx;
+	CUresult r;
+
+	if (!pctx)
+		return CUDA_ERROR_INVALID_VALUE;
+	if (device_check(dev))
+		return CUDA_ERROR_INVALID_DEVICE;
+	r = context_new(dev, flags, false, &ctx);
+	if (r)
+		return r;
+	r = push(ctx);
+	if (r) {
+		context_destroy(ctx);
+		return r;
+	}
+	*pctx = ctx;
+	return CUDA_SUCCESS;
+}
+
+API(cuCtxCreate_v2, (CUcontext *pctx, unsigned int flags, CUdevice dev))
+{
+	API_ENTER(API_INIT);
+	return create(pctx, flags, dev);
+}
+
+API(cuCtxCreate_v3, (CUcontext *pctx, CUexecAffinityParam *paramsArray, int numParams,
+		     unsigned int flags, CUdevice dev))
+{
+	API_ENTER(API_INIT);
+	if (paramsArray && numParams)
+		return CUDA_ERROR_NOT_SUPPORTED;
+	return create(pctx, flags, dev);
+}
+
+API(cuCtxCreate_v4,
+    (CUcontext *pctx, CUctxCreateParams *ctxCreateParams, unsigned int flags, CUdevice dev))
+{
+	API_ENTER(API_INIT);
+	if (ctxCreateParams && (ctxCreateParams->numExecAffinityParams || ctxCreateParams->cigParams))
+		return CUDA_ERROR_NOT_SUPPORTED;
+	return create(pctx, flags, dev);
+}
+
+static CUresult destroy(CUcontext handle)
+{
+	struct CUctx_st *ctx;
+
+	state_lock();
+	ctx = handle ? context_find(handle) : NULL;
+	state_unlock();
+	if (!ctx || ctx->is_primary)
+		return CUDA_ERROR_INVALID_CONTEXT;
+	if (context_current() == ctx)
+		stack.depth--;
+	context_destroy(ctx);
+	return CUDA_SUCCESS;
+}
+
+API(cuCtxDestroy_v2, (CUcontext ctx))
+{
+	API_ENTER(API_INIT);
+	return destroy(ctx);
+}
+
+API(cuCtxDestroy, (CUcontext ctx))
+{
+	API_ENTER(API_INIT);
+	return destroy(ctx);
+}
+
+API(cuCtxPushCurrent_v2, (CUcontext ctx))
+{
+	bool is_known;
+
+	API_ENTER(API_INIT);
+	state_lock();
+	is_known = ctx && context_find(ctx);
+	state_unlock();
+	return is_known ? push(ctx) : CUDA_ERROR_INVALID_CONTEXT;
+}
+
+API(cuCtxPopCurrent_v2, (CUcontext *pctx))
+{
+	API_ENTER(API_INIT);
+	if (!stack.depth)
+		return CUDA_ERROR_INVALID_CONTEXT;
+	if (pctx)
+		*pctx = context_current();
+	stack.depth--;
+	return CUDA_SUCCESS;
+}
+
+/* Replaces the top of the stack; NULL takes it away. */
+API(cuCtxSetCurrent, (CUcontext ctx))
+{
+	bool is_known;
+
+	API_ENTER(API_INIT);
+	if (!ctx) {
+		if (stack.depth)
+			stack.depth--;
+		return CUDA_SUCCESS;
+	}
+	state_lock();
+	is_known = context_find(ctx) != NULL;
+	state_unlock();
+	if (!is_known)
+		return CUDA_ERROR_INVALID_CONTEXT;
+	if (!stack.depth)
+		return push(ctx);
+	stack.contexts[stack.depth - 1] = ctx;
+	return CUDA_SUCCESS;
+}
+
+API(cuCtxGetCurrent, (CUcontext *pctx))
+{
+	API_ENTER(API_INIT);
+	if (!pctx)
+		return CUDA_ERROR_INVALID_VALUE;
+	*pctx = context_current();
+	return CUDA_SUCCESS;
+}
+
+API(cuCtxGetDevice, (CUdevice *device))
+{
+	API_ENTER(API_INIT);
+	if (!device)
+		return CUDA_ERROR_INVALID_VALUE;
+	if (!context_current())
+		return CUDA_ERROR_INVALID_CONTEXT;
+	*device = context_current()->device;
+	return CUDA_SUCCESS;
+}

@@ -1,0 +1,33 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef NVS_SIMGPU_CUDA_CONTEXT_H
+#define NVS_SIMGPU_CUDA_CONTEXT_H
+
+/* Life of contexts, and the streams in them. */
+
+#include "simgpu/cuda/state.h"
+
+/* Charges the node, makes channel groups and the legacy stream. No lock held. */
+CUresult context_new(int device, unsigned int flags, bool is_primary, struct CUctx_st **ret);
+/* Waits for its work and frees all it owns; the handle stays, dead. No lock held. */
+void context_destroy(struct CUctx_st *ctx);
+
+struct work;
+
+/* Lock held, but for a context that is being made. */
+struct CUstream_st *stream_new(struct CUctx_st *ctx, enum stream_kind kind, unsigned int flags,
+			       int priority);
+/* One that no handle names: it goes when its work is done. Lock held. */
+struct CUstream_st *stream_new_hidden(struct CUctx_st *ctx);
+/* work on stream after everything that is queued in the context. Lock held. */
+CUresult stream_join_all(struct CUstream_st *stream, const struct work *work);
+/* All streams that the legacy stream waits for. Lock held. */
+CUresult stream_sync_blocking(struct CUctx_st *ctx);
+/*
+ * Takes sim.lock. 0, CU_STREAM_LEGACY and CU_STREAM_PER_THREAD are those of the current
+ * context. On CUDA_SUCCESS the lock is held and the stream's context is sound; else it is not held.
+ */
+CUresult stream_lock(CUstream handle, struct CUstream_st **ret);
+/* The same for questions, which the legacy stream answers also during a capture. */
+CUresult stream_lock_any(CUstream handle, struct CUstream_st **ret);
+
+#endif

@@ -1,0 +1,117 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+
+/* Copies and fills, a piece at a time, as fast as the modelled bus allows. */
+
+#include <string.h>
+
+#include "simgpu/cuda/managed.h"
+#include "simgpu/cuda/space.h"
+#include "simgpu/cuda/state.h"
+#include "simgpu/cuda/work.h"
+#include "util/clock.h"
+
+enum {
+	COPY_PIECE = 512 * 1024,
+	/* A transfer may be this far ahead of the bus: sleeping less than that costs more. */
+	COPY_AHEAD_NS = 1000000,
+	COPY_ROUNDING_NS = 60000,
+};
+
+static bool is_side_fine(const struct CUctx_st *ctx, bool is_host, uint64_t addr, uint64_t size,
+			 bool write)
+{
+	/* The driver may reach what the context has no peer access to; not what is not there. */
+	return is_host || space_is_accessible(ctx, addr, size, write) ||
+	       space_is_accessible(NULL, addr, size, write);
+}
+
+static enum work_step pace(struct CUctx_st *ctx, const struct work_copy *copy, uint64_t bytes,
+			   bool is_last, struct progress *progress)
+{
+	enum node_direction direction = copy->engine == RM_COPY_TO_DEVICE ? NODE_TO_DEVICE :
+									    NODE_TO_HOST;
+	uint64_t now, end;
+
+	if (copy->engine == RM_COPY_TO_DEVICE || copy->engine == RM_COPY_TO_HOST) {
+		node_count(direction == NODE_TO_DEVICE ? NODE_COUNTER_BYTES_TO_DEVICE :
+							 NODE_COUNTER_BYTES_TO_HOST,
+			   bytes);
+		end = node_copy_book(device_node(ctx->device), direction, bytes);
+		now = clock_now_ns();
+		if (end > now + (is_last ? COPY_ROUNDING_NS : COPY_AHEAD_NS))
+			progress->ready_ns = end;
+	}
+	return is_last ? WORK_STEP_DONE : WORK_STEP_MORE;
+}
+
+enum work_step copy_step(struct CUctx_st *ctx, const struct work_copy *copy,
+			 struct progress *progress, CUresult *ret_error)
+{
+	uint64_t total = (uint64_t)copy->width * copy->height * copy->depth, done = 0;
+	uint64_t row, offset, n, dst, src;
+
+	while (progress->pos < total && done < COPY_PIECE) {
+		row = progress->pos / copy->width;
+		offset = progress->pos % copy->width;
+		n = copy->width - offset;
+		if (n > COPY_PIECE - done)
+			n = COPY_PIECE - done;
+		dst = copy->dst + row / copy->height * copy->dst_slice +
+		      row % copy->height * copy->dst_pitch + offset;
+		src = copy->src + row / copy->height * copy->src_slice +
+		      row % copy->height * copy->src_pitch + offset;
+		if (!is_side_fine(ctx, copy->is_dst_host, dst, n, true) ||
+		    !is_side_fine(ctx, copy->is_src_host, src, n, false)) {
+			*ret_error = CUDA_ERROR_ILLEGAL_ADDRESS;
+			return WORK_STEP_FAILED;
+		}
+		/* Overlapping copies are undefined; memmove keeps the sanitizers quiet. */
+		memmove((void *)(uintptr_t)dst, (const void *)(uintptr_t)src, n);
+		progress->pos += n;
+		done += n;
+	}
+	return pace(ctx, copy, done, progress->pos >= total, progress);
+}
+
+static void fill_row(uint64_t dst, const struct work_fill *fill, uint64_t n)
+{
+	uint64_t i;
+
+	switch (fill->element_size) {
+	case 1:
+		memset((void *)(uintptr_t)dst, (int)fill->value, n);
+		break;
+	case 2:
+		for (i = 0; i < n; i++)
+			((uint16_t *)(uintptr_t)dst)[i] = (uint16_t)fill->value;
+		break;
+	default:
+		for (i = 0; i < n; i++)
+			((uint32_t *)(uintptr_t)dst)[i] = fill->value;
+	}
+}
+
+enum work_step copy_fill_step(struct CUctx_st *ctx, const struct work_fill *fill,
+			      struct progress *progress, CUresult *ret_error)
+{
+	uint64_t total = (uint64_t)fill->width * fill->height, piece, offset, n, dst, done = 0;
+
+	piece = 2 * COPY_PIECE / fill->element_size;
+	while (progress->pos < total && done < piece) {
+		offset = progress->pos % fill->width;
+		n = fill->width - offset;
+		if (n > piece - done)
+			n = piece - done;
+		dst = fill->dst + progress->pos / fill->width * fill->pitch +
+		      offset * fill->element_size;
+		if (!space_is_accessible(ctx, dst, n * fill->element_size, true)) {
+			*ret_error = CUDA_ERROR_ILLEGAL_ADDRESS;
+			return WORK_STEP_FAILED;
+		}
+		managed_touch(ctx, dst, n * fill->element_size, progress);
+		fill_row(dst, fill, n);
+		progress->pos += n;
+		done += n;
+	}
+	return progress->pos >= total ? WORK_STEP_DONE : WORK_STEP_MORE;
+}

@@ -1,0 +1,342 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+
+/* The graph functions that a capturing program and simple hand-made graphs need. */
+
+#include <string.h>
+
+#include "simgpu/cuda/api.h"
+#include "simgpu/cuda/capture.h"
+#include "simgpu/cuda/context.h"
+#include "simgpu/cuda/graph.h"
+#include "simgpu/cuda/memcpy.h"
+#include "simgpu/cuda/module.h"
+#include "simgpu/cuda/run.h"
+
+API(cuGraphCreate, (CUgraph *phGraph, unsigned int flags))
+{
+	API_ENTER(API_INIT);
+	if (!phGraph || flags)
+		return CUDA_ERROR_INVALID_VALUE;
+	*phGraph = graph_new();
+	return *phGraph ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
+}
+
+API(cuGraphDestroy, (CUgraph hGraph))
+{
+	API_ENTER(API_INIT);
+	if (!graph_is_valid(hGraph))
+		return CUDA_ERROR_INVALID_VALUE;
+	state_lock();
+	graph_free(hGraph);
+	state_unlock();
+	return CUDA_SUCCESS;
+}
+
+API(cuGraphClone, (CUgraph *phGraphClone, CUgraph originalGraph))
+{
+	API_ENTER(API_INIT);
+	if (!phGraphClone || !graph_is_valid(originalGraph))
+		return CUDA_ERROR_INVALID_VALUE;
+	state_lock();
+	*phGraphClone = graph_clone(originalGraph);
+	state_unlock();
+	return *phGraphClone ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
+}
+
+static CUresult add(CUgraphNode *ret, CUgraph graph, const CUgraphNode *deps, size_t n_deps,
+		    CUgraphNodeType type, const struct work *work)
+{
+	struct CUgraphNode_st *node;
+
+	if (!ret || !graph_is_valid(graph) || (n_deps && !deps))
+		return CUDA_ERROR_INVALID_VALUE;
+	state_lock();
+	node = graph_add(graph, type, work, deps, n_deps);
+	state_unlock();
+	if (!node)
+		return CUDA_ERROR_INVALID_VALUE;
+	*ret = node;
+	return CUDA_SUCCESS;
+}
+
+static CUresult kernel_work(const CUDA_KERNEL_NODE_PARAMS *p, struct work *ret)
+{
+	const unsigned int grid[3] = { p->gridDimX, p->gridDimY, p->gridDimZ };
+	const unsigned int block[3] = { p->blockDimX, p->blockDimY, p->blockDimZ };
+	/* A CUkernel is a CUfunction here. */
+	CUfunction function = p->func ? p->func : (CUfunction)p->kern;
+
+	return module_make_work(function, grid, block, p->sharedMemBytes, p->kernelParams, p->extra,
+				ret);
+}
+
+/* The form before CUDA 12 ends before kern. */
+static CUresult kernel_work_v1(const CUDA_KERNEL_NODE_PARAMS *p, struct work *ret)
+{
+	CUDA_KERNEL_NODE_PARAMS full = { 0 };
+
+	memcpy(&full, p, offsetof(CUDA_KERNEL_NODE_PARAMS, kern));
+	return kernel_work(&full, ret);
+}
+
+API(cuGraphAddKernelNode_v2,
+    (CUgraphNode *phGraphNode, CUgraph hGraph, const CUgraphNode *dependencies,
+     size_t numDependencies, const CUDA_KERNEL_NODE_PARAMS *nodeParams))
+{
+	struct work work;
+	CUresult r;
+
+	API_ENTER(API_INIT);
+	r = nodeParams ? kernel_work(nodeParams, &work) : CUDA_ERROR_INVALID_VALUE;
+	return r ? r : add(phGraphNode, hGraph, dependencies, numDependencies,
+			   CU_GRAPH_NODE_TYPE_KERNEL, &work);
+}
+
+API(cuGraphAddKernelNode,
+    (CUgraphNode *phGraphNode, CUgraph hGraph, const CUgraphNode *dependencies,
+     size_t numDependencies, const CUDA_KERNEL_NODE_PARAMS *nodeParams))
+{
+	struct work work;
+	CUresult r;
+
+	API_ENTER(API_INIT);
+	r = nodeParams ? kernel_work_v1(nodeParams, &work) : CUDA_ERROR_INVALID_VALUE;
+	return r ? r : add(phGraphNode, hGraph, dependencies, numDependencies,
+			   CU_GRAPH_NODE_TYPE_KERNEL, &work);
+}
+
+API(cuGraphAddMemcpyNode,
+    (CUgraphNode *phGraphNode, CUgraph hGraph, const CUgraphNode *dependencies,
+     size_t numDependencies, const CUDA_MEMCPY3D *copyParams, CUcontext ctx))
+{
+	struct work work;
+	CUresult r;
+
+	API_ENTER(API_INIT);
+	(void)ctx;
+	r = copyParams ? memcpy_3d_work(copyParams, &work) : CUDA_ERROR_INVALID_VALUE;
+	return r ? r : add(phGraphNode, hGraph, dependencies, numDependencies,
+			   CU_GRAPH_NODE_TYPE_MEMCPY, &work);
+}
+
+API(cuGraphAddMemsetNode,
+    (CUgraphNode *phGraphNode, CUgraph hGraph, const CUgraphNode *dependencies,
+     size_t numDependencies, const CUDA_MEMSET_NODE_PARAMS *memsetParams, CUcontext ctx))
+{
+	struct work work = { .kind = WORK_FILL };
+
+	API_ENTER(API_INIT);
+	(void)ctx;
+	if (!memsetParams || !memsetParams->width || !memsetParams->height ||
+	    (memsetParams->elementSize != 1 && memsetParams->elementSize != 2 &&
+	     memsetParams->elementSize != 4))
+		return CUDA_ERROR_INVALID_VALUE;
+	work.fill = (struct work_fill){ memsetParams->dst, memsetParams->pitch,
+					memsetParams->width, memsetParams->height,
+					memsetParams->value, memsetParams->elementSize };
+	return add(phGraphNode, hGraph, dependencies, numDependencies, CU_GRAPH_NODE_TYPE_MEMSET,
+		   &work);
+}
+
+API(cuGraphAddHostNode,
+    (CUgraphNode *phGraphNode, CUgraph hGraph, const CUgraphNode *dependencies,
+     size_t numDependencies, const CUDA_HOST_NODE_PARAMS *nodeParams))
+{
+	struct work work = { .kind = WORK_HOST };
+
+	API_ENTER(API_INIT);
+	if (!nodeParams || !nodeParams->fn)
+		return CUDA_ERROR_INVALID_VALUE;
+	work.host.fn = nodeParams->fn;
+	work.host.arg = nodeParams->userData;
+	return add(phGraphNode, hGraph, dependencies, numDependencies, CU_GRAPH_NODE_TYPE_HOST,
+		   &work);
+}
+
+API(cuGraphAddEmptyNode, (CUgraphNode *phGraphNode, CUgraph hGraph,
+			  const CUgraphNode *dependencies, size_t numDependencies))
+{
+	struct work work = { .kind = WORK_NOTHING };
+
+	API_ENTER(API_INIT);
+	return add(phGraphNode, hGraph, dependencies, numDependencies, CU_GRAPH_NODE_TYPE_EMPTY,
+		   &work);
+}
+
+API(cuGraphAddChildGraphNode,
+    (CUgraphNode *phGraphNode, CUgraph hGraph, const CUgraphNode *dependencies,
+     size_t numDependencies, CUgraph childGraph))
+{
+	struct work work = { .kind = WORK_NOTHING };
+	CUresult r;
+
+	API_ENTER(API_INIT);
+	if (!graph_is_valid(childGraph) || childGraph == hGraph)
+		return CUDA_ERROR_INVALID_VALUE;
+	r = add(phGraphNode, hGraph, dependencies, numDependencies, CU_GRAPH_NODE_TYPE_GRAPH,
+		&work);
+	if (r)
+		return r;
+	state_lock();
+	(*phGraphNode)->child = graph_clone(childGraph);
+	state_unlock();
+	return (*phGraphNode)->child ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
+}
+
+API(cuGraphAddMemAllocNode,
+    (CUgraphNode *phGraphNode, CUgraph hGraph, const CUgraphNode *dependencies,
+     size_t numDependencies, CUDA_MEM_ALLOC_NODE_PARAMS *nodeParams))
+{
+	struct work work = { .kind = WORK_GRAPH_ALLOC };
+	uint64_t addr;
+	CUresult r;
+
+	API_ENTER(API_INIT);
+	if (!nodeParams || !graph_is_valid(hGraph) ||
+	    nodeParams->poolProps.location.type != CU_MEM_LOCATION_TYPE_DEVICE ||
+	    device_check(nodeParams->poolProps.location.id))
+		return CUDA_ERROR_INVALID_VALUE;
+	state_lock();
+	r = graph_reserve(hGraph, nodeParams->bytesize, &addr);
+	state_unlock();
+	if (r)
+		return r;
+	work.memory = (struct work_memory){ addr, nodeParams->bytesize,
+					    nodeParams->poolProps.location.id };
+	r = add(phGraphNode, hGraph, dependencies, numDependencies, CU_GRAPH_NODE_TYPE_MEM_ALLOC,
+		&work);
+	if (!r)
+		nodeParams->dptr = addr;
+	return r;
+}
+
+API(cuGraphAddMemFreeNode, (CUgraphNode *phGraphNode, CUgraph hGraph,
+			    const CUgraphNode *dependencies, size_t numDependencies,
+			    CUdeviceptr dptr))
+{
+	struct work work = { .kind = WORK_GRAPH_FREE, .memory = { dptr, 0, 0 } };
+
+	API_ENTER(API_INIT);
+	return dptr ? add(phGraphNode, hGraph, dependencies, numDependencies,
+			  CU_GRAPH_NODE_TYPE_MEM_FREE, &work) :
+		      CUDA_ERROR_INVALID_VALUE;
+}
+
+API(cuGraphGetNodes, (CUgraph hGraph, CUgraphNode *nodes, size_t *numNodes))
+{
+	size_t i;
+
+	API_ENTER(API_INIT);
+	if (!graph_is_valid(hGraph) || !numNodes)
+		return CUDA_ERROR_INVALID_VALUE;
+	for (i = 0; nodes && i < *numNodes; i++)
+		nodes[i] = i < hGraph->n_nodes ? hGraph->nodes[i] : NULL;
+	if (!nodes || *numNodes > hGraph->n_nodes)
+		*numNodes = hGraph->n_nodes;
+	return CUDA_SUCCESS;
+}
+
+API(cuGraphGetRootNodes, (CUgraph hGraph, CUgraphNode *rootNodes, size_t *numRootNodes))
+{
+	size_t n = 0, i;
+
+	API_ENTER(API_INIT);
+	if (!graph_is_valid(hGraph) || !numRootNodes)
+		return CUDA_ERROR_INVALID_VALUE;
+	for (i = 0; i < hGraph->n_nodes; i++)
+		if (!hGraph->nodes[i]->n_deps) {
+			if (rootNodes && n < *numRootNodes)
+				rootNodes[n] = hGraph->nodes[i];
+			n++;
+		}
+	*numRootNodes = n;
+	return CUDA_SUCCESS;
+}
+
+API(cuGraphNodeGetType, (CUgraphNode hNode, CUgraphNodeType *type))
+{
+	API_ENTER(API_INIT);
+	if (!hNode || !type)
+		return CUDA_ERROR_INVALID_VALUE;
+	*type = hNode->type;
+	return CUDA_SUCCESS;
+}
+
+API(cuGraphNodeGetDependencies,
+    (CUgraphNode hNode, CUgraphNode *dependencies, size_t *numDependencies))
+{
+	size_t i;
+
+	API_ENTER(API_INIT);
+	if (!hNode || !numDependencies)
+		return CUDA_ERROR_INVALID_VALUE;
+	for (i = 0; dependencies && i < *numDependencies && i < hNode->n_deps; i++)
+		dependencies[i] = hNode->deps[i];
+	*numDependencies = hNode->n_deps;
+	return CUDA_SUCCESS;
+}
+
+static CUresult set_kernel(CUgraphNode node, const CUDA_KERNEL_NODE_PARAMS *p, bool is_v1)
+{
+	struct work work;
+	CUresult r;
+
+	if (!node || !p || node->type != CU_GRAPH_NODE_TYPE_KERNEL)
+		return CUDA_ERROR_INVALID_VALUE;
+	r = is_v1 ? kernel_work_v1(p, &work) : kernel_work(p, &work);
+	if (r)
+		return r;
+	state_lock();
+	node->work = work;
+	state_unlock();
+	return CUDA_SUCCESS;
+}
+
+API(cuGraphKernelNodeSetParams, (CUgraphNode hNode, const CUDA_KERNEL_NODE_PARAMS *nodeParams))
+{
+	API_ENTER(API_INIT);
+	return set_kernel(hNode, nodeParams, true);
+}
+
+API(cuGraphKernelNodeSetParams_v2, (CUgraphNode hNode, const CUDA_KERNEL_NODE_PARAMS *nodeParams))
+{
+	API_ENTER(API_INIT);
+	return set_kernel(hNode, nodeParams, false);
+}
+
+static CUresult set_exec_kernel(CUgraphExec exec, CUgraphNode node,
+				const CUDA_KERNEL_NODE_PARAMS *p, bool is_v1)
+{
+	CUresult r = CUDA_ERROR_INVALID_VALUE;
+	struct work work;
+	size_t i;
+
+	if (!exec || !node || !p)
+		return CUDA_ERROR_INVALID_VALUE;
+	r = is_v1 ? kernel_work_v1(p, &work) : kernel_work(p, &work);
+	if (r)
+		return r;
+	r = CUDA_ERROR_INVALID_VALUE;
+	state_lock();
+	for (i = 0; i < exec->n_works; i++)
+		if (exec->sources[i] == node && exec->types[i] == CU_GRAPH_NODE_TYPE_KERNEL) {
+			r = graph_exec_set_work(exec, i, &work);
+			break;
+		}
+	state_unlock();
+	return r;
+}
+
+API(cuGraphExecKernelNodeSetParams,
+    (CUgraphExec hGraphExec, CUgraphNode hNode, const CUDA_KERNEL_NODE_PARAMS *nodeParams))
+{
+	API_ENTER(API_INIT);
+	return set_exec_kernel(hGraphExec, hNode, nodeParams, true);
+}
+
+API(cuGraphExecKernelNodeSetParams_v2,
+    (CUgraphExec hGraphExec, CUgraphNode hNode, const CUDA_KERNEL_NODE_PARAMS *nodeParams))
+{
+	API_ENTER(API_INIT);
+	return set_exec_kernel(hGraphExec, hNode, nodeParams, false);
+}

@@ -1,0 +1,392 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+
+/*
+ * The worker: looks for the head of a queue that may go on, makes one step of it, looks
+ * again. It sleeps on its wake word in the node's memory, so that a submission of this
+ * process and a token from another one end the same wait.
+ */
+
+#include "simgpu/cuda/run.h"
+
+#include <errno.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <time.h>
+
+#include "simgpu/cuda/event.h"
+#include "simgpu/cuda/graph.h"
+#include "util/clock.h"
+
+enum {
+	TOKEN_RETRY_NS = 20000000, /* a holder that died tells nobody */
+	POLL_NS = 200000,          /* memory that a stream waits for is written by anybody */
+};
+
+struct worker {
+	pthread_t thread;
+	bool is_started;
+	bool is_parked;
+	struct op *current; /* its stream's head stays where it is */
+	uint64_t turn;
+	bool has_token[NODE_DEVICES_MAX];
+	bool wants_token[NODE_DEVICES_MAX]; /* in this round */
+	uint64_t slice_ns[NODE_DEVICES_MAX];
+	uint64_t slice_end_ns[NODE_DEVICES_MAX];
+	uint64_t sleep_until_ns;
+};
+
+static struct worker worker;
+
+static struct op *op_free(struct op *op)
+{
+	if (op->works == &op->single &&
+	    (op->single.kind == WORK_RECORD || op->single.kind == WORK_WAIT)) {
+		/* A dropped record would leave others waiting for ever. */
+		if (op->single.kind == WORK_RECORD)
+			op->single.record->is_done = true;
+		event_record_unref(op->single.record);
+	}
+	if (op->progress.call)
+		host_call_free(op->progress.call);
+	if (op->exec)
+		graph_exec_unref(op->exec);
+	free(op->staging);
+	free(op);
+	return NULL;
+}
+
+static void pop(struct CUstream_st *stream)
+{
+	struct op *op = stream->head;
+
+	stream->head = op->next;
+	if (!stream->head)
+		stream->tail = NULL;
+	op_free(op);
+}
+
+void run_drop(struct CUstream_st *stream)
+{
+	struct op *keep = stream->head == worker.current ? stream->head : NULL, *op, *next;
+
+	for (op = keep ? keep->next : stream->head; op; op = next) {
+		next = op->next;
+		op_free(op);
+	}
+	stream->head = stream->tail = keep;
+	if (keep)
+		keep->next = NULL;
+	state_notify();
+}
+
+void run_stream_free(struct CUstream_st *stream)
+{
+	struct CUstream_st **link = &stream->ctx->streams;
+
+	while (*link != stream)
+		link = &(*link)->next;
+	*link = stream->next;
+	free(stream->capture_deps);
+	free(stream);
+}
+
+bool run_is_idle(const struct CUstream_st *stream)
+{
+	return !stream->head;
+}
+
+/* The legacy stream waits for all earlier work of blocking streams, and they for it. */
+static bool is_before_others(const struct CUstream_st *stream, uint64_t seq)
+{
+	const struct CUstream_st *other;
+
+	if (stream->kind == STREAM_NON_BLOCKING)
+		return true;
+	if (stream->kind != STREAM_LEGACY) {
+		other = stream->ctx->legacy;
+		return !other->head || other->head->seq > seq;
+	}
+	for (other = stream->ctx->streams; other; other = other->next)
+		if (other->kind != STREAM_NON_BLOCKING && other->head && other->head->seq < seq)
+			return false;
+	return true;
+}
+
+static void sleep_until(uint64_t ns)
+{
+	if (ns < worker.sleep_until_ns)
+		worker.sleep_until_ns = ns;
+}
+
+static bool may_compute(struct CUctx_st *ctx, uint64_t now)
+{
+	unsigned int device = device_node(ctx->device);
+
+	worker.wants_token[device] = true;
+	worker.slice_ns[device] = rm_timeslice_ns(&ctx->rm);
+	if (worker.has_token[device])
+		return true;
+	if (!node_token_try(device, rm_timeslice_ns(&ctx->rm))) {
+		sleep_until(now + TOKEN_RETRY_NS);
+		return false;
+	}
+	worker.has_token[device] = true;
+	worker.slice_end_ns[device] = now + rm_timeslice_ns(&ctx->rm);
+	return true;
+}
+
+static bool may_step(struct CUstream_st *stream, uint64_t now)
+{
+	struct op *op = stream->head;
+	const struct work *work = &op->works[op->n_done];
+	enum rm_engine engine = work_engine(work);
+
+	if (op->progress.ready_ns > now) {
+		sleep_until(op->progress.ready_ns);
+		return false;
+	}
+	if (!is_before_others(stream, op->seq))
+		return false;
+	if (work->kind == WORK_WAIT && !work->record->is_done)
+		return false;
+	if (op->progress.call && !host_call_is_done(op->progress.call))
+		return false;
+	/* A frozen context stands still here, between two steps. */
+	if (!rm_is_running(&stream->ctx->rm, engine))
+		return false;
+	return engine != RM_COMPUTE || may_compute(stream->ctx, now);
+}
+
+/* The stream to serve: highest priority first, then the one that waited longest. */
+static struct CUstream_st *choose(uint64_t now)
+{
+	struct CUstream_st *stream, *best = NULL;
+	struct CUctx_st *ctx;
+
+	for (ctx = sim.contexts; ctx; ctx = ctx->next)
+		for (stream = ctx->streams; stream; stream = stream->next) {
+			if (!stream->head || !may_step(stream, now))
+				continue;
+			if (!best || stream->priority < best->priority ||
+			    (stream->priority == best->priority && stream->served < best->served))
+				best = stream;
+		}
+	return best;
+}
+
+static void finish_work(struct CUstream_st *stream, struct op *op)
+{
+	const struct work *work = &op->works[op->n_done];
+
+	if (work->kind == WORK_RECORD) {
+		work->record->is_done = true;
+		work->record->time_ns = clock_now_ns();
+	}
+	if (op->progress.call)
+		host_call_free(op->progress.call);
+	op->progress = (struct progress){ 0 };
+	if (++op->n_done == op->n_works)
+		pop(stream);
+	state_notify();
+}
+
+/* One step of the stream's head; the lock is released while it is made. */
+static void serve(struct CUstream_st *stream)
+{
+	struct op *op = stream->head;
+	struct CUctx_st *ctx = stream->ctx;
+	const struct work *work = &op->works[op->n_done];
+	CUresult error = CUDA_SUCCESS;
+	enum work_step step;
+
+	stream->served = ++worker.turn;
+	worker.current = op;
+	state_unlock();
+	step = work_do(ctx, work, &op->progress, &error);
+	node_count(NODE_COUNTER_STEPS, 1);
+	state_lock();
+	worker.current = NULL;
+	switch (step) {
+	case WORK_STEP_FAILED:
+		context_fail(ctx, error);
+		break;
+	case WORK_STEP_DONE:
+		if (op->progress.ready_ns <= clock_now_ns())
+			finish_work(stream, op);
+		else
+			op->progress.pos = UINT64_MAX; /* only time is missing */
+		break;
+	case WORK_STEP_BLOCKED:
+		if (!op->progress.call)
+			op->progress.ready_ns = clock_now_ns() + POLL_NS;
+		break;
+	case WORK_STEP_MORE:
+		break;
+	}
+	/* Another thread made the context fail, or is taking it down. */
+	if (ctx->error)
+		run_drop(stream);
+	if (stream->is_destroyed && !stream->head)
+		run_stream_free(stream);
+}
+
+/* Gives away what is not needed any more or was held for a whole slice. */
+static void mind_tokens(uint64_t now)
+{
+	unsigned int i, device;
+	uint64_t slice;
+
+	for (i = 0; i < sim.n_devices; i++) {
+		device = device_node((int)i);
+		if (!worker.has_token[device] && worker.wants_token[device])
+			continue;
+		if (!worker.wants_token[device]) {
+			node_token_drop(device);
+			worker.has_token[device] = false;
+		} else if (now >= worker.slice_end_ns[device]) {
+			slice = worker.slice_ns[device];
+			worker.has_token[device] = node_token_yield(device, slice);
+			worker.slice_end_ns[device] = now + slice;
+		}
+	}
+}
+
+static void *work_loop(void *arg)
+{
+	struct CUstream_st *stream;
+	uint32_t seen;
+	uint64_t now, until;
+	unsigned int i;
+
+	(void)arg;
+	state_lock();
+	while (__atomic_load_n(&sim.phase, __ATOMIC_ACQUIRE) == SIM_UP) {
+		seen = __atomic_load_n(&node_view.self->wake, __ATOMIC_SEQ_CST);
+		now = clock_now_ns();
+		worker.sleep_until_ns = UINT64_MAX;
+		for (i = 0; i < NODE_DEVICES_MAX; i++)
+			worker.wants_token[i] = false;
+		stream = choose(now);
+		mind_tokens(now);
+		if (stream) {
+			serve(stream);
+			continue;
+		}
+		sim.is_worker_asleep = true;
+		until = worker.sleep_until_ns;
+		state_unlock();
+		node_wait(seen, until);
+		state_lock();
+		sim.is_worker_asleep = false;
+	}
+	__atomic_store_n(&worker.is_parked, true, __ATOMIC_RELEASE);
+	state_unlock();
+	return NULL;
+}
+
+int run_start(void)
+{
+	sigset_t all, old;
+	int r = 0;
+
+	state_lock();
+	if (!worker.is_started) {
+		/* The program's signals are not for our thread. */
+		sigfillset(&all);
+		pthread_sigmask(SIG_SETMASK, &all, &old);
+		r = -pthread_create(&worker.thread, NULL, work_loop, NULL);
+		pthread_sigmask(SIG_SETMASK, &old, NULL);
+		worker.is_started = r == 0;
+	}
+	state_unlock();
+	return r;
+}
+
+bool run_is_helper_thread(void)
+{
+	return (worker.is_started && pthread_equal(worker.thread, pthread_self())) ||
+	       host_call_is_inside();
+}
+
+void run_stop(void)
+{
+	struct timespec until;
+
+	if (!worker.is_started || run_is_helper_thread())
+		return;
+	node_wake_self();
+	clock_gettime(CLOCK_REALTIME, &until);
+	until.tv_sec++;
+	pthread_timedjoin_np(worker.thread, NULL, &until);
+}
+
+void run_wake(void)
+{
+	node_wake_self();
+}
+
+static void append(struct CUstream_st *stream, struct op *op)
+{
+	op->seq = ++stream->ctx->last_seq;
+	stream->last_seq = op->seq;
+	stream->ctx->is_used = true;
+	if (stream->tail)
+		stream->tail->next = op;
+	else
+		stream->head = op;
+	stream->tail = op;
+	if (sim.is_worker_asleep) {
+		sim.is_worker_asleep = false;
+		node_wake_self();
+	}
+}
+
+CUresult run_submit(struct CUstream_st *stream, const struct work *work, void *staging)
+{
+	struct op *op;
+	CUresult r;
+
+	if (stream->capture) {
+		r = graph_capture_work(stream, work);
+		free(staging);
+		return r;
+	}
+	op = calloc(1, sizeof(*op));
+	if (!op) {
+		free(staging);
+		return CUDA_ERROR_OUT_OF_MEMORY;
+	}
+	op->single = *work;
+	op->works = &op->single;
+	op->n_works = 1;
+	op->staging = staging;
+	append(stream, op);
+	if (work->kind == WORK_KERNEL)
+		node_count(NODE_COUNTER_LAUNCHES, 1);
+	return CUDA_SUCCESS;
+}
+
+CUresult run_submit_exec(struct CUstream_st *stream, struct CUgraphExec_st *exec,
+			 const struct work *works, size_t n_works)
+{
+	struct op *op = calloc(1, sizeof(*op));
+
+	if (!op)
+		return CUDA_ERROR_OUT_OF_MEMORY;
+	op->works = works;
+	op->n_works = n_works;
+	op->exec = exec;
+	append(stream, op);
+	return CUDA_SUCCESS;
+}
+
+CUresult run_sync(struct CUstream_st *stream)
+{
+	struct CUctx_st *ctx = stream->ctx;
+	uint64_t seq = stream->last_seq;
+
+	/* What is behind us in the queue is not our business. */
+	while (!ctx->error && ctx->is_alive && stream->head && stream->head->seq <= seq)
+		state_wait();
+	return ctx->error;
+}

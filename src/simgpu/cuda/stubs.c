@@ -1,0 +1,18 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+
+/*
+ * Driver functions that the simulated GPU does not have: exported, so that whoever links
+ * or looks them up gets an answer, which is CUDA_ERROR_NOT_SUPPORTED. None reads its
+ * arguments, so one body without parameters serves every signature of the C ABI.
+ */
+
+enum { ERROR_NOT_SUPPORTED = 801 };
+
+#define SIM_REAL(base, symbol, since, stream)
+#define SIM_STUB(base, symbol, since, stream)                          \
+	__attribute__((visibility("default"))) int symbol(void);       \
+	int symbol(void)                                               \
+	{                                                              \
+		return ERROR_NOT_SUPPORTED;                            \
+	}
+#include "simgpu/cuda/symbols.def"

@@ -1,0 +1,171 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef NVS_SIMGPU_NODE_H
+#define NVS_SIMGPU_NODE_H
+
+/*
+ * The node of the simulated GPUs: what all its processes share, in one mapped file.
+ *
+ * The hardware (how many GPUs, how large) is decided by the environment of the first
+ * process and stays while any process uses the node. Every number belongs to one process
+ * and is stored in that process's slot; totals are summed when asked for, so a process that
+ * is killed anywhere leaves nothing to repair: its slot is dropped when somebody looks.
+ *
+ * Threading: everything here may be called by any thread once node_attach() returned.
+ * Errors are -errno. "device" is what CUDA counts: a GPU, or a MIG instance of one.
+ */
+
+#include <pthread.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+enum {
+	NODE_GPUS_MAX = 16,
+	NODE_DEVICES_MAX = 64,
+	NODE_PROCS_MAX = 512,
+	NODE_EVENTS_MAX = 64,
+	NODE_LOAD_BUCKETS = 32,
+	NODE_LOAD_BUCKET_MS = 100,
+};
+
+enum node_direction { NODE_TO_DEVICE, NODE_TO_HOST, NODE_DIRECTION_COUNT_ };
+enum node_event_kind { NODE_EVENT_XID, NODE_EVENT_ECC_SINGLE, NODE_EVENT_ECC_DOUBLE };
+enum node_counter {
+	NODE_COUNTER_LAUNCHES,
+	NODE_COUNTER_STEPS,
+	NODE_COUNTER_BYTES_TO_DEVICE,
+	NODE_COUNTER_BYTES_TO_HOST,
+	NODE_COUNTER_MIGRATED_TO_DEVICE,
+	NODE_COUNTER_MIGRATED_TO_HOST,
+	NODE_COUNTER_COUNT_,
+};
+
+/* Busy nanoseconds of the last 3.2 s, by the tenth of a second. */
+struct node_load {
+	uint64_t busy_ns[NODE_LOAD_BUCKETS];
+	uint64_t stamp[NODE_LOAD_BUCKETS];
+};
+
+struct node_proc_device {
+	uint64_t used;    /* bytes of GPU memory, contexts included */
+	uint64_t busy_ns; /* compute time, since the slot was taken */
+	uint64_t ticket;  /* place in the queue for the compute token; 0 does not want it */
+	struct node_load load;
+};
+
+struct node_proc {
+	uint32_t pid;  /* 0: the slot is free */
+	uint32_t wake; /* futex of the process's worker */
+	uint64_t start_time;
+	uint64_t counters[NODE_COUNTER_COUNT_];
+	struct node_proc_device device[NODE_DEVICES_MAX];
+};
+
+struct node_device {
+	uint64_t capacity;
+	uint64_t busy_ns;
+	uint64_t tickets;             /* last one given */
+	uint64_t token_deadline_ns;   /* from then on anybody may take the token away */
+	uint32_t token_owner;         /* slot + 1; 0 is free */
+	uint32_t is_lost;             /* fell off the bus (Xid 79 or 119) until "recover" */
+	uint64_t copies_end_ns[NODE_DIRECTION_COUNT_];
+	uint64_t ecc_errors[2];       /* single, double */
+	struct node_load load;
+};
+
+struct node_event {
+	uint64_t id; /* 1, 2, ... in order of injection */
+	uint32_t kind;
+	uint32_t gpu;
+	uint64_t data; /* Xid number */
+};
+
+struct node_config {
+	uint32_t n_gpus;
+	uint32_t n_mig; /* instances a GPU; 0 is MIG off */
+	uint32_t n_devices;
+	uint32_t reserved;
+	uint64_t gpu_memory[NODE_GPUS_MAX];
+	uint64_t context_bytes;
+	uint64_t bandwidth; /* bytes a second, a direction */
+};
+
+struct node_shared {
+	uint64_t magic;
+	uint64_t size;
+	pthread_mutex_t lock;
+	struct node_config config;
+	uint64_t created_ns;
+	uint64_t last_event;
+	struct node_event events[NODE_EVENTS_MAX];
+	struct node_device device[NODE_DEVICES_MAX];
+	struct node_proc proc[NODE_PROCS_MAX];
+};
+
+/* The process's view; shared and self are NULL before node_attach() and in a forked child. */
+struct node {
+	struct node_shared *shared;
+	struct node_proc *self;
+	char dir[256];
+};
+
+extern struct node node_view;
+
+
+/* Maps the node, makes it if there is none or it is damaged, takes a slot. Idempotent. */
+int node_attach(void);
+void node_detach(void); /* gives the slot and all its bytes back */
+void node_forget(void); /* in a forked child: the slot is the parent's */
+
+/* A missing or wrong value gives the default; says so only under NVSHARE_SIM_DEBUG. */
+void node_config_read(struct node_config *ret);
+bool node_is_debug(void);
+void node_debug(const char *format, ...) __attribute__((format(printf, 1, 2)));
+
+/* Holds the robust lock of the node; state behind it is consistent even after a death. */
+void node_lock(void);
+void node_unlock(void);
+
+bool node_proc_is_alive(const struct node_proc *proc);
+bool node_proc_start_time(uint32_t pid, uint64_t *ret);
+void node_reap_locked(void); /* drops the slots of dead processes */
+
+/* -ENOMEM when the device is full, also after dropping the dead. */
+int node_charge(unsigned int device, uint64_t bytes);
+void node_uncharge(unsigned int device, uint64_t bytes);
+uint64_t node_used(unsigned int device); /* of all living processes */
+uint64_t node_used_locked(unsigned int device);
+
+/*
+ * The compute token. try: true when this process has it; else this process is queued and
+ * its wake word is bumped when it is given. The holder calls yield when its slice is over
+ * and drop when it has nothing to compute.
+ */
+bool node_token_try(unsigned int device, uint64_t slice_ns);
+bool node_token_yield(unsigned int device, uint64_t slice_ns); /* still ours? */
+void node_token_drop(unsigned int device);
+
+/* Sleeps until the wake word differs from seen or the time has come (UINT64_MAX: never). */
+void node_wait(uint32_t seen, uint64_t until_ns);
+void node_wake_self(void);
+
+/* Books bytes on the bus; the time at which the transfer is over. */
+uint64_t node_copy_book(unsigned int device, enum node_direction direction, uint64_t bytes);
+void node_busy_add(unsigned int device, uint64_t ns);
+void node_count(enum node_counter counter, uint64_t n);
+
+/* Busy share, 0..1, of the window that ended now. */
+double node_load_ratio(const struct node_load *load, uint64_t now_ns, uint64_t window_ns);
+
+/*
+ * Takes what was written to <dir>/inject ("xid 79 gpu 0", "ecc double gpu 1", "recover gpu
+ * 0", one a line) into the ring of events. The next event after *last for the caller:
+ * false when there is none.
+ */
+void node_inject_poll(void);
+bool node_event_next(uint64_t *last, struct node_event *ret);
+
+void node_uuid(unsigned int gpu, unsigned int instance_plus_1, unsigned char ret[16]);
+void node_uuid_format(const unsigned char uuid[16], bool is_mig, char *buf, size_t size);
+
+#endif

@@ -1,0 +1,125 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+
+/* Processes of the node, and the memory that each of them holds. */
+
+#include "simgpu/node/node.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+/* Field 22 of /proc/<pid>/stat; false when there is no such process or only its zombie. */
+bool node_proc_start_time(uint32_t pid, uint64_t *ret)
+{
+	char path[32], buf[1024], *p, *save = NULL;
+	ssize_t n;
+	int fd, i;
+
+	snprintf(path, sizeof(path), "/proc/%u/stat", pid);
+	fd = open(path, O_RDONLY | O_CLOEXEC);
+	if (fd < 0)
+		return false;
+	n = read(fd, buf, sizeof(buf) - 1);
+	close(fd);
+	if (n <= 0)
+		return false;
+	buf[n] = '\0';
+	/* The name, field 2, may hold spaces and brackets: count from the last bracket. */
+	p = strrchr(buf, ')');
+	if (!p)
+		return false;
+	p = strtok_r(p + 1, " ", &save);
+	if (!p || *p == 'Z' || *p == 'X')
+		return false;
+	for (i = 4; p && i <= 22; i++)
+		p = strtok_r(NULL, " ", &save);
+	if (!p)
+		return false;
+	*ret = strtoull(p, NULL, 10);
+	return true;
+}
+
+bool node_proc_is_alive(const struct node_proc *proc)
+{
+	uint64_t start_time;
+
+	return node_proc_start_time(proc->pid, &start_time) && start_time == proc->start_time;
+}
+
+void node_reap_locked(void)
+{
+	struct node_proc *proc;
+	unsigned int i;
+
+	for (i = 0; i < NODE_PROCS_MAX; i++) {
+		proc = &node_view.shared->proc[i];
+		if (proc->pid && proc != node_view.self && !node_proc_is_alive(proc)) {
+			node_debug("process %u is gone: its memory is free", proc->pid);
+			proc->pid = 0;
+		}
+	}
+}
+
+uint64_t node_used_locked(unsigned int device)
+{
+	uint64_t used = 0;
+	unsigned int i;
+
+	for (i = 0; i < NODE_PROCS_MAX; i++)
+		if (node_view.shared->proc[i].pid)
+			used += node_view.shared->proc[i].device[device].used;
+	return used;
+}
+
+uint64_t node_used(unsigned int device)
+{
+	uint64_t used;
+
+	node_lock();
+	node_reap_locked();
+	used = node_used_locked(device);
+	node_unlock();
+	return used;
+}
+
+static bool fits(unsigned int device, uint64_t bytes)
+{
+	uint64_t used = node_used_locked(device), capacity = node_view.shared->device[device].capacity;
+
+	return used <= capacity && bytes <= capacity - used;
+}
+
+int node_charge(unsigned int device, uint64_t bytes)
+{
+	int r = 0;
+
+	node_lock();
+	if (!fits(device, bytes)) {
+		node_reap_locked();
+		if (!fits(device, bytes))
+			r = -ENOMEM;
+	}
+	if (r == 0)
+		node_view.self->device[device].used += bytes;
+	node_unlock();
+	return r;
+}
+
+void node_uncharge(unsigned int device, uint64_t bytes)
+{
+	if (!node_view.self)
+		return;
+	node_lock();
+	node_view.self->device[device].used -= bytes;
+	node_unlock();
+}
+
+void node_count(enum node_counter counter, uint64_t n)
+{
+	if (node_view.self)
+		__atomic_fetch_add(&node_view.self->counters[counter], n, __ATOMIC_RELAXED);
+}

@@ -1,0 +1,203 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+
+/*
+ * Compute time and bus time, shared by the node's processes.
+ *
+ * The token goes round in the order of asking. It is a lease: when the holder is killed or
+ * stopped, the next one takes it after the deadline, and a holder that comes back merely
+ * computes one step beside the new one.
+ */
+
+#include "simgpu/node/node.h"
+
+#include "util/clock.h"
+
+#include <errno.h>
+#include <limits.h>
+#include <linux/futex.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "util/clock.h"
+
+enum { LEASE_GRACE_NS = 100000000 };
+
+static uint32_t my_owner_id(void)
+{
+	return (uint32_t)(node_view.self - node_view.shared->proc) + 1;
+}
+
+/* The wake words are shared between processes, hence no FUTEX_PRIVATE_FLAG. */
+static void wake(struct node_proc *proc)
+{
+	__atomic_fetch_add(&proc->wake, 1, __ATOMIC_SEQ_CST);
+	syscall(SYS_futex, &proc->wake, FUTEX_WAKE, INT_MAX, NULL, NULL, 0);
+}
+
+void node_wake_self(void)
+{
+	if (node_view.self)
+		wake(node_view.self);
+}
+
+void node_wait(uint32_t seen, uint64_t until_ns)
+{
+	struct timespec t = {
+		.tv_sec = (time_t)(until_ns / 1000000000u),
+		.tv_nsec = (long)(until_ns % 1000000000u),
+	};
+
+	/* WAIT_BITSET takes an absolute CLOCK_MONOTONIC time. */
+	syscall(SYS_futex, &node_view.self->wake, FUTEX_WAIT_BITSET, seen,
+		until_ns == UINT64_MAX ? NULL : &t, NULL, FUTEX_BITSET_MATCH_ANY);
+}
+
+static struct node_proc *next_in_queue(unsigned int device)
+{
+	struct node_proc *proc, *best = NULL;
+	unsigned int i;
+
+	for (i = 0; i < NODE_PROCS_MAX; i++) {
+		proc = &node_view.shared->proc[i];
+		if (!proc->pid || !proc->device[device].ticket)
+			continue;
+		if (!best || proc->device[device].ticket < best->device[device].ticket)
+			best = proc;
+	}
+	return best;
+}
+
+static void give(unsigned int device, struct node_proc *proc, uint64_t slice_ns)
+{
+	struct node_device *dev = &node_view.shared->device[device];
+
+	dev->token_owner = (uint32_t)(proc - node_view.shared->proc) + 1;
+	dev->token_deadline_ns = clock_now_ns() + slice_ns + LEASE_GRACE_NS;
+	proc->device[device].ticket = 0;
+}
+
+bool node_token_try(unsigned int device, uint64_t slice_ns)
+{
+	struct node_device *dev = &node_view.shared->device[device];
+	struct node_proc *next;
+	bool is_mine;
+
+	node_lock();
+	if (dev->token_owner && dev->token_owner != my_owner_id() &&
+	    clock_now_ns() > dev->token_deadline_ns)
+		dev->token_owner = 0;
+	if (!dev->token_owner) {
+		next = next_in_queue(device);
+		/* A queued process that is dead must not keep the living from their turn. */
+		if (next && next != node_view.self && !node_proc_is_alive(next)) {
+			next->pid = 0;
+			next = next_in_queue(device);
+		}
+		if (!next || next == node_view.self)
+			give(device, node_view.self, slice_ns);
+		else
+			give(device, next, slice_ns), wake(next);
+	}
+	is_mine = dev->token_owner == my_owner_id();
+	if (!is_mine && !node_view.self->device[device].ticket)
+		node_view.self->device[device].ticket = ++dev->tickets;
+	node_unlock();
+	return is_mine;
+}
+
+bool node_token_yield(unsigned int device, uint64_t slice_ns)
+{
+	struct node_device *dev = &node_view.shared->device[device];
+	struct node_proc *next;
+	bool is_mine;
+
+	node_lock();
+	next = next_in_queue(device);
+	if (dev->token_owner == my_owner_id() && next && next != node_view.self) {
+		node_view.self->device[device].ticket = ++dev->tickets;
+		give(device, next, slice_ns);
+		wake(next);
+	} else if (dev->token_owner == my_owner_id()) {
+		give(device, node_view.self, slice_ns);
+	}
+	is_mine = dev->token_owner == my_owner_id();
+	node_unlock();
+	return is_mine;
+}
+
+void node_token_drop(unsigned int device)
+{
+	struct node_device *dev = &node_view.shared->device[device];
+	struct node_proc *next;
+
+	if (!node_view.self)
+		return;
+	node_lock();
+	node_view.self->device[device].ticket = 0;
+	if (dev->token_owner == my_owner_id()) {
+		dev->token_owner = 0;
+		next = next_in_queue(device);
+		if (next) {
+			give(device, next, LEASE_GRACE_NS);
+			wake(next);
+		}
+	}
+	node_unlock();
+}
+
+uint64_t node_copy_book(unsigned int device, enum node_direction direction, uint64_t bytes)
+{
+	uint64_t *end = &node_view.shared->device[device].copies_end_ns[direction];
+	uint64_t now = clock_now_ns(), old = __atomic_load_n(end, __ATOMIC_RELAXED), start, done;
+	double ns = (double)bytes * 1e9 / (double)node_view.shared->config.bandwidth;
+
+	do {
+		start = old > now ? old : now;
+		done = start + (uint64_t)ns;
+	} while (!__atomic_compare_exchange_n(end, &old, done, true, __ATOMIC_RELAXED,
+					      __ATOMIC_RELAXED));
+	return done;
+}
+
+static void load_add(struct node_load *load, uint64_t now_ns, uint64_t ns)
+{
+	uint64_t stamp = now_ns / 1000000u / NODE_LOAD_BUCKET_MS;
+	unsigned int i = (unsigned int)(stamp % NODE_LOAD_BUCKETS);
+
+	if (load->stamp[i] != stamp) {
+		load->stamp[i] = stamp;
+		load->busy_ns[i] = 0;
+	}
+	load->busy_ns[i] += ns;
+}
+
+void node_busy_add(unsigned int device, uint64_t ns)
+{
+	uint64_t now = clock_now_ns();
+
+	node_lock();
+	node_view.shared->device[device].busy_ns += ns;
+	node_view.self->device[device].busy_ns += ns;
+	load_add(&node_view.shared->device[device].load, now, ns);
+	load_add(&node_view.self->device[device].load, now, ns);
+	node_unlock();
+}
+
+double node_load_ratio(const struct node_load *load, uint64_t now_ns, uint64_t window_ns)
+{
+	uint64_t now = now_ns / 1000000u / NODE_LOAD_BUCKET_MS, busy = 0;
+	uint64_t n = window_ns / 1000000u / NODE_LOAD_BUCKET_MS;
+	double ratio;
+	unsigned int i;
+
+	if (n < 1)
+		n = 1;
+	if (n > NODE_LOAD_BUCKETS - 1)
+		n = NODE_LOAD_BUCKETS - 1;
+	for (i = 0; i < NODE_LOAD_BUCKETS; i++)
+		if (load->stamp[i] <= now && load->stamp[i] + n > now)
+			busy += load->busy_ns[i];
+	ratio = (double)busy / ((double)n * NODE_LOAD_BUCKET_MS * 1e6);
+	return ratio > 1 ? 1 : ratio;
+}

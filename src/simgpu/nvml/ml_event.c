@@ -1,0 +1,193 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+
+/*
+ * Event sets. The node keeps the events in one ring for everybody; a set has its own place
+ * in it and, for each GPU, from which event on it was asked to report which kinds.
+ */
+
+#include <stdlib.h>
+#include <time.h>
+
+#include "simgpu/nvml/ml.h"
+#include "util/clock.h"
+
+/* Nobody wakes a waiter: the line that becomes an event is found by whoever looks. */
+#define LOOK_EVERY_NS (20 * CLOCK_NS_PER_MS)
+#define SUPPORTED                                                         \
+	(nvmlEventTypeXidCriticalError | nvmlEventTypeSingleBitEccError | \
+	 nvmlEventTypeDoubleBitEccError)
+
+struct nvmlEventSet_st {
+	struct nvmlEventSet_st *next; /* sets */
+	uint64_t last;
+	struct {
+		unsigned long long types;
+		uint64_t after; /* id of the last event before the registration */
+	} gpu[NODE_GPUS_MAX];
+};
+
+static struct nvmlEventSet_st *sets;
+
+/* Where the set hangs in the list; NULL if it is none, or one that was freed. */
+static struct nvmlEventSet_st **find(nvmlEventSet_t set)
+{
+	struct nvmlEventSet_st **at = &sets;
+
+	while (*at && *at != set)
+		at = &(*at)->next;
+	return *at ? at : NULL;
+}
+
+static uint64_t last_event(void)
+{
+	uint64_t last;
+
+	node_inject_poll(); /* what is written already happened before */
+	node_lock();
+	last = node.shared->last_event;
+	node_unlock();
+	return last;
+}
+
+nvmlReturn_t nvmlEventSetCreate(nvmlEventSet_t *set)
+{
+	nvmlReturn_t r = ml_enter();
+	struct nvmlEventSet_st *made;
+
+	if (r)
+		return r;
+	made = set ? calloc(1, sizeof(*made)) : NULL;
+	if (made) {
+		made->last = last_event();
+		made->next = sets;
+		sets = made;
+		*set = made;
+	} else {
+		r = set ? NVML_ERROR_MEMORY : NVML_ERROR_INVALID_ARGUMENT;
+	}
+	ml_leave();
+	return r;
+}
+
+nvmlReturn_t nvmlEventSetFree(nvmlEventSet_t set)
+{
+	struct nvmlEventSet_st **at;
+	nvmlReturn_t r = ml_enter();
+
+	if (r)
+		return r;
+	at = find(set);
+	if (at) {
+		*at = set->next;
+		free(set);
+	} else {
+		r = NVML_ERROR_INVALID_ARGUMENT;
+	}
+	ml_leave();
+	return r;
+}
+
+nvmlReturn_t nvmlDeviceGetSupportedEventTypes(nvmlDevice_t device, unsigned long long *eventTypes)
+{
+	nvmlReturn_t r = ml_enter_device(device, ML_NEED_GPU);
+
+	if (r)
+		return r;
+	ml_leave();
+	if (!eventTypes)
+		return NVML_ERROR_INVALID_ARGUMENT;
+	*eventTypes = SUPPORTED;
+	return NVML_SUCCESS;
+}
+
+nvmlReturn_t nvmlDeviceRegisterEvents(nvmlDevice_t device, unsigned long long eventTypes,
+				      nvmlEventSet_t set)
+{
+	nvmlReturn_t r = ml_enter_device(device, ML_NEED_GPU);
+
+	if (r)
+		return r;
+	if (!find(set)) {
+		r = NVML_ERROR_INVALID_ARGUMENT;
+	} else if (eventTypes & ~SUPPORTED) {
+		r = NVML_ERROR_NOT_SUPPORTED;
+	} else {
+		if (!set->gpu[device->gpu].types)
+			set->gpu[device->gpu].after = last_event();
+		set->gpu[device->gpu].types |= eventTypes;
+	}
+	ml_leave();
+	return r;
+}
+
+static unsigned long long type_of(const struct node_event *event)
+{
+	switch ((enum node_event_kind)event->kind) {
+	case NODE_EVENT_XID:
+		return nvmlEventTypeXidCriticalError;
+	case NODE_EVENT_ECC_SINGLE:
+		return nvmlEventTypeSingleBitEccError;
+	case NODE_EVENT_ECC_DOUBLE:
+		return nvmlEventTypeDoubleBitEccError;
+	}
+	return nvmlEventTypeNone;
+}
+
+/* The next event that the set asked for; NVML_ERROR_TIMEOUT when there is none yet. */
+static nvmlReturn_t take(nvmlEventSet_t set, nvmlEventData_t *ret)
+{
+	struct node_event event;
+
+	if (!find(set))
+		return NVML_ERROR_INVALID_ARGUMENT;
+	node_inject_poll();
+	while (node_event_next(&set->last, &event)) {
+		if (event.gpu >= NODE_GPUS_MAX || event.id <= set->gpu[event.gpu].after ||
+		    !(set->gpu[event.gpu].types & type_of(&event)))
+			continue;
+		*ret = (nvmlEventData_t){
+			.device = ml_handle(event.gpu, 0),
+			.eventType = type_of(&event),
+			.eventData = event.data,
+			.gpuInstanceId = NVML_NO_INSTANCE,
+			.computeInstanceId = NVML_NO_INSTANCE,
+		};
+		return NVML_SUCCESS;
+	}
+	return NVML_ERROR_TIMEOUT;
+}
+
+nvmlReturn_t nvmlEventSetWait_v2(nvmlEventSet_t set, nvmlEventData_t *data, unsigned int timeoutms)
+{
+	uint64_t end_ns = clock_now_ns() + timeoutms * CLOCK_NS_PER_MS, now_ns, left_ns;
+	struct timespec pause = {0};
+	nvmlReturn_t r;
+
+	for (;;) {
+		now_ns = clock_now_ns();
+		r = ml_enter();
+		if (r)
+			return r;
+		r = data ? take(set, data) : NVML_ERROR_INVALID_ARGUMENT;
+		ml_leave();
+		if (r != NVML_ERROR_TIMEOUT || now_ns >= end_ns)
+			return r;
+		left_ns = end_ns - now_ns;
+		pause.tv_nsec = (long)(left_ns < LOOK_EVERY_NS ? left_ns : LOOK_EVERY_NS);
+		(void)nanosleep(&pause, NULL); /* interrupted: looks a little earlier */
+	}
+}
+
+/* The structure was shorter. */
+nvmlReturn_t nvmlEventSetWait(nvmlEventSet_t set, nvmlEventData_t *data, unsigned int timeoutms)
+{
+	nvmlEventData_t v2;
+	nvmlReturn_t r = nvmlEventSetWait_v2(set, data ? &v2 : NULL, timeoutms);
+
+	if (r == NVML_SUCCESS) {
+		data->device = v2.device;
+		data->eventType = v2.eventType;
+		data->eventData = v2.eventData;
+	}
+	return r;
+}
