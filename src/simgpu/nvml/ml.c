@@ -64,7 +64,7 @@ void ml_leave(void)
 
 nvmlDevice_t ml_handle(unsigned int gpu, unsigned int instance_plus_1)
 {
-	const struct node_config *config = &node.shared->config;
+	const struct node_config *config = &node_view.shared->config;
 
 	if (gpu >= config->n_gpus || instance_plus_1 > config->n_mig)
 		return NULL;
@@ -88,7 +88,7 @@ static bool is_lost(nvmlDevice_t device)
 
 	node_inject_poll();
 	node_lock();
-	is = node.shared->device[ml_first(device)].is_lost;
+	is = node_view.shared->device[ml_first(device)].is_lost;
 	node_unlock();
 	return is;
 }
@@ -103,7 +103,7 @@ nvmlReturn_t ml_enter_device(nvmlDevice_t device, unsigned int needs)
 		r = NVML_ERROR_INVALID_ARGUMENT;
 	else if ((needs & (ML_NEED_GPU | ML_NEED_WHOLE)) && device->instance_plus_1)
 		r = NVML_ERROR_NOT_SUPPORTED;
-	else if ((needs & ML_NEED_WHOLE) && node.shared->config.n_mig)
+	else if ((needs & ML_NEED_WHOLE) && node_view.shared->config.n_mig)
 		r = NVML_ERROR_NOT_SUPPORTED;
 	else if ((needs & ML_NEED_ALIVE) && is_lost(device))
 		r = NVML_ERROR_GPU_IS_LOST;
@@ -114,7 +114,7 @@ nvmlReturn_t ml_enter_device(nvmlDevice_t device, unsigned int needs)
 
 unsigned int ml_first(nvmlDevice_t device)
 {
-	unsigned int per_gpu = node.shared->config.n_mig ? node.shared->config.n_mig : 1;
+	unsigned int per_gpu = node_view.shared->config.n_mig ? node_view.shared->config.n_mig : 1;
 	unsigned int instance = device->instance_plus_1 ? device->instance_plus_1 - 1 : 0;
 
 	return device->gpu * per_gpu + instance;
@@ -122,9 +122,9 @@ unsigned int ml_first(nvmlDevice_t device)
 
 unsigned int ml_count(nvmlDevice_t device)
 {
-	if (device->instance_plus_1 || !node.shared->config.n_mig)
+	if (device->instance_plus_1 || !node_view.shared->config.n_mig)
 		return 1;
-	return node.shared->config.n_mig;
+	return node_view.shared->config.n_mig;
 }
 
 nvmlReturn_t ml_copy_text(char *ret, unsigned int length, const char *text)

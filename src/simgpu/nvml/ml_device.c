@@ -26,7 +26,7 @@ nvmlReturn_t nvmlDeviceGetCount_v2(unsigned int *deviceCount)
 {
 	nvmlReturn_t r = ml_enter();
 
-	return set_uint(r, deviceCount, r ? 0 : node.shared->config.n_gpus);
+	return set_uint(r, deviceCount, r ? 0 : node_view.shared->config.n_gpus);
 }
 
 nvmlReturn_t nvmlDeviceGetCount(unsigned int *deviceCount)
@@ -71,7 +71,7 @@ nvmlReturn_t nvmlDeviceGetHandleByUUID(const char *uuid, nvmlDevice_t *device)
 
 	if (r)
 		return r;
-	for (gpu = 0; uuid && !found && gpu < node.shared->config.n_gpus; gpu++)
+	for (gpu = 0; uuid && !found && gpu < node_view.shared->config.n_gpus; gpu++)
 		for (i = 0; !found && (handle = ml_handle(gpu, i)); i++) {
 			format_uuid(handle, text, sizeof(text));
 			if (strcmp(text, uuid) == 0)

@@ -44,7 +44,7 @@ static uint64_t last_event(void)
 
 	node_inject_poll(); /* what is written already happened before */
 	node_lock();
-	last = node.shared->last_event;
+	last = node_view.shared->last_event;
 	node_unlock();
 	return last;
 }

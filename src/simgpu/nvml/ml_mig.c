@@ -17,7 +17,7 @@ nvmlReturn_t nvmlDeviceGetMigMode(nvmlDevice_t device, unsigned int *currentMode
 
 	if (r)
 		return r;
-	mode = node.shared->config.n_mig ? NVML_DEVICE_MIG_ENABLE : NVML_DEVICE_MIG_DISABLE;
+	mode = node_view.shared->config.n_mig ? NVML_DEVICE_MIG_ENABLE : NVML_DEVICE_MIG_DISABLE;
 	ml_leave();
 	if (!currentMode || !pendingMode)
 		return NVML_ERROR_INVALID_ARGUMENT;
@@ -34,7 +34,7 @@ nvmlReturn_t nvmlDeviceGetMaxMigDeviceCount(nvmlDevice_t device, unsigned int *c
 
 	if (r)
 		return r;
-	n = node.shared->config.n_mig ? ML_MIG_MAX : 0;
+	n = node_view.shared->config.n_mig ? ML_MIG_MAX : 0;
 	ml_leave();
 	if (!count)
 		return NVML_ERROR_INVALID_ARGUMENT;

@@ -47,8 +47,8 @@ nvmlReturn_t nvmlDeviceGetMemoryInfo_v2(nvmlDevice_t device, nvmlMemory_v2_t *me
 	if (r)
 		return r;
 	/* Instances are cut evenly; what is left of the division belongs to the GPU alone. */
-	total = device->instance_plus_1 ? node.shared->device[ml_first(device)].capacity
-					: node.shared->config.gpu_memory[device->gpu];
+	total = device->instance_plus_1 ? node_view.shared->device[ml_first(device)].capacity
+					: node_view.shared->config.gpu_memory[device->gpu];
 	node_lock();
 	node_reap_locked();
 	for (i = 0; i < ml_count(device); i++)
@@ -69,13 +69,13 @@ nvmlReturn_t nvmlDeviceGetMemoryInfo_v2(nvmlDevice_t device, nvmlMemory_v2_t *me
 /* One entry a process and instance; a process without memory has no context. */
 static unsigned int list_processes(nvmlDevice_t device, nvmlProcessInfo_t *infos, unsigned int n)
 {
-	bool is_mig = node.shared->config.n_mig != 0;
+	bool is_mig = node_view.shared->config.n_mig != 0;
 	unsigned int first = ml_first(device), n_found = 0, i, d;
 
 	node_lock();
 	node_reap_locked();
 	for (i = 0; i < NODE_PROCS_MAX; i++) {
-		const struct node_proc *proc = &node.shared->proc[i];
+		const struct node_proc *proc = &node_view.shared->proc[i];
 
 		for (d = first; proc->pid && d < first + ml_count(device); d++) {
 			if (!proc->device[d].used)
@@ -84,8 +84,9 @@ static unsigned int list_processes(nvmlDevice_t device, nvmlProcessInfo_t *infos
 				infos[n_found] = (nvmlProcessInfo_t){
 					.pid = proc->pid,
 					.usedGpuMemory = proc->device[d].used,
-					.gpuInstanceId = is_mig ? d % node.shared->config.n_mig + 1
-								: NVML_NO_INSTANCE,
+					.gpuInstanceId =
+						is_mig ? d % node_view.shared->config.n_mig + 1
+						       : NVML_NO_INSTANCE,
 					.computeInstanceId = is_mig ? 0 : NVML_NO_INSTANCE,
 				};
 			n_found++;
@@ -155,7 +156,7 @@ static double device_ratio(nvmlDevice_t device)
 
 	node_lock();
 	for (i = 0; i < ml_count(device); i++)
-		sum += load_ratio(&node.shared->device[ml_first(device) + i].load, WINDOW_NS);
+		sum += load_ratio(&node_view.shared->device[ml_first(device) + i].load, WINDOW_NS);
 	node_unlock();
 	return sum / ml_count(device);
 }
@@ -216,10 +217,10 @@ nvmlReturn_t nvmlDeviceGetTotalEnergyConsumption(nvmlDevice_t device, unsigned l
 
 	if (r)
 		return r;
-	age_s = (double)(clock_now_ns() - node.shared->created_ns) / 1e9;
+	age_s = (double)(clock_now_ns() - node_view.shared->created_ns) / 1e9;
 	node_lock();
 	for (i = 0; i < ml_count(device); i++)
-		busy_s += (double)node.shared->device[ml_first(device) + i].busy_ns / 1e9;
+		busy_s += (double)node_view.shared->device[ml_first(device) + i].busy_ns / 1e9;
 	node_unlock();
 	busy_s /= ml_count(device);
 	ml_leave();
@@ -251,7 +252,7 @@ static unsigned int sample_processes(nvmlDevice_t device, uint64_t since_us, uin
 	node_lock();
 	node_reap_locked();
 	for (i = 0; i < NODE_PROCS_MAX; i++) {
-		const struct node_proc *proc = &node.shared->proc[i];
+		const struct node_proc *proc = &node_view.shared->proc[i];
 
 		if (!proc->pid)
 			continue;
