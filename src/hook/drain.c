@@ -98,12 +98,34 @@ static void record(struct device_context *c)
 		synchronize(c);
 }
 
+/* Asked with its context current: without one the driver knows no event. */
+static CUresult query(const struct device_context *c)
+{
+	CUcontext popped;
+	CUresult res = cuda_real.cuCtxPushCurrent_v2(c->ctx);
+
+	if (res != CUDA_SUCCESS)
+		return res;
+	res = cuda_real.cuEventQuery(c->event);
+	(void)cuda_real.cuCtxPopCurrent_v2(&popped);
+	return res;
+}
+
+/*
+ * Only the event's word counts as an end. On any other answer the driver must make sure,
+ * for which the gate has to be closed: with an open one the work counts as going on.
+ */
 static bool is_done(struct device_context *c)
 {
+	CUresult res;
+
 	if (!c->is_recorded)
 		return true;
-	if (cuda_real.cuEventQuery(c->event) == CUDA_ERROR_NOT_READY)
+	res = query(c);
+	if (res == CUDA_ERROR_NOT_READY || (res != CUDA_SUCCESS && gate_get() != GATE_CLOSED))
 		return false;
+	if (res != CUDA_SUCCESS)
+		synchronize(c);
 	c->is_recorded = false;
 	return true;
 }

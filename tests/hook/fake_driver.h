@@ -86,7 +86,8 @@ static CUresult fake_record(CUcontext ctx, CUevent event)
 
 static CUresult fake_query(CUevent event)
 {
-	(void)event;
+	if ((void *)event != (void *)fake_current)
+		return CUDA_ERROR_INVALID_CONTEXT; /* as a driver does for a thread without one */
 	return fake_get(is_working) ? CUDA_ERROR_NOT_READY : CUDA_SUCCESS;
 }
 
