@@ -53,85 +53,115 @@ static void log_report(const struct peer *peer, const struct sched_action *actio
 	}
 }
 
-static void perform_grant(struct server *server, struct peer *peer,
-			  const struct sched_action *action)
-{
-	uint64_t waited_ns = peer->asked_ns ? server->now_ns - peer->asked_ns : 0;
-
-	server_send_body(server, peer, NVSHARE_MSG_LOCK_OK, 0,
-			 &(struct nvshare_lock_ok){action->grant, action->budget, action->epoch});
-	log_info("grant client=%u gpu=%u grant=%llu waited_ms=%llu", peer->id, peer->gpu,
-		 (unsigned long long)action->grant,
-		 (unsigned long long)(waited_ns / CLOCK_NS_PER_MS));
-	peer->asked_ns = 0;
-}
-
-static void perform_drop(struct server *server, struct peer *peer,
-			 const struct sched_action *action)
-{
-	server_send_body(server, peer, NVSHARE_MSG_DROP_LOCK, 0,
-			 &(struct nvshare_drop_lock){action->grant, action->bytes, action->epoch});
-	log_info("drop client=%u gpu=%u grant=%llu bytes=%llu", peer->id, peer->gpu,
-		 (unsigned long long)action->grant, (unsigned long long)action->bytes);
-}
-
-static void perform_beat(struct server *server, struct peer *peer)
+static void send_beat(struct server *server, struct peer *peer)
 {
 	/* One at a time: a stopped process must not find its buffers full of them. */
 	if (peer->is_beat_asked)
 		return;
 	peer->is_beat_asked = true;
 	peer->nonce++;
-	server_send_body(server, peer, NVSHARE_MSG_HEARTBEAT, 0,
-			 &(struct nvshare_heartbeat){peer->nonce});
+	server_queue_body(server, peer, NVSHARE_MSG_HEARTBEAT,
+			  &(struct nvshare_heartbeat){peer->nonce});
 }
 
-static void perform(struct server *server, const struct sched_action *action)
+static void tell(struct server *server, struct peer *peer, const struct sched_action *action)
 {
-	struct peer *peer = &server->peers[action->client];
-
-	if (action->type == SCHED_ACTION_REPORT)
-		log_report(peer, action);
-	if (peer->state != PEER_STATE_CLIENT || peer->is_closing)
-		return;
 	switch (action->type) {
 	case SCHED_ACTION_GRANT:
-		perform_grant(server, peer, action);
+		server_queue_body(
+			server, peer, NVSHARE_MSG_LOCK_OK,
+			&(struct nvshare_lock_ok){action->grant, action->budget, action->epoch});
 		break;
 	case SCHED_ACTION_DROP:
-		perform_drop(server, peer, action);
+		server_queue_body(
+			server, peer, NVSHARE_MSG_DROP_LOCK,
+			&(struct nvshare_drop_lock){action->grant, action->bytes, action->epoch});
 		break;
 	case SCHED_ACTION_WAIT:
-		if (server->sample_ns == SERVER_NEVER && server->gpus.nvml.library)
-			server->sample_ns = server->now_ns + SERVER_SAMPLE_NS;
-		server_send_body(server, peer, NVSHARE_MSG_WAIT_FOR_MEM, 0,
-				 &(struct nvshare_wait_for_mem){action->bytes, action->position,
-								action->why});
+		server_queue_body(server, peer, NVSHARE_MSG_WAIT_FOR_MEM,
+				  &(struct nvshare_wait_for_mem){action->bytes, action->position,
+								 action->why});
 		break;
 	case SCHED_ACTION_BUDGET:
-		server_send_body(server, peer, NVSHARE_MSG_MEM_AVAILABLE, 0,
-				 &(struct nvshare_mem_available){action->budget, action->epoch});
+		server_queue_body(server, peer, NVSHARE_MSG_MEM_AVAILABLE,
+				  &(struct nvshare_mem_available){action->budget, action->epoch});
 		break;
 	case SCHED_ACTION_REFUSE:
-		server_send_body(server, peer, NVSHARE_MSG_MEM_REFUSED, 0,
-				 &(struct nvshare_mem_refused){action->bytes, action->budget});
-		log_info("refuse client=%u gpu=%u wanted=%llu limit=%llu", peer->id, peer->gpu,
-			 (unsigned long long)action->bytes, (unsigned long long)action->budget);
+		server_queue_body(server, peer, NVSHARE_MSG_MEM_REFUSED,
+				  &(struct nvshare_mem_refused){action->bytes, action->budget});
 		break;
 	case SCHED_ACTION_PREPARE:
-		server_send_body(server, peer, NVSHARE_MSG_PREPARE_SWAP_OUT, 0,
-				 &(struct nvshare_prepare_swap_out){action->bytes, action->due_ms});
+		server_queue_body(
+			server, peer, NVSHARE_MSG_PREPARE_SWAP_OUT,
+			&(struct nvshare_prepare_swap_out){action->bytes, action->due_ms});
 		break;
 	case SCHED_ACTION_BEAT:
-		perform_beat(server, peer);
+		send_beat(server, peer);
 		break;
 	case SCHED_ACTION_REPORT:
 		break;
 	}
 }
 
+static void note_grant(const struct server *server, struct peer *peer,
+		       const struct sched_action *action)
+{
+	uint64_t waited_ns = peer->asked_ns ? server->now_ns - peer->asked_ns : 0;
+
+	log_info("grant client=%u gpu=%u grant=%llu waited_ms=%llu", peer->id, peer->gpu,
+		 (unsigned long long)action->grant,
+		 (unsigned long long)(waited_ns / CLOCK_NS_PER_MS));
+	peer->asked_ns = 0;
+}
+
+/* A program may try again and again; one line a second tells enough. */
+static void note_refusal(const struct server *server, struct peer *peer,
+			 const struct sched_action *action)
+{
+	if (peer->refused_ns && server->now_ns - peer->refused_ns < CLOCK_NS_PER_SEC)
+		return;
+	peer->refused_ns = server->now_ns;
+	log_info("refuse client=%u gpu=%u wanted=%llu limit=%llu", peer->id, peer->gpu,
+		 (unsigned long long)action->bytes, (unsigned long long)action->budget);
+}
+
+static void note(struct server *server, struct peer *peer, const struct sched_action *action)
+{
+	switch (action->type) {
+	case SCHED_ACTION_GRANT:
+		note_grant(server, peer, action);
+		break;
+	case SCHED_ACTION_DROP:
+		log_info("drop client=%u gpu=%u grant=%llu bytes=%llu", peer->id, peer->gpu,
+			 (unsigned long long)action->grant, (unsigned long long)action->bytes);
+		break;
+	case SCHED_ACTION_WAIT:
+		if (server->sample_ns == SERVER_NEVER && server->gpus.nvml.library)
+			server->sample_ns = server->now_ns + SERVER_SAMPLE_NS;
+		break;
+	case SCHED_ACTION_REFUSE:
+		note_refusal(server, peer, action);
+		break;
+	case SCHED_ACTION_REPORT:
+		log_report(peer, action);
+		break;
+	case SCHED_ACTION_BUDGET:
+	case SCHED_ACTION_PREPARE:
+	case SCHED_ACTION_BEAT:
+		break;
+	}
+}
+
 void actions_perform(struct server *server, const struct sched_actions *actions)
 {
+	/* All messages leave before the first line is written: whoever waits goes first. */
+	for (uint32_t i = 0; i < actions->n; i++) {
+		struct peer *peer = &server->peers[actions->at[i].client];
+
+		if (peer->state == PEER_STATE_CLIENT)
+			tell(server, peer, &actions->at[i]);
+	}
+	server_flush(server);
 	for (uint32_t i = 0; i < actions->n; i++)
-		perform(server, &actions->at[i]);
+		note(server, &server->peers[actions->at[i].client], &actions->at[i]);
 }

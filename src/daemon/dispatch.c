@@ -249,6 +249,16 @@ static void on_req_lock(struct server *server, struct peer *peer,
 	peer->is_held = true;
 }
 
+static void log_released(const struct peer *peer, const struct nvshare_lock_released *released)
+{
+	/* A turn given up with nothing to move is seen by the next one's grant. */
+	if (released->moved || released->outcome)
+		log_info("released client=%u gpu=%u grant=%llu outcome=%s moved=%llu ms=%llu",
+			 peer->id, peer->gpu, (unsigned long long)released->grant,
+			 actions_outcome(released->outcome), (unsigned long long)released->moved,
+			 (unsigned long long)(released->move_ns / CLOCK_NS_PER_MS));
+}
+
 static void on_released(struct server *server, struct peer *peer,
 			const struct nvshare_lock_released *released)
 {
@@ -263,24 +273,20 @@ static void on_released(struct server *server, struct peer *peer,
 		.moved = released->moved,
 		.move_ns = released->move_ns,
 	};
-	uint64_t asked_ns = peer->asked_ns;
+	struct sched_actions actions;
 	int r;
 
 	take_memory(server, peer, &released->mem, &event.memory);
-	/* Before the step: the core may hand it the next grant at once. */
-	if (released->wants && !asked_ns)
-		peer->asked_ns = server->now_ns;
-	if (released->moved || released->outcome)
-		log_info("released client=%u gpu=%u grant=%llu outcome=%s moved=%llu ms=%llu",
-			 peer->id, peer->gpu, (unsigned long long)released->grant,
-			 actions_outcome(released->outcome), (unsigned long long)released->moved,
-			 (unsigned long long)(released->move_ns / CLOCK_NS_PER_MS));
-	r = dispatch_event(server, &event);
-	if (!r)
+	r = step(server, &event, &actions);
+	if (r) {
+		log_debug("ignored client=%u message=LOCK_RELEASED grant=%llu core=%d", peer->id,
+			  (unsigned long long)released->grant, r);
 		return;
-	peer->asked_ns = asked_ns;
-	log_debug("ignored client=%u message=LOCK_RELEASED grant=%llu core=%d", peer->id,
-		  (unsigned long long)released->grant, r);
+	}
+	if (released->wants && !peer->asked_ns)
+		peer->asked_ns = server->now_ns;
+	log_released(peer, released);
+	actions_perform(server, &actions);
 }
 
 static void on_mem_update(struct server *server, struct peer *peer,

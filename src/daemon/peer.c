@@ -29,6 +29,15 @@ void peer_deinit(struct peer *peer)
 	peer->state = PEER_STATE_FREE;
 }
 
+int peer_queue(struct peer *peer, const struct msg *msg)
+{
+	if (msg->header.size > sizeof(peer->queue) - peer->queue_len)
+		return PEER_E_OVERFLOW;
+	memcpy(peer->queue + peer->queue_len, msg, msg->header.size);
+	peer->queue_len += msg->header.size;
+	return 0;
+}
+
 int peer_send(struct peer *peer, const struct msg *msg)
 {
 	if (peer->queue_len == 0) {
@@ -37,30 +46,16 @@ int peer_send(struct peer *peer, const struct msg *msg)
 		if (r != -EAGAIN)
 			return r;
 	}
-	if (msg->header.size > sizeof(peer->queue) - peer->queue_len)
-		return PEER_E_OVERFLOW;
-	memcpy(peer->queue + peer->queue_len, msg, msg->header.size);
-	peer->queue_len += msg->header.size;
-	return 0;
+	return peer_queue(peer, msg);
 }
 
 int peer_flush(struct peer *peer)
 {
-	uint32_t done = 0;
-	struct msg msg;
-	int r = 0;
+	size_t sent;
+	int r = sock_send_all(peer->fd, peer->queue, peer->queue_len, &sent);
 
-	while (done < peer->queue_len) {
-		/* Our own bytes, whole packets: sizes need no check. */
-		memcpy(&msg.header, peer->queue + done, sizeof(msg.header));
-		memcpy(&msg, peer->queue + done, msg.header.size);
-		r = sock_send(peer->fd, &msg);
-		if (r)
-			break;
-		done += msg.header.size;
-	}
-	memmove(peer->queue, peer->queue + done, peer->queue_len - done);
-	peer->queue_len -= done;
+	peer->queue_len -= (uint32_t)sent;
+	memmove(peer->queue, peer->queue + sent, peer->queue_len);
 	return r == -EAGAIN ? 0 : r;
 }
 

@@ -54,6 +54,8 @@ struct peer {
 	struct sock_peer cred;
 	struct peer_cursor cursor;
 
+	bool is_unsent;            /* on server::unsent: flushed before the next wait */
+	struct peer *unsent_next;  /* server::unsent */
 	bool is_closing;           /* on server::closing, to be freed after the batch */
 	struct peer *closing_next; /* server::closing */
 
@@ -63,6 +65,7 @@ struct peer {
 	uint32_t backend;
 	uint64_t on_card; /* resident + pinned, last reported, bytes */
 	uint64_t asked_ns;
+	uint64_t refused_ns; /* a refusal was last logged */
 	uint64_t nonce;
 	bool is_beat_asked; /* a heartbeat is unanswered */
 	bool is_held;       /* on server::held */
@@ -85,7 +88,11 @@ enum {
 void peer_init(struct peer *peer, int fd, const struct sock_peer *cred);
 void peer_deinit(struct peer *peer);
 
-/* Sends or queues. 0, PEER_E_OVERFLOW, or -errno: the connection is broken. */
+/* Queues, for peer_flush(). 0 or PEER_E_OVERFLOW. */
+int peer_queue(struct peer *peer, const struct msg *msg);
+
+/* Sends, or queues what does not go out. 0, PEER_E_OVERFLOW, or -errno: the connection is broken.
+ */
 int peer_send(struct peer *peer, const struct msg *msg);
 
 /* Sends what is queued, as far as it goes. 0 or -errno. */

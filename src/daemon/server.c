@@ -266,6 +266,41 @@ void server_send_body(struct server *server, struct peer *peer, uint16_t type, u
 	server_send(server, peer, &msg);
 }
 
+void server_queue_body(struct server *server, struct peer *peer, uint16_t type, const void *body)
+{
+	struct msg msg;
+
+	if (peer->is_closing)
+		return;
+	(void)msg_encode(type, 0, body, &msg);
+	if (peer_queue(peer, &msg)) {
+		server_close(server, peer, "it does not read");
+		return;
+	}
+	if (peer->is_unsent)
+		return;
+	peer->is_unsent = true;
+	peer->unsent_next = NULL;
+	*(server->unsent ? server->unsent_end : &server->unsent) = peer;
+	server->unsent_end = &peer->unsent_next;
+}
+
+void server_flush(struct server *server)
+{
+	struct peer *peer;
+
+	while ((peer = server->unsent)) {
+		server->unsent = peer->unsent_next;
+		peer->is_unsent = false;
+		if (peer->is_closing)
+			continue;
+		if (peer_flush(peer) < 0)
+			server_close(server, peer, NULL);
+		else
+			update_events(server, peer);
+	}
+}
+
 void server_close(struct server *server, struct peer *peer, const char *reason)
 {
 	if (peer->is_closing)

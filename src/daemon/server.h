@@ -59,6 +59,8 @@ struct server {
 	uint32_t *free_slots; /* a stack of the free ones among them */
 	uint32_t n_free_slots;
 	uint32_t last_id;
+	struct peer *unsent; /* peer::unsent_next, in the order of their first messages */
+	struct peer **unsent_end;
 	struct peer *closing; /* peer::closing_next */
 	struct peer *held;    /* utlist, peer::prev/next: requests that wait for the grace's end */
 
@@ -88,6 +90,10 @@ int server_run(struct server *server);
 void server_send(struct server *server, struct peer *peer, const struct msg *msg);
 void server_send_body(struct server *server, struct peer *peer, uint16_t type, uint32_t seq,
 		      const void *body);
+
+/* The same, but what goes to one peer leaves together, at server_flush(). */
+void server_queue_body(struct server *server, struct peer *peer, uint16_t type, const void *body);
+void server_flush(struct server *server);
 
 /* Marks it; reason (for the log) may be NULL. */
 void server_close(struct server *server, struct peer *peer, const char *reason);

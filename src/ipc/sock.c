@@ -19,6 +19,9 @@
 /* The kernel cuts it to net.core.somaxconn; thousands may reconnect at once. */
 #define BACKLOG 8192
 
+/* Packets a sendmmsg(). */
+#define SEND_MAX 16
+
 static const char *sock_dir(const char *dir)
 {
 	if (!dir || !*dir)
@@ -147,6 +150,50 @@ int sock_send(int fd, const struct msg *msg)
 	if (n < 0)
 		return errno == EWOULDBLOCK ? -EAGAIN : -errno;
 	return 0; /* a packet is sent whole or not at all */
+}
+
+/* Up to SEND_MAX packets of those in len bytes; the number of them, or -errno. */
+static int send_some(int fd, const uint8_t *packets, size_t len)
+{
+	struct mmsghdr messages[SEND_MAX] = {0};
+	struct iovec parts[SEND_MAX];
+	unsigned int n = 0;
+	int r;
+
+	for (size_t at = 0; at < len && n < SEND_MAX; at += parts[n++].iov_len) {
+		struct nvshare_msg_header header;
+
+		memcpy(&header, packets + at, sizeof(header));
+		parts[n].iov_base = (void *)(uintptr_t)(packets + at); /* it is only read */
+		parts[n].iov_len = header.size;
+		messages[n].msg_hdr.msg_iov = &parts[n];
+		messages[n].msg_hdr.msg_iovlen = 1;
+	}
+	do {
+		r = sendmmsg(fd, messages, n, MSG_NOSIGNAL | MSG_DONTWAIT);
+	} while (r < 0 && errno == EINTR);
+	return r < 0 ? -errno : r;
+}
+
+int sock_send_all(int fd, const void *packets, size_t len, size_t *ret_sent)
+{
+	const uint8_t *bytes = packets;
+	size_t sent = 0;
+	int r = 0;
+
+	while (sent < len) {
+		r = send_some(fd, bytes + sent, len - sent);
+		if (r < 0)
+			break;
+		for (; r > 0; r--) {
+			struct nvshare_msg_header header;
+
+			memcpy(&header, bytes + sent, sizeof(header));
+			sent += header.size;
+		}
+	}
+	*ret_sent = sent;
+	return r;
 }
 
 ssize_t sock_recv(int fd, void *buf, size_t size)

@@ -25,6 +25,12 @@ int sock_listen(const char *dir, int *ret_lock_fd, bool *ret_stale);
 /* 0, or -errno; -EAGAIN when the peer's buffer is full (nothing was sent). */
 int sock_send(int fd, const struct msg *msg);
 
+/*
+ * Whole packets, back to back in len bytes, in as few system calls as it takes.
+ * *ret_sent: bytes of those that went. 0, or -errno as above for the first that did not.
+ */
+int sock_send_all(int fd, const void *packets, size_t len, size_t *ret_sent);
+
 /* Bytes received into buf, 0 at the end of the connection, or -errno (-EAGAIN: none now). */
 ssize_t sock_recv(int fd, void *buf, size_t size);
 

@@ -126,6 +126,10 @@ class Node:
         finally:
             tool.close()
 
+    def expect_log(self, words):
+        """Messages go out before their log lines: so the line may come a moment later."""
+        until(f"'{words}' in the log", lambda: words in self.log())
+
     def kill(self):
         self.process.kill()
         self.process.wait()
@@ -184,7 +188,7 @@ def test_the_lock_goes_from_hand_to_hand(node):
         a.release(grant, epoch, wants=1)
         grant, _, epoch = b.expect("LOCK_OK")
         a, b = b, a
-    assert "grant client=1 gpu=0 grant=1 waited_ms=" in node.log()
+    node.expect_log("grant client=1 gpu=0 grant=1 waited_ms=")
 
 
 def test_two_gpus_do_not_wait_for_each_other(node):
@@ -260,12 +264,12 @@ def test_a_stopped_holder_counts_as_hung_and_comes_back(node):
     holder.send_signal(signal.SIGSTOP)
     waiter = node.waiter()
     waiter.expect("LOCK_OK", PATIENCE)
-    assert f"hung client=1 pid={holder.pid}" in node.log()
+    node.expect_log(f"hung client=1 pid={holder.pid}")
     _, _, clients = node.connect().status()
     stuck = next(c for c in clients if c[wire.CLIENT_PID] == holder.pid)
     assert stuck[wire.CLIENT_FLAGS] & wire.HUNG
     holder.send_signal(signal.SIGCONT)
-    until("the report", lambda: f"back client=1 pid={holder.pid}" in node.log())
+    node.expect_log(f"back client=1 pid={holder.pid}")
 
 
 # ---- one instance, its start and its end -----------------------------------------
@@ -286,7 +290,7 @@ def test_a_second_instance_says_so_and_changes_nothing(node):
 def test_sigterm_is_a_clean_end(node):
     node.start()
     node.process.send_signal(signal.SIGHUP)
-    until("the log line", lambda: "SIGHUP ignored" in node.log())
+    node.expect_log("SIGHUP ignored")
     node.process.send_signal(signal.SIGTERM)
     assert node.process.wait(PATIENCE) == 0
     assert not node.path.exists()
@@ -307,7 +311,7 @@ def test_a_restart_rebuilds_who_runs_before_it_lets_anybody_in(node, how):
     a = node.client(name="runs", flags=wire.RECONNECT | wire.RUNNING, memory=mem(resident=1 << 20))
     grant, _, epoch = a.expect("LOCK_OK")
     b.expect("WAIT_FOR_MEM")
-    assert "recovered clients=2" in node.log()
+    node.expect_log("recovered clients=2")
     _, _, clients = node.connect().status()
     states = {c[-2].split(b"\0")[0]: c[wire.CLIENT_STATE] for c in clients}
     assert states == {b"waits": wire.WAITING, b"runs": wire.RUNS}
@@ -510,7 +514,7 @@ def test_a_client_that_never_reads_is_closed_and_delays_nobody(node):
             except BlockingIOError:
                 wire.is_ready(deaf.sock, 1, select.POLLOUT)
     assert 100 < n < 100000
-    assert "it does not read" in node.log()
+    node.expect_log("it does not read")
     a.send("MEM_UPDATE", 0, a_epoch, 0, 0, *mem(wanted=11 * GIB))
     a.expect("MEM_REFUSED")
 
@@ -627,7 +631,7 @@ def test_without_descriptors_new_ones_are_turned_away_and_nothing_spins(node):
     settle(node.process.pid)
     assert cpu_seconds(node.process.pid) - usage < 0.5
     hand_over_works(node, a, b, grant, epoch)
-    assert "out of file descriptors" in node.log()
+    node.expect_log("out of file descriptors")
     for stranger in strangers:
         stranger.close()
     until("room for another", lambda: not is_closed(node.connect()))
