@@ -154,6 +154,9 @@ static void refuses_what_is_no_device(void **state)
 			 NVML_ERROR_INVALID_ARGUMENT);
 	assert_int_equal(nvmlDeviceGetIndex((nvmlDevice_t)(void *)((char *)gpu(0) + 1), &n),
 			 NVML_ERROR_INVALID_ARGUMENT);
+	/* Aligned like a handle, and not to be looked at. */
+	assert_int_equal(nvmlDeviceGetIndex((nvmlDevice_t)((uintptr_t)gpu(0) + (1ull << 46)), &n),
+			 NVML_ERROR_INVALID_ARGUMENT);
 	assert_int_equal(nvmlDeviceGetName(gpu(0), text, 4), NVML_ERROR_INSUFFICIENT_SIZE);
 	assert_int_equal(nvmlDeviceGetName(gpu(0), NULL, 4), NVML_ERROR_INVALID_ARGUMENT);
 	assert_int_equal(nvmlDeviceGetUUID(gpu(0), text, 40), NVML_ERROR_INSUFFICIENT_SIZE);
