@@ -1,0 +1,157 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * A CUDA program that ends in a given way, while one of its threads is in a given place.
+ * usage: leaver PLACE WAY. Says "ready" when it has run; goes to its place at the first
+ * line of its input, and ends at the second.
+ */
+#include "../../apps/lib/buffer.h"
+
+#include <dlfcn.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#define BUFFER_BYTES (32u << 20)
+#define SPIN_NS      (3600ull * 1000000000)
+
+static struct app app;
+static struct buffer buffer = {.seed = 5};
+static pthread_t worker;
+static bool is_joining, is_computing;
+
+/* Registered before CUDA is used, so it runs after the library's: like the runtime's own. */
+static void on_exit_late(void)
+{
+	if (is_computing)
+		return; /* the driver itself would wait for the kernel */
+	(void)cuda.cuMemFree(buffer.p);
+	(void)cuda.cuModuleUnload(app.module);
+	(void)cuda.cuDevicePrimaryCtxRelease(app.dev);
+}
+
+/* Some programs wait for their threads there. */
+static void on_exit_join(void)
+{
+	if (is_joining)
+		pthread_join(worker, NULL);
+}
+
+static void *stand_at_gate(void *arg)
+{
+	APP_CALL(cuCtxSetCurrent(app.ctx));
+	(void)app_launch(app.k.empty, 1, NULL, NULL);
+	return arg;
+}
+
+static void *want_memory(void *arg)
+{
+	CUdeviceptr p;
+
+	APP_CALL(cuCtxSetCurrent(app.ctx));
+	(void)cuda.cuMemAlloc(&p, 512u << 20);
+	return arg;
+}
+
+static void *compute(void *arg)
+{
+	APP_CALL(cuCtxSetCurrent(app.ctx));
+	app_spin(&app, SPIN_NS, NULL);
+	puts("computing");
+	(void)fflush(stdout);
+	return arg;
+}
+
+static void *nowhere(void *arg)
+{
+	return arg;
+}
+
+static void *leave_by_exit(void *arg)
+{
+	(void)arg;
+	exit(0);
+}
+
+static void wait_for_line(void)
+{
+	char line[16];
+
+	if (!fgets(line, sizeof(line), stdin))
+		_exit(9);
+}
+
+/* What the program has opened itself, it may close: the driver's handle, twice now. */
+static void close_libraries(void)
+{
+	void *ours = dlopen("libnvshare.so", RTLD_NOW | RTLD_NOLOAD);
+	void *driver = dlopen("libcuda.so.1", RTLD_NOW | RTLD_NOLOAD);
+
+	if (ours)
+		(void)dlclose(ours);
+	if (driver && dlclose(driver) == 0)
+		(void)dlclose(driver);
+}
+
+static void leave(const char *way)
+{
+	pthread_t thread;
+
+	if (app_is(way, "exit"))
+		exit(0);
+	if (app_is(way, "_exit"))
+		_exit(0);
+	if (app_is(way, "join")) {
+		is_joining = true;
+		exit(0);
+	}
+	if (app_is(way, "thread")) {
+		if (pthread_create(&thread, NULL, leave_by_exit, NULL) == 0)
+			pthread_join(thread, NULL);
+	}
+	if (app_is(way, "signal"))
+		(void)raise(SIGTERM);
+	if (app_is(way, "exec"))
+		(void)execl("/bin/true", "true", (char *)NULL);
+	if (app_is(way, "dlclose"))
+		close_libraries();
+	if (app_is(way, "destroy"))
+		on_exit_late();
+}
+
+int main(int argc, char **argv)
+{
+	static const struct {
+		const char *name;
+		void *(*body)(void *arg);
+	} places[] = {
+		{"nowhere", nowhere},
+		{"gate", stand_at_gate},
+		{"memory", want_memory},
+		{"computing", compute},
+	};
+
+	app_name = "leaver";
+	if (argc != 3)
+		return APP_EXIT_USAGE;
+	is_computing = app_is(argv[1], "computing");
+	(void)atexit(on_exit_late);
+	(void)atexit(on_exit_join);
+	app_load(0);
+	app_init(&app, 0);
+	buffer_alloc(&buffer, &app, BUFFER_BYTES, NULL);
+	buffer_fill(&buffer, &app, NULL);
+	APP_CALL(cuCtxSynchronize());
+	puts("ready");
+	(void)fflush(stdout);
+	wait_for_line();
+	for (size_t i = 0; i < sizeof(places) / sizeof(places[0]); i++) {
+		if (app_is(argv[1], places[i].name) &&
+		    pthread_create(&worker, NULL, places[i].body, NULL))
+			return APP_EXIT_DRIVER;
+	}
+	wait_for_line();
+	leave(argv[2]);
+	return 0;
+}
