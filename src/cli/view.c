@@ -33,7 +33,7 @@ struct text {
 
 static struct text size(uint64_t bytes)
 {
-	struct text text;
+	struct text text = {""};
 
 	(void)format_size(bytes, text.s, sizeof(text.s));
 	return text;
