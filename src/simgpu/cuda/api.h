@@ -18,17 +18,18 @@
 	SIM_EXPORT CUresult symbol params; \
 	CUresult symbol params
 
-/* One body for a function and its twin for per-thread default streams; "zero" is what stream 0 means. */
-#define API_TWIN(symbol, twin, params, call)                   \
-	API(symbol, params)                                    \
-	{                                                      \
-		const CUstream zero = CU_STREAM_LEGACY;        \
-		return call;                                   \
-	}                                                      \
-	API(twin, params)                                      \
-	{                                                      \
-		const CUstream zero = CU_STREAM_PER_THREAD;    \
-		return call;                                   \
+/* One body for a function and its twin for per-thread default streams; "zero" is what stream 0
+ * means. */
+#define API_TWIN(symbol, twin, params, call)                \
+	API(symbol, params)                                 \
+	{                                                   \
+		const CUstream zero = CU_STREAM_LEGACY;     \
+		return call;                                \
+	}                                                   \
+	API(twin, params)                                   \
+	{                                                   \
+		const CUstream zero = CU_STREAM_PER_THREAD; \
+		return call;                                \
 	}
 
 enum api_need {

@@ -88,9 +88,9 @@ static CUresult create(CUarray *ret, const CUDA_ARRAY3D_DESCRIPTOR *desc)
 	return r;
 }
 
-API(cuArrayCreate_v2, (CUarray *pHandle, const CUDA_ARRAY_DESCRIPTOR *pAllocateArray))
+API(cuArrayCreate_v2, (CUarray * pHandle, const CUDA_ARRAY_DESCRIPTOR *pAllocateArray))
 {
-	CUDA_ARRAY3D_DESCRIPTOR desc = { 0 };
+	CUDA_ARRAY3D_DESCRIPTOR desc = {0};
 
 	API_ENTER(API_CONTEXT | API_UNSAFE);
 	if (!pAllocateArray)
@@ -102,7 +102,7 @@ API(cuArrayCreate_v2, (CUarray *pHandle, const CUDA_ARRAY_DESCRIPTOR *pAllocateA
 	return create(pHandle, &desc);
 }
 
-API(cuArray3DCreate_v2, (CUarray *pHandle, const CUDA_ARRAY3D_DESCRIPTOR *pAllocateArray))
+API(cuArray3DCreate_v2, (CUarray * pHandle, const CUDA_ARRAY3D_DESCRIPTOR *pAllocateArray))
 {
 	API_ENTER(API_CONTEXT | API_UNSAFE);
 	return pAllocateArray ? create(pHandle, pAllocateArray) : CUDA_ERROR_INVALID_VALUE;
@@ -131,7 +131,7 @@ API(cuArrayDestroy, (CUarray hArray))
 	return CUDA_SUCCESS;
 }
 
-API(cuArray3DGetDescriptor_v2, (CUDA_ARRAY3D_DESCRIPTOR *pArrayDescriptor, CUarray hArray))
+API(cuArray3DGetDescriptor_v2, (CUDA_ARRAY3D_DESCRIPTOR * pArrayDescriptor, CUarray hArray))
 {
 	API_ENTER(API_CONTEXT);
 	if (!pArrayDescriptor)
@@ -142,7 +142,7 @@ API(cuArray3DGetDescriptor_v2, (CUDA_ARRAY3D_DESCRIPTOR *pArrayDescriptor, CUarr
 	return CUDA_SUCCESS;
 }
 
-API(cuArrayGetDescriptor_v2, (CUDA_ARRAY_DESCRIPTOR *pArrayDescriptor, CUarray hArray))
+API(cuArrayGetDescriptor_v2, (CUDA_ARRAY_DESCRIPTOR * pArrayDescriptor, CUarray hArray))
 {
 	API_ENTER(API_CONTEXT);
 	if (!pArrayDescriptor)
@@ -157,7 +157,7 @@ API(cuArrayGetDescriptor_v2, (CUDA_ARRAY_DESCRIPTOR *pArrayDescriptor, CUarray h
 }
 
 API(cuArrayGetMemoryRequirements,
-    (CUDA_ARRAY_MEMORY_REQUIREMENTS *memoryRequirements, CUarray array, CUdevice device))
+    (CUDA_ARRAY_MEMORY_REQUIREMENTS * memoryRequirements, CUarray array, CUdevice device))
 {
 	API_ENTER(API_INIT);
 	if (!memoryRequirements)
@@ -183,9 +183,10 @@ static uint64_t at(CUarray array, size_t offset)
 #define SYNC(symbol, twin, params, dst, src, kind) \
 	API_TWIN(symbol, twin, params,             \
 		 memcpy_linear(__func__, dst, src, ByteCount, kind, false, zero))
-#define ASYNC(symbol, twin, params, dst, src, kind) \
-	API_TWIN(symbol, twin, params,              \
-		 memcpy_linear(__func__, dst, src, ByteCount, kind, true, hStream ? hStream : zero))
+#define ASYNC(symbol, twin, params, dst, src, kind)                       \
+	API_TWIN(symbol, twin, params,                                    \
+		 memcpy_linear(__func__, dst, src, ByteCount, kind, true, \
+			       hStream ? hStream : zero))
 
 SYNC(cuMemcpyAtoA_v2, cuMemcpyAtoA_v2_ptds,
      (CUarray dstArray, size_t dstOffset, CUarray srcArray, size_t srcOffset, size_t ByteCount),
@@ -206,6 +207,5 @@ ASYNC(cuMemcpyAtoHAsync_v2, cuMemcpyAtoHAsync_v2_ptsz,
       (void *dstHost, CUarray srcArray, size_t srcOffset, size_t ByteCount, CUstream hStream),
       (uintptr_t)dstHost, at(srcArray, srcOffset), MEMCPY_TO_HOST)
 ASYNC(cuMemcpyHtoAAsync_v2, cuMemcpyHtoAAsync_v2_ptsz,
-      (CUarray dstArray, size_t dstOffset, const void *srcHost, size_t ByteCount,
-       CUstream hStream),
+      (CUarray dstArray, size_t dstOffset, const void *srcHost, size_t ByteCount, CUstream hStream),
       at(dstArray, dstOffset), (uintptr_t)srcHost, MEMCPY_TO_DEVICE)

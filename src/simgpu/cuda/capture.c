@@ -201,9 +201,9 @@ CUresult capture_wait(struct CUstream_st *stream, CUevent event)
 		return CUDA_ERROR_STREAM_CAPTURE_MERGE;
 	}
 	stream->capture = capture;
-	return add_deps(stream, event->capture_deps, event->n_capture_deps) ?
-		       CUDA_SUCCESS :
-		       CUDA_ERROR_OUT_OF_MEMORY;
+	return add_deps(stream, event->capture_deps, event->n_capture_deps)
+		       ? CUDA_SUCCESS
+		       : CUDA_ERROR_OUT_OF_MEMORY;
 }
 
 CUresult capture_refuse_event(CUevent event)
@@ -319,8 +319,7 @@ static CUresult end(const char *name, CUstream handle, CUgraph *phGraph)
 		r = CUDA_ERROR_ILLEGAL_STATE;
 	else if (capture->origin != stream)
 		r = CUDA_ERROR_STREAM_CAPTURE_UNMATCHED;
-	else if (capture->mode != CU_STREAM_CAPTURE_MODE_RELAXED &&
-		 capture->thread != thread_id())
+	else if (capture->mode != CU_STREAM_CAPTURE_MODE_RELAXED && capture->thread != thread_id())
 		r = CUDA_ERROR_STREAM_CAPTURE_WRONG_THREAD;
 	if (r) {
 		if (capture)
@@ -347,8 +346,8 @@ static CUstreamCaptureStatus status_of(const struct CUstream_st *stream)
 {
 	if (!stream->capture)
 		return CU_STREAM_CAPTURE_STATUS_NONE;
-	return stream->capture->is_invalid ? CU_STREAM_CAPTURE_STATUS_INVALIDATED :
-					     CU_STREAM_CAPTURE_STATUS_ACTIVE;
+	return stream->capture->is_invalid ? CU_STREAM_CAPTURE_STATUS_INVALIDATED
+					   : CU_STREAM_CAPTURE_STATUS_ACTIVE;
 }
 
 struct capture_info {
@@ -424,7 +423,7 @@ API_TWIN(cuStreamGetCaptureInfo_v2, cuStreamGetCaptureInfo_v2_ptsz,
 	 get_info(__func__, hStream ? hStream : zero, captureStatus_out, id_out, graph_out,
 		  dependencies_out, numDependencies_out))
 
-API(cuThreadExchangeStreamCaptureMode, (CUstreamCaptureMode *mode))
+API(cuThreadExchangeStreamCaptureMode, (CUstreamCaptureMode * mode))
 {
 	CUstreamCaptureMode old = thread_mode;
 

@@ -72,7 +72,7 @@ static CUresult push(struct CUctx_st *ctx)
 
 static void default_limits(struct CUctx_st *ctx)
 {
-	static const size_t limits[SIM_LIMITS] = { 1024, 1 << 20, 8 << 20, 2, 2048, 64, 0, 0, 0, 0 };
+	static const size_t limits[SIM_LIMITS] = {1024, 1 << 20, 8 << 20, 2, 2048, 64, 0, 0, 0, 0};
 
 	memcpy(ctx->limits, limits, sizeof(limits));
 }
@@ -191,13 +191,13 @@ static CUresult create(CUcontext *pctx, unsigned int flags, CUdevice dev)
 	return CUDA_SUCCESS;
 }
 
-API(cuCtxCreate_v2, (CUcontext *pctx, unsigned int flags, CUdevice dev))
+API(cuCtxCreate_v2, (CUcontext * pctx, unsigned int flags, CUdevice dev))
 {
 	API_ENTER(API_INIT);
 	return create(pctx, flags, dev);
 }
 
-API(cuCtxCreate_v3, (CUcontext *pctx, CUexecAffinityParam *paramsArray, int numParams,
+API(cuCtxCreate_v3, (CUcontext * pctx, CUexecAffinityParam *paramsArray, int numParams,
 		     unsigned int flags, CUdevice dev))
 {
 	API_ENTER(API_INIT);
@@ -207,10 +207,11 @@ API(cuCtxCreate_v3, (CUcontext *pctx, CUexecAffinityParam *paramsArray, int numP
 }
 
 API(cuCtxCreate_v4,
-    (CUcontext *pctx, CUctxCreateParams *ctxCreateParams, unsigned int flags, CUdevice dev))
+    (CUcontext * pctx, CUctxCreateParams *ctxCreateParams, unsigned int flags, CUdevice dev))
 {
 	API_ENTER(API_INIT);
-	if (ctxCreateParams && (ctxCreateParams->numExecAffinityParams || ctxCreateParams->cigParams))
+	if (ctxCreateParams &&
+	    (ctxCreateParams->numExecAffinityParams || ctxCreateParams->cigParams))
 		return CUDA_ERROR_NOT_SUPPORTED;
 	return create(pctx, flags, dev);
 }
@@ -253,7 +254,7 @@ API(cuCtxPushCurrent_v2, (CUcontext ctx))
 	return is_known ? push(ctx) : CUDA_ERROR_INVALID_CONTEXT;
 }
 
-API(cuCtxPopCurrent_v2, (CUcontext *pctx))
+API(cuCtxPopCurrent_v2, (CUcontext * pctx))
 {
 	API_ENTER(API_INIT);
 	if (!stack.depth)
@@ -286,7 +287,7 @@ API(cuCtxSetCurrent, (CUcontext ctx))
 	return CUDA_SUCCESS;
 }
 
-API(cuCtxGetCurrent, (CUcontext *pctx))
+API(cuCtxGetCurrent, (CUcontext * pctx))
 {
 	API_ENTER(API_INIT);
 	if (!pctx)
@@ -295,7 +296,7 @@ API(cuCtxGetCurrent, (CUcontext *pctx))
 	return CUDA_SUCCESS;
 }
 
-API(cuCtxGetDevice, (CUdevice *device))
+API(cuCtxGetDevice, (CUdevice * device))
 {
 	API_ENTER(API_INIT);
 	if (!device)

@@ -28,13 +28,13 @@ static bool is_side_fine(const struct CUctx_st *ctx, bool is_host, uint64_t addr
 static enum work_step pace(struct CUctx_st *ctx, const struct work_copy *copy, uint64_t bytes,
 			   bool is_last, struct progress *progress)
 {
-	enum node_direction direction = copy->engine == RM_COPY_TO_DEVICE ? NODE_TO_DEVICE :
-									    NODE_TO_HOST;
+	enum node_direction direction =
+		copy->engine == RM_COPY_TO_DEVICE ? NODE_TO_DEVICE : NODE_TO_HOST;
 	uint64_t now, end;
 
 	if (copy->engine == RM_COPY_TO_DEVICE || copy->engine == RM_COPY_TO_HOST) {
-		node_count(direction == NODE_TO_DEVICE ? NODE_COUNTER_BYTES_TO_DEVICE :
-							 NODE_COUNTER_BYTES_TO_HOST,
+		node_count(direction == NODE_TO_DEVICE ? NODE_COUNTER_BYTES_TO_DEVICE
+						       : NODE_COUNTER_BYTES_TO_HOST,
 			   bytes);
 		end = node_copy_book(device_node(ctx->device), direction, bytes);
 		now = clock_now_ns();

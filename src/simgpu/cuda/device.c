@@ -81,8 +81,8 @@ unsigned int device_node(int ordinal)
 
 CUresult device_check(CUdevice device)
 {
-	return device >= 0 && (unsigned int)device < sim.n_devices ? CUDA_SUCCESS :
-								     CUDA_ERROR_INVALID_DEVICE;
+	return device >= 0 && (unsigned int)device < sim.n_devices ? CUDA_SUCCESS
+								   : CUDA_ERROR_INVALID_DEVICE;
 }
 
 API(cuDriverGetVersion, (int *driverVersion))
@@ -102,7 +102,7 @@ API(cuDeviceGetCount, (int *count))
 	return CUDA_SUCCESS;
 }
 
-API(cuDeviceGet, (CUdevice *device, int ordinal))
+API(cuDeviceGet, (CUdevice * device, int ordinal))
 {
 	API_ENTER(API_INIT);
 	if (!device)
@@ -139,19 +139,19 @@ static CUresult get_uuid(CUuuid *uuid, CUdevice dev, bool is_mig_name)
 }
 
 /* The older form gives the GPU's, _v2 the MIG instance's where there is one. */
-API(cuDeviceGetUuid, (CUuuid *uuid, CUdevice dev))
+API(cuDeviceGetUuid, (CUuuid * uuid, CUdevice dev))
 {
 	API_ENTER(API_INIT);
 	return get_uuid(uuid, dev, false);
 }
 
-API(cuDeviceGetUuid_v2, (CUuuid *uuid, CUdevice dev))
+API(cuDeviceGetUuid_v2, (CUuuid * uuid, CUdevice dev))
 {
 	API_ENTER(API_INIT);
 	return get_uuid(uuid, dev, node_view.shared->config.n_mig != 0);
 }
 
-API(cuDeviceTotalMem_v2, (size_t *bytes, CUdevice dev))
+API(cuDeviceTotalMem_v2, (size_t * bytes, CUdevice dev))
 {
 	API_ENTER(API_INIT);
 	if (!bytes)
@@ -164,17 +164,20 @@ API(cuDeviceTotalMem_v2, (size_t *bytes, CUdevice dev))
 
 /* Numbers of a card that exists; where it is not asked for capability, they do not matter. */
 static const int attributes[] = {
-	[1] = 1024, [2] = 1024, [3] = 1024, [4] = 64, [5] = 2147483647, [6] = 65535,
-	[7] = 65535, [8] = 49152, [9] = 65536, [10] = 32, [11] = 2147483647, [12] = 65536,
-	[13] = 1980000, [14] = 512, [15] = 1, [16] = 8, [19] = 1, [21] = 131072,
-	[22] = 131072, [23] = 65536, [24] = 16384, [25] = 16384, [26] = 16384, [30] = 512,
-	[31] = 1, [32] = 1, [36] = 2619000, [37] = 5120, [38] = 4194304, [39] = 2048,
-	[40] = 3, [41] = 1, [51] = 32, [75] = 9, [76] = 0, [78] = 1, [79] = 1, [80] = 1,
-	[81] = 233472, [82] = 65536, [83] = 1, [87] = 2, [89] = 1, [90] = 1, [91] = 1,
-	[92] = 1, [93] = 1, [94] = 1, [95] = 1, [97] = 232448, [99] = 1, [102] = 1,
-	[103] = 1, [106] = 32, [111] = 1024, [113] = 1, [115] = 1, [119] = 1, [120] = 1,
-	[121] = 0, [122] = 1, [123] = 1, [125] = 0, [126] = 4, [131] = -1, [134] = -1,
-	[147] = 0,
+	[1] = 1024,        [2] = 1024,     [3] = 1024,     [4] = 64,       [5] = 2147483647,
+	[6] = 65535,       [7] = 65535,    [8] = 49152,    [9] = 65536,    [10] = 32,
+	[11] = 2147483647, [12] = 65536,   [13] = 1980000, [14] = 512,     [15] = 1,
+	[16] = 8,          [19] = 1,       [21] = 131072,  [22] = 131072,  [23] = 65536,
+	[24] = 16384,      [25] = 16384,   [26] = 16384,   [30] = 512,     [31] = 1,
+	[32] = 1,          [36] = 2619000, [37] = 5120,    [38] = 4194304, [39] = 2048,
+	[40] = 3,          [41] = 1,       [51] = 32,      [75] = 9,       [76] = 0,
+	[78] = 1,          [79] = 1,       [80] = 1,       [81] = 233472,  [82] = 65536,
+	[83] = 1,          [87] = 2,       [89] = 1,       [90] = 1,       [91] = 1,
+	[92] = 1,          [93] = 1,       [94] = 1,       [95] = 1,       [97] = 232448,
+	[99] = 1,          [102] = 1,      [103] = 1,      [106] = 32,     [111] = 1024,
+	[113] = 1,         [115] = 1,      [119] = 1,      [120] = 1,      [121] = 0,
+	[122] = 1,         [123] = 1,      [125] = 0,      [126] = 4,      [131] = -1,
+	[134] = -1,        [147] = 0,
 };
 
 API(cuDeviceGetAttribute, (int *pi, CUdevice_attribute attrib, CUdevice dev))
@@ -213,7 +216,7 @@ API(cuDeviceGetPCIBusId, (char *pciBusId, int len, CUdevice dev))
 	return CUDA_SUCCESS;
 }
 
-API(cuDeviceGetByPCIBusId, (CUdevice *dev, const char *pciBusId))
+API(cuDeviceGetByPCIBusId, (CUdevice * dev, const char *pciBusId))
 {
 	unsigned int domain, bus, device, i;
 
@@ -250,7 +253,8 @@ API(cuDeviceGetP2PAttribute,
 		return CUDA_ERROR_INVALID_VALUE;
 	if (device_check(srcDevice) || device_check(dstDevice))
 		return CUDA_ERROR_INVALID_DEVICE;
-	*value = attrib == CU_DEVICE_P2P_ATTRIBUTE_ACCESS_SUPPORTED && !node_view.shared->config.n_mig;
+	*value = attrib == CU_DEVICE_P2P_ATTRIBUTE_ACCESS_SUPPORTED &&
+		 !node_view.shared->config.n_mig;
 	return CUDA_SUCCESS;
 }
 

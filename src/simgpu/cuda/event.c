@@ -42,7 +42,7 @@ struct event_record *event_new_record(CUevent event)
 	return record;
 }
 
-API(cuEventCreate, (CUevent *phEvent, unsigned int Flags))
+API(cuEventCreate, (CUevent * phEvent, unsigned int Flags))
 {
 	struct CUevent_st *event;
 
@@ -88,7 +88,7 @@ API(cuEventDestroy, (CUevent hEvent))
 
 static CUresult record_locked(CUevent event, struct CUstream_st *stream)
 {
-	struct work work = { .kind = WORK_RECORD };
+	struct work work = {.kind = WORK_RECORD};
 
 	if (stream->capture)
 		return capture_record(stream, event);
@@ -123,7 +123,7 @@ API_TWIN(cuEventRecordWithFlags, cuEventRecordWithFlags_ptsz,
 
 static CUresult wait(const char *name, CUstream handle, CUevent event)
 {
-	struct work work = { .kind = WORK_WAIT };
+	struct work work = {.kind = WORK_WAIT};
 	struct CUstream_st *stream;
 	CUresult r = api_enter(name, API_CONTEXT);
 
@@ -223,7 +223,7 @@ API(cuCtxRecordEvent, (CUcontext hCtx, CUevent hEvent))
 {
 	struct CUctx_st *ctx;
 	struct CUstream_st *stream;
-	struct work work = { .kind = WORK_RECORD };
+	struct work work = {.kind = WORK_RECORD};
 	CUresult r;
 
 	API_ENTER(API_INIT);
@@ -251,7 +251,7 @@ API(cuCtxWaitEvent, (CUcontext hCtx, CUevent hEvent))
 {
 	struct CUctx_st *ctx;
 	struct CUstream_st *stream;
-	struct work work = { .kind = WORK_WAIT };
+	struct work work = {.kind = WORK_WAIT};
 	CUresult r;
 
 	API_ENTER(API_INIT);

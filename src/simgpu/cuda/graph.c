@@ -18,7 +18,7 @@ struct graph_areas {
 	size_t n;
 	struct graph_area {
 		uint64_t addr, size;
-	} *area;
+	} * area;
 };
 
 struct graph_retired {
@@ -35,7 +35,7 @@ static struct graph_areas *areas_ref(struct graph_areas *areas)
 
 static void areas_unref(struct graph_areas *areas)
 {
-	struct work_memory memory = { 0 };
+	struct work_memory memory = {0};
 	size_t i;
 
 	if (!areas || --areas->refs)
@@ -220,7 +220,7 @@ CUresult graph_reserve(struct CUgraph_st *graph, uint64_t size, uint64_t *ret_ad
 	pages = space_pages_reserve(whole, SPACE_GRANULARITY);
 	if (!pages)
 		return CUDA_ERROR_OUT_OF_MEMORY;
-	grown[graph->areas->n++] = (struct graph_area){ (uintptr_t)pages, whole };
+	grown[graph->areas->n++] = (struct graph_area){(uintptr_t)pages, whole};
 	*ret_addr = (uintptr_t)pages;
 	return CUDA_SUCCESS;
 }
@@ -233,9 +233,9 @@ uint64_t graph_memory_bytes(int device, CUgraphMem_attribute attr)
 
 	space_read_lock();
 	bytes = attr == CU_GRAPH_MEM_ATTR_USED_MEM_CURRENT ||
-				attr == CU_GRAPH_MEM_ATTR_RESERVED_MEM_CURRENT ?
-			bytes_now[device] :
-			bytes_high[device];
+				attr == CU_GRAPH_MEM_ATTR_RESERVED_MEM_CURRENT
+			? bytes_now[device]
+			: bytes_high[device];
 	space_unlock();
 	return bytes;
 }

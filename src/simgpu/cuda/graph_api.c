@@ -12,7 +12,7 @@
 #include "simgpu/cuda/module.h"
 #include "simgpu/cuda/run.h"
 
-API(cuGraphCreate, (CUgraph *phGraph, unsigned int flags))
+API(cuGraphCreate, (CUgraph * phGraph, unsigned int flags))
 {
 	API_ENTER(API_INIT);
 	if (!phGraph || flags)
@@ -32,7 +32,7 @@ API(cuGraphDestroy, (CUgraph hGraph))
 	return CUDA_SUCCESS;
 }
 
-API(cuGraphClone, (CUgraph *phGraphClone, CUgraph originalGraph))
+API(cuGraphClone, (CUgraph * phGraphClone, CUgraph originalGraph))
 {
 	API_ENTER(API_INIT);
 	if (!phGraphClone || !graph_is_valid(originalGraph))
@@ -61,8 +61,8 @@ static CUresult add(CUgraphNode *ret, CUgraph graph, const CUgraphNode *deps, si
 
 static CUresult kernel_work(const CUDA_KERNEL_NODE_PARAMS *p, struct work *ret)
 {
-	const unsigned int grid[3] = { p->gridDimX, p->gridDimY, p->gridDimZ };
-	const unsigned int block[3] = { p->blockDimX, p->blockDimY, p->blockDimZ };
+	const unsigned int grid[3] = {p->gridDimX, p->gridDimY, p->gridDimZ};
+	const unsigned int block[3] = {p->blockDimX, p->blockDimY, p->blockDimZ};
 	/* A CUkernel is a CUfunction here. */
 	CUfunction function = p->func ? p->func : (CUfunction)p->kern;
 
@@ -73,14 +73,14 @@ static CUresult kernel_work(const CUDA_KERNEL_NODE_PARAMS *p, struct work *ret)
 /* The form before CUDA 12 ends before kern. */
 static CUresult kernel_work_v1(const CUDA_KERNEL_NODE_PARAMS *p, struct work *ret)
 {
-	CUDA_KERNEL_NODE_PARAMS full = { 0 };
+	CUDA_KERNEL_NODE_PARAMS full = {0};
 
 	memcpy(&full, p, offsetof(CUDA_KERNEL_NODE_PARAMS, kern));
 	return kernel_work(&full, ret);
 }
 
 API(cuGraphAddKernelNode_v2,
-    (CUgraphNode *phGraphNode, CUgraph hGraph, const CUgraphNode *dependencies,
+    (CUgraphNode * phGraphNode, CUgraph hGraph, const CUgraphNode *dependencies,
      size_t numDependencies, const CUDA_KERNEL_NODE_PARAMS *nodeParams))
 {
 	struct work work;
@@ -88,12 +88,13 @@ API(cuGraphAddKernelNode_v2,
 
 	API_ENTER(API_INIT);
 	r = nodeParams ? kernel_work(nodeParams, &work) : CUDA_ERROR_INVALID_VALUE;
-	return r ? r : add(phGraphNode, hGraph, dependencies, numDependencies,
-			   CU_GRAPH_NODE_TYPE_KERNEL, &work);
+	return r ? r
+		 : add(phGraphNode, hGraph, dependencies, numDependencies,
+		       CU_GRAPH_NODE_TYPE_KERNEL, &work);
 }
 
 API(cuGraphAddKernelNode,
-    (CUgraphNode *phGraphNode, CUgraph hGraph, const CUgraphNode *dependencies,
+    (CUgraphNode * phGraphNode, CUgraph hGraph, const CUgraphNode *dependencies,
      size_t numDependencies, const CUDA_KERNEL_NODE_PARAMS *nodeParams))
 {
 	struct work work;
@@ -101,12 +102,13 @@ API(cuGraphAddKernelNode,
 
 	API_ENTER(API_INIT);
 	r = nodeParams ? kernel_work_v1(nodeParams, &work) : CUDA_ERROR_INVALID_VALUE;
-	return r ? r : add(phGraphNode, hGraph, dependencies, numDependencies,
-			   CU_GRAPH_NODE_TYPE_KERNEL, &work);
+	return r ? r
+		 : add(phGraphNode, hGraph, dependencies, numDependencies,
+		       CU_GRAPH_NODE_TYPE_KERNEL, &work);
 }
 
 API(cuGraphAddMemcpyNode,
-    (CUgraphNode *phGraphNode, CUgraph hGraph, const CUgraphNode *dependencies,
+    (CUgraphNode * phGraphNode, CUgraph hGraph, const CUgraphNode *dependencies,
      size_t numDependencies, const CUDA_MEMCPY3D *copyParams, CUcontext ctx))
 {
 	struct work work;
@@ -115,15 +117,16 @@ API(cuGraphAddMemcpyNode,
 	API_ENTER(API_INIT);
 	(void)ctx;
 	r = copyParams ? memcpy_3d_work(copyParams, &work) : CUDA_ERROR_INVALID_VALUE;
-	return r ? r : add(phGraphNode, hGraph, dependencies, numDependencies,
-			   CU_GRAPH_NODE_TYPE_MEMCPY, &work);
+	return r ? r
+		 : add(phGraphNode, hGraph, dependencies, numDependencies,
+		       CU_GRAPH_NODE_TYPE_MEMCPY, &work);
 }
 
 API(cuGraphAddMemsetNode,
-    (CUgraphNode *phGraphNode, CUgraph hGraph, const CUgraphNode *dependencies,
+    (CUgraphNode * phGraphNode, CUgraph hGraph, const CUgraphNode *dependencies,
      size_t numDependencies, const CUDA_MEMSET_NODE_PARAMS *memsetParams, CUcontext ctx))
 {
-	struct work work = { .kind = WORK_FILL };
+	struct work work = {.kind = WORK_FILL};
 
 	API_ENTER(API_INIT);
 	(void)ctx;
@@ -131,18 +134,17 @@ API(cuGraphAddMemsetNode,
 	    (memsetParams->elementSize != 1 && memsetParams->elementSize != 2 &&
 	     memsetParams->elementSize != 4))
 		return CUDA_ERROR_INVALID_VALUE;
-	work.fill = (struct work_fill){ memsetParams->dst, memsetParams->pitch,
-					memsetParams->width, memsetParams->height,
-					memsetParams->value, memsetParams->elementSize };
+	work.fill = (struct work_fill){memsetParams->dst,   memsetParams->pitch,
+				       memsetParams->width, memsetParams->height,
+				       memsetParams->value, memsetParams->elementSize};
 	return add(phGraphNode, hGraph, dependencies, numDependencies, CU_GRAPH_NODE_TYPE_MEMSET,
 		   &work);
 }
 
-API(cuGraphAddHostNode,
-    (CUgraphNode *phGraphNode, CUgraph hGraph, const CUgraphNode *dependencies,
-     size_t numDependencies, const CUDA_HOST_NODE_PARAMS *nodeParams))
+API(cuGraphAddHostNode, (CUgraphNode * phGraphNode, CUgraph hGraph, const CUgraphNode *dependencies,
+			 size_t numDependencies, const CUDA_HOST_NODE_PARAMS *nodeParams))
 {
-	struct work work = { .kind = WORK_HOST };
+	struct work work = {.kind = WORK_HOST};
 
 	API_ENTER(API_INIT);
 	if (!nodeParams || !nodeParams->fn)
@@ -153,10 +155,10 @@ API(cuGraphAddHostNode,
 		   &work);
 }
 
-API(cuGraphAddEmptyNode, (CUgraphNode *phGraphNode, CUgraph hGraph,
+API(cuGraphAddEmptyNode, (CUgraphNode * phGraphNode, CUgraph hGraph,
 			  const CUgraphNode *dependencies, size_t numDependencies))
 {
-	struct work work = { .kind = WORK_NOTHING };
+	struct work work = {.kind = WORK_NOTHING};
 
 	API_ENTER(API_INIT);
 	return add(phGraphNode, hGraph, dependencies, numDependencies, CU_GRAPH_NODE_TYPE_EMPTY,
@@ -164,10 +166,10 @@ API(cuGraphAddEmptyNode, (CUgraphNode *phGraphNode, CUgraph hGraph,
 }
 
 API(cuGraphAddChildGraphNode,
-    (CUgraphNode *phGraphNode, CUgraph hGraph, const CUgraphNode *dependencies,
+    (CUgraphNode * phGraphNode, CUgraph hGraph, const CUgraphNode *dependencies,
      size_t numDependencies, CUgraph childGraph))
 {
-	struct work work = { .kind = WORK_NOTHING };
+	struct work work = {.kind = WORK_NOTHING};
 	CUresult r;
 
 	API_ENTER(API_INIT);
@@ -184,10 +186,10 @@ API(cuGraphAddChildGraphNode,
 }
 
 API(cuGraphAddMemAllocNode,
-    (CUgraphNode *phGraphNode, CUgraph hGraph, const CUgraphNode *dependencies,
+    (CUgraphNode * phGraphNode, CUgraph hGraph, const CUgraphNode *dependencies,
      size_t numDependencies, CUDA_MEM_ALLOC_NODE_PARAMS *nodeParams))
 {
-	struct work work = { .kind = WORK_GRAPH_ALLOC };
+	struct work work = {.kind = WORK_GRAPH_ALLOC};
 	uint64_t addr;
 	CUresult r;
 
@@ -201,8 +203,8 @@ API(cuGraphAddMemAllocNode,
 	state_unlock();
 	if (r)
 		return r;
-	work.memory = (struct work_memory){ addr, nodeParams->bytesize,
-					    nodeParams->poolProps.location.id };
+	work.memory =
+		(struct work_memory){addr, nodeParams->bytesize, nodeParams->poolProps.location.id};
 	r = add(phGraphNode, hGraph, dependencies, numDependencies, CU_GRAPH_NODE_TYPE_MEM_ALLOC,
 		&work);
 	if (!r)
@@ -210,16 +212,16 @@ API(cuGraphAddMemAllocNode,
 	return r;
 }
 
-API(cuGraphAddMemFreeNode, (CUgraphNode *phGraphNode, CUgraph hGraph,
-			    const CUgraphNode *dependencies, size_t numDependencies,
-			    CUdeviceptr dptr))
+API(cuGraphAddMemFreeNode,
+    (CUgraphNode * phGraphNode, CUgraph hGraph, const CUgraphNode *dependencies,
+     size_t numDependencies, CUdeviceptr dptr))
 {
-	struct work work = { .kind = WORK_GRAPH_FREE, .memory = { dptr, 0, 0 } };
+	struct work work = {.kind = WORK_GRAPH_FREE, .memory = {dptr, 0, 0}};
 
 	API_ENTER(API_INIT);
 	return dptr ? add(phGraphNode, hGraph, dependencies, numDependencies,
-			  CU_GRAPH_NODE_TYPE_MEM_FREE, &work) :
-		      CUDA_ERROR_INVALID_VALUE;
+			  CU_GRAPH_NODE_TYPE_MEM_FREE, &work)
+		    : CUDA_ERROR_INVALID_VALUE;
 }
 
 API(cuGraphGetNodes, (CUgraph hGraph, CUgraphNode *nodes, size_t *numNodes))

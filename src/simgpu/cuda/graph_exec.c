@@ -21,14 +21,14 @@ static CUresult instantiate(CUgraphExec *ret, CUgraph graph, unsigned long long 
 }
 
 API(cuGraphInstantiateWithFlags,
-    (CUgraphExec *phGraphExec, CUgraph hGraph, unsigned long long flags))
+    (CUgraphExec * phGraphExec, CUgraph hGraph, unsigned long long flags))
 {
 	API_ENTER(API_INIT);
 	return instantiate(phGraphExec, hGraph, flags);
 }
 
-static CUresult instantiate_old(CUgraphExec *ret, CUgraph graph, CUgraphNode *error_node,
-				char *log, size_t size)
+static CUresult instantiate_old(CUgraphExec *ret, CUgraph graph, CUgraphNode *error_node, char *log,
+				size_t size)
 {
 	if (error_node)
 		*error_node = NULL;
@@ -37,14 +37,14 @@ static CUresult instantiate_old(CUgraphExec *ret, CUgraph graph, CUgraphNode *er
 	return instantiate(ret, graph, 0);
 }
 
-API(cuGraphInstantiate, (CUgraphExec *phGraphExec, CUgraph hGraph, CUgraphNode *phErrorNode,
+API(cuGraphInstantiate, (CUgraphExec * phGraphExec, CUgraph hGraph, CUgraphNode *phErrorNode,
 			 char *logBuffer, size_t bufferSize))
 {
 	API_ENTER(API_INIT);
 	return instantiate_old(phGraphExec, hGraph, phErrorNode, logBuffer, bufferSize);
 }
 
-API(cuGraphInstantiate_v2, (CUgraphExec *phGraphExec, CUgraph hGraph, CUgraphNode *phErrorNode,
+API(cuGraphInstantiate_v2, (CUgraphExec * phGraphExec, CUgraph hGraph, CUgraphNode *phErrorNode,
 			    char *logBuffer, size_t bufferSize))
 {
 	API_ENTER(API_INIT);
@@ -67,7 +67,7 @@ static CUresult instantiate_params(const char *name, CUgraphExec *ret, CUgraph g
 }
 
 API_TWIN(cuGraphInstantiateWithParams, cuGraphInstantiateWithParams_ptsz,
-	 (CUgraphExec *phGraphExec, CUgraph hGraph,
+	 (CUgraphExec * phGraphExec, CUgraph hGraph,
 	  CUDA_GRAPH_INSTANTIATE_PARAMS *instantiateParams),
 	 ((void)zero, instantiate_params(__func__, phGraphExec, hGraph, instantiateParams)))
 
@@ -141,7 +141,7 @@ API(cuGraphExecUpdate_v2,
 	state_lock();
 	result = graph_update(hGraphExec, hGraph, &node);
 	state_unlock();
-	*resultInfo = (CUgraphExecUpdateResultInfo){ result, node, NULL };
+	*resultInfo = (CUgraphExecUpdateResultInfo){result, node, NULL};
 	return result == CU_GRAPH_EXEC_UPDATE_SUCCESS ? CUDA_SUCCESS : (CUresult)910;
 }
 

@@ -173,7 +173,7 @@ static enum work_step step_spin(struct CUctx_st *ctx, const uint64_t *args,
 				struct progress *progress, CUresult *ret_error)
 {
 	uint64_t left, nap;
-	struct timespec t = { 0 };
+	struct timespec t = {0};
 
 	(void)ctx, (void)ret_error;
 	/* %globaltimer goes on while the kernel does not. */
@@ -221,15 +221,15 @@ static enum work_step step_count(struct CUctx_st *ctx, const uint64_t *args,
 }
 
 static const struct kernel kernels[] = {
-	{ "nvs_empty", "", step_empty },
-	{ "nvs_fill_u32", "ppu", step_fill },
-	{ "nvs_verify_u32", "ppup", step_verify },
-	{ "nvs_lcg_u32", "ppu", step_lcg },
-	{ "nvs_axpy_f32", "ppup", step_axpy },
-	{ "nvs_touch_u8", "ppp", step_touch },
-	{ "nvs_spin", "p", step_spin },
-	{ "nvs_sum_u32", "ppp", step_sum },
-	{ "nvs_count", "p", step_count },
+	{"nvs_empty", "", step_empty},
+	{"nvs_fill_u32", "ppu", step_fill},
+	{"nvs_verify_u32", "ppup", step_verify},
+	{"nvs_lcg_u32", "ppu", step_lcg},
+	{"nvs_axpy_f32", "ppup", step_axpy},
+	{"nvs_touch_u8", "ppp", step_touch},
+	{"nvs_spin", "p", step_spin},
+	{"nvs_sum_u32", "ppp", step_sum},
+	{"nvs_count", "p", step_count},
 };
 
 const struct kernel *kernel_find(const char *name)

@@ -93,13 +93,13 @@ static CUresult launch(const char *name, CUfunction function, const unsigned int
 	if (r)
 		return r;
 	/* A function lives in the context that its module was loaded in. */
-	r = stream->ctx == context_current() ? run_submit(stream, &work, NULL) :
-					       CUDA_ERROR_INVALID_CONTEXT;
+	r = stream->ctx == context_current() ? run_submit(stream, &work, NULL)
+					     : CUDA_ERROR_INVALID_CONTEXT;
 	state_unlock();
 	return r;
 }
 
-#define DIMS(...) ((const unsigned int[7]){ __VA_ARGS__ })
+#define DIMS(...) ((const unsigned int[7]){__VA_ARGS__})
 
 API_TWIN(cuLaunchKernel, cuLaunchKernel_ptsz,
 	 (CUfunction f, unsigned int gridDimX, unsigned int gridDimY, unsigned int gridDimZ,
@@ -132,7 +132,7 @@ API_TWIN(cuLaunchKernelEx, cuLaunchKernelEx_ptsz,
 	 (const CUlaunchConfig *config, CUfunction f, void **kernelParams, void **extra),
 	 launch_ex(__func__, config, f, kernelParams, extra, zero))
 
-API(cuFuncGetModule, (CUmodule *hmod, CUfunction hfunc))
+API(cuFuncGetModule, (CUmodule * hmod, CUfunction hfunc))
 {
 	API_ENTER(API_CONTEXT);
 	if (!hmod)
@@ -193,9 +193,8 @@ API(cuFuncGetAttribute, (int *pi, CUfunction_attribute attrib, CUfunction hfunc)
 		return CUDA_ERROR_INVALID_VALUE;
 	if (!hfunc)
 		return CUDA_ERROR_INVALID_HANDLE;
-	*pi = attrib == CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES ?
-		      hfunc->max_dynamic_shared :
-		      values[attrib];
+	*pi = attrib == CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES ? hfunc->max_dynamic_shared
+									: values[attrib];
 	return CUDA_SUCCESS;
 }
 

@@ -2,13 +2,13 @@
 
 /* Libraries: a module of the current context under another name; a kernel is a function. */
 
-#include "simgpu/cuda/api.h"
 #include "simgpu/cuda/library.h"
+#include "simgpu/cuda/api.h"
 
-API(cuLibraryLoadData, (CUlibrary *library, const void *code, CUjit_option *jitOptions,
-			void **jitOptionsValues, unsigned int numJitOptions,
-			CUlibraryOption *libraryOptions, void **libraryOptionValues,
-			unsigned int numLibraryOptions))
+API(cuLibraryLoadData,
+    (CUlibrary * library, const void *code, CUjit_option *jitOptions, void **jitOptionsValues,
+     unsigned int numJitOptions, CUlibraryOption *libraryOptions, void **libraryOptionValues,
+     unsigned int numLibraryOptions))
 {
 	API_ENTER(API_CONTEXT);
 	(void)jitOptions, (void)jitOptionsValues, (void)numJitOptions;
@@ -16,10 +16,10 @@ API(cuLibraryLoadData, (CUlibrary *library, const void *code, CUjit_option *jitO
 	return cuModuleLoadData((CUmodule *)library, code);
 }
 
-API(cuLibraryLoadFromFile, (CUlibrary *library, const char *fileName, CUjit_option *jitOptions,
-			    void **jitOptionsValues, unsigned int numJitOptions,
-			    CUlibraryOption *libraryOptions, void **libraryOptionValues,
-			    unsigned int numLibraryOptions))
+API(cuLibraryLoadFromFile,
+    (CUlibrary * library, const char *fileName, CUjit_option *jitOptions, void **jitOptionsValues,
+     unsigned int numJitOptions, CUlibraryOption *libraryOptions, void **libraryOptionValues,
+     unsigned int numLibraryOptions))
 {
 	API_ENTER(API_CONTEXT);
 	(void)jitOptions, (void)jitOptionsValues, (void)numJitOptions;
@@ -33,7 +33,7 @@ API(cuLibraryUnload, (CUlibrary library))
 	return cuModuleUnload((CUmodule)library);
 }
 
-API(cuLibraryGetModule, (CUmodule *pMod, CUlibrary library))
+API(cuLibraryGetModule, (CUmodule * pMod, CUlibrary library))
 {
 	API_ENTER(API_CONTEXT);
 	if (!pMod)
@@ -42,19 +42,19 @@ API(cuLibraryGetModule, (CUmodule *pMod, CUlibrary library))
 	return CUDA_SUCCESS;
 }
 
-API(cuLibraryGetKernel, (CUkernel *pKernel, CUlibrary library, const char *name))
+API(cuLibraryGetKernel, (CUkernel * pKernel, CUlibrary library, const char *name))
 {
 	API_ENTER(API_CONTEXT);
 	return cuModuleGetFunction((CUfunction *)pKernel, (CUmodule)library, name);
 }
 
-API(cuLibraryGetGlobal, (CUdeviceptr *dptr, size_t *bytes, CUlibrary library, const char *name))
+API(cuLibraryGetGlobal, (CUdeviceptr * dptr, size_t *bytes, CUlibrary library, const char *name))
 {
 	API_ENTER(API_CONTEXT);
 	return cuModuleGetGlobal_v2(dptr, bytes, (CUmodule)library, name);
 }
 
-API(cuKernelGetFunction, (CUfunction *pFunc, CUkernel kernel))
+API(cuKernelGetFunction, (CUfunction * pFunc, CUkernel kernel))
 {
 	API_ENTER(API_CONTEXT);
 	if (!pFunc)

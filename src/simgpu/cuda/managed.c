@@ -103,9 +103,9 @@ enum work_step managed_prefetch_step(const struct work_memory *memory, struct pr
 		if (memory->location >= 0) {
 			move_in(range, page, memory->location, progress);
 		} else if (range->managed->where[page]) {
-			progress->ready_ns = node_copy_book(
-				device_node(range->managed->where[page] - 1), NODE_TO_HOST,
-				SPACE_GRANULARITY);
+			progress->ready_ns =
+				node_copy_book(device_node(range->managed->where[page] - 1),
+					       NODE_TO_HOST, SPACE_GRANULARITY);
 			move_out(range, page);
 			node_count(NODE_COUNTER_MIGRATED_TO_HOST, SPACE_GRANULARITY);
 		}
@@ -133,7 +133,7 @@ uint64_t managed_resident(const struct range *range)
 	return bytes;
 }
 
-API(cuMemAllocManaged, (CUdeviceptr *dptr, size_t bytesize, unsigned int flags))
+API(cuMemAllocManaged, (CUdeviceptr * dptr, size_t bytesize, unsigned int flags))
 {
 	struct CUctx_st *ctx = context_current();
 	size_t n_pages = (bytesize + SPACE_GRANULARITY - 1) / SPACE_GRANULARITY;
@@ -141,8 +141,7 @@ API(cuMemAllocManaged, (CUdeviceptr *dptr, size_t bytesize, unsigned int flags))
 	void *pages;
 
 	API_ENTER(API_CONTEXT | API_UNSAFE);
-	if (!dptr || !bytesize ||
-	    (flags != CU_MEM_ATTACH_GLOBAL && flags != CU_MEM_ATTACH_HOST))
+	if (!dptr || !bytesize || (flags != CU_MEM_ATTACH_GLOBAL && flags != CU_MEM_ATTACH_HOST))
 		return CUDA_ERROR_INVALID_VALUE;
 	if (n_pages > UINT64_MAX / 2 / SPACE_GRANULARITY)
 		return CUDA_ERROR_OUT_OF_MEMORY;
@@ -182,17 +181,17 @@ static CUresult location_ordinal(CUmemLocation location, int *ret)
 	*ret = -1;
 	return location.type == CU_MEM_LOCATION_TYPE_HOST ||
 			       location.type == CU_MEM_LOCATION_TYPE_HOST_NUMA ||
-			       location.type == CU_MEM_LOCATION_TYPE_HOST_NUMA_CURRENT ?
-		       CUDA_SUCCESS :
-		       CUDA_ERROR_INVALID_DEVICE;
+			       location.type == CU_MEM_LOCATION_TYPE_HOST_NUMA_CURRENT
+		       ? CUDA_SUCCESS
+		       : CUDA_ERROR_INVALID_DEVICE;
 }
 
 static CUmemLocation location_of(CUdevice device)
 {
-	CUmemLocation location = { CU_MEM_LOCATION_TYPE_DEVICE, device };
+	CUmemLocation location = {CU_MEM_LOCATION_TYPE_DEVICE, device};
 
 	if (device == CU_DEVICE_CPU)
-		location = (CUmemLocation){ CU_MEM_LOCATION_TYPE_HOST, 0 };
+		location = (CUmemLocation){CU_MEM_LOCATION_TYPE_HOST, 0};
 	return location;
 }
 
@@ -250,8 +249,7 @@ API(cuMemAdvise, (CUdeviceptr devPtr, size_t count, CUmem_advise advice, CUdevic
 	return advise(devPtr, count, advice, location_of(device));
 }
 
-API(cuMemAdvise_v2,
-    (CUdeviceptr devPtr, size_t count, CUmem_advise advice, CUmemLocation location))
+API(cuMemAdvise_v2, (CUdeviceptr devPtr, size_t count, CUmem_advise advice, CUmemLocation location))
 {
 	API_ENTER(API_CONTEXT);
 	return advise(devPtr, count, advice, location);
@@ -260,7 +258,7 @@ API(cuMemAdvise_v2,
 static CUresult prefetch(const char *name, CUdeviceptr addr, size_t size, CUmemLocation location,
 			 CUstream handle)
 {
-	struct work work = { .kind = WORK_PREFETCH };
+	struct work work = {.kind = WORK_PREFETCH};
 	struct CUstream_st *stream;
 	bool is_fine;
 	CUresult r = api_enter(name, API_CONTEXT);
@@ -289,8 +287,8 @@ API_TWIN(cuMemPrefetchAsync, cuMemPrefetchAsync_ptsz,
 	 (CUdeviceptr devPtr, size_t count, CUdevice dstDevice, CUstream hStream),
 	 prefetch(__func__, devPtr, count, location_of(dstDevice), hStream ? hStream : zero))
 
-static CUresult prefetch_v2(const char *name, CUdeviceptr addr, size_t size,
-			    CUmemLocation location, unsigned int flags, CUstream stream)
+static CUresult prefetch_v2(const char *name, CUdeviceptr addr, size_t size, CUmemLocation location,
+			    unsigned int flags, CUstream stream)
 {
 	return flags ? CUDA_ERROR_INVALID_VALUE : prefetch(name, addr, size, location, stream);
 }

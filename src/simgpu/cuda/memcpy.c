@@ -52,14 +52,14 @@ static uint64_t extent(size_t width, size_t height, size_t depth, size_t pitch, 
 static CUresult classify(struct work_copy *copy, enum memcpy_kind kind, enum side *ret_dst,
 			 enum side *ret_src)
 {
-	*ret_dst = kind == MEMCPY_TO_HOST ?
-			   SIDE_PAGEABLE :
-			   side_of(copy->dst, extent(copy->width, copy->height, copy->depth,
-						     copy->dst_pitch, copy->dst_slice));
-	*ret_src = kind == MEMCPY_TO_DEVICE ?
-			   SIDE_PAGEABLE :
-			   side_of(copy->src, extent(copy->width, copy->height, copy->depth,
-						     copy->src_pitch, copy->src_slice));
+	*ret_dst = kind == MEMCPY_TO_HOST
+			   ? SIDE_PAGEABLE
+			   : side_of(copy->dst, extent(copy->width, copy->height, copy->depth,
+						       copy->dst_pitch, copy->dst_slice));
+	*ret_src = kind == MEMCPY_TO_DEVICE
+			   ? SIDE_PAGEABLE
+			   : side_of(copy->src, extent(copy->width, copy->height, copy->depth,
+						       copy->src_pitch, copy->src_slice));
 	if (*ret_dst == SIDE_UNKNOWN || *ret_src == SIDE_UNKNOWN)
 		return CUDA_ERROR_INVALID_VALUE;
 	if (kind == MEMCPY_TO_DEVICE || kind == MEMCPY_ON_DEVICE)
@@ -135,7 +135,7 @@ static CUresult submit(struct work *work, bool is_async, CUstream handle)
 CUresult memcpy_linear(const char *name, uint64_t dst, uint64_t src, size_t size,
 		       enum memcpy_kind kind, bool is_async, CUstream stream)
 {
-	struct work work = { .kind = WORK_COPY };
+	struct work work = {.kind = WORK_COPY};
 	CUresult r = api_enter(name, API_CONTEXT | (is_async ? 0 : API_UNSAFE));
 
 	if (r)
@@ -144,20 +144,20 @@ CUresult memcpy_linear(const char *name, uint64_t dst, uint64_t src, size_t size
 		return CUDA_SUCCESS;
 	if (!dst || !src)
 		return CUDA_ERROR_INVALID_VALUE;
-	work.copy = (struct work_copy){
-		.dst = dst, .src = src, .width = size, .height = 1, .depth = 1
-	};
+	work.copy =
+		(struct work_copy){.dst = dst, .src = src, .width = size, .height = 1, .depth = 1};
 	r = memcpy_make_work(&work.copy, kind);
 	return r ? r : submit(&work, is_async, stream);
 }
 
-#define SYNC(symbol, twin, params, dst, src, kind) \
-	API_TWIN(symbol, twin, params,             \
-		 memcpy_linear(__func__, (uintptr_t)(dst), (uintptr_t)(src), ByteCount, kind, false, zero))
-#define ASYNC(symbol, twin, params, dst, src, kind)                                             \
-	API_TWIN(symbol, twin, params,                                                          \
-		 memcpy_linear(__func__, (uintptr_t)(dst), (uintptr_t)(src), ByteCount, kind, true, \
-			       hStream ? hStream : zero))
+#define SYNC(symbol, twin, params, dst, src, kind)                                            \
+	API_TWIN(symbol, twin, params,                                                        \
+		 memcpy_linear(__func__, (uintptr_t)(dst), (uintptr_t)(src), ByteCount, kind, \
+			       false, zero))
+#define ASYNC(symbol, twin, params, dst, src, kind)                                           \
+	API_TWIN(symbol, twin, params,                                                        \
+		 memcpy_linear(__func__, (uintptr_t)(dst), (uintptr_t)(src), ByteCount, kind, \
+			       true, hStream ? hStream : zero))
 
 SYNC(cuMemcpy, cuMemcpy_ptds, (CUdeviceptr dst, CUdeviceptr src, size_t ByteCount), dst, src,
      MEMCPY_ANY)
@@ -182,8 +182,8 @@ ASYNC(cuMemcpyDtoHAsync_v2, cuMemcpyDtoHAsync_v2_ptsz,
       (void *dstHost, CUdeviceptr srcDevice, size_t ByteCount, CUstream hStream), dstHost,
       srcDevice, MEMCPY_TO_HOST)
 ASYNC(cuMemcpyDtoDAsync_v2, cuMemcpyDtoDAsync_v2_ptsz,
-      (CUdeviceptr dstDevice, CUdeviceptr srcDevice, size_t ByteCount, CUstream hStream),
-      dstDevice, srcDevice, MEMCPY_ON_DEVICE)
+      (CUdeviceptr dstDevice, CUdeviceptr srcDevice, size_t ByteCount, CUstream hStream), dstDevice,
+      srcDevice, MEMCPY_ON_DEVICE)
 ASYNC(cuMemcpyPeerAsync, cuMemcpyPeerAsync_ptsz,
       (CUdeviceptr dstDevice, CUcontext dstContext, CUdeviceptr srcDevice, CUcontext srcContext,
        size_t ByteCount, CUstream hStream),
@@ -244,12 +244,12 @@ static enum memcpy_kind kind_of(CUmemorytype dst, CUmemorytype src)
 
 CUresult memcpy_3d_work(const CUDA_MEMCPY3D *p, struct work *ret)
 {
-	struct side_desc dst = { p->dstMemoryType, (uintptr_t)p->dstHost, p->dstDevice,
-				 p->dstArray, p->dstXInBytes, p->dstY, p->dstZ,
-				 p->dstPitch, p->dstHeight };
-	struct side_desc src = { p->srcMemoryType, (uintptr_t)p->srcHost, p->srcDevice,
-				 p->srcArray, p->srcXInBytes, p->srcY, p->srcZ,
-				 p->srcPitch, p->srcHeight };
+	struct side_desc dst = {p->dstMemoryType, (uintptr_t)p->dstHost, p->dstDevice,
+				p->dstArray,      p->dstXInBytes,        p->dstY,
+				p->dstZ,          p->dstPitch,           p->dstHeight};
+	struct side_desc src = {p->srcMemoryType, (uintptr_t)p->srcHost, p->srcDevice,
+				p->srcArray,      p->srcXInBytes,        p->srcY,
+				p->srcZ,          p->srcPitch,           p->srcHeight};
 	struct work_copy *copy = &ret->copy;
 	CUresult r;
 
@@ -289,7 +289,7 @@ static CUresult copy_3d(const char *name, const CUDA_MEMCPY3D *p, bool is_async,
 
 static CUresult copy_2d(const char *name, const CUDA_MEMCPY2D *p, bool is_async, CUstream stream)
 {
-	CUDA_MEMCPY3D p3 = { 0 };
+	CUDA_MEMCPY3D p3 = {0};
 
 	if (!p)
 		return CUDA_ERROR_INVALID_VALUE;
@@ -358,13 +358,13 @@ static CUresult batch(const char *name, const CUdeviceptr *dsts, const CUdevicep
 }
 
 API_TWIN(cuMemcpyBatchAsync, cuMemcpyBatchAsync_ptsz,
-	 (CUdeviceptr *dsts, CUdeviceptr *srcs, size_t *sizes, size_t count,
+	 (CUdeviceptr * dsts, CUdeviceptr *srcs, size_t *sizes, size_t count,
 	  CUmemcpyAttributes *attrs, size_t *attrsIdxs, size_t numAttrs, size_t *failIdx,
 	  CUstream hStream),
 	 ((void)attrs, (void)attrsIdxs, (void)numAttrs, (void)failIdx,
 	  batch(__func__, dsts, srcs, sizes, count, hStream ? hStream : zero)))
 API_TWIN(cuMemcpyBatchAsync_v2, cuMemcpyBatchAsync_v2_ptsz,
-	 (const CUdeviceptr *dsts, const CUdeviceptr *srcs, const size_t *sizes, size_t count,
+	 (CUdeviceptr * dsts, CUdeviceptr *srcs, size_t *sizes, size_t count,
 	  CUmemcpyAttributes *attrs, size_t *attrsIdxs, size_t numAttrs, CUstream hStream),
 	 ((void)attrs, (void)attrsIdxs, (void)numAttrs,
 	  batch(__func__, dsts, srcs, sizes, count, hStream ? hStream : zero)))

@@ -14,7 +14,7 @@
 
 enum { PITCH_ALIGNMENT = 512, HOST_PAGE = 4096 };
 
-API(cuMemGetInfo_v2, (size_t *free_, size_t *total))
+API(cuMemGetInfo_v2, (size_t * free_, size_t *total))
 {
 	unsigned int device;
 	uint64_t used, capacity;
@@ -30,7 +30,7 @@ API(cuMemGetInfo_v2, (size_t *free_, size_t *total))
 	return CUDA_SUCCESS;
 }
 
-API(cuMemAlloc_v2, (CUdeviceptr *dptr, size_t bytesize))
+API(cuMemAlloc_v2, (CUdeviceptr * dptr, size_t bytesize))
 {
 	struct CUctx_st *ctx = context_current();
 
@@ -40,7 +40,7 @@ API(cuMemAlloc_v2, (CUdeviceptr *dptr, size_t bytesize))
 	return pool_retry_alloc(ctx, bytesize, dptr);
 }
 
-API(cuMemAllocPitch_v2, (CUdeviceptr *dptr, size_t *pPitch, size_t WidthInBytes, size_t Height,
+API(cuMemAllocPitch_v2, (CUdeviceptr * dptr, size_t *pPitch, size_t WidthInBytes, size_t Height,
 			 unsigned int ElementSizeBytes))
 {
 	struct CUctx_st *ctx = context_current();
@@ -215,7 +215,7 @@ static CUresult host_pointer(CUdeviceptr *pdptr, unsigned int *flags, void *p)
 	return r;
 }
 
-API(cuMemHostGetDevicePointer_v2, (CUdeviceptr *pdptr, void *p, unsigned int Flags))
+API(cuMemHostGetDevicePointer_v2, (CUdeviceptr * pdptr, void *p, unsigned int Flags))
 {
 	API_ENTER(API_CONTEXT);
 	return pdptr && !Flags ? host_pointer(pdptr, NULL, p) : CUDA_ERROR_INVALID_VALUE;

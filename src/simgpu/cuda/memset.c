@@ -9,8 +9,8 @@
 
 static CUresult check(const struct work_fill *fill)
 {
-	uint64_t size = (fill->height - 1) * fill->pitch + (uint64_t)fill->width *
-								   fill->element_size;
+	uint64_t size =
+		(fill->height - 1) * fill->pitch + (uint64_t)fill->width * fill->element_size;
 	CUresult r = CUDA_SUCCESS;
 
 	if (!fill->dst || fill->dst % fill->element_size ||
@@ -28,7 +28,7 @@ static CUresult check(const struct work_fill *fill)
 static CUresult fill_(const char *name, const struct work_fill *fill, bool is_async,
 		      CUstream handle)
 {
-	struct work work = { .kind = WORK_FILL, .fill = *fill };
+	struct work work = {.kind = WORK_FILL, .fill = *fill};
 	struct CUstream_st *stream;
 	CUresult r = api_enter(name, API_CONTEXT | (is_async ? 0 : API_UNSAFE));
 
@@ -46,27 +46,26 @@ static CUresult fill_(const char *name, const struct work_fill *fill, bool is_as
 	return r;
 }
 
-#define LINE(dst, value, n, bytes) (&(struct work_fill){ dst, 0, n, 1, value, bytes })
-#define PLANE(dst, pitch, value, w, h, bytes) \
-	(&(struct work_fill){ dst, pitch, w, h, value, bytes })
+#define LINE(dst, value, n, bytes)            (&(struct work_fill){dst, 0, n, 1, value, bytes})
+#define PLANE(dst, pitch, value, w, h, bytes) (&(struct work_fill){dst, pitch, w, h, value, bytes})
 
-#define MEMSET(bits, type, bytes)                                                               \
-	API_TWIN(cuMemsetD##bits##_v2, cuMemsetD##bits##_v2_ptds,                               \
-		 (CUdeviceptr dstDevice, type value, size_t N),                                 \
-		 fill_(__func__, LINE(dstDevice, value, N, bytes), false, zero))                \
-	API_TWIN(cuMemsetD##bits##Async, cuMemsetD##bits##Async_ptsz,                           \
-		 (CUdeviceptr dstDevice, type value, size_t N, CUstream hStream),               \
-		 fill_(__func__, LINE(dstDevice, value, N, bytes), true,                        \
-		       hStream ? hStream : zero))                                               \
-	API_TWIN(cuMemsetD2D##bits##_v2, cuMemsetD2D##bits##_v2_ptds,                           \
-		 (CUdeviceptr dstDevice, size_t dstPitch, type value, size_t Width,             \
-		  size_t Height),                                                               \
-		 fill_(__func__, PLANE(dstDevice, dstPitch, value, Width, Height, bytes),       \
-		       false, zero))                                                            \
-	API_TWIN(cuMemsetD2D##bits##Async, cuMemsetD2D##bits##Async_ptsz,                       \
-		 (CUdeviceptr dstDevice, size_t dstPitch, type value, size_t Width,             \
-		  size_t Height, CUstream hStream),                                             \
-		 fill_(__func__, PLANE(dstDevice, dstPitch, value, Width, Height, bytes), true, \
+#define MEMSET(bits, type, bytes)                                                                  \
+	API_TWIN(cuMemsetD##bits##_v2, cuMemsetD##bits##_v2_ptds,                                  \
+		 (CUdeviceptr dstDevice, type value, size_t N),                                    \
+		 fill_(__func__, LINE(dstDevice, value, N, bytes), false, zero))                   \
+	API_TWIN(                                                                                  \
+		cuMemsetD##bits##Async, cuMemsetD##bits##Async_ptsz,                               \
+		(CUdeviceptr dstDevice, type value, size_t N, CUstream hStream),                   \
+		fill_(__func__, LINE(dstDevice, value, N, bytes), true, hStream ? hStream : zero)) \
+	API_TWIN(                                                                                  \
+		cuMemsetD2D##bits##_v2, cuMemsetD2D##bits##_v2_ptds,                               \
+		(CUdeviceptr dstDevice, size_t dstPitch, type value, size_t Width, size_t Height), \
+		fill_(__func__, PLANE(dstDevice, dstPitch, value, Width, Height, bytes), false,    \
+		      zero))                                                                       \
+	API_TWIN(cuMemsetD2D##bits##Async, cuMemsetD2D##bits##Async_ptsz,                          \
+		 (CUdeviceptr dstDevice, size_t dstPitch, type value, size_t Width, size_t Height, \
+		  CUstream hStream),                                                               \
+		 fill_(__func__, PLANE(dstDevice, dstPitch, value, Width, Height, bytes), true,    \
 		       hStream ? hStream : zero))
 
 MEMSET(8, unsigned char, 1)

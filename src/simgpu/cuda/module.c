@@ -202,13 +202,13 @@ static CUresult load(CUmodule *ret, const void *image)
 	return CUDA_SUCCESS;
 }
 
-API(cuModuleLoadData, (CUmodule *module, const void *image))
+API(cuModuleLoadData, (CUmodule * module, const void *image))
 {
 	API_ENTER(API_CONTEXT);
 	return load(module, image);
 }
 
-API(cuModuleLoadDataEx, (CUmodule *module, const void *image, unsigned int numOptions,
+API(cuModuleLoadDataEx, (CUmodule * module, const void *image, unsigned int numOptions,
 			 CUjit_option *options, void **optionValues))
 {
 	API_ENTER(API_CONTEXT);
@@ -216,13 +216,13 @@ API(cuModuleLoadDataEx, (CUmodule *module, const void *image, unsigned int numOp
 	return load(module, image);
 }
 
-API(cuModuleLoadFatBinary, (CUmodule *module, const void *fatCubin))
+API(cuModuleLoadFatBinary, (CUmodule * module, const void *fatCubin))
 {
 	API_ENTER(API_CONTEXT);
 	return load(module, fatCubin);
 }
 
-API(cuModuleLoad, (CUmodule *module, const char *fname))
+API(cuModuleLoad, (CUmodule * module, const char *fname))
 {
 	FILE *file;
 	char *text;
@@ -270,7 +270,7 @@ API(cuModuleUnload, (CUmodule hmod))
 	return r;
 }
 
-API(cuModuleGetFunction, (CUfunction *hfunc, CUmodule hmod, const char *name))
+API(cuModuleGetFunction, (CUfunction * hfunc, CUmodule hmod, const char *name))
 {
 	struct CUfunc_st *function;
 
@@ -302,7 +302,7 @@ API(cuModuleGetFunctionCount, (unsigned int *count, CUmodule mod))
 	return CUDA_SUCCESS;
 }
 
-API(cuModuleGetGlobal_v2, (CUdeviceptr *dptr, size_t *bytes, CUmodule hmod, const char *name))
+API(cuModuleGetGlobal_v2, (CUdeviceptr * dptr, size_t *bytes, CUmodule hmod, const char *name))
 {
 	struct module_global *global;
 

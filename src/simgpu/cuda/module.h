@@ -22,7 +22,8 @@ struct CUfunc_st {
 /* Lock held: the modules' memory is freed with the context's. */
 void module_context_gone(struct CUctx_st *ctx);
 
-/* Fills work from the parameters in either of their two forms. INVALID_VALUE, NOT_SUPPORTED, INVALID_HANDLE. */
+/* Fills work from the parameters in either of their two forms. INVALID_VALUE, NOT_SUPPORTED,
+ * INVALID_HANDLE. */
 CUresult module_make_work(CUfunction function, const unsigned int grid[3],
 			  const unsigned int block[3], unsigned int shared_bytes, void **params,
 			  void **extra, struct work *ret);

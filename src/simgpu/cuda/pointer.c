@@ -8,7 +8,7 @@
 #include "simgpu/cuda/space.h"
 #include "simgpu/cuda/state.h"
 
-API(cuMemGetAddressRange_v2, (CUdeviceptr *pbase, size_t *psize, CUdeviceptr dptr))
+API(cuMemGetAddressRange_v2, (CUdeviceptr * pbase, size_t *psize, CUdeviceptr dptr))
 {
 	const struct range *range;
 	CUresult r = CUDA_ERROR_NOT_FOUND;
@@ -150,8 +150,8 @@ static size_t answer_size(CUpointer_attribute attribute)
 	}
 }
 
-API(cuPointerGetAttributes, (unsigned int numAttributes, CUpointer_attribute *attributes,
-			     void **data, CUdeviceptr ptr))
+API(cuPointerGetAttributes,
+    (unsigned int numAttributes, CUpointer_attribute *attributes, void **data, CUdeviceptr ptr))
 {
 	const struct range *range;
 	unsigned int i;

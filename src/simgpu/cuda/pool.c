@@ -274,7 +274,7 @@ static CUresult pool_alloc(struct CUmemPoolHandle_st *pool, struct CUctx_st *ctx
 static CUresult capture_alloc(struct CUstream_st *stream, uint64_t size, int device,
 			      CUdeviceptr *ret)
 {
-	struct work work = { .kind = WORK_GRAPH_ALLOC };
+	struct work work = {.kind = WORK_GRAPH_ALLOC};
 	uint64_t addr;
 	CUresult r;
 
@@ -283,7 +283,7 @@ static CUresult capture_alloc(struct CUstream_st *stream, uint64_t size, int dev
 	r = graph_reserve(stream->capture->graph, size, &addr);
 	if (r)
 		return r;
-	work.memory = (struct work_memory){ addr, size, device };
+	work.memory = (struct work_memory){addr, size, device};
 	r = run_submit(stream, &work, NULL);
 	if (!r)
 		*ret = addr;
@@ -326,16 +326,16 @@ static CUresult alloc_async(const char *name, CUdeviceptr *dptr, size_t size,
 }
 
 API_TWIN(cuMemAllocAsync, cuMemAllocAsync_ptsz,
-	 (CUdeviceptr *dptr, size_t bytesize, CUstream hStream),
+	 (CUdeviceptr * dptr, size_t bytesize, CUstream hStream),
 	 alloc_async(__func__, dptr, bytesize, NULL, false, hStream ? hStream : zero))
 
 API_TWIN(cuMemAllocFromPoolAsync, cuMemAllocFromPoolAsync_ptsz,
-	 (CUdeviceptr *dptr, size_t bytesize, CUmemoryPool pool, CUstream hStream),
+	 (CUdeviceptr * dptr, size_t bytesize, CUmemoryPool pool, CUstream hStream),
 	 alloc_async(__func__, dptr, bytesize, pool, true, hStream ? hStream : zero))
 
 static CUresult free_async(const char *name, CUdeviceptr dptr, CUstream handle)
 {
-	struct work work = { .kind = WORK_FREE, .memory = { dptr, 0, 0 } };
+	struct work work = {.kind = WORK_FREE, .memory = {dptr, 0, 0}};
 	struct CUstream_st *stream;
 	struct range *range;
 	CUresult r = api_enter(name, API_CONTEXT);
@@ -366,7 +366,7 @@ static CUresult free_async(const char *name, CUdeviceptr dptr, CUstream handle)
 API_TWIN(cuMemFreeAsync, cuMemFreeAsync_ptsz, (CUdeviceptr dptr, CUstream hStream),
 	 free_async(__func__, dptr, hStream ? hStream : zero))
 
-API(cuMemPoolCreate, (CUmemoryPool *pool, const CUmemPoolProps *poolProps))
+API(cuMemPoolCreate, (CUmemoryPool * pool, const CUmemPoolProps *poolProps))
 {
 	API_ENTER(API_INIT);
 	if (!pool || !poolProps || poolProps->allocType != CU_MEM_ALLOCATION_TYPE_PINNED ||
@@ -426,13 +426,13 @@ static CUresult get_pool(CUmemoryPool *pool, CUdevice dev, bool is_current)
 	return *pool ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
 }
 
-API(cuDeviceGetDefaultMemPool, (CUmemoryPool *pool_out, CUdevice dev))
+API(cuDeviceGetDefaultMemPool, (CUmemoryPool * pool_out, CUdevice dev))
 {
 	API_ENTER(API_INIT);
 	return get_pool(pool_out, dev, false);
 }
 
-API(cuDeviceGetMemPool, (CUmemoryPool *pool, CUdevice dev))
+API(cuDeviceGetMemPool, (CUmemoryPool * pool, CUdevice dev))
 {
 	API_ENTER(API_INIT);
 	return get_pool(pool, dev, true);

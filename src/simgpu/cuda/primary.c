@@ -12,7 +12,7 @@
 static pthread_mutex_t primary_lock = PTHREAD_MUTEX_INITIALIZER;
 static unsigned int primary_flags[NODE_DEVICES_MAX];
 
-API(cuDevicePrimaryCtxRetain, (CUcontext *pctx, CUdevice dev))
+API(cuDevicePrimaryCtxRetain, (CUcontext * pctx, CUdevice dev))
 {
 	struct CUctx_st *ctx;
 	CUresult r = CUDA_SUCCESS;
@@ -152,7 +152,7 @@ API(cuCtxSetLimit, (CUlimit limit, size_t value))
 	return CUDA_SUCCESS;
 }
 
-API(cuCtxGetLimit, (size_t *pvalue, CUlimit limit))
+API(cuCtxGetLimit, (size_t * pvalue, CUlimit limit))
 {
 	API_ENTER(API_CONTEXT);
 	if (!pvalue)

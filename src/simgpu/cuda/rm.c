@@ -86,8 +86,7 @@ static void set_channel(struct rm_context *rm, uint32_t handle, uint32_t is_off)
 
 static uint32_t control_channels(struct rm_context *rm, const struct rm_abi_control *control)
 {
-	const struct rm_abi_disable_channels *p =
-		(const void *)(uintptr_t)control->params;
+	const struct rm_abi_disable_channels *p = (const void *)(uintptr_t)control->params;
 	uint32_t i;
 
 	if (control->hObject != rm->subdevice)
@@ -220,7 +219,7 @@ static int make(struct rm_context *rm, uint32_t parent, uint32_t handle, uint32_
 static int make_group(struct rm_context *rm, enum rm_engine engine, uint32_t handle)
 {
 	/* As NV_CHANNEL_GROUP_ALLOCATION_PARAMETERS: error, ECC error, address space, engine. */
-	uint32_t params[8] = { 0, 0, 0, engine == RM_COMPUTE ? 1u : 8u + (uint32_t)engine };
+	uint32_t params[8] = {0, 0, 0, engine == RM_COMPUTE ? 1u : 8u + (uint32_t)engine};
 	uint32_t n = engine == RM_COMPUTE ? CHANNELS_COMPUTE : CHANNELS_COPY, i;
 	struct rm_group *group = &rm->groups[engine];
 	int r;
@@ -275,7 +274,7 @@ int rm_context_init(struct CUctx_st *ctx)
 void rm_context_deinit(struct CUctx_st *ctx)
 {
 	struct rm_context *rm = &ctx->rm;
-	struct rm_abi_free gone = { .hRoot = rm->client, .hObjectOld = rm->client };
+	struct rm_abi_free gone = {.hRoot = rm->client, .hObjectOld = rm->client};
 	unsigned int i;
 
 	if (rm->fd < 0)

@@ -184,7 +184,7 @@ static void finish_work(struct CUstream_st *stream, struct op *op)
 	}
 	if (op->progress.call)
 		host_call_free(op->progress.call);
-	op->progress = (struct progress){ 0 };
+	op->progress = (struct progress){0};
 	if (++op->n_done == op->n_works)
 		pop(stream);
 	state_notify();

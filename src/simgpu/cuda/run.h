@@ -19,7 +19,7 @@ struct op {
 	size_t n_works, n_done;
 	struct work single; /* works of an op that is no graph */
 	struct progress progress;
-	void *staging; /* copy of pageable source bytes; the op's own */
+	void *staging;               /* copy of pageable source bytes; the op's own */
 	struct CUgraphExec_st *exec; /* a reference */
 };
 

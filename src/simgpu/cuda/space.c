@@ -244,8 +244,8 @@ void space_free(struct range *range)
 		break;
 	case RANGE_MANAGED:
 		managed_release(range);
-		space_pages_free(pages, (range->size + SPACE_GRANULARITY - 1) /
-						SPACE_GRANULARITY * SPACE_GRANULARITY);
+		space_pages_free(pages, (range->size + SPACE_GRANULARITY - 1) / SPACE_GRANULARITY *
+						SPACE_GRANULARITY);
 		break;
 	case RANGE_HOST:
 		/* Pinned pages: from mmap, in whole pages. */

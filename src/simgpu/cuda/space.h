@@ -20,12 +20,12 @@
 #define SPACE_GRANULARITY ((uint64_t)2 << 20)
 
 enum range_kind {
-	RANGE_PLAIN,      /* cuMemAlloc and pitch */
-	RANGE_ASYNC,      /* from a pool */
+	RANGE_PLAIN, /* cuMemAlloc and pitch */
+	RANGE_ASYNC, /* from a pool */
 	RANGE_ARRAY,
-	RANGE_GLOBAL,     /* a module's variable */
-	RANGE_GRAPH,      /* of a graph's allocation node */
-	RANGE_MAPPED,     /* cuMemMap */
+	RANGE_GLOBAL, /* a module's variable */
+	RANGE_GRAPH,  /* of a graph's allocation node */
+	RANGE_MAPPED, /* cuMemMap */
 	RANGE_MANAGED,
 	RANGE_HOST,       /* cuMemHostAlloc */
 	RANGE_REGISTERED, /* cuMemHostRegister */
@@ -48,7 +48,7 @@ struct range {
 	struct CUctx_st *ctx;
 	uint64_t read_mask, write_mask; /* RANGE_MAPPED: by ordinal */
 	bool has_sync_memops;
-	bool is_freeing; /* RANGE_ASYNC: a free is queued */
+	bool is_freeing;                 /* RANGE_ASYNC: a free is queued */
 	struct heap_block *block;        /* a small one shares it */
 	struct phys *phys;               /* RANGE_MAPPED */
 	struct managed *managed;         /* RANGE_MANAGED */
@@ -67,7 +67,8 @@ void space_remove(struct range *range);  /* the caller frees it */
 /* May ctx (NULL: any) touch all of [addr, addr + size)? */
 bool space_is_accessible(const struct CUctx_st *ctx, uint64_t addr, uint64_t size, bool write);
 
-/* Host pages that a GPU uses: aligned to 2 MiB, not inherited by fork, not dumped. NULL: none left. */
+/* Host pages that a GPU uses: aligned to 2 MiB, not inherited by fork, not dumped. NULL: none left.
+ */
 void *space_pages_new(uint64_t size);
 void *space_pages_reserve(uint64_t size, uint64_t alignment); /* no access */
 void space_pages_free(void *pages, uint64_t size);

@@ -91,7 +91,8 @@ uint64_t state_next_id(void);
 struct CUctx_st *context_current(void);
 /* A living context, or NULL. Lock held. */
 struct CUctx_st *context_find(CUcontext handle);
-/* NULL is the current one. CUDA_ERROR_INVALID_CONTEXT, _CONTEXT_IS_DESTROYED or the sticky error. */
+/* NULL is the current one. CUDA_ERROR_INVALID_CONTEXT, _CONTEXT_IS_DESTROYED or the sticky error.
+ */
 CUresult context_resolve(CUcontext handle, struct CUctx_st **ret);
 /* Lock held; returns when all its queues are empty, or with its sticky error. */
 CUresult context_drain(struct CUctx_st *ctx);

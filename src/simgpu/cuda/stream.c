@@ -41,7 +41,7 @@ CUresult stream_join_all(struct CUstream_st *stream, const struct work *work)
 {
 	struct CUstream_st *other;
 	struct event_record *record;
-	struct work mark = { .kind = WORK_RECORD }, wait = { .kind = WORK_WAIT };
+	struct work mark = {.kind = WORK_RECORD}, wait = {.kind = WORK_WAIT};
 	CUresult r = CUDA_SUCCESS;
 
 	for (other = stream->ctx->streams; !r && other; other = other->next) {
@@ -99,9 +99,9 @@ CUresult stream_lock_any(CUstream handle, struct CUstream_st **ret)
 	else
 		stream = stream_find(handle);
 	if (!stream)
-		r = handle && handle != CU_STREAM_LEGACY && handle != CU_STREAM_PER_THREAD ?
-			    CUDA_ERROR_INVALID_HANDLE :
-			    CUDA_ERROR_INVALID_CONTEXT;
+		r = handle && handle != CU_STREAM_LEGACY && handle != CU_STREAM_PER_THREAD
+			    ? CUDA_ERROR_INVALID_HANDLE
+			    : CUDA_ERROR_INVALID_CONTEXT;
 	else
 		r = stream->ctx->error;
 	if (r)
@@ -147,13 +147,13 @@ static CUresult create(CUstream *phStream, unsigned int flags, int priority)
 	return CUDA_SUCCESS;
 }
 
-API(cuStreamCreate, (CUstream *phStream, unsigned int Flags))
+API(cuStreamCreate, (CUstream * phStream, unsigned int Flags))
 {
 	API_ENTER(API_CONTEXT);
 	return create(phStream, Flags, 0);
 }
 
-API(cuStreamCreateWithPriority, (CUstream *phStream, unsigned int flags, int priority))
+API(cuStreamCreateWithPriority, (CUstream * phStream, unsigned int flags, int priority))
 {
 	API_ENTER(API_CONTEXT);
 	return create(phStream, flags, priority);
@@ -271,23 +271,23 @@ static CUresult facts(const char *name, CUstream handle, const void *out, struct
 		r = stream_lock_any(handle, &stream);
 	if (r)
 		return r;
-	*ret = (struct stream_facts){ stream->ctx, stream->ctx->device, stream->flags,
-				      stream->priority, stream->id };
+	*ret = (struct stream_facts){stream->ctx, stream->ctx->device, stream->flags,
+				     stream->priority, stream->id};
 	state_unlock();
 	return CUDA_SUCCESS;
 }
 
-#define STREAM_FACT(symbol, twin, type, field)                                            \
-	static CUresult get_##symbol(const char *name, CUstream handle, type *out)        \
-	{                                                                                 \
-		struct stream_facts f;                                                    \
-		CUresult r = facts(name, handle, out, &f);                                \
-                                                                                          \
-		if (!r)                                                                   \
-			*out = f.field;                                                   \
-		return r;                                                                 \
-	}                                                                                 \
-	API_TWIN(symbol, twin, (CUstream hStream, type * out),                            \
+#define STREAM_FACT(symbol, twin, type, field)                                     \
+	static CUresult get_##symbol(const char *name, CUstream handle, type *out) \
+	{                                                                          \
+		struct stream_facts f;                                             \
+		CUresult r = facts(name, handle, out, &f);                         \
+                                                                                   \
+		if (!r)                                                            \
+			*out = f.field;                                            \
+		return r;                                                          \
+	}                                                                          \
+	API_TWIN(symbol, twin, (CUstream hStream, type * out),                     \
 		 get_##symbol(__func__, hStream ? hStream : zero, out))
 
 STREAM_FACT(cuStreamGetCtx, cuStreamGetCtx_ptsz, CUcontext, ctx)
@@ -310,10 +310,10 @@ static CUresult submit(const char *name, CUstream handle, struct work *work)
 	return r;
 }
 
-static CUresult host_func(const char *name, CUstream stream, CUhostFn fn,
-			  CUstreamCallback callback, void *arg)
+static CUresult host_func(const char *name, CUstream stream, CUhostFn fn, CUstreamCallback callback,
+			  void *arg)
 {
-	struct work work = { .kind = WORK_HOST, .host = { fn, callback, stream, arg } };
+	struct work work = {.kind = WORK_HOST, .host = {fn, callback, stream, arg}};
 
 	return fn || callback ? submit(name, stream, &work) : CUDA_ERROR_INVALID_VALUE;
 }
@@ -323,24 +323,24 @@ API_TWIN(cuLaunchHostFunc, cuLaunchHostFunc_ptsz, (CUstream hStream, CUhostFn fn
 
 API_TWIN(cuStreamAddCallback, cuStreamAddCallback_ptsz,
 	 (CUstream hStream, CUstreamCallback callback, void *userData, unsigned int flags),
-	 flags ? CUDA_ERROR_INVALID_VALUE :
-		 host_func(__func__, hStream ? hStream : zero, NULL, callback, userData))
+	 flags ? CUDA_ERROR_INVALID_VALUE
+	       : host_func(__func__, hStream ? hStream : zero, NULL, callback, userData))
 
 static CUresult value(const char *name, CUstream stream, enum work_kind kind,
 		      const struct work_value *value_)
 {
-	struct work work = { .kind = kind, .value = *value_ };
+	struct work work = {.kind = kind, .value = *value_};
 
 	if (!value_->addr || value_->addr % (value_->is_64 ? 8 : 4))
 		return CUDA_ERROR_INVALID_VALUE;
 	return submit(name, stream, &work);
 }
 
-#define VALUE(symbol, twin, bits, kind, wide)                                               \
-	API_TWIN(symbol, twin,                                                              \
+#define VALUE(symbol, twin, bits, kind, wide)                                                  \
+	API_TWIN(symbol, twin,                                                                 \
 		 (CUstream hStream, CUdeviceptr addr, cuuint##bits##_t v, unsigned int flags), \
-		 value(__func__, hStream ? hStream : zero, kind,                            \
-		       &(struct work_value){ addr, v, flags, wide }))
+		 value(__func__, hStream ? hStream : zero, kind,                               \
+		       &(struct work_value){addr, v, flags, wide}))
 
 VALUE(cuStreamWaitValue32, cuStreamWaitValue32_ptsz, 32, WORK_VALUE_WAIT, false)
 VALUE(cuStreamWaitValue32_v2, cuStreamWaitValue32_v2_ptsz, 32, WORK_VALUE_WAIT, false)
@@ -361,8 +361,8 @@ static CUresult batch(const char *name, CUstream stream, unsigned int count,
 	if (count && !params)
 		return CUDA_ERROR_INVALID_VALUE;
 	for (i = 0; !r && i < count; i++) {
-		v = (struct work_value){ params[i].waitValue.address, params[i].waitValue.value64,
-					 params[i].waitValue.flags, false };
+		v = (struct work_value){params[i].waitValue.address, params[i].waitValue.value64,
+					params[i].waitValue.flags, false};
 		switch (params[i].operation) {
 		case CU_STREAM_MEM_OP_WAIT_VALUE_64:
 			v.is_64 = true;
@@ -388,10 +388,10 @@ static CUresult batch(const char *name, CUstream stream, unsigned int count,
 	return r;
 }
 
-#define BATCH(symbol, twin)                                                                \
-	API_TWIN(symbol, twin,                                                             \
-		 (CUstream hStream, unsigned int count, CUstreamBatchMemOpParams * params, \
-		  unsigned int flags),                                                     \
+#define BATCH(symbol, twin)                                                               \
+	API_TWIN(symbol, twin,                                                            \
+		 (CUstream hStream, unsigned int count, CUstreamBatchMemOpParams *params, \
+		  unsigned int flags),                                                    \
 		 ((void)flags, batch(__func__, hStream ? hStream : zero, count, params)))
 
 BATCH(cuStreamBatchMemOp, cuStreamBatchMemOp_ptsz)
@@ -400,7 +400,7 @@ BATCH(cuStreamBatchMemOp_v2, cuStreamBatchMemOp_v2_ptsz)
 /* Only for managed memory of one stream, which is not modelled: every stream may use it. */
 static CUresult attach(const char *name, CUstream stream, unsigned int flags)
 {
-	struct work work = { .kind = WORK_NOTHING };
+	struct work work = {.kind = WORK_NOTHING};
 
 	if (flags != CU_MEM_ATTACH_GLOBAL && flags != CU_MEM_ATTACH_HOST &&
 	    flags != CU_MEM_ATTACH_SINGLE)

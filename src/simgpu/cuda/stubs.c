@@ -9,10 +9,10 @@
 enum { ERROR_NOT_SUPPORTED = 801 };
 
 #define SIM_REAL(base, symbol, since, stream)
-#define SIM_STUB(base, symbol, since, stream)                          \
-	__attribute__((visibility("default"))) int symbol(void);       \
-	int symbol(void)                                               \
-	{                                                              \
-		return ERROR_NOT_SUPPORTED;                            \
+#define SIM_STUB(base, symbol, since, stream)                    \
+	__attribute__((visibility("default"))) int symbol(void); \
+	int symbol(void)                                         \
+	{                                                        \
+		return ERROR_NOT_SUPPORTED;                      \
 	}
 #include "simgpu/cuda/symbols.def"

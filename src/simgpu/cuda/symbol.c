@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
- * What cuGetProcAddress looks in. The table holds every symbol; the answer is the newest form of the
- * name that the asked-for version knows, in the kind of default stream that was asked for.
- * This file does not include the prototypes: it needs addresses, not types.
+ * What cuGetProcAddress looks in. The table holds every symbol; the answer is the newest form of
+ * the name that the asked-for version knows, in the kind of default stream that was asked for. This
+ * file does not include the prototypes: it needs addresses, not types.
  */
 
 #include "simgpu/cuda/symbol.h"
@@ -26,8 +26,8 @@ static const struct symbol {
 	enum stream stream;
 	void (*address)(void);
 } symbols[] = {
-#define SIM_REAL(base, symbol, since, stream) { base, since, stream, symbol },
-#define SIM_STUB(base, symbol, since, stream) { base, since, stream, symbol },
+#define SIM_REAL(base, symbol, since, stream) {base, since, stream, symbol},
+#define SIM_STUB(base, symbol, since, stream) {base, since, stream, symbol},
 #include "simgpu/cuda/symbols.def"
 };
 

@@ -16,7 +16,7 @@
 /* Everything of this file is behind space's write lock. */
 struct phys {
 	uint64_t size;
-	uint64_t offset;  /* in fd */
+	uint64_t offset; /* in fd */
 	int fd;
 	bool is_own_fd;
 	bool is_imported; /* whoever exported it is charged */
@@ -88,8 +88,8 @@ static void phys_put(struct phys *phys)
 	if (phys->is_own_fd)
 		close(phys->fd);
 	else
-		fallocate(phys->fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE,
-			  (off_t)phys->offset, (off_t)phys->size);
+		fallocate(phys->fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, (off_t)phys->offset,
+			  (off_t)phys->size);
 	if (!phys->is_imported && phys->prop.location.type == CU_MEM_LOCATION_TYPE_DEVICE)
 		node_uncharge(device_node(phys->prop.location.id), phys->size);
 	free(phys);
@@ -126,7 +126,7 @@ static CUresult check_prop(const CUmemAllocationProp *prop)
 	return CUDA_ERROR_INVALID_VALUE;
 }
 
-API(cuMemGetAllocationGranularity, (size_t *granularity, const CUmemAllocationProp *prop,
+API(cuMemGetAllocationGranularity, (size_t * granularity, const CUmemAllocationProp *prop,
 				    CUmemAllocationGranularity_flags option))
 {
 	CUresult r;
@@ -140,7 +140,7 @@ API(cuMemGetAllocationGranularity, (size_t *granularity, const CUmemAllocationPr
 	return r;
 }
 
-API(cuMemCreate, (CUmemGenericAllocationHandle *handle, size_t size,
+API(cuMemCreate, (CUmemGenericAllocationHandle * handle, size_t size,
 		  const CUmemAllocationProp *prop, unsigned long long flags))
 {
 	unsigned int device;
@@ -193,7 +193,7 @@ API(cuMemRelease, (CUmemGenericAllocationHandle handle))
 	return phys ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
 
-API(cuMemRetainAllocationHandle, (CUmemGenericAllocationHandle *handle, void *addr))
+API(cuMemRetainAllocationHandle, (CUmemGenericAllocationHandle * handle, void *addr))
 {
 	struct range *range;
 	CUresult r = CUDA_ERROR_INVALID_VALUE;
@@ -213,7 +213,7 @@ API(cuMemRetainAllocationHandle, (CUmemGenericAllocationHandle *handle, void *ad
 }
 
 API(cuMemGetAllocationPropertiesFromHandle,
-    (CUmemAllocationProp *prop, CUmemGenericAllocationHandle handle))
+    (CUmemAllocationProp * prop, CUmemGenericAllocationHandle handle))
 {
 	struct phys *phys;
 
@@ -243,8 +243,8 @@ bool vmm_is_reserved(uint64_t addr)
 	return reservation_of(addr) != NULL;
 }
 
-API(cuMemAddressReserve, (CUdeviceptr *ptr, size_t size, size_t alignment, CUdeviceptr addr,
-			  unsigned long long flags))
+API(cuMemAddressReserve,
+    (CUdeviceptr * ptr, size_t size, size_t alignment, CUdeviceptr addr, unsigned long long flags))
 {
 	struct reservation *res;
 	void *pages;
@@ -418,8 +418,8 @@ API(cuMemSetAccess, (CUdeviceptr ptr, size_t size, const CUmemAccessDesc *desc, 
 	if (!desc || !count || !size)
 		return CUDA_ERROR_INVALID_VALUE;
 	for (i = 0; i < count; i++) {
-		if (desc[i].location.type != CU_MEM_LOCATION_TYPE_DEVICE ||
-		    desc[i].flags == 2 || (unsigned int)desc[i].flags > 3)
+		if (desc[i].location.type != CU_MEM_LOCATION_TYPE_DEVICE || desc[i].flags == 2 ||
+		    (unsigned int)desc[i].flags > 3)
 			return CUDA_ERROR_INVALID_VALUE;
 		if (device_check(desc[i].location.id))
 			return CUDA_ERROR_INVALID_DEVICE;
@@ -466,8 +466,7 @@ API(cuMemExportToShareableHandle, (void *shareableHandle, CUmemGenericAllocation
 	int fd;
 
 	API_ENTER(API_INIT);
-	if (!shareableHandle || flags ||
-	    handleType != CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR)
+	if (!shareableHandle || flags || handleType != CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR)
 		return CUDA_ERROR_INVALID_VALUE;
 	space_read_lock();
 	phys = phys_find(handle);
@@ -480,8 +479,8 @@ API(cuMemExportToShareableHandle, (void *shareableHandle, CUmemGenericAllocation
 	return r;
 }
 
-API(cuMemImportFromShareableHandle, (CUmemGenericAllocationHandle *handle, void *osHandle,
-				     CUmemAllocationHandleType shHandleType))
+API(cuMemImportFromShareableHandle,
+    (CUmemGenericAllocationHandle * handle, void *osHandle, CUmemAllocationHandleType shHandleType))
 {
 	struct phys *phys;
 	CUresult r = CUDA_SUCCESS;

@@ -2,9 +2,9 @@
 
 #include "simgpu/cuda/work.h"
 
+#include "simgpu/cuda/graph.h"
 #include "simgpu/cuda/managed.h"
 #include "simgpu/cuda/pool.h"
-#include "simgpu/cuda/graph.h"
 #include "simgpu/cuda/run.h"
 #include "simgpu/cuda/space.h"
 #include "util/clock.h"
@@ -52,14 +52,13 @@ static bool value_is_reached(const struct work_value *value)
 		return (~(now | value->value) & mask) != 0;
 	default:
 		/* Cyclic, as the counters that it is meant for. */
-		ahead = value->is_64 ? (int64_t)(now - value->value) :
-				       (int32_t)((uint32_t)now - (uint32_t)value->value);
+		ahead = value->is_64 ? (int64_t)(now - value->value)
+				     : (int32_t)((uint32_t)now - (uint32_t)value->value);
 		return ahead >= 0;
 	}
 }
 
-static enum work_step value_step(struct CUctx_st *ctx, const struct work *work,
-				 CUresult *ret_error)
+static enum work_step value_step(struct CUctx_st *ctx, const struct work *work, CUresult *ret_error)
 {
 	const struct work_value *value = &work->value;
 	bool is_write = work->kind == WORK_VALUE_WRITE;

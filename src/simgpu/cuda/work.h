@@ -29,7 +29,7 @@ enum work_kind {
 	WORK_VALUE_WAIT,
 	WORK_VALUE_WRITE,
 	WORK_PREFETCH,
-	WORK_FREE,        /* of an asynchronous allocation */
+	WORK_FREE, /* of an asynchronous allocation */
 	WORK_GRAPH_ALLOC,
 	WORK_GRAPH_FREE,
 };
@@ -97,11 +97,11 @@ struct work {
 struct host_call;
 
 struct progress {
-	uint64_t pos;        /* what it counts is the kind's own */
+	uint64_t pos; /* what it counts is the kind's own */
 	uint64_t round;
 	uint64_t started_ns; /* of computing; 0 before */
 	uint64_t spent_ns;
-	uint64_t ready_ns;   /* no step before */
+	uint64_t ready_ns; /* no step before */
 	struct host_call *call;
 };
 

@@ -47,7 +47,8 @@ static int make_dir(void)
 	if (dir && *dir)
 		snprintf(node_view.dir, sizeof(node_view.dir), "%s", dir);
 	else
-		snprintf(node_view.dir, sizeof(node_view.dir), "/dev/shm/nvshare-sim-%u", geteuid());
+		snprintf(node_view.dir, sizeof(node_view.dir), "/dev/shm/nvshare-sim-%u",
+			 geteuid());
 	if (mkdir(node_view.dir, 0700) < 0 && errno != EEXIST)
 		return -errno;
 	/* The default name can be guessed: a directory of somebody else is not ours to trust. */

@@ -64,12 +64,12 @@ struct node_proc {
 struct node_device {
 	uint64_t capacity;
 	uint64_t busy_ns;
-	uint64_t tickets;             /* last one given */
-	uint64_t token_deadline_ns;   /* from then on anybody may take the token away */
-	uint32_t token_owner;         /* slot + 1; 0 is free */
-	uint32_t is_lost;             /* fell off the bus (Xid 79 or 119) until "recover" */
+	uint64_t tickets;           /* last one given */
+	uint64_t token_deadline_ns; /* from then on anybody may take the token away */
+	uint32_t token_owner;       /* slot + 1; 0 is free */
+	uint32_t is_lost;           /* fell off the bus (Xid 79 or 119) until "recover" */
 	uint64_t copies_end_ns[NODE_DIRECTION_COUNT_];
-	uint64_t ecc_errors[2];       /* single, double */
+	uint64_t ecc_errors[2]; /* single, double */
 	struct node_load load;
 };
 
@@ -110,7 +110,6 @@ struct node {
 };
 
 extern struct node node_view;
-
 
 /* Maps the node, makes it if there is none or it is damaged, takes a slot. Idempotent. */
 int node_attach(void);

@@ -21,7 +21,7 @@ static void push(uint32_t kind, uint32_t gpu, uint64_t data)
 	struct node_shared *shared = node_view.shared;
 	struct node_event *event = &shared->events[shared->last_event % NODE_EVENTS_MAX];
 
-	*event = (struct node_event){ shared->last_event + 1, kind, gpu, data };
+	*event = (struct node_event){shared->last_event + 1, kind, gpu, data};
 	shared->last_event++;
 }
 
@@ -39,7 +39,8 @@ static void take_line(const char *line)
 	unsigned int gpu = 0, xid = 0;
 	char what[16] = "";
 
-	if (sscanf(line, "xid %u gpu %u", &xid, &gpu) == 2 && gpu < node_view.shared->config.n_gpus) {
+	if (sscanf(line, "xid %u gpu %u", &xid, &gpu) == 2 &&
+	    gpu < node_view.shared->config.n_gpus) {
 		push(NODE_EVENT_XID, gpu, xid);
 		if (xid == XID_OFF_THE_BUS || xid == XID_GSP_TIMEOUT)
 			set_lost(gpu, 1);

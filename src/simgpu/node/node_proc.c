@@ -88,7 +88,8 @@ uint64_t node_used(unsigned int device)
 
 static bool fits(unsigned int device, uint64_t bytes)
 {
-	uint64_t used = node_used_locked(device), capacity = node_view.shared->device[device].capacity;
+	uint64_t used = node_used_locked(device),
+		 capacity = node_view.shared->device[device].capacity;
 
 	return used <= capacity && bytes <= capacity - used;
 }
