@@ -47,12 +47,17 @@ def until(what, condition, patience=PATIENCE):
         found = condition()
         if found:
             return found
+        for program in Program.running:
+            code = program.process.poll()
+            assert not code, f"{what}: {program.name} ended with {code}:\n{program.output()}"
         assert time.monotonic() < end, f"{what}: not within {patience} s"
         time.sleep(0.02)
 
 
 class Program:
     """A running program, its output in files."""
+
+    running = []  # those that nobody has waited for or killed
 
     def __init__(self, name, command, env, folder):
         self.name = name
@@ -62,6 +67,7 @@ class Program:
                 [str(c) for c in command], env=env, stdin=subprocess.DEVNULL, stdout=out, stderr=out
             )
         self.pid = self.process.pid
+        Program.running.append(self)
 
     def output(self):
         return self.out_path.read_text(errors="replace")
@@ -71,12 +77,18 @@ class Program:
 
     def wait(self, patience=PATIENCE):
         """The exit code; negative for a signal."""
+        self.forget()
         try:
             return self.process.wait(patience)
         except subprocess.TimeoutExpired:
             raise AssertionError(f"{self.name} hangs; its output:\n{self.output()}") from None
 
+    def forget(self):
+        if self in Program.running:
+            Program.running.remove(self)
+
     def kill(self, number=signal.SIGKILL):
+        self.forget()
         self.process.send_signal(number)
 
     def expect(self, code=0, patience=PATIENCE):
@@ -191,6 +203,7 @@ class Node:
 
     def close(self):
         for program in self.programs + ([self.scheduler] if self.scheduler else []):
+            program.forget()
             if program.is_alive():
                 program.kill()
                 program.process.wait()
@@ -218,4 +231,5 @@ def pytest_runtest_makereport(item, call):
         return
     for path in sorted(made.folder.glob("*.out")):
         lines = path.read_text(errors="replace").splitlines()
+        lines = [line for line in lines if "GET_STATUS" not in line]
         report.sections.append((path.name, "\n".join(lines[-60:])))
