@@ -47,8 +47,10 @@ static void log_report(const struct peer *peer, const struct sched_action *actio
 			 peer->id, (int)peer->cred.pid, peer->gpu);
 		break;
 	case SCHED_REPORT_OVERCOMMITTED:
-		log_warn("overcommitted client=%u gpu=%u: reports add up to more than the card has",
-			 peer->id, peer->gpu);
+		/* The one report about a GPU: it stands where the client would. */
+		log_warn(
+			"overcommitted gpu=%u bytes=%llu: reports add up to more than the card has",
+			action->client, (unsigned long long)action->bytes);
 		break;
 	}
 }

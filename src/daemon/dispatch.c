@@ -87,6 +87,9 @@ static void tell_gpu(struct server *server, uint32_t index)
 	};
 
 	gpu->is_told = true;
+	log_debug("gpu index=%u total=%llu external=%llu reported=%llu", index,
+		  (unsigned long long)gpu->total, (unsigned long long)gpu->external,
+		  (unsigned long long)gpu->reported);
 	(void)dispatch_event(server, &event);
 }
 
