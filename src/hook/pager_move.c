@@ -262,7 +262,7 @@ static uint64_t bytes_to_copy(const struct plan *plan)
 
 	pthread_mutex_lock(&pager.lock);
 	for (size_t i = 0; i < plan->n_chunks; i++) {
-		if (!plan->chunks[i]->host)
+		if (plan->chunks[i]->state == PAGER_RESIDENT && !plan->chunks[i]->host)
 			bytes += plan->chunks[i]->size;
 	}
 	pthread_mutex_unlock(&pager.lock);

@@ -113,9 +113,10 @@ void pager_drop_host_copies(CUdevice dev)
 	pthread_mutex_lock(&pager.lock);
 	for (struct pager_range *range = pager.devices[dev].ranges; range; range = range->next) {
 		for (size_t i = 0; i < range->n_chunks; i++) {
-			parts = range->chunks[i].host;
-			if (!parts || range->chunks[i].state != PAGER_RESIDENT)
+			/* A busy one's is its worker's. */
+			if (range->chunks[i].state != PAGER_RESIDENT || !range->chunks[i].host)
 				continue;
+			parts = range->chunks[i].host;
 			range->chunks[i].host = NULL;
 			for (tail = &parts; *tail; tail = &(*tail)->next)
 				;

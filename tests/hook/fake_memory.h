@@ -79,11 +79,6 @@ static struct {
 	uint64_t bytes_copied;
 	CUresult sync_error;
 
-	/* The call number fail_at (from 1), counted while armed, answers fail_with. */
-	int n_calls;
-	int fail_at;
-	CUresult fail_with;
-
 	void (*on_want)(CUdevice dev);
 	int n_wants;
 	enum nvshare_backend backend;
@@ -91,6 +86,13 @@ static struct {
 } fake = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
 static __thread CUcontext fake_current = FAKE_CTX;
+
+/* Of the thread that armed it: call number fail_at (from 1) answers fail_with. */
+static __thread struct {
+	int n_calls;
+	int fail_at;
+	CUresult fail_with;
+} fake_fault;
 
 /* ---- what the library has beside the driver ------------------------------- */
 
@@ -162,9 +164,9 @@ enum nvshare_backend backend_of(CUdevice dev)
 static CUresult fake_begin(void)
 {
 	pthread_mutex_lock(&fake.lock);
-	if (fake.fail_at && ++fake.n_calls == fake.fail_at) {
+	if (fake_fault.fail_at && ++fake_fault.n_calls == fake_fault.fail_at) {
 		pthread_mutex_unlock(&fake.lock);
-		return fake.fail_with;
+		return fake_fault.fail_with;
 	}
 	return CUDA_SUCCESS;
 }
@@ -600,7 +602,7 @@ static inline void fake_setup(void)
 	fake_fill();
 	fake_current = FAKE_CTX;
 	fake.capacity = 1ull << 30;
-	fake.fail_at = 0;
+	fake_fault.fail_at = 0;
 	fake.sync_error = CUDA_SUCCESS;
 	fake.on_want = NULL;
 	fake.n_wants = 0;
@@ -615,17 +617,17 @@ static inline void fake_setup(void)
 /* From now on the n-th call that can fail does. */
 static inline void fake_arm(int n, CUresult res)
 {
-	fake.n_calls = 0;
-	fake.fail_with = res;
-	fake.fail_at = n;
+	fake_fault.n_calls = 0;
+	fake_fault.fail_with = res;
+	fake_fault.fail_at = n;
 }
 
 /* false: fewer calls than that were made, so nothing failed. */
 static inline bool fake_disarm(void)
 {
-	bool has_failed = fake.n_calls >= fake.fail_at;
+	bool has_failed = fake_fault.n_calls >= fake_fault.fail_at;
 
-	fake.fail_at = 0;
+	fake_fault.fail_at = 0;
 	return has_failed;
 }
 

@@ -12,14 +12,15 @@
 #include "hook/hostpool.h"
 
 #define MIB     (1ull << 20)
-#define N_BIG   12
+#define N_BIG   8
 #define N_SMALL 40
+#define STRIDE  509 /* words: every page, at another place in each */
 
 static CUdeviceptr big[N_BIG], small[N_SMALL];
 
 static size_t big_size(size_t i)
 {
-	return (i + 1) * MIB + i * 77;
+	return (i % 3 + 1) * MIB + i * 77;
 }
 
 static uint32_t *words(CUdeviceptr ptr)
@@ -40,7 +41,7 @@ static CUresult allocate(size_t size, CUdeviceptr *ret_ptr)
 static void write_all(uint32_t round)
 {
 	for (size_t i = 0; i < N_BIG; i++) {
-		for (size_t j = 0; j < big_size(i) / 4; j++)
+		for (size_t j = 0; j < big_size(i) / 4; j += STRIDE)
 			words(big[i])[j] = (uint32_t)(round + i * 131 + j);
 	}
 	for (size_t i = 0; i < N_SMALL; i++)
@@ -52,7 +53,7 @@ static void check_all(uint32_t round)
 	size_t n_wrong = 0;
 
 	for (size_t i = 0; i < N_BIG; i++) {
-		for (size_t j = 0; j < big_size(i) / 4; j++)
+		for (size_t j = 0; j < big_size(i) / 4; j += STRIDE)
 			n_wrong += words(big[i])[j] != (uint32_t)(round + i * 131 + j);
 	}
 	for (size_t i = 0; i < N_SMALL; i++)
@@ -87,7 +88,7 @@ static int setup(void **state)
 static int teardown(void **state)
 {
 	(void)state;
-	fake.fail_at = 0;
+	fake_fault.fail_at = 0;
 	pager_context_gone(FAKE_CTX);
 	assert_int_equal(fake.used, 0);
 	assert_int_equal(fake.reserved, 0);
@@ -125,8 +126,8 @@ static void an_eviction_that_fails_anywhere_loses_nothing(void **state)
 		assert_int_equal(counts().swapped, 0);
 		check_all((uint32_t)n);
 	}
-	assert_true(n > 60);
-	assert_true(n_failed > 40);
+	assert_true(n > 40);
+	assert_true(n_failed > 30);
 	assert_int_equal(pager_restore(0, &move), NVSHARE_OUTCOME_SUCCESS);
 	check_all((uint32_t)n);
 }
@@ -160,7 +161,7 @@ static void a_restore_that_fails_anywhere_goes_on_later(void **state)
 		}
 		check_all((uint32_t)n);
 	}
-	assert_true(n > 60);
+	assert_true(n > 40);
 	check_all((uint32_t)n);
 }
 
@@ -204,7 +205,7 @@ static void a_card_that_is_full_at_the_restore_keeps_the_rest_for_later(void **s
 	write_all(5);
 	all = counts().resident;
 	assert_int_equal(pager_evict(0, UINT64_MAX, &move), NVSHARE_OUTCOME_SUCCESS);
-	for (uint64_t room = 10 * MIB; room < all; room += 10 * MIB) {
+	for (uint64_t room = 4 * MIB; room < all; room += 4 * MIB) {
 		fake.capacity = room;
 		assert_int_equal(pager_restore(0, &move), NVSHARE_OUTCOME_INVALID_STATE);
 		assert_int_equal(counts().resident, fake.used);

@@ -1,0 +1,322 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+
+/* Budgets: who waits, who is refused, and what the numbers say. */
+
+#include "hook/budget.h"
+
+#include "fake_memory.h"
+#include "hook/gate.h"
+
+#define MIB (1ull << 20)
+
+static int setup(void **state)
+{
+	(void)state;
+	fake_setup();
+	fake.capacity = 16ull << 30;
+	return 0;
+}
+
+static CUresult take(uint64_t bytes, int kind)
+{
+	CUresult res;
+
+	gate_enter();
+	res = budget_take(0, bytes, kind);
+	gate_leave();
+	return res;
+}
+
+static struct nvshare_mem counts(void)
+{
+	struct nvshare_mem mem;
+
+	budget_read(0, &mem);
+	return mem;
+}
+
+static void without_a_budget_nothing_is_bounded(void **state)
+{
+	(void)state;
+	assert_int_equal(take(1ull << 50, BUDGET_PAGEABLE), CUDA_SUCCESS);
+	assert_int_equal(budget_get(0), BUDGET_UNLIMITED);
+	assert_int_equal(take(5, NVSHARE_PINNED_ARRAY), CUDA_SUCCESS);
+	assert_int_equal(counts().resident, 1ull << 50);
+	assert_int_equal(counts().pinned[NVSHARE_PINNED_ARRAY], 5);
+	budget_give(0, 1ull << 50, BUDGET_PAGEABLE);
+	budget_give(0, 100, NVSHARE_PINNED_ARRAY); /* never below zero */
+	assert_int_equal(counts().pinned[NVSHARE_PINNED_ARRAY], 0);
+	assert_int_equal(fake.n_wants, 0);
+	assert_int_equal(budget_take(BUDGET_DEVICES, 5, 0), CUDA_SUCCESS);
+}
+
+static uint64_t seen_wanted, seen_wanted_pinned;
+
+static void grant_what_is_wanted(CUdevice dev)
+{
+	struct nvshare_mem mem;
+
+	budget_read(dev, &mem);
+	seen_wanted = mem.wanted;
+	seen_wanted_pinned = mem.wanted_pinned;
+	assert_true(budget_wanting(dev));
+	budget_set(dev, budget_get(dev) + mem.wanted + mem.wanted_pinned);
+}
+
+static void a_short_budget_is_asked_for_with_slack_when_pageable(void **state)
+{
+	(void)state;
+	fake.on_want = grant_what_is_wanted;
+	budget_set(0, 0);
+	assert_int_equal(take(2 * MIB, BUDGET_PAGEABLE), CUDA_SUCCESS);
+	assert_int_equal(seen_wanted, 64 * MIB);
+	assert_int_equal(seen_wanted_pinned, 0);
+	assert_int_equal(take(62 * MIB, BUDGET_PAGEABLE), CUDA_SUCCESS);
+	assert_int_equal(fake.n_wants, 1);
+	assert_int_equal(take(300 * MIB, BUDGET_PAGEABLE), CUDA_SUCCESS);
+	assert_int_equal(seen_wanted, 300 * MIB);
+	assert_int_equal(take(7, NVSHARE_PINNED_ASYNC), CUDA_SUCCESS);
+	assert_int_equal(seen_wanted, 0);
+	assert_int_equal(seen_wanted_pinned, 7);
+	assert_false(budget_wanting(0));
+	assert_int_equal(counts().wanted, 0);
+}
+
+static int n_refusals;
+
+static void refuse(CUdevice dev)
+{
+	struct nvshare_mem mem;
+
+	budget_read(dev, &mem);
+	seen_wanted = mem.wanted;
+	n_refusals++;
+	budget_refuse(dev);
+}
+
+static void a_refusal_is_out_of_memory_after_a_try_without_slack(void **state)
+{
+	(void)state;
+	n_refusals = 0;
+	fake.on_want = refuse;
+	budget_set(0, 5 * MIB);
+	assert_int_equal(take(8 * MIB, BUDGET_PAGEABLE), CUDA_ERROR_OUT_OF_MEMORY);
+	assert_int_equal(n_refusals, 2);
+	assert_int_equal(seen_wanted, 3 * MIB);
+	assert_int_equal(counts().resident, 0);
+	assert_false(budget_wanting(0));
+	assert_int_equal(take(5 * MIB, BUDGET_PAGEABLE), CUDA_SUCCESS);
+	assert_true(gate_quiet());
+}
+
+static void nobody_waits_during_a_capture(void **state)
+{
+	int stream;
+
+	(void)state;
+	budget_set(0, 5 * MIB);
+	gate_enter_capture();
+	gate_leave_capture(&stream, FAKE_CTX, true);
+	assert_int_equal(take(6 * MIB, BUDGET_PAGEABLE), CUDA_ERROR_OUT_OF_MEMORY);
+	assert_int_equal(take(5 * MIB, BUDGET_PAGEABLE), CUDA_SUCCESS);
+	gate_enter();
+	assert_int_equal(budget_retry(0, 1, BUDGET_PAGEABLE), CUDA_ERROR_OUT_OF_MEMORY);
+	gate_leave();
+	gate_end_capture(gate_find_capture(&stream));
+	assert_int_equal(fake.n_wants, 0);
+}
+
+static void a_retry_asks_for_more_even_with_room(void **state)
+{
+	CUresult res;
+
+	(void)state;
+	gate_enter();
+	assert_int_equal(budget_retry(0, MIB, BUDGET_PAGEABLE), CUDA_ERROR_OUT_OF_MEMORY);
+	fake.on_want = grant_what_is_wanted;
+	budget_set(0, 100 * MIB);
+	res = budget_retry(0, 3 * MIB, BUDGET_PAGEABLE);
+	gate_leave();
+	assert_int_equal(res, CUDA_SUCCESS);
+	assert_int_equal(seen_wanted, 3 * MIB);
+	assert_int_equal(budget_get(0), 103 * MIB);
+	assert_int_equal(counts().resident, 0);
+	fake.on_want = refuse;
+	gate_enter();
+	assert_int_equal(budget_retry(0, MIB, BUDGET_PAGEABLE), CUDA_ERROR_OUT_OF_MEMORY);
+	gate_leave();
+}
+
+static void the_limit_bounds_what_is_asked_for_and_contexts(void **state)
+{
+	(void)state;
+	strcpy(fake.options.memory_limit, "25%");
+	assert_int_equal(budget_limit(0), 4ull << 30);
+	assert_int_equal(budget_limit_of(1000), 250);
+	assert_int_equal(take(1ull << 30, NVSHARE_PINNED_CONTEXT), CUDA_SUCCESS);
+	assert_int_equal(budget_ask(0, (3ull << 30) + 1), CUDA_ERROR_OUT_OF_MEMORY);
+	assert_int_equal(budget_ask(0, UINT64_MAX), CUDA_ERROR_OUT_OF_MEMORY);
+	assert_int_equal(budget_ask(0, 3ull << 30), CUDA_SUCCESS);
+	assert_int_equal(budget_ask(0, 1), CUDA_ERROR_OUT_OF_MEMORY);
+	assert_int_equal(take(1, NVSHARE_PINNED_CONTEXT), CUDA_ERROR_OUT_OF_MEMORY);
+	budget_allocated(0, -1);
+	assert_int_equal(budget_ask(0, 1), CUDA_SUCCESS);
+}
+
+static void bytes_that_are_out_are_not_on_the_card(void **state)
+{
+	(void)state;
+	budget_set(0, 10 * MIB);
+	assert_int_equal(take(10 * MIB, BUDGET_PAGEABLE), CUDA_SUCCESS);
+	budget_swapped_out(0, 6 * MIB);
+	assert_int_equal(counts().resident, 4 * MIB);
+	assert_int_equal(counts().swapped, 6 * MIB);
+	budget_set(0, 5 * MIB);
+	assert_false(budget_swapped_in(0, 6 * MIB));
+	assert_true(budget_swapped_in(0, MIB));
+	budget_swapped_freed(0, 5 * MIB);
+	assert_int_equal(counts().resident, 5 * MIB);
+	assert_int_equal(counts().swapped, 0);
+}
+
+struct waiter {
+	pthread_t thread;
+	uint64_t bytes;
+	CUresult res;
+	int is_done;
+};
+
+static void *wait_for_memory(void *arg)
+{
+	struct waiter *waiter = arg;
+
+	waiter->res = take(waiter->bytes, NVSHARE_PINNED_PLAIN);
+	__atomic_store_n(&waiter->is_done, 1, __ATOMIC_SEQ_CST);
+	return NULL;
+}
+
+static void start(struct waiter *waiter, uint64_t bytes)
+{
+	*waiter = (struct waiter){.bytes = bytes};
+	assert_int_equal(pthread_create(&waiter->thread, NULL, wait_for_memory, waiter), 0);
+}
+
+static void until_asked(int n_wants)
+{
+	while (__atomic_load_n(&fake.n_wants, __ATOMIC_SEQ_CST) < n_wants)
+		sched_yield();
+}
+
+static void those_who_wait_are_served_in_turn_outside_the_gate(void **state)
+{
+	struct waiter first, second;
+
+	(void)state;
+	budget_set(0, 10 * MIB);
+	start(&first, 20 * MIB);
+	until_asked(1);
+	start(&second, 5 * MIB); /* it would fit, but passes nobody */
+	gate_set(GATE_CLOSED);   /* the process is switched out while it is blocked */
+	while (!gate_quiet())
+		sched_yield();
+	assert_int_equal(counts().wanted_pinned, 10 * MIB);
+	budget_set(0, 20 * MIB);
+	assert_false(budget_wanting(0));
+	/* Room, but the gate is closed: nothing is taken that could not be evicted. */
+	assert_int_equal(counts().pinned[NVSHARE_PINNED_PLAIN], 0);
+	assert_int_equal(__atomic_load_n(&first.is_done, __ATOMIC_SEQ_CST), 0);
+	gate_set(GATE_OPEN);
+	pthread_join(first.thread, NULL);
+	assert_int_equal(first.res, CUDA_SUCCESS);
+	until_asked(2);
+	assert_int_equal(__atomic_load_n(&second.is_done, __ATOMIC_SEQ_CST), 0);
+	budget_give(0, 20 * MIB, NVSHARE_PINNED_PLAIN); /* a free is as good as a grant */
+	pthread_join(second.thread, NULL);
+	assert_int_equal(second.res, CUDA_SUCCESS);
+	assert_int_equal(counts().pinned[NVSHARE_PINNED_PLAIN], 5 * MIB);
+}
+
+static void a_budget_that_shrinks_before_the_gate_opens_is_asked_for_again(void **state)
+{
+	struct waiter waiter;
+
+	(void)state;
+	budget_set(0, 10 * MIB);
+	start(&waiter, 20 * MIB);
+	until_asked(1);
+	gate_set(GATE_CLOSED);
+	budget_set(0, 20 * MIB);
+	while (!gate_wanted()) /* it saw the room and stands at the gate */
+		sched_yield();
+	budget_set(0, 10 * MIB);
+	gate_set(GATE_OPEN);
+	until_asked(2);
+	assert_int_equal(counts().pinned[NVSHARE_PINNED_PLAIN], 0);
+	budget_refuse(0);
+	pthread_join(waiter.thread, NULL);
+	assert_int_equal(waiter.res, CUDA_ERROR_OUT_OF_MEMORY);
+}
+
+static void *take_and_give(void *arg)
+{
+	for (int i = 0; i < 2000; i++) {
+		uint64_t bytes = (uint64_t)(i % 7 + 1) * 1000;
+		int kind = i % 2 ? BUDGET_PAGEABLE : NVSHARE_PINNED_VMM;
+
+		if (budget_ask(0, bytes) != CUDA_SUCCESS)
+			return arg;
+		if (take(bytes, kind) != CUDA_SUCCESS)
+			return arg;
+		budget_give(0, bytes, kind);
+		budget_allocated(0, -(int64_t)bytes);
+	}
+	return NULL;
+}
+
+static void counts_are_exact_with_many_threads(void **state)
+{
+	pthread_t threads[4];
+	void *failed;
+
+	(void)state;
+	budget_set(0, 1000000);
+	for (size_t i = 0; i < 4; i++)
+		assert_int_equal(pthread_create(&threads[i], NULL, take_and_give, state), 0);
+	for (size_t i = 0; i < 4; i++) {
+		pthread_join(threads[i], &failed);
+		assert_null(failed);
+	}
+	assert_int_equal(counts().resident, 0);
+	assert_int_equal(counts().allocated, 0);
+	assert_int_equal(counts().pinned[NVSHARE_PINNED_VMM], 0);
+}
+
+static void unused_budget_goes_back_unless_somebody_waits(void **state)
+{
+	(void)state;
+	budget_set(0, 100 * MIB);
+	assert_int_equal(take(10 * MIB, BUDGET_PAGEABLE), CUDA_SUCCESS);
+	assert_int_equal(budget_return_slack(0, 90 * MIB), 100 * MIB);
+	assert_int_equal(budget_return_slack(0, 20 * MIB), 30 * MIB);
+	assert_int_equal(budget_get(0), 30 * MIB);
+}
+
+int main(void)
+{
+#define BUDGET_TEST(name) cmocka_unit_test_setup(name, setup)
+	const struct CMUnitTest tests[] = {
+		BUDGET_TEST(without_a_budget_nothing_is_bounded),
+		BUDGET_TEST(a_short_budget_is_asked_for_with_slack_when_pageable),
+		BUDGET_TEST(a_refusal_is_out_of_memory_after_a_try_without_slack),
+		BUDGET_TEST(nobody_waits_during_a_capture),
+		BUDGET_TEST(a_retry_asks_for_more_even_with_room),
+		BUDGET_TEST(the_limit_bounds_what_is_asked_for_and_contexts),
+		BUDGET_TEST(bytes_that_are_out_are_not_on_the_card),
+		BUDGET_TEST(those_who_wait_are_served_in_turn_outside_the_gate),
+		BUDGET_TEST(a_budget_that_shrinks_before_the_gate_opens_is_asked_for_again),
+		BUDGET_TEST(counts_are_exact_with_many_threads),
+		BUDGET_TEST(unused_budget_goes_back_unless_somebody_waits),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
