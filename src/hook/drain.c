@@ -47,86 +47,59 @@ static bool wait_on(struct drain_wait *wait)
 	return true;
 }
 
-/* cuCtxRecordEvent wants an event of the same context. */
-static CUresult make_event(struct device_context *c)
-{
-	CUcontext popped;
-	CUresult res;
-
-	if (c->event)
-		return CUDA_SUCCESS;
-	res = cuda_real.cuCtxPushCurrent_v2(c->ctx);
-	if (res != CUDA_SUCCESS)
-		return res;
-	res = cuda_real.cuEventCreate(&c->event, CU_EVENT_DISABLE_TIMING);
-	(void)cuda_real.cuCtxPopCurrent_v2(&popped);
-	return res;
-}
-
 static bool has_events(void)
 {
 	return cuda_real.cuCtxRecordEvent && cuda_real.cuEventCreate && cuda_real.cuEventQuery;
 }
 
+/* Calls on a context's events want it to be current. false: it is dead, nothing runs there. */
+static bool enter(struct device_context *c)
+{
+	return cuda_real.cuCtxPushCurrent_v2(c->ctx) == CUDA_SUCCESS;
+}
+
+static void leave(void)
+{
+	CUcontext popped;
+
+	(void)cuda_real.cuCtxPopCurrent_v2(&popped);
+}
+
 /*
- * Waits in the driver, without a limit. Any result means that nothing runs any more: a
- * sticky error has stopped everything in that context.
+ * Inside the context. Waits in the driver, without a limit. Any result means that
+ * nothing runs any more: a sticky error has stopped everything in that context.
  */
 static void synchronize(struct device_context *c)
 {
-	CUcontext popped;
-	CUresult res;
+	CUresult res = cuda_real.cuCtxSynchronize();
 
-	res = cuda_real.cuCtxPushCurrent_v2(c->ctx);
-	if (res != CUDA_SUCCESS)
-		return;
-	res = cuda_real.cuCtxSynchronize();
-	(void)cuda_real.cuCtxPopCurrent_v2(&popped);
 	if (res != CUDA_SUCCESS)
 		hook_debug("drain: context %p: error %d", (void *)c->ctx, (int)res);
 }
 
-/* From here on c->is_recorded says whether its event is to be waited for. */
+/* Inside the context. From here on c->is_recorded says whether its event stands for it. */
 static void record(struct device_context *c)
 {
-	CUresult res = make_event(c);
+	CUresult res = CUDA_SUCCESS;
 
-	if (res == CUDA_SUCCESS)
+	if (!c->event)
+		res = cuda_real.cuEventCreate(&c->event, CU_EVENT_DISABLE_TIMING);
+	if (res != CUDA_SUCCESS)
+		c->event = NULL;
+	else
 		res = cuda_real.cuCtxRecordEvent(c->ctx, c->event);
 	c->is_recorded = res == CUDA_SUCCESS;
-	if (!c->is_recorded)
-		synchronize(c);
 }
 
-/* Asked with its context current: without one the driver knows no event. */
-static CUresult query(const struct device_context *c)
-{
-	CUcontext popped;
-	CUresult res = cuda_real.cuCtxPushCurrent_v2(c->ctx);
-
-	if (res != CUDA_SUCCESS)
-		return res;
-	res = cuda_real.cuEventQuery(c->event);
-	(void)cuda_real.cuCtxPopCurrent_v2(&popped);
-	return res;
-}
-
-/*
- * Only the event's word counts as an end. On any other answer the driver must make sure,
- * for which the gate has to be closed: with an open one the work counts as going on.
- */
+/* Inside the context. An answer that makes no sense is no proof: then the driver waits. */
 static bool is_done(struct device_context *c)
 {
-	CUresult res;
+	CUresult res = cuda_real.cuEventQuery(c->event);
 
-	if (!c->is_recorded)
-		return true;
-	res = query(c);
-	if (res == CUDA_ERROR_NOT_READY || (res != CUDA_SUCCESS && gate_get() != GATE_CLOSED))
+	if (res == CUDA_ERROR_NOT_READY)
 		return false;
 	if (res != CUDA_SUCCESS)
 		synchronize(c);
-	c->is_recorded = false;
 	return true;
 }
 
@@ -151,23 +124,37 @@ static bool wait_gate(struct drain_wait *wait)
 	return true;
 }
 
+static bool wait_context(struct device_context *c, struct drain_wait *wait)
+{
+	bool is_over = true;
+
+	if (!enter(c))
+		return true;
+	if (!c->is_recorded)
+		synchronize(c);
+	else
+		while (is_over && !device_context_is_going(c) && !is_done(c))
+			is_over = wait_on(wait);
+	leave();
+	return is_over;
+}
+
 /* Everything is recorded first, so that the contexts' works end side by side. */
 static bool wait_work(struct drain_wait *wait)
 {
 	struct device_context *c;
 
 	for (c = device_context_hold(DEVICE_ANY); c; c = device_context_hold_next(c)) {
-		if (has_events())
+		c->is_recorded = false;
+		if (has_events() && enter(c)) {
 			record(c);
-		else
-			synchronize(c);
+			leave();
+		}
 	}
 	for (c = device_context_hold(DEVICE_ANY); c; c = device_context_hold_next(c)) {
-		while (!device_context_is_going(c) && !is_done(c)) {
-			if (!wait_on(wait)) {
-				device_context_drop(c);
-				return false;
-			}
+		if (!wait_context(c, wait)) {
+			device_context_drop(c);
+			return false;
 		}
 	}
 	return true;
@@ -207,14 +194,16 @@ bool drain_probe_start(void)
 	struct device_context *c;
 	bool may_record;
 
-	if (!has_events())
-		return !gate_capture_open();
 	gate_set(GATE_NO_CAPTURES);
 	may_record = !gate_capture_open();
-	for (c = may_record ? device_context_hold(DEVICE_ANY) : NULL; c;
-	     c = device_context_hold_next(c))
-		c->is_recorded = make_event(c) == CUDA_SUCCESS &&
-				 cuda_real.cuCtxRecordEvent(c->ctx, c->event) == CUDA_SUCCESS;
+	c = may_record ? device_context_hold(DEVICE_ANY) : NULL;
+	for (; c; c = device_context_hold_next(c)) {
+		c->is_recorded = false;
+		if (has_events() && enter(c)) {
+			record(c);
+			leave();
+		}
+	}
 	gate_set(GATE_OPEN);
 	return may_record;
 }
@@ -222,12 +211,13 @@ bool drain_probe_start(void)
 bool drain_probe_done(void)
 {
 	struct device_context *c;
+	bool is_idle = true;
 
 	for (c = device_context_hold(DEVICE_ANY); c; c = device_context_hold_next(c)) {
-		if (!is_done(c)) {
-			device_context_drop(c);
-			return false;
-		}
+		if (!c->is_recorded || !enter(c))
+			continue;
+		is_idle = is_idle && cuda_real.cuEventQuery(c->event) == CUDA_SUCCESS;
+		leave();
 	}
-	return true;
+	return is_idle;
 }

@@ -23,6 +23,7 @@ struct cuda_real cuda_real;
 static struct {
 	int is_working;   /* submitted work is not done */
 	int record_error; /* what cuCtxRecordEvent answers */
+	int query_error;  /* what cuEventQuery answers */
 	int event_error;  /* what cuEventCreate answers */
 	int n_records;
 	int n_synchronizes;
@@ -88,6 +89,8 @@ static CUresult fake_query(CUevent event)
 {
 	if ((void *)event != (void *)fake_current)
 		return CUDA_ERROR_INVALID_CONTEXT; /* as a driver does for a thread without one */
+	if (fake_get(query_error))
+		return (CUresult)fake_get(query_error);
 	return fake_get(is_working) ? CUDA_ERROR_NOT_READY : CUDA_SUCCESS;
 }
 

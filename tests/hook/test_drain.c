@@ -219,6 +219,15 @@ static void without_events_it_synchronizes(void **unused)
 	assert_int_equal(fake_get(n_synchronizes), 2);
 }
 
+/* It once was: work that ran on was copied from, and lost. */
+static void an_answer_that_makes_no_sense_is_no_proof(void **unused)
+{
+	(void)unused;
+	fake_set(query_error, CUDA_ERROR_INVALID_CONTEXT);
+	assert_int_equal(drain_run(FOREVER_NS), NVSHARE_OUTCOME_SUCCESS);
+	assert_int_equal(fake_get(n_synchronizes), 1);
+}
+
 static void *forget(void *arg)
 {
 	(void)arg;
@@ -282,6 +291,7 @@ int main(void)
 		cmocka_unit_test_setup(work_that_does_not_end_is_a_timeout, setup),
 		cmocka_unit_test_setup(a_broken_context_counts_as_drained, setup),
 		cmocka_unit_test_setup(without_events_it_synchronizes, setup),
+		cmocka_unit_test_setup(an_answer_that_makes_no_sense_is_no_proof, setup),
 		cmocka_unit_test_setup(a_context_that_is_destroyed_is_not_waited_for, setup),
 		cmocka_unit_test_setup(a_probe_tells_working_from_idle_with_the_gate_open, setup),
 		cmocka_unit_test_setup(a_cancelled_drain_ends_at_once, setup),
