@@ -62,23 +62,45 @@ uint64_t fit_pageable(const struct sched_client *client)
 uint64_t fit_need(const struct sched *sched, uint32_t client)
 {
 	const struct sched_client *c = &sched->clients[client];
-	uint64_t need = fit_footprint(c), others;
 
 	if (c->state == SCHED_CLIENT_RUNNING)
 		return c->is_growing ? c->need : fit_charge(c);
 	if (c->is_given)
 		return fit_charge(c);
-	if (sched->config.mode != SCHED_MODE_CONCURRENT)
-		return need;
-	others = gpu_of(sched, client)->sums.pinned - c->share.pinned;
-	return min_u64(need, max_u64(above(fit_usable(sched, c->gpu), others),
-				     c->memory.resident + c->memory.pinned));
+	return min_u64(fit_footprint(c), gpu_of(sched, client)->total);
 }
 
-/* What the card holds of a client that has, or will have, its need. */
-static uint64_t load_on(const struct sched_client *client, uint64_t need)
+static uint64_t pinned_by_others(const struct sched *sched, uint32_t client)
 {
-	return max_u64(need, fit_charge(client));
+	return gpu_of(sched, client)->sums.pinned - sched->clients[client].share.pinned;
+}
+
+uint64_t fit_limit(const struct sched *sched, uint32_t client)
+{
+	return above(fit_usable(sched, sched->clients[client].gpu),
+		     pinned_by_others(sched, client));
+}
+
+bool fit_oversize(const struct sched *sched, uint32_t client)
+{
+	const struct sched_memory *m = &sched->clients[client].memory;
+
+	return m->resident + m->pinned + m->swapped > fit_limit(sched, client);
+}
+
+/* What it adds to the load: never more than there is when all the others are out. */
+static uint64_t weight_of(const struct sched *sched, uint32_t client)
+{
+	return min_u64(max_u64(fit_need(sched, client), fit_charge(&sched->clients[client])),
+		       fit_limit(sched, client));
+}
+
+void fit_aim(struct sched *sched, uint32_t client)
+{
+	struct sched_client *c = &sched->clients[client];
+
+	c->need = fit_need(sched, client);
+	c->weight = weight_of(sched, client);
 }
 
 static void share_running(const struct sched_client *c, struct sched_sums *share)
@@ -92,13 +114,13 @@ static void share_running(const struct sched_client *c, struct sched_sums *share
 	share->n_on = 1;
 	share->n_holding = 1;
 	if (c->line == SCHED_LINE_COMING)
-		share->load = load_on(c, c->need);
+		share->load = c->weight;
 	if (c->is_fixed || c->is_not_preemptible) {
 		share->n_fast = 1;
 		share->n_never = 1;
 	} else if (c->is_retrying || c->line == SCHED_LINE_COMING) {
 		share->n_fast = 1;
-		share->later = share->load - pinned;
+		share->later = above(share->load, pinned);
 	} else if (c->is_growing) {
 		share->blocked = charge - pinned;
 	} else {
@@ -125,13 +147,13 @@ struct sched_sums fit_share(const struct sched_client *c)
 		share.load = c->is_hung || c->is_retrying ? charge : pinned;
 		break;
 	case SCHED_CLIENT_INCOMING:
-		share.load = load_on(c, c->is_given ? charge : c->need);
+		share.load = c->is_given ? charge : c->weight;
 		share.n_on = 1;
 		share.n_fast = 1;
 		if (c->is_fixed)
 			share.n_never = 1;
 		else
-			share.later = share.load - pinned;
+			share.later = above(share.load, pinned);
 		break;
 	case SCHED_CLIENT_RUNNING:
 		share_running(c, &share);
@@ -277,11 +299,6 @@ bool fit_exclusive(const struct sched *sched)
 	return sched->config.anti_thrash && sched->config.mode != SCHED_MODE_AUTO;
 }
 
-static uint64_t pinned_by_others(const struct sched *sched, uint32_t client)
-{
-	return gpu_of(sched, client)->sums.pinned - sched->clients[client].share.pinned;
-}
-
 bool fit_never(const struct sched *sched, uint32_t client)
 {
 	const struct sched_client *c = &sched->clients[client];
@@ -313,7 +330,7 @@ static bool fits_without(const struct sched *sched, uint32_t client, uint64_t fr
 	uint64_t load = gpu_of(sched, client)->sums.load - c->share.load;
 
 	assert(freed <= load);
-	return load - freed + load_on(c, fit_need(sched, client)) <= fit_usable(sched, c->gpu);
+	return load - freed + weight_of(sched, client) <= fit_usable(sched, c->gpu);
 }
 
 bool fit_beside(const struct sched *sched, uint32_t client)
@@ -362,7 +379,7 @@ uint64_t fit_missing(const struct sched *sched, uint32_t client)
 	const struct sched_client *c = &sched->clients[client];
 	uint64_t load = gpu_of(sched, client)->sums.load - c->share.load;
 
-	return above(load + load_on(c, fit_need(sched, client)), fit_usable(sched, c->gpu));
+	return above(load + weight_of(sched, client), fit_usable(sched, c->gpu));
 }
 
 uint64_t fit_to_evict(const struct sched *sched, uint32_t gpu, uint32_t client)
@@ -379,6 +396,6 @@ bool fit_has_room(const struct sched *sched, uint32_t client)
 {
 	const struct sched_client *c = &sched->clients[client];
 
-	return gpu_of(sched, client)->sums.charged + above(c->need, fit_charge(c)) <=
+	return gpu_of(sched, client)->sums.charged - c->share.charged + c->weight <=
 	       fit_usable(sched, c->gpu);
 }

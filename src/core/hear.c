@@ -9,15 +9,6 @@
 #include "core/stop.h"
 #include "core/turn.h"
 
-static uint64_t limit_of(const struct sched *sched, uint32_t client)
-{
-	const struct sched_client *c = &sched->clients[client];
-	uint64_t others = sched->gpus[c->gpu].sums.pinned - c->share.pinned;
-	uint64_t usable = fit_usable(sched, c->gpu);
-
-	return usable > others ? usable - others : 0;
-}
-
 static void cancel_growth(struct sched *sched, uint32_t client)
 {
 	struct sched_client *c = &sched->clients[client];
@@ -39,14 +30,14 @@ static void refuse(struct sched *sched, uint32_t client)
 				.type = SCHED_ACTION_REFUSE,
 				.client = client,
 				.bytes = c->memory.wanted + c->memory.wanted_pinned,
-				.budget = limit_of(sched, client)});
+				.budget = fit_limit(sched, client)});
 	cancel_growth(sched, client);
 	fit_out(sched, client);
 	c->memory.wanted = 0;
 	c->memory.wanted_pinned = 0;
 	c->bound_ns = SCHED_NO_DEADLINE;
 	if (c->state == SCHED_CLIENT_INCOMING && !c->is_given)
-		c->need = fit_footprint(c);
+		fit_aim(sched, client);
 	fit_in(sched, client);
 }
 
@@ -73,6 +64,7 @@ static void grow(struct sched *sched, uint32_t client, uint64_t need)
 	} else {
 		fit_out(sched, client);
 		c->need = need;
+		fit_aim(sched, client);
 		fit_in(sched, client);
 	}
 }
@@ -91,7 +83,7 @@ void hear_growth(struct sched *sched, uint32_t client, bool is_last_epoch)
 		cancel_growth(sched, client);
 	else if (!is_last_epoch)
 		return;
-	else if (need > limit_of(sched, client))
+	else if (need > fit_limit(sched, client))
 		refuse(sched, client);
 	else
 		grow(sched, client, need);
@@ -249,13 +241,15 @@ int hear_memory(struct sched *sched, const struct sched_event *event)
 		break;
 	case SCHED_CLIENT_INCOMING:
 		if (c->is_given) {
-			if (is_last_epoch && c->memory.swapped == 0)
+			/* More than the card: who says that it can run so, may. */
+			if (is_last_epoch &&
+			    (c->memory.swapped == 0 || fit_oversize(sched, event->client)))
 				turn_grant(sched, event->client);
 			break;
 		}
 		check_wanted(sched, event->client);
 		fit_out(sched, event->client);
-		c->need = fit_need(sched, event->client);
+		fit_aim(sched, event->client);
 		fit_in(sched, event->client);
 		break;
 	case SCHED_CLIENT_RUNNING:

@@ -197,6 +197,8 @@ static int on_drop(struct lease *lease, const struct lease_event *event,
 			return LEASE_E_STATE; /* our release was on its way: it is the answer */
 		start(lease, LEASE_EVICTING,
 		      lease->state == LEASE_IDLE ? LEASE_WORK_EVICT_IDLE : LEASE_WORK_EVICT_ASKED);
+		/* One that has come in too late was given a budget that is not ours any more. */
+		set_budget(lease, 0, actions);
 		act(actions, LEASE_ACTION_EVICT)->bytes = event->bytes;
 		break;
 	case LEASE_OFF:

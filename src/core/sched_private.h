@@ -74,6 +74,7 @@ struct sched_client {
 	uint64_t epoch;
 	uint64_t grant;      /* the last one's number */
 	uint64_t need;       /* of a client that comes or grows: the budget it is to get */
+	uint64_t weight;     /* of a client that comes: what it adds to the load */
 	uint64_t drop_bytes; /* of the DROP not yet answered */
 	uint64_t drop_epoch;
 

@@ -35,6 +35,13 @@ static uint32_t next_in_line(const struct sched *sched, uint32_t client)
 	return sched->clients[client].link[SCHED_LINK_LINE].next;
 }
 
+/* What was promised to be pinned counts as pinned, until the next report says what is. */
+static void count_promised(struct sched_client *c)
+{
+	c->memory.pinned += c->memory.wanted_pinned;
+	c->memory.wanted_pinned = 0;
+}
+
 void turn_grant(struct sched *sched, uint32_t client)
 {
 	struct sched_client *c = &sched->clients[client];
@@ -43,6 +50,7 @@ void turn_grant(struct sched *sched, uint32_t client)
 	line_leave(sched, client);
 	if (!c->is_given)
 		c->budget = c->need;
+	count_promised(c);
 	c->is_given = false;
 	c->has_switched = false;
 	c->answer_ns = SCHED_NO_DEADLINE;
@@ -78,6 +86,7 @@ void turn_grow(struct sched *sched, uint32_t client)
 	fit_out(sched, client);
 	line_leave(sched, client);
 	c->budget = max_u64(c->need, c->budget);
+	count_promised(c);
 	c->is_growing = false;
 	/* Who waited for its turn in order to grow has a whole turn before it: else two that
 	 * outgrow the card would stop each other at every allocation. */
@@ -103,12 +112,6 @@ static void start_restore(struct sched *sched, uint32_t client)
 	emit_budget(sched, client);
 }
 
-/* What is out and can come back: nothing, when the card is too small for all of it. */
-static bool must_restore(const struct sched_client *c)
-{
-	return c->memory.swapped > 0 && c->need >= fit_footprint(c);
-}
-
 static bool can_give(const struct sched *sched, uint32_t client)
 {
 	const struct sched_client *c = &sched->clients[client];
@@ -119,7 +122,7 @@ static bool can_give(const struct sched *sched, uint32_t client)
 	/* Two with a grant would be one too many, even while the first one stops. */
 	if (fit_exclusive(sched) && g->sums.n_holding > c->share.n_holding)
 		return false;
-	return c->state == SCHED_CLIENT_RUNNING || !must_restore(c) || g->restoring == SCHED_NONE;
+	return c->state == SCHED_CLIENT_RUNNING || c->memory.swapped == 0 || g->restoring == SCHED_NONE;
 }
 
 static bool give(struct sched *sched, uint32_t gpu)
@@ -132,7 +135,7 @@ static bool give(struct sched *sched, uint32_t gpu)
 			continue;
 		if (c->state == SCHED_CLIENT_RUNNING)
 			turn_grow(sched, i);
-		else if (must_restore(c))
+		else if (c->memory.swapped > 0)
 			start_restore(sched, i);
 		else
 			turn_grant(sched, i);
@@ -145,14 +148,13 @@ static bool give(struct sched *sched, uint32_t gpu)
 static void admit(struct sched *sched, uint32_t client, bool has_switched)
 {
 	struct sched_client *c = &sched->clients[client];
-	uint64_t need = fit_need(sched, client);
 
 	if (has_switched)
 		sched->gpus[c->gpu].n_switches++;
 	fit_out(sched, client);
 	line_leave(sched, client);
 	line_push_coming(sched, client);
-	c->need = need;
+	fit_aim(sched, client);
 	c->has_switched = has_switched;
 	if (c->state == SCHED_CLIENT_WAITING)
 		stop_set_state(sched, client, SCHED_CLIENT_INCOMING);

@@ -120,12 +120,12 @@ static void bring_into(enum from from)
 		return;
 	}
 	if (from == FREEING_I)
-		drop(0, 10, "e");
+		drop(0, 10, "be");
 	if (from == IDLE || from == FREEING_I)
 		return;
 	assert_string_equal(go(LEASE_EVENT_WANT), "q");
 	if (from == FREEING)
-		drop(0, 10, "e");
+		drop(0, 10, "be");
 	if (from == COMING || from == LOST_COMING)
 		assert_string_equal(step((struct lease_event){.type = LEASE_EVENT_BUDGET,
 							      .budget = 50,
@@ -201,9 +201,9 @@ static const char *const expected[FROM_COUNT][KIND_COUNT] = {
 		 [REGISTERED_WANTING] = "cbq ASKED",
 		 [REGISTERED_RUNNING] = " HOLDING"},
 	[IDLE] = {[LOST] = "t ORPHAN", [WANT] = "q ASKED", [LOCK_OK] = "r IDLE",
-		  [DROP_0] = "e EVICTING"},
+		  [DROP_0] = "be EVICTING"},
 	[ASKED] = {[LOST] = "t ORPHAN", [WANT] = "m ASKED", [LOCK_OK] = "bo HOLDING",
-		   [DROP_0] = "e EVICTING", [BUDGET_ODD] = "bi RESTORING", [REFUSED] = "f ASKED"},
+		   [DROP_0] = "be EVICTING", [BUDGET_ODD] = "bi RESTORING", [REFUSED] = "f ASKED"},
 	[COMING] = {[LOST] = " RESTORING", [DONE] = "m ASKED", [DONE_WANTING] = "m ASKED",
 		    [FAILED] = "br ASKED"},
 	[HOLDING] = {[LOST] = "b OFF", [WANT] = "m HOLDING", [LOCK_OK] = "b HOLDING",
@@ -317,7 +317,7 @@ static void bytes_to_move_are_passed_on(void **state)
 	assert_string_equal(go(LEASE_EVENT_DRAINED), "e");
 	assert_int_equal(last()->bytes, 10);
 	bring_into(IDLE);
-	drop(0, 33, "e");
+	drop(0, 33, "be");
 	assert_int_equal(last()->bytes, 33);
 }
 

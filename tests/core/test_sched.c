@@ -163,8 +163,32 @@ static void concurrent_takes_turns_of_tq_whatever_the_memory(void **state)
 	rig_at(&rig, 7 * S);
 	assert_int_equal(rig_did(&rig, 0, SCHED_ACTION_DROP)->bytes, 10 * GIB);
 	assert_int_equal(rig_release(&rig, 0, rig_mem(0, 10, 0), true), 0);
-	/* More than the card has: let in with all that there is, and nothing to restore. */
+	/* More than the card has: it may bring in what it can, and run if it can run so. */
+	assert_int_equal(rig_did(&rig, 1, SCHED_ACTION_BUDGET)->budget, 100 * GIB);
+	assert_int_equal(rig_memory(&rig, 1, rig_mem(100, 50, 0)), 0);
 	assert_int_equal(rig_did(&rig, 1, SCHED_ACTION_GRANT)->budget, 100 * GIB);
+}
+
+static void one_that_has_outgrown_the_usable_card_still_gets_its_turn(void **state)
+{
+	struct sched_event join = {.type = SCHED_EVENT_JOIN, .running = true};
+
+	(void)state;
+	rig.config.reserve_percent = 5;
+	assert_int_equal(rig_config(&rig), 0);
+	join.memory = rig_mem(97, 0, 1); /* without a scheduler nobody kept the reserve free */
+	assert_int_equal(rig_step(&rig, join), 0);
+	rig_start(&rig, 1, 50);
+	rig_at(&rig, 240 * S);
+	assert_int_equal(rig_release(&rig, 0, rig_mem(44, 53, 1), true), 0);
+	assert_int_equal(rig_state(&rig, 1), SCHED_CLIENT_RUNNING);
+	assert_int_equal(rig_memory(&rig, 1, rig_mem(50, 0, 0)), 0);
+	rig_at(&rig, 480 * S);
+	assert_int_equal(rig_did(&rig, 1, SCHED_ACTION_DROP)->bytes, 50 * GIB);
+	assert_int_equal(rig_release(&rig, 1, rig_mem(0, 50, 0), true), 0);
+	assert_int_equal(rig_did(&rig, 0, SCHED_ACTION_BUDGET)->budget, 98 * GIB);
+	assert_int_equal(rig_memory(&rig, 0, rig_mem(97, 0, 1)), 0);
+	assert_int_equal(rig_state(&rig, 0), SCHED_CLIENT_RUNNING);
 }
 
 static void without_anti_thrash_nobody_is_stopped_for_a_turn(void **state)
@@ -494,6 +518,8 @@ int main(void)
 		cmocka_unit_test_setup(what_can_never_be_had_is_refused_at_once, set_up),
 		cmocka_unit_test_setup(serial_runs_one_at_a_time, set_up),
 		cmocka_unit_test_setup(concurrent_takes_turns_of_tq_whatever_the_memory, set_up),
+		cmocka_unit_test_setup(one_that_has_outgrown_the_usable_card_still_gets_its_turn,
+				       set_up),
 		cmocka_unit_test_setup(without_anti_thrash_nobody_is_stopped_for_a_turn, set_up),
 		cmocka_unit_test_setup(turning_to_serial_leaves_one_running, set_up),
 		cmocka_unit_test_setup(a_fixed_client_must_fit_beside_all_that_run, set_up),
