@@ -3,9 +3,9 @@
 """Holds and works over a large piece of the card, and checks it after every turn.
 
 Every iteration advances all words by one step of a linear congruential generator, so
-that what each must be is known in closed form. A turn has ended when an iteration took
-far longer than usual; then, and at the end, every word is compared on the card, else
-only samples.
+that what each must be is known in closed form. A turn has ended when an iteration, the
+check of samples before it included, took far longer than usual; then, and at the end,
+every word is compared on the card.
 """
 
 import argparse
@@ -87,13 +87,15 @@ def main():
     durations = []
     n_turns = 1
     turn_start = 0
+    before = time.monotonic()
     while time.monotonic() - start < args.seconds or len(durations) < 3:
-        before = time.monotonic()
         data.iterate()
         durations.append(time.monotonic() - before)
+        before = time.monotonic()
         usual = statistics.median(durations[-50:])
         if len(durations) > 3 and durations[-1] > max(0.5, 10 * usual):
             data.check(True)
+            before = time.monotonic()
             say(
                 f"turn {n_turns} ended after iteration {data.n_iterations - 1}"
                 f" ({data.n_iterations - 1 - turn_start} in it); waited {durations[-1]:.2f} s;"
