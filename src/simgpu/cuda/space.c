@@ -194,7 +194,7 @@ CUresult space_alloc(struct CUctx_st *ctx, int device, uint64_t size, enum range
 	range->device = device;
 	range->id = state_next_id();
 	space_write_lock();
-	if (size <= SMALL_MAX && (kind == RANGE_PLAIN || kind == RANGE_ASYNC))
+	if (size <= SMALL_MAX && kind != RANGE_ARRAY)
 		r = heap_alloc(ctx, device, size, &range->addr, &range->block);
 	else
 		r = alloc_large(device, size, range);
