@@ -64,6 +64,7 @@ static struct gate_chunk *gate_chunks = &gate_first_chunk;
 static pthread_mutex_t gate_captures_lock = PTHREAD_MUTEX_INITIALIZER;
 static struct gate_capture *gate_captures;
 static uint32_t gate_n_captures;
+static uint32_t gate_n_bars; /* threads that keep captures from beginning; a futex */
 static uint64_t gate_last_capture;
 
 static pthread_once_t gate_once = PTHREAD_ONCE_INIT;
@@ -80,9 +81,14 @@ static __thread struct {
 		for (struct gate_slot *slot = chunk_->slots;                                      \
 		     slot < &chunk_->slots[GATE_CHUNK_SLOTS]; slot++)
 
+static long gate_futex_at(uint32_t *word, int op, uint32_t value)
+{
+	return syscall(SYS_futex, word, op | FUTEX_PRIVATE_FLAG, value, NULL, NULL, 0);
+}
+
 static long gate_futex(int op, uint32_t value)
 {
-	return syscall(SYS_futex, &gate_word, op | FUTEX_PRIVATE_FLAG, value, NULL, NULL, 0);
+	return gate_futex_at(&gate_word, op, value);
 }
 
 /* ---- slots ---------------------------------------------------------------- */
@@ -231,6 +237,43 @@ static bool gate_has_capture_of(const struct gate_slot *slot)
 	return has;
 }
 
+/*
+ * The one says that it begins and then looks for bars, the other bars and then looks for
+ * beginnings: at least one of them sees the other. Who bars gives up, so nobody starves.
+ */
+static void gate_wait_for_bars(struct gate_slot *slot)
+{
+	int saved_errno = errno;
+	uint32_t n;
+
+	while (__atomic_load_n(&gate_n_bars, __ATOMIC_SEQ_CST) > 0) {
+		__atomic_store_n(&slot->inside, gate_self.depth > 0 ? GATE_INSIDE : GATE_OUTSIDE,
+				 __ATOMIC_RELEASE);
+		while ((n = __atomic_load_n(&gate_n_bars, __ATOMIC_SEQ_CST)) > 0)
+			(void)gate_futex_at(&gate_n_bars, FUTEX_WAIT, n);
+		__atomic_store_n(&slot->inside, GATE_BEGINNING_CAPTURE, __ATOMIC_SEQ_CST);
+	}
+	errno = saved_errno;
+}
+
+bool gate_bar_captures(void)
+{
+	__atomic_add_fetch(&gate_n_bars, 1, __ATOMIC_SEQ_CST);
+	if (!gate_capture_open())
+		return true;
+	gate_allow_captures();
+	return false;
+}
+
+void gate_allow_captures(void)
+{
+	int saved_errno = errno;
+
+	__atomic_sub_fetch(&gate_n_bars, 1, __ATOMIC_SEQ_CST);
+	(void)gate_futex_at(&gate_n_bars, FUTEX_WAKE, INT_MAX);
+	errno = saved_errno;
+}
+
 void gate_enter_capture(void)
 {
 	struct gate_slot *slot = gate_self.slot;
@@ -241,15 +284,23 @@ void gate_enter_capture(void)
 
 	__atomic_store_n(&slot->n_entered, slot->n_entered + 1, __ATOMIC_RELAXED);
 	__atomic_store_n(&slot->inside, GATE_BEGINNING_CAPTURE, __ATOMIC_SEQ_CST);
+	gate_wait_for_bars(slot);
 	if (gate_self.depth++ > 0)
 		return;
 
-	state = GATE_STATE(__atomic_load_n(&gate_word, __ATOMIC_SEQ_CST));
-	if (!gate_is_barred(state, GATE_BEGINNING_CAPTURE))
-		return;
-	if (state == GATE_NO_CAPTURES && gate_has_capture_of(slot))
-		return;
-	gate_wait(slot, GATE_BEGINNING_CAPTURE);
+	for (;;) {
+		state = GATE_STATE(__atomic_load_n(&gate_word, __ATOMIC_SEQ_CST));
+		if (!gate_is_barred(state, GATE_BEGINNING_CAPTURE))
+			return;
+		if (state == GATE_NO_CAPTURES && gate_has_capture_of(slot))
+			return;
+		gate_wait(slot, GATE_BEGINNING_CAPTURE);
+		if (__atomic_load_n(&gate_n_bars, __ATOMIC_SEQ_CST) == 0)
+			return;
+		gate_self.depth--;
+		gate_wait_for_bars(slot);
+		gate_self.depth++;
+	}
 }
 
 void gate_leave_capture(const void *stream, const void *ctx, bool began)
@@ -397,6 +448,7 @@ void gate_after_fork_child(void)
 	(void)pthread_mutex_init(&gate_captures_lock, NULL);
 	gate_captures = NULL;
 	gate_n_captures = 0;
+	gate_n_bars = 0;
 	gate_n_waiting = 0;
 	gate_for_each_slot (slot) {
 		if (slot == gate_self.slot)

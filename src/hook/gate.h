@@ -40,6 +40,13 @@ void gate_end_capture(uint64_t capture); /* it ended, or failed to the end; 0: n
 void gate_context_gone(const void *ctx); /* and with it its streams and their captures */
 bool gate_capture_open(void);            /* any capture of the process open now */
 
+/*
+ * Around a synchronise, which would break a capture that begins meanwhile: keeps captures
+ * from beginning. false, and nothing is barred: one is open or about to be. Any thread.
+ */
+bool gate_bar_captures(void);
+void gate_allow_captures(void);
+
 void gate_set(enum gate_state state);
 enum gate_state gate_get(void);
 bool gate_quiet(void);        /* no thread but the caller's is inside */

@@ -231,23 +231,35 @@ static void release(struct pager_alloc *alloc)
 	free(alloc);
 }
 
-/* Work that still uses the memory ends first, as with the driver's own cuMemFree. */
-static CUresult synchronize(CUcontext ctx)
-{
-	bool pushed;
-	CUresult res = pager_push(ctx, &pushed);
-
-	if (res != CUDA_SUCCESS)
-		return CUDA_SUCCESS; /* no such context any more: nothing runs in it */
-	res = cuda_real.cuCtxSynchronize();
-	pager_pop(pushed);
-	return res;
-}
-
 static bool is_capture_error(CUresult res)
 {
 	return res >= CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED &&
 	       res <= CUDA_ERROR_STREAM_CAPTURE_WRONG_THREAD;
+}
+
+/*
+ * Work that still uses the memory ends first, as with the driver's own cuMemFree. false:
+ * not now, since a synchronise would break a capture.
+ */
+static bool synchronize(CUcontext ctx, CUresult *ret_res)
+{
+	CUresult res;
+	bool pushed;
+
+	if (!gate_bar_captures())
+		return false;
+	res = pager_push(ctx, &pushed);
+	if (res == CUDA_SUCCESS) {
+		res = cuda_real.cuCtxSynchronize();
+		pager_pop(pushed);
+	} else {
+		res = CUDA_SUCCESS; /* no such context any more: nothing runs in it */
+	}
+	gate_allow_captures();
+	if (is_capture_error(res))
+		return false;
+	*ret_res = res;
+	return true;
 }
 
 static void put_off(struct pager_alloc *alloc)
@@ -280,16 +292,10 @@ bool pager_free(CUdeviceptr ptr, CUresult *ret_res)
 
 	budget_allocated(alloc->dev, -(int64_t)alloc->size);
 	*ret_res = CUDA_SUCCESS;
-	if (!gate_capture_open()) {
-		CUresult res = synchronize(alloc->ctx);
-
-		if (!is_capture_error(res)) {
-			release(alloc);
-			*ret_res = res;
-			return true;
-		}
-	}
-	put_off(alloc); /* a synchronise now would break the capture */
+	if (synchronize(alloc->ctx, ret_res))
+		release(alloc);
+	else
+		put_off(alloc);
 	return true;
 }
 
@@ -297,6 +303,7 @@ void pager_flush_frees(void)
 {
 	struct pager_alloc *list, *next;
 	CUcontext synced = NULL;
+	CUresult res;
 
 	if (gate_capture_open())
 		return;
@@ -306,7 +313,7 @@ void pager_flush_frees(void)
 	pthread_mutex_unlock(&pager.lock);
 	for (; list; list = next) {
 		next = list->next;
-		if (list->ctx != synced && is_capture_error(synchronize(list->ctx))) {
+		if (list->ctx != synced && !synchronize(list->ctx, &res)) {
 			put_off(list);
 			continue;
 		}
