@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Until its input ends: one thread captures graphs in the strictest mode, in which an
- * unsafe call of any thread would break the capture, launches and verifies them, while
+ * Says "ready"; then, until its input ends: one thread captures graphs in the strictest mode, in
+ * which an unsafe call of any thread would break the capture, launches and verifies them, while
  * others allocate, free and launch. Whatever is done to stop the program meanwhile must
  * break no capture and lose no byte.
  */
@@ -74,6 +74,8 @@ int main(void)
 	APP_CALL(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
 	buffer_alloc(&b, &app, BUFFER_BYTES, stream);
 	buffer_fill(&b, &app, stream);
+	puts("ready");
+	(void)fflush(stdout);
 	for (int i = 0; i < N_CHURNERS; i++) {
 		if (pthread_create(&churners[i], NULL, churn, NULL))
 			app_exit(APP_EXIT_DRIVER, "cannot start a thread");
