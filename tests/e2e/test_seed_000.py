@@ -14,7 +14,8 @@ def test_one_process_reports_its_memory(node):
     node.start_scheduler()
     enough = node.flag("enough")
     program = start(node, "one", 100, enough)
-    until("its memory is reported", lambda: (c := node.client(program)) and c["memory_allocated"] >= 100 * MIB)
+    until("its memory is reported",
+          lambda: (c := node.client(program)) and c["memory_resident"] >= 100 * MIB)
     client, gpu = node.client(program), node.gpu()
     assert client["name"] == "one"
     assert client["state"] == "running"
