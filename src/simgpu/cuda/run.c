@@ -25,7 +25,6 @@ enum {
 struct worker {
 	pthread_t thread;
 	bool is_started;
-	bool is_parked;
 	struct op *current; /* its stream's head stays where it is */
 	uint64_t turn;
 	bool has_token[NODE_DEVICES_MAX];
@@ -279,7 +278,6 @@ static void *work_loop(void *arg)
 		state_lock();
 		sim.is_worker_asleep = false;
 	}
-	__atomic_store_n(&worker.is_parked, true, __ATOMIC_RELEASE);
 	state_unlock();
 	return NULL;
 }
@@ -302,17 +300,12 @@ int run_start(void)
 	return r;
 }
 
-bool run_is_helper_thread(void)
-{
-	return (worker.is_started && pthread_equal(worker.thread, pthread_self())) ||
-	       host_call_is_inside();
-}
-
 void run_stop(void)
 {
 	struct timespec until;
 
-	if (!worker.is_started || run_is_helper_thread())
+	/* A host function may call exit(): its thread is another than the worker. */
+	if (!worker.is_started || pthread_equal(worker.thread, pthread_self()))
 		return;
 	node_wake_self();
 	clock_gettime(CLOCK_REALTIME, &until);

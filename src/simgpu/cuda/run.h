@@ -27,7 +27,6 @@ struct op {
 int run_start(void);
 /* The worker makes no step after the return; at most a second. No lock held. */
 void run_stop(void);
-bool run_is_helper_thread(void); /* the worker, or the thread of host functions */
 
 /*
  * Queues work on a stream; takes the work's references and staging in every case.

@@ -78,7 +78,7 @@ static void at_exit(void)
 	__atomic_store_n(&sim.phase, SIM_EXITING, __ATOMIC_SEQ_CST);
 	/* Work that is still queued is lost, as on the real driver: nobody waits for it. */
 	run_stop();
-	node_detach();
+	node_leave();
 }
 
 static CUresult init_once(void)

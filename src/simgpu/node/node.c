@@ -221,6 +221,20 @@ void node_detach(void)
 	pthread_mutex_unlock(&attach_lock);
 }
 
+void node_leave(void)
+{
+	unsigned int i;
+
+	if (!node_view.self)
+		return;
+	for (i = 0; i < node_view.shared->config.n_devices; i++)
+		node_token_drop(i);
+	node_lock();
+	for (i = 0; i < NODE_DEVICES_MAX; i++)
+		node_view.self->device[i].used = 0;
+	node_unlock();
+}
+
 void node_forget(void)
 {
 	pthread_mutex_init(&attach_lock, NULL);

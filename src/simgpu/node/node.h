@@ -114,6 +114,11 @@ extern struct node node_view;
 /* Maps the node, makes it if there is none or it is damaged, takes a slot. Idempotent. */
 int node_attach(void);
 void node_detach(void); /* gives the slot and all its bytes back */
+/*
+ * At exit: gives the bytes back, but keeps the slot, which other threads of the process may
+ * be about to use. It goes when somebody sees that the process is gone.
+ */
+void node_leave(void);
 void node_forget(void); /* in a forked child: the slot is the parent's */
 
 /* A missing or wrong value gives the default; says so only under NVSHARE_SIM_DEBUG. */
