@@ -66,10 +66,18 @@ static void send_beat(struct server *server, struct peer *peer)
 			  &(struct nvshare_heartbeat){peer->nonce});
 }
 
+static void give_budget(struct server *server, struct peer *peer, uint64_t budget)
+{
+	uint64_t total = server->gpus.at[peer->gpu].total;
+
+	server_account(server, peer, peer->share.on_card, budget < total ? budget : total);
+}
+
 static void tell(struct server *server, struct peer *peer, const struct sched_action *action)
 {
 	switch (action->type) {
 	case SCHED_ACTION_GRANT:
+		give_budget(server, peer, action->budget);
 		server_queue_body(
 			server, peer, NVSHARE_MSG_LOCK_OK,
 			&(struct nvshare_lock_ok){action->grant, action->budget, action->epoch});
@@ -85,6 +93,7 @@ static void tell(struct server *server, struct peer *peer, const struct sched_ac
 								 action->why});
 		break;
 	case SCHED_ACTION_BUDGET:
+		give_budget(server, peer, action->budget);
 		server_queue_body(server, peer, NVSHARE_MSG_MEM_AVAILABLE,
 				  &(struct nvshare_mem_available){action->budget, action->epoch});
 		break;
@@ -139,7 +148,7 @@ static void note(struct server *server, struct peer *peer, const struct sched_ac
 		break;
 	case SCHED_ACTION_WAIT:
 		if (server->sample_ns == SERVER_NEVER && server->gpus.nvml.library)
-			server->sample_ns = server->now_ns + SERVER_SAMPLE_NS;
+			server->sample_ns = server->now_ns; /* is it really full? */
 		break;
 	case SCHED_ACTION_REFUSE:
 		note_refusal(server, peer, action);

@@ -33,13 +33,11 @@ static uint64_t pinned_sum(const struct nvshare_mem *mem)
 static void take_memory(struct server *server, struct peer *peer, const struct nvshare_mem *mem,
 			struct sched_memory *ret_memory)
 {
-	struct gpu *gpu = &server->gpus.at[peer->gpu];
 	uint64_t pinned = pinned_sum(mem);
 
 	peer->mem = *mem;
-	gpus_account(gpu, peer->on_card, mem->resident + pinned);
-	peer->on_card = mem->resident + pinned;
-	gpus_note_context(gpu, mem->pinned[NVSHARE_PINNED_CONTEXT]);
+	server_account(server, peer, mem->resident + pinned, peer->share.budget);
+	gpus_note_context(&server->gpus.at[peer->gpu], mem->pinned[NVSHARE_PINNED_CONTEXT]);
 	*ret_memory = (struct sched_memory){
 		.resident = mem->resident,
 		.swapped = mem->swapped,
@@ -120,7 +118,7 @@ static void sample_waited_for(struct server *server)
 		if (status.n_waiting == 0)
 			continue;
 		server->sample_ns = server->now_ns + SERVER_SAMPLE_NS;
-		if (gpus_sample(&server->gpus, i, server->now_ns))
+		if (gpus_sample(&server->gpus, i, server->now_ns, false))
 			tell_gpu(server, i);
 	}
 }
@@ -173,16 +171,16 @@ static enum nvshare_register_result join(struct server *server, struct peer *pee
 		      &peer->gpu))
 		return NVSHARE_REGISTER_GPU;
 	dispatch_gpus(server);
-	if (gpus_sample(&server->gpus, peer->gpu, server->now_ns))
-		tell_gpu(server, peer->gpu);
 	event.gpu = peer->gpu;
 	event.budget = clamp_budget(server, peer, reg->budget);
 	take_memory(server, peer, &reg->mem, &event.memory);
+	if (!server->grace_ns &&
+	    gpus_sample(&server->gpus, peer->gpu, server->now_ns, peer->share.on_card > 0))
+		tell_gpu(server, peer->gpu);
 	r = step(server, &event, ret_actions);
 	if (!r)
 		return NVSHARE_REGISTER_OK;
-	gpus_account(&server->gpus.at[peer->gpu], peer->on_card, 0);
-	peer->on_card = 0;
+	server_account(server, peer, 0, 0);
 	return r == SCHED_E_NO_FIT ? NVSHARE_REGISTER_NO_FIT : NVSHARE_REGISTER_GPU;
 }
 
@@ -288,6 +286,8 @@ static void on_released(struct server *server, struct peer *peer,
 	}
 	if (released->wants && !peer->asked_ns)
 		peer->asked_ns = server->now_ns;
+	if (!released->outcome)
+		server_account(server, peer, peer->share.on_card, event.budget);
 	log_released(peer, released);
 	actions_perform(server, &actions);
 }
@@ -306,6 +306,9 @@ static void on_mem_update(struct server *server, struct peer *peer,
 	int r;
 
 	take_memory(server, peer, &update->mem, &event.memory);
+	/* It may give back, not take; what the core adds comes as an action. */
+	if (event.budget < peer->share.budget)
+		server_account(server, peer, peer->share.on_card, event.budget);
 	r = dispatch_event(server, &event);
 	if (r)
 		log_debug("ignored client=%u message=MEM_UPDATE core=%d", peer->id, r);
@@ -383,6 +386,10 @@ static void end_grace(struct server *server)
 
 	log_info("recovered clients=%u", server->n_clients);
 	server->grace_ns = 0;
+	for (uint32_t i = 0; i < server->gpus.n; i++) {
+		if (gpus_sample(&server->gpus, i, server->now_ns, true))
+			tell_gpu(server, i);
+	}
 	while ((peer = server->held)) {
 		struct nvshare_mem mem = peer->mem;
 
@@ -420,7 +427,7 @@ void dispatch_gone(struct server *server, struct peer *peer)
 	peer->is_held = false;
 	if (peer->state != PEER_STATE_CLIENT)
 		return;
-	gpus_account(gpu, peer->on_card, 0);
+	server_account(server, peer, 0, 0);
 	gpu->n_clients--;
 	server->n_clients--;
 	if (server_may_log(server))

@@ -113,7 +113,27 @@ int gpus_find(struct gpus *gpus, const uint8_t uuid[16], uint64_t total, uint64_
 	return 0;
 }
 
-bool gpus_sample(struct gpus *gpus, uint32_t index, uint64_t now_ns)
+static uint64_t less(uint64_t a, uint64_t b)
+{
+	return a > b ? a - b : 0;
+}
+
+/*
+ * What others use, of used bytes. Our clients' reports lag behind what they allocate,
+ * bring in and free; but they stay within their budgets. So what is certain is a range,
+ * and the last estimate stands as long as it lies within.
+ */
+static uint64_t estimate(const struct gpu *gpu, uint64_t used)
+{
+	uint64_t least = less(used, gpu->allowed);
+	uint64_t most = less(used, gpu->reported);
+
+	if (gpu->external < least)
+		return least;
+	return gpu->external > most ? most : gpu->external;
+}
+
+bool gpus_sample(struct gpus *gpus, uint32_t index, uint64_t now_ns, bool must)
 {
 	struct gpu *gpu = &gpus->at[index];
 	bool is_fresh = gpu->sampled_ns && now_ns - gpu->sampled_ns < SAMPLE_FRESH_NS;
@@ -122,15 +142,17 @@ bool gpus_sample(struct gpus *gpus, uint32_t index, uint64_t now_ns)
 	uint64_t total;
 	uint64_t used;
 
-	if (!gpu->device || (gpu->sampled_ns && now_ns - gpu->sampled_ns < SAMPLE_PERIOD_NS))
+	if (!gpu->device)
+		return false;
+	if (!must && gpu->sampled_ns && now_ns - gpu->sampled_ns < SAMPLE_PERIOD_NS)
 		return false;
 	if (!nvml_memory(&gpus->nvml, gpu->device, &total, &used))
 		return false;
-	gpu->sample = used > gpu->reported ? used - gpu->reported : 0;
+	gpu->sample = estimate(gpu, used);
 	gpu->sampled_ns = now_ns;
 	/*
-	 * Our clients' reports lag behind what they allocate, so a single high sample may
-	 * be their own memory. A rise counts once it was seen twice.
+	 * A client that died is out of our sums before its memory is free. A rise counts
+	 * once it was seen twice.
 	 */
 	external = is_fresh && before < gpu->sample ? before : gpu->sample;
 	if (total == gpu->total && external < gpu->external + SAMPLE_NOISE &&
@@ -141,9 +163,24 @@ bool gpus_sample(struct gpus *gpus, uint32_t index, uint64_t now_ns)
 	return true;
 }
 
-void gpus_account(struct gpu *gpu, uint64_t before, uint64_t after)
+void gpus_await_clients(struct gpus *gpus)
 {
-	gpu->reported = gpu->reported - before + after;
+	for (uint32_t i = 0; i < gpus->n; i++) {
+		gpus->at[i].external = 0;
+		gpus->at[i].sample = 0;
+		gpus->at[i].sampled_ns = 0;
+	}
+}
+
+static uint64_t larger(const struct gpu_share *share)
+{
+	return share->on_card > share->budget ? share->on_card : share->budget;
+}
+
+void gpus_account(struct gpu *gpu, const struct gpu_share *before, const struct gpu_share *after)
+{
+	gpu->reported = gpu->reported - before->on_card + after->on_card;
+	gpu->allowed = gpu->allowed - larger(before) + larger(after);
 }
 
 void gpus_note_context(struct gpu *gpu, uint64_t bytes)

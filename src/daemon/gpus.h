@@ -21,8 +21,9 @@ struct gpu {
 	struct nvml_device_st *device; /* NULL: not of NVML */
 	uint64_t total;                /* bytes */
 	uint64_t reported;             /* on the card, by the reports of our clients */
-	uint64_t external;             /* as last told to the core */
-	uint64_t sample;               /* external as last measured */
+	uint64_t allowed;              /* by their budgets, or reports where these are more */
+	uint64_t external;             /* used by others, as last told to the core */
+	uint64_t sample;               /* the same, as last measured */
 	uint64_t sampled_ns;           /* 0: never */
 	uint64_t context_bytes;        /* the largest context reported */
 	uint32_t n_clients;
@@ -52,11 +53,24 @@ void gpus_deinit(struct gpus *gpus);
 int gpus_find(struct gpus *gpus, const uint8_t uuid[16], uint64_t total, uint64_t now_ns,
 	      uint32_t *ret_index);
 
-/* Measures. True if total or external changed: tell the core. */
-bool gpus_sample(struct gpus *gpus, uint32_t index, uint64_t now_ns);
+/*
+ * Measures. True if total or external changed: tell the core. Not more often than it
+ * makes sense, but for must: clients came with memory that was taken for others'.
+ */
+bool gpus_sample(struct gpus *gpus, uint32_t index, uint64_t now_ns, bool must);
 
-/* A client's bytes on the card were before and are after. */
-void gpus_account(struct gpu *gpu, uint64_t before, uint64_t after);
+/*
+ * After a restart what is used is our own clients', who are about to come back: until
+ * the next sample nothing counts as others'.
+ */
+void gpus_await_clients(struct gpus *gpus);
+
+/* One client's bytes: on the card by its last report, and by its budget. */
+struct gpu_share {
+	uint64_t on_card;
+	uint64_t budget;
+};
+void gpus_account(struct gpu *gpu, const struct gpu_share *before, const struct gpu_share *after);
 
 /* A context was seen to cost so much. */
 void gpus_note_context(struct gpu *gpu, uint64_t bytes);

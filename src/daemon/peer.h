@@ -12,6 +12,7 @@
  * Ownership: the server owns peers, a peer owns its descriptors.
  */
 
+#include "daemon/gpus.h"
 #include "ipc/msg.h"
 #include "ipc/sock.h"
 #include "util/clock.h"
@@ -63,7 +64,7 @@ struct peer {
 	uint32_t id;
 	uint32_t gpu;
 	uint32_t backend;
-	uint64_t on_card; /* resident + pinned, last reported, bytes */
+	struct gpu_share share; /* as accounted with its GPU */
 	uint64_t asked_ns;
 	uint64_t refused_ns; /* a refusal was last logged */
 	uint64_t nonce;

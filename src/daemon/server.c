@@ -170,6 +170,8 @@ int server_init(struct server *server, const struct options *options)
 				 server_dir(server));
 	sched_init(&server->sched, server->sched_clients, SERVER_PEERS_MAX, &server->config);
 	gpus_init(&server->gpus, server->now_ns);
+	if (server->grace_ns)
+		gpus_await_clients(&server->gpus);
 	dispatch_gpus(server);
 	log_info("listening socket=%s/" NVSHARE_SOCK_NAME " gpus=%u", server_dir(server),
 		 server->gpus.n);
@@ -202,6 +204,14 @@ void server_deinit(struct server *server)
 	free(server->free_slots);
 	free(server->sched_clients);
 	free(server->peers);
+}
+
+void server_account(struct server *server, struct peer *peer, uint64_t on_card, uint64_t budget)
+{
+	struct gpu_share share = {on_card, budget};
+
+	gpus_account(&server->gpus.at[peer->gpu], &peer->share, &share);
+	peer->share = share;
 }
 
 /* ---- log ------------------------------------------------------------------- */

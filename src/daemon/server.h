@@ -108,6 +108,9 @@ void dispatch_due(struct server *server);
 void dispatch_gone(struct server *server, struct peer *peer);
 void dispatch_gpus(struct server *server); /* tells the core of new ones */
 
+/* What peer has on its GPU by its last report, and may have; the GPU's sums follow. */
+void server_account(struct server *server, struct peer *peer, uint64_t on_card, uint64_t budget);
+
 /* actions.c: carries them out, in order; the name of an enum nvshare_outcome. */
 void actions_perform(struct server *server, const struct sched_actions *actions);
 const char *actions_outcome(uint64_t outcome);

@@ -233,18 +233,50 @@ static void start_sampling(struct gpus *gpus)
 	assert_int_equal(gpus->at[0].external, 2 * GIB);
 }
 
+static void account(struct gpus *gpus, uint64_t on_card, uint64_t budget)
+{
+	static struct gpu_share share;
+	struct gpu_share after = {on_card, budget};
+
+	if (gpus->at[0].reported == 0 && gpus->at[0].allowed == 0)
+		share = (struct gpu_share){0, 0};
+	gpus_account(&gpus->at[0], &share, &after);
+	share = after;
+}
+
 static void what_our_clients_report_is_not_external(void **state)
 {
 	struct gpus gpus;
 
 	(void)state;
 	start_sampling(&gpus);
-	gpus_account(&gpus.at[0], 0, 30 * GIB);
+	account(&gpus, 30 * GIB, 30 * GIB);
 	devices[0].used = 32 * GIB;
-	assert_false(gpus_sample(&gpus, 0, 2 * CLOCK_NS_PER_SEC));
+	assert_false(gpus_sample(&gpus, 0, 2 * CLOCK_NS_PER_SEC, false));
 	assert_int_equal(gpus.at[0].external, 2 * GIB);
-	gpus_account(&gpus.at[0], 30 * GIB, 10 * GIB);
+	account(&gpus, 10 * GIB, 5 * GIB);
 	assert_int_equal(gpus.at[0].reported, 10 * GIB);
+	assert_int_equal(gpus.at[0].allowed, 10 * GIB);
+	account(&gpus, 0, 0);
+	assert_int_equal(gpus.at[0].reported, 0);
+	assert_int_equal(gpus.at[0].allowed, 0);
+}
+
+/* A client brings 90 GiB in, and says so only when it is done. */
+static void what_a_client_may_have_is_not_external_before_it_is_reported(void **state)
+{
+	struct gpus gpus;
+
+	(void)state;
+	start_sampling(&gpus);
+	account(&gpus, 0, 90 * GIB);
+	for (uint64_t gib = 0; gib <= 90; gib += 10) {
+		devices[0].used = (2 + gib) * GIB;
+		assert_false(gpus_sample(&gpus, 0, (2 + gib) * CLOCK_NS_PER_SEC, false));
+	}
+	account(&gpus, 90 * GIB, 90 * GIB);
+	assert_false(gpus_sample(&gpus, 0, 200 * CLOCK_NS_PER_SEC, false));
+	assert_int_equal(gpus.at[0].external, 2 * GIB);
 }
 
 static void a_rise_counts_when_it_was_seen_twice(void **state)
@@ -254,17 +286,47 @@ static void a_rise_counts_when_it_was_seen_twice(void **state)
 	(void)state;
 	start_sampling(&gpus);
 	devices[0].used = 20 * GIB;
-	assert_false(gpus_sample(&gpus, 0, 2 * CLOCK_NS_PER_SEC));
+	assert_false(gpus_sample(&gpus, 0, 2 * CLOCK_NS_PER_SEC, false));
 	assert_int_equal(gpus.at[0].external, 2 * GIB);
-	assert_true(gpus_sample(&gpus, 0, 3 * CLOCK_NS_PER_SEC));
+	assert_true(gpus_sample(&gpus, 0, 3 * CLOCK_NS_PER_SEC, false));
 	assert_int_equal(gpus.at[0].external, 20 * GIB);
 	devices[0].used = GIB;
-	assert_true(gpus_sample(&gpus, 0, 4 * CLOCK_NS_PER_SEC));
+	assert_true(gpus_sample(&gpus, 0, 4 * CLOCK_NS_PER_SEC, false));
 	assert_int_equal(gpus.at[0].external, GIB);
 	/* The last sample is old: it says nothing against the new one. */
 	devices[0].used = 50 * GIB;
-	assert_true(gpus_sample(&gpus, 0, 60 * CLOCK_NS_PER_SEC));
+	assert_true(gpus_sample(&gpus, 0, 60 * CLOCK_NS_PER_SEC, false));
 	assert_int_equal(gpus.at[0].external, 50 * GIB);
+}
+
+static void after_a_restart_what_is_used_is_our_clients_own(void **state)
+{
+	struct gpus gpus;
+
+	(void)state;
+	start_sampling(&gpus);
+	devices[0].used = 82 * GIB;
+	gpus.at[0].external = 82 * GIB; /* as it looks before anybody is back */
+	gpus_await_clients(&gpus);
+	assert_int_equal(gpus.at[0].external, 0);
+	account(&gpus, 80 * GIB, 80 * GIB);
+	assert_true(gpus_sample(&gpus, 0, 2 * CLOCK_NS_PER_SEC, true));
+	assert_int_equal(gpus.at[0].external, 2 * GIB);
+}
+
+/* Its memory counted as others' until it came. */
+static void a_client_that_comes_late_takes_its_memory_out_of_external(void **state)
+{
+	struct gpus gpus;
+
+	(void)state;
+	start_sampling(&gpus);
+	devices[0].used = 82 * GIB;
+	gpus.at[0].external = 82 * GIB;
+	gpus.at[0].sample = 82 * GIB;
+	account(&gpus, 80 * GIB, 0);
+	assert_true(gpus_sample(&gpus, 0, CLOCK_NS_PER_SEC + 1, true));
+	assert_int_equal(gpus.at[0].external, 2 * GIB);
 }
 
 static void nvml_is_not_asked_too_often_nor_for_noise(void **state)
@@ -274,11 +336,11 @@ static void nvml_is_not_asked_too_often_nor_for_noise(void **state)
 	(void)state;
 	start_sampling(&gpus);
 	devices[0].used = 0;
-	assert_false(gpus_sample(&gpus, 0, CLOCK_NS_PER_SEC + 99 * CLOCK_NS_PER_MS));
-	assert_true(gpus_sample(&gpus, 0, CLOCK_NS_PER_SEC + 100 * CLOCK_NS_PER_MS));
+	assert_false(gpus_sample(&gpus, 0, CLOCK_NS_PER_SEC + 99 * CLOCK_NS_PER_MS, false));
+	assert_true(gpus_sample(&gpus, 0, CLOCK_NS_PER_SEC + 100 * CLOCK_NS_PER_MS, false));
 	devices[0].used = 1000000;
-	assert_false(gpus_sample(&gpus, 0, 2 * CLOCK_NS_PER_SEC));
-	assert_false(gpus_sample(&gpus, 0, 3 * CLOCK_NS_PER_SEC));
+	assert_false(gpus_sample(&gpus, 0, 2 * CLOCK_NS_PER_SEC, false));
+	assert_false(gpus_sample(&gpus, 0, 3 * CLOCK_NS_PER_SEC, false));
 }
 
 static void a_context_s_price_has_a_limit(void **state)
@@ -302,6 +364,9 @@ int main(void)
 		cmocka_unit_test(an_unused_entry_is_given_to_another_gpu),
 		cmocka_unit_test(a_gpu_that_appears_later_is_found),
 		cmocka_unit_test(what_our_clients_report_is_not_external),
+		cmocka_unit_test(what_a_client_may_have_is_not_external_before_it_is_reported),
+		cmocka_unit_test(after_a_restart_what_is_used_is_our_clients_own),
+		cmocka_unit_test(a_client_that_comes_late_takes_its_memory_out_of_external),
 		cmocka_unit_test(a_rise_counts_when_it_was_seen_twice),
 		cmocka_unit_test(nvml_is_not_asked_too_often_nor_for_noise),
 		cmocka_unit_test(a_context_s_price_has_a_limit),
