@@ -153,9 +153,11 @@ void context_destroy(struct CUctx_st *ctx)
 		sim.primary[ctx->device] = NULL;
 	capture_context_gone(ctx);
 	/* After a sticky error the worker may still be leaving its last step. */
+	for (stream = ctx->streams; stream; stream = stream->next)
+		stream->is_destroyed = false; /* from here on they are ours to free */
 	for (stream = ctx->streams; stream; stream = stream->next) {
 		run_drop(stream);
-		while (!run_is_idle(stream))
+		while (stream->head || stream->n_users)
 			state_wait();
 	}
 	for (stream = ctx->streams; stream; stream = next) {

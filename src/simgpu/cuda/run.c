@@ -28,6 +28,7 @@ struct worker {
 	struct op *current; /* its stream's head stays where it is */
 	uint64_t turn;
 	bool has_token[NODE_DEVICES_MAX];
+	bool is_queued[NODE_DEVICES_MAX];   /* for the token */
 	bool wants_token[NODE_DEVICES_MAX]; /* in this round */
 	uint64_t slice_ns[NODE_DEVICES_MAX];
 	uint64_t slice_end_ns[NODE_DEVICES_MAX];
@@ -76,6 +77,9 @@ void run_drop(struct CUstream_st *stream)
 	if (keep)
 		keep->next = NULL;
 	state_notify();
+	/* Other streams may have waited for what was dropped. */
+	if (sim.is_worker_asleep)
+		node_wake_self();
 }
 
 void run_stream_free(struct CUstream_st *stream)
@@ -87,6 +91,12 @@ void run_stream_free(struct CUstream_st *stream)
 	*link = stream->next;
 	free(stream->capture_deps);
 	free(stream);
+}
+
+void run_stream_reap(struct CUstream_st *stream)
+{
+	if (stream->is_destroyed && !stream->head && !stream->n_users)
+		run_stream_free(stream);
 }
 
 bool run_is_idle(const struct CUstream_st *stream)
@@ -126,9 +136,11 @@ static bool may_compute(struct CUctx_st *ctx, uint64_t now)
 	if (worker.has_token[device])
 		return true;
 	if (!node_token_try(device, rm_timeslice_ns(&ctx->rm))) {
+		worker.is_queued[device] = true;
 		sleep_until(now + TOKEN_RETRY_NS);
 		return false;
 	}
+	worker.is_queued[device] = false;
 	worker.has_token[device] = true;
 	worker.slice_end_ns[device] = now + rm_timeslice_ns(&ctx->rm);
 	return true;
@@ -225,27 +237,26 @@ static void serve(struct CUstream_st *stream)
 	/* Another thread made the context fail, or is taking it down. */
 	if (ctx->error)
 		run_drop(stream);
-	if (stream->is_destroyed && !stream->head)
-		run_stream_free(stream);
+	run_stream_reap(stream);
 }
 
 /* Gives away what is not needed any more or was held for a whole slice. */
 static void mind_tokens(uint64_t now)
 {
 	unsigned int i, device;
-	uint64_t slice;
 
 	for (i = 0; i < sim.n_devices; i++) {
 		device = device_node((int)i);
-		if (!worker.has_token[device] && worker.wants_token[device])
+		if (!worker.has_token[device] && !worker.is_queued[device])
 			continue;
 		if (!worker.wants_token[device]) {
 			node_token_drop(device);
-			worker.has_token[device] = false;
-		} else if (now >= worker.slice_end_ns[device]) {
-			slice = worker.slice_ns[device];
-			worker.has_token[device] = node_token_yield(device, slice);
-			worker.slice_end_ns[device] = now + slice;
+			worker.has_token[device] = worker.is_queued[device] = false;
+		} else if (worker.has_token[device] && now >= worker.slice_end_ns[device]) {
+			worker.has_token[device] =
+				node_token_yield(device, worker.slice_ns[device]);
+			worker.is_queued[device] = !worker.has_token[device];
+			worker.slice_end_ns[device] = now + worker.slice_ns[device];
 		}
 	}
 }
@@ -379,7 +390,11 @@ CUresult run_sync(struct CUstream_st *stream)
 	uint64_t seq = stream->last_seq;
 
 	/* What is behind us in the queue is not our business. */
+	stream->n_users++;
 	while (!ctx->error && ctx->is_alive && stream->head && stream->head->seq <= seq)
 		state_wait();
+	if (--stream->n_users == 0)
+		state_notify();
+	run_stream_reap(stream);
 	return ctx->error;
 }

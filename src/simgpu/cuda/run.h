@@ -43,6 +43,8 @@ void run_wake(void); /* something outside the queues may have unblocked work */
 
 /* Drops what waits in a stream, but for the op that the worker is on. */
 void run_drop(struct CUstream_st *stream);
+/* Frees it if its handle is gone, its work done and nobody waits for it. */
+void run_stream_reap(struct CUstream_st *stream);
 void run_stream_free(struct CUstream_st *stream); /* idle; unlinks it from its context */
 
 /* Thread of host functions. A call that nobody waits for any more is dropped by the thread. */

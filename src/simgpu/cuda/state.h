@@ -40,7 +40,8 @@ struct CUstream_st {
 	enum stream_kind kind;
 	unsigned int flags;
 	int priority;
-	bool is_destroyed; /* goes when its queue is empty */
+	unsigned int n_users; /* threads that wait for it */
+	bool is_destroyed;    /* goes when its queue is empty */
 	struct capture *capture;
 	struct CUgraphNode_st **capture_deps; /* what the next captured node depends on */
 	size_t n_capture_deps;

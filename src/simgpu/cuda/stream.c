@@ -172,8 +172,7 @@ static CUresult destroy(CUstream handle)
 	}
 	capture_stream_gone(stream);
 	stream->is_destroyed = true;
-	if (!stream->head)
-		run_stream_free(stream);
+	run_stream_reap(stream);
 	state_unlock();
 	return CUDA_SUCCESS;
 }

@@ -22,7 +22,7 @@
 #include "util/clock.h"
 
 /* Changes with the layout, so that a node of another build is remade, not misread. */
-#define NODE_MAGIC (0x6e76736873696d00ull ^ sizeof(struct node_shared) ^ 3)
+#define NODE_MAGIC (0x6e76736873696d00ull ^ sizeof(struct node_shared) ^ 4)
 
 struct node node_view;
 static pthread_mutex_t attach_lock = PTHREAD_MUTEX_INITIALIZER;
@@ -154,7 +154,7 @@ static int take_slot(void)
 	if (!node_proc_start_time((uint32_t)getpid(), &start_time))
 		return -ESRCH;
 	node_reap_locked();
-	for (i = 0; i < NODE_PROCS_MAX; i++)
+	for (i = 0; i < shared->n_slots; i++)
 		n_alive += shared->proc[i].pid != 0;
 	/* Nobody is there: the newcomer says what the hardware is. */
 	if (n_alive == 0)
@@ -168,6 +168,8 @@ static int take_slot(void)
 	proc->start_time = start_time;
 	proc->pid = (uint32_t)getpid();
 	node_view.self = proc;
+	if (shared->n_slots < i + 1)
+		shared->n_slots = i + 1;
 	return 0;
 }
 

@@ -97,6 +97,7 @@ struct node_shared {
 	struct node_config config;
 	uint64_t created_ns;
 	uint64_t last_event;
+	uint64_t n_slots; /* from there on all slots are free: scans end here */
 	struct node_event events[NODE_EVENTS_MAX];
 	struct node_device device[NODE_DEVICES_MAX];
 	struct node_proc proc[NODE_PROCS_MAX];

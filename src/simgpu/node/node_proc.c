@@ -55,13 +55,16 @@ void node_reap_locked(void)
 	struct node_proc *proc;
 	unsigned int i;
 
-	for (i = 0; i < NODE_PROCS_MAX; i++) {
+	for (i = 0; i < node_view.shared->n_slots; i++) {
 		proc = &node_view.shared->proc[i];
 		if (proc->pid && proc != node_view.self && !node_proc_is_alive(proc)) {
 			node_debug("process %u is gone: its memory is free", proc->pid);
 			proc->pid = 0;
 		}
 	}
+	while (node_view.shared->n_slots &&
+	       !node_view.shared->proc[node_view.shared->n_slots - 1].pid)
+		node_view.shared->n_slots--;
 }
 
 uint64_t node_used_locked(unsigned int device)
@@ -69,7 +72,7 @@ uint64_t node_used_locked(unsigned int device)
 	uint64_t used = 0;
 	unsigned int i;
 
-	for (i = 0; i < NODE_PROCS_MAX; i++)
+	for (i = 0; i < node_view.shared->n_slots; i++)
 		if (node_view.shared->proc[i].pid)
 			used += node_view.shared->proc[i].device[device].used;
 	return used;

@@ -58,7 +58,7 @@ static struct node_proc *next_in_queue(unsigned int device)
 	struct node_proc *proc, *best = NULL;
 	unsigned int i;
 
-	for (i = 0; i < NODE_PROCS_MAX; i++) {
+	for (i = 0; i < node_view.shared->n_slots; i++) {
 		proc = &node_view.shared->proc[i];
 		if (!proc->pid || !proc->device[device].ticket)
 			continue;
@@ -160,28 +160,30 @@ uint64_t node_copy_book(unsigned int device, enum node_direction direction, uint
 	return done;
 }
 
+/*
+ * Without the lock, which is not worth it for statistics: a process that is stopped should
+ * as rarely as possible be stopped while it holds that.
+ */
 static void load_add(struct node_load *load, uint64_t now_ns, uint64_t ns)
 {
 	uint64_t stamp = now_ns / 1000000u / NODE_LOAD_BUCKET_MS;
 	unsigned int i = (unsigned int)(stamp % NODE_LOAD_BUCKETS);
 
-	if (load->stamp[i] != stamp) {
-		load->stamp[i] = stamp;
-		load->busy_ns[i] = 0;
-	}
-	load->busy_ns[i] += ns;
+	if (__atomic_exchange_n(&load->stamp[i], stamp, __ATOMIC_RELAXED) != stamp)
+		__atomic_store_n(&load->busy_ns[i], 0, __ATOMIC_RELAXED);
+	__atomic_fetch_add(&load->busy_ns[i], ns, __ATOMIC_RELAXED);
 }
 
 void node_busy_add(unsigned int device, uint64_t ns)
 {
+	struct node_proc_device *mine = &node_view.self->device[device];
+	struct node_device *dev = &node_view.shared->device[device];
 	uint64_t now = clock_now_ns();
 
-	node_lock();
-	node_view.shared->device[device].busy_ns += ns;
-	node_view.self->device[device].busy_ns += ns;
-	load_add(&node_view.shared->device[device].load, now, ns);
-	load_add(&node_view.self->device[device].load, now, ns);
-	node_unlock();
+	__atomic_fetch_add(&dev->busy_ns, ns, __ATOMIC_RELAXED);
+	__atomic_fetch_add(&mine->busy_ns, ns, __ATOMIC_RELAXED);
+	load_add(&dev->load, now, ns);
+	load_add(&mine->load, now, ns);
 }
 
 double node_load_ratio(const struct node_load *load, uint64_t now_ns, uint64_t window_ns)
@@ -196,8 +198,9 @@ double node_load_ratio(const struct node_load *load, uint64_t now_ns, uint64_t w
 	if (n > NODE_LOAD_BUCKETS - 1)
 		n = NODE_LOAD_BUCKETS - 1;
 	for (i = 0; i < NODE_LOAD_BUCKETS; i++)
-		if (load->stamp[i] <= now && load->stamp[i] + n > now)
-			busy += load->busy_ns[i];
+		if (__atomic_load_n(&load->stamp[i], __ATOMIC_RELAXED) <= now &&
+		    __atomic_load_n(&load->stamp[i], __ATOMIC_RELAXED) + n > now)
+			busy += __atomic_load_n(&load->busy_ns[i], __ATOMIC_RELAXED);
 	ratio = (double)busy / ((double)n * NODE_LOAD_BUCKET_MS * 1e6);
 	return ratio > 1 ? 1 : ratio;
 }
