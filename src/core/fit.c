@@ -51,23 +51,19 @@ uint64_t fit_footprint(const struct sched_client *client)
 
 uint64_t fit_charge(const struct sched_client *client)
 {
-	return max_u64(client->budget, client->memory.resident + client->memory.pinned);
+	return max_u64(client->budget,
+		       client->memory.resident + client->memory.pinned + client->promised);
+}
+
+/* What no eviction takes; what was given to be pinned counts until a report says what is. */
+static uint64_t fixed_bytes(const struct sched_client *client)
+{
+	return client->memory.pinned + client->promised;
 }
 
 uint64_t fit_pageable(const struct sched_client *client)
 {
-	return fit_charge(client) - client->memory.pinned;
-}
-
-uint64_t fit_need(const struct sched *sched, uint32_t client)
-{
-	const struct sched_client *c = &sched->clients[client];
-
-	if (c->state == SCHED_CLIENT_RUNNING)
-		return c->is_growing ? c->need : fit_charge(c);
-	if (c->is_given)
-		return fit_charge(c);
-	return min_u64(fit_footprint(c), gpu_of(sched, client)->total);
+	return fit_charge(client) - fixed_bytes(client);
 }
 
 static uint64_t pinned_by_others(const struct sched *sched, uint32_t client)
@@ -81,18 +77,37 @@ uint64_t fit_limit(const struct sched *sched, uint32_t client)
 		     pinned_by_others(sched, client));
 }
 
-bool fit_oversize(const struct sched *sched, uint32_t client)
+static uint64_t owned_by(const struct sched_client *c)
 {
-	const struct sched_memory *m = &sched->clients[client].memory;
-
-	return m->resident + m->pinned + m->swapped > fit_limit(sched, client);
+	return c->memory.resident + c->memory.pinned + c->memory.swapped;
 }
 
-/* What it adds to the load: never more than there is when all the others are out. */
+bool fit_oversize(const struct sched *sched, uint32_t client)
+{
+	const struct sched_client *c = &sched->clients[client];
+
+	return c->state != SCHED_CLIENT_RUNNING && owned_by(c) > fit_limit(sched, client);
+}
+
+uint64_t fit_need(const struct sched *sched, uint32_t client)
+{
+	const struct sched_client *c = &sched->clients[client];
+
+	if (c->state == SCHED_CLIENT_RUNNING)
+		return c->is_growing ? c->need : fit_charge(c);
+	if (c->is_given)
+		return fit_charge(c);
+	if (fit_oversize(sched, client))
+		return min_u64(owned_by(c), gpu_of(sched, client)->total);
+	return fit_footprint(c);
+}
+
+/* What it adds to the load; oversize: all that there is when the others are out. */
 static uint64_t weight_of(const struct sched *sched, uint32_t client)
 {
-	return min_u64(max_u64(fit_need(sched, client), fit_charge(&sched->clients[client])),
-		       fit_limit(sched, client));
+	if (fit_oversize(sched, client))
+		return fit_limit(sched, client);
+	return max_u64(fit_need(sched, client), fit_charge(&sched->clients[client]));
 }
 
 void fit_aim(struct sched *sched, uint32_t client)
@@ -105,7 +120,7 @@ void fit_aim(struct sched *sched, uint32_t client)
 
 static void share_running(const struct sched_client *c, struct sched_sums *share)
 {
-	uint64_t charge = fit_charge(c), pinned = c->memory.pinned;
+	uint64_t charge = fit_charge(c), pinned = fixed_bytes(c);
 
 	share->held = charge;
 	share->load = charge;
@@ -130,7 +145,7 @@ static void share_running(const struct sched_client *c, struct sched_sums *share
 
 struct sched_sums fit_share(const struct sched_client *c)
 {
-	uint64_t charge = fit_charge(c), pinned = c->memory.pinned;
+	uint64_t charge = fit_charge(c), pinned = fixed_bytes(c);
 	struct sched_sums share = {.charged = charge, .pinned = pinned};
 	bool is_coming = c->line == SCHED_LINE_COMING;
 
@@ -138,6 +153,8 @@ struct sched_sums fit_share(const struct sched_client *c)
 		share.asked = min_u64(c->drop_bytes, charge - pinned);
 	if (is_coming && !c->is_given)
 		share.reserved = above(c->need, charge);
+	if (is_coming)
+		share.pinned += c->memory.wanted_pinned; /* as good as pinned */
 
 	switch (c->state) {
 	case SCHED_CLIENT_FREE:
@@ -254,7 +271,10 @@ void fit_in(struct sched *sched, uint32_t client)
 	struct sched_client *c = &sched->clients[client];
 	struct sched_gpu *g = &sched->gpus[c->gpu];
 	enum sched_place place = fit_place(c);
-	uint64_t size = c->memory.resident + c->memory.swapped + c->memory.wanted;
+	/* What it may come to have, reports or not. */
+	uint64_t size = c->memory.wanted +
+			max_u64(c->memory.resident + c->memory.swapped,
+				fit_charge(c) - c->memory.pinned);
 
 	fit_out(sched, client); /* if it is still in, or in again */
 	c->share = fit_share(c);
@@ -318,7 +338,7 @@ bool fit_pinned(const struct sched *sched, uint32_t client)
 		return true;
 	if (g->largest != SCHED_NONE)
 		largest = UINT64_MAX - sched->clients[g->largest].node[SCHED_NODE_SIZE].key;
-	return pinned_by_others(sched, client) + c->memory.pinned + c->memory.wanted_pinned +
+	return pinned_by_others(sched, client) + fixed_bytes(c) + c->memory.wanted_pinned +
 		       largest <=
 	       fit_usable(sched, c->gpu);
 }

@@ -32,15 +32,16 @@ uint64_t fit_footprint(const struct sched_client *client);
 uint64_t fit_charge(const struct sched_client *client);
 /* Of its charge, what it can be asked to give up. */
 uint64_t fit_pageable(const struct sched_client *client);
-/* The budget it would run with: its footprint; while it grows, what it asks for. */
-uint64_t fit_need(const struct sched *sched, uint32_t client);
 /* The most that it can have: usable less what the others can not give up. */
 uint64_t fit_limit(const struct sched *sched, uint32_t client);
 /*
- * What it owns is more than that: it has grown while nobody watched, or the card has
- * shrunk. It fits when all the others are out, and then it may try.
+ * It does not run, and what it owns is more than that: it has grown while nobody
+ * watched, or the card has shrunk. It fits when all the others are out, and then it may
+ * try to run with what it owns, but nothing wanted on top.
  */
 bool fit_oversize(const struct sched *sched, uint32_t client);
+/* The budget it would run with: its footprint; while it grows, what it asks for. */
+uint64_t fit_need(const struct sched *sched, uint32_t client);
 /* Sets what a client that comes is to get, from its memory as it is now. Between out and in. */
 void fit_aim(struct sched *sched, uint32_t client);
 struct sched_sums fit_share(const struct sched_client *client);

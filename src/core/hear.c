@@ -130,6 +130,7 @@ int hear_request(struct sched *sched, const struct sched_event *event)
 	stop_touch(sched, event->client);
 	fit_out(sched, event->client);
 	fit_set_memory(sched, event->client, &event->memory);
+	c->promised = 0;
 	stop_set_state(sched, event->client, SCHED_CLIENT_WAITING);
 	line_push_back(sched, event->client);
 	fit_in(sched, event->client);
@@ -139,14 +140,18 @@ int hear_request(struct sched *sched, const struct sched_event *event)
 
 static void take_report(struct sched *sched, const struct sched_event *event)
 {
+	struct sched_client *c = &sched->clients[event->client];
+
 	stop_touch(sched, event->client);
 	fit_out(sched, event->client);
 	fit_set_memory(sched, event->client, &event->memory);
+	if (event->epoch == c->epoch)
+		c->promised = 0;
 	fit_in(sched, event->client);
 }
 
-/* What RELEASED means; REL_STALE changes nothing. */
-enum released { REL_STALE, REL_STOPPED, REL_EVICTED, REL_FAILED, REL_RESTORE_FAILED };
+/* What RELEASED means; REL_STALE changes nothing, REL_ALIVE nothing but that it is heard. */
+enum released { REL_STALE, REL_ALIVE, REL_STOPPED, REL_EVICTED, REL_FAILED, REL_RESTORE_FAILED };
 
 static enum released released_means(const struct sched_client *c, const struct sched_event *event)
 {
@@ -189,6 +194,8 @@ int hear_released(struct sched *sched, const struct sched_event *event)
 	if (c->state == SCHED_CLIENT_FREE)
 		return SCHED_E_NO_CLIENT;
 	means = released_means(c, event);
+	if (means == REL_STALE && c->is_hung)
+		means = REL_ALIVE; /* so late that it was given up */
 	if (means == REL_STALE)
 		return SCHED_E_STALE;
 
@@ -206,7 +213,7 @@ int hear_released(struct sched *sched, const struct sched_event *event)
 		take_report(sched, event);
 		if (means == REL_FAILED)
 			stop_failed(sched, event->client, event->outcome);
-		else
+		else if (means == REL_RESTORE_FAILED)
 			stop_restore_failed(sched, event->client, event->outcome);
 	}
 

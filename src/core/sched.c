@@ -206,6 +206,8 @@ static int on_leave(struct sched *sched, const struct sched_event *event)
 	line_leave(sched, event->client);
 	c->state = SCHED_CLIENT_FREE;
 	c->memory = (struct sched_memory){0};
+	c->promised = 0;
+	c->budget = 0;
 	c->answer_ns = SCHED_NO_DEADLINE;
 	c->retry_ns = SCHED_NO_DEADLINE;
 	fit_in(sched, event->client); /* out of the last list and heap */

@@ -106,6 +106,7 @@ static void keep(struct sched *sched, const struct sched_event *event, bool has_
 	uint64_t before = fit_charge(c);
 
 	fit_set_memory(sched, event->client, &event->memory);
+	c->promised = 0;
 	c->budget = min_u64(event->budget, before);
 	c->last_outcome = 0;
 	if (has_seen && freed_nothing(c, before))

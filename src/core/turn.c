@@ -35,10 +35,9 @@ static uint32_t next_in_line(const struct sched *sched, uint32_t client)
 	return sched->clients[client].link[SCHED_LINK_LINE].next;
 }
 
-/* What was promised to be pinned counts as pinned, until the next report says what is. */
-static void count_promised(struct sched_client *c)
+static void promise(struct sched_client *c)
 {
-	c->memory.pinned += c->memory.wanted_pinned;
+	c->promised += c->memory.wanted_pinned;
 	c->memory.wanted_pinned = 0;
 }
 
@@ -50,7 +49,7 @@ void turn_grant(struct sched *sched, uint32_t client)
 	line_leave(sched, client);
 	if (!c->is_given)
 		c->budget = c->need;
-	count_promised(c);
+	promise(c);
 	c->is_given = false;
 	c->has_switched = false;
 	c->answer_ns = SCHED_NO_DEADLINE;
@@ -86,7 +85,7 @@ void turn_grow(struct sched *sched, uint32_t client)
 	fit_out(sched, client);
 	line_leave(sched, client);
 	c->budget = max_u64(c->need, c->budget);
-	count_promised(c);
+	promise(c);
 	c->is_growing = false;
 	/* Who waited for its turn in order to grow has a whole turn before it: else two that
 	 * outgrow the card would stop each other at every allocation. */

@@ -1,0 +1,693 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+
+/*
+ * Seeded simulation of the scheduler and its clients in virtual time.
+ *
+ * One 64-bit seed decides everything: how many programs, what they allocate, compute
+ * and free, how long messages and copies take, who dies, who answers late or not at
+ * all, whose stop fails, which connections break, when the scheduler restarts. In the
+ * first part nothing may go wrong (world_check after each step); then the faults end,
+ * and every program must come to its end within a bound. A failing run prints its seed;
+ * the same seed replays it exactly, and every seed is run twice to prove that.
+ */
+
+#define WORLD_PROCS 160
+#define WORLD_GPUS  3
+
+#include "util/prng.h"
+#include "world.h"
+
+#include <inttypes.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#define MS        UINT64_C(1000000)
+#define S         UINT64_C(1000000000)
+#define MIB       (1ull << 20)
+#define GIB       (1ull << 30)
+#define NEVER     UINT64_MAX
+#define CALM_NS   (3000 * S)   /* from then on no faults, and nobody new */
+#define END_NS    (400000 * S) /* by then all have ended */
+#define STUCK_NS  (100000 * S)
+#define GRACE_NS  (2 * S)
+#define ORPHAN_NS (30 * S)
+
+/* What kinds of faults a seed has. */
+enum { FAULT_DEATHS = 1, FAULT_ANSWERS = 2, FAULT_LINKS = 4, FAULT_CONFIG = 8 };
+
+enum sim_what { SIM_UP, SIM_DOWN, SIM_WORK, SIM_OP, SIM_REPORT, SIM_IDLE, SIM_GONE, SIM_LOST,
+		SIM_ORPHAN, SIM_REGISTER, SIM_FAULT };
+
+struct sim_event {
+	uint64_t time, seq;
+	enum sim_what what;
+	uint32_t p, life;
+};
+
+enum sim_op { OP_START, OP_COMPUTE, OP_ALLOC, OP_IDLE, OP_END };
+
+struct sim_program {
+	enum sim_op op;
+	bool is_computing;
+	bool is_reporting;
+	uint32_t life; /* of the slot; an event of an earlier life is void */
+	uint32_t n_ops;
+	uint32_t computing; /* grows with each start and stop of a computation */
+	uint32_t linked;    /* grows with each connection */
+	uint64_t left_ns, since_ns;
+	uint64_t asked_ns;   /* NEVER: does not wait */
+	uint64_t up_ns, down_ns;
+	uint64_t work_ns; /* when the work under way ends */
+};
+
+struct sim {
+	struct world world;
+	struct sim_program programs[WORLD_PROCS];
+	uint64_t seed;
+	int faults;
+	bool is_calm;
+	uint32_t n_slots;
+	uint64_t seq, grace_ns;
+	uint64_t wait_max_ns, n_ended, n_spawned;
+	uint32_t n_events;
+	uint32_t events_size;
+	struct sim_event *events; /* a binary heap, owned */
+};
+
+static struct sim *sim_of(struct world *world)
+{
+	return (struct sim *)(void *)world; /* its first member */
+}
+
+static uint64_t between(struct sim *sim, uint64_t min, uint64_t max)
+{
+	return min + prng_below(&sim->seed, max - min + 1);
+}
+
+static bool one_in(struct sim *sim, uint64_t n)
+{
+	return prng_below(&sim->seed, n) == 0;
+}
+
+/* ---- events to come --------------------------------------------------------- */
+
+static bool is_before(const struct sim_event *a, const struct sim_event *b)
+{
+	return a->time != b->time ? a->time < b->time : a->seq < b->seq;
+}
+
+static void schedule(struct sim *sim, uint64_t time, enum sim_what what, uint32_t p, uint32_t life)
+{
+	struct sim_event event = {time, ++sim->seq, what, p, life};
+	uint32_t i;
+
+	if (sim->n_events == sim->events_size) {
+		sim->events_size = sim->events_size ? sim->events_size * 2 : 1024;
+		sim->events = realloc(sim->events, sim->events_size * sizeof(*sim->events));
+		assert(sim->events);
+	}
+	for (i = sim->n_events++; i > 0 && is_before(&event, &sim->events[(i - 1) / 2]);
+	     i = (i - 1) / 2)
+		sim->events[i] = sim->events[(i - 1) / 2];
+	sim->events[i] = event;
+}
+
+static struct sim_event next_event(struct sim *sim)
+{
+	struct sim_event first = sim->events[0], last = sim->events[--sim->n_events];
+	uint32_t i = 0, child;
+
+	while ((child = 2 * i + 1) < sim->n_events) {
+		if (child + 1 < sim->n_events &&
+		    is_before(&sim->events[child + 1], &sim->events[child]))
+			child++;
+		if (!is_before(&sim->events[child], &last))
+			break;
+		sim->events[i] = sim->events[child];
+		i = child;
+	}
+	sim->events[i] = last;
+	return first;
+}
+
+/* ---- what the world tells us ------------------------------------------------ */
+
+static uint64_t later(uint64_t a, uint64_t b)
+{
+	return a > b ? a : b;
+}
+
+static void on_up(struct world *world, uint32_t p)
+{
+	struct sim *sim = sim_of(world);
+	struct sim_program *prog = &sim->programs[p];
+
+	prog->up_ns = later(prog->up_ns, world->now + between(sim, 10000, 3 * MS));
+	schedule(sim, prog->up_ns, SIM_UP, p, prog->linked);
+}
+
+static void on_down(struct world *world, uint32_t p)
+{
+	struct sim *sim = sim_of(world);
+	struct sim_program *prog = &sim->programs[p];
+
+	prog->down_ns = later(prog->down_ns, world->now + between(sim, 10000, 3 * MS));
+	schedule(sim, prog->down_ns, SIM_DOWN, p, prog->linked);
+}
+
+static void on_work(struct world *world, uint32_t p)
+{
+	struct sim *sim = sim_of(world);
+	struct sim_program *prog = &sim->programs[p];
+	struct world_proc *proc = &world->procs[p];
+	uint64_t bytes = proc->work == WORLD_WORK_EVICT   ? proc->work_bytes :
+			 proc->work == WORLD_WORK_RESTORE ? proc->swapped :
+							    0;
+	uint64_t took = between(sim, MS, 500 * MS) + bytes / 10; /* 10 bytes a nanosecond */
+
+	if (sim->faults & FAULT_ANSWERS && !sim->is_calm) {
+		if (one_in(sim, 200))
+			took = STUCK_NS;
+		else if (one_in(sim, 50))
+			took += between(sim, 0, 200 * S);
+	}
+	prog->work_ns = world->now + took;
+	schedule(sim, prog->work_ns, SIM_WORK, p, prog->life);
+}
+
+/* ---- programs ----------------------------------------------------------------- */
+
+static void report_soon(struct sim *sim, uint32_t p)
+{
+	struct sim_program *prog = &sim->programs[p];
+
+	if (prog->is_reporting)
+		return;
+	prog->is_reporting = true;
+	schedule(sim, sim->world.now + 10 * MS, SIM_REPORT, p, prog->life);
+}
+
+static void end_program(struct sim *sim, uint32_t p)
+{
+	bool is_joined = sim->world.procs[p].is_joined;
+
+	world_kill(&sim->world, p);
+	sim->programs[p].life++;
+	sim->programs[p].linked++;
+	sim->programs[p].is_computing = false;
+	sim->programs[p].is_reporting = false;
+	if (is_joined)
+		schedule(sim, sim->world.now + between(sim, 0, 5 * MS), SIM_GONE, p,
+			 sim->programs[p].life);
+}
+
+static void next_op(struct sim *sim, uint32_t p)
+{
+	struct world_proc *proc = &sim->world.procs[p];
+	struct sim_program *prog = &sim->programs[p];
+	uint64_t what = prng_below(&sim->seed, 10);
+
+	proc->is_at_gate = false;
+	prog->asked_ns = NEVER;
+	if (prog->n_ops-- == 0) {
+		prog->op = OP_END;
+		sim->n_ended++;
+		end_program(sim, p);
+	} else if (what < 4) {
+		prog->op = OP_COMPUTE;
+		prog->left_ns = between(sim, 10 * MS, 15 * S);
+		proc->is_at_gate = true;
+	} else if (what < 7) {
+		prog->op = OP_ALLOC;
+		world_alloc(&sim->world, p, between(sim, 1, 9000) * MIB, one_in(sim, 20));
+	} else if (what < 8 && proc->owned > 0) {
+		prog->op = OP_IDLE;
+		world_free(&sim->world, p, between(sim, 1, proc->owned));
+		schedule(sim, sim->world.now + MS, SIM_OP, p, prog->life);
+	} else {
+		prog->op = OP_IDLE;
+		schedule(sim, sim->world.now + between(sim, MS, 30 * S), SIM_OP, p, prog->life);
+		schedule(sim, sim->world.now + S, SIM_IDLE, p, prog->life);
+	}
+	report_soon(sim, p);
+}
+
+/* Follows what the gate and the budget allow, after anything that touched p. */
+static void follow(struct sim *sim, uint32_t p)
+{
+	struct world_proc *proc = &sim->world.procs[p];
+	struct sim_program *prog = &sim->programs[p];
+	uint64_t now = sim->world.now;
+
+	if (!proc->is_alive || !proc->has_begun)
+		return;
+	if (prog->op == OP_START)
+		next_op(sim, p);
+	while (proc->is_alive && prog->op == OP_ALLOC && proc->lack == 0)
+		next_op(sim, p);
+	if (!proc->is_alive)
+		return;
+	if (proc->lease.state == LEASE_IDLE)
+		world_want(&sim->world, p);
+	if (prog->is_computing && !proc->is_open) {
+		uint64_t done = now - prog->since_ns;
+
+		prog->is_computing = false;
+		prog->computing++;
+		prog->left_ns -= done < prog->left_ns ? done : prog->left_ns;
+	} else if (!prog->is_computing && prog->op == OP_COMPUTE && proc->is_open) {
+		prog->is_computing = true;
+		prog->since_ns = now;
+		schedule(sim, now + prog->left_ns, SIM_OP, p, prog->life);
+	}
+	/* From the first sign of waiting to the last. */
+	if (prog->op != OP_IDLE && !proc->is_open && prog->asked_ns == NEVER)
+		prog->asked_ns = now;
+	if (proc->is_open && proc->lack == 0 && prog->asked_ns != NEVER) {
+		sim->wait_max_ns = later(sim->wait_max_ns, now - prog->asked_ns);
+		prog->asked_ns = NEVER;
+	}
+}
+
+static void on_op(struct sim *sim, uint32_t p)
+{
+	struct sim_program *prog = &sim->programs[p];
+
+	switch (prog->op) {
+	case OP_COMPUTE:
+		/* Void if it was interrupted since, even if it goes on now. */
+		if (!prog->is_computing || sim->world.now < prog->since_ns + prog->left_ns)
+			return;
+		prog->is_computing = false;
+		next_op(sim, p);
+		return;
+	case OP_IDLE:
+		next_op(sim, p);
+		return;
+	case OP_START:
+	case OP_ALLOC:
+	case OP_END:
+		return;
+	}
+}
+
+static void spawn(struct sim *sim, uint32_t p)
+{
+	struct sim_program *prog = &sim->programs[p];
+	uint32_t life = prog->life + 1, linked = prog->linked + 1;
+
+	world_spawn(&sim->world, p, p % WORLD_GPUS);
+	*prog = (struct sim_program){.life = life, .linked = linked, .asked_ns = NEVER};
+	prog->n_ops = (uint32_t)between(sim, 1, 25);
+	sim->n_spawned++;
+	/* Some have run before there was a scheduler for them. */
+	if (sim->faults & FAULT_LINKS && one_in(sim, 10)) {
+		sim->world.procs[p].has_begun = true;
+		sim->world.procs[p].is_open = true;
+		schedule(sim, sim->world.now + between(sim, 0, 10 * S), SIM_REGISTER, p, life);
+		return;
+	}
+	world_register(&sim->world, p);
+}
+
+/* ---- faults --------------------------------------------------------------------- */
+
+static void break_link(struct sim *sim, uint32_t p)
+{
+	struct world_proc *proc = &sim->world.procs[p];
+	bool was_linked = proc->is_linked;
+
+	world_gone(&sim->world, p);
+	sim->programs[p].linked++;
+	if (was_linked)
+		schedule(sim, sim->world.now + between(sim, 0, 2 * S), SIM_LOST, p,
+			 sim->programs[p].life);
+	else
+		schedule(sim, sim->world.now + S, SIM_REGISTER, p, sim->programs[p].life);
+}
+
+static void restart(struct sim *sim)
+{
+	for (uint32_t p = 0; p < sim->n_slots; p++) {
+		struct world_proc *proc = &sim->world.procs[p];
+		uint64_t time = sim->world.now + between(sim, 0, 3 * S);
+
+		sim->programs[p].linked++;
+		if (proc->is_alive && proc->is_linked)
+			schedule(sim, time, SIM_LOST, p, sim->programs[p].life);
+		else if (proc->is_alive && proc->is_joined)
+			schedule(sim, time, SIM_REGISTER, p, sim->programs[p].life);
+	}
+	world_restart(&sim->world);
+	sim->grace_ns = sim->world.now + GRACE_NS;
+}
+
+static void change_config(struct sim *sim)
+{
+	struct sched_config *config = &sim->world.config;
+	struct sched_event event = {.type = SCHED_EVENT_CONFIG, .config = config};
+
+	config->mode = (enum sched_mode)prng_below(&sim->seed, 3);
+	config->anti_thrash = !one_in(sim, 5);
+	config->switch_mode = (enum sched_switch_mode)prng_below(&sim->seed, 2);
+	config->tq_ns = between(sim, 1, 60) * S;
+	sim->world.may_overlap = true;
+	assert(world_step(&sim->world, &event) == 0);
+}
+
+static void on_fault(struct sim *sim)
+{
+	uint32_t p = (uint32_t)prng_below(&sim->seed, sim->n_slots);
+	struct world_proc *proc = &sim->world.procs[p];
+
+	schedule(sim, sim->world.now + between(sim, 10 * MS, 5 * S), SIM_FAULT, 0, 0);
+	if (!proc->is_alive && !proc->is_joined)
+		spawn(sim, p);
+	else if (proc->is_alive && sim->faults & FAULT_DEATHS && one_in(sim, 4))
+		end_program(sim, p);
+	else if (proc->is_alive && proc->is_joined && sim->faults & FAULT_LINKS && one_in(sim, 3))
+		break_link(sim, p);
+	else if (sim->faults & FAULT_LINKS && one_in(sim, 200))
+		restart(sim);
+	else if (sim->faults & FAULT_CONFIG && one_in(sim, 30))
+		change_config(sim);
+	follow(sim, p);
+}
+
+/* ---- the run ---------------------------------------------------------------------- */
+
+static uint32_t work_outcome(struct sim *sim)
+{
+	return sim->faults & FAULT_ANSWERS && !sim->is_calm && one_in(sim, 10) ?
+		       (uint32_t)between(sim, 1, 6) :
+		       0;
+}
+
+static void on_down_due(struct sim *sim, const struct sim_event *event)
+{
+	struct world_proc *proc = &sim->world.procs[event->p];
+	struct sim_program *prog = &sim->programs[event->p];
+
+	/* The agent is busy: it reads on when its work has ended. */
+	if (proc->work != WORLD_WORK_NONE) {
+		prog->down_ns = later(prog->down_ns, prog->work_ns);
+		schedule(sim, prog->work_ns, SIM_DOWN, event->p, event->life);
+		return;
+	}
+	if (proc->down.n > 0)
+		world_deliver_down(&sim->world, event->p);
+}
+
+static void on_up_due(struct sim *sim, const struct sim_event *event)
+{
+	struct world_proc *proc = &sim->world.procs[event->p];
+
+	/* After a restart the daemon lets those that run come back first. */
+	if (sim->world.now < sim->grace_ns) {
+		sim->programs[event->p].up_ns = later(sim->programs[event->p].up_ns, sim->grace_ns);
+		schedule(sim, sim->grace_ns, SIM_UP, event->p, event->life);
+		return;
+	}
+	if (proc->up.n > 0)
+		(void)world_deliver_up(&sim->world, event->p);
+}
+
+static void on_work_due(struct sim *sim, const struct sim_event *event)
+{
+	struct world_proc *proc = &sim->world.procs[event->p];
+
+	if (proc->work == WORLD_WORK_NONE || sim->programs[event->p].work_ns > sim->world.now)
+		return;
+	world_work_done(&sim->world, event->p, work_outcome(sim));
+	if (proc->lease.state == LEASE_ORPHAN)
+		schedule(sim, sim->world.now + between(sim, 0, S), SIM_REGISTER, event->p,
+			 event->life);
+}
+
+static void on_lost(struct sim *sim, uint32_t p)
+{
+	if (!sim->world.procs[p].is_linked || sim->world.procs[p].is_joined)
+		return;
+	world_lost(&sim->world, p);
+	schedule(sim, sim->world.now + between(sim, 10 * MS, 60 * S), SIM_REGISTER, p,
+		 sim->programs[p].life);
+	schedule(sim, sim->world.now + ORPHAN_NS, SIM_ORPHAN, p, sim->programs[p].life);
+}
+
+static void on_register(struct sim *sim, uint32_t p)
+{
+	struct world_proc *proc = &sim->world.procs[p];
+
+	if (proc->is_joined || proc->is_linked)
+		return;
+	if (proc->work != WORLD_WORK_NONE) {
+		schedule(sim, later(sim->programs[p].work_ns, sim->world.now) + MS, SIM_REGISTER, p,
+			 sim->programs[p].life);
+		return;
+	}
+	world_register(&sim->world, p);
+}
+
+static void on_orphan(struct sim *sim, uint32_t p)
+{
+	struct world_proc *proc = &sim->world.procs[p];
+
+	if (proc->is_linked || proc->is_joined || proc->work != WORLD_WORK_NONE)
+		return;
+	if (proc->lease.state != LEASE_ORPHAN)
+		return;
+	(void)world_lease(&sim->world, p, (struct lease_event){.type = LEASE_EVENT_ORPHAN_TIME});
+}
+
+static void on_idle(struct sim *sim, uint32_t p)
+{
+	struct world_proc *proc = &sim->world.procs[p];
+
+	if (sim->programs[p].op != OP_IDLE || proc->work != WORLD_WORK_NONE || !proc->is_watched ||
+	    !proc->is_linked || proc->lease.state != LEASE_HOLDING)
+		return;
+	(void)world_lease(&sim->world, p, (struct lease_event){.type = LEASE_EVENT_IDLE});
+}
+
+static void on_report(struct sim *sim, uint32_t p)
+{
+	struct world_proc *proc = &sim->world.procs[p];
+
+	sim->programs[p].is_reporting = false;
+	if (!proc->is_linked || proc->work != WORLD_WORK_NONE)
+		return;
+	if (proc->is_watched || one_in(sim, 4))
+		world_return_slack(&sim->world, p);
+	else
+		world_report(&sim->world, p);
+}
+
+/* Faults are over: whoever is stuck comes to itself, and nobody new begins. */
+static void calm_down(struct sim *sim)
+{
+	sim->is_calm = true;
+	for (uint32_t p = 0; p < sim->n_slots; p++) {
+		struct world_proc *proc = &sim->world.procs[p];
+		struct sim_program *prog = &sim->programs[p];
+
+		if (!proc->is_alive || proc->work == WORLD_WORK_NONE ||
+		    prog->work_ns < sim->world.now + 60 * S)
+			continue;
+		prog->work_ns = sim->world.now + between(sim, 0, 60 * S);
+		schedule(sim, prog->work_ns, SIM_WORK, p, prog->life);
+		if (proc->down.n > 0)
+			schedule(sim, prog->work_ns, SIM_DOWN, p, prog->linked);
+		for (uint32_t i = 0; i < proc->down.n; i++)
+			schedule(sim, prog->work_ns, SIM_DOWN, p, prog->linked);
+	}
+}
+
+static void handle(struct sim *sim, const struct sim_event *event)
+{
+	const struct sim_program *prog = &sim->programs[event->p];
+	bool is_link = event->what == SIM_UP || event->what == SIM_DOWN;
+
+	if (event->what == SIM_FAULT) {
+		if (!sim->is_calm)
+			on_fault(sim);
+		return;
+	}
+	if (event->life != (is_link ? prog->linked : prog->life))
+		return;
+	switch (event->what) {
+	case SIM_UP:
+		on_up_due(sim, event);
+		break;
+	case SIM_DOWN:
+		on_down_due(sim, event);
+		break;
+	case SIM_WORK:
+		on_work_due(sim, event);
+		break;
+	case SIM_OP:
+		on_op(sim, event->p);
+		break;
+	case SIM_REPORT:
+		on_report(sim, event->p);
+		break;
+	case SIM_IDLE:
+		on_idle(sim, event->p);
+		break;
+	case SIM_GONE:
+		if (sim->world.procs[event->p].is_joined)
+			world_gone(&sim->world, event->p);
+		break;
+	case SIM_LOST:
+		on_lost(sim, event->p);
+		break;
+	case SIM_ORPHAN:
+		on_orphan(sim, event->p);
+		break;
+	case SIM_REGISTER:
+		on_register(sim, event->p);
+		break;
+	case SIM_FAULT:
+		break;
+	}
+	follow(sim, event->p);
+}
+
+static void configure(struct sim *sim, uint64_t *ret_total)
+{
+	struct sched_config config;
+
+	sched_config_default(&config);
+	config.mode = (enum sched_mode)prng_below(&sim->seed, 3);
+	config.switch_mode = (enum sched_switch_mode)prng_below(&sim->seed, 2);
+	config.anti_thrash = !one_in(sim, 8);
+	config.reserve_percent = (uint32_t)between(sim, 0, 10);
+	for (uint32_t g = 0; g < WORLD_GPUS; g++)
+		ret_total[g] = between(sim, 16, 140) * GIB;
+	sim->n_slots = (uint32_t)between(sim, 2, WORLD_PROCS);
+	sim->world.config = config;
+}
+
+struct result {
+	uint64_t hash, n_steps, n_grants, n_drops, n_hung, n_refused, n_spawned, wait_max_ns, end_ns;
+};
+
+static bool is_over(const struct sim *sim)
+{
+	for (uint32_t p = 0; p < sim->n_slots; p++) {
+		if (sim->world.procs[p].is_alive || sim->world.procs[p].is_joined)
+			return false;
+	}
+	return true;
+}
+
+static void advance(struct sim *sim)
+{
+	uint64_t due = sched_deadline(&sim->world.sched);
+	uint64_t next = sim->n_events > 0 ? sim->events[0].time : NEVER;
+
+	assert(due != NEVER || next != NEVER);
+	if (due <= next) {
+		struct sched_event event = {.type = SCHED_EVENT_TIME};
+
+		sim->world.now = later(sim->world.now, due);
+		(void)world_step(&sim->world, &event);
+		return;
+	}
+	{
+		struct sim_event event = next_event(sim);
+
+		sim->world.now = later(sim->world.now, event.time);
+		handle(sim, &event);
+	}
+}
+
+static struct result run(uint64_t seed, int faults)
+{
+	static struct sim sim;
+	struct result result;
+	uint64_t total[WORLD_GPUS], n = 0;
+	struct sched_config config;
+
+	memset(&sim, 0, sizeof(sim));
+	sim.seed = seed;
+	configure(&sim, total);
+	config = sim.world.config;
+	world_init(&sim.world, &config, total);
+	sim.world.on_up = on_up;
+	sim.world.on_down = on_down;
+	sim.world.on_work = on_work;
+	sim.faults = faults;
+	sim.world.is_strict = !(faults & FAULT_LINKS);
+	schedule(&sim, 0, SIM_FAULT, 0, 0);
+	while (!sim.is_calm || !is_over(&sim)) {
+		if (!sim.is_calm && sim.world.now >= CALM_NS)
+			calm_down(&sim);
+		advance(&sim);
+		world_check(&sim.world);
+		/* All of the core's invariants cost more: often is enough. */
+		if (n++ % 16 == 0)
+			sched_assert_valid(&sim.world.sched);
+		assert(sim.world.now < END_NS);
+	}
+	sched_assert_valid(&sim.world.sched);
+	for (uint32_t g = 0; g < WORLD_GPUS; g++)
+		assert(sim.world.sched.gpus[g].sums.charged == 0);
+	free(sim.events);
+	result = (struct result){sim.world.hash, sim.world.n_steps, sim.world.n_grants,
+				 sim.world.n_drops, sim.world.n_hung, sim.world.n_refused,
+				 sim.n_spawned, sim.wait_max_ns, sim.world.now};
+	return result;
+}
+
+static uint64_t current_seed;
+
+/* assert() aborts, which flushes nothing: say which seed it was all the same. */
+static void on_abort(int sig)
+{
+	(void)sig;
+	dprintf(STDERR_FILENO, "sim_sched: failed, replay with: make sim SEED=%" PRIu64 " SEEDS=1\n",
+		current_seed);
+}
+
+int main(int argc, char **argv)
+{
+	uint64_t seed = argc > 1 ? strtoull(argv[1], NULL, 0) : 1;
+	uint64_t n_seeds = argc > 2 ? strtoull(argv[2], NULL, 0) : 100;
+	bool is_wordy = argc > 3;
+	struct result all = {0};
+
+	signal(SIGABRT, on_abort);
+	printf("sim_sched: SEED=%" PRIu64 " SEEDS=%" PRIu64 "\n", seed, n_seeds);
+	(void)fflush(stdout);
+	for (uint64_t i = 0; i < n_seeds; i++) {
+		int faults = (int)((seed + i) % 16);
+		struct result a, b;
+
+		current_seed = seed + i;
+		a = run(seed + i, faults);
+		b = run(seed + i, faults);
+		assert(memcmp(&a, &b, sizeof(a)) == 0);
+		all.n_steps += a.n_steps;
+		all.n_grants += a.n_grants;
+		all.n_drops += a.n_drops;
+		all.n_hung += a.n_hung;
+		all.n_refused += a.n_refused;
+		all.n_spawned += a.n_spawned;
+		all.wait_max_ns = later(all.wait_max_ns, a.wait_max_ns);
+		if (is_wordy)
+			printf("seed %" PRIu64 " faults %d: %" PRIu64 " steps, %" PRIu64
+			       " programs, %" PRIu64 " grants, %" PRIu64 " drops, %" PRIu64
+			       " hung, %" PRIu64 " refused, longest wait %" PRIu64
+			       " s, end %" PRIu64 " s\n",
+			       seed + i, faults, a.n_steps, a.n_spawned, a.n_grants, a.n_drops,
+			       a.n_hung, a.n_refused, a.wait_max_ns / S, a.end_ns / S);
+	}
+	printf("sim_sched: %" PRIu64 " seeds passed, 0 failed: %" PRIu64 " steps, %" PRIu64
+	       " programs, %" PRIu64 " grants, %" PRIu64 " drops, %" PRIu64 " hung, %" PRIu64
+	       " refused\n",
+	       n_seeds, all.n_steps, all.n_spawned, all.n_grants, all.n_drops, all.n_hung,
+	       all.n_refused);
+	return 0;
+}
