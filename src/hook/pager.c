@@ -100,12 +100,39 @@ static size_t next_size(const struct pager_arena *arena, size_t granularity)
 	return size;
 }
 
+/*
+ * Adds range to the arena and places alloc, which may land elsewhere: another thread may
+ * have freed or added a range meanwhile. Then range is the arena's spare, or goes again.
+ */
+static int add_and_place(struct pager_arena *arena, struct pager_range *range, bool may_keep,
+			 struct pager_alloc *alloc)
+{
+	bool is_needed = false;
+	int r;
+
+	pthread_mutex_lock(&pager.lock);
+	r = extent_add(&arena->extent, range->addr, range->size);
+	if (r == 0) {
+		r = place(arena, alloc);
+		is_needed = r == 0 && alloc->addr - range->addr < range->size;
+		if (!is_needed && may_keep && !arena->spare) {
+			arena->spare = range;
+			is_needed = true;
+		}
+		if (!is_needed)
+			(void)extent_remove(&arena->extent, range->addr);
+	}
+	pthread_mutex_unlock(&pager.lock);
+	if (!is_needed)
+		pager_range_free(range);
+	return r;
+}
+
 static CUresult alloc_small(struct pager_device *device, CUdevice dev, CUcontext ctx,
 			    struct pager_alloc *alloc)
 {
 	struct pager_arena *arena;
 	struct pager_range *range;
-	bool has_range;
 	size_t size;
 	CUresult res;
 	int r = -1;
@@ -124,14 +151,7 @@ static CUresult alloc_small(struct pager_device *device, CUdevice dev, CUcontext
 		}
 		if (res != CUDA_SUCCESS)
 			return res;
-		pthread_mutex_lock(&pager.lock);
-		r = extent_add(&arena->extent, range->addr, range->size);
-		has_range = r == 0;
-		if (r == 0)
-			r = place(arena, alloc);
-		pthread_mutex_unlock(&pager.lock);
-		if (!has_range)
-			pager_range_free(range);
+		r = add_and_place(arena, range, size == device->granularity, alloc);
 	}
 	return r == 0 ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
 }
@@ -173,6 +193,7 @@ CUresult pager_alloc(CUdevice dev, CUcontext ctx, size_t bytes, CUdeviceptr *ret
 	alloc->ctx = ctx;
 	alloc->dev = dev;
 	alloc->size = bytes;
+	alloc->sync_memops = true; /* what plain memory says of itself, as seen on 580 */
 	if (bytes < PAGER_LARGE)
 		res = alloc_small(device, dev, ctx, alloc);
 	else
