@@ -45,11 +45,13 @@ static void count_reserve(const struct pool *pool)
 		budget_give(pool->dev, -(uint64_t)delta, NVSHARE_PINNED_ASYNC);
 }
 
-static void add_pool(const struct pool *pool)
+/* ctx: what a reset of it empties, for a device's own pool; NULL: the program's pool. */
+static void add_pool(const struct pool *pool, CUcontext ctx)
 {
 	struct ledger_entry entry = {
 		.class = LEDGER_POOL,
 		.key = pool_key(pool->handle),
+		.ctx = ctx,
 		.dev = pool->dev,
 		.kind = NVSHARE_PINNED_ASYNC,
 	};
@@ -58,7 +60,7 @@ static void add_pool(const struct pool *pool)
 }
 
 /* A pool that we did not see being made is one of a device: the current one's. */
-static void find_pool(CUmemoryPool handle, CUdevice dev, struct pool *ret_pool)
+static void find_pool(CUmemoryPool handle, CUcontext ctx, CUdevice dev, struct pool *ret_pool)
 {
 	struct ledger_entry entry;
 
@@ -72,7 +74,7 @@ static void find_pool(CUmemoryPool handle, CUdevice dev, struct pool *ret_pool)
 	if (ledger_find(LEDGER_POOL, pool_key(ret_pool->handle), &entry))
 		ret_pool->dev = entry.dev;
 	else
-		add_pool(ret_pool);
+		add_pool(ret_pool, ctx);
 }
 
 /* Then an allocation is a node of a graph, and its memory is counted with the graph. */
@@ -115,7 +117,7 @@ static CUresult alloc(const struct async_call *call, CUstream stream, CUdevicept
 		return CUDA_ERROR_NOT_FOUND;
 	if (!dptr || !bytesize || charge_here(&ctx, &dev) != CUDA_SUCCESS)
 		return forward(call, dptr, bytesize);
-	find_pool(call->pool, dev, &pool);
+	find_pool(call->pool, ctx, dev, &pool);
 	captures = is_capturing(stream);
 	if (pool.dev < 0 || captures) {
 		if (captures)
@@ -197,7 +199,7 @@ static CUresult free_async(CUresult (*real)(CUdeviceptr dptr, CUstream hStream),
 		return res;
 	charge_free_end(&entry, res);
 	if (entry.owner) {
-		find_pool((CUmemoryPool)(uintptr_t)entry.owner, entry.dev, &pool);
+		find_pool((CUmemoryPool)(uintptr_t)entry.owner, entry.ctx, entry.dev, &pool);
 		count_reserve(&pool);
 	}
 	return res;
@@ -227,7 +229,7 @@ CUresult cuMemPoolCreate(CUmemoryPool *pool, const CUmemPoolProps *poolProps)
 	made.dev = poolProps->location.type == CU_MEM_LOCATION_TYPE_DEVICE ?
 			   poolProps->location.id :
 			   -1;
-	add_pool(&made);
+	add_pool(&made, NULL);
 	return res;
 }
 

@@ -126,7 +126,10 @@ static void put(void *data, const void *value, size_t size)
 
 #define PUT(data, type, value) put(data, &(type){value}, sizeof(type))
 
-/* What plain device memory answers; false: the driver knows better than we do. */
+/*
+ * What plain device memory answers (truth values take four bytes, as seen on 580); false: the
+ * driver knows better than we do.
+ */
 static bool answer(const struct query *q, CUpointer_attribute attribute, void *data, CUresult *res)
 {
 	*res = CUDA_SUCCESS;
@@ -141,7 +144,8 @@ static bool answer(const struct query *q, CUpointer_attribute attribute, void *d
 		PUT(data, CUdeviceptr, q->ptr);
 		return true;
 	case CU_POINTER_ATTRIBUTE_HOST_POINTER:
-		*res = CUDA_ERROR_INVALID_VALUE; /* not reachable from the host */
+		PUT(data, void *, NULL); /* and still an error: not reachable from the host */
+		*res = CUDA_ERROR_INVALID_VALUE;
 		return true;
 	case CU_POINTER_ATTRIBUTE_SYNC_MEMOPS:
 		PUT(data, unsigned int, q->sync_memops);
@@ -150,7 +154,7 @@ static bool answer(const struct query *q, CUpointer_attribute attribute, void *d
 		PUT(data, unsigned long long, q->buffer_id);
 		return true;
 	case CU_POINTER_ATTRIBUTE_IS_MANAGED:
-		PUT(data, unsigned char, 0);
+		PUT(data, unsigned int, 0);
 		return true;
 	case CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL:
 		PUT(data, int, q->dev);
@@ -162,7 +166,7 @@ static bool answer(const struct query *q, CUpointer_attribute attribute, void *d
 		PUT(data, size_t, q->size);
 		return true;
 	case CU_POINTER_ATTRIBUTE_MAPPED:
-		PUT(data, unsigned char, 1);
+		PUT(data, unsigned int, 1);
 		return true;
 	case CU_POINTER_ATTRIBUTE_ALLOWED_HANDLE_TYPES:
 		PUT(data, unsigned long long, 0);
@@ -174,7 +178,7 @@ static bool answer(const struct query *q, CUpointer_attribute attribute, void *d
 		PUT(data, void *, NULL);
 		return true;
 	case CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE:
-		PUT(data, unsigned char, 0); /* the truth: cuIpcGetMemHandle will refuse it */
+		PUT(data, unsigned int, 0); /* the truth: cuIpcGetMemHandle will refuse it */
 		return true;
 	case CU_POINTER_ATTRIBUTE_P2P_TOKENS:
 	case CU_POINTER_ATTRIBUTE_IS_GPU_DIRECT_RDMA_CAPABLE:
@@ -206,7 +210,7 @@ CUresult cuPointerGetAttribute(void *data, CUpointer_attribute attribute, CUdevi
 	res = cuda_real.cuPointerGetAttribute(data, attribute, ptr);
 	if (res == CUDA_SUCCESS && attribute == CU_POINTER_ATTRIBUTE_IS_MANAGED &&
 	    managed_find(ptr))
-		PUT(data, unsigned char, 0);
+		PUT(data, unsigned int, 0);
 	return res;
 }
 
@@ -227,11 +231,10 @@ CUresult cuPointerGetAttributes(unsigned int numAttributes, CUpointer_attribute 
 	for (unsigned int i = 0; i < numAttributes; i++) {
 		if (!data[i])
 			continue;
-		if (is_ours && answer(&q, attributes[i], data[i], &one) && one != CUDA_SUCCESS)
-			PUT(data[i], void *, NULL); /* the host pointer, the only one */
-		else if (!is_ours && attributes[i] == CU_POINTER_ATTRIBUTE_IS_MANAGED &&
-			 managed_find(ptr))
-			PUT(data[i], unsigned char, 0);
+		if (is_ours)
+			(void)answer(&q, attributes[i], data[i], &one); /* no errors here */
+		else if (attributes[i] == CU_POINTER_ATTRIBUTE_IS_MANAGED && managed_find(ptr))
+			PUT(data[i], unsigned int, 0);
 	}
 	return CUDA_SUCCESS;
 }

@@ -21,7 +21,8 @@ struct hostpool_slab {
 	struct hostpool_slab *next; /* hostpool::slabs */
 	void *addr;
 	size_t size;
-	CUcontext ctx; /* registered in; NULL: not registered */
+	CUcontext ctx;  /* registered in; NULL: not registered */
+	bool is_tried;  /* to be registered */
 };
 
 static struct {
@@ -137,11 +138,34 @@ static void slab_register(struct hostpool_slab *slab)
 
 	if (!cuda_real.cuMemHostRegister_v2 || cuda_real.cuCtxGetCurrent(&ctx) != CUDA_SUCCESS)
 		return;
-	if (cuda_real.cuMemHostRegister_v2(slab->addr, slab->size, CU_MEMHOSTREGISTER_PORTABLE) ==
-	    CUDA_SUCCESS)
-		slab->ctx = ctx;
-	else
+	if (cuda_real.cuMemHostRegister_v2(slab->addr, slab->size, CU_MEMHOSTREGISTER_PORTABLE) !=
+	    CUDA_SUCCESS) {
 		hook_debug("host memory can not be registered; copies will be slower");
+		return;
+	}
+	pthread_mutex_lock(&pool.lock);
+	slab->ctx = ctx;
+	pthread_mutex_unlock(&pool.lock);
+}
+
+/*
+ * What was registered in a context that is dead. Slabs go away by hostpool_trim() alone,
+ * which is called by the thread that is here.
+ */
+static void register_again(void)
+{
+	struct hostpool_slab *slab;
+
+	do {
+		pthread_mutex_lock(&pool.lock);
+		for (slab = pool.slabs; slab && (slab->ctx || slab->is_tried); slab = slab->next)
+			;
+		if (slab)
+			slab->is_tried = true;
+		pthread_mutex_unlock(&pool.lock);
+		if (slab)
+			slab_register(slab);
+	} while (slab);
 }
 
 static int grow(uint64_t bytes)
@@ -164,6 +188,7 @@ static int grow(uint64_t bytes)
 		return HOSTPOOL_E_NO_MEMORY;
 	}
 	touch_all(slab->addr, size);
+	slab->is_tried = true;
 	slab_register(slab);
 
 	pthread_mutex_lock(&pool.lock);
@@ -188,6 +213,7 @@ int hostpool_prepare(uint64_t bytes)
 	uint64_t unused;
 	int r = 0;
 
+	register_again();
 	while (r == 0 && (unused = hostpool_unused()) < bytes)
 		r = grow(bytes - unused);
 	return r;
@@ -279,8 +305,10 @@ void hostpool_context_gone(CUcontext ctx)
 {
 	pthread_mutex_lock(&pool.lock);
 	for (struct hostpool_slab *slab = pool.slabs; slab; slab = slab->next) {
-		if (slab->ctx == ctx)
-			slab->ctx = NULL;
+		if (slab->ctx != ctx)
+			continue;
+		slab->ctx = NULL;
+		slab->is_tried = false;
 	}
 	pthread_mutex_unlock(&pool.lock);
 }

@@ -9,7 +9,8 @@
  *
  * A child of fork() does not have this memory, and a core dump does not show it.
  *
- * Threading: any thread; short lock, never held over a driver call.
+ * Threading: growing, getting and trimming by one thread at a time (the agent's); the
+ * rest by any. A short lock, never held over a driver call.
  */
 
 #include "abi/cuda_abi.h"

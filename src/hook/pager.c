@@ -178,10 +178,14 @@ CUresult pager_alloc(CUdevice dev, CUcontext ctx, size_t bytes, CUdeviceptr *ret
 {
 	struct pager_device *device = pager_device(dev);
 	struct pager_alloc *alloc;
+	uint64_t total;
 	CUresult res;
 
 	if (__atomic_load_n(&pager.put_off, __ATOMIC_RELAXED))
 		pager_flush_frees();
+	total = budget_total(dev);
+	if (total && bytes > total)
+		return CUDA_ERROR_OUT_OF_MEMORY;
 	res = budget_ask(dev, bytes);
 	if (res != CUDA_SUCCESS)
 		return res;

@@ -1,0 +1,137 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+
+/* How much host memory is left, read from a /proc and /sys made for the test. */
+
+#include "hook/hostmem.h"
+
+#include <errno.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include <cmocka.h>
+
+#define GIB (1ull << 30)
+
+static char root[64];
+
+static void put(const char *path, const char *text)
+{
+	char full[512];
+	FILE *file;
+
+	snprintf(full, sizeof(full), "%s%s", root, path);
+	for (char *p = full + strlen(root) + 1; (p = strchr(p, '/')); p++) {
+		*p = '\0';
+		assert_true(mkdir(full, 0700) == 0 || errno == EEXIST);
+		*p = '/';
+	}
+	file = fopen(full, "w");
+	assert_non_null(file);
+	assert_true(fputs(text, file) >= 0);
+	assert_int_equal(fclose(file), 0);
+}
+
+static int setup(void **state)
+{
+	(void)state;
+	strcpy(root, "/tmp/nvshare-hostmem-XXXXXX");
+	assert_non_null(mkdtemp(root));
+	unsetenv("NVSHARE_HOST_MEMORY_LIMIT");
+	put("/proc/meminfo", "MemTotal:       33554432 kB\nMemFree:  1 kB\n"
+			     "MemAvailable:   20971520 kB\n"); /* 32 and 20 GiB */
+	put("/proc/self/cgroup", "0::/\n");
+	return 0;
+}
+
+static int teardown(void **state)
+{
+	char command[128];
+
+	(void)state;
+	snprintf(command, sizeof(command), "rm -rf %s", root);
+	return system(command);
+}
+
+static uint64_t less_margin(uint64_t bytes)
+{
+	return bytes - bytes / 20;
+}
+
+static void the_machine_bounds_less_a_margin(void **state)
+{
+	(void)state;
+	assert_int_equal(hostmem_available_below(root, 0), less_margin(20 * GIB));
+}
+
+static void every_group_above_bounds(void **state)
+{
+	(void)state;
+	put("/proc/self/cgroup", "0::/a/b\n");
+	put("/sys/fs/cgroup/a/b/memory.max", "max\n");
+	put("/sys/fs/cgroup/a/b/memory.current", "5\n");
+	assert_int_equal(hostmem_available_below(root, 0), less_margin(20 * GIB));
+	put("/sys/fs/cgroup/a/memory.max", "8589934592\n");
+	put("/sys/fs/cgroup/a/memory.current", "5368709120\n");
+	assert_int_equal(hostmem_available_below(root, 0), less_margin(3 * GIB));
+	put("/sys/fs/cgroup/a/memory.stat", "anon 1\ninactive_file 1073741824\n");
+	assert_int_equal(hostmem_available_below(root, 0), less_margin(4 * GIB));
+	put("/sys/fs/cgroup/a/b/memory.max", "1073741829\n");
+	assert_int_equal(hostmem_available_below(root, 0), less_margin(GIB));
+	put("/sys/fs/cgroup/a/b/memory.current", "2073741829\n");
+	assert_int_equal(hostmem_available_below(root, 0), 0);
+}
+
+static void groups_of_version_1_bound_too(void **state)
+{
+	(void)state;
+	put("/proc/self/cgroup", "5:cpu,cpuacct:/x\n4:memory:/docker/1234\n0::/x\n");
+	/* As a container sees it: its own group is the mount point. */
+	put("/sys/fs/cgroup/memory/memory.limit_in_bytes", "4294967296\n");
+	put("/sys/fs/cgroup/memory/memory.usage_in_bytes", "3221225472\n");
+	put("/sys/fs/cgroup/memory/memory.stat", "total_inactive_file 1073741824\n");
+	assert_int_equal(hostmem_available_below(root, 0), less_margin(2 * GIB));
+	put("/sys/fs/cgroup/memory/docker/1234/memory.limit_in_bytes", "2147483648\n");
+	put("/sys/fs/cgroup/memory/docker/1234/memory.usage_in_bytes", "1073741824\n");
+	assert_int_equal(hostmem_available_below(root, 0), less_margin(GIB));
+}
+
+static void a_limit_stands_in_for_the_machine(void **state)
+{
+	(void)state;
+	setenv("NVSHARE_HOST_MEMORY_LIMIT", "24GiB", 1);
+	assert_int_equal(hostmem_available_below(root, 0), 24 * GIB);
+	assert_int_equal(hostmem_available_below(root, 20 * GIB), 4 * GIB);
+	assert_int_equal(hostmem_available_below(root, 25 * GIB), 0);
+	setenv("NVSHARE_HOST_MEMORY_LIMIT", "50%", 1);
+	assert_int_equal(hostmem_available_below(root, GIB), 15 * GIB);
+	setenv("NVSHARE_HOST_MEMORY_LIMIT", "much", 1); /* says so once, and is ignored */
+	assert_int_equal(hostmem_available_below(root, 0), less_margin(20 * GIB));
+}
+
+static void what_can_not_be_read_does_not_bound(void **state)
+{
+	(void)state;
+	assert_int_equal(hostmem_available_below("/nonexistent", 0), UINT64_MAX);
+	put("/proc/self/cgroup", "0::/../..\n\nnonsense\n7:\n");
+	assert_int_equal(hostmem_available_below(root, 0), less_margin(20 * GIB));
+	assert_true(hostmem_available(0) > 0);
+}
+
+int main(void)
+{
+#define HOSTMEM_TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
+	const struct CMUnitTest tests[] = {
+		HOSTMEM_TEST(the_machine_bounds_less_a_margin),
+		HOSTMEM_TEST(every_group_above_bounds),
+		HOSTMEM_TEST(groups_of_version_1_bound_too),
+		HOSTMEM_TEST(a_limit_stands_in_for_the_machine),
+		HOSTMEM_TEST(what_can_not_be_read_does_not_bound),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

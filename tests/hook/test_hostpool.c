@@ -1,0 +1,155 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+
+#include "hook/hostpool.h"
+
+#include "fake_memory.h"
+
+#include <sys/wait.h>
+
+#define MIB (1ull << 20)
+
+static int setup(void **state)
+{
+	(void)state;
+	fake_setup();
+	unsetenv("NVSHARE_HOST_MEMORY_LIMIT");
+	return 0;
+}
+
+static int teardown(void **state)
+{
+	(void)state;
+	unsetenv("NVSHARE_HOST_MEMORY_LIMIT");
+	assert_int_equal(hostpool_unused(), hostpool_bytes());
+	hostpool_trim();
+	assert_int_equal(hostpool_bytes(), 0);
+	assert_int_equal(fake.n_registered, 0);
+	return 0;
+}
+
+static uint64_t sum(const struct hostpool_part *parts)
+{
+	uint64_t bytes = 0;
+
+	for (; parts; parts = parts->next) {
+		memset(parts->addr, 0x5a, parts->size);
+		bytes += parts->size;
+	}
+	return bytes;
+}
+
+static void grows_when_it_must_and_keeps_what_it_has(void **state)
+{
+	struct hostpool_part *a = hostpool_get(3 * MIB), *b;
+
+	(void)state;
+	assert_int_equal(sum(a), 3 * MIB);
+	assert_int_equal(hostpool_bytes(), 4 * MIB); /* huge pages */
+	assert_int_equal((uintptr_t)a->addr % HOSTPOOL_ALIGN, 0);
+	assert_null(hostpool_put(a));
+	b = hostpool_get(4 * MIB);
+	assert_int_equal(hostpool_bytes(), 4 * MIB);
+	assert_int_equal(fake.n_registered, 1);
+	hostpool_trim(); /* nothing to give: it is in use */
+	assert_int_equal(sum(b), 4 * MIB);
+	hostpool_put(b);
+	assert_null(hostpool_put(NULL));
+}
+
+static void need_not_be_in_one_piece(void **state)
+{
+	struct hostpool_part *parts[8], *whole;
+
+	(void)state;
+	assert_int_equal(hostpool_prepare(16 * MIB), 0);
+	for (size_t i = 0; i < 8; i++)
+		parts[i] = hostpool_get(2 * MIB);
+	for (size_t i = 0; i < 8; i += 2)
+		parts[i] = hostpool_put(parts[i]);
+	whole = hostpool_get(8 * MIB); /* four holes */
+	assert_int_equal(sum(whole), 8 * MIB);
+	assert_non_null(whole->next);
+	assert_int_equal(hostpool_bytes(), 16 * MIB);
+	hostpool_put(whole);
+	for (size_t i = 1; i < 8; i += 2)
+		hostpool_put(parts[i]);
+}
+
+static void respects_the_limit(void **state)
+{
+	struct hostpool_part *a;
+
+	(void)state;
+	setenv("NVSHARE_HOST_MEMORY_LIMIT", "8MiB", 1);
+	assert_true(hostpool_has(8 * MIB));
+	assert_false(hostpool_has(8 * MIB + 1));
+	a = hostpool_get(6 * MIB);
+	assert_non_null(a);
+	assert_true(hostpool_has(2 * MIB));
+	assert_false(hostpool_has(3 * MIB));
+	assert_null(hostpool_get(4 * MIB));
+	assert_int_equal(hostpool_prepare(4 * MIB), HOSTPOOL_E_NO_MEMORY);
+	hostpool_put(a);
+	assert_true(hostpool_has(8 * MIB)); /* 6 unused and 2 more */
+}
+
+static void works_with_memory_that_can_not_be_registered(void **state)
+{
+	struct hostpool_part *a;
+
+	(void)state;
+	fake_arm(1, CUDA_ERROR_OUT_OF_MEMORY);
+	a = hostpool_get(2 * MIB);
+	assert_true(fake_disarm());
+	assert_int_equal(sum(a), 2 * MIB);
+	assert_int_equal(fake.n_registered, 0);
+	hostpool_put(a);
+}
+
+static void registers_again_what_died_with_its_context(void **state)
+{
+	(void)state;
+	assert_int_equal(hostpool_prepare(2 * MIB), 0);
+	hostpool_context_gone(FAKE_CTX2);
+	assert_int_equal(hostpool_prepare(2 * MIB), 0);
+	assert_int_equal(fake.n_registered, 1);
+	hostpool_context_gone(FAKE_CTX);
+	fake.n_registered = 0;
+	fake_current = FAKE_CTX2;
+	assert_int_equal(hostpool_prepare(2 * MIB), 0);
+	assert_int_equal(fake.n_registered, 1);
+}
+
+static void a_child_does_not_have_it(void **state)
+{
+	struct hostpool_part *a = hostpool_get(2 * MIB);
+	unsigned char seen;
+	int status;
+	pid_t pid;
+
+	(void)state;
+	pid = fork();
+	if (pid == 0) {
+		hostpool_after_fork_child();
+		/* mincore() fails with ENOMEM where nothing is mapped. */
+		_exit(mincore(a->addr, 4096, &seen) == 0 || hostpool_bytes() != 0);
+	}
+	assert_int_equal(waitpid(pid, &status, 0), pid);
+	assert_int_equal(status, 0);
+	hostpool_put(a);
+}
+
+int main(void)
+{
+#define HOSTPOOL_TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
+	const struct CMUnitTest tests[] = {
+		HOSTPOOL_TEST(grows_when_it_must_and_keeps_what_it_has),
+		HOSTPOOL_TEST(need_not_be_in_one_piece),
+		HOSTPOOL_TEST(respects_the_limit),
+		HOSTPOOL_TEST(works_with_memory_that_can_not_be_registered),
+		HOSTPOOL_TEST(registers_again_what_died_with_its_context),
+		HOSTPOOL_TEST(a_child_does_not_have_it),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
