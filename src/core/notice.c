@@ -38,10 +38,18 @@ void notice_resume(struct sched *sched, uint32_t client)
 		remember(sched, client);
 }
 
+/* Its part of what has to go: all of it at the most. */
+static uint64_t bytes_of(const struct sched_client *c, uint64_t bytes)
+{
+	uint64_t pageable = fit_pageable(c);
+
+	return bytes < pageable ? bytes : pageable;
+}
+
 void notice_tell(struct sched *sched, uint32_t client, uint64_t bytes, uint64_t due_ns)
 {
 	struct sched_client *c = &sched->clients[client];
-	uint64_t pageable = fit_pageable(c), due_ms;
+	uint64_t due_ms;
 
 	/* Not 0, which would take it back; unknown is a turn of the longest kind. */
 	due_ms = due_ns == SCHED_NO_DEADLINE ? sched->config.max_runtime_ns / 1000000 :
@@ -50,7 +58,8 @@ void notice_tell(struct sched *sched, uint32_t client, uint64_t bytes, uint64_t 
 	if (!c->is_told)
 		remember(sched, client);
 	c->is_warned = true;
-	emit_prepare(sched, client, bytes < pageable ? bytes : pageable, due_ms ? due_ms : 1);
+	c->told_bytes = bytes_of(c, bytes);
+	emit_prepare(sched, client, c->told_bytes, due_ms ? due_ms : 1);
 }
 
 void notice_forget(struct sched *sched, uint32_t client)
@@ -68,7 +77,7 @@ void notice_forget(struct sched *sched, uint32_t client)
 
 static bool tell_place(struct sched *sched, uint32_t gpu, enum sched_place place)
 {
-	struct sched_gpu *g = &sched->gpus[gpu];
+	const struct sched_gpu *g = &sched->gpus[gpu];
 	uint64_t bytes = fit_to_evict(sched, gpu, g->head);
 	uint64_t due_ns =
 		g->head == SCHED_NONE ? SCHED_NO_DEADLINE : sched->clients[g->head].due_ns;
@@ -78,10 +87,11 @@ static bool tell_place(struct sched *sched, uint32_t gpu, enum sched_place place
 		const struct sched_client *c = &sched->clients[i];
 
 		/* Who is the only one to wait needs not hear of itself. */
-		if (c->is_told || c->is_hung ||
-		    (c->line == SCHED_LINE_QUEUE && g->queue.n == 1))
+		if (c->is_hung || (c->line == SCHED_LINE_QUEUE && g->queue.n == 1))
 			continue;
-		if (g->told.n >= TOLD_MAX)
+		if (c->is_told && bytes_of(c, bytes) <= c->told_bytes)
+			continue;
+		if (!c->is_told && g->told.n >= TOLD_MAX)
 			return true;
 		if (!act_has_room(sched))
 			return false;
@@ -92,30 +102,25 @@ static bool tell_place(struct sched *sched, uint32_t gpu, enum sched_place place
 
 bool notice_update(struct sched *sched, uint32_t gpu)
 {
-	struct sched_gpu *g = &sched->gpus[gpu];
+	const struct sched_gpu *g = &sched->gpus[gpu];
 
-	if (g->queue.n > 0)
-		return g->told.n >= TOLD_MAX ||
-		       (tell_place(sched, gpu, SCHED_PLACE_BLOCKED) &&
-			tell_place(sched, gpu, SCHED_PLACE_RUNNING) &&
-			tell_place(sched, gpu, SCHED_PLACE_BARE) &&
-			tell_place(sched, gpu, SCHED_PLACE_KEPT));
-	while (g->told.n > 0) {
-		uint32_t client = g->told.first;
-
-		if (!act_has_room(sched))
-			return false;
-		notice_forget(sched, client);
-		sched->clients[client].is_warned = false;
-		emit_prepare(sched, client, 0, 0);
-	}
-	return true;
+	return g->queue.n == 0 || (tell_place(sched, gpu, SCHED_PLACE_BLOCKED) &&
+				   tell_place(sched, gpu, SCHED_PLACE_RUNNING) &&
+				   tell_place(sched, gpu, SCHED_PLACE_BARE) &&
+				   tell_place(sched, gpu, SCHED_PLACE_KEPT));
 }
 
 void notice_beat(struct sched *sched, uint32_t client)
 {
 	struct sched_client *c = &sched->clients[client];
 
+	/* Only now, since who waits often waits for an instant, and each time all would hear. */
+	if (sched->gpus[c->gpu].queue.n == 0) {
+		notice_forget(sched, client);
+		c->is_warned = false;
+		emit_prepare(sched, client, 0, 0);
+		return;
+	}
 	if (sched->now_ns - c->heard_ns > sched->config.heartbeat_limit_ns) {
 		notice_forget(sched, client);
 		stop_hung(sched, client);

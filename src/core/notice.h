@@ -4,8 +4,8 @@
 
 /*
  * Who runs hears that somebody waits (PREPARE), so that idle ones give up early and the
- * others get host memory ready; from then until nobody waits they are asked for signs of
- * life. When nobody waits nothing is sent, and nothing wakes up.
+ * others get host memory ready; from then on they are asked for signs of life. When it is
+ * time to ask and nobody waits any more, they hear that instead, and nothing wakes up.
  */
 
 #include "core/sched.h"
@@ -22,7 +22,7 @@ void notice_forget(struct sched *sched, uint32_t client);
 /* Client runs again. What it was told before and is true no more will be taken back. */
 void notice_resume(struct sched *sched, uint32_t client);
 
-/* At the end of a look at gpu: tells, or takes back. false: no room for more actions. */
+/* At the end of a look at gpu: tells who does not know. false: no room for more actions. */
 bool notice_update(struct sched *sched, uint32_t gpu);
 
 /* client's beat_ns has come. */

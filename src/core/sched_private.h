@@ -91,6 +91,7 @@ struct sched_client {
 	bool is_warned;    /* PREPARE sent, and not taken back */
 	bool is_wait_told; /* WAIT sent since it was queued */
 	bool has_switched; /* others were stopped for its sake: a new turn begins */
+	uint64_t told_bytes;
 	uint32_t n_failed; /* stops in a row */
 	uint32_t last_outcome;
 

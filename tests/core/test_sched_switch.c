@@ -78,6 +78,7 @@ static void preparing_is_taken_back_when_nobody_waits(void **state)
 	rig_start(&rig, 1, 50);
 	rig_clear(&rig);
 	rig_leave(&rig, 1);
+	rig_at(&rig, 10 * S);
 	assert_int_equal(rig_did(&rig, 0, SCHED_ACTION_PREPARE)->bytes, 0);
 	assert_int_equal(rig_did(&rig, 0, SCHED_ACTION_PREPARE)->due_ms, 0);
 	rig_at(&rig, 1000 * S);
@@ -96,6 +97,7 @@ static void a_new_grant_takes_back_what_was_told_before(void **state)
 	rig_clear(&rig);
 	assert_int_equal(rig_memory(&rig, 0, rig_mem(80, 0, 0)), 0);
 	assert_int_equal(rig_state(&rig, 0), SCHED_CLIENT_RUNNING);
+	rig_at(&rig, 30 * S);
 	assert_int_equal(rig_did(&rig, 0, SCHED_ACTION_PREPARE)->due_ms, 0);
 }
 

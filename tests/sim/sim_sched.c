@@ -496,9 +496,8 @@ static void calm_down(struct sim *sim)
 		    prog->work_ns < sim->world.now + 60 * S)
 			continue;
 		prog->work_ns = sim->world.now + between(sim, 0, 60 * S);
+		prog->down_ns = prog->work_ns;
 		schedule(sim, prog->work_ns, SIM_WORK, p, prog->life);
-		if (proc->down.n > 0)
-			schedule(sim, prog->work_ns, SIM_DOWN, p, prog->linked);
 		for (uint32_t i = 0; i < proc->down.n; i++)
 			schedule(sim, prog->work_ns, SIM_DOWN, p, prog->linked);
 	}

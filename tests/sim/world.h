@@ -359,15 +359,25 @@ static inline void world_act(struct world *world, uint32_t p, const struct lease
 	}
 }
 
-/* The blocked allocation goes on as soon as it can. */
+/*
+ * The blocked allocation goes on as soon as it can. A budget says nothing of kinds; but
+ * the core can promise that everybody can be made whole again only if all that is to be
+ * pinned is asked for. Strict worlds keep to that.
+ */
 static inline void world_unblock(struct world *world, uint32_t p)
 {
 	struct world_proc *proc = &world->procs[p];
+	const struct sched_client *c = &world->clients[p];
 	uint64_t used = world_used(proc);
 
 	if (proc->lack == 0 || !proc->is_open || proc->budget < used ||
 	    proc->budget - used < proc->lack)
 		return;
+	if (world->is_strict && proc->is_lack_pinned &&
+	    c->promised + c->memory.pinned < proc->pinned + proc->lack) {
+		proc->budget = used;
+		return;
+	}
 	if (world_on_card(world, proc->gpu) + proc->lack > world->total[proc->gpu]) {
 		assert(!world->is_strict);
 		proc->is_refused = true; /* the driver's own out of memory */
@@ -423,11 +433,6 @@ static inline void world_alloc(struct world *world, uint32_t p, uint64_t bytes, 
 	proc->lack = bytes;
 	proc->is_lack_pinned = is_pinned;
 	proc->is_refused = false;
-	/* A budget says nothing of kinds; the core can promise that everybody can be made
-	 * whole again only if what is to be pinned is asked for. */
-	if (is_pinned && world->is_strict && proc->budget != LEASE_UNLIMITED &&
-	    proc->budget > world_used(proc))
-		proc->budget = world_used(proc);
 	world_unblock(world, p);
 	if (proc->lack > 0)
 		world_want(world, p);
