@@ -151,6 +151,17 @@ check: check-unit check-sim check-house check-preload check-e2e ## every test th
 check-unit: $(ALL_UNIT_TESTS) ## unit tests of every module (add SAN=address,undefined or SAN=thread)
 	@set -e; for t in $(ALL_UNIT_TESTS); do echo "== $$t"; $$t; done
 
+# Simulation of scheduler and leases: one seed is the whole run. Replay: make sim SEED=n SEEDS=1
+SEED  ?= 1
+SEEDS ?= $(if $(SAN),100,400)
+.PHONY: sim check-sim
+$(B)/tests/sim/sim_sched: $(B)/tests/sim/sim_sched.o $(B)/libcore.a
+	$(LINK) -o $@ $^
+sim: $(B)/tests/sim/sim_sched ## simulate SEEDS seeds from SEED on
+	$< $(SEED) $(SEEDS)
+check-sim: $(B)/tests/sim/sim_sched check-corpus
+	$< $(SEED) $(SEEDS)
+
 # Fuzzers: libFuzzer with clang; their corpus is replayed without it in every check.
 fuzzers := $(patsubst tests/fuzz/fuzz_%.c,%,$(sort $(wildcard tests/fuzz/fuzz_*.c)))
 replays := $(fuzzers:%=$(B)/tests/fuzz/replay_%)
@@ -219,6 +230,13 @@ bench: all apps $(benches) ## costs of the gate, a launch, a decision
 check-house: check-includes check-core check-exports check-abi check-simgpu-exports check-glibc ## structure, exports, ABI
 check-includes:
 	scripts/check-includes
+
+.PHONY: check-core
+check-core: $(core_obj) ## the core calls nothing but itself, mem*() and assert()
+	@nm --defined-only $^ | sed -n 's/^[0-9a-f]* [A-Z] //p' | sort -u >$(B)/core.defined
+	@bad=$$(nm -u $^ | sed -n 's/^ *U //p' | sort -u | grep -vxFf $(B)/core.defined | \
+	    grep -vxE 'mem(set|cpy|move|cmp)|__(assert_fail|stack_chk_fail|(asan|ubsan|tsan)_.*)'); \
+	if [ -n "$$bad" ]; then echo "src/core calls out: $$bad"; exit 1; fi; echo "check-core: ok"
 
 .PHONY: check-exports check-glibc check-abi check-simgpu-exports
 check-exports: $(B)/libnvshare.so
