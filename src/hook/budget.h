@@ -64,9 +64,9 @@ void budget_swapped_freed(CUdevice dev, uint64_t bytes);
 
 void budget_read(CUdevice dev, struct nvshare_mem *ret_mem);
 uint64_t budget_get(CUdevice dev);
-uint64_t budget_limit(CUdevice dev); /* NVSHARE_GPU_MEMORY_LIMIT in bytes; UINT64_MAX: none */
+uint64_t budget_limit(CUdevice dev);      /* NVSHARE_GPU_MEMORY_LIMIT in bytes; UINT64_MAX: none */
 uint64_t budget_limit_of(uint64_t total); /* the same for a card of total bytes */
-uint64_t budget_total(CUdevice dev); /* the card's bytes as the driver says; 0: unknown */
+uint64_t budget_total(CUdevice dev);      /* the card's bytes as the driver says; 0: unknown */
 
 /* The agent's side. */
 void budget_set(CUdevice dev, uint64_t bytes); /* wakes who waits */

@@ -199,12 +199,12 @@ bool extent_is_valid(const struct extent *const_extent)
 	struct extent_block *block, *prev = NULL;
 	uint64_t n_used = 0, n_free = 0, bytes_used = 0, bytes_free = 0, n_sized = 0;
 
-	RB_FOREACH(block, extent_addr_tree, addr_tree(extent)) {
+	RB_FOREACH(block, extent_addr_tree, addr_tree(extent))
+	{
 		if (prev && prev->addr + prev->size > block->addr)
 			return false;
 		if (prev && prev->region == block->region &&
-		    (prev->addr + prev->size != block->addr ||
-		     (!prev->is_used && !block->is_used)))
+		    (prev->addr + prev->size != block->addr || (!prev->is_used && !block->is_used)))
 			return false;
 		n_used += block->is_used;
 		n_free += !block->is_used;
@@ -212,7 +212,8 @@ bool extent_is_valid(const struct extent *const_extent)
 		prev = block;
 	}
 	prev = NULL;
-	RB_FOREACH(block, extent_size_tree, size_tree(extent)) {
+	RB_FOREACH(block, extent_size_tree, size_tree(extent))
+	{
 		if (block->is_used || (prev && compare_size(prev, block) >= 0))
 			return false;
 		n_sized++;

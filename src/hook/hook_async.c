@@ -226,9 +226,8 @@ CUresult cuMemPoolCreate(CUmemoryPool *pool, const CUmemPoolProps *poolProps)
 	if (res != CUDA_SUCCESS)
 		return res;
 	made.handle = *pool;
-	made.dev = poolProps->location.type == CU_MEM_LOCATION_TYPE_DEVICE ?
-			   poolProps->location.id :
-			   -1;
+	made.dev = poolProps->location.type == CU_MEM_LOCATION_TYPE_DEVICE ? poolProps->location.id
+									   : -1;
 	add_pool(&made, NULL);
 	return res;
 }

@@ -14,15 +14,15 @@
 #include <unistd.h>
 
 #define SLAB_MAX     (1ull << 30)
-#define TOUCHERS_MAX  4
+#define TOUCHERS_MAX 4
 #define TOUCH_MIN    (64ull << 20) /* less than this a thread is not worth its start */
 
 struct hostpool_slab {
 	struct hostpool_slab *next; /* hostpool::slabs */
 	void *addr;
 	size_t size;
-	CUcontext ctx;  /* registered in; NULL: not registered */
-	bool is_tried;  /* to be registered */
+	CUcontext ctx; /* registered in; NULL: not registered */
+	bool is_tried; /* to be registered */
 };
 
 static struct {
@@ -97,9 +97,9 @@ static void touch_all(unsigned char *addr, size_t size)
 		touches[i].addr = addr + i * share;
 		touches[i].size = share < size - i * share ? share : size - i * share;
 		/* The last share is this thread's own. */
-		touches[i].is_started = (i + 1) * share < size &&
-					pthread_create(&touches[i].thread, NULL, touch_run,
-						       &touches[i]) == 0;
+		touches[i].is_started =
+			(i + 1) * share < size &&
+			pthread_create(&touches[i].thread, NULL, touch_run, &touches[i]) == 0;
 		if (!touches[i].is_started)
 			touch_run(&touches[i]);
 	}

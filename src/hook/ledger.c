@@ -156,7 +156,8 @@ void ledger_context_gone(CUcontext ctx, void (*each)(const struct ledger_entry *
 
 	pthread_mutex_lock(&ledger.lock);
 	for (size_t i = 0; i < LEDGER_CLASS_COUNT_; i++) {
-		RB_FOREACH_SAFE(node, ledger_tree, &ledger.trees[i], next) {
+		RB_FOREACH_SAFE(node, ledger_tree, &ledger.trees[i], next)
+		{
 			if (!node->entry.ctx || node->entry.ctx != ctx)
 				continue;
 			unlink_node(node);

@@ -19,7 +19,8 @@ enum ledger_class {
 	LEDGER_ADDRESS, /* device memory; a range look-up finds it too */
 	LEDGER_ARRAY,
 	LEDGER_MIPMAP,
-	LEDGER_POOL,  /* memory pool: kind is its device's, bytes what it keeps beyond the requests */
+	LEDGER_POOL,  /* memory pool: kind is its device's, bytes what it keeps beyond the requests
+		       */
 	LEDGER_GRAPH, /* executable graph with memory nodes */
 	LEDGER_CLASS_COUNT_
 };

@@ -100,8 +100,8 @@ CUresult managed_alloc(CUdevice dev, CUcontext ctx, size_t bytes, CUdeviceptr *r
 	if (res != CUDA_SUCCESS)
 		return res;
 	block = calloc(1, sizeof(*block));
-	res = block && fits_card(dev) ? budget_take(dev, charged, BUDGET_PAGEABLE) :
-					CUDA_ERROR_OUT_OF_MEMORY;
+	res = block && fits_card(dev) ? budget_take(dev, charged, BUDGET_PAGEABLE)
+				      : CUDA_ERROR_OUT_OF_MEMORY;
 	if (res != CUDA_SUCCESS)
 		goto fail;
 	res = cuda_real.cuMemAllocManaged(&block->addr, bytes, CU_MEM_ATTACH_GLOBAL);
@@ -193,8 +193,8 @@ static CUresult send(struct managed_block *block, bool to_host, CUstream stream)
 	CUresult res;
 
 	res = cuda_real.cuMemAdvise(block->addr, block->size,
-				    to_host ? CU_MEM_ADVISE_SET_PREFERRED_LOCATION :
-					      CU_MEM_ADVISE_UNSET_PREFERRED_LOCATION,
+				    to_host ? CU_MEM_ADVISE_SET_PREFERRED_LOCATION
+					    : CU_MEM_ADVISE_UNSET_PREFERRED_LOCATION,
 				    CU_DEVICE_CPU);
 	if (res == CUDA_SUCCESS)
 		res = cuda_real.cuMemPrefetchAsync(block->addr, block->size, to, stream);
@@ -280,7 +280,8 @@ void managed_context_gone(CUcontext ctx)
 	struct managed_block *block, *next, *gone = NULL;
 
 	pthread_mutex_lock(&managed.lock);
-	RB_FOREACH_SAFE(block, managed_tree, &managed.blocks, next) {
+	RB_FOREACH_SAFE(block, managed_tree, &managed.blocks, next)
+	{
 		if (block->ctx != ctx)
 			continue;
 		RB_REMOVE(managed_tree, &managed.blocks, block);

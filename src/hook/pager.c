@@ -409,8 +409,8 @@ bool pager_pin(CUdeviceptr ptr, size_t size)
 	}
 	for (size_t i = 0; range && i < range->n_chunks; i++) {
 		struct pager_chunk *chunk = &range->chunks[i];
-		bool is_apart = ptr < chunk->addr ? chunk->addr - ptr >= size :
-						    ptr - chunk->addr >= chunk->size;
+		bool is_apart = ptr < chunk->addr ? chunk->addr - ptr >= size
+						  : ptr - chunk->addr >= chunk->size;
 
 		if (is_apart || chunk->is_pinned || chunk->state != PAGER_RESIDENT)
 			continue;
@@ -433,7 +433,8 @@ static void take_context(CUcontext ctx, struct pager_alloc **ret_allocs,
 	struct pager_arena **arena, *a;
 	struct pager_mover **mover, *m;
 
-	RB_FOREACH_SAFE(alloc, pager_tree, &pager.allocs, next) {
+	RB_FOREACH_SAFE(alloc, pager_tree, &pager.allocs, next)
+	{
 		if (alloc->ctx != ctx)
 			continue;
 		RB_REMOVE(pager_tree, &pager.allocs, alloc);

@@ -23,11 +23,11 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define PAGER_LARGE        (1ull << 20)   /* requests from here on get a range of their own */
-#define PAGER_CHUNK_MAX    (256ull << 20) /* 16 GiB unmap and map in 10 ms then */
-#define PAGER_SHARED_MAX   (32ull << 20)
-#define PAGER_DEVICES      BUDGET_DEVICES
-#define PAGER_IN_FLIGHT    8 /* chunks being copied at once */
+#define PAGER_LARGE      (1ull << 20)   /* requests from here on get a range of their own */
+#define PAGER_CHUNK_MAX  (256ull << 20) /* 16 GiB unmap and map in 10 ms then */
+#define PAGER_SHARED_MAX (32ull << 20)
+#define PAGER_DEVICES    BUDGET_DEVICES
+#define PAGER_IN_FLIGHT  8 /* chunks being copied at once */
 
 enum pager_state {
 	PAGER_BUSY,     /* one thread works on it; pager.changed tells when it is done */
@@ -70,7 +70,7 @@ struct pager_arena {
 
 struct pager_alloc {
 	RB_ENTRY(pager_alloc) link;
-	struct pager_alloc *next; /* pager::put_off, or a list being worked on */
+	struct pager_alloc *next;  /* pager::put_off, or a list being worked on */
 	struct pager_arena *arena; /* of a small one */
 	struct pager_range *range; /* of a large one */
 	CUcontext ctx;

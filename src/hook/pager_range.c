@@ -40,9 +40,9 @@ bool pager_supported(CUdevice dev)
 	if (is_known || !cuda_real.cuMemAddressReserve || !cuda_real.cuMemGetAllocationGranularity)
 		return is_supported;
 
-	if (cuda_real.cuDeviceGetAttribute(
-		    &vmm, CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED, dev) !=
-	    CUDA_SUCCESS)
+	if (cuda_real.cuDeviceGetAttribute(&vmm,
+					   CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED,
+					   dev) != CUDA_SUCCESS)
 		return false;
 	if (cuda_real.cuDeviceGetAttribute(
 		    &rdma, CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_WITH_CUDA_VMM_SUPPORTED, dev) !=
@@ -391,8 +391,8 @@ static CUresult chunk_peer(struct pager_chunk *chunk, CUdevice peer, bool enable
 {
 	CUmemAccessDesc desc = {
 		.location = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = peer},
-		.flags = enable ? CU_MEM_ACCESS_FLAGS_PROT_READWRITE :
-				  CU_MEM_ACCESS_FLAGS_PROT_NONE,
+		.flags =
+			enable ? CU_MEM_ACCESS_FLAGS_PROT_READWRITE : CU_MEM_ACCESS_FLAGS_PROT_NONE,
 	};
 	bool is_mapped;
 	CUresult res;

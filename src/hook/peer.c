@@ -52,8 +52,8 @@ static void drop(CUcontext ctx, CUcontext target)
 
 	pthread_mutex_lock(&peers.lock);
 	for (link = &peers.pairs; (pair = *link);) {
-		bool matches = target ? pair->ctx == ctx && pair->target == target :
-					pair->ctx == ctx || pair->target == ctx;
+		bool matches = target ? pair->ctx == ctx && pair->target == target
+				      : pair->ctx == ctx || pair->target == ctx;
 
 		if (!matches) {
 			link = &pair->next;

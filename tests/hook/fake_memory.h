@@ -31,12 +31,12 @@
 
 #include <cmocka.h>
 
-#define FAKE_GRANULE (2ull << 20)
-#define FAKE_TABLE   4096
-#define FAKE_COPIES  4096
-#define FAKE_DEVICES 2
-#define FAKE_CTX     ((CUcontext)0x1000) /* on device 0 */
-#define FAKE_CTX2    ((CUcontext)0x2000) /* on device 0 */
+#define FAKE_GRANULE  (2ull << 20)
+#define FAKE_TABLE    4096
+#define FAKE_COPIES   4096
+#define FAKE_DEVICES  2
+#define FAKE_CTX      ((CUcontext)0x1000) /* on device 0 */
+#define FAKE_CTX2     ((CUcontext)0x2000) /* on device 0 */
 #define FAKE_CTX_DEV1 ((CUcontext)0x3000)
 
 struct cuda_real cuda_real;
@@ -94,69 +94,7 @@ static __thread struct {
 	CUresult fail_with;
 } fake_fault;
 
-/* ---- what the library has beside the driver ------------------------------- */
-
-CUresult agent_use_device(CUdevice dev)
-{
-	(void)dev;
-	return CUDA_SUCCESS;
-}
-
-uint64_t agent_context_bytes(CUdevice dev)
-{
-	(void)dev;
-	return 0;
-}
-
-bool agent_add_context(CUcontext ctx, CUdevice dev, uint64_t charged)
-{
-	(void)ctx;
-	(void)dev;
-	(void)charged;
-	return true;
-}
-
-uint64_t agent_forget_context(CUcontext ctx)
-{
-	(void)ctx;
-	return 0;
-}
-
-void agent_memory_changed(CUdevice dev)
-{
-	(void)dev;
-}
-
-void agent_want_memory(CUdevice dev)
-{
-	__atomic_add_fetch(&fake.n_wants, 1, __ATOMIC_SEQ_CST);
-	if (fake.on_want)
-		fake.on_want(dev);
-}
-
-void agent_stop(void)
-{
-}
-
-bool agent_is_stopping(void)
-{
-	return false;
-}
-
-void agent_after_fork_child(void)
-{
-}
-
-const struct hook_options *hook_options(void)
-{
-	return &fake.options;
-}
-
-enum nvshare_backend backend_of(CUdevice dev)
-{
-	(void)dev;
-	return fake.backend;
-}
+#include "fake_library.h"
 
 /* ---- failures ------------------------------------------------------------- */
 
@@ -177,11 +115,11 @@ static CUresult fake_end(CUresult res)
 	return res;
 }
 
-#define FAKE_BEGIN()                              \
-	do {                                      \
-		CUresult fail_ = fake_begin();    \
-		if (fail_ != CUDA_SUCCESS)        \
-			return fail_;             \
+#define FAKE_BEGIN()                           \
+	do {                                   \
+		CUresult fail_ = fake_begin(); \
+		if (fail_ != CUDA_SUCCESS)     \
+			return fail_;          \
 	} while (0)
 
 /* ---- contexts and devices ------------------------------------------------- */
@@ -284,8 +222,8 @@ static CUresult fake_reserve(CUdeviceptr *ptr, size_t size, size_t alignment, CU
 	FAKE_BEGIN();
 	if (size % FAKE_GRANULE)
 		return fake_end(CUDA_ERROR_INVALID_VALUE);
-	raw = mmap(NULL, size + FAKE_GRANULE, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE,
-		   -1, 0);
+	raw = mmap(NULL, size + FAKE_GRANULE, PROT_NONE,
+		   MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
 	if (raw == MAP_FAILED)
 		return fake_end(CUDA_ERROR_OUT_OF_MEMORY);
 	aligned = raw + (-(uintptr_t)raw & (FAKE_GRANULE - 1));

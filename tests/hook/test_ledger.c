@@ -13,7 +13,8 @@
 #define CTX1 ((CUcontext)0x1000)
 #define CTX2 ((CUcontext)0x2000)
 
-static void add(enum ledger_class class, uint64_t key, uint64_t bytes, CUcontext ctx, uint64_t owner)
+static void add(enum ledger_class class, uint64_t key, uint64_t bytes, CUcontext ctx,
+		uint64_t owner)
 {
 	struct ledger_entry entry = {.class = class,
 				     .key = key,

@@ -92,9 +92,9 @@ static int teardown(void **state)
 }
 
 static const size_t sizes[] = {
-	1,           511,           512,         513,           4096,          100 * KIB,
-	MIB - 1,     MIB,           MIB + 1,     2 * MIB,       2 * MIB + 1,   3 * MIB,
-	31 * MIB,    256 * MIB - 1, 257 * MIB,   512,           64 * KIB,      700 * KIB,
+	1,        511,           512,       513,     4096,        100 * KIB,
+	MIB - 1,  MIB,           MIB + 1,   2 * MIB, 2 * MIB + 1, 3 * MIB,
+	31 * MIB, 256 * MIB - 1, 257 * MIB, 512,     64 * KIB,    700 * KIB,
 };
 #define N_SIZES (sizeof(sizes) / sizeof(sizes[0]))
 

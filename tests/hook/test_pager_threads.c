@@ -13,10 +13,10 @@
 #include "hook/hostpool.h"
 #include "util/prng.h"
 
-#define MIB       (1ull << 20)
-#define N_THREADS 4
-#define N_SLOTS   16
-#define N_ROUNDS  300
+#define MIB        (1ull << 20)
+#define N_THREADS  4
+#define N_SLOTS    16
+#define N_ROUNDS   300
 #define N_SWITCHES 60
 
 struct block {

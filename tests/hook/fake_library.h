@@ -1,0 +1,72 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef NVS_TESTS_HOOK_FAKE_LIBRARY_H
+#define NVS_TESTS_HOOK_FAKE_LIBRARY_H
+
+/*
+ * What the memory modules call in the rest of the library, in place of it. A part of
+ * fake_memory.h, whose state it uses.
+ */
+
+CUresult agent_use_device(CUdevice dev)
+{
+	(void)dev;
+	return CUDA_SUCCESS;
+}
+
+uint64_t agent_context_bytes(CUdevice dev)
+{
+	(void)dev;
+	return 0;
+}
+
+bool agent_add_context(CUcontext ctx, CUdevice dev, uint64_t charged)
+{
+	(void)ctx;
+	(void)dev;
+	(void)charged;
+	return true;
+}
+
+uint64_t agent_forget_context(CUcontext ctx)
+{
+	(void)ctx;
+	return 0;
+}
+
+void agent_memory_changed(CUdevice dev)
+{
+	(void)dev;
+}
+
+void agent_want_memory(CUdevice dev)
+{
+	__atomic_add_fetch(&fake.n_wants, 1, __ATOMIC_SEQ_CST);
+	if (fake.on_want)
+		fake.on_want(dev);
+}
+
+void agent_stop(void)
+{
+}
+
+bool agent_is_stopping(void)
+{
+	return false;
+}
+
+void agent_after_fork_child(void)
+{
+}
+
+const struct hook_options *hook_options(void)
+{
+	return &fake.options;
+}
+
+enum nvshare_backend backend_of(CUdevice dev)
+{
+	(void)dev;
+	return fake.backend;
+}
+
+#endif

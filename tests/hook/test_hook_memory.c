@@ -1,0 +1,286 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+
+/* Plain memory as a program sees it: what is paged, told, exported, and by which backend. */
+
+#include "fake_families.h"
+#include "hook/meminfo.h"
+
+/* ---- plain ---------------------------------------------------------------- */
+
+static void plain_memory_is_paged_and_told_exactly(void **state)
+{
+	size_t before, now, total;
+	CUdeviceptr a, b;
+
+	(void)state;
+	assert_int_equal(cuMemGetInfo_v2(&before, &total), CUDA_SUCCESS);
+	assert_int_equal(total, fake.capacity);
+	assert_int_equal(before, total);
+	assert_int_equal(cuMemAlloc_v2(&a, 12345), CUDA_SUCCESS);
+	assert_int_equal(cuMemAlloc_v2(&b, 5 * MIB), CUDA_SUCCESS);
+	assert_int_equal(cuMemGetInfo_v2(&now, NULL), CUDA_SUCCESS);
+	assert_int_equal(before - now, 12345 + 5 * MIB);
+	assert_int_equal(cuMemFree_v2(a), CUDA_SUCCESS);
+	assert_int_equal(cuMemFree_v2(b), CUDA_SUCCESS);
+	assert_int_equal(cuMemGetInfo_v2(&now, &total), CUDA_SUCCESS);
+	assert_int_equal(now, before);
+	assert_int_equal(cuMemGetInfo_v2(NULL, NULL), CUDA_SUCCESS);
+	assert_int_equal(cuMemFree_v2(a), CUDA_ERROR_INVALID_VALUE);
+	assert_int_equal(cuMemFree_v2(0), CUDA_SUCCESS);
+	assert_int_equal(cuMemAlloc_v2(&a, 0), CUDA_ERROR_INVALID_VALUE);
+	assert_int_equal(cuMemAlloc_v2(NULL, 5), CUDA_ERROR_INVALID_VALUE);
+	fake_current = NULL;
+	assert_int_equal(cuMemGetInfo_v2(&now, &total), CUDA_ERROR_INVALID_CONTEXT);
+	fake_current = FAKE_CTX;
+}
+
+static void a_limit_makes_a_smaller_card(void **state)
+{
+	unsigned char uuid[16];
+	uint64_t u_free, u_total;
+	size_t bytes, total;
+	CUdeviceptr a;
+
+	(void)state;
+	memset(uuid, 0x40, sizeof(uuid));
+	assert_false(meminfo_by_uuid(uuid, &u_free, &u_total));
+	strcpy(fake.options.memory_limit, "64MiB");
+	budget_after_fork_child(); /* it is read once */
+	assert_int_equal(cuDeviceTotalMem_v2(&total, 0), CUDA_SUCCESS);
+	assert_int_equal(total, 64 * MIB);
+	assert_int_equal(cuMemAlloc_v2(&a, 64 * MIB + 1), CUDA_ERROR_OUT_OF_MEMORY);
+	assert_int_equal(cuMemAlloc_v2(&a, 64 * MIB), CUDA_SUCCESS);
+	assert_int_equal(cuMemGetInfo_v2(&bytes, &total), CUDA_SUCCESS);
+	assert_int_equal(bytes, 0);
+	assert_int_equal(total, 64 * MIB);
+	assert_true(meminfo_by_uuid(uuid, &u_free, &u_total));
+	assert_int_equal(u_free, 0);
+	assert_int_equal(u_total, 64 * MIB);
+	memset(uuid, 0x77, sizeof(uuid));
+	assert_false(meminfo_by_uuid(uuid, &u_free, &u_total));
+}
+
+static void pitched_memory_has_the_drivers_rows(void **state)
+{
+	CUdeviceptr a;
+	size_t pitch, size;
+
+	(void)state;
+	assert_int_equal(cuMemAllocPitch_v2(&a, &pitch, 1000, 10, 4), CUDA_SUCCESS);
+	assert_int_equal(pitch, 1024);
+	assert_true(pager_find(a, NULL, &size, NULL, NULL, NULL));
+	assert_int_equal(size, 10240);
+	assert_int_equal(cuMemFree_v2(a), CUDA_SUCCESS);
+	/* Wrong sizes are the driver's to refuse. */
+	assert_int_equal(cuMemAllocPitch_v2(&a, &pitch, 1000, 10, 3), CUDA_ERROR_INVALID_VALUE);
+	assert_int_equal(cuMemAllocPitch_v2(&a, &pitch, 0, 10, 4), CUDA_ERROR_INVALID_VALUE);
+	assert_int_equal(cuMemAllocPitch_v2(&a, &pitch, SIZE_MAX, 10, 4), CUDA_ERROR_INVALID_VALUE);
+}
+
+static void without_a_backend_plain_memory_is_pinned(void **state)
+{
+	CUdeviceptr a;
+
+	(void)state;
+	fake.backend = NVSHARE_BACKEND_NONE;
+	assert_int_equal(cuMemAlloc_v2(&a, 1000), CUDA_SUCCESS);
+	assert_int_equal(counts().pinned[NVSHARE_PINNED_PLAIN], 1000);
+	assert_int_equal(counts().resident, 0);
+	assert_int_equal(cuMemFree_v2(a), CUDA_SUCCESS);
+	assert_int_equal(counts().pinned[NVSHARE_PINNED_PLAIN], 0);
+}
+
+/* ---- queries -------------------------------------------------------------- */
+
+static void paged_memory_answers_like_plain_memory(void **state)
+{
+	CUdeviceptr a, b, base, got = 0;
+	uint64_t id_a, id_b;
+	CUcontext ctx = NULL;
+	int dev = -1, truth;
+	unsigned int type;
+	size_t size = 0;
+	void *host = &a;
+
+	(void)state;
+	cuda_real.cuMemGetAddressRange_v2 = NULL;
+	assert_int_equal(cuMemGetAddressRange_v2(&base, &size, 1), CUDA_ERROR_NOT_FOUND);
+	assert_int_equal(cuMemAlloc_v2(&a, 3000), CUDA_SUCCESS);
+	assert_int_equal(cuMemAlloc_v2(&b, 3000), CUDA_SUCCESS);
+#define GET(attribute, data) \
+	assert_int_equal(cuPointerGetAttribute(data, CU_POINTER_ATTRIBUTE_##attribute, a + 7), 0)
+	GET(CONTEXT, &ctx);
+	assert_ptr_equal(ctx, FAKE_CTX);
+	GET(MEMORY_TYPE, &type);
+	assert_int_equal(type, CU_MEMORYTYPE_DEVICE);
+	GET(DEVICE_POINTER, &got);
+	assert_int_equal(got, a + 7);
+	GET(DEVICE_ORDINAL, &dev);
+	assert_int_equal(dev, 0);
+	GET(RANGE_START_ADDR, &got);
+	assert_int_equal(got, a);
+	GET(RANGE_SIZE, &size);
+	assert_int_equal(size, 3000);
+	truth = -1;
+	GET(IS_MANAGED, &truth);
+	assert_int_equal(truth, 0);
+	truth = -1;
+	GET(MAPPED, &truth);
+	assert_int_equal(truth, 1);
+	GET(BUFFER_ID, &id_a);
+	assert_int_equal(cuPointerGetAttribute(&id_b, CU_POINTER_ATTRIBUTE_BUFFER_ID, b), 0);
+	assert_true(id_a != id_b);
+	assert_int_equal(cuPointerGetAttribute(&host, CU_POINTER_ATTRIBUTE_HOST_POINTER, a),
+			 CUDA_ERROR_INVALID_VALUE);
+	assert_null(host);
+	truth = 0;
+	assert_int_equal(cuPointerSetAttribute(&truth, CU_POINTER_ATTRIBUTE_SYNC_MEMOPS, a),
+			 CUDA_ERROR_NOT_FOUND); /* not of this driver */
+	driver_type = 99;
+	GET(MAPPING_SIZE, &type); /* the driver's */
+	assert_int_equal(type, 99);
+	assert_int_equal(cuPointerGetAttribute(&type, CU_POINTER_ATTRIBUTE_MEMORY_TYPE, 5), 0);
+	assert_int_equal(type, 99);
+}
+
+static void many_attributes_at_once_are_answered_over_the_drivers(void **state)
+{
+	CUpointer_attribute which[] = {CU_POINTER_ATTRIBUTE_MEMORY_TYPE,
+				       CU_POINTER_ATTRIBUTE_HOST_POINTER,
+				       CU_POINTER_ATTRIBUTE_MAPPING_SIZE};
+	unsigned int type = 0, mapping = 0;
+	void *host = which;
+	void *data[] = {&type, &host, &mapping};
+	CUdeviceptr a;
+
+	(void)state;
+	assert_int_equal(cuMemAlloc_v2(&a, 2 * MIB), CUDA_SUCCESS);
+	assert_int_equal(cuPointerGetAttributes(3, which, data, a + MIB), CUDA_SUCCESS);
+	assert_int_equal(type, CU_MEMORYTYPE_DEVICE);
+	assert_null(host);
+	assert_int_equal(mapping, 0xeeeeeeee);
+}
+
+static void the_pagers_own_handles_are_not_for_strangers(void **state)
+{
+	CUmemGenericAllocationHandle handle;
+	CUdeviceptr a;
+
+	(void)state;
+	assert_int_equal(cuMemAlloc_v2(&a, 2 * MIB), CUDA_SUCCESS);
+	assert_int_equal(cuMemRetainAllocationHandle(&handle, (void *)(uintptr_t)a),
+			 CUDA_ERROR_INVALID_VALUE);
+}
+
+static void exported_memory_stays(void **state)
+{
+	struct pager_move move;
+	CUdeviceptr a;
+	int fd;
+
+	(void)state;
+	assert_int_equal(cuMemAlloc_v2(&a, 2 * MIB), CUDA_SUCCESS);
+	assert_int_equal(cuMemGetHandleForAddressRange(&fd, a, 2 * MIB,
+						       CU_MEM_RANGE_HANDLE_TYPE_DMA_BUF_FD, 0),
+			 CUDA_SUCCESS);
+	assert_int_equal(counts().pinned[NVSHARE_PINNED_PLAIN], 2 * MIB);
+	assert_int_equal(pager_evict(0, UINT64_MAX, &move), NVSHARE_OUTCOME_SUCCESS);
+	assert_int_equal(move.bytes, 0);
+}
+
+/* ---- peers ---------------------------------------------------------------- */
+
+static void enabling_a_peer_opens_its_pages(void **state)
+{
+	CUdeviceptr a;
+
+	(void)state;
+	assert_int_equal(cuMemAlloc_v2(&a, 2 * MIB), CUDA_SUCCESS);
+	fake_current = FAKE_CTX_DEV1;
+	assert_int_equal(cuCtxEnablePeerAccess(FAKE_CTX, 0), CUDA_SUCCESS);
+	assert_ptr_equal(fake_current, FAKE_CTX_DEV1);
+	assert_int_equal(fake_find_map(a)->peers, 3);
+	assert_int_equal(cuCtxDisablePeerAccess(FAKE_CTX), CUDA_SUCCESS);
+	assert_int_equal(fake_find_map(a)->peers, 1);
+	assert_int_equal(cuCtxEnablePeerAccess(FAKE_CTX, 0), CUDA_SUCCESS);
+	pager_context_gone(FAKE_CTX_DEV1); /* and with it what it asked for */
+	assert_int_equal(fake_find_map(a)->peers, 1);
+	next_result[0] = CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED;
+	assert_int_equal(cuCtxEnablePeerAccess(FAKE_CTX, 0),
+			 CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED);
+	assert_int_equal(fake_find_map(a)->peers, 1);
+	fake_current = FAKE_CTX;
+}
+
+/* ---- the managed backend -------------------------------------------------- */
+
+static void managed_backend_advises_and_prefetches_both_ways(void **state)
+{
+	struct pager_move move;
+	CUdeviceptr a, b;
+	int managed = 1;
+
+	(void)state;
+	fake.backend = NVSHARE_BACKEND_MANAGED;
+	cuda_real.cuMemFree_v2 = drv_free;
+	assert_int_equal(cuMemAlloc_v2(&a, 3 * MIB), CUDA_SUCCESS);
+	assert_int_equal(cuMemAlloc_v2(&b, 5 * MIB), CUDA_SUCCESS);
+	assert_int_equal(counts().resident, 8 * MIB);
+	driver_type = 1;
+	assert_int_equal(cuPointerGetAttribute(&managed, CU_POINTER_ATTRIBUTE_IS_MANAGED, a), 0);
+	assert_int_equal(managed, 0);
+	assert_int_equal(pager_evict(0, 2 * MIB, &move), NVSHARE_OUTCOME_SUCCESS);
+	assert_int_equal(move.bytes, 3 * MIB);
+	assert_int_equal(prefetched[0], a);
+	assert_int_equal(prefetched_to[0], CU_DEVICE_CPU);
+	assert_int_equal(n_advised, 1);
+	next_result[0] = CUDA_ERROR_UNKNOWN;
+	assert_int_equal(pager_evict(0, 2 * MIB, &move), NVSHARE_OUTCOME_SAVE_FAILED);
+	assert_int_equal(counts().resident, 5 * MIB);
+	assert_int_equal(pager_evict(0, UINT64_MAX, &move), NVSHARE_OUTCOME_SUCCESS);
+	assert_int_equal(counts().swapped, 8 * MIB);
+	budget_set(0, 4 * MIB);
+	assert_int_equal(pager_restore(0, &move), NVSHARE_OUTCOME_INVALID_STATE);
+	assert_int_equal(move.bytes, 3 * MIB);
+	budget_set(0, 8 * MIB);
+	assert_int_equal(pager_restore(0, &move), NVSHARE_OUTCOME_SUCCESS);
+	assert_int_equal(prefetched_to[(n_prefetched - 1) % 8], 0);
+	assert_int_equal(counts().resident, 8 * MIB);
+	assert_int_equal(cuMemFree_v2(a), CUDA_SUCCESS);
+	assert_int_equal(cuMemFree_v2(b), CUDA_SUCCESS);
+	assert_int_equal(fake.n_streams >= 0, 1);
+}
+
+static void managed_backend_stays_within_the_card_unless_told(void **state)
+{
+	CUdeviceptr a;
+
+	(void)state;
+	fake.backend = NVSHARE_BACKEND_MANAGED;
+	cuda_real.cuMemFree_v2 = drv_free;
+	assert_int_equal(cuMemAlloc_v2(&a, fake.capacity + MIB), CUDA_ERROR_OUT_OF_MEMORY);
+	fake.options.single_oversub = true;
+	assert_int_equal(cuMemAlloc_v2(&a, fake.capacity + MIB), CUDA_SUCCESS);
+	assert_int_equal(cuMemFree_v2(a), CUDA_SUCCESS);
+	assert_int_equal(counts().allocated, 0);
+}
+
+int main(void)
+{
+#define MEMORY_TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
+	const struct CMUnitTest tests[] = {
+		MEMORY_TEST(plain_memory_is_paged_and_told_exactly),
+		MEMORY_TEST(a_limit_makes_a_smaller_card),
+		MEMORY_TEST(pitched_memory_has_the_drivers_rows),
+		MEMORY_TEST(without_a_backend_plain_memory_is_pinned),
+		MEMORY_TEST(paged_memory_answers_like_plain_memory),
+		MEMORY_TEST(many_attributes_at_once_are_answered_over_the_drivers),
+		MEMORY_TEST(the_pagers_own_handles_are_not_for_strangers),
+		MEMORY_TEST(exported_memory_stays),
+		MEMORY_TEST(enabling_a_peer_opens_its_pages),
+		MEMORY_TEST(managed_backend_advises_and_prefetches_both_ways),
+		MEMORY_TEST(managed_backend_stays_within_the_card_unless_told),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
