@@ -2,6 +2,7 @@
 """The real nvshare-scheduler and nvsharectl against a client in Python: turns, deaths,
 restarts, thousands of clients, and peers that mean no good."""
 
+import contextlib
 import json
 import os
 import pathlib
@@ -521,7 +522,14 @@ def test_a_client_that_never_reads_is_closed_and_delays_nobody(node):
 
 def test_tools_that_never_read_cost_nothing(node):
     node.start()
-    clients = [node.client() for _ in range(200)]
+    with more_descriptors(4000):
+        status_of_thousands(node)
+
+
+def status_of_thousands(node):
+    clients = [node.client() for _ in range(1500)]
+    slow = node.connect()
+    slow.send("GET_STATUS", b"")
     for _ in range(20):
         deaf = node.connect()
         deaf.sock.setblocking(False)
@@ -535,7 +543,10 @@ def test_tools_that_never_read_cost_nothing(node):
     clients[0].expect("LOCK_OK")
     settle(node.process.pid)
     assert cpu_seconds(node.process.pid) - usage < 1
-    assert node.n_clients() == 200
+    assert node.n_clients() == 1500
+    # More than its buffer holds; it gets all of it, from where it was.
+    names = [slow.receive()[0] for _ in range(1503)]
+    assert names == ["STATUS_NODE", "STATUS_GPU"] + ["STATUS_CLIENT"] * 1500 + ["STATUS_END"]
 
 
 def as_nobody(path, *words):
@@ -648,6 +659,17 @@ def is_closed(wire_):
     return False
 
 
+@contextlib.contextmanager
+def more_descriptors(n):
+    """For this process; the scheduler sees to its own."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if hard < n:
+        pytest.skip("the hard limit of descriptors is too low here")
+    resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, n), hard))
+    yield
+    resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+
+
 # ---- thousands ---------------------------------------------------------------------------
 
 
@@ -680,16 +702,10 @@ def test_an_idle_scheduler_sleeps(node):
 
 
 def test_ten_thousand_clients(node):
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    if hard < 10200:
-        pytest.skip("the hard limit of descriptors is too low here")
-    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
-    try:
+    with more_descriptors(10200):
         thousands(node)
-    finally:
         for wire_ in node.wires:
             wire_.close()
-        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
 
 
 def thousands(node):
