@@ -10,6 +10,7 @@
 #include "hook/pager.h"
 #include "hook/pager_private.h"
 
+#include "hook/agent.h"
 #include "hook/backend.h"
 #include "hook/cuda_real.h"
 #include "hook/hook_log.h"
@@ -295,6 +296,8 @@ int pager_evict(CUdevice dev, uint64_t bytes, struct pager_move *ret_move)
 	for (size_t i = 0; i < plan.n_chunks && move.outcome == NVSHARE_OUTCOME_SUCCESS; i++) {
 		if (move.n_started - move.n_ended == PAGER_IN_FLIGHT)
 			end_oldest_out(&move);
+		if (agent_is_stopping())
+			move.outcome = NVSHARE_OUTCOME_INVALID_STATE; /* the process exits */
 		if (move.outcome == NVSHARE_OUTCOME_SUCCESS)
 			start_out(&move, plan.chunks[i]);
 	}
@@ -392,6 +395,8 @@ int pager_restore(CUdevice dev, struct pager_move *ret_move)
 	for (size_t i = 0; i < plan.n_chunks && move.outcome == NVSHARE_OUTCOME_SUCCESS; i++) {
 		if (move.n_started - move.n_ended == PAGER_IN_FLIGHT)
 			end_oldest_in(&move);
+		if (agent_is_stopping())
+			move.outcome = NVSHARE_OUTCOME_INVALID_STATE;
 		if (move.outcome == NVSHARE_OUTCOME_SUCCESS)
 			start_in(&move, plan.chunks[i]);
 	}
