@@ -117,7 +117,7 @@ static void unsafe_calls_kill_a_global_capture(void **state)
 			r = cuStreamSynchronize(stream);
 			break;
 		case 6:
-			r = cuMemcpyHtoD_v2(p, &i, 4);
+			r = cuCtxSetLimit(CU_LIMIT_STACK_SIZE, 2048);
 			break;
 		}
 		assert_int_equal(r, CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
@@ -259,7 +259,13 @@ static void forks_and_joins_by_events(void **state)
 	assert_cuda(cuGraphGetNodes(graph, NULL, &n));
 	assert_int_equal(n, 2);
 	assert_cuda(cuGraphDestroy(graph));
-	assert_int_equal(cuEventQuery(join_event), CUDA_ERROR_CAPTURED_EVENT);
+	assert_int_equal(cuEventQuery(join_event), CUDA_ERROR_INVALID_VALUE);
+	assert_int_equal(cuStreamWaitEvent(side, join_event, 0), CUDA_ERROR_INVALID_VALUE);
+
+	begin(CU_STREAM_CAPTURE_MODE_THREAD_LOCAL);
+	assert_cuda(cuEventRecord(fork_event, stream));
+	assert_int_equal(cuEventQuery(fork_event), CUDA_ERROR_CAPTURED_EVENT);
+	assert_ends_with(CUDA_ERROR_STREAM_CAPTURE_INVALIDATED);
 }
 
 static void waiting_for_the_past_is_refused(void **state)
@@ -310,7 +316,8 @@ static void ends_on_the_thread_that_began(void **state)
 	assert_int_equal(pthread_create(&thread, NULL, end_elsewhere, NULL), 0);
 	assert_int_equal(pthread_join(thread, &result), 0);
 	assert_int_equal((intptr_t)result, CUDA_ERROR_STREAM_CAPTURE_WRONG_THREAD);
-	assert_ends_with(CUDA_ERROR_STREAM_CAPTURE_INVALIDATED);
+	assert_int_equal(cuStreamEndCapture(stream, (CUgraph[1]){NULL}),
+			 CUDA_ERROR_ILLEGAL_STATE); /* it is over all the same */
 	begin(CU_STREAM_CAPTURE_MODE_RELAXED);
 	assert_int_equal(pthread_create(&thread, NULL, end_elsewhere, NULL), 0);
 	assert_int_equal(pthread_join(thread, &result), 0);
@@ -318,7 +325,7 @@ static void ends_on_the_thread_that_began(void **state)
 	assert_int_equal(cuStreamEndCapture(stream, (CUgraph[1]){NULL}), CUDA_ERROR_ILLEGAL_STATE);
 }
 
-static void graph_memory_lives_from_node_to_node(void **state)
+static void graph_memory_stays_reserved_until_it_is_trimmed(void **state)
 {
 	uint64_t before = memory_used(), now;
 	CUgraphExec exec;
@@ -336,13 +343,41 @@ static void graph_memory_lives_from_node_to_node(void **state)
 	assert_cuda(cuGraphLaunch(exec, stream));
 	assert_cuda(cuGraphLaunch(exec, stream));
 	assert_cuda(cuStreamSynchronize(stream));
-	assert_int_equal(memory_used(), before);
+	assert_int_equal(memory_used(), before + 10 * MIB);
+	assert_cuda(cuDeviceGetGraphMemAttribute(0, CU_GRAPH_MEM_ATTR_USED_MEM_CURRENT, &now));
+	assert_int_equal(now, 0);
+	assert_cuda(cuDeviceGetGraphMemAttribute(0, CU_GRAPH_MEM_ATTR_RESERVED_MEM_CURRENT, &now));
+	assert_int_equal(now, 10 * MIB);
 	assert_cuda(cuDeviceGetGraphMemAttribute(0, CU_GRAPH_MEM_ATTR_USED_MEM_HIGH, &now));
 	assert_int_equal(now, 10 * MIB);
+	assert_cuda(cuDeviceGraphMemTrim(0));
+	assert_int_equal(memory_used(), before);
+	assert_cuda(cuGraphLaunch(exec, stream));
+	assert_cuda(cuStreamSynchronize(stream));
+	assert_cuda(cuMemAlloc_v2(&p, 56 * MIB)); /* a card that is full takes it */
+	assert_cuda(cuMemFree_v2(p));
+	assert_int_equal(memory_used(), before);
 	assert_cuda(cuGraphExecDestroy(exec));
 	assert_cuda(cuGraphDestroy(graph));
-	assert_int_equal(fill(stream, p, 1, 1), CUDA_SUCCESS);
-	assert_int_equal(cuStreamSynchronize(stream), CUDA_ERROR_ILLEGAL_ADDRESS);
+}
+
+static void copies_beside_a_capture_do_not_disturb_it(void **state)
+{
+	uint32_t word = 5;
+	CUdeviceptr p;
+
+	(void)state;
+	assert_cuda(cuMemAlloc_v2(&p, 4096));
+	begin(CU_STREAM_CAPTURE_MODE_GLOBAL);
+	assert_cuda(cuMemcpyHtoD_v2(p, &word, 4));
+	assert_cuda(cuMemsetD32_v2(p + 4, 6, 1));
+	assert_cuda(cuMemcpyDtoH_v2(&word, p + 4, 4));
+	assert_int_equal(word, 6);
+	assert_cuda(cuGraphDestroy(end()));
+	/* But asynchronous memory of another stream does. */
+	begin(CU_STREAM_CAPTURE_MODE_GLOBAL);
+	assert_int_equal(cuMemAllocAsync(&p, 100, NULL), CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
+	assert_ends_with(CUDA_ERROR_STREAM_CAPTURE_INVALIDATED);
 }
 
 static void updates_an_instance(void **state)
@@ -436,7 +471,8 @@ int main(void)
 		TEST(waiting_for_the_past_is_refused),
 		TEST(two_captures_do_not_merge),
 		TEST(ends_on_the_thread_that_began),
-		TEST(graph_memory_lives_from_node_to_node),
+		TEST(graph_memory_stays_reserved_until_it_is_trimmed),
+		TEST(copies_beside_a_capture_do_not_disturb_it),
 		TEST(updates_an_instance),
 		TEST(graphs_are_made_by_hand),
 		TEST(a_destroyed_stream_ends_its_capture),

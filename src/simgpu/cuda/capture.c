@@ -213,8 +213,9 @@ CUresult capture_refuse_event(CUevent event)
 	if (!event->capture_id)
 		return CUDA_SUCCESS;
 	capture = capture_by_id(event->capture_id);
-	if (capture)
-		capture->is_invalid = true;
+	if (!capture)
+		return CUDA_ERROR_INVALID_VALUE;
+	capture->is_invalid = true;
 	return CUDA_ERROR_CAPTURED_EVENT;
 }
 
@@ -321,15 +322,16 @@ static CUresult end(const char *name, CUstream handle, CUgraph *phGraph)
 		r = CUDA_ERROR_STREAM_CAPTURE_UNMATCHED;
 	else if (capture->mode != CU_STREAM_CAPTURE_MODE_RELAXED && capture->thread != thread_id())
 		r = CUDA_ERROR_STREAM_CAPTURE_WRONG_THREAD;
-	if (r) {
-		if (capture)
-			capture->is_invalid = true;
+	if (r == CUDA_ERROR_STREAM_CAPTURE_UNMATCHED)
+		capture->is_invalid = true;
+	if (r == CUDA_ERROR_ILLEGAL_STATE || r == CUDA_ERROR_STREAM_CAPTURE_UNMATCHED) {
 		state_unlock();
 		return r;
 	}
-	if (capture->is_invalid)
+	/* The wrong thread ends it too, but gets no graph. */
+	if (!r && capture->is_invalid)
 		r = CUDA_ERROR_STREAM_CAPTURE_INVALIDATED;
-	else if (!is_joined(capture))
+	else if (!r && !is_joined(capture))
 		r = CUDA_ERROR_STREAM_CAPTURE_UNJOINED;
 	*phGraph = r ? NULL : capture->graph;
 	if (r && !capture->is_graph_borrowed)

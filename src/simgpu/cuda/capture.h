@@ -35,7 +35,10 @@ CUresult capture_invalidate_context(struct CUctx_st *ctx);
 CUresult capture_refuse(struct CUstream_st *stream);
 CUresult capture_record(struct CUstream_st *stream, CUevent event);
 CUresult capture_wait(struct CUstream_st *stream, CUevent event);
-/* Is it in, or was it last recorded in, a capture? Kills one that is open. */
+/*
+ * For questions about an event that was last recorded in a capture: CUDA_ERROR_CAPTURED_EVENT
+ * while it is open, which it kills; CUDA_ERROR_INVALID_VALUE afterwards.
+ */
 CUresult capture_refuse_event(CUevent event);
 void capture_stream_gone(struct CUstream_st *stream);
 void capture_context_gone(struct CUctx_st *ctx);

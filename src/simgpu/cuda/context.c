@@ -7,6 +7,7 @@
 
 #include "simgpu/cuda/api.h"
 #include "simgpu/cuda/capture.h"
+#include "simgpu/cuda/graph.h"
 #include "simgpu/cuda/module.h"
 #include "simgpu/cuda/run.h"
 #include "simgpu/cuda/space.h"
@@ -79,8 +80,15 @@ static void default_limits(struct CUctx_st *ctx)
 
 CUresult context_new(int device, unsigned int flags, bool is_primary, struct CUctx_st **ret)
 {
-	struct CUctx_st *ctx = calloc(1, sizeof(*ctx));
+	struct CUctx_st *ctx;
+	CUresult error;
 
+	state_lock();
+	error = sim.device_error[device];
+	state_unlock();
+	if (error)
+		return error;
+	ctx = calloc(1, sizeof(*ctx));
 	if (!ctx || run_start() < 0) {
 		free(ctx);
 		return CUDA_ERROR_OUT_OF_MEMORY;
@@ -117,13 +125,19 @@ CUresult context_new(int device, unsigned int flags, bool is_primary, struct CUc
 void context_fail(struct CUctx_st *ctx, CUresult error)
 {
 	struct CUstream_st *stream;
+	struct CUctx_st *other;
 
-	if (!ctx->error) {
+	if (!sim.device_error[ctx->device])
 		node_debug("context %ju fails with %d", (uintmax_t)ctx->id, (int)error);
-		__atomic_store_n(&ctx->error, error, __ATOMIC_RELEASE);
+	sim.device_error[ctx->device] = error;
+	for (other = sim.contexts; other; other = other->next) {
+		if (other->device != ctx->device || !other->is_alive)
+			continue;
+		if (!other->error)
+			__atomic_store_n(&other->error, error, __ATOMIC_RELEASE);
+		for (stream = other->streams; stream; stream = stream->next)
+			run_drop(stream);
 	}
-	for (stream = ctx->streams; stream; stream = stream->next)
-		run_drop(stream);
 	state_notify();
 }
 
@@ -169,6 +183,7 @@ void context_destroy(struct CUctx_st *ctx)
 	state_unlock();
 	rm_context_deinit(ctx);
 	space_free_context(ctx);
+	graph_memory_trim(ctx->device);
 	node_uncharge(device_node(ctx->device), node_view.shared->config.context_bytes);
 }
 

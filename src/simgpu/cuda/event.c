@@ -136,6 +136,8 @@ static CUresult wait(const char *name, CUstream handle, CUevent event)
 		return r;
 	if (capture_is_member(stream, event)) {
 		r = capture_wait(stream, event);
+	} else if (event->capture_id) {
+		r = CUDA_ERROR_INVALID_VALUE; /* of a capture that has ended */
 	} else if (event->last) {
 		work.record = event_record_ref(event->last);
 		r = run_submit(stream, &work, NULL);
@@ -148,17 +150,29 @@ API_TWIN(cuStreamWaitEvent, cuStreamWaitEvent_ptsz,
 	 (CUstream hStream, CUevent hEvent, unsigned int Flags),
 	 ((void)Flags, wait(__func__, hStream ? hStream : zero, hEvent)))
 
+/* What a capture says of the event comes before what it says of the call. */
+static CUresult check_capture(CUevent event)
+{
+	CUresult r;
+
+	if (!event_is_valid(event))
+		return CUDA_ERROR_INVALID_HANDLE;
+	state_lock();
+	r = capture_refuse_event(event);
+	state_unlock();
+	return r ? r : capture_check_unsafe();
+}
+
 API(cuEventQuery, (CUevent hEvent))
 {
 	CUresult r;
 
-	API_ENTER(API_CONTEXT | API_UNSAFE);
-	if (!event_is_valid(hEvent))
-		return CUDA_ERROR_INVALID_HANDLE;
+	API_ENTER(API_CONTEXT);
+	r = check_capture(hEvent);
+	if (r)
+		return r;
 	state_lock();
-	r = capture_refuse_event(hEvent);
-	if (!r)
-		r = hEvent->ctx->error;
+	r = hEvent->ctx->error;
 	if (!r && hEvent->last && !hEvent->last->is_done)
 		r = CUDA_ERROR_NOT_READY;
 	state_unlock();
@@ -170,12 +184,12 @@ API(cuEventSynchronize, (CUevent hEvent))
 	struct event_record *last;
 	CUresult r;
 
-	API_ENTER(API_CONTEXT | API_UNSAFE);
-	if (!event_is_valid(hEvent))
-		return CUDA_ERROR_INVALID_HANDLE;
+	API_ENTER(API_CONTEXT);
+	r = check_capture(hEvent);
+	if (r)
+		return r;
 	state_lock();
-	r = capture_refuse_event(hEvent);
-	if (!r && hEvent->last) {
+	if (hEvent->last) {
 		struct CUctx_st *ctx = hEvent->ctx;
 
 		last = event_record_ref(hEvent->last);
@@ -195,8 +209,10 @@ static CUresult elapsed(float *ms, CUevent start, CUevent end)
 	if (!ms)
 		return CUDA_ERROR_INVALID_VALUE;
 	state_lock();
-	if (!event_is_valid(start) || !event_is_valid(end) || !start->last || !end->last ||
-	    ((start->flags | end->flags) & CU_EVENT_DISABLE_TIMING))
+	if (event_is_valid(start) && event_is_valid(end) && (start->capture_id || end->capture_id))
+		r = CUDA_ERROR_INVALID_VALUE;
+	else if (!event_is_valid(start) || !event_is_valid(end) || !start->last || !end->last ||
+		 ((start->flags | end->flags) & CU_EVENT_DISABLE_TIMING))
 		r = CUDA_ERROR_INVALID_HANDLE;
 	else if (!start->last->is_done || !end->last->is_done)
 		r = CUDA_ERROR_NOT_READY;

@@ -225,24 +225,59 @@ CUresult graph_reserve(struct CUgraph_st *graph, uint64_t size, uint64_t *ret_ad
 	return CUDA_SUCCESS;
 }
 
-static uint64_t bytes_now[NODE_DEVICES_MAX], bytes_high[NODE_DEVICES_MAX]; /* space's lock */
+/* By ordinal, behind space's lock. */
+static struct graph_bytes {
+	uint64_t used, idle, used_high, reserved_high;
+} bytes[NODE_DEVICES_MAX];
 
 uint64_t graph_memory_bytes(int device, CUgraphMem_attribute attr)
 {
-	uint64_t bytes;
+	struct graph_bytes b;
 
 	space_read_lock();
-	bytes = attr == CU_GRAPH_MEM_ATTR_USED_MEM_CURRENT ||
-				attr == CU_GRAPH_MEM_ATTR_RESERVED_MEM_CURRENT
-			? bytes_now[device]
-			: bytes_high[device];
+	b = bytes[device];
 	space_unlock();
-	return bytes;
+	switch (attr) {
+	case CU_GRAPH_MEM_ATTR_USED_MEM_CURRENT:
+		return b.used;
+	case CU_GRAPH_MEM_ATTR_USED_MEM_HIGH:
+		return b.used_high;
+	case CU_GRAPH_MEM_ATTR_RESERVED_MEM_CURRENT:
+		return b.used + b.idle;
+	case CU_GRAPH_MEM_ATTR_RESERVED_MEM_HIGH:
+		return b.reserved_high;
+	}
+	return 0;
 }
 
-void graph_memory_gone(int device, uint64_t bytes)
+void graph_memory_gone(int device, uint64_t n)
 {
-	bytes_now[device] -= bytes;
+	bytes[device].used -= n;
+	bytes[device].idle += n;
+}
+
+void graph_memory_trim(int device)
+{
+	space_write_lock();
+	node_uncharge(device_node(device), bytes[device].idle);
+	bytes[device].idle = 0;
+	space_unlock();
+}
+
+static bool take_bytes(int device, uint64_t n)
+{
+	struct graph_bytes *b = &bytes[device];
+	uint64_t idle = b->idle < n ? b->idle : n;
+
+	if (n > idle && node_charge(device_node(device), n - idle) < 0)
+		return false;
+	b->idle -= idle;
+	b->used += n;
+	if (b->used > b->used_high)
+		b->used_high = b->used;
+	if (b->used + b->idle > b->reserved_high)
+		b->reserved_high = b->used + b->idle;
+	return true;
 }
 
 CUresult graph_memory_map(const struct work_memory *memory)
@@ -264,15 +299,12 @@ CUresult graph_memory_map(const struct work_memory *memory)
 	/* A graph launched again may still hold what its last launch allocated. */
 	if (space_find(memory->addr)) {
 		free(range);
-	} else if (node_charge(device_node(memory->location), whole) < 0) {
+	} else if (!take_bytes(memory->location, whole)) {
 		free(range);
 		r = CUDA_ERROR_OUT_OF_MEMORY;
 	} else {
 		mprotect((void *)(uintptr_t)memory->addr, whole, PROT_READ | PROT_WRITE);
 		space_insert(range);
-		bytes_now[memory->location] += whole;
-		if (bytes_now[memory->location] > bytes_high[memory->location])
-			bytes_high[memory->location] = bytes_now[memory->location];
 	}
 	space_unlock();
 	return r;

@@ -74,8 +74,12 @@ CUgraphExecUpdateResult graph_update(struct CUgraphExec_st *exec, struct CUgraph
 /* One node's work in the instance; launches under way keep the old. OUT_OF_MEMORY. */
 CUresult graph_exec_set_work(struct CUgraphExec_st *exec, size_t i, const struct work *work);
 
-/* Bytes of the device behind graphs' addresses: now, or the most there ever were. */
+/*
+ * Bytes of the device for graphs' addresses. What a free node gives back stays reserved for
+ * the next allocation node, until it is trimmed.
+ */
 uint64_t graph_memory_bytes(int device, CUgraphMem_attribute attr);
+void graph_memory_trim(int device);
 void graph_memory_gone(int device, uint64_t bytes); /* by space_free(), write lock held */
 CUresult graph_memory_map(const struct work_memory *memory);
 void graph_memory_unmap(const struct work_memory *memory);

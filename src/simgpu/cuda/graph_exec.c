@@ -23,7 +23,7 @@ static CUresult instantiate(CUgraphExec *ret, CUgraph graph, unsigned long long 
 API(cuGraphInstantiateWithFlags,
     (CUgraphExec * phGraphExec, CUgraph hGraph, unsigned long long flags))
 {
-	API_ENTER(API_INIT);
+	API_ENTER(API_INIT | API_UNSAFE);
 	return instantiate(phGraphExec, hGraph, flags);
 }
 
@@ -40,21 +40,21 @@ static CUresult instantiate_old(CUgraphExec *ret, CUgraph graph, CUgraphNode *er
 API(cuGraphInstantiate, (CUgraphExec * phGraphExec, CUgraph hGraph, CUgraphNode *phErrorNode,
 			 char *logBuffer, size_t bufferSize))
 {
-	API_ENTER(API_INIT);
+	API_ENTER(API_INIT | API_UNSAFE);
 	return instantiate_old(phGraphExec, hGraph, phErrorNode, logBuffer, bufferSize);
 }
 
 API(cuGraphInstantiate_v2, (CUgraphExec * phGraphExec, CUgraph hGraph, CUgraphNode *phErrorNode,
 			    char *logBuffer, size_t bufferSize))
 {
-	API_ENTER(API_INIT);
+	API_ENTER(API_INIT | API_UNSAFE);
 	return instantiate_old(phGraphExec, hGraph, phErrorNode, logBuffer, bufferSize);
 }
 
 static CUresult instantiate_params(const char *name, CUgraphExec *ret, CUgraph graph,
 				   CUDA_GRAPH_INSTANTIATE_PARAMS *params)
 {
-	CUresult r = api_enter(name, API_INIT);
+	CUresult r = api_enter(name, API_INIT | API_UNSAFE);
 
 	if (r)
 		return r;
@@ -73,7 +73,7 @@ API_TWIN(cuGraphInstantiateWithParams, cuGraphInstantiateWithParams_ptsz,
 
 API(cuGraphExecDestroy, (CUgraphExec hGraphExec))
 {
-	API_ENTER(API_INIT);
+	API_ENTER(API_INIT | API_UNSAFE);
 	if (!hGraphExec)
 		return CUDA_ERROR_INVALID_VALUE;
 	state_lock();
@@ -172,11 +172,13 @@ API(cuGraphExecGetFlags, (CUgraphExec hGraphExec, cuuint64_t *flags))
 	return CUDA_SUCCESS;
 }
 
-/* Memory of graphs is given back at once: there is nothing to trim and nothing reserved. */
 API(cuDeviceGraphMemTrim, (CUdevice device))
 {
 	API_ENTER(API_INIT);
-	return device_check(device);
+	if (device_check(device))
+		return CUDA_ERROR_INVALID_DEVICE;
+	graph_memory_trim(device);
+	return CUDA_SUCCESS;
 }
 
 API(cuDeviceGetGraphMemAttribute, (CUdevice device, CUgraphMem_attribute attr, void *value))

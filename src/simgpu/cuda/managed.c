@@ -245,13 +245,13 @@ static CUresult advise(CUdeviceptr addr, size_t size, CUmem_advise advice, CUmem
 
 API(cuMemAdvise, (CUdeviceptr devPtr, size_t count, CUmem_advise advice, CUdevice device))
 {
-	API_ENTER(API_CONTEXT);
+	API_ENTER(API_CONTEXT | API_UNSAFE);
 	return advise(devPtr, count, advice, location_of(device));
 }
 
 API(cuMemAdvise_v2, (CUdeviceptr devPtr, size_t count, CUmem_advise advice, CUmemLocation location))
 {
-	API_ENTER(API_CONTEXT);
+	API_ENTER(API_CONTEXT | API_UNSAFE);
 	return advise(devPtr, count, advice, location);
 }
 

@@ -22,20 +22,20 @@ enum { STAGING_MAX = 65536 };
 
 enum side { SIDE_UNKNOWN, SIDE_DEVICE, SIDE_PINNED, SIDE_PAGEABLE };
 
-/* What is at the address? Reservations without pages count as device: a fault, later. */
-static enum side side_of(uint64_t addr, uint64_t size)
+/* What is at the address? Unknown is what is the driver's and can not be copied. */
+static enum side side_of(uint64_t addr, uint64_t size, bool write)
 {
 	const struct range *range;
 	enum side side = SIDE_PAGEABLE;
 
 	space_read_lock();
 	range = space_find(addr);
-	if (vmm_is_reserved(addr))
-		side = SIDE_DEVICE;
-	else if (range && range->device < 0)
+	if (range && range->device < 0)
 		side = SIDE_PINNED;
 	else if (range)
-		side = space_is_accessible(NULL, addr, size, false) ? SIDE_DEVICE : SIDE_UNKNOWN;
+		side = space_is_allocation(addr, size, write) ? SIDE_DEVICE : SIDE_UNKNOWN;
+	else if (vmm_is_reserved(addr))
+		side = SIDE_UNKNOWN;
 	space_unlock();
 	return side;
 }
@@ -52,14 +52,16 @@ static uint64_t extent(size_t width, size_t height, size_t depth, size_t pitch, 
 static CUresult classify(struct work_copy *copy, enum memcpy_kind kind, enum side *ret_dst,
 			 enum side *ret_src)
 {
-	*ret_dst = kind == MEMCPY_TO_HOST
-			   ? SIDE_PAGEABLE
-			   : side_of(copy->dst, extent(copy->width, copy->height, copy->depth,
-						       copy->dst_pitch, copy->dst_slice));
-	*ret_src = kind == MEMCPY_TO_DEVICE
-			   ? SIDE_PAGEABLE
-			   : side_of(copy->src, extent(copy->width, copy->height, copy->depth,
-						       copy->src_pitch, copy->src_slice));
+	*ret_dst = kind == MEMCPY_TO_HOST ? SIDE_PAGEABLE
+					  : side_of(copy->dst,
+						    extent(copy->width, copy->height, copy->depth,
+							   copy->dst_pitch, copy->dst_slice),
+						    true);
+	*ret_src = kind == MEMCPY_TO_DEVICE ? SIDE_PAGEABLE
+					    : side_of(copy->src,
+						      extent(copy->width, copy->height, copy->depth,
+							     copy->src_pitch, copy->src_slice),
+						      false);
 	if (*ret_dst == SIDE_UNKNOWN || *ret_src == SIDE_UNKNOWN)
 		return CUDA_ERROR_INVALID_VALUE;
 	if (kind == MEMCPY_TO_DEVICE || kind == MEMCPY_ON_DEVICE)
@@ -70,9 +72,9 @@ static CUresult classify(struct work_copy *copy, enum memcpy_kind kind, enum sid
 			return CUDA_ERROR_INVALID_VALUE;
 	/* The host's side may well be pinned, or be no host memory at all. */
 	if (kind == MEMCPY_TO_HOST)
-		*ret_dst = side_of(copy->dst, 1);
+		*ret_dst = side_of(copy->dst, 1, true);
 	if (kind == MEMCPY_TO_DEVICE)
-		*ret_src = side_of(copy->src, 1);
+		*ret_src = side_of(copy->src, 1, false);
 	return CUDA_SUCCESS;
 }
 
@@ -136,7 +138,7 @@ CUresult memcpy_linear(const char *name, uint64_t dst, uint64_t src, size_t size
 		       enum memcpy_kind kind, bool is_async, CUstream stream)
 {
 	struct work work = {.kind = WORK_COPY};
-	CUresult r = api_enter(name, API_CONTEXT | (is_async ? 0 : API_UNSAFE));
+	CUresult r = api_enter(name, API_CONTEXT);
 
 	if (r)
 		return r;
@@ -275,7 +277,7 @@ CUresult memcpy_3d_work(const CUDA_MEMCPY3D *p, struct work *ret)
 static CUresult copy_3d(const char *name, const CUDA_MEMCPY3D *p, bool is_async, CUstream stream)
 {
 	struct work work;
-	CUresult r = api_enter(name, API_CONTEXT | (is_async ? 0 : API_UNSAFE));
+	CUresult r = api_enter(name, API_CONTEXT);
 
 	if (r)
 		return r;

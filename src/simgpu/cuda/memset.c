@@ -5,7 +5,6 @@
 #include "simgpu/cuda/context.h"
 #include "simgpu/cuda/run.h"
 #include "simgpu/cuda/space.h"
-#include "simgpu/cuda/vmm.h"
 
 static CUresult check(const struct work_fill *fill)
 {
@@ -16,9 +15,8 @@ static CUresult check(const struct work_fill *fill)
 	if (!fill->dst || fill->dst % fill->element_size ||
 	    (fill->height > 1 && fill->pitch < fill->width * fill->element_size))
 		return CUDA_ERROR_INVALID_VALUE;
-	/* What is reserved without pages is a fault, later; what is nowhere is refused now. */
 	space_read_lock();
-	if (!vmm_is_reserved(fill->dst) && !space_is_accessible(NULL, fill->dst, size, true))
+	if (!space_is_allocation(fill->dst, size, true))
 		r = CUDA_ERROR_INVALID_VALUE;
 	space_unlock();
 	return r;
@@ -30,7 +28,7 @@ static CUresult fill_(const char *name, const struct work_fill *fill, bool is_as
 {
 	struct work work = {.kind = WORK_FILL, .fill = *fill};
 	struct CUstream_st *stream;
-	CUresult r = api_enter(name, API_CONTEXT | (is_async ? 0 : API_UNSAFE));
+	CUresult r = api_enter(name, API_CONTEXT);
 
 	if (r || !fill->width || !fill->height)
 		return r;

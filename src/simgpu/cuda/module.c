@@ -253,7 +253,7 @@ API(cuModuleUnload, (CUmodule hmod))
 	struct CUmod_st **link;
 	CUresult r;
 
-	API_ENTER(API_CONTEXT);
+	API_ENTER(API_CONTEXT | API_UNSAFE);
 	if (!is_valid(hmod))
 		return CUDA_ERROR_INVALID_HANDLE;
 	state_lock();

@@ -179,6 +179,7 @@ static void release_all(int device)
 		if (pool->device == device)
 			release_kept(pool, 0);
 	space_unlock();
+	graph_memory_trim(device);
 }
 
 /* Also frees that are queued free memory, once the device comes to them. */
@@ -270,6 +271,21 @@ static CUresult pool_alloc(struct CUmemPoolHandle_st *pool, struct CUctx_st *ctx
 	return CUDA_SUCCESS;
 }
 
+/* Asynchronous memory of a stream that is not captured itself is unsafe during a capture. */
+static CUresult stream_lock_memory(CUstream handle, struct CUstream_st **ret)
+{
+	struct CUstream_st *stream;
+	CUresult r = stream_lock(handle, &stream);
+	bool is_captured;
+
+	if (r)
+		return r;
+	is_captured = stream->capture != NULL;
+	state_unlock();
+	r = is_captured ? CUDA_SUCCESS : capture_check_unsafe();
+	return r ? r : stream_lock(handle, ret);
+}
+
 /* In a capture: an address now, memory behind it when the graph comes to the node. */
 static CUresult capture_alloc(struct CUstream_st *stream, uint64_t size, int device,
 			      CUdeviceptr *ret)
@@ -300,9 +316,13 @@ static CUresult alloc_async(const char *name, CUdeviceptr *dptr, size_t size,
 
 	if (r)
 		return r;
-	if (!dptr || !size)
+	if (!dptr)
 		return CUDA_ERROR_INVALID_VALUE;
-	r = stream_lock(handle, &stream);
+	if (!size) {
+		*dptr = 0;
+		return CUDA_SUCCESS;
+	}
+	r = stream_lock_memory(handle, &stream);
 	if (r)
 		return r;
 	ctx = stream->ctx;
@@ -344,7 +364,7 @@ static CUresult free_async(const char *name, CUdeviceptr dptr, CUstream handle)
 		return r;
 	if (!dptr)
 		return CUDA_SUCCESS;
-	r = stream_lock(handle, &stream);
+	r = stream_lock_memory(handle, &stream);
 	if (r)
 		return r;
 	space_write_lock();
@@ -368,7 +388,7 @@ API_TWIN(cuMemFreeAsync, cuMemFreeAsync_ptsz, (CUdeviceptr dptr, CUstream hStrea
 
 API(cuMemPoolCreate, (CUmemoryPool * pool, const CUmemPoolProps *poolProps))
 {
-	API_ENTER(API_INIT);
+	API_ENTER(API_INIT | API_UNSAFE);
 	if (!pool || !poolProps || poolProps->allocType != CU_MEM_ALLOCATION_TYPE_PINNED ||
 	    poolProps->location.type != CU_MEM_LOCATION_TYPE_DEVICE)
 		return CUDA_ERROR_INVALID_VALUE;
@@ -385,7 +405,7 @@ API(cuMemPoolDestroy, (CUmemoryPool pool))
 	CUresult r = CUDA_ERROR_INVALID_VALUE;
 	int i;
 
-	API_ENTER(API_INIT);
+	API_ENTER(API_INIT | API_UNSAFE);
 	space_write_lock();
 	if (is_valid(pool) && !pool->is_default) {
 		release_kept(pool, 0);
@@ -404,7 +424,7 @@ API(cuMemPoolTrimTo, (CUmemoryPool pool, size_t minBytesToKeep))
 {
 	CUresult r = CUDA_ERROR_INVALID_VALUE;
 
-	API_ENTER(API_INIT);
+	API_ENTER(API_INIT | API_UNSAFE);
 	space_write_lock();
 	if (is_valid(pool)) {
 		release_kept(pool, minBytesToKeep);

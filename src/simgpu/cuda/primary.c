@@ -145,7 +145,7 @@ API(cuCtxSynchronize_v2, (CUcontext ctx))
 
 API(cuCtxSetLimit, (CUlimit limit, size_t value))
 {
-	API_ENTER(API_CONTEXT);
+	API_ENTER(API_CONTEXT | API_UNSAFE);
 	if ((unsigned int)limit >= SIM_LIMITS)
 		return CUDA_ERROR_UNSUPPORTED_LIMIT;
 	context_current()->limits[limit] = value;

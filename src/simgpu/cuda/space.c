@@ -127,6 +127,19 @@ bool space_is_accessible(const struct CUctx_st *ctx, uint64_t addr, uint64_t siz
 	return true;
 }
 
+bool space_is_allocation(uint64_t addr, uint64_t size, bool write)
+{
+	const struct range *range;
+
+	if (!space_is_accessible(NULL, addr, size, write))
+		return false;
+	for (range = space_find(addr); range->addr + range->size < addr + size;
+	     range = space_find(range->addr + range->size))
+		if (range->kind != RANGE_MAPPED)
+			return false;
+	return range->kind == RANGE_MAPPED || range->addr <= addr;
+}
+
 static void *map_aligned(uint64_t size, uint64_t alignment, int prot)
 {
 	uint64_t whole = size + alignment, start, aligned;
@@ -237,7 +250,6 @@ void space_free(struct range *range)
 		madvise(pages, range->charged, MADV_DONTNEED);
 		mprotect(pages, range->charged, PROT_NONE);
 		graph_memory_gone(range->device, range->charged);
-		node_uncharge(device_node(range->device), range->charged);
 		break;
 	case RANGE_MAPPED:
 		vmm_unmap(range);

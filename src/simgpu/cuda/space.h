@@ -67,6 +67,12 @@ void space_remove(struct range *range);  /* the caller frees it */
 /* May ctx (NULL: any) touch all of [addr, addr + size)? */
 bool space_is_accessible(const struct CUctx_st *ctx, uint64_t addr, uint64_t size, bool write);
 
+/*
+ * Would the driver accept [addr, addr + size) as device memory of a copy? Inside one
+ * allocation, or in mappings next to each other, with some device's access. Read lock held.
+ */
+bool space_is_allocation(uint64_t addr, uint64_t size, bool write);
+
 /* Host pages that a GPU uses: aligned to 2 MiB, not inherited by fork, not dumped. NULL: none left.
  */
 void *space_pages_new(uint64_t size);

@@ -75,6 +75,7 @@ struct sim {
 	unsigned int node_device[NODE_DEVICES_MAX]; /* by ordinal */
 	struct CUctx_st *contexts;
 	struct CUctx_st *primary[NODE_DEVICES_MAX];
+	CUresult device_error[NODE_DEVICES_MAX]; /* by ordinal: no new context either */
 	uint64_t last_id;
 	unsigned int n_waiting; /* threads in state_wait() */
 	bool is_worker_asleep;
@@ -97,7 +98,10 @@ struct CUctx_st *context_find(CUcontext handle);
 CUresult context_resolve(CUcontext handle, struct CUctx_st **ret);
 /* Lock held; returns when all its queues are empty, or with its sticky error. */
 CUresult context_drain(struct CUctx_st *ctx);
-/* Sticky from now on; drops what is queued. Lock held. */
+/*
+ * Sticky from now on, for every context of the process on this device, those to come as
+ * well: as the real driver, for which only a new process helps. Lock held.
+ */
 void context_fail(struct CUctx_st *ctx, CUresult error);
 struct CUctx_st *context_primary(int device); /* the active one, or NULL */
 

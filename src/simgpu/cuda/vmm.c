@@ -338,12 +338,13 @@ API(cuMemMap, (CUdeviceptr ptr, size_t size, size_t offset, CUmemGenericAllocati
 	CUresult r = CUDA_ERROR_INVALID_VALUE;
 
 	API_ENTER(API_INIT);
-	if (!size || size % SPACE_GRANULARITY || ptr % SPACE_GRANULARITY || offset || flags)
+	if (!size || ptr % SPACE_GRANULARITY || offset || flags)
 		return CUDA_ERROR_INVALID_VALUE;
 	space_write_lock();
 	phys = phys_find(handle);
-	if (phys && size <= phys->size)
-		r = map(ptr, size, phys);
+	/* A part of a handle can not be mapped. */
+	if (phys)
+		r = size == phys->size ? map(ptr, size, phys) : CUDA_ERROR_NOT_SUPPORTED;
 	space_unlock();
 	return r;
 }
@@ -375,20 +376,27 @@ static bool is_whole_mappings(uint64_t addr, uint64_t size)
 	return true;
 }
 
+/* Only whole mappings can go; what lies between them does not matter. */
+static bool cuts_no_mapping(uint64_t addr, uint64_t size)
+{
+	const struct range *first = space_find(addr), *last = space_find(addr + size - 1);
+
+	return has_mapping(addr, size) && (!first || first->addr == addr) &&
+	       (!last || last->addr + last->size == addr + size);
+}
+
 API(cuMemUnmap, (CUdeviceptr ptr, size_t size))
 {
 	CUresult r = CUDA_ERROR_INVALID_VALUE;
-	uint64_t at, n;
+	struct range *range;
 
 	API_ENTER(API_INIT);
-	if (!size)
+	if (!size || !ptr)
 		return CUDA_ERROR_INVALID_VALUE;
 	space_write_lock();
-	if (is_whole_mappings(ptr, size)) {
-		for (at = ptr; at < ptr + size; at += n) {
-			n = space_find(at)->size;
-			space_free(space_find(at));
-		}
+	if (reservation_of(ptr) && cuts_no_mapping(ptr, size)) {
+		while ((range = space_next(ptr)) && range->addr < ptr + size)
+			space_free(range);
 		r = CUDA_SUCCESS;
 	}
 	space_unlock();
