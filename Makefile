@@ -159,8 +159,17 @@ $(B)/tests/sim/sim_sched: $(B)/tests/sim/sim_sched.o $(B)/libcore.a
 	$(LINK) -o $@ $^
 sim: $(B)/tests/sim/sim_sched ## simulate SEEDS seeds from SEED on
 	$< $(SEED) $(SEEDS)
-check-sim: $(B)/tests/sim/sim_sched check-corpus
-	$< $(SEED) $(SEEDS)
+check-sim: $(B)/tests/sim/sim_sched $(B)/tests/sim/exhaustive check-corpus
+	$(B)/tests/sim/sim_sched $(SEED) $(SEEDS)
+	$(B)/tests/sim/exhaustive $(if $(SAN),6,7)
+
+# Three clients, every interleaving: 8 moves take 20 s, each one more about four times that.
+DEPTH ?= 8
+.PHONY: exhaustive
+$(B)/tests/sim/exhaustive: $(B)/tests/sim/exhaustive.o $(B)/libcore.a
+	$(LINK) -o $@ $^
+exhaustive: $(B)/tests/sim/exhaustive ## every interleaving of three clients, DEPTH moves deep
+	$< $(DEPTH) $(TABLE)
 
 # Fuzzers: libFuzzer with clang; their corpus is replayed without it in every check.
 fuzzers := $(patsubst tests/fuzz/fuzz_%.c,%,$(sort $(wildcard tests/fuzz/fuzz_*.c)))

@@ -35,7 +35,7 @@ static void refuse(struct sched *sched, uint32_t client)
 	fit_out(sched, client);
 	c->memory.wanted = 0;
 	c->memory.wanted_pinned = 0;
-	c->bound_ns = SCHED_NO_DEADLINE;
+	line_bound(sched, c);
 	if (c->state == SCHED_CLIENT_INCOMING && !c->is_given)
 		fit_aim(sched, client);
 	fit_in(sched, client);
@@ -147,6 +147,7 @@ static void take_report(struct sched *sched, const struct sched_event *event)
 	fit_set_memory(sched, event->client, &event->memory);
 	if (event->epoch == c->epoch)
 		c->promised = 0;
+	line_bound(sched, c);
 	fit_in(sched, event->client);
 }
 

@@ -8,14 +8,21 @@
 
 #define TICKET_MIDDLE (1ull << 62)
 
+void line_bound(const struct sched *sched, struct sched_client *c)
+{
+	bool wants = c->memory.wanted > 0 || c->memory.wanted_pinned > 0;
+
+	if (!wants || c->line != SCHED_LINE_QUEUE)
+		c->bound_ns = SCHED_NO_DEADLINE;
+	else if (c->bound_ns == SCHED_NO_DEADLINE)
+		c->bound_ns = sched->now_ns + sched->config.wait_bound_ns;
+}
+
 static void enter_queue(struct sched *sched, struct sched_client *c)
 {
-	const struct sched_memory *m = &c->memory;
-
 	c->line = SCHED_LINE_QUEUE;
 	c->is_wait_told = false;
-	if (m->wanted > 0 || m->wanted_pinned > 0)
-		c->bound_ns = sched->now_ns + sched->config.wait_bound_ns;
+	line_bound(sched, c);
 }
 
 void line_push_back(struct sched *sched, uint32_t client)

@@ -16,12 +16,14 @@
 #define LINE_LOOK_AHEAD 128 /* how deep into the queue a decision looks */
 
 /*
- * All of these are called between fit_out() and fit_in() of the client. Entering the
+ * These are called between fit_out() and fit_in() of the client. Entering the
  * queue starts the clock of a wait for memory; leaving it stops it.
  */
 void line_push_back(struct sched *sched, uint32_t client);
 void line_push_front(struct sched *sched, uint32_t client);
 void line_push_coming(struct sched *sched, uint32_t client);
+/* What client wants has changed: the clock of its wait for memory starts, stops, or runs on. */
+void line_bound(const struct sched *sched, struct sched_client *client);
 void line_leave(struct sched *sched, uint32_t client); /* whichever it is in; none: nothing */
 
 /* From 1; 0: not in the queue. Far from the front an upper bound. */

@@ -35,9 +35,11 @@ static uint32_t next_in_line(const struct sched *sched, uint32_t client)
 	return sched->clients[client].link[SCHED_LINK_LINE].next;
 }
 
+/* What was wanted is in the budget now, and wanted no more. */
 static void promise(struct sched_client *c)
 {
 	c->promised += c->memory.wanted_pinned;
+	c->memory.wanted = 0;
 	c->memory.wanted_pinned = 0;
 }
 

@@ -20,7 +20,9 @@
 #include <assert.h>
 #include <string.h>
 
+#ifndef WORLD_QUEUE
 #define WORLD_QUEUE 48
+#endif
 
 enum world_work { WORLD_WORK_NONE, WORLD_WORK_DRAIN, WORLD_WORK_EVICT, WORLD_WORK_RESTORE };
 

@@ -1,0 +1,150 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+
+/*
+ * Any sequence of events to the scheduler's core, as hostile or broken clients could
+ * cause it: its invariants hold after each, refused events yield nothing, and it never
+ * asks to be called again at once for ever.
+ */
+
+#include "core/sched.h"
+
+#include <assert.h>
+#include <stdlib.h>
+#include <string.h>
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+
+#define CLIENTS 6
+#define GPUS    2
+#define SPIN_MAX 1000
+
+struct input {
+	const uint8_t *data;
+	size_t size;
+};
+
+static struct sched sched;
+static struct sched_client clients[CLIENTS];
+
+static uint8_t byte(struct input *in)
+{
+	if (in->size == 0)
+		return 0;
+	in->size--;
+	return *in->data++;
+}
+
+/* Mostly small, sometimes as large as can be. */
+static uint64_t amount(struct input *in)
+{
+	uint8_t b = byte(in);
+
+	if (b < 200)
+		return b;
+	if (b < 250)
+		return (uint64_t)b << (b - 200);
+	return UINT64_MAX - (b - 250);
+}
+
+static void step(struct sched_event *event)
+{
+	struct sched_actions actions;
+	int r = sched_step(&sched, event, &actions);
+
+	if (r < 0 || r > SCHED_E_CONFIG || (r && actions.n))
+		abort();
+	if (actions.n > SCHED_ACTIONS_MAX)
+		abort();
+	for (uint32_t i = 0; i < actions.n; i++) {
+		if (actions.at[i].client >= CLIENTS)
+			abort();
+	}
+	sched_assert_valid(&sched);
+}
+
+static void pass_time(struct input *in, uint64_t *now)
+{
+	struct sched_event event = {.type = SCHED_EVENT_TIME};
+	uint64_t seconds = byte(in) % 64;
+	int n = 0;
+
+	*now += seconds * 1000000000ull + byte(in);
+	while (sched_deadline(&sched) <= *now) {
+		if (n++ == SPIN_MAX)
+			abort();
+		event.now_ns = *now;
+		step(&event);
+	}
+}
+
+static void configure(struct input *in, struct sched_config *config)
+{
+	uint8_t b = byte(in);
+
+	sched_config_default(config);
+	config->mode = (enum sched_mode)(b & 3);
+	config->switch_mode = (enum sched_switch_mode)(b >> 2 & 1);
+	config->anti_thrash = b & 8;
+	config->reserve_percent = b >> 4;
+	config->tq_ns = (uint64_t)byte(in) * 1000000000ull;
+}
+
+/* Often the number that is right. */
+static uint64_t near(struct input *in, uint64_t right)
+{
+	uint8_t b = byte(in);
+
+	return b < 200 ? right : right + b - 228;
+}
+
+static void one_event(struct input *in, uint64_t *now)
+{
+	struct sched_config config;
+	struct sched_event event = {.type = (enum sched_event_type)(byte(in) % SCHED_EVENT_COUNT_)};
+	struct sched_client *c;
+	uint8_t flags;
+
+	pass_time(in, now);
+	event.now_ns = *now;
+	event.client = byte(in) % CLIENTS;
+	c = &clients[event.client];
+	event.gpu = byte(in) % (GPUS + 1);
+	if (event.type == SCHED_EVENT_CONFIG) {
+		configure(in, &config);
+		event.config = &config;
+	}
+	flags = byte(in);
+	event.running = flags & 1;
+	event.fixed = flags & 2 && flags & 4;
+	event.wants = flags & 8;
+	event.outcome = flags & 16 ? flags >> 5 : 0;
+	event.grant = near(in, c->state >= SCHED_CLIENT_RUNNING ? c->grant : 0);
+	event.epoch = near(in, c->epoch);
+	event.budget = amount(in);
+	event.bytes = amount(in);
+	event.external = amount(in);
+	event.moved = amount(in);
+	event.move_ns = amount(in);
+	event.memory.resident = amount(in);
+	event.memory.swapped = amount(in);
+	event.memory.pinned = amount(in);
+	event.memory.wanted = amount(in);
+	event.memory.wanted_pinned = amount(in);
+	step(&event);
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+	struct input in = {data, size};
+	struct sched_config config;
+	uint64_t now = 0;
+
+	sched_config_default(&config);
+	sched_init(&sched, clients, CLIENTS, &config);
+	for (uint32_t gpu = 0; gpu < GPUS; gpu++)
+		step(&(struct sched_event){
+			.type = SCHED_EVENT_GPU, .gpu = gpu, .bytes = 256, .external = byte(&in) / 4});
+	while (in.size > 0)
+		one_event(&in, &now);
+	return 0;
+}

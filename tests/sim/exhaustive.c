@@ -1,0 +1,495 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+
+/*
+ * Every interleaving of three clients on one small card, to a depth: each message may
+ * arrive, each piece of work end or fail, each program want, take, free, idle, die or
+ * lose its connection at every moment, and time may jump to the next deadline. All of
+ * world_check() and of the core's invariants hold in every state; nobody is left
+ * waiting with nothing under way; and from a sample of the states everybody is served
+ * once the faults end.
+ *
+ * States that differ only in names of numbers (epochs, grants, absolute times) are one.
+ */
+
+#define WORLD_PROCS 3
+#define WORLD_GPUS  1
+#define WORLD_QUEUE 12
+
+#include "world.h"
+
+#include <inttypes.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#define S         UINT64_C(1000000000)
+#define UNIT      1024u
+#define CARD      (4 * UNIT)
+#define OWN_MAX   (3 * UNIT)
+#define AGE_MAX   (100 * S) /* older than all that is ever asked */
+#define ROUNDS    400
+#define PATH_MAX_ 256
+
+enum move {
+	MOVE_UP, MOVE_DOWN, MOVE_DONE, MOVE_FAIL, MOVE_WANT, MOVE_ALLOC, MOVE_PIN, MOVE_FREE,
+	MOVE_REPORT, MOVE_IDLE, MOVE_KILL, MOVE_BREAK, MOVE_LOST, MOVE_REGISTER, MOVE_ALONE, MOVE_TIME,
+	MOVE_COUNT
+};
+
+static const char *const move_names[MOVE_COUNT] = {
+	"message to the scheduler", "message to the client", "work ends", "work fails", "wants",
+	"allocates", "allocates pinned", "frees", "reports", "is idle", "dies", "connection breaks",
+	"hears that it broke", "registers", "goes on alone", "time passes"};
+
+struct node {
+	struct world world;
+	uint32_t n_faults; /* still allowed */
+};
+
+/* The table of states seen, by hash, with the depth that was left: open addressing. */
+struct seen {
+	uint64_t hash;
+	uint32_t left;
+};
+
+static struct seen *table;
+static uint64_t table_size = 1u << 22, n_seen, n_moves, n_served;
+static struct {
+	enum move move;
+	uint32_t p;
+} path[PATH_MAX_];
+static uint32_t path_len;
+
+/* ---- what makes two states one --------------------------------------------- */
+
+static void mix(uint64_t *hash, uint64_t value)
+{
+	*hash = (*hash ^ value) * 0x9e3779b97f4a7c15ull;
+	*hash ^= *hash >> 29;
+}
+
+static uint64_t ahead(uint64_t now, uint64_t time)
+{
+	return time == SCHED_NO_DEADLINE ? UINT64_MAX : time > now ? time - now : 0;
+}
+
+static uint64_t age(uint64_t now, uint64_t time)
+{
+	return now - time < AGE_MAX ? now - time : AGE_MAX;
+}
+
+static uint64_t same_grant(const struct sched_client *c, uint64_t grant)
+{
+	return grant == 0 ? 0 : grant == c->grant ? 1 : 2;
+}
+
+static void mix_memory(uint64_t *hash, const struct sched_memory *m)
+{
+	mix(hash, m->resident);
+	mix(hash, m->swapped);
+	mix(hash, m->pinned);
+	mix(hash, m->wanted);
+	mix(hash, m->wanted_pinned);
+}
+
+static void mix_queue(uint64_t *hash, const struct sched_client *c, const struct world_queue *queue)
+{
+	mix(hash, queue->n);
+	for (uint32_t i = 0; i < queue->n; i++) {
+		const struct world_msg *m = &queue->at[i];
+
+		mix(hash, m->type | (uint64_t)m->outcome << 8 | (uint64_t)m->wants << 16 |
+				  (uint64_t)m->is_running << 17);
+		mix(hash, same_grant(c, m->grant));
+		mix(hash, c->epoch - m->epoch);
+		mix(hash, m->budget);
+		mix(hash, m->bytes);
+		mix(hash, m->moved);
+		mix_memory(hash, &m->memory);
+	}
+}
+
+static void mix_list(uint64_t *hash, const struct world *world, const struct sched_list *list,
+		     enum sched_link_kind kind)
+{
+	mix(hash, list->n);
+	for (uint32_t i = list->first; i != SCHED_NONE; i = world->clients[i].link[kind].next)
+		mix(hash, i);
+}
+
+static void mix_client(uint64_t *hash, uint64_t now, const struct sched_client *c)
+{
+	const bool flags[] = {c->is_hung,  c->is_not_preemptible, c->is_growing,  c->is_asked,
+			      c->is_given, c->is_retrying,	  c->is_resting,  c->is_told,
+			      c->is_warned, c->has_switched};
+	const uint64_t timers[] = {c->due_ns, c->answer_ns, c->retry_ns, c->bound_ns, c->beat_ns};
+
+	mix(hash, c->state);
+	if (c->state == SCHED_CLIENT_FREE)
+		return;
+	mix(hash, c->line);
+	mix_memory(hash, &c->memory);
+	mix(hash, c->promised);
+	mix(hash, c->budget);
+	mix(hash, c->epoch & 1);
+	mix(hash, c->is_growing || c->line == SCHED_LINE_COMING ? c->need : 0);
+	mix(hash, c->line == SCHED_LINE_COMING ? c->weight : 0);
+	mix(hash, c->drop_bytes);
+	mix(hash, c->is_asked ? c->epoch - c->drop_epoch : 0);
+	for (size_t i = 0; i < sizeof(flags) / sizeof(*flags); i++)
+		mix(hash, flags[i]);
+	for (size_t i = 0; i < sizeof(timers) / sizeof(*timers); i++)
+		mix(hash, ahead(now, timers[i]));
+	mix(hash, c->is_told ? age(now, c->heard_ns) : 0);
+	mix(hash, c->state == SCHED_CLIENT_RUNNING ? age(now, c->turn_ns) : 0);
+	mix(hash, c->n_failed);
+}
+
+static void mix_proc(uint64_t *hash, const struct world *world, uint32_t p)
+{
+	const struct world_proc *proc = &world->procs[p];
+	const struct sched_client *c = &world->clients[p];
+
+	mix(hash, proc->is_alive | proc->is_joined << 1 | proc->is_linked << 2 |
+			  proc->is_watched << 3 | proc->is_at_gate << 4 | proc->has_begun << 5 |
+			  proc->is_open << 6 | proc->is_lack_pinned << 7);
+	mix(hash, proc->work | (uint64_t)proc->lease.state << 8 |
+			  (uint64_t)proc->lease.work << 16 | (uint64_t)proc->lease.outcome << 24);
+	mix(hash, proc->budget);
+	mix(hash, proc->lease.budget);
+	mix(hash, proc->lease.drop_bytes);
+	mix(hash, same_grant(c, proc->lease.grant));
+	mix(hash, proc->is_linked ? c->epoch - proc->lease.epoch : 0);
+	mix(hash, proc->resident);
+	mix(hash, proc->swapped);
+	mix(hash, proc->pinned);
+	mix(hash, proc->lack);
+	mix(hash, proc->work_bytes);
+	mix(hash, proc->moved);
+	mix_queue(hash, c, &proc->up);
+	mix_queue(hash, c, &proc->down);
+}
+
+static uint64_t hash_of(const struct node *node)
+{
+	const struct world *world = &node->world;
+	const struct sched_gpu *g = &world->sched.gpus[0];
+	uint64_t hash = node->n_faults, now = world->now;
+
+	for (uint32_t p = 0; p < WORLD_PROCS; p++) {
+		mix_client(&hash, now, &world->clients[p]);
+		mix_proc(&hash, world, p);
+	}
+	for (int place = SCHED_PLACE_NONE + 1; place < SCHED_PLACE_COUNT_; place++)
+		mix_list(&hash, world, &g->place[place], SCHED_LINK_PLACE);
+	mix_list(&hash, world, &g->queue, SCHED_LINK_LINE);
+	mix_list(&hash, world, &g->coming, SCHED_LINK_LINE);
+	mix(&hash, g->is_dirty | g->is_prepared << 1 | g->is_overcommitted << 2);
+	mix(&hash, g->head);
+	mix(&hash, g->restoring);
+	mix(&hash, g->external);
+	mix(&hash, ahead(now, g->wake_ns));
+	mix(&hash, world->is_strict | world->may_overlap << 1);
+	return hash;
+}
+
+/* false: this state was expanded with as much depth left before. */
+static bool is_new(uint64_t hash, uint32_t left)
+{
+	uint64_t i = hash & (table_size - 1);
+
+	hash |= 1; /* 0 is empty */
+	while (table[i].hash != 0 && table[i].hash != hash)
+		i = (i + 1) & (table_size - 1);
+	if (table[i].hash == hash && table[i].left >= left)
+		return false;
+	n_seen += table[i].hash == 0;
+	table[i] = (struct seen){hash, left};
+	assert(n_seen < table_size / 4 * 3);
+	return true;
+}
+
+/* ---- moves ------------------------------------------------------------------- */
+
+static bool wants(const struct world_proc *proc)
+{
+	return proc->is_alive && (proc->is_at_gate || proc->lack > 0);
+}
+
+/* The scheduler knows what p has. */
+static bool is_known(const struct world *world, uint32_t p)
+{
+	const struct world_proc *proc = &world->procs[p];
+	const struct sched_memory *m = &world->clients[p].memory;
+
+	return m->resident == proc->resident && m->swapped == proc->swapped &&
+	       m->pinned == proc->pinned;
+}
+
+/* false: not possible in this state. */
+static bool do_move(struct node *node, enum move move, uint32_t p)
+{
+	struct world *world = &node->world;
+	struct world_proc *proc = &world->procs[p];
+	bool is_managed = proc->is_linked && proc->work == WORLD_WORK_NONE;
+	bool is_fault = move == MOVE_FAIL || move == MOVE_KILL || move == MOVE_BREAK;
+
+	if (is_fault && node->n_faults == 0)
+		return false;
+	node->n_faults -= is_fault;
+	switch (move) {
+	case MOVE_UP:
+		if (proc->up.n == 0)
+			return false;
+		(void)world_deliver_up(world, p);
+		return true;
+	case MOVE_DOWN:
+		if (proc->down.n == 0 || proc->work != WORLD_WORK_NONE)
+			return false;
+		world_deliver_down(world, p);
+		return true;
+	case MOVE_DONE:
+	case MOVE_FAIL:
+		if (proc->work == WORLD_WORK_NONE)
+			return false;
+		world_work_done(world, p, move == MOVE_FAIL);
+		return true;
+	case MOVE_WANT:
+		if (!is_managed || proc->is_at_gate)
+			return false;
+		proc->is_at_gate = true;
+		world_want(world, p);
+		return true;
+	case MOVE_ALLOC:
+	case MOVE_PIN:
+		if (!is_managed || proc->lack > 0 || proc->owned + proc->pinned >= OWN_MAX)
+			return false;
+		if (move == MOVE_PIN && proc->pinned > 0)
+			return false;
+		world_alloc(world, p, move == MOVE_PIN ? UNIT / 2 : UNIT, move == MOVE_PIN);
+		return true;
+	case MOVE_FREE:
+		if (!proc->is_alive || proc->owned == 0 || !is_managed)
+			return false;
+		world_free(world, p, UNIT);
+		world_return_slack(world, p);
+		return true;
+	case MOVE_REPORT:
+		if (!is_managed || proc->up.n > 0 || proc->down.n > 0 || is_known(world, p))
+			return false;
+		world_report(world, p);
+		return true;
+	case MOVE_IDLE:
+		if (!is_managed || !proc->is_watched || proc->lack > 0 ||
+		    proc->lease.state != LEASE_HOLDING)
+			return false;
+		proc->is_at_gate = false;
+		return world_lease(world, p, (struct lease_event){.type = LEASE_EVENT_IDLE}) == 0;
+	case MOVE_KILL:
+		if (!proc->is_alive || !proc->is_joined)
+			return false;
+		world_kill(world, p);
+		world_gone(world, p);
+		return true;
+	case MOVE_BREAK:
+		if (!proc->is_alive || !proc->is_joined || !proc->is_linked)
+			return false;
+		world->is_strict = false;
+		world_gone(world, p);
+		return true;
+	case MOVE_LOST:
+		if (!proc->is_linked || proc->is_joined)
+			return false;
+		world_lost(world, p);
+		return true;
+	case MOVE_REGISTER:
+		if (!proc->is_alive || proc->is_linked || proc->is_joined ||
+		    proc->work != WORLD_WORK_NONE)
+			return false;
+		world_register(world, p);
+		return true;
+	case MOVE_ALONE:
+		if (proc->is_linked || proc->is_joined || proc->lease.state != LEASE_ORPHAN)
+			return false;
+		return world_lease(world, p,
+				   (struct lease_event){.type = LEASE_EVENT_ORPHAN_TIME}) == 0;
+	case MOVE_TIME: {
+		struct sched_event event = {.type = SCHED_EVENT_TIME};
+		uint64_t due = sched_deadline(&world->sched);
+
+		if (p != 0 || due == SCHED_NO_DEADLINE)
+			return false;
+		world->now = due > world->now ? due : world->now;
+		(void)world_step(world, &event);
+		return true;
+	}
+	case MOVE_COUNT:
+		break;
+	}
+	return false;
+}
+
+/* ---- nobody is stuck ---------------------------------------------------------- */
+
+/* Everything under way comes to its end; true if there was anything. */
+static bool settle(struct node *node)
+{
+	static const enum move forced[] = {MOVE_UP,   MOVE_DOWN,	 MOVE_DONE,
+					   MOVE_LOST, MOVE_REGISTER, MOVE_REPORT};
+	bool was_any = false, is_any = true;
+
+	while (is_any) {
+		is_any = false;
+		for (uint32_t p = 0; p < WORLD_PROCS; p++) {
+			for (size_t i = 0; i < sizeof(forced) / sizeof(*forced); i++)
+				is_any |= do_move(node, forced[i], p);
+		}
+		was_any |= is_any;
+		world_check(&node->world);
+	}
+	return was_any;
+}
+
+/* From here on without faults: everyone who wants gets the GPU, and what it asked for. */
+static void check_served(const struct node *from)
+{
+	static struct node node;
+	bool is_served[WORLD_PROCS] = {false};
+	uint32_t n_left = WORLD_PROCS;
+
+	world_copy(&node.world, &from->world);
+	node.n_faults = 0;
+	n_served++;
+	for (int round = 0; round < ROUNDS && n_left > 0; round++) {
+		bool is_any = settle(&node);
+
+		n_left = 0;
+		for (uint32_t p = 0; p < WORLD_PROCS; p++) {
+			const struct world_proc *proc = &node.world.procs[p];
+
+			is_served[p] |= !wants(proc) || (proc->is_open && proc->lack == 0);
+			n_left += !is_served[p];
+		}
+		is_any |= do_move(&node, MOVE_TIME, 0);
+		/* Somebody waits, and nothing will ever happen. */
+		assert(n_left == 0 || is_any);
+	}
+	assert(n_left == 0);
+}
+
+/* ---- the search ------------------------------------------------------------------ */
+
+static void explore(const struct node *node, uint32_t left)
+{
+	struct node *next;
+
+	if (left == 0)
+		return;
+	next = malloc(sizeof(*next));
+	assert(next);
+	for (uint32_t p = 0; p < WORLD_PROCS; p++) {
+		for (int move = 0; move < MOVE_COUNT; move++) {
+			uint64_t hash;
+
+			world_copy(&next->world, &node->world);
+			next->n_faults = node->n_faults;
+			path[path_len].move = (enum move)move;
+			path[path_len].p = p;
+			path_len++;
+			if (do_move(next, (enum move)move, p)) {
+				n_moves++;
+				hash = hash_of(next);
+				if (is_new(hash, left)) {
+					world_check(&next->world);
+					sched_assert_valid(&next->world.sched);
+					if (hash % 32 == 0)
+						check_served(next);
+					explore(next, left - 1);
+				}
+			}
+			path_len--;
+		}
+	}
+	free(next);
+}
+
+static void on_abort(int sig)
+{
+	(void)sig;
+	dprintf(STDERR_FILENO, "exhaustive: failed after:\n");
+	for (uint32_t i = 0; i < path_len; i++)
+		dprintf(STDERR_FILENO, "  client %" PRIu32 " %s\n", path[i].p,
+			move_names[path[i].move]);
+}
+
+static void configure(struct sched_config *config, enum sched_mode mode)
+{
+	sched_config_default(config);
+	config->mode = mode;
+	config->reserve_percent = 0;
+	config->switch_mode = SCHED_SWITCH_FIXED;
+	config->switch_fixed_ns = 10 * S;
+	config->wait_bound_ns = 60 * S;
+	config->prepare_ns = 0;
+	config->answer_ns = 15 * S;
+	config->heartbeat_ns = 40 * S;
+	config->heartbeat_limit_ns = 90 * S;
+}
+
+/* All three hold something already: what happens from nothing on is mostly registering. */
+static void begin(struct node *node, enum sched_mode mode, uint32_t n_faults)
+{
+	static const uint64_t total[] = {CARD};
+	struct sched_config config;
+
+	configure(&config, mode);
+	world_init(&node->world, &config, total);
+	node->world.is_strict = true;
+	node->n_faults = n_faults;
+	for (uint32_t p = 0; p < WORLD_PROCS; p++) {
+		world_spawn(&node->world, p, 0);
+		world_register(&node->world, p);
+		settle(node);
+		world_alloc(&node->world, p, p == 2 ? 2 * UNIT : UNIT, false);
+		settle(node);
+		while (node->world.procs[p].lack > 0) {
+			assert(do_move(node, MOVE_TIME, 0));
+			settle(node);
+		}
+	}
+}
+
+int main(int argc, char **argv)
+{
+	static const struct {
+		enum sched_mode mode;
+		uint32_t n_faults;
+		const char *name;
+	} runs[] = {{SCHED_MODE_AUTO, 0, "auto"},
+		    {SCHED_MODE_AUTO, 1, "auto, one fault"},
+		    {SCHED_MODE_SERIAL, 0, "serial"},
+		    {SCHED_MODE_SERIAL, 1, "serial, one fault"}};
+	uint32_t depth = argc > 1 ? (uint32_t)strtoul(argv[1], NULL, 0) : 8;
+	static struct node node;
+
+	signal(SIGABRT, on_abort);
+	assert(depth < PATH_MAX_);
+	if (argc > 2)
+		table_size = 1ull << strtoul(argv[2], NULL, 0);
+	table = malloc(table_size * sizeof(*table));
+	assert(table);
+	for (size_t i = 0; i < sizeof(runs) / sizeof(*runs); i++) {
+		memset(table, 0, table_size * sizeof(*table));
+		n_seen = n_moves = n_served = 0;
+		memset(&node, 0, sizeof(node));
+		begin(&node, runs[i].mode, runs[i].n_faults);
+		explore(&node, depth);
+		printf("exhaustive: %s: depth %" PRIu32 ", %" PRIu64 " states, %" PRIu64
+		       " moves, served from %" PRIu64 "\n",
+		       runs[i].name, depth, n_seen, n_moves, n_served);
+		(void)fflush(stdout);
+	}
+	free(table);
+	return 0;
+}
