@@ -84,6 +84,7 @@ void agent_link_close(struct agent_link *link)
 	schedule_retry(link);
 	if (was_up) {
 		hook_debug("device %d: the scheduler is gone", (int)link->dev);
+		budget_lost(link->dev);
 		agent_lease_step(link, &(struct lease_event){.type = LEASE_EVENT_LOST});
 	} else {
 		settle_absent(link);

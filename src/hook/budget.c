@@ -6,9 +6,11 @@
 #include "hook/cuda_real.h"
 #include "hook/gate.h"
 #include "hook/hook_options.h"
+#include "util/clock.h"
 #include "util/parse.h"
 
 #include <pthread.h>
+#include <time.h>
 
 /* Asked for at once, so that not every small allocation makes a round trip. */
 #define BUDGET_STEP_MAX (64ull << 20)
@@ -28,6 +30,7 @@ struct budget_device {
 	uint64_t slack; /* asked for on top */
 	int need_kind;
 	uint64_t n_set;     /* budgets given */
+	uint64_t lost_until_ns; /* a lost scheduler may come back by then; 0: none was lost */
 	uint64_t n_refused; /* refusals */
 };
 
@@ -279,25 +282,48 @@ CUresult budget_take(CUdevice dev, uint64_t bytes, int kind)
 	return res;
 }
 
+/* There is a scheduler to ask, or one was lost a short while ago and may be back soon. */
+static bool may_ask(const struct budget_device *d)
+{
+	return d->is_set || clock_now_ns() < d->lost_until_ns;
+}
+
+/* Lock held. true: there is a scheduler again. */
+static bool wait_for_scheduler(struct budget_device *d)
+{
+	struct timespec until;
+
+	while (!d->is_set && may_ask(d)) {
+		until = (struct timespec){
+			.tv_sec = (time_t)(d->lost_until_ns / CLOCK_NS_PER_SEC),
+			.tv_nsec = (long)(d->lost_until_ns % CLOCK_NS_PER_SEC),
+		};
+		(void)pthread_cond_clockwait(&state.changed, &state.lock, CLOCK_MONOTONIC, &until);
+	}
+	return d->is_set;
+}
+
 CUresult budget_retry(CUdevice dev, uint64_t bytes, int kind)
 {
 	struct budget_device *d = device(dev);
-	bool has_room, is_set;
+	bool has_room = false, can_ask;
 
 	if (!d || gate_capture_open())
 		return CUDA_ERROR_OUT_OF_MEMORY;
 	pthread_mutex_lock(&state.lock);
-	is_set = d->is_set;
+	can_ask = may_ask(d);
 	pthread_mutex_unlock(&state.lock);
-	if (!is_set)
-		return CUDA_ERROR_OUT_OF_MEMORY; /* nobody to ask */
+	if (!can_ask)
+		return CUDA_ERROR_OUT_OF_MEMORY;
 
 	gate_leave();
 	pthread_mutex_lock(&state.lock);
 	stand_in_line(d);
-	d->need = unused(d) + bytes;
-	d->need_kind = kind;
-	has_room = wait_for_room(dev, d, true);
+	if (wait_for_scheduler(d)) {
+		d->need = unused(d) + bytes;
+		d->need_kind = kind;
+		has_room = wait_for_room(dev, d, true);
+	}
 	leave_line(d);
 	pthread_mutex_unlock(&state.lock);
 	gate_enter();
@@ -423,9 +449,22 @@ void budget_set(CUdevice dev, uint64_t bytes)
 		return;
 	pthread_mutex_lock(&state.lock);
 	d->is_set = bytes != BUDGET_UNLIMITED;
+	if (d->is_set)
+		d->lost_until_ns = 0;
 	d->budget = bytes;
 	d->n_set++;
 	pthread_cond_broadcast(&state.changed);
+	pthread_mutex_unlock(&state.lock);
+}
+
+void budget_lost(CUdevice dev)
+{
+	struct budget_device *d = device(dev);
+
+	if (!d)
+		return;
+	pthread_mutex_lock(&state.lock);
+	d->lost_until_ns = clock_now_ns() + hook_options()->orphan_ns;
 	pthread_mutex_unlock(&state.lock);
 }
 

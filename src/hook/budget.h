@@ -43,7 +43,8 @@ void budget_force(CUdevice dev, uint64_t bytes, int kind);
 
 /*
  * The driver said out of memory although the budget had room (others use the card):
- * asks for room once more for bytes; like budget_take() but takes nothing.
+ * asks for room once more for bytes; like budget_take() but takes nothing. If the
+ * scheduler was lost, waits for it first, at most NVSHARE_ORPHAN_TIMEOUT_SEC.
  */
 CUresult budget_retry(CUdevice dev, uint64_t bytes, int kind);
 
@@ -71,6 +72,7 @@ uint64_t budget_total(CUdevice dev);      /* the card's bytes as the driver says
 /* The agent's side. */
 void budget_set(CUdevice dev, uint64_t bytes); /* wakes who waits */
 void budget_refuse(CUdevice dev);              /* who waits gets out of memory */
+void budget_lost(CUdevice dev); /* the scheduler is gone; for a while it may come back */
 bool budget_wanting(CUdevice dev);             /* a thread waits for memory */
 
 /*

@@ -147,6 +147,36 @@ static void a_retry_asks_for_more_even_with_room(void **state)
 	gate_leave();
 }
 
+static void *retry_thread(void *arg)
+{
+	gate_enter();
+	*(CUresult *)arg = budget_retry(0, 3 * MIB, BUDGET_PAGEABLE);
+	gate_leave();
+	return NULL;
+}
+
+/* Lost for good, it would be out of memory after NVSHARE_ORPHAN_TIMEOUT_SEC. */
+static void a_retry_waits_for_a_lost_scheduler_to_come_back(void **state)
+{
+	CUresult res = CUDA_ERROR_UNKNOWN;
+	pthread_t thread;
+
+	(void)state;
+	budget_set(0, 100 * MIB);
+	budget_set(0, BUDGET_UNLIMITED);
+	budget_lost(0);
+	fake.on_want = grant_what_is_wanted;
+	assert_int_equal(pthread_create(&thread, NULL, retry_thread, &res), 0);
+	while (gate_activity() == 0 || !gate_quiet())
+		sched_yield(); /* until it waits, outside the gate */
+	assert_int_equal(fake.n_wants, 0);
+	budget_set(0, 50 * MIB);
+	pthread_join(thread, NULL);
+	assert_int_equal(res, CUDA_SUCCESS);
+	assert_int_equal(fake.n_wants, 1);
+	assert_int_equal(budget_get(0), 53 * MIB);
+}
+
 static void the_limit_bounds_what_is_asked_for_and_contexts(void **state)
 {
 	(void)state;
@@ -310,6 +340,7 @@ int main(void)
 		BUDGET_TEST(a_refusal_is_out_of_memory_after_a_try_without_slack),
 		BUDGET_TEST(nobody_waits_during_a_capture),
 		BUDGET_TEST(a_retry_asks_for_more_even_with_room),
+		BUDGET_TEST(a_retry_waits_for_a_lost_scheduler_to_come_back),
 		BUDGET_TEST(the_limit_bounds_what_is_asked_for_and_contexts),
 		BUDGET_TEST(bytes_that_are_out_are_not_on_the_card),
 		BUDGET_TEST(those_who_wait_are_served_in_turn_outside_the_gate),
