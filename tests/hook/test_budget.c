@@ -158,6 +158,7 @@ static void *retry_thread(void *arg)
 /* Lost for good, it would be out of memory after NVSHARE_ORPHAN_TIMEOUT_SEC. */
 static void a_retry_waits_for_a_lost_scheduler_to_come_back(void **state)
 {
+	uint64_t n_entered = gate_activity();
 	CUresult res = CUDA_ERROR_UNKNOWN;
 	pthread_t thread;
 
@@ -167,7 +168,7 @@ static void a_retry_waits_for_a_lost_scheduler_to_come_back(void **state)
 	budget_lost(0);
 	fake.on_want = grant_what_is_wanted;
 	assert_int_equal(pthread_create(&thread, NULL, retry_thread, &res), 0);
-	while (gate_activity() == 0 || !gate_quiet())
+	while (gate_activity() == n_entered || !gate_quiet())
 		sched_yield(); /* until it waits, outside the gate */
 	assert_int_equal(fake.n_wants, 0);
 	budget_set(0, 50 * MIB);
