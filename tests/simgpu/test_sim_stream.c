@@ -122,6 +122,7 @@ static void event_waits_for_the_record_of_its_time(void **state)
 {
 	CUstream a, b, c;
 	CUevent event;
+	int i;
 
 	(void)state;
 	assert_cuda(cuStreamCreate(&a, CU_STREAM_NON_BLOCKING));
@@ -136,6 +137,10 @@ static void event_waits_for_the_record_of_its_time(void **state)
 	assert_cuda(cuEventRecord(event, a)); /* c waits for the earlier one */
 	assert_cuda(cuStreamSynchronize(c));
 	assert_cuda(cuStreamWaitEvent(c, event, 0));
+	for (i = 0; i < 3; i++) {
+		assert_cuda(launch4("nvs_empty", b, 0, 0, 0, 0));
+		assert_cuda(cuStreamSynchronize(b)); /* the device had its chance with c */
+	}
 	assert_int_equal(cuStreamQuery(c), CUDA_ERROR_NOT_READY);
 	assert_int_equal(cuEventQuery(event), CUDA_ERROR_NOT_READY);
 	assert_cuda(cuEventDestroy_v2(event)); /* what was queued goes on */
@@ -273,6 +278,21 @@ static void writes_values_in_turn(void **state)
 	assert_int_equal(*word, 77);
 }
 
+static void pageable_sources_are_read_before_the_call_returns(void **state)
+{
+	uint32_t word = 0x11111111;
+	CUdeviceptr p;
+
+	(void)state;
+	assert_cuda(cuMemAlloc_v2(&p, 4096));
+	close_gate(NULL);
+	assert_cuda(cuMemcpyHtoDAsync_v2(p, &word, 4, NULL));
+	word = 0x22222222;
+	open_gate();
+	assert_cuda(cuMemcpyDtoH_v2(&word, p, 4));
+	assert_int_equal(word, 0x11111111);
+}
+
 static void destroyed_stream_finishes_its_work(void **state)
 {
 	CUstream stream;
@@ -381,6 +401,7 @@ int main(void)
 		TEST(each_thread_has_its_own_default_stream),
 		TEST(context_events_cover_all_streams),
 		TEST(writes_values_in_turn),
+		TEST(pageable_sources_are_read_before_the_call_returns),
 		TEST(destroyed_stream_finishes_its_work),
 		TEST(kernels_say_what_they_cannot),
 		TEST(kernels_compute),

@@ -362,11 +362,13 @@ static CUresult free_async(const char *name, CUdeviceptr dptr, CUstream handle)
 
 	if (r)
 		return r;
-	if (!dptr)
-		return CUDA_SUCCESS;
 	r = stream_lock_memory(handle, &stream);
 	if (r)
 		return r;
+	if (!dptr) {
+		state_unlock();
+		return CUDA_SUCCESS;
+	}
 	space_write_lock();
 	range = space_find(dptr);
 	if (range && range->addr == dptr && !range->is_freeing &&
