@@ -34,9 +34,6 @@ NVS_LDFLAGS  := -pthread -Wl,-z,relro,-z,now $(if $(SAN),-fsanitize=$(SAN))
 COMPILE = $(CC) $(NVS_CPPFLAGS) $(CPPFLAGS) $(NVS_CFLAGS) $(CFLAGS) -MMD -MP
 LINK    = $(CC) $(NVS_CFLAGS) $(CFLAGS) $(NVS_LDFLAGS) $(LDFLAGS)
 
-# BSD_STATIC=1: programs that run where no libbsd is installed.
-BSD_LIBS := $(if $(BSD_STATIC),-l:libbsd.a -l:libmd.a,$(shell $(PKG_CONFIG) --libs libbsd))
-
 src      = $(sort $(wildcard src/$(1)/*.c))
 obj      = $(patsubst %.c,$(B)/%.o,$(1))
 tests_of = $(patsubst %.c,$(B)/%,$(sort $(wildcard tests/$(1)/test_*.c)))
@@ -81,10 +78,10 @@ $(B)/libnvshare.so: $(hook_obj) $(libs) $(B)/exports.map
 	    -Wl,-Bsymbolic-functions -Wl,--version-script=$(B)/exports.map -o $@ $(hook_obj) $(libs) -ldl
 
 $(B)/nvshare-scheduler: $(daemon_obj) $(libs)
-	$(LINK) -o $@ $(daemon_obj) $(libs) $(BSD_LIBS) -ldl
+	$(LINK) -o $@ $(daemon_obj) $(libs) -ldl
 
 $(B)/nvsharectl: $(cli_obj) $(libs)
-	$(LINK) -o $@ $(cli_obj) $(libs) $(BSD_LIBS)
+	$(LINK) -o $@ $(cli_obj) $(libs)
 
 $(B)/simgpu/libcuda.so.1: $(simcuda_obj) $(B)/libutil.a
 	@mkdir -p $(@D)
@@ -118,7 +115,7 @@ $(B)/libhook.a: $(filter-out %/hook_dlsym.o,$(hook_obj))
 	$(AR) rcs $@ $^
 
 $(unit_tests_daemon): $(B)/tests/%: $(B)/tests/%.o $(B)/libprograms.a $(libs)
-	$(LINK) -o $@ $^ $(CMOCKA_LIBS) $(BSD_LIBS) -ldl
+	$(LINK) -o $@ $^ $(CMOCKA_LIBS) -ldl
 
 $(B)/libprograms.a: $(filter-out %/main.o,$(daemon_obj) $(cli_obj))
 	rm -f $@
@@ -226,7 +223,7 @@ check-e2e-slow: all apps
 # Benchmarks print; they judge nothing, since other work on the machine would decide.
 benches := $(patsubst %.c,$(B)/%,$(sort $(wildcard tests/bench/bench_*.c)))
 $(benches): $(B)/tests/bench/%: $(B)/tests/bench/%.o $(B)/libhook.a $(B)/libprograms.a $(libs)
-	$(LINK) -o $@ $^ $(BSD_LIBS) -ldl
+	$(LINK) -o $@ $^ -ldl
 
 .PHONY: bench
 bench: all apps $(benches) ## costs of the gate, a launch, a decision

@@ -165,6 +165,7 @@ static void a_retry_waits_for_a_lost_scheduler_to_come_back(void **state)
 	(void)state;
 	budget_set(0, 100 * MIB);
 	budget_set(0, BUDGET_UNLIMITED);
+	fake.options.orphan_ns = 600ull * 1000000000;
 	budget_lost(0);
 	fake.on_want = grant_what_is_wanted;
 	assert_int_equal(pthread_create(&thread, NULL, retry_thread, &res), 0);
