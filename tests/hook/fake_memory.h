@@ -34,6 +34,7 @@
 #define FAKE_GRANULE  (2ull << 20)
 #define FAKE_TABLE    4096
 #define FAKE_COPIES   4096
+#define FAKE_EVENTS   256
 #define FAKE_DEVICES  2
 #define FAKE_CTX      ((CUcontext)0x1000) /* on device 0 */
 #define FAKE_CTX2     ((CUcontext)0x2000) /* on device 0 */
@@ -70,7 +71,9 @@ static struct {
 	struct fake_map maps[FAKE_TABLE];
 	struct fake_copy copies[FAKE_COPIES];
 	size_t n_copies;
-	uint64_t reserved; /* bytes of address space */
+	size_t n_done;             /* copies done in all */
+	size_t marks[FAKE_EVENTS]; /* of each event: copies that it covers, since the start */
+	uint64_t reserved;         /* bytes of address space */
 	int n_registered;
 	int n_streams;
 	int n_events;
@@ -79,6 +82,7 @@ static struct {
 	uint64_t bytes_copied;
 	CUresult sync_error;
 
+	void (*on_event_sync)(void); /* called once */
 	void (*on_want)(CUdevice dev);
 	int n_wants;
 	enum nvshare_backend backend;
@@ -394,29 +398,46 @@ static CUresult fake_event_destroy(CUevent event)
 	return CUDA_SUCCESS;
 }
 
-/* All of them: which copies an event covers does not matter to what can go wrong. */
-static void fake_run_copies(void)
+/* The oldest n, in order. */
+static void fake_run(size_t n)
 {
-	for (size_t i = 0; i < fake.n_copies; i++) {
+	for (size_t i = 0; i < n; i++) {
 		memcpy(fake.copies[i].dst, fake.copies[i].src, fake.copies[i].size);
 		fake.bytes_copied += fake.copies[i].size;
 	}
-	fake.n_copies = 0;
+	fake.n_copies -= n;
+	fake.n_done += n;
+	memmove(fake.copies, fake.copies + n, fake.n_copies * sizeof(fake.copies[0]));
+}
+
+static void fake_run_copies(void)
+{
+	fake_run(fake.n_copies);
+}
+
+static size_t *fake_mark(CUevent event)
+{
+	return &fake.marks[(uintptr_t)event % FAKE_EVENTS];
 }
 
 static CUresult fake_event_record(CUevent event, CUstream stream)
 {
-	(void)event;
 	assert_non_null(stream);
 	FAKE_BEGIN();
+	*fake_mark(event) = fake.n_done + fake.n_copies;
 	return fake_end(CUDA_SUCCESS);
 }
 
 static CUresult fake_event_sync(CUevent event)
 {
-	(void)event;
+	void (*call)(void) = fake.on_event_sync;
+
+	fake.on_event_sync = NULL;
+	if (call)
+		call();
 	FAKE_BEGIN();
-	fake_run_copies();
+	if (*fake_mark(event) > fake.n_done)
+		fake_run(*fake_mark(event) - fake.n_done);
 	return fake_end(CUDA_SUCCESS);
 }
 
@@ -431,7 +452,7 @@ static CUresult fake_stream_sync(CUstream stream)
 static CUresult fake_ctx_sync(void)
 {
 	pthread_mutex_lock(&fake.lock);
-	fake.n_syncs++;
+	__atomic_add_fetch(&fake.n_syncs, 1, __ATOMIC_SEQ_CST);
 	fake_run_copies();
 	return fake_end(fake.sync_error);
 }

@@ -245,16 +245,17 @@ static void a_host_copy_is_not_trusted_once_nothing_is_out(void **state)
 
 static void nothing_moves_when_the_host_has_no_room(void **state)
 {
-	CUdeviceptr a = allocate(8 * MIB);
+	CUdeviceptr a = allocate(8 * MIB), b = allocate(2 * MIB);
 	struct pager_move move;
 
 	(void)state;
 	fill(a, 8 * MIB, 9);
-	setenv("NVSHARE_HOST_MEMORY_LIMIT", "4MiB", 1);
+	fill(b, 2 * MIB, 8);
+	setenv("NVSHARE_HOST_MEMORY_LIMIT", "8MiB", 1); /* enough for the one, not for both */
 	assert_int_equal(pager_evict(0, UINT64_MAX, &move), NVSHARE_OUTCOME_NO_HOST_MEMORY);
 	unsetenv("NVSHARE_HOST_MEMORY_LIMIT");
 	assert_int_equal(move.bytes, 0);
-	assert_int_equal(counts().resident, 8 * MIB);
+	assert_int_equal(counts().resident, 10 * MIB);
 	verify(a, 8 * MIB, 9);
 }
 
@@ -309,6 +310,51 @@ static void a_free_waits_for_the_work_of_its_context(void **state)
 	release(b);
 	assert_int_equal(fake.n_syncs, 2);
 	fake_current = FAKE_CTX;
+}
+
+static CUdeviceptr freed_meanwhile;
+static pthread_t freer;
+static int is_freed;
+
+static void *free_it(void *arg)
+{
+	CUresult res = CUDA_ERROR_UNKNOWN;
+
+	fake_current = FAKE_CTX;
+	arg = pager_free(freed_meanwhile, &res) && res == CUDA_SUCCESS ? NULL : &freer;
+	__atomic_store_n(&is_freed, 1, __ATOMIC_SEQ_CST);
+	return arg;
+}
+
+/* In the middle of an eviction: gives a free that does not wait every chance to show. */
+static void start_a_free(void)
+{
+	assert_int_equal(pthread_create(&freer, NULL, free_it, NULL), 0);
+	while (__atomic_load_n(&fake.n_syncs, __ATOMIC_SEQ_CST) == 0)
+		sched_yield();
+	for (int i = 0; i < 20000 && !__atomic_load_n(&is_freed, __ATOMIC_SEQ_CST); i++)
+		sched_yield();
+	assert_int_equal(__atomic_load_n(&is_freed, __ATOMIC_SEQ_CST), 0);
+}
+
+static void a_free_waits_for_a_chunk_that_is_on_its_way(void **state)
+{
+	CUdeviceptr other = allocate(4 * MIB);
+	struct pager_move move;
+	void *failed;
+
+	(void)state;
+	freed_meanwhile = allocate(8 * MIB);
+	fill(other, 4 * MIB, 3);
+	fake.on_event_sync = start_a_free;
+	assert_int_equal(pager_evict(0, UINT64_MAX, &move), NVSHARE_OUTCOME_SUCCESS);
+	assert_int_equal(move.bytes, 12 * MIB);
+	pthread_join(freer, &failed);
+	assert_null(failed);
+	assert_int_equal(counts().swapped, 4 * MIB);
+	assert_int_equal(pager_restore(0, &move), NVSHARE_OUTCOME_SUCCESS);
+	verify(other, 4 * MIB, 3);
+	assert_int_equal(fake.used, 4 * MIB);
 }
 
 static void a_free_during_a_capture_is_put_off(void **state)
@@ -454,6 +500,7 @@ int main(void)
 		PAGER_TEST(memory_prepared_is_used_and_given_back),
 		PAGER_TEST(a_pinned_chunk_stays),
 		PAGER_TEST(a_free_waits_for_the_work_of_its_context),
+		PAGER_TEST(a_free_waits_for_a_chunk_that_is_on_its_way),
 		PAGER_TEST(a_free_during_a_capture_is_put_off),
 		PAGER_TEST(wrong_frees_are_refused_like_the_drivers),
 		PAGER_TEST(an_allocation_dies_with_its_context),

@@ -115,6 +115,7 @@ static void an_eviction_that_fails_anywhere_loses_nothing(void **state)
 		hostpool_trim(); /* registration is among the calls that fail */
 		fake_arm(n, CUDA_ERROR_UNKNOWN);
 		outcome = pager_evict(0, UINT64_MAX, &move);
+		assert_int_equal(fake.n_copies, 0); /* none is on its way any more */
 		if (!fake_disarm()) {
 			assert_int_equal(outcome, NVSHARE_OUTCOME_SUCCESS);
 			break;
@@ -149,6 +150,7 @@ static void a_restore_that_fails_anywhere_goes_on_later(void **state)
 		assert_int_equal(fake.used, 0);
 		fake_arm(n, n % 2 ? CUDA_ERROR_OUT_OF_MEMORY : CUDA_ERROR_UNKNOWN);
 		outcome = pager_restore(0, &move);
+		assert_int_equal(fake.n_copies, 0);
 		if (!fake_disarm()) {
 			assert_int_equal(outcome, NVSHARE_OUTCOME_SUCCESS);
 			break;
