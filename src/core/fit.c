@@ -71,6 +71,17 @@ static uint64_t pinned_by_others(const struct sched *sched, uint32_t client)
 	return gpu_of(sched, client)->sums.pinned - sched->clients[client].share.pinned;
 }
 
+/* Of the card, without what others use now. */
+static uint64_t card_of(const struct sched *sched, uint32_t gpu)
+{
+	return fit_usable(sched, gpu) + sched->gpus[gpu].external;
+}
+
+uint64_t fit_limit_alone(const struct sched *sched, uint32_t client)
+{
+	return above(card_of(sched, sched->clients[client].gpu), pinned_by_others(sched, client));
+}
+
 uint64_t fit_limit(const struct sched *sched, uint32_t client)
 {
 	return above(fit_usable(sched, sched->clients[client].gpu),
@@ -325,7 +336,7 @@ bool fit_never(const struct sched *sched, uint32_t client)
 
 	if (c->memory.wanted == 0 && c->memory.wanted_pinned == 0)
 		return false;
-	return fit_footprint(c) + pinned_by_others(sched, client) > fit_usable(sched, c->gpu);
+	return fit_footprint(c) > fit_limit_alone(sched, client);
 }
 
 bool fit_pinned(const struct sched *sched, uint32_t client)

@@ -34,6 +34,8 @@ uint64_t fit_charge(const struct sched_client *client);
 uint64_t fit_pageable(const struct sched_client *client);
 /* The most that it can have: usable less what the others can not give up. */
 uint64_t fit_limit(const struct sched *sched, uint32_t client);
+/* The same, were there no others than our clients: their memory comes and goes. */
+uint64_t fit_limit_alone(const struct sched *sched, uint32_t client);
 /*
  * It does not run, and what it owns is more than that: it has grown while nobody
  * watched, or the card has shrunk. It fits when all the others are out, and then it may

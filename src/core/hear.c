@@ -83,7 +83,7 @@ void hear_growth(struct sched *sched, uint32_t client, bool is_last_epoch)
 		cancel_growth(sched, client);
 	else if (!is_last_epoch)
 		return;
-	else if (need > fit_limit(sched, client))
+	else if (need > fit_limit_alone(sched, client))
 		refuse(sched, client);
 	else
 		grow(sched, client, need);

@@ -75,6 +75,7 @@ static void clear_slot(struct sched_client *c)
 	c->answer_ns = SCHED_NO_DEADLINE;
 	c->retry_ns = SCHED_NO_DEADLINE;
 	c->bound_ns = SCHED_NO_DEADLINE;
+	c->kept_bound_ns = SCHED_NO_DEADLINE;
 	c->beat_ns = SCHED_NO_DEADLINE;
 	for (int i = 0; i < SCHED_LINK_COUNT_; i++)
 		c->link[i] = (struct sched_link){SCHED_NONE, SCHED_NONE};

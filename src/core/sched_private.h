@@ -107,6 +107,7 @@ struct sched_client {
 	uint64_t answer_ns;
 	uint64_t retry_ns;
 	uint64_t bound_ns; /* of a wait for memory */
+	uint64_t kept_bound_ns; /* the same while it comes: it may be put back */
 	uint64_t beat_ns;
 	uint64_t heard_ns; /* not a timer: the last sign of life */
 

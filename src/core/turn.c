@@ -153,6 +153,7 @@ static void admit(struct sched *sched, uint32_t client, bool has_switched)
 	if (has_switched)
 		sched->gpus[c->gpu].n_switches++;
 	fit_out(sched, client);
+	c->kept_bound_ns = c->bound_ns;
 	line_leave(sched, client);
 	line_push_coming(sched, client);
 	fit_aim(sched, client);
@@ -178,6 +179,8 @@ static void put_back(struct sched *sched, uint32_t client)
 	fit_out(sched, client);
 	line_leave(sched, client);
 	line_push_front(sched, client);
+	/* It has waited all the while: else whoever is put back again and again waits for ever. */
+	c->bound_ns = min_u64(c->bound_ns, c->kept_bound_ns);
 	if (c->state == SCHED_CLIENT_INCOMING)
 		stop_set_state(sched, client, SCHED_CLIENT_WAITING);
 	fit_in(sched, client);
