@@ -12,6 +12,7 @@
 
 #define CTX1 ((CUcontext)0x1000)
 #define CTX2 ((CUcontext)0x2000)
+#define POOL 77
 
 static void add(enum ledger_class class, uint64_t key, uint64_t bytes, CUcontext ctx,
 		uint64_t owner)
@@ -32,6 +33,21 @@ static int reset(void **state)
 	(void)state;
 	ledger_after_fork_child();
 	return 0;
+}
+
+static void drop(const struct ledger_entry *entry)
+{
+	(void)entry;
+}
+
+/* What a test has left: its entries are the heap's. */
+static int clear(void **state)
+{
+	(void)state;
+	ledger_context_gone(CTX1, drop);
+	ledger_context_gone(CTX2, drop);
+	(void)ledger_remove(LEDGER_POOL, POOL, NULL);
+	return ledger_count() == 0 ? 0 : -1;
 }
 
 static void an_entry_is_found_by_key_and_by_range(void **state)
@@ -75,7 +91,7 @@ static void a_context_takes_its_entries_of_every_class(void **state)
 	add(LEDGER_ARRAY, 2, 10, CTX1, 0);
 	add(LEDGER_GRAPH, 3, 100, CTX1, 0);
 	add(LEDGER_ADDRESS, 4, 1000, CTX2, 0);
-	add(LEDGER_POOL, 5, 10000, NULL, 0);
+	add(LEDGER_POOL, POOL, 10000, NULL, 0);
 	ledger_context_gone(CTX1, count_gone);
 	assert_int_equal(gone_bytes, 111);
 	assert_int_equal(ledger_count(), 2);
@@ -84,16 +100,16 @@ static void a_context_takes_its_entries_of_every_class(void **state)
 static void a_pool_knows_what_came_from_it(void **state)
 {
 	(void)state;
-	add(LEDGER_POOL, 77, 0, NULL, 0);
-	add(LEDGER_ADDRESS, 1000, 30, CTX1, 77);
-	add(LEDGER_ADDRESS, 2000, 40, CTX1, 77);
+	add(LEDGER_POOL, POOL, 0, NULL, 0);
+	add(LEDGER_ADDRESS, 1000, 30, CTX1, POOL);
+	add(LEDGER_ADDRESS, 2000, 40, CTX1, POOL);
 	add(LEDGER_ADDRESS, 3000, 50, CTX1, 78);
-	assert_int_equal(ledger_owner_bytes(77), 70);
+	assert_int_equal(ledger_owner_bytes(POOL), 70);
 	assert_true(ledger_remove(LEDGER_ADDRESS, 1000, NULL));
-	assert_int_equal(ledger_owner_bytes(77), 40);
+	assert_int_equal(ledger_owner_bytes(POOL), 40);
 	assert_int_equal(ledger_owner_bytes(78), 0);
-	assert_int_equal(ledger_resize(LEDGER_POOL, 77, 500), 500);
-	assert_int_equal(ledger_resize(LEDGER_POOL, 77, 100), -400);
+	assert_int_equal(ledger_resize(LEDGER_POOL, POOL, 500), 500);
+	assert_int_equal(ledger_resize(LEDGER_POOL, POOL, 100), -400);
 	assert_int_equal(ledger_resize(LEDGER_POOL, 99, 100), 0);
 }
 
@@ -117,10 +133,10 @@ static void fifty_thousand_entries_are_kept_apart(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test_setup(an_entry_is_found_by_key_and_by_range, reset),
-		cmocka_unit_test_setup(a_context_takes_its_entries_of_every_class, reset),
-		cmocka_unit_test_setup(a_pool_knows_what_came_from_it, reset),
-		cmocka_unit_test_setup(fifty_thousand_entries_are_kept_apart, reset),
+		cmocka_unit_test_setup_teardown(an_entry_is_found_by_key_and_by_range, reset, clear),
+		cmocka_unit_test_setup_teardown(a_context_takes_its_entries_of_every_class, reset, clear),
+		cmocka_unit_test_setup_teardown(a_pool_knows_what_came_from_it, reset, clear),
+		cmocka_unit_test_setup_teardown(fifty_thousand_entries_are_kept_apart, reset, clear),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
