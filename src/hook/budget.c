@@ -261,7 +261,7 @@ CUresult budget_take(CUdevice dev, uint64_t bytes, int kind)
 {
 	struct budget_device *d = device(dev);
 	uint64_t limit = kind == NVSHARE_PINNED_CONTEXT ? budget_limit(dev) : UINT64_MAX;
-	bool may_wait = !gate_capture_open(), is_first, is_taken, is_over;
+	bool may_wait = !gate_thread_captures(), is_first, is_taken, is_over;
 	CUresult res = CUDA_SUCCESS;
 
 	if (!d)
@@ -308,7 +308,7 @@ CUresult budget_retry(CUdevice dev, uint64_t bytes, int kind)
 	struct budget_device *d = device(dev);
 	bool has_room = false, can_ask;
 
-	if (!d || gate_capture_open())
+	if (!d || gate_thread_captures())
 		return CUDA_ERROR_OUT_OF_MEMORY;
 	pthread_mutex_lock(&state.lock);
 	can_ask = may_ask(d);

@@ -374,6 +374,11 @@ void gate_context_gone(const void *ctx)
 		gate_drop_captures(0, ctx);
 }
 
+bool gate_thread_captures(void)
+{
+	return gate_self.slot && gate_has_capture_of(gate_self.slot);
+}
+
 bool gate_capture_open(void)
 {
 	/* Slots first: a capture that begins is counted before its slot says it is done. */

@@ -39,6 +39,7 @@ uint64_t gate_find_capture(const void *stream);
 void gate_end_capture(uint64_t capture); /* it ended, or failed to the end; 0: nothing */
 void gate_context_gone(const void *ctx); /* and with it its streams and their captures */
 bool gate_capture_open(void);            /* any capture of the process open now */
+bool gate_thread_captures(void);         /* one that the calling thread began is open */
 
 /*
  * Around a synchronise, which would break a capture that begins meanwhile: keeps captures
