@@ -417,6 +417,7 @@ typedef struct CUexecAffinityParam_st CUexecAffinityParam;
 typedef struct CUgraphEdgeData_st CUgraphEdgeData;
 typedef struct CUlaunchConfig_st CUlaunchConfig;
 typedef struct CUmemcpyAttributes_st CUmemcpyAttributes;
+typedef struct CUmemDecompressParams_st CUmemDecompressParams;
 typedef union CUstreamBatchMemOpParams_union CUstreamBatchMemOpParams;
 
 #endif

@@ -9,6 +9,7 @@
 
 #include "hook/agent_private.h"
 #include "hook/budget.h"
+#include "hook/cond.h"
 #include "hook/cuda_real.h"
 #include "hook/drain.h"
 #include "hook/gate.h"
@@ -24,6 +25,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/eventfd.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 /*
@@ -69,10 +71,10 @@ static void wake(void)
 {
 	int saved = errno, fd = __atomic_load_n(&state.wake_fd, __ATOMIC_ACQUIRE);
 	uint64_t one = 1;
-	ssize_t n;
+	long n;
 
 	if (fd >= 0) {
-		n = write(fd, &one, sizeof(one));
+		n = syscall(SYS_write, fd, &one, sizeof(one)); /* write() is a cancellation point */
 		(void)n; /* full: it is awake already */
 	}
 	errno = saved;
@@ -392,7 +394,7 @@ CUresult agent_use_device(CUdevice dev)
 		d->ask = AGENT_ASK_OPEN; /* whoever asks too shares the answer */
 		wake();
 		while (d->ask == AGENT_ASK_OPEN && !state.is_stopping)
-			pthread_cond_wait(&state.changed, &state.lock);
+			cond_wait(&state.changed, &state.lock);
 		if (d->ask == AGENT_ASK_SETTLED)
 			res = d->answer;
 	}

@@ -3,6 +3,7 @@
 #include "hook/budget.h"
 
 #include "hook/agent.h"
+#include "hook/cond.h"
 #include "hook/cuda_real.h"
 #include "hook/gate.h"
 #include "hook/hook_options.h"
@@ -10,7 +11,6 @@
 #include "util/parse.h"
 
 #include <pthread.h>
-#include <time.h>
 
 /* Asked for at once, so that not every small allocation makes a round trip. */
 #define BUDGET_STEP_MAX (64ull << 20)
@@ -29,6 +29,8 @@ struct budget_device {
 	uint64_t need;  /* bytes that must be free for the first one; 0: nobody waits */
 	uint64_t slack; /* asked for on top */
 	int need_kind;
+	uint64_t pressing;        /* bytes that threads wait for in captures of their own */
+	uint64_t pressing_pinned; /* those of them that are not pageable */
 	uint64_t n_set;     /* budgets given */
 	uint64_t lost_until_ns; /* a lost scheduler may come back by then; 0: none was lost */
 	uint64_t n_refused; /* refusals */
@@ -193,7 +195,7 @@ static bool wait_for_room(CUdevice dev, struct budget_device *d, bool any_budget
 	agent_want_memory(dev);
 	pthread_mutex_lock(&state.lock);
 	while (n_refused == d->n_refused && (any_budget ? n_set == d->n_set : unused(d) < d->need))
-		pthread_cond_wait(&state.changed, &state.lock);
+		cond_wait(&state.changed, &state.lock);
 	return n_refused == d->n_refused;
 }
 
@@ -202,7 +204,7 @@ static void stand_in_line(struct budget_device *d)
 	uint64_t ticket = d->ticket_next++;
 
 	while (d->ticket_served != ticket)
-		pthread_cond_wait(&state.changed, &state.lock);
+		cond_wait(&state.changed, &state.lock);
 }
 
 static void leave_line(struct budget_device *d)
@@ -257,6 +259,33 @@ static CUresult take_waiting(CUdevice dev, struct budget_device *d, uint64_t byt
 	return has_room ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
 }
 
+/*
+ * In a capture of the calling thread. The gate does not close before it ends, so there is
+ * nothing to leave; but neither can this process be switched out to break a deadlock, so
+ * the wait has an end: as long as a stop would wait for the capture.
+ */
+static CUresult take_pressing(CUdevice dev, struct budget_device *d, uint64_t bytes, int kind)
+{
+	uint64_t pinned = kind == BUDGET_PAGEABLE ? 0 : bytes, n_refused;
+	uint64_t end_ns = clock_now_ns() + hook_options()->drain_max_ns;
+	bool is_taken;
+	int r = 0;
+
+	pthread_mutex_lock(&state.lock);
+	d->pressing += bytes;
+	d->pressing_pinned += pinned;
+	n_refused = d->n_refused;
+	pthread_mutex_unlock(&state.lock);
+	agent_want_memory(dev);
+	pthread_mutex_lock(&state.lock);
+	while (!(is_taken = take_now(d, bytes, kind)) && n_refused == d->n_refused && !r)
+		r = cond_wait_until(&state.changed, &state.lock, end_ns);
+	d->pressing -= bytes;
+	d->pressing_pinned -= pinned;
+	pthread_mutex_unlock(&state.lock);
+	return is_taken ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
+}
+
 CUresult budget_take(CUdevice dev, uint64_t bytes, int kind)
 {
 	struct budget_device *d = device(dev);
@@ -273,10 +302,11 @@ CUresult budget_take(CUdevice dev, uint64_t bytes, int kind)
 	is_taken = !is_over && is_first && take_now(d, bytes, kind);
 	pthread_mutex_unlock(&state.lock);
 
-	if (is_over || (!is_taken && !may_wait))
+	if (is_over)
 		return CUDA_ERROR_OUT_OF_MEMORY;
 	if (!is_taken)
-		res = take_waiting(dev, d, bytes, kind);
+		res = may_wait ? take_waiting(dev, d, bytes, kind) :
+				 take_pressing(dev, d, bytes, kind);
 	if (res == CUDA_SUCCESS)
 		agent_memory_changed(dev);
 	return res;
@@ -291,15 +321,8 @@ static bool may_ask(const struct budget_device *d)
 /* Lock held. true: there is a scheduler again. */
 static bool wait_for_scheduler(struct budget_device *d)
 {
-	struct timespec until;
-
-	while (!d->is_set && may_ask(d)) {
-		until = (struct timespec){
-			.tv_sec = (time_t)(d->lost_until_ns / CLOCK_NS_PER_SEC),
-			.tv_nsec = (long)(d->lost_until_ns % CLOCK_NS_PER_SEC),
-		};
-		(void)pthread_cond_clockwait(&state.changed, &state.lock, CLOCK_MONOTONIC, &until);
-	}
+	while (!d->is_set && may_ask(d))
+		(void)cond_wait_until(&state.changed, &state.lock, d->lost_until_ns);
 	return d->is_set;
 }
 
@@ -404,9 +427,9 @@ void budget_swapped_freed(CUdevice dev, uint64_t bytes)
 
 static uint64_t lacking(const struct budget_device *d)
 {
-	uint64_t have = unused(d);
+	uint64_t have = unused(d), need = d->need + d->pressing;
 
-	return d->need > have ? d->need - have : 0;
+	return need > have ? need - have : 0;
 }
 
 void budget_read(CUdevice dev, struct nvshare_mem *ret_mem)
@@ -420,7 +443,7 @@ void budget_read(CUdevice dev, struct nvshare_mem *ret_mem)
 	pthread_mutex_lock(&state.lock);
 	*ret_mem = d->mem;
 	lack = lacking(d);
-	if (lack && d->need_kind == BUDGET_PAGEABLE)
+	if (lack && (d->pressing ? !d->pressing_pinned : d->need_kind == BUDGET_PAGEABLE))
 		ret_mem->wanted = lack + d->slack;
 	else
 		ret_mem->wanted_pinned = lack;

@@ -32,9 +32,9 @@
  * inside exactly one gate_enter(); it leaves and enters the gate again when it waits,
  * so that it returns inside the gate and with the lock held. Returns CUDA_SUCCESS, or
  * CUDA_ERROR_OUT_OF_MEMORY when the scheduler refuses, or when a context would pass
- * NVSHARE_GPU_MEMORY_LIMIT (nothing is taken then). A thread in the
- * middle of its own capture never waits, since no stop could happen before it ends: it is
- * refused. Those that wait are served one at a time.
+ * NVSHARE_GPU_MEMORY_LIMIT (nothing is taken then). Those that wait are
+ * served one at a time. A thread in the middle of its own capture waits no longer than
+ * NVSHARE_DRAIN_MAX_MS, since it can not be switched out before that ends.
  */
 CUresult budget_take(CUdevice dev, uint64_t bytes, int kind);
 void budget_give(CUdevice dev, uint64_t bytes, int kind);

@@ -2,6 +2,7 @@
 
 #include "hook/device.h"
 
+#include "hook/cond.h"
 #include "hook/cuda_real.h"
 
 #include <pthread.h>
@@ -53,7 +54,7 @@ uint64_t device_context_forget(CUcontext ctx)
 	if (c) {
 		__atomic_store_n(&c->is_going, true, __ATOMIC_RELEASE);
 		while (c->n_held)
-			pthread_cond_wait(&state.dropped, &state.lock);
+			cond_wait(&state.dropped, &state.lock);
 		DL_DELETE(state.contexts, c);
 		charged = c->charged;
 	}

@@ -110,7 +110,8 @@ static bool is_done(struct device_context *c)
 static bool wait_gate(struct drain_wait *wait)
 {
 	do {
-		gate_set(GATE_NO_CAPTURES);
+		if (gate_get() != GATE_CLOSED) /* another GPU's memory may be out */
+			gate_set(GATE_NO_CAPTURES);
 		while (gate_capture_open()) {
 			if (!wait_on(wait))
 				return false;

@@ -32,7 +32,9 @@ static int compare_size(struct extent_block *a, struct extent_block *b)
 	return compare_addr(a, b);
 }
 
+/* cppcheck-suppress unknownMacro */
 RBTREE_GENERATE(extent_addr_tree, extent_block, addr_link, compare_addr)
+/* cppcheck-suppress unknownMacro */
 RBTREE_GENERATE(extent_size_tree, extent_block, size_link, compare_size)
 
 /* The header keeps the trees opaque: a head is no more than its root. */

@@ -207,11 +207,14 @@ CUresult cuCtxCreate_v4(CUcontext *pctx, CUctxCreateParams *ctxCreateParams, uns
 static CUresult destroy_context(CUresult (*destroy)(CUcontext ctx), CUcontext ctx)
 {
 	CUdevice dev = device_of(ctx);
-	uint64_t charged = agent_forget_context(ctx);
-	CUresult res = destroy(ctx);
+	uint64_t charged;
+	CUresult res;
 
-	if (dev == DEVICE_ANY)
-		return res;
+	/* A primary one is not destroyed so: the driver refuses, and its owners stay counted. */
+	if (dev == DEVICE_ANY || device_primary(dev) == ctx)
+		return destroy(ctx);
+	charged = agent_forget_context(ctx);
+	res = destroy(ctx);
 	if (res == CUDA_SUCCESS)
 		context_gone(ctx, dev, charged);
 	else

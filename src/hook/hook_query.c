@@ -119,66 +119,72 @@ struct query {
 	bool sync_memops;
 };
 
-static void put(void *data, const void *value, size_t size)
+/* Truth values and enumerations take four bytes, as seen on 580; the rest takes eight. */
+static void put_u32(void *data, uint32_t value)
 {
-	memcpy(data, value, size);
+	memcpy(data, &value, sizeof(value));
 }
 
-#define PUT(data, type, value) put(data, &(type){value}, sizeof(type))
+static void put_u64(void *data, uint64_t value)
+{
+	memcpy(data, &value, sizeof(value));
+}
 
-/*
- * What plain device memory answers (truth values take four bytes, as seen on 580); false: the
- * driver knows better than we do.
- */
+static void put_pointer(void *data, const void *value)
+{
+	memcpy(data, &value, sizeof(value));
+}
+
+/* What plain device memory answers; false: the driver knows better than we do. */
 static bool answer(const struct query *q, CUpointer_attribute attribute, void *data, CUresult *res)
 {
 	*res = CUDA_SUCCESS;
 	switch (attribute) {
 	case CU_POINTER_ATTRIBUTE_CONTEXT:
-		PUT(data, CUcontext, q->ctx);
+		put_pointer(data, q->ctx);
 		return true;
 	case CU_POINTER_ATTRIBUTE_MEMORY_TYPE:
-		PUT(data, unsigned int, CU_MEMORYTYPE_DEVICE);
+		put_u32(data, CU_MEMORYTYPE_DEVICE);
 		return true;
 	case CU_POINTER_ATTRIBUTE_DEVICE_POINTER:
-		PUT(data, CUdeviceptr, q->ptr);
+		put_u64(data, q->ptr);
 		return true;
 	case CU_POINTER_ATTRIBUTE_HOST_POINTER:
-		PUT(data, void *, NULL); /* and still an error: not reachable from the host */
+		put_pointer(data, NULL); /* and still an error: not reachable from the host */
 		*res = CUDA_ERROR_INVALID_VALUE;
 		return true;
 	case CU_POINTER_ATTRIBUTE_SYNC_MEMOPS:
-		PUT(data, unsigned int, q->sync_memops);
+		put_u32(data, q->sync_memops);
 		return true;
 	case CU_POINTER_ATTRIBUTE_BUFFER_ID:
-		PUT(data, unsigned long long, q->buffer_id);
+		put_u64(data, q->buffer_id);
 		return true;
 	case CU_POINTER_ATTRIBUTE_IS_MANAGED:
-		PUT(data, unsigned int, 0);
+		put_u32(data, 0);
 		return true;
 	case CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL:
-		PUT(data, int, q->dev);
+		put_u32(data, (uint32_t)q->dev);
 		return true;
 	case CU_POINTER_ATTRIBUTE_RANGE_START_ADDR:
-		PUT(data, CUdeviceptr, q->base);
+		put_u64(data, q->base);
 		return true;
 	case CU_POINTER_ATTRIBUTE_RANGE_SIZE:
-		PUT(data, size_t, q->size);
+		put_u64(data, q->size);
 		return true;
 	case CU_POINTER_ATTRIBUTE_MAPPED:
-		PUT(data, unsigned int, 1);
+		put_u32(data, 1);
 		return true;
 	case CU_POINTER_ATTRIBUTE_ALLOWED_HANDLE_TYPES:
-		PUT(data, unsigned long long, 0);
+		put_u64(data, 0);
 		return true;
 	case CU_POINTER_ATTRIBUTE_ACCESS_FLAGS:
-		PUT(data, unsigned int, CU_MEM_ACCESS_FLAGS_PROT_READWRITE);
+		put_u32(data, CU_MEM_ACCESS_FLAGS_PROT_READWRITE);
 		return true;
 	case CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE:
-		PUT(data, void *, NULL);
+		put_pointer(data, NULL);
 		return true;
 	case CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE:
-		PUT(data, unsigned int, 0); /* the truth: cuIpcGetMemHandle will refuse it */
+		put_u32(data, 0); /* the truth: cuIpcGetMemHandle will refuse it */
 		return true;
 	case CU_POINTER_ATTRIBUTE_P2P_TOKENS:
 	case CU_POINTER_ATTRIBUTE_IS_GPU_DIRECT_RDMA_CAPABLE:
@@ -210,7 +216,7 @@ CUresult cuPointerGetAttribute(void *data, CUpointer_attribute attribute, CUdevi
 	res = cuda_real.cuPointerGetAttribute(data, attribute, ptr);
 	if (res == CUDA_SUCCESS && attribute == CU_POINTER_ATTRIBUTE_IS_MANAGED &&
 	    managed_find(ptr))
-		PUT(data, unsigned int, 0);
+		put_u32(data, 0);
 	return res;
 }
 
@@ -234,7 +240,7 @@ CUresult cuPointerGetAttributes(unsigned int numAttributes, CUpointer_attribute 
 		if (is_ours)
 			(void)answer(&q, attributes[i], data[i], &one); /* no errors here */
 		else if (attributes[i] == CU_POINTER_ATTRIBUTE_IS_MANAGED && managed_find(ptr))
-			PUT(data[i], unsigned int, 0);
+			put_u32(data[i], 0);
 	}
 	return CUDA_SUCCESS;
 }

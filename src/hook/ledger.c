@@ -22,6 +22,7 @@ static int compare(struct ledger_node *a, struct ledger_node *b)
 	return a->entry.key < b->entry.key ? -1 : a->entry.key > b->entry.key;
 }
 
+/* cppcheck-suppress unknownMacro */
 RBTREE_GENERATE(ledger_tree, ledger_node, link, compare)
 
 static struct {

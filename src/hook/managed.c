@@ -3,6 +3,7 @@
 #include "hook/managed.h"
 
 #include "hook/budget.h"
+#include "hook/cond.h"
 #include "hook/cuda_real.h"
 #include "hook/gate.h"
 #include "hook/hook_options.h"
@@ -35,6 +36,7 @@ static int compare(struct managed_block *a, struct managed_block *b)
 	return a->addr < b->addr ? -1 : a->addr > b->addr;
 }
 
+/* cppcheck-suppress unknownMacro */
 RBTREE_GENERATE(managed_tree, managed_block, link, compare)
 
 static struct {
@@ -143,7 +145,7 @@ bool managed_free(CUdeviceptr ptr, CUresult *ret_res)
 
 	pthread_mutex_lock(&managed.lock);
 	while ((block = find(ptr)) && block->is_busy)
-		pthread_cond_wait(&managed.changed, &managed.lock);
+		cond_wait(&managed.changed, &managed.lock);
 	if (block && block->addr == ptr)
 		RB_REMOVE(managed_tree, &managed.blocks, block);
 	pthread_mutex_unlock(&managed.lock);
@@ -154,6 +156,12 @@ bool managed_free(CUdeviceptr ptr, CUresult *ret_res)
 		return true;
 	}
 	*ret_res = cuda_real.cuMemFree_v2(ptr);
+	if (*ret_res != CUDA_SUCCESS) { /* still there: a capture forbade it, say */
+		pthread_mutex_lock(&managed.lock);
+		RB_INSERT(managed_tree, &managed.blocks, block);
+		pthread_mutex_unlock(&managed.lock);
+		return true;
+	}
 	give_back(block);
 	return true;
 }

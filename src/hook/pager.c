@@ -28,6 +28,7 @@ static int compare(struct pager_alloc *a, struct pager_alloc *b)
 	return a->addr < b->addr ? -1 : a->addr > b->addr;
 }
 
+/* cppcheck-suppress unknownMacro */
 RBTREE_GENERATE(pager_tree, pager_alloc, link, compare)
 
 /* The live allocation that ptr lies in. Lock held. */

@@ -279,6 +279,7 @@ int pager_evict(CUdevice dev, uint64_t bytes, struct pager_move *ret_move)
 	if (backend_of(dev) == NVSHARE_BACKEND_MANAGED)
 		return managed_evict(dev, bytes, ret_move);
 	*ret_move = (struct pager_move){0};
+	pager_flush_frees(); /* nothing runs, so nothing is waited for; and no dead bytes move */
 	if (!pager_device(dev) || !plan_init(&plan, dev, PAGER_RESIDENT))
 		return NVSHARE_OUTCOME_SAVE_FAILED;
 	plan_cut(&plan, bytes);

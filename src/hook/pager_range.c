@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 #include "hook/pager.h"
+#include "hook/cond.h"
 #include "hook/pager_private.h"
 
 #include "hook/cuda_real.h"
@@ -358,7 +359,7 @@ static void chunk_free(struct pager_chunk *chunk)
 
 	pthread_mutex_lock(&pager.lock);
 	while (chunk->state == PAGER_BUSY)
-		pthread_cond_wait(&pager.changed, &pager.lock);
+		cond_wait(&pager.changed, &pager.lock);
 	was = chunk->state;
 	chunk->state = PAGER_DEAD;
 	host = chunk->host;
@@ -399,7 +400,7 @@ static CUresult chunk_peer(struct pager_chunk *chunk, CUdevice peer, bool enable
 
 	pthread_mutex_lock(&pager.lock);
 	while (chunk->state == PAGER_BUSY)
-		pthread_cond_wait(&pager.changed, &pager.lock);
+		cond_wait(&pager.changed, &pager.lock);
 	is_mapped = chunk->state == PAGER_RESIDENT;
 	if (is_mapped)
 		chunk->state = PAGER_BUSY;

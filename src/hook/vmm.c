@@ -37,7 +37,9 @@ static int compare_map(struct vmm_map *a, struct vmm_map *b)
 	return a->addr < b->addr ? -1 : a->addr > b->addr;
 }
 
+/* cppcheck-suppress unknownMacro */
 RBTREE_GENERATE(vmm_block_tree, vmm_block, link, compare_block)
+/* cppcheck-suppress unknownMacro */
 RBTREE_GENERATE(vmm_map_tree, vmm_map, link, compare_map)
 
 static struct {

@@ -115,7 +115,8 @@ static void *take_thread(void *arg)
 	return NULL;
 }
 
-static void nobody_waits_in_its_own_capture(void **state)
+/* It could not be switched out, so that it must not wait for ever. */
+static void a_wait_in_its_own_capture_has_an_end(void **state)
 {
 	CUresult res = CUDA_ERROR_UNKNOWN;
 	pthread_t thread;
@@ -126,16 +127,20 @@ static void nobody_waits_in_its_own_capture(void **state)
 	gate_enter_capture();
 	gate_leave_capture(&stream, FAKE_CTX, true);
 	assert_int_equal(take(6 * MIB, BUDGET_PAGEABLE), CUDA_ERROR_OUT_OF_MEMORY);
+	assert_int_equal(fake.n_wants, 1);
+	assert_false(budget_wanting(0));
 	assert_int_equal(take(5 * MIB, BUDGET_PAGEABLE), CUDA_SUCCESS);
 	gate_enter();
 	assert_int_equal(budget_retry(0, 1, BUDGET_PAGEABLE), CUDA_ERROR_OUT_OF_MEMORY);
 	gate_leave();
-	assert_int_equal(fake.n_wants, 0);
-	fake.on_want = grant_what_is_wanted; /* another thread's capture is no matter */
-	assert_int_equal(pthread_create(&thread, NULL, take_thread, &res), 0);
-	pthread_join(thread, NULL);
-	assert_int_equal(res, CUDA_SUCCESS);
 	assert_int_equal(fake.n_wants, 1);
+	fake.on_want = grant_what_is_wanted;
+	assert_int_equal(take(7 * MIB, BUDGET_PAGEABLE), CUDA_SUCCESS);
+	assert_int_equal(seen_wanted, 7 * MIB);
+	assert_int_equal(pthread_create(&thread, NULL, take_thread, &res), 0);
+	pthread_join(thread, NULL); /* another thread's capture is no matter */
+	assert_int_equal(res, CUDA_SUCCESS);
+	assert_int_equal(fake.n_wants, 3);
 	gate_end_capture(gate_find_capture(&stream));
 }
 
@@ -353,7 +358,7 @@ int main(void)
 		BUDGET_TEST(without_a_budget_nothing_is_bounded),
 		BUDGET_TEST(a_short_budget_is_asked_for_with_slack_when_pageable),
 		BUDGET_TEST(a_refusal_is_out_of_memory_after_a_try_without_slack),
-		BUDGET_TEST(nobody_waits_in_its_own_capture),
+		BUDGET_TEST(a_wait_in_its_own_capture_has_an_end),
 		BUDGET_TEST(a_retry_asks_for_more_even_with_room),
 		BUDGET_TEST(a_retry_waits_for_a_lost_scheduler_to_come_back),
 		BUDGET_TEST(the_limit_bounds_what_is_asked_for_and_contexts),

@@ -16,8 +16,8 @@
 #define MIB        (1ull << 20)
 #define N_THREADS  4
 #define N_SLOTS    16
-#define N_ROUNDS   300
-#define N_SWITCHES 60
+#define N_ROUNDS   150
+#define N_SWITCHES 30
 
 struct block {
 	CUdeviceptr ptr;
