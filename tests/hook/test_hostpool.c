@@ -129,8 +129,9 @@ static void a_child_does_not_have_it(void **state)
 	pid_t pid;
 
 	(void)state;
-	control = mmap(NULL, 4096, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-	assert_int_equal(madvise(control, 4096, MADV_DONTFORK), 0);
+	control = mmap(NULL, 4 * MIB, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	assert_int_equal(madvise(control, 4 * MIB, MADV_DONTFORK), 0);
+	memset(control, 1, 4 * MIB);
 	pid = fork();
 	if (pid == 0) {
 		hostpool_after_fork_child();
@@ -141,7 +142,7 @@ static void a_child_does_not_have_it(void **state)
 	}
 	assert_int_equal(waitpid(pid, &status, 0), pid);
 	assert_int_equal(status, 0);
-	munmap(control, 4096);
+	munmap(control, 4 * MIB);
 	hostpool_put(a);
 }
 
