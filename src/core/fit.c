@@ -225,7 +225,7 @@ enum sched_place fit_place(const struct sched_client *c)
 }
 
 /* Unsigned arithmetic wraps, so that adding minus one share takes it out again. */
-static void sums_add(struct sched_sums *sums, const struct sched_sums *share, uint32_t sign)
+void fit_sums_add(struct sched_sums *sums, const struct sched_sums *share, uint32_t sign)
 {
 	uint64_t wide = sign == 1 ? 1 : UINT64_MAX;
 
@@ -248,7 +248,7 @@ void fit_out(struct sched *sched, uint32_t client)
 {
 	struct sched_client *c = &sched->clients[client];
 
-	sums_add(&sched->gpus[c->gpu].sums, &c->share, UINT32_MAX);
+	fit_sums_add(&sched->gpus[c->gpu].sums, &c->share, UINT32_MAX);
 	c->share = (struct sched_sums){0};
 }
 
@@ -268,7 +268,8 @@ static void enter_place(struct sched *sched, struct sched_list *list, enum sched
 	uint64_t turn_ns = clients[client].turn_ns;
 	uint32_t before = list->first;
 
-	if (place != SCHED_PLACE_RUNNING || list->n == 0 || clients[list->last].turn_ns <= turn_ns) {
+	if (place != SCHED_PLACE_RUNNING || list->n == 0 ||
+	    clients[list->last].turn_ns <= turn_ns) {
 		list_push_back(sched->clients, list, SCHED_LINK_PLACE, client);
 		return;
 	}
@@ -283,13 +284,12 @@ void fit_in(struct sched *sched, uint32_t client)
 	struct sched_gpu *g = &sched->gpus[c->gpu];
 	enum sched_place place = fit_place(c);
 	/* What it may come to have, reports or not. */
-	uint64_t size = c->memory.wanted +
-			max_u64(c->memory.resident + c->memory.swapped,
-				fit_charge(c) - c->memory.pinned);
+	uint64_t size = c->memory.wanted + max_u64(c->memory.resident + c->memory.swapped,
+						   fit_charge(c) - c->memory.pinned);
 
 	fit_out(sched, client); /* if it is still in, or in again */
 	c->share = fit_share(c);
-	sums_add(&g->sums, &c->share, 1);
+	fit_sums_add(&g->sums, &c->share, 1);
 	if (place != c->place) {
 		if (c->place != SCHED_PLACE_NONE)
 			list_remove(sched->clients, &g->place[c->place], SCHED_LINK_PLACE, client);

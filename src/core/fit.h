@@ -32,6 +32,8 @@ uint64_t fit_footprint(const struct sched_client *client);
 uint64_t fit_charge(const struct sched_client *client);
 /* Of its charge, what it can be asked to give up. */
 uint64_t fit_pageable(const struct sched_client *client);
+/* Adds a client's share to sums; sign UINT32_MAX takes it out again. */
+void fit_sums_add(struct sched_sums *sums, const struct sched_sums *share, uint32_t sign);
 /* The most that it can have: usable less what the others can not give up. */
 uint64_t fit_limit(const struct sched *sched, uint32_t client);
 /* The same, were there no others than our clients: their memory comes and goes. */

@@ -26,11 +26,10 @@ static void refuse(struct sched *sched, uint32_t client)
 {
 	struct sched_client *c = &sched->clients[client];
 
-	act_emit(sched, (struct sched_action){
-				.type = SCHED_ACTION_REFUSE,
-				.client = client,
-				.bytes = c->memory.wanted + c->memory.wanted_pinned,
-				.budget = fit_limit(sched, client)});
+	act_emit(sched, (struct sched_action){.type = SCHED_ACTION_REFUSE,
+					      .client = client,
+					      .bytes = c->memory.wanted + c->memory.wanted_pinned,
+					      .budget = fit_limit(sched, client)});
 	cancel_growth(sched, client);
 	fit_out(sched, client);
 	c->memory.wanted = 0;

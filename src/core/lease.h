@@ -55,19 +55,19 @@ enum lease_work {
 };
 
 enum lease_event_type {
-	LEASE_EVENT_REGISTERED,   /* the scheduler has taken us (again): running, wanting */
-	LEASE_EVENT_LOST,         /* connection gone */
-	LEASE_EVENT_WANT,         /* a thread stands at the closed gate, or lacks memory (wanted set) */
-	LEASE_EVENT_LOCK_OK,      /* grant, budget, epoch */
-	LEASE_EVENT_DROP,         /* grant, bytes, epoch */
-	LEASE_EVENT_BUDGET,       /* MEM_AVAILABLE: budget, epoch */
-	LEASE_EVENT_REFUSED,      /* MEM_REFUSED */
-	LEASE_EVENT_PREPARE,      /* bytes, due_ms */
-	LEASE_EVENT_DRAINED,      /* outcome */
-	LEASE_EVENT_EVICTED,      /* outcome */
-	LEASE_EVENT_RESTORED,     /* outcome */
-	LEASE_EVENT_IDLE,         /* no work for the idle time, and somebody waits */
-	LEASE_EVENT_ORPHAN_TIME,  /* NVSHARE_ORPHAN_TIMEOUT_SEC have passed since LOST */
+	LEASE_EVENT_REGISTERED, /* the scheduler has taken us (again): running, wanting */
+	LEASE_EVENT_LOST,       /* connection gone */
+	LEASE_EVENT_WANT,     /* a thread stands at the closed gate, or lacks memory (wanted set) */
+	LEASE_EVENT_LOCK_OK,  /* grant, budget, epoch */
+	LEASE_EVENT_DROP,     /* grant, bytes, epoch */
+	LEASE_EVENT_BUDGET,   /* MEM_AVAILABLE: budget, epoch */
+	LEASE_EVENT_REFUSED,  /* MEM_REFUSED */
+	LEASE_EVENT_PREPARE,  /* bytes, due_ms */
+	LEASE_EVENT_DRAINED,  /* outcome */
+	LEASE_EVENT_EVICTED,  /* outcome */
+	LEASE_EVENT_RESTORED, /* outcome */
+	LEASE_EVENT_IDLE,     /* no work for the idle time, and somebody waits */
+	LEASE_EVENT_ORPHAN_TIME, /* NVSHARE_ORPHAN_TIMEOUT_SEC have passed since LOST */
 	LEASE_EVENT_COUNT_
 };
 
@@ -93,9 +93,9 @@ enum lease_action_type {
 	LEASE_ACTION_DRAIN,         /* close the gate, wait for submitted work; then DRAINED */
 	LEASE_ACTION_EVICT,         /* move bytes out; then EVICTED */
 	LEASE_ACTION_RESTORE,       /* bring everything in, within the budget; then RESTORED */
-	LEASE_ACTION_PREPARE,       /* get host memory for bytes ready, watch for idleness; 0: stop */
-	LEASE_ACTION_ORPHAN_TIMER,  /* start it */
-	LEASE_ACTION_CLOSE,         /* close the gate at once: nothing has begun yet */
+	LEASE_ACTION_PREPARE, /* get host memory for bytes ready, watch for idleness; 0: stop */
+	LEASE_ACTION_ORPHAN_TIMER, /* start it */
+	LEASE_ACTION_CLOSE,        /* close the gate at once: nothing has begun yet */
 };
 
 struct lease_action {
@@ -134,7 +134,7 @@ enum {
 void lease_init(struct lease *lease);
 int lease_step(struct lease *lease, const struct lease_event *event,
 	       struct lease_actions *ret_actions);
-bool lease_is_open(const struct lease *lease); /* for REGISTER: NVSHARE_REGISTER_RUNNING */
+bool lease_is_open(const struct lease *lease);      /* for REGISTER: NVSHARE_REGISTER_RUNNING */
 void lease_assert_valid(const struct lease *lease); /* aborts: for tests */
 
 #endif

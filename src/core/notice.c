@@ -52,9 +52,9 @@ void notice_tell(struct sched *sched, uint32_t client, uint64_t bytes, uint64_t 
 	uint64_t due_ms;
 
 	/* Not 0, which would take it back; unknown is a turn of the longest kind. */
-	due_ms = due_ns == SCHED_NO_DEADLINE ? sched->config.max_runtime_ns / 1000000 :
-		 due_ns <= sched->now_ns     ? 0 :
-					       (due_ns - sched->now_ns) / 1000000;
+	due_ms = due_ns == SCHED_NO_DEADLINE ? sched->config.max_runtime_ns / 1000000
+		 : due_ns <= sched->now_ns   ? 0
+					     : (due_ns - sched->now_ns) / 1000000;
 	if (!c->is_told)
 		remember(sched, client);
 	c->is_warned = true;

@@ -13,11 +13,11 @@
 
 #include <string.h>
 
-#define MS_NS      1000000ull
-#define SECOND_NS  1000000000ull
-#define DAY_NS     (86400 * SECOND_NS)
-#define TOTAL_MAX  (1ull << 44)
-#define SLOTS_MAX  (1u << 17) /* sums over so many clients do not overflow */
+#define MS_NS     1000000ull
+#define SECOND_NS 1000000000ull
+#define DAY_NS    (86400 * SECOND_NS)
+#define TOTAL_MAX (1ull << 44)
+#define SLOTS_MAX (1u << 17) /* sums over so many clients do not overflow */
 
 void sched_config_default(struct sched_config *ret_config)
 {
@@ -48,21 +48,20 @@ static bool within(uint64_t value, uint64_t min, uint64_t max)
 
 int sched_config_check(const struct sched_config *config)
 {
-	bool is_good = within(config->mode, SCHED_MODE_AUTO, SCHED_MODE_CONCURRENT) &&
-		       within(config->switch_mode, SCHED_SWITCH_AUTO, SCHED_SWITCH_FIXED) &&
-		       within(config->switch_multiplier, 1, 1000) &&
-		       within(config->reserve_percent, 0, 50) &&
-		       within(config->tq_ns, MS_NS, DAY_NS) &&
-		       within(config->switch_fixed_ns, MS_NS, DAY_NS) &&
-		       within(config->switch_min_ns, MS_NS, DAY_NS) &&
-		       within(config->switch_max_ns, config->switch_min_ns, DAY_NS) &&
-		       within(config->max_runtime_ns, 10 * SECOND_NS, DAY_NS) &&
-		       within(config->wait_bound_ns, SECOND_NS, DAY_NS) &&
-		       within(config->prepare_ns, 0, DAY_NS) &&
-		       within(config->answer_ns, MS_NS, DAY_NS) &&
-		       within(config->heartbeat_ns, MS_NS, DAY_NS) &&
-		       within(config->heartbeat_limit_ns, config->heartbeat_ns, DAY_NS) &&
-		       within(config->retry_ns, MS_NS, DAY_NS);
+	bool is_good =
+		within(config->mode, SCHED_MODE_AUTO, SCHED_MODE_CONCURRENT) &&
+		within(config->switch_mode, SCHED_SWITCH_AUTO, SCHED_SWITCH_FIXED) &&
+		within(config->switch_multiplier, 1, 1000) &&
+		within(config->reserve_percent, 0, 50) && within(config->tq_ns, MS_NS, DAY_NS) &&
+		within(config->switch_fixed_ns, MS_NS, DAY_NS) &&
+		within(config->switch_min_ns, MS_NS, DAY_NS) &&
+		within(config->switch_max_ns, config->switch_min_ns, DAY_NS) &&
+		within(config->max_runtime_ns, 10 * SECOND_NS, DAY_NS) &&
+		within(config->wait_bound_ns, SECOND_NS, DAY_NS) &&
+		within(config->prepare_ns, 0, DAY_NS) && within(config->answer_ns, MS_NS, DAY_NS) &&
+		within(config->heartbeat_ns, MS_NS, DAY_NS) &&
+		within(config->heartbeat_limit_ns, config->heartbeat_ns, DAY_NS) &&
+		within(config->retry_ns, MS_NS, DAY_NS);
 
 	return is_good ? 0 : SCHED_E_CONFIG;
 }

@@ -37,19 +37,19 @@ enum sched_switch_mode { SCHED_SWITCH_AUTO, SCHED_SWITCH_FIXED };
 struct sched_config {
 	enum sched_mode mode;
 	enum sched_switch_mode switch_mode;
-	bool anti_thrash;            /* false: nobody is stopped for a turn (nvsharectl -S off) */
-	uint32_t switch_multiplier;  /* auto: swap time * this; default 5 */
-	uint32_t reserve_percent;    /* of each card, 0..50; default 5 */
-	uint64_t tq_ns;              /* quantum of concurrent; default 30 s */
-	uint64_t switch_fixed_ns;    /* default 30 s */
-	uint64_t switch_min_ns;      /* auto: bounds; default 10 s */
-	uint64_t switch_max_ns;      /* default 300 s */
-	uint64_t max_runtime_ns;     /* longest run while others wait; default 300 s */
-	uint64_t wait_bound_ns;      /* of any wait; default 240 s */
-	uint64_t prepare_ns;         /* PREPARE_SWAP_OUT goes out so long before; default 5 s */
-	uint64_t answer_ns;          /* to answer DROP_LOCK with 0 bytes, or a restore; default 15 s;
-	                              * a second a GiB comes on top */
-	uint64_t heartbeat_ns;       /* asked so often; default 10 s */
+	bool anti_thrash;           /* false: nobody is stopped for a turn (nvsharectl -S off) */
+	uint32_t switch_multiplier; /* auto: swap time * this; default 5 */
+	uint32_t reserve_percent;   /* of each card, 0..50; default 5 */
+	uint64_t tq_ns;             /* quantum of concurrent; default 30 s */
+	uint64_t switch_fixed_ns;   /* default 30 s */
+	uint64_t switch_min_ns;     /* auto: bounds; default 10 s */
+	uint64_t switch_max_ns;     /* default 300 s */
+	uint64_t max_runtime_ns;    /* longest run while others wait; default 300 s */
+	uint64_t wait_bound_ns;     /* of any wait; default 240 s */
+	uint64_t prepare_ns;        /* PREPARE_SWAP_OUT goes out so long before; default 5 s */
+	uint64_t answer_ns;         /* to answer DROP_LOCK with 0 bytes, or a restore; default 15 s;
+				     * a second a GiB comes on top */
+	uint64_t heartbeat_ns;      /* asked so often; default 10 s */
 	uint64_t heartbeat_limit_ns; /* silence after which a client counts as hung; default 30 s */
 	uint64_t retry_ns;           /* after a stop that failed; default 10 s */
 };
@@ -127,7 +127,13 @@ enum sched_report {
 				       * than usable; bytes in all. Once, until it is resolved */
 };
 
-enum sched_wait { SCHED_WAIT_NOT, SCHED_WAIT_TURN, SCHED_WAIT_MEMORY, SCHED_WAIT_SWAP, SCHED_WAIT_STUCK };
+enum sched_wait {
+	SCHED_WAIT_NOT,
+	SCHED_WAIT_TURN,
+	SCHED_WAIT_MEMORY,
+	SCHED_WAIT_SWAP,
+	SCHED_WAIT_STUCK
+};
 
 struct sched_action {
 	enum sched_action_type type;

@@ -47,15 +47,15 @@ struct sched_node {
 
 /* Sums over the clients of a GPU, and one client's share of them; fit.c keeps them. */
 struct sched_sums {
-	uint64_t charged;  /* what they may have on the card now */
-	uint64_t load;     /* what stays there once all is out that is told, or free, to go */
-	uint64_t pinned;   /* what no eviction takes */
-	uint64_t running;  /* of load: goes when SCHED_PLACE_RUNNING is stopped */
-	uint64_t blocked;  /* of load: goes when SCHED_PLACE_BLOCKED is stopped */
-	uint64_t later;    /* of load: can go, but not just now */
-	uint64_t asked;    /* DROP sent for so much, not yet answered */
-	uint64_t reserved; /* promised to those that come, beyond what they are charged */
-	uint64_t held;     /* charged to those that run or stop */
+	uint64_t charged;   /* what they may have on the card now */
+	uint64_t load;      /* what stays there once all is out that is told, or free, to go */
+	uint64_t pinned;    /* what no eviction takes */
+	uint64_t running;   /* of load: goes when SCHED_PLACE_RUNNING is stopped */
+	uint64_t blocked;   /* of load: goes when SCHED_PLACE_BLOCKED is stopped */
+	uint64_t later;     /* of load: can go, but not just now */
+	uint64_t asked;     /* DROP sent for so much, not yet answered */
+	uint64_t reserved;  /* promised to those that come, beyond what they are charged */
+	uint64_t held;      /* charged to those that run or stop */
 	uint32_t n_on;      /* run, or come */
 	uint32_t n_fast;    /* of n_on: can not be stopped just now */
 	uint32_t n_never;   /* of n_on: can never be stopped */
@@ -101,12 +101,12 @@ struct sched_client {
 	uint64_t granted_ns; /* the last GRANT; SCHED_NO_DEADLINE: never */
 	uint64_t run_ns;     /* up to granted_ns */
 	uint64_t n_switches;
-	uint64_t due_ns;     /* as first in the queue: when room is made for it */
+	uint64_t due_ns; /* as first in the queue: when room is made for it */
 
 	/* SCHED_NO_DEADLINE when not running. */
 	uint64_t answer_ns;
 	uint64_t retry_ns;
-	uint64_t bound_ns; /* of a wait for memory */
+	uint64_t bound_ns;      /* of a wait for memory */
 	uint64_t kept_bound_ns; /* the same while it comes: it may be put back */
 	uint64_t beat_ns;
 	uint64_t heard_ns; /* not a timer: the last sign of life */
@@ -117,14 +117,14 @@ struct sched_client {
 
 struct sched_gpu {
 	bool is_known;
-	bool is_dirty;          /* to be looked at before the step ends, or in the next one */
-	bool is_overcommitted;  /* and reported */
-	bool is_prepared;       /* the victims of head know */
-	uint32_t head;          /* whom room is planned for, by due_ns */
-	uint32_t restoring;     /* the one client that brings its memory in */
+	bool is_dirty;         /* to be looked at before the step ends, or in the next one */
+	bool is_overcommitted; /* and reported */
+	bool is_prepared;      /* the victims of head know */
+	uint32_t head;         /* whom room is planned for, by due_ns */
+	uint32_t restoring;    /* the one client that brings its memory in */
 	uint64_t total, external;
-	uint64_t wake_ns;       /* to prepare or to switch */
-	uint64_t bandwidth;     /* bytes a second */
+	uint64_t wake_ns;   /* to prepare or to switch */
+	uint64_t bandwidth; /* bytes a second */
 	uint64_t n_switches, moved_out, moved_in;
 	uint64_t tickets_front, tickets_back;
 	uint32_t n_clients;
@@ -141,7 +141,7 @@ struct sched {
 	uint64_t n_grants;
 	struct sched_client *clients; /* the caller's */
 	uint32_t n_clients;
-	uint32_t timers; /* heap: SCHED_NODE_TIMER */
+	uint32_t timers;           /* heap: SCHED_NODE_TIMER */
 	struct sched_actions *out; /* of the step under way, else NULL */
 	struct sched_gpu gpus[SCHED_GPUS_MAX];
 };

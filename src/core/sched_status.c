@@ -51,8 +51,8 @@ void sched_client_status(const struct sched *sched, uint32_t client, uint64_t no
 		.memory = c->memory,
 		.budget = c->budget,
 		.since_ns = now_ns - c->since_ns,
-		.last_scheduled_ns = c->granted_ns == SCHED_NO_DEADLINE ? SCHED_NO_DEADLINE :
-									  now_ns - c->granted_ns,
+		.last_scheduled_ns = c->granted_ns == SCHED_NO_DEADLINE ? SCHED_NO_DEADLINE
+									: now_ns - c->granted_ns,
 		.run_ns = c->run_ns + (runs ? now_ns - c->granted_ns : 0),
 		.n_switches = c->n_switches,
 	};

@@ -70,7 +70,8 @@ static uint32_t count(const struct sched *sched, const struct sched_list *list,
 
 	for (uint32_t i = list->first; i != SCHED_NONE; i = sched->clients[i].link[kind].next) {
 		assert(sched->clients[i].link[kind].prev == prev);
-		assert(n++ < list->n);
+		n++;
+		assert(n <= list->n);
 		prev = i;
 	}
 	assert(list->last == prev);
@@ -87,18 +88,10 @@ static void check_client(const struct sched *sched, const struct sched_client *c
 			 struct counts *counts)
 {
 	struct sched_sums share = fit_share(c);
-	uint64_t *sum = &counts->sums.charged;
-	const uint64_t *part = &share.charged;
 
 	assert(memcmp(&share, &c->share, sizeof(share)) == 0);
 	assert(c->place == fit_place(c));
-	/* The bytes come first in struct sched_sums, held is the last of them. */
-	for (; part <= &share.held; part++)
-		*sum++ += *part;
-	counts->sums.n_on += share.n_on;
-	counts->sums.n_fast += share.n_fast;
-	counts->sums.n_never += share.n_never;
-	counts->sums.n_holding += share.n_holding;
+	fit_sums_add(&counts->sums, &share, 1);
 	counts->n_clients++;
 	counts->n_queue += c->line == SCHED_LINE_QUEUE;
 	counts->n_coming += c->line == SCHED_LINE_COMING;

@@ -170,8 +170,7 @@ void stop_touch(struct sched *sched, uint32_t client)
 	fit_out(sched, client);
 	c->is_hung = false;
 	if (c->is_asked)
-		c->answer_ns =
-			sched->now_ns + quantum_answer(sched, c->gpu, c->drop_bytes);
+		c->answer_ns = sched->now_ns + quantum_answer(sched, c->gpu, c->drop_bytes);
 	if ((c->state == SCHED_CLIENT_WAITING || c->is_growing) && c->line == SCHED_LINE_NONE)
 		line_push_back(sched, client);
 	fit_in(sched, client);

@@ -14,8 +14,8 @@
  * How many may come at once. Few, because they are looked at one by one; passers take
  * only part, so that there is always a place for the head.
  */
-#define COMING_MAX   16
-#define PASSERS_MAX  8
+#define COMING_MAX  16
+#define PASSERS_MAX 8
 
 /* More than any look at a GPU can need: each round sends, moves or admits a client. */
 #define ROUNDS_MAX 4096
@@ -123,7 +123,8 @@ static bool can_give(const struct sched *sched, uint32_t client)
 	/* Two with a grant would be one too many, even while the first one stops. */
 	if (fit_exclusive(sched) && g->sums.n_holding > c->share.n_holding)
 		return false;
-	return c->state == SCHED_CLIENT_RUNNING || c->memory.swapped == 0 || g->restoring == SCHED_NONE;
+	return c->state == SCHED_CLIENT_RUNNING || c->memory.swapped == 0 ||
+	       g->restoring == SCHED_NONE;
 }
 
 static bool give(struct sched *sched, uint32_t gpu)
@@ -268,8 +269,7 @@ struct plan {
 /* Takes victims of one place in order until nothing is missing. */
 static void plan_place(struct sched *sched, struct plan *plan, enum sched_place place, bool prepare)
 {
-	const struct sched_list *list =
-		&sched->gpus[sched->clients[plan->head].gpu].place[place];
+	const struct sched_list *list = &sched->gpus[sched->clients[plan->head].gpu].place[place];
 	uint32_t n = 0;
 
 	for (uint32_t i = list->first; i != SCHED_NONE && (plan->missing > 0 || plan->is_all);
@@ -381,7 +381,8 @@ void turn_dispatch(struct sched *sched, uint32_t gpu)
 			g->is_dirty = true;
 			return;
 		}
-		assert(n++ < ROUNDS_MAX);
+		n++;
+		assert(n <= ROUNDS_MAX);
 	} while (give(sched, gpu) || make_room(sched, gpu) || admit_next(sched, gpu));
 
 	if (g->sums.charged > fit_usable(sched, gpu)) {
