@@ -24,7 +24,6 @@ static void remember(struct sched *sched, uint32_t client)
 
 	fit_out(sched, client);
 	c->is_told = true;
-	c->heard_ns = sched->now_ns;
 	c->beat_ns = sched->now_ns + sched->config.heartbeat_ns;
 	list_push_back(sched->clients, &sched->gpus[c->gpu].told, SCHED_LINK_TOLD, client);
 	fit_in(sched, client);
@@ -121,11 +120,14 @@ void notice_beat(struct sched *sched, uint32_t client)
 		emit_prepare(sched, client, 0, 0);
 		return;
 	}
-	if (sched->now_ns - c->heard_ns > sched->config.heartbeat_limit_ns) {
+	if (c->silent_ns != SCHED_NO_DEADLINE &&
+	    sched->now_ns - c->silent_ns >= sched->config.heartbeat_limit_ns) {
 		notice_forget(sched, client);
 		stop_hung(sched, client);
 		return;
 	}
+	if (c->silent_ns == SCHED_NO_DEADLINE)
+		c->silent_ns = sched->now_ns;
 	fit_out(sched, client);
 	c->beat_ns = sched->now_ns + sched->config.heartbeat_ns;
 	fit_in(sched, client);

@@ -76,6 +76,7 @@ static void clear_slot(struct sched_client *c)
 	c->bound_ns = SCHED_NO_DEADLINE;
 	c->kept_bound_ns = SCHED_NO_DEADLINE;
 	c->beat_ns = SCHED_NO_DEADLINE;
+	c->silent_ns = SCHED_NO_DEADLINE;
 	for (int i = 0; i < SCHED_LINK_COUNT_; i++)
 		c->link[i] = (struct sched_link){SCHED_NONE, SCHED_NONE};
 	for (int i = 0; i < SCHED_NODE_COUNT_; i++) {
@@ -180,7 +181,6 @@ static int on_join(struct sched *sched, const struct sched_event *event)
 	clear_slot(c);
 	c->gpu = event->gpu;
 	c->is_fixed = event->fixed;
-	c->heard_ns = sched->now_ns;
 	sched->gpus[c->gpu].n_clients++;
 	fit_set_memory(sched, event->client, &event->memory);
 	stop_set_state(sched, event->client, SCHED_CLIENT_IDLE);

@@ -109,7 +109,7 @@ struct sched_client {
 	uint64_t bound_ns;      /* of a wait for memory */
 	uint64_t kept_bound_ns; /* the same while it comes: it may be put back */
 	uint64_t beat_ns;
-	uint64_t heard_ns; /* not a timer: the last sign of life */
+	uint64_t silent_ns; /* not a timer: of the first BEAT not answered */
 
 	struct sched_link link[SCHED_LINK_COUNT_];
 	struct sched_node node[SCHED_NODE_COUNT_];

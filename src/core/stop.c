@@ -164,7 +164,7 @@ void stop_touch(struct sched *sched, uint32_t client)
 {
 	struct sched_client *c = &sched->clients[client];
 
-	c->heard_ns = sched->now_ns;
+	c->silent_ns = SCHED_NO_DEADLINE;
 	if (!c->is_hung)
 		return;
 	fit_out(sched, client);

@@ -67,10 +67,11 @@ static inline void rig_at(struct rig *rig, uint64_t time)
 		from = rig->n;
 		assert_int_equal(rig_step(rig, (struct sched_event){.type = SCHED_EVENT_TIME}), 0);
 		for (uint32_t i = from; i < rig->n; i++) {
-			if (rig->did[i].type == SCHED_ACTION_BEAT && rig->did[i].client != rig->mute)
-				(void)rig_step(rig, (struct sched_event){
-							    .type = SCHED_EVENT_ALIVE,
-							    .client = rig->did[i].client});
+			if (rig->did[i].type == SCHED_ACTION_BEAT &&
+			    rig->did[i].client != rig->mute)
+				(void)rig_step(rig,
+					       (struct sched_event){.type = SCHED_EVENT_ALIVE,
+								    .client = rig->did[i].client});
 		}
 	}
 	rig->now = time;
@@ -86,8 +87,8 @@ static inline void rig_gpu(struct rig *rig, uint64_t gib, uint64_t external_gib)
 
 static inline int rig_config(struct rig *rig)
 {
-	return rig_step(rig, (struct sched_event){.type = SCHED_EVENT_CONFIG,
-						  .config = &rig->config});
+	return rig_step(rig,
+			(struct sched_event){.type = SCHED_EVENT_CONFIG, .config = &rig->config});
 }
 
 static inline void rig_init(struct rig *rig)
@@ -142,9 +143,8 @@ static inline struct sched_memory rig_want(struct sched_memory memory, uint64_t 
 
 static inline void rig_join(struct rig *rig, uint32_t client)
 {
-	assert_int_equal(rig_step(rig, (struct sched_event){.type = SCHED_EVENT_JOIN,
-							    .client = client}),
-			 0);
+	assert_int_equal(
+		rig_step(rig, (struct sched_event){.type = SCHED_EVENT_JOIN, .client = client}), 0);
 }
 
 static inline void rig_request(struct rig *rig, uint32_t client, struct sched_memory memory)
@@ -187,39 +187,39 @@ static inline int rig_release(struct rig *rig, uint32_t client, struct sched_mem
 {
 	const struct sched_client *c = &rig->clients[client];
 
-	return rig_step(rig, (struct sched_event){
-				     .type = SCHED_EVENT_RELEASED,
-				     .client = client,
-				     .grant = c->state == SCHED_CLIENT_STOPPING ||
-							      c->state == SCHED_CLIENT_RUNNING ?
-						      c->grant :
-						      0,
-				     .epoch = c->epoch,
-				     .budget = memory.resident + memory.pinned,
-				     .memory = memory,
-				     .wants = wants});
+	return rig_step(
+		rig, (struct sched_event){.type = SCHED_EVENT_RELEASED,
+					  .client = client,
+					  .grant = c->state == SCHED_CLIENT_STOPPING ||
+								   c->state == SCHED_CLIENT_RUNNING
+							   ? c->grant
+							   : 0,
+					  .epoch = c->epoch,
+					  .budget = memory.resident + memory.pinned,
+					  .memory = memory,
+					  .wants = wants});
 }
 
 static inline int rig_fail(struct rig *rig, uint32_t client, uint32_t outcome)
 {
 	const struct sched_client *c = &rig->clients[client];
 
-	return rig_step(rig, (struct sched_event){
-				     .type = SCHED_EVENT_RELEASED,
-				     .client = client,
-				     .grant = c->state == SCHED_CLIENT_STOPPING ? c->grant : 0,
-				     .epoch = c->epoch,
-				     .budget = c->budget,
-				     .memory = c->memory,
-				     .outcome = outcome,
-				     .wants = true});
+	return rig_step(
+		rig, (struct sched_event){.type = SCHED_EVENT_RELEASED,
+					  .client = client,
+					  .grant = c->state == SCHED_CLIENT_STOPPING ? c->grant : 0,
+					  .epoch = c->epoch,
+					  .budget = c->budget,
+					  .memory = c->memory,
+					  .outcome = outcome,
+					  .wants = true});
 }
 
 static inline void rig_leave(struct rig *rig, uint32_t client)
 {
-	assert_int_equal(rig_step(rig, (struct sched_event){.type = SCHED_EVENT_LEAVE,
-							    .client = client}),
-			 0);
+	assert_int_equal(
+		rig_step(rig, (struct sched_event){.type = SCHED_EVENT_LEAVE, .client = client}),
+		0);
 }
 
 static inline struct sched_client_status rig_status(const struct rig *rig, uint32_t client)

@@ -18,11 +18,11 @@
 #include <cmocka.h>
 
 static const char letters[] = {
-	[LEASE_ACTION_SEND_REQ] = 'q',    [LEASE_ACTION_SEND_RELEASED] = 'r',
-	[LEASE_ACTION_SEND_MEMORY] = 'm', [LEASE_ACTION_SET_BUDGET] = 'b',
-	[LEASE_ACTION_REFUSE] = 'f',      [LEASE_ACTION_OPEN] = 'o',
-	[LEASE_ACTION_DRAIN] = 'd',       [LEASE_ACTION_EVICT] = 'e',
-	[LEASE_ACTION_RESTORE] = 'i',     [LEASE_ACTION_PREPARE] = 'p',
+	[LEASE_ACTION_SEND_REQ] = 'q',     [LEASE_ACTION_SEND_RELEASED] = 'r',
+	[LEASE_ACTION_SEND_MEMORY] = 'm',  [LEASE_ACTION_SET_BUDGET] = 'b',
+	[LEASE_ACTION_REFUSE] = 'f',       [LEASE_ACTION_OPEN] = 'o',
+	[LEASE_ACTION_DRAIN] = 'd',        [LEASE_ACTION_EVICT] = 'e',
+	[LEASE_ACTION_RESTORE] = 'i',      [LEASE_ACTION_PREPARE] = 'p',
 	[LEASE_ACTION_ORPHAN_TIMER] = 't', [LEASE_ACTION_CLOSE] = 'c',
 };
 
@@ -63,18 +63,18 @@ enum from {
 	OFF,
 	IDLE,
 	ASKED,
-	COMING,    /* RESTORING for a budget */
+	COMING, /* RESTORING for a budget */
 	HOLDING,
 	UNNUMBERED, /* HOLDING, its LOCK_OK still on the way */
-	DRAINING,  /* for a DROP of 10 bytes */
-	DRAINING0, /* for a DROP of 0 bytes */
-	GIVING_UP, /* DRAINING, idle */
+	DRAINING,   /* for a DROP of 10 bytes */
+	DRAINING0,  /* for a DROP of 0 bytes */
+	GIVING_UP,  /* DRAINING, idle */
 	EVICTING,
 	UNDOING,   /* RESTORING after an eviction that failed */
 	FREEING,   /* EVICTING with grant 0, from ASKED */
 	FREEING_I, /* the same, from IDLE */
 	ORPHAN,
-	ALONE,     /* RESTORING by itself */
+	ALONE, /* RESTORING by itself */
 	LOST_DRAIN,
 	LOST_EVICT,
 	LOST_COMING,
@@ -84,11 +84,10 @@ enum from {
 
 static void hold(void)
 {
-	assert_string_equal(step((struct lease_event){.type = LEASE_EVENT_LOCK_OK,
-						      .grant = 7,
-						      .budget = 100,
-						      .epoch = 2}),
-			    "bo");
+	assert_string_equal(
+		step((struct lease_event){
+			.type = LEASE_EVENT_LOCK_OK, .grant = 7, .budget = 100, .epoch = 2}),
+		"bo");
 }
 
 static void drop(uint64_t grant, uint64_t bytes, const char *expected)
@@ -107,9 +106,9 @@ static void bring_into(enum from from)
 	if (from == OFF)
 		return;
 	if (from == UNNUMBERED) {
-		assert_string_equal(step((struct lease_event){.type = LEASE_EVENT_REGISTERED,
-							      .running = true}),
-				    "");
+		assert_string_equal(
+			step((struct lease_event){.type = LEASE_EVENT_REGISTERED, .running = true}),
+			"");
 		return;
 	}
 	assert_string_equal(go(LEASE_EVENT_REGISTERED), "cb");
@@ -127,9 +126,8 @@ static void bring_into(enum from from)
 	if (from == FREEING)
 		drop(0, 10, "be");
 	if (from == COMING || from == LOST_COMING)
-		assert_string_equal(step((struct lease_event){.type = LEASE_EVENT_BUDGET,
-							      .budget = 50,
-							      .epoch = 1}),
+		assert_string_equal(step((struct lease_event){
+					    .type = LEASE_EVENT_BUDGET, .budget = 50, .epoch = 1}),
 				    "bi");
 	if (from == ASKED || from == COMING || from == FREEING)
 		return;
@@ -143,26 +141,41 @@ static void bring_into(enum from from)
 	if (from == EVICTING || from == UNDOING || from == LOST_EVICT || from == LOST_UNDO)
 		assert_string_equal(go(LEASE_EVENT_DRAINED), "e");
 	if (from == UNDOING || from == LOST_UNDO)
-		assert_string_equal(step((struct lease_event){.type = LEASE_EVENT_EVICTED,
-							      .outcome = 3}),
-				    "i");
+		assert_string_equal(
+			step((struct lease_event){.type = LEASE_EVENT_EVICTED, .outcome = 3}), "i");
 	if (from >= LOST_DRAIN)
 		assert_string_equal(go(LEASE_EVENT_LOST), "");
 }
 
 /* The events of the table; some types come in several kinds. */
 enum kind {
-	REGISTERED, REGISTERED_WANTING, REGISTERED_RUNNING, LOST, WANT, LOCK_OK,
-	DROP_OURS, DROP_OLD, DROP_0, BUDGET_ODD, BUDGET_EVEN, REFUSED, PREPARE,
-	DONE, DONE_WANTING, FAILED, IDLE_TIME, ORPHAN_TIME, KIND_COUNT
+	REGISTERED,
+	REGISTERED_WANTING,
+	REGISTERED_RUNNING,
+	LOST,
+	WANT,
+	LOCK_OK,
+	DROP_OURS,
+	DROP_OLD,
+	DROP_0,
+	BUDGET_ODD,
+	BUDGET_EVEN,
+	REFUSED,
+	PREPARE,
+	DONE,
+	DONE_WANTING,
+	FAILED,
+	IDLE_TIME,
+	ORPHAN_TIME,
+	KIND_COUNT
 };
 
 static struct lease_event event_of(enum kind kind)
 {
 	/* The end of the work under way; with none under way, that of a drain. */
-	enum lease_event_type end = lease.state == LEASE_EVICTING    ? LEASE_EVENT_EVICTED :
-				    lease.state == LEASE_RESTORING ? LEASE_EVENT_RESTORED :
-								     LEASE_EVENT_DRAINED;
+	enum lease_event_type end = lease.state == LEASE_EVICTING    ? LEASE_EVENT_EVICTED
+				    : lease.state == LEASE_RESTORING ? LEASE_EVENT_RESTORED
+								     : LEASE_EVENT_DRAINED;
 	const struct lease_event events[] = {
 		[REGISTERED] = {.type = LEASE_EVENT_REGISTERED},
 		[REGISTERED_WANTING] = {.type = LEASE_EVENT_REGISTERED, .wanting = true},
@@ -189,7 +202,7 @@ static struct lease_event event_of(enum kind kind)
 
 static const char *state_name(enum lease_state state)
 {
-	static const char *const names[] = {"OFF",      "IDLE",     "ASKED",    "RESTORING",
+	static const char *const names[] = {"OFF",     "IDLE",     "ASKED",    "RESTORING",
 					    "HOLDING", "DRAINING", "EVICTING", "ORPHAN"};
 
 	return names[state];
@@ -200,35 +213,66 @@ static const char *const expected[FROM_COUNT][KIND_COUNT] = {
 	[OFF] = {[REGISTERED] = "cb IDLE",
 		 [REGISTERED_WANTING] = "cbq ASKED",
 		 [REGISTERED_RUNNING] = " HOLDING"},
-	[IDLE] = {[LOST] = "t ORPHAN", [WANT] = "q ASKED", [LOCK_OK] = "r IDLE",
+	[IDLE] = {[LOST] = "t ORPHAN",
+		  [WANT] = "q ASKED",
+		  [LOCK_OK] = "r IDLE",
 		  [DROP_0] = "be EVICTING"},
-	[ASKED] = {[LOST] = "t ORPHAN", [WANT] = "m ASKED", [LOCK_OK] = "bo HOLDING",
-		   [DROP_0] = "be EVICTING", [BUDGET_ODD] = "bi RESTORING", [REFUSED] = "f ASKED"},
-	[COMING] = {[LOST] = " RESTORING", [DONE] = "m ASKED", [DONE_WANTING] = "m ASKED",
+	[ASKED] = {[LOST] = "t ORPHAN",
+		   [WANT] = "m ASKED",
+		   [LOCK_OK] = "bo HOLDING",
+		   [DROP_0] = "be EVICTING",
+		   [BUDGET_ODD] = "bi RESTORING",
+		   [REFUSED] = "f ASKED"},
+	[COMING] = {[LOST] = " RESTORING",
+		    [DONE] = "m ASKED",
+		    [DONE_WANTING] = "m ASKED",
 		    [FAILED] = "br ASKED"},
-	[HOLDING] = {[LOST] = "b OFF", [WANT] = "m HOLDING", [LOCK_OK] = "b HOLDING",
-		     [DROP_OURS] = "d DRAINING", [BUDGET_EVEN] = "b HOLDING",
-		     [REFUSED] = "f HOLDING", [PREPARE] = "p HOLDING",
+	[HOLDING] = {[LOST] = "b OFF",
+		     [WANT] = "m HOLDING",
+		     [LOCK_OK] = "b HOLDING",
+		     [DROP_OURS] = "d DRAINING",
+		     [BUDGET_EVEN] = "b HOLDING",
+		     [REFUSED] = "f HOLDING",
+		     [PREPARE] = "p HOLDING",
 		     [IDLE_TIME] = "d DRAINING"},
-	[UNNUMBERED] = {[LOST] = "b OFF", [WANT] = "m HOLDING", [LOCK_OK] = "b HOLDING",
-			[BUDGET_EVEN] = "b HOLDING", [REFUSED] = "f HOLDING",
+	[UNNUMBERED] = {[LOST] = "b OFF",
+			[WANT] = "m HOLDING",
+			[LOCK_OK] = "b HOLDING",
+			[BUDGET_EVEN] = "b HOLDING",
+			[REFUSED] = "f HOLDING",
 			[PREPARE] = "p HOLDING"},
-	[DRAINING] = {[LOST] = " DRAINING", [DONE] = "e EVICTING", [DONE_WANTING] = "e EVICTING",
+	[DRAINING] = {[LOST] = " DRAINING",
+		      [DONE] = "e EVICTING",
+		      [DONE_WANTING] = "e EVICTING",
 		      [FAILED] = "or HOLDING"},
-	[DRAINING0] = {[LOST] = " DRAINING", [DONE] = "br IDLE", [DONE_WANTING] = "br ASKED",
+	[DRAINING0] = {[LOST] = " DRAINING",
+		       [DONE] = "br IDLE",
+		       [DONE_WANTING] = "br ASKED",
 		       [FAILED] = "or HOLDING"},
-	[GIVING_UP] = {[LOST] = " DRAINING", [DONE] = "br IDLE", [DONE_WANTING] = "br ASKED",
+	[GIVING_UP] = {[LOST] = " DRAINING",
+		       [DONE] = "br IDLE",
+		       [DONE_WANTING] = "br ASKED",
 		       [FAILED] = "o HOLDING"},
-	[EVICTING] = {[LOST] = " EVICTING", [DONE] = "br IDLE", [DONE_WANTING] = "br ASKED",
+	[EVICTING] = {[LOST] = " EVICTING",
+		      [DONE] = "br IDLE",
+		      [DONE_WANTING] = "br ASKED",
 		      [FAILED] = "i RESTORING"},
-	[UNDOING] = {[LOST] = " RESTORING", [DONE] = "or HOLDING", [DONE_WANTING] = "or HOLDING",
+	[UNDOING] = {[LOST] = " RESTORING",
+		     [DONE] = "or HOLDING",
+		     [DONE_WANTING] = "or HOLDING",
 		     [FAILED] = "br ASKED"},
-	[FREEING] = {[LOST] = " EVICTING", [DONE] = "r ASKED", [DONE_WANTING] = "r ASKED",
+	[FREEING] = {[LOST] = " EVICTING",
+		     [DONE] = "r ASKED",
+		     [DONE_WANTING] = "r ASKED",
 		     [FAILED] = "r ASKED"},
-	[FREEING_I] = {[LOST] = " EVICTING", [DONE] = "r IDLE", [DONE_WANTING] = "rq ASKED",
+	[FREEING_I] = {[LOST] = " EVICTING",
+		       [DONE] = "r IDLE",
+		       [DONE_WANTING] = "rq ASKED",
 		       [FAILED] = "rq ASKED"},
-	[ORPHAN] = {[REGISTERED] = "b IDLE", [REGISTERED_WANTING] = "bq ASKED",
-		    [REGISTERED_RUNNING] = "b IDLE", [ORPHAN_TIME] = "bi RESTORING"},
+	[ORPHAN] = {[REGISTERED] = "b IDLE",
+		    [REGISTERED_WANTING] = "bq ASKED",
+		    [REGISTERED_RUNNING] = "b IDLE",
+		    [ORPHAN_TIME] = "bi RESTORING"},
 	[ALONE] = {[DONE] = "bo OFF", [DONE_WANTING] = "bo OFF", [FAILED] = "t ORPHAN"},
 	[LOST_DRAIN] = {[DONE] = "bo OFF", [DONE_WANTING] = "bo OFF", [FAILED] = "bo OFF"},
 	[LOST_EVICT] = {[DONE] = "t ORPHAN", [DONE_WANTING] = "t ORPHAN", [FAILED] = "t ORPHAN"},
@@ -247,8 +291,7 @@ static void every_event_in_every_state(void **state)
 
 			bring_into((enum from)from);
 			before = lease;
-			(void)snprintf(text, sizeof(text), "%s",
-				       step(event_of((enum kind)kind)));
+			(void)snprintf(text, sizeof(text), "%s", step(event_of((enum kind)kind)));
 			if (!want) {
 				if (strcmp(text, "-") != 0)
 					fail_msg("state %d event %d did %s", from, kind, text);
@@ -268,9 +311,8 @@ static void a_drop_is_answered_with_its_own_numbers(void **state)
 {
 	(void)state;
 	bring_into(EVICTING);
-	assert_string_equal(step((struct lease_event){.type = LEASE_EVENT_EVICTED,
-						      .wanting = true}),
-			    "br");
+	assert_string_equal(
+		step((struct lease_event){.type = LEASE_EVENT_EVICTED, .wanting = true}), "br");
 	assert_int_equal(did.at[0].budget, 0);
 	assert_int_equal(last()->grant, 7);
 	assert_int_equal(last()->epoch, 4);
@@ -288,8 +330,7 @@ static void a_failed_eviction_is_undone_before_the_gate_opens(void **state)
 	assert_int_equal(lease.budget, 100);
 	bring_into(UNDOING);
 	/* Bytes are still out: nothing may run, so it has stopped, with less freed. */
-	assert_string_equal(step((struct lease_event){.type = LEASE_EVENT_RESTORED,
-						      .outcome = 3}),
+	assert_string_equal(step((struct lease_event){.type = LEASE_EVENT_RESTORED, .outcome = 3}),
 			    "br");
 	assert_int_equal(last()->outcome, 0);
 	assert_true(last()->wants);
@@ -302,10 +343,9 @@ static void growth_given_too_late_is_not_taken_for_coming_in(void **state)
 	assert_string_equal(step((struct lease_event){.type = LEASE_EVENT_DRAINED}), "br");
 	assert_string_equal(go(LEASE_EVENT_WANT), "q");
 	/* Sent before our release arrived: to take it would overflow the card. */
-	assert_string_equal(step((struct lease_event){.type = LEASE_EVENT_BUDGET,
-						      .budget = 500,
-						      .epoch = 4}),
-			    "-");
+	assert_string_equal(
+		step((struct lease_event){.type = LEASE_EVENT_BUDGET, .budget = 500, .epoch = 4}),
+		"-");
 	assert_int_equal(lease.budget, 0);
 	assert_int_equal(lease.state, LEASE_ASKED);
 }

@@ -323,6 +323,22 @@ static void an_early_release_that_crosses_a_drop_is_its_answer(void **state)
 	assert_int_equal(rig_state(&rig, 1), SCHED_CLIENT_RUNNING);
 }
 
+static void what_a_stopped_client_says_it_keeps_is_charged(void **state)
+{
+	struct sched_event released = {.type = SCHED_EVENT_RELEASED};
+
+	(void)state;
+	rig_run(&rig, 0, 80);
+	released.grant = rig.clients[0].grant;
+	released.epoch = rig.clients[0].epoch;
+	released.memory = rig_mem(20, 0, 0);
+	released.budget = 24 * GIB; /* rounded up, as it may */
+	assert_int_equal(rig_step(&rig, released), 0);
+	assert_int_equal(rig_status(&rig, 0).budget, 24 * GIB);
+	rig_start(&rig, 1, 78);
+	assert_int_equal(rig_did(&rig, 0, SCHED_ACTION_DROP)->bytes, 2 * GIB);
+}
+
 static void stale_answers_change_nothing(void **state)
 {
 	struct sched_event released = {.type = SCHED_EVENT_RELEASED, .grant = 77};
@@ -376,8 +392,13 @@ static void bring_into(enum sched_client_state to)
 
 static void every_event_in_every_state(void **state)
 {
-	enum { OK = 0, NO = SCHED_E_NO_CLIENT, EX = SCHED_E_EXISTS, ST = SCHED_E_STATE,
-	       OLD = SCHED_E_STALE };
+	enum {
+		OK = 0,
+		NO = SCHED_E_NO_CLIENT,
+		EX = SCHED_E_EXISTS,
+		ST = SCHED_E_STATE,
+		OLD = SCHED_E_STALE
+	};
 	static const int expected[SCHED_CLIENT_STATE_COUNT_][SCHED_EVENT_COUNT_] = {
 		/*  GPU CONFIG JOIN LEAVE REQUEST RELEASED MEMORY ALIVE TIME */
 		[SCHED_CLIENT_FREE] = {OK, OK, OK, NO, NO, NO, NO, NO, OK},
@@ -427,12 +448,12 @@ static void configuration_ranges(void **state)
 
 	(void)state;
 	sched_config_default(&good);
-#define BAD(field, value)                                                  \
-	do {                                                               \
-		*c = good;                                                 \
-		c->field = (value);                                        \
-		assert_int_equal(rig_config(&rig), SCHED_E_CONFIG);        \
-		assert_true(rig.sched.config.field != (value));            \
+#define BAD(field, value)                                           \
+	do {                                                        \
+		*c = good;                                          \
+		c->field = (value);                                 \
+		assert_int_equal(rig_config(&rig), SCHED_E_CONFIG); \
+		assert_true(rig.sched.config.field != (value));     \
 	} while (0)
 	BAD(mode, (enum sched_mode)3);
 	BAD(switch_mode, (enum sched_switch_mode)2);
@@ -487,8 +508,11 @@ static void many_actions_come_in_several_steps(void **state)
 static void hostile_numbers_stay_within_the_card(void **state)
 {
 	struct sched_memory huge = {UINT64_MAX, UINT64_MAX, UINT64_MAX, UINT64_MAX, UINT64_MAX};
-	struct sched_event event = {.type = SCHED_EVENT_MEMORY, .memory = huge,
-				    .budget = UINT64_MAX, .moved = UINT64_MAX, .move_ns = 1};
+	struct sched_event event = {.type = SCHED_EVENT_MEMORY,
+				    .memory = huge,
+				    .budget = UINT64_MAX,
+				    .moved = UINT64_MAX,
+				    .move_ns = 1};
 
 	(void)state;
 	rig_run(&rig, 0, 10);
@@ -527,6 +551,7 @@ int main(void)
 		cmocka_unit_test_setup(runners_come_back_after_a_restart, set_up),
 		cmocka_unit_test_setup(idle_clients_give_up_first, set_up),
 		cmocka_unit_test_setup(an_early_release_that_crosses_a_drop_is_its_answer, set_up),
+		cmocka_unit_test_setup(what_a_stopped_client_says_it_keeps_is_charged, set_up),
 		cmocka_unit_test_setup(stale_answers_change_nothing, set_up),
 		cmocka_unit_test_setup(a_budget_is_given_back_only_with_the_last_epoch, set_up),
 		cmocka_unit_test_setup(every_event_in_every_state, set_up),

@@ -205,6 +205,20 @@ static void a_wait_for_pinned_memory_has_an_end(void **state)
 	assert_false(rig_status(&rig, 1).growing);
 }
 
+static void pinned_bytes_promised_to_another_count_already(void **state)
+{
+	(void)state;
+	rig_run(&rig, 0, 60);
+	rig_run(&rig, 1, 40);
+	assert_int_equal(rig_release(&rig, 0, rig_mem(60, 0, 0), false), 0);
+	assert_int_equal(grow(1, 0, 40), 0); /* room for it is being made */
+	assert_true(rig_status(&rig, 1).growing);
+	rig_join(&rig, 2);
+	rig_clear(&rig);
+	rig_request(&rig, 2, rig_want(rig_mem(0, 0, 0), 61, 0));
+	assert_int_equal(rig_did(&rig, 2, SCHED_ACTION_REFUSE)->budget, 60 * GIB);
+}
+
 static void growth_does_not_make_a_turn_younger(void **state)
 {
 	(void)state;
@@ -249,6 +263,7 @@ int main(void)
 		T(growth_beyond_the_card_is_refused),
 		T(pinned_growth_leaves_room_for_the_largest),
 		T(a_wait_for_pinned_memory_has_an_end),
+		T(pinned_bytes_promised_to_another_count_already),
 		T(growth_does_not_make_a_turn_younger),
 		T(a_stop_that_fails_goes_on_waiting_for_memory),
 #undef T

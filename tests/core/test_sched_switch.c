@@ -301,6 +301,25 @@ static void a_holder_that_gives_no_sign_of_life_is_hung(void **state)
 	assert_non_null(rig_did(&rig, 0, SCHED_ACTION_DROP));
 }
 
+static void silence_goes_on_while_nobody_waits(void **state)
+{
+	(void)state;
+	rig.config.switch_fixed_ns = 200 * S;
+	assert_int_equal(rig_config(&rig), 0);
+	rig_run(&rig, 0, 80);
+	rig.mute = 0;
+	rig_start(&rig, 1, 50);
+	rig_at(&rig, 12 * S);
+	assert_int_equal(count_of(0, SCHED_ACTION_BEAT), 1);
+	rig_leave(&rig, 1);
+	rig_at(&rig, 100 * S);
+	assert_int_equal(count_of(0, SCHED_ACTION_BEAT), 1);
+	assert_false(rig_status(&rig, 0).hung);
+	rig_start(&rig, 1, 50);
+	rig_at(&rig, 110 * S);
+	assert_true(rig_status(&rig, 0).hung);
+}
+
 static void a_hung_holder_does_not_count_for_serial(void **state)
 {
 	(void)state;
@@ -500,6 +519,7 @@ int main(void)
 		T(a_restore_that_fails_lets_others_go_first),
 		T(a_victim_that_does_not_answer_is_skipped),
 		T(a_holder_that_gives_no_sign_of_life_is_hung),
+		T(silence_goes_on_while_nobody_waits),
 		T(a_hung_holder_does_not_count_for_serial),
 		T(a_stop_that_fails_is_tried_again),
 		T(three_failures_make_a_client_not_preemptible),

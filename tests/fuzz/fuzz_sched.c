@@ -14,8 +14,8 @@
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
-#define CLIENTS 6
-#define GPUS    2
+#define CLIENTS  6
+#define GPUS     2
 #define SPIN_MAX 1000
 
 struct input {
@@ -142,8 +142,10 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	sched_config_default(&config);
 	sched_init(&sched, clients, CLIENTS, &config);
 	for (uint32_t gpu = 0; gpu < GPUS; gpu++)
-		step(&(struct sched_event){
-			.type = SCHED_EVENT_GPU, .gpu = gpu, .bytes = 256, .external = byte(&in) / 4});
+		step(&(struct sched_event){.type = SCHED_EVENT_GPU,
+					   .gpu = gpu,
+					   .bytes = 256,
+					   .external = byte(&in) / 4});
 	while (in.size > 0)
 		one_event(&in, &now);
 	return 0;

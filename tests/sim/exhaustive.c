@@ -32,15 +32,41 @@
 #define PATH_MAX_ 256
 
 enum move {
-	MOVE_UP, MOVE_DOWN, MOVE_DONE, MOVE_FAIL, MOVE_WANT, MOVE_ALLOC, MOVE_PIN, MOVE_FREE,
-	MOVE_REPORT, MOVE_IDLE, MOVE_KILL, MOVE_BREAK, MOVE_LOST, MOVE_REGISTER, MOVE_ALONE, MOVE_TIME,
+	MOVE_UP,
+	MOVE_DOWN,
+	MOVE_DONE,
+	MOVE_FAIL,
+	MOVE_WANT,
+	MOVE_ALLOC,
+	MOVE_PIN,
+	MOVE_FREE,
+	MOVE_REPORT,
+	MOVE_IDLE,
+	MOVE_KILL,
+	MOVE_BREAK,
+	MOVE_LOST,
+	MOVE_REGISTER,
+	MOVE_ALONE,
+	MOVE_TIME,
 	MOVE_COUNT
 };
 
-static const char *const move_names[MOVE_COUNT] = {
-	"message to the scheduler", "message to the client", "work ends", "work fails", "wants",
-	"allocates", "allocates pinned", "frees", "reports", "is idle", "dies", "connection breaks",
-	"hears that it broke", "registers", "goes on alone", "time passes"};
+static const char *const move_names[MOVE_COUNT] = {"message to the scheduler",
+						   "message to the client",
+						   "work ends",
+						   "work fails",
+						   "wants",
+						   "allocates",
+						   "allocates pinned",
+						   "frees",
+						   "reports",
+						   "is idle",
+						   "dies",
+						   "connection breaks",
+						   "hears that it broke",
+						   "registers",
+						   "goes on alone",
+						   "time passes"};
 
 struct node {
 	struct world world;
@@ -54,7 +80,7 @@ struct seen {
 };
 
 static struct seen *table;
-static uint64_t table_size = 1u << 22, n_seen, n_moves, n_served;
+static uint64_t table_size, n_seen, n_moves, n_served;
 static struct {
 	enum move move;
 	uint32_t p;
@@ -120,8 +146,8 @@ static void mix_list(uint64_t *hash, const struct world *world, const struct sch
 
 static void mix_client(uint64_t *hash, uint64_t now, const struct sched_client *c)
 {
-	const bool flags[] = {c->is_hung,  c->is_not_preemptible, c->is_growing,  c->is_asked,
-			      c->is_given, c->is_retrying,	  c->is_resting,  c->is_told,
+	const bool flags[] = {c->is_hung,   c->is_not_preemptible, c->is_growing, c->is_asked,
+			      c->is_given,  c->is_retrying,        c->is_resting, c->is_told,
 			      c->is_warned, c->has_switched};
 	const uint64_t timers[] = {c->due_ns, c->answer_ns, c->retry_ns, c->bound_ns, c->beat_ns};
 
@@ -141,7 +167,7 @@ static void mix_client(uint64_t *hash, uint64_t now, const struct sched_client *
 		mix(hash, flags[i]);
 	for (size_t i = 0; i < sizeof(timers) / sizeof(*timers); i++)
 		mix(hash, ahead(now, timers[i]));
-	mix(hash, c->is_told ? age(now, c->heard_ns) : 0);
+	mix(hash, c->silent_ns == SCHED_NO_DEADLINE ? UINT64_MAX : age(now, c->silent_ns));
 	mix(hash, c->state == SCHED_CLIENT_RUNNING ? age(now, c->turn_ns) : 0);
 	mix(hash, c->n_failed);
 }
@@ -154,8 +180,8 @@ static void mix_proc(uint64_t *hash, const struct world *world, uint32_t p)
 	mix(hash, proc->is_alive | proc->is_joined << 1 | proc->is_linked << 2 |
 			  proc->is_watched << 3 | proc->is_at_gate << 4 | proc->has_begun << 5 |
 			  proc->is_open << 6 | proc->is_lack_pinned << 7);
-	mix(hash, proc->work | (uint64_t)proc->lease.state << 8 |
-			  (uint64_t)proc->lease.work << 16 | (uint64_t)proc->lease.outcome << 24);
+	mix(hash, proc->work | (uint64_t)proc->lease.state << 8 | (uint64_t)proc->lease.work << 16 |
+			  (uint64_t)proc->lease.outcome << 24);
 	mix(hash, proc->budget);
 	mix(hash, proc->lease.budget);
 	mix(hash, proc->lease.drop_bytes);
@@ -194,19 +220,50 @@ static uint64_t hash_of(const struct node *node)
 	return hash;
 }
 
-/* false: this state was expanded with as much depth left before. */
-static bool is_new(uint64_t hash, uint32_t left)
+static struct seen *find(uint64_t hash)
 {
 	uint64_t i = hash & (table_size - 1);
 
-	hash |= 1; /* 0 is empty */
 	while (table[i].hash != 0 && table[i].hash != hash)
 		i = (i + 1) & (table_size - 1);
-	if (table[i].hash == hash && table[i].left >= left)
+	return &table[i];
+}
+
+static void reset_table(uint64_t size)
+{
+	free(table);
+	table_size = size;
+	table = calloc(size, sizeof(*table));
+	assert(table);
+}
+
+static void grow_table(void)
+{
+	struct seen *old = table;
+	uint64_t old_size = table_size;
+
+	table = NULL;
+	reset_table(old_size * 2);
+	for (uint64_t i = 0; i < old_size; i++) {
+		if (old[i].hash != 0)
+			*find(old[i].hash) = old[i];
+	}
+	free(old);
+}
+
+/* false: this state was expanded with as much depth left before. */
+static bool is_new(uint64_t hash, uint32_t left)
+{
+	struct seen *seen;
+
+	hash += hash == 0; /* 0 is an empty place */
+	seen = find(hash);
+	if (seen->hash == hash && seen->left >= left)
 		return false;
-	n_seen += table[i].hash == 0;
-	table[i] = (struct seen){hash, left};
-	assert(n_seen < table_size / 4 * 3);
+	n_seen += seen->hash == 0;
+	*seen = (struct seen){hash, left};
+	if (n_seen > table_size / 2)
+		grow_table();
 	return true;
 }
 
@@ -227,107 +284,114 @@ static bool is_known(const struct world *world, uint32_t p)
 	       m->pinned == proc->pinned;
 }
 
-/* false: not possible in this state. */
+/* The moves below return false when they are not possible in this state. */
+
+static bool move_program(struct world *world, enum move move, uint32_t p)
+{
+	struct world_proc *proc = &world->procs[p];
+
+	if (!proc->is_linked || proc->work != WORLD_WORK_NONE)
+		return false;
+	if (move == MOVE_WANT && !proc->is_at_gate) {
+		proc->is_at_gate = true;
+		world_want(world, p);
+		return true;
+	}
+	if ((move == MOVE_ALLOC || (move == MOVE_PIN && proc->pinned == 0)) && proc->lack == 0 &&
+	    proc->owned + proc->pinned < OWN_MAX) {
+		world_alloc(world, p, move == MOVE_PIN ? UNIT / 2 : UNIT, move == MOVE_PIN);
+		return true;
+	}
+	if (move == MOVE_FREE && proc->owned > 0) {
+		world_free(world, p, UNIT);
+		world_return_slack(world, p);
+		return true;
+	}
+	if (move == MOVE_REPORT && proc->up.n == 0 && proc->down.n == 0 && !is_known(world, p)) {
+		world_report(world, p);
+		return true;
+	}
+	if (move == MOVE_IDLE && proc->is_watched && proc->lack == 0 &&
+	    proc->lease.state == LEASE_HOLDING) {
+		proc->is_at_gate = false;
+		return world_lease(world, p, (struct lease_event){.type = LEASE_EVENT_IDLE}) == 0;
+	}
+	return false;
+}
+
+static bool move_link(struct world *world, enum move move, uint32_t p)
+{
+	struct world_proc *proc = &world->procs[p];
+
+	if (move == MOVE_KILL && proc->is_alive && proc->is_joined) {
+		world_kill(world, p);
+		world_gone(world, p);
+		return true;
+	}
+	if (move == MOVE_BREAK && proc->is_alive && proc->is_joined && proc->is_linked) {
+		world->is_strict = false;
+		world_gone(world, p);
+		return true;
+	}
+	if (proc->is_joined)
+		return false;
+	if (move == MOVE_LOST && proc->is_linked) {
+		world_lost(world, p);
+		return true;
+	}
+	if (move == MOVE_REGISTER && proc->is_alive && !proc->is_linked &&
+	    proc->work == WORLD_WORK_NONE) {
+		world_register(world, p);
+		return true;
+	}
+	if (move == MOVE_ALONE && !proc->is_linked && proc->lease.state == LEASE_ORPHAN)
+		return world_lease(world, p,
+				   (struct lease_event){.type = LEASE_EVENT_ORPHAN_TIME}) == 0;
+	return false;
+}
+
+static bool move_time(struct world *world)
+{
+	struct sched_event event = {.type = SCHED_EVENT_TIME};
+	uint64_t due = sched_deadline(&world->sched);
+
+	if (due == SCHED_NO_DEADLINE)
+		return false;
+	world->now = due > world->now ? due : world->now;
+	(void)world_step(world, &event);
+	return true;
+}
+
 static bool do_move(struct node *node, enum move move, uint32_t p)
 {
 	struct world *world = &node->world;
 	struct world_proc *proc = &world->procs[p];
-	bool is_managed = proc->is_linked && proc->work == WORLD_WORK_NONE;
 	bool is_fault = move == MOVE_FAIL || move == MOVE_KILL || move == MOVE_BREAK;
 
 	if (is_fault && node->n_faults == 0)
 		return false;
 	node->n_faults -= is_fault;
-	switch (move) {
-	case MOVE_UP:
+	if (move == MOVE_TIME)
+		return p == 0 && move_time(world);
+	if (move == MOVE_UP) {
 		if (proc->up.n == 0)
 			return false;
 		(void)world_deliver_up(world, p);
 		return true;
-	case MOVE_DOWN:
+	}
+	if (move == MOVE_DOWN) {
 		if (proc->down.n == 0 || proc->work != WORLD_WORK_NONE)
 			return false;
 		world_deliver_down(world, p);
 		return true;
-	case MOVE_DONE:
-	case MOVE_FAIL:
+	}
+	if (move == MOVE_DONE || move == MOVE_FAIL) {
 		if (proc->work == WORLD_WORK_NONE)
 			return false;
 		world_work_done(world, p, move == MOVE_FAIL);
 		return true;
-	case MOVE_WANT:
-		if (!is_managed || proc->is_at_gate)
-			return false;
-		proc->is_at_gate = true;
-		world_want(world, p);
-		return true;
-	case MOVE_ALLOC:
-	case MOVE_PIN:
-		if (!is_managed || proc->lack > 0 || proc->owned + proc->pinned >= OWN_MAX)
-			return false;
-		if (move == MOVE_PIN && proc->pinned > 0)
-			return false;
-		world_alloc(world, p, move == MOVE_PIN ? UNIT / 2 : UNIT, move == MOVE_PIN);
-		return true;
-	case MOVE_FREE:
-		if (!proc->is_alive || proc->owned == 0 || !is_managed)
-			return false;
-		world_free(world, p, UNIT);
-		world_return_slack(world, p);
-		return true;
-	case MOVE_REPORT:
-		if (!is_managed || proc->up.n > 0 || proc->down.n > 0 || is_known(world, p))
-			return false;
-		world_report(world, p);
-		return true;
-	case MOVE_IDLE:
-		if (!is_managed || !proc->is_watched || proc->lack > 0 ||
-		    proc->lease.state != LEASE_HOLDING)
-			return false;
-		proc->is_at_gate = false;
-		return world_lease(world, p, (struct lease_event){.type = LEASE_EVENT_IDLE}) == 0;
-	case MOVE_KILL:
-		if (!proc->is_alive || !proc->is_joined)
-			return false;
-		world_kill(world, p);
-		world_gone(world, p);
-		return true;
-	case MOVE_BREAK:
-		if (!proc->is_alive || !proc->is_joined || !proc->is_linked)
-			return false;
-		world->is_strict = false;
-		world_gone(world, p);
-		return true;
-	case MOVE_LOST:
-		if (!proc->is_linked || proc->is_joined)
-			return false;
-		world_lost(world, p);
-		return true;
-	case MOVE_REGISTER:
-		if (!proc->is_alive || proc->is_linked || proc->is_joined ||
-		    proc->work != WORLD_WORK_NONE)
-			return false;
-		world_register(world, p);
-		return true;
-	case MOVE_ALONE:
-		if (proc->is_linked || proc->is_joined || proc->lease.state != LEASE_ORPHAN)
-			return false;
-		return world_lease(world, p,
-				   (struct lease_event){.type = LEASE_EVENT_ORPHAN_TIME}) == 0;
-	case MOVE_TIME: {
-		struct sched_event event = {.type = SCHED_EVENT_TIME};
-		uint64_t due = sched_deadline(&world->sched);
-
-		if (p != 0 || due == SCHED_NO_DEADLINE)
-			return false;
-		world->now = due > world->now ? due : world->now;
-		(void)world_step(world, &event);
-		return true;
 	}
-	case MOVE_COUNT:
-		break;
-	}
-	return false;
+	return move >= MOVE_KILL ? move_link(world, move, p) : move_program(world, move, p);
 }
 
 /* ---- nobody is stuck ---------------------------------------------------------- */
@@ -335,7 +399,7 @@ static bool do_move(struct node *node, enum move move, uint32_t p)
 /* Everything under way comes to its end; true if there was anything. */
 static bool settle(struct node *node)
 {
-	static const enum move forced[] = {MOVE_UP,   MOVE_DOWN,	 MOVE_DONE,
+	static const enum move forced[] = {MOVE_UP,   MOVE_DOWN,     MOVE_DONE,
 					   MOVE_LOST, MOVE_REGISTER, MOVE_REPORT};
 	bool was_any = false, is_any = true;
 
@@ -475,12 +539,8 @@ int main(int argc, char **argv)
 
 	signal(SIGABRT, on_abort);
 	assert(depth < PATH_MAX_);
-	if (argc > 2)
-		table_size = 1ull << strtoul(argv[2], NULL, 0);
-	table = malloc(table_size * sizeof(*table));
-	assert(table);
 	for (size_t i = 0; i < sizeof(runs) / sizeof(*runs); i++) {
-		memset(table, 0, table_size * sizeof(*table));
+		reset_table(1u << 20);
 		n_seen = n_moves = n_served = 0;
 		memset(&node, 0, sizeof(node));
 		begin(&node, runs[i].mode, runs[i].n_faults);

@@ -14,8 +14,7 @@
 #define WORLD_PROCS 160
 #define WORLD_GPUS  3
 
-#include "util/prng.h"
-#include "world.h"
+#include "sim_program.h"
 
 #include <inttypes.h>
 #include <signal.h>
@@ -23,121 +22,13 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-#define MS        UINT64_C(1000000)
-#define S         UINT64_C(1000000000)
-#define MIB       (1ull << 20)
-#define GIB       (1ull << 30)
-#define NEVER     UINT64_MAX
 #define CALM_NS   (3000 * S)   /* from then on no faults, and nobody new */
 #define END_NS    (400000 * S) /* by then all have ended */
 #define STUCK_NS  (100000 * S)
 #define GRACE_NS  (2 * S)
 #define ORPHAN_NS (30 * S)
 
-/* What kinds of faults a seed has. */
-enum { FAULT_DEATHS = 1, FAULT_ANSWERS = 2, FAULT_LINKS = 4, FAULT_CONFIG = 8 };
-
-enum sim_what { SIM_UP, SIM_DOWN, SIM_WORK, SIM_OP, SIM_REPORT, SIM_IDLE, SIM_GONE, SIM_LOST,
-		SIM_ORPHAN, SIM_REGISTER, SIM_FAULT };
-
-struct sim_event {
-	uint64_t time, seq;
-	enum sim_what what;
-	uint32_t p, life;
-};
-
-enum sim_op { OP_START, OP_COMPUTE, OP_ALLOC, OP_IDLE, OP_END };
-
-struct sim_program {
-	enum sim_op op;
-	bool is_computing;
-	bool is_reporting;
-	uint32_t life; /* of the slot; an event of an earlier life is void */
-	uint32_t n_ops;
-	uint32_t computing; /* grows with each start and stop of a computation */
-	uint32_t linked;    /* grows with each connection */
-	uint64_t left_ns, since_ns;
-	uint64_t asked_ns;   /* NEVER: does not wait */
-	uint64_t up_ns, down_ns;
-	uint64_t work_ns; /* when the work under way ends */
-};
-
-struct sim {
-	struct world world;
-	struct sim_program programs[WORLD_PROCS];
-	uint64_t seed;
-	int faults;
-	bool is_calm;
-	uint32_t n_slots;
-	uint64_t seq, grace_ns;
-	uint64_t wait_max_ns, n_ended, n_spawned;
-	uint32_t n_events;
-	uint32_t events_size;
-	struct sim_event *events; /* a binary heap, owned */
-};
-
-static struct sim *sim_of(struct world *world)
-{
-	return (struct sim *)(void *)world; /* its first member */
-}
-
-static uint64_t between(struct sim *sim, uint64_t min, uint64_t max)
-{
-	return min + prng_below(&sim->seed, max - min + 1);
-}
-
-static bool one_in(struct sim *sim, uint64_t n)
-{
-	return prng_below(&sim->seed, n) == 0;
-}
-
-/* ---- events to come --------------------------------------------------------- */
-
-static bool is_before(const struct sim_event *a, const struct sim_event *b)
-{
-	return a->time != b->time ? a->time < b->time : a->seq < b->seq;
-}
-
-static void schedule(struct sim *sim, uint64_t time, enum sim_what what, uint32_t p, uint32_t life)
-{
-	struct sim_event event = {time, ++sim->seq, what, p, life};
-	uint32_t i;
-
-	if (sim->n_events == sim->events_size) {
-		sim->events_size = sim->events_size ? sim->events_size * 2 : 1024;
-		sim->events = realloc(sim->events, sim->events_size * sizeof(*sim->events));
-		assert(sim->events);
-	}
-	for (i = sim->n_events++; i > 0 && is_before(&event, &sim->events[(i - 1) / 2]);
-	     i = (i - 1) / 2)
-		sim->events[i] = sim->events[(i - 1) / 2];
-	sim->events[i] = event;
-}
-
-static struct sim_event next_event(struct sim *sim)
-{
-	struct sim_event first = sim->events[0], last = sim->events[--sim->n_events];
-	uint32_t i = 0, child;
-
-	while ((child = 2 * i + 1) < sim->n_events) {
-		if (child + 1 < sim->n_events &&
-		    is_before(&sim->events[child + 1], &sim->events[child]))
-			child++;
-		if (!is_before(&sim->events[child], &last))
-			break;
-		sim->events[i] = sim->events[child];
-		i = child;
-	}
-	sim->events[i] = last;
-	return first;
-}
-
 /* ---- what the world tells us ------------------------------------------------ */
-
-static uint64_t later(uint64_t a, uint64_t b)
-{
-	return a > b ? a : b;
-}
 
 static void on_up(struct world *world, uint32_t p)
 {
@@ -162,9 +53,9 @@ static void on_work(struct world *world, uint32_t p)
 	struct sim *sim = sim_of(world);
 	struct sim_program *prog = &sim->programs[p];
 	struct world_proc *proc = &world->procs[p];
-	uint64_t bytes = proc->work == WORLD_WORK_EVICT   ? proc->work_bytes :
-			 proc->work == WORLD_WORK_RESTORE ? proc->swapped :
-							    0;
+	uint64_t bytes = proc->work == WORLD_WORK_EVICT     ? proc->work_bytes
+			 : proc->work == WORLD_WORK_RESTORE ? proc->swapped
+							    : 0;
 	uint64_t took = between(sim, MS, 500 * MS) + bytes / 10; /* 10 bytes a nanosecond */
 
 	if (sim->faults & FAULT_ANSWERS && !sim->is_calm) {
@@ -175,141 +66,6 @@ static void on_work(struct world *world, uint32_t p)
 	}
 	prog->work_ns = world->now + took;
 	schedule(sim, prog->work_ns, SIM_WORK, p, prog->life);
-}
-
-/* ---- programs ----------------------------------------------------------------- */
-
-static void report_soon(struct sim *sim, uint32_t p)
-{
-	struct sim_program *prog = &sim->programs[p];
-
-	if (prog->is_reporting)
-		return;
-	prog->is_reporting = true;
-	schedule(sim, sim->world.now + 10 * MS, SIM_REPORT, p, prog->life);
-}
-
-static void end_program(struct sim *sim, uint32_t p)
-{
-	bool is_joined = sim->world.procs[p].is_joined;
-
-	world_kill(&sim->world, p);
-	sim->programs[p].life++;
-	sim->programs[p].linked++;
-	sim->programs[p].is_computing = false;
-	sim->programs[p].is_reporting = false;
-	if (is_joined)
-		schedule(sim, sim->world.now + between(sim, 0, 5 * MS), SIM_GONE, p,
-			 sim->programs[p].life);
-}
-
-static void next_op(struct sim *sim, uint32_t p)
-{
-	struct world_proc *proc = &sim->world.procs[p];
-	struct sim_program *prog = &sim->programs[p];
-	uint64_t what = prng_below(&sim->seed, 10);
-
-	proc->is_at_gate = false;
-	prog->asked_ns = NEVER;
-	if (prog->n_ops-- == 0) {
-		prog->op = OP_END;
-		sim->n_ended++;
-		end_program(sim, p);
-	} else if (what < 4) {
-		prog->op = OP_COMPUTE;
-		prog->left_ns = between(sim, 10 * MS, 15 * S);
-		proc->is_at_gate = true;
-	} else if (what < 7) {
-		prog->op = OP_ALLOC;
-		world_alloc(&sim->world, p, between(sim, 1, 9000) * MIB, one_in(sim, 20));
-	} else if (what < 8 && proc->owned > 0) {
-		prog->op = OP_IDLE;
-		world_free(&sim->world, p, between(sim, 1, proc->owned));
-		schedule(sim, sim->world.now + MS, SIM_OP, p, prog->life);
-	} else {
-		prog->op = OP_IDLE;
-		schedule(sim, sim->world.now + between(sim, MS, 30 * S), SIM_OP, p, prog->life);
-		schedule(sim, sim->world.now + S, SIM_IDLE, p, prog->life);
-	}
-	report_soon(sim, p);
-}
-
-/* Follows what the gate and the budget allow, after anything that touched p. */
-static void follow(struct sim *sim, uint32_t p)
-{
-	struct world_proc *proc = &sim->world.procs[p];
-	struct sim_program *prog = &sim->programs[p];
-	uint64_t now = sim->world.now;
-
-	if (!proc->is_alive || !proc->has_begun)
-		return;
-	if (prog->op == OP_START)
-		next_op(sim, p);
-	while (proc->is_alive && prog->op == OP_ALLOC && proc->lack == 0)
-		next_op(sim, p);
-	if (!proc->is_alive)
-		return;
-	if (proc->lease.state == LEASE_IDLE)
-		world_want(&sim->world, p);
-	if (prog->is_computing && !proc->is_open) {
-		uint64_t done = now - prog->since_ns;
-
-		prog->is_computing = false;
-		prog->computing++;
-		prog->left_ns -= done < prog->left_ns ? done : prog->left_ns;
-	} else if (!prog->is_computing && prog->op == OP_COMPUTE && proc->is_open) {
-		prog->is_computing = true;
-		prog->since_ns = now;
-		schedule(sim, now + prog->left_ns, SIM_OP, p, prog->life);
-	}
-	/* From the first sign of waiting to the last. */
-	if (prog->op != OP_IDLE && !proc->is_open && prog->asked_ns == NEVER)
-		prog->asked_ns = now;
-	if (proc->is_open && proc->lack == 0 && prog->asked_ns != NEVER) {
-		sim->wait_max_ns = later(sim->wait_max_ns, now - prog->asked_ns);
-		prog->asked_ns = NEVER;
-	}
-}
-
-static void on_op(struct sim *sim, uint32_t p)
-{
-	struct sim_program *prog = &sim->programs[p];
-
-	switch (prog->op) {
-	case OP_COMPUTE:
-		/* Void if it was interrupted since, even if it goes on now. */
-		if (!prog->is_computing || sim->world.now < prog->since_ns + prog->left_ns)
-			return;
-		prog->is_computing = false;
-		next_op(sim, p);
-		return;
-	case OP_IDLE:
-		next_op(sim, p);
-		return;
-	case OP_START:
-	case OP_ALLOC:
-	case OP_END:
-		return;
-	}
-}
-
-static void spawn(struct sim *sim, uint32_t p)
-{
-	struct sim_program *prog = &sim->programs[p];
-	uint32_t life = prog->life + 1, linked = prog->linked + 1;
-
-	world_spawn(&sim->world, p, p % WORLD_GPUS);
-	*prog = (struct sim_program){.life = life, .linked = linked, .asked_ns = NEVER};
-	prog->n_ops = (uint32_t)between(sim, 1, 25);
-	sim->n_spawned++;
-	/* Some have run before there was a scheduler for them. */
-	if (sim->faults & FAULT_LINKS && one_in(sim, 10)) {
-		sim->world.procs[p].has_begun = true;
-		sim->world.procs[p].is_open = true;
-		schedule(sim, sim->world.now + between(sim, 0, 10 * S), SIM_REGISTER, p, life);
-		return;
-	}
-	world_register(&sim->world, p);
 }
 
 /* ---- faults --------------------------------------------------------------------- */
@@ -380,9 +136,9 @@ static void on_fault(struct sim *sim)
 
 static uint32_t work_outcome(struct sim *sim)
 {
-	return sim->faults & FAULT_ANSWERS && !sim->is_calm && one_in(sim, 10) ?
-		       (uint32_t)between(sim, 1, 6) :
-		       0;
+	return sim->faults & FAULT_ANSWERS && !sim->is_calm && one_in(sim, 10)
+		       ? (uint32_t)between(sim, 1, 6)
+		       : 0;
 }
 
 static void on_down_due(struct sim *sim, const struct sim_event *event)
@@ -569,7 +325,8 @@ static void configure(struct sim *sim, uint64_t *ret_total)
 }
 
 struct result {
-	uint64_t hash, n_steps, n_grants, n_drops, n_hung, n_refused, n_spawned, wait_max_ns, end_ns;
+	uint64_t hash, n_steps, n_grants, n_drops, n_hung, n_refused, n_spawned, wait_max_ns,
+		end_ns;
 };
 
 static bool is_over(const struct sim *sim)
@@ -584,7 +341,7 @@ static bool is_over(const struct sim *sim)
 static void advance(struct sim *sim)
 {
 	uint64_t due = sched_deadline(&sim->world.sched);
-	uint64_t next = sim->n_events > 0 ? sim->events[0].time : NEVER;
+	uint64_t next = sim->queue.n > 0 ? sim->queue.at[0].time : NEVER;
 
 	assert(due != NEVER || next != NEVER);
 	if (due <= next) {
@@ -595,7 +352,7 @@ static void advance(struct sim *sim)
 		return;
 	}
 	{
-		struct sim_event event = next_event(sim);
+		struct sim_event event = sim_queue_pop(&sim->queue);
 
 		sim->world.now = later(sim->world.now, event.time);
 		handle(sim, &event);
@@ -633,10 +390,13 @@ static struct result run(uint64_t seed, int faults)
 	sched_assert_valid(&sim.world.sched);
 	for (uint32_t g = 0; g < WORLD_GPUS; g++)
 		assert(sim.world.sched.gpus[g].sums.charged == 0);
-	free(sim.events);
-	result = (struct result){sim.world.hash, sim.world.n_steps, sim.world.n_grants,
-				 sim.world.n_drops, sim.world.n_hung, sim.world.n_refused,
-				 sim.n_spawned, sim.wait_max_ns, sim.world.now};
+	/* Nothing went wrong, so nobody waited for ever: for a turn, and perhaps to grow. */
+	if (faults == 0 && config.anti_thrash)
+		assert(sim.wait_max_ns <= 2 * config.wait_bound_ns);
+	free(sim.queue.at);
+	result = (struct result){sim.world.hash,    sim.world.n_steps, sim.world.n_grants,
+				 sim.world.n_drops, sim.world.n_hung,  sim.world.n_refused,
+				 sim.n_spawned,     sim.wait_max_ns,   sim.world.now};
 	return result;
 }
 
@@ -646,7 +406,8 @@ static uint64_t current_seed;
 static void on_abort(int sig)
 {
 	(void)sig;
-	dprintf(STDERR_FILENO, "sim_sched: failed, replay with: make sim SEED=%" PRIu64 " SEEDS=1\n",
+	dprintf(STDERR_FILENO,
+		"sim_sched: failed, replay with: make sim SEED=%" PRIu64 " SEEDS=1\n",
 		current_seed);
 }
 
