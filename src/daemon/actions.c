@@ -143,8 +143,9 @@ static void note(struct server *server, struct peer *peer, const struct sched_ac
 		note_grant(server, peer, action);
 		break;
 	case SCHED_ACTION_DROP:
-		log_info("drop client=%u gpu=%u grant=%llu bytes=%llu", peer->id, peer->gpu,
-			 (unsigned long long)action->grant, (unsigned long long)action->bytes);
+		log_at(action->grant ? LOG_LEVEL_INFO : LOG_LEVEL_DEBUG,
+		       "drop client=%u gpu=%u grant=%llu bytes=%llu", peer->id, peer->gpu,
+		       (unsigned long long)action->grant, (unsigned long long)action->bytes);
 		break;
 	case SCHED_ACTION_WAIT:
 		if (server->sample_ns == SERVER_NEVER && server->gpus.nvml.library)

@@ -232,6 +232,13 @@ static void request(struct server *server, struct peer *peer, const struct nvsha
 		log_debug("ignored client=%u message=REQ_LOCK core=%d", peer->id, r);
 }
 
+static void hold(struct server *server, struct peer *peer)
+{
+	if (!peer->is_held)
+		DL_APPEND(server->held, peer);
+	peer->is_held = true;
+}
+
 static void on_req_lock(struct server *server, struct peer *peer,
 			const struct nvshare_req_lock *req)
 {
@@ -245,19 +252,22 @@ static void on_req_lock(struct server *server, struct peer *peer,
 	}
 	/* After a restart those that run come back first; until then nobody is let in. */
 	take_memory(server, peer, &req->mem, &memory);
-	if (!peer->is_held)
-		DL_APPEND(server->held, peer);
-	peer->is_held = true;
+	hold(server, peer);
+	peer->is_growing = false;
 }
 
 static void log_released(const struct peer *peer, const struct nvshare_lock_released *released)
 {
+	/* What the stopped give up bit by bit is in the status; only turns make lines. */
+	bool is_turn = released->grant || released->outcome;
+
 	/* A turn given up with nothing to move is seen by the next one's grant. */
 	if (released->moved || released->outcome)
-		log_info("released client=%u gpu=%u grant=%llu outcome=%s moved=%llu ms=%llu",
-			 peer->id, peer->gpu, (unsigned long long)released->grant,
-			 actions_outcome(released->outcome), (unsigned long long)released->moved,
-			 (unsigned long long)(released->move_ns / CLOCK_NS_PER_MS));
+		log_at(is_turn ? LOG_LEVEL_INFO : LOG_LEVEL_DEBUG,
+		       "released client=%u gpu=%u grant=%llu outcome=%s moved=%llu ms=%llu",
+		       peer->id, peer->gpu, (unsigned long long)released->grant,
+		       actions_outcome(released->outcome), (unsigned long long)released->moved,
+		       (unsigned long long)(released->move_ns / CLOCK_NS_PER_MS));
 }
 
 static void on_released(struct server *server, struct peer *peer,
@@ -306,6 +316,16 @@ static void on_mem_update(struct server *server, struct peer *peer,
 	int r;
 
 	take_memory(server, peer, &update->mem, &event.memory);
+	/* Nor may anybody grow until all are back: what they hold is not known before. */
+	if (server->grace_ns && (event.memory.wanted || event.memory.wanted_pinned)) {
+		event.memory.wanted = 0;
+		event.memory.wanted_pinned = 0;
+		if (!peer->is_held) {
+			hold(server, peer);
+			peer->is_growing = true;
+		}
+		peer->held_epoch = update->epoch;
+	}
 	/* It may give back, not take; what the core adds comes as an action. */
 	if (event.budget < peer->share.budget)
 		server_account(server, peer, peer->share.on_card, event.budget);
@@ -380,6 +400,22 @@ void dispatch_message(struct server *server, struct peer *peer, const struct msg
 
 /* ---- time, and the end of a peer ------------------------------------------- */
 
+static void grow(struct server *server, struct peer *peer, const struct nvshare_mem *mem)
+{
+	struct sched_event event = {
+		.type = SCHED_EVENT_MEMORY,
+		.client = peer->slot,
+		.epoch = peer->held_epoch,
+		.budget = peer->share.budget,
+	};
+	int r;
+
+	take_memory(server, peer, mem, &event.memory);
+	r = dispatch_event(server, &event);
+	if (r)
+		log_debug("ignored client=%u message=MEM_UPDATE core=%d", peer->id, r);
+}
+
 static void end_grace(struct server *server)
 {
 	struct peer *peer;
@@ -395,7 +431,11 @@ static void end_grace(struct server *server)
 
 		DL_DELETE(server->held, peer);
 		peer->is_held = false;
-		if (!peer->is_closing)
+		if (peer->is_closing)
+			continue;
+		if (peer->is_growing)
+			grow(server, peer, &mem);
+		else
 			request(server, peer, &mem);
 	}
 }

@@ -68,9 +68,11 @@ struct peer {
 	uint64_t asked_ns;
 	uint64_t refused_ns; /* a refusal was last logged */
 	uint64_t nonce;
-	bool is_beat_asked; /* a heartbeat is unanswered */
-	bool is_held;       /* on server::held */
-	struct peer *prev;  /* server::held */
+	bool is_beat_asked;  /* a heartbeat is unanswered */
+	bool is_growing;     /* held for what it lacks; else for its turn */
+	uint64_t held_epoch; /* of the report with that */
+	bool is_held;        /* on server::held */
+	struct peer *prev;   /* server::held */
 	struct peer *next;
 	struct nvshare_mem mem;
 	char name[NVSHARE_NAME_LEN];

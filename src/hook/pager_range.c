@@ -1,13 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-#include "hook/pager.h"
 #include "hook/cond.h"
+#include "hook/pager.h"
 #include "hook/pager_private.h"
 
 #include "hook/cuda_real.h"
 #include "hook/gate.h"
 
 #include <stdlib.h>
+
+/* After a scheduler's restart its view of the card takes some budgets to come true. */
+#define PAGER_TRIES_MAX 4
 
 struct pager_device *pager_device(CUdevice dev)
 {
@@ -337,7 +340,7 @@ CUresult pager_range_new(CUdevice dev, CUcontext ctx, struct pager_arena *arena,
 			break;
 		if (range)
 			pager_range_unref(range);
-		if (res != CUDA_ERROR_OUT_OF_MEMORY || n_tries ||
+		if (res != CUDA_ERROR_OUT_OF_MEMORY || n_tries == PAGER_TRIES_MAX ||
 		    budget_retry(dev, size, BUDGET_PAGEABLE) != CUDA_SUCCESS)
 			break;
 	}
