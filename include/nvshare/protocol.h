@@ -85,7 +85,7 @@ struct nvshare_empty {
 };
 
 struct nvshare_register {
-	uint8_t gpu_uuid[16];     /* as cuDeviceGetUuid gives it; of the MIG instance if it is one */
+	uint8_t gpu_uuid[16]; /* as cuDeviceGetUuid gives it; of the MIG instance if it is one */
 	uint64_t gpu_total_bytes; /* as the driver says; used when NVML does not */
 	uint64_t budget;          /* bytes it may have on the card at the moment; 0 when new */
 	struct nvshare_mem mem;
@@ -97,14 +97,14 @@ struct nvshare_register {
 
 enum nvshare_register_result {
 	NVSHARE_REGISTER_OK,
-	NVSHARE_REGISTER_FULL,      /* no slot for another client */
-	NVSHARE_REGISTER_GPU,       /* an unknown GPU whose size nobody can tell */
-	NVSHARE_REGISTER_NO_FIT     /* FIXED, and it would have to take turns */
+	NVSHARE_REGISTER_FULL,  /* no slot for another client */
+	NVSHARE_REGISTER_GPU,   /* an unknown GPU whose size nobody can tell */
+	NVSHARE_REGISTER_NO_FIT /* FIXED, and it would have to take turns */
 };
 
 struct nvshare_registered {
-	uint32_t result; /* enum nvshare_register_result; not 0: the scheduler closes */
-	uint32_t client; /* id, shown by nvsharectl */
+	uint32_t result;        /* enum nvshare_register_result; not 0: the scheduler closes */
+	uint32_t client;        /* id, shown by nvsharectl */
 	uint64_t context_bytes; /* what a context costs on this GPU, as seen so far */
 };
 
@@ -131,7 +131,7 @@ struct nvshare_drop_lock {
 
 enum nvshare_outcome {
 	NVSHARE_OUTCOME_SUCCESS,
-	NVSHARE_OUTCOME_TIMEOUT,     /* submitted work did not end in time; the gate is open again */
+	NVSHARE_OUTCOME_TIMEOUT, /* submitted work did not end in time; the gate is open again */
 	NVSHARE_OUTCOME_SAVE_FAILED, /* a copy failed; nothing was given up */
 	NVSHARE_OUTCOME_NO_HOST_MEMORY,
 	NVSHARE_OUTCOME_GPU_HUNG,
@@ -183,7 +183,7 @@ enum nvshare_wait {
 };
 
 struct nvshare_wait_for_mem {
-	uint64_t missing; /* bytes */
+	uint64_t missing;  /* bytes */
 	uint32_t position; /* in the queue, from 1 */
 	uint32_t why;      /* enum nvshare_wait */
 };
@@ -213,7 +213,12 @@ struct nvshare_get_status {
 	uint8_t unused[8];
 };
 
-enum nvshare_mode { NVSHARE_MODE_AUTO, NVSHARE_MODE_SERIAL, NVSHARE_MODE_CONCURRENT, NVSHARE_MODE_COUNT };
+enum nvshare_mode {
+	NVSHARE_MODE_AUTO,
+	NVSHARE_MODE_SERIAL,
+	NVSHARE_MODE_CONCURRENT,
+	NVSHARE_MODE_COUNT
+};
 enum nvshare_switch_mode { NVSHARE_SWITCH_AUTO, NVSHARE_SWITCH_FIXED, NVSHARE_SWITCH_COUNT };
 
 struct nvshare_status_node {
@@ -244,7 +249,7 @@ struct nvshare_status_gpu {
 	uint64_t n_switches;
 	uint64_t moved_out;
 	uint64_t moved_in;
-	uint64_t bandwidth;    /* bytes a second, measured; 0: not yet */
+	uint64_t bandwidth;      /* bytes a second, measured; 0: not yet */
 	uint64_t next_switch_ms; /* until the next planned switch; UINT64_MAX: none */
 	uint32_t index;
 	uint32_t n_running;
@@ -296,11 +301,11 @@ struct nvshare_status_end {
 
 /* nvshare_set::key */
 enum nvshare_key {
-	NVSHARE_KEY_MODE,         /* enum nvshare_mode */
-	NVSHARE_KEY_TQ,           /* seconds, 1 to 86400 */
-	NVSHARE_KEY_SWITCH_TIME,  /* seconds, 1 to 86400; 0: auto */
-	NVSHARE_KEY_RESERVE,      /* percent, 0 to 50 */
-	NVSHARE_KEY_MAX_RUNTIME,  /* seconds, 10 to 86400 */
+	NVSHARE_KEY_MODE,        /* enum nvshare_mode */
+	NVSHARE_KEY_TQ,          /* seconds, 1 to 86400 */
+	NVSHARE_KEY_SWITCH_TIME, /* seconds, 1 to 86400; 0: auto */
+	NVSHARE_KEY_RESERVE,     /* percent, 0 to 50 */
+	NVSHARE_KEY_MAX_RUNTIME, /* seconds, 10 to 86400 */
 	NVSHARE_KEY_COUNT
 };
 

@@ -75,7 +75,7 @@ static void wake(void)
 
 	if (fd >= 0) {
 		n = syscall(SYS_write, fd, &one, sizeof(one)); /* write() is a cancellation point */
-		(void)n; /* full: it is awake already */
+		(void)n;                                       /* full: it is awake already */
 	}
 	errno = saved;
 }

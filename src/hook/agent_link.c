@@ -21,7 +21,7 @@
 #define LINK_REGISTER_NS    (2 * CLOCK_NS_PER_SEC)
 #define LINK_BACKOFF_NS_MIN (100 * CLOCK_NS_PER_MS)
 #define LINK_BACKOFF_NS_MAX CLOCK_NS_PER_SEC /* shorter than a restarted scheduler's grace */
-#define LINK_RECEIVE_MAX    64 /* messages, before others get their turn */
+#define LINK_RECEIVE_MAX    64               /* messages, before others get their turn */
 
 /* comm, not argv[0]: it is what ps and nvidia-smi show, and threads may have renamed theirs. */
 static void read_name(char *ret, size_t size)

@@ -31,9 +31,9 @@ struct budget_device {
 	int need_kind;
 	uint64_t pressing;        /* bytes that threads wait for in captures of their own */
 	uint64_t pressing_pinned; /* those of them that are not pageable */
-	uint64_t n_set;     /* budgets given */
-	uint64_t lost_until_ns; /* a lost scheduler may come back by then; 0: none was lost */
-	uint64_t n_refused; /* refusals */
+	uint64_t n_set;           /* budgets given */
+	uint64_t lost_until_ns;   /* a lost scheduler may come back by then; 0: none was lost */
+	uint64_t n_refused;       /* refusals */
 };
 
 static struct {
@@ -305,8 +305,8 @@ CUresult budget_take(CUdevice dev, uint64_t bytes, int kind)
 	if (is_over)
 		return CUDA_ERROR_OUT_OF_MEMORY;
 	if (!is_taken)
-		res = may_wait ? take_waiting(dev, d, bytes, kind) :
-				 take_pressing(dev, d, bytes, kind);
+		res = may_wait ? take_waiting(dev, d, bytes, kind)
+			       : take_pressing(dev, d, bytes, kind);
 	if (res == CUDA_SUCCESS)
 		agent_memory_changed(dev);
 	return res;

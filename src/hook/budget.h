@@ -73,8 +73,8 @@ uint64_t budget_total(CUdevice dev);      /* the card's bytes as the driver says
 /* The agent's side. */
 void budget_set(CUdevice dev, uint64_t bytes); /* wakes who waits */
 void budget_refuse(CUdevice dev);              /* who waits gets out of memory */
-void budget_lost(CUdevice dev); /* the scheduler is gone; for a while it may come back */
-bool budget_wanting(CUdevice dev);             /* a thread waits for memory */
+void budget_lost(CUdevice dev);    /* the scheduler is gone; for a while it may come back */
+bool budget_wanting(CUdevice dev); /* a thread waits for memory */
 
 /*
  * Lowers the budget so that keep bytes of it stay unused, if more are and nobody waits

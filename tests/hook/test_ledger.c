@@ -133,10 +133,13 @@ static void fifty_thousand_entries_are_kept_apart(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test_setup_teardown(an_entry_is_found_by_key_and_by_range, reset, clear),
-		cmocka_unit_test_setup_teardown(a_context_takes_its_entries_of_every_class, reset, clear),
+		cmocka_unit_test_setup_teardown(an_entry_is_found_by_key_and_by_range, reset,
+						clear),
+		cmocka_unit_test_setup_teardown(a_context_takes_its_entries_of_every_class, reset,
+						clear),
 		cmocka_unit_test_setup_teardown(a_pool_knows_what_came_from_it, reset, clear),
-		cmocka_unit_test_setup_teardown(fifty_thousand_entries_are_kept_apart, reset, clear),
+		cmocka_unit_test_setup_teardown(fifty_thousand_entries_are_kept_apart, reset,
+						clear),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
