@@ -414,7 +414,7 @@ uint64_t agent_context_bytes(CUdevice dev)
 	bytes = d->context_bytes;
 	pthread_mutex_unlock(&state.lock);
 	if (!bytes) /* nobody has seen one: half a GiB on a large card */
-		bytes = earlier(AGENT_CONTEXT_BYTES_MAX, total / 16);
+		bytes = earlier(AGENT_CONTEXT_BYTES_MAX, total / 32);
 	return bytes;
 }
 

@@ -495,7 +495,7 @@ static void runs_without_a_scheduler_and_joins_one(void)
 
 	check(agent_use_device(0) == CUDA_SUCCESS);
 	check(gate_get() == GATE_OPEN);
-	check(agent_context_bytes(0) == FAKE_TOTAL / 16);
+	check(agent_context_bytes(0) == FAKE_TOTAL / 32);
 	check(agent_add_context(CONTEXT, 0, 0));
 	budget_force(0, 5 * MIB, NVSHARE_PINNED_CONTEXT);
 	fake_listen(dir);
