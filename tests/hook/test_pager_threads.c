@@ -18,6 +18,7 @@
 #define N_SLOTS    16
 #define N_ROUNDS   150
 #define N_SWITCHES 30
+#define N_BETWEEN  10 /* entries into the gate, of all threads */
 
 struct block {
 	CUdeviceptr ptr;
@@ -122,6 +123,16 @@ static void switch_once(uint64_t *rng)
 	gate_set(GATE_OPEN);
 }
 
+/* So much work between two switches, else the threads would hardly ever find it open. */
+static void let_them_work(void)
+{
+	uint64_t n_entered = gate_activity();
+
+	while (gate_activity() - n_entered < N_BETWEEN &&
+	       __atomic_load_n(&n_running, __ATOMIC_SEQ_CST))
+		sched_yield();
+}
+
 static void memory_is_switched_under_running_threads(void **state)
 {
 	pthread_t threads[N_THREADS];
@@ -136,7 +147,7 @@ static void memory_is_switched_under_running_threads(void **state)
 		assert_int_equal(pthread_create(&threads[i], NULL, use_memory, (void *)(i + 1)), 0);
 	for (int i = 0; i < N_SWITCHES || __atomic_load_n(&n_running, __ATOMIC_SEQ_CST); i++) {
 		switch_once(&rng);
-		sched_yield();
+		let_them_work();
 	}
 	for (size_t i = 0; i < N_THREADS; i++)
 		pthread_join(threads[i], NULL);
