@@ -148,7 +148,7 @@ static void note(struct server *server, struct peer *peer, const struct sched_ac
 		       (unsigned long long)action->grant, (unsigned long long)action->bytes);
 		break;
 	case SCHED_ACTION_WAIT:
-		if (server->sample_ns == SERVER_NEVER && server->gpus.nvml.library)
+		if (server->sample_ns == SERVER_NEVER && server->gpus.nvml.handle)
 			server->sample_ns = server->now_ns; /* is it really full? */
 		break;
 	case SCHED_ACTION_REFUSE:

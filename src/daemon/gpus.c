@@ -92,7 +92,7 @@ int gpus_find(struct gpus *gpus, const uint8_t uuid[16], uint64_t total, uint64_
 
 	/* The driver may have been loaded, or an instance made, after we started. */
 	if (!gpu && now_ns - gpus->listed_ns >= LIST_PERIOD_NS) {
-		if (gpus->nvml.library || nvml_open(&gpus->nvml))
+		if (gpus->nvml.handle || nvml_open(&gpus->nvml))
 			add_nvml(gpus, now_ns);
 		gpus->listed_ns = now_ns;
 		gpu = find(gpus, uuid);

@@ -40,12 +40,12 @@ static bool load(struct nvml *nvml)
 	void *symbol;
 
 	for (size_t i = 0; i < sizeof(symbols) / sizeof(symbols[0]); i++) {
-		symbol = dlsym(nvml->library, symbols[i].symbol);
+		symbol = dlsym(nvml->handle, symbols[i].symbol);
 		if (!symbol && !symbols[i].is_optional)
 			return false;
 		memcpy((char *)nvml + symbols[i].offset, &symbol, sizeof(symbol));
 	}
-	symbol = dlsym(nvml->library, "nvmlInit_v2");
+	symbol = dlsym(nvml->handle, "nvmlInit_v2");
 	if (!symbol)
 		return false;
 	memcpy(&init, &symbol, sizeof(init)); /* ISO C has no cast from void * to a function */
@@ -59,7 +59,7 @@ bool nvml_open(struct nvml *nvml)
 	memset(nvml, 0, sizeof(*nvml));
 	if (!library)
 		return false;
-	nvml->library = library;
+	nvml->handle = library;
 	if (load(nvml))
 		return true;
 	(void)dlclose(library);
@@ -69,10 +69,10 @@ bool nvml_open(struct nvml *nvml)
 
 void nvml_close(struct nvml *nvml)
 {
-	if (!nvml->library)
+	if (!nvml->handle)
 		return;
 	(void)nvml->shutdown();
-	(void)dlclose(nvml->library);
+	(void)dlclose(nvml->handle);
 	memset(nvml, 0, sizeof(*nvml));
 }
 
@@ -152,7 +152,7 @@ uint32_t nvml_list(const struct nvml *nvml, struct nvml_gpu *ret_gpus, uint32_t 
 	unsigned int n_migs;
 	uint32_t n_found = 0;
 
-	if (!nvml->library || nvml->device_count(&n_devices) != 0)
+	if (!nvml->handle || nvml->device_count(&n_devices) != 0)
 		return 0;
 	for (unsigned int i = 0; i < n_devices && n_found < n; i++) {
 		if (nvml->device_handle(i, &device) != 0)

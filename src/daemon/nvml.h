@@ -14,7 +14,7 @@
 struct nvml_device_st;
 
 struct nvml {
-	void *library; /* NULL: not there */
+	void *handle; /* NULL: not there */
 	int (*shutdown)(void);
 	int (*device_count)(unsigned int *count);
 	int (*device_handle)(unsigned int index, struct nvml_device_st **device);

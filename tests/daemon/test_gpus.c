@@ -90,7 +90,7 @@ static int mig_handle(struct nvml_device_st *device, unsigned int i, struct nvml
 static void fake_nvml(struct nvml *nvml)
 {
 	*nvml = (struct nvml){
-		.library = nvml,
+		.handle = nvml,
 		.device_count = device_count,
 		.device_handle = device_handle,
 		.device_name = device_name,
