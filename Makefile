@@ -42,7 +42,7 @@ tests_of = $(patsubst %.c,$(B)/%,$(sort $(wildcard tests/$(1)/test_*.c)))
 core_obj   := $(call obj,$(call src,core))
 util_obj   := $(call obj,$(call src,util))
 ipc_obj    := $(call obj,$(call src,ipc))
-hook_obj   := $(call obj,$(call src,hook))
+hook_obj   := $(call obj,$(call src,hook) $(call src,hook/*))
 daemon_obj := $(call obj,$(call src,daemon))
 cli_obj    := $(call obj,$(call src,cli))
 simcuda_obj := $(call obj,$(call src,simgpu/node) $(call src,simgpu/cuda))
@@ -70,7 +70,7 @@ $(B)/libcore.a $(B)/libutil.a $(B)/libipc.a:
 # The version that dlsym() has had since the C library's first port to this processor.
 GLIBC_BASE = $(if $(findstring aarch64,$(shell $(CC) -dumpmachine)),GLIBC_2.17,GLIBC_2.2.5)
 
-$(B)/exports.map: src/hook/exports.map.in src/hook/cuda_hooks.def
+$(B)/exports.map: src/hook/table/exports.map.in src/hook/table/cuda_hooks.def
 	@mkdir -p $(@D)
 	$(CC) -E -P -undef -x c -Isrc -DNVS_GLIBC_BASE=$(GLIBC_BASE) -o $@ $<
 
@@ -191,7 +191,7 @@ check-corpus: $(replays)
 # What the preload tests put before, behind and under the library.
 fixtures := $(addprefix $(B)/tests/hook/preload/,fake/libcuda.so.1 libchain1.so libchain2.so \
     libchain3.so probe probe_linked probe_static leaver capturer)
-$(B)/tests/hook/preload/fake/libcuda.so.1: tests/hook/preload/fake_libcuda.c tests/hook/preload/fake_lookup.c src/hook/cuda_hooks.def
+$(B)/tests/hook/preload/fake/libcuda.so.1: tests/hook/preload/fake_libcuda.c tests/hook/preload/fake_lookup.c src/hook/table/cuda_hooks.def
 	@mkdir -p $(@D)
 	$(LINK) $(NVS_CPPFLAGS) -shared -Wl,-soname,libcuda.so.1 -Wl,-Bsymbolic -o $@ $(filter %.c,$^)
 chain_libchain1 := -DCHAIN_NUMBER=1 -DCHAIN_ALLOC
@@ -200,7 +200,7 @@ chain_libchain3 := -DCHAIN_NUMBER=3 -DCHAIN_LAST
 $(B)/tests/hook/preload/libchain%.so: tests/hook/preload/chain.c
 	@mkdir -p $(@D)
 	$(LINK) $(NVS_CPPFLAGS) $(chain_libchain$*) -shared -o $@ $< -ldl
-$(B)/tests/hook/preload/probe: tests/hook/preload/probe.c src/hook/cuda_hooks.def
+$(B)/tests/hook/preload/probe: tests/hook/preload/probe.c src/hook/table/cuda_hooks.def
 	@mkdir -p $(@D)
 	$(LINK) $(NVS_CPPFLAGS) -o $@ $< -ldl
 $(B)/tests/hook/preload/probe_linked: tests/hook/preload/probe.c $(B)/tests/hook/preload/fake/libcuda.so.1

@@ -3,7 +3,7 @@
 #include "hook/device.h"
 
 #include "hook/cond.h"
-#include "hook/cuda_real.h"
+#include "hook/table/cuda_real.h"
 
 #include <pthread.h>
 #include <stdlib.h>

@@ -2,11 +2,11 @@
 
 #include "hook/lifecycle.h"
 
-#include "hook/agent.h"
-#include "hook/budget.h"
+#include "hook/agent/agent.h"
 #include "hook/device.h"
-#include "hook/gate.h"
-#include "hook/pager.h"
+#include "hook/gate/gate.h"
+#include "hook/memory/budget.h"
+#include "hook/pager/pager.h"
 
 #include <errno.h>
 #include <pthread.h>

@@ -2,10 +2,10 @@
 
 #include "hook/load.h"
 
-#include "hook/cuda_real.h"
-#include "hook/elf_find.h"
 #include "hook/hook_log.h"
-#include "hook/resolve.h"
+#include "hook/table/cuda_real.h"
+#include "hook/table/elf_find.h"
+#include "hook/table/resolve.h"
 
 #include <dlfcn.h>
 #include <errno.h>

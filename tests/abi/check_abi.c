@@ -30,4 +30,4 @@
 #define CU_HOOK(kind, base, symbol, since, stream, params, args) \
 	CHECK(base, symbol, since, stream, params)
 #define CU_REAL(base, symbol, since, stream, params) CHECK(base, symbol, since, stream, params)
-#include "hook/cuda_hooks.def"
+#include "hook/table/cuda_hooks.def"

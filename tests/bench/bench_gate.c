@@ -4,7 +4,7 @@
  * function, against the function alone, in turn; medians. With several threads too,
  * since the open gate must write nothing that threads share.
  */
-#include "hook/gate.h"
+#include "hook/gate/gate.h"
 
 #include <pthread.h>
 #include <stdint.h>

@@ -8,10 +8,10 @@
  * pager_*() in place of the library's. Counters are atomic: the agent's thread calls.
  */
 
-#include "hook/backend.h"
-#include "hook/budget.h"
-#include "hook/cuda_real.h"
-#include "hook/pager.h"
+#include "hook/memory/backend.h"
+#include "hook/memory/budget.h"
+#include "hook/pager/pager.h"
+#include "hook/table/cuda_real.h"
 
 #include <stdint.h>
 #include <string.h>

@@ -7,12 +7,12 @@
  * what next_result says. For tests of the memory hooks; setup and teardown are theirs.
  */
 
-#include "hook/hooks.h"
+#include "hook/table/hooks.h"
 
 #include "fake_memory.h"
-#include "hook/gate.h"
-#include "hook/ledger.h"
-#include "hook/pager.h"
+#include "hook/gate/gate.h"
+#include "hook/memory/ledger.h"
+#include "hook/pager/pager.h"
 
 #define MIB (1ull << 20)
 

@@ -13,11 +13,11 @@
  * and the choice of backend.
  */
 
-#include "hook/agent.h"
-#include "hook/backend.h"
-#include "hook/budget.h"
-#include "hook/cuda_real.h"
+#include "hook/agent/agent.h"
 #include "hook/hook_options.h"
+#include "hook/memory/backend.h"
+#include "hook/memory/budget.h"
+#include "hook/table/cuda_real.h"
 
 #include <pthread.h>
 #include <setjmp.h>

@@ -2,12 +2,12 @@
 
 /* The agent, against a scheduler and a driver that do what the test says. */
 
-#include "hook/agent.h"
+#include "hook/agent/agent.h"
 
 #include "fake_driver.h"
 #include "fake_scheduler.h"
-#include "hook/budget.h"
-#include "hook/gate.h"
+#include "hook/gate/gate.h"
+#include "hook/memory/budget.h"
 #include "util/clock.h"
 
 #include <pthread.h>

@@ -2,10 +2,10 @@
 
 /* Budgets: who waits, who is refused, and what the numbers say. */
 
-#include "hook/budget.h"
+#include "hook/memory/budget.h"
 
 #include "fake_memory.h"
-#include "hook/gate.h"
+#include "hook/gate/gate.h"
 
 #define MIB (1ull << 20)
 

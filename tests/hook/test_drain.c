@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-#include "hook/drain.h"
+#include "hook/gate/drain.h"
 
 #include "fake_driver.h"
 #include "hook/device.h"
-#include "hook/gate.h"
+#include "hook/gate/gate.h"
 #include "nvshare/protocol.h"
 
 #include <pthread.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-#include "hook/gate.h"
+#include "hook/gate/gate.h"
 
 #include <errno.h>
 #include <pthread.h>

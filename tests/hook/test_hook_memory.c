@@ -3,7 +3,7 @@
 /* Plain memory as a program sees it: what is paged, told, exported, and by which backend. */
 
 #include "fake_families.h"
-#include "hook/meminfo.h"
+#include "hook/memory/meminfo.h"
 
 /* ---- plain ---------------------------------------------------------------- */
 

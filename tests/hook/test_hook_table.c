@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-#include "hook/hook_table.h"
+#include "hook/table/hook_table.h"
 
-#include "hook/cuda_real.h"
-#include "hook/hooks.h"
+#include "hook/table/cuda_real.h"
+#include "hook/table/hooks.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

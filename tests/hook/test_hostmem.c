@@ -2,7 +2,7 @@
 
 /* How much host memory is left, read from a /proc and /sys made for the test. */
 
-#include "hook/hostmem.h"
+#include "hook/pager/hostmem.h"
 
 #include <errno.h>
 #include <setjmp.h>

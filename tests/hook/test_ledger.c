@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-#include "hook/ledger.h"
+#include "hook/memory/ledger.h"
 
 #include "nvshare/protocol.h"
 

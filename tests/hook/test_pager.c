@@ -2,12 +2,12 @@
 
 /* The pager against a driver that loses what is given up too early. */
 
-#include "hook/pager.h"
+#include "hook/pager/pager.h"
 
 #include "fake_memory.h"
-#include "hook/gate.h"
-#include "hook/hostpool.h"
-#include "hook/pager_private.h"
+#include "hook/gate/gate.h"
+#include "hook/pager/hostpool.h"
+#include "hook/pager/pager_private.h"
 
 #define KIB (1ull << 10)
 #define MIB (1ull << 20)

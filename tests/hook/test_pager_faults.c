@@ -5,11 +5,11 @@
  * same step succeeds when it is tried again.
  */
 
-#include "hook/pager.h"
+#include "hook/pager/pager.h"
 
 #include "fake_memory.h"
-#include "hook/gate.h"
-#include "hook/hostpool.h"
+#include "hook/gate/gate.h"
+#include "hook/pager/hostpool.h"
 
 #define MIB     (1ull << 20)
 #define N_BIG   8

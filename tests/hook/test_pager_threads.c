@@ -6,11 +6,11 @@
  * thread sanitizer; the number of rounds is the bound, not the clock.
  */
 
-#include "hook/pager.h"
+#include "hook/pager/pager.h"
 
 #include "fake_memory.h"
-#include "hook/gate.h"
-#include "hook/hostpool.h"
+#include "hook/gate/gate.h"
+#include "hook/pager/hostpool.h"
 #include "util/prng.h"
 
 #define MIB        (1ull << 20)

@@ -26,7 +26,7 @@
 
 #define CU_HOOK(kind, base, symbol, since, stream, params, args) CUresult symbol params;
 #define CU_REAL(base, symbol, since, stream, params)             CUresult symbol params;
-#include "hook/cuda_hooks.def"
+#include "hook/table/cuda_hooks.def"
 
 CUresult cuCtxWaitEvent(CUcontext hCtx, CUevent hEvent);
 CUresult cuDeviceCanAccessPeer(int *canAccessPeer, CUdevice dev, CUdevice peerDev);

@@ -18,4 +18,4 @@
 	}
 #define CU_HOOK(kind, base, symbol, since, stream, params, args) FAKE(symbol, params)
 #define CU_REAL(base, symbol, since, stream, params)             FAKE(symbol, params)
-#include "hook/cuda_hooks.def"
+#include "hook/table/cuda_hooks.def"

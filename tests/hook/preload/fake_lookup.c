@@ -13,7 +13,7 @@ enum stream_kind { STREAM_none, STREAM_legacy, STREAM_ptds, STREAM_ptsz };
 
 #define CU_HOOK(kind, base, symbol, since, stream, params, args) CUresult symbol params;
 #define CU_REAL(base, symbol, since, stream, params)             CUresult symbol params;
-#include "hook/cuda_hooks.def"
+#include "hook/table/cuda_hooks.def"
 
 unsigned int fake_n_launches(void);
 
@@ -27,7 +27,7 @@ static const struct entry {
 	{#base, since, STREAM_##stream, (void *)symbol},
 #define CU_REAL(base, symbol, since, stream, params) \
 	{#base, since, STREAM_##stream, (void *)symbol},
-#include "hook/cuda_hooks.def"
+#include "hook/table/cuda_hooks.def"
 };
 
 static bool is_variant(enum stream_kind stream, cuuint64_t flags)

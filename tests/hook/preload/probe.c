@@ -41,7 +41,7 @@ static const struct entry {
 	{#base, #symbol, since, IS_PER_THREAD_##stream, true},
 #define CU_REAL(base, symbol, since, stream, params) \
 	{#base, #symbol, since, IS_PER_THREAD_##stream, false},
-#include "hook/cuda_hooks.def"
+#include "hook/table/cuda_hooks.def"
 };
 
 static const size_t n_entries = sizeof(entries) / sizeof(entries[0]);

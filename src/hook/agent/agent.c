@@ -1,0 +1,507 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+
+/*
+ * The thread and its loop. It sleeps in poll() without a time-out unless something is
+ * due, so that a program that nobody waits for is never interrupted.
+ */
+
+#include "hook/agent/agent.h"
+
+#include "hook/agent/agent_private.h"
+#include "hook/cond.h"
+#include "hook/gate/drain.h"
+#include "hook/gate/gate.h"
+#include "hook/hook_log.h"
+#include "hook/lifecycle.h"
+#include "hook/memory/budget.h"
+#include "hook/table/cuda_real.h"
+#include "util/clock.h"
+#include "util/fd.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+/*
+ * Address space, not memory. Driver calls run on it: below 256 KiB some overflow, and
+ * the C library takes the static thread-local storage of every library out of it.
+ */
+#define AGENT_STACK_SIZE (1u << 20)
+
+/* Until then whoever still waits at the gate of an exiting process must not touch the GPU. */
+#define AGENT_LINGER_NS CLOCK_NS_PER_SEC
+
+#define AGENT_CONTEXT_BYTES_MAX (512ull << 20)
+
+enum agent_ask { AGENT_ASK_NONE, AGENT_ASK_OPEN, AGENT_ASK_SETTLED };
+
+struct agent_device {
+	enum agent_ask ask; /* state.lock */
+	CUresult answer;
+	uint64_t context_bytes;
+	bool has_changed;        /* atomic */
+	bool is_wanted;          /* atomic */
+	struct agent_link *link; /* the agent's */
+};
+
+static struct {
+	pthread_mutex_t lock;
+	pthread_cond_t changed; /* monotonic clock */
+	bool is_ready;          /* the condition variable is */
+	bool is_started;
+	bool is_stopping; /* atomic too */
+	bool has_stopped; /* the agent makes no driver call any more */
+	int wake_fd;      /* atomic; -1: no agent */
+	struct agent_device devices[DEVICE_COUNT_MAX];
+} state = {.lock = PTHREAD_MUTEX_INITIALIZER, .wake_fd = -1};
+
+static struct agent_device *device(CUdevice dev)
+{
+	return dev >= 0 && dev < DEVICE_COUNT_MAX ? &state.devices[dev] : NULL;
+}
+
+/* Called by the gate, too: from any thread, with nothing allowed but a system call. */
+static void wake(void)
+{
+	int saved = errno, fd = __atomic_load_n(&state.wake_fd, __ATOMIC_ACQUIRE);
+	uint64_t one = 1;
+	long n;
+
+	if (fd >= 0) {
+		n = syscall(SYS_write, fd, &one, sizeof(one)); /* write() is a cancellation point */
+		(void)n;                                       /* full: it is awake already */
+	}
+	errno = saved;
+}
+
+/* ---- for the other parts of the agent -------------------------------------- */
+
+struct agent_link *agent_link_of(CUdevice dev)
+{
+	struct agent_device *d = device(dev);
+
+	return d ? d->link : NULL;
+}
+
+struct agent_link *agent_link_next(struct agent_link *link)
+{
+	for (CUdevice dev = link ? link->dev + 1 : 0; dev < DEVICE_COUNT_MAX; dev++) {
+		if (state.devices[dev].link)
+			return state.devices[dev].link;
+	}
+	return NULL;
+}
+
+void agent_link_remove(CUdevice dev)
+{
+	struct agent_link *link = device(dev)->link;
+
+	device(dev)->link = NULL;
+	(void)fd_close(link->fd);
+	free(link);
+	agent_lease_sync_gate();
+}
+
+void agent_settle(CUdevice dev, CUresult res)
+{
+	struct agent_device *d = device(dev);
+
+	pthread_mutex_lock(&state.lock);
+	if (d->ask == AGENT_ASK_OPEN) {
+		d->ask = AGENT_ASK_SETTLED;
+		d->answer = res;
+		pthread_cond_broadcast(&state.changed);
+	}
+	pthread_mutex_unlock(&state.lock);
+}
+
+void agent_set_context_bytes(CUdevice dev, uint64_t bytes)
+{
+	pthread_mutex_lock(&state.lock);
+	device(dev)->context_bytes = bytes;
+	pthread_mutex_unlock(&state.lock);
+}
+
+bool agent_take_wanted(CUdevice dev)
+{
+	return __atomic_exchange_n(&device(dev)->is_wanted, false, __ATOMIC_ACQ_REL);
+}
+
+bool agent_take_changed(CUdevice dev)
+{
+	return __atomic_exchange_n(&device(dev)->has_changed, false, __ATOMIC_ACQ_REL);
+}
+
+/* ---- the loop ---------------------------------------------------------------- */
+
+static struct agent_link *make_link(CUdevice dev)
+{
+	struct agent_link *link = calloc(1, sizeof(*link));
+
+	if (!link)
+		return NULL;
+	link->dev = dev;
+	link->fd = -1;
+	link->backoff_ns = 100 * CLOCK_NS_PER_MS;
+	link->orphan_ns = AGENT_NEVER;
+	lease_init(&link->lease);
+	if (!device_identify(dev, link->uuid, &link->total)) {
+		free(link);
+		return NULL;
+	}
+	device(dev)->link = link;
+	return link;
+}
+
+/* A thread is about to make a context on dev. */
+static void take_ask(CUdevice dev)
+{
+	struct agent_link *link = agent_link_of(dev);
+
+	if (!link)
+		link = make_link(dev);
+	if (link && agent_pair_owns(link))
+		return;
+	if (!link || link->state == AGENT_LINK_UP)
+		agent_settle(dev, CUDA_SUCCESS);
+	else if (link->state == AGENT_LINK_DOWN && !agent_pair_begin(link))
+		agent_link_connect(link);
+}
+
+static void take_asks(void)
+{
+	for (CUdevice dev = 0; dev < DEVICE_COUNT_MAX; dev++) {
+		bool is_open;
+
+		pthread_mutex_lock(&state.lock);
+		is_open = state.devices[dev].ask == AGENT_ASK_OPEN;
+		pthread_mutex_unlock(&state.lock);
+		if (is_open)
+			take_ask(dev);
+	}
+}
+
+static uint64_t earlier(uint64_t a, uint64_t b)
+{
+	return a < b ? a : b;
+}
+
+/* What is due for link now is done; returns when the next thing is. */
+static uint64_t link_timers(struct agent_link *link, uint64_t now)
+{
+	uint64_t next = AGENT_NEVER;
+
+	if (link->state == AGENT_LINK_REGISTERING && now >= link->register_ns)
+		link->is_broken = true;
+	if (agent_link_wants_retry(link) && now >= link->retry_ns)
+		agent_link_connect(link);
+	if (now >= link->orphan_ns) {
+		link->orphan_ns = AGENT_NEVER;
+		agent_lease_step(link, &(struct lease_event){.type = LEASE_EVENT_ORPHAN_TIME});
+	}
+	if (link->state == AGENT_LINK_UP && now >= link->report_ns)
+		agent_lease_report(link, link->is_report_due);
+
+	if (link->state == AGENT_LINK_REGISTERING)
+		next = link->register_ns;
+	if (agent_link_wants_retry(link))
+		next = earlier(next, link->retry_ns);
+	if (link->state == AGENT_LINK_UP &&
+	    (link->is_report_due ||
+	     __atomic_load_n(&device(link->dev)->has_changed, __ATOMIC_ACQUIRE)))
+		next = earlier(next, link->report_ns);
+	if (link->is_broken)
+		next = 0;
+	return earlier(next, link->orphan_ns);
+}
+
+static void wait_for_news(uint64_t due_ns)
+{
+	struct pollfd fds[DEVICE_COUNT_MAX + 1] = {
+		{.fd = state.wake_fd, .events = POLLIN},
+	};
+	struct agent_link *links[DEVICE_COUNT_MAX + 1];
+	uint64_t now = clock_now_ns(), n_wakes;
+	uint64_t left = due_ns > now ? due_ns - now : 0;
+	struct timespec timeout = {.tv_sec = (time_t)(left / CLOCK_NS_PER_SEC),
+				   .tv_nsec = (long)(left % CLOCK_NS_PER_SEC)};
+	nfds_t n_fds = 1;
+	ssize_t n;
+
+	for (struct agent_link *l = agent_link_next(NULL); l; l = agent_link_next(l)) {
+		if (l->fd < 0)
+			continue;
+		links[n_fds] = l;
+		fds[n_fds++] = (struct pollfd){
+			.fd = l->fd,
+			.events = (short)(POLLIN | (l->n_queued ? POLLOUT : 0)),
+		};
+	}
+	if (ppoll(fds, n_fds, due_ns == AGENT_NEVER ? NULL : &timeout, NULL) < 0)
+		return;
+	if (fds[0].revents) {
+		n = read(state.wake_fd, &n_wakes, sizeof(n_wakes));
+		(void)n;
+	}
+	for (nfds_t i = 1; i < n_fds; i++) {
+		if (fds[i].revents & POLLOUT)
+			agent_link_flush(links[i]);
+		if (fds[i].revents & ~POLLOUT)
+			agent_link_receive(links[i]);
+	}
+}
+
+bool agent_is_stopping(void)
+{
+	return __atomic_load_n(&state.is_stopping, __ATOMIC_ACQUIRE);
+}
+
+static uint64_t run_once(void)
+{
+	uint64_t due = AGENT_NEVER, now;
+
+	for (struct agent_link *l = agent_link_next(NULL); l; l = agent_link_next(l)) {
+		if (l->is_broken)
+			agent_link_close(l);
+	}
+	agent_pair_step();
+	take_asks();
+	for (struct agent_link *l = agent_link_next(NULL); l; l = agent_link_next(l)) {
+		if (agent_take_wanted(l->dev) || l->lease.state == LEASE_IDLE)
+			agent_lease_want(l);
+	}
+	now = clock_now_ns();
+	for (struct agent_link *l = agent_link_next(NULL); l; l = agent_link_next(l))
+		due = earlier(due, link_timers(l, now));
+	return earlier(due, agent_watch_tick(now));
+}
+
+/*
+ * The process is exiting and we keep out of the driver. Some exit handlers wait for
+ * threads that wait at our gate: it opens at last, so that nothing waits for ever.
+ */
+static void linger(void)
+{
+	struct timespec pause = {.tv_sec = AGENT_LINGER_NS / CLOCK_NS_PER_SEC};
+
+	pthread_mutex_lock(&state.lock);
+	state.has_stopped = true;
+	pthread_cond_broadcast(&state.changed);
+	pthread_mutex_unlock(&state.lock);
+	(void)clock_nanosleep(CLOCK_MONOTONIC, 0, &pause, NULL);
+	gate_set(GATE_OPEN);
+}
+
+static void *agent_main(void *arg)
+{
+	CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_RELAXED;
+	uint64_t due = 0;
+
+	(void)arg;
+	/* Else our driver calls would break a capture of another thread. */
+	if (cuda_real.cuThreadExchangeStreamCaptureMode)
+		(void)cuda_real.cuThreadExchangeStreamCaptureMode(&mode);
+	while (!agent_is_stopping()) {
+		wait_for_news(due);
+		if (!agent_is_stopping())
+			due = run_once();
+	}
+	linger();
+	return NULL;
+}
+
+/* ---- starting and stopping, by threads of the program ----------------------------- */
+
+static int create_thread(void)
+{
+	sigset_t all, before;
+	pthread_attr_t attr;
+	pthread_t thread;
+	int r;
+
+	r = pthread_attr_init(&attr);
+	if (r)
+		return -r;
+	(void)pthread_attr_setstacksize(&attr, AGENT_STACK_SIZE);
+	(void)pthread_attr_setdetachstate(&attr, PTHREAD_CREATE_DETACHED);
+	/* The program's signals are for the program's threads. */
+	(void)sigfillset(&all);
+	(void)pthread_sigmask(SIG_SETMASK, &all, &before);
+	r = pthread_create(&thread, &attr, agent_main, NULL);
+	if (r == EINVAL) { /* more thread-local storage than stack */
+		(void)pthread_attr_destroy(&attr);
+		(void)pthread_attr_init(&attr);
+		(void)pthread_attr_setdetachstate(&attr, PTHREAD_CREATE_DETACHED);
+		r = pthread_create(&thread, &attr, agent_main, NULL);
+	}
+	if (!r)
+		(void)pthread_setname_np(thread, "nvshare");
+	(void)pthread_sigmask(SIG_SETMASK, &before, NULL);
+	(void)pthread_attr_destroy(&attr);
+	return -r;
+}
+
+/* Lock held. */
+static bool start_locked(void)
+{
+	pthread_condattr_t attr;
+	int fd, r;
+
+	if (state.is_started)
+		return true;
+	if (!state.is_ready) {
+		(void)pthread_condattr_init(&attr);
+		(void)pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
+		(void)pthread_cond_init(&state.changed, &attr);
+		(void)pthread_condattr_destroy(&attr);
+		state.is_ready = true;
+	}
+	fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+	r = fd < 0 ? -errno : 0;
+	if (!r) {
+		__atomic_store_n(&state.wake_fd, fd, __ATOMIC_RELEASE);
+		gate_set_waker(wake);
+		r = create_thread();
+	}
+	if (r) {
+		__atomic_store_n(&state.wake_fd, -1, __ATOMIC_RELEASE);
+		(void)fd_close(fd);
+		hook_warn_once("cannot start a thread (%s); this program runs unmanaged",
+			       strerror(-r));
+		return false;
+	}
+	state.is_started = true;
+	return true;
+}
+
+CUresult agent_use_device(CUdevice dev)
+{
+	struct agent_device *d = device(dev);
+	CUresult res = CUDA_SUCCESS;
+	int saved_errno = errno;
+
+	if (!d)
+		return CUDA_SUCCESS;
+	lifecycle_start();
+	pthread_mutex_lock(&state.lock);
+	if (!state.is_stopping && start_locked()) {
+		d->ask = AGENT_ASK_OPEN; /* whoever asks too shares the answer */
+		wake();
+		while (d->ask == AGENT_ASK_OPEN && !state.is_stopping)
+			cond_wait(&state.changed, &state.lock);
+		if (d->ask == AGENT_ASK_SETTLED)
+			res = d->answer;
+	}
+	pthread_mutex_unlock(&state.lock);
+	errno = saved_errno;
+	return res;
+}
+
+uint64_t agent_context_bytes(CUdevice dev)
+{
+	struct agent_device *d = device(dev);
+	uint64_t bytes, total = budget_total(dev);
+
+	if (!d)
+		return 0;
+	pthread_mutex_lock(&state.lock);
+	bytes = d->context_bytes;
+	pthread_mutex_unlock(&state.lock);
+	if (!bytes) /* nobody has seen one: half a GiB on a large card */
+		bytes = earlier(AGENT_CONTEXT_BYTES_MAX, total / 32);
+	return bytes;
+}
+
+bool agent_add_context(CUcontext ctx, CUdevice dev, uint64_t charged)
+{
+	bool is_new = device_context_add(ctx, dev, charged);
+
+	if (is_new)
+		wake(); /* a lost scheduler is looked for while there is a context */
+	return is_new;
+}
+
+uint64_t agent_forget_context(CUcontext ctx)
+{
+	return device_context_forget(ctx);
+}
+
+void agent_memory_changed(CUdevice dev)
+{
+	struct agent_device *d = device(dev);
+
+	/* The agent takes the mark when it reports, so that in between this costs a load. */
+	if (d && !__atomic_load_n(&d->has_changed, __ATOMIC_ACQUIRE) &&
+	    !__atomic_exchange_n(&d->has_changed, true, __ATOMIC_ACQ_REL))
+		wake();
+}
+
+void agent_want_memory(CUdevice dev)
+{
+	struct agent_device *d = device(dev);
+
+	if (!d)
+		return;
+	__atomic_store_n(&d->is_wanted, true, __ATOMIC_RELEASE);
+	wake();
+}
+
+/* Whether a thread that is let through now could touch memory that is not there. */
+static bool is_anything_out(void)
+{
+	struct nvshare_mem mem;
+	bool is_out = false;
+
+	for (CUdevice dev = 0; dev < DEVICE_COUNT_MAX; dev++) {
+		budget_read(dev, &mem);
+		is_out = is_out || mem.swapped;
+	}
+	return is_out;
+}
+
+void agent_stop(void)
+{
+	uint64_t end_ns = clock_now_ns() + CLOCK_NS_PER_SEC;
+	struct timespec end = {.tv_sec = (time_t)(end_ns / CLOCK_NS_PER_SEC),
+			       .tv_nsec = (long)(end_ns % CLOCK_NS_PER_SEC)};
+	int saved_errno = errno, r = 0;
+	bool was_running;
+
+	pthread_mutex_lock(&state.lock);
+	was_running = state.is_started && !state.is_stopping;
+	__atomic_store_n(&state.is_stopping, true, __ATOMIC_RELEASE);
+	if (was_running) {
+		drain_cancel();
+		pthread_cond_broadcast(&state.changed);
+		wake();
+		while (!state.has_stopped && r != ETIMEDOUT)
+			r = pthread_cond_timedwait(&state.changed, &state.lock, &end);
+	}
+	pthread_mutex_unlock(&state.lock);
+	if (was_running) {
+		gate_pass_always();
+		for (CUdevice dev = 0; dev < DEVICE_COUNT_MAX; dev++)
+			budget_set(dev, BUDGET_UNLIMITED);
+		if (!is_anything_out())
+			gate_set(GATE_OPEN);
+	}
+	errno = saved_errno;
+}
+
+void agent_after_fork_child(void)
+{
+	/* The scheduler watches for the end of our connections: the child must not keep them. */
+	for (struct agent_link *l = agent_link_next(NULL); l; l = agent_link_next(l))
+		(void)fd_close(l->fd);
+	(void)fd_close(state.wake_fd);
+	memset(&state, 0, sizeof(state));
+	pthread_mutex_init(&state.lock, NULL);
+	state.wake_fd = -1;
+	agent_pair_reset();
+}

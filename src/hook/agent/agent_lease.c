@@ -1,0 +1,282 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+
+/* What happens goes into the lease, what it decides is done here. */
+
+#include "hook/agent/agent_private.h"
+#include "hook/gate/drain.h"
+#include "hook/gate/gate.h"
+#include "hook/hook_log.h"
+#include "hook/hook_options.h"
+#include "hook/memory/budget.h"
+#include "hook/table/cuda_real.h"
+#include "util/clock.h"
+
+#include <string.h>
+
+#define REPORT_INTERVAL_NS (10 * CLOCK_NS_PER_MS)
+#define ORPHAN_RETRY_NS    CLOCK_NS_PER_SEC
+#define SLACK_BYTES_MIN    (256ull << 20)
+
+static uint64_t on_card(const struct nvshare_mem *mem)
+{
+	uint64_t bytes = mem->resident;
+
+	for (int i = 0; i < NVSHARE_PINNED_COUNT; i++)
+		bytes += mem->pinned[i];
+	return bytes;
+}
+
+/*
+ * What counts as ours on the card. A stopped process has a budget of 0, so that nobody
+ * takes more, and still keeps what it has.
+ */
+uint64_t agent_lease_budget(CUdevice dev, const struct nvshare_mem *mem)
+{
+	uint64_t budget = budget_get(dev), used = on_card(mem);
+
+	return budget == BUDGET_UNLIMITED || budget < used ? used : budget;
+}
+
+/* The gate is one a process: it opens when the process may use all of its GPUs. */
+void agent_lease_sync_gate(void)
+{
+	bool may_run = true;
+
+	for (struct agent_link *l = agent_link_next(NULL); l; l = agent_link_next(l))
+		may_run = may_run && lease_is_open(&l->lease);
+	if (may_run && gate_get() != GATE_OPEN)
+		gate_set(GATE_OPEN);
+	else if (!may_run && gate_get() == GATE_OPEN)
+		gate_set(GATE_CLOSED);
+}
+
+/* Driver calls of the pager need a context of the device; NULL: the program has none. */
+static struct device_context *enter_context(CUdevice dev)
+{
+	struct device_context *c = device_context_hold(dev);
+
+	if (c && cuda_real.cuCtxPushCurrent_v2(c->ctx) != CUDA_SUCCESS) {
+		device_context_drop(c);
+		c = NULL;
+	}
+	return c;
+}
+
+static void leave_context(struct device_context *c)
+{
+	CUcontext popped;
+
+	(void)cuda_real.cuCtxPopCurrent_v2(&popped);
+	device_context_drop(c);
+}
+
+static uint32_t evict(struct agent_link *link, uint64_t bytes)
+{
+	struct device_context *c = enter_context(link->dev);
+	int outcome = NVSHARE_OUTCOME_SUCCESS;
+
+	link->out = (struct pager_move){0};
+	if (!c)
+		return NVSHARE_OUTCOME_SUCCESS; /* memory dies with its context: none is left */
+	if (bytes)
+		outcome = pager_evict(link->dev, bytes, &link->out);
+	leave_context(c);
+	hook_debug("device %d: evicted %llu of %llu bytes in %llu us, outcome %d", (int)link->dev,
+		   (unsigned long long)link->out.bytes, (unsigned long long)bytes,
+		   (unsigned long long)(link->out.ns / 1000), outcome);
+	return (uint32_t)outcome;
+}
+
+static uint32_t restore(struct agent_link *link)
+{
+	struct device_context *c = enter_context(link->dev);
+	struct pager_move move = {0};
+	int outcome;
+
+	if (!c)
+		return NVSHARE_OUTCOME_SUCCESS;
+	outcome = pager_restore(link->dev, &move);
+	leave_context(c);
+	link->in.bytes += move.bytes;
+	link->in.ns += move.ns;
+	hook_debug("device %d: restored %llu bytes in %llu us, outcome %d", (int)link->dev,
+		   (unsigned long long)move.bytes, (unsigned long long)(move.ns / 1000), outcome);
+	return (uint32_t)outcome;
+}
+
+static void prepare(struct agent_link *link, const struct lease_action *action)
+{
+	struct device_context *c;
+
+	link->is_watched = action->bytes || action->due_ms;
+	c = enter_context(link->dev);
+	if (c) {
+		pager_prepare(link->dev, action->bytes);
+		leave_context(c);
+	}
+	link->is_report_due = link->is_watched; /* what is not used can go back at once */
+}
+
+/* Budget that lies idle while somebody waits goes back. */
+static void return_slack(struct agent_link *link)
+{
+	uint64_t keep = link->total / 8;
+
+	if (link->is_watched && link->lease.state == LEASE_HOLDING)
+		(void)budget_return_slack(link->dev,
+					  keep > SLACK_BYTES_MIN ? keep : SLACK_BYTES_MIN);
+}
+
+static void send_memory(struct agent_link *link)
+{
+	struct nvshare_mem_update body = {
+		.epoch = link->lease.epoch,
+		.moved = link->in.bytes,
+		.move_ns = link->in.ns,
+	};
+
+	return_slack(link);
+	budget_read(link->dev, &body.mem);
+	body.budget = agent_lease_budget(link->dev, &body.mem);
+	link->in = (struct pager_move){0};
+	link->reported = body.mem;
+	link->is_report_due = false;
+	link->report_ns = clock_now_ns() + REPORT_INTERVAL_NS;
+	agent_link_send(link, NVSHARE_MSG_MEM_UPDATE, &body);
+}
+
+void agent_lease_report(struct agent_link *link, bool is_urgent)
+{
+	struct nvshare_mem mem;
+
+	if (agent_take_changed(link->dev)) {
+		budget_read(link->dev, &mem);
+		if (memcmp(&mem, &link->reported, sizeof(mem)) != 0)
+			is_urgent = true;
+	}
+	if (is_urgent)
+		send_memory(link);
+	link->is_report_due = false;
+}
+
+static void send_request(struct agent_link *link)
+{
+	struct nvshare_req_lock body;
+
+	(void)agent_take_changed(link->dev);
+	budget_read(link->dev, &body.mem);
+	link->reported = body.mem;
+	agent_link_send(link, NVSHARE_MSG_REQ_LOCK, &body);
+}
+
+static void send_released(struct agent_link *link, const struct lease_action *action)
+{
+	struct nvshare_lock_released body = {
+		.grant = action->grant,
+		.epoch = action->epoch,
+		.moved = link->out.bytes,
+		.move_ns = link->out.ns,
+		.outcome = action->outcome,
+		.wants = action->wants,
+	};
+
+	(void)agent_take_changed(link->dev);
+	budget_read(link->dev, &body.mem);
+	body.budget = action->outcome == NVSHARE_OUTCOME_SUCCESS ? on_card(&body.mem)
+								 : link->lease.budget;
+	link->out = (struct pager_move){0};
+	link->reported = body.mem;
+	agent_link_send(link, NVSHARE_MSG_LOCK_RELEASED, &body);
+}
+
+/* Does one action. true: it was work whose end is *ret_end. */
+static bool perform(struct agent_link *link, const struct lease_action *action,
+		    struct lease_event *ret_end)
+{
+	switch (action->type) {
+	case LEASE_ACTION_SEND_REQ:
+		send_request(link);
+		return false;
+	case LEASE_ACTION_SEND_RELEASED:
+		send_released(link, action);
+		return false;
+	case LEASE_ACTION_SEND_MEMORY:
+		send_memory(link);
+		return false;
+	case LEASE_ACTION_SET_BUDGET:
+		budget_set(link->dev, action->budget);
+		return false;
+	case LEASE_ACTION_REFUSE:
+		budget_refuse(link->dev);
+		return false;
+	case LEASE_ACTION_OPEN:
+	case LEASE_ACTION_CLOSE:
+		agent_lease_sync_gate();
+		return false;
+	case LEASE_ACTION_PREPARE:
+		prepare(link, action);
+		return false;
+	case LEASE_ACTION_ORPHAN_TIMER:
+		link->orphan_ns =
+			clock_now_ns() +
+			(link->is_orphan_late ? ORPHAN_RETRY_NS : hook_options()->orphan_ns);
+		link->is_orphan_late = true;
+		return false;
+	case LEASE_ACTION_DRAIN:
+		*ret_end = (struct lease_event){
+			.type = LEASE_EVENT_DRAINED,
+			.outcome = (uint32_t)drain_run(hook_options()->drain_max_ns),
+		};
+		return true;
+	case LEASE_ACTION_EVICT:
+		*ret_end = (struct lease_event){
+			.type = LEASE_EVENT_EVICTED,
+			.outcome = evict(link, action->bytes),
+		};
+		return true;
+	case LEASE_ACTION_RESTORE:
+		*ret_end = (struct lease_event){
+			.type = LEASE_EVENT_RESTORED,
+			.outcome = restore(link),
+		};
+		return true;
+	}
+	return false;
+}
+
+/* Work that an action starts ends within it, so that its event follows at once. */
+void agent_lease_step(struct agent_link *link, const struct lease_event *event)
+{
+	struct lease_event now = *event, end = {0};
+	struct lease_actions actions;
+	bool has_more = true, wanting = false;
+
+	while (has_more) {
+		has_more = false;
+		/* For memory: a thread that stood there before an eviction still does after. */
+		wanting = wanting || gate_wanted() || budget_wanting(link->dev);
+		now.wanting = wanting;
+		if (lease_step(&link->lease, &now, &actions)) {
+			hook_debug("device %d: event %d means nothing in state %d", (int)link->dev,
+				   (int)now.type, (int)link->lease.state);
+			break;
+		}
+		for (uint32_t i = 0; i < actions.n; i++)
+			has_more |= perform(link, &actions.at[i], &end);
+		now = end;
+	}
+	if (link->lease.state != LEASE_HOLDING)
+		link->is_watched = false; /* who waits next is told to the next grant */
+	agent_lease_sync_gate();
+}
+
+/* An idle lease asks; a holding one is told only of memory, which it may have asked for. */
+void agent_lease_want(struct agent_link *link)
+{
+	bool lacks = budget_wanting(link->dev);
+
+	if (link->state != AGENT_LINK_UP)
+		return;
+	if (lacks || (link->lease.state == LEASE_IDLE && gate_wanted()))
+		agent_lease_step(link, &(struct lease_event){.type = LEASE_EVENT_WANT});
+}

@@ -1,0 +1,272 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+
+/* The agent's connections: one a device, made, kept and made again. */
+
+#include "hook/agent/agent_private.h"
+#include "hook/gate/gate.h"
+#include "hook/hook_log.h"
+#include "hook/hook_options.h"
+#include "hook/memory/backend.h"
+#include "hook/memory/budget.h"
+#include "ipc/sock.h"
+#include "util/clock.h"
+#include "util/fd.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#define LINK_REGISTER_NS    (2 * CLOCK_NS_PER_SEC)
+#define LINK_BACKOFF_NS_MIN (100 * CLOCK_NS_PER_MS)
+#define LINK_BACKOFF_NS_MAX CLOCK_NS_PER_SEC /* shorter than a restarted scheduler's grace */
+#define LINK_RECEIVE_MAX    64               /* messages, before others get their turn */
+
+/* comm, not argv[0]: it is what ps and nvidia-smi show, and threads may have renamed theirs. */
+static void read_name(char *ret, size_t size)
+{
+	const struct hook_options *options = hook_options();
+	ssize_t n = 0;
+	int fd;
+
+	if (options->name[0]) {
+		(void)snprintf(ret, size, "%s", options->name);
+		return;
+	}
+	fd = open("/proc/self/comm", O_RDONLY | O_CLOEXEC);
+	if (fd >= 0)
+		n = read(fd, ret, size - 1);
+	(void)fd_close(fd);
+	ret[n > 0 ? n : 0] = '\0';
+	ret[strcspn(ret, "\n")] = '\0';
+}
+
+static void schedule_retry(struct agent_link *link)
+{
+	link->retry_ns = clock_now_ns() + link->backoff_ns;
+	link->backoff_ns *= 2;
+	if (link->backoff_ns > LINK_BACKOFF_NS_MAX)
+		link->backoff_ns = LINK_BACKOFF_NS_MAX;
+}
+
+/* Without a context or a closed gate there is nothing that a scheduler should know of. */
+bool agent_link_wants_retry(const struct agent_link *link)
+{
+	return link->state == AGENT_LINK_DOWN &&
+	       (link->lease.state == LEASE_ORPHAN || device_has_context(link->dev));
+}
+
+/* Nobody takes us: the program goes on without, unless it is told not to. */
+static void settle_absent(struct agent_link *link)
+{
+	if (agent_pair_owns(link))
+		return;
+	if (!hook_options()->require_scheduler) {
+		agent_settle(link->dev, CUDA_SUCCESS);
+		return;
+	}
+	if (!link->is_refused)
+		hook_warn_once("NVSHARE_REQUIRE_SCHEDULER is set and no nvshare-scheduler answers; "
+			       "the program gets CUDA_ERROR_SYSTEM_NOT_READY");
+	agent_settle(link->dev, CUDA_ERROR_SYSTEM_NOT_READY);
+}
+
+void agent_link_close(struct agent_link *link)
+{
+	bool was_up = link->state == AGENT_LINK_UP;
+
+	link->fd = fd_close(link->fd);
+	link->state = AGENT_LINK_DOWN;
+	link->is_broken = false;
+	link->is_watched = false;
+	link->n_queued = 0;
+	schedule_retry(link);
+	if (was_up) {
+		hook_debug("device %d: the scheduler is gone", (int)link->dev);
+		budget_lost(link->dev);
+		agent_lease_step(link, &(struct lease_event){.type = LEASE_EVENT_LOST});
+	} else {
+		settle_absent(link);
+	}
+}
+
+void agent_link_flush(struct agent_link *link)
+{
+	uint32_t n_sent = 0;
+	int r = 0;
+
+	while (n_sent < link->n_queued && !r) {
+		r = sock_send(link->fd, &link->queue[n_sent]);
+		n_sent += !r;
+	}
+	link->n_queued -= n_sent;
+	memmove(link->queue, &link->queue[n_sent], link->n_queued * sizeof(link->queue[0]));
+	if (r && r != -EAGAIN)
+		link->is_broken = true;
+}
+
+/*
+ * A scheduler that does not read for so long that our few messages do not fit is as good
+ * as gone: the connection is given up, and made again.
+ */
+void agent_link_send(struct agent_link *link, uint16_t type, const void *body)
+{
+	struct msg *msg;
+
+	if (link->fd < 0 || link->is_broken)
+		return;
+	if (link->n_queued == AGENT_QUEUE_MAX) {
+		link->is_broken = true;
+		return;
+	}
+	msg = &link->queue[link->n_queued++];
+	(void)msg_encode(type, 0, body, msg);
+	if (link->n_queued == 1)
+		agent_link_flush(link);
+}
+
+static void send_register(struct agent_link *link)
+{
+	struct nvshare_register body = {.gpu_total_bytes = link->total};
+
+	link->is_running = lease_is_open(&link->lease) && device_has_context(link->dev);
+	memcpy(body.gpu_uuid, link->uuid, sizeof(body.gpu_uuid));
+	budget_read(link->dev, &body.mem);
+	body.budget = agent_lease_budget(link->dev, &body.mem);
+	body.flags = (link->is_running ? NVSHARE_REGISTER_RUNNING : 0) |
+		     (link->was_registered ? NVSHARE_REGISTER_RECONNECT : 0) |
+		     (link->is_fixed ? NVSHARE_REGISTER_FIXED : 0);
+	body.backend = backend_of(link->dev);
+	read_name(body.name, sizeof(body.name));
+	(void)snprintf(body.pod, sizeof(body.pod), "%s", hook_options()->pod);
+	agent_link_send(link, NVSHARE_MSG_REGISTER, &body);
+}
+
+void agent_link_connect(struct agent_link *link)
+{
+	int fd = sock_connect(NULL);
+
+	link->is_refused = false;
+	if (fd < 0) {
+		hook_debug("device %d: no scheduler: %s", (int)link->dev, strerror(-fd));
+		schedule_retry(link);
+		settle_absent(link);
+		return;
+	}
+	link->fd = fd;
+	link->state = AGENT_LINK_REGISTERING;
+	link->register_ns = clock_now_ns() + LINK_REGISTER_NS;
+	send_register(link);
+}
+
+static void handle_registered(struct agent_link *link, const struct nvshare_registered *body)
+{
+	if (link->state != AGENT_LINK_REGISTERING) {
+		link->is_broken = true;
+		return;
+	}
+	if (body->result != NVSHARE_REGISTER_OK) {
+		link->is_refused = true;
+		link->is_broken = true;
+		if (!link->is_fixed)
+			hook_warn_once("the scheduler did not take this program (%s); "
+				       "it runs unmanaged",
+				       body->result == NVSHARE_REGISTER_FULL ? "too many clients"
+									     : "unknown GPU");
+		return;
+	}
+	hook_debug("device %d: registered as client %u", (int)link->dev, body->client);
+	link->state = AGENT_LINK_UP;
+	link->was_registered = true;
+	link->backoff_ns = LINK_BACKOFF_NS_MIN;
+	link->orphan_ns = AGENT_NEVER;
+	link->is_orphan_late = false;
+	if (body->context_bytes)
+		agent_set_context_bytes(link->dev, body->context_bytes);
+	agent_lease_step(link, &(struct lease_event){.type = LEASE_EVENT_REGISTERED,
+						     .running = link->is_running});
+	if (link->lease.state == LEASE_HOLDING)
+		agent_lease_want(link);
+	if (!agent_pair_owns(link))
+		agent_settle(link->dev, CUDA_SUCCESS);
+}
+
+/* Only what a scheduler says to a client gets here: msg_decode() refuses the rest. */
+static void handle_message(struct agent_link *link, const struct msg *msg)
+{
+	struct lease_event event = {0};
+
+	switch (msg->header.type) {
+	case NVSHARE_MSG_REGISTERED:
+		handle_registered(link, &msg->body.registered_14);
+		return;
+	case NVSHARE_MSG_HEARTBEAT:
+		agent_link_send(link, NVSHARE_MSG_HEARTBEAT, &msg->body.heartbeat_13);
+		return;
+	case NVSHARE_MSG_LOCK_OK:
+		event.type = LEASE_EVENT_LOCK_OK;
+		event.grant = msg->body.lock_ok_5.grant;
+		event.budget = msg->body.lock_ok_5.budget;
+		event.epoch = msg->body.lock_ok_5.epoch;
+		break;
+	case NVSHARE_MSG_DROP_LOCK:
+		event.type = LEASE_EVENT_DROP;
+		event.grant = msg->body.drop_lock_6.grant;
+		event.bytes = msg->body.drop_lock_6.bytes;
+		event.epoch = msg->body.drop_lock_6.epoch;
+		break;
+	case NVSHARE_MSG_MEM_AVAILABLE:
+		event.type = LEASE_EVENT_BUDGET;
+		event.budget = msg->body.mem_available_11.budget;
+		event.epoch = msg->body.mem_available_11.epoch;
+		break;
+	case NVSHARE_MSG_MEM_REFUSED:
+		event.type = LEASE_EVENT_REFUSED;
+		break;
+	case NVSHARE_MSG_PREPARE_SWAP_OUT:
+		event.type = LEASE_EVENT_PREPARE;
+		event.bytes = msg->body.prepare_swap_out_12.bytes;
+		event.due_ms = msg->body.prepare_swap_out_12.due_ms;
+		break;
+	default:
+		return; /* WAIT_FOR_MEM: for information */
+	}
+	if (link->state != AGENT_LINK_UP) {
+		link->is_broken = true;
+		return;
+	}
+	hook_debug("device %d: %s", (int)link->dev, msg_name(msg->header.type));
+	agent_lease_step(link, &event);
+	/* A budget that is smaller than what a thread waits for: it must be told again. */
+	if (link->lease.state == LEASE_HOLDING &&
+	    (event.type == LEASE_EVENT_LOCK_OK || event.type == LEASE_EVENT_BUDGET))
+		agent_lease_want(link);
+}
+
+void agent_link_receive(struct agent_link *link)
+{
+	uint8_t bytes[NVSHARE_MSG_SIZE_MAX + 1];
+	struct msg msg;
+	ssize_t n;
+	int r;
+
+	for (int i = 0; i < LINK_RECEIVE_MAX && link->fd >= 0 && !link->is_broken; i++) {
+		n = sock_recv(link->fd, bytes, sizeof(bytes));
+		if (n == -EAGAIN)
+			return;
+		if (n <= 0) {
+			link->is_broken = true;
+			return;
+		}
+		r = msg_decode(bytes, (size_t)n, MSG_TO_CLIENT, &msg);
+		if (r) {
+			hook_warn_once("the scheduler sent a message of another kind (%s); "
+				       "are both of the same version?",
+				       msg_error(r));
+			link->is_broken = true;
+			return;
+		}
+		handle_message(link, &msg);
+	}
+}

@@ -1,0 +1,95 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef NVS_HOOK_AGENT_PRIVATE_H
+#define NVS_HOOK_AGENT_PRIVATE_H
+
+/*
+ * What the parts of the agent share. agent.c: thread and loop; agent_link.c: the
+ * connection; agent_lease.c: events into the lease, its actions out; agent_watch.c: is
+ * the process idle; agent_pair.c: a second GPU.
+ *
+ * Threading: everything here belongs to the agent's thread, but what says otherwise.
+ */
+
+#include "core/lease.h"
+#include "hook/agent/agent.h"
+#include "hook/device.h"
+#include "hook/pager/pager.h"
+#include "ipc/msg.h"
+
+#define AGENT_NEVER     UINT64_MAX
+#define AGENT_QUEUE_MAX 8
+
+enum agent_link_state {
+	AGENT_LINK_DOWN,        /* no connection */
+	AGENT_LINK_REGISTERING, /* REGISTER sent */
+	AGENT_LINK_UP,
+};
+
+/* One a device that the program uses: a connection and a lease. */
+struct agent_link {
+	CUdevice dev;
+	uint8_t uuid[16];
+	uint64_t total; /* bytes */
+
+	enum agent_link_state state;
+	int fd; /* -1: none */
+	struct lease lease;
+	bool is_broken; /* to be closed, as soon as nobody is using it */
+	bool was_registered;
+	bool is_fixed;     /* registers as one that can not take turns */
+	bool is_running;   /* it said so as it registered last */
+	bool is_refused;   /* the scheduler did not take it as it registered last */
+	uint64_t retry_ns; /* when to connect again */
+	uint64_t backoff_ns;
+	uint64_t register_ns; /* an answer to REGISTER is awaited until then */
+	uint64_t orphan_ns;   /* LEASE_EVENT_ORPHAN_TIME is due then; AGENT_NEVER: not */
+	bool is_orphan_late;  /* it has been due before */
+
+	bool is_watched; /* somebody waits for this GPU */
+	bool is_report_due;
+	uint64_t report_ns; /* no report before then */
+	struct nvshare_mem reported;
+	struct pager_move out; /* of the last eviction */
+	struct pager_move in;  /* since the last report */
+
+	uint32_t n_queued; /* messages that the socket did not take yet */
+	struct msg queue[AGENT_QUEUE_MAX];
+};
+
+/* agent.c */
+struct agent_link *agent_link_of(CUdevice dev);              /* NULL: not used */
+struct agent_link *agent_link_next(struct agent_link *link); /* NULL: the first */
+void agent_link_remove(CUdevice dev);                        /* as if it had never been used */
+void agent_settle(CUdevice dev, CUresult res);               /* the answer for agent_use_device() */
+void agent_set_context_bytes(CUdevice dev, uint64_t bytes);
+bool agent_take_wanted(CUdevice dev);  /* a thread lacks memory, and this was not told yet */
+bool agent_take_changed(CUdevice dev); /* memory changed since the last call */
+
+/* agent_link.c */
+void agent_link_connect(struct agent_link *link);
+void agent_link_close(struct agent_link *link); /* LOST, if it was registered */
+void agent_link_receive(struct agent_link *link);
+void agent_link_flush(struct agent_link *link);
+void agent_link_send(struct agent_link *link, uint16_t type, const void *body);
+bool agent_link_wants_retry(const struct agent_link *link);
+
+/* agent_lease.c */
+void agent_lease_step(struct agent_link *link, const struct lease_event *event);
+void agent_lease_want(struct agent_link *link); /* a thread waits, perhaps: tells the lease */
+void agent_lease_report(struct agent_link *link, bool is_urgent);
+void agent_lease_sync_gate(void);
+uint64_t agent_lease_budget(CUdevice dev, const struct nvshare_mem *mem);
+
+/* agent_watch.c: returns when to call it again, AGENT_NEVER while nobody waits. */
+uint64_t agent_watch_tick(uint64_t now_ns);
+
+/*
+ * agent_pair.c. begin: true when dev is not the process's only GPU, so that it is added
+ * by agent_pair_step(), called whenever anything has happened.
+ */
+bool agent_pair_begin(struct agent_link *link);
+void agent_pair_step(void);
+bool agent_pair_owns(const struct agent_link *link); /* it settles what link asked for */
+void agent_pair_reset(void);
+
+#endif

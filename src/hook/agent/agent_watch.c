@@ -1,0 +1,87 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+
+/*
+ * Is the process idle? Only asked while somebody waits for its GPU. Idle is: no thread
+ * passed the gate, and what had been submitted is done, for NVSHARE_IDLE_MS.
+ */
+
+#include "hook/agent/agent_private.h"
+#include "hook/gate/drain.h"
+#include "hook/gate/gate.h"
+#include "hook/hook_log.h"
+#include "hook/hook_options.h"
+#include "util/clock.h"
+
+#define WATCH_TICK_NS (20 * CLOCK_NS_PER_MS)
+
+enum watch_phase {
+	WATCH_BUSY,
+	WATCH_PROBING, /* no thread submits; does the device still work? */
+	WATCH_QUIET,   /* since quiet_ns */
+};
+
+static struct {
+	enum watch_phase phase;
+	uint64_t activity;
+	uint64_t tick_ns;
+	uint64_t quiet_ns;
+} watch;
+
+static bool is_watched(const struct agent_link *link)
+{
+	return link->is_watched && link->lease.state == LEASE_HOLDING;
+}
+
+static bool is_needed(void)
+{
+	for (struct agent_link *l = agent_link_next(NULL); l; l = agent_link_next(l)) {
+		if (is_watched(l))
+			return gate_get() == GATE_OPEN;
+	}
+	return false;
+}
+
+static void look(uint64_t now_ns)
+{
+	uint64_t activity = gate_activity();
+
+	if (activity != watch.activity || !gate_quiet()) {
+		watch.activity = activity;
+		watch.phase = WATCH_BUSY;
+		return;
+	}
+	if (watch.phase == WATCH_BUSY && drain_probe_start())
+		watch.phase = WATCH_PROBING;
+	if (watch.phase == WATCH_PROBING && drain_probe_done()) {
+		watch.phase = WATCH_QUIET;
+		watch.quiet_ns = now_ns;
+	}
+}
+
+static void give_up(void)
+{
+	watch.phase = WATCH_BUSY;
+	for (struct agent_link *l = agent_link_next(NULL); l; l = agent_link_next(l)) {
+		if (!is_watched(l))
+			continue;
+		hook_debug("device %d: idle, and others wait", (int)l->dev);
+		agent_lease_step(l, &(struct lease_event){.type = LEASE_EVENT_IDLE});
+	}
+}
+
+uint64_t agent_watch_tick(uint64_t now_ns)
+{
+	if (!is_needed()) {
+		watch.phase = WATCH_BUSY;
+		watch.tick_ns = 0;
+		return AGENT_NEVER;
+	}
+	if (now_ns >= watch.tick_ns) {
+		watch.tick_ns = now_ns + WATCH_TICK_NS;
+		look(now_ns);
+		if (watch.phase == WATCH_QUIET &&
+		    now_ns - watch.quiet_ns >= hook_options()->idle_ns)
+			give_up();
+	}
+	return is_needed() ? watch.tick_ns : AGENT_NEVER;
+}

@@ -1,0 +1,264 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+
+/* Stream-ordered memory and its pools: pinned. */
+
+#include "hook/table/hooks.h"
+
+#include "hook/calls/graph_memory.h"
+#include "hook/gate/gate.h"
+#include "hook/memory/budget.h"
+#include "hook/memory/charge.h"
+#include "hook/pager/managed.h"
+#include "hook/pager/pager.h"
+#include "hook/table/cuda_real.h"
+
+/* What an allocation comes from; dev < 0: host memory, none of the card's. */
+struct pool {
+	CUmemoryPool handle;
+	CUdevice dev;
+};
+
+static uint64_t pool_key(CUmemoryPool pool)
+{
+	return (uintptr_t)pool;
+}
+
+/*
+ * A pool keeps what is freed into it up to its threshold, and takes in large steps: that
+ * is on the card too, beyond what the program's requests sum up to.
+ */
+static void count_reserve(const struct pool *pool)
+{
+	cuuint64_t reserved = 0, owned;
+	int64_t delta;
+
+	if (pool->dev < 0 || !cuda_real.cuMemPoolGetAttribute ||
+	    cuda_real.cuMemPoolGetAttribute(pool->handle, CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT,
+					    &reserved) != CUDA_SUCCESS)
+		return;
+	owned = ledger_owner_bytes(pool_key(pool->handle));
+	delta = ledger_resize(LEDGER_POOL, pool_key(pool->handle),
+			      reserved > owned ? reserved - owned : 0);
+	if (delta > 0)
+		budget_force(pool->dev, (uint64_t)delta, NVSHARE_PINNED_ASYNC);
+	else if (delta < 0)
+		budget_give(pool->dev, -(uint64_t)delta, NVSHARE_PINNED_ASYNC);
+}
+
+/* ctx: what a reset of it empties, for a device's own pool; NULL: the program's pool. */
+static void add_pool(const struct pool *pool, CUcontext ctx)
+{
+	struct ledger_entry entry = {
+		.class = LEDGER_POOL,
+		.key = pool_key(pool->handle),
+		.ctx = ctx,
+		.dev = pool->dev,
+		.kind = NVSHARE_PINNED_ASYNC,
+	};
+
+	(void)ledger_add(&entry); /* known already is fine */
+}
+
+/* A pool that we did not see being made is one of a device: the current one's. */
+static void find_pool(CUmemoryPool handle, CUcontext ctx, CUdevice dev, struct pool *ret_pool)
+{
+	struct ledger_entry entry;
+
+	ret_pool->handle = handle;
+	ret_pool->dev = dev;
+	if (!handle && cuda_real.cuDeviceGetMemPool &&
+	    cuda_real.cuDeviceGetMemPool(&handle, dev) == CUDA_SUCCESS)
+		ret_pool->handle = handle;
+	if (!ret_pool->handle)
+		return;
+	if (ledger_find(LEDGER_POOL, pool_key(ret_pool->handle), &entry))
+		ret_pool->dev = entry.dev;
+	else
+		add_pool(ret_pool, ctx);
+}
+
+/* Then an allocation is a node of a graph, and its memory is counted with the graph. */
+static bool is_capturing(CUstream stream)
+{
+	CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
+
+	return gate_capture_open() && cuda_real.cuStreamIsCapturing &&
+	       (cuda_real.cuStreamIsCapturing(stream, &status) != CUDA_SUCCESS ||
+		status != CU_STREAM_CAPTURE_STATUS_NONE);
+}
+
+/* The driver's own function, in one of its forms. */
+struct async_call {
+	CUresult (*alloc)(CUdeviceptr *dptr, size_t bytesize, CUstream hStream);
+	CUresult (*from_pool)(CUdeviceptr *dptr, size_t bytesize, CUmemoryPool pool,
+			      CUstream hStream);
+	CUmemoryPool pool;
+	CUstream stream;
+};
+
+static CUresult forward(const struct async_call *call, CUdeviceptr *dptr, size_t bytesize)
+{
+	if (call->from_pool)
+		return call->from_pool(dptr, bytesize, call->pool, call->stream);
+	return call->alloc(dptr, bytesize, call->stream);
+}
+
+static CUresult alloc(const struct async_call *call, CUstream stream, CUdeviceptr *dptr,
+		      size_t bytesize)
+{
+	struct charge charge;
+	struct pool pool;
+	bool captures;
+	CUcontext ctx;
+	CUdevice dev;
+	CUresult res;
+
+	if (!call->alloc && !call->from_pool)
+		return CUDA_ERROR_NOT_FOUND;
+	if (!dptr || !bytesize || charge_here(&ctx, &dev) != CUDA_SUCCESS)
+		return forward(call, dptr, bytesize);
+	find_pool(call->pool, ctx, dev, &pool);
+	captures = is_capturing(stream);
+	if (pool.dev < 0 || captures) {
+		if (captures)
+			graph_memory_seen();
+		gate_enter();
+		res = forward(call, dptr, bytesize);
+		gate_leave();
+		return res;
+	}
+	res = charge_begin_on(&charge, pool.dev, bytesize, NVSHARE_PINNED_ASYNC);
+	if (res != CUDA_SUCCESS)
+		return res;
+	charge.ctx = ctx;
+	charge.owner = pool_key(pool.handle);
+	do
+		res = forward(call, dptr, bytesize);
+	while (charge_again(&charge, res));
+	charge_end(&charge, res, LEDGER_ADDRESS, res == CUDA_SUCCESS ? *dptr : 0);
+	count_reserve(&pool);
+	return res;
+}
+
+static CUstream own_stream(CUstream stream)
+{
+	return stream ? stream : CU_STREAM_PER_THREAD;
+}
+
+CUresult cuMemAllocAsync(CUdeviceptr *dptr, size_t bytesize, CUstream hStream)
+{
+	struct async_call call = {.alloc = cuda_real.cuMemAllocAsync, .stream = hStream};
+
+	return alloc(&call, hStream, dptr, bytesize);
+}
+
+CUresult cuMemAllocAsync_ptsz(CUdeviceptr *dptr, size_t bytesize, CUstream hStream)
+{
+	struct async_call call = {.alloc = cuda_real.cuMemAllocAsync_ptsz, .stream = hStream};
+
+	return alloc(&call, own_stream(hStream), dptr, bytesize);
+}
+
+CUresult cuMemAllocFromPoolAsync(CUdeviceptr *dptr, size_t bytesize, CUmemoryPool pool,
+				 CUstream hStream)
+{
+	struct async_call call = {
+		.from_pool = cuda_real.cuMemAllocFromPoolAsync, .pool = pool, .stream = hStream};
+
+	return alloc(&call, hStream, dptr, bytesize);
+}
+
+CUresult cuMemAllocFromPoolAsync_ptsz(CUdeviceptr *dptr, size_t bytesize, CUmemoryPool pool,
+				      CUstream hStream)
+{
+	struct async_call call = {.from_pool = cuda_real.cuMemAllocFromPoolAsync_ptsz,
+				  .pool = pool,
+				  .stream = hStream};
+
+	return alloc(&call, own_stream(hStream), dptr, bytesize);
+}
+
+/* Submits work, so it passes the gate; plain memory is freed at once, with a synchronise. */
+static CUresult free_async(CUresult (*real)(CUdeviceptr dptr, CUstream hStream), CUdeviceptr dptr,
+			   CUstream hStream, CUstream stream)
+{
+	struct ledger_entry entry;
+	struct pool pool;
+	bool is_known;
+	CUresult res;
+
+	if (!real)
+		return CUDA_ERROR_NOT_FOUND;
+	if (!is_capturing(stream) && (pager_free(dptr, &res) || managed_free(dptr, &res)))
+		return res;
+	gate_enter();
+	is_known = !is_capturing(stream) && charge_free_begin(LEDGER_ADDRESS, dptr, &entry);
+	res = real(dptr, hStream);
+	gate_leave();
+	if (!is_known)
+		return res;
+	charge_free_end(&entry, res);
+	if (entry.owner) {
+		find_pool((CUmemoryPool)(uintptr_t)entry.owner, entry.ctx, entry.dev, &pool);
+		count_reserve(&pool);
+	}
+	return res;
+}
+
+CUresult cuMemFreeAsync(CUdeviceptr dptr, CUstream hStream)
+{
+	return free_async(cuda_real.cuMemFreeAsync, dptr, hStream, hStream);
+}
+
+CUresult cuMemFreeAsync_ptsz(CUdeviceptr dptr, CUstream hStream)
+{
+	return free_async(cuda_real.cuMemFreeAsync_ptsz, dptr, hStream, own_stream(hStream));
+}
+
+CUresult cuMemPoolCreate(CUmemoryPool *pool, const CUmemPoolProps *poolProps)
+{
+	struct pool made;
+	CUresult res;
+
+	if (!cuda_real.cuMemPoolCreate)
+		return CUDA_ERROR_NOT_FOUND;
+	res = cuda_real.cuMemPoolCreate(pool, poolProps);
+	if (res != CUDA_SUCCESS)
+		return res;
+	made.handle = *pool;
+	made.dev = poolProps->location.type == CU_MEM_LOCATION_TYPE_DEVICE ? poolProps->location.id
+									   : -1;
+	add_pool(&made, NULL);
+	return res;
+}
+
+CUresult cuMemPoolDestroy(CUmemoryPool pool)
+{
+	struct ledger_entry entry;
+	CUresult res;
+
+	if (!cuda_real.cuMemPoolDestroy)
+		return CUDA_ERROR_NOT_FOUND;
+	if (!ledger_find(LEDGER_POOL, pool_key(pool), &entry))
+		return cuda_real.cuMemPoolDestroy(pool);
+	(void)ledger_remove(LEDGER_POOL, pool_key(pool), &entry);
+	res = cuda_real.cuMemPoolDestroy(pool);
+	charge_free_end(&entry, res);
+	return res;
+}
+
+CUresult cuMemPoolTrimTo(CUmemoryPool pool, size_t minBytesToKeep)
+{
+	struct pool trimmed = {.handle = pool};
+	struct ledger_entry entry;
+	CUresult res;
+
+	if (!cuda_real.cuMemPoolTrimTo)
+		return CUDA_ERROR_NOT_FOUND;
+	res = cuda_real.cuMemPoolTrimTo(pool, minBytesToKeep);
+	if (res == CUDA_SUCCESS && ledger_find(LEDGER_POOL, pool_key(pool), &entry)) {
+		trimmed.dev = entry.dev;
+		count_reserve(&trimmed);
+	}
+	return res;
+}

@@ -1,0 +1,108 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+
+/*
+ * Stream captures: counted, so that nothing of ours synchronises while one is open (a
+ * synchronise on one thread would kill another thread's capture), and not begun while
+ * the gate is about to close.
+ */
+
+#include "hook/gate/gate.h"
+#include "hook/table/cuda_real.h"
+#include "hook/table/hooks.h"
+
+/* A stream by which the gate knows its capture; the per-thread one differs by thread. */
+static const void *capture_stream(CUstream stream, bool is_per_thread_api)
+{
+	if (stream == CU_STREAM_PER_THREAD || (!stream && is_per_thread_api))
+		return gate_thread_stream();
+	/* The legacy stream can not be captured; the driver will say so. */
+	return stream ? (const void *)stream : (const void *)CU_STREAM_LEGACY;
+}
+
+/* After the driver's BeginCapture: captures die with the context of their stream. */
+static CUresult capture_begun(const void *stream, CUresult res)
+{
+	CUcontext ctx = NULL;
+
+	if (res == CUDA_SUCCESS && cuda_real.cuCtxGetCurrent)
+		(void)cuda_real.cuCtxGetCurrent(&ctx);
+	gate_leave_capture(stream, ctx, res == CUDA_SUCCESS);
+	return res;
+}
+
+#define CAPTURE_BEGIN(symbol, is_per_thread, params, args)                  \
+	CUresult symbol params                                              \
+	{                                                                   \
+		if (!cuda_real.symbol)                                      \
+			return CUDA_ERROR_NOT_FOUND;                        \
+		gate_enter_capture();                                       \
+		return capture_begun(capture_stream(stream, is_per_thread), \
+				     cuda_real.symbol args);                \
+	}
+
+CAPTURE_BEGIN(cuStreamBeginCapture, false, (CUstream stream), (stream))
+CAPTURE_BEGIN(cuStreamBeginCapture_ptsz, true, (CUstream stream), (stream))
+CAPTURE_BEGIN(cuStreamBeginCapture_v2, false, (CUstream stream, CUstreamCaptureMode mode),
+	      (stream, mode))
+CAPTURE_BEGIN(cuStreamBeginCapture_v2_ptsz, true, (CUstream stream, CUstreamCaptureMode mode),
+	      (stream, mode))
+CAPTURE_BEGIN(cuStreamBeginCaptureToGraph, false,
+	      (CUstream stream, CUgraph graph, const CUgraphNode *nodes,
+	       const CUgraphEdgeData *edges, size_t n, CUstreamCaptureMode mode),
+	      (stream, graph, nodes, edges, n, mode))
+CAPTURE_BEGIN(cuStreamBeginCaptureToGraph_ptsz, true,
+	      (CUstream stream, CUgraph graph, const CUgraphNode *nodes,
+	       const CUgraphEdgeData *edges, size_t n, CUstreamCaptureMode mode),
+	      (stream, graph, nodes, edges, n, mode))
+
+/*
+ * An error may mean that the capture is over (it was invalidated) or that it goes on (the
+ * wrong thread asked). The stream itself knows; where it will not say, the codes do.
+ */
+static bool capture_is_over(CUstream stream, CUresult res,
+			    CUresult (*is_capturing)(CUstream, CUstreamCaptureStatus *))
+{
+	CUstreamCaptureStatus status;
+
+	if (res == CUDA_SUCCESS)
+		return true;
+	if (is_capturing && is_capturing(stream, &status) == CUDA_SUCCESS)
+		return status == CU_STREAM_CAPTURE_STATUS_NONE;
+
+	return res != CUDA_ERROR_STREAM_CAPTURE_WRONG_THREAD &&
+	       res != CUDA_ERROR_STREAM_CAPTURE_UNMATCHED;
+}
+
+#define CAPTURE_END(symbol, is_capturing, is_per_thread)                                     \
+	CUresult symbol(CUstream stream, CUgraph *graph)                                     \
+	{                                                                                    \
+		uint64_t capture = gate_find_capture(capture_stream(stream, is_per_thread)); \
+		CUresult res;                                                                \
+                                                                                             \
+		if (!cuda_real.symbol)                                                       \
+			return CUDA_ERROR_NOT_FOUND;                                         \
+		res = cuda_real.symbol(stream, graph);                                       \
+		if (capture_is_over(stream, res, cuda_real.is_capturing))                    \
+			gate_end_capture(capture);                                           \
+		return res;                                                                  \
+	}
+
+CAPTURE_END(cuStreamEndCapture, cuStreamIsCapturing, false)
+CAPTURE_END(cuStreamEndCapture_ptsz, cuStreamIsCapturing_ptsz, true)
+
+#define CAPTURE_DESTROY(symbol)                               \
+	CUresult symbol(CUstream stream)                      \
+	{                                                     \
+		uint64_t capture = gate_find_capture(stream); \
+		CUresult res;                                 \
+                                                              \
+		if (!cuda_real.symbol)                        \
+			return CUDA_ERROR_NOT_FOUND;          \
+		res = cuda_real.symbol(stream);               \
+		if (res == CUDA_SUCCESS)                      \
+			gate_end_capture(capture);            \
+		return res;                                   \
+	}
+
+CAPTURE_DESTROY(cuStreamDestroy)
+CAPTURE_DESTROY(cuStreamDestroy_v2)

@@ -1,0 +1,328 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+
+/*
+ * Contexts: making one takes memory like an allocation, so it waits for the GPU and for
+ * room; destroying one gives memory back, and waits for nothing: a program that is
+ * stopped can still go.
+ */
+
+#include "hook/agent/agent.h"
+#include "hook/device.h"
+#include "hook/gate/gate.h"
+#include "hook/lifecycle.h"
+#include "hook/memory/budget.h"
+#include "hook/pager/pager.h"
+#include "hook/table/cuda_real.h"
+#include "hook/table/hooks.h"
+
+/* More than any context costs: beyond it others have taken the memory meanwhile. */
+#define CONTEXT_BYTES_MAX (2ull << 30)
+
+/* One of the ways to make a context, with its arguments. */
+struct context_call {
+	CUresult (*make)(const struct context_call *call);
+	CUcontext *pctx;
+	CUdevice dev;
+	unsigned int flags;
+	CUexecAffinityParam *affinity;
+	int n_affinity;
+	CUctxCreateParams *params;
+};
+
+static bool memory_in(CUcontext ctx, size_t *ret_free, size_t *ret_total)
+{
+	CUcontext popped;
+	CUresult res;
+
+	if (cuda_real.cuCtxPushCurrent_v2(ctx) != CUDA_SUCCESS)
+		return false;
+	res = cuda_real.cuMemGetInfo_v2(ret_free, ret_total);
+	(void)cuda_real.cuCtxPopCurrent_v2(&popped);
+	return res == CUDA_SUCCESS;
+}
+
+/* What is free before the context is made, as far as an earlier context can tell. */
+static bool memory_before(CUdevice dev, size_t *ret_free)
+{
+	struct device_context *c = device_context_hold(dev);
+	size_t total;
+	bool is_known = c && memory_in(c->ctx, ret_free, &total);
+
+	device_context_drop(c);
+	return is_known;
+}
+
+/*
+ * What the new context cost. A first one can not be measured, since without a context
+ * nothing can be asked; but it costs no more than is used on the card by everybody.
+ */
+static uint64_t measure(CUcontext ctx, uint64_t expected, bool has_before, size_t before)
+{
+	size_t after, total;
+	uint64_t cost;
+
+	if (!memory_in(ctx, &after, &total))
+		return expected;
+	if (!has_before) {
+		cost = total > after ? total - after : 0;
+		return cost < expected ? cost : expected;
+	}
+	cost = before > after ? before - after : 0;
+	return cost < CONTEXT_BYTES_MAX ? cost : expected;
+}
+
+static void recharge(CUdevice dev, uint64_t charged, uint64_t cost)
+{
+	if (cost < charged)
+		budget_give(dev, charged - cost, NVSHARE_PINNED_CONTEXT);
+	else if (cost > charged)
+		budget_force(dev, cost - charged, NVSHARE_PINNED_CONTEXT);
+}
+
+/* Books a context that was made; charged has been taken for it. */
+static void book(CUcontext ctx, CUdevice dev, uint64_t charged)
+{
+	/* Two threads that retain at once make one context between them. */
+	if (!agent_add_context(ctx, dev, charged))
+		budget_give(dev, charged, NVSHARE_PINNED_CONTEXT);
+	lifecycle_renew();
+}
+
+static CUresult make_context(const struct context_call *call)
+{
+	uint64_t charged, cost;
+	size_t before = 0;
+	bool has_before;
+	CUresult res;
+
+	res = agent_use_device(call->dev);
+	if (res != CUDA_SUCCESS)
+		return res;
+	gate_enter();
+	charged = agent_context_bytes(call->dev);
+	res = budget_take(call->dev, charged, NVSHARE_PINNED_CONTEXT);
+	if (res != CUDA_SUCCESS)
+		goto out;
+	has_before = memory_before(call->dev, &before);
+	res = call->make(call);
+	if (res == CUDA_ERROR_OUT_OF_MEMORY &&
+	    budget_retry(call->dev, charged, NVSHARE_PINNED_CONTEXT) == CUDA_SUCCESS)
+		res = call->make(call);
+	if (res == CUDA_SUCCESS) {
+		cost = measure(*call->pctx, charged, has_before, before);
+		recharge(call->dev, charged, cost);
+		book(*call->pctx, call->dev, cost);
+	} else {
+		budget_give(call->dev, charged, NVSHARE_PINNED_CONTEXT);
+	}
+out:
+	gate_leave();
+	return res;
+}
+
+/* The context is dead: everything in it is gone, and does not count any more. */
+static void context_gone(CUcontext ctx, CUdevice dev, uint64_t charged)
+{
+	gate_context_gone(ctx);
+	pager_context_gone(ctx);
+	budget_give(dev, charged, NVSHARE_PINNED_CONTEXT);
+}
+
+/* ---- cuCtxCreate ------------------------------------------------------------ */
+
+static CUresult make_v1(const struct context_call *call)
+{
+	return cuda_real.cuCtxCreate(call->pctx, call->flags, call->dev);
+}
+
+static CUresult make_v2(const struct context_call *call)
+{
+	return cuda_real.cuCtxCreate_v2(call->pctx, call->flags, call->dev);
+}
+
+static CUresult make_v3(const struct context_call *call)
+{
+	return cuda_real.cuCtxCreate_v3(call->pctx, call->affinity, call->n_affinity, call->flags,
+					call->dev);
+}
+
+static CUresult make_v4(const struct context_call *call)
+{
+	return cuda_real.cuCtxCreate_v4(call->pctx, call->params, call->flags, call->dev);
+}
+
+CUresult cuCtxCreate(CUcontext *pctx, unsigned int flags, CUdevice dev)
+{
+	if (!cuda_real.cuCtxCreate)
+		return CUDA_ERROR_NOT_FOUND;
+	if (!pctx)
+		return cuda_real.cuCtxCreate(pctx, flags, dev);
+	return make_context(
+		&(struct context_call){.make = make_v1, .pctx = pctx, .flags = flags, .dev = dev});
+}
+
+CUresult cuCtxCreate_v2(CUcontext *pctx, unsigned int flags, CUdevice dev)
+{
+	if (!cuda_real.cuCtxCreate_v2)
+		return CUDA_ERROR_NOT_FOUND;
+	if (!pctx)
+		return cuda_real.cuCtxCreate_v2(pctx, flags, dev);
+	return make_context(
+		&(struct context_call){.make = make_v2, .pctx = pctx, .flags = flags, .dev = dev});
+}
+
+CUresult cuCtxCreate_v3(CUcontext *pctx, CUexecAffinityParam *paramsArray, int numParams,
+			unsigned int flags, CUdevice dev)
+{
+	if (!cuda_real.cuCtxCreate_v3)
+		return CUDA_ERROR_NOT_FOUND;
+	if (!pctx)
+		return cuda_real.cuCtxCreate_v3(pctx, paramsArray, numParams, flags, dev);
+	return make_context(&(struct context_call){.make = make_v3,
+						   .pctx = pctx,
+						   .affinity = paramsArray,
+						   .n_affinity = numParams,
+						   .flags = flags,
+						   .dev = dev});
+}
+
+CUresult cuCtxCreate_v4(CUcontext *pctx, CUctxCreateParams *ctxCreateParams, unsigned int flags,
+			CUdevice dev)
+{
+	if (!cuda_real.cuCtxCreate_v4)
+		return CUDA_ERROR_NOT_FOUND;
+	if (!pctx)
+		return cuda_real.cuCtxCreate_v4(pctx, ctxCreateParams, flags, dev);
+	return make_context(&(struct context_call){.make = make_v4,
+						   .pctx = pctx,
+						   .params = ctxCreateParams,
+						   .flags = flags,
+						   .dev = dev});
+}
+
+/*
+ * The agent leaves the context before the driver destroys it. When the driver refuses
+ * (a context that is current elsewhere, or none at all) it is booked again.
+ */
+static CUresult destroy_context(CUresult (*destroy)(CUcontext ctx), CUcontext ctx)
+{
+	CUdevice dev = device_of(ctx);
+	uint64_t charged;
+	CUresult res;
+
+	/* A primary one is not destroyed so: the driver refuses, and its owners stay counted. */
+	if (dev == DEVICE_ANY || device_primary(dev) == ctx)
+		return destroy(ctx);
+	charged = agent_forget_context(ctx);
+	res = destroy(ctx);
+	if (res == CUDA_SUCCESS)
+		context_gone(ctx, dev, charged);
+	else
+		(void)agent_add_context(ctx, dev, charged);
+	return res;
+}
+
+CUresult cuCtxDestroy(CUcontext ctx)
+{
+	if (!cuda_real.cuCtxDestroy)
+		return CUDA_ERROR_NOT_FOUND;
+	return destroy_context(cuda_real.cuCtxDestroy, ctx);
+}
+
+CUresult cuCtxDestroy_v2(CUcontext ctx)
+{
+	if (!cuda_real.cuCtxDestroy_v2)
+		return CUDA_ERROR_NOT_FOUND;
+	return destroy_context(cuda_real.cuCtxDestroy_v2, ctx);
+}
+
+/* ---- primary contexts --------------------------------------------------------- */
+
+static CUresult make_primary(const struct context_call *call)
+{
+	return cuda_real.cuDevicePrimaryCtxRetain(call->pctx, call->dev);
+}
+
+static bool is_primary_active(CUdevice dev)
+{
+	unsigned int flags;
+	int active = 0;
+
+	return cuda_real.cuDevicePrimaryCtxGetState &&
+	       cuda_real.cuDevicePrimaryCtxGetState(dev, &flags, &active) == CUDA_SUCCESS && active;
+}
+
+/*
+ * Only the first retain makes the context. One that is active and that we do not know
+ * was made past us (by a driver's own library): it is booked like the others.
+ */
+CUresult cuDevicePrimaryCtxRetain(CUcontext *pctx, CUdevice dev)
+{
+	struct context_call call = {.make = make_primary, .pctx = pctx, .dev = dev};
+	CUresult res;
+
+	if (!cuda_real.cuDevicePrimaryCtxRetain)
+		return CUDA_ERROR_NOT_FOUND;
+	if (!pctx)
+		return cuda_real.cuDevicePrimaryCtxRetain(pctx, dev);
+	if (!is_primary_active(dev) || !device_primary(dev))
+		res = make_context(&call);
+	else
+		res = make_primary(&call);
+	if (res == CUDA_SUCCESS && !device_context_retained(*pctx)) {
+		book(*pctx, dev, 0); /* destroyed and made again since we looked */
+		(void)device_context_retained(*pctx);
+	}
+	return res;
+}
+
+static CUresult release_primary(CUresult (*release)(CUdevice dev), CUdevice dev, bool is_reset)
+{
+	CUcontext ctx = NULL;
+	uint64_t charged;
+	CUresult res;
+
+	if (is_reset)
+		ctx = device_primary(dev);
+	else if (!device_context_released(dev, &ctx))
+		return release(dev);
+	if (!ctx)
+		return release(dev);
+	charged = agent_forget_context(ctx);
+	res = release(dev);
+	if (is_primary_active(dev)) {
+		(void)agent_add_context(ctx, dev, charged);
+		(void)device_context_retained(ctx);
+	} else {
+		context_gone(ctx, dev, charged);
+	}
+	return res;
+}
+
+CUresult cuDevicePrimaryCtxRelease(CUdevice dev)
+{
+	if (!cuda_real.cuDevicePrimaryCtxRelease)
+		return CUDA_ERROR_NOT_FOUND;
+	return release_primary(cuda_real.cuDevicePrimaryCtxRelease, dev, false);
+}
+
+CUresult cuDevicePrimaryCtxRelease_v2(CUdevice dev)
+{
+	if (!cuda_real.cuDevicePrimaryCtxRelease_v2)
+		return CUDA_ERROR_NOT_FOUND;
+	return release_primary(cuda_real.cuDevicePrimaryCtxRelease_v2, dev, false);
+}
+
+CUresult cuDevicePrimaryCtxReset(CUdevice dev)
+{
+	if (!cuda_real.cuDevicePrimaryCtxReset)
+		return CUDA_ERROR_NOT_FOUND;
+	return release_primary(cuda_real.cuDevicePrimaryCtxReset, dev, true);
+}
+
+CUresult cuDevicePrimaryCtxReset_v2(CUdevice dev)
+{
+	if (!cuda_real.cuDevicePrimaryCtxReset_v2)
+		return CUDA_ERROR_NOT_FOUND;
+	return release_primary(cuda_real.cuDevicePrimaryCtxReset_v2, dev, true);
+}

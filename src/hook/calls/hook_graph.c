@@ -1,0 +1,185 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+
+/*
+ * Memory nodes of graphs: pinned, charged when the graph is made executable, for as long
+ * as that lives. The driver may let graphs share memory; we count each, to be safe.
+ */
+
+#include "hook/table/hooks.h"
+
+#include "hook/calls/graph_memory.h"
+#include "hook/memory/charge.h"
+#include "hook/table/cuda_real.h"
+#include "nvshare/protocol.h"
+
+#include <stdatomic.h>
+#include <stdlib.h>
+
+static atomic_bool is_used;
+
+void graph_memory_seen(void)
+{
+	atomic_store_explicit(&is_used, true, memory_order_relaxed);
+}
+
+bool graph_memory_is_used(void)
+{
+	return atomic_load_explicit(&is_used, memory_order_relaxed);
+}
+
+static uint64_t node_bytes(CUgraphNode node, CUdevice *ret_dev)
+{
+	CUDA_MEM_ALLOC_NODE_PARAMS params;
+	CUgraphNodeType type;
+
+	if (cuda_real.cuGraphNodeGetType(node, &type) != CUDA_SUCCESS ||
+	    type != CU_GRAPH_NODE_TYPE_MEM_ALLOC ||
+	    cuda_real.cuGraphMemAllocNodeGetParams(node, &params) != CUDA_SUCCESS)
+		return 0;
+	*ret_dev = params.poolProps.location.id;
+	return params.bytesize;
+}
+
+/* The sum of its memory nodes and their device (a graph's are on one); 0: none. */
+static uint64_t graph_bytes(CUgraph graph, CUdevice *ret_dev)
+{
+	CUgraphNode *nodes;
+	uint64_t bytes = 0;
+	size_t n = 0;
+
+	if (!graph_memory_is_used() || !cuda_real.cuGraphGetNodes ||
+	    !cuda_real.cuGraphNodeGetType || !cuda_real.cuGraphMemAllocNodeGetParams ||
+	    cuda_real.cuGraphGetNodes(graph, NULL, &n) != CUDA_SUCCESS || !n)
+		return 0;
+	nodes = calloc(n, sizeof(nodes[0]));
+	if (!nodes)
+		return 0;
+	if (cuda_real.cuGraphGetNodes(graph, nodes, &n) == CUDA_SUCCESS) {
+		for (size_t i = 0; i < n; i++)
+			bytes += node_bytes(nodes[i], ret_dev);
+	}
+	free(nodes);
+	return bytes;
+}
+
+/* The driver's own function, in one of its forms, with what is passed on to it. */
+struct graph_call {
+	CUresult (*plain)(CUgraphExec *exec, CUgraph graph, CUgraphNode *node, char *log,
+			  size_t size);
+	CUresult (*with_flags)(CUgraphExec *exec, CUgraph graph, unsigned long long flags);
+	CUresult (*with_params)(CUgraphExec *exec, CUgraph graph,
+				CUDA_GRAPH_INSTANTIATE_PARAMS *params);
+	CUgraphNode *node;
+	char *log;
+	size_t size;
+	unsigned long long flags;
+	CUDA_GRAPH_INSTANTIATE_PARAMS *params;
+};
+
+static CUresult forward(const struct graph_call *call, CUgraphExec *exec, CUgraph graph)
+{
+	if (call->plain)
+		return call->plain(exec, graph, call->node, call->log, call->size);
+	if (call->with_flags)
+		return call->with_flags(exec, graph, call->flags);
+	if (call->with_params)
+		return call->with_params(exec, graph, call->params);
+	return CUDA_ERROR_NOT_FOUND;
+}
+
+static CUresult instantiate(const struct graph_call *call, CUgraphExec *exec, CUgraph graph)
+{
+	struct charge charge;
+	uint64_t bytes;
+	CUdevice dev = 0;
+	CUresult res;
+
+	bytes = graph_bytes(graph, &dev);
+	if (!bytes || !exec)
+		return forward(call, exec, graph);
+	res = charge_begin_on(&charge, dev, bytes, NVSHARE_PINNED_GRAPH);
+	if (res != CUDA_SUCCESS)
+		return res;
+	(void)cuda_real.cuCtxGetCurrent(&charge.ctx);
+	do
+		res = forward(call, exec, graph);
+	while (charge_again(&charge, res));
+	charge_end(&charge, res, LEDGER_GRAPH,
+		   res == CUDA_SUCCESS ? (uint64_t)(uintptr_t)*exec : 0);
+	return res;
+}
+
+CUresult cuGraphInstantiate(CUgraphExec *phGraphExec, CUgraph hGraph, CUgraphNode *phErrorNode,
+			    char *logBuffer, size_t bufferSize)
+{
+	struct graph_call call = {.plain = cuda_real.cuGraphInstantiate,
+				  .node = phErrorNode,
+				  .log = logBuffer,
+				  .size = bufferSize};
+
+	return instantiate(&call, phGraphExec, hGraph);
+}
+
+CUresult cuGraphInstantiate_v2(CUgraphExec *phGraphExec, CUgraph hGraph, CUgraphNode *phErrorNode,
+			       char *logBuffer, size_t bufferSize)
+{
+	struct graph_call call = {.plain = cuda_real.cuGraphInstantiate_v2,
+				  .node = phErrorNode,
+				  .log = logBuffer,
+				  .size = bufferSize};
+
+	return instantiate(&call, phGraphExec, hGraph);
+}
+
+CUresult cuGraphInstantiateWithFlags(CUgraphExec *phGraphExec, CUgraph hGraph,
+				     unsigned long long flags)
+{
+	struct graph_call call = {.with_flags = cuda_real.cuGraphInstantiateWithFlags,
+				  .flags = flags};
+
+	return instantiate(&call, phGraphExec, hGraph);
+}
+
+CUresult cuGraphInstantiateWithParams(CUgraphExec *phGraphExec, CUgraph hGraph,
+				      CUDA_GRAPH_INSTANTIATE_PARAMS *instantiateParams)
+{
+	struct graph_call call = {.with_params = cuda_real.cuGraphInstantiateWithParams,
+				  .params = instantiateParams};
+
+	return instantiate(&call, phGraphExec, hGraph);
+}
+
+CUresult cuGraphInstantiateWithParams_ptsz(CUgraphExec *phGraphExec, CUgraph hGraph,
+					   CUDA_GRAPH_INSTANTIATE_PARAMS *instantiateParams)
+{
+	struct graph_call call = {.with_params = cuda_real.cuGraphInstantiateWithParams_ptsz,
+				  .params = instantiateParams};
+
+	return instantiate(&call, phGraphExec, hGraph);
+}
+
+CUresult cuGraphExecDestroy(CUgraphExec hGraphExec)
+{
+	struct ledger_entry entry;
+	bool is_known;
+	CUresult res;
+
+	if (!cuda_real.cuGraphExecDestroy)
+		return CUDA_ERROR_NOT_FOUND;
+	is_known = charge_free_begin(LEDGER_GRAPH, (uint64_t)(uintptr_t)hGraphExec, &entry);
+	res = cuda_real.cuGraphExecDestroy(hGraphExec);
+	if (is_known)
+		charge_free_end(&entry, res);
+	return res;
+}
+
+CUresult cuGraphAddMemAllocNode(CUgraphNode *phGraphNode, CUgraph hGraph,
+				const CUgraphNode *dependencies, size_t numDependencies,
+				CUDA_MEM_ALLOC_NODE_PARAMS *nodeParams)
+{
+	if (!cuda_real.cuGraphAddMemAllocNode)
+		return CUDA_ERROR_NOT_FOUND;
+	graph_memory_seen();
+	return cuda_real.cuGraphAddMemAllocNode(phGraphNode, hGraph, dependencies, numDependencies,
+						nodeParams);
+}

@@ -1,0 +1,192 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+
+#include "hook/calls/hook_nvml.h"
+
+#include "hook/memory/budget.h"
+#include "hook/memory/meminfo.h"
+#include "hook/table/elf_find.h"
+#include "hook/table/resolve.h"
+
+#include <dlfcn.h>
+#include <errno.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+#define LIBNVML "libnvidia-ml.so.1"
+
+#define NVML_SUCCESS             0
+#define NVML_ERROR_UNINITIALIZED 1
+#define NVML_UUID_SIZE           96
+
+/* The management library's ABI, as far as we use it. */
+struct nvml_memory {
+	unsigned long long total;
+	unsigned long long free;
+	unsigned long long used;
+};
+
+struct nvml_memory_v2 {
+	unsigned int version;
+	unsigned long long total;
+	unsigned long long reserved;
+	unsigned long long free;
+	unsigned long long used;
+};
+
+typedef struct nvmlDevice_st *nvmlDevice_t;
+
+static struct nvml_real {
+	int (*get_memory)(nvmlDevice_t device, struct nvml_memory *memory);
+	int (*get_memory_v2)(nvmlDevice_t device, struct nvml_memory_v2 *memory);
+	int (*get_uuid)(nvmlDevice_t device, char *uuid, unsigned int length);
+} nvml_real;
+
+static bool nvml_loaded;
+
+#pragma GCC visibility push(default)
+int nvmlDeviceGetMemoryInfo(nvmlDevice_t device, struct nvml_memory *memory);
+int nvmlDeviceGetMemoryInfo_v2(nvmlDevice_t device, struct nvml_memory_v2 *memory);
+#pragma GCC visibility pop
+
+/* Like load_driver(): no lock, since the loader's is held by who may call us. */
+static bool nvml_load(void)
+{
+	int saved_errno = errno;
+	void *lib;
+
+	if (__atomic_load_n(&nvml_loaded, __ATOMIC_ACQUIRE))
+		return true;
+
+	lib = dlopen(LIBNVML, RTLD_LAZY | RTLD_LOCAL);
+	if (lib) {
+		void *memory = resolve_symbol(lib, "nvmlDeviceGetMemoryInfo");
+		void *memory_v2 = resolve_symbol(lib, "nvmlDeviceGetMemoryInfo_v2");
+		void *uuid = resolve_symbol(lib, "nvmlDeviceGetUUID");
+
+		__atomic_store_n((void **)&nvml_real.get_memory, memory, __ATOMIC_RELAXED);
+		__atomic_store_n((void **)&nvml_real.get_memory_v2, memory_v2, __ATOMIC_RELAXED);
+		__atomic_store_n((void **)&nvml_real.get_uuid, uuid, __ATOMIC_RELAXED);
+		__atomic_store_n(&nvml_loaded, true, __ATOMIC_RELEASE);
+	}
+
+	errno = saved_errno;
+	return lib != NULL;
+}
+
+bool hook_nvml_find(const char *name, void **ret_ours, void **ret_real)
+{
+	bool is_v1 = strcmp(name, "nvmlDeviceGetMemoryInfo") == 0;
+	bool is_present;
+
+	if (!is_v1 && strcmp(name, "nvmlDeviceGetMemoryInfo_v2") != 0)
+		return false;
+
+	is_present = __atomic_load_n(&nvml_loaded, __ATOMIC_ACQUIRE) ||
+		     (elf_find_loaded(LIBNVML) && nvml_load());
+	*ret_ours = is_v1 ? (void *)nvmlDeviceGetMemoryInfo : (void *)nvmlDeviceGetMemoryInfo_v2;
+	*ret_real = NULL;
+	if (is_present)
+		*ret_real = is_v1 ? (void *)nvml_real.get_memory : (void *)nvml_real.get_memory_v2;
+	return true;
+}
+
+static int hex_digit(char c)
+{
+	if (c >= '0' && c <= '9')
+		return c - '0';
+	if (c >= 'a' && c <= 'f')
+		return c - 'a' + 10;
+	if (c >= 'A' && c <= 'F')
+		return c - 'A' + 10;
+	return -1;
+}
+
+/* "GPU-" or "MIG-", then 16 bytes as hexadecimal digits with dashes between some. */
+static bool parse_uuid(const char *text, unsigned char ret_uuid[16])
+{
+	unsigned char uuid[16];
+	unsigned int n = 0;
+
+	if (strncmp(text, "GPU-", 4) != 0 && strncmp(text, "MIG-", 4) != 0)
+		return false;
+
+	for (const char *c = text + 4; *c; c++) {
+		int high, low;
+
+		if (*c == '-')
+			continue;
+		high = hex_digit(c[0]);
+		low = high < 0 ? -1 : hex_digit(c[1]);
+		if (low < 0 || n == sizeof(uuid))
+			return false;
+		uuid[n++] = (unsigned char)(high << 4 | low);
+		c++;
+	}
+	if (n != sizeof(uuid))
+		return false;
+
+	memcpy(ret_uuid, uuid, sizeof(uuid));
+	return true;
+}
+
+/* In: the card's numbers. Out: the program's own; false: the card's stand as they are. */
+static bool view_of(nvmlDevice_t device, unsigned long long *free, unsigned long long *total)
+{
+	uint64_t own_free, own_total, limit;
+	unsigned char uuid[16];
+	char text[NVML_UUID_SIZE];
+
+	if (nvml_real.get_uuid && nvml_real.get_uuid(device, text, sizeof(text)) == NVML_SUCCESS &&
+	    parse_uuid(text, uuid) && meminfo_by_uuid(uuid, &own_free, &own_total)) {
+		*free = own_free;
+		*total = own_total;
+		return true;
+	}
+
+	/* A program without CUDA, a monitor: the limit is the card, whoever uses it. */
+	limit = budget_limit_of(*total);
+	if (limit < *total) {
+		uint64_t used = *total - *free;
+
+		*total = limit;
+		*free = used < limit ? limit - used : 0;
+		return true;
+	}
+
+	return false;
+}
+
+int nvmlDeviceGetMemoryInfo(nvmlDevice_t device, struct nvml_memory *memory)
+{
+	int res;
+
+	if (!nvml_load() || !nvml_real.get_memory)
+		return NVML_ERROR_UNINITIALIZED;
+
+	res = nvml_real.get_memory(device, memory);
+	if (res == NVML_SUCCESS && view_of(device, &memory->free, &memory->total))
+		memory->used = memory->total - memory->free;
+
+	return res;
+}
+
+/* Here what the card keeps for itself is a number of its own, and not part of used. */
+int nvmlDeviceGetMemoryInfo_v2(nvmlDevice_t device, struct nvml_memory_v2 *memory)
+{
+	unsigned long long used;
+	int res;
+
+	if (!nvml_load() || !nvml_real.get_memory_v2)
+		return NVML_ERROR_UNINITIALIZED;
+
+	res = nvml_real.get_memory_v2(device, memory);
+	if (res == NVML_SUCCESS && view_of(device, &memory->free, &memory->total)) {
+		used = memory->total - memory->free;
+		if (memory->reserved > used)
+			memory->reserved = used;
+		memory->used = used - memory->reserved;
+	}
+
+	return res;
+}

@@ -1,0 +1,263 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+
+/*
+ * What the program is told: memory sizes, and answers about pager memory that are those
+ * of plain device memory.
+ */
+
+#include "hook/table/hooks.h"
+
+#include "hook/memory/charge.h"
+#include "hook/memory/meminfo.h"
+#include "hook/pager/managed.h"
+#include "hook/pager/pager.h"
+#include "hook/table/cuda_real.h"
+
+#include <limits.h>
+#include <string.h>
+
+/* ---- sizes ---------------------------------------------------------------- */
+
+CUresult cuMemGetInfo_v2(size_t *free, size_t *total)
+{
+	size_t real_free = 0, real_total = 0;
+	uint64_t mine;
+	CUcontext ctx;
+	CUdevice dev;
+	CUresult res;
+
+	if (!cuda_real.cuMemGetInfo_v2)
+		return CUDA_ERROR_NOT_FOUND;
+	/* Asked for its error, if any, and the card's size. */
+	res = cuda_real.cuMemGetInfo_v2(&real_free, &real_total);
+	if (res != CUDA_SUCCESS)
+		return res;
+	if (charge_here(&ctx, &dev) != CUDA_SUCCESS) {
+		mine = real_total;
+	} else {
+		mine = meminfo_total(dev, real_total);
+		real_free = meminfo_free(dev, mine);
+	}
+	if (free)
+		*free = real_free;
+	if (total)
+		*total = mine;
+	return CUDA_SUCCESS;
+}
+
+CUresult cuDeviceTotalMem_v2(size_t *bytes, CUdevice dev)
+{
+	CUresult res;
+
+	if (!cuda_real.cuDeviceTotalMem_v2)
+		return CUDA_ERROR_NOT_FOUND;
+	res = cuda_real.cuDeviceTotalMem_v2(bytes, dev);
+	if (res == CUDA_SUCCESS)
+		*bytes = meminfo_total(dev, *bytes);
+	return res;
+}
+
+static unsigned int clamp(uint64_t bytes)
+{
+	return bytes < UINT_MAX ? (unsigned int)bytes : UINT_MAX;
+}
+
+CUresult cuMemGetInfo(unsigned int *free, unsigned int *total)
+{
+	size_t wide_free, wide_total;
+	CUresult res = cuMemGetInfo_v2(&wide_free, &wide_total);
+
+	if (res != CUDA_SUCCESS)
+		return res;
+	if (free)
+		*free = clamp(wide_free);
+	if (total)
+		*total = clamp(wide_total);
+	return CUDA_SUCCESS;
+}
+
+CUresult cuDeviceTotalMem(unsigned int *bytes, CUdevice dev)
+{
+	CUresult res;
+
+	if (!cuda_real.cuDeviceTotalMem)
+		return CUDA_ERROR_NOT_FOUND;
+	res = cuda_real.cuDeviceTotalMem(bytes, dev);
+	if (res == CUDA_SUCCESS)
+		*bytes = clamp(meminfo_total(dev, *bytes));
+	return res;
+}
+
+/* ---- address ranges ------------------------------------------------------- */
+
+CUresult cuMemGetAddressRange_v2(CUdeviceptr *pbase, size_t *psize, CUdeviceptr dptr)
+{
+	if (!cuda_real.cuMemGetAddressRange_v2)
+		return CUDA_ERROR_NOT_FOUND;
+	if (pager_find(dptr, pbase, psize, NULL, NULL, NULL))
+		return CUDA_SUCCESS;
+	return cuda_real.cuMemGetAddressRange_v2(pbase, psize, dptr);
+}
+
+/* The pager's addresses do not fit these. */
+CUresult cuMemGetAddressRange(CUdeviceptr_v1 *pbase, unsigned int *psize, CUdeviceptr_v1 dptr)
+{
+	if (!cuda_real.cuMemGetAddressRange)
+		return CUDA_ERROR_NOT_FOUND;
+	return cuda_real.cuMemGetAddressRange(pbase, psize, dptr);
+}
+
+/* ---- pointer attributes --------------------------------------------------- */
+
+struct query {
+	CUdeviceptr ptr;
+	CUdeviceptr base;
+	size_t size;
+	CUcontext ctx;
+	CUdevice dev;
+	uint64_t buffer_id;
+	bool sync_memops;
+};
+
+/* Truth values and enumerations take four bytes, as seen on 580; the rest takes eight. */
+static void put_u32(void *data, uint32_t value)
+{
+	memcpy(data, &value, sizeof(value));
+}
+
+static void put_u64(void *data, uint64_t value)
+{
+	memcpy(data, &value, sizeof(value));
+}
+
+static void put_pointer(void *data, const void *value)
+{
+	memcpy(data, &value, sizeof(value));
+}
+
+/* What plain device memory answers; false: the driver knows better than we do. */
+static bool answer(const struct query *q, CUpointer_attribute attribute, void *data, CUresult *res)
+{
+	*res = CUDA_SUCCESS;
+	switch (attribute) {
+	case CU_POINTER_ATTRIBUTE_CONTEXT:
+		put_pointer(data, q->ctx);
+		return true;
+	case CU_POINTER_ATTRIBUTE_MEMORY_TYPE:
+		put_u32(data, CU_MEMORYTYPE_DEVICE);
+		return true;
+	case CU_POINTER_ATTRIBUTE_DEVICE_POINTER:
+		put_u64(data, q->ptr);
+		return true;
+	case CU_POINTER_ATTRIBUTE_HOST_POINTER:
+		put_pointer(data, NULL); /* and still an error: not reachable from the host */
+		*res = CUDA_ERROR_INVALID_VALUE;
+		return true;
+	case CU_POINTER_ATTRIBUTE_SYNC_MEMOPS:
+		put_u32(data, q->sync_memops);
+		return true;
+	case CU_POINTER_ATTRIBUTE_BUFFER_ID:
+		put_u64(data, q->buffer_id);
+		return true;
+	case CU_POINTER_ATTRIBUTE_IS_MANAGED:
+		put_u32(data, 0);
+		return true;
+	case CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL:
+		put_u32(data, (uint32_t)q->dev);
+		return true;
+	case CU_POINTER_ATTRIBUTE_RANGE_START_ADDR:
+		put_u64(data, q->base);
+		return true;
+	case CU_POINTER_ATTRIBUTE_RANGE_SIZE:
+		put_u64(data, q->size);
+		return true;
+	case CU_POINTER_ATTRIBUTE_MAPPED:
+		put_u32(data, 1);
+		return true;
+	case CU_POINTER_ATTRIBUTE_ALLOWED_HANDLE_TYPES:
+		put_u64(data, 0);
+		return true;
+	case CU_POINTER_ATTRIBUTE_ACCESS_FLAGS:
+		put_u32(data, CU_MEM_ACCESS_FLAGS_PROT_READWRITE);
+		return true;
+	case CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE:
+		put_pointer(data, NULL);
+		return true;
+	case CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE:
+		put_u32(data, 0); /* the truth: cuIpcGetMemHandle will refuse it */
+		return true;
+	case CU_POINTER_ATTRIBUTE_P2P_TOKENS:
+	case CU_POINTER_ATTRIBUTE_IS_GPU_DIRECT_RDMA_CAPABLE:
+	case CU_POINTER_ATTRIBUTE_MAPPING_SIZE:
+	case CU_POINTER_ATTRIBUTE_MAPPING_BASE_ADDR:
+	case CU_POINTER_ATTRIBUTE_MEMORY_BLOCK_ID:
+	case CU_POINTER_ATTRIBUTE_IS_HW_DECOMPRESS_CAPABLE:
+		break;
+	}
+	return false;
+}
+
+static bool find(CUdeviceptr ptr, struct query *q)
+{
+	q->ptr = ptr;
+	return pager_find(ptr, &q->base, &q->size, &q->ctx, &q->dev, &q->buffer_id) &&
+	       pager_sync_memops(ptr, &q->sync_memops);
+}
+
+CUresult cuPointerGetAttribute(void *data, CUpointer_attribute attribute, CUdeviceptr ptr)
+{
+	struct query q;
+	CUresult res;
+
+	if (!cuda_real.cuPointerGetAttribute)
+		return CUDA_ERROR_NOT_FOUND;
+	if (data && find(ptr, &q) && answer(&q, attribute, data, &res))
+		return res;
+	res = cuda_real.cuPointerGetAttribute(data, attribute, ptr);
+	if (res == CUDA_SUCCESS && attribute == CU_POINTER_ATTRIBUTE_IS_MANAGED &&
+	    managed_find(ptr))
+		put_u32(data, 0);
+	return res;
+}
+
+/* The driver answers first, which zeroes what it can not say; ours go over it. */
+CUresult cuPointerGetAttributes(unsigned int numAttributes, CUpointer_attribute *attributes,
+				void **data, CUdeviceptr ptr)
+{
+	struct query q;
+	CUresult res, one;
+	bool is_ours;
+
+	if (!cuda_real.cuPointerGetAttributes)
+		return CUDA_ERROR_NOT_FOUND;
+	res = cuda_real.cuPointerGetAttributes(numAttributes, attributes, data, ptr);
+	if (res != CUDA_SUCCESS)
+		return res;
+	is_ours = find(ptr, &q);
+	for (unsigned int i = 0; i < numAttributes; i++) {
+		if (!data[i])
+			continue;
+		if (is_ours)
+			(void)answer(&q, attributes[i], data[i], &one); /* no errors here */
+		else if (attributes[i] == CU_POINTER_ATTRIBUTE_IS_MANAGED && managed_find(ptr))
+			put_u32(data[i], 0);
+	}
+	return CUDA_SUCCESS;
+}
+
+CUresult cuPointerSetAttribute(const void *value, CUpointer_attribute attribute, CUdeviceptr ptr)
+{
+	unsigned int on;
+
+	if (!cuda_real.cuPointerSetAttribute)
+		return CUDA_ERROR_NOT_FOUND;
+	if (value && attribute == CU_POINTER_ATTRIBUTE_SYNC_MEMOPS) {
+		memcpy(&on, value, sizeof(on));
+		if (pager_set_sync_memops(ptr, on != 0)) {
+			/* It may refuse memory that is not plain; the answer stays ours. */
+			(void)cuda_real.cuPointerSetAttribute(value, attribute, ptr);
+			return CUDA_SUCCESS;
+		}
+	}
+	return cuda_real.cuPointerSetAttribute(value, attribute, ptr);
+}

@@ -1,0 +1,224 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+
+#include "hook/gate/drain.h"
+
+#include "hook/device.h"
+#include "hook/gate/gate.h"
+#include "hook/hook_log.h"
+#include "hook/table/cuda_real.h"
+#include "nvshare/protocol.h"
+#include "util/clock.h"
+
+#include <sched.h>
+#include <time.h>
+
+/*
+ * Most work ends within microseconds: worth a short spin. After that the waits grow, so
+ * that a long kernel costs about a thousand wake-ups a second, for two seconds at most.
+ */
+#define DRAIN_SPIN_NS      50000
+#define DRAIN_PAUSE_NS_MIN 20000
+#define DRAIN_PAUSE_NS_MAX 1000000
+
+struct drain_wait {
+	uint64_t begin_ns;
+	uint64_t end_ns;
+	uint64_t pause_ns;
+};
+
+static bool is_cancelled;
+
+/* Lets some time pass; false when there is none left. */
+static bool wait_on(struct drain_wait *wait)
+{
+	uint64_t now = clock_now_ns();
+	struct timespec pause = {.tv_nsec = (long)wait->pause_ns};
+
+	if (now >= wait->end_ns || __atomic_load_n(&is_cancelled, __ATOMIC_ACQUIRE))
+		return false;
+	if (now - wait->begin_ns < DRAIN_SPIN_NS) {
+		(void)sched_yield();
+		return true;
+	}
+	(void)nanosleep(&pause, NULL);
+	wait->pause_ns += wait->pause_ns / 2;
+	if (wait->pause_ns > DRAIN_PAUSE_NS_MAX)
+		wait->pause_ns = DRAIN_PAUSE_NS_MAX;
+	return true;
+}
+
+static bool has_events(void)
+{
+	return cuda_real.cuCtxRecordEvent && cuda_real.cuEventCreate && cuda_real.cuEventQuery;
+}
+
+/* Calls on a context's events want it to be current. false: it is dead, nothing runs there. */
+static bool enter(struct device_context *c)
+{
+	return cuda_real.cuCtxPushCurrent_v2(c->ctx) == CUDA_SUCCESS;
+}
+
+static void leave(void)
+{
+	CUcontext popped;
+
+	(void)cuda_real.cuCtxPopCurrent_v2(&popped);
+}
+
+/*
+ * Inside the context. Waits in the driver, without a limit. Any result means that
+ * nothing runs any more: a sticky error has stopped everything in that context.
+ */
+static void synchronize(struct device_context *c)
+{
+	CUresult res = cuda_real.cuCtxSynchronize();
+
+	if (res != CUDA_SUCCESS)
+		hook_debug("drain: context %p: error %d", (void *)c->ctx, (int)res);
+}
+
+/* Inside the context. From here on c->is_recorded says whether its event stands for it. */
+static void record(struct device_context *c)
+{
+	CUresult res = CUDA_SUCCESS;
+
+	if (!c->event)
+		res = cuda_real.cuEventCreate(&c->event, CU_EVENT_DISABLE_TIMING);
+	if (res != CUDA_SUCCESS)
+		c->event = NULL;
+	else
+		res = cuda_real.cuCtxRecordEvent(c->ctx, c->event);
+	c->is_recorded = res == CUDA_SUCCESS;
+}
+
+/* Inside the context. An answer that makes no sense is no proof: then the driver waits. */
+static bool is_done(struct device_context *c)
+{
+	CUresult res = cuda_real.cuEventQuery(c->event);
+
+	if (res == CUDA_ERROR_NOT_READY)
+		return false;
+	if (res != CUDA_SUCCESS)
+		synchronize(c);
+	return true;
+}
+
+/*
+ * A capture that a thread was just beginning when captures were barred shows only once
+ * that thread is out: then it is let finish, from the start.
+ */
+static bool wait_gate(struct drain_wait *wait)
+{
+	do {
+		if (gate_get() != GATE_CLOSED) /* another GPU's memory may be out */
+			gate_set(GATE_NO_CAPTURES);
+		while (gate_capture_open()) {
+			if (!wait_on(wait))
+				return false;
+		}
+		gate_set(GATE_CLOSED);
+		while (!gate_quiet()) {
+			if (!wait_on(wait))
+				return false;
+		}
+	} while (gate_capture_open());
+	return true;
+}
+
+static bool wait_context(struct device_context *c, struct drain_wait *wait)
+{
+	bool is_over = true;
+
+	if (!enter(c))
+		return true;
+	if (!c->is_recorded)
+		synchronize(c);
+	else
+		while (is_over && !device_context_is_going(c) && !is_done(c))
+			is_over = wait_on(wait);
+	leave();
+	return is_over;
+}
+
+/* Everything is recorded first, so that the contexts' works end side by side. */
+static bool wait_work(struct drain_wait *wait)
+{
+	struct device_context *c;
+
+	for (c = device_context_hold(DEVICE_ANY); c; c = device_context_hold_next(c)) {
+		c->is_recorded = false;
+		if (has_events() && enter(c)) {
+			record(c);
+			leave();
+		}
+	}
+	for (c = device_context_hold(DEVICE_ANY); c; c = device_context_hold_next(c)) {
+		if (!wait_context(c, wait)) {
+			device_context_drop(c);
+			return false;
+		}
+	}
+	return true;
+}
+
+int drain_run(uint64_t max_ns)
+{
+	uint64_t now = clock_now_ns();
+	struct drain_wait wait = {
+		.begin_ns = now,
+		.end_ns = now + max_ns,
+		.pause_ns = DRAIN_PAUSE_NS_MIN,
+	};
+
+	if (!wait_gate(&wait) || !wait_work(&wait)) {
+		hook_debug("drain: not within %llu ms%s",
+			   (unsigned long long)(max_ns / CLOCK_NS_PER_MS),
+			   gate_capture_open() ? " (a stream capture is open)" : "");
+		return NVSHARE_OUTCOME_TIMEOUT;
+	}
+	hook_debug("drain: %llu us", (unsigned long long)((clock_now_ns() - now) / 1000));
+	return NVSHARE_OUTCOME_SUCCESS;
+}
+
+void drain_cancel(void)
+{
+	__atomic_store_n(&is_cancelled, true, __ATOMIC_RELEASE);
+}
+
+/*
+ * Captures are barred for the moment of recording: cuCtxRecordEvent breaks one that is
+ * open. Without it nothing but a synchronise could tell, which the open gate forbids:
+ * then a quiet gate is all that idleness means, and the drain waits for the rest.
+ */
+bool drain_probe_start(void)
+{
+	struct device_context *c;
+	bool may_record;
+
+	gate_set(GATE_NO_CAPTURES);
+	may_record = !gate_capture_open();
+	c = may_record ? device_context_hold(DEVICE_ANY) : NULL;
+	for (; c; c = device_context_hold_next(c)) {
+		c->is_recorded = false;
+		if (has_events() && enter(c)) {
+			record(c);
+			leave();
+		}
+	}
+	gate_set(GATE_OPEN);
+	return may_record;
+}
+
+bool drain_probe_done(void)
+{
+	struct device_context *c;
+	bool is_idle = true;
+
+	for (c = device_context_hold(DEVICE_ANY); c; c = device_context_hold_next(c)) {
+		if (!c->is_recorded || !enter(c))
+			continue;
+		is_idle = is_idle && cuda_real.cuEventQuery(c->event) == CUDA_SUCCESS;
+		leave();
+	}
+	return is_idle;
+}

@@ -1,0 +1,88 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+
+#include "hook/memory/peer.h"
+
+#include "hook/pager/pager.h"
+
+#include <pthread.h>
+#include <stdbool.h>
+#include <stdlib.h>
+
+struct peer_pair {
+	struct peer_pair *next; /* pairs, or a list being worked on */
+	CUcontext ctx;
+	CUcontext target;
+	CUdevice dev;
+	CUdevice target_dev;
+};
+
+static struct {
+	pthread_mutex_t lock;
+	struct peer_pair *pairs;
+} peers = {.lock = PTHREAD_MUTEX_INITIALIZER};
+
+CUresult peer_enabled(CUcontext ctx, CUdevice dev, CUcontext target, CUdevice target_dev)
+{
+	struct peer_pair *pair = calloc(1, sizeof(*pair));
+	CUresult res;
+
+	if (!pair)
+		return CUDA_ERROR_OUT_OF_MEMORY;
+	pair->ctx = ctx;
+	pair->dev = dev;
+	pair->target = target;
+	pair->target_dev = target_dev;
+	res = pager_peer(target_dev, dev, true);
+	if (res != CUDA_SUCCESS) {
+		(void)pager_peer(target_dev, dev, false);
+		free(pair);
+		return res;
+	}
+	pthread_mutex_lock(&peers.lock);
+	pair->next = peers.pairs;
+	peers.pairs = pair;
+	pthread_mutex_unlock(&peers.lock);
+	return CUDA_SUCCESS;
+}
+
+/* All pairs of ctx with target, or with anybody and in either role when target is NULL. */
+static void drop(CUcontext ctx, CUcontext target)
+{
+	struct peer_pair **link, *pair, *gone = NULL;
+
+	pthread_mutex_lock(&peers.lock);
+	for (link = &peers.pairs; (pair = *link);) {
+		bool matches = target ? pair->ctx == ctx && pair->target == target
+				      : pair->ctx == ctx || pair->target == ctx;
+
+		if (!matches) {
+			link = &pair->next;
+			continue;
+		}
+		*link = pair->next;
+		pair->next = gone;
+		gone = pair;
+	}
+	pthread_mutex_unlock(&peers.lock);
+	while ((pair = gone)) {
+		gone = pair->next;
+		(void)pager_peer(pair->target_dev, pair->dev, false);
+		free(pair);
+	}
+}
+
+void peer_disabled(CUcontext ctx, CUcontext target)
+{
+	drop(ctx, target);
+}
+
+void peer_context_gone(CUcontext ctx)
+{
+	drop(ctx, NULL);
+}
+
+void peer_after_fork_child(void)
+{
+	pthread_mutex_init(&peers.lock, NULL);
+	peers.pairs = NULL;
+}

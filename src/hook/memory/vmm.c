@@ -1,0 +1,198 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+
+#include "hook/memory/vmm.h"
+
+#include "hook/memory/budget.h"
+#include "hook/memory/rbtree.h"
+
+#include <pthread.h>
+#include <stdlib.h>
+
+struct vmm_block {
+	RB_ENTRY(vmm_block) link; /* by handle, while there are handles */
+	CUmemGenericAllocationHandle handle;
+	uint64_t size;
+	CUdevice dev;
+	unsigned int n_handles;
+	unsigned int n_maps;
+	unsigned int n_busy; /* releases under way */
+};
+
+struct vmm_map {
+	RB_ENTRY(vmm_map) link;
+	CUdeviceptr addr;
+	struct vmm_block *block;
+};
+
+RB_HEAD(vmm_block_tree, vmm_block);
+RB_HEAD(vmm_map_tree, vmm_map);
+
+static int compare_block(struct vmm_block *a, struct vmm_block *b)
+{
+	return a->handle < b->handle ? -1 : a->handle > b->handle;
+}
+
+static int compare_map(struct vmm_map *a, struct vmm_map *b)
+{
+	return a->addr < b->addr ? -1 : a->addr > b->addr;
+}
+
+/* cppcheck-suppress unknownMacro */
+RBTREE_GENERATE(vmm_block_tree, vmm_block, link, compare_block)
+/* cppcheck-suppress unknownMacro */
+RBTREE_GENERATE(vmm_map_tree, vmm_map, link, compare_map)
+
+static struct {
+	pthread_mutex_t lock;
+	struct vmm_block_tree blocks;
+	struct vmm_map_tree maps;
+} vmm = {.lock = PTHREAD_MUTEX_INITIALIZER};
+
+static struct vmm_block *find(CUmemGenericAllocationHandle handle)
+{
+	struct vmm_block key = {.handle = handle};
+
+	return RB_FIND(vmm_block_tree, &vmm.blocks, &key);
+}
+
+static bool is_gone(const struct vmm_block *block)
+{
+	return !block->n_handles && !block->n_maps && !block->n_busy;
+}
+
+static void give_back(struct vmm_block *block)
+{
+	budget_give(block->dev, block->size, NVSHARE_PINNED_VMM);
+	budget_allocated(block->dev, -(int64_t)block->size);
+	free(block);
+}
+
+bool vmm_created(CUmemGenericAllocationHandle handle, CUdevice dev, size_t size)
+{
+	struct vmm_block *block = calloc(1, sizeof(*block));
+
+	if (!block)
+		return false;
+	block->handle = handle;
+	block->size = size;
+	block->dev = dev;
+	block->n_handles = 1;
+	pthread_mutex_lock(&vmm.lock);
+	RB_INSERT(vmm_block_tree, &vmm.blocks, block);
+	pthread_mutex_unlock(&vmm.lock);
+	return true;
+}
+
+struct vmm_block *vmm_release_begin(CUmemGenericAllocationHandle handle)
+{
+	struct vmm_block *block;
+
+	pthread_mutex_lock(&vmm.lock);
+	block = find(handle);
+	if (block) {
+		block->n_busy++;
+		if (--block->n_handles == 0)
+			RB_REMOVE(vmm_block_tree, &vmm.blocks, block);
+	}
+	pthread_mutex_unlock(&vmm.lock);
+	return block;
+}
+
+void vmm_release_end(struct vmm_block *block, bool is_released)
+{
+	bool was_last;
+
+	if (!block)
+		return;
+	pthread_mutex_lock(&vmm.lock);
+	block->n_busy--;
+	if (!is_released && block->n_handles++ == 0)
+		RB_INSERT(vmm_block_tree, &vmm.blocks, block);
+	was_last = is_gone(block);
+	pthread_mutex_unlock(&vmm.lock);
+	if (was_last)
+		give_back(block);
+}
+
+/* The last mapping that starts at or below ptr: mappings do not overlap. Lock held. */
+static struct vmm_map *find_map(CUdeviceptr ptr)
+{
+	struct vmm_map *map = vmm.maps.rbh_root, *best = NULL;
+
+	while (map) {
+		if (map->addr <= ptr) {
+			best = map;
+			map = map->link.rbe_right;
+		} else {
+			map = map->link.rbe_left;
+		}
+	}
+	return best;
+}
+
+void vmm_retained(CUmemGenericAllocationHandle handle, CUdeviceptr ptr)
+{
+	struct vmm_block *block;
+	struct vmm_map *map;
+
+	pthread_mutex_lock(&vmm.lock);
+	map = find_map(ptr);
+	block = find(handle);
+	if (!block && map) {
+		/* Its handles were all released: the mapping alone kept it. */
+		block = map->block;
+		block->handle = handle;
+		RB_INSERT(vmm_block_tree, &vmm.blocks, block);
+	}
+	if (block)
+		block->n_handles++;
+	pthread_mutex_unlock(&vmm.lock);
+}
+
+void vmm_mapped(CUdeviceptr ptr, CUmemGenericAllocationHandle handle)
+{
+	struct vmm_map *map = calloc(1, sizeof(*map));
+
+	if (!map)
+		return;
+	map->addr = ptr;
+	pthread_mutex_lock(&vmm.lock);
+	map->block = find(handle);
+	if (map->block) {
+		map->block->n_maps++;
+		RB_INSERT(vmm_map_tree, &vmm.maps, map);
+	}
+	pthread_mutex_unlock(&vmm.lock);
+	if (!map->block)
+		free(map);
+}
+
+void vmm_unmapped(CUdeviceptr ptr, size_t size)
+{
+	struct vmm_map key = {.addr = ptr}, *map, *next;
+	struct vmm_block *gone;
+
+	for (;;) {
+		gone = NULL;
+		pthread_mutex_lock(&vmm.lock);
+		map = RB_NFIND(vmm_map_tree, &vmm.maps, &key);
+		for (; map && map->addr - ptr < size && !gone; map = next) {
+			next = RB_NEXT(vmm_map_tree, &vmm.maps, map);
+			RB_REMOVE(vmm_map_tree, &vmm.maps, map);
+			map->block->n_maps--;
+			gone = is_gone(map->block) ? map->block : NULL;
+			free(map);
+		}
+		pthread_mutex_unlock(&vmm.lock);
+		if (!gone)
+			return;
+		give_back(gone);
+	}
+}
+
+void vmm_after_fork_child(void)
+{
+	pthread_mutex_init(&vmm.lock, NULL);
+	RB_INIT(&vmm.blocks);
+	RB_INIT(&vmm.maps);
+}

@@ -1,0 +1,177 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+
+#include "hook/pager/hostmem.h"
+
+#include "hook/hook_log.h"
+#include "util/parse.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#define HOSTMEM_PATH_MAX 4096
+
+/* Plain read(2): no stdio buffer of ours in somebody else's heap. false: not there. */
+static bool read_text(char *buf, size_t size, const char *path)
+{
+	int fd = open(path, O_RDONLY | O_CLOEXEC);
+	size_t n = 0;
+	ssize_t r;
+
+	if (fd < 0)
+		return false;
+	do {
+		r = read(fd, buf + n, size - 1 - n);
+		if (r > 0)
+			n += (size_t)r;
+	} while ((r > 0 && n < size - 1) || (r < 0 && errno == EINTR));
+	close(fd);
+	buf[n] = '\0';
+	return r >= 0;
+}
+
+/* The number after name at the start of a line. */
+static bool find_number(const char *text, const char *name, uint64_t *ret)
+{
+	size_t len = strlen(name);
+	char *end;
+
+	for (const char *line = text; line; line = strchr(line, '\n')) {
+		unsigned long long value;
+
+		if (*line == '\n')
+			line++;
+		if (strncmp(line, name, len) != 0)
+			continue;
+		value = strtoull(line + len, &end, 10);
+		if (end == line + len)
+			return false; /* "max" */
+		*ret = value;
+		return true;
+	}
+	return false;
+}
+
+static bool read_number(const char *root, const char *group, const char *file, const char *name,
+			uint64_t *ret)
+{
+	char path[HOSTMEM_PATH_MAX], text[8192];
+	int n = snprintf(path, sizeof(path), "%s%s/%s", root, group, file);
+
+	return n > 0 && (size_t)n < sizeof(path) && read_text(text, sizeof(text), path) &&
+	       find_number(text, name, ret);
+}
+
+struct hostmem_files {
+	const char *limit;
+	const char *usage;
+	const char *cache; /* name in memory.stat of what the kernel drops before it kills */
+};
+
+static const struct hostmem_files files_v1 = {"memory.limit_in_bytes", "memory.usage_in_bytes",
+					      "total_inactive_file "};
+static const struct hostmem_files files_v2 = {"memory.max", "memory.current", "inactive_file "};
+
+static uint64_t group_available(const char *root, const char *group,
+				const struct hostmem_files *files)
+{
+	uint64_t limit, usage, cache = 0;
+
+	if (!read_number(root, group, files->limit, "", &limit) ||
+	    !read_number(root, group, files->usage, "", &usage))
+		return UINT64_MAX;
+	(void)read_number(root, group, "memory.stat", files->cache, &cache);
+	usage -= cache < usage ? cache : usage;
+	return limit > usage ? limit - usage : 0;
+}
+
+/*
+ * Every group from ours up to the mount point counts. Where the path is not below the
+ * mount point (a container that sees only its own part), its levels are not there and
+ * the mount point itself, our group, is.
+ */
+static uint64_t walk(const char *root, const char *mount, const char *path,
+		     const struct hostmem_files *files)
+{
+	char group[HOSTMEM_PATH_MAX];
+	uint64_t least = UINT64_MAX, bytes;
+	size_t end = strlen(mount);
+	int n = snprintf(group, sizeof(group), "%s%s", mount, path);
+
+	if (n < 0 || (size_t)n >= sizeof(group) || strstr(path, "/.."))
+		group[end] = '\0';
+	for (;;) {
+		char *slash;
+
+		bytes = group_available(root, group, files);
+		if (bytes < least)
+			least = bytes;
+		slash = strrchr(group, '/');
+		if (!slash || (size_t)(slash - group) < end)
+			return least;
+		*slash = '\0';
+	}
+}
+
+static uint64_t groups_available(const char *root)
+{
+	char path[HOSTMEM_PATH_MAX], text[8192], *line, *rest = text;
+	uint64_t least = UINT64_MAX, bytes = UINT64_MAX;
+
+	if (snprintf(path, sizeof(path), "%s/proc/self/cgroup", root) >= (int)sizeof(path) ||
+	    !read_text(text, sizeof(text), path))
+		return UINT64_MAX;
+	while ((line = strsep(&rest, "\n"))) {
+		char *controllers = strchr(line, ':'), *group;
+
+		group = controllers ? strchr(controllers + 1, ':') : NULL;
+		if (!group)
+			continue;
+		*group++ = '\0';
+		controllers++;
+		if (!*controllers)
+			bytes = walk(root, "/sys/fs/cgroup", group, &files_v2);
+		else if (strcmp(controllers, "memory") == 0)
+			bytes = walk(root, "/sys/fs/cgroup/memory", group, &files_v1);
+		if (bytes < least)
+			least = bytes;
+	}
+	return least;
+}
+
+static uint64_t machine_available(const char *root, uint64_t used)
+{
+	const char *text = getenv("NVSHARE_HOST_MEMORY_LIMIT");
+	uint64_t total = 0, available, limit;
+
+	(void)read_number(root, "/proc", "meminfo", "MemTotal:", &total);
+	if (text && *text) {
+		if (parse_size_or_percent(text, total * 1024, &limit) == 0)
+			return limit > used ? limit - used : 0;
+		hook_warn_once("NVSHARE_HOST_MEMORY_LIMIT '%s' is neither a size nor a percentage; "
+			       "the machine's free memory counts",
+			       text);
+	}
+	if (!read_number(root, "/proc", "meminfo", "MemAvailable:", &available))
+		return UINT64_MAX;
+	available *= 1024;
+	return available - available / 20;
+}
+
+uint64_t hostmem_available_below(const char *root, uint64_t used)
+{
+	uint64_t machine = machine_available(root, used), groups = groups_available(root);
+
+	if (groups != UINT64_MAX)
+		groups -= groups / 20;
+	return machine < groups ? machine : groups;
+}
+
+uint64_t hostmem_available(uint64_t used)
+{
+	return hostmem_available_below("", used);
+}

@@ -1,0 +1,311 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+
+#include "hook/pager/managed.h"
+
+#include "hook/cond.h"
+#include "hook/gate/gate.h"
+#include "hook/hook_options.h"
+#include "hook/memory/budget.h"
+#include "hook/memory/rbtree.h"
+#include "hook/pager/hostmem.h"
+#include "hook/table/cuda_real.h"
+
+#include <pthread.h>
+#include <stdlib.h>
+#include <time.h>
+
+/* Prefetches take whole blocks of this; what is charged follows. */
+#define MANAGED_ALIGN (64ull << 10)
+
+struct managed_block {
+	RB_ENTRY(managed_block) link;
+	struct managed_block *next; /* in a list being worked on */
+	CUdeviceptr addr;
+	size_t size;    /* as asked for */
+	size_t charged; /* rounded */
+	CUcontext ctx;
+	CUdevice dev;
+	bool is_busy; /* being moved */
+	bool is_out;  /* in host memory */
+};
+
+RB_HEAD(managed_tree, managed_block);
+
+static int compare(struct managed_block *a, struct managed_block *b)
+{
+	return a->addr < b->addr ? -1 : a->addr > b->addr;
+}
+
+/* cppcheck-suppress unknownMacro */
+RBTREE_GENERATE(managed_tree, managed_block, link, compare)
+
+static struct {
+	pthread_mutex_t lock;
+	pthread_cond_t changed; /* a block is not busy any more */
+	struct managed_tree blocks;
+} managed = {.lock = PTHREAD_MUTEX_INITIALIZER, .changed = PTHREAD_COND_INITIALIZER};
+
+static uint64_t now_ns(void)
+{
+	struct timespec ts;
+
+	clock_gettime(CLOCK_MONOTONIC, &ts);
+	return (uint64_t)ts.tv_sec * 1000000000u + (uint64_t)ts.tv_nsec;
+}
+
+/* Lock held. */
+static struct managed_block *find(CUdeviceptr ptr)
+{
+	struct managed_block *block = managed.blocks.rbh_root, *best = NULL;
+
+	while (block) {
+		if (block->addr <= ptr) {
+			best = block;
+			block = block->link.rbe_right;
+		} else {
+			block = block->link.rbe_left;
+		}
+	}
+	return best && ptr - best->addr < best->size ? best : NULL;
+}
+
+bool managed_find(CUdeviceptr ptr)
+{
+	bool is_found;
+
+	pthread_mutex_lock(&managed.lock);
+	is_found = find(ptr) != NULL;
+	pthread_mutex_unlock(&managed.lock);
+	return is_found;
+}
+
+/* The driver gives more than the card has, and then the card crawls. */
+static bool fits_card(CUdevice dev)
+{
+	struct nvshare_mem mem;
+
+	if (hook_options()->single_oversub)
+		return true;
+	budget_read(dev, &mem);
+	return mem.allocated + mem.pinned[NVSHARE_PINNED_CONTEXT] <= budget_total(dev);
+}
+
+CUresult managed_alloc(CUdevice dev, CUcontext ctx, size_t bytes, CUdeviceptr *ret_ptr)
+{
+	size_t charged = (bytes + MANAGED_ALIGN - 1) & ~(size_t)(MANAGED_ALIGN - 1);
+	struct managed_block *block;
+	CUresult res;
+
+	if (charged < bytes)
+		return CUDA_ERROR_OUT_OF_MEMORY;
+	res = budget_ask(dev, bytes);
+	if (res != CUDA_SUCCESS)
+		return res;
+	block = calloc(1, sizeof(*block));
+	res = block && fits_card(dev) ? budget_take(dev, charged, BUDGET_PAGEABLE)
+				      : CUDA_ERROR_OUT_OF_MEMORY;
+	if (res != CUDA_SUCCESS)
+		goto fail;
+	res = cuda_real.cuMemAllocManaged(&block->addr, bytes, CU_MEM_ATTACH_GLOBAL);
+	if (res == CUDA_ERROR_OUT_OF_MEMORY &&
+	    budget_retry(dev, charged, BUDGET_PAGEABLE) == CUDA_SUCCESS)
+		res = cuda_real.cuMemAllocManaged(&block->addr, bytes, CU_MEM_ATTACH_GLOBAL);
+	if (res != CUDA_SUCCESS) {
+		budget_give(dev, charged, BUDGET_PAGEABLE);
+		goto fail;
+	}
+	block->size = bytes;
+	block->charged = charged;
+	block->ctx = ctx;
+	block->dev = dev;
+	*ret_ptr = block->addr;
+	pthread_mutex_lock(&managed.lock);
+	RB_INSERT(managed_tree, &managed.blocks, block);
+	pthread_mutex_unlock(&managed.lock);
+	return CUDA_SUCCESS;
+fail:
+	free(block);
+	budget_allocated(dev, -(int64_t)bytes);
+	return res;
+}
+
+static void give_back(struct managed_block *block)
+{
+	if (block->is_out)
+		budget_swapped_freed(block->dev, block->charged);
+	else
+		budget_give(block->dev, block->charged, BUDGET_PAGEABLE);
+	budget_allocated(block->dev, -(int64_t)block->size);
+	free(block);
+}
+
+bool managed_free(CUdeviceptr ptr, CUresult *ret_res)
+{
+	struct managed_block *block;
+
+	pthread_mutex_lock(&managed.lock);
+	while ((block = find(ptr)) && block->is_busy)
+		cond_wait(&managed.changed, &managed.lock);
+	if (block && block->addr == ptr)
+		RB_REMOVE(managed_tree, &managed.blocks, block);
+	pthread_mutex_unlock(&managed.lock);
+	if (!block)
+		return false;
+	if (block->addr != ptr) {
+		*ret_res = CUDA_ERROR_INVALID_VALUE;
+		return true;
+	}
+	*ret_res = cuda_real.cuMemFree_v2(ptr);
+	if (*ret_res != CUDA_SUCCESS) { /* still there: a capture forbade it, say */
+		pthread_mutex_lock(&managed.lock);
+		RB_INSERT(managed_tree, &managed.blocks, block);
+		pthread_mutex_unlock(&managed.lock);
+		return true;
+	}
+	give_back(block);
+	return true;
+}
+
+/* Claims the next block at or after addr that is on the wanted side; NULL: no more. */
+static struct managed_block *claim(CUdevice dev, CUdeviceptr addr, bool is_out)
+{
+	struct managed_block key = {.addr = addr}, *block;
+
+	pthread_mutex_lock(&managed.lock);
+	block = RB_NFIND(managed_tree, &managed.blocks, &key);
+	while (block && (block->dev != dev || block->is_out != is_out || block->is_busy))
+		block = RB_NEXT(managed_tree, &managed.blocks, block);
+	if (block)
+		block->is_busy = true;
+	pthread_mutex_unlock(&managed.lock);
+	return block;
+}
+
+static void unclaim(struct managed_block *block, bool is_out)
+{
+	pthread_mutex_lock(&managed.lock);
+	block->is_out = is_out;
+	block->is_busy = false;
+	pthread_cond_broadcast(&managed.changed);
+	pthread_mutex_unlock(&managed.lock);
+}
+
+static CUresult make_stream(CUstream *ret_stream)
+{
+	return cuda_real.cuStreamCreate(ret_stream, CU_STREAM_NON_BLOCKING);
+}
+
+static CUresult send(struct managed_block *block, bool to_host, CUstream stream)
+{
+	CUdevice to = to_host ? CU_DEVICE_CPU : block->dev;
+	CUresult res;
+
+	res = cuda_real.cuMemAdvise(block->addr, block->size,
+				    to_host ? CU_MEM_ADVISE_SET_PREFERRED_LOCATION
+					    : CU_MEM_ADVISE_UNSET_PREFERRED_LOCATION,
+				    CU_DEVICE_CPU);
+	if (res == CUDA_SUCCESS)
+		res = cuda_real.cuMemPrefetchAsync(block->addr, block->size, to, stream);
+	if (res == CUDA_SUCCESS)
+		res = cuda_real.cuStreamSynchronize(stream);
+	return res;
+}
+
+static uint64_t resident_bytes(CUdevice dev)
+{
+	struct nvshare_mem mem;
+
+	budget_read(dev, &mem);
+	return mem.resident;
+}
+
+int managed_evict(CUdevice dev, uint64_t bytes, struct pager_move *ret_move)
+{
+	uint64_t start = now_ns(), all = resident_bytes(dev);
+	int outcome = NVSHARE_OUTCOME_SUCCESS;
+	struct managed_block *block;
+	CUdeviceptr addr = 0;
+	CUstream stream;
+
+	*ret_move = (struct pager_move){0};
+	if (bytes > all)
+		bytes = all;
+	if (!bytes)
+		return outcome;
+	if (bytes > hostmem_available(0))
+		return NVSHARE_OUTCOME_NO_HOST_MEMORY;
+	if (make_stream(&stream) != CUDA_SUCCESS)
+		return NVSHARE_OUTCOME_SAVE_FAILED;
+	while (outcome == NVSHARE_OUTCOME_SUCCESS && ret_move->bytes < bytes &&
+	       (block = claim(dev, addr, false))) {
+		addr = block->addr + 1;
+		if (send(block, true, stream) != CUDA_SUCCESS) {
+			outcome = NVSHARE_OUTCOME_SAVE_FAILED;
+			unclaim(block, false);
+			break;
+		}
+		budget_swapped_out(dev, block->charged);
+		ret_move->bytes += block->charged;
+		unclaim(block, true);
+	}
+	(void)cuda_real.cuStreamDestroy_v2(stream);
+	ret_move->ns = now_ns() - start;
+	return outcome;
+}
+
+int managed_restore(CUdevice dev, struct pager_move *ret_move)
+{
+	uint64_t start = now_ns();
+	int outcome = NVSHARE_OUTCOME_SUCCESS;
+	struct managed_block *block;
+	CUstream stream = NULL;
+	CUdeviceptr addr = 0;
+
+	*ret_move = (struct pager_move){0};
+	while (outcome == NVSHARE_OUTCOME_SUCCESS && (block = claim(dev, addr, true))) {
+		addr = block->addr + 1;
+		if ((!stream && make_stream(&stream) != CUDA_SUCCESS) ||
+		    !budget_swapped_in(dev, block->charged)) {
+			outcome = NVSHARE_OUTCOME_INVALID_STATE;
+			unclaim(block, true);
+		} else if (send(block, false, stream) != CUDA_SUCCESS) {
+			outcome = NVSHARE_OUTCOME_INVALID_STATE;
+			budget_swapped_out(dev, block->charged);
+			unclaim(block, true);
+		} else {
+			ret_move->bytes += block->charged;
+			unclaim(block, false);
+		}
+	}
+	if (stream)
+		(void)cuda_real.cuStreamDestroy_v2(stream);
+	ret_move->ns = ret_move->bytes ? now_ns() - start : 0;
+	return outcome;
+}
+
+void managed_context_gone(CUcontext ctx)
+{
+	struct managed_block *block, *next, *gone = NULL;
+
+	pthread_mutex_lock(&managed.lock);
+	RB_FOREACH_SAFE(block, managed_tree, &managed.blocks, next)
+	{
+		if (block->ctx != ctx)
+			continue;
+		RB_REMOVE(managed_tree, &managed.blocks, block);
+		block->next = gone;
+		gone = block;
+	}
+	pthread_mutex_unlock(&managed.lock);
+	for (; gone; gone = next) {
+		next = gone->next;
+		give_back(gone);
+	}
+}
+
+void managed_after_fork_child(void)
+{
+	pthread_mutex_init(&managed.lock, NULL);
+	pthread_cond_init(&managed.changed, NULL);
+	RB_INIT(&managed.blocks);
+}

@@ -1,0 +1,527 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+
+#include "hook/pager/pager.h"
+
+#include "hook/pager/pager_private.h"
+
+#include "hook/gate/gate.h"
+#include "hook/memory/charge.h"
+#include "hook/memory/ledger.h"
+#include "hook/memory/peer.h"
+#include "hook/memory/vmm.h"
+#include "hook/pager/managed.h"
+#include "hook/table/cuda_real.h"
+
+#include <stdlib.h>
+
+/* Far from the driver's own identifiers, which count up from 1. */
+#define PAGER_FIRST_ID (1ull << 48)
+
+struct pager pager = {
+	.lock = PTHREAD_MUTEX_INITIALIZER,
+	.changed = PTHREAD_COND_INITIALIZER,
+	.last_id = PAGER_FIRST_ID,
+};
+
+static int compare(struct pager_alloc *a, struct pager_alloc *b)
+{
+	return a->addr < b->addr ? -1 : a->addr > b->addr;
+}
+
+/* cppcheck-suppress unknownMacro */
+RBTREE_GENERATE(pager_tree, pager_alloc, link, compare)
+
+/* The live allocation that ptr lies in. Lock held. */
+static struct pager_alloc *find(CUdeviceptr ptr)
+{
+	struct pager_alloc *alloc = pager.allocs.rbh_root, *best = NULL;
+
+	while (alloc) {
+		if (alloc->addr <= ptr) {
+			best = alloc;
+			alloc = alloc->link.rbe_right;
+		} else {
+			alloc = alloc->link.rbe_left;
+		}
+	}
+	return best && ptr - best->addr < best->size ? best : NULL;
+}
+
+static void add_alloc(struct pager_alloc *alloc)
+{
+	alloc->id = ++pager.last_id;
+	RB_INSERT(pager_tree, &pager.allocs, alloc);
+}
+
+static struct pager_arena *get_arena(CUdevice dev, CUcontext ctx)
+{
+	struct pager_arena *arena;
+
+	for (arena = pager.arenas; arena; arena = arena->next) {
+		if (arena->ctx == ctx && arena->dev == dev)
+			return arena;
+	}
+	arena = calloc(1, sizeof(*arena));
+	if (!arena)
+		return NULL;
+	arena->ctx = ctx;
+	arena->dev = dev;
+	extent_init(&arena->extent);
+	arena->next = pager.arenas;
+	pager.arenas = arena;
+	return arena;
+}
+
+/* A place in a shared range. Lock held. */
+static int place(struct pager_arena *arena, struct pager_alloc *alloc)
+{
+	struct pager_range *range;
+	uint64_t addr;
+	int r = extent_alloc(&arena->extent, alloc->size, &addr);
+
+	if (r)
+		return r;
+	range = arena->spare;
+	if (range && addr - range->addr < range->size)
+		arena->spare = NULL;
+	alloc->arena = arena;
+	alloc->addr = addr;
+	add_alloc(alloc);
+	return 0;
+}
+
+/* Twice what there is, so that few chunks hold many allocations, within bounds. */
+static size_t next_size(const struct pager_arena *arena, size_t granularity)
+{
+	uint64_t have = arena->extent.bytes_used + arena->extent.bytes_free;
+	size_t size = granularity;
+
+	while (size < PAGER_SHARED_MAX && size < have)
+		size *= 2;
+	return size;
+}
+
+/*
+ * Adds range to the arena and places alloc, which may land elsewhere: another thread may
+ * have freed or added a range meanwhile. Then range is the arena's spare, or goes again.
+ */
+static int add_and_place(struct pager_arena *arena, struct pager_range *range, bool may_keep,
+			 struct pager_alloc *alloc)
+{
+	bool is_needed = false;
+	int r;
+
+	pthread_mutex_lock(&pager.lock);
+	r = extent_add(&arena->extent, range->addr, range->size);
+	if (r == 0) {
+		r = place(arena, alloc);
+		is_needed = r == 0 && alloc->addr - range->addr < range->size;
+		if (!is_needed && may_keep && !arena->spare) {
+			arena->spare = range;
+			is_needed = true;
+		}
+		if (!is_needed)
+			(void)extent_remove(&arena->extent, range->addr);
+	}
+	pthread_mutex_unlock(&pager.lock);
+	if (!is_needed)
+		pager_range_free(range);
+	return r;
+}
+
+static CUresult alloc_small(struct pager_device *device, CUdevice dev, CUcontext ctx,
+			    struct pager_alloc *alloc)
+{
+	struct pager_arena *arena;
+	struct pager_range *range;
+	size_t size;
+	CUresult res;
+	int r = -1;
+
+	pthread_mutex_lock(&pager.lock);
+	arena = get_arena(dev, ctx);
+	if (arena)
+		r = place(arena, alloc);
+	size = arena ? next_size(arena, device->granularity) : 0;
+	pthread_mutex_unlock(&pager.lock);
+	while (r == EXTENT_E_FULL) {
+		res = pager_range_new(dev, ctx, arena, size, &range);
+		if (res == CUDA_ERROR_OUT_OF_MEMORY && size > device->granularity) {
+			size = device->granularity;
+			continue;
+		}
+		if (res != CUDA_SUCCESS)
+			return res;
+		r = add_and_place(arena, range, size == device->granularity, alloc);
+	}
+	return r == 0 ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
+}
+
+static CUresult alloc_large(struct pager_device *device, CUdevice dev, CUcontext ctx,
+			    struct pager_alloc *alloc)
+{
+	size_t mask = device->granularity - 1;
+	CUresult res;
+
+	if (alloc->size > SIZE_MAX - mask)
+		return CUDA_ERROR_OUT_OF_MEMORY;
+	res = pager_range_new(dev, ctx, NULL, (alloc->size + mask) & ~mask, &alloc->range);
+	if (res != CUDA_SUCCESS)
+		return res;
+	alloc->addr = alloc->range->addr;
+	pthread_mutex_lock(&pager.lock);
+	add_alloc(alloc);
+	pthread_mutex_unlock(&pager.lock);
+	return CUDA_SUCCESS;
+}
+
+CUresult pager_alloc(CUdevice dev, CUcontext ctx, size_t bytes, CUdeviceptr *ret_ptr)
+{
+	struct pager_device *device = pager_device(dev);
+	struct pager_alloc *alloc;
+	uint64_t total;
+	CUresult res;
+
+	if (__atomic_load_n(&pager.put_off, __ATOMIC_RELAXED))
+		pager_flush_frees();
+	total = budget_total(dev);
+	if (total && bytes > total)
+		return CUDA_ERROR_OUT_OF_MEMORY;
+	res = budget_ask(dev, bytes);
+	if (res != CUDA_SUCCESS)
+		return res;
+	alloc = calloc(1, sizeof(*alloc));
+	if (!alloc) {
+		res = CUDA_ERROR_OUT_OF_MEMORY;
+		goto out;
+	}
+	alloc->ctx = ctx;
+	alloc->dev = dev;
+	alloc->size = bytes;
+	alloc->sync_memops = true; /* what plain memory says of itself, as seen on 580 */
+	if (bytes < PAGER_LARGE)
+		res = alloc_small(device, dev, ctx, alloc);
+	else
+		res = alloc_large(device, dev, ctx, alloc);
+out:
+	if (res != CUDA_SUCCESS) {
+		free(alloc);
+		budget_allocated(dev, -(int64_t)bytes);
+		return res;
+	}
+	*ret_ptr = alloc->addr;
+	return CUDA_SUCCESS;
+}
+
+/* The range of dev that addr lies in. Lock held. O(ranges), for what is rare. */
+static struct pager_range *find_range(CUdevice dev, CUdeviceptr addr)
+{
+	struct pager_range *range = pager.devices[dev].ranges;
+
+	while (range && addr - range->addr >= range->size)
+		range = range->next;
+	return range;
+}
+
+/* Takes a small one's bytes back; the range that is to go with it, or NULL. Lock held. */
+static struct pager_range *unplace(struct pager_alloc *alloc)
+{
+	struct pager_arena *arena = alloc->arena;
+	struct extent_region region;
+	struct pager_range *range;
+
+	if (extent_free(&arena->extent, alloc->addr, &region) != 0 || !region.is_empty)
+		return NULL;
+	range = find_range(arena->dev, region.addr);
+	if (!range)
+		return NULL;
+	if (!arena->spare && range->size == pager.devices[arena->dev].granularity) {
+		arena->spare = range;
+		return NULL;
+	}
+	(void)extent_remove(&arena->extent, region.addr);
+	return range;
+}
+
+static void release(struct pager_alloc *alloc)
+{
+	struct pager_range *range = alloc->range;
+
+	if (alloc->arena) {
+		pthread_mutex_lock(&pager.lock);
+		range = unplace(alloc);
+		pthread_mutex_unlock(&pager.lock);
+	}
+	if (range)
+		pager_range_free(range);
+	free(alloc);
+}
+
+static bool is_capture_error(CUresult res)
+{
+	return res >= CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED &&
+	       res <= CUDA_ERROR_STREAM_CAPTURE_WRONG_THREAD;
+}
+
+/*
+ * Work that still uses the memory ends first, as with the driver's own cuMemFree. false:
+ * not now, since a synchronise would break a capture.
+ */
+static bool synchronize(CUcontext ctx, CUresult *ret_res)
+{
+	CUresult res;
+	bool pushed;
+
+	if (!gate_bar_captures())
+		return false;
+	res = pager_push(ctx, &pushed);
+	if (res == CUDA_SUCCESS) {
+		res = cuda_real.cuCtxSynchronize();
+		pager_pop(pushed);
+	} else {
+		res = CUDA_SUCCESS; /* no such context any more: nothing runs in it */
+	}
+	gate_allow_captures();
+	if (is_capture_error(res))
+		return false;
+	*ret_res = res;
+	return true;
+}
+
+static void put_off(struct pager_alloc *alloc)
+{
+	pthread_mutex_lock(&pager.lock);
+	alloc->next = pager.put_off;
+	__atomic_store_n(&pager.put_off, alloc, __ATOMIC_RELAXED);
+	pthread_mutex_unlock(&pager.lock);
+}
+
+bool pager_free(CUdeviceptr ptr, CUresult *ret_res)
+{
+	struct pager_alloc *alloc;
+	bool is_ours = true, is_found;
+
+	pthread_mutex_lock(&pager.lock);
+	alloc = find(ptr);
+	is_found = alloc && alloc->addr == ptr;
+	if (is_found) {
+		RB_REMOVE(pager_tree, &pager.allocs, alloc);
+	} else if (!alloc) {
+		is_ours = false; /* freed twice as well: the driver refuses that itself */
+	}
+	pthread_mutex_unlock(&pager.lock);
+	if (!is_found) {
+		if (is_ours)
+			*ret_res = CUDA_ERROR_INVALID_VALUE;
+		return is_ours;
+	}
+
+	budget_allocated(alloc->dev, -(int64_t)alloc->size);
+	*ret_res = CUDA_SUCCESS;
+	if (synchronize(alloc->ctx, ret_res))
+		release(alloc);
+	else
+		put_off(alloc);
+	return true;
+}
+
+void pager_flush_frees(void)
+{
+	struct pager_alloc *list, *next;
+	CUcontext synced = NULL;
+	CUresult res;
+
+	if (gate_capture_open())
+		return;
+	pthread_mutex_lock(&pager.lock);
+	list = pager.put_off;
+	__atomic_store_n(&pager.put_off, NULL, __ATOMIC_RELAXED);
+	pthread_mutex_unlock(&pager.lock);
+	for (; list; list = next) {
+		next = list->next;
+		if (list->ctx != synced && !synchronize(list->ctx, &res)) {
+			put_off(list);
+			continue;
+		}
+		synced = list->ctx;
+		release(list);
+	}
+}
+
+bool pager_find(CUdeviceptr ptr, CUdeviceptr *ret_base, size_t *ret_size, CUcontext *ret_ctx,
+		CUdevice *ret_dev, uint64_t *ret_buffer_id)
+{
+	struct pager_alloc *alloc;
+
+	pthread_mutex_lock(&pager.lock);
+	alloc = find(ptr);
+	if (alloc) {
+		if (ret_base)
+			*ret_base = alloc->addr;
+		if (ret_size)
+			*ret_size = alloc->size;
+		if (ret_ctx)
+			*ret_ctx = alloc->ctx;
+		if (ret_dev)
+			*ret_dev = alloc->dev;
+		if (ret_buffer_id)
+			*ret_buffer_id = alloc->id;
+	}
+	pthread_mutex_unlock(&pager.lock);
+	return alloc != NULL;
+}
+
+bool pager_sync_memops(CUdeviceptr ptr, bool *ret_on)
+{
+	struct pager_alloc *alloc;
+
+	pthread_mutex_lock(&pager.lock);
+	alloc = find(ptr);
+	if (alloc)
+		*ret_on = alloc->sync_memops;
+	pthread_mutex_unlock(&pager.lock);
+	return alloc != NULL;
+}
+
+bool pager_set_sync_memops(CUdeviceptr ptr, bool on)
+{
+	struct pager_alloc *alloc;
+
+	pthread_mutex_lock(&pager.lock);
+	alloc = find(ptr);
+	if (alloc)
+		alloc->sync_memops = on;
+	pthread_mutex_unlock(&pager.lock);
+	return alloc != NULL;
+}
+
+bool pager_pin(CUdeviceptr ptr, size_t size)
+{
+	struct pager_range *range = NULL;
+	struct pager_alloc *alloc;
+	uint64_t bytes = 0;
+	CUdevice dev = 0;
+
+	pthread_mutex_lock(&pager.lock);
+	alloc = find(ptr);
+	if (alloc) {
+		dev = alloc->dev;
+		range = alloc->range ? alloc->range : find_range(dev, ptr);
+	}
+	for (size_t i = 0; range && i < range->n_chunks; i++) {
+		struct pager_chunk *chunk = &range->chunks[i];
+		bool is_apart = ptr < chunk->addr ? chunk->addr - ptr >= size
+						  : ptr - chunk->addr >= chunk->size;
+
+		if (is_apart || chunk->is_pinned || chunk->state != PAGER_RESIDENT)
+			continue;
+		chunk->is_pinned = true;
+		bytes += chunk->size;
+	}
+	pthread_mutex_unlock(&pager.lock);
+	if (bytes) {
+		budget_give(dev, bytes, BUDGET_PAGEABLE);
+		budget_force(dev, bytes, NVSHARE_PINNED_PLAIN);
+	}
+	return range != NULL;
+}
+
+/* What the dead context held, out of the books in one go. */
+static void take_context(CUcontext ctx, struct pager_alloc **ret_allocs,
+			 struct pager_arena **ret_arenas, struct pager_mover **ret_movers)
+{
+	struct pager_alloc *alloc, *next, **off;
+	struct pager_arena **arena, *a;
+	struct pager_mover **mover, *m;
+
+	RB_FOREACH_SAFE(alloc, pager_tree, &pager.allocs, next)
+	{
+		if (alloc->ctx != ctx)
+			continue;
+		RB_REMOVE(pager_tree, &pager.allocs, alloc);
+		alloc->next = *ret_allocs;
+		*ret_allocs = alloc;
+	}
+	for (off = &pager.put_off; (alloc = *off);) {
+		if (alloc->ctx != ctx) {
+			off = &alloc->next;
+			continue;
+		}
+		__atomic_store_n(off, alloc->next, __ATOMIC_RELAXED);
+		alloc->size = 0; /* given back when the program freed it */
+		alloc->next = *ret_allocs;
+		*ret_allocs = alloc;
+	}
+	for (arena = &pager.arenas; (a = *arena);) {
+		if (a->ctx != ctx) {
+			arena = &a->next;
+			continue;
+		}
+		*arena = a->next;
+		a->next = *ret_arenas;
+		*ret_arenas = a;
+	}
+	for (mover = &pager.movers; (m = *mover);) {
+		if (m->ctx != ctx) {
+			mover = &m->next;
+			continue;
+		}
+		*mover = m->next;
+		m->next = *ret_movers;
+		*ret_movers = m;
+	}
+}
+
+void pager_context_gone(CUcontext ctx)
+{
+	struct pager_alloc *allocs = NULL, *next;
+	struct pager_arena *arenas = NULL, *arena;
+	struct pager_mover *movers = NULL, *mover;
+
+	pthread_mutex_lock(&pager.lock);
+	take_context(ctx, &allocs, &arenas, &movers);
+	pthread_mutex_unlock(&pager.lock);
+	hostpool_context_gone(ctx);
+	managed_context_gone(ctx);
+	peer_context_gone(ctx);
+	ledger_context_gone(ctx, charge_give_back);
+	for (; allocs; allocs = next) {
+		next = allocs->next;
+		budget_allocated(allocs->dev, -(int64_t)allocs->size);
+		release(allocs);
+	}
+	while ((arena = arenas)) {
+		arenas = arena->next;
+		if (arena->spare)
+			pager_range_free(arena->spare);
+		extent_deinit(&arena->extent);
+		free(arena);
+	}
+	/* Their streams and events died with the context. */
+	while ((mover = movers)) {
+		movers = mover->next;
+		free(mover);
+	}
+}
+
+/*
+ * The parent's device memory is none of the child's, which has no CUDA until it starts
+ * anew, and another thread may have held the lock.
+ */
+void pager_after_fork_child(void)
+{
+	pthread_mutex_init(&pager.lock, NULL);
+	pthread_cond_init(&pager.changed, NULL);
+	RB_INIT(&pager.allocs);
+	pager.put_off = NULL;
+	pager.arenas = NULL;
+	pager.movers = NULL;
+	for (CUdevice dev = 0; dev < PAGER_DEVICES; dev++)
+		pager.devices[dev] = (struct pager_device){0};
+	hostpool_after_fork_child();
+	managed_after_fork_child();
+	peer_after_fork_child();
+	vmm_after_fork_child();
+	ledger_after_fork_child();
+	budget_after_fork_child();
+}

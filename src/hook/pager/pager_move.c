@@ -1,0 +1,443 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+
+/*
+ * Out to the host and back in. Copies run on a stream of our own, several chunks at once
+ * and none waited for before the next is on its way: the bus is never idle. A chunk gives
+ * up its memory only when its copy has been seen to end; until then every failure leaves
+ * it as it was.
+ */
+
+#include "hook/pager/pager.h"
+#include "hook/pager/pager_private.h"
+
+#include "hook/agent/agent.h"
+#include "hook/hook_log.h"
+#include "hook/memory/backend.h"
+#include "hook/pager/managed.h"
+#include "hook/table/cuda_real.h"
+
+#include <stdlib.h>
+#include <time.h>
+
+/* The copies on their way: a ring, oldest first. */
+struct move {
+	struct pager_mover *mover;
+	struct pager_chunk *in_flight[PAGER_IN_FLIGHT];
+	size_t n_started;
+	size_t n_ended;
+	int outcome; /* enum nvshare_outcome; once not SUCCESS nothing new is started */
+	uint64_t bytes;
+};
+
+static uint64_t now_ns(void)
+{
+	struct timespec ts;
+
+	clock_gettime(CLOCK_MONOTONIC, &ts);
+	return (uint64_t)ts.tv_sec * 1000000000u + (uint64_t)ts.tv_nsec;
+}
+
+static void mover_free(struct pager_mover *mover)
+{
+	for (size_t i = 0; i < PAGER_IN_FLIGHT && mover->events[i]; i++)
+		(void)cuda_real.cuEventDestroy_v2(mover->events[i]);
+	if (mover->stream)
+		(void)cuda_real.cuStreamDestroy_v2(mover->stream);
+	free(mover);
+}
+
+static struct pager_mover *mover_new(CUcontext ctx)
+{
+	struct pager_mover *mover = calloc(1, sizeof(*mover));
+	CUresult res;
+
+	if (!mover)
+		return NULL;
+	mover->ctx = ctx;
+	res = cuda_real.cuStreamCreate(&mover->stream, CU_STREAM_NON_BLOCKING);
+	for (size_t i = 0; res == CUDA_SUCCESS && i < PAGER_IN_FLIGHT; i++)
+		res = cuda_real.cuEventCreate(&mover->events[i],
+					      CU_EVENT_BLOCKING_SYNC | CU_EVENT_DISABLE_TIMING);
+	if (res == CUDA_SUCCESS)
+		return mover;
+	mover_free(mover);
+	return NULL;
+}
+
+/* That of the current context, made at first need. */
+static struct pager_mover *mover_get(void)
+{
+	struct pager_mover *mover;
+	CUcontext ctx = NULL;
+
+	if (cuda_real.cuCtxGetCurrent(&ctx) != CUDA_SUCCESS || !ctx)
+		return NULL;
+	pthread_mutex_lock(&pager.lock);
+	for (mover = pager.movers; mover && mover->ctx != ctx; mover = mover->next)
+		;
+	pthread_mutex_unlock(&pager.lock);
+	if (mover)
+		return mover;
+	mover = mover_new(ctx);
+	if (!mover)
+		return NULL;
+	pthread_mutex_lock(&pager.lock);
+	mover->next = pager.movers;
+	pager.movers = mover;
+	pthread_mutex_unlock(&pager.lock);
+	return mover;
+}
+
+/* ---- which chunks --------------------------------------------------------- */
+
+struct plan {
+	struct pager_range **ranges; /* a reference to each */
+	size_t n_ranges;
+	struct pager_chunk **chunks; /* largest first */
+	size_t n_chunks;
+};
+
+static int larger_first(const void *a, const void *b)
+{
+	const struct pager_chunk *x = *(struct pager_chunk *const *)a;
+	const struct pager_chunk *y = *(struct pager_chunk *const *)b;
+
+	if (x->size != y->size)
+		return x->size < y->size ? 1 : -1;
+	return x->addr < y->addr ? -1 : x->addr > y->addr;
+}
+
+static void plan_deinit(struct plan *plan)
+{
+	for (size_t i = 0; i < plan->n_ranges; i++)
+		pager_range_unref(plan->ranges[i]);
+	free(plan->ranges);
+	free(plan->chunks);
+}
+
+/* The chunks of dev that are in state now, those that must stay left out. */
+static bool plan_init(struct plan *plan, CUdevice dev, enum pager_state state)
+{
+	size_t n = 0;
+
+	*plan = (struct plan){0};
+	if (!pager_ranges(dev, &plan->ranges, &plan->n_ranges))
+		return false;
+	for (size_t i = 0; i < plan->n_ranges; i++)
+		n += plan->ranges[i]->n_chunks;
+	plan->chunks = malloc((n + 1) * sizeof(plan->chunks[0]));
+	if (!plan->chunks) {
+		plan_deinit(plan);
+		return false;
+	}
+	pthread_mutex_lock(&pager.lock);
+	for (size_t i = 0; i < plan->n_ranges; i++) {
+		struct pager_range *range = plan->ranges[i];
+
+		for (size_t j = 0; j < range->n_chunks; j++) {
+			if (range->chunks[j].state == state && !range->chunks[j].is_pinned)
+				plan->chunks[plan->n_chunks++] = &range->chunks[j];
+		}
+	}
+	pthread_mutex_unlock(&pager.lock);
+	qsort(plan->chunks, plan->n_chunks, sizeof(plan->chunks[0]), larger_first);
+	return true;
+}
+
+/*
+ * Cuts the plan to the chunks that make up bytes: large ones while they fit into what is
+ * missing, then the smallest one that covers the rest, since what need not go should not.
+ */
+static void plan_cut(struct plan *plan, uint64_t bytes)
+{
+	size_t n = 0;
+
+	for (size_t i = 0; i < plan->n_chunks && bytes; i++) {
+		size_t last = i;
+
+		if (plan->chunks[i]->size > bytes) {
+			while (last + 1 < plan->n_chunks && plan->chunks[last + 1]->size >= bytes)
+				last++;
+			plan->chunks[n++] = plan->chunks[last];
+			break;
+		}
+		plan->chunks[n++] = plan->chunks[i];
+		bytes -= plan->chunks[i]->size;
+	}
+	plan->n_chunks = n;
+}
+
+static bool claim(struct pager_chunk *chunk, enum pager_state state)
+{
+	bool is_claimed;
+
+	pthread_mutex_lock(&pager.lock);
+	is_claimed = chunk->state == state;
+	if (is_claimed)
+		chunk->state = PAGER_BUSY;
+	pthread_mutex_unlock(&pager.lock);
+	return is_claimed;
+}
+
+/* ---- out ------------------------------------------------------------------ */
+
+static void keep(struct pager_chunk *chunk)
+{
+	chunk->host = hostpool_put(chunk->host);
+	pager_chunk_set(chunk, PAGER_RESIDENT);
+}
+
+/* The bytes are in host memory: the chunk's own memory can go. */
+static void let_go(struct move *move, struct pager_chunk *chunk)
+{
+	if (pager_chunk_unmap(chunk) != CUDA_SUCCESS) {
+		move->outcome = NVSHARE_OUTCOME_SAVE_FAILED;
+		keep(chunk);
+		return;
+	}
+	budget_swapped_out(chunk->range->dev, chunk->size);
+	move->bytes += chunk->size;
+	pager_chunk_out(chunk, true);
+	pager_chunk_set(chunk, PAGER_SWAPPED);
+}
+
+static CUresult copy_out(struct pager_mover *mover, struct pager_chunk *chunk)
+{
+	CUdeviceptr src = chunk->addr;
+	CUresult res = CUDA_SUCCESS;
+
+	for (struct hostpool_part *part = chunk->host; part && res == CUDA_SUCCESS;
+	     part = part->next) {
+		res = cuda_real.cuMemcpyDtoHAsync_v2(part->addr, src, part->size, mover->stream);
+		src += part->size;
+	}
+	return res;
+}
+
+static void end_oldest_out(struct move *move)
+{
+	size_t slot = move->n_ended++ % PAGER_IN_FLIGHT;
+	struct pager_chunk *chunk = move->in_flight[slot];
+
+	if (cuda_real.cuEventSynchronize(move->mover->events[slot]) == CUDA_SUCCESS) {
+		let_go(move, chunk);
+		return;
+	}
+	/* The copy may still run into the host memory that is about to be given back. */
+	(void)cuda_real.cuStreamSynchronize(move->mover->stream);
+	move->outcome = NVSHARE_OUTCOME_SAVE_FAILED;
+	keep(chunk);
+}
+
+static void start_out(struct move *move, struct pager_chunk *chunk)
+{
+	size_t slot = move->n_started % PAGER_IN_FLIGHT;
+
+	if (!claim(chunk, PAGER_RESIDENT))
+		return;
+	if (chunk->host) { /* just restored, and nothing has run since: the copy still holds */
+		let_go(move, chunk);
+		return;
+	}
+	chunk->host = hostpool_get(chunk->size);
+	if (!chunk->host) {
+		move->outcome = NVSHARE_OUTCOME_NO_HOST_MEMORY;
+		keep(chunk);
+		return;
+	}
+	if (copy_out(move->mover, chunk) != CUDA_SUCCESS ||
+	    cuda_real.cuEventRecord(move->mover->events[slot], move->mover->stream) !=
+		    CUDA_SUCCESS) {
+		(void)cuda_real.cuStreamSynchronize(move->mover->stream);
+		move->outcome = NVSHARE_OUTCOME_SAVE_FAILED;
+		keep(chunk);
+		return;
+	}
+	move->in_flight[slot] = chunk;
+	move->n_started++;
+}
+
+static uint64_t bytes_to_copy(const struct plan *plan)
+{
+	uint64_t bytes = 0;
+
+	pthread_mutex_lock(&pager.lock);
+	for (size_t i = 0; i < plan->n_chunks; i++) {
+		if (plan->chunks[i]->state == PAGER_RESIDENT && !plan->chunks[i]->host)
+			bytes += plan->chunks[i]->size;
+	}
+	pthread_mutex_unlock(&pager.lock);
+	return bytes;
+}
+
+int pager_evict(CUdevice dev, uint64_t bytes, struct pager_move *ret_move)
+{
+	struct move move = {.outcome = NVSHARE_OUTCOME_SUCCESS};
+	uint64_t start = now_ns();
+	struct plan plan;
+
+	if (backend_of(dev) == NVSHARE_BACKEND_MANAGED)
+		return managed_evict(dev, bytes, ret_move);
+	*ret_move = (struct pager_move){0};
+	pager_flush_frees(); /* nothing runs, so nothing is waited for; and no dead bytes move */
+	if (!pager_device(dev) || !plan_init(&plan, dev, PAGER_RESIDENT))
+		return NVSHARE_OUTCOME_SAVE_FAILED;
+	plan_cut(&plan, bytes);
+	if (!plan.n_chunks)
+		goto out;
+	if (!hostpool_has(bytes_to_copy(&plan))) {
+		move.outcome = NVSHARE_OUTCOME_NO_HOST_MEMORY;
+		goto out;
+	}
+	move.mover = mover_get();
+	if (!move.mover) {
+		move.outcome = NVSHARE_OUTCOME_SAVE_FAILED;
+		goto out;
+	}
+	for (size_t i = 0; i < plan.n_chunks && move.outcome == NVSHARE_OUTCOME_SUCCESS; i++) {
+		if (move.n_started - move.n_ended == PAGER_IN_FLIGHT)
+			end_oldest_out(&move);
+		if (agent_is_stopping())
+			move.outcome = NVSHARE_OUTCOME_INVALID_STATE; /* the process exits */
+		if (move.outcome == NVSHARE_OUTCOME_SUCCESS)
+			start_out(&move, plan.chunks[i]);
+	}
+	while (move.n_ended < move.n_started)
+		end_oldest_out(&move);
+	ret_move->bytes = move.bytes;
+	ret_move->ns = now_ns() - start;
+out:
+	plan_deinit(&plan);
+	return move.outcome;
+}
+
+/* ---- in ------------------------------------------------------------------- */
+
+/* Back to where it was: out, with its bytes safe in host memory. */
+static void give_up(struct move *move, struct pager_chunk *chunk)
+{
+	move->outcome = NVSHARE_OUTCOME_INVALID_STATE;
+	if (pager_chunk_unmap(chunk) != CUDA_SUCCESS)
+		hook_debug("memory of a failed restore could not be unmapped");
+	budget_swapped_out(chunk->range->dev, chunk->size);
+	pager_chunk_set(chunk, PAGER_SWAPPED);
+}
+
+static CUresult copy_in(struct pager_mover *mover, struct pager_chunk *chunk)
+{
+	CUdeviceptr dst = chunk->addr;
+	CUresult res = CUDA_SUCCESS;
+
+	for (struct hostpool_part *part = chunk->host; part && res == CUDA_SUCCESS;
+	     part = part->next) {
+		res = cuda_real.cuMemcpyHtoDAsync_v2(dst, part->addr, part->size, mover->stream);
+		dst += part->size;
+	}
+	return res;
+}
+
+static void end_oldest_in(struct move *move)
+{
+	size_t slot = move->n_ended++ % PAGER_IN_FLIGHT;
+	struct pager_chunk *chunk = move->in_flight[slot];
+
+	if (cuda_real.cuEventSynchronize(move->mover->events[slot]) != CUDA_SUCCESS) {
+		(void)cuda_real.cuStreamSynchronize(move->mover->stream);
+		give_up(move, chunk);
+		return;
+	}
+	move->bytes += chunk->size;
+	pager_chunk_out(chunk, false);
+	pager_chunk_set(chunk, PAGER_RESIDENT);
+}
+
+static void start_in(struct move *move, struct pager_chunk *chunk)
+{
+	size_t slot = move->n_started % PAGER_IN_FLIGHT;
+
+	if (!claim(chunk, PAGER_SWAPPED))
+		return; /* freed meanwhile */
+	if (!budget_swapped_in(chunk->range->dev, chunk->size)) {
+		move->outcome = NVSHARE_OUTCOME_INVALID_STATE;
+		pager_chunk_set(chunk, PAGER_SWAPPED);
+		return;
+	}
+	if (pager_chunk_map(chunk) != CUDA_SUCCESS) {
+		give_up(move, chunk);
+		return;
+	}
+	if (copy_in(move->mover, chunk) != CUDA_SUCCESS ||
+	    cuda_real.cuEventRecord(move->mover->events[slot], move->mover->stream) !=
+		    CUDA_SUCCESS) {
+		(void)cuda_real.cuStreamSynchronize(move->mover->stream);
+		give_up(move, chunk);
+		return;
+	}
+	move->in_flight[slot] = chunk;
+	move->n_started++;
+}
+
+int pager_restore(CUdevice dev, struct pager_move *ret_move)
+{
+	struct move move = {.outcome = NVSHARE_OUTCOME_SUCCESS};
+	uint64_t start = now_ns();
+	struct plan plan;
+
+	if (backend_of(dev) == NVSHARE_BACKEND_MANAGED)
+		return managed_restore(dev, ret_move);
+	*ret_move = (struct pager_move){0};
+	if (!pager_device(dev) || !plan_init(&plan, dev, PAGER_SWAPPED))
+		return NVSHARE_OUTCOME_INVALID_STATE;
+	if (plan.n_chunks) {
+		move.mover = mover_get();
+		if (!move.mover)
+			move.outcome = NVSHARE_OUTCOME_INVALID_STATE;
+	}
+	for (size_t i = 0; i < plan.n_chunks && move.outcome == NVSHARE_OUTCOME_SUCCESS; i++) {
+		if (move.n_started - move.n_ended == PAGER_IN_FLIGHT)
+			end_oldest_in(&move);
+		if (agent_is_stopping())
+			move.outcome = NVSHARE_OUTCOME_INVALID_STATE;
+		if (move.outcome == NVSHARE_OUTCOME_SUCCESS)
+			start_in(&move, plan.chunks[i]);
+	}
+	while (move.n_ended < move.n_started)
+		end_oldest_in(&move);
+	plan_deinit(&plan);
+	if (move.outcome == NVSHARE_OUTCOME_SUCCESS)
+		pager_drop_host_copies(dev);
+	ret_move->bytes = move.bytes;
+	ret_move->ns = move.bytes ? now_ns() - start : 0;
+	return move.outcome;
+}
+
+/* ---- ahead ---------------------------------------------------------------- */
+
+/* Registering host memory needs a context; the caller need not have one current. */
+static bool enter_any(CUdevice dev, bool *ret_pushed)
+{
+	struct pager_range *range;
+	CUcontext ctx = NULL;
+
+	*ret_pushed = false;
+	if (cuda_real.cuCtxGetCurrent(&ctx) == CUDA_SUCCESS && ctx)
+		return true;
+	pthread_mutex_lock(&pager.lock);
+	range = pager.devices[dev].ranges;
+	ctx = range ? range->ctx : NULL;
+	pthread_mutex_unlock(&pager.lock);
+	return ctx && pager_push(ctx, ret_pushed) == CUDA_SUCCESS;
+}
+
+void pager_prepare(CUdevice dev, uint64_t bytes)
+{
+	bool pushed;
+
+	if (!pager_device(dev) || !enter_any(dev, &pushed))
+		return;
+	if (bytes)
+		(void)hostpool_prepare(bytes);
+	else
+		hostpool_trim();
+	pager_pop(pushed);
+}

@@ -1,0 +1,158 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef NVS_HOOK_PAGER_PRIVATE_H
+#define NVS_HOOK_PAGER_PRIVATE_H
+
+/*
+ * What the parts of the pager share: pager.c (allocations), pager_range.c (address ranges
+ * and their chunks), pager_move.c (out to the host and back).
+ *
+ * A range is reserved address space, cut into chunks of physical memory. It holds one
+ * large allocation, or is shared by small ones. Everything here is guarded by pager.lock,
+ * which nobody holds over a driver call: who works on a chunk makes it busy instead, and
+ * who walks over ranges with the lock open holds a reference to each.
+ */
+
+#include "abi/cuda_abi.h"
+#include "hook/memory/budget.h"
+#include "hook/memory/rbtree.h"
+#include "hook/pager/extent.h"
+#include "hook/pager/hostpool.h"
+
+#include <pthread.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#define PAGER_LARGE      (1ull << 20)   /* requests from here on get a range of their own */
+#define PAGER_CHUNK_MAX  (256ull << 20) /* 16 GiB unmap and map in 10 ms then */
+#define PAGER_SHARED_MAX (32ull << 20)
+#define PAGER_DEVICES    BUDGET_DEVICES
+#define PAGER_IN_FLIGHT  8 /* chunks being copied at once */
+
+enum pager_state {
+	PAGER_BUSY,     /* one thread works on it; pager.changed tells when it is done */
+	PAGER_RESIDENT, /* mapped */
+	PAGER_SWAPPED,  /* its bytes are in host memory */
+	PAGER_DEAD,
+};
+
+struct pager_chunk {
+	struct pager_range *range;
+	CUdeviceptr addr;
+	size_t size;
+	CUmemGenericAllocationHandle handle;
+	struct hostpool_part *host; /* swapped, or resident and just restored: the same bytes */
+	enum pager_state state;
+	bool is_mapped; /* the worker's own; when swapped: it could not be unmapped */
+	bool is_pinned;
+};
+
+struct pager_range {
+	struct pager_range *next, **link; /* pager_device::ranges */
+	struct pager_arena *arena;        /* of a shared range; else NULL */
+	CUcontext ctx;
+	CUdevice dev;
+	unsigned int n_refs;
+	CUdeviceptr addr;
+	size_t size;
+	size_t n_chunks;
+	struct pager_chunk chunks[];
+};
+
+/* Small allocations of one context. */
+struct pager_arena {
+	struct pager_arena *next; /* pager::arenas */
+	CUcontext ctx;
+	CUdevice dev;
+	struct extent extent;
+	struct pager_range *spare; /* empty, kept: a loop of one small allocation is common */
+};
+
+struct pager_alloc {
+	RB_ENTRY(pager_alloc) link;
+	struct pager_alloc *next;  /* pager::put_off, or a list being worked on */
+	struct pager_arena *arena; /* of a small one */
+	struct pager_range *range; /* of a large one */
+	CUcontext ctx;
+	CUdevice dev;
+	CUdeviceptr addr;
+	size_t size; /* as asked for */
+	uint64_t id;
+	bool sync_memops;
+};
+
+RB_HEAD(pager_tree, pager_alloc);
+
+struct pager_device {
+	struct pager_range *ranges;
+	size_t n_ranges;
+	size_t n_out; /* chunks swapped */
+	bool is_known;
+	bool is_supported;
+	bool is_rdma; /* plain memory of the device is RDMA-capable, so ours has to be */
+	size_t granularity;
+	unsigned int n_peers[PAGER_DEVICES]; /* contexts of that device that may reach us */
+};
+
+/* A context's own stream for copies; neither the legacy stream nor ordered with it. */
+struct pager_mover {
+	struct pager_mover *next; /* pager::movers */
+	CUcontext ctx;
+	CUstream stream;
+	CUevent events[PAGER_IN_FLIGHT];
+};
+
+struct pager {
+	pthread_mutex_t lock;
+	pthread_cond_t changed; /* a chunk is not busy any more */
+	struct pager_tree allocs;
+	struct pager_alloc *put_off; /* frees that wait for the end of a capture */
+	struct pager_arena *arenas;
+	struct pager_mover *movers;
+	uint64_t last_id;
+	struct pager_device devices[PAGER_DEVICES];
+};
+
+extern struct pager pager;
+
+struct pager_device *pager_device(CUdevice dev); /* NULL: not one that we page */
+
+/*
+ * Reserves, charges and maps a new range of size bytes (a multiple of the granularity).
+ * Inside one gate_enter().
+ */
+CUresult pager_range_new(CUdevice dev, CUcontext ctx, struct pager_arena *arena, size_t size,
+			 struct pager_range **ret_range);
+
+/* Takes the range's memory and addresses away and gives its bytes back, wherever they are. */
+void pager_range_free(struct pager_range *range);
+
+void pager_range_ref(struct pager_range *range); /* lock held */
+void pager_range_unref(struct pager_range *range);
+
+/*
+ * All ranges of dev at the moment, with a reference to each, in an array to free().
+ * false: no memory for it.
+ */
+bool pager_ranges(CUdevice dev, struct pager_range ***ret_ranges, size_t *ret_n);
+
+/* A chunk's memory: made, mapped, open to its device and peers; or taken away again. */
+CUresult pager_chunk_map(struct pager_chunk *chunk);
+CUresult pager_chunk_unmap(struct pager_chunk *chunk);
+void pager_chunk_set(struct pager_chunk *chunk, enum pager_state state);
+
+/* Counts a chunk as out, or not any more; true when no chunk of its device is out. */
+bool pager_chunk_out(struct pager_chunk *chunk, bool is_out);
+
+/*
+ * The host copies of restored chunks are kept as long as others are still out, so that a
+ * restore that is called off costs no second copy. With nothing out the program may run,
+ * and they grow stale.
+ */
+void pager_drop_host_copies(CUdevice dev);
+
+/* Makes ctx current for the caller if it is not; ends with the same pushed flag. */
+CUresult pager_push(CUcontext ctx, bool *ret_pushed);
+void pager_pop(bool pushed);
+
+#endif

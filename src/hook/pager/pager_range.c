@@ -1,0 +1,453 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+
+#include "hook/cond.h"
+#include "hook/pager/pager.h"
+#include "hook/pager/pager_private.h"
+
+#include "hook/gate/gate.h"
+#include "hook/table/cuda_real.h"
+
+#include <stdlib.h>
+
+/* After a scheduler's restart its view of the card takes some budgets to come true. */
+#define PAGER_TRIES_MAX 4
+
+struct pager_device *pager_device(CUdevice dev)
+{
+	return dev >= 0 && dev < PAGER_DEVICES ? &pager.devices[dev] : NULL;
+}
+
+static CUmemAllocationProp properties(CUdevice dev, bool is_rdma)
+{
+	return (CUmemAllocationProp){
+		.type = CU_MEM_ALLOCATION_TYPE_PINNED,
+		.location = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = dev},
+		.allocFlags.gpuDirectRDMACapable = is_rdma,
+	};
+}
+
+/* Two threads may find out at once: both find the same. */
+bool pager_supported(CUdevice dev)
+{
+	struct pager_device *device = pager_device(dev);
+	CUmemAllocationProp prop;
+	bool is_known, is_supported;
+	size_t granularity = 0;
+	int vmm = 0, rdma = 0;
+
+	if (!device)
+		return false;
+	pthread_mutex_lock(&pager.lock);
+	is_known = device->is_known;
+	is_supported = device->is_supported;
+	pthread_mutex_unlock(&pager.lock);
+	if (is_known || !cuda_real.cuMemAddressReserve || !cuda_real.cuMemGetAllocationGranularity)
+		return is_supported;
+
+	if (cuda_real.cuDeviceGetAttribute(&vmm,
+					   CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED,
+					   dev) != CUDA_SUCCESS)
+		return false;
+	if (cuda_real.cuDeviceGetAttribute(
+		    &rdma, CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_WITH_CUDA_VMM_SUPPORTED, dev) !=
+	    CUDA_SUCCESS)
+		rdma = 0;
+	prop = properties(dev, rdma);
+	is_supported = vmm && cuda_real.cuMemGetAllocationGranularity(
+				      &granularity, &prop, CU_MEM_ALLOC_GRANULARITY_MINIMUM) ==
+				      CUDA_SUCCESS;
+	/* Host memory comes in pieces of HOSTPOOL_ALIGN, and chunks are cut at powers of two. */
+	is_supported = is_supported && granularity && granularity <= PAGER_SHARED_MAX &&
+		       (granularity & (granularity - 1)) == 0;
+	pthread_mutex_lock(&pager.lock);
+	device->is_known = true;
+	device->is_supported = is_supported;
+	device->is_rdma = rdma != 0;
+	device->granularity = granularity;
+	pthread_mutex_unlock(&pager.lock);
+	return is_supported;
+}
+
+CUresult pager_push(CUcontext ctx, bool *ret_pushed)
+{
+	CUcontext current = NULL;
+	CUresult res = cuda_real.cuCtxGetCurrent(&current);
+
+	if (res == CUDA_SUCCESS && current == ctx) {
+		*ret_pushed = false;
+		return CUDA_SUCCESS;
+	}
+	res = cuda_real.cuCtxPushCurrent_v2(ctx);
+	*ret_pushed = res == CUDA_SUCCESS;
+	return res;
+}
+
+void pager_pop(bool pushed)
+{
+	CUcontext ctx;
+
+	if (pushed)
+		(void)cuda_real.cuCtxPopCurrent_v2(&ctx);
+}
+
+void pager_chunk_set(struct pager_chunk *chunk, enum pager_state state)
+{
+	pthread_mutex_lock(&pager.lock);
+	chunk->state = state;
+	pthread_cond_broadcast(&pager.changed);
+	pthread_mutex_unlock(&pager.lock);
+}
+
+bool pager_chunk_out(struct pager_chunk *chunk, bool is_out)
+{
+	struct pager_device *device = pager_device(chunk->range->dev);
+	bool is_last;
+
+	pthread_mutex_lock(&pager.lock);
+	device->n_out += is_out ? 1 : -1;
+	is_last = device->n_out == 0;
+	pthread_mutex_unlock(&pager.lock);
+	return is_last;
+}
+
+void pager_drop_host_copies(CUdevice dev)
+{
+	struct hostpool_part *all = NULL, *parts, **tail;
+
+	pthread_mutex_lock(&pager.lock);
+	for (struct pager_range *range = pager.devices[dev].ranges; range; range = range->next) {
+		for (size_t i = 0; i < range->n_chunks; i++) {
+			/* A busy one's is its worker's. */
+			if (range->chunks[i].state != PAGER_RESIDENT || !range->chunks[i].host)
+				continue;
+			parts = range->chunks[i].host;
+			range->chunks[i].host = NULL;
+			for (tail = &parts; *tail; tail = &(*tail)->next)
+				;
+			*tail = all;
+			all = parts;
+		}
+	}
+	pthread_mutex_unlock(&pager.lock);
+	hostpool_put(all);
+}
+
+/* Who may reach a device's memory now: itself, and peers. Returns how many. */
+static size_t access_list(CUdevice dev, CUmemAccessDesc descs[PAGER_DEVICES])
+{
+	struct pager_device *device = pager_device(dev);
+	size_t n = 0;
+
+	pthread_mutex_lock(&pager.lock);
+	for (CUdevice peer = 0; peer < PAGER_DEVICES; peer++) {
+		if (peer != dev && !device->n_peers[peer])
+			continue;
+		descs[n++] = (CUmemAccessDesc){
+			.location = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = peer},
+			.flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE,
+		};
+	}
+	pthread_mutex_unlock(&pager.lock);
+	return n;
+}
+
+CUresult pager_chunk_map(struct pager_chunk *chunk)
+{
+	CUdevice dev = chunk->range->dev;
+	CUmemAllocationProp prop = properties(dev, pager.devices[dev].is_rdma);
+	CUmemAccessDesc descs[PAGER_DEVICES];
+	CUresult res;
+
+	if (chunk->is_mapped)
+		return CUDA_SUCCESS;
+	res = cuda_real.cuMemCreate(&chunk->handle, chunk->size, &prop, 0);
+	if (res != CUDA_SUCCESS)
+		return res;
+	res = cuda_real.cuMemMap(chunk->addr, chunk->size, 0, chunk->handle, 0);
+	if (res != CUDA_SUCCESS) {
+		(void)cuda_real.cuMemRelease(chunk->handle);
+		return res;
+	}
+	chunk->is_mapped = true;
+	res = cuda_real.cuMemSetAccess(chunk->addr, chunk->size, descs, access_list(dev, descs));
+	if (res != CUDA_SUCCESS)
+		(void)pager_chunk_unmap(chunk);
+	return res;
+}
+
+CUresult pager_chunk_unmap(struct pager_chunk *chunk)
+{
+	CUresult res;
+
+	if (!chunk->is_mapped)
+		return CUDA_SUCCESS;
+	res = cuda_real.cuMemUnmap(chunk->addr, chunk->size);
+	if (res != CUDA_SUCCESS)
+		return res;
+	chunk->is_mapped = false;
+	(void)cuda_real.cuMemRelease(chunk->handle);
+	return CUDA_SUCCESS;
+}
+
+void pager_range_ref(struct pager_range *range)
+{
+	range->n_refs++;
+}
+
+void pager_range_unref(struct pager_range *range)
+{
+	bool is_last;
+
+	pthread_mutex_lock(&pager.lock);
+	is_last = --range->n_refs == 0;
+	pthread_mutex_unlock(&pager.lock);
+	if (is_last)
+		free(range);
+}
+
+bool pager_ranges(CUdevice dev, struct pager_range ***ret_ranges, size_t *ret_n)
+{
+	struct pager_device *device = pager_device(dev);
+	struct pager_range **ranges = NULL, *range;
+	size_t n = 0, size = 0;
+
+	for (;;) {
+		pthread_mutex_lock(&pager.lock);
+		n = device->n_ranges;
+		if (n <= size)
+			break;
+		pthread_mutex_unlock(&pager.lock);
+		free(ranges);
+		size = n + n / 4 + 16;
+		ranges = malloc(size * sizeof(*ranges));
+		if (!ranges)
+			return false;
+	}
+	n = 0;
+	for (range = device->ranges; range; range = range->next) {
+		pager_range_ref(range);
+		ranges[n++] = range;
+	}
+	pthread_mutex_unlock(&pager.lock);
+	*ret_ranges = ranges;
+	*ret_n = n;
+	return true;
+}
+
+static struct pager_range *range_make(CUdevice dev, CUcontext ctx, struct pager_arena *arena,
+				      size_t size)
+{
+	size_t n_chunks = (size + PAGER_CHUNK_MAX - 1) / PAGER_CHUNK_MAX;
+	struct pager_range *range;
+
+	range = calloc(1, sizeof(*range) + n_chunks * sizeof(range->chunks[0]));
+	if (!range)
+		return NULL;
+	range->arena = arena;
+	range->ctx = ctx;
+	range->dev = dev;
+	range->n_refs = 1;
+	range->size = size;
+	range->n_chunks = n_chunks;
+	return range;
+}
+
+/* Busy from the start, so that whoever walks over the ranges waits for it to be mapped. */
+static void range_link(struct pager_range *range)
+{
+	struct pager_device *device = pager_device(range->dev);
+
+	for (size_t i = 0; i < range->n_chunks; i++) {
+		struct pager_chunk *chunk = &range->chunks[i];
+		size_t offset = i * PAGER_CHUNK_MAX, rest = range->size - offset;
+
+		chunk->range = range;
+		chunk->addr = range->addr + offset;
+		chunk->size = rest < PAGER_CHUNK_MAX ? rest : PAGER_CHUNK_MAX;
+		chunk->state = PAGER_BUSY;
+	}
+	pthread_mutex_lock(&pager.lock);
+	range->next = device->ranges;
+	range->link = &device->ranges;
+	if (range->next)
+		range->next->link = &range->next;
+	device->ranges = range;
+	device->n_ranges++;
+	pthread_mutex_unlock(&pager.lock);
+}
+
+static void range_unlink(struct pager_range *range)
+{
+	pthread_mutex_lock(&pager.lock);
+	*range->link = range->next;
+	if (range->next)
+		range->next->link = range->link;
+	pager_device(range->dev)->n_ranges--;
+	pthread_mutex_unlock(&pager.lock);
+}
+
+static CUresult range_map(struct pager_range *range)
+{
+	CUresult res = cuda_real.cuMemAddressReserve(&range->addr, range->size, 0, 0, 0);
+	size_t n;
+
+	if (res != CUDA_SUCCESS)
+		return res;
+	range_link(range);
+	for (n = 0; res == CUDA_SUCCESS && n < range->n_chunks; n++)
+		res = pager_chunk_map(&range->chunks[n]);
+	if (res == CUDA_SUCCESS) {
+		pthread_mutex_lock(&pager.lock);
+		for (size_t i = 0; i < range->n_chunks; i++)
+			range->chunks[i].state = PAGER_RESIDENT;
+		pthread_cond_broadcast(&pager.changed);
+		pthread_mutex_unlock(&pager.lock);
+		return CUDA_SUCCESS;
+	}
+
+	for (size_t i = 0; i + 1 < n; i++)
+		(void)pager_chunk_unmap(&range->chunks[i]);
+	for (size_t i = 0; i < range->n_chunks; i++)
+		pager_chunk_set(&range->chunks[i], PAGER_DEAD);
+	range_unlink(range);
+	(void)cuda_real.cuMemAddressFree(range->addr, range->size);
+	return res;
+}
+
+/* A capture in global mode forbids calls that it finds unsafe; ours touch no stream. */
+static void relax(CUstreamCaptureMode *mode, bool *ret_changed)
+{
+	*ret_changed = gate_capture_open() && cuda_real.cuThreadExchangeStreamCaptureMode &&
+		       cuda_real.cuThreadExchangeStreamCaptureMode(mode) == CUDA_SUCCESS;
+}
+
+CUresult pager_range_new(CUdevice dev, CUcontext ctx, struct pager_arena *arena, size_t size,
+			 struct pager_range **ret_range)
+{
+	CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_RELAXED;
+	struct pager_range *range;
+	bool is_relaxed;
+	CUresult res;
+
+	res = budget_take(dev, size, BUDGET_PAGEABLE);
+	if (res != CUDA_SUCCESS)
+		return res;
+	relax(&mode, &is_relaxed);
+	for (unsigned int n_tries = 0;; n_tries++) {
+		range = range_make(dev, ctx, arena, size);
+		res = range ? range_map(range) : CUDA_ERROR_OUT_OF_MEMORY;
+		if (res == CUDA_SUCCESS)
+			break;
+		if (range)
+			pager_range_unref(range);
+		if (res != CUDA_ERROR_OUT_OF_MEMORY || n_tries == PAGER_TRIES_MAX ||
+		    budget_retry(dev, size, BUDGET_PAGEABLE) != CUDA_SUCCESS)
+			break;
+	}
+	if (is_relaxed)
+		(void)cuda_real.cuThreadExchangeStreamCaptureMode(&mode);
+	if (res != CUDA_SUCCESS) {
+		budget_give(dev, size, BUDGET_PAGEABLE);
+		return res;
+	}
+	*ret_range = range;
+	return CUDA_SUCCESS;
+}
+
+static void chunk_free(struct pager_chunk *chunk)
+{
+	CUdevice dev = chunk->range->dev;
+	struct hostpool_part *host;
+	enum pager_state was;
+
+	pthread_mutex_lock(&pager.lock);
+	while (chunk->state == PAGER_BUSY)
+		cond_wait(&pager.changed, &pager.lock);
+	was = chunk->state;
+	chunk->state = PAGER_DEAD;
+	host = chunk->host;
+	chunk->host = NULL;
+	pthread_mutex_unlock(&pager.lock);
+
+	hostpool_put(host);
+	(void)pager_chunk_unmap(chunk);
+	if (was == PAGER_SWAPPED) {
+		budget_swapped_freed(dev, chunk->size);
+		if (pager_chunk_out(chunk, false))
+			pager_drop_host_copies(dev);
+	} else {
+		budget_give(dev, chunk->size,
+			    chunk->is_pinned ? NVSHARE_PINNED_PLAIN : BUDGET_PAGEABLE);
+	}
+}
+
+void pager_range_free(struct pager_range *range)
+{
+	for (size_t i = 0; i < range->n_chunks; i++)
+		chunk_free(&range->chunks[i]);
+	range_unlink(range);
+	(void)cuda_real.cuMemAddressFree(range->addr, range->size);
+	pager_range_unref(range);
+}
+
+/* Opens a chunk to peer, or closes it, unless it is out: mapping it will do that. */
+static CUresult chunk_peer(struct pager_chunk *chunk, CUdevice peer, bool enable)
+{
+	CUmemAccessDesc desc = {
+		.location = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = peer},
+		.flags =
+			enable ? CU_MEM_ACCESS_FLAGS_PROT_READWRITE : CU_MEM_ACCESS_FLAGS_PROT_NONE,
+	};
+	bool is_mapped;
+	CUresult res;
+
+	pthread_mutex_lock(&pager.lock);
+	while (chunk->state == PAGER_BUSY)
+		cond_wait(&pager.changed, &pager.lock);
+	is_mapped = chunk->state == PAGER_RESIDENT;
+	if (is_mapped)
+		chunk->state = PAGER_BUSY;
+	pthread_mutex_unlock(&pager.lock);
+	if (!is_mapped)
+		return CUDA_SUCCESS;
+	res = cuda_real.cuMemSetAccess(chunk->addr, chunk->size, &desc, 1);
+	pager_chunk_set(chunk, PAGER_RESIDENT);
+	return res;
+}
+
+/* New ranges are none of its business: they are mapped for the peer already. */
+static CUresult open_ranges(CUdevice dev, CUdevice peer, bool enable)
+{
+	CUresult res = CUDA_SUCCESS, r;
+	struct pager_range **ranges;
+	size_t n;
+
+	if (!pager_ranges(dev, &ranges, &n))
+		return CUDA_ERROR_OUT_OF_MEMORY;
+	for (size_t i = 0; i < n; i++) {
+		for (size_t j = 0; j < ranges[i]->n_chunks; j++) {
+			r = chunk_peer(&ranges[i]->chunks[j], peer, enable);
+			if (res == CUDA_SUCCESS)
+				res = r;
+		}
+		pager_range_unref(ranges[i]);
+	}
+	free(ranges);
+	return res;
+}
+
+CUresult pager_peer(CUdevice dev, CUdevice peer, bool enable)
+{
+	struct pager_device *device = pager_device(dev);
+	bool is_change;
+
+	if (!device || !pager_device(peer) || dev == peer)
+		return CUDA_SUCCESS;
+	pthread_mutex_lock(&pager.lock);
+	if (enable)
+		is_change = device->n_peers[peer]++ == 0;
+	else
+		is_change = device->n_peers[peer] && --device->n_peers[peer] == 0;
+	pthread_mutex_unlock(&pager.lock);
+	return is_change ? open_ranges(dev, peer, enable) : CUDA_SUCCESS;
+}

@@ -1,0 +1,132 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+
+/*
+ * dlsym() and dlvsym() as programs reach them.
+ *
+ * In assembly, because the real ones must see the program's return address: it is how
+ * they know whose RTLD_NEXT or RTLD_DEFAULT is meant. A C compiler may, but need not,
+ * turn a last call into a jump.
+ *
+ * Both versions that the C library has ever given these names are exported; a program
+ * asks for the one that was current where it was built. In a file of its own, which
+ * nothing refers to: a test that links the other objects keeps its dlsym().
+ */
+
+#include "hook/table/resolve.h"
+
+#ifdef __x86_64__
+
+#define ENTRY_BASE "GLIBC_2.2.5"
+
+/* At entry: return address at (%rsp), which is 8 below a multiple of 16. */
+__asm__(".text\n"
+	".p2align 4\n"
+	".globl hook_dlsym_base, hook_dlsym_new\n"
+	".type hook_dlsym_base, @function\n"
+	".type hook_dlsym_new, @function\n"
+	"hook_dlsym_base:\n"
+	"hook_dlsym_new:\n"
+	"	.cfi_startproc\n"
+	"	endbr64\n"
+	"	pushq %rdi\n"
+	"	.cfi_adjust_cfa_offset 8\n"
+	"	pushq %rsi\n"
+	"	.cfi_adjust_cfa_offset 8\n"
+	"	subq $8, %rsp\n"
+	"	.cfi_adjust_cfa_offset 8\n"
+	"	movq 24(%rsp), %rdx\n"
+	"	call resolve_dlsym\n"
+	"	addq $8, %rsp\n"
+	"	.cfi_adjust_cfa_offset -8\n"
+	"	popq %rsi\n"
+	"	.cfi_adjust_cfa_offset -8\n"
+	"	popq %rdi\n"
+	"	.cfi_adjust_cfa_offset -8\n"
+	"	testq %rdx, %rdx\n"
+	"	jz 1f\n"
+	"	jmp *%rdx\n"
+	"1:	ret\n"
+	"	.cfi_endproc\n"
+	".size hook_dlsym_base, . - hook_dlsym_base\n"
+	".size hook_dlsym_new, . - hook_dlsym_new\n"
+
+	".p2align 4\n"
+	".globl hook_dlvsym_base, hook_dlvsym_new\n"
+	".type hook_dlvsym_base, @function\n"
+	".type hook_dlvsym_new, @function\n"
+	"hook_dlvsym_base:\n"
+	"hook_dlvsym_new:\n"
+	"	.cfi_startproc\n"
+	"	endbr64\n"
+	"	pushq %rdi\n"
+	"	.cfi_adjust_cfa_offset 8\n"
+	"	pushq %rsi\n"
+	"	.cfi_adjust_cfa_offset 8\n"
+	"	pushq %rdx\n"
+	"	.cfi_adjust_cfa_offset 8\n"
+	"	movq 24(%rsp), %rcx\n"
+	"	call resolve_dlvsym\n"
+	"	movq %rdx, %rcx\n"
+	"	popq %rdx\n"
+	"	.cfi_adjust_cfa_offset -8\n"
+	"	popq %rsi\n"
+	"	.cfi_adjust_cfa_offset -8\n"
+	"	popq %rdi\n"
+	"	.cfi_adjust_cfa_offset -8\n"
+	"	testq %rcx, %rcx\n"
+	"	jz 1f\n"
+	"	jmp *%rcx\n"
+	"1:	ret\n"
+	"	.cfi_endproc\n"
+	".size hook_dlvsym_base, . - hook_dlvsym_base\n"
+	".size hook_dlvsym_new, . - hook_dlvsym_new\n");
+
+#elif defined(__aarch64__)
+
+#define ENTRY_BASE "GLIBC_2.17"
+
+/* The return address is in x30; "hint 34" is the landing pad of an indirect call. */
+#define ENTRY(name, caller_register)                         \
+	".p2align 4\n"                                       \
+	".globl hook_" name "_base, hook_" name "_new\n"     \
+	".type hook_" name "_base, %function\n"              \
+	".type hook_" name "_new, %function\n"               \
+	"hook_" name "_base:\n"                              \
+	"hook_" name "_new:\n"                               \
+	"	.cfi_startproc\n"                                  \
+	"	hint 34\n"                                         \
+	"	stp x29, x30, [sp, #-48]!\n"                       \
+	"	.cfi_def_cfa_offset 48\n"                          \
+	"	.cfi_offset 29, -48\n"                             \
+	"	.cfi_offset 30, -40\n"                             \
+	"	mov x29, sp\n"                                     \
+	"	stp x0, x1, [sp, #16]\n"                           \
+	"	str x2, [sp, #32]\n"                               \
+	"	mov " caller_register ", x30\n"              \
+	"	bl resolve_" name "\n"                       \
+	"	mov x16, x1\n"                                     \
+	"	mov x17, x0\n"                                     \
+	"	ldp x0, x1, [sp, #16]\n"                           \
+	"	ldr x2, [sp, #32]\n"                               \
+	"	ldp x29, x30, [sp], #48\n"                         \
+	"	.cfi_def_cfa_offset 0\n"                           \
+	"	.cfi_restore 29\n"                                 \
+	"	.cfi_restore 30\n"                                 \
+	"	cbz x16, 1f\n"                                     \
+	"	br x16\n"                                          \
+	"1:	mov x0, x17\n"                                   \
+	"	ret\n"                                             \
+	"	.cfi_endproc\n"                                    \
+	".size hook_" name "_base, . - hook_" name "_base\n" \
+	".size hook_" name "_new, . - hook_" name "_new\n"
+
+__asm__(".text\n" ENTRY("dlsym", "x2") ENTRY("dlvsym", "x3"));
+
+#else
+#error "dlsym() has no entry for this processor"
+#endif
+
+__asm__(".symver hook_dlsym_base, dlsym@" ENTRY_BASE "\n"
+	".symver hook_dlsym_new, dlsym@@GLIBC_2.34\n"
+	".symver hook_dlvsym_base, dlvsym@" ENTRY_BASE "\n"
+	".symver hook_dlvsym_new, dlvsym@@GLIBC_2.34\n");

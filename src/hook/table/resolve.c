@@ -1,0 +1,187 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+
+#include "hook/table/resolve.h"
+
+#include "hook/calls/hook_nvml.h"
+#include "hook/load.h"
+#include "hook/table/elf_find.h"
+#include "hook/table/hook_table.h"
+
+#include <dlfcn.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <string.h>
+
+typedef void *(*resolve_dlsym_fn)(void *handle, const char *name);
+typedef void *(*resolve_dlvsym_fn)(void *handle, const char *name, const char *version);
+
+/* A name that we wrap. */
+struct resolve_wrap {
+	void *ours;
+	void *real; /* NULL: the library that has it is not in the process */
+};
+
+/* One look-up; version NULL: by dlsym(). */
+struct resolve_query {
+	void *handle;
+	const char *name;
+	const char *version;
+	const void *caller;
+};
+
+/* glibc 2.34 moved dlsym() from libdl into libc. */
+static void *resolve_in_libc(const char *name)
+{
+	void *fn = elf_find_in("libc.so.6", name);
+
+	return fn ? fn : elf_find_in("libdl.so.2", name);
+}
+
+void *resolve_symbol(void *handle, const char *name)
+{
+	static resolve_dlsym_fn real;
+	resolve_dlsym_fn fn = __atomic_load_n(&real, __ATOMIC_RELAXED);
+
+	if (!fn) {
+		fn = (resolve_dlsym_fn)resolve_in_libc("dlsym");
+		__atomic_store_n(&real, fn, __ATOMIC_RELAXED);
+	}
+
+	return fn ? fn(handle, name) : NULL;
+}
+
+static void *resolve_nothing(void)
+{
+	return NULL;
+}
+
+/* The one that would have been called without us: another library may interpose it too. */
+static void *resolve_next(void **cache, const char *name)
+{
+	void *fn = __atomic_load_n(cache, __ATOMIC_RELAXED);
+
+	if (fn)
+		return fn;
+
+	fn = elf_find_after((const void *)resolve_next, name);
+	if (!fn) /* We were loaded late, after the C library. */
+		fn = resolve_in_libc(name);
+	if (!fn)
+		return (void *)resolve_nothing;
+
+	__atomic_store_n(cache, fn, __ATOMIC_RELAXED);
+	return fn;
+}
+
+static void *next_dlsym(void)
+{
+	static void *cache;
+
+	return resolve_next(&cache, "dlsym");
+}
+
+static void *next_dlvsym(void)
+{
+	static void *cache;
+
+	return resolve_next(&cache, "dlvsym");
+}
+
+static bool resolve_find(const char *name, struct resolve_wrap *ret_wrap)
+{
+	const struct hook *hook = hook_table_find(name);
+
+	if (hook) {
+		ret_wrap->ours = hook->fn;
+		ret_wrap->real = load_driver_if_present() ? *hook->real : NULL;
+		return true;
+	}
+
+	return hook_nvml_find(name, &ret_wrap->ours, &ret_wrap->real);
+}
+
+static void *resolve_ask(const struct resolve_query *query, void *handle)
+{
+	if (query->version)
+		return ((resolve_dlvsym_fn)next_dlvsym())(handle, query->name, query->version);
+
+	return ((resolve_dlsym_fn)next_dlsym())(handle, query->name);
+}
+
+/*
+ * The real look-up is made last, so that dlerror() afterwards says what it would have
+ * said without us.
+ */
+static struct resolve_answer resolve_wrapped(const struct resolve_query *query, void *jump)
+{
+	struct resolve_wrap wrap;
+	void *value;
+
+	if (!resolve_find(query->name, &wrap))
+		return (struct resolve_answer){.jump = jump};
+
+	if (query->handle == RTLD_NEXT) {
+		/* Asked from here it would look after us, not after the caller. */
+		value = elf_find_after(query->caller, query->name);
+		if (wrap.real && value == wrap.real)
+			return (struct resolve_answer){.value = wrap.ours};
+		if (wrap.real || value != wrap.ours)
+			return (struct resolve_answer){.jump = jump};
+	} else {
+		value = resolve_ask(query, query->handle);
+		if (wrap.real && value == wrap.real)
+			value = wrap.ours;
+	}
+
+	/*
+	 * Our own export answers for a library that is not there: a program that looks
+	 * whether it has CUDA must not find it because of us.
+	 */
+	if (!wrap.real && value == wrap.ours)
+		value = resolve_ask(query, RTLD_NEXT);
+
+	return (struct resolve_answer){.value = value};
+}
+
+static bool resolve_may_be_ours(const char *name)
+{
+	return name && ((name[0] == 'c' && name[1] == 'u') || (name[0] == 'n' && name[1] == 'v'));
+}
+
+struct resolve_answer resolve_dlsym(void *handle, const char *name, const void *caller)
+{
+	struct resolve_query query = {.handle = handle, .name = name, .caller = caller};
+
+	if (!resolve_may_be_ours(name))
+		return (struct resolve_answer){.jump = next_dlsym()};
+
+	return resolve_wrapped(&query, next_dlsym());
+}
+
+struct resolve_answer resolve_dlvsym(void *handle, const char *name, const char *version,
+				     const void *caller)
+{
+	struct resolve_query query = {
+		.handle = handle,
+		.name = name,
+		.version = version,
+		.caller = caller,
+	};
+
+	if (!resolve_may_be_ours(name) || !version)
+		return (struct resolve_answer){.jump = next_dlvsym()};
+
+	return resolve_wrapped(&query, next_dlvsym());
+}
+
+void resolve_proc_address(const char *name, void **pfn)
+{
+	const struct hook *hook;
+
+	if (!name || !pfn || !*pfn)
+		return;
+
+	hook = hook_table_find_real(name, *pfn);
+	if (hook)
+		*pfn = hook->fn;
+}
