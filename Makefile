@@ -60,6 +60,9 @@ $(B)/%.o: %.c
 	@mkdir -p $(@D)
 	$(COMPILE) -c -o $@ $<
 
+# Its assembly defines versioned symbols, which a compiler that links sees too late.
+$(B)/src/hook/table/hook_dlsym.o: override CFLAGS += -fno-lto
+
 $(B)/libcore.a: $(core_obj)
 $(B)/libutil.a: $(util_obj)
 $(B)/libipc.a: $(ipc_obj)
