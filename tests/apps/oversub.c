@@ -51,6 +51,7 @@ static struct {
 
 static struct app app;
 static struct buffer buffers[OVERSUB_BUFFERS_MAX];
+static pthread_barrier_t all_threads;
 
 struct worker {
 	pthread_t thread;
@@ -149,15 +150,21 @@ static void submit_all(const struct worker *w)
 		buffer_submit(&buffers[i], &app, opt.rounds, w->stream);
 }
 
+/*
+ * Filling a buffer waits for the whole context, which would break a capture of another
+ * thread: so all fill, then all capture, then all go on.
+ */
 static void capture(struct worker *w)
 {
 	CUgraph graph;
 
+	(void)pthread_barrier_wait(&all_threads);
 	APP_CALL(cuStreamBeginCapture(w->stream, CU_STREAM_CAPTURE_MODE_THREAD_LOCAL));
 	submit_all(w);
 	APP_CALL(cuStreamEndCapture(w->stream, &graph));
 	APP_CALL(cuGraphInstantiateWithFlags(&w->graph, graph, 0));
 	APP_CALL(cuGraphDestroy(graph));
+	(void)pthread_barrier_wait(&all_threads);
 }
 
 static void pass(struct worker *w)
@@ -255,6 +262,8 @@ int main(int argc, char **argv)
 	parse(argc, argv);
 	app_load(opt.is_per_thread ? CUDA_LOAD_PER_THREAD : 0);
 	app_init(&app, opt.device);
+	if (pthread_barrier_init(&all_threads, NULL, (unsigned int)opt.n_threads))
+		app_exit(APP_EXIT_DRIVER, "cannot make a barrier");
 	for (i = 1; i < opt.n_threads; i++) {
 		workers[i].index = i;
 		if (pthread_create(&workers[i].thread, NULL, work, &workers[i]))

@@ -45,6 +45,7 @@ def test_overcommitted_programs_take_turns(node, mode, n, size_mib):
     "args",
     [
         ["--graph"],
+        ["--graph", "--threads", 4],
         ["--threads", 3],
         ["--threads", 3, "--per-thread-streams"],
         ["--pitch"],
