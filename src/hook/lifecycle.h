@@ -18,6 +18,12 @@
  * CUDA_ERROR_ILLEGAL_ADDRESS. Frees of evicted memory work. SIGTERM and the like end the
  * process without us.
  *
+ * Exit handlers of the program that are younger than ours run before it, with everything
+ * as always: they wait at the gate for their turn. Older ones run after it. For them
+ * nothing is brought back: memory that is free on the card may be promised to a program
+ * that is coming in, which would fail to; and to ask for it would make every exit wait,
+ * and stop others, for the few programs that still read.
+ *
  * Threading: any thread.
  */
 

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * A CUDA program that ends in a given way, while one of its threads is in a given place.
- * usage: leaver PLACE WAY. Says "ready" when it has run; goes to its place at the first
- * line of its input, and ends at the second.
+ * usage: leaver PLACE WAY. Says "ready" when it has run (in some places: when it could);
+ * goes to its place at the first line of its input, and ends at the second. It is a library
+ * too, so that Python can be the one that ends.
  */
 #include "../../apps/lib/buffer.h"
 
@@ -19,11 +20,33 @@
 static struct app app;
 static struct buffer buffer = {.seed = 5};
 static pthread_t worker;
-static bool is_joining, is_computing;
+static bool is_joining, is_computing, is_reading, is_reading_late;
+
+/* Says what came of reading the buffer. */
+static void read_buffer(void)
+{
+	uint32_t word;
+	uint64_t first;
+
+	if (cuda.cuMemcpyDtoH(&word, buffer.p, sizeof(word)) != CUDA_SUCCESS)
+		puts("read failed");
+	else
+		puts(buffer_check_all(&buffer, &first) ? "read wrong" : "read right");
+	(void)fflush(stdout);
+}
+
+/* Registered with a context in place, so it runs before the library's. */
+static void on_exit_early(void)
+{
+	if (is_reading)
+		read_buffer();
+}
 
 /* Registered before CUDA is used, so it runs after the library's: like the runtime's own. */
 static void on_exit_late(void)
 {
+	if (is_reading_late)
+		read_buffer();
 	if (is_computing)
 		return; /* the driver itself would wait for the kernel */
 	(void)cuda.cuMemFree(buffer.p);
@@ -60,6 +83,14 @@ static void *compute(void *arg)
 	app_spin(&app, SPIN_NS, NULL);
 	puts("computing");
 	(void)fflush(stdout);
+	return arg;
+}
+
+static void *make_context(void *arg)
+{
+	CUcontext ctx;
+
+	(void)cuda.cuDevicePrimaryCtxRetain(&ctx, 0);
 	return arg;
 }
 
@@ -102,10 +133,11 @@ static void leave(const char *way)
 		exit(0);
 	if (app_is(way, "_exit"))
 		_exit(0);
-	if (app_is(way, "join")) {
-		is_joining = true;
+	is_joining = app_is(way, "join");
+	is_reading = app_is(way, "read");
+	is_reading_late = app_is(way, "read-late");
+	if (is_joining || is_reading || is_reading_late)
 		exit(0);
-	}
 	if (app_is(way, "thread")) {
 		if (pthread_create(&thread, NULL, leave_by_exit, NULL) == 0)
 			pthread_join(thread, NULL);
@@ -120,16 +152,23 @@ static void leave(const char *way)
 		on_exit_late();
 }
 
-int main(int argc, char **argv)
+static void use_device(void)
+{
+	app_init(&app, 0);
+	(void)atexit(on_exit_early);
+	buffer_alloc(&buffer, &app, BUFFER_BYTES, NULL);
+	buffer_fill(&buffer, &app, NULL);
+	APP_CALL(cuCtxSynchronize());
+}
+
+__attribute__((visibility("default"))) int main(int argc, char **argv)
 {
 	static const struct {
 		const char *name;
 		void *(*body)(void *arg);
 	} places[] = {
-		{"nowhere", nowhere},
-		{"gate", stand_at_gate},
-		{"memory", want_memory},
-		{"computing", compute},
+		{"nowhere", nowhere},   {"gate", stand_at_gate},   {"memory", want_memory},
+		{"computing", compute}, {"context", make_context}, {"no-context", nowhere},
 	};
 
 	app_name = "leaver";
@@ -139,10 +178,8 @@ int main(int argc, char **argv)
 	(void)atexit(on_exit_late);
 	(void)atexit(on_exit_join);
 	app_load(0);
-	app_init(&app, 0);
-	buffer_alloc(&buffer, &app, BUFFER_BYTES, NULL);
-	buffer_fill(&buffer, &app, NULL);
-	APP_CALL(cuCtxSynchronize());
+	if (!app_is(argv[1], "context") && !app_is(argv[1], "no-context"))
+		use_device();
 	puts("ready");
 	(void)fflush(stdout);
 	wait_for_line();
