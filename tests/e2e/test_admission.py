@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Who gets memory, who waits, who is refused; with and without a scheduler."""
 
+import pytest
+
 from conftest import MIB, until
 
 OUT_OF_MEMORY = 3
@@ -69,6 +71,21 @@ def test_what_pinned_memory_leaves_no_room_for_is_refused_at_once(node):
     node.app("oversub", "--size", "150MiB", "--buffers", 1).expect(OUT_OF_MEMORY, 30)
     enough.touch()
     holder.expect_verified()
+    node.expect_empty()
+    node.expect_sound_scheduler()
+
+
+@pytest.mark.parametrize("backend, call", [
+    ("vmm", "cuMemCreate"), ("none", "cuMemAlloc"), ("managed", "cuMemAllocManaged"),
+    ("vmm", "cuDevicePrimaryCtxRetain"),
+])
+def test_a_driver_that_is_out_of_memory_for_a_while_is_tried_again(node, backend, call):
+    """With a scheduler, since it may know of room to come; without one nobody does."""
+    env = {"NVSHARE_MEMORY_BACKEND": backend,
+           "NVSHARE_SIM_FAIL": ",".join(f"{call}:{n}:2" for n in range(1, 5))}
+    node.app("oversub", "--size", "100MiB", **env).expect(OUT_OF_MEMORY)
+    node.start_scheduler()
+    node.app("oversub", "--size", "100MiB", **env).expect_verified()
     node.expect_empty()
     node.expect_sound_scheduler()
 

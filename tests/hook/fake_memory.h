@@ -67,6 +67,7 @@ static struct {
 	pthread_mutex_t lock;
 	uint64_t capacity;
 	uint64_t used;
+	uint64_t bytes_free; /* cuMemGetInfo's: others' doing, must never be shown */
 	struct fake_phys phys[FAKE_TABLE];
 	struct fake_map maps[FAKE_TABLE];
 	struct fake_copy copies[FAKE_COPIES];
@@ -182,7 +183,7 @@ static CUresult fake_total(size_t *bytes, CUdevice dev)
 
 static CUresult fake_info(size_t *bytes_free, size_t *total)
 {
-	*bytes_free = 12345; /* others' doing: must never be shown */
+	*bytes_free = fake.bytes_free;
 	*total = fake.capacity;
 	return fake_current ? CUDA_SUCCESS : CUDA_ERROR_INVALID_CONTEXT;
 }
@@ -561,6 +562,7 @@ static inline void fake_setup(void)
 	fake_fill();
 	fake_current = FAKE_CTX;
 	fake.capacity = 1ull << 30;
+	fake.bytes_free = 12345;
 	fake_fault.fail_at = 0;
 	fake.sync_error = CUDA_SUCCESS;
 	fake.on_want = NULL;

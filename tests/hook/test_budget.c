@@ -118,6 +118,7 @@ static void *take_thread(void *arg)
 /* It could not be switched out, so that it must not wait for ever. */
 static void a_wait_in_its_own_capture_has_an_end(void **state)
 {
+	struct budget_tries tries = {0};
 	CUresult res = CUDA_ERROR_UNKNOWN;
 	pthread_t thread;
 	int stream;
@@ -131,7 +132,7 @@ static void a_wait_in_its_own_capture_has_an_end(void **state)
 	assert_false(budget_wanting(0));
 	assert_int_equal(take(5 * MIB, BUDGET_PAGEABLE), CUDA_SUCCESS);
 	gate_enter();
-	assert_int_equal(budget_retry(0, 1, BUDGET_PAGEABLE), CUDA_ERROR_OUT_OF_MEMORY);
+	assert_int_equal(budget_retry(0, 1, BUDGET_PAGEABLE, &tries), CUDA_ERROR_OUT_OF_MEMORY);
 	gate_leave();
 	assert_int_equal(fake.n_wants, 1);
 	fake.on_want = grant_what_is_wanted;
@@ -144,57 +145,150 @@ static void a_wait_in_its_own_capture_has_an_end(void **state)
 	gate_end_capture(gate_find_capture(&stream));
 }
 
-static void a_retry_asks_for_more_even_with_room(void **state)
+static CUresult retry(uint64_t bytes, struct budget_tries *tries)
 {
 	CUresult res;
 
-	(void)state;
 	gate_enter();
-	assert_int_equal(budget_retry(0, MIB, BUDGET_PAGEABLE), CUDA_ERROR_OUT_OF_MEMORY);
-	fake.on_want = grant_what_is_wanted;
-	budget_set(0, 100 * MIB);
-	res = budget_retry(0, 3 * MIB, BUDGET_PAGEABLE);
+	res = budget_retry(0, bytes, BUDGET_PAGEABLE, tries);
 	gate_leave();
-	assert_int_equal(res, CUDA_SUCCESS);
-	assert_int_equal(seen_wanted, 3 * MIB);
-	assert_int_equal(budget_get(0), 103 * MIB);
-	assert_int_equal(counts().resident, 0);
-	fake.on_want = refuse;
-	gate_enter();
-	assert_int_equal(budget_retry(0, MIB, BUDGET_PAGEABLE), CUDA_ERROR_OUT_OF_MEMORY);
-	gate_leave();
+	return res;
 }
 
 static void *retry_thread(void *arg)
 {
-	gate_enter();
-	*(CUresult *)arg = budget_retry(0, 3 * MIB, BUDGET_PAGEABLE);
-	gate_leave();
+	struct budget_tries tries = {0};
+
+	*(CUresult *)arg = retry(300 * MIB, &tries);
 	return NULL;
 }
 
-/* Lost for good, it would be out of memory after NVSHARE_ORPHAN_TIMEOUT_SEC. */
-static void a_retry_waits_for_a_lost_scheduler_to_come_back(void **state)
+static void without_a_scheduler_nothing_is_tried_again(void **state)
 {
-	uint64_t n_entered = gate_activity();
+	struct budget_tries tries = {0};
+
+	(void)state;
+	assert_int_equal(take(MIB, BUDGET_PAGEABLE), CUDA_SUCCESS);
+	assert_int_equal(retry(MIB, &tries), CUDA_ERROR_OUT_OF_MEMORY);
+	assert_int_equal(counts().resident, MIB);
+}
+
+static void a_retry_asks_again_and_the_budget_does_not_grow_by_it(void **state)
+{
+	struct budget_tries tries = {0};
+
+	(void)state;
+	fake.on_want = grant_what_is_wanted;
+	budget_set(0, 1000 * MIB);
+	assert_int_equal(take(200 * MIB, NVSHARE_PINNED_VMM), CUDA_SUCCESS);
+	assert_int_equal(take(300 * MIB, BUDGET_PAGEABLE), CUDA_SUCCESS);
+	for (int i = 1; i <= 8; i++) {
+		assert_int_equal(retry(300 * MIB, &tries), CUDA_SUCCESS);
+		assert_int_equal(fake.n_wants, i);
+		assert_int_equal(seen_wanted, 300 * MIB);
+		assert_int_equal(budget_get(0), 500 * MIB);
+		assert_int_equal(counts().resident, 300 * MIB);
+	}
+	assert_true(tries.paused_ns > 0);
+	assert_true(gate_quiet());
+}
+
+static void a_retry_that_is_refused_is_out_of_memory(void **state)
+{
+	struct budget_tries tries = {0};
+
+	(void)state;
+	fake.on_want = refuse;
+	budget_set(0, 1000 * MIB);
+	assert_int_equal(take(300 * MIB, BUDGET_PAGEABLE), CUDA_SUCCESS);
+	assert_int_equal(retry(300 * MIB, &tries), CUDA_ERROR_OUT_OF_MEMORY);
+	assert_int_equal(counts().resident, 300 * MIB); /* the caller gives them back */
+	assert_false(budget_wanting(0));
+}
+
+static void a_card_with_room_is_tried_a_few_times_only(void **state)
+{
+	struct budget_tries tries = {0};
+	int n = 0;
+
+	(void)state;
+	fake.on_want = grant_what_is_wanted;
+	budget_set(0, 1000 * MIB);
+	assert_int_equal(take(300 * MIB, BUDGET_PAGEABLE), CUDA_SUCCESS);
+	fake.bytes_free = 300 * MIB;
+	while (n < 4 && retry(300 * MIB, &tries) == CUDA_SUCCESS)
+		n++;
+	assert_int_equal(n, 4);
+	fake.bytes_free = 300 * MIB - 1; /* it was somebody else's after all */
+	assert_int_equal(retry(300 * MIB, &tries), CUDA_SUCCESS);
+	fake.bytes_free = 300 * MIB;
+	while (n < 100 && retry(300 * MIB, &tries) == CUDA_SUCCESS)
+		n++;
+	assert_int_equal(n, 9);
+	assert_int_equal(counts().resident, 300 * MIB);
+}
+
+static void tries_come_to_an_end(void **state)
+{
+	struct budget_tries tries = {.paused_ns = 240ull * 1000000000};
+
+	(void)state;
+	fake.on_want = grant_what_is_wanted;
+	budget_set(0, 1000 * MIB);
+	assert_int_equal(take(300 * MIB, BUDGET_PAGEABLE), CUDA_SUCCESS);
+	assert_int_equal(retry(300 * MIB, &tries), CUDA_ERROR_OUT_OF_MEMORY);
+	assert_int_equal(fake.n_wants, 0);
+}
+
+/* What it has not got yet could not be evicted: so it is not counted, nor the gate held. */
+static void a_retry_waits_outside_the_gate_with_nothing_taken(void **state)
+{
 	CUresult res = CUDA_ERROR_UNKNOWN;
 	pthread_t thread;
 
 	(void)state;
-	budget_set(0, 100 * MIB);
-	budget_set(0, BUDGET_UNLIMITED);
-	fake.options.orphan_ns = 600ull * 1000000000;
-	budget_lost(0);
-	fake.on_want = grant_what_is_wanted;
+	budget_set(0, 1000 * MIB);
+	assert_int_equal(take(300 * MIB, BUDGET_PAGEABLE), CUDA_SUCCESS);
 	assert_int_equal(pthread_create(&thread, NULL, retry_thread, &res), 0);
-	while (gate_activity() == n_entered || !gate_quiet())
-		sched_yield(); /* until it waits, outside the gate */
-	assert_int_equal(fake.n_wants, 0);
-	budget_set(0, 50 * MIB);
+	while (__atomic_load_n(&fake.n_wants, __ATOMIC_SEQ_CST) < 1)
+		sched_yield();
+	gate_set(GATE_CLOSED);
+	while (!gate_quiet())
+		sched_yield();
+	assert_int_equal(counts().resident, 0);
+	assert_int_equal(counts().wanted, 300 * MIB);
+	budget_set(0, 0);
+	assert_int_equal(counts().wanted, 300 * MIB);
+	budget_set(0, 300 * MIB);
+	gate_set(GATE_OPEN);
 	pthread_join(thread, NULL);
 	assert_int_equal(res, CUDA_SUCCESS);
+	assert_int_equal(counts().resident, 300 * MIB);
+}
+
+/* For NVSHARE_ORPHAN_TIMEOUT_SEC, in which the driver is tried all the same. */
+static void a_lost_scheduler_is_waited_for(void **state)
+{
+	struct budget_tries tries = {0};
+
+	(void)state;
+	fake.options.orphan_ns = 600ull * 1000000000;
+	fake.on_want = grant_what_is_wanted;
+	budget_set(0, 1000 * MIB);
+	assert_int_equal(take(300 * MIB, BUDGET_PAGEABLE), CUDA_SUCCESS);
+	budget_lost(0);
+	budget_set(0, BUDGET_UNLIMITED);
+	for (int i = 0; i < 8; i++)
+		assert_int_equal(retry(300 * MIB, &tries), CUDA_SUCCESS);
+	assert_int_equal(fake.n_wants, 0);
+	budget_set(0, 300 * MIB);
+	assert_int_equal(retry(300 * MIB, &tries), CUDA_SUCCESS);
 	assert_int_equal(fake.n_wants, 1);
-	assert_int_equal(budget_get(0), 53 * MIB);
+	fake.options.orphan_ns = 0; /* one that is not waited for */
+	budget_lost(0);
+	budget_set(0, BUDGET_UNLIMITED);
+	assert_int_equal(retry(300 * MIB, &tries), CUDA_ERROR_OUT_OF_MEMORY);
+	assert_int_equal(counts().resident, 300 * MIB);
 }
 
 static void the_limit_bounds_what_is_asked_for_and_contexts(void **state)
@@ -359,8 +453,13 @@ int main(void)
 		BUDGET_TEST(a_short_budget_is_asked_for_with_slack_when_pageable),
 		BUDGET_TEST(a_refusal_is_out_of_memory_after_a_try_without_slack),
 		BUDGET_TEST(a_wait_in_its_own_capture_has_an_end),
-		BUDGET_TEST(a_retry_asks_for_more_even_with_room),
-		BUDGET_TEST(a_retry_waits_for_a_lost_scheduler_to_come_back),
+		BUDGET_TEST(without_a_scheduler_nothing_is_tried_again),
+		BUDGET_TEST(a_retry_asks_again_and_the_budget_does_not_grow_by_it),
+		BUDGET_TEST(a_retry_that_is_refused_is_out_of_memory),
+		BUDGET_TEST(a_card_with_room_is_tried_a_few_times_only),
+		BUDGET_TEST(tries_come_to_an_end),
+		BUDGET_TEST(a_retry_waits_outside_the_gate_with_nothing_taken),
+		BUDGET_TEST(a_lost_scheduler_is_waited_for),
 		BUDGET_TEST(the_limit_bounds_what_is_asked_for_and_contexts),
 		BUDGET_TEST(bytes_that_are_out_are_not_on_the_card),
 		BUDGET_TEST(those_who_wait_are_served_in_turn_outside_the_gate),

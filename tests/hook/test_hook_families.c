@@ -149,7 +149,7 @@ static void grant_more(CUdevice dev)
 	budget_set(dev, budget_get(dev) + mem.wanted + mem.wanted_pinned);
 }
 
-static void out_of_memory_is_tried_once_more_with_room(void **state)
+static void out_of_memory_is_tried_again_until_refused(void **state)
 {
 	CUdeviceptr a;
 
@@ -166,9 +166,15 @@ static void out_of_memory_is_tried_once_more_with_room(void **state)
 	assert_int_equal(fake.n_wants, 1);
 	assert_int_equal(cuMemFree_v2(a), CUDA_SUCCESS);
 	next_result[0] = next_result[1] = CUDA_ERROR_OUT_OF_MEMORY;
+	assert_int_equal(cuMemAllocManaged(&a, MIB, 1), CUDA_SUCCESS);
+	assert_int_equal(fake.n_wants, 3);
+	assert_int_equal(cuMemFree_v2(a), CUDA_SUCCESS);
+	fake.on_want = budget_refuse;
+	next_result[0] = CUDA_ERROR_OUT_OF_MEMORY;
 	assert_int_equal(cuMemAllocManaged(&a, MIB, 1), CUDA_ERROR_OUT_OF_MEMORY);
 	assert_int_equal(counts().allocated, 0);
 	assert_int_equal(counts().pinned[NVSHARE_PINNED_MANAGED], 0);
+	fake.on_want = grant_more;
 	next_result[0] = CUDA_ERROR_INVALID_VALUE;
 	assert_int_equal(cuMemAllocManaged(&a, MIB, 1), CUDA_ERROR_INVALID_VALUE);
 	assert_int_equal(counts().allocated, 0);
@@ -199,7 +205,7 @@ int main(void)
 		MEMORY_TEST(what_a_capture_allocates_is_counted_with_the_graph),
 		MEMORY_TEST(own_virtual_memory_counts_until_its_last_handle_and_mapping),
 		MEMORY_TEST(arrays_count_by_their_descriptors),
-		MEMORY_TEST(out_of_memory_is_tried_once_more_with_room),
+		MEMORY_TEST(out_of_memory_is_tried_again_until_refused),
 		MEMORY_TEST(a_full_card_is_asked_for_room_by_the_pager_too),
 	};
 

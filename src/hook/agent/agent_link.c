@@ -87,6 +87,8 @@ void agent_link_close(struct agent_link *link)
 		budget_lost(link->dev);
 		agent_lease_step(link, &(struct lease_event){.type = LEASE_EVENT_LOST});
 	} else {
+		if (!link->is_refused)
+			budget_lost(link->dev); /* it was there */
 		settle_absent(link);
 	}
 }
@@ -150,6 +152,8 @@ void agent_link_connect(struct agent_link *link)
 	link->is_refused = false;
 	if (fd < 0) {
 		hook_debug("device %d: no scheduler: %s", (int)link->dev, strerror(-fd));
+		if (fd == -ECONNREFUSED)
+			budget_lost(link->dev); /* its socket is there: it was killed */
 		schedule_retry(link);
 		settle_absent(link);
 		return;

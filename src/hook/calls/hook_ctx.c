@@ -90,6 +90,7 @@ static void book(CUcontext ctx, CUdevice dev, uint64_t charged)
 
 static CUresult make_context(const struct context_call *call)
 {
+	struct budget_tries tries = {0};
 	uint64_t charged, cost;
 	size_t before = 0;
 	bool has_before;
@@ -103,11 +104,11 @@ static CUresult make_context(const struct context_call *call)
 	res = budget_take(call->dev, charged, NVSHARE_PINNED_CONTEXT);
 	if (res != CUDA_SUCCESS)
 		goto out;
-	has_before = memory_before(call->dev, &before);
-	res = call->make(call);
-	if (res == CUDA_ERROR_OUT_OF_MEMORY &&
-	    budget_retry(call->dev, charged, NVSHARE_PINNED_CONTEXT) == CUDA_SUCCESS)
+	do {
+		has_before = memory_before(call->dev, &before);
 		res = call->make(call);
+	} while (res == CUDA_ERROR_OUT_OF_MEMORY &&
+		 budget_retry(call->dev, charged, NVSHARE_PINNED_CONTEXT, &tries) == CUDA_SUCCESS);
 	if (res == CUDA_SUCCESS) {
 		cost = measure(*call->pctx, charged, has_before, before);
 		recharge(call->dev, charged, cost);

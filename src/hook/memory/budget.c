@@ -15,6 +15,12 @@
 /* Asked for at once, so that not every small allocation makes a round trip. */
 #define BUDGET_STEP_MAX (64ull << 20)
 
+/* Between tries of the driver, which says out of memory although the budget has room. */
+#define PAUSE_NS_MIN    CLOCK_NS_PER_MS
+#define PAUSE_NS_MAX    (250 * CLOCK_NS_PER_MS)
+#define PAUSED_NS_MAX   (240 * CLOCK_NS_PER_SEC) /* as long as any wait may be */
+#define ROOMY_TRIES_MAX 6                        /* in a row, with room on the card */
+
 struct budget_device {
 	bool is_set; /* the agent gave a budget; without one there is no bound */
 	uint64_t budget;
@@ -31,7 +37,6 @@ struct budget_device {
 	int need_kind;
 	uint64_t pressing;        /* bytes that threads wait for in captures of their own */
 	uint64_t pressing_pinned; /* those of them that are not pageable */
-	uint64_t n_set;           /* budgets given */
 	uint64_t lost_until_ns;   /* a lost scheduler may come back by then; 0: none was lost */
 	uint64_t n_refused;       /* refusals */
 };
@@ -184,17 +189,17 @@ static bool take_now(struct budget_device *d, uint64_t bytes, int kind)
 }
 
 /*
- * One round of waiting for the first in line, lock held: until need bytes are free, or,
- * with need set beyond what is free (a retry), until a new budget came; or a refusal.
+ * One round of waiting for the first in line, lock held: until need bytes are free, or
+ * a refusal.
  */
-static bool wait_for_room(CUdevice dev, struct budget_device *d, bool any_budget)
+static bool wait_for_room(CUdevice dev, struct budget_device *d)
 {
-	uint64_t n_refused = d->n_refused, n_set = d->n_set;
+	uint64_t n_refused = d->n_refused;
 
 	pthread_mutex_unlock(&state.lock);
 	agent_want_memory(dev);
 	pthread_mutex_lock(&state.lock);
-	while (n_refused == d->n_refused && (any_budget ? n_set == d->n_set : unused(d) < d->need))
+	while (n_refused == d->n_refused && unused(d) < d->need)
 		cond_wait(&state.changed, &state.lock);
 	return n_refused == d->n_refused;
 }
@@ -238,7 +243,7 @@ static CUresult take_waiting(CUdevice dev, struct budget_device *d, uint64_t byt
 		d->need_kind = kind;
 		d->slack = step ? step - bytes : 0;
 		if (unused(d) < bytes)
-			has_room = wait_for_room(dev, d, false);
+			has_room = wait_for_room(dev, d);
 		if (!has_room && step) {
 			step = 0; /* refused with the slack; perhaps not without */
 			has_room = true;
@@ -318,39 +323,73 @@ static bool may_ask(const struct budget_device *d)
 	return d->is_set || clock_now_ns() < d->lost_until_ns;
 }
 
-/* Lock held. true: there is a scheduler again. */
-static bool wait_for_scheduler(struct budget_device *d)
+/* As far as the driver says: only a thread with a context of the device can ask. */
+static bool has_room(CUdevice dev, uint64_t bytes)
 {
-	while (!d->is_set && may_ask(d))
-		(void)cond_wait_until(&state.changed, &state.lock, d->lost_until_ns);
-	return d->is_set;
+	size_t bytes_free = 0, total;
+	CUdevice here;
+
+	return cuda_real.cuCtxGetDevice && cuda_real.cuMemGetInfo_v2 &&
+	       cuda_real.cuCtxGetDevice(&here) == CUDA_SUCCESS && here == dev &&
+	       cuda_real.cuMemGetInfo_v2(&bytes_free, &total) == CUDA_SUCCESS &&
+	       bytes_free >= bytes;
 }
 
-CUresult budget_retry(CUdevice dev, uint64_t bytes, int kind)
+/* Whether to try once more, and after what pause. */
+static bool next_try(struct budget_tries *tries, bool is_roomy)
+{
+	tries->n_roomy = is_roomy ? tries->n_roomy + 1 : 0;
+	if (tries->n_roomy == ROOMY_TRIES_MAX || tries->paused_ns >= PAUSED_NS_MAX)
+		return false;
+	tries->paused_ns += tries->pause_ns;
+	tries->pause_ns = tries->pause_ns ? 2 * tries->pause_ns : PAUSE_NS_MIN;
+	if (tries->pause_ns > PAUSE_NS_MAX)
+		tries->pause_ns = PAUSE_NS_MAX;
+	return true;
+}
+
+/*
+ * The first try is to learn the scheduler's mind, and costs a round trip; the next ones
+ * are for the card to become what the scheduler believes it is.
+ */
+static void pause_retry(struct budget_device *d, uint64_t pause_ns)
+{
+	uint64_t end_ns = clock_now_ns() + pause_ns;
+
+	while (cond_wait_until(&state.changed, &state.lock, end_ns) == 0 && may_ask(d))
+		;
+}
+
+CUresult budget_retry(CUdevice dev, uint64_t bytes, int kind, struct budget_tries *tries)
 {
 	struct budget_device *d = device(dev);
-	bool has_room = false, can_ask;
+	uint64_t pause_ns = tries->pause_ns;
+	bool can_ask;
+	CUresult res;
 
-	if (!d || gate_thread_captures())
+	if (!d || gate_thread_captures() || !next_try(tries, has_room(dev, bytes)))
 		return CUDA_ERROR_OUT_OF_MEMORY;
 	pthread_mutex_lock(&state.lock);
 	can_ask = may_ask(d);
+	if (can_ask) {
+		subtract(counter(d, kind), bytes);
+		if (d->is_set && unused(d))
+			d->budget = on_card(d);
+	}
 	pthread_mutex_unlock(&state.lock);
 	if (!can_ask)
 		return CUDA_ERROR_OUT_OF_MEMORY;
 
 	gate_leave();
+	agent_memory_changed(dev);
 	pthread_mutex_lock(&state.lock);
-	stand_in_line(d);
-	if (wait_for_scheduler(d)) {
-		d->need = unused(d) + bytes;
-		d->need_kind = kind;
-		has_room = wait_for_room(dev, d, true);
-	}
-	leave_line(d);
+	pause_retry(d, pause_ns);
 	pthread_mutex_unlock(&state.lock);
 	gate_enter();
-	return has_room ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
+	res = budget_take(dev, bytes, kind);
+	if (res != CUDA_SUCCESS)
+		budget_force(dev, bytes, kind);
+	return res;
 }
 
 /* The waker of those who wait, too: what one frees may be what another lacks. */
@@ -475,7 +514,6 @@ void budget_set(CUdevice dev, uint64_t bytes)
 	if (d->is_set)
 		d->lost_until_ns = 0;
 	d->budget = bytes;
-	d->n_set++;
 	pthread_cond_broadcast(&state.changed);
 	pthread_mutex_unlock(&state.lock);
 }
@@ -487,7 +525,8 @@ void budget_lost(CUdevice dev)
 	if (!d)
 		return;
 	pthread_mutex_lock(&state.lock);
-	d->lost_until_ns = clock_now_ns() + hook_options()->orphan_ns;
+	if (!d->lost_until_ns)
+		d->lost_until_ns = clock_now_ns() + hook_options()->orphan_ns;
 	pthread_mutex_unlock(&state.lock);
 }
 

@@ -42,12 +42,25 @@ void budget_give(CUdevice dev, uint64_t bytes, int kind);
 /* Takes without asking: what the driver took by itself. Never fails, may overdraw. */
 void budget_force(CUdevice dev, uint64_t bytes, int kind);
 
+/* What one allocation has behind it; zeroed before its first budget_retry(). */
+struct budget_tries {
+	uint64_t pause_ns;    /* before the last one */
+	uint64_t paused_ns;   /* in all */
+	unsigned int n_roomy; /* in a row, with room on the card */
+};
+
 /*
- * The driver said out of memory although the budget had room (others use the card):
- * asks for room once more for bytes; like budget_take() but takes nothing. If the
- * scheduler was lost, waits for it first, at most NVSHARE_ORPHAN_TIMEOUT_SEC.
+ * The driver said out of memory for bytes that budget_take() gave: others have more on
+ * the card than they should, for a while (a process that was killed is not gone yet; the
+ * scheduler was restarted). CUDA_SUCCESS: call the driver again. Each call gives the
+ * bytes back, and all that is unused of the budget, waits longer than the one before,
+ * and takes the bytes again; so that the scheduler sees what is true, and this process
+ * can be switched out meanwhile. CUDA_ERROR_OUT_OF_MEMORY: the scheduler refuses, there
+ * is none and none was lost in the last NVSHARE_ORPHAN_TIMEOUT_SEC, the card has room
+ * and the driver wants something else, or it was tried for minutes. Either way bytes
+ * are the caller's, and it is inside the gate, as after budget_take().
  */
-CUresult budget_retry(CUdevice dev, uint64_t bytes, int kind);
+CUresult budget_retry(CUdevice dev, uint64_t bytes, int kind, struct budget_tries *tries);
 
 /*
  * Counts bytes that the program asks for, without rounding, if they fit

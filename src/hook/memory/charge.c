@@ -3,7 +3,6 @@
 #include "hook/memory/charge.h"
 
 #include "hook/gate/gate.h"
-#include "hook/memory/budget.h"
 #include "hook/table/cuda_real.h"
 
 CUresult charge_here(CUcontext *ret_ctx, CUdevice *ret_dev)
@@ -55,10 +54,9 @@ CUresult charge_begin_on(struct charge *charge, CUdevice dev, uint64_t bytes, in
 
 bool charge_again(struct charge *charge, CUresult res)
 {
-	if (res != CUDA_ERROR_OUT_OF_MEMORY || charge->is_again)
-		return false;
-	charge->is_again = true;
-	return budget_retry(charge->dev, charge->bytes, charge->kind) == CUDA_SUCCESS;
+	return res == CUDA_ERROR_OUT_OF_MEMORY &&
+	       budget_retry(charge->dev, charge->bytes, charge->kind, &charge->tries) ==
+		       CUDA_SUCCESS;
 }
 
 void charge_give_back(const struct ledger_entry *entry)

@@ -20,6 +20,7 @@
  */
 
 #include "abi/cuda_abi.h"
+#include "hook/memory/budget.h"
 #include "hook/memory/ledger.h"
 
 #include <stdbool.h>
@@ -31,7 +32,7 @@ struct charge {
 	uint64_t bytes;
 	uint64_t owner; /* ledger_entry::owner; the caller may set it before the end */
 	int kind;
-	bool is_again;
+	struct budget_tries tries;
 };
 
 /* The calling thread's context and its device; else the driver's own error. */
@@ -41,7 +42,7 @@ CUresult charge_here(CUcontext *ret_ctx, CUdevice *ret_dev);
 CUresult charge_begin(struct charge *charge, uint64_t bytes, int kind);
 CUresult charge_begin_on(struct charge *charge, CUdevice dev, uint64_t bytes, int kind);
 
-/* After out of memory, once: true when there may be room now. */
+/* After out of memory: true when there may be room now; budget_retry() tells when not. */
 bool charge_again(struct charge *charge, CUresult res);
 
 /* Books what was made, or takes the charge back. */

@@ -93,6 +93,7 @@ static bool fits_card(CUdevice dev)
 CUresult managed_alloc(CUdevice dev, CUcontext ctx, size_t bytes, CUdeviceptr *ret_ptr)
 {
 	size_t charged = (bytes + MANAGED_ALIGN - 1) & ~(size_t)(MANAGED_ALIGN - 1);
+	struct budget_tries tries = {0};
 	struct managed_block *block;
 	CUresult res;
 
@@ -106,10 +107,10 @@ CUresult managed_alloc(CUdevice dev, CUcontext ctx, size_t bytes, CUdeviceptr *r
 				      : CUDA_ERROR_OUT_OF_MEMORY;
 	if (res != CUDA_SUCCESS)
 		goto fail;
-	res = cuda_real.cuMemAllocManaged(&block->addr, bytes, CU_MEM_ATTACH_GLOBAL);
-	if (res == CUDA_ERROR_OUT_OF_MEMORY &&
-	    budget_retry(dev, charged, BUDGET_PAGEABLE) == CUDA_SUCCESS)
+	do
 		res = cuda_real.cuMemAllocManaged(&block->addr, bytes, CU_MEM_ATTACH_GLOBAL);
+	while (res == CUDA_ERROR_OUT_OF_MEMORY &&
+	       budget_retry(dev, charged, BUDGET_PAGEABLE, &tries) == CUDA_SUCCESS);
 	if (res != CUDA_SUCCESS) {
 		budget_give(dev, charged, BUDGET_PAGEABLE);
 		goto fail;

@@ -9,9 +9,6 @@
 
 #include <stdlib.h>
 
-/* After a scheduler's restart its view of the card takes some budgets to come true. */
-#define PAGER_TRIES_MAX 4
-
 struct pager_device *pager_device(CUdevice dev)
 {
 	return dev >= 0 && dev < PAGER_DEVICES ? &pager.devices[dev] : NULL;
@@ -325,6 +322,7 @@ CUresult pager_range_new(CUdevice dev, CUcontext ctx, struct pager_arena *arena,
 			 struct pager_range **ret_range)
 {
 	CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_RELAXED;
+	struct budget_tries tries = {0};
 	struct pager_range *range;
 	bool is_relaxed;
 	CUresult res;
@@ -333,17 +331,13 @@ CUresult pager_range_new(CUdevice dev, CUcontext ctx, struct pager_arena *arena,
 	if (res != CUDA_SUCCESS)
 		return res;
 	relax(&mode, &is_relaxed);
-	for (unsigned int n_tries = 0;; n_tries++) {
+	do {
 		range = range_make(dev, ctx, arena, size);
 		res = range ? range_map(range) : CUDA_ERROR_OUT_OF_MEMORY;
-		if (res == CUDA_SUCCESS)
-			break;
-		if (range)
+		if (range && res != CUDA_SUCCESS)
 			pager_range_unref(range);
-		if (res != CUDA_ERROR_OUT_OF_MEMORY || n_tries == PAGER_TRIES_MAX ||
-		    budget_retry(dev, size, BUDGET_PAGEABLE) != CUDA_SUCCESS)
-			break;
-	}
+	} while (res == CUDA_ERROR_OUT_OF_MEMORY &&
+		 budget_retry(dev, size, BUDGET_PAGEABLE, &tries) == CUDA_SUCCESS);
 	if (is_relaxed)
 		(void)cuda_real.cuThreadExchangeStreamCaptureMode(&mode);
 	if (res != CUDA_SUCCESS) {
