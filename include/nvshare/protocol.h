@@ -27,6 +27,13 @@
 #define NVSHARE_SOCK_NAME        "scheduler.sock"
 #define NVSHARE_MSG_SIZE_MAX     1024 /* no message is longer, header included */
 
+/* What may be set, by whatever way: an option of the scheduler, a tool, a message. */
+#define NVSHARE_TURN_MS_MIN         10u
+#define NVSHARE_TURN_MS_MAX         86400000u
+#define NVSHARE_MAX_RUNTIME_MS_MIN  10000u
+#define NVSHARE_MAX_RUNTIME_MS_MAX  86400000u
+#define NVSHARE_RESERVE_PERCENT_MAX 50u
+
 #define NVSHARE_NAME_LEN 64
 #define NVSHARE_POD_LEN  128
 #define NVSHARE_TEXT_LEN 256
@@ -156,7 +163,7 @@ struct nvshare_lock_released {
 };
 
 struct nvshare_set_tq {
-	uint64_t seconds;
+	uint64_t ms; /* NVSHARE_TURN_MS_MIN to _MAX */
 };
 
 /*
@@ -302,10 +309,10 @@ struct nvshare_status_end {
 /* nvshare_set::key */
 enum nvshare_key {
 	NVSHARE_KEY_MODE,        /* enum nvshare_mode */
-	NVSHARE_KEY_TQ,          /* seconds, 1 to 86400 */
-	NVSHARE_KEY_SWITCH_TIME, /* seconds, 1 to 86400; 0: auto */
-	NVSHARE_KEY_RESERVE,     /* percent, 0 to 50 */
-	NVSHARE_KEY_MAX_RUNTIME, /* seconds, 10 to 86400 */
+	NVSHARE_KEY_TQ,          /* ms, NVSHARE_TURN_MS_MIN to _MAX */
+	NVSHARE_KEY_SWITCH_TIME, /* the same; 0: auto */
+	NVSHARE_KEY_RESERVE,     /* percent, to NVSHARE_RESERVE_PERCENT_MAX */
+	NVSHARE_KEY_MAX_RUNTIME, /* ms, NVSHARE_MAX_RUNTIME_MS_MIN to _MAX */
 	NVSHARE_KEY_COUNT
 };
 

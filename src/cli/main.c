@@ -24,6 +24,7 @@ static void print_help(void)
 		"  set reserve PERCENT of each GPU's memory, left alone\n"
 		"  set max-runtime SECONDS\n"
 		"                      longest run while others wait\n"
+		"                      (SECONDS may have a fraction, as 0.5)\n"
 		"  -T, --set-tq SECONDS      as set tq\n"
 		"  -S, --anti-thrash on|off  off: everybody runs, nobody takes turns\n"
 		"  -h, --help          this text\n"

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "cli/cli.h"
 
+#include "util/clock.h"
 #include "util/fd.h"
 #include "util/parse.h"
 
@@ -40,13 +41,26 @@ static int bad_value(const char *what, const char *value, const char *allowed)
 	return CLI_EXIT_USAGE;
 }
 
+/* Seconds, in which people think, to the milliseconds of the wire; 0 or CLI_EXIT_USAGE. */
+static int parse_ms(const char *what, const char *value, uint64_t min, uint64_t max, uint64_t *ret)
+{
+	uint64_t ns;
+
+	if (!parse_seconds(value, min * CLOCK_NS_PER_MS, max * CLOCK_NS_PER_MS, &ns)) {
+		*ret = ns / CLOCK_NS_PER_MS;
+		return CLI_EXIT_OK;
+	}
+	(void)fprintf(stderr, "nvsharectl: %s is '%s'; allowed is %g to %g seconds\n", what, value,
+		      (double)min / 1000, (double)max / 1000);
+	return CLI_EXIT_USAGE;
+}
+
 int set_tq(const char *value)
 {
 	struct nvshare_set_tq body;
+	int r = parse_ms("tq", value, NVSHARE_TURN_MS_MIN, NVSHARE_TURN_MS_MAX, &body.ms);
 
-	if (parse_u64(value, 1, 86400, &body.seconds))
-		return bad_value("tq", value, "1 to 86400 seconds");
-	return change(NVSHARE_MSG_SET_TQ, &body);
+	return r ? r : change(NVSHARE_MSG_SET_TQ, &body);
 }
 
 int set_anti_thrash(const char *value)
@@ -73,20 +87,32 @@ static int set_mode(const char *value)
 static int set_switch_time(const char *value)
 {
 	struct nvshare_set body = {.key = NVSHARE_KEY_SWITCH_TIME, .value = 0};
+	int r = 0;
 
-	if (strcmp(value, "auto") != 0 && parse_u64(value, 1, 86400, &body.value))
-		return bad_value("switch-time", value, "auto or 1 to 86400 seconds");
-	return change(NVSHARE_MSG_SET, &body);
+	if (strcmp(value, "auto") != 0)
+		r = parse_ms("switch-time (or auto)", value, NVSHARE_TURN_MS_MIN,
+			     NVSHARE_TURN_MS_MAX, &body.value);
+	return r ? r : change(NVSHARE_MSG_SET, &body);
 }
 
-static int set_number(enum nvshare_key key, const char *what, const char *value, uint64_t min,
-		      uint64_t max, const char *allowed)
+static int set_reserve(const char *value)
 {
-	struct nvshare_set body = {.key = key};
+	struct nvshare_set body = {.key = NVSHARE_KEY_RESERVE};
 
-	if (parse_u64(value, min, max, &body.value))
-		return bad_value(what, value, allowed);
-	return change(NVSHARE_MSG_SET, &body);
+	if (!parse_u64(value, 0, NVSHARE_RESERVE_PERCENT_MAX, &body.value))
+		return change(NVSHARE_MSG_SET, &body);
+	(void)fprintf(stderr, "nvsharectl: reserve is '%s'; allowed is 0 to %u percent\n", value,
+		      NVSHARE_RESERVE_PERCENT_MAX);
+	return CLI_EXIT_USAGE;
+}
+
+static int set_max_runtime(const char *value)
+{
+	struct nvshare_set body = {.key = NVSHARE_KEY_MAX_RUNTIME};
+	int r = parse_ms("max-runtime", value, NVSHARE_MAX_RUNTIME_MS_MIN,
+			 NVSHARE_MAX_RUNTIME_MS_MAX, &body.value);
+
+	return r ? r : change(NVSHARE_MSG_SET, &body);
 }
 
 int set_command(char *const *args)
@@ -103,10 +129,8 @@ int set_command(char *const *args)
 	if (!strcmp(args[0], "switch-time"))
 		return set_switch_time(args[1]);
 	if (!strcmp(args[0], "reserve"))
-		return set_number(NVSHARE_KEY_RESERVE, "reserve", args[1], 0, 50,
-				  "0 to 50 percent");
+		return set_reserve(args[1]);
 	if (!strcmp(args[0], "max-runtime"))
-		return set_number(NVSHARE_KEY_MAX_RUNTIME, "max-runtime", args[1], 10, 86400,
-				  "10 to 86400 seconds");
+		return set_max_runtime(args[1]);
 	return bad_value("the setting", args[0], "mode, tq, switch-time, reserve or max-runtime");
 }

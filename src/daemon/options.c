@@ -14,6 +14,11 @@ enum option_kind { OPTION_TEXT, OPTION_ENUM, OPTION_NUMBER, OPTION_SECONDS, OPTI
 #define SEC CLOCK_NS_PER_SEC
 #define DAY (86400 * SEC)
 
+#define TURN_MIN        (NVSHARE_TURN_MS_MIN * CLOCK_NS_PER_MS)
+#define TURN_MAX        (NVSHARE_TURN_MS_MAX * CLOCK_NS_PER_MS)
+#define MAX_RUNTIME_MIN (NVSHARE_MAX_RUNTIME_MS_MIN * CLOCK_NS_PER_MS)
+#define MAX_RUNTIME_MAX (NVSHARE_MAX_RUNTIME_MS_MAX * CLOCK_NS_PER_MS)
+
 static const char *const mode_names[] = {"auto", "serial", "concurrent"};
 static const char *const switch_mode_names[] = {"auto", "fixed"};
 
@@ -35,22 +40,22 @@ static const struct option {
 	 "directory of the socket (" NVSHARE_SOCK_DIR_DEFAULT ")"},
 	{"NVSHARE_SCHEDULING_MODE", OPTION_ENUM, AT(config.mode), 0, 3, mode_names,
 	 "auto: side by side when all fit, else in turns"},
-	{"NVSHARE_TQ", OPTION_SECONDS, AT(config.tq_ns), SEC / 100, DAY, NULL,
+	{"NVSHARE_TQ", OPTION_SECONDS, AT(config.tq_ns), TURN_MIN, TURN_MAX, NULL,
 	 "length of a turn in mode concurrent (30)"},
 	{"NVSHARE_SWITCH_TIME_MODE", OPTION_ENUM, AT(config.switch_mode), 0, 2, switch_mode_names,
 	 "auto: from the time that a switch takes"},
-	{"NVSHARE_SWITCH_TIME_FIXED", OPTION_SECONDS, AT(config.switch_fixed_ns), SEC / 100, DAY,
-	 NULL, "length of a turn with switch time fixed (30)"},
+	{"NVSHARE_SWITCH_TIME_FIXED", OPTION_SECONDS, AT(config.switch_fixed_ns), TURN_MIN,
+	 TURN_MAX, NULL, "length of a turn with switch time fixed (30)"},
 	{"NVSHARE_SWITCH_TIME_MULTIPLIER", OPTION_NUMBER, AT(config.switch_multiplier), 1, 1000,
 	 NULL, "auto: swap time times this (5)"},
 	{"NVSHARE_SWITCH_TIME_MIN", OPTION_SECONDS, AT(config.switch_min_ns), SEC / 100, DAY, NULL,
 	 "auto: at least (10)"},
 	{"NVSHARE_SWITCH_TIME_MAX", OPTION_SECONDS, AT(config.switch_max_ns), SEC / 100, DAY, NULL,
 	 "auto: at most (300)"},
-	{"NVSHARE_MEMORY_RESERVE_PERCENT", OPTION_NUMBER, AT(config.reserve_percent), 0, 50, NULL,
-	 "of each GPU's memory, left alone (5)"},
-	{"NVSHARE_MAX_RUNTIME_SEC", OPTION_SECONDS, AT(config.max_runtime_ns), 10 * SEC, DAY, NULL,
-	 "longest run while others wait (300)"},
+	{"NVSHARE_MEMORY_RESERVE_PERCENT", OPTION_NUMBER, AT(config.reserve_percent), 0,
+	 NVSHARE_RESERVE_PERCENT_MAX, NULL, "of each GPU's memory, left alone (5)"},
+	{"NVSHARE_MAX_RUNTIME_SEC", OPTION_SECONDS, AT(config.max_runtime_ns), MAX_RUNTIME_MIN,
+	 MAX_RUNTIME_MAX, NULL, "longest run while others wait (300)"},
 	{"NVSHARE_WAIT_BOUND_SEC", OPTION_SECONDS, AT(config.wait_bound_ns), SEC, DAY, NULL,
 	 "bound on any wait (240)"},
 	{"NVSHARE_PREPARE_SEC", OPTION_SECONDS, AT(config.prepare_ns), 0, DAY, NULL,

@@ -256,62 +256,66 @@ static void set_mode(struct server *server, struct peer *peer, uint32_t seq, uin
 	apply(server, peer, seq, &config, "mode is %s", names[value]);
 }
 
-static void set_tq(struct server *server, struct peer *peer, uint32_t seq, uint64_t seconds)
+/* True if ms is from min to max; else the answer, which names what, is on its way. */
+static bool is_time(struct server *server, struct peer *peer, uint32_t seq, const char *what,
+		    uint64_t ms, uint64_t min, uint64_t max)
 {
-	struct sched_config config = server->config;
-
-	if (seconds < 1 || seconds > 86400) {
-		answer(server, peer, seq, NVSHARE_RESULT_INVALID, "tq is 1 to 86400 seconds");
-		return;
-	}
-	config.tq_ns = seconds * CLOCK_NS_PER_SEC;
-	apply(server, peer, seq, &config, "tq is %u s", (unsigned int)seconds);
+	if (ms >= min && ms <= max)
+		return true;
+	answer(server, peer, seq, NVSHARE_RESULT_INVALID, "%s is %g to %g seconds", what,
+	       (double)min / 1000, (double)max / 1000);
+	return false;
 }
 
-static void set_switch_time(struct server *server, struct peer *peer, uint32_t seq,
-			    uint64_t seconds)
+static void set_tq(struct server *server, struct peer *peer, uint32_t seq, uint64_t ms)
 {
 	struct sched_config config = server->config;
 
-	if (seconds > 86400) {
-		answer(server, peer, seq, NVSHARE_RESULT_INVALID,
-		       "switch-time is auto (0) or 1 to 86400 seconds");
+	if (!is_time(server, peer, seq, "tq", ms, NVSHARE_TURN_MS_MIN, NVSHARE_TURN_MS_MAX))
 		return;
-	}
-	if (seconds == 0) {
+	config.tq_ns = ms * CLOCK_NS_PER_MS;
+	apply(server, peer, seq, &config, "tq is %.8g s", (double)ms / 1000);
+}
+
+static void set_switch_time(struct server *server, struct peer *peer, uint32_t seq, uint64_t ms)
+{
+	struct sched_config config = server->config;
+
+	if (ms == 0) {
 		config.switch_mode = SCHED_SWITCH_AUTO;
 		apply(server, peer, seq, &config, "switch-time is auto");
 		return;
 	}
+	if (!is_time(server, peer, seq, "switch-time is auto, or it", ms, NVSHARE_TURN_MS_MIN,
+		     NVSHARE_TURN_MS_MAX))
+		return;
 	config.switch_mode = SCHED_SWITCH_FIXED;
-	config.switch_fixed_ns = seconds * CLOCK_NS_PER_SEC;
-	apply(server, peer, seq, &config, "switch-time is %u s", (unsigned int)seconds);
+	config.switch_fixed_ns = ms * CLOCK_NS_PER_MS;
+	apply(server, peer, seq, &config, "switch-time is %.8g s", (double)ms / 1000);
 }
 
 static void set_reserve(struct server *server, struct peer *peer, uint32_t seq, uint64_t percent)
 {
 	struct sched_config config = server->config;
 
-	if (percent > 50) {
-		answer(server, peer, seq, NVSHARE_RESULT_INVALID, "reserve is 0 to 50 percent");
+	if (percent > NVSHARE_RESERVE_PERCENT_MAX) {
+		answer(server, peer, seq, NVSHARE_RESULT_INVALID, "reserve is 0 to %u percent",
+		       NVSHARE_RESERVE_PERCENT_MAX);
 		return;
 	}
 	config.reserve_percent = (uint32_t)percent;
 	apply(server, peer, seq, &config, "reserve is %u percent", (unsigned int)percent);
 }
 
-static void set_max_runtime(struct server *server, struct peer *peer, uint32_t seq,
-			    uint64_t seconds)
+static void set_max_runtime(struct server *server, struct peer *peer, uint32_t seq, uint64_t ms)
 {
 	struct sched_config config = server->config;
 
-	if (seconds < 10 || seconds > 86400) {
-		answer(server, peer, seq, NVSHARE_RESULT_INVALID,
-		       "max-runtime is 10 to 86400 seconds");
+	if (!is_time(server, peer, seq, "max-runtime", ms, NVSHARE_MAX_RUNTIME_MS_MIN,
+		     NVSHARE_MAX_RUNTIME_MS_MAX))
 		return;
-	}
-	config.max_runtime_ns = seconds * CLOCK_NS_PER_SEC;
-	apply(server, peer, seq, &config, "max-runtime is %u s", (unsigned int)seconds);
+	config.max_runtime_ns = ms * CLOCK_NS_PER_MS;
+	apply(server, peer, seq, &config, "max-runtime is %.8g s", (double)ms / 1000);
 }
 
 static void on_set(struct server *server, struct peer *peer, uint32_t seq,
@@ -375,7 +379,7 @@ void tools_message(struct server *server, struct peer *peer, const struct msg *m
 		on_set(server, peer, seq, &msg->body.set_21);
 		break;
 	case NVSHARE_MSG_SET_TQ:
-		set_tq(server, peer, seq, msg->body.set_tq_8.seconds);
+		set_tq(server, peer, seq, msg->body.set_tq_8.ms);
 		break;
 	case NVSHARE_MSG_SCHED_ON:
 		set_anti_thrash(server, peer, seq, true);

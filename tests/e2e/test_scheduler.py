@@ -562,7 +562,7 @@ def nobody_main(path, gid="65534"):
     os.setgid(65534)
     os.setuid(NOBODY)
     tool = Wire(path)
-    answers = [tool.ask("SET", 1, 0, 0), tool.ask("SET_TQ", 1), tool.ask("SCHED_OFF", b""), tool.ask("SCHED_ON", b"")]
+    answers = [tool.ask("SET", 1, 0, 0), tool.ask("SET_TQ", 1000), tool.ask("SCHED_OFF", b""), tool.ask("SCHED_ON", b"")]
     print(json.dumps({"answers": answers, "clients": len(tool.status()[2])}))
 
 
@@ -603,13 +603,19 @@ def test_the_group_nvshare_may_set(node, tmp_path):
 def test_settings_out_of_range_are_refused_with_a_reason(node):
     node.start()
     tool = node.connect()
-    table = [(0, 3, "mode"), (1, 0, "tq"), (2, 86401, "switch-time"), (3, 51, "reserve"), (4, 9, "max-runtime")]
+    table = [
+        (0, 3, "mode is auto"),
+        (1, 9, "tq is 0.01 to 86400 seconds"),
+        (2, 86400001, "switch-time is auto, or it is 0.01 to 86400 seconds"),
+        (3, 51, "reserve is 0 to 50 percent"),
+        (4, 9999, "max-runtime is 10 to 86400 seconds"),
+    ]
     for key, value, word in table:
         code, text = tool.ask("SET", value, key, 0)
         assert code == wire.INVALID and text.startswith(word)
     code, text = tool.ask("SET", 1, 0, 7)
     assert code == wire.INVALID and "client" in text
-    assert tool.ask("SET_TQ", 0)[0] == wire.INVALID
+    assert tool.ask("SET_TQ", 9)[0] == wire.INVALID
 
 
 def test_full_standard_error_stops_no_grant(node):
@@ -767,7 +773,10 @@ def test_ctl_sets_and_the_status_follows(node):
     for args, text in [
         (("set", "mode", "concurrent"), "mode is concurrent"),
         (("set", "tq", "7"), "tq is 7 s"),
+        (("set", "switch-time", "0.01"), "switch-time is 0.01 s"),
         (("set", "switch-time", "12"), "switch-time is 12 s"),
+        (("set", "tq", "86399.999"), "tq is 86399.999 s"),
+        (("set", "tq", "7"), "tq is 7 s"),
         (("set", "reserve", "9"), "reserve is 9 percent"),
         (("set", "max-runtime", "60"), "max-runtime is 60 s"),
         (("-S", "off"), "anti-thrash is off: everybody runs"),
@@ -793,6 +802,9 @@ def test_ctl_s_exit_status_tells_what_went_wrong(node):
         "set tq",
         "set tq x",
         "set tq 0",
+        "set tq 0.009",
+        "set switch-time 86401",
+        "set max-runtime 9.9",
         "set colour red",
         "set mode auto x",
         "set reserve 51",
