@@ -12,7 +12,7 @@
 #include <stdio.h>
 
 #define TABLE_COLUMNS_MAX 16
-#define TABLE_CELL_LEN    80 /* longer text is cut */
+#define TABLE_CELL_LEN    128 /* longer text is cut */
 
 enum table_align { TABLE_ALIGN_LEFT, TABLE_ALIGN_RIGHT };
 

@@ -7,6 +7,9 @@
 
 #include <inttypes.h>
 #include <pwd.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
 
 #define BOLD   "\033[1m"
 #define DIM    "\033[2m"
@@ -140,8 +143,41 @@ static const char *state_colour(const struct nvshare_status_client *client)
 	return DIM;
 }
 
-/* What is worth a word: why it waits, and what is wrong with it. */
-static void add_note(struct table *table, const struct nvshare_status_client *client)
+/* Why it did not stop, or its memory did not move; "" if it did. */
+static const char *failure(const struct nvshare_status_client *client)
+{
+	static const char *const words[] = {
+		[NVSHARE_OUTCOME_SUCCESS] = "",
+		[NVSHARE_OUTCOME_TIMEOUT] = "its work or a capture did not end in time",
+		[NVSHARE_OUTCOME_SAVE_FAILED] = "a copy to the host failed",
+		[NVSHARE_OUTCOME_NO_HOST_MEMORY] = "no host memory for it",
+		[NVSHARE_OUTCOME_GPU_HUNG] = "the GPU does not answer",
+		[NVSHARE_OUTCOME_INVALID_STATE] = "not all of it came back",
+		[NVSHARE_OUTCOME_UNSUPPORTED] = "not supported",
+	};
+
+	return words[client->last_outcome];
+}
+
+struct note {
+	char s[TABLE_CELL_LEN];
+};
+
+/* One more thing, after a comma. */
+__attribute__((format(printf, 2, 3))) static void add_words(struct note *note, const char *format,
+							    ...)
+{
+	size_t len = strlen(note->s);
+	char words[96];
+	va_list args;
+
+	va_start(args, format);
+	(void)vsnprintf(words, sizeof(words), format, args);
+	va_end(args);
+	(void)snprintf(note->s + len, sizeof(note->s) - len, "%s%s", len ? ", " : "", words);
+}
+
+static void add_wait(struct note *note, const struct nvshare_status_client *client)
 {
 	static const char *const reasons[] = {
 		[NVSHARE_WAIT_NOT] = "",
@@ -150,26 +186,37 @@ static void add_note(struct table *table, const struct nvshare_status_client *cl
 		[NVSHARE_WAIT_SWAP] = "memory is being moved",
 		[NVSHARE_WAIT_STUCK] = "those in its way can not be stopped",
 	};
+	const char *reason = reasons[client->why];
+
+	if (client->position)
+		add_words(note, "#%u%s%s", client->position, reason[0] ? " " : "", reason);
+	else if (reason[0])
+		add_words(note, "%s", reason);
+}
+
+/* What is worth a word: why it waits, and what is wrong with it. */
+static void add_note(struct table *table, const struct nvshare_status_client *client)
+{
 	uint64_t wanted = client->mem.wanted + client->mem.wanted_pinned;
-	char position[24] = "";
-	char needs[48] = "";
+	const char *failed = failure(client);
+	struct note note = {""};
 
 	if (client->flags & NVSHARE_CLIENT_HUNG) {
 		table_add(table, RED, "hung: does not answer");
 		return;
 	}
-	if (client->position)
-		(void)snprintf(position, sizeof(position), "#%u ", client->position);
+	add_wait(&note, client);
 	if (wanted)
-		(void)snprintf(needs, sizeof(needs), "%sneeds %s more",
-			       reasons[client->why][0] ? ", " : "", size(wanted).s);
-	else if (client->flags & NVSHARE_CLIENT_NOT_PREEMPTIBLE)
-		(void)snprintf(needs, sizeof(needs), "can not be stopped (%s)",
-			       status_outcome_names[client->last_outcome]);
-	else if (client->flags & NVSHARE_CLIENT_FIXED)
-		(void)snprintf(needs, sizeof(needs), "takes no turns");
-	table_add(table, client->why == NVSHARE_WAIT_STUCK ? RED : NULL, "%s%s%s", position,
-		  reasons[client->why], needs);
+		add_words(&note, "needs %s more", size(wanted).s);
+	if (client->flags & NVSHARE_CLIENT_FIXED)
+		add_words(&note, "takes no turns");
+	if (client->flags & NVSHARE_CLIENT_NOT_PREEMPTIBLE)
+		add_words(&note, "can not be stopped%s%s", failed[0] ? ": " : "", failed);
+	else if (failed[0] && status_is_running(client))
+		add_words(&note, "did not stop: %s", failed);
+	else if (failed[0])
+		add_words(&note, "did not move: %s", failed);
+	table_add(table, client->why == NVSHARE_WAIT_STUCK || failed[0] ? RED : NULL, "%s", note.s);
 }
 
 static void add_client(struct table *table, const struct nvshare_status_client *client)

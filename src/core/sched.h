@@ -124,7 +124,8 @@ enum sched_report {
 	SCHED_REPORT_STOP_FAILED,     /* outcome in bytes */
 	SCHED_REPORT_NOT_PREEMPTIBLE, /* three stops failed in a row */
 	SCHED_REPORT_OVERCOMMITTED,   /* of a GPU (client is its index): reports add up to more
-				       * than usable; bytes in all. Once, until it is resolved */
+				       * than usable; bytes in all. Once, until it is resolved;
+				       * for a moment, a switch may do that */
 };
 
 enum sched_wait {
@@ -192,6 +193,7 @@ void sched_assert_valid(const struct sched *sched);
 struct sched_gpu_status {
 	uint64_t total, usable, external, available, running; /* bytes */
 	uint64_t n_switches, moved_out, moved_in, bandwidth;  /* bytes; bytes a second */
+	uint64_t overcommitted;  /* bytes beyond usable, if that was reported and still is so */
 	uint64_t next_switch_ns; /* monotonic; SCHED_NO_DEADLINE: none planned */
 	uint32_t n_running, n_waiting, n_clients;
 };

@@ -22,6 +22,9 @@ void sched_gpu_status(const struct sched *sched, uint32_t gpu, struct sched_gpu_
 		.moved_out = g->moved_out,
 		.moved_in = g->moved_in,
 		.bandwidth = g->bandwidth,
+		.overcommitted = g->is_overcommitted && g->sums.charged > usable
+					 ? g->sums.charged - usable
+					 : 0,
 		.next_switch_ns = SCHED_NO_DEADLINE,
 		.n_running = g->sums.n_holding,
 		.n_waiting = g->queue.n,

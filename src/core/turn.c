@@ -54,6 +54,7 @@ void turn_grant(struct sched *sched, uint32_t client)
 	promise(c);
 	c->is_given = false;
 	c->has_switched = false;
+	c->last_outcome = 0; /* whatever failed before: it is back */
 	c->answer_ns = SCHED_NO_DEADLINE;
 	c->grant = ++sched->n_grants;
 	stop_epoch(c, true);

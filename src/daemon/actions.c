@@ -23,7 +23,28 @@ const char *actions_outcome(uint64_t outcome)
 	return outcome < NVSHARE_OUTCOME_COUNT ? names[outcome] : "?";
 }
 
-static void log_report(const struct peer *peer, const struct sched_action *action)
+/* What fails as before is tried again and again: the 1st, 2nd, 4th, 8th ... time is said. */
+static void log_failed(struct peer *peer, uint32_t outcome)
+{
+	bool is_new = outcome != peer->last_failed;
+
+	peer->last_failed = outcome;
+	peer->n_failed++;
+	if (!is_new && (peer->n_failed & (peer->n_failed - 1)))
+		return;
+	log_warn("stop-failed client=%u pid=%d gpu=%u outcome=%s times=%u", peer->id,
+		 (int)peer->cred.pid, peer->gpu, actions_outcome(outcome), peer->n_failed);
+}
+
+/* Said later, if it is still so. The one report about a GPU: it stands where the client would. */
+static void note_overcommitted(struct server *server, uint32_t index)
+{
+	server->gpus.at[index].over_ns = server->now_ns + SERVER_OVER_NS;
+	if (server->over_ns > server->now_ns + SERVER_OVER_NS)
+		server->over_ns = server->now_ns + SERVER_OVER_NS;
+}
+
+static void log_report(struct server *server, struct peer *peer, const struct sched_action *action)
 {
 	switch (action->report) {
 	case SCHED_REPORT_HUNG:
@@ -39,18 +60,14 @@ static void log_report(const struct peer *peer, const struct sched_action *actio
 			 (int)peer->cred.pid, peer->gpu);
 		break;
 	case SCHED_REPORT_STOP_FAILED:
-		log_warn("stop-failed client=%u pid=%d gpu=%u outcome=%s", peer->id,
-			 (int)peer->cred.pid, peer->gpu, actions_outcome(action->bytes));
+		log_failed(peer, (uint32_t)action->bytes);
 		break;
 	case SCHED_REPORT_NOT_PREEMPTIBLE:
 		log_warn("not-preemptible client=%u pid=%d gpu=%u: three stops failed in a row",
 			 peer->id, (int)peer->cred.pid, peer->gpu);
 		break;
 	case SCHED_REPORT_OVERCOMMITTED:
-		/* The one report about a GPU: it stands where the client would. */
-		log_warn(
-			"overcommitted gpu=%u bytes=%llu: reports add up to more than the card has",
-			action->client, (unsigned long long)action->bytes);
+		note_overcommitted(server, action->client);
 		break;
 	}
 }
@@ -123,6 +140,7 @@ static void note_grant(const struct server *server, struct peer *peer,
 		 (unsigned long long)action->grant,
 		 (unsigned long long)(waited_ns / CLOCK_NS_PER_MS));
 	peer->asked_ns = 0;
+	peer->n_failed = 0;
 }
 
 /* A program may try again and again; one line a second tells enough. */
@@ -155,7 +173,7 @@ static void note(struct server *server, struct peer *peer, const struct sched_ac
 		note_refusal(server, peer, action);
 		break;
 	case SCHED_ACTION_REPORT:
-		log_report(peer, action);
+		log_report(server, peer, action);
 		break;
 	case SCHED_ACTION_BUDGET:
 	case SCHED_ACTION_PREPARE:

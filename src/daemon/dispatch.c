@@ -106,7 +106,14 @@ void dispatch_gpus(struct server *server)
 	}
 }
 
-static void sample_waited_for(struct server *server)
+static void sample(struct server *server, uint32_t index)
+{
+	server->gpus.at[index].is_left = false;
+	if (gpus_sample(&server->gpus, index, server->now_ns, false))
+		tell_gpu(server, index);
+}
+
+static void sample_due(struct server *server)
 {
 	struct sched_gpu_status status;
 
@@ -115,11 +122,57 @@ static void sample_waited_for(struct server *server)
 		if (!server->gpus.at[i].device)
 			continue;
 		sched_gpu_status(&server->sched, i, &status);
-		if (status.n_waiting == 0)
+		if (status.n_waiting == 0 && !server->gpus.at[i].is_left)
 			continue;
+		if (status.n_waiting)
+			server->sample_ns = server->now_ns + SERVER_SAMPLE_NS;
+		sample(server, i);
+	}
+}
+
+/* A client is gone before all of its memory is free: that is not other programs'. */
+static void sample_later(struct server *server, struct gpu *gpu)
+{
+	if (!gpu->device || server->grace_ns)
+		return;
+	gpu->is_left = true;
+	if (server->sample_ns == SERVER_NEVER)
 		server->sample_ns = server->now_ns + SERVER_SAMPLE_NS;
-		if (gpus_sample(&server->gpus, i, server->now_ns, false))
-			tell_gpu(server, i);
+}
+
+void dispatch_sample(struct server *server)
+{
+	if (server->grace_ns)
+		return; /* what is used belongs to those who are about to come back */
+	for (uint32_t i = 0; i < server->gpus.n; i++) {
+		const struct gpu *gpu = &server->gpus.at[i];
+
+		if (!gpu->is_left && server->now_ns - gpu->sampled_ns >= SERVER_SAMPLE_NS)
+			sample(server, i);
+	}
+}
+
+static void warn_overcommitted(struct server *server)
+{
+	struct sched_gpu_status status;
+
+	server->over_ns = SERVER_NEVER;
+	for (uint32_t i = 0; i < server->gpus.n; i++) {
+		struct gpu *gpu = &server->gpus.at[i];
+
+		if (!gpu->over_ns)
+			continue;
+		if (gpu->over_ns > server->now_ns) {
+			if (gpu->over_ns < server->over_ns)
+				server->over_ns = gpu->over_ns;
+			continue;
+		}
+		gpu->over_ns = 0;
+		sched_gpu_status(&server->sched, i, &status);
+		if (status.overcommitted)
+			log_warn("overcommitted gpu=%u bytes=%llu: clients have so much more"
+				 " than the card's usable memory",
+				 i, (unsigned long long)status.overcommitted);
 	}
 }
 
@@ -258,8 +311,8 @@ static void on_req_lock(struct server *server, struct peer *peer,
 
 static void log_released(const struct peer *peer, const struct nvshare_lock_released *released)
 {
-	/* What the stopped give up bit by bit is in the status; only turns make lines. */
-	bool is_turn = released->grant || released->outcome;
+	/* What the stopped give up bit by bit is in the status; a failure has its own line. */
+	bool is_turn = released->grant && !released->outcome;
 
 	/* A turn given up with nothing to move is seen by the next one's grant. */
 	if (released->moved || released->outcome)
@@ -296,8 +349,10 @@ static void on_released(struct server *server, struct peer *peer,
 	}
 	if (released->wants && !peer->asked_ns)
 		peer->asked_ns = server->now_ns;
-	if (!released->outcome)
+	if (!released->outcome) {
 		server_account(server, peer, peer->share.on_card, event.budget);
+		peer->n_failed = 0;
+	}
 	log_released(peer, released);
 	actions_perform(server, &actions);
 }
@@ -445,7 +500,9 @@ void dispatch_due(struct server *server)
 	if (server->grace_ns && server->grace_ns <= server->now_ns)
 		end_grace(server);
 	if (server->sample_ns <= server->now_ns)
-		sample_waited_for(server);
+		sample_due(server);
+	if (server->over_ns <= server->now_ns)
+		warn_overcommitted(server);
 	for (unsigned int i = 0; i < DUE_STEPS_MAX; i++) {
 		struct sched_event event = {.type = SCHED_EVENT_TIME};
 
@@ -473,4 +530,6 @@ void dispatch_gone(struct server *server, struct peer *peer)
 	if (server_may_log(server))
 		log_info("leave client=%u gpu=%u pid=%d", peer->id, peer->gpu, (int)peer->cred.pid);
 	(void)dispatch_event(server, &event);
+	if (gpu->n_clients == 0)
+		sample_later(server, gpu);
 }

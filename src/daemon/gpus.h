@@ -26,7 +26,9 @@ struct gpu {
 	uint64_t sample;               /* the same, as last measured */
 	uint64_t sampled_ns;           /* 0: never */
 	uint64_t context_bytes;        /* the largest context reported */
+	uint64_t over_ns;              /* too much is given out: said then; 0: it is not */
 	uint32_t n_clients;
+	bool is_left; /* by its last client; to be measured when that one's memory is free */
 	bool is_told; /* the core knows it */
 };
 

@@ -66,7 +66,9 @@ struct peer {
 	uint32_t backend;
 	struct gpu_share share; /* as accounted with its GPU */
 	uint64_t asked_ns;
-	uint64_t refused_ns; /* a refusal was last logged */
+	uint64_t refused_ns;  /* a refusal was last logged */
+	uint32_t n_failed;    /* stops and returns in a row */
+	uint32_t last_failed; /* enum nvshare_outcome of the last one */
 	uint64_t nonce;
 	bool is_beat_asked;  /* a heartbeat is unanswered */
 	bool is_growing;     /* held for what it lacks; else for its turn */

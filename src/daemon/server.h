@@ -33,8 +33,14 @@
 #define SERVER_SLOT_TIMER    0x7ffffffeu
 #define SERVER_SLOT_SIGNAL   0x7ffffffdu
 
-/* While somebody waits for memory, NVML is asked so often what others use. */
+/*
+ * While somebody waits for memory, NVML is asked so often what others use; else for a
+ * status, and once when the last client of a GPU has left.
+ */
 #define SERVER_SAMPLE_NS (1000 * CLOCK_NS_PER_MS)
+
+/* Clients may have too much for a moment, in a switch; for so long something is wrong. */
+#define SERVER_OVER_NS (5 * CLOCK_NS_PER_SEC)
 
 struct server {
 	struct options options;
@@ -69,6 +75,7 @@ struct server {
 	uint64_t armed_ns;  /* the timer's; SERVER_NEVER: not armed */
 	uint64_t grace_ns;  /* held until then; 0: no grace */
 	uint64_t sample_ns; /* NVML is asked again then; SERVER_NEVER: nobody waits */
+	uint64_t over_ns;   /* the earliest gpu::over_ns; SERVER_NEVER: none */
 	uint64_t listen_ns; /* the listener rests until then; 0: it listens */
 
 	uint64_t quiet_ns; /* log lines that peers cause: a bucket of them */
@@ -106,7 +113,8 @@ void dispatch_message(struct server *server, struct peer *peer, const struct msg
 int dispatch_event(struct server *server, struct sched_event *event);
 void dispatch_due(struct server *server);
 void dispatch_gone(struct server *server, struct peer *peer);
-void dispatch_gpus(struct server *server); /* tells the core of new ones */
+void dispatch_gpus(struct server *server);   /* tells the core of new ones */
+void dispatch_sample(struct server *server); /* measures what was last measured too long ago */
 
 /* What peer has on its GPU by its last report, and may have; the GPU's sums follow. */
 void server_account(struct server *server, struct peer *peer, uint64_t on_card, uint64_t budget);

@@ -362,6 +362,7 @@ void tools_message(struct server *server, struct peer *peer, const struct msg *m
 	uint32_t seq = msg->header.seq;
 
 	if (msg->header.type == NVSHARE_MSG_GET_STATUS) {
+		dispatch_sample(server);
 		peer->cursor = (struct peer_cursor){.stage = PEER_STAGE_NODE, .seq = seq};
 		tools_continue(server, peer);
 		return;

@@ -116,13 +116,31 @@ static void the_view_says_who_runs_and_why_others_wait(void **state)
 		  " 2.0 GiB used by others\n");
 	has(text, "  clients   2: 1 running with 90.0 GiB, 1 waiting\n");
 	has(text, "  switches  4, 8.0 GiB moved out, 0 B in, 20.0 GiB/s; next in 12 s\n");
-	has(text, "  1  100  4000000000  train       stopping  3 min 20 s   90.0 GiB  89.0 GiB"
-		  "        -  1.0 GiB      0  can not be stopped (timeout)\n");
+	has(text,
+	    "  1  100  4000000000  train       stopping  3 min 20 s   90.0 GiB  89.0 GiB"
+	    "        -  1.0 GiB      0  can not be stopped: its work or a capture did not end in time\n");
 	has(text, "0.5 s");
 	has(text, "#3 waits for memory, needs 5.0 GiB more\n");
 	assert_null(strstr(text, "POD")); /* nobody has one */
 	assert_null(strchr(text, '\033'));
 	free(text);
+}
+
+static void a_failed_stop_is_told_in_words(void **state)
+{
+	struct nvshare_status_client saved[] = {clients[0], clients[1]};
+	char *text;
+
+	(void)state;
+	clients[0].flags = 0;
+	clients[0].last_outcome = NVSHARE_OUTCOME_NO_HOST_MEMORY;
+	clients[1].last_outcome = NVSHARE_OUTCOME_INVALID_STATE;
+	text = view(false);
+	has(text, "  did not stop: no host memory for it\n");
+	has(text, "#3 waits for memory, needs 5.0 GiB more, did not move: not all of it came"
+		  " back\n");
+	free(text);
+	memcpy(clients, saved, sizeof(saved));
 }
 
 static void colours_are_only_where_they_are_asked_for(void **state)
@@ -166,6 +184,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(the_view_says_who_runs_and_why_others_wait),
+		cmocka_unit_test(a_failed_stop_is_told_in_words),
 		cmocka_unit_test(colours_are_only_where_they_are_asked_for),
 		cmocka_unit_test(json_carries_the_names_of_seed_000),
 		cmocka_unit_test(an_instance_has_another_prefix),

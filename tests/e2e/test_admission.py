@@ -170,3 +170,35 @@ def test_a_holder_whose_kernels_do_not_end_keeps_the_gpu(node):
     waiter.expect_verified()
     node.expect_empty()
     node.expect_sound_scheduler()
+
+
+def others_use(node, nbytes):
+    """As the scheduler's log has it, so that nobody asks for it."""
+    lines = [line for line in node.scheduler.output().splitlines() if "gpu index=0 " in line]
+    return lines and f"external={nbytes} " in lines[-1]
+
+
+def test_what_others_use_is_measured_for_a_status(node):
+    """Without a client, and so with nobody who waits."""
+    node.start_scheduler()
+    enough = node.flag("enough")
+    other = node.app("oversub", "--size", "64MiB", "--until", enough, preload=False)
+    until("it is seen", lambda: node.gpu()["external_memory"] >= 64 * MIB)
+    enough.touch()
+    other.expect_verified()
+    until("it is seen to be gone", lambda: node.gpu()["external_memory"] == 0)
+
+
+def test_what_others_use_is_measured_when_the_last_client_has_left(node):
+    node.start_scheduler()
+    enough, gone = node.flag("enough"), node.flag("gone")
+    other = node.app("oversub", "--size", "64MiB", "--until", enough, preload=False)
+    until("it is seen", lambda: node.gpu()["external_memory"] >= 64 * MIB)
+    client = node.app("oversub", "--size", "16MiB", "--until", gone)
+    until("the client is there", lambda: node.client(client))
+    enough.touch()
+    other.expect_verified()
+    assert not others_use(node, 0)
+    gone.touch()
+    client.expect_verified()
+    until("it is seen to be gone", lambda: others_use(node, 0))

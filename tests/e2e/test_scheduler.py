@@ -28,6 +28,7 @@ CTL = BUILD / "nvsharectl"
 GIB = 1 << 30
 PATIENCE = 60.0
 NOBODY = 65534
+SAVE_FAILED = 2  # enum nvshare_outcome
 
 
 def until(what, condition, patience=PATIENCE):
@@ -271,6 +272,37 @@ def test_a_stopped_holder_counts_as_hung_and_comes_back(node):
     assert stuck[wire.CLIENT_FLAGS] & wire.HUNG
     holder.send_signal(signal.SIGCONT)
     node.expect_log(f"back client=1 pid={holder.pid}")
+
+
+def test_a_stop_that_fails_again_and_again_is_said_less_and_less(node):
+    node.start(NVSHARE_RETRY_SEC="0.01", NVSHARE_SCHEDULING_MODE="auto")
+    size = 600 << 20
+    keeper, (grant, _, epoch) = node.holder(memory=mem(resident=size))
+    keeper.release(grant, epoch, budget=size, memory=mem(resident=size))
+    other = node.client(memory=mem(swapped=size))
+    other.request(mem(swapped=size))
+    for _ in range(9):
+        grant, nbytes, epoch = keeper.expect("DROP_LOCK")
+        assert grant == 0 and nbytes > 0
+        keeper.release(0, epoch, budget=size, memory=mem(resident=size), outcome=SAVE_FAILED)
+    keeper.expect("DROP_LOCK")
+    node.expect_log("outcome=save-failed times=8")
+    lines = [line for line in node.log().splitlines() if "stop-failed" in line]
+    assert [line.split("times=")[1] for line in lines] == ["1", "2", "4", "8"]
+    assert "did not move: a copy to the host failed" in node.ctl("status").stdout
+
+
+def test_only_an_overcommitment_that_lasts_is_said(node):
+    node.start()
+    much = {"memory": mem(resident=800 << 20), "flags": wire.RUNNING, "budget": 800 << 20}
+    node.client(gpu=1, **much)
+    node.client(gpu=1, **much).close()
+    until("one is left", lambda: node.n_clients() == 1)
+    for _ in range(2):
+        node.client(gpu=2, **much)
+    assert "overcommitted" not in node.log()
+    node.expect_log("overcommitted gpu=1 ")
+    assert node.log().count("overcommitted") == 1
 
 
 # ---- one instance, its start and its end -----------------------------------------
