@@ -149,6 +149,20 @@ static CUresult drv_array_3d(CUarray *array, const CUDA_ARRAY3D_DESCRIPTOR *desc
 	return next();
 }
 
+static CUresult drv_array_v1(CUarray *array, const CUDA_ARRAY_DESCRIPTOR_v1 *desc)
+{
+	(void)desc;
+	*array = (CUarray)(uintptr_t)++next_key;
+	return next();
+}
+
+static CUresult drv_array_3d_v1(CUarray *array, const CUDA_ARRAY3D_DESCRIPTOR_v1 *desc)
+{
+	(void)desc;
+	*array = (CUarray)(uintptr_t)++next_key;
+	return next();
+}
+
 static CUresult drv_array_destroy(CUarray array)
 {
 	(void)array;
@@ -303,7 +317,9 @@ static int setup(void **state)
 	cuda_real.cuStreamIsCapturing = drv_is_capturing;
 	cuda_real.cuMemAllocManaged = drv_managed;
 	cuda_real.cuMemAllocPitch_v2 = drv_pitch;
+	cuda_real.cuArrayCreate = drv_array_v1;
 	cuda_real.cuArrayCreate_v2 = drv_array;
+	cuda_real.cuArray3DCreate = drv_array_3d_v1;
 	cuda_real.cuArray3DCreate_v2 = drv_array_3d;
 	cuda_real.cuArrayDestroy = drv_array_destroy;
 	cuda_real.cuMipmappedArrayCreate = drv_mipmap;

@@ -141,6 +141,29 @@ static void arrays_count_by_their_descriptors(void **state)
 	/* What is left goes with the context. */
 }
 
+static void arrays_of_the_old_forms_count_alike(void **state)
+{
+	CUDA_ARRAY_DESCRIPTOR_v1 flat = {
+		.Width = 100, .Height = 0, .Format = CU_AD_FORMAT_FLOAT, .NumChannels = 4};
+	CUDA_ARRAY3D_DESCRIPTOR_v1 deep = {.Width = 64,
+					   .Height = 32,
+					   .Depth = 8,
+					   .Format = CU_AD_FORMAT_HALF,
+					   .NumChannels = 1};
+	CUarray a, b;
+
+	(void)state;
+	assert_int_equal(cuArrayCreate(&a, &flat), CUDA_SUCCESS);
+	assert_int_equal(counts().pinned[NVSHARE_PINNED_ARRAY], 1600);
+	assert_int_equal(cuArray3DCreate(&b, &deep), CUDA_SUCCESS);
+	assert_int_equal(counts().pinned[NVSHARE_PINNED_ARRAY], 1600 + 32768);
+	assert_int_equal(cuArrayDestroy(a), CUDA_SUCCESS);
+	assert_int_equal(cuArrayDestroy(b), CUDA_SUCCESS);
+	deep.Flags = CUDA_ARRAY3D_SPARSE;
+	assert_int_equal(cuArray3DCreate(&b, &deep), CUDA_SUCCESS);
+	assert_int_equal(counts().pinned[NVSHARE_PINNED_ARRAY], 0);
+}
+
 static void grant_more(CUdevice dev)
 {
 	struct nvshare_mem mem;
@@ -205,6 +228,7 @@ int main(void)
 		MEMORY_TEST(what_a_capture_allocates_is_counted_with_the_graph),
 		MEMORY_TEST(own_virtual_memory_counts_until_its_last_handle_and_mapping),
 		MEMORY_TEST(arrays_count_by_their_descriptors),
+		MEMORY_TEST(arrays_of_the_old_forms_count_alike),
 		MEMORY_TEST(out_of_memory_is_tried_again_until_refused),
 		MEMORY_TEST(a_full_card_is_asked_for_room_by_the_pager_too),
 	};

@@ -66,149 +66,67 @@ static uint64_t handle_key(const void *handle)
 	return (uintptr_t)handle;
 }
 
-CUresult cuArrayCreate_v2(CUarray *pHandle, const CUDA_ARRAY_DESCRIPTOR *pAllocateArray)
-{
-	CUDA_ARRAY3D_DESCRIPTOR d = {0};
-	struct charge charge;
-	CUresult res;
+/* A descriptor of any form as the one that has everything. */
+#define WIDEN_2D(d)                                        \
+	(&(CUDA_ARRAY3D_DESCRIPTOR){.Width = (d)->Width,   \
+				    .Height = (d)->Height, \
+				    .Format = (d)->Format, \
+				    .NumChannels = (d)->NumChannels})
+#define WIDEN_3D(d)                                                  \
+	(&(CUDA_ARRAY3D_DESCRIPTOR){.Width = (d)->Width,             \
+				    .Height = (d)->Height,           \
+				    .Depth = (d)->Depth,             \
+				    .Format = (d)->Format,           \
+				    .NumChannels = (d)->NumChannels, \
+				    .Flags = (d)->Flags})
 
-	if (!cuda_real.cuArrayCreate_v2)
-		return CUDA_ERROR_NOT_FOUND;
-	if (!pHandle || !pAllocateArray)
-		return cuda_real.cuArrayCreate_v2(pHandle, pAllocateArray);
-	d.Width = pAllocateArray->Width;
-	d.Height = pAllocateArray->Height;
-	d.Format = pAllocateArray->Format;
-	d.NumChannels = pAllocateArray->NumChannels;
-	res = charge_begin(&charge, total_bytes(&d, 1), NVSHARE_PINNED_ARRAY);
-	if (res != CUDA_SUCCESS)
-		return res;
-	do
-		res = cuda_real.cuArrayCreate_v2(pHandle, pAllocateArray);
-	while (charge_again(&charge, res));
-	charge_end(&charge, res, LEDGER_ARRAY, res == CUDA_SUCCESS ? handle_key(*pHandle) : 0);
-	return res;
-}
+#define ARRAY_CREATE(symbol, class, bytes, params, args)                                        \
+	CUresult symbol params                                                                  \
+	{                                                                                       \
+		struct charge charge;                                                           \
+		CUresult res;                                                                   \
+                                                                                                \
+		if (!cuda_real.symbol)                                                          \
+			return CUDA_ERROR_NOT_FOUND;                                            \
+		if (!handle || !d)                                                              \
+			return cuda_real.symbol args;                                           \
+		res = charge_begin(&charge, bytes, NVSHARE_PINNED_ARRAY);                       \
+		if (res != CUDA_SUCCESS)                                                        \
+			return res;                                                             \
+		do                                                                              \
+			res = cuda_real.symbol args;                                            \
+		while (charge_again(&charge, res));                                             \
+		charge_end(&charge, res, class, res == CUDA_SUCCESS ? handle_key(*handle) : 0); \
+		return res;                                                                     \
+	}
 
-CUresult cuArray3DCreate_v2(CUarray *pHandle, const CUDA_ARRAY3D_DESCRIPTOR *pAllocateArray)
-{
-	struct charge charge;
-	CUresult res;
+ARRAY_CREATE(cuArrayCreate, LEDGER_ARRAY, total_bytes(WIDEN_2D(d), 1),
+	     (CUarray * handle, const CUDA_ARRAY_DESCRIPTOR_v1 *d), (handle, d))
+ARRAY_CREATE(cuArrayCreate_v2, LEDGER_ARRAY, total_bytes(WIDEN_2D(d), 1),
+	     (CUarray * handle, const CUDA_ARRAY_DESCRIPTOR *d), (handle, d))
+ARRAY_CREATE(cuArray3DCreate, LEDGER_ARRAY, total_bytes(WIDEN_3D(d), 1),
+	     (CUarray * handle, const CUDA_ARRAY3D_DESCRIPTOR_v1 *d), (handle, d))
+ARRAY_CREATE(cuArray3DCreate_v2, LEDGER_ARRAY, total_bytes(d, 1),
+	     (CUarray * handle, const CUDA_ARRAY3D_DESCRIPTOR *d), (handle, d))
+ARRAY_CREATE(cuMipmappedArrayCreate, LEDGER_MIPMAP, total_bytes(d, n_levels),
+	     (CUmipmappedArray * handle, const CUDA_ARRAY3D_DESCRIPTOR *d, unsigned int n_levels),
+	     (handle, d, n_levels))
 
-	if (!cuda_real.cuArray3DCreate_v2)
-		return CUDA_ERROR_NOT_FOUND;
-	if (!pHandle || !pAllocateArray)
-		return cuda_real.cuArray3DCreate_v2(pHandle, pAllocateArray);
-	res = charge_begin(&charge, total_bytes(pAllocateArray, 1), NVSHARE_PINNED_ARRAY);
-	if (res != CUDA_SUCCESS)
-		return res;
-	do
-		res = cuda_real.cuArray3DCreate_v2(pHandle, pAllocateArray);
-	while (charge_again(&charge, res));
-	charge_end(&charge, res, LEDGER_ARRAY, res == CUDA_SUCCESS ? handle_key(*pHandle) : 0);
-	return res;
-}
+#define ARRAY_DESTROY(symbol, class, type)                                       \
+	CUresult symbol(type handle)                                             \
+	{                                                                        \
+		struct ledger_entry entry;                                       \
+		bool is_known;                                                   \
+		CUresult res;                                                    \
+                                                                                 \
+		if (!cuda_real.symbol)                                           \
+			return CUDA_ERROR_NOT_FOUND;                             \
+		is_known = charge_free_begin(class, handle_key(handle), &entry); \
+		res = cuda_real.symbol(handle);                                  \
+		if (is_known)                                                    \
+			charge_free_end(&entry, res);                            \
+		return res;                                                      \
+	}
 
-CUresult cuArrayCreate(CUarray *pHandle, const CUDA_ARRAY_DESCRIPTOR_v1 *pAllocateArray)
-{
-	CUDA_ARRAY3D_DESCRIPTOR d = {0};
-	struct charge charge;
-	CUresult res;
-
-	if (!cuda_real.cuArrayCreate)
-		return CUDA_ERROR_NOT_FOUND;
-	if (!pHandle || !pAllocateArray)
-		return cuda_real.cuArrayCreate(pHandle, pAllocateArray);
-	d.Width = pAllocateArray->Width;
-	d.Height = pAllocateArray->Height;
-	d.Format = pAllocateArray->Format;
-	d.NumChannels = pAllocateArray->NumChannels;
-	res = charge_begin(&charge, total_bytes(&d, 1), NVSHARE_PINNED_ARRAY);
-	if (res != CUDA_SUCCESS)
-		return res;
-	do
-		res = cuda_real.cuArrayCreate(pHandle, pAllocateArray);
-	while (charge_again(&charge, res));
-	charge_end(&charge, res, LEDGER_ARRAY, res == CUDA_SUCCESS ? handle_key(*pHandle) : 0);
-	return res;
-}
-
-CUresult cuArray3DCreate(CUarray *pHandle, const CUDA_ARRAY3D_DESCRIPTOR_v1 *pAllocateArray)
-{
-	CUDA_ARRAY3D_DESCRIPTOR d = {0};
-	struct charge charge;
-	CUresult res;
-
-	if (!cuda_real.cuArray3DCreate)
-		return CUDA_ERROR_NOT_FOUND;
-	if (!pHandle || !pAllocateArray)
-		return cuda_real.cuArray3DCreate(pHandle, pAllocateArray);
-	d.Width = pAllocateArray->Width;
-	d.Height = pAllocateArray->Height;
-	d.Depth = pAllocateArray->Depth;
-	d.Format = pAllocateArray->Format;
-	d.NumChannels = pAllocateArray->NumChannels;
-	d.Flags = pAllocateArray->Flags;
-	res = charge_begin(&charge, total_bytes(&d, 1), NVSHARE_PINNED_ARRAY);
-	if (res != CUDA_SUCCESS)
-		return res;
-	do
-		res = cuda_real.cuArray3DCreate(pHandle, pAllocateArray);
-	while (charge_again(&charge, res));
-	charge_end(&charge, res, LEDGER_ARRAY, res == CUDA_SUCCESS ? handle_key(*pHandle) : 0);
-	return res;
-}
-
-CUresult cuArrayDestroy(CUarray hArray)
-{
-	struct ledger_entry entry;
-	bool is_known;
-	CUresult res;
-
-	if (!cuda_real.cuArrayDestroy)
-		return CUDA_ERROR_NOT_FOUND;
-	is_known = charge_free_begin(LEDGER_ARRAY, handle_key(hArray), &entry);
-	res = cuda_real.cuArrayDestroy(hArray);
-	if (is_known)
-		charge_free_end(&entry, res);
-	return res;
-}
-
-CUresult cuMipmappedArrayCreate(CUmipmappedArray *pHandle,
-				const CUDA_ARRAY3D_DESCRIPTOR *pMipmappedArrayDesc,
-				unsigned int numMipmapLevels)
-{
-	struct charge charge;
-	CUresult res;
-
-	if (!cuda_real.cuMipmappedArrayCreate)
-		return CUDA_ERROR_NOT_FOUND;
-	if (!pHandle || !pMipmappedArrayDesc)
-		return cuda_real.cuMipmappedArrayCreate(pHandle, pMipmappedArrayDesc,
-							numMipmapLevels);
-	res = charge_begin(&charge, total_bytes(pMipmappedArrayDesc, numMipmapLevels),
-			   NVSHARE_PINNED_ARRAY);
-	if (res != CUDA_SUCCESS)
-		return res;
-	do
-		res = cuda_real.cuMipmappedArrayCreate(pHandle, pMipmappedArrayDesc,
-						       numMipmapLevels);
-	while (charge_again(&charge, res));
-	charge_end(&charge, res, LEDGER_MIPMAP, res == CUDA_SUCCESS ? handle_key(*pHandle) : 0);
-	return res;
-}
-
-CUresult cuMipmappedArrayDestroy(CUmipmappedArray hMipmappedArray)
-{
-	struct ledger_entry entry;
-	bool is_known;
-	CUresult res;
-
-	if (!cuda_real.cuMipmappedArrayDestroy)
-		return CUDA_ERROR_NOT_FOUND;
-	is_known = charge_free_begin(LEDGER_MIPMAP, handle_key(hMipmappedArray), &entry);
-	res = cuda_real.cuMipmappedArrayDestroy(hMipmappedArray);
-	if (is_known)
-		charge_free_end(&entry, res);
-	return res;
-}
+ARRAY_DESTROY(cuArrayDestroy, LEDGER_ARRAY, CUarray)
+ARRAY_DESTROY(cuMipmappedArrayDestroy, LEDGER_MIPMAP, CUmipmappedArray)
