@@ -110,6 +110,9 @@
 	F(cuGraphAddMemAllocNode, cuGraphAddMemAllocNode, 11040, "",                               \
 	  (CUgraphNode *node, CUgraph graph, const CUgraphNode *dependencies, size_t n,            \
 	   CUDA_MEM_ALLOC_NODE_PARAMS *params))                                                    \
+	F(cuGraphAddNode, cuGraphAddNode_v2, 12030, "",                                            \
+	  (CUgraphNode *node, CUgraph graph, const CUgraphNode *dependencies,                      \
+	   const CUgraphEdgeData *edges, size_t n, CUgraphNodeParams *params))                     \
 	F(cuGraphAddMemFreeNode, cuGraphAddMemFreeNode, 11040, "",                                 \
 	  (CUgraphNode *node, CUgraph graph, const CUgraphNode *dependencies, size_t n,            \
 	   CUdeviceptr ptr))                                                                       \

@@ -189,30 +189,59 @@ static CUresult use_captured(uint32_t *ret_wrong)
 	return cuda.cuMemFree(errors);
 }
 
-static CUresult use_graph_node(uint32_t *ret_wrong)
+/* Not freed in the graph: the memory is ours until we free it. */
+static CUresult run_alloc_graph(CUgraph graph, CUdeviceptr p, uint32_t *ret_wrong)
 {
-	CUmemAccessDesc access = {{CU_MEM_LOCATION_TYPE_DEVICE, app.dev},
-				  CU_MEM_ACCESS_FLAGS_PROT_READWRITE};
-	CUDA_MEM_ALLOC_NODE_PARAMS params = {
+	CUgraphExec exec;
+
+	TRY(cuda.cuGraphInstantiateWithFlags(&exec, graph, 0));
+	TRY(cuda.cuGraphLaunch(exec, stream));
+	TRY(fill_and_verify(p, 9, ret_wrong));
+	TRY(cuda.cuMemFree(p));
+	TRY(cuda.cuGraphExecDestroy(exec));
+	return cuda.cuGraphDestroy(graph);
+}
+
+static CUmemAccessDesc node_access(void)
+{
+	return (CUmemAccessDesc){{CU_MEM_LOCATION_TYPE_DEVICE, app.dev},
+				 CU_MEM_ACCESS_FLAGS_PROT_READWRITE};
+}
+
+static CUDA_MEM_ALLOC_NODE_PARAMS node_params(const CUmemAccessDesc *access)
+{
+	return (CUDA_MEM_ALLOC_NODE_PARAMS){
 		.poolProps = {.allocType = CU_MEM_ALLOCATION_TYPE_PINNED,
-			      .location = access.location},
-		.accessDescs = &access,
+			      .location = access->location},
+		.accessDescs = access,
 		.accessDescCount = 1,
 		.bytesize = FAMILY_BYTES,
 	};
-	CUgraphNode alloc;
-	CUgraphExec exec;
+}
+
+static CUresult use_graph_node(uint32_t *ret_wrong)
+{
+	CUmemAccessDesc access = node_access();
+	CUDA_MEM_ALLOC_NODE_PARAMS params = node_params(&access);
+	CUgraphNode node;
 	CUgraph graph;
 
 	TRY(cuda.cuGraphCreate(&graph, 0));
-	TRY(cuda.cuGraphAddMemAllocNode(&alloc, graph, NULL, 0, &params));
-	TRY(cuda.cuGraphInstantiateWithFlags(&exec, graph, 0));
-	TRY(cuda.cuGraphLaunch(exec, stream));
-	/* Not freed in the graph: the memory is ours until we free it. */
-	TRY(fill_and_verify(params.dptr, 9, ret_wrong));
-	TRY(cuda.cuMemFree(params.dptr));
-	TRY(cuda.cuGraphExecDestroy(exec));
-	return cuda.cuGraphDestroy(graph);
+	TRY(cuda.cuGraphAddMemAllocNode(&node, graph, NULL, 0, &params));
+	return run_alloc_graph(graph, params.dptr, ret_wrong);
+}
+
+static CUresult use_any_node(uint32_t *ret_wrong)
+{
+	CUmemAccessDesc access = node_access();
+	CUgraphNodeParams params = {.type = CU_GRAPH_NODE_TYPE_MEM_ALLOC,
+				    .alloc = node_params(&access)};
+	CUgraphNode node;
+	CUgraph graph;
+
+	TRY(cuda.cuGraphCreate(&graph, 0));
+	TRY(cuda.cuGraphAddNode(&node, graph, NULL, NULL, 0, &params));
+	return run_alloc_graph(graph, params.alloc.dptr, ret_wrong);
 }
 
 static CUresult use_pinned_host(uint32_t *ret_wrong)
@@ -279,6 +308,7 @@ int main(int argc, char **argv)
 		{"managed", use_managed, offsetof(struct cuda_load, cuMemAllocManaged)},
 		{"captured", use_captured, offsetof(struct cuda_load, cuDeviceGraphMemTrim)},
 		{"graph_node", use_graph_node, offsetof(struct cuda_load, cuGraphAddMemAllocNode)},
+		{"any_node", use_any_node, offsetof(struct cuda_load, cuGraphAddNode)},
 		{"pinned_host", use_pinned_host, offsetof(struct cuda_load, cuMemHostAlloc)},
 		{"copies", use_copies, offsetof(struct cuda_load, cuMemcpyDtoD)},
 	};

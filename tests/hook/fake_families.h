@@ -244,6 +244,32 @@ static CUresult drv_add_node(CUgraphNode *node, CUgraph graph, const CUgraphNode
 	return CUDA_SUCCESS;
 }
 
+static CUresult drv_add_any_node(CUgraphNode *node, CUgraph graph, const CUgraphNode *deps,
+				 const CUgraphEdgeData *edges, size_t n, CUgraphNodeParams *params)
+{
+	(void)node;
+	(void)graph;
+	(void)deps;
+	(void)edges;
+	(void)n;
+	(void)params;
+	return CUDA_SUCCESS;
+}
+
+static CUresult drv_load(CUmodule *mod, const void *image)
+{
+	(void)image;
+	*mod = (CUmodule)(uintptr_t)++next_key;
+	return next();
+}
+
+static CUresult drv_graph_launch(CUgraphExec exec, CUstream stream)
+{
+	(void)exec;
+	(void)stream;
+	return next();
+}
+
 static CUresult drv_instantiate(CUgraphExec *exec, CUgraph graph, unsigned long long flags)
 {
 	(void)graph;
@@ -331,6 +357,9 @@ static int setup(void **state)
 	cuda_real.cuGraphNodeGetType = drv_node_type;
 	cuda_real.cuGraphMemAllocNodeGetParams = drv_node_params;
 	cuda_real.cuGraphAddMemAllocNode = drv_add_node;
+	cuda_real.cuGraphAddNode_v2 = drv_add_any_node;
+	cuda_real.cuGraphLaunch = drv_graph_launch;
+	cuda_real.cuModuleLoadData = drv_load;
 	cuda_real.cuGraphInstantiateWithFlags = drv_instantiate;
 	cuda_real.cuGraphExecDestroy = drv_exec_destroy;
 	cuda_real.cuCtxEnablePeerAccess = drv_peer;

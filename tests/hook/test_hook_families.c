@@ -3,6 +3,7 @@
 /* Every other family of memory: what is charged, to which device, and what comes back. */
 
 #include "fake_families.h"
+#include "hook/calls/graph_memory.h"
 
 /* ---- the other families --------------------------------------------------- */
 
@@ -56,6 +57,25 @@ static void plain_memory_may_be_freed_in_stream_order(void **state)
 	assert_int_equal(cuMemFreeAsync(a, NULL), CUDA_SUCCESS);
 	assert_int_equal(fake.n_syncs, 1);
 	assert_int_equal(fake.used, 0);
+}
+
+/* Must be the first that sees a memory node: before one is seen, graphs are not looked at. */
+static void a_memory_node_counts_however_it_is_added(void **state)
+{
+	CUgraphNodeParams params = {.type = CU_GRAPH_NODE_TYPE_KERNEL};
+	CUgraphNode node;
+	CUgraphExec exec;
+
+	(void)state;
+	assert_int_equal(cuGraphAddNode_v2(&node, NULL, NULL, NULL, 0, &params), CUDA_SUCCESS);
+	assert_false(graph_memory_is_used());
+	params.type = CU_GRAPH_NODE_TYPE_MEM_ALLOC;
+	assert_int_equal(cuGraphAddNode_v2(&node, NULL, NULL, NULL, 0, &params), CUDA_SUCCESS);
+	assert_true(graph_memory_is_used());
+	assert_int_equal(cuGraphInstantiateWithFlags(&exec, (CUgraph)1, 0), CUDA_SUCCESS);
+	assert_int_equal(counts_of(1).pinned[NVSHARE_PINNED_GRAPH], 3 * MIB);
+	assert_int_equal(cuGraphExecDestroy(exec), CUDA_SUCCESS);
+	assert_int_equal(cuGraphAddNode_v2(&node, NULL, NULL, NULL, 0, NULL), CUDA_SUCCESS);
 }
 
 static void what_a_capture_allocates_is_counted_with_the_graph(void **state)
@@ -203,6 +223,40 @@ static void out_of_memory_is_tried_again_until_refused(void **state)
 	assert_int_equal(counts().allocated, 0);
 }
 
+/* Code, queues and graphs: what the driver takes by itself has no size that we know. */
+static void out_of_memory_of_any_call_is_tried_again(void **state)
+{
+	CUgraphExec exec;
+	CUmodule mod;
+
+	(void)state;
+	next_result[0] = CUDA_ERROR_OUT_OF_MEMORY;
+	assert_int_equal(cuModuleLoadData(&mod, NULL),
+			 CUDA_ERROR_OUT_OF_MEMORY); /* nobody to ask */
+	fake.on_want = grant_more;
+	budget_set(0, 100 * MIB);
+	next_result[0] = CUDA_ERROR_OUT_OF_MEMORY;
+	assert_int_equal(cuModuleLoadData(&mod, NULL), CUDA_SUCCESS);
+	assert_int_equal(fake.n_wants, 1);
+	next_result[0] = CUDA_ERROR_OUT_OF_MEMORY;
+	assert_int_equal(cuGraphInstantiateWithFlags(&exec, NULL, 0), CUDA_SUCCESS);
+	assert_int_equal(fake.n_wants, 2);
+	next_result[0] = CUDA_ERROR_OUT_OF_MEMORY;
+	assert_int_equal(cuGraphLaunch(exec, NULL), CUDA_SUCCESS);
+	assert_int_equal(fake.n_wants, 3);
+	next_result[0] = next_result[1] = CUDA_ERROR_OUT_OF_MEMORY;
+	assert_int_equal(cuGraphLaunch(exec, NULL), CUDA_SUCCESS);
+	assert_int_equal(fake.n_wants, 5);
+	next_result[0] = CUDA_ERROR_INVALID_VALUE;
+	assert_int_equal(cuModuleLoadData(&mod, NULL), CUDA_ERROR_INVALID_VALUE);
+	assert_int_equal(fake.n_wants, 5);
+	fake.on_want = budget_refuse;
+	next_result[0] = CUDA_ERROR_OUT_OF_MEMORY;
+	assert_int_equal(cuModuleLoadData(&mod, NULL), CUDA_ERROR_OUT_OF_MEMORY);
+	assert_int_equal(counts().pinned[NVSHARE_PINNED_MODULE], 0);
+	assert_true(gate_quiet());
+}
+
 static void a_full_card_is_asked_for_room_by_the_pager_too(void **state)
 {
 	CUdeviceptr a, b;
@@ -225,11 +279,13 @@ int main(void)
 		MEMORY_TEST(stream_ordered_memory_is_pinned_with_what_its_pool_keeps),
 		MEMORY_TEST(a_programs_pool_counts_for_its_device_and_host_pools_not_at_all),
 		MEMORY_TEST(plain_memory_may_be_freed_in_stream_order),
+		MEMORY_TEST(a_memory_node_counts_however_it_is_added),
 		MEMORY_TEST(what_a_capture_allocates_is_counted_with_the_graph),
 		MEMORY_TEST(own_virtual_memory_counts_until_its_last_handle_and_mapping),
 		MEMORY_TEST(arrays_count_by_their_descriptors),
 		MEMORY_TEST(arrays_of_the_old_forms_count_alike),
 		MEMORY_TEST(out_of_memory_is_tried_again_until_refused),
+		MEMORY_TEST(out_of_memory_of_any_call_is_tried_again),
 		MEMORY_TEST(a_full_card_is_asked_for_room_by_the_pager_too),
 	};
 

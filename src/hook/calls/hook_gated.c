@@ -1,8 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-/* Bodies of the GATE hooks, all alike: wait for the GPU, then forward. */
+/*
+ * Generated bodies. GATE: wait for the GPU, then forward. CONTROL: forward. Either asks for
+ * room and tries again when the driver lacked memory, which it takes by itself: code is
+ * loaded at the first launch, a new stream has queues.
+ */
 
 #include "hook/gate/gate.h"
+#include "hook/memory/room.h"
 #include "hook/table/cuda_real.h"
 #include "hook/table/hooks.h"
 
@@ -17,6 +22,26 @@
 			return CUDA_ERROR_NOT_FOUND;                                           \
 		gate_enter();                                                                  \
 		res = real args;                                                               \
+		if (res == CUDA_ERROR_OUT_OF_MEMORY)                                           \
+			ROOM_RETRY(res, real args);                                            \
+		gate_leave();                                                                  \
+		return res;                                                                    \
+	}
+
+/* Once room was made for it, the call is inside the gate: nobody is to take the room away. */
+#define HOOK_BODY_CONTROL(symbol, params, args)                                                \
+	CUresult symbol params                                                                 \
+	{                                                                                      \
+		CUresult(*real) params = __atomic_load_n(&cuda_real.symbol, __ATOMIC_RELAXED); \
+		CUresult res;                                                                  \
+                                                                                               \
+		if (!real)                                                                     \
+			return CUDA_ERROR_NOT_FOUND;                                           \
+		res = real args;                                                               \
+		if (res != CUDA_ERROR_OUT_OF_MEMORY)                                           \
+			return res;                                                            \
+		gate_enter();                                                                  \
+		ROOM_RETRY(res, real args);                                                    \
 		gate_leave();                                                                  \
 		return res;                                                                    \
 	}

@@ -8,7 +8,9 @@
 #include "hook/table/hooks.h"
 
 #include "hook/calls/graph_memory.h"
+#include "hook/gate/gate.h"
 #include "hook/memory/charge.h"
+#include "hook/memory/room.h"
 #include "hook/table/cuda_real.h"
 #include "nvshare/protocol.h"
 
@@ -87,6 +89,19 @@ static CUresult forward(const struct graph_call *call, CUgraphExec *exec, CUgrap
 	return CUDA_ERROR_NOT_FOUND;
 }
 
+/* Without memory nodes it takes what the driver needs for the graph itself. */
+static CUresult instantiate_plain(const struct graph_call *call, CUgraphExec *exec, CUgraph graph)
+{
+	CUresult res = forward(call, exec, graph);
+
+	if (res != CUDA_ERROR_OUT_OF_MEMORY)
+		return res;
+	gate_enter();
+	ROOM_RETRY(res, forward(call, exec, graph));
+	gate_leave();
+	return res;
+}
+
 static CUresult instantiate(const struct graph_call *call, CUgraphExec *exec, CUgraph graph)
 {
 	struct charge charge;
@@ -96,7 +111,7 @@ static CUresult instantiate(const struct graph_call *call, CUgraphExec *exec, CU
 
 	bytes = graph_bytes(graph, &dev);
 	if (!bytes || !exec)
-		return forward(call, exec, graph);
+		return instantiate_plain(call, exec, graph);
 	res = charge_begin_on(&charge, dev, bytes, NVSHARE_PINNED_GRAPH);
 	if (res != CUDA_SUCCESS)
 		return res;
@@ -182,4 +197,31 @@ CUresult cuGraphAddMemAllocNode(CUgraphNode *phGraphNode, CUgraph hGraph,
 	graph_memory_seen();
 	return cuda_real.cuGraphAddMemAllocNode(phGraphNode, hGraph, dependencies, numDependencies,
 						nodeParams);
+}
+
+static void see_node(const CUgraphNodeParams *params)
+{
+	if (params && params->type == CU_GRAPH_NODE_TYPE_MEM_ALLOC)
+		graph_memory_seen();
+}
+
+CUresult cuGraphAddNode(CUgraphNode *phGraphNode, CUgraph hGraph, const CUgraphNode *dependencies,
+			size_t numDependencies, CUgraphNodeParams *nodeParams)
+{
+	if (!cuda_real.cuGraphAddNode)
+		return CUDA_ERROR_NOT_FOUND;
+	see_node(nodeParams);
+	return cuda_real.cuGraphAddNode(phGraphNode, hGraph, dependencies, numDependencies,
+					nodeParams);
+}
+
+CUresult cuGraphAddNode_v2(CUgraphNode *phGraphNode, CUgraph hGraph,
+			   const CUgraphNode *dependencies, const CUgraphEdgeData *dependencyData,
+			   size_t numDependencies, CUgraphNodeParams *nodeParams)
+{
+	if (!cuda_real.cuGraphAddNode_v2)
+		return CUDA_ERROR_NOT_FOUND;
+	see_node(nodeParams);
+	return cuda_real.cuGraphAddNode_v2(phGraphNode, hGraph, dependencies, dependencyData,
+					   numDependencies, nodeParams);
 }

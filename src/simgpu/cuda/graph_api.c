@@ -185,43 +185,81 @@ API(cuGraphAddChildGraphNode,
 	return (*phGraphNode)->child ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
 }
 
-API(cuGraphAddMemAllocNode,
-    (CUgraphNode * phGraphNode, CUgraph hGraph, const CUgraphNode *dependencies,
-     size_t numDependencies, CUDA_MEM_ALLOC_NODE_PARAMS *nodeParams))
+static CUresult add_alloc(CUgraphNode *ret, CUgraph graph, const CUgraphNode *deps, size_t n_deps,
+			  CUDA_MEM_ALLOC_NODE_PARAMS *params)
 {
 	struct work work = {.kind = WORK_GRAPH_ALLOC};
 	uint64_t addr;
 	CUresult r;
 
-	API_ENTER(API_INIT);
-	if (!nodeParams || !graph_is_valid(hGraph) ||
-	    nodeParams->poolProps.location.type != CU_MEM_LOCATION_TYPE_DEVICE ||
-	    device_check(nodeParams->poolProps.location.id))
+	if (!params || !graph_is_valid(graph) ||
+	    params->poolProps.location.type != CU_MEM_LOCATION_TYPE_DEVICE ||
+	    device_check(params->poolProps.location.id))
 		return CUDA_ERROR_INVALID_VALUE;
 	state_lock();
-	r = graph_reserve(hGraph, nodeParams->bytesize, &addr);
+	r = graph_reserve(graph, params->bytesize, &addr);
 	state_unlock();
 	if (r)
 		return r;
-	work.memory =
-		(struct work_memory){addr, nodeParams->bytesize, nodeParams->poolProps.location.id};
-	r = add(phGraphNode, hGraph, dependencies, numDependencies, CU_GRAPH_NODE_TYPE_MEM_ALLOC,
-		&work);
+	work.memory = (struct work_memory){addr, params->bytesize, params->poolProps.location.id};
+	r = add(ret, graph, deps, n_deps, CU_GRAPH_NODE_TYPE_MEM_ALLOC, &work);
 	if (!r)
-		nodeParams->dptr = addr;
+		params->dptr = addr;
 	return r;
+}
+
+API(cuGraphAddMemAllocNode,
+    (CUgraphNode * phGraphNode, CUgraph hGraph, const CUgraphNode *dependencies,
+     size_t numDependencies, CUDA_MEM_ALLOC_NODE_PARAMS *nodeParams))
+{
+	API_ENTER(API_INIT);
+	return add_alloc(phGraphNode, hGraph, dependencies, numDependencies, nodeParams);
+}
+
+static CUresult add_free(CUgraphNode *ret, CUgraph graph, const CUgraphNode *deps, size_t n_deps,
+			 CUdeviceptr dptr)
+{
+	struct work work = {.kind = WORK_GRAPH_FREE, .memory = {dptr, 0, 0}};
+
+	return dptr ? add(ret, graph, deps, n_deps, CU_GRAPH_NODE_TYPE_MEM_FREE, &work)
+		    : CUDA_ERROR_INVALID_VALUE;
 }
 
 API(cuGraphAddMemFreeNode,
     (CUgraphNode * phGraphNode, CUgraph hGraph, const CUgraphNode *dependencies,
      size_t numDependencies, CUdeviceptr dptr))
 {
-	struct work work = {.kind = WORK_GRAPH_FREE, .memory = {dptr, 0, 0}};
-
 	API_ENTER(API_INIT);
-	return dptr ? add(phGraphNode, hGraph, dependencies, numDependencies,
-			  CU_GRAPH_NODE_TYPE_MEM_FREE, &work)
-		    : CUDA_ERROR_INVALID_VALUE;
+	return add_free(phGraphNode, hGraph, dependencies, numDependencies, dptr);
+}
+
+/* Any kind of node by one function; here the kinds that take and give memory. */
+static CUresult add_any(CUgraphNode *ret, CUgraph graph, const CUgraphNode *deps, size_t n_deps,
+			CUgraphNodeParams *params)
+{
+	if (!params)
+		return CUDA_ERROR_INVALID_VALUE;
+	if (params->type == CU_GRAPH_NODE_TYPE_MEM_ALLOC)
+		return add_alloc(ret, graph, deps, n_deps, &params->alloc);
+	if (params->type == CU_GRAPH_NODE_TYPE_MEM_FREE)
+		return add_free(ret, graph, deps, n_deps, params->free.dptr);
+	return CUDA_ERROR_NOT_SUPPORTED;
+}
+
+API(cuGraphAddNode, (CUgraphNode * phGraphNode, CUgraph hGraph, const CUgraphNode *dependencies,
+		     size_t numDependencies, CUgraphNodeParams *nodeParams))
+{
+	API_ENTER(API_INIT);
+	return add_any(phGraphNode, hGraph, dependencies, numDependencies, nodeParams);
+}
+
+API(cuGraphAddNode_v2,
+    (CUgraphNode * phGraphNode, CUgraph hGraph, const CUgraphNode *dependencies,
+     const CUgraphEdgeData *dependencyData, size_t numDependencies, CUgraphNodeParams *nodeParams))
+{
+	API_ENTER(API_INIT);
+	(void)dependencyData; /* between such nodes it can say nothing */
+	return add_any(phGraphNode, hGraph, dependencies, numDependencies, nodeParams);
 }
 
 API(cuGraphGetNodes, (CUgraph hGraph, CUgraphNode *nodes, size_t *numNodes))

@@ -58,6 +58,11 @@ class Client(Wire):
         self.epoch += 1 + self.epoch % 2
         self.send("MEM_AVAILABLE", budget, self.epoch)
 
+    def grow(self, budget):
+        """More for one that runs."""
+        self.epoch += 2 - self.epoch % 2
+        self.send("MEM_AVAILABLE", budget, self.epoch)
+
     def let_run(self):
         """Answers a request: memory first, when some is out; then the grant."""
         mem = self.expect("REQ_LOCK", PATIENCE)
@@ -165,6 +170,22 @@ def thread_names(pid):
         with contextlib.suppress(FileNotFoundError, ProcessLookupError):  # it has just ended
             names.append((task / "comm").read_text().strip())
     return names
+
+
+# ---- memory that the driver takes by itself ----------------------------------
+
+
+@pytest.mark.parametrize("call", ["cuModuleLoadData", "cuStreamCreate", "cuMemsetD32"])
+def test_any_call_that_lacks_memory_waits_for_room(node, call):
+    node.listen()
+    program = node.start(BUILD / "tests/apps/families", NVSHARE_SIM_FAIL=f"{call}:1:2")
+    client = node.accept()
+    client.welcome()
+    client.let_run()
+    while not client.expect("MEM_UPDATE", PATIENCE)[UPDATE_MEM + MEM_WANTED_PINNED]:
+        pass
+    client.grow(BUDGET * 2)
+    expect_end(program)
 
 
 # ---- leaving ---------------------------------------------------------------
