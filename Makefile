@@ -114,7 +114,7 @@ $(unit_tests_hook): $(B)/tests/%: $(B)/tests/%.o $(B)/libhook.a $(libs)
 	$(LINK) -o $@ $^ $(CMOCKA_LIBS) -ldl
 
 # A sanitizer's runtime looks its own functions up before ours could answer.
-$(B)/libhook.a: $(filter-out %/hook_dlsym.o,$(hook_obj))
+$(B)/libhook.a: $(filter-out %/hook_dlsym.o %/hook_ioctl.o,$(hook_obj))
 	rm -f $@
 	$(AR) rcs $@ $^
 

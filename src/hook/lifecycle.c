@@ -4,6 +4,7 @@
 
 #include "hook/agent/agent.h"
 #include "hook/device.h"
+#include "hook/freeze/freeze.h"
 #include "hook/gate/gate.h"
 #include "hook/memory/budget.h"
 #include "hook/pager/pager.h"
@@ -24,12 +25,20 @@ static void on_fork_child(void)
 	device_after_fork_child();
 	budget_after_fork_child();
 	pager_after_fork_child();
+	freeze_after_fork_child();
 	errno = saved_errno;
+}
+
+/* The agent first: it may be about to freeze, or to thaw. */
+static void on_exit_or_unload(void)
+{
+	agent_stop();
+	freeze_stop();
 }
 
 static void register_exit(void)
 {
-	(void)atexit(agent_stop);
+	(void)atexit(on_exit_or_unload);
 }
 
 static void start(void)
@@ -51,5 +60,5 @@ void lifecycle_renew(void)
 /* For the process that ends without exit handlers of ours: one that never got that far. */
 __attribute__((destructor)) static void on_unload(void)
 {
-	agent_stop();
+	on_exit_or_unload();
 }

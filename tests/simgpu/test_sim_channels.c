@@ -11,7 +11,7 @@
 #include <sys/ioctl.h>
 #include <sys/syscall.h>
 
-#include "simgpu/cuda/rm_abi.h"
+#include "abi/rm_abi.h"
 
 struct seen_group {
 	int fd;

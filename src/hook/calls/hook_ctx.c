@@ -8,6 +8,7 @@
 
 #include "hook/agent/agent.h"
 #include "hook/device.h"
+#include "hook/freeze/channels.h"
 #include "hook/gate/gate.h"
 #include "hook/lifecycle.h"
 #include "hook/memory/budget.h"
@@ -106,7 +107,9 @@ static CUresult make_context(const struct context_call *call)
 		goto out;
 	do {
 		has_before = memory_before(call->dev, &before);
+		channels_device_begin(call->dev);
 		res = call->make(call);
+		channels_device_end();
 	} while (res == CUDA_ERROR_OUT_OF_MEMORY &&
 		 budget_retry(call->dev, charged, NVSHARE_PINNED_CONTEXT, &tries) == CUDA_SUCCESS);
 	if (res == CUDA_SUCCESS) {

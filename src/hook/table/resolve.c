@@ -11,6 +11,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <string.h>
+#include <sys/ioctl.h>
 
 typedef void *(*resolve_dlsym_fn)(void *handle, const char *name);
 typedef void *(*resolve_dlvsym_fn)(void *handle, const char *name, const char *version);
@@ -97,6 +98,12 @@ static bool resolve_find(const char *name, struct resolve_wrap *ret_wrap)
 		return true;
 	}
 
+	if (strcmp(name, "ioctl") == 0) {
+		ret_wrap->ours = (void *)ioctl;
+		ret_wrap->real = resolve_in_libc(name);
+		return true;
+	}
+
 	return hook_nvml_find(name, &ret_wrap->ours, &ret_wrap->real);
 }
 
@@ -143,16 +150,21 @@ static struct resolve_answer resolve_wrapped(const struct resolve_query *query, 
 	return (struct resolve_answer){.value = value};
 }
 
-static bool resolve_may_be_ours(const char *name)
+/*
+ * Who asks for the next ioctl() interposes it too: behind us, it must not be given ours,
+ * which would call it again; before us, it finds ours anyway.
+ */
+static bool resolve_may_be_ours(const void *handle, const char *name)
 {
-	return name && ((name[0] == 'c' && name[1] == 'u') || (name[0] == 'n' && name[1] == 'v'));
+	return name && ((name[0] == 'c' && name[1] == 'u') || (name[0] == 'n' && name[1] == 'v') ||
+			(handle != RTLD_NEXT && strcmp(name, "ioctl") == 0));
 }
 
 struct resolve_answer resolve_dlsym(void *handle, const char *name, const void *caller)
 {
 	struct resolve_query query = {.handle = handle, .name = name, .caller = caller};
 
-	if (!resolve_may_be_ours(name))
+	if (!resolve_may_be_ours(handle, name))
 		return (struct resolve_answer){.jump = next_dlsym()};
 
 	return resolve_wrapped(&query, next_dlsym());
@@ -168,7 +180,7 @@ struct resolve_answer resolve_dlvsym(void *handle, const char *name, const char 
 		.caller = caller,
 	};
 
-	if (!resolve_may_be_ours(name) || !version)
+	if (!resolve_may_be_ours(handle, name) || !version)
 		return (struct resolve_answer){.jump = next_dlvsym()};
 
 	return resolve_wrapped(&query, next_dlvsym());

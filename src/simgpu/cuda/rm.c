@@ -14,8 +14,8 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include "abi/rm_abi.h"
 #include "simgpu/cuda/api.h"
-#include "simgpu/cuda/rm_abi.h"
 #include "simgpu/cuda/run.h"
 #include "simgpu/cuda/space.h"
 #include "simgpu/cuda/state.h"
@@ -219,7 +219,8 @@ static int make(struct rm_context *rm, uint32_t parent, uint32_t handle, uint32_
 static int make_group(struct rm_context *rm, enum rm_engine engine, uint32_t handle)
 {
 	/* As NV_CHANNEL_GROUP_ALLOCATION_PARAMETERS: error, ECC error, address space, engine. */
-	uint32_t params[8] = {0, 0, 0, engine == RM_COMPUTE ? 1u : 8u + (uint32_t)engine};
+	uint32_t params[8] = {0, 0, 0,
+			      engine == RM_COMPUTE ? RM_ABI_ENGINE_COMPUTE : 8u + (uint32_t)engine};
 	uint32_t n = engine == RM_COMPUTE ? CHANNELS_COMPUTE : CHANNELS_COPY, i;
 	struct rm_group *group = &rm->groups[engine];
 	int r;
@@ -239,6 +240,7 @@ static int make_group(struct rm_context *rm, enum rm_engine engine, uint32_t han
 int rm_context_init(struct CUctx_st *ctx)
 {
 	struct rm_context *rm = &ctx->rm;
+	struct rm_abi_device_params gpu = {.deviceId = device_node(ctx->device)};
 	unsigned int i;
 	int r;
 
@@ -261,7 +263,7 @@ int rm_context_init(struct CUctx_st *ctx)
 	rm->subdevice = 0x5c000002u;
 	r = make(rm, 0, rm->client, RM_ABI_CLASS_ROOT, NULL, 0);
 	if (r == 0)
-		r = make(rm, rm->client, rm->subdevice - 1, RM_ABI_CLASS_DEVICE, NULL, 0);
+		r = make(rm, rm->client, rm->subdevice - 1, RM_ABI_CLASS_DEVICE, &gpu, sizeof(gpu));
 	if (r == 0)
 		r = make(rm, rm->subdevice - 1, rm->subdevice, RM_ABI_CLASS_SUBDEVICE, NULL, 0);
 	for (i = 0; r == 0 && i < RM_ENGINE_COUNT_; i++)

@@ -1,10 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef NVS_SIMGPU_CUDA_RM_ABI_H
-#define NVS_SIMGPU_CUDA_RM_ABI_H
+#ifndef NVS_ABI_RM_ABI_H
+#define NVS_ABI_RM_ABI_H
 
 /*
  * The wire of the resource manager, as far as channel groups need it: the layouts that the
  * open kernel modules publish.
+ *
+ * Two things changed with driver 535, which put paramsSize into both forms of an
+ * allocation: the long one grew from 40 to 48 bytes, and in the short one, of 32 bytes
+ * before and after, the status moved by a word.
  */
 
 #include <stdint.h>
@@ -23,7 +27,17 @@ enum {
 	RM_ABI_CLASS_GROUP = 0xa06c,
 
 	RM_ABI_DISABLE_MAX = 64,
+
+	RM_ABI_ALLOC64_SIZE_OLD = 40, /* before 535 */
+	RM_ABI_GROUP_ENGINE = 3,      /* this word of a group's parameters is its engine */
+	RM_ABI_ENGINE_COMPUTE = 1,
 };
+
+/* Channels of every generation since Kepler: 0xa06f, 0xb06f, ... 0xc86f, ... */
+static inline int rm_abi_is_channel(uint32_t class)
+{
+	return class >= 0xa000 && class <= 0xffff && (class & 0xff) == 0x6f;
+}
 
 #define RM_ABI_CMD_DISABLE_CHANNELS 0x2080110bu
 #define RM_ABI_CMD_SET_TIMESLICE    0xa06c0103u
@@ -31,6 +45,7 @@ enum {
 
 enum {
 	RM_ABI_OK = 0x00,
+	RM_ABI_INSUFFICIENT_RESOURCES = 0x1a,
 	RM_ABI_INVALID_CLIENT = 0x23,
 	RM_ABI_INVALID_OBJECT = 0x33,
 	RM_ABI_INVALID_PARAM = 0x3b,
@@ -41,6 +56,24 @@ struct rm_abi_alloc {
 	uint32_t hRoot, hObjectParent, hObjectNew, hClass;
 	uint64_t pAllocParms;
 	uint32_t paramsSize, status;
+};
+
+/* The long form; all of its fields but the last three are where the old one has them. */
+struct rm_abi_alloc64 {
+	uint32_t hRoot, hObjectParent, hObjectNew, hClass;
+	uint64_t pAllocParms, pRightsRequested;
+	uint32_t paramsSize, flags, status;
+};
+
+struct rm_abi_alloc64_old {
+	uint32_t hRoot, hObjectParent, hObjectNew, hClass;
+	uint64_t pAllocParms, pRightsRequested;
+	uint32_t flags, status;
+};
+
+/* Of RM_ABI_CLASS_DEVICE: its first word is all that we need. */
+struct rm_abi_device_params {
+	uint32_t deviceId; /* one number a GPU, for all processes */
 };
 
 struct rm_abi_control {
@@ -68,11 +101,15 @@ struct rm_abi_disable_channels {
 };
 
 _Static_assert(sizeof(struct rm_abi_alloc) == 32, "NVOS21");
+_Static_assert(sizeof(struct rm_abi_alloc64) == 48, "NVOS64");
+_Static_assert(sizeof(struct rm_abi_alloc64_old) == RM_ABI_ALLOC64_SIZE_OLD, "NVOS64 of old");
 _Static_assert(sizeof(struct rm_abi_control) == 32, "NVOS54");
 _Static_assert(sizeof(struct rm_abi_disable_channels) == 536, "FIFO_DISABLE_CHANNELS");
 
 #define RM_ABI_REQUEST_ALLOC   _IOWR(RM_ABI_TYPE, RM_ABI_ESC_ALLOC, struct rm_abi_alloc)
+#define RM_ABI_REQUEST_ALLOC64 _IOWR(RM_ABI_TYPE, RM_ABI_ESC_ALLOC, struct rm_abi_alloc64)
 #define RM_ABI_REQUEST_CONTROL _IOWR(RM_ABI_TYPE, RM_ABI_ESC_CONTROL, struct rm_abi_control)
 #define RM_ABI_REQUEST_FREE    _IOWR(RM_ABI_TYPE, RM_ABI_ESC_FREE, struct rm_abi_free)
+#define RM_ABI_REQUEST_XFER    _IOWR(RM_ABI_TYPE, RM_ABI_ESC_XFER, struct rm_abi_xfer)
 
 #endif

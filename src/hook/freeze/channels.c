@@ -1,0 +1,454 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+
+#include "hook/freeze/channels.h"
+
+#include "hook/device.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <stddef.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <utlist.h>
+
+enum channels_kind {
+	CHANNELS_CLIENT,
+	CHANNELS_DEVICE,
+	CHANNELS_SUBDEVICE,
+	CHANNELS_GROUP,
+	CHANNELS_CHANNEL,
+};
+
+struct channels_object {
+	struct channels_object *prev, *next; /* book.objects, or book.unused */
+	struct channels_object *parent;      /* NULL: a client, or its parent is not known */
+	struct channels_object *owner;       /* the client; a client's is itself */
+	enum channels_kind kind;
+	uint32_t handle;
+	uint32_t engine;
+	uint32_t gpu;
+	int fd;          /* of a client */
+	uint64_t serial; /* objects are in this order in their list */
+	bool is_own;
+};
+
+#define CHANNELS_SLAB 128
+
+/*
+ * Memory comes by the page, not from malloc(): the driver may be called from inside an
+ * allocator that somebody has put in malloc's place.
+ */
+static struct {
+	pthread_mutex_t lock;
+	struct channels_object *objects;
+	struct channels_object *unused;
+	uint64_t generation;
+	uint64_t last_serial;
+	uint32_t gpu_of[DEVICE_COUNT_MAX];
+	bool has_gpu[DEVICE_COUNT_MAX];
+} book = {.lock = PTHREAD_MUTEX_INITIALIZER};
+
+static const char *why_lost;
+
+static __thread struct {
+	uint32_t n_own;
+	CUdevice dev;
+	uint32_t n_dev;
+} self __attribute__((tls_model("initial-exec")));
+
+void channels_own_begin(void)
+{
+	self.n_own++;
+}
+
+void channels_own_end(void)
+{
+	self.n_own--;
+}
+
+void channels_device_begin(CUdevice dev)
+{
+	if (self.n_dev++ == 0)
+		self.dev = dev;
+}
+
+void channels_device_end(void)
+{
+	self.n_dev--;
+}
+
+const char *channels_why_lost(void)
+{
+	return __atomic_load_n(&why_lost, __ATOMIC_ACQUIRE);
+}
+
+void channels_lose(const char *why)
+{
+	const char *expected = NULL;
+
+	(void)__atomic_compare_exchange_n(&why_lost, &expected, why, false, __ATOMIC_ACQ_REL,
+					  __ATOMIC_RELAXED);
+}
+
+/* ---- the book; lock held ------------------------------------------------------- */
+
+static struct channels_object *take_unused(void)
+{
+	struct channels_object *slab, *object;
+
+	if (!book.unused) {
+		slab = mmap(NULL, CHANNELS_SLAB * sizeof(*slab), PROT_READ | PROT_WRITE,
+			    MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+		if (slab == MAP_FAILED)
+			return NULL;
+		for (unsigned int i = 0; i < CHANNELS_SLAB; i++)
+			DL_PREPEND(book.unused, &slab[i]);
+	}
+	object = book.unused;
+	DL_DELETE(book.unused, object);
+	return object;
+}
+
+static struct channels_object *find(uint32_t client, uint32_t handle)
+{
+	struct channels_object *o;
+
+	DL_FOREACH (book.objects, o) {
+		if (o->handle == handle && o->owner->handle == client)
+			return o;
+	}
+	return NULL;
+}
+
+static struct channels_object *up_to(struct channels_object *o, enum channels_kind kind)
+{
+	while (o && o->kind != kind)
+		o = o->parent;
+	return o;
+}
+
+/* A device has its subdevice below it; another client's of the same GPU does as well. */
+static struct channels_object *subdevice_of(struct channels_object *channel)
+{
+	struct channels_object *device = up_to(channel, CHANNELS_DEVICE), *o, *other = NULL;
+
+	if (!device)
+		return NULL;
+	DL_FOREACH (book.objects, o) {
+		if (o->kind != CHANNELS_SUBDEVICE)
+			continue;
+		if (o->parent == device)
+			return o;
+		if (!other && o->parent && o->parent->gpu == device->gpu)
+			other = o;
+	}
+	return other;
+}
+
+static void drop(struct channels_object *gone)
+{
+	struct channels_object *o;
+
+	/* From the start each time: dropping one may drop what would have come next. */
+	for (o = book.objects; o;) {
+		bool is_below = o != gone && (o->parent == gone || o->owner == gone);
+
+		if (!is_below) {
+			o = o->next;
+			continue;
+		}
+		drop(o);
+		o = book.objects;
+	}
+	DL_DELETE(book.objects, gone);
+	DL_PREPEND(book.unused, gone);
+}
+
+static struct channels_object *add(const struct channels_object *what)
+{
+	struct channels_object *o = take_unused();
+
+	if (!o) {
+		channels_lose("no memory to keep track of channels");
+		return NULL;
+	}
+	*o = *what;
+	o->serial = ++book.last_serial;
+	if (o->kind == CHANNELS_CLIENT)
+		o->owner = o;
+	DL_APPEND(book.objects, o);
+	book.generation++;
+	return o;
+}
+
+static bool kind_of(uint32_t class, enum channels_kind *ret_kind)
+{
+	if (class == RM_ABI_CLASS_DEVICE)
+		*ret_kind = CHANNELS_DEVICE;
+	else if (class == RM_ABI_CLASS_SUBDEVICE)
+		*ret_kind = CHANNELS_SUBDEVICE;
+	else if (class == RM_ABI_CLASS_GROUP)
+		*ret_kind = CHANNELS_GROUP;
+	else if (rm_abi_is_channel(class))
+		*ret_kind = CHANNELS_CHANNEL;
+	else
+		return false;
+	return true;
+}
+
+/* Clients are recorded when something below them is: many never have anything. */
+static struct channels_object *client_of(const struct channels_new *made)
+{
+	struct channels_object client = {
+		.kind = CHANNELS_CLIENT,
+		.handle = made->client,
+		.fd = made->fd,
+	};
+	struct channels_object *o = find(made->client, made->client);
+
+	return o ? o : add(&client);
+}
+
+/* The first group that is made with a context tells which GPU is which. */
+static void learn_gpu(const struct channels_object *group)
+{
+	const struct channels_object *device = group->parent;
+
+	if (!self.n_dev || self.dev < 0 || self.dev >= DEVICE_COUNT_MAX || !device ||
+	    book.has_gpu[self.dev])
+		return;
+	book.gpu_of[self.dev] = device->gpu;
+	book.has_gpu[self.dev] = true;
+}
+
+static struct channels_target target_of(const struct channels_object *o)
+{
+	return (struct channels_target){
+		.fd = o->owner->fd,
+		.client = o->owner->handle,
+		.object = o->handle,
+	};
+}
+
+static void put(struct channels_batch *batch, const struct channels_object *channel)
+{
+	batch->clients[batch->n] = channel->owner->handle;
+	batch->channels[batch->n++] = channel->handle;
+}
+
+/* ---- what comes and goes ------------------------------------------------------- */
+
+static void add_locked(const struct channels_new *made, enum channels_kind kind,
+		       struct channels_batch *ret_channel)
+{
+	struct channels_object what = {
+		.kind = kind,
+		.handle = made->handle,
+		.engine = made->engine,
+		.gpu = made->gpu,
+		.is_own = self.n_own > 0,
+	};
+	struct channels_object *o, *subdevice, *parent;
+
+	/* A handle that is there already is one whose end we did not see. */
+	o = find(made->client, made->handle);
+	if (o)
+		drop(o);
+	parent = find(made->client, made->parent);
+	if (parent && parent->kind == CHANNELS_GROUP)
+		what.is_own = what.is_own || parent->is_own;
+	if (kind == CHANNELS_CHANNEL && !what.is_own)
+		*ret_channel = (struct channels_batch){
+			.subdevice.fd = -1,
+			.n = 1,
+			.clients[0] = made->client,
+			.channels[0] = made->handle,
+		};
+	what.parent = parent;
+	what.owner = client_of(made);
+	o = what.owner ? add(&what) : NULL;
+	if (o && kind == CHANNELS_GROUP)
+		learn_gpu(o);
+	subdevice = o && ret_channel->n ? subdevice_of(o) : NULL;
+	if (subdevice)
+		ret_channel->subdevice = target_of(subdevice);
+}
+
+void channels_add(const struct channels_new *made, struct channels_batch *ret_channel)
+{
+	enum channels_kind kind;
+	int saved_errno = errno;
+
+	ret_channel->n = 0;
+	if (!kind_of(made->class, &kind))
+		return;
+	pthread_mutex_lock(&book.lock);
+	add_locked(made, kind, ret_channel);
+	pthread_mutex_unlock(&book.lock);
+	errno = saved_errno;
+}
+
+void channels_remove(uint32_t client, uint32_t handle)
+{
+	struct channels_object *o;
+
+	pthread_mutex_lock(&book.lock);
+	o = find(client, handle);
+	if (o) {
+		drop(o);
+		book.generation++;
+	}
+	pthread_mutex_unlock(&book.lock);
+}
+
+bool channels_has(uint32_t client, uint32_t handle)
+{
+	bool has;
+
+	pthread_mutex_lock(&book.lock);
+	has = find(client, handle) != NULL;
+	pthread_mutex_unlock(&book.lock);
+	return has;
+}
+
+/* ---- what there is --------------------------------------------------------------- */
+
+/* Lock held: the program's channels on this subdevice, after the cursor's. */
+static void collect(struct channels_cursor *cursor, struct channels_object *subdevice,
+		    struct channels_batch *batch)
+{
+	struct channels_object *o;
+
+	batch->n = 0;
+	batch->subdevice = target_of(subdevice);
+	DL_FOREACH (book.objects, o) {
+		if (o->kind != CHANNELS_CHANNEL || o->is_own || o->serial <= cursor->channel ||
+		    subdevice_of(o) != subdevice)
+			continue;
+		put(batch, o);
+		cursor->channel = o->serial;
+		if (batch->n == RM_ABI_DISABLE_MAX)
+			return;
+	}
+}
+
+bool channels_next(struct channels_cursor *cursor, struct channels_batch *ret_batch)
+{
+	struct channels_object *o;
+	bool has = false;
+
+	pthread_mutex_lock(&book.lock);
+	DL_FOREACH (book.objects, o) {
+		if (o->kind != CHANNELS_SUBDEVICE || o->serial < cursor->subdevice)
+			continue;
+		if (o->serial > cursor->subdevice)
+			*cursor = (struct channels_cursor){.subdevice = o->serial};
+		collect(cursor, o, ret_batch);
+		has = ret_batch->n > 0;
+		if (has)
+			break;
+	}
+	pthread_mutex_unlock(&book.lock);
+	return has;
+}
+
+bool channels_next_group(uint32_t gpu, uint64_t *cursor, struct channels_target *ret_group)
+{
+	struct channels_object *o;
+
+	pthread_mutex_lock(&book.lock);
+	DL_FOREACH (book.objects, o) {
+		if (o->kind == CHANNELS_GROUP && !o->is_own && o->serial > *cursor && o->parent &&
+		    o->parent->gpu == gpu)
+			break;
+	}
+	if (o) {
+		*cursor = o->serial;
+		*ret_group = target_of(o);
+	}
+	pthread_mutex_unlock(&book.lock);
+	return o != NULL;
+}
+
+bool channels_group_gpu(uint32_t client, uint32_t handle, uint32_t *ret_gpu)
+{
+	struct channels_object *o;
+	bool is_group;
+
+	pthread_mutex_lock(&book.lock);
+	o = find(client, handle);
+	is_group = o && o->kind == CHANNELS_GROUP && !o->is_own && o->parent;
+	if (is_group)
+		*ret_gpu = o->parent->gpu;
+	pthread_mutex_unlock(&book.lock);
+	return is_group;
+}
+
+bool channels_any_subdevice(struct channels_target *ret_subdevice)
+{
+	struct channels_object *o;
+
+	pthread_mutex_lock(&book.lock);
+	DL_FOREACH (book.objects, o) {
+		if (o->kind == CHANNELS_SUBDEVICE)
+			break;
+	}
+	if (o)
+		*ret_subdevice = target_of(o);
+	pthread_mutex_unlock(&book.lock);
+	return o != NULL;
+}
+
+bool channels_gpu_of(CUdevice dev, uint32_t *ret_gpu)
+{
+	bool is_known;
+
+	if (dev < 0 || dev >= DEVICE_COUNT_MAX)
+		return false;
+	pthread_mutex_lock(&book.lock);
+	is_known = book.has_gpu[dev];
+	if (is_known)
+		*ret_gpu = book.gpu_of[dev];
+	pthread_mutex_unlock(&book.lock);
+	return is_known;
+}
+
+static void count_channel(struct channels_object *o, struct channels_counts *counts)
+{
+	if (o->is_own) {
+		counts->n_own++;
+		return;
+	}
+	counts->n_channels++;
+	if (o->parent && o->parent->engine == RM_ABI_ENGINE_COMPUTE)
+		counts->n_compute++;
+	if (!subdevice_of(o))
+		counts->n_orphans++;
+}
+
+void channels_count(struct channels_counts *ret)
+{
+	struct channels_object *o;
+
+	memset(ret, 0, sizeof(*ret));
+	pthread_mutex_lock(&book.lock);
+	DL_FOREACH (book.objects, o) {
+		if (o->kind == CHANNELS_CHANNEL)
+			count_channel(o, ret);
+		else if (o->kind == CHANNELS_GROUP && !o->is_own)
+			ret->n_groups++;
+		else if (o->kind == CHANNELS_SUBDEVICE)
+			ret->n_subdevices++;
+	}
+	ret->generation = book.generation;
+	pthread_mutex_unlock(&book.lock);
+}
+
+/* The parent's records are leaked: they may be half changed. */
+void channels_after_fork_child(void)
+{
+	memset(&book, 0, sizeof(book));
+	pthread_mutex_init(&book.lock, NULL);
+	why_lost = NULL;
+	memset(&self, 0, sizeof(self));
+}

@@ -1,0 +1,224 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+
+#include "hook/freeze/freeze.h"
+
+#include "core/freeze_word.h"
+#include "hook/freeze/freeze_private.h"
+#include "hook/hook_log.h"
+#include "util/clock.h"
+
+#include <errno.h>
+#include <stddef.h>
+#include <time.h>
+
+/* Each freeze makes the GPU put its work away and fetch it again: not for nothing. */
+#define FREEZE_PAUSE_NS (5 * CLOCK_NS_PER_MS)
+
+/* Controls that others are in take a fraction of a millisecond to some. */
+#define FREEZE_POLL_NS 20000
+
+static uint64_t word; /* freeze_word.h */
+static uint64_t thawed_ns;
+static bool is_stopped;
+static struct freeze_stats stats; /* each member has one writer at a time: who moves the word */
+
+#define stat_add(member, value) ((void)__atomic_add_fetch(&stats.member, (value), __ATOMIC_RELAXED))
+#define stat_set(member, value) __atomic_store_n(&stats.member, (value), __ATOMIC_RELAXED)
+
+#define ANY_EPOCH UINT64_MAX
+
+static int step_in(uint64_t epoch, enum freeze_word_event event)
+{
+	uint64_t before = __atomic_load_n(&word, __ATOMIC_SEQ_CST), after;
+	int r;
+
+	do {
+		if (epoch != ANY_EPOCH && epoch != freeze_word_epoch(before))
+			return FREEZE_WORD_E_STATE;
+		r = freeze_word_step(before, event, &after);
+		if (r)
+			return r;
+	} while (!__atomic_compare_exchange_n(&word, &before, after, false, __ATOMIC_SEQ_CST,
+					      __ATOMIC_SEQ_CST));
+	return 0;
+}
+
+static int step(enum freeze_word_event event)
+{
+	return step_in(ANY_EPOCH, event);
+}
+
+static enum freeze_word_state state(void)
+{
+	return freeze_word_state(__atomic_load_n(&word, __ATOMIC_SEQ_CST));
+}
+
+static void pause_a_little(void)
+{
+	(void)nanosleep(&(struct timespec){.tv_nsec = FREEZE_POLL_NS}, NULL);
+}
+
+/* The word says THAWING by our doing. */
+static int thaw(void)
+{
+	uint64_t start_ns = clock_now_ns(), now_ns;
+	int r;
+
+	while (freeze_word_births(__atomic_load_n(&word, __ATOMIC_SEQ_CST)) > 0)
+		pause_a_little();
+	r = freeze_switch_on();
+	if (r) {
+		freeze_why_set("the driver would not let a channel go on");
+		hook_warn_once("the driver left a channel stopped; this program may hang");
+	}
+	now_ns = clock_now_ns();
+	stat_set(thaw_ns_last, now_ns - start_ns);
+	stat_add(thaw_ns_total, now_ns - start_ns);
+	__atomic_store_n(&thawed_ns, now_ns, __ATOMIC_RELAXED);
+	(void)step(FREEZE_WORD_THAWED);
+	return r;
+}
+
+static bool is_too_soon(uint64_t now_ns)
+{
+	uint64_t last_ns = __atomic_load_n(&thawed_ns, __ATOMIC_RELAXED);
+
+	return last_ns && now_ns - last_ns < FREEZE_PAUSE_NS;
+}
+
+/* FREEZING by our doing. */
+static int finish_begin(uint64_t start_ns, uint64_t limit_ns)
+{
+	uint64_t end_ns = start_ns + limit_ns < start_ns ? UINT64_MAX : start_ns + limit_ns;
+	uint64_t epoch = freeze_epoch();
+	int r = freeze_switch_off();
+
+	if (r) {
+		(void)step(FREEZE_WORD_FAIL);
+		(void)thaw();
+		stat_add(n_failures, 1);
+		return r;
+	}
+	stat_set(freeze_ns_last, clock_now_ns() - start_ns);
+	stat_add(freeze_ns_total, stats.freeze_ns_last);
+	stat_add(n_freezes, 1);
+	(void)step(FREEZE_WORD_OFF);
+	freeze_watchdog_arm(end_ns, epoch);
+	return 0;
+}
+
+int freeze_begin(uint64_t limit_ns)
+{
+	uint64_t start_ns;
+	int r;
+
+	if (__atomic_load_n(&is_stopped, __ATOMIC_ACQUIRE) || freeze_why_not())
+		return FREEZE_E_OFF;
+	start_ns = clock_now_ns();
+	if (is_too_soon(start_ns))
+		return FREEZE_E_BUSY;
+	r = limit_ns == UINT64_MAX ? 0 : freeze_watchdog_start();
+	if (r < 0)
+		return r;
+	if (step(FREEZE_WORD_BEGIN))
+		return FREEZE_E_BUSY;
+	return finish_begin(start_ns, limit_ns);
+}
+
+bool freeze_commit(void)
+{
+	if (step(FREEZE_WORD_COMMIT))
+		return false;
+	freeze_watchdog_arm(UINT64_MAX, 0);
+	return true;
+}
+
+int freeze_end(void)
+{
+	int r = 0;
+
+	if (step(FREEZE_WORD_END) == 0) {
+		freeze_watchdog_arm(UINT64_MAX, 0);
+		r = thaw();
+	}
+	/* Or the watchdog is at it. */
+	while (state() == FREEZE_WORD_THAWING)
+		pause_a_little();
+	return r;
+}
+
+void freeze_expire(uint64_t epoch)
+{
+	if (step_in(epoch, FREEZE_WORD_EXPIRE))
+		return;
+	stat_add(n_expired, 1);
+	(void)thaw();
+	hook_debug("freeze: thawed by the watchdog");
+}
+
+/*
+ * The channel is in the book. Whoever freezes from now on finds it there; whoever is at it
+ * or has done it may not have.
+ */
+bool freeze_newborn(const struct channels_batch *channel)
+{
+	bool is_off = false;
+	int r;
+
+	do {
+		r = step(FREEZE_WORD_BORN);
+		if (r == FREEZE_WORD_E_STATE)
+			return true;
+		if (r)
+			pause_a_little();
+	} while (r);
+	for (unsigned int i = 0; i < 3 && !is_off; i++)
+		is_off = freeze_switch(channel, true) == 0;
+	if (!is_off)
+		hook_debug("freeze: a new channel could not be stopped");
+	(void)step(FREEZE_WORD_SETTLED);
+	return is_off;
+}
+
+bool freeze_is_on(void)
+{
+	return state() != FREEZE_WORD_RUNNING;
+}
+
+uint64_t freeze_epoch(void)
+{
+	return freeze_word_epoch(__atomic_load_n(&word, __ATOMIC_SEQ_CST));
+}
+
+void freeze_stats(struct freeze_stats *ret)
+{
+	ret->n_freezes = __atomic_load_n(&stats.n_freezes, __ATOMIC_RELAXED);
+	ret->n_failures = __atomic_load_n(&stats.n_failures, __ATOMIC_RELAXED);
+	ret->n_expired = __atomic_load_n(&stats.n_expired, __ATOMIC_RELAXED);
+	ret->freeze_ns_last = __atomic_load_n(&stats.freeze_ns_last, __ATOMIC_RELAXED);
+	ret->freeze_ns_total = __atomic_load_n(&stats.freeze_ns_total, __ATOMIC_RELAXED);
+	ret->thaw_ns_last = __atomic_load_n(&stats.thaw_ns_last, __ATOMIC_RELAXED);
+	ret->thaw_ns_total = __atomic_load_n(&stats.thaw_ns_total, __ATOMIC_RELAXED);
+}
+
+void freeze_stop(void)
+{
+	int saved_errno = errno;
+
+	__atomic_store_n(&is_stopped, true, __ATOMIC_RELEASE);
+	freeze_expire(ANY_EPOCH);
+	errno = saved_errno;
+}
+
+void freeze_after_fork_child(void)
+{
+	word = 0;
+	thawed_ns = 0;
+	is_stopped = false;
+	stats = (struct freeze_stats){0};
+	freeze_watchdog_after_fork_child();
+	freeze_prove_after_fork_child();
+	freeze_switch_after_fork_child();
+	freeze_why_after_fork_child();
+	channels_after_fork_child();
+}

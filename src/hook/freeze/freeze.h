@@ -1,0 +1,92 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef NVS_HOOK_FREEZE_H
+#define NVS_HOOK_FREEZE_H
+
+/*
+ * Taking the whole process off its GPUs in the middle of whatever they compute, and
+ * putting it back: by the driver's own control over the process's own channels, without
+ * privileges. Channels that the library made for itself (channels_own_begin()) go on.
+ *
+ * RUNNING -> freeze_begin() -> FROZEN -> freeze_commit() -> COMMITTED -> freeze_end().
+ * Memory may be taken away only when committed: until then the watchdog, a thread that
+ * makes no CUDA call, thaws after a time limit, so that a lock of the driver's which a
+ * frozen thread holds can not stop the process for ever.
+ *
+ * A status of success proves nothing: before a GPU's memory is taken for the first time,
+ * freeze_prove() has to show that its work does stand still.
+ *
+ * Threading: one thread, the agent's, but where it says otherwise.
+ */
+
+#include "abi/cuda_abi.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+
+enum {
+	FREEZE_E_SUCCESS_,
+	FREEZE_E_OFF,         /* freeze_why_not() says why */
+	FREEZE_E_BUSY,        /* not running, or too soon after the last thaw: later */
+	FREEZE_E_NO_CHANNELS, /* nothing was seen that could be frozen: no context yet */
+	FREEZE_E_REFUSED,     /* the driver refused it; everything is as it was */
+	FREEZE_E_UNPROVEN,    /* work went on while frozen, or could not be looked at */
+};
+
+struct freeze_stats {
+	uint64_t n_freezes; /* that succeeded */
+	uint64_t n_failures;
+	uint64_t n_expired; /* thawed by the watchdog */
+	uint64_t freeze_ns_last, freeze_ns_total;
+	uint64_t thaw_ns_last, thaw_ns_total;
+};
+
+/*
+ * NULL: this process can be frozen, for all that is known by now; else why not, in a few
+ * words for status and log. Some reasons go away (a debugger), most do not. The first call
+ * makes driver calls, of which none touches a context.
+ */
+const char *freeze_why_not(void);
+
+/*
+ * Once a GPU: freezes, checks that a value written by a stream of ctx (which is current for
+ * the caller; the gate is closed, or the program idle) does not land for 5 ms, and that it
+ * does after the thaw. 0; FREEZE_E_UNPROVEN: from then on freeze_why_not() says so;
+ * FREEZE_E_BUSY, _NO_CHANNELS or -errno: not decided, later again.
+ */
+int freeze_prove(CUdevice dev, CUcontext ctx);
+bool freeze_is_proven(CUdevice dev);
+
+/*
+ * Takes every channel of the process but our own off its GPU. All or nothing. limit_ns: so
+ * long after it the watchdog thaws, unless committed; UINT64_MAX: never. 0, FREEZE_E_OFF,
+ * _BUSY, _NO_CHANNELS, _REFUSED, or -errno.
+ */
+int freeze_begin(uint64_t limit_ns);
+
+/* From here on nothing thaws but freeze_end(). false: the watchdog has thawed. */
+bool freeze_commit(void);
+
+/*
+ * Thaws; nothing to do when running. 0, or FREEZE_E_REFUSED: the driver left some channel
+ * off, in spite of several tries; freeze_why_not() says so.
+ */
+int freeze_end(void);
+
+bool freeze_is_on(void);     /* any thread: not RUNNING */
+uint64_t freeze_epoch(void); /* any thread: grows with each thaw */
+
+/*
+ * The timeslice of every channel group of the program on dev, microseconds, and of those
+ * that appear later; the driver's own setting of one is followed by ours. 0: no more of
+ * that; what is set stays. 0, -ENODEV (no context has been made there), or FREEZE_E_REFUSED.
+ */
+int freeze_set_timeslice(CUdevice dev, uint64_t us);
+
+void freeze_stats(struct freeze_stats *ret);
+
+/* At exit: no more freezes. What is frozen is thawed, what is committed stays: its memory is out.
+ */
+void freeze_stop(void);
+void freeze_after_fork_child(void);
+
+#endif

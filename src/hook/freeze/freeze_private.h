@@ -1,0 +1,40 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef NVS_HOOK_FREEZE_PRIVATE_H
+#define NVS_HOOK_FREEZE_PRIVATE_H
+
+/*
+ * What the parts of freezing share. freeze.c: the word and its transitions;
+ * freeze_switch.c: channels off and on; freeze_prove.c: does it work here; freeze_why.c:
+ * may it be done here; freeze_watchdog.c: the thread; rm_watch.c: what comes and goes.
+ */
+
+#include "hook/freeze/channels.h"
+#include "hook/freeze/freeze.h"
+
+/* rm_watch.c, any thread: false: the new channel could not be taken off and must go. */
+bool freeze_newborn(const struct channels_batch *channel);
+
+/* freeze.c, the watchdog's thread. */
+void freeze_expire(uint64_t epoch); /* that freeze, not a later one */
+
+/* freeze_switch.c. 0; else a status of the driver, or -errno. */
+int freeze_switch(const struct channels_batch *batch, bool is_off);
+/* Every channel of the program. 0, FREEZE_E_NO_CHANNELS, FREEZE_E_REFUSED. */
+int freeze_switch_off(void);
+int freeze_switch_on(void); /* 0, or FREEZE_E_REFUSED: some would not */
+/* Timeslices: any thread. After the driver has made, or timed, a group. */
+void freeze_on_group(int fd, uint32_t client, uint32_t group);
+
+/* freeze_why.c */
+void freeze_why_set(const char *why); /* a string that stays; the first one counts */
+void freeze_why_after_fork_child(void);
+
+/* freeze_watchdog.c: calls freeze_expire(epoch) at this time, once. start: 0, or -errno. */
+int freeze_watchdog_start(void);
+void freeze_watchdog_arm(uint64_t at_ns, uint64_t epoch); /* UINT64_MAX: not */
+void freeze_watchdog_after_fork_child(void);
+
+void freeze_prove_after_fork_child(void);
+void freeze_switch_after_fork_child(void);
+
+#endif

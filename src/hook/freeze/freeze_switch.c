@@ -1,0 +1,150 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+
+/* The controls themselves: channels off and on, timeslices. */
+
+#include "hook/device.h"
+#include "hook/freeze/freeze_private.h"
+#include "hook/freeze/ioctl_next.h"
+#include "hook/hook_log.h"
+
+#include <errno.h>
+#include <string.h>
+#include <time.h>
+
+enum {
+	OFF_TRIES = 3, /* a channel may go between the look at the book and the control */
+	ON_TRIES = 5,
+	ON_PAUSE_NS = 1000000,
+};
+
+/* By GPU of the driver's, which are small numbers; 0: the driver's own. */
+static uint64_t timeslices_us[DEVICE_COUNT_MAX];
+
+int freeze_switch(const struct channels_batch *batch, bool is_off)
+{
+	struct rm_abi_disable_channels params = {
+		.bDisable = is_off,
+		.numChannels = batch->n,
+	};
+	int r;
+
+	memcpy(params.hClientList, batch->clients, batch->n * sizeof(batch->clients[0]));
+	memcpy(params.hChannelList, batch->channels, batch->n * sizeof(batch->channels[0]));
+	r = ioctl_control(batch->subdevice.fd, batch->subdevice.client, batch->subdevice.object,
+			  RM_ABI_CMD_DISABLE_CHANNELS, &params, sizeof(params));
+	if (r)
+		hook_debug("freeze: %s %u channels: %s %d", is_off ? "taking off" : "putting back",
+			   batch->n, r < 0 ? "error" : "status", r < 0 ? -r : r);
+	return r;
+}
+
+static int switch_all_off(void)
+{
+	struct channels_cursor cursor = {0};
+	struct channels_batch batch;
+	uint32_t n = 0;
+	int r = 0;
+
+	while (r == 0 && channels_next(&cursor, &batch)) {
+		r = freeze_switch(&batch, true);
+		n += batch.n;
+	}
+	if (r)
+		return FREEZE_E_REFUSED;
+	return n ? 0 : FREEZE_E_NO_CHANNELS;
+}
+
+int freeze_switch_off(void)
+{
+	struct channels_counts before, after;
+	int r = FREEZE_E_REFUSED;
+
+	for (unsigned int i = 0; i < OFF_TRIES && r == FREEZE_E_REFUSED; i++) {
+		channels_count(&before);
+		if (before.n_orphans)
+			return FREEZE_E_REFUSED;
+		r = switch_all_off();
+		channels_count(&after);
+		if (r == FREEZE_E_REFUSED && after.generation == before.generation)
+			break;
+	}
+	return r;
+}
+
+/* One by one, so that one that is gone does not keep the others off. */
+static bool put_back_each(const struct channels_batch *batch)
+{
+	const struct timespec pause = {.tv_nsec = ON_PAUSE_NS};
+	struct channels_batch one = {.subdevice = batch->subdevice, .n = 1};
+	bool is_back, are_all = true;
+
+	for (uint32_t i = 0; i < batch->n; i++) {
+		one.clients[0] = batch->clients[i];
+		one.channels[0] = batch->channels[i];
+		is_back = false;
+		for (unsigned int try = 0; try < ON_TRIES && !is_back; try++) {
+			is_back = freeze_switch(&one, false) == 0 ||
+				  !channels_has(one.clients[0], one.channels[0]);
+			if (!is_back)
+				(void)nanosleep(&pause, NULL);
+		}
+		are_all = are_all && is_back;
+	}
+	return are_all;
+}
+
+int freeze_switch_on(void)
+{
+	struct channels_cursor cursor = {0};
+	struct channels_batch batch;
+	bool are_all = true;
+
+	while (channels_next(&cursor, &batch)) {
+		if (freeze_switch(&batch, false) != 0)
+			are_all = put_back_each(&batch) && are_all;
+	}
+	return are_all ? 0 : FREEZE_E_REFUSED;
+}
+
+/* ---- timeslices ---------------------------------------------------------------- */
+
+static int set_timeslice(const struct channels_target *group, uint64_t us)
+{
+	return ioctl_control(group->fd, group->client, group->object, RM_ABI_CMD_SET_TIMESLICE, &us,
+			     sizeof(us));
+}
+
+void freeze_on_group(int fd, uint32_t client, uint32_t group)
+{
+	const struct channels_target target = {.fd = fd, .client = client, .object = group};
+	uint32_t gpu;
+	uint64_t us;
+
+	if (!channels_group_gpu(client, group, &gpu) || gpu >= DEVICE_COUNT_MAX)
+		return;
+	us = __atomic_load_n(&timeslices_us[gpu], __ATOMIC_RELAXED);
+	if (us)
+		(void)set_timeslice(&target, us);
+}
+
+int freeze_set_timeslice(CUdevice dev, uint64_t us)
+{
+	struct channels_target group;
+	uint64_t cursor = 0;
+	uint32_t gpu;
+	int r = 0;
+
+	if (!channels_gpu_of(dev, &gpu) || gpu >= DEVICE_COUNT_MAX)
+		return -ENODEV;
+	__atomic_store_n(&timeslices_us[gpu], us, __ATOMIC_RELAXED);
+	while (us && channels_next_group(gpu, &cursor, &group)) {
+		if (set_timeslice(&group, us) != 0 && channels_has(group.client, group.object))
+			r = FREEZE_E_REFUSED;
+	}
+	return r;
+}
+
+void freeze_switch_after_fork_child(void)
+{
+	memset(timeslices_us, 0, sizeof(timeslices_us));
+}

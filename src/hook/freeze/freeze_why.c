@@ -1,0 +1,179 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+
+/* Where freezing must not be tried, or can not work. */
+
+#include "hook/freeze/freeze_private.h"
+#include "hook/freeze/ioctl_next.h"
+#include "hook/hook_options.h"
+#include "hook/table/cuda_real.h"
+#include "hook/table/elf_find.h"
+
+#include <dlfcn.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#define LIBNVML "libnvidia-ml.so.1"
+
+static const char *why;
+static bool is_looked_up; /* agent's thread */
+static bool is_probed;    /* agent's thread */
+
+void freeze_why_set(const char *reason)
+{
+	const char *expected = NULL;
+
+	(void)__atomic_compare_exchange_n(&why, &expected, reason, false, __ATOMIC_ACQ_REL,
+					  __ATOMIC_RELAXED);
+}
+
+static bool is_set(const char *name)
+{
+	const char *value = getenv(name);
+
+	return value && *value;
+}
+
+/* What the file begins with; "" when it can not be read. */
+static void read_start(const char *path, char *buf, size_t size)
+{
+	int fd = open(path, O_RDONLY | O_CLOEXEC);
+	ssize_t n = fd < 0 ? -1 : read(fd, buf, size - 1);
+
+	buf[n > 0 ? n : 0] = '\0';
+	if (fd >= 0)
+		(void)close(fd);
+}
+
+/*
+ * The MPS daemon leaves its number beside its sockets. In another process namespace that
+ * number says nothing: then a directory that somebody chose to name is taken for live.
+ */
+static bool is_mps_alive(void)
+{
+	const char *folder = getenv("CUDA_MPS_PIPE_DIRECTORY");
+	bool is_named = folder && *folder;
+	char path[512], text[32];
+	int pid;
+
+	if (!is_named)
+		folder = "/tmp/nvidia-mps";
+	(void)snprintf(path, sizeof(path), "%s/nvidia-cuda-mps-control.pid", folder);
+	read_start(path, text, sizeof(text));
+	pid = atoi(text);
+	if (pid > 0 && (kill(pid, 0) == 0 || errno == EPERM))
+		return true;
+	(void)snprintf(path, sizeof(path), "%s/control", folder);
+	return is_named && access(path, F_OK) == 0;
+}
+
+/* A profiler or debugger that comes later shows here too. */
+static bool is_traced(void)
+{
+	char text[2048];
+	const char *line;
+
+	read_start("/proc/self/status", text, sizeof(text));
+	line = strstr(text, "\nTracerPid:");
+	return line && atoi(line + strlen("\nTracerPid:")) != 0;
+}
+
+/* The GPU works on the processor's own page tables: nothing stands still there. */
+static bool is_coherent(void)
+{
+	int n = 0, value;
+
+	if (!cuda_real.cuDeviceGetCount || !cuda_real.cuDeviceGetAttribute ||
+	    cuda_real.cuDeviceGetCount(&n) != CUDA_SUCCESS)
+		return false;
+	for (CUdevice dev = 0; dev < n; dev++) {
+		value = 0;
+		if (cuda_real.cuDeviceGetAttribute(
+			    &value,
+			    CU_DEVICE_ATTRIBUTE_PAGEABLE_MEMORY_ACCESS_USES_HOST_PAGE_TABLES,
+			    dev) == CUDA_SUCCESS &&
+		    value)
+			return true;
+	}
+	return false;
+}
+
+static bool is_confidential(void)
+{
+	struct {
+		unsigned int environment, cc_feature, dev_tools;
+	} state = {0};
+	void *lib = dlopen(LIBNVML, RTLD_LAZY | RTLD_LOCAL);
+	int (*start)(void) = lib ? (int (*)(void))elf_find_in(LIBNVML, "nvmlInit_v2") : NULL;
+	int (*end)(void) = lib ? (int (*)(void))elf_find_in(LIBNVML, "nvmlShutdown") : NULL;
+	int (*get)(void *) =
+		lib ? (int (*)(void *))elf_find_in(LIBNVML, "nvmlSystemGetConfComputeState") : NULL;
+	bool is_on = false;
+
+	if (start && end && get && start() == 0) {
+		is_on = get(&state) == 0 && state.cc_feature != 0;
+		(void)end();
+	}
+	if (lib)
+		(void)dlclose(lib);
+	return is_on;
+}
+
+static void look_up(void)
+{
+	int saved_errno = errno;
+
+	if (!hook_options()->freeze)
+		freeze_why_set("NVSHARE_FREEZE=0");
+	else if (is_set("CUDA_INJECTION64_PATH") || is_set("NVTX_INJECTION64_PATH"))
+		freeze_why_set("a profiler or debugger is injected");
+	else if (is_set("CUDA_MPS_ACTIVE_THREAD_PERCENTAGE") || is_mps_alive())
+		freeze_why_set("MPS");
+	else if (is_coherent())
+		freeze_why_set("a coherent platform");
+	else if (is_confidential())
+		freeze_why_set("confidential computing");
+	errno = saved_errno;
+}
+
+/* Nothing is to be taken off: a driver without the control says so, others do nothing. */
+static void probe(const struct channels_target *subdevice)
+{
+	struct channels_batch none = {.subdevice = *subdevice};
+
+	if (freeze_switch(&none, true) != 0)
+		freeze_why_set("this driver can not stop channels");
+}
+
+const char *freeze_why_not(void)
+{
+	struct channels_target subdevice;
+	const char *reason;
+
+	if (!is_looked_up) {
+		is_looked_up = true;
+		look_up();
+	}
+	reason = __atomic_load_n(&why, __ATOMIC_ACQUIRE);
+	if (!reason && !is_probed && channels_any_subdevice(&subdevice)) {
+		is_probed = true;
+		probe(&subdevice);
+		reason = __atomic_load_n(&why, __ATOMIC_ACQUIRE);
+	}
+	if (!reason)
+		reason = channels_why_lost();
+	if (!reason && is_traced())
+		reason = "a debugger";
+	return reason;
+}
+
+void freeze_why_after_fork_child(void)
+{
+	why = NULL;
+	is_looked_up = false;
+	is_probed = false;
+}

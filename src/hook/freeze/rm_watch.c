@@ -1,0 +1,165 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+
+#include "hook/freeze/rm_watch.h"
+
+#include "hook/freeze/freeze_private.h"
+#include "hook/freeze/ioctl_next.h"
+
+#include <errno.h>
+#include <stddef.h>
+
+/* A request without its wrapping. */
+struct rm_watch_call {
+	int fd;
+	uint32_t nr;
+	uint32_t size;
+	void *arg;
+	uint32_t was[2]; /* the last words of a short allocation, before */
+};
+
+static void unwrap(struct rm_watch_call *call, unsigned long request, void *arg)
+{
+	const struct rm_abi_xfer *xfer = arg;
+
+	call->nr = _IOC_NR(request);
+	call->size = _IOC_SIZE(request);
+	call->arg = arg;
+	if (call->nr == RM_ABI_ESC_XFER && call->size == sizeof(*xfer)) {
+		call->nr = xfer->cmd;
+		call->size = xfer->size;
+		call->arg = (void *)(uintptr_t)xfer->ptr;
+	}
+}
+
+/*
+ * The short form is as long with drivers before 535, but there the first of its last two
+ * words is the status and the second is nothing. paramsSize is never changed by the call.
+ */
+static bool has_succeeded_short(const struct rm_watch_call *call)
+{
+	const struct rm_abi_alloc *a = call->arg;
+
+	return (a->paramsSize == 0 || a->paramsSize == call->was[0]) &&
+	       (a->status == 0 || a->status == call->was[1]);
+}
+
+static bool has_succeeded(const struct rm_watch_call *call)
+{
+	if (call->size == sizeof(struct rm_abi_alloc))
+		return has_succeeded_short(call);
+	if (call->size == sizeof(struct rm_abi_alloc64))
+		return ((const struct rm_abi_alloc64 *)call->arg)->status == 0;
+	return ((const struct rm_abi_alloc64_old *)call->arg)->status == 0;
+}
+
+static void set_failed(struct rm_watch_call *call)
+{
+	if (call->size == sizeof(struct rm_abi_alloc)) {
+		struct rm_abi_alloc *a = call->arg;
+
+		a->status = RM_ABI_INSUFFICIENT_RESOURCES;
+		if (call->was[0] == 0)
+			a->paramsSize = RM_ABI_INSUFFICIENT_RESOURCES;
+	} else if (call->size == sizeof(struct rm_abi_alloc64)) {
+		((struct rm_abi_alloc64 *)call->arg)->status = RM_ABI_INSUFFICIENT_RESOURCES;
+	} else {
+		((struct rm_abi_alloc64_old *)call->arg)->status = RM_ABI_INSUFFICIENT_RESOURCES;
+	}
+}
+
+static bool is_alloc(const struct rm_watch_call *call)
+{
+	return call->nr == RM_ABI_ESC_ALLOC && (call->size == sizeof(struct rm_abi_alloc) ||
+						call->size == sizeof(struct rm_abi_alloc64) ||
+						call->size == sizeof(struct rm_abi_alloc64_old));
+}
+
+static void free_object(int fd, const struct channels_new *made)
+{
+	struct rm_abi_free gone = {
+		.hRoot = made->client,
+		.hObjectParent = made->parent,
+		.hObjectOld = made->handle,
+	};
+
+	(void)ioctl_next_rm(fd, RM_ABI_REQUEST_FREE, &gone);
+	channels_remove(made->client, made->handle);
+}
+
+static void on_alloc(struct rm_watch_call *call)
+{
+	const struct rm_abi_alloc *a = call->arg; /* the forms begin alike */
+	const uint32_t *params = (const uint32_t *)(uintptr_t)a->pAllocParms;
+	struct channels_new made = {
+		.fd = call->fd,
+		.client = a->hRoot,
+		.parent = a->hObjectParent,
+		.handle = a->hObjectNew,
+		.class = a->hClass,
+	};
+	struct channels_batch channel;
+
+	if (!has_succeeded(call))
+		return;
+	/* The driver has read them: they are there. */
+	if (made.class == RM_ABI_CLASS_GROUP && params)
+		made.engine = params[RM_ABI_GROUP_ENGINE];
+	if (made.class == RM_ABI_CLASS_DEVICE && params)
+		made.gpu = ((const struct rm_abi_device_params *)params)->deviceId;
+	channels_add(&made, &channel);
+	if (made.class == RM_ABI_CLASS_GROUP)
+		freeze_on_group(made.fd, made.client, made.handle);
+	if (channel.n && !freeze_newborn(&channel)) {
+		free_object(made.fd, &made);
+		set_failed(call);
+	}
+}
+
+static void on_free(const struct rm_watch_call *call)
+{
+	const struct rm_abi_free *gone = call->arg;
+
+	if (gone->status == RM_ABI_OK)
+		channels_remove(gone->hRoot, gone->hObjectOld);
+}
+
+static void on_control(const struct rm_watch_call *call)
+{
+	const struct rm_abi_control *c = call->arg;
+
+	if (c->status != RM_ABI_OK)
+		return;
+	if (c->cmd == RM_ABI_CMD_SET_TIMESLICE)
+		freeze_on_group(call->fd, c->hClient, c->hObject);
+	else if (c->cmd == RM_ABI_CMD_DISABLE_CHANNELS)
+		channels_lose("the program stops channels itself");
+}
+
+int rm_watch_ioctl(int fd, unsigned long request, void *arg)
+{
+	struct rm_watch_call call = {.fd = fd};
+	int r, saved_errno;
+
+	/* An argument that is not there is for the kernel to refuse. */
+	if (arg)
+		unwrap(&call, request, arg);
+	if (!call.arg)
+		return ioctl_next_rm(fd, request, arg);
+	if (is_alloc(&call) && call.size == sizeof(struct rm_abi_alloc)) {
+		call.was[0] = ((const struct rm_abi_alloc *)call.arg)->paramsSize;
+		call.was[1] = ((const struct rm_abi_alloc *)call.arg)->status;
+	}
+
+	r = ioctl_next_rm(fd, request, arg);
+	if (r < 0)
+		return r;
+	saved_errno = errno;
+	if (is_alloc(&call))
+		on_alloc(&call);
+	else if (call.nr == RM_ABI_ESC_FREE && call.size == sizeof(struct rm_abi_free))
+		on_free(&call);
+	else if (call.nr == RM_ABI_ESC_CONTROL && call.size == sizeof(struct rm_abi_control))
+		on_control(&call);
+	errno = saved_errno;
+	return r;
+}
