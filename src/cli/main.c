@@ -26,7 +26,7 @@ static void print_help(void)
 		"                      longest run while others wait\n"
 		"                      (SECONDS may have a fraction, as 0.5)\n"
 		"  -T, --set-tq SECONDS      as set tq\n"
-		"  -S, --anti-thrash on|off  off: everybody runs, nobody takes turns\n"
+		"  -S, --anti-thrash on|off  off: who fits runs, nobody takes turns\n"
 		"  -h, --help          this text\n"
 		"  -V, --version       the version\n"
 		"\n"

@@ -41,24 +41,36 @@ static int bad_value(const char *what, const char *value, const char *allowed)
 	return CLI_EXIT_USAGE;
 }
 
+struct span {
+	const char *what;
+	const char *also; /* what may stand there beside a number */
+	uint64_t min, max;
+};
+
+static const struct span tq_span = {"tq", "", NVSHARE_TURN_MS_MIN, NVSHARE_TURN_MS_MAX};
+static const struct span switch_time_span = {"switch-time", "auto, or ", NVSHARE_TURN_MS_MIN,
+					     NVSHARE_TURN_MS_MAX};
+static const struct span max_runtime_span = {"max-runtime", "", NVSHARE_MAX_RUNTIME_MS_MIN,
+					     NVSHARE_MAX_RUNTIME_MS_MAX};
+
 /* Seconds, in which people think, to the milliseconds of the wire; 0 or CLI_EXIT_USAGE. */
-static int parse_ms(const char *what, const char *value, uint64_t min, uint64_t max, uint64_t *ret)
+static int parse_ms(const struct span *span, const char *value, uint64_t *ret)
 {
 	uint64_t ns;
 
-	if (!parse_seconds(value, min * CLOCK_NS_PER_MS, max * CLOCK_NS_PER_MS, &ns)) {
+	if (!parse_seconds(value, span->min * CLOCK_NS_PER_MS, span->max * CLOCK_NS_PER_MS, &ns)) {
 		*ret = ns / CLOCK_NS_PER_MS;
 		return CLI_EXIT_OK;
 	}
-	(void)fprintf(stderr, "nvsharectl: %s is '%s'; allowed is %g to %g seconds\n", what, value,
-		      (double)min / 1000, (double)max / 1000);
+	(void)fprintf(stderr, "nvsharectl: %s is '%s'; allowed is %s%g to %g seconds\n", span->what,
+		      value, span->also, (double)span->min / 1000, (double)span->max / 1000);
 	return CLI_EXIT_USAGE;
 }
 
 int set_tq(const char *value)
 {
 	struct nvshare_set_tq body;
-	int r = parse_ms("tq", value, NVSHARE_TURN_MS_MIN, NVSHARE_TURN_MS_MAX, &body.ms);
+	int r = parse_ms(&tq_span, value, &body.ms);
 
 	return r ? r : change(NVSHARE_MSG_SET_TQ, &body);
 }
@@ -90,8 +102,7 @@ static int set_switch_time(const char *value)
 	int r = 0;
 
 	if (strcmp(value, "auto") != 0)
-		r = parse_ms("switch-time (or auto)", value, NVSHARE_TURN_MS_MIN,
-			     NVSHARE_TURN_MS_MAX, &body.value);
+		r = parse_ms(&switch_time_span, value, &body.value);
 	return r ? r : change(NVSHARE_MSG_SET, &body);
 }
 
@@ -109,8 +120,7 @@ static int set_reserve(const char *value)
 static int set_max_runtime(const char *value)
 {
 	struct nvshare_set body = {.key = NVSHARE_KEY_MAX_RUNTIME};
-	int r = parse_ms("max-runtime", value, NVSHARE_MAX_RUNTIME_MS_MIN,
-			 NVSHARE_MAX_RUNTIME_MS_MAX, &body.value);
+	int r = parse_ms(&max_runtime_span, value, &body.value);
 
 	return r ? r : change(NVSHARE_MSG_SET, &body);
 }

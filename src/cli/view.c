@@ -96,7 +96,7 @@ static void print_node(FILE *out, const struct nvshare_status_node *node, bool h
 			      seconds(node->switch_max_ns).s);
 	(void)fprintf(out, ", max runtime %s, reserve %u %%, anti-thrash %s\n",
 		      seconds(node->max_runtime_ns).s, node->reserve_percent,
-		      node->anti_thrash ? "on" : "off: everybody runs");
+		      node->anti_thrash ? "on" : "off: nobody takes turns");
 }
 
 static void print_gpu(FILE *out, const struct nvshare_status_gpu *gpu, bool has_colours)
@@ -110,15 +110,21 @@ static void print_gpu(FILE *out, const struct nvshare_status_gpu *gpu, bool has_
 		      size(gpu->usable).s, size(gpu->available).s);
 	if (gpu->external)
 		(void)fprintf(out, ", %s used by others", size(gpu->external).s);
-	(void)fprintf(out, "\n  clients   %u: %u running", gpu->n_clients, gpu->n_running);
-	if (gpu->running)
-		(void)fprintf(out, " with %s", size(gpu->running).s);
-	(void)fprintf(out, ", %u waiting\n  switches  %" PRIu64, gpu->n_waiting, gpu->n_switches);
+	(void)fprintf(out, "\n  clients   ");
+	if (gpu->n_clients == 0)
+		(void)fprintf(out, "none");
+	else if (gpu->running)
+		(void)fprintf(out, "%u: %u running with %s, %u waiting", gpu->n_clients,
+			      gpu->n_running, size(gpu->running).s, gpu->n_waiting);
+	else
+		(void)fprintf(out, "%u: %u running, %u waiting", gpu->n_clients, gpu->n_running,
+			      gpu->n_waiting);
+	(void)fprintf(out, "\n  switches  %" PRIu64, gpu->n_switches);
 	if (gpu->moved_out || gpu->moved_in)
 		(void)fprintf(out, ", %s moved out, %s in", size(gpu->moved_out).s,
 			      size(gpu->moved_in).s);
 	if (gpu->bandwidth)
-		(void)fprintf(out, ", %s/s", size(gpu->bandwidth).s);
+		(void)fprintf(out, ", at %s/s", size(gpu->bandwidth).s);
 	if (gpu->next_switch_ms != UINT64_MAX)
 		(void)fprintf(out, "; next in %s",
 			      duration(gpu->next_switch_ms * CLOCK_NS_PER_MS).s);

@@ -267,6 +267,17 @@ static bool is_time(struct server *server, struct peer *peer, uint32_t seq, cons
 	return false;
 }
 
+/* A turn's length that the mode does not look at would seem to have no effect. */
+static const char *unused(const struct sched_config *config, bool is_tq)
+{
+	bool is_concurrent = config->mode == SCHED_MODE_CONCURRENT;
+
+	if (is_concurrent == is_tq)
+		return "";
+	return is_tq ? "; it counts in mode concurrent only"
+		     : "; it does not count in mode concurrent";
+}
+
 static void set_tq(struct server *server, struct peer *peer, uint32_t seq, uint64_t ms)
 {
 	struct sched_config config = server->config;
@@ -274,7 +285,8 @@ static void set_tq(struct server *server, struct peer *peer, uint32_t seq, uint6
 	if (!is_time(server, peer, seq, "tq", ms, NVSHARE_TURN_MS_MIN, NVSHARE_TURN_MS_MAX))
 		return;
 	config.tq_ns = ms * CLOCK_NS_PER_MS;
-	apply(server, peer, seq, &config, "tq is %.8g s", (double)ms / 1000);
+	apply(server, peer, seq, &config, "tq is %.8g s%s", (double)ms / 1000,
+	      unused(&config, true));
 }
 
 static void set_switch_time(struct server *server, struct peer *peer, uint32_t seq, uint64_t ms)
@@ -283,7 +295,7 @@ static void set_switch_time(struct server *server, struct peer *peer, uint32_t s
 
 	if (ms == 0) {
 		config.switch_mode = SCHED_SWITCH_AUTO;
-		apply(server, peer, seq, &config, "switch-time is auto");
+		apply(server, peer, seq, &config, "switch-time is auto%s", unused(&config, false));
 		return;
 	}
 	if (!is_time(server, peer, seq, "switch-time is auto, or it", ms, NVSHARE_TURN_MS_MIN,
@@ -291,7 +303,8 @@ static void set_switch_time(struct server *server, struct peer *peer, uint32_t s
 		return;
 	config.switch_mode = SCHED_SWITCH_FIXED;
 	config.switch_fixed_ns = ms * CLOCK_NS_PER_MS;
-	apply(server, peer, seq, &config, "switch-time is %.8g s", (double)ms / 1000);
+	apply(server, peer, seq, &config, "switch-time is %.8g s%s", (double)ms / 1000,
+	      unused(&config, false));
 }
 
 static void set_reserve(struct server *server, struct peer *peer, uint32_t seq, uint64_t percent)
@@ -354,7 +367,7 @@ static void set_anti_thrash(struct server *server, struct peer *peer, uint32_t s
 	config.anti_thrash = is_on;
 	apply(server, peer, seq, &config,
 	      is_on ? "anti-thrash is on: programs take turns"
-		    : "anti-thrash is off: everybody runs");
+		    : "anti-thrash is off: nobody takes turns");
 }
 
 void tools_message(struct server *server, struct peer *peer, const struct msg *msg)

@@ -115,7 +115,7 @@ static void the_view_says_who_runs_and_why_others_wait(void **state)
 	has(text, "  memory    100.0 GiB total, 95.0 GiB usable, 3.0 GiB available,"
 		  " 2.0 GiB used by others\n");
 	has(text, "  clients   2: 1 running with 90.0 GiB, 1 waiting\n");
-	has(text, "  switches  4, 8.0 GiB moved out, 0 B in, 20.0 GiB/s; next in 12 s\n");
+	has(text, "  switches  4, 8.0 GiB moved out, 0 B in, at 20.0 GiB/s; next in 12 s\n");
 	has(text,
 	    "  1  100  4000000000  train       stopping  3 min 20 s   90.0 GiB  89.0 GiB"
 	    "        -  1.0 GiB      0  can not be stopped: its work or a capture did not end in time\n");

@@ -803,15 +803,16 @@ def test_ctl_shows_what_seed_000_names(node):
 def test_ctl_sets_and_the_status_follows(node):
     node.start()
     for args, text in [
+        (("set", "tq", "6"), "tq is 6 s; it counts in mode concurrent only"),
         (("set", "mode", "concurrent"), "mode is concurrent"),
         (("set", "tq", "7"), "tq is 7 s"),
-        (("set", "switch-time", "0.01"), "switch-time is 0.01 s"),
-        (("set", "switch-time", "12"), "switch-time is 12 s"),
+        (("set", "switch-time", "0.01"), "switch-time is 0.01 s; it does not count in mode concurrent"),
+        (("set", "switch-time", "12"), "switch-time is 12 s; it does not count in mode concurrent"),
         (("set", "tq", "86399.999"), "tq is 86399.999 s"),
         (("set", "tq", "7"), "tq is 7 s"),
         (("set", "reserve", "9"), "reserve is 9 percent"),
         (("set", "max-runtime", "60"), "max-runtime is 60 s"),
-        (("-S", "off"), "anti-thrash is off: everybody runs"),
+        (("-S", "off"), "anti-thrash is off: nobody takes turns"),
     ]:
         run = node.ctl(*args)
         assert (run.returncode, run.stdout, run.stderr) == (0, text + "\n", "")
