@@ -296,7 +296,9 @@ def test_only_an_overcommitment_that_lasts_is_said(node):
     node.start()
     much = {"memory": mem(resident=800 << 20), "flags": wire.RUNNING, "budget": 800 << 20}
     node.client(gpu=1, **much)
-    node.client(gpu=1, **much).close()
+    passing = node.client(gpu=1, **much)
+    assert node.n_clients() == 2
+    passing.close()
     until("one is left", lambda: node.n_clients() == 1)
     for _ in range(2):
         node.client(gpu=2, **much)
