@@ -2,45 +2,111 @@
 
 #include "simgpu/cuda/fail.h"
 
+#include <errno.h>
+#include <signal.h>
+#include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
+#include <unistd.h>
 
 #include "simgpu/node/node.h"
 #include "util/parse.h"
 
-enum { FAIL_RULES_MAX = 32, FAIL_NAME_MAX = 64 };
+enum { FAIL_RULES_MAX = 32, FAIL_NAME_MAX = 64, FAIL_HANG_MS_MAX = 3600000 };
 
 struct fail_rule {
 	char name[FAIL_NAME_MAX];
 	uint64_t at;
-	uint64_t code;
+	bool is_always;
+	struct fail_order order;
+	int signal;       /* 0: none */
+	uint64_t hang_ms; /* 0: not at all */
 	uint64_t n_calls;
 };
 
 static struct fail_rule rules[FAIL_RULES_MAX];
 static unsigned int n_rules;
 
+static bool read_number(char **rest, uint64_t max, uint64_t *ret)
+{
+	const char *word = strsep(rest, ":");
+
+	return word && parse_u64(word, 1, max, ret) == 0;
+}
+
+static bool is_control(const char *name)
+{
+	return strcmp(name, "rm_disable") == 0 || strcmp(name, "rm_enable") == 0 ||
+	       strcmp(name, "rm_timeslice") == 0;
+}
+
+/* What stands after "name:N:", up to ":always" or the end. */
+static bool read_what(struct fail_rule *rule, char **rest)
+{
+	static const struct {
+		const char *word;
+		int signal;
+	} signals[] = {{"kill", SIGKILL}, {"term", SIGTERM}, {"stop", SIGSTOP}};
+	bool is_rm = strncmp(rule->name, "rm_", 3) == 0;
+	const char *word = strsep(rest, ":");
+	uint64_t value;
+	size_t i;
+
+	if (!word)
+		return false;
+	for (i = 0; i < sizeof(signals) / sizeof(*signals); i++)
+		if (strcmp(word, signals[i].word) == 0) {
+			rule->signal = signals[i].signal;
+			return true;
+		}
+	if (strcmp(word, "hang") == 0)
+		return read_number(rest, FAIL_HANG_MS_MAX, &rule->hang_ms);
+	if (strcmp(word, "lie") == 0) {
+		rule->order.what = FAIL_LIE;
+		return is_control(rule->name);
+	}
+	if (strcmp(word, "errno") == 0) {
+		rule->order.what = FAIL_ERRNO;
+		if (!is_rm || !read_number(rest, 4095, &value))
+			return false;
+	} else {
+		rule->order.what = FAIL_RESULT;
+		if (parse_u64(word, 1, is_rm ? UINT16_MAX : 999, &value) < 0)
+			return false;
+	}
+	rule->order.code = (int)value;
+	return true;
+}
+
+static bool read_rule(struct fail_rule *rule, char *rest)
+{
+	const char *word = strsep(&rest, ":");
+
+	snprintf(rule->name, sizeof(rule->name), "%s", word);
+	if (!read_number(&rest, UINT64_MAX, &rule->at) || !read_what(rule, &rest))
+		return false;
+	rule->is_always = rest && strcmp(rest, "always") == 0;
+	return !rest || rule->is_always;
+}
+
 void fail_init(void)
 {
 	const char *s = getenv("NVSHARE_SIM_FAIL");
-	char copy[2048], *rest = copy, *rule, *name, *at;
+	char copy[2048], *rest = copy, *text;
 
 	snprintf(copy, sizeof(copy), "%s", s ? s : "");
-	while ((rule = strsep(&rest, ",")) && n_rules < FAIL_RULES_MAX) {
-		struct fail_rule *r = &rules[n_rules];
+	while ((text = strsep(&rest, ",")) && n_rules < FAIL_RULES_MAX) {
+		struct fail_rule rule = {.name = ""};
 
-		name = strsep(&rule, ":");
-		at = strsep(&rule, ":");
-		if (!*name)
+		if (!*text)
 			continue;
-		snprintf(r->name, sizeof(r->name), "%s", name);
-		if (!at || !rule || parse_u64(at, 1, UINT64_MAX, &r->at) ||
-		    parse_u64(rule, 1, 999, &r->code))
-			node_debug("NVSHARE_SIM_FAIL: cannot read the rule for %s", name);
+		if (read_rule(&rule, text))
+			rules[n_rules++] = rule;
 		else
-			n_rules++;
+			node_debug("NVSHARE_SIM_FAIL: cannot read the rule for %s", rule.name);
 	}
 }
 
@@ -57,17 +123,55 @@ static bool is_named(const char *name, const char *wanted)
 	return !*name || strcmp(name, "_ptsz") == 0 || strcmp(name, "_ptds") == 0;
 }
 
-CUresult fail_check(const char *name)
+static void hang(uint64_t ms)
 {
-	CUresult r = CUDA_SUCCESS;
+	struct timespec left = {
+		.tv_sec = (time_t)(ms / 1000),
+		.tv_nsec = (long)(ms % 1000) * 1000000,
+	};
+
+	while (nanosleep(&left, &left) < 0 && errno == EINTR)
+		;
+}
+
+static bool is_due(struct fail_rule *rule)
+{
+	uint64_t n = __atomic_add_fetch(&rule->n_calls, 1, __ATOMIC_RELAXED);
+
+	return rule->is_always ? n >= rule->at : n == rule->at;
+}
+
+struct fail_order fail_order(const char *name)
+{
+	struct fail_order order = {FAIL_NOTHING, 0};
+	int saved = errno;
 	unsigned int i;
 
 	/* Every rule counts every call of its function, also one that another rule fails. */
-	for (i = 0; i < n_rules; i++)
-		if (is_named(name, rules[i].name) &&
-		    __atomic_add_fetch(&rules[i].n_calls, 1, __ATOMIC_RELAXED) == rules[i].at)
-			r = (CUresult)rules[i].code;
-	if (r)
-		node_debug("%s fails with %d, as ordered", name, (int)r);
-	return r;
+	for (i = 0; i < n_rules; i++) {
+		if (!is_named(name, rules[i].name) || !is_due(&rules[i]))
+			continue;
+		if (rules[i].signal) {
+			node_debug("%s: signal %d, as ordered", name, rules[i].signal);
+			kill(getpid(), rules[i].signal);
+		} else if (rules[i].hang_ms) {
+			node_debug("%s takes %ju ms, as ordered", name,
+				   (uintmax_t)rules[i].hang_ms);
+			hang(rules[i].hang_ms);
+		} else {
+			order = rules[i].order;
+		}
+	}
+	errno = saved;
+	return order;
+}
+
+CUresult fail_check(const char *name)
+{
+	struct fail_order order = fail_order(name);
+
+	if (order.what != FAIL_RESULT)
+		return CUDA_SUCCESS;
+	node_debug("%s fails with %d, as ordered", name, order.code);
+	return (CUresult)order.code;
 }

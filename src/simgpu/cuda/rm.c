@@ -16,6 +16,7 @@
 
 #include "abi/rm_abi.h"
 #include "simgpu/cuda/api.h"
+#include "simgpu/cuda/fail.h"
 #include "simgpu/cuda/run.h"
 #include "simgpu/cuda/space.h"
 #include "simgpu/cuda/state.h"
@@ -33,6 +34,8 @@ enum {
 static struct rm_context *clients[CLIENTS_MAX];
 static pthread_mutex_t clients_lock = PTHREAD_MUTEX_INITIALIZER;
 static uint32_t last_client = 0xc1d00000u;
+/* Tells call() whether its request came to serve(), by whatever way. */
+static __thread unsigned int n_served;
 
 static struct rm_context *client_of(int fd)
 {
@@ -131,35 +134,72 @@ static uint32_t control(struct rm_context *rm, struct rm_abi_control *c, bool *r
 	}
 }
 
-/* 1 when fd is none of ours. */
+/* The name under which NVSHARE_SIM_FAIL knows the request; NULL: under none. */
+static const char *name_of(unsigned int nr, const void *arg)
+{
+	const struct rm_abi_disable_channels *channels;
+	const struct rm_abi_control *c = arg;
+
+	if (nr == RM_ABI_ESC_ALLOC)
+		return "rm_alloc";
+	if (nr != RM_ABI_ESC_CONTROL)
+		return NULL;
+	if (c->cmd == RM_ABI_CMD_SET_TIMESLICE)
+		return "rm_timeslice";
+	if (c->cmd != RM_ABI_CMD_DISABLE_CHANNELS || c->paramsSize != sizeof(*channels))
+		return NULL;
+	channels = (const void *)(uintptr_t)c->params;
+	return channels->bDisable ? "rm_disable" : "rm_enable";
+}
+
+static void set_status(unsigned int nr, void *arg, uint32_t status)
+{
+	if (nr == RM_ABI_ESC_CONTROL)
+		((struct rm_abi_control *)arg)->status = status;
+	else if (nr == RM_ABI_ESC_ALLOC)
+		((struct rm_abi_alloc *)arg)->status = status;
+	else if (nr == RM_ABI_ESC_FREE)
+		((struct rm_abi_free *)arg)->status = status;
+}
+
+static bool is_ours(int fd)
+{
+	bool r;
+
+	pthread_mutex_lock(&clients_lock);
+	r = client_of(fd) != NULL;
+	pthread_mutex_unlock(&clients_lock);
+	return r;
+}
+
+/* 1 when fd is none of ours, or -errno. */
 static int serve(int fd, unsigned long request, void *arg)
 {
 	unsigned int type = request >> 8 & 0xff, nr = request & 0xff;
-	struct rm_abi_xfer *xfer = arg;
-	struct rm_abi_control *c = arg;
-	struct rm_abi_alloc *alloc = arg;
-	struct rm_abi_free *gone = arg;
+	const struct rm_abi_xfer *xfer = arg;
+	struct fail_order order = {FAIL_NOTHING, 0};
 	struct rm_context *rm;
 	bool has_switched = false;
+	uint32_t status = RM_ABI_OK;
 
-	pthread_mutex_lock(&clients_lock);
-	rm = client_of(fd);
-	if (!rm || type != RM_ABI_TYPE) {
-		pthread_mutex_unlock(&clients_lock);
+	if (type != RM_ABI_TYPE || !is_ours(fd))
 		return 1;
-	}
+	n_served++;
 	if (nr == RM_ABI_ESC_XFER) {
 		nr = xfer->cmd;
-		c = (void *)(uintptr_t)xfer->ptr;
-		alloc = (void *)(uintptr_t)xfer->ptr;
-		gone = (void *)(uintptr_t)xfer->ptr;
+		arg = (void *)(uintptr_t)xfer->ptr;
 	}
-	if (nr == RM_ABI_ESC_CONTROL)
-		c->status = control(rm, c, &has_switched);
-	else if (nr == RM_ABI_ESC_ALLOC)
-		alloc->status = RM_ABI_OK;
-	else if (nr == RM_ABI_ESC_FREE)
-		gone->status = RM_ABI_OK;
+	if (name_of(nr, arg))
+		order = fail_order(name_of(nr, arg));
+	if (order.what == FAIL_ERRNO)
+		return -order.code;
+	pthread_mutex_lock(&clients_lock);
+	rm = client_of(fd); /* it may have gone while the order was carried out */
+	if (order.what == FAIL_RESULT)
+		status = (uint32_t)order.code;
+	else if (nr == RM_ABI_ESC_CONTROL && order.what != FAIL_LIE)
+		status = rm ? control(rm, arg, &has_switched) : RM_ABI_INVALID_CLIENT;
+	set_status(nr, arg, status);
 	pthread_mutex_unlock(&clients_lock);
 	if (has_switched) {
 		/* A step under way holds space's lock: after this none of the old time is left. */
@@ -175,13 +215,19 @@ int ioctl(int fd, unsigned long request, ...)
 {
 	va_list ap;
 	void *arg;
+	int r;
 
 	va_start(ap, request);
 	arg = va_arg(ap, void *);
 	va_end(ap);
-	if (serve(fd, request, arg) == 0)
-		return 0;
-	return (int)syscall(SYS_ioctl, fd, request, arg);
+	r = serve(fd, request, arg);
+	if (r > 0)
+		return (int)syscall(SYS_ioctl, fd, request, arg);
+	if (r < 0) {
+		errno = -r;
+		return -1;
+	}
+	return 0;
 }
 
 /*
@@ -191,12 +237,15 @@ int ioctl(int fd, unsigned long request, ...)
  */
 static int call(int fd, unsigned long request, void *arg)
 {
-	int saved = errno, r = ioctl(fd, request, arg);
+	int saved = errno, r;
 
-	if (r < 0) {
-		errno = saved;
-		r = serve(fd, request, arg) == 0 ? 0 : -ENOTTY;
+	n_served = 0;
+	r = ioctl(fd, request, arg) < 0 ? -errno : 0;
+	if (r < 0 && !n_served) {
+		r = serve(fd, request, arg);
+		r = r > 0 ? -ENOTTY : r;
 	}
+	errno = saved;
 	return r;
 }
 
