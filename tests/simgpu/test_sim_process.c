@@ -208,6 +208,38 @@ static int part_spin(void)
 	_exit(0);
 }
 
+/* Fills the bus in one direction for half a minute; it is not over when the test has heard. */
+static int part_copy_in(void)
+{
+	uint64_t bytes = 0;
+	CUdeviceptr p;
+	void *host;
+
+	NEED(cuInit(0) == CUDA_SUCCESS && sim_setup(NULL) == 0);
+	NEED(cuMemAlloc_v2(&p, 32 * MIB) == CUDA_SUCCESS);
+	NEED(cuMemHostAlloc(&host, 32 * MIB, 0) == CUDA_SUCCESS);
+	NEED(cuMemcpyHtoDAsync_v2(p, host, 32 * MIB, NULL) == CUDA_SUCCESS);
+	while (!bytes)
+		NEED(nvshare_sim_counter(NODE_COUNTER_BYTES_TO_DEVICE, &bytes) == CUDA_SUCCESS);
+	peer_say('c');
+	peer_wait();
+	NEED(cuStreamQuery(NULL) == CUDA_ERROR_NOT_READY);
+	return 0;
+}
+
+static int part_copy_out(void)
+{
+	CUdeviceptr p;
+	void *host;
+
+	NEED(cuInit(0) == CUDA_SUCCESS && sim_setup(NULL) == 0);
+	NEED(cuMemAlloc_v2(&p, MIB) == CUDA_SUCCESS);
+	NEED(cuMemHostAlloc(&host, MIB, 0) == CUDA_SUCCESS);
+	NEED(fill(NULL, p, MIB / 4, 1) == CUDA_SUCCESS);
+	NEED(cuMemcpyDtoH_v2(host, p, 65536) == CUDA_SUCCESS);
+	return 0;
+}
+
 static int part_addresses(void)
 {
 	CUdriverProcAddressQueryResult found;
@@ -262,6 +294,8 @@ static const struct part {
 	{"peers", part_peers},
 	{"compute", part_compute},
 	{"spin", part_spin},
+	{"copy_in", part_copy_in},
+	{"copy_out", part_copy_out},
 	{"addresses", part_addresses},
 };
 
@@ -369,6 +403,19 @@ static void a_stopped_or_killed_process_holds_up_nobody(void **state)
 	assert_int_equal(peer_end(&killed), -SIGKILL);
 }
 
+static void copies_of_one_leave_the_other_direction_and_kernels(void **state)
+{
+	struct peer in;
+
+	(void)state;
+	setenv("NVSHARE_SIM_BANDWIDTH", "1MiB", 1);
+	in = peer_start("copy_in");
+	assert_int_equal(peer_hear(&in), 'c');
+	assert_part("copy_out");
+	assert_int_equal(peer_end(&in), 0);
+	setenv("NVSHARE_SIM_BANDWIDTH", "64GiB", 1);
+}
+
 static void finds_functions_by_version_and_stream(void **state)
 {
 	(void)state;
@@ -408,6 +455,7 @@ int main(int argc, char **argv)
 		TEST(peers_need_permission),
 		TEST(processes_compute_side_by_side),
 		TEST(a_stopped_or_killed_process_holds_up_nobody),
+		TEST(copies_of_one_leave_the_other_direction_and_kernels),
 		TEST(finds_functions_by_version_and_stream),
 		TEST(the_first_process_says_what_the_hardware_is),
 	};

@@ -4,8 +4,9 @@
 
 /*
  * How an exported function begins: is the driver up, is there a context and is it sound,
- * may the call be made while streams are captured, and was its failure ordered
- * (NVSHARE_SIM_FAIL). Every export goes through api_enter().
+ * may the call be made while streams are captured, was its failure ordered
+ * (NVSHARE_SIM_FAIL), and does another thread keep it out (hold.h). Every export goes through
+ * api_enter().
  */
 
 #include "abi/cuda_abi.h"
@@ -36,6 +37,7 @@ enum api_need {
 	API_ANYTIME = 0, /* also before cuInit() */
 	API_INIT = 1,    /* after cuInit() */
 	API_CONTEXT = 3, /* with a current context that has no sticky error */
+	API_STACK = 9,   /* after cuInit(); about the thread's own stack of contexts alone */
 	API_UNSAFE = 4,  /* forbidden while streams are captured, see capture.h */
 };
 

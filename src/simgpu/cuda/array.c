@@ -5,6 +5,7 @@
 #include <stdlib.h>
 
 #include "simgpu/cuda/api.h"
+#include "simgpu/cuda/hold.h"
 #include "simgpu/cuda/memcpy.h"
 #include "simgpu/cuda/space.h"
 #include "simgpu/cuda/state.h"
@@ -117,7 +118,7 @@ API(cuArrayDestroy, (CUarray hArray))
 	if (!is_valid(hArray))
 		return CUDA_ERROR_INVALID_HANDLE;
 	state_lock();
-	r = context_drain(hArray->ctx);
+	r = hold_drain(hArray->ctx);
 	state_unlock();
 	if (r)
 		return r;

@@ -8,6 +8,7 @@
 #include "simgpu/cuda/api.h"
 #include "simgpu/cuda/capture.h"
 #include "simgpu/cuda/graph.h"
+#include "simgpu/cuda/hold.h"
 #include "simgpu/cuda/module.h"
 #include "simgpu/cuda/run.h"
 #include "simgpu/cuda/space.h"
@@ -47,7 +48,9 @@ CUresult context_resolve(CUcontext handle, struct CUctx_st **ret)
 			return CUDA_ERROR_CONTEXT_IS_DESTROYED;
 	} else {
 		state_lock();
-		is_alive = context_find(ctx) != NULL;
+		do {
+			is_alive = context_find(ctx) != NULL;
+		} while (is_alive && hold_pass_locked(ctx));
 		state_unlock();
 		if (!is_alive)
 			return CUDA_ERROR_INVALID_CONTEXT;
@@ -161,6 +164,7 @@ void context_destroy(struct CUctx_st *ctx)
 	struct CUstream_st *stream, *next;
 
 	state_lock();
+	hold_take(ctx);
 	context_drain(ctx);
 	__atomic_store_n(&ctx->is_alive, false, __ATOMIC_RELEASE);
 	if (sim.primary[ctx->device] == ctx)
@@ -180,6 +184,7 @@ void context_destroy(struct CUctx_st *ctx)
 	}
 	ctx->legacy = NULL;
 	module_context_gone(ctx);
+	hold_drop(ctx);
 	state_unlock();
 	rm_context_deinit(ctx);
 	space_free_context(ctx);
@@ -264,7 +269,7 @@ API(cuCtxPushCurrent_v2, (CUcontext ctx))
 {
 	bool is_known;
 
-	API_ENTER(API_INIT);
+	API_ENTER(API_STACK);
 	state_lock();
 	is_known = ctx && context_find(ctx);
 	state_unlock();
@@ -273,7 +278,7 @@ API(cuCtxPushCurrent_v2, (CUcontext ctx))
 
 API(cuCtxPopCurrent_v2, (CUcontext * pctx))
 {
-	API_ENTER(API_INIT);
+	API_ENTER(API_STACK);
 	if (!stack.depth)
 		return CUDA_ERROR_INVALID_CONTEXT;
 	if (pctx)
@@ -287,7 +292,7 @@ API(cuCtxSetCurrent, (CUcontext ctx))
 {
 	bool is_known;
 
-	API_ENTER(API_INIT);
+	API_ENTER(API_STACK);
 	if (!ctx) {
 		if (stack.depth)
 			stack.depth--;
@@ -306,7 +311,7 @@ API(cuCtxSetCurrent, (CUcontext ctx))
 
 API(cuCtxGetCurrent, (CUcontext * pctx))
 {
-	API_ENTER(API_INIT);
+	API_ENTER(API_STACK);
 	if (!pctx)
 		return CUDA_ERROR_INVALID_VALUE;
 	*pctx = context_current();
@@ -315,7 +320,7 @@ API(cuCtxGetCurrent, (CUcontext * pctx))
 
 API(cuCtxGetDevice, (CUdevice * device))
 {
-	API_ENTER(API_INIT);
+	API_ENTER(API_STACK);
 	if (!device)
 		return CUDA_ERROR_INVALID_VALUE;
 	if (!context_current())

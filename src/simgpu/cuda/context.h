@@ -27,6 +27,8 @@ CUresult stream_sync_blocking(struct CUctx_st *ctx);
  * context. On CUDA_SUCCESS the lock is held and the stream's context is sound; else it is not held.
  */
 CUresult stream_lock(CUstream handle, struct CUstream_st **ret);
+/* The same for work that takes a place in the queue: waits while the queue is full. */
+CUresult stream_lock_room(CUstream handle, struct CUstream_st **ret);
 /* The same for questions, which the legacy stream answers also during a capture. */
 CUresult stream_lock_any(CUstream handle, struct CUstream_st **ret);
 

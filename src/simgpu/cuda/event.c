@@ -7,6 +7,7 @@
 #include "simgpu/cuda/api.h"
 #include "simgpu/cuda/capture.h"
 #include "simgpu/cuda/context.h"
+#include "simgpu/cuda/hold.h"
 #include "simgpu/cuda/run.h"
 #include "simgpu/cuda/work.h"
 
@@ -155,10 +156,10 @@ static CUresult check_capture(CUevent event)
 {
 	CUresult r;
 
-	if (!event_is_valid(event))
-		return CUDA_ERROR_INVALID_HANDLE;
 	state_lock();
-	r = capture_refuse_event(event);
+	while (event_is_valid(event) && hold_pass_locked(event->ctx))
+		;
+	r = event_is_valid(event) ? capture_refuse_event(event) : CUDA_ERROR_INVALID_HANDLE;
 	state_unlock();
 	return r ? r : capture_check_unsafe();
 }

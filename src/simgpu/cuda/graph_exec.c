@@ -102,7 +102,7 @@ static CUresult launch(const char *name, CUgraphExec exec, CUstream handle)
 		return r;
 	if (!exec)
 		return CUDA_ERROR_INVALID_VALUE;
-	r = stream_lock(handle, &stream);
+	r = stream_lock_room(handle, &stream);
 	if (r)
 		return r;
 	if (stream->capture) {

@@ -89,7 +89,7 @@ static CUresult launch(const char *name, CUfunction function, const unsigned int
 	if (!r)
 		r = module_make_work(function, dims, dims + 3, dims[6], params, extra, &work);
 	if (!r)
-		r = stream_lock(handle, &stream);
+		r = stream_lock_room(handle, &stream);
 	if (r)
 		return r;
 	/* A function lives in the context that its module was loaded in. */

@@ -12,6 +12,7 @@
 #include "simgpu/cuda/array.h"
 #include "simgpu/cuda/capture.h"
 #include "simgpu/cuda/context.h"
+#include "simgpu/cuda/hold.h"
 #include "simgpu/cuda/memcpy.h"
 #include "simgpu/cuda/run.h"
 #include "simgpu/cuda/space.h"
@@ -102,13 +103,27 @@ static bool has_to_wait(const struct work_copy *copy, bool is_async)
 	return copy->is_sync_host || (!is_async && copy->engine != RM_COPY_OTHER);
 }
 
+/* Pageable memory goes through buffers of the context, which nobody else may use meanwhile. */
+static CUresult wait_for_copy(struct CUstream_st *stream, const struct work_copy *copy)
+{
+	struct CUctx_st *ctx = stream->ctx;
+	CUresult r;
+
+	if (!copy->is_sync_host)
+		return run_sync(stream);
+	hold_take(ctx);
+	r = run_sync(stream);
+	hold_drop(ctx);
+	return r;
+}
+
 static CUresult submit(struct work *work, bool is_async, CUstream handle)
 {
 	struct work_copy *copy = &work->copy;
 	struct CUstream_st *stream;
 	void *staging = NULL;
 	bool is_waiting = has_to_wait(copy, is_async);
-	CUresult r = stream_lock(handle, &stream);
+	CUresult r = stream_lock_room(handle, &stream);
 
 	if (r)
 		return r;
@@ -129,7 +144,7 @@ static CUresult submit(struct work *work, bool is_async, CUstream handle)
 	is_waiting = is_waiting && !stream->capture;
 	r = run_submit(stream, work, staging);
 	if (!r && is_waiting)
-		r = run_sync(stream);
+		r = wait_for_copy(stream, copy);
 	state_unlock();
 	return r;
 }

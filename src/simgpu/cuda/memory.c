@@ -9,6 +9,7 @@
 #include "simgpu/cuda/api.h"
 #include "simgpu/cuda/capture.h"
 #include "simgpu/cuda/context.h"
+#include "simgpu/cuda/hold.h"
 #include "simgpu/cuda/pool.h"
 #include "simgpu/cuda/space.h"
 
@@ -81,7 +82,7 @@ API(cuMemFree_v2, (CUdeviceptr dptr))
 	if (r)
 		return r;
 	state_lock();
-	r = context_drain(ctx);
+	r = hold_drain(ctx);
 	state_unlock();
 	if (r)
 		return r;
@@ -171,7 +172,7 @@ static CUresult host_gone(void *p, enum range_kind kind, CUresult unknown)
 	CUresult r;
 
 	state_lock();
-	r = context_drain(context_current());
+	r = hold_drain(context_current());
 	state_unlock();
 	if (r)
 		return r;

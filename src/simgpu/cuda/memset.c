@@ -34,7 +34,7 @@ static CUresult fill_(const char *name, const struct work_fill *fill, bool is_as
 		return r;
 	r = check(fill);
 	if (!r)
-		r = stream_lock(handle, &stream);
+		r = stream_lock_room(handle, &stream);
 	if (r)
 		return r;
 	r = is_async ? CUDA_SUCCESS : capture_refuse(stream);

@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "simgpu/cuda/api.h"
+#include "simgpu/cuda/hold.h"
 #include "simgpu/cuda/run.h"
 #include "simgpu/cuda/space.h"
 
@@ -183,6 +184,9 @@ static CUresult load(CUmodule *ret, const void *image)
 	}
 	if (!strstr(text, ".version"))
 		return CUDA_ERROR_INVALID_IMAGE;
+	r = hold_upload(ctx);
+	if (r)
+		return r;
 	module = calloc(1, sizeof(*module));
 	if (!module)
 		return CUDA_ERROR_OUT_OF_MEMORY;
@@ -257,7 +261,7 @@ API(cuModuleUnload, (CUmodule hmod))
 	if (!is_valid(hmod))
 		return CUDA_ERROR_INVALID_HANDLE;
 	state_lock();
-	r = context_drain(hmod->ctx);
+	r = hold_drain(hmod->ctx);
 	for (link = &hmod->ctx->modules; *link && *link != hmod; link = &(*link)->next)
 		;
 	if (!r && *link)

@@ -9,6 +9,7 @@
 #include "simgpu/cuda/capture.h"
 #include "simgpu/cuda/context.h"
 #include "simgpu/cuda/graph.h"
+#include "simgpu/cuda/hold.h"
 #include "simgpu/cuda/run.h"
 
 #define POOL_MAGIC 0x6e76732d706f6f6cull
@@ -182,7 +183,32 @@ static void release_all(int device)
 	graph_memory_trim(device);
 }
 
-/* Also frees that are queued free memory, once the device comes to them. */
+static bool has_kept(int device)
+{
+	const struct CUmemPoolHandle_st *pool;
+	bool r = false;
+
+	space_read_lock();
+	for (pool = pools; pool; pool = pool->next)
+		r = r || (pool->device == device && pool->n_kept);
+	space_unlock();
+	return r;
+}
+
+static CUresult wait_for(struct CUctx_st *ctx)
+{
+	CUresult r;
+
+	state_lock();
+	r = hold_drain(ctx);
+	state_unlock();
+	return r;
+}
+
+/*
+ * What is kept goes only when the context is idle. Also frees that are queued free memory,
+ * once the device comes to them.
+ */
 static CUresult alloc(struct CUctx_st *ctx, int device, uint64_t size, enum range_kind kind,
 		      uint64_t *ret, bool may_wait)
 {
@@ -190,13 +216,14 @@ static CUresult alloc(struct CUctx_st *ctx, int device, uint64_t size, enum rang
 
 	if (r != CUDA_ERROR_OUT_OF_MEMORY)
 		return r;
+	r = has_kept(device) ? wait_for(ctx) : CUDA_SUCCESS;
+	if (r)
+		return r;
 	release_all(device);
 	r = space_alloc(ctx, device, size, kind, ret);
 	if (r != CUDA_ERROR_OUT_OF_MEMORY || !may_wait)
 		return r;
-	state_lock();
-	r = context_drain(ctx);
-	state_unlock();
+	r = wait_for(ctx);
 	if (r)
 		return r;
 	release_all(device);

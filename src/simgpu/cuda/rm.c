@@ -18,7 +18,6 @@
 #include "simgpu/cuda/api.h"
 #include "simgpu/cuda/fail.h"
 #include "simgpu/cuda/run.h"
-#include "simgpu/cuda/space.h"
 #include "simgpu/cuda/state.h"
 
 enum {
@@ -62,7 +61,7 @@ bool rm_is_running(const struct rm_context *rm, enum rm_engine engine)
 	const struct rm_group *group;
 	unsigned int i;
 
-	if (engine == RM_ENGINE_COUNT_ || rm->fd < 0)
+	if (rm->fd < 0)
 		return true;
 	group = &rm->groups[engine];
 	for (i = 0; i < group->n_channels; i++)
@@ -201,12 +200,8 @@ static int serve(int fd, unsigned long request, void *arg)
 		status = rm ? control(rm, arg, &has_switched) : RM_ABI_INVALID_CLIENT;
 	set_status(nr, arg, status);
 	pthread_mutex_unlock(&clients_lock);
-	if (has_switched) {
-		/* A step under way holds space's lock: after this none of the old time is left. */
-		space_write_lock();
-		space_unlock();
-		run_wake();
-	}
+	if (has_switched)
+		run_settle();
 	return 0;
 }
 

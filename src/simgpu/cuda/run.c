@@ -27,6 +27,7 @@ struct worker {
 	bool is_started;
 	struct op *current; /* its stream's head stays where it is */
 	uint64_t turn;
+	unsigned int n_settling; /* threads in run_settle() */
 	bool has_token[NODE_DEVICES_MAX];
 	bool is_queued[NODE_DEVICES_MAX];   /* for the token */
 	bool wants_token[NODE_DEVICES_MAX]; /* in this round */
@@ -62,6 +63,7 @@ static void pop(struct CUstream_st *stream)
 	stream->head = op->next;
 	if (!stream->head)
 		stream->tail = NULL;
+	stream->n_queued--;
 	op_free(op);
 }
 
@@ -74,6 +76,7 @@ void run_drop(struct CUstream_st *stream)
 		op_free(op);
 	}
 	stream->head = stream->tail = keep;
+	stream->n_queued = keep ? 1 : 0;
 	if (keep)
 		keep->next = NULL;
 	state_notify();
@@ -150,7 +153,6 @@ static bool may_step(struct CUstream_st *stream, uint64_t now)
 {
 	struct op *op = stream->head;
 	const struct work *work = &op->works[op->n_done];
-	enum rm_engine engine = work_engine(work);
 
 	if (op->progress.ready_ns > now) {
 		sleep_until(op->progress.ready_ns);
@@ -163,9 +165,9 @@ static bool may_step(struct CUstream_st *stream, uint64_t now)
 	if (op->progress.call && !host_call_is_done(op->progress.call))
 		return false;
 	/* A frozen context stands still here, between two steps. */
-	if (!rm_is_running(&stream->ctx->rm, engine))
+	if (!rm_is_running(&stream->ctx->rm, work_engine(work)))
 		return false;
-	return engine != RM_COMPUTE || may_compute(stream->ctx, now);
+	return !work_computes(work) || may_compute(stream->ctx, now);
 }
 
 /* The stream to serve: highest priority first, then the one that waited longest. */
@@ -238,6 +240,8 @@ static void serve(struct CUstream_st *stream)
 	if (ctx->error)
 		run_drop(stream);
 	run_stream_reap(stream);
+	if (worker.n_settling)
+		state_notify();
 }
 
 /* Gives away what is not needed any more or was held for a whole slice. */
@@ -324,8 +328,18 @@ void run_stop(void)
 	pthread_timedjoin_np(worker.thread, NULL, &until);
 }
 
-void run_wake(void)
+void run_settle(void)
 {
+	uint64_t turn;
+
+	state_lock();
+	turn = worker.turn;
+	worker.n_settling++;
+	while (worker.current && worker.turn == turn)
+		state_wait();
+	worker.n_settling--;
+	state_notify();
+	state_unlock();
 	node_wake_self();
 }
 
@@ -339,6 +353,7 @@ static void append(struct CUstream_st *stream, struct op *op)
 	else
 		stream->head = op;
 	stream->tail = op;
+	stream->n_queued++;
 	if (sim.is_worker_asleep) {
 		sim.is_worker_asleep = false;
 		node_wake_self();

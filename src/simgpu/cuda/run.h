@@ -39,7 +39,11 @@ CUresult run_submit_exec(struct CUstream_st *stream, struct CUgraphExec_st *exec
 /* Until everything queued on the stream at the call is done. */
 CUresult run_sync(struct CUstream_st *stream);
 bool run_is_idle(const struct CUstream_st *stream);
-void run_wake(void); /* something outside the queues may have unblocked work */
+/*
+ * Channels went off or on: waits for the step under way, and lets the worker and whoever
+ * waits look again. No lock held.
+ */
+void run_settle(void);
 
 /* Drops what waits in a stream, but for the op that the worker is on. */
 void run_drop(struct CUstream_st *stream);

@@ -13,6 +13,7 @@
 #include "simgpu/cuda/capture.h"
 #include "simgpu/cuda/device.h"
 #include "simgpu/cuda/fail.h"
+#include "simgpu/cuda/hold.h"
 #include "simgpu/cuda/run.h"
 
 struct sim sim = {
@@ -91,6 +92,7 @@ static CUresult init_once(void)
 	if (r)
 		return r;
 	fail_init();
+	hold_init();
 	pthread_atfork(NULL, NULL, after_fork_child);
 	__atomic_store_n(&sim.phase, SIM_UP, __ATOMIC_RELEASE);
 	return CUDA_SUCCESS;
@@ -132,6 +134,7 @@ CUresult api_enter(const char *name, unsigned int need)
 	r = fail_check(name);
 	if (r)
 		return r;
+	hold_pass((need & API_STACK) == API_STACK ? NULL : context_current());
 	if ((need & API_CONTEXT) == API_CONTEXT) {
 		/* A host function that called the driver could wait for itself. */
 		if (host_call_is_inside())

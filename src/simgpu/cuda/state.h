@@ -41,7 +41,8 @@ struct CUstream_st {
 	unsigned int flags;
 	int priority;
 	unsigned int n_users; /* threads that wait for it */
-	bool is_destroyed;    /* goes when its queue is empty */
+	unsigned int n_queued;
+	bool is_destroyed; /* goes when its queue is empty */
 	struct capture *capture;
 	struct CUgraphNode_st **capture_deps; /* what the next captured node depends on */
 	size_t n_capture_deps;
@@ -58,7 +59,8 @@ struct CUctx_st {
 	unsigned int refs; /* primary: retains */
 	CUresult error;    /* sticky */
 	uint64_t last_seq;
-	uint64_t peers; /* ordinals whose memory this context may access */
+	uint64_t holder; /* see hold.h; 0: nobody */
+	uint64_t peers;  /* ordinals whose memory this context may access */
 	size_t limits[SIM_LIMITS];
 	struct CUstream_st *streams; /* the legacy stream is always there */
 	struct CUstream_st *legacy;

@@ -7,6 +7,7 @@
 #include "simgpu/cuda/capture.h"
 #include "simgpu/cuda/context.h"
 #include "simgpu/cuda/event.h"
+#include "simgpu/cuda/hold.h"
 #include "simgpu/cuda/run.h"
 #include "simgpu/cuda/work.h"
 
@@ -92,12 +93,14 @@ CUresult stream_lock_any(CUstream handle, struct CUstream_st **ret)
 	CUresult r = CUDA_SUCCESS;
 
 	state_lock();
-	if (!handle || handle == CU_STREAM_LEGACY)
-		stream = ctx && ctx->is_alive ? ctx->legacy : NULL;
-	else if (handle == CU_STREAM_PER_THREAD)
-		stream = ctx && ctx->is_alive ? per_thread(ctx) : NULL;
-	else
-		stream = stream_find(handle);
+	do {
+		if (!handle || handle == CU_STREAM_LEGACY)
+			stream = ctx && ctx->is_alive ? ctx->legacy : NULL;
+		else if (handle == CU_STREAM_PER_THREAD)
+			stream = ctx && ctx->is_alive ? per_thread(ctx) : NULL;
+		else
+			stream = stream_find(handle);
+	} while (stream && hold_pass_locked(stream->ctx));
 	if (!stream)
 		r = handle && handle != CU_STREAM_LEGACY && handle != CU_STREAM_PER_THREAD
 			    ? CUDA_ERROR_INVALID_HANDLE
@@ -120,6 +123,22 @@ CUresult stream_lock(CUstream handle, struct CUstream_st **ret)
 		return r;
 	if (stream->kind == STREAM_LEGACY)
 		r = capture_check_legacy(stream->ctx);
+	if (r)
+		state_unlock();
+	else
+		*ret = stream;
+	return r;
+}
+
+CUresult stream_lock_room(CUstream handle, struct CUstream_st **ret)
+{
+	struct CUstream_st *stream;
+	CUresult r = stream_lock(handle, &stream);
+
+	if (r)
+		return r;
+	if (!stream->capture)
+		r = hold_room(stream);
 	if (r)
 		state_unlock();
 	else
@@ -165,7 +184,9 @@ static CUresult destroy(CUstream handle)
 	struct CUstream_st *stream;
 
 	state_lock();
-	stream = stream_find(handle);
+	do {
+		stream = stream_find(handle);
+	} while (stream && hold_pass_locked(stream->ctx));
 	if (!stream || stream->kind == STREAM_LEGACY || stream->kind == STREAM_PER_THREAD) {
 		state_unlock();
 		return CUDA_ERROR_INVALID_HANDLE;

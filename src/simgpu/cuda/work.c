@@ -9,12 +9,15 @@
 #include "simgpu/cuda/space.h"
 #include "util/clock.h"
 
+bool work_computes(const struct work *work)
+{
+	return work->kind == WORK_KERNEL || work->kind == WORK_FILL;
+}
+
+/* What is no copy is done, or at least announced, by the stream's compute channel. */
 enum rm_engine work_engine(const struct work *work)
 {
 	switch (work->kind) {
-	case WORK_KERNEL:
-	case WORK_FILL:
-		return RM_COMPUTE;
 	case WORK_COPY:
 		return work->copy.engine;
 	case WORK_PREFETCH:
@@ -22,6 +25,8 @@ enum rm_engine work_engine(const struct work *work)
 	case WORK_VALUE_WAIT:
 	case WORK_VALUE_WRITE:
 		return RM_COPY_OTHER;
+	case WORK_KERNEL:
+	case WORK_FILL:
 	case WORK_NOTHING:
 	case WORK_HOST:
 	case WORK_RECORD:
@@ -31,7 +36,7 @@ enum rm_engine work_engine(const struct work *work)
 	case WORK_GRAPH_FREE:
 		break;
 	}
-	return RM_ENGINE_COUNT_;
+	return RM_COMPUTE;
 }
 
 static bool value_is_reached(const struct work_value *value)
@@ -135,13 +140,11 @@ enum work_step work_do(struct CUctx_st *ctx, const struct work *work, struct pro
 		break;
 	}
 	space_read_lock();
-	if (!rm_is_running(&ctx->rm, work_engine(work)))
-		step = WORK_STEP_MORE; /* frozen since it was chosen */
-	else if (work->kind == WORK_COPY)
+	if (work->kind == WORK_COPY)
 		step = copy_step(ctx, &work->copy, progress, ret_error);
 	else if (work->kind == WORK_PREFETCH)
 		step = managed_prefetch_step(&work->memory, progress);
-	else if (work->kind == WORK_KERNEL || work->kind == WORK_FILL)
+	else if (work_computes(work))
 		step = kernel_step(ctx, work, progress, ret_error);
 	else
 		step = value_step(ctx, work, ret_error);

@@ -112,8 +112,9 @@ enum work_step {
 	WORK_STEP_BLOCKED, /* on something that will wake the worker */
 };
 
-/* Which channel group carries it; RM_ENGINE_COUNT_: none. */
+/* Which channel group carries it. */
 enum rm_engine work_engine(const struct work *work);
+bool work_computes(const struct work *work); /* needs the compute token */
 
 /* One step; space's lock is taken inside. No lock held. */
 enum work_step work_do(struct CUctx_st *ctx, const struct work *work, struct progress *progress,

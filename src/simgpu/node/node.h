@@ -37,6 +37,8 @@ enum node_counter {
 	NODE_COUNTER_BYTES_TO_HOST,
 	NODE_COUNTER_MIGRATED_TO_DEVICE,
 	NODE_COUNTER_MIGRATED_TO_HOST,
+	NODE_COUNTER_HOLDS,   /* calls that kept others out while they waited for the GPU */
+	NODE_COUNTER_BLOCKED, /* calls that were kept out */
 	NODE_COUNTER_COUNT_,
 };
 
