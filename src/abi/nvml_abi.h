@@ -152,6 +152,17 @@ typedef struct nvmlEventData_st {
 	unsigned int computeInstanceId;
 } nvmlEventData_t;
 
+#define NVML_CC_SYSTEM_ENVIRONMENT_UNAVAILABLE 0
+#define NVML_CC_SYSTEM_ENVIRONMENT_PROD        2
+#define NVML_CC_SYSTEM_FEATURE_DISABLED        0
+#define NVML_CC_SYSTEM_FEATURE_ENABLED         1
+
+typedef struct nvmlConfComputeSystemState_st {
+	unsigned int environment;
+	unsigned int ccFeature;
+	unsigned int devToolsMode;
+} nvmlConfComputeSystemState_t;
+
 #pragma GCC visibility push(default)
 
 nvmlReturn_t nvmlInit(void);
@@ -164,6 +175,7 @@ nvmlReturn_t nvmlSystemGetDriverVersion(char *version, unsigned int length);
 nvmlReturn_t nvmlSystemGetNVMLVersion(char *version, unsigned int length);
 nvmlReturn_t nvmlSystemGetCudaDriverVersion(int *cudaDriverVersion);
 nvmlReturn_t nvmlSystemGetCudaDriverVersion_v2(int *cudaDriverVersion);
+nvmlReturn_t nvmlSystemGetConfComputeState(nvmlConfComputeSystemState_t *state);
 
 nvmlReturn_t nvmlDeviceGetCount(unsigned int *deviceCount);
 nvmlReturn_t nvmlDeviceGetCount_v2(unsigned int *deviceCount);

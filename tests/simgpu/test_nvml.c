@@ -61,6 +61,25 @@ static void counts_inits_and_shutdowns(void **state)
 	assert_int_equal(nvmlDeviceGetCount(&n), NVML_ERROR_UNINITIALIZED);
 }
 
+static void computing_is_confidential_only_when_ordered(void **state)
+{
+	nvmlConfComputeSystemState_t cc = {7, 7, 7};
+
+	(void)state;
+	assert_int_equal(nvmlSystemGetConfComputeState(&cc), NVML_ERROR_UNINITIALIZED);
+	start("1", "0", "1GiB");
+	assert_int_equal(nvmlSystemGetConfComputeState(NULL), NVML_ERROR_INVALID_ARGUMENT);
+	assert_int_equal(nvmlSystemGetConfComputeState(&cc), NVML_SUCCESS);
+	assert_int_equal(cc.ccFeature, NVML_CC_SYSTEM_FEATURE_DISABLED);
+	assert_int_equal(nvmlShutdown(), NVML_SUCCESS);
+	setenv("NVSHARE_SIM_CONFIDENTIAL", "1", 1);
+	start("1", "0", "1GiB");
+	unsetenv("NVSHARE_SIM_CONFIDENTIAL");
+	assert_int_equal(nvmlSystemGetConfComputeState(&cc), NVML_SUCCESS);
+	assert_int_equal(cc.ccFeature, NVML_CC_SYSTEM_FEATURE_ENABLED);
+	assert_int_equal(cc.environment, NVML_CC_SYSTEM_ENVIRONMENT_PROD);
+}
+
 static void gives_the_slot_back_at_the_last_shutdown(void **state)
 {
 	struct node_shared *shared;
@@ -418,6 +437,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test_teardown(refuses_everything_before_init, stop),
 		cmocka_unit_test_teardown(counts_inits_and_shutdowns, stop),
+		cmocka_unit_test_teardown(computing_is_confidential_only_when_ordered, stop),
 		cmocka_unit_test_teardown(gives_the_slot_back_at_the_last_shutdown, stop),
 		cmocka_unit_test_teardown(finds_each_device_by_index_uuid_and_bus, stop),
 		cmocka_unit_test_teardown(writes_no_more_of_the_old_structures_than_there_was,

@@ -240,6 +240,25 @@ static int part_copy_out(void)
 	return 0;
 }
 
+/* Attributes of a board where memory is one: all of them, or none. */
+static int count_coherent(void)
+{
+	static const CUdevice_attribute all[] = {
+		CU_DEVICE_ATTRIBUTE_HOST_NATIVE_ATOMIC_SUPPORTED,
+		CU_DEVICE_ATTRIBUTE_PAGEABLE_MEMORY_ACCESS,
+		CU_DEVICE_ATTRIBUTE_PAGEABLE_MEMORY_ACCESS_USES_HOST_PAGE_TABLES,
+		CU_DEVICE_ATTRIBUTE_DIRECT_MANAGED_MEM_ACCESS_FROM_HOST,
+	};
+	int n = 0, value, i;
+
+	NEED(cuInit(0) == CUDA_SUCCESS);
+	for (i = 0; i < 4; i++) {
+		NEED(cuDeviceGetAttribute(&value, all[i], 0) == CUDA_SUCCESS);
+		n += value;
+	}
+	return n;
+}
+
 static int part_addresses(void)
 {
 	CUdriverProcAddressQueryResult found;
@@ -296,6 +315,7 @@ static const struct part {
 	{"spin", part_spin},
 	{"copy_in", part_copy_in},
 	{"copy_out", part_copy_out},
+	{"count_coherent", count_coherent},
 	{"addresses", part_addresses},
 };
 
@@ -416,6 +436,18 @@ static void copies_of_one_leave_the_other_direction_and_kernels(void **state)
 	setenv("NVSHARE_SIM_BANDWIDTH", "64GiB", 1);
 }
 
+static void memory_is_one_only_when_ordered(void **state)
+{
+	struct peer peer;
+
+	(void)state;
+	assert_part("count_coherent");
+	setenv("NVSHARE_SIM_COHERENT", "1", 1);
+	peer = peer_start("count_coherent");
+	unsetenv("NVSHARE_SIM_COHERENT");
+	assert_int_equal(peer_end(&peer), 4);
+}
+
 static void finds_functions_by_version_and_stream(void **state)
 {
 	(void)state;
@@ -456,6 +488,7 @@ int main(int argc, char **argv)
 		TEST(processes_compute_side_by_side),
 		TEST(a_stopped_or_killed_process_holds_up_nobody),
 		TEST(copies_of_one_leave_the_other_direction_and_kernels),
+		TEST(memory_is_one_only_when_ordered),
 		TEST(finds_functions_by_version_and_stream),
 		TEST(the_first_process_says_what_the_hardware_is),
 	};

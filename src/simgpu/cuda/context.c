@@ -74,11 +74,58 @@ static CUresult push(struct CUctx_st *ctx)
 	return CUDA_SUCCESS;
 }
 
-static void default_limits(struct CUctx_st *ctx)
-{
-	static const size_t limits[SIM_LIMITS] = {1024, 1 << 20, 8 << 20, 2, 2048, 64, 0, 0, 0, 0};
+/* Stack, printf() buffer and malloc() heap come first. */
+static const size_t default_limits[SIM_LIMITS] = {1024, 1 << 20, 8 << 20, 2, 2048, 64};
 
-	memcpy(ctx->limits, limits, sizeof(limits));
+/*
+ * A real context is a quarter to a half smaller when it is told, before its first work,
+ * that its kernels need no stack, no printf() and no malloc().
+ */
+static uint64_t bytes_of(const size_t *limits)
+{
+	static const unsigned int percent[] = {
+		[CU_LIMIT_STACK_SIZE] = 20,
+		[CU_LIMIT_PRINTF_FIFO_SIZE] = 5,
+		[CU_LIMIT_MALLOC_HEAP_SIZE] = 15,
+	};
+	uint64_t all = node_view.shared->config.context_bytes, left = 100;
+	size_t i;
+
+	for (i = 0; i < sizeof(percent) / sizeof(*percent); i++)
+		if (limits[i] < default_limits[i])
+			left -= percent[i];
+	return all / 100 * left + all % 100 * left / 100;
+}
+
+CUresult context_set_limit(struct CUctx_st *ctx, CUlimit limit, size_t value)
+{
+	unsigned int device = device_node(ctx->device);
+	size_t limits[SIM_LIMITS];
+	CUresult r = CUDA_SUCCESS;
+	uint64_t bytes;
+
+	state_lock();
+	memcpy(limits, ctx->limits, sizeof(limits));
+	limits[limit] = value;
+	bytes = ctx->is_used ? ctx->bytes : bytes_of(limits);
+	if (bytes > ctx->bytes && node_charge(device, bytes - ctx->bytes) < 0) {
+		r = CUDA_ERROR_OUT_OF_MEMORY;
+	} else {
+		if (bytes < ctx->bytes)
+			node_uncharge(device, ctx->bytes - bytes);
+		ctx->bytes = bytes;
+		ctx->limits[limit] = value;
+	}
+	state_unlock();
+	return r;
+}
+
+bool context_flags_are_fine(unsigned int flags)
+{
+	unsigned int schedule = flags & 7;
+
+	/* One way to wait, and host mapping, local memory, core dumps, synchronous copies. */
+	return !(flags & ~0xffu) && !(schedule & (schedule - 1));
 }
 
 CUresult context_new(int device, unsigned int flags, bool is_primary, struct CUctx_st **ret)
@@ -96,7 +143,8 @@ CUresult context_new(int device, unsigned int flags, bool is_primary, struct CUc
 		free(ctx);
 		return CUDA_ERROR_OUT_OF_MEMORY;
 	}
-	if (node_charge(device_node(device), node_view.shared->config.context_bytes) < 0) {
+	ctx->bytes = node_view.shared->config.context_bytes;
+	if (node_charge(device_node(device), ctx->bytes) < 0) {
 		free(ctx);
 		return CUDA_ERROR_OUT_OF_MEMORY;
 	}
@@ -104,12 +152,12 @@ CUresult context_new(int device, unsigned int flags, bool is_primary, struct CUc
 	ctx->flags = flags;
 	ctx->is_primary = is_primary;
 	ctx->id = state_next_id();
-	default_limits(ctx);
+	memcpy(ctx->limits, default_limits, sizeof(default_limits));
 	ctx->legacy = stream_new(ctx, STREAM_LEGACY, 0, 0);
 	if (!ctx->legacy || rm_context_init(ctx) < 0) {
+		node_uncharge(device_node(device), ctx->bytes);
 		free(ctx->legacy);
 		free(ctx);
-		node_uncharge(device_node(device), node_view.shared->config.context_bytes);
 		return CUDA_ERROR_OUT_OF_MEMORY;
 	}
 	state_lock();
@@ -189,7 +237,7 @@ void context_destroy(struct CUctx_st *ctx)
 	rm_context_deinit(ctx);
 	space_free_context(ctx);
 	graph_memory_trim(ctx->device);
-	node_uncharge(device_node(ctx->device), node_view.shared->config.context_bytes);
+	node_uncharge(device_node(ctx->device), ctx->bytes);
 }
 
 static CUresult create(CUcontext *pctx, unsigned int flags, CUdevice dev)
@@ -197,7 +245,7 @@ static CUresult create(CUcontext *pctx, unsigned int flags, CUdevice dev)
 	struct CUctx_st *ctx;
 	CUresult r;
 
-	if (!pctx)
+	if (!pctx || !context_flags_are_fine(flags))
 		return CUDA_ERROR_INVALID_VALUE;
 	if (device_check(dev))
 		return CUDA_ERROR_INVALID_DEVICE;

@@ -11,6 +11,14 @@ CUresult context_new(int device, unsigned int flags, bool is_primary, struct CUc
 /* Waits for its work and frees all it owns; the handle stays, dead. No lock held. */
 void context_destroy(struct CUctx_st *ctx);
 
+/* Creation flags that the driver would take. */
+bool context_flags_are_fine(unsigned int flags);
+/*
+ * The limit, and with it the memory that the context costs if it had no work yet. _OUT_OF_MEMORY,
+ * which changes nothing, when a raise does not fit. No lock held.
+ */
+CUresult context_set_limit(struct CUctx_st *ctx, CUlimit limit, size_t value);
+
 struct work;
 
 /* Lock held, but for a context that is being made. */

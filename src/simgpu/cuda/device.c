@@ -180,6 +180,15 @@ static const int attributes[] = {
 	[134] = -1,        [147] = 0,
 };
 
+/* What is 1 where the CPU and the GPU use each other's memory without the driver's help. */
+static bool is_of_coherence(CUdevice_attribute attrib)
+{
+	return attrib == CU_DEVICE_ATTRIBUTE_HOST_NATIVE_ATOMIC_SUPPORTED ||
+	       attrib == CU_DEVICE_ATTRIBUTE_PAGEABLE_MEMORY_ACCESS ||
+	       attrib == CU_DEVICE_ATTRIBUTE_PAGEABLE_MEMORY_ACCESS_USES_HOST_PAGE_TABLES ||
+	       attrib == CU_DEVICE_ATTRIBUTE_DIRECT_MANAGED_MEM_ACCESS_FROM_HOST;
+}
+
 API(cuDeviceGetAttribute, (int *pi, CUdevice_attribute attrib, CUdevice dev))
 {
 	API_ENTER(API_INIT);
@@ -188,6 +197,8 @@ API(cuDeviceGetAttribute, (int *pi, CUdevice_attribute attrib, CUdevice dev))
 	if (device_check(dev))
 		return CUDA_ERROR_INVALID_DEVICE;
 	*pi = attributes[attrib];
+	if (is_of_coherence(attrib))
+		*pi = (int)node_view.shared->config.is_coherent;
 	if (attrib == CU_DEVICE_ATTRIBUTE_PCI_BUS_ID)
 		*pi = (int)(device_node(dev) / per_gpu()) + 1;
 	return CUDA_SUCCESS;

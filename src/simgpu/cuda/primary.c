@@ -78,6 +78,8 @@ API(cuDevicePrimaryCtxReset, (CUdevice dev))
 
 static CUresult set_flags(CUdevice dev, unsigned int flags)
 {
+	if (!context_flags_are_fine(flags))
+		return CUDA_ERROR_INVALID_VALUE;
 	if (device_check(dev))
 		return CUDA_ERROR_INVALID_DEVICE;
 	pthread_mutex_lock(&primary_lock);
@@ -148,8 +150,7 @@ API(cuCtxSetLimit, (CUlimit limit, size_t value))
 	API_ENTER(API_CONTEXT | API_UNSAFE);
 	if ((unsigned int)limit >= SIM_LIMITS)
 		return CUDA_ERROR_UNSUPPORTED_LIMIT;
-	context_current()->limits[limit] = value;
-	return CUDA_SUCCESS;
+	return context_set_limit(context_current(), limit, value);
 }
 
 API(cuCtxGetLimit, (size_t * pvalue, CUlimit limit))
@@ -175,6 +176,8 @@ API(cuCtxGetFlags, (unsigned int *flags))
 API(cuCtxSetFlags, (unsigned int flags))
 {
 	API_ENTER(API_CONTEXT);
+	if (!context_flags_are_fine(flags))
+		return CUDA_ERROR_INVALID_VALUE;
 	context_current()->flags = flags;
 	return CUDA_SUCCESS;
 }

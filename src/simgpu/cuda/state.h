@@ -62,6 +62,7 @@ struct CUctx_st {
 	uint64_t holder; /* see hold.h; 0: nobody */
 	uint64_t peers;  /* ordinals whose memory this context may access */
 	size_t limits[SIM_LIMITS];
+	uint64_t bytes;              /* charged for the context itself */
 	struct CUstream_st *streams; /* the legacy stream is always there */
 	struct CUstream_st *legacy;
 	struct CUmod_st *modules;

@@ -86,6 +86,8 @@ struct node_config {
 	uint32_t n_gpus;
 	uint32_t n_mig; /* instances a GPU; 0 is MIG off */
 	uint32_t n_devices;
+	uint32_t is_coherent; /* host and GPU memory are one, as on boards that join the two */
+	uint32_t is_confidential;
 	uint32_t reserved;
 	uint64_t gpu_memory[NODE_GPUS_MAX];
 	uint64_t context_bytes;

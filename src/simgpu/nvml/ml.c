@@ -245,3 +245,23 @@ nvmlReturn_t nvmlSystemGetCudaDriverVersion_v2(int *cudaDriverVersion)
 	*cudaDriverVersion = ML_CUDA_VERSION;
 	return NVML_SUCCESS;
 }
+
+nvmlReturn_t nvmlSystemGetConfComputeState(nvmlConfComputeSystemState_t *state)
+{
+	nvmlReturn_t r = ml_enter();
+	bool is_on;
+
+	if (r)
+		return r;
+	is_on = node_view.shared->config.is_confidential;
+	ml_leave();
+	if (!state)
+		return NVML_ERROR_INVALID_ARGUMENT;
+	*state = (nvmlConfComputeSystemState_t){
+		.environment = is_on ? NVML_CC_SYSTEM_ENVIRONMENT_PROD
+				     : NVML_CC_SYSTEM_ENVIRONMENT_UNAVAILABLE,
+		.ccFeature =
+			is_on ? NVML_CC_SYSTEM_FEATURE_ENABLED : NVML_CC_SYSTEM_FEATURE_DISABLED,
+	};
+	return NVML_SUCCESS;
+}
