@@ -316,8 +316,31 @@ static void an_allocation_waits_for_room(void)
 		u = fake_expect(fd, NVSHARE_MSG_MEM_UPDATE).body.mem_update_9;
 	while (!u.mem.wanted);
 	check(u.mem.wanted == 64 * MIB);
-	fake_send(fd, NVSHARE_MSG_MEM_REFUSED, &(struct nvshare_mem_refused){.wanted = 1});
+	fake_send(fd, NVSHARE_MSG_MEM_REFUSED, &(struct nvshare_mem_refused){.wanted = 64 * MIB});
 	check(finish(&user) == CUDA_ERROR_OUT_OF_MEMORY);
+}
+
+static void a_refusal_of_more_than_it_lacks_now_is_an_old_one(void)
+{
+	struct user user = {0};
+	struct nvshare_mem_update u;
+	int fd;
+
+	fake_listen(dir);
+	fd = begin_running();
+	fake_available(fd, 110 * MIB, 4);
+	wait_until(budget_get(0) == 110 * MIB);
+	start(&user, take_memory);
+	do
+		u = fake_expect(fd, NVSHARE_MSG_MEM_UPDATE).body.mem_update_9;
+	while (!u.mem.wanted);
+	fake_send(fd, NVSHARE_MSG_MEM_REFUSED,
+		  &(struct nvshare_mem_refused){.wanted = 54 * MIB + 1});
+	u = fake_expect(fd, NVSHARE_MSG_MEM_UPDATE).body.mem_update_9;
+	check(u.mem.wanted == 54 * MIB);
+	check(!is_done(&user));
+	fake_available(fd, 164 * MIB, 6);
+	check(finish(&user) == CUDA_SUCCESS);
 }
 
 /* A process that waits for memory can be switched out meanwhile. */
@@ -537,6 +560,27 @@ static void nonsense_ends_the_connection_and_nothing_else(void)
 	check(gate_get() == GATE_OPEN);
 }
 
+/* Else it would be taken for one whose memory can be moved at any time. */
+static void what_has_begun_while_it_registered_registers_again(void)
+{
+	struct user user = {.dev = 0};
+	struct nvshare_register r;
+	int old, fd;
+
+	fake_listen(dir);
+	start(&user, use_device);
+	old = fake_accept();
+	check(fake_expect(old, NVSHARE_MSG_REGISTER).body.register_1.flags == 0);
+	check(agent_add_context(CONTEXT, 0, 0)); /* by a thread that had waited long enough */
+	fake_registered(old, NVSHARE_REGISTER_OK);
+	r = fake_admit(&fd);
+	check(r.flags == NVSHARE_REGISTER_RUNNING);
+	check(finish(&user) == CUDA_SUCCESS);
+	check(gate_get() == GATE_OPEN);
+	fake_grant(fd, 1, 200 * MIB, 2);
+	wait_until(budget_get(0) == 200 * MIB);
+}
+
 static void a_second_gpu_makes_both_fixed(void)
 {
 	struct user user = {.dev = 1};
@@ -713,6 +757,7 @@ int main(void)
 		child_test(keeps_the_gpu_when_work_does_not_end),
 		child_test(undoes_an_eviction_that_fails),
 		child_test(an_allocation_waits_for_room),
+		child_test(a_refusal_of_more_than_it_lacks_now_is_an_old_one),
 		child_test(is_stopped_inside_an_allocation),
 		child_test(reports_are_coalesced),
 		child_test(unused_budget_goes_back_when_somebody_waits),
@@ -725,6 +770,7 @@ int main(void)
 		child_test(can_be_told_to_need_a_scheduler),
 		child_test(a_scheduler_that_does_not_answer_is_none),
 		child_test(nonsense_ends_the_connection_and_nothing_else),
+		child_test(what_has_begun_while_it_registered_registers_again),
 		child_test(a_second_gpu_makes_both_fixed),
 		child_test(a_second_gpu_can_be_refused),
 		child_test(a_second_gpu_is_refused_when_the_first_can_not_be_fixed),

@@ -164,6 +164,29 @@ void agent_link_connect(struct agent_link *link)
 	send_register(link);
 }
 
+/*
+ * REGISTER said that nothing has begun here; but a thread may have made a context since,
+ * and the scheduler would take the memory of work that runs. Asked with the gate closed,
+ * so that what has not begun by now will not.
+ */
+static bool has_begun_since(struct agent_link *link)
+{
+	if (link->is_running || !lease_is_open(&link->lease))
+		return false;
+	gate_set(GATE_CLOSED);
+	if (!device_has_context(link->dev))
+		return false;
+	agent_lease_sync_gate();
+	return true;
+}
+
+static void register_again(struct agent_link *link)
+{
+	link->fd = fd_close(link->fd);
+	link->n_queued = 0;
+	agent_link_connect(link);
+}
+
 static void handle_registered(struct agent_link *link, const struct nvshare_registered *body)
 {
 	if (link->state != AGENT_LINK_REGISTERING) {
@@ -180,6 +203,10 @@ static void handle_registered(struct agent_link *link, const struct nvshare_regi
 									     : "unknown GPU");
 		return;
 	}
+	if (has_begun_since(link)) {
+		register_again(link);
+		return;
+	}
 	hook_debug("device %d: registered as client %u", (int)link->dev, body->client);
 	link->state = AGENT_LINK_UP;
 	link->was_registered = true;
@@ -194,6 +221,15 @@ static void handle_registered(struct agent_link *link, const struct nvshare_regi
 		agent_lease_want(link);
 	if (!agent_pair_owns(link))
 		agent_settle(link->dev, CUDA_SUCCESS);
+}
+
+/* What was refused may have been given up, or come to be less, while the answer came. */
+static bool is_still_lacked(const struct agent_link *link, uint64_t wanted)
+{
+	struct nvshare_mem mem;
+
+	budget_read(link->dev, &mem);
+	return mem.wanted + mem.wanted_pinned >= wanted;
 }
 
 /* Only what a scheduler says to a client gets here: msg_decode() refuses the rest. */
@@ -241,6 +277,11 @@ static void handle_message(struct agent_link *link, const struct msg *msg)
 		return;
 	}
 	hook_debug("device %d: %s", (int)link->dev, msg_name(msg->header.type));
+	if (event.type == LEASE_EVENT_REFUSED &&
+	    !is_still_lacked(link, msg->body.mem_refused_15.wanted)) {
+		agent_lease_want(link); /* told again: is that, too, never to be had? */
+		return;
+	}
 	agent_lease_step(link, &event);
 	/* A budget that is smaller than what a thread waits for: it must be told again. */
 	if (link->lease.state == LEASE_HOLDING &&
