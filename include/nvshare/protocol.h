@@ -207,6 +207,7 @@ struct nvshare_prepare_swap_out {
 	uint64_t due_ms;
 };
 
+/* Of HEARTBEAT, which the scheduler asks, and PING, which a client asks. */
 struct nvshare_heartbeat {
 	uint64_t nonce; /* an answer repeats it */
 };

@@ -416,6 +416,9 @@ static bool client_message(struct server *server, struct peer *peer, const struc
 	case NVSHARE_MSG_HEARTBEAT:
 		on_heartbeat(server, peer, &msg->body.heartbeat_13);
 		return true;
+	case NVSHARE_MSG_PING:
+		server_send_body(server, peer, NVSHARE_MSG_PING, 0, &msg->body.heartbeat_23);
+		return true;
 	default:
 		return false;
 	}
@@ -426,7 +429,8 @@ void dispatch_message(struct server *server, struct peer *peer, const struct msg
 	bool is_client_type = msg->header.type == NVSHARE_MSG_REQ_LOCK ||
 			      msg->header.type == NVSHARE_MSG_LOCK_RELEASED ||
 			      msg->header.type == NVSHARE_MSG_MEM_UPDATE ||
-			      msg->header.type == NVSHARE_MSG_HEARTBEAT;
+			      msg->header.type == NVSHARE_MSG_HEARTBEAT ||
+			      msg->header.type == NVSHARE_MSG_PING;
 
 	log_debug("message peer=%u type=%s", peer->slot, msg_name(msg->header.type));
 	switch (peer->state) {

@@ -3,6 +3,7 @@
 
 import os
 import random
+import signal
 import time
 
 import pytest
@@ -77,6 +78,52 @@ def test_a_scheduler_that_stays_away_stops_nobody(node):
     for program in programs:
         program.expect_verified()
     node.expect_empty()
+
+
+def test_stopped_programs_of_a_lost_scheduler_come_in_one_by_one(node):
+    """No two of them fit the card: half in, each would be in the other's way for ever."""
+    node.start_scheduler(NVSHARE_SCHEDULING_MODE="serial")
+    enough = node.flag("enough")
+    programs = [
+        node.app("oversub", "--size", "150MiB", "--passes", 2, "--until", enough, "--name", f"p{i}",
+                 name=f"p{i}", NVSHARE_ORPHAN_TIMEOUT_SEC="1")
+        for i in range(3)
+    ]
+    until("they take turns", lambda: node.gpu()["switches"] >= 6)
+    node.kill_scheduler()
+    enough.touch()
+    for program in programs:
+        program.expect_verified()
+    node.expect_empty()
+
+
+@pytest.mark.parametrize("goes_on", [False, True])
+def test_a_scheduler_that_hangs_keeps_nobody_waiting(node, goes_on):
+    """Stopped, not dead: its socket is open, and nobody answers."""
+    node.start_scheduler(NVSHARE_SCHEDULING_MODE="serial")
+    enough = node.flag("enough")
+    programs = [
+        node.app("oversub", "--size", "150MiB", "--passes", 2, "--until", enough, "--name", f"p{i}",
+                 name=f"p{i}", NVSHARE_ORPHAN_TIMEOUT_SEC="1", NVSHARE_DEBUG="1")
+        for i in range(3)
+    ]
+    until("they take turns", lambda: node.gpu()["switches"] >= 6)
+    os.kill(node.scheduler.pid, signal.SIGSTOP)
+    waiter = until("one finds out",
+                   lambda: next((p for p in programs if "the scheduler hangs" in p.output()), None))
+    if goes_on:
+        os.kill(node.scheduler.pid, signal.SIGCONT)
+        until("all are known again", lambda: all(node.client(p) for p in programs))
+        before = node.gpu()["switches"]
+        until("they take turns again", lambda: node.gpu()["switches"] >= before + 3)
+    enough.touch()
+    waiter.expect_verified()
+    for program in programs:
+        if program is not waiter:
+            program.expect_verified()
+    os.kill(node.scheduler.pid, signal.SIGCONT)
+    node.expect_empty()
+    node.expect_sound_scheduler()
 
 
 def kill_at_random(node, seed, n_actions):

@@ -37,6 +37,7 @@ TYPES = {
     "STATUS_END": (20, "<II"),
     "SET": (21, "<QII"),
     "RESULT": (22, "<I256s"),
+    "PING": (23, "<Q"),
 }
 NAMES = {number: name for name, (number, _) in TYPES.items()}
 FORMATS = {name: struct.Struct(form) for name, (_, form) in TYPES.items()}

@@ -503,12 +503,61 @@ static void an_orphan_helps_itself(void)
 	fake_gone(dir);
 	check(close(fd) == 0);
 	wait_until(fake_get(n_restores) == 1);
-	nap();
+	wait_until(fake_get(n_evictions) == 2); /* half of it in would be in others' way */
+	check(fake_get(evict_bytes) == UINT64_MAX);
 	check(!is_done(&user));
 	fake_set(restore_outcome, 0);
 	(void)finish(&user);
 	check(gate_get() == GATE_OPEN);
 	check(budget_get(0) == BUDGET_UNLIMITED);
+}
+
+/* One that is stopped, or waits for memory, asks; silence is as good as a loss. */
+static void a_scheduler_that_hangs_is_lost(void)
+{
+	struct user user = {0};
+	struct nvshare_register r;
+	int old, fd;
+
+	check(setenv("NVSHARE_ORPHAN_TIMEOUT_SEC", "1", 1) == 0);
+	fake_listen(dir);
+	old = begin_running();
+	fake_drop(old, 1, 60 * MIB, 4);
+	(void)fake_expect(old, NVSHARE_MSG_LOCK_RELEASED);
+	start(&user, pass_gate);
+	(void)fake_expect(old, NVSHARE_MSG_REQ_LOCK);
+	for (int i = 0; i < 3; i++) {
+		struct msg ping = fake_expect(old, NVSHARE_MSG_PING);
+
+		fake_send(old, NVSHARE_MSG_PING, &ping.body.heartbeat_23);
+	}
+	(void)fake_expect(old, NVSHARE_MSG_PING); /* not answered any more */
+	r = fake_admit(&fd);
+	check(r.flags == NVSHARE_REGISTER_RECONNECT && r.mem.swapped == 60 * MIB);
+	check(fake_readable(old, 0)); /* its end */
+	check(recv(old, &r, sizeof(r), 0) == 0);
+	(void)fake_expect(fd, NVSHARE_MSG_REQ_LOCK);
+	check(!is_done(&user));
+	fake_grant(fd, 1, 200 * MIB, 2);
+	(void)finish(&user);
+}
+
+static void a_thread_that_lacks_memory_notices_a_hang(void)
+{
+	struct user user = {0};
+	int old, fd;
+
+	check(setenv("NVSHARE_ORPHAN_TIMEOUT_SEC", "1", 1) == 0);
+	fake_listen(dir);
+	old = begin_running();
+	budget_force(0, 100 * MIB, BUDGET_PAGEABLE);
+	start(&user, take_memory);
+	(void)fake_expect(old, NVSHARE_MSG_PING);
+	check(!is_done(&user));
+	fd = fake_accept();
+	check(fake_expect(fd, NVSHARE_MSG_REGISTER).body.register_1.flags ==
+	      (NVSHARE_REGISTER_RUNNING | NVSHARE_REGISTER_RECONNECT));
+	check(finish(&user) == CUDA_SUCCESS); /* unmanaged, meanwhile */
 }
 
 static void runs_without_a_scheduler_and_joins_one(void)
@@ -766,6 +815,8 @@ int main(void)
 		child_test(goes_on_when_the_scheduler_is_lost),
 		child_test(waits_for_a_lost_scheduler_when_stopped),
 		child_test(an_orphan_helps_itself),
+		child_test(a_scheduler_that_hangs_is_lost),
+		child_test(a_thread_that_lacks_memory_notices_a_hang),
 		child_test(runs_without_a_scheduler_and_joins_one),
 		child_test(can_be_told_to_need_a_scheduler),
 		child_test(a_scheduler_that_does_not_answer_is_none),

@@ -216,6 +216,7 @@ static uint64_t link_timers(struct agent_link *link, uint64_t now)
 	    (link->is_report_due ||
 	     __atomic_load_n(&device(link->dev)->has_changed, __ATOMIC_ACQUIRE)))
 		next = earlier(next, link->report_ns);
+	next = earlier(next, agent_link_listen(link, now));
 	if (link->is_broken)
 		next = 0;
 	return earlier(next, link->orphan_ns);

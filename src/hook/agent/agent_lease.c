@@ -87,6 +87,35 @@ static uint32_t evict(struct agent_link *link, uint64_t bytes)
 	return (uint32_t)outcome;
 }
 
+static bool has_room_for_all(CUdevice dev)
+{
+	size_t bytes_free, total;
+	struct nvshare_mem mem;
+
+	budget_read(dev, &mem);
+	return !cuda_real.cuMemGetInfo_v2 ||
+	       cuda_real.cuMemGetInfo_v2(&bytes_free, &total) != CUDA_SUCCESS ||
+	       bytes_free >= mem.swapped;
+}
+
+/*
+ * Without a scheduler those that were stopped come in as they find room. Part of the
+ * memory is of no use on the card, and in the way of another one: all goes in, or out.
+ */
+static int restore_alone(CUdevice dev, struct pager_move *move)
+{
+	struct pager_move out = {0};
+	int outcome = NVSHARE_OUTCOME_INVALID_STATE;
+
+	if (has_room_for_all(dev))
+		outcome = pager_restore(dev, move);
+	if (outcome)
+		(void)pager_evict(dev, UINT64_MAX, &out);
+	else
+		budget_lost(dev); /* what it allocates next waits for it, too */
+	return outcome;
+}
+
 static uint32_t restore(struct agent_link *link)
 {
 	struct device_context *c = enter_context(link->dev);
@@ -95,7 +124,10 @@ static uint32_t restore(struct agent_link *link)
 
 	if (!c)
 		return NVSHARE_OUTCOME_SUCCESS;
-	outcome = pager_restore(link->dev, &move);
+	if (link->lease.work == LEASE_WORK_ALONE)
+		outcome = restore_alone(link->dev, &move);
+	else
+		outcome = pager_restore(link->dev, &move);
 	leave_context(c);
 	link->in.bytes += move.bytes;
 	link->in.ns += move.ns;
@@ -189,6 +221,12 @@ static void send_released(struct agent_link *link, const struct lease_action *ac
 	agent_link_send(link, NVSHARE_MSG_LOCK_RELEASED, &body);
 }
 
+/* Two that were lost at once and try at once would be in each other's way for ever. */
+static uint64_t orphan_retry_ns(void)
+{
+	return ORPHAN_RETRY_NS / 2 + clock_now_ns() % ORPHAN_RETRY_NS;
+}
+
 /* Does one action. true: it was work whose end is *ret_end. */
 static bool perform(struct agent_link *link, const struct lease_action *action,
 		    struct lease_event *ret_end)
@@ -219,7 +257,7 @@ static bool perform(struct agent_link *link, const struct lease_action *action,
 	case LEASE_ACTION_ORPHAN_TIMER:
 		link->orphan_ns =
 			clock_now_ns() +
-			(link->is_orphan_late ? ORPHAN_RETRY_NS : hook_options()->orphan_ns);
+			(link->is_orphan_late ? orphan_retry_ns() : hook_options()->orphan_ns);
 		link->is_orphan_late = true;
 		return false;
 	case LEASE_ACTION_DRAIN:

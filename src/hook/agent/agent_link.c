@@ -18,10 +18,11 @@
 #include <string.h>
 #include <unistd.h>
 
-#define LINK_REGISTER_NS    (2 * CLOCK_NS_PER_SEC)
-#define LINK_BACKOFF_NS_MIN (100 * CLOCK_NS_PER_MS)
-#define LINK_BACKOFF_NS_MAX CLOCK_NS_PER_SEC /* shorter than a restarted scheduler's grace */
-#define LINK_RECEIVE_MAX    64               /* messages, before others get their turn */
+#define LINK_REGISTER_NS     (2 * CLOCK_NS_PER_SEC)
+#define LINK_BACKOFF_NS_MIN  (100 * CLOCK_NS_PER_MS)
+#define LINK_BACKOFF_NS_MAX  CLOCK_NS_PER_SEC /* shorter than a restarted scheduler's grace */
+#define LINK_PATIENCE_NS_MIN CLOCK_NS_PER_SEC
+#define LINK_RECEIVE_MAX     64 /* messages, before others get their turn */
 
 /* comm, not argv[0]: it is what ps and nvidia-smi show, and threads may have renamed theirs. */
 static void read_name(char *ret, size_t size)
@@ -72,6 +73,14 @@ static void settle_absent(struct agent_link *link)
 	agent_settle(link->dev, CUDA_ERROR_SYSTEM_NOT_READY);
 }
 
+/* Once for each time that it was there, else a program would wait for it for ever. */
+static void miss(struct agent_link *link)
+{
+	if (!link->is_missed)
+		budget_lost(link->dev);
+	link->is_missed = true;
+}
+
 void agent_link_close(struct agent_link *link)
 {
 	bool was_up = link->state == AGENT_LINK_UP;
@@ -84,11 +93,11 @@ void agent_link_close(struct agent_link *link)
 	schedule_retry(link);
 	if (was_up) {
 		hook_debug("device %d: the scheduler is gone", (int)link->dev);
-		budget_lost(link->dev);
+		miss(link);
 		agent_lease_step(link, &(struct lease_event){.type = LEASE_EVENT_LOST});
 	} else {
 		if (!link->is_refused)
-			budget_lost(link->dev); /* it was there */
+			miss(link); /* it was there */
 		settle_absent(link);
 	}
 }
@@ -128,6 +137,44 @@ void agent_link_send(struct agent_link *link, uint16_t type, const void *body)
 		agent_link_flush(link);
 }
 
+static bool is_waiting(const struct agent_link *link)
+{
+	return link->state == AGENT_LINK_UP &&
+	       (link->lease.state == LEASE_ASKED ||
+		(link->lease.state == LEASE_HOLDING && budget_wanting(link->dev)));
+}
+
+/*
+ * A connection tells of the scheduler's death, not that it hangs. Whoever waits for it
+ * asks now and then whether it is still there; who runs, or wants nothing, sends nothing.
+ */
+uint64_t agent_link_listen(struct agent_link *link, uint64_t now_ns)
+{
+	uint64_t patience_ns = hook_options()->orphan_ns;
+
+	if (patience_ns < LINK_PATIENCE_NS_MIN)
+		patience_ns = LINK_PATIENCE_NS_MIN;
+	if (!is_waiting(link)) {
+		link->quiet_ns = 0;
+		return AGENT_NEVER;
+	}
+	if (!link->quiet_ns) {
+		link->quiet_ns = now_ns;
+		link->ping_ns = 0;
+	}
+	if (!link->ping_ns && now_ns - link->quiet_ns >= patience_ns / 2) {
+		link->ping_ns = now_ns;
+		agent_link_send(link, NVSHARE_MSG_PING, &(struct nvshare_heartbeat){now_ns});
+	}
+	if (!link->ping_ns)
+		return link->quiet_ns + patience_ns / 2;
+	if (now_ns - link->ping_ns >= patience_ns) {
+		hook_debug("device %d: the scheduler hangs", (int)link->dev);
+		link->is_broken = true;
+	}
+	return link->ping_ns + patience_ns;
+}
+
 static void send_register(struct agent_link *link)
 {
 	struct nvshare_register body = {.gpu_total_bytes = link->total};
@@ -153,7 +200,7 @@ void agent_link_connect(struct agent_link *link)
 	if (fd < 0) {
 		hook_debug("device %d: no scheduler: %s", (int)link->dev, strerror(-fd));
 		if (fd == -ECONNREFUSED)
-			budget_lost(link->dev); /* its socket is there: it was killed */
+			miss(link); /* its socket is there: it was killed */
 		schedule_retry(link);
 		settle_absent(link);
 		return;
@@ -210,6 +257,8 @@ static void handle_registered(struct agent_link *link, const struct nvshare_regi
 	hook_debug("device %d: registered as client %u", (int)link->dev, body->client);
 	link->state = AGENT_LINK_UP;
 	link->was_registered = true;
+	link->is_missed = false;
+	link->quiet_ns = 0;
 	link->backoff_ns = LINK_BACKOFF_NS_MIN;
 	link->orphan_ns = AGENT_NEVER;
 	link->is_orphan_late = false;
@@ -270,7 +319,7 @@ static void handle_message(struct agent_link *link, const struct msg *msg)
 		event.due_ms = msg->body.prepare_swap_out_12.due_ms;
 		break;
 	default:
-		return; /* WAIT_FOR_MEM: for information */
+		return; /* WAIT_FOR_MEM, PING: for information */
 	}
 	if (link->state != AGENT_LINK_UP) {
 		link->is_broken = true;
@@ -304,6 +353,7 @@ void agent_link_receive(struct agent_link *link)
 			link->is_broken = true;
 			return;
 		}
+		link->quiet_ns = 0;
 		r = msg_decode(bytes, (size_t)n, MSG_TO_CLIENT, &msg);
 		if (r) {
 			hook_warn_once("the scheduler sent a message of another kind (%s); "

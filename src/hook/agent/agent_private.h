@@ -39,9 +39,12 @@ struct agent_link {
 	bool is_fixed;     /* registers as one that can not take turns */
 	bool is_running;   /* it said so as it registered last */
 	bool is_refused;   /* the scheduler did not take it as it registered last */
+	bool is_missed;    /* it has been noted as lost, since it was there last */
 	uint64_t retry_ns; /* when to connect again */
 	uint64_t backoff_ns;
 	uint64_t register_ns; /* an answer to REGISTER is awaited until then */
+	uint64_t quiet_ns;    /* waiting, and nothing was heard since then; 0: it does not wait */
+	uint64_t ping_ns;     /* PING was sent, and nothing heard since; 0: not */
 	uint64_t orphan_ns;   /* LEASE_EVENT_ORPHAN_TIME is due then; AGENT_NEVER: not */
 	bool is_orphan_late;  /* it has been due before */
 
@@ -72,6 +75,7 @@ void agent_link_receive(struct agent_link *link);
 void agent_link_flush(struct agent_link *link);
 void agent_link_send(struct agent_link *link, uint16_t type, const void *body);
 bool agent_link_wants_retry(const struct agent_link *link);
+uint64_t agent_link_listen(struct agent_link *link, uint64_t now_ns); /* due again; NEVER */
 
 /* agent_lease.c */
 void agent_lease_step(struct agent_link *link, const struct lease_event *event);

@@ -525,8 +525,7 @@ void budget_lost(CUdevice dev)
 	if (!d)
 		return;
 	pthread_mutex_lock(&state.lock);
-	if (!d->lost_until_ns)
-		d->lost_until_ns = clock_now_ns() + hook_options()->orphan_ns;
+	d->lost_until_ns = clock_now_ns() + hook_options()->orphan_ns;
 	pthread_mutex_unlock(&state.lock);
 }
 
