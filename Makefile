@@ -211,7 +211,7 @@ $(B)/tests/hook/preload/probe_linked: tests/hook/preload/probe.c $(B)/tests/hook
 $(B)/tests/hook/preload/probe_static: tests/hook/preload/probe_static.c
 	@mkdir -p $(@D)
 	$(LINK) $(NVS_CPPFLAGS) -static -o $@ $<
-$(addprefix $(B)/tests/hook/preload/,leaver capturer): $(B)/tests/hook/preload/%: $(B)/tests/hook/preload/%.o $(B)/libapp.a
+$(addprefix $(B)/tests/hook/preload/,leaver capturer green): $(B)/tests/hook/preload/%: $(B)/tests/hook/preload/%.o $(B)/libapp.a
 	$(LINK) -o $@ $^ -ldl -lm
 $(B)/tests/hook/preload/libleaver.so: $(B)/tests/hook/preload/leaver.o $(B)/libapp.a
 	$(LINK) -shared -o $@ $^ -ldl -lm

@@ -189,6 +189,19 @@ enum {
 	CU_STREAM_WAIT_VALUE_NOR = 0x3,
 };
 
+typedef enum CUdevResourceType_enum {
+	CU_DEV_RESOURCE_TYPE_INVALID = 0,
+	CU_DEV_RESOURCE_TYPE_SM = 1,
+} CUdevResourceType;
+
+typedef struct CUdevResource_st {
+	CUdevResourceType type;
+	unsigned char _internal_padding[92];
+	unsigned char _oversize[48];
+} CUdevResource;
+
+enum { CU_GREEN_CTX_DEFAULT_STREAM = 0x1 };
+
 struct CUgraphEdgeData_st {
 	unsigned char from_port;
 	unsigned char to_port;

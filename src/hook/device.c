@@ -93,6 +93,31 @@ bool device_context_released(CUdevice dev, CUcontext *ret_last)
 	return is_last;
 }
 
+void device_context_attached(CUcontext ctx)
+{
+	struct device_context *c;
+
+	pthread_mutex_lock(&state.lock);
+	c = find(ctx);
+	if (c)
+		c->n_attached++;
+	pthread_mutex_unlock(&state.lock);
+}
+
+bool device_context_detached(CUcontext ctx)
+{
+	struct device_context *c;
+	bool was_attached;
+
+	pthread_mutex_lock(&state.lock);
+	c = find(ctx);
+	was_attached = c && c->n_attached;
+	if (was_attached)
+		c->n_attached--;
+	pthread_mutex_unlock(&state.lock);
+	return was_attached;
+}
+
 CUdevice device_of(CUcontext ctx)
 {
 	struct device_context *c;
@@ -117,6 +142,13 @@ CUcontext device_primary(CUdevice dev)
 	}
 	pthread_mutex_unlock(&state.lock);
 	return ctx;
+}
+
+CUcontext device_owner(CUcontext ctx, CUdevice dev)
+{
+	CUcontext primary = device_of(ctx) == DEVICE_ANY ? device_primary(dev) : NULL;
+
+	return primary ? primary : ctx;
 }
 
 /* Lock held: the first one from c on that fits. */

@@ -23,6 +23,7 @@ struct device_context {
 	CUdevice dev;
 	uint64_t charged;    /* bytes taken from the budget for it */
 	uint32_t n_retained; /* primary: retains that were not released; 0: not primary */
+	uint32_t n_attached; /* cuCtxAttach() that were not detached */
 	uint32_t n_held;
 	bool is_going;    /* being forgotten: whoever holds it should hurry */
 	CUevent event;    /* the agent's own: stands for all work submitted to ctx */
@@ -41,8 +42,18 @@ uint64_t device_context_forget(CUcontext ctx);
 bool device_context_retained(CUcontext ctx);
 bool device_context_released(CUdevice dev, CUcontext *ret_last); /* true: that was the last */
 
+/* The same by cuCtxAttach(), of any context; detached: false: none is left, or not known. */
+void device_context_attached(CUcontext ctx);
+bool device_context_detached(CUcontext ctx);
+
 CUdevice device_of(CUcontext ctx);      /* DEVICE_ANY: not known */
 CUcontext device_primary(CUdevice dev); /* NULL: not known */
+
+/*
+ * The one that ctx, of dev, is a part of: itself; for one that was not seen being made, as
+ * a green one is not, the primary context of dev.
+ */
+CUcontext device_owner(CUcontext ctx, CUdevice dev);
 
 /* The first context of dev, or of all devices; NULL: there is none. */
 struct device_context *device_context_hold(CUdevice dev);

@@ -12,7 +12,7 @@
  * forms, where the driver has one.
  */
 
-#include "abi/cuda_abi.h"
+#include "abi/cuda_structs.h"
 
 #include <stdbool.h>
 
@@ -110,6 +110,18 @@
 	F(cuGraphAddMemAllocNode, cuGraphAddMemAllocNode, 11040, "",                               \
 	  (CUgraphNode *node, CUgraph graph, const CUgraphNode *dependencies, size_t n,            \
 	   CUDA_MEM_ALLOC_NODE_PARAMS *params))                                                    \
+	F(cuCtxAttach, cuCtxAttach, 2000, "", (CUcontext * ctx, unsigned int flags))               \
+	F(cuCtxDetach, cuCtxDetach, 2000, "", (CUcontext ctx))                                     \
+	F(cuDeviceGetDevResource, cuDeviceGetDevResource, 12040, "",                               \
+	  (CUdevice dev, CUdevResource *resource, CUdevResourceType type))                         \
+	F(cuDevResourceGenerateDesc, cuDevResourceGenerateDesc, 12040, "",                         \
+	  (CUdevResourceDesc * desc, CUdevResource *resources, unsigned int n))                    \
+	F(cuGreenCtxCreate, cuGreenCtxCreate, 12040, "",                                           \
+	  (CUgreenCtx * green, CUdevResourceDesc desc, CUdevice dev, unsigned int flags))          \
+	F(cuGreenCtxDestroy, cuGreenCtxDestroy, 12040, "", (CUgreenCtx green))                     \
+	F(cuCtxFromGreenCtx, cuCtxFromGreenCtx, 12040, "", (CUcontext * ctx, CUgreenCtx green))    \
+	F(cuGreenCtxStreamCreate, cuGreenCtxStreamCreate, 12050, "",                               \
+	  (CUstream * stream, CUgreenCtx green, unsigned int flags, int priority))                 \
 	F(cuGraphAddNode, cuGraphAddNode_v2, 12030, "",                                            \
 	  (CUgraphNode *node, CUgraph graph, const CUgraphNode *dependencies,                      \
 	   const CUgraphEdgeData *edges, size_t n, CUgraphNodeParams *params))                     \

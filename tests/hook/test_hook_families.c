@@ -4,6 +4,7 @@
 
 #include "fake_families.h"
 #include "hook/calls/graph_memory.h"
+#include "hook/device.h"
 
 /* ---- the other families --------------------------------------------------- */
 
@@ -161,6 +162,38 @@ static void arrays_count_by_their_descriptors(void **state)
 	/* What is left goes with the context. */
 }
 
+/* A context that nobody saw being made, beside the device's primary one. */
+static void memory_of_a_green_context_is_the_primary_ones(void **state)
+{
+	CUDA_ARRAY_DESCRIPTOR flat = {
+		.Width = 100, .Height = 0, .Format = CU_AD_FORMAT_FLOAT, .NumChannels = 4};
+	CUarray a;
+
+	(void)state;
+	assert_true(device_context_add(FAKE_CTX2, 0, 0));
+	assert_true(device_context_retained(FAKE_CTX2));
+	assert_int_equal(cuArrayCreate_v2(&a, &flat), CUDA_SUCCESS);
+	pager_context_gone(FAKE_CTX);
+	assert_int_equal(counts().pinned[NVSHARE_PINNED_ARRAY], 1600);
+	pager_context_gone(FAKE_CTX2);
+	assert_int_equal(counts().pinned[NVSHARE_PINNED_ARRAY], 0);
+	(void)device_context_forget(FAKE_CTX2);
+}
+
+static void attaching_is_counted(void **state)
+{
+	(void)state;
+	assert_false(device_context_detached(FAKE_CTX2)); /* not known */
+	assert_true(device_context_add(FAKE_CTX2, 0, 0));
+	assert_false(device_context_detached(FAKE_CTX2));
+	device_context_attached(FAKE_CTX2);
+	device_context_attached(FAKE_CTX2);
+	assert_true(device_context_detached(FAKE_CTX2));
+	assert_true(device_context_detached(FAKE_CTX2));
+	assert_false(device_context_detached(FAKE_CTX2));
+	(void)device_context_forget(FAKE_CTX2);
+}
+
 static void arrays_of_the_old_forms_count_alike(void **state)
 {
 	CUDA_ARRAY_DESCRIPTOR_v1 flat = {
@@ -283,6 +316,8 @@ int main(void)
 		MEMORY_TEST(what_a_capture_allocates_is_counted_with_the_graph),
 		MEMORY_TEST(own_virtual_memory_counts_until_its_last_handle_and_mapping),
 		MEMORY_TEST(arrays_count_by_their_descriptors),
+		MEMORY_TEST(memory_of_a_green_context_is_the_primary_ones),
+		MEMORY_TEST(attaching_is_counted),
 		MEMORY_TEST(arrays_of_the_old_forms_count_alike),
 		MEMORY_TEST(out_of_memory_is_tried_again_until_refused),
 		MEMORY_TEST(out_of_memory_of_any_call_is_tried_again),

@@ -240,6 +240,33 @@ CUresult cuCtxDestroy_v2(CUcontext ctx)
 	return destroy_context(cuda_real.cuCtxDestroy_v2, ctx);
 }
 
+/* The count of before CUDA 4: the last one who detaches destroys. */
+CUresult cuCtxAttach(CUcontext *pctx, unsigned int flags)
+{
+	CUresult res;
+
+	if (!cuda_real.cuCtxAttach)
+		return CUDA_ERROR_NOT_FOUND;
+	res = cuda_real.cuCtxAttach(pctx, flags);
+	if (res == CUDA_SUCCESS)
+		device_context_attached(*pctx);
+	return res;
+}
+
+CUresult cuCtxDetach(CUcontext ctx)
+{
+	CUresult res;
+
+	if (!cuda_real.cuCtxDetach)
+		return CUDA_ERROR_NOT_FOUND;
+	if (!device_context_detached(ctx))
+		return destroy_context(cuda_real.cuCtxDetach, ctx);
+	res = cuda_real.cuCtxDetach(ctx);
+	if (res != CUDA_SUCCESS)
+		device_context_attached(ctx);
+	return res;
+}
+
 /* ---- primary contexts --------------------------------------------------------- */
 
 static CUresult make_primary(const struct context_call *call)

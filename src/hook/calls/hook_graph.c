@@ -115,7 +115,7 @@ static CUresult instantiate(const struct graph_call *call, CUgraphExec *exec, CU
 	res = charge_begin_on(&charge, dev, bytes, NVSHARE_PINNED_GRAPH);
 	if (res != CUDA_SUCCESS)
 		return res;
-	(void)cuda_real.cuCtxGetCurrent(&charge.ctx);
+	(void)charge_here(&charge.ctx, &dev);
 	do
 		res = forward(call, exec, graph);
 	while (charge_again(&charge, res));

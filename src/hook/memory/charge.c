@@ -2,6 +2,7 @@
 
 #include "hook/memory/charge.h"
 
+#include "hook/device.h"
 #include "hook/gate/gate.h"
 #include "hook/table/cuda_real.h"
 
@@ -18,7 +19,7 @@ CUresult charge_here(CUcontext *ret_ctx, CUdevice *ret_dev)
 	if (res == CUDA_SUCCESS)
 		res = cuda_real.cuCtxGetDevice(ret_dev);
 	if (res == CUDA_SUCCESS)
-		*ret_ctx = ctx;
+		*ret_ctx = device_owner(ctx, *ret_dev);
 	return res;
 }
 

@@ -35,7 +35,10 @@ struct charge {
 	struct budget_tries tries;
 };
 
-/* The calling thread's context and its device; else the driver's own error. */
+/*
+ * The calling thread's context (of a green one, the primary, whose memory it uses) and its
+ * device; else the driver's own error.
+ */
 CUresult charge_here(CUcontext *ret_ctx, CUdevice *ret_dev);
 
 /* For the current context's device, or for dev and no context. Waits for room. */

@@ -22,6 +22,7 @@ enum ledger_class {
 	LEDGER_POOL,  /* memory pool: kind is its device's, bytes what it keeps beyond the requests
 		       */
 	LEDGER_GRAPH, /* executable graph with memory nodes */
+	LEDGER_GREEN, /* green context, in the primary one; its bytes are in the reserve */
 	LEDGER_CLASS_COUNT_
 };
 

@@ -20,9 +20,19 @@ struct context_stack {
 
 static __thread struct context_stack stack;
 
-struct CUctx_st *context_current(void)
+struct CUctx_st *context_handle(void)
 {
 	return stack.depth ? stack.contexts[stack.depth - 1] : NULL;
+}
+
+static struct CUctx_st *owner_of(struct CUctx_st *ctx)
+{
+	return ctx && ctx->owner ? ctx->owner : ctx;
+}
+
+struct CUctx_st *context_current(void)
+{
+	return owner_of(context_handle());
 }
 
 struct CUctx_st *context_find(CUcontext handle)
@@ -55,8 +65,8 @@ CUresult context_resolve(CUcontext handle, struct CUctx_st **ret)
 		if (!is_alive)
 			return CUDA_ERROR_INVALID_CONTEXT;
 	}
-	*ret = ctx;
-	return __atomic_load_n(&ctx->error, __ATOMIC_ACQUIRE);
+	*ret = owner_of(ctx);
+	return __atomic_load_n(&(*ret)->error, __ATOMIC_ACQUIRE);
 }
 
 struct CUctx_st *context_primary(int device)
@@ -152,6 +162,7 @@ CUresult context_new(int device, unsigned int flags, bool is_primary, struct CUc
 	ctx->flags = flags;
 	ctx->is_primary = is_primary;
 	ctx->id = state_next_id();
+	ctx->refs = 1;
 	memcpy(ctx->limits, default_limits, sizeof(default_limits));
 	ctx->legacy = stream_new(ctx, STREAM_LEGACY, 0, 0);
 	if (!ctx->legacy || rm_context_init(ctx) < 0) {
@@ -164,10 +175,8 @@ CUresult context_new(int device, unsigned int flags, bool is_primary, struct CUc
 	ctx->is_alive = true;
 	ctx->next = sim.contexts;
 	sim.contexts = ctx;
-	if (is_primary) {
+	if (is_primary)
 		sim.primary[device] = ctx;
-		ctx->refs = 1;
-	}
 	state_unlock();
 	*ret = ctx;
 	return CUDA_SUCCESS;
@@ -210,11 +219,15 @@ CUresult context_drain(struct CUctx_st *ctx)
 void context_destroy(struct CUctx_st *ctx)
 {
 	struct CUstream_st *stream, *next;
+	struct CUctx_st *green;
 
 	state_lock();
 	hold_take(ctx);
 	context_drain(ctx);
 	__atomic_store_n(&ctx->is_alive, false, __ATOMIC_RELEASE);
+	for (green = sim.contexts; green; green = green->next)
+		if (green->owner == ctx)
+			__atomic_store_n(&green->is_alive, false, __ATOMIC_RELEASE);
 	if (sim.primary[ctx->device] == ctx)
 		sim.primary[ctx->device] = NULL;
 	capture_context_gone(ctx);
@@ -293,9 +306,9 @@ static CUresult destroy(CUcontext handle)
 	state_lock();
 	ctx = handle ? context_find(handle) : NULL;
 	state_unlock();
-	if (!ctx || ctx->is_primary)
+	if (!ctx || ctx->is_primary || ctx->owner)
 		return CUDA_ERROR_INVALID_CONTEXT;
-	if (context_current() == ctx)
+	if (context_handle() == ctx)
 		stack.depth--;
 	context_destroy(ctx);
 	return CUDA_SUCCESS;
@@ -311,6 +324,36 @@ API(cuCtxDestroy, (CUcontext ctx))
 {
 	API_ENTER(API_INIT);
 	return destroy(ctx);
+}
+
+API(cuCtxAttach, (CUcontext * pctx, unsigned int flags))
+{
+	struct CUctx_st *ctx = context_handle();
+
+	API_ENTER(API_CONTEXT);
+	if (!pctx || flags)
+		return CUDA_ERROR_INVALID_VALUE;
+	if (ctx->is_primary || ctx->owner)
+		return CUDA_ERROR_INVALID_CONTEXT;
+	state_lock();
+	ctx->refs++;
+	state_unlock();
+	*pctx = ctx;
+	return CUDA_SUCCESS;
+}
+
+/* Only the thread's own context; the last one destroys it. */
+API(cuCtxDetach, (CUcontext ctx))
+{
+	bool is_last;
+
+	API_ENTER(API_CONTEXT);
+	if (ctx != context_handle() || ctx->is_primary || ctx->owner)
+		return CUDA_ERROR_INVALID_CONTEXT;
+	state_lock();
+	is_last = --ctx->refs == 0;
+	state_unlock();
+	return is_last ? destroy(ctx) : CUDA_SUCCESS;
 }
 
 API(cuCtxPushCurrent_v2, (CUcontext ctx))
@@ -330,7 +373,7 @@ API(cuCtxPopCurrent_v2, (CUcontext * pctx))
 	if (!stack.depth)
 		return CUDA_ERROR_INVALID_CONTEXT;
 	if (pctx)
-		*pctx = context_current();
+		*pctx = context_handle();
 	stack.depth--;
 	return CUDA_SUCCESS;
 }
@@ -362,7 +405,7 @@ API(cuCtxGetCurrent, (CUcontext * pctx))
 	API_ENTER(API_STACK);
 	if (!pctx)
 		return CUDA_ERROR_INVALID_VALUE;
-	*pctx = context_current();
+	*pctx = context_handle();
 	return CUDA_SUCCESS;
 }
 

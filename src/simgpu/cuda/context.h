@@ -19,6 +19,13 @@ bool context_flags_are_fine(unsigned int flags);
  */
 CUresult context_set_limit(struct CUctx_st *ctx, CUlimit limit, size_t value);
 
+/* One more, or one less, owner of a device's primary context. No lock held. */
+CUresult primary_retain(CUdevice dev, struct CUctx_st **ret);
+CUresult primary_release(CUdevice dev);
+
+/* As the program knows it: a green context's own handle. NULL: none is current. */
+struct CUctx_st *context_handle(void);
+
 struct work;
 
 /* Lock held, but for a context that is being made. */
@@ -26,7 +33,10 @@ struct CUstream_st *stream_new(struct CUctx_st *ctx, enum stream_kind kind, unsi
 			       int priority);
 /* One that no handle names: it goes when its work is done. Lock held. */
 struct CUstream_st *stream_new_hidden(struct CUctx_st *ctx);
-/* work on stream after everything that is queued in the context. Lock held. */
+/*
+ * work on stream after everything that is queued in the context, or, if the stream was made
+ * for a green one, in that. Lock held.
+ */
 CUresult stream_join_all(struct CUstream_st *stream, const struct work *work);
 /* All streams that the legacy stream waits for. Lock held. */
 CUresult stream_sync_blocking(struct CUctx_st *ctx);

@@ -12,14 +12,11 @@
 static pthread_mutex_t primary_lock = PTHREAD_MUTEX_INITIALIZER;
 static unsigned int primary_flags[NODE_DEVICES_MAX];
 
-API(cuDevicePrimaryCtxRetain, (CUcontext * pctx, CUdevice dev))
+CUresult primary_retain(CUdevice dev, struct CUctx_st **ret)
 {
 	struct CUctx_st *ctx;
 	CUresult r = CUDA_SUCCESS;
 
-	API_ENTER(API_INIT);
-	if (!pctx)
-		return CUDA_ERROR_INVALID_VALUE;
 	if (device_check(dev))
 		return CUDA_ERROR_INVALID_DEVICE;
 	pthread_mutex_lock(&primary_lock);
@@ -29,10 +26,15 @@ API(cuDevicePrimaryCtxRetain, (CUcontext * pctx, CUdevice dev))
 	else
 		r = context_new(dev, primary_flags[dev], true, &ctx);
 	pthread_mutex_unlock(&primary_lock);
-	if (r)
-		return r;
-	*pctx = ctx;
-	return CUDA_SUCCESS;
+	if (!r)
+		*ret = ctx;
+	return r;
+}
+
+API(cuDevicePrimaryCtxRetain, (CUcontext * pctx, CUdevice dev))
+{
+	API_ENTER(API_INIT);
+	return pctx ? primary_retain(dev, pctx) : CUDA_ERROR_INVALID_VALUE;
 }
 
 static CUresult release(CUdevice dev, bool is_reset)
@@ -50,6 +52,11 @@ static CUresult release(CUdevice dev, bool is_reset)
 		context_destroy(ctx);
 	pthread_mutex_unlock(&primary_lock);
 	return r;
+}
+
+CUresult primary_release(CUdevice dev)
+{
+	return release(dev, false);
 }
 
 API(cuDevicePrimaryCtxRelease_v2, (CUdevice dev))

@@ -32,6 +32,7 @@ enum stream_kind { STREAM_LEGACY, STREAM_BLOCKING, STREAM_NON_BLOCKING, STREAM_P
 struct CUstream_st {
 	struct CUstream_st *next; /* CUctx_st::streams */
 	struct CUctx_st *ctx;
+	struct CUctx_st *green; /* the green context that it was made for, or NULL */
 	struct op *head, *tail;
 	uint64_t id;
 	uint64_t last_seq; /* of the op that was queued last */
@@ -49,14 +50,15 @@ struct CUstream_st {
 };
 
 struct CUctx_st {
-	struct CUctx_st *next; /* sim::contexts, the dead too */
+	struct CUctx_st *next;  /* sim::contexts, the dead too */
+	struct CUctx_st *owner; /* of a green context's: the primary one, whose streams it has */
 	uint64_t id;
 	int device;
 	bool is_alive;
 	bool is_primary;
 	bool is_used; /* had work: its flags can no longer be set */
 	unsigned int flags;
-	unsigned int refs; /* primary: retains */
+	unsigned int refs; /* primary: retains; others: cuCtxAttach() and one */
 	CUresult error;    /* sticky */
 	uint64_t last_seq;
 	uint64_t holder; /* see hold.h; 0: nobody */
@@ -92,11 +94,12 @@ void state_wait(void);   /* until something ended; the lock is released meanwhil
 void state_notify(void); /* something ended */
 uint64_t state_next_id(void);
 
-/* The calling thread's current context, or NULL. */
+/* The calling thread's current context, or NULL; of a green one's the primary. */
 struct CUctx_st *context_current(void);
-/* A living context, or NULL. Lock held. */
+/* A living context, or NULL; a green one's as it is. Lock held. */
 struct CUctx_st *context_find(CUcontext handle);
-/* NULL is the current one. CUDA_ERROR_INVALID_CONTEXT, _CONTEXT_IS_DESTROYED or the sticky error.
+/* NULL is the current one; of a green one's the primary. CUDA_ERROR_INVALID_CONTEXT,
+ * _CONTEXT_IS_DESTROYED or the sticky error.
  */
 CUresult context_resolve(CUcontext handle, struct CUctx_st **ret);
 /* Lock held; returns when all its queues are empty, or with its sticky error. */

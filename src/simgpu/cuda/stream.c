@@ -46,7 +46,8 @@ CUresult stream_join_all(struct CUstream_st *stream, const struct work *work)
 	CUresult r = CUDA_SUCCESS;
 
 	for (other = stream->ctx->streams; !r && other; other = other->next) {
-		if (other == stream || !other->head)
+		if (other == stream || !other->head ||
+		    (stream->green && other->green != stream->green))
 			continue;
 		record = calloc(1, sizeof(*record));
 		if (!record)
@@ -148,7 +149,7 @@ CUresult stream_lock_room(CUstream handle, struct CUstream_st **ret)
 
 static CUresult create(CUstream *phStream, unsigned int flags, int priority)
 {
-	struct CUctx_st *ctx = context_current();
+	struct CUctx_st *ctx = context_current(), *handle = context_handle();
 	struct CUstream_st *stream;
 
 	if (!phStream || flags & ~(unsigned int)CU_STREAM_NON_BLOCKING)
@@ -159,6 +160,8 @@ static CUresult create(CUstream *phStream, unsigned int flags, int priority)
 		priority = -5;
 	state_lock();
 	stream = stream_new(ctx, flags ? STREAM_NON_BLOCKING : STREAM_BLOCKING, flags, priority);
+	if (stream && handle != ctx)
+		stream->green = handle;
 	state_unlock();
 	if (!stream)
 		return CUDA_ERROR_OUT_OF_MEMORY;

@@ -28,7 +28,7 @@ PATIENCE = 30.0
 
 # Positions in a message's values (include/nvshare/protocol.h).
 REGISTER_MEM, REGISTER_FLAGS = 3, 16
-MEM_SWAPPED, MEM_WANTED, MEM_WANTED_PINNED = 2, 3, 4
+MEM_SWAPPED, MEM_WANTED, MEM_WANTED_PINNED, MEM_CONTEXT, MEM_END = 2, 3, 4, 5, 13
 UPDATE_MEM, RELEASED_MEM, RELEASED_OUTCOME, RELEASED_WANTS = 4, 5, 18, 19
 
 
@@ -185,6 +185,51 @@ def test_any_call_that_lacks_memory_waits_for_room(node, call):
     while not client.expect("MEM_UPDATE", PATIENCE)[UPDATE_MEM + MEM_WANTED_PINNED]:
         pass
     client.grow(BUDGET * 2)
+    expect_end(program)
+
+
+# ---- green contexts, and those that are attached and detached ------------------
+
+TIMEOUT = 1  # outcome of a stop
+GREEN_BYTES = 16 * MIB
+CONTEXT_BYTES = 16 * MIB
+
+
+def begin_green(node, *how, **env):
+    node.listen()
+    program = node.start(PRELOAD / "green", *how, **env)
+    client = node.accept()
+    client.welcome(CONTEXT_BYTES)
+    client.let_run()
+    expect_line(program, "ready")
+    return program, client
+
+
+@pytest.mark.parametrize("how", [[], ["attach"]], ids=["green", "attach"])
+def test_a_stop_waits_for_its_work(node, how):
+    program, client = begin_green(node, *how, NVSHARE_DRAIN_MAX_MS="100")
+    tell(program, "compute")
+    expect_line(program, "computing")
+    released = client.stop(1 << 40)
+    assert released[RELEASED_OUTCOME] == TIMEOUT
+    assert released[RELEASED_MEM + MEM_SWAPPED] == 0
+    tell(program, "leave")
+    program.communicate(timeout=PATIENCE)
+
+
+@pytest.mark.parametrize("how", [[], ["attach"]], ids=["green", "attach"])
+def test_its_memory_moves_and_goes_with_it(node, how):
+    program, client = begin_green(node, *how)
+    released = client.stop(1 << 40)
+    assert released[RELEASED_OUTCOME] == 0
+    assert released[RELEASED_MEM + MEM_SWAPPED] == GREEN_BYTES
+    assert released[RELEASED_MEM + MEM_CONTEXT] == CONTEXT_BYTES
+    tell(program, "verify")
+    client.let_run()
+    expect_line(program, "verified")
+    while any(client.expect("MEM_UPDATE", PATIENCE)[UPDATE_MEM:UPDATE_MEM + MEM_END]):
+        pass
+    tell(program, "leave")
     expect_end(program)
 
 
