@@ -118,7 +118,7 @@ static CUresult drv_managed(CUdeviceptr *ptr, size_t size, unsigned int flags)
 	return next();
 }
 
-static CUresult drv_free(CUdeviceptr ptr)
+static inline CUresult drv_free(CUdeviceptr ptr)
 {
 	(void)ptr;
 	return next();

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-/* Stream-ordered memory and its pools: pinned. */
+/* Stream-ordered memory and its pools: ours where it can be, else the driver's and pinned. */
 
 #include "hook/table/hooks.h"
 
@@ -10,6 +10,7 @@
 #include "hook/memory/charge.h"
 #include "hook/pager/managed.h"
 #include "hook/pager/pager.h"
+#include "hook/pools/pools.h"
 #include "hook/table/cuda_real.h"
 
 /* What an allocation comes from; dev < 0: host memory, none of the card's. */
@@ -59,6 +60,17 @@ static void add_pool(const struct pool *pool, CUcontext ctx)
 	(void)ledger_add(&entry); /* known already is fine */
 }
 
+/* The one that cuMemAllocAsync takes from; NULL: the driver does not say. */
+static CUmemoryPool current_pool(CUdevice dev)
+{
+	CUmemoryPool handle = NULL;
+
+	if (!cuda_real.cuDeviceGetMemPool ||
+	    cuda_real.cuDeviceGetMemPool(&handle, dev) != CUDA_SUCCESS)
+		return NULL;
+	return handle;
+}
+
 /* A pool that we did not see being made is one of a device: the current one's. */
 static void find_pool(CUmemoryPool handle, CUcontext ctx, CUdevice dev, struct pool *ret_pool)
 {
@@ -66,9 +78,6 @@ static void find_pool(CUmemoryPool handle, CUcontext ctx, CUdevice dev, struct p
 
 	ret_pool->handle = handle;
 	ret_pool->dev = dev;
-	if (!handle && cuda_real.cuDeviceGetMemPool &&
-	    cuda_real.cuDeviceGetMemPool(&handle, dev) == CUDA_SUCCESS)
-		ret_pool->handle = handle;
 	if (!ret_pool->handle)
 		return;
 	if (ledger_find(LEDGER_POOL, pool_key(ret_pool->handle), &entry))
@@ -107,6 +116,7 @@ static CUresult alloc(const struct async_call *call, CUstream stream, CUdevicept
 		      size_t bytesize)
 {
 	struct charge charge;
+	CUmemoryPool handle;
 	struct pool pool;
 	bool captures;
 	CUcontext ctx;
@@ -117,8 +127,11 @@ static CUresult alloc(const struct async_call *call, CUstream stream, CUdevicept
 		return CUDA_ERROR_NOT_FOUND;
 	if (!dptr || !bytesize || charge_here(&ctx, &dev) != CUDA_SUCCESS)
 		return forward(call, dptr, bytesize);
-	find_pool(call->pool, ctx, dev, &pool);
+	handle = call->from_pool ? call->pool : current_pool(dev);
 	captures = is_capturing(stream);
+	if (handle && !captures && pools_alloc(handle, stream, bytesize, dptr, &res))
+		return res;
+	find_pool(handle, ctx, dev, &pool);
 	if (pool.dev < 0 || captures) {
 		if (captures)
 			graph_memory_seen();
@@ -140,6 +153,11 @@ static CUresult alloc(const struct async_call *call, CUstream stream, CUdevicept
 	return res;
 }
 
+static CUstream legacy_stream(CUstream stream)
+{
+	return stream ? stream : CU_STREAM_LEGACY;
+}
+
 static CUstream own_stream(CUstream stream)
 {
 	return stream ? stream : CU_STREAM_PER_THREAD;
@@ -149,7 +167,7 @@ CUresult cuMemAllocAsync(CUdeviceptr *dptr, size_t bytesize, CUstream hStream)
 {
 	struct async_call call = {.alloc = cuda_real.cuMemAllocAsync, .stream = hStream};
 
-	return alloc(&call, hStream, dptr, bytesize);
+	return alloc(&call, legacy_stream(hStream), dptr, bytesize);
 }
 
 CUresult cuMemAllocAsync_ptsz(CUdeviceptr *dptr, size_t bytesize, CUstream hStream)
@@ -165,7 +183,7 @@ CUresult cuMemAllocFromPoolAsync(CUdeviceptr *dptr, size_t bytesize, CUmemoryPoo
 	struct async_call call = {
 		.from_pool = cuda_real.cuMemAllocFromPoolAsync, .pool = pool, .stream = hStream};
 
-	return alloc(&call, hStream, dptr, bytesize);
+	return alloc(&call, legacy_stream(hStream), dptr, bytesize);
 }
 
 CUresult cuMemAllocFromPoolAsync_ptsz(CUdeviceptr *dptr, size_t bytesize, CUmemoryPool pool,
@@ -178,21 +196,27 @@ CUresult cuMemAllocFromPoolAsync_ptsz(CUdeviceptr *dptr, size_t bytesize, CUmemo
 	return alloc(&call, own_stream(hStream), dptr, bytesize);
 }
 
-/* Submits work, so it passes the gate; plain memory is freed at once, with a synchronise. */
+/*
+ * Submits work, so it passes the gate. In a capture it makes a node of a graph, which may
+ * only free what a node of a graph allocated: what is ours is refused, as by the driver.
+ */
 static CUresult free_async(CUresult (*real)(CUdeviceptr dptr, CUstream hStream), CUdeviceptr dptr,
 			   CUstream hStream, CUstream stream)
 {
 	struct ledger_entry entry;
 	struct pool pool;
-	bool is_known;
+	bool captures, is_known;
 	CUresult res;
 
 	if (!real)
 		return CUDA_ERROR_NOT_FOUND;
-	if (!is_capturing(stream) && (pager_free(dptr, &res) || managed_free(dptr, &res)))
+	captures = is_capturing(stream);
+	if (captures && pager_find(dptr, NULL, NULL, NULL, NULL, NULL))
+		return CUDA_ERROR_INVALID_VALUE;
+	if (!captures && (pools_free(dptr, stream, &res) || managed_free(dptr, &res)))
 		return res;
 	gate_enter();
-	is_known = !is_capturing(stream) && charge_free_begin(LEDGER_ADDRESS, dptr, &entry);
+	is_known = !captures && charge_free_begin(LEDGER_ADDRESS, dptr, &entry);
 	res = real(dptr, hStream);
 	gate_leave();
 	if (!is_known)
@@ -207,7 +231,7 @@ static CUresult free_async(CUresult (*real)(CUdeviceptr dptr, CUstream hStream),
 
 CUresult cuMemFreeAsync(CUdeviceptr dptr, CUstream hStream)
 {
-	return free_async(cuda_real.cuMemFreeAsync, dptr, hStream, hStream);
+	return free_async(cuda_real.cuMemFreeAsync, dptr, hStream, legacy_stream(hStream));
 }
 
 CUresult cuMemFreeAsync_ptsz(CUdeviceptr dptr, CUstream hStream)
@@ -223,7 +247,7 @@ CUresult cuMemPoolCreate(CUmemoryPool *pool, const CUmemPoolProps *poolProps)
 	if (!cuda_real.cuMemPoolCreate)
 		return CUDA_ERROR_NOT_FOUND;
 	res = cuda_real.cuMemPoolCreate(pool, poolProps);
-	if (res != CUDA_SUCCESS)
+	if (res != CUDA_SUCCESS || pools_created(*pool, poolProps))
 		return res;
 	made.handle = *pool;
 	made.dev = poolProps->location.type == CU_MEM_LOCATION_TYPE_DEVICE ? poolProps->location.id
@@ -235,15 +259,19 @@ CUresult cuMemPoolCreate(CUmemoryPool *pool, const CUmemPoolProps *poolProps)
 CUresult cuMemPoolDestroy(CUmemoryPool pool)
 {
 	struct ledger_entry entry;
+	struct pools_pool *own;
+	bool is_pinned;
 	CUresult res;
 
 	if (!cuda_real.cuMemPoolDestroy)
 		return CUDA_ERROR_NOT_FOUND;
-	if (!ledger_find(LEDGER_POOL, pool_key(pool), &entry))
-		return cuda_real.cuMemPoolDestroy(pool);
-	(void)ledger_remove(LEDGER_POOL, pool_key(pool), &entry);
+	own = pools_destroy_begin(pool);
+	is_pinned = ledger_remove(LEDGER_POOL, pool_key(pool), &entry);
 	res = cuda_real.cuMemPoolDestroy(pool);
-	charge_free_end(&entry, res);
+	if (own)
+		pools_destroy_end(own, res == CUDA_SUCCESS);
+	if (is_pinned)
+		charge_free_end(&entry, res);
 	return res;
 }
 
@@ -256,9 +284,54 @@ CUresult cuMemPoolTrimTo(CUmemoryPool pool, size_t minBytesToKeep)
 	if (!cuda_real.cuMemPoolTrimTo)
 		return CUDA_ERROR_NOT_FOUND;
 	res = cuda_real.cuMemPoolTrimTo(pool, minBytesToKeep);
-	if (res == CUDA_SUCCESS && ledger_find(LEDGER_POOL, pool_key(pool), &entry)) {
+	if (res != CUDA_SUCCESS || pools_trim(pool, minBytesToKeep))
+		return res;
+	if (ledger_find(LEDGER_POOL, pool_key(pool), &entry)) {
 		trimmed.dev = entry.dev;
 		count_reserve(&trimmed);
 	}
 	return res;
+}
+
+/* The driver says what it knows, and refuses what is wrong; its pool is empty. */
+CUresult cuMemPoolGetAttribute(CUmemoryPool pool, CUmemPool_attribute attr, void *value)
+{
+	CUresult res;
+
+	if (!cuda_real.cuMemPoolGetAttribute)
+		return CUDA_ERROR_NOT_FOUND;
+	res = cuda_real.cuMemPoolGetAttribute(pool, attr, value);
+	if (res == CUDA_SUCCESS)
+		(void)pools_get_attribute(pool, attr, value);
+	return res;
+}
+
+CUresult cuMemPoolSetAttribute(CUmemoryPool pool, CUmemPool_attribute attr, void *value)
+{
+	CUresult res;
+
+	if (!cuda_real.cuMemPoolSetAttribute)
+		return CUDA_ERROR_NOT_FOUND;
+	res = cuda_real.cuMemPoolSetAttribute(pool, attr, value);
+	if (res == CUDA_SUCCESS)
+		(void)pools_set_attribute(pool, attr, value);
+	return res;
+}
+
+CUresult cuMemPoolSetAccess(CUmemoryPool pool, const CUmemAccessDesc *map, size_t count)
+{
+	CUresult res, first = CUDA_SUCCESS;
+
+	if (!cuda_real.cuMemPoolSetAccess)
+		return CUDA_ERROR_NOT_FOUND;
+	res = cuda_real.cuMemPoolSetAccess(pool, map, count);
+	for (size_t i = 0; res == CUDA_SUCCESS && i < count; i++) {
+		if (map[i].location.type != CU_MEM_LOCATION_TYPE_DEVICE)
+			continue;
+		first = pools_set_access(pool, map[i].location.id,
+					 map[i].flags != CU_MEM_ACCESS_FLAGS_PROT_NONE);
+		if (first != CUDA_SUCCESS)
+			break;
+	}
+	return res == CUDA_SUCCESS ? first : res;
 }

@@ -7,6 +7,7 @@
  */
 
 #include "hook/gate/gate.h"
+#include "hook/pools/pools.h"
 #include "hook/table/cuda_real.h"
 #include "hook/table/hooks.h"
 
@@ -98,6 +99,7 @@ CAPTURE_END(cuStreamEndCapture_ptsz, cuStreamIsCapturing_ptsz, true)
                                                               \
 		if (!cuda_real.symbol)                        \
 			return CUDA_ERROR_NOT_FOUND;          \
+		pools_stream_gone(stream);                    \
 		res = cuda_real.symbol(stream);               \
 		if (res == CUDA_SUCCESS)                      \
 			gate_end_capture(capture);            \

@@ -115,6 +115,7 @@ struct query {
 	size_t size;
 	CUcontext ctx;
 	CUdevice dev;
+	CUmemoryPool pool;
 	uint64_t buffer_id;
 	bool sync_memops;
 };
@@ -181,7 +182,7 @@ static bool answer(const struct query *q, CUpointer_attribute attribute, void *d
 		put_u32(data, CU_MEM_ACCESS_FLAGS_PROT_READWRITE);
 		return true;
 	case CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE:
-		put_pointer(data, NULL);
+		put_pointer(data, q->pool);
 		return true;
 	case CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE:
 		put_u32(data, 0); /* the truth: cuIpcGetMemHandle will refuse it */
@@ -201,7 +202,7 @@ static bool find(CUdeviceptr ptr, struct query *q)
 {
 	q->ptr = ptr;
 	return pager_find(ptr, &q->base, &q->size, &q->ctx, &q->dev, &q->buffer_id) &&
-	       pager_sync_memops(ptr, &q->sync_memops);
+	       pager_pool(ptr, &q->pool) && pager_sync_memops(ptr, &q->sync_memops);
 }
 
 CUresult cuPointerGetAttribute(void *data, CUpointer_attribute attribute, CUdeviceptr ptr)

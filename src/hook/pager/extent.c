@@ -186,6 +186,25 @@ int extent_free(struct extent *extent, uint64_t addr, struct extent_region *ret_
 	return 0;
 }
 
+int extent_split(struct extent *extent, uint64_t addr, uint64_t size)
+{
+	struct extent_block *block = find(extent, addr), *rest;
+
+	if (!block || !block->is_used || !size || size >= block->size || size % EXTENT_ALIGN)
+		return EXTENT_E_UNKNOWN;
+	rest = calloc(1, sizeof(*rest));
+	if (!rest)
+		return -ENOMEM;
+	rest->addr = addr + size;
+	rest->size = block->size - size;
+	rest->region = block->region;
+	rest->is_used = true;
+	block->size = size;
+	extent->n_used++;
+	RB_INSERT(extent_addr_tree, addr_tree(extent), rest);
+	return 0;
+}
+
 uint64_t extent_largest(const struct extent *extent)
 {
 	const struct extent_block *block = extent->by_size;

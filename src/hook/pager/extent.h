@@ -54,6 +54,12 @@ int extent_alloc(struct extent *extent, uint64_t size, uint64_t *ret_addr);
 /* addr is what extent_alloc() gave, or EXTENT_E_UNKNOWN. ret_region may be NULL. */
 int extent_free(struct extent *extent, uint64_t addr, struct extent_region *ret_region);
 
+/*
+ * Makes two parts in use of the one at addr, the first of size bytes; both are multiples
+ * of EXTENT_ALIGN and not 0, or EXTENT_E_UNKNOWN.
+ */
+int extent_split(struct extent *extent, uint64_t addr, uint64_t size);
+
 /* The largest size that extent_alloc() can serve now; 0: none. */
 uint64_t extent_largest(const struct extent *extent);
 

@@ -10,6 +10,7 @@
 #include "hook/memory/peer.h"
 #include "hook/memory/vmm.h"
 #include "hook/pager/managed.h"
+#include "hook/pools/pools.h"
 #include "hook/table/cuda_real.h"
 
 #include <stdlib.h>
@@ -243,10 +244,21 @@ static struct pager_range *unplace(struct pager_alloc *alloc)
 	return range;
 }
 
-static void release(struct pager_alloc *alloc)
+void pager_add(struct pager_alloc *alloc)
+{
+	pthread_mutex_lock(&pager.lock);
+	add_alloc(alloc);
+	pthread_mutex_unlock(&pager.lock);
+}
+
+void pager_release(struct pager_alloc *alloc)
 {
 	struct pager_range *range = alloc->range;
 
+	if (alloc->block) {
+		pools_block_free(alloc->block);
+		return;
+	}
 	if (alloc->arena) {
 		pthread_mutex_lock(&pager.lock);
 		range = unplace(alloc);
@@ -296,30 +308,39 @@ static void put_off(struct pager_alloc *alloc)
 	pthread_mutex_unlock(&pager.lock);
 }
 
-bool pager_free(CUdeviceptr ptr, CUresult *ret_res)
+/* What was freed is not found again: the driver refuses a second free itself. */
+bool pager_take(CUdeviceptr ptr, struct pager_alloc **ret_alloc)
 {
 	struct pager_alloc *alloc;
-	bool is_ours = true, is_found;
+	bool is_ours;
 
 	pthread_mutex_lock(&pager.lock);
 	alloc = find(ptr);
-	is_found = alloc && alloc->addr == ptr;
-	if (is_found) {
+	is_ours = alloc != NULL;
+	if (alloc && alloc->addr == ptr)
 		RB_REMOVE(pager_tree, &pager.allocs, alloc);
-	} else if (!alloc) {
-		is_ours = false; /* freed twice as well: the driver refuses that itself */
-	}
+	else
+		alloc = NULL;
 	pthread_mutex_unlock(&pager.lock);
-	if (!is_found) {
-		if (is_ours)
-			*ret_res = CUDA_ERROR_INVALID_VALUE;
-		return is_ours;
+	*ret_alloc = alloc;
+	return is_ours;
+}
+
+bool pager_free(CUdeviceptr ptr, CUresult *ret_res)
+{
+	struct pager_alloc *alloc;
+
+	if (!pager_take(ptr, &alloc))
+		return false;
+	if (!alloc) {
+		*ret_res = CUDA_ERROR_INVALID_VALUE;
+		return true;
 	}
 
 	budget_allocated(alloc->dev, -(int64_t)alloc->size);
 	*ret_res = CUDA_SUCCESS;
 	if (synchronize(alloc->ctx, ret_res))
-		release(alloc);
+		pager_release(alloc);
 	else
 		put_off(alloc);
 	return true;
@@ -344,7 +365,7 @@ void pager_flush_frees(void)
 			continue;
 		}
 		synced = list->ctx;
-		release(list);
+		pager_release(list);
 	}
 }
 
@@ -361,12 +382,24 @@ bool pager_find(CUdeviceptr ptr, CUdeviceptr *ret_base, size_t *ret_size, CUcont
 		if (ret_size)
 			*ret_size = alloc->size;
 		if (ret_ctx)
-			*ret_ctx = alloc->ctx;
+			*ret_ctx = alloc->block ? NULL : alloc->ctx;
 		if (ret_dev)
 			*ret_dev = alloc->dev;
 		if (ret_buffer_id)
 			*ret_buffer_id = alloc->id;
 	}
+	pthread_mutex_unlock(&pager.lock);
+	return alloc != NULL;
+}
+
+bool pager_pool(CUdeviceptr ptr, CUmemoryPool *ret_pool)
+{
+	struct pager_alloc *alloc;
+
+	pthread_mutex_lock(&pager.lock);
+	alloc = find(ptr);
+	if (alloc)
+		*ret_pool = alloc->pool;
 	pthread_mutex_unlock(&pager.lock);
 	return alloc != NULL;
 }
@@ -488,8 +521,9 @@ void pager_context_gone(CUcontext ctx)
 	for (; allocs; allocs = next) {
 		next = allocs->next;
 		budget_allocated(allocs->dev, -(int64_t)allocs->size);
-		release(allocs);
+		pager_release(allocs);
 	}
+	pools_context_gone(ctx); /* before the arenas: what is pending there may be theirs */
 	while ((arena = arenas)) {
 		arenas = arena->next;
 		if (arena->spare)
@@ -518,6 +552,7 @@ void pager_after_fork_child(void)
 	pager.movers = NULL;
 	for (CUdevice dev = 0; dev < PAGER_DEVICES; dev++)
 		pager.devices[dev] = (struct pager_device){0};
+	pools_after_fork_child();
 	hostpool_after_fork_child();
 	managed_after_fork_child();
 	peer_after_fork_child();

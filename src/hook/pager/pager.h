@@ -27,9 +27,15 @@ CUresult pager_alloc(CUdevice dev, CUcontext ctx, size_t bytes, CUdeviceptr *ret
 /* true: ptr was the pager's and is freed (or will be once captures have ended); *ret_res. */
 bool pager_free(CUdeviceptr ptr, CUresult *ret_res);
 
-/* The allocation that ptr lies in; false if not the pager's. Any out pointer may be NULL. */
+/*
+ * The allocation that ptr lies in; false if not the pager's. Any out pointer may be NULL;
+ * memory of a pool has no context.
+ */
 bool pager_find(CUdeviceptr ptr, CUdeviceptr *ret_base, size_t *ret_size, CUcontext *ret_ctx,
 		CUdevice *ret_dev, uint64_t *ret_buffer_id);
+
+/* The pool that it came from, or NULL; false if not the pager's. */
+bool pager_pool(CUdeviceptr ptr, CUmemoryPool *ret_pool);
 
 /* Its SYNC_MEMOPS attribute, kept for the program; false if not the pager's. */
 bool pager_sync_memops(CUdeviceptr ptr, bool *ret_on);

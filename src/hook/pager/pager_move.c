@@ -14,6 +14,7 @@
 #include "hook/hook_log.h"
 #include "hook/memory/backend.h"
 #include "hook/pager/managed.h"
+#include "hook/pools/pools.h"
 #include "hook/table/cuda_real.h"
 
 #include <stdlib.h>
@@ -279,7 +280,9 @@ int pager_evict(CUdevice dev, uint64_t bytes, struct pager_move *ret_move)
 	if (backend_of(dev) == NVSHARE_BACKEND_MANAGED)
 		return managed_evict(dev, bytes, ret_move);
 	*ret_move = (struct pager_move){0};
-	pager_flush_frees(); /* nothing runs, so nothing is waited for; and no dead bytes move */
+	/* Nothing runs, so nothing is waited for; and no dead bytes move. */
+	pager_flush_frees();
+	(void)pools_release(dev);
 	if (!pager_device(dev) || !plan_init(&plan, dev, PAGER_RESIDENT))
 		return NVSHARE_OUTCOME_SAVE_FAILED;
 	plan_cut(&plan, bytes);
@@ -433,6 +436,7 @@ void pager_prepare(CUdevice dev, uint64_t bytes)
 {
 	bool pushed;
 
+	(void)pools_release(dev); /* somebody waits: what no one uses need not be moved */
 	if (!pager_device(dev) || !enter_any(dev, &pushed))
 		return;
 	if (bytes)

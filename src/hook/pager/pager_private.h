@@ -79,6 +79,8 @@ struct pager_alloc {
 	size_t size; /* as asked for */
 	uint64_t id;
 	bool sync_memops;
+	struct pools_block *block; /* of a pool: it decides what a free means; else NULL */
+	CUmemoryPool pool;
 };
 
 RB_HEAD(pager_tree, pager_alloc);
@@ -114,6 +116,16 @@ struct pager {
 };
 
 extern struct pager pager;
+
+/* An allocation that the pager finds from now on, with a new identity. Lock not held. */
+void pager_add(struct pager_alloc *alloc);
+
+/*
+ * Out of the books, still there. false: ptr is in nothing of the pager's; NULL: in the
+ * middle of something. To be ended by pager_add() or, once nothing uses it, pager_release().
+ */
+bool pager_take(CUdeviceptr ptr, struct pager_alloc **ret_alloc);
+void pager_release(struct pager_alloc *alloc);
 
 struct pager_device *pager_device(CUdevice dev); /* NULL: not one that we page */
 

@@ -5,6 +5,7 @@
 #include "hook/pager/pager_private.h"
 
 #include "hook/gate/gate.h"
+#include "hook/pools/pools.h"
 #include "hook/table/cuda_real.h"
 
 #include <stdlib.h>
@@ -327,6 +328,7 @@ CUresult pager_range_new(CUdevice dev, CUcontext ctx, struct pager_arena *arena,
 	bool is_relaxed;
 	CUresult res;
 
+	pools_make_room(dev, size);
 	res = budget_take(dev, size, BUDGET_PAGEABLE);
 	if (res != CUDA_SUCCESS)
 		return res;
@@ -337,7 +339,8 @@ CUresult pager_range_new(CUdevice dev, CUcontext ctx, struct pager_arena *arena,
 		if (range && res != CUDA_SUCCESS)
 			pager_range_unref(range);
 	} while (res == CUDA_ERROR_OUT_OF_MEMORY &&
-		 budget_retry(dev, size, BUDGET_PAGEABLE, &tries) == CUDA_SUCCESS);
+		 (pools_release(dev) ||
+		  budget_retry(dev, size, BUDGET_PAGEABLE, &tries) == CUDA_SUCCESS));
 	if (is_relaxed)
 		(void)cuda_real.cuThreadExchangeStreamCaptureMode(&mode);
 	if (res != CUDA_SUCCESS) {

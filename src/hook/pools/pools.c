@@ -1,0 +1,469 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+
+/*
+ * Allocating and freeing in stream order. Where the bytes are looked for: freed on the
+ * same stream; free for everybody; new from the card. When that is short: everything that
+ * is done; freed on another stream, which this one then waits for; and at last what can be
+ * had by waiting.
+ */
+
+#include "hook/pools/pools.h"
+#include "hook/pools/pools_private.h"
+
+#include "hook/gate/gate.h"
+#include "hook/memory/budget.h"
+#include "hook/pager/pager.h"
+#include "hook/table/cuda_real.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* So many frees until the memory beyond the threshold is looked at. */
+#define POOLS_FREES 64
+
+struct pools pools = {.lock = PTHREAD_MUTEX_INITIALIZER};
+
+struct request {
+	struct pools_pool *pool;
+	struct pools_arena *arena; /* a user's share of it */
+	struct pools_where where;
+	CUdevice dev;
+	size_t size;
+	bool is_opportunistic;
+	bool has_dependencies;
+};
+
+/* ---- allocating ------------------------------------------------------------- */
+
+static struct pools_block *place(const struct request *rq)
+{
+	struct pools_block *block;
+
+	pthread_mutex_lock(&pools.lock);
+	block = pools_arena_place(rq->arena, rq->size);
+	pthread_mutex_unlock(&pools.lock);
+	return block;
+}
+
+static struct pools_block *place_done(const struct request *rq, bool waits)
+{
+	pools_collect(waits);
+	return place(rq);
+}
+
+/* Memory is short: what can be had without more of the card. Inside the gate. */
+static struct pools_block *squeeze(const struct request *rq)
+{
+	struct pools_block *block = place_done(rq, false);
+
+	if (block)
+		return block;
+	if (rq->has_dependencies) {
+		block = pools_take_other(rq->arena, &rq->where, rq->size);
+		if (block)
+			return block;
+	}
+	(void)pools_release(rq->dev);
+	if (!pools_is_short(rq->dev, rq->size))
+		return NULL;
+	gate_leave(); /* a wait for the GPU must not keep the gate from closing */
+	pager_flush_frees();
+	pools_collect(true);
+	gate_enter();
+	block = place(rq);
+	if (!block)
+		(void)pools_release(rq->dev);
+	return block;
+}
+
+/* Inside the gate. */
+static CUresult find_or_grow(const struct request *rq, struct pools_block **ret_block)
+{
+	struct pools_block *block = NULL;
+	bool is_squeezed = false;
+	CUresult res;
+
+	if (rq->is_opportunistic)
+		block = place_done(rq, false);
+	if (!block && pools_is_short(rq->dev, rq->size)) {
+		is_squeezed = true;
+		block = squeeze(rq);
+	}
+	while (!block) {
+		res = pools_arena_grow(rq->arena, rq->size);
+		if (res == CUDA_ERROR_OUT_OF_MEMORY && !is_squeezed) {
+			is_squeezed = true;
+			block = squeeze(rq);
+			continue;
+		}
+		if (res != CUDA_SUCCESS)
+			return res;
+		block = place(rq); /* another thread may have been faster */
+	}
+	*ret_block = block;
+	return CUDA_SUCCESS;
+}
+
+/* Without a driver call. Lock held. */
+static struct pools_block *find_ready(const struct request *rq)
+{
+	struct pools_stream *stream = pools_stream_find(&rq->where);
+	struct pools_block *block;
+
+	block = stream ? pools_take_pending(stream, rq->arena, rq->size) : NULL;
+	return block ? block : pools_arena_place(rq->arena, rq->size);
+}
+
+static void count_used(struct pools_pool *pool, uint64_t bytes)
+{
+	pool->used += bytes;
+	if (pool->used > pool->used_high)
+		pool->used_high = pool->used;
+}
+
+/* The block leaves its list for the program's use. */
+static void hand_out(const struct request *rq, struct pools_block *block, size_t bytes)
+{
+	pthread_mutex_lock(&pools.lock);
+	if (block->event)
+		pools_event_put(block->event);
+	block->event = NULL;
+	count_used(rq->pool, block->room);
+	rq->arena->n_users--;
+	pthread_mutex_unlock(&pools.lock);
+	block->alloc.block = block;
+	block->alloc.pool = rq->pool->handle;
+	block->alloc.ctx = rq->where.ctx;
+	block->alloc.dev = rq->dev;
+	block->alloc.size = bytes;
+	block->alloc.sync_memops = false;
+	pager_add(&block->alloc);
+}
+
+/* Which pool and what of it. false: the pool is not ours; no arena: no memory for one. */
+static bool begin(CUmemoryPool handle, size_t bytes, struct request *rq)
+{
+	struct pools_pool *pool;
+	bool is_ours;
+
+	pthread_mutex_lock(&pools.lock);
+	pool = pools_find(handle);
+	if (!pool) {
+		pthread_mutex_unlock(&pools.lock);
+		pools_learn(handle);
+		pthread_mutex_lock(&pools.lock);
+		pool = pools_find(handle);
+	}
+	is_ours = pool && pool->is_ours;
+	if (is_ours) {
+		rq->pool = pool;
+		rq->dev = pool->dev;
+		rq->is_opportunistic = pool->is_opportunistic;
+		rq->has_dependencies = pool->has_dependencies;
+		rq->size = (bytes + EXTENT_ALIGN - 1) & ~(size_t)(EXTENT_ALIGN - 1);
+		rq->arena = pools_arena_get(pool, rq->where.ctx, rq->size);
+	}
+	pthread_mutex_unlock(&pools.lock);
+	return is_ours;
+}
+
+static CUresult serve(const struct request *rq, size_t bytes, struct pools_block **ret_block)
+{
+	uint64_t total = budget_total(rq->dev);
+	struct pools_block *block;
+	CUresult res;
+
+	if (total && bytes > total)
+		return CUDA_ERROR_OUT_OF_MEMORY;
+	res = budget_ask(rq->dev, bytes);
+	if (res != CUDA_SUCCESS)
+		return res;
+	gate_enter();
+	pthread_mutex_lock(&pools.lock);
+	block = find_ready(rq);
+	pthread_mutex_unlock(&pools.lock);
+	if (!block)
+		res = find_or_grow(rq, &block);
+	gate_leave();
+	if (res == CUDA_SUCCESS)
+		*ret_block = block;
+	else
+		budget_allocated(rq->dev, -(int64_t)bytes);
+	return res;
+}
+
+bool pools_alloc(CUmemoryPool handle, CUstream stream, size_t bytes, CUdeviceptr *ret_ptr,
+		 CUresult *ret_res)
+{
+	struct pools_block *block;
+	struct request rq = {0};
+
+	if (bytes > SIZE_MAX - EXTENT_ALIGN || !cuda_real.cuStreamGetCtx ||
+	    pools_where(stream, &rq.where) != CUDA_SUCCESS)
+		return false; /* an error, of the driver's choice */
+	if (!begin(handle, bytes, &rq))
+		return false;
+	*ret_res = rq.arena ? serve(&rq, bytes, &block) : CUDA_ERROR_OUT_OF_MEMORY;
+	if (*ret_res == CUDA_SUCCESS) {
+		hand_out(&rq, block, bytes);
+		*ret_ptr = block->alloc.addr;
+	} else if (rq.arena) {
+		pthread_mutex_lock(&pools.lock);
+		rq.arena->n_users--;
+		pthread_mutex_unlock(&pools.lock);
+	}
+	return true;
+}
+
+/* ---- freeing ---------------------------------------------------------------- */
+
+/* Of an allocation that left the pager's books: what is to be pending. */
+static struct pools_block *block_of(struct pager_alloc *alloc)
+{
+	struct pools_block *block = alloc->block;
+
+	if (block)
+		return block;
+	block = calloc(1, sizeof(*block));
+	if (block)
+		block->plain = alloc;
+	return block;
+}
+
+static CUresult record(const struct pools_where *where, struct pools_event *event)
+{
+	bool pushed;
+	CUresult res;
+
+	gate_enter();
+	res = pager_push(where->ctx, &pushed);
+	if (res == CUDA_SUCCESS) {
+		res = cuda_real.cuEventRecord(event->event, where->stream);
+		pager_pop(pushed);
+	}
+	gate_leave();
+	return res;
+}
+
+/* true: the pool has more than it should, and was not looked at for long. Lock held. */
+static bool count_free(struct pools_block *block)
+{
+	struct pools_pool *pool = block->arena->pool;
+
+	pool->used -= block->room;
+	return pool->is_destroyed ||
+	       (pool->reserved > pool->threshold && ++pool->n_frees % POOLS_FREES == 0);
+}
+
+/* The allocation left the pager's books. Not CUDA_SUCCESS: it is to be put back there. */
+static CUresult free_in_order(struct pager_alloc *alloc, const struct pools_where *where)
+{
+	struct pools_block *block = block_of(alloc);
+	struct pools_event *event = block ? pools_event_get(where->ctx) : NULL;
+	struct pools_stream *stream = NULL;
+	CUdevice dev = alloc->dev;
+	bool is_due = false;
+	CUresult res = CUDA_ERROR_OUT_OF_MEMORY;
+
+	if (event)
+		res = record(where, event);
+	pthread_mutex_lock(&pools.lock);
+	if (res == CUDA_SUCCESS)
+		stream = pools_stream_get(where);
+	if (stream) {
+		block->event = event;
+		if (block->arena)
+			is_due = count_free(block);
+		pools_pend(stream, block);
+		pools_stream_put(stream);
+	} else if (event) {
+		pools_event_put(event);
+	}
+	pthread_mutex_unlock(&pools.lock);
+	if (!stream) {
+		if (!alloc->block)
+			free(block);
+		return res == CUDA_SUCCESS ? CUDA_ERROR_OUT_OF_MEMORY : res;
+	}
+	if (is_due) {
+		pools_collect(false);
+		pools_settle(dev);
+	}
+	return CUDA_SUCCESS;
+}
+
+bool pools_free(CUdeviceptr ptr, CUstream stream, CUresult *ret_res)
+{
+	struct pools_where where;
+	struct pager_alloc *alloc;
+	uint64_t bytes;
+	CUdevice dev;
+
+	if (!cuda_real.cuEventQuery || !cuda_real.cuEventRecord || !cuda_real.cuStreamGetCtx)
+		return pager_free(ptr, ret_res); /* an old driver: with a synchronise */
+	if (!pager_take(ptr, &alloc))
+		return false;
+	if (!alloc) {
+		*ret_res = CUDA_ERROR_INVALID_VALUE; /* not where it begins */
+		return true;
+	}
+	dev = alloc->dev;
+	bytes = alloc->size;
+	*ret_res = pools_where(stream, &where);
+	if (*ret_res == CUDA_SUCCESS)
+		*ret_res = free_in_order(alloc, &where);
+	if (*ret_res == CUDA_SUCCESS) {
+		budget_allocated(dev, -(int64_t)bytes);
+	} else {
+		pager_add(alloc);
+		if (*ret_res ==
+		    CUDA_ERROR_OUT_OF_MEMORY) /* no event to be had: a free can not fail */
+			return pager_free(ptr, ret_res);
+	}
+	return true;
+}
+
+void pools_block_free(struct pools_block *block)
+{
+	CUdevice dev = block->alloc.dev;
+	bool is_due;
+
+	pthread_mutex_lock(&pools.lock);
+	is_due = count_free(block);
+	pools_arena_give(block);
+	pthread_mutex_unlock(&pools.lock);
+	if (is_due)
+		pools_settle(dev);
+}
+
+/* ---- what the program asks for ---------------------------------------------- */
+
+/* Our pool of that handle, or NULL; learns of it. Lock held on return. */
+static struct pools_pool *lock_own(CUmemoryPool handle)
+{
+	struct pools_pool *pool;
+
+	pthread_mutex_lock(&pools.lock);
+	pool = pools_find(handle);
+	if (!pool) {
+		pthread_mutex_unlock(&pools.lock);
+		pools_learn(handle);
+		pthread_mutex_lock(&pools.lock);
+		pool = pools_find(handle);
+	}
+	return pool && pool->is_ours ? pool : NULL;
+}
+
+bool pools_trim(CUmemoryPool handle, uint64_t keep)
+{
+	struct pools_pool *pool = lock_own(handle);
+
+	pthread_mutex_unlock(&pools.lock);
+	if (!pool)
+		return false;
+	pools_collect(false);
+	pools_give_back(pool, keep);
+	return true;
+}
+
+static uint64_t *counter(struct pools_pool *pool, CUmemPool_attribute attr)
+{
+	switch (attr) {
+	case CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT:
+		return &pool->reserved;
+	case CU_MEMPOOL_ATTR_RESERVED_MEM_HIGH:
+		return &pool->reserved_high;
+	case CU_MEMPOOL_ATTR_USED_MEM_CURRENT:
+		return &pool->used;
+	case CU_MEMPOOL_ATTR_USED_MEM_HIGH:
+		return &pool->used_high;
+	case CU_MEMPOOL_ATTR_REUSE_FOLLOW_EVENT_DEPENDENCIES:
+	case CU_MEMPOOL_ATTR_REUSE_ALLOW_OPPORTUNISTIC:
+	case CU_MEMPOOL_ATTR_REUSE_ALLOW_INTERNAL_DEPENDENCIES:
+	case CU_MEMPOOL_ATTR_RELEASE_THRESHOLD:
+		break;
+	}
+	return NULL;
+}
+
+bool pools_get_attribute(CUmemoryPool handle, CUmemPool_attribute attr, void *value)
+{
+	struct pools_pool *pool;
+	const uint64_t *bytes;
+	CUdevice dev = -1;
+
+	pool = lock_own(handle);
+	if (pool && attr == CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT)
+		dev = pool->dev;
+	pthread_mutex_unlock(&pools.lock);
+	if (dev >= 0) { /* who synchronised and looks then sees what went back by it */
+		pools_collect(false);
+		pools_settle(dev);
+	}
+	pool = lock_own(handle);
+	bytes = pool ? counter(pool, attr) : NULL;
+	if (bytes)
+		memcpy(value, bytes, sizeof(*bytes));
+	pthread_mutex_unlock(&pools.lock);
+	return bytes != NULL;
+}
+
+static int truth(const void *value)
+{
+	int on;
+
+	memcpy(&on, value, sizeof(on));
+	return on != 0;
+}
+
+bool pools_set_attribute(CUmemoryPool handle, CUmemPool_attribute attr, const void *value)
+{
+	struct pools_pool *pool = lock_own(handle);
+
+	if (pool) {
+		switch (attr) {
+		case CU_MEMPOOL_ATTR_RELEASE_THRESHOLD:
+			memcpy(&pool->threshold, value, sizeof(pool->threshold));
+			break;
+		case CU_MEMPOOL_ATTR_REUSE_ALLOW_OPPORTUNISTIC:
+			pool->is_opportunistic = truth(value);
+			break;
+		case CU_MEMPOOL_ATTR_REUSE_ALLOW_INTERNAL_DEPENDENCIES:
+			pool->has_dependencies = truth(value);
+			break;
+		case CU_MEMPOOL_ATTR_RESERVED_MEM_HIGH: /* only ever set to 0 */
+			pool->reserved_high = pool->reserved;
+			break;
+		case CU_MEMPOOL_ATTR_USED_MEM_HIGH:
+			pool->used_high = pool->used;
+			break;
+		case CU_MEMPOOL_ATTR_REUSE_FOLLOW_EVENT_DEPENDENCIES:
+		case CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT:
+		case CU_MEMPOOL_ATTR_USED_MEM_CURRENT:
+			break;
+		}
+	}
+	pthread_mutex_unlock(&pools.lock);
+	return pool != NULL;
+}
+
+/* ---- ends ------------------------------------------------------------------- */
+
+void pools_context_gone(CUcontext ctx)
+{
+	struct pools_region *gone;
+	struct pools_block *plain;
+
+	pthread_mutex_lock(&pools.lock);
+	plain = pools_stream_context_gone(ctx);
+	gone = pools_arena_context_gone(ctx);
+	pthread_mutex_unlock(&pools.lock);
+	pools_drop_plain(plain);
+	pools_free_regions(gone);
+}
+
+void pools_after_fork_child(void)
+{
+	pools = (struct pools){0};
+	pthread_mutex_init(&pools.lock, NULL);
+}

@@ -1,0 +1,176 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef NVS_HOOK_POOLS_PRIVATE_H
+#define NVS_HOOK_POOLS_PRIVATE_H
+
+/*
+ * What the parts of the pools share: pools.c (allocating, freeing, what the pager asks
+ * for), pools_stream.c (frees that are not done yet), pools_arena.c (pools and their
+ * memory). All of it is guarded by pools.lock, which nobody holds over a driver call: who
+ * opens the lock in between holds a user's share of the arena or the stream.
+ *
+ * A block is in use (the pager's tree finds it), pending (freed on a stream; in that
+ * stream's list and tree), or a free part of its arena's extent, without a struct.
+ */
+
+#include "abi/cuda_abi.h"
+#include "hook/memory/rbtree.h"
+#include "hook/pager/extent.h"
+#include "hook/pager/pager_private.h"
+
+#include <pthread.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+struct pools_event {
+	struct pools_event *next; /* pools::events, when nobody uses it */
+	CUcontext ctx;
+	CUevent event;
+	unsigned int n_users; /* pending blocks, and who asks for it */
+	bool is_dead;         /* and its context with it */
+};
+
+struct pools_region {
+	struct pools_region *next; /* pools_arena::regions, or a list to be freed */
+	struct pager_range *range;
+};
+
+/* Memory of a pool in one context, which it dies with. Small and large lie apart. */
+struct pools_arena {
+	struct pools_arena *next; /* pools::arenas */
+	struct pools_pool *pool;
+	CUcontext ctx;
+	struct extent extent; /* what is pending counts as used */
+	struct pools_region *regions;
+	size_t n_users; /* blocks that are not free, and threads in between */
+	bool is_large;
+	bool is_dead;
+};
+
+struct pools_pool {
+	struct pools_pool *next; /* pools::pools */
+	CUmemoryPool handle;
+	CUdevice dev;
+	bool is_ours;
+	bool is_destroyed; /* goes when its last memory is freed */
+	bool is_leaving;   /* the driver is asked to destroy it */
+	bool is_opportunistic;
+	bool has_dependencies; /* may make streams wait for each other */
+	uint64_t threshold;
+	uint64_t size_max;
+	uint64_t reserved, reserved_high;
+	uint64_t used, used_high;
+	uint64_t peers; /* a bit for each device */
+	unsigned int n_frees;
+};
+
+struct pools_block {
+	struct pager_alloc alloc;
+	struct pools_arena *arena; /* NULL: plain memory, freed in stream order */
+	struct pager_alloc *plain;
+	size_t room; /* of alloc.size, rounded up */
+	struct pools_event *event;
+	RB_ENTRY(pools_block) link;      /* pools_stream::sizes */
+	struct pools_block *prev, *next; /* pools_stream::pending, or a list to be freed */
+};
+
+RB_HEAD(pools_size_tree, pools_block);
+
+/* What identifies a stream: default streams have the same handle everywhere. */
+struct pools_where {
+	CUcontext ctx;
+	CUstream stream;
+	uint64_t thread; /* of a per-thread stream; else 0 */
+};
+
+/* A stream with frees that were not seen to be done. */
+struct pools_stream {
+	struct pools_stream *prev, *next; /* pools::streams */
+	struct pools_where where;
+	struct pools_block *pending;  /* oldest first, so that events are done in order */
+	struct pools_size_tree sizes; /* those of arenas */
+	unsigned int n_users;
+	bool is_detached; /* destroyed: what is pending stays, nothing is added */
+	bool is_gone;     /* out of the list */
+};
+
+struct pools {
+	pthread_mutex_t lock;
+	struct pools_pool *pools;
+	struct pools_arena *arenas;
+	struct pools_stream *streams;
+	struct pools_event *events;
+};
+
+extern struct pools pools;
+
+/* ---- streams ---------------------------------------------------------------- */
+
+/* An error of the driver when there is no such stream. */
+CUresult pools_where(CUstream stream, struct pools_where *ret_where);
+
+/* Lock held. find: NULL when nothing is pending there; get: NULL without memory. */
+struct pools_stream *pools_stream_find(const struct pools_where *where);
+struct pools_stream *pools_stream_get(const struct pools_where *where); /* a user more */
+void pools_stream_put(struct pools_stream *stream);
+
+/* Lock not held. NULL: the driver has none. */
+struct pools_event *pools_event_get(CUcontext ctx);
+/* Lock held. */
+void pools_event_put(struct pools_event *event);
+
+/* Lock held. The block's event is what it waits for. */
+void pools_pend(struct pools_stream *stream, struct pools_block *block);
+
+/*
+ * A pending block of the stream with at least size bytes, cut to them, with the event that
+ * the taker gives back; NULL: none. Lock held.
+ */
+struct pools_block *pools_take_pending(struct pools_stream *stream, struct pools_arena *arena,
+				       size_t size);
+
+/* The same of any stream; where's stream is made to wait for the free. Lock not held. */
+struct pools_block *pools_take_other(struct pools_arena *arena, const struct pools_where *where,
+				     size_t size);
+
+/* Looks which frees are done, and with waits until all are. Lock not held. */
+void pools_collect(bool waits);
+
+/* Lock held: the pending frees that ctx takes with it, as a list to be freed by drop. */
+struct pools_block *pools_stream_context_gone(CUcontext ctx);
+void pools_drop_plain(struct pools_block *blocks); /* lock not held; NULL is fine */
+
+/* ---- arenas ----------------------------------------------------------------- */
+
+/* Lock held. NULL: not known, or destroyed. */
+struct pools_pool *pools_find(CUmemoryPool handle);
+
+/* Known from now on, after asking the driver what it is. Lock not held. */
+void pools_learn(CUmemoryPool handle);
+
+/* Lock held. With one user more; NULL without memory. */
+struct pools_arena *pools_arena_get(struct pools_pool *pool, CUcontext ctx, size_t size);
+
+/* A free part of the arena; NULL: none, or no memory. Lock held. */
+struct pools_block *pools_arena_place(struct pools_arena *arena, size_t size);
+
+/* The block is free for everybody, and forgotten. Lock held. */
+void pools_arena_give(struct pools_block *block);
+
+/* More memory, for size bytes at least. Inside one gate_enter(). Lock not held. */
+CUresult pools_arena_grow(struct pools_arena *arena, size_t size);
+
+/* Whole regions of the pool go back until it has no more than keep. Lock not held. */
+void pools_give_back(const struct pools_pool *pool, uint64_t keep);
+
+/* The same for all of dev down to their thresholds; what is over is forgotten. */
+void pools_settle(CUdevice dev);
+
+/* Lock held: the regions of ctx, for pools_free_regions(). Blocks in use know nothing. */
+struct pools_region *pools_arena_context_gone(CUcontext ctx);
+void pools_free_regions(struct pools_region *gone); /* lock not held; NULL is fine */
+
+/* Whether bytes more are beyond the budget of dev. */
+bool pools_is_short(CUdevice dev, uint64_t bytes);
+
+#endif

@@ -1,0 +1,430 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+
+/*
+ * Frees that are not done yet. Each has an event, recorded on the stream where it was
+ * freed; on that stream itself the block can be had again at once. Events of one stream
+ * are done in order, so that a look at the newest, and then at the oldest ones, is enough.
+ */
+
+#include "hook/pools/pools.h"
+#include "hook/pools/pools_private.h"
+
+#include "hook/gate/gate.h"
+#include "hook/table/cuda_real.h"
+
+#include <stdlib.h>
+#include <utlist.h>
+
+static int compare(struct pools_block *a, struct pools_block *b)
+{
+	if (a->arena != b->arena)
+		return (uintptr_t)a->arena < (uintptr_t)b->arena ? -1 : 1;
+	if (a->room != b->room)
+		return a->room < b->room ? -1 : 1;
+	return a->alloc.addr < b->alloc.addr ? -1 : a->alloc.addr > b->alloc.addr;
+}
+
+/* cppcheck-suppress unknownMacro */
+RBTREE_GENERATE(pools_size_tree, pools_block, link, compare)
+
+/* ---- which stream ----------------------------------------------------------- */
+
+/* Never used twice, unlike an address: the stream of a thread ends with it. */
+static uint64_t thread_number(void)
+{
+	static __thread uint64_t number __attribute__((tls_model("initial-exec")));
+	static uint64_t last;
+
+	if (!number)
+		number = __atomic_add_fetch(&last, 1, __ATOMIC_RELAXED);
+	return number;
+}
+
+CUresult pools_where(CUstream stream, struct pools_where *ret_where)
+{
+	struct pools_where where = {.stream = stream};
+	CUresult res;
+
+	if (stream == CU_STREAM_LEGACY || stream == CU_STREAM_PER_THREAD)
+		res = cuda_real.cuCtxGetCurrent(&where.ctx);
+	else
+		res = cuda_real.cuStreamGetCtx(stream, &where.ctx);
+	if (res != CUDA_SUCCESS)
+		return res;
+	if (!where.ctx)
+		return CUDA_ERROR_INVALID_CONTEXT;
+	if (stream == CU_STREAM_PER_THREAD)
+		where.thread = thread_number();
+	*ret_where = where;
+	return CUDA_SUCCESS;
+}
+
+struct pools_stream *pools_stream_find(const struct pools_where *where)
+{
+	struct pools_stream *s;
+
+	DL_FOREACH (pools.streams, s) {
+		if (s->where.stream == where->stream && s->where.ctx == where->ctx &&
+		    s->where.thread == where->thread && !s->is_detached)
+			return s;
+	}
+	return NULL;
+}
+
+struct pools_stream *pools_stream_get(const struct pools_where *where)
+{
+	struct pools_stream *s = pools_stream_find(where);
+
+	if (!s) {
+		s = calloc(1, sizeof(*s));
+		if (!s)
+			return NULL;
+		s->where = *where;
+		RB_INIT(&s->sizes);
+		DL_PREPEND(pools.streams, s);
+	}
+	s->n_users++;
+	return s;
+}
+
+static void forget_if_idle(struct pools_stream *s)
+{
+	if (s->n_users || s->pending)
+		return;
+	if (!s->is_gone)
+		DL_DELETE(pools.streams, s);
+	free(s);
+}
+
+void pools_stream_put(struct pools_stream *stream)
+{
+	stream->n_users--;
+	forget_if_idle(stream);
+}
+
+void pools_stream_gone(CUstream stream)
+{
+	struct pools_stream *s;
+
+	pthread_mutex_lock(&pools.lock);
+	DL_FOREACH (pools.streams, s) {
+		if (s->where.stream == stream)
+			s->is_detached = true;
+	}
+	pthread_mutex_unlock(&pools.lock);
+}
+
+/* ---- events ----------------------------------------------------------------- */
+
+/*
+ * Calls on events want their context current, and a capture in global mode anywhere would
+ * be broken by them: it can begin at any time, so we are always relaxed.
+ */
+struct inside {
+	CUstreamCaptureMode mode;
+	bool is_relaxed;
+	bool is_pushed;
+};
+
+static bool enter(CUcontext ctx, struct inside *ret)
+{
+	*ret = (struct inside){.mode = CU_STREAM_CAPTURE_MODE_RELAXED};
+	if (pager_push(ctx, &ret->is_pushed) != CUDA_SUCCESS)
+		return false;
+	ret->is_relaxed = cuda_real.cuThreadExchangeStreamCaptureMode &&
+			  cuda_real.cuThreadExchangeStreamCaptureMode(&ret->mode) == CUDA_SUCCESS;
+	return true;
+}
+
+static void leave(struct inside *inside)
+{
+	if (inside->is_relaxed)
+		(void)cuda_real.cuThreadExchangeStreamCaptureMode(&inside->mode);
+	pager_pop(inside->is_pushed);
+}
+
+struct pools_event *pools_event_get(CUcontext ctx)
+{
+	struct pools_event *event, **link;
+	struct inside inside;
+	CUresult res;
+
+	pthread_mutex_lock(&pools.lock);
+	for (link = &pools.events; (event = *link) && event->ctx != ctx; link = &event->next)
+		;
+	if (event) {
+		*link = event->next;
+		event->n_users = 1;
+	}
+	pthread_mutex_unlock(&pools.lock);
+	if (event)
+		return event;
+	event = calloc(1, sizeof(*event));
+	if (!event || !enter(ctx, &inside)) {
+		free(event);
+		return NULL;
+	}
+	res = cuda_real.cuEventCreate(&event->event,
+				      CU_EVENT_BLOCKING_SYNC | CU_EVENT_DISABLE_TIMING);
+	leave(&inside);
+	if (res != CUDA_SUCCESS) {
+		free(event);
+		return NULL;
+	}
+	event->ctx = ctx;
+	event->n_users = 1;
+	return event;
+}
+
+void pools_event_put(struct pools_event *event)
+{
+	if (--event->n_users)
+		return;
+	if (event->is_dead) {
+		free(event);
+		return;
+	}
+	event->next = pools.events;
+	pools.events = event;
+}
+
+static bool is_capture_error(CUresult res)
+{
+	return res >= CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED &&
+	       res <= CUDA_ERROR_STREAM_CAPTURE_WRONG_THREAD;
+}
+
+/* A context that is gone, or broken for good, runs nothing any more: that is done too. */
+static bool is_done(const struct pools_event *event, bool waits)
+{
+	struct inside inside;
+	CUresult res;
+
+	if (!enter(event->ctx, &inside))
+		return true;
+	res = waits ? cuda_real.cuEventSynchronize(event->event)
+		    : cuda_real.cuEventQuery(event->event);
+	leave(&inside);
+	return res != CUDA_ERROR_NOT_READY && !is_capture_error(res);
+}
+
+/* ---- pending ---------------------------------------------------------------- */
+
+static void link_block(struct pools_stream *stream, struct pools_block *block)
+{
+	if (block->arena)
+		RB_INSERT(pools_size_tree, &stream->sizes, block);
+}
+
+static void unlink_block(struct pools_stream *stream, struct pools_block *block)
+{
+	if (block->arena)
+		RB_REMOVE(pools_size_tree, &stream->sizes, block);
+	DL_DELETE(stream->pending, block);
+}
+
+void pools_pend(struct pools_stream *stream, struct pools_block *block)
+{
+	DL_APPEND(stream->pending, block);
+	link_block(stream, block);
+}
+
+/* What block has beyond size is pending by itself; without memory the block stays whole. */
+static void cut(struct pools_stream *stream, struct pools_block *block, size_t size)
+{
+	struct pools_block *rest;
+
+	if (block->room == size)
+		return;
+	rest = calloc(1, sizeof(*rest));
+	if (!rest)
+		return;
+	if (extent_split(&block->arena->extent, block->alloc.addr, size) != 0) {
+		free(rest);
+		return;
+	}
+	rest->arena = block->arena;
+	rest->arena->n_users++;
+	rest->alloc.addr = block->alloc.addr + size;
+	rest->room = block->room - size;
+	rest->event = block->event;
+	rest->event->n_users++;
+	block->room = size;
+	DL_APPEND_ELEM(stream->pending, block, rest);
+	link_block(stream, rest);
+}
+
+struct pools_block *pools_take_pending(struct pools_stream *stream, struct pools_arena *arena,
+				       size_t size)
+{
+	struct pools_block key, *block;
+
+	key.arena = arena;
+	key.room = size;
+	key.alloc.addr = 0;
+	block = RB_NFIND(pools_size_tree, &stream->sizes, &key);
+	if (!block || block->arena != arena)
+		return NULL;
+	RB_REMOVE(pools_size_tree, &stream->sizes, block);
+	cut(stream, block, size);
+	DL_DELETE(stream->pending, block);
+	return block;
+}
+
+struct pools_block *pools_take_other(struct pools_arena *arena, const struct pools_where *where,
+				     size_t size)
+{
+	struct pools_block *block = NULL;
+	struct pools_stream *s;
+	struct inside inside;
+	CUresult res;
+
+	pthread_mutex_lock(&pools.lock);
+	DL_FOREACH (pools.streams, s) {
+		block = pools_take_pending(s, arena, size);
+		if (block)
+			break;
+	}
+	pthread_mutex_unlock(&pools.lock);
+	if (!block)
+		return NULL;
+	res = CUDA_ERROR_INVALID_CONTEXT;
+	if (enter(where->ctx, &inside)) {
+		res = cuda_real.cuStreamWaitEvent(where->stream, block->event->event, 0);
+		leave(&inside);
+	}
+	if (res != CUDA_SUCCESS)
+		(void)is_done(block->event, true);
+	return block;
+}
+
+/* ---- done ------------------------------------------------------------------- */
+
+/* Blocks of one event lie side by side. NULL: they were taken meanwhile. */
+static struct pools_block *last_of(struct pools_stream *stream, const struct pools_event *event)
+{
+	struct pools_block *block = stream->pending;
+
+	if (!block)
+		return NULL;
+	if (block->event == event) {
+		while (block->next && block->next->event == event)
+			block = block->next;
+		return block;
+	}
+	for (block = block->prev; block->event != event; block = block->prev) {
+		if (block == stream->pending)
+			return NULL;
+	}
+	return block;
+}
+
+/* Out of the list, everything up to the last block of event. Plain ones go to *plain. */
+static void pop_until(struct pools_stream *stream, const struct pools_event *event,
+		      struct pools_block **plain)
+{
+	struct pools_block *last = last_of(stream, event), *block;
+
+	while (last) {
+		block = stream->pending;
+		if (block == last)
+			last = NULL;
+		unlink_block(stream, block);
+		pools_event_put(block->event);
+		if (block->arena)
+			pools_arena_give(block);
+		else
+			LL_PREPEND(*plain, block);
+	}
+}
+
+static bool collect_until(struct pools_stream *stream, struct pools_block *block, bool waits,
+			  struct pools_block **plain)
+{
+	struct pools_event *event = block->event;
+	bool done;
+
+	event->n_users++;
+	pthread_mutex_unlock(&pools.lock);
+	done = is_done(event, waits);
+	pthread_mutex_lock(&pools.lock);
+	if (done)
+		pop_until(stream, event, plain);
+	pools_event_put(event);
+	return done;
+}
+
+void pools_collect(bool waits)
+{
+	struct pools_block *plain = NULL;
+	struct pools_stream *s, *next;
+
+	pthread_mutex_lock(&pools.lock);
+	for (s = pools.streams; s; s = next) {
+		s->n_users++;
+		if (s->pending && !collect_until(s, s->pending->prev, waits, &plain)) {
+			while (s->pending && collect_until(s, s->pending, false, &plain))
+				;
+		}
+		/* What took it out of the list took others too: the rest another time. */
+		next = s->is_gone ? NULL : s->next;
+		pools_stream_put(s);
+	}
+	pthread_mutex_unlock(&pools.lock);
+	pools_drop_plain(plain);
+}
+
+void pools_drop_plain(struct pools_block *blocks)
+{
+	struct pools_block *block;
+
+	while ((block = blocks)) {
+		blocks = block->next;
+		pager_release(block->plain);
+		free(block);
+	}
+}
+
+static void forget_events(CUcontext ctx)
+{
+	struct pools_event *event, **link;
+
+	for (link = &pools.events; (event = *link);) {
+		if (event->ctx != ctx) {
+			link = &event->next;
+			continue;
+		}
+		*link = event->next;
+		free(event); /* the driver's died with the context */
+	}
+}
+
+struct pools_block *pools_stream_context_gone(CUcontext ctx)
+{
+	struct pools_block *block, *next_block, *plain = NULL;
+	struct pools_stream *s, *next;
+
+	DL_FOREACH_SAFE (pools.streams, s, next) {
+		bool is_gone = s->where.ctx == ctx;
+
+		DL_FOREACH_SAFE (s->pending, block, next_block) {
+			if (!is_gone && (block->arena || block->plain->ctx != ctx))
+				continue;
+			unlink_block(s, block);
+			block->event->is_dead = is_gone;
+			pools_event_put(block->event);
+			if (block->arena)
+				pools_arena_give(block);
+			else
+				LL_PREPEND(plain, block);
+		}
+		if (is_gone) {
+			DL_DELETE(pools.streams, s);
+			s->is_gone = true;
+		}
+		if (is_gone)
+			forget_if_idle(s);
+	}
+	forget_events(ctx);
+	return plain;
+}
