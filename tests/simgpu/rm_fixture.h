@@ -18,6 +18,7 @@
 #include "abi/rm_abi.h"
 
 enum { RM_GROUPS = 4 }; /* of a context; the first one computes */
+enum { RM_ALARM_S = 60 };
 
 struct seen_group {
 	int fd;
@@ -125,9 +126,13 @@ static inline void wait_for_counter(enum node_counter counter, uint64_t more_tha
 		sched_yield();
 }
 
-/* The test's context first, so that its groups are the first ones. */
+/*
+ * The test's context first, so that its groups are the first ones. What should go on and
+ * does not must end as a failure, not as a test that hangs.
+ */
 static inline int rm_setup(void **state)
 {
+	alarm(RM_ALARM_S);
 	n_groups = n_freed = n_clients = 0;
 	return sim_setup(state);
 }

@@ -155,7 +155,7 @@ static void keep_in_pool(void)
 	assert_cuda(cuStreamSynchronize(stream));
 }
 
-/* The application with one of everything, a long kernel under way, all of it frozen. */
+/* The application with one of everything, all of it frozen, a kernel queued. */
 static int setup(void **state)
 {
 	CUDA_ARRAY_DESCRIPTOR desc = {
@@ -176,8 +176,8 @@ static int setup(void **state)
 	assert_cuda(cuCtxSynchronize());
 	assert_cuda(cuCtxCreate_v2(&agent, 0, 0));
 	assert_cuda(cuCtxSetCurrent(ctx));
+	freeze(true); /* first: a kernel that is under way could be over by then */
 	assert_cuda(launch4("nvs_lcg_u32", stream, busy, MIB / 4, 50, 0));
-	freeze(true);
 	assert_cuda(cuCtxSetCurrent(agent));
 	return 0;
 }
