@@ -139,6 +139,13 @@
 	F(cuMemPoolCreate, cuMemPoolCreate, 11020, "",                                             \
 	  (CUmemoryPool *pool, const CUmemPoolProps *props))                                       \
 	F(cuMemPoolDestroy, cuMemPoolDestroy, 11020, "", (CUmemoryPool pool))                      \
+	F(cuMemPoolTrimTo, cuMemPoolTrimTo, 11020, "", (CUmemoryPool pool, size_t keep))           \
+	F(cuMemPoolGetAttribute, cuMemPoolGetAttribute, 11020, "",                                 \
+	  (CUmemoryPool pool, CUmemPool_attribute attr, void *value))                              \
+	F(cuMemPoolSetAttribute, cuMemPoolSetAttribute, 11020, "",                                 \
+	  (CUmemoryPool pool, CUmemPool_attribute attr, void *value))                              \
+	F(cuDeviceGetDefaultMemPool, cuDeviceGetDefaultMemPool, 11020, "",                         \
+	  (CUmemoryPool *pool, CUdevice dev))                                                      \
 	F(cuMemAllocFromPoolAsync, cuMemAllocFromPoolAsync, 11020, "_ptsz",                        \
 	  (CUdeviceptr *ptr, size_t bytes, CUmemoryPool pool, CUstream stream))                    \
 	F(cuMemGetAllocationGranularity, cuMemGetAllocationGranularity, 10020, "",                 \

@@ -31,6 +31,28 @@ def test_reset_contexts_leave_nothing(node, backend):
     node.expect_sound_scheduler()
 
 
+@pytest.mark.parametrize("backend", ["vmm", "none"])
+def test_freed_memory_waits_for_its_stream(node, backend):
+    node.start_scheduler()
+    node.app("ordered", preload=False).expect_verified()
+    node.app("ordered", NVSHARE_MEMORY_BACKEND=backend).expect_verified()
+    node.expect_empty()
+    node.expect_sound_scheduler()
+
+
+def test_freed_memory_waits_for_its_stream_while_memory_moves(node):
+    node.start_scheduler(NVSHARE_SWITCH_TIME_MODE="fixed", NVSHARE_SWITCH_TIME_FIXED="0.1")
+    enough = node.flag("enough")
+    other = node.app("oversub", "--async", "--size", "200MiB", "--until", enough)
+    until("the other one is there", lambda: (c := node.client(other)) and c["memory_allocated"] >= 200 * MIB)
+    for _ in range(2):
+        node.app("ordered", "--size", "6MiB", "--rounds", 20).expect_verified()
+    enough.touch()
+    other.expect_verified()
+    node.expect_empty()
+    node.expect_sound_scheduler()
+
+
 def test_forks_at_all_moments(node):
     node.start_scheduler()
     node.app("forker", "--rounds", 3, "--size", "16MiB").expect_verified()

@@ -66,6 +66,19 @@ def test_every_way_to_work_survives_the_turns(node, args):
 
 
 @pytest.mark.parametrize("mode", ["auto", "serial", "concurrent"])
+def test_stream_ordered_memory_goes_out_and_comes_back(node, mode):
+    node.start_scheduler(NVSHARE_SCHEDULING_MODE=mode)
+    enough, programs = start_all(node, 2, 220, "--async")
+    until("the GPU changed hands often", switched(node, 6))
+    gpu = node.gpu()
+    assert gpu["moved_out_bytes"] > 0
+    assert gpu["moved_in_bytes"] > 0
+    for program in programs:
+        assert node.client(program)["memory_pinned"] < 100 * MIB
+    finish(node, enough, programs)
+
+
+@pytest.mark.parametrize("mode", ["auto", "serial", "concurrent"])
 def test_managed_backend_takes_turns(node, mode):
     node.start_scheduler(NVSHARE_SCHEDULING_MODE=mode)
     enough, programs = start_all(node, 2, 200, NVSHARE_MEMORY_BACKEND="managed")
