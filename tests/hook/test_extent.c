@@ -65,6 +65,32 @@ static void neighbours_are_joined_but_regions_never(void **state)
 	extent_deinit(&e);
 }
 
+static void a_part_in_use_can_be_made_two(void **state)
+{
+	struct extent_region region;
+	struct extent e;
+	uint64_t a;
+
+	(void)state;
+	extent_init(&e);
+	assert_int_equal(extent_add(&e, 4096, 4096), 0);
+	assert_int_equal(extent_alloc(&e, 4096, &a), 0);
+	assert_int_equal(extent_split(&e, a, 0), EXTENT_E_UNKNOWN);
+	assert_int_equal(extent_split(&e, a, 4096), EXTENT_E_UNKNOWN);
+	assert_int_equal(extent_split(&e, a, 100), EXTENT_E_UNKNOWN);
+	assert_int_equal(extent_split(&e, a + 512, 512), EXTENT_E_UNKNOWN);
+	assert_int_equal(extent_split(&e, a, 1024), 0);
+	assert_true(extent_is_valid(&e));
+	assert_int_equal(extent_free(&e, a, &region), 0);
+	assert_false(region.is_empty);
+	assert_int_equal(extent_largest(&e), 1024);
+	assert_int_equal(extent_free(&e, a + 1024, &region), 0);
+	assert_true(region.is_empty);
+	assert_int_equal(extent_split(&e, a, 512), EXTENT_E_UNKNOWN);
+	assert_true(extent_is_valid(&e));
+	extent_deinit(&e);
+}
+
 static void wrong_addresses_are_refused(void **state)
 {
 	struct extent e;
@@ -131,6 +157,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(takes_the_smallest_part_that_is_large_enough),
 		cmocka_unit_test(neighbours_are_joined_but_regions_never),
+		cmocka_unit_test(a_part_in_use_can_be_made_two),
 		cmocka_unit_test(wrong_addresses_are_refused),
 		cmocka_unit_test(fifty_thousand_parts_never_overlap),
 	};

@@ -33,7 +33,7 @@ static void count_reserve(const struct pool *pool)
 	cuuint64_t reserved = 0, owned;
 	int64_t delta;
 
-	if (pool->dev < 0 || !cuda_real.cuMemPoolGetAttribute ||
+	if (pool->dev < 0 || !pool->handle || !cuda_real.cuMemPoolGetAttribute ||
 	    cuda_real.cuMemPoolGetAttribute(pool->handle, CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT,
 					    &reserved) != CUDA_SUCCESS)
 		return;
