@@ -193,7 +193,7 @@ check-corpus: $(replays)
 
 # What the preload tests put before, behind and under the library.
 fixtures := $(addprefix $(B)/tests/hook/preload/,fake/libcuda.so.1 libchain1.so libchain2.so \
-    libchain3.so probe probe_linked probe_static leaver libleaver.so capturer)
+    libchain3.so probe probe_linked probe_static leaver libleaver.so capturer green)
 $(B)/tests/hook/preload/fake/libcuda.so.1: tests/hook/preload/fake_libcuda.c tests/hook/preload/fake_lookup.c src/hook/table/cuda_hooks.def
 	@mkdir -p $(@D)
 	$(LINK) $(NVS_CPPFLAGS) -shared -Wl,-soname,libcuda.so.1 -Wl,-Bsymbolic -o $@ $(filter %.c,$^)
