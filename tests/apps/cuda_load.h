@@ -162,6 +162,9 @@
 	F(cuMemMap, cuMemMap, 10020, "",                                                           \
 	  (CUdeviceptr ptr, size_t bytes, size_t offset, CUmemGenericAllocationHandle handle,      \
 	   unsigned long long flags))                                                              \
+	F(cuMemExportToShareableHandle, cuMemExportToShareableHandle, 10020, "",                   \
+	  (void *shareable, CUmemGenericAllocationHandle handle, CUmemAllocationHandleType type,   \
+	   unsigned long long flags))                                                              \
 	F(cuMemUnmap, cuMemUnmap, 10020, "", (CUdeviceptr ptr, size_t bytes))                      \
 	F(cuMemSetAccess, cuMemSetAccess, 10020, "",                                               \
 	  (CUdeviceptr ptr, size_t bytes, const CUmemAccessDesc *desc, size_t count))

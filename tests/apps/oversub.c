@@ -27,7 +27,9 @@ static const char help[] =
 	"  --threads N       so many threads, each with its own stream and buffers (1)\n"
 	"  --per-thread-streams  the per-thread default stream forms of every call\n"
 	"  --graph           passes are launches of a captured graph\n"
-	"  --pitch | --async | --vmm | --managed   other memory than cuMemAlloc's\n"
+	"  --pitch | --async | --managed   other memory than cuMemAlloc's\n"
+	"  --vmm           many handles of cuMemCreate, mapped side by side\n"
+	"  --shared        the same, exported once\n"
 	"  --device N        (0)\n"
 	"  --name NAME       in messages (oversub)\n"
 	"  --verbose         a line a pass\n";
@@ -70,6 +72,7 @@ static bool parse_flag(const char *arg)
 	} kinds[] = {{"--pitch", BUFFER_PITCH},
 		     {"--async", BUFFER_ASYNC},
 		     {"--vmm", BUFFER_VMM},
+		     {"--shared", BUFFER_SHARED},
 		     {"--managed", BUFFER_MANAGED}};
 	size_t i;
 

@@ -65,7 +65,7 @@ def test_what_pinned_memory_leaves_no_room_for_is_refused_at_once(node):
     """No switch could ever make room while the holder lives."""
     node.start_scheduler()
     enough = node.flag("enough")
-    holder = node.app("oversub", "--size", "150MiB", "--until", enough, "--vmm", name="holder")
+    holder = node.app("oversub", "--size", "150MiB", "--until", enough, "--shared", name="holder")
     until("the holder has its memory", lambda: (c := node.client(holder)) and
           c["memory_pinned"] >= 150 * MIB)
     node.app("oversub", "--size", "150MiB", "--buffers", 1).expect(OUT_OF_MEMORY, 30)

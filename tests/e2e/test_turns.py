@@ -52,6 +52,8 @@ def test_overcommitted_programs_take_turns(node, mode, n, size_mib):
         ["--async"],
         ["--async", "--churn", "--threads", 3],
         ["--async", "--churn", "--threads", 3, "--per-thread-streams"],
+        ["--vmm"],
+        ["--vmm", "--churn", "--threads", 3],
         ["--churn"],
         ["--buffers", 400],
         ["--think", 5],

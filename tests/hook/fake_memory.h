@@ -53,7 +53,8 @@ struct fake_map {
 	char *addr;
 	size_t size;
 	int phys;
-	unsigned int peers; /* bit for each device that may reach it */
+	unsigned int peers; /* bit for each device that may read and write it */
+	bool is_read_only;  /* for device 0 */
 };
 
 struct fake_copy {
@@ -309,18 +310,20 @@ static CUresult fake_map(CUdeviceptr ptr, size_t size, size_t offset,
 {
 	size_t i = 0;
 
-	(void)offset;
 	(void)flags;
 	FAKE_BEGIN();
-	assert_null(fake_find_map(ptr));
-	assert_int_equal(fake.phys[handle - 1].size, size);
+	assert_int_equal(offset, 0);
+	if (fake_find_map(ptr) || handle - 1 >= FAKE_TABLE || !fake.phys[handle - 1].n_handles ||
+	    fake.phys[handle - 1].size != size)
+		return fake_end(CUDA_ERROR_INVALID_VALUE);
 	while (fake.maps[i].addr)
 		i++;
 	assert_true(i < FAKE_TABLE);
 	assert_ptr_equal(mmap(fake_pointer(ptr), size, PROT_NONE, MAP_SHARED | MAP_FIXED,
 			      fake.phys[handle - 1].fd, 0),
 			 fake_pointer(ptr));
-	fake.maps[i] = (struct fake_map){fake_pointer(ptr), size, (int)handle - 1, 0};
+	fake.maps[i] =
+		(struct fake_map){.addr = fake_pointer(ptr), .size = size, .phys = (int)handle - 1};
 	fake.phys[handle - 1].n_maps++;
 	return fake_end(CUDA_SUCCESS);
 }
@@ -331,7 +334,8 @@ static CUresult fake_unmap(CUdeviceptr ptr, size_t size)
 
 	FAKE_BEGIN();
 	map = fake_find_map(ptr);
-	assert_non_null(map);
+	if (!map)
+		return fake_end(CUDA_ERROR_INVALID_VALUE);
 	assert_int_equal(map->size, size);
 	/* A copy that nobody waited for would now read or write memory that is gone. */
 	for (size_t i = 0; i < fake.n_copies; i++) {
@@ -347,22 +351,34 @@ static CUresult fake_unmap(CUdeviceptr ptr, size_t size)
 	return fake_end(CUDA_SUCCESS);
 }
 
+static void fake_open_map(struct fake_map *map, const CUmemAccessDesc *desc)
+{
+	bool is_writable = desc->flags == CU_MEM_ACCESS_FLAGS_PROT_READWRITE;
+	int prot = (desc->flags ? PROT_READ : PROT_NONE) | (is_writable ? PROT_WRITE : 0);
+
+	if (is_writable)
+		map->peers |= 1u << desc->location.id;
+	else
+		map->peers &= ~(1u << desc->location.id);
+	if (desc->location.id == 0) {
+		map->is_read_only = prot == PROT_READ;
+		assert_int_equal(mprotect(map->addr, map->size, prot), 0);
+	}
+}
+
 static CUresult fake_set_access(CUdeviceptr ptr, size_t size, const CUmemAccessDesc *desc,
 				size_t count)
 {
 	struct fake_map *map;
 
 	FAKE_BEGIN();
-	map = fake_find_map(ptr);
-	assert_non_null(map);
-	assert_int_equal(map->size, size);
-	for (size_t i = 0; i < count; i++) {
-		if (desc[i].flags == CU_MEM_ACCESS_FLAGS_PROT_READWRITE)
-			map->peers |= 1u << desc[i].location.id;
-		else
-			map->peers &= ~(1u << desc[i].location.id);
-		if (desc[i].location.id == 0)
-			assert_int_equal(mprotect(map->addr, size, PROT_READ | PROT_WRITE), 0);
+	for (; size; ptr += map->size, size -= map->size) {
+		map = fake_find_map(ptr);
+		assert_non_null(map);
+		assert_int_equal((uintptr_t)map->addr, ptr);
+		assert_true(map->size <= size);
+		for (size_t i = 0; i < count; i++)
+			fake_open_map(map, &desc[i]);
 	}
 	return fake_end(CUDA_SUCCESS);
 }

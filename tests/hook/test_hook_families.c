@@ -104,10 +104,11 @@ static void what_a_capture_allocates_is_counted_with_the_graph(void **state)
 	assert_int_equal(counts_of(1).pinned[NVSHARE_PINNED_GRAPH], 0);
 }
 
-static void own_virtual_memory_counts_until_its_last_handle_and_mapping(void **state)
+static void own_memory_that_can_not_move_counts_until_its_last_handle_and_mapping(void **state)
 {
 	CUmemAllocationProp prop = {.type = CU_MEM_ALLOCATION_TYPE_PINNED,
-				    .location = {CU_MEM_LOCATION_TYPE_DEVICE, 1}};
+				    .location = {CU_MEM_LOCATION_TYPE_DEVICE, 1},
+				    .allocFlags.compressionType = 1};
 	CUmemGenericAllocationHandle handle, again;
 	CUdeviceptr va;
 
@@ -314,7 +315,7 @@ int main(void)
 		MEMORY_TEST(plain_memory_may_be_freed_in_stream_order),
 		MEMORY_TEST(a_memory_node_counts_however_it_is_added),
 		MEMORY_TEST(what_a_capture_allocates_is_counted_with_the_graph),
-		MEMORY_TEST(own_virtual_memory_counts_until_its_last_handle_and_mapping),
+		MEMORY_TEST(own_memory_that_can_not_move_counts_until_its_last_handle_and_mapping),
 		MEMORY_TEST(arrays_count_by_their_descriptors),
 		MEMORY_TEST(memory_of_a_green_context_is_the_primary_ones),
 		MEMORY_TEST(attaching_is_counted),

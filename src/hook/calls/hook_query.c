@@ -7,10 +7,12 @@
 
 #include "hook/table/hooks.h"
 
+#include "hook/gate/gate.h"
 #include "hook/memory/charge.h"
 #include "hook/memory/meminfo.h"
 #include "hook/pager/managed.h"
 #include "hook/pager/pager.h"
+#include "hook/pager/pager_vmm.h"
 #include "hook/table/cuda_real.h"
 
 #include <limits.h>
@@ -90,13 +92,38 @@ CUresult cuDeviceTotalMem(unsigned int *bytes, CUdevice dev)
 
 /* ---- address ranges ------------------------------------------------------- */
 
+/*
+ * Of memory that the program mapped itself the driver knows the answers, and only while
+ * it is there: who asks waits at the gate for it.
+ */
+static bool enter_if_mapped(CUdeviceptr ptr)
+{
+	bool is_mapped = pager_vmm_is_mapped(ptr, 1);
+
+	if (is_mapped)
+		gate_enter();
+	return is_mapped;
+}
+
+static void leave_if(bool is_entered)
+{
+	if (is_entered)
+		gate_leave();
+}
+
 CUresult cuMemGetAddressRange_v2(CUdeviceptr *pbase, size_t *psize, CUdeviceptr dptr)
 {
+	bool is_entered;
+	CUresult res;
+
 	if (!cuda_real.cuMemGetAddressRange_v2)
 		return CUDA_ERROR_NOT_FOUND;
 	if (pager_find(dptr, pbase, psize, NULL, NULL, NULL))
 		return CUDA_SUCCESS;
-	return cuda_real.cuMemGetAddressRange_v2(pbase, psize, dptr);
+	is_entered = enter_if_mapped(dptr);
+	res = cuda_real.cuMemGetAddressRange_v2(pbase, psize, dptr);
+	leave_if(is_entered);
+	return res;
 }
 
 /* The pager's addresses do not fit these. */
@@ -205,16 +232,36 @@ static bool find(CUdeviceptr ptr, struct query *q)
 	       pager_pool(ptr, &q->pool) && pager_sync_memops(ptr, &q->sync_memops);
 }
 
+/* The driver counts these on with every mapping; the program may compare them. */
+static void keep_id(CUdeviceptr ptr, CUpointer_attribute attribute, void *data)
+{
+	uint64_t id;
+
+	if (attribute != CU_POINTER_ATTRIBUTE_BUFFER_ID &&
+	    attribute != CU_POINTER_ATTRIBUTE_MEMORY_BLOCK_ID)
+		return;
+	memcpy(&id, data, sizeof(id));
+	pager_vmm_keep_id(
+		ptr, attribute == CU_POINTER_ATTRIBUTE_BUFFER_ID ? PAGER_ID_BUFFER : PAGER_ID_BLOCK,
+		&id);
+	put_u64(data, id);
+}
+
 CUresult cuPointerGetAttribute(void *data, CUpointer_attribute attribute, CUdeviceptr ptr)
 {
 	struct query q;
+	bool is_entered;
 	CUresult res;
 
 	if (!cuda_real.cuPointerGetAttribute)
 		return CUDA_ERROR_NOT_FOUND;
 	if (data && find(ptr, &q) && answer(&q, attribute, data, &res))
 		return res;
+	is_entered = enter_if_mapped(ptr);
 	res = cuda_real.cuPointerGetAttribute(data, attribute, ptr);
+	leave_if(is_entered);
+	if (res == CUDA_SUCCESS && is_entered)
+		keep_id(ptr, attribute, data);
 	if (res == CUDA_SUCCESS && attribute == CU_POINTER_ATTRIBUTE_IS_MANAGED &&
 	    managed_find(ptr))
 		put_u32(data, 0);
@@ -226,12 +273,14 @@ CUresult cuPointerGetAttributes(unsigned int numAttributes, CUpointer_attribute 
 				void **data, CUdeviceptr ptr)
 {
 	struct query q;
+	bool is_ours, is_entered;
 	CUresult res, one;
-	bool is_ours;
 
 	if (!cuda_real.cuPointerGetAttributes)
 		return CUDA_ERROR_NOT_FOUND;
+	is_entered = enter_if_mapped(ptr);
 	res = cuda_real.cuPointerGetAttributes(numAttributes, attributes, data, ptr);
+	leave_if(is_entered);
 	if (res != CUDA_SUCCESS)
 		return res;
 	is_ours = find(ptr, &q);
@@ -240,6 +289,8 @@ CUresult cuPointerGetAttributes(unsigned int numAttributes, CUpointer_attribute 
 			continue;
 		if (is_ours)
 			(void)answer(&q, attributes[i], data[i], &one); /* no errors here */
+		else if (is_entered)
+			keep_id(ptr, attributes[i], data[i]);
 		else if (attributes[i] == CU_POINTER_ATTRIBUTE_IS_MANAGED && managed_find(ptr))
 			put_u32(data[i], 0);
 	}
@@ -248,7 +299,9 @@ CUresult cuPointerGetAttributes(unsigned int numAttributes, CUpointer_attribute 
 
 CUresult cuPointerSetAttribute(const void *value, CUpointer_attribute attribute, CUdeviceptr ptr)
 {
+	bool is_entered;
 	unsigned int on;
+	CUresult res;
 
 	if (!cuda_real.cuPointerSetAttribute)
 		return CUDA_ERROR_NOT_FOUND;
@@ -260,5 +313,11 @@ CUresult cuPointerSetAttribute(const void *value, CUpointer_attribute attribute,
 			return CUDA_SUCCESS;
 		}
 	}
-	return cuda_real.cuPointerSetAttribute(value, attribute, ptr);
+	/* It would be lost with the mapping, and is asked for where devices read by themselves. */
+	is_entered = pager_vmm_pin(ptr, 1);
+	if (is_entered)
+		gate_enter();
+	res = cuda_real.cuPointerSetAttribute(value, attribute, ptr);
+	leave_if(is_entered);
+	return res;
 }

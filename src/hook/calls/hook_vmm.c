@@ -1,31 +1,32 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
- * The program's own virtual memory management: pinned, charged to the device that the
- * properties name (not the current one), and given back when the last handle and the
- * last mapping are gone, which is when the driver gives it back.
+ * The program's own virtual memory management. Memory that can move is the pager's
+ * (pager_vmm.h), behind handles of ours. The rest is the driver's and pinned: charged to
+ * the device that the properties name (not the current one), and given back when the last
+ * handle and the last mapping are gone, which is when the driver gives it back.
  */
 
 #include "hook/table/hooks.h"
 
 #include "hook/gate/gate.h"
 #include "hook/memory/charge.h"
+#include "hook/memory/room.h"
 #include "hook/memory/vmm.h"
 #include "hook/pager/pager.h"
+#include "hook/pager/pager_vmm.h"
+#include "hook/pools/pools.h"
 #include "hook/table/cuda_real.h"
 #include "nvshare/protocol.h"
 
-CUresult cuMemCreate(CUmemGenericAllocationHandle *handle, size_t size,
-		     const CUmemAllocationProp *prop, unsigned long long flags)
+/* ---- handles -------------------------------------------------------------- */
+
+static CUresult create_pinned(CUmemGenericAllocationHandle *handle, size_t size,
+			      const CUmemAllocationProp *prop, unsigned long long flags)
 {
 	struct charge charge;
-	CUresult res;
+	CUresult res = charge_begin_on(&charge, prop->location.id, size, NVSHARE_PINNED_VMM);
 
-	if (!cuda_real.cuMemCreate)
-		return CUDA_ERROR_NOT_FOUND;
-	if (!handle || !prop || prop->location.type != CU_MEM_LOCATION_TYPE_DEVICE)
-		return cuda_real.cuMemCreate(handle, size, prop, flags);
-	res = charge_begin_on(&charge, prop->location.id, size, NVSHARE_PINNED_VMM);
 	if (res != CUDA_SUCCESS)
 		return res;
 	do
@@ -38,6 +39,42 @@ CUresult cuMemCreate(CUmemGenericAllocationHandle *handle, size_t size,
 	return res;
 }
 
+static CUresult create_paged(CUmemGenericAllocationHandle *handle, size_t size,
+			     const CUmemAllocationProp *prop)
+{
+	uint64_t total = budget_total(prop->location.id);
+	struct charge charge;
+	CUresult res;
+
+	if (total && size > total)
+		return CUDA_ERROR_OUT_OF_MEMORY;
+	pools_make_room(prop->location.id, size);
+	res = charge_begin_on(&charge, prop->location.id, size, BUDGET_PAGEABLE);
+	if (res != CUDA_SUCCESS)
+		return res;
+	do
+		res = pager_vmm_create(handle, size, prop);
+	while ((res == CUDA_ERROR_OUT_OF_MEMORY && pools_release(prop->location.id)) ||
+	       charge_again(&charge, res));
+	if (res == CUDA_SUCCESS)
+		charge_keep(&charge);
+	else
+		charge_end(&charge, res, LEDGER_ADDRESS, 0);
+	return res;
+}
+
+CUresult cuMemCreate(CUmemGenericAllocationHandle *handle, size_t size,
+		     const CUmemAllocationProp *prop, unsigned long long flags)
+{
+	if (!cuda_real.cuMemCreate)
+		return CUDA_ERROR_NOT_FOUND;
+	if (!handle || !prop || prop->location.type != CU_MEM_LOCATION_TYPE_DEVICE)
+		return cuda_real.cuMemCreate(handle, size, prop, flags);
+	if (pager_vmm_can(size, prop, flags))
+		return create_paged(handle, size, prop);
+	return create_pinned(handle, size, prop, flags);
+}
+
 CUresult cuMemRelease(CUmemGenericAllocationHandle handle)
 {
 	struct vmm_block *block;
@@ -45,6 +82,8 @@ CUresult cuMemRelease(CUmemGenericAllocationHandle handle)
 
 	if (!cuda_real.cuMemRelease)
 		return CUDA_ERROR_NOT_FOUND;
+	if (pager_vmm_release(handle))
+		return CUDA_SUCCESS;
 	block = vmm_release_begin(handle);
 	res = cuda_real.cuMemRelease(handle);
 	vmm_release_end(block, res == CUDA_SUCCESS);
@@ -61,11 +100,25 @@ CUresult cuMemRetainAllocationHandle(CUmemGenericAllocationHandle *handle, void 
 	/* Plain memory has no handle to give; the pager's own is not for strangers. */
 	if (pager_find(ptr, NULL, NULL, NULL, NULL, NULL))
 		return CUDA_ERROR_INVALID_VALUE;
+	if (handle && pager_vmm_retain(ptr, handle))
+		return CUDA_SUCCESS;
 	res = cuda_real.cuMemRetainAllocationHandle(handle, addr);
 	if (res == CUDA_SUCCESS)
 		vmm_retained(*handle, ptr);
 	return res;
 }
+
+CUresult cuMemGetAllocationPropertiesFromHandle(CUmemAllocationProp *prop,
+						CUmemGenericAllocationHandle handle)
+{
+	if (!cuda_real.cuMemGetAllocationPropertiesFromHandle)
+		return CUDA_ERROR_NOT_FOUND;
+	if (prop && pager_vmm_properties(handle, prop))
+		return CUDA_SUCCESS;
+	return cuda_real.cuMemGetAllocationPropertiesFromHandle(prop, handle);
+}
+
+/* ---- mappings ------------------------------------------------------------- */
 
 CUresult cuMemMap(CUdeviceptr ptr, size_t size, size_t offset, CUmemGenericAllocationHandle handle,
 		  unsigned long long flags)
@@ -74,6 +127,8 @@ CUresult cuMemMap(CUdeviceptr ptr, size_t size, size_t offset, CUmemGenericAlloc
 
 	if (!cuda_real.cuMemMap)
 		return CUDA_ERROR_NOT_FOUND;
+	if (pager_vmm_map(ptr, size, offset, handle, flags, &res))
+		return res;
 	res = cuda_real.cuMemMap(ptr, size, offset, handle, flags);
 	if (res == CUDA_SUCCESS)
 		vmm_mapped(ptr, handle);
@@ -86,11 +141,59 @@ CUresult cuMemUnmap(CUdeviceptr ptr, size_t size)
 
 	if (!cuda_real.cuMemUnmap)
 		return CUDA_ERROR_NOT_FOUND;
+	if (pager_vmm_unmap(ptr, size, &res))
+		return res;
 	res = cuda_real.cuMemUnmap(ptr, size);
 	if (res == CUDA_SUCCESS)
 		vmm_unmapped(ptr, size);
 	return res;
 }
+
+static CUresult set_access(CUdeviceptr ptr, size_t size, const CUmemAccessDesc *desc, size_t count)
+{
+	CUresult res;
+
+	if (pager_vmm_set_access(ptr, size, desc, count, &res))
+		return res;
+	return cuda_real.cuMemSetAccess(ptr, size, desc, count);
+}
+
+/* Page tables are memory too. */
+CUresult cuMemSetAccess(CUdeviceptr ptr, size_t size, const CUmemAccessDesc *desc, size_t count)
+{
+	CUresult res;
+
+	if (!cuda_real.cuMemSetAccess)
+		return CUDA_ERROR_NOT_FOUND;
+	res = set_access(ptr, size, desc, count);
+	if (res != CUDA_ERROR_OUT_OF_MEMORY)
+		return res;
+	gate_enter();
+	ROOM_RETRY(res, set_access(ptr, size, desc, count));
+	gate_leave();
+	return res;
+}
+
+CUresult cuMemGetAccess(unsigned long long *flags, const CUmemLocation *location, CUdeviceptr ptr)
+{
+	if (!cuda_real.cuMemGetAccess)
+		return CUDA_ERROR_NOT_FOUND;
+	if (flags && location && pager_vmm_get_access(ptr, location, flags))
+		return CUDA_SUCCESS;
+	return cuda_real.cuMemGetAccess(flags, location, ptr);
+}
+
+/* What is mapped there may be out, and the driver would let go of where it has to return. */
+CUresult cuMemAddressFree(CUdeviceptr ptr, size_t size)
+{
+	if (!cuda_real.cuMemAddressFree)
+		return CUDA_ERROR_NOT_FOUND;
+	if (pager_vmm_is_mapped(ptr, size))
+		return CUDA_ERROR_INVALID_VALUE;
+	return cuda_real.cuMemAddressFree(ptr, size);
+}
+
+/* ---- memory that others get ------------------------------------------------ */
 
 /* Another process's memory: counted there. */
 CUresult cuMemImportFromShareableHandle(CUmemGenericAllocationHandle *handle, void *osHandle,
@@ -105,9 +208,41 @@ CUresult cuMemExportToShareableHandle(void *shareableHandle, CUmemGenericAllocat
 				      CUmemAllocationHandleType handleType,
 				      unsigned long long flags)
 {
+	CUmemGenericAllocationHandle real = handle;
+	struct pager_memory *memory;
+	CUresult res;
+
 	if (!cuda_real.cuMemExportToShareableHandle)
 		return CUDA_ERROR_NOT_FOUND;
-	return cuda_real.cuMemExportToShareableHandle(shareableHandle, handle, handleType, flags);
+	memory = pager_vmm_hold(handle, &real);
+	res = cuda_real.cuMemExportToShareableHandle(shareableHandle, real, handleType, flags);
+	pager_vmm_drop(memory, res == CUDA_SUCCESS);
+	return res;
+}
+
+CUresult cuMulticastBindMem(CUmemGenericAllocationHandle mcHandle, size_t mcOffset,
+			    CUmemGenericAllocationHandle memHandle, size_t memOffset, size_t size,
+			    unsigned long long flags)
+{
+	CUmemGenericAllocationHandle real = memHandle;
+	struct pager_memory *memory;
+	CUresult res;
+
+	if (!cuda_real.cuMulticastBindMem)
+		return CUDA_ERROR_NOT_FOUND;
+	memory = pager_vmm_hold(memHandle, &real);
+	res = cuda_real.cuMulticastBindMem(mcHandle, mcOffset, real, memOffset, size, flags);
+	pager_vmm_drop(memory, res == CUDA_SUCCESS);
+	return res;
+}
+
+CUresult cuMulticastBindAddr(CUmemGenericAllocationHandle mcHandle, size_t mcOffset,
+			     CUdeviceptr memptr, size_t size, unsigned long long flags)
+{
+	if (!cuda_real.cuMulticastBindAddr)
+		return CUDA_ERROR_NOT_FOUND;
+	(void)pager_vmm_pin(memptr, size);
+	return cuda_real.cuMulticastBindAddr(mcHandle, mcOffset, memptr, size, flags);
 }
 
 /* A device behind the file descriptor may reach the bytes at any time from now on. */
@@ -118,6 +253,7 @@ CUresult cuMemGetHandleForAddressRange(void *handle, CUdeviceptr dptr, size_t si
 
 	if (!cuda_real.cuMemGetHandleForAddressRange)
 		return CUDA_ERROR_NOT_FOUND;
+	(void)pager_vmm_pin(dptr, size);
 	gate_enter();
 	res = cuda_real.cuMemGetHandleForAddressRange(handle, dptr, size, handleType, flags);
 	if (res == CUDA_SUCCESS)

@@ -10,6 +10,7 @@
 #include "hook/memory/peer.h"
 #include "hook/memory/vmm.h"
 #include "hook/pager/managed.h"
+#include "hook/pager/pager_vmm.h"
 #include "hook/pools/pools.h"
 #include "hook/table/cuda_real.h"
 
@@ -555,6 +556,7 @@ void pager_after_fork_child(void)
 	pools_after_fork_child();
 	hostpool_after_fork_child();
 	managed_after_fork_child();
+	pager_vmm_after_fork_child();
 	peer_after_fork_child();
 	vmm_after_fork_child();
 	ledger_after_fork_child();

@@ -173,7 +173,7 @@ static bool claim(struct pager_chunk *chunk, enum pager_state state)
 	bool is_claimed;
 
 	pthread_mutex_lock(&pager.lock);
-	is_claimed = chunk->state == state;
+	is_claimed = chunk->state == state && !chunk->n_holds && !chunk->is_pinned;
 	if (is_claimed)
 		chunk->state = PAGER_BUSY;
 	pthread_mutex_unlock(&pager.lock);
@@ -204,8 +204,8 @@ static void let_go(struct move *move, struct pager_chunk *chunk)
 
 static CUresult copy_out(struct pager_mover *mover, struct pager_chunk *chunk)
 {
+	CUresult res = pager_chunk_reach(chunk);
 	CUdeviceptr src = chunk->addr;
-	CUresult res = CUDA_SUCCESS;
 
 	for (struct hostpool_part *part = chunk->host; part && res == CUDA_SUCCESS;
 	     part = part->next) {
@@ -236,7 +236,8 @@ static void start_out(struct move *move, struct pager_chunk *chunk)
 
 	if (!claim(chunk, PAGER_RESIDENT))
 		return;
-	if (chunk->host) { /* just restored, and nothing has run since: the copy still holds */
+	/* Just restored, and nothing has run since: the copy still holds. */
+	if (chunk->host || chunk->is_blank) {
 		let_go(move, chunk);
 		return;
 	}
@@ -264,7 +265,8 @@ static uint64_t bytes_to_copy(const struct plan *plan)
 
 	pthread_mutex_lock(&pager.lock);
 	for (size_t i = 0; i < plan->n_chunks; i++) {
-		if (plan->chunks[i]->state == PAGER_RESIDENT && !plan->chunks[i]->host)
+		if (plan->chunks[i]->state == PAGER_RESIDENT && !plan->chunks[i]->host &&
+		    !plan->chunks[i]->is_blank)
 			bytes += plan->chunks[i]->size;
 	}
 	pthread_mutex_unlock(&pager.lock);
@@ -426,8 +428,8 @@ static bool enter_any(CUdevice dev, bool *ret_pushed)
 	if (cuda_real.cuCtxGetCurrent(&ctx) == CUDA_SUCCESS && ctx)
 		return true;
 	pthread_mutex_lock(&pager.lock);
-	range = pager.devices[dev].ranges;
-	ctx = range ? range->ctx : NULL;
+	for (range = pager.devices[dev].ranges; range && !ctx; range = range->next)
+		ctx = range->ctx;
 	pthread_mutex_unlock(&pager.lock);
 	return ctx && pager_push(ctx, ret_pushed) == CUDA_SUCCESS;
 }

@@ -4,7 +4,8 @@
 
 /*
  * What the parts of the pager share: pager.c (allocations), pager_range.c (address ranges
- * and their chunks), pager_move.c (out to the host and back).
+ * and their chunks), pager_memory.c (chunks that are the program's own memory),
+ * pager_move.c (out to the host and back).
  *
  * A range is reserved address space, cut into chunks of physical memory. It holds one
  * large allocation, or is shared by small ones. Everything here is guarded by pager.lock,
@@ -38,22 +39,34 @@ enum pager_state {
 
 struct pager_chunk {
 	struct pager_range *range;
-	CUdeviceptr addr;
+	CUdeviceptr addr; /* what copies read and write */
 	size_t size;
 	CUmemGenericAllocationHandle handle;
 	struct hostpool_part *host; /* swapped, or resident and just restored: the same bytes */
 	enum pager_state state;
 	bool is_mapped; /* the worker's own; when swapped: it could not be unmapped */
 	bool is_pinned;
+	bool is_blank;        /* nothing was ever in it: there is nothing to copy */
+	unsigned int n_holds; /* calls of the program that need it to stay where it is */
+};
+
+/* What a chunk's memory is and where it is mapped. Called by the one that made it busy. */
+struct pager_ops {
+	CUresult (*map)(struct pager_chunk *chunk); /* makes it and maps it; or nothing happened */
+	CUresult (*unmap)(struct pager_chunk *chunk); /* takes it away; or nothing happened */
+	CUresult (*reach)(struct pager_chunk *chunk); /* sets addr; NULL: it is always right */
+	int pinned_kind; /* enum nvshare_pinned of those that must stay */
 };
 
 struct pager_range {
 	struct pager_range *next, **link; /* pager_device::ranges */
-	struct pager_arena *arena;        /* of a shared range; else NULL */
-	CUcontext ctx;
+	const struct pager_ops *ops;
+	struct pager_arena *arena;   /* of a shared range; else NULL */
+	struct pager_memory *memory; /* the program's own memory: one chunk; else NULL */
+	CUcontext ctx;               /* NULL when it belongs to none */
 	CUdevice dev;
 	unsigned int n_refs;
-	CUdeviceptr addr;
+	CUdeviceptr addr; /* 0: the addresses are the program's own */
 	size_t size;
 	size_t n_chunks;
 	struct pager_chunk chunks[];
@@ -136,6 +149,9 @@ struct pager_device *pager_device(CUdevice dev); /* NULL: not one that we page *
 CUresult pager_range_new(CUdevice dev, CUcontext ctx, struct pager_arena *arena, size_t size,
 			 struct pager_range **ret_range);
 
+/* Puts it among its device's ranges. */
+void pager_range_link(struct pager_range *range);
+
 /* Takes the range's memory and addresses away and gives its bytes back, wherever they are. */
 void pager_range_free(struct pager_range *range);
 
@@ -151,6 +167,8 @@ bool pager_ranges(CUdevice dev, struct pager_range ***ret_ranges, size_t *ret_n)
 /* A chunk's memory: made, mapped, open to its device and peers; or taken away again. */
 CUresult pager_chunk_map(struct pager_chunk *chunk);
 CUresult pager_chunk_unmap(struct pager_chunk *chunk);
+/* Mapped where copies can read and write it. */
+CUresult pager_chunk_reach(struct pager_chunk *chunk);
 void pager_chunk_set(struct pager_chunk *chunk, enum pager_state state);
 
 /* Counts a chunk as out, or not any more; true when no chunk of its device is out. */

@@ -149,7 +149,21 @@ static size_t access_list(CUdevice dev, CUmemAccessDesc descs[PAGER_DEVICES])
 	return n;
 }
 
-CUresult pager_chunk_map(struct pager_chunk *chunk)
+static CUresult chunk_unmap(struct pager_chunk *chunk)
+{
+	CUresult res;
+
+	if (!chunk->is_mapped)
+		return CUDA_SUCCESS;
+	res = cuda_real.cuMemUnmap(chunk->addr, chunk->size);
+	if (res != CUDA_SUCCESS)
+		return res;
+	chunk->is_mapped = false;
+	(void)cuda_real.cuMemRelease(chunk->handle);
+	return CUDA_SUCCESS;
+}
+
+static CUresult chunk_map(struct pager_chunk *chunk)
 {
 	CUdevice dev = chunk->range->dev;
 	CUmemAllocationProp prop = properties(dev, pager.devices[dev].is_rdma);
@@ -169,22 +183,29 @@ CUresult pager_chunk_map(struct pager_chunk *chunk)
 	chunk->is_mapped = true;
 	res = cuda_real.cuMemSetAccess(chunk->addr, chunk->size, descs, access_list(dev, descs));
 	if (res != CUDA_SUCCESS)
-		(void)pager_chunk_unmap(chunk);
+		(void)chunk_unmap(chunk);
 	return res;
+}
+
+static const struct pager_ops plain_ops = {
+	.map = chunk_map,
+	.unmap = chunk_unmap,
+	.pinned_kind = NVSHARE_PINNED_PLAIN,
+};
+
+CUresult pager_chunk_map(struct pager_chunk *chunk)
+{
+	return chunk->range->ops->map(chunk);
 }
 
 CUresult pager_chunk_unmap(struct pager_chunk *chunk)
 {
-	CUresult res;
+	return chunk->range->ops->unmap(chunk);
+}
 
-	if (!chunk->is_mapped)
-		return CUDA_SUCCESS;
-	res = cuda_real.cuMemUnmap(chunk->addr, chunk->size);
-	if (res != CUDA_SUCCESS)
-		return res;
-	chunk->is_mapped = false;
-	(void)cuda_real.cuMemRelease(chunk->handle);
-	return CUDA_SUCCESS;
+CUresult pager_chunk_reach(struct pager_chunk *chunk)
+{
+	return chunk->range->ops->reach ? chunk->range->ops->reach(chunk) : CUDA_SUCCESS;
 }
 
 void pager_range_ref(struct pager_range *range)
@@ -241,6 +262,7 @@ static struct pager_range *range_make(CUdevice dev, CUcontext ctx, struct pager_
 	range = calloc(1, sizeof(*range) + n_chunks * sizeof(range->chunks[0]));
 	if (!range)
 		return NULL;
+	range->ops = &plain_ops;
 	range->arena = arena;
 	range->ctx = ctx;
 	range->dev = dev;
@@ -250,11 +272,23 @@ static struct pager_range *range_make(CUdevice dev, CUcontext ctx, struct pager_
 	return range;
 }
 
-/* Busy from the start, so that whoever walks over the ranges waits for it to be mapped. */
-static void range_link(struct pager_range *range)
+void pager_range_link(struct pager_range *range)
 {
 	struct pager_device *device = pager_device(range->dev);
 
+	pthread_mutex_lock(&pager.lock);
+	range->next = device->ranges;
+	range->link = &device->ranges;
+	if (range->next)
+		range->next->link = &range->next;
+	device->ranges = range;
+	device->n_ranges++;
+	pthread_mutex_unlock(&pager.lock);
+}
+
+/* Busy from the start, so that whoever walks over the ranges waits for it to be mapped. */
+static void range_cut(struct pager_range *range)
+{
 	for (size_t i = 0; i < range->n_chunks; i++) {
 		struct pager_chunk *chunk = &range->chunks[i];
 		size_t offset = i * PAGER_CHUNK_MAX, rest = range->size - offset;
@@ -264,14 +298,6 @@ static void range_link(struct pager_range *range)
 		chunk->size = rest < PAGER_CHUNK_MAX ? rest : PAGER_CHUNK_MAX;
 		chunk->state = PAGER_BUSY;
 	}
-	pthread_mutex_lock(&pager.lock);
-	range->next = device->ranges;
-	range->link = &device->ranges;
-	if (range->next)
-		range->next->link = &range->next;
-	device->ranges = range;
-	device->n_ranges++;
-	pthread_mutex_unlock(&pager.lock);
 }
 
 static void range_unlink(struct pager_range *range)
@@ -291,7 +317,8 @@ static CUresult range_map(struct pager_range *range)
 
 	if (res != CUDA_SUCCESS)
 		return res;
-	range_link(range);
+	range_cut(range);
+	pager_range_link(range);
 	for (n = 0; res == CUDA_SUCCESS && n < range->n_chunks; n++)
 		res = pager_chunk_map(&range->chunks[n]);
 	if (res == CUDA_SUCCESS) {
@@ -374,7 +401,7 @@ static void chunk_free(struct pager_chunk *chunk)
 			pager_drop_host_copies(dev);
 	} else {
 		budget_give(dev, chunk->size,
-			    chunk->is_pinned ? NVSHARE_PINNED_PLAIN : BUDGET_PAGEABLE);
+			    chunk->is_pinned ? chunk->range->ops->pinned_kind : BUDGET_PAGEABLE);
 	}
 }
 
@@ -383,7 +410,8 @@ void pager_range_free(struct pager_range *range)
 	for (size_t i = 0; i < range->n_chunks; i++)
 		chunk_free(&range->chunks[i]);
 	range_unlink(range);
-	(void)cuda_real.cuMemAddressFree(range->addr, range->size);
+	if (range->addr)
+		(void)cuda_real.cuMemAddressFree(range->addr, range->size);
 	pager_range_unref(range);
 }
 
@@ -412,7 +440,10 @@ static CUresult chunk_peer(struct pager_chunk *chunk, CUdevice peer, bool enable
 	return res;
 }
 
-/* New ranges are none of its business: they are mapped for the peer already. */
+/*
+ * New ranges are none of its business: they are mapped for the peer already. Nor is memory
+ * that the program maps itself: it says who may reach it.
+ */
 static CUresult open_ranges(CUdevice dev, CUdevice peer, bool enable)
 {
 	CUresult res = CUDA_SUCCESS, r;
@@ -422,7 +453,7 @@ static CUresult open_ranges(CUdevice dev, CUdevice peer, bool enable)
 	if (!pager_ranges(dev, &ranges, &n))
 		return CUDA_ERROR_OUT_OF_MEMORY;
 	for (size_t i = 0; i < n; i++) {
-		for (size_t j = 0; j < ranges[i]->n_chunks; j++) {
+		for (size_t j = 0; !ranges[i]->memory && j < ranges[i]->n_chunks; j++) {
 			r = chunk_peer(&ranges[i]->chunks[j], peer, enable);
 			if (res == CUDA_SUCCESS)
 				res = r;

@@ -3,26 +3,68 @@
 
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #define BUFFER_STAGE  (4u << 20)
 #define BUFFER_WINDOW 4096u
-#define BUFFER_ROW    4000u /* of a pitch allocation; its pitch is more */
-#define BUFFER_PERIOD 251u  /* x of floats: 0 .. 250, again and again */
+#define BUFFER_ROW    4000u       /* of a pitch allocation; its pitch is more */
+#define BUFFER_PIECE  (20u << 20) /* of virtual memory: what PyTorch takes at a time */
+#define BUFFER_PERIOD 251u        /* x of floats: 0 .. 250, again and again */
 
+/* Memory that another process could have: it was exported once. */
+static void export(CUmemGenericAllocationHandle handle)
+{
+	int fd;
+
+	APP_CALL(cuMemExportToShareableHandle(&fd, handle, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR,
+					      0));
+	close(fd);
+}
+
+/* Many handles side by side in one range of addresses, opened at once. */
 static void alloc_vmm(struct buffer *b, struct app *app, uint64_t bytes)
 {
 	CUmemAllocationProp prop = {.type = CU_MEM_ALLOCATION_TYPE_PINNED,
 				    .location = {CU_MEM_LOCATION_TYPE_DEVICE, app->dev}};
 	CUmemAccessDesc access = {prop.location, CU_MEM_ACCESS_FLAGS_PROT_READWRITE};
+	uint64_t at, size;
 	size_t granularity;
 
+	if (b->kind == BUFFER_SHARED)
+		prop.requestedHandleTypes = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR;
 	APP_CALL(cuMemGetAllocationGranularity(&granularity, &prop,
 					       CU_MEM_ALLOC_GRANULARITY_MINIMUM));
 	b->bytes = (bytes + granularity - 1) / granularity * granularity;
+	b->handles = calloc(b->bytes / BUFFER_PIECE + 1, sizeof(b->handles[0]));
+	if (!b->handles)
+		app_exit(APP_EXIT_DRIVER, "no host memory");
 	APP_CALL(cuMemAddressReserve(&b->p, b->bytes, 0, 0, 0));
-	APP_CALL(cuMemCreate(&b->handle, b->bytes, &prop, 0));
-	APP_CALL(cuMemMap(b->p, b->bytes, 0, b->handle, 0));
+	for (at = 0; at < b->bytes; at += size) {
+		CUmemGenericAllocationHandle *handle = &b->handles[at / BUFFER_PIECE];
+
+		size = b->bytes - at < BUFFER_PIECE ? b->bytes - at : BUFFER_PIECE;
+		APP_CALL(cuMemCreate(handle, size, &prop, 0));
+		if (b->kind == BUFFER_SHARED)
+			export(*handle);
+		APP_CALL(cuMemMap(b->p + at, size, 0, *handle, 0));
+	}
 	APP_CALL(cuMemSetAccess(b->p, b->bytes, &access, 1));
+}
+
+/* The first piece by itself, the others at once. */
+static void free_vmm(struct buffer *b)
+{
+	uint64_t first = b->bytes < BUFFER_PIECE ? b->bytes : BUFFER_PIECE;
+	uint64_t at;
+
+	APP_CALL(cuMemUnmap(b->p, first));
+	for (at = 0; at < b->bytes; at += BUFFER_PIECE)
+		APP_CALL(cuMemRelease(b->handles[at / BUFFER_PIECE]));
+	if (b->bytes > first)
+		APP_CALL(cuMemUnmap(b->p + first, b->bytes - first));
+	APP_CALL(cuMemAddressFree(b->p, b->bytes));
+	free(b->handles);
+	b->handles = NULL;
 }
 
 void buffer_alloc(struct buffer *b, struct app *app, uint64_t bytes, CUstream stream)
@@ -42,6 +84,7 @@ void buffer_alloc(struct buffer *b, struct app *app, uint64_t bytes, CUstream st
 		APP_CALL(cuMemAllocAsync(&b->p, b->bytes, stream));
 		break;
 	case BUFFER_VMM:
+	case BUFFER_SHARED:
 		alloc_vmm(b, app, b->bytes);
 		break;
 	case BUFFER_MANAGED:
@@ -57,9 +100,8 @@ void buffer_free(struct buffer *b, CUstream stream)
 		APP_CALL(cuMemFreeAsync(b->p, stream));
 		break;
 	case BUFFER_VMM:
-		APP_CALL(cuMemUnmap(b->p, b->bytes));
-		APP_CALL(cuMemRelease(b->handle));
-		APP_CALL(cuMemAddressFree(b->p, b->bytes));
+	case BUFFER_SHARED:
+		free_vmm(b);
 		break;
 	case BUFFER_PLAIN:
 	case BUFFER_PITCH:

@@ -20,6 +20,7 @@ enum buffer_kind {
 	BUFFER_PITCH,
 	BUFFER_ASYNC,
 	BUFFER_VMM,
+	BUFFER_SHARED, /* the same, exported */
 	BUFFER_MANAGED,
 };
 
@@ -31,7 +32,7 @@ struct buffer {
 	uint64_t n_rounds; /* words: in all so far */
 	uint64_t n_passes; /* floats: in all so far */
 	CUdeviceptr p;
-	CUmemGenericAllocationHandle handle; /* BUFFER_VMM */
+	CUmemGenericAllocationHandle *handles; /* BUFFER_VMM, BUFFER_SHARED */
 };
 
 /* kind, is_float and seed are set; about `bytes` bytes. stream: for BUFFER_ASYNC. */
