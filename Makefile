@@ -132,7 +132,11 @@ $(unit_tests_simgpu): $(B)/tests/%: $(B)/tests/%.o $(B)/simgpu/libcuda.so.1 $(B)
 # CUDA driver API programs: linked against nothing, they dlopen libcuda.so.1, so that the
 # same binary runs on the simulated and on a real GPU.
 apps := $(patsubst %.c,$(B)/%,$(sort $(wildcard tests/apps/*.c)))
-$(apps): $(B)/tests/apps/%: $(B)/tests/apps/%.o $(B)/libapp.a
+# This one freezes itself: the library's code and its ioctl() are in it.
+$(B)/tests/apps/freeze: $(B)/tests/apps/freeze.o $(B)/src/hook/freeze/hook_ioctl.o $(B)/libapp.a \
+    $(B)/libhook.a $(libs)
+	$(LINK) -Wl,--export-dynamic-symbol=ioctl -o $@ $^ -ldl -lm
+$(filter-out %/freeze,$(apps)): $(B)/tests/apps/%: $(B)/tests/apps/%.o $(B)/libapp.a
 	$(LINK) -o $@ $^ -ldl -lm
 
 $(B)/libapp.a: $(call obj,$(sort $(wildcard tests/apps/lib/*.c)))

@@ -46,8 +46,12 @@ static inline int rm_abi_is_channel(uint32_t class)
 enum {
 	RM_ABI_OK = 0x00,
 	RM_ABI_INSUFFICIENT_RESOURCES = 0x1a,
+	RM_ABI_INSUFFICIENT_PERMISSIONS = 0x1b,
 	RM_ABI_INVALID_CLIENT = 0x23,
 	RM_ABI_INVALID_OBJECT = 0x33,
+	RM_ABI_INVALID_CHANNEL = 0x21,
+	RM_ABI_INVALID_COMMAND = 0x24,
+	RM_ABI_INVALID_PARAM_STRUCT = 0x3a, /* what 580 answers to a list of no channels */
 	RM_ABI_INVALID_PARAM = 0x3b,
 	RM_ABI_NOT_SUPPORTED = 0x56,
 };

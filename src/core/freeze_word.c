@@ -5,9 +5,9 @@
 #include <stdbool.h>
 
 #define STATE_BITS  3
-#define BIRTHS_BITS 12
-#define BIRTHS_ONE  (1ull << STATE_BITS)
-#define EPOCH_SHIFT (STATE_BITS + BIRTHS_BITS)
+#define COUNT_BITS  12
+#define COUNT_ONE   (1ull << STATE_BITS)
+#define EPOCH_SHIFT (STATE_BITS + COUNT_BITS)
 #define EPOCH_ONE   (1ull << EPOCH_SHIFT)
 
 enum freeze_word_state freeze_word_state(uint64_t word)
@@ -17,7 +17,7 @@ enum freeze_word_state freeze_word_state(uint64_t word)
 
 uint32_t freeze_word_births(uint64_t word)
 {
-	return (uint32_t)(word >> STATE_BITS) & FREEZE_WORD_BIRTHS_MAX;
+	return (uint32_t)(word >> STATE_BITS) & FREEZE_WORD_COUNT_MAX;
 }
 
 uint64_t freeze_word_epoch(uint64_t word)
@@ -62,31 +62,44 @@ static bool is_allowed(enum freeze_word_event event, enum freeze_word_state stat
 		       state == FREEZE_WORD_COMMITTED;
 	case FREEZE_WORD_SETTLED:
 		return state != FREEZE_WORD_RUNNING;
+	case FREEZE_WORD_HOLD:
+	case FREEZE_WORD_DROP:
+		return state == FREEZE_WORD_RUNNING;
 	case FREEZE_WORD_EVENT_COUNT_:
 		break;
 	}
 	return false;
 }
 
+static bool adds(enum freeze_word_event event)
+{
+	return event == FREEZE_WORD_BORN || event == FREEZE_WORD_HOLD;
+}
+
+static bool takes(enum freeze_word_event event)
+{
+	return event == FREEZE_WORD_SETTLED || event == FREEZE_WORD_DROP;
+}
+
 int freeze_word_step(uint64_t word, enum freeze_word_event event, uint64_t *ret_next)
 {
 	enum freeze_word_state next;
-	uint32_t births = freeze_word_births(word);
+	uint32_t count = freeze_word_births(word);
+	bool wants_none = event == FREEZE_WORD_BEGIN || event == FREEZE_WORD_THAWED;
 
 	if (!is_allowed(event, freeze_word_state(word), &next))
 		return FREEZE_WORD_E_STATE;
-	if ((event == FREEZE_WORD_THAWED && births > 0) ||
-	    (event == FREEZE_WORD_BORN && births == FREEZE_WORD_BIRTHS_MAX) ||
-	    (event == FREEZE_WORD_SETTLED && births == 0))
-		return FREEZE_WORD_E_BIRTHS;
+	if ((wants_none && count > 0) || (adds(event) && count == FREEZE_WORD_COUNT_MAX) ||
+	    (takes(event) && count == 0))
+		return FREEZE_WORD_E_COUNT;
 
 	word = with_state(word, next);
 	if (event == FREEZE_WORD_THAWED)
 		word += EPOCH_ONE;
-	else if (event == FREEZE_WORD_BORN)
-		word += BIRTHS_ONE;
-	else if (event == FREEZE_WORD_SETTLED)
-		word -= BIRTHS_ONE;
+	else if (adds(event))
+		word += COUNT_ONE;
+	else if (takes(event))
+		word -= COUNT_ONE;
 	*ret_next = word;
 	return 0;
 }

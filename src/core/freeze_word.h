@@ -13,9 +13,12 @@
  *   - a thread first records its channel, then asks (BORN); the freezer first says
  *     FREEZING, then looks at the records: one of the two sees the channel;
  *   - who thaws first says THAWING, which refuses new BORN, then waits until none is under
- *     way (freeze_word_births()), then puts every recorded channel back.
+ *     way (freeze_word_births()), then puts every recorded channel back;
+ *   - a thread that does what a freeze must not meet (HOLD) keeps one from beginning, and
+ *     waits for one that has begun.
  *
- * Layout: state in the lowest bits, then the births under way, then the epoch.
+ * Layout: state in the lowest bits, then the births under way, or the holds when running, then the
+ * epoch.
  */
 
 #include <stdint.h>
@@ -39,22 +42,24 @@ enum freeze_word_event {
 	FREEZE_WORD_THAWED,  /* who said FAIL, END or EXPIRE: they are back */
 	FREEZE_WORD_BORN,    /* any thread: is going to take its new channel off */
 	FREEZE_WORD_SETTLED, /* the same: it is off, or gone */
+	FREEZE_WORD_HOLD,    /* any thread: no freeze from here on */
+	FREEZE_WORD_DROP,    /* the same: is through */
 	FREEZE_WORD_EVENT_COUNT_
 };
 
 enum {
 	FREEZE_WORD_E_SUCCESS_,
-	FREEZE_WORD_E_STATE,  /* not in this state; for BORN: there is nothing to do */
-	FREEZE_WORD_E_BIRTHS, /* THAWED: one is under way; BORN: too many are; SETTLED: none is */
+	FREEZE_WORD_E_STATE, /* not in this state; for BORN: there is nothing to do */
+	FREEZE_WORD_E_COUNT, /* births or holds are in the way, too many, or none */
 };
 
-enum { FREEZE_WORD_BIRTHS_MAX = 4095 };
+enum { FREEZE_WORD_COUNT_MAX = 4095 };
 
 /* 0 or a FREEZE_WORD_E_*; a refused event leaves *ret_next alone. */
 int freeze_word_step(uint64_t word, enum freeze_word_event event, uint64_t *ret_next);
 
 enum freeze_word_state freeze_word_state(uint64_t word);
-uint32_t freeze_word_births(uint64_t word);
-uint64_t freeze_word_epoch(uint64_t word); /* grows with every THAWED */
+uint32_t freeze_word_births(uint64_t word); /* when running: holds */
+uint64_t freeze_word_epoch(uint64_t word);  /* grows with every THAWED */
 
 #endif

@@ -9,6 +9,7 @@
 #include "hook/agent/agent.h"
 #include "hook/device.h"
 #include "hook/freeze/channels.h"
+#include "hook/freeze/freeze.h"
 #include "hook/gate/gate.h"
 #include "hook/lifecycle.h"
 #include "hook/memory/budget.h"
@@ -107,9 +108,11 @@ static CUresult make_context(const struct context_call *call)
 		goto out;
 	do {
 		has_before = memory_before(call->dev, &before);
+		freeze_hold();
 		channels_device_begin(call->dev);
 		res = call->make(call);
 		channels_device_end();
+		freeze_drop();
 	} while (res == CUDA_ERROR_OUT_OF_MEMORY &&
 		 budget_retry(call->dev, charged, NVSHARE_PINNED_CONTEXT, &tries) == CUDA_SUCCESS);
 	if (res == CUDA_SUCCESS) {
@@ -218,7 +221,9 @@ static CUresult destroy_context(CUresult (*destroy)(CUcontext ctx), CUcontext ct
 	if (dev == DEVICE_ANY || device_primary(dev) == ctx)
 		return destroy(ctx);
 	charged = agent_forget_context(ctx);
+	freeze_hold();
 	res = destroy(ctx);
+	freeze_drop();
 	if (res == CUDA_SUCCESS)
 		context_gone(ctx, dev, charged);
 	else
@@ -320,7 +325,9 @@ static CUresult release_primary(CUresult (*release)(CUdevice dev), CUdevice dev,
 	if (!ctx)
 		return release(dev);
 	charged = agent_forget_context(ctx);
+	freeze_hold();
 	res = release(dev);
+	freeze_drop();
 	if (is_primary_active(dev)) {
 		(void)agent_add_context(ctx, dev, charged);
 		(void)device_context_retained(ctx);

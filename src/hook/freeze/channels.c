@@ -43,6 +43,7 @@ static struct {
 	struct channels_object *objects;
 	struct channels_object *unused;
 	uint64_t generation;
+	uint32_t n_going; /* frees under way */
 	uint64_t last_serial;
 	uint32_t gpu_of[DEVICE_COUNT_MAX];
 	bool has_gpu[DEVICE_COUNT_MAX];
@@ -288,16 +289,33 @@ void channels_add(const struct channels_new *made, struct channels_batch *ret_ch
 	errno = saved_errno;
 }
 
-void channels_remove(uint32_t client, uint32_t handle)
+uint64_t channels_free_begin(uint32_t client, uint32_t handle)
 {
 	struct channels_object *o;
+	uint64_t serial = 0;
 
 	pthread_mutex_lock(&book.lock);
 	o = find(client, handle);
 	if (o) {
-		drop(o);
-		book.generation++;
+		serial = o->serial;
+		book.n_going++;
 	}
+	pthread_mutex_unlock(&book.lock);
+	return serial;
+}
+
+void channels_free_end(uint64_t serial, bool is_gone)
+{
+	struct channels_object *o;
+
+	if (!serial)
+		return;
+	pthread_mutex_lock(&book.lock);
+	DL_SEARCH_SCALAR(book.objects, o, serial, serial);
+	if (o && is_gone)
+		drop(o);
+	book.n_going--;
+	book.generation++;
 	pthread_mutex_unlock(&book.lock);
 }
 
@@ -440,6 +458,7 @@ void channels_count(struct channels_counts *ret)
 		else if (o->kind == CHANNELS_SUBDEVICE)
 			ret->n_subdevices++;
 	}
+	ret->n_going = book.n_going;
 	ret->generation = book.generation;
 	pthread_mutex_unlock(&book.lock);
 }

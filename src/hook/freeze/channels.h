@@ -55,6 +55,7 @@ struct channels_counts {
 	uint32_t n_compute;    /* of those, in a compute group */
 	uint32_t n_own;        /* of the library */
 	uint32_t n_subdevices; /* through which they can be reached */
+	uint32_t n_going;      /* frees under way: what they free may be gone already */
 	uint32_t n_orphans;    /* of the program, on no known subdevice */
 	uint64_t generation;   /* grows with everything that comes or goes */
 };
@@ -72,7 +73,12 @@ void channels_device_end(void);
  * Its descriptor is -1 when there is no way to: it could not be recorded, or lies nowhere.
  */
 void channels_add(const struct channels_new *made, struct channels_batch *ret_channel);
-void channels_remove(uint32_t client, uint32_t handle);
+/*
+ * Around the call that frees an object: end removes what begin found, and not one that was
+ * made under the same handle meanwhile. 0: nothing of ours.
+ */
+uint64_t channels_free_begin(uint32_t client, uint32_t handle);
+void channels_free_end(uint64_t serial, bool is_gone);
 bool channels_has(uint32_t client, uint32_t handle);
 
 /* The program's channels, all of them, in batches. false: that was the last. */

@@ -180,6 +180,21 @@ bool freeze_newborn(const struct channels_batch *channel)
 	return is_off;
 }
 
+void freeze_hold(void)
+{
+	int saved_errno = errno;
+
+	/* Who leaves the process while its memory is out is not to be kept. */
+	while (step(FREEZE_WORD_HOLD) && !__atomic_load_n(&is_stopped, __ATOMIC_ACQUIRE))
+		pause_a_little();
+	errno = saved_errno;
+}
+
+void freeze_drop(void)
+{
+	(void)step(FREEZE_WORD_DROP);
+}
+
 bool freeze_is_on(void)
 {
 	return state() != FREEZE_WORD_RUNNING;

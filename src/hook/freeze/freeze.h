@@ -72,6 +72,16 @@ bool freeze_commit(void);
  */
 int freeze_end(void);
 
+/*
+ * Around what a freeze must not meet: making or destroying a context. A context that was
+ * frozen in the middle of either was seen to hang in its destruction, for good, on a real
+ * card (driver 580). Waits while a freeze is on, outside the
+ * driver; in between freeze_begin() says FREEZE_E_BUSY. Any thread but the agent's; nests
+ * not.
+ */
+void freeze_hold(void);
+void freeze_drop(void);
+
 bool freeze_is_on(void);     /* any thread: not RUNNING */
 uint64_t freeze_epoch(void); /* any thread: grows with each thaw */
 

@@ -12,7 +12,7 @@
 #include <time.h>
 
 enum {
-	OFF_TRIES = 3, /* a channel may go between the look at the book and the control */
+	OFF_TRIES = 10, /* a channel may go between the look at the book and the control */
 	ON_TRIES = 5,
 	ON_PAUSE_NS = 1000000,
 };
@@ -65,7 +65,8 @@ int freeze_switch_off(void)
 			return FREEZE_E_REFUSED;
 		r = switch_all_off();
 		channels_count(&after);
-		if (r == FREEZE_E_REFUSED && after.generation == before.generation)
+		if (r == FREEZE_E_REFUSED && !before.n_going &&
+		    after.generation == before.generation)
 			break;
 	}
 	return r;

@@ -5,45 +5,62 @@
  * may be waiting in the driver for a lock which a frozen thread holds.
  */
 
-#include "hook/cond.h"
 #include "hook/freeze/freeze_private.h"
+#include "util/clock.h"
 
 #include <errno.h>
+#include <limits.h>
+#include <linux/futex.h>
 #include <pthread.h>
 #include <signal.h>
+#include <stddef.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
 
 #define WATCHDOG_STACK_SIZE (128u << 10)
 
 static struct {
 	pthread_mutex_t lock;
-	pthread_cond_t changed;
-	uint64_t at_ns; /* UINT64_MAX: no freeze is to be watched */
+	uint32_t n_changes; /* a futex: it outlives whoever waited on it, in a forked child */
+	uint64_t at_ns;     /* UINT64_MAX: no freeze is to be watched */
 	uint64_t epoch;
 	bool is_started;
 } watchdog = {
 	.lock = PTHREAD_MUTEX_INITIALIZER,
-	.changed = PTHREAD_COND_INITIALIZER,
 	.at_ns = UINT64_MAX,
 };
 
+/* Until something changes, or it is this time. */
+static void wait_for_change(uint32_t n_changes, uint64_t at_ns)
+{
+	const struct timespec at = {.tv_sec = (time_t)(at_ns / CLOCK_NS_PER_SEC),
+				    .tv_nsec = (long)(at_ns % CLOCK_NS_PER_SEC)};
+
+	(void)syscall(SYS_futex, &watchdog.n_changes, FUTEX_WAIT_BITSET_PRIVATE, n_changes,
+		      at_ns == UINT64_MAX ? NULL : &at, NULL, FUTEX_BITSET_MATCH_ANY);
+}
+
 static void *watch(void *arg)
 {
-	uint64_t epoch;
-
 	(void)arg;
-	pthread_mutex_lock(&watchdog.lock);
 	for (;;) {
-		if (watchdog.at_ns == UINT64_MAX) {
-			cond_wait(&watchdog.changed, &watchdog.lock);
-		} else if (clock_now_ns() < watchdog.at_ns) {
-			(void)cond_wait_until(&watchdog.changed, &watchdog.lock, watchdog.at_ns);
-		} else {
+		uint64_t at_ns, epoch;
+		uint32_t n_changes;
+		bool is_due;
+
+		pthread_mutex_lock(&watchdog.lock);
+		at_ns = watchdog.at_ns;
+		epoch = watchdog.epoch;
+		n_changes = watchdog.n_changes;
+		is_due = at_ns != UINT64_MAX && clock_now_ns() >= at_ns;
+		if (is_due)
 			watchdog.at_ns = UINT64_MAX;
-			epoch = watchdog.epoch;
-			pthread_mutex_unlock(&watchdog.lock);
+		pthread_mutex_unlock(&watchdog.lock);
+		if (is_due)
 			freeze_expire(epoch);
-			pthread_mutex_lock(&watchdog.lock);
-		}
+		else
+			wait_for_change(n_changes, at_ns);
 	}
 	return NULL;
 }
@@ -93,14 +110,14 @@ void freeze_watchdog_arm(uint64_t at_ns, uint64_t epoch)
 	pthread_mutex_lock(&watchdog.lock);
 	watchdog.at_ns = at_ns;
 	watchdog.epoch = epoch;
-	pthread_cond_signal(&watchdog.changed);
+	__atomic_add_fetch(&watchdog.n_changes, 1, __ATOMIC_RELEASE);
 	pthread_mutex_unlock(&watchdog.lock);
+	(void)syscall(SYS_futex, &watchdog.n_changes, FUTEX_WAKE_PRIVATE, INT_MAX, NULL, NULL, 0);
 }
 
 void freeze_watchdog_after_fork_child(void)
 {
 	pthread_mutex_init(&watchdog.lock, NULL);
-	pthread_cond_init(&watchdog.changed, NULL);
 	watchdog.at_ns = UINT64_MAX;
 	watchdog.is_started = false;
 }

@@ -140,12 +140,17 @@ static void look_up(void)
 	errno = saved_errno;
 }
 
-/* Nothing is to be taken off: a driver without the control says so, others do nothing. */
+/*
+ * A list of no channels stops nothing. A driver that knows the control complains of the
+ * list, if anything; what it would do with a real one, the proof shows.
+ */
 static void probe(const struct channels_target *subdevice)
 {
 	struct channels_batch none = {.subdevice = *subdevice};
+	int r = freeze_switch(&none, true);
 
-	if (freeze_switch(&none, true) != 0)
+	if (r < 0 || r == RM_ABI_NOT_SUPPORTED || r == RM_ABI_INVALID_COMMAND ||
+	    r == RM_ABI_INSUFFICIENT_PERMISSIONS)
 		freeze_why_set("this driver can not stop channels");
 }
 

@@ -82,8 +82,10 @@ static void free_object(int fd, const struct channels_new *made)
 		.hObjectOld = made->handle,
 	};
 
-	(void)ioctl_next_rm(fd, RM_ABI_REQUEST_FREE, &gone);
-	channels_remove(made->client, made->handle);
+	uint64_t serial = channels_free_begin(made->client, made->handle);
+	int r = ioctl_next_rm(fd, RM_ABI_REQUEST_FREE, &gone);
+
+	channels_free_end(serial, r == 0 && gone.status == RM_ABI_OK);
 }
 
 static void on_alloc(struct rm_watch_call *call)
@@ -115,12 +117,14 @@ static void on_alloc(struct rm_watch_call *call)
 	}
 }
 
-static void on_free(const struct rm_watch_call *call)
+static int forward_free(const struct rm_watch_call *call, unsigned long request, void *arg)
 {
 	const struct rm_abi_free *gone = call->arg;
+	uint64_t serial = channels_free_begin(gone->hRoot, gone->hObjectOld);
+	int r = ioctl_next_rm(call->fd, request, arg);
 
-	if (gone->status == RM_ABI_OK)
-		channels_remove(gone->hRoot, gone->hObjectOld);
+	channels_free_end(serial, r >= 0 && gone->status == RM_ABI_OK);
+	return r;
 }
 
 static void on_control(const struct rm_watch_call *call)
@@ -150,14 +154,15 @@ int rm_watch_ioctl(int fd, unsigned long request, void *arg)
 		call.was[1] = ((const struct rm_abi_alloc *)call.arg)->status;
 	}
 
+	if (call.nr == RM_ABI_ESC_FREE && call.size == sizeof(struct rm_abi_free))
+		return forward_free(&call, request, arg);
+
 	r = ioctl_next_rm(fd, request, arg);
 	if (r < 0)
 		return r;
 	saved_errno = errno;
 	if (is_alloc(&call))
 		on_alloc(&call);
-	else if (call.nr == RM_ABI_ESC_FREE && call.size == sizeof(struct rm_abi_free))
-		on_free(&call);
 	else if (call.nr == RM_ABI_ESC_CONTROL && call.size == sizeof(struct rm_abi_control))
 		on_control(&call);
 	errno = saved_errno;

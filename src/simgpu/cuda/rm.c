@@ -95,6 +95,8 @@ static uint32_t control_channels(struct rm_context *rm, const struct rm_abi_cont
 		return RM_ABI_INVALID_OBJECT;
 	if (control->paramsSize != sizeof(*p) || p->numChannels > RM_ABI_DISABLE_MAX)
 		return RM_ABI_INVALID_PARAM;
+	if (p->numChannels == 0)
+		return RM_ABI_INVALID_PARAM_STRUCT;
 	for (i = 0; i < p->numChannels; i++)
 		if (p->hClientList[i] != rm->client)
 			return RM_ABI_INVALID_CLIENT;
