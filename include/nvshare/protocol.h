@@ -68,7 +68,8 @@ enum nvshare_pinned {
 /*
  * A client's memory on its GPU, bytes. allocated is what the program asked for;
  * resident + swapped is what the pager holds for it (whole chunks); pinned[] comes
- * on top. wanted and wanted_pinned are what a blocked allocation lacks: 0 if none.
+ * on top. wanted and wanted_pinned are what a blocked allocation lacks: 0 if none. host is
+ * the host memory that its process has taken for evicted bytes, in use or not.
  */
 struct nvshare_mem {
 	uint64_t allocated;
@@ -76,6 +77,7 @@ struct nvshare_mem {
 	uint64_t swapped;
 	uint64_t wanted;
 	uint64_t wanted_pinned;
+	uint64_t host;
 	uint64_t pinned[NVSHARE_PINNED_COUNT];
 };
 
@@ -134,6 +136,7 @@ struct nvshare_drop_lock {
 	uint64_t grant;
 	uint64_t bytes; /* to move out, at least; may be 0 */
 	uint64_t epoch;
+	uint64_t host_others; /* nvshare_mem::host of all other clients of the node */
 };
 
 enum nvshare_outcome {
@@ -145,6 +148,14 @@ enum nvshare_outcome {
 	NVSHARE_OUTCOME_INVALID_STATE,
 	NVSHARE_OUTCOME_UNSUPPORTED,
 	NVSHARE_OUTCOME_COUNT
+};
+
+/* How a client can be stopped at the moment. */
+enum nvshare_halt {
+	NVSHARE_HALT_UNKNOWN,
+	NVSHARE_HALT_DRAIN,  /* its submitted work must end */
+	NVSHARE_HALT_FREEZE, /* in the middle of its work */
+	NVSHARE_HALT_COUNT
 };
 
 /*
@@ -160,6 +171,8 @@ struct nvshare_lock_released {
 	struct nvshare_mem mem;
 	uint32_t outcome; /* enum nvshare_outcome */
 	uint32_t wants;   /* 1: it still wants to run; queue it again */
+	uint32_t halt;    /* enum nvshare_halt */
+	uint32_t unused;
 };
 
 struct nvshare_set_tq {
@@ -177,6 +190,8 @@ struct nvshare_mem_update {
 	uint64_t moved;   /* bytes copied in since the last report */
 	uint64_t move_ns; /* time that took */
 	struct nvshare_mem mem;
+	uint32_t halt; /* enum nvshare_halt */
+	uint32_t unused;
 };
 
 /* Why a client waits; also in the status. */
@@ -205,6 +220,7 @@ struct nvshare_mem_available {
 struct nvshare_prepare_swap_out {
 	uint64_t bytes;
 	uint64_t due_ms;
+	uint64_t host_others; /* nvshare_mem::host of all other clients of the node */
 };
 
 /* Of HEARTBEAT, which the scheduler asks, and PING, which a client asks. */
@@ -298,6 +314,8 @@ struct nvshare_status_client {
 	uint32_t backend;
 	uint32_t flags;
 	uint32_t last_outcome; /* enum nvshare_outcome of its last stop */
+	uint32_t halt;         /* enum nvshare_halt */
+	uint32_t unused;
 	char name[NVSHARE_NAME_LEN];
 	char pod[NVSHARE_POD_LEN];
 };

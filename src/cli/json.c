@@ -122,13 +122,14 @@ static void print_client(FILE *out, const struct status *status,
 			      status->unix_seconds - (double)client->last_scheduled_ns / NS);
 	(void)fprintf(out,
 		      ",\n     \"backend\": \"%s\", \"hung\": %s, \"preemptible\": %s"
-		      ", \"fixed\": %s, \"growing\": %s, \"last_outcome\": \"%s\"}",
+		      ", \"fixed\": %s, \"growing\": %s, \"last_outcome\": \"%s\""
+		      ", \"stops_by\": \"%s\"}",
 		      status_backend_names[client->backend],
 		      truth(client->flags & NVSHARE_CLIENT_HUNG),
 		      truth(!(client->flags & NVSHARE_CLIENT_NOT_PREEMPTIBLE)),
 		      truth(client->flags & NVSHARE_CLIENT_FIXED),
 		      truth(client->flags & NVSHARE_CLIENT_GROWING),
-		      status_outcome_names[client->last_outcome]);
+		      status_outcome_names[client->last_outcome], status_halt_names[client->halt]);
 }
 
 void json_print(FILE *out, const struct status *status)

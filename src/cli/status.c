@@ -16,6 +16,7 @@ const char *const status_backend_names[] = {"none", "vmm", "managed"};
 const char *const status_outcome_names[] = {"success",        "timeout",  "save-failed",
 					    "no-host-memory", "gpu-hung", "invalid-state",
 					    "unsupported"};
+const char *const status_halt_names[] = {"-", "drain", "freeze"};
 
 void status_deinit(struct status *status)
 {

@@ -37,6 +37,7 @@ bool status_is_running(const struct nvshare_status_client *client);
 extern const char *const status_mode_names[NVSHARE_MODE_COUNT];
 extern const char *const status_state_names[NVSHARE_CLIENT_STATE_COUNT];
 extern const char *const status_backend_names[NVSHARE_BACKEND_MANAGED + 1];
+extern const char *const status_halt_names[NVSHARE_HALT_COUNT];
 extern const char *const status_outcome_names[NVSHARE_OUTCOME_COUNT];
 
 #endif

@@ -27,7 +27,7 @@ static const struct table_column columns[] = {
 	{"SINCE", TABLE_ALIGN_RIGHT},    {"ALLOCATED", TABLE_ALIGN_RIGHT},
 	{"RESIDENT", TABLE_ALIGN_RIGHT}, {"SWAPPED", TABLE_ALIGN_RIGHT},
 	{"PINNED", TABLE_ALIGN_RIGHT},   {"STOPS", TABLE_ALIGN_RIGHT},
-	{"NOTE", TABLE_ALIGN_LEFT},
+	{"STOPS BY", TABLE_ALIGN_LEFT},  {"NOTE", TABLE_ALIGN_LEFT},
 };
 
 struct text {
@@ -244,6 +244,7 @@ static void add_client(struct table *table, const struct nvshare_status_client *
 	table_add(table, NULL, "%s", cell_size(client->mem.swapped).s);
 	table_add(table, NULL, "%s", cell_size(status_pinned(&client->mem)).s);
 	table_add(table, NULL, "%" PRIu64, client->n_switches);
+	table_add(table, NULL, "%s", client->halt ? status_halt_names[client->halt] : "");
 	add_note(table, client);
 }
 

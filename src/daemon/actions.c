@@ -100,9 +100,10 @@ static void tell(struct server *server, struct peer *peer, const struct sched_ac
 			&(struct nvshare_lock_ok){action->grant, action->budget, action->epoch});
 		break;
 	case SCHED_ACTION_DROP:
-		server_queue_body(
-			server, peer, NVSHARE_MSG_DROP_LOCK,
-			&(struct nvshare_drop_lock){action->grant, action->bytes, action->epoch});
+		server_queue_body(server, peer, NVSHARE_MSG_DROP_LOCK,
+				  &(struct nvshare_drop_lock){action->grant, action->bytes,
+							      action->epoch,
+							      server->host_bytes - peer->mem.host});
 		break;
 	case SCHED_ACTION_WAIT:
 		server_queue_body(server, peer, NVSHARE_MSG_WAIT_FOR_MEM,
@@ -121,7 +122,8 @@ static void tell(struct server *server, struct peer *peer, const struct sched_ac
 	case SCHED_ACTION_PREPARE:
 		server_queue_body(
 			server, peer, NVSHARE_MSG_PREPARE_SWAP_OUT,
-			&(struct nvshare_prepare_swap_out){action->bytes, action->due_ms});
+			&(struct nvshare_prepare_swap_out){action->bytes, action->due_ms,
+							   server->host_bytes - peer->mem.host});
 		break;
 	case SCHED_ACTION_BEAT:
 		send_beat(server, peer);

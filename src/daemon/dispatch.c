@@ -35,7 +35,12 @@ static void take_memory(struct server *server, struct peer *peer, const struct n
 {
 	uint64_t pinned = pinned_sum(mem);
 
+	server->host_bytes -= peer->mem.host;
 	peer->mem = *mem;
+	/* More than a card can not have gone there; and what strangers say must not add up. */
+	if (peer->mem.host > server->gpus.at[peer->gpu].total)
+		peer->mem.host = server->gpus.at[peer->gpu].total;
+	server->host_bytes += peer->mem.host;
 	server_account(server, peer, mem->resident + pinned, peer->share.budget);
 	gpus_note_context(&server->gpus.at[peer->gpu], mem->pinned[NVSHARE_PINNED_CONTEXT]);
 	*ret_memory = (struct sched_memory){
@@ -233,6 +238,7 @@ static enum nvshare_register_result join(struct server *server, struct peer *pee
 	r = step(server, &event, ret_actions);
 	if (!r)
 		return NVSHARE_REGISTER_OK;
+	server->host_bytes -= peer->mem.host;
 	server_account(server, peer, 0, 0);
 	return r == SCHED_E_NO_FIT ? NVSHARE_REGISTER_NO_FIT : NVSHARE_REGISTER_GPU;
 }
@@ -341,6 +347,7 @@ static void on_released(struct server *server, struct peer *peer,
 	int r;
 
 	take_memory(server, peer, &released->mem, &event.memory);
+	peer->halt = released->halt;
 	r = step(server, &event, &actions);
 	if (r) {
 		log_debug("ignored client=%u message=LOCK_RELEASED grant=%llu core=%d", peer->id,
@@ -371,6 +378,7 @@ static void on_mem_update(struct server *server, struct peer *peer,
 	int r;
 
 	take_memory(server, peer, &update->mem, &event.memory);
+	peer->halt = update->halt;
 	/* Nor may anybody grow until all are back: what they hold is not known before. */
 	if (server->grace_ns && (event.memory.wanted || event.memory.wanted_pinned)) {
 		event.memory.wanted = 0;
@@ -528,6 +536,7 @@ void dispatch_gone(struct server *server, struct peer *peer)
 	peer->is_held = false;
 	if (peer->state != PEER_STATE_CLIENT)
 		return;
+	server->host_bytes -= peer->mem.host;
 	server_account(server, peer, 0, 0);
 	gpu->n_clients--;
 	server->n_clients--;

@@ -65,6 +65,7 @@ struct server {
 	uint32_t *free_slots; /* a stack of the free ones among them */
 	uint32_t n_free_slots;
 	uint32_t last_id;
+	uint64_t host_bytes; /* nvshare_mem::host of all clients */
 	struct peer *unsent; /* peer::unsent_next, in the order of their first messages */
 	struct peer **unsent_end;
 	struct peer *closing; /* peer::closing_next */

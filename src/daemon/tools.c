@@ -114,6 +114,7 @@ static void fill_client(const struct server *server, const struct peer *peer,
 		.backend = peer->backend,
 		.flags = client_flags(&status),
 		.last_outcome = status.last_outcome,
+		.halt = peer->halt,
 	};
 	memcpy(ret->name, peer->name, sizeof(ret->name));
 	memcpy(ret->pod, peer->pod, sizeof(ret->pod));

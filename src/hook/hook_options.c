@@ -112,6 +112,7 @@ static void read_names(char *(*get)(const char *name), struct hook_options *ret)
 void hook_options_parse(char *(*get)(const char *name), struct hook_options *ret)
 {
 	static const struct range orphan = {0, 86400, CLOCK_NS_PER_SEC, "0 to 86400 seconds"};
+	static const struct range grace = {0, 600000, CLOCK_NS_PER_MS, "0 to 600000 milliseconds"};
 	static const struct range drain = {1, 600000, CLOCK_NS_PER_MS, "1 to 600000 milliseconds"};
 	static const struct range idle = {1, 3600000, CLOCK_NS_PER_MS, "1 to 3600000 milliseconds"};
 	int saved_errno = errno;
@@ -120,6 +121,7 @@ void hook_options_parse(char *(*get)(const char *name), struct hook_options *ret
 		.backend = HOOK_OPTIONS_BACKEND_AUTO,
 		.freeze = true,
 		.orphan_ns = 30 * CLOCK_NS_PER_SEC,
+		.drain_ns = 10 * CLOCK_NS_PER_MS,
 		.drain_max_ns = 2000 * CLOCK_NS_PER_MS,
 		.idle_ns = 1000 * CLOCK_NS_PER_MS,
 	};
@@ -129,6 +131,7 @@ void hook_options_parse(char *(*get)(const char *name), struct hook_options *ret
 	read_bool(get, "NVSHARE_ENABLE_SINGLE_OVERSUB", &ret->single_oversub);
 	read_bool(get, "NVSHARE_FREEZE", &ret->freeze);
 	read_time(get, "NVSHARE_ORPHAN_TIMEOUT_SEC", &orphan, &ret->orphan_ns);
+	read_time(get, "NVSHARE_DRAIN_MS", &grace, &ret->drain_ns);
 	read_time(get, "NVSHARE_DRAIN_MAX_MS", &drain, &ret->drain_max_ns);
 	read_time(get, "NVSHARE_IDLE_MS", &idle, &ret->idle_ns);
 	read_limit(get, ret);

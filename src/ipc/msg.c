@@ -7,18 +7,18 @@
 
 /* The offsets are the wire: a compiler that pads otherwise speaks another protocol. */
 _Static_assert(sizeof(struct nvshare_msg_header) == 16, "header");
-_Static_assert(sizeof(struct nvshare_mem) == 104, "mem");
-_Static_assert(sizeof(struct nvshare_register) == 336, "register");
+_Static_assert(sizeof(struct nvshare_mem) == 112, "mem");
+_Static_assert(sizeof(struct nvshare_register) == 344, "register");
 _Static_assert(sizeof(struct nvshare_registered) == 16, "registered");
-_Static_assert(sizeof(struct nvshare_req_lock) == 104, "req_lock");
+_Static_assert(sizeof(struct nvshare_req_lock) == 112, "req_lock");
 _Static_assert(sizeof(struct nvshare_lock_ok) == 24, "lock_ok");
-_Static_assert(sizeof(struct nvshare_drop_lock) == 24, "drop_lock");
-_Static_assert(sizeof(struct nvshare_lock_released) == 152, "lock_released");
-_Static_assert(sizeof(struct nvshare_mem_update) == 136, "mem_update");
+_Static_assert(sizeof(struct nvshare_drop_lock) == 32, "drop_lock");
+_Static_assert(sizeof(struct nvshare_lock_released) == 168, "lock_released");
+_Static_assert(sizeof(struct nvshare_mem_update) == 152, "mem_update");
 _Static_assert(sizeof(struct nvshare_wait_for_mem) == 16, "wait_for_mem");
 _Static_assert(sizeof(struct nvshare_status_node) == 96, "status_node");
 _Static_assert(sizeof(struct nvshare_status_gpu) == 176, "status_gpu");
-_Static_assert(sizeof(struct nvshare_status_client) == 376, "status_client");
+_Static_assert(sizeof(struct nvshare_status_client) == 392, "status_client");
 _Static_assert(sizeof(struct nvshare_set) == 16, "set");
 _Static_assert(sizeof(struct nvshare_result_msg) == 260, "result_msg");
 _Static_assert(sizeof(struct msg) == NVSHARE_MSG_SIZE_MAX, "msg");
@@ -75,8 +75,8 @@ static bool has_nul(const char *s, size_t size)
 
 static bool mem_in_range(const struct nvshare_mem *mem)
 {
-	const uint64_t parts[] = {mem->allocated, mem->resident, mem->swapped, mem->wanted,
-				  mem->wanted_pinned};
+	const uint64_t parts[] = {mem->allocated, mem->resident,      mem->swapped,
+				  mem->wanted,    mem->wanted_pinned, mem->host};
 	uint64_t sum = 0;
 
 	for (size_t i = 0; i < sizeof(parts) / sizeof(parts[0]); i++) {
@@ -131,7 +131,8 @@ static bool client_in_range(const struct nvshare_status_client *client)
 {
 	return client->state < NVSHARE_CLIENT_STATE_COUNT && client->why < NVSHARE_WAIT_COUNT &&
 	       client->backend <= NVSHARE_BACKEND_MANAGED &&
-	       client->last_outcome < NVSHARE_OUTCOME_COUNT && mem_in_range(&client->mem);
+	       client->last_outcome < NVSHARE_OUTCOME_COUNT && client->halt < NVSHARE_HALT_COUNT &&
+	       mem_in_range(&client->mem);
 }
 
 static int check_ranges(const struct msg *msg)
@@ -148,10 +149,12 @@ static int check_ranges(const struct msg *msg)
 	case NVSHARE_MSG_LOCK_RELEASED:
 		is_good = msg->body.lock_released_7.outcome < NVSHARE_OUTCOME_COUNT &&
 			  msg->body.lock_released_7.wants <= 1 &&
+			  msg->body.lock_released_7.halt < NVSHARE_HALT_COUNT &&
 			  mem_in_range(&msg->body.lock_released_7.mem);
 		break;
 	case NVSHARE_MSG_MEM_UPDATE:
-		is_good = mem_in_range(&msg->body.mem_update_9.mem);
+		is_good = msg->body.mem_update_9.halt < NVSHARE_HALT_COUNT &&
+			  mem_in_range(&msg->body.mem_update_9.mem);
 		break;
 	case NVSHARE_MSG_WAIT_FOR_MEM:
 		is_good = msg->body.wait_for_mem_10.why < NVSHARE_WAIT_COUNT;

@@ -39,6 +39,7 @@ static struct nvshare_status_client clients[] = {
 	 .backend = NVSHARE_BACKEND_VMM,
 	 .flags = NVSHARE_CLIENT_NOT_PREEMPTIBLE,
 	 .last_outcome = NVSHARE_OUTCOME_TIMEOUT,
+	 .halt = NVSHARE_HALT_FREEZE,
 	 .mem = {.allocated = 90 * GIB, .resident = 89 * GIB, .pinned = {GIB}},
 	 .name = "train"},
 	{.id = 2,
@@ -118,7 +119,8 @@ static void the_view_says_who_runs_and_why_others_wait(void **state)
 	has(text, "  switches  4, 8.0 GiB moved out, 0 B in, at 20.0 GiB/s; next in 12 s\n");
 	has(text,
 	    "  1  100  4000000000  train       stopping  3 min 20 s   90.0 GiB  89.0 GiB"
-	    "        -  1.0 GiB      0  can not be stopped: its work or a capture did not end in time\n");
+	    "        -  1.0 GiB      0  freeze    can not be stopped: its work or a capture did"
+	    " not end in time\n");
 	has(text, "0.5 s");
 	has(text, "#3 waits for memory, needs 5.0 GiB more\n");
 	assert_null(strstr(text, "POD")); /* nobody has one */

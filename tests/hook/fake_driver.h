@@ -8,9 +8,13 @@
  * pager_*() in place of the library's. Counters are atomic: the agent's thread calls.
  */
 
+#include "hook/freeze/channels.h"
+#include "hook/freeze/freeze.h"
 #include "hook/memory/backend.h"
 #include "hook/memory/budget.h"
+#include "hook/pager/hostpool.h"
 #include "hook/pager/pager.h"
+#include "hook/pager/second.h"
 #include "hook/table/cuda_real.h"
 
 #include <stdint.h>
@@ -32,6 +36,15 @@ static struct {
 	int n_prepares;
 	int evict_outcome;
 	int restore_outcome;
+	int can_freeze;
+	int freeze_error; /* what freeze_begin() answers */
+	int is_frozen;
+	int is_proven;
+	int n_freezes;
+	int n_thaws;
+	int n_seconds; /* asked for a second context */
+	int n_second_drops;
+	int evict_was_frozen;
 	int capture_mode;
 	uint64_t evict_bytes; /* asked for */
 	uint64_t swapped;
@@ -123,11 +136,13 @@ static void fake_install(void)
 
 /* ---- the pager: moves nothing, keeps the books -------------------------------- */
 
-int pager_evict(CUdevice dev, uint64_t bytes, struct pager_move *ret_move)
+int pager_evict(CUdevice dev, uint64_t bytes, bool is_frozen, struct pager_move *ret_move)
 {
+
 	struct nvshare_mem mem;
 
 	fake_count(n_evictions);
+	fake_set(evict_was_frozen, is_frozen);
 	fake_set(evict_bytes, bytes);
 	budget_read(dev, &mem);
 	bytes = bytes < mem.resident ? bytes : mem.resident;
@@ -160,6 +175,98 @@ void pager_prepare(CUdevice dev, uint64_t bytes)
 }
 
 void pager_after_fork_child(void)
+{
+}
+
+/* ---- the second context, and freezing: as the test says ------------------------- */
+
+bool second_make(CUdevice dev)
+{
+	(void)dev;
+	fake_count(n_seconds);
+	return fake_get(can_freeze) != 0;
+}
+
+CUcontext second_get(CUdevice dev)
+{
+	(void)dev;
+	return NULL;
+}
+
+void second_drop(CUdevice dev)
+{
+	(void)dev;
+	fake_count(n_second_drops);
+}
+
+uint64_t hostpool_bytes(void)
+{
+	return 0;
+}
+
+void hostpool_trim(void)
+{
+}
+
+void channels_own_begin(void)
+{
+}
+
+void channels_own_end(void)
+{
+}
+
+const char *freeze_why_not(void)
+{
+	return fake_get(can_freeze) ? NULL : "the test says so";
+}
+
+int freeze_prove(CUdevice dev, CUcontext ctx)
+{
+	(void)dev;
+	(void)ctx;
+	fake_set(is_proven, fake_get(can_freeze));
+	return 0;
+}
+
+bool freeze_is_proven(CUdevice dev)
+{
+	(void)dev;
+	return fake_get(is_proven) != 0;
+}
+
+int freeze_begin(uint64_t limit_ns)
+{
+	(void)limit_ns;
+	fake_count(n_freezes);
+	if (!fake_get(freeze_error))
+		fake_set(is_frozen, 1);
+	return fake_get(freeze_error);
+}
+
+bool freeze_commit(void)
+{
+	return fake_get(is_frozen) != 0;
+}
+
+int freeze_end(void)
+{
+	if (fake_get(is_frozen))
+		fake_count(n_thaws);
+	fake_set(is_frozen, 0);
+	return 0;
+}
+
+bool freeze_is_on(void)
+{
+	return fake_get(is_frozen) != 0;
+}
+
+void freeze_stop(void)
+{
+}
+
+void freeze_after_fork_child(void)
 {
 }
 

@@ -184,7 +184,7 @@ static void exported_memory_stays(void **state)
 						       CU_MEM_RANGE_HANDLE_TYPE_DMA_BUF_FD, 0),
 			 CUDA_SUCCESS);
 	assert_int_equal(counts().pinned[NVSHARE_PINNED_PLAIN], 2 * MIB);
-	assert_int_equal(pager_evict(0, UINT64_MAX, &move), NVSHARE_OUTCOME_SUCCESS);
+	assert_int_equal(pager_evict(0, UINT64_MAX, false, &move), NVSHARE_OUTCOME_SUCCESS);
 	assert_int_equal(move.bytes, 0);
 }
 
@@ -229,15 +229,15 @@ static void managed_backend_advises_and_prefetches_both_ways(void **state)
 	driver_type = 1;
 	assert_int_equal(cuPointerGetAttribute(&managed, CU_POINTER_ATTRIBUTE_IS_MANAGED, a), 0);
 	assert_int_equal(managed, 0);
-	assert_int_equal(pager_evict(0, 2 * MIB, &move), NVSHARE_OUTCOME_SUCCESS);
+	assert_int_equal(pager_evict(0, 2 * MIB, false, &move), NVSHARE_OUTCOME_SUCCESS);
 	assert_int_equal(move.bytes, 3 * MIB);
 	assert_int_equal(prefetched[0], a);
 	assert_int_equal(prefetched_to[0], CU_DEVICE_CPU);
 	assert_int_equal(n_advised, 1);
 	next_result[0] = CUDA_ERROR_UNKNOWN;
-	assert_int_equal(pager_evict(0, 2 * MIB, &move), NVSHARE_OUTCOME_SAVE_FAILED);
+	assert_int_equal(pager_evict(0, 2 * MIB, false, &move), NVSHARE_OUTCOME_SAVE_FAILED);
 	assert_int_equal(counts().resident, 5 * MIB);
-	assert_int_equal(pager_evict(0, UINT64_MAX, &move), NVSHARE_OUTCOME_SUCCESS);
+	assert_int_equal(pager_evict(0, UINT64_MAX, false, &move), NVSHARE_OUTCOME_SUCCESS);
 	assert_int_equal(counts().swapped, 8 * MIB);
 	budget_set(0, 4 * MIB);
 	assert_int_equal(pager_restore(0, &move), NVSHARE_OUTCOME_INVALID_STATE);

@@ -60,6 +60,7 @@ static void defaults_hold_when_nothing_is_set(void **unused)
 	assert_false(o.ipc);
 	assert_false(o.single_oversub);
 	assert_int_equal(o.orphan_ns, 30000000000ull);
+	assert_int_equal(o.drain_ns, 10000000);
 	assert_int_equal(o.drain_max_ns, 2000000000ull);
 	assert_int_equal(o.idle_ns, 1000000000ull);
 	assert_string_equal(o.memory_limit, "");
@@ -76,6 +77,7 @@ static void every_variable_is_read(void **unused)
 		{"NVSHARE_IPC", (char[]){"yes"}},
 		{"NVSHARE_ENABLE_SINGLE_OVERSUB", (char[]){"on"}},
 		{"NVSHARE_ORPHAN_TIMEOUT_SEC", (char[]){"0"}},
+		{"NVSHARE_DRAIN_MS", (char[]){"0"}},
 		{"NVSHARE_DRAIN_MAX_MS", (char[]){"50"}},
 		{"NVSHARE_IDLE_MS", (char[]){"7"}},
 		{"NVSHARE_GPU_MEMORY_LIMIT", (char[]){"50%"}},
@@ -93,6 +95,7 @@ static void every_variable_is_read(void **unused)
 	assert_true(o.ipc);
 	assert_true(o.single_oversub);
 	assert_int_equal(o.orphan_ns, 0);
+	assert_int_equal(o.drain_ns, 0);
 	assert_int_equal(o.drain_max_ns, 50000000);
 	assert_int_equal(o.idle_ns, 7000000);
 	assert_string_equal(o.memory_limit, "50%");
@@ -125,6 +128,7 @@ static void a_bad_value_is_said_in_one_line_and_the_default_used(void **unused)
 		{{"NVSHARE_MEMORY_BACKEND", empty}, NULL},
 		{{"NVSHARE_REQUIRE_SCHEDULER", bad_bool}, "1 or 0"},
 		{{"NVSHARE_ORPHAN_TIMEOUT_SEC", huge}, "0 to 86400"},
+		{{"NVSHARE_DRAIN_MS", bad_number}, "0 to 600000"},
 		{{"NVSHARE_DRAIN_MAX_MS", bad_number}, "1 to 600000"},
 		{{"NVSHARE_DRAIN_MAX_MS", zero}, "1 to 600000"},
 		{{"NVSHARE_IDLE_MS", zero}, "1 to 3600000"},

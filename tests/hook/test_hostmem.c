@@ -107,6 +107,10 @@ static void a_limit_stands_in_for_the_machine(void **state)
 	assert_int_equal(hostmem_available_below(root, 0), 24 * GIB);
 	assert_int_equal(hostmem_available_below(root, 20 * GIB), 4 * GIB);
 	assert_int_equal(hostmem_available_below(root, 25 * GIB), 0);
+	hostmem_set_others(3 * GIB);
+	assert_int_equal(hostmem_available_below(root, 20 * GIB), GIB);
+	assert_int_equal(hostmem_available_below(root, 22 * GIB), 0);
+	hostmem_set_others(0);
 	setenv("NVSHARE_HOST_MEMORY_LIMIT", "50%", 1);
 	assert_int_equal(hostmem_available_below(root, GIB), 15 * GIB);
 	setenv("NVSHARE_HOST_MEMORY_LIMIT", "much", 1); /* says so once, and is ignored */

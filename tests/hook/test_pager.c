@@ -118,7 +118,7 @@ static void every_byte_survives_going_out_and_coming_back(void **state)
 	resident = counts().resident;
 	assert_int_equal(resident, fake.used);
 	for (int round = 0; round < 3; round++) {
-		assert_int_equal(pager_evict(0, UINT64_MAX, &move), NVSHARE_OUTCOME_SUCCESS);
+		assert_int_equal(pager_evict(0, UINT64_MAX, false, &move), NVSHARE_OUTCOME_SUCCESS);
 		assert_int_equal(move.bytes, resident);
 		assert_int_equal(fake.used, 0);
 		assert_int_equal(counts().resident, 0);
@@ -143,11 +143,11 @@ static void evicts_no_more_than_the_chunks_that_cover_what_is_asked(void **state
 
 	(void)state;
 	fill(mid, 6 * MIB, 7);
-	assert_int_equal(pager_evict(0, 5 * MIB, &move), NVSHARE_OUTCOME_SUCCESS);
+	assert_int_equal(pager_evict(0, 5 * MIB, false, &move), NVSHARE_OUTCOME_SUCCESS);
 	assert_int_equal(move.bytes, 6 * MIB); /* neither 20 nor 2 */
-	assert_int_equal(pager_evict(0, 21 * MIB, &move), NVSHARE_OUTCOME_SUCCESS);
+	assert_int_equal(pager_evict(0, 21 * MIB, false, &move), NVSHARE_OUTCOME_SUCCESS);
 	assert_int_equal(move.bytes, 22 * MIB);
-	assert_int_equal(pager_evict(0, MIB, &move), NVSHARE_OUTCOME_SUCCESS);
+	assert_int_equal(pager_evict(0, MIB, false, &move), NVSHARE_OUTCOME_SUCCESS);
 	assert_int_equal(move.bytes, 0);
 	assert_int_equal(pager_restore(0, &move), NVSHARE_OUTCOME_SUCCESS);
 	verify(mid, 6 * MIB, 7);
@@ -180,7 +180,7 @@ static void fifty_thousand_small_ones_live_and_die(void **state)
 		ptrs[i] = allocate(1 + i * 37 % 4096);
 		*(uint32_t *)bytes_at(ptrs[i] & ~3ull) = (uint32_t)i;
 	}
-	assert_int_equal(pager_evict(0, UINT64_MAX, &move), NVSHARE_OUTCOME_SUCCESS);
+	assert_int_equal(pager_evict(0, UINT64_MAX, false, &move), NVSHARE_OUTCOME_SUCCESS);
 	assert_int_equal(pager_restore(0, &move), NVSHARE_OUTCOME_SUCCESS);
 	for (size_t i = 0; i < N; i++)
 		assert_int_equal(*(uint32_t *)bytes_at(ptrs[i]), i);
@@ -198,7 +198,7 @@ static void a_chunk_that_is_out_can_be_freed(void **state)
 	(void)state;
 	fill(b, 8 * MIB, 3);
 	fill(c, 1000, 4);
-	assert_int_equal(pager_evict(0, UINT64_MAX, &move), NVSHARE_OUTCOME_SUCCESS);
+	assert_int_equal(pager_evict(0, UINT64_MAX, false, &move), NVSHARE_OUTCOME_SUCCESS);
 	release(a);
 	assert_int_equal(counts().swapped, 8 * MIB + FAKE_GRANULE);
 	assert_int_equal(pager_restore(0, &move), NVSHARE_OUTCOME_SUCCESS);
@@ -218,12 +218,12 @@ static void a_restore_called_off_costs_no_second_copy(void **state)
 	(void)state;
 	fill(a, 8 * MIB, 1);
 	fill(b, 4 * MIB, 2);
-	assert_int_equal(pager_evict(0, UINT64_MAX, &move), NVSHARE_OUTCOME_SUCCESS);
+	assert_int_equal(pager_evict(0, UINT64_MAX, false, &move), NVSHARE_OUTCOME_SUCCESS);
 	budget_set(0, 9 * MIB); /* enough for the larger one only */
 	assert_int_equal(pager_restore(0, &move), NVSHARE_OUTCOME_INVALID_STATE);
 	assert_int_equal(move.bytes, 8 * MIB);
 	copied = fake.bytes_copied;
-	assert_int_equal(pager_evict(0, UINT64_MAX, &move), NVSHARE_OUTCOME_SUCCESS);
+	assert_int_equal(pager_evict(0, UINT64_MAX, false, &move), NVSHARE_OUTCOME_SUCCESS);
 	assert_int_equal(fake.bytes_copied, copied);
 	budget_set(0, 64 * MIB);
 	assert_int_equal(pager_restore(0, &move), NVSHARE_OUTCOME_SUCCESS);
@@ -239,12 +239,12 @@ static void a_host_copy_is_not_trusted_once_nothing_is_out(void **state)
 
 	(void)state;
 	fill(a, 8 * MIB, 1);
-	assert_int_equal(pager_evict(0, UINT64_MAX, &move), NVSHARE_OUTCOME_SUCCESS);
+	assert_int_equal(pager_evict(0, UINT64_MAX, false, &move), NVSHARE_OUTCOME_SUCCESS);
 	budget_set(0, 9 * MIB);
 	assert_int_equal(pager_restore(0, &move), NVSHARE_OUTCOME_INVALID_STATE);
 	release(b);
 	fill(a, 8 * MIB, 5);
-	assert_int_equal(pager_evict(0, UINT64_MAX, &move), NVSHARE_OUTCOME_SUCCESS);
+	assert_int_equal(pager_evict(0, UINT64_MAX, false, &move), NVSHARE_OUTCOME_SUCCESS);
 	assert_int_equal(pager_restore(0, &move), NVSHARE_OUTCOME_SUCCESS);
 	verify(a, 8 * MIB, 5);
 }
@@ -258,7 +258,7 @@ static void nothing_moves_when_the_host_has_no_room(void **state)
 	fill(a, 8 * MIB, 9);
 	fill(b, 2 * MIB, 8);
 	setenv("NVSHARE_HOST_MEMORY_LIMIT", "8MiB", 1); /* enough for the one, not for both */
-	assert_int_equal(pager_evict(0, UINT64_MAX, &move), NVSHARE_OUTCOME_NO_HOST_MEMORY);
+	assert_int_equal(pager_evict(0, UINT64_MAX, false, &move), NVSHARE_OUTCOME_NO_HOST_MEMORY);
 	unsetenv("NVSHARE_HOST_MEMORY_LIMIT");
 	assert_int_equal(move.bytes, 0);
 	assert_int_equal(counts().resident, 10 * MIB);
@@ -274,7 +274,7 @@ static void memory_prepared_is_used_and_given_back(void **state)
 	pager_prepare(0, 64 * MIB);
 	assert_int_equal(hostpool_unused(), 64 * MIB);
 	assert_int_equal(fake.n_registered, 1);
-	assert_int_equal(pager_evict(0, UINT64_MAX, &move), NVSHARE_OUTCOME_SUCCESS);
+	assert_int_equal(pager_evict(0, UINT64_MAX, false, &move), NVSHARE_OUTCOME_SUCCESS);
 	assert_int_equal(hostpool_bytes(), 64 * MIB);
 	pager_prepare(0, 0);
 	assert_int_equal(hostpool_bytes(), 64 * MIB); /* in use */
@@ -295,7 +295,7 @@ static void a_pinned_chunk_stays(void **state)
 	assert_false(pager_pin(1, 10));
 	assert_int_equal(counts().pinned[NVSHARE_PINNED_PLAIN], 8 * MIB);
 	assert_int_equal(counts().resident, 4 * MIB);
-	assert_int_equal(pager_evict(0, UINT64_MAX, &move), NVSHARE_OUTCOME_SUCCESS);
+	assert_int_equal(pager_evict(0, UINT64_MAX, false, &move), NVSHARE_OUTCOME_SUCCESS);
 	assert_int_equal(move.bytes, 4 * MIB);
 	fill(a, 8 * MIB, 1);
 	assert_int_equal(pager_restore(0, &move), NVSHARE_OUTCOME_SUCCESS);
@@ -353,7 +353,7 @@ static void a_free_waits_for_a_chunk_that_is_on_its_way(void **state)
 	freed_meanwhile = allocate(8 * MIB);
 	fill(other, 4 * MIB, 3);
 	fake.on_event_sync = start_a_free;
-	assert_int_equal(pager_evict(0, UINT64_MAX, &move), NVSHARE_OUTCOME_SUCCESS);
+	assert_int_equal(pager_evict(0, UINT64_MAX, false, &move), NVSHARE_OUTCOME_SUCCESS);
 	assert_int_equal(move.bytes, 12 * MIB);
 	pthread_join(freer, &failed);
 	assert_null(failed);
@@ -416,7 +416,7 @@ static void an_allocation_dies_with_its_context(void **state)
 	assert_int_equal(pager_alloc(0, FAKE_CTX2, 5 * MIB, &c), CUDA_SUCCESS);
 	gate_leave();
 	fill(c, 5 * MIB, 6);
-	assert_int_equal(pager_evict(0, UINT64_MAX, &move), NVSHARE_OUTCOME_SUCCESS);
+	assert_int_equal(pager_evict(0, UINT64_MAX, false, &move), NVSHARE_OUTCOME_SUCCESS);
 	pager_context_gone(FAKE_CTX);
 	fake_current = FAKE_CTX2;
 	assert_false(pager_find(a, NULL, NULL, NULL, NULL, NULL));
@@ -466,7 +466,7 @@ static void a_peer_reaches_present_and_future_memory_also_after_a_restore(void *
 	assert_int_equal(peers_of(a), 3);
 	assert_int_equal(peers_of(a + 299 * MIB), 3);
 	assert_int_equal(peers_of(b), 3);
-	assert_int_equal(pager_evict(0, UINT64_MAX, &move), NVSHARE_OUTCOME_SUCCESS);
+	assert_int_equal(pager_evict(0, UINT64_MAX, false, &move), NVSHARE_OUTCOME_SUCCESS);
 	assert_int_equal(pager_restore(0, &move), NVSHARE_OUTCOME_SUCCESS);
 	assert_int_equal(peers_of(a), 3);
 	assert_int_equal(pager_peer(0, 1, false), CUDA_SUCCESS);

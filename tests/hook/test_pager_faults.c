@@ -114,7 +114,7 @@ static void an_eviction_that_fails_anywhere_loses_nothing(void **state)
 		write_all((uint32_t)n);
 		hostpool_trim(); /* registration is among the calls that fail */
 		fake_arm(n, CUDA_ERROR_UNKNOWN);
-		outcome = pager_evict(0, UINT64_MAX, &move);
+		outcome = pager_evict(0, UINT64_MAX, false, &move);
 		assert_int_equal(fake.n_copies, 0); /* none is on its way any more */
 		if (!fake_disarm()) {
 			assert_int_equal(outcome, NVSHARE_OUTCOME_SUCCESS);
@@ -146,7 +146,7 @@ static void a_restore_that_fails_anywhere_goes_on_later(void **state)
 		int outcome;
 
 		write_all((uint32_t)n);
-		assert_int_equal(pager_evict(0, UINT64_MAX, &move), NVSHARE_OUTCOME_SUCCESS);
+		assert_int_equal(pager_evict(0, UINT64_MAX, false, &move), NVSHARE_OUTCOME_SUCCESS);
 		assert_int_equal(fake.used, 0);
 		fake_arm(n, n % 2 ? CUDA_ERROR_OUT_OF_MEMORY : CUDA_ERROR_UNKNOWN);
 		outcome = pager_restore(0, &move);
@@ -206,7 +206,7 @@ static void a_card_that_is_full_at_the_restore_keeps_the_rest_for_later(void **s
 	make_all();
 	write_all(5);
 	all = counts().resident;
-	assert_int_equal(pager_evict(0, UINT64_MAX, &move), NVSHARE_OUTCOME_SUCCESS);
+	assert_int_equal(pager_evict(0, UINT64_MAX, false, &move), NVSHARE_OUTCOME_SUCCESS);
 	for (uint64_t room = 4 * MIB; room < all; room += 4 * MIB) {
 		fake.capacity = room;
 		assert_int_equal(pager_restore(0, &move), NVSHARE_OUTCOME_INVALID_STATE);

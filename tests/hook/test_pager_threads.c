@@ -115,7 +115,8 @@ static void switch_once(uint64_t *rng)
 		sched_yield();
 	if (prng_below(rng, 4) == 0)
 		fake_arm((int)prng_below(rng, 40) + 1, CUDA_ERROR_UNKNOWN);
-	(void)pager_evict(0, prng_below(rng, 2) ? UINT64_MAX : prng_below(rng, 40) * MIB, &move);
+	(void)pager_evict(0, prng_below(rng, 2) ? UINT64_MAX : prng_below(rng, 40) * MIB, false,
+			  &move);
 	fake_disarm();
 	do
 		outcome = pager_restore(0, &move);

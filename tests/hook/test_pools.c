@@ -454,7 +454,7 @@ static void it_goes_out_and_comes_back_and_dead_bytes_do_not(void **state)
 		p = take(&s1, 2 * MIB);
 	}
 	memset(fake_pointer(p), 0x5a, 2 * MIB);
-	assert_int_equal(pager_evict(0, UINT64_MAX, &move), NVSHARE_OUTCOME_SUCCESS);
+	assert_int_equal(pager_evict(0, UINT64_MAX, false, &move), NVSHARE_OUTCOME_SUCCESS);
 	assert_int_equal(move.bytes, 2 * MIB);
 	assert_int_equal(counts().resident, 0);
 	assert_int_equal(counts().swapped, 2 * MIB);

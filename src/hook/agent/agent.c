@@ -150,6 +150,7 @@ static struct agent_link *make_link(CUdevice dev)
 	link->fd = -1;
 	link->backoff_ns = 100 * CLOCK_NS_PER_MS;
 	link->orphan_ns = AGENT_NEVER;
+	link->spare_ns = AGENT_NEVER;
 	lease_init(&link->lease);
 	if (!device_identify(dev, link->uuid, &link->total)) {
 		free(link);
@@ -219,6 +220,7 @@ static uint64_t link_timers(struct agent_link *link, uint64_t now)
 	next = earlier(next, agent_link_listen(link, now));
 	if (link->is_broken)
 		next = 0;
+	next = earlier(next, agent_halt_tick(link, now));
 	return earlier(next, link->orphan_ns);
 }
 
@@ -285,7 +287,8 @@ static uint64_t run_once(void)
 
 /*
  * The process is exiting and we keep out of the driver. Some exit handlers wait for
- * threads that wait at our gate: it opens at last, so that nothing waits for ever.
+ * threads that wait at our gate, or for work that is frozen: both go on at last, so that
+ * nothing waits for ever. Work whose memory is out then fails, which is the end of it.
  */
 static void linger(void)
 {
@@ -296,6 +299,7 @@ static void linger(void)
 	pthread_cond_broadcast(&state.changed);
 	pthread_mutex_unlock(&state.lock);
 	(void)clock_nanosleep(CLOCK_MONOTONIC, 0, &pause, NULL);
+	agent_resume();
 	gate_set(GATE_OPEN);
 }
 
@@ -489,8 +493,10 @@ void agent_stop(void)
 		gate_pass_always();
 		for (CUdevice dev = 0; dev < DEVICE_COUNT_MAX; dev++)
 			budget_set(dev, BUDGET_UNLIMITED);
-		if (!is_anything_out())
+		if (!is_anything_out()) {
+			agent_resume();
 			gate_set(GATE_OPEN);
+		}
 	}
 	errno = saved_errno;
 }

@@ -3,11 +3,13 @@
 /* What happens goes into the lease, what it decides is done here. */
 
 #include "hook/agent/agent_private.h"
-#include "hook/gate/drain.h"
+#include "hook/freeze/channels.h"
 #include "hook/gate/gate.h"
 #include "hook/hook_log.h"
 #include "hook/hook_options.h"
 #include "hook/memory/budget.h"
+#include "hook/pager/hostpool.h"
+#include "hook/pager/second.h"
 #include "hook/table/cuda_real.h"
 #include "util/clock.h"
 
@@ -37,6 +39,12 @@ uint64_t agent_lease_budget(CUdevice dev, const struct nvshare_mem *mem)
 	return budget == BUDGET_UNLIMITED || budget < used ? used : budget;
 }
 
+void agent_lease_memory(CUdevice dev, struct nvshare_mem *ret_mem)
+{
+	budget_read(dev, ret_mem);
+	ret_mem->host = hostpool_bytes();
+}
+
 /* The gate is one a process: it opens when the process may use all of its GPUs. */
 void agent_lease_sync_gate(void)
 {
@@ -44,43 +52,54 @@ void agent_lease_sync_gate(void)
 
 	for (struct agent_link *l = agent_link_next(NULL); l; l = agent_link_next(l))
 		may_run = may_run && lease_is_open(&l->lease);
-	if (may_run && gate_get() != GATE_OPEN)
+	if (may_run && gate_get() != GATE_OPEN) {
+		agent_resume();
 		gate_set(GATE_OPEN);
-	else if (!may_run && gate_get() == GATE_OPEN)
+	} else if (!may_run && gate_get() == GATE_OPEN) {
 		gate_set(GATE_CLOSED);
+	}
 }
 
-/* Driver calls of the pager need a context of the device; NULL: the program has none. */
-static struct device_context *enter_context(CUdevice dev)
+/*
+ * Driver calls of the pager need a context of the device: ours if there is one, which
+ * works while the program's is frozen. NULL: the program has none.
+ */
+struct device_context *agent_enter_context(CUdevice dev)
 {
 	struct device_context *c = device_context_hold(dev);
+	CUcontext second = second_get(dev);
 
-	if (c && cuda_real.cuCtxPushCurrent_v2(c->ctx) != CUDA_SUCCESS) {
+	if (c && cuda_real.cuCtxPushCurrent_v2(second ? second : c->ctx) != CUDA_SUCCESS) {
 		device_context_drop(c);
 		c = NULL;
 	}
+	if (c && second)
+		channels_own_begin();
 	return c;
 }
 
-static void leave_context(struct device_context *c)
+void agent_leave_context(struct device_context *c)
 {
 	CUcontext popped;
 
+	if (second_get(c->dev))
+		channels_own_end();
 	(void)cuda_real.cuCtxPopCurrent_v2(&popped);
 	device_context_drop(c);
 }
 
 static uint32_t evict(struct agent_link *link, uint64_t bytes)
 {
-	struct device_context *c = enter_context(link->dev);
+	struct device_context *c = agent_enter_context(link->dev);
 	int outcome = NVSHARE_OUTCOME_SUCCESS;
 
 	link->out = (struct pager_move){0};
 	if (!c)
 		return NVSHARE_OUTCOME_SUCCESS; /* memory dies with its context: none is left */
 	if (bytes)
-		outcome = pager_evict(link->dev, bytes, &link->out);
-	leave_context(c);
+		outcome = pager_evict(link->dev, bytes, agent_halt_is_frozen(), &link->out);
+	agent_leave_context(c);
+	agent_halt_evicted((uint32_t)outcome);
 	hook_debug("device %d: evicted %llu of %llu bytes in %llu us, outcome %d", (int)link->dev,
 		   (unsigned long long)link->out.bytes, (unsigned long long)bytes,
 		   (unsigned long long)(link->out.ns / 1000), outcome);
@@ -110,7 +129,7 @@ static int restore_alone(CUdevice dev, struct pager_move *move)
 	if (has_room_for_all(dev))
 		outcome = pager_restore(dev, move);
 	if (outcome)
-		(void)pager_evict(dev, UINT64_MAX, &out);
+		(void)pager_evict(dev, UINT64_MAX, agent_halt_is_frozen(), &out);
 	else
 		budget_lost(dev); /* what it allocates next waits for it, too */
 	return outcome;
@@ -118,7 +137,7 @@ static int restore_alone(CUdevice dev, struct pager_move *move)
 
 static uint32_t restore(struct agent_link *link)
 {
-	struct device_context *c = enter_context(link->dev);
+	struct device_context *c = agent_enter_context(link->dev);
 	struct pager_move move = {0};
 	int outcome;
 
@@ -128,7 +147,7 @@ static uint32_t restore(struct agent_link *link)
 		outcome = restore_alone(link->dev, &move);
 	else
 		outcome = pager_restore(link->dev, &move);
-	leave_context(c);
+	agent_leave_context(c);
 	link->in.bytes += move.bytes;
 	link->in.ns += move.ns;
 	hook_debug("device %d: restored %llu bytes in %llu us, outcome %d", (int)link->dev,
@@ -136,16 +155,12 @@ static uint32_t restore(struct agent_link *link)
 	return (uint32_t)outcome;
 }
 
+/* Nobody waits any more: what was made ready is kept, since somebody may soon again. */
 static void prepare(struct agent_link *link, const struct lease_action *action)
 {
-	struct device_context *c;
-
 	link->is_watched = action->bytes || action->due_ms;
-	c = enter_context(link->dev);
-	if (c) {
-		pager_prepare(link->dev, action->bytes);
-		leave_context(c);
-	}
+	if (action->bytes)
+		(void)agent_halt_prepare(link, action->bytes);
 	link->is_report_due = link->is_watched; /* what is not used can go back at once */
 }
 
@@ -165,10 +180,11 @@ static void send_memory(struct agent_link *link)
 		.epoch = link->lease.epoch,
 		.moved = link->in.bytes,
 		.move_ns = link->in.ns,
+		.halt = agent_halt_how(link),
 	};
 
 	return_slack(link);
-	budget_read(link->dev, &body.mem);
+	agent_lease_memory(link->dev, &body.mem);
 	body.budget = agent_lease_budget(link->dev, &body.mem);
 	link->in = (struct pager_move){0};
 	link->reported = body.mem;
@@ -182,7 +198,7 @@ void agent_lease_report(struct agent_link *link, bool is_urgent)
 	struct nvshare_mem mem;
 
 	if (agent_take_changed(link->dev)) {
-		budget_read(link->dev, &mem);
+		agent_lease_memory(link->dev, &mem);
 		if (memcmp(&mem, &link->reported, sizeof(mem)) != 0)
 			is_urgent = true;
 	}
@@ -196,7 +212,7 @@ static void send_request(struct agent_link *link)
 	struct nvshare_req_lock body;
 
 	(void)agent_take_changed(link->dev);
-	budget_read(link->dev, &body.mem);
+	agent_lease_memory(link->dev, &body.mem);
 	link->reported = body.mem;
 	agent_link_send(link, NVSHARE_MSG_REQ_LOCK, &body);
 }
@@ -210,10 +226,11 @@ static void send_released(struct agent_link *link, const struct lease_action *ac
 		.move_ns = link->out.ns,
 		.outcome = action->outcome,
 		.wants = action->wants,
+		.halt = agent_halt_how(link),
 	};
 
 	(void)agent_take_changed(link->dev);
-	budget_read(link->dev, &body.mem);
+	agent_lease_memory(link->dev, &body.mem);
 	body.budget = action->outcome == NVSHARE_OUTCOME_SUCCESS ? on_card(&body.mem)
 								 : link->lease.budget;
 	link->out = (struct pager_move){0};
@@ -263,7 +280,8 @@ static bool perform(struct agent_link *link, const struct lease_action *action,
 	case LEASE_ACTION_DRAIN:
 		*ret_end = (struct lease_event){
 			.type = LEASE_EVENT_DRAINED,
-			.outcome = (uint32_t)drain_run(hook_options()->drain_max_ns),
+			.outcome = agent_halt(link, action->bytes,
+					      link->lease.work == LEASE_WORK_GIVE_UP),
 		};
 		return true;
 	case LEASE_ACTION_EVICT:
@@ -292,7 +310,8 @@ void agent_lease_step(struct agent_link *link, const struct lease_event *event)
 	while (has_more) {
 		has_more = false;
 		/* For memory: a thread that stood there before an eviction still does after. */
-		wanting = wanting || gate_wanted() || budget_wanting(link->dev);
+		wanting = wanting || gate_wanted() || budget_wanting(link->dev) ||
+			  agent_halt_is_frozen();
 		now.wanting = wanting;
 		if (lease_step(&link->lease, &now, &actions)) {
 			hook_debug("device %d: event %d means nothing in state %d", (int)link->dev,
@@ -305,6 +324,7 @@ void agent_lease_step(struct agent_link *link, const struct lease_event *event)
 	}
 	if (link->lease.state != LEASE_HOLDING)
 		link->is_watched = false; /* who waits next is told to the next grant */
+	agent_halt_keep(link);
 	agent_lease_sync_gate();
 }
 

@@ -8,6 +8,7 @@
 #include "hook/hook_options.h"
 #include "hook/memory/backend.h"
 #include "hook/memory/budget.h"
+#include "hook/pager/hostmem.h"
 #include "ipc/sock.h"
 #include "util/clock.h"
 #include "util/fd.h"
@@ -181,7 +182,7 @@ static void send_register(struct agent_link *link)
 
 	link->is_running = lease_is_open(&link->lease) && device_has_context(link->dev);
 	memcpy(body.gpu_uuid, link->uuid, sizeof(body.gpu_uuid));
-	budget_read(link->dev, &body.mem);
+	agent_lease_memory(link->dev, &body.mem);
 	body.budget = agent_lease_budget(link->dev, &body.mem);
 	body.flags = (link->is_running ? NVSHARE_REGISTER_RUNNING : 0) |
 		     (link->was_registered ? NVSHARE_REGISTER_RECONNECT : 0) |
@@ -304,6 +305,7 @@ static void handle_message(struct agent_link *link, const struct msg *msg)
 		event.grant = msg->body.drop_lock_6.grant;
 		event.bytes = msg->body.drop_lock_6.bytes;
 		event.epoch = msg->body.drop_lock_6.epoch;
+		hostmem_set_others(msg->body.drop_lock_6.host_others);
 		break;
 	case NVSHARE_MSG_MEM_AVAILABLE:
 		event.type = LEASE_EVENT_BUDGET;
@@ -317,6 +319,7 @@ static void handle_message(struct agent_link *link, const struct msg *msg)
 		event.type = LEASE_EVENT_PREPARE;
 		event.bytes = msg->body.prepare_swap_out_12.bytes;
 		event.due_ms = msg->body.prepare_swap_out_12.due_ms;
+		hostmem_set_others(msg->body.prepare_swap_out_12.host_others);
 		break;
 	default:
 		return; /* WAIT_FOR_MEM, PING: for information */

@@ -4,8 +4,8 @@
 
 /*
  * What the parts of the agent share. agent.c: thread and loop; agent_link.c: the
- * connection; agent_lease.c: events into the lease, its actions out; agent_watch.c: is
- * the process idle; agent_pair.c: a second GPU.
+ * connection; agent_lease.c: events into the lease, its actions out; agent_halt.c: stopping
+ * the program; agent_watch.c: is the process idle; agent_pair.c: a second GPU.
  *
  * Threading: everything here belongs to the agent's thread, but what says otherwise.
  */
@@ -48,7 +48,8 @@ struct agent_link {
 	uint64_t orphan_ns;   /* LEASE_EVENT_ORPHAN_TIME is due then; AGENT_NEVER: not */
 	bool is_orphan_late;  /* it has been due before */
 
-	bool is_watched; /* somebody waits for this GPU */
+	bool is_watched;   /* somebody waits for this GPU */
+	uint64_t spare_ns; /* what a stop needs is given up then; AGENT_NEVER: it is kept */
 	bool is_report_due;
 	uint64_t report_ns; /* no report before then */
 	struct nvshare_mem reported;
@@ -82,7 +83,29 @@ void agent_lease_step(struct agent_link *link, const struct lease_event *event);
 void agent_lease_want(struct agent_link *link); /* a thread waits, perhaps: tells the lease */
 void agent_lease_report(struct agent_link *link, bool is_urgent);
 void agent_lease_sync_gate(void);
+struct device_context *agent_enter_context(CUdevice dev);
+void agent_leave_context(struct device_context *c);
+void agent_lease_memory(CUdevice dev, struct nvshare_mem *ret_mem); /* for a report */
 uint64_t agent_lease_budget(CUdevice dev, const struct nvshare_mem *mem);
+
+/*
+ * agent_halt.c. halt: nothing of the program runs and nothing new starts; bytes are to be
+ * evicted then. Returns an enum nvshare_outcome; on any but SUCCESS the caller opens the
+ * gate again. resume: undoes it, before the gate opens.
+ */
+bool agent_halt_prepare(struct agent_link *link, uint64_t bytes);
+uint32_t agent_halt(struct agent_link *link, uint64_t bytes, bool is_idle);
+uint32_t agent_halt_how(const struct agent_link *link); /* enum nvshare_halt */
+bool agent_halt_is_frozen(void);                        /* the last stop ended in a freeze */
+void agent_halt_evicted(uint32_t outcome);
+void agent_resume(void);
+
+/*
+ * What makes a stop quick (the second context, host memory) is kept for a while after it
+ * was needed. keep: it may be needed, or not any more. tick: returns when to call it again.
+ */
+void agent_halt_keep(struct agent_link *link);
+uint64_t agent_halt_tick(struct agent_link *link, uint64_t now_ns);
 
 /* agent_watch.c: returns when to call it again, AGENT_NEVER while nobody waits. */
 uint64_t agent_watch_tick(uint64_t now_ns);

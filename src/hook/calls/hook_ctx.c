@@ -2,8 +2,8 @@
 
 /*
  * Contexts: making one takes memory like an allocation, so it waits for the GPU and for
- * room; destroying one gives memory back, and waits for nothing: a program that is
- * stopped can still go.
+ * room; destroying one gives memory back, and waits for nothing unless the program is
+ * frozen: one that has stopped can still go.
  */
 
 #include "hook/agent/agent.h"

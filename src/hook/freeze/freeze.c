@@ -127,6 +127,8 @@ int freeze_begin(uint64_t limit_ns)
 
 bool freeze_commit(void)
 {
+	if (state() == FREEZE_WORD_COMMITTED)
+		return true;
 	if (step(FREEZE_WORD_COMMIT))
 		return false;
 	freeze_watchdog_arm(UINT64_MAX, 0);

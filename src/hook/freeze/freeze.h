@@ -63,7 +63,7 @@ bool freeze_is_proven(CUdevice dev);
  */
 int freeze_begin(uint64_t limit_ns);
 
-/* From here on nothing thaws but freeze_end(). false: the watchdog has thawed. */
+/* From here on nothing thaws but freeze_end(); again: nothing. false: the watchdog has thawed. */
 bool freeze_commit(void);
 
 /*

@@ -265,9 +265,10 @@ static CUresult take_waiting(CUdevice dev, struct budget_device *d, uint64_t byt
 }
 
 /*
- * In a capture of the calling thread. The gate does not close before it ends, so there is
- * nothing to leave; but neither can this process be switched out to break a deadlock, so
- * the wait has an end: as long as a stop would wait for the capture.
+ * In a capture of the calling thread. A stop that drains does not close the gate before it
+ * ends, so there is nothing to leave; but then this process can not be switched out to
+ * break a deadlock, so the wait has an end: as long as a stop would wait for the capture.
+ * A stop that freezes closes the gate around us: then we have all the time there is.
  */
 static CUresult take_pressing(CUdevice dev, struct budget_device *d, uint64_t bytes, int kind)
 {
@@ -283,8 +284,13 @@ static CUresult take_pressing(CUdevice dev, struct budget_device *d, uint64_t by
 	pthread_mutex_unlock(&state.lock);
 	agent_want_memory(dev);
 	pthread_mutex_lock(&state.lock);
-	while (!(is_taken = take_now(d, bytes, kind)) && n_refused == d->n_refused && !r)
+	while (!(is_taken = take_now(d, bytes, kind)) && n_refused == d->n_refused && !r) {
 		r = cond_wait_until(&state.changed, &state.lock, end_ns);
+		if (r && gate_get() == GATE_CLOSED) {
+			end_ns = clock_now_ns() + hook_options()->drain_max_ns;
+			r = 0;
+		}
+	}
 	d->pressing -= bytes;
 	d->pressing_pinned -= pinned;
 	pthread_mutex_unlock(&state.lock);

@@ -15,6 +15,8 @@
 
 #define HOSTMEM_PATH_MAX 4096
 
+static uint64_t others;
+
 /* Plain read(2): no stdio buffer of ours in somebody else's heap. false: not there. */
 static bool read_text(char *buf, size_t size, const char *path)
 {
@@ -147,11 +149,12 @@ static uint64_t machine_available(const char *root, uint64_t used)
 {
 	const char *text = getenv("NVSHARE_HOST_MEMORY_LIMIT");
 	uint64_t total = 0, available, limit;
+	uint64_t taken = used + __atomic_load_n(&others, __ATOMIC_RELAXED);
 
 	(void)read_number(root, "/proc", "meminfo", "MemTotal:", &total);
 	if (text && *text) {
 		if (parse_size_or_percent(text, total * 1024, &limit) == 0)
-			return limit > used ? limit - used : 0;
+			return limit > taken ? limit - taken : 0;
 		hook_warn_once("NVSHARE_HOST_MEMORY_LIMIT '%s' is neither a size nor a percentage; "
 			       "the machine's free memory counts",
 			       text);
@@ -169,6 +172,11 @@ uint64_t hostmem_available_below(const char *root, uint64_t used)
 	if (groups != UINT64_MAX)
 		groups -= groups / 20;
 	return machine < groups ? machine : groups;
+}
+
+void hostmem_set_others(uint64_t bytes)
+{
+	__atomic_store_n(&others, bytes, __ATOMIC_RELAXED);
 }
 
 uint64_t hostmem_available(uint64_t used)

@@ -8,15 +8,19 @@
  * a margin, so that an eviction never calls the out-of-memory killer.
  *
  * NVSHARE_HOST_MEMORY_LIMIT (a size, or a percentage of the machine's memory) stands in
- * for the machine's figure: so much in all, of which used bytes are gone.
+ * for the machine's figure: so much for all programs of the node together, of which used
+ * bytes and what the others have are gone.
  *
- * Threading: any thread; no state. Errors: none; what can not be read does not bound.
+ * Threading: any thread. Errors: none; what can not be read does not bound.
  */
 
 #include <stdint.h>
 
 /* used: what the caller has taken so far. UINT64_MAX: nothing bounds it. */
 uint64_t hostmem_available(uint64_t used);
+
+/* What other programs of the node have taken for the same, as the scheduler said last. */
+void hostmem_set_others(uint64_t bytes);
 
 /* The same with /proc and /sys below root ("" is the real one); for tests. */
 uint64_t hostmem_available_below(const char *root, uint64_t used);

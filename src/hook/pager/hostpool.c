@@ -14,7 +14,7 @@
 #include <unistd.h>
 
 #define SLAB_MAX     (1ull << 30)
-#define TOUCHERS_MAX 4
+#define TOUCHERS_MAX 8
 #define TOUCH_MIN    (64ull << 20) /* less than this a thread is not worth its start */
 
 struct hostpool_slab {

@@ -11,6 +11,7 @@
 #include "hook/memory/vmm.h"
 #include "hook/pager/managed.h"
 #include "hook/pager/pager_vmm.h"
+#include "hook/pager/second.h"
 #include "hook/pools/pools.h"
 #include "hook/table/cuda_real.h"
 
@@ -462,11 +463,10 @@ bool pager_pin(CUdeviceptr ptr, size_t size)
 
 /* What the dead context held, out of the books in one go. */
 static void take_context(CUcontext ctx, struct pager_alloc **ret_allocs,
-			 struct pager_arena **ret_arenas, struct pager_mover **ret_movers)
+			 struct pager_arena **ret_arenas)
 {
 	struct pager_alloc *alloc, *next, **off;
 	struct pager_arena **arena, *a;
-	struct pager_mover **mover, *m;
 
 	RB_FOREACH_SAFE(alloc, pager_tree, &pager.allocs, next)
 	{
@@ -495,27 +495,17 @@ static void take_context(CUcontext ctx, struct pager_alloc **ret_allocs,
 		a->next = *ret_arenas;
 		*ret_arenas = a;
 	}
-	for (mover = &pager.movers; (m = *mover);) {
-		if (m->ctx != ctx) {
-			mover = &m->next;
-			continue;
-		}
-		*mover = m->next;
-		m->next = *ret_movers;
-		*ret_movers = m;
-	}
 }
 
 void pager_context_gone(CUcontext ctx)
 {
 	struct pager_alloc *allocs = NULL, *next;
 	struct pager_arena *arenas = NULL, *arena;
-	struct pager_mover *movers = NULL, *mover;
 
 	pthread_mutex_lock(&pager.lock);
-	take_context(ctx, &allocs, &arenas, &movers);
+	take_context(ctx, &allocs, &arenas);
 	pthread_mutex_unlock(&pager.lock);
-	hostpool_context_gone(ctx);
+	pager_mover_gone(ctx);
 	managed_context_gone(ctx);
 	peer_context_gone(ctx);
 	ledger_context_gone(ctx, charge_give_back);
@@ -531,11 +521,6 @@ void pager_context_gone(CUcontext ctx)
 			pager_range_free(arena->spare);
 		extent_deinit(&arena->extent);
 		free(arena);
-	}
-	/* Their streams and events died with the context. */
-	while ((mover = movers)) {
-		movers = mover->next;
-		free(mover);
 	}
 }
 
@@ -554,6 +539,7 @@ void pager_after_fork_child(void)
 	for (CUdevice dev = 0; dev < PAGER_DEVICES; dev++)
 		pager.devices[dev] = (struct pager_device){0};
 	pools_after_fork_child();
+	second_after_fork_child();
 	hostpool_after_fork_child();
 	managed_after_fork_child();
 	pager_vmm_after_fork_child();

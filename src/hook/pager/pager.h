@@ -53,6 +53,9 @@ bool pager_pin(CUdeviceptr ptr, size_t size);
  */
 void pager_context_gone(CUcontext ctx);
 
+/* The same for a context of ours, in which nothing was allocated. */
+void pager_mover_gone(CUcontext ctx);
+
 /* peer may access present and future memory of dev (cuCtxEnablePeerAccess), or no more. */
 CUresult pager_peer(CUdevice dev, CUdevice peer, bool enable);
 
@@ -63,13 +66,15 @@ struct pager_move {
 };
 
 /*
- * The agent's side, with the gate closed and the device drained; any context of dev
- * current. evict: takes at least bytes off the card, or all it can; largest chunks
- * first. Returns an enum nvshare_outcome; on any but success what was moved stays moved
- * and correct, but the client should restore. restore: brings in all that is out, as
+ * The agent's side, with the gate closed and the device drained, or frozen; a context of dev
+ * current that is not frozen. evict: takes at least bytes off the card, or all it can;
+ * largest chunks first. is_frozen: the program was frozen, and may have been thawed since
+ * unless the freeze is committed; nothing is given up before that. Returns an enum
+ * nvshare_outcome (TIMEOUT: thawed); on any but success what was moved stays moved and
+ * correct, but the client should restore. restore: brings in all that is out, as
  * far as the budget goes; NVSHARE_OUTCOME_INVALID_STATE when bytes stayed out.
  */
-int pager_evict(CUdevice dev, uint64_t bytes, struct pager_move *ret_move);
+int pager_evict(CUdevice dev, uint64_t bytes, bool is_frozen, struct pager_move *ret_move);
 int pager_restore(CUdevice dev, struct pager_move *ret_move);
 
 /* Host memory for bytes to be evicted, ahead of time; 0: give back what is not in use. */

@@ -11,6 +11,7 @@
 #include "hook/pager/pager_private.h"
 
 #include "hook/agent/agent.h"
+#include "hook/freeze/freeze.h"
 #include "hook/hook_log.h"
 #include "hook/memory/backend.h"
 #include "hook/pager/managed.h"
@@ -26,7 +27,8 @@ struct move {
 	struct pager_chunk *in_flight[PAGER_IN_FLIGHT];
 	size_t n_started;
 	size_t n_ended;
-	int outcome; /* enum nvshare_outcome; once not SUCCESS nothing new is started */
+	int outcome;    /* enum nvshare_outcome; once not SUCCESS nothing new is started */
+	bool is_frozen; /* what is copied stands still because it is frozen, if it still is */
 	uint64_t bytes;
 };
 
@@ -87,6 +89,20 @@ static struct pager_mover *mover_get(void)
 	pager.movers = mover;
 	pthread_mutex_unlock(&pager.lock);
 	return mover;
+}
+
+void pager_mover_gone(CUcontext ctx)
+{
+	struct pager_mover **link, *mover;
+
+	pthread_mutex_lock(&pager.lock);
+	for (link = &pager.movers; (mover = *link) && mover->ctx != ctx; link = &mover->next)
+		;
+	if (mover)
+		*link = mover->next;
+	pthread_mutex_unlock(&pager.lock);
+	free(mover); /* its stream and events died with the context */
+	hostpool_context_gone(ctx);
 }
 
 /* ---- which chunks --------------------------------------------------------- */
@@ -188,9 +204,17 @@ static void keep(struct pager_chunk *chunk)
 	pager_chunk_set(chunk, PAGER_RESIDENT);
 }
 
-/* The bytes are in host memory: the chunk's own memory can go. */
+/*
+ * The bytes are in host memory: the chunk's own memory can go, if nothing has run since
+ * the copy began and nothing can from here on.
+ */
 static void let_go(struct move *move, struct pager_chunk *chunk)
 {
+	if (move->is_frozen && !freeze_commit()) {
+		move->outcome = NVSHARE_OUTCOME_TIMEOUT;
+		keep(chunk);
+		return;
+	}
 	if (pager_chunk_unmap(chunk) != CUDA_SUCCESS) {
 		move->outcome = NVSHARE_OUTCOME_SAVE_FAILED;
 		keep(chunk);
@@ -273,18 +297,20 @@ static uint64_t bytes_to_copy(const struct plan *plan)
 	return bytes;
 }
 
-int pager_evict(CUdevice dev, uint64_t bytes, struct pager_move *ret_move)
+int pager_evict(CUdevice dev, uint64_t bytes, bool is_frozen, struct pager_move *ret_move)
 {
-	struct move move = {.outcome = NVSHARE_OUTCOME_SUCCESS};
+	struct move move = {.outcome = NVSHARE_OUTCOME_SUCCESS, .is_frozen = is_frozen};
 	uint64_t start = now_ns();
 	struct plan plan;
 
 	if (backend_of(dev) == NVSHARE_BACKEND_MANAGED)
 		return managed_evict(dev, bytes, ret_move);
 	*ret_move = (struct pager_move){0};
-	/* Nothing runs, so nothing is waited for; and no dead bytes move. */
-	pager_flush_frees();
-	(void)pools_release(dev);
+	/* Nothing runs, so nothing is waited for; and no dead bytes move. What is frozen waits. */
+	if (!is_frozen) {
+		pager_flush_frees();
+		(void)pools_release(dev);
+	}
 	if (!pager_device(dev) || !plan_init(&plan, dev, PAGER_RESIDENT))
 		return NVSHARE_OUTCOME_SAVE_FAILED;
 	plan_cut(&plan, bytes);
@@ -292,6 +318,10 @@ int pager_evict(CUdevice dev, uint64_t bytes, struct pager_move *ret_move)
 		goto out;
 	if (!hostpool_has(bytes_to_copy(&plan))) {
 		move.outcome = NVSHARE_OUTCOME_NO_HOST_MEMORY;
+		goto out;
+	}
+	if (is_frozen && !pager_probe(dev)) {
+		move.outcome = NVSHARE_OUTCOME_TIMEOUT;
 		goto out;
 	}
 	move.mover = mover_get();

@@ -152,6 +152,8 @@ CUresult pager_range_new(CUdevice dev, CUcontext ctx, struct pager_arena *arena,
 /* Puts it among its device's ranges. */
 void pager_range_link(struct pager_range *range);
 
+CUmemAllocationProp pager_properties(CUdevice dev); /* of every chunk of dev */
+
 /* Takes the range's memory and addresses away and gives its bytes back, wherever they are. */
 void pager_range_free(struct pager_range *range);
 
@@ -169,6 +171,13 @@ CUresult pager_chunk_map(struct pager_chunk *chunk);
 CUresult pager_chunk_unmap(struct pager_chunk *chunk);
 /* Mapped where copies can read and write it. */
 CUresult pager_chunk_reach(struct pager_chunk *chunk);
+
+/*
+ * In a context that is not frozen: each kind of call that moving memory takes, once, on a
+ * little memory of its own, so that a lock of the driver that a frozen thread holds shows
+ * before anything is given up (the watchdog thaws then). false: something failed.
+ */
+bool pager_probe(CUdevice dev);
 void pager_chunk_set(struct pager_chunk *chunk, enum pager_state state);
 
 /* Counts a chunk as out, or not any more; true when no chunk of its device is out. */

@@ -66,6 +66,11 @@ bool pager_supported(CUdevice dev)
 	return is_supported;
 }
 
+CUmemAllocationProp pager_properties(CUdevice dev)
+{
+	return properties(dev, pager.devices[dev].is_rdma);
+}
+
 CUresult pager_push(CUcontext ctx, bool *ret_pushed)
 {
 	CUcontext current = NULL;
@@ -166,7 +171,7 @@ static CUresult chunk_unmap(struct pager_chunk *chunk)
 static CUresult chunk_map(struct pager_chunk *chunk)
 {
 	CUdevice dev = chunk->range->dev;
-	CUmemAllocationProp prop = properties(dev, pager.devices[dev].is_rdma);
+	CUmemAllocationProp prop = pager_properties(dev);
 	CUmemAccessDesc descs[PAGER_DEVICES];
 	CUresult res;
 

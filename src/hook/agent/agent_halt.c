@@ -1,0 +1,197 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+
+/*
+ * Stopping the program, and letting it go on. What is wanted is that nothing of it runs:
+ * first its work is given a short while to end, and then what still runs is frozen. A
+ * frozen program can be paged out in the middle of a kernel, by a second context of the
+ * process, which is not frozen. Where that can not be had the work is waited for.
+ */
+
+#include "hook/agent/agent_private.h"
+#include "hook/device.h"
+#include "hook/freeze/freeze.h"
+#include "hook/gate/drain.h"
+#include "hook/gate/gate.h"
+#include "hook/hook_log.h"
+#include "hook/hook_options.h"
+#include "hook/memory/backend.h"
+#include "hook/memory/budget.h"
+#include "hook/pager/hostpool.h"
+#include "hook/pager/second.h"
+#include "hook/table/cuda_real.h"
+#include "util/clock.h"
+
+#include <time.h>
+
+/*
+ * From the freeze to the first memory given up: a probe and one copy, milliseconds. A
+ * driver that is in the way for longer is let go on, by thawing.
+ */
+#define HALT_LIMIT_NS CLOCK_NS_PER_SEC
+
+/* Contention that comes back within this finds everything ready. */
+#define HALT_SPARE_NS (30 * CLOCK_NS_PER_SEC)
+
+/* Freezes that follow each other too soon are put off by a few milliseconds. */
+#define HALT_TRIES_MAX 5
+#define HALT_PAUSE_NS  (3 * CLOCK_NS_PER_MS)
+
+/* After so many freezes that had to be called off the next stop waits for the work. */
+#define HALT_FAILURES_MAX 2
+
+static struct {
+	uint32_t n_failures; /* in a row: evictions under a freeze that came to nothing */
+	bool is_frozen;      /* since the last stop; not a moment's truth, see freeze_commit() */
+} halt;
+
+bool agent_halt_is_frozen(void)
+{
+	return halt.is_frozen;
+}
+
+/* Whether stopping link's program may end in a freeze. */
+static bool may_freeze(const struct agent_link *link)
+{
+	return !freeze_why_not() && halt.n_failures < HALT_FAILURES_MAX &&
+	       backend_of(link->dev) != NVSHARE_BACKEND_MANAGED;
+}
+
+uint32_t agent_halt_how(const struct agent_link *link)
+{
+	return may_freeze(link) ? NVSHARE_HALT_FREEZE : NVSHARE_HALT_DRAIN;
+}
+
+static void prove(CUdevice dev)
+{
+	struct device_context *c = device_context_hold(dev);
+	CUcontext popped;
+
+	if (c && cuda_real.cuCtxPushCurrent_v2(c->ctx) == CUDA_SUCCESS) {
+		(void)freeze_prove(dev, c->ctx);
+		(void)cuda_real.cuCtxPopCurrent_v2(&popped);
+	}
+	device_context_drop(c);
+}
+
+/*
+ * With the program still running: what an eviction of bytes needs is made ready, so that
+ * it does not cost the program's time later. true: it can be frozen for it.
+ */
+bool agent_halt_prepare(struct agent_link *link, uint64_t bytes)
+{
+	bool is_ready = may_freeze(link) && (!bytes || second_make(link->dev));
+	struct device_context *c;
+	struct nvshare_mem mem;
+
+	c = bytes ? agent_enter_context(link->dev) : NULL;
+	if (c) {
+		budget_read(link->dev, &mem); /* more than there is can not go */
+		pager_prepare(link->dev, bytes < mem.resident ? bytes : mem.resident);
+		agent_leave_context(c);
+	}
+	return is_ready;
+}
+
+void agent_halt_keep(struct agent_link *link)
+{
+	bool has_any = second_get(link->dev) || hostpool_bytes();
+
+	if (!has_any || link->lease.state != LEASE_HOLDING || link->is_watched)
+		link->spare_ns = AGENT_NEVER;
+	else if (link->spare_ns == AGENT_NEVER)
+		link->spare_ns = clock_now_ns() + HALT_SPARE_NS;
+}
+
+/* c: where host memory can be unregistered; NULL: its contexts are gone, and that with them. */
+static void let_go(const struct agent_link *link, struct device_context *c)
+{
+	bool has_any = second_get(link->dev) || hostpool_bytes();
+
+	if (c) {
+		hostpool_trim();
+		agent_leave_context(c);
+	}
+	second_drop(link->dev);
+	if (!c)
+		hostpool_trim();
+	if (has_any)
+		agent_memory_changed(link->dev);
+}
+
+uint64_t agent_halt_tick(struct agent_link *link, uint64_t now_ns)
+{
+	if (!device_has_context(link->dev)) {
+		let_go(link, NULL); /* ours alone is no reason to hold the card */
+		return AGENT_NEVER;
+	}
+	if (now_ns < link->spare_ns)
+		return link->spare_ns;
+	link->spare_ns = AGENT_NEVER;
+	let_go(link, agent_enter_context(link->dev));
+	return AGENT_NEVER;
+}
+
+/* The gate closes for whoever is not inside; who is, is blocked or will be soon. */
+static uint32_t freeze(const struct agent_link *link, uint64_t begin_ns)
+{
+	struct timespec pause = {.tv_nsec = HALT_PAUSE_NS};
+	int r = FREEZE_E_BUSY;
+
+	gate_set(GATE_CLOSED);
+	if (!freeze_is_proven(link->dev))
+		prove(link->dev);
+	for (int i = 0; i < HALT_TRIES_MAX && r == FREEZE_E_BUSY; i++) {
+		if (i > 0)
+			(void)nanosleep(&pause, NULL); /* there was a freeze just now */
+		r = freeze_is_proven(link->dev) ? freeze_begin(HALT_LIMIT_NS) : FREEZE_E_UNPROVEN;
+	}
+	if (r) {
+		hook_debug("freeze: error %d", r);
+		return NVSHARE_OUTCOME_TIMEOUT;
+	}
+	halt.is_frozen = true;
+	hook_debug("stopped in %llu us, frozen",
+		   (unsigned long long)((clock_now_ns() - begin_ns) / 1000));
+	return NVSHARE_OUTCOME_SUCCESS;
+}
+
+uint32_t agent_halt(struct agent_link *link, uint64_t bytes, bool is_idle)
+{
+	uint64_t begin_ns = clock_now_ns(), grace_ns = hook_options()->drain_ns;
+	uint64_t max_ns = hook_options()->drain_max_ns;
+	uint32_t outcome;
+
+	halt.is_frozen = false;
+	if (is_idle || !agent_halt_prepare(link, bytes))
+		return (uint32_t)drain_run(max_ns);
+
+	outcome = (uint32_t)drain_run(grace_ns < max_ns ? grace_ns : max_ns);
+	if (outcome != NVSHARE_OUTCOME_TIMEOUT)
+		return outcome;
+	outcome = freeze(link, begin_ns);
+	if (outcome == NVSHARE_OUTCOME_SUCCESS && !bytes && !freeze_commit())
+		outcome = NVSHARE_OUTCOME_TIMEOUT; /* nothing will be unmapped, and it stays */
+	if (outcome == NVSHARE_OUTCOME_TIMEOUT)
+		outcome = (uint32_t)drain_run(max_ns);
+	return outcome;
+}
+
+void agent_halt_evicted(uint32_t outcome)
+{
+	if (!halt.is_frozen)
+		return;
+	if (outcome == NVSHARE_OUTCOME_SUCCESS)
+		halt.n_failures = 0;
+	else if (outcome == NVSHARE_OUTCOME_TIMEOUT)
+		halt.n_failures++;
+}
+
+void agent_resume(void)
+{
+	int r;
+
+	halt.is_frozen = false;
+	r = freeze_end();
+	if (r)
+		hook_log_warn("the GPU does not let this program go on (error %d)", r);
+}

@@ -1,0 +1,120 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+
+#include "hook/pager/second.h"
+
+#include "hook/agent/agent.h"
+#include "hook/device.h"
+#include "hook/freeze/channels.h"
+#include "hook/hook_log.h"
+#include "hook/memory/budget.h"
+#include "hook/pager/pager.h"
+#include "hook/table/cuda_real.h"
+
+#include <stddef.h>
+
+/* It launches nothing: the least that the driver takes, 294 instead of 524 MiB on an H200. */
+#define SECOND_STACK_BYTES 128
+#define SECOND_HEAP_BYTES  1024
+
+/* More than any context costs: beyond it others have taken or given memory meanwhile. */
+#define SECOND_BYTES_MAX (1ull << 30)
+
+static struct {
+	CUcontext ctx;
+	uint64_t charged;
+} seconds[DEVICE_COUNT_MAX];
+
+/* What is free on the card, as the current context sees it; 0: it does not say. */
+static uint64_t free_bytes(void)
+{
+	size_t free = 0, total;
+
+	if (cuda_real.cuMemGetInfo_v2(&free, &total) != CUDA_SUCCESS)
+		return 0;
+	return free;
+}
+
+static void set_limits(void)
+{
+	if (!cuda_real.cuCtxSetLimit)
+		return;
+	(void)cuda_real.cuCtxSetLimit(CU_LIMIT_STACK_SIZE, SECOND_STACK_BYTES);
+	(void)cuda_real.cuCtxSetLimit(CU_LIMIT_PRINTF_FIFO_SIZE, SECOND_HEAP_BYTES);
+	(void)cuda_real.cuCtxSetLimit(CU_LIMIT_MALLOC_HEAP_SIZE, SECOND_HEAP_BYTES);
+}
+
+/* The calling thread's current context is the program's. */
+static CUcontext make(CUdevice dev)
+{
+	CUcontext ctx = NULL, popped;
+	CUresult res;
+
+	channels_own_begin();
+	res = cuda_real.cuCtxCreate_v2(&ctx, CU_CTX_SCHED_BLOCKING_SYNC, dev);
+	if (res == CUDA_SUCCESS) {
+		set_limits();
+		(void)cuda_real.cuCtxPopCurrent_v2(&popped);
+	}
+	channels_own_end();
+	if (res != CUDA_SUCCESS) {
+		hook_debug("device %d: no second context: error %d", (int)dev, (int)res);
+		return NULL;
+	}
+	return ctx;
+}
+
+bool second_make(CUdevice dev)
+{
+	struct device_context *c;
+	uint64_t before, after;
+	CUcontext popped;
+
+	if (dev < 0 || dev >= DEVICE_COUNT_MAX || !cuda_real.cuCtxCreate_v2)
+		return false;
+	if (seconds[dev].ctx)
+		return true;
+	c = device_context_hold(dev);
+	if (!c)
+		return false;
+	if (cuda_real.cuCtxPushCurrent_v2(c->ctx) == CUDA_SUCCESS) {
+		before = free_bytes();
+		seconds[dev].ctx = make(dev);
+		after = free_bytes();
+		(void)cuda_real.cuCtxPopCurrent_v2(&popped);
+		seconds[dev].charged = before > after ? before - after : 0;
+	}
+	device_context_drop(c);
+	if (!seconds[dev].ctx)
+		return false;
+	if (!seconds[dev].charged || seconds[dev].charged > SECOND_BYTES_MAX)
+		seconds[dev].charged = agent_context_bytes(dev);
+	/* It is there: what it took from others is given back by the eviction that follows. */
+	budget_force(dev, seconds[dev].charged, NVSHARE_PINNED_CONTEXT);
+	hook_debug("device %d: second context, %llu MiB", (int)dev,
+		   (unsigned long long)(seconds[dev].charged >> 20));
+	return true;
+}
+
+CUcontext second_get(CUdevice dev)
+{
+	return dev >= 0 && dev < DEVICE_COUNT_MAX ? seconds[dev].ctx : NULL;
+}
+
+void second_drop(CUdevice dev)
+{
+	CUcontext ctx = second_get(dev);
+
+	if (!ctx)
+		return;
+	seconds[dev].ctx = NULL;
+	(void)cuda_real.cuCtxDestroy_v2(ctx);
+	pager_mover_gone(ctx);
+	budget_give(dev, seconds[dev].charged, NVSHARE_PINNED_CONTEXT);
+	hook_debug("device %d: second context gone", (int)dev);
+}
+
+void second_after_fork_child(void)
+{
+	for (CUdevice dev = 0; dev < DEVICE_COUNT_MAX; dev++)
+		seconds[dev].ctx = NULL;
+}
