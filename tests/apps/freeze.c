@@ -94,6 +94,8 @@ static void *churn(void *unused)
 		freeze_hold();
 		APP_CALL(cuCtxDestroy(ctx));
 		freeze_drop();
+		is_in("a pause"); /* else freezes, which wait for both, hardly get a turn */
+		app_sleep_ms(20);
 		__atomic_add_fetch(&n_contexts, 1, __ATOMIC_RELAXED);
 	}
 	return unused;
