@@ -314,6 +314,22 @@ static void freezes_work_that_does_not_end(void)
 	check(fake_get(n_thaws) == 1);
 }
 
+/* Stopped for its turn alone; its memory is asked for when it is frozen already. */
+static void frees_memory_while_frozen(void)
+{
+	struct nvshare_lock_released r;
+	int fd = begin_busy();
+
+	fake_drop(fd, 1, 0, 4);
+	r = fake_expect(fd, NVSHARE_MSG_LOCK_RELEASED).body.lock_released_7;
+	check(r.outcome == NVSHARE_OUTCOME_SUCCESS && r.moved == 0);
+	check(fake_get(n_freezes) == 1 && fake_get(n_seconds) == 1);
+	fake_drop(fd, 0, 60 * MIB, 5);
+	r = fake_expect(fd, NVSHARE_MSG_LOCK_RELEASED).body.lock_released_7;
+	check(r.outcome == NVSHARE_OUTCOME_SUCCESS && r.mem.swapped == 60 * MIB);
+	check(fake_get(evict_was_frozen) == 1);
+}
+
 static void does_not_freeze_work_that_ends(void)
 {
 	struct nvshare_lock_released r;
@@ -893,6 +909,7 @@ int main(void)
 		child_test(frees_memory_while_stopped),
 		child_test(keeps_the_gpu_when_work_does_not_end),
 		child_test(freezes_work_that_does_not_end),
+		child_test(frees_memory_while_frozen),
 		child_test(does_not_freeze_work_that_ends),
 		child_test(drains_when_it_can_not_freeze),
 		child_test(drains_after_freezes_that_came_to_nothing),

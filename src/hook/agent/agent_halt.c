@@ -75,17 +75,21 @@ static void prove(CUdevice dev)
 
 /*
  * With the program still running: what an eviction of bytes needs is made ready, so that
- * it does not cost the program's time later. true: it can be frozen for it.
+ * it does not cost the program's time later. true: it can be frozen for it. One that has
+ * anything on the card may be told to give it up after it was frozen for nothing, and then
+ * it is too late for a second context.
  */
 bool agent_halt_prepare(struct agent_link *link, uint64_t bytes)
 {
-	bool is_ready = may_freeze(link) && (!bytes || second_make(link->dev));
 	struct device_context *c;
 	struct nvshare_mem mem;
+	bool is_ready;
 
+	budget_read(link->dev, &mem);
+	is_ready = may_freeze(link) && (!mem.resident || second_make(link->dev));
 	c = bytes ? agent_enter_context(link->dev) : NULL;
 	if (c) {
-		budget_read(link->dev, &mem); /* more than there is can not go */
+		/* More than there is can not go. */
 		pager_prepare(link->dev, bytes < mem.resident ? bytes : mem.resident);
 		agent_leave_context(c);
 	}

@@ -96,7 +96,9 @@ static uint32_t evict(struct agent_link *link, uint64_t bytes)
 	link->out = (struct pager_move){0};
 	if (!c)
 		return NVSHARE_OUTCOME_SUCCESS; /* memory dies with its context: none is left */
-	if (bytes)
+	if (agent_halt_is_frozen() && !second_get(link->dev))
+		outcome = NVSHARE_OUTCOME_INVALID_STATE; /* copies would stand still, too */
+	else if (bytes)
 		outcome = pager_evict(link->dev, bytes, agent_halt_is_frozen(), &link->out);
 	agent_leave_context(c);
 	agent_halt_evicted((uint32_t)outcome);
