@@ -147,6 +147,7 @@ enum nvshare_outcome {
 	NVSHARE_OUTCOME_GPU_HUNG,
 	NVSHARE_OUTCOME_INVALID_STATE,
 	NVSHARE_OUTCOME_UNSUPPORTED,
+	NVSHARE_OUTCOME_PARTIAL, /* a restore has used up its budget; the rest waits for more */
 	NVSHARE_OUTCOME_COUNT
 };
 
@@ -160,7 +161,11 @@ enum nvshare_halt {
 
 /*
  * The answer to DROP_LOCK, or (grant of the last LOCK_OK) given up early because idle.
- * Any outcome but SUCCESS: the client still runs if it ran, with budget unchanged.
+ * Any outcome but SUCCESS: the client still runs if it ran, with budget unchanged. (Who
+ * has reported bytes as gone on the way does not run again before it is let in, whatever
+ * became of the rest: SUCCESS, with less freed.) Also the answer to MEM_AVAILABLE, with
+ * grant 0 and its epoch, when bytes are still out: PARTIAL keeps the budget and waits for
+ * a larger one, any other outcome gives the place up.
  */
 struct nvshare_lock_released {
 	uint64_t grant;   /* repeated from DROP_LOCK */
@@ -182,7 +187,8 @@ struct nvshare_set_tq {
 /*
  * A report, and, with mem.wanted or mem.wanted_pinned, a request of a running client
  * for a larger budget. budget below the last one given returns the difference (only
- * taken when epoch is the last).
+ * taken when epoch is the last). So does who moves memory out, while it does: what has
+ * gone is given to others before the rest has.
  */
 struct nvshare_mem_update {
 	uint64_t budget;
@@ -210,13 +216,19 @@ struct nvshare_wait_for_mem {
 	uint32_t why;      /* enum nvshare_wait */
 };
 
-/* To a queued client: bring your memory in, within budget, then report. To a running one: go on. */
+/*
+ * To a queued client: bring your memory in, within budget, then report. Perhaps not all of
+ * it at first: larger ones follow as others make room. To a running one: go on.
+ */
 struct nvshare_mem_available {
 	uint64_t budget;
 	uint64_t epoch;
 };
 
-/* Somebody waits. bytes may have to go in due_ms; both 0: nobody waits any more. */
+/*
+ * Somebody waits. bytes may have to go in due_ms; both 0: nobody waits any more. Again
+ * when bytes has changed by more than a quarter.
+ */
 struct nvshare_prepare_swap_out {
 	uint64_t bytes;
 	uint64_t due_ms;

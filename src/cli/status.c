@@ -15,7 +15,7 @@ const char *const status_state_names[] = {"idle", "waiting", "incoming", "runnin
 const char *const status_backend_names[] = {"none", "vmm", "managed"};
 const char *const status_outcome_names[] = {"success",        "timeout",  "save-failed",
 					    "no-host-memory", "gpu-hung", "invalid-state",
-					    "unsupported"};
+					    "unsupported",    "partial"};
 const char *const status_halt_names[] = {"-", "drain", "freeze"};
 
 void status_deinit(struct status *status)

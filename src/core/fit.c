@@ -12,6 +12,11 @@
 
 #define WALK_MAX 128 /* runners, to find a place among them */
 
+/* The least part of a restore: less costs more in messages than the bus gains by it. */
+#define PART_MIN   (256ull << 20)
+#define PART_CARD  64 /* or of a small card so much, */
+#define PART_SHARE 16 /* and so much of what client is to get */
+
 static uint64_t min_u64(uint64_t a, uint64_t b)
 {
 	return a < b ? a : b;
@@ -106,8 +111,6 @@ uint64_t fit_need(const struct sched *sched, uint32_t client)
 
 	if (c->state == SCHED_CLIENT_RUNNING)
 		return c->is_growing ? c->need : fit_charge(c);
-	if (c->is_given)
-		return fit_charge(c);
 	if (fit_oversize(sched, client))
 		return min_u64(owned_by(c), gpu_of(sched, client)->total);
 	return fit_footprint(c);
@@ -162,7 +165,7 @@ struct sched_sums fit_share(const struct sched_client *c)
 
 	if (c->is_asked && !c->is_hung && !is_coming)
 		share.asked = min_u64(c->drop_bytes, charge - pinned);
-	if (is_coming && !c->is_given)
+	if (is_coming)
 		share.reserved = above(c->need, charge);
 	if (is_coming)
 		share.pinned += c->memory.wanted_pinned; /* as good as pinned */
@@ -175,7 +178,7 @@ struct sched_sums fit_share(const struct sched_client *c)
 		share.load = c->is_hung || c->is_retrying ? charge : pinned;
 		break;
 	case SCHED_CLIENT_INCOMING:
-		share.load = c->is_given ? charge : c->weight;
+		share.load = c->is_given ? max_u64(c->weight, charge) : c->weight;
 		share.n_on = 1;
 		share.n_fast = 1;
 		if (c->is_fixed)
@@ -429,4 +432,17 @@ bool fit_has_room(const struct sched *sched, uint32_t client)
 
 	return gpu_of(sched, client)->sums.charged - c->share.charged + c->weight <=
 	       fit_usable(sched, c->gpu);
+}
+
+uint64_t fit_part(const struct sched *sched, uint32_t client)
+{
+	const struct sched_client *c = &sched->clients[client];
+	const struct sched_gpu *g = gpu_of(sched, client);
+	uint64_t lack = above(c->need, fit_charge(c));
+	uint64_t part = min_u64(lack, above(fit_usable(sched, c->gpu), g->sums.charged));
+	uint64_t least = max_u64(min_u64(PART_MIN, g->total / PART_CARD), c->need / PART_SHARE);
+
+	if (fit_oversize(sched, client) || (part < lack && part < least))
+		return 0;
+	return part;
 }

@@ -73,5 +73,10 @@ uint64_t fit_missing(const struct sched *sched, uint32_t client);
 uint64_t fit_to_evict(const struct sched *sched, uint32_t gpu, uint32_t client);
 /* The card has room now for what is promised to client beyond its charge. */
 bool fit_has_room(const struct sched *sched, uint32_t client);
+/*
+ * What the card has room for now, of what client is to get beyond its charge. 0 if that
+ * is too little to be worth a message, or if it needs the whole card.
+ */
+uint64_t fit_part(const struct sched *sched, uint32_t client);
 
 #endif

@@ -151,7 +151,15 @@ static void take_report(struct sched *sched, const struct sched_event *event)
 }
 
 /* What RELEASED means; REL_STALE changes nothing, REL_ALIVE nothing but that it is heard. */
-enum released { REL_STALE, REL_ALIVE, REL_STOPPED, REL_EVICTED, REL_FAILED, REL_RESTORE_FAILED };
+enum released {
+	REL_STALE,
+	REL_ALIVE,
+	REL_STOPPED,
+	REL_EVICTED,
+	REL_FAILED,
+	REL_RESTORE_FAILED,
+	REL_RESTORED_PART
+};
 
 static enum released released_means(const struct sched_client *c, const struct sched_event *event)
 {
@@ -160,6 +168,9 @@ static enum released released_means(const struct sched_client *c, const struct s
 	switch (c->state) {
 	case SCHED_CLIENT_IDLE:
 	case SCHED_CLIENT_WAITING:
+		/* Put back while it restored: what it has brought in is worth to know. */
+		if (event->grant == 0 && event->is_part && event->epoch == c->epoch && !c->is_asked)
+			return REL_ALIVE;
 		if (event->grant != 0 || !is_answer)
 			return REL_STALE;
 		return event->outcome ? REL_FAILED : REL_EVICTED;
@@ -167,7 +178,7 @@ static enum released released_means(const struct sched_client *c, const struct s
 		if (event->grant == 0 && is_answer)
 			return event->outcome ? REL_FAILED : REL_EVICTED;
 		if (event->grant == 0 && c->is_given && event->epoch == c->epoch && event->outcome)
-			return REL_RESTORE_FAILED;
+			return event->is_part ? REL_RESTORED_PART : REL_RESTORE_FAILED;
 		return REL_STALE;
 	case SCHED_CLIENT_RUNNING:
 		return event->grant == c->grant && !event->outcome ? REL_STOPPED : REL_STALE;
@@ -213,7 +224,8 @@ int hear_released(struct sched *sched, const struct sched_event *event)
 		take_report(sched, event);
 		if (means == REL_FAILED)
 			stop_failed(sched, event->client, event->outcome);
-		else if (means == REL_RESTORE_FAILED)
+		else if (means == REL_RESTORE_FAILED ||
+			 (means == REL_RESTORED_PART && !turn_restored_part(sched, event->client)))
 			stop_restore_failed(sched, event->client, event->outcome);
 	}
 
@@ -228,19 +240,23 @@ int hear_memory(struct sched *sched, const struct sched_event *event)
 {
 	struct sched_client *c = &sched->clients[event->client];
 	bool is_last_epoch = event->epoch == c->epoch;
+	uint64_t charge_before;
 
 	if (c->state == SCHED_CLIENT_FREE)
 		return SCHED_E_NO_CLIENT;
 
+	charge_before = fit_charge(c);
 	take_report(sched, event);
 	quantum_measure(sched, c->gpu, event->moved, event->move_ns);
 	sched->gpus[c->gpu].moved_in += event->moved;
 	fit_out(sched, event->client);
-	/* A stop that fails gives back nothing, and a restore needs all that it was given. */
-	if (is_last_epoch && event->budget < c->budget && c->state != SCHED_CLIENT_STOPPING &&
-	    c->state != SCHED_CLIENT_INCOMING)
+	/* A restore needs all that it was given. */
+	if (is_last_epoch && event->budget < c->budget &&
+	    (c->state != SCHED_CLIENT_INCOMING || c->is_asked))
 		c->budget = event->budget;
 	fit_in(sched, event->client);
+	if (is_last_epoch && c->is_asked)
+		stop_progress(sched, event->client, charge_before);
 
 	switch (c->state) {
 	case SCHED_CLIENT_WAITING:
@@ -251,7 +267,7 @@ int hear_memory(struct sched *sched, const struct sched_event *event)
 			/* More than the card: who says that it can run so, may. */
 			if (is_last_epoch &&
 			    (c->memory.swapped == 0 || fit_oversize(sched, event->client)))
-				turn_grant(sched, event->client);
+				turn_restored(sched, event->client);
 			break;
 		}
 		check_wanted(sched, event->client);

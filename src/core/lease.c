@@ -211,6 +211,7 @@ static int on_drop(struct lease *lease, const struct lease_event *event,
 	}
 	lease->epoch = event->epoch;
 	lease->drop_bytes = event->bytes;
+	lease->has_freed = false;
 	return 0;
 }
 
@@ -278,6 +279,18 @@ static void evicted_while_stopped(struct lease *lease, const struct lease_event 
 		act(actions, LEASE_ACTION_SEND_REQ);
 }
 
+/* What has gone is given to others from now on: nothing is taken back. */
+static int on_progress(struct lease *lease, struct lease_actions *actions)
+{
+	if (lease->state != LEASE_EVICTING || !lease->is_connected)
+		return LEASE_E_STATE;
+	if (lease->work == LEASE_WORK_DROP && !lease->has_freed)
+		set_budget(lease, 0, actions);
+	lease->has_freed = true;
+	act(actions, LEASE_ACTION_SEND_MEMORY);
+	return 0;
+}
+
 static int on_evicted(struct lease *lease, const struct lease_event *event,
 		      struct lease_actions *actions)
 {
@@ -289,6 +302,11 @@ static int on_evicted(struct lease *lease, const struct lease_event *event,
 	}
 	if (lease->work != LEASE_WORK_DROP) {
 		evicted_while_stopped(lease, event, actions);
+		return 0;
+	}
+	if (event->outcome && lease->has_freed) {
+		/* Its room is another's: so we have stopped, if with less freed. */
+		answer_drop(lease, true, actions);
 		return 0;
 	}
 	if (event->outcome) {
@@ -337,8 +355,12 @@ static int on_restored(struct lease *lease, const struct lease_event *event,
 		return 0;
 	}
 	enter(lease, LEASE_ASKED);
+	/*
+	 * Whatever was not used is kept for us, until a larger one comes or the grant. Till
+	 * then it is none, so that what is wanted is told as if nothing of it were there.
+	 */
+	set_budget(lease, 0, actions);
 	if (event->outcome) {
-		set_budget(lease, 0, actions);
 		send_released(lease, 0, event->outcome, true, actions);
 	} else {
 		act(actions, LEASE_ACTION_SEND_MEMORY);
@@ -415,6 +437,8 @@ int lease_step(struct lease *lease, const struct lease_event *event,
 		return on_prepare(lease, event, ret_actions);
 	case LEASE_EVENT_DRAINED:
 		return on_drained(lease, event, ret_actions);
+	case LEASE_EVENT_PROGRESS:
+		return on_progress(lease, ret_actions);
 	case LEASE_EVENT_EVICTED:
 		return on_evicted(lease, event, ret_actions);
 	case LEASE_EVENT_RESTORED:
@@ -447,7 +471,8 @@ void lease_assert_valid(const struct lease *lease)
 	    lease->state == LEASE_HOLDING)
 		assert(lease->is_connected);
 	assert(lease->state != LEASE_OFF || lease->budget == LEASE_UNLIMITED);
-	assert(lease->state != LEASE_IDLE || lease->budget == 0);
+	assert((lease->state != LEASE_IDLE && lease->state != LEASE_ASKED) || lease->budget == 0);
 	assert(lease->state != LEASE_DRAINING || lease->grant != 0);
 	assert(lease->work != LEASE_WORK_ALONE || !lease->is_connected);
+	assert(!lease->has_freed || lease->work != LEASE_WORK_UNDO);
 }

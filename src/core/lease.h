@@ -8,14 +8,14 @@
  * events and carries out actions, in order, one event at a time.
  *
  * The agent's own work (drain, evict, restore) takes time; it is started by an action
- * and its end is an event. While it runs, only LOST may come in between: all other
- * events wait until the work has ended and its event was fed. An event that is refused
- * (LEASE_E_STATE) has crossed another message on the wire and is dropped; the agent
- * does nothing about it.
+ * and its end is an event. While it runs, only LOST may come in between, and PROGRESS in
+ * an eviction: all other events wait until the work has ended and its event was fed. An event that
+ * is refused (LEASE_E_STATE) has crossed another message on the wire and is dropped; the agent does
+ * nothing about it.
  *
  * The gate is open exactly in OFF, HOLDING, and in the first part of DRAINING (the agent
- * closes it). The budget is unlimited in OFF, 0 in IDLE: whoever has stopped may take
- * nothing more. Memory reports (SEND_REQ, SEND_RELEASED, SEND_MEMORY) are composed after
+ * closes it). The budget is unlimited in OFF, 0 in IDLE and ASKED: whoever has stopped may
+ * take nothing more. Memory reports (SEND_REQ, SEND_RELEASED, SEND_MEMORY) are composed after
  * the actions before them were carried out; LOCK_RELEASED's budget is what is on the
  * card then (resident + pinned), with outcome 0, else lease.budget.
  *
@@ -49,7 +49,7 @@ enum lease_work {
 	LEASE_WORK_EVICT_IDLE,  /* evicting: a DROP with grant 0 */
 	LEASE_WORK_EVICT_ASKED, /* the same, after REQ_LOCK */
 	LEASE_WORK_COME,        /* restoring: a budget has come */
-	LEASE_WORK_UNDO,        /* restoring: the eviction failed */
+	LEASE_WORK_UNDO,        /* restoring: the eviction failed, and nobody was told of it */
 	LEASE_WORK_ALONE,       /* restoring: the scheduler has not come back */
 	LEASE_WORK_COUNT_
 };
@@ -64,6 +64,7 @@ enum lease_event_type {
 	LEASE_EVENT_REFUSED,  /* MEM_REFUSED */
 	LEASE_EVENT_PREPARE,  /* bytes, due_ms */
 	LEASE_EVENT_DRAINED,  /* outcome */
+	LEASE_EVENT_PROGRESS, /* of an eviction: enough has gone to be worth a report */
 	LEASE_EVENT_EVICTED,  /* outcome */
 	LEASE_EVENT_RESTORED, /* outcome */
 	LEASE_EVENT_IDLE,     /* no work for the idle time, and somebody waits */
@@ -124,6 +125,7 @@ struct lease {
 	uint64_t budget;     /* the last SET_BUDGET's */
 	uint64_t epoch;      /* of the last message that was taken */
 	uint64_t drop_bytes; /* of the DROP being answered */
+	bool has_freed;      /* EVICTING: told so, and others may have the room by now */
 };
 
 enum {

@@ -74,6 +74,14 @@ void notice_forget(struct sched *sched, uint32_t client)
 	fit_in(sched, client);
 }
 
+/* What it was told is far from what it would be told now. */
+static bool is_outdated(const struct sched_client *c, uint64_t bytes)
+{
+	uint64_t now = bytes_of(c, bytes), quarter = c->told_bytes / 4;
+
+	return now > c->told_bytes + quarter || now < c->told_bytes - quarter;
+}
+
 static bool tell_place(struct sched *sched, uint32_t gpu, enum sched_place place)
 {
 	const struct sched_gpu *g = &sched->gpus[gpu];
@@ -88,7 +96,7 @@ static bool tell_place(struct sched *sched, uint32_t gpu, enum sched_place place
 		/* Who is the only one to wait needs not hear of itself. */
 		if (c->is_hung || (c->line == SCHED_LINE_QUEUE && g->queue.n == 1))
 			continue;
-		if (c->is_told && bytes_of(c, bytes) <= c->told_bytes)
+		if (c->is_told && !is_outdated(c, bytes))
 			continue;
 		if (!c->is_told && g->told.n >= TOLD_MAX)
 			return true;

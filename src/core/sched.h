@@ -67,7 +67,7 @@ enum sched_client_state {
 	SCHED_CLIENT_FREE,     /* slot unused */
 	SCHED_CLIENT_IDLE,     /* joined, wants nothing; may still have memory on the card */
 	SCHED_CLIENT_WAITING,  /* in the queue */
-	SCHED_CLIENT_INCOMING, /* chosen: room is being made, or it brings its memory in */
+	SCHED_CLIENT_INCOMING, /* chosen: room is being made, and its memory comes in */
 	SCHED_CLIENT_RUNNING,  /* has a grant */
 	SCHED_CLIENT_STOPPING, /* has a grant, and a DROP that it has not answered */
 	SCHED_CLIENT_STATE_COUNT_
@@ -99,6 +99,7 @@ struct sched_event {
 	uint64_t moved;
 	uint64_t move_ns;
 	uint32_t outcome; /* 0 success, else why the client did not stop */
+	bool is_part;     /* RELEASED with an outcome: its budget is used up, the rest waits */
 	bool wants;
 	bool running; /* JOIN: it has run until now without us */
 	bool fixed;   /* JOIN: can not take turns */

@@ -84,7 +84,8 @@ struct sched_client {
 	bool is_not_preemptible;
 	bool is_growing;   /* runs, and an allocation waits */
 	bool is_asked;     /* a DROP is not answered yet */
-	bool is_given;     /* comes, and has its budget: it restores */
+	bool has_freed;    /* since that DROP, as its reports say */
+	bool is_given;     /* comes, and restores within its budget, of need or of a part */
 	bool is_retrying;  /* a stop or an eviction failed: not asked again before retry_ns */
 	bool is_resting;   /* its restore failed: not chosen again before retry_ns */
 	bool is_told;      /* PREPARE sent for this run */
@@ -121,7 +122,7 @@ struct sched_gpu {
 	bool is_overcommitted; /* and reported */
 	bool is_prepared;      /* the victims of head know */
 	uint32_t head;         /* whom room is planned for, by due_ns */
-	uint32_t restoring;    /* the one client that brings its memory in */
+	uint32_t restoring;    /* the one client that is_given */
 	uint64_t total, external;
 	uint64_t wake_ns;   /* to prepare or to switch */
 	uint64_t bandwidth; /* bytes a second */

@@ -32,7 +32,7 @@ static void check_debts(const struct sched_client *c)
 
 	assert((c->answer_ns != SCHED_NO_DEADLINE) == owes);
 	assert(!c->is_asked || !c->is_given);
-	assert(c->is_asked || c->drop_bytes == 0);
+	assert(c->is_asked || (c->drop_bytes == 0 && !c->has_freed));
 	assert((c->retry_ns != SCHED_NO_DEADLINE) == (c->is_retrying || c->is_resting));
 	assert((c->beat_ns != SCHED_NO_DEADLINE) == c->is_told);
 	assert(!c->is_told || (c->state == SCHED_CLIENT_RUNNING && !c->is_hung));

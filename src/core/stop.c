@@ -36,6 +36,7 @@ static void ask(struct sched *sched, uint32_t client, uint64_t bytes, bool runs)
 	struct sched_client *c = &sched->clients[client];
 
 	c->is_asked = true;
+	c->has_freed = false;
 	c->drop_bytes = bytes;
 	c->drop_epoch = stop_epoch(c, runs);
 	c->answer_ns = sched->now_ns + quantum_answer(sched, c->gpu, bytes);
@@ -44,6 +45,7 @@ static void ask(struct sched *sched, uint32_t client, uint64_t bytes, bool runs)
 static void answered(struct sched_client *c)
 {
 	c->is_asked = false;
+	c->has_freed = false;
 	c->drop_bytes = 0;
 	c->answer_ns = SCHED_NO_DEADLINE;
 }
@@ -90,7 +92,21 @@ static uint64_t min_u64(uint64_t a, uint64_t b)
 /* An eviction that frees nothing would be asked for again at once, and for ever. */
 static bool freed_nothing(const struct sched_client *c, uint64_t charge_before)
 {
-	return c->drop_bytes > 0 && fit_charge(c) >= charge_before && fit_pageable(c) > 0;
+	return !c->has_freed && c->drop_bytes > 0 && fit_charge(c) >= charge_before &&
+	       fit_pageable(c) > 0;
+}
+
+void stop_progress(struct sched *sched, uint32_t client, uint64_t charge_before)
+{
+	struct sched_client *c = &sched->clients[client];
+	uint64_t charge = fit_charge(c);
+
+	if (charge >= charge_before)
+		return;
+	fit_out(sched, client);
+	c->has_freed = true;
+	c->drop_bytes -= min_u64(c->drop_bytes, charge_before - charge);
+	fit_in(sched, client);
 }
 
 static void retry_later(struct sched *sched, struct sched_client *c)

@@ -51,6 +51,9 @@ void turn_grant(struct sched *sched, uint32_t client)
 	line_leave(sched, client);
 	if (!c->is_given)
 		c->budget = c->need;
+	/* It has come to want this since it was chosen: it is to ask again, as one that runs. */
+	if (!fit_pinned(sched, client))
+		c->memory.wanted_pinned = 0;
 	promise(c);
 	c->is_given = false;
 	c->has_switched = false;
@@ -100,12 +103,13 @@ void turn_grow(struct sched *sched, uint32_t client)
 	emit_budget(sched, client);
 }
 
-static void start_restore(struct sched *sched, uint32_t client)
+static void start_restore(struct sched *sched, uint32_t client, uint64_t budget)
 {
 	struct sched_client *c = &sched->clients[client];
 
 	fit_out(sched, client);
-	c->budget = c->need;
+	/* Put back and chosen again, it may still be at work within an earlier, larger one. */
+	c->budget = max_u64(budget, c->budget);
 	c->is_given = true;
 	c->answer_ns = sched->now_ns + quantum_answer(sched, c->gpu, c->memory.swapped);
 	stop_epoch(c, false);
@@ -114,15 +118,47 @@ static void start_restore(struct sched *sched, uint32_t client)
 	emit_budget(sched, client);
 }
 
+/* It has all that it is to get, or can have it now. */
+static bool is_whole(const struct sched_client *c)
+{
+	return c->is_given && fit_charge(c) >= c->need;
+}
+
+/* Two with a grant would be one too many, even while the first one stops. */
+static bool is_barred(const struct sched *sched, uint32_t client)
+{
+	const struct sched_client *c = &sched->clients[client];
+
+	return fit_exclusive(sched) && sched->gpus[c->gpu].sums.n_holding > c->share.n_holding;
+}
+
+bool turn_restored_part(struct sched *sched, uint32_t client)
+{
+	struct sched_client *c = &sched->clients[client];
+
+	fit_out(sched, client);
+	c->is_given = false;
+	c->answer_ns = SCHED_NO_DEADLINE;
+	sched->gpus[c->gpu].restoring = SCHED_NONE;
+	fit_aim(sched, client);
+	fit_in(sched, client);
+	return fit_charge(c) < c->need;
+}
+
+void turn_restored(struct sched *sched, uint32_t client)
+{
+	if (is_whole(&sched->clients[client]) && !is_barred(sched, client))
+		turn_grant(sched, client);
+	else
+		(void)turn_restored_part(sched, client);
+}
+
 static bool can_give(const struct sched *sched, uint32_t client)
 {
 	const struct sched_client *c = &sched->clients[client];
 	const struct sched_gpu *g = &sched->gpus[c->gpu];
 
-	if (c->is_given || c->is_asked || !fit_has_room(sched, client))
-		return false;
-	/* Two with a grant would be one too many, even while the first one stops. */
-	if (fit_exclusive(sched) && g->sums.n_holding > c->share.n_holding)
+	if (c->is_given || c->is_asked || !fit_has_room(sched, client) || is_barred(sched, client))
 		return false;
 	return c->state == SCHED_CLIENT_RUNNING || c->memory.swapped == 0 ||
 	       g->restoring == SCHED_NONE;
@@ -139,12 +175,35 @@ static bool give(struct sched *sched, uint32_t gpu)
 		if (c->state == SCHED_CLIENT_RUNNING)
 			turn_grow(sched, i);
 		else if (c->memory.swapped > 0)
-			start_restore(sched, i);
+			start_restore(sched, i, c->need);
 		else
 			turn_grant(sched, i);
 		return true;
 	}
 	return false;
+}
+
+/*
+ * The first that comes restores within what is there while those in its way still move
+ * out, so that both directions of the bus are used. Whoever stands behind it would take
+ * the room that it waits for.
+ */
+static bool give_part(struct sched *sched, uint32_t gpu)
+{
+	const struct sched_gpu *g = &sched->gpus[gpu];
+	const struct sched_client *c;
+	uint64_t part;
+
+	if (g->coming.n == 0 || g->restoring != SCHED_NONE)
+		return false;
+	c = &sched->clients[g->coming.first];
+	if (c->state != SCHED_CLIENT_INCOMING || c->memory.swapped == 0 || c->is_asked)
+		return false;
+	part = fit_part(sched, g->coming.first);
+	if (part == 0)
+		return false;
+	start_restore(sched, g->coming.first, fit_charge(c) + part);
+	return true;
 }
 
 /* Chosen: from now on its need is counted, and room is made. */
@@ -183,18 +242,22 @@ static void put_back(struct sched *sched, uint32_t client)
 	line_push_front(sched, client);
 	/* It has waited all the while: else whoever is put back again and again waits for ever. */
 	c->bound_ns = min_u64(c->bound_ns, c->kept_bound_ns);
+	/* What it has brought in stays, and can be asked back: the copies are still clean. */
+	if (c->is_given)
+		c->answer_ns = SCHED_NO_DEADLINE;
+	c->is_given = false;
 	if (c->state == SCHED_CLIENT_INCOMING)
 		stop_set_state(sched, client, SCHED_CLIENT_WAITING);
 	fit_in(sched, client);
 	line_tell(sched, client);
 }
 
-/* The last one that came and has no budget yet; SCHED_NONE: all have. */
+/* The last one that came and has not all its budget yet; SCHED_NONE: all have. */
 static uint32_t last_without_budget(const struct sched *sched, uint32_t gpu)
 {
 	uint32_t i = sched->gpus[gpu].coming.last;
 
-	while (i != SCHED_NONE && sched->clients[i].is_given)
+	while (i != SCHED_NONE && is_whole(&sched->clients[i]))
 		i = sched->clients[i].link[SCHED_LINK_LINE].prev;
 	return i;
 }
@@ -384,7 +447,8 @@ void turn_dispatch(struct sched *sched, uint32_t gpu)
 		}
 		n++;
 		assert(n <= ROUNDS_MAX);
-	} while (give(sched, gpu) || make_room(sched, gpu) || admit_next(sched, gpu));
+	} while (give(sched, gpu) || make_room(sched, gpu) || give_part(sched, gpu) ||
+		 admit_next(sched, gpu));
 
 	if (g->sums.charged > fit_usable(sched, gpu)) {
 		if (!g->is_overcommitted)

@@ -7,6 +7,7 @@
  * lines and does what can be done:
  *
  *   give       those that come get their budget, or their grant, once the card has room;
+ *              the first of them a part of it as soon as that is worth a restore;
  *   make room  bytes are asked back, from idle clients first, then from victims (blocked
  *              ones first, then by oldest turn), then from queued ones, last first;
  *   admit      the head of the queue, if it fits or its due time has come; and up to
@@ -19,12 +20,18 @@
 
 #include "core/sched.h"
 
+#include <stdbool.h>
 #include <stdint.h>
 
 void turn_dispatch(struct sched *sched, uint32_t gpu);
 
 /* client has all its memory on the card, or never lacked any: it runs. */
 void turn_grant(struct sched *sched, uint32_t client);
+
+/* client, which restores, has all its memory on the card: it runs, or waits for the rest. */
+void turn_restored(struct sched *sched, uint32_t client);
+/* client has used up its budget, and bytes are out. false: no larger one will come of it. */
+bool turn_restored_part(struct sched *sched, uint32_t client);
 
 /* client, in the queue, is chosen at once if it fits: however long the queue is. */
 void turn_admit(struct sched *sched, uint32_t client);

@@ -18,6 +18,7 @@ const char *actions_outcome(uint64_t outcome)
 		[NVSHARE_OUTCOME_GPU_HUNG] = "gpu-hung",
 		[NVSHARE_OUTCOME_INVALID_STATE] = "invalid-state",
 		[NVSHARE_OUTCOME_UNSUPPORTED] = "unsupported",
+		[NVSHARE_OUTCOME_PARTIAL] = "partial",
 	};
 
 	return outcome < NVSHARE_OUTCOME_COUNT ? names[outcome] : "?";

@@ -70,13 +70,15 @@ enum from {
 	DRAINING0,  /* for a DROP of 0 bytes */
 	GIVING_UP,  /* DRAINING, idle */
 	EVICTING,
-	UNDOING,   /* RESTORING after an eviction that failed */
-	FREEING,   /* EVICTING with grant 0, from ASKED */
-	FREEING_I, /* the same, from IDLE */
+	EVICTED_PART, /* EVICTING, and has reported so */
+	UNDOING,      /* RESTORING after an eviction that failed */
+	FREEING,      /* EVICTING with grant 0, from ASKED */
+	FREEING_I,    /* the same, from IDLE */
 	ORPHAN,
 	ALONE, /* RESTORING by itself */
 	LOST_DRAIN,
 	LOST_EVICT,
+	LOST_PART,
 	LOST_COMING,
 	LOST_UNDO,
 	FROM_COUNT
@@ -134,12 +136,16 @@ static void bring_into(enum from from)
 	if (from != LOST_COMING)
 		hold();
 	if (from == DRAINING || from == DRAINING0 || from == EVICTING || from == UNDOING ||
-	    from == LOST_DRAIN || from == LOST_EVICT || from == LOST_UNDO)
+	    from == EVICTED_PART || from == LOST_DRAIN || from == LOST_EVICT || from == LOST_PART ||
+	    from == LOST_UNDO)
 		drop(7, from == DRAINING0 ? 0 : 10, "d");
 	if (from == GIVING_UP)
 		assert_string_equal(go(LEASE_EVENT_IDLE), "d");
-	if (from == EVICTING || from == UNDOING || from == LOST_EVICT || from == LOST_UNDO)
+	if (from == EVICTING || from == EVICTED_PART || from == UNDOING || from == LOST_EVICT ||
+	    from == LOST_PART || from == LOST_UNDO)
 		assert_string_equal(go(LEASE_EVENT_DRAINED), "e");
+	if (from == EVICTED_PART || from == LOST_PART)
+		assert_string_equal(go(LEASE_EVENT_PROGRESS), "bm");
 	if (from == UNDOING || from == LOST_UNDO)
 		assert_string_equal(
 			step((struct lease_event){.type = LEASE_EVENT_EVICTED, .outcome = 3}), "i");
@@ -162,6 +168,7 @@ enum kind {
 	BUDGET_EVEN,
 	REFUSED,
 	PREPARE,
+	PROGRESS,
 	DONE,
 	DONE_WANTING,
 	FAILED,
@@ -190,6 +197,7 @@ static struct lease_event event_of(enum kind kind)
 		[BUDGET_EVEN] = {.type = LEASE_EVENT_BUDGET, .budget = 5, .epoch = 6},
 		[REFUSED] = {.type = LEASE_EVENT_REFUSED},
 		[PREPARE] = {.type = LEASE_EVENT_PREPARE, .bytes = 1, .due_ms = 1},
+		[PROGRESS] = {.type = LEASE_EVENT_PROGRESS},
 		[DONE] = {.type = end},
 		[DONE_WANTING] = {.type = end, .wanting = true},
 		[FAILED] = {.type = end, .outcome = 2, .wanting = true},
@@ -224,8 +232,8 @@ static const char *const expected[FROM_COUNT][KIND_COUNT] = {
 		   [BUDGET_ODD] = "bi RESTORING",
 		   [REFUSED] = "f ASKED"},
 	[COMING] = {[LOST] = " RESTORING",
-		    [DONE] = "m ASKED",
-		    [DONE_WANTING] = "m ASKED",
+		    [DONE] = "bm ASKED",
+		    [DONE_WANTING] = "bm ASKED",
 		    [FAILED] = "br ASKED"},
 	[HOLDING] = {[LOST] = "b OFF",
 		     [WANT] = "m HOLDING",
@@ -256,7 +264,13 @@ static const char *const expected[FROM_COUNT][KIND_COUNT] = {
 	[EVICTING] = {[LOST] = " EVICTING",
 		      [DONE] = "br IDLE",
 		      [DONE_WANTING] = "br ASKED",
+		      [PROGRESS] = "bm EVICTING",
 		      [FAILED] = "i RESTORING"},
+	[EVICTED_PART] = {[LOST] = " EVICTING",
+			  [DONE] = "br IDLE",
+			  [DONE_WANTING] = "br ASKED",
+			  [PROGRESS] = "m EVICTING",
+			  [FAILED] = "br ASKED"},
 	[UNDOING] = {[LOST] = " RESTORING",
 		     [DONE] = "or HOLDING",
 		     [DONE_WANTING] = "or HOLDING",
@@ -264,10 +278,12 @@ static const char *const expected[FROM_COUNT][KIND_COUNT] = {
 	[FREEING] = {[LOST] = " EVICTING",
 		     [DONE] = "r ASKED",
 		     [DONE_WANTING] = "r ASKED",
+		     [PROGRESS] = "m EVICTING",
 		     [FAILED] = "r ASKED"},
 	[FREEING_I] = {[LOST] = " EVICTING",
 		       [DONE] = "r IDLE",
 		       [DONE_WANTING] = "rq ASKED",
+		       [PROGRESS] = "m EVICTING",
 		       [FAILED] = "rq ASKED"},
 	[ORPHAN] = {[REGISTERED] = "b IDLE",
 		    [REGISTERED_WANTING] = "bq ASKED",
@@ -276,6 +292,7 @@ static const char *const expected[FROM_COUNT][KIND_COUNT] = {
 	[ALONE] = {[DONE] = "bo OFF", [DONE_WANTING] = "bo OFF", [FAILED] = "t ORPHAN"},
 	[LOST_DRAIN] = {[DONE] = "bo OFF", [DONE_WANTING] = "bo OFF", [FAILED] = "bo OFF"},
 	[LOST_EVICT] = {[DONE] = "t ORPHAN", [DONE_WANTING] = "t ORPHAN", [FAILED] = "t ORPHAN"},
+	[LOST_PART] = {[DONE] = "t ORPHAN", [DONE_WANTING] = "t ORPHAN", [FAILED] = "t ORPHAN"},
 	[LOST_COMING] = {[DONE] = "t ORPHAN", [DONE_WANTING] = "t ORPHAN", [FAILED] = "t ORPHAN"},
 	[LOST_UNDO] = {[DONE] = "bo OFF", [DONE_WANTING] = "bo OFF", [FAILED] = "t ORPHAN"},
 };
@@ -336,6 +353,41 @@ static void a_failed_eviction_is_undone_before_the_gate_opens(void **state)
 	assert_true(last()->wants);
 }
 
+static void an_eviction_that_was_told_of_is_not_undone(void **state)
+{
+	(void)state;
+	bring_into(EVICTED_PART);
+	assert_int_equal(lease.budget, 0);
+	/* What has gone is another's by now: to bring it back would overflow the card. */
+	assert_string_equal(step((struct lease_event){.type = LEASE_EVENT_EVICTED, .outcome = 3}),
+			    "br");
+	assert_int_equal(last()->grant, 7);
+	assert_int_equal(last()->outcome, 0);
+	assert_true(last()->wants);
+	assert_false(lease_is_open(&lease));
+}
+
+static void a_part_that_is_in_stays_and_more_is_awaited(void **state)
+{
+	(void)state;
+	bring_into(COMING);
+	assert_string_equal(step((struct lease_event){.type = LEASE_EVENT_RESTORED, .outcome = 7}),
+			    "br");
+	assert_int_equal(last()->grant, 0);
+	assert_int_equal(last()->epoch, 1);
+	assert_int_equal(last()->outcome, 7);
+	/* Nothing more is taken of it meanwhile. */
+	assert_int_equal(lease.budget, 0);
+	assert_string_equal(
+		step((struct lease_event){.type = LEASE_EVENT_BUDGET, .budget = 90, .epoch = 3}),
+		"bi");
+	assert_string_equal(go(LEASE_EVENT_RESTORED), "bm");
+	assert_int_equal(lease.epoch, 3);
+	/* Or it is asked for after all. */
+	drop(0, 50, "be");
+	assert_int_equal(lease.budget, 0);
+}
+
 static void growth_given_too_late_is_not_taken_for_coming_in(void **state)
 {
 	(void)state;
@@ -387,6 +439,8 @@ int main(void)
 		cmocka_unit_test(every_event_in_every_state),
 		cmocka_unit_test(a_drop_is_answered_with_its_own_numbers),
 		cmocka_unit_test(a_failed_eviction_is_undone_before_the_gate_opens),
+		cmocka_unit_test(an_eviction_that_was_told_of_is_not_undone),
+		cmocka_unit_test(a_part_that_is_in_stays_and_more_is_awaited),
 		cmocka_unit_test(growth_given_too_late_is_not_taken_for_coming_in),
 		cmocka_unit_test(bytes_to_move_are_passed_on),
 		cmocka_unit_test(alone_the_memory_has_no_bound),

@@ -48,6 +48,8 @@ static struct {
 	int evict_was_frozen;
 	int capture_mode;
 	uint64_t evict_bytes; /* asked for */
+	uint64_t evict_first; /* so much is gone when on_first is called; then goes the rest */
+	void (*on_first)(CUdevice dev, uint64_t bytes);
 	uint64_t swapped;
 } fake;
 
@@ -147,9 +149,12 @@ int pager_evict(CUdevice dev, uint64_t bytes, bool is_frozen, struct pager_move 
 	fake_set(evict_bytes, bytes);
 	budget_read(dev, &mem);
 	bytes = bytes < mem.resident ? bytes : mem.resident;
+	budget_swapped_out(dev, fake_get(evict_first));
+	if (fake.on_first)
+		fake.on_first(dev, fake_get(evict_first));
 	if (fake_get(evict_outcome))
 		return fake_get(evict_outcome);
-	budget_swapped_out(dev, bytes);
+	budget_swapped_out(dev, bytes - fake_get(evict_first));
 	*ret_move = (struct pager_move){.bytes = bytes, .ns = 1000};
 	return fake_current ? NVSHARE_OUTCOME_SUCCESS : NVSHARE_OUTCOME_INVALID_STATE;
 }
@@ -162,8 +167,11 @@ int pager_restore(CUdevice dev, struct pager_move *ret_move)
 	budget_read(dev, &mem);
 	if (fake_get(restore_outcome))
 		return fake_get(restore_outcome);
-	if (!budget_swapped_in(dev, mem.swapped))
-		return NVSHARE_OUTCOME_INVALID_STATE;
+	if (!budget_swapped_in(dev, mem.swapped)) {
+		*ret_move = (struct pager_move){.bytes = mem.swapped / 2, .ns = 500};
+		return budget_swapped_in(dev, mem.swapped / 2) ? NVSHARE_OUTCOME_PARTIAL
+							       : NVSHARE_OUTCOME_INVALID_STATE;
+	}
 	*ret_move = (struct pager_move){.bytes = mem.swapped, .ns = 1000};
 	return NVSHARE_OUTCOME_SUCCESS;
 }

@@ -54,6 +54,13 @@ bool agent_is_stopping(void)
 	return false;
 }
 
+void agent_moved_out(CUdevice dev, uint64_t bytes)
+{
+	(void)dev;
+	fake.moved_out = bytes;
+	fake.n_moved_out++;
+}
+
 void agent_after_fork_child(void)
 {
 }

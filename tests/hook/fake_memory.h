@@ -87,6 +87,8 @@ static struct {
 	void (*on_event_sync)(void); /* called once */
 	void (*on_want)(CUdevice dev);
 	int n_wants;
+	int n_moved_out; /* agent_moved_out() was called, the last time with */
+	uint64_t moved_out;
 	enum nvshare_backend backend;
 	struct hook_options options;
 } fake = {.lock = PTHREAD_MUTEX_INITIALIZER};
@@ -583,6 +585,8 @@ static inline void fake_setup(void)
 	fake.sync_error = CUDA_SUCCESS;
 	fake.on_want = NULL;
 	fake.n_wants = 0;
+	fake.n_moved_out = 0;
+	fake.moved_out = 0;
 	fake.n_syncs = 0;
 	fake.bytes_copied = 0;
 	fake.n_registered = 0;

@@ -235,12 +235,101 @@ static void comes_back(void)
 	do
 		u = fake_expect(fd, NVSHARE_MSG_MEM_UPDATE).body.mem_update_9;
 	while (u.mem.swapped);
-	check(u.budget == 150 * MIB && u.epoch == 7);
+	check(u.budget == 100 * MIB && u.epoch == 7);
 	check(u.moved == 60 * MIB && u.move_ns == 1000);
 	check(u.mem.resident == 100 * MIB);
 	check(!is_done(&user));
 	fake_grant(fd, 2, 150 * MIB, 8);
 	(void)finish(&user);
+}
+
+static void comes_back_in_parts(void)
+{
+	struct user user = {0};
+	struct nvshare_lock_released r;
+	struct nvshare_mem_update u;
+	int fd;
+
+	fake_listen(dir);
+	fd = begin_running();
+	fake_drop(fd, 1, 60 * MIB, 4);
+	(void)fake_expect(fd, NVSHARE_MSG_LOCK_RELEASED);
+	start(&user, pass_gate);
+	(void)fake_expect(fd, NVSHARE_MSG_REQ_LOCK);
+	fake_available(fd, 80 * MIB, 7);
+	r = fake_expect(fd, NVSHARE_MSG_LOCK_RELEASED).body.lock_released_7;
+	check(r.grant == 0 && r.epoch == 7 && r.outcome == NVSHARE_OUTCOME_PARTIAL);
+	check(r.mem.resident == 70 * MIB && r.mem.swapped == 30 * MIB);
+	check(r.moved == 0);
+	check(!is_done(&user));
+	fake_available(fd, 150 * MIB, 9);
+	do
+		u = fake_expect(fd, NVSHARE_MSG_MEM_UPDATE).body.mem_update_9;
+	while (u.mem.swapped);
+	check(u.epoch == 9);
+	/* Both restores. */
+	check(u.moved == 60 * MIB && u.move_ns == 1500);
+	check(!is_done(&user));
+	fake_grant(fd, 2, 150 * MIB, 10);
+	(void)finish(&user);
+}
+
+static int has_told;
+
+/* From within the eviction, until the scheduler has heard of it. */
+static void tell(CUdevice dev, uint64_t bytes)
+{
+	while (!__atomic_load_n(&has_told, __ATOMIC_SEQ_CST)) {
+		agent_moved_out(dev, bytes);
+		nap();
+	}
+}
+
+/* Told to give 60 MiB, and 30 of them are gone and reported: the eviction goes on. */
+static int begin_telling(void)
+{
+	struct nvshare_mem_update u;
+	int fd = begin_running();
+
+	fake_set(evict_first, 30 * MIB);
+	fake.on_first = tell;
+	fake_drop(fd, 1, 60 * MIB, 4);
+	do
+		u = fake_expect(fd, NVSHARE_MSG_MEM_UPDATE).body.mem_update_9;
+	while (!u.mem.swapped);
+	check(u.epoch == 4 && u.moved == 0);
+	check(u.mem.swapped == 30 * MIB && u.mem.resident == 70 * MIB);
+	check(u.budget == 70 * MIB);
+	return fd;
+}
+
+static void tells_how_far_it_has_moved_out(void)
+{
+	struct nvshare_lock_released r;
+	int fd;
+
+	fake_listen(dir);
+	fd = begin_telling();
+	__atomic_store_n(&has_told, 1, __ATOMIC_SEQ_CST);
+	r = fake_expect(fd, NVSHARE_MSG_LOCK_RELEASED).body.lock_released_7;
+	check(r.grant == 1 && r.outcome == NVSHARE_OUTCOME_SUCCESS);
+	check(r.moved == 60 * MIB && r.budget == 40 * MIB);
+}
+
+static void stays_stopped_when_a_part_was_told_as_gone(void)
+{
+	struct nvshare_lock_released r;
+	int fd;
+
+	fake_listen(dir);
+	fd = begin_telling();
+	fake_set(evict_outcome, NVSHARE_OUTCOME_SAVE_FAILED);
+	__atomic_store_n(&has_told, 1, __ATOMIC_SEQ_CST);
+	r = fake_expect(fd, NVSHARE_MSG_LOCK_RELEASED).body.lock_released_7;
+	check(r.grant == 1 && r.outcome == NVSHARE_OUTCOME_SUCCESS && r.wants == 1);
+	check(r.budget == 70 * MIB);
+	check(fake_get(n_restores) == 0);
+	check(gate_get() == GATE_CLOSED);
 }
 
 static void frees_memory_while_stopped(void)
@@ -906,6 +995,9 @@ int main(void)
 		child_test(stops_when_told),
 		child_test(says_that_it_wants_on),
 		child_test(comes_back),
+		child_test(comes_back_in_parts),
+		child_test(tells_how_far_it_has_moved_out),
+		child_test(stays_stopped_when_a_part_was_told_as_gone),
 		child_test(frees_memory_while_stopped),
 		child_test(keeps_the_gpu_when_work_does_not_end),
 		child_test(freezes_work_that_does_not_end),

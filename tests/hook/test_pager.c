@@ -156,6 +156,22 @@ static void evicts_no_more_than_the_chunks_that_cover_what_is_asked(void **state
 	release(low);
 }
 
+static void an_eviction_tells_how_far_it_is(void **state)
+{
+	CUdeviceptr ptrs[12];
+	struct pager_move move;
+
+	(void)state;
+	for (int i = 0; i < 12; i++)
+		ptrs[i] = allocate(4 * MIB);
+	fake.n_moved_out = 0;
+	assert_int_equal(pager_evict(0, 40 * MIB, false, &move), NVSHARE_OUTCOME_SUCCESS);
+	assert_true(fake.n_moved_out >= 10); /* not only at the end */
+	assert_int_equal(fake.moved_out, 40 * MIB);
+	for (int i = 0; i < 12; i++)
+		release(ptrs[i]);
+}
+
 static void a_small_allocation_costs_no_chunk_of_its_own(void **state)
 {
 	CUdeviceptr first = allocate(512), last;
@@ -220,7 +236,7 @@ static void a_restore_called_off_costs_no_second_copy(void **state)
 	fill(b, 4 * MIB, 2);
 	assert_int_equal(pager_evict(0, UINT64_MAX, false, &move), NVSHARE_OUTCOME_SUCCESS);
 	budget_set(0, 9 * MIB); /* enough for the larger one only */
-	assert_int_equal(pager_restore(0, &move), NVSHARE_OUTCOME_INVALID_STATE);
+	assert_int_equal(pager_restore(0, &move), NVSHARE_OUTCOME_PARTIAL);
 	assert_int_equal(move.bytes, 8 * MIB);
 	copied = fake.bytes_copied;
 	assert_int_equal(pager_evict(0, UINT64_MAX, false, &move), NVSHARE_OUTCOME_SUCCESS);
@@ -241,7 +257,7 @@ static void a_host_copy_is_not_trusted_once_nothing_is_out(void **state)
 	fill(a, 8 * MIB, 1);
 	assert_int_equal(pager_evict(0, UINT64_MAX, false, &move), NVSHARE_OUTCOME_SUCCESS);
 	budget_set(0, 9 * MIB);
-	assert_int_equal(pager_restore(0, &move), NVSHARE_OUTCOME_INVALID_STATE);
+	assert_int_equal(pager_restore(0, &move), NVSHARE_OUTCOME_PARTIAL);
 	release(b);
 	fill(a, 8 * MIB, 5);
 	assert_int_equal(pager_evict(0, UINT64_MAX, false, &move), NVSHARE_OUTCOME_SUCCESS);
@@ -497,6 +513,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		PAGER_TEST(every_byte_survives_going_out_and_coming_back),
 		PAGER_TEST(evicts_no_more_than_the_chunks_that_cover_what_is_asked),
+		PAGER_TEST(an_eviction_tells_how_far_it_is),
 		PAGER_TEST(a_small_allocation_costs_no_chunk_of_its_own),
 		PAGER_TEST(fifty_thousand_small_ones_live_and_die),
 		PAGER_TEST(a_chunk_that_is_out_can_be_freed),

@@ -36,6 +36,7 @@ enum move {
 	MOVE_DOWN,
 	MOVE_DONE,
 	MOVE_FAIL,
+	MOVE_PROGRESS,
 	MOVE_WANT,
 	MOVE_ALLOC,
 	MOVE_PIN,
@@ -55,6 +56,7 @@ static const char *const move_names[MOVE_COUNT] = {"message to the scheduler",
 						   "message to the client",
 						   "work ends",
 						   "work fails",
+						   "has moved a part out",
 						   "wants",
 						   "allocates",
 						   "allocates pinned",
@@ -126,7 +128,7 @@ static void mix_queue(uint64_t *hash, const struct sched_client *c, const struct
 		const struct world_msg *m = &queue->at[i];
 
 		mix(hash, m->type | (uint64_t)m->outcome << 8 | (uint64_t)m->wants << 16 |
-				  (uint64_t)m->is_running << 17);
+				  (uint64_t)m->is_running << 17 | (uint64_t)m->is_part << 18);
 		mix(hash, same_grant(c, m->grant));
 		mix(hash, c->epoch - m->epoch);
 		mix(hash, m->budget);
@@ -148,7 +150,7 @@ static void mix_client(uint64_t *hash, uint64_t now, const struct sched_client *
 {
 	const bool flags[] = {c->is_hung,   c->is_not_preemptible, c->is_growing, c->is_asked,
 			      c->is_given,  c->is_retrying,        c->is_resting, c->is_told,
-			      c->is_warned, c->has_switched};
+			      c->is_warned, c->has_switched,       c->has_freed};
 	const uint64_t timers[] = {c->due_ns, c->answer_ns, c->retry_ns, c->bound_ns, c->beat_ns};
 
 	mix(hash, c->state);
@@ -185,6 +187,7 @@ static void mix_proc(uint64_t *hash, const struct world *world, uint32_t p)
 	mix(hash, proc->budget);
 	mix(hash, proc->lease.budget);
 	mix(hash, proc->lease.drop_bytes);
+	mix(hash, proc->lease.has_freed);
 	mix(hash, same_grant(c, proc->lease.grant));
 	mix(hash, proc->is_linked ? c->epoch - proc->lease.epoch : 0);
 	mix(hash, proc->resident);
@@ -389,6 +392,13 @@ static bool do_move(struct node *node, enum move move, uint32_t p)
 		if (proc->work == WORLD_WORK_NONE)
 			return false;
 		world_work_done(world, p, move == MOVE_FAIL);
+		return true;
+	}
+	if (move == MOVE_PROGRESS) {
+		if (proc->work != WORLD_WORK_EVICT || proc->work_bytes <= UNIT ||
+		    proc->resident < UNIT)
+			return false;
+		world_progress(world, p, UNIT);
 		return true;
 	}
 	return move >= MOVE_KILL ? move_link(world, move, p) : move_program(world, move, p);

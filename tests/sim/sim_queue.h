@@ -13,6 +13,7 @@ enum sim_what {
 	SIM_UP,
 	SIM_DOWN,
 	SIM_WORK,
+	SIM_PROGRESS,
 	SIM_OP,
 	SIM_REPORT,
 	SIM_IDLE,

@@ -53,7 +53,8 @@ static void on_work(struct world *world, uint32_t p)
 	struct sim *sim = sim_of(world);
 	struct sim_program *prog = &sim->programs[p];
 	struct world_proc *proc = &world->procs[p];
-	uint64_t bytes = proc->work == WORLD_WORK_EVICT     ? proc->work_bytes
+	uint64_t out = proc->work_bytes < proc->resident ? proc->work_bytes : proc->resident;
+	uint64_t bytes = proc->work == WORLD_WORK_EVICT     ? out
 			 : proc->work == WORLD_WORK_RESTORE ? proc->swapped
 							    : 0;
 	uint64_t took = between(sim, MS, 500 * MS) + bytes / 10; /* 10 bytes a nanosecond */
@@ -65,6 +66,12 @@ static void on_work(struct world *world, uint32_t p)
 			took += between(sim, 0, 200 * S);
 	}
 	prog->work_ns = world->now + took;
+	/* Reports on the way, as many as the library would send, and at odd times. */
+	if (proc->work == WORLD_WORK_EVICT) {
+		for (uint64_t n = between(sim, 0, 6); n > 0; n--)
+			schedule(sim, world->now + between(sim, 0, took), SIM_PROGRESS, p,
+				 prog->life);
+	}
 	schedule(sim, prog->work_ns, SIM_WORK, p, prog->life);
 }
 
@@ -182,6 +189,16 @@ static void on_work_due(struct sim *sim, const struct sim_event *event)
 			 event->life);
 }
 
+static void on_progress(struct sim *sim, uint32_t p)
+{
+	struct world_proc *proc = &sim->world.procs[p];
+	uint64_t left = proc->work_bytes < proc->resident ? proc->work_bytes : proc->resident;
+
+	/* Perhaps of an eviction that has ended since, or another: no harm. */
+	if (proc->work == WORLD_WORK_EVICT && left > 1)
+		world_progress(&sim->world, p, between(sim, 1, left - 1));
+}
+
 static void on_lost(struct sim *sim, uint32_t p)
 {
 	if (!sim->world.procs[p].is_linked || sim->world.procs[p].is_joined)
@@ -281,6 +298,9 @@ static void handle(struct sim *sim, const struct sim_event *event)
 	case SIM_WORK:
 		on_work_due(sim, event);
 		break;
+	case SIM_PROGRESS:
+		on_progress(sim, event->p);
+		break;
 	case SIM_OP:
 		on_op(sim, event->p);
 		break;
@@ -325,8 +345,8 @@ static void configure(struct sim *sim, uint64_t *ret_total)
 }
 
 struct result {
-	uint64_t hash, n_steps, n_grants, n_drops, n_hung, n_refused, n_spawned, wait_max_ns,
-		end_ns;
+	uint64_t hash, n_steps, n_grants, n_drops, n_hung, n_refused, n_progress, n_parts,
+		n_spawned, wait_max_ns, end_ns;
 };
 
 static bool is_over(const struct sim *sim)
@@ -394,9 +414,10 @@ static struct result run(uint64_t seed, int faults)
 	if (faults == 0 && config.anti_thrash)
 		assert(sim.wait_max_ns <= 2 * config.wait_bound_ns);
 	free(sim.queue.at);
-	result = (struct result){sim.world.hash,    sim.world.n_steps, sim.world.n_grants,
-				 sim.world.n_drops, sim.world.n_hung,  sim.world.n_refused,
-				 sim.n_spawned,     sim.wait_max_ns,   sim.world.now};
+	result = (struct result){sim.world.hash,       sim.world.n_steps, sim.world.n_grants,
+				 sim.world.n_drops,    sim.world.n_hung,  sim.world.n_refused,
+				 sim.world.n_progress, sim.world.n_parts, sim.n_spawned,
+				 sim.wait_max_ns,      sim.world.now};
 	return result;
 }
 
@@ -434,6 +455,8 @@ int main(int argc, char **argv)
 		all.n_drops += a.n_drops;
 		all.n_hung += a.n_hung;
 		all.n_refused += a.n_refused;
+		all.n_progress += a.n_progress;
+		all.n_parts += a.n_parts;
 		all.n_spawned += a.n_spawned;
 		all.wait_max_ns = later(all.wait_max_ns, a.wait_max_ns);
 		if (is_wordy)
@@ -446,8 +469,8 @@ int main(int argc, char **argv)
 	}
 	printf("sim_sched: %" PRIu64 " seeds passed, 0 failed: %" PRIu64 " steps, %" PRIu64
 	       " programs, %" PRIu64 " grants, %" PRIu64 " drops, %" PRIu64 " hung, %" PRIu64
-	       " refused\n",
+	       " refused, %" PRIu64 " reports on the way, %" PRIu64 " restores in part\n",
 	       n_seeds, all.n_steps, all.n_spawned, all.n_grants, all.n_drops, all.n_hung,
-	       all.n_refused);
+	       all.n_refused, all.n_progress, all.n_parts);
 	return 0;
 }

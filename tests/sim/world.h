@@ -32,7 +32,7 @@ struct world_msg {
 	uint32_t outcome;
 	uint64_t grant, epoch, budget, bytes, due_ms, moved;
 	struct sched_memory memory;
-	bool wants, is_running;
+	bool wants, is_running, is_part;
 };
 
 struct world_queue {
@@ -56,9 +56,9 @@ struct world_proc {
 	uint64_t owned;                     /* pageable bytes that the program has allocated */
 	uint64_t lack;                      /* size of the allocation that is blocked */
 	bool is_lack_pinned;
-	bool is_refused; /* the blocked allocation has failed; the driver clears it */
-	uint64_t work_bytes;
-	uint64_t moved; /* since the last report */
+	bool is_refused;     /* the blocked allocation has failed; the driver clears it */
+	uint64_t work_bytes; /* of an eviction, still to go */
+	uint64_t moved;      /* since the last report */
 	struct world_queue up, down;
 };
 
@@ -74,6 +74,7 @@ struct world {
 	bool may_overlap; /* the mode has changed, or a hung one has come back */
 	uint64_t hash;    /* of all that the scheduler asked for */
 	uint64_t n_grants, n_drops, n_hung, n_refused, n_steps;
+	uint64_t n_progress, n_parts; /* reports from within an eviction; restores in part */
 	/* The driver's: something is in the queue, or work has begun. May be NULL. */
 	void (*on_up)(struct world *world, uint32_t p);
 	void (*on_down)(struct world *world, uint32_t p);
@@ -89,6 +90,15 @@ static inline void world_copy(struct world *to, const struct world *from)
 static inline uint64_t world_used(const struct world_proc *proc)
 {
 	return proc->resident + proc->pinned;
+}
+
+/* What it may have without another word from the scheduler. */
+static inline uint64_t world_may_have(const struct world_proc *proc)
+{
+	uint64_t used = world_used(proc);
+	bool may_take = proc->is_open || proc->work == WORLD_WORK_RESTORE;
+
+	return may_take && proc->budget > used ? proc->budget : used;
 }
 
 static inline uint64_t world_on_card(const struct world *world, uint32_t gpu)
@@ -131,6 +141,7 @@ static inline void world_check(const struct world *world)
 {
 	uint32_t n_open[WORLD_GPUS] = {0};
 	uint64_t on_card[WORLD_GPUS] = {0}, pinned[WORLD_GPUS] = {0}, largest[WORLD_GPUS] = {0};
+	uint64_t may_have[WORLD_GPUS] = {0};
 
 	for (uint32_t p = 0; p < WORLD_PROCS; p++) {
 		const struct world_proc *proc = &world->procs[p];
@@ -139,6 +150,8 @@ static inline void world_check(const struct world *world)
 			continue;
 		world_check_proc(world, p);
 		on_card[proc->gpu] += world_used(proc);
+		if (world->is_strict)
+			may_have[proc->gpu] += world_may_have(proc);
 		pinned[proc->gpu] += proc->pinned;
 		if (proc->owned > largest[proc->gpu])
 			largest[proc->gpu] = proc->owned;
@@ -149,6 +162,9 @@ static inline void world_check(const struct world *world)
 		assert(on_card[g] <= world->total[g]);
 		if (world->is_strict) {
 			assert(on_card[g] <= fit_usable(&world->sched, g));
+			/* Nor will there be too much, whatever they do with what they were given.
+			 */
+			assert(may_have[g] <= fit_usable(&world->sched, g));
 			/* Everybody can be made whole again. */
 			assert(pinned[g] + largest[g] <= fit_usable(&world->sched, g));
 		}

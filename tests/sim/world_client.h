@@ -6,6 +6,8 @@
 
 #include "world.h"
 
+#define WORLD_PARTIAL 7 /* as an outcome: NVSHARE_OUTCOME_PARTIAL */
+
 /* ---- a client's side ------------------------------------------------------------ */
 
 static inline struct sched_memory world_memory(const struct world_proc *proc)
@@ -67,6 +69,7 @@ static inline void world_act(struct world *world, uint32_t p, const struct lease
 					      .grant = action->grant,
 					      .epoch = action->epoch,
 					      .outcome = action->outcome,
+					      .is_part = action->outcome == WORLD_PARTIAL,
 					      .wants = action->wants});
 		break;
 	case LEASE_ACTION_SEND_MEMORY:
@@ -220,12 +223,63 @@ static inline void world_return_slack(struct world *world, uint32_t p)
 	world_report(world, p);
 }
 
+static inline void world_move_out(struct world *world, uint32_t p, uint64_t bytes)
+{
+	struct world_proc *proc = &world->procs[p];
+
+	assert(!proc->is_open && bytes <= proc->resident);
+	proc->resident -= bytes;
+	proc->swapped += bytes;
+	proc->work_bytes -= bytes < proc->work_bytes ? bytes : proc->work_bytes;
+	world_refresh_external(world, proc->gpu);
+}
+
+/* An eviction has come so much further, and says so: what is out counts as moved at its end. */
+static inline void world_progress(struct world *world, uint32_t p, uint64_t bytes)
+{
+	struct world_proc *proc = &world->procs[p];
+
+	assert(proc->work == WORLD_WORK_EVICT);
+	world_move_out(world, p, bytes);
+	if (world_lease(world, p, (struct lease_event){.type = LEASE_EVENT_PROGRESS}) == 0)
+		world->n_progress++;
+}
+
+/* As far as the budget and the card go; the outcome if that is not far enough. */
+static inline uint32_t world_bring_in(struct world *world, uint32_t p, uint32_t outcome)
+{
+	struct world_proc *proc = &world->procs[p];
+	uint64_t used = world_used(proc), bytes, room;
+	bool is_short;
+
+	room = proc->budget > used ? proc->budget - used : 0;
+	is_short = room < proc->swapped;
+	bytes = is_short ? room : proc->swapped;
+	room = world->total[proc->gpu] - world_on_card(world, proc->gpu);
+	if (world->is_strict)
+		assert(world_on_card(world, proc->gpu) + bytes <=
+		       fit_usable(&world->sched, proc->gpu));
+	if (bytes > room) {
+		bytes = room;
+		outcome = outcome ? outcome : 5;
+	}
+	bytes = outcome ? bytes / 2 : bytes;
+	proc->resident += bytes;
+	proc->swapped -= bytes;
+	proc->moved += bytes;
+	world_refresh_external(world, proc->gpu);
+	if (outcome || !is_short)
+		return outcome;
+	world->n_parts++;
+	return WORLD_PARTIAL;
+}
+
 /* The work under way ends. An eviction that fails has moved half. */
 static inline void world_work_done(struct world *world, uint32_t p, uint32_t outcome)
 {
 	struct world_proc *proc = &world->procs[p];
 	enum world_work work = proc->work;
-	uint64_t bytes, room;
+	uint64_t bytes;
 
 	assert(work != WORLD_WORK_NONE);
 	proc->work = WORLD_WORK_NONE;
@@ -241,31 +295,15 @@ static inline void world_work_done(struct world *world, uint32_t p, uint32_t out
 		assert(!proc->is_open);
 		bytes = proc->work_bytes < proc->resident ? proc->work_bytes : proc->resident;
 		bytes = outcome ? bytes / 2 : bytes;
-		proc->resident -= bytes;
-		proc->swapped += bytes;
+		world_move_out(world, p, bytes);
 		proc->moved += bytes;
-		world_refresh_external(world, proc->gpu);
 		(void)world_lease(
 			world, p,
 			(struct lease_event){.type = LEASE_EVENT_EVICTED, .outcome = outcome});
 		break;
 	case WORLD_WORK_RESTORE:
 		assert(!proc->is_open);
-		room = proc->budget > world_used(proc) ? proc->budget - world_used(proc) : 0;
-		if (world->is_strict)
-			assert(world_on_card(world, proc->gpu) +
-				       (room < proc->swapped ? room : proc->swapped) <=
-			       fit_usable(&world->sched, proc->gpu));
-		bytes = world->total[proc->gpu] - world_on_card(world, proc->gpu);
-		room = bytes < room ? bytes : room;
-		bytes = proc->swapped < room ? proc->swapped : room;
-		bytes = outcome ? bytes / 2 : bytes;
-		proc->resident += bytes;
-		proc->swapped -= bytes;
-		proc->moved += bytes;
-		world_refresh_external(world, proc->gpu);
-		if (proc->swapped > 0 && !outcome)
-			outcome = 5;
+		outcome = world_bring_in(world, p, outcome);
 		(void)world_lease(
 			world, p,
 			(struct lease_event){.type = LEASE_EVENT_RESTORED, .outcome = outcome});
@@ -325,6 +363,7 @@ static inline int world_deliver_up(struct world *world, uint32_t p)
 		.moved = msg.moved,
 		.move_ns = msg.moved,
 		.outcome = msg.outcome,
+		.is_part = msg.is_part,
 		.wants = msg.wants,
 		.memory = msg.memory,
 	};

@@ -49,6 +49,13 @@ void agent_want_memory(CUdevice dev);
  */
 void agent_stop(void);
 bool agent_is_stopping(void);
+
+/*
+ * From within an eviction of the agent's, between two pieces: bytes have gone since it
+ * began. Now and then the scheduler hears of it.
+ */
+void agent_moved_out(CUdevice dev, uint64_t bytes);
+
 void agent_after_fork_child(void);
 
 #endif

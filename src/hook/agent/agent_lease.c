@@ -19,6 +19,11 @@
 #define ORPHAN_RETRY_NS    CLOCK_NS_PER_SEC
 #define SLACK_BYTES_MIN    (256ull << 20)
 
+/* Others can use it: so much, or this share of a small card, or of what is to go. */
+#define PROGRESS_BYTES_MAX (1ull << 30)
+#define PROGRESS_CARD      64
+#define PROGRESS_SHARE     16
+
 static uint64_t on_card(const struct nvshare_mem *mem)
 {
 	uint64_t bytes = mem->resident;
@@ -94,12 +99,15 @@ static uint32_t evict(struct agent_link *link, uint64_t bytes)
 	int outcome = NVSHARE_OUTCOME_SUCCESS;
 
 	link->out = (struct pager_move){0};
+	link->out_asked = bytes;
+	link->out_told = 0;
 	if (!c)
 		return NVSHARE_OUTCOME_SUCCESS; /* memory dies with its context: none is left */
 	if (agent_halt_is_frozen() && !second_get(link->dev))
 		outcome = NVSHARE_OUTCOME_INVALID_STATE; /* copies would stand still, too */
 	else if (bytes)
 		outcome = pager_evict(link->dev, bytes, agent_halt_is_frozen(), &link->out);
+	link->out_asked = 0;
 	agent_leave_context(c);
 	agent_halt_evicted((uint32_t)outcome);
 	hook_debug("device %d: evicted %llu of %llu bytes in %llu us, outcome %d", (int)link->dev,
@@ -135,6 +143,24 @@ static int restore_alone(CUdevice dev, struct pager_move *move)
 	else
 		budget_lost(dev); /* what it allocates next waits for it, too */
 	return outcome;
+}
+
+void agent_moved_out(CUdevice dev, uint64_t bytes)
+{
+	struct agent_link *link = agent_link_of(dev);
+	uint64_t step, now = clock_now_ns();
+
+	if (!link || bytes >= link->out_asked || now < link->report_ns)
+		return;
+	step = link->total / PROGRESS_CARD;
+	if (step > PROGRESS_BYTES_MAX)
+		step = PROGRESS_BYTES_MAX;
+	if (step < link->out_asked / PROGRESS_SHARE)
+		step = link->out_asked / PROGRESS_SHARE;
+	if (bytes - link->out_told < step)
+		return;
+	link->out_told = bytes;
+	agent_lease_step(link, &(struct lease_event){.type = LEASE_EVENT_PROGRESS});
 }
 
 static uint32_t restore(struct agent_link *link)

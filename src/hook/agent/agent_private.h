@@ -54,6 +54,8 @@ struct agent_link {
 	uint64_t report_ns; /* no report before then */
 	struct nvshare_mem reported;
 	struct pager_move out; /* of the last eviction */
+	uint64_t out_asked;    /* of the eviction under way, bytes; 0: none */
+	uint64_t out_told;     /* of these the scheduler knows */
 	struct pager_move in;  /* since the last report */
 
 	uint32_t n_queued; /* messages that the socket did not take yet */

@@ -2,6 +2,7 @@
 
 #include "hook/pager/managed.h"
 
+#include "hook/agent/agent.h"
 #include "hook/cond.h"
 #include "hook/gate/gate.h"
 #include "hook/hook_options.h"
@@ -248,6 +249,7 @@ int managed_evict(CUdevice dev, uint64_t bytes, struct pager_move *ret_move)
 		budget_swapped_out(dev, block->charged);
 		ret_move->bytes += block->charged;
 		unclaim(block, true);
+		agent_moved_out(dev, ret_move->bytes);
 	}
 	(void)cuda_real.cuStreamDestroy_v2(stream);
 	ret_move->ns = now_ns() - start;
@@ -265,9 +267,11 @@ int managed_restore(CUdevice dev, struct pager_move *ret_move)
 	*ret_move = (struct pager_move){0};
 	while (outcome == NVSHARE_OUTCOME_SUCCESS && (block = claim(dev, addr, true))) {
 		addr = block->addr + 1;
-		if ((!stream && make_stream(&stream) != CUDA_SUCCESS) ||
-		    !budget_swapped_in(dev, block->charged)) {
+		if (!stream && make_stream(&stream) != CUDA_SUCCESS) {
 			outcome = NVSHARE_OUTCOME_INVALID_STATE;
+			unclaim(block, true);
+		} else if (!budget_swapped_in(dev, block->charged)) {
+			outcome = NVSHARE_OUTCOME_PARTIAL;
 			unclaim(block, true);
 		} else if (send(block, false, stream) != CUDA_SUCCESS) {
 			outcome = NVSHARE_OUTCOME_INVALID_STATE;

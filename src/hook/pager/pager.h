@@ -71,8 +71,9 @@ struct pager_move {
  * largest chunks first. is_frozen: the program was frozen, and may have been thawed since
  * unless the freeze is committed; nothing is given up before that. Returns an enum
  * nvshare_outcome (TIMEOUT: thawed); on any but success what was moved stays moved and
- * correct, but the client should restore. restore: brings in all that is out, as
- * far as the budget goes; NVSHARE_OUTCOME_INVALID_STATE when bytes stayed out.
+ * correct, but the client should restore; agent_moved_out() hears how far it is. restore:
+ * brings in all that is out, as far as the budget goes; NVSHARE_OUTCOME_PARTIAL when that
+ * is used up and bytes stayed out, which is no failure.
  */
 int pager_evict(CUdevice dev, uint64_t bytes, bool is_frozen, struct pager_move *ret_move);
 int pager_restore(CUdevice dev, struct pager_move *ret_move);

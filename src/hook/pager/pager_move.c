@@ -332,13 +332,16 @@ int pager_evict(CUdevice dev, uint64_t bytes, bool is_frozen, struct pager_move 
 	for (size_t i = 0; i < plan.n_chunks && move.outcome == NVSHARE_OUTCOME_SUCCESS; i++) {
 		if (move.n_started - move.n_ended == PAGER_IN_FLIGHT)
 			end_oldest_out(&move);
+		agent_moved_out(dev, move.bytes);
 		if (agent_is_stopping())
 			move.outcome = NVSHARE_OUTCOME_INVALID_STATE; /* the process exits */
 		if (move.outcome == NVSHARE_OUTCOME_SUCCESS)
 			start_out(&move, plan.chunks[i]);
 	}
-	while (move.n_ended < move.n_started)
+	while (move.n_ended < move.n_started) {
 		end_oldest_out(&move);
+		agent_moved_out(dev, move.bytes);
+	}
 	ret_move->bytes = move.bytes;
 	ret_move->ns = now_ns() - start;
 out:
@@ -393,7 +396,7 @@ static void start_in(struct move *move, struct pager_chunk *chunk)
 	if (!claim(chunk, PAGER_SWAPPED))
 		return; /* freed meanwhile */
 	if (!budget_swapped_in(chunk->range->dev, chunk->size)) {
-		move->outcome = NVSHARE_OUTCOME_INVALID_STATE;
+		move->outcome = NVSHARE_OUTCOME_PARTIAL;
 		pager_chunk_set(chunk, PAGER_SWAPPED);
 		return;
 	}
