@@ -1,0 +1,91 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A switch uses both directions of the bus, and may be cut off in its middle."""
+
+import re
+
+import pytest
+
+from conftest import until
+
+DROP = re.compile(r" drop client=\d+ gpu=0 grant=[1-9]")
+STOPPED = re.compile(r" released client=\d+ gpu=0 grant=[1-9]")
+PART = re.compile(r" released client=(\d+) gpu=0 grant=0 outcome=partial")
+
+
+def start_two(node):
+    """Each has most of the card, in pieces, and the bus is slow."""
+    node.start_scheduler()
+    enough = node.flag("enough")
+    return enough, [
+        node.app("oversub", "--size", "160MiB", "--buffers", 20, "--passes", 2, "--until", enough,
+                 "--seed", i, "--name", f"p{i}", name=f"p{i}", NVSHARE_SIM_BANDWIDTH="128MiB")
+        for i in range(2)
+    ]
+
+
+def parts_within_a_stop(node):
+    """Clients that were in with a part while the other had not stopped, one an element."""
+    found, in_stop = [], False
+    for line in node.scheduler.output().splitlines():
+        if DROP.search(line):
+            in_stop = True
+        elif STOPPED.search(line):
+            in_stop = False
+        elif in_stop and PART.search(line):
+            found.append(int(PART.search(line)[1]))
+    return found, in_stop
+
+
+def test_one_comes_in_while_the_other_goes_out(node):
+    enough, programs = start_two(node)
+    until("parts came in early", lambda: len(parts_within_a_stop(node)[0]) >= 6)
+    enough.touch()
+    for program in programs:
+        program.expect_verified()
+    node.expect_empty()
+    node.expect_sound_scheduler()
+
+
+def in_the_middle(node):
+    found, in_stop = parts_within_a_stop(node)
+    return in_stop and len(found) >= 2 and found[-1]
+
+
+@pytest.mark.parametrize("who", ["out", "in"])
+def test_the_other_goes_on_when_one_dies_in_the_middle(node, who):
+    enough, programs = start_two(node)
+    coming = until("a switch is in its middle", lambda: in_the_middle(node))
+    ids = {p: node.client(p)["id"] for p in programs}
+    victim, other = programs if (ids[programs[0]] == coming) == (who == "in") else programs[::-1]
+    victim.kill()
+    victim.wait()
+    until("the other runs", lambda: node.client(other)["state"] == "running")
+    enough.touch()
+    other.expect_verified()
+    node.expect_empty()
+    node.expect_sound_scheduler()
+
+
+def test_both_go_on_when_the_scheduler_dies_in_the_middle(node):
+    enough, programs = start_two(node)
+    until("a switch is in its middle", lambda: in_the_middle(node))
+    node.kill_scheduler()
+    node.start_scheduler()
+    until("they take turns again", lambda: node.gpu()["switches"] >= 3)
+    enough.touch()
+    for program in programs:
+        program.expect_verified()
+    node.expect_empty()
+    node.expect_sound_scheduler()
+
+
+def test_alone_both_get_to_their_end(node):
+    """No scheduler comes back, and each has a part of what both need."""
+    node.env["NVSHARE_ORPHAN_TIMEOUT_SEC"] = "1"
+    enough, programs = start_two(node)
+    until("a switch is in its middle", lambda: in_the_middle(node))
+    enough.touch()
+    node.kill_scheduler()
+    for program in programs:
+        program.expect_verified()
+    node.expect_empty()
