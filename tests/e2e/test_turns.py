@@ -140,3 +140,17 @@ def test_two_gpus_do_not_disturb_each_other(node):
     until("the first GPU changed hands", switched(node, 4))
     assert node.gpu(1)["switches"] == 0
     finish(node, enough, [*programs, other])
+
+
+def test_a_kernel_that_never_ends_is_moved_out(node):
+    """Nothing on the way to a freeze waits for the work, nor does what proves that one works."""
+    node.start_scheduler()
+    holder = node.app("spin", "--ms", 600000, "--kernels", 1, "--size", "180MiB", name="holder")
+    until("it has its memory", lambda: (node.client(holder) or {}).get("memory_resident", 0) >= 180 * MIB)
+    node.app("oversub", "--size", "180MiB", "--passes", 2, name="other").expect_verified()
+    assert holder.is_alive()
+    assert node.gpu()["moved_out_bytes"] > 0
+    holder.kill()
+    holder.wait()
+    node.expect_empty()
+    node.expect_sound_scheduler()

@@ -103,8 +103,7 @@ int freeze_prove(CUdevice dev, CUcontext ctx)
 	if (freeze_is_proven(dev))
 		return 0;
 	if (dev < 0 || dev >= DEVICE_COUNT_MAX || !cuda_real.cuMemHostAlloc ||
-	    !cuda_real.cuMemFreeHost || !cuda_real.cuStreamCreate ||
-	    !cuda_real.cuStreamDestroy_v2 ||
+	    !cuda_real.cuStreamCreate || !cuda_real.cuStreamDestroy_v2 ||
 	    cuda_real.cuMemHostAlloc(&flag, sizeof(uint32_t), HOST_DEVICEMAP) != CUDA_SUCCESS)
 		return FREEZE_E_BUSY;
 	memset(flag, 0, sizeof(uint32_t));
@@ -115,7 +114,7 @@ int freeze_prove(CUdevice dev, CUcontext ctx)
 		__atomic_store_n(&is_proven[dev], true, __ATOMIC_RELEASE);
 	if (stream)
 		(void)cuda_real.cuStreamDestroy_v2(stream);
-	(void)cuda_real.cuMemFreeHost(flag);
+	/* The flag stays: to free it is to wait for all work. It goes with its context. */
 	return r;
 }
 
