@@ -132,11 +132,12 @@ $(unit_tests_simgpu): $(B)/tests/%: $(B)/tests/%.o $(B)/simgpu/libcuda.so.1 $(B)
 # CUDA driver API programs: linked against nothing, they dlopen libcuda.so.1, so that the
 # same binary runs on the simulated and on a real GPU.
 apps := $(patsubst %.c,$(B)/%,$(sort $(wildcard tests/apps/*.c)))
-# This one freezes itself: the library's code and its ioctl() are in it.
-$(B)/tests/apps/freeze: $(B)/tests/apps/freeze.o $(B)/src/hook/freeze/hook_ioctl.o $(B)/libapp.a \
-    $(B)/libhook.a $(libs)
+# These freeze themselves: the library's code and its ioctl() are in them.
+freezing_apps := $(addprefix $(B)/tests/apps/,freeze latency locks)
+$(freezing_apps): $(B)/tests/apps/%: $(B)/tests/apps/%.o $(B)/src/hook/freeze/hook_ioctl.o \
+    $(B)/libapp.a $(B)/libhook.a $(libs)
 	$(LINK) -Wl,--export-dynamic-symbol=ioctl -o $@ $^ -ldl -lm
-$(filter-out %/freeze,$(apps)): $(B)/tests/apps/%: $(B)/tests/apps/%.o $(B)/libapp.a
+$(filter-out $(freezing_apps),$(apps)): $(B)/tests/apps/%: $(B)/tests/apps/%.o $(B)/libapp.a
 	$(LINK) -o $@ $^ -ldl -lm
 
 $(B)/libapp.a: $(call obj,$(sort $(wildcard tests/apps/lib/*.c)))
@@ -274,7 +275,7 @@ check-lint:
 	cppcheck --quiet --std=c11 --enable=warning,portability --inline-suppr --error-exitcode=1 \
 	    --suppress=missingIncludeSystem --suppress='*:/usr/include/*' --include=/usr/include/utlist.h \
 	    -D__x86_64__ '-DElfW(type)=Elf64_##type' $(NVS_CPPFLAGS) $(filter %.c,$(filter src/%,$(c_files)))
-	shellcheck $(wildcard scripts/* tests/gpu/run) .ci/run
+	shellcheck $(wildcard scripts/* tests/gpu/run tests/gpu/rehearse) .ci/run
 
 .PHONY: install uninstall check-install clean help
 install: all ## DESTDIR, PREFIX, BINDIR, LIBDIR, INCLUDEDIR

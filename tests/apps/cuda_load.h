@@ -148,6 +148,28 @@
 	  (CUmemoryPool *pool, CUdevice dev))                                                      \
 	F(cuMemAllocFromPoolAsync, cuMemAllocFromPoolAsync, 11020, "_ptsz",                        \
 	  (CUdeviceptr *ptr, size_t bytes, CUmemoryPool pool, CUstream stream))                    \
+	F(cuMemHostRegister, cuMemHostRegister_v2, 6050, "",                                       \
+	  (void *ptr, size_t bytes, unsigned int flags))                                           \
+	F(cuMemHostUnregister, cuMemHostUnregister, 4000, "", (void *ptr))                         \
+	F(cuMemPrefetchAsync, cuMemPrefetchAsync_v2, 12020, "_ptsz",                               \
+	  (CUdeviceptr ptr, size_t bytes, CUmemLocation location, unsigned int flags,              \
+	   CUstream stream))                                                                       \
+	F(cuEventRecord, cuEventRecord, 2000, "_ptsz", (CUevent event, CUstream stream))           \
+	F(cuLaunchHostFunc, cuLaunchHostFunc, 10000, "_ptsz",                                      \
+	  (CUstream stream, CUhostFn fn, void *data))                                              \
+	F(cuLibraryLoadData, cuLibraryLoadData, 12000, "",                                         \
+	  (CUlibrary *library, const void *code, CUjit_option *jit, void **jit_values,             \
+	   unsigned int n_jit, CUlibraryOption *options, void **values, unsigned int n))           \
+	F(cuLibraryGetKernel, cuLibraryGetKernel, 12000, "",                                       \
+	  (CUkernel *kernel, CUlibrary library, const char *name))                                 \
+	F(cuLibraryUnload, cuLibraryUnload, 12000, "", (CUlibrary library))                        \
+	F(cuCheckpointProcessLock, cuCheckpointProcessLock, 12080, "", (int pid, void *args))      \
+	F(cuCheckpointProcessCheckpoint, cuCheckpointProcessCheckpoint, 12080, "",                 \
+	  (int pid, void *args))                                                                   \
+	F(cuCheckpointProcessRestore, cuCheckpointProcessRestore, 12080, "",                       \
+	  (int pid, void *args))                                                                   \
+	F(cuCheckpointProcessUnlock, cuCheckpointProcessUnlock, 12080, "",                         \
+	  (int pid, void *args))                                                                   \
 	F(cuMemGetAllocationGranularity, cuMemGetAllocationGranularity, 10020, "",                 \
 	  (size_t *granularity, const CUmemAllocationProp *prop,                                   \
 	   CUmemAllocationGranularity_flags option))                                               \

@@ -1,0 +1,335 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "blocker.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* More than any queue of the driver's holds. */
+#define BLOCKER_LAUNCHES 5000
+
+#define PIECE (64u << 20) /* of an allocation: beyond what the driver keeps in stock */
+
+static void run_nothing(struct blocker *b)
+{
+	(void)b;
+}
+
+static void run_ctx_sync(struct blocker *b)
+{
+	(void)b;
+	APP_CALL(cuCtxSynchronize());
+}
+
+static void run_stream_sync(struct blocker *b)
+{
+	APP_CALL(cuStreamSynchronize(b->stream));
+}
+
+static void run_event_sync(struct blocker *b)
+{
+	APP_CALL(cuEventRecord(b->event, b->stream));
+	APP_CALL(cuEventSynchronize(b->event));
+}
+
+static void alloc_other(struct blocker *b)
+{
+	APP_CALL(cuMemAlloc(&b->other, PIECE));
+}
+
+static void free_other(struct blocker *b)
+{
+	APP_CALL(cuMemFree(b->other));
+}
+
+static void run_alloc_free(struct blocker *b)
+{
+	CUdeviceptr p;
+
+	(void)b;
+	APP_CALL(cuMemAlloc(&p, PIECE));
+	APP_CALL(cuMemFree(p));
+}
+
+static void run_to_device(struct blocker *b)
+{
+	APP_CALL(cuMemcpyHtoD(b->small, b->pageable, BLOCKER_SMALL));
+}
+
+static void run_to_host(struct blocker *b)
+{
+	APP_CALL(cuMemcpyDtoH(b->pageable, b->small, BLOCKER_SMALL));
+}
+
+static void run_to_device_async(struct blocker *b)
+{
+	APP_CALL(cuMemcpyHtoDAsync(b->small, b->pageable, BLOCKER_SMALL, b->stream));
+}
+
+static void run_memset(struct blocker *b)
+{
+	APP_CALL(cuMemsetD8(b->small, 1, BLOCKER_SMALL));
+	APP_CALL(cuStreamSynchronize(NULL));
+}
+
+static void run_full_queue(struct blocker *b)
+{
+	for (int i = 0; i < BLOCKER_LAUNCHES; i++)
+		app_check(app_launch(b->app->k.empty, 1, b->stream, NULL), "launch of nvs_empty");
+}
+
+static void load_library(struct blocker *b)
+{
+	APP_CALL(cuLibraryLoadData(&b->library, kernels_ptx, NULL, NULL, 0, NULL, NULL, 0));
+	APP_CALL(cuLibraryGetKernel(&b->kernel, b->library, "nvs_empty"));
+}
+
+static void unload_library(struct blocker *b)
+{
+	APP_CALL(cuLibraryUnload(b->library));
+}
+
+/* A kernel can be launched as a function is; so it is loaded only now. */
+static void run_first_launch(struct blocker *b)
+{
+	CUfunction f;
+
+	memcpy(&f, &b->kernel, sizeof(f));
+	app_check(app_launch(f, 1, b->stream, NULL), "first launch of a kernel");
+}
+
+static void run_library(struct blocker *b)
+{
+	load_library(b);
+	unload_library(b);
+}
+
+static void load_module(struct blocker *b)
+{
+	APP_CALL(cuModuleLoadData(&b->module, kernels_ptx));
+}
+
+static void unload_module(struct blocker *b)
+{
+	APP_CALL(cuModuleUnload(b->module));
+}
+
+static void run_module(struct blocker *b)
+{
+	load_module(b);
+	unload_module(b);
+}
+
+static void run_get_function(struct blocker *b)
+{
+	CUfunction f;
+
+	APP_CALL(cuModuleGetFunction(&f, b->module, "nvs_empty"));
+	app_check(app_launch(f, 1, b->stream, NULL), "first launch of a function");
+}
+
+static void run_stream(struct blocker *b)
+{
+	CUstream s;
+
+	(void)b;
+	APP_CALL(cuStreamCreate(&s, CU_STREAM_NON_BLOCKING));
+	APP_CALL(cuStreamDestroy(s));
+}
+
+static void make_busy(struct blocker *b)
+{
+	APP_CALL(cuStreamCreate(&b->busy, CU_STREAM_NON_BLOCKING));
+	app_spin(b->app, 20000000, b->busy);
+}
+
+static void run_destroy_busy(struct blocker *b)
+{
+	APP_CALL(cuStreamDestroy(b->busy));
+}
+
+static void run_host_alloc(struct blocker *b)
+{
+	APP_CALL(cuMemHostAlloc(&b->pinned, PIECE, 0));
+}
+
+static void run_host_free(struct blocker *b)
+{
+	APP_CALL(cuMemFreeHost(b->pinned));
+}
+
+static void run_host_register(struct blocker *b)
+{
+	APP_CALL(cuMemHostRegister(b->pageable, BLOCKER_SMALL, 0));
+	APP_CALL(cuMemHostUnregister(b->pageable));
+}
+
+static void run_graph(struct blocker *b)
+{
+	APP_CALL(cuGraphLaunch(b->exec, b->stream));
+	APP_CALL(cuStreamSynchronize(b->stream));
+}
+
+static void run_instantiate(struct blocker *b)
+{
+	CUgraphExec exec;
+
+	APP_CALL(cuGraphInstantiateWithFlags(&exec, b->graph, 0));
+	APP_CALL(cuGraphExecDestroy(exec));
+}
+
+static void run_async_alloc(struct blocker *b)
+{
+	CUdeviceptr p;
+
+	APP_CALL(cuMemAllocAsync(&p, PIECE, b->stream));
+	APP_CALL(cuMemFreeAsync(p, b->stream));
+	APP_CALL(cuStreamSynchronize(b->stream));
+}
+
+static void run_context(struct blocker *b)
+{
+	CUcontext ctx;
+
+	APP_CALL(cuCtxCreate(&ctx, 0, b->app->dev));
+	APP_CALL(cuCtxDestroy(ctx));
+}
+
+/* Another context of the program, with work in it. */
+static void make_context(struct blocker *b)
+{
+	CUdeviceptr p;
+
+	APP_CALL(cuCtxCreate(&b->ctx, 0, b->app->dev));
+	APP_CALL(cuMemAlloc(&p, PIECE));
+	APP_CALL(cuMemsetD8(p, 1, PIECE));
+	APP_CALL(cuCtxSetCurrent(b->app->ctx));
+}
+
+static void run_destroy_context(struct blocker *b)
+{
+	APP_CALL(cuCtxDestroy(b->ctx));
+}
+
+static void run_managed(struct blocker *b)
+{
+	CUdeviceptr p;
+
+	(void)b;
+	APP_CALL(cuMemAllocManaged(&p, BLOCKER_SMALL, CU_MEM_ATTACH_GLOBAL));
+	APP_CALL(cuMemFree(p));
+}
+
+static void on_stream(void *data)
+{
+	(void)data;
+}
+
+static void run_host_func(struct blocker *b)
+{
+	APP_CALL(cuLaunchHostFunc(b->stream, on_stream, NULL));
+	APP_CALL(cuStreamSynchronize(b->stream));
+}
+
+static void map_other(struct blocker *b)
+{
+	CUmemAllocationProp prop = {.type = CU_MEM_ALLOCATION_TYPE_PINNED,
+				    .location = {CU_MEM_LOCATION_TYPE_DEVICE, b->app->dev}};
+	CUmemAccessDesc access = {.location = prop.location,
+				  .flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE};
+
+	APP_CALL(cuMemAddressReserve(&b->other, PIECE, 0, 0, 0));
+	APP_CALL(cuMemCreate(&b->handle, PIECE, &prop, 0));
+	APP_CALL(cuMemMap(b->other, PIECE, 0, b->handle, 0));
+	APP_CALL(cuMemSetAccess(b->other, PIECE, &access, 1));
+}
+
+static void run_unmap(struct blocker *b)
+{
+	APP_CALL(cuMemUnmap(b->other, PIECE));
+	APP_CALL(cuMemRelease(b->handle));
+	APP_CALL(cuMemAddressFree(b->other, PIECE));
+}
+
+static const struct blocker_call calls[] = {
+	{"nothing", NULL, run_nothing, NULL},
+	{"cuCtxSynchronize", NULL, run_ctx_sync, NULL},
+	{"cuStreamSynchronize", NULL, run_stream_sync, NULL},
+	{"cuEventSynchronize", NULL, run_event_sync, NULL},
+	{"cuMemFree", alloc_other, free_other, NULL},
+	{"cuMemAlloc, cuMemFree", NULL, run_alloc_free, NULL},
+	{"cuMemcpyHtoD, pageable", NULL, run_to_device, NULL},
+	{"cuMemcpyDtoH, pageable", NULL, run_to_host, NULL},
+	{"cuMemcpyHtoDAsync, pageable", NULL, run_to_device_async, NULL},
+	{"cuMemsetD8, null stream", NULL, run_memset, NULL},
+	{"launches into a full queue", NULL, run_full_queue, NULL},
+	{"first launch, lazy library", load_library, run_first_launch, unload_library},
+	{"first launch, lazy module", load_module, run_get_function, unload_module},
+	{"cuLibraryLoadData, Unload", NULL, run_library, NULL},
+	{"cuLibraryUnload", load_library, unload_library, NULL},
+	{"cuModuleLoadData, Unload", NULL, run_module, NULL},
+	{"cuModuleUnload", load_module, unload_module, NULL},
+	{"cuStreamCreate, Destroy", NULL, run_stream, NULL},
+	{"cuStreamDestroy, busy", make_busy, run_destroy_busy, NULL},
+	{"cuMemHostAlloc", NULL, run_host_alloc, run_host_free},
+	{"cuMemFreeHost", run_host_alloc, run_host_free, NULL},
+	{"cuMemHostRegister, Unregister", NULL, run_host_register, NULL},
+	{"cuGraphLaunch, waited for", NULL, run_graph, NULL},
+	{"cuGraphInstantiate", NULL, run_instantiate, NULL},
+	{"cuMemAllocAsync, FreeAsync", NULL, run_async_alloc, NULL},
+	{"cuCtxCreate, Destroy", NULL, run_context, NULL},
+	{"cuCtxDestroy of another context", make_context, run_destroy_context, NULL},
+	{"cuMemAllocManaged, cuMemFree", NULL, run_managed, NULL},
+	{"cuLaunchHostFunc, waited for", NULL, run_host_func, NULL},
+	{"cuMemUnmap, Release, AddressFree", map_other, run_unmap, NULL},
+};
+
+_Static_assert(sizeof(calls) / sizeof(calls[0]) <= BLOCKER_CALLS_MAX, "too many calls");
+
+void blocker_init(struct blocker *b, struct app *app)
+{
+	*b = (struct blocker){.app = app};
+	b->pageable = aligned_alloc(4096, BLOCKER_SMALL);
+	if (!b->pageable)
+		app_exit(APP_EXIT_MEMORY, "no host memory");
+	memset(b->pageable, 1, BLOCKER_SMALL);
+	APP_CALL(cuMemAlloc(&b->small, BLOCKER_SMALL));
+	APP_CALL(cuStreamCreate(&b->stream, CU_STREAM_NON_BLOCKING));
+	APP_CALL(cuEventCreate(&b->event, CU_EVENT_DISABLE_TIMING));
+	APP_CALL(cuStreamBeginCapture(b->stream, CU_STREAM_CAPTURE_MODE_GLOBAL));
+	app_check(app_launch(app->k.empty, 1, b->stream, NULL), "launch of nvs_empty");
+	APP_CALL(cuStreamEndCapture(b->stream, &b->graph));
+	APP_CALL(cuGraphInstantiateWithFlags(&b->exec, b->graph, 0));
+	/* What is loaded at the first use of each is not what a row is about. */
+	run_graph(b);
+	run_stream_sync(b);
+	app_spin(app, 1000, b->stream);
+	APP_CALL(cuCtxSynchronize());
+}
+
+void blocker_deinit(struct blocker *b)
+{
+	APP_CALL(cuGraphExecDestroy(b->exec));
+	APP_CALL(cuGraphDestroy(b->graph));
+	APP_CALL(cuEventDestroy(b->event));
+	APP_CALL(cuStreamDestroy(b->stream));
+	APP_CALL(cuMemFree(b->small));
+	free(b->pageable);
+}
+
+uint64_t blocker_n_calls(void)
+{
+	return sizeof(calls) / sizeof(calls[0]);
+}
+
+const struct blocker_call *blocker_call(uint64_t i)
+{
+	return &calls[i];
+}
+
+bool blocker_can(const struct blocker_call *call)
+{
+	if (call->run == run_first_launch || call->run == run_library ||
+	    call->run == unload_library)
+		return cuda.cuLibraryLoadData != NULL;
+	return call->run != run_async_alloc || cuda.cuMemAllocAsync != NULL;
+}

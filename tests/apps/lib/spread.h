@@ -1,0 +1,16 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef NVS_APPS_SPREAD_H
+#define NVS_APPS_SPREAD_H
+
+/*
+ * How times are spread: percentiles, and a histogram as one line of a table.
+ *
+ * Ownership: the caller's array, which is sorted in place.
+ */
+
+#include <stdint.h>
+
+void spread_print_head(const char *what); /* the line above; `what` heads the first column */
+void spread_print(const char *name, uint64_t *ns, uint64_t n);
+
+#endif

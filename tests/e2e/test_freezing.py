@@ -1,0 +1,21 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The programs that freeze themselves do it, and tell a driver that would hang from one that does not."""
+
+
+def test_memory_moves_whatever_call_of_the_driver_a_thread_is_in(node):
+    program = node.app("locks", "--freezes", "30", "--size", "4MiB", preload=False)
+    program.expect_verified()
+    assert "hangs=0" in program.output()
+
+
+def test_a_driver_whose_locks_keep_the_agent_out_is_noticed(node):
+    program = node.app("locks", "--freezes", "1", "--call", "4", "--size", "4MiB", "--hang-ms", "300",
+                       preload=False, NVSHARE_SIM_LOCKS="process")
+    program.expect(1)
+    assert "hangs=1" in program.output()
+
+
+def test_every_load_survives_being_frozen_over_and_over(node):
+    program = node.app("latency", "--times", "10", "--size", "1MiB", preload=False)
+    program.expect_verified()
+    assert "freezes=50" in program.output()
