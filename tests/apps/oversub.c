@@ -12,6 +12,7 @@
 
 #define OVERSUB_BUFFERS_MAX 4096
 #define OVERSUB_THREADS_MAX 64
+#define OVERSUB_GRAPH_NODES 500
 
 static const char help[] =
 	"usage: oversub [OPTION]...\n"
@@ -27,6 +28,8 @@ static const char help[] =
 	"  --threads N       so many threads, each with its own stream and buffers (1)\n"
 	"  --per-thread-streams  the per-thread default stream forms of every call\n"
 	"  --graph           passes are launches of a captured graph\n"
+	"  --sums            words only, verified on the card by sums: for large memory\n"
+	"  --resident N      so many graphs of 500 kernels lie about meanwhile (0)\n"
 	"  --pitch | --async | --managed   other memory than cuMemAlloc's\n"
 	"  --vmm           many handles of cuMemCreate, mapped side by side\n"
 	"  --shared        the same, exported once\n"
@@ -43,11 +46,13 @@ static struct {
 	uint64_t think_ms;
 	uint32_t seed;
 	uint64_t n_threads;
+	uint64_t n_resident;
 	int device;
 	enum buffer_kind kind;
 	bool is_churn;
 	bool is_per_thread;
 	bool is_graph;
+	bool is_sums;
 	bool is_verbose;
 } opt = {.size = 64u << 20, .n_buffers = 4, .n_passes = 10, .rounds = 1, .seed = 1, .n_threads = 1};
 
@@ -88,6 +93,8 @@ static bool parse_flag(const char *arg)
 		opt.is_per_thread = true;
 	else if (app_is(arg, "--graph"))
 		opt.is_graph = true;
+	else if (app_is(arg, "--sums"))
+		opt.is_sums = true;
 	else if (app_is(arg, "--verbose"))
 		opt.is_verbose = true;
 	else
@@ -118,6 +125,8 @@ static void parse(int argc, char **argv)
 			opt.seed = (uint32_t)app_value_u64(argc, argv, &i, 0, UINT32_MAX);
 		else if (app_is(argv[i], "--threads"))
 			opt.n_threads = app_value_u64(argc, argv, &i, 1, OVERSUB_THREADS_MAX);
+		else if (app_is(argv[i], "--resident"))
+			opt.n_resident = app_value_u64(argc, argv, &i, 0, 10000);
 		else if (app_is(argv[i], "--device"))
 			opt.device = (int)app_value_u64(argc, argv, &i, 0, 63);
 		else if (app_is(argv[i], "--name"))
@@ -136,13 +145,16 @@ static void parse(int argc, char **argv)
 static void check(const struct buffer *b, bool is_all)
 {
 	uint64_t first = 0;
-	uint64_t n = is_all ? buffer_check_all(b, &first) : buffer_check_sample(b, &first);
+	uint64_t n = !is_all       ? buffer_check_sample(b, &first)
+		     : opt.is_sums ? buffer_check_sums(b, &app, &first)
+				   : buffer_check_all(b, &first);
 
 	if (n)
-		app_exit(APP_EXIT_WRONG,
-			 "buffer %td: %llu words are wrong, the first is %llu, after %llu passes",
-			 b - buffers, (unsigned long long)n, (unsigned long long)first,
-			 (unsigned long long)b->n_passes);
+		app_exit(
+			APP_EXIT_WRONG,
+			"buffer %td: %llu words or sums are wrong, the first is %llu, after %llu passes",
+			b - buffers, (unsigned long long)n, (unsigned long long)first,
+			(unsigned long long)b->n_passes);
 }
 
 static void submit_all(const struct worker *w)
@@ -168,6 +180,31 @@ static void capture(struct worker *w)
 	APP_CALL(cuGraphInstantiateWithFlags(&w->graph, graph, 0));
 	APP_CALL(cuGraphDestroy(graph));
 	(void)pthread_barrier_wait(&all_threads);
+}
+
+/* Launched once, so that the driver has them on the card, and kept until the end. */
+static void make_resident(void)
+{
+	CUgraphExec exec;
+	CUstream stream;
+	CUgraph graph;
+	CUdeviceptr p;
+	uint64_t i;
+
+	if (!opt.n_resident)
+		return;
+	APP_CALL(cuMemAlloc(&p, 4096));
+	APP_CALL(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
+	APP_CALL(cuStreamBeginCapture(stream, CU_STREAM_CAPTURE_MODE_THREAD_LOCAL));
+	for (i = 0; i < OVERSUB_GRAPH_NODES; i++)
+		app_lcg(&app, p, 1024, 1, stream);
+	APP_CALL(cuStreamEndCapture(stream, &graph));
+	for (i = 0; i < opt.n_resident; i++) {
+		APP_CALL(cuGraphInstantiateWithFlags(&exec, graph, 0));
+		APP_CALL(cuGraphLaunch(exec, stream));
+	}
+	APP_CALL(cuStreamSynchronize(stream));
+	APP_CALL(cuGraphDestroy(graph));
 }
 
 static void pass(struct worker *w)
@@ -223,7 +260,7 @@ static void *work(void *data)
 		w->stream = CU_STREAM_PER_THREAD;
 	for (i = w->index; i < opt.n_buffers; i += opt.n_threads) {
 		buffers[i].kind = opt.kind;
-		buffers[i].is_float = i % 4 == 3;
+		buffers[i].is_float = i % 4 == 3 && !opt.is_sums;
 		buffers[i].seed = opt.seed + (uint32_t)i;
 		buffer_alloc(&buffers[i], &app, opt.size / opt.n_buffers, w->stream);
 		buffer_fill(&buffers[i], &app, w->stream);
@@ -265,6 +302,7 @@ int main(int argc, char **argv)
 	parse(argc, argv);
 	app_load(opt.is_per_thread ? CUDA_LOAD_PER_THREAD : 0);
 	app_init(&app, opt.device);
+	make_resident();
 	if (pthread_barrier_init(&all_threads, NULL, (unsigned int)opt.n_threads))
 		app_exit(APP_EXIT_DRIVER, "cannot make a barrier");
 	for (i = 1; i < opt.n_threads; i++) {

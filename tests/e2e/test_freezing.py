@@ -2,6 +2,15 @@
 """The programs that freeze themselves do it, and tell a driver that would hang from one that does not."""
 
 
+import os
+import pathlib
+import subprocess
+
+import pytest
+
+REHEARSE = pathlib.Path(__file__).parents[1] / "gpu" / "rehearse"
+
+
 def test_memory_moves_whatever_call_of_the_driver_a_thread_is_in(node):
     program = node.app("locks", "--freezes", "30", "--size", "4MiB", preload=False)
     program.expect_verified()
@@ -19,3 +28,12 @@ def test_every_load_survives_being_frozen_over_and_over(node):
     program = node.app("latency", "--times", "10", "--size", "1MiB", preload=False)
     program.expect_verified()
     assert "freezes=50" in program.output()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("section", ["freeze", "frozen-oversub", "switch", "switch-more", "small-switch",
+                                     "alternate-90", "kills"])
+def test_the_measurements_for_a_real_card_work_on_the_simulated_one(build, section):
+    done = subprocess.run([str(REHEARSE), section], env={**os.environ, "NVSHARE_BIN": str(build)},
+                          stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=200)
+    assert done.returncode == 0, done.stdout

@@ -103,6 +103,7 @@ def main():
         json.dumps(
             {
                 "rate": args.steps * args.batch / seconds,
+                "steps_per_second": args.steps / seconds,
                 "result": f"loss {losses[-1].item():.6f} sha {digest.hexdigest()[:16]}",
             }
         )

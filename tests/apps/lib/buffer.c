@@ -5,6 +5,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#define BUFFER_SUM    (1u << 19) /* words that are added up to be checked: 2 MiB */
 #define BUFFER_STAGE  (4u << 20)
 #define BUFFER_WINDOW 4096u
 #define BUFFER_ROW    4000u       /* of a pitch allocation; its pitch is more */
@@ -248,5 +249,51 @@ uint64_t buffer_check_all(const struct buffer *b, uint64_t *ret_first)
 		n_wrong += wrong;
 	}
 	free(stage);
+	return n_wrong;
+}
+
+/* What the low halves of the sums of n words from `at` on must be. */
+static uint32_t expect_sum(const struct buffer *b, uint64_t at, uint64_t n)
+{
+	struct app_affine f = app_affine_power(b->n_rounds);
+	/* Of the indices; one factor is even, and is halved before anything is lost. */
+	uint64_t last = n - 1 + 2 * at;
+	uint32_t indices = n % 2 ? (uint32_t)(last / 2 * n) : (uint32_t)(n / 2 * last);
+
+	return (uint32_t)n * (f.mul * b->seed + f.add) + f.mul * KERNELS_STEP * indices;
+}
+
+uint64_t buffer_check_sums(const struct buffer *b, struct app *app, uint64_t *ret_first)
+{
+	uint64_t n_words = b->bytes / 4;
+	uint64_t n_pieces = (n_words + BUFFER_SUM - 1) / BUFFER_SUM;
+	uint64_t *sums = calloc(n_pieces, sizeof(*sums));
+	uint64_t n_wrong = 0;
+	uint64_t i;
+	CUdeviceptr out;
+
+	if (!sums)
+		app_exit(APP_EXIT_DRIVER, "no host memory");
+	APP_CALL(cuMemAlloc(&out, n_pieces * sizeof(*sums)));
+	APP_CALL(cuMemcpyHtoD(out, sums, n_pieces * sizeof(*sums)));
+	for (i = 0; i < n_pieces; i++) {
+		uint64_t at = i * BUFFER_SUM;
+		uint64_t n = n_words - at < BUFFER_SUM ? n_words - at : BUFFER_SUM;
+		CUdeviceptr p = b->p + at * 4, sum = out + i * sizeof(*sums);
+		void *params[] = {&p, &n, &sum};
+
+		app_check(app_launch(app->k.sum_u32, n, NULL, params), "launch of nvs_sum_u32");
+	}
+	APP_CALL(cuCtxSynchronize());
+	APP_CALL(cuMemcpyDtoH(sums, out, n_pieces * sizeof(*sums)));
+	APP_CALL(cuMemFree(out));
+	for (i = 0; i < n_pieces; i++) {
+		uint64_t at = i * BUFFER_SUM;
+		uint64_t n = n_words - at < BUFFER_SUM ? n_words - at : BUFFER_SUM;
+
+		if ((uint32_t)sums[i] != expect_sum(b, at, n) && n_wrong++ == 0)
+			*ret_first = at;
+	}
+	free(sums);
 	return n_wrong;
 }

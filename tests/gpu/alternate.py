@@ -1,0 +1,96 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Two programs that do not fit together, against each of them alone: what taking turns costs.
+
+One runs alone for some time; then two do as many passes each, in turns. Every word of
+both is verified at the end. The host's memory is touched before, since that of a
+virtual machine grows on first use.
+"""
+
+import argparse
+import ctypes
+import mmap
+import sys
+import threading
+import time
+
+import card as cards
+import rig as rigs
+
+
+def touch(n_bytes):
+    n_threads = 8
+    area = mmap.mmap(-1, n_bytes, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+    area.madvise(mmap.MADV_HUGEPAGE)
+    start = ctypes.addressof(ctypes.c_char.from_buffer(area))
+    part = n_bytes // n_threads
+    threads = [threading.Thread(target=ctypes.memset, args=(start + i * part, 1, part)) for i in range(n_threads)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+
+
+def run_alone(card, n_bytes, seconds):
+    """passes, seconds"""
+    flag = card.rig.flag()
+    program = card.start("alone", n_bytes, flag, think="0")
+    program.wait(seconds)
+    flag.touch()
+    card.rig.expect(program, 120)
+    passes = program.find(r"verified .*passes=(\d+)")[0][1][1]
+    print(f"alone: {passes} passes in {program.end - program.start:.2f} s", flush=True)
+    return passes, program.end - program.start
+
+
+def run_both(card, n_bytes, passes, patience):
+    """seconds, rows of the switches"""
+    begin = time.monotonic()
+    programs = [card.start(name, n_bytes, None, think="0", passes=passes) for name in ("first", "second")]
+    for program in programs:
+        card.rig.expect(program, patience)
+    seconds = max(p.end for p in programs) - begin
+    return seconds, cards.Switches(card.rig).collect(programs, begin)
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__)
+    cards.add_arguments(parser)
+    parser.add_argument("--size", required=True, help="of each program")
+    parser.add_argument("--alone", type=float, default=100, help="seconds")
+    parser.add_argument("--switch-time", type=float, default=0, help="seconds, fixed; 0: the default")
+    parser.add_argument("--touch", default="0", help="of the host's memory, before")
+    parser.add_argument("--target", type=float, default=1.05)
+    args = parser.parse_args()
+    card = cards.Card(args)
+    n_bytes = rigs.size(args.size)
+    settings = {"NVSHARE_SWITCH_TIME_MODE": "fixed", "NVSHARE_SWITCH_TIME_FIXED": str(args.switch_time)}
+    failed = False
+    try:
+        if args.touch != "0":
+            touch(rigs.size(args.touch))
+        card.rig.start_scheduler(**(settings if args.switch_time else {}))
+        passes, alone = run_alone(card, n_bytes, args.alone)
+        both, rows = run_both(card, n_bytes, passes, 4 * alone + 60)
+        moved = [sum(row[key] for row in rows) for key in ("out_bytes", "in_bytes")]
+        switching = sum(row["whole"] or row["out_seconds"] for row in rows)
+        moving = sum(max(row["out_seconds"], row["in_seconds"]) for row in rows)
+        ratio = both / (2 * alone)
+        print(f"both: {passes} passes each in {both:.2f} s, {len(rows)} switches,"
+              f" {moved[0] / rigs.GIB:.1f} GiB out, {moved[1] / rigs.GIB:.1f} GiB in")
+        print(f"switching took {switching:.2f} s, {switching / both:.2%} of the time;"
+              f" moving memory {moving:.2f} s, {moving / both:.2%}")
+        print(f"both against twice one alone: {ratio:.4f} (target {args.target})")
+        failed = not rows or ratio > args.target
+        if not rows:
+            print("there was no switch")
+    except RuntimeError as error:
+        print(error)
+        failed = True
+    finally:
+        card.rig.close()
+    sys.exit(failed)
+
+
+if __name__ == "__main__":
+    main()

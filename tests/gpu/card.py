@@ -1,0 +1,206 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A card of any size for two programs of which only one fits, and what their switches were.
+
+A program that is not under the library holds the rest of the card. Times of the moves
+come from the library's log; a whole switch is from the scheduler's order to stop (drop)
+to its leave to run (grant).
+"""
+
+import statistics
+import subprocess
+import time
+
+import rig as rigs
+
+RESERVE = 2  # percent of the card that the scheduler leaves alone
+
+
+class Switches:
+    """What one pair of programs did."""
+
+    def __init__(self, rig):
+        self.rig = rig
+        self.rows = []  # dict of seconds and bytes, one a switch
+
+    def collect(self, programs, since):
+        by_client = {}
+        for _, match in self.rig.scheduler.find(r"join client=(\d+) .*pid=(\d+)"):
+            by_client[match[1]] = int(match[2])
+        programs = {p.pid: p for p in programs}
+        self.rows = []
+        drops = self.rig.scheduler.find(r"drop client=(\d+) gpu=0 grant=[1-9]", since)
+        ends = [at for at, _ in drops[1:]] + [time.monotonic()]
+        for (dropped, drop), end in zip(drops, ends):
+            out = programs.get(by_client.get(drop[1]))
+            granted, into = self.granted(drop[1], dropped, end, by_client)
+            into = programs.get(into)
+            # Who made room for one that was running already has nobody come in after it.
+            self.rows.append({"whole": granted - dropped if into else None,
+                              **self.moved(out, "out", dropped, granted),
+                              **self.moved(into, "in", dropped, granted),
+                              **self.stopped(out, dropped, granted)})
+        return self.rows
+
+    def granted(self, dropped, since, until, by_client):
+        """When another one than that client got its leave to run, and its pid."""
+        for at, grant in self.rig.scheduler.find(r"grant client=(\d+)", since):
+            if at <= until and grant[1] != dropped:
+                return at, by_client.get(grant[1])
+        return until, None
+
+    @staticmethod
+    def moved(program, way, since, until):
+        pattern = (r"evicted (\d+) of \d+ bytes in (\d+) us" if way == "out"
+                   else r"restored (\d+) bytes in (\d+) us")
+        found = [m for at, m in (program.find(pattern, since) if program else []) if at <= until + 0.1]
+        return {f"{way}_bytes": sum(int(m[1]) for m in found),
+                f"{way}_seconds": sum(int(m[2]) for m in found) / 1e6}
+
+    @staticmethod
+    def stopped(program, since, until):
+        if not program:
+            return {"stop_seconds": 0.0, "frozen": False}
+        found = [m for at, m in program.find(r"stopped in (\d+) us(, frozen)?", since) if at <= until]
+        return {"stop_seconds": int(found[0][1]) / 1e6 if found else 0.0,
+                "frozen": bool(found and found[0][2])}
+
+
+class Card:
+    """The card with all but a part of it held, of which one of two programs uses most."""
+
+    def __init__(self, args):
+        self.rig = rigs.Rig(args.bin)
+        self.pinned = rigs.size(args.pinned)  # of one program, second context included
+        self.slack = rigs.size(args.slack)
+        self.buffer = rigs.size(args.buffer)
+        self.settings = {}  # of the scheduler
+        self.holder = None
+        self.until = None
+
+    def make(self, usable, **env):
+        leave = usable
+        for _ in range(3):
+            self.until = self.rig.flag()
+            self.holder = self.rig.app("hold", "hold", "--leave", str(leave), "--until", str(self.until),
+                                       preload=False)
+            self.rig.until("memory is held", 60, lambda: self.holder.find("left="))
+            self.settings = {"NVSHARE_MEMORY_RESERVE_PERCENT": str(RESERVE), **env}
+            self.rig.start_scheduler(**self.settings)
+            found = self.rig.status()["gpus"][0]["usable_memory"]
+            if abs(found - usable) < 4 * rigs.MIB:
+                return
+            self.give_back()
+            leave += usable - found
+        raise RuntimeError(f"{usable} bytes were to be left, not {found}")
+
+    def give_back(self):
+        self.rig.stop_scheduler()
+        self.until.touch()
+        self.rig.expect(self.holder, 60, "left=")
+
+    def start(self, name, n_bytes, flag, n_graphs="1", think="1", passes="0", n_buffers=0):
+        """
+        At the edge of its budget the library asks for 64 MiB ahead of small allocations: so
+        buffers are larger, and what the program needs besides is there from the start.
+        """
+        n_buffers = n_buffers or max(1, min(16, n_bytes // self.buffer))
+        return self.rig.app(name, "oversub", "--name", name, "--size", str(n_bytes),
+                            "--buffers", str(n_buffers), "--passes", passes, "--rounds", "4",
+                            "--think", think, "--sums", "--resident", n_graphs, *(["--until", str(flag)] if flag else []),
+                            NVSHARE_DEBUG="1")
+
+    def look(self, programs):
+        """What each has pinned; the scheduler's sums may hold a little more for a moment."""
+        seen = {p.name: [] for p in programs}
+        for _ in range(9):
+            for client in (self.rig.status() or {"clients": []})["clients"]:
+                seen.setdefault(client["name"], []).append(client["memory_pinned"])
+            time.sleep(0.05)
+        found = [statistics.median(values) for values in seen.values() if values]
+        self.pinned = int(max(found)) if found else self.pinned
+
+    def both_ways(self, n_bytes, n_switches, turn, n_graphs="1"):
+        """Two programs in turns; the rows of what they did."""
+        for _ in range(5):
+            rows = self.try_both_ways(n_bytes, n_switches, turn, n_graphs)
+            if rows is not None:
+                return rows
+        raise RuntimeError(f"two programs of {rigs.nice(n_bytes)} do not take turns\n{self.rig.story()}")
+
+    def try_both_ways(self, n_bytes, n_switches, turn, n_graphs):
+        """None: both or neither fitted; what is thought to be pinned has been mended."""
+        self.make(n_bytes + 2 * self.pinned + self.slack,
+                  NVSHARE_SWITCH_TIME_MODE="fixed", NVSHARE_SWITCH_TIME_FIXED=f"{turn:.3f}")
+        flag = self.rig.flag()
+        programs = [self.start(name, n_bytes, flag, n_graphs) for name in ("first", "second")]
+        switches = Switches(self.rig)
+        begin = last = time.monotonic()
+        n_before = 0
+        while len(switches.collect(programs, begin)) < n_switches:
+            if len(switches.rows) > n_before:
+                n_before, last = len(switches.rows), time.monotonic()
+            if time.monotonic() - last > 10 + 13 * turn or not all(p.is_alive() for p in programs):
+                self.mend(programs)
+                return None
+            time.sleep(0.05)
+        self.look(programs)
+        flag.touch()
+        for program in programs:
+            self.rig.expect(program, 120)
+        self.give_back()
+        return switches.rows
+
+    def mend(self, programs):
+        for program in programs:
+            if program.process.poll():
+                raise RuntimeError(f"{program.name} ended with {program.process.poll()}\n{self.rig.story()}")
+        waiting = [c for c in self.rig.status()["clients"] if c["wait_reason"]]
+        step = max(self.pinned // 8, 4 * rigs.MIB)
+        self.pinned += step if waiting else -step
+        print(f"{'neither fits' if waiting else 'both fit'}: again, with {rigs.nice(self.pinned)} pinned by each")
+        for program in programs:
+            program.kill()
+            program.wait(20)
+        self.give_back()
+
+    def one_way(self, n_bytes):
+        """One program has it all, another comes: twice, of which the second counts."""
+        self.make(n_bytes + 2 * self.pinned + self.slack,
+                  NVSHARE_SWITCH_TIME_MODE="fixed", NVSHARE_SWITCH_TIME_FIXED="1")
+        flag = self.rig.flag()
+        first = self.start("first", n_bytes, flag)
+        self.rig.until("the first has all of its memory", 60,
+                       lambda: (self.rig.client(first) or {"memory_resident": 0})["memory_resident"] >= n_bytes)
+        rows = []
+        for name in ("second", "third"):
+            begin = time.monotonic()
+            at_once = self.rig.flag()
+            at_once.touch()
+            other = self.start(name, n_bytes, at_once, n_buffers=1)  # wants all of it in one piece
+            self.rig.expect(other, 120)
+            rows = [Switches.moved(first, "out", begin, time.monotonic())]
+            self.rig.until("the first is back", 60, lambda b=begin: first.find("restored", b))
+            rows[0].update(Switches.moved(first, "in", begin, time.monotonic()))
+            time.sleep(0.5)  # work of the first, so that the next time it is stopped in the middle
+        flag.touch()
+        self.rig.expect(first, 120)
+        self.give_back()
+        return rows
+
+
+def used_mib():
+    """Of the first card, by everybody."""
+    query = ["nvidia-smi", "--query-gpu=memory.used", "--format=csv,noheader,nounits"]
+    return int(subprocess.run(query, stdout=subprocess.PIPE, text=True, check=True).stdout.split()[0])
+
+
+def add_arguments(parser):
+    parser.add_argument("--bin", required=True)
+    parser.add_argument("--pinned", default="1GiB", help="a first guess of a program's")
+    parser.add_argument("--slack", default="64MiB")
+    parser.add_argument("--buffer", default="64MiB", help="the least size of one")
+
+
+def median(rows, key):
+    values = [row[key] for row in rows if row.get(key) is not None]
+    return statistics.median(values) if values else 0.0

@@ -1,0 +1,155 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Starts a scheduler and programs, and notes when each of their lines came."""
+
+import json
+import os
+import pathlib
+import re
+import signal
+import subprocess
+import tempfile
+import threading
+import time
+
+GIB = 1 << 30
+MIB = 1 << 20
+UNITS = {"": 1, "KiB": 1 << 10, "MiB": MIB, "GiB": GIB}
+HERE = pathlib.Path(__file__).resolve().parent
+
+
+def size(text):
+    """Bytes of 64MiB, 1.5GiB, 4096."""
+    match = re.fullmatch(r"([0-9.]+)(|KiB|MiB|GiB)", text)
+    if not match:
+        raise ValueError(f"'{text}' is no size like 64MiB")
+    return int(float(match[1]) * UNITS[match[2]])
+
+
+def nice(n_bytes):
+    return f"{n_bytes / GIB:g} GiB" if n_bytes >= GIB else f"{n_bytes / MIB:g} MiB"
+
+
+class Program:
+    """Its lines, standard error among them, are (seconds, text)."""
+
+    def __init__(self, name, command, env):
+        self.name = name
+        self.lines = []
+        self.start = time.monotonic()
+        self.process = subprocess.Popen(
+            [str(c) for c in command], env=env, stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace",
+        )
+        self.pid = self.process.pid
+        self.end = None
+        self.is_killed = False
+        self.reader = threading.Thread(target=self.read, daemon=True)
+        self.reader.start()
+
+    def read(self):
+        for line in self.process.stdout:
+            self.lines.append((time.monotonic(), line.rstrip("\n")))
+
+    def is_alive(self):
+        return self.process.poll() is None
+
+    def wait(self, patience):
+        """Its exit code; None: it has not ended in time."""
+        try:
+            self.process.wait(patience)
+        except subprocess.TimeoutExpired:
+            return None
+        if self.end is None:
+            self.end = time.monotonic()
+        self.reader.join(5)
+        return self.process.returncode
+
+    def kill(self, number=signal.SIGKILL):
+        self.is_killed = True
+        if self.is_alive():
+            self.process.send_signal(number)
+
+    def find(self, pattern, since=0.0):
+        """(seconds, match) of every line with the pattern."""
+        found = ((at, re.search(pattern, text)) for at, text in list(self.lines) if at >= since)
+        return [(at, match) for at, match in found if match]
+
+    def tail(self, n=15):
+        return "\n".join(text for _, text in self.lines[-n:])
+
+
+class Rig:
+    def __init__(self, folder_of_build):
+        self.bin = pathlib.Path(folder_of_build)
+        self.folder = tempfile.TemporaryDirectory(prefix="nvshare-rig-")
+        self.path = pathlib.Path(self.folder.name)
+        self.programs = []
+        self.scheduler = None
+        self.n_flags = 0
+
+    def flag(self):
+        """A file that programs wait for; touch() it."""
+        self.n_flags += 1
+        return self.path / f"flag-{self.n_flags}"
+
+    def start_scheduler(self, **env):
+        os.environ["NVSHARE_SOCK_DIR"] = str(self.path)
+        self.scheduler = Program("scheduler", [self.bin / "nvshare-scheduler"],
+                                 {**os.environ, "NVSHARE_LOG": "info", **env})
+        self.until("the scheduler answers", 20, lambda: self.status() is not None)
+        return self.scheduler
+
+    def stop_scheduler(self):
+        if self.scheduler:
+            self.scheduler.kill(signal.SIGTERM)
+            self.scheduler.wait(20)
+            self.scheduler = None
+
+    def status(self):
+        done = subprocess.run([str(self.bin / "nvsharectl"), "status", "--json"],
+                              stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True,
+                              timeout=20, check=False)
+        return json.loads(done.stdout) if done.returncode == 0 else None
+
+    def client(self, program):
+        """What the scheduler knows of it, or of the child that does its work; None: nothing."""
+        clients = (self.status() or {"clients": []})["clients"]
+        return next((c for c in clients if c["name"] == program.name), None)
+
+    def start(self, name, *command, preload=True, **env):
+        env = {**os.environ, "NVSHARE_NAME": name, **env}
+        if preload:
+            env["LD_PRELOAD"] = str(self.bin / "libnvshare.so")
+        program = Program(name, command, env)
+        self.programs.append(program)
+        return program
+
+    def app(self, name, app, *args, **kwargs):
+        return self.start(name, self.bin / "tests" / "apps" / app, *args, **kwargs)
+
+    def until(self, what, patience, condition):
+        end = time.monotonic() + patience
+        while not condition():
+            if time.monotonic() > end:
+                raise RuntimeError(f"waited {patience:.0f} s in vain: {what}\n{self.story()}")
+            for program in self.programs:
+                if not program.is_killed and program.process.poll():
+                    raise RuntimeError(f"{program.name} ended with {program.process.poll()}\n{self.story()}")
+            time.sleep(0.02)
+
+    def story(self):
+        alive = self.programs + ([self.scheduler] if self.scheduler else [])
+        return "\n".join(f"--- {p.name}\n{p.tail()}" for p in alive)
+
+    def expect(self, program, patience, word="verified"):
+        """Ends well, and says that it has verified its data."""
+        code = program.wait(patience)
+        if code != 0 or not program.find(word):
+            raise RuntimeError(f"{program.name} ended with {code}\n{self.story()}")
+
+    def close(self):
+        for program in self.programs:
+            program.kill()
+            program.wait(20)
+        self.stop_scheduler()
+        self.programs = []

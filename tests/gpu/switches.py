@@ -1,0 +1,136 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""How long a switch takes, against its size and what copies cost in the same run.
+
+Each switch moves all memory of one program out and all of another's in (card.py).
+Every word is verified.
+"""
+
+import argparse
+import sys
+
+import card as cards
+import rig as rigs
+from card import median
+
+WARM = 2  # switches before it counts: the host's memory grows on first use
+
+
+def measure_bandwidth(rig, args):
+    """{name: bytes a second}"""
+    command = ["--size", args.copy]
+    if args.managed != "0":
+        command += ["--managed", args.managed]
+    if args.checkpoint != "0":
+        command += ["--checkpoint", args.checkpoint]
+    program = rig.app("bandwidth", "bandwidth", *command, preload=False)
+    rig.expect(program, 240, "bandwidth verified")
+    pattern = r"^(.+?) +bytes=(\d+) seconds=([0-9.]+)"
+    rows = [match for _, match in program.find(pattern)]
+    print("what copies cost in this run:")
+    for _, text in program.lines[:-1]:
+        print(f"  {text}")
+    return {match[1]: int(match[2]) / float(match[3]) for match in rows}
+
+
+def print_rows(label, rows, one_way):
+    """One line of the table; what it says as a dict."""
+    n_out, n_in = median(rows, "out_bytes"), median(rows, "in_bytes")
+    out_s, in_s, whole = (median(rows, k) for k in ("out_seconds", "in_seconds", "whole"))
+    moved = max(n_out, n_in)
+    ideal = moved / one_way if one_way else 0.0
+    frozen = sum(bool(row.get("frozen")) for row in rows)
+
+    def rate(n_bytes, seconds):
+        return f"{n_bytes / seconds / rigs.GIB:8.1f}" if seconds else "       -"
+
+    print(f"{label:<26} {len(rows):2} {moved / rigs.GIB:8.3f} {median(rows, 'stop_seconds') * 1e3:8.1f}"
+          f" {out_s * 1e3:9.1f} {rate(n_out, out_s)} {in_s * 1e3:9.1f} {rate(n_in, in_s)}"
+          f" {whole * 1e3:9.1f} {whole / ideal if ideal and whole else 0:6.2f} {frozen:6}", flush=True)
+    return {"label": label, "bytes": moved, "whole": whole, "out": out_s, "in": in_s}
+
+
+def plot(path, points, bandwidths):
+    try:
+        import matplotlib
+    except ImportError:
+        print("no plot: matplotlib is not here")
+        return
+    matplotlib.use("Agg")
+    from matplotlib import pyplot
+    figure, axes = pyplot.subplots(figsize=(7, 4.5))
+    sizes = [p["bytes"] / rigs.GIB for p in points]
+    axes.plot(sizes, [p["whole"] for p in points], "o-", label="switch, both ways")
+    axes.plot(sizes, [p["out"] for p in points], "v--", label="out")
+    axes.plot(sizes, [p["in"] for p in points], "^--", label="in")
+    for name in ("pinned out", "managed, prefetch in", "managed, fault in"):
+        if name in bandwidths:
+            axes.plot(sizes, [s * rigs.GIB / bandwidths[name] for s in sizes], ":", label=f"at the rate of: {name}")
+    axes.set_xlabel("GiB each way")
+    axes.set_ylabel("seconds")
+    axes.legend(fontsize=8)
+    axes.grid(alpha=0.3)
+    figure.tight_layout()
+    figure.savefig(path, dpi=120)
+    print(f"plot: {path.rsplit('/', 1)[-1]}")
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__)
+    cards.add_arguments(parser)
+    parser.add_argument("--sizes", default="1GiB,2GiB,4GiB,8GiB,16GiB,32GiB,40GiB", help="both ways")
+    parser.add_argument("--one-way", default="64GiB", help="'0': not")
+    parser.add_argument("--graphs", default="0", help="of each program, resident, at --graph-sizes")
+    parser.add_argument("--graph-sizes", default="8GiB,32GiB")
+    parser.add_argument("--switches", type=int, default=4)
+    parser.add_argument("--turn", type=float, default=1.0, help="seconds, besides what a switch takes")
+    parser.add_argument("--rate", default="40GiB", help="bytes a second, roughly, for the length of turns")
+    parser.add_argument("--calibrate", default="4GiB", help="a first pair, for what is pinned")
+    parser.add_argument("--copy", default="4GiB")
+    parser.add_argument("--managed", default="0")
+    parser.add_argument("--checkpoint", default="0")
+    parser.add_argument("--below-ms", type=float, default=0, help="the median of whole switches must be")
+    parser.add_argument("--plot", default="")
+    args = parser.parse_args()
+    card = cards.Card(args)
+    failed = False
+
+    def turn(n_bytes):
+        return args.turn + n_bytes / rigs.size(args.rate)
+
+    try:
+        bandwidths = measure_bandwidth(card.rig, args)
+        one_way = min(bandwidths["pinned out"], bandwidths["pinned in"])
+        if args.calibrate != "0":
+            card.both_ways(rigs.size(args.calibrate), WARM, turn(rigs.size(args.calibrate)))
+        print(f"pinned by each program: {card.pinned / rigs.MIB:.0f} MiB")
+        print(f"{'medians':<26} {'n':>2} {'GiB':>8} {'stop ms':>8} {'out ms':>9} {'GiB/s':>8}"
+              f" {'in ms':>9} {'GiB/s':>8} {'whole ms':>9} {'ratio':>6} {'frozen':>6}")
+        points = []
+        for text in args.sizes.split(","):
+            n_bytes = rigs.size(text)
+            rows = card.both_ways(n_bytes, args.switches + WARM, turn(n_bytes))[WARM:]
+            points.append(print_rows(f"{rigs.nice(n_bytes)}, both ways", rows, one_way))
+            if args.below_ms and points[-1]["whole"] * 1e3 > args.below_ms:
+                print(f"more than {args.below_ms:g} ms")
+                failed = True
+        for text in args.graph_sizes.split(",") if args.graphs != "0" else []:
+            n_bytes = rigs.size(text)
+            rows = card.both_ways(n_bytes, args.switches + WARM, turn(n_bytes), args.graphs)[WARM:]
+            print_rows(f"{rigs.nice(n_bytes)}, {args.graphs} graphs", rows, one_way)
+        if args.one_way != "0":
+            n_bytes = rigs.size(args.one_way)
+            print_rows(f"{rigs.nice(n_bytes)}, one way", card.one_way(n_bytes), one_way)
+        print("ratio: whole / (GiB / the slower one-way pinned copy); target 1.15")
+        if args.plot:
+            plot(args.plot, points, bandwidths)
+    except RuntimeError as error:
+        print(error)
+        failed = True
+    finally:
+        card.rig.close()
+    sys.exit(failed)
+
+
+if __name__ == "__main__":
+    main()
