@@ -69,7 +69,8 @@ enum nvshare_pinned {
  * A client's memory on its GPU, bytes. allocated is what the program asked for;
  * resident + swapped is what the pager holds for it (whole chunks); pinned[] comes
  * on top. wanted and wanted_pinned are what a blocked allocation lacks: 0 if none. host is
- * the host memory that its process has taken for evicted bytes, in use or not.
+ * the host memory that its process has taken for evicted bytes, in use or not; second
+ * what the library's own context costs, which lives in the reserve and not in the budget.
  */
 struct nvshare_mem {
 	uint64_t allocated;
@@ -78,6 +79,7 @@ struct nvshare_mem {
 	uint64_t wanted;
 	uint64_t wanted_pinned;
 	uint64_t host;
+	uint64_t second;
 	uint64_t pinned[NVSHARE_PINNED_COUNT];
 };
 
@@ -137,6 +139,7 @@ struct nvshare_drop_lock {
 	uint64_t bytes; /* to move out, at least; may be 0 */
 	uint64_t epoch;
 	uint64_t host_others; /* nvshare_mem::host of all other clients of the node */
+	uint64_t second_max;  /* what a second context may cost; less: do without */
 };
 
 enum nvshare_outcome {
@@ -233,6 +236,7 @@ struct nvshare_prepare_swap_out {
 	uint64_t bytes;
 	uint64_t due_ms;
 	uint64_t host_others; /* nvshare_mem::host of all other clients of the node */
+	uint64_t second_max;  /* what a second context may cost; less: do without */
 };
 
 /* Of HEARTBEAT, which the scheduler asks, and PING, which a client asks. */

@@ -77,9 +77,10 @@ static void print_memory(FILE *out, const struct nvshare_mem *mem)
 	(void)fprintf(out,
 		      "\"memory_allocated\": %" PRIu64 ", \"memory_resident\": %" PRIu64
 		      ", \"memory_swapped\": %" PRIu64 ", \"memory_wanted\": %" PRIu64
+		      ",\n     \"memory_host\": %" PRIu64 ", \"memory_second_context\": %" PRIu64
 		      ",\n     \"memory_pinned\": %" PRIu64 ", \"memory_pinned_by_kind\": {",
 		      mem->allocated, mem->resident, mem->swapped, mem->wanted + mem->wanted_pinned,
-		      status_pinned(mem));
+		      mem->host, mem->second, status_pinned(mem));
 	for (size_t i = 0; i < NVSHARE_PINNED_COUNT; i++)
 		(void)fprintf(out, "%s\"%s\": %" PRIu64, i ? ", " : "", pinned_names[i],
 			      mem->pinned[i]);

@@ -242,7 +242,7 @@ static void add_client(struct table *table, const struct nvshare_status_client *
 	table_add(table, NULL, "%s", cell_size(client->mem.allocated).s);
 	table_add(table, NULL, "%s", cell_size(client->mem.resident).s);
 	table_add(table, NULL, "%s", cell_size(client->mem.swapped).s);
-	table_add(table, NULL, "%s", cell_size(status_pinned(&client->mem)).s);
+	table_add(table, NULL, "%s", cell_size(status_pinned(&client->mem) + client->mem.second).s);
 	table_add(table, NULL, "%" PRIu64, client->n_switches);
 	table_add(table, NULL, "%s", client->halt ? status_halt_names[client->halt] : "");
 	add_note(table, client);

@@ -91,6 +91,16 @@ static void give_budget(struct server *server, struct peer *peer, uint64_t budge
 	server_account(server, peer, peer->share.on_card, budget < total ? budget : total);
 }
 
+/* Second contexts live in the reserve, which no budget gets; who finds it full drains. */
+static uint64_t second_max(const struct server *server, const struct peer *peer)
+{
+	const struct gpu *gpu = &server->gpus.at[peer->gpu];
+	uint64_t reserve = gpu->total / 100 * server->config.reserve_percent;
+	uint64_t taken = gpu->seconds - peer->share.second;
+
+	return reserve > taken ? reserve - taken : 0;
+}
+
 static void tell(struct server *server, struct peer *peer, const struct sched_action *action)
 {
 	switch (action->type) {
@@ -104,7 +114,8 @@ static void tell(struct server *server, struct peer *peer, const struct sched_ac
 		server_queue_body(server, peer, NVSHARE_MSG_DROP_LOCK,
 				  &(struct nvshare_drop_lock){action->grant, action->bytes,
 							      action->epoch,
-							      server->host_bytes - peer->mem.host});
+							      server->host_bytes - peer->mem.host,
+							      second_max(server, peer)});
 		break;
 	case SCHED_ACTION_WAIT:
 		server_queue_body(server, peer, NVSHARE_MSG_WAIT_FOR_MEM,
@@ -124,7 +135,8 @@ static void tell(struct server *server, struct peer *peer, const struct sched_ac
 		server_queue_body(
 			server, peer, NVSHARE_MSG_PREPARE_SWAP_OUT,
 			&(struct nvshare_prepare_swap_out){action->bytes, action->due_ms,
-							   server->host_bytes - peer->mem.host});
+							   server->host_bytes - peer->mem.host,
+							   second_max(server, peer)});
 		break;
 	case SCHED_ACTION_BEAT:
 		send_beat(server, peer);

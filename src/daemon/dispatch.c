@@ -41,6 +41,8 @@ static void take_memory(struct server *server, struct peer *peer, const struct n
 	if (peer->mem.host > server->gpus.at[peer->gpu].total)
 		peer->mem.host = server->gpus.at[peer->gpu].total;
 	server->host_bytes += peer->mem.host;
+	if (peer->mem.second > server->gpus.at[peer->gpu].total)
+		peer->mem.second = server->gpus.at[peer->gpu].total;
 	server_account(server, peer, mem->resident + pinned, peer->share.budget);
 	gpus_note_context(&server->gpus.at[peer->gpu], mem->pinned[NVSHARE_PINNED_CONTEXT]);
 	*ret_memory = (struct sched_memory){
@@ -239,6 +241,7 @@ static enum nvshare_register_result join(struct server *server, struct peer *pee
 	if (!r)
 		return NVSHARE_REGISTER_OK;
 	server->host_bytes -= peer->mem.host;
+	peer->mem = (struct nvshare_mem){0};
 	server_account(server, peer, 0, 0);
 	return r == SCHED_E_NO_FIT ? NVSHARE_REGISTER_NO_FIT : NVSHARE_REGISTER_GPU;
 }
@@ -538,6 +541,7 @@ void dispatch_gone(struct server *server, struct peer *peer)
 	if (peer->state != PEER_STATE_CLIENT)
 		return;
 	server->host_bytes -= peer->mem.host;
+	peer->mem = (struct nvshare_mem){0};
 	server_account(server, peer, 0, 0);
 	gpu->n_clients--;
 	server->n_clients--;

@@ -179,8 +179,9 @@ static uint64_t larger(const struct gpu_share *share)
 
 void gpus_account(struct gpu *gpu, const struct gpu_share *before, const struct gpu_share *after)
 {
-	gpu->reported = gpu->reported - before->on_card + after->on_card;
-	gpu->allowed = gpu->allowed - larger(before) + larger(after);
+	gpu->reported += after->on_card + after->second - before->on_card - before->second;
+	gpu->allowed += larger(after) + after->second - larger(before) - before->second;
+	gpu->seconds += after->second - before->second;
 }
 
 void gpus_note_context(struct gpu *gpu, uint64_t bytes)

@@ -22,6 +22,7 @@ struct gpu {
 	uint64_t total;                /* bytes */
 	uint64_t reported;             /* on the card, by the reports of our clients */
 	uint64_t allowed;              /* by their budgets, or reports where these are more */
+	uint64_t seconds;              /* of second contexts */
 	uint64_t external;             /* used by others, as last told to the core */
 	uint64_t sample;               /* the same, as last measured */
 	uint64_t sampled_ns;           /* 0: never */
@@ -67,10 +68,14 @@ bool gpus_sample(struct gpus *gpus, uint32_t index, uint64_t now_ns, bool must);
  */
 void gpus_await_clients(struct gpus *gpus);
 
-/* One client's bytes: on the card by its last report, and by its budget. */
+/*
+ * One client's bytes: on the card by its last report, and by its budget; and its second
+ * context, which is in neither.
+ */
 struct gpu_share {
 	uint64_t on_card;
 	uint64_t budget;
+	uint64_t second;
 };
 void gpus_account(struct gpu *gpu, const struct gpu_share *before, const struct gpu_share *after);
 

@@ -209,7 +209,7 @@ void server_deinit(struct server *server)
 
 void server_account(struct server *server, struct peer *peer, uint64_t on_card, uint64_t budget)
 {
-	struct gpu_share share = {on_card, budget};
+	struct gpu_share share = {on_card, budget, peer->mem.second};
 
 	gpus_account(&server->gpus.at[peer->gpu], &peer->share, &share);
 	peer->share = share;

@@ -7,18 +7,18 @@
 
 /* The offsets are the wire: a compiler that pads otherwise speaks another protocol. */
 _Static_assert(sizeof(struct nvshare_msg_header) == 16, "header");
-_Static_assert(sizeof(struct nvshare_mem) == 112, "mem");
-_Static_assert(sizeof(struct nvshare_register) == 344, "register");
+_Static_assert(sizeof(struct nvshare_mem) == 120, "mem");
+_Static_assert(sizeof(struct nvshare_register) == 352, "register");
 _Static_assert(sizeof(struct nvshare_registered) == 16, "registered");
-_Static_assert(sizeof(struct nvshare_req_lock) == 112, "req_lock");
+_Static_assert(sizeof(struct nvshare_req_lock) == 120, "req_lock");
 _Static_assert(sizeof(struct nvshare_lock_ok) == 24, "lock_ok");
-_Static_assert(sizeof(struct nvshare_drop_lock) == 32, "drop_lock");
-_Static_assert(sizeof(struct nvshare_lock_released) == 168, "lock_released");
-_Static_assert(sizeof(struct nvshare_mem_update) == 152, "mem_update");
+_Static_assert(sizeof(struct nvshare_drop_lock) == 40, "drop_lock");
+_Static_assert(sizeof(struct nvshare_lock_released) == 176, "lock_released");
+_Static_assert(sizeof(struct nvshare_mem_update) == 160, "mem_update");
 _Static_assert(sizeof(struct nvshare_wait_for_mem) == 16, "wait_for_mem");
 _Static_assert(sizeof(struct nvshare_status_node) == 96, "status_node");
 _Static_assert(sizeof(struct nvshare_status_gpu) == 176, "status_gpu");
-_Static_assert(sizeof(struct nvshare_status_client) == 392, "status_client");
+_Static_assert(sizeof(struct nvshare_status_client) == 400, "status_client");
 _Static_assert(sizeof(struct nvshare_set) == 16, "set");
 _Static_assert(sizeof(struct nvshare_result_msg) == 260, "result_msg");
 _Static_assert(sizeof(struct msg) == NVSHARE_MSG_SIZE_MAX, "msg");
@@ -75,8 +75,8 @@ static bool has_nul(const char *s, size_t size)
 
 static bool mem_in_range(const struct nvshare_mem *mem)
 {
-	const uint64_t parts[] = {mem->allocated, mem->resident,      mem->swapped,
-				  mem->wanted,    mem->wanted_pinned, mem->host};
+	const uint64_t parts[] = {mem->allocated,     mem->resident, mem->swapped, mem->wanted,
+				  mem->wanted_pinned, mem->host,     mem->second};
 	uint64_t sum = 0;
 
 	for (size_t i = 0; i < sizeof(parts) / sizeof(parts[0]); i++) {

@@ -236,12 +236,27 @@ static void start_sampling(struct gpus *gpus)
 static void account(struct gpus *gpus, uint64_t on_card, uint64_t budget)
 {
 	static struct gpu_share share;
-	struct gpu_share after = {on_card, budget};
+	struct gpu_share after = {.on_card = on_card, .budget = budget};
 
 	if (gpus->at[0].reported == 0 && gpus->at[0].allowed == 0)
-		share = (struct gpu_share){0, 0};
+		share = (struct gpu_share){0};
 	gpus_account(&gpus->at[0], &share, &after);
 	share = after;
+}
+
+static void second_contexts_are_not_external(void **state)
+{
+	const struct gpu_share none = {0}, share = {.budget = 4 * GIB, .second = 2 * GIB};
+	struct gpus gpus;
+
+	(void)state;
+	start_sampling(&gpus);
+	gpus_account(&gpus.at[0], &none, &share);
+	assert_int_equal(gpus.at[0].seconds, 2 * GIB);
+	assert_int_equal(gpus.at[0].reported, 2 * GIB);
+	assert_int_equal(gpus.at[0].allowed, 6 * GIB);
+	gpus_account(&gpus.at[0], &share, &none);
+	assert_int_equal(gpus.at[0].seconds + gpus.at[0].reported + gpus.at[0].allowed, 0);
 }
 
 static void what_our_clients_report_is_not_external(void **state)
@@ -363,6 +378,7 @@ int main(void)
 		cmocka_unit_test(without_nvml_the_first_client_tells_the_size),
 		cmocka_unit_test(an_unused_entry_is_given_to_another_gpu),
 		cmocka_unit_test(a_gpu_that_appears_later_is_found),
+		cmocka_unit_test(second_contexts_are_not_external),
 		cmocka_unit_test(what_our_clients_report_is_not_external),
 		cmocka_unit_test(what_a_client_may_have_is_not_external_before_it_is_reported),
 		cmocka_unit_test(after_a_restart_what_is_used_is_our_clients_own),

@@ -11,7 +11,7 @@ import time
 MAGIC = 0x4853564E
 VERSION = 1
 HEADER = struct.Struct("<IHHII")
-MEM = "14Q"  # allocated resident swapped wanted wanted_pinned host, eight kinds of pinned
+MEM = "15Q"  # allocated resident swapped wanted wanted_pinned host second, eight kinds of pinned
 RUNNING, RECONNECT, FIXED = 1, 2, 4
 
 TYPES = {
@@ -20,13 +20,13 @@ TYPES = {
     "SCHED_OFF": (3, "<8s"),
     "REQ_LOCK": (4, "<" + MEM),
     "LOCK_OK": (5, "<3Q"),
-    "DROP_LOCK": (6, "<4Q"),
+    "DROP_LOCK": (6, "<5Q"),
     "LOCK_RELEASED": (7, "<5Q" + MEM + "IIII"),
     "SET_TQ": (8, "<Q"),
     "MEM_UPDATE": (9, "<4Q" + MEM + "II"),
     "WAIT_FOR_MEM": (10, "<QII"),
     "MEM_AVAILABLE": (11, "<2Q"),
-    "PREPARE_SWAP_OUT": (12, "<3Q"),
+    "PREPARE_SWAP_OUT": (12, "<4Q"),
     "HEARTBEAT": (13, "<Q"),
     "REGISTERED": (14, "<IIQ"),
     "MEM_REFUSED": (15, "<2Q"),
@@ -42,9 +42,10 @@ TYPES = {
 NAMES = {number: name for name, (number, _) in TYPES.items()}
 FORMATS = {name: struct.Struct(form) for name, (_, form) in TYPES.items()}
 
-# What most tests have nothing to say about: how the client can be stopped, and the host
-# memory of others.
-LAST_VALUES = {"LOCK_RELEASED": (0, 0), "MEM_UPDATE": (0, 0), "DROP_LOCK": (0,), "PREPARE_SWAP_OUT": (0,)}
+# What most tests have nothing to say about: how the client can be stopped, the host memory
+# of others, and what a second context may cost.
+SECOND_MAX = 1 << 30
+LAST_VALUES = {"LOCK_RELEASED": (0, 0), "MEM_UPDATE": (0, 0), "DROP_LOCK": (0, SECOND_MAX), "PREPARE_SWAP_OUT": (0, SECOND_MAX)}
 
 OK, DENIED, INVALID = 0, 1, 2
 IDLE, WAITING, INCOMING, RUNS, STOPPING = range(5)
@@ -61,7 +62,7 @@ def packet(name, *values, seq=0, magic=MAGIC, version=VERSION, size=None, number
 
 
 def mem(resident=0, swapped=0, pinned=0, wanted=0, wanted_pinned=0):
-    return (resident + swapped, resident, swapped, wanted, wanted_pinned, 0, pinned, 0, 0, 0, 0, 0, 0, 0)
+    return (resident + swapped, resident, swapped, wanted, wanted_pinned, 0, 0, pinned, 0, 0, 0, 0, 0, 0, 0)
 
 
 def is_ready(sock, patience=0.0, event=select.POLLIN):
@@ -172,8 +173,8 @@ class Wire:
 
 
 # Indices into the values of a STATUS_CLIENT and a STATUS_GPU.
-CLIENT_ID, CLIENT_GPU, CLIENT_PID, CLIENT_UID, CLIENT_STATE, CLIENT_WHY = 19, 20, 21, 22, 23, 24
-CLIENT_FLAGS = 27
+CLIENT_ID, CLIENT_GPU, CLIENT_PID, CLIENT_UID, CLIENT_STATE, CLIENT_WHY = 20, 21, 22, 23, 24, 25
+CLIENT_FLAGS = 28
 GPU_N_CLIENTS = 14
 HUNG = 1
 

@@ -86,7 +86,7 @@ bool agent_halt_prepare(struct agent_link *link, uint64_t bytes)
 	bool is_ready;
 
 	budget_read(link->dev, &mem);
-	is_ready = may_freeze(link) && (!mem.resident || second_make(link->dev));
+	is_ready = may_freeze(link) && (!mem.resident || second_make(link->dev, link->second_max));
 	c = bytes ? agent_enter_context(link->dev) : NULL;
 	if (c) {
 		/* More than there is can not go. */

@@ -48,6 +48,7 @@ void agent_lease_memory(CUdevice dev, struct nvshare_mem *ret_mem)
 {
 	budget_read(dev, ret_mem);
 	ret_mem->host = hostpool_bytes();
+	ret_mem->second = second_bytes(dev);
 }
 
 /* The gate is one a process: it opens when the process may use all of its GPUs. */

@@ -306,6 +306,7 @@ static void handle_message(struct agent_link *link, const struct msg *msg)
 		event.bytes = msg->body.drop_lock_6.bytes;
 		event.epoch = msg->body.drop_lock_6.epoch;
 		hostmem_set_others(msg->body.drop_lock_6.host_others);
+		link->second_max = msg->body.drop_lock_6.second_max;
 		break;
 	case NVSHARE_MSG_MEM_AVAILABLE:
 		event.type = LEASE_EVENT_BUDGET;
@@ -320,6 +321,7 @@ static void handle_message(struct agent_link *link, const struct msg *msg)
 		event.bytes = msg->body.prepare_swap_out_12.bytes;
 		event.due_ms = msg->body.prepare_swap_out_12.due_ms;
 		hostmem_set_others(msg->body.prepare_swap_out_12.host_others);
+		link->second_max = msg->body.prepare_swap_out_12.second_max;
 		break;
 	default:
 		return; /* WAIT_FOR_MEM, PING: for information */

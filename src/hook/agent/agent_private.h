@@ -48,8 +48,9 @@ struct agent_link {
 	uint64_t orphan_ns;   /* LEASE_EVENT_ORPHAN_TIME is due then; AGENT_NEVER: not */
 	bool is_orphan_late;  /* it has been due before */
 
-	bool is_watched;   /* somebody waits for this GPU */
-	uint64_t spare_ns; /* what a stop needs is given up then; AGENT_NEVER: it is kept */
+	bool is_watched;     /* somebody waits for this GPU */
+	uint64_t second_max; /* bytes that a second context may cost, as said last */
+	uint64_t spare_ns;   /* what a stop needs is given up then; AGENT_NEVER: it is kept */
 	bool is_report_due;
 	uint64_t report_ns; /* no report before then */
 	struct nvshare_mem reported;

@@ -6,7 +6,6 @@
 #include "hook/device.h"
 #include "hook/freeze/channels.h"
 #include "hook/hook_log.h"
-#include "hook/memory/budget.h"
 #include "hook/pager/pager.h"
 #include "hook/table/cuda_real.h"
 
@@ -16,12 +15,9 @@
 #define SECOND_STACK_BYTES 128
 #define SECOND_HEAP_BYTES  1024
 
-/* More than any context costs: beyond it others have taken or given memory meanwhile. */
-#define SECOND_BYTES_MAX (1ull << 30)
-
 static struct {
 	CUcontext ctx;
-	uint64_t charged;
+	uint64_t bytes;
 } seconds[DEVICE_COUNT_MAX];
 
 /* What is free on the card, as the current context sees it; 0: it does not say. */
@@ -63,7 +59,23 @@ static CUcontext make(CUdevice dev)
 	return ctx;
 }
 
-bool second_make(CUdevice dev)
+/* What it will cost, before it was measured: less than the program's own, by the limits. */
+static uint64_t expected(CUdevice dev)
+{
+	return agent_context_bytes(dev) / 5 * 3;
+}
+
+/* Others take and give memory meanwhile: it costs no more than the program's own. */
+static uint64_t plausible(CUdevice dev, uint64_t before, uint64_t after)
+{
+	uint64_t most = agent_context_bytes(dev);
+
+	if (before <= after || before - after > most)
+		return expected(dev);
+	return before - after;
+}
+
+bool second_make(CUdevice dev, uint64_t max)
 {
 	struct device_context *c;
 	uint64_t before, after;
@@ -73,6 +85,10 @@ bool second_make(CUdevice dev)
 		return false;
 	if (seconds[dev].ctx)
 		return true;
+	if (expected(dev) > max) {
+		hook_debug("device %d: no second context: the reserve has no room", (int)dev);
+		return false;
+	}
 	c = device_context_hold(dev);
 	if (!c)
 		return false;
@@ -81,18 +97,20 @@ bool second_make(CUdevice dev)
 		seconds[dev].ctx = make(dev);
 		after = free_bytes();
 		(void)cuda_real.cuCtxPopCurrent_v2(&popped);
-		seconds[dev].charged = before > after ? before - after : 0;
+		seconds[dev].bytes = plausible(dev, before, after);
 	}
 	device_context_drop(c);
 	if (!seconds[dev].ctx)
 		return false;
-	if (!seconds[dev].charged || seconds[dev].charged > SECOND_BYTES_MAX)
-		seconds[dev].charged = agent_context_bytes(dev);
-	/* It is there: what it took from others is given back by the eviction that follows. */
-	budget_force(dev, seconds[dev].charged, NVSHARE_PINNED_CONTEXT);
+	agent_memory_changed(dev);
 	hook_debug("device %d: second context, %llu MiB", (int)dev,
-		   (unsigned long long)(seconds[dev].charged >> 20));
+		   (unsigned long long)(seconds[dev].bytes >> 20));
 	return true;
+}
+
+uint64_t second_bytes(CUdevice dev)
+{
+	return second_get(dev) ? seconds[dev].bytes : 0;
 }
 
 CUcontext second_get(CUdevice dev)
@@ -109,7 +127,7 @@ void second_drop(CUdevice dev)
 	seconds[dev].ctx = NULL;
 	(void)cuda_real.cuCtxDestroy_v2(ctx);
 	pager_mover_gone(ctx);
-	budget_give(dev, seconds[dev].charged, NVSHARE_PINNED_CONTEXT);
+	agent_memory_changed(dev);
 	hook_debug("device %d: second context gone", (int)dev);
 }
 

@@ -7,7 +7,8 @@
  * program's memory while the program's channels are frozen, since its channels are not.
  *
  * It costs GPU memory, so it is made only when an eviction is near and goes away when
- * contention has been over for long. What it costs counts as the program's pinned memory.
+ * contention has been over for long. It lives in the scheduler's reserve: what it costs is
+ * no part of the budget, and it is not made where the reserve has no room for it.
  *
  * Threading: the agent's thread.
  */
@@ -15,12 +16,15 @@
 #include "abi/cuda_abi.h"
 
 #include <stdbool.h>
+#include <stdint.h>
 
 /*
  * Makes it if there is none; the program must have a context on dev. false: it can not be
- * had now (most likely the card is full); asked again, it tries again.
+ * had now (it would cost more than max bytes, or the card is full); asked again, it tries
+ * again.
  */
-bool second_make(CUdevice dev);
+bool second_make(CUdevice dev, uint64_t max);
+uint64_t second_bytes(CUdevice dev); /* what it costs; 0: there is none */
 
 CUcontext second_get(CUdevice dev); /* NULL: there is none */
 

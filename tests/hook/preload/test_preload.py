@@ -27,9 +27,9 @@ BUDGET = 256 * MIB
 PATIENCE = 30.0
 
 # Positions in a message's values (include/nvshare/protocol.h).
-REGISTER_MEM, REGISTER_FLAGS = 3, 17
-MEM_SWAPPED, MEM_WANTED, MEM_WANTED_PINNED, MEM_CONTEXT, MEM_END = 2, 3, 4, 6, 14
-UPDATE_MEM, RELEASED_MEM, RELEASED_OUTCOME, RELEASED_WANTS = 4, 5, 19, 20
+REGISTER_MEM, REGISTER_FLAGS = 3, 18
+MEM_SWAPPED, MEM_WANTED, MEM_WANTED_PINNED, MEM_CONTEXT, MEM_END = 2, 3, 4, 7, 15
+UPDATE_MEM, RELEASED_MEM, RELEASED_OUTCOME, RELEASED_WANTS = 4, 5, 20, 21
 
 
 class Client(Wire):
@@ -596,7 +596,7 @@ def test_captures_survive_a_thousand_stops(node):
         released = client.stop(0 if turn % 2 else 1 << 40)
         assert released[RELEASED_OUTCOME] == 0, f"turn {turn}"
         assert program.poll() is None, program.communicate()
-        mem = released[RELEASED_MEM : RELEASED_MEM + 14]
+        mem = released[RELEASED_MEM : RELEASED_MEM + MEM_END]
         n_moved += bool(mem[MEM_SWAPPED])
         if not released[RELEASED_WANTS]:
             mem = client.expect("REQ_LOCK", PATIENCE)
