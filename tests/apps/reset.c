@@ -10,7 +10,11 @@
 static const char help[] = "usage: reset [OPTION]...\n"
 			   "Resets contexts that still hold memory, and goes on.\n"
 			   "  --rounds N    (5)\n"
-			   "  --size SIZE   held at each reset (32MiB)\n";
+			   "  --size SIZE   held at each reset (32MiB)\n"
+			   "  --busy-ms N   of work over it still to be done then (0)\n"
+			   "  --think-ms N  between submitting that and the reset (0)\n";
+
+static uint64_t busy_ms, think_ms;
 
 static void fill_and_verify(struct app *app, uint64_t size, uint32_t seed)
 {
@@ -22,6 +26,11 @@ static void fill_and_verify(struct app *app, uint64_t size, uint32_t seed)
 	app_fill(app, small, 128, seed, NULL);
 	if (app_verify(app, p, size / 4, seed, NULL) || app_verify(app, small, 128, seed, NULL))
 		app_exit(APP_EXIT_WRONG, "contents are wrong in round %u", seed);
+	if (!busy_ms)
+		return;
+	app_spin(app, busy_ms * 1000000, NULL);
+	app_fill(app, p, size / 4, seed, NULL);
+	app_sleep_ms(think_ms);
 }
 
 int main(int argc, char **argv)
@@ -41,6 +50,10 @@ int main(int argc, char **argv)
 			n_rounds = app_value_u64(argc, argv, &a, 1, 10000);
 		else if (app_is(argv[a], "--size"))
 			size = app_value_size(argc, argv, &a);
+		else if (app_is(argv[a], "--busy-ms"))
+			busy_ms = app_value_u64(argc, argv, &a, 0, 600000);
+		else if (app_is(argv[a], "--think-ms"))
+			think_ms = app_value_u64(argc, argv, &a, 0, 600000);
 		else
 			app_usage(help, APP_EXIT_USAGE);
 	}

@@ -154,3 +154,14 @@ def test_a_kernel_that_never_ends_is_moved_out(node):
     holder.wait()
     node.expect_empty()
     node.expect_sound_scheduler()
+
+
+def test_contexts_are_destroyed_while_their_memory_is_out(node):
+    """Frozen in the middle of work on it: it comes back, the work ends, then the context goes."""
+    node.start_scheduler()
+    other = node.app("oversub", "--size", "180MiB", "--until", node.flag("enough"), name="other")
+    until("it is there", lambda: node.client(other))
+    node.app("reset", "--rounds", 2, "--size", "180MiB", "--busy-ms", 800, "--think-ms", 600,
+             name="reset").expect_verified()
+    assert node.gpu()["moved_in_bytes"] > 0
+    finish(node, node.flag("enough"), [other])

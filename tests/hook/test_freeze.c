@@ -545,6 +545,21 @@ static void a_stop_thaws_what_is_not_committed(void **unused)
 	assert_int_equal(freeze_begin(UINT64_MAX), FREEZE_E_OFF);
 }
 
+/* A context that is destroyed while it is frozen hangs, so an exit handler's must not be. */
+static void after_a_stop_a_hold_thaws(void **unused)
+{
+	(void)unused;
+	make_channels(GROUP, 2);
+	assert_int_equal(freeze_begin(UINT64_MAX), 0);
+	assert_true(freeze_commit());
+	freeze_stop();
+	assert_int_equal(n_off(), 2);
+	freeze_hold();
+	assert_int_equal(n_off(), 0);
+	freeze_drop();
+	assert_false(freeze_is_on());
+}
+
 /* ---- threads ------------------------------------------------------------------------ */
 
 static bool is_over;
@@ -629,6 +644,7 @@ int main(void)
 		TEST(who_stops_channels_itself_is_left_alone),
 		TEST(a_timeslice_outlasts_the_drivers_own),
 		TEST(a_stop_thaws_what_is_not_committed),
+		TEST(after_a_stop_a_hold_thaws),
 		TEST(channels_come_and_go_in_many_freezes),
 	};
 

@@ -209,7 +209,9 @@ CUresult cuCtxCreate_v4(CUcontext *pctx, CUctxCreateParams *ctxCreateParams, uns
 
 /*
  * The agent leaves the context before the driver destroys it. When the driver refuses
- * (a context that is current elsewhere, or none at all) it is booked again.
+ * (a context that is current elsewhere, or none at all) it is booked again. A freeze is
+ * waited for with the context still booked: what is out has to come back before its work
+ * goes on.
  */
 static CUresult destroy_context(CUresult (*destroy)(CUcontext ctx), CUcontext ctx)
 {
@@ -220,14 +222,14 @@ static CUresult destroy_context(CUresult (*destroy)(CUcontext ctx), CUcontext ct
 	/* A primary one is not destroyed so: the driver refuses, and its owners stay counted. */
 	if (dev == DEVICE_ANY || device_primary(dev) == ctx)
 		return destroy(ctx);
-	charged = agent_forget_context(ctx);
 	freeze_hold();
+	charged = agent_forget_context(ctx);
 	res = destroy(ctx);
-	freeze_drop();
 	if (res == CUDA_SUCCESS)
 		context_gone(ctx, dev, charged);
 	else
 		(void)agent_add_context(ctx, dev, charged);
+	freeze_drop();
 	return res;
 }
 
@@ -312,7 +314,8 @@ CUresult cuDevicePrimaryCtxRetain(CUcontext *pctx, CUdevice dev)
 	return res;
 }
 
-static CUresult release_primary(CUresult (*release)(CUdevice dev), CUdevice dev, bool is_reset)
+/* No freeze is on, and none begins. */
+static CUresult release_held(CUresult (*release)(CUdevice dev), CUdevice dev, bool is_reset)
 {
 	CUcontext ctx = NULL;
 	uint64_t charged;
@@ -325,15 +328,23 @@ static CUresult release_primary(CUresult (*release)(CUdevice dev), CUdevice dev,
 	if (!ctx)
 		return release(dev);
 	charged = agent_forget_context(ctx);
-	freeze_hold();
 	res = release(dev);
-	freeze_drop();
 	if (is_primary_active(dev)) {
 		(void)agent_add_context(ctx, dev, charged);
 		(void)device_context_retained(ctx);
 	} else {
 		context_gone(ctx, dev, charged);
 	}
+	return res;
+}
+
+static CUresult release_primary(CUresult (*release)(CUdevice dev), CUdevice dev, bool is_reset)
+{
+	CUresult res;
+
+	freeze_hold();
+	res = release_held(release, dev, is_reset);
+	freeze_drop();
 	return res;
 }
 

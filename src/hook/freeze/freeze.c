@@ -186,9 +186,13 @@ void freeze_hold(void)
 {
 	int saved_errno = errno;
 
-	/* Who leaves the process while its memory is out is not to be kept. */
-	while (step(FREEZE_WORD_HOLD) && !__atomic_load_n(&is_stopped, __ATOMIC_ACQUIRE))
-		pause_a_little();
+	while (step(FREEZE_WORD_HOLD)) {
+		/* Who leaves is not to be kept, and nobody brings its memory in any more. */
+		if (__atomic_load_n(&is_stopped, __ATOMIC_ACQUIRE))
+			(void)freeze_end();
+		else
+			pause_a_little();
+	}
 	errno = saved_errno;
 }
 

@@ -94,7 +94,9 @@ int freeze_set_timeslice(CUdevice dev, uint64_t us);
 
 void freeze_stats(struct freeze_stats *ret);
 
-/* At exit: no more freezes. What is frozen is thawed, what is committed stays: its memory is out.
+/*
+ * At exit: no more freezes. What is frozen is thawed; what is committed stays, since its
+ * memory is out, until somebody holds.
  */
 void freeze_stop(void);
 void freeze_after_fork_child(void);
