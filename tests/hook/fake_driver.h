@@ -40,6 +40,8 @@ static struct {
 	int can_freeze;
 	int freeze_error; /* what freeze_begin() answers */
 	int is_frozen;
+	int is_committed;
+	int is_late; /* the watchdog has thawed when a freeze is to be committed */
 	int is_proven;
 	int n_freezes;
 	int n_thaws;
@@ -262,6 +264,9 @@ int freeze_begin(uint64_t limit_ns)
 
 bool freeze_commit(void)
 {
+	if (fake_get(is_late))
+		fake_set(is_frozen, 0);
+	fake_set(is_committed, fake_get(is_frozen));
 	return fake_get(is_frozen) != 0;
 }
 

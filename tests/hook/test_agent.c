@@ -391,6 +391,7 @@ static void freezes_work_that_does_not_end(void)
 	check(r.halt == NVSHARE_HALT_FREEZE);
 	check(fake_get(n_freezes) == 1 && fake_get(evict_was_frozen) == 1);
 	check(fake_get(n_seconds) == 1);
+	check(fake_get(is_committed) == 1); /* whether the pager found anything to move or not */
 	check(gate_get() == GATE_CLOSED);
 
 	fake_available(fd, 150 * MIB, 7);
@@ -417,6 +418,24 @@ static void frees_memory_while_frozen(void)
 	r = fake_expect(fd, NVSHARE_MSG_LOCK_RELEASED).body.lock_released_7;
 	check(r.outcome == NVSHARE_OUTCOME_SUCCESS && r.mem.swapped == 60 * MIB);
 	check(fake_get(evict_was_frozen) == 1);
+}
+
+/* Thawed by the watchdog, then drained: what is asked for now is not that of a frozen one. */
+static void frees_memory_when_drained_after_a_freeze(void)
+{
+	struct nvshare_lock_released r;
+	int fd = begin_busy();
+
+	fake_set(is_late, 1);
+	fake_drop(fd, 1, 0, 4);
+	wait_until(fake_get(n_freezes) == 1);
+	fake_set(is_working, 0);
+	r = fake_expect(fd, NVSHARE_MSG_LOCK_RELEASED).body.lock_released_7;
+	check(r.outcome == NVSHARE_OUTCOME_SUCCESS && r.wants == 0);
+	fake_drop(fd, 0, 60 * MIB, 5);
+	r = fake_expect(fd, NVSHARE_MSG_LOCK_RELEASED).body.lock_released_7;
+	check(r.outcome == NVSHARE_OUTCOME_SUCCESS && r.mem.swapped == 60 * MIB);
+	check(fake_get(evict_was_frozen) == 0);
 }
 
 static void does_not_freeze_work_that_ends(void)
@@ -447,10 +466,11 @@ static void drains_when_it_can_not_freeze(void)
 	check(gate_get() == GATE_OPEN);
 }
 
-/* Thawed by the watchdog before anything was given up: again, and then by waiting. */
+/* Thawed by the watchdog before anything was given up: again, by waiting, and again. */
 static void drains_after_freezes_that_came_to_nothing(void)
 {
 	struct nvshare_lock_released r;
+	struct user user = {0};
 	int fd = begin_busy();
 
 	fake_set(evict_outcome, NVSHARE_OUTCOME_TIMEOUT);
@@ -465,8 +485,17 @@ static void drains_after_freezes_that_came_to_nothing(void)
 	fake_set(is_working, 0);
 	fake_drop(fd, 1, 60 * MIB, 8);
 	r = fake_expect(fd, NVSHARE_MSG_LOCK_RELEASED).body.lock_released_7;
-	check(r.outcome == NVSHARE_OUTCOME_SUCCESS && r.halt == NVSHARE_HALT_DRAIN);
+	check(r.outcome == NVSHARE_OUTCOME_SUCCESS && r.halt == NVSHARE_HALT_FREEZE);
 	check(fake_get(n_freezes) == 2);
+
+	fake_set(is_working, 1);
+	start(&user, pass_gate);
+	(void)fake_expect(fd, NVSHARE_MSG_REQ_LOCK);
+	fake_grant(fd, 2, 200 * MIB, 10);
+	(void)finish(&user);
+	fake_drop(fd, 2, 60 * MIB, 12);
+	r = fake_expect(fd, NVSHARE_MSG_LOCK_RELEASED).body.lock_released_7;
+	check(r.outcome == NVSHARE_OUTCOME_SUCCESS && fake_get(n_freezes) == 3);
 }
 
 static void undoes_an_eviction_that_fails(void)
@@ -1002,6 +1031,7 @@ int main(void)
 		child_test(keeps_the_gpu_when_work_does_not_end),
 		child_test(freezes_work_that_does_not_end),
 		child_test(frees_memory_while_frozen),
+		child_test(frees_memory_when_drained_after_a_freeze),
 		child_test(does_not_freeze_work_that_ends),
 		child_test(drains_when_it_can_not_freeze),
 		child_test(drains_after_freezes_that_came_to_nothing),

@@ -511,4 +511,5 @@ void agent_after_fork_child(void)
 	pthread_mutex_init(&state.lock, NULL);
 	state.wake_fd = -1;
 	agent_pair_reset();
+	agent_halt_reset();
 }

@@ -36,7 +36,10 @@
 #define HALT_TRIES_MAX 5
 #define HALT_PAUSE_NS  (3 * CLOCK_NS_PER_MS)
 
-/* After so many freezes that had to be called off the next stop waits for the work. */
+/*
+ * After so many freezes that had to be called off the next stop waits for the work; and
+ * after that every other one, until a freeze has come to something.
+ */
 #define HALT_FAILURES_MAX 2
 
 static struct {
@@ -100,7 +103,7 @@ void agent_halt_keep(struct agent_link *link)
 {
 	bool has_any = second_get(link->dev) || hostpool_bytes();
 
-	if (!has_any || link->lease.state != LEASE_HOLDING || link->is_watched)
+	if (!has_any || !lease_is_open(&link->lease) || link->is_watched)
 		link->spare_ns = AGENT_NEVER;
 	else if (link->spare_ns == AGENT_NEVER)
 		link->spare_ns = clock_now_ns() + HALT_SPARE_NS;
@@ -135,6 +138,15 @@ uint64_t agent_halt_tick(struct agent_link *link, uint64_t now_ns)
 	return AGENT_NEVER;
 }
 
+/* It may have allocated since it was looked at, up to the moment in which it was frozen. */
+static bool can_move(const struct agent_link *link)
+{
+	struct nvshare_mem mem;
+
+	budget_read(link->dev, &mem);
+	return !mem.resident || second_get(link->dev);
+}
+
 /* The gate closes for whoever is not inside; who is, is blocked or will be soon. */
 static uint32_t freeze(const struct agent_link *link, uint64_t begin_ns)
 {
@@ -148,6 +160,10 @@ static uint32_t freeze(const struct agent_link *link, uint64_t begin_ns)
 		if (i > 0)
 			(void)nanosleep(&pause, NULL); /* there was a freeze just now */
 		r = freeze_is_proven(link->dev) ? freeze_begin(HALT_LIMIT_NS) : FREEZE_E_UNPROVEN;
+	}
+	if (!r && !can_move(link)) {
+		agent_resume();
+		r = FREEZE_E_BUSY;
 	}
 	if (r) {
 		hook_debug("freeze: error %d", r);
@@ -166,28 +182,41 @@ uint32_t agent_halt(struct agent_link *link, uint64_t bytes, bool is_idle)
 	uint32_t outcome;
 
 	halt.is_frozen = false;
-	if (is_idle || !agent_halt_prepare(link, bytes))
+	if (is_idle || !agent_halt_prepare(link, bytes)) {
+		/* What was in the way of freezing may be gone: that is looked at once more. */
+		if (!is_idle && halt.n_failures >= HALT_FAILURES_MAX)
+			halt.n_failures = HALT_FAILURES_MAX - 1;
 		return (uint32_t)drain_run(max_ns);
+	}
 
 	outcome = (uint32_t)drain_run(grace_ns < max_ns ? grace_ns : max_ns);
 	if (outcome != NVSHARE_OUTCOME_TIMEOUT)
 		return outcome;
 	outcome = freeze(link, begin_ns);
-	if (outcome == NVSHARE_OUTCOME_SUCCESS && !bytes && !freeze_commit())
-		outcome = NVSHARE_OUTCOME_TIMEOUT; /* nothing will be unmapped, and it stays */
-	if (outcome == NVSHARE_OUTCOME_TIMEOUT)
+	if (outcome == NVSHARE_OUTCOME_SUCCESS && !bytes)
+		outcome = agent_halt_evicted(outcome);
+	if (outcome == NVSHARE_OUTCOME_TIMEOUT) {
+		halt.is_frozen = false; /* what comes is a drain */
 		outcome = (uint32_t)drain_run(max_ns);
+	}
 	return outcome;
 }
 
-void agent_halt_evicted(uint32_t outcome)
+/*
+ * What was unmapped has committed the freeze. Where nothing was, the program would be thawed
+ * in a moment, and run on while it counts as stopped.
+ */
+uint32_t agent_halt_evicted(uint32_t outcome)
 {
 	if (!halt.is_frozen)
-		return;
+		return outcome;
+	if (outcome == NVSHARE_OUTCOME_SUCCESS && !freeze_commit())
+		outcome = NVSHARE_OUTCOME_TIMEOUT;
 	if (outcome == NVSHARE_OUTCOME_SUCCESS)
 		halt.n_failures = 0;
 	else if (outcome == NVSHARE_OUTCOME_TIMEOUT)
 		halt.n_failures++;
+	return outcome;
 }
 
 void agent_resume(void)
@@ -198,4 +227,10 @@ void agent_resume(void)
 	r = freeze_end();
 	if (r)
 		hook_log_warn("the GPU does not let this program go on (error %d)", r);
+}
+
+void agent_halt_reset(void)
+{
+	halt.n_failures = 0;
+	halt.is_frozen = false;
 }

@@ -102,15 +102,15 @@ static uint32_t evict(struct agent_link *link, uint64_t bytes)
 	link->out = (struct pager_move){0};
 	link->out_asked = bytes;
 	link->out_told = 0;
-	if (!c)
-		return NVSHARE_OUTCOME_SUCCESS; /* memory dies with its context: none is left */
+	if (!c) /* memory dies with its context: none is left */
+		return agent_halt_evicted(NVSHARE_OUTCOME_SUCCESS);
 	if (agent_halt_is_frozen() && !second_get(link->dev))
 		outcome = NVSHARE_OUTCOME_INVALID_STATE; /* copies would stand still, too */
 	else if (bytes)
 		outcome = pager_evict(link->dev, bytes, agent_halt_is_frozen(), &link->out);
 	link->out_asked = 0;
 	agent_leave_context(c);
-	agent_halt_evicted((uint32_t)outcome);
+	outcome = (int)agent_halt_evicted((uint32_t)outcome);
 	hook_debug("device %d: evicted %llu of %llu bytes in %llu us, outcome %d", (int)link->dev,
 		   (unsigned long long)link->out.bytes, (unsigned long long)bytes,
 		   (unsigned long long)(link->out.ns / 1000), outcome);

@@ -100,8 +100,9 @@ bool agent_halt_prepare(struct agent_link *link, uint64_t bytes);
 uint32_t agent_halt(struct agent_link *link, uint64_t bytes, bool is_idle);
 uint32_t agent_halt_how(const struct agent_link *link); /* enum nvshare_halt */
 bool agent_halt_is_frozen(void);                        /* the last stop ended in a freeze */
-void agent_halt_evicted(uint32_t outcome);
+uint32_t agent_halt_evicted(uint32_t outcome);          /* what it comes to: TIMEOUT: thawed */
 void agent_resume(void);
+void agent_halt_reset(void); /* after fork() */
 
 /*
  * What makes a stop quick (the second context, host memory) is kept for a while after it
