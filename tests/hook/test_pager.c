@@ -304,11 +304,13 @@ static void memory_prepared_is_used_and_given_back(void **state)
 static void a_pinned_chunk_stays(void **state)
 {
 	CUdeviceptr a = allocate(8 * MIB), b = allocate(4 * MIB);
+	struct pager_hold hold;
 	struct pager_move move;
 
 	(void)state;
-	assert_true(pager_pin(a + 4096, 10));
-	assert_false(pager_pin(1, 10));
+	assert_false(pager_hold(1, 10, &hold));
+	assert_true(pager_hold(a + 4096, 10, &hold));
+	pager_unhold(&hold, true);
 	assert_int_equal(counts().pinned[NVSHARE_PINNED_PLAIN], 8 * MIB);
 	assert_int_equal(counts().resident, 4 * MIB);
 	assert_int_equal(pager_evict(0, UINT64_MAX, false, &move), NVSHARE_OUTCOME_SUCCESS);
@@ -318,6 +320,58 @@ static void a_pinned_chunk_stays(void **state)
 	release(a);
 	release(b);
 	assert_int_equal(counts().pinned[NVSHARE_PINNED_PLAIN], 0);
+}
+
+/* A thread that was frozen between asking for a handle and having it goes on meanwhile. */
+static void a_held_chunk_stays_until_it_is_let_go(void **state)
+{
+	CUdeviceptr a = allocate(300 * MIB); /* in two chunks */
+	struct pager_hold hold;
+	struct pager_move move;
+
+	(void)state;
+	assert_true(pager_hold(a + 260 * MIB, UINT64_MAX, &hold));
+	assert_int_equal(pager_evict(0, UINT64_MAX, false, &move), NVSHARE_OUTCOME_SUCCESS);
+	assert_int_equal(move.bytes, 256 * MIB);
+	pager_unhold(&hold, false);
+	assert_int_equal(counts().pinned[NVSHARE_PINNED_PLAIN], 0);
+	assert_int_equal(pager_evict(0, UINT64_MAX, false, &move), NVSHARE_OUTCOME_SUCCESS);
+	assert_int_equal(move.bytes, 44 * MIB);
+	assert_int_equal(pager_restore(0, &move), NVSHARE_OUTCOME_SUCCESS);
+	release(a);
+}
+
+static void *hold_and_pin(void *arg)
+{
+	struct pager_hold hold;
+
+	gate_enter();
+	if (!pager_hold(*(CUdeviceptr *)arg, 8 * MIB, &hold))
+		return NULL;
+	pager_unhold(&hold, true);
+	gate_leave();
+	return arg;
+}
+
+static void what_is_out_is_held_when_it_is_back(void **state)
+{
+	CUdeviceptr a = allocate(8 * MIB);
+	uint64_t n_entered = gate_activity();
+	struct pager_move move;
+	pthread_t thread;
+	void *held;
+
+	(void)state;
+	assert_int_equal(pager_evict(0, UINT64_MAX, false, &move), NVSHARE_OUTCOME_SUCCESS);
+	assert_int_equal(pthread_create(&thread, NULL, hold_and_pin, &a), 0);
+	while (gate_activity() < n_entered + 2) /* it has looked, and come again */
+		sched_yield();
+	assert_int_equal(counts().pinned[NVSHARE_PINNED_PLAIN], 0);
+	assert_int_equal(pager_restore(0, &move), NVSHARE_OUTCOME_SUCCESS);
+	pthread_join(thread, &held);
+	assert_ptr_equal(held, &a);
+	assert_int_equal(counts().pinned[NVSHARE_PINNED_PLAIN], 8 * MIB);
+	release(a);
 }
 
 static void a_free_waits_for_the_work_of_its_context(void **state)
@@ -522,6 +576,8 @@ int main(void)
 		PAGER_TEST(nothing_moves_when_the_host_has_no_room),
 		PAGER_TEST(memory_prepared_is_used_and_given_back),
 		PAGER_TEST(a_pinned_chunk_stays),
+		PAGER_TEST(a_held_chunk_stays_until_it_is_let_go),
+		PAGER_TEST(what_is_out_is_held_when_it_is_back),
 		PAGER_TEST(a_free_waits_for_the_work_of_its_context),
 		PAGER_TEST(a_free_waits_for_a_chunk_that_is_on_its_way),
 		PAGER_TEST(a_free_during_a_capture_is_put_off),

@@ -249,15 +249,18 @@ CUresult cuMulticastBindAddr(CUmemGenericAllocationHandle mcHandle, size_t mcOff
 CUresult cuMemGetHandleForAddressRange(void *handle, CUdeviceptr dptr, size_t size,
 				       CUmemRangeHandleType handleType, unsigned long long flags)
 {
+	struct pager_hold hold;
+	bool is_held;
 	CUresult res;
 
 	if (!cuda_real.cuMemGetHandleForAddressRange)
 		return CUDA_ERROR_NOT_FOUND;
 	(void)pager_vmm_pin(dptr, size);
 	gate_enter();
+	is_held = pager_hold(dptr, size, &hold);
 	res = cuda_real.cuMemGetHandleForAddressRange(handle, dptr, size, handleType, flags);
-	if (res == CUDA_SUCCESS)
-		(void)pager_pin(dptr, size);
+	if (is_held)
+		pager_unhold(&hold, res == CUDA_SUCCESS);
 	gate_leave();
 	return res;
 }

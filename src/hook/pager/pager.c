@@ -4,6 +4,7 @@
 
 #include "hook/pager/pager_private.h"
 
+#include "hook/cond.h"
 #include "hook/gate/gate.h"
 #include "hook/memory/charge.h"
 #include "hook/memory/ledger.h"
@@ -14,6 +15,7 @@
 #include "hook/pager/second.h"
 #include "hook/pools/pools.h"
 #include "hook/table/cuda_real.h"
+#include "util/clock.h"
 
 #include <stdlib.h>
 
@@ -430,35 +432,80 @@ bool pager_set_sync_memops(CUdeviceptr ptr, bool on)
 	return alloc != NULL;
 }
 
-bool pager_pin(CUdeviceptr ptr, size_t size)
+/* What was freed meanwhile holds as well as what is there. Lock held. */
+static bool try_hold(const struct pager_hold *hold)
 {
-	struct pager_range *range = NULL;
+	struct pager_chunk *chunks = hold->range->chunks;
+
+	for (size_t i = hold->first; i < hold->end; i++) {
+		while (chunks[i].state == PAGER_BUSY)
+			cond_wait(&pager.changed, &pager.lock);
+		if (chunks[i].state != PAGER_SWAPPED) {
+			chunks[i].n_holds++;
+			continue;
+		}
+		while (i-- > hold->first)
+			chunks[i].n_holds--;
+		return false;
+	}
+	return true;
+}
+
+bool pager_hold(CUdeviceptr ptr, size_t size, struct pager_hold *ret_hold)
+{
+	struct pager_hold hold = {0};
 	struct pager_alloc *alloc;
-	uint64_t bytes = 0;
-	CUdevice dev = 0;
+	uint64_t offset, rest;
 
 	pthread_mutex_lock(&pager.lock);
 	alloc = find(ptr);
-	if (alloc) {
-		dev = alloc->dev;
-		range = alloc->range ? alloc->range : find_range(dev, ptr);
+	if (alloc)
+		hold.range = alloc->range ? alloc->range : find_range(alloc->dev, ptr);
+	if (!hold.range) {
+		pthread_mutex_unlock(&pager.lock);
+		return false;
 	}
-	for (size_t i = 0; range && i < range->n_chunks; i++) {
-		struct pager_chunk *chunk = &range->chunks[i];
-		bool is_apart = ptr < chunk->addr ? chunk->addr - ptr >= size
-						  : ptr - chunk->addr >= chunk->size;
+	pager_range_ref(hold.range);
+	offset = ptr - hold.range->addr;
+	rest = hold.range->size - offset;
+	hold.first = offset / PAGER_CHUNK_MAX;
+	hold.end = (offset + (size < rest ? size : rest) + PAGER_CHUNK_MAX - 1) / PAGER_CHUNK_MAX;
+	while (!try_hold(&hold)) {
+		pthread_mutex_unlock(&pager.lock);
+		gate_leave(); /* it is brought in for those who wait there */
+		pthread_mutex_lock(&pager.lock);
+		(void)cond_wait_until(&pager.changed, &pager.lock,
+				      clock_now_ns() + PAGER_LOOK_AGAIN_NS);
+		pthread_mutex_unlock(&pager.lock);
+		gate_enter();
+		pthread_mutex_lock(&pager.lock);
+	}
+	pthread_mutex_unlock(&pager.lock);
+	*ret_hold = hold;
+	return true;
+}
 
-		if (is_apart || chunk->is_pinned || chunk->state != PAGER_RESIDENT)
+void pager_unhold(const struct pager_hold *hold, bool is_pinned)
+{
+	CUdevice dev = hold->range->dev;
+	uint64_t bytes = 0;
+
+	pthread_mutex_lock(&pager.lock);
+	for (size_t i = hold->first; i < hold->end; i++) {
+		struct pager_chunk *chunk = &hold->range->chunks[i];
+
+		chunk->n_holds--;
+		if (!is_pinned || chunk->is_pinned || chunk->state != PAGER_RESIDENT)
 			continue;
 		chunk->is_pinned = true;
 		bytes += chunk->size;
 	}
 	pthread_mutex_unlock(&pager.lock);
+	pager_range_unref(hold->range);
 	if (bytes) {
 		budget_give(dev, bytes, BUDGET_PAGEABLE);
 		budget_force(dev, bytes, NVSHARE_PINNED_PLAIN);
 	}
-	return range != NULL;
 }
 
 /* What the dead context held, out of the books in one go. */

@@ -42,10 +42,17 @@ bool pager_sync_memops(CUdeviceptr ptr, bool *ret_on);
 bool pager_set_sync_memops(CUdeviceptr ptr, bool on);
 
 /*
- * Others reach the bytes from now on behind the driver's back: what lies there stays on
- * the card and counts as pinned. false if not the pager's.
+ * Around a call that lets others reach the bytes behind the driver's back: what lies there
+ * stays on the card meanwhile, and with is_pinned from then on, and counts as pinned.
+ * Inside one gate_enter(), which is left while bytes are out. false: not the pager's.
  */
-bool pager_pin(CUdeviceptr ptr, size_t size);
+struct pager_hold {
+	struct pager_range *range;
+	size_t first, end; /* chunks */
+};
+
+bool pager_hold(CUdeviceptr ptr, size_t size, struct pager_hold *ret_hold);
+void pager_unhold(const struct pager_hold *hold, bool is_pinned);
 
 /*
  * The context is dead (call it after the driver destroyed it): its allocations, put-off

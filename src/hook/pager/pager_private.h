@@ -30,6 +30,9 @@
 #define PAGER_DEVICES    BUDGET_DEVICES
 #define PAGER_IN_FLIGHT  8 /* chunks being copied at once */
 
+/* What the gate lets pass is on the card but for a moment. */
+#define PAGER_LOOK_AGAIN_NS 1000000u
+
 enum pager_state {
 	PAGER_BUSY,     /* one thread works on it; pager.changed tells when it is done */
 	PAGER_RESIDENT, /* mapped */

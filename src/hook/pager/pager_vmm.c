@@ -15,9 +15,6 @@
 /* No driver's handle looks so: neither an address nor a small number. */
 #define PAGER_FIRST_HANDLE (0x6e76ull << 48)
 
-/* What the gate lets pass is on the card but for a moment. */
-#define PAGER_LOOK_AGAIN_NS 1000000u
-
 RB_HEAD(pager_memory_tree, pager_memory);
 RB_HEAD(pager_mapping_tree, pager_mapping);
 
