@@ -89,6 +89,7 @@ static void the_primary_ones_event_covers_it_and_its_own_only_itself(void **stat
 	assert_cuda(cuCtxPushCurrent_v2(primary));
 	assert_cuda(cuMemAlloc_v2(&flag, 4));
 	assert_cuda(cuMemsetD32_v2(flag, 0, 1));
+	assert_cuda(cuCtxSynchronize()); /* the streams below would not wait for it */
 	assert_cuda(cuStreamCreate(&other, CU_STREAM_NON_BLOCKING));
 	assert_cuda(cuGreenCtxStreamCreate(&stream, busy, CU_STREAM_NON_BLOCKING, 0));
 	assert_cuda(cuEventCreate(&of_all, CU_EVENT_DISABLE_TIMING));
