@@ -35,6 +35,9 @@ static void take_memory(struct server *server, struct peer *peer, const struct n
 {
 	uint64_t pinned = pinned_sum(mem);
 
+	/* Only a first one: what several cost together would be taken for one, and grow. */
+	if (peer->state == PEER_STATE_CLIENT && !peer->mem.pinned[NVSHARE_PINNED_CONTEXT])
+		gpus_note_context(&server->gpus.at[peer->gpu], mem->pinned[NVSHARE_PINNED_CONTEXT]);
 	server->host_bytes -= peer->mem.host;
 	peer->mem = *mem;
 	/* More than a card can not have gone there; and what strangers say must not add up. */
@@ -44,7 +47,6 @@ static void take_memory(struct server *server, struct peer *peer, const struct n
 	if (peer->mem.second > server->gpus.at[peer->gpu].total)
 		peer->mem.second = server->gpus.at[peer->gpu].total;
 	server_account(server, peer, mem->resident + pinned, peer->share.budget);
-	gpus_note_context(&server->gpus.at[peer->gpu], mem->pinned[NVSHARE_PINNED_CONTEXT]);
 	*ret_memory = (struct sched_memory){
 		.resident = mem->resident,
 		.swapped = mem->swapped,
