@@ -9,15 +9,17 @@
 static CUresult copy_both_ways(CUdeviceptr addr, void *host)
 {
 	CUstream stream = NULL;
-	CUresult res = cuda_real.cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING);
+	CUresult res = cuda_real.cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING), ended;
 
 	if (res != CUDA_SUCCESS)
 		return res;
 	res = cuda_real.cuMemcpyHtoDAsync_v2(addr, host, PROBE_BYTES, stream);
 	if (res == CUDA_SUCCESS)
 		res = cuda_real.cuMemcpyDtoHAsync_v2(host, addr, PROBE_BYTES, stream);
+	/* In any case: a copy that is on its way must not find its memory unmapped. */
+	ended = cuda_real.cuStreamSynchronize(stream);
 	if (res == CUDA_SUCCESS)
-		res = cuda_real.cuStreamSynchronize(stream);
+		res = ended;
 	(void)cuda_real.cuStreamDestroy_v2(stream);
 	return res;
 }
