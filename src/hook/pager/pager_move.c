@@ -21,6 +21,13 @@
 #include <stdlib.h>
 #include <time.h>
 
+/*
+ * What a program that was just killed had is free for the scheduler before it is for the
+ * driver. So long a whole restore waits for that, looking so often.
+ */
+#define ROOM_WAIT_NS  2000000000ull
+#define ROOM_PAUSE_NS 5000000
+
 /* The copies on their way: a ring, oldest first. */
 struct move {
 	struct pager_mover *mover;
@@ -30,6 +37,7 @@ struct move {
 	int outcome;    /* enum nvshare_outcome; once not SUCCESS nothing new is started */
 	bool is_frozen; /* what is copied stands still because it is frozen, if it still is */
 	uint64_t bytes;
+	uint64_t room_until_ns; /* 0: not waited for yet */
 };
 
 static uint64_t now_ns(void)
@@ -389,9 +397,24 @@ static void end_oldest_in(struct move *move)
 	pager_chunk_set(chunk, PAGER_RESIDENT);
 }
 
+/* The card is full although our budget is not. false: it has been for too long. */
+static bool wait_for_room(struct move *move)
+{
+	const struct timespec pause = {.tv_nsec = ROOM_PAUSE_NS};
+	uint64_t now = now_ns();
+
+	if (!move->room_until_ns)
+		move->room_until_ns = now + ROOM_WAIT_NS;
+	if (now >= move->room_until_ns || agent_is_stopping())
+		return false;
+	(void)nanosleep(&pause, NULL);
+	return true;
+}
+
 static void start_in(struct move *move, struct pager_chunk *chunk)
 {
 	size_t slot = move->n_started % PAGER_IN_FLIGHT;
+	CUresult res;
 
 	if (!claim(chunk, PAGER_SWAPPED))
 		return; /* freed meanwhile */
@@ -400,7 +423,10 @@ static void start_in(struct move *move, struct pager_chunk *chunk)
 		pager_chunk_set(chunk, PAGER_SWAPPED);
 		return;
 	}
-	if (pager_chunk_map(chunk) != CUDA_SUCCESS) {
+	do
+		res = pager_chunk_map(chunk);
+	while (res == CUDA_ERROR_OUT_OF_MEMORY && wait_for_room(move));
+	if (res != CUDA_SUCCESS) {
 		give_up(move, chunk);
 		return;
 	}
