@@ -234,6 +234,10 @@ void channels_own_end(void)
 {
 }
 
+void freeze_load(void)
+{
+}
+
 const char *freeze_why_not(void)
 {
 	return fake_get(can_freeze) ? NULL : "the test says so";

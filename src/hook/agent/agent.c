@@ -9,6 +9,7 @@
 
 #include "hook/agent/agent_private.h"
 #include "hook/cond.h"
+#include "hook/freeze/freeze.h"
 #include "hook/gate/drain.h"
 #include "hook/gate/gate.h"
 #include "hook/hook_log.h"
@@ -394,6 +395,7 @@ CUresult agent_use_device(CUdevice dev)
 	if (!d)
 		return CUDA_SUCCESS;
 	lifecycle_start();
+	freeze_load();
 	pthread_mutex_lock(&state.lock);
 	if (!state.is_stopping && start_locked()) {
 		d->ask = AGENT_ASK_OPEN; /* whoever asks too shares the answer */

@@ -41,6 +41,12 @@ struct freeze_stats {
 };
 
 /*
+ * A thread of the program, before the first of the rest: loads what that needs. The agent's
+ * must not: it would wait for who loads a library, who may be waiting for the agent.
+ */
+void freeze_load(void);
+
+/*
  * NULL: this process can be frozen, for all that is known by now; else why not, in a few
  * words for status and log. Some reasons go away (a debugger), most do not. The first call
  * makes driver calls, of which none touches a context.

@@ -19,6 +19,8 @@
 
 #define LIBNVML "libnvidia-ml.so.1"
 
+static void *nvml;       /* stays loaded */
+static bool has_no_nvml; /* it was looked for */
 static const char *why;
 static bool is_looked_up; /* agent's thread */
 static bool is_probed;    /* agent's thread */
@@ -102,24 +104,44 @@ static bool is_coherent(void)
 	return false;
 }
 
+/*
+ * In a thread of the program, which may be one that is loading a library and holds the
+ * loader's lock: its constructors run within. Two threads at once open it twice.
+ */
+void freeze_load(void)
+{
+	void *lib, *expected = NULL;
+	int saved_errno = errno;
+
+	if (__atomic_load_n(&nvml, __ATOMIC_ACQUIRE) ||
+	    __atomic_load_n(&has_no_nvml, __ATOMIC_ACQUIRE))
+		return;
+	lib = dlopen(LIBNVML, RTLD_LAZY | RTLD_LOCAL);
+	if (!lib)
+		__atomic_store_n(&has_no_nvml, true, __ATOMIC_RELEASE);
+	else if (!__atomic_compare_exchange_n(&nvml, &expected, lib, false, __ATOMIC_ACQ_REL,
+					      __ATOMIC_RELAXED))
+		(void)dlclose(lib);
+	errno = saved_errno;
+}
+
 static bool is_confidential(void)
 {
 	struct {
 		unsigned int environment, cc_feature, dev_tools;
 	} state = {0};
-	void *lib = dlopen(LIBNVML, RTLD_LAZY | RTLD_LOCAL);
-	int (*start)(void) = lib ? (int (*)(void))elf_find_in(LIBNVML, "nvmlInit_v2") : NULL;
-	int (*end)(void) = lib ? (int (*)(void))elf_find_in(LIBNVML, "nvmlShutdown") : NULL;
+	bool has_lib = __atomic_load_n(&nvml, __ATOMIC_ACQUIRE) != NULL;
+	int (*start)(void) = has_lib ? (int (*)(void))elf_find_in(LIBNVML, "nvmlInit_v2") : NULL;
+	int (*end)(void) = has_lib ? (int (*)(void))elf_find_in(LIBNVML, "nvmlShutdown") : NULL;
 	int (*get)(void *) =
-		lib ? (int (*)(void *))elf_find_in(LIBNVML, "nvmlSystemGetConfComputeState") : NULL;
+		has_lib ? (int (*)(void *))elf_find_in(LIBNVML, "nvmlSystemGetConfComputeState")
+			: NULL;
 	bool is_on = false;
 
 	if (start && end && get && start() == 0) {
 		is_on = get(&state) == 0 && state.cc_feature != 0;
 		(void)end();
 	}
-	if (lib)
-		(void)dlclose(lib);
 	return is_on;
 }
 

@@ -233,6 +233,22 @@ def test_its_memory_moves_and_goes_with_it(node, how):
     expect_end(program)
 
 
+def test_memory_is_taken_while_a_library_is_loaded(node):
+    """The loading thread has the loader's lock, and waits for the agent."""
+    node.listen()
+    load = "import ctypes, sys; ctypes.CDLL(sys.argv[1])"
+    program = node.start(sys.executable, "-c", load, PRELOAD / "libearly.so")
+    client = node.accept()
+    client.welcome()
+    client.expect("REQ_LOCK", PATIENCE)
+    client.grant(32 * MIB)
+    while not client.expect("MEM_UPDATE", PATIENCE)[UPDATE_MEM + MEM_WANTED]:
+        pass
+    client.grow(BUDGET)
+    expect_line(program, "early")
+    assert program.wait(PATIENCE) == 0
+
+
 # ---- leaving ---------------------------------------------------------------
 
 WAYS = [
