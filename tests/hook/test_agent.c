@@ -404,6 +404,19 @@ static void freezes_work_that_does_not_end(void)
 	check(fake_get(n_thaws) == 1);
 }
 
+/* A driver that can only wait for work until it ends. */
+static void freezes_at_once_without_events(void)
+{
+	struct nvshare_lock_released r;
+	int fd = begin_busy();
+
+	cuda_real.cuCtxRecordEvent = NULL;
+	fake_drop(fd, 1, 60 * MIB, 4);
+	r = fake_expect(fd, NVSHARE_MSG_LOCK_RELEASED).body.lock_released_7;
+	check(r.outcome == NVSHARE_OUTCOME_SUCCESS && r.mem.swapped == 60 * MIB);
+	check(fake_get(n_freezes) == 1 && fake_get(n_synchronizes) == 0);
+}
+
 /* Stopped for its turn alone; its memory is asked for when it is frozen already. */
 static void frees_memory_while_frozen(void)
 {
@@ -1030,6 +1043,7 @@ int main(void)
 		child_test(frees_memory_while_stopped),
 		child_test(keeps_the_gpu_when_work_does_not_end),
 		child_test(freezes_work_that_does_not_end),
+		child_test(freezes_at_once_without_events),
 		child_test(frees_memory_while_frozen),
 		child_test(frees_memory_when_drained_after_a_freeze),
 		child_test(does_not_freeze_work_that_ends),

@@ -189,7 +189,10 @@ uint32_t agent_halt(struct agent_link *link, uint64_t bytes, bool is_idle)
 		return (uint32_t)drain_run(max_ns);
 	}
 
-	outcome = (uint32_t)drain_run(grace_ns < max_ns ? grace_ns : max_ns);
+	/* Without a limit there would be no freeze before the work has ended. */
+	outcome = NVSHARE_OUTCOME_TIMEOUT;
+	if (drain_has_limit())
+		outcome = (uint32_t)drain_run(grace_ns < max_ns ? grace_ns : max_ns);
 	if (outcome != NVSHARE_OUTCOME_TIMEOUT)
 		return outcome;
 	outcome = freeze(link, begin_ns);

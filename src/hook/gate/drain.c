@@ -47,7 +47,7 @@ static bool wait_on(struct drain_wait *wait)
 	return true;
 }
 
-static bool has_events(void)
+bool drain_has_limit(void)
 {
 	return cuda_real.cuCtxRecordEvent && cuda_real.cuEventCreate && cuda_real.cuEventQuery;
 }
@@ -147,7 +147,7 @@ static bool wait_work(struct drain_wait *wait)
 
 	for (c = device_context_hold(DEVICE_ANY); c; c = device_context_hold_next(c)) {
 		c->is_recorded = false;
-		if (has_events() && enter(c)) {
+		if (drain_has_limit() && enter(c)) {
 			record(c);
 			leave();
 		}
@@ -200,7 +200,7 @@ bool drain_probe_start(void)
 	c = may_record ? device_context_hold(DEVICE_ANY) : NULL;
 	for (; c; c = device_context_hold_next(c)) {
 		c->is_recorded = false;
-		if (has_events() && enter(c)) {
+		if (drain_has_limit() && enter(c)) {
 			record(c);
 			leave();
 		}

@@ -20,6 +20,9 @@
  */
 int drain_run(uint64_t max_ns);
 
+/* false: this driver (before CUDA 12.5) waits for work without a limit. */
+bool drain_has_limit(void);
+
 /* Ends the drain that is under way, and every later one, at once. */
 void drain_cancel(void);
 
