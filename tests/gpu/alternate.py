@@ -34,7 +34,7 @@ def touch(n_bytes):
 def run_alone(card, n_bytes, seconds):
     """passes, seconds"""
     flag = card.rig.flag()
-    program = card.start("alone", n_bytes, flag, think="0")
+    program = card.start("alone", n_bytes, flag)
     program.wait(seconds)
     flag.touch()
     card.rig.expect(program, 120)
@@ -46,7 +46,7 @@ def run_alone(card, n_bytes, seconds):
 def run_both(card, n_bytes, passes, patience):
     """seconds, rows of the switches"""
     begin = time.monotonic()
-    programs = [card.start(name, n_bytes, None, think="0", passes=passes) for name in ("first", "second")]
+    programs = [card.start(name, n_bytes, None, passes=passes) for name in ("first", "second")]
     for program in programs:
         card.rig.expect(program, patience)
     seconds = max(p.end for p in programs) - begin
@@ -57,7 +57,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__)
     cards.add_arguments(parser)
     parser.add_argument("--size", required=True, help="of each program")
-    parser.add_argument("--alone", type=float, default=100, help="seconds")
+    parser.add_argument("--alone", type=float, default=40, help="seconds")
     parser.add_argument("--switch-time", type=float, default=0, help="seconds, fixed; 0: the default")
     parser.add_argument("--touch", default="0", help="of the host's memory, before")
     parser.add_argument("--target", type=float, default=1.05)
@@ -71,7 +71,7 @@ def main():
             touch(rigs.size(args.touch))
         card.rig.start_scheduler(**(settings if args.switch_time else {}))
         passes, alone = run_alone(card, n_bytes, args.alone)
-        both, rows = run_both(card, n_bytes, passes, 4 * alone + 60)
+        both, rows = run_both(card, n_bytes, passes, 3 * alone + 20)
         moved = [sum(row[key] for row in rows) for key in ("out_bytes", "in_bytes")]
         switching = sum(row["whole"] or row["out_seconds"] for row in rows)
         moving = sum(max(row["out_seconds"], row["in_seconds"]) for row in rows)

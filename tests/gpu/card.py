@@ -12,7 +12,7 @@ import time
 
 import rig as rigs
 
-RESERVE = 2  # percent of the card that the scheduler leaves alone
+RESERVE = 2  # percent of the card that the scheduler leaves alone: second contexts live there
 
 
 class Switches:
@@ -70,7 +70,9 @@ class Card:
 
     def __init__(self, args):
         self.rig = rigs.Rig(args.bin)
-        self.pinned = rigs.size(args.pinned)  # of one program, second context included
+        self.pinned = rigs.size(args.pinned)  # of one program, what it needs ahead included
+        self.ahead = 0  # of that: what turned out to be needed beside what the scheduler shows
+        self.beside = 0  # to be left beside what is to be usable: the reserve, mostly
         self.slack = rigs.size(args.slack)
         self.buffer = rigs.size(args.buffer)
         self.settings = {}  # of the scheduler
@@ -78,19 +80,20 @@ class Card:
         self.until = None
 
     def make(self, usable, **env):
-        leave = usable
-        for _ in range(3):
+        for _ in range(6):
             self.until = self.rig.flag()
-            self.holder = self.rig.app("hold", "hold", "--leave", str(leave), "--until", str(self.until),
+            self.holder = self.rig.app("hold", "hold", "--leave", str(usable + self.beside), "--until", str(self.until),
                                        preload=False)
             self.rig.until("memory is held", 60, lambda: self.holder.find("left="))
             self.settings = {"NVSHARE_MEMORY_RESERVE_PERCENT": str(RESERVE), **env}
             self.rig.start_scheduler(**self.settings)
-            found = self.rig.status()["gpus"][0]["usable_memory"]
+            gpu = self.rig.status()["gpus"][0]
+            found = gpu["usable_memory"]
             if abs(found - usable) < 4 * rigs.MIB:
                 return
             self.give_back()
-            leave += usable - found
+            # None is usable while less than the reserve is left, however much less it is.
+            self.beside += usable - found if found else gpu["total_memory"] * RESERVE // 100
         raise RuntimeError(f"{usable} bytes were to be left, not {found}")
 
     def give_back(self):
@@ -98,7 +101,7 @@ class Card:
         self.until.touch()
         self.rig.expect(self.holder, 60, "left=")
 
-    def start(self, name, n_bytes, flag, n_graphs="1", think="1", passes="0", n_buffers=0):
+    def start(self, name, n_bytes, flag, n_graphs="1", passes="0", n_buffers=0, **env):
         """
         At the edge of its budget the library asks for 64 MiB ahead of small allocations: so
         buffers are larger, and what the program needs besides is there from the start.
@@ -106,8 +109,8 @@ class Card:
         n_buffers = n_buffers or max(1, min(16, n_bytes // self.buffer))
         return self.rig.app(name, "oversub", "--name", name, "--size", str(n_bytes),
                             "--buffers", str(n_buffers), "--passes", passes, "--rounds", "4",
-                            "--think", think, "--sums", "--resident", n_graphs, *(["--until", str(flag)] if flag else []),
-                            NVSHARE_DEBUG="1")
+                            "--sums", "--resident", n_graphs, *(["--until", str(flag)] if flag else []),
+                            NVSHARE_DEBUG="1", **env)
 
     def look(self, programs):
         """What each has pinned; the scheduler's sums may hold a little more for a moment."""
@@ -117,11 +120,11 @@ class Card:
                 seen.setdefault(client["name"], []).append(client["memory_pinned"])
             time.sleep(0.05)
         found = [statistics.median(values) for values in seen.values() if values]
-        self.pinned = int(max(found)) if found else self.pinned
+        self.pinned = int(max(found)) + self.ahead if found else self.pinned
 
     def both_ways(self, n_bytes, n_switches, turn, n_graphs="1"):
         """Two programs in turns; the rows of what they did."""
-        for _ in range(5):
+        for _ in range(8):
             rows = self.try_both_ways(n_bytes, n_switches, turn, n_graphs)
             if rows is not None:
                 return rows
@@ -132,15 +135,16 @@ class Card:
         self.make(n_bytes + 2 * self.pinned + self.slack,
                   NVSHARE_SWITCH_TIME_MODE="fixed", NVSHARE_SWITCH_TIME_FIXED=f"{turn:.3f}")
         flag = self.rig.flag()
-        programs = [self.start(name, n_bytes, flag, n_graphs) for name in ("first", "second")]
+        programs = [self.start(name, n_bytes, flag, n_graphs, NVSHARE_DRAIN_MS="0")
+                    for name in ("first", "second")]
         switches = Switches(self.rig)
         begin = last = time.monotonic()
         n_before = 0
         while len(switches.collect(programs, begin)) < n_switches:
             if len(switches.rows) > n_before:
                 n_before, last = len(switches.rows), time.monotonic()
-            if time.monotonic() - last > 10 + 13 * turn or not all(p.is_alive() for p in programs):
-                self.mend(programs)
+            if time.monotonic() - last > 8 + 6 * turn or not all(p.is_alive() for p in programs):
+                self.mend(programs, n_bytes)
                 return None
             time.sleep(0.05)
         self.look(programs)
@@ -150,13 +154,15 @@ class Card:
         self.give_back()
         return switches.rows
 
-    def mend(self, programs):
+    def mend(self, programs, n_bytes):
         for program in programs:
             if program.process.poll():
                 raise RuntimeError(f"{program.name} ended with {program.process.poll()}\n{self.rig.story()}")
         waiting = [c for c in self.rig.status()["clients"] if c["wait_reason"]]
-        step = max(self.pinned // 8, 4 * rigs.MIB)
-        self.pinned += step if waiting else -step
+        step = max(min(self.pinned, n_bytes) // 8, 4 * rigs.MIB)
+        step = step if waiting else -step
+        self.pinned += step
+        self.ahead += step
         print(f"{'neither fits' if waiting else 'both fit'}: again, with {rigs.nice(self.pinned)} pinned by each")
         for program in programs:
             program.kill()
@@ -168,7 +174,7 @@ class Card:
         self.make(n_bytes + 2 * self.pinned + self.slack,
                   NVSHARE_SWITCH_TIME_MODE="fixed", NVSHARE_SWITCH_TIME_FIXED="1")
         flag = self.rig.flag()
-        first = self.start("first", n_bytes, flag)
+        first = self.start("first", n_bytes, flag, NVSHARE_DRAIN_MS="0")
         self.rig.until("the first has all of its memory", 60,
                        lambda: (self.rig.client(first) or {"memory_resident": 0})["memory_resident"] >= n_bytes)
         rows = []

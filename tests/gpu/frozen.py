@@ -19,6 +19,11 @@ import card as cards
 import rig as rigs
 
 PROBE_STEPS = 20
+PROBE_SECONDS = 3  # of a probe whose rate is believed
+
+
+class DoesNotMove(Exception):
+    """Both fit, or neither."""
 
 
 def result_of(program):
@@ -41,42 +46,101 @@ def run_alone(card, name, command, steps, patience):
     return result_of(program), peak
 
 
+def rate_of(card, command):
+    """Steps a second without the start, which a first short run can not tell apart."""
+    steps = PROBE_STEPS
+    probe, _ = run_alone(card, "probe", command, steps, 120)
+    rate = probe["steps_per_second"]
+    seconds = steps / rate
+    for _ in range(3):
+        if seconds >= PROBE_SECONDS:
+            break
+        before = steps, seconds
+        steps += max(PROBE_STEPS, int(rate * PROBE_SECONDS))
+        probe, _ = run_alone(card, "probe", command, steps, 120)
+        seconds = steps / probe["steps_per_second"]
+        if seconds > before[1]:
+            rate = (steps - before[0]) / (seconds - before[1])
+    return rate
+
+
 def set_turn(card, seconds):
     subprocess.run([str(card.rig.bin / "nvsharectl"), "set", "switch-time", f"{seconds:.3f}"],
                    stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, check=False, timeout=20)
 
 
+def evictions(program):
+    """Bytes of each."""
+    return [int(m[1]) for _, m in program.find(r"evicted (\d+) of") if int(m[1])]
+
+
 def run_frozen(card, command, steps, partner_bytes, args):
-    """Its result, and how often it was stopped, frozen, moved out and in."""
+    """
+    Its result, and how often it was stopped, frozen, moved out and in. The partner ends
+    before the program where it has come often enough, or taken too long.
+    """
     program = card.rig.start("frozen", *command, "--steps", str(steps), NVSHARE_DEBUG="1",
                              NVSHARE_DRAIN_MS="0")
+    card.rig.until("the program is there", 60, lambda: card.rig.client(program))
     flag = card.rig.flag()
-    partner = card.start("partner", partner_bytes, flag)
-    end = time.monotonic() + args.patience
-    while program.is_alive() and time.monotonic() < end:
+    partner = card.start("partner", partner_bytes, flag, NVSHARE_DRAIN_MS="0")
+    last = time.monotonic() + args.disturb
+    n_moves = 0
+    while program.is_alive() and n_moves < 1.2 * args.times and time.monotonic() < last:
         if not partner.is_alive():
             raise RuntimeError(f"the partner has ended\n{card.rig.story()}")
         set_turn(card, random.uniform(args.turn_min, args.turn_max))
         time.sleep(args.turn_min)
-    card.rig.expect(program, 1, "result")
+        n_moves = len(evictions(program))
+        if not n_moves and time.monotonic() - partner.start > args.settle:
+            waiting = [c["name"] for c in card.rig.status()["clients"] if c["wait_reason"]]
+            for stuck in (program, partner):
+                stuck.kill()
+                stuck.wait(20)
+            raise DoesNotMove("neither fits" if waiting else "both fit")
     flag.touch()
     card.rig.expect(partner, 60)
-    moves = [int(m[1]) for _, m in program.find(r"evicted (\d+) of") if int(m[1])]
+    card.rig.expect(program, args.patience, "result")
+    moves = evictions(program)
     back = [int(m[1]) for _, m in program.find(r"restored (\d+) bytes") if int(m[1])]
     counts = {"frozen": len(program.find("stopped in .*frozen")), "out": len(moves), "in": len(back),
               "bytes_out": sum(moves), "bytes_in": sum(back)}
     return result_of(program), counts
 
 
+def try_frozen(card, command, steps, peak, args):
+    """What run_frozen says, with a partner that does not fit beside the program but alone."""
+    # The partner's pinned memory, a context for the most part, is like the program's or less.
+    pinned = 2 * peak["memory_pinned"]
+    room = rigs.size(args.room)
+    less = 0
+    step = max(room // 8, 4 * rigs.MIB)
+    for _ in range(4):
+        usable = peak["memory_resident"] + pinned + room
+        card.make(usable, NVSHARE_SWITCH_TIME_MODE="fixed", NVSHARE_SWITCH_TIME_FIXED=str(args.turn_max))
+        try:
+            return run_frozen(card, command, steps, usable - pinned - card.slack - less, args)
+        except DoesNotMove as what:
+            print(f"{what}: again", flush=True)
+            if str(what) == "both fit":
+                room = max(room - step, 0)
+            else:
+                less += step
+            card.give_back()
+    raise RuntimeError("the program and its partner do not take turns")
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
     cards.add_arguments(parser)
-    parser.add_argument("--seconds", type=float, default=40, help="of undisturbed work")
+    parser.add_argument("--seconds", type=float, default=25, help="of undisturbed work")
     parser.add_argument("--times", type=int, default=200, help="to be paged out, at least")
     parser.add_argument("--turn-min", type=float, default=0.03)
-    parser.add_argument("--turn-max", type=float, default=0.2)
+    parser.add_argument("--turn-max", type=float, default=0.12)
+    parser.add_argument("--disturb", type=float, default=80, help="seconds, at most")
+    parser.add_argument("--settle", type=float, default=20, help="seconds until the first move")
     parser.add_argument("--room", default="1GiB", help="more than the program had at most")
-    parser.add_argument("--patience", type=float, default=300, help="seconds for the frozen run")
+    parser.add_argument("--patience", type=float, default=60, help="seconds for the frozen run, once undisturbed")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("command", nargs="+")
     args = parser.parse_args()
@@ -85,8 +149,7 @@ def main():
     failed = False
     try:
         card.rig.start_scheduler()
-        probe, _ = run_alone(card, "probe", args.command, PROBE_STEPS, 120)
-        steps = max(PROBE_STEPS, int(args.seconds * probe["steps_per_second"]))
+        steps = max(PROBE_STEPS, int(args.seconds * rate_of(card, args.command)))
         undisturbed, peak = run_alone(card, "undisturbed", args.command, steps, 3 * args.seconds + 120)
         card.rig.stop_scheduler()
         print(f"undisturbed: {steps} steps, {undisturbed['result']}; at most"
@@ -94,11 +157,7 @@ def main():
               flush=True)
         if not peak["memory_resident"]:
             raise RuntimeError("the program has no memory that can be paged")
-        usable = (peak["memory_resident"] + peak["memory_pinned"] + 2 * card.pinned + rigs.size(args.room))
-        card.make(usable, NVSHARE_SWITCH_TIME_MODE="fixed", NVSHARE_SWITCH_TIME_FIXED=str(args.turn_max))
-        # Beside the pinned memory of both, all of the card that was left.
-        partner_bytes = usable - peak["memory_pinned"] - 2 * card.pinned - card.slack
-        frozen, counts = run_frozen(card, args.command, steps, partner_bytes, args)
+        frozen, counts = try_frozen(card, args.command, steps, peak, args)
         print(f"frozen:      {steps} steps, {frozen['result']}; in the middle of its work {counts['frozen']} times,"
               f" out {counts['out']} times ({counts['bytes_out'] / rigs.GIB:.1f} GiB),"
               f" in {counts['in']} times ({counts['bytes_in'] / rigs.GIB:.1f} GiB)")
