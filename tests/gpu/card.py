@@ -72,6 +72,7 @@ class Card:
         self.rig = rigs.Rig(args.bin)
         self.pinned = rigs.size(args.pinned)  # of one program, what it needs ahead included
         self.ahead = 0  # of that: what turned out to be needed beside what the scheduler shows
+        self.external = 0  # bytes of others when no program was there
         self.beside = 0  # to be left beside what is to be usable: the reserve, mostly
         self.slack = rigs.size(args.slack)
         self.buffer = rigs.size(args.buffer)
@@ -89,6 +90,7 @@ class Card:
             self.rig.start_scheduler(**self.settings)
             gpu = self.rig.status()["gpus"][0]
             found = gpu["usable_memory"]
+            self.external = gpu["external_memory"]
             if abs(found - usable) < 4 * rigs.MIB:
                 return
             self.give_back()
@@ -113,14 +115,22 @@ class Card:
                             NVSHARE_DEBUG="1", **env)
 
     def look(self, programs):
-        """What each has pinned; the scheduler's sums may hold a little more for a moment."""
+        """
+        What each has pinned; the scheduler's sums may hold a little more for a moment. What a
+        context costs is booked by guess: how far off that is shows as memory of others.
+        """
         seen = {p.name: [] for p in programs}
+        external = []
         for _ in range(9):
-            for client in (self.rig.status() or {"clients": []})["clients"]:
+            status = self.rig.status() or {"gpus": [], "clients": []}
+            external += [gpu["external_memory"] for gpu in status["gpus"][:1]]
+            for client in status["clients"]:
                 seen.setdefault(client["name"], []).append(client["memory_pinned"])
             time.sleep(0.05)
         found = [statistics.median(values) for values in seen.values() if values]
-        self.pinned = int(max(found)) + self.ahead if found else self.pinned
+        if found and external:
+            off = (statistics.median(external) - self.external) / len(programs)
+            self.pinned = max(int(max(found) + off), 0) + self.ahead
 
     def both_ways(self, n_bytes, n_switches, turn, n_graphs="1"):
         """Two programs in turns; the rows of what they did."""
