@@ -13,9 +13,9 @@
 #define WALK_MAX 128 /* runners, to find a place among them */
 
 /* The least part of a restore: less costs more in messages than the bus gains by it. */
-#define PART_MIN   (128ull << 20)
+#define PART_MIN   (256ull << 20)
 #define PART_CARD  64 /* or of a small card so much, */
-#define PART_SHARE 64 /* and so much of what client is to get */
+#define PART_SHARE 16 /* and so much of what client is to get */
 
 static uint64_t min_u64(uint64_t a, uint64_t b)
 {

@@ -107,10 +107,10 @@ static void little_is_not_worth_a_message(void **state)
 	begin_switch();
 	assert_int_equal(part(1, rig_mem(20, 60, 0)), 0);
 	rig_clear(&rig);
-	progress(0, rig_mem(79, 1, 0)); /* a sixty-fourth of 80 is 1.25 */
+	progress(0, rig_mem(76, 4, 0)); /* a sixteenth of 80 is 5 */
 	assert_int_equal(budget_of(1), 0);
-	progress(0, rig_mem(78, 2, 0));
-	assert_int_equal(budget_of(1), 22);
+	progress(0, rig_mem(75, 5, 0));
+	assert_int_equal(budget_of(1), 25);
 }
 
 static void a_report_of_an_older_budget_frees_nothing(void **state)

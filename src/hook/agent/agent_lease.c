@@ -20,10 +20,9 @@
 #define SLACK_BYTES_MIN    (256ull << 20)
 
 /* Others can use it: so much, or this share of a small card, or of what is to go. */
-#define PROGRESS_BYTES_MAX   (128ull << 20)
-#define PROGRESS_CARD        64
-#define PROGRESS_SHARE       64
-#define PROGRESS_INTERVAL_NS (2 * CLOCK_NS_PER_MS)
+#define PROGRESS_BYTES_MAX (1ull << 30)
+#define PROGRESS_CARD      64
+#define PROGRESS_SHARE     16
 
 static uint64_t on_card(const struct nvshare_mem *mem)
 {
@@ -152,7 +151,7 @@ void agent_moved_out(CUdevice dev, uint64_t bytes)
 	struct agent_link *link = agent_link_of(dev);
 	uint64_t step, now = clock_now_ns();
 
-	if (!link || bytes >= link->out_asked || now < link->progress_ns)
+	if (!link || bytes >= link->out_asked || now < link->report_ns)
 		return;
 	step = link->total / PROGRESS_CARD;
 	if (step > PROGRESS_BYTES_MAX)
@@ -162,7 +161,6 @@ void agent_moved_out(CUdevice dev, uint64_t bytes)
 	if (bytes - link->out_told < step)
 		return;
 	link->out_told = bytes;
-	link->progress_ns = now + PROGRESS_INTERVAL_NS;
 	agent_lease_step(link, &(struct lease_event){.type = LEASE_EVENT_PROGRESS});
 }
 

@@ -57,7 +57,6 @@ struct agent_link {
 	struct pager_move out; /* of the last eviction */
 	uint64_t out_asked;    /* of the eviction under way, bytes; 0: none */
 	uint64_t out_told;     /* of these the scheduler knows */
-	uint64_t progress_ns;  /* no progress is told before then */
 	struct pager_move in;  /* since the last report */
 
 	uint32_t n_queued; /* messages that the socket did not take yet */

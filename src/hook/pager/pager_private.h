@@ -25,7 +25,7 @@
 #include <stdint.h>
 
 #define PAGER_LARGE      (1ull << 20)   /* requests from here on get a range of their own */
-#define PAGER_CHUNK_MAX  (128ull << 20) /* 16 GiB unmap and map in 15 ms then */
+#define PAGER_CHUNK_MAX  (256ull << 20) /* 16 GiB unmap and map in 10 ms then */
 #define PAGER_SHARED_MAX (32ull << 20)
 #define PAGER_DEVICES    BUDGET_DEVICES
 #define PAGER_IN_FLIGHT  8 /* chunks being copied at once */
