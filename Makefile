@@ -199,7 +199,7 @@ check-corpus: $(replays)
 # What the preload tests put before, behind and under the library.
 fixtures := $(addprefix $(B)/tests/hook/preload/,fake/libcuda.so.1 libchain1.so libchain2.so \
     libchain3.so probe probe_linked probe_static leaver libleaver.so libearly.so capturer \
-    green)
+    green frozen)
 $(B)/tests/hook/preload/fake/libcuda.so.1: tests/hook/preload/fake_libcuda.c tests/hook/preload/fake_lookup.c src/hook/table/cuda_hooks.def
 	@mkdir -p $(@D)
 	$(LINK) $(NVS_CPPFLAGS) -shared -Wl,-soname,libcuda.so.1 -Wl,-Bsymbolic -o $@ $(filter %.c,$^)
@@ -217,7 +217,7 @@ $(B)/tests/hook/preload/probe_linked: tests/hook/preload/probe.c $(B)/tests/hook
 $(B)/tests/hook/preload/probe_static: tests/hook/preload/probe_static.c
 	@mkdir -p $(@D)
 	$(LINK) $(NVS_CPPFLAGS) -static -o $@ $<
-$(addprefix $(B)/tests/hook/preload/,leaver capturer green): $(B)/tests/hook/preload/%: $(B)/tests/hook/preload/%.o $(B)/libapp.a
+$(addprefix $(B)/tests/hook/preload/,leaver capturer green frozen): $(B)/tests/hook/preload/%: $(B)/tests/hook/preload/%.o $(B)/libapp.a
 	$(LINK) -o $@ $^ -ldl -lm
 $(B)/tests/hook/preload/libleaver.so $(B)/tests/hook/preload/libearly.so: $(B)/tests/hook/preload/lib%.so: \
     $(B)/tests/hook/preload/%.o $(B)/libapp.a

@@ -47,6 +47,7 @@ static struct {
 	int n_thaws;
 	int n_seconds; /* asked for a second context */
 	int n_second_drops;
+	int has_second;
 	int evict_was_frozen;
 	int capture_mode;
 	uint64_t evict_bytes; /* asked for */
@@ -202,19 +203,23 @@ bool second_make(CUdevice dev, uint64_t max)
 	(void)dev;
 	(void)max;
 	fake_count(n_seconds);
+	if (fake_get(can_freeze))
+		fake_set(has_second, 1);
 	return fake_get(can_freeze) != 0;
 }
 
 CUcontext second_get(CUdevice dev)
 {
 	(void)dev;
-	return fake_get(n_seconds) && fake_get(can_freeze) ? FAKE_SECOND : NULL;
+	return fake_get(has_second) ? FAKE_SECOND : NULL;
 }
 
 void second_drop(CUdevice dev)
 {
 	(void)dev;
-	fake_count(n_second_drops);
+	if (fake_get(has_second))
+		fake_count(n_second_drops);
+	fake_set(has_second, 0);
 }
 
 uint64_t hostpool_bytes(void)

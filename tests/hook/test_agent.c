@@ -332,6 +332,67 @@ static void stays_stopped_when_a_part_was_told_as_gone(void)
 	check(gate_get() == GATE_CLOSED);
 }
 
+/* What it mapped itself is there without any context. */
+static void memory_moves_when_the_last_context_is_gone(void)
+{
+	struct nvshare_lock_released r;
+	struct nvshare_mem_update u;
+	struct user user = {0};
+	int fd;
+
+	fake_listen(dir);
+	fd = begin_running();
+	fake_set(can_freeze, 1); /* a second context can be had */
+	(void)agent_forget_context(CONTEXT);
+	fake_drop(fd, 1, 60 * MIB, 4);
+	r = fake_expect(fd, NVSHARE_MSG_LOCK_RELEASED).body.lock_released_7;
+	check(r.outcome == NVSHARE_OUTCOME_SUCCESS);
+	check(r.moved == 60 * MIB && r.mem.swapped == 60 * MIB);
+	start(&user, pass_gate);
+	(void)fake_expect(fd, NVSHARE_MSG_REQ_LOCK);
+	check(fake_get(n_second_drops) == 0);
+	fake_available(fd, 150 * MIB, 7);
+	do
+		u = fake_expect(fd, NVSHARE_MSG_MEM_UPDATE).body.mem_update_9;
+	while (u.epoch != 7);
+	check(u.mem.swapped == 0 && u.mem.resident == 100 * MIB);
+	wait_until(fake_get(n_second_drops) == 1);
+	check(!is_done(&user));
+	fake_grant(fd, 2, 150 * MIB, 8);
+	(void)finish(&user);
+}
+
+/* It is not said to have moved, then. */
+static void memory_stays_where_no_context_can_be_had(void)
+{
+	struct nvshare_lock_released r;
+	struct user user = {0};
+	int fd;
+
+	fake_listen(dir);
+	fd = begin_running();
+	fake_drop(fd, 1, 60 * MIB, 4);
+	(void)fake_expect(fd, NVSHARE_MSG_LOCK_RELEASED);
+	(void)agent_forget_context(CONTEXT);
+	start(&user, pass_gate);
+	(void)fake_expect(fd, NVSHARE_MSG_REQ_LOCK);
+	fake_available(fd, 150 * MIB, 7);
+	r = fake_expect(fd, NVSHARE_MSG_LOCK_RELEASED).body.lock_released_7;
+	check(r.outcome == NVSHARE_OUTCOME_INVALID_STATE && r.mem.swapped == 60 * MIB);
+	fake_drop(fd, 0, 40 * MIB, 9);
+	r = fake_expect(fd, NVSHARE_MSG_LOCK_RELEASED).body.lock_released_7;
+	check(r.outcome == NVSHARE_OUTCOME_INVALID_STATE && r.mem.resident == 40 * MIB);
+	check(!is_done(&user));
+
+	fake_set(can_freeze, 1);
+	fake_available(fd, 150 * MIB, 11);
+	do
+		r.mem = fake_expect(fd, NVSHARE_MSG_MEM_UPDATE).body.mem_update_9.mem;
+	while (r.mem.swapped);
+	fake_grant(fd, 2, 150 * MIB, 12);
+	(void)finish(&user);
+}
+
 static void frees_memory_while_stopped(void)
 {
 	struct nvshare_lock_released r;
@@ -1040,6 +1101,8 @@ int main(void)
 		child_test(comes_back_in_parts),
 		child_test(tells_how_far_it_has_moved_out),
 		child_test(stays_stopped_when_a_part_was_told_as_gone),
+		child_test(memory_moves_when_the_last_context_is_gone),
+		child_test(memory_stays_where_no_context_can_be_had),
 		child_test(frees_memory_while_stopped),
 		child_test(keeps_the_gpu_when_work_does_not_end),
 		child_test(freezes_work_that_does_not_end),

@@ -84,17 +84,16 @@ static void prove(CUdevice dev)
  */
 bool agent_halt_prepare(struct agent_link *link, uint64_t bytes)
 {
-	struct device_context *c;
+	struct agent_place place;
 	struct nvshare_mem mem;
 	bool is_ready;
 
 	budget_read(link->dev, &mem);
 	is_ready = may_freeze(link) && (!mem.resident || second_make(link->dev, link->second_max));
-	c = bytes ? agent_enter_context(link->dev) : NULL;
-	if (c) {
+	if (bytes && agent_enter_context(link->dev, &place)) {
 		/* More than there is can not go. */
 		pager_prepare(link->dev, bytes < mem.resident ? bytes : mem.resident);
-		agent_leave_context(c);
+		agent_leave_context(&place);
 	}
 	return is_ready;
 }
@@ -109,32 +108,37 @@ void agent_halt_keep(struct agent_link *link)
 		link->spare_ns = clock_now_ns() + HALT_SPARE_NS;
 }
 
-/* c: where host memory can be unregistered; NULL: its contexts are gone, and that with them. */
-static void let_go(const struct agent_link *link, struct device_context *c)
+/* Host memory is unregistered where that can be; without a context that is done already. */
+static void let_go(const struct agent_link *link)
 {
 	bool has_any = second_get(link->dev) || hostpool_bytes();
+	struct agent_place place;
 
-	if (c) {
+	if (agent_enter_context(link->dev, &place)) {
 		hostpool_trim();
-		agent_leave_context(c);
+		agent_leave_context(&place);
+		second_drop(link->dev);
+	} else {
+		hostpool_trim();
 	}
-	second_drop(link->dev);
-	if (!c)
-		hostpool_trim();
 	if (has_any)
 		agent_memory_changed(link->dev);
 }
 
 uint64_t agent_halt_tick(struct agent_link *link, uint64_t now_ns)
 {
+	struct nvshare_mem mem;
+
 	if (!device_has_context(link->dev)) {
-		let_go(link, NULL); /* ours alone is no reason to hold the card */
+		budget_read(link->dev, &mem);
+		if (!mem.swapped) /* ours alone is no reason to hold the card, but for that */
+			let_go(link);
 		return AGENT_NEVER;
 	}
 	if (now_ns < link->spare_ns)
 		return link->spare_ns;
 	link->spare_ns = AGENT_NEVER;
-	let_go(link, agent_enter_context(link->dev));
+	let_go(link);
 	return AGENT_NEVER;
 }
 

@@ -7,6 +7,7 @@
 #include "hook/gate/gate.h"
 #include "hook/hook_log.h"
 #include "hook/hook_options.h"
+#include "hook/memory/backend.h"
 #include "hook/memory/budget.h"
 #include "hook/pager/hostpool.h"
 #include "hook/pager/second.h"
@@ -66,50 +67,64 @@ void agent_lease_sync_gate(void)
 	}
 }
 
-/*
- * Driver calls of the pager need a context of the device: ours if there is one, which
- * works while the program's is frozen. NULL: the program has none.
- */
-struct device_context *agent_enter_context(CUdevice dev)
+/* Ours if there is one, which works while the program's is frozen, and outlives it. */
+bool agent_enter_context(CUdevice dev, struct agent_place *ret_place)
 {
 	struct device_context *c = device_context_hold(dev);
 	CUcontext second = second_get(dev);
 
-	if (c && cuda_real.cuCtxPushCurrent_v2(second ? second : c->ctx) != CUDA_SUCCESS) {
+	if ((!c && !second) ||
+	    cuda_real.cuCtxPushCurrent_v2(second ? second : c->ctx) != CUDA_SUCCESS) {
 		device_context_drop(c);
-		c = NULL;
+		return false;
 	}
-	if (c && second)
+	if (second)
 		channels_own_begin();
-	return c;
+	*ret_place = (struct agent_place){.held = c, .is_second = second != NULL};
+	return true;
 }
 
-void agent_leave_context(struct device_context *c)
+void agent_leave_context(const struct agent_place *place)
 {
 	CUcontext popped;
 
-	if (second_get(c->dev))
+	if (place->is_second)
 		channels_own_end();
 	(void)cuda_real.cuCtxPopCurrent_v2(&popped);
-	device_context_drop(c);
+	device_context_drop(place->held);
+}
+
+/*
+ * To move bytes. What the program has mapped itself outlives its contexts: when the last is
+ * gone, such memory can only be moved in one of ours, which may cost max bytes.
+ */
+static bool enter_to_move(CUdevice dev, uint64_t bytes, uint64_t max, struct agent_place *ret_place)
+{
+	if (agent_enter_context(dev, ret_place))
+		return true;
+	return bytes && backend_of(dev) != NVSHARE_BACKEND_MANAGED && second_make(dev, max) &&
+	       agent_enter_context(dev, ret_place);
 }
 
 static uint32_t evict(struct agent_link *link, uint64_t bytes)
 {
-	struct device_context *c = agent_enter_context(link->dev);
 	int outcome = NVSHARE_OUTCOME_SUCCESS;
+	struct agent_place place;
+	struct nvshare_mem mem;
 
 	link->out = (struct pager_move){0};
 	link->out_asked = bytes;
 	link->out_told = 0;
-	if (!c) /* memory dies with its context: none is left */
-		return agent_halt_evicted(NVSHARE_OUTCOME_SUCCESS);
+	budget_read(link->dev, &mem);
+	if (!enter_to_move(link->dev, bytes ? mem.resident : 0, link->second_max, &place))
+		return agent_halt_evicted(bytes && mem.resident ? NVSHARE_OUTCOME_INVALID_STATE
+								: NVSHARE_OUTCOME_SUCCESS);
 	if (agent_halt_is_frozen() && !second_get(link->dev))
 		outcome = NVSHARE_OUTCOME_INVALID_STATE; /* copies would stand still, too */
 	else if (bytes)
 		outcome = pager_evict(link->dev, bytes, agent_halt_is_frozen(), &link->out);
 	link->out_asked = 0;
-	agent_leave_context(c);
+	agent_leave_context(&place);
 	outcome = (int)agent_halt_evicted((uint32_t)outcome);
 	hook_debug("device %d: evicted %llu of %llu bytes in %llu us, outcome %d", (int)link->dev,
 		   (unsigned long long)link->out.bytes, (unsigned long long)bytes,
@@ -164,19 +179,25 @@ void agent_moved_out(CUdevice dev, uint64_t bytes)
 	agent_lease_step(link, &(struct lease_event){.type = LEASE_EVENT_PROGRESS});
 }
 
+/*
+ * Nothing may run with memory out. A context of ours that this needs has the room of the
+ * program's, which are gone, whatever the reserve has.
+ */
 static uint32_t restore(struct agent_link *link)
 {
-	struct device_context *c = agent_enter_context(link->dev);
 	struct pager_move move = {0};
+	struct agent_place place;
+	struct nvshare_mem mem;
 	int outcome;
 
-	if (!c)
-		return NVSHARE_OUTCOME_SUCCESS;
+	budget_read(link->dev, &mem);
+	if (!enter_to_move(link->dev, mem.swapped, UINT64_MAX, &place))
+		return mem.swapped ? NVSHARE_OUTCOME_INVALID_STATE : NVSHARE_OUTCOME_SUCCESS;
 	if (link->lease.work == LEASE_WORK_ALONE)
 		outcome = restore_alone(link->dev, &move);
 	else
 		outcome = pager_restore(link->dev, &move);
-	agent_leave_context(c);
+	agent_leave_context(&place);
 	link->in.bytes += move.bytes;
 	link->in.ns += move.ns;
 	hook_debug("device %d: restored %llu bytes in %llu us, outcome %d", (int)link->dev,

@@ -86,10 +86,19 @@ void agent_lease_step(struct agent_link *link, const struct lease_event *event);
 void agent_lease_want(struct agent_link *link); /* a thread waits, perhaps: tells the lease */
 void agent_lease_report(struct agent_link *link, bool is_urgent);
 void agent_lease_sync_gate(void);
-struct device_context *agent_enter_context(CUdevice dev);
-void agent_leave_context(struct device_context *c);
 void agent_lease_memory(CUdevice dev, struct nvshare_mem *ret_mem); /* for a report */
 uint64_t agent_lease_budget(CUdevice dev, const struct nvshare_mem *mem);
+
+/*
+ * Driver calls of the pager need a context of the device, current for the agent. false:
+ * there is none, of the program's or of ours.
+ */
+struct agent_place {
+	struct device_context *held; /* of the program's: stays meanwhile; NULL: it has none */
+	bool is_second;              /* it is ours that is current */
+};
+bool agent_enter_context(CUdevice dev, struct agent_place *ret_place);
+void agent_leave_context(const struct agent_place *place);
 
 /*
  * agent_halt.c. halt: nothing of the program runs and nothing new starts; bytes are to be

@@ -127,6 +127,17 @@ out:
 	return res;
 }
 
+/* As the driver would do. What it says of it, it says again to who called. */
+static void finish_work(CUcontext ctx)
+{
+	CUcontext popped;
+
+	if (cuda_real.cuCtxPushCurrent_v2(ctx) != CUDA_SUCCESS)
+		return;
+	(void)cuda_real.cuCtxSynchronize();
+	(void)cuda_real.cuCtxPopCurrent_v2(&popped);
+}
+
 /* The context is dead: everything in it is gone, and does not count any more. */
 static void context_gone(CUcontext ctx, CUdevice dev, uint64_t charged)
 {
@@ -211,7 +222,8 @@ CUresult cuCtxCreate_v4(CUcontext *pctx, CUctxCreateParams *ctxCreateParams, uns
  * The agent leaves the context before the driver destroys it. When the driver refuses
  * (a context that is current elsewhere, or none at all) it is booked again. A freeze is
  * waited for with the context still booked: what is out has to come back before its work
- * goes on.
+ * goes on. So is its work: nobody else could tell that it runs, and memory that it uses
+ * must not go meanwhile.
  */
 static CUresult destroy_context(CUresult (*destroy)(CUcontext ctx), CUcontext ctx)
 {
@@ -223,6 +235,7 @@ static CUresult destroy_context(CUresult (*destroy)(CUcontext ctx), CUcontext ct
 	if (dev == DEVICE_ANY || device_primary(dev) == ctx)
 		return destroy(ctx);
 	freeze_hold();
+	finish_work(ctx);
 	charged = agent_forget_context(ctx);
 	res = destroy(ctx);
 	if (res == CUDA_SUCCESS)
@@ -327,6 +340,7 @@ static CUresult release_held(CUresult (*release)(CUdevice dev), CUdevice dev, bo
 		return release(dev);
 	if (!ctx)
 		return release(dev);
+	finish_work(ctx);
 	charged = agent_forget_context(ctx);
 	res = release(dev);
 	if (is_primary_active(dev)) {

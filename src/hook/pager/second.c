@@ -39,7 +39,6 @@ static void set_limits(void)
 	(void)cuda_real.cuCtxSetLimit(CU_LIMIT_MALLOC_HEAP_SIZE, SECOND_HEAP_BYTES);
 }
 
-/* The calling thread's current context is the program's. */
 static CUcontext make(CUdevice dev)
 {
 	CUcontext ctx = NULL, popped;
@@ -75,12 +74,27 @@ static uint64_t plausible(CUdevice dev, uint64_t before, uint64_t after)
 	return before - after;
 }
 
-bool second_make(CUdevice dev, uint64_t max)
+/* By what is free before and after, which is asked for in a context of the program's. */
+static void make_measured(CUdevice dev)
 {
-	struct device_context *c;
-	uint64_t before, after;
+	struct device_context *c = device_context_hold(dev);
+	uint64_t before = 0, after = 0;
 	CUcontext popped;
 
+	if (c && cuda_real.cuCtxPushCurrent_v2(c->ctx) == CUDA_SUCCESS) {
+		before = free_bytes();
+		seconds[dev].ctx = make(dev);
+		after = free_bytes();
+		(void)cuda_real.cuCtxPopCurrent_v2(&popped);
+	} else {
+		seconds[dev].ctx = make(dev);
+	}
+	device_context_drop(c);
+	seconds[dev].bytes = plausible(dev, before, after);
+}
+
+bool second_make(CUdevice dev, uint64_t max)
+{
 	if (dev < 0 || dev >= DEVICE_COUNT_MAX || !cuda_real.cuCtxCreate_v2)
 		return false;
 	if (seconds[dev].ctx)
@@ -89,17 +103,7 @@ bool second_make(CUdevice dev, uint64_t max)
 		hook_debug("device %d: no second context: the reserve has no room", (int)dev);
 		return false;
 	}
-	c = device_context_hold(dev);
-	if (!c)
-		return false;
-	if (cuda_real.cuCtxPushCurrent_v2(c->ctx) == CUDA_SUCCESS) {
-		before = free_bytes();
-		seconds[dev].ctx = make(dev);
-		after = free_bytes();
-		(void)cuda_real.cuCtxPopCurrent_v2(&popped);
-		seconds[dev].bytes = plausible(dev, before, after);
-	}
-	device_context_drop(c);
+	make_measured(dev);
 	if (!seconds[dev].ctx)
 		return false;
 	agent_memory_changed(dev);

@@ -7,8 +7,10 @@
  * program's memory while the program's channels are frozen, since its channels are not.
  *
  * It costs GPU memory, so it is made only when an eviction is near and goes away when
- * contention has been over for long. It lives in the scheduler's reserve: what it costs is
- * no part of the budget, and it is not made where the reserve has no room for it.
+ * contention has been over for long, or with the program's last context; but memory that
+ * the program mapped itself outlives that, and comes in again through one of ours. It lives in the
+ * scheduler's reserve: what it costs is no part of the budget, and it is not made where the reserve
+ * has no room for it.
  *
  * Threading: the agent's thread.
  */
@@ -19,9 +21,8 @@
 #include <stdint.h>
 
 /*
- * Makes it if there is none; the program must have a context on dev. false: it can not be
- * had now (it would cost more than max bytes, or the card is full); asked again, it tries
- * again.
+ * Makes it if there is none. false: it can not be had now (it would cost more than max
+ * bytes, or the card is full); asked again, it tries again.
  */
 bool second_make(CUdevice dev, uint64_t max);
 uint64_t second_bytes(CUdevice dev); /* what it costs; 0: there is none */

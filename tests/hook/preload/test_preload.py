@@ -370,6 +370,18 @@ def while_it_is_drained(node, way):
     return program
 
 
+def while_it_is_frozen(node, way, nbytes=0):
+    program, client = begin(node, "computing", way, NVSHARE_DRAIN_MS="0")
+    tell(program)
+    expect_line(program, "computing")
+    stop(client, nbytes)
+    return program
+
+
+def while_it_is_frozen_and_its_memory_is_out(node, way):
+    return while_it_is_frozen(node, way, 1 << 40)
+
+
 def lose_scheduler(node, client):
     node.listener.close()
     (node.folder / "scheduler.sock").unlink()
@@ -398,7 +410,12 @@ def without_a_scheduler(node, way):
 
 
 # In these nobody can wait for the thread that stands there, or take its context away.
-NEVER_ENDS = {while_an_allocation_waits: ["join"], while_it_is_drained: ["join", "destroy"]}
+NEVER_ENDS = {
+    while_an_allocation_waits: ["join"],
+    while_it_is_drained: ["join", "destroy"],
+    while_it_is_frozen: ["join", "destroy"],
+    while_it_is_frozen_and_its_memory_is_out: ["join", "destroy"],
+}
 STATES = [
     without_a_context,
     while_it_registers,
@@ -410,6 +427,8 @@ STATES = [
     while_it_waits_and_its_memory_is_out,
     while_an_allocation_waits,
     while_it_is_drained,
+    while_it_is_frozen,
+    while_it_is_frozen_and_its_memory_is_out,
     after_the_scheduler_was_lost,
     while_it_waits_for_a_lost_scheduler,
     without_a_scheduler,
