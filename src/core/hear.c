@@ -65,6 +65,9 @@ static void grow(struct sched *sched, uint32_t client, uint64_t need)
 		c->need = need;
 		fit_aim(sched, client);
 		fit_in(sched, client);
+		/* It was chosen for other bytes: no eviction makes room for pinned ones. */
+		if (c->line == SCHED_LINE_COMING && !fit_pinned(sched, client))
+			turn_put_back(sched, client);
 	}
 }
 

@@ -232,8 +232,7 @@ void turn_admit(struct sched *sched, uint32_t client)
 		admit(sched, client, false);
 }
 
-/* Those in its way can not be stopped after all: back to where it stood. */
-static void put_back(struct sched *sched, uint32_t client)
+void turn_put_back(struct sched *sched, uint32_t client)
 {
 	struct sched_client *c = &sched->clients[client];
 
@@ -302,7 +301,7 @@ static bool make_room(struct sched *sched, uint32_t gpu)
 			return true;
 		}
 		if (last != SCHED_NONE) {
-			put_back(sched, last);
+			turn_put_back(sched, last);
 			return true;
 		}
 	}

@@ -36,6 +36,9 @@ bool turn_restored_part(struct sched *sched, uint32_t client);
 /* client, in the queue, is chosen at once if it fits: however long the queue is. */
 void turn_admit(struct sched *sched, uint32_t client);
 
+/* client, which comes, can not have what it came for after all: back to where it stood. */
+void turn_put_back(struct sched *sched, uint32_t client);
+
 /* client, which runs, gets its need: the blocked allocation goes on. */
 void turn_grow(struct sched *sched, uint32_t client);
 

@@ -219,6 +219,57 @@ static void pinned_bytes_promised_to_another_count_already(void **state)
 	assert_int_equal(rig_did(&rig, 2, SCHED_ACTION_REFUSE)->budget, 60 * GIB);
 }
 
+/* Chosen for pageable bytes, it comes to want pinned ones while room is made for those. */
+static void a_wish_that_becomes_pinned_is_looked_at_anew(void **state)
+{
+	(void)state;
+	rig_run(&rig, 0, 70);
+	rig_run(&rig, 1, 30);
+	assert_int_equal(rig_release(&rig, 0, rig_mem(70, 0, 0), false), 0);
+	assert_int_equal(grow(1, 10, 0), 0);
+	assert_int_equal(rig_why(&rig, 1), SCHED_WAIT_SWAP);
+	rig_clear(&rig);
+	/* With these pinned, client 0 could never be made whole again. */
+	assert_int_equal(grow(1, 0, 31), 0);
+	assert_int_equal(rig_why(&rig, 1), SCHED_WAIT_STUCK);
+	assert_int_equal(rig_did(&rig, 1, SCHED_ACTION_WAIT)->why, SCHED_WAIT_STUCK);
+	assert_int_equal(rig_release(&rig, 0, rig_mem(60, 10, 0), false), 0);
+	assert_null(rig_did(&rig, 0, SCHED_ACTION_DROP));
+	assert_null(rig_did(&rig, 1, SCHED_ACTION_BUDGET));
+	rig_leave(&rig, 0);
+	assert_int_equal(rig_did(&rig, 1, SCHED_ACTION_BUDGET)->budget, 61 * GIB);
+}
+
+static void a_pinned_wish_that_can_not_be_had_refuses_nobody_else(void **state)
+{
+	(void)state;
+	rig_run(&rig, 0, 70);
+	rig_run(&rig, 1, 30);
+	assert_int_equal(rig_release(&rig, 0, rig_mem(70, 0, 0), false), 0);
+	assert_int_equal(grow(1, 10, 0), 0);
+	assert_int_equal(grow(1, 0, 31), 0);
+	rig_start(&rig, 2, 75); /* it has its turn, and the blocked one none */
+	assert_null(rig_did(&rig, 2, SCHED_ACTION_REFUSE));
+	assert_int_equal(rig_state(&rig, 1), SCHED_CLIENT_STOPPING);
+}
+
+/* The same, but with less it goes on coming. */
+static void a_wish_that_becomes_pinned_and_fits_is_given(void **state)
+{
+	(void)state;
+	rig_run(&rig, 0, 70);
+	rig_run(&rig, 1, 30);
+	assert_int_equal(rig_release(&rig, 0, rig_mem(70, 0, 0), false), 0);
+	assert_int_equal(grow(1, 10, 0), 0);
+	rig_clear(&rig);
+	assert_int_equal(grow(1, 0, 30), 0);
+	assert_int_equal(rig_why(&rig, 1), SCHED_WAIT_SWAP);
+	assert_int_equal(rig_release(&rig, 0, rig_mem(60, 10, 0), false), 0);
+	assert_int_equal(rig_did(&rig, 0, SCHED_ACTION_DROP)->bytes, 20 * GIB);
+	assert_int_equal(rig_release(&rig, 0, rig_mem(40, 30, 0), false), 0);
+	assert_int_equal(rig_did(&rig, 1, SCHED_ACTION_BUDGET)->budget, 60 * GIB);
+}
+
 static void growth_does_not_make_a_turn_younger(void **state)
 {
 	(void)state;
@@ -264,6 +315,9 @@ int main(void)
 		T(pinned_growth_leaves_room_for_the_largest),
 		T(a_wait_for_pinned_memory_has_an_end),
 		T(pinned_bytes_promised_to_another_count_already),
+		T(a_wish_that_becomes_pinned_is_looked_at_anew),
+		T(a_pinned_wish_that_can_not_be_had_refuses_nobody_else),
+		T(a_wish_that_becomes_pinned_and_fits_is_given),
 		T(growth_does_not_make_a_turn_younger),
 		T(a_stop_that_fails_goes_on_waiting_for_memory),
 #undef T
