@@ -4,6 +4,7 @@
 
 #include "fake_memory.h"
 
+#include <stdio.h>
 #include <sys/wait.h>
 
 #define MIB (1ull << 20)
@@ -93,6 +94,34 @@ static void respects_the_limit(void **state)
 	assert_true(hostpool_has(8 * MIB)); /* 6 unused and 2 more */
 }
 
+/* What it says beforehand is what happens then, whatever the sizes. */
+static void knows_exactly_what_it_could_give(void **state)
+{
+	static const uint64_t sizes[] = {512,         2 * MIB - 512, 2 * MIB,
+					 2 * MIB + 1, 3 * MIB,       5 * MIB};
+	struct hostpool_part *held, *got;
+	char text[32];
+
+	(void)state;
+	for (uint64_t limit = 4 * MIB; limit <= 9 * MIB; limit += MIB / 2) {
+		setenv("NVSHARE_HOST_MEMORY_LIMIT", "4MiB", 1);
+		held = hostpool_get(3 * MIB + 1); /* of 4 MiB; the rest is in one piece */
+		assert_non_null(held);
+		(void)snprintf(text, sizeof(text), "%llu", (unsigned long long)limit);
+		setenv("NVSHARE_HOST_MEMORY_LIMIT", text, 1);
+		for (size_t i = 0; i < sizeof(sizes) / sizeof(sizes[0]); i++) {
+			bool has = hostpool_has(sizes[i]);
+
+			got = hostpool_get(sizes[i]);
+			assert_int_equal(got != NULL, has);
+			hostpool_put(got);
+			hostpool_trim();
+		}
+		hostpool_put(held);
+		hostpool_trim();
+	}
+}
+
 static void works_with_memory_that_can_not_be_registered(void **state)
 {
 	struct hostpool_part *a;
@@ -153,6 +182,7 @@ int main(void)
 		HOSTPOOL_TEST(grows_when_it_must_and_keeps_what_it_has),
 		HOSTPOOL_TEST(need_not_be_in_one_piece),
 		HOSTPOOL_TEST(respects_the_limit),
+		HOSTPOOL_TEST(knows_exactly_what_it_could_give),
 		HOSTPOOL_TEST(works_with_memory_that_can_not_be_registered),
 		HOSTPOOL_TEST(registers_again_what_died_with_its_context),
 		HOSTPOOL_TEST(a_child_does_not_have_it),

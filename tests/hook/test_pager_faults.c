@@ -10,6 +10,7 @@
 #include "fake_memory.h"
 #include "hook/gate/gate.h"
 #include "hook/pager/hostpool.h"
+#include "hook/pager/pager_private.h"
 
 #define MIB     (1ull << 20)
 #define N_BIG   8
@@ -197,6 +198,23 @@ static void an_allocation_that_fails_anywhere_leaves_nothing(void **state)
 	}
 }
 
+static void a_probe_needs_host_memory_only_for_copies(void **state)
+{
+	(void)state;
+	assert_non_null(pager_device(0));
+	setenv("NVSHARE_HOST_MEMORY_LIMIT", "1", 1);
+	assert_int_equal(pager_probe(0, true), NVSHARE_OUTCOME_NO_HOST_MEMORY);
+	assert_int_equal(pager_probe(0, false), NVSHARE_OUTCOME_SUCCESS);
+	unsetenv("NVSHARE_HOST_MEMORY_LIMIT");
+	assert_int_equal(pager_probe(0, true), NVSHARE_OUTCOME_SUCCESS);
+	for (int n = 1; n <= 4; n++) { /* reserve, create, map, set access */
+		fake_arm(n, CUDA_ERROR_UNKNOWN);
+		assert_int_equal(pager_probe(0, true), NVSHARE_OUTCOME_TIMEOUT);
+		assert_true(fake_disarm());
+		assert_int_equal(fake.used, 0);
+	}
+}
+
 static void a_card_that_is_full_at_the_restore_keeps_the_rest_for_later(void **state)
 {
 	struct pager_move move;
@@ -225,6 +243,7 @@ int main(void)
 		FAULT_TEST(an_eviction_that_fails_anywhere_loses_nothing),
 		FAULT_TEST(a_restore_that_fails_anywhere_goes_on_later),
 		FAULT_TEST(an_allocation_that_fails_anywhere_leaves_nothing),
+		FAULT_TEST(a_probe_needs_host_memory_only_for_copies),
 		FAULT_TEST(a_card_that_is_full_at_the_restore_keeps_the_rest_for_later),
 	};
 

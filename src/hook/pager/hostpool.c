@@ -52,11 +52,23 @@ uint64_t hostpool_unused(void)
 	return bytes;
 }
 
+static uint64_t round_up(uint64_t bytes, uint64_t align)
+{
+	return (bytes + align - 1) & ~(align - 1);
+}
+
+/* Every unused byte serves, in however small pieces; what grow() adds are whole huge pages. */
 bool hostpool_has(uint64_t bytes)
 {
-	uint64_t unused = hostpool_unused();
+	uint64_t unused = hostpool_unused(), missing;
 
-	return bytes <= unused || bytes - unused <= hostmem_available(hostpool_bytes());
+	if (bytes > UINT64_MAX - 2 * HOSTPOOL_ALIGN)
+		return false;
+	bytes = round_up(bytes, EXTENT_ALIGN);
+	if (bytes <= unused)
+		return true;
+	missing = round_up(bytes - unused, HOSTPOOL_ALIGN);
+	return missing <= hostmem_available(hostpool_bytes());
 }
 
 struct touch {
@@ -92,7 +104,7 @@ static void touch_all(unsigned char *addr, size_t size)
 		n = TOUCHERS_MAX;
 	if (n_cpus > 0 && n > (size_t)n_cpus)
 		n = (size_t)n_cpus;
-	share = (size / n + HOSTPOOL_ALIGN - 1) & ~(size_t)(HOSTPOOL_ALIGN - 1);
+	share = round_up(size / n, HOSTPOOL_ALIGN);
 	for (size_t i = 0; i < n && i * share < size; i++) {
 		touches[i].addr = addr + i * share;
 		touches[i].size = share < size - i * share ? share : size - i * share;
@@ -171,7 +183,7 @@ static void register_again(void)
 static int grow(uint64_t bytes)
 {
 	struct hostpool_slab *slab;
-	uint64_t size = (bytes + HOSTPOOL_ALIGN - 1) & ~(uint64_t)(HOSTPOOL_ALIGN - 1);
+	uint64_t size = round_up(bytes, HOSTPOOL_ALIGN);
 	int r;
 
 	if (size > SLAB_MAX)

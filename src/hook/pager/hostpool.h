@@ -30,7 +30,10 @@ struct hostpool_part {
 	size_t size;
 };
 
-/* Whether bytes more could be had: what is unused plus what may still be taken. */
+/*
+ * Whether hostpool_get() could give bytes now, in one call or in several whose sizes are
+ * multiples of EXTENT_ALIGN: what is unused plus what may still be taken.
+ */
 bool hostpool_has(uint64_t bytes);
 
 /*

@@ -308,7 +308,7 @@ static uint64_t bytes_to_copy(const struct plan *plan)
 int pager_evict(CUdevice dev, uint64_t bytes, bool is_frozen, struct pager_move *ret_move)
 {
 	struct move move = {.outcome = NVSHARE_OUTCOME_SUCCESS, .is_frozen = is_frozen};
-	uint64_t start = now_ns();
+	uint64_t start = now_ns(), to_copy;
 	struct plan plan;
 
 	if (backend_of(dev) == NVSHARE_BACKEND_MANAGED)
@@ -324,14 +324,15 @@ int pager_evict(CUdevice dev, uint64_t bytes, bool is_frozen, struct pager_move 
 	plan_cut(&plan, bytes);
 	if (!plan.n_chunks)
 		goto out;
-	if (!hostpool_has(bytes_to_copy(&plan))) {
+	to_copy = bytes_to_copy(&plan);
+	if (!hostpool_has(to_copy)) {
 		move.outcome = NVSHARE_OUTCOME_NO_HOST_MEMORY;
 		goto out;
 	}
-	if (is_frozen && !pager_probe(dev)) {
-		move.outcome = NVSHARE_OUTCOME_TIMEOUT;
+	if (is_frozen)
+		move.outcome = pager_probe(dev, to_copy > 0);
+	if (move.outcome != NVSHARE_OUTCOME_SUCCESS)
 		goto out;
-	}
 	move.mover = mover_get();
 	if (!move.mover) {
 		move.outcome = NVSHARE_OUTCOME_SAVE_FAILED;

@@ -178,9 +178,10 @@ CUresult pager_chunk_reach(struct pager_chunk *chunk);
 /*
  * In a context that is not frozen: each kind of call that moving memory takes, once, on a
  * little memory of its own, so that a lock of the driver that a frozen thread holds shows
- * before anything is given up (the watchdog thaws then). false: something failed.
+ * before anything is given up (the watchdog thaws then). copies: whether any will be made.
+ * NVSHARE_OUTCOME_SUCCESS; _NO_HOST_MEMORY, which copies need; or _TIMEOUT: something failed.
  */
-bool pager_probe(CUdevice dev);
+int pager_probe(CUdevice dev, bool copies);
 void pager_chunk_set(struct pager_chunk *chunk, enum pager_state state);
 
 /* Counts a chunk as out, or not any more; true when no chunk of its device is out. */

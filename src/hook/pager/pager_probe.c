@@ -36,7 +36,7 @@ static CUresult map_and_copy(CUdevice dev, CUdeviceptr addr, size_t size,
 	if (res != CUDA_SUCCESS)
 		return res;
 	res = cuda_real.cuMemSetAccess(addr, size, &desc, 1);
-	if (res == CUDA_SUCCESS)
+	if (res == CUDA_SUCCESS && host)
 		res = copy_both_ways(addr, host);
 	if (cuda_real.cuMemUnmap(addr, size) != CUDA_SUCCESS && res == CUDA_SUCCESS)
 		res = CUDA_ERROR_UNKNOWN;
@@ -66,17 +66,17 @@ static CUresult probe(CUdevice dev, void *host)
 	return res;
 }
 
-bool pager_probe(CUdevice dev)
+int pager_probe(CUdevice dev, bool copies)
 {
-	struct hostpool_part *host = hostpool_get(PROBE_BYTES);
+	struct hostpool_part *host = copies ? hostpool_get(PROBE_BYTES) : NULL;
 	CUresult res;
 
-	if (!host)
-		return false;
-	res = probe(dev, host->addr);
+	if (copies && !host)
+		return NVSHARE_OUTCOME_NO_HOST_MEMORY;
+	res = probe(dev, host ? host->addr : NULL);
 	hostpool_put(host);
-	if (res != CUDA_SUCCESS)
-		hook_debug("device %d: the driver does not move memory now: error %d", (int)dev,
-			   (int)res);
-	return res == CUDA_SUCCESS;
+	if (res == CUDA_SUCCESS)
+		return NVSHARE_OUTCOME_SUCCESS;
+	hook_debug("device %d: the driver does not move memory now: error %d", (int)dev, (int)res);
+	return NVSHARE_OUTCOME_TIMEOUT;
 }
