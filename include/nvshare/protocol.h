@@ -33,6 +33,12 @@
 #define NVSHARE_MAX_RUNTIME_MS_MIN  10000u
 #define NVSHARE_MAX_RUNTIME_MS_MAX  86400000u
 #define NVSHARE_RESERVE_PERCENT_MAX 50u
+#define NVSHARE_WEIGHT_MIN          1u
+#define NVSHARE_WEIGHT_MAX          10000u
+#define NVSHARE_WEIGHT_DEFAULT      100u
+#define NVSHARE_SLO_US_MAX          3600000000u /* an hour */
+#define NVSHARE_SLICE_US_MIN        100u
+#define NVSHARE_SLICE_US_MAX        10000000u
 
 #define NVSHARE_NAME_LEN 64
 #define NVSHARE_POD_LEN  128
@@ -83,6 +89,22 @@ struct nvshare_mem {
 	uint64_t pinned[NVSHARE_PINNED_COUNT];
 };
 
+enum nvshare_priority {
+	NVSHARE_PRIORITY_LOW,
+	NVSHARE_PRIORITY_NORMAL,
+	NVSHARE_PRIORITY_HIGH,
+	NVSHARE_PRIORITY_CRITICAL, /* latency-critical: others make way within a millisecond */
+	NVSHARE_PRIORITY_COUNT
+};
+
+/* What a client claims, and what it was given; nvsharectl changes each of them. */
+struct nvshare_claim {
+	uint32_t priority;      /* enum nvshare_priority */
+	uint32_t weight;        /* NVSHARE_WEIGHT_MIN to _MAX; 0: the default */
+	uint32_t slo_us;        /* of a request or burst, to NVSHARE_SLO_US_MAX; 0: none */
+	uint32_t compute_limit; /* percent of a GPU's time, 1 to 100; 0: none */
+};
+
 /* How a client stops for others. */
 enum nvshare_backend { NVSHARE_BACKEND_NONE, NVSHARE_BACKEND_VMM, NVSHARE_BACKEND_MANAGED };
 
@@ -102,6 +124,7 @@ struct nvshare_register {
 	struct nvshare_mem mem;
 	uint32_t flags;
 	uint32_t backend; /* enum nvshare_backend */
+	struct nvshare_claim claim;
 	char name[NVSHARE_NAME_LEN];
 	char pod[NVSHARE_POD_LEN]; /* namespace/name as the environment says; not trusted */
 };
@@ -117,6 +140,7 @@ struct nvshare_registered {
 	uint32_t result;        /* enum nvshare_register_result; not 0: the scheduler closes */
 	uint32_t client;        /* id, shown by nvsharectl */
 	uint64_t context_bytes; /* what a context costs on this GPU, as seen so far */
+	struct nvshare_claim claim; /* as it was given: not always what was claimed */
 };
 
 struct nvshare_req_lock {
@@ -239,6 +263,49 @@ struct nvshare_prepare_swap_out {
 	uint64_t second_max;  /* what a second context may cost; less: do without */
 };
 
+/*
+ * What a client does with its GPU. BUSY and IDLE are told by every client that shares its
+ * GPU's time, not more often than every 10 ms; the rest by latency-critical ones, at once.
+ */
+enum nvshare_activity_kind {
+	NVSHARE_ACTIVITY_USE,   /* busy_ns and held_ns have grown, no more */
+	NVSHARE_ACTIVITY_BUSY,  /* work is on the GPU from now on */
+	NVSHARE_ACTIVITY_IDLE,  /* none is */
+	NVSHARE_ACTIVITY_BEGIN, /* a request or a burst begins */
+	NVSHARE_ACTIVITY_END,   /* it has ended; value: it took so many ns */
+	NVSHARE_ACTIVITY_HINT,  /* one will begin in value ns; 0: not after all */
+	NVSHARE_ACTIVITY_COUNT
+};
+
+struct nvshare_activity {
+	uint64_t busy_ns; /* since REGISTER: with work on the GPU, and not held */
+	uint64_t held_ns; /* since REGISTER: kept off it, by SET_SHARE or its own limit */
+	uint64_t value;
+	uint32_t kind; /* enum nvshare_activity_kind */
+	uint32_t unused;
+};
+
+/*
+ * How much of the GPU's time a running client may take from now on. hold: its channels are
+ * taken off the GPU, until the next SET_SHARE, or for hold_us at most, whichever is first.
+ * Its memory stays where it is.
+ */
+struct nvshare_set_share {
+	uint64_t seq;
+	uint64_t slice_us; /* of its channel groups; 0: as the driver has it */
+	uint64_t hold_us;  /* 0: it runs */
+	uint64_t use_ppm;  /* of the time in which it is busy, so much is its own; for its limit */
+	struct nvshare_claim claim;
+};
+
+/* The answer to each SET_SHARE, when it is done. */
+struct nvshare_share_set {
+	uint64_t seq;
+	uint64_t took_ns; /* from the message to the channels being off or on */
+	uint32_t outcome; /* enum nvshare_outcome; UNSUPPORTED: it can not be held */
+	uint32_t is_held;
+};
+
 /* Of HEARTBEAT, which the scheduler asks, and PING, which a client asks. */
 struct nvshare_heartbeat {
 	uint64_t nonce; /* an answer repeats it */
@@ -259,6 +326,15 @@ enum nvshare_mode {
 	NVSHARE_MODE_CONCURRENT,
 	NVSHARE_MODE_COUNT
 };
+
+/* Who is next, and who gets how much of the time. */
+enum nvshare_policy {
+	NVSHARE_POLICY_PRIORITY, /* by priority, fair within one */
+	NVSHARE_POLICY_FAIR,     /* weighted GPU time */
+	NVSHARE_POLICY_CREDIT,
+	NVSHARE_POLICY_DEADLINE, /* least slack first */
+	NVSHARE_POLICY_COUNT
+};
 enum nvshare_switch_mode { NVSHARE_SWITCH_AUTO, NVSHARE_SWITCH_FIXED, NVSHARE_SWITCH_COUNT };
 
 struct nvshare_status_node {
@@ -273,9 +349,11 @@ struct nvshare_status_node {
 	uint32_t switch_multiplier;
 	uint32_t reserve_percent;
 	uint32_t anti_thrash; /* 0: everybody runs */
+	uint32_t policy;      /* enum nvshare_policy */
 	uint32_t n_gpus;
 	uint32_t n_clients;
 	uint32_t pid;
+	uint32_t unused;
 	char version[16];
 };
 
@@ -291,6 +369,18 @@ struct nvshare_status_gpu {
 	uint64_t moved_in;
 	uint64_t bandwidth;      /* bytes a second, measured; 0: not yet */
 	uint64_t next_switch_ms; /* until the next planned switch; UINT64_MAX: none */
+	uint64_t n_preemptions;  /* clients taken off for a latency-critical one */
+	uint64_t n_preempt_failures;
+	uint64_t n_preempt_timeouts;
+	uint64_t preempt_ns_total; /* from the request to the last one being off */
+	uint64_t preempt_ns_p50;   /* of the last ones */
+	uint64_t preempt_ns_p99;
+	uint64_t preempt_ns_max;
+	uint64_t n_lc_tasks; /* requests and bursts that ended, of latency-critical clients */
+	uint64_t n_be_tasks; /* the same of others */
+	uint64_t n_slo_violations;
+	uint64_t lc_gpu_ns; /* GPU time that latency-critical clients had */
+	uint64_t be_gpu_ns; /* and the others */
 	uint32_t index;
 	uint32_t n_running;
 	uint32_t n_waiting;
@@ -312,6 +402,9 @@ enum nvshare_client_state {
 #define NVSHARE_CLIENT_NOT_PREEMPTIBLE (1u << 1) /* could not be stopped three times */
 #define NVSHARE_CLIENT_FIXED           (1u << 2)
 #define NVSHARE_CLIENT_GROWING         (1u << 3) /* runs, but an allocation waits for room */
+#define NVSHARE_CLIENT_HELD            (1u << 4) /* runs, but is kept off the GPU just now */
+#define NVSHARE_CLIENT_BUSY            (1u << 5) /* has work on the GPU */
+#define NVSHARE_CLIENT_SLICES_ONLY     (1u << 6) /* for it others get short slices: a freeze was slow */
 
 struct nvshare_status_client {
 	uint64_t budget;
@@ -319,7 +412,13 @@ struct nvshare_status_client {
 	uint64_t last_scheduled_ns; /* ago; UINT64_MAX: never */
 	uint64_t run_ns;            /* in all, running */
 	uint64_t n_switches;        /* times it was stopped for others */
+	uint64_t gpu_ns;            /* GPU time that it had */
+	uint64_t held_ns;           /* kept off the GPU for others, or by its limit */
+	uint64_t slice_us;          /* of its channel groups; 0: the driver's */
+	uint64_t n_tasks;           /* requests or bursts that ended */
+	uint64_t n_slo_violations;
 	struct nvshare_mem mem;
+	struct nvshare_claim claim;
 	uint32_t id;
 	uint32_t gpu; /* status_gpu::index */
 	uint32_t pid;
@@ -348,6 +447,11 @@ enum nvshare_key {
 	NVSHARE_KEY_SWITCH_TIME, /* the same; 0: auto */
 	NVSHARE_KEY_RESERVE,     /* percent, to NVSHARE_RESERVE_PERCENT_MAX */
 	NVSHARE_KEY_MAX_RUNTIME, /* ms, NVSHARE_MAX_RUNTIME_MS_MIN to _MAX */
+	NVSHARE_KEY_POLICY,      /* enum nvshare_policy */
+	NVSHARE_KEY_PRIORITY,    /* these four of a client: as in struct nvshare_claim */
+	NVSHARE_KEY_WEIGHT,
+	NVSHARE_KEY_SLO,
+	NVSHARE_KEY_COMPUTE_LIMIT,
 	NVSHARE_KEY_COUNT
 };
 

@@ -267,6 +267,7 @@ static void on_register(struct server *server, struct peer *peer,
 	peer->state = PEER_STATE_CLIENT;
 	peer->id = ++server->last_id;
 	peer->backend = reg->backend;
+	peer->claim = reg->claim;
 	memcpy(peer->name, reg->name, sizeof(peer->name));
 	memcpy(peer->pod, reg->pod, sizeof(peer->pod));
 	text_sanitize(peer->name);
@@ -280,6 +281,7 @@ static void on_register(struct server *server, struct peer *peer,
 			 !!(reg->flags & NVSHARE_REGISTER_RECONNECT), peer->name);
 	/* First the answer, then what the core makes of the newcomer. */
 	answer.client = peer->id;
+	answer.claim = peer->claim;
 	answer.context_bytes = server->gpus.at[peer->gpu].context_bytes;
 	server_send_body(server, peer, NVSHARE_MSG_REGISTERED, 0, &answer);
 	actions_perform(server, &actions);
@@ -433,6 +435,9 @@ static bool client_message(struct server *server, struct peer *peer, const struc
 	case NVSHARE_MSG_PING:
 		server_send_body(server, peer, NVSHARE_MSG_PING, 0, &msg->body.heartbeat_23);
 		return true;
+	case NVSHARE_MSG_ACTIVITY:
+	case NVSHARE_MSG_SHARE_SET:
+		return true;
 	default:
 		return false;
 	}
@@ -444,7 +449,9 @@ void dispatch_message(struct server *server, struct peer *peer, const struct msg
 			      msg->header.type == NVSHARE_MSG_LOCK_RELEASED ||
 			      msg->header.type == NVSHARE_MSG_MEM_UPDATE ||
 			      msg->header.type == NVSHARE_MSG_HEARTBEAT ||
-			      msg->header.type == NVSHARE_MSG_PING;
+			      msg->header.type == NVSHARE_MSG_PING ||
+			      msg->header.type == NVSHARE_MSG_ACTIVITY ||
+			      msg->header.type == NVSHARE_MSG_SHARE_SET;
 
 	log_debug("message peer=%u type=%s", peer->slot, msg_name(msg->header.type));
 	switch (peer->state) {

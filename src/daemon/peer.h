@@ -65,6 +65,7 @@ struct peer {
 	uint32_t gpu;
 	uint32_t backend;
 	uint32_t halt;          /* enum nvshare_halt, as it said last */
+	struct nvshare_claim claim;
 	struct gpu_share share; /* as accounted with its GPU */
 	uint64_t asked_ns;
 	uint64_t refused_ns;  /* a refusal was last logged */

@@ -115,6 +115,7 @@ static void fill_client(const struct server *server, const struct peer *peer,
 		.flags = client_flags(&status),
 		.last_outcome = status.last_outcome,
 		.halt = peer->halt,
+		.claim = peer->claim,
 	};
 	memcpy(ret->name, peer->name, sizeof(ret->name));
 	memcpy(ret->pod, peer->pod, sizeof(ret->pod));
@@ -355,6 +356,14 @@ static void on_set(struct server *server, struct peer *peer, uint32_t seq,
 		break;
 	case NVSHARE_KEY_MAX_RUNTIME:
 		set_max_runtime(server, peer, seq, set->value);
+		break;
+	case NVSHARE_KEY_POLICY:
+	case NVSHARE_KEY_PRIORITY:
+	case NVSHARE_KEY_WEIGHT:
+	case NVSHARE_KEY_SLO:
+	case NVSHARE_KEY_COMPUTE_LIMIT:
+		answer(server, peer, seq, NVSHARE_RESULT_INVALID,
+		       "this scheduler does not know that setting");
 		break;
 	case NVSHARE_KEY_COUNT:
 		break; /* msg_decode lets nothing from here on pass */

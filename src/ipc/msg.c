@@ -8,18 +8,21 @@
 /* The offsets are the wire: a compiler that pads otherwise speaks another protocol. */
 _Static_assert(sizeof(struct nvshare_msg_header) == 16, "header");
 _Static_assert(sizeof(struct nvshare_mem) == 120, "mem");
-_Static_assert(sizeof(struct nvshare_register) == 352, "register");
-_Static_assert(sizeof(struct nvshare_registered) == 16, "registered");
+_Static_assert(sizeof(struct nvshare_register) == 368, "register");
+_Static_assert(sizeof(struct nvshare_registered) == 32, "registered");
 _Static_assert(sizeof(struct nvshare_req_lock) == 120, "req_lock");
 _Static_assert(sizeof(struct nvshare_lock_ok) == 24, "lock_ok");
 _Static_assert(sizeof(struct nvshare_drop_lock) == 40, "drop_lock");
 _Static_assert(sizeof(struct nvshare_lock_released) == 176, "lock_released");
 _Static_assert(sizeof(struct nvshare_mem_update) == 160, "mem_update");
 _Static_assert(sizeof(struct nvshare_wait_for_mem) == 16, "wait_for_mem");
-_Static_assert(sizeof(struct nvshare_status_node) == 96, "status_node");
-_Static_assert(sizeof(struct nvshare_status_gpu) == 176, "status_gpu");
-_Static_assert(sizeof(struct nvshare_status_client) == 400, "status_client");
+_Static_assert(sizeof(struct nvshare_status_node) == 104, "status_node");
+_Static_assert(sizeof(struct nvshare_status_gpu) == 272, "status_gpu");
+_Static_assert(sizeof(struct nvshare_status_client) == 456, "status_client");
 _Static_assert(sizeof(struct nvshare_set) == 16, "set");
+_Static_assert(sizeof(struct nvshare_activity) == 32, "activity");
+_Static_assert(sizeof(struct nvshare_set_share) == 48, "set_share");
+_Static_assert(sizeof(struct nvshare_share_set) == 24, "share_set");
 _Static_assert(sizeof(struct nvshare_result_msg) == 260, "result_msg");
 _Static_assert(sizeof(struct msg) == NVSHARE_MSG_SIZE_MAX, "msg");
 
@@ -118,13 +121,21 @@ static int check_strings(const struct msg *msg)
 	return is_good ? 0 : MSG_E_STRING;
 }
 
+static bool claim_in_range(const struct nvshare_claim *claim)
+{
+	return claim->priority < NVSHARE_PRIORITY_COUNT && claim->weight <= NVSHARE_WEIGHT_MAX &&
+	       claim->slo_us <= NVSHARE_SLO_US_MAX &&
+	       claim->compute_limit <= 100;
+}
+
 static bool register_in_range(const struct nvshare_register *reg)
 {
 	const uint32_t flags =
 		NVSHARE_REGISTER_RUNNING | NVSHARE_REGISTER_RECONNECT | NVSHARE_REGISTER_FIXED;
 
 	return !(reg->flags & ~flags) && reg->backend <= NVSHARE_BACKEND_MANAGED &&
-	       reg->gpu_total_bytes <= BYTES_MAX && mem_in_range(&reg->mem);
+	       reg->gpu_total_bytes <= BYTES_MAX && mem_in_range(&reg->mem) &&
+	       claim_in_range(&reg->claim);
 }
 
 static bool client_in_range(const struct nvshare_status_client *client)
@@ -132,7 +143,7 @@ static bool client_in_range(const struct nvshare_status_client *client)
 	return client->state < NVSHARE_CLIENT_STATE_COUNT && client->why < NVSHARE_WAIT_COUNT &&
 	       client->backend <= NVSHARE_BACKEND_MANAGED &&
 	       client->last_outcome < NVSHARE_OUTCOME_COUNT && client->halt < NVSHARE_HALT_COUNT &&
-	       mem_in_range(&client->mem);
+	       mem_in_range(&client->mem) && claim_in_range(&client->claim);
 }
 
 static int check_ranges(const struct msg *msg)
@@ -160,14 +171,28 @@ static int check_ranges(const struct msg *msg)
 		is_good = msg->body.wait_for_mem_10.why < NVSHARE_WAIT_COUNT;
 		break;
 	case NVSHARE_MSG_REGISTERED:
-		is_good = msg->body.registered_14.result <= NVSHARE_REGISTER_NO_FIT;
+		is_good = msg->body.registered_14.result <= NVSHARE_REGISTER_NO_FIT &&
+			  (msg->body.registered_14.result != NVSHARE_REGISTER_OK ||
+			   claim_in_range(&msg->body.registered_14.claim));
 		break;
 	case NVSHARE_MSG_STATUS_NODE:
 		is_good = msg->body.status_node_17.mode < NVSHARE_MODE_COUNT &&
-			  msg->body.status_node_17.switch_mode < NVSHARE_SWITCH_COUNT;
+			  msg->body.status_node_17.switch_mode < NVSHARE_SWITCH_COUNT &&
+			  msg->body.status_node_17.policy < NVSHARE_POLICY_COUNT;
 		break;
 	case NVSHARE_MSG_STATUS_CLIENT:
 		is_good = client_in_range(&msg->body.status_client_19);
+		break;
+	case NVSHARE_MSG_ACTIVITY:
+		is_good = msg->body.activity_24.kind < NVSHARE_ACTIVITY_COUNT;
+		break;
+	case NVSHARE_MSG_SET_SHARE:
+		is_good = msg->body.set_share_25.use_ppm <= 1000000 &&
+			  claim_in_range(&msg->body.set_share_25.claim);
+		break;
+	case NVSHARE_MSG_SHARE_SET:
+		is_good = msg->body.share_set_26.outcome < NVSHARE_OUTCOME_COUNT &&
+			  msg->body.share_set_26.is_held <= 1;
 		break;
 	case NVSHARE_MSG_SET:
 		is_good = msg->body.set_21.key < NVSHARE_KEY_COUNT;

@@ -13,9 +13,10 @@ VERSION = 1
 HEADER = struct.Struct("<IHHII")
 MEM = "15Q"  # allocated resident swapped wanted wanted_pinned host second, eight kinds of pinned
 RUNNING, RECONNECT, FIXED = 1, 2, 4
+CLAIM = (1, 100, 0, 0)  # priority normal, weight, service level in us, percent of the GPU's time
 
 TYPES = {
-    "REGISTER": (1, "<16sQQ" + MEM + "II64s128s"),
+    "REGISTER": (1, "<16sQQ" + MEM + "II4I64s128s"),
     "SCHED_ON": (2, "<8s"),
     "SCHED_OFF": (3, "<8s"),
     "REQ_LOCK": (4, "<" + MEM),
@@ -28,16 +29,19 @@ TYPES = {
     "MEM_AVAILABLE": (11, "<2Q"),
     "PREPARE_SWAP_OUT": (12, "<4Q"),
     "HEARTBEAT": (13, "<Q"),
-    "REGISTERED": (14, "<IIQ"),
+    "REGISTERED": (14, "<IIQ4I"),
     "MEM_REFUSED": (15, "<2Q"),
     "GET_STATUS": (16, "<8s"),
-    "STATUS_NODE": (17, "<6Q8I16s"),
-    "STATUS_GPU": (18, "<16s10Q4I64s"),
-    "STATUS_CLIENT": (19, "<5Q" + MEM + "12I64s128s"),
+    "STATUS_NODE": (17, "<6Q10I16s"),
+    "STATUS_GPU": (18, "<16s22Q4I64s"),
+    "STATUS_CLIENT": (19, "<10Q" + MEM + "16I64s128s"),
     "STATUS_END": (20, "<II"),
     "SET": (21, "<QII"),
     "RESULT": (22, "<I256s"),
     "PING": (23, "<Q"),
+    "ACTIVITY": (24, "<3QII"),
+    "SET_SHARE": (25, "<4Q4I"),
+    "SHARE_SET": (26, "<2QII"),
 }
 NAMES = {number: name for name, (number, _) in TYPES.items()}
 FORMATS = {name: struct.Struct(form) for name, (_, form) in TYPES.items()}
@@ -141,8 +145,8 @@ class Wire:
         except Closed:
             pass
 
-    def register(self, gpu=1, total=1 << 30, memory=mem(), flags=0, budget=0, name="test", pod=""):
-        self.send("REGISTER", bytes([gpu] * 16), total, budget, *memory, flags, 1, name.encode(), pod.encode())
+    def register(self, gpu=1, total=1 << 30, memory=mem(), flags=0, budget=0, name="test", pod="", claim=CLAIM):
+        self.send("REGISTER", bytes([gpu] * 16), total, budget, *memory, flags, 1, *claim, name.encode(), pod.encode())
         return self.expect("REGISTERED")
 
     def request(self, memory=mem()):
@@ -173,9 +177,9 @@ class Wire:
 
 
 # Indices into the values of a STATUS_CLIENT and a STATUS_GPU.
-CLIENT_ID, CLIENT_GPU, CLIENT_PID, CLIENT_UID, CLIENT_STATE, CLIENT_WHY = 20, 21, 22, 23, 24, 25
-CLIENT_FLAGS = 28
-GPU_N_CLIENTS = 14
+CLIENT_ID, CLIENT_GPU, CLIENT_PID, CLIENT_UID, CLIENT_STATE, CLIENT_WHY = 29, 30, 31, 32, 33, 34
+CLIENT_FLAGS = 37
+GPU_N_CLIENTS = 26
 HUNG = 1
 
 

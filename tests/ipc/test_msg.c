@@ -71,10 +71,10 @@ static void numbers_of_the_first_twelve_never_change(void **state)
 	for (uint16_t i = 0; i < 12; i++)
 		assert_string_equal(msg_name((uint16_t)(i + 1)), names[i]);
 	assert_string_equal(msg_name(0), "?");
-	assert_string_equal(msg_name(24), "?");
+	assert_string_equal(msg_name(27), "?");
 	assert_string_equal(msg_name(65535), "?");
 	assert_int_equal(msg_size(0), 0);
-	assert_int_equal(msg_size(24), 0);
+	assert_int_equal(msg_size(27), 0);
 	assert_int_equal(msg_size(65535), 0);
 }
 
@@ -142,7 +142,7 @@ static void a_wrong_header_is_refused(void **state)
 		msg = sample(i);
 		msg.header.type = 0;
 		assert_int_equal(decode(&msg, all[i].size, receiver(i)), MSG_E_TYPE);
-		msg.header.type = 24;
+		msg.header.type = 27;
 		assert_int_equal(decode(&msg, all[i].size, receiver(i)), MSG_E_TYPE);
 		msg.header.type = 65535;
 		assert_int_equal(decode(&msg, all[i].size, receiver(i)), MSG_E_TYPE);
@@ -228,6 +228,18 @@ static void a_value_out_of_its_range_is_refused(void **state)
 		RANGE(STATUS_CLIENT, status_client, last_outcome, NVSHARE_OUTCOME_COUNT - 1),
 		RANGE(SET, set, key, NVSHARE_KEY_COUNT - 1),
 		RANGE(RESULT, result_msg, code, NVSHARE_RESULT_COUNT - 1),
+		RANGE(REGISTER, register, claim.priority, NVSHARE_PRIORITY_COUNT - 1),
+		RANGE(REGISTER, register, claim.weight, NVSHARE_WEIGHT_MAX),
+		RANGE(REGISTER, register, claim.slo_us, NVSHARE_SLO_US_MAX),
+		RANGE(REGISTER, register, claim.compute_limit, 100),
+		RANGE(REGISTERED, registered, claim.priority, NVSHARE_PRIORITY_COUNT - 1),
+		RANGE(STATUS_NODE, status_node, policy, NVSHARE_POLICY_COUNT - 1),
+		RANGE(STATUS_CLIENT, status_client, claim.weight, NVSHARE_WEIGHT_MAX),
+		RANGE(ACTIVITY, activity, kind, NVSHARE_ACTIVITY_COUNT - 1),
+		RANGE(SET_SHARE, set_share, use_ppm, 1000000),
+		RANGE(SET_SHARE, set_share, claim.compute_limit, 100),
+		RANGE(SHARE_SET, share_set, outcome, NVSHARE_OUTCOME_COUNT - 1),
+		RANGE(SHARE_SET, share_set, is_held, 1),
 	};
 
 	(void)state;

@@ -178,7 +178,10 @@ uint64_t agent_link_listen(struct agent_link *link, uint64_t now_ns)
 
 static void send_register(struct agent_link *link)
 {
-	struct nvshare_register body = {.gpu_total_bytes = link->total};
+	struct nvshare_register body = {
+		.gpu_total_bytes = link->total,
+		.claim = {.priority = NVSHARE_PRIORITY_NORMAL, .weight = NVSHARE_WEIGHT_DEFAULT},
+	};
 
 	link->is_running = lease_is_open(&link->lease) && device_has_context(link->dev);
 	memcpy(body.gpu_uuid, link->uuid, sizeof(body.gpu_uuid));
