@@ -137,9 +137,9 @@ enum nvshare_register_result {
 };
 
 struct nvshare_registered {
-	uint32_t result;        /* enum nvshare_register_result; not 0: the scheduler closes */
-	uint32_t client;        /* id, shown by nvsharectl */
-	uint64_t context_bytes; /* what a context costs on this GPU, as seen so far */
+	uint32_t result;            /* enum nvshare_register_result; not 0: the scheduler closes */
+	uint32_t client;            /* id, shown by nvsharectl */
+	uint64_t context_bytes;     /* what a context costs on this GPU, as seen so far */
 	struct nvshare_claim claim; /* as it was given: not always what was claimed */
 };
 
@@ -404,7 +404,7 @@ enum nvshare_client_state {
 #define NVSHARE_CLIENT_GROWING         (1u << 3) /* runs, but an allocation waits for room */
 #define NVSHARE_CLIENT_HELD            (1u << 4) /* runs, but is kept off the GPU just now */
 #define NVSHARE_CLIENT_BUSY            (1u << 5) /* has work on the GPU */
-#define NVSHARE_CLIENT_SLICES_ONLY     (1u << 6) /* for it others get short slices: a freeze was slow */
+#define NVSHARE_CLIENT_SLICES_ONLY     (1u << 6) /* freezing others was too slow for it */
 
 struct nvshare_status_client {
 	uint64_t budget;

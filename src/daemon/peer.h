@@ -64,7 +64,7 @@ struct peer {
 	uint32_t id;
 	uint32_t gpu;
 	uint32_t backend;
-	uint32_t halt;          /* enum nvshare_halt, as it said last */
+	uint32_t halt; /* enum nvshare_halt, as it said last */
 	struct nvshare_claim claim;
 	struct gpu_share share; /* as accounted with its GPU */
 	uint64_t asked_ns;

@@ -124,8 +124,7 @@ static int check_strings(const struct msg *msg)
 static bool claim_in_range(const struct nvshare_claim *claim)
 {
 	return claim->priority < NVSHARE_PRIORITY_COUNT && claim->weight <= NVSHARE_WEIGHT_MAX &&
-	       claim->slo_us <= NVSHARE_SLO_US_MAX &&
-	       claim->compute_limit <= 100;
+	       claim->slo_us <= NVSHARE_SLO_US_MAX && claim->compute_limit <= 100;
 }
 
 static bool register_in_range(const struct nvshare_register *reg)
