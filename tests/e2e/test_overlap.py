@@ -14,11 +14,12 @@ PART = re.compile(r" released client=(\d+) gpu=0 grant=0 outcome=partial")
 
 def start_two(node):
     """Each has most of the card, in pieces, and the bus is slow."""
+    node.env["NVSHARE_SIM_BANDWIDTH"] = "128MiB"  # the node is as its first process says: the scheduler
     node.start_scheduler()
     enough = node.flag("enough")
     return enough, [
         node.app("oversub", "--size", "160MiB", "--buffers", 20, "--passes", 2, "--until", enough,
-                 "--seed", i, "--name", f"p{i}", name=f"p{i}", NVSHARE_SIM_BANDWIDTH="128MiB")
+                 "--seed", i, "--name", f"p{i}", name=f"p{i}")
         for i in range(2)
     ]
 
