@@ -286,7 +286,7 @@ install: all ## DESTDIR, PREFIX, BINDIR, LIBDIR, INCLUDEDIR
 	$(INSTALL) -D -m 755 $(B)/libnvshare.so $(DESTDIR)$(LIBDIR)/libnvshare.so
 	$(INSTALL) -D -m 755 $(B)/simgpu/libcuda.so.1 $(DESTDIR)$(LIBDIR)/nvshare/simgpu/libcuda.so.1
 	$(INSTALL) -D -m 755 $(B)/simgpu/libnvidia-ml.so.1 $(DESTDIR)$(LIBDIR)/nvshare/simgpu/libnvidia-ml.so.1
-	for h in protocol.h messages.def version.h; do \
+	for h in nvshare.h claim.h protocol.h messages.def version.h; do \
 	    $(INSTALL) -D -m 644 include/nvshare/$$h $(DESTDIR)$(INCLUDEDIR)/nvshare/$$h || exit 1; done
 
 uninstall:

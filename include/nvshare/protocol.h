@@ -19,6 +19,8 @@
  * GPUs opens two.
  */
 
+#include "nvshare/claim.h"
+
 #include <stdint.h>
 
 #define NVSHARE_PROTOCOL_MAGIC   0x4853564eu /* "NVSH" */
@@ -33,10 +35,6 @@
 #define NVSHARE_MAX_RUNTIME_MS_MIN  10000u
 #define NVSHARE_MAX_RUNTIME_MS_MAX  86400000u
 #define NVSHARE_RESERVE_PERCENT_MAX 50u
-#define NVSHARE_WEIGHT_MIN          1u
-#define NVSHARE_WEIGHT_MAX          10000u
-#define NVSHARE_WEIGHT_DEFAULT      100u
-#define NVSHARE_SLO_US_MAX          3600000000u /* an hour */
 #define NVSHARE_SLICE_US_MIN        100u
 #define NVSHARE_SLICE_US_MAX        10000000u
 
@@ -87,22 +85,6 @@ struct nvshare_mem {
 	uint64_t host;
 	uint64_t second;
 	uint64_t pinned[NVSHARE_PINNED_COUNT];
-};
-
-enum nvshare_priority {
-	NVSHARE_PRIORITY_LOW,
-	NVSHARE_PRIORITY_NORMAL,
-	NVSHARE_PRIORITY_HIGH,
-	NVSHARE_PRIORITY_CRITICAL, /* latency-critical: others make way within a millisecond */
-	NVSHARE_PRIORITY_COUNT
-};
-
-/* What a client claims, and what it was given; nvsharectl changes each of them. */
-struct nvshare_claim {
-	uint32_t priority;      /* enum nvshare_priority */
-	uint32_t weight;        /* NVSHARE_WEIGHT_MIN to _MAX; 0: the default */
-	uint32_t slo_us;        /* of a request or burst, to NVSHARE_SLO_US_MAX; 0: none */
-	uint32_t compute_limit; /* percent of a GPU's time, 1 to 100; 0: none */
 };
 
 /* How a client stops for others. */
