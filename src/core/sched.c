@@ -167,6 +167,19 @@ static bool can_join_fixed(const struct sched *sched, const struct sched_event *
 	return true;
 }
 
+static bool is_good_claim(const struct sched_claim *claim)
+{
+	return within(claim->priority, SCHED_PRIORITY_LOW, SCHED_PRIORITY_CRITICAL) &&
+	       claim->weight <= SCHED_WEIGHT_MAX && claim->slo_ns <= SCHED_SLO_NS_MAX;
+}
+
+static void set_claim(struct sched_client *c, const struct sched_claim *claim)
+{
+	c->claim = *claim;
+	if (c->claim.weight == 0)
+		c->claim.weight = SCHED_WEIGHT_DEFAULT;
+}
+
 static int on_join(struct sched *sched, const struct sched_event *event)
 {
 	struct sched_client *c = &sched->clients[event->client];
@@ -175,12 +188,15 @@ static int on_join(struct sched *sched, const struct sched_event *event)
 		return SCHED_E_EXISTS;
 	if (event->gpu >= SCHED_GPUS_MAX || !sched->gpus[event->gpu].is_known)
 		return SCHED_E_NO_GPU;
+	if (!is_good_claim(&event->claim))
+		return SCHED_E_CONFIG;
 	if (event->fixed && !can_join_fixed(sched, event))
 		return SCHED_E_NO_FIT;
 
 	clear_slot(c);
 	c->gpu = event->gpu;
 	c->is_fixed = event->fixed;
+	set_claim(c, &event->claim);
 	sched->gpus[c->gpu].n_clients++;
 	fit_set_memory(sched, event->client, &event->memory);
 	stop_set_state(sched, event->client, SCHED_CLIENT_IDLE);
@@ -213,6 +229,30 @@ static int on_leave(struct sched *sched, const struct sched_event *event)
 	fit_in(sched, event->client); /* out of the last list and heap */
 	clear_slot(c);
 	sched->gpus[gpu].n_clients--;
+	return 0;
+}
+
+static int on_claim(struct sched *sched, const struct sched_event *event)
+{
+	struct sched_client *c = &sched->clients[event->client];
+
+	if (c->state == SCHED_CLIENT_FREE)
+		return SCHED_E_NO_CLIENT;
+	if (!is_good_claim(&event->claim))
+		return SCHED_E_CONFIG;
+
+	set_claim(c, &event->claim);
+	return 0;
+}
+
+static int on_used(struct sched *sched, const struct sched_event *event)
+{
+	struct sched_client *c = &sched->clients[event->client];
+
+	if (c->state == SCHED_CLIENT_FREE)
+		return SCHED_E_NO_CLIENT;
+	/* Nobody uses more in a day; what strangers send must not add up beyond it. */
+	c->used_ns += event->gpu_ns < DAY_NS ? event->gpu_ns : DAY_NS;
 	return 0;
 }
 
@@ -263,6 +303,10 @@ static int handle(struct sched *sched, const struct sched_event *event)
 		return hear_alive(sched, event);
 	case SCHED_EVENT_TIME:
 		return on_time(sched);
+	case SCHED_EVENT_CLAIM:
+		return on_claim(sched, event);
+	case SCHED_EVENT_USED:
+		return on_used(sched, event);
 	case SCHED_EVENT_COUNT_:
 		break;
 	}

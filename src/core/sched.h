@@ -32,6 +32,24 @@
 
 enum sched_mode { SCHED_MODE_AUTO, SCHED_MODE_SERIAL, SCHED_MODE_CONCURRENT };
 enum sched_switch_mode { SCHED_SWITCH_AUTO, SCHED_SWITCH_FIXED };
+enum sched_priority {
+	SCHED_PRIORITY_LOW,
+	SCHED_PRIORITY_NORMAL,
+	SCHED_PRIORITY_HIGH,
+	SCHED_PRIORITY_CRITICAL,
+	SCHED_PRIORITY_COUNT_
+};
+
+#define SCHED_WEIGHT_DEFAULT 100
+#define SCHED_WEIGHT_MAX     10000
+#define SCHED_SLO_NS_MAX     3600000000000ull /* an hour */
+
+/* What a client claims of the GPU's time, cut to what it may. */
+struct sched_claim {
+	enum sched_priority priority;
+	uint32_t weight; /* to SCHED_WEIGHT_MAX; 0: the default */
+	uint64_t slo_ns; /* of a request, to SCHED_SLO_NS_MAX; 0: none */
+};
 
 /* Tunables; every one may change at run time by SCHED_EVENT_CONFIG. */
 struct sched_config {
@@ -76,13 +94,15 @@ enum sched_client_state {
 enum sched_event_type {
 	SCHED_EVENT_GPU,      /* gpu, bytes = total (to 16 TiB), external: first, and on change */
 	SCHED_EVENT_CONFIG,   /* config */
-	SCHED_EVENT_JOIN,     /* client, gpu, running, fixed, memory, budget */
+	SCHED_EVENT_JOIN,     /* client, gpu, running, fixed, memory, budget, claim */
 	SCHED_EVENT_LEAVE,    /* client: its process or connection is gone, with its memory */
 	SCHED_EVENT_REQUEST,  /* client, memory: wants to run */
 	SCHED_EVENT_RELEASED, /* client, grant, epoch, budget, memory, outcome, wants, moved... */
 	SCHED_EVENT_MEMORY,   /* client, epoch, budget, memory, moved, move_ns */
 	SCHED_EVENT_ALIVE,    /* client: a heartbeat was answered */
 	SCHED_EVENT_TIME,     /* sched_deadline() has come */
+	SCHED_EVENT_CLAIM,    /* client, claim: has changed */
+	SCHED_EVENT_USED,     /* client, gpu_ns: so much GPU time since it was told last */
 	SCHED_EVENT_COUNT_
 };
 
@@ -98,12 +118,14 @@ struct sched_event {
 	uint64_t budget;
 	uint64_t moved;
 	uint64_t move_ns;
+	uint64_t gpu_ns;
 	uint32_t outcome; /* 0 success, else why the client did not stop */
 	bool is_part;     /* RELEASED with an outcome: its budget is used up, the rest waits */
 	bool wants;
 	bool running; /* JOIN: it has run until now without us */
 	bool fixed;   /* JOIN: can not take turns */
 	struct sched_memory memory;
+	struct sched_claim claim;
 	const struct sched_config *config;
 };
 
@@ -163,7 +185,7 @@ enum {
 	SCHED_E_NO_FIT,    /* JOIN of a fixed client that would have to take turns */
 	SCHED_E_STATE,     /* event not allowed in the client's state */
 	SCHED_E_STALE,     /* an answer to something older: ignored */
-	SCHED_E_CONFIG,    /* a value out of its range: config unchanged */
+	SCHED_E_CONFIG,    /* a value of a config or a claim is out of its range */
 };
 
 #include "core/sched_private.h" /* struct sched, struct sched_client: for their size only */
@@ -205,14 +227,16 @@ struct sched_client_status {
 	uint32_t gpu, position;
 	uint32_t last_outcome;
 	bool hung, not_preemptible, fixed, growing;
+	struct sched_claim claim;
 	struct sched_memory memory;
-	uint64_t budget, since_ns, last_scheduled_ns, run_ns, n_switches;
+	uint64_t budget, since_ns, last_scheduled_ns, run_ns, used_ns, n_switches;
 };
 
 /*
  * gpu < SCHED_GPUS_MAX and announced; client < n_clients. since_ns: in its state for so
- * long; last_scheduled_ns: so long ago, SCHED_NO_DEADLINE: never. position is exact near
- * the front of the queue, further back an upper bound.
+ * long; last_scheduled_ns: so long ago, SCHED_NO_DEADLINE: never. used_ns: GPU time, as
+ * SCHED_EVENT_USED tells. position is exact near the front of the queue, further back an
+ * upper bound.
  */
 void sched_gpu_status(const struct sched *sched, uint32_t gpu, struct sched_gpu_status *ret);
 void sched_client_status(const struct sched *sched, uint32_t client, uint64_t now_ns,

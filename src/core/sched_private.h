@@ -67,6 +67,7 @@ struct sched_client {
 	enum sched_place place;
 	enum sched_line line;
 	uint32_t gpu;
+	struct sched_claim claim; /* weight: not 0 */
 	struct sched_memory memory;
 	struct sched_sums share; /* as added to its GPU's sums */
 
@@ -101,6 +102,7 @@ struct sched_client {
 	uint64_t turn_ns;    /* its turn began */
 	uint64_t granted_ns; /* the last GRANT; SCHED_NO_DEADLINE: never */
 	uint64_t run_ns;     /* up to granted_ns */
+	uint64_t used_ns;    /* GPU time */
 	uint64_t n_switches;
 	uint64_t due_ns; /* as first in the queue: when room is made for it */
 

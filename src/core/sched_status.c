@@ -51,12 +51,14 @@ void sched_client_status(const struct sched *sched, uint32_t client, uint64_t no
 		.not_preemptible = c->is_not_preemptible,
 		.fixed = c->is_fixed,
 		.growing = c->is_growing,
+		.claim = c->claim,
 		.memory = c->memory,
 		.budget = c->budget,
 		.since_ns = now_ns - c->since_ns,
 		.last_scheduled_ns = c->granted_ns == SCHED_NO_DEADLINE ? SCHED_NO_DEADLINE
 									: now_ns - c->granted_ns,
 		.run_ns = c->run_ns + (runs ? now_ns - c->granted_ns : 0),
+		.used_ns = c->used_ns,
 		.n_switches = c->n_switches,
 	};
 }

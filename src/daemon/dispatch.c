@@ -215,6 +215,15 @@ static bool watch_process(struct server *server, struct peer *peer)
 	return true;
 }
 
+static struct sched_claim core_claim(const struct nvshare_claim *claim)
+{
+	return (struct sched_claim){
+		.priority = (enum sched_priority)claim->priority,
+		.weight = claim->weight,
+		.slo_ns = (uint64_t)claim->slo_us * 1000,
+	};
+}
+
 static enum nvshare_register_result join(struct server *server, struct peer *peer,
 					 const struct nvshare_register *reg,
 					 struct sched_actions *ret_actions)
@@ -224,6 +233,7 @@ static enum nvshare_register_result join(struct server *server, struct peer *pee
 		.client = peer->slot,
 		.running = reg->flags & NVSHARE_REGISTER_RUNNING,
 		.fixed = reg->flags & NVSHARE_REGISTER_FIXED,
+		.claim = core_claim(&reg->claim),
 	};
 	int r;
 

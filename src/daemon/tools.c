@@ -20,6 +20,10 @@ _Static_assert((int)SCHED_CLIENT_IDLE == NVSHARE_CLIENT_IDLE + 1, "enum nvshare_
 _Static_assert((int)SCHED_CLIENT_STOPPING == NVSHARE_CLIENT_STOPPING + 1,
 	       "enum nvshare_client_state");
 
+_Static_assert((int)SCHED_PRIORITY_CRITICAL == (int)NVSHARE_PRIORITY_CRITICAL,
+	       "enum nvshare_priority");
+_Static_assert(SCHED_WEIGHT_MAX == NVSHARE_WEIGHT_MAX, "weights");
+
 /* Of a status, so much a turn: clients of the lock come in between. */
 #define PACKETS_A_TURN 32
 #define SLOTS_A_TURN   1024

@@ -97,10 +97,29 @@ static uint64_t near(struct input *in, uint64_t right)
 	return b < 200 ? right : right + b - 228;
 }
 
+/* The newer types have bytes of their own, so that the corpus means what it did. */
+static enum sched_event_type event_type(struct input *in)
+{
+	uint8_t b = byte(in);
+
+	if (b < 234)
+		return (enum sched_event_type)(b % (SCHED_EVENT_TIME + 1));
+	return b & 1 ? SCHED_EVENT_CLAIM : SCHED_EVENT_USED;
+}
+
+static struct sched_claim claim_of(uint8_t b)
+{
+	return (struct sched_claim){
+		.priority = (enum sched_priority)(b >> 5 & 7),
+		.weight = b & 8 ? 0 : 10u << (b & 7),
+		.slo_ns = b & 16 ? (uint64_t)b * 100000000 : 0,
+	};
+}
+
 static void one_event(struct input *in, uint64_t *now)
 {
 	struct sched_config config;
-	struct sched_event event = {.type = (enum sched_event_type)(byte(in) % SCHED_EVENT_COUNT_)};
+	struct sched_event event = {.type = event_type(in)};
 	struct sched_client *c;
 	uint8_t flags;
 
@@ -116,6 +135,8 @@ static void one_event(struct input *in, uint64_t *now)
 	flags = byte(in);
 	event.running = flags & 1;
 	event.fixed = flags & 2 && flags & 4;
+	event.claim = claim_of(event.type == SCHED_EVENT_JOIN ? flags >> 6 << 5 | (flags & 56) >> 3
+							      : flags);
 	event.wants = flags & 8;
 	event.outcome = flags & 16 ? flags >> 5 : 0;
 	event.is_part = event.outcome == 7; /* enum nvshare_outcome's */
@@ -131,6 +152,7 @@ static void one_event(struct input *in, uint64_t *now)
 	event.memory.pinned = amount(in);
 	event.memory.wanted = amount(in);
 	event.memory.wanted_pinned = amount(in);
+	event.gpu_ns = event.type == SCHED_EVENT_USED ? event.bytes << (flags & 31) : 0;
 	step(&event);
 }
 
