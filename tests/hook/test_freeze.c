@@ -7,6 +7,7 @@
 
 #include "hook/freeze/channels.h"
 #include "hook/freeze/freeze.h"
+#include "hook/freeze/freeze_private.h"
 #include "hook/freeze/ioctl_next.h"
 #include "hook/freeze/rm_watch.h"
 #include "util/clock.h"
@@ -82,6 +83,8 @@ static void serve_control(struct rm_abi_control *c)
 	c->status = RM_ABI_OK;
 	if (c->cmd == RM_ABI_CMD_SET_TIMESLICE)
 		memcpy(&rm.timeslice_us, params, sizeof(rm.timeslice_us));
+	else if (c->cmd == RM_ABI_CMD_GET_TIMESLICE)
+		memcpy(params, &rm.timeslice_us, sizeof(rm.timeslice_us));
 	else if (c->cmd == RM_ABI_CMD_DISABLE_CHANNELS)
 		c->status = c->hObject == SUBDEVICE && c->hClient == CLIENT ? serve_disable(params)
 									    : RM_ABI_INVALID_OBJECT;
@@ -187,6 +190,13 @@ static void destroy(uint32_t handle)
 static void make_group(uint32_t handle)
 {
 	uint32_t params[8] = {0, 0, 0, RM_ABI_ENGINE_COMPUTE};
+
+	assert_int_equal(make(DEVICE, handle, RM_ABI_CLASS_GROUP, params), RM_ABI_OK);
+}
+
+static void make_copy_group(uint32_t handle)
+{
+	uint32_t params[8] = {0, 0, 0, RM_ABI_ENGINE_COMPUTE + 8};
 
 	assert_int_equal(make(DEVICE, handle, RM_ABI_CLASS_GROUP, params), RM_ABI_OK);
 }
@@ -479,6 +489,21 @@ static void the_watchdog_thaws_what_is_not_committed(void **unused)
 	assert_int_equal(stats.n_expired, 1);
 }
 
+static void an_extension_puts_the_watchdog_off(void **unused)
+{
+	uint64_t start_ns = clock_now_ns();
+
+	(void)unused;
+	make_channels(GROUP, 4);
+	assert_false(freeze_extend(CLOCK_NS_PER_SEC));
+	assert_int_equal(freeze_begin_compute(CLOCK_NS_PER_SEC), 0);
+	assert_true(freeze_extend(20 * CLOCK_NS_PER_MS));
+	while (freeze_is_on())
+		(void)nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
+	assert_true(clock_now_ns() - start_ns < CLOCK_NS_PER_SEC);
+	assert_int_equal(n_off(), 0);
+}
+
 static void the_watchdog_leaves_what_is_committed(void **unused)
 {
 	(void)unused;
@@ -500,6 +525,94 @@ static void freezes_have_a_pause_between_them(void **unused)
 	assert_int_equal(freeze_begin(UINT64_MAX), FREEZE_E_BUSY);
 	(void)nanosleep(&(struct timespec){.tv_nsec = 6000000}, NULL);
 	assert_int_equal(freeze_begin(UINT64_MAX), 0);
+}
+
+/* 4 channels that compute and 3 that copy. */
+static void make_both(void)
+{
+	make_channels(GROUP, 4);
+	make_copy_group(0x300);
+	make_channels(0x300, 3);
+}
+
+static void a_hold_takes_off_only_what_computes(void **unused)
+{
+	(void)unused;
+	make_both();
+	assert_int_equal(freeze_begin_compute(UINT64_MAX), 0);
+	assert_int_equal(n_off(), 4);
+	assert_int_equal(freeze_end(), 0);
+	assert_int_equal(n_off(), 0);
+	(void)nanosleep(&(struct timespec){.tv_nsec = 6000000}, NULL);
+	assert_int_equal(freeze_begin(UINT64_MAX), 0);
+	assert_int_equal(n_off(), 7);
+	assert_int_equal(freeze_begin_compute(UINT64_MAX), FREEZE_E_BUSY);
+	assert_int_equal(freeze_end(), 0);
+	assert_int_equal(n_off(), 0);
+}
+
+static void holds_have_no_pause_between_them(void **unused)
+{
+	(void)unused;
+	make_both();
+	for (int i = 0; i < 10; i++) {
+		assert_int_equal(freeze_begin_compute(UINT64_MAX), 0);
+		assert_int_equal(freeze_end(), 0);
+	}
+	assert_int_equal(freeze_begin(UINT64_MAX), FREEZE_E_BUSY);
+}
+
+static void a_hold_that_is_widened_is_a_freeze(void **unused)
+{
+	(void)unused;
+	make_both();
+	assert_false(freeze_widen(CLOCK_NS_PER_SEC));
+	assert_int_equal(freeze_begin_compute(CLOCK_NS_PER_SEC), 0);
+	assert_true(freeze_widen(CLOCK_NS_PER_SEC));
+	assert_int_equal(n_off(), 7);
+	assert_true(freeze_commit());
+	assert_int_equal(freeze_end(), 0);
+	assert_int_equal(n_off(), 0);
+}
+
+static void widening_that_is_refused_thaws(void **unused)
+{
+	(void)unused;
+	make_both();
+	assert_int_equal(freeze_begin_compute(CLOCK_NS_PER_SEC), 0);
+	rm.refuse_from = rm.n_controls + 1;
+	assert_false(freeze_widen(CLOCK_NS_PER_SEC));
+	assert_int_equal(n_off(), 0);
+	assert_false(freeze_is_on());
+}
+
+/* As if its time were over in the worst moment: while the rest is taken off. */
+static void expire_now(void)
+{
+	freeze_expire(freeze_epoch());
+}
+
+static void widening_that_comes_too_late_leaves_nothing_off(void **unused)
+{
+	(void)unused;
+	make_both();
+	assert_int_equal(freeze_begin_compute(CLOCK_NS_PER_SEC), 0);
+	rm.meanwhile = expire_now;
+	assert_false(freeze_widen(CLOCK_NS_PER_SEC));
+	assert_int_equal(n_off(), 0);
+	assert_false(freeze_is_on());
+}
+
+static void what_is_born_in_a_hold_comes_back_with_it(void **unused)
+{
+	(void)unused;
+	make_both();
+	assert_int_equal(freeze_begin_compute(UINT64_MAX), 0);
+	make_copy_group(0x400);
+	make_channels(0x400, 2);
+	assert_int_equal(n_off(), 6);
+	assert_int_equal(freeze_end(), 0);
+	assert_int_equal(n_off(), 0);
 }
 
 static void who_stops_channels_itself_is_left_alone(void **unused)
@@ -534,6 +647,26 @@ static void a_timeslice_outlasts_the_drivers_own(void **unused)
 	assert_int_equal(freeze_set_timeslice(0, 0), 0);
 	assert_int_equal(rm_watch_ioctl(FD, RM_ABI_REQUEST_CONTROL, &c), 0);
 	assert_int_equal(rm.timeslice_us, 2048);
+}
+
+static void a_timeslice_is_undone_to_the_drivers(void **unused)
+{
+	uint64_t us = 3000;
+	struct rm_abi_control c = {CLIENT,     GROUP, RM_ABI_CMD_SET_TIMESLICE, 0, (uintptr_t)&us,
+				   sizeof(us), 0};
+
+	(void)unused;
+	rm.timeslice_us = 2048;
+	assert_int_equal(freeze_set_timeslice(0, 500), 0);
+	assert_int_equal(freeze_set_timeslice(0, 700), 0);
+	assert_int_equal(rm.timeslice_us, 700);
+	assert_int_equal(freeze_set_timeslice(0, 0), 0);
+	assert_int_equal(rm.timeslice_us, 2048);
+	assert_int_equal(freeze_set_timeslice(0, 500), 0);
+	assert_int_equal(rm_watch_ioctl(FD, RM_ABI_REQUEST_CONTROL, &c), 0);
+	assert_int_equal(rm.timeslice_us, 500);
+	assert_int_equal(freeze_set_timeslice(0, 0), 0);
+	assert_int_equal(rm.timeslice_us, 3000);
 }
 
 static void a_stop_thaws_what_is_not_committed(void **unused)
@@ -661,12 +794,20 @@ int main(void)
 		TEST(a_channel_that_stays_off_is_the_last_freeze),
 		TEST(freezes_have_a_pause_between_them),
 		TEST(who_stops_channels_itself_is_left_alone),
+		TEST(a_hold_takes_off_only_what_computes),
+		TEST(holds_have_no_pause_between_them),
+		TEST(a_hold_that_is_widened_is_a_freeze),
+		TEST(widening_that_is_refused_thaws),
+		TEST(widening_that_comes_too_late_leaves_nothing_off),
+		TEST(what_is_born_in_a_hold_comes_back_with_it),
 		TEST(a_timeslice_outlasts_the_drivers_own),
+		TEST(a_timeslice_is_undone_to_the_drivers),
 		TEST(a_stop_thaws_what_is_not_committed),
 		TEST(after_a_stop_a_hold_thaws),
 	};
 	const struct CMUnitTest watched[] = {
 		TEST(the_watchdog_thaws_what_is_not_committed),
+		TEST(an_extension_puts_the_watchdog_off),
 		TEST(the_watchdog_leaves_what_is_committed),
 		TEST(channels_come_and_go_in_many_freezes),
 	};

@@ -27,8 +27,9 @@ struct channels_object {
 	uint32_t handle;
 	uint32_t engine;
 	uint32_t gpu;
-	int fd;          /* of a client */
-	uint64_t serial; /* objects are in this order in their list */
+	uint64_t timeslice_us; /* of a group: the driver's own; 0: not known */
+	int fd;                /* of a client */
+	uint64_t serial;       /* objects are in this order in their list */
 	bool is_own;
 };
 
@@ -331,6 +332,15 @@ bool channels_has(uint32_t client, uint32_t handle)
 
 /* ---- what there is --------------------------------------------------------------- */
 
+static bool is_in_scope(const struct channels_object *channel, enum channels_scope scope)
+{
+	const struct channels_object *parent = channel->parent;
+	bool computes = !parent || parent->kind != CHANNELS_GROUP ||
+			parent->engine == RM_ABI_ENGINE_COMPUTE;
+
+	return scope == CHANNELS_ALL || computes == (scope == CHANNELS_COMPUTE);
+}
+
 /* Lock held: the program's channels on this subdevice, after the cursor's. */
 static void collect(struct channels_cursor *cursor, struct channels_object *subdevice,
 		    struct channels_batch *batch)
@@ -341,7 +351,7 @@ static void collect(struct channels_cursor *cursor, struct channels_object *subd
 	batch->subdevice = target_of(subdevice);
 	DL_FOREACH (book.objects, o) {
 		if (o->kind != CHANNELS_CHANNEL || o->is_own || o->serial <= cursor->channel ||
-		    subdevice_of(o) != subdevice)
+		    subdevice_of(o) != subdevice || !is_in_scope(o, cursor->scope))
 			continue;
 		put(batch, o);
 		cursor->channel = o->serial;
@@ -360,7 +370,8 @@ bool channels_next(struct channels_cursor *cursor, struct channels_batch *ret_ba
 		if (o->kind != CHANNELS_SUBDEVICE || o->serial < cursor->subdevice)
 			continue;
 		if (o->serial > cursor->subdevice)
-			*cursor = (struct channels_cursor){.subdevice = o->serial};
+			*cursor = (struct channels_cursor){.scope = cursor->scope,
+							   .subdevice = o->serial};
 		collect(cursor, o, ret_batch);
 		has = ret_batch->n > 0;
 		if (has)
@@ -400,6 +411,29 @@ bool channels_group_gpu(uint32_t client, uint32_t handle, uint32_t *ret_gpu)
 		*ret_gpu = o->parent->gpu;
 	pthread_mutex_unlock(&book.lock);
 	return is_group;
+}
+
+uint64_t channels_timeslice(uint32_t client, uint32_t handle)
+{
+	struct channels_object *o;
+	uint64_t us;
+
+	pthread_mutex_lock(&book.lock);
+	o = find(client, handle);
+	us = o ? o->timeslice_us : 0;
+	pthread_mutex_unlock(&book.lock);
+	return us;
+}
+
+void channels_keep_timeslice(uint32_t client, uint32_t handle, uint64_t us)
+{
+	struct channels_object *o;
+
+	pthread_mutex_lock(&book.lock);
+	o = find(client, handle);
+	if (o)
+		o->timeslice_us = us;
+	pthread_mutex_unlock(&book.lock);
 }
 
 bool channels_any_subdevice(struct channels_target *ret_subdevice)

@@ -43,8 +43,12 @@ struct channels_batch {
 	uint32_t channels[RM_ABI_DISABLE_MAX];
 };
 
-/* Zeroed: before the first. Objects that come and go in between do no harm. */
+/* A channel that lies in no group may do anything: it counts as computing. */
+enum channels_scope { CHANNELS_ALL, CHANNELS_COMPUTE, CHANNELS_REST };
+
+/* Zeroed, but for the scope: before the first. Objects that come and go in between do no harm. */
 struct channels_cursor {
+	enum channels_scope scope;
 	uint64_t subdevice;
 	uint64_t channel;
 };
@@ -81,12 +85,15 @@ uint64_t channels_free_begin(uint32_t client, uint32_t handle);
 void channels_free_end(uint64_t serial, bool is_gone);
 bool channels_has(uint32_t client, uint32_t handle);
 
-/* The program's channels, all of them, in batches. false: that was the last. */
+/* The program's channels, those of the cursor's scope, in batches. false: that was the last. */
 bool channels_next(struct channels_cursor *cursor, struct channels_batch *ret_batch);
 
 /* The program's groups on a GPU of the driver's; *cursor is 0 at first. */
 bool channels_next_group(uint32_t gpu, uint64_t *cursor, struct channels_target *ret_group);
 bool channels_group_gpu(uint32_t client, uint32_t handle, uint32_t *ret_gpu); /* the program's */
+/* The driver's own timeslice of a group, as it was before ours; 0: not known. */
+uint64_t channels_timeslice(uint32_t client, uint32_t handle);
+void channels_keep_timeslice(uint32_t client, uint32_t handle, uint64_t us);
 bool channels_any_subdevice(struct channels_target *ret_subdevice);
 bool channels_gpu_of(CUdevice dev, uint32_t *ret_gpu);
 

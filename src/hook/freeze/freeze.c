@@ -19,6 +19,8 @@
 
 static uint64_t word; /* freeze_word.h */
 static uint64_t thawed_ns;
+static enum channels_scope scope; /* of the freeze that is on */
+static bool has_newborn;          /* taken off meanwhile, whatever the scope */
 static bool is_stopped;
 static struct freeze_stats stats; /* each member has one writer at a time: who moves the word */
 
@@ -61,12 +63,15 @@ static void pause_a_little(void)
 /* The word says THAWING by our doing. */
 static int thaw(void)
 {
+	enum channels_scope all = CHANNELS_ALL;
 	uint64_t start_ns = clock_now_ns(), now_ns;
 	int r;
 
 	while (freeze_word_births(__atomic_load_n(&word, __ATOMIC_SEQ_CST)) > 0)
 		pause_a_little();
-	r = freeze_switch_on();
+	if (!__atomic_exchange_n(&has_newborn, false, __ATOMIC_ACQ_REL))
+		all = __atomic_load_n(&scope, __ATOMIC_ACQUIRE);
+	r = freeze_switch_on(all);
 	if (r) {
 		freeze_why_set("the driver would not let a channel go on");
 		hook_warn_once("the driver left a channel stopped; this program may hang");
@@ -91,7 +96,7 @@ static int finish_begin(uint64_t start_ns, uint64_t limit_ns)
 {
 	uint64_t end_ns = start_ns + limit_ns < start_ns ? UINT64_MAX : start_ns + limit_ns;
 	uint64_t epoch = freeze_epoch();
-	int r = freeze_switch_off();
+	int r = freeze_switch_off(scope);
 
 	if (r) {
 		(void)step(FREEZE_WORD_FAIL);
@@ -107,7 +112,7 @@ static int finish_begin(uint64_t start_ns, uint64_t limit_ns)
 	return 0;
 }
 
-int freeze_begin(uint64_t limit_ns)
+static int begin(enum channels_scope what, uint64_t limit_ns, bool has_pause)
 {
 	uint64_t start_ns;
 	int r;
@@ -115,14 +120,57 @@ int freeze_begin(uint64_t limit_ns)
 	if (__atomic_load_n(&is_stopped, __ATOMIC_ACQUIRE) || freeze_why_not())
 		return FREEZE_E_OFF;
 	start_ns = clock_now_ns();
-	if (is_too_soon(start_ns))
+	/* Whoever thaws looks at the scope: it may change when nobody does. */
+	if (state() != FREEZE_WORD_RUNNING || (has_pause && is_too_soon(start_ns)))
 		return FREEZE_E_BUSY;
+	__atomic_store_n(&scope, what, __ATOMIC_RELEASE);
 	r = limit_ns == UINT64_MAX ? 0 : freeze_watchdog_start();
 	if (r < 0)
 		return r;
 	if (step(FREEZE_WORD_BEGIN))
 		return FREEZE_E_BUSY;
 	return finish_begin(start_ns, limit_ns);
+}
+
+int freeze_begin(uint64_t limit_ns)
+{
+	return begin(CHANNELS_ALL, limit_ns, true);
+}
+
+int freeze_begin_compute(uint64_t limit_ns)
+{
+	return begin(CHANNELS_COMPUTE, limit_ns, false);
+}
+
+bool freeze_extend(uint64_t limit_ns)
+{
+	uint64_t before = __atomic_load_n(&word, __ATOMIC_SEQ_CST);
+
+	if (freeze_word_state(before) != FREEZE_WORD_FROZEN)
+		return false;
+	freeze_watchdog_arm(clock_now_ns() + limit_ns, freeze_word_epoch(before));
+	return state() == FREEZE_WORD_FROZEN;
+}
+
+bool freeze_widen(uint64_t limit_ns)
+{
+	int r;
+
+	if (!freeze_extend(limit_ns))
+		return false;
+	if (scope == CHANNELS_ALL)
+		return true;
+	/* First, so that who thaws from now on puts back what is about to go off. */
+	__atomic_store_n(&scope, CHANNELS_ALL, __ATOMIC_SEQ_CST);
+	r = freeze_switch_off(CHANNELS_REST);
+	if ((r == 0 || r == FREEZE_E_NO_CHANNELS) && state() == FREEZE_WORD_FROZEN)
+		return true;
+	/* Thawed meanwhile: perhaps before what went off last. */
+	if (step(FREEZE_WORD_END) == 0)
+		(void)thaw();
+	else
+		(void)freeze_switch_on(CHANNELS_REST);
+	return false;
 }
 
 bool freeze_commit(void)
@@ -174,6 +222,7 @@ bool freeze_newborn(const struct channels_batch *channel)
 		if (r)
 			pause_a_little();
 	} while (r);
+	__atomic_store_n(&has_newborn, true, __ATOMIC_RELEASE);
 	for (unsigned int i = 0; i < 3 && !is_off; i++)
 		is_off = freeze_switch(channel, true) == 0;
 	if (!is_off)
@@ -235,6 +284,7 @@ void freeze_after_fork_child(void)
 {
 	word = 0;
 	thawed_ns = 0;
+	has_newborn = false;
 	is_stopped = false;
 	stats = (struct freeze_stats){0};
 	freeze_watchdog_after_fork_child();

@@ -60,6 +60,8 @@ const char *freeze_why_not(void);
  * FREEZE_E_BUSY, _NO_CHANNELS or -errno: not decided, later again.
  */
 int freeze_prove(CUdevice dev, CUcontext ctx);
+/* With work under way, and the gate open; FREEZE_E_BUSY when that is not done soon. */
+int freeze_prove_busy(CUdevice dev, CUcontext ctx);
 bool freeze_is_proven(CUdevice dev);
 
 /*
@@ -68,6 +70,21 @@ bool freeze_is_proven(CUdevice dev);
  * _BUSY, _NO_CHANNELS, _REFUSED, or -errno.
  */
 int freeze_begin(uint64_t limit_ns);
+
+/*
+ * For keeping the program off for a while, without taking its memory: only what computes,
+ * which is a third of the time, and copies go on; without the pause that lies between two of
+ * the others, since it is called for by work that waits. Never committed, unless
+ * freeze_widen() has taken the rest off, too. Results as freeze_begin().
+ */
+int freeze_begin_compute(uint64_t limit_ns);
+/*
+ * A freeze that is on, and not committed, lasts limit_ns from now. widen: and is of every
+ * channel. false: it was over, or is in a moment, and nothing is frozen. An extension may
+ * come too late without a word, as a commit shows.
+ */
+bool freeze_extend(uint64_t limit_ns);
+bool freeze_widen(uint64_t limit_ns);
 
 /* From here on nothing thaws but freeze_end(); again: nothing. false: the watchdog has thawed. */
 bool freeze_commit(void);
@@ -93,8 +110,8 @@ uint64_t freeze_epoch(void); /* any thread: grows with each thaw */
 
 /*
  * The timeslice of every channel group of the program on dev, microseconds, and of those
- * that appear later; the driver's own setting of one is followed by ours. 0: no more of
- * that; what is set stays. 0, -ENODEV (no context has been made there), or FREEZE_E_REFUSED.
+ * that appear later; the driver's own setting of one is followed by ours. us 0: as the
+ * driver has them. 0, -ENODEV (no context has been made there), or FREEZE_E_REFUSED.
  */
 int freeze_set_timeslice(CUdevice dev, uint64_t us);
 

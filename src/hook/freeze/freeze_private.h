@@ -19,11 +19,11 @@ void freeze_expire(uint64_t epoch); /* that freeze, not a later one */
 
 /* freeze_switch.c. 0; else a status of the driver, or -errno. */
 int freeze_switch(const struct channels_batch *batch, bool is_off);
-/* Every channel of the program. 0, FREEZE_E_NO_CHANNELS, FREEZE_E_REFUSED. */
-int freeze_switch_off(void);
-int freeze_switch_on(void); /* 0, or FREEZE_E_REFUSED: some would not */
-/* Timeslices: any thread. After the driver has made, or timed, a group. */
-void freeze_on_group(int fd, uint32_t client, uint32_t group);
+/* The program's channels. 0, FREEZE_E_NO_CHANNELS, FREEZE_E_REFUSED. */
+int freeze_switch_off(enum channels_scope scope);
+int freeze_switch_on(enum channels_scope scope); /* 0, or FREEZE_E_REFUSED: some would not */
+/* Timeslices: any thread. After the driver has made a group (us is 0), or timed one. */
+void freeze_on_group(int fd, uint32_t client, uint32_t group, uint64_t us);
 
 /* freeze_why.c */
 void freeze_why_set(const char *why); /* a string that stays; the first one counts */

@@ -17,6 +17,7 @@
 
 #define PROVE_STILL_NS      (5 * CLOCK_NS_PER_MS)    /* so long nothing may land */
 #define PROVE_LAND_NS       (2000 * CLOCK_NS_PER_MS) /* so long it may take to */
+#define PROVE_SOON_NS       (30 * CLOCK_NS_PER_MS)   /* where it is not to wait for work */
 #define PROVE_LIMIT_NS      (500 * CLOCK_NS_PER_MS)
 #define PROVE_PAUSE_NS      50000
 #define HOST_DEVICEMAP      2u
@@ -65,12 +66,14 @@ static int unproven(const char *why)
 }
 
 /* Everything that was submitted has landed when this returns, unless it never will. */
-static int prove(CUstream stream, uint32_t *flag)
+static int prove(CUstream stream, uint32_t *flag, uint64_t patience_ns)
 {
-	bool moved;
+	bool is_sent = submit(stream, flag, 1), moved;
 	int r;
 
-	if (!submit(stream, flag, 1) || !lands(flag, 1, PROVE_LAND_NS))
+	if (is_sent && !lands(flag, 1, patience_ns) && patience_ns < PROVE_LAND_NS)
+		return FREEZE_E_BUSY;
+	if (!is_sent || __atomic_load_n(flag, __ATOMIC_ACQUIRE) != 1)
 		return unproven("stream writes do not work here, so a freeze can not be proven");
 	r = freeze_begin(PROVE_LIMIT_NS);
 	if (r)
@@ -91,13 +94,12 @@ static int prove(CUstream stream, uint32_t *flag)
 	return moved ? unproven("work went on while frozen") : 0;
 }
 
-int freeze_prove(CUdevice dev, CUcontext ctx)
+static int prove_within(CUdevice dev, uint64_t patience_ns)
 {
 	CUstream stream = NULL;
 	void *flag = NULL;
 	int r;
 
-	(void)ctx;
 	if (freeze_why_not())
 		return FREEZE_E_OFF;
 	if (freeze_is_proven(dev))
@@ -108,7 +110,7 @@ int freeze_prove(CUdevice dev, CUcontext ctx)
 		return FREEZE_E_BUSY;
 	memset(flag, 0, sizeof(uint32_t));
 	r = cuda_real.cuStreamCreate(&stream, STREAM_NON_BLOCKING) == CUDA_SUCCESS
-		    ? prove(stream, flag)
+		    ? prove(stream, flag, patience_ns)
 		    : FREEZE_E_BUSY;
 	if (r == 0)
 		__atomic_store_n(&is_proven[dev], true, __ATOMIC_RELEASE);
@@ -116,6 +118,18 @@ int freeze_prove(CUdevice dev, CUcontext ctx)
 		(void)cuda_real.cuStreamDestroy_v2(stream);
 	/* The flag stays: to free it is to wait for all work. It goes with its context. */
 	return r;
+}
+
+int freeze_prove(CUdevice dev, CUcontext ctx)
+{
+	(void)ctx;
+	return prove_within(dev, PROVE_LAND_NS);
+}
+
+int freeze_prove_busy(CUdevice dev, CUcontext ctx)
+{
+	(void)ctx;
+	return prove_within(dev, PROVE_SOON_NS);
 }
 
 void freeze_prove_after_fork_child(void)

@@ -38,9 +38,9 @@ int freeze_switch(const struct channels_batch *batch, bool is_off)
 	return r;
 }
 
-static int switch_all_off(void)
+static int switch_all_off(enum channels_scope scope)
 {
-	struct channels_cursor cursor = {0};
+	struct channels_cursor cursor = {.scope = scope};
 	struct channels_batch batch;
 	uint32_t n = 0;
 	int r = 0;
@@ -54,7 +54,7 @@ static int switch_all_off(void)
 	return n ? 0 : FREEZE_E_NO_CHANNELS;
 }
 
-int freeze_switch_off(void)
+int freeze_switch_off(enum channels_scope scope)
 {
 	struct channels_counts before, after;
 	int r = FREEZE_E_REFUSED;
@@ -63,7 +63,7 @@ int freeze_switch_off(void)
 		channels_count(&before);
 		if (before.n_orphans)
 			return FREEZE_E_REFUSED;
-		r = switch_all_off();
+		r = switch_all_off(scope);
 		channels_count(&after);
 		if (r == FREEZE_E_REFUSED && !before.n_going &&
 		    after.generation == before.generation)
@@ -94,9 +94,9 @@ static bool put_back_each(const struct channels_batch *batch)
 	return are_all;
 }
 
-int freeze_switch_on(void)
+int freeze_switch_on(enum channels_scope scope)
 {
-	struct channels_cursor cursor = {0};
+	struct channels_cursor cursor = {.scope = scope};
 	struct channels_batch batch;
 	bool are_all = true;
 
@@ -115,31 +115,50 @@ static int set_timeslice(const struct channels_target *group, uint64_t us)
 			     sizeof(us));
 }
 
-void freeze_on_group(int fd, uint32_t client, uint32_t group)
+/* What the driver had set, before the first of ours: that is what ours is undone to. */
+static void keep_drivers(const struct channels_target *group)
+{
+	uint64_t us = 0;
+
+	if (!channels_timeslice(group->client, group->object) &&
+	    ioctl_control(group->fd, group->client, group->object, RM_ABI_CMD_GET_TIMESLICE, &us,
+			  sizeof(us)) == 0)
+		channels_keep_timeslice(group->client, group->object, us);
+}
+
+void freeze_on_group(int fd, uint32_t client, uint32_t group, uint64_t us)
 {
 	const struct channels_target target = {.fd = fd, .client = client, .object = group};
+	uint64_t ours_us;
 	uint32_t gpu;
-	uint64_t us;
 
 	if (!channels_group_gpu(client, group, &gpu) || gpu >= DEVICE_COUNT_MAX)
 		return;
-	us = __atomic_load_n(&timeslices_us[gpu], __ATOMIC_RELAXED);
 	if (us)
-		(void)set_timeslice(&target, us);
+		channels_keep_timeslice(client, group, us);
+	ours_us = __atomic_load_n(&timeslices_us[gpu], __ATOMIC_RELAXED);
+	if (!ours_us)
+		return;
+	keep_drivers(&target);
+	(void)set_timeslice(&target, ours_us);
 }
 
 int freeze_set_timeslice(CUdevice dev, uint64_t us)
 {
 	struct channels_target group;
-	uint64_t cursor = 0;
+	uint64_t cursor = 0, group_us;
 	uint32_t gpu;
 	int r = 0;
 
 	if (!channels_gpu_of(dev, &gpu) || gpu >= DEVICE_COUNT_MAX)
 		return -ENODEV;
-	__atomic_store_n(&timeslices_us[gpu], us, __ATOMIC_RELAXED);
-	while (us && channels_next_group(gpu, &cursor, &group)) {
-		if (set_timeslice(&group, us) != 0 && channels_has(group.client, group.object))
+	if (__atomic_exchange_n(&timeslices_us[gpu], us, __ATOMIC_RELAXED) == us)
+		return 0; /* what comes later has it already */
+	while (channels_next_group(gpu, &cursor, &group)) {
+		keep_drivers(&group);
+		group_us = us ? us : channels_timeslice(group.client, group.object);
+		if (group_us && set_timeslice(&group, group_us) != 0 &&
+		    channels_has(group.client, group.object))
 			r = FREEZE_E_REFUSED;
 	}
 	return r;

@@ -110,7 +110,7 @@ static void on_alloc(struct rm_watch_call *call)
 		made.gpu = ((const struct rm_abi_device_params *)params)->deviceId;
 	channels_add(&made, &channel);
 	if (made.class == RM_ABI_CLASS_GROUP)
-		freeze_on_group(made.fd, made.client, made.handle);
+		freeze_on_group(made.fd, made.client, made.handle, 0);
 	if (channel.n && !freeze_newborn(&channel)) {
 		free_object(made.fd, &made);
 		set_failed(call);
@@ -133,8 +133,9 @@ static void on_control(const struct rm_watch_call *call)
 
 	if (c->status != RM_ABI_OK)
 		return;
-	if (c->cmd == RM_ABI_CMD_SET_TIMESLICE)
-		freeze_on_group(call->fd, c->hClient, c->hObject);
+	if (c->cmd == RM_ABI_CMD_SET_TIMESLICE && c->params && c->paramsSize >= sizeof(uint64_t))
+		freeze_on_group(call->fd, c->hClient, c->hObject,
+				*(const uint64_t *)(uintptr_t)c->params);
 	else if (c->cmd == RM_ABI_CMD_DISABLE_CHANNELS)
 		channels_lose("the program stops channels itself");
 }
