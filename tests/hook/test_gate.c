@@ -131,6 +131,108 @@ static void a_closed_gate_blocks_and_calls_the_waker_once(void **state)
 	assert_false(gate_wanted());
 }
 
+static void an_armed_gate_tells_of_the_first_to_enter(void **state)
+{
+	uint64_t activity = gate_activity();
+
+	(void)state;
+	assert_true(gate_arm(activity));
+	assert_true(gate_is_armed());
+	assert_int_equal(gate_get(), GATE_OPEN);
+	assert_int_equal(gate_tripped_ns(), 0);
+	assert_int_equal(n_wakes, 0);
+	for (int i = 0; i < 3; i++) {
+		gate_enter();
+		gate_leave();
+	}
+	assert_int_equal(n_wakes, 1);
+	assert_false(gate_is_armed());
+	assert_true(gate_tripped_ns() > 0);
+	assert_int_equal(gate_activity(), activity + 3);
+}
+
+static void copies_are_told_once_and_leave_the_gate_armed(void **state)
+{
+	(void)state;
+	assert_true(gate_arm(gate_activity()));
+	for (int i = 0; i < 3; i++) {
+		gate_enter_copy();
+		gate_leave();
+	}
+	assert_int_equal(n_wakes, 1);
+	assert_true(gate_is_armed());
+	assert_true(gate_copied_ns() > 0);
+	gate_enter();
+	gate_leave();
+	assert_int_equal(n_wakes, 2);
+	assert_false(gate_is_armed());
+	assert_true(gate_tripped_ns() >= gate_copied_ns());
+	assert_true(gate_arm(gate_activity()));
+	assert_int_equal(gate_copied_ns(), 0);
+}
+
+static void a_gate_is_not_armed_behind_who_has_entered(void **state)
+{
+	uint64_t activity = gate_activity();
+
+	(void)state;
+	gate_enter();
+	gate_leave();
+	assert_false(gate_arm(activity));
+	assert_false(gate_is_armed());
+	assert_int_equal(gate_get(), GATE_OPEN);
+	gate_set(GATE_CLOSED);
+	assert_false(gate_arm(gate_activity()));
+	assert_int_equal(gate_get(), GATE_CLOSED);
+}
+
+static void an_armed_gate_can_be_closed(void **state)
+{
+	struct visitor visitor = {0};
+
+	(void)state;
+	assert_true(gate_arm(gate_activity()));
+	gate_set(GATE_CLOSED);
+	start(&visitor);
+	wait_for(&n_wakes, 1);
+	assert_true(gate_wanted());
+	assert_int_equal(__atomic_load_n(&visitor.is_inside, __ATOMIC_SEQ_CST), 0);
+	gate_set(GATE_OPEN);
+	wait_for(&visitor.is_inside, 1);
+	finish(&visitor);
+}
+
+/* Every entering is either seen by gate_arm() or trips the gate: none gets lost. */
+static void *enter_many_times(void *arg)
+{
+	for (uint32_t i = 0; i < 20000; i++) {
+		gate_enter();
+		gate_leave();
+	}
+	__atomic_store_n((uint32_t *)arg, 1, __ATOMIC_SEQ_CST);
+	return NULL;
+}
+
+static void no_entering_is_missed_by_arming(void **state)
+{
+	uint32_t is_done = 0;
+	pthread_t thread;
+	uint64_t activity;
+
+	(void)state;
+	assert_int_equal(pthread_create(&thread, NULL, enter_many_times, &is_done), 0);
+	while (!__atomic_load_n(&is_done, __ATOMIC_SEQ_CST)) {
+		activity = gate_activity();
+		if (!gate_arm(activity))
+			continue;
+		while (gate_is_armed() && !__atomic_load_n(&is_done, __ATOMIC_SEQ_CST))
+			continue;
+		if (gate_is_armed())
+			assert_int_equal(gate_activity(), activity);
+	}
+	assert_int_equal(pthread_join(thread, NULL), 0);
+}
+
 static void nested_calls_pass_a_gate_closed_meanwhile(void **state)
 {
 	(void)state;
@@ -392,6 +494,11 @@ int main(void)
 		cmocka_unit_test_setup(open_gate_lets_threads_through_and_counts_them, open_gate),
 		cmocka_unit_test_setup(it_is_quiet_only_when_no_other_thread_is_inside, open_gate),
 		cmocka_unit_test_setup(a_closed_gate_blocks_and_calls_the_waker_once, open_gate),
+		cmocka_unit_test_setup(an_armed_gate_tells_of_the_first_to_enter, open_gate),
+		cmocka_unit_test_setup(copies_are_told_once_and_leave_the_gate_armed, open_gate),
+		cmocka_unit_test_setup(a_gate_is_not_armed_behind_who_has_entered, open_gate),
+		cmocka_unit_test_setup(an_armed_gate_can_be_closed, open_gate),
+		cmocka_unit_test_setup(no_entering_is_missed_by_arming, open_gate),
 		cmocka_unit_test_setup(nested_calls_pass_a_gate_closed_meanwhile, open_gate),
 		cmocka_unit_test_setup(errno_survives_a_wait, open_gate),
 		cmocka_unit_test_setup(captures_are_barred_before_the_gate_closes, open_gate),

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
- * Generated bodies. GATE: wait for the GPU, then forward. CONTROL: forward. Either asks for
+ * Generated bodies. GATE, COPY: wait for the GPU, then forward. CONTROL: forward. All ask for
  * room and tries again when the driver lacked memory, which it takes by itself: code is
  * loaded at the first launch, a new stream has queues.
  */
@@ -12,7 +12,7 @@
 #include "hook/table/hooks.h"
 
 #define HOOK_BODY_OWN(symbol, params, args)
-#define HOOK_BODY_GATE(symbol, params, args)                                                   \
+#define HOOK_BODY_ENTER(enter, symbol, params, args)                                           \
 	CUresult symbol params                                                                 \
 	{                                                                                      \
 		CUresult(*real) params = __atomic_load_n(&cuda_real.symbol, __ATOMIC_RELAXED); \
@@ -20,13 +20,16 @@
                                                                                                \
 		if (!real)                                                                     \
 			return CUDA_ERROR_NOT_FOUND;                                           \
-		gate_enter();                                                                  \
+		enter();                                                                       \
 		res = real args;                                                               \
 		if (res == CUDA_ERROR_OUT_OF_MEMORY)                                           \
 			ROOM_RETRY(res, real args);                                            \
 		gate_leave();                                                                  \
 		return res;                                                                    \
 	}
+
+#define HOOK_BODY_GATE(symbol, params, args) HOOK_BODY_ENTER(gate_enter, symbol, params, args)
+#define HOOK_BODY_COPY(symbol, params, args) HOOK_BODY_ENTER(gate_enter_copy, symbol, params, args)
 
 /* Once room was made for it, the call is inside the gate: nobody is to take the room away. */
 #define HOOK_BODY_CONTROL(symbol, params, args)                                                \

@@ -13,6 +13,8 @@
 
 #include "hook/gate/gate.h"
 
+#include "util/clock.h"
+
 #include <errno.h>
 #include <limits.h>
 #include <linux/futex.h>
@@ -50,10 +52,18 @@ struct gate_capture {
 };
 
 /* Only the low bits are the state; the rest counts changes, so that no waiter misses one. */
-#define GATE_STATE_BITS  2
-#define GATE_STATE(word) ((enum gate_state)((word) & ((1u << GATE_STATE_BITS) - 1)))
+#define GATE_STATE_BITS 2
+#define GATE_BITS(word) ((word) & ((1u << GATE_STATE_BITS) - 1))
+#define GATE_STATE(word) \
+	(GATE_BITS(word) == GATE_ARMED ? GATE_OPEN : (enum gate_state)GATE_BITS(word))
+
+/* Beside enum gate_state: open, for all but the next thread that enters. */
+#define GATE_ARMED    3u
+#define GATE_SLOW_BIT 2u /* closed, or armed */
 
 static uint32_t gate_word;
+static uint64_t gate_trip_ns;
+static uint64_t gate_copy_ns;
 static uint32_t gate_woken_word = UINT32_MAX; /* the waker was called for this word */
 static uint32_t gate_n_waiting;
 static void (*gate_waker)(void);
@@ -172,6 +182,14 @@ static bool gate_is_barred(enum gate_state state, enum gate_inside how)
 	return state == GATE_CLOSED || (state == GATE_NO_CAPTURES && how == GATE_BEGINNING_CAPTURE);
 }
 
+static void gate_call_waker(void)
+{
+	void (*wake)(void) = __atomic_load_n(&gate_waker, __ATOMIC_ACQUIRE);
+
+	if (wake)
+		wake();
+}
+
 /* The thread has said that it is inside, and found itself barred. */
 static __attribute__((noinline)) void gate_wait(struct gate_slot *slot, enum gate_inside how)
 {
@@ -182,14 +200,11 @@ static __attribute__((noinline)) void gate_wait(struct gate_slot *slot, enum gat
 		__atomic_store_n(&slot->inside, GATE_OUTSIDE, __ATOMIC_RELEASE);
 		__atomic_add_fetch(&gate_n_waiting, 1, __ATOMIC_SEQ_CST);
 		for (;;) {
-			void (*wake)(void) = __atomic_load_n(&gate_waker, __ATOMIC_ACQUIRE);
-
 			word = __atomic_load_n(&gate_word, __ATOMIC_SEQ_CST);
 			if (!gate_is_barred(GATE_STATE(word), how))
 				break;
-			if (wake &&
-			    __atomic_exchange_n(&gate_woken_word, word, __ATOMIC_ACQ_REL) != word)
-				wake();
+			if (__atomic_exchange_n(&gate_woken_word, word, __ATOMIC_ACQ_REL) != word)
+				gate_call_waker();
 			(void)gate_futex(FUTEX_WAIT, word);
 		}
 		__atomic_sub_fetch(&gate_n_waiting, 1, __ATOMIC_SEQ_CST);
@@ -200,7 +215,43 @@ static __attribute__((noinline)) void gate_wait(struct gate_slot *slot, enum gat
 	errno = saved_errno;
 }
 
-void gate_enter(void)
+/* Inside an armed gate, of this word. false: it has changed; to be looked at again. */
+static bool gate_trip(uint32_t word, bool is_copy)
+{
+	uint32_t open = ((word >> GATE_STATE_BITS) + 1) << GATE_STATE_BITS | GATE_OPEN;
+	uint64_t none = 0, now_ns = clock_now_ns();
+	int saved_errno = errno;
+
+	if (is_copy) {
+		if (__atomic_compare_exchange_n(&gate_copy_ns, &none, now_ns, false,
+						__ATOMIC_ACQ_REL, __ATOMIC_RELAXED))
+			gate_call_waker();
+		errno = saved_errno;
+		return true;
+	}
+	if (!__atomic_compare_exchange_n(&gate_word, &word, open, false, __ATOMIC_SEQ_CST,
+					 __ATOMIC_SEQ_CST))
+		return false;
+	__atomic_store_n(&gate_trip_ns, now_ns, __ATOMIC_RELEASE);
+	gate_call_waker();
+	errno = saved_errno;
+	return true;
+}
+
+static __attribute__((noinline)) void gate_enter_slowly(struct gate_slot *slot, bool is_copy)
+{
+	uint32_t word;
+
+	for (;;) {
+		word = __atomic_load_n(&gate_word, __ATOMIC_SEQ_CST);
+		if (GATE_BITS(word) == GATE_CLOSED)
+			gate_wait(slot, GATE_INSIDE);
+		else if (GATE_BITS(word) != GATE_ARMED || gate_trip(word, is_copy))
+			return;
+	}
+}
+
+static inline __attribute__((always_inline)) void gate_enter_as(bool is_copy)
 {
 	struct gate_slot *slot = gate_self.slot;
 
@@ -211,9 +262,18 @@ void gate_enter(void)
 
 	__atomic_store_n(&slot->n_entered, slot->n_entered + 1, __ATOMIC_RELAXED);
 	__atomic_store_n(&slot->inside, GATE_INSIDE, __ATOMIC_SEQ_CST);
-	if (__builtin_expect(
-		    GATE_STATE(__atomic_load_n(&gate_word, __ATOMIC_SEQ_CST)) == GATE_CLOSED, 0))
-		gate_wait(slot, GATE_INSIDE);
+	if (__builtin_expect(__atomic_load_n(&gate_word, __ATOMIC_SEQ_CST) & GATE_SLOW_BIT, 0))
+		gate_enter_slowly(slot, is_copy);
+}
+
+void gate_enter(void)
+{
+	gate_enter_as(false);
+}
+
+void gate_enter_copy(void)
+{
+	gate_enter_as(true);
 }
 
 void gate_leave(void)
@@ -427,6 +487,39 @@ uint64_t gate_activity(void)
 		n += __atomic_load_n(&slot->n_entered, __ATOMIC_RELAXED);
 
 	return n;
+}
+
+bool gate_arm(uint64_t activity)
+{
+	uint32_t word = __atomic_load_n(&gate_word, __ATOMIC_RELAXED);
+
+	if (GATE_BITS(word) != GATE_OPEN)
+		return false;
+	__atomic_store_n(&gate_trip_ns, 0, __ATOMIC_RELAXED);
+	__atomic_store_n(&gate_copy_ns, 0, __ATOMIC_RELAXED);
+	word = ((word >> GATE_STATE_BITS) + 1) << GATE_STATE_BITS;
+	__atomic_store_n(&gate_word, word | GATE_ARMED, __ATOMIC_SEQ_CST);
+	/* Who has counted itself before this, and found the gate open, shows from here on. */
+	__atomic_thread_fence(__ATOMIC_SEQ_CST);
+	if (gate_activity() == activity)
+		return true;
+	gate_set(GATE_OPEN);
+	return false;
+}
+
+bool gate_is_armed(void)
+{
+	return GATE_BITS(__atomic_load_n(&gate_word, __ATOMIC_SEQ_CST)) == GATE_ARMED;
+}
+
+uint64_t gate_tripped_ns(void)
+{
+	return __atomic_load_n(&gate_trip_ns, __ATOMIC_ACQUIRE);
+}
+
+uint64_t gate_copied_ns(void)
+{
+	return __atomic_load_n(&gate_copy_ns, __ATOMIC_ACQUIRE);
 }
 
 void gate_set_waker(void (*wake)(void))

@@ -15,6 +15,9 @@
  * open, nothing enters (GATE_CLOSED). gate_quiet() says when nobody is inside. A thread
  * that has a capture open may begin another: it could not finish the first without.
  *
+ * An open gate can be armed, so that the agent hears of the next thread that enters, which
+ * does not wait for it: gate_arm().
+ *
  * Threading: enter/leave from any thread, nested calls allowed; the rest is the agent's.
  * After fork() the child has an open gate and no other thread inside.
  */
@@ -24,7 +27,8 @@
 
 enum gate_state { GATE_OPEN, GATE_NO_CAPTURES, GATE_CLOSED };
 
-void gate_enter(void); /* blocks while closed; never fails; keeps errno */
+void gate_enter(void);      /* blocks while closed; never fails; keeps errno */
+void gate_enter_copy(void); /* the same, for a copy to the GPU: gate_arm() */
 void gate_leave(void);
 
 /* Around cuStreamBeginCapture*: waits while captures are barred. Counts open captures. */
@@ -52,6 +56,17 @@ void gate_set(enum gate_state state);
 enum gate_state gate_get(void);
 bool gate_quiet(void);        /* no thread but the caller's is inside */
 uint64_t gate_activity(void); /* grows with every gate_enter(); sums threads; for idleness */
+
+/*
+ * The next thread that enters calls the waker, and disarms the gate; a copy calls it, once,
+ * and leaves the gate armed. false: nothing of that, since the gate is not open, or somebody
+ * has entered since gate_activity() was activity. gate_get() calls an armed gate open;
+ * gate_set() disarms it.
+ */
+bool gate_arm(uint64_t activity);
+bool gate_is_armed(void);
+uint64_t gate_tripped_ns(void); /* when it was disarmed by who entered; 0: it was not */
+uint64_t gate_copied_ns(void);  /* when the first copy came, since it was armed; 0: none */
 
 /*
  * Called, once per gate_set() that bars it, by the first thread that has to wait; from
