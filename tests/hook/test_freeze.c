@@ -1,344 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-/*
- * Freezing against a resource manager of ours: what is noticed of each form of each call,
- * that all is off or nothing is, and what happens in the worst moment.
- */
+/* Freezing: all is off or nothing is, and what happens in the worst moment. */
 
-#include "hook/freeze/channels.h"
-#include "hook/freeze/freeze.h"
-#include "hook/freeze/freeze_private.h"
-#include "hook/freeze/ioctl_next.h"
-#include "hook/freeze/rm_watch.h"
-#include "util/clock.h"
-
-#include <errno.h>
-#include <pthread.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <sys/wait.h>
-#include <time.h>
-#include <unistd.h>
-
-#include <cmocka.h>
-
-enum { FD = 77, CLIENT = 0xc1d00001u, DEVICE = 0x100, SUBDEVICE = 0x101, GROUP = 0x200 };
-enum { CHANNELS_MAX = 512 };
-
-/* The resource manager: its channels, and what it is told to answer. */
-static struct {
-	pthread_mutex_t lock;
-	uint32_t handles[CHANNELS_MAX];
-	bool is_off[CHANNELS_MAX];
-	uint32_t n;
-	uint32_t n_controls;
-	uint32_t n_max;       /* longest list seen */
-	uint32_t refuse_from; /* from this control on, taking off is refused; 0: never */
-	uint32_t refuse_on;   /* so many times putting back is refused */
-	uint32_t alloc_status;
-	uint32_t n_freed;
-	uint64_t timeslice_us;
-	void (*meanwhile)(void); /* called once, in the next control that takes off */
-} rm = {.lock = PTHREAD_MUTEX_INITIALIZER};
-
-static uint32_t index_of(uint32_t handle)
-{
-	uint32_t i;
-
-	for (i = 0; i < rm.n && rm.handles[i] != handle; i++)
-		;
-	return i;
-}
-
-static uint32_t serve_disable(const struct rm_abi_disable_channels *p)
-{
-	if (p->numChannels == 0)
-		return RM_ABI_INVALID_PARAM_STRUCT;
-	rm.n_controls++;
-	if (p->numChannels > rm.n_max)
-		rm.n_max = p->numChannels;
-	if (p->bDisable && rm.refuse_from && rm.n_controls >= rm.refuse_from)
-		return RM_ABI_INVALID_PARAM;
-	if (!p->bDisable && rm.refuse_on && rm.refuse_on--)
-		return RM_ABI_INVALID_PARAM;
-	for (uint32_t i = 0; i < p->numChannels; i++) {
-		uint32_t k = index_of(p->hChannelList[i]);
-
-		if (k == rm.n)
-			return RM_ABI_INVALID_CHANNEL;
-		rm.is_off[k] = p->bDisable;
-	}
-	return RM_ABI_OK;
-}
-
-static void serve_control(struct rm_abi_control *c)
-{
-	void *params = (void *)(uintptr_t)c->params;
-
-	c->status = RM_ABI_OK;
-	if (c->cmd == RM_ABI_CMD_SET_TIMESLICE)
-		memcpy(&rm.timeslice_us, params, sizeof(rm.timeslice_us));
-	else if (c->cmd == RM_ABI_CMD_GET_TIMESLICE)
-		memcpy(params, &rm.timeslice_us, sizeof(rm.timeslice_us));
-	else if (c->cmd == RM_ABI_CMD_DISABLE_CHANNELS)
-		c->status = c->hObject == SUBDEVICE && c->hClient == CLIENT ? serve_disable(params)
-									    : RM_ABI_INVALID_OBJECT;
-}
-
-static void serve_free(struct rm_abi_free *gone)
-{
-	uint32_t k = index_of(gone->hObjectOld);
-
-	gone->status = RM_ABI_OK;
-	rm.n_freed++;
-	if (k == rm.n)
-		return;
-	rm.n--;
-	rm.handles[k] = rm.handles[rm.n];
-	rm.is_off[k] = rm.is_off[rm.n];
-}
-
-static void serve_alloc(void *arg, uint32_t size)
-{
-	const struct rm_abi_alloc *a = arg;
-
-	if (rm_abi_is_channel(a->hClass) && rm.alloc_status == RM_ABI_OK && rm.n < CHANNELS_MAX) {
-		rm.handles[rm.n] = a->hObjectNew;
-		rm.is_off[rm.n++] = false;
-	}
-	if (size == sizeof(struct rm_abi_alloc))
-		((struct rm_abi_alloc *)arg)->status = rm.alloc_status;
-	else if (size == sizeof(struct rm_abi_alloc64))
-		((struct rm_abi_alloc64 *)arg)->status = rm.alloc_status;
-	else if (size == sizeof(struct rm_abi_alloc64_old))
-		((struct rm_abi_alloc64_old *)arg)->status = rm.alloc_status;
-}
-
-/* In place of the library's: the calls end here. */
-int ioctl_next_rm(int fd, unsigned long request, void *arg)
-{
-	const struct rm_abi_xfer *xfer = arg;
-	uint32_t nr = _IOC_NR(request), size = _IOC_SIZE(request);
-	void (*meanwhile)(void) = NULL;
-
-	if (fd != FD) {
-		errno = ENOTTY;
-		return -1;
-	}
-	if (nr == RM_ABI_ESC_XFER) {
-		nr = xfer->cmd;
-		size = xfer->size;
-		arg = (void *)(uintptr_t)xfer->ptr;
-	}
-	pthread_mutex_lock(&rm.lock);
-	if (nr == RM_ABI_ESC_CONTROL) {
-		const struct rm_abi_control *c = arg;
-
-		if (c->cmd == RM_ABI_CMD_DISABLE_CHANNELS) {
-			meanwhile = rm.meanwhile;
-			rm.meanwhile = NULL;
-		}
-		serve_control(arg);
-	} else if (nr == RM_ABI_ESC_FREE) {
-		serve_free(arg);
-	} else if (nr == RM_ABI_ESC_ALLOC) {
-		serve_alloc(arg, size);
-	}
-	pthread_mutex_unlock(&rm.lock);
-	if (meanwhile)
-		meanwhile();
-	return 0;
-}
-
-int ioctl_next(int fd, unsigned long request, void *arg)
-{
-	return ioctl_next_rm(fd, request, arg);
-}
-
-int ioctl_control(int fd, uint32_t client, uint32_t object, uint32_t cmd, void *params,
-		  uint32_t size)
-{
-	struct rm_abi_control c = {client, object, cmd, 0, (uintptr_t)params, size, 0};
-
-	if (ioctl_next_rm(fd, RM_ABI_REQUEST_CONTROL, &c) < 0)
-		return -errno;
-	return (int)c.status;
-}
-
-/* ---- what the driver's library does --------------------------------------------- */
-
-static uint32_t make(uint32_t parent, uint32_t handle, uint32_t class, void *params)
-{
-	struct rm_abi_alloc a = {CLIENT, parent, handle, class, (uintptr_t)params, 0, 0};
-
-	assert_int_equal(rm_watch_ioctl(FD, RM_ABI_REQUEST_ALLOC, &a), 0);
-	return a.status;
-}
-
-static void destroy(uint32_t handle)
-{
-	struct rm_abi_free gone = {CLIENT, 0, handle, 0xffff};
-
-	assert_int_equal(rm_watch_ioctl(FD, RM_ABI_REQUEST_FREE, &gone), 0);
-}
-
-static void make_group(uint32_t handle)
-{
-	uint32_t params[8] = {0, 0, 0, RM_ABI_ENGINE_COMPUTE};
-
-	assert_int_equal(make(DEVICE, handle, RM_ABI_CLASS_GROUP, params), RM_ABI_OK);
-}
-
-static void make_copy_group(uint32_t handle)
-{
-	uint32_t params[8] = {0, 0, 0, RM_ABI_ENGINE_COMPUTE + 8};
-
-	assert_int_equal(make(DEVICE, handle, RM_ABI_CLASS_GROUP, params), RM_ABI_OK);
-}
-
-static void make_channels(uint32_t group, uint32_t n)
-{
-	for (uint32_t i = 0; i < n; i++)
-		assert_int_equal(make(group, group + 1 + i, 0xc86f, NULL), RM_ABI_OK);
-}
-
-static struct channels_counts counts(void)
-{
-	struct channels_counts c;
-
-	channels_count(&c);
-	return c;
-}
-
-static uint32_t n_off(void)
-{
-	uint32_t n = 0;
-
-	for (uint32_t i = 0; i < rm.n; i++)
-		n += rm.is_off[i];
-	return n;
-}
-
-static int setup(void **unused)
-{
-	struct rm_abi_device_params gpu = {.deviceId = 3};
-
-	(void)unused;
-	pthread_mutex_init(&rm.lock, NULL);
-	memset((char *)&rm + sizeof(rm.lock), 0, sizeof(rm) - sizeof(rm.lock));
-	freeze_after_fork_child();
-	channels_device_begin(0);
-	assert_int_equal(make(0, CLIENT, RM_ABI_CLASS_ROOT, NULL), RM_ABI_OK);
-	assert_int_equal(make(CLIENT, DEVICE, RM_ABI_CLASS_DEVICE, &gpu), RM_ABI_OK);
-	assert_int_equal(make(DEVICE, SUBDEVICE, RM_ABI_CLASS_SUBDEVICE, NULL), RM_ABI_OK);
-	make_group(GROUP);
-	channels_device_end();
-	return 0;
-}
-
-static int teardown(void **unused)
-{
-	(void)unused;
-	freeze_end();
-	return 0;
-}
-
-/* ---- the book -------------------------------------------------------------------- */
-
-static void every_form_of_an_allocation_counts(void **unused)
-{
-	struct rm_abi_alloc64 form64 = {CLIENT, GROUP, 0x901, 0xc86f, 0, 0, 0, 0, 1};
-	struct rm_abi_alloc64_old old = {CLIENT, GROUP, 0x902, 0xc56f, 0, 0, 0, 1};
-	struct rm_abi_alloc inner = {CLIENT, GROUP, 0x903, 0xca6f, 0, 24, 0};
-	struct rm_abi_xfer xfer = {RM_ABI_ESC_ALLOC, sizeof(inner), (uintptr_t)&inner};
-
-	(void)unused;
-	assert_int_equal(rm_watch_ioctl(FD, RM_ABI_REQUEST_ALLOC64, &form64), 0);
-	assert_int_equal(
-		rm_watch_ioctl(FD, _IOWR(RM_ABI_TYPE, RM_ABI_ESC_ALLOC, struct rm_abi_alloc64_old),
-			       &old),
-		0);
-	assert_int_equal(rm_watch_ioctl(FD, RM_ABI_REQUEST_XFER, &xfer), 0);
-	assert_int_equal(counts().n_channels, 3);
-	assert_int_equal(counts().n_compute, 3);
-}
-
-static void what_failed_or_is_something_else_does_not(void **unused)
-{
-	struct rm_abi_alloc odd = {CLIENT, GROUP, 0x901, 0xc86f, 0, 0, 0};
-	struct rm_abi_alloc a = {CLIENT, GROUP, 0x902, 0xc86f, 0, 0, 0};
-
-	(void)unused;
-	rm.alloc_status = RM_ABI_INSUFFICIENT_RESOURCES;
-	assert_int_equal(make(GROUP, 0x900, 0xc86f, NULL), RM_ABI_INSUFFICIENT_RESOURCES);
-	rm.alloc_status = RM_ABI_OK;
-	/* A size that no driver has. */
-	assert_int_equal(rm_watch_ioctl(FD, _IOWR(RM_ABI_TYPE, RM_ABI_ESC_ALLOC, uint64_t), &odd),
-			 0);
-	assert_int_equal(make(GROUP, 0x903, 0xc8c0, NULL), RM_ABI_OK); /* compute, no channel */
-	errno = 0;
-	assert_int_equal(rm_watch_ioctl(5, RM_ABI_REQUEST_ALLOC, &a), -1);
-	assert_int_equal(errno, ENOTTY);
-	assert_int_equal(counts().n_channels, 0);
-	assert_null(channels_why_lost());
-}
-
-/* Before 535 the first of the last two words is the status, and the second is nothing. */
-static void the_short_form_of_old_drivers_is_understood(void **unused)
-{
-	struct rm_abi_alloc a = {CLIENT, GROUP, 0x901, 0xc86f, 0, 0, 0xdead};
-
-	(void)unused;
-	rm.alloc_status = 0xdead; /* as it was: not written */
-	assert_int_equal(rm_watch_ioctl(FD, RM_ABI_REQUEST_ALLOC, &a), 0);
-	assert_int_equal(counts().n_channels, 1);
-}
-
-static void children_go_with_their_parents(void **unused)
-{
-	(void)unused;
-	make_channels(GROUP, 8);
-	make_group(0x300);
-	make_channels(0x300, 4);
-	assert_int_equal(counts().n_channels, 12);
-	destroy(GROUP + 1);
-	assert_int_equal(counts().n_channels, 11);
-	destroy(0x300);
-	assert_int_equal(counts().n_channels, 7);
-	assert_int_equal(counts().n_groups, 1);
-	destroy(DEVICE);
-	assert_int_equal(counts().n_channels, 0);
-	assert_int_equal(counts().n_subdevices, 0);
-}
-
-static void a_client_takes_everything_along(void **unused)
-{
-	(void)unused;
-	make_channels(GROUP, 300);
-	destroy(CLIENT);
-	assert_int_equal(counts().n_channels, 0);
-	assert_int_equal(counts().n_groups, 0);
-	assert_int_equal(counts().n_subdevices, 0);
-}
-
-static void a_handle_that_is_used_again_stays(void **unused)
-{
-	uint64_t serial;
-
-	(void)unused;
-	make_channels(GROUP, 1);
-	/* Freed by one thread; another has made one under the same handle before it says so. */
-	serial = channels_free_begin(CLIENT, GROUP + 1);
-	assert_int_not_equal(serial, 0);
-	assert_int_equal(make(GROUP, GROUP + 1, 0xc86f, NULL), RM_ABI_OK);
-	channels_free_end(serial, true);
-	assert_int_equal(counts().n_channels, 1);
-}
+#include "fake_rm.h"
 
 /* ---- freezing --------------------------------------------------------------------- */
 
@@ -679,8 +343,8 @@ static void a_stop_thaws_what_is_not_committed(void **unused)
 	assert_int_equal(freeze_begin(UINT64_MAX), FREEZE_E_OFF);
 }
 
-/* A context that is destroyed while it is frozen hangs, so an exit handler's must not be. */
-static void after_a_stop_a_hold_thaws(void **unused)
+/* What they would ask of the driver would wait for ever. */
+static void after_a_stop_nobody_waits_for_what_stays_frozen(void **unused)
 {
 	(void)unused;
 	make_channels(GROUP, 2);
@@ -688,13 +352,69 @@ static void after_a_stop_a_hold_thaws(void **unused)
 	assert_true(freeze_commit());
 	freeze_stop();
 	assert_int_equal(n_off(), 2);
-	freeze_hold();
-	assert_int_equal(n_off(), 0);
-	freeze_drop();
-	assert_false(freeze_is_on());
+	assert_false(freeze_hold());
+	assert_false(freeze_enter());
+	assert_int_equal(FREEZE_AROUND(CUDA_SUCCESS), CUDA_ERROR_DEINITIALIZED);
+	assert_int_equal(n_off(), 2);
 }
 
 /* ---- threads ------------------------------------------------------------------------ */
+
+static uint32_t n_in_driver;
+
+static void *call_the_driver(void *arg)
+{
+	CUresult res = FREEZE_AROUND(
+		(CUresult)(__atomic_add_fetch(&n_in_driver, 1, __ATOMIC_SEQ_CST) - 1));
+
+	return res == CUDA_SUCCESS ? arg : NULL;
+}
+
+static void calls_wait_for_the_thaw(void **unused)
+{
+	pthread_t thread;
+	void *ret;
+
+	(void)unused;
+	make_channels(GROUP, 2);
+	n_in_driver = 0;
+	assert_int_equal(freeze_begin(UINT64_MAX), 0);
+	assert_true(freeze_commit());
+	assert_int_equal(pthread_create(&thread, NULL, call_the_driver, &n_in_driver), 0);
+	(void)nanosleep(&(struct timespec){.tv_nsec = 5000000}, NULL);
+	assert_int_equal(__atomic_load_n(&n_in_driver, __ATOMIC_SEQ_CST), 0);
+	assert_int_equal(freeze_end(), 0);
+	assert_int_equal(pthread_join(thread, &ret), 0);
+	assert_ptr_equal(ret, &n_in_driver);
+	assert_int_equal(n_in_driver, 1);
+}
+
+static void calls_do_not_wait_while_only_computing_is_held(void **unused)
+{
+	(void)unused;
+	make_both();
+	assert_int_equal(freeze_begin_compute(CLOCK_NS_PER_SEC), 0);
+	assert_true(freeze_enter());
+	assert_true(freeze_widen(CLOCK_NS_PER_SEC));
+	assert_int_equal(n_off(), 7);
+	freeze_leave();
+	assert_true(freeze_commit());
+	freeze_stop();
+	assert_false(freeze_enter());
+	assert_int_equal(freeze_end(), 0);
+}
+
+/* It may be there for long, and it is frozen there. */
+static void who_is_in_the_driver_is_no_reason_not_to_freeze(void **unused)
+{
+	(void)unused;
+	make_channels(GROUP, 2);
+	assert_true(freeze_enter());
+	assert_int_equal(freeze_begin(UINT64_MAX), 0);
+	assert_int_equal(n_off(), 2);
+	freeze_leave();
+	assert_int_equal(freeze_end(), 0);
+}
 
 static bool is_over;
 
@@ -777,12 +497,6 @@ static int run_apart(const struct CMUnitTest *test)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		TEST(every_form_of_an_allocation_counts),
-		TEST(what_failed_or_is_something_else_does_not),
-		TEST(the_short_form_of_old_drivers_is_understood),
-		TEST(children_go_with_their_parents),
-		TEST(a_client_takes_everything_along),
-		TEST(a_handle_that_is_used_again_stays),
 		TEST(long_lists_are_split),
 		TEST(a_refusal_undoes_all),
 		TEST(our_own_channels_go_on),
@@ -803,7 +517,10 @@ int main(void)
 		TEST(a_timeslice_outlasts_the_drivers_own),
 		TEST(a_timeslice_is_undone_to_the_drivers),
 		TEST(a_stop_thaws_what_is_not_committed),
-		TEST(after_a_stop_a_hold_thaws),
+		TEST(after_a_stop_nobody_waits_for_what_stays_frozen),
+		TEST(calls_wait_for_the_thaw),
+		TEST(calls_do_not_wait_while_only_computing_is_held),
+		TEST(who_is_in_the_driver_is_no_reason_not_to_freeze),
 	};
 	const struct CMUnitTest watched[] = {
 		TEST(the_watchdog_thaws_what_is_not_committed),

@@ -287,9 +287,11 @@ static uint64_t run_once(void)
 }
 
 /*
- * The process is exiting and we keep out of the driver. Some exit handlers wait for
- * threads that wait at our gate, or for work that is frozen: both go on at last, so that
- * nothing waits for ever. Work whose memory is out then fails, which is the end of it.
+ * The process is exiting and we keep out of the driver. What it still asks of the driver is
+ * refused where that would wait for what is frozen (FREEZE_AROUND), so most are gone, frozen,
+ * before the second is over. Some exit handlers wait for threads that wait at our gate, or
+ * in a call that is not ours for work that is frozen: these go on at last, so that nothing
+ * waits for ever. Work whose memory is out then fails, which is the end of it.
  */
 static void linger(void)
 {

@@ -4,6 +4,7 @@
 
 #include "hook/table/hooks.h"
 
+#include "hook/freeze/freeze.h"
 #include "hook/memory/charge.h"
 #include "hook/table/cuda_real.h"
 #include "nvshare/protocol.h"
@@ -122,7 +123,7 @@ ARRAY_CREATE(cuMipmappedArrayCreate, LEDGER_MIPMAP, total_bytes(d, n_levels),
 		if (!cuda_real.symbol)                                           \
 			return CUDA_ERROR_NOT_FOUND;                             \
 		is_known = charge_free_begin(class, handle_key(handle), &entry); \
-		res = cuda_real.symbol(handle);                                  \
+		res = FREEZE_AROUND(cuda_real.symbol(handle));                   \
 		if (is_known)                                                    \
 			charge_free_end(&entry, res);                            \
 		return res;                                                      \

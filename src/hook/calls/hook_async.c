@@ -5,6 +5,7 @@
 #include "hook/table/hooks.h"
 
 #include "hook/calls/graph_memory.h"
+#include "hook/freeze/freeze.h"
 #include "hook/gate/gate.h"
 #include "hook/memory/budget.h"
 #include "hook/memory/charge.h"
@@ -267,7 +268,7 @@ CUresult cuMemPoolDestroy(CUmemoryPool pool)
 		return CUDA_ERROR_NOT_FOUND;
 	own = pools_destroy_begin(pool);
 	is_pinned = ledger_remove(LEDGER_POOL, pool_key(pool), &entry);
-	res = cuda_real.cuMemPoolDestroy(pool);
+	res = FREEZE_AROUND(cuda_real.cuMemPoolDestroy(pool));
 	if (own)
 		pools_destroy_end(own, res == CUDA_SUCCESS);
 	if (is_pinned)
@@ -283,7 +284,7 @@ CUresult cuMemPoolTrimTo(CUmemoryPool pool, size_t minBytesToKeep)
 
 	if (!cuda_real.cuMemPoolTrimTo)
 		return CUDA_ERROR_NOT_FOUND;
-	res = cuda_real.cuMemPoolTrimTo(pool, minBytesToKeep);
+	res = FREEZE_AROUND(cuda_real.cuMemPoolTrimTo(pool, minBytesToKeep));
 	if (res != CUDA_SUCCESS || pools_trim(pool, minBytesToKeep))
 		return res;
 	if (ledger_find(LEDGER_POOL, pool_key(pool), &entry)) {

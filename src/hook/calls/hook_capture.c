@@ -6,6 +6,7 @@
  * the gate is about to close.
  */
 
+#include "hook/freeze/freeze.h"
 #include "hook/gate/gate.h"
 #include "hook/pools/pools.h"
 #include "hook/table/cuda_real.h"
@@ -99,8 +100,10 @@ CAPTURE_END(cuStreamEndCapture_ptsz, cuStreamIsCapturing_ptsz, true)
                                                               \
 		if (!cuda_real.symbol)                        \
 			return CUDA_ERROR_NOT_FOUND;          \
+		if (!freeze_enter())                          \
+			return CUDA_ERROR_DEINITIALIZED;      \
 		pools_stream_gone(stream);                    \
-		res = cuda_real.symbol(stream);               \
+		res = freeze_left(cuda_real.symbol(stream));  \
 		if (res == CUDA_SUCCESS)                      \
 			gate_end_capture(capture);            \
 		return res;                                   \

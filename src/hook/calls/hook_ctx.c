@@ -90,6 +90,20 @@ static void book(CUcontext ctx, CUdevice dev, uint64_t charged)
 	lifecycle_renew();
 }
 
+/* No freeze is on, and none begins. */
+static CUresult make_held(const struct context_call *call)
+{
+	CUresult res;
+
+	if (!freeze_hold())
+		return CUDA_ERROR_DEINITIALIZED;
+	channels_device_begin(call->dev);
+	res = call->make(call);
+	channels_device_end();
+	freeze_drop();
+	return res;
+}
+
 static CUresult make_context(const struct context_call *call)
 {
 	struct budget_tries tries = {0};
@@ -108,11 +122,7 @@ static CUresult make_context(const struct context_call *call)
 		goto out;
 	do {
 		has_before = memory_before(call->dev, &before);
-		freeze_hold();
-		channels_device_begin(call->dev);
-		res = call->make(call);
-		channels_device_end();
-		freeze_drop();
+		res = make_held(call);
 	} while (res == CUDA_ERROR_OUT_OF_MEMORY &&
 		 budget_retry(call->dev, charged, NVSHARE_PINNED_CONTEXT, &tries) == CUDA_SUCCESS);
 	if (res == CUDA_SUCCESS) {
@@ -234,7 +244,8 @@ static CUresult destroy_context(CUresult (*destroy)(CUcontext ctx), CUcontext ct
 	/* A primary one is not destroyed so: the driver refuses, and its owners stay counted. */
 	if (dev == DEVICE_ANY || device_primary(dev) == ctx)
 		return destroy(ctx);
-	freeze_hold();
+	if (!freeze_hold())
+		return CUDA_ERROR_DEINITIALIZED;
 	finish_work(ctx);
 	charged = agent_forget_context(ctx);
 	res = destroy(ctx);
@@ -356,7 +367,8 @@ static CUresult release_primary(CUresult (*release)(CUdevice dev), CUdevice dev,
 {
 	CUresult res;
 
-	freeze_hold();
+	if (!freeze_hold())
+		return CUDA_ERROR_DEINITIALIZED;
 	res = release_held(release, dev, is_reset);
 	freeze_drop();
 	return res;

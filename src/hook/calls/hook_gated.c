@@ -1,11 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
- * Generated bodies. GATE, COPY: wait for the GPU, then forward. CONTROL: forward. All ask for
- * room and tries again when the driver lacked memory, which it takes by itself: code is
- * loaded at the first launch, a new stream has queues.
+ * Generated bodies. GATE, COPY: wait for the GPU, then forward. CONTROL: forward, but not
+ * while the program is frozen. All three ask for room and try again when the driver lacked
+ * memory, which it takes by itself: code is loaded at the first launch, a new stream has
+ * queues. LOCK: forward, but not while the program is frozen.
  */
 
+#include "hook/freeze/freeze.h"
 #include "hook/gate/gate.h"
 #include "hook/memory/room.h"
 #include "hook/table/cuda_real.h"
@@ -40,13 +42,21 @@
                                                                                                \
 		if (!real)                                                                     \
 			return CUDA_ERROR_NOT_FOUND;                                           \
-		res = real args;                                                               \
+		res = FREEZE_AROUND(real args);                                                \
 		if (res != CUDA_ERROR_OUT_OF_MEMORY)                                           \
 			return res;                                                            \
 		gate_enter();                                                                  \
 		ROOM_RETRY(res, real args);                                                    \
 		gate_leave();                                                                  \
 		return res;                                                                    \
+	}
+
+#define HOOK_BODY_LOCK(symbol, params, args)                                                   \
+	CUresult symbol params                                                                 \
+	{                                                                                      \
+		CUresult(*real) params = __atomic_load_n(&cuda_real.symbol, __ATOMIC_RELAXED); \
+                                                                                               \
+		return real ? FREEZE_AROUND(real args) : CUDA_ERROR_NOT_FOUND;                 \
 	}
 
 #define CU_HOOK(kind, base, symbol, since, stream, params, args) \

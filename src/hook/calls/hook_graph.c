@@ -8,6 +8,7 @@
 #include "hook/table/hooks.h"
 
 #include "hook/calls/graph_memory.h"
+#include "hook/freeze/freeze.h"
 #include "hook/gate/gate.h"
 #include "hook/memory/charge.h"
 #include "hook/memory/room.h"
@@ -182,7 +183,7 @@ CUresult cuGraphExecDestroy(CUgraphExec hGraphExec)
 	if (!cuda_real.cuGraphExecDestroy)
 		return CUDA_ERROR_NOT_FOUND;
 	is_known = charge_free_begin(LEDGER_GRAPH, (uint64_t)(uintptr_t)hGraphExec, &entry);
-	res = cuda_real.cuGraphExecDestroy(hGraphExec);
+	res = FREEZE_AROUND(cuda_real.cuGraphExecDestroy(hGraphExec));
 	if (is_known)
 		charge_free_end(&entry, res);
 	return res;

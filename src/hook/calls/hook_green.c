@@ -8,6 +8,7 @@
 
 #include "hook/table/hooks.h"
 
+#include "hook/freeze/freeze.h"
 #include "hook/gate/gate.h"
 #include "hook/memory/ledger.h"
 #include "hook/memory/room.h"
@@ -69,7 +70,7 @@ CUresult cuGreenCtxDestroy(CUgreenCtx hCtx)
 	if (cuda_real.cuCtxFromGreenCtx && cuda_real.cuCtxFromGreenCtx(&ctx, hCtx) != CUDA_SUCCESS)
 		ctx = NULL;
 	is_known = ledger_remove(LEDGER_GREEN, green_key(hCtx), &entry);
-	res = cuda_real.cuGreenCtxDestroy(hCtx);
+	res = FREEZE_AROUND(cuda_real.cuGreenCtxDestroy(hCtx));
 	if (res != CUDA_SUCCESS) {
 		if (is_known)
 			(void)ledger_add(&entry);

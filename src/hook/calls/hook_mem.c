@@ -4,6 +4,7 @@
 
 #include "hook/table/hooks.h"
 
+#include "hook/freeze/freeze.h"
 #include "hook/gate/gate.h"
 #include "hook/memory/backend.h"
 #include "hook/memory/budget.h"
@@ -112,10 +113,12 @@ CUresult cuMemFree_v2(CUdeviceptr dptr)
 
 	if (!cuda_real.cuMemFree_v2)
 		return CUDA_ERROR_NOT_FOUND;
+	if (!freeze_enter())
+		return CUDA_ERROR_DEINITIALIZED;
 	if (pager_free(dptr, &res) || managed_free(dptr, &res))
-		return res;
+		return freeze_left(res);
 	is_known = charge_free_begin(LEDGER_ADDRESS, dptr, &entry);
-	res = cuda_real.cuMemFree_v2(dptr);
+	res = freeze_left(cuda_real.cuMemFree_v2(dptr));
 	if (is_known)
 		charge_free_end(&entry, res);
 	return res;
@@ -188,7 +191,7 @@ CUresult cuMemFree(CUdeviceptr_v1 dptr)
 	if (!cuda_real.cuMemFree)
 		return CUDA_ERROR_NOT_FOUND;
 	is_known = charge_free_begin(LEDGER_ADDRESS, dptr, &entry);
-	res = cuda_real.cuMemFree(dptr);
+	res = FREEZE_AROUND(cuda_real.cuMemFree(dptr));
 	if (is_known)
 		charge_free_end(&entry, res);
 	return res;

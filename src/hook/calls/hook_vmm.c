@@ -9,6 +9,7 @@
 
 #include "hook/table/hooks.h"
 
+#include "hook/freeze/freeze.h"
 #include "hook/gate/gate.h"
 #include "hook/memory/charge.h"
 #include "hook/memory/room.h"
@@ -82,10 +83,12 @@ CUresult cuMemRelease(CUmemGenericAllocationHandle handle)
 
 	if (!cuda_real.cuMemRelease)
 		return CUDA_ERROR_NOT_FOUND;
+	if (!freeze_enter())
+		return CUDA_ERROR_DEINITIALIZED;
 	if (pager_vmm_release(handle))
-		return CUDA_SUCCESS;
+		return freeze_left(CUDA_SUCCESS);
 	block = vmm_release_begin(handle);
-	res = cuda_real.cuMemRelease(handle);
+	res = freeze_left(cuda_real.cuMemRelease(handle));
 	vmm_release_end(block, res == CUDA_SUCCESS);
 	return res;
 }
@@ -141,9 +144,11 @@ CUresult cuMemUnmap(CUdeviceptr ptr, size_t size)
 
 	if (!cuda_real.cuMemUnmap)
 		return CUDA_ERROR_NOT_FOUND;
+	if (!freeze_enter())
+		return CUDA_ERROR_DEINITIALIZED;
 	if (pager_vmm_unmap(ptr, size, &res))
-		return res;
-	res = cuda_real.cuMemUnmap(ptr, size);
+		return freeze_left(res);
+	res = freeze_left(cuda_real.cuMemUnmap(ptr, size));
 	if (res == CUDA_SUCCESS)
 		vmm_unmapped(ptr, size);
 	return res;

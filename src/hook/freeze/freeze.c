@@ -8,8 +8,12 @@
 #include "util/clock.h"
 
 #include <errno.h>
+#include <limits.h>
+#include <linux/futex.h>
 #include <stddef.h>
+#include <sys/syscall.h>
 #include <time.h>
+#include <unistd.h>
 
 /* Each freeze makes the GPU put its work away and fetch it again: not for nothing. */
 #define FREEZE_PAUSE_NS (5 * CLOCK_NS_PER_MS)
@@ -17,7 +21,12 @@
 /* Controls that others are in take a fraction of a millisecond to some. */
 #define FREEZE_POLL_NS 20000
 
-static uint64_t word; /* freeze_word.h */
+/* Calls that are about to be in the driver, or to be through; others are in there for long. */
+#define FREEZE_LEAVE_NS (2 * CLOCK_NS_PER_MS)
+
+static uint64_t word;     /* freeze_word.h */
+static uint32_t n_inside; /* calls within freeze_enter() */
+static uint32_t n_news;   /* a futex: of who waits for a thaw */
 static uint64_t thawed_ns;
 static enum channels_scope scope; /* of the freeze that is on */
 static bool has_newborn;          /* taken off meanwhile, whatever the scope */
@@ -57,7 +66,16 @@ static enum freeze_word_state state(void)
 
 static void pause_a_little(void)
 {
+	int saved_errno = errno;
+
 	(void)nanosleep(&(struct timespec){.tv_nsec = FREEZE_POLL_NS}, NULL);
+	errno = saved_errno;
+}
+
+static void tell_waiters(void)
+{
+	__atomic_add_fetch(&n_news, 1, __ATOMIC_SEQ_CST);
+	(void)syscall(SYS_futex, &n_news, FUTEX_WAKE_PRIVATE, INT_MAX, NULL, NULL, 0);
 }
 
 /* The word says THAWING by our doing. */
@@ -81,6 +99,7 @@ static int thaw(void)
 	stat_add(thaw_ns_total, now_ns - start_ns);
 	__atomic_store_n(&thawed_ns, now_ns, __ATOMIC_RELAXED);
 	(void)step(FREEZE_WORD_THAWED);
+	tell_waiters();
 	return r;
 }
 
@@ -91,13 +110,29 @@ static bool is_too_soon(uint64_t now_ns)
 	return last_ns && now_ns - last_ns < FREEZE_PAUSE_NS;
 }
 
+/* What only keeps from computing for a while takes no memory: nobody is in its way. */
+static bool is_keeping_out(void)
+{
+	return freeze_is_on() && __atomic_load_n(&scope, __ATOMIC_SEQ_CST) == CHANNELS_ALL;
+}
+
+/* Nobody enters any more: first the word and the scope said so, then they are counted. */
+static void let_leave(uint64_t end_ns)
+{
+	while (__atomic_load_n(&n_inside, __ATOMIC_SEQ_CST) > 0 && clock_now_ns() < end_ns)
+		pause_a_little();
+}
+
 /* FREEZING by our doing. */
 static int finish_begin(uint64_t start_ns, uint64_t limit_ns)
 {
 	uint64_t end_ns = start_ns + limit_ns < start_ns ? UINT64_MAX : start_ns + limit_ns;
 	uint64_t epoch = freeze_epoch();
-	int r = freeze_switch_off(scope);
+	int r;
 
+	if (scope == CHANNELS_ALL)
+		let_leave(start_ns + FREEZE_LEAVE_NS);
+	r = freeze_switch_off(scope);
 	if (r) {
 		(void)step(FREEZE_WORD_FAIL);
 		(void)thaw();
@@ -162,6 +197,7 @@ bool freeze_widen(uint64_t limit_ns)
 		return true;
 	/* First, so that who thaws from now on puts back what is about to go off. */
 	__atomic_store_n(&scope, CHANNELS_ALL, __ATOMIC_SEQ_CST);
+	let_leave(clock_now_ns() + FREEZE_LEAVE_NS);
 	r = freeze_switch_off(CHANNELS_REST);
 	if ((r == 0 || r == FREEZE_E_NO_CHANNELS) && state() == FREEZE_WORD_FROZEN)
 		return true;
@@ -231,23 +267,54 @@ bool freeze_newborn(const struct channels_batch *channel)
 	return is_off;
 }
 
-void freeze_hold(void)
+/* false: that is not to come. The process leaves, and nobody brings its memory in any more. */
+static bool wait_for_thaw(bool (*is_waited_for)(void))
 {
+	uint32_t news = __atomic_load_n(&n_news, __ATOMIC_SEQ_CST);
 	int saved_errno = errno;
 
-	while (step(FREEZE_WORD_HOLD)) {
-		/* Who leaves is not to be kept, and nobody brings its memory in any more. */
-		if (__atomic_load_n(&is_stopped, __ATOMIC_ACQUIRE))
-			(void)freeze_end();
-		else
-			pause_a_little();
-	}
+	if (!is_waited_for())
+		return true;
+	if (__atomic_load_n(&is_stopped, __ATOMIC_ACQUIRE) && state() == FREEZE_WORD_COMMITTED)
+		return false;
+	(void)syscall(SYS_futex, &n_news, FUTEX_WAIT_PRIVATE, news, NULL, NULL, 0);
 	errno = saved_errno;
+	return true;
+}
+
+bool freeze_hold(void)
+{
+	int r;
+
+	while ((r = step(FREEZE_WORD_HOLD))) {
+		if (r == FREEZE_WORD_E_COUNT)
+			pause_a_little();
+		else if (!wait_for_thaw(freeze_is_on))
+			return false;
+	}
+	return true;
 }
 
 void freeze_drop(void)
 {
 	(void)step(FREEZE_WORD_DROP);
+}
+
+bool freeze_enter(void)
+{
+	for (;;) {
+		__atomic_add_fetch(&n_inside, 1, __ATOMIC_SEQ_CST);
+		if (!is_keeping_out())
+			return true;
+		freeze_leave();
+		if (!wait_for_thaw(is_keeping_out))
+			return false;
+	}
+}
+
+void freeze_leave(void)
+{
+	__atomic_sub_fetch(&n_inside, 1, __ATOMIC_SEQ_CST);
 }
 
 bool freeze_is_on(void)
@@ -277,12 +344,14 @@ void freeze_stop(void)
 
 	__atomic_store_n(&is_stopped, true, __ATOMIC_RELEASE);
 	freeze_expire(ANY_EPOCH);
+	tell_waiters();
 	errno = saved_errno;
 }
 
 void freeze_after_fork_child(void)
 {
 	word = 0;
+	n_inside = 0;
 	thawed_ns = 0;
 	has_newborn = false;
 	is_stopped = false;

@@ -100,10 +100,29 @@ int freeze_end(void);
  * frozen in the middle of either was seen to hang in its destruction, for good, on a real
  * card (driver 580). Waits while a freeze is on, outside the
  * driver; in between freeze_begin() says FREEZE_E_BUSY. Any thread but the agent's; nests
- * not.
+ * not. false, and there is nothing to drop: the process leaves, and its memory is out; the
+ * driver would wait for ever.
  */
-void freeze_hold(void);
+bool freeze_hold(void);
 void freeze_drop(void);
+
+/*
+ * Around calls of the program that may keep a lock of the driver's while they wait for the
+ * GPU: none comes into the driver while every channel is off, where it could be in the way of
+ * bringing memory back. Who is in already is given a moment, and is no reason not to
+ * freeze: whether it is in the way, the eviction's probe shows. Otherwise as freeze_hold().
+ */
+bool freeze_enter(void);
+void freeze_leave(void);
+
+static inline CUresult freeze_left(CUresult res)
+{
+	freeze_leave();
+	return res;
+}
+
+/* What a driver says that is going away; the CUDA runtime takes it for the end it is. */
+#define FREEZE_AROUND(call) (freeze_enter() ? freeze_left(call) : CUDA_ERROR_DEINITIALIZED)
 
 bool freeze_is_on(void);     /* any thread: not RUNNING */
 uint64_t freeze_epoch(void); /* any thread: grows with each thaw */
@@ -119,7 +138,7 @@ void freeze_stats(struct freeze_stats *ret);
 
 /*
  * At exit: no more freezes. What is frozen is thawed; what is committed stays, since its
- * memory is out, until somebody holds.
+ * memory is out.
  */
 void freeze_stop(void);
 void freeze_after_fork_child(void);

@@ -16,11 +16,13 @@
 
 #define BUFFER_BYTES (32u << 20)
 #define SPIN_NS      (3600ull * 1000000000)
+#define SHORT_NS     100000000ull
 
 static struct app app;
 static struct buffer buffer = {.seed = 5};
 static pthread_t worker;
 static bool is_joining, is_computing, is_reading, is_reading_late;
+static volatile bool has_started, has_gone_on; /* a short computation */
 
 /* Says what came of reading the buffer. */
 static void read_buffer(void)
@@ -52,6 +54,10 @@ static void on_exit_late(void)
 	(void)cuda.cuMemFree(buffer.p);
 	(void)cuda.cuModuleUnload(app.module);
 	(void)cuda.cuDevicePrimaryCtxRelease(app.dev);
+	if (has_started) {
+		puts(has_gone_on ? "it went on" : "it stood still");
+		(void)fflush(stdout);
+	}
 }
 
 /* Some programs wait for their threads there. */
@@ -81,6 +87,24 @@ static void *compute(void *arg)
 {
 	APP_CALL(cuCtxSetCurrent(app.ctx));
 	app_spin(&app, SPIN_NS, NULL);
+	puts("computing");
+	(void)fflush(stdout);
+	return arg;
+}
+
+static void go_on(void *data)
+{
+	(void)data;
+	has_gone_on = true;
+}
+
+/* Whoever waits for the context's work sees that it has gone on. */
+static void *compute_a_while(void *arg)
+{
+	APP_CALL(cuCtxSetCurrent(app.ctx));
+	app_spin(&app, SHORT_NS, NULL);
+	APP_CALL(cuLaunchHostFunc(NULL, go_on, NULL));
+	has_started = true;
 	puts("computing");
 	(void)fflush(stdout);
 	return arg;
@@ -167,8 +191,9 @@ __attribute__((visibility("default"))) int main(int argc, char **argv)
 		const char *name;
 		void *(*body)(void *arg);
 	} places[] = {
-		{"nowhere", nowhere},   {"gate", stand_at_gate},   {"memory", want_memory},
-		{"computing", compute}, {"context", make_context}, {"no-context", nowhere},
+		{"nowhere", nowhere},         {"gate", stand_at_gate},   {"memory", want_memory},
+		{"computing", compute},       {"context", make_context}, {"no-context", nowhere},
+		{"a-while", compute_a_while},
 	};
 
 	app_name = "leaver";

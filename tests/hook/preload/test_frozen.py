@@ -74,9 +74,11 @@ def end(program):
 # ---- calls -------------------------------------------------------------------------
 
 
+@pytest.mark.parametrize("locks", ["context", "process"])
 @pytest.mark.parametrize("nbytes", [0, ALL], ids=["frozen", "out"])
-def test_calls_of_a_frozen_program_wait_or_work(node, nbytes):
-    program, client = begin(node)
+def test_calls_of_a_frozen_program_wait_or_work(node, nbytes, locks):
+    """Also where a call that waits in the driver keeps the agent out: no watchdog would help."""
+    program, client = begin(node, NVSHARE_SIM_LOCKS=locks)
     n_frozen = 0
     for n in range(N_CALLS):
         if not is_prepared(program, n):

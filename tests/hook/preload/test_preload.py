@@ -465,6 +465,16 @@ def test_leaves_within_two_seconds(tmp_path, state, way):
     raise AssertionError("two seconds after it was to end it still runs")
 
 
+def test_what_is_frozen_stays_so_while_the_program_leaves(node):
+    """Its memory is out: what went on would find none. The driver is asked nothing more."""
+    program, client = begin(node, "a-while", "exit", NVSHARE_DRAIN_MS="0")
+    tell(program)
+    expect_line(program, "computing")
+    stop(client, 1 << 40)
+    tell(program)
+    assert expect_end(program) == "it stood still\n"
+
+
 PYTHON_THREAD = """
 import ctypes, sys, threading
 cuda = ctypes.CDLL("libcuda.so.1")
