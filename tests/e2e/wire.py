@@ -49,7 +49,13 @@ FORMATS = {name: struct.Struct(form) for name, (_, form) in TYPES.items()}
 # What most tests have nothing to say about: how the client can be stopped, the host memory
 # of others, and what a second context may cost.
 SECOND_MAX = 1 << 30
-LAST_VALUES = {"LOCK_RELEASED": (0, 0), "MEM_UPDATE": (0, 0), "DROP_LOCK": (0, SECOND_MAX), "PREPARE_SWAP_OUT": (0, SECOND_MAX)}
+LAST_VALUES = {
+    "REGISTERED": (0, 0, 0, 0),  # no claim
+    "LOCK_RELEASED": (0, 0),
+    "MEM_UPDATE": (0, 0),
+    "DROP_LOCK": (0, SECOND_MAX),
+    "PREPARE_SWAP_OUT": (0, SECOND_MAX),
+}
 
 OK, DENIED, INVALID = 0, 1, 2
 IDLE, WAITING, INCOMING, RUNS, STOPPING = range(5)
