@@ -165,6 +165,19 @@ enum nvshare_halt {
 	NVSHARE_HALT_UNKNOWN,
 	NVSHARE_HALT_DRAIN,  /* its submitted work must end */
 	NVSHARE_HALT_FREEZE, /* in the middle of its work */
+	/* The rest drain, too, and say why. */
+	NVSHARE_HALT_OFF,          /* NVSHARE_FREEZE=0 */
+	NVSHARE_HALT_INJECTED,     /* a profiler or debugger was loaded into it */
+	NVSHARE_HALT_TRACED,       /* a debugger is attached */
+	NVSHARE_HALT_MPS,          /* its channels are another process's */
+	NVSHARE_HALT_COHERENT,     /* the GPU works on the processor's page tables */
+	NVSHARE_HALT_CONFIDENTIAL, /* confidential computing */
+	NVSHARE_HALT_DRIVER,       /* the driver does not offer it, or failed at it */
+	NVSHARE_HALT_UNPROVEN,     /* a freeze was tried and did not do what it should */
+	NVSHARE_HALT_CHANNELS,     /* not all its channels are known, or it stops them itself */
+	NVSHARE_HALT_FAILED,       /* the last freezes were called off */
+	NVSHARE_HALT_MANAGED,      /* managed memory moves only when nothing runs */
+	NVSHARE_HALT_NO_ROOM,      /* the reserve has no room for its second context */
 	NVSHARE_HALT_COUNT
 };
 

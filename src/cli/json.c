@@ -124,13 +124,17 @@ static void print_client(FILE *out, const struct status *status,
 	(void)fprintf(out,
 		      ",\n     \"backend\": \"%s\", \"hung\": %s, \"preemptible\": %s"
 		      ", \"fixed\": %s, \"growing\": %s, \"last_outcome\": \"%s\""
-		      ", \"stops_by\": \"%s\"}",
+		      ", \"stops_by\": \"%s\", \"drains_because\": ",
 		      status_backend_names[client->backend],
 		      truth(client->flags & NVSHARE_CLIENT_HUNG),
 		      truth(!(client->flags & NVSHARE_CLIENT_NOT_PREEMPTIBLE)),
 		      truth(client->flags & NVSHARE_CLIENT_FIXED),
 		      truth(client->flags & NVSHARE_CLIENT_GROWING),
-		      status_outcome_names[client->last_outcome], status_halt_names[client->halt]);
+		      status_outcome_names[client->last_outcome], status_stops_by(client));
+	if (status_drain_reason(client))
+		(void)fprintf(out, "\"%s\"}", status_drain_reason(client));
+	else
+		(void)fputs("null}", out);
 }
 
 void json_print(FILE *out, const struct status *status)

@@ -16,7 +16,21 @@ const char *const status_backend_names[] = {"none", "vmm", "managed"};
 const char *const status_outcome_names[] = {"success",        "timeout",  "save-failed",
 					    "no-host-memory", "gpu-hung", "invalid-state",
 					    "unsupported",    "partial"};
-const char *const status_halt_names[] = {"-", "drain", "freeze"};
+
+static const char *const drain_reasons[NVSHARE_HALT_COUNT] = {
+	[NVSHARE_HALT_OFF] = "NVSHARE_FREEZE=0",
+	[NVSHARE_HALT_INJECTED] = "a profiler or debugger is injected",
+	[NVSHARE_HALT_TRACED] = "a debugger is attached",
+	[NVSHARE_HALT_MPS] = "MPS",
+	[NVSHARE_HALT_COHERENT] = "a coherent platform",
+	[NVSHARE_HALT_CONFIDENTIAL] = "confidential computing",
+	[NVSHARE_HALT_DRIVER] = "the driver",
+	[NVSHARE_HALT_UNPROVEN] = "a trial showed nothing",
+	[NVSHARE_HALT_CHANNELS] = "its channels are not all known",
+	[NVSHARE_HALT_FAILED] = "the last freezes were called off",
+	[NVSHARE_HALT_MANAGED] = "managed memory",
+	[NVSHARE_HALT_NO_ROOM] = "no room for a second context",
+};
 
 void status_deinit(struct status *status)
 {
@@ -34,6 +48,18 @@ const char *status_uuid(const struct nvshare_status_gpu *gpu, char buf[STATUS_UU
 		       strstr(gpu->name, " MIG ") ? "MIG" : "GPU", u[0], u[1], u[2], u[3], u[4],
 		       u[5], u[6], u[7], u[8], u[9], u[10], u[11], u[12], u[13], u[14], u[15]);
 	return buf;
+}
+
+const char *status_stops_by(const struct nvshare_status_client *client)
+{
+	if (client->halt == NVSHARE_HALT_UNKNOWN)
+		return "-";
+	return client->halt == NVSHARE_HALT_FREEZE ? "freeze" : "drain";
+}
+
+const char *status_drain_reason(const struct nvshare_status_client *client)
+{
+	return drain_reasons[client->halt];
 }
 
 uint64_t status_pinned(const struct nvshare_mem *mem)

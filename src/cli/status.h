@@ -34,10 +34,13 @@ const char *status_uuid(const struct nvshare_status_gpu *gpu, char buf[STATUS_UU
 uint64_t status_pinned(const struct nvshare_mem *mem);
 bool status_is_running(const struct nvshare_status_client *client);
 
+/* "freeze", "drain", or "-" when it has not said; and why it can not be frozen, or NULL. */
+const char *status_stops_by(const struct nvshare_status_client *client);
+const char *status_drain_reason(const struct nvshare_status_client *client);
+
 extern const char *const status_mode_names[NVSHARE_MODE_COUNT];
 extern const char *const status_state_names[NVSHARE_CLIENT_STATE_COUNT];
 extern const char *const status_backend_names[NVSHARE_BACKEND_MANAGED + 1];
-extern const char *const status_halt_names[NVSHARE_HALT_COUNT];
 extern const char *const status_outcome_names[NVSHARE_OUTCOME_COUNT];
 
 #endif

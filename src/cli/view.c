@@ -222,6 +222,8 @@ static void add_note(struct table *table, const struct nvshare_status_client *cl
 		add_words(&note, "did not stop: %s", failed);
 	else if (failed[0])
 		add_words(&note, "did not move: %s", failed);
+	if (status_drain_reason(client))
+		add_words(&note, "can not be frozen: %s", status_drain_reason(client));
 	table_add(table, client->why == NVSHARE_WAIT_STUCK || failed[0] ? RED : NULL, "%s", note.s);
 }
 
@@ -244,7 +246,7 @@ static void add_client(struct table *table, const struct nvshare_status_client *
 	table_add(table, NULL, "%s", cell_size(client->mem.swapped).s);
 	table_add(table, NULL, "%s", cell_size(status_pinned(&client->mem) + client->mem.second).s);
 	table_add(table, NULL, "%" PRIu64, client->n_switches);
-	table_add(table, NULL, "%s", client->halt ? status_halt_names[client->halt] : "");
+	table_add(table, NULL, "%s", client->halt ? status_stops_by(client) : "");
 	add_note(table, client);
 }
 

@@ -145,6 +145,28 @@ static void a_failed_stop_is_told_in_words(void **state)
 	memcpy(clients, saved, sizeof(saved));
 }
 
+static void why_it_can_not_be_frozen_is_told(void **state)
+{
+	char *text;
+
+	(void)state;
+	for (uint32_t halt = 0; halt < NVSHARE_HALT_COUNT; halt++) {
+		clients[1].halt = halt;
+		assert_int_equal(status_drain_reason(&clients[1]) != NULL,
+				 halt > NVSHARE_HALT_FREEZE);
+	}
+	clients[1].halt = NVSHARE_HALT_TRACED;
+	text = view(false);
+	has(text, "  drain     #3 waits for memory, needs 5.0 GiB more,"
+		  " can not be frozen: a debugger is attached\n");
+	free(text);
+	text = json();
+	has(text, "\"stops_by\": \"freeze\", \"drains_because\": null}");
+	has(text, "\"stops_by\": \"drain\", \"drains_because\": \"a debugger is attached\"}");
+	free(text);
+	clients[1].halt = NVSHARE_HALT_UNKNOWN;
+}
+
 static void colours_are_only_where_they_are_asked_for(void **state)
 {
 	char *text = view(true);
@@ -187,6 +209,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(the_view_says_who_runs_and_why_others_wait),
 		cmocka_unit_test(a_failed_stop_is_told_in_words),
+		cmocka_unit_test(why_it_can_not_be_frozen_is_told),
 		cmocka_unit_test(colours_are_only_where_they_are_asked_for),
 		cmocka_unit_test(json_carries_the_names_of_seed_000),
 		cmocka_unit_test(an_instance_has_another_prefix),

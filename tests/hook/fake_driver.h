@@ -248,6 +248,11 @@ const char *freeze_why_not(void)
 	return fake_get(can_freeze) ? NULL : "the test says so";
 }
 
+uint32_t freeze_halt(void)
+{
+	return fake_get(can_freeze) ? NVSHARE_HALT_FREEZE : NVSHARE_HALT_DRAIN;
+}
+
 int freeze_prove(CUdevice dev, CUcontext ctx)
 {
 	(void)dev;

@@ -52,16 +52,53 @@ bool agent_halt_is_frozen(void)
 	return halt.is_frozen;
 }
 
+/* enum nvshare_halt, but for what the reserve has room for. */
+static uint32_t find_how(const struct agent_link *link)
+{
+	uint32_t how = freeze_halt();
+
+	if (how == NVSHARE_HALT_FREEZE && backend_of(link->dev) == NVSHARE_BACKEND_MANAGED)
+		how = NVSHARE_HALT_MANAGED;
+	if (how == NVSHARE_HALT_FREEZE && halt.n_failures >= HALT_FAILURES_MAX)
+		how = NVSHARE_HALT_FAILED;
+	return how;
+}
+
 /* Whether stopping link's program may end in a freeze. */
 static bool may_freeze(const struct agent_link *link)
 {
-	return !freeze_why_not() && halt.n_failures < HALT_FAILURES_MAX &&
-	       backend_of(link->dev) != NVSHARE_BACKEND_MANAGED;
+	return find_how(link) == NVSHARE_HALT_FREEZE;
 }
 
-uint32_t agent_halt_how(const struct agent_link *link)
+static void tell(const struct agent_link *link, uint32_t how)
 {
-	return may_freeze(link) ? NVSHARE_HALT_FREEZE : NVSHARE_HALT_DRAIN;
+	const char *why = freeze_why_not();
+
+	if (how == NVSHARE_HALT_FREEZE)
+		hook_debug("device %d: stops by freezing", (int)link->dev);
+	else if (how == NVSHARE_HALT_MANAGED)
+		hook_debug("device %d: stops by draining: managed memory", (int)link->dev);
+	else if (how == NVSHARE_HALT_FAILED)
+		hook_debug("device %d: stops by draining: the last freezes were called off",
+			   (int)link->dev);
+	else if (how == NVSHARE_HALT_NO_ROOM)
+		hook_debug("device %d: stops by draining: no room for a second context",
+			   (int)link->dev);
+	else
+		hook_debug("device %d: stops by draining: %s", (int)link->dev,
+			   why ? why : "for a reason that is gone");
+}
+
+uint32_t agent_halt_how(struct agent_link *link)
+{
+	uint32_t how = find_how(link);
+
+	if (how == NVSHARE_HALT_FREEZE && link->lacks_second)
+		how = NVSHARE_HALT_NO_ROOM;
+	if (how != link->told_how)
+		tell(link, how);
+	link->told_how = how;
+	return how;
 }
 
 static void prove(CUdevice dev)
@@ -89,7 +126,9 @@ bool agent_halt_prepare(struct agent_link *link, uint64_t bytes)
 	bool is_ready;
 
 	budget_read(link->dev, &mem);
-	is_ready = may_freeze(link) && (!mem.resident || second_make(link->dev, link->second_max));
+	is_ready = may_freeze(link);
+	link->lacks_second = is_ready && mem.resident && !second_make(link->dev, link->second_max);
+	is_ready = is_ready && !link->lacks_second;
 	if (bytes && agent_enter_context(link->dev, &place)) {
 		/* More than there is can not go. */
 		pager_prepare(link->dev, bytes < mem.resident ? bytes : mem.resident);

@@ -50,6 +50,8 @@ struct agent_link {
 
 	bool is_watched;     /* somebody waits for this GPU */
 	uint64_t second_max; /* bytes that a second context may cost, as said last */
+	bool lacks_second;   /* there was no room for one as it was needed last */
+	uint32_t told_how;   /* enum nvshare_halt, in the log */
 	uint64_t spare_ns;   /* what a stop needs is given up then; AGENT_NEVER: it is kept */
 	bool is_report_due;
 	uint64_t report_ns; /* no report before then */
@@ -107,9 +109,9 @@ void agent_leave_context(const struct agent_place *place);
  */
 bool agent_halt_prepare(struct agent_link *link, uint64_t bytes);
 uint32_t agent_halt(struct agent_link *link, uint64_t bytes, bool is_idle);
-uint32_t agent_halt_how(const struct agent_link *link); /* enum nvshare_halt */
-bool agent_halt_is_frozen(void);                        /* the last stop ended in a freeze */
-uint32_t agent_halt_evicted(uint32_t outcome);          /* what it comes to: TIMEOUT: thawed */
+uint32_t agent_halt_how(struct agent_link *link); /* enum nvshare_halt */
+bool agent_halt_is_frozen(void);                  /* the last stop ended in a freeze */
+uint32_t agent_halt_evicted(uint32_t outcome);    /* what it comes to: TIMEOUT: thawed */
 void agent_resume(void);
 void agent_halt_reset(void); /* after fork() */
 

@@ -91,7 +91,7 @@ static int thaw(void)
 		all = __atomic_load_n(&scope, __ATOMIC_ACQUIRE);
 	r = freeze_switch_on(all);
 	if (r) {
-		freeze_why_set("the driver would not let a channel go on");
+		freeze_why_set(FREEZE_WHY_STAYED_OFF);
 		hook_warn_once("the driver left a channel stopped; this program may hang");
 	}
 	now_ns = clock_now_ns();

@@ -52,6 +52,7 @@ void freeze_load(void);
  * makes driver calls, of which none touches a context.
  */
 const char *freeze_why_not(void);
+uint32_t freeze_halt(void); /* the same, as enum nvshare_halt; _FREEZE when it can be */
 
 /*
  * Once a GPU: freezes, checks that a value written by a stream of ctx (which is current for

@@ -26,7 +26,25 @@ int freeze_switch_on(enum channels_scope scope); /* 0, or FREEZE_E_REFUSED: some
 void freeze_on_group(int fd, uint32_t client, uint32_t group, uint64_t us);
 
 /* freeze_why.c */
-void freeze_why_set(const char *why); /* a string that stays; the first one counts */
+enum freeze_why {
+	FREEZE_WHY_NONE_,
+	FREEZE_WHY_OFF,
+	FREEZE_WHY_INJECTED,
+	FREEZE_WHY_TRACED,
+	FREEZE_WHY_MPS,
+	FREEZE_WHY_COHERENT,
+	FREEZE_WHY_CONFIDENTIAL,
+	FREEZE_WHY_NOT_OFFERED,
+	FREEZE_WHY_STAYED_OFF,
+	FREEZE_WHY_NO_WRITES,
+	FREEZE_WHY_REFUSED,
+	FREEZE_WHY_WRITE_FAILED,
+	FREEZE_WHY_NEVER_WENT_ON,
+	FREEZE_WHY_WENT_ON,
+	FREEZE_WHY_LOST, /* channels_why_lost() */
+	FREEZE_WHY_COUNT_
+};
+void freeze_why_set(enum freeze_why why); /* for ever; the first one counts */
 void freeze_why_after_fork_child(void);
 
 /* freeze_watchdog.c: calls freeze_expire(epoch) at this time, once. start: 0, or -errno. */

@@ -58,9 +58,8 @@ static bool submit(CUstream stream, uint32_t *flag, uint32_t value)
 	return res == CUDA_SUCCESS;
 }
 
-static int unproven(const char *why)
+static int unproven(enum freeze_why why)
 {
-	hook_debug("freeze: %s", why);
 	freeze_why_set(why);
 	return FREEZE_E_UNPROVEN;
 }
@@ -74,13 +73,13 @@ static int prove(CUstream stream, uint32_t *flag, uint64_t patience_ns)
 	if (is_sent && !lands(flag, 1, patience_ns) && patience_ns < PROVE_LAND_NS)
 		return FREEZE_E_BUSY;
 	if (!is_sent || __atomic_load_n(flag, __ATOMIC_ACQUIRE) != 1)
-		return unproven("stream writes do not work here, so a freeze can not be proven");
+		return unproven(FREEZE_WHY_NO_WRITES);
 	r = freeze_begin(PROVE_LIMIT_NS);
 	if (r)
-		return r == FREEZE_E_REFUSED ? unproven("the driver refused to freeze") : r;
+		return r == FREEZE_E_REFUSED ? unproven(FREEZE_WHY_REFUSED) : r;
 	if (!submit(stream, flag, 2)) {
 		(void)freeze_end();
-		return unproven("a stream write failed while frozen");
+		return unproven(FREEZE_WHY_WRITE_FAILED);
 	}
 	moved = lands(flag, 2, PROVE_STILL_NS);
 	/* Committed for a moment: a watchdog that has thawed would make a liar of either. */
@@ -90,8 +89,8 @@ static int prove(CUstream stream, uint32_t *flag, uint64_t patience_ns)
 	}
 	(void)freeze_end();
 	if (!lands(flag, 2, PROVE_LAND_NS))
-		return unproven("work did not go on after a thaw");
-	return moved ? unproven("work went on while frozen") : 0;
+		return unproven(FREEZE_WHY_NEVER_WENT_ON);
+	return moved ? unproven(FREEZE_WHY_WENT_ON) : 0;
 }
 
 static int prove_within(CUdevice dev, uint64_t patience_ns)

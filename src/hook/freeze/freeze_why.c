@@ -4,9 +4,11 @@
 
 #include "hook/freeze/freeze_private.h"
 #include "hook/freeze/ioctl_next.h"
+#include "hook/hook_log.h"
 #include "hook/hook_options.h"
 #include "hook/table/cuda_real.h"
 #include "hook/table/elf_find.h"
+#include "nvshare/protocol.h"
 
 #include <dlfcn.h>
 #include <errno.h>
@@ -19,18 +21,41 @@
 
 #define LIBNVML "libnvidia-ml.so.1"
 
-static void *nvml;       /* stays loaded */
-static bool has_no_nvml; /* it was looked for */
-static const char *why;
+static void *nvml;        /* stays loaded */
+static bool has_no_nvml;  /* it was looked for */
+static int why;           /* enum freeze_why; for ever */
 static bool is_looked_up; /* agent's thread */
 static bool is_probed;    /* agent's thread */
 
-void freeze_why_set(const char *reason)
-{
-	const char *expected = NULL;
+static const struct {
+	uint32_t halt;
+	const char *text;
+} reasons[] = {
+	[FREEZE_WHY_NONE_] = {NVSHARE_HALT_FREEZE, NULL},
+	[FREEZE_WHY_OFF] = {NVSHARE_HALT_OFF, "NVSHARE_FREEZE=0"},
+	[FREEZE_WHY_INJECTED] = {NVSHARE_HALT_INJECTED, "a profiler or debugger is injected"},
+	[FREEZE_WHY_TRACED] = {NVSHARE_HALT_TRACED, "a debugger"},
+	[FREEZE_WHY_MPS] = {NVSHARE_HALT_MPS, "MPS"},
+	[FREEZE_WHY_COHERENT] = {NVSHARE_HALT_COHERENT, "a coherent platform"},
+	[FREEZE_WHY_CONFIDENTIAL] = {NVSHARE_HALT_CONFIDENTIAL, "confidential computing"},
+	[FREEZE_WHY_NOT_OFFERED] = {NVSHARE_HALT_DRIVER, "this driver can not stop channels"},
+	[FREEZE_WHY_STAYED_OFF] = {NVSHARE_HALT_DRIVER, "the driver would not let a channel go on"},
+	[FREEZE_WHY_NO_WRITES] = {NVSHARE_HALT_UNPROVEN,
+				  "stream writes do not work here, so a freeze can not be proven"},
+	[FREEZE_WHY_REFUSED] = {NVSHARE_HALT_DRIVER, "the driver refused to freeze"},
+	[FREEZE_WHY_WRITE_FAILED] = {NVSHARE_HALT_UNPROVEN, "a stream write failed while frozen"},
+	[FREEZE_WHY_NEVER_WENT_ON] = {NVSHARE_HALT_UNPROVEN, "work did not go on after a thaw"},
+	[FREEZE_WHY_WENT_ON] = {NVSHARE_HALT_UNPROVEN, "work went on while frozen"},
+	[FREEZE_WHY_LOST] = {NVSHARE_HALT_CHANNELS, NULL},
+};
 
-	(void)__atomic_compare_exchange_n(&why, &expected, reason, false, __ATOMIC_ACQ_REL,
-					  __ATOMIC_RELAXED);
+void freeze_why_set(enum freeze_why reason)
+{
+	int expected = FREEZE_WHY_NONE_;
+
+	if (__atomic_compare_exchange_n(&why, &expected, (int)reason, false, __ATOMIC_ACQ_REL,
+					__ATOMIC_RELAXED))
+		hook_debug("freeze: %s", reasons[reason].text);
 }
 
 static bool is_set(const char *name)
@@ -150,15 +175,15 @@ static void look_up(void)
 	int saved_errno = errno;
 
 	if (!hook_options()->freeze)
-		freeze_why_set("NVSHARE_FREEZE=0");
+		freeze_why_set(FREEZE_WHY_OFF);
 	else if (is_set("CUDA_INJECTION64_PATH") || is_set("NVTX_INJECTION64_PATH"))
-		freeze_why_set("a profiler or debugger is injected");
+		freeze_why_set(FREEZE_WHY_INJECTED);
 	else if (is_set("CUDA_MPS_ACTIVE_THREAD_PERCENTAGE") || is_mps_alive())
-		freeze_why_set("MPS");
+		freeze_why_set(FREEZE_WHY_MPS);
 	else if (is_coherent())
-		freeze_why_set("a coherent platform");
+		freeze_why_set(FREEZE_WHY_COHERENT);
 	else if (is_confidential())
-		freeze_why_set("confidential computing");
+		freeze_why_set(FREEZE_WHY_CONFIDENTIAL);
 	errno = saved_errno;
 }
 
@@ -173,13 +198,13 @@ static void probe(const struct channels_target *subdevice)
 
 	if (r < 0 || r == RM_ABI_NOT_SUPPORTED || r == RM_ABI_INVALID_COMMAND ||
 	    r == RM_ABI_INSUFFICIENT_PERMISSIONS)
-		freeze_why_set("this driver can not stop channels");
+		freeze_why_set(FREEZE_WHY_NOT_OFFERED);
 }
 
-const char *freeze_why_not(void)
+static enum freeze_why find_why(void)
 {
 	struct channels_target subdevice;
-	const char *reason;
+	int reason;
 
 	if (!is_looked_up) {
 		is_looked_up = true;
@@ -191,16 +216,28 @@ const char *freeze_why_not(void)
 		probe(&subdevice);
 		reason = __atomic_load_n(&why, __ATOMIC_ACQUIRE);
 	}
-	if (!reason)
-		reason = channels_why_lost();
+	if (!reason && channels_why_lost())
+		reason = FREEZE_WHY_LOST;
 	if (!reason && is_traced())
-		reason = "a debugger";
-	return reason;
+		reason = FREEZE_WHY_TRACED;
+	return (enum freeze_why)reason;
+}
+
+const char *freeze_why_not(void)
+{
+	enum freeze_why reason = find_why();
+
+	return reason == FREEZE_WHY_LOST ? channels_why_lost() : reasons[reason].text;
+}
+
+uint32_t freeze_halt(void)
+{
+	return reasons[find_why()].halt;
 }
 
 void freeze_why_after_fork_child(void)
 {
-	why = NULL;
+	why = FREEZE_WHY_NONE_;
 	is_looked_up = false;
 	is_probed = false;
 }

@@ -1,0 +1,93 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Programs that must not be frozen are stopped by waiting for their work, and say why."""
+
+import ctypes
+import errno
+import os
+
+import pytest
+
+from conftest import until
+
+PTRACE_DETACH, PTRACE_SEIZE, PTRACE_INTERRUPT = 17, 0x4206, 0x4207
+
+
+class Tracer:
+    """What a debugger is to the kernel. By the thread that began, and nobody else."""
+
+    def __init__(self, pid):
+        self.libc = ctypes.CDLL(None, use_errno=True)
+        self.libc.ptrace.argtypes = [ctypes.c_long] + [ctypes.c_void_p] * 3
+        self.libc.ptrace.restype = ctypes.c_long
+        self.pid = pid
+        self.call(PTRACE_SEIZE)
+
+    def call(self, request):
+        if self.libc.ptrace(request, self.pid, None, None) < 0:
+            if ctypes.get_errno() == errno.EPERM:
+                pytest.skip("no process may trace another here")
+            raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()))
+
+    def detach(self):
+        self.call(PTRACE_INTERRUPT)
+        os.waitpid(self.pid, 0)
+        self.call(PTRACE_DETACH)
+
+
+def start_two(node, **env):
+    """More than half of the card each."""
+    node.env.update(NVSHARE_SIM_MEMORY="64MiB", NVSHARE_SIM_CONTEXT="1MiB")
+    node.start_scheduler(NVSHARE_SWITCH_TIME_MODE="fixed", NVSHARE_SWITCH_TIME_FIXED="0.1")
+    enough = node.flag("enough")
+    settings = [env, {}]
+    programs = [
+        node.app("oversub", "--size", "40MiB", "--buffers", 8, "--rounds", 20, "--passes", 1,
+                 "--name", f"p{i}", "--until", enough, "--seed", i, name=f"p{i}",
+                 NVSHARE_DRAIN_MS="0", NVSHARE_DEBUG="1", **settings[i])
+        for i in range(2)
+    ]
+    return programs, enough
+
+
+def how(node, program):
+    client = node.client(program)
+    return client and (client["stops_by"], client["drains_because"])
+
+
+def end(node, programs, enough):
+    enough.touch()
+    for program in programs:
+        program.expect_verified()
+    node.expect_empty()
+    node.expect_sound_scheduler()
+
+
+def test_what_is_traced_is_not_frozen_as_long_as_it_is(node):
+    programs, enough = start_two(node)
+    until("both can be frozen",
+          lambda: all(how(node, p) == ("freeze", None) for p in programs))
+    tracer = Tracer(programs[0].pid)
+    until("the traced one says so",
+          lambda: how(node, programs[0]) == ("drain", "a debugger is attached"))
+    assert "stops by draining: a debugger\n" in programs[0].output()
+    assert "can not be frozen: a debugger is attached" in node.ctl("status").stdout
+    n_frozen = programs[0].output().count(", frozen\n")
+    n_switches = node.client(programs[0])["switches"]
+    until("it was stopped often", lambda: node.client(programs[0])["switches"] >= n_switches + 3)
+    assert programs[0].output().count(", frozen\n") == n_frozen
+    assert how(node, programs[1]) == ("freeze", None)
+    tracer.detach()
+    until("it can be frozen again", lambda: how(node, programs[0]) == ("freeze", None))
+    end(node, programs, enough)
+
+
+@pytest.mark.parametrize("name, value, why", [
+    ("CUDA_INJECTION64_PATH", "/lib/x.so", "a profiler or debugger is injected"),
+    ("NVSHARE_FREEZE", "0", "NVSHARE_FREEZE=0"),
+    ("NVSHARE_MEMORY_BACKEND", "managed", "managed memory"),
+])
+def test_why_is_said(node, name, value, why):
+    programs, enough = start_two(node, **{name: value})
+    until("it says why", lambda: how(node, programs[0]) == ("drain", why))
+    assert programs[0].output().count("stops by draining: ") == 1
+    end(node, programs, enough)
