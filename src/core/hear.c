@@ -98,6 +98,26 @@ static void check_wanted(struct sched *sched, uint32_t client)
 		refuse(sched, client);
 }
 
+/*
+ * It has come to want pinned bytes since it was chosen, which no eviction makes room for:
+ * they count from now on, so they are looked at as they would have been then. What it was
+ * given already has none of them: it is to ask for them as one that runs.
+ */
+static void check_pinned(struct sched *sched, uint32_t client)
+{
+	struct sched_client *c = &sched->clients[client];
+
+	if (c->state != SCHED_CLIENT_INCOMING || fit_pinned(sched, client))
+		return;
+	if (!c->is_given) {
+		turn_put_back(sched, client);
+		return;
+	}
+	fit_out(sched, client);
+	c->memory.wanted_pinned = 0;
+	fit_in(sched, client);
+}
+
 void hear_bound(struct sched *sched, uint32_t client)
 {
 	struct sched_client *c = &sched->clients[client];
@@ -236,6 +256,7 @@ int hear_released(struct sched *sched, const struct sched_event *event)
 		hear_growth(sched, event->client, event->epoch == c->epoch);
 	else if (c->state != SCHED_CLIENT_IDLE)
 		check_wanted(sched, event->client);
+	check_pinned(sched, event->client);
 	return 0;
 }
 
@@ -287,6 +308,7 @@ int hear_memory(struct sched *sched, const struct sched_event *event)
 	case SCHED_CLIENT_STATE_COUNT_:
 		break;
 	}
+	check_pinned(sched, event->client);
 	return 0;
 }
 

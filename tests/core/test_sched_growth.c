@@ -270,6 +270,62 @@ static void a_wish_that_becomes_pinned_and_fits_is_given(void **state)
 	assert_int_equal(rig_did(&rig, 1, SCHED_ACTION_BUDGET)->budget, 60 * GIB);
 }
 
+/* The same for one that does not run yet: its budget would have them in it. */
+static void a_first_wish_that_becomes_pinned_is_looked_at_anew(void **state)
+{
+	(void)state;
+	rig_run(&rig, 0, 70);
+	assert_int_equal(rig_release(&rig, 0, rig_mem(70, 0, 0), false), 0);
+	rig_start(&rig, 1, 40);
+	assert_int_equal(rig_state(&rig, 1), SCHED_CLIENT_INCOMING);
+	rig_clear(&rig);
+	assert_int_equal(grow(1, 9, 31), 0);
+	assert_int_equal(rig_state(&rig, 1), SCHED_CLIENT_WAITING);
+	assert_int_equal(rig_why(&rig, 1), SCHED_WAIT_STUCK);
+	assert_int_equal(rig_release(&rig, 0, rig_mem(60, 10, 0), false), 0);
+	assert_null(rig_did(&rig, 1, SCHED_ACTION_GRANT));
+	rig_start(&rig, 2, 75); /* nor is another refused for its sake */
+	assert_null(rig_did(&rig, 2, SCHED_ACTION_REFUSE));
+	rig_leave(&rig, 2);
+	rig_leave(&rig, 0);
+	assert_int_equal(rig_did(&rig, 1, SCHED_ACTION_GRANT)->budget, 40 * GIB);
+}
+
+static void a_first_wish_that_becomes_pinned_and_fits_is_granted(void **state)
+{
+	(void)state;
+	rig_run(&rig, 0, 70);
+	assert_int_equal(rig_release(&rig, 0, rig_mem(70, 0, 0), false), 0);
+	rig_start(&rig, 1, 40);
+	assert_int_equal(grow(1, 10, 30), 0);
+	assert_int_equal(rig_state(&rig, 1), SCHED_CLIENT_INCOMING);
+	assert_int_equal(rig_release(&rig, 0, rig_mem(60, 10, 0), false), 0);
+	assert_int_equal(rig_did(&rig, 1, SCHED_ACTION_GRANT)->budget, 40 * GIB);
+}
+
+/* It restores within a budget that has no such bytes: it asks again when it runs. */
+static void a_wish_for_pinned_bytes_while_it_restores_refuses_nobody_else(void **state)
+{
+	struct sched_memory memory = rig_mem(0, 50, 0);
+
+	(void)state;
+	rig_run(&rig, 0, 70);
+	assert_int_equal(rig_release(&rig, 0, rig_mem(0, 70, 0), false), 0);
+	rig_join(&rig, 1);
+	rig_request(&rig, 1, memory);
+	assert_int_equal(rig_did(&rig, 1, SCHED_ACTION_BUDGET)->budget, 50 * GIB);
+	assert_int_equal(rig_memory(&rig, 1, rig_want(memory, 0, 31)), 0);
+	assert_int_equal(rig_state(&rig, 1), SCHED_CLIENT_INCOMING);
+	rig_start(&rig, 2, 75);
+	assert_null(rig_did(&rig, 2, SCHED_ACTION_REFUSE));
+	assert_int_equal(rig_memory(&rig, 1, rig_want(rig_mem(50, 0, 0), 0, 31)), 0);
+	assert_int_equal(rig_did(&rig, 1, SCHED_ACTION_GRANT)->budget, 50 * GIB);
+	rig_leave(&rig, 2);
+	rig_leave(&rig, 0);
+	assert_int_equal(grow(1, 0, 31), 0);
+	assert_int_equal(rig_did(&rig, 1, SCHED_ACTION_BUDGET)->budget, 81 * GIB);
+}
+
 static void growth_does_not_make_a_turn_younger(void **state)
 {
 	(void)state;
@@ -318,6 +374,9 @@ int main(void)
 		T(a_wish_that_becomes_pinned_is_looked_at_anew),
 		T(a_pinned_wish_that_can_not_be_had_refuses_nobody_else),
 		T(a_wish_that_becomes_pinned_and_fits_is_given),
+		T(a_first_wish_that_becomes_pinned_is_looked_at_anew),
+		T(a_first_wish_that_becomes_pinned_and_fits_is_granted),
+		T(a_wish_for_pinned_bytes_while_it_restores_refuses_nobody_else),
 		T(growth_does_not_make_a_turn_younger),
 		T(a_stop_that_fails_goes_on_waiting_for_memory),
 #undef T
