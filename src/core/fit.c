@@ -12,10 +12,12 @@
 
 #define WALK_MAX 128 /* runners, to find a place among them */
 
-/* The least part of a restore: less costs more in messages than the bus gains by it. */
-#define PART_MIN   (256ull << 20)
-#define PART_CARD  64 /* or of a small card so much, */
-#define PART_SHARE 16 /* and so much of what client is to get */
+/*
+ * The least part of a restore: less costs more in messages than the bus gains by it. While
+ * one part comes in room is made for the next, which so is as large as it need be.
+ */
+#define PART_MIN  (256ull << 20)
+#define PART_CARD 64 /* or of a small card so much */
 
 static uint64_t min_u64(uint64_t a, uint64_t b)
 {
@@ -440,7 +442,7 @@ uint64_t fit_part(const struct sched *sched, uint32_t client)
 	const struct sched_gpu *g = gpu_of(sched, client);
 	uint64_t lack = above(c->need, fit_charge(c));
 	uint64_t part = min_u64(lack, above(fit_usable(sched, c->gpu), g->sums.charged));
-	uint64_t least = max_u64(min_u64(PART_MIN, g->total / PART_CARD), c->need / PART_SHARE);
+	uint64_t least = min_u64(PART_MIN, g->total / PART_CARD);
 
 	if (fit_oversize(sched, client) || (part < lack && part < least))
 		return 0;

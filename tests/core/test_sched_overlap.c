@@ -101,13 +101,15 @@ static void what_has_gone_is_given_on_before_the_rest_has(void **state)
 	assert_int_equal(charged(), 100);
 }
 
+#define LITTLE (GIB / 4 - 1)
+
 static void little_is_not_worth_a_message(void **state)
 {
 	(void)state;
 	begin_switch();
 	assert_int_equal(part(1, rig_mem(20, 60, 0)), 0);
 	rig_clear(&rig);
-	progress(0, rig_mem(76, 4, 0)); /* a sixteenth of 80 is 5 */
+	progress(0, (struct sched_memory){.resident = 80 * GIB - LITTLE, .swapped = LITTLE});
 	assert_int_equal(budget_of(1), 0);
 	progress(0, rig_mem(75, 5, 0));
 	assert_int_equal(budget_of(1), 25);

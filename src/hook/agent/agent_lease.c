@@ -20,10 +20,9 @@
 #define ORPHAN_RETRY_NS    CLOCK_NS_PER_SEC
 #define SLACK_BYTES_MIN    (256ull << 20)
 
-/* Others can use it: so much, or this share of a small card, or of what is to go. */
-#define PROGRESS_BYTES_MAX (1ull << 30)
+/* Others can use it: so much, or this share of a small card. */
+#define PROGRESS_BYTES_MAX (256ull << 20)
 #define PROGRESS_CARD      64
-#define PROGRESS_SHARE     16
 
 static uint64_t on_card(const struct nvshare_mem *mem)
 {
@@ -164,15 +163,13 @@ static int restore_alone(CUdevice dev, struct pager_move *move)
 void agent_moved_out(CUdevice dev, uint64_t bytes)
 {
 	struct agent_link *link = agent_link_of(dev);
-	uint64_t step, now = clock_now_ns();
+	uint64_t step;
 
-	if (!link || bytes >= link->out_asked || now < link->report_ns)
+	if (!link || bytes >= link->out_asked)
 		return;
 	step = link->total / PROGRESS_CARD;
 	if (step > PROGRESS_BYTES_MAX)
 		step = PROGRESS_BYTES_MAX;
-	if (step < link->out_asked / PROGRESS_SHARE)
-		step = link->out_asked / PROGRESS_SHARE;
 	if (bytes - link->out_told < step)
 		return;
 	link->out_told = bytes;
