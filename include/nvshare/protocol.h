@@ -259,8 +259,9 @@ struct nvshare_prepare_swap_out {
 };
 
 /*
- * What a client does with its GPU. BUSY and IDLE are told by every client that shares its
- * GPU's time, not more often than every 10 ms; the rest by latency-critical ones, at once.
+ * What a client does with its GPU. BUSY, IDLE and USE are told by every client that shares
+ * its GPU's time (its slice is not 0), not more often than every 10 ms; BEGIN, END and HINT
+ * by latency-critical ones at once, and by others when requests are told to the library.
  */
 enum nvshare_activity_kind {
 	NVSHARE_ACTIVITY_USE,   /* busy_ns and held_ns have grown, no more */
@@ -287,7 +288,7 @@ struct nvshare_activity {
  */
 struct nvshare_set_share {
 	uint64_t seq;
-	uint64_t slice_us; /* of its channel groups; 0: as the driver has it */
+	uint64_t slice_us; /* of its channel groups; 0: as the driver has it, for it is alone */
 	uint64_t hold_us;  /* 0: it runs */
 	uint64_t use_ppm;  /* of the time in which it is busy, so much is its own; for its limit */
 	struct nvshare_claim claim;

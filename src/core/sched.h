@@ -239,6 +239,7 @@ struct sched_client_status {
  * upper bound.
  */
 void sched_gpu_status(const struct sched *sched, uint32_t gpu, struct sched_gpu_status *ret);
+enum sched_client_state sched_client_state(const struct sched *sched, uint32_t client);
 void sched_client_status(const struct sched *sched, uint32_t client, uint64_t now_ns,
 			 struct sched_client_status *ret);
 

@@ -34,6 +34,12 @@ void sched_gpu_status(const struct sched *sched, uint32_t gpu, struct sched_gpu_
 		ret->next_switch_ns = sched->clients[g->head].due_ns;
 }
 
+enum sched_client_state sched_client_state(const struct sched *sched, uint32_t client)
+{
+	assert(client < sched->n_clients);
+	return sched->clients[client].state;
+}
+
 void sched_client_status(const struct sched *sched, uint32_t client, uint64_t now_ns,
 			 struct sched_client_status *ret)
 {

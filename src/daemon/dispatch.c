@@ -71,13 +71,21 @@ static int step(struct server *server, struct sched_event *event, struct sched_a
 	return sched_step(&server->sched, event, ret_actions);
 }
 
+/* peer, which caused them: who makes room is gone before those who were let in share it. */
+static void perform(struct server *server, struct peer *peer, const struct sched_actions *actions)
+{
+	shares_stop(server, peer);
+	actions_perform(server, actions);
+	shares_follow(server, peer);
+}
+
 int dispatch_event(struct server *server, struct sched_event *event)
 {
 	struct sched_actions actions;
 	int r = step(server, event, &actions);
 
 	if (!r)
-		actions_perform(server, &actions);
+		perform(server, &server->peers[event->client], &actions);
 	return r;
 }
 
@@ -294,7 +302,8 @@ static void on_register(struct server *server, struct peer *peer,
 	answer.claim = peer->claim;
 	answer.context_bytes = server->gpus.at[peer->gpu].context_bytes;
 	server_send_body(server, peer, NVSHARE_MSG_REGISTERED, 0, &answer);
-	actions_perform(server, &actions);
+	shares_join(server, peer);
+	perform(server, peer, &actions);
 }
 
 static void request(struct server *server, struct peer *peer, const struct nvshare_mem *mem)
@@ -379,7 +388,7 @@ static void on_released(struct server *server, struct peer *peer,
 		peer->n_failed = 0;
 	}
 	log_released(peer, released);
-	actions_perform(server, &actions);
+	perform(server, peer, &actions);
 }
 
 static void on_mem_update(struct server *server, struct peer *peer,
@@ -446,7 +455,10 @@ static bool client_message(struct server *server, struct peer *peer, const struc
 		server_send_body(server, peer, NVSHARE_MSG_PING, 0, &msg->body.heartbeat_23);
 		return true;
 	case NVSHARE_MSG_ACTIVITY:
+		shares_activity(server, peer, &msg->body.activity_24);
+		return true;
 	case NVSHARE_MSG_SHARE_SET:
+		shares_set(server, peer, &msg->body.share_set_26);
 		return true;
 	default:
 		return false;
@@ -566,6 +578,7 @@ void dispatch_gone(struct server *server, struct peer *peer)
 	server->n_clients--;
 	if (server_may_log(server))
 		log_info("leave client=%u gpu=%u pid=%d", peer->id, peer->gpu, (int)peer->cred.pid);
+	shares_gone(server, peer);
 	(void)dispatch_event(server, &event);
 	if (gpu->n_clients == 0)
 		sample_later(server, gpu);

@@ -259,6 +259,7 @@ int options_parse(char *const *args, char *(*get_env)(const char *name),
 	if (r)
 		return r;
 	sched_config_default(&options.config);
+	share_config_default(&options.share);
 	r = take_environment(&options, get_env, ret_text);
 	if (r)
 		return r;

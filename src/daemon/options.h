@@ -8,6 +8,7 @@
  */
 
 #include "core/sched.h"
+#include "core/share.h"
 #include "util/log.h"
 
 #include <stdint.h>
@@ -16,6 +17,7 @@
 struct options {
 	const char *sock_dir; /* NULL: the default; borrowed from argv or the environment */
 	struct sched_config config;
+	struct share_config share;
 	enum log_level log_level;
 	uint64_t grace_ns; /* after a restart: how long clients may take to come back */
 };

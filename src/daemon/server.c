@@ -128,8 +128,11 @@ static int allocate(struct server *server)
 	/* Fixed for good: no message makes the daemon allocate. Untouched pages cost nothing. */
 	server->peers = calloc(SERVER_PEERS_MAX, sizeof(*server->peers));
 	server->sched_clients = calloc(SERVER_PEERS_MAX, sizeof(*server->sched_clients));
+	server->share_clients = calloc(SERVER_PEERS_MAX, sizeof(*server->share_clients));
 	server->free_slots = calloc(SERVER_PEERS_MAX, sizeof(*server->free_slots));
-	return server->peers && server->sched_clients && server->free_slots ? 0 : -ENOMEM;
+	return server->peers && server->sched_clients && server->share_clients && server->free_slots
+		       ? 0
+		       : -ENOMEM;
 }
 
 static const char *server_dir(const struct server *server)
@@ -170,6 +173,7 @@ int server_init(struct server *server, const struct options *options)
 		return log_errno(LOG_LEVEL_ERROR, r, "cannot listen on '%s/" NVSHARE_SOCK_NAME "'",
 				 server_dir(server));
 	sched_init(&server->sched, server->sched_clients, SERVER_PEERS_MAX, &server->config);
+	share_init(&server->share, server->share_clients, SERVER_PEERS_MAX, &server->options.share);
 	gpus_init(&server->gpus, server->now_ns);
 	if (server->grace_ns)
 		gpus_await_clients(&server->gpus);
@@ -203,6 +207,7 @@ void server_deinit(struct server *server)
 	(void)fd_close(server->epoll_fd);
 	(void)fd_close(server->lock_fd); /* last: now another may start */
 	free(server->free_slots);
+	free(server->share_clients);
 	free(server->sched_clients);
 	free(server->peers);
 }
@@ -530,6 +535,8 @@ static uint64_t next_deadline(const struct server *server)
 {
 	uint64_t at_ns = sched_deadline(&server->sched);
 
+	if (share_deadline(&server->share) < at_ns)
+		at_ns = share_deadline(&server->share);
 	if (server->grace_ns && server->grace_ns < at_ns)
 		at_ns = server->grace_ns;
 	if (server->sample_ns < at_ns)
@@ -580,6 +587,7 @@ int server_run(struct server *server)
 			handle_event(server, &events[i]);
 		free_closed(server);
 		resume_listening(server);
+		shares_due(server);
 		dispatch_due(server);
 		free_closed(server);
 	}

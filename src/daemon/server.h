@@ -11,10 +11,11 @@
  * Nothing blocks but the calls into NVML (daemon/gpus.h).
  *
  * server.c polls; dispatch.c turns messages into events, actions.c actions into
- * messages; tools.c answers tools.
+ * messages; shares.c does both for the GPU's time; tools.c answers tools.
  */
 
 #include "core/sched.h"
+#include "core/share.h"
 #include "daemon/gpus.h"
 #include "daemon/options.h"
 #include "daemon/peer.h"
@@ -47,6 +48,8 @@ struct server {
 	struct sched_config config; /* as set by now */
 	struct sched sched;
 	struct sched_client *sched_clients; /* by slot */
+	struct share share;
+	struct share_client *share_clients; /* by slot */
 	struct peer *peers;                 /* by slot */
 	struct gpus gpus;
 
@@ -123,6 +126,20 @@ void server_account(struct server *server, struct peer *peer, uint64_t on_card, 
 /* actions.c: carries them out, in order; the name of an enum nvshare_outcome. */
 void actions_perform(struct server *server, const struct sched_actions *actions);
 const char *actions_outcome(uint64_t outcome);
+
+/*
+ * shares.c: the GPU's time. A client has joined, with peer->claim; has another claim; runs or
+ * does not, as the core's other half says (stop: only if it does not); says what it does; has
+ * done what it was told; is gone. And what is due.
+ */
+void shares_join(struct server *server, struct peer *peer);
+void shares_claim(struct server *server, struct peer *peer);
+void shares_follow(struct server *server, struct peer *peer);
+void shares_stop(struct server *server, struct peer *peer);
+void shares_activity(struct server *server, struct peer *peer, const struct nvshare_activity *a);
+void shares_set(struct server *server, struct peer *peer, const struct nvshare_share_set *set);
+void shares_gone(struct server *server, struct peer *peer);
+void shares_due(struct server *server);
 
 /* tools.c: requests of tools; the next part of a status. */
 void tools_message(struct server *server, struct peer *peer, const struct msg *msg);

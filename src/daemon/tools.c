@@ -59,9 +59,11 @@ static void fill_gpu(const struct server *server, uint32_t index, struct nvshare
 {
 	const struct gpu *gpu = &server->gpus.at[index];
 	struct sched_gpu_status status;
+	struct share_gpu_status share;
 	uint64_t next_ms = UINT64_MAX;
 
 	sched_gpu_status(&server->sched, index, &status);
+	share_gpu_status(&server->share, index, &share);
 	if (status.next_switch_ns != SCHED_NO_DEADLINE)
 		next_ms = status.next_switch_ns > server->now_ns
 				  ? (status.next_switch_ns - server->now_ns) / CLOCK_NS_PER_MS
@@ -77,6 +79,18 @@ static void fill_gpu(const struct server *server, uint32_t index, struct nvshare
 		.moved_in = status.moved_in,
 		.bandwidth = status.bandwidth,
 		.next_switch_ms = next_ms,
+		.n_preemptions = share.n_preemptions,
+		.n_preempt_failures = share.n_failures,
+		.n_preempt_timeouts = share.n_timeouts,
+		.preempt_ns_total = share.preempt_ns_total,
+		.preempt_ns_p50 = share.preempt_ns_p50,
+		.preempt_ns_p99 = share.preempt_ns_p99,
+		.preempt_ns_max = share.preempt_ns_max,
+		.n_lc_tasks = share.n_lc_tasks,
+		.n_be_tasks = share.n_be_tasks,
+		.n_slo_violations = share.n_slo_violations,
+		.lc_gpu_ns = share.lc_gpu_ns,
+		.be_gpu_ns = share.be_gpu_ns,
 		.index = index,
 		.n_running = status.n_running,
 		.n_waiting = status.n_waiting,
@@ -86,19 +100,25 @@ static void fill_gpu(const struct server *server, uint32_t index, struct nvshare
 	memcpy(ret->name, gpu->name, sizeof(ret->name));
 }
 
-static uint32_t client_flags(const struct sched_client_status *status)
+static uint32_t client_flags(const struct sched_client_status *status,
+			     const struct share_client_status *share)
 {
 	return (status->hung ? NVSHARE_CLIENT_HUNG : 0) |
 	       (status->not_preemptible ? NVSHARE_CLIENT_NOT_PREEMPTIBLE : 0) |
 	       (status->fixed ? NVSHARE_CLIENT_FIXED : 0) |
-	       (status->growing ? NVSHARE_CLIENT_GROWING : 0);
+	       (status->growing ? NVSHARE_CLIENT_GROWING : 0) |
+	       (share->is_held ? NVSHARE_CLIENT_HELD : 0) |
+	       (share->is_busy ? NVSHARE_CLIENT_BUSY : 0) |
+	       (share->is_slices_only ? NVSHARE_CLIENT_SLICES_ONLY : 0);
 }
 
 static void fill_client(const struct server *server, const struct peer *peer,
 			struct nvshare_status_client *ret)
 {
 	struct sched_client_status status;
+	struct share_client_status share;
 
+	share_client_status(&server->share, peer->slot, &share);
 	sched_client_status(&server->sched, peer->slot, server->now_ns, &status);
 	assert(status.state != SCHED_CLIENT_FREE); /* core and peers go together */
 	*ret = (struct nvshare_status_client){
@@ -107,6 +127,11 @@ static void fill_client(const struct server *server, const struct peer *peer,
 		.last_scheduled_ns = status.last_scheduled_ns,
 		.run_ns = status.run_ns,
 		.n_switches = status.n_switches,
+		.gpu_ns = share.gpu_ns,
+		.held_ns = share.held_ns,
+		.slice_us = share.slice_us,
+		.n_tasks = share.n_tasks,
+		.n_slo_violations = share.n_slo_violations,
 		.mem = peer->mem,
 		.id = peer->id,
 		.gpu = peer->gpu,
@@ -116,7 +141,7 @@ static void fill_client(const struct server *server, const struct peer *peer,
 		.why = status.why,
 		.position = status.position,
 		.backend = peer->backend,
-		.flags = client_flags(&status),
+		.flags = client_flags(&status, &share),
 		.last_outcome = status.last_outcome,
 		.halt = peer->halt,
 		.claim = peer->claim,

@@ -1,0 +1,49 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+
+#include "core/arm.h"
+
+#define FIRST_BURSTS  32u
+#define EXPLORE_EVERY 128u
+
+enum share_arm_kind arm_next(struct share_arm *arm)
+{
+	uint32_t at = arm->n_bursts++;
+
+	if (at < FIRST_BURSTS)
+		return at % 2 ? SHARE_ARM_SLICES : SHARE_ARM_HOLD;
+	if (at % EXPLORE_EVERY == 0)
+		return arm->best == SHARE_ARM_HOLD ? SHARE_ARM_SLICES : SHARE_ARM_HOLD;
+	return arm->best;
+}
+
+uint32_t arm_tail(const struct share_arm *arm, enum share_arm_kind kind)
+{
+	uint32_t n = arm->n[kind] < SHARE_ARM_SAMPLES ? arm->n[kind] : SHARE_ARM_SAMPLES;
+	uint32_t first = 0, second = 0;
+
+	for (uint32_t i = 0; i < n; i++) {
+		uint32_t us = arm->us[kind][i];
+
+		if (us >= first) {
+			second = first;
+			first = us;
+		} else if (us > second) {
+			second = us;
+		}
+	}
+	return n > 1 ? second : first;
+}
+
+void arm_note(struct share_arm *arm, enum share_arm_kind kind, uint64_t ns)
+{
+	uint64_t us = ns / 1000;
+	uint32_t hold, slices;
+
+	arm->us[kind][arm->n[kind]++ % SHARE_ARM_SAMPLES] =
+		us < UINT32_MAX ? (uint32_t)us : UINT32_MAX;
+	if (arm->n[SHARE_ARM_HOLD] == 0 || arm->n[SHARE_ARM_SLICES] == 0)
+		return;
+	hold = arm_tail(arm, SHARE_ARM_HOLD);
+	slices = arm_tail(arm, SHARE_ARM_SLICES);
+	arm->best = slices <= hold + hold / 20 ? SHARE_ARM_SLICES : SHARE_ARM_HOLD;
+}

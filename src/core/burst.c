@@ -1,0 +1,268 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+
+#include "core/burst.h"
+
+#include "core/chain.h"
+#include "core/touch.h"
+
+#define SLOW_MIN      2u /* of the last holds: one that is slow tells nothing of a tail */
+#define WEIGHT_MEAN   100u
+#define TURN_PARTS    20u /* a turn is from 1/5 to 20 times turn_ns */
+#define ALPHA_PERCENT 30u
+
+static bool may_take_turns(const struct share_client *c)
+{
+	return c->part.is_active && c->part.class != SHARE_CLASS_CRITICAL && !c->is_unholdable;
+}
+
+uint64_t burst_credit_max(const struct share_config *config)
+{
+	return config->lc_window_ns / 100 * config->lc_max_percent * (100 - config->lc_max_percent);
+}
+
+/* Whether the critical take time that somebody else wants. */
+static bool is_taken(const struct share_gpu *g)
+{
+	return (g->n_bursting > 0 || g->is_holding) && g->n_wanting > 0;
+}
+
+void burst_advance(struct share *share, uint32_t gpu)
+{
+	struct share_gpu *g = &share->gpus[gpu];
+	uint64_t percent = share->config.lc_max_percent, ns = share->now_ns - g->at_ns;
+	uint64_t max = burst_credit_max(&share->config);
+
+	g->at_ns = share->now_ns;
+	if (!g->is_holding)
+		g->turn_left_ns -= ns < g->turn_left_ns ? ns : g->turn_left_ns;
+	ns = ns < share->config.lc_window_ns ? ns : share->config.lc_window_ns;
+	if (!is_taken(g))
+		g->credit += ns * percent;
+	else if (!g->is_capped)
+		g->credit -= ns * (100 - percent) < g->credit ? ns * (100 - percent) : g->credit;
+	g->credit = g->credit < max ? g->credit : max;
+}
+
+static void report(struct share *share, uint32_t gpu, enum share_report what)
+{
+	touch_report(share, SHARE_NONE, gpu, what, 0);
+}
+
+static void plan_cap(struct share *share, uint32_t gpu)
+{
+	struct share_gpu *g = &share->gpus[gpu];
+	uint64_t max = burst_credit_max(&share->config);
+
+	if (!g->is_capped && g->credit == 0 && max > 0 && is_taken(g)) {
+		g->is_capped = true;
+		report(share, gpu, SHARE_REPORT_CAPPED);
+	} else if (g->is_capped && g->credit >= max / 2) {
+		g->is_capped = false;
+		report(share, gpu, SHARE_REPORT_NOT_CAPPED);
+	}
+}
+
+static void plan_speed(struct share *share, uint32_t gpu)
+{
+	struct share_gpu *g = &share->gpus[gpu];
+
+	if (!g->is_slow || g->slow_ns > share->now_ns)
+		return;
+	g->is_slow = false;
+	report(share, gpu, SHARE_REPORT_FAST);
+}
+
+/* In proportion to its weight and to what its class has beside critical ones. */
+static uint64_t turn_length(const struct share *share, const struct share_client *c)
+{
+	const struct share_config *config = &share->config;
+	uint64_t least_ns = config->turn_ns / 5, most_ns = config->turn_ns * TURN_PARTS;
+	uint64_t mean = config->slice_us[SHARE_CLASS_NORMAL] * WEIGHT_MEAN;
+	uint64_t ns = config->turn_ns / 1000 * config->slice_us[c->part.class] / mean *
+		      c->part.weight * 1000;
+
+	ns = ns < least_ns ? least_ns : ns;
+	return ns < most_ns ? ns : most_ns;
+}
+
+/* The first that wants the GPU; if nobody does, the first that might. */
+static uint32_t next_turn(const struct share *share, const struct share_gpu *g)
+{
+	uint32_t idle = SHARE_NONE;
+
+	for (uint32_t at = g->running.first; at != SHARE_NONE;
+	     at = share->clients[at].link[SHARE_LINK_RUNNING].next) {
+		const struct share_client *c = &share->clients[at];
+
+		if (!may_take_turns(c))
+			continue;
+		if (c->part.is_wanting)
+			return at;
+		if (idle == SHARE_NONE)
+			idle = at;
+	}
+	return idle;
+}
+
+static void give_turn(struct share *share, struct share_gpu *g, uint32_t client)
+{
+	uint32_t old = g->turn;
+
+	g->turn = client;
+	if (client == SHARE_NONE)
+		return;
+	g->turn_left_ns = turn_length(share, &share->clients[client]);
+	/* The list is the queue: whoever has had the turn is its last. */
+	chain_remove(share->clients, &g->running, SHARE_LINK_RUNNING, client);
+	chain_push_back(share->clients, &g->running, SHARE_LINK_RUNNING, client);
+	if (client == old)
+		return;
+	if (old != SHARE_NONE && may_take_turns(&share->clients[old])) {
+		g->leaving = old;
+		touch(share, old);
+	}
+	touch(share, client);
+}
+
+static void plan_turn(struct share *share, struct share_gpu *g)
+{
+	const struct share_client *holder = NULL;
+	uint32_t next;
+
+	if (g->turn != SHARE_NONE && may_take_turns(&share->clients[g->turn]))
+		holder = &share->clients[g->turn];
+	if (holder && g->turn_left_ns > 0 && (holder->part.is_wanting || g->n_wanting == 0))
+		return;
+	next = next_turn(share, g);
+	if (!holder)
+		give_turn(share, g, next);
+	else if (next != SHARE_NONE && share->clients[next].part.is_wanting)
+		give_turn(share, g, next);
+	else
+		g->turn_left_ns = turn_length(share, holder);
+}
+
+static bool is_off(const struct share_client *c)
+{
+	return c->told.hold_seq > 0 && c->told.seq_done >= c->told.hold_seq;
+}
+
+static void plan_leaving(struct share *share, struct share_gpu *g)
+{
+	const struct share_client *c;
+
+	if (g->leaving == SHARE_NONE)
+		return;
+	c = &share->clients[g->leaving];
+	if (may_take_turns(c) && g->leaving != g->turn && !is_off(c))
+		return;
+	g->leaving = SHARE_NONE;
+	if (g->turn != SHARE_NONE)
+		touch(share, g->turn);
+}
+
+static void plan_wake(struct share *share, struct share_gpu *g)
+{
+	uint64_t percent = share->config.lc_max_percent, wake_ns = SHARE_NO_DEADLINE, at_ns;
+	uint64_t half = burst_credit_max(&share->config) / 2;
+
+	if (g->is_slow)
+		wake_ns = g->slow_ns;
+	if (g->is_capped && !is_taken(g)) {
+		at_ns = share->now_ns + (half - g->credit) / percent + 1;
+		wake_ns = at_ns < wake_ns ? at_ns : wake_ns;
+	} else if (!g->is_capped && is_taken(g) && percent < 100) {
+		at_ns = share->now_ns + g->credit / (100 - percent) + 1;
+		wake_ns = at_ns < wake_ns ? at_ns : wake_ns;
+	}
+	if (g->is_taking && !g->is_holding && g->n_wanting > 1 && g->turn != SHARE_NONE) {
+		at_ns = share->now_ns + g->turn_left_ns;
+		wake_ns = at_ns < wake_ns ? at_ns : wake_ns;
+	}
+	g->wake_ns = wake_ns;
+}
+
+void burst_plan(struct share *share, uint32_t gpu)
+{
+	struct share_gpu *g = &share->gpus[gpu];
+	bool was_taking = g->is_taking, was_holding = g->is_holding;
+
+	burst_advance(share, gpu);
+	plan_speed(share, gpu);
+	plan_cap(share, gpu);
+	g->is_taking =
+		g->n_active[SHARE_CLASS_CRITICAL] > 0 && share->config.is_holding && !g->is_slow;
+	if (g->is_taking) {
+		plan_turn(share, g);
+		plan_leaving(share, g);
+	} else {
+		g->turn = SHARE_NONE;
+		g->leaving = SHARE_NONE;
+	}
+	g->is_holding = g->is_taking && g->n_holders > 0 && !g->is_capped;
+	if (g->is_holding && !was_holding && g->n_pending == 0)
+		g->preempt_ns = share->now_ns;
+	if (g->is_taking != was_taking)
+		touch_all(share, gpu);
+	else if (g->is_holding != was_holding && g->turn != SHARE_NONE)
+		touch(share, g->turn);
+	plan_wake(share, g);
+}
+
+bool burst_holds(const struct share *share, uint32_t client)
+{
+	const struct share_client *c = &share->clients[client];
+	const struct share_gpu *g = &share->gpus[c->gpu];
+
+	if (!g->is_taking || !may_take_turns(c))
+		return false;
+	return client != g->turn || g->is_holding || g->leaving != SHARE_NONE;
+}
+
+uint64_t burst_until(const struct share *share, uint32_t gpu, uint32_t client)
+{
+	const struct share_gpu *g = &share->gpus[gpu];
+	bool is_hint = client == g->turn && g->n_bursting == 0 && g->leaving == SHARE_NONE;
+
+	return is_hint ? g->hint_end_ns : share->now_ns + share->config.hold_ns;
+}
+
+void burst_note_took(struct share *share, uint32_t gpu, uint64_t ns)
+{
+	struct share_gpu *g = &share->gpus[gpu];
+	uint64_t us = ns / 1000;
+	uint32_t n, n_slow = 0;
+
+	g->took_us[g->n_took++ % SHARE_HOLD_SAMPLES] = us < UINT32_MAX ? (uint32_t)us : UINT32_MAX;
+	n = g->n_took < SHARE_HOLD_SAMPLES ? g->n_took : SHARE_HOLD_SAMPLES;
+	for (uint32_t i = 0; i < n; i++)
+		n_slow += g->took_us[i] > share->config.slow_ns / 1000;
+	if (n_slow < SLOW_MIN || g->is_slow)
+		return;
+	g->is_slow = true;
+	g->slow_ns = share->now_ns + share->config.retry_ns;
+	g->n_took = 0;
+	g->is_dirty = true;
+	report(share, gpu, SHARE_REPORT_SLOW);
+}
+
+void burst_note_off(struct share *share, uint32_t client, bool is_off_now)
+{
+	struct share_client *c = &share->clients[client];
+	struct share_gpu *g = &share->gpus[c->gpu];
+	uint64_t ns = share->now_ns - g->preempt_ns;
+
+	if (!c->is_preempted)
+		return;
+	c->is_preempted = false;
+	g->n_pending--;
+	g->n_preemptions += is_off_now;
+	if (!is_off_now || g->n_pending > 0)
+		return;
+	g->preempt_us[g->n_preempted++ % SHARE_PREEMPTIONS] =
+		ns / 1000 < UINT32_MAX ? (uint32_t)(ns / 1000) : UINT32_MAX;
+	g->preempt_ns_total += ns;
+	g->preempt_ns_max = ns > g->preempt_ns_max ? ns : g->preempt_ns_max;
+	ns = ns < share->config.answer_ns ? ns : share->config.answer_ns;
+	g->preempt_avg_ns = (g->preempt_avg_ns * (100 - ALPHA_PERCENT) + ns * ALPHA_PERCENT) / 100;
+}

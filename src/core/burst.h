@@ -1,0 +1,37 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef NVS_CORE_BURST_H
+#define NVS_CORE_BURST_H
+
+/*
+ * What the others on a GPU leave to its critical clients.
+ *
+ * While a critical client is active, one of the others may compute; the rest are held until
+ * it is their turn. That one is held as well while a burst asks for it (is_holding). Turns
+ * are handed over through the held: who had it must be off before the next one is on.
+ *
+ * The cap is a credit in ns * percent. A burst while others want the GPU draws on it, the
+ * time between fills it; with none left the slices divide the time, until half is back.
+ */
+
+#include "core/share.h"
+
+/* The greatest credit that config allows. */
+uint64_t burst_credit_max(const struct share_config *config);
+
+/* Settles credit and turn up to now; before anything that they depend on changes. */
+void burst_advance(struct share *share, uint32_t gpu);
+
+/* Decides; whom a change concerns is touched. Sets when it is to be called again. */
+void burst_plan(struct share *share, uint32_t gpu);
+
+/* Whether client is to be held now; until when a hold that is told now lasts. */
+bool burst_holds(const struct share *share, uint32_t client);
+uint64_t burst_until(const struct share *share, uint32_t gpu, uint32_t client);
+
+/* client of gpu was taken off, which took ns. */
+void burst_note_took(struct share *share, uint32_t gpu, uint64_t ns);
+
+/* client, whose hold was a part of the preemption under way, is off, or will not be. */
+void burst_note_off(struct share *share, uint32_t client, bool is_off);
+
+#endif

@@ -1,0 +1,324 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+
+#include "core/hark.h"
+
+#include "core/arm.h"
+#include "core/burst.h"
+#include "core/chain.h"
+#include "core/predict.h"
+#include "core/timers.h"
+#include "core/touch.h"
+#include "core/usage.h"
+
+#include <assert.h>
+#include <string.h>
+
+/* ---- what a client counts as ----------------------------------------------- */
+
+static struct share_part part_of(const struct share_client *c)
+{
+	bool is_critical = c->claim.class == SHARE_CLASS_CRITICAL;
+	bool is_at_work = c->is_busy || c->is_bursting;
+
+	if (!c->is_let_in)
+		return (struct share_part){.class = c->claim.class, .weight = c->claim.weight};
+	return (struct share_part){
+		.class = c->claim.class,
+		.weight = c->claim.weight,
+		.is_running = true,
+		.is_active = is_at_work || c->is_hinted || c->linger_ns != SHARE_NO_DEADLINE,
+		.is_wanting = !is_critical && is_at_work,
+		.is_bursting = is_critical && c->is_bursting,
+		.is_holding = is_critical &&
+			      ((c->is_bursting && c->arm == SHARE_ARM_HOLD) || c->is_hinted),
+	};
+}
+
+static void uncount(struct share_gpu *g, const struct share_part *part)
+{
+	g->n_wanting -= part->is_wanting;
+	g->n_bursting -= part->is_bursting;
+	g->n_holders -= part->is_holding;
+	if (!part->is_active)
+		return;
+	g->n_active[part->class]--;
+	if (part->weight == g->weight_min[part->class] ||
+	    part->weight == g->weight_max[part->class])
+		g->is_weight_old[part->class] = true;
+}
+
+static void count(struct share_gpu *g, const struct share_part *part)
+{
+	g->n_wanting += part->is_wanting;
+	g->n_bursting += part->is_bursting;
+	g->n_holders += part->is_holding;
+	if (!part->is_active)
+		return;
+	g->n_active[part->class]++;
+	if (g->is_weight_old[part->class])
+		return;
+	if (g->n_active[part->class] == 1 || part->weight < g->weight_min[part->class])
+		g->weight_min[part->class] = part->weight;
+	if (g->n_active[part->class] == 1 || part->weight > g->weight_max[part->class])
+		g->weight_max[part->class] = part->weight;
+}
+
+void hark_refresh(struct share *share, uint32_t client)
+{
+	struct share_client *c = &share->clients[client];
+	struct share_gpu *g = &share->gpus[c->gpu];
+	struct share_part old = c->part, part = part_of(c);
+
+	timers_set(share, client);
+	touch(share, client);
+	if (!memcmp(&old, &part, sizeof(part)))
+		return;
+	burst_advance(share, c->gpu);
+	uncount(g, &old);
+	count(g, &part);
+	c->part = part;
+	if (part.is_running && !old.is_running)
+		chain_push_back(share->clients, &g->running, SHARE_LINK_RUNNING, client);
+	if (!part.is_running && old.is_running)
+		chain_remove(share->clients, &g->running, SHARE_LINK_RUNNING, client);
+	g->is_dirty = true;
+}
+
+static void linger(struct share *share, struct share_client *c)
+{
+	if (!c->is_busy && !c->is_bursting && !c->is_hinted)
+		c->linger_ns = share->now_ns + share->config.active_ns;
+}
+
+void hark_stop(struct share *share, uint32_t client)
+{
+	struct share_client *c = &share->clients[client];
+
+	c->is_let_in = false;
+	c->is_busy = false;
+	c->is_bursting = false;
+	c->is_hinted = false;
+	c->is_armed = false;
+	c->linger_ns = SHARE_NO_DEADLINE;
+	c->burst_end_ns = SHARE_NO_DEADLINE;
+	c->hint_ns = SHARE_NO_DEADLINE;
+	predict_cancel(&c->predict);
+	hark_refresh(share, client);
+}
+
+/* ---- requests and bursts --------------------------------------------------- */
+
+static void arm(struct share_client *c)
+{
+	if (!c->is_armed)
+		c->arm = arm_next(&c->arms);
+	c->is_armed = true;
+}
+
+static void on_begin(struct share *share, struct share_client *c)
+{
+	struct share_gpu *g = &share->gpus[c->gpu];
+	uint64_t error_ns;
+
+	if (predict_begin(&c->predict, &share->config, share->now_ns, &error_ns))
+		g->hint_error_ns = (g->hint_error_ns * 7 + error_ns * 3) / 10;
+	c->hint_ns = SHARE_NO_DEADLINE;
+	c->is_hinted = false;
+	c->linger_ns = SHARE_NO_DEADLINE;
+	c->is_bursting = true;
+	arm(c);
+}
+
+static void end_burst(struct share *share, struct share_client *c)
+{
+	c->is_bursting = false;
+	c->is_armed = false;
+	c->burst_end_ns = SHARE_NO_DEADLINE;
+	linger(share, c);
+}
+
+static void on_end(struct share *share, struct share_client *c, uint64_t took_ns)
+{
+	struct share_gpu *g = &share->gpus[c->gpu];
+	bool is_critical = c->claim.class == SHARE_CLASS_CRITICAL;
+	bool is_missed = c->claim.slo_us && took_ns / 1000 > c->claim.slo_us;
+
+	c->n_tasks++;
+	g->n_lc_tasks += is_critical;
+	g->n_be_tasks += !is_critical;
+	c->n_slo_violations += is_missed;
+	g->n_slo_violations += is_missed;
+	if (!c->is_bursting)
+		return;
+	/* Where nobody was in the way, or nobody could be held, it tells nothing. */
+	if (c->part.is_bursting && g->n_wanting > 0 && g->is_taking && !g->is_capped)
+		arm_note(&c->arms, c->arm, took_ns);
+	end_burst(share, c);
+}
+
+static void begin_hint(struct share *share, struct share_client *c)
+{
+	struct share_gpu *g = &share->gpus[c->gpu];
+
+	c->is_hinted = true;
+	c->linger_ns = SHARE_NO_DEADLINE;
+	c->hint_ns = share->now_ns + share->config.hint_ns;
+	g->hint_end_ns = c->hint_ns;
+}
+
+static void end_hint(struct share *share, struct share_client *c)
+{
+	share->gpus[c->gpu].n_hints_missed++;
+	c->is_hinted = false;
+	c->hint_ns = SHARE_NO_DEADLINE;
+	linger(share, c);
+}
+
+static void on_hint(struct share *share, struct share_client *c, uint64_t value_ns)
+{
+	struct share_gpu *g = &share->gpus[c->gpu];
+	uint64_t start_ns;
+
+	if (c->claim.class != SHARE_CLASS_CRITICAL || c->is_bursting)
+		return;
+	if (value_ns == 0) {
+		if (c->hint_ns != SHARE_NO_DEADLINE)
+			end_hint(share, c);
+		predict_cancel(&c->predict);
+		return;
+	}
+	g->n_hints++;
+	predict_hint(&c->predict, &share->config, share->now_ns, value_ns);
+	arm(c);
+	if (c->is_hinted || c->arm != SHARE_ARM_HOLD)
+		return; /* one hold lasts as long as it lasts, however often it is asked for */
+	start_ns = predict_start(&c->predict, &share->config, g->preempt_avg_ns);
+	c->hint_ns = start_ns;
+	if (start_ns <= share->now_ns)
+		begin_hint(share, c);
+}
+
+/* ---- events ---------------------------------------------------------------- */
+
+static void on_busy(struct share_client *c)
+{
+	c->is_busy = true;
+	c->linger_ns = SHARE_NO_DEADLINE;
+}
+
+static void on_idle(struct share *share, struct share_client *c)
+{
+	if (!c->is_busy)
+		return;
+	c->is_busy = false;
+	linger(share, c);
+}
+
+int hark_activity(struct share *share, const struct share_event *event)
+{
+	struct share_client *c = &share->clients[event->client];
+
+	switch (event->activity) {
+	case SHARE_ACTIVITY_USE:
+		break;
+	case SHARE_ACTIVITY_BUSY:
+		on_busy(c);
+		break;
+	case SHARE_ACTIVITY_IDLE:
+		on_idle(share, c);
+		break;
+	case SHARE_ACTIVITY_BEGIN:
+		on_begin(share, c);
+		break;
+	case SHARE_ACTIVITY_END:
+		on_end(share, c, event->value);
+		break;
+	case SHARE_ACTIVITY_HINT:
+		on_hint(share, c, event->value);
+		break;
+	case SHARE_ACTIVITY_COUNT_:
+		return SHARE_E_VALUE;
+	}
+	if (c->is_bursting)
+		c->burst_end_ns = share->now_ns + share->config.burst_ns;
+	usage_report(share, event->client, event->busy_ns, event->held_ns);
+	hark_refresh(share, event->client);
+	return 0;
+}
+
+static void fail(struct share *share, uint32_t client, enum share_report report, uint64_t outcome)
+{
+	struct share_client *c = &share->clients[client];
+
+	c->told.until_ns = 0;
+	c->told.hold_seq = 0;
+	c->renew_ns = SHARE_NO_DEADLINE;
+	burst_note_off(share, client, false);
+	c->is_unholdable = true;
+	c->retry_ns = share->now_ns + share->config.retry_ns;
+	share->gpus[c->gpu].is_dirty = true;
+	touch_report(share, client, c->gpu, report, outcome);
+}
+
+int hark_done(struct share *share, const struct share_event *event)
+{
+	struct share_client *c = &share->clients[event->client];
+	struct share_gpu *g = &share->gpus[c->gpu];
+	uint64_t hold_seq = c->told.hold_seq;
+	bool was_open = hold_seq > c->told.seq_done;
+
+	if (event->seq <= c->told.seq_done || event->seq > c->told.seq)
+		return SHARE_E_STALE;
+	c->told.seq_done = event->seq;
+	c->answer_ns = event->seq == c->told.seq ? SHARE_NO_DEADLINE
+						 : share->now_ns + share->config.answer_ns;
+	if (hold_seq && event->outcome) {
+		g->n_failures++;
+		fail(share, event->client, SHARE_REPORT_NOT_HELD, event->outcome);
+	} else if (was_open && event->seq >= hold_seq) {
+		if (event->seq == hold_seq && event->is_held)
+			burst_note_took(share, c->gpu, event->took_ns);
+		burst_note_off(share, event->client, true);
+	}
+	if (g->leaving == event->client)
+		g->is_dirty = true;
+	touch(share, event->client);
+	timers_set(share, event->client);
+	return 0;
+}
+
+static void on_mute(struct share *share, uint32_t client)
+{
+	struct share_client *c = &share->clients[client];
+
+	c->answer_ns = SHARE_NO_DEADLINE;
+	share->gpus[c->gpu].n_timeouts++;
+	fail(share, client, SHARE_REPORT_MUTE, 0);
+}
+
+void hark_timer(struct share *share, uint32_t client)
+{
+	struct share_client *c = &share->clients[client];
+	uint64_t now_ns = share->now_ns;
+
+	if (c->linger_ns <= now_ns)
+		c->linger_ns = SHARE_NO_DEADLINE;
+	if (c->burst_end_ns <= now_ns)
+		end_burst(share, c);
+	if (c->hint_ns <= now_ns) {
+		if (c->is_hinted)
+			end_hint(share, c);
+		else
+			begin_hint(share, c);
+	}
+	if (c->answer_ns <= now_ns)
+		on_mute(share, client);
+	if (c->renew_ns <= now_ns)
+		c->renew_ns = SHARE_NO_DEADLINE; /* being touched, it is renewed */
+	if (c->retry_ns <= now_ns) {
+		c->retry_ns = SHARE_NO_DEADLINE;
+		c->is_unholdable = false;
+		share->gpus[c->gpu].is_dirty = true;
+	}
+	hark_refresh(share, client);
+}

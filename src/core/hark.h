@@ -1,0 +1,24 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef NVS_CORE_HARK_H
+#define NVS_CORE_HARK_H
+
+/* What share hears: what clients do, what they answer, and what they do not. */
+
+#include "core/share.h"
+
+/* The most reports that one timer causes. */
+#define HARK_REPORTS_MAX 8u
+
+/* Counts client as what it is now; it is touched, and its GPU is planned anew. */
+void hark_refresh(struct share *share, uint32_t client);
+
+/* It does not run any more: whatever it did is over. */
+void hark_stop(struct share *share, uint32_t client);
+
+int hark_activity(struct share *share, const struct share_event *event);
+int hark_done(struct share *share, const struct share_event *event);
+
+/* One of client's timers is due. */
+void hark_timer(struct share *share, uint32_t client);
+
+#endif

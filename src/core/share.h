@@ -1,0 +1,208 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef NVS_CORE_SHARE_H
+#define NVS_CORE_SHARE_H
+
+/*
+ * Who computes when, of those that run side by side on a GPU.
+ *
+ * Beside sched, which decides who runs at all. A pure state machine of the same kind: one
+ * event at a time, with its time; actions come back, and are carried out in order.
+ *
+ * - Every client that runs beside others gets a timeslice. Equals have long ones, in
+ *   proportion to their weights; below a higher class that has been active lately they
+ *   are short.
+ * - A critical client's work comes in bursts. While one of them has been active lately, at
+ *   most one of the others computes, the rest are held, in turn; during a burst that one
+ *   is held too, if holding has shown the shorter tail (arm.h) and is fast.
+ * - The critical never take more than lc_max_percent of the time from others that want it:
+ *   beyond that their slice is cut, and nobody is held for their bursts.
+ * - Each hold names its own end, so that it ends without us as well.
+ *
+ * "Active" is who has work, or had some within active_ns. GPU time is estimated from what
+ * clients report and from the slices of those that were busy together (usage.h).
+ *
+ * Ownership: the caller owns struct share and the array of clients that it names.
+ * Threading: none; one caller at a time.
+ */
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#define SHARE_GPUS_MAX    16
+#define SHARE_ACTIONS_MAX 64
+#define SHARE_NO_DEADLINE UINT64_MAX
+#define SHARE_NONE        UINT32_MAX
+#define SHARE_SLICE_MIN   100u /* us */
+#define SHARE_SLICE_MAX   10000000u
+#define SHARE_PPM         1000000u
+
+/* In the order of enum nvshare_priority. */
+enum share_class {
+	SHARE_CLASS_LOW,
+	SHARE_CLASS_NORMAL,
+	SHARE_CLASS_HIGH,
+	SHARE_CLASS_CRITICAL,
+	SHARE_CLASS_COUNT_
+};
+
+/* Tunables; every one may change at run time by SHARE_EVENT_CONFIG. */
+struct share_config {
+	bool is_holding;         /* false: slices only, nobody is ever held; default true */
+	uint32_t lc_max_percent; /* of the time, for the critical; 10..100, default 90 */
+	uint64_t lc_window_ns;   /* over which that counts; default 1 s */
+	uint64_t equal_slice_us; /* the least among equals; default 10,000 */
+	uint64_t be_slice_us;    /* beside a critical client; default 200 */
+	uint64_t slice_us[SHARE_CLASS_COUNT_]; /* below a higher class: 200, 500, 1000; and a
+						* critical one's own: 5,000,000 */
+	uint64_t active_ns;                    /* default 1 s */
+	uint64_t turn_ns;    /* of one of the others while a critical is active; default 50 ms */
+	uint64_t hold_ns;    /* longest hold without being renewed; default 1 s */
+	uint64_t hint_ns;    /* the same for a hint; default 10 ms */
+	uint64_t margin_ns;  /* that a hint's hold comes too early, at first; default 50 us */
+	uint64_t prepare_ns; /* shortest preparation that is waited for; default 100 us */
+	uint64_t burst_ns;   /* without a word in it, a burst counts as over; default 10 s */
+	uint64_t slow_ns;    /* a hold that takes longer is slow; default 3 ms */
+	uint64_t answer_ns;  /* to answer a SET; default 1 s */
+	uint64_t retry_ns;   /* after holding failed, or was slow; default 10 s */
+};
+
+/* In the order of struct nvshare_claim. */
+struct share_claim {
+	enum share_class class;
+	uint32_t weight; /* 1..10000 */
+	uint32_t slo_us; /* 0: none */
+	uint32_t limit;  /* percent, 1..100; 0: none */
+};
+
+/* In the order of enum nvshare_activity_kind. */
+enum share_activity {
+	SHARE_ACTIVITY_USE,
+	SHARE_ACTIVITY_BUSY,
+	SHARE_ACTIVITY_IDLE,
+	SHARE_ACTIVITY_BEGIN,
+	SHARE_ACTIVITY_END,
+	SHARE_ACTIVITY_HINT,
+	SHARE_ACTIVITY_COUNT_
+};
+
+enum share_event_type {
+	SHARE_EVENT_CONFIG,   /* config */
+	SHARE_EVENT_JOIN,     /* client, gpu, claim */
+	SHARE_EVENT_LEAVE,    /* client */
+	SHARE_EVENT_CLAIM,    /* client, claim: another one from now on */
+	SHARE_EVENT_RUN,      /* client, running: sched has let it in, or stops it */
+	SHARE_EVENT_ACTIVITY, /* client, activity, busy_ns, held_ns, value */
+	SHARE_EVENT_DONE,     /* client, seq, outcome, took_ns, is_held: the answer to a SET */
+	SHARE_EVENT_TIME,     /* share_deadline() has come */
+	SHARE_EVENT_COUNT_
+};
+
+struct share_event {
+	enum share_event_type type;
+	uint32_t client; /* slot */
+	uint32_t gpu;
+	uint64_t now_ns; /* monotonic, never before the previous event's */
+	struct share_claim claim;
+	bool running;
+	enum share_activity activity;
+	uint64_t busy_ns;
+	uint64_t held_ns;
+	uint64_t value;
+	uint64_t seq;
+	uint64_t took_ns;
+	uint32_t outcome; /* 0 success */
+	bool is_held;
+	const struct share_config *config;
+};
+
+enum share_action_type {
+	SHARE_ACTION_SET,    /* SET_SHARE: seq, slice_us, hold_us, use_ppm, and its claim */
+	SHARE_ACTION_REPORT, /* for the log: report, of client or of gpu */
+};
+
+enum share_report {
+	SHARE_REPORT_MUTE,      /* client: has not answered a SET in time */
+	SHARE_REPORT_NOT_HELD,  /* client: could not be held; outcome in seq */
+	SHARE_REPORT_SLOW,      /* gpu: holding takes too long; slices only for a while */
+	SHARE_REPORT_FAST,      /* gpu: is tried again */
+	SHARE_REPORT_CAPPED,    /* gpu: the critical have had their share of the time */
+	SHARE_REPORT_NOT_CAPPED /* gpu */
+};
+
+struct share_action {
+	enum share_action_type type;
+	uint32_t client;
+	uint32_t gpu;
+	enum share_report report;
+	uint64_t seq;
+	uint64_t slice_us; /* 0: alone, as the driver has it; it need not report */
+	uint64_t hold_us;
+	uint64_t use_ppm;
+};
+
+struct share_actions {
+	uint32_t n;
+	struct share_action at[SHARE_ACTIONS_MAX];
+};
+
+enum {
+	SHARE_E_SUCCESS_,
+	SHARE_E_EXISTS,    /* JOIN of a slot in use */
+	SHARE_E_NO_CLIENT, /* any other event of a free slot */
+	SHARE_E_NO_GPU,    /* gpu >= SHARE_GPUS_MAX */
+	SHARE_E_VALUE,     /* a claim, an activity or a configuration out of its range */
+	SHARE_E_STALE,     /* an answer to nothing that is open */
+};
+
+#include "core/share_private.h" /* struct share, struct share_client: for their size only */
+
+void share_config_default(struct share_config *ret_config);
+
+/* Returns 0, or SHARE_E_VALUE if a value is out of its range. */
+int share_config_check(const struct share_config *config);
+
+/* clients: n_clients slots of zeroes; kept, and used, until the last call. */
+void share_init(struct share *share, struct share_client *clients, uint32_t n_clients,
+		const struct share_config *config);
+
+/*
+ * Returns 0, or one of SHARE_E_* when the event is refused; a refused event changes
+ * nothing but the time and yields no action. If there is more to do than fits into
+ * ret_actions, share_deadline() is at once now: step again with SHARE_EVENT_TIME.
+ */
+int share_step(struct share *share, const struct share_event *event,
+	       struct share_actions *ret_actions);
+
+/* When the next SHARE_EVENT_TIME is due; SHARE_NO_DEADLINE if none is. */
+uint64_t share_deadline(const struct share *share);
+
+/* Aborts if an invariant is broken. For tests, and after every step in debug builds. */
+void share_assert_valid(const struct share *share);
+
+struct share_gpu_status {
+	uint64_t n_preemptions, n_failures, n_timeouts;
+	uint64_t preempt_ns_total, preempt_ns_p50, preempt_ns_p99, preempt_ns_max;
+	uint64_t n_lc_tasks, n_be_tasks, n_slo_violations;
+	uint64_t lc_gpu_ns, be_gpu_ns;
+	uint64_t n_hints, n_hints_missed, hint_error_ns; /* the last error's average */
+	bool is_slow, is_capped;
+};
+
+struct share_client_status {
+	struct share_claim claim;
+	uint64_t gpu_ns, held_ns, slice_us, n_tasks, n_slo_violations;
+	uint64_t busy_ns;
+	uint64_t margin_ns, prepare_ns; /* of hints: the margin, the last preparation */
+	bool is_held, is_busy, is_slices_only;
+};
+
+/* gpu < SHARE_GPUS_MAX; client < n_clients, and joined. */
+void share_gpu_status(const struct share *share, uint32_t gpu, struct share_gpu_status *ret);
+void share_client_status(const struct share *share, uint32_t client,
+			 struct share_client_status *ret);
+
+/* GPU time of client, to the last event: an estimate, which a report may correct downwards. */
+uint64_t share_gpu_ns(const struct share *share, uint32_t client);
+
+#endif

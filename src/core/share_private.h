@@ -1,0 +1,188 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef NVS_CORE_SHARE_PRIVATE_H
+#define NVS_CORE_SHARE_PRIVATE_H
+
+/*
+ * What struct share and struct share_client consist of. Outside src/core only their size
+ * matters: include core/share.h, and read states through its functions.
+ *
+ * Clients are linked by their slot numbers, so that the whole state may be copied,
+ * compared and hashed as bytes.
+ */
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#define SHARE_ARM_SAMPLES  64u
+#define SHARE_HOLD_SAMPLES 32u
+#define SHARE_PREEMPTIONS  128u
+
+enum share_link_kind { SHARE_LINK_RUNNING, SHARE_LINK_PRESENT, SHARE_LINK_DIRTY, SHARE_LINKS_ };
+
+struct share_link {
+	uint32_t prev, next;
+};
+
+struct share_list {
+	uint32_t first, last, n;
+};
+
+/* arm.c: what a critical client's bursts have taken, holding others and not. */
+enum share_arm_kind { SHARE_ARM_HOLD, SHARE_ARM_SLICES, SHARE_ARMS_ };
+
+struct share_arm {
+	uint32_t us[SHARE_ARMS_][SHARE_ARM_SAMPLES]; /* the last ones */
+	uint32_t n[SHARE_ARMS_];                     /* in all */
+	uint32_t n_bursts;
+	enum share_arm_kind best;
+};
+
+/* predict.c: how long a critical client prepares after it has given a hint. */
+struct share_predict {
+	uint64_t said_ns; /* when the hint came; 0: none is open */
+	uint64_t value_ns;
+	uint64_t expected_ns; /* the preparation, as predicted */
+	uint64_t ratio_ppm;   /* of what it took to what was announced: average */
+	uint64_t margin_ns;
+	uint64_t last_ns;   /* what it took, the last time */
+	uint64_t error_ppm; /* of the predictions: average */
+	uint32_t n;
+};
+
+/* What a client was told, and what it has answered. */
+struct share_told {
+	uint64_t seq;
+	uint64_t seq_done;
+	uint64_t slice_us;
+	uint64_t until_ns; /* held until then, unless released; 0: not held */
+	uint64_t use_ppm;
+	uint64_t hold_seq; /* the SET that took it off; 0: it is on */
+};
+
+/* A client's part of what its GPU counts. */
+struct share_part {
+	uint32_t class; /* enum share_class */
+	uint32_t weight;
+	bool is_running;
+	bool is_active;   /* runs, and has work or had some lately */
+	bool is_wanting;  /* runs, is not critical, has work */
+	bool is_bursting; /* runs, is critical, is in a burst */
+	bool is_holding;  /* runs, is critical, and others are to be held for it */
+};
+
+/* usage.c */
+struct share_usage {
+	uint64_t busy_ns, held_ns; /* as reported */
+	uint64_t report_ns;        /* when */
+	uint64_t gpu_ns;
+	uint64_t given_ns;   /* of gpu_ns: since the last report, to be corrected by the next */
+	uint64_t present_ns; /* present for so long since the last report */
+	uint64_t since_ns;   /* present since then; only while it is */
+	uint64_t drawn;      /* share_gpu_usage::drawn when it was last settled */
+	uint32_t slice_us;
+	uint32_t part; /* of 1024: how much of its presence it is really busy */
+	uint32_t use_ppm;
+	bool is_present;
+	bool is_critical;
+};
+
+struct share_client {
+	bool is_joined;
+	bool is_let_in; /* by sched: runs */
+	bool is_dirty;  /* SHARE_LINK_DIRTY */
+	bool is_busy;
+	bool is_bursting;
+	bool is_hinted;          /* others are held for what was announced */
+	bool is_unholdable;      /* until retry_ns */
+	bool is_claim_new;       /* not told yet */
+	bool is_preempted;       /* its hold is part of the preemption being timed */
+	bool is_armed;           /* arm is that of the burst to come, or under way */
+	enum share_arm_kind arm; /* of this burst */
+	uint32_t gpu;
+	struct share_claim claim;
+	struct share_part part; /* as counted */
+	struct share_told told;
+	struct share_usage usage;
+
+	/* SHARE_NO_DEADLINE when not running. */
+	uint64_t linger_ns; /* active until then, without work */
+	uint64_t burst_end_ns;
+	uint64_t hint_ns; /* the hold of a hint begins, or ends */
+	uint64_t answer_ns;
+	uint64_t renew_ns;
+	uint64_t retry_ns;
+	uint64_t due_ns; /* the least of them, as in the heap */
+
+	uint64_t n_tasks;
+	uint64_t n_slo_violations;
+	uint32_t heap_at;   /* its place in the heap of timers */
+	uint32_t heap_slot; /* not its own: whose timer is at the place of this slot's number */
+	struct share_link link[SHARE_LINKS_];
+	struct share_predict predict;
+	struct share_arm arms;
+};
+
+/* Slices of a class: base_us * weight / base_weight; base_weight 0: base_us for each. */
+struct share_slices {
+	uint64_t base_us[4];
+	uint64_t base_weight[4];
+};
+
+struct share_gpu_usage {
+	uint64_t at_ns; /* settled up to then */
+	uint64_t wall_ns;
+	uint64_t given_ns;
+	uint64_t class_ns[2]; /* [1]: of the critical */
+	uint64_t drawn;       /* GPU time a unit of weight has had, while many are present */
+	uint64_t weights;     /* slice * part of all that are present */
+	uint64_t rests;       /* slice * (1024 - part) of the same */
+	struct share_list present;
+};
+
+struct share_gpu {
+	bool is_dirty;   /* to be planned before the step ends */
+	bool is_shared;  /* two or more run: everybody has a slice and reports */
+	bool is_taking;  /* a critical client is active: the others take turns */
+	bool is_holding; /* the one whose turn it is is held too */
+	bool is_capped;
+	bool is_slow;
+	uint32_t turn;    /* whom the critical leave to compute; SHARE_NONE */
+	uint32_t leaving; /* had its turn, and has not answered yet that it is off */
+	uint64_t turn_left_ns;
+	uint64_t credit; /* ns * percent that the critical may still take from others */
+	uint64_t at_ns;  /* credit and turn_left_ns are of then */
+	uint64_t wake_ns;
+	uint64_t slow_ns;     /* slices only until then */
+	uint64_t hint_end_ns; /* of the last hint's hold */
+	uint64_t preempt_avg_ns;
+	struct share_list running;
+	uint32_t n_active[4];
+	uint32_t weight_min[4], weight_max[4]; /* of the active */
+	bool is_weight_old[4];
+	uint32_t n_wanting, n_bursting, n_holders;
+	struct share_slices slices;
+	struct share_gpu_usage usage;
+
+	uint32_t took_us[SHARE_HOLD_SAMPLES]; /* by the last holds */
+	uint32_t n_took;
+	uint32_t n_pending;  /* of the preemption being timed, not yet off */
+	uint64_t preempt_ns; /* it began */
+	uint32_t preempt_us[SHARE_PREEMPTIONS];
+	uint64_t n_preempted; /* preemptions that are complete */
+	uint64_t n_preemptions, n_failures, n_timeouts, preempt_ns_total, preempt_ns_max;
+	uint64_t n_lc_tasks, n_be_tasks, n_slo_violations;
+	uint64_t n_hints, n_hints_missed, hint_error_ns;
+};
+
+struct share {
+	struct share_config config;
+	uint64_t now_ns;
+	struct share_client *clients; /* the caller's */
+	uint32_t n_clients;
+	uint32_t n_timers;
+	struct share_list dirty;
+	struct share_actions *out; /* of the step under way, else NULL */
+	struct share_gpu gpus[SHARE_GPUS_MAX];
+};
+
+#endif

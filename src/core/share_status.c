@@ -1,0 +1,98 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+
+#include "core/share.h"
+
+#include "core/usage.h"
+
+#include <assert.h>
+#include <string.h>
+
+static void sift(uint32_t *values, uint32_t n, uint32_t at)
+{
+	for (;;) {
+		uint32_t child = 2 * at + 1, value = values[at];
+
+		if (child + 1 < n && values[child + 1] > values[child])
+			child++;
+		if (child >= n || values[child] <= value)
+			return;
+		values[at] = values[child];
+		values[child] = value;
+		at = child;
+	}
+}
+
+static void sort(uint32_t *values, uint32_t n)
+{
+	for (uint32_t i = n / 2; i > 0; i--)
+		sift(values, n, i - 1);
+	for (uint32_t i = n; i > 1; i--) {
+		uint32_t last = values[i - 1];
+
+		values[i - 1] = values[0];
+		values[0] = last;
+		sift(values, i - 1, 0);
+	}
+}
+
+void share_gpu_status(const struct share *share, uint32_t gpu, struct share_gpu_status *ret)
+{
+	const struct share_gpu *g = &share->gpus[gpu];
+	uint32_t us[SHARE_PREEMPTIONS];
+	uint32_t n =
+		g->n_preempted < SHARE_PREEMPTIONS ? (uint32_t)g->n_preempted : SHARE_PREEMPTIONS;
+
+	assert(gpu < SHARE_GPUS_MAX);
+	*ret = (struct share_gpu_status){
+		.n_preemptions = g->n_preemptions,
+		.n_failures = g->n_failures,
+		.n_timeouts = g->n_timeouts,
+		.preempt_ns_total = g->preempt_ns_total,
+		.preempt_ns_max = g->preempt_ns_max,
+		.n_lc_tasks = g->n_lc_tasks,
+		.n_be_tasks = g->n_be_tasks,
+		.n_slo_violations = g->n_slo_violations,
+		.lc_gpu_ns = g->usage.class_ns[1],
+		.be_gpu_ns = g->usage.class_ns[0],
+		.n_hints = g->n_hints,
+		.n_hints_missed = g->n_hints_missed,
+		.hint_error_ns = g->hint_error_ns,
+		.is_slow = g->is_slow,
+		.is_capped = g->is_capped,
+	};
+	if (n == 0)
+		return;
+	memcpy(us, g->preempt_us, n * sizeof(us[0]));
+	sort(us, n);
+	ret->preempt_ns_p50 = 1000ull * us[(n - 1) / 2];
+	ret->preempt_ns_p99 = 1000ull * us[(n - 1) * 99 / 100];
+}
+
+void share_client_status(const struct share *share, uint32_t client,
+			 struct share_client_status *ret)
+{
+	const struct share_client *c = &share->clients[client];
+	bool is_critical = c->claim.class == SHARE_CLASS_CRITICAL;
+
+	assert(client < share->n_clients && c->is_joined);
+	*ret = (struct share_client_status){
+		.claim = c->claim,
+		.gpu_ns = usage_ns(share, client),
+		.busy_ns = c->usage.busy_ns,
+		.held_ns = c->usage.held_ns,
+		.slice_us = c->told.slice_us,
+		.n_tasks = c->n_tasks,
+		.n_slo_violations = c->n_slo_violations,
+		.margin_ns = c->predict.margin_ns,
+		.prepare_ns = c->predict.last_ns,
+		.is_held = c->part.is_running && c->told.until_ns > share->now_ns,
+		.is_busy = c->part.is_running && (c->is_busy || c->is_bursting),
+		.is_slices_only = is_critical && share->gpus[c->gpu].is_slow,
+	};
+}
+
+uint64_t share_gpu_ns(const struct share *share, uint32_t client)
+{
+	assert(client < share->n_clients);
+	return usage_ns(share, client);
+}

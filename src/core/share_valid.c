@@ -1,0 +1,136 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+
+/* The invariants, all computed anew from the clients: O(clients), for tests and debug builds. */
+
+#include "core/burst.h"
+#include "core/share.h"
+
+#include <assert.h>
+#include <string.h>
+
+struct sums {
+	uint32_t n_running, n_active[SHARE_CLASS_COUNT_], n_wanting, n_bursting, n_holders;
+	uint32_t n_pending, n_computing;
+	uint64_t weights, rests;
+	uint32_t n_present;
+};
+
+static void check_timers(const struct share *share, uint32_t client)
+{
+	const struct share_client *c = &share->clients[client];
+	const uint64_t all[] = {c->linger_ns, c->burst_end_ns, c->hint_ns,
+				c->answer_ns, c->renew_ns,     c->retry_ns};
+	uint64_t first = SHARE_NO_DEADLINE;
+
+	for (size_t i = 0; i < sizeof(all) / sizeof(all[0]); i++)
+		first = all[i] < first ? all[i] : first;
+	assert(c->due_ns == first);
+	if (first == SHARE_NO_DEADLINE)
+		return;
+	assert(c->heap_at < share->n_timers && share->clients[c->heap_at].heap_slot == client);
+	if (c->heap_at > 0)
+		assert(share->clients[share->clients[(c->heap_at - 1) / 2].heap_slot].due_ns <=
+		       first);
+}
+
+static void check_flags(const struct share_client *c)
+{
+	const struct share_part *part = &c->part;
+
+	assert(part->is_running == c->is_let_in);
+	assert(!part->is_active || part->is_running);
+	assert(!part->is_wanting || (part->is_active && part->class != SHARE_CLASS_CRITICAL));
+	assert(!part->is_bursting || (part->is_active && part->class == SHARE_CLASS_CRITICAL));
+	assert(!part->is_holding || (part->is_active && part->class == SHARE_CLASS_CRITICAL));
+	assert(part->class == c->claim.class && part->weight == c->claim.weight);
+	assert(c->is_bursting == (c->burst_end_ns != SHARE_NO_DEADLINE));
+	assert(!c->is_hinted || c->hint_ns != SHARE_NO_DEADLINE);
+	assert(c->is_unholdable == (c->retry_ns != SHARE_NO_DEADLINE));
+	assert(c->told.seq_done <= c->told.seq);
+	assert(c->told.slice_us == 0 ||
+	       (c->told.slice_us >= SHARE_SLICE_MIN && c->told.slice_us <= SHARE_SLICE_MAX));
+}
+
+static void add(const struct share *share, uint32_t client, struct sums *sums)
+{
+	const struct share_client *c = &share->clients[client];
+	const struct share_part *part = &c->part;
+
+	sums->n_running += part->is_running;
+	sums->n_active[part->class] += part->is_active;
+	sums->n_wanting += part->is_wanting;
+	sums->n_bursting += part->is_bursting;
+	sums->n_holders += part->is_holding;
+	sums->n_pending += c->is_preempted;
+	sums->n_computing += part->is_active && part->class != SHARE_CLASS_CRITICAL &&
+			     !c->is_unholdable && !burst_holds(share, client);
+	if (c->usage.is_present) {
+		sums->weights += (uint64_t)c->usage.slice_us * c->usage.part;
+		sums->rests += (uint64_t)c->usage.slice_us * (1024 - c->usage.part);
+		sums->n_present++;
+	}
+	assert(c->usage.use_ppm <= SHARE_PPM && c->usage.part <= 1024);
+}
+
+/* A list has n members, each linked back to the one before. */
+static void check_list(const struct share *share, const struct share_list *list,
+		       enum share_link_kind kind)
+{
+	uint32_t n = 0, prev = SHARE_NONE;
+
+	for (uint32_t at = list->first; at != SHARE_NONE; at = share->clients[at].link[kind].next) {
+		assert(share->clients[at].link[kind].prev == prev);
+		assert(n < list->n);
+		n++;
+		prev = at;
+	}
+	assert(n == list->n && list->last == prev);
+}
+
+static void check_gpu(const struct share *share, uint32_t gpu, const struct sums *sums)
+{
+	const struct share_gpu *g = &share->gpus[gpu];
+
+	check_list(share, &g->running, SHARE_LINK_RUNNING);
+	check_list(share, &g->usage.present, SHARE_LINK_PRESENT);
+	assert(g->running.n == sums->n_running && g->usage.present.n == sums->n_present);
+	assert(!memcmp(g->n_active, sums->n_active, sizeof(sums->n_active)));
+	assert(g->n_wanting == sums->n_wanting && g->n_bursting == sums->n_bursting);
+	assert(g->n_holders == sums->n_holders && g->n_pending == sums->n_pending);
+	assert(g->usage.weights == sums->weights && g->usage.rests == sums->rests);
+	assert(g->usage.given_ns <= g->usage.wall_ns);
+	assert(g->usage.class_ns[0] + g->usage.class_ns[1] <= g->usage.given_ns);
+	assert(g->credit <= burst_credit_max(&share->config));
+	if (g->is_dirty)
+		return;
+	/* While a critical client is active, at most one of the others computes. */
+	assert(!g->is_taking || sums->n_computing <= 1);
+	assert(!g->is_holding || (sums->n_computing == 0 && !g->is_capped));
+	assert(!g->is_taking || (sums->n_active[SHARE_CLASS_CRITICAL] > 0 && !g->is_slow));
+	assert(g->turn == SHARE_NONE || g->is_taking);
+	assert(g->leaving == SHARE_NONE || g->is_taking);
+	assert(g->is_shared == (g->running.n > 1));
+}
+
+void share_assert_valid(const struct share *share)
+{
+	struct sums sums[SHARE_GPUS_MAX];
+	uint32_t n_timers = 0, n_dirty = 0;
+
+	memset(sums, 0, sizeof(sums));
+	for (uint32_t i = 0; i < share->n_clients; i++) {
+		const struct share_client *c = &share->clients[i];
+
+		if (!c->is_joined)
+			continue;
+		check_timers(share, i);
+		check_flags(c);
+		add(share, i, &sums[c->gpu]);
+		n_timers += c->due_ns != SHARE_NO_DEADLINE;
+		n_dirty += c->is_dirty;
+	}
+	assert(n_timers == share->n_timers && n_dirty == share->dirty.n);
+	check_list(share, &share->dirty, SHARE_LINK_DIRTY);
+	for (uint32_t i = 0; i < SHARE_GPUS_MAX; i++)
+		check_gpu(share, i, &sums[i]);
+}

@@ -1,0 +1,24 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef NVS_CORE_SLICE_H
+#define NVS_CORE_SLICE_H
+
+/*
+ * How long a client computes before another one's turn on the hardware.
+ *
+ * A switch costs about 0.2 ms, so equals have at least equal_slice_us, in proportion to
+ * their weights. A class below one that is active has what the configuration says for it,
+ * so that who is above waits little; beside critical ones be_slice_us. One critical client
+ * keeps the GPU as long as it has work; several are equals. When they are capped, their
+ * slices leave others the rest of the time.
+ */
+
+#include "core/share.h"
+
+/* For the clients that are active on gpu now. */
+void slice_plan(const struct share_config *config, const struct share_gpu *gpu,
+		struct share_slices *ret_slices);
+
+/* us, SHARE_SLICE_MIN to _MAX. */
+uint64_t slice_of(const struct share_slices *slices, const struct share_claim *claim);
+
+#endif

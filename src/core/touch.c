@@ -1,0 +1,177 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+
+#include "core/touch.h"
+
+#include "core/burst.h"
+#include "core/chain.h"
+#include "core/slice.h"
+#include "core/timers.h"
+#include "core/usage.h"
+
+#include <assert.h>
+
+/* Reports that one event may cause, beside what it tells clients. */
+#define REPORTS_MAX 8u
+
+/* Who answers no more must not have its socket filled. */
+#define OPEN_MAX 8u
+
+/* A client with a limit hears of it when it has another part of its busy time. */
+#define USE_STEP 20000u
+
+/* Cutting a slice does not end one that has begun; being off for a moment does. */
+#define KICK_NS 1000000ull
+
+void touch(struct share *share, uint32_t client)
+{
+	struct share_client *c = &share->clients[client];
+
+	if (c->is_dirty)
+		return;
+	c->is_dirty = true;
+	if (c->claim.class == SHARE_CLASS_CRITICAL)
+		chain_push_back(share->clients, &share->dirty, SHARE_LINK_DIRTY, client);
+	else
+		chain_push_front(share->clients, &share->dirty, SHARE_LINK_DIRTY, client);
+}
+
+void touch_all(struct share *share, uint32_t gpu)
+{
+	for (uint32_t at = share->gpus[gpu].running.first; at != SHARE_NONE;
+	     at = share->clients[at].link[SHARE_LINK_RUNNING].next)
+		touch(share, at);
+}
+
+void touch_none(struct share *share, uint32_t client)
+{
+	struct share_client *c = &share->clients[client];
+
+	if (!c->is_dirty)
+		return;
+	c->is_dirty = false;
+	chain_remove(share->clients, &share->dirty, SHARE_LINK_DIRTY, client);
+}
+
+void touch_report(struct share *share, uint32_t client, uint32_t gpu, enum share_report report,
+		  uint64_t seq)
+{
+	/* A line in a log is worth less than a place that others need. */
+	if (share->out->n == SHARE_ACTIONS_MAX)
+		return;
+	share->out->at[share->out->n++] = (struct share_action){
+		.type = SHARE_ACTION_REPORT,
+		.client = client,
+		.gpu = gpu,
+		.report = report,
+		.seq = seq,
+	};
+}
+
+static bool is_told_held(const struct share *share, const struct share_client *c)
+{
+	return c->told.until_ns > share->now_ns;
+}
+
+static uint64_t slice_for(const struct share_gpu *g, const struct share_client *c)
+{
+	if (!g->is_shared)
+		return 0;
+	/* Who is not at work keeps what it has: a change would be a message for nothing. */
+	if (!c->part.is_active && c->told.slice_us)
+		return c->told.slice_us;
+	return slice_of(&g->slices, &c->claim);
+}
+
+static bool has_news(const struct share *share, const struct share_client *c, uint64_t slice_us,
+		     uint64_t until_ns)
+{
+	uint32_t use_ppm = c->usage.use_ppm;
+	uint64_t told_ppm = c->told.use_ppm;
+
+	if (slice_us != c->told.slice_us || c->is_claim_new)
+		return true;
+	if ((until_ns > 0) != is_told_held(share, c))
+		return true;
+	/* Time to renew; a hint's hold becomes a burst's in the same way. */
+	if (until_ns > 0 && until_ns >= c->told.until_ns + share->config.hold_ns / 2)
+		return true;
+	return c->claim.limit &&
+	       (use_ppm > told_ppm ? use_ppm - told_ppm : told_ppm - use_ppm) >= USE_STEP;
+}
+
+static void note_hold(struct share *share, uint32_t client, uint64_t until_ns)
+{
+	struct share_client *c = &share->clients[client];
+	struct share_gpu *g = &share->gpus[c->gpu];
+
+	c->renew_ns = SHARE_NO_DEADLINE;
+	if (until_ns == 0) {
+		c->told.hold_seq = 0;
+		burst_note_off(share, client, false);
+	} else if (!is_told_held(share, c)) {
+		c->told.hold_seq = c->told.seq;
+		if (g->is_holding && !c->is_preempted) {
+			c->is_preempted = true;
+			g->n_pending++;
+		}
+	}
+	if (until_ns > share->now_ns + share->config.hold_ns / 2)
+		c->renew_ns = until_ns - share->config.hold_ns / 2;
+	c->told.until_ns = until_ns;
+}
+
+static void tell(struct share *share, uint32_t client, uint64_t slice_us, uint64_t until_ns)
+{
+	struct share_client *c = &share->clients[client];
+	uint64_t hold_ns = until_ns ? until_ns - share->now_ns : 0;
+
+	if (c->part.is_bursting && slice_us < c->told.slice_us / 2)
+		hold_ns = KICK_NS;
+	c->told.seq++;
+	note_hold(share, client, until_ns);
+	c->told.slice_us = slice_us;
+	c->told.use_ppm = c->usage.use_ppm;
+	c->is_claim_new = false;
+	if (c->answer_ns == SHARE_NO_DEADLINE)
+		c->answer_ns = share->now_ns + share->config.answer_ns;
+	timers_set(share, client);
+	share->out->at[share->out->n++] = (struct share_action){
+		.type = SHARE_ACTION_SET,
+		.client = client,
+		.gpu = c->gpu,
+		.seq = c->told.seq,
+		.slice_us = slice_us,
+		.hold_us = (hold_ns + 999) / 1000,
+		.use_ppm = c->told.use_ppm,
+	};
+}
+
+static void look(struct share *share, uint32_t client)
+{
+	struct share_client *c = &share->clients[client];
+	uint64_t slice_us = slice_for(&share->gpus[c->gpu], c), until_ns = 0;
+
+	if (burst_holds(share, client))
+		until_ns = burst_until(share, c->gpu, client);
+	if (c->part.is_running && c->told.seq - c->told.seq_done < OPEN_MAX &&
+	    has_news(share, c, slice_us, until_ns))
+		tell(share, client, slice_us, until_ns);
+	if (!is_told_held(share, c) && c->told.hold_seq) {
+		c->told.hold_seq = 0; /* the hold has ended by itself */
+		burst_note_off(share, client, false);
+	}
+	usage_set(share, client,
+		  c->part.is_running && (c->is_busy || c->part.is_bursting) &&
+			  !is_told_held(share, c),
+		  c->told.slice_us);
+}
+
+void touch_flush(struct share *share)
+{
+	while (share->dirty.n > 0 && share->out->n + REPORTS_MAX < SHARE_ACTIONS_MAX) {
+		uint32_t client = share->dirty.first;
+
+		touch_none(share, client);
+		look(share, client);
+	}
+}

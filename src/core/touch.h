@@ -1,0 +1,23 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef NVS_CORE_TOUCH_H
+#define NVS_CORE_TOUCH_H
+
+/*
+ * Who is to be looked at before the step ends: what a client is told is only ever found out
+ * there, by comparing what it should have with what it was told last. Those that may be
+ * held come first, since somebody waits for it.
+ */
+
+#include "core/share.h"
+
+void touch(struct share *share, uint32_t client);
+void touch_all(struct share *share, uint32_t gpu);     /* all that run on it */
+void touch_none(struct share *share, uint32_t client); /* not any more */
+
+/* Tells those touched what they are to know, as far as the step has room. */
+void touch_flush(struct share *share);
+
+void touch_report(struct share *share, uint32_t client, uint32_t gpu, enum share_report report,
+		  uint64_t seq);
+
+#endif

@@ -1,0 +1,251 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+
+#include "core/usage.h"
+
+#include "core/chain.h"
+
+#include <assert.h>
+
+#define ONE        1024u /* of share_usage::part */
+#define EXACT_MAX  6u
+#define SLICE_NONE 2048u        /* us: the driver's */
+#define DRAWN_BITS 28           /* of share_gpu_usage::drawn behind the point */
+#define PIECE_MAX  (1ull << 34) /* ns: keeps the products from overflow */
+
+/* A part of zero would never be corrected upwards by what it is given. */
+#define PART_MIN 32u
+
+void usage_init(struct share *share, uint32_t gpu)
+{
+	chain_init(&share->gpus[gpu].usage.present);
+}
+
+static void give(struct share_gpu_usage *gu, struct share_usage *u, uint64_t ns)
+{
+	u->gpu_ns += ns;
+	u->given_ns += ns;
+	gu->class_ns[u->is_critical] += ns;
+}
+
+/* The chance, of 1 << 30, that exactly those of mask are busy; their slices in ret_sum_us. */
+static uint64_t chance(struct share_usage *const *u, uint32_t n, uint32_t mask,
+		       uint64_t *ret_sum_us)
+{
+	uint64_t p = 1u << 30, sum_us = 0;
+
+	for (uint32_t i = 0; i < n; i++) {
+		if (mask >> i & 1) {
+			p = p * u[i]->part / ONE;
+			sum_us += u[i]->slice_us;
+		} else {
+			p = p * (ONE - u[i]->part) / ONE;
+		}
+	}
+	*ret_sum_us = sum_us;
+	return p;
+}
+
+static void draw_exact(struct share *share, struct share_gpu_usage *gu, uint64_t ns)
+{
+	struct share_usage *u[EXACT_MAX];
+	uint64_t got_ns[EXACT_MAX] = {0}, sum_us;
+	uint32_t n = 0;
+
+	for (uint32_t at = gu->present.first; at != SHARE_NONE;
+	     at = share->clients[at].link[SHARE_LINK_PRESENT].next)
+		u[n++] = &share->clients[at].usage;
+	for (uint32_t mask = 1; mask < 1u << n; mask++) {
+		uint64_t p = chance(u, n, mask, &sum_us);
+		uint64_t part_ns = ns * (p >> 8) >> 22;
+
+		for (uint32_t i = 0; i < n && part_ns; i++) {
+			if (mask >> i & 1)
+				got_ns[i] += part_ns * u[i]->slice_us / sum_us;
+		}
+	}
+	for (uint32_t i = 0; i < n; i++) {
+		give(gu, u[i], got_ns[i]);
+		gu->given_ns += got_ns[i];
+	}
+}
+
+/* Everybody at once: what a unit of weight gets when the others are so busy on average. */
+static void draw_many(struct share_gpu_usage *gu, uint64_t ns)
+{
+	uint64_t others = gu->weights + gu->rests / gu->present.n;
+
+	gu->drawn += (ns << DRAWN_BITS) / others;
+	gu->given_ns += ns; /* they settle one by one, and not for more than this */
+}
+
+/* Settles the time since the last change; who is present, and its slice, were the same. */
+static void advance(struct share *share, uint32_t gpu)
+{
+	struct share_gpu_usage *gu = &share->gpus[gpu].usage;
+
+	while (gu->at_ns < share->now_ns) {
+		uint64_t ns = share->now_ns - gu->at_ns;
+
+		if (gu->present.n > 0 && ns > PIECE_MAX)
+			ns = PIECE_MAX;
+		gu->at_ns += ns;
+		gu->wall_ns += ns;
+		if (gu->present.n > EXACT_MAX)
+			draw_many(gu, ns);
+		else if (gu->present.n > 0)
+			draw_exact(share, gu, ns);
+	}
+}
+
+static uint64_t weight(const struct share_usage *u)
+{
+	return (uint64_t)u->slice_us * u->part;
+}
+
+static uint64_t drawn_ns(const struct share_gpu_usage *gu, const struct share_usage *u)
+{
+	return (uint64_t)((unsigned __int128)(gu->drawn - u->drawn) * weight(u) >> DRAWN_BITS);
+}
+
+/* What it has had while many were present. */
+static void settle(struct share_gpu_usage *gu, struct share_usage *u)
+{
+	if (!u->is_present)
+		return;
+	give(gu, u, drawn_ns(gu, u));
+	u->drawn = gu->drawn;
+}
+
+static void enter(struct share *share, uint32_t client)
+{
+	struct share_client *c = &share->clients[client];
+	struct share_gpu_usage *gu = &share->gpus[c->gpu].usage;
+
+	c->usage.drawn = gu->drawn;
+	gu->weights += weight(&c->usage);
+	gu->rests += (uint64_t)c->usage.slice_us * (ONE - c->usage.part);
+	chain_push_back(share->clients, &gu->present, SHARE_LINK_PRESENT, client);
+	c->usage.since_ns = share->now_ns;
+	c->usage.is_present = true;
+}
+
+static void leave(struct share *share, uint32_t client)
+{
+	struct share_client *c = &share->clients[client];
+	struct share_gpu_usage *gu = &share->gpus[c->gpu].usage;
+
+	if (!c->usage.is_present)
+		return;
+	settle(gu, &c->usage);
+	gu->weights -= weight(&c->usage);
+	gu->rests -= (uint64_t)c->usage.slice_us * (ONE - c->usage.part);
+	chain_remove(share->clients, &gu->present, SHARE_LINK_PRESENT, client);
+	c->usage.present_ns += share->now_ns - c->usage.since_ns;
+	c->usage.is_present = false;
+}
+
+void usage_join(struct share *share, uint32_t client)
+{
+	struct share_client *c = &share->clients[client];
+
+	if (share->gpus[c->gpu].usage.wall_ns == 0)
+		share->gpus[c->gpu].usage.at_ns = share->now_ns;
+	c->usage = (struct share_usage){
+		.report_ns = share->now_ns,
+		.slice_us = SLICE_NONE,
+		.part = ONE,
+		.use_ppm = SHARE_PPM,
+	};
+}
+
+void usage_leave(struct share *share, uint32_t client)
+{
+	advance(share, share->clients[client].gpu);
+	leave(share, client);
+}
+
+void usage_set(struct share *share, uint32_t client, bool is_present, uint64_t slice_us)
+{
+	struct share_usage *u = &share->clients[client].usage;
+	bool is_critical = share->clients[client].claim.class == SHARE_CLASS_CRITICAL;
+	uint32_t slice = slice_us ? (uint32_t)slice_us : SLICE_NONE;
+
+	if (u->is_present == is_present && u->slice_us == slice && u->is_critical == is_critical)
+		return;
+	advance(share, share->clients[client].gpu);
+	leave(share, client);
+	u->slice_us = slice;
+	u->is_critical = is_critical;
+	if (is_present)
+		enter(share, client);
+}
+
+/* More goes only as far as the GPU's time has not been given to anybody. */
+static void correct(struct share_gpu_usage *gu, struct share_usage *u, uint64_t right_ns)
+{
+	uint64_t left_ns = gu->wall_ns - gu->given_ns;
+
+	if (right_ns > u->given_ns) {
+		right_ns -= u->given_ns;
+		right_ns = right_ns < left_ns ? right_ns : left_ns;
+		give(gu, u, right_ns);
+		gu->given_ns += right_ns;
+		return;
+	}
+	right_ns = u->given_ns - right_ns;
+	u->gpu_ns -= right_ns;
+	u->given_ns -= right_ns;
+	gu->given_ns -= right_ns;
+	gu->class_ns[u->is_critical] -= right_ns;
+}
+
+/* busy_ns, of the time since the last report: what it has had of it, and how it goes on. */
+static void learn(struct share_gpu_usage *gu, struct share_usage *u, uint64_t busy_ns)
+{
+	uint64_t right_ns = busy_ns, expected_ns = u->present_ns / ONE * u->part;
+	uint64_t part;
+
+	if (expected_ns > 0 && u->given_ns > 0) {
+		/* What it was thought to have of the time in which it was thought to be busy. */
+		uint64_t use_ppm = u->given_ns / (expected_ns / 1000 ? expected_ns / 1000 : 1) *
+				   (SHARE_PPM / 1000);
+
+		use_ppm = use_ppm < SHARE_PPM ? use_ppm : SHARE_PPM;
+		right_ns = busy_ns / 1000 * use_ppm / 1000;
+		u->use_ppm = (uint32_t)((u->use_ppm + use_ppm) / 2);
+		part = busy_ns / (u->present_ns / ONE ? u->present_ns / ONE : 1);
+		part = (u->part + part) / 2;
+		u->part = (uint32_t)(part < PART_MIN ? PART_MIN : part < ONE ? part : ONE);
+	}
+	correct(gu, u, right_ns < busy_ns ? right_ns : busy_ns);
+}
+
+void usage_report(struct share *share, uint32_t client, uint64_t busy_ns, uint64_t held_ns)
+{
+	struct share_client *c = &share->clients[client];
+	struct share_usage *u = &c->usage;
+	uint64_t passed_ns = share->now_ns - u->report_ns, new_ns;
+	bool was_present = u->is_present;
+
+	if (busy_ns < u->busy_ns || held_ns < u->held_ns)
+		return;
+	new_ns = busy_ns - u->busy_ns < passed_ns ? busy_ns - u->busy_ns : passed_ns;
+	advance(share, c->gpu);
+	leave(share, client);
+	learn(&share->gpus[c->gpu].usage, u, new_ns);
+	u->busy_ns = busy_ns;
+	u->held_ns = held_ns;
+	u->report_ns = share->now_ns;
+	u->given_ns = 0;
+	u->present_ns = 0;
+	if (was_present)
+		enter(share, client);
+}
+
+uint64_t usage_ns(const struct share *share, uint32_t client)
+{
+	const struct share_client *c = &share->clients[client];
+	const struct share_gpu_usage *gu = &share->gpus[c->gpu].usage;
+
+	return c->usage.gpu_ns + (c->usage.is_present ? drawn_ns(gu, &c->usage) : 0);
+}

@@ -1,0 +1,33 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef NVS_CORE_USAGE_H
+#define NVS_CORE_USAGE_H
+
+/*
+ * How much GPU time each client has had.
+ *
+ * Nothing can be asked for it cheaply, so it is computed: of those that are present at the
+ * same time (they say that they have work, and are not held), each has a part of the time
+ * in proportion to its slice. Who is present need not be busy all the time; the part in
+ * which it is comes from its own reports, and up to six clients are taken as independent of
+ * each other: every subset of them that may be busy counts by its probability. With more
+ * an average of the others will do. A report corrects what was given since the last one.
+ *
+ * The sum over a GPU's clients never exceeds the time that has passed.
+ */
+
+#include "core/share.h"
+
+void usage_init(struct share *share, uint32_t gpu);
+void usage_join(struct share *share, uint32_t client);
+void usage_leave(struct share *share, uint32_t client);
+
+/* What is true of client from now on; what has been until now is settled first. */
+void usage_set(struct share *share, uint32_t client, bool is_present, uint64_t slice_us);
+
+/* Counters as reported; what can not be true of them is cut. */
+void usage_report(struct share *share, uint32_t client, uint64_t busy_ns, uint64_t held_ns);
+
+/* Its GPU time until now, estimated. */
+uint64_t usage_ns(const struct share *share, uint32_t client);
+
+#endif

@@ -1,0 +1,206 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "daemon/server.h"
+
+#include "util/clock.h"
+#include "util/log.h"
+
+/* The core names its classes and activities like the wire does; so numbers pass unchanged. */
+_Static_assert((int)SHARE_CLASS_CRITICAL == (int)NVSHARE_PRIORITY_CRITICAL, "enum share_class");
+_Static_assert((int)SHARE_CLASS_COUNT_ == (int)NVSHARE_PRIORITY_COUNT, "enum share_class");
+_Static_assert((int)SHARE_ACTIVITY_HINT == (int)NVSHARE_ACTIVITY_HINT, "enum share_activity");
+_Static_assert((int)SHARE_ACTIVITY_COUNT_ == (int)NVSHARE_ACTIVITY_COUNT, "enum share_activity");
+_Static_assert((int)SHARE_SLICE_MIN == (int)NVSHARE_SLICE_US_MIN, "slices");
+_Static_assert((int)SHARE_SLICE_MAX == (int)NVSHARE_SLICE_US_MAX, "slices");
+
+/* One pass over what is due makes at most so many steps, then the peers are heard again. */
+#define DUE_STEPS_MAX 256
+
+/* The order of turns need not know of less. */
+#define USED_STEP_NS CLOCK_NS_PER_MS
+
+static void tell(struct server *server, const struct share_action *action)
+{
+	struct peer *peer = &server->peers[action->client];
+
+	server_queue_body(server, peer, NVSHARE_MSG_SET_SHARE,
+			  &(struct nvshare_set_share){
+				  .seq = action->seq,
+				  .slice_us = action->slice_us,
+				  .hold_us = action->hold_us,
+				  .use_ppm = action->use_ppm,
+				  .claim = peer->claim,
+			  });
+}
+
+static void log_client(struct server *server, const struct share_action *action)
+{
+	const struct peer *peer = &server->peers[action->client];
+
+	if (!server_may_log(server))
+		return;
+	if (action->report == SHARE_REPORT_MUTE)
+		log_warn("share-unanswered client=%u pid=%d gpu=%u", peer->id, (int)peer->cred.pid,
+			 peer->gpu);
+	else
+		log_warn("not-held client=%u pid=%d gpu=%u outcome=%s", peer->id,
+			 (int)peer->cred.pid, peer->gpu, actions_outcome(action->seq));
+}
+
+static void log_report(struct server *server, const struct share_action *action)
+{
+	switch (action->report) {
+	case SHARE_REPORT_MUTE:
+	case SHARE_REPORT_NOT_HELD:
+		log_client(server, action);
+		break;
+	case SHARE_REPORT_SLOW:
+		log_info("holds-slow gpu=%u: latency-critical programs have slices only for a"
+			 " while",
+			 action->gpu);
+		break;
+	case SHARE_REPORT_FAST:
+		log_debug("holds-tried-again gpu=%u", action->gpu);
+		break;
+	case SHARE_REPORT_CAPPED:
+		log_debug("capped gpu=%u", action->gpu);
+		break;
+	case SHARE_REPORT_NOT_CAPPED:
+		log_debug("not-capped gpu=%u", action->gpu);
+		break;
+	}
+}
+
+/* Somebody's request waits for the messages: they leave before anything else is done. */
+static int step(struct server *server, struct share_event *event)
+{
+	struct share_actions actions;
+	int r;
+
+	event->now_ns = server->now_ns;
+	r = share_step(&server->share, event, &actions);
+	for (uint32_t i = 0; i < actions.n; i++) {
+		if (actions.at[i].type == SHARE_ACTION_SET)
+			tell(server, &actions.at[i]);
+	}
+	server_flush(server);
+	for (uint32_t i = 0; i < actions.n; i++) {
+		if (actions.at[i].type == SHARE_ACTION_REPORT)
+			log_report(server, &actions.at[i]);
+	}
+	return r;
+}
+
+static struct share_claim core_claim(const struct nvshare_claim *claim)
+{
+	return (struct share_claim){
+		.class = (enum share_class)claim->priority,
+		.weight = claim->weight ? claim->weight : NVSHARE_WEIGHT_DEFAULT,
+		.slo_us = claim->slo_us,
+		.limit = claim->compute_limit,
+	};
+}
+
+void shares_join(struct server *server, struct peer *peer)
+{
+	struct share_event event = {
+		.type = SHARE_EVENT_JOIN,
+		.client = peer->slot,
+		.gpu = peer->gpu,
+		.claim = core_claim(&peer->claim),
+	};
+
+	(void)step(server, &event);
+}
+
+void shares_claim(struct server *server, struct peer *peer)
+{
+	struct share_event event = {
+		.type = SHARE_EVENT_CLAIM,
+		.client = peer->slot,
+		.claim = core_claim(&peer->claim),
+	};
+
+	(void)step(server, &event);
+}
+
+void shares_follow(struct server *server, struct peer *peer)
+{
+	struct share_event event = {.type = SHARE_EVENT_RUN, .client = peer->slot};
+
+	if (peer->state != PEER_STATE_CLIENT)
+		return;
+	event.running = sched_client_state(&server->sched, peer->slot) == SCHED_CLIENT_RUNNING;
+	(void)step(server, &event);
+}
+
+void shares_stop(struct server *server, struct peer *peer)
+{
+	if (peer->state == PEER_STATE_CLIENT &&
+	    sched_client_state(&server->sched, peer->slot) != SCHED_CLIENT_RUNNING)
+		shares_follow(server, peer);
+}
+
+/* What it has had since goes to those who order the turns. */
+static void tell_used(struct server *server, struct peer *peer)
+{
+	struct sched_event event = {.type = SCHED_EVENT_USED, .client = peer->slot};
+	uint64_t gpu_ns = share_gpu_ns(&server->share, peer->slot);
+
+	if (gpu_ns < peer->gpu_ns + USED_STEP_NS)
+		return;
+	event.gpu_ns = gpu_ns - peer->gpu_ns;
+	peer->gpu_ns = gpu_ns;
+	(void)dispatch_event(server, &event);
+}
+
+void shares_activity(struct server *server, struct peer *peer,
+		     const struct nvshare_activity *activity)
+{
+	struct share_event event = {
+		.type = SHARE_EVENT_ACTIVITY,
+		.client = peer->slot,
+		.activity = (enum share_activity)activity->kind,
+		.busy_ns = activity->busy_ns,
+		.held_ns = activity->held_ns,
+		.value = activity->value,
+	};
+
+	(void)step(server, &event);
+	tell_used(server, peer);
+}
+
+void shares_set(struct server *server, struct peer *peer, const struct nvshare_share_set *set)
+{
+	struct share_event event = {
+		.type = SHARE_EVENT_DONE,
+		.client = peer->slot,
+		.seq = set->seq,
+		.outcome = set->outcome,
+		.took_ns = set->took_ns,
+		.is_held = set->is_held,
+	};
+	int r;
+
+	r = step(server, &event);
+	if (r)
+		log_debug("ignored client=%u message=SHARE_SET seq=%llu core=%d", peer->id,
+			  (unsigned long long)set->seq, r);
+}
+
+void shares_gone(struct server *server, struct peer *peer)
+{
+	struct share_event event = {.type = SHARE_EVENT_LEAVE, .client = peer->slot};
+
+	(void)step(server, &event);
+}
+
+void shares_due(struct server *server)
+{
+	for (unsigned int i = 0; i < DUE_STEPS_MAX; i++) {
+		struct share_event event = {.type = SHARE_EVENT_TIME};
+
+		if (share_deadline(&server->share) > server->now_ns)
+			break;
+		(void)step(server, &event);
+	}
+}

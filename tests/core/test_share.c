@@ -1,0 +1,537 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+
+/* Who is held, and for how long; who gets the time that the critical leave. */
+
+#include "share_rig.h"
+
+static struct rig rig;
+
+enum { LC, BE1, BE2, BE3 };
+
+static int set_up(void **state)
+{
+	(void)state;
+	rig_init(&rig);
+	return 0;
+}
+
+/* A critical client, and n others that all have work. */
+static void busy_node(uint32_t n)
+{
+	rig_join(&rig, LC, SHARE_CLASS_CRITICAL, 100);
+	for (uint32_t i = 1; i <= n; i++) {
+		rig_join(&rig, i, SHARE_CLASS_NORMAL, 100);
+		rig_busy(&rig, i);
+	}
+	rig_arm(&rig, LC, SHARE_ARM_HOLD);
+}
+
+static uint32_t n_computing(uint32_t n)
+{
+	uint32_t computing = 0;
+
+	for (uint32_t i = 1; i <= n; i++)
+		computing += !rig_is_held(&rig, i);
+	return computing;
+}
+
+static void who_is_alone_is_told_nothing(void **state)
+{
+	(void)state;
+	rig_join(&rig, BE1, SHARE_CLASS_NORMAL, 100);
+	rig_busy(&rig, BE1);
+	rig_in(&rig, 10 * S);
+	rig_idle(&rig, BE1);
+	rig_in(&rig, 10 * S);
+	rig_join(&rig, LC, SHARE_CLASS_CRITICAL, 100);
+	rig_leave(&rig, BE1);
+	rig.n_told = 0;
+	rig_burst(&rig, LC, 5 * MS);
+	rig_in(&rig, 10 * S);
+	assert_int_equal(rig.n_told, 0);
+}
+
+static void all_that_run_hear_that_they_share_and_when_they_do_not_any_more(void **state)
+{
+	(void)state;
+	rig_join(&rig, BE1, SHARE_CLASS_NORMAL, 100);
+	assert_int_equal(rig.n_told, 0);
+	rig_join(&rig, BE2, SHARE_CLASS_NORMAL, 100);
+	assert_int_equal(rig_slice(&rig, BE1), 10000);
+	assert_int_equal(rig_slice(&rig, BE2), 10000);
+	rig_run(&rig, BE2, false);
+	assert_int_equal(rig_slice(&rig, BE1), 0);
+	assert_int_equal(rig.n_told, 3);
+}
+
+static void a_burst_holds_who_computes_until_it_ends(void **state)
+{
+	(void)state;
+	busy_node(1);
+	rig_does(&rig, LC, SHARE_ACTIVITY_BEGIN, 0);
+	assert_true(rig_is_held(&rig, BE1));
+	rig_in(&rig, 5 * MS);
+	assert_true(rig_is_held(&rig, BE1));
+	rig_does(&rig, LC, SHARE_ACTIVITY_END, 5 * MS);
+	assert_false(rig_is_held(&rig, BE1));
+}
+
+static void a_burst_of_a_client_that_is_not_critical_holds_nobody(void **state)
+{
+	(void)state;
+	rig_join(&rig, BE1, SHARE_CLASS_HIGH, 100);
+	rig_join(&rig, BE2, SHARE_CLASS_LOW, 100);
+	rig_busy(&rig, BE2);
+	rig_does(&rig, BE1, SHARE_ACTIVITY_BEGIN, 0);
+	rig_in(&rig, 3 * S);
+	assert_false(rig_is_held(&rig, BE2));
+}
+
+static void all_are_held_in_one_step(void **state)
+{
+	(void)state;
+	busy_node(5);
+	rig.n_told = 0;
+	rig_does(&rig, LC, SHARE_ACTIVITY_BEGIN, 0);
+	assert_int_equal(n_computing(5), 0);
+	assert_int_equal(rig.n_told, 5);
+}
+
+static void at_most_one_computes_between_bursts_and_each_has_its_turn(void **state)
+{
+	uint32_t had[4] = {0};
+
+	(void)state;
+	busy_node(3);
+	rig_burst(&rig, LC, 2 * MS);
+	for (uint32_t i = 0; i < 300; i++) {
+		rig_in(&rig, 4 * MS);
+		assert_int_equal(n_computing(3), 1);
+		for (uint32_t j = 1; j <= 3; j++)
+			had[j] += !rig_is_held(&rig, j);
+		rig_burst(&rig, LC, MS);
+	}
+	for (uint32_t j = 1; j <= 3; j++)
+		assert_in_range(had[j], 85, 115);
+}
+
+static void turns_are_as_long_as_weight_and_class_say(void **state)
+{
+	uint64_t had[4] = {0};
+
+	(void)state;
+	rig_join(&rig, LC, SHARE_CLASS_CRITICAL, 100);
+	rig_join(&rig, BE1, SHARE_CLASS_NORMAL, 100);
+	rig_join(&rig, BE2, SHARE_CLASS_NORMAL, 300);
+	rig_join(&rig, BE3, SHARE_CLASS_HIGH, 100);
+	for (uint32_t i = 1; i <= 3; i++)
+		rig_busy(&rig, i);
+	for (uint32_t i = 0; i < 6000; i++) {
+		rig_in(&rig, MS);
+		if (i % 500 == 0)
+			rig_burst(&rig, LC, US);
+		for (uint32_t j = 1; j <= 3; j++)
+			had[j] += !rig_is_held(&rig, j);
+	}
+	assert_in_range(had[BE1], 950, 1050);
+	assert_in_range(had[BE2], 2850, 3150);
+	assert_in_range(had[BE3], 1900, 2100);
+}
+
+static void a_turn_without_work_passes_at_once(void **state)
+{
+	uint32_t holder, other;
+
+	(void)state;
+	busy_node(2);
+	rig_burst(&rig, LC, 2 * MS);
+	holder = rig_is_held(&rig, BE1) ? BE2 : BE1;
+	other = holder == BE1 ? BE2 : BE1;
+	rig_idle(&rig, holder);
+	assert_false(rig_is_held(&rig, other));
+	assert_true(rig_is_held(&rig, holder));
+	rig_busy(&rig, holder); /* held, it has work again, and waits for its turn */
+	assert_true(rig_is_held(&rig, holder));
+	rig_in(&rig, 60 * MS);
+	assert_false(rig_is_held(&rig, holder));
+}
+
+static void the_next_one_is_let_go_when_the_last_one_is_off(void **state)
+{
+	uint32_t holder, other;
+
+	(void)state;
+	busy_node(2);
+	rig_burst(&rig, LC, 2 * MS);
+	holder = rig_is_held(&rig, BE1) ? BE2 : BE1;
+	other = holder == BE1 ? BE2 : BE1;
+	rig.at[holder].is_mute = true;
+	rig_in(&rig, 55 * MS);
+	assert_true(rig_is_held(&rig, other));
+	rig.at[holder].is_mute = false;
+	assert_int_equal(rig_step(&rig, (struct share_event){.type = SHARE_EVENT_DONE,
+							     .client = holder,
+							     .seq = rig.at[holder].last.seq,
+							     .took_ns = MS,
+							     .is_held = true}),
+			 0);
+	assert_false(rig_is_held(&rig, other));
+}
+
+static void after_a_while_without_a_burst_all_compute_again(void **state)
+{
+	(void)state;
+	busy_node(3);
+	rig_burst(&rig, LC, 2 * MS);
+	rig_in(&rig, S - MS);
+	assert_int_equal(n_computing(3), 1);
+	rig_in(&rig, 2 * MS);
+	assert_int_equal(n_computing(3), 3);
+	assert_int_equal(rig_slice(&rig, BE1), 10000);
+}
+
+static void the_last_to_leave_lets_all_go(void **state)
+{
+	(void)state;
+	busy_node(3);
+	rig_does(&rig, LC, SHARE_ACTIVITY_BEGIN, 0);
+	rig_leave(&rig, LC);
+	assert_int_equal(n_computing(3), 3);
+}
+
+static void a_long_hold_is_renewed_before_it_ends(void **state)
+{
+	(void)state;
+	rig.config.lc_max_percent = 100; /* no cap */
+	assert_int_equal(rig_config(&rig), 0);
+	busy_node(1);
+	rig_does(&rig, LC, SHARE_ACTIVITY_BEGIN, 0);
+	for (uint32_t i = 0; i < 50; i++) {
+		rig_in(&rig, 100 * MS);
+		assert_true(rig_is_held(&rig, BE1));
+		assert_true(rig.at[BE1].last.hold_us <= 1000000);
+		rig_does(&rig, LC, SHARE_ACTIVITY_USE, 0);
+	}
+	assert_in_range(rig.at[BE1].n_told, 9, 13);
+}
+
+static void a_burst_in_which_nothing_is_heard_is_over_one_day(void **state)
+{
+	(void)state;
+	rig.config.lc_max_percent = 100;
+	assert_int_equal(rig_config(&rig), 0);
+	busy_node(1);
+	rig_does(&rig, LC, SHARE_ACTIVITY_BEGIN, 0);
+	rig_in(&rig, 9900 * MS);
+	assert_true(rig_is_held(&rig, BE1));
+	rig_in(&rig, 200 * MS);
+	assert_false(rig_is_held(&rig, BE1));
+}
+
+static void the_cap_gives_others_their_part_of_an_endless_burst(void **state)
+{
+	(void)state;
+	busy_node(2);
+	rig_does(&rig, LC, SHARE_ACTIVITY_BEGIN, 0);
+	assert_int_equal(rig_slice(&rig, LC), 5000000);
+	rig_in(&rig, 890 * MS);
+	assert_int_equal(n_computing(2), 0);
+	rig_in(&rig, 20 * MS);
+	assert_int_equal(rig.reports[SHARE_REPORT_CAPPED], 1);
+	assert_int_equal(n_computing(2), 1);
+	assert_int_equal(rig_slice(&rig, LC), 1800);
+	/* It was off for a moment, so that the long slice is over. */
+	assert_in_range(rig.at[LC].until_ns, 1, rig.now);
+	assert_int_equal(rig_slice(&rig, BE1), 200);
+	rig_in(&rig, 5 * S);
+	assert_int_equal(n_computing(2), 1);
+	rig_does(&rig, LC, SHARE_ACTIVITY_END, 5910 * MS);
+	rig_in(&rig, 40 * MS);
+	assert_int_equal(rig_slice(&rig, LC), 1800);
+	rig_in(&rig, 20 * MS);
+	rig_does(&rig, LC, SHARE_ACTIVITY_BEGIN, 0);
+	assert_int_equal(rig_slice(&rig, LC), 5000000);
+	assert_int_equal(n_computing(2), 0);
+}
+
+static void bursts_that_leave_enough_are_never_capped(void **state)
+{
+	(void)state;
+	busy_node(1);
+	for (uint32_t i = 0; i < 1000; i++) {
+		rig_burst(&rig, LC, 85 * MS);
+		rig_in(&rig, 15 * MS);
+	}
+	assert_int_equal(rig.reports[SHARE_REPORT_CAPPED], 0);
+}
+
+static void who_can_not_be_held_is_left_alone_for_a_while(void **state)
+{
+	(void)state;
+	busy_node(1);
+	rig.outcome = 6;
+	rig_does(&rig, LC, SHARE_ACTIVITY_BEGIN, 0);
+	assert_int_equal(rig.reports[SHARE_REPORT_NOT_HELD], 1);
+	rig.at[BE1].until_ns = 0;
+	rig_does(&rig, LC, SHARE_ACTIVITY_END, MS);
+	rig.n_told = 0;
+	for (uint32_t i = 0; i < 90; i++) {
+		rig_burst(&rig, LC, 10 * MS);
+		rig_in(&rig, 90 * MS);
+	}
+	assert_false(rig_is_held(&rig, BE1));
+	assert_int_equal(rig.n_told, 0);
+	rig.outcome = 0;
+	rig_in(&rig, 2 * S);
+	rig_does(&rig, LC, SHARE_ACTIVITY_BEGIN, 0);
+	assert_true(rig_is_held(&rig, BE1));
+}
+
+static void who_does_not_answer_is_not_flooded(void **state)
+{
+	struct share_gpu_status status;
+
+	(void)state;
+	busy_node(1);
+	rig.at[BE1].is_mute = true;
+	rig.n_told = rig.at[BE1].n_told = 0;
+	for (uint32_t i = 0; i < 10000; i++) {
+		rig_burst(&rig, LC, MS);
+		rig_in(&rig, 2 * MS);
+	}
+	assert_true(rig.at[BE1].n_told <= 8);
+	share_gpu_status(&rig.share, 0, &status);
+	assert_true(status.n_timeouts >= 1);
+}
+
+static void slow_holds_are_given_up_for_a_while(void **state)
+{
+	struct share_client_status status;
+
+	(void)state;
+	busy_node(1);
+	for (uint32_t i = 0; i < 40; i++) {
+		rig_burst(&rig, LC, MS);
+		rig_in(&rig, 2 * MS);
+	}
+	assert_int_equal(rig.reports[SHARE_REPORT_SLOW], 0);
+	rig.took_ns = 14 * MS;
+	rig_burst(&rig, LC, MS);
+	assert_int_equal(rig.reports[SHARE_REPORT_SLOW], 0); /* one tells nothing */
+	rig_in(&rig, 2 * MS);
+	rig_does(&rig, LC, SHARE_ACTIVITY_BEGIN, 0);
+	assert_int_equal(rig.reports[SHARE_REPORT_SLOW], 1);
+	assert_false(rig_is_held(&rig, BE1));
+	share_client_status(&rig.share, LC, &status);
+	assert_true(status.is_slices_only);
+	rig_does(&rig, LC, SHARE_ACTIVITY_END, MS);
+	rig_burst(&rig, LC, MS);
+	assert_int_equal(rig_slice(&rig, BE1), 200);
+	rig_in(&rig, 11 * S);
+	assert_int_equal(rig.reports[SHARE_REPORT_FAST], 1);
+	rig.took_ns = MS;
+	rig_does(&rig, LC, SHARE_ACTIVITY_BEGIN, 0);
+	assert_true(rig_is_held(&rig, BE1));
+}
+
+static void holding_can_be_forbidden(void **state)
+{
+	(void)state;
+	rig.config.is_holding = false;
+	assert_int_equal(rig_config(&rig), 0);
+	busy_node(2);
+	rig_does(&rig, LC, SHARE_ACTIVITY_BEGIN, 0);
+	assert_int_equal(n_computing(2), 2);
+	assert_int_equal(rig_slice(&rig, BE1), 200);
+}
+
+static void a_stopped_client_is_forgotten_and_found_as_it_was_told(void **state)
+{
+	(void)state;
+	busy_node(1);
+	rig_does(&rig, LC, SHARE_ACTIVITY_BEGIN, 0);
+	rig_run(&rig, BE1, false);
+	rig_does(&rig, LC, SHARE_ACTIVITY_END, MS);
+	rig_run(&rig, BE1, true);
+	assert_false(rig_is_held(&rig, BE1));
+	rig_busy(&rig, BE1);
+	rig_does(&rig, LC, SHARE_ACTIVITY_BEGIN, 0);
+	assert_true(rig_is_held(&rig, BE1));
+}
+
+static void a_claim_is_told_and_counts_from_then_on(void **state)
+{
+	(void)state;
+	rig_join(&rig, LC, SHARE_CLASS_NORMAL, 100);
+	rig_join(&rig, BE1, SHARE_CLASS_NORMAL, 100);
+	rig_busy(&rig, BE1);
+	rig_does(&rig, LC, SHARE_ACTIVITY_BEGIN, 0);
+	assert_false(rig_is_held(&rig, BE1));
+	rig.at[LC].n_told = 0;
+	rig_arm(&rig, LC, SHARE_ARM_HOLD);
+	assert_int_equal(
+		rig_step(&rig, (struct share_event){.type = SHARE_EVENT_CLAIM,
+						    .client = LC,
+						    .claim = {SHARE_CLASS_CRITICAL, 100, 0, 0}}),
+		0);
+	assert_int_equal(rig.at[LC].n_told, 1);
+	assert_int_equal(rig_slice(&rig, LC), 5000000);
+	rig_does(&rig, LC, SHARE_ACTIVITY_END, MS);
+	rig_does(&rig, LC, SHARE_ACTIVITY_BEGIN, 0);
+	assert_true(rig_is_held(&rig, BE1));
+}
+
+static void more_than_a_step_can_say_is_said_in_the_next(void **state)
+{
+	(void)state;
+	busy_node(1000);
+	for (uint32_t i = 1; i <= 1000; i++)
+		rig.at[i].is_mute = true;
+	rig_does(&rig, LC, SHARE_ACTIVITY_BEGIN, 0);
+	assert_int_equal(share_deadline(&rig.share), rig.now);
+	rig_in(&rig, 0);
+	assert_int_equal(n_computing(1000), 0);
+}
+
+static void what_is_refused_changes_nothing(void **state)
+{
+	struct share_event event = {.type = SHARE_EVENT_RUN, .client = BE1};
+
+	(void)state;
+	assert_int_equal(rig_step(&rig, event), SHARE_E_NO_CLIENT);
+	event.type = SHARE_EVENT_JOIN;
+	event.claim = (struct share_claim){SHARE_CLASS_NORMAL, 100, 0, 0};
+	event.gpu = SHARE_GPUS_MAX;
+	assert_int_equal(rig_step(&rig, event), SHARE_E_NO_GPU);
+	event.gpu = 0;
+	event.claim.weight = 0;
+	assert_int_equal(rig_step(&rig, event), SHARE_E_VALUE);
+	event.claim.weight = 10000;
+	assert_int_equal(rig_step(&rig, event), 0);
+	assert_int_equal(rig_step(&rig, event), SHARE_E_EXISTS);
+	event.type = SHARE_EVENT_DONE;
+	event.seq = 1;
+	assert_int_equal(rig_step(&rig, event), SHARE_E_STALE);
+	rig.config.lc_max_percent = 9;
+	assert_int_equal(rig_config(&rig), SHARE_E_VALUE);
+}
+
+static void gpus_do_not_concern_each_other(void **state)
+{
+	(void)state;
+	busy_node(2);
+	assert_int_equal(
+		rig_step(&rig, (struct share_event){.type = SHARE_EVENT_JOIN,
+						    .client = 10,
+						    .gpu = 1,
+						    .claim = {SHARE_CLASS_NORMAL, 100, 0, 0}}),
+		0);
+	rig_run(&rig, 10, true);
+	rig_busy(&rig, 10);
+	rig_does(&rig, LC, SHARE_ACTIVITY_BEGIN, 0);
+	assert_int_equal(rig.at[10].n_told, 0);
+	assert_int_equal(n_computing(2), 0);
+}
+
+static void an_idle_node_is_not_woken(void **state)
+{
+	(void)state;
+	busy_node(3);
+	rig_burst(&rig, LC, 20 * MS);
+	for (uint32_t i = 1; i <= 3; i++)
+		rig_idle(&rig, i);
+	rig_in(&rig, 5 * S);
+	assert_int_equal(share_deadline(&rig.share), SHARE_NO_DEADLINE);
+}
+
+static void preemptions_are_timed_from_the_request_to_the_last_one_off(void **state)
+{
+	struct share_gpu_status status;
+
+	(void)state;
+	busy_node(2);
+	rig_burst(&rig, LC, MS);
+	rig.at[BE1].is_mute = rig.at[BE2].is_mute = true;
+	for (uint32_t i = 0; i < 100; i++) {
+		uint32_t turn = rig_is_held(&rig, BE1) ? BE2 : BE1;
+
+		rig_does(&rig, LC, SHARE_ACTIVITY_BEGIN, 0);
+		rig_in(&rig, i == 50 ? 2 * MS : 700 * US);
+		(void)rig_step(&rig, (struct share_event){.type = SHARE_EVENT_DONE,
+							  .client = turn,
+							  .seq = rig.at[turn].last.seq,
+							  .took_ns = 600 * US,
+							  .is_held = true});
+		rig_does(&rig, LC, SHARE_ACTIVITY_END, MS);
+		for (uint32_t j = 1; j <= 2; j++)
+			(void)rig_step(&rig, (struct share_event){.type = SHARE_EVENT_DONE,
+								  .client = j,
+								  .seq = rig.at[j].last.seq});
+	}
+	share_gpu_status(&rig.share, 0, &status);
+	assert_int_equal(status.n_preemptions, 102);
+	assert_int_equal(status.preempt_ns_p50, 700 * US);
+	assert_int_equal(status.preempt_ns_max, 2 * MS);
+	assert_int_equal(status.n_lc_tasks, 101);
+}
+
+static void service_levels_that_are_missed_are_counted(void **state)
+{
+	struct share_client_status client;
+	struct share_gpu_status gpu;
+
+	(void)state;
+	busy_node(1);
+	assert_int_equal(
+		rig_step(&rig, (struct share_event){.type = SHARE_EVENT_CLAIM,
+						    .client = LC,
+						    .claim = {SHARE_CLASS_CRITICAL, 100, 5000, 0}}),
+		0);
+	for (uint32_t i = 1; i <= 10; i++)
+		rig_burst(&rig, LC, i * MS);
+	rig_does(&rig, BE1, SHARE_ACTIVITY_END, S);
+	share_gpu_status(&rig.share, 0, &gpu);
+	share_client_status(&rig.share, LC, &client);
+	assert_int_equal(gpu.n_slo_violations, 5);
+	assert_int_equal(client.n_slo_violations, 5);
+	assert_int_equal(client.n_tasks, 10);
+	assert_int_equal(gpu.n_lc_tasks, 10);
+	assert_int_equal(gpu.n_be_tasks, 1);
+}
+
+#define TEST(name) cmocka_unit_test_setup(name, set_up)
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		TEST(who_is_alone_is_told_nothing),
+		TEST(all_that_run_hear_that_they_share_and_when_they_do_not_any_more),
+		TEST(a_burst_holds_who_computes_until_it_ends),
+		TEST(a_burst_of_a_client_that_is_not_critical_holds_nobody),
+		TEST(all_are_held_in_one_step),
+		TEST(at_most_one_computes_between_bursts_and_each_has_its_turn),
+		TEST(turns_are_as_long_as_weight_and_class_say),
+		TEST(a_turn_without_work_passes_at_once),
+		TEST(the_next_one_is_let_go_when_the_last_one_is_off),
+		TEST(after_a_while_without_a_burst_all_compute_again),
+		TEST(the_last_to_leave_lets_all_go),
+		TEST(a_long_hold_is_renewed_before_it_ends),
+		TEST(a_burst_in_which_nothing_is_heard_is_over_one_day),
+		TEST(the_cap_gives_others_their_part_of_an_endless_burst),
+		TEST(bursts_that_leave_enough_are_never_capped),
+		TEST(who_can_not_be_held_is_left_alone_for_a_while),
+		TEST(who_does_not_answer_is_not_flooded),
+		TEST(slow_holds_are_given_up_for_a_while),
+		TEST(holding_can_be_forbidden),
+		TEST(a_stopped_client_is_forgotten_and_found_as_it_was_told),
+		TEST(a_claim_is_told_and_counts_from_then_on),
+		TEST(more_than_a_step_can_say_is_said_in_the_next),
+		TEST(what_is_refused_changes_nothing),
+		TEST(gpus_do_not_concern_each_other),
+		TEST(an_idle_node_is_not_woken),
+		TEST(preemptions_are_timed_from_the_request_to_the_last_one_off),
+		TEST(service_levels_that_are_missed_are_counted),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
