@@ -266,10 +266,8 @@ static void start_out(struct move *move, struct pager_chunk *chunk)
 {
 	size_t slot = move->n_started % PAGER_IN_FLIGHT;
 
-	if (!claim(chunk, PAGER_RESIDENT)) {
-		hook_debug("NOT CLAIMED state %d holds %u pinned %d", chunk->state, chunk->n_holds, chunk->is_pinned);
+	if (!claim(chunk, PAGER_RESIDENT))
 		return;
-	}
 	/* Just restored, and nothing has run since: the copy still holds. */
 	if (chunk->host || chunk->is_blank) {
 		let_go(move, chunk);
@@ -323,9 +321,7 @@ int pager_evict(CUdevice dev, uint64_t bytes, bool is_frozen, struct pager_move 
 	}
 	if (!pager_device(dev) || !plan_init(&plan, dev, PAGER_RESIDENT))
 		return NVSHARE_OUTCOME_SAVE_FAILED;
-	{ size_t n0 = plan.n_chunks; uint64_t sum = 0; for (size_t i = 0; i < n0; i++) sum += plan.chunks[i]->size;
 	plan_cut(&plan, bytes);
-	hook_debug("PLAN %zu chunks %llu bytes, cut to %zu for %llu", n0, (unsigned long long)sum, plan.n_chunks, (unsigned long long)bytes); }
 	if (!plan.n_chunks)
 		goto out;
 	to_copy = bytes_to_copy(&plan);
@@ -457,7 +453,6 @@ int pager_restore(CUdevice dev, struct pager_move *ret_move)
 	*ret_move = (struct pager_move){0};
 	if (!pager_device(dev) || !plan_init(&plan, dev, PAGER_SWAPPED))
 		return NVSHARE_OUTCOME_INVALID_STATE;
-	hook_debug("RPLAN %zu", plan.n_chunks);
 	if (plan.n_chunks) {
 		move.mover = mover_get();
 		if (!move.mover)
