@@ -79,6 +79,16 @@ static void *take_memory(void *arg)
 	return NULL;
 }
 
+static void *take_a_little(void *arg)
+{
+	struct user *user = arg;
+
+	gate_enter();
+	user->res = budget_take(0, 8 * MIB, BUDGET_PAGEABLE);
+	gate_leave();
+	return NULL;
+}
+
 static void start(struct user *user, void *(*body)(void *arg))
 {
 	user->is_done = 0;
@@ -616,6 +626,34 @@ static void an_allocation_waits_for_room(void)
 	check(finish(&user) == CUDA_ERROR_OUT_OF_MEMORY);
 }
 
+/* It asks for more than it lacks, unless others had to stop for that. */
+static void what_is_waited_for_is_what_is_missing(void)
+{
+	struct nvshare_wait_for_mem wait = {.why = NVSHARE_WAIT_SWAP};
+	struct nvshare_mem_update u;
+	struct user user = {0};
+	int fd;
+
+	fake_listen(dir);
+	fd = begin_running();
+	fake_available(fd, 102 * MIB, 4);
+	wait_until(budget_get(0) == 102 * MIB);
+	start(&user, take_a_little);
+	do
+		u = fake_expect(fd, NVSHARE_MSG_MEM_UPDATE).body.mem_update_9;
+	while (!u.mem.wanted);
+	check(u.mem.wanted == 62 * MIB);
+	fake_send(fd, NVSHARE_MSG_WAIT_FOR_MEM, &wait);
+	fake_send(fd, NVSHARE_MSG_HEARTBEAT, &(struct nvshare_heartbeat){0});
+	(void)fake_expect(fd, NVSHARE_MSG_HEARTBEAT);
+	wait.why = NVSHARE_WAIT_MEMORY;
+	fake_send(fd, NVSHARE_MSG_WAIT_FOR_MEM, &wait);
+	u = fake_expect(fd, NVSHARE_MSG_MEM_UPDATE).body.mem_update_9;
+	check(u.mem.wanted == 6 * MIB);
+	fake_available(fd, 108 * MIB, 6);
+	check(finish(&user) == CUDA_SUCCESS);
+}
+
 static void a_refusal_of_more_than_it_lacks_now_is_an_old_one(void)
 {
 	struct user user = {0};
@@ -1114,6 +1152,7 @@ int main(void)
 		child_test(drains_after_freezes_that_came_to_nothing),
 		child_test(undoes_an_eviction_that_fails),
 		child_test(an_allocation_waits_for_room),
+		child_test(what_is_waited_for_is_what_is_missing),
 		child_test(a_refusal_of_more_than_it_lacks_now_is_an_old_one),
 		child_test(is_stopped_inside_an_allocation),
 		child_test(reports_are_coalesced),

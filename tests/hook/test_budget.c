@@ -82,6 +82,31 @@ static void a_short_budget_is_asked_for_with_slack_when_pageable(void **state)
 	assert_int_equal(counts().wanted, 0);
 }
 
+/* Others hold what it would get on top: then what it lacks may still be there. */
+static void wait_first(CUdevice dev)
+{
+	struct nvshare_mem mem;
+
+	assert_true(budget_drop_slack(dev));
+	assert_false(budget_drop_slack(dev));
+	budget_read(dev, &mem);
+	seen_wanted = mem.wanted;
+	budget_set(dev, budget_get(dev) + mem.wanted);
+}
+
+static void a_wait_is_for_what_is_missing_alone(void **state)
+{
+	(void)state;
+	assert_false(budget_drop_slack(0)); /* nobody waits */
+	fake.on_want = wait_first;
+	budget_set(0, MIB);
+	assert_int_equal(take(3 * MIB, BUDGET_PAGEABLE), CUDA_SUCCESS);
+	assert_int_equal(seen_wanted, 2 * MIB);
+	fake.on_want = grant_what_is_wanted;
+	assert_int_equal(take(3 * MIB, BUDGET_PAGEABLE), CUDA_SUCCESS);
+	assert_int_equal(seen_wanted, 64 * MIB); /* the next one asks for more again */
+}
+
 static int n_refusals;
 
 static void refuse(CUdevice dev)
@@ -451,6 +476,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		BUDGET_TEST(without_a_budget_nothing_is_bounded),
 		BUDGET_TEST(a_short_budget_is_asked_for_with_slack_when_pageable),
+		BUDGET_TEST(a_wait_is_for_what_is_missing_alone),
 		BUDGET_TEST(a_refusal_is_out_of_memory_after_a_try_without_slack),
 		BUDGET_TEST(a_wait_in_its_own_capture_has_an_end),
 		BUDGET_TEST(without_a_scheduler_nothing_is_tried_again),

@@ -326,8 +326,14 @@ static void handle_message(struct agent_link *link, const struct msg *msg)
 		hostmem_set_others(msg->body.prepare_swap_out_12.host_others);
 		link->second_max = msg->body.prepare_swap_out_12.second_max;
 		break;
+	case NVSHARE_MSG_WAIT_FOR_MEM:
+		/* Memory that is being moved comes with what was asked for on top. */
+		if (msg->body.wait_for_mem_10.why != NVSHARE_WAIT_SWAP &&
+		    link->state == AGENT_LINK_UP && budget_drop_slack(link->dev))
+			agent_lease_report(link, true);
+		return;
 	default:
-		return; /* WAIT_FOR_MEM, PING: for information */
+		return; /* PING: for information */
 	}
 	if (link->state != AGENT_LINK_UP) {
 		link->is_broken = true;

@@ -34,6 +34,7 @@ struct budget_device {
 	uint64_t ticket_served;
 	uint64_t need;  /* bytes that must be free for the first one; 0: nobody waits */
 	uint64_t slack; /* asked for on top */
+	bool is_exact;  /* no more is asked for on top, as it would be waited for */
 	int need_kind;
 	uint64_t pressing;        /* bytes that threads wait for in captures of their own */
 	uint64_t pressing_pinned; /* those of them that are not pageable */
@@ -216,6 +217,7 @@ static void leave_line(struct budget_device *d)
 {
 	d->need = 0;
 	d->slack = 0;
+	d->is_exact = false;
 	d->ticket_served++;
 	pthread_cond_broadcast(&state.changed);
 }
@@ -241,7 +243,7 @@ static CUresult take_waiting(CUdevice dev, struct budget_device *d, uint64_t byt
 	while (!is_done) {
 		d->need = bytes;
 		d->need_kind = kind;
-		d->slack = step ? step - bytes : 0;
+		d->slack = step && !d->is_exact ? step - bytes : 0;
 		if (unused(d) < bytes)
 			has_room = wait_for_room(dev, d);
 		if (!has_room && step) {
@@ -545,6 +547,23 @@ void budget_refuse(CUdevice dev)
 	d->n_refused++;
 	pthread_cond_broadcast(&state.changed);
 	pthread_mutex_unlock(&state.lock);
+}
+
+bool budget_drop_slack(CUdevice dev)
+{
+	struct budget_device *d = device(dev);
+	bool had_any;
+
+	if (!d)
+		return false;
+	pthread_mutex_lock(&state.lock);
+	had_any = d->slack && lacking(d);
+	if (had_any) {
+		d->slack = 0;
+		d->is_exact = true;
+	}
+	pthread_mutex_unlock(&state.lock);
+	return had_any;
 }
 
 bool budget_wanting(CUdevice dev)

@@ -88,6 +88,11 @@ void budget_set(CUdevice dev, uint64_t bytes); /* wakes who waits */
 void budget_refuse(CUdevice dev);              /* who waits gets out of memory */
 void budget_lost(CUdevice dev);    /* the scheduler is gone; for a while it may come back */
 bool budget_wanting(CUdevice dev); /* a thread waits for memory */
+/*
+ * Others would have to stop for what is wanted: it becomes what is missing, without the
+ * bytes that are asked for on top. false: there were none.
+ */
+bool budget_drop_slack(CUdevice dev);
 
 /*
  * Lowers the budget so that keep bytes of it stay unused, if more are and nobody waits
