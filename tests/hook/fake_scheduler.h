@@ -142,7 +142,7 @@ static void fake_drop(int fd, uint64_t grant, uint64_t bytes, uint64_t epoch)
 		  &(struct nvshare_drop_lock){.grant = grant, .bytes = bytes, .epoch = epoch});
 }
 
-static void fake_available(int fd, uint64_t budget, uint64_t epoch)
+static inline void fake_available(int fd, uint64_t budget, uint64_t epoch)
 {
 	fake_send(fd, NVSHARE_MSG_MEM_AVAILABLE,
 		  &(struct nvshare_mem_available){.budget = budget, .epoch = epoch});

@@ -3,9 +3,9 @@
 #define NVS_HOOK_PAGER_PRIVATE_H
 
 /*
- * What the parts of the pager share: pager.c (allocations), pager_range.c (address ranges
- * and their chunks), pager_memory.c (chunks that are the program's own memory),
- * pager_move.c (out to the host and back).
+ * What the parts of the pager share: pager.c (allocations), pager_find.c (what an address
+ * lies in), pager_range.c (address ranges and their chunks), pager_memory.c (chunks that are the
+ * program's own memory), pager_move.c (out to the host and back).
  *
  * A range is reserved address space, cut into chunks of physical memory. It holds one
  * large allocation, or is shared by small ones. Everything here is guarded by pager.lock,
@@ -142,6 +142,10 @@ void pager_add(struct pager_alloc *alloc);
  */
 bool pager_take(CUdeviceptr ptr, struct pager_alloc **ret_alloc);
 void pager_release(struct pager_alloc *alloc);
+
+/* pager_find.c. The live allocation, or the range of dev, that ptr lies in; lock held. */
+struct pager_alloc *pager_alloc_at(CUdeviceptr ptr);
+struct pager_range *pager_range_at(CUdevice dev, CUdeviceptr ptr); /* O(ranges): rare */
 
 struct pager_device *pager_device(CUdevice dev); /* NULL: not one that we page */
 

@@ -1,0 +1,170 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+
+/* What an address lies in, and keeping that where it is. */
+
+#include "hook/pager/pager.h"
+
+#include "hook/pager/pager_private.h"
+
+#include "hook/cond.h"
+#include "hook/gate/gate.h"
+#include "util/clock.h"
+
+struct pager_alloc *pager_alloc_at(CUdeviceptr ptr)
+{
+	struct pager_alloc *alloc = pager.allocs.rbh_root, *best = NULL;
+
+	while (alloc) {
+		if (alloc->addr <= ptr) {
+			best = alloc;
+			alloc = alloc->link.rbe_right;
+		} else {
+			alloc = alloc->link.rbe_left;
+		}
+	}
+	return best && ptr - best->addr < best->size ? best : NULL;
+}
+
+struct pager_range *pager_range_at(CUdevice dev, CUdeviceptr addr)
+{
+	struct pager_range *range = pager.devices[dev].ranges;
+
+	while (range && addr - range->addr >= range->size)
+		range = range->next;
+	return range;
+}
+
+bool pager_find(CUdeviceptr ptr, CUdeviceptr *ret_base, size_t *ret_size, CUcontext *ret_ctx,
+		CUdevice *ret_dev, uint64_t *ret_buffer_id)
+{
+	struct pager_alloc *alloc;
+
+	pthread_mutex_lock(&pager.lock);
+	alloc = pager_alloc_at(ptr);
+	if (alloc) {
+		if (ret_base)
+			*ret_base = alloc->addr;
+		if (ret_size)
+			*ret_size = alloc->size;
+		if (ret_ctx)
+			*ret_ctx = alloc->block ? NULL : alloc->ctx;
+		if (ret_dev)
+			*ret_dev = alloc->dev;
+		if (ret_buffer_id)
+			*ret_buffer_id = alloc->id;
+	}
+	pthread_mutex_unlock(&pager.lock);
+	return alloc != NULL;
+}
+
+bool pager_pool(CUdeviceptr ptr, CUmemoryPool *ret_pool)
+{
+	struct pager_alloc *alloc;
+
+	pthread_mutex_lock(&pager.lock);
+	alloc = pager_alloc_at(ptr);
+	if (alloc)
+		*ret_pool = alloc->pool;
+	pthread_mutex_unlock(&pager.lock);
+	return alloc != NULL;
+}
+
+bool pager_sync_memops(CUdeviceptr ptr, bool *ret_on)
+{
+	struct pager_alloc *alloc;
+
+	pthread_mutex_lock(&pager.lock);
+	alloc = pager_alloc_at(ptr);
+	if (alloc)
+		*ret_on = alloc->sync_memops;
+	pthread_mutex_unlock(&pager.lock);
+	return alloc != NULL;
+}
+
+bool pager_set_sync_memops(CUdeviceptr ptr, bool on)
+{
+	struct pager_alloc *alloc;
+
+	pthread_mutex_lock(&pager.lock);
+	alloc = pager_alloc_at(ptr);
+	if (alloc)
+		alloc->sync_memops = on;
+	pthread_mutex_unlock(&pager.lock);
+	return alloc != NULL;
+}
+
+/* What was freed meanwhile holds as well as what is there. Lock held. */
+static bool try_hold(const struct pager_hold *hold)
+{
+	struct pager_chunk *chunks = hold->range->chunks;
+
+	for (size_t i = hold->first; i < hold->end; i++) {
+		while (chunks[i].state == PAGER_BUSY)
+			cond_wait(&pager.changed, &pager.lock);
+		if (chunks[i].state != PAGER_SWAPPED) {
+			chunks[i].n_holds++;
+			continue;
+		}
+		while (i-- > hold->first)
+			chunks[i].n_holds--;
+		return false;
+	}
+	return true;
+}
+
+bool pager_hold(CUdeviceptr ptr, size_t size, struct pager_hold *ret_hold)
+{
+	struct pager_hold hold = {0};
+	struct pager_alloc *alloc;
+	uint64_t offset, rest;
+
+	pthread_mutex_lock(&pager.lock);
+	alloc = pager_alloc_at(ptr);
+	if (alloc)
+		hold.range = alloc->range ? alloc->range : pager_range_at(alloc->dev, ptr);
+	if (!hold.range) {
+		pthread_mutex_unlock(&pager.lock);
+		return false;
+	}
+	pager_range_ref(hold.range);
+	offset = ptr - hold.range->addr;
+	rest = hold.range->size - offset;
+	hold.first = offset / PAGER_CHUNK_MAX;
+	hold.end = (offset + (size < rest ? size : rest) + PAGER_CHUNK_MAX - 1) / PAGER_CHUNK_MAX;
+	while (!try_hold(&hold)) {
+		pthread_mutex_unlock(&pager.lock);
+		gate_leave(); /* it is brought in for those who wait there */
+		pthread_mutex_lock(&pager.lock);
+		(void)cond_wait_until(&pager.changed, &pager.lock,
+				      clock_now_ns() + PAGER_LOOK_AGAIN_NS);
+		pthread_mutex_unlock(&pager.lock);
+		gate_enter();
+		pthread_mutex_lock(&pager.lock);
+	}
+	pthread_mutex_unlock(&pager.lock);
+	*ret_hold = hold;
+	return true;
+}
+
+void pager_unhold(const struct pager_hold *hold, bool is_pinned)
+{
+	CUdevice dev = hold->range->dev;
+	uint64_t bytes = 0;
+
+	pthread_mutex_lock(&pager.lock);
+	for (size_t i = hold->first; i < hold->end; i++) {
+		struct pager_chunk *chunk = &hold->range->chunks[i];
+
+		chunk->n_holds--;
+		if (!is_pinned || chunk->is_pinned || chunk->state != PAGER_RESIDENT)
+			continue;
+		chunk->is_pinned = true;
+		bytes += chunk->size;
+	}
+	pthread_mutex_unlock(&pager.lock);
+	pager_range_unref(hold->range);
+	if (bytes) {
+		budget_give(dev, bytes, BUDGET_PAGEABLE);
+		budget_force(dev, bytes, NVSHARE_PINNED_PLAIN);
+	}
+}

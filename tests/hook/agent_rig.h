@@ -1,0 +1,171 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef NVS_TESTS_HOOK_AGENT_RIG_H
+#define NVS_TESTS_HOOK_AGENT_RIG_H
+
+/*
+ * The agent between a scheduler and a driver that do what the test says. Each test runs in
+ * a process of its own. Included by one file a program.
+ */
+
+#include "hook/agent/agent.h"
+
+#include "fake_driver.h"
+#include "fake_scheduler.h"
+#include "hook/gate/gate.h"
+#include "hook/memory/budget.h"
+#include "util/clock.h"
+
+#include <pthread.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <time.h>
+
+#include <cmocka.h>
+
+#define CONTEXT ((CUcontext)0x1000)
+#define OTHER   ((CUcontext)0x2000)
+#define MIB     (1ull << 20)
+
+static char dir[64];
+
+static inline void nap(void)
+{
+	(void)nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
+}
+
+#define wait_until(condition)                                                       \
+	do {                                                                        \
+		uint64_t end_ns_ = clock_now_ns() + FAKE_WAIT_MS * CLOCK_NS_PER_MS; \
+		while (!(condition) && clock_now_ns() < end_ns_)                    \
+			nap();                                                      \
+		check(condition);                                                   \
+	} while (0)
+
+/* ---- a thread of the program ------------------------------------------------- */
+
+struct user {
+	pthread_t thread;
+	CUdevice dev;
+	int is_done;
+	CUresult res;
+};
+
+static inline void *use_device(void *arg)
+{
+	struct user *user = arg;
+
+	user->res = agent_use_device(user->dev);
+	__atomic_store_n(&user->is_done, 1, __ATOMIC_SEQ_CST);
+	return NULL;
+}
+
+static inline void *pass_gate(void *arg)
+{
+	struct user *user = arg;
+
+	gate_enter();
+	gate_leave();
+	__atomic_store_n(&user->is_done, 1, __ATOMIC_SEQ_CST);
+	return NULL;
+}
+
+static inline void *take_memory(void *arg)
+{
+	struct user *user = arg;
+
+	gate_enter();
+	user->res = budget_take(0, 64 * MIB, BUDGET_PAGEABLE);
+	gate_leave();
+	__atomic_store_n(&user->is_done, 1, __ATOMIC_SEQ_CST);
+	return NULL;
+}
+
+static inline void *take_a_little(void *arg)
+{
+	struct user *user = arg;
+
+	gate_enter();
+	user->res = budget_take(0, 8 * MIB, BUDGET_PAGEABLE);
+	gate_leave();
+	return NULL;
+}
+
+static inline void start(struct user *user, void *(*body)(void *arg))
+{
+	user->is_done = 0;
+	check(pthread_create(&user->thread, NULL, body, user) == 0);
+}
+
+static inline bool is_done(struct user *user)
+{
+	return __atomic_load_n(&user->is_done, __ATOMIC_SEQ_CST);
+}
+
+static inline CUresult finish(struct user *user)
+{
+	check(pthread_join(user->thread, NULL) == 0);
+	return user->res;
+}
+
+/* Registers on device 0 and makes a context there; returns the scheduler's end. */
+static inline int begin(struct nvshare_register *ret_register)
+{
+	struct user user = {.dev = 0};
+	struct nvshare_register r;
+	int fd;
+
+	start(&user, use_device);
+	r = fake_admit(&fd);
+	check(finish(&user) == CUDA_SUCCESS);
+	check(agent_add_context(CONTEXT, 0, 0));
+	if (ret_register)
+		*ret_register = r;
+	return fd;
+}
+
+/* The same, and runs: with 100 MiB pageable on the card, and a budget of 200. */
+static inline int begin_running(void)
+{
+	struct user user = {0};
+	int fd = begin(NULL);
+
+	start(&user, pass_gate);
+	(void)fake_expect(fd, NVSHARE_MSG_REQ_LOCK);
+	fake_grant(fd, 1, 200 * MIB, 2);
+	(void)finish(&user);
+	budget_force(0, 100 * MIB, BUDGET_PAGEABLE);
+	return fd;
+}
+
+/* ---- each in a process of its own --------------------------------------------- */
+
+static inline void in_child(void **state)
+{
+	void (*body)(void) = (void (*)(void))(uintptr_t)*state;
+	int status;
+	pid_t pid = fork();
+
+	assert_true(pid >= 0);
+	if (pid == 0) {
+		(void)alarm(120);
+		fake_install();
+		fake_dir(dir, sizeof(dir));
+		body();
+		fake_gone(dir);
+		(void)rmdir(dir);
+		_exit(0);
+	}
+	assert_int_equal(waitpid(pid, &status, 0), pid);
+	assert_int_equal(status, 0);
+}
+
+#define child_test(body)                                               \
+	{                                                              \
+#body, in_child, NULL, NULL, (void *)(uintptr_t)(body) \
+	}
+
+#endif

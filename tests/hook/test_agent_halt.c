@@ -1,0 +1,200 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+
+/* The agent stops the program: by waiting for its work, or by a freeze. */
+
+#include "agent_rig.h"
+
+static void keeps_the_gpu_when_work_does_not_end(void)
+{
+	struct nvshare_lock_released r;
+	int fd;
+
+	check(setenv("NVSHARE_DRAIN_MAX_MS", "5", 1) == 0);
+	fake_listen(dir);
+	fd = begin_running();
+	fake_set(is_working, 1);
+	fake_drop(fd, 1, 60 * MIB, 4);
+	r = fake_expect(fd, NVSHARE_MSG_LOCK_RELEASED).body.lock_released_7;
+	check(r.outcome == NVSHARE_OUTCOME_TIMEOUT);
+	check(r.grant == 1 && r.budget == 200 * MIB);
+	check(gate_get() == GATE_OPEN);
+	check(fake_get(n_evictions) == 0);
+}
+
+/* A program that never lets go of the GPU, and can be frozen. */
+static int begin_busy(void)
+{
+	int fd;
+
+	check(setenv("NVSHARE_DRAIN_MS", "5", 1) == 0);
+	fake_listen(dir);
+	fd = begin_running();
+	fake_set(is_working, 1);
+	fake_set(can_freeze, 1);
+	return fd;
+}
+
+static void freezes_work_that_does_not_end(void)
+{
+	struct nvshare_lock_released r;
+	struct nvshare_mem_update u;
+	int fd = begin_busy();
+
+	fake_drop(fd, 1, 60 * MIB, 4);
+	r = fake_expect(fd, NVSHARE_MSG_LOCK_RELEASED).body.lock_released_7;
+	check(r.outcome == NVSHARE_OUTCOME_SUCCESS && r.mem.swapped == 60 * MIB);
+	check(r.wants == 1); /* it is in the middle of something */
+	check(r.halt == NVSHARE_HALT_FREEZE);
+	check(fake_get(n_freezes) == 1 && fake_get(evict_was_frozen) == 1);
+	check(fake_get(n_seconds) == 1);
+	check(fake_get(is_committed) == 1); /* whether the pager found anything to move or not */
+	check(gate_get() == GATE_CLOSED);
+
+	fake_available(fd, 150 * MIB, 7);
+	do
+		u = fake_expect(fd, NVSHARE_MSG_MEM_UPDATE).body.mem_update_9;
+	while (u.mem.swapped);
+	check(fake_get(n_thaws) == 0); /* not before it has the word to run */
+	fake_grant(fd, 2, 150 * MIB, 8);
+	wait_until(gate_get() == GATE_OPEN);
+	check(fake_get(n_thaws) == 1);
+}
+
+/* A driver that can only wait for work until it ends. */
+static void freezes_at_once_without_events(void)
+{
+	struct nvshare_lock_released r;
+	int fd = begin_busy();
+
+	cuda_real.cuCtxRecordEvent = NULL;
+	fake_drop(fd, 1, 60 * MIB, 4);
+	r = fake_expect(fd, NVSHARE_MSG_LOCK_RELEASED).body.lock_released_7;
+	check(r.outcome == NVSHARE_OUTCOME_SUCCESS && r.mem.swapped == 60 * MIB);
+	check(fake_get(n_freezes) == 1 && fake_get(n_synchronizes) == 0);
+}
+
+/* Stopped for its turn alone; its memory is asked for when it is frozen already. */
+static void frees_memory_while_frozen(void)
+{
+	struct nvshare_lock_released r;
+	int fd = begin_busy();
+
+	fake_drop(fd, 1, 0, 4);
+	r = fake_expect(fd, NVSHARE_MSG_LOCK_RELEASED).body.lock_released_7;
+	check(r.outcome == NVSHARE_OUTCOME_SUCCESS && r.moved == 0);
+	check(fake_get(n_freezes) == 1 && fake_get(n_seconds) == 1);
+	fake_drop(fd, 0, 60 * MIB, 5);
+	r = fake_expect(fd, NVSHARE_MSG_LOCK_RELEASED).body.lock_released_7;
+	check(r.outcome == NVSHARE_OUTCOME_SUCCESS && r.mem.swapped == 60 * MIB);
+	check(fake_get(evict_was_frozen) == 1);
+}
+
+/* Thawed by the watchdog, then drained: what is asked for now is not that of a frozen one. */
+static void frees_memory_when_drained_after_a_freeze(void)
+{
+	struct nvshare_lock_released r;
+	int fd = begin_busy();
+
+	fake_set(is_late, 1);
+	fake_drop(fd, 1, 0, 4);
+	wait_until(fake_get(n_freezes) == 1);
+	fake_set(is_working, 0);
+	r = fake_expect(fd, NVSHARE_MSG_LOCK_RELEASED).body.lock_released_7;
+	check(r.outcome == NVSHARE_OUTCOME_SUCCESS && r.wants == 0);
+	fake_drop(fd, 0, 60 * MIB, 5);
+	r = fake_expect(fd, NVSHARE_MSG_LOCK_RELEASED).body.lock_released_7;
+	check(r.outcome == NVSHARE_OUTCOME_SUCCESS && r.mem.swapped == 60 * MIB);
+	check(fake_get(evict_was_frozen) == 0);
+}
+
+static void does_not_freeze_work_that_ends(void)
+{
+	struct nvshare_lock_released r;
+	int fd = begin_busy();
+
+	fake_set(is_working, 0);
+	fake_drop(fd, 1, 60 * MIB, 4);
+	r = fake_expect(fd, NVSHARE_MSG_LOCK_RELEASED).body.lock_released_7;
+	check(r.outcome == NVSHARE_OUTCOME_SUCCESS && r.wants == 0);
+	check(fake_get(n_freezes) == 0 && fake_get(evict_was_frozen) == 0);
+}
+
+static void drains_when_it_can_not_freeze(void)
+{
+	struct nvshare_lock_released r;
+	int fd;
+
+	check(setenv("NVSHARE_DRAIN_MAX_MS", "50", 1) == 0);
+	fd = begin_busy();
+	fake_set(freeze_error, 5);
+	fake_drop(fd, 1, 60 * MIB, 4);
+	wait_until(fake_get(n_freezes) == 1);
+	r = fake_expect(fd, NVSHARE_MSG_LOCK_RELEASED).body.lock_released_7;
+	check(r.outcome == NVSHARE_OUTCOME_TIMEOUT);
+	check(fake_get(n_evictions) == 0);
+	check(gate_get() == GATE_OPEN);
+}
+
+/* Thawed by the watchdog before anything was given up: again, by waiting, and again. */
+static void drains_after_freezes_that_came_to_nothing(void)
+{
+	struct nvshare_lock_released r;
+	struct user user = {0};
+	int fd = begin_busy();
+
+	fake_set(evict_outcome, NVSHARE_OUTCOME_TIMEOUT);
+	for (uint64_t epoch = 4; epoch <= 6; epoch += 2) {
+		fake_drop(fd, 1, 60 * MIB, epoch);
+		r = fake_expect(fd, NVSHARE_MSG_LOCK_RELEASED).body.lock_released_7;
+		check(r.outcome == NVSHARE_OUTCOME_TIMEOUT);
+		wait_until(gate_get() == GATE_OPEN);
+	}
+	check(fake_get(n_freezes) == 2 && fake_get(n_thaws) == 2);
+	fake_set(evict_outcome, 0);
+	fake_set(is_working, 0);
+	fake_drop(fd, 1, 60 * MIB, 8);
+	r = fake_expect(fd, NVSHARE_MSG_LOCK_RELEASED).body.lock_released_7;
+	check(r.outcome == NVSHARE_OUTCOME_SUCCESS && r.halt == NVSHARE_HALT_FREEZE);
+	check(fake_get(n_freezes) == 2);
+
+	fake_set(is_working, 1);
+	start(&user, pass_gate);
+	(void)fake_expect(fd, NVSHARE_MSG_REQ_LOCK);
+	fake_grant(fd, 2, 200 * MIB, 10);
+	(void)finish(&user);
+	fake_drop(fd, 2, 60 * MIB, 12);
+	r = fake_expect(fd, NVSHARE_MSG_LOCK_RELEASED).body.lock_released_7;
+	check(r.outcome == NVSHARE_OUTCOME_SUCCESS && fake_get(n_freezes) == 3);
+}
+
+static void undoes_an_eviction_that_fails(void)
+{
+	struct nvshare_lock_released r;
+	int fd;
+
+	fake_listen(dir);
+	fd = begin_running();
+	fake_set(evict_outcome, NVSHARE_OUTCOME_NO_HOST_MEMORY);
+	fake_drop(fd, 1, 60 * MIB, 4);
+	r = fake_expect(fd, NVSHARE_MSG_LOCK_RELEASED).body.lock_released_7;
+	check(r.outcome == NVSHARE_OUTCOME_NO_HOST_MEMORY);
+	check(fake_get(n_restores) == 1);
+	check(gate_get() == GATE_OPEN);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		child_test(keeps_the_gpu_when_work_does_not_end),
+		child_test(freezes_work_that_does_not_end),
+		child_test(freezes_at_once_without_events),
+		child_test(frees_memory_while_frozen),
+		child_test(frees_memory_when_drained_after_a_freeze),
+		child_test(does_not_freeze_work_that_ends),
+		child_test(drains_when_it_can_not_freeze),
+		child_test(drains_after_freezes_that_came_to_nothing),
+		child_test(undoes_an_eviction_that_fails),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,351 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+
+/* The agent without a scheduler, with two GPUs, in a child, and at the end. */
+
+#include "agent_rig.h"
+
+static void goes_on_when_the_scheduler_is_lost(void)
+{
+	struct nvshare_register r;
+	int fd;
+
+	fake_listen(dir);
+	fd = begin_running();
+	check(close(fd) == 0);
+	fd = fake_accept();
+	check(gate_get() == GATE_OPEN);
+	check(budget_get(0) == BUDGET_UNLIMITED);
+	r = fake_expect(fd, NVSHARE_MSG_REGISTER).body.register_1;
+	check(r.flags == (NVSHARE_REGISTER_RUNNING | NVSHARE_REGISTER_RECONNECT));
+	check(r.budget == 100 * MIB && r.mem.resident == 100 * MIB);
+	fake_registered(fd, NVSHARE_REGISTER_OK);
+	fake_grant(fd, 9, 150 * MIB, 2);
+	wait_until(budget_get(0) == 150 * MIB);
+	check(gate_get() == GATE_OPEN);
+}
+
+static void waits_for_a_lost_scheduler_when_stopped(void)
+{
+	struct user user = {0};
+	struct nvshare_register r;
+	int fd;
+
+	fake_listen(dir);
+	fd = begin_running();
+	fake_drop(fd, 1, 60 * MIB, 4);
+	(void)fake_expect(fd, NVSHARE_MSG_LOCK_RELEASED);
+	check(close(fd) == 0);
+	fd = fake_accept();
+	check(gate_get() == GATE_CLOSED);
+	r = fake_expect(fd, NVSHARE_MSG_REGISTER).body.register_1;
+	check(r.flags == NVSHARE_REGISTER_RECONNECT);
+	check(r.mem.swapped == 60 * MIB && r.budget == 40 * MIB);
+	fake_registered(fd, NVSHARE_REGISTER_OK);
+	start(&user, pass_gate);
+	(void)fake_expect(fd, NVSHARE_MSG_REQ_LOCK);
+	check(fake_get(n_restores) == 0);
+}
+
+static void an_orphan_helps_itself(void)
+{
+	struct user user = {0};
+	int fd;
+
+	check(setenv("NVSHARE_ORPHAN_TIMEOUT_SEC", "0", 1) == 0);
+	fake_listen(dir);
+	fd = begin_running();
+	fake_drop(fd, 1, 60 * MIB, 4);
+	(void)fake_expect(fd, NVSHARE_MSG_LOCK_RELEASED);
+	start(&user, pass_gate);
+	(void)fake_expect(fd, NVSHARE_MSG_REQ_LOCK);
+	fake_set(restore_outcome, NVSHARE_OUTCOME_INVALID_STATE); /* no room yet */
+	fake_gone(dir);
+	check(close(fd) == 0);
+	wait_until(fake_get(n_restores) == 1);
+	wait_until(fake_get(n_evictions) == 2); /* half of it in would be in others' way */
+	check(fake_get(evict_bytes) == UINT64_MAX);
+	check(!is_done(&user));
+	fake_set(restore_outcome, 0);
+	(void)finish(&user);
+	check(gate_get() == GATE_OPEN);
+	check(budget_get(0) == BUDGET_UNLIMITED);
+}
+
+/* One that is stopped, or waits for memory, asks; silence is as good as a loss. */
+static void a_scheduler_that_hangs_is_lost(void)
+{
+	struct user user = {0};
+	struct nvshare_register r;
+	int old, fd;
+
+	check(setenv("NVSHARE_ORPHAN_TIMEOUT_SEC", "1", 1) == 0);
+	fake_listen(dir);
+	old = begin_running();
+	fake_drop(old, 1, 60 * MIB, 4);
+	(void)fake_expect(old, NVSHARE_MSG_LOCK_RELEASED);
+	start(&user, pass_gate);
+	(void)fake_expect(old, NVSHARE_MSG_REQ_LOCK);
+	for (int i = 0; i < 3; i++) {
+		struct msg ping = fake_expect(old, NVSHARE_MSG_PING);
+
+		fake_send(old, NVSHARE_MSG_PING, &ping.body.heartbeat_23);
+	}
+	(void)fake_expect(old, NVSHARE_MSG_PING); /* not answered any more */
+	r = fake_admit(&fd);
+	check(r.flags == NVSHARE_REGISTER_RECONNECT && r.mem.swapped == 60 * MIB);
+	check(fake_readable(old, 0)); /* its end */
+	check(recv(old, &r, sizeof(r), 0) == 0);
+	(void)fake_expect(fd, NVSHARE_MSG_REQ_LOCK);
+	check(!is_done(&user));
+	fake_grant(fd, 1, 200 * MIB, 2);
+	(void)finish(&user);
+}
+
+static void a_thread_that_lacks_memory_notices_a_hang(void)
+{
+	struct user user = {0};
+	int old, fd;
+
+	check(setenv("NVSHARE_ORPHAN_TIMEOUT_SEC", "1", 1) == 0);
+	fake_listen(dir);
+	old = begin_running();
+	budget_force(0, 100 * MIB, BUDGET_PAGEABLE);
+	start(&user, take_memory);
+	(void)fake_expect(old, NVSHARE_MSG_PING);
+	check(!is_done(&user));
+	fd = fake_accept();
+	check(fake_expect(fd, NVSHARE_MSG_REGISTER).body.register_1.flags ==
+	      (NVSHARE_REGISTER_RUNNING | NVSHARE_REGISTER_RECONNECT));
+	check(finish(&user) == CUDA_SUCCESS); /* unmanaged, meanwhile */
+}
+
+static void runs_without_a_scheduler_and_joins_one(void)
+{
+	struct nvshare_register r;
+	int fd;
+
+	check(agent_use_device(0) == CUDA_SUCCESS);
+	check(gate_get() == GATE_OPEN);
+	check(agent_context_bytes(0) == FAKE_TOTAL / 32);
+	check(agent_add_context(CONTEXT, 0, 0));
+	budget_force(0, 5 * MIB, NVSHARE_PINNED_CONTEXT);
+	fake_listen(dir);
+	r = fake_admit(&fd);
+	check(r.flags == NVSHARE_REGISTER_RUNNING);
+	check(r.budget == 5 * MIB);
+	check(gate_get() == GATE_OPEN);
+}
+
+static void can_be_told_to_need_a_scheduler(void)
+{
+	struct user user = {.dev = 0};
+	int fd;
+
+	check(setenv("NVSHARE_REQUIRE_SCHEDULER", "1", 1) == 0);
+	check(agent_use_device(0) == CUDA_ERROR_SYSTEM_NOT_READY);
+	fake_listen(dir);
+	start(&user, use_device);
+	(void)fake_admit(&fd);
+	check(finish(&user) == CUDA_SUCCESS);
+}
+
+static void a_scheduler_that_does_not_answer_is_none(void)
+{
+	fake_listen(dir);
+	check(agent_use_device(0) == CUDA_SUCCESS);
+	check(gate_get() == GATE_OPEN);
+}
+
+static void nonsense_ends_the_connection_and_nothing_else(void)
+{
+	int fd;
+
+	fake_listen(dir);
+	fd = begin_running();
+	check(send(fd, "nonsense", 8, MSG_NOSIGNAL) == 8);
+	fd = fake_accept();
+	(void)fake_expect(fd, NVSHARE_MSG_REGISTER);
+	check(gate_get() == GATE_OPEN);
+}
+
+/* Else it would be taken for one whose memory can be moved at any time. */
+static void what_has_begun_while_it_registered_registers_again(void)
+{
+	struct user user = {.dev = 0};
+	struct nvshare_register r;
+	int old, fd;
+
+	fake_listen(dir);
+	start(&user, use_device);
+	old = fake_accept();
+	check(fake_expect(old, NVSHARE_MSG_REGISTER).body.register_1.flags == 0);
+	check(agent_add_context(CONTEXT, 0, 0)); /* by a thread that had waited long enough */
+	fake_registered(old, NVSHARE_REGISTER_OK);
+	r = fake_admit(&fd);
+	check(r.flags == NVSHARE_REGISTER_RUNNING);
+	check(finish(&user) == CUDA_SUCCESS);
+	check(gate_get() == GATE_OPEN);
+	fake_grant(fd, 1, 200 * MIB, 2);
+	wait_until(budget_get(0) == 200 * MIB);
+}
+
+static void a_second_gpu_makes_both_fixed(void)
+{
+	struct user user = {.dev = 1};
+	struct nvshare_register r;
+	int fd, fd_first, fd_second;
+
+	fake_listen(dir);
+	fd = begin_running();
+	start(&user, use_device);
+	r = fake_admit(&fd_second);
+	check(r.gpu_uuid[0] == 0x41);
+	check(r.flags == NVSHARE_REGISTER_FIXED);
+	r = fake_admit(&fd_first);
+	check(r.gpu_uuid[0] == 0x40);
+	check(r.flags ==
+	      (NVSHARE_REGISTER_FIXED | NVSHARE_REGISTER_RUNNING | NVSHARE_REGISTER_RECONNECT));
+	check(finish(&user) == CUDA_SUCCESS);
+	check(recv(fd, &r, sizeof(r), 0) >= 0);
+	check(gate_get() == GATE_CLOSED); /* until it may use both */
+	start(&user, pass_gate);
+	(void)fake_expect(fd_second, NVSHARE_MSG_REQ_LOCK);
+	check(!is_done(&user));
+	fake_grant(fd_second, 1, 100 * MIB, 2);
+	(void)finish(&user);
+}
+
+static void a_second_gpu_can_be_refused(void)
+{
+	struct user user = {.dev = 1};
+	int fd, fd_second;
+
+	fake_listen(dir);
+	fd = begin_running();
+	start(&user, use_device);
+	fd_second = fake_accept();
+	(void)fake_expect(fd_second, NVSHARE_MSG_REGISTER);
+	fake_registered(fd_second, NVSHARE_REGISTER_NO_FIT);
+	check(finish(&user) == CUDA_ERROR_NOT_SUPPORTED);
+	check(gate_get() == GATE_OPEN);
+	fake_send(fd, NVSHARE_MSG_HEARTBEAT, &(struct nvshare_heartbeat){.nonce = 1});
+	(void)fake_expect(fd, NVSHARE_MSG_HEARTBEAT); /* the first one is as it was */
+}
+
+static void a_second_gpu_is_refused_when_the_first_can_not_be_fixed(void)
+{
+	struct user user = {.dev = 1};
+	struct nvshare_register r;
+	int fd, fd_second;
+
+	fake_listen(dir);
+	(void)begin_running();
+	start(&user, use_device);
+	(void)fake_admit(&fd_second);
+	fd = fake_accept();
+	(void)fake_expect(fd, NVSHARE_MSG_REGISTER);
+	fake_registered(fd, NVSHARE_REGISTER_NO_FIT);
+	check(finish(&user) == CUDA_ERROR_NOT_SUPPORTED);
+	r = fake_admit(&fd);
+	check(r.flags == (NVSHARE_REGISTER_RUNNING | NVSHARE_REGISTER_RECONNECT));
+	check(gate_get() == GATE_OPEN);
+}
+
+static void a_forked_child_starts_afresh(void)
+{
+	int fd, status;
+	pid_t pid;
+
+	fake_listen(dir);
+	fd = begin_running();
+	fake_drop(fd, 1, 10 * MIB, 4);
+	(void)fake_expect(fd, NVSHARE_MSG_LOCK_RELEASED);
+	check(gate_get() == GATE_CLOSED);
+	pid = fork();
+	check(pid >= 0);
+	if (pid == 0) {
+		struct nvshare_mem mem;
+
+		check(gate_get() == GATE_OPEN);
+		gate_enter();
+		gate_leave();
+		budget_read(0, &mem);
+		check(mem.resident == 0 && mem.swapped == 0);
+		check(budget_get(0) == BUDGET_UNLIMITED);
+		agent_memory_changed(0);
+		agent_want_memory(0);
+		agent_stop(); /* nothing to stop */
+		/* The parent's connection is not the child's: only the parent keeps it open. */
+		(void)pause();
+		_exit(0);
+	}
+	fake_send(fd, NVSHARE_MSG_HEARTBEAT, &(struct nvshare_heartbeat){.nonce = 1});
+	(void)fake_expect(fd, NVSHARE_MSG_HEARTBEAT);
+	check(gate_get() == GATE_CLOSED);
+	agent_stop();
+	check(kill(pid, SIGKILL) == 0);
+	check(waitpid(pid, &status, 0) == pid);
+	check(WIFSIGNALED(status)); /* no check of the child's had failed */
+}
+
+static void exiting_passes_the_gate(void)
+{
+	struct user user = {0};
+	int fd;
+
+	fake_listen(dir);
+	fd = begin_running();
+	fake_drop(fd, 1, 60 * MIB, 4);
+	(void)fake_expect(fd, NVSHARE_MSG_LOCK_RELEASED);
+	start(&user, pass_gate);
+	wait_until(gate_wanted());
+	agent_stop();
+	gate_enter(); /* would block for ever */
+	gate_leave();
+	check(budget_get(0) == BUDGET_UNLIMITED);
+	check(gate_get() == GATE_CLOSED); /* what the other thread would touch is out */
+	(void)finish(&user);              /* but it is not kept for ever */
+	agent_stop();
+}
+
+static void exiting_opens_the_gate_when_nothing_is_out(void)
+{
+	struct user user = {0};
+	int fd;
+
+	fake_listen(dir);
+	fd = begin_running();
+	fake_set(is_working, 1); /* stopped in the middle of a drain */
+	fake_drop(fd, 1, 60 * MIB, 4);
+	wait_until(gate_get() == GATE_CLOSED);
+	start(&user, pass_gate);
+	wait_until(gate_wanted());
+	agent_stop();
+	check(gate_get() == GATE_OPEN);
+	(void)finish(&user);
+	check(agent_use_device(1) == CUDA_SUCCESS); /* answers, and does nothing */
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		child_test(goes_on_when_the_scheduler_is_lost),
+		child_test(waits_for_a_lost_scheduler_when_stopped),
+		child_test(an_orphan_helps_itself),
+		child_test(a_scheduler_that_hangs_is_lost),
+		child_test(a_thread_that_lacks_memory_notices_a_hang),
+		child_test(runs_without_a_scheduler_and_joins_one),
+		child_test(can_be_told_to_need_a_scheduler),
+		child_test(a_scheduler_that_does_not_answer_is_none),
+		child_test(nonsense_ends_the_connection_and_nothing_else),
+		child_test(what_has_begun_while_it_registered_registers_again),
+		child_test(a_second_gpu_makes_both_fixed),
+		child_test(a_second_gpu_can_be_refused),
+		child_test(a_second_gpu_is_refused_when_the_first_can_not_be_fixed),
+		child_test(a_forked_child_starts_afresh),
+		child_test(exiting_passes_the_gate),
+		child_test(exiting_opens_the_gate_when_nothing_is_out),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
