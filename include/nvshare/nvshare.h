@@ -13,7 +13,7 @@
  *     if (nvshare_is_loaded())
  *             nvshare_hint_prepare(2000);
  *
- * They never block on the GPU, never change errno, and may be called from any thread, before
+ * They never wait for the GPU, never change errno, and may be called from any thread, before
  * or after CUDA is first used. In a child of fork() nothing is known of what its parent did.
  *
  * Results: 0 (or what is said), else
@@ -89,6 +89,7 @@ NVSHARE_API int nvshare_hint_prepare(uint32_t us);
  * away until it ends. Several may be open at a time, and one may end in another thread. begin:
  * a number, from 1, for end; or -EAGAIN: NVSHARE_REQUESTS_MAX are open. Where no request was
  * ever told, the library takes each burst of work for one. end: -EINVAL: no such request.
+ * Without a scheduler they are measured all the same.
  */
 NVSHARE_API int64_t nvshare_request_begin(void);
 NVSHARE_API int nvshare_request_end(int64_t request);

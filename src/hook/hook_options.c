@@ -19,6 +19,9 @@ static const char *const backend_names[] = {
 	[HOOK_OPTIONS_BACKEND_NONE] = "none",
 };
 
+/* In the order of enum nvshare_priority. */
+static const char *const priority_names[] = {"low", "normal", "high", "critical"};
+
 static struct hook_options options;
 static pthread_once_t options_once = PTHREAD_ONCE_INIT;
 
@@ -78,6 +81,56 @@ static void read_backend(char *(*get)(const char *name), enum hook_options_backe
 		*ret = (enum hook_options_backend)index;
 }
 
+static void read_u32(char *(*get)(const char *name), const char *name, const struct range *range,
+		     uint32_t *ret)
+{
+	const char *value = value_of(get, name);
+	uint64_t n;
+
+	if (!value)
+		return;
+	if (parse_u64(value, range->min, range->max, &n))
+		complain(name, value, range->allowed);
+	else
+		*ret = (uint32_t)n;
+}
+
+/* Milliseconds with a fraction: services answer in less than one. */
+static void read_slo(char *(*get)(const char *name), uint32_t *ret_us)
+{
+	const char *value = value_of(get, "NVSHARE_SLO_MS");
+	uint64_t n;
+
+	if (!value)
+		return;
+	/* Taken for seconds, so that a thousandth of a millisecond comes to 1000 x 1000 x 1 ns. */
+	if (parse_seconds(value, 1000000, NVSHARE_SLO_US_MAX * 1000000ull, &n))
+		complain("NVSHARE_SLO_MS", value, "0.001 to 3600000 milliseconds");
+	else
+		*ret_us = (uint32_t)(n / 1000000);
+}
+
+static void read_claim(char *(*get)(const char *name), struct nvshare_claim *ret)
+{
+	static const struct range weight = {NVSHARE_WEIGHT_MIN, NVSHARE_WEIGHT_MAX, 0,
+					    "1 to 10000"};
+	static const struct range limit = {1, 100, 0, "1 to 100 percent"};
+	const char *value = value_of(get, "NVSHARE_PRIORITY");
+	bool is_critical = false;
+	unsigned int index;
+
+	if (value && parse_enum(value, priority_names, NVSHARE_PRIORITY_COUNT, &index))
+		complain("NVSHARE_PRIORITY", value, "critical, high, normal or low");
+	else if (value)
+		ret->priority = index;
+	read_bool(get, "NVSHARE_LATENCY_CRITICAL", &is_critical);
+	if (is_critical)
+		ret->priority = NVSHARE_PRIORITY_CRITICAL;
+	read_u32(get, "NVSHARE_WEIGHT", &weight, &ret->weight);
+	read_slo(get, &ret->slo_us);
+	read_u32(get, "NVSHARE_COMPUTE_LIMIT", &limit, &ret->compute_limit);
+}
+
 /* Checked here, evaluated where the size of the card is known. */
 static void read_limit(char *(*get)(const char *name), struct hook_options *ret)
 {
@@ -114,6 +167,7 @@ void hook_options_parse(char *(*get)(const char *name), struct hook_options *ret
 	static const struct range orphan = {0, 86400, CLOCK_NS_PER_SEC, "0 to 86400 seconds"};
 	static const struct range grace = {0, 600000, CLOCK_NS_PER_MS, "0 to 600000 milliseconds"};
 	static const struct range drain = {1, 600000, CLOCK_NS_PER_MS, "1 to 600000 milliseconds"};
+	static const struct range burst = {100, 1000000, 1000, "100 to 1000000 microseconds"};
 	static const struct range idle = {1, 3600000, CLOCK_NS_PER_MS, "1 to 3600000 milliseconds"};
 	int saved_errno = errno;
 
@@ -124,6 +178,8 @@ void hook_options_parse(char *(*get)(const char *name), struct hook_options *ret
 		.drain_ns = 10 * CLOCK_NS_PER_MS,
 		.drain_max_ns = 2000 * CLOCK_NS_PER_MS,
 		.idle_ns = 1000 * CLOCK_NS_PER_MS,
+		.burst_idle_ns = CLOCK_NS_PER_MS,
+		.claim = {.priority = NVSHARE_PRIORITY_NORMAL, .weight = NVSHARE_WEIGHT_DEFAULT},
 	};
 	read_backend(get, &ret->backend);
 	read_bool(get, "NVSHARE_REQUIRE_SCHEDULER", &ret->require_scheduler);
@@ -134,6 +190,8 @@ void hook_options_parse(char *(*get)(const char *name), struct hook_options *ret
 	read_time(get, "NVSHARE_DRAIN_MS", &grace, &ret->drain_ns);
 	read_time(get, "NVSHARE_DRAIN_MAX_MS", &drain, &ret->drain_max_ns);
 	read_time(get, "NVSHARE_IDLE_MS", &idle, &ret->idle_ns);
+	read_time(get, "NVSHARE_BURST_IDLE_US", &burst, &ret->burst_idle_ns);
+	read_claim(get, &ret->claim);
 	read_limit(get, ret);
 	read_names(get, ret);
 	errno = saved_errno;

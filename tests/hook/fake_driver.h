@@ -43,6 +43,11 @@ static struct {
 	int is_committed;
 	int is_late; /* the watchdog has thawed when a freeze is to be committed */
 	int is_proven;
+	int n_proofs;
+	int n_holds;   /* freeze_begin_compute() */
+	int n_extends; /* of a freeze that was on */
+	int n_widened;
+	uint64_t slice_us;
 	int n_freezes;
 	int n_thaws;
 	int n_seconds; /* asked for a second context */
@@ -261,6 +266,12 @@ int freeze_prove(CUdevice dev, CUcontext ctx)
 	return 0;
 }
 
+int freeze_prove_busy(CUdevice dev, CUcontext ctx)
+{
+	fake_count(n_proofs);
+	return freeze_prove(dev, ctx);
+}
+
 bool freeze_is_proven(CUdevice dev)
 {
 	(void)dev;
@@ -274,6 +285,38 @@ int freeze_begin(uint64_t limit_ns)
 	if (!fake_get(freeze_error))
 		fake_set(is_frozen, 1);
 	return fake_get(freeze_error);
+}
+
+int freeze_begin_compute(uint64_t limit_ns)
+{
+	(void)limit_ns;
+	fake_count(n_holds);
+	if (!fake_get(freeze_error))
+		fake_set(is_frozen, 1);
+	return fake_get(freeze_error);
+}
+
+bool freeze_extend(uint64_t limit_ns)
+{
+	(void)limit_ns;
+	if (fake_get(is_frozen))
+		fake_count(n_extends);
+	return fake_get(is_frozen) != 0;
+}
+
+bool freeze_widen(uint64_t limit_ns)
+{
+	(void)limit_ns;
+	if (fake_get(is_frozen))
+		fake_count(n_widened);
+	return fake_get(is_frozen) != 0;
+}
+
+int freeze_set_timeslice(CUdevice dev, uint64_t us)
+{
+	(void)dev;
+	fake_set(slice_us, us);
+	return 0;
 }
 
 bool freeze_commit(void)

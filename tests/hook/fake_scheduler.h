@@ -97,7 +97,8 @@ static struct msg fake_expect(int fd, enum nvshare_msg_type type)
 {
 	struct msg msg = fake_receive(fd);
 
-	while (msg.header.type == NVSHARE_MSG_MEM_UPDATE && type != NVSHARE_MSG_MEM_UPDATE)
+	while (msg.header.type != type && (msg.header.type == NVSHARE_MSG_MEM_UPDATE ||
+					   msg.header.type == NVSHARE_MSG_ACTIVITY))
 		msg = fake_receive(fd);
 	if (msg.header.type != type)
 		(void)fprintf(stderr, "got %s\n", msg_name(msg.header.type));

@@ -155,10 +155,55 @@ static void a_bad_value_is_said_in_one_line_and_the_default_used(void **unused)
 	}
 }
 
+/* The compiler would have it that getenv() may change it. */
+#define TEXT(name, value)                        \
+	{                                        \
+		name, (char *)(uintptr_t)(value) \
+	}
+
+static void claims_are_read(void **unused)
+{
+	static const struct variable good[] = {
+		TEXT("NVSHARE_PRIORITY", "HIGH"),        TEXT("NVSHARE_WEIGHT", "10000"),
+		TEXT("NVSHARE_SLO_MS", "0.001"),         TEXT("NVSHARE_COMPUTE_LIMIT", "100"),
+		TEXT("NVSHARE_BURST_IDLE_US", "100000"), {NULL, NULL},
+	};
+	static const struct variable bad[] = {
+		TEXT("NVSHARE_PRIORITY", "highest"), TEXT("NVSHARE_WEIGHT", "0"),
+		TEXT("NVSHARE_SLO_MS", "3600001"),   TEXT("NVSHARE_COMPUTE_LIMIT", "101"),
+		TEXT("NVSHARE_BURST_IDLE_US", "99"), {NULL, NULL},
+	};
+	static const struct variable both[] = {TEXT("NVSHARE_PRIORITY", "low"),
+					       TEXT("NVSHARE_LATENCY_CRITICAL", "1"),
+					       {NULL, NULL}};
+	struct hook_options o;
+	char said[2048];
+
+	(void)unused;
+	o = parse(good, said, sizeof(said));
+	assert_string_equal(said, "");
+	assert_int_equal(o.claim.priority, NVSHARE_PRIORITY_HIGH);
+	assert_int_equal(o.claim.weight, 10000);
+	assert_int_equal(o.claim.slo_us, 1);
+	assert_int_equal(o.claim.compute_limit, 100);
+	assert_int_equal(o.burst_idle_ns, 100000000);
+	o = parse(bad, said, sizeof(said));
+	for (const struct variable *v = bad; v->name; v++)
+		assert_non_null(strstr(said, v->name));
+	assert_int_equal(o.claim.priority, NVSHARE_PRIORITY_NORMAL);
+	assert_int_equal(o.claim.weight, NVSHARE_WEIGHT_DEFAULT);
+	assert_int_equal(o.claim.slo_us, 0);
+	assert_int_equal(o.claim.compute_limit, 0);
+	assert_int_equal(o.burst_idle_ns, 1000000);
+	o = parse(both, said, sizeof(said));
+	assert_int_equal(o.claim.priority, NVSHARE_PRIORITY_CRITICAL);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(defaults_hold_when_nothing_is_set),
+		cmocka_unit_test(claims_are_read),
 		cmocka_unit_test(every_variable_is_read),
 		cmocka_unit_test(a_pod_is_known_by_the_names_that_kubernetes_gives),
 		cmocka_unit_test(a_bad_value_is_said_in_one_line_and_the_default_used),

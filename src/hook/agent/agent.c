@@ -15,6 +15,7 @@
 #include "hook/hook_log.h"
 #include "hook/lifecycle.h"
 #include "hook/memory/budget.h"
+#include "hook/share/share.h"
 #include "hook/table/cuda_real.h"
 #include "util/clock.h"
 #include "util/fd.h"
@@ -68,7 +69,7 @@ static struct agent_device *device(CUdevice dev)
 }
 
 /* Called by the gate, too: from any thread, with nothing allowed but a system call. */
-static void wake(void)
+void agent_wake(void)
 {
 	int saved = errno, fd = __atomic_load_n(&state.wake_fd, __ATOMIC_ACQUIRE);
 	uint64_t one = 1;
@@ -283,7 +284,8 @@ static uint64_t run_once(void)
 	now = clock_now_ns();
 	for (struct agent_link *l = agent_link_next(NULL); l; l = agent_link_next(l))
 		due = earlier(due, link_timers(l, now));
-	return earlier(due, agent_watch_tick(now));
+	due = earlier(due, agent_watch_tick(now));
+	return earlier(due, share_tick(clock_now_ns()));
 }
 
 /*
@@ -374,7 +376,7 @@ static bool start_locked(void)
 	r = fd < 0 ? -errno : 0;
 	if (!r) {
 		__atomic_store_n(&state.wake_fd, fd, __ATOMIC_RELEASE);
-		gate_set_waker(wake);
+		gate_set_waker(agent_wake);
 		r = create_thread();
 	}
 	if (r) {
@@ -401,7 +403,7 @@ CUresult agent_use_device(CUdevice dev)
 	pthread_mutex_lock(&state.lock);
 	if (!state.is_stopping && start_locked()) {
 		d->ask = AGENT_ASK_OPEN; /* whoever asks too shares the answer */
-		wake();
+		agent_wake();
 		while (d->ask == AGENT_ASK_OPEN && !state.is_stopping)
 			cond_wait(&state.changed, &state.lock);
 		if (d->ask == AGENT_ASK_SETTLED)
@@ -432,7 +434,7 @@ bool agent_add_context(CUcontext ctx, CUdevice dev, uint64_t charged)
 	bool is_new = device_context_add(ctx, dev, charged);
 
 	if (is_new)
-		wake(); /* a lost scheduler is looked for while there is a context */
+		agent_wake(); /* a lost scheduler is looked for while there is a context */
 	return is_new;
 }
 
@@ -448,7 +450,7 @@ void agent_memory_changed(CUdevice dev)
 	/* The agent takes the mark when it reports, so that in between this costs a load. */
 	if (d && !__atomic_load_n(&d->has_changed, __ATOMIC_ACQUIRE) &&
 	    !__atomic_exchange_n(&d->has_changed, true, __ATOMIC_ACQ_REL))
-		wake();
+		agent_wake();
 }
 
 void agent_want_memory(CUdevice dev)
@@ -458,7 +460,7 @@ void agent_want_memory(CUdevice dev)
 	if (!d)
 		return;
 	__atomic_store_n(&d->is_wanted, true, __ATOMIC_RELEASE);
-	wake();
+	agent_wake();
 }
 
 /* Whether a thread that is let through now could touch memory that is not there. */
@@ -488,7 +490,7 @@ void agent_stop(void)
 	if (was_running) {
 		drain_cancel();
 		pthread_cond_broadcast(&state.changed);
-		wake();
+		agent_wake();
 		while (!state.has_stopped && r != ETIMEDOUT)
 			r = pthread_cond_timedwait(&state.changed, &state.lock, &end);
 	}
@@ -516,4 +518,5 @@ void agent_after_fork_child(void)
 	state.wake_fd = -1;
 	agent_pair_reset();
 	agent_halt_reset();
+	share_after_fork_child();
 }

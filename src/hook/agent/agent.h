@@ -56,6 +56,9 @@ bool agent_is_stopping(void);
  */
 void agent_moved_out(CUdevice dev, uint64_t bytes);
 
+/* Something has happened that the agent is to look at. From any thread, at any time. */
+void agent_wake(void);
+
 void agent_after_fork_child(void);
 
 #endif

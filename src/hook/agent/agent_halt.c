@@ -101,13 +101,13 @@ uint32_t agent_halt_how(struct agent_link *link)
 	return how;
 }
 
-static void prove(CUdevice dev)
+void agent_halt_prove(CUdevice dev, bool is_busy)
 {
 	struct device_context *c = device_context_hold(dev);
 	CUcontext popped;
 
 	if (c && cuda_real.cuCtxPushCurrent_v2(c->ctx) == CUDA_SUCCESS) {
-		(void)freeze_prove(dev, c->ctx);
+		(void)(is_busy ? freeze_prove_busy(dev, c->ctx) : freeze_prove(dev, c->ctx));
 		(void)cuda_real.cuCtxPopCurrent_v2(&popped);
 	}
 	device_context_drop(c);
@@ -198,11 +198,15 @@ static uint32_t freeze(const struct agent_link *link, uint64_t begin_ns)
 
 	gate_set(GATE_CLOSED);
 	if (!freeze_is_proven(link->dev))
-		prove(link->dev);
+		agent_halt_prove(link->dev, false);
 	for (int i = 0; i < HALT_TRIES_MAX && r == FREEZE_E_BUSY; i++) {
 		if (i > 0)
 			(void)nanosleep(&pause, NULL); /* there was a freeze just now */
-		r = freeze_is_proven(link->dev) ? freeze_begin(HALT_LIMIT_NS) : FREEZE_E_UNPROVEN;
+		if (share_hand_over(HALT_LIMIT_NS))
+			r = 0;
+		else
+			r = freeze_is_proven(link->dev) ? freeze_begin(HALT_LIMIT_NS)
+							: FREEZE_E_UNPROVEN;
 	}
 	if (!r && !can_move(link)) {
 		agent_resume();
@@ -229,13 +233,17 @@ uint32_t agent_halt(struct agent_link *link, uint64_t bytes, bool is_idle)
 		/* What was in the way of freezing may be gone: that is looked at once more. */
 		if (!is_idle && halt.n_failures >= HALT_FAILURES_MAX)
 			halt.n_failures = HALT_FAILURES_MAX - 1;
+		share_let_go();
 		return (uint32_t)drain_run(max_ns);
 	}
 
 	/* Without a limit there would be no freeze before the work has ended. */
 	outcome = NVSHARE_OUTCOME_TIMEOUT;
-	if (drain_has_limit())
-		outcome = (uint32_t)drain_run(grace_ns < max_ns ? grace_ns : max_ns);
+	if (!share_is_frozen()) {
+		share_let_go();
+		if (drain_has_limit())
+			outcome = (uint32_t)drain_run(grace_ns < max_ns ? grace_ns : max_ns);
+	} /* else nothing of it ends while it is held */
 	if (outcome != NVSHARE_OUTCOME_TIMEOUT)
 		return outcome;
 	outcome = freeze(link, begin_ns);

@@ -58,6 +58,7 @@ void agent_lease_sync_gate(void)
 
 	for (struct agent_link *l = agent_link_next(NULL); l; l = agent_link_next(l))
 		may_run = may_run && lease_is_open(&l->lease);
+	may_run = may_run && !share_bars_gate();
 	if (may_run && gate_get() != GATE_OPEN) {
 		agent_resume();
 		gate_set(GATE_OPEN);

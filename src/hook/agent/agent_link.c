@@ -92,6 +92,7 @@ void agent_link_close(struct agent_link *link)
 	link->is_watched = false;
 	link->n_queued = 0;
 	schedule_retry(link);
+	share_lost(link);
 	if (was_up) {
 		hook_debug("device %d: the scheduler is gone", (int)link->dev);
 		miss(link);
@@ -180,7 +181,6 @@ static void send_register(struct agent_link *link)
 {
 	struct nvshare_register body = {
 		.gpu_total_bytes = link->total,
-		.claim = {.priority = NVSHARE_PRIORITY_NORMAL, .weight = NVSHARE_WEIGHT_DEFAULT},
 	};
 
 	link->is_running = lease_is_open(&link->lease) && device_has_context(link->dev);
@@ -191,6 +191,7 @@ static void send_register(struct agent_link *link)
 		     (link->was_registered ? NVSHARE_REGISTER_RECONNECT : 0) |
 		     (link->is_fixed ? NVSHARE_REGISTER_FIXED : 0);
 	body.backend = backend_of(link->dev);
+	share_wanted(&body.claim);
 	read_name(body.name, sizeof(body.name));
 	(void)snprintf(body.pod, sizeof(body.pod), "%s", hook_options()->pod);
 	agent_link_send(link, NVSHARE_MSG_REGISTER, &body);
@@ -260,6 +261,7 @@ static void handle_registered(struct agent_link *link, const struct nvshare_regi
 	}
 	hook_debug("device %d: registered as client %u", (int)link->dev, body->client);
 	link->state = AGENT_LINK_UP;
+	share_registered(link, body);
 	link->was_registered = true;
 	link->is_missed = false;
 	link->quiet_ns = 0;
@@ -296,6 +298,12 @@ static void handle_message(struct agent_link *link, const struct msg *msg)
 		return;
 	case NVSHARE_MSG_HEARTBEAT:
 		agent_link_send(link, NVSHARE_MSG_HEARTBEAT, &msg->body.heartbeat_13);
+		return;
+	case NVSHARE_MSG_SET_SHARE:
+		if (link->state == AGENT_LINK_UP)
+			share_set(link, &msg->body.set_share_25);
+		else
+			link->is_broken = true;
 		return;
 	case NVSHARE_MSG_LOCK_OK:
 		event.type = LEASE_EVENT_LOCK_OK;

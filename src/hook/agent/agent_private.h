@@ -14,6 +14,7 @@
 #include "hook/agent/agent.h"
 #include "hook/device.h"
 #include "hook/pager/pager.h"
+#include "hook/share/share.h"
 #include "ipc/msg.h"
 
 #define AGENT_NEVER     UINT64_MAX
@@ -60,6 +61,8 @@ struct agent_link {
 	uint64_t out_asked;    /* of the eviction under way, bytes; 0: none */
 	uint64_t out_told;     /* of these the scheduler knows */
 	struct pager_move in;  /* since the last report */
+
+	struct share_link share;
 
 	uint32_t n_queued; /* messages that the socket did not take yet */
 	struct msg queue[AGENT_QUEUE_MAX];
@@ -113,7 +116,8 @@ uint32_t agent_halt_how(struct agent_link *link); /* enum nvshare_halt */
 bool agent_halt_is_frozen(void);                  /* the last stop ended in a freeze */
 uint32_t agent_halt_evicted(uint32_t outcome);    /* what it comes to: TIMEOUT: thawed */
 void agent_resume(void);
-void agent_halt_reset(void); /* after fork() */
+void agent_halt_prove(CUdevice dev, bool is_busy); /* that it can be frozen; perhaps not now */
+void agent_halt_reset(void);                       /* after fork() */
 
 /*
  * What makes a stop quick (the second context, host memory) is kept for a while after it

@@ -29,14 +29,14 @@ static struct {
 
 static bool is_watched(const struct agent_link *link)
 {
-	return link->is_watched && link->lease.state == LEASE_HOLDING;
+	return link->is_watched && link->lease.state == LEASE_HOLDING && !share_is_critical(link);
 }
 
 static bool is_needed(void)
 {
 	for (struct agent_link *l = agent_link_next(NULL); l; l = agent_link_next(l)) {
 		if (is_watched(l))
-			return gate_get() == GATE_OPEN;
+			return gate_get() == GATE_OPEN && !share_is_frozen();
 	}
 	return false;
 }

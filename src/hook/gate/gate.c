@@ -493,7 +493,7 @@ bool gate_arm(uint64_t activity)
 {
 	uint32_t word = __atomic_load_n(&gate_word, __ATOMIC_RELAXED);
 
-	if (GATE_BITS(word) != GATE_OPEN)
+	if (GATE_STATE(word) != GATE_OPEN)
 		return false;
 	__atomic_store_n(&gate_trip_ns, 0, __ATOMIC_RELAXED);
 	__atomic_store_n(&gate_copy_ns, 0, __ATOMIC_RELAXED);

@@ -61,7 +61,7 @@ uint64_t gate_activity(void); /* grows with every gate_enter(); sums threads; fo
  * The next thread that enters calls the waker, and disarms the gate; a copy calls it, once,
  * and leaves the gate armed. false: nothing of that, since the gate is not open, or somebody
  * has entered since gate_activity() was activity. gate_get() calls an armed gate open;
- * gate_set() disarms it.
+ * gate_set() disarms it, and to arm it again is to forget what it told.
  */
 bool gate_arm(uint64_t activity);
 bool gate_is_armed(void);

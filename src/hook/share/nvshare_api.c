@@ -1,51 +1,151 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-/* The functions of nvshare.h. */
+/*
+ * The functions of nvshare.h. A claim is told to the scheduler as nvsharectl does it, by a
+ * connection of its own, so that the caller hears what became of it.
+ */
 
 #define NVSHARE_IS_LIBRARY
 #include "nvshare/nvshare.h"
 
+#include "hook/share/share.h"
+#include "ipc/sock.h"
+#include "util/clock.h"
+#include "util/fd.h"
+
 #include <errno.h>
+#include <poll.h>
 #include <string.h>
+
+#define API_PATIENCE_NS CLOCK_NS_PER_SEC
 
 int nvshare_hint_prepare(uint32_t us)
 {
-	return us > NVSHARE_HINT_US_MAX ? -EINVAL : -ENOTCONN;
+	int saved_errno = errno, r = -EINVAL;
+
+	if (us <= NVSHARE_HINT_US_MAX)
+		r = share_hint(us);
+	errno = saved_errno;
+	return r;
 }
 
 int64_t nvshare_request_begin(void)
 {
-	return -ENOTCONN;
+	int saved_errno = errno;
+	int64_t r = share_request_begin();
+
+	errno = saved_errno;
+	return r;
 }
 
 int nvshare_request_end(int64_t request)
 {
-	return request <= 0 ? -EINVAL : -ENOTCONN;
+	int saved_errno = errno, r = share_request_end(request);
+
+	errno = saved_errno;
+	return r;
+}
+
+/* Until something can be read; 0, or -errno. */
+static int wait_for(int fd, uint64_t end_ns)
+{
+	struct pollfd p = {.fd = fd, .events = POLLIN};
+	uint64_t now_ns;
+	int n;
+
+	do {
+		now_ns = clock_now_ns();
+		n = now_ns < end_ns ? poll(&p, 1, (int)((end_ns - now_ns) / CLOCK_NS_PER_MS) + 1)
+				    : 0;
+	} while (n < 0 && errno == EINTR);
+	return n > 0 ? 0 : n < 0 ? -errno : -ETIMEDOUT;
+}
+
+static int result_of(const struct nvshare_result_msg *result)
+{
+	switch ((enum nvshare_result)result->code) {
+	case NVSHARE_RESULT_OK:
+		return 0;
+	case NVSHARE_RESULT_DENIED:
+		return -EACCES;
+	case NVSHARE_RESULT_INVALID:
+	case NVSHARE_RESULT_COUNT:
+		break;
+	}
+	return -EINVAL;
+}
+
+static int ask(int fd, const struct nvshare_set *set)
+{
+	uint8_t bytes[NVSHARE_MSG_SIZE_MAX + 1];
+	struct msg msg;
+	ssize_t n;
+	int r;
+
+	(void)msg_encode(NVSHARE_MSG_SET, 0, set, &msg);
+	r = sock_send(fd, &msg); /* a fresh connection has room for one request */
+	if (!r)
+		r = wait_for(fd, clock_now_ns() + API_PATIENCE_NS);
+	if (r)
+		return r;
+	n = sock_recv(fd, bytes, sizeof(bytes));
+	if (n <= 0)
+		return n < 0 ? (int)n : -ECONNRESET;
+	if (msg_decode(bytes, (size_t)n, MSG_TO_TOOL, &msg) ||
+	    msg.header.type != NVSHARE_MSG_RESULT)
+		return -EPROTO;
+	return result_of(&msg.body.result_msg_22);
+}
+
+static int claim(enum nvshare_key key, uint32_t value)
+{
+	struct nvshare_set set = {.value = value, .key = (uint32_t)key};
+	int saved_errno = errno, r = -ENOTCONN, fd;
+
+	share_claim(key, value);
+	for (unsigned int i = 0; share_client(i, &set.client) && (i == 0 || r == 0); i++) {
+		fd = sock_connect(NULL);
+		r = fd < 0 ? -ENOTCONN : ask(fd, &set);
+		(void)fd_close(fd);
+	}
+	errno = saved_errno;
+	return r;
 }
 
 int nvshare_set_priority(enum nvshare_priority priority)
 {
-	return (unsigned int)priority >= NVSHARE_PRIORITY_COUNT ? -EINVAL : -ENOTCONN;
+	if ((unsigned int)priority >= NVSHARE_PRIORITY_COUNT)
+		return -EINVAL;
+	return claim(NVSHARE_KEY_PRIORITY, (uint32_t)priority);
 }
 
 int nvshare_set_weight(uint32_t weight)
 {
-	return weight < NVSHARE_WEIGHT_MIN || weight > NVSHARE_WEIGHT_MAX ? -EINVAL : -ENOTCONN;
+	if (weight < NVSHARE_WEIGHT_MIN || weight > NVSHARE_WEIGHT_MAX)
+		return -EINVAL;
+	return claim(NVSHARE_KEY_WEIGHT, weight);
 }
 
 int nvshare_set_slo(uint32_t us)
 {
-	return us > NVSHARE_SLO_US_MAX ? -EINVAL : -ENOTCONN;
+	return us > NVSHARE_SLO_US_MAX ? -EINVAL : claim(NVSHARE_KEY_SLO, us);
 }
 
 int nvshare_set_compute_limit(uint32_t percent)
 {
-	return percent > 100 ? -EINVAL : -ENOTCONN;
+	return percent > 100 ? -EINVAL : claim(NVSHARE_KEY_COMPUTE_LIMIT, percent);
 }
 
+/* A caller of another version may know of more, or of less. */
 int nvshare_status(int device, struct nvshare_status *ret, size_t size)
 {
-	(void)device;
-	memset(ret, 0, size);
-	return -ENODEV;
+	struct nvshare_status status = {0};
+	int saved_errno = errno, r = share_status(device, &status);
+
+	if (r == 0) {
+		memset(ret, 0, size);
+		memcpy(ret, &status, size < sizeof(status) ? size : sizeof(status));
+	}
+	errno = saved_errno;
+	return r;
 }

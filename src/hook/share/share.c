@@ -1,0 +1,207 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+
+#include "hook/share/share.h"
+
+#include "hook/freeze/freeze.h"
+#include "hook/gate/gate.h"
+#include "hook/hook_log.h"
+#include "hook/share/share_private.h"
+#include "util/clock.h"
+
+#include <errno.h>
+#include <string.h>
+
+#define for_each_link(l) \
+	for (struct agent_link *l = agent_link_next(NULL); l; l = agent_link_next(l))
+
+/* ---- what the scheduler says --------------------------------------------------------- */
+
+bool share_is_critical(const struct agent_link *link)
+{
+	return link->state == AGENT_LINK_UP &&
+	       link->share.claim.priority == NVSHARE_PRIORITY_CRITICAL;
+}
+
+static bool is_any_critical(void)
+{
+	for_each_link(l)
+	{
+		if (share_is_critical(l))
+			return true;
+	}
+	return false;
+}
+
+void share_registered(struct agent_link *link, const struct nvshare_registered *body)
+{
+	link->share = (struct share_link){
+		.claim = body->claim,
+		.client = body->client,
+		.can_freeze = agent_halt_how(link) == NVSHARE_HALT_FREEZE,
+	};
+	share_burst_lost();
+}
+
+/* Nobody says any more who else is there: as if it were alone. */
+void share_lost(struct agent_link *link)
+{
+	share_off_end(SHARE_REASON_HOLD);
+	if (link->share.slice_us)
+		(void)freeze_set_timeslice(link->dev, 0);
+	link->share = (struct share_link){0};
+	share_burst_lost();
+}
+
+static void set_slice(struct agent_link *link, uint64_t us)
+{
+	int r = 0;
+
+	if (us == link->share.slice_us)
+		return;
+	link->share.slice_us = us;
+	r = freeze_set_timeslice(link->dev, us);
+	if (r)
+		hook_debug("device %d: timeslice %llu us: error %d", (int)link->dev,
+			   (unsigned long long)us, r);
+}
+
+/* Who is stopped is off the GPU anyway; it is told again what holds when it runs. */
+static uint32_t set_hold(struct agent_link *link, uint64_t hold_us)
+{
+	if (!hold_us) {
+		share_off_end(SHARE_REASON_HOLD);
+		return NVSHARE_OUTCOME_SUCCESS;
+	}
+	if (link->lease.state != LEASE_HOLDING)
+		return NVSHARE_OUTCOME_INVALID_STATE;
+	return share_off_begin(link->dev, SHARE_REASON_HOLD, clock_now_ns() + hold_us * 1000);
+}
+
+void share_set(struct agent_link *link, const struct nvshare_set_share *body)
+{
+	uint64_t start_ns = clock_now_ns();
+	struct nvshare_share_set answer = {.seq = body->seq};
+
+	/* First what somebody waits for. */
+	answer.outcome = set_hold(link, body->hold_us);
+	answer.took_ns = clock_now_ns() - start_ns;
+	answer.is_held = share_off_is(SHARE_REASON_HOLD);
+	agent_link_send(link, NVSHARE_MSG_SHARE_SET, &answer);
+	set_slice(link, body->slice_us);
+	link->share.claim = body->claim;
+	link->share.use_ppm = body->use_ppm;
+	link->share.is_shared = body->slice_us || body->hold_us;
+	hook_debug("device %d: slice %llu us, hold %llu us: outcome %u in %llu us", (int)link->dev,
+		   (unsigned long long)body->slice_us, (unsigned long long)body->hold_us,
+		   answer.outcome, (unsigned long long)(answer.took_ns / 1000));
+	if (link->share.is_shared && link->lease.state == LEASE_HOLDING && !share_is_critical(link))
+		share_off_prove(link->dev);
+}
+
+/* ---- what it is told ------------------------------------------------------------------ */
+
+void share_tell(enum nvshare_activity_kind kind, uint64_t value, uint64_t now_ns)
+{
+	struct share_off_stats stats;
+	struct share_meter meter;
+	bool is_use = kind == NVSHARE_ACTIVITY_USE || kind == NVSHARE_ACTIVITY_BUSY ||
+		      kind == NVSHARE_ACTIVITY_IDLE;
+
+	share_meter_read(&meter);
+	share_off_stats(now_ns, &stats);
+	for_each_link(l)
+	{
+		struct nvshare_activity body = {
+			.busy_ns = meter.busy_ns,
+			.held_ns = stats.held_ns,
+			.value = value,
+			.kind = kind,
+		};
+
+		if (l->state == AGENT_LINK_UP &&
+		    (!is_use || l->share.is_shared || share_is_critical(l)))
+			agent_link_send(l, NVSHARE_MSG_ACTIVITY, &body);
+	}
+}
+
+static void claim_of(const struct agent_link *link, struct nvshare_claim *ret)
+{
+	if (link->state == AGENT_LINK_UP)
+		*ret = link->share.claim;
+	else
+		share_wanted(ret);
+}
+
+static uint32_t flags_of(const struct agent_link *link, const struct share_meter *meter)
+{
+	uint32_t flags = 0;
+
+	if (link->state == AGENT_LINK_UP)
+		flags |= NVSHARE_STATUS_MANAGED;
+	if (lease_is_open(&link->lease))
+		flags |= NVSHARE_STATUS_RUNNING;
+	if (meter->is_busy)
+		flags |= NVSHARE_STATUS_BUSY;
+	if (share_off_is(SHARE_REASON_HOLD))
+		flags |= NVSHARE_STATUS_HELD;
+	if (share_off_is(SHARE_REASON_LIMIT))
+		flags |= NVSHARE_STATUS_LIMITED;
+	if (link->share.can_freeze)
+		flags |= NVSHARE_STATUS_CAN_FREEZE;
+	return flags;
+}
+
+static void publish(const struct agent_link *link, uint64_t gpu_ns, uint64_t now_ns)
+{
+	struct nvshare_status status;
+	struct share_off_stats stats;
+	struct share_meter meter;
+
+	share_meter_read(&meter);
+	share_off_stats(now_ns, &stats);
+	status = (struct nvshare_status){
+		.flags = flags_of(link, &meter),
+		.client = link->share.client,
+		.slice_us = link->share.slice_us,
+		.busy_ns = meter.busy_ns,
+		.gpu_ns = gpu_ns,
+		.held_ns = stats.held_ns,
+		.n_holds = stats.n_holds,
+		.n_hold_failures = stats.n_failures,
+		.hold_took_ns_last = stats.took_ns_last,
+		.hold_took_ns_max = stats.took_ns_max,
+	};
+	claim_of(link, &status.claim);
+	share_api_publish(link->dev, &status);
+}
+
+uint64_t share_tick(uint64_t now_ns)
+{
+	bool is_critical = is_any_critical(), is_needed = is_critical, was_off = share_off_is_on();
+	struct agent_link *first = agent_link_next(NULL);
+	struct nvshare_claim claim;
+	uint64_t due_ns;
+
+	if (!first)
+		return SHARE_NEVER;
+	claim_of(first, &claim);
+	is_needed = is_needed || claim.compute_limit;
+	for_each_link(l) is_needed = is_needed || l->share.is_shared;
+	share_meter_tick(now_ns, is_needed, is_critical);
+	due_ns = share_limit_tick(first->dev, now_ns, claim.compute_limit, first->share.use_ppm);
+	due_ns = share_earlier(due_ns, share_off_tick(now_ns));
+	due_ns = share_earlier(due_ns, share_burst_tick(now_ns, is_needed, is_critical));
+	due_ns = share_earlier(due_ns, share_meter_due());
+	for_each_link(l) publish(l, share_limit_gpu_ns(), now_ns);
+	return was_off && !share_off_is_on() ? now_ns : due_ns;
+}
+
+void share_after_fork_child(void)
+{
+	share_off_reset();
+	share_meter_reset();
+	share_limit_reset();
+	share_burst_reset();
+	share_tasks_reset();
+	share_api_reset();
+}

@@ -1,0 +1,254 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+
+/*
+ * Where the program's threads and the agent meet: requests and hints go one way, what is
+ * known of each GPU the other. One short lock; nothing is called while it is held.
+ */
+
+#include "hook/hook_options.h"
+#include "hook/memory/budget.h"
+#include "hook/share/share_private.h"
+#include "util/clock.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <string.h>
+
+/* A request's number is its slot, and how often that was used before. */
+struct request {
+	uint64_t begin_ns; /* 0: the slot is free */
+	uint32_t n_used;
+};
+
+static struct {
+	pthread_mutex_t lock;
+	struct request requests[NVSHARE_REQUESTS_MAX];
+	uint32_t n_open;
+	uint32_t next; /* slot to look at first */
+	struct share_api_news news;
+	bool has_claim; /* else the settings count */
+	struct nvshare_claim claim;
+	bool is_used[DEVICE_COUNT_MAX];
+	struct nvshare_status status[DEVICE_COUNT_MAX];
+} api = {.lock = PTHREAD_MUTEX_INITIALIZER};
+
+/* Lock held. */
+static int first_device(void)
+{
+	int dev = 0;
+
+	while (dev < DEVICE_COUNT_MAX && !api.is_used[dev])
+		dev++;
+	return dev;
+}
+
+/* Lock held. */
+static bool is_managed(void)
+{
+	for (int dev = 0; dev < DEVICE_COUNT_MAX; dev++) {
+		if (api.is_used[dev] && api.status[dev].flags & NVSHARE_STATUS_MANAGED)
+			return true;
+	}
+	return false;
+}
+
+int share_hint(uint32_t us)
+{
+	int r;
+
+	pthread_mutex_lock(&api.lock);
+	r = is_managed() ? 0 : -ENOTCONN;
+	if (r == 0) {
+		api.news.has_hint = true;
+		api.news.hint_ns = us ? clock_now_ns() + us * 1000ull : 0;
+	}
+	pthread_mutex_unlock(&api.lock);
+	if (r == 0)
+		agent_wake();
+	return r;
+}
+
+/* Lock held. The one after the last is free, mostly. */
+static uint32_t find_slot(void)
+{
+	uint32_t i = 0;
+
+	while (i < NVSHARE_REQUESTS_MAX &&
+	       api.requests[(api.next + i) % NVSHARE_REQUESTS_MAX].begin_ns)
+		i++;
+	return i == NVSHARE_REQUESTS_MAX ? i : (api.next + i) % NVSHARE_REQUESTS_MAX;
+}
+
+int64_t share_request_begin(void)
+{
+	int64_t number = -EAGAIN;
+	bool is_first = false;
+	uint32_t slot;
+
+	pthread_mutex_lock(&api.lock);
+	slot = find_slot();
+	if (slot < NVSHARE_REQUESTS_MAX) {
+		api.next = slot + 1;
+		api.requests[slot].begin_ns = clock_now_ns();
+		number = (int64_t)api.requests[slot].n_used * NVSHARE_REQUESTS_MAX + slot + 1;
+		is_first = api.n_open++ == 0;
+		api.news.has_begun = true;
+	}
+	pthread_mutex_unlock(&api.lock);
+	if (is_first)
+		agent_wake();
+	return number;
+}
+
+static bool end_request(int64_t number, uint64_t *ret_took_ns, bool *ret_is_last)
+{
+	uint64_t index = (uint64_t)number - 1;
+	struct request *request = &api.requests[index % NVSHARE_REQUESTS_MAX];
+	bool is_known;
+
+	pthread_mutex_lock(&api.lock);
+	is_known = request->begin_ns && request->n_used == index / NVSHARE_REQUESTS_MAX;
+	if (is_known) {
+		*ret_took_ns = clock_now_ns() - request->begin_ns;
+		request->begin_ns = 0;
+		request->n_used++;
+		*ret_is_last = --api.n_open == 0;
+		api.news.n_ended++;
+		if (*ret_took_ns > api.news.longest_ns)
+			api.news.longest_ns = *ret_took_ns;
+	}
+	pthread_mutex_unlock(&api.lock);
+	return is_known;
+}
+
+int share_request_end(int64_t number)
+{
+	struct nvshare_claim claim;
+	uint64_t took_ns = 0;
+	bool is_last = false;
+
+	if (number <= 0 || !end_request(number, &took_ns, &is_last))
+		return -EINVAL;
+	share_claim_now(&claim);
+	share_tasks_add(took_ns, claim.slo_us);
+	if (is_last)
+		agent_wake();
+	return 0;
+}
+
+void share_api_take(struct share_api_news *ret)
+{
+	bool has_begun;
+
+	pthread_mutex_lock(&api.lock);
+	has_begun = api.news.has_begun;
+	*ret = api.news;
+	ret->n_open = api.n_open;
+	api.news = (struct share_api_news){.has_begun = has_begun};
+	pthread_mutex_unlock(&api.lock);
+}
+
+/* ---- claims ------------------------------------------------------------------------ */
+
+/* Lock held. */
+static const struct nvshare_claim *wanted(void)
+{
+	if (!api.has_claim)
+		api.claim = hook_options()->claim;
+	api.has_claim = true;
+	return &api.claim;
+}
+
+void share_wanted(struct nvshare_claim *ret)
+{
+	pthread_mutex_lock(&api.lock);
+	*ret = *wanted();
+	pthread_mutex_unlock(&api.lock);
+}
+
+void share_claim(enum nvshare_key key, uint32_t value)
+{
+	pthread_mutex_lock(&api.lock);
+	(void)wanted();
+	if (key == NVSHARE_KEY_PRIORITY)
+		api.claim.priority = value;
+	else if (key == NVSHARE_KEY_WEIGHT)
+		api.claim.weight = value;
+	else if (key == NVSHARE_KEY_SLO)
+		api.claim.slo_us = value;
+	else if (key == NVSHARE_KEY_COMPUTE_LIMIT)
+		api.claim.compute_limit = value;
+	pthread_mutex_unlock(&api.lock);
+	agent_wake();
+}
+
+void share_claim_now(struct nvshare_claim *ret)
+{
+	int dev;
+
+	pthread_mutex_lock(&api.lock);
+	dev = first_device();
+	*ret = dev < DEVICE_COUNT_MAX ? api.status[dev].claim : *wanted();
+	pthread_mutex_unlock(&api.lock);
+}
+
+/* ---- status ------------------------------------------------------------------------ */
+
+void share_api_publish(CUdevice dev, const struct nvshare_status *status)
+{
+	pthread_mutex_lock(&api.lock);
+	api.is_used[dev] = true;
+	api.status[dev] = *status;
+	pthread_mutex_unlock(&api.lock);
+}
+
+bool share_client(unsigned int i, uint32_t *ret_client)
+{
+	bool is_found = false;
+
+	pthread_mutex_lock(&api.lock);
+	for (int dev = 0; dev < DEVICE_COUNT_MAX && !is_found; dev++) {
+		if (!api.is_used[dev] || !(api.status[dev].flags & NVSHARE_STATUS_MANAGED) || i--)
+			continue;
+		*ret_client = api.status[dev].client;
+		is_found = true;
+	}
+	pthread_mutex_unlock(&api.lock);
+	return is_found;
+}
+
+int share_status(int device, struct nvshare_status *ret)
+{
+	struct nvshare_mem mem;
+	bool is_used;
+
+	pthread_mutex_lock(&api.lock);
+	if (device == -1)
+		device = first_device();
+	is_used = device >= 0 && device < DEVICE_COUNT_MAX && api.is_used[device];
+	if (is_used)
+		*ret = api.status[device];
+	pthread_mutex_unlock(&api.lock);
+	if (!is_used)
+		return -ENODEV;
+	share_tasks_read(ret);
+	budget_read(device, &mem);
+	ret->memory_allocated = mem.allocated;
+	ret->memory_resident = mem.resident;
+	ret->memory_swapped = mem.swapped;
+	for (int i = 0; i < NVSHARE_PINNED_COUNT; i++)
+		ret->memory_pinned += mem.pinned[i];
+	return 0;
+}
+
+/* Requests that were open stay so in the parent alone; what was claimed is claimed here, too. */
+void share_api_reset(void)
+{
+	struct nvshare_claim claim = api.claim;
+	bool has_claim = api.has_claim;
+
+	memset(&api, 0, sizeof(api));
+	pthread_mutex_init(&api.lock, NULL);
+	api.claim = claim;
+	api.has_claim = has_claim;
+}

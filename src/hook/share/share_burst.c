@@ -1,0 +1,183 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+
+/*
+ * What the scheduler is told: when the program is at work, and, of a critical one, when its
+ * requests begin and end. Who tells no requests has its bursts of work taken for them: from
+ * the first submission after idleness until it has been idle for NVSHARE_BURST_IDLE_US.
+ */
+
+#include "hook/gate/gate.h"
+#include "hook/hook_options.h"
+#include "hook/share/share_private.h"
+#include "util/clock.h"
+
+#include <string.h>
+
+#define BURST_TELL_NS  (10 * CLOCK_NS_PER_MS) /* BUSY and IDLE are no further apart than this */
+#define BURST_USE_NS   (50 * CLOCK_NS_PER_MS)
+#define BURST_HINT_NS  (10 * CLOCK_NS_PER_MS) /* work that follows a copy later is not its own */
+#define BURST_GUESS_NS 100000                 /* from a copy to the work, until it was seen */
+#define BURST_SAMPLES  3
+
+static struct {
+	bool has_requests; /* the program tells them */
+	bool is_on;        /* a request or burst */
+	bool is_told;      /* the scheduler knows of it */
+	uint64_t begin_ns;
+	uint64_t longest_ns; /* of the requests that have ended since it was told */
+	bool is_told_busy;
+	uint64_t told_ns;    /* BUSY or IDLE; 0: nothing yet */
+	uint64_t use_ns;     /* any of them */
+	uint64_t copied_ns;  /* the copy that a hint was given for; 0: none */
+	uint64_t prepare_ns; /* from such a copy to the work; 0: not seen yet */
+	uint32_t n_prepared;
+} burst;
+
+void share_burst_reset(void)
+{
+	memset(&burst, 0, sizeof(burst));
+}
+
+void share_burst_lost(void)
+{
+	burst.is_told = false;
+	burst.is_told_busy = false;
+	burst.told_ns = 0;
+}
+
+static void tell_begin(uint64_t now_ns)
+{
+	if (!burst.is_told)
+		share_tell(NVSHARE_ACTIVITY_BEGIN, 0, now_ns);
+	burst.is_told = true;
+}
+
+static void tell_end(uint64_t took_ns, uint64_t now_ns)
+{
+	tell_begin(now_ns);
+	share_tell(NVSHARE_ACTIVITY_END, took_ns, now_ns);
+	burst.is_told = false;
+}
+
+/* Those that overlap are one to the scheduler, which has to keep others off for all of them. */
+static void step_requests(const struct share_api_news *news, uint64_t now_ns)
+{
+	if (news->longest_ns > burst.longest_ns)
+		burst.longest_ns = news->longest_ns;
+	if (news->n_ended && !news->n_open) {
+		tell_end(burst.longest_ns, now_ns);
+		burst.longest_ns = 0;
+	} else if (news->n_open) {
+		tell_begin(now_ns);
+	}
+	burst.is_on = news->n_open > 0;
+}
+
+/* The first few tell little: a program loads things at first. */
+static void learn_prepare(uint64_t begin_ns)
+{
+	uint64_t took_ns = begin_ns > burst.copied_ns ? begin_ns - burst.copied_ns : 0;
+
+	if (!burst.copied_ns || took_ns > BURST_HINT_NS)
+		return;
+	burst.n_prepared++;
+	burst.prepare_ns = burst.prepare_ns ? (burst.prepare_ns * 7 + took_ns * 3) / 10 : took_ns;
+}
+
+static void step_burst(const struct share_meter *meter, bool is_critical, uint64_t now_ns)
+{
+	struct nvshare_claim claim;
+
+	if (meter->is_busy && !burst.is_on) {
+		burst.is_on = true;
+		burst.begin_ns = meter->begin_ns;
+		learn_prepare(meter->begin_ns);
+		burst.copied_ns = 0;
+		if (is_critical)
+			tell_begin(now_ns);
+	} else if (!meter->is_busy && burst.is_on) {
+		uint64_t took_ns =
+			meter->idle_ns > burst.begin_ns ? meter->idle_ns - burst.begin_ns : 0;
+
+		burst.is_on = false;
+		share_claim_now(&claim);
+		share_tasks_add(took_ns, claim.slo_us);
+		if (is_critical || burst.is_told)
+			tell_end(took_ns, now_ns);
+	}
+}
+
+/* A copy to the GPU after idleness: what it brings will be worked on. */
+static uint64_t step_copies(uint64_t now_ns)
+{
+	uint64_t copied_ns = gate_is_armed() ? gate_copied_ns() : 0, ahead_ns, past_ns;
+
+	if (!copied_ns)
+		return SHARE_NEVER;
+	past_ns = now_ns > copied_ns ? now_ns - copied_ns : 0;
+	if (burst.copied_ns != copied_ns) {
+		ahead_ns = burst.n_prepared < BURST_SAMPLES ? BURST_GUESS_NS : burst.prepare_ns;
+		burst.copied_ns = copied_ns;
+		share_tasks_hint();
+		share_tell(NVSHARE_ACTIVITY_HINT, ahead_ns > past_ns ? ahead_ns - past_ns : 1,
+			   now_ns);
+	}
+	if (past_ns < BURST_HINT_NS)
+		return copied_ns + BURST_HINT_NS;
+	share_meter_forget(); /* copies without work: the next one is another story */
+	return SHARE_NEVER;
+}
+
+/* BUSY, IDLE and how much it was: not too often. */
+static uint64_t step_use(const struct share_meter *meter, uint64_t now_ns)
+{
+	bool is_due = !burst.told_ns || now_ns - burst.told_ns >= BURST_TELL_NS;
+
+	if (meter->is_busy != burst.is_told_busy || !burst.told_ns) {
+		if (!is_due)
+			return burst.told_ns + BURST_TELL_NS;
+		share_tell(meter->is_busy ? NVSHARE_ACTIVITY_BUSY : NVSHARE_ACTIVITY_IDLE, 0,
+			   now_ns);
+		burst.is_told_busy = meter->is_busy;
+		burst.told_ns = burst.use_ns = now_ns;
+	}
+	if (!meter->is_busy || share_off_is_on())
+		return SHARE_NEVER;
+	if (now_ns - burst.use_ns >= BURST_USE_NS) {
+		share_tell(NVSHARE_ACTIVITY_USE, 0, now_ns);
+		burst.use_ns = now_ns;
+	}
+	return burst.use_ns + BURST_USE_NS;
+}
+
+/* A request begins at_ns; 0: it does not. */
+static void hint(uint64_t at_ns, bool is_critical)
+{
+	uint64_t now_ns = clock_now_ns(), ahead_ns = at_ns > now_ns ? at_ns - now_ns : 1;
+
+	share_tasks_hint();
+	if (is_critical)
+		share_tell(NVSHARE_ACTIVITY_HINT, at_ns ? ahead_ns : 0, now_ns);
+}
+
+uint64_t share_burst_tick(uint64_t now_ns, bool is_needed, bool is_critical)
+{
+	struct share_api_news news;
+	struct share_meter meter;
+	uint64_t due_ns = SHARE_NEVER;
+
+	share_api_take(&news);
+	share_meter_read(&meter);
+	if (news.has_hint)
+		hint(news.hint_ns, is_critical);
+	burst.has_requests = burst.has_requests || news.has_begun;
+	if (burst.has_requests)
+		step_requests(&news, now_ns);
+	else
+		step_burst(&meter, is_critical, now_ns);
+	if (!is_needed)
+		return SHARE_NEVER;
+	if (is_critical && !burst.has_requests)
+		due_ns = step_copies(now_ns);
+	return share_earlier(due_ns, step_use(&meter, now_ns));
+}

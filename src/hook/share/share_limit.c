@@ -1,0 +1,96 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+
+/*
+ * The program's own limit: so many percent of the GPU's time in periods of a tenth of a
+ * second. Who has had it is off until the period ends. What it had too much of (a freeze takes
+ * a moment, and a look comes late) is missing in the next one; what it did not use is gone.
+ */
+
+#include "hook/share/share_private.h"
+#include "util/clock.h"
+
+#include <string.h>
+
+#define LIMIT_PERIOD_NS   (100 * CLOCK_NS_PER_MS)
+#define LIMIT_PERIODS_MAX 20 /* of debt */
+#define LIMIT_LOOK_NS_MIN (100000ull)
+
+static uint64_t busy_ns; /* of the meter, as accounted */
+static uint64_t gpu_ns;
+
+static struct {
+	bool is_on;
+	uint64_t start_ns; /* of the period */
+	uint64_t used_ns;  /* in it */
+	uint64_t off_ns;   /* off until then */
+} limit;
+
+void share_limit_reset(void)
+{
+	memset(&limit, 0, sizeof(limit));
+	busy_ns = 0;
+	gpu_ns = 0;
+}
+
+uint64_t share_limit_gpu_ns(void)
+{
+	return gpu_ns;
+}
+
+static void roll(uint64_t now_ns, uint64_t allowed_ns)
+{
+	uint64_t n = (now_ns - limit.start_ns) / LIMIT_PERIOD_NS;
+
+	if (limit.used_ns > LIMIT_PERIODS_MAX * LIMIT_PERIOD_NS)
+		limit.used_ns = LIMIT_PERIODS_MAX * LIMIT_PERIOD_NS;
+	limit.start_ns += n * LIMIT_PERIOD_NS;
+	limit.used_ns -= share_earlier(limit.used_ns, n * allowed_ns);
+}
+
+static uint64_t own(uint64_t ns, uint64_t use_ppm)
+{
+	return use_ppm && use_ppm < SHARE_PPM ? ns * use_ppm / SHARE_PPM : ns;
+}
+
+static void use_up(CUdevice dev, uint64_t end_ns, uint64_t use_ppm)
+{
+	uint64_t before_ns = clock_now_ns();
+	bool was_off = share_off_is_on();
+
+	if (share_off_is(SHARE_REASON_LIMIT) && limit.off_ns == end_ns)
+		return;
+	limit.off_ns = end_ns;
+	(void)share_off_begin(dev, SHARE_REASON_LIMIT, end_ns);
+	/* It computes until it is off. */
+	if (!was_off)
+		limit.used_ns += own(clock_now_ns() - before_ns, use_ppm);
+}
+
+uint64_t share_limit_tick(CUdevice dev, uint64_t now_ns, uint32_t percent, uint64_t use_ppm)
+{
+	uint64_t allowed_ns = LIMIT_PERIOD_NS * percent / 100, end_ns, used_ns, left_ns;
+	struct share_meter meter;
+
+	share_meter_read(&meter);
+	used_ns = own(meter.busy_ns - busy_ns, use_ppm);
+	busy_ns = meter.busy_ns;
+	gpu_ns += used_ns;
+	if (!percent || percent >= 100) {
+		if (limit.is_on)
+			share_off_end(SHARE_REASON_LIMIT);
+		limit.is_on = false;
+		return SHARE_NEVER;
+	}
+	if (!limit.is_on)
+		limit = (typeof(limit)){.is_on = true, .start_ns = now_ns};
+	limit.used_ns += used_ns;
+	roll(now_ns, allowed_ns);
+	end_ns = limit.start_ns + LIMIT_PERIOD_NS;
+	if (limit.used_ns >= allowed_ns) {
+		use_up(dev, end_ns, use_ppm);
+		return end_ns;
+	}
+	left_ns = allowed_ns - limit.used_ns;
+	share_meter_soon(now_ns + (left_ns > LIMIT_LOOK_NS_MIN ? left_ns : LIMIT_LOOK_NS_MIN));
+	return SHARE_NEVER;
+}

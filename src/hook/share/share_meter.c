@@ -1,0 +1,186 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+
+/*
+ * Does the program have work on the GPU? Looked at about a thousand times a second while it
+ * has; the share of the looks that found some is the share of the time. While it has none
+ * nobody looks: the gate is armed, and tells when that changes.
+ *
+ * A look records an event behind everything that was submitted, and asks a moment later
+ * whether it has been reached. Where that can not be done (an open capture, a driver before
+ * 12.5) work counts as being there as long as threads submit.
+ */
+
+#include "hook/gate/drain.h"
+#include "hook/gate/gate.h"
+#include "hook/hook_options.h"
+#include "hook/share/share_private.h"
+#include "util/clock.h"
+
+#include <string.h>
+#include <time.h>
+
+#define METER_TICK_NS     CLOCK_NS_PER_MS
+#define METER_TICK_NS_MIN (100000ull)
+#define METER_EVENT_NS    20000                  /* an idle GPU has reached an event by then */
+#define METER_IDLE_NS     (5 * CLOCK_NS_PER_MS)  /* shorter gaps are none */
+#define METER_GAP_NS_MAX  (20 * CLOCK_NS_PER_MS) /* a look stands for no more than this */
+
+enum meter_state { METER_OFF, METER_IDLE, METER_BUSY };
+
+static struct {
+	enum meter_state state;
+	bool is_paused;
+	bool is_probing; /* an event is recorded, and was not reached when looked at last */
+	bool is_fine;
+	uint64_t activity;
+	uint64_t look_ns; /* the last */
+	uint64_t tick_ns; /* the next */
+	struct share_meter out;
+} meter;
+
+void share_meter_read(struct share_meter *ret)
+{
+	*ret = meter.out;
+}
+
+void share_meter_soon(uint64_t at_ns)
+{
+	meter.tick_ns = share_earlier(meter.tick_ns, at_ns);
+}
+
+void share_meter_reset(void)
+{
+	memset(&meter, 0, sizeof(meter));
+}
+
+/*
+ * Who submits all the time is busy, as far as the end of a burst goes, and its driver's locks
+ * are left alone; for how much of the time it is, an event is needed each time.
+ */
+static bool has_work(void)
+{
+	const struct timespec moment = {.tv_nsec = METER_EVENT_NS};
+	uint64_t activity = gate_activity();
+	bool is_new = activity != meter.activity;
+
+	meter.activity = activity;
+	if (!is_new && !meter.is_probing)
+		return false;
+	if (!drain_has_limit())
+		return is_new;
+	if (is_new && meter.is_fine && meter.out.is_busy) {
+		meter.is_probing = true; /* the one before is void: it is recorded anew */
+		return true;
+	}
+	if (is_new || meter.is_fine) {
+		if (!drain_probe_start())
+			return true;
+		(void)nanosleep(&moment, NULL);
+	}
+	meter.is_probing = !drain_probe_done();
+	return meter.is_probing;
+}
+
+/* Nothing is known: an event will show. */
+static void start(uint64_t now_ns)
+{
+	meter.state = METER_BUSY;
+	meter.activity = gate_activity() - 1;
+	meter.look_ns = now_ns;
+	meter.tick_ns = now_ns;
+	meter.out.idle_ns = 0;
+}
+
+static void set_busy(uint64_t since_ns)
+{
+	meter.out.is_busy = true;
+	meter.out.begin_ns = since_ns;
+	meter.out.idle_ns = 0;
+}
+
+/* Somebody has submitted. */
+static void begin(uint64_t now_ns)
+{
+	uint64_t tripped_ns = gate_tripped_ns();
+
+	meter.state = METER_BUSY;
+	meter.look_ns = tripped_ns > meter.look_ns && tripped_ns <= now_ns ? tripped_ns : now_ns;
+	meter.tick_ns = now_ns;
+	set_busy(meter.look_ns);
+}
+
+static void look(uint64_t now_ns)
+{
+	uint64_t gap_ns = now_ns > meter.look_ns ? now_ns - meter.look_ns : 0;
+	uint64_t idle_ns = meter.is_fine ? hook_options()->burst_idle_ns : METER_IDLE_NS;
+	uint64_t step_ns = meter.is_fine ? idle_ns / 4 : METER_TICK_NS;
+
+	meter.look_ns = now_ns;
+	if (has_work()) {
+		meter.out.busy_ns += share_earlier(gap_ns, METER_GAP_NS_MAX);
+		meter.out.idle_ns = 0;
+		if (!meter.out.is_busy)
+			set_busy(now_ns);
+	} else if (!meter.out.idle_ns) {
+		meter.out.idle_ns = clock_now_ns(); /* the look has taken a moment */
+	}
+	if (meter.out.idle_ns && now_ns >= meter.out.idle_ns + idle_ns) {
+		meter.state = METER_IDLE;
+		meter.out.is_busy = false;
+		return;
+	}
+	if (step_ns < METER_TICK_NS_MIN)
+		step_ns = METER_TICK_NS_MIN;
+	meter.tick_ns = now_ns + share_earlier(step_ns, METER_TICK_NS);
+}
+
+/* While it is stopped or kept off nothing of it runs: that is no idleness. */
+static bool is_paused(void)
+{
+	return share_off_is_on() || gate_get() != GATE_OPEN;
+}
+
+void share_meter_tick(uint64_t now_ns, bool is_needed, bool is_fine)
+{
+	meter.is_fine = is_fine;
+	if (!is_needed) {
+		if (meter.state != METER_OFF && gate_is_armed())
+			gate_set(GATE_OPEN);
+		meter.state = METER_OFF;
+		meter.out.is_busy = false;
+		return;
+	}
+	if (is_paused()) {
+		meter.is_paused = true;
+		return;
+	}
+	if (meter.is_paused) {
+		meter.is_paused = false;
+		meter.look_ns = now_ns;
+		meter.tick_ns = now_ns + METER_TICK_NS_MIN;
+	}
+	if (meter.state == METER_OFF)
+		start(now_ns);
+	if (meter.state == METER_IDLE) {
+		/* Copies alone are work for all but the end of a burst. */
+		if (gate_is_armed() && gate_copied_ns() && !is_fine)
+			gate_set(GATE_OPEN);
+		if (!gate_is_armed() && !gate_arm(meter.activity))
+			begin(now_ns);
+	}
+	if (meter.state == METER_BUSY && now_ns >= meter.tick_ns)
+		look(now_ns);
+	if (meter.state == METER_IDLE && !gate_is_armed() && !gate_arm(meter.activity))
+		begin(now_ns);
+}
+
+uint64_t share_meter_due(void)
+{
+	return meter.state == METER_BUSY && !is_paused() ? meter.tick_ns : SHARE_NEVER;
+}
+
+void share_meter_forget(void)
+{
+	meter.activity = gate_activity();
+	(void)gate_arm(meter.activity);
+}

@@ -1,0 +1,244 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+
+/*
+ * Off the GPU, and on again. It is frozen while there is a reason to be; each reason has an
+ * end, after which the agent thaws, and a little later the watchdog does.
+ */
+
+#include "hook/device.h"
+#include "hook/freeze/freeze.h"
+#include "hook/hook_log.h"
+#include "hook/memory/backend.h"
+#include "hook/share/share_private.h"
+#include "util/clock.h"
+
+#include <string.h>
+#include <time.h>
+
+#define OFF_GRACE_NS (2 * CLOCK_NS_PER_MS) /* the watchdog is only there in case */
+
+/* A thread makes or destroys a context, or a thaw is under way: milliseconds. */
+#define OFF_TRIES    20
+#define OFF_PAUSE_NS 100000
+
+/* A busy card, mostly: each try that did not come to an end costs a page of host memory. */
+#define PROVE_TRIES_MAX 8
+#define PROVE_PAUSE_NS  (200 * CLOCK_NS_PER_MS)
+
+static struct {
+	uint64_t until_ns[SHARE_REASON_COUNT_]; /* 0: no reason */
+	bool is_frozen;
+	bool is_barred;
+	uint64_t since_ns;
+	struct share_off_stats stats; /* held_ns: up to since_ns */
+	uint32_t n_proofs;
+	uint64_t prove_ns; /* not again before then */
+} off;
+
+static uint64_t end_ns(void)
+{
+	uint64_t end = 0;
+
+	for (int i = 0; i < SHARE_REASON_COUNT_; i++)
+		end = off.until_ns[i] > end ? off.until_ns[i] : end;
+	return end;
+}
+
+bool share_off_is(enum share_reason reason)
+{
+	return off.until_ns[reason] != 0;
+}
+
+bool share_off_is_on(void)
+{
+	return off.is_frozen || off.is_barred;
+}
+
+bool share_is_frozen(void)
+{
+	return off.is_frozen;
+}
+
+bool share_bars_gate(void)
+{
+	return off.is_barred;
+}
+
+/* One gate and one set of channels for all of its GPUs: others would stand still for one. */
+static bool is_single(void)
+{
+	struct agent_link *first = agent_link_next(NULL);
+
+	return first && !agent_link_next(first);
+}
+
+/* A frozen process of the managed backend could not have its page faults served. */
+bool share_off_can(CUdevice dev)
+{
+	return is_single() && backend_of(dev) != NVSHARE_BACKEND_MANAGED && !freeze_why_not();
+}
+
+void share_off_prove(CUdevice dev)
+{
+	uint64_t now_ns = clock_now_ns();
+
+	if (freeze_is_proven(dev) || off.n_proofs >= PROVE_TRIES_MAX || now_ns < off.prove_ns ||
+	    share_off_is_on() || !share_off_can(dev))
+		return;
+	off.n_proofs++;
+	agent_halt_prove(dev, true);
+	off.prove_ns = clock_now_ns() + PROVE_PAUSE_NS;
+}
+
+static void account(uint64_t now_ns)
+{
+	if (share_off_is_on() && now_ns > off.since_ns)
+		off.stats.held_ns += now_ns - off.since_ns;
+	off.since_ns = now_ns;
+}
+
+static uint32_t bar(CUdevice dev)
+{
+	hook_debug("device %d: can not be held; nothing new starts", (int)dev);
+	off.since_ns = clock_now_ns();
+	off.is_barred = true;
+	agent_lease_sync_gate();
+	return NVSHARE_OUTCOME_UNSUPPORTED;
+}
+
+static int freeze_now(uint64_t until_ns)
+{
+	const struct timespec pause = {.tv_nsec = OFF_PAUSE_NS};
+	int r = FREEZE_E_BUSY;
+
+	for (int i = 0; i < OFF_TRIES && r == FREEZE_E_BUSY; i++) {
+		uint64_t now_ns = clock_now_ns();
+
+		if (now_ns >= until_ns)
+			break;
+		if (i > 0)
+			(void)nanosleep(&pause, NULL);
+		r = freeze_begin_compute(until_ns - now_ns + OFF_GRACE_NS);
+	}
+	return r;
+}
+
+/* For whoever asked first; the others find it done. */
+static uint32_t begin(CUdevice dev)
+{
+	uint64_t start_ns = clock_now_ns(), took_ns;
+	int r;
+
+	if (!share_off_can(dev))
+		return is_single() ? bar(dev) : (uint32_t)NVSHARE_OUTCOME_UNSUPPORTED;
+	if (!freeze_is_proven(dev))
+		share_off_prove(dev);
+	if (!freeze_is_proven(dev))
+		return freeze_why_not() ? bar(dev) : (uint32_t)NVSHARE_OUTCOME_TIMEOUT;
+	r = freeze_now(end_ns());
+	if (r == FREEZE_E_BUSY)
+		return NVSHARE_OUTCOME_TIMEOUT;
+	if (r == FREEZE_E_OFF || r == FREEZE_E_NO_CHANNELS)
+		return bar(dev);
+	if (r) {
+		hook_debug("device %d: hold: error %d", (int)dev, r);
+		return NVSHARE_OUTCOME_INVALID_STATE;
+	}
+	off.is_frozen = true;
+	off.since_ns = clock_now_ns();
+	took_ns = off.since_ns - start_ns;
+	off.stats.n_holds++;
+	off.stats.took_ns_last = took_ns;
+	if (took_ns > off.stats.took_ns_max)
+		off.stats.took_ns_max = took_ns;
+	return NVSHARE_OUTCOME_SUCCESS;
+}
+
+uint32_t share_off_begin(CUdevice dev, enum share_reason reason, uint64_t until_ns)
+{
+	uint64_t now_ns = clock_now_ns(), end;
+	uint32_t outcome = NVSHARE_OUTCOME_SUCCESS;
+
+	off.until_ns[reason] = until_ns;
+	end = end_ns();
+	if (off.is_frozen && !freeze_extend(end > now_ns ? end - now_ns + OFF_GRACE_NS : 0)) {
+		(void)freeze_end();
+		account(now_ns);
+		off.is_frozen = false;
+	}
+	if (off.is_barred)
+		outcome = NVSHARE_OUTCOME_UNSUPPORTED;
+	else if (!off.is_frozen)
+		outcome = begin(dev);
+	if (!share_off_is_on()) {
+		memset(off.until_ns, 0, sizeof(off.until_ns));
+		off.stats.n_failures++;
+	}
+	return outcome;
+}
+
+static void go_on(void)
+{
+	bool was_barred = off.is_barred;
+
+	account(clock_now_ns());
+	if (off.is_frozen && freeze_end())
+		hook_log_warn("the GPU does not let this program go on");
+	memset(off.until_ns, 0, sizeof(off.until_ns));
+	off.is_frozen = false;
+	off.is_barred = false;
+	if (was_barred)
+		agent_lease_sync_gate();
+}
+
+void share_off_end(enum share_reason reason)
+{
+	off.until_ns[reason] = 0;
+	if (!end_ns() && share_off_is_on())
+		go_on();
+}
+
+void share_let_go(void)
+{
+	account(clock_now_ns());
+	if (off.is_frozen)
+		(void)freeze_end();
+	memset(off.until_ns, 0, sizeof(off.until_ns));
+	off.is_frozen = false;
+	off.is_barred = false;
+}
+
+bool share_hand_over(uint64_t limit_ns)
+{
+	bool is_on;
+
+	if (!off.is_frozen)
+		return false;
+	account(clock_now_ns());
+	is_on = freeze_widen(limit_ns);
+	if (!is_on)
+		(void)freeze_end(); /* the watchdog may be at it */
+	memset(off.until_ns, 0, sizeof(off.until_ns));
+	off.is_frozen = false;
+	return is_on;
+}
+
+uint64_t share_off_tick(uint64_t now_ns)
+{
+	for (int i = 0; i < SHARE_REASON_COUNT_; i++) {
+		if (off.until_ns[i] && now_ns >= off.until_ns[i])
+			share_off_end((enum share_reason)i);
+	}
+	return share_off_is_on() ? end_ns() : SHARE_NEVER;
+}
+
+void share_off_stats(uint64_t now_ns, struct share_off_stats *ret)
+{
+	account(now_ns);
+	*ret = off.stats;
+}
+
+void share_off_reset(void)
+{
+	memset(&off, 0, sizeof(off));
+}

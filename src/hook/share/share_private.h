@@ -1,0 +1,98 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef NVS_HOOK_SHARE_PRIVATE_H
+#define NVS_HOOK_SHARE_PRIVATE_H
+
+/*
+ * What the parts share. share.c: the scheduler's word, and the tick; share_off.c: off the
+ * GPU and on again; share_meter.c: is there work on it; share_limit.c: the program's own
+ * limit; share_burst.c: requests, bursts and hints, told to the scheduler; share_tasks.c: how
+ * long they took; share_api.c: what other threads ask.
+ */
+
+#include "hook/agent/agent_private.h"
+#include "hook/share/share.h"
+
+#define SHARE_NEVER AGENT_NEVER
+#define SHARE_PPM   1000000u
+
+static inline uint64_t share_earlier(uint64_t a, uint64_t b)
+{
+	return a < b ? a : b;
+}
+
+/* share.c */
+void share_tell(enum nvshare_activity_kind kind, uint64_t value, uint64_t now_ns);
+
+/* ---- share_off.c: reasons to be off, each with its end --------------------------- */
+
+enum share_reason { SHARE_REASON_HOLD, SHARE_REASON_LIMIT, SHARE_REASON_COUNT_ };
+
+struct share_off_stats {
+	uint64_t held_ns; /* until now */
+	uint64_t n_holds, n_failures;
+	uint64_t took_ns_last, took_ns_max;
+};
+
+/* Off until then, or for another reason longer. An enum nvshare_outcome. */
+uint32_t share_off_begin(CUdevice dev, enum share_reason reason, uint64_t until_ns);
+void share_off_end(enum share_reason reason);
+bool share_off_is(enum share_reason reason);
+bool share_off_is_on(void); /* for whatever reason */
+bool share_off_can(CUdevice dev);
+void share_off_prove(CUdevice dev); /* so that a hold finds it done */
+uint64_t share_off_tick(uint64_t now_ns);
+void share_off_stats(uint64_t now_ns, struct share_off_stats *ret);
+void share_off_reset(void);
+
+/* ---- share_meter.c ---------------------------------------------------------------- */
+
+struct share_meter {
+	bool is_busy;      /* work is on the GPU, or was a moment ago */
+	uint64_t busy_ns;  /* in all */
+	uint64_t begin_ns; /* of this time of being busy */
+	uint64_t idle_ns;  /* when it ended, or seems to have; 0: it goes on */
+};
+
+/* is_needed: somebody wants to know. is_fine: when work ends, within a fraction of a ms. */
+void share_meter_tick(uint64_t now_ns, bool is_needed, bool is_fine);
+uint64_t share_meter_due(void);
+void share_meter_forget(void); /* idle: what has passed the gate meanwhile was nothing */
+void share_meter_read(struct share_meter *ret);
+void share_meter_soon(uint64_t at_ns); /* looks again then, if that is earlier */
+void share_meter_reset(void);
+
+/* ---- share_limit.c ---------------------------------------------------------------- */
+
+uint64_t share_limit_tick(CUdevice dev, uint64_t now_ns, uint32_t percent, uint64_t use_ppm);
+uint64_t share_limit_gpu_ns(void); /* of the time that it was busy, what was its own */
+void share_limit_reset(void);
+
+/* ---- share_burst.c ---------------------------------------------------------------- */
+
+uint64_t share_burst_tick(uint64_t now_ns, bool is_needed, bool is_critical);
+void share_burst_lost(void); /* the scheduler: what it was told is void */
+void share_burst_reset(void);
+
+/* ---- share_api.c: what other threads have said, since the last call ---------------- */
+
+struct share_api_news {
+	bool has_hint;
+	uint64_t hint_ns;    /* when the request begins; 0: it does not */
+	uint32_t n_open;     /* requests */
+	bool has_begun;      /* ever */
+	uint32_t n_ended;    /* since the last call */
+	uint64_t longest_ns; /* of those */
+};
+
+void share_api_take(struct share_api_news *ret);
+void share_api_publish(CUdevice dev, const struct nvshare_status *status);
+void share_api_reset(void);
+
+/* ---- share_tasks.c: any thread ------------------------------------------------------ */
+
+void share_tasks_add(uint64_t ns, uint32_t slo_us);
+void share_tasks_hint(void);
+void share_tasks_read(struct nvshare_status *ret);
+void share_tasks_reset(void);
+
+#endif

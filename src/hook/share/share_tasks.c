@@ -1,0 +1,73 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+
+/* How long requests and bursts took. */
+
+#include "hook/share/share_private.h"
+
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define TASKS_KEPT 256
+
+static struct {
+	pthread_mutex_t lock;
+	uint64_t n, n_violations, n_hints;
+	uint64_t ns_total, ns_max;
+	uint64_t last[TASKS_KEPT];
+} tasks = {.lock = PTHREAD_MUTEX_INITIALIZER};
+
+void share_tasks_add(uint64_t ns, uint32_t slo_us)
+{
+	pthread_mutex_lock(&tasks.lock);
+	tasks.last[tasks.n++ % TASKS_KEPT] = ns;
+	tasks.ns_total += ns;
+	if (ns > tasks.ns_max)
+		tasks.ns_max = ns;
+	if (slo_us && ns > slo_us * 1000ull)
+		tasks.n_violations++;
+	pthread_mutex_unlock(&tasks.lock);
+}
+
+void share_tasks_hint(void)
+{
+	pthread_mutex_lock(&tasks.lock);
+	tasks.n_hints++;
+	pthread_mutex_unlock(&tasks.lock);
+}
+
+static int by_value(const void *a, const void *b)
+{
+	uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
+
+	return (x > y) - (x < y);
+}
+
+void share_tasks_read(struct nvshare_status *ret)
+{
+	uint64_t sorted[TASKS_KEPT], n_kept;
+
+	pthread_mutex_lock(&tasks.lock);
+	ret->n_tasks = tasks.n;
+	ret->n_slo_violations = tasks.n_violations;
+	ret->n_hints = tasks.n_hints;
+	ret->task_ns_max = tasks.ns_max;
+	n_kept = tasks.n < TASKS_KEPT ? tasks.n : TASKS_KEPT;
+	memcpy(sorted, tasks.last, sizeof(sorted));
+	if (tasks.n) {
+		ret->task_ns_last = tasks.last[(tasks.n - 1) % TASKS_KEPT];
+		ret->task_ns_avg = tasks.ns_total / tasks.n;
+	}
+	pthread_mutex_unlock(&tasks.lock);
+	if (!n_kept)
+		return;
+	qsort(sorted, n_kept, sizeof(sorted[0]), by_value);
+	ret->task_ns_p50 = sorted[(n_kept - 1) / 2];
+	ret->task_ns_p99 = sorted[(n_kept * 99 + 99) / 100 - 1];
+}
+
+void share_tasks_reset(void)
+{
+	memset(&tasks, 0, sizeof(tasks));
+	pthread_mutex_init(&tasks.lock, NULL);
+}

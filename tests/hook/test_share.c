@@ -1,0 +1,626 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+
+/* Shares of the GPU's time, against a scheduler and a driver that do what the test says. */
+
+#define NVSHARE_IS_LIBRARY /* not weak: they are linked in */
+#include "hook/share/share.h"
+
+#include "agent_rig.h"
+#include "hook/hook_options.h"
+
+#include <errno.h>
+
+#define HOUR_US 3600000000ull
+
+static uint64_t last_seq;
+
+/* What it is told to take, and its answer. */
+static struct nvshare_share_set share_out(int fd, uint64_t slice_us, uint64_t hold_us,
+					  const struct nvshare_claim *claim)
+{
+	struct nvshare_set_share body = {
+		.seq = ++last_seq,
+		.slice_us = slice_us,
+		.hold_us = hold_us,
+		.use_ppm = 1000000,
+	};
+	struct msg msg;
+
+	body.claim = claim ? *claim : hook_options()->claim;
+	fake_send(fd, NVSHARE_MSG_SET_SHARE, &body);
+	do
+		msg = fake_expect(fd, NVSHARE_MSG_SHARE_SET);
+	while (msg.body.share_set_26.seq != last_seq);
+	return msg.body.share_set_26;
+}
+
+static struct nvshare_activity expect_activity(int fd, enum nvshare_activity_kind kind)
+{
+	struct nvshare_activity a;
+
+	do
+		a = fake_expect(fd, NVSHARE_MSG_ACTIVITY).body.activity_24;
+	while (a.kind != kind);
+	return a;
+}
+
+/* The next of these kinds, in this order. */
+static struct nvshare_activity expect_task(int fd, enum nvshare_activity_kind kind)
+{
+	struct nvshare_activity a;
+
+	do
+		a = fake_expect(fd, NVSHARE_MSG_ACTIVITY).body.activity_24;
+	while (a.kind != NVSHARE_ACTIVITY_BEGIN && a.kind != NVSHARE_ACTIVITY_END &&
+	       a.kind != NVSHARE_ACTIVITY_HINT);
+	check(a.kind == kind);
+	return a;
+}
+
+/* It runs, and can be frozen. */
+static int begin_holdable(void)
+{
+	fake_listen(dir);
+	fake_set(can_freeze, 1);
+	fake_set(is_proven, 1);
+	return begin_running();
+}
+
+/* As the program that runs, but with its claim granted. */
+static int begin_with(const struct nvshare_claim *claim)
+{
+	int fd = begin_holdable();
+
+	(void)share_out(fd, 5000000, 0, claim);
+	return fd;
+}
+
+static void submit(void)
+{
+	gate_enter();
+	gate_leave();
+}
+
+static struct nvshare_status own_status(void)
+{
+	struct nvshare_status status;
+
+	check(nvshare_status(-1, &status, sizeof(status)) == 0);
+	return status;
+}
+
+static const struct nvshare_claim critical = {
+	.priority = NVSHARE_PRIORITY_CRITICAL, .weight = 100, .slo_us = 1};
+
+/* ---- what it is given ------------------------------------------------------------- */
+
+static void claims_what_the_settings_say(void)
+{
+	struct nvshare_register r;
+
+	check(setenv("NVSHARE_LATENCY_CRITICAL", "1", 1) == 0);
+	check(setenv("NVSHARE_WEIGHT", "400", 1) == 0);
+	check(setenv("NVSHARE_SLO_MS", "2.5", 1) == 0);
+	check(setenv("NVSHARE_COMPUTE_LIMIT", "30", 1) == 0);
+	fake_listen(dir);
+	(void)begin(&r);
+	check(r.claim.priority == NVSHARE_PRIORITY_CRITICAL);
+	check(r.claim.weight == 400);
+	check(r.claim.slo_us == 2500);
+	check(r.claim.compute_limit == 30);
+}
+
+static void shows_what_it_was_given(void)
+{
+	struct nvshare_status status;
+	int fd;
+
+	check(nvshare_status(-1, &status, sizeof(status)) == -ENODEV);
+	fd = begin_holdable();
+	(void)share_out(fd, 5000000, 0, &critical);
+	wait_until(own_status().claim.priority == NVSHARE_PRIORITY_CRITICAL);
+	status = own_status();
+	check(status.client == 7 && status.slice_us == 5000000);
+	check(status.flags & NVSHARE_STATUS_MANAGED && status.flags & NVSHARE_STATUS_RUNNING);
+	check(status.memory_resident == 100 * MIB);
+	memset(&status, 0xff, sizeof(status));
+	check(nvshare_status(0, &status, 8) == 0); /* an older caller: no byte more */
+	check(status.client == 7 && status.task_ns_max == UINT64_MAX);
+	check(nvshare_status(3, &status, sizeof(status)) == -ENODEV);
+}
+
+static void a_claim_without_a_scheduler_is_for_the_next_one(void)
+{
+	struct nvshare_register r;
+
+	check(nvshare_set_priority(NVSHARE_PRIORITY_HIGH) == -ENOTCONN);
+	check(nvshare_set_weight(0) == -EINVAL);
+	check(nvshare_set_weight(10001) == -EINVAL);
+	check(nvshare_set_slo(3600000001u) == -EINVAL);
+	check(nvshare_set_compute_limit(101) == -EINVAL);
+	check(nvshare_set_slo(7000) == -ENOTCONN);
+	fake_listen(dir);
+	(void)begin(&r);
+	check(r.claim.priority == NVSHARE_PRIORITY_HIGH && r.claim.slo_us == 7000);
+	check(r.claim.weight == NVSHARE_WEIGHT_DEFAULT);
+}
+
+static void *set_weight(void *arg)
+{
+	struct user *user = arg;
+
+	user->res = (CUresult)-nvshare_set_weight(300);
+	return NULL;
+}
+
+static void a_claim_is_told_to_the_scheduler(void)
+{
+	struct nvshare_set set;
+	struct user user = {0};
+	int fd, tool;
+
+	fd = begin_holdable();
+	(void)share_out(fd, 0, 0, NULL);
+	start(&user, set_weight);
+	tool = fake_accept();
+	set = fake_expect(tool, NVSHARE_MSG_SET).body.set_21;
+	check(set.key == NVSHARE_KEY_WEIGHT && set.value == 300 && set.client == 7);
+	fake_send(tool, NVSHARE_MSG_RESULT,
+		  &(struct nvshare_result_msg){.code = NVSHARE_RESULT_DENIED, .text = "no"});
+	check((int)finish(&user) == EACCES);
+	check(close(tool) == 0);
+}
+
+/* ---- timeslices, and holds ---------------------------------------------------------- */
+
+static void a_timeslice_is_set_and_undone(void)
+{
+	struct nvshare_share_set s;
+	int fd = begin_holdable();
+
+	s = share_out(fd, 500, 0, NULL);
+	check(s.outcome == NVSHARE_OUTCOME_SUCCESS && !s.is_held);
+	(void)share_out(fd, 700, 0, NULL);
+	(void)share_out(fd, 700, 0, NULL);
+	check(fake_get(slice_us) == 700);
+	(void)share_out(fd, 0, 0, NULL);
+	(void)share_out(fd, 0, 0, NULL); /* the one before is done when this is answered */
+	check(fake_get(slice_us) == 0);
+	check(!fake_get(n_holds));
+}
+
+static void is_held_and_let_go(void)
+{
+	struct nvshare_share_set s;
+	int fd = begin_holdable();
+
+	s = share_out(fd, 200, HOUR_US, NULL);
+	check(s.outcome == NVSHARE_OUTCOME_SUCCESS && s.is_held && s.took_ns);
+	check(fake_get(is_frozen) && fake_get(n_holds) == 1 && !fake_get(n_freezes));
+	check(gate_get() == GATE_OPEN);
+	wait_until(own_status().flags & NVSHARE_STATUS_HELD);
+	s = share_out(fd, 200, HOUR_US, NULL);
+	check(s.is_held && fake_get(n_holds) == 1 && fake_get(n_extends) == 1);
+	s = share_out(fd, 200, 0, NULL);
+	check(s.outcome == NVSHARE_OUTCOME_SUCCESS && !s.is_held);
+	check(!fake_get(is_frozen) && fake_get(n_thaws) == 1);
+	wait_until(!(own_status().flags & NVSHARE_STATUS_HELD));
+	check(own_status().held_ns > 0 && own_status().n_holds == 1);
+}
+
+static void a_hold_ends_by_itself(void)
+{
+	int fd = begin_holdable();
+
+	check(share_out(fd, 200, 20000, NULL).is_held);
+	wait_until(!fake_get(is_frozen));
+	wait_until(!(own_status().flags & NVSHARE_STATUS_HELD));
+	check(share_out(fd, 200, HOUR_US, NULL).is_held);
+	check(fake_get(n_holds) == 2);
+}
+
+static void a_hold_that_the_watchdog_ended_is_made_anew(void)
+{
+	int fd = begin_holdable();
+
+	check(share_out(fd, 200, HOUR_US, NULL).is_held);
+	fake_set(is_frozen, 0);
+	check(share_out(fd, 200, HOUR_US, NULL).is_held);
+	check(fake_get(is_frozen) && fake_get(n_holds) == 2);
+}
+
+static void what_freezes_here_is_proven_before_a_hold(void)
+{
+	int fd;
+
+	fake_listen(dir);
+	fake_set(can_freeze, 1);
+	fd = begin_running();
+	(void)share_out(fd, 500, 0, NULL); /* others have come */
+	wait_until(fake_get(is_proven));
+	check(share_out(fd, 500, HOUR_US, NULL).is_held);
+	check(fake_get(n_proofs) == 1);
+}
+
+static void a_hold_that_fails_leaves_it_running(void)
+{
+	struct nvshare_share_set s;
+	int fd = begin_holdable();
+
+	fake_set(freeze_error, FREEZE_E_BUSY);
+	s = share_out(fd, 200, HOUR_US, NULL);
+	check(s.outcome == NVSHARE_OUTCOME_TIMEOUT && !s.is_held);
+	check(gate_get() == GATE_OPEN && !fake_get(is_frozen));
+	fake_set(freeze_error, FREEZE_E_REFUSED);
+	s = share_out(fd, 200, HOUR_US, NULL);
+	check(s.outcome == NVSHARE_OUTCOME_INVALID_STATE && !s.is_held);
+	wait_until(own_status().n_hold_failures == 2);
+}
+
+static void who_can_not_be_frozen_submits_nothing_new(void)
+{
+	struct user user = {0};
+	struct nvshare_share_set s;
+	int fd;
+
+	fake_listen(dir);
+	fd = begin_running();
+	s = share_out(fd, 200, HOUR_US, NULL);
+	check(s.outcome == NVSHARE_OUTCOME_UNSUPPORTED && s.is_held);
+	check(gate_get() == GATE_CLOSED);
+	start(&user, pass_gate);
+	wait_until(gate_wanted());
+	s = share_out(fd, 200, 0, NULL);
+	check(!s.is_held);
+	(void)finish(&user); /* without asking for the lock, which it has */
+	check(gate_get() == GATE_OPEN);
+	s = share_out(fd, 200, 10000, NULL);
+	wait_until(gate_get() == GATE_OPEN); /* by itself */
+}
+
+static void who_is_stopped_is_not_held(void)
+{
+	struct nvshare_share_set s;
+	int fd = begin_holdable();
+
+	fake_drop(fd, 1, 60 * MIB, 4);
+	(void)fake_expect(fd, NVSHARE_MSG_LOCK_RELEASED);
+	s = share_out(fd, 200, HOUR_US, NULL);
+	check(s.outcome == NVSHARE_OUTCOME_INVALID_STATE && !s.is_held);
+	check(!fake_get(n_holds));
+}
+
+static void a_stop_goes_on_from_a_hold(void)
+{
+	struct nvshare_lock_released r;
+	int fd = begin_holdable();
+
+	fake_set(is_working, 1);
+	check(share_out(fd, 200, HOUR_US, NULL).is_held);
+	fake_set(n_records, 0);
+	fake_drop(fd, 1, 60 * MIB, 4);
+	r = fake_expect(fd, NVSHARE_MSG_LOCK_RELEASED).body.lock_released_7;
+	check(r.outcome == NVSHARE_OUTCOME_SUCCESS);
+	check(fake_get(evict_was_frozen) && fake_get(n_widened) == 1);
+	check(!fake_get(n_freezes) && !fake_get(n_thaws) && !fake_get(n_records));
+	check(gate_get() == GATE_CLOSED && fake_get(is_committed));
+	/* The hold is over, whatever becomes of the stop: nothing thaws what is out. */
+	(void)share_out(fd, 200, 0, NULL);
+	check(fake_get(is_frozen));
+	check(r.wants);
+	fake_available(fd, 200 * MIB, 7);
+	(void)fake_expect(fd, NVSHARE_MSG_MEM_UPDATE);
+	fake_grant(fd, 2, 200 * MIB, 8);
+	wait_until(gate_get() == GATE_OPEN);
+	check(!fake_get(is_frozen));
+}
+
+static void a_stop_that_can_not_freeze_ends_a_hold(void)
+{
+	struct user user = {0};
+	int fd;
+
+	fake_listen(dir);
+	fd = begin_running();
+	check(share_out(fd, 200, HOUR_US, NULL).is_held); /* by its gate */
+	start(&user, pass_gate);
+	wait_until(gate_wanted());
+	fake_drop(fd, 1, 60 * MIB, 4);
+	(void)fake_expect(fd, NVSHARE_MSG_LOCK_RELEASED);
+	fake_available(fd, 200 * MIB, 7);
+	fake_grant(fd, 2, 200 * MIB, 8);
+	(void)finish(&user);
+	check(gate_get() == GATE_OPEN);
+}
+
+static void a_lost_scheduler_holds_nobody(void)
+{
+	int fd = begin_holdable();
+
+	check(share_out(fd, 200, HOUR_US, NULL).is_held);
+	check(close(fd) == 0);
+	wait_until(!fake_get(is_frozen));
+	wait_until(fake_get(slice_us) == 0);
+	check(gate_get() == GATE_OPEN);
+}
+
+static void exiting_ends_a_hold(void)
+{
+	int fd = begin_holdable();
+
+	check(share_out(fd, 200, HOUR_US, NULL).is_held);
+	agent_stop();
+	check(!fake_get(is_frozen));
+}
+
+/* ---- what it is at -------------------------------------------------------------------- */
+
+static void tells_when_it_is_at_work(void)
+{
+	struct nvshare_activity a;
+	int fd = begin_holdable(), n;
+
+	fake_set(is_working, 1);
+	(void)share_out(fd, 500, 0, NULL);
+	submit();
+	(void)expect_activity(fd, NVSHARE_ACTIVITY_BUSY);
+	a = expect_activity(fd, NVSHARE_ACTIVITY_USE);
+	check(a.busy_ns > 0);
+	fake_set(is_working, 0);
+	a = expect_activity(fd, NVSHARE_ACTIVITY_IDLE);
+	wait_until(gate_is_armed());
+	check(own_status().busy_ns == a.busy_ns);
+	/* Nobody looks any more, until the next submission. */
+	n = fake_get(n_records);
+	for (int i = 0; i < 20; i++)
+		nap();
+	check(fake_get(n_records) == n && gate_is_armed());
+	fake_set(is_working, 1);
+	submit();
+	(void)expect_activity(fd, NVSHARE_ACTIVITY_BUSY);
+	/* Alone again: nothing to tell. */
+	(void)share_out(fd, 0, 0, NULL);
+	wait_until(!(own_status().flags & NVSHARE_STATUS_BUSY));
+	check(!gate_is_armed());
+}
+
+static void nobody_looks_at_who_is_alone(void)
+{
+	int fd = begin_holdable();
+
+	fake_set(is_working, 1);
+	(void)share_out(fd, 0, 0, NULL);
+	for (int i = 0; i < 20; i++) {
+		submit();
+		nap();
+	}
+	check(!fake_get(n_records) && !gate_is_armed());
+	check(own_status().busy_ns == 0);
+}
+
+static void time_in_a_hold_is_not_its_own(void)
+{
+	uint64_t busy_ns;
+	int fd = begin_holdable();
+
+	fake_set(is_working, 1);
+	(void)share_out(fd, 500, 0, NULL);
+	submit();
+	(void)expect_activity(fd, NVSHARE_ACTIVITY_USE);
+	check(share_out(fd, 500, HOUR_US, NULL).is_held);
+	wait_until(own_status().flags & NVSHARE_STATUS_HELD);
+	busy_ns = own_status().busy_ns;
+	for (int i = 0; i < 20; i++)
+		nap();
+	check(own_status().busy_ns == busy_ns);
+	(void)share_out(fd, 500, 0, NULL);
+	wait_until(own_status().busy_ns > busy_ns);
+	check(own_status().held_ns >= 20 * CLOCK_NS_PER_MS);
+}
+
+static void tells_of_a_critical_programs_bursts(void)
+{
+	struct nvshare_activity a;
+	int fd = begin_with(&critical);
+
+	wait_until(gate_is_armed());
+	for (int i = 0; i < 3; i++) {
+		uint64_t begin_ns = clock_now_ns();
+
+		fake_set(is_working, 1);
+		submit();
+		(void)expect_task(fd, NVSHARE_ACTIVITY_BEGIN);
+		nap();
+		fake_set(is_working, 0);
+		a = expect_task(fd, NVSHARE_ACTIVITY_END);
+		check(a.value > CLOCK_NS_PER_MS && a.value < clock_now_ns() - begin_ns);
+		wait_until(gate_is_armed());
+	}
+	check(own_status().n_tasks >= 3);
+	check(own_status().n_slo_violations >= 3);
+	check(own_status().task_ns_p99 >= own_status().task_ns_p50);
+}
+
+static void a_copy_to_the_gpu_announces_work(void)
+{
+	struct nvshare_activity a;
+	int fd = begin_with(&critical);
+
+	wait_until(gate_is_armed());
+	gate_enter_copy();
+	gate_leave();
+	a = expect_task(fd, NVSHARE_ACTIVITY_HINT);
+	check(a.value > 0 && a.value <= 100000);
+	submit();
+	(void)expect_task(fd, NVSHARE_ACTIVITY_BEGIN);
+	(void)expect_task(fd, NVSHARE_ACTIVITY_END);
+	wait_until(gate_is_armed());
+	/* One that nothing follows is forgotten, and the next one told again. */
+	gate_enter_copy();
+	gate_leave();
+	(void)expect_task(fd, NVSHARE_ACTIVITY_HINT);
+	wait_until(gate_is_armed() && !gate_copied_ns());
+	gate_enter_copy();
+	gate_leave();
+	(void)expect_task(fd, NVSHARE_ACTIVITY_HINT);
+	check(own_status().n_hints == 3);
+}
+
+static void requests_take_the_place_of_bursts(void)
+{
+	int64_t one, two;
+	int fd = begin_with(&critical);
+
+	wait_until(gate_is_armed());
+	one = nvshare_request_begin();
+	check(one > 0);
+	(void)expect_task(fd, NVSHARE_ACTIVITY_BEGIN);
+	submit();
+	two = nvshare_request_begin();
+	check(two > 0 && two != one);
+	check(nvshare_request_end(one) == 0);
+	check(nvshare_request_end(one) == -EINVAL);
+	nap();
+	check(nvshare_request_end(two) == 0);
+	check(expect_task(fd, NVSHARE_ACTIVITY_END).value >= CLOCK_NS_PER_MS);
+	check(own_status().n_tasks >= 2);
+	check(nvshare_request_end(0) == -EINVAL && nvshare_request_end(INT64_MAX) == -EINVAL);
+	/* A submission alone is none any more. */
+	wait_until(gate_is_armed());
+	submit();
+	one = nvshare_request_begin();
+	(void)expect_task(fd, NVSHARE_ACTIVITY_BEGIN);
+	check(nvshare_request_end(one) == 0);
+	(void)expect_task(fd, NVSHARE_ACTIVITY_END);
+}
+
+static void requests_have_a_limit(void)
+{
+	int64_t last = 0;
+
+	for (uint32_t i = 0; i < NVSHARE_REQUESTS_MAX; i++) {
+		last = nvshare_request_begin();
+		check(last > 0);
+	}
+	check(nvshare_request_begin() == -EAGAIN);
+	check(nvshare_request_end(last) == 0);
+	check(nvshare_request_begin() > 0);
+}
+
+static void hints_are_told_for_a_critical_program_alone(void)
+{
+	struct nvshare_activity a;
+	int fd;
+
+	check(nvshare_hint_prepare(100) == -ENOTCONN);
+	check(nvshare_hint_prepare(NVSHARE_HINT_US_MAX + 1) == -EINVAL);
+	fd = begin_with(&critical);
+	check(nvshare_hint_prepare(NVSHARE_HINT_US_MAX) == 0);
+	a = expect_activity(fd, NVSHARE_ACTIVITY_HINT);
+	check(a.value > 500 * CLOCK_NS_PER_MS && a.value <= NVSHARE_HINT_US_MAX * 1000ull);
+	check(nvshare_hint_prepare(0) == 0);
+	check(expect_activity(fd, NVSHARE_ACTIVITY_HINT).value == 0);
+	(void)share_out(fd, 500, 0, NULL); /* normal from now on */
+	(void)share_out(fd, 500, 0, NULL);
+	check(nvshare_hint_prepare(1000) == 0);
+	wait_until(own_status().n_hints >= 3);
+}
+
+static void a_critical_program_keeps_its_gpu(void)
+{
+	int fd;
+
+	check(setenv("NVSHARE_IDLE_MS", "1", 1) == 0);
+	fd = begin_with(&critical);
+	fake_send(fd, NVSHARE_MSG_PREPARE_SWAP_OUT,
+		  &(struct nvshare_prepare_swap_out){.due_ms = 100000});
+	for (int i = 0; i < 60; i++)
+		nap();
+	fake_send(fd, NVSHARE_MSG_HEARTBEAT, &(struct nvshare_heartbeat){.nonce = 1});
+	for (struct msg msg = fake_receive(fd); msg.header.type != NVSHARE_MSG_HEARTBEAT;
+	     msg = fake_receive(fd))
+		check(msg.header.type != NVSHARE_MSG_LOCK_RELEASED);
+	check(gate_get() == GATE_OPEN);
+}
+
+/* ---- its own limit ---------------------------------------------------------------------- */
+
+static void keeps_to_its_limit(void)
+{
+	struct nvshare_status status;
+	double share;
+
+	check(setenv("NVSHARE_COMPUTE_LIMIT", "30", 1) == 0);
+	fake_set(can_freeze, 1);
+	fake_set(is_proven, 1);
+	fake_set(is_working, 1);
+	{
+		struct user user = {.dev = 0}; /* there is no scheduler */
+
+		start(&user, use_device);
+		check(finish(&user) == CUDA_SUCCESS);
+	}
+	check(agent_add_context(CONTEXT, 0, 0));
+	submit();
+	wait_until(nvshare_status(0, &status, sizeof(status)) == 0);
+	wait_until(own_status().n_holds >= 8);
+	status = own_status();
+	share = (double)status.busy_ns / (double)(status.busy_ns + status.held_ns);
+	check(share > 0.2 && share < 0.4);
+	check(status.claim.compute_limit == 30);
+	check(nvshare_set_compute_limit(0) == -ENOTCONN);
+	wait_until(!fake_get(is_frozen) && !(own_status().flags & NVSHARE_STATUS_LIMITED));
+}
+
+static void a_limit_and_a_hold_each_keep_it_off(void)
+{
+	struct nvshare_claim limited = {
+		.priority = NVSHARE_PRIORITY_NORMAL, .weight = 100, .compute_limit = 1};
+	int fd = begin_holdable();
+
+	fake_set(is_working, 1);
+	(void)share_out(fd, 500, 0, &limited);
+	submit();
+	wait_until(own_status().flags & NVSHARE_STATUS_LIMITED);
+	check(share_out(fd, 500, HOUR_US, &limited).is_held);
+	check(fake_get(is_frozen));
+	check(!share_out(fd, 500, 0, &limited).is_held);
+	limited.compute_limit = 0;
+	(void)share_out(fd, 500, 0, &limited);
+	wait_until(!fake_get(is_frozen));
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		child_test(claims_what_the_settings_say),
+		child_test(shows_what_it_was_given),
+		child_test(a_claim_without_a_scheduler_is_for_the_next_one),
+		child_test(a_claim_is_told_to_the_scheduler),
+		child_test(a_timeslice_is_set_and_undone),
+		child_test(is_held_and_let_go),
+		child_test(a_hold_ends_by_itself),
+		child_test(a_hold_that_the_watchdog_ended_is_made_anew),
+		child_test(what_freezes_here_is_proven_before_a_hold),
+		child_test(a_hold_that_fails_leaves_it_running),
+		child_test(who_can_not_be_frozen_submits_nothing_new),
+		child_test(who_is_stopped_is_not_held),
+		child_test(a_stop_goes_on_from_a_hold),
+		child_test(a_stop_that_can_not_freeze_ends_a_hold),
+		child_test(a_lost_scheduler_holds_nobody),
+		child_test(exiting_ends_a_hold),
+		child_test(tells_when_it_is_at_work),
+		child_test(nobody_looks_at_who_is_alone),
+		child_test(time_in_a_hold_is_not_its_own),
+		child_test(tells_of_a_critical_programs_bursts),
+		child_test(a_copy_to_the_gpu_announces_work),
+		child_test(requests_take_the_place_of_bursts),
+		child_test(requests_have_a_limit),
+		child_test(hints_are_told_for_a_critical_program_alone),
+		child_test(a_critical_program_keeps_its_gpu),
+		child_test(keeps_to_its_limit),
+		child_test(a_limit_and_a_hold_each_keep_it_off),
+	};
+
+	return cmocka_run_group_tests_name("hook/share", tests, NULL, NULL);
+}
