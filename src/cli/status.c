@@ -7,6 +7,7 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -162,6 +163,17 @@ static bool wants_colours(void)
 	       strcmp(term, "dumb") != 0;
 }
 
+/* COLUMNS is for what shows us without being a terminal, such as watch(1). */
+static size_t terminal_width(void)
+{
+	const char *columns = getenv("COLUMNS");
+	struct winsize size;
+
+	if (isatty(STDOUT_FILENO))
+		return ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 ? size.ws_col : 0;
+	return columns ? strtoul(columns, NULL, 10) : 0;
+}
+
 int status_command(char *const *args)
 {
 	struct status status = {.gpus = NULL};
@@ -178,7 +190,7 @@ int status_command(char *const *args)
 		if (is_json)
 			json_print(stdout, &status);
 		else
-			view_print(stdout, &status, wants_colours());
+			view_print(stdout, &status, terminal_width(), wants_colours());
 	}
 	status_deinit(&status);
 	return r;

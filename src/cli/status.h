@@ -21,8 +21,8 @@ struct status {
 
 void status_deinit(struct status *status);
 
-/* view.c: for people. */
-void view_print(FILE *out, const struct status *status, bool has_colours);
+/* view.c: for people, in lines of width columns at the most; 0: however long. */
+void view_print(FILE *out, const struct status *status, size_t width, bool has_colours);
 
 /* json.c: for programs; keys are never renamed, only added. */
 void json_print(FILE *out, const struct status *status);

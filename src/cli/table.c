@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "cli/table.h"
 
+#include "cli/fold.h"
+
 #include <assert.h>
 #include <stdarg.h>
 #include <stdlib.h>
@@ -8,6 +10,8 @@
 
 #define BOLD  "\033[1m"
 #define RESET "\033[0m"
+
+#define NAME_MIN 8
 
 void table_init(struct table *table, const struct table_column *columns, size_t n_columns)
 {
@@ -60,76 +64,168 @@ void table_add(struct table *table, const char *colour, const char *format, ...)
 	mend_end(cell->text);
 }
 
-/* Columns on a terminal, near enough: characters, not bytes. */
-static size_t width(const char *s)
+static size_t cell_width(const char *text)
 {
-	size_t n = 0;
-
-	for (; *s; s++)
-		n += ((unsigned char)*s & 0xc0) != 0x80;
-	return n;
+	return fold_width(text, strlen(text));
 }
 
-static void print_cell(FILE *out, const char *text, const char *colour, enum table_align align,
-		       size_t pad)
+/* How a table is printed. */
+struct layout {
+	FILE *out;
+	const char *indent;
+	size_t width;
+	bool has_colours;
+	size_t widths[TABLE_COLUMNS_MAX]; /* 0: left out */
+	size_t note;                      /* the column below the rows; n_columns: none is */
+};
+
+static bool is_left(enum table_align align)
 {
-	if (align == TABLE_ALIGN_RIGHT)
-		(void)fprintf(out, "%*s", (int)pad, "");
-	(void)fprintf(out, "%s%s%s", colour ? colour : "", text, colour ? RESET : "");
-	if (align == TABLE_ALIGN_LEFT)
-		(void)fprintf(out, "%*s", (int)pad, "");
+	return align != TABLE_ALIGN_RIGHT;
+}
+
+static size_t cut_len(const char *text, size_t width)
+{
+	size_t len = strlen(text);
+
+	while (len > 0 &&
+	       (fold_width(text, len) > width || ((unsigned char)text[len] & 0xc0) == 0x80))
+		len--;
+	return len;
+}
+
+static void print_cell(const struct layout *layout, const char *text, const char *colour,
+		       enum table_align align, size_t width, bool is_last)
+{
+	bool is_cut = cell_width(text) > width && width > 2;
+	size_t len = is_cut ? cut_len(text, width - 2) : strlen(text);
+	size_t used = fold_width(text, len) + (is_cut ? 2 : 0);
+	int pad = used < width ? (int)(width - used) : 0;
+
+	if (!layout->has_colours)
+		colour = NULL;
+	if (!is_left(align))
+		(void)fprintf(layout->out, "%*s", pad, "");
+	(void)fprintf(layout->out, "%s%.*s%s%s", colour ? colour : "", (int)len, text,
+		      is_cut ? ".." : "", colour ? RESET : "");
+	if (is_left(align) && !is_last) /* no blanks at the end of a line */
+		(void)fprintf(layout->out, "%*s", pad, "");
+}
+
+static void print_note(const struct layout *layout, const struct table_cell *cell)
+{
+	char line[TABLE_CELL_LEN + 64];
+
+	if (!cell->text[0])
+		return;
+	(void)snprintf(line, sizeof(line), "%s    %s%s%s\n", layout->indent,
+		       layout->has_colours && cell->colour ? cell->colour : "", cell->text,
+		       layout->has_colours && cell->colour ? RESET : "");
+	fold_print(layout->out, line, layout->width);
 }
 
 /* cells NULL: the titles. */
-static void print_row(const struct table *table, FILE *out, const struct table_cell *cells,
-		      const size_t *widths, bool has_colours)
+static void print_row(const struct table *table, const struct table_cell *cells,
+		      const struct layout *layout)
 {
-	const char *gap = "";
+	const char *gap = layout->indent;
 	size_t last = 0;
 
 	for (size_t i = 0; i < table->n_columns; i++) {
-		if (widths[i] && (!cells || cells[i].text[0]))
+		if (layout->widths[i] && (!cells || cells[i].text[0]))
 			last = i;
 	}
 	for (size_t i = 0; i <= last; i++) {
-		const char *text = cells ? cells[i].text : table->columns[i].title;
-		const char *colour = cells ? cells[i].colour : BOLD;
-		enum table_align align = table->columns[i].align;
-		size_t pad;
-
-		if (widths[i] == 0)
+		if (layout->widths[i] == 0)
 			continue;
-		pad = widths[i] - width(text);
-		if (i == last && align == TABLE_ALIGN_LEFT)
-			pad = 0; /* no blanks at the end of a line */
-		(void)fputs(gap, out);
-		print_cell(out, text, has_colours ? colour : NULL, align, pad);
+		(void)fputs(gap, layout->out);
+		print_cell(layout, cells ? cells[i].text : table->columns[i].title,
+			   cells ? cells[i].colour : BOLD, table->columns[i].align,
+			   layout->widths[i], i == last);
 		gap = "  ";
 	}
-	(void)fputc('\n', out);
+	(void)fputc('\n', layout->out);
+	if (cells && layout->note < table->n_columns)
+		print_note(layout, &cells[layout->note]);
 }
 
-void table_print(const struct table *table, FILE *out, const char *indent, bool has_colours)
+static size_t line_width(const struct table *table, const struct layout *layout)
+{
+	size_t width = 0;
+
+	for (size_t i = 0; i < table->n_columns; i++)
+		width += layout->widths[i] ? layout->widths[i] + 2 : 0;
+	return width - (width ? 2 : 0) + cell_width(layout->indent);
+}
+
+/* The column that can best be done without; n_columns: none. */
+static size_t least_needed(const struct table *table, const struct layout *layout)
+{
+	size_t least = table->n_columns;
+
+	for (size_t i = 0; i < table->n_columns; i++) {
+		if (layout->widths[i] && table->columns[i].rank &&
+		    (least == table->n_columns ||
+		     table->columns[i].rank > table->columns[least].rank))
+			least = i;
+	}
+	return least;
+}
+
+static void shrink_names(const struct table *table, struct layout *layout)
+{
+	size_t too_many = line_width(table, layout) - layout->width;
+
+	for (size_t i = 0; i < table->n_columns; i++) {
+		if (table->columns[i].align == TABLE_ALIGN_NAME &&
+		    layout->widths[i] >= too_many + NAME_MIN)
+			layout->widths[i] -= too_many;
+	}
+}
+
+static void fit(const struct table *table, struct layout *layout)
+{
+	size_t last = table->n_columns - 1, least;
+
+	if (!layout->width || line_width(table, layout) <= layout->width)
+		return;
+	if (table->columns[last].align == TABLE_ALIGN_NOTE && layout->widths[last]) {
+		layout->note = last;
+		layout->widths[last] = 0;
+	}
+	while (line_width(table, layout) > layout->width &&
+	       (least = least_needed(table, layout)) < table->n_columns)
+		layout->widths[least] = 0;
+	if (line_width(table, layout) > layout->width)
+		shrink_names(table, layout);
+}
+
+void table_print(const struct table *table, FILE *out, const char *indent, size_t width,
+		 bool has_colours)
 {
 	size_t n_rows = table->n_cells / table->n_columns;
-	size_t widths[TABLE_COLUMNS_MAX] = {0};
+	struct layout layout = {
+		.out = out,
+		.indent = indent,
+		.width = width,
+		.has_colours = has_colours,
+		.note = table->n_columns,
+	};
 
 	for (size_t i = 0; i < n_rows * table->n_columns; i++) {
-		size_t w = width(table->cells[i].text);
+		size_t w = cell_width(table->cells[i].text);
 
-		if (w > widths[i % table->n_columns])
-			widths[i % table->n_columns] = w;
+		if (w > layout.widths[i % table->n_columns])
+			layout.widths[i % table->n_columns] = w;
 	}
 	for (size_t i = 0; i < table->n_columns; i++) {
-		size_t w = width(table->columns[i].title);
+		size_t w = cell_width(table->columns[i].title);
 
-		if (widths[i] && w > widths[i])
-			widths[i] = w;
+		if (layout.widths[i] && w > layout.widths[i])
+			layout.widths[i] = w;
 	}
-	(void)fputs(indent, out);
-	print_row(table, out, NULL, widths, has_colours);
-	for (size_t i = 0; i < n_rows; i++) {
-		(void)fputs(indent, out);
-		print_row(table, out, table->cells + i * table->n_columns, widths, has_colours);
-	}
+	fit(table, &layout);
+	print_row(table, NULL, &layout);
+	for (size_t i = 0; i < n_rows; i++)
+		print_row(table, table->cells + i * table->n_columns, &layout);
 }

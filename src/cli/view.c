@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "cli/status.h"
 
+#include "cli/fold.h"
 #include "cli/table.h"
 #include "util/clock.h"
 #include "util/parse.h"
@@ -9,6 +10,7 @@
 #include <pwd.h>
 #include <stdarg.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #define BOLD   "\033[1m"
@@ -21,13 +23,13 @@
 #define NAME_WIDTH 24
 
 static const struct table_column columns[] = {
-	{"ID", TABLE_ALIGN_RIGHT},       {"PID", TABLE_ALIGN_RIGHT},
-	{"USER", TABLE_ALIGN_LEFT},      {"NAME", TABLE_ALIGN_LEFT},
-	{"POD", TABLE_ALIGN_LEFT},       {"STATE", TABLE_ALIGN_LEFT},
-	{"SINCE", TABLE_ALIGN_RIGHT},    {"ALLOCATED", TABLE_ALIGN_RIGHT},
-	{"RESIDENT", TABLE_ALIGN_RIGHT}, {"SWAPPED", TABLE_ALIGN_RIGHT},
-	{"PINNED", TABLE_ALIGN_RIGHT},   {"STOPS", TABLE_ALIGN_RIGHT},
-	{"STOPS BY", TABLE_ALIGN_LEFT},  {"NOTE", TABLE_ALIGN_LEFT},
+	{"ID", TABLE_ALIGN_RIGHT, 0},       {"PID", TABLE_ALIGN_RIGHT, 0},
+	{"USER", TABLE_ALIGN_LEFT, 5},      {"NAME", TABLE_ALIGN_NAME, 0},
+	{"POD", TABLE_ALIGN_NAME, 3},       {"STATE", TABLE_ALIGN_LEFT, 0},
+	{"SINCE", TABLE_ALIGN_RIGHT, 1},    {"ALLOCATED", TABLE_ALIGN_RIGHT, 6},
+	{"RESIDENT", TABLE_ALIGN_RIGHT, 0}, {"SWAPPED", TABLE_ALIGN_RIGHT, 0},
+	{"PINNED", TABLE_ALIGN_RIGHT, 2},   {"STOPS", TABLE_ALIGN_RIGHT, 7},
+	{"STOPS BY", TABLE_ALIGN_LEFT, 4},  {"NOTE", TABLE_ALIGN_NOTE, 0},
 };
 
 struct text {
@@ -250,7 +252,8 @@ static void add_client(struct table *table, const struct nvshare_status_client *
 	add_note(table, client);
 }
 
-static void print_clients(FILE *out, const struct status *status, uint32_t gpu, bool has_colours)
+static void print_clients(FILE *out, const struct status *status, uint32_t gpu, size_t width,
+			  bool has_colours)
 {
 	struct table table;
 
@@ -261,18 +264,37 @@ static void print_clients(FILE *out, const struct status *status, uint32_t gpu, 
 	}
 	if (table.n_cells) {
 		(void)fputc('\n', out);
-		table_print(&table, out, "  ", has_colours);
+		table_print(&table, out, "  ", width, has_colours);
 	}
 	table_deinit(&table);
 }
 
-void view_print(FILE *out, const struct status *status, bool has_colours)
+/* What the printer of gpu, or without one of the node, writes; folded. */
+static void print_folded(FILE *out, const struct nvshare_status_node *node,
+			 const struct nvshare_status_gpu *gpu, size_t width, bool has_colours)
 {
-	print_node(out, &status->node, has_colours);
+	char *text = NULL;
+	size_t len;
+	FILE *lines = open_memstream(&text, &len);
+
+	if (!lines)
+		return;
+	if (gpu)
+		print_gpu(lines, gpu, has_colours);
+	else
+		print_node(lines, node, has_colours);
+	if (fclose(lines) == 0)
+		fold_print(out, text, width);
+	free(text);
+}
+
+void view_print(FILE *out, const struct status *status, size_t width, bool has_colours)
+{
+	print_folded(out, &status->node, NULL, width, has_colours);
 	if (status->n_gpus == 0)
 		(void)fprintf(out, "\nNo GPU yet: NVML names none, and no program has come.\n");
 	for (size_t i = 0; i < status->n_gpus; i++) {
-		print_gpu(out, &status->gpus[i], has_colours);
-		print_clients(out, status, status->gpus[i].index, has_colours);
+		print_folded(out, NULL, &status->gpus[i], width, has_colours);
+		print_clients(out, status, status->gpus[i].index, width, has_colours);
 	}
 }

@@ -10,20 +10,20 @@
 #include <cmocka.h>
 
 static const struct table_column columns[] = {
-	{"ID", TABLE_ALIGN_RIGHT},
-	{"NAME", TABLE_ALIGN_LEFT},
-	{"EMPTY", TABLE_ALIGN_LEFT},
-	{"NOTE", TABLE_ALIGN_LEFT},
+	{"ID", TABLE_ALIGN_RIGHT, 1},
+	{"NAME", TABLE_ALIGN_NAME, 0},
+	{"EMPTY", TABLE_ALIGN_LEFT, 2},
+	{"NOTE", TABLE_ALIGN_NOTE, 0},
 };
 
-static char *print(struct table *table, bool has_colours)
+static char *print(struct table *table, size_t width, bool has_colours)
 {
 	char *text = NULL;
 	size_t len;
 	FILE *out = open_memstream(&text, &len);
 
 	assert_non_null(out);
-	table_print(table, out, "  ", has_colours);
+	table_print(table, out, "  ", width, has_colours);
 	assert_int_equal(fclose(out), 0);
 	table_deinit(table);
 	return text;
@@ -49,7 +49,7 @@ static void columns_are_aligned_and_empty_ones_left_out(void **state)
 
 	(void)state;
 	fill(&table);
-	text = print(&table, false);
+	text = print(&table, 0, false);
 	assert_string_equal(text, "    ID  NAME         NOTE\n"
 				  "     1  模型\n"
 				  "  1234  longer name  waits\n");
@@ -63,10 +63,35 @@ static void colours_do_not_change_the_widths(void **state)
 
 	(void)state;
 	fill(&table);
-	text = print(&table, true);
+	text = print(&table, 0, true);
 	assert_non_null(strstr(text, "     1  \033[32m模型\033[0m\n"));
 	assert_non_null(strstr(text, "\033[1mNAME\033[0m         \033[1mNOTE\033[0m\n"));
 	free(text);
+}
+
+static void what_is_least_needed_goes_where_there_is_no_room(void **state)
+{
+	static const struct {
+		size_t width;
+		const char *text;
+	} cases[] = {
+		{26, "    ID  NAME         NOTE\n     1  模型\n  1234  longer name  waits\n"},
+		{25, "    ID  NAME\n     1  模型\n  1234  longer name\n      waits\n"},
+		{19, "    ID  NAME\n     1  模型\n  1234  longer name\n      waits\n"},
+		{18, "  NAME\n  模型\n  longer name\n      waits\n"},
+		{12, "  NAME\n  模型\n  longer n..\n      waits\n"},
+	};
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+		struct table table;
+		char *text;
+
+		fill(&table);
+		text = print(&table, cases[i].width, false);
+		assert_string_equal(text, cases[i].text);
+		free(text);
+	}
 }
 
 static void a_cell_that_is_too_long_is_cut_between_characters(void **state)
@@ -80,7 +105,7 @@ static void a_cell_that_is_too_long_is_cut_between_characters(void **state)
 		memcpy(name + i, "ü", 3);
 	table_init(&table, columns + 1, 1);
 	table_add(&table, NULL, "%s", name);
-	text = print(&table, false);
+	text = print(&table, 0, false);
 	assert_int_equal(strlen(text), strlen("  NAME\n  \n") + TABLE_CELL_LEN - 2);
 	assert_memory_equal(text + strlen(text) - 3, "ü\n", 3);
 	free(text);
@@ -91,6 +116,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(columns_are_aligned_and_empty_ones_left_out),
 		cmocka_unit_test(colours_do_not_change_the_widths),
+		cmocka_unit_test(what_is_least_needed_goes_where_there_is_no_room),
 		cmocka_unit_test(a_cell_that_is_too_long_is_cut_between_characters),
 	};
 

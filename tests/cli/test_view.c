@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "cli/status.h"
 
+#include "cli/fold.h"
+
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -73,16 +75,21 @@ static struct status status = {
 	.unix_seconds = 1000000,
 };
 
-static char *view(bool has_colours)
+static char *view_in(size_t width, bool has_colours)
 {
 	char *text = NULL;
 	size_t len;
 	FILE *out = open_memstream(&text, &len);
 
 	assert_non_null(out);
-	view_print(out, &status, has_colours);
+	view_print(out, &status, width, has_colours);
 	assert_int_equal(fclose(out), 0);
 	return text;
+}
+
+static char *view(bool has_colours)
+{
+	return view_in(0, has_colours);
 }
 
 static char *json(void)
@@ -167,6 +174,30 @@ static void why_it_can_not_be_frozen_is_told(void **state)
 	clients[1].halt = NVSHARE_HALT_UNKNOWN;
 }
 
+static void no_line_is_longer_than_the_terminal(void **state)
+{
+	struct nvshare_status_client saved[] = {clients[0], clients[1]};
+
+	(void)state;
+	clients[0].halt = NVSHARE_HALT_FAILED;
+	clients[0].pid = 4000000;
+	strcpy(clients[1].name, "a name of twenty-four ch");
+	strcpy(clients[1].pod, "namespace/a-pod-with-a-long-name");
+	for (size_t width = 60; width < 260; width++) {
+		char *text = view_in(width, width % 2), *rest = text, *line;
+
+		while ((line = strsep(&rest, "\n")))
+			assert_true(fold_width(line, strlen(line)) <= width);
+		free(text);
+		text = view_in(width, false);
+		has(text, "running");
+		has(text, "RESIDENT");
+		has(text, "#3 waits for memory");
+		free(text);
+	}
+	memcpy(clients, saved, sizeof(saved));
+}
+
 static void colours_are_only_where_they_are_asked_for(void **state)
 {
 	char *text = view(true);
@@ -210,6 +241,7 @@ int main(void)
 		cmocka_unit_test(the_view_says_who_runs_and_why_others_wait),
 		cmocka_unit_test(a_failed_stop_is_told_in_words),
 		cmocka_unit_test(why_it_can_not_be_frozen_is_told),
+		cmocka_unit_test(no_line_is_longer_than_the_terminal),
 		cmocka_unit_test(colours_are_only_where_they_are_asked_for),
 		cmocka_unit_test(json_carries_the_names_of_seed_000),
 		cmocka_unit_test(an_instance_has_another_prefix),

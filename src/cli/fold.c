@@ -1,0 +1,96 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "cli/fold.h"
+
+#include <string.h>
+
+/* Of an escape sequence that colours; 0: there is none at s. */
+static size_t escape_len(const char *s, size_t len)
+{
+	size_t n = 0;
+
+	if (len < 2 || s[0] != '\033' || s[1] != '[')
+		return 0;
+	while (n < len && s[n] != 'm')
+		n++;
+	return n < len ? n + 1 : len;
+}
+
+size_t fold_width(const char *text, size_t len)
+{
+	size_t width = 0, skip;
+
+	for (size_t i = 0; i < len; i += skip ? skip : 1) {
+		skip = escape_len(text + i, len - i);
+		width += !skip && ((unsigned char)text[i] & 0xc0) != 0x80;
+	}
+	return width;
+}
+
+static size_t blanks(const char *s, size_t len)
+{
+	size_t n = 0;
+
+	while (n < len && s[n] == ' ')
+		n++;
+	return n;
+}
+
+/* The column in which a line that goes on begins. */
+static size_t hanging(const char *line, size_t len)
+{
+	size_t first = blanks(line, len);
+
+	for (size_t i = first; i + 1 < len; i++) {
+		if (line[i] == ' ' && line[i + 1] == ' ')
+			return fold_width(line, i + blanks(line + i, len - i));
+	}
+	return first + 2;
+}
+
+/* Where to break: after the last word that fits, or the first if none does; len: nowhere. */
+static size_t break_at(const char *line, size_t len, size_t width)
+{
+	size_t found = len;
+
+	for (size_t i = blanks(line, len); i < len; i++) {
+		if (line[i] != ' ' || line[i - 1] == ' ')
+			continue;
+		if (fold_width(line, i) > width)
+			return found < len ? found : i;
+		found = i;
+	}
+	return fold_width(line, len) > width ? found : len;
+}
+
+static void print_line(FILE *out, const char *line, size_t len, size_t width)
+{
+	size_t indent = hanging(line, len), end = break_at(line, len, width);
+
+	if (indent > width / 2)
+		indent = 2;
+	while (end < len) {
+		(void)fprintf(out, "%.*s\n%*s", (int)end, line, (int)indent, "");
+		end += blanks(line + end, len - end);
+		line += end;
+		len -= end;
+		end = break_at(line, len, width > indent ? width - indent : 1);
+	}
+	(void)fprintf(out, "%.*s", (int)len, line);
+}
+
+void fold_print(FILE *out, const char *text, size_t width)
+{
+	while (*text) {
+		size_t len = strcspn(text, "\n");
+
+		if (width)
+			print_line(out, text, len, width);
+		else
+			(void)fprintf(out, "%.*s", (int)len, text);
+		text += len;
+		if (*text) {
+			(void)fputc('\n', out);
+			text++;
+		}
+	}
+}
