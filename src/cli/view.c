@@ -269,32 +269,42 @@ static void print_clients(FILE *out, const struct status *status, uint32_t gpu, 
 	table_deinit(&table);
 }
 
-/* What the printer of gpu, or without one of the node, writes; folded. */
-static void print_folded(FILE *out, const struct nvshare_status_node *node,
-			 const struct nvshare_status_gpu *gpu, size_t width, bool has_colours)
-{
-	char *text = NULL;
+/* Lines that are folded when all are there. */
+struct lines {
+	FILE *file;
+	char *text;
 	size_t len;
-	FILE *lines = open_memstream(&text, &len);
+};
 
-	if (!lines)
-		return;
-	if (gpu)
-		print_gpu(lines, gpu, has_colours);
-	else
-		print_node(lines, node, has_colours);
-	if (fclose(lines) == 0)
-		fold_print(out, text, width);
-	free(text);
+static bool lines_begin(struct lines *lines)
+{
+	*lines = (struct lines){0};
+	lines->file = open_memstream(&lines->text, &lines->len);
+	return lines->file != NULL;
+}
+
+static void lines_end(struct lines *lines, FILE *out, size_t width)
+{
+	if (fclose(lines->file) == 0)
+		fold_print(out, lines->text, width);
+	free(lines->text);
 }
 
 void view_print(FILE *out, const struct status *status, size_t width, bool has_colours)
 {
-	print_folded(out, &status->node, NULL, width, has_colours);
+	struct lines lines;
+
+	if (lines_begin(&lines)) {
+		print_node(lines.file, &status->node, has_colours);
+		lines_end(&lines, out, width);
+	}
 	if (status->n_gpus == 0)
 		(void)fprintf(out, "\nNo GPU yet: NVML names none, and no program has come.\n");
 	for (size_t i = 0; i < status->n_gpus; i++) {
-		print_folded(out, NULL, &status->gpus[i], width, has_colours);
+		if (lines_begin(&lines)) {
+			print_gpu(lines.file, &status->gpus[i], has_colours);
+			lines_end(&lines, out, width);
+		}
 		print_clients(out, status, status->gpus[i].index, width, has_colours);
 	}
 }
