@@ -134,6 +134,23 @@ void fit_aim(struct sched *sched, uint32_t client)
 	c->weight = weight_of(sched, client);
 }
 
+/* Critical, and whole: its memory is not asked back even when it has nothing to do. */
+static bool is_kept(const struct sched_client *c)
+{
+	return c->is_resident && c->granted_ns != SCHED_NO_DEADLINE && c->memory.swapped == 0;
+}
+
+void fit_aim_again(struct sched *sched, uint32_t client)
+{
+	struct sched_client *c = &sched->clients[client];
+
+	if (c->state != SCHED_CLIENT_INCOMING || c->is_given || c->weight >= c->need)
+		return;
+	fit_out(sched, client);
+	fit_aim(sched, client);
+	fit_in(sched, client);
+}
+
 static void share_running(const struct sched_client *c, struct sched_sums *share)
 {
 	uint64_t charge = fit_charge(c), pinned = fixed_bytes(c);
@@ -146,7 +163,7 @@ static void share_running(const struct sched_client *c, struct sched_sums *share
 	share->n_holding = 1;
 	if (c->line == SCHED_LINE_COMING)
 		share->load = c->weight;
-	if (c->is_fixed || c->is_not_preemptible) {
+	if (c->is_fixed || c->is_not_preemptible || c->is_resident) {
 		share->n_fast = 1;
 		share->n_never = 1;
 	} else if (c->is_retrying || c->line == SCHED_LINE_COMING) {
@@ -177,13 +194,13 @@ struct sched_sums fit_share(const struct sched_client *c)
 		return (struct sched_sums){0};
 	case SCHED_CLIENT_IDLE:
 	case SCHED_CLIENT_WAITING:
-		share.load = c->is_hung || c->is_retrying ? charge : pinned;
+		share.load = c->is_hung || c->is_retrying || is_kept(c) ? charge : pinned;
 		break;
 	case SCHED_CLIENT_INCOMING:
 		share.load = c->is_given ? max_u64(c->weight, charge) : c->weight;
 		share.n_on = 1;
 		share.n_fast = 1;
-		if (c->is_fixed)
+		if (c->is_fixed || c->is_resident)
 			share.n_never = 1;
 		else
 			share.later = above(share.load, pinned);
@@ -204,7 +221,8 @@ struct sched_sums fit_share(const struct sched_client *c)
 
 enum sched_place fit_place(const struct sched_client *c)
 {
-	bool can_give = fit_pageable(c) > 0 && !c->is_hung && !c->is_retrying && !c->is_asked;
+	bool can_give = fit_pageable(c) > 0 && !c->is_hung && !c->is_retrying && !c->is_asked &&
+			!is_kept(c);
 
 	switch (c->state) {
 	case SCHED_CLIENT_IDLE:
@@ -212,12 +230,13 @@ enum sched_place fit_place(const struct sched_client *c)
 	case SCHED_CLIENT_WAITING:
 		return can_give ? SCHED_PLACE_QUEUED : SCHED_PLACE_NONE;
 	case SCHED_CLIENT_RUNNING:
-		if (c->is_hung || c->is_fixed || c->is_not_preemptible || c->is_retrying ||
-		    c->line == SCHED_LINE_COMING)
+		if (c->is_hung || c->is_fixed || c->is_not_preemptible || c->is_resident ||
+		    c->is_retrying || c->line == SCHED_LINE_COMING)
 			return SCHED_PLACE_KEPT;
 		if (fit_pageable(c) == 0)
 			return SCHED_PLACE_BARE;
-		return c->is_growing ? SCHED_PLACE_BLOCKED : SCHED_PLACE_RUNNING;
+		return c->is_growing ? SCHED_PLACE_BLOCKED
+				     : SCHED_PLACE_RUNNING_LOW + (unsigned int)c->level;
 	case SCHED_CLIENT_FREE:
 	case SCHED_CLIENT_INCOMING:
 	case SCHED_CLIENT_STOPPING:
@@ -273,8 +292,8 @@ static void enter_place(struct sched *sched, struct sched_list *list, enum sched
 	uint64_t turn_ns = clients[client].turn_ns;
 	uint32_t before = list->first;
 
-	if (place != SCHED_PLACE_RUNNING || list->n == 0 ||
-	    clients[list->last].turn_ns <= turn_ns) {
+	if (place < SCHED_PLACE_RUNNING_LOW || place > SCHED_PLACE_RUNNING_CRITICAL ||
+	    list->n == 0 || clients[list->last].turn_ns <= turn_ns) {
 		list_push_back(sched->clients, list, SCHED_LINK_PLACE, client);
 		return;
 	}

@@ -48,6 +48,8 @@ bool fit_oversize(const struct sched *sched, uint32_t client);
 uint64_t fit_need(const struct sched *sched, uint32_t client);
 /* Sets what a client that comes is to get, from its memory as it is now. Between out and in. */
 void fit_aim(struct sched *sched, uint32_t client);
+/* The same, for one that came to get the whole card, which may be another now. */
+void fit_aim_again(struct sched *sched, uint32_t client);
 struct sched_sums fit_share(const struct sched_client *client);
 enum sched_place fit_place(const struct sched_client *client);
 

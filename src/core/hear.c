@@ -57,7 +57,7 @@ static void grow(struct sched *sched, uint32_t client, uint64_t need)
 			turn_grow(sched, client);
 			return;
 		}
-		line_push_back(sched, client);
+		line_push(sched, client);
 		fit_in(sched, client);
 		turn_admit(sched, client);
 	} else {
@@ -154,7 +154,7 @@ int hear_request(struct sched *sched, const struct sched_event *event)
 	fit_set_memory(sched, event->client, &event->memory);
 	c->promised = 0;
 	stop_set_state(sched, event->client, SCHED_CLIENT_WAITING);
-	line_push_back(sched, event->client);
+	line_push(sched, event->client);
 	fit_in(sched, event->client);
 	check_wanted(sched, event->client);
 	return 0;

@@ -4,9 +4,12 @@
 
 #include "core/act.h"
 #include "core/fit.h"
+#include "core/heap.h"
 #include "core/list.h"
+#include "core/policy.h"
+#include "core/rank.h"
 
-#define TICKET_MIDDLE (1ull << 62)
+#define AGE_MAX 16 /* at a time: a thousand may have come together */
 
 void line_bound(const struct sched *sched, struct sched_client *c)
 {
@@ -18,34 +21,71 @@ void line_bound(const struct sched *sched, struct sched_client *c)
 		c->bound_ns = sched->now_ns + sched->config.wait_bound_ns;
 }
 
-static void enter_queue(struct sched *sched, struct sched_client *c)
+static void enter_queue(struct sched *sched, uint32_t client)
 {
+	struct sched_client *c = &sched->clients[client];
+
+	policy_rank(sched, client);
+	rank_insert(sched, client);
+	if (policy_ages_ns(sched, client) != SCHED_NO_DEADLINE)
+		heap_set(sched->clients, &sched->gpus[c->gpu].oldest, SCHED_NODE_AGE, client,
+			 c->asked_ns);
 	c->line = SCHED_LINE_QUEUE;
+}
+
+static void leave_queue(struct sched *sched, uint32_t client)
+{
+	struct sched_gpu *g = &sched->gpus[sched->clients[client].gpu];
+
+	rank_remove(sched, client);
+	heap_remove(sched->clients, &g->oldest, SCHED_NODE_AGE, client);
+}
+
+void line_push(struct sched *sched, uint32_t client)
+{
+	struct sched_client *c = &sched->clients[client];
+
+	assert(c->line == SCHED_LINE_NONE);
+	c->ticket = ++sched->gpus[c->gpu].n_tickets;
+	c->asked_ns = sched->now_ns;
+	c->is_aged = false;
+	c->due_ns = SCHED_NO_DEADLINE;
+	line_push_again(sched, client);
+}
+
+void line_push_again(struct sched *sched, uint32_t client)
+{
+	struct sched_client *c = &sched->clients[client];
+
+	assert(c->line == SCHED_LINE_NONE);
+	enter_queue(sched, client);
 	c->is_wait_told = false;
 	line_bound(sched, c);
 }
 
-void line_push_back(struct sched *sched, uint32_t client)
+void line_rank(struct sched *sched, uint32_t client)
 {
-	struct sched_client *c = &sched->clients[client];
-	struct sched_gpu *g = &sched->gpus[c->gpu];
-
-	assert(c->line == SCHED_LINE_NONE);
-	c->ticket = TICKET_MIDDLE + ++g->tickets_back;
-	c->due_ns = SCHED_NO_DEADLINE;
-	list_push_back(sched->clients, &g->queue, SCHED_LINK_LINE, client);
-	enter_queue(sched, c);
+	if (sched->clients[client].line != SCHED_LINE_QUEUE)
+		return;
+	leave_queue(sched, client);
+	enter_queue(sched, client);
 }
 
-void line_push_front(struct sched *sched, uint32_t client)
+uint64_t line_ages_ns(const struct sched *sched, uint32_t gpu)
 {
-	struct sched_client *c = &sched->clients[client];
-	struct sched_gpu *g = &sched->gpus[c->gpu];
+	uint32_t oldest = sched->gpus[gpu].oldest;
 
-	assert(c->line == SCHED_LINE_NONE);
-	c->ticket = TICKET_MIDDLE - g->tickets_front++;
-	list_push_front(sched->clients, &g->queue, SCHED_LINK_LINE, client);
-	enter_queue(sched, c);
+	return oldest == SCHED_NONE ? SCHED_NO_DEADLINE : policy_ages_ns(sched, oldest);
+}
+
+void line_age(struct sched *sched, uint32_t gpu)
+{
+	for (int n = 0; n < AGE_MAX && line_ages_ns(sched, gpu) <= sched->now_ns; n++) {
+		uint32_t client = sched->gpus[gpu].oldest;
+
+		sched->clients[client].is_aged = true;
+		line_rank(sched, client);
+	}
 }
 
 void line_push_coming(struct sched *sched, uint32_t client)
@@ -53,7 +93,13 @@ void line_push_coming(struct sched *sched, uint32_t client)
 	struct sched_client *c = &sched->clients[client];
 
 	assert(c->line == SCHED_LINE_NONE);
-	list_push_back(sched->clients, &sched->gpus[c->gpu].coming, SCHED_LINK_LINE, client);
+	/* The resident wait for nobody else who comes; and are the last to be put back. */
+	if (c->is_resident)
+		list_push_front(sched->clients, &sched->gpus[c->gpu].coming, SCHED_LINK_LINE,
+				client);
+	else
+		list_push_back(sched->clients, &sched->gpus[c->gpu].coming, SCHED_LINK_LINE,
+			       client);
 	c->line = SCHED_LINE_COMING;
 }
 
@@ -66,7 +112,7 @@ void line_leave(struct sched *sched, uint32_t client)
 	case SCHED_LINE_NONE:
 		return;
 	case SCHED_LINE_QUEUE:
-		list_remove(sched->clients, &g->queue, SCHED_LINK_LINE, client);
+		leave_queue(sched, client);
 		if (g->head == client)
 			g->head = SCHED_NONE;
 		break;
@@ -80,27 +126,9 @@ void line_leave(struct sched *sched, uint32_t client)
 	c->bound_ns = SCHED_NO_DEADLINE;
 }
 
-/*
- * Exact near the front, where it matters; further back the tickets between tell the most
- * that there can be, so that a status of thousands does not count to thousands each time.
- */
 uint32_t line_position(const struct sched *sched, uint32_t client)
 {
-	const struct sched_client *c = &sched->clients[client];
-	const struct sched_list *queue = &sched->gpus[c->gpu].queue;
-	uint32_t position = 0;
-	uint64_t bound;
-
-	if (c->line != SCHED_LINE_QUEUE)
-		return 0;
-	for (uint32_t i = queue->first; i != SCHED_NONE && position < LINE_LOOK_AHEAD;
-	     i = sched->clients[i].link[SCHED_LINK_LINE].next) {
-		position++;
-		if (i == client)
-			return position;
-	}
-	bound = c->ticket - sched->clients[queue->first].ticket + 1;
-	return bound < queue->n ? (uint32_t)bound : queue->n;
+	return sched->clients[client].line == SCHED_LINE_QUEUE ? rank_position(sched, client) : 0;
 }
 
 enum sched_wait line_why(const struct sched *sched, uint32_t client)

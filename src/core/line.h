@@ -4,7 +4,7 @@
 
 /*
  * The two lines of a GPU. In the queue stand those that want to run, and those that run
- * and want to grow, first come first served. Chosen ones stand among the coming: their
+ * and want to grow, in the order of core/policy.h. Chosen ones stand among the coming: their
  * need is counted, room is being made for them.
  */
 
@@ -19,14 +19,22 @@
  * These are called between fit_out() and fit_in() of the client. Entering the
  * queue starts the clock of a wait for memory; leaving it stops it.
  */
-void line_push_back(struct sched *sched, uint32_t client);
-void line_push_front(struct sched *sched, uint32_t client);
+void line_push(struct sched *sched, uint32_t client);
+/* The same, to where it stood: its wait goes on. */
+void line_push_again(struct sched *sched, uint32_t client);
 void line_push_coming(struct sched *sched, uint32_t client);
 /* What client wants has changed: the clock of its wait for memory starts, stops, or runs on. */
 void line_bound(const struct sched *sched, struct sched_client *client);
 void line_leave(struct sched *sched, uint32_t client); /* whichever it is in; none: nothing */
 
-/* From 1; 0: not in the queue. Far from the front an upper bound. */
+/* What client's rank comes from has changed; whichever line it is in. Between out and in. */
+void line_rank(struct sched *sched, uint32_t client);
+/* Those that have waited for long go to the front: not too many at a time. */
+void line_age(struct sched *sched, uint32_t gpu);
+/* When the next one has; SCHED_NO_DEADLINE: nobody will. */
+uint64_t line_ages_ns(const struct sched *sched, uint32_t gpu);
+
+/* From 1; 0: not in the queue. */
 uint32_t line_position(const struct sched *sched, uint32_t client);
 
 enum sched_wait line_why(const struct sched *sched, uint32_t client);

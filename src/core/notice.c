@@ -94,7 +94,9 @@ static bool tell_place(struct sched *sched, uint32_t gpu, enum sched_place place
 		const struct sched_client *c = &sched->clients[i];
 
 		/* Who is the only one to wait needs not hear of itself. */
-		if (c->is_hung || (c->line == SCHED_LINE_QUEUE && g->queue.n == 1))
+		/* Nor whoever keeps its memory: to give up early would help nobody. */
+		if (c->is_hung || c->is_resident ||
+		    (c->line == SCHED_LINE_QUEUE && g->queue.n == 1))
 			continue;
 		if (c->is_told && !is_outdated(c, bytes))
 			continue;
@@ -107,14 +109,23 @@ static bool tell_place(struct sched *sched, uint32_t gpu, enum sched_place place
 	return true;
 }
 
+static bool tell_running(struct sched *sched, uint32_t gpu)
+{
+	for (int place = SCHED_PLACE_RUNNING_LOW; place <= SCHED_PLACE_RUNNING_CRITICAL; place++) {
+		if (!tell_place(sched, gpu, (enum sched_place)place))
+			return false;
+	}
+	return true;
+}
+
 bool notice_update(struct sched *sched, uint32_t gpu)
 {
 	const struct sched_gpu *g = &sched->gpus[gpu];
 
-	return g->queue.n == 0 || (tell_place(sched, gpu, SCHED_PLACE_BLOCKED) &&
-				   tell_place(sched, gpu, SCHED_PLACE_RUNNING) &&
-				   tell_place(sched, gpu, SCHED_PLACE_BARE) &&
-				   tell_place(sched, gpu, SCHED_PLACE_KEPT));
+	return g->queue.n == 0 ||
+	       (tell_place(sched, gpu, SCHED_PLACE_BLOCKED) && tell_running(sched, gpu) &&
+		tell_place(sched, gpu, SCHED_PLACE_BARE) &&
+		tell_place(sched, gpu, SCHED_PLACE_KEPT));
 }
 
 void notice_beat(struct sched *sched, uint32_t client)

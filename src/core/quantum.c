@@ -40,10 +40,21 @@ uint64_t quantum_swap(const struct sched *sched, uint32_t gpu, uint64_t bytes)
 	return max_u64(SECOND_NS, scale(g->sums.held, SECOND_NS, GIB));
 }
 
+uint64_t quantum_most(const struct sched *sched, uint32_t gpu)
+{
+	const struct sched_config *config = &sched->config;
+	uint64_t n_waiting = sched->gpus[gpu].queue.n;
+
+	if (n_waiting == 0)
+		return config->max_runtime_ns;
+	return min_u64(config->max_runtime_ns,
+		       max_u64(config->wait_bound_ns / n_waiting, SECOND_NS));
+}
+
 uint64_t quantum_turn(const struct sched *sched, uint32_t gpu, uint64_t bytes)
 {
 	const struct sched_config *config = &sched->config;
-	uint64_t turn, n_waiting = sched->gpus[gpu].queue.n;
+	uint64_t turn;
 
 	if (config->mode == SCHED_MODE_CONCURRENT) {
 		turn = config->tq_ns;
@@ -53,10 +64,7 @@ uint64_t quantum_turn(const struct sched *sched, uint32_t gpu, uint64_t bytes)
 		turn = scale(quantum_swap(sched, gpu, bytes), config->switch_multiplier, 1);
 		turn = min_u64(max_u64(turn, config->switch_min_ns), config->switch_max_ns);
 	}
-	turn = min_u64(turn, config->max_runtime_ns);
-	if (n_waiting > 0)
-		turn = min_u64(turn, max_u64(config->wait_bound_ns / n_waiting, SECOND_NS));
-	return turn;
+	return min_u64(turn, quantum_most(sched, gpu));
 }
 
 uint64_t quantum_answer(const struct sched *sched, uint32_t gpu, uint64_t bytes)

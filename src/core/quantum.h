@@ -16,6 +16,9 @@
  */
 uint64_t quantum_turn(const struct sched *sched, uint32_t gpu, uint64_t bytes);
 
+/* The longest turn of any policy: the last sentence of that. */
+uint64_t quantum_most(const struct sched *sched, uint32_t gpu);
+
 /* bytes at the measured bandwidth; unmeasured: 1 s a GiB of running memory, at least 1 s. */
 uint64_t quantum_swap(const struct sched *sched, uint32_t gpu, uint64_t bytes);
 

@@ -8,6 +8,7 @@
 #include "core/line.h"
 #include "core/list.h"
 #include "core/notice.h"
+#include "core/policy.h"
 #include "core/stop.h"
 #include "core/turn.h"
 
@@ -24,6 +25,7 @@ void sched_config_default(struct sched_config *ret_config)
 	*ret_config = (struct sched_config){
 		.mode = SCHED_MODE_AUTO,
 		.switch_mode = SCHED_SWITCH_AUTO,
+		.policy = SCHED_POLICY_PRIORITY,
 		.anti_thrash = true,
 		.switch_multiplier = 5,
 		.reserve_percent = 5,
@@ -51,6 +53,7 @@ int sched_config_check(const struct sched_config *config)
 	bool is_good =
 		within(config->mode, SCHED_MODE_AUTO, SCHED_MODE_CONCURRENT) &&
 		within(config->switch_mode, SCHED_SWITCH_AUTO, SCHED_SWITCH_FIXED) &&
+		within(config->policy, SCHED_POLICY_PRIORITY, SCHED_POLICY_DEADLINE) &&
 		within(config->switch_multiplier, 1, 1000) &&
 		within(config->reserve_percent, 0, 50) && within(config->tq_ns, MS_NS, DAY_NS) &&
 		within(config->switch_fixed_ns, MS_NS, DAY_NS) &&
@@ -84,6 +87,7 @@ static void clear_slot(struct sched_client *c)
 		c->node[i].next = SCHED_NONE;
 		c->node[i].prev = SCHED_NONE;
 	}
+	c->tree = (struct sched_tree){SCHED_NONE, SCHED_NONE, SCHED_NONE, 0};
 }
 
 void sched_init(struct sched *sched, struct sched_client *clients, uint32_t n_clients,
@@ -104,6 +108,10 @@ void sched_init(struct sched *sched, struct sched_client *clients, uint32_t n_cl
 		g->head = SCHED_NONE;
 		g->restoring = SCHED_NONE;
 		g->largest = SCHED_NONE;
+		g->ranked = SCHED_NONE;
+		g->oldest = SCHED_NONE;
+		for (int level = 0; level < SCHED_PRIORITY_COUNT_; level++)
+			g->least[level] = SCHED_NONE;
 		g->wake_ns = SCHED_NO_DEADLINE;
 		list_init(&g->queue);
 		list_init(&g->coming);
@@ -130,14 +138,37 @@ static int on_gpu(struct sched *sched, const struct sched_event *event)
 	return 0;
 }
 
+/* Another order: all are taken out of the old one, and ranked anew in the other. */
+static void reorder(struct sched *sched, const struct sched_config *config)
+{
+	for (uint32_t i = 0; i < sched->n_clients; i++) {
+		if (sched->clients[i].state == SCHED_CLIENT_FREE)
+			continue;
+		fit_out(sched, i);
+		policy_awake(sched, i, false);
+	}
+	sched->config = *config;
+	policy_reset(sched);
+	for (uint32_t i = 0; i < sched->n_clients; i++) {
+		if (sched->clients[i].state == SCHED_CLIENT_FREE)
+			continue;
+		line_rank(sched, i);
+		fit_in(sched, i);
+	}
+}
+
 static int on_config(struct sched *sched, const struct sched_event *event)
 {
+	const struct sched_config *old = &sched->config, *new = event->config;
 	int r;
 
 	r = sched_config_check(event->config);
 	if (r)
 		return r;
-	sched->config = *event->config;
+	if (new->policy != old->policy || new->mode != old->mode ||
+	    new->anti_thrash != old->anti_thrash)
+		reorder(sched, new);
+	sched->config = *new;
 	for (uint32_t i = 0; i < SCHED_GPUS_MAX; i++)
 		sched->gpus[i].is_dirty = sched->gpus[i].is_known;
 	return 0;
@@ -197,6 +228,7 @@ static int on_join(struct sched *sched, const struct sched_event *event)
 	c->gpu = event->gpu;
 	c->is_fixed = event->fixed;
 	set_claim(c, &event->claim);
+	policy_join(sched, event->client);
 	sched->gpus[c->gpu].n_clients++;
 	fit_set_memory(sched, event->client, &event->memory);
 	stop_set_state(sched, event->client, SCHED_CLIENT_IDLE);
@@ -220,6 +252,7 @@ static int on_leave(struct sched *sched, const struct sched_event *event)
 	notice_forget(sched, event->client);
 	fit_out(sched, event->client);
 	line_leave(sched, event->client);
+	policy_state(sched, event->client, c->state, SCHED_CLIENT_FREE);
 	c->state = SCHED_CLIENT_FREE;
 	c->memory = (struct sched_memory){0};
 	c->promised = 0;
@@ -241,18 +274,26 @@ static int on_claim(struct sched *sched, const struct sched_event *event)
 	if (!is_good_claim(&event->claim))
 		return SCHED_E_CONFIG;
 
+	fit_out(sched, event->client);
+	policy_charge(sched, event->client);
 	set_claim(c, &event->claim);
+	policy_claim(sched, event->client);
+	line_rank(sched, event->client);
+	fit_in(sched, event->client);
 	return 0;
 }
 
 static int on_used(struct sched *sched, const struct sched_event *event)
 {
 	struct sched_client *c = &sched->clients[event->client];
+	uint64_t gpu_ns;
 
 	if (c->state == SCHED_CLIENT_FREE)
 		return SCHED_E_NO_CLIENT;
 	/* Nobody uses more in a day; what strangers send must not add up beyond it. */
-	c->used_ns += event->gpu_ns < DAY_NS ? event->gpu_ns : DAY_NS;
+	gpu_ns = event->gpu_ns < DAY_NS ? event->gpu_ns : DAY_NS;
+	c->used_ns += gpu_ns;
+	policy_used(sched, event->client, gpu_ns);
 	return 0;
 }
 

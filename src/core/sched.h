@@ -32,6 +32,16 @@
 
 enum sched_mode { SCHED_MODE_AUTO, SCHED_MODE_SERIAL, SCHED_MODE_CONCURRENT };
 enum sched_switch_mode { SCHED_SWITCH_AUTO, SCHED_SWITCH_FIXED };
+
+/* Who is next when not all fit (core/policy.h). */
+enum sched_policy {
+	SCHED_POLICY_PRIORITY,
+	SCHED_POLICY_FAIR,
+	SCHED_POLICY_CREDIT,
+	SCHED_POLICY_DEADLINE,
+	SCHED_POLICY_COUNT_
+};
+
 enum sched_priority {
 	SCHED_PRIORITY_LOW,
 	SCHED_PRIORITY_NORMAL,
@@ -55,6 +65,7 @@ struct sched_claim {
 struct sched_config {
 	enum sched_mode mode;
 	enum sched_switch_mode switch_mode;
+	enum sched_policy policy;
 	bool anti_thrash;           /* false: nobody is stopped for a turn (nvsharectl -S off) */
 	uint32_t switch_multiplier; /* auto: swap time * this; default 5 */
 	uint32_t reserve_percent;   /* of each card, 0..50; default 5 */
@@ -235,8 +246,7 @@ struct sched_client_status {
 /*
  * gpu < SCHED_GPUS_MAX and announced; client < n_clients. since_ns: in its state for so
  * long; last_scheduled_ns: so long ago, SCHED_NO_DEADLINE: never. used_ns: GPU time, as
- * SCHED_EVENT_USED tells. position is exact near the front of the queue, further back an
- * upper bound.
+ * SCHED_EVENT_USED tells.
  */
 void sched_gpu_status(const struct sched *sched, uint32_t gpu, struct sched_gpu_status *ret);
 enum sched_client_state sched_client_state(const struct sched *sched, uint32_t client);

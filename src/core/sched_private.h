@@ -16,9 +16,12 @@
 /* The list a client is in by what its memory is good for; fit_place() decides. */
 enum sched_place {
 	SCHED_PLACE_NONE,
-	SCHED_PLACE_IDLE,    /* idle, with bytes on the card that can be asked back; oldest first */
-	SCHED_PLACE_QUEUED,  /* queued, the same; who was stopped last is last */
-	SCHED_PLACE_RUNNING, /* can be stopped when its turn is over; oldest turn first */
+	SCHED_PLACE_IDLE,   /* idle, with bytes on the card that can be asked back; oldest first */
+	SCHED_PLACE_QUEUED, /* queued, the same; who was stopped last is last */
+	SCHED_PLACE_RUNNING_LOW,    /* can be stopped when its turn is over; oldest turn first */
+	SCHED_PLACE_RUNNING_NORMAL, /* the same, by level */
+	SCHED_PLACE_RUNNING_HIGH,
+	SCHED_PLACE_RUNNING_CRITICAL,
 	SCHED_PLACE_BLOCKED, /* runs, but waits for memory: can be stopped now */
 	SCHED_PLACE_BARE,    /* could be stopped, but has nothing to give up */
 	SCHED_PLACE_KEPT,    /* runs, and can not be stopped at the moment, or ever */
@@ -29,7 +32,13 @@ enum sched_line { SCHED_LINE_NONE, SCHED_LINE_QUEUE, SCHED_LINE_COMING };
 
 /* A client is in up to one list by each kind of link, and in one heap by each kind of node. */
 enum sched_link_kind { SCHED_LINK_PLACE, SCHED_LINK_LINE, SCHED_LINK_TOLD, SCHED_LINK_COUNT_ };
-enum sched_node_kind { SCHED_NODE_TIMER, SCHED_NODE_SIZE, SCHED_NODE_COUNT_ };
+enum sched_node_kind {
+	SCHED_NODE_TIMER,
+	SCHED_NODE_SIZE,
+	SCHED_NODE_AGE,   /* waits, and has not aged; by asked_ns */
+	SCHED_NODE_VTIME, /* runs or waits; by vtime_ns, or less */
+	SCHED_NODE_COUNT_
+};
 
 struct sched_link {
 	uint32_t prev, next;
@@ -45,12 +54,18 @@ struct sched_node {
 	bool is_in;
 };
 
+/* Of the queue as a tree, by rank. */
+struct sched_tree {
+	uint32_t up, left, right;
+	uint32_t n; /* clients from here down */
+};
+
 /* Sums over the clients of a GPU, and one client's share of them; fit.c keeps them. */
 struct sched_sums {
 	uint64_t charged;   /* what they may have on the card now */
 	uint64_t load;      /* what stays there once all is out that is told, or free, to go */
 	uint64_t pinned;    /* what no eviction takes */
-	uint64_t running;   /* of load: goes when SCHED_PLACE_RUNNING is stopped */
+	uint64_t running;   /* of load: goes when SCHED_PLACE_RUNNING_* are stopped */
 	uint64_t blocked;   /* of load: goes when SCHED_PLACE_BLOCKED is stopped */
 	uint64_t later;     /* of load: can go, but not just now */
 	uint64_t asked;     /* DROP sent for so much, not yet answered */
@@ -97,7 +112,7 @@ struct sched_client {
 	uint32_t n_failed; /* stops in a row */
 	uint32_t last_outcome;
 
-	uint64_t ticket;     /* grows along the queue */
+	uint64_t ticket;     /* grows with each wait */
 	uint64_t since_ns;   /* of its state */
 	uint64_t turn_ns;    /* its turn began */
 	uint64_t granted_ns; /* the last GRANT; SCHED_NO_DEADLINE: never */
@@ -105,6 +120,25 @@ struct sched_client {
 	uint64_t used_ns;    /* GPU time */
 	uint64_t n_switches;
 	uint64_t due_ns; /* as first in the queue: when room is made for it */
+
+	/* Its rank, since it entered the queue: smallest first, then by ticket (rank.c). */
+	uint32_t band;
+	uint64_t key;
+	uint64_t asked_ns; /* this wait began */
+	bool is_aged;      /* it has lasted so long that it goes first */
+
+	/* What the policies keep (policy*.c). */
+	enum sched_priority level; /* of its claim, as far as the policy looks at it */
+	bool is_resident;          /* critical: once granted its memory stays, and so does it */
+	bool is_metered;           /* used time is told; else its time with a grant counts */
+	uint64_t charged_ns;       /* if not: the time up to which it counts already */
+	uint64_t vtime_ns;         /* fair: time had, by weight */
+	enum sched_priority vtime_level; /* and among whom */
+	int64_t credit_ns;               /* credit: left of this round */
+	uint64_t credit_round;
+	bool is_boosted;
+	uint64_t turn_used_ns; /* deadline: in this run */
+	uint64_t run_mean_ns;  /* of such runs */
 
 	/* SCHED_NO_DEADLINE when not running. */
 	uint64_t answer_ns;
@@ -115,6 +149,7 @@ struct sched_client {
 	uint64_t silent_ns; /* not a timer: of the first BEAT not answered */
 
 	struct sched_link link[SCHED_LINK_COUNT_];
+	struct sched_tree tree;
 	struct sched_node node[SCHED_NODE_COUNT_];
 };
 
@@ -129,12 +164,17 @@ struct sched_gpu {
 	uint64_t wake_ns;   /* to prepare or to switch */
 	uint64_t bandwidth; /* bytes a second */
 	uint64_t n_switches, moved_out, moved_in;
-	uint64_t tickets_front, tickets_back;
+	uint64_t n_tickets;
 	uint32_t n_clients;
 	uint32_t largest; /* heap: SCHED_NODE_SIZE */
 	struct sched_sums sums;
 	struct sched_list place[SCHED_PLACE_COUNT_];
-	struct sched_list queue, coming; /* SCHED_LINK_LINE */
+	struct sched_list queue, coming;          /* SCHED_LINK_LINE; queue: by rank */
+	uint32_t ranked;                          /* queue's tree */
+	uint32_t oldest;                          /* heap: SCHED_NODE_AGE */
+	uint32_t least[SCHED_PRIORITY_COUNT_];    /* heaps, by level: SCHED_NODE_VTIME */
+	uint64_t vtime_ns[SCHED_PRIORITY_COUNT_]; /* where newcomers begin */
+	uint64_t credit_round;
 	struct sched_list told;
 };
 

@@ -4,6 +4,8 @@
 
 #include "core/fit.h"
 #include "core/line.h"
+#include "core/policy.h"
+#include "core/rank.h"
 #include "core/sched.h"
 
 #include <assert.h>
@@ -79,14 +81,50 @@ static uint32_t count(const struct sched *sched, const struct sched_list *list,
 	return n;
 }
 
+/* By rank, each where the tree says. */
+static void check_queue(const struct sched *sched, const struct sched_gpu *g)
+{
+	const struct sched_client *before = NULL;
+	uint32_t position = 0;
+
+	for (uint32_t i = g->queue.first; i != SCHED_NONE;
+	     i = sched->clients[i].link[SCHED_LINK_LINE].next) {
+		const struct sched_client *c = &sched->clients[i];
+
+		assert(rank_position(sched, i) == ++position);
+		assert(!before || before->band < c->band ||
+		       (before->band == c->band &&
+			(before->key < c->key ||
+			 (before->key == c->key && before->ticket < c->ticket))));
+		before = c;
+	}
+	assert(g->ranked == SCHED_NONE || sched->clients[g->ranked].tree.n == g->queue.n);
+}
+
+/* Who waits will age, and who wants something is among those whose time counts. */
+static void check_policy(const struct sched *sched, uint32_t client)
+{
+	const struct sched_client *c = &sched->clients[client];
+	bool has_clock = sched->config.policy == SCHED_POLICY_PRIORITY ||
+			 sched->config.policy == SCHED_POLICY_FAIR;
+
+	assert(c->node[SCHED_NODE_AGE].is_in ==
+	       (c->line == SCHED_LINE_QUEUE && policy_ages_ns(sched, client) != SCHED_NO_DEADLINE));
+	assert(c->node[SCHED_NODE_VTIME].is_in ==
+	       (has_clock && c->state > SCHED_CLIENT_IDLE && !c->is_hung));
+	assert(c->line == SCHED_LINE_QUEUE || c->tree.n == 0);
+	assert(!c->is_resident || c->level == SCHED_PRIORITY_CRITICAL);
+	assert(!c->is_resident || !fit_exclusive(sched));
+}
+
 struct counts {
 	uint32_t n_clients, n_queue, n_coming, n_told, n_place[SCHED_PLACE_COUNT_];
 	struct sched_sums sums;
 };
 
-static void check_client(const struct sched *sched, const struct sched_client *c,
-			 struct counts *counts)
+static void check_client(const struct sched *sched, uint32_t client, struct counts *counts)
 {
+	const struct sched_client *c = &sched->clients[client];
 	struct sched_sums share = fit_share(c);
 
 	assert(memcmp(&share, &c->share, sizeof(share)) == 0);
@@ -100,6 +138,7 @@ static void check_client(const struct sched *sched, const struct sched_client *c
 	check_line(c);
 	check_debts(c);
 	check_timers(sched, c);
+	check_policy(sched, client);
 }
 
 /* Nobody waits for a place that is there. */
@@ -123,7 +162,7 @@ static void check_gpu(const struct sched *sched, uint32_t gpu)
 		const struct sched_client *c = &sched->clients[i];
 
 		if (c->state != SCHED_CLIENT_FREE && c->gpu == gpu)
-			check_client(sched, c, &counts);
+			check_client(sched, i, &counts);
 	}
 	assert(memcmp(&counts.sums, &g->sums, sizeof(g->sums)) == 0);
 	assert(counts.n_clients == g->n_clients);
@@ -134,6 +173,7 @@ static void check_gpu(const struct sched *sched, uint32_t gpu)
 		assert(counts.n_place[place] == count(sched, &g->place[place], SCHED_LINK_PLACE));
 	assert(g->restoring == SCHED_NONE || sched->clients[g->restoring].is_given);
 	assert(g->head == SCHED_NONE || sched->clients[g->head].line == SCHED_LINE_QUEUE);
+	check_queue(sched, g);
 	check_work_conserving(sched, g);
 }
 

@@ -6,20 +6,19 @@
 #include "core/fit.h"
 #include "core/line.h"
 #include "core/notice.h"
+#include "core/policy.h"
 #include "core/quantum.h"
 
 #define FAILED_MAX 3 /* stops in a row, then the client counts as not preemptible */
-
-static bool has_grant(enum sched_client_state state)
-{
-	return state == SCHED_CLIENT_RUNNING || state == SCHED_CLIENT_STOPPING;
-}
 
 void stop_set_state(struct sched *sched, uint32_t client, enum sched_client_state state)
 {
 	struct sched_client *c = &sched->clients[client];
 
-	if (has_grant(c->state) && !has_grant(state))
+	enum sched_client_state from = c->state;
+
+	policy_state(sched, client, from, state);
+	if (from >= SCHED_CLIENT_RUNNING && state < SCHED_CLIENT_RUNNING)
 		c->run_ns += sched->now_ns - c->granted_ns;
 	c->state = state;
 	c->since_ns = sched->now_ns;
@@ -146,7 +145,7 @@ void stop_done(struct sched *sched, const struct sched_event *event, bool has_se
 	keep(sched, event, has_seen);
 	stop_set_state(sched, client, event->wants ? SCHED_CLIENT_WAITING : SCHED_CLIENT_IDLE);
 	if (event->wants)
-		line_push_back(sched, client);
+		line_push(sched, client);
 	fit_in(sched, client);
 }
 
@@ -185,10 +184,12 @@ void stop_touch(struct sched *sched, uint32_t client)
 		return;
 	fit_out(sched, client);
 	c->is_hung = false;
+	if (c->state > SCHED_CLIENT_IDLE)
+		policy_awake(sched, client, true);
 	if (c->is_asked)
 		c->answer_ns = sched->now_ns + quantum_answer(sched, c->gpu, c->drop_bytes);
 	if ((c->state == SCHED_CLIENT_WAITING || c->is_growing) && c->line == SCHED_LINE_NONE)
-		line_push_back(sched, client);
+		line_push(sched, client);
 	fit_in(sched, client);
 	act_report(sched, client, SCHED_REPORT_BACK, 0);
 }
@@ -199,6 +200,7 @@ void stop_hung(struct sched *sched, uint32_t client)
 
 	fit_out(sched, client);
 	c->is_hung = true;
+	policy_awake(sched, client, false);
 	c->answer_ns = SCHED_NO_DEADLINE;
 	line_leave(sched, client);
 	fit_in(sched, client);
@@ -232,7 +234,7 @@ void stop_restore_failed(struct sched *sched, uint32_t client, uint32_t outcome)
 	c->is_resting = true;
 	c->retry_ns = sched->now_ns + sched->config.retry_ns;
 	stop_set_state(sched, client, SCHED_CLIENT_WAITING);
-	line_push_back(sched, client);
+	line_push(sched, client);
 	fit_in(sched, client);
 	act_report(sched, client, SCHED_REPORT_STOP_FAILED, outcome);
 }

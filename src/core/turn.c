@@ -7,6 +7,7 @@
 #include "core/line.h"
 #include "core/list.h"
 #include "core/notice.h"
+#include "core/policy.h"
 #include "core/quantum.h"
 #include "core/stop.h"
 
@@ -170,6 +171,7 @@ static bool give(struct sched *sched, uint32_t gpu)
 	     i = next_in_line(sched, i)) {
 		struct sched_client *c = &sched->clients[i];
 
+		fit_aim_again(sched, i);
 		if (!can_give(sched, i))
 			continue;
 		if (c->state == SCHED_CLIENT_RUNNING)
@@ -213,6 +215,7 @@ static void admit(struct sched *sched, uint32_t client, bool has_switched)
 
 	if (has_switched)
 		sched->gpus[c->gpu].n_switches++;
+	policy_choose(sched, client);
 	fit_out(sched, client);
 	c->kept_bound_ns = c->bound_ns;
 	line_leave(sched, client);
@@ -238,7 +241,7 @@ void turn_put_back(struct sched *sched, uint32_t client)
 
 	fit_out(sched, client);
 	line_leave(sched, client);
-	line_push_front(sched, client);
+	line_push_again(sched, client);
 	/* It has waited all the while: else whoever is put back again and again waits for ever. */
 	c->bound_ns = min_u64(c->bound_ns, c->kept_bound_ns);
 	/* What it has brought in stays, and can be asked back: the copies are still clean. */
@@ -269,8 +272,10 @@ static uint32_t first_victim(const struct sched *sched, uint32_t gpu)
 		return g->place[SCHED_PLACE_BLOCKED].first;
 	if (!sched->config.anti_thrash)
 		return SCHED_NONE;
-	if (g->place[SCHED_PLACE_RUNNING].n > 0)
-		return g->place[SCHED_PLACE_RUNNING].first;
+	for (int place = SCHED_PLACE_RUNNING_LOW; place <= SCHED_PLACE_RUNNING_CRITICAL; place++) {
+		if (g->place[place].n > 0)
+			return g->place[place].first;
+	}
 	/* Its memory is no help, but it is not its turn. */
 	return fit_exclusive(sched) ? g->place[SCHED_PLACE_BARE].first : SCHED_NONE;
 }
@@ -314,8 +319,10 @@ static enum sched_place next_place(const struct sched *sched, enum sched_place p
 	if (place == SCHED_PLACE_NONE)
 		return SCHED_PLACE_BLOCKED;
 	if (place == SCHED_PLACE_BLOCKED && sched->config.anti_thrash)
-		return SCHED_PLACE_RUNNING;
-	if (place == SCHED_PLACE_RUNNING && fit_exclusive(sched))
+		return SCHED_PLACE_RUNNING_LOW;
+	if (place >= SCHED_PLACE_RUNNING_LOW && place < SCHED_PLACE_RUNNING_CRITICAL)
+		return place + 1;
+	if (place == SCHED_PLACE_RUNNING_CRITICAL && fit_exclusive(sched))
 		return SCHED_PLACE_BARE;
 	return SCHED_PLACE_NONE;
 }
@@ -346,12 +353,13 @@ static void plan_place(struct sched *sched, struct plan *plan, enum sched_place 
 		plan->missing -= min_u64(plan->missing, fit_pageable(victim));
 		/* So many: assume that the youngest turn is among them. */
 		if (++n == LINE_LOOK_AHEAD) {
-			victim = &sched->clients[list->last];
+			i = list->last;
 			plan->missing = 0;
 			plan->is_all = false;
 		}
 		if (place != SCHED_PLACE_BLOCKED)
-			plan->due_ns = max_u64(plan->due_ns, victim->turn_ns + plan->turn_ns);
+			plan->due_ns = max_u64(plan->due_ns,
+					       policy_end(sched, i, plan->head, plan->turn_ns));
 	}
 }
 
@@ -386,6 +394,19 @@ static bool plan_head(struct sched *sched, uint32_t gpu)
 	return c->due_ns <= sched->now_ns && g->coming.n < COMING_MAX;
 }
 
+/* Who was head before is overtaken: those who run may be others when it is head again. */
+static void set_head(struct sched *sched, uint32_t gpu, uint32_t head)
+{
+	struct sched_gpu *g = &sched->gpus[gpu];
+
+	if (g->head == head)
+		return;
+	if (g->head != SCHED_NONE)
+		sched->clients[g->head].due_ns = SCHED_NO_DEADLINE;
+	g->head = head;
+	g->is_prepared = false;
+}
+
 static bool admit_next(struct sched *sched, uint32_t gpu)
 {
 	struct sched_gpu *g = &sched->gpus[gpu];
@@ -403,25 +424,24 @@ static bool admit_next(struct sched *sched, uint32_t gpu)
 		if (head != SCHED_NONE || !fit_ever(sched, i))
 			continue;
 		head = i;
-		if (g->head != head)
-			g->is_prepared = false;
-		g->head = head;
+		set_head(sched, gpu, head);
 		if (plan_head(sched, gpu)) {
 			admit(sched, head, true);
 			return true;
 		}
 	}
-	g->head = head;
+	set_head(sched, gpu, head);
 	return false;
 }
 
-/* When to look again by ourselves: to prepare the victims, then to stop them. */
+/* When to look again by ourselves: somebody ages, or the victims are to prepare, or to stop. */
 static void set_wake(struct sched *sched, uint32_t gpu)
 {
 	struct sched_gpu *g = &sched->gpus[gpu];
 	uint64_t due_ns, prepare_ns = sched->config.prepare_ns;
+	uint64_t ages_ns = line_ages_ns(sched, gpu);
 
-	g->wake_ns = SCHED_NO_DEADLINE;
+	g->wake_ns = ages_ns;
 	if (g->head == SCHED_NONE || !fit_by_switch(sched, g->head))
 		return;
 	due_ns = sched->clients[g->head].due_ns;
@@ -431,7 +451,7 @@ static void set_wake(struct sched *sched, uint32_t gpu)
 		g->is_prepared = true;
 		plan_due(sched, g->head, true);
 	}
-	g->wake_ns = g->is_prepared ? due_ns : due_ns - prepare_ns;
+	g->wake_ns = min_u64(ages_ns, g->is_prepared ? due_ns : due_ns - prepare_ns);
 }
 
 void turn_dispatch(struct sched *sched, uint32_t gpu)
@@ -439,6 +459,7 @@ void turn_dispatch(struct sched *sched, uint32_t gpu)
 	struct sched_gpu *g = &sched->gpus[gpu];
 	uint32_t n = 0;
 
+	line_age(sched, gpu);
 	do {
 		if (!act_has_room(sched)) {
 			g->is_dirty = true;

@@ -9,13 +9,14 @@
  *   give       those that come get their budget, or their grant, once the card has room;
  *              the first of them a part of it as soon as that is worth a restore;
  *   make room  bytes are asked back, from idle clients first, then from victims (blocked
- *              ones first, then by oldest turn), then from queued ones, last first;
+ *              ones first, then by lowest level and oldest turn), then from queued
+ *              ones, last first;
  *   admit      the head of the queue, if it fits or its due time has come; and up to
  *              LINE_LOOK_AHEAD behind it that fit beside all that is promised.
  *
  * The head is the first in the queue that can be served at all. Its due time is the
- * latest end of the turns of its victims, fixed when it becomes head, and only ever
- * brought forward: by more waiters, or a victim that blocks.
+ * latest end of the turns of its victims (core/policy.h), fixed when it becomes head, and
+ * only ever brought forward: by more waiters, or a victim that blocks.
  */
 
 #include "core/sched.h"

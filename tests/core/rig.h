@@ -147,6 +147,16 @@ static inline void rig_join(struct rig *rig, uint32_t client)
 		rig_step(rig, (struct sched_event){.type = SCHED_EVENT_JOIN, .client = client}), 0);
 }
 
+/* The same, with a claim: SCHED_PRIORITY_x, weight, SLO. */
+static inline void rig_join_as(struct rig *rig, uint32_t client, enum sched_priority priority,
+			       uint32_t weight, uint64_t slo_ns)
+{
+	assert_int_equal(rig_step(rig, (struct sched_event){.type = SCHED_EVENT_JOIN,
+							    .client = client,
+							    .claim = {priority, weight, slo_ns}}),
+			 0);
+}
+
 static inline void rig_request(struct rig *rig, uint32_t client, struct sched_memory memory)
 {
 	assert_int_equal(rig_step(rig, (struct sched_event){.type = SCHED_EVENT_REQUEST,

@@ -354,6 +354,38 @@ static void a_stop_that_fails_goes_on_waiting_for_memory(void **state)
 	assert_true(rig_status(&rig, 1).growing || rig_state(&rig, 1) == SCHED_CLIENT_STOPPING);
 }
 
+/*
+ * A report that crosses the DROP counts promised bytes twice. For that moment the one that
+ * comes is larger than what the others leave, and would come to have all that there is;
+ * then it is as large as it was.
+ */
+static void one_too_large_for_a_moment_gets_no_more_than_there_is(void **state)
+{
+	struct sched_event crossed = {
+		.type = SCHED_EVENT_MEMORY, .budget = 70 * GIB, .memory = rig_mem(40, 0, 30)};
+
+	(void)state;
+	rig_run(&rig, 1, 60);
+	assert_int_equal(rig_release(&rig, 1, rig_mem(0, 60, 0), false), 0);
+	rig_run(&rig, 2, 30);
+	assert_int_equal(rig_release(&rig, 2, rig_mem(30, 0, 0), false), 0);
+	rig_run(&rig, 0, 40);
+	assert_int_equal(grow(0, 0, 30), 0);
+	crossed.epoch = rig.clients[0].epoch - 2;
+	rig_request(&rig, 1, rig_mem(0, 60, 0));
+	rig_at(&rig, 20 * S);
+	assert_int_equal(rig_state(&rig, 0), SCHED_CLIENT_STOPPING);
+	assert_int_equal(rig_step(&rig, crossed), 0);
+	assert_int_equal(rig_release(&rig, 2, rig_mem(0, 30, 0), false), 0);
+	rig_clear(&rig);
+	crossed.epoch = rig.clients[0].epoch;
+	crossed.budget = 60 * GIB;
+	crossed.memory = rig_mem(30, 10, 30);
+	assert_int_equal(rig_step(&rig, crossed), 0);
+	assert_int_equal(rig_did(&rig, 1, SCHED_ACTION_BUDGET)->budget, 40 * GIB);
+	assert_false(rig_reported(&rig, 0, SCHED_REPORT_OVERCOMMITTED));
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -379,6 +411,7 @@ int main(void)
 		T(a_wish_for_pinned_bytes_while_it_restores_refuses_nobody_else),
 		T(growth_does_not_make_a_turn_younger),
 		T(a_stop_that_fails_goes_on_waiting_for_memory),
+		T(one_too_large_for_a_moment_gets_no_more_than_there_is),
 #undef T
 	};
 

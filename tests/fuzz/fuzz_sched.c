@@ -86,7 +86,9 @@ static void configure(struct input *in, struct sched_config *config)
 	config->switch_mode = (enum sched_switch_mode)(b >> 2 & 1);
 	config->anti_thrash = b & 8;
 	config->reserve_percent = b >> 4;
-	config->tq_ns = (uint64_t)byte(in) * 1000000000ull;
+	b = byte(in);
+	config->tq_ns = (uint64_t)b * 1000000000ull;
+	config->policy = (enum sched_policy)(b & 3);
 }
 
 /* Often the number that is right. */

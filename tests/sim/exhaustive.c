@@ -15,6 +15,7 @@
 #define WORLD_GPUS  1
 #define WORLD_QUEUE 12
 
+#include "mix.h"
 #include "world.h"
 
 #include <inttypes.h>
@@ -27,7 +28,6 @@
 #define UNIT      1024u
 #define CARD      (4 * UNIT)
 #define OWN_MAX   (3 * UNIT)
-#define AGE_MAX   (100 * S) /* older than all that is ever asked */
 #define ROUNDS    400
 #define PATH_MAX_ 256
 
@@ -91,34 +91,9 @@ static uint32_t path_len;
 
 /* ---- what makes two states one --------------------------------------------- */
 
-static void mix(uint64_t *hash, uint64_t value)
-{
-	*hash = (*hash ^ value) * 0x9e3779b97f4a7c15ull;
-	*hash ^= *hash >> 29;
-}
-
-static uint64_t ahead(uint64_t now, uint64_t time)
-{
-	return time == SCHED_NO_DEADLINE ? UINT64_MAX : time > now ? time - now : 0;
-}
-
-static uint64_t age(uint64_t now, uint64_t time)
-{
-	return now - time < AGE_MAX ? now - time : AGE_MAX;
-}
-
 static uint64_t same_grant(const struct sched_client *c, uint64_t grant)
 {
 	return grant == 0 ? 0 : grant == c->grant ? 1 : 2;
-}
-
-static void mix_memory(uint64_t *hash, const struct sched_memory *m)
-{
-	mix(hash, m->resident);
-	mix(hash, m->swapped);
-	mix(hash, m->pinned);
-	mix(hash, m->wanted);
-	mix(hash, m->wanted_pinned);
 }
 
 static void mix_queue(uint64_t *hash, const struct sched_client *c, const struct world_queue *queue)
@@ -136,42 +111,6 @@ static void mix_queue(uint64_t *hash, const struct sched_client *c, const struct
 		mix(hash, m->moved);
 		mix_memory(hash, &m->memory);
 	}
-}
-
-static void mix_list(uint64_t *hash, const struct world *world, const struct sched_list *list,
-		     enum sched_link_kind kind)
-{
-	mix(hash, list->n);
-	for (uint32_t i = list->first; i != SCHED_NONE; i = world->clients[i].link[kind].next)
-		mix(hash, i);
-}
-
-static void mix_client(uint64_t *hash, uint64_t now, const struct sched_client *c)
-{
-	const bool flags[] = {c->is_hung,   c->is_not_preemptible, c->is_growing, c->is_asked,
-			      c->is_given,  c->is_retrying,        c->is_resting, c->is_told,
-			      c->is_warned, c->has_switched,       c->has_freed};
-	const uint64_t timers[] = {c->due_ns, c->answer_ns, c->retry_ns, c->bound_ns, c->beat_ns};
-
-	mix(hash, c->state);
-	if (c->state == SCHED_CLIENT_FREE)
-		return;
-	mix(hash, c->line);
-	mix_memory(hash, &c->memory);
-	mix(hash, c->promised);
-	mix(hash, c->budget);
-	mix(hash, c->epoch & 1);
-	mix(hash, c->is_growing || c->line == SCHED_LINE_COMING ? c->need : 0);
-	mix(hash, c->line == SCHED_LINE_COMING ? c->weight : 0);
-	mix(hash, c->drop_bytes);
-	mix(hash, c->is_asked ? c->epoch - c->drop_epoch : 0);
-	for (size_t i = 0; i < sizeof(flags) / sizeof(*flags); i++)
-		mix(hash, flags[i]);
-	for (size_t i = 0; i < sizeof(timers) / sizeof(*timers); i++)
-		mix(hash, ahead(now, timers[i]));
-	mix(hash, c->silent_ns == SCHED_NO_DEADLINE ? UINT64_MAX : age(now, c->silent_ns));
-	mix(hash, c->state == SCHED_CLIENT_RUNNING ? age(now, c->turn_ns) : 0);
-	mix(hash, c->n_failed);
 }
 
 static void mix_proc(uint64_t *hash, const struct world *world, uint32_t p)
@@ -208,12 +147,13 @@ static uint64_t hash_of(const struct node *node)
 
 	for (uint32_t p = 0; p < WORLD_PROCS; p++) {
 		mix_client(&hash, now, &world->clients[p]);
+		mix_policy(&hash, &world->sched, &world->clients[p]);
 		mix_proc(&hash, world, p);
 	}
 	for (int place = SCHED_PLACE_NONE + 1; place < SCHED_PLACE_COUNT_; place++)
-		mix_list(&hash, world, &g->place[place], SCHED_LINK_PLACE);
-	mix_list(&hash, world, &g->queue, SCHED_LINK_LINE);
-	mix_list(&hash, world, &g->coming, SCHED_LINK_LINE);
+		mix_list(&hash, world->clients, &g->place[place], SCHED_LINK_PLACE);
+	mix_list(&hash, world->clients, &g->queue, SCHED_LINK_LINE);
+	mix_list(&hash, world->clients, &g->coming, SCHED_LINK_LINE);
 	mix(&hash, g->is_dirty | g->is_prepared << 1 | g->is_overcommitted << 2);
 	mix(&hash, g->head);
 	mix(&hash, g->restoring);
@@ -404,6 +344,22 @@ static bool do_move(struct node *node, enum move move, uint32_t p)
 	return move >= MOVE_KILL ? move_link(world, move, p) : move_program(world, move, p);
 }
 
+/* Who is in the way stays there: it is critical, and the other one's wait is its own. */
+static bool is_kept_out(const struct world *world, uint32_t p)
+{
+	struct sched_client_status status;
+
+	if (!world->procs[p].is_joined || world->clients[p].is_resident)
+		return false;
+	for (uint32_t i = 0; i < WORLD_PROCS; i++) {
+		if (i != p && world->procs[i].is_joined && world->clients[i].is_resident) {
+			sched_client_status(&world->sched, p, world->now, &status);
+			return status.why == SCHED_WAIT_STUCK;
+		}
+	}
+	return false;
+}
+
 /* ---- nobody is stuck ---------------------------------------------------------- */
 
 /* Everything under way comes to its end; true if there was anything. */
@@ -442,7 +398,8 @@ static void check_served(const struct node *from)
 		for (uint32_t p = 0; p < WORLD_PROCS; p++) {
 			const struct world_proc *proc = &node.world.procs[p];
 
-			is_served[p] |= !wants(proc) || (proc->is_open && proc->lack == 0);
+			is_served[p] |= !wants(proc) || (proc->is_open && proc->lack == 0) ||
+					is_kept_out(&node.world, p);
 			n_left += !is_served[p];
 		}
 		is_any |= do_move(&node, MOVE_TIME, 0);
@@ -497,10 +454,19 @@ static void on_abort(int sig)
 			move_names[path[i].move]);
 }
 
-static void configure(struct sched_config *config, enum sched_mode mode)
+struct run {
+	enum sched_mode mode;
+	enum sched_policy policy;
+	uint32_t n_faults;
+	enum sched_priority first; /* the first client's class; the others are low */
+	const char *name;
+};
+
+static void configure(struct sched_config *config, const struct run *run)
 {
 	sched_config_default(config);
-	config->mode = mode;
+	config->mode = run->mode;
+	config->policy = run->policy;
 	config->reserve_percent = 0;
 	config->switch_mode = SCHED_SWITCH_FIXED;
 	config->switch_fixed_ns = 10 * S;
@@ -512,17 +478,18 @@ static void configure(struct sched_config *config, enum sched_mode mode)
 }
 
 /* All three hold something already: what happens from nothing on is mostly registering. */
-static void begin(struct node *node, enum sched_mode mode, uint32_t n_faults)
+static void begin(struct node *node, const struct run *run)
 {
 	static const uint64_t total[] = {CARD};
 	struct sched_config config;
 
-	configure(&config, mode);
+	configure(&config, run);
 	world_init(&node->world, &config, total);
 	node->world.is_strict = true;
-	node->n_faults = n_faults;
+	node->n_faults = run->n_faults;
 	for (uint32_t p = 0; p < WORLD_PROCS; p++) {
 		world_spawn(&node->world, p, 0);
+		node->world.procs[p].claim.priority = p == 0 ? run->first : SCHED_PRIORITY_LOW;
 		world_register(&node->world, p);
 		settle(node);
 		world_alloc(&node->world, p, p == 2 ? 2 * UNIT : UNIT, false);
@@ -536,14 +503,24 @@ static void begin(struct node *node, enum sched_mode mode, uint32_t n_faults)
 
 int main(int argc, char **argv)
 {
-	static const struct {
-		enum sched_mode mode;
-		uint32_t n_faults;
-		const char *name;
-	} runs[] = {{SCHED_MODE_AUTO, 0, "auto"},
-		    {SCHED_MODE_AUTO, 1, "auto, one fault"},
-		    {SCHED_MODE_SERIAL, 0, "serial"},
-		    {SCHED_MODE_SERIAL, 1, "serial, one fault"}};
+	static const struct run runs[] = {
+		{.name = "auto"},
+		{.name = "auto, one fault", .n_faults = 1},
+		{.name = "serial", .mode = SCHED_MODE_SERIAL},
+		{.name = "serial, one fault", .mode = SCHED_MODE_SERIAL, .n_faults = 1},
+		{.name = "one is high, one fault", .n_faults = 1, .first = SCHED_PRIORITY_HIGH},
+		{.name = "one is critical, one fault",
+		 .n_faults = 1,
+		 .first = SCHED_PRIORITY_CRITICAL},
+		{.name = "one is critical, serial",
+		 .mode = SCHED_MODE_SERIAL,
+		 .first = SCHED_PRIORITY_CRITICAL},
+		{.name = "fair, one is critical",
+		 .policy = SCHED_POLICY_FAIR,
+		 .first = SCHED_PRIORITY_CRITICAL},
+		{.name = "credit", .policy = SCHED_POLICY_CREDIT},
+		{.name = "deadline", .policy = SCHED_POLICY_DEADLINE},
+	};
 	uint32_t depth = argc > 1 ? (uint32_t)strtoul(argv[1], NULL, 0) : 8;
 	static struct node node;
 
@@ -553,7 +530,7 @@ int main(int argc, char **argv)
 		reset_table(1u << 20);
 		n_seen = n_moves = n_served = 0;
 		memset(&node, 0, sizeof(node));
-		begin(&node, runs[i].mode, runs[i].n_faults);
+		begin(&node, &runs[i]);
 		explore(&node, depth);
 		printf("exhaustive: %s: depth %" PRIu32 ", %" PRIu64 " states, %" PRIu64
 		       " moves, served from %" PRIu64 "\n",

@@ -26,7 +26,8 @@ struct sim_program {
 	enum sim_op op;
 	bool is_computing;
 	bool is_reporting;
-	uint32_t life; /* of the slot; an event of an earlier life is void */
+	bool is_metered; /* its GPU time is told */
+	uint32_t life;   /* of the slot; an event of an earlier life is void */
 	uint32_t n_ops;
 	uint32_t computing; /* grows with each start and stop of a computation */
 	uint32_t linked;    /* grows with each connection */
@@ -41,6 +42,8 @@ struct sim {
 	struct sim_program programs[WORLD_PROCS];
 	uint64_t seed;
 	int faults;
+	bool has_claims;   /* weights and classes differ */
+	bool has_critical; /* and some stay once they run, so that others may wait longer */
 	bool is_calm;
 	uint32_t n_slots;
 	uint64_t grace_ns;
@@ -72,6 +75,21 @@ static void schedule(struct sim *sim, uint64_t time, enum sim_what what, uint32_
 static uint64_t later(uint64_t a, uint64_t b)
 {
 	return a > b ? a : b;
+}
+
+static struct sched_claim any_claim(struct sim *sim)
+{
+	static const uint32_t weights[] = {0, 1, 50, 100, 300, 800, SCHED_WEIGHT_MAX};
+	struct sched_claim claim = {.priority = SCHED_PRIORITY_NORMAL};
+
+	if (!sim->has_claims)
+		return claim;
+	claim.priority = (enum sched_priority)prng_below(&sim->seed, SCHED_PRIORITY_CRITICAL);
+	if (sim->has_critical && one_in(sim, 12))
+		claim.priority = SCHED_PRIORITY_CRITICAL;
+	claim.weight = weights[prng_below(&sim->seed, sizeof(weights) / sizeof(*weights))];
+	claim.slo_ns = one_in(sim, 3) ? between(sim, 1, 60 * S) : 0;
+	return claim;
 }
 
 /* ---- programs ----------------------------------------------------------------- */
@@ -153,6 +171,8 @@ static void follow(struct sim *sim, uint32_t p)
 
 		prog->is_computing = false;
 		prog->computing++;
+		if (prog->is_metered)
+			world_used_gpu(&sim->world, p, between(sim, done / 2, done));
 		prog->left_ns -= done < prog->left_ns ? done : prog->left_ns;
 	} else if (!prog->is_computing && prog->op == OP_COMPUTE && proc->is_open) {
 		prog->is_computing = true;
@@ -198,6 +218,8 @@ static void spawn(struct sim *sim, uint32_t p)
 	world_spawn(&sim->world, p, p % WORLD_GPUS);
 	*prog = (struct sim_program){.life = life, .linked = linked, .asked_ns = NEVER};
 	prog->n_ops = (uint32_t)between(sim, 1, 25);
+	prog->is_metered = one_in(sim, 2);
+	sim->world.procs[p].claim = any_claim(sim);
 	sim->n_spawned++;
 	/* Some have run before there was a scheduler for them. */
 	if (sim->faults & FAULT_LINKS && one_in(sim, 10)) {

@@ -116,6 +116,7 @@ static void change_config(struct sim *sim)
 	config->anti_thrash = !one_in(sim, 5);
 	config->switch_mode = (enum sched_switch_mode)prng_below(&sim->seed, 2);
 	config->tq_ns = between(sim, 1, 60) * S;
+	config->policy = (enum sched_policy)prng_below(&sim->seed, SCHED_POLICY_COUNT_);
 	sim->world.may_overlap = true;
 	assert(world_step(&sim->world, &event) == 0);
 }
@@ -134,6 +135,8 @@ static void on_fault(struct sim *sim)
 		break_link(sim, p);
 	else if (sim->faults & FAULT_LINKS && one_in(sim, 200))
 		restart(sim);
+	else if (proc->is_alive && sim->faults & FAULT_CONFIG && one_in(sim, 10))
+		world_claim(&sim->world, p, any_claim(sim));
 	else if (sim->faults & FAULT_CONFIG && one_in(sim, 30))
 		change_config(sim);
 	follow(sim, p);
@@ -336,6 +339,9 @@ static void configure(struct sim *sim, uint64_t *ret_total)
 	sched_config_default(&config);
 	config.mode = (enum sched_mode)prng_below(&sim->seed, 3);
 	config.switch_mode = (enum sched_switch_mode)prng_below(&sim->seed, 2);
+	config.policy = (enum sched_policy)prng_below(&sim->seed, SCHED_POLICY_COUNT_);
+	sim->has_claims = one_in(sim, 2);
+	sim->has_critical = one_in(sim, 2);
 	config.anti_thrash = !one_in(sim, 8);
 	config.reserve_percent = (uint32_t)between(sim, 0, 10);
 	for (uint32_t g = 0; g < WORLD_GPUS; g++)
@@ -411,7 +417,7 @@ static struct result run(uint64_t seed, int faults)
 	for (uint32_t g = 0; g < WORLD_GPUS; g++)
 		assert(sim.world.sched.gpus[g].sums.charged == 0);
 	/* Nothing went wrong, so nobody waited for ever: for a turn, and perhaps to grow. */
-	if (faults == 0 && config.anti_thrash)
+	if (faults == 0 && config.anti_thrash && !(sim.has_claims && sim.has_critical))
 		assert(sim.wait_max_ns <= 2 * config.wait_bound_ns);
 	free(sim.queue.at);
 	result = (struct result){sim.world.hash,       sim.world.n_steps, sim.world.n_grants,

@@ -51,6 +51,7 @@ struct world_proc {
 	enum world_work work;
 	uint32_t gpu;
 	struct lease lease;
+	struct sched_claim claim;
 	uint64_t budget;
 	uint64_t resident, swapped, pinned; /* the truth */
 	uint64_t owned;                     /* pageable bytes that the program has allocated */

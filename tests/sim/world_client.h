@@ -203,6 +203,24 @@ static inline void world_free(struct world *world, uint32_t p, uint64_t bytes)
 	world_unblock(world, p);
 }
 
+/* p claims something else, or is given something else, from now on. */
+static inline void world_claim(struct world *world, uint32_t p, struct sched_claim claim)
+{
+	struct sched_event event = {.type = SCHED_EVENT_CLAIM, .client = p, .claim = claim};
+
+	world->procs[p].claim = claim;
+	if (world->procs[p].is_joined)
+		(void)world_step(world, &event);
+}
+
+static inline void world_used_gpu(struct world *world, uint32_t p, uint64_t ns)
+{
+	struct sched_event event = {.type = SCHED_EVENT_USED, .client = p, .gpu_ns = ns};
+
+	if (world->procs[p].is_joined)
+		(void)world_step(world, &event);
+}
+
 static inline void world_report(struct world *world, uint32_t p)
 {
 	world_send(world, p,
@@ -323,6 +341,7 @@ static inline void world_join(struct world *world, uint32_t p, const struct worl
 				    .gpu = proc->gpu,
 				    .budget = msg->budget,
 				    .memory = msg->memory,
+				    .claim = proc->claim,
 				    .running = msg->is_running};
 	struct world_msg registered = {.type = SCHED_ACTION_REPORT, .is_running = msg->is_running};
 	int r;

@@ -1,0 +1,187 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+
+#include "core/policy.h"
+
+#include "core/fit.h"
+#include "core/quantum.h"
+
+#include <assert.h>
+
+/* Bands of the queue. Below BAND_LEVELS stand the levels, the highest first. */
+enum { BAND_RESIDENT, BAND_AGED, BAND_LEVELS };
+
+static const struct policy *const policies[SCHED_POLICY_COUNT_] = {
+	[SCHED_POLICY_PRIORITY] = &policy_priority,
+	[SCHED_POLICY_FAIR] = &policy_fair,
+	[SCHED_POLICY_CREDIT] = &policy_credit,
+	[SCHED_POLICY_DEADLINE] = &policy_deadline,
+};
+
+static const struct policy *policy_of(const struct sched *sched)
+{
+	return policies[sched->config.policy];
+}
+
+static bool has_grant(enum sched_client_state state)
+{
+	return state == SCHED_CLIENT_RUNNING || state == SCHED_CLIENT_STOPPING;
+}
+
+static bool is_awake(const struct sched_client *c)
+{
+	return c->state >= SCHED_CLIENT_WAITING && !c->is_hung;
+}
+
+static void set_level(const struct sched *sched, struct sched_client *c)
+{
+	bool is_critical = c->claim.priority == SCHED_PRIORITY_CRITICAL;
+
+	c->level = is_critical || policy_of(sched)->has_levels ? c->claim.priority
+							       : SCHED_PRIORITY_NORMAL;
+	c->is_resident = is_critical && !fit_exclusive(sched);
+}
+
+void policy_join(struct sched *sched, uint32_t client)
+{
+	set_level(sched, &sched->clients[client]);
+	if (policy_of(sched)->join)
+		policy_of(sched)->join(sched, client);
+}
+
+void policy_claim(struct sched *sched, uint32_t client)
+{
+	struct sched_client *c = &sched->clients[client];
+	bool moves = is_awake(c) && policy_of(sched)->sleep;
+
+	if (moves)
+		policy_of(sched)->sleep(sched, client);
+	set_level(sched, c);
+	if (moves)
+		policy_of(sched)->wake(sched, client);
+}
+
+void policy_reset(struct sched *sched)
+{
+	for (uint32_t i = 0; i < SCHED_GPUS_MAX; i++) {
+		struct sched_gpu *g = &sched->gpus[i];
+
+		for (int level = 0; level < SCHED_PRIORITY_COUNT_; level++)
+			g->vtime_ns[level] = 0;
+		g->credit_round = 0;
+	}
+	for (uint32_t i = 0; i < sched->n_clients; i++) {
+		struct sched_client *c = &sched->clients[i];
+
+		if (c->state == SCHED_CLIENT_FREE)
+			continue;
+		c->charged_ns = sched->now_ns;
+		c->vtime_ns = 0;
+		c->credit_ns = 0;
+		c->credit_round = 0;
+		c->is_boosted = false;
+		policy_join(sched, i);
+		if (is_awake(c) && policy_of(sched)->wake)
+			policy_of(sched)->wake(sched, i);
+	}
+}
+
+void policy_awake(struct sched *sched, uint32_t client, bool awake)
+{
+	void (*change)(struct sched *, uint32_t) =
+		awake ? policy_of(sched)->wake : policy_of(sched)->sleep;
+
+	if (change)
+		change(sched, client);
+}
+
+void policy_state(struct sched *sched, uint32_t client, enum sched_client_state from,
+		  enum sched_client_state to)
+{
+	struct sched_client *c = &sched->clients[client];
+	const struct policy *policy = policy_of(sched);
+
+	if (has_grant(from) && !has_grant(to)) {
+		policy_charge(sched, client);
+		if (policy->stop)
+			policy->stop(sched, client);
+	} else if (!has_grant(from) && has_grant(to)) {
+		c->charged_ns = sched->now_ns;
+		if (policy->run)
+			policy->run(sched, client);
+	}
+	if (from <= SCHED_CLIENT_IDLE && to > SCHED_CLIENT_IDLE)
+		policy_awake(sched, client, true);
+	else if (from > SCHED_CLIENT_IDLE && to <= SCHED_CLIENT_IDLE)
+		policy_awake(sched, client, false);
+}
+
+void policy_used(struct sched *sched, uint32_t client, uint64_t ns)
+{
+	sched->clients[client].is_metered = true;
+	policy_of(sched)->charge(sched, client, ns);
+}
+
+uint64_t policy_pending(const struct sched *sched, const struct sched_client *client)
+{
+	if (client->is_metered || !has_grant(client->state))
+		return 0;
+	return sched->now_ns - client->charged_ns;
+}
+
+void policy_charge(struct sched *sched, uint32_t client)
+{
+	struct sched_client *c = &sched->clients[client];
+	uint64_t ns = policy_pending(sched, c);
+
+	c->charged_ns = sched->now_ns;
+	if (ns > 0)
+		policy_of(sched)->charge(sched, client, ns);
+}
+
+void policy_rank(struct sched *sched, uint32_t client)
+{
+	struct sched_client *c = &sched->clients[client];
+
+	c->key = policy_of(sched)->key(sched, client);
+	if (c->is_resident) {
+		c->band = BAND_RESIDENT;
+	} else if (c->is_aged) {
+		c->band = BAND_AGED;
+		c->key = c->asked_ns;
+	} else {
+		c->band = BAND_LEVELS + (uint32_t)(SCHED_PRIORITY_CRITICAL - c->level);
+	}
+}
+
+void policy_choose(struct sched *sched, uint32_t client)
+{
+	const struct sched_client *c = &sched->clients[client];
+
+	if (sched->gpus[c->gpu].queue.first == client && policy_of(sched)->choose)
+		policy_of(sched)->choose(sched, client);
+}
+
+uint64_t policy_ages_ns(const struct sched *sched, uint32_t client)
+{
+	const struct sched_client *c = &sched->clients[client];
+
+	return c->band < BAND_LEVELS ? SCHED_NO_DEADLINE
+				     : c->asked_ns + sched->config.wait_bound_ns / 2;
+}
+
+uint64_t policy_end(const struct sched *sched, uint32_t victim, uint32_t head, uint64_t turn_ns)
+{
+	const struct sched_client *v = &sched->clients[victim], *h = &sched->clients[head];
+	uint64_t end_ns = v->turn_ns + turn_ns, ages_ns;
+
+	if (h->band == BAND_RESIDENT)
+		return sched->now_ns;
+	if (h->band == BAND_AGED || v->level < h->level)
+		return end_ns;
+	if (v->level > h->level) {
+		ages_ns = policy_ages_ns(sched, head);
+		return end_ns > ages_ns ? end_ns : ages_ns;
+	}
+	return policy_of(sched)->end(sched, victim, head, end_ns,
+				     v->turn_ns + quantum_most(sched, v->gpu));
+}

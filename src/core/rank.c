@@ -1,0 +1,152 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+
+/*
+ * A treap: a search tree by rank that is a heap by a number which each slot has. The
+ * numbers are as good as random, so the tree is flat whatever order clients come in, and
+ * they are always the same, so that a run can be replayed.
+ */
+
+#include "core/rank.h"
+
+#include "core/list.h"
+
+#include <assert.h>
+
+static uint32_t number_of(uint32_t client)
+{
+	uint32_t x = (client + 1) * 0x9e3779b1u;
+
+	x ^= x >> 15;
+	x *= 0x85ebca77u;
+	return x ^ x >> 13;
+}
+
+/* Different slots may have the same number; their order is that of the slots. */
+static bool is_above(uint32_t a, uint32_t b)
+{
+	uint32_t left = number_of(a), right = number_of(b);
+
+	return left != right ? left > right : a < b;
+}
+
+static bool is_before(const struct sched_client *a, const struct sched_client *b)
+{
+	if (a->band != b->band)
+		return a->band < b->band;
+	return a->key != b->key ? a->key < b->key : a->ticket < b->ticket;
+}
+
+static uint32_t count(const struct sched_client *clients, uint32_t client)
+{
+	return client == SCHED_NONE ? 0 : clients[client].tree.n;
+}
+
+static void recount(struct sched_client *clients, uint32_t client)
+{
+	struct sched_tree *t = &clients[client].tree;
+
+	t->n = count(clients, t->left) + count(clients, t->right) + 1;
+}
+
+/* Puts child, or nothing, where old is under up. */
+static void hang(struct sched_client *clients, uint32_t *root, uint32_t up, uint32_t old,
+		 uint32_t child)
+{
+	if (up == SCHED_NONE)
+		*root = child;
+	else if (clients[up].tree.left == old)
+		clients[up].tree.left = child;
+	else
+		clients[up].tree.right = child;
+	if (child != SCHED_NONE)
+		clients[child].tree.up = up;
+}
+
+/* client and its parent change places; the order stays. */
+static void rotate(struct sched_client *clients, uint32_t *root, uint32_t client)
+{
+	struct sched_tree *t = &clients[client].tree;
+	uint32_t up = t->up;
+	struct sched_tree *u = &clients[up].tree;
+	uint32_t middle;
+
+	hang(clients, root, u->up, up, client);
+	if (u->left == client) {
+		middle = t->right;
+		u->left = middle;
+		t->right = up;
+	} else {
+		middle = t->left;
+		u->right = middle;
+		t->left = up;
+	}
+	if (middle != SCHED_NONE)
+		clients[middle].tree.up = up;
+	u->up = client;
+	recount(clients, up);
+	recount(clients, client);
+}
+
+void rank_insert(struct sched *sched, uint32_t client)
+{
+	struct sched_client *clients = sched->clients, *c = &clients[client];
+	struct sched_gpu *g = &sched->gpus[c->gpu];
+	uint32_t up = SCHED_NONE, next = SCHED_NONE;
+	uint32_t *place = &g->ranked;
+
+	while (*place != SCHED_NONE) {
+		up = *place;
+		clients[up].tree.n++;
+		if (is_before(c, &clients[up])) {
+			next = up;
+			place = &clients[up].tree.left;
+		} else {
+			place = &clients[up].tree.right;
+		}
+	}
+	*place = client;
+	c->tree = (struct sched_tree){up, SCHED_NONE, SCHED_NONE, 1};
+	if (next == SCHED_NONE)
+		list_push_back(clients, &g->queue, SCHED_LINK_LINE, client);
+	else
+		list_insert(clients, &g->queue, SCHED_LINK_LINE, client, next);
+	while (c->tree.up != SCHED_NONE && is_above(client, c->tree.up))
+		rotate(clients, &g->ranked, client);
+}
+
+/* The child that may stand above the other one; SCHED_NONE: there is none. */
+static uint32_t upper_child(const struct sched_tree *t)
+{
+	if (t->left == SCHED_NONE)
+		return t->right;
+	if (t->right == SCHED_NONE)
+		return t->left;
+	return is_above(t->left, t->right) ? t->left : t->right;
+}
+
+void rank_remove(struct sched *sched, uint32_t client)
+{
+	struct sched_client *clients = sched->clients, *c = &clients[client];
+	struct sched_gpu *g = &sched->gpus[c->gpu];
+	uint32_t child;
+
+	while ((child = upper_child(&c->tree)) != SCHED_NONE)
+		rotate(clients, &g->ranked, child);
+	hang(clients, &g->ranked, c->tree.up, client, SCHED_NONE);
+	for (uint32_t up = c->tree.up; up != SCHED_NONE; up = clients[up].tree.up)
+		recount(clients, up);
+	c->tree = (struct sched_tree){SCHED_NONE, SCHED_NONE, SCHED_NONE, 0};
+	list_remove(clients, &g->queue, SCHED_LINK_LINE, client);
+}
+
+uint32_t rank_position(const struct sched *sched, uint32_t client)
+{
+	const struct sched_client *clients = sched->clients;
+	uint32_t position = count(clients, clients[client].tree.left) + 1;
+
+	for (uint32_t i = client, up; (up = clients[i].tree.up) != SCHED_NONE; i = up) {
+		if (clients[up].tree.right == i)
+			position += count(clients, clients[up].tree.left) + 1;
+	}
+	return position;
+}

@@ -1,0 +1,93 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef NVS_TESTS_SIM_MIX_H
+#define NVS_TESTS_SIM_MIX_H
+
+/* The core's state as a hash, in which absolute times and counters do not show. */
+
+#include "core/sched.h"
+
+#define MIX_AGE_MAX UINT64_C(100000000000) /* ns; older than all that is ever asked */
+
+static inline void mix(uint64_t *hash, uint64_t value)
+{
+	*hash = (*hash ^ value) * 0x9e3779b97f4a7c15ull;
+	*hash ^= *hash >> 29;
+}
+
+static inline uint64_t ahead(uint64_t now, uint64_t time)
+{
+	return time == SCHED_NO_DEADLINE ? UINT64_MAX : time > now ? time - now : 0;
+}
+
+static inline uint64_t age(uint64_t now, uint64_t time)
+{
+	return now - time < MIX_AGE_MAX ? now - time : MIX_AGE_MAX;
+}
+
+static inline void mix_memory(uint64_t *hash, const struct sched_memory *m)
+{
+	mix(hash, m->resident);
+	mix(hash, m->swapped);
+	mix(hash, m->pinned);
+	mix(hash, m->wanted);
+	mix(hash, m->wanted_pinned);
+}
+
+static inline void mix_list(uint64_t *hash, const struct sched_client *clients,
+			    const struct sched_list *list, enum sched_link_kind kind)
+{
+	mix(hash, list->n);
+	for (uint32_t i = list->first; i != SCHED_NONE; i = clients[i].link[kind].next)
+		mix(hash, i);
+}
+
+static inline void mix_client(uint64_t *hash, uint64_t now, const struct sched_client *c)
+{
+	const bool flags[] = {c->is_hung,   c->is_not_preemptible, c->is_growing, c->is_asked,
+			      c->is_given,  c->is_retrying,        c->is_resting, c->is_told,
+			      c->is_warned, c->has_switched,       c->has_freed};
+	const uint64_t timers[] = {c->due_ns, c->answer_ns, c->retry_ns, c->bound_ns, c->beat_ns};
+
+	mix(hash, c->state);
+	if (c->state == SCHED_CLIENT_FREE)
+		return;
+	mix(hash, c->line);
+	mix_memory(hash, &c->memory);
+	mix(hash, c->promised);
+	mix(hash, c->budget);
+	mix(hash, c->epoch & 1);
+	mix(hash, c->is_growing || c->line == SCHED_LINE_COMING ? c->need : 0);
+	mix(hash, c->line == SCHED_LINE_COMING ? c->weight : 0);
+	mix(hash, c->drop_bytes);
+	mix(hash, c->is_asked ? c->epoch - c->drop_epoch : 0);
+	for (size_t i = 0; i < sizeof(flags) / sizeof(*flags); i++)
+		mix(hash, flags[i]);
+	for (size_t i = 0; i < sizeof(timers) / sizeof(*timers); i++)
+		mix(hash, ahead(now, timers[i]));
+	mix(hash, c->silent_ns == SCHED_NO_DEADLINE ? UINT64_MAX : age(now, c->silent_ns));
+	mix(hash, c->state == SCHED_CLIENT_RUNNING ? age(now, c->turn_ns) : 0);
+	mix(hash, c->n_failed);
+}
+
+/* What decides the order; clocks count by their distances. */
+static inline void mix_policy(uint64_t *hash, const struct sched *sched,
+			      const struct sched_client *c)
+{
+	const struct sched_gpu *g = &sched->gpus[c->gpu];
+
+	if (c->state == SCHED_CLIENT_FREE)
+		return;
+	mix(hash, c->claim.priority | (uint64_t)c->is_aged << 8 | (uint64_t)c->is_boosted << 9);
+	mix(hash, c->vtime_ns - g->vtime_ns[c->level]);
+	mix(hash, (uint64_t)c->credit_ns);
+	mix(hash, g->credit_round - c->credit_round);
+	mix(hash, c->run_mean_ns);
+	if (c->state >= SCHED_CLIENT_RUNNING) {
+		mix(hash, c->turn_used_ns);
+		mix(hash, age(sched->now_ns, c->charged_ns));
+	}
+	if (c->line == SCHED_LINE_QUEUE)
+		mix(hash, age(sched->now_ns, c->asked_ns));
+}
+
+#endif
