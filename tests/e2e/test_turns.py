@@ -84,7 +84,13 @@ def test_stream_ordered_memory_goes_out_and_comes_back(node, mode):
 def test_managed_backend_takes_turns(node, mode):
     node.start_scheduler(NVSHARE_SCHEDULING_MODE=mode)
     enough, programs = start_all(node, 2, 200, NVSHARE_MEMORY_BACKEND="managed")
-    until("the GPU changed hands often", switched(node, 4))
+
+    def changed_hands():
+        for client in node.status()["clients"]:  # host memory holds what is out, and no pool beside it
+            assert client["memory_host"] == client["memory_swapped"], client
+        return switched(node, 4)()
+
+    until("the GPU changed hands often", changed_hands)
     finish(node, enough, programs)
 
 

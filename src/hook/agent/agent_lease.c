@@ -48,6 +48,8 @@ void agent_lease_memory(CUdevice dev, struct nvshare_mem *ret_mem)
 {
 	budget_read(dev, ret_mem);
 	ret_mem->host = hostpool_bytes();
+	if (backend_of(dev) == NVSHARE_BACKEND_MANAGED)
+		ret_mem->host += ret_mem->swapped;
 	ret_mem->second = second_bytes(dev);
 }
 

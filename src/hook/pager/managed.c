@@ -213,28 +213,22 @@ static CUresult send(struct managed_block *block, bool to_host, CUstream stream)
 	return res;
 }
 
-static uint64_t resident_bytes(CUdevice dev)
-{
-	struct nvshare_mem mem;
-
-	budget_read(dev, &mem);
-	return mem.resident;
-}
-
 int managed_evict(CUdevice dev, uint64_t bytes, struct pager_move *ret_move)
 {
-	uint64_t start = now_ns(), all = resident_bytes(dev);
+	uint64_t start = now_ns();
 	int outcome = NVSHARE_OUTCOME_SUCCESS;
 	struct managed_block *block;
+	struct nvshare_mem mem;
 	CUdeviceptr addr = 0;
 	CUstream stream;
 
 	*ret_move = (struct pager_move){0};
-	if (bytes > all)
-		bytes = all;
+	budget_read(dev, &mem);
+	if (bytes > mem.resident)
+		bytes = mem.resident;
 	if (!bytes)
 		return outcome;
-	if (bytes > hostmem_available(0))
+	if (bytes > hostmem_available(mem.swapped))
 		return NVSHARE_OUTCOME_NO_HOST_MEMORY;
 	if (make_stream(&stream) != CUDA_SUCCESS)
 		return NVSHARE_OUTCOME_SAVE_FAILED;

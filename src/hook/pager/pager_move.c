@@ -499,7 +499,9 @@ void pager_prepare(CUdevice dev, uint64_t bytes)
 	bool pushed;
 
 	(void)pools_release(dev); /* somebody waits: what no one uses need not be moved */
-	if (!pager_device(dev) || !enter_any(dev, &pushed))
+	/* Managed memory goes into host memory of the driver's. */
+	if (backend_of(dev) == NVSHARE_BACKEND_MANAGED || !pager_device(dev) ||
+	    !enter_any(dev, &pushed))
 		return;
 	if (bytes)
 		(void)hostpool_prepare(bytes);
