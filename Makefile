@@ -163,10 +163,14 @@ SEEDS ?= $(if $(SAN),100,400)
 .PHONY: sim check-sim
 $(B)/tests/sim/sim_sched: $(B)/tests/sim/sim_sched.o $(B)/libcore.a
 	$(LINK) -o $@ $^
-sim: $(B)/tests/sim/sim_sched ## simulate SEEDS seeds from SEED on
-	$< $(SEED) $(SEEDS)
-check-sim: $(B)/tests/sim/sim_sched $(B)/tests/sim/exhaustive check-corpus
+$(B)/tests/sim/sim_share: $(B)/tests/sim/sim_share.o $(B)/libcore.a
+	$(LINK) -o $@ $^
+sim: $(B)/tests/sim/sim_sched $(B)/tests/sim/sim_share ## simulate SEEDS seeds from SEED on
 	$(B)/tests/sim/sim_sched $(SEED) $(SEEDS)
+	$(B)/tests/sim/sim_share $(SEED) $(SEEDS)
+check-sim: $(B)/tests/sim/sim_sched $(B)/tests/sim/sim_share $(B)/tests/sim/exhaustive check-corpus
+	$(B)/tests/sim/sim_sched $(SEED) $(SEEDS)
+	$(B)/tests/sim/sim_share $(SEED) $(if $(SAN),10,40)
 	$(B)/tests/sim/exhaustive $(if $(SAN),6,7)
 
 # Three clients, every interleaving: 8 moves take 20 s, each one more about four times that.
