@@ -9,9 +9,20 @@
 #include <errno.h>
 #include <string.h>
 
-enum option_kind { OPTION_TEXT, OPTION_ENUM, OPTION_NUMBER, OPTION_SECONDS, OPTION_MS };
+enum option_kind {
+	OPTION_TEXT,
+	OPTION_ENUM,
+	OPTION_BOOL,
+	OPTION_NUMBER,
+	OPTION_SECONDS,
+	OPTION_MS,
+	OPTION_US,
+	OPTION_SLICE,  /* us, as they are */
+	OPTION_SLICES, /* "high=1000,low=200": by class */
+};
 
 #define SEC CLOCK_NS_PER_SEC
+#define US  1000ull
 #define DAY (86400 * SEC)
 
 #define TURN_MIN        (NVSHARE_TURN_MS_MIN * CLOCK_NS_PER_MS)
@@ -20,6 +31,7 @@ enum option_kind { OPTION_TEXT, OPTION_ENUM, OPTION_NUMBER, OPTION_SECONDS, OPTI
 #define MAX_RUNTIME_MAX (NVSHARE_MAX_RUNTIME_MS_MAX * CLOCK_NS_PER_MS)
 
 static const char *const mode_names[] = {"auto", "serial", "concurrent"};
+static const char *const class_names[] = {"low", "normal", "high", "critical"};
 static const char *const switch_mode_names[] = {"auto", "fixed"};
 
 /*
@@ -70,6 +82,30 @@ static const struct option {
 	 DAY, NULL, "silence after which a client counts as hung (30)"},
 	{"NVSHARE_RECONNECT_GRACE_MS", OPTION_MS, AT(grace_ns), 0, 60 * SEC, NULL,
 	 "after a restart, for clients to come back (1500)"},
+	{"NVSHARE_HOLD", OPTION_BOOL, AT(share.is_holding), 0, 0, NULL,
+	 "take others off the GPU for latency-critical ones; else slices only (1)"},
+	{"NVSHARE_LC_MAX_PERCENT", OPTION_NUMBER, AT(share.lc_max_percent), 10, 100, NULL,
+	 "of the time that others want, for latency-critical clients (90)"},
+	{"NVSHARE_SLICE_EQUAL_US", OPTION_SLICE, AT(share.equal_slice_us), NVSHARE_SLICE_US_MIN,
+	 NVSHARE_SLICE_US_MAX, NULL, "shortest timeslice among equals (10000)"},
+	{"NVSHARE_SLICE_BE_US", OPTION_SLICE, AT(share.be_slice_us), NVSHARE_SLICE_US_MIN,
+	 NVSHARE_SLICE_US_MAX, NULL, "timeslice beside a latency-critical client (200)"},
+	{"NVSHARE_SLICE_LEVELS", OPTION_SLICES, AT(share.slice_us), NVSHARE_SLICE_US_MIN,
+	 NVSHARE_SLICE_US_MAX, class_names,
+	 "below a higher class, and critical's own"
+	 " (critical=5000000,high=1000,normal=500,low=200)"},
+	{"NVSHARE_ACTIVE_MS", OPTION_MS, AT(share.active_ns), SEC / 1000, 60 * SEC, NULL,
+	 "a client without work counts as active for so long (1000)"},
+	{"NVSHARE_BE_TURN_MS", OPTION_MS, AT(share.turn_ns), SEC / 1000, 10 * SEC, NULL,
+	 "beside a latency-critical client, one of the others computes for so long (50)"},
+	{"NVSHARE_HOLD_MAX_MS", OPTION_MS, AT(share.hold_ns), SEC / 100, 60 * SEC, NULL,
+	 "a client is held no longer without being told again (1000)"},
+	{"NVSHARE_HOLD_SLOW_US", OPTION_US, AT(share.slow_ns), SEC / 1000000, SEC, NULL,
+	 "when holding takes longer, slices only for a while (3000)"},
+	{"NVSHARE_HINT_MAX_MS", OPTION_MS, AT(share.hint_ns), SEC / 1000, SEC, NULL,
+	 "a hint holds others no longer (10)"},
+	{"NVSHARE_HINT_MARGIN_US", OPTION_US, AT(share.margin_ns), SEC / 1000000, SEC, NULL,
+	 "a hint's hold is so early, until more is known (50)"},
 	{"NVSHARE_LOG", OPTION_ENUM, AT(log_level), 0, LOG_LEVEL_COUNT_, log_level_names,
 	 "what is written to standard error (info)"},
 #undef AT
@@ -110,6 +146,20 @@ static void allowed(const struct option *option, char *buf, size_t size)
 			n += (size_t)snprintf(buf + n, size - n, "%s %s", i ? "," : "",
 					      option->names[i]);
 		break;
+	case OPTION_BOOL:
+		(void)snprintf(buf, size, "0 or 1");
+		break;
+	case OPTION_SLICE:
+	case OPTION_SLICES:
+		(void)snprintf(buf, size, "%smicroseconds from %llu to %llu",
+			       option->kind == OPTION_SLICES ? "CLASS=VALUE,..., " : "",
+			       (unsigned long long)option->min, (unsigned long long)option->max);
+		break;
+	case OPTION_US:
+		(void)snprintf(buf, size, "microseconds from %llu to %llu",
+			       (unsigned long long)(option->min / US),
+			       (unsigned long long)(option->max / US));
+		break;
 	case OPTION_NUMBER:
 		(void)snprintf(buf, size, "a whole number from %llu to %llu",
 			       (unsigned long long)option->min, (unsigned long long)option->max);
@@ -127,6 +177,38 @@ static void allowed(const struct option *option, char *buf, size_t size)
 	}
 }
 
+/* "high=1000,low=200": those that are named change, if all of it is good. */
+static int set_slices(const struct option *option, const char *value, uint64_t *slices)
+{
+	uint64_t us[SHARE_CLASS_COUNT_];
+
+	memcpy(us, slices, sizeof(us));
+	while (*value) {
+		size_t len = strcspn(value, ",");
+		unsigned int class = 0;
+		char part[40], *number;
+		int r;
+
+		if (len >= sizeof(part))
+			return -EINVAL;
+		memcpy(part, value, len);
+		part[len] = '\0';
+		number = strchr(part, '=');
+		if (!number)
+			return -EINVAL;
+		*number++ = '\0';
+		r = parse_enum(part, option->names, SHARE_CLASS_COUNT_, &class);
+		if (!r)
+			r = parse_u64(number, option->min, option->max, &us[class]);
+		if (r)
+			return r;
+		value += len;
+		value += *value == ',';
+	}
+	memcpy(slices, us, sizeof(us));
+	return 0;
+}
+
 /* 0 or -EINVAL, -ERANGE. */
 static int set_value(struct options *options, const struct option *option, const char *value)
 {
@@ -142,6 +224,17 @@ static int set_value(struct options *options, const struct option *option, const
 		return 0;
 	case OPTION_ENUM:
 		return parse_enum(value, option->names, option->max, field);
+	case OPTION_BOOL:
+		return parse_bool(value, field);
+	case OPTION_SLICE:
+		return parse_u64(value, option->min, option->max, field);
+	case OPTION_SLICES:
+		return set_slices(option, value, field);
+	case OPTION_US:
+		r = parse_u64(value, option->min / US, option->max / US, &number);
+		if (!r)
+			*(uint64_t *)field = number * US;
+		return r;
 	case OPTION_NUMBER:
 		r = parse_u64(value, option->min, option->max, &number);
 		if (!r)
@@ -238,6 +331,8 @@ static int check_together(const struct options *options, char *ret_text)
 		text = "NVSHARE_SWITCH_TIME_MIN is above NVSHARE_SWITCH_TIME_MAX";
 	else if (config->heartbeat_ns > config->heartbeat_limit_ns)
 		text = "NVSHARE_HEARTBEAT_SEC is above NVSHARE_HEARTBEAT_LIMIT_SEC";
+	else if (options->share.margin_ns > options->share.hint_ns)
+		text = "NVSHARE_HINT_MARGIN_US is above NVSHARE_HINT_MAX_MS";
 	if (!text)
 		return 0;
 	(void)snprintf(ret_text, OPTIONS_TEXT_LEN, "%s", text);

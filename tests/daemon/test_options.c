@@ -234,9 +234,68 @@ static void the_core_takes_what_the_table_allows(void **state)
 	}
 }
 
+static void slices_are_set_class_by_class_or_not_at_all(void **state)
+{
+	struct options options = {.sock_dir = NULL};
+	char text[OPTIONS_TEXT_LEN];
+	const char *const some[] = {"NVSHARE_SLICE_LEVELS", "high=2000,low=100", NULL};
+	const char *const bad[][3] = {
+		{"NVSHARE_SLICE_LEVELS", "high=2000,low=99", NULL},
+		{"NVSHARE_SLICE_LEVELS", "high=2000,lower=200", NULL},
+		{"NVSHARE_SLICE_LEVELS", "high", NULL},
+		{"NVSHARE_SLICE_LEVELS", "critical=10000001", NULL},
+		{"NVSHARE_SLICE_LEVELS", ",high=2000", NULL},
+	};
+
+	(void)state;
+	assert_int_equal(parse(some, NULL, &options, text), 0);
+	assert_int_equal(options.share.slice_us[SHARE_CLASS_LOW], 100);
+	assert_int_equal(options.share.slice_us[SHARE_CLASS_NORMAL], 500);
+	assert_int_equal(options.share.slice_us[SHARE_CLASS_HIGH], 2000);
+	assert_int_equal(options.share.slice_us[SHARE_CLASS_CRITICAL], 5000000);
+	for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
+		assert_int_equal(parse(bad[i], NULL, &options, text), OPTIONS_E_BAD);
+		assert_non_null(strstr(text, "microseconds from 100 to 10000000"));
+	}
+}
+
+static void shares_of_time_are_options_too(void **state)
+{
+	struct options options = {.sock_dir = NULL};
+	char text[OPTIONS_TEXT_LEN];
+	const char *const env[] = {"NVSHARE_HOLD",
+				   "0",
+				   "NVSHARE_LC_MAX_PERCENT",
+				   "75",
+				   "NVSHARE_HOLD_SLOW_US",
+				   "1500",
+				   "NVSHARE_BE_TURN_MS",
+				   "20",
+				   "NVSHARE_SLICE_BE_US",
+				   "300",
+				   NULL};
+	const char *const margin[] = {"NVSHARE_HINT_MARGIN_US", "20000", NULL};
+
+	(void)state;
+	assert_int_equal(parse(NULL, NULL, &options, text), 0);
+	assert_int_equal(share_config_check(&options.share), 0);
+	assert_true(options.share.is_holding);
+	assert_int_equal(parse(env, NULL, &options, text), 0);
+	assert_int_equal(share_config_check(&options.share), 0);
+	assert_false(options.share.is_holding);
+	assert_int_equal(options.share.lc_max_percent, 75);
+	assert_int_equal(options.share.slow_ns, 1500000);
+	assert_int_equal(options.share.turn_ns, 20000000);
+	assert_int_equal(options.share.be_slice_us, 300);
+	assert_int_equal(parse(margin, NULL, &options, text), OPTIONS_E_BAD);
+	assert_non_null(strstr(text, "NVSHARE_HINT_MAX_MS"));
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(slices_are_set_class_by_class_or_not_at_all),
+		cmocka_unit_test(shares_of_time_are_options_too),
 		cmocka_unit_test(defaults_are_those_of_the_core),
 		cmocka_unit_test(the_command_line_wins_over_the_environment),
 		cmocka_unit_test(every_variable_is_taken),
