@@ -33,19 +33,20 @@ static void print_node(FILE *out, const struct status *status)
 
 	(void)fprintf(out, "{\n  \"version\": ");
 	print_string(out, node->version);
-	(void)fprintf(out,
-		      ",\n  \"pid\": %u,\n  \"time\": %.3f,\n  \"uptime_seconds\": %.3f,\n"
-		      "  \"mode\": \"%s\",\n  \"anti_thrash\": %s,\n  \"tq_seconds\": %.3f,\n"
-		      "  \"switch_time\": {\"mode\": \"%s\", \"fixed_seconds\": %.3f,"
-		      " \"min_seconds\": %.3f, \"max_seconds\": %.3f, \"multiplier\": %u},\n"
-		      "  \"max_runtime_seconds\": %.3f,\n  \"memory_reserve_percent\": %u,\n",
-		      node->pid, status->unix_seconds, (double)node->uptime_ns / NS,
-		      status_mode_names[node->mode], node->anti_thrash ? "true" : "false",
-		      (double)node->tq_ns / NS,
-		      node->switch_mode == NVSHARE_SWITCH_AUTO ? "auto" : "fixed",
-		      (double)node->switch_fixed_ns / NS, (double)node->switch_min_ns / NS,
-		      (double)node->switch_max_ns / NS, node->switch_multiplier,
-		      (double)node->max_runtime_ns / NS, node->reserve_percent);
+	(void)fprintf(
+		out,
+		",\n  \"pid\": %u,\n  \"time\": %.3f,\n  \"uptime_seconds\": %.3f,\n"
+		"  \"mode\": \"%s\",\n  \"policy\": \"%s\",\n  \"anti_thrash\": %s,\n  \"tq_seconds\": %.3f,\n"
+		"  \"switch_time\": {\"mode\": \"%s\", \"fixed_seconds\": %.3f,"
+		" \"min_seconds\": %.3f, \"max_seconds\": %.3f, \"multiplier\": %u},\n"
+		"  \"max_runtime_seconds\": %.3f,\n  \"memory_reserve_percent\": %u,\n",
+		node->pid, status->unix_seconds, (double)node->uptime_ns / NS,
+		status_mode_names[node->mode], status_policy_names[node->policy],
+		node->anti_thrash ? "true" : "false", (double)node->tq_ns / NS,
+		node->switch_mode == NVSHARE_SWITCH_AUTO ? "auto" : "fixed",
+		(double)node->switch_fixed_ns / NS, (double)node->switch_min_ns / NS,
+		(double)node->switch_max_ns / NS, node->switch_multiplier,
+		(double)node->max_runtime_ns / NS, node->reserve_percent);
 }
 
 static void print_gpu(FILE *out, const struct nvshare_status_gpu *gpu)
@@ -65,6 +66,18 @@ static void print_gpu(FILE *out, const struct nvshare_status_gpu *gpu)
 		      gpu->total, gpu->usable, gpu->external, gpu->available, gpu->running,
 		      gpu->n_running, gpu->n_waiting, gpu->n_clients, gpu->n_switches,
 		      gpu->moved_out, gpu->moved_in, gpu->bandwidth);
+	(void)fprintf(out,
+		      ",\n     \"preemptions\": %" PRIu64 ", \"preempt_failures\": %" PRIu64
+		      ", \"preempt_timeouts\": %" PRIu64
+		      ", \"preempt_seconds\": {\"total\": %.6f, \"p50\": %.6f, \"p99\": %.6f"
+		      ", \"max\": %.6f},\n     \"critical_tasks\": %" PRIu64
+		      ", \"other_tasks\": %" PRIu64 ", \"slo_violations\": %" PRIu64
+		      ", \"critical_gpu_seconds\": %.6f, \"other_gpu_seconds\": %.6f",
+		      gpu->n_preemptions, gpu->n_preempt_failures, gpu->n_preempt_timeouts,
+		      (double)gpu->preempt_ns_total / NS, (double)gpu->preempt_ns_p50 / NS,
+		      (double)gpu->preempt_ns_p99 / NS, (double)gpu->preempt_ns_max / NS,
+		      gpu->n_lc_tasks, gpu->n_be_tasks, gpu->n_slo_violations,
+		      (double)gpu->lc_gpu_ns / NS, (double)gpu->be_gpu_ns / NS);
 	if (gpu->next_switch_ms == UINT64_MAX)
 		(void)fprintf(out, ", \"next_switch_seconds\": null}");
 	else
@@ -85,6 +98,29 @@ static void print_memory(FILE *out, const struct nvshare_mem *mem)
 		(void)fprintf(out, "%s\"%s\": %" PRIu64, i ? ", " : "", pinned_names[i],
 			      mem->pinned[i]);
 	(void)fputs("},\n     ", out);
+}
+
+/* The GPU's time: what is claimed, and what was had. */
+static void print_claim(FILE *out, const struct nvshare_status_client *client)
+{
+	const struct nvshare_claim *claim = &client->claim;
+
+	(void)fprintf(out, ",\n     \"priority\": \"%s\", \"weight\": %u, \"slo_seconds\": ",
+		      status_priority_names[claim->priority], claim->weight);
+	if (claim->slo_us)
+		(void)fprintf(out, "%.6f", (double)claim->slo_us / 1e6);
+	else
+		(void)fputs("null", out);
+	if (claim->compute_limit)
+		(void)fprintf(out, ", \"compute_limit_percent\": %u", claim->compute_limit);
+	else
+		(void)fputs(", \"compute_limit_percent\": null", out);
+	(void)fprintf(out,
+		      ",\n     \"gpu_seconds\": %.6f, \"held_seconds\": %.6f"
+		      ", \"slice_microseconds\": %" PRIu64 ", \"tasks\": %" PRIu64
+		      ", \"slo_violations\": %" PRIu64,
+		      (double)client->gpu_ns / NS, (double)client->held_ns / NS, client->slice_us,
+		      client->n_tasks, client->n_slo_violations);
 }
 
 static const char *truth(bool is_true)
@@ -121,6 +157,11 @@ static void print_client(FILE *out, const struct status *status,
 	else
 		(void)fprintf(out, "%.3f",
 			      status->unix_seconds - (double)client->last_scheduled_ns / NS);
+	print_claim(out, client);
+	(void)fprintf(out, ",\n     \"busy\": %s, \"held\": %s, \"slices_only\": %s",
+		      truth(client->flags & NVSHARE_CLIENT_BUSY),
+		      truth(client->flags & NVSHARE_CLIENT_HELD),
+		      truth(client->flags & NVSHARE_CLIENT_SLICES_ONLY));
 	(void)fprintf(out,
 		      ",\n     \"backend\": \"%s\", \"hung\": %s, \"preemptible\": %s"
 		      ", \"fixed\": %s, \"growing\": %s, \"last_outcome\": \"%s\""

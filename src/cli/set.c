@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "cli/cli.h"
+#include "cli/status.h"
 
 #include "util/clock.h"
 #include "util/fd.h"
@@ -125,22 +126,147 @@ static int set_max_runtime(const char *value)
 	return r ? r : change(NVSHARE_MSG_SET, &body);
 }
 
+static int set_policy(const char *value)
+{
+	struct nvshare_set body = {.key = NVSHARE_KEY_POLICY};
+	unsigned int policy;
+
+	if (parse_enum(value, status_policy_names, NVSHARE_POLICY_COUNT, &policy))
+		return bad_value("policy", value, "priority, fair, credit or deadline");
+	body.value = policy;
+	return change(NVSHARE_MSG_SET, &body);
+}
+
+/* ---- a client's settings ------------------------------------------------------ */
+
+/* Every client of a process: one for each of its GPUs. */
+static int change_process(struct nvshare_set *body, uint64_t pid)
+{
+	struct status status = {.gpus = NULL};
+	bool is_any = false;
+	int r = status_fetch(&status);
+
+	for (size_t i = 0; i < status.n_clients && r == CLI_EXIT_OK; i++) {
+		if (status.clients[i].pid != pid)
+			continue;
+		is_any = true;
+		body->client = status.clients[i].id;
+		r = change(NVSHARE_MSG_SET, body);
+	}
+	status_deinit(&status);
+	if (r == CLI_EXIT_OK && !is_any) {
+		(void)fprintf(stderr, "nvsharectl: no client has pid %llu\n",
+			      (unsigned long long)pid);
+		return CLI_EXIT_REFUSED;
+	}
+	return r;
+}
+
+static int change_client(struct nvshare_set *body, const char *client)
+{
+	uint64_t number;
+
+	if (!strncmp(client, "pid:", 4) && !parse_u64(client + 4, 1, INT32_MAX, &number))
+		return change_process(body, number);
+	if (parse_u64(client, 1, UINT32_MAX, &number))
+		return bad_value("the client", client, "an ID as in the status, or pid:PID");
+	body->client = (uint32_t)number;
+	return change(NVSHARE_MSG_SET, body);
+}
+
+static int set_priority(const char *value, const char *client)
+{
+	struct nvshare_set body = {.key = NVSHARE_KEY_PRIORITY};
+	unsigned int priority;
+
+	if (parse_enum(value, status_priority_names, NVSHARE_PRIORITY_COUNT, &priority))
+		return bad_value("priority", value, "low, normal, high or critical");
+	body.value = priority;
+	return change_client(&body, client);
+}
+
+static int set_weight(const char *value, const char *client)
+{
+	struct nvshare_set body = {.key = NVSHARE_KEY_WEIGHT};
+
+	if (parse_u64(value, NVSHARE_WEIGHT_MIN, NVSHARE_WEIGHT_MAX, &body.value))
+		return bad_value("weight", value, "1 to 10000");
+	return change_client(&body, client);
+}
+
+/* Milliseconds, as NVSHARE_SLO_MS has them: "12.5" is 12500 us. */
+static int set_slo(const char *value, const char *client)
+{
+	struct nvshare_set body = {.key = NVSHARE_KEY_SLO};
+	uint64_t ns;
+
+	if (strcmp(value, "off") != 0) {
+		/* A thousand of them in place of seconds: the same digits. */
+		if (parse_seconds(value, CLOCK_NS_PER_SEC / 1000,
+				  NVSHARE_SLO_US_MAX * CLOCK_NS_PER_MS, &ns))
+			return bad_value("slo", value, "off, or 0.001 to 3600000 ms");
+		body.value = ns / CLOCK_NS_PER_MS;
+	}
+	return change_client(&body, client);
+}
+
+static int set_compute_limit(const char *value, const char *client)
+{
+	struct nvshare_set body = {.key = NVSHARE_KEY_COMPUTE_LIMIT};
+
+	if (strcmp(value, "off") != 0 && parse_u64(value, 1, 100, &body.value))
+		return bad_value("compute-limit", value, "off, or 1 to 100 percent");
+	return change_client(&body, client);
+}
+
+/* ---- which -------------------------------------------------------------------- */
+
+static const struct {
+	const char *name;
+	int (*set)(const char *value);
+} node_settings[] = {
+	{"mode", set_mode},       {"policy", set_policy},
+	{"tq", set_tq},           {"switch-time", set_switch_time},
+	{"reserve", set_reserve}, {"max-runtime", set_max_runtime},
+};
+
+static const struct {
+	const char *name;
+	int (*set)(const char *value, const char *client);
+} client_settings[] = {
+	{"priority", set_priority},
+	{"weight", set_weight},
+	{"slo", set_slo},
+	{"compute-limit", set_compute_limit},
+};
+
+static int wrong_usage(const char *what)
+{
+	(void)fprintf(stderr, "nvsharectl: set needs %s; see nvsharectl --help\n", what);
+	return CLI_EXIT_USAGE;
+}
+
 int set_command(char *const *args)
 {
-	if (!args[0] || !args[1] || args[2]) {
-		(void)fprintf(stderr, "nvsharectl: set needs a setting and a value;"
-				      " see nvsharectl --help\n");
-		return CLI_EXIT_USAGE;
+	size_t n = 0;
+
+	while (args[n])
+		n++;
+	for (size_t i = 0; n && i < sizeof(node_settings) / sizeof(*node_settings); i++) {
+		if (strcmp(args[0], node_settings[i].name) != 0)
+			continue;
+		return n == 2 ? node_settings[i].set(args[1])
+			      : wrong_usage("a setting and a value");
 	}
-	if (!strcmp(args[0], "mode"))
-		return set_mode(args[1]);
-	if (!strcmp(args[0], "tq"))
-		return set_tq(args[1]);
-	if (!strcmp(args[0], "switch-time"))
-		return set_switch_time(args[1]);
-	if (!strcmp(args[0], "reserve"))
-		return set_reserve(args[1]);
-	if (!strcmp(args[0], "max-runtime"))
-		return set_max_runtime(args[1]);
-	return bad_value("the setting", args[0], "mode, tq, switch-time, reserve or max-runtime");
+	for (size_t i = 0; n && i < sizeof(client_settings) / sizeof(*client_settings); i++) {
+		if (strcmp(args[0], client_settings[i].name) != 0)
+			continue;
+		return n == 3 ? client_settings[i].set(args[1], args[2])
+			      : wrong_usage("a value and a client for this");
+	}
+	if (n < 2)
+		return wrong_usage("a setting and a value");
+	return bad_value("the setting", args[0],
+			 "mode, policy, tq, switch-time, reserve or max-runtime;"
+			 " or, of a client, priority, weight, slo or compute-limit");
 }

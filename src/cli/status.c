@@ -12,6 +12,8 @@
 #include <unistd.h>
 
 const char *const status_mode_names[] = {"auto", "serial", "concurrent"};
+const char *const status_policy_names[] = {"priority", "fair", "credit", "deadline"};
+const char *const status_priority_names[] = {"low", "normal", "high", "critical"};
 const char *const status_state_names[] = {"idle", "waiting", "incoming", "running", "stopping"};
 const char *const status_backend_names[] = {"none", "vmm", "managed"};
 const char *const status_outcome_names[] = {"success",        "timeout",  "save-failed",
@@ -125,7 +127,7 @@ static int by_id(const void *a, const void *b)
 	return left->id < right->id ? -1 : left->id > right->id;
 }
 
-static int fetch(struct status *status)
+int status_fetch(struct status *status)
 {
 	FD_CLEANUP int fd = -1;
 	bool is_last = false;
@@ -185,7 +187,7 @@ int status_command(char *const *args)
 			      is_json ? args[1] : args[0]);
 		return CLI_EXIT_USAGE;
 	}
-	r = fetch(&status);
+	r = status_fetch(&status);
 	if (!r) {
 		if (is_json)
 			json_print(stdout, &status);

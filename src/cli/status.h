@@ -19,6 +19,8 @@ struct status {
 	double unix_seconds; /* when it was taken */
 };
 
+/* status: zeroed. CLI_EXIT_OK, or another, said; status_deinit() either way. */
+int status_fetch(struct status *status);
 void status_deinit(struct status *status);
 
 /* view.c: for people, in lines of width columns at the most; 0: however long. */
@@ -39,6 +41,8 @@ const char *status_stops_by(const struct nvshare_status_client *client);
 const char *status_drain_reason(const struct nvshare_status_client *client);
 
 extern const char *const status_mode_names[NVSHARE_MODE_COUNT];
+extern const char *const status_policy_names[NVSHARE_POLICY_COUNT];
+extern const char *const status_priority_names[NVSHARE_PRIORITY_COUNT];
 extern const char *const status_state_names[NVSHARE_CLIENT_STATE_COUNT];
 extern const char *const status_backend_names[NVSHARE_BACKEND_MANAGED + 1];
 extern const char *const status_outcome_names[NVSHARE_OUTCOME_COUNT];

@@ -25,7 +25,8 @@
 static const struct table_column columns[] = {
 	{"ID", TABLE_ALIGN_RIGHT, 0},       {"PID", TABLE_ALIGN_RIGHT, 0},
 	{"USER", TABLE_ALIGN_LEFT, 5},      {"NAME", TABLE_ALIGN_NAME, 0},
-	{"POD", TABLE_ALIGN_NAME, 3},       {"STATE", TABLE_ALIGN_LEFT, 0},
+	{"POD", TABLE_ALIGN_NAME, 3},       {"PRIORITY", TABLE_ALIGN_LEFT, 1},
+	{"WEIGHT", TABLE_ALIGN_RIGHT, 8},   {"STATE", TABLE_ALIGN_LEFT, 0},
 	{"SINCE", TABLE_ALIGN_RIGHT, 1},    {"ALLOCATED", TABLE_ALIGN_RIGHT, 6},
 	{"RESIDENT", TABLE_ALIGN_RIGHT, 0}, {"SWAPPED", TABLE_ALIGN_RIGHT, 0},
 	{"PINNED", TABLE_ALIGN_RIGHT, 2},   {"STOPS", TABLE_ALIGN_RIGHT, 7},
@@ -87,7 +88,8 @@ static void print_node(FILE *out, const struct nvshare_status_node *node, bool h
 	(void)fprintf(out, "%snvshare-scheduler %s%s, pid %u, up %s\n", has_colours ? BOLD : "",
 		      node->version, has_colours ? RESET : "", node->pid,
 		      duration(node->uptime_ns).s);
-	(void)fprintf(out, "mode %s, ", status_mode_names[node->mode]);
+	(void)fprintf(out, "mode %s, policy %s, ", status_mode_names[node->mode],
+		      status_policy_names[node->policy]);
 	if (node->mode == NVSHARE_MODE_CONCURRENT)
 		(void)fprintf(out, "turns of %s (tq)", seconds(node->tq_ns).s);
 	else if (node->switch_mode == NVSHARE_SWITCH_FIXED)
@@ -218,6 +220,12 @@ static void add_note(struct table *table, const struct nvshare_status_client *cl
 		add_words(&note, "needs %s more", size(wanted).s);
 	if (client->flags & NVSHARE_CLIENT_FIXED)
 		add_words(&note, "takes no turns");
+	if (client->claim.slo_us)
+		add_words(&note, "slo %g ms", (double)client->claim.slo_us / 1000);
+	if (client->claim.compute_limit)
+		add_words(&note, "at most %u %% of the time", client->claim.compute_limit);
+	if (client->flags & NVSHARE_CLIENT_SLICES_ONLY)
+		add_words(&note, "others are not held for it: that was slow");
 	if (client->flags & NVSHARE_CLIENT_NOT_PREEMPTIBLE)
 		add_words(&note, "can not be stopped%s%s", failed[0] ? ": " : "", failed);
 	else if (failed[0] && status_is_running(client))
@@ -227,6 +235,19 @@ static void add_note(struct table *table, const struct nvshare_status_client *cl
 	if (status_drain_reason(client))
 		add_words(&note, "can not be frozen: %s", status_drain_reason(client));
 	table_add(table, client->why == NVSHARE_WAIT_STUCK || failed[0] ? RED : NULL, "%s", note.s);
+}
+
+/* Where all are as they are by themselves, the columns are not there. */
+static void add_claim(struct table *table, const struct nvshare_claim *claim)
+{
+	if (claim->priority != NVSHARE_PRIORITY_NORMAL)
+		table_add(table, NULL, "%s", status_priority_names[claim->priority]);
+	else
+		table_add(table, NULL, "%s", "");
+	if (claim->weight != NVSHARE_WEIGHT_DEFAULT)
+		table_add(table, NULL, "%u", claim->weight);
+	else
+		table_add(table, NULL, "%s", "");
 }
 
 static void add_client(struct table *table, const struct nvshare_status_client *client)
@@ -241,6 +262,7 @@ static void add_client(struct table *table, const struct nvshare_status_client *
 		table_add(table, NULL, "%u", client->uid);
 	table_add(table, NULL, "%.*s", NAME_WIDTH, client->name);
 	table_add(table, NULL, "%s", client->pod);
+	add_claim(table, &client->claim);
 	table_add(table, state_colour(client), "%s", status_state_names[client->state]);
 	table_add(table, NULL, "%s", duration(client->since_ns).s);
 	table_add(table, NULL, "%s", cell_size(client->mem.allocated).s);

@@ -223,15 +223,6 @@ static bool watch_process(struct server *server, struct peer *peer)
 	return true;
 }
 
-static struct sched_claim core_claim(const struct nvshare_claim *claim)
-{
-	return (struct sched_claim){
-		.priority = (enum sched_priority)claim->priority,
-		.weight = claim->weight,
-		.slo_ns = (uint64_t)claim->slo_us * 1000,
-	};
-}
-
 static enum nvshare_register_result join(struct server *server, struct peer *peer,
 					 const struct nvshare_register *reg,
 					 struct sched_actions *ret_actions)
@@ -241,7 +232,7 @@ static enum nvshare_register_result join(struct server *server, struct peer *pee
 		.client = peer->slot,
 		.running = reg->flags & NVSHARE_REGISTER_RUNNING,
 		.fixed = reg->flags & NVSHARE_REGISTER_FIXED,
-		.claim = core_claim(&reg->claim),
+		.claim = claims_core(&peer->claim),
 	};
 	int r;
 
@@ -276,6 +267,7 @@ static void on_register(struct server *server, struct peer *peer,
 		server_close(server, peer, "its process is gone");
 		return;
 	}
+	claims_take(server, peer, &reg->claim);
 	answer.result = join(server, peer, reg, &actions);
 	if (answer.result != NVSHARE_REGISTER_OK) {
 		server_send_body(server, peer, NVSHARE_MSG_REGISTERED, 0, &answer);
@@ -285,7 +277,6 @@ static void on_register(struct server *server, struct peer *peer,
 	peer->state = PEER_STATE_CLIENT;
 	peer->id = ++server->last_id;
 	peer->backend = reg->backend;
-	peer->claim = reg->claim;
 	memcpy(peer->name, reg->name, sizeof(peer->name));
 	memcpy(peer->pod, reg->pod, sizeof(peer->pod));
 	text_sanitize(peer->name);

@@ -19,6 +19,7 @@ enum option_kind {
 	OPTION_US,
 	OPTION_SLICE,  /* us, as they are */
 	OPTION_SLICES, /* "high=1000,low=200": by class */
+	OPTION_RIGHTS,
 };
 
 #define SEC CLOCK_NS_PER_SEC
@@ -31,7 +32,7 @@ enum option_kind {
 #define MAX_RUNTIME_MAX (NVSHARE_MAX_RUNTIME_MS_MAX * CLOCK_NS_PER_MS)
 
 static const char *const mode_names[] = {"auto", "serial", "concurrent"};
-static const char *const class_names[] = {"low", "normal", "high", "critical"};
+static const char *const policy_names[] = {"priority", "fair", "credit", "deadline"};
 static const char *const switch_mode_names[] = {"auto", "fixed"};
 
 /*
@@ -52,6 +53,11 @@ static const struct option {
 	 "directory of the socket (" NVSHARE_SOCK_DIR_DEFAULT ")"},
 	{"NVSHARE_SCHEDULING_MODE", OPTION_ENUM, AT(config.mode), 0, 3, mode_names,
 	 "auto: side by side when all fit, else in turns"},
+	{"NVSHARE_POLICY", OPTION_ENUM, AT(config.policy), 0, 4, policy_names,
+	 "whose turn is next: by class and then fair; by weighted GPU time; by rounds of"
+	 " time; by slack"},
+	{"NVSHARE_PRIORITY_MAX", OPTION_RIGHTS, AT(rights), 0, 0, NULL,
+	 "how high a priority users may claim (normal)"},
 	{"NVSHARE_TQ", OPTION_SECONDS, AT(config.tq_ns), TURN_MIN, TURN_MAX, NULL,
 	 "length of a turn in mode concurrent (30)"},
 	{"NVSHARE_SWITCH_TIME_MODE", OPTION_ENUM, AT(config.switch_mode), 0, 2, switch_mode_names,
@@ -91,7 +97,7 @@ static const struct option {
 	{"NVSHARE_SLICE_BE_US", OPTION_SLICE, AT(share.be_slice_us), NVSHARE_SLICE_US_MIN,
 	 NVSHARE_SLICE_US_MAX, NULL, "timeslice beside a latency-critical client (200)"},
 	{"NVSHARE_SLICE_LEVELS", OPTION_SLICES, AT(share.slice_us), NVSHARE_SLICE_US_MIN,
-	 NVSHARE_SLICE_US_MAX, class_names,
+	 NVSHARE_SLICE_US_MAX, rights_priority_names,
 	 "below a higher class, and critical's own"
 	 " (critical=5000000,high=1000,normal=500,low=200)"},
 	{"NVSHARE_ACTIVE_MS", OPTION_MS, AT(share.active_ns), SEC / 1000, 60 * SEC, NULL,
@@ -139,6 +145,11 @@ static void allowed(const struct option *option, char *buf, size_t size)
 	switch (option->kind) {
 	case OPTION_TEXT:
 		(void)snprintf(buf, size, "a directory");
+		break;
+	case OPTION_RIGHTS:
+		(void)snprintf(buf, size,
+			       "low, normal, high or critical, and uid:N= or gid:N= before one,"
+			       " with commas");
 		break;
 	case OPTION_ENUM:
 		n = (size_t)snprintf(buf, size, "one of");
@@ -222,6 +233,8 @@ static int set_value(struct options *options, const struct option *option, const
 			return -EINVAL;
 		*(const char **)field = value;
 		return 0;
+	case OPTION_RIGHTS:
+		return rights_parse(value, field);
 	case OPTION_ENUM:
 		return parse_enum(value, option->names, option->max, field);
 	case OPTION_BOOL:
@@ -343,6 +356,7 @@ int options_parse(char *const *args, char *(*get_env)(const char *name),
 		  struct options *ret_options, char ret_text[OPTIONS_TEXT_LEN])
 {
 	struct options options = {
+		.rights = {.priority = NVSHARE_PRIORITY_NORMAL},
 		.log_level = LOG_LEVEL_INFO,
 		.grace_ns = 1500 * CLOCK_NS_PER_MS,
 	};

@@ -9,6 +9,7 @@
 
 #include "core/sched.h"
 #include "core/share.h"
+#include "daemon/rights.h"
 #include "util/log.h"
 
 #include <stdint.h>
@@ -18,6 +19,7 @@ struct options {
 	const char *sock_dir; /* NULL: the default; borrowed from argv or the environment */
 	struct sched_config config;
 	struct share_config share;
+	struct rights rights;
 	enum log_level log_level;
 	uint64_t grace_ns; /* after a restart: how long clients may take to come back */
 };

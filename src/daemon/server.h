@@ -141,8 +141,22 @@ void shares_set(struct server *server, struct peer *peer, const struct nvshare_s
 void shares_gone(struct server *server, struct peer *peer);
 void shares_due(struct server *server);
 
-/* tools.c: requests of tools; the next part of a status. */
+/*
+ * claims.c: what peer, which registers, is given of its claim (peer->claim); a claim as the
+ * core has it; whether a tool may change all; a tool changes one of a client's four settings.
+ */
+void claims_take(struct server *server, struct peer *peer, const struct nvshare_claim *claim);
+struct sched_claim claims_core(const struct nvshare_claim *claim);
+bool claims_may_steer(const struct server *server, const struct peer *peer);
+bool claims_is_key(uint32_t key);
+void claims_set(struct server *server, struct peer *tool, uint32_t seq,
+		const struct nvshare_set *set);
+
+/* tools.c: requests of tools; the next part of a status; one RESULT, with a line in the log. */
 void tools_message(struct server *server, struct peer *peer, const struct msg *msg);
 void tools_continue(struct server *server, struct peer *peer);
+__attribute__((format(printf, 5, 6))) void tools_answer(struct server *server, struct peer *peer,
+							uint32_t seq, enum nvshare_result code,
+							const char *format, ...);
 
 #endif

@@ -20,15 +20,11 @@ _Static_assert((int)SCHED_CLIENT_IDLE == NVSHARE_CLIENT_IDLE + 1, "enum nvshare_
 _Static_assert((int)SCHED_CLIENT_STOPPING == NVSHARE_CLIENT_STOPPING + 1,
 	       "enum nvshare_client_state");
 
-_Static_assert((int)SCHED_PRIORITY_CRITICAL == (int)NVSHARE_PRIORITY_CRITICAL,
-	       "enum nvshare_priority");
-_Static_assert(SCHED_WEIGHT_MAX == NVSHARE_WEIGHT_MAX, "weights");
+_Static_assert((int)SCHED_POLICY_DEADLINE == (int)NVSHARE_POLICY_DEADLINE, "enum nvshare_policy");
 
 /* Of a status, so much a turn: clients of the lock come in between. */
 #define PACKETS_A_TURN 32
 #define SLOTS_A_TURN   1024
-
-#define GROUPS_MAX 1024
 
 /* ---- status ---------------------------------------------------------------- */
 
@@ -48,6 +44,7 @@ static void fill_node(const struct server *server, struct nvshare_status_node *r
 		.switch_multiplier = config->switch_multiplier,
 		.reserve_percent = config->reserve_percent,
 		.anti_thrash = config->anti_thrash,
+		.policy = config->policy,
 		.n_gpus = server->gpus.n,
 		.n_clients = server->n_clients,
 		.pid = (uint32_t)getpid(),
@@ -211,9 +208,8 @@ void tools_continue(struct server *server, struct peer *peer)
 
 /* ---- settings -------------------------------------------------------------- */
 
-__attribute__((format(printf, 5, 6))) static void answer(struct server *server, struct peer *peer,
-							 uint32_t seq, enum nvshare_result code,
-							 const char *format, ...)
+void tools_answer(struct server *server, struct peer *peer, uint32_t seq, enum nvshare_result code,
+		  const char *format, ...)
 {
 	struct nvshare_result_msg result = {.code = code};
 	va_list args;
@@ -230,27 +226,6 @@ __attribute__((format(printf, 5, 6))) static void answer(struct server *server, 
 			 (int)peer->cred.pid, result.text);
 }
 
-static bool may_steer(const struct server *server, const struct peer *peer)
-{
-	gid_t groups[GROUPS_MAX];
-	socklen_t len = sizeof(groups);
-
-	if (peer->cred.uid == 0 || peer->cred.uid == geteuid())
-		return true;
-	if (server->group == (gid_t)-1)
-		return false;
-	if (peer->cred.gid == server->group)
-		return true;
-	/* The groups at the time of its connect(), as the kernel knows them. */
-	if (getsockopt(peer->fd, SOL_SOCKET, SO_PEERGROUPS, groups, &len) < 0)
-		return false;
-	for (size_t i = 0; i < len / sizeof(groups[0]); i++) {
-		if (groups[i] == server->group)
-			return true;
-	}
-	return false;
-}
-
 /* Makes config the node's, or says why not. */
 __attribute__((format(printf, 5, 6))) static void apply(struct server *server, struct peer *peer,
 							uint32_t seq,
@@ -262,15 +237,15 @@ __attribute__((format(printf, 5, 6))) static void apply(struct server *server, s
 	va_list args;
 
 	if (dispatch_event(server, &event)) {
-		answer(server, peer, seq, NVSHARE_RESULT_INVALID,
-		       "the scheduler does not take that value together with the others");
+		tools_answer(server, peer, seq, NVSHARE_RESULT_INVALID,
+			     "the scheduler does not take that value together with the others");
 		return;
 	}
 	server->config = *config;
 	va_start(args, format);
 	(void)vsnprintf(text, sizeof(text), format, args);
 	va_end(args);
-	answer(server, peer, seq, NVSHARE_RESULT_OK, "%s", text);
+	tools_answer(server, peer, seq, NVSHARE_RESULT_OK, "%s", text);
 }
 
 static void set_mode(struct server *server, struct peer *peer, uint32_t seq, uint64_t value)
@@ -279,12 +254,26 @@ static void set_mode(struct server *server, struct peer *peer, uint32_t seq, uin
 	struct sched_config config = server->config;
 
 	if (value >= NVSHARE_MODE_COUNT) {
-		answer(server, peer, seq, NVSHARE_RESULT_INVALID,
-		       "mode is auto, serial or concurrent");
+		tools_answer(server, peer, seq, NVSHARE_RESULT_INVALID,
+			     "mode is auto, serial or concurrent");
 		return;
 	}
 	config.mode = (enum sched_mode)value;
 	apply(server, peer, seq, &config, "mode is %s", names[value]);
+}
+
+static void set_policy(struct server *server, struct peer *peer, uint32_t seq, uint64_t value)
+{
+	static const char *const names[] = {"priority", "fair", "credit", "deadline"};
+	struct sched_config config = server->config;
+
+	if (value >= NVSHARE_POLICY_COUNT) {
+		tools_answer(server, peer, seq, NVSHARE_RESULT_INVALID,
+			     "policy is priority, fair, credit or deadline");
+		return;
+	}
+	config.policy = (enum sched_policy)value;
+	apply(server, peer, seq, &config, "policy is %s", names[value]);
 }
 
 /* True if ms is from min to max; else the answer, which names what, is on its way. */
@@ -293,8 +282,8 @@ static bool is_time(struct server *server, struct peer *peer, uint32_t seq, cons
 {
 	if (ms >= min && ms <= max)
 		return true;
-	answer(server, peer, seq, NVSHARE_RESULT_INVALID, "%s is %g to %g seconds", what,
-	       (double)min / 1000, (double)max / 1000);
+	tools_answer(server, peer, seq, NVSHARE_RESULT_INVALID, "%s is %g to %g seconds", what,
+		     (double)min / 1000, (double)max / 1000);
 	return false;
 }
 
@@ -343,8 +332,8 @@ static void set_reserve(struct server *server, struct peer *peer, uint32_t seq, 
 	struct sched_config config = server->config;
 
 	if (percent > NVSHARE_RESERVE_PERCENT_MAX) {
-		answer(server, peer, seq, NVSHARE_RESULT_INVALID, "reserve is 0 to %u percent",
-		       NVSHARE_RESERVE_PERCENT_MAX);
+		tools_answer(server, peer, seq, NVSHARE_RESULT_INVALID,
+			     "reserve is 0 to %u percent", NVSHARE_RESERVE_PERCENT_MAX);
 		return;
 	}
 	config.reserve_percent = (uint32_t)percent;
@@ -366,8 +355,8 @@ static void on_set(struct server *server, struct peer *peer, uint32_t seq,
 		   const struct nvshare_set *set)
 {
 	if (set->client != 0) {
-		answer(server, peer, seq, NVSHARE_RESULT_INVALID,
-		       "this setting is the node's, not a client's");
+		tools_answer(server, peer, seq, NVSHARE_RESULT_INVALID,
+			     "this setting is the node's, not a client's");
 		return;
 	}
 	switch ((enum nvshare_key)set->key) {
@@ -387,13 +376,13 @@ static void on_set(struct server *server, struct peer *peer, uint32_t seq,
 		set_max_runtime(server, peer, seq, set->value);
 		break;
 	case NVSHARE_KEY_POLICY:
+		set_policy(server, peer, seq, set->value);
+		break;
 	case NVSHARE_KEY_PRIORITY:
 	case NVSHARE_KEY_WEIGHT:
 	case NVSHARE_KEY_SLO:
 	case NVSHARE_KEY_COMPUTE_LIMIT:
-		answer(server, peer, seq, NVSHARE_RESULT_INVALID,
-		       "this scheduler does not know that setting");
-		break;
+		break; /* a client's: claims_set() */
 	case NVSHARE_KEY_COUNT:
 		break; /* msg_decode lets nothing from here on pass */
 	}
@@ -419,12 +408,16 @@ void tools_message(struct server *server, struct peer *peer, const struct msg *m
 		tools_continue(server, peer);
 		return;
 	}
-	if (!may_steer(server, peer)) {
-		answer(server, peer, seq, NVSHARE_RESULT_DENIED,
-		       "not permitted: this needs root, uid %u, or membership of the group"
-		       " 'nvshare'%s",
-		       (unsigned int)geteuid(),
-		       server->group == (gid_t)-1 ? " (which this node does not have)" : "");
+	if (msg->header.type == NVSHARE_MSG_SET && claims_is_key(msg->body.set_21.key)) {
+		claims_set(server, peer, seq, &msg->body.set_21);
+		return;
+	}
+	if (!claims_may_steer(server, peer)) {
+		tools_answer(server, peer, seq, NVSHARE_RESULT_DENIED,
+			     "not permitted: this needs root, uid %u, or membership of the group"
+			     " 'nvshare'%s",
+			     (unsigned int)geteuid(),
+			     server->group == (gid_t)-1 ? " (which this node does not have)" : "");
 		return;
 	}
 	switch (msg->header.type) {

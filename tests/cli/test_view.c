@@ -43,6 +43,7 @@ static struct nvshare_status_client clients[] = {
 	 .last_outcome = NVSHARE_OUTCOME_TIMEOUT,
 	 .halt = NVSHARE_HALT_FREEZE,
 	 .mem = {.allocated = 90 * GIB, .resident = 89 * GIB, .pinned = {GIB}},
+	 .claim = {NVSHARE_PRIORITY_NORMAL, NVSHARE_WEIGHT_DEFAULT, 0, 0},
 	 .name = "train"},
 	{.id = 2,
 	 .pid = 200,
@@ -53,6 +54,7 @@ static struct nvshare_status_client clients[] = {
 	 .since_ns = SEC / 2,
 	 .last_scheduled_ns = UINT64_MAX,
 	 .mem = {.wanted = 5 * GIB},
+	 .claim = {NVSHARE_PRIORITY_NORMAL, NVSHARE_WEIGHT_DEFAULT, 0, 0},
 	 .name = "infer \"x\\\""},
 };
 
@@ -117,8 +119,9 @@ static void the_view_says_who_runs_and_why_others_wait(void **state)
 
 	(void)state;
 	has(text, "nvshare-scheduler 1.2.3, pid 42, up 1 h 1 min\n");
-	has(text, "mode auto, switch time auto (5 x swap time, 10 s to 300 s), max runtime 300 s,"
-		  " reserve 5 %, anti-thrash on\n");
+	has(text,
+	    "mode auto, policy priority, switch time auto (5 x swap time, 10 s to 300 s), max runtime 300 s,"
+	    " reserve 5 %, anti-thrash on\n");
 	has(text, "\nGPU 0  NVIDIA H200  GPU-8d0a0000-0000-0000-0000-000000000000\n");
 	has(text, "  memory    100.0 GiB total, 95.0 GiB usable, 3.0 GiB available,"
 		  " 2.0 GiB used by others\n");
@@ -133,6 +136,30 @@ static void the_view_says_who_runs_and_why_others_wait(void **state)
 	assert_null(strstr(text, "POD")); /* nobody has one */
 	assert_null(strchr(text, '\033'));
 	free(text);
+}
+
+static void claims_show_where_somebody_has_another(void **state)
+{
+	char *text = view(false);
+
+	(void)state;
+	assert_null(strstr(text, "PRIORITY"));
+	assert_null(strstr(text, "WEIGHT"));
+	free(text);
+	clients[1].claim = (struct nvshare_claim){NVSHARE_PRIORITY_CRITICAL, 300, 12500, 40};
+	text = view(false);
+	has(text, "  PRIORITY  WEIGHT  ");
+	has(text, "  critical     300  ");
+	has(text, "needs 5.0 GiB more, slo 12.5 ms, at most 40 % of the time\n");
+	free(text);
+	text = json();
+	has(text, "\"policy\": \"priority\"");
+	has(text, "\"priority\": \"critical\", \"weight\": 300, \"slo_seconds\": 0.012500,"
+		  " \"compute_limit_percent\": 40,");
+	has(text, "\"priority\": \"normal\", \"weight\": 100, \"slo_seconds\": null,"
+		  " \"compute_limit_percent\": null,");
+	free(text);
+	clients[1].claim = clients[0].claim;
 }
 
 static void a_failed_stop_is_told_in_words(void **state)
@@ -239,6 +266,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(the_view_says_who_runs_and_why_others_wait),
+		cmocka_unit_test(claims_show_where_somebody_has_another),
 		cmocka_unit_test(a_failed_stop_is_told_in_words),
 		cmocka_unit_test(why_it_can_not_be_frozen_is_told),
 		cmocka_unit_test(no_line_is_longer_than_the_terminal),

@@ -105,6 +105,10 @@ static void every_variable_is_taken(void **state)
 			     "debug",
 			     "NVSHARE_RECONNECT_GRACE_MS",
 			     "20",
+			     "NVSHARE_POLICY",
+			     "deadline",
+			     "NVSHARE_PRIORITY_MAX",
+			     "low,uid:1000=high",
 			     NULL};
 	struct options options;
 	char text[OPTIONS_TEXT_LEN];
@@ -118,6 +122,9 @@ static void every_variable_is_taken(void **state)
 	assert_int_equal(options.config.switch_min_ns, 2 * SEC);
 	assert_int_equal(options.config.switch_max_ns, 4 * SEC);
 	assert_int_equal(options.config.reserve_percent, 0);
+	assert_int_equal(options.config.policy, SCHED_POLICY_DEADLINE);
+	assert_int_equal(options.rights.priority, NVSHARE_PRIORITY_LOW);
+	assert_int_equal(rights_priority(&options.rights, 1000, NULL, 0), NVSHARE_PRIORITY_HIGH);
 	assert_int_equal(options.config.max_runtime_ns, 11 * SEC);
 	assert_int_equal(options.config.wait_bound_ns, 12 * SEC);
 	assert_int_equal(options.log_level, LOG_LEVEL_DEBUG);

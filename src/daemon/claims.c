@@ -1,0 +1,205 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+
+/* What clients may claim of a GPU's time, and who may change that. */
+
+#include "daemon/server.h"
+
+#include "util/log.h"
+
+#include <sys/socket.h>
+#include <unistd.h>
+
+#define GROUPS_MAX 1024
+
+_Static_assert((int)SCHED_PRIORITY_CRITICAL == (int)NVSHARE_PRIORITY_CRITICAL,
+	       "enum nvshare_priority");
+_Static_assert(SCHED_WEIGHT_MAX == NVSHARE_WEIGHT_MAX, "weights");
+
+/* The groups at the time of its connect(), as the kernel knows them, and its own one. */
+static size_t groups_of(const struct peer *peer, gid_t groups[GROUPS_MAX])
+{
+	socklen_t len = (GROUPS_MAX - 1) * sizeof(groups[0]);
+	size_t n = 0;
+
+	if (getsockopt(peer->fd, SOL_SOCKET, SO_PEERGROUPS, groups, &len) == 0)
+		n = len / sizeof(groups[0]);
+	groups[n] = peer->cred.gid;
+	return n + 1;
+}
+
+bool claims_may_steer(const struct server *server, const struct peer *peer)
+{
+	gid_t groups[GROUPS_MAX];
+	size_t n;
+
+	if (peer->cred.uid == 0 || peer->cred.uid == geteuid())
+		return true;
+	if (server->group == (gid_t)-1)
+		return false;
+	n = groups_of(peer, groups);
+	for (size_t i = 0; i < n; i++) {
+		if (groups[i] == server->group)
+			return true;
+	}
+	return false;
+}
+
+static uint32_t priority_max(const struct server *server, const struct peer *peer)
+{
+	gid_t groups[GROUPS_MAX];
+
+	if (claims_may_steer(server, peer))
+		return NVSHARE_PRIORITY_CRITICAL;
+	return rights_priority(&server->options.rights, peer->cred.uid, groups,
+			       groups_of(peer, groups));
+}
+
+void claims_take(struct server *server, struct peer *peer, const struct nvshare_claim *claim)
+{
+	uint32_t max = NVSHARE_PRIORITY_NORMAL;
+
+	peer->claim = *claim;
+	if (peer->claim.weight == 0)
+		peer->claim.weight = NVSHARE_WEIGHT_DEFAULT;
+	/* Most claim nothing special: for them nobody need be asked for groups. */
+	if (claim->priority > NVSHARE_PRIORITY_LOW)
+		max = priority_max(server, peer);
+	if (claim->priority <= max)
+		return;
+	peer->claim.priority = max;
+	if (server_may_log(server))
+		log_info("claim-cut pid=%d uid=%u priority=%s given=%s", (int)peer->cred.pid,
+			 (unsigned int)peer->cred.uid, rights_priority_names[claim->priority],
+			 rights_priority_names[max]);
+}
+
+struct sched_claim claims_core(const struct nvshare_claim *claim)
+{
+	return (struct sched_claim){
+		.priority = (enum sched_priority)claim->priority,
+		.weight = claim->weight,
+		.slo_ns = (uint64_t)claim->slo_us * 1000,
+	};
+}
+
+static struct peer *find(struct server *server, uint32_t id)
+{
+	for (uint32_t i = 0; i < server->slots_used; i++) {
+		if (server->peers[i].state == PEER_STATE_CLIENT && server->peers[i].id == id)
+			return &server->peers[i];
+	}
+	return NULL;
+}
+
+static void change(struct server *server, struct peer *client, const struct nvshare_claim *claim)
+{
+	struct sched_event event = {
+		.type = SCHED_EVENT_CLAIM,
+		.client = client->slot,
+		.claim = claims_core(claim),
+	};
+
+	client->claim = *claim;
+	(void)dispatch_event(server, &event);
+	shares_claim(server, client);
+}
+
+bool claims_is_key(uint32_t key)
+{
+	return key == NVSHARE_KEY_PRIORITY || key == NVSHARE_KEY_WEIGHT || key == NVSHARE_KEY_SLO ||
+	       key == NVSHARE_KEY_COMPUTE_LIMIT;
+}
+
+/* Puts value where key says. NULL, or what is allowed. */
+static const char *put(struct nvshare_claim *claim, uint32_t key, uint64_t value)
+{
+	switch ((enum nvshare_key)key) {
+	case NVSHARE_KEY_PRIORITY:
+		if (value >= NVSHARE_PRIORITY_COUNT)
+			return "priority is low, normal, high or critical";
+		claim->priority = (uint32_t)value;
+		return NULL;
+	case NVSHARE_KEY_WEIGHT:
+		if (value < NVSHARE_WEIGHT_MIN || value > NVSHARE_WEIGHT_MAX)
+			return "weight is 1 to 10000";
+		claim->weight = (uint32_t)value;
+		return NULL;
+	case NVSHARE_KEY_SLO:
+		if (value > NVSHARE_SLO_US_MAX)
+			return "slo is an hour at the most";
+		claim->slo_us = (uint32_t)value;
+		return NULL;
+	case NVSHARE_KEY_COMPUTE_LIMIT:
+		if (value > 100)
+			return "compute-limit is 1 to 100 percent, or 0: none";
+		claim->compute_limit = (uint32_t)value;
+		return NULL;
+	case NVSHARE_KEY_MODE:
+	case NVSHARE_KEY_TQ:
+	case NVSHARE_KEY_SWITCH_TIME:
+	case NVSHARE_KEY_RESERVE:
+	case NVSHARE_KEY_MAX_RUNTIME:
+	case NVSHARE_KEY_POLICY:
+	case NVSHARE_KEY_COUNT:
+		break;
+	}
+	return "this setting is the node's, not a client's";
+}
+
+static void tell(struct server *server, struct peer *tool, uint32_t seq, const struct peer *client,
+		 uint32_t key)
+{
+	const struct nvshare_claim *claim = &client->claim;
+
+	if (key == NVSHARE_KEY_PRIORITY)
+		tools_answer(server, tool, seq, NVSHARE_RESULT_OK, "priority of client %u is %s",
+			     client->id, rights_priority_names[claim->priority]);
+	else if (key == NVSHARE_KEY_WEIGHT)
+		tools_answer(server, tool, seq, NVSHARE_RESULT_OK, "weight of client %u is %u",
+			     client->id, claim->weight);
+	else if (key == NVSHARE_KEY_SLO && claim->slo_us)
+		tools_answer(server, tool, seq, NVSHARE_RESULT_OK, "slo of client %u is %.8g ms",
+			     client->id, (double)claim->slo_us / 1000);
+	else if (key == NVSHARE_KEY_COMPUTE_LIMIT && claim->compute_limit)
+		tools_answer(server, tool, seq, NVSHARE_RESULT_OK,
+			     "compute-limit of client %u is %u percent", client->id,
+			     claim->compute_limit);
+	else
+		tools_answer(server, tool, seq, NVSHARE_RESULT_OK, "client %u has no %s",
+			     client->id, key == NVSHARE_KEY_SLO ? "slo" : "compute-limit");
+}
+
+void claims_set(struct server *server, struct peer *tool, uint32_t seq,
+		const struct nvshare_set *set)
+{
+	struct peer *client = find(server, set->client);
+	struct nvshare_claim claim;
+	const char *allowed;
+	uint32_t max;
+
+	if (!client) {
+		tools_answer(server, tool, seq, NVSHARE_RESULT_INVALID, "there is no client %u",
+			     set->client);
+		return;
+	}
+	if (tool->cred.uid != client->cred.uid && !claims_may_steer(server, tool)) {
+		tools_answer(server, tool, seq, NVSHARE_RESULT_DENIED,
+			     "not permitted: client %u is another user's", set->client);
+		return;
+	}
+	claim = client->claim;
+	allowed = put(&claim, set->key, set->value);
+	if (allowed) {
+		tools_answer(server, tool, seq, NVSHARE_RESULT_INVALID, "%s", allowed);
+		return;
+	}
+	max = priority_max(server, tool);
+	if (set->key == NVSHARE_KEY_PRIORITY && claim.priority > max) {
+		tools_answer(server, tool, seq, NVSHARE_RESULT_DENIED,
+			     "not permitted: uid %u may claim %s at the most",
+			     (unsigned int)tool->cred.uid, rights_priority_names[max]);
+		return;
+	}
+	change(server, client, &claim);
+	tell(server, tool, seq, client, set->key);
+}

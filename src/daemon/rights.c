@@ -1,0 +1,92 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "daemon/rights.h"
+
+#include "util/parse.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+
+#define WORD_LEN 48
+
+const char *const rights_priority_names[NVSHARE_PRIORITY_COUNT] = {"low", "normal", "high",
+								   "critical"};
+
+/* "uid:1000=critical" or "gid:27=high". */
+static int parse_rule(char *word, struct rights_rule *ret)
+{
+	char *value = strchr(word, '=');
+	unsigned int priority;
+	uint64_t id;
+
+	if (!value)
+		return -EINVAL;
+	*value++ = '\0';
+	ret->is_group = !strncmp(word, "gid:", 4);
+	if ((!ret->is_group && strncmp(word, "uid:", 4) != 0) ||
+	    parse_u64(word + 4, 0, UINT32_MAX - 1, &id) ||
+	    parse_enum(value, rights_priority_names, NVSHARE_PRIORITY_COUNT, &priority))
+		return -EINVAL;
+	ret->id = (uint32_t)id;
+	ret->priority = priority;
+	return 0;
+}
+
+int rights_parse(const char *s, struct rights *ret)
+{
+	struct rights rights = {.priority = NVSHARE_PRIORITY_NORMAL};
+
+	for (bool is_last = false; !is_last;) {
+		size_t len = strcspn(s, ",");
+		char word[WORD_LEN];
+
+		if (len >= sizeof(word))
+			return -EINVAL;
+		memcpy(word, s, len);
+		word[len] = '\0';
+		if (!strchr(word, ':')) {
+			unsigned int priority;
+
+			if (parse_enum(word, rights_priority_names, NVSHARE_PRIORITY_COUNT,
+				       &priority))
+				return -EINVAL;
+			rights.priority = priority;
+		} else if (rights.n == RIGHTS_RULES_MAX ||
+			   parse_rule(word, &rights.rules[rights.n++])) {
+			return -EINVAL;
+		}
+		is_last = s[len] == '\0';
+		s += len + 1;
+	}
+	*ret = rights;
+	return 0;
+}
+
+static bool is_among(uint32_t id, const gid_t *groups, size_t n_groups)
+{
+	for (size_t i = 0; i < n_groups; i++) {
+		if (groups[i] == id)
+			return true;
+	}
+	return false;
+}
+
+uint32_t rights_priority(const struct rights *rights, uid_t uid, const gid_t *groups,
+			 size_t n_groups)
+{
+	uint32_t priority = 0;
+	bool is_said = false;
+
+	for (uint32_t i = 0; i < rights->n; i++) {
+		const struct rights_rule *rule = &rights->rules[i];
+
+		if (!rule->is_group && rule->id == uid)
+			return rule->priority;
+		if (!rule->is_group || !is_among(rule->id, groups, n_groups))
+			continue;
+		if (!is_said || rule->priority > priority)
+			priority = rule->priority;
+		is_said = true;
+	}
+	return is_said ? priority : rights->priority;
+}
