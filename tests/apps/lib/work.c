@@ -1,0 +1,58 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+
+#include "work.h"
+
+enum { WORK_TRIES = 5, WORK_ROUNDS_MAX = 1 << 30 };
+
+void work_launch(struct work *work, CUstream stream)
+{
+	app_lcg(work->app, work->area, work->n, work->rounds, stream);
+}
+
+/* The shortest of some: what disturbs makes it longer only. */
+static uint64_t measure(struct work *work)
+{
+	uint64_t best = UINT64_MAX, start, took;
+
+	for (int i = 0; i < WORK_TRIES; i++) {
+		start = app_now_ns();
+		work_launch(work, NULL);
+		APP_CALL(cuCtxSynchronize());
+		took = app_now_ns() - start;
+		best = took < best ? took : best;
+	}
+	return best;
+}
+
+/* A launch costs time, too: the difference between two lengths is what a round takes. */
+static void calibrate(struct work *work, uint64_t ns)
+{
+	uint64_t none, some;
+	double rounds;
+
+	work->rounds = 1;
+	none = measure(work);
+	do {
+		work->rounds *= 4;
+		some = measure(work);
+	} while (some < 2 * none + ns / 4 && work->rounds < WORK_ROUNDS_MAX / 4);
+	rounds = (double)ns * work->rounds / (double)(some > none ? some - none : 1);
+	work->rounds = rounds < 1                 ? 1
+		       : rounds > WORK_ROUNDS_MAX ? WORK_ROUNDS_MAX
+						  : (uint32_t)rounds;
+}
+
+void work_init(struct work *work, struct app *app, uint64_t n, uint64_t ns, uint32_t rounds)
+{
+	*work = (struct work){.app = app, .n = n, .rounds = rounds};
+	APP_CALL(cuMemAlloc(&work->area, n * sizeof(uint32_t)));
+	app_fill(app, work->area, n, 1, NULL);
+	if (!rounds)
+		calibrate(work, ns);
+	APP_CALL(cuCtxSynchronize());
+}
+
+void work_deinit(struct work *work)
+{
+	APP_CALL(cuMemFree(work->area));
+}
