@@ -4,6 +4,7 @@
  * a share of the GPU comes to.
  */
 #include "lib/app.h"
+#include "lib/library.h"
 #include "lib/work.h"
 
 #include <stdio.h>
@@ -71,6 +72,7 @@ int main(int argc, char **argv)
 		n += n_ahead;
 		took = app_now_ns() - start;
 	} while (took < seconds * 1000000000u);
+	library_print();
 	if (held && app_verify(&app, held, size / 4, 1, NULL))
 		app_exit(APP_EXIT_WRONG, "memory held meanwhile has changed");
 	printf("%s verified kernels=%llu seconds=%.3f rate=%.3f rounds=%u\n", app_name,

@@ -4,6 +4,7 @@
  * launch to the last result. What a latency-critical service is to the GPU.
  */
 #include "lib/app.h"
+#include "lib/library.h"
 #include "lib/work.h"
 #include "nvshare/nvshare.h"
 
@@ -127,18 +128,6 @@ static double ms_at(uint64_t n, uint64_t percent)
 	return (double)took_ns[(n * percent + 99) / 100 - 1] / 1e6;
 }
 
-static void print_library(void)
-{
-	struct nvshare_status s;
-
-	if (!nvshare_is_loaded() || nvshare_status(-1, &s, sizeof(s)) != 0)
-		return;
-	printf("%s library tasks=%llu p50_ms=%.3f p99_ms=%.3f hints=%llu slice_us=%llu\n", app_name,
-	       (unsigned long long)s.n_tasks, (double)s.task_ns_p50 / 1e6,
-	       (double)s.task_ns_p99 / 1e6, (unsigned long long)s.n_hints,
-	       (unsigned long long)s.slice_us);
-}
-
 static void run(struct work *work)
 {
 	uint64_t n = 0, start = app_now_ns(), end = start + set.seconds * 1000000000u, sum = 0;
@@ -152,7 +141,7 @@ static void run(struct work *work)
 	if (!n)
 		app_exit(APP_EXIT_WRONG, "there was no time for a request");
 	qsort(took_ns, n, sizeof(took_ns[0]), by_value);
-	print_library();
+	library_print();
 	printf("%s verified requests=%llu avg_ms=%.3f p50_ms=%.3f p90_ms=%.3f p99_ms=%.3f "
 	       "max_ms=%.3f rounds=%u\n",
 	       app_name, (unsigned long long)n, (double)sum / (double)n / 1e6, ms_at(n, 50),

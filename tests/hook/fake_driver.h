@@ -17,6 +17,7 @@
 #include "hook/pager/second.h"
 #include "hook/table/cuda_real.h"
 
+#include <errno.h>
 #include <stdint.h>
 #include <string.h>
 
@@ -48,6 +49,7 @@ static struct {
 	int n_extends; /* of a freeze that was on */
 	int n_widened;
 	uint64_t slice_us;
+	int has_no_groups; /* freeze_set_timeslice() finds none */
 	int n_freezes;
 	int n_thaws;
 	int n_seconds; /* asked for a second context */
@@ -315,6 +317,8 @@ bool freeze_widen(uint64_t limit_ns)
 int freeze_set_timeslice(CUdevice dev, uint64_t us)
 {
 	(void)dev;
+	if (fake_get(has_no_groups))
+		return -ENODEV;
 	fake_set(slice_us, us);
 	return 0;
 }

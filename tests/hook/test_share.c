@@ -189,6 +189,19 @@ static void a_timeslice_is_set_and_undone(void)
 	check(!fake_get(n_holds));
 }
 
+static void a_timeslice_waits_for_the_first_context(void)
+{
+	int fd = begin_holdable();
+
+	fake_set(has_no_groups, 1);
+	(void)share_out(fd, 500, 0, NULL);
+	(void)share_out(fd, 500, 0, NULL);
+	check(fake_get(slice_us) == 0);
+	fake_set(has_no_groups, 0);
+	check(agent_add_context(OTHER, 0, 0));
+	wait_until(fake_get(slice_us) == 500);
+}
+
 static void is_held_and_let_go(void)
 {
 	struct nvshare_share_set s;
@@ -598,6 +611,7 @@ int main(void)
 		child_test(a_claim_without_a_scheduler_is_for_the_next_one),
 		child_test(a_claim_is_told_to_the_scheduler),
 		child_test(a_timeslice_is_set_and_undone),
+		child_test(a_timeslice_waits_for_the_first_context),
 		child_test(is_held_and_let_go),
 		child_test(a_hold_ends_by_itself),
 		child_test(a_hold_that_the_watchdog_ended_is_made_anew),

@@ -11,7 +11,7 @@
 #include <errno.h>
 #include <string.h>
 
-#define for_each_link(l) \
+#define share_for_each_link(l) \
 	for (struct agent_link *l = agent_link_next(NULL); l; l = agent_link_next(l))
 
 /* ---- what the scheduler says --------------------------------------------------------- */
@@ -24,8 +24,7 @@ bool share_is_critical(const struct agent_link *link)
 
 static bool is_any_critical(void)
 {
-	for_each_link(l)
-	{
+	share_for_each_link (l) {
 		if (share_is_critical(l))
 			return true;
 	}
@@ -52,17 +51,23 @@ void share_lost(struct agent_link *link)
 	share_burst_lost();
 }
 
+/* Before the program's first context there is nothing to set: then it is, as soon as there is. */
+static void apply_slice(struct agent_link *link)
+{
+	int r = freeze_set_timeslice(link->dev, link->share.slice_us);
+
+	link->share.is_slice_due = r == -ENODEV;
+	if (r && r != -ENODEV)
+		hook_debug("device %d: timeslice %llu us: error %d", (int)link->dev,
+			   (unsigned long long)link->share.slice_us, r);
+}
+
 static void set_slice(struct agent_link *link, uint64_t us)
 {
-	int r = 0;
-
 	if (us == link->share.slice_us)
 		return;
 	link->share.slice_us = us;
-	r = freeze_set_timeslice(link->dev, us);
-	if (r)
-		hook_debug("device %d: timeslice %llu us: error %d", (int)link->dev,
-			   (unsigned long long)us, r);
+	apply_slice(link);
 }
 
 /* Who is stopped is off the GPU anyway; it is told again what holds when it runs. */
@@ -109,8 +114,7 @@ void share_tell(enum nvshare_activity_kind kind, uint64_t value, uint64_t now_ns
 
 	share_meter_read(&meter);
 	share_off_stats(now_ns, &stats);
-	for_each_link(l)
-	{
+	share_for_each_link (l) {
 		struct nvshare_activity body = {
 			.busy_ns = meter.busy_ns,
 			.held_ns = stats.held_ns,
@@ -186,13 +190,18 @@ uint64_t share_tick(uint64_t now_ns)
 		return SHARE_NEVER;
 	claim_of(first, &claim);
 	is_needed = is_needed || claim.compute_limit;
-	for_each_link(l) is_needed = is_needed || l->share.is_shared;
+	share_for_each_link (l) {
+		is_needed = is_needed || l->share.is_shared;
+		if (l->share.is_slice_due)
+			apply_slice(l);
+	}
 	share_meter_tick(now_ns, is_needed, is_critical);
 	due_ns = share_limit_tick(first->dev, now_ns, claim.compute_limit, first->share.use_ppm);
 	due_ns = share_earlier(due_ns, share_off_tick(now_ns));
 	due_ns = share_earlier(due_ns, share_burst_tick(now_ns, is_needed, is_critical));
 	due_ns = share_earlier(due_ns, share_meter_due());
-	for_each_link(l) publish(l, share_limit_gpu_ns(), now_ns);
+	share_for_each_link (l)
+		publish(l, share_limit_gpu_ns(), now_ns);
 	return was_off && !share_off_is_on() ? now_ns : due_ns;
 }
 

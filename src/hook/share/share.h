@@ -29,9 +29,10 @@ struct share_link {
 	struct nvshare_claim claim; /* as it was given */
 	uint32_t client;
 	uint64_t slice_us;
-	uint64_t use_ppm; /* 0: not said */
-	bool is_shared;   /* others run beside: what it does is to be told */
-	bool can_freeze;  /* as far as was known when it registered */
+	uint64_t use_ppm;  /* 0: not said */
+	bool is_shared;    /* others run beside: what it does is to be told */
+	bool is_slice_due; /* there was no context yet */
+	bool can_freeze;   /* as far as was known when it registered */
 };
 
 void share_registered(struct agent_link *link, const struct nvshare_registered *body);
