@@ -397,6 +397,30 @@ static void tells_when_it_is_at_work(void)
 	check(!gate_is_armed());
 }
 
+/* An event that is not reached says all: more of them would only pile up behind it. */
+static void looks_with_one_event_at_a_time(void)
+{
+	const struct nvshare_claim normal = {.priority = NVSHARE_PRIORITY_NORMAL, .weight = 100};
+	const struct nvshare_claim *claims[] = {&normal, &critical};
+	int fd = begin_holdable(), n;
+
+	for (int i = 0; i < 2; i++) {
+		fake_set(is_working, 1);
+		(void)share_out(fd, 500, 0, claims[i]);
+		submit();
+		(void)expect_activity(fd, NVSHARE_ACTIVITY_USE);
+		n = fake_get(n_records);
+		for (int k = 0; k < 30; k++) {
+			if (k % 3 == 0)
+				submit();
+			nap();
+		}
+		check(fake_get(n_records) <= n + 1);
+		fake_set(is_working, 0);
+		(void)expect_activity(fd, NVSHARE_ACTIVITY_IDLE);
+	}
+}
+
 static void nobody_looks_at_who_is_alone(void)
 {
 	int fd = begin_holdable();
@@ -624,6 +648,7 @@ int main(void)
 		child_test(a_lost_scheduler_holds_nobody),
 		child_test(exiting_ends_a_hold),
 		child_test(tells_when_it_is_at_work),
+		child_test(looks_with_one_event_at_a_time),
 		child_test(nobody_looks_at_who_is_alone),
 		child_test(time_in_a_hold_is_not_its_own),
 		child_test(tells_of_a_critical_programs_bursts),

@@ -31,6 +31,7 @@ static struct {
 	enum meter_state state;
 	bool is_paused;
 	bool is_probing; /* an event is recorded, and was not reached when looked at last */
+	bool is_stale;   /* somebody has submitted since the last event */
 	bool is_fine;
 	uint64_t activity;
 	uint64_t look_ns; /* the last */
@@ -53,30 +54,42 @@ void share_meter_reset(void)
 	memset(&meter, 0, sizeof(meter));
 }
 
+/* Records an event behind all that was submitted. false: it is certainly not done. */
+static bool record(void)
+{
+	const struct timespec moment = {.tv_nsec = METER_EVENT_NS};
+
+	if (!drain_probe_start())
+		return false;
+	meter.is_probing = true;
+	meter.is_stale = false;
+	(void)nanosleep(&moment, NULL);
+	return true;
+}
+
 /*
- * Who submits all the time is busy, as far as the end of a burst goes, and its driver's locks
- * are left alone; for how much of the time it is, an event is needed each time.
+ * One event at a time: as long as it is not reached there is work, whatever has come behind
+ * it. Who submits all the time is busy, as far as the end of a burst goes, and its driver's
+ * locks are left alone; for how much of the time it is, an event is needed each time.
  */
 static bool has_work(void)
 {
-	const struct timespec moment = {.tv_nsec = METER_EVENT_NS};
 	uint64_t activity = gate_activity();
 	bool is_new = activity != meter.activity;
 
 	meter.activity = activity;
-	if (!is_new && !meter.is_probing)
-		return false;
+	meter.is_stale = meter.is_stale || is_new;
 	if (!drain_has_limit())
 		return is_new;
-	if (is_new && meter.is_fine && meter.out.is_busy) {
-		meter.is_probing = true; /* the one before is void: it is recorded anew */
+	if (is_new && meter.is_fine && meter.out.is_busy)
 		return true;
-	}
-	if (is_new || meter.is_fine) {
-		if (!drain_probe_start())
-			return true;
-		(void)nanosleep(&moment, NULL);
-	}
+	if (meter.is_probing && !drain_probe_done())
+		return true;
+	meter.is_probing = false;
+	if (!meter.is_stale)
+		return false;
+	if (!record())
+		return true;
 	meter.is_probing = !drain_probe_done();
 	return meter.is_probing;
 }

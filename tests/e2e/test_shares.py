@@ -1,0 +1,151 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Programs that run side by side, and share the time: held, let go, limited."""
+
+import re
+import signal
+
+import pytest
+
+from conftest import until
+
+ROUNDS = "40"  # a kernel of some milliseconds
+
+
+def said(program, name):
+    """A number that the library said of itself at the program's end."""
+    found = re.search(rf"library .*\b{name}=([0-9.]+)", program.output())
+    assert found, program.output()
+    return float(found[1])
+
+
+def start_be(node, *args, **env):
+    return node.app("be", "--rounds", ROUNDS, *args, **env)
+
+
+def start_lc(node, *args, **env):
+    return node.app("lc", "--rounds", "30", "--kernels", "4", *args, **{"NVSHARE_LATENCY_CRITICAL": "1", **env})
+
+
+def is_ready(program):
+    return "ready" in program.output()
+
+
+def test_slices_follow_weights(node):
+    node.start_scheduler()
+    flag = node.flag("go")
+    one = start_be(node, "--seconds", "2", "--start", flag)
+    three = start_be(node, "--seconds", "2", "--start", flag, NVSHARE_WEIGHT="300")
+    until("both are ready", lambda: is_ready(one) and is_ready(three))
+    flag.touch()
+    one.expect_verified()
+    three.expect_verified()
+    assert said(three, "slice_us") in (0, 30000)  # 0: the other has gone first
+    assert said(one, "slice_us") in (0, 10000)
+    node.expect_empty()
+    node.expect_sound_scheduler()
+
+
+def test_who_is_in_a_hurry_has_others_held(node):
+    node.start_scheduler()
+    be = start_be(node, "--seconds", "4", "--size", "32MiB")
+    until("it computes", lambda: is_ready(be))
+    lc = start_lc(node, "--seconds", "2", "--mean-ms", "20", NVSHARE_SLO_MS="60000")
+    lc.expect_verified()
+    be.expect_verified()
+    assert said(be, "holds") > 0
+    assert said(be, "held_ms") > 0
+    assert said(lc, "tasks") > 0
+    assert said(lc, "holds") == 0
+    assert said(lc, "slo_violations") == 0
+    node.expect_empty()
+    node.expect_sound_scheduler()
+
+
+@pytest.mark.parametrize("way", [["--requests"], ["--hint-us", "1000"], ["--copy", "1MiB"], ["--graph"]])
+def test_requests_hints_copies_and_graphs(node, way):
+    node.start_scheduler()
+    be = start_be(node, "--seconds", "3")
+    until("it computes", lambda: is_ready(be))
+    lc = start_lc(node, "--seconds", "1", *way)
+    lc.expect_verified()
+    be.expect_verified()
+    assert said(lc, "tasks") > 0
+    assert (said(lc, "hints") > 0) == (way[0] in ("--hint-us", "--copy"))
+    node.expect_sound_scheduler()
+
+
+@pytest.mark.parametrize("app", ["reset", "forker", "families", "capture"])
+def test_what_programs_do_while_they_are_held(node, app):
+    """Contexts come and go, children are made, work is captured: all of it goes on."""
+    node.start_scheduler()
+    lc = start_lc(node, "--seconds", "60", "--mean-ms", "5")
+    until("it is at work", lambda: is_ready(lc))
+    for _ in range(2):
+        node.app(app).expect(0)
+    lc.kill()
+    lc.process.wait()
+    node.expect_empty()
+    node.expect_sound_scheduler()
+
+
+def test_a_program_in_a_hurry_that_dies_holds_nobody(node):
+    node.start_scheduler()
+    be = start_be(node, "--seconds", "4", "--size", "32MiB")
+    until("it computes", lambda: is_ready(be))
+    lc = start_lc(node, "--seconds", "60", "--kernels", "100000", "--mean-ms", "0")
+    until("it has begun", lambda: node.client(lc))
+    lc.kill()
+    lc.process.wait()
+    be.expect_verified()
+    node.expect_empty()
+    node.expect_sound_scheduler()
+
+
+def test_who_is_held_can_be_killed(node):
+    node.start_scheduler()
+    lc = start_lc(node, "--seconds", "3", "--mean-ms", "2")
+    until("it is at work", lambda: is_ready(lc))
+    for number in (signal.SIGKILL, signal.SIGTERM):
+        be = start_be(node, "--seconds", "60", "--size", "16MiB")
+        until("it computes", lambda: is_ready(be))
+        be.kill(number)
+        be.process.wait()
+    lc.expect_verified()
+    node.expect_empty()
+    node.expect_sound_scheduler()
+
+
+def test_stops_and_holds_together(node):
+    """Two that take turns in what is left of the card, beside one in a hurry."""
+    node.start_scheduler()
+    lc = start_lc(node, "--seconds", "6", "--mean-ms", "10")
+    until("it is at work", lambda: is_ready(lc))
+    ones = [start_be(node, "--seconds", "4", "--size", "140MiB") for _ in range(2)]
+    for one in ones:
+        one.expect_verified()
+    lc.expect_verified()
+    node.expect_empty()
+    node.expect_sound_scheduler()
+
+
+def test_who_can_not_be_frozen_is_kept_from_submitting(node):
+    node.start_scheduler()
+    be = start_be(node, "--seconds", "3", "--size", "32MiB", NVSHARE_FREEZE="0")
+    until("it computes", lambda: is_ready(be))
+    start_lc(node, "--seconds", "1", "--mean-ms", "10").expect_verified()
+    be.expect_verified()
+    assert said(be, "holds") == 0
+    node.expect_sound_scheduler()
+
+
+@pytest.mark.parametrize("has_scheduler", [True, False])
+def test_a_limit_is_kept_alone(node, has_scheduler):
+    if has_scheduler:
+        node.start_scheduler()
+    be = start_be(node, "--seconds", "3", NVSHARE_COMPUTE_LIMIT="40")
+    be.expect_verified()
+    busy, held = said(be, "busy_ms"), said(be, "held_ms")
+    assert said(be, "holds") > 5
+    assert 0.3 < busy / (busy + held) < 0.5
+    if has_scheduler:
+        node.expect_sound_scheduler()
