@@ -91,7 +91,8 @@ static void check_queue(const struct sched *sched, const struct sched_gpu *g)
 	     i = sched->clients[i].link[SCHED_LINK_LINE].next) {
 		const struct sched_client *c = &sched->clients[i];
 
-		assert(rank_position(sched, i) == ++position);
+		position++;
+		assert(rank_position(sched, i) == position);
 		assert(!before || before->band < c->band ||
 		       (before->band == c->band &&
 			(before->key < c->key ||
