@@ -14,7 +14,7 @@
 #include <stddef.h>
 #include <stdio.h>
 
-#define TABLE_COLUMNS_MAX 16
+#define TABLE_COLUMNS_MAX 20
 #define TABLE_CELL_LEN    256 /* longer text is cut */
 
 enum table_align {

@@ -29,8 +29,9 @@ static const struct table_column columns[] = {
 	{"WEIGHT", TABLE_ALIGN_RIGHT, 8},   {"STATE", TABLE_ALIGN_LEFT, 0},
 	{"SINCE", TABLE_ALIGN_RIGHT, 1},    {"ALLOCATED", TABLE_ALIGN_RIGHT, 6},
 	{"RESIDENT", TABLE_ALIGN_RIGHT, 0}, {"SWAPPED", TABLE_ALIGN_RIGHT, 0},
-	{"PINNED", TABLE_ALIGN_RIGHT, 2},   {"STOPS", TABLE_ALIGN_RIGHT, 7},
-	{"STOPS BY", TABLE_ALIGN_LEFT, 4},  {"NOTE", TABLE_ALIGN_NOTE, 0},
+	{"PINNED", TABLE_ALIGN_RIGHT, 2},   {"USES", TABLE_ALIGN_RIGHT, 7},
+	{"STOPS", TABLE_ALIGN_RIGHT, 7},    {"STOPS BY", TABLE_ALIGN_LEFT, 4},
+	{"NOTE", TABLE_ALIGN_NOTE, 0},
 };
 
 struct text {
@@ -103,6 +104,22 @@ static void print_node(FILE *out, const struct nvshare_status_node *node, bool h
 		      node->anti_thrash ? "on" : "off: nobody takes turns");
 }
 
+static void print_preemptions(FILE *out, const struct nvshare_status_gpu *gpu)
+{
+	if (gpu->n_lc_tasks == 0 && gpu->n_preemptions == 0)
+		return;
+	(void)fprintf(out, "  time      %s for critical work, %s for the rest",
+		      duration(gpu->lc_gpu_ns).s, duration(gpu->be_gpu_ns).s);
+	if (gpu->n_preemptions)
+		(void)fprintf(out, "; %" PRIu64 " preemptions, p50 %.2f ms, p99 %.2f ms",
+			      gpu->n_preemptions, (double)gpu->preempt_ns_p50 / 1e6,
+			      (double)gpu->preempt_ns_p99 / 1e6);
+	if (gpu->n_preempt_failures + gpu->n_preempt_timeouts)
+		(void)fprintf(out, ", %" PRIu64 " failed",
+			      gpu->n_preempt_failures + gpu->n_preempt_timeouts);
+	(void)fputc('\n', out);
+}
+
 static void print_gpu(FILE *out, const struct nvshare_status_gpu *gpu, bool has_colours)
 {
 	char uuid[STATUS_UUID_LEN];
@@ -133,6 +150,7 @@ static void print_gpu(FILE *out, const struct nvshare_status_gpu *gpu, bool has_
 		(void)fprintf(out, "; next in %s",
 			      duration(gpu->next_switch_ms * CLOCK_NS_PER_MS).s);
 	(void)fputc('\n', out);
+	print_preemptions(out, gpu);
 }
 
 static const char *state_colour(const struct nvshare_status_client *client)
@@ -224,6 +242,11 @@ static void add_note(struct table *table, const struct nvshare_status_client *cl
 		add_words(&note, "slo %g ms", (double)client->claim.slo_us / 1000);
 	if (client->claim.compute_limit)
 		add_words(&note, "at most %u %% of the time", client->claim.compute_limit);
+	if (client->flags & NVSHARE_CLIENT_HELD)
+		add_words(&note, "held for others");
+	if (client->n_slo_violations)
+		add_words(&note, "%" PRIu64 " of %" PRIu64 " too late", client->n_slo_violations,
+			  client->n_tasks);
 	if (client->flags & NVSHARE_CLIENT_SLICES_ONLY)
 		add_words(&note, "others are not held for it: that was slow");
 	if (client->flags & NVSHARE_CLIENT_NOT_PREEMPTIBLE)
@@ -250,6 +273,17 @@ static void add_claim(struct table *table, const struct nvshare_claim *claim)
 		table_add(table, NULL, "%s", "");
 }
 
+/* Of the GPU's time while it ran; nothing where nobody has said anything of it. */
+static struct text part_of_time(const struct nvshare_status_client *client)
+{
+	struct text text = {""};
+
+	if (client->gpu_ns && client->run_ns)
+		(void)snprintf(text.s, sizeof(text.s), "%.0f %%",
+			       100.0 * (double)client->gpu_ns / (double)client->run_ns);
+	return text;
+}
+
 static void add_client(struct table *table, const struct nvshare_status_client *client)
 {
 	const struct passwd *user = getpwuid(client->uid);
@@ -269,6 +303,7 @@ static void add_client(struct table *table, const struct nvshare_status_client *
 	table_add(table, NULL, "%s", cell_size(client->mem.resident).s);
 	table_add(table, NULL, "%s", cell_size(client->mem.swapped).s);
 	table_add(table, NULL, "%s", cell_size(status_pinned(&client->mem) + client->mem.second).s);
+	table_add(table, NULL, "%s", part_of_time(client).s);
 	table_add(table, NULL, "%" PRIu64, client->n_switches);
 	table_add(table, NULL, "%s", client->halt ? status_stops_by(client) : "");
 	add_note(table, client);

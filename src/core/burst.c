@@ -185,7 +185,7 @@ static void plan_wake(struct share *share, struct share_gpu *g)
 void burst_plan(struct share *share, uint32_t gpu)
 {
 	struct share_gpu *g = &share->gpus[gpu];
-	bool was_taking = g->is_taking, was_holding = g->is_holding;
+	bool was_taking = g->is_taking, was_holding = g->is_holding, was_brief = g->is_brief;
 
 	burst_advance(share, gpu);
 	plan_speed(share, gpu);
@@ -200,11 +200,13 @@ void burst_plan(struct share *share, uint32_t gpu)
 		g->leaving = SHARE_NONE;
 	}
 	g->is_holding = g->is_taking && g->n_holders > 0 && !g->is_capped;
+	g->is_brief = g->is_holding && g->n_bursting == 0;
 	if (g->is_holding && !was_holding && g->n_pending == 0)
 		g->preempt_ns = share->now_ns;
 	if (g->is_taking != was_taking)
 		touch_all(share, gpu);
-	else if (g->is_holding != was_holding && g->turn != SHARE_NONE)
+	else if ((g->is_holding != was_holding || g->is_brief != was_brief || g->is_brief) &&
+		 g->turn != SHARE_NONE)
 		touch(share, g->turn);
 	plan_wake(share, g);
 }
@@ -219,12 +221,19 @@ bool burst_holds(const struct share *share, uint32_t client)
 	return client != g->turn || g->is_holding || g->leaving != SHARE_NONE;
 }
 
-uint64_t burst_until(const struct share *share, uint32_t gpu, uint32_t client)
+bool burst_is_brief(const struct share *share, uint32_t client)
 {
-	const struct share_gpu *g = &share->gpus[gpu];
-	bool is_hint = client == g->turn && g->n_bursting == 0 && g->leaving == SHARE_NONE;
+	const struct share_gpu *g = &share->gpus[share->clients[client].gpu];
 
-	return is_hint ? g->hint_end_ns : share->now_ns + share->config.hold_ns;
+	return client == g->turn && g->is_brief && g->leaving == SHARE_NONE;
+}
+
+uint64_t burst_until(const struct share *share, uint32_t client)
+{
+	const struct share_gpu *g = &share->gpus[share->clients[client].gpu];
+
+	return burst_is_brief(share, client) ? g->hint_end_ns
+					     : share->now_ns + share->config.hold_ns;
 }
 
 void burst_note_took(struct share *share, uint32_t gpu, uint64_t ns)

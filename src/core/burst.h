@@ -24,9 +24,13 @@ void burst_advance(struct share *share, uint32_t gpu);
 /* Decides; whom a change concerns is touched. Sets when it is to be called again. */
 void burst_plan(struct share *share, uint32_t gpu);
 
-/* Whether client is to be held now; until when a hold that is told now lasts. */
+/*
+ * Whether client is to be held now; until when a hold that is told now lasts; whether that
+ * is for a hint, which ends when it ends and is not renewed.
+ */
 bool burst_holds(const struct share *share, uint32_t client);
-uint64_t burst_until(const struct share *share, uint32_t gpu, uint32_t client);
+uint64_t burst_until(const struct share *share, uint32_t client);
+bool burst_is_brief(const struct share *share, uint32_t client);
 
 /* client of gpu was taken off, which took ns. */
 void burst_note_took(struct share *share, uint32_t gpu, uint64_t ns);

@@ -144,6 +144,7 @@ struct share_gpu {
 	bool is_shared;  /* two or more run: everybody has a slice and reports */
 	bool is_taking;  /* a critical client is active: the others take turns */
 	bool is_holding; /* the one whose turn it is is held too */
+	bool is_brief;   /* is_holding, but for hints only */
 	bool is_capped;
 	bool is_slow;
 	uint32_t turn;    /* whom the critical leave to compute; SHARE_NONE */

@@ -82,18 +82,27 @@ static uint64_t slice_for(const struct share_gpu *g, const struct share_client *
 	return slice_of(&g->slices, &c->claim);
 }
 
-static bool has_news(const struct share *share, const struct share_client *c, uint64_t slice_us,
+/* Time to renew, which a hint's hold is not; but it becomes a burst's in the same way. */
+static bool is_renewal(const struct share *share, uint32_t client, uint64_t until_ns)
+{
+	uint64_t told_ns = share->clients[client].told.until_ns;
+
+	if (burst_is_brief(share, client))
+		return until_ns > told_ns;
+	return until_ns >= told_ns + share->config.hold_ns / 2;
+}
+
+static bool has_news(const struct share *share, uint32_t client, uint64_t slice_us,
 		     uint64_t until_ns)
 {
-	uint32_t use_ppm = c->usage.use_ppm;
-	uint64_t told_ppm = c->told.use_ppm;
+	const struct share_client *c = &share->clients[client];
+	uint64_t use_ppm = c->usage.use_ppm, told_ppm = c->told.use_ppm;
 
 	if (slice_us != c->told.slice_us || c->is_claim_new)
 		return true;
 	if ((until_ns > 0) != is_told_held(share, c))
 		return true;
-	/* Time to renew; a hint's hold becomes a burst's in the same way. */
-	if (until_ns > 0 && until_ns >= c->told.until_ns + share->config.hold_ns / 2)
+	if (until_ns > 0 && is_renewal(share, client, until_ns))
 		return true;
 	return c->claim.limit &&
 	       (use_ppm > told_ppm ? use_ppm - told_ppm : told_ppm - use_ppm) >= USE_STEP;
@@ -152,9 +161,9 @@ static void look(struct share *share, uint32_t client)
 	uint64_t slice_us = slice_for(&share->gpus[c->gpu], c), until_ns = 0;
 
 	if (burst_holds(share, client))
-		until_ns = burst_until(share, c->gpu, client);
+		until_ns = burst_until(share, client);
 	if (c->part.is_running && c->told.seq - c->told.seq_done < OPEN_MAX &&
-	    has_news(share, c, slice_us, until_ns))
+	    has_news(share, client, slice_us, until_ns))
 		tell(share, client, slice_us, until_ns);
 	if (!is_told_held(share, c) && c->told.hold_seq) {
 		c->told.hold_seq = 0; /* the hold has ended by itself */

@@ -262,9 +262,44 @@ static void an_instance_has_another_prefix(void **state)
 	assert_string_equal(status_uuid(&mig, uuid), "MIG-00000000-0000-0000-0000-000000000000");
 }
 
+static void how_the_time_is_shared_is_shown_where_it_is(void **state)
+{
+	struct nvshare_status_gpu saved_gpu = gpu;
+	struct nvshare_status_client saved = clients[0];
+	char *text = view(false);
+
+	(void)state;
+	assert_null(strstr(text, "time  "));
+	assert_null(strstr(text, "USES"));
+	free(text);
+	gpu.n_preemptions = 120;
+	gpu.preempt_ns_p50 = 700000;
+	gpu.preempt_ns_p99 = 1250000;
+	gpu.n_preempt_timeouts = 2;
+	gpu.lc_gpu_ns = 12 * SEC;
+	gpu.be_gpu_ns = 30 * SEC;
+	clients[0].gpu_ns = 43 * SEC;
+	clients[0].run_ns = 100 * SEC;
+	clients[0].n_tasks = 40;
+	clients[0].n_slo_violations = 3;
+	clients[0].slice_us = 200;
+	clients[0].held_ns = SEC / 2;
+	clients[0].flags = NVSHARE_CLIENT_HELD | NVSHARE_CLIENT_SLICES_ONLY;
+	text = view(false);
+	has(text, "  time      12 s for critical work, 30 s for the rest; 120 preemptions,"
+		  " p50 0.70 ms, p99 1.25 ms, 2 failed\n");
+	has(text, "USES");
+	has(text, "43 %");
+	has(text, "held for others, 3 of 40 too late, others are not held for it: that was slow");
+	free(text);
+	gpu = saved_gpu;
+	clients[0] = saved;
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(how_the_time_is_shared_is_shown_where_it_is),
 		cmocka_unit_test(the_view_says_who_runs_and_why_others_wait),
 		cmocka_unit_test(claims_show_where_somebody_has_another),
 		cmocka_unit_test(a_failed_stop_is_told_in_words),

@@ -1,0 +1,438 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+
+/* What share is made of: slices, hints, the choice between holds and slices, GPU time. */
+
+#include "core/arm.h"
+#include "core/predict.h"
+#include "core/slice.h"
+#include "share_rig.h"
+
+static struct rig rig;
+
+static int set_up(void **state)
+{
+	(void)state;
+	rig_init(&rig);
+	return 0;
+}
+
+/* ---- slices ---------------------------------------------------------------- */
+
+struct slice_row {
+	struct {
+		enum share_class class;
+		uint32_t weight;
+		uint64_t slice_us;
+	} at[4];
+};
+
+#define L SHARE_CLASS_LOW
+#define N SHARE_CLASS_NORMAL
+#define H SHARE_CLASS_HIGH
+#define C SHARE_CLASS_CRITICAL
+
+static const struct slice_row slice_rows[] = {
+	/* equals: 10 ms for the smallest, the others in proportion */
+	{{{N, 100, 10000}, {N, 100, 10000}}},
+	{{{N, 100, 10000}, {N, 200, 20000}, {N, 400, 40000}}},
+	{{{L, 1, 10000}, {L, 8, 80000}}},
+	{{{H, 300, 30000}, {H, 100, 10000}}},
+	/* nobody has more than 10 s */
+	{{{N, 1, 1000}, {N, 10000, 10000000}}},
+	{{{N, 10, 20000}, {N, 5000, 10000000}}},
+	/* below a higher class */
+	{{{H, 100, 10000}, {N, 100, 500}, {L, 100, 200}}},
+	{{{N, 100, 10000}, {L, 100, 200}}},
+	{{{H, 100, 10000}, {H, 200, 20000}, {N, 100, 250}, {N, 200, 500}}},
+	{{{N, 100, 10000}, {L, 1, 100}, {L, 100, 200}}},
+	/* beside one critical, and beside two, which are equals */
+	{{{C, 100, 5000000}, {N, 100, 200}, {H, 300, 200}, {L, 10, 200}}},
+	{{{C, 100, 10000}, {C, 300, 30000}, {N, 100, 200}}},
+};
+
+static void slices_follow_class_and_weight(void **state)
+{
+	(void)state;
+	for (size_t i = 0; i < sizeof(slice_rows) / sizeof(slice_rows[0]); i++) {
+		const struct slice_row *row = &slice_rows[i];
+
+		rig_init(&rig);
+		rig.config.is_holding = false;
+		assert_int_equal(rig_config(&rig), 0);
+		for (uint32_t j = 0; j < 4 && row->at[j].weight; j++) {
+			rig_join(&rig, j, row->at[j].class, row->at[j].weight);
+			rig_busy(&rig, j);
+		}
+		for (uint32_t j = 0; j < 4 && row->at[j].weight; j++)
+			assert_int_equal(rig_slice(&rig, j), row->at[j].slice_us);
+	}
+}
+
+static void who_is_idle_for_a_while_makes_nobody_short(void **state)
+{
+	(void)state;
+	rig_join(&rig, 0, SHARE_CLASS_HIGH, 100);
+	rig_join(&rig, 1, SHARE_CLASS_NORMAL, 100);
+	rig_busy(&rig, 0);
+	rig_busy(&rig, 1);
+	assert_int_equal(rig_slice(&rig, 1), 500);
+	rig_idle(&rig, 0);
+	rig_in(&rig, 900 * MS);
+	assert_int_equal(rig_slice(&rig, 1), 500);
+	rig_in(&rig, 200 * MS);
+	assert_int_equal(rig_slice(&rig, 1), 10000);
+	assert_int_equal(rig_slice(&rig, 0), 10000); /* as it was: no message for nothing */
+	rig_busy(&rig, 0);
+	assert_int_equal(rig_slice(&rig, 1), 500);
+}
+
+static void capped_slices_leave_what_the_cap_says(void **state)
+{
+	struct share_gpu gpu = {.is_capped = true};
+	struct share_claim lc = {SHARE_CLASS_CRITICAL, 100, 0, 0};
+	struct share_claim be = {SHARE_CLASS_NORMAL, 100, 0, 0};
+	struct share_slices slices;
+
+	(void)state;
+	for (uint32_t percent = 10; percent < 100; percent += 5) {
+		for (uint32_t n = 1; n <= 40; n++) {
+			uint64_t lc_us, be_us;
+
+			rig.config.lc_max_percent = percent;
+			gpu.n_active[SHARE_CLASS_CRITICAL] = n;
+			slice_plan(&rig.config, &gpu, &slices);
+			lc_us = slice_of(&slices, &lc) * n;
+			be_us = slice_of(&slices, &be);
+			/* Bounds of a slice may only be to the others' advantage. */
+			assert_true(lc_us * 100 <= (lc_us + be_us) * (percent + 1) ||
+				    slice_of(&slices, &lc) == SHARE_SLICE_MIN);
+		}
+	}
+}
+
+/* ---- hints ----------------------------------------------------------------- */
+
+static void hints_are_believed_until_more_is_known(void **state)
+{
+	struct share_predict predict = {0};
+	uint64_t error_ns = 0;
+
+	(void)state;
+	predict_hint(&predict, &rig.config, 100 * S, 2 * MS);
+	assert_int_equal(predict_start(&predict, &rig.config, MS), 100 * S + 950 * US);
+	assert_int_equal(predict_start(&predict, &rig.config, 3 * MS), 100 * S);
+	predict_hint(&predict, &rig.config, 100 * S, 90 * US); /* too short to wait for */
+	assert_int_equal(predict_start(&predict, &rig.config, 0), 100 * S);
+	assert_true(predict_begin(&predict, &rig.config, 100 * S + 100 * US, &error_ns));
+	assert_int_equal(error_ns, 10 * US);
+	assert_false(predict_begin(&predict, &rig.config, 101 * S, &error_ns));
+}
+
+static void what_preparing_really_takes_is_learned(void **state)
+{
+	struct share_predict predict = {0};
+	uint64_t error_ns = 0;
+
+	(void)state;
+	/* It always takes half of what is announced. */
+	for (uint32_t i = 0; i < 10; i++) {
+		predict_hint(&predict, &rig.config, (100 + i) * S, 4 * MS);
+		(void)predict_begin(&predict, &rig.config, (100 + i) * S + 2 * MS, &error_ns);
+		assert_int_equal(error_ns, i < 3 ? 2 * MS : 0);
+	}
+	predict_hint(&predict, &rig.config, 200 * S, 6 * MS); /* in proportion */
+	assert_int_equal(predict.expected_ns, 3 * MS);
+	/* Then it changes. */
+	for (uint32_t i = 0; i < 20; i++) {
+		predict_hint(&predict, &rig.config, (300 + i) * S, 4 * MS);
+		(void)predict_begin(&predict, &rig.config, (300 + i) * S + 4 * MS, &error_ns);
+	}
+	assert_in_range(predict.expected_ns, 3900 * US, 4 * MS);
+}
+
+static void the_margin_grows_with_errors_and_shrinks_without(void **state)
+{
+	struct share_predict predict = {0};
+	uint64_t error_ns, margin_ns;
+
+	(void)state;
+	for (uint32_t i = 0; i < 13; i++) {
+		predict_hint(&predict, &rig.config, (100 + i) * S, 2 * MS);
+		(void)predict_begin(&predict, &rig.config, (100 + i) * S + 2 * MS, &error_ns);
+	}
+	assert_in_range(predict.margin_ns, 17 * US, 18 * US); /* 50 us * 0.9^10 */
+	margin_ns = predict.margin_ns;
+	for (uint32_t i = 0; i < 10; i++) {
+		predict_hint(&predict, &rig.config, (200 + i) * S, 2 * MS);
+		(void)predict_begin(&predict, &rig.config, (200 + i) * S + (i % 2 ? 1 : 4) * MS,
+				    &error_ns);
+	}
+	assert_in_range(predict.margin_ns, margin_ns * 2, margin_ns * 3);
+	for (uint32_t i = 0; i < 1000; i++) {
+		predict_hint(&predict, &rig.config, (300 + i) * S, 2 * MS);
+		(void)predict_begin(&predict, &rig.config, (300 + i) * S + (i % 2 ? 1 : 9) * MS,
+				    &error_ns);
+	}
+	assert_true(predict.margin_ns <= 6 * MS);
+}
+
+static void hostile_hints_do_no_harm(void **state)
+{
+	static const uint64_t values[] = {1, 999, 1000, S, UINT64_MAX};
+	struct share_predict predict = {0};
+	uint64_t error_ns, now = S;
+
+	(void)state;
+	for (size_t i = 0; i < 1000; i++) {
+		predict_hint(&predict, &rig.config, now, values[i % 5]);
+		assert_true(predict_start(&predict, &rig.config, MS) >= now);
+		now += values[i * 7 % 4];
+		(void)predict_begin(&predict, &rig.config, now, &error_ns);
+		assert_true(predict.ratio_ppm <= 100ull * SHARE_PPM);
+	}
+}
+
+static void hinted_node(void)
+{
+	rig_join(&rig, 0, SHARE_CLASS_CRITICAL, 100);
+	rig_join(&rig, 1, SHARE_CLASS_NORMAL, 100);
+	rig_busy(&rig, 1);
+	rig_arm(&rig, 0, SHARE_ARM_HOLD);
+}
+
+static void a_hint_holds_just_before_its_time_and_ends_by_itself(void **state)
+{
+	struct share_gpu_status status;
+
+	(void)state;
+	hinted_node();
+	rig_does(&rig, 0, SHARE_ACTIVITY_HINT, 5 * MS);
+	rig_in(&rig, 3 * MS);
+	assert_false(rig_is_held(&rig, 1));
+	rig_in(&rig, MS);
+	assert_true(rig_is_held(&rig, 1));
+	rig_in(&rig, 9 * MS);
+	assert_true(rig_is_held(&rig, 1));
+	rig_in(&rig, MS);
+	assert_false(rig_is_held(&rig, 1));
+	share_gpu_status(&rig.share, 0, &status);
+	assert_int_equal(status.n_hints, 1);
+	assert_int_equal(status.n_hints_missed, 1);
+}
+
+static void the_burst_that_follows_a_hint_takes_its_hold_over(void **state)
+{
+	(void)state;
+	hinted_node();
+	rig_does(&rig, 0, SHARE_ACTIVITY_HINT, 2 * MS);
+	rig_in(&rig, 2 * MS);
+	assert_true(rig_is_held(&rig, 1));
+	rig_does(&rig, 0, SHARE_ACTIVITY_BEGIN, 0);
+	rig_in(&rig, 50 * MS);
+	assert_true(rig_is_held(&rig, 1));
+	rig_does(&rig, 0, SHARE_ACTIVITY_END, 50 * MS);
+	assert_false(rig_is_held(&rig, 1));
+}
+
+static void a_hint_can_be_taken_back(void **state)
+{
+	(void)state;
+	hinted_node();
+	rig_does(&rig, 0, SHARE_ACTIVITY_HINT, 100 * US);
+	assert_true(rig_is_held(&rig, 1));
+	rig_does(&rig, 0, SHARE_ACTIVITY_HINT, 0);
+	assert_false(rig_is_held(&rig, 1));
+	rig_does(&rig, 0, SHARE_ACTIVITY_HINT, 5 * MS);
+	rig_does(&rig, 0, SHARE_ACTIVITY_HINT, 0);
+	rig_in(&rig, 10 * MS);
+	assert_false(rig_is_held(&rig, 1));
+}
+
+static void hints_without_end_hold_no_longer_than_the_cap(void **state)
+{
+	uint64_t held = 0;
+
+	(void)state;
+	hinted_node();
+	for (uint32_t i = 0; i < 5000; i++) {
+		rig_does(&rig, 0, SHARE_ACTIVITY_HINT, 100 * US);
+		rig_in(&rig, MS);
+		held += rig_is_held(&rig, 1);
+	}
+	assert_true(held <= 4650);
+}
+
+/* ---- which of the two ------------------------------------------------------ */
+
+static void learn(struct share_arm *arm, uint32_t n, uint64_t hold_us, uint64_t slices_us)
+{
+	for (uint32_t i = 0; i < n; i++) {
+		enum share_arm_kind kind = arm_next(arm);
+
+		arm_note(arm, kind, (kind == SHARE_ARM_HOLD ? hold_us : slices_us) * US);
+	}
+}
+
+static void the_arm_with_the_shorter_tail_is_used_and_the_other_tried_now_and_then(void **state)
+{
+	struct share_arm arm = {.best = SHARE_ARM_HOLD};
+	uint32_t n_slices = 0;
+
+	(void)state;
+	learn(&arm, 32, 2000, 3000);
+	assert_int_equal(arm.n[SHARE_ARM_HOLD], 16);
+	assert_int_equal(arm.n[SHARE_ARM_SLICES], 16);
+	for (uint32_t i = 0; i < 1280; i++) {
+		enum share_arm_kind kind = arm_next(&arm);
+
+		n_slices += kind == SHARE_ARM_SLICES;
+		arm_note(&arm, kind, (kind == SHARE_ARM_HOLD ? 2000 : 3000) * US);
+	}
+	assert_int_equal(n_slices, 10);
+	/* Holding gets worse; that is seen, and slices are found to be better. */
+	learn(&arm, 200, 9000, 3000);
+	assert_int_equal(arm.best, SHARE_ARM_SLICES);
+	assert_int_equal(arm_tail(&arm, SHARE_ARM_SLICES), 3000);
+}
+
+static void slices_are_preferred_when_they_are_as_good(void **state)
+{
+	struct share_arm arm = {.best = SHARE_ARM_HOLD};
+
+	(void)state;
+	learn(&arm, 32, 2000, 2100);
+	assert_int_equal(arm.best, SHARE_ARM_SLICES);
+	arm = (struct share_arm){.best = SHARE_ARM_HOLD};
+	learn(&arm, 32, 2000, 2200);
+	assert_int_equal(arm.best, SHARE_ARM_HOLD);
+}
+
+static void one_burst_out_of_line_is_no_tail(void **state)
+{
+	struct share_arm arm = {.best = SHARE_ARM_HOLD};
+
+	(void)state;
+	learn(&arm, 32, 2000, 3000);
+	arm_note(&arm, SHARE_ARM_HOLD, S);
+	assert_int_equal(arm_tail(&arm, SHARE_ARM_HOLD), 2000);
+	assert_int_equal(arm.best, SHARE_ARM_HOLD);
+}
+
+/* ---- GPU time -------------------------------------------------------------- */
+
+/* percent of its time at work, as its reports say; a report every 10 ms, for 10 s. */
+static void work(uint32_t n, const uint32_t *percent)
+{
+	uint64_t busy[RIG_CLIENTS] = {0};
+
+	for (uint32_t i = 0; i < n; i++)
+		rig_busy(&rig, i);
+	for (uint32_t t = 0; t < 1000; t++) {
+		rig_in(&rig, 10 * MS);
+		for (uint32_t i = 0; i < n; i++) {
+			busy[i] += 10 * MS * percent[i] / 100;
+			assert_int_equal(
+				rig_step(&rig, (struct share_event){.type = SHARE_EVENT_ACTIVITY,
+								    .client = i,
+								    .activity = SHARE_ACTIVITY_USE,
+								    .busy_ns = busy[i]}),
+				0);
+		}
+	}
+}
+
+static void time_is_divided_by_the_slices(void **state)
+{
+	static const uint32_t percent[] = {100, 100, 100};
+
+	(void)state;
+	rig_join(&rig, 0, SHARE_CLASS_NORMAL, 100);
+	rig_join(&rig, 1, SHARE_CLASS_NORMAL, 200);
+	rig_join(&rig, 2, SHARE_CLASS_NORMAL, 400);
+	work(3, percent);
+	assert_in_range(share_gpu_ns(&rig.share, 0), 10 * S / 7 - 100 * MS, 10 * S / 7 + 100 * MS);
+	assert_in_range(share_gpu_ns(&rig.share, 1), 20 * S / 7 - 100 * MS, 20 * S / 7 + 100 * MS);
+	assert_in_range(share_gpu_ns(&rig.share, 2), 40 * S / 7 - 100 * MS, 40 * S / 7 + 100 * MS);
+	assert_in_range(rig.clients[0].usage.use_ppm, 140000, 146000);
+}
+
+static void who_is_there_half_of_the_time_counts_half(void **state)
+{
+	static const uint32_t percent[] = {50, 100};
+
+	(void)state;
+	rig_join(&rig, 0, SHARE_CLASS_NORMAL, 100);
+	rig_join(&rig, 1, SHARE_CLASS_NORMAL, 100);
+	work(2, percent);
+	/* Beside another that is always there, half of the half; the rest is the other's. */
+	assert_in_range(share_gpu_ns(&rig.share, 0), 2400 * MS, 2600 * MS);
+	assert_in_range(share_gpu_ns(&rig.share, 1), 7200 * MS, 7600 * MS);
+}
+
+static void many_get_their_parts_too(void **state)
+{
+	uint32_t percent[40];
+	uint64_t sum = 0;
+
+	(void)state;
+	for (uint32_t i = 0; i < 40; i++) {
+		rig_join(&rig, i, SHARE_CLASS_NORMAL, i < 20 ? 100 : 300);
+		percent[i] = 100;
+	}
+	work(40, percent);
+	for (uint32_t i = 0; i < 40; i++) {
+		uint64_t right = 10 * S * (i < 20 ? 1 : 3) / 80;
+
+		assert_in_range(share_gpu_ns(&rig.share, i), right - right / 50,
+				right + right / 50);
+		sum += share_gpu_ns(&rig.share, i);
+	}
+	assert_true(sum <= 10 * S);
+}
+
+static void who_is_alone_and_reports_now_and_then_had_what_it_says(void **state)
+{
+	(void)state;
+	rig_join(&rig, 0, SHARE_CLASS_NORMAL, 100);
+	rig_in(&rig, 100 * S);
+	assert_int_equal(rig_step(&rig, (struct share_event){.type = SHARE_EVENT_ACTIVITY,
+							     .activity = SHARE_ACTIVITY_USE,
+							     .busy_ns = 60 * S}),
+			 0);
+	assert_int_equal(share_gpu_ns(&rig.share, 0), 60 * S);
+	/* Nobody has more than the time that has passed, whatever is said. */
+	rig_in(&rig, S);
+	assert_int_equal(rig_step(&rig, (struct share_event){.type = SHARE_EVENT_ACTIVITY,
+							     .activity = SHARE_ACTIVITY_USE,
+							     .busy_ns = UINT64_MAX}),
+			 0);
+	assert_int_equal(share_gpu_ns(&rig.share, 0), 61 * S);
+}
+
+#define TEST(name) cmocka_unit_test_setup(name, set_up)
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		TEST(slices_follow_class_and_weight),
+		TEST(who_is_idle_for_a_while_makes_nobody_short),
+		TEST(capped_slices_leave_what_the_cap_says),
+		TEST(hints_are_believed_until_more_is_known),
+		TEST(what_preparing_really_takes_is_learned),
+		TEST(the_margin_grows_with_errors_and_shrinks_without),
+		TEST(hostile_hints_do_no_harm),
+		TEST(a_hint_holds_just_before_its_time_and_ends_by_itself),
+		TEST(the_burst_that_follows_a_hint_takes_its_hold_over),
+		TEST(a_hint_can_be_taken_back),
+		TEST(hints_without_end_hold_no_longer_than_the_cap),
+		TEST(the_arm_with_the_shorter_tail_is_used_and_the_other_tried_now_and_then),
+		TEST(slices_are_preferred_when_they_are_as_good),
+		TEST(one_burst_out_of_line_is_no_tail),
+		TEST(time_is_divided_by_the_slices),
+		TEST(who_is_there_half_of_the_time_counts_half),
+		TEST(many_get_their_parts_too),
+		TEST(who_is_alone_and_reports_now_and_then_had_what_it_says),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,249 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The time of a GPU among those that run side by side: the real scheduler, and clients on the
+wire that do what they are told."""
+
+import json
+import pathlib
+import subprocess
+import sys
+
+import pytest
+
+sys.path.insert(0, str(pathlib.Path(__file__).parent))
+
+import wire  # noqa: E402
+from test_scheduler import CTL, Node, clean_env, settle  # noqa: E402
+from wire import is_ready  # noqa: E402
+
+LOW, NORMAL, HIGH, CRITICAL = range(4)
+USE, BUSY, IDLE, BEGIN, END, HINT = range(6)
+UNSUPPORTED = 6
+MS = 1_000_000
+
+
+class Sharer:
+    """A client that runs, answers what it is told, and remembers it."""
+
+    def __init__(self, node, priority=NORMAL, weight=100, name="sharer", slo_us=0):
+        self.wire = node.connect()
+        self.slice_us, self.hold_us, self.n_told, self.claim = None, 0, 0, None
+        self.outcome = 0
+        self.busy_ns = self.held_ns = 0
+        self.wire.register(name=name, claim=(priority, weight, slo_us, 0))
+        self.wire.request()
+        self.wire.expect("LOCK_OK")
+        self.hear()
+
+    def take(self, patience=20.0):
+        """The next SET_SHARE, answered."""
+        self.answer(self.wire.expect("SET_SHARE", patience))
+
+    def answer(self, values):
+        seq, self.slice_us, self.hold_us, _, *self.claim = values
+        self.n_told += 1
+        outcome = self.outcome if self.hold_us else 0
+        self.wire.send("SHARE_SET", seq, 600_000 if self.hold_us else 0, outcome, int(self.hold_us > 0 and not outcome))
+
+    def hear(self):
+        """Everything that is there now."""
+        while is_ready(self.wire.sock):
+            self.take()
+
+    def does(self, kind, value=0):
+        self.wire.send("ACTIVITY", self.busy_ns, self.held_ns, value, kind, 0)
+
+    def until(self, condition):
+        while not condition(self):
+            self.take()
+
+    def held(self):
+        self.until(lambda self: self.hold_us > 0)
+
+    def let_go(self):
+        self.until(lambda self: self.hold_us == 0)
+
+    def sync(self):
+        """All that was sent before has been understood, and its effects are here."""
+        self.wire.send("PING", 7)
+        while True:
+            name, values = self.wire.receive()
+            if name == "PING":
+                return
+            assert name == "SET_SHARE"
+            self.answer(values)
+
+
+@pytest.fixture
+def node(tmp_path):
+    made = Node(tmp_path)
+    yield made
+    made.stop()
+
+
+def start(node, **settings):
+    node.start(NVSHARE_SCHEDULING_MODE="auto", NVSHARE_BE_TURN_MS="20", **settings)
+
+
+def json_status(node):
+    done = subprocess.run(
+        [CTL, "status", "--json"], env=clean_env(node.folder), stdout=subprocess.PIPE, check=True, timeout=20
+    )
+    return json.loads(done.stdout)
+
+
+def test_who_is_alone_hears_nothing_and_equals_share(node):
+    start(node)
+    a = Sharer(node)
+    a.sync()
+    assert a.n_told == 0
+    b = Sharer(node)
+    a.until(lambda a: a.slice_us == 10000)
+    b.until(lambda b: b.slice_us == 10000)
+    heavy = Sharer(node, weight=400)
+    for client in (a, b, heavy):
+        client.does(BUSY)
+    heavy.until(lambda heavy: heavy.slice_us == 40000)
+    assert heavy.claim[:2] == [NORMAL, 400]
+    b.wire.close()
+    heavy.wire.close()
+    a.until(lambda a: a.slice_us == 0)
+
+
+def test_a_burst_holds_the_others_and_its_end_lets_them_go(node):
+    start(node)
+    lc = Sharer(node, CRITICAL, name="lc", slo_us=4000)
+    be = Sharer(node, name="be")
+    be.does(BUSY)
+    lc.does(BEGIN)
+    be.held()
+    assert 0 < be.hold_us <= 1_000_000 and be.slice_us == 200
+    lc.until(lambda lc: lc.slice_us == 5_000_000)
+    be.sync()
+    clients = {client["name"]: client for client in json_status(node)["clients"]}
+    assert clients["be"]["held"] and clients["be"]["busy"] and not clients["lc"]["held"]
+    assert clients["be"]["slice_microseconds"] == 200
+    lc.does(END, 5 * MS)
+    be.let_go()
+    be.sync()
+    status = json_status(node)
+    gpu = status["gpus"][0]
+    assert gpu["preemptions"] == 1 and gpu["critical_tasks"] == 1 and gpu["slo_violations"] == 1
+    assert 0 < gpu["preempt_seconds"]["p50"] <= gpu["preempt_seconds"]["max"]
+
+
+def test_the_others_are_held_in_parallel_and_compute_in_turn(node):
+    start(node)
+    lc = Sharer(node, CRITICAL)
+    bes = [Sharer(node) for _ in range(4)]
+    for be in bes:
+        be.does(BUSY)
+        be.sync()
+    lc.does(BEGIN)
+    for be in bes:
+        be.held()
+    lc.does(END, MS)
+    had = set()
+    while len(had) < len(bes):
+        for be in bes:
+            be.hear()
+        computing = [i for i, be in enumerate(bes) if be.hold_us == 0]
+        assert len(computing) <= 1
+        had.update(computing)
+
+
+def test_a_death_lets_everybody_go(node):
+    start(node)
+    lc = Sharer(node, CRITICAL)
+    bes = [Sharer(node), Sharer(node)]
+    for be in bes:
+        be.does(BUSY)
+        be.sync()
+    lc.does(BEGIN)
+    for be in bes:
+        be.held()
+    lc.wire.close()
+    for be in bes:
+        be.let_go()
+
+
+def test_a_hint_holds_for_a_while_and_no_longer(node):
+    start(node)
+    lc = Sharer(node, CRITICAL)
+    be = Sharer(node)
+    be.does(BUSY)
+    be.sync()
+    lc.does(HINT, 3 * MS)
+    be.held()
+    assert 0 < be.hold_us <= 10_000
+    lc.does(BEGIN)
+    be.until(lambda be: be.hold_us > 10_000)  # the burst's own hold takes over
+    lc.does(END, MS)
+    be.let_go()
+
+
+def test_who_can_not_be_held_is_seen_in_the_status_and_left_alone(node):
+    start(node)
+    lc = Sharer(node, CRITICAL)
+    be = Sharer(node)
+    be.outcome = UNSUPPORTED
+    be.does(BUSY)
+    lc.does(BEGIN)
+    be.held()
+    be.sync()
+    assert json_status(node)["gpus"][0]["preempt_failures"] == 1
+    assert "not-held" in node.log()
+    n_told = be.n_told
+    for _ in range(5):
+        lc.does(END, MS)
+        lc.does(BEGIN)
+    lc.sync()
+    be.sync()
+    assert be.n_told == n_told
+
+
+def test_holding_can_be_forbidden(node):
+    start(node, NVSHARE_HOLD="0")
+    lc = Sharer(node, CRITICAL)
+    be = Sharer(node)
+    be.does(BUSY)
+    lc.does(BEGIN)
+    be.until(lambda be: be.slice_us == 200)
+    lc.sync()
+    be.sync()
+    assert be.hold_us == 0
+
+
+def test_the_gpu_time_of_two_equals_is_half_of_it_each(node):
+    start(node)
+    a, b = Sharer(node, name="a"), Sharer(node, name="b")
+    for client in (a, b):
+        client.does(BUSY)
+        client.sync()
+    first = json_status(node)
+    second = json_status(node)
+    while second["time"] - first["time"] < 0.3:
+        for client in (a, b):
+            client.busy_ns += int(1e9)  # more than can be: it is cut to the time that has passed
+            client.does(USE)
+            client.sync()
+        second = json_status(node)
+    used = [client["gpu_seconds"] for client in second["clients"]]
+    assert sum(used) <= second["uptime_seconds"]
+    assert abs(used[0] - used[1]) < 0.1 * sum(used)
+
+
+def test_an_idle_node_that_shared_sleeps(node):
+    start(node, NVSHARE_ACTIVE_MS="100")
+    lc = Sharer(node, CRITICAL)
+    be = Sharer(node)
+    be.does(BUSY)
+    lc.does(BEGIN)
+    be.held()
+    lc.does(END, MS)
+    be.let_go()
+    be.does(IDLE)
+    be.sync()
+    lc.sync()
+    before = settle(node.process.pid)
+    assert not is_ready(be.wire.sock, 1.5)
+    assert wire.read_stat(node.process.pid) == before
