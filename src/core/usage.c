@@ -207,8 +207,8 @@ static void learn(struct share_gpu_usage *gu, struct share_usage *u, uint64_t bu
 
 	if (expected_ns > 0 && u->given_ns > 0) {
 		/* What it was thought to have of the time in which it was thought to be busy. */
-		uint64_t use_ppm = u->given_ns / (expected_ns / 1000 ? expected_ns / 1000 : 1) *
-				   (SHARE_PPM / 1000);
+		uint64_t use_ppm =
+			u->given_ns * 1000 / (expected_ns / 1000 ? expected_ns / 1000 : 1);
 
 		use_ppm = use_ppm < SHARE_PPM ? use_ppm : SHARE_PPM;
 		right_ns = busy_ns / 1000 * use_ppm / 1000;
