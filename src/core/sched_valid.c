@@ -63,6 +63,10 @@ static void check_line(const struct sched_client *c)
 		assert(!"client state out of range");
 	}
 	assert((c->state == SCHED_CLIENT_STOPPING) <= c->is_asked);
+	/* What is waited for and can not be had is refused at some time. */
+	assert((c->bound_ns != SCHED_NO_DEADLINE) ==
+	       (c->line == SCHED_LINE_QUEUE &&
+		(c->memory.wanted > 0 || c->memory.wanted_pinned > 0)));
 }
 
 static uint32_t count(const struct sched *sched, const struct sched_list *list,

@@ -153,6 +153,7 @@ void stop_evicted(struct sched *sched, const struct sched_event *event)
 {
 	fit_out(sched, event->client);
 	keep(sched, event, true);
+	line_bound(sched, &sched->clients[event->client]);
 	fit_in(sched, event->client);
 }
 

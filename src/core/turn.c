@@ -243,7 +243,8 @@ void turn_put_back(struct sched *sched, uint32_t client)
 	line_leave(sched, client);
 	line_push_again(sched, client);
 	/* It has waited all the while: else whoever is put back again and again waits for ever. */
-	c->bound_ns = min_u64(c->bound_ns, c->kept_bound_ns);
+	if (c->bound_ns != SCHED_NO_DEADLINE)
+		c->bound_ns = min_u64(c->bound_ns, c->kept_bound_ns);
 	/* What it has brought in stays, and can be asked back: the copies are still clean. */
 	if (c->is_given)
 		c->answer_ns = SCHED_NO_DEADLINE;

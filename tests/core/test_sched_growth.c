@@ -205,6 +205,27 @@ static void a_wait_for_pinned_memory_has_an_end(void **state)
 	assert_false(rig_status(&rig, 1).growing);
 }
 
+/* It had asked only to run; what it lacks since then comes with the answer to an eviction. */
+static void a_wait_that_an_answer_tells_of_has_an_end_too(void **state)
+{
+	(void)state;
+	rig.config.mode = SCHED_MODE_SERIAL;
+	assert_int_equal(rig_config(&rig), 0);
+	rig_run(&rig, 0, 40);
+	rig_start(&rig, 1, 60);
+	rig_at(&rig, 20 * S);
+	assert_int_equal(rig_release(&rig, 0, rig_mem(40, 0, 0), true), 0);
+	assert_int_equal(rig_memory(&rig, 1, rig_want(rig_mem(60, 0, 0), 10, 0)), 0);
+	assert_int_equal(rig_did(&rig, 0, SCHED_ACTION_DROP)->bytes, 10 * GIB);
+	assert_int_equal(rig_did(&rig, 0, SCHED_ACTION_DROP)->grant, 0);
+	assert_int_equal(rig_release(&rig, 0, rig_want(rig_mem(30, 10, 0), 0, 50), true), 0);
+	assert_int_equal(rig_why(&rig, 0), SCHED_WAIT_STUCK);
+	rig_at(&rig, 260 * S - 1);
+	assert_null(rig_did(&rig, 0, SCHED_ACTION_REFUSE));
+	rig_at(&rig, 260 * S);
+	assert_int_equal(rig_did(&rig, 0, SCHED_ACTION_REFUSE)->bytes, 50 * GIB);
+}
+
 static void pinned_bytes_promised_to_another_count_already(void **state)
 {
 	(void)state;
@@ -402,6 +423,7 @@ int main(void)
 		T(growth_beyond_the_card_is_refused),
 		T(pinned_growth_leaves_room_for_the_largest),
 		T(a_wait_for_pinned_memory_has_an_end),
+		T(a_wait_that_an_answer_tells_of_has_an_end_too),
 		T(pinned_bytes_promised_to_another_count_already),
 		T(a_wish_that_becomes_pinned_is_looked_at_anew),
 		T(a_pinned_wish_that_can_not_be_had_refuses_nobody_else),
