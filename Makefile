@@ -170,7 +170,7 @@ sim: $(B)/tests/sim/sim_sched $(B)/tests/sim/sim_share ## simulate SEEDS seeds f
 	$(B)/tests/sim/sim_share $(SEED) $(SEEDS)
 check-sim: $(B)/tests/sim/sim_sched $(B)/tests/sim/sim_share $(B)/tests/sim/exhaustive check-corpus
 	$(B)/tests/sim/sim_sched $(SEED) $(SEEDS)
-	$(B)/tests/sim/sim_share $(SEED) $(if $(SAN),10,40)
+	$(B)/tests/sim/sim_share $(SEED) $(if $(SAN),20,200)
 	$(B)/tests/sim/exhaustive $(if $(SAN),6,7)
 
 # Three clients, every interleaving: 8 moves take 20 s, each one more about four times that.
