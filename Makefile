@@ -15,6 +15,9 @@ INSTALL    ?= install
 PKG_CONFIG ?= pkg-config
 PYTHON     ?= /usr/bin/python3
 CUDA_HOME  ?= /usr/local/cuda
+# Where PYTHON looks for modules below PREFIX; if nowhere, users name the folder in PYTHONPATH.
+PYTHONDIR  ?= $(or $(shell $(PYTHON) -c 'import site; print(*[d for d in site.getsitepackages() \
+    if d.startswith("$(PREFIX)/lib/")][:1])' 2>/dev/null),$(LIBDIR)/nvshare/python)
 
 # SAN=address,undefined or SAN=thread builds beside the plain build, never over it.
 SAN   ?=
@@ -151,7 +154,7 @@ apps: $(apps)
 ALL_UNIT_TESTS = $(unit_tests) $(unit_tests_daemon) $(unit_tests_hook) $(if $(SAN),,$(unit_tests_simgpu))
 
 .PHONY: check
-check: check-unit check-sim check-house check-preload check-e2e ## every test that takes minutes
+check: check-unit check-sim check-house check-preload check-e2e check-api ## every test that takes minutes
 
 .PHONY: check-unit
 check-unit: $(ALL_UNIT_TESTS) ## unit tests of every module (add SAN=address,undefined or SAN=thread)
@@ -229,11 +232,13 @@ $(B)/tests/hook/preload/libleaver.so $(B)/tests/hook/preload/libearly.so: $(B)/t
 
 # End to end: real programs, the real scheduler, the simulated GPU.
 PYTEST = NVSHARE_BUILD=$(abspath $(B)) $(PYTHON) -m pytest -q -p no:cacheprovider
-.PHONY: check-preload check-e2e check-e2e-slow
+.PHONY: check-preload check-e2e check-api check-e2e-slow
 check-preload: all apps $(fixtures)
 	$(PYTEST) tests/hook/preload
 check-e2e: all apps
 	$(PYTEST) -m 'not slow' tests/e2e
+check-api: all apps ## what programs may call: Python
+	$(PYTEST) tests/python
 check-e2e-slow: all apps
 	$(PYTEST) -m slow tests/e2e
 
@@ -284,7 +289,7 @@ check-lint:
 	shellcheck $(wildcard scripts/* tests/gpu/run tests/gpu/rehearse) .ci/run
 
 .PHONY: install uninstall check-install clean help
-install: all ## DESTDIR, PREFIX, BINDIR, LIBDIR, INCLUDEDIR
+install: all ## DESTDIR, PREFIX, BINDIR, LIBDIR, INCLUDEDIR, PYTHONDIR
 	$(INSTALL) -D -m 755 $(B)/nvshare-scheduler $(DESTDIR)$(BINDIR)/nvshare-scheduler
 	$(INSTALL) -D -m 755 $(B)/nvsharectl $(DESTDIR)$(BINDIR)/nvsharectl
 	$(INSTALL) -D -m 755 $(B)/libnvshare.so $(DESTDIR)$(LIBDIR)/libnvshare.so
@@ -292,10 +297,12 @@ install: all ## DESTDIR, PREFIX, BINDIR, LIBDIR, INCLUDEDIR
 	$(INSTALL) -D -m 755 $(B)/simgpu/libnvidia-ml.so.1 $(DESTDIR)$(LIBDIR)/nvshare/simgpu/libnvidia-ml.so.1
 	for h in nvshare.h claim.h protocol.h messages.def version.h; do \
 	    $(INSTALL) -D -m 644 include/nvshare/$$h $(DESTDIR)$(INCLUDEDIR)/nvshare/$$h || exit 1; done
+	for f in $(notdir $(wildcard src/python/nvshare/*.py*)); do \
+	    $(INSTALL) -D -m 644 src/python/nvshare/$$f $(DESTDIR)$(PYTHONDIR)/nvshare/$$f || exit 1; done
 
 uninstall:
 	rm -f $(DESTDIR)$(BINDIR)/nvshare-scheduler $(DESTDIR)$(BINDIR)/nvsharectl $(DESTDIR)$(LIBDIR)/libnvshare.so
-	rm -rf $(DESTDIR)$(LIBDIR)/nvshare $(DESTDIR)$(INCLUDEDIR)/nvshare
+	rm -rf $(DESTDIR)$(LIBDIR)/nvshare $(DESTDIR)$(INCLUDEDIR)/nvshare $(DESTDIR)$(PYTHONDIR)/nvshare
 
 check-install: all apps ## install into a fresh folder and run the demo's job from there
 	scripts/check-install $(abspath $(B))

@@ -1,0 +1,268 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Without the library: programs do what they would, and wrong arguments are named."""
+
+import asyncio
+import concurrent.futures
+import functools
+import inspect
+import threading
+
+import nvshare
+import pytest
+from conftest import run_alone
+from nvshare import Priority, _calls
+
+pytestmark = pytest.mark.filterwarnings("ignore:libnvshare.so is not preloaded")
+
+EVERYTHING = """
+import asyncio, threading
+import nvshare
+
+@nvshare.latency_critical(slo_ms=10)
+def urgent(x):
+    return x + 1
+
+@nvshare.best_effort
+async def calm(x):
+    return x + 2
+
+assert not nvshare.is_loaded()
+assert urgent(1) == 2 and asyncio.run(calm(1)) == 3
+with nvshare.hint_prepare(100), nvshare.request():
+    pass
+nvshare.hint_prepare(0)
+assert not nvshare.set_priority("high") and not nvshare.set_weight(5)
+assert not nvshare.set_slo(1.5) and not nvshare.set_compute_limit(50)
+assert not nvshare.status().is_loaded and nvshare.metrics().tasks_completed == 0
+threads = [threading.Thread(target=urgent, args=(1,)) for _ in range(4)]
+[t.start() for t in threads], [t.join() for t in threads]
+with nvshare.GPUScheduler() as scheduler:
+    assert scheduler.submit(urgent, (5,)).result() == 6
+    assert scheduler.get_metrics().gpu_utilization == 0
+print("did all")
+"""
+
+
+def test_everything_does_nothing_and_says_so_once():
+    done = run_alone(EVERYTHING, "-W", "always")
+    assert done.returncode == 0, done.stderr
+    assert done.stdout == "did all\n"
+    assert done.stderr.count("RuntimeWarning: libnvshare.so is not preloaded") == 1
+    assert done.stderr.startswith("<string>:14: "), "the warning is about the program's line"
+
+
+def test_importing_alone_says_nothing():
+    done = run_alone("import nvshare; nvshare.is_loaded(); nvshare.latency_critical(print)")
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_nothing_but_the_standard_library_is_needed():
+    done = run_alone("import nvshare", "-S")
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+@pytest.mark.parametrize(
+    "name, call",
+    [
+        ("us", lambda v: nvshare.hint_prepare(v)),
+        ("weight", lambda v: nvshare.set_weight(v)),
+        ("percent", lambda v: nvshare.set_compute_limit(v)),
+        ("device", lambda v: nvshare.status(v)),
+        ("device", lambda v: nvshare.metrics(v)),
+        ("gpu_id", lambda v: nvshare.GPUScheduler(gpu_id=v)),
+        ("max_workers", lambda v: nvshare.GPUScheduler(max_workers=v)),
+        ("slo_ms", lambda v: nvshare.set_slo(v)),
+        ("slo_ms", lambda v: nvshare.latency_critical(slo_ms=v)),
+        ("priority", lambda v: nvshare.set_priority(v)),
+        ("priority", lambda v: nvshare.latency_critical(priority=v)),
+        ("priority", lambda v: nvshare.best_effort(priority=v)),
+    ],
+)
+@pytest.mark.parametrize("value", [-1, 1 << 32, float("nan"), True, "many", [], object()])
+def test_wrong_arguments_are_named(name, call, value):
+    with pytest.raises(ValueError, match=f"^{name}: "):
+        call(value)
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda: nvshare.set_weight(0),
+        lambda: nvshare.set_weight(10001),
+        lambda: nvshare.set_weight(1.5),
+        lambda: nvshare.set_compute_limit(0),
+        lambda: nvshare.set_compute_limit(101),
+        lambda: nvshare.set_slo(0),
+        lambda: nvshare.set_slo(0.0001),
+        lambda: nvshare.set_slo(3600001),
+        lambda: nvshare.hint_prepare(1000001),
+        lambda: nvshare.set_priority("CRITICAL "),
+        lambda: nvshare.latency_critical(priority=Priority.NORMAL),
+        lambda: nvshare.best_effort(priority=Priority.CRITICAL),
+    ],
+)
+def test_borders_are_kept(call):
+    with pytest.raises(ValueError):
+        call()
+
+
+@pytest.mark.parametrize("not_a_function", [5, "name", [print]])
+def test_only_functions_are_decorated_and_submitted(not_a_function):
+    for decorate in (nvshare.latency_critical, nvshare.best_effort, nvshare.latency_critical(slo_ms=1)):
+        with pytest.raises(ValueError, match="^function: "):
+            decorate(not_a_function)
+    with nvshare.GPUScheduler() as scheduler, pytest.raises(ValueError, match="^task: "):
+        scheduler.submit(not_a_function)
+
+
+def test_right_arguments_are_taken():
+    for value in (Priority.LOW, 0, "low", "LOW", "Low"):
+        assert nvshare.set_priority(value) is False
+    assert nvshare.set_slo(None) is False and nvshare.set_slo(3600000) is False
+    assert nvshare.set_compute_limit(None) is False and nvshare.set_weight(10000) is False
+    nvshare.hint_prepare(1000000).cancel()
+
+
+@pytest.mark.parametrize("decorate", [nvshare.latency_critical, nvshare.best_effort(priority="low")])
+def test_decorated_functions_stay_what_they_were(decorate):
+    @decorate
+    def plain(a, *, b=2):
+        """What it does."""
+        return a, b
+
+    class Model:
+        @decorate
+        def method(self, x):
+            return self, x
+
+        @staticmethod
+        @decorate
+        def static(x):
+            return x
+
+    @decorate
+    def generator():
+        got = yield 1
+        yield got
+        return 5
+
+    @decorate
+    async def coroutine(x):
+        await asyncio.sleep(0)
+        return x
+
+    @decorate
+    async def async_generator():
+        for x in range(3):
+            yield x
+
+    async def collected():
+        return [x async for x in async_generator()]
+
+    model = Model()
+    assert plain(1, b=3) == (1, 3) and plain.__name__ == "plain" and plain.__doc__ == "What it does."
+    assert str(inspect.signature(plain)) == "(a, *, b=2)"
+    assert model.method(4) == (model, 4) and Model.static(5) == 5
+    items = generator()
+    assert inspect.isgeneratorfunction(generator) and next(items) == 1 and items.send(7) == 7
+    with pytest.raises(StopIteration) as end:
+        next(items)
+    assert end.value.value == 5
+    assert inspect.iscoroutinefunction(coroutine) and asyncio.run(coroutine(6)) == 6
+    assert asyncio.run(collected()) == [0, 1, 2]
+    assert decorate(functools.partial(plain, 1))() == (1, 2)
+
+
+def test_exceptions_come_through():
+    @nvshare.latency_critical
+    def wrong():
+        raise KeyError("mine")
+
+    with pytest.raises(KeyError, match="mine"):
+        wrong()
+    with pytest.raises(KeyError), nvshare.hint_prepare(5), nvshare.request():
+        raise KeyError
+
+
+def test_an_exception_calls_a_hint_off(monkeypatch):
+    said = []
+    monkeypatch.setattr(_calls, "call", lambda *call: said.append(call) or 0)
+    with nvshare.hint_prepare(500):
+        pass
+    assert said == [("nvshare_hint_prepare", 500)]
+    with pytest.raises(KeyError), nvshare.hint_prepare(700):
+        raise KeyError
+    assert said[1:] == [("nvshare_hint_prepare", 700), ("nvshare_hint_prepare", 0)]
+
+
+def test_an_async_generator_is_closed_with_its_wrapper():
+    said = []
+
+    @nvshare.latency_critical
+    async def items():
+        try:
+            yield 1
+            yield 2
+        finally:
+            said.append("closed")
+
+    async def take_one():
+        found = items()
+        assert await found.__anext__() == 1
+        await found.aclose()
+        return list(said)
+
+    assert asyncio.run(take_one()) == ["closed"]
+
+
+def test_urgent_tasks_do_not_wait_for_others():
+    gate = threading.Event()
+    with nvshare.GPUScheduler() as scheduler:
+        urgent = scheduler.latency_critical(slo_ms=10)(lambda x, y=0: x + y)
+        calm = scheduler.best_effort(gate.wait)
+        waiting = [scheduler.submit(calm), scheduler.submit(gate.wait)]
+        assert scheduler.submit(urgent, args=(1,), kwargs={"y": 2}).result() == 3
+        with pytest.raises(concurrent.futures.TimeoutError):
+            waiting[0].result(timeout=0)
+        assert not waiting[1].running()
+        gate.set()
+        assert [w.result() for w in waiting] == [True, True]
+    with pytest.raises(RuntimeError):
+        scheduler.submit(urgent, (1,))
+
+
+def test_what_is_no_plain_function_is_not_submitted():
+    async def coroutine():
+        pass
+
+    def generator():
+        yield
+
+    with nvshare.GPUScheduler() as scheduler:
+        for task in (coroutine, generator, nvshare.latency_critical(coroutine)):
+            with pytest.raises(ValueError, match="^task: .* is not a plain function"):
+                scheduler.submit(task)
+
+
+def test_the_config_file_is_read(tmp_path):
+    path = tmp_path / "gpu.yaml"
+    path.write_text("# of this service\npriority: high  # goes first\n\nslo_ms: 12.5\nweight: 200\ncompute_limit: 50\n")
+    nvshare.GPUScheduler(config_file=path)
+    nvshare.GPUScheduler(config_file=str(path))
+    for text, message in [
+        ("weight: 5\nprority: high\n", "config_file: .*gpu.yaml:2: 'prority' is none of "),
+        ("priority high\n", "config_file: .*gpu.yaml:1: "),
+        ("weight: none\n", "config_file: .*gpu.yaml:1: weight: "),
+        ("priority: urgent\n", "config_file: .*gpu.yaml:1: priority: .*urgent"),
+        ("compute_limit: 101\n", "config_file: .*gpu.yaml:1: compute_limit: .*101"),
+    ]:
+        path.write_text(text)
+        with pytest.raises(ValueError, match=message):
+            nvshare.GPUScheduler(config_file=path)
+    with pytest.raises(FileNotFoundError):
+        nvshare.GPUScheduler(config_file=tmp_path / "none")
+
+
+def test_a_warning_that_is_an_error_is_the_users_wish():
+    done = run_alone("import nvshare\nnvshare.set_weight(1)", "-W", "error")
+    assert "RuntimeWarning: libnvshare.so is not preloaded" in done.stderr and done.returncode == 1
