@@ -4,6 +4,7 @@
  * a share of the GPU comes to.
  */
 #include "lib/app.h"
+#include "lib/door.h"
 #include "lib/library.h"
 #include "lib/work.h"
 
@@ -16,68 +17,143 @@ static const char help[] =
 	"  --us N        the same in microseconds\n"
 	"  --rounds N    instead: the length of a kernel, as another run has measured it\n"
 	"  --seconds N   (5)\n"
-	"  --ahead N     submitted before waiting (2)\n"
+	"  --ahead N     a batch; one waits while another runs (2)\n"
 	"  --size SIZE   of memory held and verified (0)\n"
 	"  --start FILE  begins when this file is there\n"
+	"  --door FILE   instead of --seconds: works while this file is there, and says how far\n"
+	"                it has come; ends when FILE.end is there\n"
 	"  --name NAME   (be)\n";
 
-int main(int argc, char **argv)
-{
-	uint64_t us = 50000, rounds = 0, seconds = 5, n_ahead = 2, size = 0, n = 0, start, took;
-	const char *flag = NULL;
-	CUdeviceptr held = 0;
-	struct work work;
-	struct app app;
-	int a;
+enum { TOLD_EVERY_NS = 20000000 };
 
-	app_name = "be";
-	for (a = 1; a < argc; a++) {
+static struct {
+	uint64_t us, rounds, seconds, n_ahead, size;
+	const char *flag, *door;
+} set = {.us = 50000, .seconds = 5, .n_ahead = 2};
+
+static uint64_t n_kernels; /* done */
+static CUevent ends[2];    /* of the last two batches */
+static uint64_t n_batches;
+
+static void drain(void)
+{
+	APP_CALL(cuCtxSynchronize());
+	n_kernels += n_batches ? set.n_ahead : 0;
+	n_batches = 0;
+}
+
+/* The next one is submitted before the last is over: who has no work gives its slice away. */
+static void batch(struct work *work)
+{
+	for (uint64_t i = 0; i < set.n_ahead; i++)
+		work_launch(work, NULL);
+	APP_CALL(cuEventRecord(ends[n_batches % 2], NULL));
+	if (n_batches++) {
+		APP_CALL(cuEventSynchronize(ends[n_batches % 2]));
+		n_kernels += set.n_ahead;
+	}
+}
+
+static void tell(const char *what, uint64_t now_ns)
+{
+	printf("%s %s kernels=%llu at_ns=%llu\n", app_name, what, (unsigned long long)n_kernels,
+	       (unsigned long long)now_ns);
+	fflush(stdout);
+}
+
+/* Where it begins and where it ends are told; and some of what is between. */
+static void run_by_door(struct work *work)
+{
+	uint32_t numbers[DOOR_N_NUMBERS];
+	uint64_t now, told;
+
+	while (door_wait(set.door, numbers)) {
+		tell("at", told = app_now_ns());
+		do {
+			batch(work);
+			now = app_now_ns();
+			if (now - told >= TOLD_EVERY_NS)
+				tell("at", told = now);
+		} while (door_is_open(set.door));
+		drain();
+		tell("rests", app_now_ns());
+	}
+}
+
+static void run(struct work *work)
+{
+	uint64_t end = app_now_ns() + set.seconds * 1000000000u;
+
+	do
+		batch(work);
+	while (app_now_ns() < end);
+	drain();
+}
+
+static void parse(int argc, char **argv)
+{
+	for (int a = 1; a < argc; a++) {
 		if (app_is(argv[a], "--help"))
 			app_usage(help, 0);
 		else if (app_is(argv[a], "--ms"))
-			us = app_value_u64(argc, argv, &a, 1, 600000) * 1000;
+			set.us = app_value_u64(argc, argv, &a, 1, 600000) * 1000;
 		else if (app_is(argv[a], "--us"))
-			us = app_value_u64(argc, argv, &a, 1, 600000000);
+			set.us = app_value_u64(argc, argv, &a, 1, 600000000);
 		else if (app_is(argv[a], "--rounds"))
-			rounds = app_value_u64(argc, argv, &a, 1, UINT32_MAX);
+			set.rounds = app_value_u64(argc, argv, &a, 1, UINT32_MAX);
 		else if (app_is(argv[a], "--seconds"))
-			seconds = app_value_u64(argc, argv, &a, 1, 86400);
+			set.seconds = app_value_u64(argc, argv, &a, 1, 86400);
 		else if (app_is(argv[a], "--ahead"))
-			n_ahead = app_value_u64(argc, argv, &a, 1, 1000);
+			set.n_ahead = app_value_u64(argc, argv, &a, 1, 1000);
 		else if (app_is(argv[a], "--size"))
-			size = app_value_size(argc, argv, &a);
+			set.size = app_value_size(argc, argv, &a);
 		else if (app_is(argv[a], "--start"))
-			flag = app_value(argc, argv, &a);
+			set.flag = app_value(argc, argv, &a);
+		else if (app_is(argv[a], "--door"))
+			set.door = app_value(argc, argv, &a);
 		else if (app_is(argv[a], "--name"))
 			app_name = app_value(argc, argv, &a);
 		else
 			app_usage(help, APP_EXIT_USAGE);
 	}
+}
+
+int main(int argc, char **argv)
+{
+	CUdeviceptr held = 0;
+	struct work work;
+	struct app app;
+	uint64_t start, took;
+
+	app_name = "be";
+	parse(argc, argv);
 	app_load(0);
 	app_init(&app, 0);
-	if (size) {
-		APP_CALL(cuMemAlloc(&held, size));
-		app_fill(&app, held, size / 4, 1, NULL);
+	if (set.size) {
+		APP_CALL(cuMemAlloc(&held, set.size));
+		app_fill(&app, held, set.size / 4, 1, NULL);
 	}
-	work_init(&work, &app, WORK_N_LARGE, us * 1000, (uint32_t)rounds);
+	work_init(&work, &app, WORK_N_LARGE, set.us * 1000, (uint32_t)set.rounds);
+	APP_CALL(cuEventCreate(&ends[0], CU_EVENT_DISABLE_TIMING));
+	APP_CALL(cuEventCreate(&ends[1], CU_EVENT_DISABLE_TIMING));
 	printf("%s ready rounds=%u\n", app_name, work.rounds);
 	fflush(stdout);
-	while (flag && access(flag, F_OK) != 0)
+	while (set.flag && access(set.flag, F_OK) != 0)
 		app_sleep_ms(1);
 	start = app_now_ns();
-	do {
-		for (uint64_t i = 0; i < n_ahead; i++)
-			work_launch(&work, NULL);
-		APP_CALL(cuCtxSynchronize());
-		n += n_ahead;
-		took = app_now_ns() - start;
-	} while (took < seconds * 1000000000u);
+	if (set.door)
+		run_by_door(&work);
+	else
+		run(&work);
+	took = app_now_ns() - start;
 	library_print();
-	if (held && app_verify(&app, held, size / 4, 1, NULL))
+	if (held && app_verify(&app, held, set.size / 4, 1, NULL))
 		app_exit(APP_EXIT_WRONG, "memory held meanwhile has changed");
 	printf("%s verified kernels=%llu seconds=%.3f rate=%.3f rounds=%u\n", app_name,
-	       (unsigned long long)n, (double)took / 1e9, (double)n * 1e9 / (double)took,
-	       work.rounds);
+	       (unsigned long long)n_kernels, (double)took / 1e9,
+	       (double)n_kernels * 1e9 / (double)took, work.rounds);
+	APP_CALL(cuEventDestroy(ends[0]));
+	APP_CALL(cuEventDestroy(ends[1]));
 	work_deinit(&work);
 	app_deinit(&app);
 	return APP_EXIT_VERIFIED;

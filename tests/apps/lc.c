@@ -4,15 +4,16 @@
  * launch to the last result. What a latency-critical service is to the GPU.
  */
 #include "lib/app.h"
+#include "lib/door.h"
 #include "lib/library.h"
 #include "lib/work.h"
 #include "nvshare/nvshare.h"
 
 #include <math.h>
+#include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <time.h>
-#include <unistd.h>
 
 static const char help[] =
 	"usage: lc [OPTION]...\n"
@@ -21,12 +22,14 @@ static const char help[] =
 	"  --rounds N    instead: the length of a kernel, as another run has measured it\n"
 	"  --graph       launched as one graph\n"
 	"  --gap-us N    between two launches, as a program makes that computes there (0)\n"
+	"  --probe       a request is over when its only kernel, a tiny one, has been seen to run\n"
 	"  --copy SIZE   a request begins with a copy to the GPU of this size (0)\n"
 	"  --mean-ms N   between the starts of two requests, exponential (20)\n"
 	"  --seconds N   (5)\n"
 	"  --hint-us N   announces each request so long ahead (none)\n"
 	"  --requests    tells the library where requests begin and end\n"
-	"  --start FILE  begins when this file is there\n"
+	"  --door FILE   instead of --seconds: works while this file is there, which may name\n"
+	"                --hint-us and how many requests do not count; ends when FILE.end is there\n"
 	"  --seed N      of the times (1)\n"
 	"  --name NAME   (lc)\n";
 
@@ -34,8 +37,8 @@ enum { SAMPLES_MAX = 1000000 };
 
 static struct {
 	uint64_t n_kernels, us, rounds, gap_us, copy, mean_ms, seconds, hint_us, seed;
-	bool is_graph, is_telling;
-	const char *flag;
+	bool is_graph, is_telling, is_probe;
+	const char *door;
 } set = {.n_kernels = 20, .us = 100, .mean_ms = 20, .seconds = 5, .seed = 1};
 
 static uint64_t took_ns[SAMPLES_MAX];
@@ -43,6 +46,7 @@ static CUstream stream;
 static CUgraphExec graph;
 static CUdeviceptr area;
 static void *host;
+static volatile uint32_t *seen; /* written by the kernel of a probe */
 
 static void wait_ns(uint64_t ns)
 {
@@ -90,10 +94,29 @@ static void make_graph(struct work *work)
 	APP_CALL(cuGraphDestroy(captured));
 }
 
+static void make_probe(void)
+{
+	void *p;
+
+	APP_CALL(cuMemHostAlloc(&p, sizeof(*seen), 0));
+	seen = p;
+}
+
+/* Until it runs, not until it is done: the processor looks at what it writes. */
+static void probe(struct work *work)
+{
+	static uint32_t number;
+	CUdeviceptr p = (CUdeviceptr)(uintptr_t)seen;
+
+	app_fill(work->app, p, 1, ++number, stream);
+	while (*seen != number)
+		(void)sched_yield();
+}
+
 static uint64_t request(struct work *work)
 {
 	bool is_telling = set.is_telling && nvshare_is_loaded();
-	uint64_t start;
+	uint64_t start, took;
 	int64_t number = 0;
 
 	if (set.hint_us) {
@@ -106,14 +129,17 @@ static uint64_t request(struct work *work)
 		number = nvshare_request_begin();
 	if (set.copy)
 		APP_CALL(cuMemcpyHtoDAsync(area, host, set.copy, stream));
-	if (set.is_graph)
+	if (set.is_probe)
+		probe(work);
+	else if (set.is_graph)
 		APP_CALL(cuGraphLaunch(graph, stream));
 	else
 		launch_all(work);
+	took = app_now_ns() - start;
 	APP_CALL(cuStreamSynchronize(stream));
 	if (is_telling && nvshare_request_end(number) != 0)
 		app_exit(APP_EXIT_WRONG, "a request that began did not end");
-	return app_now_ns() - start;
+	return set.is_probe ? took : app_now_ns() - start;
 }
 
 static int by_value(const void *a, const void *b)
@@ -125,27 +151,52 @@ static int by_value(const void *a, const void *b)
 
 static double ms_at(uint64_t n, uint64_t percent)
 {
-	return (double)took_ns[(n * percent + 99) / 100 - 1] / 1e6;
+	return n ? (double)took_ns[(n * percent + 99) / 100 - 1] / 1e6 : 0;
 }
 
-static void run(struct work *work)
+static bool is_over(uint64_t end_ns)
+{
+	return set.door ? !door_is_open(set.door) : app_now_ns() >= end_ns;
+}
+
+static void run(struct work *work, uint32_t n_warm)
 {
 	uint64_t n = 0, start = app_now_ns(), end = start + set.seconds * 1000000000u, sum = 0;
 
 	/* From the end of one to the start of the next: requests never queue up. */
-	while (app_now_ns() < end && n < SAMPLES_MAX) {
+	while (!is_over(end) && n < SAMPLES_MAX) {
 		wait_ns(next_gap_ns());
 		took_ns[n] = request(work);
+		if (n_warm) {
+			n_warm--;
+			start = app_now_ns();
+			continue;
+		}
 		sum += took_ns[n++];
 	}
-	if (!n)
+	end = app_now_ns();
+	if (!n && !set.door)
 		app_exit(APP_EXIT_WRONG, "there was no time for a request");
 	qsort(took_ns, n, sizeof(took_ns[0]), by_value);
 	library_print();
 	printf("%s verified requests=%llu avg_ms=%.3f p50_ms=%.3f p90_ms=%.3f p99_ms=%.3f "
-	       "max_ms=%.3f rounds=%u\n",
-	       app_name, (unsigned long long)n, (double)sum / (double)n / 1e6, ms_at(n, 50),
-	       ms_at(n, 90), ms_at(n, 99), ms_at(n, 100), work->rounds);
+	       "max_ms=%.3f rounds=%u from_ns=%llu to_ns=%llu\n",
+	       app_name, (unsigned long long)n, (double)sum / (double)(n ? n : 1) / 1e6,
+	       ms_at(n, 50), ms_at(n, 90), ms_at(n, 99), ms_at(n, 100), work->rounds,
+	       (unsigned long long)start, (unsigned long long)end);
+	fflush(stdout);
+}
+
+static void run_by_door(struct work *work)
+{
+	uint32_t numbers[DOOR_N_NUMBERS];
+
+	while (door_wait(set.door, numbers)) {
+		if (numbers[0] > NVSHARE_HINT_US_MAX)
+			app_exit(APP_EXIT_USAGE, "a hint of %u us is too early", numbers[0]);
+		set.hint_us = numbers[0];
+		run(work, numbers[1]);
+	}
 }
 
 static void parse(int argc, char **argv)
@@ -173,8 +224,10 @@ static void parse(int argc, char **argv)
 			set.hint_us = app_value_u64(argc, argv, &a, 1, NVSHARE_HINT_US_MAX);
 		else if (app_is(argv[a], "--requests"))
 			set.is_telling = true;
-		else if (app_is(argv[a], "--start"))
-			set.flag = app_value(argc, argv, &a);
+		else if (app_is(argv[a], "--probe"))
+			set.is_probe = true;
+		else if (app_is(argv[a], "--door"))
+			set.door = app_value(argc, argv, &a);
 		else if (app_is(argv[a], "--seed"))
 			set.seed = app_value_u64(argc, argv, &a, 0, UINT32_MAX);
 		else if (app_is(argv[a], "--name"))
@@ -199,14 +252,17 @@ int main(int argc, char **argv)
 		APP_CALL(cuMemAlloc(&area, set.copy));
 		APP_CALL(cuMemHostAlloc(&host, set.copy, 0));
 	}
+	if (set.is_probe)
+		make_probe();
 	if (set.is_graph)
 		make_graph(&work);
 	(void)request(&work);
 	printf("%s ready rounds=%u\n", app_name, work.rounds);
 	fflush(stdout);
-	while (set.flag && access(set.flag, F_OK) != 0)
-		app_sleep_ms(1);
-	run(&work);
+	if (set.door)
+		run_by_door(&work);
+	else
+		run(&work, 0);
 	if (set.is_graph)
 		APP_CALL(cuGraphExecDestroy(graph));
 	if (set.copy)

@@ -1,0 +1,244 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Programs that are started once and work while their door is open (tests/apps/lib/door.h).
+
+Those in a hurry (lc) tell after each time how long their requests took; those without (be)
+tell on the way how far they have come, so that a rate can be had between any two moments.
+"""
+
+import subprocess
+import time
+from dataclasses import dataclass
+
+from rig import Rig
+
+AROUND = 0.6  # seconds that a window takes beside its length, usually
+TELL_PATIENCE = 15  # for what a program says when its door has been shut
+
+
+def pairs(text):
+    """The key=value pairs of a line, as numbers."""
+    found = {}
+    for part in text.split():
+        key, _, value = part.partition("=")
+        try:
+            found[key] = float(value)
+        except ValueError:
+            pass
+    return found
+
+
+class Worker:
+    def __init__(self, program, door, label):
+        self.program = program
+        self.door = door
+        self.label = label
+        self.n_told = 0  # of its lines, those read when the door was opened
+        self.is_missed = False  # its end has been told
+
+    def find(self, word, since=0):
+        """The pairs of its lines with the word."""
+        texts = (text for _, text in self.program.lines[since:])
+        return [pairs(text) for text in texts if f" {word} " in f"{text} "]
+
+    def open(self, *numbers):
+        self.n_told = len(self.program.lines)
+        draft = self.door.with_suffix(".draft")
+        draft.write_text(" ".join(str(n) for n in numbers))
+        draft.rename(self.door)
+
+    def shut(self):
+        self.door.unlink(missing_ok=True)
+
+    def said(self, word):
+        """The last since the door was opened; None."""
+        found = self.find(word, self.n_told)
+        return found[-1] if found else None
+
+    def work_at(self, at_ns):
+        """Kernels (or steps) done until then, between the two moments that were told."""
+        points = [(p["at_ns"], p["kernels"]) for p in self.find("at") + self.find("rests")]
+        before = [p for p in points if p[0] <= at_ns]
+        after = [p for p in points if p[0] > at_ns]
+        if not before or not after:
+            return (max(before) if before else min(after))[1] if points else 0.0
+        (t0, n0), (t1, n1) = max(before), min(after)
+        return n0 + (n1 - n0) * (at_ns - t0) / (t1 - t0)
+
+    def rate(self, from_ns, to_ns):
+        seconds = (to_ns - from_ns) / 1e9
+        return (self.work_at(to_ns) - self.work_at(from_ns)) / seconds if seconds > 0 else 0.0
+
+
+@dataclass
+class Job:
+    """What a worker is to do: its `which`th kind of work, if it has several."""
+
+    worker: Worker
+    which: int = 0
+
+    def open(self, hint_us=0, n_warm=0):
+        self.worker.open(hint_us, n_warm, self.which)
+
+
+@dataclass
+class Window:
+    """What a time of working together has shown."""
+
+    lc: dict  # {}: there was none
+    rates: list  # of each be, a second
+    from_ns: float
+    to_ns: float
+    preemptions: float = 0
+    is_slices_only: bool = False
+    used: dict = None  # {name: part of the GPU's time, as the scheduler accounts it}
+
+
+class Crew:
+    """All programs of a measurement, and what is left of its time."""
+
+    def __init__(self, folder_of_build, budget):
+        self.rig = Rig(folder_of_build)
+        self.end = time.monotonic() + budget
+        self.workers = []
+        self.is_ok = True
+
+    def left(self):
+        return self.end - time.monotonic()
+
+    def hire(self, label, preload, command, **env):
+        """command: a function from the name and the door to the command line."""
+        name = f"{label}{'' if preload else '-plain'}"
+        door = self.rig.path / f"{name}.door"
+        program = self.rig.start(name, *command(name, door), preload=preload, **env)
+        self.workers.append(Worker(program, door, label))
+        return self.workers[-1]
+
+    def app(self, label, app, *options, preload=True, **env):
+        path = self.rig.bin / "tests" / "apps" / app
+        return self.hire(label, preload, lambda name, door: (path, *options, "--name", name, "--door", door), **env)
+
+    def until_ready(self, workers, patience):
+        """Who fails at it is told of; the others go on without."""
+        end = time.monotonic() + min(patience, self.left())
+        for worker in workers:
+            while not worker.find("ready") and worker.program.is_alive() and time.monotonic() < end:
+                time.sleep(0.02)
+            if not worker.find("ready"):
+                worker.program.kill()
+                worker.is_missed = True
+                self.fail(worker.program.name, f"did not get ready:\n{worker.program.tail()}")
+
+    def wait(self, seconds, workers):
+        end = time.monotonic() + seconds
+        while time.monotonic() < end:
+            self.check(workers)
+            time.sleep(0.02)
+
+    @staticmethod
+    def check(workers):
+        for worker in workers:
+            if not worker.program.is_alive():
+                text = "" if worker.is_missed else f":\n{worker.program.tail()}"
+                worker.is_missed = True
+                raise RuntimeError(f"{worker.program.name} has ended{text}")
+
+    def await_word(self, workers, word):
+        end = time.monotonic() + TELL_PATIENCE
+        for worker in workers:
+            while worker.said(word) is None:
+                self.check([worker])
+                if time.monotonic() > end:
+                    raise RuntimeError(f"{worker.label} does not say '{word}':\n{worker.program.tail(5)}")
+                time.sleep(0.01)
+
+    def run(self, steps, longest, shortest=0.8, around=AROUND):
+        """[(what, function of the seconds of its window)]: they share what time is left."""
+        for i, (what, step) in enumerate(steps):
+            if self.left() < shortest:
+                self.fail(what, f"no time left for it and {len(steps) - i - 1} more")
+                return
+            share = self.left() / (len(steps) - i) - around
+            try:
+                step(max(shortest, min(longest, share)))
+            except Exception as error:  # pylint: disable=broad-except # the others are worth having
+                self.fail(what, f"{type(error).__name__}: {error}")
+
+    def ctl(self, *args):
+        done = subprocess.run([str(self.rig.bin / "nvsharectl"), *args], stdout=subprocess.PIPE,
+                              stderr=subprocess.STDOUT, text=True, timeout=10, check=False)
+        if done.returncode != 0:
+            raise RuntimeError(f"nvsharectl {' '.join(args)}: {done.stdout.strip()}")
+
+    def usage(self):
+        """What the scheduler knows: (preemptions, slices only, {name: seconds}); nothing of it: zeros."""
+        try:
+            status = self.rig.status() or {"gpus": [], "clients": []}
+        except Exception:  # pylint: disable=broad-except # a measurement goes on without
+            status = {"gpus": [], "clients": []}
+        return (sum(g.get("preemptions", 0) for g in status["gpus"]),
+                any(c.get("slices_only") for c in status["clients"]),
+                {c["name"]: c.get("gpu_seconds", 0.0) for c in status["clients"]})
+
+    def together(self, lc, bes, seconds, hint_us=0, n_warm=0, settle=0.3):
+        """Jobs; lc None: nobody. With one, what counts begins after n_warm of its requests."""
+        workers = [be.worker for be in bes]
+        everybody = workers + ([lc.worker] if lc else [])
+        self.check(everybody)
+        try:
+            for be in bes:
+                be.open()
+            self.await_word(workers, "at")
+            self.wait(settle, everybody)
+            n_before, _, used_before = self.usage()
+            start_ns = time.monotonic_ns()
+            if lc:
+                lc.open(hint_us, n_warm)
+            self.wait(seconds, everybody)
+            end_ns = time.monotonic_ns()
+            n_after, is_slices_only, used = self.usage()
+            found = {}
+            if lc:
+                lc.worker.shut()
+                self.await_word([lc.worker], "verified")
+                found = lc.worker.said("verified")
+                if not found["requests"]:
+                    raise RuntimeError(f"no request of {lc.worker.label} has ended")
+        finally:
+            for worker in everybody:
+                worker.shut()
+        self.await_word(workers, "rests")
+        from_ns, to_ns = found.get("from_ns", start_ns), found.get("to_ns", end_ns)
+        rates = [worker.rate(from_ns, to_ns) for worker in workers]
+        used = {name: (s - used_before.get(name, 0.0)) * 1e9 / (end_ns - start_ns) for name, s in used.items()}
+        return Window(found, rates, from_ns, to_ns, n_after - n_before, is_slices_only, used)
+
+    def report(self):
+        """What the scheduler shows at the end, and what it had to say."""
+        done = subprocess.run([str(self.rig.bin / "nvsharectl"), "status"], stdout=subprocess.PIPE,
+                              stderr=subprocess.STDOUT, text=True, timeout=10, check=False)
+        print(done.stdout)
+        for _, text in self.rig.scheduler.lines:
+            if "holds-slow" in text or "warn" in text or "error" in text:
+                print(f"  {text}")
+
+    def fail(self, what, error):
+        self.is_ok = False
+        print(f"  {what}: FAILED: {error}", flush=True)
+
+    def close(self):
+        """Those that are still there are let go, and must end well."""
+        try:
+            self.report()
+        except Exception as error:  # pylint: disable=broad-except # all that matters has been printed
+            self.fail("nvsharectl status", error)
+        for worker in self.workers:
+            worker.door.with_suffix(".door.end").touch()
+            worker.shut()
+        for worker in self.workers:
+            code = worker.program.wait(max(1.0, min(10.0, self.left() + 10)))
+            if code != 0 and not worker.is_missed:
+                self.fail(worker.program.name, f"ended with {code}\n{worker.program.tail(5)}")
+        scheduler = self.rig.scheduler
+        if scheduler and not scheduler.is_alive():
+            self.fail("the scheduler", scheduler.tail())
+        self.rig.close()

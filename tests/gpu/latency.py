@@ -1,0 +1,245 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Requests of a program in a hurry beside others without: alone, by the driver, by nvshare.
+
+driver  requests of twenty short kernels, launched one by one or as a graph, and how long
+        it takes until a kernel runs (tests/apps/lc, be)
+torch   ResNet-50 and a decoder; and training side by side (torch_latency.py)
+
+Everything is compared within one run. What fails is told, and the rest goes on; --budget is
+the time for all of it. Exit: 0 everything could be measured, whatever came of it.
+"""
+
+import argparse
+import pathlib
+import sys
+from dataclasses import dataclass, field
+
+from crew import Crew, Job
+
+HERE = pathlib.Path(__file__).resolve().parent
+WARM_PLAIN = 3
+CRITICAL = {"NVSHARE_LATENCY_CRITICAL": "1"}
+
+
+@dataclass
+class Requests:
+    """A kind of them. Those with hints are another program: what is learned differs."""
+
+    label: str
+    target: str  # "graph", "eager" or ""
+    plain: Job
+    shared: Job
+    hinting: Job
+    alone: dict = field(default_factory=dict)
+
+
+@dataclass
+class Load:
+    """What goes on beside."""
+
+    label: str
+    plain: list
+    shared: list
+    alone: float = 0.0  # of the first of them, a second
+
+
+def judge(target, way, alone_ms, p99_ms):
+    """A line about the target; None: there is none."""
+    if not target or way == "driver":
+        return None
+    if target == "eager":
+        limit, text = 1.3 * alone_ms, "1.3 x alone"
+    elif way == "nvshare":
+        limit, text = alone_ms + 0.45, "alone + 0.45 ms"
+    else:
+        limit, text = 1.1 * alone_ms, "1.1 x alone"
+    return f"p99 at most {text} ({limit:.3f}): {'reached' if p99_ms <= limit else 'MISSED'}"
+
+
+class Latency:
+    def __init__(self, crew, n_warm):
+        self.crew = crew
+        self.n_warm = n_warm
+        self.steps = []
+
+    def add(self, what, function, *args):
+        self.steps.append((what, lambda seconds: function(seconds, *args)))
+
+    def add_alone(self, kinds, loads):
+        for load in loads:
+            self.add(f"{load.label} alone", self.load_alone, load)
+        for kind in kinds:
+            self.add(f"{kind.label} alone", self.alone, kind)
+
+    def add_beside(self, kind, load, hints):
+        self.add(f"{kind.label} beside {load.label}, driver", self.beside, kind, load, "driver", 0)
+        self.add(f"{kind.label} beside {load.label}, nvshare", self.beside, kind, load, "nvshare", 0)
+        for us in hints:
+            way = f"nvshare, hint {us / 1000:g} ms"
+            self.add(f"{kind.label} beside {load.label}, {way}", self.beside, kind, load, way, us)
+
+    def load_alone(self, seconds, load):
+        window = self.crew.together(None, load.plain[:1], seconds)
+        load.alone = window.rates[0]
+        print(f"  {'-':16} {load.label:20} {'alone':16} rate {load.alone:.2f} a second", flush=True)
+
+    def alone(self, seconds, kind):
+        window = self.crew.together(kind.plain, [], seconds, n_warm=WARM_PLAIN)
+        kind.alone = window.lc
+        print(f"  {kind.label:16} {'-':20} {'alone':16} {self.times(window.lc)}", flush=True)
+
+    @staticmethod
+    def times(lc):
+        return (f"p50 {lc['p50_ms']:8.3f}  p99 {lc['p99_ms']:8.3f}  max {lc['max_ms']:8.3f} ms"
+                f"  n {lc['requests']:4.0f}")
+
+    def beside(self, seconds, kind, load, way, hint_us):
+        is_plain = way == "driver"
+        lc = kind.plain if is_plain else kind.hinting if hint_us else kind.shared
+        bes = load.plain if is_plain else load.shared
+        window = self.crew.together(lc, bes, seconds, hint_us, WARM_PLAIN if is_plain else self.n_warm)
+        text = f"  {kind.label:16} {load.label:20} {way:16} {self.times(window.lc)}"
+        said = None
+        if kind.alone:
+            a50, a99 = kind.alone["p50_ms"], kind.alone["p99_ms"]
+            text += f"  of alone {window.lc['p50_ms'] / a50:6.2f} {window.lc['p99_ms'] / a99:6.2f}"
+            said = judge(kind.target, way, a99, window.lc["p99_ms"])
+        if kind.alone and load.alone:
+            took = (window.to_ns - window.from_ns) / 1e9
+            rest = max(0.01, 1 - window.lc["requests"] * kind.alone["avg_ms"] / 1e3 / took)
+            had = sum(window.rates) / load.alone
+            text += f"  BE {had:.3f} of alone, {had / rest:.3f} of the rest"
+            if said:
+                said += f"; BE keeps 0.9 of the rest: {'reached' if had / rest >= 0.9 else 'MISSED'}"
+        if not is_plain:
+            text += f"  {window.preemptions:.0f} preemptions{', slices only' if window.is_slices_only else ''}"
+        print(text, flush=True)
+        if said:
+            print(f"    target {said}", flush=True)
+
+    def add_equals(self, load, n):
+        """So many of a load side by side, against one of them."""
+        for way in ("driver", "nvshare"):
+            self.add(f"{n} x {load.label}, {way}", self.equals, load, n, way)
+
+    def equals(self, seconds, load, n, way):
+        jobs = (load.plain if way == "driver" else load.shared)[:n]
+        window = self.crew.together(None, jobs, seconds, settle=1.2)
+        rates = " ".join(f"{rate:.2f}" for rate in window.rates)
+        of_alone = f"  in sum {sum(window.rates) / load.alone:.3f} of alone" if load.alone else ""
+        print(f"  {n} x {load.label:16} side by side {way:16} rates {rates} a second{of_alone}", flush=True)
+
+
+def rounds_of(crew, app, *options):
+    """The length of a kernel, which nobody else may disturb."""
+    program = crew.rig.app(f"{app}-measures", app, *options, "--seconds", "1", preload=False)
+    crew.rig.expect(program, 40)
+    crew.rig.programs.remove(program)
+    for _, text in program.lines:
+        if " ready " in text:
+            return int(text.split("rounds=")[1].split()[0])
+    raise RuntimeError(f"{app} does not say what it has measured")
+
+
+def driver(crew, args):
+    rounds = rounds_of(crew, "be", "--us", str(args.be_us), "--ahead", "1")
+    small = rounds_of(crew, "lc", "--us", str(args.us))
+    short = max(1, rounds // args.shorter)
+
+    def be(label, n_rounds, ahead, is_shared):
+        options = ("--rounds", str(n_rounds), "--ahead", str(ahead))
+        return Job(crew.app(label, "be", *options, preload=is_shared))
+
+    def requests(label, target, *options):
+        def one(name, **kwargs):
+            command = ("--kernels", str(args.kernels), "--rounds", str(small), "--mean-ms", str(args.mean_ms))
+            return Job(crew.app(name, "lc", *command, *options, **kwargs))
+        return Requests(label, target, one(label, preload=False), one(label, **CRITICAL),
+                        one(f"{label}-hint", **CRITICAL))
+
+    longs = {way: [be(f"long-{i}", rounds, 1, way) for i in range(4)] for way in (False, True)}
+    shorts = {way: [be("short", short, args.shorter // 2, way)] for way in (False, True)}
+    eager, graph, first = requests("eager", "eager"), requests("graph", "graph", "--graph"), \
+        requests("first-kernel", "", "--probe")
+    crew.until_ready(crew.workers, args.patience)
+    one = Load(f"{args.be_us / 1000:g} ms kernels", longs[False][:1], longs[True][:1])
+    full = Load(f"{args.be_us / args.shorter / 1000:g} ms kernels", shorts[False], shorts[True])
+    four = Load("four programs", longs[False], longs[True])
+    made = Latency(crew, args.warm)
+    made.add_alone([eager, graph, first], [one, full])
+    made.add("four programs", lambda _: setattr(four, "alone", one.alone))
+    for load in (one, full, four):
+        made.add_beside(graph, load, [1000, 2000] if load is one else [1000])
+        made.add_beside(eager, load, [1000])
+        if load is not full:
+            made.add_beside(first, load, [1000])
+    crew.run(made.steps, args.seconds)
+
+
+def torch(crew, args):
+    def command(role, names):
+        return lambda name, door: (sys.executable, HERE / "torch_latency.py", role, "--name", name, "--door", door,
+                                   "--kinds", ",".join(names), "--mean-ms", str(args.mean_ms),
+                                   *(["--simple"] if args.simple else []))
+
+    kinds = {"resnet50-graph": "graph", "resnet50": "eager", "decoder": "eager"}
+    names = list(kinds)
+    plain = crew.hire("lc", False, command("lc", names))
+    rows = []
+    for i, (name, what) in enumerate(kinds.items()):
+        shared = Job(crew.hire(name, True, command("lc", [name]), **CRITICAL))
+        rows.append(Requests(name, what, Job(plain, i), shared, shared))
+    loads = ["matmul", "train", "long"]
+    workers = {way: [crew.hire(f"be-{i}", way, command("be", loads)) for i in range(4)] for way in (False, True)}
+    crew.until_ready(crew.workers, args.patience)
+
+    def load(label, which, n):
+        return Load(label, *([Job(worker, which) for worker in workers[way][:n]] for way in (False, True)))
+
+    beside = [load("matrix products", 0, 1), load("ResNet-50 training", 1, 1), load("50 ms kernels", 2, 1)]
+    four = load("four with products", 0, 4)
+    training = load("training", 1, 4)
+    made = Latency(crew, args.warm)
+    made.add_alone(rows, beside)
+    for one in beside + [four]:
+        if one is four:
+            made.add("four", lambda _: setattr(four, "alone", beside[0].alone))
+        for row in rows:
+            made.add_beside(row, one, [args.hint_us] if row.target == "graph" or one is beside[0] else [])
+    made.add("training", lambda _: setattr(training, "alone", beside[1].alone))
+    for n in (2, 4):
+        made.add_equals(training, n)
+    crew.run(made.steps, args.seconds)
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("what", choices=["driver", "torch"])
+    parser.add_argument("--bin", required=True, help="folder of the build")
+    parser.add_argument("--budget", type=float, default=100, help="seconds, for all of it")
+    parser.add_argument("--seconds", type=float, default=3, help="the longest of a measurement")
+    parser.add_argument("--patience", type=float, default=60, help="seconds, until all programs are ready")
+    parser.add_argument("--warm", type=int, default=60, help="requests that do not count: so long it is learned"
+                        " what serves a program better")
+    parser.add_argument("--mean-ms", type=int, default=6, help="between two requests")
+    parser.add_argument("--kernels", type=int, default=20, help="driver: of a request")
+    parser.add_argument("--us", type=int, default=100, help="driver: of one of those")
+    parser.add_argument("--be-us", type=int, default=50000, help="driver: of a long kernel")
+    parser.add_argument("--shorter", type=int, default=25, help="driver: times, of one that is less long")
+    parser.add_argument("--hint-us", type=int, default=2000, help="torch: so long ahead")
+    parser.add_argument("--simple", action="store_true", help="torch: without it, by the driver alone")
+    args = parser.parse_args()
+    crew = Crew(args.bin, args.budget)
+    try:
+        crew.rig.start_scheduler()
+        {"driver": driver, "torch": torch}[args.what](crew, args)
+    except Exception as error:  # pylint: disable=broad-except # what was measured has been printed
+        crew.fail(args.what, f"{type(error).__name__}: {error}")
+    finally:
+        crew.close()
+    return 0 if crew.is_ok else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,76 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""A picture of what latency.py and shares.py have printed; nothing where matplotlib is missing."""
+
+import argparse
+import re
+import sys
+
+LATENCY = re.compile(r"^  (\S+) +(\S.*?)  +(alone|driver|nvshare.*?)  +p50 +([0-9.]+) +p99 +([0-9.]+)")
+SHARE = re.compile(r"^  weights (\S+) +asked ([0-9. ]+?)  got ([0-9. ]+?)  ")
+LIMIT = re.compile(r"^  limit +([0-9]+) % +got +([0-9.]+) %")
+
+
+def plot_latency(rows, pyplot):
+    """Bars of the 99th percentile, a mark at the median; one panel a kind of requests."""
+    kinds = list(dict.fromkeys(row[0] for row in rows))
+    figure, panels = pyplot.subplots(1, len(kinds), figsize=(5 * len(kinds), 5), squeeze=False)
+    for axes, kind in zip(panels[0], kinds):
+        some = [row for row in rows if row[0] == kind]
+        names = [way if beside == "-" else f"{beside}: {way}" for _, beside, way, _, _ in some]
+        colours = ["tab:grey" if "alone" in n else "tab:red" if "driver" in n else "tab:blue" for n in names]
+        axes.barh(range(len(some)), [float(row[4]) for row in some], color=colours)
+        axes.plot([float(row[3]) for row in some], range(len(some)), "k|", markersize=12, label="median")
+        axes.set_yticks(range(len(some)), names, fontsize=7)
+        axes.invert_yaxis()
+        axes.set_xscale("log")
+        axes.set_xlabel("ms, 99th percentile")
+        axes.set_title(kind)
+        axes.legend(fontsize=7)
+    return figure
+
+
+def plot_asked(points, what, pyplot):
+    """Asked against got, both percent."""
+    figure, axes = pyplot.subplots(figsize=(5, 5))
+    axes.plot([0, 100], [0, 100], "k:", linewidth=1)
+    axes.plot([asked for asked, _ in points], [got for _, got in points], "o")
+    axes.set_xlabel(f"{what}, asked, %")
+    axes.set_ylabel("got, %")
+    axes.grid(alpha=0.3)
+    return figure
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("table")
+    parser.add_argument("picture")
+    args = parser.parse_args()
+    try:
+        import matplotlib
+    except ImportError:
+        print("no plot: matplotlib is not here")
+        return 0
+    matplotlib.use("Agg")
+    from matplotlib import pyplot
+    with open(args.table, encoding="utf-8") as table:
+        lines = table.readlines()
+    rows = [match.groups() for match in map(LATENCY.match, lines) if match]
+    shares = [(100 * float(a), 100 * float(g)) for match in map(SHARE.match, lines) if match
+              for a, g in zip(match[2].split(), match[3].split())]
+    limits = [(float(match[1]), float(match[2])) for match in map(LIMIT.match, lines) if match]
+    if rows:
+        figure = plot_latency(rows, pyplot)
+    elif shares or limits:
+        figure = plot_asked(shares or limits, "share" if shares else "limit", pyplot)
+    else:
+        print("no plot: nothing was measured")
+        return 0
+    figure.tight_layout()
+    figure.savefig(args.picture, dpi=110)
+    print(f"plot: {args.picture.rsplit('/', 1)[-1]}")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,134 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""A program of PyTorch in a hurry (lc), or one without (be), for latency.py.
+
+It works while its door, a file, is there, and ends when there is DOOR.end. In the door stand
+three numbers: by how many microseconds each request is announced (0: not), how many requests
+do not count, and which of the --kinds it is. It says what tests/apps/lc and be say.
+"""
+
+import argparse
+import collections
+import ctypes
+import gc
+import pathlib
+import random
+import time
+
+TOLD_EVERY_NS = 20_000_000
+
+
+class Door:
+    def __init__(self, path):
+        self.path = pathlib.Path(path)
+        self.over = pathlib.Path(f"{path}.end")
+
+    def wait(self):
+        """Its numbers; None: it is over."""
+        while True:
+            try:
+                numbers = [int(n) for n in self.path.read_text().split()]
+                return numbers + [0] * (3 - len(numbers))
+            except FileNotFoundError:
+                if self.over.exists():
+                    return None
+                time.sleep(0.002)
+
+    def is_open(self):
+        return self.path.exists()
+
+
+def find_hint():
+    """nvshare_hint_prepare(); something that does nothing where the library is not."""
+    try:
+        hint = ctypes.CDLL(None).nvshare_hint_prepare
+    except AttributeError:
+        return lambda us: 0
+    hint.argtypes = [ctypes.c_uint32]
+    return hint
+
+
+def tell_requests(name, took_ns, from_ns):
+    n = len(took_ns)
+    took = sorted(took_ns) or [0]
+
+    def at(percent):
+        return took[max(0, (n * percent + 99) // 100 - 1)] / 1e6
+
+    print(f"{name} verified requests={n} avg_ms={sum(took) / max(1, n) / 1e6:.3f} p50_ms={at(50):.3f}"
+          f" p90_ms={at(90):.3f} p99_ms={at(99):.3f} max_ms={at(100):.3f} from_ns={from_ns}"
+          f" to_ns={time.monotonic_ns()}", flush=True)
+
+
+def serve(args, door, kinds):
+    hint = find_hint()
+    rng = random.Random(1)
+    while (numbers := door.wait()) is not None:
+        hint_us, n_warm, which = numbers
+        took, start = [], time.monotonic_ns()
+        while door.is_open():
+            time.sleep(rng.expovariate(1e3 / args.mean_ms))
+            if hint_us:
+                hint(hint_us)
+                time.sleep(hint_us / 1e6)
+            begin = time.monotonic_ns()
+            kinds[which].request()
+            end = time.monotonic_ns()
+            if n_warm:
+                n_warm -= 1
+                start = end
+            else:
+                took.append(end - begin)
+        tell_requests(args.name, took, start)
+
+
+def work(args, door, kinds):
+    done = 0.0
+
+    def tell(what):
+        now = time.monotonic_ns()
+        print(f"{args.name} {what} kernels={done:.6f} at_ns={now}", flush=True)
+        return now
+
+    while (numbers := door.wait()) is not None:
+        kind = kinds[numbers[2]]
+        kind.prepare()
+        marks = collections.deque()
+        told = tell("at")
+        while door.is_open():
+            kind.step()
+            marks.append(kind.mark())
+            if len(marks) < 2:
+                continue
+            marks.popleft().synchronize()
+            done += kind.amount
+            if time.monotonic_ns() - told >= TOLD_EVERY_NS:
+                told = tell("at")
+        while marks:
+            marks.popleft().synchronize()
+            done += kind.amount
+        tell("rests")
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("role", choices=["lc", "be"])
+    parser.add_argument("--door", required=True)
+    parser.add_argument("--kinds", required=True, help="of those in torch_models.py, with commas between")
+    parser.add_argument("--name", default="torch")
+    parser.add_argument("--mean-ms", type=float, default=6, help="between two requests, exponential")
+    parser.add_argument("--simple", action="store_true", help="without torch: kernels that only take time")
+    args = parser.parse_args()
+    if args.simple:
+        import simple_models as models
+    else:
+        import torch_models as models
+    kinds = [models.make(name) for name in args.kinds.split(",")]
+    gc.collect()
+    gc.disable()  # a request would have to wait for it
+    print(f"{args.name} ready", flush=True)
+    (serve if args.role == "lc" else work)(args, Door(args.door), kinds)
+
+
+if __name__ == "__main__":
+    main()
