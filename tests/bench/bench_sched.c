@@ -21,9 +21,11 @@
 #include <libgen.h>
 #include <poll.h>
 #include <signal.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/epoll.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
 
@@ -38,6 +40,7 @@ struct bench {
 	char dir[64];
 	char scheduler[4096];
 	pid_t pid;
+	int epoll_fd;
 	int *fds;
 	size_t n;
 	size_t holder;
@@ -53,11 +56,38 @@ struct row {
 	double p99_us;
 };
 
-__attribute__((noreturn)) static void give_up(const struct bench *bench, const char *what)
+/* What the scheduler and strace leave in the directory goes with it. */
+static void clear(const struct bench *bench)
 {
-	fprintf(stderr, "bench_sched: %s: %s\n", what, strerror(errno));
-	if (bench->pid > 0)
-		kill(bench->pid, SIGKILL);
+	static const char *const names[] = {"strace", "scheduler.sock", "scheduler.lock"};
+	char path[128];
+
+	for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
+		(void)snprintf(path, sizeof(path), "%s/%s", bench->dir, names[i]);
+		(void)unlink(path);
+	}
+	(void)rmdir(bench->dir);
+}
+
+/* error: an errno. */
+__attribute__((noreturn, format(printf, 3, 4))) static void give_up(const struct bench *bench,
+								    int error, const char *format,
+								    ...)
+{
+	va_list args;
+	int status;
+
+	fprintf(stderr, "bench_sched: ");
+	va_start(args, format);
+	vfprintf(stderr, format, args);
+	va_end(args);
+	fprintf(stderr, ": %s\n", strerror(error));
+	if (bench->pid > 0 && waitpid(bench->pid, &status, WNOHANG) == bench->pid)
+		fprintf(stderr, "bench_sched: %s had ended, wait status %#x\n", bench->scheduler,
+			(unsigned int)status);
+	else if (bench->pid > 0)
+		(void)kill(bench->pid, SIGKILL);
+	clear(bench);
 	exit(1);
 }
 
@@ -66,7 +96,7 @@ static pid_t spawn(const struct bench *bench, const char *const *argv)
 	pid_t pid = fork();
 
 	if (pid < 0)
-		give_up(bench, "fork");
+		give_up(bench, errno, "fork");
 	if (pid == 0) {
 		int fd = open("/dev/null", O_RDWR);
 
@@ -78,42 +108,87 @@ static pid_t spawn(const struct bench *bench, const char *const *argv)
 	return pid;
 }
 
-/* The next message of that type to client i; what else comes is dropped. */
-static struct msg receive(const struct bench *bench, size_t i, uint16_t type)
+static void fail_to_hear(const struct bench *bench, size_t i, uint16_t type, int error)
 {
-	struct pollfd pfd = {.fd = bench->fds[i], .events = POLLIN};
+	give_up(bench, error, "client %zu of %zu, for message %d", i, bench->n, type);
+}
+
+/* One message to client i, which awaits a type. */
+static struct msg receive_one(const struct bench *bench, size_t i, uint16_t type)
+{
 	uint8_t bytes[NVSHARE_MSG_SIZE_MAX];
+	ssize_t n = sock_recv(bench->fds[i], bytes, sizeof(bytes));
 	struct msg msg;
 
-	for (;;) {
-		ssize_t n;
+	if (n <= 0)
+		fail_to_hear(bench, i, type, n < 0 ? (int)-n : EPIPE);
+	if (msg_decode(bytes, (size_t)n, MSG_TO_CLIENT, &msg))
+		fail_to_hear(bench, i, type, EPROTO);
+	return msg;
+}
 
-		if (poll(&pfd, 1, PATIENCE_MS) != 1)
-			give_up(bench, "no answer");
-		n = sock_recv(bench->fds[i], bytes, sizeof(bytes));
-		if (n <= 0 || msg_decode(bytes, (size_t)n, MSG_TO_CLIENT, &msg))
-			give_up(bench, "connection");
-		if (msg.header.type == type)
-			return msg;
-	}
+/* The next message of that type to client i; what else comes is dropped. */
+static void receive(const struct bench *bench, size_t i, uint16_t type)
+{
+	struct pollfd pfd = {.fd = bench->fds[i], .events = POLLIN};
+	struct msg msg;
+
+	do {
+		int r = poll(&pfd, 1, PATIENCE_MS);
+
+		if (r != 1)
+			fail_to_hear(bench, i, type, r < 0 ? errno : ETIMEDOUT);
+		msg = receive_one(bench, i, type);
+	} while (msg.header.type != type);
 }
 
 static void send_body(const struct bench *bench, size_t i, uint16_t type, const void *body)
 {
 	struct msg msg;
+	int r;
 
 	(void)msg_encode(type, 0, body, &msg);
-	if (sock_send(bench->fds[i], &msg))
-		give_up(bench, "send");
+	r = sock_send(bench->fds[i], &msg);
+	if (r)
+		give_up(bench, -r, "client %zu of %zu, with message %d", i, bench->n, type);
 }
 
-static void take_grant(struct bench *bench, size_t i)
+/*
+ * Whoever is next: that is the scheduler's to say. Of equals it is who has had less of the
+ * GPU, so that one that was kept off the processor with a grant stands back for a while.
+ */
+static void take_grant(struct bench *bench)
 {
-	struct msg msg = receive(bench, i, NVSHARE_MSG_LOCK_OK);
+	struct epoll_event event;
+	struct msg msg;
 
-	bench->holder = i;
+	do {
+		int r = epoll_wait(bench->epoll_fd, &event, 1, PATIENCE_MS);
+
+		if (r != 1)
+			give_up(bench, r < 0 ? errno : ETIMEDOUT, "%zu clients, for a grant",
+				bench->n);
+		msg = receive_one(bench, event.data.u32, NVSHARE_MSG_LOCK_OK);
+	} while (msg.header.type != NVSHARE_MSG_LOCK_OK);
+	bench->holder = event.data.u32;
 	bench->grant = msg.body.lock_ok_5.grant;
 	bench->epoch = msg.body.lock_ok_5.epoch;
+}
+
+static void connect_client(struct bench *bench, size_t i)
+{
+	struct epoll_event event = {.events = EPOLLIN, .data.u32 = (uint32_t)i};
+	uint64_t end_ns = clock_now_ns() + PATIENCE_MS * CLOCK_NS_PER_MS;
+
+	do {
+		bench->fds[i] = sock_connect(bench->dir);
+		if (bench->fds[i] < 0)
+			(void)poll(NULL, 0, 1);
+	} while (bench->fds[i] < 0 && clock_now_ns() < end_ns);
+	if (bench->fds[i] < 0)
+		give_up(bench, -bench->fds[i], "client %zu of %zu, connecting", i, bench->n);
+	if (epoll_ctl(bench->epoll_fd, EPOLL_CTL_ADD, bench->fds[i], &event) < 0)
+		give_up(bench, errno, "client %zu of %zu, epoll", i, bench->n);
 }
 
 static void start(struct bench *bench)
@@ -123,23 +198,15 @@ static void start(struct bench *bench)
 
 	bench->pid = spawn(bench, argv);
 	for (size_t i = 0; i < bench->n; i++) {
-		uint64_t end_ns = clock_now_ns() + PATIENCE_MS * CLOCK_NS_PER_MS;
-
-		do {
-			bench->fds[i] = sock_connect(bench->dir);
-			if (bench->fds[i] < 0)
-				(void)poll(NULL, 0, 1);
-		} while (bench->fds[i] < 0 && clock_now_ns() < end_ns);
-		if (bench->fds[i] < 0)
-			give_up(bench, "cannot connect");
+		connect_client(bench, i);
 		send_body(bench, i, NVSHARE_MSG_REGISTER, &reg);
-		(void)receive(bench, i, NVSHARE_MSG_REGISTERED);
+		receive(bench, i, NVSHARE_MSG_REGISTERED);
 		send_body(bench, i, NVSHARE_MSG_REQ_LOCK, NULL);
 		if (i == 0)
-			take_grant(bench, 0);
+			take_grant(bench);
 	}
 	for (size_t i = 1; i < bench->n; i++)
-		(void)receive(bench, i, NVSHARE_MSG_WAIT_FOR_MEM);
+		receive(bench, i, NVSHARE_MSG_WAIT_FOR_MEM);
 }
 
 static void stop(struct bench *bench)
@@ -160,7 +227,7 @@ static void hand_over(struct bench *bench, size_t n)
 		uint64_t start_ns = clock_now_ns();
 
 		send_body(bench, bench->holder, NVSHARE_MSG_LOCK_RELEASED, &released);
-		take_grant(bench, (bench->holder + 1) % bench->n); /* first come, first served */
+		take_grant(bench);
 		bench->latency_ns[k] = clock_now_ns() - start_ns;
 	}
 }
@@ -174,7 +241,7 @@ static uint64_t cpu_ns(const struct bench *bench)
 	(void)snprintf(path, sizeof(path), "/proc/%d/schedstat", (int)bench->pid);
 	file = fopen(path, "r");
 	if (!file || fscanf(file, "%llu", &ns) != 1)
-		give_up(bench, path);
+		give_up(bench, errno, "%s", path);
 	(void)fclose(file);
 	return ns;
 }
@@ -292,8 +359,11 @@ int main(int argc, char **argv)
 	/* build/plain/tests/bench/bench_sched stands beside build/plain/nvshare-scheduler. */
 	(void)snprintf(bench.scheduler, sizeof(bench.scheduler), "%.4000s/../../nvshare-scheduler",
 		       dirname(own));
-	if (!mkdtemp(bench.dir) || access(bench.scheduler, X_OK) < 0)
-		give_up(&bench, bench.scheduler);
+	if (access(bench.scheduler, X_OK) < 0)
+		give_up(&bench, errno, "%s", bench.scheduler);
+	bench.epoll_fd = epoll_create1(EPOLL_CLOEXEC);
+	if (bench.epoll_fd < 0 || !mkdtemp(bench.dir))
+		give_up(&bench, errno, "%s", bench.dir);
 	(void)setenv("NVSHARE_SOCK_DIR", bench.dir, 1);
 	(void)setenv("NVSHARE_SCHEDULING_MODE", "serial", 1);
 	if (getrlimit(RLIMIT_NOFILE, &limit) == 0) {
@@ -315,6 +385,6 @@ int main(int argc, char **argv)
 			first = row;
 		print_row(sizes[i], &row, &first);
 	}
-	(void)snprintf(own, sizeof(own), "rm -r '%s'", bench.dir);
-	return system(own) != 0;
+	clear(&bench);
+	return 0;
 }
