@@ -288,6 +288,25 @@ static uint64_t run_once(void)
 	return earlier(due, share_tick(clock_now_ns()));
 }
 
+/* Whether a thread that is let through now could touch memory that is not there. */
+static bool is_anything_out(void)
+{
+	struct nvshare_mem mem;
+	bool is_out = false;
+
+	for (CUdevice dev = 0; dev < DEVICE_COUNT_MAX; dev++) {
+		budget_read(dev, &mem);
+		is_out = is_out || mem.swapped;
+	}
+	return is_out;
+}
+
+static void let_all_go(void)
+{
+	agent_resume();
+	gate_set(GATE_OPEN);
+}
+
 /*
  * The process is exiting and we keep out of the driver. What it still asks of the driver is
  * refused where that would wait for what is frozen (FREEZE_AROUND), so most are gone, frozen,
@@ -298,14 +317,18 @@ static uint64_t run_once(void)
 static void linger(void)
 {
 	struct timespec pause = {.tv_sec = AGENT_LINGER_NS / CLOCK_NS_PER_SEC};
+	bool is_out = is_anything_out();
 
+	if (!is_out)
+		let_all_go();
 	pthread_mutex_lock(&state.lock);
 	state.has_stopped = true;
 	pthread_cond_broadcast(&state.changed);
 	pthread_mutex_unlock(&state.lock);
-	(void)clock_nanosleep(CLOCK_MONOTONIC, 0, &pause, NULL);
-	agent_resume();
-	gate_set(GATE_OPEN);
+	if (is_out) {
+		(void)clock_nanosleep(CLOCK_MONOTONIC, 0, &pause, NULL);
+		let_all_go();
+	}
 }
 
 static void *agent_main(void *arg)
@@ -463,19 +486,6 @@ void agent_want_memory(CUdevice dev)
 	agent_wake();
 }
 
-/* Whether a thread that is let through now could touch memory that is not there. */
-static bool is_anything_out(void)
-{
-	struct nvshare_mem mem;
-	bool is_out = false;
-
-	for (CUdevice dev = 0; dev < DEVICE_COUNT_MAX; dev++) {
-		budget_read(dev, &mem);
-		is_out = is_out || mem.swapped;
-	}
-	return is_out;
-}
-
 void agent_stop(void)
 {
 	uint64_t end_ns = clock_now_ns() + CLOCK_NS_PER_SEC;
@@ -499,10 +509,9 @@ void agent_stop(void)
 		gate_pass_always();
 		for (CUdevice dev = 0; dev < DEVICE_COUNT_MAX; dev++)
 			budget_set(dev, BUDGET_UNLIMITED);
-		if (!is_anything_out()) {
-			agent_resume();
+		/* The rest is the agent's; it opens the gate, unless it is stuck. */
+		if (r == ETIMEDOUT && !is_anything_out())
 			gate_set(GATE_OPEN);
-		}
 	}
 	errno = saved_errno;
 }
