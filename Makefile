@@ -237,8 +237,9 @@ check-preload: all apps $(fixtures)
 	$(PYTEST) tests/hook/preload
 check-e2e: all apps
 	$(PYTEST) -m 'not slow' tests/e2e
-check-api: all apps ## what programs may call: Python
+check-api: all apps ## what programs may call: Python, C++
 	$(PYTEST) tests/python
+	$(PYTEST) tests/cpp
 check-e2e-slow: all apps
 	$(PYTEST) -m slow tests/e2e
 
@@ -276,7 +277,7 @@ check-abi:
 check-simgpu-exports: $(B)/simgpu/libcuda.so.1
 	scripts/check-simgpu-exports $<
 
-c_files := $(wildcard src/*/*.[ch] src/*/*/*.[ch] include/nvshare/*.h tests/*/*.[ch] tests/*/*/*.[ch])
+c_files := $(wildcard src/*/*.[ch] src/*/*/*.[ch] include/nvshare/*.h include/nvshare/*.hpp tests/*/*.[ch] tests/cpp/*.cpp tests/*/*/*.[ch])
 .PHONY: check-format check-lint format
 check-format: ## is every file as clang-format would write it?
 	clang-format --dry-run --Werror $(c_files)
@@ -295,7 +296,7 @@ install: all ## DESTDIR, PREFIX, BINDIR, LIBDIR, INCLUDEDIR, PYTHONDIR
 	$(INSTALL) -D -m 755 $(B)/libnvshare.so $(DESTDIR)$(LIBDIR)/libnvshare.so
 	$(INSTALL) -D -m 755 $(B)/simgpu/libcuda.so.1 $(DESTDIR)$(LIBDIR)/nvshare/simgpu/libcuda.so.1
 	$(INSTALL) -D -m 755 $(B)/simgpu/libnvidia-ml.so.1 $(DESTDIR)$(LIBDIR)/nvshare/simgpu/libnvidia-ml.so.1
-	for h in nvshare.h claim.h protocol.h messages.def version.h; do \
+	for h in nvshare.h nvshare.hpp claim.h protocol.h messages.def version.h; do \
 	    $(INSTALL) -D -m 644 include/nvshare/$$h $(DESTDIR)$(INCLUDEDIR)/nvshare/$$h || exit 1; done
 	for f in $(notdir $(wildcard src/python/nvshare/*.py*)); do \
 	    $(INSTALL) -D -m 644 src/python/nvshare/$$f $(DESTDIR)$(PYTHONDIR)/nvshare/$$f || exit 1; done

@@ -28,6 +28,8 @@
 
 #ifdef __cplusplus
 extern "C" {
+#pragma GCC diagnostic push
+#pragma GCC diagnostic ignored "-Wshadow" /* a structure and a function of one name */
 #endif
 
 #ifdef NVSHARE_IS_LIBRARY
@@ -120,6 +122,7 @@ static inline int nvshare_is_loaded(void)
 #endif
 
 #ifdef __cplusplus
+#pragma GCC diagnostic pop
 }
 #endif
 

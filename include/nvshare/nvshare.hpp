@@ -1,0 +1,477 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef NVSHARE_NVSHARE_HPP
+#define NVSHARE_NVSHARE_HPP
+
+/*
+ * nvshare.h for C++ (C++11 and later): requests and hints that end with their scope, claims,
+ * and a Scheduler that runs tasks of this process in the background, urgent ones apart.
+ *
+ *     nvshare::Hint hint(std::chrono::milliseconds(2));
+ *     auto batch = prepare();
+ *     nvshare::Request request(hint);
+ *     infer(batch);
+ *
+ * Nothing has to be linked but threads, for Scheduler. Where libnvshare.so is not preloaded
+ * nothing happens, but that tasks run. Arguments out of range are a std::invalid_argument
+ * that names them, with and without the library.
+ */
+
+#include "nvshare/nvshare.h"
+
+#include <algorithm>
+#include <cerrno>
+#include <chrono>
+#include <condition_variable>
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <future>
+#include <memory>
+#include <mutex>
+#include <stdexcept>
+#include <system_error>
+#include <thread>
+#include <type_traits>
+#include <utility>
+
+namespace nvshare
+{
+
+/* The class of a process. CRITICAL ones have others kept off the GPU while requests run. */
+enum class Priority : std::uint32_t {
+	LOW = NVSHARE_PRIORITY_LOW,
+	NORMAL = NVSHARE_PRIORITY_NORMAL,
+	HIGH = NVSHARE_PRIORITY_HIGH,
+	CRITICAL = NVSHARE_PRIORITY_CRITICAL
+};
+
+using Status = struct ::nvshare_status;
+
+inline bool is_loaded() noexcept
+{
+	return nvshare_is_loaded() != 0;
+}
+
+namespace detail
+{
+
+inline void require(bool is_right, const char *what)
+{
+	if (!is_right)
+		throw std::invalid_argument(what);
+}
+
+inline std::uint32_t hint_us(std::chrono::microseconds ahead)
+{
+	require(ahead.count() >= 0 && ahead.count() <= NVSHARE_HINT_US_MAX, "ahead: 0 to 1 s");
+	return static_cast<std::uint32_t>(ahead.count());
+}
+
+inline std::uint32_t slo_us(std::chrono::microseconds slo)
+{
+	require(slo.count() >= 0 && slo.count() <= NVSHARE_SLO_US_MAX, "slo: 0 to 1 h");
+	return static_cast<std::uint32_t>(slo.count());
+}
+
+inline bool claim(int r, const char *what)
+{
+	if (r != 0 && r != -ENOTCONN)
+		throw std::system_error(-r, std::generic_category(), what);
+	return r == 0;
+}
+
+} /* namespace detail */
+
+/* A request is about to begin. Called off at the end of the scope, unless it has begun. */
+class Hint
+{
+public:
+	explicit Hint(std::chrono::microseconds ahead)
+	{
+		std::uint32_t us = detail::hint_us(ahead);
+
+		if (is_loaded())
+			(void)nvshare_hint_prepare(us);
+	}
+	~Hint()
+	{
+		cancel();
+	}
+	Hint(const Hint &) = delete;
+	Hint &operator=(const Hint &) = delete;
+
+	void cancel() noexcept
+	{
+		if (is_open_ && is_loaded())
+			(void)nvshare_hint_prepare(0);
+		is_open_ = false;
+	}
+
+private:
+	friend class Request;
+	bool is_open_ = true;
+};
+
+/* From here to the end of the scope, or to end(), is one request. */
+class Request
+{
+public:
+	Request() noexcept : number_(is_loaded() ? nvshare_request_begin() : 0)
+	{
+	}
+	explicit Request(Hint &hint) noexcept : Request()
+	{
+		hint.is_open_ = false;
+	}
+	Request(Request &&other) noexcept : number_(other.number_)
+	{
+		other.number_ = 0;
+	}
+	Request &operator=(Request &&other) noexcept
+	{
+		std::swap(number_, other.number_);
+		return *this;
+	}
+	~Request()
+	{
+		end();
+	}
+
+	void end() noexcept
+	{
+		if (number_ > 0)
+			(void)nvshare_request_end(number_);
+		number_ = 0;
+	}
+
+private:
+	std::int64_t number_;
+};
+
+/*
+ * Claims, for the whole process. true: the scheduler has taken it; false: there is none now,
+ * and it is claimed when there is one (without the library: never). std::system_error: the
+ * scheduler refused.
+ */
+inline bool set_priority(Priority priority)
+{
+	auto value = static_cast<std::uint32_t>(priority);
+
+	detail::require(value < NVSHARE_PRIORITY_COUNT, "priority: none of Priority");
+	return is_loaded() &&
+	       detail::claim(nvshare_set_priority(static_cast<enum ::nvshare_priority>(value)),
+			     "priority");
+}
+
+/* Share of the GPU's time among equals. */
+inline bool set_weight(std::uint32_t weight)
+{
+	detail::require(weight >= NVSHARE_WEIGHT_MIN && weight <= NVSHARE_WEIGHT_MAX,
+			"weight: 1 to 10000");
+	return is_loaded() && detail::claim(nvshare_set_weight(weight), "weight");
+}
+
+/* How long a request may take; 0: for ever. */
+inline bool set_slo(std::chrono::microseconds slo)
+{
+	std::uint32_t us = detail::slo_us(slo);
+
+	return is_loaded() && detail::claim(nvshare_set_slo(us), "slo");
+}
+
+/* The most that the process gets of a GPU's time, percent; 0: no limit. */
+inline bool set_compute_limit(std::uint32_t percent)
+{
+	detail::require(percent <= 100, "percent: 0 to 100");
+	return is_loaded() && detail::claim(nvshare_set_compute_limit(percent), "compute limit");
+}
+
+/* By CUDA ordinal; -1: the first GPU that the process uses. All zero where it uses none. */
+inline Status status(int device = -1) noexcept
+{
+	Status found = Status();
+
+	if (is_loaded())
+		(void)::nvshare_status(device, &found, sizeof(found));
+	return found;
+}
+
+/* This process on one GPU, since it first used it. A task is a request or burst of work. */
+struct Metrics {
+	double busy_seconds;    /* with work on the GPU, as far as somebody had to know */
+	double gpu_seconds;     /* of that, what the GPU was its own */
+	double held_seconds;    /* kept off the GPU, for others or by its limit */
+	double gpu_utilization; /* percent of the time, Scheduler::get_metrics() alone; else 0 */
+	std::uint64_t total_preemptions;
+	std::uint64_t preemption_failures;
+	std::uint64_t tasks_completed;
+	std::uint64_t slo_violations;
+	std::uint64_t hints;
+	double last_latency_us; /* of tasks */
+	double avg_latency_us;
+	double p50_latency_us; /* of the last 256 */
+	double p99_latency_us;
+	double max_latency_us;
+};
+
+inline Metrics metrics(int device = -1) noexcept
+{
+	Status found = status(device);
+	Metrics result = Metrics();
+
+	result.busy_seconds = static_cast<double>(found.busy_ns) / 1e9;
+	result.gpu_seconds = static_cast<double>(found.gpu_ns) / 1e9;
+	result.held_seconds = static_cast<double>(found.held_ns) / 1e9;
+	result.total_preemptions = found.n_holds;
+	result.preemption_failures = found.n_hold_failures;
+	result.tasks_completed = found.n_tasks;
+	result.slo_violations = found.n_slo_violations;
+	result.hints = found.n_hints;
+	result.last_latency_us = static_cast<double>(found.task_ns_last) / 1e3;
+	result.avg_latency_us = static_cast<double>(found.task_ns_avg) / 1e3;
+	result.p50_latency_us = static_cast<double>(found.task_ns_p50) / 1e3;
+	result.p99_latency_us = static_cast<double>(found.task_ns_p99) / 1e3;
+	result.max_latency_us = static_cast<double>(found.task_ns_max) / 1e3;
+	return result;
+}
+
+enum class TaskType { LATENCY_CRITICAL, BEST_EFFORT };
+
+namespace detail
+{
+
+/* What a task asks for; has_priority false: the process's class stays as it is. */
+struct Wish {
+	TaskType type;
+	bool has_priority;
+	Priority priority;
+	std::chrono::microseconds slo;
+};
+
+/* What the tasks of this process have claimed so far: the most urgent of their wishes. */
+class Claims
+{
+public:
+	static Claims &get()
+	{
+		static Claims claims;
+		return claims;
+	}
+
+	void add(const Wish &wish)
+	{
+		std::lock_guard<std::mutex> guard(lock_);
+
+		if (wish.has_priority && (!has_priority_ || wish.priority > priority_)) {
+			has_priority_ = true;
+			priority_ = wish.priority;
+			ask([this] { set_priority(priority_); });
+		}
+		if (wish.slo.count() && (!slo_.count() || wish.slo < slo_)) {
+			slo_ = wish.slo;
+			ask([this] { set_slo(slo_); });
+		}
+	}
+
+	/* Of others than critical tasks a request would keep everybody else off the GPU, too. */
+	bool is_request(const Wish &wish)
+	{
+		std::lock_guard<std::mutex> guard(lock_);
+
+		return wish.type == TaskType::LATENCY_CRITICAL || !has_priority_ ||
+		       priority_ != Priority::CRITICAL;
+	}
+
+private:
+	/* A task has work to do, whether its claim is granted or not. */
+	template <typename F> static void ask(F setter)
+	{
+		try {
+			setter();
+		} catch (const std::system_error &) {
+		}
+	}
+
+	std::mutex lock_;
+	bool has_priority_ = false;
+	Priority priority_ = Priority::NORMAL;
+	std::chrono::microseconds slo_{0};
+};
+
+/* One call of a task. */
+template <typename R, typename F> struct Call {
+	Wish wish;
+	F function;
+
+	R operator()()
+	{
+		Claims &claims = Claims::get();
+
+		claims.add(wish);
+		if (!claims.is_request(wish))
+			return function();
+		Request request;
+		return function();
+	}
+};
+
+/* A thread that is started with the first work, and what it is to do, in order. */
+class Lane
+{
+public:
+	Lane() = default;
+	Lane(const Lane &) = delete;
+	Lane &operator=(const Lane &) = delete;
+	~Lane()
+	{
+		{
+			std::lock_guard<std::mutex> guard(lock_);
+			is_ending_ = true;
+		}
+		changed_.notify_one();
+		if (thread_.joinable())
+			thread_.join();
+	}
+
+	void add(std::function<void()> work)
+	{
+		std::lock_guard<std::mutex> guard(lock_);
+
+		if (!thread_.joinable())
+			thread_ = std::thread([this] { run(); });
+		queue_.push_back(std::move(work));
+		changed_.notify_one();
+	}
+
+private:
+	void run()
+	{
+		std::unique_lock<std::mutex> guard(lock_);
+
+		for (;;) {
+			changed_.wait(guard, [this] { return is_ending_ || !queue_.empty(); });
+			if (queue_.empty())
+				return;
+			std::function<void()> work = std::move(queue_.front());
+			queue_.pop_front();
+			guard.unlock();
+			work();
+			work = nullptr; /* what it owns goes without the lock, too */
+			guard.lock();
+		}
+	}
+
+	std::mutex lock_;
+	std::condition_variable changed_;
+	std::deque<std::function<void()>> queue_;
+	bool is_ending_ = false;
+	std::thread thread_;
+};
+
+} /* namespace detail */
+
+/* Made by Scheduler::create_task(); may be submitted any number of times. */
+template <typename F> class Task
+{
+public:
+	/* How long a call may take, from when it starts; 0: for ever. */
+	void set_slo(std::chrono::microseconds slo)
+	{
+		(void)detail::slo_us(slo);
+		wish_.slo = slo;
+	}
+
+	/* CRITICAL (unless set) or HIGH if latency critical; else HIGH, NORMAL or LOW. */
+	void set_priority(Priority priority)
+	{
+		bool is_urgent = wish_.type == TaskType::LATENCY_CRITICAL;
+
+		detail::require(is_urgent ? priority == Priority::HIGH ||
+						    priority == Priority::CRITICAL
+					  : priority <= Priority::HIGH,
+				"priority: not one of this type of task");
+		wish_.has_priority = true;
+		wish_.priority = priority;
+	}
+
+private:
+	friend class Scheduler;
+	Task(TaskType type, F function)
+	    : wish_{type, type == TaskType::LATENCY_CRITICAL, Priority::CRITICAL,
+		    std::chrono::microseconds(0)},
+	      function_(std::move(function))
+	{
+	}
+
+	detail::Wish wish_;
+	F function_;
+};
+
+/*
+ * Two threads of this process: one for its latency-critical tasks, one for the others, each in
+ * the order in which they were submitted. A call of a task is a request. Which process computes
+ * when is nvshare-scheduler's business; this only tells it, and a refused claim stops nothing
+ * (status() shows what was given). A class belongs to the process: it has the most urgent one,
+ * and the smallest SLO, of the tasks that have run.
+ *
+ * The end of a Scheduler waits for all that was submitted. Not for use in children of fork().
+ */
+class Scheduler
+{
+public:
+	/* gpu_id: whose metrics are shown, as in status(). */
+	explicit Scheduler(int gpu_id = -1)
+	    : device_(gpu_id), since_(std::chrono::steady_clock::now()),
+	      gpu_seconds_(metrics(gpu_id).gpu_seconds)
+	{
+		detail::require(gpu_id >= -1, "gpu_id: a CUDA ordinal, or -1");
+	}
+
+	template <typename F>
+	Task<typename std::decay<F>::type> create_task(TaskType type, F &&function)
+	{
+		return Task<typename std::decay<F>::type>(type, std::forward<F>(function));
+	}
+
+	/* Calls the task's function with copies of the arguments; the future has its result. */
+	template <typename F, typename... Args>
+	auto submit(const Task<F> &task, Args &&...args) -> std::future<
+		decltype(std::declval<F &>()(std::declval<typename std::decay<Args>::type &>()...))>
+	{
+		using R = decltype(std::declval<F &>()(
+			std::declval<typename std::decay<Args>::type &>()...));
+		auto bound = std::bind(task.function_, std::forward<Args>(args)...);
+		auto work = std::make_shared<std::packaged_task<R()>>(
+			detail::Call<R, decltype(bound)>{task.wish_, std::move(bound)});
+		auto future = work->get_future();
+
+		(task.wish_.type == TaskType::LATENCY_CRITICAL ? urgent_ : others_).add([work] {
+			(*work)();
+		});
+		return future;
+	}
+
+	/* gpu_utilization: of the time since this object was made. */
+	Metrics get_metrics() const
+	{
+		Metrics found = metrics(device_);
+		std::chrono::duration<double> passed = std::chrono::steady_clock::now() - since_;
+
+		if (passed.count() > 0)
+			found.gpu_utilization =
+				100 * (found.gpu_seconds - gpu_seconds_) / passed.count();
+		found.gpu_utilization = std::min(std::max(found.gpu_utilization, 0.0), 100.0);
+		return found;
+	}
+
+private:
+	int device_;
+	std::chrono::steady_clock::time_point since_;
+	double gpu_seconds_;
+	detail::Lane urgent_;
+	detail::Lane others_;
+};
+
+} /* namespace nvshare */
+
+#endif

@@ -1,0 +1,39 @@
+# SPDX-License-Identifier: Apache-2.0
+"""nvshare.hpp with both compilers, and what a program of it does with and without the library."""
+
+import pathlib
+import shutil
+import subprocess
+
+import pytest
+
+from conftest import ROOT
+
+SOURCE = pathlib.Path(__file__).with_name("calls.cpp")
+WARNINGS = ["-Wall", "-Wextra", "-Wpedantic", "-Wshadow", "-Wconversion", "-Wold-style-cast", "-Werror"]
+
+
+def compile_it(folder, *options, compiler="g++"):
+    if not shutil.which(compiler):
+        pytest.skip(f"no {compiler} here")
+    program = folder / "calls"
+    subprocess.run(
+        [compiler, *WARNINGS, *options, f"-I{ROOT / 'include'}", "-pthread", "-o", program, SOURCE, "-ldl"],
+        check=True,
+    )
+    return program
+
+
+@pytest.mark.parametrize("standard", ["c++11", "c++20"])
+@pytest.mark.parametrize("compiler", ["g++", "clang++"])
+def test_it_compiles_and_works_with_and_without_the_library(node, tmp_path, compiler, standard):
+    program = compile_it(tmp_path, f"-std={standard}", compiler=compiler)
+    node.start([program, "alone"], preload=False).expect_verified()
+    node.start([program, "unmanaged"]).expect_verified()
+    node.start_scheduler()
+    node.start([program, "managed"]).expect_verified()
+
+
+def test_the_threads_of_a_scheduler_do_not_race(node, tmp_path):
+    program = compile_it(tmp_path, "-std=c++17", "-g", "-O1", "-fsanitize=thread")
+    node.start([program, "alone"], preload=False).expect_verified()
