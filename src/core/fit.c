@@ -161,6 +161,7 @@ static void share_running(const struct sched_client *c, struct sched_sums *share
 		return;
 	share->n_on = 1;
 	share->n_holding = 1;
+	share->n_blocked = c->line == SCHED_LINE_QUEUE;
 	if (c->line == SCHED_LINE_COMING)
 		share->load = c->weight;
 	if (c->is_fixed || c->is_not_preemptible || c->is_resident) {
@@ -266,6 +267,7 @@ void fit_sums_add(struct sched_sums *sums, const struct sched_sums *share, uint3
 	sums->n_fast += sign * share->n_fast;
 	sums->n_never += sign * share->n_never;
 	sums->n_holding += sign * share->n_holding;
+	sums->n_blocked += sign * share->n_blocked;
 }
 
 void fit_out(struct sched *sched, uint32_t client)
@@ -292,8 +294,8 @@ static void enter_place(struct sched *sched, struct sched_list *list, enum sched
 	uint64_t turn_ns = clients[client].turn_ns;
 	uint32_t before = list->first;
 
-	if (place < SCHED_PLACE_RUNNING_LOW || place > SCHED_PLACE_RUNNING_CRITICAL ||
-	    list->n == 0 || clients[list->last].turn_ns <= turn_ns) {
+	if (place < SCHED_PLACE_RUNNING_LOW || list->n == 0 ||
+	    clients[list->last].turn_ns <= turn_ns) {
 		list_push_back(sched->clients, list, SCHED_LINK_PLACE, client);
 		return;
 	}

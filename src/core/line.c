@@ -50,6 +50,7 @@ void line_push(struct sched *sched, uint32_t client)
 	c->asked_ns = sched->now_ns;
 	c->is_aged = false;
 	c->due_ns = SCHED_NO_DEADLINE;
+	c->ready_ns = SCHED_NO_DEADLINE;
 	line_push_again(sched, client);
 }
 

@@ -87,7 +87,7 @@ static bool tell_place(struct sched *sched, uint32_t gpu, enum sched_place place
 	const struct sched_gpu *g = &sched->gpus[gpu];
 	uint64_t bytes = fit_to_evict(sched, gpu, g->head);
 	uint64_t due_ns =
-		g->head == SCHED_NONE ? SCHED_NO_DEADLINE : sched->clients[g->head].due_ns;
+		g->head == SCHED_NONE ? SCHED_NO_DEADLINE : sched->clients[g->head].ready_ns;
 
 	for (uint32_t i = g->place[place].first, n = 0; i != SCHED_NONE && n < TOLD_MAX;
 	     i = sched->clients[i].link[SCHED_LINK_PLACE].next, n++) {

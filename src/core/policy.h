@@ -26,6 +26,9 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+/* Turns may be cut short to this part of a usual one: else switching would be all there is. */
+#define POLICY_TURN_PART 8
+
 struct policy {
 	bool has_levels; /* level is the claim's priority; else all but critical are equal */
 	/* The client's place among its equals when it begins to wait: smallest first. */

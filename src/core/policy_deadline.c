@@ -8,9 +8,6 @@
 
 #include "core/policy.h"
 
-/* Turns may be cut short to this part of a usual one: else switching would be all there is. */
-#define TURN_PART 8
-
 #define RUN_MAX_NS SCHED_SLO_NS_MAX
 
 /* Until when it must be chosen. */
@@ -54,7 +51,7 @@ static uint64_t end(const struct sched *sched, uint32_t victim, uint32_t head, u
 		    uint64_t last_ns)
 {
 	const struct sched_client *v = &sched->clients[victim], *h = &sched->clients[head];
-	uint64_t least_ns = v->turn_ns + (end_ns - v->turn_ns) / TURN_PART;
+	uint64_t least_ns = v->turn_ns + (end_ns - v->turn_ns) / POLICY_TURN_PART;
 	uint64_t until_ns = latest_ns(sched, h);
 
 	(void)last_ns;

@@ -74,6 +74,8 @@ static void clear_slot(struct sched_client *c)
 	memset(c, 0, sizeof(*c));
 	c->granted_ns = SCHED_NO_DEADLINE;
 	c->due_ns = SCHED_NO_DEADLINE;
+	c->ready_ns = SCHED_NO_DEADLINE;
+	c->spared_ns = SCHED_NO_DEADLINE;
 	c->answer_ns = SCHED_NO_DEADLINE;
 	c->retry_ns = SCHED_NO_DEADLINE;
 	c->bound_ns = SCHED_NO_DEADLINE;

@@ -75,6 +75,7 @@ struct sched_sums {
 	uint32_t n_fast;    /* of n_on: can not be stopped just now */
 	uint32_t n_never;   /* of n_on: can never be stopped */
 	uint32_t n_holding; /* run, or stop */
+	uint32_t n_blocked; /* run, and wait in the queue for memory */
 };
 
 struct sched_client {
@@ -119,7 +120,13 @@ struct sched_client {
 	uint64_t run_ns;     /* up to granted_ns */
 	uint64_t used_ns;    /* GPU time */
 	uint64_t n_switches;
-	uint64_t due_ns; /* as first in the queue: when room is made for it */
+	uint64_t due_ns;   /* as first in the queue: when its victims' turns are over */
+	uint64_t ready_ns; /* and all of them have had something of theirs: room is made */
+
+	/* Of a client that comes: turns that began before it can be ended for it (plan.c). */
+	uint64_t ends_ns;
+	uint64_t ends_blocked_ns; /* the same, of those that wait for memory */
+	uint64_t spared_ns;       /* it was put back, since no more turns could be ended */
 
 	/* Its rank, since it entered the queue: smallest first, then by ticket (rank.c). */
 	uint32_t band;

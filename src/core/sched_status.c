@@ -31,7 +31,7 @@ void sched_gpu_status(const struct sched *sched, uint32_t gpu, struct sched_gpu_
 		.n_clients = g->n_clients,
 	};
 	if (g->head != SCHED_NONE)
-		ret->next_switch_ns = sched->clients[g->head].due_ns;
+		ret->next_switch_ns = sched->clients[g->head].ready_ns;
 }
 
 enum sched_client_state sched_client_state(const struct sched *sched, uint32_t client)

@@ -7,6 +7,7 @@
 #include "core/line.h"
 #include "core/list.h"
 #include "core/notice.h"
+#include "core/plan.h"
 #include "core/policy.h"
 #include "core/quantum.h"
 #include "core/stop.h"
@@ -146,9 +147,26 @@ bool turn_restored_part(struct sched *sched, uint32_t client)
 	return fit_charge(c) < c->need;
 }
 
+/*
+ * What it has come to want since it was given its budget is not in it: to let it run
+ * without would be to stop somebody for nothing. But pinned bytes that can not be had it
+ * is to ask for as one that runs.
+ */
+static bool has_all(struct sched *sched, uint32_t client)
+{
+	struct sched_client *c = &sched->clients[client];
+
+	if (!fit_pinned(sched, client)) {
+		fit_out(sched, client);
+		c->memory.wanted_pinned = 0;
+		fit_in(sched, client);
+	}
+	return is_whole(c) && fit_charge(c) >= fit_need(sched, client);
+}
+
 void turn_restored(struct sched *sched, uint32_t client)
 {
-	if (is_whole(&sched->clients[client]) && !is_barred(sched, client))
+	if (has_all(sched, client) && !is_barred(sched, client))
 		turn_grant(sched, client);
 	else
 		(void)turn_restored_part(sched, client);
@@ -231,8 +249,10 @@ void turn_admit(struct sched *sched, uint32_t client)
 {
 	const struct sched_client *c = &sched->clients[client];
 
-	if (sched->gpus[c->gpu].coming.n < COMING_MAX && fit_beside(sched, client))
-		admit(sched, client, false);
+	if (sched->gpus[c->gpu].coming.n >= COMING_MAX || !fit_beside(sched, client))
+		return;
+	plan_beside(sched, client);
+	admit(sched, client, false);
 }
 
 void turn_put_back(struct sched *sched, uint32_t client)
@@ -265,22 +285,6 @@ static uint32_t last_without_budget(const struct sched *sched, uint32_t gpu)
 	return i;
 }
 
-static uint32_t first_victim(const struct sched *sched, uint32_t gpu)
-{
-	const struct sched_gpu *g = &sched->gpus[gpu];
-
-	if (g->place[SCHED_PLACE_BLOCKED].n > 0)
-		return g->place[SCHED_PLACE_BLOCKED].first;
-	if (!sched->config.anti_thrash)
-		return SCHED_NONE;
-	for (int place = SCHED_PLACE_RUNNING_LOW; place <= SCHED_PLACE_RUNNING_CRITICAL; place++) {
-		if (g->place[place].n > 0)
-			return g->place[place].first;
-	}
-	/* Its memory is no help, but it is not its turn. */
-	return fit_exclusive(sched) ? g->place[SCHED_PLACE_BARE].first : SCHED_NONE;
-}
-
 static bool evict_from(struct sched *sched, uint32_t client, uint64_t bytes)
 {
 	if (client == SCHED_NONE)
@@ -299,7 +303,7 @@ static bool make_room(struct sched *sched, uint32_t gpu)
 	if (bytes > 0 && evict_from(sched, g->place[SCHED_PLACE_IDLE].first, bytes))
 		return true;
 	if (is_crowded || (last != SCHED_NONE && g->sums.load > fit_usable(sched, gpu))) {
-		uint32_t victim = first_victim(sched, gpu);
+		uint32_t victim = plan_victim(sched, gpu, last);
 
 		if (victim != SCHED_NONE) {
 			stop_drop(sched, victim,
@@ -307,92 +311,12 @@ static bool make_room(struct sched *sched, uint32_t gpu)
 			return true;
 		}
 		if (last != SCHED_NONE) {
+			sched->clients[last].spared_ns = sched->now_ns;
 			turn_put_back(sched, last);
 			return true;
 		}
 	}
 	return bytes > 0 && evict_from(sched, g->place[SCHED_PLACE_QUEUED].last, bytes);
-}
-
-/* The next place to look for victims after place; SCHED_PLACE_NONE: no more. */
-static enum sched_place next_place(const struct sched *sched, enum sched_place place)
-{
-	if (place == SCHED_PLACE_NONE)
-		return SCHED_PLACE_BLOCKED;
-	if (place == SCHED_PLACE_BLOCKED && sched->config.anti_thrash)
-		return SCHED_PLACE_RUNNING_LOW;
-	if (place >= SCHED_PLACE_RUNNING_LOW && place < SCHED_PLACE_RUNNING_CRITICAL)
-		return place + 1;
-	if (place == SCHED_PLACE_RUNNING_CRITICAL && fit_exclusive(sched))
-		return SCHED_PLACE_BARE;
-	return SCHED_PLACE_NONE;
-}
-
-struct plan {
-	uint32_t head;
-	bool is_all;      /* everybody must stop, whatever is missing */
-	uint64_t missing; /* bytes of load still too much */
-	uint64_t out;     /* bytes to move */
-	uint64_t turn_ns;
-	uint64_t due_ns;
-};
-
-/* Takes victims of one place in order until nothing is missing. */
-static void plan_place(struct sched *sched, struct plan *plan, enum sched_place place, bool prepare)
-{
-	const struct sched_list *list = &sched->gpus[sched->clients[plan->head].gpu].place[place];
-	uint32_t n = 0;
-
-	for (uint32_t i = list->first; i != SCHED_NONE && (plan->missing > 0 || plan->is_all);
-	     i = sched->clients[i].link[SCHED_LINK_PLACE].next) {
-		const struct sched_client *victim = &sched->clients[i];
-
-		if (i == plan->head)
-			continue;
-		if (prepare && act_has_room(sched))
-			notice_tell(sched, i, plan->out, sched->clients[plan->head].due_ns);
-		plan->missing -= min_u64(plan->missing, fit_pageable(victim));
-		/* So many: assume that the youngest turn is among them. */
-		if (++n == LINE_LOOK_AHEAD) {
-			i = list->last;
-			plan->missing = 0;
-			plan->is_all = false;
-		}
-		if (place != SCHED_PLACE_BLOCKED)
-			plan->due_ns = max_u64(plan->due_ns,
-					       policy_end(sched, i, plan->head, plan->turn_ns));
-	}
-}
-
-/* The latest end of the turns of head's victims, now at the earliest. prepare: tells them. */
-static uint64_t plan_due(struct sched *sched, uint32_t head, bool prepare)
-{
-	const struct sched_client *c = &sched->clients[head];
-	struct plan plan = {
-		.head = head,
-		.is_all = fit_exclusive(sched),
-		.missing = fit_missing(sched, head),
-		.out = fit_to_evict(sched, c->gpu, head),
-		.due_ns = sched->now_ns,
-	};
-
-	plan.turn_ns = quantum_turn(sched, c->gpu, plan.out + c->memory.swapped);
-	for (enum sched_place place = next_place(sched, SCHED_PLACE_NONE);
-	     place != SCHED_PLACE_NONE; place = next_place(sched, place))
-		plan_place(sched, &plan, place, prepare);
-	return plan.due_ns;
-}
-
-/* Sets the head's due time. true: it has come, and the head can be admitted. */
-static bool plan_head(struct sched *sched, uint32_t gpu)
-{
-	struct sched_gpu *g = &sched->gpus[gpu];
-	struct sched_client *c = &sched->clients[g->head];
-
-	if (!fit_by_switch(sched, g->head))
-		return false;
-	c->due_ns = min_u64(c->due_ns, plan_due(sched, g->head, false));
-	return c->due_ns <= sched->now_ns && g->coming.n < COMING_MAX;
 }
 
 /* Who was head before is overtaken: those who run may be others when it is head again. */
@@ -402,10 +326,34 @@ static void set_head(struct sched *sched, uint32_t gpu, uint32_t head)
 
 	if (g->head == head)
 		return;
-	if (g->head != SCHED_NONE)
+	if (g->head != SCHED_NONE) {
 		sched->clients[g->head].due_ns = SCHED_NO_DEADLINE;
+		sched->clients[g->head].ready_ns = SCHED_NO_DEADLINE;
+	}
 	g->head = head;
 	g->is_prepared = false;
+}
+
+/*
+ * Its time has come, and it waits only for the turns of those who came last: who passed it
+ * now would have one more of them.
+ */
+static bool is_held_up(const struct sched *sched, uint32_t head)
+{
+	return head != SCHED_NONE && sched->clients[head].due_ns <= sched->now_ns &&
+	       sched->clients[head].ready_ns > sched->now_ns;
+}
+
+static bool admit_stalled(struct sched *sched, uint32_t gpu)
+{
+	uint32_t client = plan_stalled(sched, gpu);
+
+	if (client == SCHED_NONE || sched->clients[client].spared_ns == sched->now_ns)
+		return false;
+	sched->clients[client].ends_ns = 0;
+	sched->clients[client].ends_blocked_ns = UINT64_MAX;
+	admit(sched, client, true);
+	return true;
 }
 
 static bool admit_next(struct sched *sched, uint32_t gpu)
@@ -415,10 +363,12 @@ static bool admit_next(struct sched *sched, uint32_t gpu)
 
 	for (uint32_t i = g->queue.first; i != SCHED_NONE && n < LINE_LOOK_AHEAD;
 	     i = next_in_line(sched, i), n++) {
-		if (sched->clients[i].is_resting)
+		if (sched->clients[i].is_resting ||
+		    (is_held_up(sched, head) && sched->clients[i].state == SCHED_CLIENT_WAITING))
 			continue;
 		if (g->coming.n < (head == SCHED_NONE ? COMING_MAX : PASSERS_MAX) &&
 		    fit_beside(sched, i)) {
+			plan_beside(sched, i);
 			admit(sched, i, false);
 			return true;
 		}
@@ -426,13 +376,14 @@ static bool admit_next(struct sched *sched, uint32_t gpu)
 			continue;
 		head = i;
 		set_head(sched, gpu, head);
-		if (plan_head(sched, gpu)) {
+		if (fit_by_switch(sched, head) && plan_head(sched, head) &&
+		    g->coming.n < COMING_MAX) {
 			admit(sched, head, true);
 			return true;
 		}
 	}
 	set_head(sched, gpu, head);
-	return false;
+	return admit_stalled(sched, gpu);
 }
 
 /* When to look again by ourselves: somebody ages, or the victims are to prepare, or to stop. */
@@ -445,12 +396,12 @@ static void set_wake(struct sched *sched, uint32_t gpu)
 	g->wake_ns = ages_ns;
 	if (g->head == SCHED_NONE || !fit_by_switch(sched, g->head))
 		return;
-	due_ns = sched->clients[g->head].due_ns;
+	due_ns = sched->clients[g->head].ready_ns;
 	if (due_ns <= sched->now_ns)
 		return;
 	if (!g->is_prepared && due_ns - sched->now_ns <= prepare_ns) {
 		g->is_prepared = true;
-		plan_due(sched, g->head, true);
+		plan_prepare(sched, g->head);
 	}
 	g->wake_ns = min_u64(ages_ns, g->is_prepared ? due_ns : due_ns - prepare_ns);
 }

@@ -16,7 +16,8 @@
  *
  * The head is the first in the queue that can be served at all. Its due time is the
  * latest end of the turns of its victims (core/policy.h), fixed when it becomes head, and
- * only ever brought forward: by more waiters, or a victim that blocks.
+ * only ever brought forward: by more waiters, or a victim that blocks. Whom that may stop,
+ * and whom not yet, is plan.h's.
  */
 
 #include "core/sched.h"

@@ -134,16 +134,111 @@ static void growers_do_not_deadlock_without_anti_thrash_either(void **state)
 	assert_non_null(rig_did(&rig, 1, SCHED_ACTION_DROP));
 }
 
-static void whoever_waits_may_have_a_blocked_ones_place_at_once(void **state)
+static void who_is_blocked_keeps_its_place_for_a_turn(void **state)
 {
 	(void)state;
 	rig_run(&rig, 0, 50);
 	rig_run(&rig, 1, 50);
 	rig_start(&rig, 2, 40);
-	assert_null(rig_did(&rig, 1, SCHED_ACTION_DROP));
 	assert_int_equal(grow(1, 10, 0), 0);
+	rig_at(&rig, 20 * S - 1);
+	assert_null(rig_did(&rig, 1, SCHED_ACTION_DROP));
+	rig_at(&rig, 20 * S);
 	assert_int_equal(rig_did(&rig, 1, SCHED_ACTION_DROP)->bytes, 40 * GIB);
 	assert_null(rig_did(&rig, 0, SCHED_ACTION_DROP));
+}
+
+/* It was let in last, and has had nothing of its turn yet. */
+static void of_those_that_block_each_other_the_youngest_goes_on(void **state)
+{
+	(void)state;
+	rig_run(&rig, 0, 50);
+	rig_at(&rig, 5 * S);
+	rig_run(&rig, 1, 50);
+	assert_int_equal(grow(0, 10, 0), 0);
+	rig_clear(&rig);
+	assert_int_equal(grow(1, 10, 0), 0);
+	assert_int_equal(rig_did(&rig, 0, SCHED_ACTION_DROP)->bytes, 10 * GIB);
+	assert_null(rig_did(&rig, 1, SCHED_ACTION_DROP));
+	assert_int_equal(rig_release(&rig, 0, rig_want(rig_mem(40, 10, 0), 10, 0), true), 0);
+	assert_int_equal(rig_did(&rig, 1, SCHED_ACTION_BUDGET)->budget, 60 * GIB);
+}
+
+/* However many steps they grow in, and however early: nobody is stopped twice in a turn. */
+static void two_that_grow_by_turns_move_once_a_turn(void **state)
+{
+	(void)state;
+	rig_run(&rig, 0, 50);
+	rig_run(&rig, 1, 50);
+	assert_int_equal(grow(0, 10, 0), 0);
+	assert_int_equal(grow(1, 10, 0), 0);
+	assert_int_equal(rig_release(&rig, 1, rig_want(rig_mem(40, 10, 0), 10, 0), true), 0);
+	rig_clear(&rig);
+	for (uint64_t gib = 60; gib < 80; gib += 10) {
+		assert_int_equal(rig_memory(&rig, 0, rig_mem(gib, 0, 0)), 0);
+		assert_int_equal(grow(0, 10, 0), 0);
+		assert_int_equal(rig_did(&rig, 1, SCHED_ACTION_DROP)->grant, 0);
+		assert_int_equal(
+			rig_release(&rig, 1, rig_want(rig_mem(90 - gib, gib - 40, 0), 10, 0), true),
+			0);
+		assert_int_equal(rig_did(&rig, 0, SCHED_ACTION_BUDGET)->budget, (gib + 10) * GIB);
+	}
+	rig_at(&rig, 20 * S - 1);
+	assert_null(rig_did(&rig, 0, SCHED_ACTION_DROP));
+	rig_at(&rig, 20 * S);
+	assert_int_equal(rig_did(&rig, 0, SCHED_ACTION_DROP)->bytes, 40 * GIB);
+}
+
+static void what_is_wanted_since_a_restore_began_comes_with_the_grant(void **state)
+{
+	(void)state;
+	rig_run(&rig, 0, 60);
+	assert_int_equal(rig_release(&rig, 0, rig_mem(0, 60, 0), false), 0);
+	rig_run(&rig, 1, 30);
+	rig_request(&rig, 0, rig_mem(0, 60, 0));
+	assert_int_equal(rig_did(&rig, 0, SCHED_ACTION_BUDGET)->budget, 60 * GIB);
+	rig_clear(&rig);
+	assert_int_equal(grow(0, 10, 0), 0);
+	assert_int_equal(rig_memory(&rig, 0, rig_want(rig_mem(60, 0, 0), 10, 0)), 0);
+	assert_int_equal(rig_did(&rig, 0, SCHED_ACTION_GRANT)->budget, 70 * GIB);
+}
+
+/* To run without would be to block at once, beside one that runs. */
+static void what_is_wanted_since_a_restore_began_is_waited_for(void **state)
+{
+	(void)state;
+	rig_run(&rig, 0, 60);
+	assert_int_equal(rig_release(&rig, 0, rig_mem(0, 60, 0), false), 0);
+	rig_run(&rig, 1, 30);
+	rig_request(&rig, 0, rig_mem(0, 60, 0));
+	rig_clear(&rig);
+	assert_int_equal(rig_memory(&rig, 0, rig_want(rig_mem(60, 0, 0), 20, 0)), 0);
+	rig_at(&rig, 20 * S - 1);
+	assert_null(rig_did(&rig, 0, SCHED_ACTION_GRANT));
+	assert_null(rig_did(&rig, 1, SCHED_ACTION_DROP));
+	rig_at(&rig, 20 * S);
+	assert_int_equal(rig_did(&rig, 1, SCHED_ACTION_DROP)->bytes, 10 * GIB);
+	assert_int_equal(rig_release(&rig, 1, rig_mem(20, 10, 0), true), 0);
+	assert_int_equal(rig_did(&rig, 0, SCHED_ACTION_GRANT)->budget, 80 * GIB);
+}
+
+/* Its time had come before the last one passed it: that one has an eighth of a turn. */
+static void who_has_just_come_is_not_stopped_at_once(void **state)
+{
+	(void)state;
+	rig_run(&rig, 0, 60);
+	rig_start(&rig, 1, 70);
+	rig_at(&rig, 19 * S);
+	rig_run(&rig, 2, 40);
+	assert_int_equal(rig_release(&rig, 0, rig_mem(60, 0, 0), false), 0);
+	rig_clear(&rig);
+	rig_at(&rig, 20 * S);
+	rig_start(&rig, 3, 1);
+	assert_null(rig_did(&rig, 3, SCHED_ACTION_GRANT));
+	rig_at(&rig, 21 * S + 500 * MS - 1);
+	assert_null(rig_did(&rig, 2, SCHED_ACTION_DROP));
+	rig_at(&rig, 21 * S + 500 * MS);
+	assert_int_equal(rig_did(&rig, 2, SCHED_ACTION_DROP)->bytes, 10 * GIB);
 }
 
 static void growth_can_be_given_up(void **state)
@@ -269,7 +364,8 @@ static void a_pinned_wish_that_can_not_be_had_refuses_nobody_else(void **state)
 	assert_int_equal(rig_release(&rig, 0, rig_mem(70, 0, 0), false), 0);
 	assert_int_equal(grow(1, 10, 0), 0);
 	assert_int_equal(grow(1, 0, 31), 0);
-	rig_start(&rig, 2, 75); /* it has its turn, and the blocked one none */
+	rig_start(&rig, 2, 75);
+	rig_at(&rig, 20 * S); /* the blocked one's turn is over */
 	assert_null(rig_did(&rig, 2, SCHED_ACTION_REFUSE));
 	assert_int_equal(rig_state(&rig, 1), SCHED_CLIENT_STOPPING);
 }
@@ -418,7 +514,12 @@ int main(void)
 		T(growth_waits_for_the_others_turn_to_end),
 		T(two_that_grow_do_not_deadlock),
 		T(growers_do_not_deadlock_without_anti_thrash_either),
-		T(whoever_waits_may_have_a_blocked_ones_place_at_once),
+		T(who_is_blocked_keeps_its_place_for_a_turn),
+		T(of_those_that_block_each_other_the_youngest_goes_on),
+		T(two_that_grow_by_turns_move_once_a_turn),
+		T(what_is_wanted_since_a_restore_began_comes_with_the_grant),
+		T(what_is_wanted_since_a_restore_began_is_waited_for),
+		T(who_has_just_come_is_not_stopped_at_once),
 		T(growth_can_be_given_up),
 		T(growth_beyond_the_card_is_refused),
 		T(pinned_growth_leaves_room_for_the_largest),

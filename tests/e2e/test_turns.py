@@ -121,6 +121,28 @@ def test_only_missing_bytes_move(node):
     finish(node, enough, programs)
 
 
+@pytest.mark.parametrize("backend", ["managed", "vmm"])
+def test_those_that_grow_beside_each_other_get_to_work(node, backend):
+    """Steps of growth that are slower than turns: blocked is not idle, and who is let in gets further."""
+    node.env |= {"NVSHARE_SIM_MEMORY": "700MiB", "NVSHARE_SIM_BANDWIDTH": "250MiB"}
+    node.start_scheduler(NVSHARE_MEMORY_RESERVE_PERCENT="50", NVSHARE_SWITCH_TIME_MODE="fixed",
+                         NVSHARE_SWITCH_TIME_FIXED="0.2")
+    enough = node.flag("enough")
+    programs = [
+        node.app("oversub", "--name", f"p{i}", "--size", "200MiB", "--buffers", 16, "--passes", 1,
+                 "--rounds", 4, "--sums", "--verbose", "--until", enough, name=f"p{i}",
+                 NVSHARE_MEMORY_BACKEND=backend, NVSHARE_DEBUG="1")
+        for i in range(2)
+    ]
+    for program in programs:
+        until("it works on all of its memory", lambda p=program: f"{p.name} pass 1/" in p.output())
+        growing = program.output().split(f"{program.name} pass 1/")[0]
+        assert "idle, and others wait" not in growing, growing
+    # Each has grown in 16 steps; each switch was for a turn or for a step.
+    assert node.gpu()["switches"] < 32
+    finish(node, enough, programs)
+
+
 def test_modes_change_at_run_time(node):
     node.start_scheduler()
     enough, programs = start_all(node, 3, 60)

@@ -120,7 +120,7 @@ static void mix_proc(uint64_t *hash, const struct world *world, uint32_t p)
 
 	mix(hash, proc->is_alive | proc->is_joined << 1 | proc->is_linked << 2 |
 			  proc->is_watched << 3 | proc->is_at_gate << 4 | proc->has_begun << 5 |
-			  proc->is_open << 6 | proc->is_lack_pinned << 7);
+			  proc->is_open << 6 | proc->is_lack_pinned << 7 | proc->is_cut << 8);
 	mix(hash, proc->work | (uint64_t)proc->lease.state << 8 | (uint64_t)proc->lease.work << 16 |
 			  (uint64_t)proc->lease.outcome << 24);
 	mix(hash, proc->budget);

@@ -24,6 +24,12 @@ static inline uint64_t age(uint64_t now, uint64_t time)
 	return now - time < MIX_AGE_MAX ? now - time : MIX_AGE_MAX;
 }
 
+/* A time by which a turn began: 0 is none at all, the largest is any. */
+static inline uint64_t began(uint64_t now, uint64_t time)
+{
+	return time == 0 || time == UINT64_MAX ? time : age(now, time) + 1;
+}
+
 static inline void mix_memory(uint64_t *hash, const struct sched_memory *m)
 {
 	mix(hash, m->resident);
@@ -46,7 +52,9 @@ static inline void mix_client(uint64_t *hash, uint64_t now, const struct sched_c
 	const bool flags[] = {c->is_hung,   c->is_not_preemptible, c->is_growing, c->is_asked,
 			      c->is_given,  c->is_retrying,        c->is_resting, c->is_told,
 			      c->is_warned, c->has_switched,       c->has_freed};
-	const uint64_t timers[] = {c->due_ns, c->answer_ns, c->retry_ns, c->bound_ns, c->beat_ns};
+	const uint64_t timers[] = {c->due_ns,   c->ready_ns, c->answer_ns,
+				   c->retry_ns, c->bound_ns, c->beat_ns};
+	bool is_coming = c->line == SCHED_LINE_COMING;
 
 	mix(hash, c->state);
 	if (c->state == SCHED_CLIENT_FREE)
@@ -66,6 +74,9 @@ static inline void mix_client(uint64_t *hash, uint64_t now, const struct sched_c
 		mix(hash, ahead(now, timers[i]));
 	mix(hash, c->silent_ns == SCHED_NO_DEADLINE ? UINT64_MAX : age(now, c->silent_ns));
 	mix(hash, c->state == SCHED_CLIENT_RUNNING ? age(now, c->turn_ns) : 0);
+	mix(hash, is_coming ? began(now, c->ends_ns) : 0);
+	mix(hash, is_coming ? began(now, c->ends_blocked_ns) : 0);
+	mix(hash, c->spared_ns == now);
 	mix(hash, c->n_failed);
 }
 

@@ -57,6 +57,7 @@ struct world_proc {
 	uint64_t owned;                     /* pageable bytes that the program has allocated */
 	uint64_t lack;                      /* size of the allocation that is blocked */
 	bool is_lack_pinned;
+	bool is_cut;         /* stopped before it had a turn, and lacks what it lacked then */
 	bool is_refused;     /* the blocked allocation has failed; the driver clears it */
 	uint64_t work_bytes; /* of an eviction, still to go */
 	uint64_t moved;      /* since the last report */
@@ -75,6 +76,7 @@ struct world {
 	bool may_overlap; /* the mode has changed, or a hung one has come back */
 	uint64_t hash;    /* of all that the scheduler asked for */
 	uint64_t n_grants, n_drops, n_hung, n_refused, n_steps;
+	uint64_t n_cut;               /* stopped before they had a turn */
 	uint64_t n_progress, n_parts; /* reports from within an eviction; restores in part */
 	/* The driver's: something is in the queue, or work has begun. May be NULL. */
 	void (*on_up)(struct world *world, uint32_t p);
@@ -210,12 +212,16 @@ static inline void world_note(struct world *world, const struct sched_action *a)
 	}
 }
 
+#include "world_turns.h"
+
 static inline int world_step(struct world *world, struct sched_event *event)
 {
 	struct sched_actions actions;
+	struct world_before before;
 	int r;
 
 	event->now_ns = world->now;
+	world_look(world, event, &before);
 	r = sched_step(&world->sched, event, &actions);
 	world->n_steps++;
 	for (uint32_t i = 0; i < actions.n; i++) {
@@ -228,6 +234,8 @@ static inline int world_step(struct world *world, struct sched_event *event)
 					.due_ms = a->due_ms};
 
 		world_note(world, a);
+		if (a->type == SCHED_ACTION_DROP && a->grant)
+			world_check_stop(world, a->client, &before);
 		if (a->type == SCHED_ACTION_REPORT || a->type == SCHED_ACTION_WAIT)
 			continue;
 		if (!world->procs[a->client].is_joined)

@@ -82,6 +82,7 @@ static inline void world_act(struct world *world, uint32_t p, const struct lease
 		break;
 	case LEASE_ACTION_REFUSE:
 		proc->is_refused = proc->lack > 0;
+		proc->is_cut = false;
 		proc->lack = 0;
 		break;
 	case LEASE_ACTION_OPEN:
@@ -132,6 +133,7 @@ static inline void world_unblock(struct world *world, uint32_t p)
 	if (world_on_card(world, proc->gpu) + proc->lack > world->total[proc->gpu]) {
 		assert(!world->is_strict);
 		proc->is_refused = true; /* the driver's own out of memory */
+		proc->is_cut = false;
 		proc->lack = 0;
 		return;
 	}
@@ -142,6 +144,7 @@ static inline void world_unblock(struct world *world, uint32_t p)
 		proc->owned += proc->lack;
 	}
 	proc->lack = 0;
+	proc->is_cut = false;
 	world_refresh_external(world, proc->gpu);
 }
 

@@ -2,7 +2,8 @@
 
 /*
  * Is the process idle? Only asked while somebody waits for its GPU. Idle is: no thread
- * passed the gate, and what had been submitted is done, for NVSHARE_IDLE_MS.
+ * passed the gate or waits for memory, and what had been submitted is done, for
+ * NVSHARE_IDLE_MS.
  */
 
 #include "hook/agent/agent_private.h"
@@ -10,6 +11,7 @@
 #include "hook/gate/gate.h"
 #include "hook/hook_log.h"
 #include "hook/hook_options.h"
+#include "hook/memory/budget.h"
 #include "util/clock.h"
 
 #define WATCH_TICK_NS (20 * CLOCK_NS_PER_MS)
@@ -27,9 +29,11 @@ static struct {
 	uint64_t quiet_ns;
 } watch;
 
+/* Who waits for memory is not idle: it would give up the turn in which it is to get it. */
 static bool is_watched(const struct agent_link *link)
 {
-	return link->is_watched && link->lease.state == LEASE_HOLDING && !share_is_critical(link);
+	return link->is_watched && link->lease.state == LEASE_HOLDING && !share_is_critical(link) &&
+	       !budget_wanting(link->dev);
 }
 
 static bool is_needed(void)

@@ -1,0 +1,213 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+
+#include "core/plan.h"
+
+#include "core/act.h"
+#include "core/fit.h"
+#include "core/line.h"
+#include "core/notice.h"
+#include "core/policy.h"
+#include "core/quantum.h"
+#include "core/rank.h"
+
+#define ANYBODY UINT64_MAX /* as a time by which turns began */
+
+static uint64_t min_u64(uint64_t a, uint64_t b)
+{
+	return a < b ? a : b;
+}
+
+static uint64_t max_u64(uint64_t a, uint64_t b)
+{
+	return a > b ? a : b;
+}
+
+/* The next place to look for victims after place; SCHED_PLACE_NONE: no more. */
+static enum sched_place next_place(const struct sched *sched, enum sched_place place)
+{
+	if (place == SCHED_PLACE_NONE)
+		return SCHED_PLACE_BLOCKED;
+	if (place == SCHED_PLACE_BLOCKED && sched->config.anti_thrash)
+		return SCHED_PLACE_RUNNING_LOW;
+	if (place >= SCHED_PLACE_RUNNING_LOW && place < SCHED_PLACE_RUNNING_CRITICAL)
+		return place + 1;
+	/* Its memory is no help, but it is not its turn. */
+	if (place == SCHED_PLACE_RUNNING_CRITICAL && fit_exclusive(sched))
+		return SCHED_PLACE_BARE;
+	return SCHED_PLACE_NONE;
+}
+
+struct plan {
+	uint32_t head;
+	bool is_all;       /* everybody must stop, whatever is missing */
+	bool is_rough;     /* not every victim was looked at */
+	uint64_t missing;  /* bytes of load still too much */
+	uint64_t out;      /* bytes to move */
+	uint64_t turn_ns;  /* a usual turn */
+	uint64_t due_ns;   /* the victims' turns are over */
+	uint64_t ready_ns; /* all have had something of theirs */
+};
+
+/* What of a turn nobody can take from a victim in this place. */
+static uint64_t least_turn(enum sched_place place, uint64_t turn_ns)
+{
+	return place == SCHED_PLACE_BLOCKED ? turn_ns : turn_ns / POLICY_TURN_PART;
+}
+
+static void plan_turn(const struct sched *sched, struct plan *plan, enum sched_place place,
+		      uint32_t victim)
+{
+	uint64_t least_ns = sched->clients[victim].turn_ns + least_turn(place, plan->turn_ns);
+
+	if (sched->clients[plan->head].is_resident)
+		return;
+	plan->ready_ns = max_u64(plan->ready_ns, least_ns);
+	/* Who waits for memory makes no use of more than that. */
+	plan->due_ns = max_u64(plan->due_ns,
+			       place == SCHED_PLACE_BLOCKED
+				       ? least_ns
+				       : policy_end(sched, victim, plan->head, plan->turn_ns));
+}
+
+/* Takes victims of one place in order until nothing is missing. */
+static void plan_place(struct sched *sched, struct plan *plan, enum sched_place place, bool prepare)
+{
+	const struct sched_list *list = &sched->gpus[sched->clients[plan->head].gpu].place[place];
+	uint32_t n = 0;
+
+	for (uint32_t i = list->first; i != SCHED_NONE && (plan->missing > 0 || plan->is_all);
+	     i = sched->clients[i].link[SCHED_LINK_PLACE].next) {
+		const struct sched_client *victim = &sched->clients[i];
+
+		if (i == plan->head)
+			continue;
+		if (prepare && act_has_room(sched))
+			notice_tell(sched, i, plan->out, sched->clients[plan->head].ready_ns);
+		plan->missing -= min_u64(plan->missing, fit_pageable(victim));
+		/* So many: assume that the youngest turn is among them. */
+		if (++n == LINE_LOOK_AHEAD) {
+			i = list->last;
+			plan->missing = 0;
+			plan->is_all = false;
+			plan->is_rough = true;
+		}
+		plan_turn(sched, plan, place, i);
+	}
+}
+
+/* The latest end of the turns of head's victims, now at the earliest. prepare: tells them. */
+static struct plan plan_victims(struct sched *sched, uint32_t head, bool prepare)
+{
+	const struct sched_client *c = &sched->clients[head];
+	struct plan plan = {
+		.head = head,
+		.is_all = fit_exclusive(sched),
+		.missing = fit_missing(sched, head),
+		.out = fit_to_evict(sched, c->gpu, head),
+		.due_ns = sched->now_ns,
+		.ready_ns = sched->now_ns,
+	};
+
+	plan.turn_ns = quantum_turn(sched, c->gpu, plan.out + c->memory.swapped);
+	for (enum sched_place place = next_place(sched, SCHED_PLACE_NONE);
+	     place != SCHED_PLACE_NONE; place = next_place(sched, place))
+		plan_place(sched, &plan, place, prepare);
+	return plan;
+}
+
+/* Turns that began before it have lasted for span_ns now. */
+static uint64_t begun_before(const struct sched *sched, uint64_t span_ns)
+{
+	return sched->now_ns >= span_ns ? sched->now_ns - span_ns + 1 : 0;
+}
+
+bool plan_head(struct sched *sched, uint32_t head)
+{
+	struct sched_client *c = &sched->clients[head];
+	struct plan plan = plan_victims(sched, head, false);
+
+	c->due_ns = min_u64(c->due_ns, plan.due_ns);
+	c->ready_ns = max_u64(c->due_ns, plan.ready_ns);
+	/* Chosen a moment ago, and there was nobody to stop: not again in the same moment. */
+	if (c->spared_ns == sched->now_ns)
+		c->ready_ns = max_u64(c->ready_ns, sched->now_ns + 1);
+	if (c->ready_ns > sched->now_ns)
+		return false;
+	plan_beside(sched, head);
+	if (!c->is_resident) {
+		c->ends_ns = begun_before(sched, least_turn(SCHED_PLACE_RUNNING_LOW, plan.turn_ns));
+		c->ends_blocked_ns =
+			begun_before(sched, least_turn(SCHED_PLACE_BLOCKED, plan.turn_ns));
+	}
+	if (plan.is_rough)
+		c->ends_ns = c->ends_blocked_ns = ANYBODY;
+	return true;
+}
+
+void plan_prepare(struct sched *sched, uint32_t head)
+{
+	(void)plan_victims(sched, head, true);
+}
+
+void plan_beside(struct sched *sched, uint32_t client)
+{
+	struct sched_client *c = &sched->clients[client];
+
+	c->ends_ns = c->is_resident ? ANYBODY : 0;
+	c->ends_blocked_ns = c->ends_ns;
+}
+
+/* a rather than b is to get what it lacks. */
+static bool is_rather(const struct sched *sched, uint32_t a, uint32_t b)
+{
+	const struct sched_client *x = &sched->clients[a], *y = &sched->clients[b];
+
+	if (x->level != y->level)
+		return x->level > y->level;
+	if (x->turn_ns != y->turn_ns)
+		return x->turn_ns > y->turn_ns;
+	return rank_position(sched, a) < rank_position(sched, b);
+}
+
+uint32_t plan_stalled(const struct sched *sched, uint32_t gpu)
+{
+	static const enum sched_place places[] = {SCHED_PLACE_BLOCKED, SCHED_PLACE_BARE,
+						  SCHED_PLACE_KEPT};
+	const struct sched_gpu *g = &sched->gpus[gpu];
+	uint32_t best = SCHED_NONE;
+
+	if (g->sums.n_blocked != g->sums.n_on || g->sums.n_blocked != g->sums.n_holding)
+		return SCHED_NONE;
+	for (size_t i = 0; i < sizeof(places) / sizeof(*places); i++) {
+		uint32_t n = 0;
+
+		for (uint32_t j = g->place[places[i]].last; j != SCHED_NONE && n < LINE_LOOK_AHEAD;
+		     j = sched->clients[j].link[SCHED_LINK_PLACE].prev, n++) {
+			if (sched->clients[j].share.n_blocked > 0 && fit_by_switch(sched, j) &&
+			    (best == SCHED_NONE || is_rather(sched, j, best)))
+				best = j;
+		}
+	}
+	return best;
+}
+
+uint32_t plan_victim(const struct sched *sched, uint32_t gpu, uint32_t client)
+{
+	const struct sched_gpu *g = &sched->gpus[gpu];
+
+	for (enum sched_place place = next_place(sched, SCHED_PLACE_NONE);
+	     place != SCHED_PLACE_NONE; place = next_place(sched, place)) {
+		uint32_t victim = g->place[place].first;
+		uint64_t ends_ns = ANYBODY;
+
+		if (victim == SCHED_NONE)
+			continue;
+		if (client != SCHED_NONE)
+			ends_ns = place == SCHED_PLACE_BLOCKED
+					  ? sched->clients[client].ends_blocked_ns
+					  : sched->clients[client].ends_ns;
+		if (sched->clients[victim].turn_ns < ends_ns)
+			return victim;
+	}
+	return SCHED_NONE;
+}

@@ -1,0 +1,37 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef NVS_CORE_PLAN_H
+#define NVS_CORE_PLAN_H
+
+/*
+ * Whom to stop for somebody, and when.
+ *
+ * Nobody is stopped before it had something of its turn: an eighth of a usual one; all of
+ * it while its allocation waits, since then it had nothing yet. There are two exceptions.
+ * Critical clients wait for nobody's turn. And where all that run wait for memory, time
+ * brings nothing: one of them, whose turn is youngest, gets what it lacks, and those are
+ * stopped that are in its way. What these want comes with their next grant, so that each
+ * of them has got further before it can be stopped again.
+ */
+
+#include "core/sched.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+
+/*
+ * Brings head's due and ready times up to date. true: its victims can be stopped now, and
+ * plan_victim() finds them once it comes.
+ */
+bool plan_head(struct sched *sched, uint32_t head);
+/* Tells head's victims how much, and when. */
+void plan_prepare(struct sched *sched, uint32_t head);
+
+/* Who is to get what it lacks because all that run wait for memory; SCHED_NONE: not so. */
+uint32_t plan_stalled(const struct sched *sched, uint32_t gpu);
+
+/* client comes beside all others: nobody is stopped for it, unless it is critical. */
+void plan_beside(struct sched *sched, uint32_t client);
+/* The next one to be stopped for client, which comes (SCHED_NONE: whatever its turn). */
+uint32_t plan_victim(const struct sched *sched, uint32_t gpu, uint32_t client);
+
+#endif
