@@ -16,8 +16,9 @@
 /* Who answers no more must not have its socket filled. */
 #define OPEN_MAX 8u
 
-/* A client with a limit hears of it when it has another part of its busy time. */
-#define USE_STEP 20000u
+/* When a client has another part of its busy time it hears of it: its limit hangs on that. */
+#define USE_STEP_LIMIT 20000u
+#define USE_STEP       100000u
 
 /* Cutting a slice does not end one that has begun; being off for a moment does. */
 #define KICK_NS 1000000ull
@@ -97,6 +98,7 @@ static bool has_news(const struct share *share, uint32_t client, uint64_t slice_
 {
 	const struct share_client *c = &share->clients[client];
 	uint64_t use_ppm = c->usage.use_ppm, told_ppm = c->told.use_ppm;
+	uint64_t step_ppm = c->claim.limit ? USE_STEP_LIMIT : USE_STEP;
 
 	if (slice_us != c->told.slice_us || c->is_claim_new)
 		return true;
@@ -104,8 +106,8 @@ static bool has_news(const struct share *share, uint32_t client, uint64_t slice_
 		return true;
 	if (until_ns > 0 && is_renewal(share, client, until_ns))
 		return true;
-	return c->claim.limit &&
-	       (use_ppm > told_ppm ? use_ppm - told_ppm : told_ppm - use_ppm) >= USE_STEP;
+	return slice_us > 0 &&
+	       (use_ppm > told_ppm ? use_ppm - told_ppm : told_ppm - use_ppm) >= step_ppm;
 }
 
 static void note_hold(struct share *share, uint32_t client, uint64_t until_ns)

@@ -45,6 +45,69 @@ def test_slices_follow_weights(node):
     node.expect_sound_scheduler()
 
 
+def kernels(program):
+    return int(re.search(r"verified kernels=([0-9]+)", program.output())[1])
+
+
+def test_work_follows_weights(node):
+    node.start_scheduler()
+    flag = node.flag("go")
+    one = start_be(node, "--seconds", "4", "--start", flag)
+    four = start_be(node, "--seconds", "4", "--start", flag)
+    until("both are ready", lambda: is_ready(one) and is_ready(four))
+    assert node.ctl("set", "weight", "400", f"pid:{four.pid}").returncode == 0
+    flag.touch()
+    one.expect_verified()
+    four.expect_verified()
+    assert kernels(four) > 1.7 * kernels(one)  # a busy machine gives who waits more of its processors
+    node.expect_sound_scheduler()
+
+
+def test_a_priority_changes_while_others_are_held(node):
+    node.start_scheduler()
+    be = start_be(node, "--seconds", "60")
+    until("it computes", lambda: is_ready(be))
+    lc = start_lc(node, "--seconds", "60", "--mean-ms", "2")
+    until("it is held for the other", lambda: node.client(be)["held_seconds"] > 0)
+    assert node.ctl("set", "priority", "normal", f"pid:{lc.pid}").returncode == 0
+    until("they are equals", lambda: node.client(be)["slice_microseconds"] == 10000)
+    until("it is let go", lambda: not node.client(be)["held"])
+    held = node.client(be)["held_seconds"]
+    assert node.ctl("set", "priority", "critical", f"pid:{lc.pid}").returncode == 0
+    until("it is held again", lambda: node.client(be)["held_seconds"] > held)
+    for program in (lc, be):
+        program.kill()
+        program.process.wait()
+    node.expect_empty()
+    node.expect_sound_scheduler()
+
+
+def test_who_is_held_goes_on_when_the_scheduler_dies(node):
+    node.start_scheduler(NVSHARE_HOLD_MAX_MS="60000")
+    be = start_be(node, "--seconds", "3", "--size", "32MiB")
+    until("it computes", lambda: is_ready(be))
+    lc = start_lc(node, "--seconds", "60", "--kernels", "100000", "--mean-ms", "0")
+    until("it is held", lambda: (node.client(be) or {"held": False})["held"])
+    node.kill_scheduler()
+    lc.kill()
+    lc.process.wait()
+    be.expect_verified(30)
+    node.expect_empty()
+
+
+def test_who_is_held_can_end(node):
+    """Its last kernels are awaited by itself, and nothing is left of it."""
+    node.start_scheduler()
+    lc = start_lc(node, "--seconds", "60", "--mean-ms", "2")
+    until("it is at work", lambda: is_ready(lc))
+    for _ in range(3):
+        start_be(node, "--seconds", "1", "--size", "16MiB").expect_verified()
+    lc.kill()
+    lc.process.wait()
+    node.expect_empty()
+    node.expect_sound_scheduler()
+
+
 def test_who_is_in_a_hurry_has_others_held(node):
     node.start_scheduler()
     be = start_be(node, "--seconds", "4", "--size", "32MiB")
@@ -149,3 +212,19 @@ def test_a_limit_is_kept_alone(node, has_scheduler):
     assert 0.3 < busy / (busy + held) < 0.5
     if has_scheduler:
         node.expect_sound_scheduler()
+
+
+def test_a_limit_is_kept_beside_others(node):
+    node.start_scheduler()
+    limited = start_be(node, "--seconds", "60", NVSHARE_COMPUTE_LIMIT="30")
+    until("it keeps to its limit", lambda: is_ready(limited) and node.client(limited))
+    other = start_be(node, "--seconds", "60")
+    until("both compute", lambda: is_ready(other) and node.client(other)["gpu_seconds"] > 0.5)
+    begin = [node.client(program)["gpu_seconds"] for program in (limited, other)]
+    until("some time has passed", lambda: node.client(other)["gpu_seconds"] > begin[1] + 2)
+    had = [node.client(program)["gpu_seconds"] - b for program, b in zip((limited, other), begin)]
+    assert 0.2 < had[0] / sum(had) < 0.4
+    for program in (limited, other):
+        program.kill()
+        program.process.wait()
+    node.expect_sound_scheduler()

@@ -137,7 +137,7 @@ static void fake_grant(int fd, uint64_t grant, uint64_t budget, uint64_t epoch)
 		  &(struct nvshare_lock_ok){.grant = grant, .budget = budget, .epoch = epoch});
 }
 
-static void fake_drop(int fd, uint64_t grant, uint64_t bytes, uint64_t epoch)
+static inline void fake_drop(int fd, uint64_t grant, uint64_t bytes, uint64_t epoch)
 {
 	fake_send(fd, NVSHARE_MSG_DROP_LOCK,
 		  &(struct nvshare_drop_lock){.grant = grant, .bytes = bytes, .epoch = epoch});

@@ -2,47 +2,9 @@
 
 /* Shares of the GPU's time, against a scheduler and a driver that do what the test says. */
 
-#define NVSHARE_IS_LIBRARY /* not weak: they are linked in */
-#include "hook/share/share.h"
-
-#include "agent_rig.h"
-#include "hook/hook_options.h"
+#include "share_hook_rig.h"
 
 #include <errno.h>
-
-#define HOUR_US 3600000000ull
-
-static uint64_t last_seq;
-
-/* What it is told to take, and its answer. */
-static struct nvshare_share_set share_out(int fd, uint64_t slice_us, uint64_t hold_us,
-					  const struct nvshare_claim *claim)
-{
-	struct nvshare_set_share body = {
-		.seq = ++last_seq,
-		.slice_us = slice_us,
-		.hold_us = hold_us,
-		.use_ppm = 1000000,
-	};
-	struct msg msg;
-
-	body.claim = claim ? *claim : hook_options()->claim;
-	fake_send(fd, NVSHARE_MSG_SET_SHARE, &body);
-	do
-		msg = fake_expect(fd, NVSHARE_MSG_SHARE_SET);
-	while (msg.body.share_set_26.seq != last_seq);
-	return msg.body.share_set_26;
-}
-
-static struct nvshare_activity expect_activity(int fd, enum nvshare_activity_kind kind)
-{
-	struct nvshare_activity a;
-
-	do
-		a = fake_expect(fd, NVSHARE_MSG_ACTIVITY).body.activity_24;
-	while (a.kind != kind);
-	return a;
-}
 
 /* The next of these kinds, in this order. */
 static struct nvshare_activity expect_task(int fd, enum nvshare_activity_kind kind)
@@ -57,15 +19,6 @@ static struct nvshare_activity expect_task(int fd, enum nvshare_activity_kind ki
 	return a;
 }
 
-/* It runs, and can be frozen. */
-static int begin_holdable(void)
-{
-	fake_listen(dir);
-	fake_set(can_freeze, 1);
-	fake_set(is_proven, 1);
-	return begin_running();
-}
-
 /* As the program that runs, but with its claim granted. */
 static int begin_with(const struct nvshare_claim *claim)
 {
@@ -73,20 +26,6 @@ static int begin_with(const struct nvshare_claim *claim)
 
 	(void)share_out(fd, 5000000, 0, claim);
 	return fd;
-}
-
-static void submit(void)
-{
-	gate_enter();
-	gate_leave();
-}
-
-static struct nvshare_status own_status(void)
-{
-	struct nvshare_status status;
-
-	check(nvshare_status(-1, &status, sizeof(status)) == 0);
-	return status;
 }
 
 static const struct nvshare_claim critical = {
@@ -580,64 +519,6 @@ static void a_critical_program_keeps_its_gpu(void)
 	check(gate_get() == GATE_OPEN);
 }
 
-/* ---- its own limit ---------------------------------------------------------------------- */
-
-/* Of the time of the next few holds and of what lies between them; a busy machine's waver. */
-static double share_of_time(void)
-{
-	struct nvshare_status from = own_status(), to;
-
-	wait_until(own_status().n_holds >= from.n_holds + 8);
-	to = own_status();
-	return (double)(to.busy_ns - from.busy_ns) /
-	       (double)(to.busy_ns - from.busy_ns + to.held_ns - from.held_ns);
-}
-
-static void keeps_to_its_limit(void)
-{
-	struct nvshare_status status;
-	double share = 0;
-
-	check(setenv("NVSHARE_COMPUTE_LIMIT", "30", 1) == 0);
-	fake_set(can_freeze, 1);
-	fake_set(is_proven, 1);
-	fake_set(is_working, 1);
-	{
-		struct user user = {.dev = 0}; /* there is no scheduler */
-
-		start(&user, use_device);
-		check(finish(&user) == CUDA_SUCCESS);
-	}
-	check(agent_add_context(CONTEXT, 0, 0));
-	submit();
-	wait_until(nvshare_status(0, &status, sizeof(status)) == 0);
-	for (int i = 0; i < 20 && (share < 0.2 || share > 0.4); i++)
-		share = share_of_time();
-	check(share > 0.2 && share < 0.4);
-	status = own_status();
-	check(status.claim.compute_limit == 30);
-	check(nvshare_set_compute_limit(0) == -ENOTCONN);
-	wait_until(!fake_get(is_frozen) && !(own_status().flags & NVSHARE_STATUS_LIMITED));
-}
-
-static void a_limit_and_a_hold_each_keep_it_off(void)
-{
-	struct nvshare_claim limited = {
-		.priority = NVSHARE_PRIORITY_NORMAL, .weight = 100, .compute_limit = 1};
-	int fd = begin_holdable();
-
-	fake_set(is_working, 1);
-	(void)share_out(fd, 500, 0, &limited);
-	submit();
-	wait_until(own_status().flags & NVSHARE_STATUS_LIMITED);
-	check(share_out(fd, 500, HOUR_US, &limited).is_held);
-	check(fake_get(is_frozen));
-	check(!share_out(fd, 500, 0, &limited).is_held);
-	limited.compute_limit = 0;
-	(void)share_out(fd, 500, 0, &limited);
-	wait_until(!fake_get(is_frozen));
-}
-
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -668,8 +549,6 @@ int main(void)
 		child_test(requests_have_a_limit),
 		child_test(hints_are_told_for_a_critical_program_alone),
 		child_test(a_critical_program_keeps_its_gpu),
-		child_test(keeps_to_its_limit),
-		child_test(a_limit_and_a_hold_each_keep_it_off),
 	};
 
 	return cmocka_run_group_tests_name("hook/share", tests, NULL, NULL);

@@ -86,6 +86,7 @@ void share_set(struct agent_link *link, const struct nvshare_set_share *body)
 {
 	uint64_t start_ns = clock_now_ns();
 	struct nvshare_share_set answer = {.seq = body->seq};
+	bool was_shared = link->share.is_shared;
 
 	/* First what somebody waits for. */
 	answer.outcome = set_hold(link, body->hold_us);
@@ -94,8 +95,10 @@ void share_set(struct agent_link *link, const struct nvshare_set_share *body)
 	agent_link_send(link, NVSHARE_MSG_SHARE_SET, &answer);
 	set_slice(link, body->slice_us);
 	link->share.claim = body->claim;
-	link->share.use_ppm = body->use_ppm;
 	link->share.is_shared = body->slice_us || body->hold_us;
+	link->share.use_ppm = link->share.is_shared ? body->use_ppm : 0;
+	if (link->share.is_shared && !was_shared)
+		share_burst_again();
 	hook_debug("device %d: slice %llu us, hold %llu us: outcome %u in %llu us", (int)link->dev,
 		   (unsigned long long)body->slice_us, (unsigned long long)body->hold_us,
 		   answer.outcome, (unsigned long long)(answer.took_ns / 1000));

@@ -45,6 +45,12 @@ void share_burst_lost(void)
 	burst.told_ns = 0;
 }
 
+/* A limit keeps the meter going while nobody is told. */
+void share_burst_again(void)
+{
+	burst.told_ns = 0;
+}
+
 static void tell_begin(uint64_t now_ns)
 {
 	if (!burst.is_told)

@@ -70,7 +70,8 @@ void share_limit_reset(void);
 /* ---- share_burst.c ---------------------------------------------------------------- */
 
 uint64_t share_burst_tick(uint64_t now_ns, bool is_needed, bool is_critical);
-void share_burst_lost(void); /* the scheduler: what it was told is void */
+void share_burst_lost(void);  /* the scheduler: what it was told is void */
+void share_burst_again(void); /* it listens from now on: at work or not, told before or not */
 void share_burst_reset(void);
 
 /* ---- share_api.c: what other threads have said, since the last call ---------------- */

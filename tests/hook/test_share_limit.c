@@ -1,0 +1,111 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+
+/* A program's own limit of the GPU's time. */
+
+#include "share_hook_rig.h"
+
+#define THIRD_PPM 333333u
+
+static const struct nvshare_claim third = {
+	.priority = NVSHARE_PRIORITY_NORMAL, .weight = 100, .compute_limit = 30};
+
+/* Of the time of the next few holds and of what lies between them; a busy machine's waver. */
+static double share_of_time(void)
+{
+	struct nvshare_status from = own_status(), to;
+
+	wait_until(own_status().n_holds >= from.n_holds + 8);
+	to = own_status();
+	return (double)(to.busy_ns - from.busy_ns) /
+	       (double)(to.busy_ns - from.busy_ns + to.held_ns - from.held_ns);
+}
+
+static void check_share(double min, double max)
+{
+	double share = 0;
+
+	for (int i = 0; i < 20 && (share < min || share > max); i++)
+		share = share_of_time();
+	check(share > min && share < max);
+}
+
+static void keeps_to_its_limit(void)
+{
+	struct nvshare_status status;
+
+	check(setenv("NVSHARE_COMPUTE_LIMIT", "30", 1) == 0);
+	fake_set(can_freeze, 1);
+	fake_set(is_proven, 1);
+	fake_set(is_working, 1);
+	{
+		struct user user = {.dev = 0}; /* there is no scheduler */
+
+		start(&user, use_device);
+		check(finish(&user) == CUDA_SUCCESS);
+	}
+	check(agent_add_context(CONTEXT, 0, 0));
+	submit();
+	wait_until(nvshare_status(0, &status, sizeof(status)) == 0);
+	check_share(0.2, 0.4);
+	status = own_status();
+	check(status.claim.compute_limit == 30);
+	check(nvshare_set_compute_limit(0) == -ENOTCONN);
+	wait_until(!fake_get(is_frozen) && !(own_status().flags & NVSHARE_STATUS_LIMITED));
+}
+
+static void a_limit_and_a_hold_each_keep_it_off(void)
+{
+	struct nvshare_claim limited = {
+		.priority = NVSHARE_PRIORITY_NORMAL, .weight = 100, .compute_limit = 1};
+	int fd = begin_holdable();
+
+	fake_set(is_working, 1);
+	(void)share_out(fd, 500, 0, &limited);
+	submit();
+	wait_until(own_status().flags & NVSHARE_STATUS_LIMITED);
+	check(share_out(fd, 500, HOUR_US, &limited).is_held);
+	check(fake_get(is_frozen));
+	check(!share_out(fd, 500, 0, &limited).is_held);
+	limited.compute_limit = 0;
+	(void)share_out(fd, 500, 0, &limited);
+	wait_until(!fake_get(is_frozen));
+}
+
+/* What others have of the time in which it has work is not its own. */
+static void the_time_of_others_does_not_count(void)
+{
+	int fd = begin_holdable();
+
+	fake_set(is_working, 1);
+	(void)share_out_use(fd, 10000, 0, &third, THIRD_PPM * 2);
+	submit();
+	check_share(0.36, 0.6);
+	(void)share_out_use(fd, 10000, 0, &third, THIRD_PPM / 2);
+	wait_until(!(own_status().flags & NVSHARE_STATUS_LIMITED));
+}
+
+/* And there are none any more when it is alone, whatever was said last. */
+static void who_is_alone_has_all_the_time_that_it_computes(void)
+{
+	int fd = begin_holdable();
+
+	fake_set(is_working, 1);
+	(void)share_out_use(fd, 10000, 0, &third, THIRD_PPM);
+	submit();
+	(void)expect_activity(fd, NVSHARE_ACTIVITY_USE);
+	(void)share_out_use(fd, 0, 0, &third, THIRD_PPM);
+	wait_until(own_status().flags & NVSHARE_STATUS_LIMITED);
+	check_share(0.2, 0.4);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		child_test(keeps_to_its_limit),
+		child_test(a_limit_and_a_hold_each_keep_it_off),
+		child_test(the_time_of_others_does_not_count),
+		child_test(who_is_alone_has_all_the_time_that_it_computes),
+	};
+
+	return cmocka_run_group_tests_name("hook/share_limit", tests, NULL, NULL);
+}
