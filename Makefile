@@ -171,17 +171,23 @@ $(B)/tests/sim/sim_share: $(B)/tests/sim/sim_share.o $(B)/libcore.a
 sim: $(B)/tests/sim/sim_sched $(B)/tests/sim/sim_share ## simulate SEEDS seeds from SEED on
 	$(B)/tests/sim/sim_sched $(SEED) $(SEEDS)
 	$(B)/tests/sim/sim_share $(SEED) $(SEEDS)
-check-sim: $(B)/tests/sim/sim_sched $(B)/tests/sim/sim_share $(B)/tests/sim/exhaustive check-corpus
+check-sim: $(addprefix $(B)/tests/sim/,sim_sched sim_share exhaustive exhaustive_share) check-corpus
 	$(B)/tests/sim/sim_sched $(SEED) $(SEEDS)
 	$(B)/tests/sim/sim_share $(SEED) $(if $(SAN),20,200)
 	$(B)/tests/sim/exhaustive $(if $(SAN),6,7)
+	$(B)/tests/sim/exhaustive_share $(if $(SAN),5,6)
 
-# Three clients, every interleaving: 8 moves take 20 s, each one more about four times that.
+# Three clients, every interleaving: 8 moves take 20 s, each one more about four times that;
+# what they may say of a GPU's time: 7 moves take 45 s, each one more about six times that.
 DEPTH ?= 8
-.PHONY: exhaustive
+.PHONY: exhaustive exhaustive-share
 $(B)/tests/sim/exhaustive: $(B)/tests/sim/exhaustive.o $(B)/libcore.a
 	$(LINK) -o $@ $^
 exhaustive: $(B)/tests/sim/exhaustive ## every interleaving of three clients, DEPTH moves deep
+	$< $(DEPTH)
+$(B)/tests/sim/exhaustive_share: $(B)/tests/sim/exhaustive_share.o $(B)/libcore.a
+	$(LINK) -o $@ $^
+exhaustive-share: $(B)/tests/sim/exhaustive_share ## the same of shares of a GPU's time
 	$< $(DEPTH)
 
 # Fuzzers: libFuzzer with clang; their corpus is replayed without it in every check.

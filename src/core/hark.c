@@ -272,7 +272,7 @@ int hark_done(struct share *share, const struct share_event *event)
 	c->told.seq_done = event->seq;
 	c->answer_ns = event->seq == c->told.seq ? SHARE_NO_DEADLINE
 						 : share->now_ns + share->config.answer_ns;
-	if (hold_seq && event->outcome) {
+	if (hold_seq && event->seq >= hold_seq && event->outcome) {
 		g->n_failures++;
 		fail(share, event->client, SHARE_REPORT_NOT_HELD, event->outcome);
 	} else if (was_open && event->seq >= hold_seq) {
@@ -282,6 +282,7 @@ int hark_done(struct share *share, const struct share_event *event)
 	}
 	if (g->leaving == event->client)
 		g->is_dirty = true;
+	c->is_stray = c->is_unholdable && event->is_held && event->seq == c->told.seq;
 	touch(share, event->client);
 	timers_set(share, event->client);
 	return 0;

@@ -95,6 +95,7 @@ struct share_client {
 	bool is_hinted;          /* others are held for what was announced */
 	bool is_unholdable;      /* until retry_ns */
 	bool is_claim_new;       /* not told yet */
+	bool is_stray;           /* held by an order that was given up; to be let go */
 	bool is_preempted;       /* its hold is part of the preemption being timed */
 	bool is_armed;           /* arm is that of the burst to come, or under way */
 	enum share_arm_kind arm; /* of this burst */

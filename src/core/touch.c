@@ -100,7 +100,7 @@ static bool has_news(const struct share *share, uint32_t client, uint64_t slice_
 	uint64_t use_ppm = c->usage.use_ppm, told_ppm = c->told.use_ppm;
 	uint64_t step_ppm = c->claim.limit ? USE_STEP_LIMIT : USE_STEP;
 
-	if (slice_us != c->told.slice_us || c->is_claim_new)
+	if (slice_us != c->told.slice_us || c->is_claim_new || c->is_stray)
 		return true;
 	if ((until_ns > 0) != is_told_held(share, c))
 		return true;
@@ -143,6 +143,7 @@ static void tell(struct share *share, uint32_t client, uint64_t slice_us, uint64
 	c->told.slice_us = slice_us;
 	c->told.use_ppm = c->usage.use_ppm;
 	c->is_claim_new = false;
+	c->is_stray = false;
 	if (c->answer_ns == SHARE_NO_DEADLINE)
 		c->answer_ns = share->now_ns + share->config.answer_ns;
 	timers_set(share, client);

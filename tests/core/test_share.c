@@ -304,6 +304,47 @@ static void who_does_not_answer_is_not_flooded(void **state)
 	assert_true(status.n_timeouts >= 1);
 }
 
+static void an_answer_to_an_older_order_says_nothing_of_a_hold(void **state)
+{
+	struct share_gpu_status status;
+	uint64_t seq;
+
+	(void)state;
+	busy_node(1);
+	rig.at[BE1].is_mute = true;
+	rig_does(&rig, LC, SHARE_ACTIVITY_BEGIN, 0);
+	seq = rig.at[BE1].last.seq;
+	rig_does(&rig, LC, SHARE_ACTIVITY_END, MS);
+	rig_does(&rig, LC, SHARE_ACTIVITY_BEGIN, 0);
+	assert_true(rig_is_held(&rig, BE1));
+	assert_int_equal(rig_step(&rig, (struct share_event){.type = SHARE_EVENT_DONE,
+							     .client = BE1,
+							     .seq = seq,
+							     .outcome = 6}),
+			 0);
+	share_gpu_status(&rig.share, 0, &status);
+	assert_int_equal(status.n_failures, 0);
+}
+
+static void who_says_late_that_it_is_held_is_let_go(void **state)
+{
+	(void)state;
+	rig.config.lc_max_percent = 100;
+	assert_int_equal(rig_config(&rig), 0);
+	busy_node(1);
+	rig.at[BE1].is_mute = true;
+	rig_does(&rig, LC, SHARE_ACTIVITY_BEGIN, 0);
+	rig_in(&rig, 1100 * MS);
+	assert_int_equal(rig.reports[SHARE_REPORT_MUTE], 1);
+	assert_true(rig.at[BE1].last.hold_us > 0);
+	assert_int_equal(rig_step(&rig, (struct share_event){.type = SHARE_EVENT_DONE,
+							     .client = BE1,
+							     .seq = rig.at[BE1].last.seq,
+							     .is_held = true}),
+			 0);
+	assert_int_equal(rig.at[BE1].last.hold_us, 0);
+}
+
 static void slow_holds_are_given_up_for_a_while(void **state)
 {
 	struct share_client_status status;
@@ -521,6 +562,8 @@ int main(void)
 		TEST(bursts_that_leave_enough_are_never_capped),
 		TEST(who_can_not_be_held_is_left_alone_for_a_while),
 		TEST(who_does_not_answer_is_not_flooded),
+		TEST(an_answer_to_an_older_order_says_nothing_of_a_hold),
+		TEST(who_says_late_that_it_is_held_is_let_go),
 		TEST(slow_holds_are_given_up_for_a_while),
 		TEST(holding_can_be_forbidden),
 		TEST(a_stopped_client_is_forgotten_and_found_as_it_was_told),

@@ -16,6 +16,7 @@
 #define WORLD_QUEUE 12
 
 #include "mix.h"
+#include "seen.h"
 #include "world.h"
 
 #include <inttypes.h>
@@ -75,14 +76,7 @@ struct node {
 	uint32_t n_faults; /* still allowed */
 };
 
-/* The table of states seen, by hash, with the depth that was left: open addressing. */
-struct seen {
-	uint64_t hash;
-	uint32_t left;
-};
-
-static struct seen *table;
-static uint64_t table_size, n_seen, n_moves, n_served;
+static uint64_t n_moves, n_served;
 static struct {
 	enum move move;
 	uint32_t p;
@@ -161,53 +155,6 @@ static uint64_t hash_of(const struct node *node)
 	mix(&hash, ahead(now, g->wake_ns));
 	mix(&hash, world->is_strict | world->may_overlap << 1);
 	return hash;
-}
-
-static struct seen *find(uint64_t hash)
-{
-	uint64_t i = hash & (table_size - 1);
-
-	while (table[i].hash != 0 && table[i].hash != hash)
-		i = (i + 1) & (table_size - 1);
-	return &table[i];
-}
-
-static void reset_table(uint64_t size)
-{
-	free(table);
-	table_size = size;
-	table = calloc(size, sizeof(*table));
-	assert(table);
-}
-
-static void grow_table(void)
-{
-	struct seen *old = table;
-	uint64_t old_size = table_size;
-
-	table = NULL;
-	reset_table(old_size * 2);
-	for (uint64_t i = 0; i < old_size; i++) {
-		if (old[i].hash != 0)
-			*find(old[i].hash) = old[i];
-	}
-	free(old);
-}
-
-/* false: this state was expanded with as much depth left before. */
-static bool is_new(uint64_t hash, uint32_t left)
-{
-	struct seen *seen;
-
-	hash += hash == 0; /* 0 is an empty place */
-	seen = find(hash);
-	if (seen->hash == hash && seen->left >= left)
-		return false;
-	n_seen += seen->hash == 0;
-	*seen = (struct seen){hash, left};
-	if (n_seen > table_size / 2)
-		grow_table();
-	return true;
 }
 
 /* ---- moves ------------------------------------------------------------------- */
@@ -431,7 +378,7 @@ static void explore(const struct node *node, uint32_t left)
 			if (do_move(next, (enum move)move, p)) {
 				n_moves++;
 				hash = hash_of(next);
-				if (is_new(hash, left)) {
+				if (seen_is_new(hash, left)) {
 					world_check(&next->world);
 					sched_assert_valid(&next->world.sched);
 					if (hash % 32 == 0)
@@ -527,8 +474,8 @@ int main(int argc, char **argv)
 	signal(SIGABRT, on_abort);
 	assert(depth < PATH_MAX_);
 	for (size_t i = 0; i < sizeof(runs) / sizeof(*runs); i++) {
-		reset_table(1u << 20);
-		n_seen = n_moves = n_served = 0;
+		seen_reset(1u << 20);
+		n_moves = n_served = 0;
 		memset(&node, 0, sizeof(node));
 		begin(&node, &runs[i]);
 		explore(&node, depth);
@@ -537,6 +484,6 @@ int main(int argc, char **argv)
 		       runs[i].name, depth, n_seen, n_moves, n_served);
 		(void)fflush(stdout);
 	}
-	free(table);
+	seen_reset(0);
 	return 0;
 }

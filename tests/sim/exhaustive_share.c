@@ -1,0 +1,503 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+
+/*
+ * Every interleaving of what three clients on one GPU may say to share, to a depth: work,
+ * no work, bursts, hints, answers, stops, deaths at every moment, with time going a little
+ * way or to the next deadline between them. In every state the machine's invariants hold,
+ * and of what the clients were really told:
+ *
+ * - a hold ends soon by itself, that of a hint sooner, a critical client's at once;
+ * - with all answered, beside a critical client's burst at most one of the others computes,
+ *   and none if holding is what this client gets and the critical have not had their share;
+ * - the next one whose turn it is is let go when the one before is off, not earlier;
+ * - nobody is held when no critical client has been active for active_ns;
+ * - GPU time adds up to no more than time.
+ *
+ * From a sample of the states a critical client goes on for ever: all others compute
+ * nevertheless. Then it stops: all are let go, and the machine comes to rest.
+ */
+
+#include "mix.h"
+#include "seen.h"
+#include "share_node.h"
+
+#include <inttypes.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#define PATH_MAX_ 256
+#define TOOK_NS   (600 * US)
+#define SHORT_NS  (300 * US)
+#define HINT_NS   (2 * MS) /* announced so far ahead */
+#define SERVE_NS  (6 * S)
+#define SERVED_NS (50 * MS) /* at least, of that */
+
+enum move {
+	MOVE_ANSWER,
+	MOVE_FAIL,
+	MOVE_LOSE,
+	MOVE_BUSY,
+	MOVE_IDLE,
+	MOVE_BEGIN,
+	MOVE_END,
+	MOVE_HINT,
+	MOVE_STOP,
+	MOVE_RUN,
+	MOVE_LEAVE,
+	MOVE_JOIN,
+	MOVE_ALL,
+	MOVE_SHORT,
+	MOVE_TIME,
+	MOVE_COUNT
+};
+
+static const char *const move_names[MOVE_COUNT] = {"answers",
+						   "fails to be held",
+						   "answers, which is lost",
+						   "is busy",
+						   "is idle",
+						   "begins",
+						   "ends",
+						   "gives a hint",
+						   "is stopped",
+						   "runs",
+						   "leaves",
+						   "joins",
+						   "and all others answer",
+						   "waits a little",
+						   "waits"};
+
+static uint64_t n_moves, n_served;
+static struct {
+	enum move move;
+	uint32_t client;
+} path[PATH_MAX_];
+static uint32_t path_len;
+
+/* ---- moves ---------------------------------------------------------------------- */
+
+static int say(struct node *node, uint32_t client, enum share_activity activity, uint64_t value)
+{
+	struct client *c = &node->clients[client];
+
+	c->said_ns = node->now_ns;
+	return step(node, (struct share_event){.type = SHARE_EVENT_ACTIVITY,
+					       .client = client,
+					       .activity = activity,
+					       .busy_ns = c->busy_ns,
+					       .held_ns = c->held_ns,
+					       .value = value});
+}
+
+static void pass(struct node *node, uint64_t ns)
+{
+	for (uint32_t i = 0; i < CLIENTS; i++) {
+		struct client *c = &node->clients[i];
+		uint64_t held_ns = c->until_ns > node->now_ns ? c->until_ns - node->now_ns : 0;
+
+		if (!is_at_work(c))
+			continue;
+		held_ns = held_ns < ns ? held_ns : ns;
+		c->held_ns += held_ns;
+		c->busy_ns += ns - held_ns;
+		c->used_ns += ns - held_ns;
+		c->active_ns = node->now_ns + ns;
+		if (is_critical(i) && node->lc_ns < c->active_ns)
+			node->lc_ns = c->active_ns;
+	}
+	node->n_at_once = ns > US ? 0 : node->n_at_once + 1;
+	assert(node->n_at_once < 100); /* nobody asks to be called at once for ever */
+	node->now_ns += ns;
+}
+
+static bool move_time(struct node *node, enum move move)
+{
+	uint64_t due_ns = share_deadline(&node->share);
+
+	for (uint32_t i = 0; i < CLIENTS; i++) {
+		const struct client *c = &node->clients[i];
+
+		if (c->until_ns > node->now_ns && c->until_ns < due_ns)
+			due_ns = c->until_ns;
+	}
+	if (move == MOVE_SHORT) {
+		if (due_ns <= node->now_ns + SHORT_NS)
+			return false;
+		pass(node, SHORT_NS);
+		return true;
+	}
+	if (due_ns == SHARE_NO_DEADLINE)
+		return false;
+	pass(node, due_ns - node->now_ns);
+	if (share_deadline(&node->share) <= node->now_ns)
+		(void)step(node, (struct share_event){.type = SHARE_EVENT_TIME});
+	return true;
+}
+
+static bool move_answer(struct node *node, enum move move, uint32_t client)
+{
+	struct client *c = &node->clients[client];
+	struct order order;
+
+	if (c->n == 0 || (move == MOVE_FAIL && (c->queue[0].is_done || !c->queue[0].hold_us)))
+		return false;
+	if (move == MOVE_FAIL)
+		c->queue[0].outcome = NVSHARE_OUTCOME_UNSUPPORTED;
+	obey(node, client, &c->queue[0]);
+	order = c->queue[0];
+	c->n--;
+	memmove(c->queue, c->queue + 1, c->n * sizeof(c->queue[0]));
+	if (move != MOVE_LOSE)
+		assert(step(node, (struct share_event){.type = SHARE_EVENT_DONE,
+						       .client = client,
+						       .seq = order.seq,
+						       .outcome = order.outcome,
+						       .took_ns = TOOK_NS,
+						       .is_held = c->until_ns > node->now_ns}) ==
+		       0);
+	return true;
+}
+
+/* Each of them, and what they are told upon it. */
+static bool move_all(struct node *node)
+{
+	uint32_t n = 0, n_before;
+
+	do {
+		n_before = n;
+		for (uint32_t i = 0; i < CLIENTS; i++)
+			n += move_answer(node, MOVE_ANSWER, i);
+	} while (n > n_before);
+	return n > 0;
+}
+
+static bool move_work(struct node *node, enum move move, uint32_t client)
+{
+	struct client *c = &node->clients[client];
+	uint64_t need_ns = node->now_ns;
+	enum share_activity activity;
+	uint64_t value = 0;
+
+	if (!c->is_running)
+		return false;
+	if (move == MOVE_BUSY || move == MOVE_IDLE) {
+		if (is_critical(client) || c->is_busy == (move == MOVE_BUSY))
+			return false;
+		c->is_busy = move == MOVE_BUSY;
+		activity = c->is_busy ? SHARE_ACTIVITY_BUSY : SHARE_ACTIVITY_IDLE;
+	} else if (move == MOVE_HINT) {
+		if (!is_critical(client) || c->is_bursting)
+			return false;
+		/* It may begin late, as predicted, and then lasts as long as it may. */
+		need_ns += 200 * HINT_NS + node->share.config.hint_ns;
+		activity = SHARE_ACTIVITY_HINT;
+		value = HINT_NS;
+	} else {
+		if (!is_critical(client) || c->is_bursting == (move == MOVE_BEGIN))
+			return false;
+		c->is_bursting = move == MOVE_BEGIN;
+		activity = c->is_bursting ? SHARE_ACTIVITY_BEGIN : SHARE_ACTIVITY_END;
+		value = MS;
+	}
+	c->active_ns = node->now_ns;
+	if (is_critical(client) && node->lc_ns < need_ns)
+		node->lc_ns = need_ns;
+	return say(node, client, activity, value) == 0;
+}
+
+/* Without one that needs it, nobody is to be held from now on. */
+static void forget_need(struct node *node)
+{
+	for (uint32_t i = 0; i < CLIENTS; i++) {
+		if (is_critical(i) && node->clients[i].is_running)
+			return;
+	}
+	node->lc_ns = 0;
+}
+
+static bool move_life(struct node *node, enum move move, uint32_t client)
+{
+	struct client *c = &node->clients[client];
+	struct share_event event = {.client = client};
+
+	if (c->is_joined == (move == MOVE_JOIN))
+		return false;
+	if (move == MOVE_JOIN) {
+		*c = (struct client){.is_joined = true};
+		event.type = SHARE_EVENT_JOIN;
+		event.claim = (struct share_claim){run->class[client], 100, 0, 0};
+	} else if (move == MOVE_LEAVE) {
+		*c = (struct client){0};
+		event.type = SHARE_EVENT_LEAVE;
+	} else {
+		if (c->is_running == (move == MOVE_RUN))
+			return false;
+		obey_all(node, client);
+		c->is_running = move == MOVE_RUN;
+		c->is_busy = c->is_bursting = false;
+		event.type = SHARE_EVENT_RUN;
+		event.running = c->is_running;
+	}
+	forget_need(node);
+	return step(node, event) == 0;
+}
+
+static bool do_move(struct node *node, enum move move, uint32_t client)
+{
+	bool is_fault =
+		move == MOVE_FAIL || move == MOVE_LOSE || move == MOVE_STOP || move == MOVE_LEAVE;
+	bool is_possible;
+
+	if (is_fault && node->n_faults == 0)
+		return false;
+	if (move == MOVE_ALL)
+		return client == 0 && move_all(node);
+	if (move >= MOVE_SHORT)
+		return client == 0 && move_time(node, move);
+	if (move <= MOVE_LOSE)
+		is_possible = move_answer(node, move, client);
+	else if (move <= MOVE_HINT)
+		is_possible = move_work(node, move, client);
+	else
+		is_possible = move_life(node, move, client);
+	node->n_faults -= is_possible && is_fault;
+	return is_possible;
+}
+
+/* ---- everybody is served ---------------------------------------------------------- */
+
+static void settle(struct node *node)
+{
+	(void)move_all(node);
+	check(node);
+}
+
+static void go_on(struct node *node, uint64_t ns)
+{
+	uint64_t end_ns = node->now_ns + ns;
+
+	while (node->now_ns < end_ns) {
+		settle(node);
+		for (uint32_t i = 0; i < CLIENTS; i++) {
+			if (is_at_work(&node->clients[i]))
+				(void)say(node, i, SHARE_ACTIVITY_USE, 0);
+		}
+		settle(node);
+		if (share_deadline(&node->share) > node->now_ns + 10 * MS)
+			pass(node, 10 * MS);
+		else
+			(void)do_move(node, MOVE_TIME, 0);
+	}
+}
+
+static void check_served(const struct node *from)
+{
+	static const enum move ready[] = {MOVE_JOIN, MOVE_RUN, MOVE_BUSY, MOVE_END, MOVE_BEGIN};
+	static const enum move done[] = {MOVE_IDLE, MOVE_END};
+	static struct node node;
+
+	node_copy(&node, from);
+	n_served++;
+	for (uint32_t i = 0; i < CLIENTS; i++) {
+		for (size_t k = 0; k < sizeof(ready) / sizeof(ready[0]); k++)
+			(void)do_move(&node, ready[k], i);
+		node.clients[i].used_ns = 0;
+	}
+	go_on(&node, SERVE_NS);
+	for (uint32_t i = 0; i < CLIENTS; i++) {
+		assert(node.clients[i].used_ns >= SERVED_NS || run->is_uncapped);
+		for (size_t k = 0; k < sizeof(done) / sizeof(done[0]); k++)
+			(void)do_move(&node, done[k], i);
+	}
+	for (uint32_t i = 0; i < 100 && share_deadline(&node.share) != SHARE_NO_DEADLINE; i++) {
+		settle(&node);
+		(void)do_move(&node, MOVE_TIME, 0);
+	}
+	assert(share_deadline(&node.share) == SHARE_NO_DEADLINE);
+	for (uint32_t i = 0; i < CLIENTS; i++)
+		assert(node.clients[i].until_ns <= node.now_ns);
+}
+
+/* ---- what makes two states one --------------------------------------------------- */
+
+static void mix_slot(uint64_t *hash, uint64_t now, const struct share_client *slot)
+{
+	const struct share_told *told = &slot->told;
+	const struct share_predict *predict = &slot->predict;
+	const uint64_t timers[] = {slot->linger_ns, slot->burst_end_ns, slot->hint_ns,
+				   slot->answer_ns, slot->renew_ns,     slot->retry_ns};
+
+	mix(hash, slot->is_joined | slot->is_let_in << 1 | slot->is_dirty << 2 |
+			  slot->is_busy << 3 | slot->is_bursting << 4 | slot->is_hinted << 5 |
+			  slot->is_unholdable << 6 | slot->is_claim_new << 7 |
+			  slot->is_preempted << 8 | slot->is_armed << 9);
+	if (!slot->is_joined)
+		return;
+	for (size_t i = 0; i < sizeof(timers) / sizeof(timers[0]); i++)
+		mix(hash, timers[i] == SHARE_NO_DEADLINE ? UINT64_MAX : ahead(now, timers[i]));
+	mix(hash, told->seq - told->seq_done);
+	mix(hash, told->hold_seq ? told->seq - told->hold_seq + 1 : 0);
+	mix(hash, told->slice_us);
+	mix(hash, ahead(now, told->until_ns));
+	mix(hash, slot->arm);
+	mix(hash, run->arm == SHARE_ARMS_ ? slot->arms.n_bursts : 0);
+	mix(hash, slot->arms.best);
+	mix(hash, predict->said_ns ? now - predict->said_ns + 1 : 0);
+	mix(hash, predict->expected_ns);
+	mix(hash, predict->n);
+	mix(hash, slot->usage.is_present);
+}
+
+static void mix_world(uint64_t *hash, uint64_t now, const struct client *c)
+{
+	mix(hash, c->is_joined | c->is_running << 1 | c->is_busy << 2 | c->is_bursting << 3);
+	mix(hash, ahead(now, c->until_ns));
+	mix(hash, c->slice_us);
+	mix(hash, c->active_ns ? age(now, c->active_ns) : UINT64_MAX);
+	mix(hash, c->n);
+	for (uint32_t i = 0; i < c->n; i++) {
+		mix(hash, c->queue[i].slice_us);
+		mix(hash, c->queue[i].hold_us * 16 + c->queue[i].outcome * 2 + c->queue[i].is_done);
+	}
+}
+
+static uint64_t hash_of(const struct node *node)
+{
+	const struct share_gpu *g = &node->share.gpus[0];
+	uint64_t hash = node->n_faults, now = node->now_ns;
+
+	for (uint32_t i = 0; i < CLIENTS; i++) {
+		mix_slot(&hash, now, &node->slots[i]);
+		mix_world(&hash, now, &node->clients[i]);
+	}
+	for (uint32_t i = g->running.first; i != SHARE_NONE;
+	     i = node->slots[i].link[SHARE_LINK_RUNNING].next)
+		mix(&hash, i + 1);
+	mix(&hash, g->is_dirty | g->is_shared << 1 | g->is_taking << 2 | g->is_holding << 3 |
+			   g->is_brief << 4 | g->is_capped << 5 | g->is_slow << 6);
+	mix(&hash, (uint64_t)g->turn << 32 | g->leaving);
+	mix(&hash, g->turn_left_ns);
+	mix(&hash, g->credit);
+	mix(&hash, now - g->at_ns);
+	mix(&hash, ahead(now, g->wake_ns));
+	mix(&hash, ahead(now, g->hint_end_ns));
+	mix(&hash, g->is_slow ? ahead(now, g->slow_ns) : 0);
+	mix(&hash, g->preempt_avg_ns);
+	mix(&hash, node->turn);
+	mix(&hash, ahead(now, node->lc_ns + node->share.config.active_ns));
+	return hash;
+}
+
+/* ---- the search -------------------------------------------------------------------- */
+
+static void explore(const struct node *node, uint32_t left)
+{
+	struct node *next;
+
+	if (left == 0)
+		return;
+	next = malloc(sizeof(*next));
+	assert(next);
+	for (uint32_t i = 0; i < CLIENTS; i++) {
+		for (int move = 0; move < MOVE_COUNT; move++) {
+			uint64_t hash;
+
+			node_copy(next, node);
+			path[path_len].move = (enum move)move;
+			path[path_len++].client = i;
+			if (do_move(next, (enum move)move, i)) {
+				n_moves++;
+				check(next);
+				hash = hash_of(next);
+				if (seen_is_new(hash, left)) {
+					if (hash % 64 == 0)
+						check_served(next);
+					explore(next, left - 1);
+				}
+			}
+			path_len--;
+		}
+	}
+	free(next);
+}
+
+static void on_abort(int sig)
+{
+	(void)sig;
+	dprintf(STDERR_FILENO, "exhaustive_share: %s: failed after:\n", run->name);
+	for (uint32_t i = 0; i < path_len; i++)
+		dprintf(STDERR_FILENO, "  client %" PRIu32 " %s\n", path[i].client,
+			move_names[path[i].move]);
+}
+
+/* All are there, and who is not critical is at work. */
+static void begin(struct node *node)
+{
+	static const enum move ready[] = {MOVE_JOIN, MOVE_RUN, MOVE_BUSY};
+	struct share_config config;
+
+	share_config_default(&config);
+	config.is_holding = !run->is_not_holding;
+	config.lc_max_percent = run->is_uncapped ? 100 : config.lc_max_percent;
+	config.lc_window_ns = run->lc_window_ns ? run->lc_window_ns : config.lc_window_ns;
+	memset(node, 0, sizeof(*node));
+	node->now_ns = S;
+	node->turn = SHARE_NONE;
+	node->n_faults = run->n_faults;
+	share_init(&node->share, node->slots, CLIENTS, &config);
+	for (uint32_t i = 0; i < CLIENTS; i++) {
+		for (size_t k = 0; k < sizeof(ready) / sizeof(ready[0]); k++)
+			(void)do_move(node, ready[k], i);
+		settle(node);
+	}
+}
+
+#define LOW      SHARE_CLASS_LOW
+#define NORMAL   SHARE_CLASS_NORMAL
+#define HIGH     SHARE_CLASS_HIGH
+#define CRITICAL SHARE_CLASS_CRITICAL
+
+int main(int argc, char **argv)
+{
+	static const struct run runs[] = {
+		{"a critical one", {CRITICAL, NORMAL, NORMAL}, .n_faults = 0},
+		{"a critical one, one fault", {CRITICAL, NORMAL, NORMAL}, .n_faults = 1},
+		{"a critical one, short cap",
+		 {CRITICAL, NORMAL, LOW},
+		 .n_faults = 1,
+		 .lc_window_ns = 10 * MS},
+		{"a critical one, slices", {CRITICAL, NORMAL, LOW}, .arm = SHARE_ARM_SLICES},
+		{"a critical one, no cap", {CRITICAL, NORMAL, NORMAL}, .is_uncapped = true},
+		{"a critical one learns",
+		 {CRITICAL, NORMAL, NORMAL},
+		 .arm = SHARE_ARMS_,
+		 .n_faults = 1},
+		{"a critical one, no holds",
+		 {CRITICAL, NORMAL, NORMAL},
+		 .is_not_holding = true,
+		 .n_faults = 1},
+		{"two critical ones, one fault", {CRITICAL, CRITICAL, LOW}, .n_faults = 1},
+		{"high, normal, low", {HIGH, NORMAL, LOW}, .n_faults = 1},
+		{"equals", {NORMAL, NORMAL, NORMAL}, .n_faults = 1},
+	};
+	uint32_t depth = argc > 1 ? (uint32_t)strtoul(argv[1], NULL, 0) : 6;
+	static struct node node;
+
+	(void)signal(SIGABRT, on_abort);
+	assert(depth < PATH_MAX_);
+	for (size_t i = 0; i < sizeof(runs) / sizeof(*runs); i++) {
+		run = &runs[i];
+		seen_reset(1u << 20);
+		n_moves = n_served = 0;
+		begin(&node);
+		explore(&node, depth);
+		printf("exhaustive_share: %s: depth %" PRIu32 ", %" PRIu64 " states, %" PRIu64
+		       " moves, served from %" PRIu64 "\n",
+		       run->name, depth, n_seen, n_moves, n_served);
+		(void)fflush(stdout);
+	}
+	seen_reset(0);
+	return 0;
+}

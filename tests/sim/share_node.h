@@ -1,0 +1,307 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef NVS_TESTS_SIM_SHARE_NODE_H
+#define NVS_TESTS_SIM_SHARE_NODE_H
+
+/*
+ * share and three clients on one GPU, as exhaustive_share.c explores them: what the clients
+ * are, are told and do with it, and what must be true of every state. No pointer inside but
+ * the one that node_copy() sets.
+ */
+
+#include "core/share.h"
+#include "nvshare/protocol.h"
+
+#include <assert.h>
+
+#define US UINT64_C(1000)
+#define MS UINT64_C(1000000)
+#define S  UINT64_C(1000000000)
+
+#define CLIENTS 3
+#define QUEUE   12
+
+struct run {
+	const char *name;
+	enum share_class class[CLIENTS];
+	enum share_arm_kind arm; /* SHARE_ARMS_: learns */
+	bool is_not_holding;
+	uint32_t n_faults;
+	uint64_t lc_window_ns; /* 0: the default */
+	bool is_uncapped;      /* then the others may wait as long as it wants */
+};
+
+struct order { /* a SET_SHARE, or the answer to it, on its way */
+	uint64_t seq, slice_us, hold_us, told_ns;
+	uint32_t outcome;
+	bool is_done;
+};
+
+struct client {
+	bool is_joined, is_running, is_busy, is_bursting;
+	uint64_t slice_us; /* as done, not as told */
+	uint64_t until_ns;
+	uint64_t late_ns;   /* of that: because it was told late */
+	uint64_t active_ns; /* had work last */
+	uint64_t said_ns;   /* said anything last */
+	uint64_t busy_ns, held_ns;
+	uint64_t used_ns; /* computed; of check_served() */
+	uint32_t n;
+	struct order queue[QUEUE];
+};
+
+struct node {
+	struct share share;
+	struct share_client slots[CLIENTS];
+	struct client clients[CLIENTS];
+	uint64_t now_ns;
+	uint64_t lc_ns; /* some critical client needed room last; may be ahead, for a hint */
+	uint32_t turn;  /* who had it last, while a critical one is active */
+	uint32_t n_faults;
+	uint32_t n_at_once;
+};
+
+static const struct run *run;
+
+static void node_copy(struct node *to, const struct node *from)
+{
+	*to = *from;
+	to->share.clients = to->slots;
+}
+
+/* ---- the clients ----------------------------------------------------------- */
+
+static bool is_critical(uint32_t client)
+{
+	return run->class[client] == SHARE_CLASS_CRITICAL;
+}
+
+static bool is_at_work(const struct client *c)
+{
+	return c->is_running && (c->is_busy || c->is_bursting);
+}
+
+static bool computes(const struct node *node, uint32_t client)
+{
+	const struct client *c = &node->clients[client];
+
+	return is_at_work(c) && c->until_ns <= node->now_ns;
+}
+
+/* At work as far as can be known: a burst in which nothing is said counts as over in the end. */
+static bool is_known_busy(const struct node *node, uint32_t client)
+{
+	const struct client *c = &node->clients[client];
+
+	return is_at_work(c) &&
+	       (c->is_busy || node->now_ns < c->said_ns + node->share.config.burst_ns);
+}
+
+static bool has_burst(const struct node *node)
+{
+	for (uint32_t i = 0; i < CLIENTS; i++) {
+		if (is_critical(i) && is_known_busy(node, i))
+			return true;
+	}
+	return false;
+}
+
+/* A critical client is at work, or was a moment ago. */
+static bool is_needed(const struct node *node)
+{
+	return node->now_ns < node->lc_ns + node->share.config.active_ns;
+}
+
+/* What a client does with an order that has arrived. */
+static void obey(struct node *node, uint32_t client, struct order *order)
+{
+	struct client *c = &node->clients[client];
+
+	if (order->is_done)
+		return;
+	order->is_done = true;
+	if (order->outcome == 0 && order->hold_us && !c->is_running)
+		order->outcome = NVSHARE_OUTCOME_INVALID_STATE;
+	c->slice_us = order->slice_us;
+	c->late_ns = node->now_ns - order->told_ns;
+	c->until_ns = order->hold_us && !order->outcome ? node->now_ns + order->hold_us * US : 0;
+}
+
+/* What sched sends takes the same way as our orders, and comes after them. */
+static void obey_all(struct node *node, uint32_t client)
+{
+	struct client *c = &node->clients[client];
+
+	for (uint32_t i = 0; i < c->n; i++)
+		obey(node, client, &c->queue[i]);
+	c->until_ns = 0;
+}
+
+/* ---- what it is told --------------------------------------------------------- */
+
+/* None but client of the others has been active, so that it has the turn. */
+static bool is_only_one(const struct node *node, uint32_t client)
+{
+	for (uint32_t i = 0; i < CLIENTS; i++) {
+		const struct client *c = &node->clients[i];
+
+		if (i != client && !is_critical(i) && c->is_joined && c->active_ns &&
+		    node->now_ns <= c->active_ns + node->share.config.active_ns)
+			return false;
+	}
+	return true;
+}
+
+static void check_hold(const struct node *node, uint32_t client, uint64_t hold_ns)
+{
+	const struct share_config *config = &node->share.config;
+
+	assert(hold_ns <= config->hold_ns);
+	if (is_critical(client)) {
+		assert(hold_ns <= MS);
+		return;
+	}
+	assert(hold_ns == 0 || (is_needed(node) && !run->is_not_holding));
+	if (hold_ns > 0 && !has_burst(node) && is_only_one(node, client))
+		assert(hold_ns <= config->hint_ns);
+}
+
+/* Who had the turn is off, or never will be; it is not merely on its way. */
+static void check_turn(const struct node *node, uint32_t client)
+{
+	uint32_t old = node->turn;
+
+	if (old == client || old == SHARE_NONE || !node->share.gpus[0].is_taking ||
+	    node->slots[old].is_unholdable || node->slots[client].is_unholdable)
+		return;
+	assert(!computes(node, old));
+}
+
+static void take(struct node *node, const struct share_action *action)
+{
+	struct client *c = &node->clients[action->client];
+	uint64_t hold_ns = action->hold_us * US;
+
+	assert(c->is_joined && c->is_running && c->n < QUEUE);
+	assert(action->slice_us == 0 ||
+	       (action->slice_us >= SHARE_SLICE_MIN && action->slice_us <= SHARE_SLICE_MAX));
+	check_hold(node, action->client, hold_ns);
+	if (!is_critical(action->client) && hold_ns == 0 && is_at_work(c))
+		check_turn(node, action->client);
+	c->queue[c->n++] = (struct order){
+		.seq = action->seq,
+		.slice_us = action->slice_us,
+		.hold_us = action->hold_us,
+		.told_ns = node->now_ns,
+	};
+}
+
+/* Before a step: whom the critical leave to compute. */
+static void note_turn(struct node *node)
+{
+	const struct share_gpu *g = &node->share.gpus[0];
+
+	if (g->is_taking && !g->is_holding && g->leaving == SHARE_NONE)
+		node->turn = g->turn;
+	if (!g->is_taking || node->turn == SHARE_NONE || !is_at_work(&node->clients[node->turn]))
+		node->turn = SHARE_NONE; /* whoever comes back to work is told to be off, too */
+}
+
+static int step(struct node *node, struct share_event event)
+{
+	struct share_actions actions;
+	uint32_t n_told[CLIENTS] = {0};
+	int r;
+
+	for (uint32_t i = 0; i < CLIENTS && run->arm != SHARE_ARMS_; i++) {
+		node->slots[i].arms.n_bursts = 1025;
+		node->slots[i].arms.best = run->arm;
+	}
+	event.now_ns = node->now_ns;
+	note_turn(node);
+	r = share_step(&node->share, &event, &actions);
+	assert(!r || actions.n == 0);
+	for (uint32_t i = 0; i < actions.n; i++) {
+		if (actions.at[i].type != SHARE_ACTION_SET)
+			continue;
+		assert(++n_told[actions.at[i].client] == 1);
+		take(node, &actions.at[i]);
+	}
+	return r;
+}
+
+/* ---- what is true of every state ---------------------------------------------- */
+
+static void check_computing(const struct node *node)
+{
+	const struct share_gpu *g = &node->share.gpus[0];
+	uint32_t n = 0;
+
+	for (uint32_t i = 0; i < CLIENTS; i++) {
+		if (node->clients[i].n > 0)
+			return; /* a moment later */
+		n += !is_critical(i) && computes(node, i) && !node->slots[i].is_unholdable;
+	}
+	if (has_burst(node) && !run->is_not_holding && !g->is_slow)
+		assert(n <= (run->arm == SHARE_ARM_HOLD && !g->is_capped ? 0u : 1u));
+	for (uint32_t i = 0; i < CLIENTS && !is_needed(node); i++)
+		assert(node->clients[i].until_ns <= node->now_ns + node->clients[i].late_ns);
+}
+
+/* Beside critical ones the rest have the same, and turns of different length. */
+static void check_slices(const struct node *node)
+{
+	for (uint32_t i = 0; i < CLIENTS; i++) {
+		const struct client *c = &node->clients[i];
+
+		for (uint32_t k = 0; k < CLIENTS; k++) {
+			const struct client *other = &node->clients[k];
+
+			if (i == k || c->n + other->n > 0 || !is_known_busy(node, i) ||
+			    !is_known_busy(node, k))
+				continue;
+			assert(c->slice_us > 0);
+			if (run->class[i] == run->class[k])
+				assert(c->slice_us == other->slice_us);
+			else if (run->class[i] < run -> class[k] &&
+								!node -> share.gpus[0].is_capped)
+				assert(c->slice_us < other->slice_us ||
+				       (!is_critical(k) && c->slice_us == other->slice_us &&
+					is_needed(node)));
+		}
+	}
+}
+
+/* Beyond their share of the time the critical leave the rest to the one that has the turn. */
+static void check_cap(const struct node *node)
+{
+	uint64_t percent = node->share.config.lc_max_percent, lc_us = 0, be_us = 0;
+
+	if (!node->share.gpus[0].is_capped)
+		return;
+	for (uint32_t i = 0; i < CLIENTS; i++) {
+		const struct client *c = &node->clients[i];
+
+		if (c->n > 0)
+			return;
+		if (is_critical(i) && is_known_busy(node, i))
+			lc_us += c->slice_us;
+		else if (computes(node, i))
+			be_us = c->slice_us;
+	}
+	assert(be_us == 0 || lc_us * (100 - percent) <= be_us * percent);
+}
+
+static void check(const struct node *node)
+{
+	uint64_t sum_ns = 0;
+
+	share_assert_valid(&node->share);
+	for (uint32_t i = 0; i < CLIENTS; i++)
+		sum_ns += node->slots[i].is_joined ? share_gpu_ns(&node->share, i) : 0;
+	assert(sum_ns <= node->now_ns - S);
+	check_computing(node);
+	check_slices(node);
+	check_cap(node);
+}
+
+#endif
