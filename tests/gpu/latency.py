@@ -219,7 +219,7 @@ def main():
     parser.add_argument("--bin", required=True, help="folder of the build")
     parser.add_argument("--budget", type=float, default=100, help="seconds, for all of it")
     parser.add_argument("--seconds", type=float, default=3, help="the longest of a measurement")
-    parser.add_argument("--patience", type=float, default=60, help="seconds, until all programs are ready")
+    parser.add_argument("--patience", type=float, default=90, help="seconds, until all programs are ready")
     parser.add_argument("--warm", type=int, default=60, help="requests that do not count: so long it is learned"
                         " what serves a program better")
     parser.add_argument("--mean-ms", type=int, default=6, help="between two requests")
