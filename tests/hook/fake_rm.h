@@ -45,6 +45,7 @@ static struct {
 	uint32_t refuse_on;   /* so many times putting back is refused */
 	uint32_t alloc_status;
 	uint32_t n_freed;
+	long free_ns; /* so long the caller is kept after a free */
 	uint64_t timeslice_us;
 	void (*meanwhile)(void); /* called once, in the next control that takes off */
 } rm = {.lock = PTHREAD_MUTEX_INITIALIZER};
@@ -128,6 +129,7 @@ int ioctl_next_rm(int fd, unsigned long request, void *arg)
 	const struct rm_abi_xfer *xfer = arg;
 	uint32_t nr = _IOC_NR(request), size = _IOC_SIZE(request);
 	void (*meanwhile)(void) = NULL;
+	long pause_ns = 0;
 
 	if (fd != FD) {
 		errno = ENOTTY;
@@ -149,10 +151,13 @@ int ioctl_next_rm(int fd, unsigned long request, void *arg)
 		serve_control(arg);
 	} else if (nr == RM_ABI_ESC_FREE) {
 		serve_free(arg);
+		pause_ns = rm.free_ns;
 	} else if (nr == RM_ABI_ESC_ALLOC) {
 		serve_alloc(arg, size);
 	}
 	pthread_mutex_unlock(&rm.lock);
+	if (pause_ns)
+		(void)nanosleep(&(struct timespec){.tv_nsec = pause_ns}, NULL);
 	if (meanwhile)
 		meanwhile();
 	return 0;
@@ -224,6 +229,16 @@ static inline uint32_t n_off(void)
 
 	for (uint32_t i = 0; i < rm.n; i++)
 		n += rm.is_off[i];
+	return n;
+}
+
+static inline uint32_t n_left(void)
+{
+	uint32_t n;
+
+	pthread_mutex_lock(&rm.lock);
+	n = rm.n;
+	pthread_mutex_unlock(&rm.lock);
 	return n;
 }
 

@@ -14,6 +14,7 @@
 enum {
 	OFF_TRIES = 10, /* a channel may go between the look at the book and the control */
 	ON_TRIES = 5,
+	ON_TRIES_GOING = 1000,
 	ON_PAUSE_NS = 1000000,
 };
 
@@ -72,24 +73,36 @@ int freeze_switch_off(enum channels_scope scope)
 	return r;
 }
 
+/*
+ * Whoever frees a channel may be kept off the processor for long after the driver has freed it
+ * and before the book knows: what can not be put back meanwhile is no channel that stays off.
+ */
+static bool put_back(const struct channels_batch *one)
+{
+	const struct timespec pause = {.tv_nsec = ON_PAUSE_NS};
+	struct channels_counts before;
+
+	for (unsigned int try = 1;; try++) {
+		channels_count(&before);
+		if (freeze_switch(one, false) == 0 ||
+		    !channels_has(one->clients[0], one->channels[0]))
+			return true;
+		if (try >= (before.n_going ? ON_TRIES_GOING : ON_TRIES))
+			return false;
+		(void)nanosleep(&pause, NULL);
+	}
+}
+
 /* One by one, so that one that is gone does not keep the others off. */
 static bool put_back_each(const struct channels_batch *batch)
 {
-	const struct timespec pause = {.tv_nsec = ON_PAUSE_NS};
 	struct channels_batch one = {.subdevice = batch->subdevice, .n = 1};
-	bool is_back, are_all = true;
+	bool are_all = true;
 
 	for (uint32_t i = 0; i < batch->n; i++) {
 		one.clients[0] = batch->clients[i];
 		one.channels[0] = batch->channels[i];
-		is_back = false;
-		for (unsigned int try = 0; try < ON_TRIES && !is_back; try++) {
-			is_back = freeze_switch(&one, false) == 0 ||
-				  !channels_has(one.clients[0], one.channels[0]);
-			if (!is_back)
-				(void)nanosleep(&pause, NULL);
-		}
-		are_all = are_all && is_back;
+		are_all = put_back(&one) && are_all;
 	}
 	return are_all;
 }
