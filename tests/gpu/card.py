@@ -6,13 +6,15 @@ come from the library's log; a whole switch is from the scheduler's order to sto
 to its leave to run (grant).
 """
 
+import os
 import statistics
 import subprocess
 import time
 
 import rig as rigs
 
-RESERVE = 2  # percent of the card that the scheduler leaves alone: second contexts live there
+# Percent of the card that the scheduler leaves alone: both second contexts must find room there.
+RESERVE = int(os.environ.get("NVSHARE_MEMORY_RESERVE_PERCENT", "2"))
 
 
 class Switches:

@@ -104,7 +104,8 @@ def run_frozen(card, command, steps, partner_bytes, args):
     moves = evictions(program)
     back = [int(m[1]) for _, m in program.find(r"restored (\d+) bytes") if int(m[1])]
     counts = {"frozen": len(program.find("stopped in .*frozen")), "out": len(moves), "in": len(back),
-              "bytes_out": sum(moves), "bytes_in": sum(back)}
+              "bytes_out": sum(moves), "bytes_in": sum(back),
+              "drained": [m[1] for _, m in program.find("stops by draining: (.*)")]}
     return result_of(program), counts
 
 
@@ -167,7 +168,7 @@ def main():
                   else f"this work is not deterministic by itself: {again['result']}")
             failed = True
         if counts["out"] < args.times or counts["frozen"] < args.times // 2:
-            print(f"out fewer than {args.times} times, or most of them idle")
+            print(f"out fewer than {args.times} times, or most of them idle; drained: {counts['drained']}")
             failed = True
         card.give_back()
     except RuntimeError as error:

@@ -100,7 +100,9 @@ bool second_make(CUdevice dev, uint64_t max)
 	if (seconds[dev].ctx)
 		return true;
 	if (expected(dev) > max) {
-		hook_debug("device %d: no second context: the reserve has no room", (int)dev);
+		hook_debug("device %d: no second context: it takes %llu KiB, the reserve has %llu",
+			   (int)dev, (unsigned long long)(expected(dev) >> 10),
+			   (unsigned long long)(max >> 10));
 		return false;
 	}
 	make_measured(dev);
