@@ -191,6 +191,28 @@ uint32_t plan_stalled(const struct sched *sched, uint32_t gpu)
 	return best;
 }
 
+void plan_stall(struct sched *sched, uint32_t client)
+{
+	struct sched_client *c = &sched->clients[client];
+
+	c->ends_ns = 0;
+	c->ends_blocked_ns = ANYBODY;
+}
+
+/*
+ * Turns that began before it can be ended for client, if they are of those that wait for
+ * memory. What a stall allows lasts as long as nobody computes.
+ */
+static uint64_t ends_blocked(const struct sched *sched, const struct sched_gpu *g, uint32_t client)
+{
+	const struct sched_client *c = &sched->clients[client];
+	bool is_anybody_free = g->sums.n_on - g->sums.n_blocked > g->coming.n;
+
+	return c->ends_ns != ANYBODY && c->ends_blocked_ns == ANYBODY && is_anybody_free
+		       ? 0
+		       : c->ends_blocked_ns;
+}
+
 uint32_t plan_victim(const struct sched *sched, uint32_t gpu, uint32_t client)
 {
 	const struct sched_gpu *g = &sched->gpus[gpu];
@@ -203,9 +225,8 @@ uint32_t plan_victim(const struct sched *sched, uint32_t gpu, uint32_t client)
 		if (victim == SCHED_NONE)
 			continue;
 		if (client != SCHED_NONE)
-			ends_ns = place == SCHED_PLACE_BLOCKED
-					  ? sched->clients[client].ends_blocked_ns
-					  : sched->clients[client].ends_ns;
+			ends_ns = place == SCHED_PLACE_BLOCKED ? ends_blocked(sched, g, client)
+							       : sched->clients[client].ends_ns;
 		if (sched->clients[victim].turn_ns < ends_ns)
 			return victim;
 	}

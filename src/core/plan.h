@@ -28,6 +28,8 @@ void plan_prepare(struct sched *sched, uint32_t head);
 
 /* Who is to get what it lacks because all that run wait for memory; SCHED_NONE: not so. */
 uint32_t plan_stalled(const struct sched *sched, uint32_t gpu);
+/* client, which is it, comes: who waits for memory can be stopped for it. */
+void plan_stall(struct sched *sched, uint32_t client);
 
 /* client comes beside all others: nobody is stopped for it, unless it is critical. */
 void plan_beside(struct sched *sched, uint32_t client);

@@ -350,8 +350,7 @@ static bool admit_stalled(struct sched *sched, uint32_t gpu)
 
 	if (client == SCHED_NONE || sched->clients[client].spared_ns == sched->now_ns)
 		return false;
-	sched->clients[client].ends_ns = 0;
-	sched->clients[client].ends_blocked_ns = UINT64_MAX;
+	plan_stall(sched, client);
 	admit(sched, client, true);
 	return true;
 }
@@ -394,6 +393,8 @@ static void set_wake(struct sched *sched, uint32_t gpu)
 	uint64_t ages_ns = line_ages_ns(sched, gpu);
 
 	g->wake_ns = ages_ns;
+	if (plan_stalled(sched, gpu) != SCHED_NONE)
+		g->wake_ns = sched->now_ns + 1; /* put back in this moment */
 	if (g->head == SCHED_NONE || !fit_by_switch(sched, g->head))
 		return;
 	due_ns = sched->clients[g->head].ready_ns;
@@ -403,7 +404,7 @@ static void set_wake(struct sched *sched, uint32_t gpu)
 		g->is_prepared = true;
 		plan_prepare(sched, g->head);
 	}
-	g->wake_ns = min_u64(ages_ns, g->is_prepared ? due_ns : due_ns - prepare_ns);
+	g->wake_ns = min_u64(g->wake_ns, g->is_prepared ? due_ns : due_ns - prepare_ns);
 }
 
 void turn_dispatch(struct sched *sched, uint32_t gpu)

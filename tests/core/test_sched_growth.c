@@ -164,6 +164,29 @@ static void of_those_that_block_each_other_the_youngest_goes_on(void **state)
 	assert_int_equal(rig_did(&rig, 1, SCHED_ACTION_BUDGET)->budget, 60 * GIB);
 }
 
+/* Somebody computes since: what all blocked ones had to bear is over for those left. */
+static void when_not_all_wait_for_memory_turns_count_again(void **state)
+{
+	(void)state;
+	rig_run(&rig, 0, 45);
+	rig_run(&rig, 1, 30);
+	rig_run(&rig, 2, 25);
+	assert_int_equal(grow(0, 10, 0), 0);
+	assert_int_equal(grow(1, 10, 0), 0);
+	assert_null(rig_did(&rig, 1, SCHED_ACTION_DROP));
+	assert_int_equal(grow(2, 40, 0), 0);
+	assert_int_equal(rig_did(&rig, 1, SCHED_ACTION_DROP)->bytes, 10 * GIB);
+	rig_join(&rig, 3);
+	rig_request(&rig, 3, rig_mem(0, 0, 0));
+	assert_non_null(rig_did(&rig, 3, SCHED_ACTION_GRANT));
+	rig_at(&rig, 1 * S);
+	assert_int_equal(rig_fail(&rig, 1, 2), 0);
+	rig_at(&rig, 20 * S - 1);
+	assert_null(rig_did(&rig, 2, SCHED_ACTION_DROP));
+	rig_at(&rig, 20 * S);
+	assert_non_null(rig_did(&rig, 2, SCHED_ACTION_DROP));
+}
+
 /* However many steps they grow in, and however early: nobody is stopped twice in a turn. */
 static void two_that_grow_by_turns_move_once_a_turn(void **state)
 {
@@ -516,6 +539,7 @@ int main(void)
 		T(growers_do_not_deadlock_without_anti_thrash_either),
 		T(who_is_blocked_keeps_its_place_for_a_turn),
 		T(of_those_that_block_each_other_the_youngest_goes_on),
+		T(when_not_all_wait_for_memory_turns_count_again),
 		T(two_that_grow_by_turns_move_once_a_turn),
 		T(what_is_wanted_since_a_restore_began_comes_with_the_grant),
 		T(what_is_wanted_since_a_restore_began_is_waited_for),
