@@ -7,6 +7,7 @@ import pathlib
 import re
 import signal
 import subprocess
+import sys
 import tempfile
 import threading
 import time
@@ -86,6 +87,8 @@ class Rig:
         self.programs = []
         self.scheduler = None
         self.n_flags = 0
+        # Whoever is told to end goes through its `finally`, and so through close().
+        signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
 
     def flag(self):
         """A file that programs wait for; touch() it."""
@@ -153,3 +156,4 @@ class Rig:
             program.wait(20)
         self.stop_scheduler()
         self.programs = []
+        self.folder.cleanup()

@@ -159,7 +159,7 @@ static inline int make_dir(void **state)
 
 static inline int remove_dir(void **state)
 {
-	static const char *const names[] = {"node", "lock", "inject"};
+	static const char *const names[] = {"node", "node.new", "lock", "inject"};
 	char path[sizeof(dir) + 16];
 	size_t i;
 

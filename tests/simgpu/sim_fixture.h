@@ -166,7 +166,7 @@ static inline void sim_environment(const char *gpus, const char *memory)
 
 static inline void sim_remove(void)
 {
-	static const char *const names[] = {"node", "lock", "inject"};
+	static const char *const names[] = {"node", "node.new", "lock", "inject"};
 	char path[64];
 	size_t i;
 
