@@ -6,11 +6,9 @@ import time
 
 import pytest
 
-from test_preload import (MEM_END, MEM_SWAPPED, MIB, PATIENCE, PRELOAD, RELEASED_MEM,
-                          RELEASED_OUTCOME, RELEASED_WANTS, expect_end, expect_line, is_ready, node,
+from preload_rig import (MEM_END, MEM_SWAPPED, MIB, PATIENCE, PRELOAD, RELEASED_MEM,
+                          RELEASED_OUTCOME, RELEASED_WANTS, expect_end, expect_line, is_ready,
                           tell)
-
-__all__ = ["node"]
 
 ALL = 1 << 40
 SUCCESS, INVALID_STATE = 0, 5
