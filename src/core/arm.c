@@ -16,22 +16,26 @@ enum share_arm_kind arm_next(struct share_arm *arm)
 	return arm->best;
 }
 
-uint32_t arm_tail(const struct share_arm *arm, enum share_arm_kind kind)
+uint32_t arm_tail_of(const uint32_t *us, uint32_t n)
 {
-	uint32_t n = arm->n[kind] < SHARE_ARM_SAMPLES ? arm->n[kind] : SHARE_ARM_SAMPLES;
 	uint32_t first = 0, second = 0;
 
 	for (uint32_t i = 0; i < n; i++) {
-		uint32_t us = arm->us[kind][i];
-
-		if (us >= first) {
+		if (us[i] >= first) {
 			second = first;
-			first = us;
-		} else if (us > second) {
-			second = us;
+			first = us[i];
+		} else if (us[i] > second) {
+			second = us[i];
 		}
 	}
 	return n > 1 ? second : first;
+}
+
+uint32_t arm_tail(const struct share_arm *arm, enum share_arm_kind kind)
+{
+	uint32_t n = arm->n[kind] < SHARE_ARM_SAMPLES ? arm->n[kind] : SHARE_ARM_SAMPLES;
+
+	return arm_tail_of(arm->us[kind], n);
 }
 
 void arm_note(struct share_arm *arm, enum share_arm_kind kind, uint64_t ns)

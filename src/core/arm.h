@@ -20,4 +20,7 @@ void arm_note(struct share_arm *arm, enum share_arm_kind kind, uint64_t ns);
 /* The second longest of the last ones, us: about their 98th percentile. */
 uint32_t arm_tail(const struct share_arm *arm, enum share_arm_kind kind);
 
+/* The same of any n; of one itself, and 0 of none. */
+uint32_t arm_tail_of(const uint32_t *us, uint32_t n);
+
 #endif

@@ -2,13 +2,15 @@
 
 #include "core/burst.h"
 
+#include "core/arm.h"
 #include "core/chain.h"
 #include "core/touch.h"
 
 #define SLOW_MIN      2u /* of the last holds: one that is slow tells nothing of a tail */
 #define WEIGHT_MEAN   100u
 #define TURN_PARTS    20u /* a turn is from 1/5 to 20 times turn_ns */
-#define ALPHA_PERCENT 30u
+#define LEAD_SAMPLES  32u
+#define LEAD_FIRST_NS 1000000u /* before anybody was held */
 
 static bool may_take_turns(const struct share_client *c)
 {
@@ -272,6 +274,20 @@ void burst_note_off(struct share *share, uint32_t client, bool is_off_now)
 		ns / 1000 < UINT32_MAX ? (uint32_t)(ns / 1000) : UINT32_MAX;
 	g->preempt_ns_total += ns;
 	g->preempt_ns_max = ns > g->preempt_ns_max ? ns : g->preempt_ns_max;
-	ns = ns < share->config.answer_ns ? ns : share->config.answer_ns;
-	g->preempt_avg_ns = (g->preempt_avg_ns * (100 - ALPHA_PERCENT) + ns * ALPHA_PERCENT) / 100;
+}
+
+/* The tail of the last few: one alone may have met a lock of the driver. */
+uint64_t burst_lead(const struct share *share, uint32_t gpu)
+{
+	const struct share_gpu *g = &share->gpus[gpu];
+	uint32_t us[LEAD_SAMPLES], n = 0;
+	uint64_t lead_ns = LEAD_FIRST_NS, most_ns = share->config.hint_ns / 2;
+
+	while (n < LEAD_SAMPLES && n < g->n_preempted) {
+		us[n] = g->preempt_us[(g->n_preempted - 1 - n) % SHARE_PREEMPTIONS];
+		n++;
+	}
+	if (n > 0)
+		lead_ns = arm_tail_of(us, n) * 1000ull;
+	return lead_ns < most_ns ? lead_ns : most_ns;
 }

@@ -32,6 +32,9 @@ bool burst_holds(const struct share *share, uint32_t client);
 uint64_t burst_until(const struct share *share, uint32_t client);
 bool burst_is_brief(const struct share *share, uint32_t client);
 
+/* How long before it counts a hold has to begin: what the slower of the last ones took. */
+uint64_t burst_lead(const struct share *share, uint32_t gpu);
+
 /* client of gpu was taken off, which took ns. */
 void burst_note_took(struct share *share, uint32_t gpu, uint64_t ns);
 

@@ -108,10 +108,12 @@ void hark_stop(struct share *share, uint32_t client)
 
 /* ---- requests and bursts --------------------------------------------------- */
 
-static void arm(struct share_client *c)
+static void arm(struct share_client *c, enum share_warning warning)
 {
-	if (!c->is_armed)
-		c->arm = arm_next(&c->arms);
+	if (!c->is_armed) {
+		c->warning = warning;
+		c->arm = arm_next(&c->arms[warning]);
+	}
 	c->is_armed = true;
 }
 
@@ -126,7 +128,7 @@ static void on_begin(struct share *share, struct share_client *c)
 	c->is_hinted = false;
 	c->linger_ns = SHARE_NO_DEADLINE;
 	c->is_bursting = true;
-	arm(c);
+	arm(c, SHARE_WARNING_NONE);
 }
 
 static void end_burst(struct share *share, struct share_client *c)
@@ -152,7 +154,7 @@ static void on_end(struct share *share, struct share_client *c, uint64_t took_ns
 		return;
 	/* Where nobody was in the way, or nobody could be held, it tells nothing. */
 	if (c->part.is_bursting && g->n_wanting > 0 && g->is_taking && !g->is_capped)
-		arm_note(&c->arms, c->arm, took_ns);
+		arm_note(&c->arms[c->warning], c->arm, took_ns);
 	end_burst(share, c);
 }
 
@@ -170,6 +172,7 @@ static void end_hint(struct share *share, struct share_client *c)
 {
 	share->gpus[c->gpu].n_hints_missed++;
 	c->is_hinted = false;
+	c->is_armed = false;
 	c->hint_ns = SHARE_NO_DEADLINE;
 	linger(share, c);
 }
@@ -185,14 +188,15 @@ static void on_hint(struct share *share, struct share_client *c, uint64_t value_
 		if (c->hint_ns != SHARE_NO_DEADLINE)
 			end_hint(share, c);
 		predict_cancel(&c->predict);
+		c->is_armed = false;
 		return;
 	}
 	g->n_hints++;
 	predict_hint(&c->predict, &share->config, share->now_ns, value_ns);
-	arm(c);
+	arm(c, SHARE_WARNING_HINT);
 	if (c->is_hinted || c->arm != SHARE_ARM_HOLD)
 		return; /* one hold lasts as long as it lasts, however often it is asked for */
-	start_ns = predict_start(&c->predict, &share->config, g->preempt_avg_ns);
+	start_ns = predict_start(&c->predict, &share->config, burst_lead(share, c->gpu));
 	c->hint_ns = start_ns;
 	if (start_ns <= share->now_ns)
 		begin_hint(share, c);

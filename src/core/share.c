@@ -86,7 +86,6 @@ void share_init(struct share *share, struct share_client *clients, uint32_t n_cl
 		g->leaving = SHARE_NONE;
 		g->wake_ns = SHARE_NO_DEADLINE;
 		g->credit = burst_credit_max(config);
-		g->preempt_avg_ns = MS_NS;
 		slice_plan(config, g, &g->slices);
 	}
 }

@@ -27,7 +27,11 @@ struct share_list {
 	uint32_t first, last, n;
 };
 
-/* arm.c: what a critical client's bursts have taken, holding others and not. */
+/*
+ * arm.c: what a critical client's bursts have taken, holding others and not. Those that were
+ * announced are others: holding comes before them, not into their middle.
+ */
+enum share_warning { SHARE_WARNING_NONE, SHARE_WARNING_HINT, SHARE_WARNINGS_ };
 enum share_arm_kind { SHARE_ARM_HOLD, SHARE_ARM_SLICES, SHARE_ARMS_ };
 
 struct share_arm {
@@ -92,13 +96,14 @@ struct share_client {
 	bool is_dirty;  /* SHARE_LINK_DIRTY */
 	bool is_busy;
 	bool is_bursting;
-	bool is_hinted;          /* others are held for what was announced */
-	bool is_unholdable;      /* until retry_ns */
-	bool is_claim_new;       /* not told yet */
-	bool is_stray;           /* held by an order that was given up; to be let go */
-	bool is_preempted;       /* its hold is part of the preemption being timed */
-	bool is_armed;           /* arm is that of the burst to come, or under way */
-	enum share_arm_kind arm; /* of this burst */
+	bool is_hinted;             /* others are held for what was announced */
+	bool is_unholdable;         /* until retry_ns */
+	bool is_claim_new;          /* not told yet */
+	bool is_stray;              /* held by an order that was given up; to be let go */
+	bool is_preempted;          /* its hold is part of the preemption being timed */
+	bool is_armed;              /* arm is that of the burst to come, or under way */
+	enum share_warning warning; /* of this burst; what arm was chosen by */
+	enum share_arm_kind arm;
 	uint32_t gpu;
 	struct share_claim claim;
 	struct share_part part; /* as counted */
@@ -120,7 +125,7 @@ struct share_client {
 	uint32_t heap_slot; /* not its own: whose timer is at the place of this slot's number */
 	struct share_link link[SHARE_LINKS_];
 	struct share_predict predict;
-	struct share_arm arms;
+	struct share_arm arms[SHARE_WARNINGS_];
 };
 
 /* Slices of a class: base_us * weight / base_weight; base_weight 0: base_us for each. */
@@ -156,7 +161,6 @@ struct share_gpu {
 	uint64_t wake_ns;
 	uint64_t slow_ns;     /* slices only until then */
 	uint64_t hint_end_ns; /* of the last hint's hold */
-	uint64_t preempt_avg_ns;
 	struct share_list running;
 	uint32_t n_active[4];
 	uint32_t weight_min[4], weight_max[4]; /* of the active */

@@ -178,7 +178,7 @@ void hook_options_parse(char *(*get)(const char *name), struct hook_options *ret
 		.drain_ns = 10 * CLOCK_NS_PER_MS,
 		.drain_max_ns = 2000 * CLOCK_NS_PER_MS,
 		.idle_ns = 1000 * CLOCK_NS_PER_MS,
-		.burst_idle_ns = CLOCK_NS_PER_MS,
+		.burst_idle_ns = CLOCK_NS_PER_MS / 2,
 		.claim = {.priority = NVSHARE_PRIORITY_NORMAL, .weight = NVSHARE_WEIGHT_DEFAULT},
 	};
 	read_backend(get, &ret->backend);

@@ -32,7 +32,7 @@ struct hook_options {
 	uint64_t drain_ns;                 /* NVSHARE_DRAIN_MS, 0 to 600000; 10 */
 	uint64_t drain_max_ns;             /* NVSHARE_DRAIN_MAX_MS, 1 to 600000; 2000 */
 	uint64_t idle_ns;                  /* NVSHARE_IDLE_MS, 1 to 3600000; 1000 */
-	uint64_t burst_idle_ns;            /* NVSHARE_BURST_IDLE_US, 100 to 1000000; 1000 */
+	uint64_t burst_idle_ns;            /* NVSHARE_BURST_IDLE_US, 100 to 1000000; 500 */
 	/* NVSHARE_PRIORITY or NVSHARE_LATENCY_CRITICAL, _WEIGHT, _SLO_MS, _COMPUTE_LIMIT */
 	struct nvshare_claim claim;
 	char memory_limit[32];       /* NVSHARE_GPU_MEMORY_LIMIT, valid; "": none */

@@ -192,8 +192,10 @@ static inline uint64_t rig_slice(const struct rig *rig, uint32_t client)
 /* Its next hundred bursts will hold others, or will not. */
 static inline void rig_arm(struct rig *rig, uint32_t client, enum share_arm_kind kind)
 {
-	rig->clients[client].arms.n_bursts = 1025;
-	rig->clients[client].arms.best = kind;
+	for (int i = 0; i < SHARE_WARNINGS_; i++) {
+		rig->clients[client].arms[i].n_bursts = 1025;
+		rig->clients[client].arms[i].best = kind;
+	}
 }
 
 #endif

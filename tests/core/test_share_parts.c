@@ -220,6 +220,56 @@ static void a_hint_holds_just_before_its_time_and_ends_by_itself(void **state)
 	assert_int_equal(status.n_hints_missed, 1);
 }
 
+static void a_hint_s_hold_begins_as_early_as_the_slower_ones_took(void **state)
+{
+	struct share_gpu *g = &rig.share.gpus[0];
+
+	(void)state;
+	hinted_node();
+	for (uint32_t i = 0; i < 200; i++)
+		g->preempt_us[g->n_preempted++ % SHARE_PREEMPTIONS] = i % 10 == 7 ? 2500 : 700;
+	rig_does(&rig, 0, SHARE_ACTIVITY_HINT, 5 * MS);
+	rig_in(&rig, 2 * MS);
+	assert_false(rig_is_held(&rig, 1));
+	rig_in(&rig, MS / 2);
+	assert_true(rig_is_held(&rig, 1));
+	/* Long ago, and one alone, are no reason. */
+	rig_does(&rig, 0, SHARE_ACTIVITY_HINT, 0);
+	for (uint32_t i = 0; i < 32; i++)
+		g->preempt_us[g->n_preempted++ % SHARE_PREEMPTIONS] = i == 5 ? 9000 : 700;
+	rig_does(&rig, 0, SHARE_ACTIVITY_HINT, 5 * MS);
+	rig_in(&rig, 4 * MS);
+	assert_false(rig_is_held(&rig, 1));
+	rig_in(&rig, MS / 2);
+	assert_true(rig_is_held(&rig, 1));
+}
+
+static void announced_bursts_and_others_are_learned_of_apart(void **state)
+{
+	const struct share_arm *arms = rig.clients[0].arms;
+
+	(void)state;
+	hinted_node();
+	rig.clients[0].arms[SHARE_WARNING_NONE].best = SHARE_ARM_SLICES;
+	rig_does(&rig, 0, SHARE_ACTIVITY_BEGIN, 0);
+	assert_false(rig_is_held(&rig, 1));
+	rig_does(&rig, 0, SHARE_ACTIVITY_END, 3 * MS);
+	assert_int_equal(arms[SHARE_WARNING_NONE].n[SHARE_ARM_SLICES], 1);
+	rig_does(&rig, 0, SHARE_ACTIVITY_HINT, 100 * US);
+	assert_true(rig_is_held(&rig, 1));
+	rig_does(&rig, 0, SHARE_ACTIVITY_BEGIN, 0);
+	assert_true(rig_is_held(&rig, 1));
+	rig_does(&rig, 0, SHARE_ACTIVITY_END, 2 * MS);
+	assert_int_equal(arms[SHARE_WARNING_HINT].n[SHARE_ARM_HOLD], 1);
+	/* One that was taken back announces nothing. */
+	rig_does(&rig, 0, SHARE_ACTIVITY_HINT, 100 * US);
+	rig_does(&rig, 0, SHARE_ACTIVITY_HINT, 0);
+	rig_does(&rig, 0, SHARE_ACTIVITY_BEGIN, 0);
+	assert_false(rig_is_held(&rig, 1));
+	rig_does(&rig, 0, SHARE_ACTIVITY_END, 3 * MS);
+	assert_int_equal(arms[SHARE_WARNING_NONE].n[SHARE_ARM_SLICES], 2);
+}
+
 static void the_burst_that_follows_a_hint_takes_its_hold_over(void **state)
 {
 	(void)state;
@@ -422,6 +472,8 @@ int main(void)
 		TEST(the_margin_grows_with_errors_and_shrinks_without),
 		TEST(hostile_hints_do_no_harm),
 		TEST(a_hint_holds_just_before_its_time_and_ends_by_itself),
+		TEST(a_hint_s_hold_begins_as_early_as_the_slower_ones_took),
+		TEST(announced_bursts_and_others_are_learned_of_apart),
 		TEST(the_burst_that_follows_a_hint_takes_its_hold_over),
 		TEST(a_hint_can_be_taken_back),
 		TEST(hints_without_end_hold_no_longer_than_the_cap),

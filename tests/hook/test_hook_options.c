@@ -194,7 +194,7 @@ static void claims_are_read(void **unused)
 	assert_int_equal(o.claim.weight, NVSHARE_WEIGHT_DEFAULT);
 	assert_int_equal(o.claim.slo_us, 0);
 	assert_int_equal(o.claim.compute_limit, 0);
-	assert_int_equal(o.burst_idle_ns, 1000000);
+	assert_int_equal(o.burst_idle_ns, 500000);
 	o = parse(both, said, sizeof(said));
 	assert_int_equal(o.claim.priority, NVSHARE_PRIORITY_CRITICAL);
 }

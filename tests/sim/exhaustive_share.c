@@ -17,6 +17,7 @@
  * nevertheless. Then it stops: all are let go, and the machine comes to rest.
  */
 
+#include "core/burst.h"
 #include "mix.h"
 #include "seen.h"
 #include "share_node.h"
@@ -342,8 +343,11 @@ static void mix_slot(uint64_t *hash, uint64_t now, const struct share_client *sl
 	mix(hash, told->slice_us);
 	mix(hash, ahead(now, told->until_ns));
 	mix(hash, slot->arm);
-	mix(hash, run->arm == SHARE_ARMS_ ? slot->arms.n_bursts : 0);
-	mix(hash, slot->arms.best);
+	mix(hash, slot->warning);
+	for (int i = 0; i < SHARE_WARNINGS_; i++) {
+		mix(hash, run->arm == SHARE_ARMS_ ? slot->arms[i].n_bursts : 0);
+		mix(hash, slot->arms[i].best);
+	}
 	mix(hash, predict->said_ns ? now - predict->said_ns + 1 : 0);
 	mix(hash, predict->expected_ns);
 	mix(hash, predict->n);
@@ -384,7 +388,7 @@ static uint64_t hash_of(const struct node *node)
 	mix(&hash, ahead(now, g->wake_ns));
 	mix(&hash, ahead(now, g->hint_end_ns));
 	mix(&hash, g->is_slow ? ahead(now, g->slow_ns) : 0);
-	mix(&hash, g->preempt_avg_ns);
+	mix(&hash, burst_lead(&node->share, 0));
 	mix(&hash, node->turn);
 	mix(&hash, ahead(now, node->lc_ns + node->share.config.active_ns));
 	return hash;

@@ -213,8 +213,10 @@ static int step(struct node *node, struct share_event event)
 	int r;
 
 	for (uint32_t i = 0; i < CLIENTS && run->arm != SHARE_ARMS_; i++) {
-		node->slots[i].arms.n_bursts = 1025;
-		node->slots[i].arms.best = run->arm;
+		for (int k = 0; k < SHARE_WARNINGS_; k++) {
+			node->slots[i].arms[k].n_bursts = 1025;
+			node->slots[i].arms[k].best = run->arm;
+		}
 	}
 	event.now_ns = node->now_ns;
 	note_turn(node);

@@ -153,8 +153,10 @@ static void step(struct share_event event)
 
 	event.now_ns = world.now_ns;
 	for (uint32_t i = 0; i < world.n_lc && world.is_pinned; i++) {
-		world.slots[i].arms.n_bursts = 1025;
-		world.slots[i].arms.best = SHARE_ARM_HOLD;
+		for (int k = 0; k < SHARE_WARNINGS_; k++) {
+			world.slots[i].arms[k].n_bursts = 1025;
+			world.slots[i].arms[k].best = SHARE_ARM_HOLD;
+		}
 	}
 	(void)share_step(&world.share, &event, &actions);
 	world.n_at_once++;

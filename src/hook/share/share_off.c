@@ -126,7 +126,7 @@ static int freeze_now(uint64_t until_ns)
 /* For whoever asked first; the others find it done. */
 static uint32_t begin(CUdevice dev)
 {
-	uint64_t start_ns = clock_now_ns(), took_ns;
+	uint64_t start_ns, took_ns;
 	int r;
 
 	if (!share_off_can(dev))
@@ -135,6 +135,7 @@ static uint32_t begin(CUdevice dev)
 		share_off_prove(dev);
 	if (!freeze_is_proven(dev))
 		return freeze_why_not() ? bar(dev) : (uint32_t)NVSHARE_OUTCOME_TIMEOUT;
+	start_ns = clock_now_ns();
 	r = freeze_now(end_ns());
 	if (r == FREEZE_E_BUSY)
 		return NVSHARE_OUTCOME_TIMEOUT;
