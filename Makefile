@@ -48,6 +48,7 @@ ipc_obj    := $(call obj,$(call src,ipc))
 hook_obj   := $(call obj,$(call src,hook) $(call src,hook/*))
 daemon_obj := $(call obj,$(call src,daemon))
 cli_obj    := $(call obj,$(call src,cli))
+sim_obj    := $(call obj,$(call src,sim))
 simcuda_obj := $(call obj,$(call src,simgpu/node) $(call src,simgpu/cuda))
 simnvml_obj := $(call obj,$(call src,simgpu/node) $(call src,simgpu/nvml))
 
@@ -90,6 +91,11 @@ $(B)/nvshare-scheduler: $(daemon_obj) $(libs)
 $(B)/nvsharectl: $(cli_obj) $(libs)
 	$(LINK) -o $@ $(cli_obj) $(libs)
 
+.PHONY: nvshare-sim
+nvshare-sim: $(B)/nvshare-sim ## what latency to expect beside others, without a GPU
+$(B)/nvshare-sim: $(sim_obj) $(B)/libcore.a $(B)/libutil.a
+	$(LINK) -o $@ $^ -lm
+
 $(B)/simgpu/libcuda.so.1: $(simcuda_obj) $(B)/libutil.a
 	@mkdir -p $(@D)
 	$(LINK) -shared -Wl,-soname,libcuda.so.1 -Wl,-z,defs -Wl,-z,nodelete \
@@ -108,6 +114,7 @@ unit_tests := $(foreach d,core util ipc,$(call tests_of,$(d)))
 unit_tests_hook   := $(call tests_of,hook)
 unit_tests_daemon := $(call tests_of,daemon) $(call tests_of,cli)
 unit_tests_simgpu := $(call tests_of,simgpu)
+unit_tests_sim    := $(call tests_of,sim)
 
 $(unit_tests): $(B)/tests/%: $(B)/tests/%.o $(libs)
 	$(LINK) -o $@ $^ $(CMOCKA_LIBS)
@@ -127,6 +134,9 @@ $(unit_tests_daemon): $(B)/tests/%: $(B)/tests/%.o $(B)/libprograms.a $(libs)
 $(B)/libprograms.a: $(filter-out %/main.o,$(daemon_obj) $(cli_obj))
 	rm -f $@
 	$(AR) rcs $@ $^
+
+$(unit_tests_sim): $(B)/tests/%: $(B)/tests/%.o $(filter-out %/main.o,$(sim_obj)) $(B)/libcore.a $(B)/libutil.a
+	$(LINK) -o $@ $^ $(CMOCKA_LIBS) -lm
 
 $(unit_tests_simgpu): $(B)/tests/%: $(B)/tests/%.o $(B)/simgpu/libcuda.so.1 $(B)/simgpu/libnvidia-ml.so.1
 	$(LINK) -o $@ $< -L$(B)/simgpu -l:libcuda.so.1 -l:libnvidia-ml.so.1 \
@@ -151,7 +161,7 @@ $(B)/libapp.a: $(call obj,$(sort $(wildcard tests/apps/lib/*.c)))
 apps: $(apps)
 
 
-ALL_UNIT_TESTS = $(unit_tests) $(unit_tests_daemon) $(unit_tests_hook) $(if $(SAN),,$(unit_tests_simgpu))
+ALL_UNIT_TESTS = $(unit_tests) $(unit_tests_sim) $(unit_tests_daemon) $(unit_tests_hook) $(if $(SAN),,$(unit_tests_simgpu))
 
 .PHONY: check
 check: check-unit check-sim check-house check-preload check-e2e check-api ## every test that takes minutes
@@ -253,6 +263,11 @@ check-e2e-slow: all apps
 benches := $(patsubst %.c,$(B)/%,$(sort $(wildcard tests/bench/bench_*.c)))
 $(benches): $(B)/tests/bench/%: $(B)/tests/bench/%.o $(B)/libhook.a $(B)/libprograms.a $(libs)
 	$(LINK) -o $@ $^ -ldl
+
+# The plot in tests/sim/results; needs python3-matplotlib (scripts/setup plot).
+.PHONY: plot-sim
+plot-sim: $(B)/nvshare-sim ## latency against throughput, simulated, as a PNG
+	$(PYTHON) tests/sim/plot_sim.py $< tests/sim/results/tradeoff.png
 
 .PHONY: bench
 bench: all apps $(benches) ## costs of the gate, a launch, a decision

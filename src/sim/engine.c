@@ -1,0 +1,450 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+
+#include "sim/engine.h"
+
+#include "core/share.h"
+#include "sim/gpu.h"
+#include "sim/traffic.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define LC         0u
+#define CLIENTS    (ENGINE_BE_MAX + 1)
+#define ORDERS     16u
+#define UPS        256u
+#define BE_IDLE_NS 5000000u /* without work for so long, it says so */
+
+struct order { /* SET_SHARE: on its way, then being done */
+	struct share_action set;
+	uint64_t at_ns;
+	bool is_begun;
+};
+
+struct up { /* to the machine */
+	uint64_t at_ns;
+	struct share_event event;
+};
+
+struct client {
+	uint64_t until_ns; /* held until then */
+	uint64_t next_ns;  /* of the others: its next kernel arrives */
+	uint64_t idle_ns;  /* since then; UINT64_MAX: at work */
+	uint64_t n_pending;
+	bool is_told; /* BUSY, or BEGIN */
+	uint32_t n_orders;
+	struct order orders[ORDERS];
+};
+
+struct engine {
+	const struct engine_config *config;
+	struct engine_result *result;
+	uint64_t now_ns, rng;
+	struct gpu gpu;
+	struct client clients[CLIENTS];
+	uint32_t n_clients;
+	struct share share;
+	struct share_client slots[CLIENTS];
+	struct up ups[UPS]; /* a ring */
+	uint32_t first_up, n_ups;
+
+	size_t next, serving, next_hint; /* of config->requests; serving == next: none */
+	uint32_t n_pieces_left;
+	uint64_t gap_end_ns, begun_ns;
+	uint64_t *latency_ns, *wait_ns;
+};
+
+static bool is_managed(const struct engine *e)
+{
+	return e->config->mode != ENGINE_MODE_DEFAULT;
+}
+
+/* ---- the machine --------------------------------------------------------------- */
+
+static void take(struct engine *e, const struct share_action *action)
+{
+	struct client *c = &e->clients[action->client];
+
+	assert(c->n_orders < ORDERS);
+	c->orders[c->n_orders++] =
+		(struct order){.set = *action, .at_ns = e->now_ns + e->config->wire_ns};
+	e->result->n_holds += action->hold_us && c->until_ns <= e->now_ns;
+}
+
+static void step(struct engine *e, struct share_event *event)
+{
+	struct share_actions actions;
+
+	event->now_ns = e->now_ns;
+	/* Which of the two serves better is the question here, so it is not left to learn. */
+	for (int i = 0; i < SHARE_WARNINGS_; i++)
+		e->slots[LC].arms[i] = (struct share_arm){.n_bursts = 1025, .best = SHARE_ARM_HOLD};
+	(void)share_step(&e->share, event, &actions);
+	for (uint32_t i = 0; i < actions.n; i++) {
+		if (actions.at[i].type == SHARE_ACTION_SET)
+			take(e, &actions.at[i]);
+	}
+}
+
+static void send_up(struct engine *e, struct share_event event)
+{
+	if (!is_managed(e))
+		return;
+	assert(e->n_ups < UPS);
+	e->ups[(e->first_up + e->n_ups++) % UPS] =
+		(struct up){.at_ns = e->now_ns + e->config->wire_ns, .event = event};
+}
+
+static void say(struct engine *e, uint32_t client, enum share_activity activity, uint64_t value)
+{
+	send_up(e, (struct share_event){.type = SHARE_EVENT_ACTIVITY,
+					.client = client,
+					.activity = activity,
+					.value = value});
+}
+
+static void hear(struct engine *e)
+{
+	while (e->n_ups && e->ups[e->first_up].at_ns <= e->now_ns) {
+		struct share_event event = e->ups[e->first_up].event;
+
+		e->first_up = (e->first_up + 1) % UPS;
+		e->n_ups--;
+		step(e, &event);
+	}
+	while (is_managed(e) && share_deadline(&e->share) <= e->now_ns)
+		step(e, &(struct share_event){.type = SHARE_EVENT_TIME});
+}
+
+/* How long a client takes for an order that it has got. */
+static uint64_t work_of(const struct engine *e, const struct client *c, const struct order *order)
+{
+	bool is_held = c->until_ns > e->now_ns;
+
+	if (order->set.hold_us)
+		return is_held ? 0 : e->config->freeze_ns;
+	return is_held ? e->config->thaw_ns : 0;
+}
+
+static void obey(struct engine *e, uint32_t client)
+{
+	struct client *c = &e->clients[client];
+	struct order *order = &c->orders[0];
+	uint64_t took_ns = work_of(e, c, order);
+
+	if (!order->is_begun) {
+		order->is_begun = true;
+		order->at_ns = e->now_ns + took_ns;
+		return;
+	}
+	c->until_ns = order->set.hold_us ? e->now_ns + order->set.hold_us * 1000 : 0;
+	e->gpu.clients[client].slice_ns =
+		order->set.slice_us ? order->set.slice_us * 1000 : e->config->slice_ns;
+	gpu_set_frozen(&e->gpu, e->now_ns, client, c->until_ns > 0);
+	send_up(e, (struct share_event){.type = SHARE_EVENT_DONE,
+					.client = client,
+					.seq = order->set.seq,
+					.took_ns = took_ns,
+					.is_held = c->until_ns > 0});
+	c->n_orders--;
+	memmove(c->orders, c->orders + 1, c->n_orders * sizeof(c->orders[0]));
+}
+
+/* ---- the critical client -------------------------------------------------------- */
+
+static uint64_t length_of(const struct engine *e, const struct engine_request *request)
+{
+	return request->service_ns + (e->config->n_pieces - 1) * e->config->gap_ns;
+}
+
+/* The last piece has what the division leaves. */
+static void give_piece(struct engine *e)
+{
+	uint64_t service_ns = e->config->requests[e->serving].service_ns;
+	uint64_t piece_ns = service_ns / e->config->n_pieces;
+
+	e->n_pieces_left--;
+	if (e->n_pieces_left == 0)
+		piece_ns = service_ns - piece_ns * (e->config->n_pieces - 1);
+	gpu_give(&e->gpu, e->now_ns, LC, piece_ns ? piece_ns : 1);
+}
+
+static void serve(struct engine *e)
+{
+	e->n_pieces_left = e->config->n_pieces;
+	give_piece(e);
+}
+
+static void on_request(struct engine *e)
+{
+	struct client *lc = &e->clients[LC];
+
+	e->next++;
+	if (e->serving + 1 < e->next)
+		return; /* waits for those before */
+	lc->idle_ns = UINT64_MAX;
+	if (!lc->is_told) {
+		lc->is_told = true;
+		e->begun_ns = e->now_ns;
+		say(e, LC, SHARE_ACTIVITY_BEGIN, 0);
+	}
+	serve(e);
+}
+
+static void count(struct engine *e)
+{
+	const struct engine_request *request = &e->config->requests[e->serving];
+	uint64_t latency_ns = e->now_ns - request->at_ns, alone_ns = length_of(e, request);
+
+	if (request->at_ns < e->config->warmup_ns)
+		return;
+	e->latency_ns[e->result->n_lc] = latency_ns;
+	e->wait_ns[e->result->n_lc++] = latency_ns > alone_ns ? latency_ns - alone_ns : 0;
+}
+
+static void on_piece_end(struct engine *e)
+{
+	if (e->n_pieces_left && e->config->gap_ns) {
+		e->gap_end_ns = e->now_ns + e->config->gap_ns;
+		return;
+	}
+	if (e->n_pieces_left) {
+		give_piece(e);
+		return;
+	}
+	count(e);
+	e->serving++;
+	if (e->serving < e->next)
+		serve(e);
+	else
+		e->clients[LC].idle_ns = e->now_ns;
+}
+
+static uint64_t hint_at(const struct engine *e)
+{
+	uint64_t at_ns;
+
+	if (e->config->mode != ENGINE_MODE_HINT || e->next_hint == e->config->n_requests)
+		return UINT64_MAX;
+	at_ns = e->config->requests[e->next_hint].at_ns;
+	return at_ns > e->config->hint_ns ? at_ns - e->config->hint_ns : 0;
+}
+
+static void lc_tick(struct engine *e)
+{
+	struct client *lc = &e->clients[LC];
+
+	while (hint_at(e) <= e->now_ns) {
+		if (!lc->is_told)
+			say(e, LC, SHARE_ACTIVITY_HINT,
+			    e->config->requests[e->next_hint].at_ns - e->now_ns);
+		e->next_hint++;
+	}
+	if (e->gap_end_ns <= e->now_ns) {
+		e->gap_end_ns = UINT64_MAX;
+		give_piece(e);
+	}
+	while (e->next < e->config->n_requests && e->config->requests[e->next].at_ns <= e->now_ns)
+		on_request(e);
+	if (lc->is_told && lc->idle_ns != UINT64_MAX &&
+	    lc->idle_ns + e->config->burst_idle_ns <= e->now_ns) {
+		lc->is_told = false;
+		say(e, LC, SHARE_ACTIVITY_END, lc->idle_ns - e->begun_ns);
+	}
+}
+
+/* ---- the others ------------------------------------------------------------------ */
+
+static void be_give(struct engine *e, uint32_t client)
+{
+	struct client *c = &e->clients[client];
+
+	c->idle_ns = UINT64_MAX;
+	if (!c->is_told) {
+		c->is_told = true;
+		say(e, client, SHARE_ACTIVITY_BUSY, 0);
+	}
+	gpu_give(&e->gpu, e->now_ns, client, e->config->be_kernel_ns);
+}
+
+static void be_end(struct engine *e, uint32_t client)
+{
+	struct client *c = &e->clients[client];
+
+	e->result->n_be++;
+	if (e->config->be_rate > 0)
+		c->n_pending--;
+	if (c->n_pending)
+		be_give(e, client);
+	else
+		c->idle_ns = e->now_ns;
+}
+
+static void be_tick(struct engine *e, uint32_t client)
+{
+	struct client *c = &e->clients[client];
+
+	while (c->next_ns <= e->now_ns) {
+		c->next_ns = e->config->be_rate > 0
+				     ? c->next_ns + traffic_gap(&e->rng, e->config->be_rate)
+				     : UINT64_MAX;
+		if (c->n_pending++ == 0)
+			be_give(e, client);
+	}
+	if (c->is_told && c->idle_ns != UINT64_MAX && c->idle_ns + BE_IDLE_NS <= e->now_ns) {
+		c->is_told = false;
+		say(e, client, SHARE_ACTIVITY_IDLE, 0);
+	}
+}
+
+/* ---- time ------------------------------------------------------------------------- */
+
+static void least(uint64_t *at_ns, uint64_t candidate_ns)
+{
+	if (candidate_ns < *at_ns)
+		*at_ns = candidate_ns;
+}
+
+static void least_of(const struct engine *e, uint32_t client, uint64_t *at_ns)
+{
+	const struct client *c = &e->clients[client];
+
+	least(at_ns, c->next_ns);
+	if (c->n_orders)
+		least(at_ns, c->orders[0].at_ns);
+	if (c->until_ns > 0)
+		least(at_ns, c->until_ns);
+	if (c->is_told && c->idle_ns != UINT64_MAX)
+		least(at_ns, c->idle_ns + (client == LC ? e->config->burst_idle_ns : BE_IDLE_NS));
+}
+
+static uint64_t next_event(const struct engine *e)
+{
+	uint64_t at_ns = e->config->length_ns;
+
+	for (uint32_t i = 0; i < e->n_clients; i++)
+		least_of(e, i, &at_ns);
+	if (e->n_ups)
+		least(&at_ns, e->ups[e->first_up].at_ns);
+	if (is_managed(e))
+		least(&at_ns, share_deadline(&e->share));
+	if (e->next < e->config->n_requests)
+		least(&at_ns, e->config->requests[e->next].at_ns);
+	least(&at_ns, hint_at(e));
+	least(&at_ns, e->gap_end_ns);
+	least(&at_ns, gpu_next(&e->gpu));
+	return at_ns > e->now_ns ? at_ns : e->now_ns;
+}
+
+static void happen(struct engine *e)
+{
+	hear(e);
+	for (uint32_t i = 0; i < e->n_clients; i++) {
+		struct client *c = &e->clients[i];
+
+		while (c->n_orders && c->orders[0].at_ns <= e->now_ns)
+			obey(e, i);
+		if (c->until_ns > 0 && c->until_ns <= e->now_ns) {
+			c->until_ns = 0;
+			gpu_set_frozen(&e->gpu, e->now_ns, i, false);
+		}
+		if (gpu_has_ended(&e->gpu, i)) {
+			if (i == LC)
+				on_piece_end(e);
+			else
+				be_end(e, i);
+		}
+		if (i == LC)
+			lc_tick(e);
+		else
+			be_tick(e, i);
+	}
+	gpu_choose(&e->gpu, e->now_ns);
+}
+
+static void begin(struct engine *e)
+{
+	struct share_config config;
+
+	e->n_clients = 1 + e->config->n_be;
+	e->gap_end_ns = UINT64_MAX;
+	e->rng = ~e->config->seed; /* not the sequence that requests are drawn from */
+	gpu_init(&e->gpu, e->n_clients, e->config->slice_ns, e->config->switch_ns);
+	share_config_default(&config);
+	config.is_holding = e->config->mode >= ENGINE_MODE_FREEZE;
+	share_init(&e->share, e->slots, e->n_clients, &config);
+	for (uint32_t i = 0; i < e->n_clients; i++) {
+		e->clients[i].idle_ns = UINT64_MAX;
+		e->clients[i].next_ns = UINT64_MAX;
+		if (i != LC)
+			e->clients[i].next_ns = e->config->be_rate > 0
+							? traffic_gap(&e->rng, e->config->be_rate)
+							: 0;
+		if (!is_managed(e))
+			continue;
+		step(e, &(struct share_event){
+				.type = SHARE_EVENT_JOIN,
+				.client = i,
+				.claim = {i == LC ? SHARE_CLASS_CRITICAL : SHARE_CLASS_NORMAL, 100,
+					  0, 0}});
+		step(e,
+		     &(struct share_event){.type = SHARE_EVENT_RUN, .client = i, .running = true});
+	}
+}
+
+static void finish(struct engine *e)
+{
+	struct engine_result *result = e->result;
+	double sum_ns = 0;
+
+	result->length_ns = e->now_ns;
+	result->lc_gpu_ns = e->gpu.clients[LC].got_ns;
+	for (uint32_t i = 1; i < e->n_clients; i++)
+		result->be_gpu_ns += e->gpu.clients[i].got_ns;
+	if (result->n_lc == 0)
+		return;
+	for (size_t i = 0; i < result->n_lc; i++) {
+		sum_ns += (double)e->latency_ns[i];
+		result->wait_mean_ns += (double)e->wait_ns[i];
+	}
+	result->lc_mean_ns = (uint64_t)(sum_ns / (double)result->n_lc);
+	result->wait_mean_ns /= (double)result->n_lc;
+	result->lc_p50_ns = traffic_quantile(e->latency_ns, result->n_lc, 50);
+	result->lc_p99_ns = traffic_quantile(e->latency_ns, result->n_lc, 99);
+	result->wait_p99_ns = traffic_quantile(e->wait_ns, result->n_lc, 99);
+}
+
+int engine_run(const struct engine_config *config, struct engine_result *ret)
+{
+	size_t n = config->n_requests ? config->n_requests : 1;
+	struct engine *e = calloc(1, sizeof(*e));
+	int r = -ENOMEM;
+
+	assert(config->n_be <= ENGINE_BE_MAX && config->n_pieces > 0);
+	if (!e)
+		return r;
+	e->latency_ns = calloc(n, sizeof(*e->latency_ns));
+	e->wait_ns = calloc(n, sizeof(*e->wait_ns));
+	if (e->latency_ns && e->wait_ns) {
+		*ret = (struct engine_result){0};
+		e->config = config;
+		e->result = ret;
+		begin(e);
+		happen(e);
+		while (e->now_ns < config->length_ns) {
+			uint64_t at_ns = next_event(e);
+
+			gpu_pass(&e->gpu, e->now_ns, at_ns);
+			e->now_ns = at_ns;
+			happen(e);
+		}
+		finish(e);
+		r = 0;
+	}
+	free(e->latency_ns);
+	free(e->wait_ns);
+	free(e);
+	return r;
+}

@@ -1,0 +1,154 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+
+#include "sim/theory.h"
+
+#include <math.h>
+
+#define POINTS      1000  /* of an integral */
+#define BE_SLICE_NS 2e5   /* beside a critical client: the default of share.c */
+#define EARLY_NS    100e3 /* a hold for a hint begins as late as can be, with a margin */
+
+struct moments {
+	double first, second;
+};
+
+static double mean_ns(const struct engine_config *config)
+{
+	double sum_ns = 0;
+
+	for (size_t i = 0; i < config->n_requests; i++)
+		sum_ns += (double)config->requests[i].service_ns;
+	return sum_ns / (double)config->n_requests;
+}
+
+/* That one of the others has work when a request finds the critical client idle. */
+static double chance_of_work(const struct engine_config *config)
+{
+	double load = (double)config->n_requests / (double)config->length_ns * mean_ns(config);
+	double kernels = config->be_rate * config->n_be / 1e9 * (double)config->be_kernel_ns;
+
+	if (config->n_be == 0)
+		return 0;
+	return config->be_rate > 0 && kernels < 1 - load ? kernels / (1 - load) : 1;
+}
+
+/* One slice of each of the others that has work, and the way there and back. */
+static double round_ns(const struct engine_config *config)
+{
+	double n = config->n_be, slice_ns = (double)config->slice_ns;
+
+	return (n * (slice_ns + (double)config->switch_ns) + (double)config->switch_ns) *
+	       chance_of_work(config);
+}
+
+/* Its own slices, and with the driver's a round of the others after each of them. */
+static double length_ns(const struct engine_config *config, double service_ns)
+{
+	if (config->mode == ENGINE_MODE_DEFAULT)
+		return service_ns + service_ns / (double)config->slice_ns * round_ns(config);
+	return service_ns + (double)(config->n_pieces - 1) * (double)config->gap_ns;
+}
+
+static struct moments service(const struct engine_config *config)
+{
+	struct moments sum = {0, 0};
+	double n = (double)config->n_requests;
+
+	for (size_t i = 0; i < config->n_requests; i++) {
+		double ns = length_ns(config, (double)config->requests[i].service_ns);
+
+		sum.first += ns / n;
+		sum.second += ns * ns / n;
+	}
+	return sum;
+}
+
+/* From an arrival to its begin, if u of the vacation is left. */
+static double setup_ns(const struct engine_config *config, double u, bool is_hinted)
+{
+	bool is_freezing = config->mode >= ENGINE_MODE_FREEZE;
+	double switch_ns = (double)config->switch_ns, n = config->n_be;
+	double freeze_ns = (double)(2 * config->wire_ns + config->freeze_ns);
+	double slice_ns = is_freezing || config->mode == ENGINE_MODE_SLICES
+				  ? BE_SLICE_NS
+				  : (double)config->slice_ns;
+
+	if (is_freezing)
+		n = 1; /* the rest are held anyway */
+	if (is_hinted) {
+		double ahead_ns = (double)config->hint_ns - EARLY_NS;
+
+		freeze_ns = ahead_ns < freeze_ns ? freeze_ns - ahead_ns : 0;
+	}
+	slice_ns = u * (n > 1 ? n * (slice_ns + switch_ns) : slice_ns) + switch_ns;
+	return is_freezing && freeze_ns < slice_ns ? freeze_ns : slice_ns;
+}
+
+/*
+ * Who finds it idle begins with a whole slice, and its last one need not be whole: so much
+ * less than length_ns() says.
+ */
+static double first_ns(const struct engine_config *config)
+{
+	double slices = mean_ns(config) / (double)config->slice_ns;
+
+	return config->mode == ENGINE_MODE_DEFAULT ? (ceil(slices) - 1 - slices) * round_ns(config)
+						   : 0;
+}
+
+/* That nothing is in the way, since the client has not been idle for more than ns. */
+static double chance_of_rest(double rate, uint64_t ns)
+{
+	return 1 - exp(-rate * (double)ns);
+}
+
+static void add(struct moments *sum, double chance, double ns)
+{
+	sum->first += chance * ns / POINTS;
+	sum->second += chance * ns * ns / POINTS;
+}
+
+static struct moments setup(const struct engine_config *config, double rate)
+{
+	double work = chance_of_work(config), first = first_ns(config), warm = 0, unhinted = 1;
+	double be_rate = config->be_rate * config->n_be / 1e9, only_switch;
+	struct moments sum = {0, 0};
+
+	/* They are still held, or not let go yet; no hint is given while a burst lasts. */
+	if (config->mode >= ENGINE_MODE_FREEZE)
+		warm = chance_of_rest(rate, config->burst_idle_ns + 2 * config->wire_ns +
+						    config->thaw_ns);
+	if (config->mode == ENGINE_MODE_HINT)
+		unhinted = chance_of_rest(rate, config->burst_idle_ns + config->hint_ns);
+	unhinted = unhinted > warm ? unhinted : warm;
+	/* One of them has computed since the last request, and has no work any more. */
+	only_switch = be_rate > 0 ? (1 - work) * be_rate / (be_rate + rate) : 0;
+	for (int i = 0; i < POINTS; i++) {
+		double u = (i + 0.5) / POINTS;
+
+		add(&sum, work * (unhinted - warm), setup_ns(config, u, false));
+		add(&sum, work * (1 - unhinted), setup_ns(config, u, true));
+		add(&sum, only_switch, (double)config->switch_ns);
+		add(&sum, 1, first);
+	}
+	return sum;
+}
+
+double theory_wait_ns(const struct engine_config *config)
+{
+	double rate = (double)config->n_requests / (double)config->length_ns, load;
+	bool has_gaps = config->n_pieces > 1 && config->gap_ns;
+	struct moments s, d;
+
+	if (config->n_requests == 0 || (has_gaps && config->mode < ENGINE_MODE_FREEZE))
+		return (double)NAN;
+	s = service(config);
+	d = setup(config, rate);
+	load = rate * s.first;
+	if (load >= 1)
+		return (double)NAN;
+	/* What it waits for between its own slices is a wait, too. */
+	return rate * s.second / (2 * (1 - load)) +
+	       (2 * d.first + rate * d.second) / (2 * (1 + rate * d.first)) + s.first -
+	       mean_ns(config) - (double)(config->n_pieces - 1) * (double)config->gap_ns;
+}
