@@ -5,7 +5,7 @@ import re
 
 import pytest
 
-from conftest import until
+from conftest import MIB, until
 
 DROP = re.compile(r" drop client=\d+ gpu=0 grant=[1-9]")
 STOPPED = re.compile(r" released client=\d+ gpu=0 grant=[1-9]")
@@ -80,10 +80,19 @@ def test_both_go_on_when_the_scheduler_dies_in_the_middle(node):
     node.expect_sound_scheduler()
 
 
+def has_all(client):
+    return client and client["memory_resident"] + client["memory_swapped"] >= 160 * MIB
+
+
 def test_alone_both_get_to_their_end(node):
-    """No scheduler comes back, and each has a part of what both need."""
+    """No scheduler comes back, and each has a part of what both need.
+
+    Who still allocated would be told that there is no more.
+    """
     node.env["NVSHARE_ORPHAN_TIMEOUT_SEC"] = "1"
     enough, programs = start_two(node)
+    for program in programs:
+        until("it has all of its memory", lambda p=program: has_all(node.client(p)))
     until("a switch is in its middle", lambda: in_the_middle(node))
     enough.touch()
     node.kill_scheduler()
