@@ -76,7 +76,7 @@ def test_no_capture_breaks_while_memory_moves(node):
     """The strictest capture mode, against drains, frees and evictions of two programs."""
     node.start_scheduler(NVSHARE_SWITCH_TIME_MODE="fixed", NVSHARE_SWITCH_TIME_FIXED="0.1")
     programs = [
-        node.app("capture", "--rounds", 150, "--size", "130MiB", "--name", f"capture{i}",
+        node.app("capture", "--rounds", 60, "--size", "130MiB", "--name", f"capture{i}",
                  name=f"capture{i}")
         for i in range(2)
     ]
