@@ -131,12 +131,50 @@ static void on_begin(struct share *share, struct share_client *c)
 	arm(c, SHARE_WARNING_NONE);
 }
 
+static void begin_hint(struct share *share, struct share_client *c)
+{
+	struct share_gpu *g = &share->gpus[c->gpu];
+
+	c->is_hinted = true;
+	c->linger_ns = SHARE_NO_DEADLINE;
+	c->hint_ns = share->now_ns + share->config.hint_ns;
+	g->hint_end_ns = c->hint_ns;
+}
+
+static void end_hint(struct share *share, struct share_client *c)
+{
+	share->gpus[c->gpu].n_hints_missed++;
+	c->is_hinted = false;
+	c->is_armed = false;
+	c->hint_ns = SHARE_NO_DEADLINE;
+	linger(share, c);
+}
+
+/* A hint is open, and no burst under way. */
+static void plan_hint(struct share *share, struct share_client *c)
+{
+	uint64_t start_ns;
+
+	arm(c, SHARE_WARNING_HINT);
+	if (c->is_hinted || c->arm != SHARE_ARM_HOLD)
+		return; /* one hold lasts as long as it lasts, however often it is asked for */
+	start_ns = predict_start(&c->predict, &share->config, burst_lead(share, c->gpu));
+	c->hint_ns = start_ns;
+	if (start_ns <= share->now_ns)
+		begin_hint(share, c);
+}
+
+/* A burst seems to go on for a while after it; by then the next may have been announced. */
 static void end_burst(struct share *share, struct share_client *c)
 {
 	c->is_bursting = false;
 	c->is_armed = false;
 	c->burst_end_ns = SHARE_NO_DEADLINE;
 	linger(share, c);
+	if (c->claim.class == SHARE_CLASS_CRITICAL && predict_is_ahead(&c->predict, share->now_ns))
+		plan_hint(share, c);
+	else
+		predict_cancel(&c->predict);
 }
 
 static void on_end(struct share *share, struct share_client *c, uint64_t took_ns)
@@ -158,48 +196,21 @@ static void on_end(struct share *share, struct share_client *c, uint64_t took_ns
 	end_burst(share, c);
 }
 
-static void begin_hint(struct share *share, struct share_client *c)
-{
-	struct share_gpu *g = &share->gpus[c->gpu];
-
-	c->is_hinted = true;
-	c->linger_ns = SHARE_NO_DEADLINE;
-	c->hint_ns = share->now_ns + share->config.hint_ns;
-	g->hint_end_ns = c->hint_ns;
-}
-
-static void end_hint(struct share *share, struct share_client *c)
-{
-	share->gpus[c->gpu].n_hints_missed++;
-	c->is_hinted = false;
-	c->is_armed = false;
-	c->hint_ns = SHARE_NO_DEADLINE;
-	linger(share, c);
-}
-
 static void on_hint(struct share *share, struct share_client *c, uint64_t value_ns)
 {
-	struct share_gpu *g = &share->gpus[c->gpu];
-	uint64_t start_ns;
-
-	if (c->claim.class != SHARE_CLASS_CRITICAL || c->is_bursting)
+	if (c->claim.class != SHARE_CLASS_CRITICAL)
 		return;
 	if (value_ns == 0) {
 		if (c->hint_ns != SHARE_NO_DEADLINE)
 			end_hint(share, c);
 		predict_cancel(&c->predict);
-		c->is_armed = false;
+		c->is_armed = c->is_bursting;
 		return;
 	}
-	g->n_hints++;
+	share->gpus[c->gpu].n_hints++;
 	predict_hint(&c->predict, &share->config, share->now_ns, value_ns);
-	arm(c, SHARE_WARNING_HINT);
-	if (c->is_hinted || c->arm != SHARE_ARM_HOLD)
-		return; /* one hold lasts as long as it lasts, however often it is asked for */
-	start_ns = predict_start(&c->predict, &share->config, burst_lead(share, c->gpu));
-	c->hint_ns = start_ns;
-	if (start_ns <= share->now_ns)
-		begin_hint(share, c);
+	if (!c->is_bursting)
+		plan_hint(share, c);
 }
 
 /* ---- events ---------------------------------------------------------------- */

@@ -67,6 +67,11 @@ bool predict_begin(struct share_predict *predict, const struct share_config *con
 	return true;
 }
 
+bool predict_is_ahead(const struct share_predict *predict, uint64_t now_ns)
+{
+	return predict->said_ns > 0 && now_ns < predict->said_ns + predict->expected_ns;
+}
+
 void predict_cancel(struct share_predict *predict)
 {
 	predict->said_ns = 0;

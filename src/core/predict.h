@@ -25,6 +25,9 @@ uint64_t predict_start(const struct share_predict *predict, const struct share_c
 bool predict_begin(struct share_predict *predict, const struct share_config *config,
 		   uint64_t now_ns, uint64_t *ret_error_ns);
 
+/* A hint is open, and what it announced still to come. */
+bool predict_is_ahead(const struct share_predict *predict, uint64_t now_ns);
+
 /* Nothing has come of it. */
 void predict_cancel(struct share_predict *predict);
 

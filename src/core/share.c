@@ -26,7 +26,7 @@ void share_config_default(struct share_config *ret_config)
 		.lc_max_percent = 90,
 		.lc_window_ns = SECOND_NS,
 		.equal_slice_us = 10000,
-		.be_slice_us = 200,
+		.be_slice_us = 100,
 		.slice_us = {200, 500, 1000, 5000000},
 		.active_ns = SECOND_NS,
 		.turn_ns = 50 * MS_NS,

@@ -52,7 +52,7 @@ struct share_config {
 	uint32_t lc_max_percent; /* of the time, for the critical; 10..100, default 90 */
 	uint64_t lc_window_ns;   /* over which that counts; default 1 s */
 	uint64_t equal_slice_us; /* the least among equals; default 10,000 */
-	uint64_t be_slice_us;    /* beside a critical client; default 200 */
+	uint64_t be_slice_us;    /* beside a critical client; default 100 */
 	uint64_t slice_us[SHARE_CLASS_COUNT_]; /* below a higher class: 200, 500, 1000; and a
 						* critical one's own: 5,000,000 */
 	uint64_t active_ns;                    /* default 1 s */

@@ -237,9 +237,8 @@ static void lc_tick(struct engine *e)
 	struct client *lc = &e->clients[LC];
 
 	while (hint_at(e) <= e->now_ns) {
-		if (!lc->is_told)
-			say(e, LC, SHARE_ACTIVITY_HINT,
-			    e->config->requests[e->next_hint].at_ns - e->now_ns);
+		say(e, LC, SHARE_ACTIVITY_HINT,
+		    e->config->requests[e->next_hint].at_ns - e->now_ns);
 		e->next_hint++;
 	}
 	if (e->gap_end_ns <= e->now_ns) {

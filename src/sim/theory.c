@@ -5,7 +5,7 @@
 #include <math.h>
 
 #define POINTS      1000  /* of an integral */
-#define BE_SLICE_NS 2e5   /* beside a critical client: the default of share.c */
+#define BE_SLICE_NS 1e5   /* beside a critical client: the default of share.c */
 #define EARLY_NS    100e3 /* a hold for a hint begins as late as can be, with a margin */
 
 struct moments {
@@ -114,13 +114,12 @@ static struct moments setup(const struct engine_config *config, double rate)
 	double be_rate = config->be_rate * config->n_be / 1e9, only_switch;
 	struct moments sum = {0, 0};
 
-	/* They are still held, or not let go yet; no hint is given while a burst lasts. */
+	/* They are still held, or not let go yet. */
 	if (config->mode >= ENGINE_MODE_FREEZE)
 		warm = chance_of_rest(rate, config->burst_idle_ns + 2 * config->wire_ns +
 						    config->thaw_ns);
 	if (config->mode == ENGINE_MODE_HINT)
-		unhinted = chance_of_rest(rate, config->burst_idle_ns + config->hint_ns);
-	unhinted = unhinted > warm ? unhinted : warm;
+		unhinted = warm;
 	/* One of them has computed since the last request, and has no work any more. */
 	only_switch = be_rate > 0 ? (1 - work) * be_rate / (be_rate + rate) : 0;
 	for (int i = 0; i < POINTS; i++) {

@@ -239,15 +239,15 @@ static void the_cap_gives_others_their_part_of_an_endless_burst(void **state)
 	rig_in(&rig, 20 * MS);
 	assert_int_equal(rig.reports[SHARE_REPORT_CAPPED], 1);
 	assert_int_equal(n_computing(2), 1);
-	assert_int_equal(rig_slice(&rig, LC), 1800);
+	assert_int_equal(rig_slice(&rig, LC), 900);
 	/* It was off for a moment, so that the long slice is over. */
 	assert_in_range(rig.at[LC].until_ns, 1, rig.now);
-	assert_int_equal(rig_slice(&rig, BE1), 200);
+	assert_int_equal(rig_slice(&rig, BE1), 100);
 	rig_in(&rig, 5 * S);
 	assert_int_equal(n_computing(2), 1);
 	rig_does(&rig, LC, SHARE_ACTIVITY_END, 5910 * MS);
 	rig_in(&rig, 40 * MS);
-	assert_int_equal(rig_slice(&rig, LC), 1800);
+	assert_int_equal(rig_slice(&rig, LC), 900);
 	rig_in(&rig, 20 * MS);
 	rig_does(&rig, LC, SHARE_ACTIVITY_BEGIN, 0);
 	assert_int_equal(rig_slice(&rig, LC), 5000000);
@@ -367,7 +367,7 @@ static void slow_holds_are_given_up_for_a_while(void **state)
 	assert_true(status.is_slices_only);
 	rig_does(&rig, LC, SHARE_ACTIVITY_END, MS);
 	rig_burst(&rig, LC, MS);
-	assert_int_equal(rig_slice(&rig, BE1), 200);
+	assert_int_equal(rig_slice(&rig, BE1), 100);
 	rig_in(&rig, 11 * S);
 	assert_int_equal(rig.reports[SHARE_REPORT_FAST], 1);
 	rig.took_ns = MS;
@@ -383,7 +383,7 @@ static void holding_can_be_forbidden(void **state)
 	busy_node(2);
 	rig_does(&rig, LC, SHARE_ACTIVITY_BEGIN, 0);
 	assert_int_equal(n_computing(2), 2);
-	assert_int_equal(rig_slice(&rig, BE1), 200);
+	assert_int_equal(rig_slice(&rig, BE1), 100);
 }
 
 static void a_stopped_client_is_forgotten_and_found_as_it_was_told(void **state)

@@ -46,8 +46,8 @@ static const struct slice_row slice_rows[] = {
 	{{{H, 100, 10000}, {H, 200, 20000}, {N, 100, 250}, {N, 200, 500}}},
 	{{{N, 100, 10000}, {L, 1, 100}, {L, 100, 200}}},
 	/* beside one critical, and beside two, which are equals */
-	{{{C, 100, 5000000}, {N, 100, 200}, {H, 300, 200}, {L, 10, 200}}},
-	{{{C, 100, 10000}, {C, 300, 30000}, {N, 100, 200}}},
+	{{{C, 100, 5000000}, {N, 100, 100}, {H, 300, 100}, {L, 10, 100}}},
+	{{{C, 100, 10000}, {C, 300, 30000}, {N, 100, 100}}},
 };
 
 static void slices_follow_class_and_weight(void **state)
@@ -284,6 +284,50 @@ static void the_burst_that_follows_a_hint_takes_its_hold_over(void **state)
 	assert_false(rig_is_held(&rig, 1));
 }
 
+/* A burst is over half a millisecond after its last work; the next is announced before. */
+static void a_hint_within_a_burst_is_for_the_next(void **state)
+{
+	struct share_gpu *g = &rig.share.gpus[0];
+
+	(void)state;
+	hinted_node();
+	while (g->n_preempted < 20)
+		g->preempt_us[g->n_preempted++] = 700;
+	for (uint32_t i = 0; i < 2; i++) {
+		rig_does(&rig, 0, SHARE_ACTIVITY_BEGIN, 0);
+		rig_in(&rig, MS);
+		rig_does(&rig, 0, SHARE_ACTIVITY_HINT, 4 * MS);
+		assert_true(rig_is_held(&rig, 1));
+		rig_in(&rig, MS / 2);
+		rig_does(&rig, 0, SHARE_ACTIVITY_END, MS);
+		assert_false(rig_is_held(&rig, 1));
+		rig_in(&rig, 3 * MS);
+		assert_true(rig_is_held(&rig, 1));
+		if (i == 0)
+			rig_in(&rig, MS / 2);
+	}
+	/* One for now leaves nobody time to come back. */
+	rig_does(&rig, 0, SHARE_ACTIVITY_BEGIN, 0);
+	rig_in(&rig, MS);
+	rig_does(&rig, 0, SHARE_ACTIVITY_HINT, MS);
+	rig_in(&rig, MS / 2);
+	rig_does(&rig, 0, SHARE_ACTIVITY_END, MS);
+	assert_true(rig_is_held(&rig, 1));
+	/* What was announced, and taken back, or has been a part of this burst, is not awaited. */
+	rig_does(&rig, 0, SHARE_ACTIVITY_BEGIN, 0);
+	rig_does(&rig, 0, SHARE_ACTIVITY_HINT, 100 * MS);
+	rig_does(&rig, 0, SHARE_ACTIVITY_HINT, 0);
+	assert_true(rig_is_held(&rig, 1));
+	rig_does(&rig, 0, SHARE_ACTIVITY_END, MS);
+	assert_false(rig_is_held(&rig, 1));
+	rig_does(&rig, 0, SHARE_ACTIVITY_BEGIN, 0);
+	rig_does(&rig, 0, SHARE_ACTIVITY_HINT, MS);
+	rig_in(&rig, 10 * MS);
+	rig_does(&rig, 0, SHARE_ACTIVITY_END, 10 * MS);
+	rig_in(&rig, 5 * MS);
+	assert_false(rig_is_held(&rig, 1));
+}
+
 static void a_hint_can_be_taken_back(void **state)
 {
 	(void)state;
@@ -475,6 +519,7 @@ int main(void)
 		TEST(a_hint_s_hold_begins_as_early_as_the_slower_ones_took),
 		TEST(announced_bursts_and_others_are_learned_of_apart),
 		TEST(the_burst_that_follows_a_hint_takes_its_hold_over),
+		TEST(a_hint_within_a_burst_is_for_the_next),
 		TEST(a_hint_can_be_taken_back),
 		TEST(hints_without_end_hold_no_longer_than_the_cap),
 		TEST(the_arm_with_the_shorter_tail_is_used_and_the_other_tried_now_and_then),
