@@ -23,7 +23,6 @@ def plot_latency(rows, pyplot):
         axes.plot([float(row[3]) for row in some], range(len(some)), "k|", markersize=12, label="median")
         axes.set_yticks(range(len(some)), names, fontsize=7)
         axes.invert_yaxis()
-        axes.set_xscale("log")
         axes.set_xlabel("ms, 99th percentile")
         axes.set_title(kind)
         axes.legend(fontsize=7)
