@@ -6,7 +6,7 @@ import json
 import os
 
 import pytest
-from test_scheduler import NOBODY, Node, open_to_all
+from scheduler_node import NOBODY, Node, open_to_all
 from wire import DENIED, OK
 
 LOW, NORMAL, HIGH, CRITICAL = range(4)

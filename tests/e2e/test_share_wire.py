@@ -12,7 +12,7 @@ import pytest
 sys.path.insert(0, str(pathlib.Path(__file__).parent))
 
 import wire  # noqa: E402
-from test_scheduler import CTL, Node, clean_env, settle  # noqa: E402
+from scheduler_node import CTL, Node, clean_env, settle  # noqa: E402
 from wire import is_ready  # noqa: E402
 
 LOW, NORMAL, HIGH, CRITICAL = range(4)
@@ -116,12 +116,12 @@ def test_a_burst_holds_the_others_and_its_end_lets_them_go(node):
     be.does(BUSY)
     lc.does(BEGIN)
     be.held()
-    assert 0 < be.hold_us <= 1_000_000 and be.slice_us == 200
+    assert 0 < be.hold_us <= 1_000_000 and be.slice_us == 100
     lc.until(lambda lc: lc.slice_us == 5_000_000)
     be.sync()
     clients = {client["name"]: client for client in json_status(node)["clients"]}
     assert clients["be"]["held"] and clients["be"]["busy"] and not clients["lc"]["held"]
-    assert clients["be"]["slice_microseconds"] == 200
+    assert clients["be"]["slice_microseconds"] == 100
     lc.does(END, 5 * MS)
     be.let_go()
     be.sync()
@@ -207,7 +207,7 @@ def test_holding_can_be_forbidden(node):
     be = Sharer(node)
     be.does(BUSY)
     lc.does(BEGIN)
-    be.until(lambda be: be.slice_us == 200)
+    be.until(lambda be: be.slice_us == 100)
     lc.sync()
     be.sync()
     assert be.hold_us == 0

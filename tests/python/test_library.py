@@ -307,7 +307,7 @@ print("verified")
 
 @needs_root
 def test_a_refused_claim_is_told_and_stops_nothing(node, start):
-    from test_scheduler import open_to_all
+    from scheduler_node import open_to_all
 
     node.start_scheduler()
     open_to_all(node.sock_dir)

@@ -1,0 +1,117 @@
+# SPDX-License-Identifier: Apache-2.0
+"""nvsharectl against a real scheduler."""
+
+import json
+import os
+import pathlib
+import subprocess
+import sys
+import time
+
+import pytest
+
+sys.path.insert(0, str(pathlib.Path(__file__).parent))
+
+from scheduler_node import CTL, GIB, NOBODY, PATIENCE, clean_env, node, open_to_all  # noqa: E402,F401
+from wire import mem  # noqa: E402
+
+
+# ---- nvsharectl -----------------------------------------------------------------------------
+
+
+def test_ctl_shows_what_seed_000_names(node):
+    node.start()
+    node.holder(total=10 * GIB, name='quote " back\\slash \x1b[31m', memory=mem(resident=1 << 20))
+    node.waiter(total=10 * GIB, pod="space/name")
+    run = node.ctl("status", "--json")
+    assert run.returncode == 0 and run.stderr == ""
+    status = json.loads(run.stdout)
+    (gpu,) = [g for g in status["gpus"] if g["uuid"] == "GPU-01010101-0101-0101-0101-010101010101"]
+    assert gpu["total_memory"] == 10 * GIB
+    assert 0 < gpu["available_memory"] <= gpu["usable_memory"] < gpu["total_memory"]
+    assert gpu["running_memory_usage"] >= 0
+    one, two = status["clients"]
+    assert one["name"] == "quote ' back\\slash ?[31m"
+    assert one["is_running"] and abs(one["last_scheduled_time"] - time.time()) < PATIENCE
+    assert not two["is_running"] and two["last_scheduled_time"] is None
+    assert two["wait_reason"] == "turn" and two["queue_position"] == 1 and two["pod"] == "space/name"
+    assert {"memory_allocated", "memory_resident", "memory_swapped", "memory_pinned"} <= one.keys()
+    shown = node.ctl("status").stdout
+    assert "\x1b" not in shown
+    assert "running" in shown and "#1 waits for its turn" in shown
+
+
+def test_ctl_sets_and_the_status_follows(node):
+    node.start()
+    for args, text in [
+        (("set", "tq", "6"), "tq is 6 s; it counts in mode concurrent only"),
+        (("set", "mode", "concurrent"), "mode is concurrent"),
+        (("set", "tq", "7"), "tq is 7 s"),
+        (("set", "switch-time", "0.01"), "switch-time is 0.01 s; it does not count in mode concurrent"),
+        (("set", "switch-time", "12"), "switch-time is 12 s; it does not count in mode concurrent"),
+        (("set", "tq", "86399.999"), "tq is 86399.999 s"),
+        (("set", "tq", "7"), "tq is 7 s"),
+        (("set", "reserve", "9"), "reserve is 9 percent"),
+        (("set", "max-runtime", "60"), "max-runtime is 60 s"),
+        (("-S", "off"), "anti-thrash is off: nobody takes turns"),
+    ]:
+        run = node.ctl(*args)
+        assert (run.returncode, run.stdout, run.stderr) == (0, text + "\n", "")
+    status = json.loads(node.ctl("status", "--json").stdout)
+    assert status["mode"] == "concurrent" and status["tq_seconds"] == 7
+    assert status["switch_time"]["mode"] == "fixed" and status["switch_time"]["fixed_seconds"] == 12
+    assert status["memory_reserve_percent"] == 9 and status["max_runtime_seconds"] == 60
+    assert status["anti_thrash"] is False
+    for args in [("-T", "8"), ("-T8",), ("--set-tq", "8"), ("--set-tq=8",)]:
+        assert node.ctl(*args).stdout == "tq is 8 s\n"
+    assert node.ctl("--anti-thrash=on").returncode == 0
+    assert node.ctl("set", "switch-time", "auto").returncode == 0
+
+
+def test_ctl_s_exit_status_tells_what_went_wrong(node):
+    for line in [
+        "",
+        "bogus",
+        "set",
+        "set tq",
+        "set tq x",
+        "set tq 0",
+        "set tq 0.009",
+        "set switch-time 86401",
+        "set max-runtime 9.9",
+        "set colour red",
+        "set mode auto x",
+        "set reserve 51",
+        "-T",
+        "-S x",
+        "status x",
+        "status --json x",
+    ]:
+        args = line.split()
+        run = node.ctl(*args)
+        assert run.returncode == 2 and run.stderr and not run.stdout, args
+    run = node.ctl("status")
+    assert run.returncode == 3
+    assert str(node.path) in run.stderr and "nvshare-scheduler" in run.stderr
+    assert node.ctl("--help").returncode == 0 and "status" in node.ctl("--help").stdout
+    assert node.ctl("--version").stdout.startswith("nvsharectl ")
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs root to become somebody else")
+def test_ctl_says_when_it_is_not_permitted(node):
+    node.start()
+    open_to_all(node.folder)
+    program = node.folder / "nvsharectl"
+    program.write_bytes(CTL.read_bytes())
+    program.chmod(0o755)
+    run = subprocess.run(
+        [program, "set", "tq", "5"],
+        env=clean_env(node.folder),
+        user=NOBODY,
+        group=NOBODY,
+        extra_groups=[],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert run.returncode == 1 and "not permitted" in run.stderr and run.stdout == ""

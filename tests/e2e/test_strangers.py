@@ -1,0 +1,313 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Peers of the scheduler that mean no good, or do not read, or may not."""
+
+import os
+import pathlib
+import random
+import select
+import subprocess
+import sys
+
+import pytest
+
+sys.path.insert(0, str(pathlib.Path(__file__).parent))
+
+import wire  # noqa: E402
+from scheduler_node import (  # noqa: E402,F401
+    GIB,
+    as_nobody,
+    cpu_seconds,
+    more_descriptors,
+    node,
+    open_to_all,
+    settle,
+    until,
+)
+from wire import Closed, Wire, mem  # noqa: E402
+
+
+# ---- strangers ----------------------------------------------------------------------
+
+
+def hand_over_works(node, a, b, grant, epoch):
+    a.release(grant, epoch, wants=1)
+    grant, _, epoch = b.expect("LOCK_OK")
+    b.release(grant, epoch, wants=1)
+    grant, _, epoch = a.expect("LOCK_OK")
+    return grant, epoch
+
+
+CLIENT_ONLY = [
+    wire.packet("REQ_LOCK", *mem()),
+    wire.packet("LOCK_RELEASED", 1, 0, 0, 0, 0, *mem(), 0, 0),
+    wire.packet("MEM_UPDATE", 0, 0, 0, 0, *mem()),
+    wire.packet("HEARTBEAT", 1),
+]
+TOOL_ONLY = [wire.packet("GET_STATUS", b""), wire.packet("SET", 0, 0, 0), wire.packet("SCHED_OFF", b"")]
+REGISTER = wire.packet("REGISTER", bytes([1] * 16), GIB, 0, *mem(), 0, 1, *wire.CLAIM, b"x", b"")
+NOT_OURS = [
+    b"x",
+    b"GET / HTTP/1.1\r\n\r\n",
+    REGISTER[:15],
+    REGISTER[:16],
+    REGISTER[:-1],
+    REGISTER + b"\0",
+    REGISTER * 3,
+    b"\0" * 1024,
+    b"\xff" * 65536,
+    wire.packet("REQ_LOCK", *mem(), magic=1),
+    wire.packet("REQ_LOCK", *mem(), version=2),
+    wire.packet("REQ_LOCK", *mem(), size=0xFFFFFFFF),
+    wire.packet("REQ_LOCK", *mem(), number=0),
+    wire.packet("REQ_LOCK", *mem(), number=9999),
+    wire.packet("LOCK_OK", 1, 1, 1),
+    wire.packet("REGISTER", bytes(16), GIB, 0, *mem(), 0, 1, *wire.CLAIM, b"x" * 64, b""),
+    wire.packet("REGISTER", bytes(16), GIB, 0, *mem(), 0xFFFFFFFF, 1, *wire.CLAIM, b"", b""),
+    wire.packet("REGISTER", bytes(16), GIB, 0, *([1 << 63] * 15), 0, 1, *wire.CLAIM, b"", b""),
+]
+
+
+def test_what_is_not_the_protocol_closes_the_connection(node):
+    node.start()
+    a, (grant, _, epoch) = node.holder()
+    b = node.waiter()
+    for bytes_ in NOT_OURS + CLIENT_ONLY:
+        stranger = node.connect()
+        stranger.send_raw(bytes_)
+        stranger.expect_closed()
+    for second in [REGISTER, *TOOL_ONLY, *NOT_OURS]:
+        client = node.client()
+        client.send_raw(second)
+        client.expect_closed()
+    for second in [REGISTER, *CLIENT_ONLY]:
+        tool = node.connect()
+        tool.status()
+        tool.send_raw(second)
+        tool.expect_closed()
+    hand_over_works(node, a, b, grant, epoch)
+    assert node.n_clients() == 2
+
+
+def test_random_bytes_change_nothing(node):
+    seed = random.randrange(1 << 32)
+    print("seed", seed)
+    rng = random.Random(seed)
+    node.start()
+    a, (grant, _, epoch) = node.holder()
+    b = node.waiter()
+    packets = CLIENT_ONLY + TOOL_ONLY[:1] + [REGISTER]
+    for _ in range(400):
+        stranger = Wire(node.path)
+        try:
+            for _ in range(rng.randrange(1, 6)):
+                data = bytearray(rng.choice(packets) if rng.random() < 0.8 else rng.randbytes(rng.randrange(1, 2000)))
+                for _ in range(rng.choice([0, 0, 1, 3])):
+                    data[rng.randrange(len(data))] = rng.randrange(256)
+                stranger.send_raw(bytes(data))
+        except Closed:
+            pass
+        stranger.close()
+    grant, epoch = hand_over_works(node, a, b, grant, epoch)
+    until("the strangers' end", lambda: node.n_clients() == 2)
+    hand_over_works(node, a, b, grant, epoch)
+
+
+def test_answers_that_nobody_asked_for_move_nothing(node):
+    node.start()
+    a, (grant, _, epoch) = node.holder()
+    b = node.waiter()
+    rogue = node.waiter()
+    for forged in range(grant + 3):
+        rogue.release(forged, 1, budget=1 << 60)
+        rogue.send("MEM_UPDATE", 1 << 60, 99, 1 << 60, 1, *mem())
+        rogue.send("HEARTBEAT", forged)
+    rogue.request()
+    assert node.n_clients() == 3
+    assert b.pending() == []
+    # The rogue's own releases of no grant give up its own place at most.
+    a.release(grant, epoch)
+    b.expect("LOCK_OK")
+
+
+def test_a_flood_of_registrations_leaves_the_others_alone(node):
+    node.start()
+    a, (grant, _, epoch) = node.holder()
+    b = node.waiter()
+    refused = 0
+    for i in range(300):
+        stranger = node.connect()
+        result = stranger.register(gpu=2 + i % 50, name=f"flood {i}")[0]
+        refused += result != 0
+        if i % 3 == 0:
+            stranger.close()
+    assert refused, "there are more GPUs than the node has places for"
+    hand_over_works(node, a, b, grant, epoch)
+    for stranger in node.wires[2:]:
+        stranger.close()
+    until("the flood's end", lambda: node.n_clients() == 2)
+    assert node.client(gpu=200), "places of GPUs that nobody uses are given away again"
+
+
+def test_closing_at_any_point_leaves_nothing_behind(node):
+    node.start()
+    a, (grant, _, epoch) = node.holder()
+    b = node.waiter()
+    descriptors = wire.open_descriptors(node.process.pid)
+    steps = [
+        REGISTER,
+        wire.packet("MEM_UPDATE", 0, 0, 0, 0, *mem(resident=1 << 20)),
+        wire.packet("REQ_LOCK", *mem()),
+        wire.packet("REQ_LOCK", *mem(wanted=1 << 20)),
+        wire.packet("LOCK_RELEASED", 5, 0, 1, 0, 0, *mem(), 0, 1),
+    ]
+    for n in range(len(steps) + 1):
+        for _ in range(10):
+            stranger = Wire(node.path)
+            for step in steps[:n]:
+                stranger.send_raw(step)
+            stranger.close()
+        until("their end", lambda: node.n_clients() == 2)
+        grant, epoch = hand_over_works(node, a, b, grant, epoch)
+    until("their descriptors", lambda: wire.open_descriptors(node.process.pid) == descriptors)
+
+
+def test_a_client_that_never_reads_is_closed_and_delays_nobody(node):
+    node.start(NVSHARE_SCHEDULING_MODE="auto")
+    a, (_, _, a_epoch) = node.holder(total=10 * GIB)
+    deaf, (_, _, epoch) = node.holder(total=10 * GIB)
+    deaf.sock.setblocking(False)
+    n = 0
+    with pytest.raises(Closed):
+        while n < 100000:
+            try:
+                # Each is answered by MEM_REFUSED.
+                deaf.send("MEM_UPDATE", 0, epoch, 0, 0, *mem(wanted=11 * GIB))
+                n += 1
+            except BlockingIOError:
+                wire.is_ready(deaf.sock, 1, select.POLLOUT)
+    assert 100 < n < 100000
+    node.expect_log("it does not read")
+    a.send("MEM_UPDATE", 0, a_epoch, 0, 0, *mem(wanted=11 * GIB))
+    a.expect("MEM_REFUSED")
+
+
+def test_tools_that_never_read_cost_nothing(node):
+    node.start()
+    with more_descriptors(4000):
+        status_of_thousands(node)
+
+
+def status_of_thousands(node):
+    clients = [node.client() for _ in range(1500)]
+    slow = node.connect()
+    slow.send("GET_STATUS", b"")
+    for _ in range(20):
+        deaf = node.connect()
+        deaf.sock.setblocking(False)
+        try:
+            for _ in range(500):
+                deaf.send("GET_STATUS", b"")
+        except BlockingIOError:
+            pass
+    usage = cpu_seconds(node.process.pid)
+    clients[0].request()
+    clients[0].expect("LOCK_OK")
+    settle(node.process.pid)
+    assert cpu_seconds(node.process.pid) - usage < 1
+    assert node.n_clients() == 1500
+    # More than its buffer holds; it gets all of it, from where it was.
+    names = [slow.receive()[0] for _ in range(1503)]
+    assert names == ["STATUS_NODE", "STATUS_GPU"] + ["STATUS_CLIENT"] * 1500 + ["STATUS_END"]
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs root to become somebody else")
+def test_another_user_sees_all_and_sets_nothing(node):
+    node.start()
+    node.client()
+    open_to_all(node.folder)
+    got = as_nobody(node.path)
+    assert got["clients"] == 1
+    for code, text in got["answers"]:
+        assert code == wire.DENIED
+        assert "root" in text and "uid 0" in text and "'nvshare'" in text
+    tool = node.connect()
+    assert tool.status()[0][6] == 1, "the mode is still serial"
+    assert tool.ask("SET", 0, 0, 0) == (wire.OK, "mode is auto")
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs root to have another /etc/group")
+def test_the_group_nvshare_may_set(node, tmp_path):
+    groups = tmp_path / "group"
+    groups.write_text("root:x:0:\nnvshare:x:4242:\n")
+    script = f'mount --bind "{groups}" /etc/group && exec "$0"'
+    if subprocess.run(["unshare", "-m", "true"], check=False).returncode:
+        pytest.skip("no mount namespaces here")
+    node.start(command=["unshare", "-m", "sh", "-c", script])
+    open_to_all(node.folder)
+    assert [code for code, _ in as_nobody(node.path)["answers"]] == [wire.DENIED] * 4
+    assert [code for code, _ in as_nobody(node.path, "4242")["answers"]] == [wire.OK] * 4
+
+
+def test_settings_out_of_range_are_refused_with_a_reason(node):
+    node.start()
+    tool = node.connect()
+    table = [
+        (0, 3, "mode is auto"),
+        (1, 9, "tq is 0.01 to 86400 seconds"),
+        (2, 86400001, "switch-time is auto, or it is 0.01 to 86400 seconds"),
+        (3, 51, "reserve is 0 to 50 percent"),
+        (4, 9999, "max-runtime is 10 to 86400 seconds"),
+    ]
+    for key, value, word in table:
+        code, text = tool.ask("SET", value, key, 0)
+        assert code == wire.INVALID and text.startswith(word)
+    code, text = tool.ask("SET", 1, 0, 7)
+    assert code == wire.INVALID and "client" in text
+    assert tool.ask("SET_TQ", 9)[0] == wire.INVALID
+
+
+def test_full_standard_error_stops_no_grant(node):
+    reader, writer = os.pipe()
+    node.start(stderr=writer, NVSHARE_LOG="debug")
+    a, (grant, _, epoch) = node.holder()
+    b = node.waiter()
+    for _ in range(1000):
+        grant, epoch = hand_over_works(node, a, b, grant, epoch)
+    # The lines did not fit into the pipe, which is full and still blocks for its owner.
+    os.set_blocking(reader, False)
+    assert len(os.read(reader, 1 << 20)) > 30000
+    assert not wire.is_ready(reader)
+    hand_over_works(node, a, b, grant, epoch)
+    assert b"log-lines-dropped n=" in os.read(reader, 1 << 20)
+    os.close(reader)
+    os.close(writer)
+
+
+def test_without_descriptors_new_ones_are_turned_away_and_nothing_spins(node):
+    node.start(command=["prlimit", "--nofile=64:64"])
+    a, (grant, _, epoch) = node.holder()
+    b = node.waiter()
+    strangers = []
+    for _ in range(100):
+        strangers.append(Wire(node.path))
+    turned_away = [s for s in strangers if is_closed(s)]
+    assert turned_away
+    usage = cpu_seconds(node.process.pid)
+    settle(node.process.pid)
+    assert cpu_seconds(node.process.pid) - usage < 0.5
+    hand_over_works(node, a, b, grant, epoch)
+    node.expect_log("out of file descriptors")
+    for stranger in strangers:
+        stranger.close()
+    until("room for another", lambda: not is_closed(node.connect()))
+
+
+def is_closed(wire_):
+    """Turned away: it ends by itself. A connection that is kept says nothing, and answers."""
+    try:
+        wire_.send("GET_STATUS", b"")
+        while wire_.receive()[0] != "STATUS_END":
+            pass
+    except Closed:
+        return True
+    return False
