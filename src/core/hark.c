@@ -5,6 +5,7 @@
 #include "core/arm.h"
 #include "core/burst.h"
 #include "core/chain.h"
+#include "core/pace.h"
 #include "core/predict.h"
 #include "core/timers.h"
 #include "core/touch.h"
@@ -31,6 +32,7 @@ static struct share_part part_of(const struct share_client *c)
 		.is_bursting = is_critical && c->is_bursting,
 		.is_holding = is_critical &&
 			      ((c->is_bursting && c->arm == SHARE_ARM_HOLD) || c->is_hinted),
+		.is_late = is_critical && c->is_bursting && c->pace.slack == SHARE_SLACK_LATE,
 	};
 }
 
@@ -39,6 +41,7 @@ static void uncount(struct share_gpu *g, const struct share_part *part)
 	g->n_wanting -= part->is_wanting;
 	g->n_bursting -= part->is_bursting;
 	g->n_holders -= part->is_holding;
+	g->n_late -= part->is_late;
 	if (!part->is_active)
 		return;
 	g->n_active[part->class]--;
@@ -52,6 +55,7 @@ static void count(struct share_gpu *g, const struct share_part *part)
 	g->n_wanting += part->is_wanting;
 	g->n_bursting += part->is_bursting;
 	g->n_holders += part->is_holding;
+	g->n_late += part->is_late;
 	if (!part->is_active)
 		return;
 	g->n_active[part->class]++;
@@ -67,8 +71,10 @@ void hark_refresh(struct share *share, uint32_t client)
 {
 	struct share_client *c = &share->clients[client];
 	struct share_gpu *g = &share->gpus[c->gpu];
-	struct share_part old = c->part, part = part_of(c);
+	struct share_part old = c->part, part;
 
+	pace_look(share, client);
+	part = part_of(c);
 	timers_set(share, client);
 	touch(share, client);
 	if (!memcmp(&old, &part, sizeof(part)))
@@ -128,6 +134,7 @@ static void on_begin(struct share *share, struct share_client *c)
 	c->is_hinted = false;
 	c->linger_ns = SHARE_NO_DEADLINE;
 	c->is_bursting = true;
+	pace_begin(share, c);
 	arm(c, SHARE_WARNING_NONE);
 }
 
@@ -190,6 +197,7 @@ static void on_end(struct share *share, struct share_client *c, uint64_t took_ns
 	g->n_slo_violations += is_missed;
 	if (!c->is_bursting)
 		return;
+	pace_end(share, c, took_ns);
 	/* Where nobody was in the way, or nobody could be held, it tells nothing. */
 	if (c->part.is_bursting && g->n_wanting > 0 && g->is_taking && !g->is_capped)
 		arm_note(&c->arms[c->warning], c->arm, took_ns);
@@ -257,6 +265,7 @@ int hark_activity(struct share *share, const struct share_event *event)
 	if (c->is_bursting)
 		c->burst_end_ns = share->now_ns + share->config.burst_ns;
 	usage_report(share, event->client, event->busy_ns, event->held_ns);
+	pace_report(share, event->client);
 	hark_refresh(share, event->client);
 	return 0;
 }

@@ -5,6 +5,7 @@
 #include "core/burst.h"
 #include "core/chain.h"
 #include "core/hark.h"
+#include "core/pace.h"
 #include "core/slice.h"
 #include "core/timers.h"
 #include "core/touch.h"
@@ -48,7 +49,8 @@ static bool within(uint64_t value, uint64_t min, uint64_t max)
 
 int share_config_check(const struct share_config *config)
 {
-	bool is_good = within(config->lc_max_percent, 10, 100) &&
+	bool is_good = within(config->slice_rule, 0, SHARE_RULE_COUNT_ - 1) &&
+		       within(config->lc_max_percent, 10, 100) &&
 		       within(config->lc_window_ns, 10 * MS_NS, 60 * SECOND_NS) &&
 		       within(config->equal_slice_us, SHARE_SLICE_MIN, SHARE_SLICE_MAX) &&
 		       within(config->be_slice_us, SHARE_SLICE_MIN, SHARE_SLICE_MAX) &&
@@ -137,6 +139,7 @@ static int on_join(struct share *share, const struct share_event *event)
 	c->renew_ns = SHARE_NO_DEADLINE;
 	c->retry_ns = SHARE_NO_DEADLINE;
 	c->due_ns = SHARE_NO_DEADLINE;
+	pace_join(c);
 	usage_join(share, event->client);
 	return 0;
 }
@@ -260,6 +263,7 @@ static void plan(struct share *share, uint32_t gpu)
 	g->is_dirty = false;
 	weigh(share, gpu);
 	burst_plan(share, gpu);
+	pace_plan(share, gpu);
 	slice_plan(&share->config, g, &slices);
 	if (is_shared == g->is_shared && !memcmp(&slices, &g->slices, sizeof(slices)))
 		return;

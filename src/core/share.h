@@ -46,13 +46,23 @@ enum share_class {
 	SHARE_CLASS_COUNT_
 };
 
+/* Who has which timeslice beside critical clients: pace.h. */
+enum share_rule {
+	SHARE_RULE_FIXED,
+	SHARE_RULE_SLACK,
+	SHARE_RULE_EXPONENTIAL,
+	SHARE_RULE_FEEDBACK,
+	SHARE_RULE_COUNT_
+};
+
 /* Tunables; every one may change at run time by SHARE_EVENT_CONFIG. */
 struct share_config {
-	bool is_holding;         /* false: slices only, nobody is ever held; default true */
-	uint32_t lc_max_percent; /* of the time, for the critical; 10..100, default 90 */
-	uint64_t lc_window_ns;   /* over which that counts; default 1 s */
-	uint64_t equal_slice_us; /* the least among equals; default 10,000 */
-	uint64_t be_slice_us;    /* beside a critical client; default 100 */
+	enum share_rule slice_rule; /* default fixed */
+	bool is_holding;            /* false: slices only, nobody is ever held; default true */
+	uint32_t lc_max_percent;    /* of the time, for the critical; 10..100, default 90 */
+	uint64_t lc_window_ns;      /* over which that counts; default 1 s */
+	uint64_t equal_slice_us;    /* the least among equals; default 10,000 */
+	uint64_t be_slice_us;       /* beside a critical client; default 100 */
 	uint64_t slice_us[SHARE_CLASS_COUNT_]; /* below a higher class: 200, 500, 1000; and a
 						* critical one's own: 5,000,000 */
 	uint64_t active_ns;                    /* default 1 s */

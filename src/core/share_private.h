@@ -53,6 +53,29 @@ struct share_predict {
 	uint32_t n;
 };
 
+/* pace.c: how close a critical client's burst is to breaking its SLO. */
+enum share_slack { SHARE_SLACK_NONE, SHARE_SLACK_AMPLE, SHARE_SLACK_TIGHT, SHARE_SLACK_LATE };
+
+#define SHARE_LEVELS 6u
+
+struct share_pace {
+	uint64_t begin_ns; /* the burst began */
+	uint64_t mean_ns;  /* what its bursts take: average; 0: none yet */
+	enum share_slack slack;
+	uint32_t level;   /* of SHARE_LEVELS, the first is the longest slice */
+	uint64_t gpu_ns;  /* when it came to that level */
+	uint64_t work_ns; /* with work, since then */
+	uint64_t at_ns;   /* its last report */
+	bool was_busy;    /* at that */
+};
+
+/* pace.c: the controller of the others' slice. */
+struct share_pid {
+	int64_t sum_ppm, last_ppm; /* errors */
+	uint64_t us;               /* what comes out; 0: nothing yet */
+	uint32_t slo_us;           /* the shortest that it has heard of; 0: none yet */
+};
+
 /* What a client was told, and what it has answered. */
 struct share_told {
 	uint64_t seq;
@@ -72,6 +95,7 @@ struct share_part {
 	bool is_wanting;  /* runs, is not critical, has work */
 	bool is_bursting; /* runs, is critical, is in a burst */
 	bool is_holding;  /* runs, is critical, and others are to be held for it */
+	bool is_late;     /* is_bursting, and has no slack left */
 };
 
 /* usage.c */
@@ -117,7 +141,8 @@ struct share_client {
 	uint64_t answer_ns;
 	uint64_t renew_ns;
 	uint64_t retry_ns;
-	uint64_t due_ns; /* the least of them, as in the heap */
+	uint64_t pace_ns; /* its slack is another then */
+	uint64_t due_ns;  /* the least of them, as in the heap */
 
 	uint64_t n_tasks;
 	uint64_t n_slo_violations;
@@ -125,6 +150,7 @@ struct share_client {
 	uint32_t heap_slot; /* not its own: whose timer is at the place of this slot's number */
 	struct share_link link[SHARE_LINKS_];
 	struct share_predict predict;
+	struct share_pace pace;
 	struct share_arm arms[SHARE_WARNINGS_];
 };
 
@@ -165,7 +191,8 @@ struct share_gpu {
 	uint32_t n_active[4];
 	uint32_t weight_min[4], weight_max[4]; /* of the active */
 	bool is_weight_old[4];
-	uint32_t n_wanting, n_bursting, n_holders;
+	uint32_t n_wanting, n_bursting, n_holders, n_late;
+	struct share_pid pid;
 	struct share_slices slices;
 	struct share_gpu_usage usage;
 

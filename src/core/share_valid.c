@@ -9,7 +9,7 @@
 #include <string.h>
 
 struct sums {
-	uint32_t n_running, n_active[SHARE_CLASS_COUNT_], n_wanting, n_bursting, n_holders;
+	uint32_t n_running, n_active[SHARE_CLASS_COUNT_], n_wanting, n_bursting, n_holders, n_late;
 	uint32_t n_pending, n_computing;
 	uint64_t weights, rests;
 	uint32_t n_present;
@@ -18,8 +18,8 @@ struct sums {
 static void check_timers(const struct share *share, uint32_t client)
 {
 	const struct share_client *c = &share->clients[client];
-	const uint64_t all[] = {c->linger_ns, c->burst_end_ns, c->hint_ns,
-				c->answer_ns, c->renew_ns,     c->retry_ns};
+	const uint64_t all[] = {c->linger_ns, c->burst_end_ns, c->hint_ns, c->answer_ns,
+				c->renew_ns,  c->retry_ns,     c->pace_ns};
 	uint64_t first = SHARE_NO_DEADLINE;
 
 	for (size_t i = 0; i < sizeof(all) / sizeof(all[0]); i++)
@@ -42,6 +42,9 @@ static void check_flags(const struct share_client *c)
 	assert(!part->is_wanting || (part->is_active && part->class != SHARE_CLASS_CRITICAL));
 	assert(!part->is_bursting || (part->is_active && part->class == SHARE_CLASS_CRITICAL));
 	assert(!part->is_holding || (part->is_active && part->class == SHARE_CLASS_CRITICAL));
+	assert(!part->is_late || part->is_bursting);
+	assert(c->pace_ns == SHARE_NO_DEADLINE || (c->is_bursting && c->claim.slo_us));
+	assert(c->pace.level < SHARE_LEVELS);
 	assert(part->class == c->claim.class && part->weight == c->claim.weight);
 	assert(c->is_bursting == (c->burst_end_ns != SHARE_NO_DEADLINE));
 	assert(!c->is_hinted || c->hint_ns != SHARE_NO_DEADLINE);
@@ -61,6 +64,7 @@ static void add(const struct share *share, uint32_t client, struct sums *sums)
 	sums->n_wanting += part->is_wanting;
 	sums->n_bursting += part->is_bursting;
 	sums->n_holders += part->is_holding;
+	sums->n_late += part->is_late;
 	sums->n_pending += c->is_preempted;
 	sums->n_computing += part->is_active && part->class != SHARE_CLASS_CRITICAL &&
 			     !c->is_unholdable && !burst_holds(share, client);
@@ -96,6 +100,7 @@ static void check_gpu(const struct share *share, uint32_t gpu, const struct sums
 	assert(g->running.n == sums->n_running && g->usage.present.n == sums->n_present);
 	assert(!memcmp(g->n_active, sums->n_active, sizeof(sums->n_active)));
 	assert(g->n_wanting == sums->n_wanting && g->n_bursting == sums->n_bursting);
+	assert(g->n_late == sums->n_late);
 	assert(g->n_holders == sums->n_holders && g->n_pending == sums->n_pending);
 	assert(g->usage.weights == sums->weights && g->usage.rests == sums->rests);
 	assert(g->usage.given_ns <= g->usage.wall_ns);

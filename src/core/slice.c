@@ -2,6 +2,8 @@
 
 #include "core/slice.h"
 
+#include "core/pace.h"
+
 #define WEIGHT_DEFAULT 100u
 
 /* Scaled to the least of them, unless the greatest would have too much. */
@@ -71,7 +73,7 @@ void slice_plan(const struct share_config *config, const struct share_gpu *gpu,
 		else if (i >= top)
 			equals(config, gpu, class, ret_slices);
 		else if (top == SHARE_CLASS_CRITICAL)
-			all(ret_slices, class, config->be_slice_us);
+			all(ret_slices, class, pace_others(config, gpu));
 		else
 			below(config, gpu, class, ret_slices);
 	}

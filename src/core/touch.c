@@ -4,6 +4,7 @@
 
 #include "core/burst.h"
 #include "core/chain.h"
+#include "core/pace.h"
 #include "core/slice.h"
 #include "core/timers.h"
 #include "core/usage.h"
@@ -73,14 +74,16 @@ static bool is_told_held(const struct share *share, const struct share_client *c
 	return c->told.until_ns > share->now_ns;
 }
 
-static uint64_t slice_for(const struct share_gpu *g, const struct share_client *c)
+static uint64_t slice_for(const struct share *share, const struct share_client *c)
 {
+	const struct share_gpu *g = &share->gpus[c->gpu];
+
 	if (!g->is_shared)
 		return 0;
 	/* Who is not at work keeps what it has: a change would be a message for nothing. */
 	if (!c->part.is_active && c->told.slice_us)
 		return c->told.slice_us;
-	return slice_of(&g->slices, &c->claim);
+	return pace_slice(&share->config, g, c, slice_of(&g->slices, &c->claim));
 }
 
 /* Time to renew, which a hint's hold is not; but it becomes a burst's in the same way. */
@@ -136,7 +139,8 @@ static void tell(struct share *share, uint32_t client, uint64_t slice_us, uint64
 	struct share_client *c = &share->clients[client];
 	uint64_t hold_ns = until_ns ? until_ns - share->now_ns : 0;
 
-	if (c->part.is_bursting && slice_us < c->told.slice_us / 2)
+	if (c->part.is_bursting && c->pace.begin_ns < share->now_ns &&
+	    slice_us < c->told.slice_us / 2)
 		hold_ns = KICK_NS;
 	c->told.seq++;
 	note_hold(share, client, until_ns);
@@ -161,7 +165,7 @@ static void tell(struct share *share, uint32_t client, uint64_t slice_us, uint64
 static void look(struct share *share, uint32_t client)
 {
 	struct share_client *c = &share->clients[client];
-	uint64_t slice_us = slice_for(&share->gpus[c->gpu], c), until_ns = 0;
+	uint64_t slice_us = slice_for(share, c), until_ns = 0;
 
 	if (burst_holds(share, client))
 		until_ns = burst_until(share, client);

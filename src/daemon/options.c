@@ -34,6 +34,7 @@ enum option_kind {
 static const char *const mode_names[] = {"auto", "serial", "concurrent"};
 static const char *const policy_names[] = {"priority", "fair", "credit", "deadline"};
 static const char *const switch_mode_names[] = {"auto", "fixed"};
+static const char *const rule_names[] = {"fixed", "slack", "exponential", "feedback"};
 
 /*
  * min and max are in the unit of the field: nanoseconds for times. The least values
@@ -96,6 +97,9 @@ static const struct option {
 	 NVSHARE_SLICE_US_MAX, NULL, "shortest timeslice among equals (10000)"},
 	{"NVSHARE_SLICE_BE_US", OPTION_SLICE, AT(share.be_slice_us), NVSHARE_SLICE_US_MIN,
 	 NVSHARE_SLICE_US_MAX, NULL, "timeslice beside a latency-critical client (200)"},
+	{"NVSHARE_SLICE_RULE", OPTION_ENUM, AT(share.slice_rule), 0, SHARE_RULE_COUNT_, rule_names,
+	 "timeslices beside latency-critical clients: fixed; by what is left of the SLO; in six"
+	 " levels; by what bursts take (fixed)"},
 	{"NVSHARE_SLICE_LEVELS", OPTION_SLICES, AT(share.slice_us), NVSHARE_SLICE_US_MIN,
 	 NVSHARE_SLICE_US_MAX, rights_priority_names,
 	 "below a higher class, and critical's own"

@@ -228,7 +228,7 @@ static bool move_life(struct node *node, enum move move, uint32_t client)
 	if (move == MOVE_JOIN) {
 		*c = (struct client){.is_joined = true};
 		event.type = SHARE_EVENT_JOIN;
-		event.claim = (struct share_claim){run->class[client], 100, 0, 0};
+		event.claim = (struct share_claim){run->class[client], 100, run -> slo_us, 0};
 	} else if (move == MOVE_LEAVE) {
 		*c = (struct client){0};
 		event.type = SHARE_EVENT_LEAVE;
@@ -323,12 +323,25 @@ static void check_served(const struct node *from)
 
 /* ---- what makes two states one --------------------------------------------------- */
 
+static void mix_pace(uint64_t *hash, uint64_t now, const struct share_pace *pace)
+{
+	if (run->rule == SHARE_RULE_SLACK) {
+		mix(hash, pace->slack);
+		mix(hash, pace->mean_ns);
+	} else if (run->rule == SHARE_RULE_EXPONENTIAL) {
+		mix(hash, pace->level << 1 | pace->was_busy);
+		mix(hash, pace->work_ns);
+		mix(hash, age(now, pace->at_ns));
+	}
+}
+
 static void mix_slot(uint64_t *hash, uint64_t now, const struct share_client *slot)
 {
 	const struct share_told *told = &slot->told;
 	const struct share_predict *predict = &slot->predict;
 	const uint64_t timers[] = {slot->linger_ns, slot->burst_end_ns, slot->hint_ns,
-				   slot->answer_ns, slot->renew_ns,     slot->retry_ns};
+				   slot->answer_ns, slot->renew_ns,     slot->retry_ns,
+				   slot->pace_ns};
 
 	mix(hash, slot->is_joined | slot->is_let_in << 1 | slot->is_dirty << 2 |
 			  slot->is_busy << 3 | slot->is_bursting << 4 | slot->is_hinted << 5 |
@@ -352,6 +365,7 @@ static void mix_slot(uint64_t *hash, uint64_t now, const struct share_client *sl
 	mix(hash, predict->expected_ns);
 	mix(hash, predict->n);
 	mix(hash, slot->usage.is_present);
+	mix_pace(hash, now, &slot->pace);
 }
 
 static void mix_world(uint64_t *hash, uint64_t now, const struct client *c)
@@ -389,6 +403,8 @@ static uint64_t hash_of(const struct node *node)
 	mix(&hash, ahead(now, g->hint_end_ns));
 	mix(&hash, g->is_slow ? ahead(now, g->slow_ns) : 0);
 	mix(&hash, burst_lead(&node->share, 0));
+	mix(&hash, g->pid.us);
+	mix(&hash, (uint64_t)g->pid.sum_ppm);
 	mix(&hash, node->turn);
 	mix(&hash, ahead(now, node->lc_ns + node->share.config.active_ns));
 	return hash;
@@ -443,6 +459,8 @@ static void begin(struct node *node)
 	struct share_config config;
 
 	share_config_default(&config);
+	config.slice_rule = run->rule;
+	config.be_slice_us = 200; /* there are shorter ones */
 	config.is_holding = !run->is_not_holding;
 	config.lc_max_percent = run->is_uncapped ? 100 : config.lc_max_percent;
 	config.lc_window_ns = run->lc_window_ns ? run->lc_window_ns : config.lc_window_ns;
@@ -482,6 +500,25 @@ int main(int argc, char **argv)
 		 {CRITICAL, NORMAL, NORMAL},
 		 .is_not_holding = true,
 		 .n_faults = 1},
+		{"a critical one, slack",
+		 {CRITICAL, NORMAL, NORMAL},
+		 .arm = SHARE_ARM_SLICES,
+		 .rule = SHARE_RULE_SLACK,
+		 .slo_us = 1500},
+		{"two critical ones, slack",
+		 {CRITICAL, CRITICAL, NORMAL},
+		 .arm = SHARE_ARM_SLICES,
+		 .rule = SHARE_RULE_SLACK,
+		 .slo_us = 1500},
+		{"a critical one, exponential",
+		 {CRITICAL, NORMAL, LOW},
+		 .arm = SHARE_ARM_SLICES,
+		 .rule = SHARE_RULE_EXPONENTIAL},
+		{"a critical one, feedback",
+		 {CRITICAL, NORMAL, NORMAL},
+		 .arm = SHARE_ARM_SLICES,
+		 .rule = SHARE_RULE_FEEDBACK,
+		 .slo_us = 3000},
 		{"two critical ones, one fault", {CRITICAL, CRITICAL, LOW}, .n_faults = 1},
 		{"high, normal, low", {HIGH, NORMAL, LOW}, .n_faults = 1},
 		{"equals", {NORMAL, NORMAL, NORMAL}, .n_faults = 1},

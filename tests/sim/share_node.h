@@ -27,7 +27,9 @@ struct run {
 	bool is_not_holding;
 	uint32_t n_faults;
 	uint64_t lc_window_ns; /* 0: the default */
-	bool is_uncapped;      /* then the others may wait as long as it wants */
+	enum share_rule rule;
+	uint32_t slo_us;
+	bool is_uncapped; /* then the others may wait as long as it wants */
 };
 
 struct order { /* a SET_SHARE, or the answer to it, on its way */
@@ -252,7 +254,8 @@ static void check_computing(const struct node *node)
 /* Beside critical ones the rest have the same, and turns of different length. */
 static void check_slices(const struct node *node)
 {
-	for (uint32_t i = 0; i < CLIENTS; i++) {
+	/* With levels each has its own. */
+	for (uint32_t i = 0; i < CLIENTS && run->rule != SHARE_RULE_EXPONENTIAL; i++) {
 		const struct client *c = &node->clients[i];
 
 		for (uint32_t k = 0; k < CLIENTS; k++) {
@@ -262,7 +265,8 @@ static void check_slices(const struct node *node)
 			    !is_known_busy(node, k))
 				continue;
 			assert(c->slice_us > 0);
-			if (run->class[i] == run->class[k])
+			if (run->class[i] == run->class[k] &&
+			    (!is_critical(i) || run->rule != SHARE_RULE_SLACK))
 				assert(c->slice_us == other->slice_us);
 			else if (run->class[i] < run -> class[k] &&
 								!node -> share.gpus[0].is_capped)
@@ -293,6 +297,20 @@ static void check_cap(const struct node *node)
 	assert(be_us == 0 || lc_us * (100 - percent) <= be_us * percent);
 }
 
+/* Beside a critical client's burst that has no slack left the others have the least. */
+static void check_late(const struct node *node)
+{
+	if (run->rule != SHARE_RULE_SLACK || node->share.gpus[0].n_late == 0 ||
+	    node->share.gpus[0].is_capped)
+		return;
+	for (uint32_t i = 0; i < CLIENTS; i++) {
+		const struct client *c = &node->clients[i];
+
+		if (!is_critical(i) && c->n == 0 && computes(node, i))
+			assert(c->slice_us == SHARE_SLICE_MIN);
+	}
+}
+
 static void check(const struct node *node)
 {
 	uint64_t sum_ns = 0;
@@ -304,6 +322,7 @@ static void check(const struct node *node)
 	check_computing(node);
 	check_slices(node);
 	check_cap(node);
+	check_late(node);
 }
 
 #endif

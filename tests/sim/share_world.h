@@ -31,6 +31,7 @@
 #define FREEZE_MAX (2 * MS)
 #define ENOUGH     (3 * WIRE_MAX + FREEZE_MAX) /* for a message and a freeze */
 #define QUEUE      16
+#define SLO_US     5000u
 
 struct order { /* a SET_SHARE on its way, then being done */
 	struct share_action set;
@@ -78,6 +79,7 @@ static struct world {
 	bool is_pinned;      /* their bursts hold others, whatever they learn */
 	uint32_t n_lc, n_be; /* the critical are the first; the next one is greedy and lives */
 	uint32_t lc_max_percent;
+	enum share_rule rule;
 	uint64_t be_ns;   /* GPU time of the others, while one of them is greedy */
 	uint64_t need_ns; /* a burst, or a hint of one, asked for room last */
 	uint64_t start_ns;
@@ -221,7 +223,7 @@ static void join(uint32_t client)
 	step((struct share_event){.type = SHARE_EVENT_JOIN,
 				  .client = client,
 				  .claim = {is_critical ? SHARE_CLASS_CRITICAL : SHARE_CLASS_NORMAL,
-					    c->weight, 5000, 0}});
+					    c->weight, SLO_US, 0}});
 	step((struct share_event){.type = SHARE_EVENT_RUN, .client = client, .running = true});
 }
 
