@@ -503,6 +503,45 @@ static void who_is_alone_and_reports_now_and_then_had_what_it_says(void **state)
 	assert_int_equal(share_gpu_ns(&rig.share, 0), 61 * S);
 }
 
+static void reports(uint32_t client, enum share_activity what, uint64_t busy_ns)
+{
+	assert_int_equal(rig_step(&rig, (struct share_event){.type = SHARE_EVENT_ACTIVITY,
+							     .client = client,
+							     .activity = what,
+							     .busy_ns = busy_ns}),
+			 0);
+}
+
+/* So does who is alone: once a second, whatever it is at just then. */
+static void reports_of_a_second_follow_the_work(void **state)
+{
+	static const struct {
+		enum share_activity activity;
+		uint64_t after_ns, busy_ns; /* since the last */
+	} rows[] = {
+		{SHARE_ACTIVITY_BUSY, 20 * S, 10 * MS}, /* the look that found it */
+		{SHARE_ACTIVITY_USE, S, 300 * MS},      /* a part of the time */
+		{SHARE_ACTIVITY_USE, S, S},             /* all of it */
+		{SHARE_ACTIVITY_USE, S, 700 * MS},
+		{SHARE_ACTIVITY_IDLE, S, 20 * MS},  /* told late */
+		{SHARE_ACTIVITY_USE, S, 40 * MS},   /* too short for a BUSY */
+		{SHARE_ACTIVITY_BUSY, S, 500 * MS}, /* told late, too */
+		{SHARE_ACTIVITY_IDLE, 100 * MS, 0}, /* it was none */
+		{SHARE_ACTIVITY_IDLE, 3600 * S, 0},
+	};
+	uint64_t busy_ns = 0;
+
+	(void)state;
+	rig_join(&rig, 0, SHARE_CLASS_NORMAL, 100);
+	for (uint32_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+		rig_in(&rig, rows[i].after_ns);
+		busy_ns += rows[i].busy_ns;
+		reports(0, rows[i].activity, busy_ns);
+		assert_in_range(share_gpu_ns(&rig.share, 0), busy_ns - MS, busy_ns);
+	}
+	assert_int_equal(rig.n_told, 0);
+}
+
 #define TEST(name) cmocka_unit_test_setup(name, set_up)
 
 int main(void)
@@ -529,6 +568,7 @@ int main(void)
 		TEST(who_is_there_half_of_the_time_counts_half),
 		TEST(many_get_their_parts_too),
 		TEST(who_is_alone_and_reports_now_and_then_had_what_it_says),
+		TEST(reports_of_a_second_follow_the_work),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,8 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Programs that run side by side, and share the time: held, let go, limited."""
 
+import pathlib
 import re
 import signal
+import time
 
 import pytest
 
@@ -227,4 +229,35 @@ def test_a_limit_is_kept_beside_others(node):
     for program in (limited, other):
         program.kill()
         program.process.wait()
+    node.expect_sound_scheduler()
+
+
+def wakes(program):
+    """How often the library's own thread has slept."""
+    for task in pathlib.Path(f"/proc/{program.pid}/task").iterdir():
+        if (task / "comm").read_text().strip() == "nvshare":
+            return int(re.search(r"^voluntary_ctxt_switches:\s+([0-9]+)", (task / "status").read_text(), re.M)[1])
+    raise AssertionError("it has no thread of the library's")
+
+
+def test_who_is_alone_is_metered_and_costs_nothing_idle(node):
+    node.start_scheduler()
+    door = node.flag("door")
+    lc = node.app("lc", "--rounds", ROUNDS, "--kernels", "4", "--mean-ms", "15", "--door", door)
+    until("it is there", lambda: is_ready(lc) and node.client(lc))
+    door.touch()
+    until("it is seen at work", lambda: node.client(lc)["gpu_seconds"] > 1.2)
+    assert "USES" in node.ctl("status").stdout
+    door.unlink()
+    until("it rests", lambda: "verified" in lc.output() and not node.client(lc)["busy"])
+    until("its last report is out", lambda: wakes(lc) == (time.sleep(1.2), wakes(lc))[1])
+    found = re.search(r"verified requests=([0-9]+) avg_ms=([0-9.]+)", lc.output())
+    busy = int(found[1]) * float(found[2]) / 1000
+    assert 0.6 * busy < node.client(lc)["gpu_seconds"] < 1.3 * busy + 0.1  # it has tried the card before
+    assert node.client(lc)["slice_microseconds"] == 0
+    before, used = wakes(lc), node.client(lc)["gpu_seconds"]
+    time.sleep(2)  # nothing is waited for: nothing is to happen
+    assert wakes(lc) == before and node.client(lc)["gpu_seconds"] == used
+    lc.kill()
+    lc.process.wait()
     node.expect_sound_scheduler()

@@ -32,6 +32,7 @@ static struct {
 	int query_error;  /* what cuEventQuery answers */
 	int event_error;  /* what cuEventCreate answers */
 	int n_records;
+	int n_queries; /* of events */
 	int n_synchronizes;
 	int n_evictions;
 	int n_restores;
@@ -113,6 +114,7 @@ static CUresult fake_record(CUcontext ctx, CUevent event)
 
 static CUresult fake_query(CUevent event)
 {
+	fake_count(n_queries);
 	if ((void *)event != (void *)fake_current)
 		return CUDA_ERROR_INVALID_CONTEXT; /* as a driver does for a thread without one */
 	if (fake_get(query_error))

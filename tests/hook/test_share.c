@@ -330,10 +330,6 @@ static void tells_when_it_is_at_work(void)
 	fake_set(is_working, 1);
 	submit();
 	(void)expect_activity(fd, NVSHARE_ACTIVITY_BUSY);
-	/* Alone again: nothing to tell. */
-	(void)share_out(fd, 0, 0, NULL);
-	wait_until(!(own_status().flags & NVSHARE_STATUS_BUSY));
-	check(!gate_is_armed());
 }
 
 /* An event that is not reached says all: more of them would only pile up behind it. */
@@ -360,18 +356,128 @@ static void looks_with_one_event_at_a_time(void)
 	}
 }
 
-static void nobody_looks_at_who_is_alone(void)
+/* Nobody's turn hangs on it, but the status shows how much it was. */
+static void who_is_alone_is_looked_at_now_and_then(void)
 {
+	struct nvshare_activity a;
+	uint64_t from_ns, passed_ns;
 	int fd = begin_holdable();
 
+	wait_until(gate_is_armed());
+	from_ns = clock_now_ns();
 	fake_set(is_working, 1);
-	(void)share_out(fd, 0, 0, NULL);
-	for (int i = 0; i < 20; i++) {
+	submit();
+	a = expect_activity(fd, NVSHARE_ACTIVITY_BUSY);
+	check(a.busy_ns <= 20 * CLOCK_NS_PER_MS);
+	a = fake_expect(fd, NVSHARE_MSG_ACTIVITY).body.activity_24;
+	passed_ns = clock_now_ns() - from_ns;
+	check(a.kind == NVSHARE_ACTIVITY_USE && passed_ns >= CLOCK_NS_PER_SEC);
+	check(a.busy_ns <= passed_ns + 10 * CLOCK_NS_PER_MS && a.busy_ns > 0);
+	check(fake_get(n_queries) < 250);
+	fake_set(is_working, 0);
+	a = expect_activity(fd, NVSHARE_ACTIVITY_IDLE);
+	check(a.busy_ns == own_status().busy_ns && gate_is_armed());
+	check(own_status().n_tasks == 0);
+	/* Without a scheduler nobody wants to know. */
+	check(close(fd) == 0);
+	wait_until(!gate_is_armed());
+}
+
+/* What does not compute is no work, and nobody is told of it. */
+static void calls_alone_are_no_work(void)
+{
+	int fd = begin_holdable(), n;
+
+	for (int i = 0; i < 10; i++) {
+		wait_until(gate_is_armed());
 		submit();
-		nap();
 	}
-	check(!fake_get(n_records) && !gate_is_armed());
+	wait_until(gate_is_armed());
+	check(fake_get(n_records) >= 10);
+	n = fake_get(n_queries);
+	for (int i = 0; i < 40; i++)
+		nap();
+	check(fake_get(n_queries) == n && gate_is_armed());
 	check(own_status().busy_ns == 0);
+	fake_send(fd, NVSHARE_MSG_HEARTBEAT, &(struct nvshare_heartbeat){.nonce = 1});
+	for (struct msg msg = fake_receive(fd); msg.header.type != NVSHARE_MSG_HEARTBEAT;
+	     msg = fake_receive(fd))
+		check(msg.header.type != NVSHARE_MSG_ACTIVITY);
+}
+
+static void who_has_company_is_looked_at_closely_at_once(void)
+{
+	int fd = begin_holdable(), n;
+
+	wait_until(gate_is_armed());
+	fake_set(is_working, 1);
+	submit();
+	(void)expect_activity(fd, NVSHARE_ACTIVITY_BUSY);
+	(void)share_out(fd, 500, 0, NULL);
+	(void)expect_activity(fd, NVSHARE_ACTIVITY_BUSY); /* again: it may have come since */
+	n = fake_get(n_queries);
+	for (int i = 0; i < 5; i++)
+		(void)expect_activity(fd, NVSHARE_ACTIVITY_USE);
+	check(fake_get(n_queries) > n + 40);
+}
+
+/* The scheduler takes a stopped one for idle, and must hear that it goes on. */
+static void what_it_is_at_is_told_again_after_a_stop(void)
+{
+	struct user user = {0};
+	struct nvshare_activity a;
+	int fd = begin_holdable();
+
+	wait_until(gate_is_armed());
+	fake_set(is_working, 1);
+	submit();
+	(void)expect_activity(fd, NVSHARE_ACTIVITY_BUSY);
+	fake_drop(fd, 1, 60 * MIB, 4);
+	(void)fake_expect(fd, NVSHARE_MSG_LOCK_RELEASED);
+	a = expect_activity(fd, NVSHARE_ACTIVITY_IDLE);
+	check(a.busy_ns == own_status().busy_ns);
+	start(&user, pass_gate); /* it had work when it was stopped, so it wants on anyway */
+	fake_available(fd, 200 * MIB, 7);
+	fake_grant(fd, 2, 200 * MIB, 8);
+	(void)finish(&user);
+	(void)expect_activity(fd, NVSHARE_ACTIVITY_BUSY);
+}
+
+/* Somebody waits for the GPU: whose turn is next hangs on what it has had. */
+static void while_somebody_waits_it_tells_often(void)
+{
+	int fd, n;
+
+	check(setenv("NVSHARE_IDLE_MS", "600000", 1) == 0);
+	fd = begin_holdable();
+	wait_until(gate_is_armed());
+	fake_set(is_working, 1);
+	submit();
+	(void)expect_activity(fd, NVSHARE_ACTIVITY_BUSY);
+	fake_send(fd, NVSHARE_MSG_PREPARE_SWAP_OUT,
+		  &(struct nvshare_prepare_swap_out){.due_ms = 100000});
+	(void)expect_activity(fd, NVSHARE_ACTIVITY_USE);
+	n = fake_get(n_queries);
+	for (int i = 0; i < 5; i++)
+		(void)expect_activity(fd, NVSHARE_ACTIVITY_USE);
+	check(fake_get(n_queries) < n + 200); /* a second has a hundred looks */
+}
+
+static void an_open_capture_is_left_alone(void)
+{
+	int fd = begin_holdable(), n;
+
+	(void)fd;
+	wait_until(gate_is_armed());
+	gate_enter_capture();
+	gate_leave_capture(&fd, NULL, true);
+	n = fake_get(n_records);
+	submit();
+	for (int i = 0; i < 60; i++)
+		nap();
+	check(fake_get(n_records) == n);
+	gate_end_capture(gate_find_capture(&fd));
+	wait_until(fake_get(n_records) > n && gate_is_armed());
 }
 
 static void time_in_a_hold_is_not_its_own(void)
@@ -541,7 +647,12 @@ int main(void)
 		child_test(exiting_ends_a_hold),
 		child_test(tells_when_it_is_at_work),
 		child_test(looks_with_one_event_at_a_time),
-		child_test(nobody_looks_at_who_is_alone),
+		child_test(who_is_alone_is_looked_at_now_and_then),
+		child_test(calls_alone_are_no_work),
+		child_test(who_has_company_is_looked_at_closely_at_once),
+		child_test(what_it_is_at_is_told_again_after_a_stop),
+		child_test(while_somebody_waits_it_tells_often),
+		child_test(an_open_capture_is_left_alone),
 		child_test(time_in_a_hold_is_not_its_own),
 		child_test(tells_of_a_critical_programs_bursts),
 		child_test(a_copy_to_the_gpu_announces_work),

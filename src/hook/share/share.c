@@ -3,6 +3,7 @@
 #include "hook/share/share.h"
 
 #include "hook/freeze/freeze.h"
+#include "hook/gate/drain.h"
 #include "hook/gate/gate.h"
 #include "hook/hook_log.h"
 #include "hook/share/share_private.h"
@@ -121,8 +122,6 @@ void share_tell(enum nvshare_activity_kind kind, uint64_t value, uint64_t now_ns
 {
 	struct share_off_stats stats;
 	struct share_meter meter;
-	bool is_use = kind == NVSHARE_ACTIVITY_USE || kind == NVSHARE_ACTIVITY_BUSY ||
-		      kind == NVSHARE_ACTIVITY_IDLE;
 
 	share_meter_read(&meter);
 	share_off_stats(now_ns, &stats);
@@ -134,8 +133,7 @@ void share_tell(enum nvshare_activity_kind kind, uint64_t value, uint64_t now_ns
 			.kind = kind,
 		};
 
-		if (l->state == AGENT_LINK_UP &&
-		    (!is_use || l->share.is_shared || share_is_critical(l)))
+		if (l->state == AGENT_LINK_UP)
 			agent_link_send(l, NVSHARE_MSG_ACTIVITY, &body);
 	}
 }
@@ -191,26 +189,55 @@ static void publish(const struct agent_link *link, uint64_t gpu_ns, uint64_t now
 	share_api_publish(link->dev, &status);
 }
 
+/*
+ * Who is alone is looked at too, so that its GPU time is known, but not closely. Where that
+ * would only see that calls are made, it is better not known.
+ */
+static enum share_look wanted_look(uint32_t compute_limit)
+{
+	enum share_look look = compute_limit ? SHARE_LOOK_USUAL : SHARE_LOOK_NONE;
+
+	if (is_any_critical())
+		return SHARE_LOOK_FINE;
+	share_for_each_link (l) {
+		if (l->share.is_shared)
+			look = SHARE_LOOK_USUAL;
+		else if (l->state == AGENT_LINK_UP && look == SHARE_LOOK_NONE && drain_has_limit())
+			look = SHARE_LOOK_COARSE;
+	}
+	return look;
+}
+
+/* Slices and holds hang on it, or, while somebody waits for the GPU, whose turn is next. */
+static bool is_told_often(void)
+{
+	share_for_each_link (l) {
+		if (l->share.is_shared || l->is_watched || share_is_critical(l))
+			return true;
+	}
+	return false;
+}
+
 uint64_t share_tick(uint64_t now_ns)
 {
-	bool is_critical = is_any_critical(), is_needed = is_critical, was_off = share_off_is_on();
+	bool was_off = share_off_is_on();
 	struct agent_link *first = agent_link_next(NULL);
 	struct nvshare_claim claim;
+	enum share_look look;
 	uint64_t due_ns;
 
 	if (!first)
 		return SHARE_NEVER;
 	claim_of(first, &claim);
-	is_needed = is_needed || claim.compute_limit;
+	look = wanted_look(claim.compute_limit);
 	share_for_each_link (l) {
-		is_needed = is_needed || l->share.is_shared;
 		if (l->share.is_slice_due)
 			apply_slice(l);
 	}
-	share_meter_tick(now_ns, is_needed, is_critical);
+	share_meter_tick(now_ns, look);
 	due_ns = share_limit_tick(first->dev, now_ns, claim.compute_limit, first->share.use_ppm);
 	due_ns = share_earlier(due_ns, share_off_tick(now_ns));
-	due_ns = share_earlier(due_ns, share_burst_tick(now_ns, is_needed, is_critical));
+	due_ns = share_earlier(due_ns, share_burst_tick(now_ns, look, is_told_often()));
 	due_ns = share_earlier(due_ns, share_meter_due());
 	share_for_each_link (l)
 		publish(l, share_limit_gpu_ns(), now_ns);

@@ -30,7 +30,7 @@ struct share_link {
 	uint32_t client;
 	uint64_t slice_us;
 	uint64_t use_ppm;  /* 0: not said */
-	bool is_shared;    /* others run beside: what it does is to be told */
+	bool is_shared;    /* others run beside: what it does is to be told at once */
 	bool is_slice_due; /* there was no context yet */
 	bool can_freeze;   /* as far as was known when it registered */
 };

@@ -13,11 +13,12 @@
 
 #include <string.h>
 
-#define BURST_TELL_NS  (10 * CLOCK_NS_PER_MS) /* BUSY and IDLE are no further apart than this */
-#define BURST_USE_NS   (50 * CLOCK_NS_PER_MS)
-#define BURST_HINT_NS  (10 * CLOCK_NS_PER_MS) /* work that follows a copy later is not its own */
-#define BURST_GUESS_NS 100000                 /* from a copy to the work, until it was seen */
-#define BURST_SAMPLES  3
+#define BURST_TELL_NS   (10 * CLOCK_NS_PER_MS) /* BUSY and IDLE are no further apart than this */
+#define BURST_USE_NS    (50 * CLOCK_NS_PER_MS)
+#define BURST_SELDOM_NS CLOCK_NS_PER_SEC       /* any of these, where only the status shows it */
+#define BURST_HINT_NS   (10 * CLOCK_NS_PER_MS) /* work that follows a copy later is not its own */
+#define BURST_GUESS_NS  100000                 /* from a copy to the work, until it was seen */
+#define BURST_SAMPLES   3
 
 static struct {
 	bool has_requests; /* the program tells them */
@@ -26,8 +27,9 @@ static struct {
 	uint64_t begin_ns;
 	uint64_t longest_ns; /* of the requests that have ended since it was told */
 	bool is_told_busy;
-	uint64_t told_ns;    /* BUSY or IDLE; 0: nothing yet */
-	uint64_t use_ns;     /* any of them */
+	uint64_t told_ns; /* BUSY or IDLE; 0: nothing yet */
+	uint64_t use_ns;  /* any of them */
+	uint64_t told_busy_ns;
 	uint64_t copied_ns;  /* the copy that a hint was given for; 0: none */
 	uint64_t prepare_ns; /* from such a copy to the work; 0: not seen yet */
 	uint32_t n_prepared;
@@ -43,6 +45,8 @@ void share_burst_lost(void)
 	burst.is_told = false;
 	burst.is_told_busy = false;
 	burst.told_ns = 0;
+	burst.use_ns = 0;
+	burst.told_busy_ns = 0;
 }
 
 /* A limit keeps the meter going while nobody is told. */
@@ -90,10 +94,16 @@ static void learn_prepare(uint64_t begin_ns)
 	burst.prepare_ns = burst.prepare_ns ? (burst.prepare_ns * 7 + took_ns * 3) / 10 : took_ns;
 }
 
-static void step_burst(const struct share_meter *meter, bool is_critical, uint64_t now_ns)
+static void step_burst(const struct share_meter *meter, enum share_look look, uint64_t now_ns)
 {
+	bool is_critical = look == SHARE_LOOK_FINE;
 	struct nvshare_claim claim;
 
+	/* A look in ten milliseconds does not see where bursts begin and end. */
+	if (look < SHARE_LOOK_USUAL && !burst.is_told) {
+		burst.is_on = false;
+		return;
+	}
 	if (meter->is_busy && !burst.is_on) {
 		burst.is_on = true;
 		burst.begin_ns = meter->begin_ns;
@@ -134,26 +144,52 @@ static uint64_t step_copies(uint64_t now_ns)
 	return SHARE_NEVER;
 }
 
-/* BUSY, IDLE and how much it was: not too often. */
-static uint64_t step_use(const struct share_meter *meter, uint64_t now_ns)
+static void tell_use(enum nvshare_activity_kind kind, const struct share_meter *meter,
+		     uint64_t now_ns)
 {
-	bool is_due = !burst.told_ns || now_ns - burst.told_ns >= BURST_TELL_NS;
+	share_tell(kind, 0, now_ns);
+	burst.use_ns = now_ns;
+	burst.told_busy_ns = meter->busy_ns;
+}
 
-	if (meter->is_busy != burst.is_told_busy || !burst.told_ns) {
-		if (!is_due)
-			return burst.told_ns + BURST_TELL_NS;
-		share_tell(meter->is_busy ? NVSHARE_ACTIVITY_BUSY : NVSHARE_ACTIVITY_IDLE, 0,
-			   now_ns);
+/* The scheduler forgets what a client was at that it stops: it is told when it runs again. */
+static void step_stopped(const struct share_meter *meter, uint64_t now_ns)
+{
+	if (burst.is_told_busy || meter->busy_ns != burst.told_busy_ns)
+		tell_use(NVSHARE_ACTIVITY_IDLE, meter, now_ns);
+	burst.is_told_busy = false;
+	burst.told_ns = 0;
+}
+
+/* Now, or in work that was too short to be told of. */
+static bool has_use(const struct share_meter *meter)
+{
+	return meter->is_busy || meter->busy_ns != burst.told_busy_ns;
+}
+
+/*
+ * BUSY, IDLE and how much it was: not too often. Where it is told seldom, the IDLE that
+ * follows a BUSY comes at once, so that nothing is left to wake up for.
+ */
+static uint64_t step_use(const struct share_meter *meter, bool is_often, uint64_t now_ns)
+{
+	uint64_t last_ns = is_often ? burst.told_ns : burst.use_ns;
+	uint64_t tell_ns = is_often ? BURST_TELL_NS : BURST_SELDOM_NS;
+	uint64_t use_ns = is_often ? BURST_USE_NS : BURST_SELDOM_NS;
+
+	if (meter->is_busy != burst.is_told_busy || (is_often && !burst.told_ns)) {
+		if (burst.told_ns && now_ns - last_ns < tell_ns && (is_often || meter->is_busy))
+			return last_ns + tell_ns;
+		tell_use(meter->is_busy ? NVSHARE_ACTIVITY_BUSY : NVSHARE_ACTIVITY_IDLE, meter,
+			 now_ns);
 		burst.is_told_busy = meter->is_busy;
-		burst.told_ns = burst.use_ns = now_ns;
+		burst.told_ns = now_ns;
 	}
-	if (!meter->is_busy || share_off_is_on())
+	if (!has_use(meter) || share_off_is_on())
 		return SHARE_NEVER;
-	if (now_ns - burst.use_ns >= BURST_USE_NS) {
-		share_tell(NVSHARE_ACTIVITY_USE, 0, now_ns);
-		burst.use_ns = now_ns;
-	}
-	return burst.use_ns + BURST_USE_NS;
+	if (now_ns - burst.use_ns >= use_ns)
+		tell_use(NVSHARE_ACTIVITY_USE, meter, now_ns);
+	return has_use(meter) ? burst.use_ns + use_ns : SHARE_NEVER;
 }
 
 /* A request begins at_ns; 0: it does not. */
@@ -166,8 +202,9 @@ static void hint(uint64_t at_ns, bool is_critical)
 		share_tell(NVSHARE_ACTIVITY_HINT, at_ns ? ahead_ns : 0, now_ns);
 }
 
-uint64_t share_burst_tick(uint64_t now_ns, bool is_needed, bool is_critical)
+uint64_t share_burst_tick(uint64_t now_ns, enum share_look look, bool is_often)
 {
+	bool is_critical = look == SHARE_LOOK_FINE;
 	struct share_api_news news;
 	struct share_meter meter;
 	uint64_t due_ns = SHARE_NEVER;
@@ -180,10 +217,14 @@ uint64_t share_burst_tick(uint64_t now_ns, bool is_needed, bool is_critical)
 	if (burst.has_requests)
 		step_requests(&news, now_ns);
 	else
-		step_burst(&meter, is_critical, now_ns);
-	if (!is_needed)
+		step_burst(&meter, look, now_ns);
+	if (look == SHARE_LOOK_NONE)
 		return SHARE_NEVER;
+	if (gate_get() != GATE_OPEN && !share_off_is_on()) {
+		step_stopped(&meter, now_ns);
+		return SHARE_NEVER;
+	}
 	if (is_critical && !burst.has_requests)
 		due_ns = step_copies(now_ns);
-	return share_earlier(due_ns, step_use(&meter, now_ns));
+	return share_earlier(due_ns, step_use(&meter, is_often, now_ns));
 }

@@ -2,8 +2,13 @@
 
 /*
  * Does the program have work on the GPU? Looked at about a thousand times a second while it
- * has; the share of the looks that found some is the share of the time. While it has none
- * nobody looks: the gate is armed, and tells when that changes.
+ * has, a hundred where only the status wants to know; the share of the looks that found some
+ * is the share of the time. While it has none nobody looks: the gate is armed, and tells when
+ * that changes.
+ *
+ * Few looks must not fall in step with the program: they come at times of chance, and the
+ * first of them not with the work, but some time within the first step. So what is shorter
+ * than a step is found as often as its length says.
  *
  * A look records an event behind everything that was submitted, and asks a moment later
  * whether it has been reached. Where that can not be done (an open capture, a driver before
@@ -15,6 +20,7 @@
 #include "hook/hook_options.h"
 #include "hook/share/share_private.h"
 #include "util/clock.h"
+#include "util/prng.h"
 
 #include <string.h>
 #include <time.h>
@@ -24,6 +30,8 @@
 #define METER_EVENT_NS    20000                  /* an idle GPU has reached an event by then */
 #define METER_IDLE_NS     (5 * CLOCK_NS_PER_MS)  /* shorter gaps are none */
 #define METER_GAP_NS_MAX  (20 * CLOCK_NS_PER_MS) /* a look stands for no more than this */
+#define METER_COARSE_NS   (10 * CLOCK_NS_PER_MS)
+#define METER_JITTER_NS   (3 * CLOCK_NS_PER_MS) /* more, or less */
 
 enum meter_state { METER_OFF, METER_IDLE, METER_BUSY };
 
@@ -32,7 +40,8 @@ static struct {
 	bool is_paused;
 	bool is_probing; /* an event is recorded, and was not reached when looked at last */
 	bool is_stale;   /* somebody has submitted since the last event */
-	bool is_fine;
+	enum share_look how;
+	uint64_t chance; /* prng.h */
 	uint64_t activity;
 	uint64_t look_ns; /* the last */
 	uint64_t tick_ns; /* the next */
@@ -81,7 +90,7 @@ static bool has_work(void)
 	meter.is_stale = meter.is_stale || is_new;
 	if (!drain_has_limit())
 		return is_new;
-	if (is_new && meter.is_fine && meter.out.is_busy)
+	if (is_new && meter.how == SHARE_LOOK_FINE && meter.out.is_busy)
 		return true;
 	if (meter.is_probing && !drain_probe_done())
 		return true;
@@ -111,7 +120,19 @@ static void set_busy(uint64_t since_ns)
 	meter.out.idle_ns = 0;
 }
 
-/* Somebody has submitted. */
+static uint64_t next_step_ns(void)
+{
+	uint64_t ns = METER_TICK_NS;
+
+	if (meter.how == SHARE_LOOK_COARSE)
+		return METER_COARSE_NS - METER_JITTER_NS +
+		       prng_below(&meter.chance, 2 * METER_JITTER_NS);
+	if (meter.how == SHARE_LOOK_FINE)
+		ns = share_earlier(hook_options()->burst_idle_ns / 4, ns);
+	return ns > METER_TICK_NS_MIN ? ns : METER_TICK_NS_MIN;
+}
+
+/* Somebody has submitted. Coarsely, that alone is no work: most calls are none. */
 static void begin(uint64_t now_ns)
 {
 	uint64_t tripped_ns = gate_tripped_ns();
@@ -119,14 +140,20 @@ static void begin(uint64_t now_ns)
 	meter.state = METER_BUSY;
 	meter.look_ns = tripped_ns > meter.look_ns && tripped_ns <= now_ns ? tripped_ns : now_ns;
 	meter.tick_ns = now_ns;
-	set_busy(meter.look_ns);
+	meter.out.idle_ns = 0;
+	if (meter.how == SHARE_LOOK_COARSE) {
+		meter.tick_ns = meter.look_ns + prng_below(&meter.chance, METER_COARSE_NS);
+		meter.look_ns = meter.tick_ns - METER_COARSE_NS;
+	} else {
+		set_busy(meter.look_ns);
+	}
 }
 
 static void look(uint64_t now_ns)
 {
 	uint64_t gap_ns = now_ns > meter.look_ns ? now_ns - meter.look_ns : 0;
-	uint64_t idle_ns = meter.is_fine ? hook_options()->burst_idle_ns : METER_IDLE_NS;
-	uint64_t step_ns = meter.is_fine ? idle_ns / 4 : METER_TICK_NS;
+	uint64_t idle_ns =
+		meter.how == SHARE_LOOK_FINE ? hook_options()->burst_idle_ns : METER_IDLE_NS;
 
 	meter.look_ns = now_ns;
 	if (has_work()) {
@@ -142,9 +169,7 @@ static void look(uint64_t now_ns)
 		meter.out.is_busy = false;
 		return;
 	}
-	if (step_ns < METER_TICK_NS_MIN)
-		step_ns = METER_TICK_NS_MIN;
-	meter.tick_ns = now_ns + share_earlier(step_ns, METER_TICK_NS);
+	meter.tick_ns = now_ns + next_step_ns();
 }
 
 /* While it is stopped or kept off nothing of it runs: that is no idleness. */
@@ -153,10 +178,12 @@ static bool is_paused(void)
 	return share_off_is_on() || gate_get() != GATE_OPEN;
 }
 
-void share_meter_tick(uint64_t now_ns, bool is_needed, bool is_fine)
+void share_meter_tick(uint64_t now_ns, enum share_look how)
 {
-	meter.is_fine = is_fine;
-	if (!is_needed) {
+	if (how > meter.how)
+		share_meter_soon(now_ns);
+	meter.how = how;
+	if (how == SHARE_LOOK_NONE) {
 		if (meter.state != METER_OFF && gate_is_armed())
 			gate_set(GATE_OPEN);
 		meter.state = METER_OFF;
@@ -176,7 +203,7 @@ void share_meter_tick(uint64_t now_ns, bool is_needed, bool is_fine)
 		start(now_ns);
 	if (meter.state == METER_IDLE) {
 		/* Copies alone are work for all but the end of a burst. */
-		if (gate_is_armed() && gate_copied_ns() && !is_fine)
+		if (gate_is_armed() && gate_copied_ns() && how != SHARE_LOOK_FINE)
 			gate_set(GATE_OPEN);
 		if (!gate_is_armed() && !gate_arm(meter.activity))
 			begin(now_ns);

@@ -53,8 +53,15 @@ struct share_meter {
 	uint64_t idle_ns;  /* when it ended, or seems to have; 0: it goes on */
 };
 
-/* is_needed: somebody wants to know. is_fine: when work ends, within a fraction of a ms. */
-void share_meter_tick(uint64_t now_ns, bool is_needed, bool is_fine);
+/* How closely to look, by who wants to know; the later ones give all that the earlier do. */
+enum share_look {
+	SHARE_LOOK_NONE,
+	SHARE_LOOK_COARSE, /* how much it is, for the status: some 100 times a second */
+	SHARE_LOOK_USUAL,  /* a limit, others beside it: 1000 times */
+	SHARE_LOOK_FINE,   /* when work ends, within a fraction of a ms */
+};
+
+void share_meter_tick(uint64_t now_ns, enum share_look look);
 uint64_t share_meter_due(void);
 void share_meter_forget(void); /* idle: what has passed the gate meanwhile was nothing */
 void share_meter_read(struct share_meter *ret);
@@ -69,7 +76,8 @@ void share_limit_reset(void);
 
 /* ---- share_burst.c ---------------------------------------------------------------- */
 
-uint64_t share_burst_tick(uint64_t now_ns, bool is_needed, bool is_critical);
+/* is_often: what is told decides about somebody now; else it is for the status alone. */
+uint64_t share_burst_tick(uint64_t now_ns, enum share_look look, bool is_often);
 void share_burst_lost(void);  /* the scheduler: what it was told is void */
 void share_burst_again(void); /* it listens from now on: at work or not, told before or not */
 void share_burst_reset(void);

@@ -37,8 +37,9 @@ class Status:
 class Metrics:
     """This process on one GPU, since it first used it. Times in the unit of their names.
 
-    Time on the GPU is measured while somebody has to know: beside others, with a compute limit,
-    and for critical programs. A task is a request; where none are told, a burst of work.
+    Time on the GPU is measured closely beside others, with a compute limit, and for critical
+    programs; roughly for who is alone; not without a scheduler. A task is a request; where none
+    are told, a burst of work that was measured closely.
     """
 
     busy_seconds: float  #: with work on the GPU
