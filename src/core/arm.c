@@ -5,13 +5,23 @@
 #define FIRST_BURSTS  32u
 #define EXPLORE_EVERY 128u
 
+bool arm_is_first(const struct share_arm *arm)
+{
+	return arm->n_bursts <= FIRST_BURSTS;
+}
+
+bool arm_is_trial(const struct share_arm *arm)
+{
+	return (arm->n_bursts - 1) % EXPLORE_EVERY == 0;
+}
+
 enum share_arm_kind arm_next(struct share_arm *arm)
 {
 	uint32_t at = arm->n_bursts++;
 
-	if (at < FIRST_BURSTS)
+	if (arm_is_first(arm))
 		return at % 2 ? SHARE_ARM_SLICES : SHARE_ARM_HOLD;
-	if (at % EXPLORE_EVERY == 0)
+	if (arm_is_trial(arm))
 		return arm->best == SHARE_ARM_HOLD ? SHARE_ARM_SLICES : SHARE_ARM_HOLD;
 	return arm->best;
 }

@@ -14,6 +14,10 @@
 /* For the burst that begins. */
 enum share_arm_kind arm_next(struct share_arm *arm);
 
+/* The last that arm_next() was asked for: of the first, or one that tries the worse one. */
+bool arm_is_first(const struct share_arm *arm);
+bool arm_is_trial(const struct share_arm *arm);
+
 /* A burst of that kind took ns. */
 void arm_note(struct share_arm *arm, enum share_arm_kind kind, uint64_t ns);
 

@@ -5,6 +5,7 @@
 #include "core/arm.h"
 #include "core/burst.h"
 #include "core/chain.h"
+#include "core/energy.h"
 #include "core/pace.h"
 #include "core/predict.h"
 #include "core/timers.h"
@@ -114,11 +115,11 @@ void hark_stop(struct share *share, uint32_t client)
 
 /* ---- requests and bursts --------------------------------------------------- */
 
-static void arm(struct share_client *c, enum share_warning warning)
+static void arm(struct share *share, struct share_client *c, enum share_warning warning)
 {
 	if (!c->is_armed) {
 		c->warning = warning;
-		c->arm = arm_next(&c->arms[warning]);
+		c->arm = energy_arm(share, c, warning, arm_next(&c->arms[warning]));
 	}
 	c->is_armed = true;
 }
@@ -135,7 +136,7 @@ static void on_begin(struct share *share, struct share_client *c)
 	c->linger_ns = SHARE_NO_DEADLINE;
 	c->is_bursting = true;
 	pace_begin(share, c);
-	arm(c, SHARE_WARNING_NONE);
+	arm(share, c, SHARE_WARNING_NONE);
 }
 
 static void begin_hint(struct share *share, struct share_client *c)
@@ -162,7 +163,7 @@ static void plan_hint(struct share *share, struct share_client *c)
 {
 	uint64_t start_ns;
 
-	arm(c, SHARE_WARNING_HINT);
+	arm(share, c, SHARE_WARNING_HINT);
 	if (c->is_hinted || c->arm != SHARE_ARM_HOLD)
 		return; /* one hold lasts as long as it lasts, however often it is asked for */
 	start_ns = predict_start(&c->predict, &share->config, burst_lead(share, c->gpu));
@@ -266,6 +267,7 @@ int hark_activity(struct share *share, const struct share_event *event)
 		c->burst_end_ns = share->now_ns + share->config.burst_ns;
 	usage_report(share, event->client, event->busy_ns, event->held_ns);
 	pace_report(share, event->client);
+	energy_charge(share, event->client);
 	hark_refresh(share, event->client);
 	return 0;
 }

@@ -4,6 +4,7 @@
 
 #include "core/burst.h"
 #include "core/chain.h"
+#include "core/energy.h"
 #include "core/hark.h"
 #include "core/pace.h"
 #include "core/slice.h"
@@ -19,6 +20,7 @@
 #define SECOND_NS  1000000000ull
 #define HOUR_NS    (3600 * SECOND_NS)
 #define WEIGHT_MAX 10000u
+#define WATT_MAX   (SHARE_POWER_MAX / 1000)
 
 void share_config_default(struct share_config *ret_config)
 {
@@ -63,7 +65,8 @@ int share_config_check(const struct share_config *config)
 		       within(config->burst_ns, MS_NS, HOUR_NS) &&
 		       within(config->slow_ns, US_NS, SECOND_NS) &&
 		       within(config->answer_ns, MS_NS, 60 * SECOND_NS) &&
-		       within(config->retry_ns, MS_NS, HOUR_NS);
+		       within(config->retry_ns, MS_NS, HOUR_NS) &&
+		       within(config->energy_budget_w, 0, WATT_MAX);
 
 	for (int i = 0; i < SHARE_CLASS_COUNT_; i++)
 		is_good = is_good && within(config->slice_us[i], SHARE_SLICE_MIN, SHARE_SLICE_MAX);
@@ -88,6 +91,7 @@ void share_init(struct share *share, struct share_client *clients, uint32_t n_cl
 		g->leaving = SHARE_NONE;
 		g->wake_ns = SHARE_NO_DEADLINE;
 		g->credit = burst_credit_max(config);
+		energy_fill(share, i);
 		slice_plan(config, g, &g->slices);
 	}
 }
@@ -110,6 +114,8 @@ static int on_config(struct share *share, const struct share_event *event)
 		share->gpus[i].is_dirty = true;
 	}
 	share->config = *event->config;
+	for (uint32_t i = 0; i < SHARE_GPUS_MAX; i++)
+		energy_fill(share, i);
 	return 0;
 }
 
@@ -188,6 +194,16 @@ static int on_run(struct share *share, const struct share_event *event)
 	return 0;
 }
 
+static int on_power(struct share *share, const struct share_event *event)
+{
+	if (event->gpu >= SHARE_GPUS_MAX)
+		return SHARE_E_NO_GPU;
+	if (event->value > SHARE_POWER_MAX)
+		return SHARE_E_VALUE;
+	share->gpus[event->gpu].power_mw = event->value;
+	return 0;
+}
+
 static int on_time(struct share *share)
 {
 	uint32_t client;
@@ -220,6 +236,8 @@ static int handle(struct share *share, const struct share_event *event)
 		return hark_activity(share, event);
 	case SHARE_EVENT_DONE:
 		return hark_done(share, event);
+	case SHARE_EVENT_POWER:
+		return on_power(share, event);
 	case SHARE_EVENT_TIME:
 		return on_time(share);
 	case SHARE_EVENT_COUNT_:
@@ -274,7 +292,7 @@ static void plan(struct share *share, uint32_t gpu)
 
 static bool is_of_client(enum share_event_type type)
 {
-	return type != SHARE_EVENT_CONFIG && type != SHARE_EVENT_TIME;
+	return type != SHARE_EVENT_CONFIG && type != SHARE_EVENT_POWER && type != SHARE_EVENT_TIME;
 }
 
 int share_step(struct share *share, const struct share_event *event,

@@ -55,6 +55,8 @@ enum share_rule {
 	SHARE_RULE_COUNT_
 };
 
+#define SHARE_POWER_MAX 10000000u /* mW */
+
 /* Tunables; every one may change at run time by SHARE_EVENT_CONFIG. */
 struct share_config {
 	enum share_rule slice_rule; /* default fixed */
@@ -74,7 +76,9 @@ struct share_config {
 	uint64_t burst_ns;   /* without a word in it, a burst counts as over; default 10 s */
 	uint64_t slow_ns;    /* a hold that takes longer is slow; default 3 ms */
 	uint64_t answer_ns;  /* to answer a SET; default 1 s */
-	uint64_t retry_ns;   /* after holding failed, or was slow; default 10 s */
+	bool is_saving;      /* hold only if it is worth its energy: energy.h; default false */
+	uint32_t energy_budget_w; /* what holds may cost beyond slices; 0, default: as they do */
+	uint64_t retry_ns;        /* after holding failed, or was slow; default 10 s */
 };
 
 /* In the order of struct nvshare_claim. */
@@ -104,6 +108,7 @@ enum share_event_type {
 	SHARE_EVENT_RUN,      /* client, running: sched has let it in, or stops it */
 	SHARE_EVENT_ACTIVITY, /* client, activity, busy_ns, held_ns, value */
 	SHARE_EVENT_DONE,     /* client, seq, outcome, took_ns, is_held: the answer to a SET */
+	SHARE_EVENT_POWER,    /* gpu, value: it draws so many mW */
 	SHARE_EVENT_TIME,     /* share_deadline() has come */
 	SHARE_EVENT_COUNT_
 };
@@ -203,6 +208,7 @@ struct share_client_status {
 	struct share_claim claim;
 	uint64_t gpu_ns, held_ns, slice_us, n_tasks, n_slo_violations;
 	uint64_t busy_ns;
+	uint64_t energy_uj;             /* 0 while its GPU's power is not known */
 	uint64_t margin_ns, prepare_ns; /* of hints: the margin, the last preparation */
 	bool is_held, is_busy, is_slices_only;
 };

@@ -76,6 +76,12 @@ struct share_pid {
 	uint32_t slo_us;           /* the shortest that it has heard of; 0: none yet */
 };
 
+/* energy.c */
+struct share_energy {
+	uint64_t uj;
+	uint64_t gpu_ns; /* it is of so much GPU time */
+};
+
 /* What a client was told, and what it has answered. */
 struct share_told {
 	uint64_t seq;
@@ -151,6 +157,7 @@ struct share_client {
 	struct share_link link[SHARE_LINKS_];
 	struct share_predict predict;
 	struct share_pace pace;
+	struct share_energy energy;
 	struct share_arm arms[SHARE_WARNINGS_];
 };
 
@@ -193,6 +200,8 @@ struct share_gpu {
 	bool is_weight_old[4];
 	uint32_t n_wanting, n_bursting, n_holders, n_late;
 	struct share_pid pid;
+	uint64_t power_mw;             /* 0: not known */
+	uint64_t budget_uj, budget_ns; /* what holds may cost; and when it was that much */
 	struct share_slices slices;
 	struct share_gpu_usage usage;
 

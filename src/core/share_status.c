@@ -2,6 +2,7 @@
 
 #include "core/share.h"
 
+#include "core/energy.h"
 #include "core/usage.h"
 
 #include <assert.h>
@@ -79,6 +80,7 @@ void share_client_status(const struct share *share, uint32_t client,
 		.claim = c->claim,
 		.gpu_ns = usage_ns(share, client),
 		.busy_ns = c->usage.busy_ns,
+		.energy_uj = energy_uj(share, client),
 		.held_ns = c->usage.held_ns,
 		.slice_us = c->told.slice_us,
 		.n_tasks = c->n_tasks,

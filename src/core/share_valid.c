@@ -105,6 +105,8 @@ static void check_gpu(const struct share *share, uint32_t gpu, const struct sums
 	assert(g->usage.weights == sums->weights && g->usage.rests == sums->rests);
 	assert(g->usage.given_ns <= g->usage.wall_ns);
 	assert(g->usage.class_ns[0] + g->usage.class_ns[1] <= g->usage.given_ns);
+	assert(g->power_mw <= SHARE_POWER_MAX);
+	assert(g->budget_uj <= share->config.energy_budget_w * 10000000ull);
 	assert(g->credit <= burst_credit_max(&share->config));
 	if (g->is_dirty)
 		return;

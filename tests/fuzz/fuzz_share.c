@@ -94,6 +94,8 @@ static void configure(struct input *in, struct share_config *config)
 	share_config_default(config);
 	config->is_holding = b & 1;
 	config->slice_rule = (enum share_rule)(b % (SHARE_RULE_COUNT_ + 1));
+	config->is_saving = b & 2;
+	config->energy_budget_w = b / 4;
 	config->lc_max_percent = b / 2;
 	config->hold_ns = (byte(in) + 1) * 10000000ull;
 	config->turn_ns = (byte(in) + 1) * 1000000ull;

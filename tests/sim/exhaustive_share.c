@@ -365,6 +365,7 @@ static void mix_slot(uint64_t *hash, uint64_t now, const struct share_client *sl
 	mix(hash, predict->expected_ns);
 	mix(hash, predict->n);
 	mix(hash, slot->usage.is_present);
+	mix(hash, run->is_saving ? slot->pace.mean_ns : 0);
 	mix_pace(hash, now, &slot->pace);
 }
 
@@ -460,6 +461,7 @@ static void begin(struct node *node)
 
 	share_config_default(&config);
 	config.slice_rule = run->rule;
+	config.is_saving = run->is_saving;
 	config.be_slice_us = 200; /* there are shorter ones */
 	config.is_holding = !run->is_not_holding;
 	config.lc_max_percent = run->is_uncapped ? 100 : config.lc_max_percent;
@@ -519,6 +521,10 @@ int main(int argc, char **argv)
 		 .arm = SHARE_ARM_SLICES,
 		 .rule = SHARE_RULE_FEEDBACK,
 		 .slo_us = 3000},
+		{"a critical one, saving energy",
+		 {CRITICAL, NORMAL, NORMAL},
+		 .slo_us = 500,
+		 .is_saving = true},
 		{"two critical ones, one fault", {CRITICAL, CRITICAL, LOW}, .n_faults = 1},
 		{"high, normal, low", {HIGH, NORMAL, LOW}, .n_faults = 1},
 		{"equals", {NORMAL, NORMAL, NORMAL}, .n_faults = 1},

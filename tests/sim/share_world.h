@@ -76,6 +76,7 @@ static struct world {
 	bool has_deaths;
 	bool are_equals;     /* none is critical, all are greedy; weights from 1 to 8 */
 	bool is_overloaded;  /* the critical never rest */
+	bool is_saving;      /* energy */
 	bool is_pinned;      /* their bursts hold others, whatever they learn */
 	uint32_t n_lc, n_be; /* the critical are the first; the next one is greedy and lives */
 	uint32_t lc_max_percent;

@@ -242,12 +242,16 @@ static void begin(uint64_t seed)
 	world.n_lc = world.are_equals ? 0 : seed % 7 < 2 ? 2 : 1;
 	world.n_be = 1 + (uint32_t)below(CLIENTS - 2);
 	world.lc_max_percent = percents[below(sizeof(percents) / sizeof(percents[0]))];
+	world.is_saving = seed / 8 % 2;
 	world.rule = (enum share_rule)(seed / 2 % SHARE_RULE_COUNT_);
 	world.start_ns = world.now_ns = 1000 * S;
 	share_config_default(&config);
 	config.lc_max_percent = world.lc_max_percent;
 	config.slice_rule = world.rule;
+	config.is_saving = world.is_saving;
+	config.energy_budget_w = world.is_saving && seed % 3 ? 1 : 0;
 	share_init(&world.share, world.slots, CLIENTS, &config);
+	step((struct share_event){.type = SHARE_EVENT_POWER, .value = 300000});
 	for (uint32_t i = 0; i < CLIENTS; i++)
 		world.clients[i].next_ns =
 			i < world.n_lc + world.n_be ? world.now_ns + below(MS) : UINT64_MAX;
