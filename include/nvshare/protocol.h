@@ -426,7 +426,7 @@ struct nvshare_status_client {
 	uint32_t flags;
 	uint32_t last_outcome; /* enum nvshare_outcome of its last stop */
 	uint32_t halt;         /* enum nvshare_halt */
-	uint32_t unused;
+	uint32_t energy_j;     /* joules, by GPU time and the GPU's power; 0: not known */
 	char name[NVSHARE_NAME_LEN];
 	char pod[NVSHARE_POD_LEN];
 };

@@ -121,6 +121,10 @@ static void print_claim(FILE *out, const struct nvshare_status_client *client)
 		      ", \"slo_violations\": %" PRIu64,
 		      (double)client->gpu_ns / NS, (double)client->held_ns / NS, client->slice_us,
 		      client->n_tasks, client->n_slo_violations);
+	if (client->energy_j)
+		(void)fprintf(out, ", \"energy_joules\": %u", client->energy_j);
+	else
+		(void)fputs(", \"energy_joules\": null", out);
 }
 
 static const char *truth(bool is_true)

@@ -11,6 +11,10 @@
 #define LIST_PERIOD_NS   CLOCK_NS_PER_SEC
 #define SAMPLE_PERIOD_NS (100 * CLOCK_NS_PER_MS)
 
+/* The counter of energy moves in steps of up to 100 ms; a mean of long ago says nothing. */
+#define POWER_MIN_NS (500 * CLOCK_NS_PER_MS)
+#define POWER_MAX_NS (60 * CLOCK_NS_PER_SEC)
+
 /* A sample older than this says nothing about now. */
 #define SAMPLE_FRESH_NS (3 * CLOCK_NS_PER_SEC)
 
@@ -161,6 +165,26 @@ bool gpus_sample(struct gpus *gpus, uint32_t index, uint64_t now_ns, bool must)
 	gpu->total = total;
 	gpu->external = external;
 	return true;
+}
+
+uint64_t gpus_power(struct gpus *gpus, uint32_t index, uint64_t now_ns)
+{
+	struct gpu *gpu = &gpus->at[index];
+	uint64_t passed_ns = now_ns - gpu->energy_ns, mj, mw;
+
+	if (!gpu->device || (gpu->energy_ns && passed_ns < POWER_MIN_NS))
+		return gpu->power_mw;
+	if (!nvml_energy(&gpus->nvml, gpu->device, &mj))
+		mj = 0;
+	if (gpu->energy_mj && passed_ns <= POWER_MAX_NS && mj > gpu->energy_mj)
+		gpu->power_mw = (mj - gpu->energy_mj) * CLOCK_NS_PER_MS / (passed_ns / 1000);
+	else if (nvml_power(&gpus->nvml, gpu->device, &mw))
+		gpu->power_mw = mw;
+	else
+		gpu->power_mw = 0;
+	gpu->energy_mj = mj;
+	gpu->energy_ns = now_ns;
+	return gpu->power_mw;
 }
 
 void gpus_await_clients(struct gpus *gpus)

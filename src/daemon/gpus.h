@@ -28,6 +28,9 @@ struct gpu {
 	uint64_t sampled_ns;           /* 0: never */
 	uint64_t context_bytes;        /* the largest context reported */
 	uint64_t over_ns;              /* too much is given out: said then; 0: it is not */
+	uint64_t energy_mj;            /* as last read */
+	uint64_t energy_ns;            /* then; 0: never */
+	uint64_t power_mw;             /* as last found; 0: not known */
 	uint32_t n_clients;
 	bool is_left; /* by its last client; to be measured when that one's memory is free */
 	bool is_told; /* the core knows it */
@@ -61,6 +64,12 @@ int gpus_find(struct gpus *gpus, const uint8_t uuid[16], uint64_t total, uint64_
  * makes sense, but for must: clients came with memory that was taken for others'.
  */
 bool gpus_sample(struct gpus *gpus, uint32_t index, uint64_t now_ns, bool must);
+
+/*
+ * mW: its mean since the last call, if that was within a minute, else of now; 0: NVML does
+ * not say. Not measured more often than makes sense.
+ */
+uint64_t gpus_power(struct gpus *gpus, uint32_t index, uint64_t now_ns);
 
 /*
  * After a restart what is used is our own clients', who are about to come back: until

@@ -29,6 +29,8 @@ static const struct {
 	{"nvmlDeviceGetName", offsetof(struct nvml, device_name), false},
 	{"nvmlDeviceGetUUID", offsetof(struct nvml, device_uuid), false},
 	{"nvmlDeviceGetMemoryInfo", offsetof(struct nvml, device_memory), false},
+	{"nvmlDeviceGetTotalEnergyConsumption", offsetof(struct nvml, device_energy), true},
+	{"nvmlDeviceGetPowerUsage", offsetof(struct nvml, device_power), true},
 	{"nvmlDeviceGetMigMode", offsetof(struct nvml, mig_mode), true},
 	{"nvmlDeviceGetMaxMigDeviceCount", offsetof(struct nvml, mig_count), true},
 	{"nvmlDeviceGetMigDeviceHandleByIndex", offsetof(struct nvml, mig_handle), true},
@@ -116,6 +118,26 @@ bool nvml_memory(const struct nvml *nvml, struct nvml_device_st *device, uint64_
 		return false;
 	*ret_total = memory.total;
 	*ret_used = memory.used < memory.total ? memory.used : memory.total;
+	return true;
+}
+
+bool nvml_energy(const struct nvml *nvml, struct nvml_device_st *device, uint64_t *ret_mj)
+{
+	unsigned long long mj = 0;
+
+	if (!nvml->device_energy || nvml->device_energy(device, &mj) != 0)
+		return false;
+	*ret_mj = mj;
+	return true;
+}
+
+bool nvml_power(const struct nvml *nvml, struct nvml_device_st *device, uint64_t *ret_mw)
+{
+	unsigned int mw = 0;
+
+	if (!nvml->device_power || nvml->device_power(device, &mw) != 0)
+		return false;
+	*ret_mw = mw;
 	return true;
 }
 

@@ -21,7 +21,9 @@ struct nvml {
 	int (*device_name)(struct nvml_device_st *device, char *name, unsigned int length);
 	int (*device_uuid)(struct nvml_device_st *device, char *uuid, unsigned int length);
 	int (*device_memory)(struct nvml_device_st *device, void *memory);
-	/* NULL where the driver is too old to know MIG */
+	/* NULL where the driver is too old to know these, or MIG */
+	int (*device_energy)(struct nvml_device_st *device, unsigned long long *mj);
+	int (*device_power)(struct nvml_device_st *device, unsigned int *mw);
 	int (*mig_mode)(struct nvml_device_st *device, unsigned int *current,
 			unsigned int *pending);
 	int (*mig_count)(struct nvml_device_st *device, unsigned int *count);
@@ -47,6 +49,10 @@ uint32_t nvml_list(const struct nvml *nvml, struct nvml_gpu *ret_gpus, uint32_t 
 /* Bytes; false if the driver does not answer. */
 bool nvml_memory(const struct nvml *nvml, struct nvml_device_st *device, uint64_t *ret_total,
 		 uint64_t *ret_used);
+
+/* Since the driver was loaded, and now; false if the device does not say (MIG instances). */
+bool nvml_energy(const struct nvml *nvml, struct nvml_device_st *device, uint64_t *ret_mj);
+bool nvml_power(const struct nvml *nvml, struct nvml_device_st *device, uint64_t *ret_mw);
 
 /* "GPU-" or "MIG-" and 32 hexadecimal digits with dashes. */
 bool nvml_parse_uuid(const char *text, uint8_t ret_uuid[16]);

@@ -104,6 +104,11 @@ static const struct option {
 	 NVSHARE_SLICE_US_MAX, rights_priority_names,
 	 "below a higher class, and critical's own"
 	 " (critical=5000000,high=1000,normal=500,low=200)"},
+	{"NVSHARE_ENERGY", OPTION_BOOL, AT(share.is_saving), 0, 0, NULL,
+	 "take others off the GPU only where slices break an SLO or cost more energy (0)"},
+	{"NVSHARE_ENERGY_BUDGET_W", OPTION_NUMBER, AT(share.energy_budget_w), 0,
+	 SHARE_POWER_MAX / 1000, NULL,
+	 "what that may cost beyond slices, watts on average; 0: no limit (0)"},
 	{"NVSHARE_ACTIVE_MS", OPTION_MS, AT(share.active_ns), SEC / 1000, 60 * SEC, NULL,
 	 "a client without work counts as active for so long (1000)"},
 	{"NVSHARE_BE_TURN_MS", OPTION_MS, AT(share.turn_ns), SEC / 1000, 10 * SEC, NULL,

@@ -154,6 +154,7 @@ int server_init(struct server *server, const struct options *options)
 	server->started_ns = server->now_ns;
 	server->armed_ns = SERVER_NEVER;
 	server->sample_ns = SERVER_NEVER;
+	server->power_ns = SERVER_NEVER;
 	server->over_ns = SERVER_NEVER;
 	server->quiet_ns = server->now_ns;
 
@@ -541,6 +542,8 @@ static uint64_t next_deadline(const struct server *server)
 		at_ns = server->grace_ns;
 	if (server->sample_ns < at_ns)
 		at_ns = server->sample_ns;
+	if (server->power_ns < at_ns)
+		at_ns = server->power_ns;
 	if (server->over_ns < at_ns)
 		at_ns = server->over_ns;
 	if (server->listen_ns && server->listen_ns < at_ns)

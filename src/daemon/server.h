@@ -79,6 +79,7 @@ struct server {
 	uint64_t armed_ns;  /* the timer's; SERVER_NEVER: not armed */
 	uint64_t grace_ns;  /* held until then; 0: no grace */
 	uint64_t sample_ns; /* NVML is asked again then; SERVER_NEVER: nobody waits */
+	uint64_t power_ns;  /* power is asked for then; SERVER_NEVER: by tools only */
 	uint64_t over_ns;   /* the earliest gpu::over_ns; SERVER_NEVER: none */
 	uint64_t listen_ns; /* the listener rests until then; 0: it listens */
 
@@ -140,6 +141,7 @@ void shares_activity(struct server *server, struct peer *peer, const struct nvsh
 void shares_set(struct server *server, struct peer *peer, const struct nvshare_share_set *set);
 void shares_gone(struct server *server, struct peer *peer);
 void shares_due(struct server *server);
+void shares_power(struct server *server); /* what the GPUs draw, for what it was used */
 
 /*
  * claims.c: what peer, which registers, is given of its claim (peer->claim); a claim as the

@@ -15,6 +15,9 @@ _Static_assert((int)SHARE_SLICE_MAX == (int)NVSHARE_SLICE_US_MAX, "slices");
 /* One pass over what is due makes at most so many steps, then the peers are heard again. */
 #define DUE_STEPS_MAX 256
 
+/* Who decides by energy has to know the power, but not how it goes up and down. */
+#define POWER_NS CLOCK_NS_PER_SEC
+
 /* The order of turns need not know of less. */
 #define USED_STEP_NS CLOCK_NS_PER_MS
 
@@ -110,6 +113,9 @@ void shares_join(struct server *server, struct peer *peer)
 	};
 
 	(void)step(server, &event);
+	if (server->share.config.is_saving && server->gpus.nvml.handle &&
+	    server->power_ns == SERVER_NEVER)
+		server->power_ns = server->now_ns;
 }
 
 void shares_claim(struct server *server, struct peer *peer)
@@ -194,8 +200,25 @@ void shares_gone(struct server *server, struct peer *peer)
 	(void)step(server, &event);
 }
 
+void shares_power(struct server *server)
+{
+	for (uint32_t i = 0; i < server->gpus.n; i++) {
+		struct share_event event = {
+			.type = SHARE_EVENT_POWER,
+			.gpu = i,
+			.value = gpus_power(&server->gpus, i, server->now_ns),
+		};
+
+		(void)step(server, &event);
+	}
+}
+
 void shares_due(struct server *server)
 {
+	if (server->power_ns <= server->now_ns) {
+		server->power_ns = server->n_clients ? server->now_ns + POWER_NS : SERVER_NEVER;
+		shares_power(server);
+	}
 	for (unsigned int i = 0; i < DUE_STEPS_MAX; i++) {
 		struct share_event event = {.type = SHARE_EVENT_TIME};
 

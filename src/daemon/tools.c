@@ -114,8 +114,10 @@ static void fill_client(const struct server *server, const struct peer *peer,
 {
 	struct sched_client_status status;
 	struct share_client_status share;
+	uint64_t energy_j;
 
 	share_client_status(&server->share, peer->slot, &share);
+	energy_j = share.energy_uj / 1000000;
 	sched_client_status(&server->sched, peer->slot, server->now_ns, &status);
 	assert(status.state != SCHED_CLIENT_FREE); /* core and peers go together */
 	*ret = (struct nvshare_status_client){
@@ -142,6 +144,7 @@ static void fill_client(const struct server *server, const struct peer *peer,
 		.last_outcome = status.last_outcome,
 		.halt = peer->halt,
 		.claim = peer->claim,
+		.energy_j = energy_j < UINT32_MAX ? (uint32_t)energy_j : UINT32_MAX,
 	};
 	memcpy(ret->name, peer->name, sizeof(ret->name));
 	memcpy(ret->pod, peer->pod, sizeof(ret->pod));
@@ -404,6 +407,7 @@ void tools_message(struct server *server, struct peer *peer, const struct msg *m
 
 	if (msg->header.type == NVSHARE_MSG_GET_STATUS) {
 		dispatch_sample(server);
+		shares_power(server);
 		peer->cursor = (struct peer_cursor){.stage = PEER_STAGE_NODE, .seq = seq};
 		tools_continue(server, peer);
 		return;

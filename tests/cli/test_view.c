@@ -296,10 +296,26 @@ static void how_the_time_is_shared_is_shown_where_it_is(void **state)
 	clients[0] = saved;
 }
 
+static void energy_is_in_the_json_where_it_is_known(void **state)
+{
+	char *text = json();
+
+	(void)state;
+	has(text, "\"energy_joules\": null");
+	assert_null(strstr(text, "\"energy_joules\": 1234"));
+	free(text);
+	clients[0].energy_j = 1234;
+	text = json();
+	has(text, "\"energy_joules\": 1234");
+	free(text);
+	clients[0].energy_j = 0;
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(how_the_time_is_shared_is_shown_where_it_is),
+		cmocka_unit_test(energy_is_in_the_json_where_it_is_known),
 		cmocka_unit_test(the_view_says_who_runs_and_why_others_wait),
 		cmocka_unit_test(claims_show_where_somebody_has_another),
 		cmocka_unit_test(a_failed_stop_is_told_in_words),

@@ -23,17 +23,22 @@ struct nvml_device_st {
 	unsigned int n_migs;
 	struct nvml_device_st *migs;
 	int error;
+	unsigned long long mj; /* 0: it does not say */
+	unsigned int mw;
 };
 
 static struct nvml_device_st instances[] = {
-	{"A100 MIG 1g", "MIG-11111111-1111-1111-1111-111111111111", 5 * GIB, 0, 0, 0, 0, NULL, 0},
-	{"A100 MIG 2g", "MIG-22222222-2222-2222-2222-222222222222", 10 * GIB, 0, GIB, 0, 0, NULL,
+	{"A100 MIG 1g", "MIG-11111111-1111-1111-1111-111111111111", 5 * GIB, 0, 0, 0, 0, NULL, 0, 0,
 	 0},
+	{"A100 MIG 2g", "MIG-22222222-2222-2222-2222-222222222222", 10 * GIB, 0, GIB, 0, 0, NULL, 0,
+	 0, 0},
 };
 static struct nvml_device_st devices[] = {
-	{"H200", "GPU-33333333-3333-3333-3333-333333333333", 100 * GIB, 0, 2 * GIB, 0, 0, NULL, 0},
-	{"A100", "GPU-44444444-4444-4444-4444-444444444444", 40 * GIB, 0, 0, 1, 2, instances, 0},
-	{"lost", "GPU-55555555-5555-5555-5555-555555555555", 40 * GIB, 0, 0, 0, 0, NULL, 15},
+	{"H200", "GPU-33333333-3333-3333-3333-333333333333", 100 * GIB, 0, 2 * GIB, 0, 0, NULL, 0,
+	 0, 0},
+	{"A100", "GPU-44444444-4444-4444-4444-444444444444", 40 * GIB, 0, 0, 1, 2, instances, 0, 0,
+	 0},
+	{"lost", "GPU-55555555-5555-5555-5555-555555555555", 40 * GIB, 0, 0, 0, 0, NULL, 15, 0, 0},
 };
 
 static int device_count(unsigned int *count)
@@ -86,6 +91,18 @@ static int mig_handle(struct nvml_device_st *device, unsigned int i, struct nvml
 	return 0;
 }
 
+static int device_energy(struct nvml_device_st *device, unsigned long long *mj)
+{
+	*mj = device->mj;
+	return device->mj ? 0 : 3;
+}
+
+static int device_power(struct nvml_device_st *device, unsigned int *mw)
+{
+	*mw = device->mw;
+	return device->mw ? 0 : 3;
+}
+
 /* Not opened by dlopen: never closed either. */
 static void fake_nvml(struct nvml *nvml)
 {
@@ -96,6 +113,8 @@ static void fake_nvml(struct nvml *nvml)
 		.device_name = device_name,
 		.device_uuid = device_uuid,
 		.device_memory = device_memory,
+		.device_energy = device_energy,
+		.device_power = device_power,
 		.mig_mode = mig_mode,
 		.mig_count = mig_count,
 		.mig_handle = mig_handle,
@@ -358,6 +377,36 @@ static void nvml_is_not_asked_too_often_nor_for_noise(void **state)
 	assert_false(gpus_sample(&gpus, 0, 3 * CLOCK_NS_PER_SEC, false));
 }
 
+static void power_is_a_mean_or_that_of_now(void **state)
+{
+	const uint64_t sec = CLOCK_NS_PER_SEC;
+	struct gpus gpus;
+
+	(void)state;
+	start_sampling(&gpus);
+	devices[0].mj = 5000000;
+	devices[0].mw = 80000;
+	assert_int_equal(gpus_power(&gpus, 0, 10 * sec), 80000); /* the first time */
+	devices[0].mj += 300000;
+	assert_int_equal(gpus_power(&gpus, 0, 10 * sec + sec / 2 - 1), 80000); /* too soon */
+	assert_int_equal(gpus_power(&gpus, 0, 11 * sec), 300000);
+	devices[0].mj += 600000;
+	assert_int_equal(gpus_power(&gpus, 0, 14 * sec), 200000);
+	devices[0].mj += 600000;
+	assert_int_equal(gpus_power(&gpus, 0, 74 * sec + 1), 80000); /* of too long ago */
+	devices[0].mj = 1000; /* the driver has been loaded anew */
+	assert_int_equal(gpus_power(&gpus, 0, 75 * sec), 80000);
+	devices[0].mj = 0;
+	assert_int_equal(gpus_power(&gpus, 0, 76 * sec), 80000);
+	devices[0].mj = 9000000; /* a mean since an error would be anything */
+	assert_int_equal(gpus_power(&gpus, 0, 77 * sec), 80000);
+	devices[0].mj = devices[0].mw = 0;
+	assert_int_equal(gpus_power(&gpus, 0, 78 * sec), 0);
+	gpus.nvml.device_energy = NULL;
+	gpus.nvml.device_power = NULL;
+	assert_int_equal(gpus_power(&gpus, 0, 79 * sec), 0);
+}
+
 static void a_context_s_price_has_a_limit(void **state)
 {
 	struct gpu gpu = {.context_bytes = 0};
@@ -385,6 +434,7 @@ int main(void)
 		cmocka_unit_test(a_client_that_comes_late_takes_its_memory_out_of_external),
 		cmocka_unit_test(a_rise_counts_when_it_was_seen_twice),
 		cmocka_unit_test(nvml_is_not_asked_too_often_nor_for_noise),
+		cmocka_unit_test(power_is_a_mean_or_that_of_now),
 		cmocka_unit_test(a_context_s_price_has_a_limit),
 	};
 

@@ -111,6 +111,10 @@ static void every_variable_is_taken(void **state)
 			     "low,uid:1000=high",
 			     "NVSHARE_SLICE_RULE",
 			     "feedback",
+			     "NVSHARE_ENERGY",
+			     "1",
+			     "NVSHARE_ENERGY_BUDGET_W",
+			     "25",
 			     NULL};
 	struct options options;
 	char text[OPTIONS_TEXT_LEN];
@@ -126,6 +130,8 @@ static void every_variable_is_taken(void **state)
 	assert_int_equal(options.config.reserve_percent, 0);
 	assert_int_equal(options.config.policy, SCHED_POLICY_DEADLINE);
 	assert_int_equal(options.share.slice_rule, SHARE_RULE_FEEDBACK);
+	assert_true(options.share.is_saving);
+	assert_int_equal(options.share.energy_budget_w, 25);
 	assert_int_equal(options.rights.priority, NVSHARE_PRIORITY_LOW);
 	assert_int_equal(rights_priority(&options.rights, 1000, NULL, 0), NVSHARE_PRIORITY_HIGH);
 	assert_int_equal(options.config.max_runtime_ns, 11 * SEC);
@@ -140,6 +146,8 @@ static void an_error_names_variable_value_and_what_is_allowed(void **state)
 		{"NVSHARE_TQ", "1m", "NVSHARE_TQ is '1m'; allowed is seconds from 0.01 to 86400"},
 		{"NVSHARE_SCHEDULING_MODE", "x",
 		 "NVSHARE_SCHEDULING_MODE is 'x'; allowed is one of auto, serial, concurrent"},
+		{"NVSHARE_ENERGY_BUDGET_W", "10001",
+		 "NVSHARE_ENERGY_BUDGET_W is '10001'; allowed is a whole number from 0 to 10000"},
 		{"NVSHARE_SLICE_RULE", "slow",
 		 "NVSHARE_SLICE_RULE is 'slow'; allowed is one of fixed, slack, exponential,"
 		 " feedback"},

@@ -7,7 +7,7 @@ import signal
 import time
 
 import pytest
-
+import wire
 from conftest import until
 
 ROUNDS = "40"  # a kernel of some milliseconds
@@ -260,4 +260,26 @@ def test_who_is_alone_is_metered_and_costs_nothing_idle(node):
     assert wakes(lc) == before and node.client(lc)["gpu_seconds"] == used
     lc.kill()
     lc.process.wait()
+    node.expect_sound_scheduler()
+
+
+@pytest.mark.parametrize("decides", ["0", "1"])
+def test_the_energy_of_a_program_is_its_time_at_the_card_s_power(node, decides):
+    node.start_scheduler(NVSHARE_ENERGY=decides)
+    be, other = start_be(node, "--seconds", "60"), start_be(node, "--seconds", "60")
+    until("both compute", lambda: is_ready(be) and is_ready(other))
+    found = until("it is known", lambda: (c := node.client(be)) and (c["energy_joules"] or 0) > 50 and c)
+    assert 70 < found["energy_joules"] / found["gpu_seconds"] < 710  # idle, and with all it has
+    for program in (be, other):
+        program.kill()
+        program.process.wait()
+    # Without programs nobody asks for it.
+    before = []
+
+    def is_asleep():
+        before.append(wire.read_stat(node.scheduler.pid))
+        time.sleep(1.5)
+        return before[-1] == wire.read_stat(node.scheduler.pid)
+
+    until("the scheduler sleeps", is_asleep)
     node.expect_sound_scheduler()
