@@ -42,7 +42,7 @@ src      = $(sort $(wildcard src/$(1)/*.c))
 obj      = $(patsubst %.c,$(B)/%.o,$(1))
 tests_of = $(patsubst %.c,$(B)/%,$(sort $(wildcard tests/$(1)/test_*.c)))
 
-core_obj   := $(call obj,$(call src,core))
+core_obj   := $(call obj,$(call src,core) $(call src,core/*))
 util_obj   := $(call obj,$(call src,util))
 ipc_obj    := $(call obj,$(call src,ipc))
 hook_obj   := $(call obj,$(call src,hook) $(call src,hook/*))
@@ -206,7 +206,7 @@ replays := $(fuzzers:%=$(B)/tests/fuzz/replay_%)
 $(replays): $(B)/tests/fuzz/replay_%: $(B)/tests/fuzz/fuzz_%.o $(B)/tests/fuzz/replay.o $(libs)
 	$(LINK) -o $@ $^
 
-$(fuzzers:%=$(B)/tests/fuzz/fuzz_%): $(B)/tests/fuzz/fuzz_%: tests/fuzz/fuzz_%.c $(wildcard src/core/*.c src/ipc/*.c src/util/*.c)
+$(fuzzers:%=$(B)/tests/fuzz/fuzz_%): $(B)/tests/fuzz/fuzz_%: tests/fuzz/fuzz_%.c $(wildcard src/core/*.c src/core/*/*.c src/ipc/*.c src/util/*.c)
 	@mkdir -p $(@D)
 	$(CC) $(NVS_CPPFLAGS) -std=gnu11 -g -O1 -pthread -fsanitize=fuzzer,address,undefined -o $@ $^
 
@@ -247,12 +247,14 @@ $(B)/tests/hook/preload/libleaver.so $(B)/tests/hook/preload/libearly.so: $(B)/t
 	$(LINK) -shared -o $@ $^ -ldl -lm
 
 # End to end: real programs, the real scheduler, the simulated GPU.
+# The end-to-end tests wait more than they compute: two at a time where pytest-xdist is there.
+XDIST = $(shell $(PYTHON) -c 'import xdist' 2>/dev/null && echo -n 2)
 PYTEST = NVSHARE_BUILD=$(abspath $(B)) $(PYTHON) -m pytest -q -p no:cacheprovider
 .PHONY: check-preload check-e2e check-api check-e2e-slow
 check-preload: all apps $(fixtures)
 	$(PYTEST) tests/hook/preload
 check-e2e: all apps
-	$(PYTEST) -m 'not slow' tests/e2e
+	$(PYTEST) $(XDIST) -m 'not slow' tests/e2e
 check-api: all apps ## what programs may call: Python, C++
 	$(PYTEST) tests/python
 	$(PYTEST) tests/cpp

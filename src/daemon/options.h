@@ -8,7 +8,7 @@
  */
 
 #include "core/sched.h"
-#include "core/share.h"
+#include "core/share/share.h"
 #include "daemon/rights.h"
 #include "util/log.h"
 

@@ -15,7 +15,7 @@
  */
 
 #include "core/sched.h"
-#include "core/share.h"
+#include "core/share/share.h"
 #include "daemon/gpus.h"
 #include "daemon/options.h"
 #include "daemon/peer.h"

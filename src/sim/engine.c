@@ -2,7 +2,7 @@
 
 #include "sim/engine.h"
 
-#include "core/share.h"
+#include "core/share/share.h"
 #include "sim/gpu.h"
 #include "sim/traffic.h"
 

@@ -9,7 +9,7 @@
  * they answer at once that it is done.
  */
 
-#include "core/share.h"
+#include "core/share/share.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

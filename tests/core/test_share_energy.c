@@ -4,7 +4,7 @@
 
 #include "share_rig.h"
 
-#include "core/energy.h"
+#include "core/share/energy.h"
 
 static struct rig rig;
 

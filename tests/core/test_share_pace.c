@@ -4,7 +4,7 @@
 
 #include "share_rig.h"
 
-#include "core/pace.h"
+#include "core/share/pace.h"
 
 static struct rig rig;
 

@@ -2,9 +2,9 @@
 
 /* What share is made of: slices, hints, the choice between holds and slices, GPU time. */
 
-#include "core/arm.h"
-#include "core/predict.h"
-#include "core/slice.h"
+#include "core/share/arm.h"
+#include "core/share/predict.h"
+#include "core/share/slice.h"
 #include "share_rig.h"
 
 static struct rig rig;

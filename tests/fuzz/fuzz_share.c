@@ -6,7 +6,7 @@
  * never asks to be called again at once for ever, and when all are silent it lets go.
  */
 
-#include "core/share.h"
+#include "core/share/share.h"
 
 #include <stdlib.h>
 #include <string.h>

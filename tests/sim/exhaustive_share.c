@@ -17,7 +17,7 @@
  * nevertheless. Then it stops: all are let go, and the machine comes to rest.
  */
 
-#include "core/burst.h"
+#include "core/share/burst.h"
 #include "mix.h"
 #include "seen.h"
 #include "share_node.h"

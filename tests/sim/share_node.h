@@ -8,7 +8,7 @@
  * the one that node_copy() sets.
  */
 
-#include "core/share.h"
+#include "core/share/share.h"
 #include "nvshare/protocol.h"
 
 #include <assert.h>

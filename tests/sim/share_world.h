@@ -10,7 +10,7 @@
  * A header with code, and one world, because sim_share.c would be too long with it.
  */
 
-#include "core/share.h"
+#include "core/share/share.h"
 #include "util/prng.h"
 
 #include <inttypes.h>

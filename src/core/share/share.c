@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-#include "core/share.h"
+#include "core/share/share.h"
 
-#include "core/burst.h"
-#include "core/chain.h"
-#include "core/energy.h"
-#include "core/hark.h"
-#include "core/pace.h"
-#include "core/slice.h"
-#include "core/timers.h"
-#include "core/touch.h"
-#include "core/usage.h"
+#include "core/share/burst.h"
+#include "core/share/chain.h"
+#include "core/share/energy.h"
+#include "core/share/hark.h"
+#include "core/share/pace.h"
+#include "core/share/slice.h"
+#include "core/share/timers.h"
+#include "core/share/touch.h"
+#include "core/share/usage.h"
 
 #include <assert.h>
 #include <string.h>

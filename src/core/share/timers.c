@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-#include "core/timers.h"
+#include "core/share/timers.h"
 
 static uint64_t due_at(const struct share *share, uint32_t place)
 {

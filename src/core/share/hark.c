@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-#include "core/hark.h"
+#include "core/share/hark.h"
 
-#include "core/arm.h"
-#include "core/burst.h"
-#include "core/chain.h"
-#include "core/energy.h"
-#include "core/pace.h"
-#include "core/predict.h"
-#include "core/timers.h"
-#include "core/touch.h"
-#include "core/usage.h"
+#include "core/share/arm.h"
+#include "core/share/burst.h"
+#include "core/share/chain.h"
+#include "core/share/energy.h"
+#include "core/share/pace.h"
+#include "core/share/predict.h"
+#include "core/share/timers.h"
+#include "core/share/touch.h"
+#include "core/share/usage.h"
 
 #include <assert.h>
 #include <string.h>

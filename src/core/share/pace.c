@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-#include "core/pace.h"
+#include "core/share/pace.h"
 
-#include "core/usage.h"
+#include "core/share/usage.h"
 
 #define TOOK_MAX (3600ull * 1000000000) /* ns; keeps the products from overflow */
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-#include "core/chain.h"
+#include "core/share/chain.h"
 
 void chain_init(struct share_list *list)
 {

@@ -8,7 +8,7 @@
  * held come first, since somebody waits for it.
  */
 
-#include "core/share.h"
+#include "core/share/share.h"
 
 void touch(struct share *share, uint32_t client);
 void touch_all(struct share *share, uint32_t gpu);     /* all that run on it */

@@ -4,7 +4,7 @@
 
 /* Lists of share's clients, linked by slot number. Every operation takes constant time. */
 
-#include "core/share.h"
+#include "core/share/share.h"
 
 #include <stdint.h>
 

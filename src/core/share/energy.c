@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-#include "core/energy.h"
+#include "core/share/energy.h"
 
-#include "core/arm.h"
-#include "core/pace.h"
-#include "core/usage.h"
+#include "core/share/arm.h"
+#include "core/share/pace.h"
+#include "core/share/usage.h"
 
 #define PJ_UJ       1000000u
 #define NJ_UJ       1000u

@@ -8,7 +8,7 @@
  * announced, and how far ahead of that one has to be to be sure.
  */
 
-#include "core/share.h"
+#include "core/share/share.h"
 
 /* A hint: a burst in value_ns. One that is still open is forgotten. */
 void predict_hint(struct share_predict *predict, const struct share_config *config, uint64_t now_ns,

@@ -170,7 +170,7 @@ enum {
 	SHARE_E_STALE,     /* an answer to nothing that is open */
 };
 
-#include "core/share_private.h" /* struct share, struct share_client: for their size only */
+#include "core/share/share_private.h" /* struct share, struct share_client: for their size only */
 
 void share_config_default(struct share_config *ret_config);
 

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-#include "core/burst.h"
+#include "core/share/burst.h"
 
-#include "core/arm.h"
-#include "core/chain.h"
-#include "core/touch.h"
+#include "core/share/arm.h"
+#include "core/share/chain.h"
+#include "core/share/touch.h"
 
 #define SLOW_MIN      2u /* of the last holds: one that is slow tells nothing of a tail */
 #define WEIGHT_MEAN   100u

@@ -12,7 +12,7 @@
  * slices leave others the rest of the time.
  */
 
-#include "core/share.h"
+#include "core/share/share.h"
 
 /* For the clients that are active on gpu now. */
 void slice_plan(const struct share_config *config, const struct share_gpu *gpu,

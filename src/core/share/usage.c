@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-#include "core/usage.h"
+#include "core/share/usage.h"
 
-#include "core/chain.h"
+#include "core/share/chain.h"
 
 #include <assert.h>
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-#include "core/slice.h"
+#include "core/share/slice.h"
 
-#include "core/pace.h"
+#include "core/share/pace.h"
 
 #define WEIGHT_DEFAULT 100u
 

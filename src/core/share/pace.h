@@ -27,7 +27,7 @@
  *   of several SLOs the shortest counts.
  */
 
-#include "core/share.h"
+#include "core/share/share.h"
 
 void pace_join(struct share_client *c);
 

@@ -9,7 +9,7 @@
  * one now and then, rarely enough not to be in the 99th percentile itself.
  */
 
-#include "core/share.h"
+#include "core/share/share.h"
 
 /* For the burst that begins. */
 enum share_arm_kind arm_next(struct share_arm *arm);

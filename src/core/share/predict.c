@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-#include "core/predict.h"
+#include "core/share/predict.h"
 
 #define SAMPLES_MIN   3u
 #define ALPHA_PERCENT 30u

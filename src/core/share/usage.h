@@ -15,7 +15,7 @@
  * The sum over a GPU's clients never exceeds the time that has passed.
  */
 
-#include "core/share.h"
+#include "core/share/share.h"
 
 void usage_init(struct share *share, uint32_t gpu);
 void usage_join(struct share *share, uint32_t client);

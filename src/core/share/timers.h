@@ -7,7 +7,7 @@
  * lies in the clients themselves: the slot at place i is clients[i].heap_slot.
  */
 
-#include "core/share.h"
+#include "core/share/share.h"
 
 /* Puts client where its timers, of which due_ns becomes the least, want it, or takes it out. */
 void timers_set(struct share *share, uint32_t client);

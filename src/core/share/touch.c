@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-#include "core/touch.h"
+#include "core/share/touch.h"
 
-#include "core/burst.h"
-#include "core/chain.h"
-#include "core/pace.h"
-#include "core/slice.h"
-#include "core/timers.h"
-#include "core/usage.h"
+#include "core/share/burst.h"
+#include "core/share/chain.h"
+#include "core/share/pace.h"
+#include "core/share/slice.h"
+#include "core/share/timers.h"
+#include "core/share/usage.h"
 
 #include <assert.h>
 

@@ -23,7 +23,7 @@
  * first bursts of a client, and later one in 128, try what is not chosen.
  */
 
-#include "core/share.h"
+#include "core/share/share.h"
 
 /* client has had GPU time. */
 void energy_charge(struct share *share, uint32_t client);

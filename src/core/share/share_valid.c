@@ -2,8 +2,8 @@
 
 /* The invariants, all computed anew from the clients: O(clients), for tests and debug builds. */
 
-#include "core/burst.h"
-#include "core/share.h"
+#include "core/share/burst.h"
+#include "core/share/share.h"
 
 #include <assert.h>
 #include <string.h>

@@ -13,7 +13,7 @@
  * time between fills it; with none left the slices divide the time, until half is back.
  */
 
-#include "core/share.h"
+#include "core/share/share.h"
 
 /* The greatest credit that config allows. */
 uint64_t burst_credit_max(const struct share_config *config);

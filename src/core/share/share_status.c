@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-#include "core/share.h"
+#include "core/share/share.h"
 
-#include "core/energy.h"
-#include "core/usage.h"
+#include "core/share/energy.h"
+#include "core/share/usage.h"
 
 #include <assert.h>
 #include <string.h>

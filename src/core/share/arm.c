@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-#include "core/arm.h"
+#include "core/share/arm.h"
 
 #define FIRST_BURSTS  32u
 #define EXPLORE_EVERY 128u

@@ -4,7 +4,7 @@
 
 /* What share hears: what clients do, what they answer, and what they do not. */
 
-#include "core/share.h"
+#include "core/share/share.h"
 
 /* The most reports that one timer causes. */
 #define HARK_REPORTS_MAX 8u
