@@ -114,7 +114,8 @@ unit_tests := $(foreach d,core util ipc,$(call tests_of,$(d)))
 unit_tests_hook   := $(call tests_of,hook)
 unit_tests_daemon := $(call tests_of,daemon) $(call tests_of,cli)
 unit_tests_simgpu := $(call tests_of,simgpu)
-unit_tests_sim    := $(call tests_of,sim)
+# One thread, and a minute and more under its sanitizer.
+unit_tests_sim    := $(if $(findstring thread,$(SAN)),,$(call tests_of,sim))
 
 $(unit_tests): $(B)/tests/%: $(B)/tests/%.o $(libs)
 	$(LINK) -o $@ $^ $(CMOCKA_LIBS)
