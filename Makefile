@@ -249,7 +249,7 @@ $(B)/tests/hook/preload/libleaver.so $(B)/tests/hook/preload/libearly.so: $(B)/t
 
 # End to end: real programs, the real scheduler, the simulated GPU.
 # The end-to-end tests wait more than they compute: two at a time where pytest-xdist is there.
-XDIST = $(shell $(PYTHON) -c 'import xdist' 2>/dev/null && echo -n 2)
+XDIST = $(shell $(PYTHON) -c 'import xdist' 2>/dev/null && printf ' -n 2')
 PYTEST = NVSHARE_BUILD=$(abspath $(B)) $(PYTHON) -m pytest -q -p no:cacheprovider
 .PHONY: check-preload check-e2e check-api check-e2e-slow
 check-preload: all apps $(fixtures)

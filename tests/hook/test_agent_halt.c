@@ -64,9 +64,10 @@ static void freezes_work_that_does_not_end(void)
 static void freezes_at_once_without_events(void)
 {
 	struct nvshare_lock_released r;
-	int fd = begin_busy();
+	int fd;
 
-	cuda_real.cuCtxRecordEvent = NULL;
+	cuda_real.cuCtxRecordEvent = NULL; /* before the agent's thread is there */
+	fd = begin_busy();
 	fake_drop(fd, 1, 60 * MIB, 4);
 	r = fake_expect(fd, NVSHARE_MSG_LOCK_RELEASED).body.lock_released_7;
 	check(r.outcome == NVSHARE_OUTCOME_SUCCESS && r.mem.swapped == 60 * MIB);
