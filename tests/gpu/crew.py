@@ -242,3 +242,16 @@ class Crew:
         if scheduler and not scheduler.is_alive():
             self.fail("the scheduler", scheduler.tail())
         self.rig.close()
+
+
+def measure(kinds, args):
+    """The one of the kinds that args.what names, with a crew for args.budget seconds: the exit status."""
+    crew = Crew(args.bin, args.budget)
+    try:
+        crew.rig.start_scheduler()
+        kinds[args.what](crew, args)
+    except Exception as error:  # pylint: disable=broad-except # what was measured has been printed
+        crew.fail(args.what, f"{type(error).__name__}: {error}")
+    finally:
+        crew.close()
+    return 0 if crew.is_ok else 1

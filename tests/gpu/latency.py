@@ -15,7 +15,7 @@ import pathlib
 import sys
 from dataclasses import dataclass, field
 
-from crew import Crew, Job
+from crew import Job, measure
 
 HERE = pathlib.Path(__file__).resolve().parent
 WARM_PLAIN = 3
@@ -229,16 +229,7 @@ def main():
     parser.add_argument("--shorter", type=int, default=25, help="driver: times, of one that is less long")
     parser.add_argument("--hint-us", type=int, default=2000, help="torch: so long ahead")
     parser.add_argument("--simple", action="store_true", help="torch: without it, by the driver alone")
-    args = parser.parse_args()
-    crew = Crew(args.bin, args.budget)
-    try:
-        crew.rig.start_scheduler()
-        {"driver": driver, "torch": torch}[args.what](crew, args)
-    except Exception as error:  # pylint: disable=broad-except # what was measured has been printed
-        crew.fail(args.what, f"{type(error).__name__}: {error}")
-    finally:
-        crew.close()
-    return 0 if crew.is_ok else 1
+    return measure({"driver": driver, "torch": torch}, parser.parse_args())
 
 
 if __name__ == "__main__":

@@ -13,7 +13,7 @@ time for all of it. Exit: 0 everything could be measured, whatever came of it.
 import argparse
 import sys
 
-from crew import Crew, Job
+from crew import Job, measure
 from latency import rounds_of
 
 WEIGHTS = ([1, 1], [1, 2], [1, 4], [1, 2, 4], [1, 8])
@@ -132,16 +132,7 @@ def main():
     parser.add_argument("--patience", type=float, default=40, help="seconds, until all programs are ready")
     parser.add_argument("--us", type=int, default=5000, help="of a kernel")
     parser.add_argument("--ahead", type=int, default=8, help="kernels submitted before waiting")
-    args = parser.parse_args()
-    crew = Crew(args.bin, args.budget)
-    try:
-        crew.rig.start_scheduler()
-        {"shares": shares, "caps": caps}[args.what](crew, args)
-    except Exception as error:  # pylint: disable=broad-except # what was measured has been printed
-        crew.fail(args.what, f"{type(error).__name__}: {error}")
-    finally:
-        crew.close()
-    return 0 if crew.is_ok else 1
+    return measure({"shares": shares, "caps": caps}, parser.parse_args())
 
 
 if __name__ == "__main__":

@@ -172,7 +172,7 @@ static void plan_hint(struct share *share, struct share_client *c)
 		begin_hint(share, c);
 }
 
-/* A burst seems to go on for a while after it; by then the next may have been announced. */
+/* That it is over is seen some time after its last work; the next may be announced by then. */
 static void end_burst(struct share *share, struct share_client *c)
 {
 	c->is_bursting = false;

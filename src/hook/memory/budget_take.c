@@ -1,0 +1,238 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+
+#include "hook/agent/agent.h"
+#include "hook/cond.h"
+#include "hook/gate/gate.h"
+#include "hook/hook_options.h"
+#include "hook/memory/budget_private.h"
+#include "hook/table/cuda_real.h"
+#include "util/clock.h"
+
+/* Asked for at once, so that not every small allocation makes a round trip. */
+#define BUDGET_STEP_MAX (64ull << 20)
+
+/* Between tries of the driver, which says out of memory although the budget has room. */
+#define PAUSE_NS_MIN    CLOCK_NS_PER_MS
+#define PAUSE_NS_MAX    (250 * CLOCK_NS_PER_MS)
+#define PAUSED_NS_MAX   (240 * CLOCK_NS_PER_SEC) /* as long as any wait may be */
+#define ROOMY_TRIES_MAX 6                        /* in a row, with room on the card */
+
+static bool take_now(struct budget_device *d, uint64_t bytes, int kind)
+{
+	if (budget_unused(d) < bytes)
+		return false;
+	*budget_counter(d, kind) += bytes;
+	return true;
+}
+
+/*
+ * One round of waiting for the first in line, lock held: until need bytes are free, or
+ * a refusal.
+ */
+static bool wait_for_room(CUdevice dev, struct budget_device *d)
+{
+	uint64_t n_refused = d->n_refused;
+
+	pthread_mutex_unlock(&budget_state.lock);
+	agent_want_memory(dev);
+	pthread_mutex_lock(&budget_state.lock);
+	while (n_refused == d->n_refused && budget_unused(d) < d->need)
+		cond_wait(&budget_state.changed, &budget_state.lock);
+	return n_refused == d->n_refused;
+}
+
+static void stand_in_line(struct budget_device *d)
+{
+	uint64_t ticket = d->ticket_next++;
+
+	while (d->ticket_served != ticket)
+		cond_wait(&budget_state.changed, &budget_state.lock);
+}
+
+static void leave_line(struct budget_device *d)
+{
+	d->need = 0;
+	d->slack = 0;
+	d->is_exact = false;
+	d->ticket_served++;
+	pthread_cond_broadcast(&budget_state.changed);
+}
+
+/*
+ * Outside the gate while it waits, so that this process can be switched out meanwhile;
+ * inside again before it takes, since what is taken but not yet allocated could not be
+ * evicted if the gate closed in between.
+ */
+static CUresult take_waiting(CUdevice dev, struct budget_device *d, uint64_t bytes, int kind)
+{
+	uint64_t total = budget_total(dev), step = total / 16;
+	bool has_room = true, is_done = false;
+
+	if (step > BUDGET_STEP_MAX)
+		step = BUDGET_STEP_MAX;
+	if (kind != BUDGET_PAGEABLE || bytes >= step)
+		step = 0;
+
+	gate_leave();
+	pthread_mutex_lock(&budget_state.lock);
+	stand_in_line(d);
+	while (!is_done) {
+		d->need = bytes;
+		d->need_kind = kind;
+		d->slack = step && !d->is_exact ? step - bytes : 0;
+		if (budget_unused(d) < bytes)
+			has_room = wait_for_room(dev, d);
+		if (!has_room && step) {
+			step = 0; /* refused with the slack; perhaps not without */
+			has_room = true;
+			continue;
+		}
+		pthread_mutex_unlock(&budget_state.lock);
+		gate_enter();
+		pthread_mutex_lock(&budget_state.lock);
+		is_done = !has_room || take_now(d, bytes, kind);
+		if (!is_done) {
+			pthread_mutex_unlock(&budget_state.lock);
+			gate_leave();
+			pthread_mutex_lock(&budget_state.lock);
+		}
+	}
+	leave_line(d);
+	pthread_mutex_unlock(&budget_state.lock);
+	return has_room ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
+}
+
+/*
+ * In a capture of the calling thread. A stop that drains does not close the gate before it
+ * ends, so there is nothing to leave; but then this process can not be switched out to
+ * break a deadlock, so the wait has an end: as long as a stop would wait for the capture.
+ * A stop that freezes closes the gate around us: then we have all the time there is.
+ */
+static CUresult take_pressing(CUdevice dev, struct budget_device *d, uint64_t bytes, int kind)
+{
+	uint64_t pinned = kind == BUDGET_PAGEABLE ? 0 : bytes, n_refused;
+	uint64_t end_ns = clock_now_ns() + hook_options()->drain_max_ns;
+	bool is_taken;
+	int r = 0;
+
+	pthread_mutex_lock(&budget_state.lock);
+	d->pressing += bytes;
+	d->pressing_pinned += pinned;
+	n_refused = d->n_refused;
+	pthread_mutex_unlock(&budget_state.lock);
+	agent_want_memory(dev);
+	pthread_mutex_lock(&budget_state.lock);
+	while (!(is_taken = take_now(d, bytes, kind)) && n_refused == d->n_refused && !r) {
+		r = cond_wait_until(&budget_state.changed, &budget_state.lock, end_ns);
+		if (r && gate_get() == GATE_CLOSED) {
+			end_ns = clock_now_ns() + hook_options()->drain_max_ns;
+			r = 0;
+		}
+	}
+	d->pressing -= bytes;
+	d->pressing_pinned -= pinned;
+	pthread_mutex_unlock(&budget_state.lock);
+	return is_taken ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
+}
+
+CUresult budget_take(CUdevice dev, uint64_t bytes, int kind)
+{
+	struct budget_device *d = budget_device(dev);
+	uint64_t limit = kind == NVSHARE_PINNED_CONTEXT ? budget_limit(dev) : UINT64_MAX;
+	bool may_wait = !gate_thread_captures(), is_first, is_taken, is_over;
+	CUresult res = CUDA_SUCCESS;
+
+	if (!d)
+		return CUDA_SUCCESS;
+	pthread_mutex_lock(&budget_state.lock);
+	is_over = limit != UINT64_MAX && !budget_within(d, bytes, limit);
+	/* Nobody passes those who wait, except who may not wait. */
+	is_first = d->ticket_next == d->ticket_served || !may_wait;
+	is_taken = !is_over && is_first && take_now(d, bytes, kind);
+	pthread_mutex_unlock(&budget_state.lock);
+
+	if (is_over)
+		return CUDA_ERROR_OUT_OF_MEMORY;
+	if (!is_taken)
+		res = may_wait ? take_waiting(dev, d, bytes, kind)
+			       : take_pressing(dev, d, bytes, kind);
+	if (res == CUDA_SUCCESS)
+		agent_memory_changed(dev);
+	return res;
+}
+
+/* There is a scheduler to ask, or one was lost a short while ago and may be back soon. */
+static bool may_ask(const struct budget_device *d)
+{
+	return d->is_set || clock_now_ns() < d->lost_until_ns;
+}
+
+/* As far as the driver says: only a thread with a context of the device can ask. */
+static bool has_room(CUdevice dev, uint64_t bytes)
+{
+	size_t bytes_free = 0, total;
+	CUdevice here;
+
+	return cuda_real.cuCtxGetDevice && cuda_real.cuMemGetInfo_v2 &&
+	       cuda_real.cuCtxGetDevice(&here) == CUDA_SUCCESS && here == dev &&
+	       cuda_real.cuMemGetInfo_v2(&bytes_free, &total) == CUDA_SUCCESS &&
+	       bytes_free >= bytes;
+}
+
+/* Whether to try once more, and after what pause. */
+static bool next_try(struct budget_tries *tries, bool is_roomy)
+{
+	tries->n_roomy = is_roomy ? tries->n_roomy + 1 : 0;
+	if (tries->n_roomy == ROOMY_TRIES_MAX || tries->paused_ns >= PAUSED_NS_MAX)
+		return false;
+	tries->paused_ns += tries->pause_ns;
+	tries->pause_ns = tries->pause_ns ? 2 * tries->pause_ns : PAUSE_NS_MIN;
+	if (tries->pause_ns > PAUSE_NS_MAX)
+		tries->pause_ns = PAUSE_NS_MAX;
+	return true;
+}
+
+/*
+ * The first try is to learn the scheduler's mind, and costs a round trip; the next ones
+ * are for the card to become what the scheduler believes it is.
+ */
+static void pause_retry(struct budget_device *d, uint64_t pause_ns)
+{
+	uint64_t end_ns = clock_now_ns() + pause_ns;
+
+	while (cond_wait_until(&budget_state.changed, &budget_state.lock, end_ns) == 0 &&
+	       may_ask(d))
+		;
+}
+
+CUresult budget_retry(CUdevice dev, uint64_t bytes, int kind, struct budget_tries *tries)
+{
+	struct budget_device *d = budget_device(dev);
+	uint64_t pause_ns = tries->pause_ns;
+	bool can_ask;
+	CUresult res;
+
+	if (!d || gate_thread_captures() || !next_try(tries, has_room(dev, bytes)))
+		return CUDA_ERROR_OUT_OF_MEMORY;
+	pthread_mutex_lock(&budget_state.lock);
+	can_ask = may_ask(d);
+	if (can_ask) {
+		budget_subtract(budget_counter(d, kind), bytes);
+		if (d->is_set && budget_unused(d))
+			d->budget = budget_on_card(d);
+	}
+	pthread_mutex_unlock(&budget_state.lock);
+	if (!can_ask)
+		return CUDA_ERROR_OUT_OF_MEMORY;
+
+	gate_leave();
+	agent_memory_changed(dev);
+	pthread_mutex_lock(&budget_state.lock);
+	pause_retry(d, pause_ns);
+	pthread_mutex_unlock(&budget_state.lock);
+	gate_enter();
+	res = budget_take(dev, bytes, kind);
+	if (res != CUDA_SUCCESS)
+		budget_force(dev, bytes, kind);
+	return res;
+}
