@@ -268,6 +268,12 @@ static void announced_bursts_and_others_are_learned_of_apart(void **state)
 	assert_false(rig_is_held(&rig, 1));
 	rig_does(&rig, 0, SHARE_ACTIVITY_END, 3 * MS);
 	assert_int_equal(arms[SHARE_WARNING_NONE].n[SHARE_ARM_SLICES], 2);
+	/* Nor does it when nobody would have been held. */
+	rig.clients[0].arms[SHARE_WARNING_HINT].best = SHARE_ARM_SLICES;
+	rig_does(&rig, 0, SHARE_ACTIVITY_HINT, 5 * MS);
+	rig_does(&rig, 0, SHARE_ACTIVITY_HINT, 0);
+	rig_burst(&rig, 0, 3 * MS);
+	assert_int_equal(arms[SHARE_WARNING_NONE].n[SHARE_ARM_SLICES], 3);
 }
 
 static void the_burst_that_follows_a_hint_takes_its_hold_over(void **state)
