@@ -244,6 +244,9 @@ def test_an_idle_node_that_shared_sleeps(node):
     be.does(IDLE)
     be.sync()
     lc.sync()
+    settle(node.process.pid)
+    be.hear()  # a longer slice, when the critical client's activity is over before its own
+    be.sync()
     before = settle(node.process.pid)
     assert not is_ready(be.wire.sock, 1.5)
     assert wire.read_stat(node.process.pid) == before
