@@ -24,6 +24,7 @@ static const char help[] =
 	"  --gap-us N    between two launches, as a program makes that computes there (0)\n"
 	"  --probe       a request is over when its only kernel, a tiny one, has been seen to run\n"
 	"  --copy SIZE   a request begins with a copy to the GPU of this size (0)\n"
+	"  --pause-us N  between that copy and the first launch (0)\n"
 	"  --mean-ms N   between the starts of two requests, exponential (20)\n"
 	"  --seconds N   (5)\n"
 	"  --hint-us N   announces each request so long ahead (none)\n"
@@ -36,7 +37,7 @@ static const char help[] =
 enum { SAMPLES_MAX = 1000000 };
 
 static struct {
-	uint64_t n_kernels, us, rounds, gap_us, copy, mean_ms, seconds, hint_us, seed;
+	uint64_t n_kernels, us, rounds, gap_us, copy, pause_us, mean_ms, seconds, hint_us, seed;
 	bool is_graph, is_telling, is_probe;
 	const char *door;
 } set = {.n_kernels = 20, .us = 100, .mean_ms = 20, .seconds = 5, .seed = 1};
@@ -127,8 +128,10 @@ static uint64_t request(struct work *work)
 	start = app_now_ns();
 	if (is_telling)
 		number = nvshare_request_begin();
-	if (set.copy)
+	if (set.copy) {
 		APP_CALL(cuMemcpyHtoDAsync(area, host, set.copy, stream));
+		wait_ns(set.pause_us * 1000);
+	}
 	if (set.is_probe)
 		probe(work);
 	else if (set.is_graph)
@@ -216,6 +219,8 @@ static void parse(int argc, char **argv)
 			set.gap_us = app_value_u64(argc, argv, &a, 0, 1000000);
 		else if (app_is(argv[a], "--copy"))
 			set.copy = app_value_size(argc, argv, &a);
+		else if (app_is(argv[a], "--pause-us"))
+			set.pause_us = app_value_u64(argc, argv, &a, 0, 1000000);
 		else if (app_is(argv[a], "--mean-ms"))
 			set.mean_ms = app_value_u64(argc, argv, &a, 0, 100000);
 		else if (app_is(argv[a], "--seconds"))

@@ -126,7 +126,9 @@ def test_who_is_in_a_hurry_has_others_held(node):
     node.expect_sound_scheduler()
 
 
-@pytest.mark.parametrize("way", [["--requests"], ["--hint-us", "1000"], ["--copy", "1MiB"], ["--graph"]])
+@pytest.mark.parametrize(
+    "way", [["--requests"], ["--hint-us", "1000"], ["--copy", "1MiB", "--pause-us", "3000"], ["--graph"]]
+)
 def test_requests_hints_copies_and_graphs(node, way):
     node.start_scheduler()
     be = start_be(node, "--seconds", "3")
