@@ -35,6 +35,7 @@ static struct {
 static int n_events, n_queries, n_waits, n_stream_waits;
 static struct fake_pool fake_pools[POOLS_MAX]; /* of device 0, of device 1, of the program */
 static CUresult record_result, event_result;
+static void (*on_recorded)(void); /* once */
 static __thread struct fake_stream *own_of_thread;
 
 static struct fake_stream *stream_of(CUstream stream)
@@ -70,6 +71,7 @@ static CUresult drv_event_create(CUevent *event, unsigned int flags)
 static CUresult drv_event_record(CUevent event, CUstream stream)
 {
 	struct fake_stream *s = stream_of(stream);
+	void (*then)(void);
 
 	assert_ptr_equal(fake_current, s->ctx);
 	if (record_result != CUDA_SUCCESS)
@@ -77,6 +79,9 @@ static CUresult drv_event_record(CUevent event, CUstream stream)
 	events[(uintptr_t)event - 1].stream = s;
 	events[(uintptr_t)event - 1].number =
 		__atomic_add_fetch(&s->n_recorded, 1, __ATOMIC_SEQ_CST);
+	then = __atomic_exchange_n(&on_recorded, NULL, __ATOMIC_SEQ_CST);
+	if (then)
+		then();
 	return CUDA_SUCCESS;
 }
 

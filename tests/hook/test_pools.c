@@ -93,6 +93,59 @@ static void a_destroyed_stream_says_nothing_of_the_next_one(void **state)
 	assert_int_equal(take(&s1, 4 * MIB), p);
 }
 
+static CUdeviceptr overtaking;
+
+static void *free_overtaking(void *data)
+{
+	fake_current = s1.ctx;
+	drop(overtaking, &s1);
+	return data;
+}
+
+static void overtake(void)
+{
+	pthread_t thread;
+
+	assert_int_equal(pthread_create(&thread, NULL, free_overtaking, NULL), 0);
+	assert_int_equal(pthread_join(thread, NULL), 0);
+}
+
+/* Recorded later, and pending earlier: another thread was stopped in between. */
+static void a_free_that_overtook_another_is_not_done_with_it(void **state)
+{
+	CUdeviceptr p = take(&s1, 4 * MIB), q;
+	uint64_t before;
+
+	(void)state;
+	overtaking = take(&s1, 6 * MIB);
+	on_recorded = overtake;
+	drop(p, &s1);
+	s1.n_done = s1.n_recorded - 1;
+	assert_int_equal(take(&s2, 4 * MIB), p);
+	q = take(&s2, 6 * MIB);
+	assert_true(q + 6 * MIB <= overtaking || q >= overtaking + 6 * MIB);
+	assert_int_equal(cuMemPoolTrimTo(handle_of(0), 0), CUDA_SUCCESS);
+	before = counts().resident;
+	finish(&s1);
+	assert_int_equal(cuMemPoolTrimTo(handle_of(0), 0), CUDA_SUCCESS);
+	assert_int_equal(before - counts().resident, 6 * MIB);
+}
+
+static void who_waits_for_all_waits_for_what_overtook_too(void **state)
+{
+	CUdeviceptr p = take(&s1, 4 * MIB);
+
+	(void)state;
+	set(handle_of(0), CU_MEMPOOL_ATTR_REUSE_ALLOW_INTERNAL_DEPENDENCIES, 0);
+	overtaking = take(&s1, 6 * MIB);
+	on_recorded = overtake;
+	drop(p, &s1);
+	s1.n_done = s1.n_recorded - 1;
+	budget_set(0, 10 * MIB);
+	assert_int_equal(take(&s2, 6 * MIB), overtaking);
+	assert_int_equal(n_waits, 1);
+}
+
 static void what_chance_may_not_decide_it_does_not(void **state)
 {
 	CUdeviceptr p;
@@ -571,6 +624,8 @@ int main(void)
 		POOLS_TEST(a_default_stream_of_another_thread_is_another_stream),
 		POOLS_TEST(a_large_block_is_cut_and_grown_together),
 		POOLS_TEST(a_destroyed_stream_says_nothing_of_the_next_one),
+		POOLS_TEST(a_free_that_overtook_another_is_not_done_with_it),
+		POOLS_TEST(who_waits_for_all_waits_for_what_overtook_too),
 		POOLS_TEST(what_chance_may_not_decide_it_does_not),
 		POOLS_TEST(a_short_budget_makes_one_stream_wait_for_another),
 		POOLS_TEST(without_dependencies_the_caller_waits),

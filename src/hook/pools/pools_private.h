@@ -27,6 +27,7 @@ struct pools_event {
 	CUcontext ctx;
 	CUevent event;
 	unsigned int n_users; /* pending blocks, and who asks for it */
+	uint64_t after;       /* blocks up to this number were pending before it was recorded */
 	bool is_dead;         /* and its context with it */
 };
 
@@ -70,6 +71,7 @@ struct pools_block {
 	struct pager_alloc *plain;
 	size_t room; /* of alloc.size, rounded up */
 	struct pools_event *event;
+	uint64_t number;                 /* of the free, from 1 */
 	RB_ENTRY(pools_block) link;      /* pools_stream::sizes */
 	struct pools_block *prev, *next; /* pools_stream::pending, or a list to be freed */
 };
@@ -87,7 +89,7 @@ struct pools_where {
 struct pools_stream {
 	struct pools_stream *prev, *next; /* pools::streams */
 	struct pools_where where;
-	struct pools_block *pending;  /* oldest first, so that events are done in order */
+	struct pools_block *pending;  /* by their numbers */
 	struct pools_size_tree sizes; /* those of arenas */
 	unsigned int n_users;
 	bool is_detached; /* destroyed: what is pending stays, nothing is added */
@@ -100,6 +102,7 @@ struct pools {
 	struct pools_arena *arenas;
 	struct pools_stream *streams;
 	struct pools_event *events;
+	uint64_t n_pended;
 };
 
 extern struct pools pools;
@@ -114,7 +117,7 @@ struct pools_stream *pools_stream_find(const struct pools_where *where);
 struct pools_stream *pools_stream_get(const struct pools_where *where); /* a user more */
 void pools_stream_put(struct pools_stream *stream);
 
-/* Lock not held. NULL: the driver has none. */
+/* Lock not held. To be recorded now. NULL: the driver has none. */
 struct pools_event *pools_event_get(CUcontext ctx);
 /* Lock held. */
 void pools_event_put(struct pools_event *event);

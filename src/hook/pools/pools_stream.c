@@ -4,6 +4,9 @@
  * Frees that are not done yet. Each has an event, recorded on the stream where it was
  * freed; on that stream itself the block can be had again at once. Events of one stream
  * are done in order, so that a look at the newest, and then at the oldest ones, is enough.
+ * That order is the driver's: threads that free on one stream at the same time become
+ * pending in any order, and an event tells nothing of those that were not pending before
+ * it was recorded.
  */
 
 #include "hook/pools/pools.h"
@@ -155,6 +158,7 @@ struct pools_event *pools_event_get(CUcontext ctx)
 	if (event) {
 		*link = event->next;
 		event->n_users = 1;
+		event->after = pools.n_pended;
 	}
 	pthread_mutex_unlock(&pools.lock);
 	if (event)
@@ -173,6 +177,9 @@ struct pools_event *pools_event_get(CUcontext ctx)
 	}
 	event->ctx = ctx;
 	event->n_users = 1;
+	pthread_mutex_lock(&pools.lock);
+	event->after = pools.n_pended;
+	pthread_mutex_unlock(&pools.lock);
 	return event;
 }
 
@@ -225,6 +232,7 @@ static void unlink_block(struct pools_stream *stream, struct pools_block *block)
 
 void pools_pend(struct pools_stream *stream, struct pools_block *block)
 {
+	block->number = ++pools.n_pended;
 	DL_APPEND(stream->pending, block);
 	link_block(stream, block);
 }
@@ -247,6 +255,7 @@ static void cut(struct pools_stream *stream, struct pools_block *block, size_t s
 	rest->arena->n_users++;
 	rest->alloc.addr = block->alloc.addr + size;
 	rest->room = block->room - size;
+	rest->number = block->number;
 	rest->event = block->event;
 	rest->event->n_users++;
 	block->room = size;
@@ -300,35 +309,17 @@ struct pools_block *pools_take_other(struct pools_arena *arena, const struct poo
 
 /* ---- done ------------------------------------------------------------------- */
 
-/* Blocks of one event lie side by side. NULL: they were taken meanwhile. */
-static struct pools_block *last_of(struct pools_stream *stream, const struct pools_event *event)
+/* Out of the list, what the event says is done. Plain ones go to *plain. */
+static void pop_done(struct pools_stream *stream, const struct pools_event *event, uint64_t number,
+		     struct pools_block **plain)
 {
-	struct pools_block *block = stream->pending;
+	struct pools_block *block, *next;
 
-	if (!block)
-		return NULL;
-	if (block->event == event) {
-		while (block->next && block->next->event == event)
-			block = block->next;
-		return block;
-	}
-	for (block = block->prev; block->event != event; block = block->prev) {
-		if (block == stream->pending)
-			return NULL;
-	}
-	return block;
-}
-
-/* Out of the list, everything up to the last block of event. Plain ones go to *plain. */
-static void pop_until(struct pools_stream *stream, const struct pools_event *event,
-		      struct pools_block **plain)
-{
-	struct pools_block *last = last_of(stream, event), *block;
-
-	while (last) {
-		block = stream->pending;
-		if (block == last)
-			last = NULL;
+	DL_FOREACH_SAFE (stream->pending, block, next) {
+		if (block->number > number)
+			break;
+		if (block->number > event->after && block->event != event)
+			continue;
 		unlink_block(stream, block);
 		pools_event_put(block->event);
 		if (block->arena)
@@ -338,10 +329,11 @@ static void pop_until(struct pools_stream *stream, const struct pools_event *eve
 	}
 }
 
-static bool collect_until(struct pools_stream *stream, struct pools_block *block, bool waits,
-			  struct pools_block **plain)
+static bool collect_by(struct pools_stream *stream, struct pools_block *block, bool waits,
+		       struct pools_block **plain)
 {
 	struct pools_event *event = block->event;
+	uint64_t number = block->number; /* others may take the block meanwhile */
 	bool done;
 
 	event->n_users++;
@@ -349,7 +341,7 @@ static bool collect_until(struct pools_stream *stream, struct pools_block *block
 	done = is_done(event, waits);
 	pthread_mutex_lock(&pools.lock);
 	if (done)
-		pop_until(stream, event, plain);
+		pop_done(stream, event, number, plain);
 	pools_event_put(event);
 	return done;
 }
@@ -358,14 +350,17 @@ void pools_collect(bool waits)
 {
 	struct pools_block *plain = NULL;
 	struct pools_stream *s, *next;
+	uint64_t last;
 
 	pthread_mutex_lock(&pools.lock);
+	last = pools.n_pended;
 	for (s = pools.streams; s; s = next) {
 		s->n_users++;
-		if (s->pending && !collect_until(s, s->pending->prev, waits, &plain)) {
-			while (s->pending && collect_until(s, s->pending, false, &plain))
-				;
-		}
+		if (s->pending)
+			(void)collect_by(s, s->pending->prev, waits, &plain);
+		while (s->pending && s->pending->number <= last &&
+		       collect_by(s, s->pending, waits, &plain))
+			;
 		/* What took it out of the list took others too: the rest another time. */
 		next = s->is_gone ? NULL : s->next;
 		pools_stream_put(s);
