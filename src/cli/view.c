@@ -30,8 +30,8 @@ static const struct table_column columns[] = {
 	{"SINCE", TABLE_ALIGN_RIGHT, 1},    {"ALLOCATED", TABLE_ALIGN_RIGHT, 6},
 	{"RESIDENT", TABLE_ALIGN_RIGHT, 0}, {"SWAPPED", TABLE_ALIGN_RIGHT, 0},
 	{"PINNED", TABLE_ALIGN_RIGHT, 2},   {"USES", TABLE_ALIGN_RIGHT, 7},
-	{"STOPS", TABLE_ALIGN_RIGHT, 7},    {"STOPS BY", TABLE_ALIGN_LEFT, 4},
-	{"NOTE", TABLE_ALIGN_NOTE, 0},
+	{"ENERGY", TABLE_ALIGN_RIGHT, 9},   {"STOPS", TABLE_ALIGN_RIGHT, 7},
+	{"STOPS BY", TABLE_ALIGN_LEFT, 4},  {"NOTE", TABLE_ALIGN_NOTE, 0},
 };
 
 struct text {
@@ -284,6 +284,20 @@ static struct text part_of_time(const struct nvshare_status_client *client)
 	return text;
 }
 
+static struct text energy(const struct nvshare_status_client *client)
+{
+	struct text text = {""};
+	double j = client->energy_j;
+
+	if (j >= 3.6e6)
+		(void)snprintf(text.s, sizeof(text.s), "%.2f kWh", j / 3.6e6);
+	else if (j >= 10000)
+		(void)snprintf(text.s, sizeof(text.s), "%.0f kJ", j / 1000);
+	else if (j > 0)
+		(void)snprintf(text.s, sizeof(text.s), "%.0f J", j);
+	return text;
+}
+
 static void add_client(struct table *table, const struct nvshare_status_client *client)
 {
 	const struct passwd *user = getpwuid(client->uid);
@@ -304,6 +318,7 @@ static void add_client(struct table *table, const struct nvshare_status_client *
 	table_add(table, NULL, "%s", cell_size(client->mem.swapped).s);
 	table_add(table, NULL, "%s", cell_size(status_pinned(&client->mem) + client->mem.second).s);
 	table_add(table, NULL, "%s", part_of_time(client).s);
+	table_add(table, NULL, "%s", energy(client).s);
 	table_add(table, NULL, "%" PRIu64, client->n_switches);
 	table_add(table, NULL, "%s", client->halt ? status_stops_by(client) : "");
 	add_note(table, client);

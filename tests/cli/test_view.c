@@ -296,14 +296,28 @@ static void how_the_time_is_shared_is_shown_where_it_is(void **state)
 	clients[0] = saved;
 }
 
-static void energy_is_in_the_json_where_it_is_known(void **state)
+static void energy_is_shown_where_it_is_known(void **state)
 {
+	static const struct {
+		uint32_t joules;
+		const char *text;
+	} cases[] = {{1, " 1 J "}, {9999, " 9999 J "}, {10000, " 10 kJ "}, {7200000, " 2.00 kWh "}};
 	char *text = json();
 
 	(void)state;
 	has(text, "\"energy_joules\": null");
 	assert_null(strstr(text, "\"energy_joules\": 1234"));
 	free(text);
+	text = view(false);
+	assert_null(strstr(text, "ENERGY"));
+	free(text);
+	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+		clients[0].energy_j = cases[i].joules;
+		text = view(false);
+		has(text, "ENERGY");
+		has(text, cases[i].text);
+		free(text);
+	}
 	clients[0].energy_j = 1234;
 	text = json();
 	has(text, "\"energy_joules\": 1234");
@@ -315,7 +329,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(how_the_time_is_shared_is_shown_where_it_is),
-		cmocka_unit_test(energy_is_in_the_json_where_it_is_known),
+		cmocka_unit_test(energy_is_shown_where_it_is_known),
 		cmocka_unit_test(the_view_says_who_runs_and_why_others_wait),
 		cmocka_unit_test(claims_show_where_somebody_has_another),
 		cmocka_unit_test(a_failed_stop_is_told_in_words),
