@@ -216,7 +216,7 @@ static void join(uint32_t client)
 		.is_critical = is_critical,
 		.is_greedy =
 			world.are_equals || client == world.n_lc || (!is_critical && is_lucky(50)),
-		.weight = world.are_equals ? 100 * (1 + (uint32_t)below(8)) : 100,
+		.weight = 100 * (1 + (uint32_t)below(world.are_equals ? 8 : 3)),
 		.next_ns = world.now_ns + below(20 * MS),
 		.report_ns = world.now_ns,
 		.last_ns = world.now_ns,

@@ -11,6 +11,7 @@
 #include "core/share/timers.h"
 #include "core/share/touch.h"
 #include "core/share/usage.h"
+#include "core/share/weights.h"
 
 #include <assert.h>
 #include <string.h>
@@ -46,9 +47,7 @@ static void uncount(struct share_gpu *g, const struct share_part *part)
 	if (!part->is_active)
 		return;
 	g->n_active[part->class]--;
-	if (part->weight == g->weight_min[part->class] ||
-	    part->weight == g->weight_max[part->class])
-		g->is_weight_old[part->class] = true;
+	weights_remove(&g->weights[part->class], part->weight);
 }
 
 static void count(struct share_gpu *g, const struct share_part *part)
@@ -60,12 +59,7 @@ static void count(struct share_gpu *g, const struct share_part *part)
 	if (!part->is_active)
 		return;
 	g->n_active[part->class]++;
-	if (g->is_weight_old[part->class])
-		return;
-	if (g->n_active[part->class] == 1 || part->weight < g->weight_min[part->class])
-		g->weight_min[part->class] = part->weight;
-	if (g->n_active[part->class] == 1 || part->weight > g->weight_max[part->class])
-		g->weight_max[part->class] = part->weight;
+	weights_add(&g->weights[part->class], part->weight);
 }
 
 void hark_refresh(struct share *share, uint32_t client)
@@ -81,8 +75,8 @@ void hark_refresh(struct share *share, uint32_t client)
 	if (!memcmp(&old, &part, sizeof(part)))
 		return;
 	burst_advance(share, c->gpu);
+	count(g, &part); /* first: an extreme of the weights that stays is not looked for */
 	uncount(g, &old);
-	count(g, &part);
 	c->part = part;
 	if (part.is_running && !old.is_running)
 		chain_push_back(share->clients, &g->running, SHARE_LINK_RUNNING, client);

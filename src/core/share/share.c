@@ -11,6 +11,7 @@
 #include "core/share/timers.h"
 #include "core/share/touch.h"
 #include "core/share/usage.h"
+#include "core/share/weights.h"
 
 #include <assert.h>
 #include <string.h>
@@ -247,31 +248,6 @@ static int handle(struct share *share, const struct share_event *event)
 	return SHARE_E_VALUE;
 }
 
-static void weigh(struct share *share, uint32_t gpu)
-{
-	struct share_gpu *g = &share->gpus[gpu];
-	bool is_old = false;
-
-	for (int i = 0; i < SHARE_CLASS_COUNT_; i++)
-		is_old = is_old || g->is_weight_old[i];
-	if (!is_old)
-		return;
-	memset(g->weight_max, 0, sizeof(g->weight_max));
-	memset(g->weight_min, 0xff, sizeof(g->weight_min));
-	memset(g->is_weight_old, 0, sizeof(g->is_weight_old));
-	for (uint32_t at = g->running.first; at != SHARE_NONE;
-	     at = share->clients[at].link[SHARE_LINK_RUNNING].next) {
-		const struct share_part *part = &share->clients[at].part;
-
-		if (!part->is_active)
-			continue;
-		if (part->weight < g->weight_min[part->class])
-			g->weight_min[part->class] = part->weight;
-		if (part->weight > g->weight_max[part->class])
-			g->weight_max[part->class] = part->weight;
-	}
-}
-
 static void plan(struct share *share, uint32_t gpu)
 {
 	struct share_gpu *g = &share->gpus[gpu];
@@ -279,7 +255,7 @@ static void plan(struct share *share, uint32_t gpu)
 	bool is_shared = g->running.n > 1;
 
 	g->is_dirty = false;
-	weigh(share, gpu);
+	weights_find(share, gpu);
 	burst_plan(share, gpu);
 	pace_plan(share, gpu);
 	slice_plan(&share->config, g, &slices);

@@ -167,6 +167,13 @@ struct share_slices {
 	uint64_t base_weight[4];
 };
 
+/* weights.c */
+struct share_weights {
+	uint32_t min, max;
+	uint32_t n_min, n_max; /* so many have it; both 0: there is nobody */
+	bool is_old;           /* none of that is known */
+};
+
 struct share_gpu_usage {
 	uint64_t at_ns; /* settled up to then */
 	uint64_t wall_ns;
@@ -196,8 +203,7 @@ struct share_gpu {
 	uint64_t hint_end_ns; /* of the last hint's hold */
 	struct share_list running;
 	uint32_t n_active[4];
-	uint32_t weight_min[4], weight_max[4]; /* of the active */
-	bool is_weight_old[4];
+	struct share_weights weights[4]; /* of the active */
 	uint32_t n_wanting, n_bursting, n_holders, n_late;
 	struct share_pid pid;
 	uint64_t power_mw;             /* 0: not known */

@@ -4,6 +4,7 @@
 
 #include "core/share/burst.h"
 #include "core/share/share.h"
+#include "core/share/weights.h"
 
 #include <assert.h>
 #include <string.h>
@@ -13,6 +14,7 @@ struct sums {
 	uint32_t n_pending, n_computing;
 	uint64_t weights, rests;
 	uint32_t n_present;
+	struct share_weights active[SHARE_CLASS_COUNT_];
 };
 
 static void check_timers(const struct share *share, uint32_t client)
@@ -61,6 +63,8 @@ static void add(const struct share *share, uint32_t client, struct sums *sums)
 
 	sums->n_running += part->is_running;
 	sums->n_active[part->class] += part->is_active;
+	if (part->is_active)
+		weights_add(&sums->active[part->class], part->weight);
 	sums->n_wanting += part->is_wanting;
 	sums->n_bursting += part->is_bursting;
 	sums->n_holders += part->is_holding;
@@ -74,6 +78,14 @@ static void add(const struct share *share, uint32_t client, struct sums *sums)
 		sums->n_present++;
 	}
 	assert(c->usage.use_ppm <= SHARE_PPM && c->usage.part <= 1024);
+}
+
+static void check_weights(const struct share_weights *a, const struct share_weights *b)
+{
+	if (a->is_old)
+		return;
+	assert(a->n_min == b->n_min && a->n_max == b->n_max);
+	assert(a->n_min == 0 || (a->min == b->min && a->max == b->max));
 }
 
 /* A list has n members, each linked back to the one before. */
@@ -99,6 +111,8 @@ static void check_gpu(const struct share *share, uint32_t gpu, const struct sums
 	check_list(share, &g->usage.present, SHARE_LINK_PRESENT);
 	assert(g->running.n == sums->n_running && g->usage.present.n == sums->n_present);
 	assert(!memcmp(g->n_active, sums->n_active, sizeof(sums->n_active)));
+	for (int i = 0; i < SHARE_CLASS_COUNT_; i++)
+		check_weights(&g->weights[i], &sums->active[i]);
 	assert(g->n_wanting == sums->n_wanting && g->n_bursting == sums->n_bursting);
 	assert(g->n_late == sums->n_late);
 	assert(g->n_holders == sums->n_holders && g->n_pending == sums->n_pending);

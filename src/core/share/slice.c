@@ -10,8 +10,8 @@
 static void equals(const struct share_config *config, const struct share_gpu *gpu,
 		   enum share_class class, struct share_slices *ret)
 {
-	uint64_t base_us = config->equal_slice_us, min = gpu->weight_min[class];
-	uint64_t max = gpu->weight_max[class];
+	uint64_t base_us = config->equal_slice_us, min = gpu->weights[class].min;
+	uint64_t max = gpu->weights[class].max;
 
 	if (gpu->n_active[class] == 0) {
 		min = WEIGHT_DEFAULT;
@@ -27,7 +27,7 @@ static void below(const struct share_config *config, const struct share_gpu *gpu
 		  enum share_class class, struct share_slices *ret)
 {
 	ret->base_us[class] = config->slice_us[class];
-	ret->base_weight[class] = gpu->n_active[class] ? gpu->weight_max[class] : 0;
+	ret->base_weight[class] = gpu->n_active[class] ? gpu->weights[class].max : 0;
 }
 
 static void all(struct share_slices *ret, enum share_class class, uint64_t us)
