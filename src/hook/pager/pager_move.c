@@ -387,6 +387,7 @@ static void end_oldest_in(struct move *move)
 {
 	size_t slot = move->n_ended++ % PAGER_IN_FLIGHT;
 	struct pager_chunk *chunk = move->in_flight[slot];
+	bool is_last;
 
 	if (cuda_real.cuEventSynchronize(move->mover->events[slot]) != CUDA_SUCCESS) {
 		(void)cuda_real.cuStreamSynchronize(move->mover->stream);
@@ -394,8 +395,11 @@ static void end_oldest_in(struct move *move)
 		return;
 	}
 	move->bytes += chunk->size;
-	pager_chunk_out(chunk, false);
+	is_last = pager_chunk_out(chunk, false);
 	pager_chunk_set(chunk, PAGER_RESIDENT);
+	/* Of a restore in parts too: what it could not bring in may have been freed since. */
+	if (is_last)
+		pager_drop_host_copies(chunk->range->dev);
 }
 
 /* The card is full although our budget is not. false: it has been for too long. */

@@ -50,6 +50,7 @@ struct pager_chunk {
 	bool is_mapped; /* the worker's own; when swapped: it could not be unmapped */
 	bool is_pinned;
 	bool is_blank;        /* nothing was ever in it: there is nothing to copy */
+	bool is_host_old;     /* busy, and host copies were dropped: its own goes as well */
 	unsigned int n_holds; /* calls of the program that need it to stay where it is */
 };
 
@@ -187,6 +188,8 @@ CUresult pager_chunk_reach(struct pager_chunk *chunk);
  */
 int pager_probe(CUdevice dev, bool copies);
 void pager_chunk_set(struct pager_chunk *chunk, enum pager_state state);
+/* The same with the lock held; what is returned goes to hostpool_put() without it. */
+struct hostpool_part *pager_chunk_set_locked(struct pager_chunk *chunk, enum pager_state state);
 
 /* Counts a chunk as out, or not any more; true when no chunk of its device is out. */
 bool pager_chunk_out(struct pager_chunk *chunk, bool is_out);

@@ -93,12 +93,29 @@ void pager_pop(bool pushed)
 		(void)cuda_real.cuCtxPopCurrent_v2(&ctx);
 }
 
-void pager_chunk_set(struct pager_chunk *chunk, enum pager_state state)
+struct hostpool_part *pager_chunk_set_locked(struct pager_chunk *chunk, enum pager_state state)
 {
-	pthread_mutex_lock(&pager.lock);
+	struct hostpool_part *old = NULL;
+
+	if (chunk->is_host_old && state == PAGER_RESIDENT) {
+		old = chunk->host;
+		chunk->host = NULL;
+	}
+	chunk->is_host_old = false;
 	chunk->state = state;
 	pthread_cond_broadcast(&pager.changed);
+	return old;
+}
+
+void pager_chunk_set(struct pager_chunk *chunk, enum pager_state state)
+{
+	struct hostpool_part *old;
+
+	pthread_mutex_lock(&pager.lock);
+	old = pager_chunk_set_locked(chunk, state);
 	pthread_mutex_unlock(&pager.lock);
+	if (old)
+		hostpool_put(old);
 }
 
 bool pager_chunk_out(struct pager_chunk *chunk, bool is_out)
@@ -120,11 +137,14 @@ void pager_drop_host_copies(CUdevice dev)
 	pthread_mutex_lock(&pager.lock);
 	for (struct pager_range *range = pager.devices[dev].ranges; range; range = range->next) {
 		for (size_t i = 0; i < range->n_chunks; i++) {
-			/* A busy one's is its worker's. */
-			if (range->chunks[i].state != PAGER_RESIDENT || !range->chunks[i].host)
+			struct pager_chunk *chunk = &range->chunks[i];
+
+			/* A busy one's is its worker's, who may be no mover of bytes. */
+			chunk->is_host_old = chunk->state == PAGER_BUSY;
+			if (chunk->state != PAGER_RESIDENT || !chunk->host)
 				continue;
-			parts = range->chunks[i].host;
-			range->chunks[i].host = NULL;
+			parts = chunk->host;
+			chunk->host = NULL;
 			for (tail = &parts; *tail; tail = &(*tail)->next)
 				;
 			*tail = all;
@@ -401,9 +421,10 @@ static void chunk_free(struct pager_chunk *chunk)
 	hostpool_put(host);
 	(void)pager_chunk_unmap(chunk);
 	if (was == PAGER_SWAPPED) {
-		budget_swapped_freed(dev, chunk->size);
+		/* First, since with nothing out by the counts the program may go on. */
 		if (pager_chunk_out(chunk, false))
 			pager_drop_host_copies(dev);
+		budget_swapped_freed(dev, chunk->size);
 	} else {
 		budget_give(dev, chunk->size,
 			    chunk->is_pinned ? chunk->range->ops->pinned_kind : BUDGET_PAGEABLE);

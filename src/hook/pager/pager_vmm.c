@@ -390,6 +390,7 @@ static CUresult unmap_and_unlock(struct pager_mapping *mapping)
 {
 	struct pager_memory *memory = mapping->memory;
 	struct pager_chunk *chunk = pager_memory_chunk(memory);
+	struct hostpool_part *old = NULL;
 	CUresult res = CUDA_SUCCESS;
 
 	memory->n_uses++;
@@ -398,12 +399,13 @@ static CUresult unmap_and_unlock(struct pager_mapping *mapping)
 		pthread_mutex_unlock(&pager.lock);
 		res = pager_memory_unmap(mapping);
 		pthread_mutex_lock(&pager.lock);
-		chunk->state = PAGER_RESIDENT;
-		pthread_cond_broadcast(&pager.changed);
+		old = pager_chunk_set_locked(chunk, PAGER_RESIDENT);
 	}
 	if (res == CUDA_SUCCESS)
 		remove_mapping(mapping);
 	unlock_and_put(memory);
+	if (old)
+		hostpool_put(old);
 	return res;
 }
 

@@ -1,0 +1,157 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+
+/*
+ * No lock of ours is held over a call of the driver: what others do to the pager while one
+ * of its threads is in there. A test says what that is, and it happens in the next such call.
+ */
+
+#include "vmm_rig.h"
+
+#include "hook/pager/pager_private.h"
+
+static void (*meanwhile)(void); /* once */
+
+static void let_others_go(void)
+{
+	void (*then)(void) = __atomic_exchange_n(&meanwhile, NULL, __ATOMIC_SEQ_CST);
+
+	if (then)
+		then();
+}
+
+static CUresult set_access_slowly(CUdeviceptr ptr, size_t size, const CUmemAccessDesc *desc,
+				  size_t count)
+{
+	let_others_go();
+	return fake_set_access(ptr, size, desc, count);
+}
+
+static CUresult unmap_slowly(CUdeviceptr ptr, size_t size)
+{
+	let_others_go();
+	return fake_unmap(ptr, size);
+}
+
+static int setup_slowly(void **state)
+{
+	meanwhile = NULL;
+	if (setup(state))
+		return -1;
+	cuda_real.cuMemSetAccess = set_access_slowly;
+	cuda_real.cuMemUnmap = unmap_slowly;
+	return 0;
+}
+
+static CUdeviceptr allocate(size_t size)
+{
+	CUdeviceptr ptr = 0;
+
+	gate_enter();
+	assert_int_equal(pager_alloc(0, FAKE_CTX, size, &ptr), CUDA_SUCCESS);
+	gate_leave();
+	return ptr;
+}
+
+static void release(CUdeviceptr ptr)
+{
+	CUresult res = CUDA_ERROR_UNKNOWN;
+
+	assert_true(pager_free(ptr, &res));
+	assert_int_equal(res, CUDA_SUCCESS);
+}
+
+static void restore_within(uint64_t budget, int outcome)
+{
+	struct pager_move move;
+
+	budget_set(0, budget);
+	assert_int_equal(pager_restore(0, &move), outcome);
+}
+
+/* ---- host copies ------------------------------------------------------------ */
+
+static void bring_in_the_rest(void)
+{
+	restore_within(BUDGET_UNLIMITED, NVSHARE_OUTCOME_SUCCESS);
+}
+
+static void a_chunk_that_is_opened_to_a_peer_as_the_last_comes_in_is_copied_again(void **state)
+{
+	CUdeviceptr a = allocate(8 * MIB), b = allocate(4 * MIB);
+
+	(void)state;
+	fill(a, 8 * MIB, 1);
+	evict_all();
+	restore_within(9 * MIB, NVSHARE_OUTCOME_PARTIAL);
+	meanwhile = bring_in_the_rest;
+	assert_int_equal(pager_peer(0, 1, true), CUDA_SUCCESS);
+	assert_null(meanwhile);
+	fill(a, 8 * MIB, 2); /* nothing is out: the program runs */
+	evict_all();
+	restore_all();
+	verify(a, 8 * MIB, 2);
+	assert_int_equal(pager_peer(0, 1, false), CUDA_SUCCESS);
+	release(a);
+	release(b);
+}
+
+static void memory_that_loses_a_mapping_as_the_last_comes_in_is_copied_again(void **state)
+{
+	CUmemGenericAllocationHandle handle = create(8 * MIB);
+	CUdeviceptr p = reserve(8 * MIB), q = reserve(8 * MIB), b = allocate(4 * MIB);
+
+	(void)state;
+	map(p, 8 * MIB, handle);
+	map(q, 8 * MIB, handle);
+	fill(p, 8 * MIB, 1);
+	evict_all();
+	restore_within(9 * MIB, NVSHARE_OUTCOME_PARTIAL);
+	meanwhile = bring_in_the_rest;
+	unmap(q, 8 * MIB);
+	assert_null(meanwhile);
+	fill(p, 8 * MIB, 2);
+	evict_all();
+	restore_all();
+	verify(p, 8 * MIB, 2);
+	unmap(p, 8 * MIB);
+	assert_int_equal(cuMemRelease(handle), CUDA_SUCCESS);
+	release(b);
+}
+
+static CUdeviceptr lacking;
+
+static void free_lacking(void)
+{
+	release(lacking);
+}
+
+static void a_chunk_on_its_way_in_as_the_last_that_is_out_is_freed_is_copied_again(void **state)
+{
+	CUdeviceptr a = allocate(16 * MIB);
+
+	(void)state;
+	lacking = allocate(8 * MIB);
+	fill(a, 16 * MIB, 1);
+	evict_all();
+	fake.on_event_sync = free_lacking;
+	restore_within(17 * MIB, NVSHARE_OUTCOME_PARTIAL);
+	assert_int_equal(counts().swapped, 0);
+	fill(a, 16 * MIB, 2);
+	evict_all();
+	restore_within(BUDGET_UNLIMITED, NVSHARE_OUTCOME_SUCCESS);
+	verify(a, 16 * MIB, 2);
+	release(a);
+}
+
+int main(void)
+{
+#define BETWEEN_TEST(name) cmocka_unit_test_setup_teardown(name, setup_slowly, teardown)
+	const struct CMUnitTest tests[] = {
+		BETWEEN_TEST(a_chunk_that_is_opened_to_a_peer_as_the_last_comes_in_is_copied_again),
+		BETWEEN_TEST(memory_that_loses_a_mapping_as_the_last_comes_in_is_copied_again),
+		BETWEEN_TEST(
+			a_chunk_on_its_way_in_as_the_last_that_is_out_is_freed_is_copied_again),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
