@@ -5,7 +5,7 @@
 #include "core/act.h"
 #include "core/fit.h"
 #include "core/line.h"
-#include "core/quantum.h"
+#include "core/policy/quantum.h"
 #include "core/stop.h"
 #include "core/turn.h"
 

@@ -6,8 +6,8 @@
 #include "core/fit.h"
 #include "core/heap.h"
 #include "core/list.h"
-#include "core/policy.h"
-#include "core/rank.h"
+#include "core/policy/policy.h"
+#include "core/policy/rank.h"
 
 #define AGE_MAX 16 /* at a time: a thousand may have come together */
 

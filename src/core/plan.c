@@ -6,9 +6,9 @@
 #include "core/fit.h"
 #include "core/line.h"
 #include "core/notice.h"
-#include "core/policy.h"
-#include "core/quantum.h"
-#include "core/rank.h"
+#include "core/policy/policy.h"
+#include "core/policy/quantum.h"
+#include "core/policy/rank.h"
 
 #define ANYBODY UINT64_MAX /* as a time by which turns began */
 

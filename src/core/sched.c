@@ -8,7 +8,7 @@
 #include "core/line.h"
 #include "core/list.h"
 #include "core/notice.h"
-#include "core/policy.h"
+#include "core/policy/policy.h"
 #include "core/stop.h"
 #include "core/turn.h"
 

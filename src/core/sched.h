@@ -33,7 +33,7 @@
 enum sched_mode { SCHED_MODE_AUTO, SCHED_MODE_SERIAL, SCHED_MODE_CONCURRENT };
 enum sched_switch_mode { SCHED_SWITCH_AUTO, SCHED_SWITCH_FIXED };
 
-/* Who is next when not all fit (core/policy.h). */
+/* Who is next when not all fit (core/policy/policy.h). */
 enum sched_policy {
 	SCHED_POLICY_PRIORITY,
 	SCHED_POLICY_FAIR,

@@ -4,8 +4,8 @@
 
 #include "core/fit.h"
 #include "core/line.h"
-#include "core/policy.h"
-#include "core/rank.h"
+#include "core/policy/policy.h"
+#include "core/policy/rank.h"
 #include "core/sched.h"
 
 #include <assert.h>

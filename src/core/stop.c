@@ -6,8 +6,8 @@
 #include "core/fit.h"
 #include "core/line.h"
 #include "core/notice.h"
-#include "core/policy.h"
-#include "core/quantum.h"
+#include "core/policy/policy.h"
+#include "core/policy/quantum.h"
 
 #define FAILED_MAX 3 /* stops in a row, then the client counts as not preemptible */
 

@@ -8,8 +8,8 @@
 #include "core/list.h"
 #include "core/notice.h"
 #include "core/plan.h"
-#include "core/policy.h"
-#include "core/quantum.h"
+#include "core/policy/policy.h"
+#include "core/policy/quantum.h"
 #include "core/stop.h"
 
 /*

@@ -6,7 +6,7 @@
  * channels, one of which is born meanwhile: a stress test would not meet most of them.
  */
 
-#include "core/freeze_word.h"
+#include "core/client/freeze_word.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

@@ -7,7 +7,7 @@
  *   d DRAIN  e EVICT  i RESTORE (in)  p PREPARE  t ORPHAN_TIMER
  */
 
-#include "core/lease.h"
+#include "core/client/lease.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

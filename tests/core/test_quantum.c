@@ -2,7 +2,7 @@
 
 /* How long a turn lasts. */
 
-#include "core/quantum.h"
+#include "core/policy/quantum.h"
 #include "rig.h"
 
 static struct rig rig;

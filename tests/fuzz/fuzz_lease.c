@@ -6,7 +6,7 @@
  * once, and never opens the gate while memory is being moved.
  */
 
-#include "core/lease.h"
+#include "core/client/lease.h"
 
 #include <stddef.h>
 #include <stdlib.h>

@@ -13,8 +13,8 @@
  * world can be copied (world_copy) and hashed.
  */
 
+#include "core/client/lease.h"
 #include "core/fit.h"
-#include "core/lease.h"
 #include "core/sched.h"
 
 #include <assert.h>

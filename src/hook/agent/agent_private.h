@@ -10,7 +10,7 @@
  * Threading: everything here belongs to the agent's thread, but what says otherwise.
  */
 
-#include "core/lease.h"
+#include "core/client/lease.h"
 #include "hook/agent/agent.h"
 #include "hook/device.h"
 #include "hook/pager/pager.h"

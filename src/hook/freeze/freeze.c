@@ -2,7 +2,7 @@
 
 #include "hook/freeze/freeze.h"
 
-#include "core/freeze_word.h"
+#include "core/client/freeze_word.h"
 #include "hook/freeze/freeze_private.h"
 #include "hook/hook_log.h"
 #include "util/clock.h"

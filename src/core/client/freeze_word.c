@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-#include "core/freeze_word.h"
+#include "core/client/freeze_word.h"
 
 #include <stdbool.h>
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-#include "core/quantum.h"
+#include "core/policy/quantum.h"
 
 #define SECOND_NS     1000000000ull
 #define GIB           (1ull << 30)

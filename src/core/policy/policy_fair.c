@@ -10,7 +10,7 @@
  */
 
 #include "core/heap.h"
-#include "core/policy.h"
+#include "core/policy/policy.h"
 
 /*
  * In the queue, times that differ by less than a second are equal: first come, first

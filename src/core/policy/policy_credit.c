@@ -10,7 +10,7 @@
  * it waits, and nobody has to go through the queue when a round begins.
  */
 
-#include "core/policy.h"
+#include "core/policy/policy.h"
 
 #define ROUND_NS    10000000000ull /* of one with the default weight */
 #define ROUNDS_FAR  1000000        /* whatever the debt was, it is over */

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-#include "core/policy.h"
+#include "core/policy/policy.h"
 
 #include "core/fit.h"
-#include "core/quantum.h"
+#include "core/policy/quantum.h"
 
 #include <assert.h>
 

@@ -6,7 +6,7 @@
  * alike, so their order stays as it was.
  */
 
-#include "core/policy.h"
+#include "core/policy/policy.h"
 
 #define RUN_MAX_NS SCHED_SLO_NS_MAX
 

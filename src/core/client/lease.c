@@ -5,7 +5,7 @@
  * whatever the scheduler says must end in a state that we know.
  */
 
-#include "core/lease.h"
+#include "core/client/lease.h"
 
 #include <assert.h>
 #include <stddef.h>

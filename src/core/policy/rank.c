@@ -6,7 +6,7 @@
  * they are always the same, so that a run can be replayed.
  */
 
-#include "core/rank.h"
+#include "core/policy/rank.h"
 
 #include "core/list.h"
 
