@@ -19,9 +19,13 @@ static void let_others_go(void)
 		then();
 }
 
+static int n_closed; /* to some device */
+
 static CUresult set_access_slowly(CUdeviceptr ptr, size_t size, const CUmemAccessDesc *desc,
 				  size_t count)
 {
+	if (desc->flags == CU_MEM_ACCESS_FLAGS_PROT_NONE)
+		__atomic_add_fetch(&n_closed, 1, __ATOMIC_SEQ_CST);
 	let_others_go();
 	return fake_set_access(ptr, size, desc, count);
 }
@@ -35,6 +39,7 @@ static CUresult unmap_slowly(CUdeviceptr ptr, size_t size)
 static int setup_slowly(void **state)
 {
 	meanwhile = NULL;
+	n_closed = 0;
 	if (setup(state))
 		return -1;
 	cuda_real.cuMemSetAccess = set_access_slowly;
@@ -143,12 +148,66 @@ static void a_chunk_on_its_way_in_as_the_last_that_is_out_is_freed_is_copied_aga
 	release(a);
 }
 
+/* ---- peers ------------------------------------------------------------------ */
+
+static pthread_t opener;
+
+static unsigned int peers_of(CUdeviceptr ptr)
+{
+	unsigned int peers;
+
+	pthread_mutex_lock(&fake.lock);
+	peers = fake_find_map(ptr)->peers;
+	pthread_mutex_unlock(&fake.lock);
+	return peers;
+}
+
+static void *open_to_peer(void *data)
+{
+	assert_int_equal(pager_peer(0, 1, true), CUDA_SUCCESS);
+	return data;
+}
+
+/* What is new shows that the other thread is so far that it waits for the chunk. */
+static void open_again(void)
+{
+	unsigned int peers = 0;
+	CUdeviceptr p;
+
+	assert_int_equal(pthread_create(&opener, NULL, open_to_peer, NULL), 0);
+	while (peers != 3) {
+		p = allocate(MIB);
+		peers = peers_of(p);
+		release(p);
+	}
+}
+
+static void who_closes_memory_to_a_peer_leaves_open_what_was_asked_for_again(void **state)
+{
+	CUdeviceptr a = allocate(2 * MIB), b = allocate(2 * MIB);
+
+	(void)state;
+	assert_int_equal(pager_peer(0, 1, true), CUDA_SUCCESS);
+	meanwhile = open_again;
+	assert_int_equal(pager_peer(0, 1, false), CUDA_SUCCESS);
+	assert_int_equal(n_closed, 1); /* the first was on its way */
+	pthread_join(opener, NULL);
+	assert_int_equal(peers_of(a), 3);
+	assert_int_equal(peers_of(b), 3);
+	assert_int_equal(pager_peer(0, 1, false), CUDA_SUCCESS);
+	assert_int_equal(peers_of(a), 1);
+	assert_int_equal(peers_of(b), 1);
+	release(a);
+	release(b);
+}
+
 int main(void)
 {
 #define BETWEEN_TEST(name) cmocka_unit_test_setup_teardown(name, setup_slowly, teardown)
 	const struct CMUnitTest tests[] = {
 		BETWEEN_TEST(a_chunk_that_is_opened_to_a_peer_as_the_last_comes_in_is_copied_again),
 		BETWEEN_TEST(memory_that_loses_a_mapping_as_the_last_comes_in_is_copied_again),
+		BETWEEN_TEST(who_closes_memory_to_a_peer_leaves_open_what_was_asked_for_again),
 		BETWEEN_TEST(
 			a_chunk_on_its_way_in_as_the_last_that_is_out_is_freed_is_copied_again),
 	};

@@ -441,13 +441,15 @@ void pager_range_free(struct pager_range *range)
 	pager_range_unref(range);
 }
 
-/* Opens a chunk to peer, or closes it, unless it is out: mapping it will do that. */
-static CUresult chunk_peer(struct pager_chunk *chunk, CUdevice peer, bool enable)
+/*
+ * Opens a chunk to peer, or closes it, unless it is out: mapping it will do that. What is
+ * asked for by now counts: who opens may have overtaken who closes.
+ */
+static CUresult chunk_peer(struct pager_chunk *chunk, CUdevice peer)
 {
 	CUmemAccessDesc desc = {
 		.location = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = peer},
-		.flags =
-			enable ? CU_MEM_ACCESS_FLAGS_PROT_READWRITE : CU_MEM_ACCESS_FLAGS_PROT_NONE,
+		.flags = CU_MEM_ACCESS_FLAGS_PROT_NONE,
 	};
 	bool is_mapped;
 	CUresult res;
@@ -458,6 +460,8 @@ static CUresult chunk_peer(struct pager_chunk *chunk, CUdevice peer, bool enable
 	is_mapped = chunk->state == PAGER_RESIDENT;
 	if (is_mapped)
 		chunk->state = PAGER_BUSY;
+	if (pager_device(chunk->range->dev)->n_peers[peer])
+		desc.flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE;
 	pthread_mutex_unlock(&pager.lock);
 	if (!is_mapped)
 		return CUDA_SUCCESS;
@@ -470,7 +474,7 @@ static CUresult chunk_peer(struct pager_chunk *chunk, CUdevice peer, bool enable
  * New ranges are none of its business: they are mapped for the peer already. Nor is memory
  * that the program maps itself: it says who may reach it.
  */
-static CUresult open_ranges(CUdevice dev, CUdevice peer, bool enable)
+static CUresult open_ranges(CUdevice dev, CUdevice peer)
 {
 	CUresult res = CUDA_SUCCESS, r;
 	struct pager_range **ranges;
@@ -480,7 +484,7 @@ static CUresult open_ranges(CUdevice dev, CUdevice peer, bool enable)
 		return CUDA_ERROR_OUT_OF_MEMORY;
 	for (size_t i = 0; i < n; i++) {
 		for (size_t j = 0; !ranges[i]->memory && j < ranges[i]->n_chunks; j++) {
-			r = chunk_peer(&ranges[i]->chunks[j], peer, enable);
+			r = chunk_peer(&ranges[i]->chunks[j], peer);
 			if (res == CUDA_SUCCESS)
 				res = r;
 		}
@@ -503,5 +507,5 @@ CUresult pager_peer(CUdevice dev, CUdevice peer, bool enable)
 	else
 		is_change = device->n_peers[peer] && --device->n_peers[peer] == 0;
 	pthread_mutex_unlock(&pager.lock);
-	return is_change ? open_ranges(dev, peer, enable) : CUDA_SUCCESS;
+	return is_change ? open_ranges(dev, peer) : CUDA_SUCCESS;
 }
