@@ -36,6 +36,7 @@ static int n_events, n_queries, n_waits, n_stream_waits;
 static struct fake_pool fake_pools[POOLS_MAX]; /* of device 0, of device 1, of the program */
 static CUresult record_result, event_result;
 static void (*on_recorded)(void); /* once */
+static void (*on_queried)(void);  /* once */
 static __thread struct fake_stream *own_of_thread;
 
 static struct fake_stream *stream_of(CUstream stream)
@@ -68,10 +69,17 @@ static CUresult drv_event_create(CUevent *event, unsigned int flags)
 	return event_result;
 }
 
+static void call_once(void (**what)(void))
+{
+	void (*then)(void) = __atomic_exchange_n(what, NULL, __ATOMIC_SEQ_CST);
+
+	if (then)
+		then();
+}
+
 static CUresult drv_event_record(CUevent event, CUstream stream)
 {
 	struct fake_stream *s = stream_of(stream);
-	void (*then)(void);
 
 	assert_ptr_equal(fake_current, s->ctx);
 	if (record_result != CUDA_SUCCESS)
@@ -79,9 +87,7 @@ static CUresult drv_event_record(CUevent event, CUstream stream)
 	events[(uintptr_t)event - 1].stream = s;
 	events[(uintptr_t)event - 1].number =
 		__atomic_add_fetch(&s->n_recorded, 1, __ATOMIC_SEQ_CST);
-	then = __atomic_exchange_n(&on_recorded, NULL, __ATOMIC_SEQ_CST);
-	if (then)
-		then();
+	call_once(&on_recorded);
 	return CUDA_SUCCESS;
 }
 
@@ -95,6 +101,7 @@ static CUresult drv_event_query(CUevent event)
 {
 	assert_ptr_equal(fake_current, events[(uintptr_t)event - 1].stream->ctx);
 	__atomic_add_fetch(&n_queries, 1, __ATOMIC_SEQ_CST);
+	call_once(&on_queried);
 	return is_over(event) ? CUDA_SUCCESS : CUDA_ERROR_NOT_READY;
 }
 
@@ -219,6 +226,7 @@ static int setup_pools(void **state)
 	legacy = own = s1 = s2 = s3 = (struct fake_stream){.ctx = FAKE_CTX};
 	n_events = n_queries = n_waits = n_stream_waits = 0;
 	record_result = event_result = CUDA_SUCCESS;
+	on_recorded = on_queried = NULL;
 	return 0;
 }
 

@@ -36,6 +36,12 @@ static CUresult unmap_slowly(CUdeviceptr ptr, size_t size)
 	return fake_unmap(ptr, size);
 }
 
+static CUresult synchronize_slowly(void)
+{
+	let_others_go();
+	return fake_ctx_sync();
+}
+
 static int setup_slowly(void **state)
 {
 	meanwhile = NULL;
@@ -44,6 +50,7 @@ static int setup_slowly(void **state)
 		return -1;
 	cuda_real.cuMemSetAccess = set_access_slowly;
 	cuda_real.cuMemUnmap = unmap_slowly;
+	cuda_real.cuCtxSynchronize = synchronize_slowly;
 	return 0;
 }
 
@@ -201,6 +208,36 @@ static void who_closes_memory_to_a_peer_leaves_open_what_was_asked_for_again(voi
 	release(b);
 }
 
+/* ---- contexts ----------------------------------------------------------------- */
+
+static void end_second_context(void)
+{
+	pager_context_gone(FAKE_CTX2);
+}
+
+/* By any thread that allocates, while the context's own may well end it. */
+static void a_free_that_was_put_off_may_be_under_way_as_its_context_ends(void **state)
+{
+	CUdeviceptr ptrs[2];
+	int stream;
+
+	(void)state;
+	gate_enter();
+	for (int i = 0; i < 2; i++)
+		assert_int_equal(pager_alloc(0, FAKE_CTX2, 700, &ptrs[i]), CUDA_SUCCESS);
+	gate_leave();
+	gate_enter_capture();
+	gate_leave_capture(&stream, FAKE_CTX, true);
+	release(ptrs[0]);
+	release(ptrs[1]);
+	gate_end_capture(gate_find_capture(&stream));
+	meanwhile = end_second_context;
+	pager_flush_frees();
+	assert_null(meanwhile);
+	assert_int_equal(counts().resident, 0);
+	assert_int_equal(fake.reserved, 0);
+}
+
 int main(void)
 {
 #define BETWEEN_TEST(name) cmocka_unit_test_setup_teardown(name, setup_slowly, teardown)
@@ -208,6 +245,7 @@ int main(void)
 		BETWEEN_TEST(a_chunk_that_is_opened_to_a_peer_as_the_last_comes_in_is_copied_again),
 		BETWEEN_TEST(memory_that_loses_a_mapping_as_the_last_comes_in_is_copied_again),
 		BETWEEN_TEST(who_closes_memory_to_a_peer_leaves_open_what_was_asked_for_again),
+		BETWEEN_TEST(a_free_that_was_put_off_may_be_under_way_as_its_context_ends),
 		BETWEEN_TEST(
 			a_chunk_on_its_way_in_as_the_last_that_is_out_is_freed_is_copied_again),
 	};

@@ -212,7 +212,8 @@ static struct pager_range *unplace(struct pager_alloc *alloc)
 	range = pager_range_at(arena->dev, region.addr);
 	if (!range)
 		return NULL;
-	if (!arena->spare && range->size == pager.devices[arena->dev].granularity) {
+	if (!arena->spare && !arena->is_dead &&
+	    range->size == pager.devices[arena->dev].granularity) {
 		arena->spare = range;
 		return NULL;
 	}
@@ -227,9 +228,16 @@ void pager_add(struct pager_alloc *alloc)
 	pthread_mutex_unlock(&pager.lock);
 }
 
+static void arena_free(struct pager_arena *arena)
+{
+	extent_deinit(&arena->extent);
+	free(arena);
+}
+
 void pager_release(struct pager_alloc *alloc)
 {
 	struct pager_range *range = alloc->range;
+	bool is_last = false;
 
 	if (alloc->block) {
 		pools_block_free(alloc->block);
@@ -238,10 +246,13 @@ void pager_release(struct pager_alloc *alloc)
 	if (alloc->arena) {
 		pthread_mutex_lock(&pager.lock);
 		range = unplace(alloc);
+		is_last = alloc->arena->is_dead && !alloc->arena->extent.n_used;
 		pthread_mutex_unlock(&pager.lock);
 	}
 	if (range)
 		pager_range_free(range);
+	if (is_last)
+		arena_free(alloc->arena);
 	free(alloc);
 }
 
@@ -381,6 +392,26 @@ static void take_context(CUcontext ctx, struct pager_alloc **ret_allocs,
 	}
 }
 
+/* Frees that were put off, or are done by now, may be in the hands of another thread. */
+static void end_arena(struct pager_arena *arena)
+{
+	struct pager_range *spare;
+	bool is_last;
+
+	pthread_mutex_lock(&pager.lock);
+	spare = arena->spare;
+	if (spare)
+		(void)extent_remove(&arena->extent, spare->addr);
+	arena->spare = NULL;
+	arena->is_dead = true;
+	is_last = !arena->extent.n_used;
+	pthread_mutex_unlock(&pager.lock);
+	if (spare)
+		pager_range_free(spare);
+	if (is_last)
+		arena_free(arena);
+}
+
 void pager_context_gone(CUcontext ctx)
 {
 	struct pager_alloc *allocs = NULL, *next;
@@ -401,10 +432,7 @@ void pager_context_gone(CUcontext ctx)
 	pools_context_gone(ctx); /* before the arenas: what is pending there may be theirs */
 	while ((arena = arenas)) {
 		arenas = arena->next;
-		if (arena->spare)
-			pager_range_free(arena->spare);
-		extent_deinit(&arena->extent);
-		free(arena);
+		end_arena(arena);
 	}
 }
 

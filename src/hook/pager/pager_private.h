@@ -83,6 +83,7 @@ struct pager_arena {
 	CUdevice dev;
 	struct extent extent;
 	struct pager_range *spare; /* empty, kept: a loop of one small allocation is common */
+	bool is_dead; /* and its context: goes with the last that a thread is still to release */
 };
 
 struct pager_alloc {
