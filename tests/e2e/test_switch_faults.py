@@ -52,6 +52,20 @@ def test_frozen_programs_compute_as_others(node, mode):
     node.expect_sound_scheduler()
 
 
+def test_threads_that_hardly_get_the_processor_are_not_between_us_and_the_driver(node):
+    """What they are about to give to the driver is there when they come to it."""
+    node.start_scheduler(NVSHARE_SWITCH_TIME_MODE="fixed", NVSHARE_SWITCH_TIME_FIXED="0.1")
+    enough = node.flag("enough")
+    settings = {"NVSHARE_DRAIN_MS": "0", "NVSHARE_DEBUG": "1"}
+    programs = [node.app("starved", "--until", enough, "--name", f"p{i}", name=f"p{i}", **settings) for i in range(2)]
+    until("both were frozen often", lambda: all(n_frozen(p) >= 5 for p in programs))
+    enough.touch()
+    for program in programs:
+        program.expect_verified()
+    node.expect_empty()
+    node.expect_sound_scheduler()
+
+
 # Every call that stopping, moving and going on make, and the how manieth of them, counted
 # from the end of a first round.
 STEPS = {

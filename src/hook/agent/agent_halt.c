@@ -12,6 +12,7 @@
 #include "hook/freeze/freeze.h"
 #include "hook/gate/drain.h"
 #include "hook/gate/gate.h"
+#include "hook/gate/settle.h"
 #include "hook/hook_log.h"
 #include "hook/hook_options.h"
 #include "hook/memory/backend.h"
@@ -28,6 +29,12 @@
  * driver that is in the way for longer is let go on, by thawing.
  */
 #define HALT_LIMIT_NS CLOCK_NS_PER_SEC
+
+/*
+ * To have the processor that a thread inside needs to come to the driver: some periods of a
+ * limit on processor time, as containers have it.
+ */
+#define HALT_SETTLE_NS (300 * CLOCK_NS_PER_MS)
 
 /* Contention that comes back within this finds everything ready. */
 #define HALT_SPARE_NS (30 * CLOCK_NS_PER_SEC)
@@ -190,7 +197,7 @@ static bool can_move(const struct agent_link *link)
 	return !mem.resident || second_get(link->dev);
 }
 
-/* The gate closes for whoever is not inside; who is, is blocked or will be soon. */
+/* The gate closes for whoever is not inside; who is, is blocked when it has settled. */
 static uint32_t freeze(const struct agent_link *link, uint64_t begin_ns)
 {
 	struct timespec pause = {.tv_nsec = HALT_PAUSE_NS};
@@ -208,7 +215,7 @@ static uint32_t freeze(const struct agent_link *link, uint64_t begin_ns)
 			r = freeze_is_proven(link->dev) ? freeze_begin(HALT_LIMIT_NS)
 							: FREEZE_E_UNPROVEN;
 	}
-	if (!r && !can_move(link)) {
+	if (!r && !(can_move(link) && settle_wait(HALT_SETTLE_NS))) {
 		agent_resume();
 		r = FREEZE_E_BUSY;
 	}

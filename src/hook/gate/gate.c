@@ -33,6 +33,7 @@ enum gate_inside { GATE_OUTSIDE, GATE_INSIDE, GATE_BEGINNING_CAPTURE };
 struct gate_slot {
 	uint32_t inside; /* enum gate_inside; written by the owner */
 	uint32_t is_owned;
+	pid_t tid;          /* of the owner */
 	uint64_t n_entered; /* goes on growing with the next owner */
 } __attribute__((aligned(64)));
 
@@ -162,6 +163,7 @@ static struct gate_slot *gate_claim_slot(void)
 	while (!(slot = gate_find_slot()))
 		gate_add_chunk();
 
+	__atomic_store_n(&slot->tid, gettid(), __ATOMIC_RELAXED);
 	gate_self.slot = slot;
 	if (gate_key != (pthread_key_t)-1)
 		(void)pthread_setspecific(gate_key, slot);
@@ -479,6 +481,24 @@ bool gate_quiet(void)
 	return true;
 }
 
+size_t gate_guests(struct gate_guest *ret, size_t n_max)
+{
+	size_t n = 0;
+
+	gate_for_each_slot (slot) {
+		if (slot == gate_self.slot ||
+		    __atomic_load_n(&slot->inside, __ATOMIC_SEQ_CST) == GATE_OUTSIDE)
+			continue;
+		if (n < n_max)
+			ret[n] = (struct gate_guest){
+				.tid = __atomic_load_n(&slot->tid, __ATOMIC_RELAXED),
+				.n_entered = __atomic_load_n(&slot->n_entered, __ATOMIC_RELAXED),
+			};
+		n++;
+	}
+	return n;
+}
+
 uint64_t gate_activity(void)
 {
 	uint64_t n = 0;
@@ -554,5 +574,7 @@ void gate_after_fork_child(void)
 		slot->inside = GATE_OUTSIDE;
 		slot->is_owned = 0;
 	}
+	if (gate_self.slot)
+		gate_self.slot->tid = gettid();
 	gate_set(GATE_OPEN);
 }

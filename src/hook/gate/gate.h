@@ -23,7 +23,9 @@
  */
 
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
+#include <sys/types.h>
 
 enum gate_state { GATE_OPEN, GATE_NO_CAPTURES, GATE_CLOSED };
 
@@ -55,6 +57,15 @@ void gate_allow_captures(void);
 void gate_set(enum gate_state state);
 enum gate_state gate_get(void);
 bool gate_quiet(void);        /* no thread but the caller's is inside */
+/* One visit of a thread. */
+struct gate_guest {
+	pid_t tid;
+	uint64_t n_entered;
+};
+
+/* Who is inside but the caller: how many, of which at most n_max are written. */
+size_t gate_guests(struct gate_guest *ret, size_t n_max);
+
 uint64_t gate_activity(void); /* grows with every gate_enter(); sums threads; for idleness */
 
 /*

@@ -1,0 +1,115 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+
+#include "hook/gate/settle.h"
+
+#include "util/clock.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#define SETTLE_PAUSE_NS 50000
+
+static bool is_same(const struct gate_guest *a, const struct gate_guest *b)
+{
+	return a->tid == b->tid && a->n_entered == b->n_entered;
+}
+
+static size_t find(const struct settle *settle, const struct gate_guest *guest)
+{
+	size_t i = 0;
+
+	while (i < settle->n && !is_same(&settle->last[i].guest, guest))
+		i++;
+	return i;
+}
+
+static bool has_settled(const struct settle_sight *first, const struct settle_sight *last,
+			const struct settle_sight *now)
+{
+	if (now->cpu_ns - first->cpu_ns >= SETTLE_CPU_NS)
+		return true;
+	/* Awake in between, it may have come from a lock to where it looks addresses up. */
+	return last->is_asleep && now->is_asleep && now->cpu_ns == last->cpu_ns;
+}
+
+bool settle_look(struct settle *settle, const struct settle_sight *sights, size_t n)
+{
+	struct settle next = {.n = n};
+	bool all = n == settle->n;
+
+	for (size_t i = 0; i < n; i++) {
+		size_t at = find(settle, &sights[i].guest);
+		bool is_known = at < settle->n;
+
+		next.first[i] = is_known ? settle->first[at] : sights[i];
+		next.last[i] = sights[i];
+		all = all && is_known &&
+		      has_settled(&settle->first[at], &settle->last[at], &sights[i]);
+	}
+	*settle = next;
+	return all;
+}
+
+static uint64_t cpu_ns(pid_t tid)
+{
+	/* The clock of any thread of the process, as pthread_getcpuclockid() makes it. */
+	clockid_t clock = (clockid_t)((~(unsigned int)tid << 3) | 6);
+	struct timespec t;
+
+	if (clock_gettime(clock, &t) < 0)
+		return 0;
+	return (uint64_t)t.tv_sec * CLOCK_NS_PER_SEC + (uint64_t)t.tv_nsec;
+}
+
+/* Who can not be looked at counts as asleep: that is what all in the driver are, in time. */
+static bool is_asleep(pid_t tid)
+{
+	char path[48], text[128];
+	const char *state;
+	ssize_t n;
+	int fd;
+
+	(void)snprintf(path, sizeof(path), "/proc/self/task/%d/stat", (int)tid);
+	fd = open(path, O_RDONLY | O_CLOEXEC);
+	if (fd < 0)
+		return true;
+	n = read(fd, text, sizeof(text) - 1);
+	(void)close(fd);
+	text[n > 0 ? n : 0] = '\0';
+	state = strrchr(text, ')');
+	return !state || strlen(state) < 3 || state[2] == 'S';
+}
+
+static bool look(struct settle *settle)
+{
+	struct gate_guest guests[SETTLE_MAX];
+	struct settle_sight sights[SETTLE_MAX];
+	size_t n = gate_guests(guests, SETTLE_MAX);
+
+	if (n > SETTLE_MAX)
+		return false;
+	for (size_t i = 0; i < n; i++) {
+		sights[i].guest = guests[i];
+		/* In this order: who sleeps afterwards has had no more than that. */
+		sights[i].is_asleep = is_asleep(guests[i].tid);
+		sights[i].cpu_ns = cpu_ns(guests[i].tid);
+	}
+	return settle_look(settle, sights, n);
+}
+
+bool settle_wait(uint64_t limit_ns)
+{
+	uint64_t end_ns = clock_now_ns() + limit_ns;
+	struct settle settle = {0};
+	int saved_errno = errno;
+	bool is_settled;
+
+	while (!(is_settled = look(&settle)) && clock_now_ns() < end_ns)
+		(void)nanosleep(&(struct timespec){.tv_nsec = SETTLE_PAUSE_NS}, NULL);
+	errno = saved_errno;
+	return is_settled;
+}

@@ -1,0 +1,41 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef NVS_HOOK_SETTLE_H
+#define NVS_HOOK_SETTLE_H
+
+/*
+ * Who was inside the gate when the program was frozen may be kept off the processor before
+ * its call has come to the driver, which then looks addresses up that an eviction has
+ * unmapped, and the program gets an error. So nothing is unmapped until every thread inside
+ * has left, or has had the processor for longer than a call takes to that point, or sleeps:
+ * in the driver, that is, for work that does not go on.
+ *
+ * Threading: the agent's thread alone.
+ */
+
+#include "hook/gate/gate.h"
+
+#define SETTLE_MAX    64
+#define SETTLE_CPU_NS 200000u /* of the processor, and a call is through with its arguments */
+
+struct settle_sight {
+	struct gate_guest guest;
+	uint64_t cpu_ns; /* that the thread has had */
+	bool is_asleep;
+};
+
+struct settle {
+	size_t n;
+	struct settle_sight first[SETTLE_MAX]; /* as each was seen first, and last */
+	struct settle_sight last[SETTLE_MAX];
+};
+
+/*
+ * All that are inside now; the first look is of a struct of zeroes. true: since the look
+ * before nobody came or left, and all have settled.
+ */
+bool settle_look(struct settle *settle, const struct settle_sight *sights, size_t n);
+
+/* With the gate closed and the program frozen. false: not within limit_ns. Keeps errno. */
+bool settle_wait(uint64_t limit_ns);
+
+#endif
