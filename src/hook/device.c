@@ -14,7 +14,51 @@ static struct {
 	pthread_mutex_t lock;
 	pthread_cond_t dropped;
 	struct device_context *contexts;
-} state = {.lock = PTHREAD_MUTEX_INITIALIZER, .dropped = PTHREAD_COND_INITIALIZER};
+	pthread_cond_t turn_ended;
+	bool is_turn_taken;
+} state = {.lock = PTHREAD_MUTEX_INITIALIZER,
+	   .dropped = PTHREAD_COND_INITIALIZER,
+	   .turn_ended = PTHREAD_COND_INITIALIZER};
+
+static __thread unsigned int n_turns __attribute__((tls_model("initial-exec")));
+
+static bool take_turn(bool waits)
+{
+	bool is_taken;
+
+	if (n_turns == 0) {
+		pthread_mutex_lock(&state.lock);
+		while (state.is_turn_taken && waits)
+			cond_wait(&state.turn_ended, &state.lock);
+		is_taken = state.is_turn_taken;
+		state.is_turn_taken = true;
+		pthread_mutex_unlock(&state.lock);
+		if (is_taken)
+			return false;
+	}
+	n_turns++;
+	return true;
+}
+
+void device_turn_begin(void)
+{
+	(void)take_turn(true);
+}
+
+bool device_turn_try(void)
+{
+	return take_turn(false);
+}
+
+void device_turn_end(void)
+{
+	if (--n_turns > 0)
+		return;
+	pthread_mutex_lock(&state.lock);
+	state.is_turn_taken = false;
+	pthread_cond_signal(&state.turn_ended);
+	pthread_mutex_unlock(&state.lock);
+}
 
 static struct device_context *find(CUcontext ctx)
 {
@@ -89,6 +133,18 @@ bool device_context_released(CUdevice dev, CUcontext *ret_last)
 			*ret_last = c->ctx;
 		break;
 	}
+	pthread_mutex_unlock(&state.lock);
+	return is_last;
+}
+
+bool device_context_is_last(CUdevice dev)
+{
+	struct device_context *c;
+	bool is_last = false;
+
+	pthread_mutex_lock(&state.lock);
+	DL_FOREACH (state.contexts, c)
+		is_last = is_last || (c->dev == dev && c->n_retained == 1 && !c->is_going);
 	pthread_mutex_unlock(&state.lock);
 	return is_last;
 }
@@ -243,5 +299,8 @@ void device_after_fork_child(void)
 {
 	pthread_mutex_init(&state.lock, NULL);
 	pthread_cond_init(&state.dropped, NULL);
+	pthread_cond_init(&state.turn_ended, NULL);
+	state.is_turn_taken = false;
+	n_turns = 0;
 	state.contexts = NULL;
 }

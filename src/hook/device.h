@@ -32,6 +32,16 @@ struct device_context {
 
 #define DEVICE_ANY ((CUdevice)-1)
 
+/*
+ * Around what makes or ends a context, with the books of it: a turn, which one thread has at a
+ * time. As soon as the driver has ended a context its handle may be a new one's, and that of a
+ * primary context always is the same; so what one thread still has to forget would be what
+ * another has made. Nests. try, which the agent uses, waits for nobody: false: not now.
+ */
+void device_turn_begin(void);
+bool device_turn_try(void);
+void device_turn_end(void);
+
 /* false when it was known before, or there is no memory for it. */
 bool device_context_add(CUcontext ctx, CUdevice dev, uint64_t charged);
 
@@ -41,6 +51,7 @@ uint64_t device_context_forget(CUcontext ctx);
 /* One more, or one less, owner of a primary context. false: not known. */
 bool device_context_retained(CUcontext ctx);
 bool device_context_released(CUdevice dev, CUcontext *ret_last); /* true: that was the last */
+bool device_context_is_last(CUdevice dev); /* the next release of the primary one would be */
 
 /* The same by cuCtxAttach(), of any context; detached: false: none is left, or not known. */
 void device_context_attached(CUcontext ctx);

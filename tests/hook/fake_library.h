@@ -7,6 +7,8 @@
  * fake_memory.h, whose state it uses.
  */
 
+#include "hook/device.h"
+
 CUresult agent_use_device(CUdevice dev)
 {
 	(void)dev;
@@ -21,16 +23,12 @@ uint64_t agent_context_bytes(CUdevice dev)
 
 bool agent_add_context(CUcontext ctx, CUdevice dev, uint64_t charged)
 {
-	(void)ctx;
-	(void)dev;
-	(void)charged;
-	return true;
+	return device_context_add(ctx, dev, charged);
 }
 
 uint64_t agent_forget_context(CUcontext ctx)
 {
-	(void)ctx;
-	return 0;
+	return device_context_forget(ctx);
 }
 
 void agent_memory_changed(CUdevice dev)

@@ -29,6 +29,7 @@ struct context_call {
 	CUexecAffinityParam *affinity;
 	int n_affinity;
 	CUctxCreateParams *params;
+	bool is_primary;
 };
 
 static bool memory_in(CUcontext ctx, size_t *ret_free, size_t *ret_total)
@@ -81,25 +82,46 @@ static void recharge(CUdevice dev, uint64_t charged, uint64_t cost)
 		budget_force(dev, cost - charged, NVSHARE_PINNED_CONTEXT);
 }
 
-/* Books a context that was made; charged has been taken for it. */
+/* Books a context that was made, in the same turn; charged has been taken for it. */
 static void book(CUcontext ctx, CUdevice dev, uint64_t charged)
 {
-	/* Two threads that retain at once make one context between them. */
+	/* Two threads that retain one after the other make one context between them. */
 	if (!agent_add_context(ctx, dev, charged))
 		budget_give(dev, charged, NVSHARE_PINNED_CONTEXT);
 	lifecycle_renew();
 }
 
+/* In one turn. A primary one has an owner more. */
+static CUresult make_and_book(const struct context_call *call, uint64_t charged)
+{
+	uint64_t cost;
+	size_t before = 0;
+	bool has_before = memory_before(call->dev, &before);
+	CUresult res;
+
+	channels_device_begin(call->dev);
+	res = call->make(call);
+	channels_device_end();
+	if (res != CUDA_SUCCESS)
+		return res;
+	cost = measure(*call->pctx, charged, has_before, before);
+	recharge(call->dev, charged, cost);
+	book(*call->pctx, call->dev, cost);
+	if (call->is_primary)
+		(void)device_context_retained(*call->pctx);
+	return CUDA_SUCCESS;
+}
+
 /* No freeze is on, and none begins. */
-static CUresult make_held(const struct context_call *call)
+static CUresult make_held(const struct context_call *call, uint64_t charged)
 {
 	CUresult res;
 
 	if (!freeze_hold())
 		return CUDA_ERROR_DEINITIALIZED;
-	channels_device_begin(call->dev);
-	res = call->make(call);
-	channels_device_end();
+	device_turn_begin();
+	res = make_and_book(call, charged);
+	device_turn_end();
 	freeze_drop();
 	return res;
 }
@@ -107,9 +129,7 @@ static CUresult make_held(const struct context_call *call)
 static CUresult make_context(const struct context_call *call)
 {
 	struct budget_tries tries = {0};
-	uint64_t charged, cost;
-	size_t before = 0;
-	bool has_before;
+	uint64_t charged;
 	CUresult res;
 
 	res = agent_use_device(call->dev);
@@ -120,18 +140,12 @@ static CUresult make_context(const struct context_call *call)
 	res = budget_take(call->dev, charged, NVSHARE_PINNED_CONTEXT);
 	if (res != CUDA_SUCCESS)
 		goto out;
-	do {
-		has_before = memory_before(call->dev, &before);
-		res = make_held(call);
-	} while (res == CUDA_ERROR_OUT_OF_MEMORY &&
-		 budget_retry(call->dev, charged, NVSHARE_PINNED_CONTEXT, &tries) == CUDA_SUCCESS);
-	if (res == CUDA_SUCCESS) {
-		cost = measure(*call->pctx, charged, has_before, before);
-		recharge(call->dev, charged, cost);
-		book(*call->pctx, call->dev, cost);
-	} else {
+	do
+		res = make_held(call, charged);
+	while (res == CUDA_ERROR_OUT_OF_MEMORY &&
+	       budget_retry(call->dev, charged, NVSHARE_PINNED_CONTEXT, &tries) == CUDA_SUCCESS);
+	if (res != CUDA_SUCCESS)
 		budget_give(call->dev, charged, NVSHARE_PINNED_CONTEXT);
-	}
 out:
 	gate_leave();
 	return res;
@@ -247,12 +261,14 @@ static CUresult destroy_context(CUresult (*destroy)(CUcontext ctx), CUcontext ct
 	if (!freeze_hold())
 		return CUDA_ERROR_DEINITIALIZED;
 	finish_work(ctx);
+	device_turn_begin();
 	charged = agent_forget_context(ctx);
 	res = destroy(ctx);
 	if (res == CUDA_SUCCESS)
 		context_gone(ctx, dev, charged);
 	else
 		(void)agent_add_context(ctx, dev, charged);
+	device_turn_end();
 	freeze_drop();
 	return res;
 }
@@ -314,26 +330,50 @@ static bool is_primary_active(CUdevice dev)
 	       cuda_real.cuDevicePrimaryCtxGetState(dev, &flags, &active) == CUDA_SUCCESS && active;
 }
 
+/* One more owner of one that is there, and known. false: it has to be made, or booked. */
+static bool retain_known(const struct context_call *call, CUresult *ret_res)
+{
+	bool is_known;
+
+	device_turn_begin();
+	is_known = is_primary_active(call->dev) && device_primary(call->dev);
+	if (is_known) {
+		*ret_res = call->make(call);
+		if (*ret_res == CUDA_SUCCESS)
+			(void)device_context_retained(*call->pctx);
+	}
+	device_turn_end();
+	return is_known;
+}
+
 /*
  * Only the first retain makes the context. One that is active and that we do not know
  * was made past us (by a driver's own library): it is booked like the others.
  */
 CUresult cuDevicePrimaryCtxRetain(CUcontext *pctx, CUdevice dev)
 {
-	struct context_call call = {.make = make_primary, .pctx = pctx, .dev = dev};
+	struct context_call call = {
+		.make = make_primary, .pctx = pctx, .dev = dev, .is_primary = true};
 	CUresult res;
 
 	if (!cuda_real.cuDevicePrimaryCtxRetain)
 		return CUDA_ERROR_NOT_FOUND;
 	if (!pctx)
 		return cuda_real.cuDevicePrimaryCtxRetain(pctx, dev);
-	if (!is_primary_active(dev) || !device_primary(dev))
-		res = make_context(&call);
-	else
-		res = make_primary(&call);
-	if (res == CUDA_SUCCESS && !device_context_retained(*pctx)) {
-		book(*pctx, dev, 0); /* destroyed and made again since we looked */
-		(void)device_context_retained(*pctx);
+	return retain_known(&call, &res) ? res : make_context(&call);
+}
+
+/* In one turn. */
+static CUresult release_last(CUresult (*release)(CUdevice dev), CUdevice dev, CUcontext ctx)
+{
+	uint64_t charged = agent_forget_context(ctx);
+	CUresult res = release(dev);
+
+	if (is_primary_active(dev)) {
+		(void)agent_add_context(ctx, dev, charged);
+		(void)device_context_retained(ctx);
+	} else {
+		context_gone(ctx, dev, charged);
 	}
 	return res;
 }
@@ -341,25 +381,23 @@ CUresult cuDevicePrimaryCtxRetain(CUcontext *pctx, CUdevice dev)
 /* No freeze is on, and none begins. */
 static CUresult release_held(CUresult (*release)(CUdevice dev), CUdevice dev, bool is_reset)
 {
-	CUcontext ctx = NULL;
-	uint64_t charged;
+	CUcontext ctx = NULL, finished = NULL;
 	CUresult res;
 
-	if (is_reset)
-		ctx = device_primary(dev);
-	else if (!device_context_released(dev, &ctx))
-		return release(dev);
-	if (!ctx)
-		return release(dev);
-	finish_work(ctx);
-	charged = agent_forget_context(ctx);
-	res = release(dev);
-	if (is_primary_active(dev)) {
-		(void)agent_add_context(ctx, dev, charged);
-		(void)device_context_retained(ctx);
-	} else {
-		context_gone(ctx, dev, charged);
+	/* Who owns it may have changed by the time that its work is done. */
+	for (;;) {
+		device_turn_begin();
+		ctx = is_reset || device_context_is_last(dev) ? device_primary(dev) : NULL;
+		if (!ctx || ctx == finished)
+			break;
+		device_turn_end();
+		finish_work(ctx);
+		finished = ctx;
 	}
+	if (!is_reset)
+		(void)device_context_released(dev, &ctx);
+	res = ctx ? release_last(release, dev, ctx) : release(dev);
+	device_turn_end();
 	return res;
 }
 

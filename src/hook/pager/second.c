@@ -105,7 +105,11 @@ bool second_make(CUdevice dev, uint64_t max)
 			   (unsigned long long)(max >> 10));
 		return false;
 	}
+	/* One of the program's may end just now, and its handle be ours before it is forgotten. */
+	if (!device_turn_try())
+		return false;
 	make_measured(dev);
+	device_turn_end();
 	if (!seconds[dev].ctx)
 		return false;
 	agent_memory_changed(dev);
