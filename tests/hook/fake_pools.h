@@ -251,7 +251,7 @@ static void drop(CUdeviceptr p, struct fake_stream *stream)
 	assert_int_equal(cuMemFreeAsync(p, on(stream)), CUDA_SUCCESS);
 }
 
-static uint64_t attribute(CUmemoryPool pool, CUmemPool_attribute attr)
+static inline uint64_t attribute(CUmemoryPool pool, CUmemPool_attribute attr)
 {
 	uint64_t value = UINT64_MAX;
 
@@ -259,7 +259,7 @@ static uint64_t attribute(CUmemoryPool pool, CUmemPool_attribute attr)
 	return value;
 }
 
-static void set(CUmemoryPool pool, CUmemPool_attribute attr, uint64_t value)
+static inline void set(CUmemoryPool pool, CUmemPool_attribute attr, uint64_t value)
 {
 	assert_int_equal(cuMemPoolSetAttribute(pool, attr, &value), CUDA_SUCCESS);
 }

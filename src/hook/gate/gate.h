@@ -56,7 +56,7 @@ void gate_allow_captures(void);
 
 void gate_set(enum gate_state state);
 enum gate_state gate_get(void);
-bool gate_quiet(void);        /* no thread but the caller's is inside */
+bool gate_quiet(void); /* no thread but the caller's is inside */
 /* One visit of a thread. */
 struct gate_guest {
 	pid_t tid;
