@@ -26,7 +26,7 @@
 enum {
 	FREEZE_E_SUCCESS_,
 	FREEZE_E_OFF,         /* freeze_why_not() says why */
-	FREEZE_E_BUSY,        /* not running, or too soon after the last thaw: later */
+	FREEZE_E_BUSY,        /* not running, too soon after the last thaw, channels go: later */
 	FREEZE_E_NO_CHANNELS, /* nothing was seen that could be frozen: no context yet */
 	FREEZE_E_REFUSED,     /* the driver refused it; everything is as it was */
 	FREEZE_E_UNPROVEN,    /* work went on while frozen, or could not be looked at */

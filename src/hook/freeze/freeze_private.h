@@ -19,7 +19,7 @@ void freeze_expire(uint64_t epoch); /* that freeze, not a later one */
 
 /* freeze_switch.c. 0; else a status of the driver, or -errno. */
 int freeze_switch(const struct channels_batch *batch, bool is_off);
-/* The program's channels. 0, FREEZE_E_NO_CHANNELS, FREEZE_E_REFUSED. */
+/* The program's channels. 0, FREEZE_E_NO_CHANNELS, _REFUSED, _BUSY: some are just going. */
 int freeze_switch_off(enum channels_scope scope);
 int freeze_switch_on(enum channels_scope scope); /* 0, or FREEZE_E_REFUSED: some would not */
 /* Timeslices: any thread. After the driver has made a group (us is 0), or timed one. */

@@ -55,6 +55,10 @@ static int switch_all_off(enum channels_scope scope)
 	return n ? 0 : FREEZE_E_NO_CHANNELS;
 }
 
+/*
+ * Whoever frees a channel may be kept off the processor for long after the driver has freed it
+ * and before the book knows: what is refused meanwhile says nothing of the driver.
+ */
 int freeze_switch_off(enum channels_scope scope)
 {
 	struct channels_counts before, after;
@@ -66,17 +70,14 @@ int freeze_switch_off(enum channels_scope scope)
 			return FREEZE_E_REFUSED;
 		r = switch_all_off(scope);
 		channels_count(&after);
-		if (r == FREEZE_E_REFUSED && !before.n_going &&
+		if (r == FREEZE_E_REFUSED && !before.n_going && !after.n_going &&
 		    after.generation == before.generation)
-			break;
+			return FREEZE_E_REFUSED;
 	}
-	return r;
+	return r == FREEZE_E_REFUSED ? FREEZE_E_BUSY : r;
 }
 
-/*
- * Whoever frees a channel may be kept off the processor for long after the driver has freed it
- * and before the book knows: what can not be put back meanwhile is no channel that stays off.
- */
+/* For the same reason what can not be put back meanwhile is no channel that stays off. */
 static bool put_back(const struct channels_batch *one)
 {
 	const struct timespec pause = {.tv_nsec = ON_PAUSE_NS};
