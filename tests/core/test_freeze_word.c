@@ -24,12 +24,12 @@
 
 static const enum freeze_word_state expected[FREEZE_WORD_STATE_COUNT_][FREEZE_WORD_EVENT_COUNT_] = {
 	/* clang-format off */
-	/*               BEGIN                 FAIL                 OFF                 COMMIT                 END                  EXPIRE               THAWED               BORN                   SETTLED                HOLD  DROP */
-	[FREEZE_WORD_RUNNING] =   {FREEZE_WORD_FREEZING, NO, NO, NO, NO, NO, NO, NO, NO, FREEZE_WORD_RUNNING, FREEZE_WORD_RUNNING},
-	[FREEZE_WORD_FREEZING] =  {NO, FREEZE_WORD_THAWING, FREEZE_WORD_FROZEN, NO, NO, NO, NO, FREEZE_WORD_FREEZING, FREEZE_WORD_FREEZING, NO, NO},
-	[FREEZE_WORD_FROZEN] =    {NO, NO, NO, FREEZE_WORD_COMMITTED, FREEZE_WORD_THAWING, FREEZE_WORD_THAWING, NO, FREEZE_WORD_FROZEN, FREEZE_WORD_FROZEN, NO, NO},
-	[FREEZE_WORD_COMMITTED] = {NO, NO, NO, NO, FREEZE_WORD_THAWING, NO, NO, FREEZE_WORD_COMMITTED, FREEZE_WORD_COMMITTED, NO, NO},
-	[FREEZE_WORD_THAWING] =   {NO, NO, NO, NO, NO, NO, FREEZE_WORD_RUNNING, NO, FREEZE_WORD_THAWING, NO, NO},
+	/*               BEGIN                 FAIL                 OFF                 WIDEN                 COMMIT                 END                  EXPIRE               THAWED               BORN                   SETTLED                HOLD  DROP */
+	[FREEZE_WORD_RUNNING] =   {FREEZE_WORD_FREEZING, NO, NO, NO, NO, NO, NO, NO, NO, NO, FREEZE_WORD_RUNNING, FREEZE_WORD_RUNNING},
+	[FREEZE_WORD_FREEZING] =  {NO, FREEZE_WORD_THAWING, FREEZE_WORD_FROZEN, NO, NO, NO, NO, NO, FREEZE_WORD_FREEZING, FREEZE_WORD_FREEZING, NO, NO},
+	[FREEZE_WORD_FROZEN] =    {NO, NO, NO, FREEZE_WORD_FREEZING, FREEZE_WORD_COMMITTED, FREEZE_WORD_THAWING, FREEZE_WORD_THAWING, NO, FREEZE_WORD_FROZEN, FREEZE_WORD_FROZEN, NO, NO},
+	[FREEZE_WORD_COMMITTED] = {NO, NO, NO, NO, NO, FREEZE_WORD_THAWING, NO, NO, FREEZE_WORD_COMMITTED, FREEZE_WORD_COMMITTED, NO, NO},
+	[FREEZE_WORD_THAWING] =   {NO, NO, NO, NO, NO, NO, NO, FREEZE_WORD_RUNNING, NO, FREEZE_WORD_THAWING, NO, NO},
 	/* clang-format on */
 };
 
@@ -121,6 +121,7 @@ enum agent_pc {
 	AGENT_BEGIN,
 	AGENT_SWITCH0, /* a channel after the other: off */
 	AGENT_OFF = AGENT_SWITCH0 + CHANNELS,
+	AGENT_WIDEN, /* and again */
 	AGENT_COMMIT,
 	AGENT_WORK, /* the memory is away */
 	AGENT_END,
@@ -144,11 +145,12 @@ struct machine {
 	uint64_t word;
 	uint8_t agent, rounds, watch, birth;
 	uint8_t will_fail;   /* the driver refuses the last channel, in the first round */
+	uint8_t will_widen;  /* this round; then the first time takes off one channel less */
 	uint8_t will_commit; /* this round */
 	uint8_t is_recorded[CHANNELS];
 	uint8_t is_off[CHANNELS];
 	uint8_t is_usable[CHANNELS]; /* the program has it */
-	uint8_t pad[2];
+	uint8_t pad[1];
 };
 
 /* How the hook could be wrong; the model must notice each. */
@@ -218,7 +220,7 @@ static bool agent_step(const struct model *model, struct machine *m)
 			m->agent = AGENT_THAW;
 			return true;
 		}
-		if (m->is_recorded[channel])
+		if (m->is_recorded[channel] && (!m->will_widen || channel > 0))
 			m->is_off[channel] = 1;
 		m->agent++;
 		return true;
@@ -236,7 +238,11 @@ static bool agent_step(const struct model *model, struct machine *m)
 		return true;
 	case AGENT_OFF:
 		assert_true(step(m, FREEZE_WORD_OFF));
-		m->agent = m->will_commit ? AGENT_COMMIT : AGENT_END;
+		m->agent = m->will_widen ? AGENT_WIDEN : m->will_commit ? AGENT_COMMIT : AGENT_END;
+		return true;
+	case AGENT_WIDEN:
+		m->agent = step(m, FREEZE_WORD_WIDEN) ? AGENT_SWITCH0 : AGENT_END;
+		m->will_widen = 0;
 		return true;
 	case AGENT_COMMIT:
 		m->agent = step(m, FREEZE_WORD_COMMIT) ? AGENT_WORK : AGENT_END;
@@ -362,14 +368,15 @@ static bool is_safe(enum mistake mistake)
 	model.stack = calloc(model.capacity, sizeof(*model.stack));
 	model.used = calloc(model.capacity, 1);
 	assert_true(model.states && model.stack && model.used);
-	for (uint8_t variant = 0; variant < 4; variant++) {
+	for (uint8_t variant = 0; variant < 8; variant++) {
 		struct machine start;
 
 		memset(&start, 0, sizeof(start));
 		start.is_recorded[0] = 1;
 		start.is_usable[0] = 1;
 		start.will_fail = variant & 1;
-		start.will_commit = variant >> 1;
+		start.will_commit = variant >> 1 & 1;
+		start.will_widen = variant >> 2;
 		push(&model, &start);
 	}
 	while (model.n_stack > 0) {

@@ -266,4 +266,40 @@ static inline int teardown(void **unused)
 	return 0;
 }
 
+static inline void wait_until_running(void)
+{
+	while (freeze_is_on())
+		(void)nanosleep(&(struct timespec){.tv_nsec = 100000}, NULL);
+}
+
+/*
+ * In a process of its own, since the watchdog's thread never ends: in the next test it would
+ * still be about while setup() makes all as new.
+ */
+static inline int run_apart(const struct CMUnitTest *test)
+{
+	const struct CMUnitTest tests[] = {*test};
+	int status;
+	pid_t pid;
+
+	(void)fflush(NULL);
+	pid = fork();
+	if (pid == 0)
+		exit(cmocka_run_group_tests_name("hook/freeze", tests, NULL, NULL));
+	if (pid < 0 || waitpid(pid, &status, 0) != pid)
+		return 1;
+	return status != 0;
+}
+
+static inline int run_all_apart(const struct CMUnitTest *tests, size_t n)
+{
+	int n_failed = 0;
+
+	for (size_t i = 0; i < n; i++)
+		n_failed += run_apart(&tests[i]);
+	return n_failed;
+}
+
+#define TEST(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
+
 #endif

@@ -94,8 +94,6 @@ static void a_handle_that_is_used_again_stays(void **unused)
 	assert_int_equal(counts().n_channels, 1);
 }
 
-#define TEST(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
-
 int main(void)
 {
 	const struct CMUnitTest tests[] = {

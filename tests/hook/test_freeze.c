@@ -184,12 +184,6 @@ static void a_channel_that_stays_off_is_the_last_freeze(void **unused)
 	assert_int_equal(freeze_begin(UINT64_MAX), FREEZE_E_OFF);
 }
 
-static void wait_until_running(void)
-{
-	while (freeze_is_on())
-		(void)nanosleep(&(struct timespec){.tv_nsec = 100000}, NULL);
-}
-
 static void the_watchdog_thaws_what_is_not_committed(void **unused)
 {
 	struct freeze_stats stats;
@@ -257,99 +251,6 @@ static void freezes_have_a_pause_between_them(void **unused)
 	assert_int_equal(r, FREEZE_E_BUSY);
 	(void)nanosleep(&(struct timespec){.tv_nsec = 6000000}, NULL);
 	assert_int_equal(freeze_begin(UINT64_MAX), 0);
-}
-
-/* 4 channels that compute and 3 that copy. */
-static void make_both(void)
-{
-	make_channels(GROUP, 4);
-	make_copy_group(0x300);
-	make_channels(0x300, 3);
-}
-
-static void a_hold_takes_off_only_what_computes(void **unused)
-{
-	(void)unused;
-	make_both();
-	assert_int_equal(freeze_begin_compute(UINT64_MAX), 0);
-	assert_int_equal(n_off(), 4);
-	assert_int_equal(freeze_end(), 0);
-	assert_int_equal(n_off(), 0);
-	(void)nanosleep(&(struct timespec){.tv_nsec = 6000000}, NULL);
-	assert_int_equal(freeze_begin(UINT64_MAX), 0);
-	assert_int_equal(n_off(), 7);
-	assert_int_equal(freeze_begin_compute(UINT64_MAX), FREEZE_E_BUSY);
-	assert_int_equal(freeze_end(), 0);
-	assert_int_equal(n_off(), 0);
-}
-
-static void holds_have_no_pause_between_them(void **unused)
-{
-	int r = 0;
-
-	(void)unused;
-	make_both();
-	/* On a busy machine the pause of a freeze may be over before it is begun. */
-	for (int i = 0; i < 100 && (i < 10 || r == 0); i++) {
-		assert_int_equal(freeze_begin_compute(UINT64_MAX), 0);
-		assert_int_equal(freeze_end(), 0);
-		r = freeze_begin(UINT64_MAX);
-		assert_int_equal(freeze_end(), 0);
-	}
-	assert_int_equal(r, FREEZE_E_BUSY);
-}
-
-static void a_hold_that_is_widened_is_a_freeze(void **unused)
-{
-	(void)unused;
-	make_both();
-	assert_false(freeze_widen(CLOCK_NS_PER_SEC));
-	assert_int_equal(freeze_begin_compute(UINT64_MAX), 0);
-	assert_true(freeze_widen(60 * CLOCK_NS_PER_SEC));
-	assert_int_equal(n_off(), 7);
-	assert_true(freeze_commit());
-	assert_int_equal(freeze_end(), 0);
-	assert_int_equal(n_off(), 0);
-}
-
-static void widening_that_is_refused_thaws(void **unused)
-{
-	(void)unused;
-	make_both();
-	assert_int_equal(freeze_begin_compute(CLOCK_NS_PER_SEC), 0);
-	rm.refuse_from = rm.n_controls + 1;
-	assert_false(freeze_widen(CLOCK_NS_PER_SEC));
-	assert_int_equal(n_off(), 0);
-	assert_false(freeze_is_on());
-}
-
-/* As if its time were over in the worst moment: while the rest is taken off. */
-static void expire_now(void)
-{
-	freeze_expire(freeze_epoch());
-}
-
-static void widening_that_comes_too_late_leaves_nothing_off(void **unused)
-{
-	(void)unused;
-	make_both();
-	assert_int_equal(freeze_begin_compute(CLOCK_NS_PER_SEC), 0);
-	rm.meanwhile = expire_now;
-	assert_false(freeze_widen(CLOCK_NS_PER_SEC));
-	assert_int_equal(n_off(), 0);
-	assert_false(freeze_is_on());
-}
-
-static void what_is_born_in_a_hold_comes_back_with_it(void **unused)
-{
-	(void)unused;
-	make_both();
-	assert_int_equal(freeze_begin_compute(UINT64_MAX), 0);
-	make_copy_group(0x400);
-	make_channels(0x400, 2);
-	assert_int_equal(n_off(), 6);
-	assert_int_equal(freeze_end(), 0);
-	assert_int_equal(n_off(), 0);
 }
 
 static void who_stops_channels_itself_is_left_alone(void **unused)
@@ -462,21 +363,6 @@ static void calls_wait_for_the_thaw(void **unused)
 	assert_int_equal(n_in_driver, 1);
 }
 
-static void calls_do_not_wait_while_only_computing_is_held(void **unused)
-{
-	(void)unused;
-	make_both();
-	assert_int_equal(freeze_begin_compute(UINT64_MAX), 0);
-	assert_true(freeze_enter());
-	assert_true(freeze_widen(60 * CLOCK_NS_PER_SEC));
-	assert_int_equal(n_off(), 7);
-	freeze_leave();
-	assert_true(freeze_commit());
-	freeze_stop();
-	assert_false(freeze_enter());
-	assert_int_equal(freeze_end(), 0);
-}
-
 /* It may be there for long, and it is frozen there. */
 static void who_is_in_the_driver_is_no_reason_not_to_freeze(void **unused)
 {
@@ -546,27 +432,6 @@ static void channels_come_and_go_in_many_freezes(void **unused)
 	assert_int_equal(stats.n_freezes, 200);
 }
 
-/*
- * In a process of its own, since the watchdog's thread never ends: in the next test it would
- * still be about while setup() makes all as new.
- */
-static int run_apart(const struct CMUnitTest *test)
-{
-	const struct CMUnitTest tests[] = {*test};
-	int status;
-	pid_t pid;
-
-	(void)fflush(NULL);
-	pid = fork();
-	if (pid == 0)
-		exit(cmocka_run_group_tests_name("hook/freeze", tests, NULL, NULL));
-	if (pid < 0 || waitpid(pid, &status, 0) != pid)
-		return 1;
-	return status != 0;
-}
-
-#define TEST(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
-
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -583,27 +448,17 @@ int main(void)
 		TEST(a_channel_that_stays_off_is_the_last_freeze),
 		TEST(freezes_have_a_pause_between_them),
 		TEST(who_stops_channels_itself_is_left_alone),
-		TEST(a_hold_takes_off_only_what_computes),
-		TEST(holds_have_no_pause_between_them),
-		TEST(a_hold_that_is_widened_is_a_freeze),
-		TEST(widening_that_is_refused_thaws),
-		TEST(widening_that_comes_too_late_leaves_nothing_off),
-		TEST(what_is_born_in_a_hold_comes_back_with_it),
 		TEST(a_timeslice_outlasts_the_drivers_own),
 		TEST(a_timeslice_is_undone_to_the_drivers),
 		TEST(a_stop_thaws_what_is_not_committed),
 		TEST(after_a_stop_nobody_waits_for_what_stays_frozen),
 		TEST(calls_wait_for_the_thaw),
-		TEST(calls_do_not_wait_while_only_computing_is_held),
 		TEST(who_is_in_the_driver_is_no_reason_not_to_freeze),
 		TEST(the_watchdog_thaws_what_is_not_committed),
 		TEST(an_extension_puts_the_watchdog_off),
 		TEST(the_watchdog_leaves_what_is_committed),
 		TEST(channels_come_and_go_in_many_freezes),
 	};
-	int n_failed = 0;
 
-	for (size_t i = 0; i < sizeof(tests) / sizeof(tests[0]); i++)
-		n_failed += run_apart(&tests[i]);
-	return n_failed;
+	return run_all_apart(tests, sizeof(tests) / sizeof(tests[0]));
 }

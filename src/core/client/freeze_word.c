@@ -45,6 +45,9 @@ static bool is_allowed(enum freeze_word_event event, enum freeze_word_state stat
 	case FREEZE_WORD_OFF:
 		*ret_next = FREEZE_WORD_FROZEN;
 		return state == FREEZE_WORD_FREEZING;
+	case FREEZE_WORD_WIDEN:
+		*ret_next = FREEZE_WORD_FREEZING;
+		return state == FREEZE_WORD_FROZEN;
 	case FREEZE_WORD_COMMIT:
 		*ret_next = FREEZE_WORD_COMMITTED;
 		return state == FREEZE_WORD_FROZEN;

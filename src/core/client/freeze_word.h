@@ -15,7 +15,8 @@
  *   - who thaws first says THAWING, which refuses new BORN, then waits until none is under
  *     way (freeze_word_births()), then puts every recorded channel back;
  *   - a thread that does what a freeze must not meet (HOLD) keeps one from beginning, and
- *     waits for one that has begun.
+ *     waits for one that has begun;
+ *   - nobody else thaws while the agent takes channels off, at first (BEGIN) or later (WIDEN).
  *
  * Layout: state in the lowest bits, then the births under way, or the holds when running, then the
  * epoch.
@@ -36,6 +37,7 @@ enum freeze_word_event {
 	FREEZE_WORD_BEGIN,   /* agent: is going to take the channels off */
 	FREEZE_WORD_FAIL,    /* agent: could not; has to put them back */
 	FREEZE_WORD_OFF,     /* agent: they are off */
+	FREEZE_WORD_WIDEN,   /* agent: is going to take more of them off */
 	FREEZE_WORD_COMMIT,  /* agent */
 	FREEZE_WORD_END,     /* agent: is going to put them back */
 	FREEZE_WORD_EXPIRE,  /* watchdog: is going to put them back */

@@ -123,33 +123,33 @@ static void let_leave(uint64_t end_ns)
 		pause_a_little();
 }
 
-/* FREEZING by our doing. */
-static int finish_begin(uint64_t start_ns, uint64_t limit_ns)
+static uint64_t end_of(uint64_t start_ns, uint64_t limit_ns)
 {
-	uint64_t end_ns = start_ns + limit_ns < start_ns ? UINT64_MAX : start_ns + limit_ns;
+	return start_ns + limit_ns < start_ns ? UINT64_MAX : start_ns + limit_ns;
+}
+
+/* FREEZING by our doing. What is lacking is off, or all is as it was before the freeze. */
+static int take_off(enum channels_scope what, uint64_t start_ns, uint64_t limit_ns)
+{
 	uint64_t epoch = freeze_epoch();
 	int r;
 
 	if (scope == CHANNELS_ALL)
 		let_leave(start_ns + FREEZE_LEAVE_NS);
-	r = freeze_switch_off(scope);
-	if (r) {
+	r = freeze_switch_off(what);
+	if (r && (r != FREEZE_E_NO_CHANNELS || what != CHANNELS_REST)) {
 		(void)step(FREEZE_WORD_FAIL);
 		(void)thaw();
-		stat_add(n_failures, 1);
 		return r;
 	}
-	stat_set(freeze_ns_last, clock_now_ns() - start_ns);
-	stat_add(freeze_ns_total, stats.freeze_ns_last);
-	stat_add(n_freezes, 1);
 	(void)step(FREEZE_WORD_OFF);
-	freeze_watchdog_arm(end_ns, epoch);
+	freeze_watchdog_arm(end_of(start_ns, limit_ns), epoch);
 	return 0;
 }
 
 static int begin(enum channels_scope what, uint64_t limit_ns, bool has_pause)
 {
-	uint64_t start_ns;
+	uint64_t start_ns, took_ns;
 	int r;
 
 	if (__atomic_load_n(&is_stopped, __ATOMIC_ACQUIRE) || freeze_why_not())
@@ -164,7 +164,16 @@ static int begin(enum channels_scope what, uint64_t limit_ns, bool has_pause)
 		return r;
 	if (step(FREEZE_WORD_BEGIN))
 		return FREEZE_E_BUSY;
-	return finish_begin(start_ns, limit_ns);
+	r = take_off(what, start_ns, limit_ns);
+	if (r) {
+		stat_add(n_failures, 1);
+		return r;
+	}
+	took_ns = clock_now_ns() - start_ns;
+	stat_set(freeze_ns_last, took_ns);
+	stat_add(freeze_ns_total, took_ns);
+	stat_add(n_freezes, 1);
+	return 0;
 }
 
 int freeze_begin(uint64_t limit_ns)
@@ -187,26 +196,15 @@ bool freeze_extend(uint64_t limit_ns)
 	return state() == FREEZE_WORD_FROZEN;
 }
 
+/* The watchdog waits meanwhile: nothing may be off when the word says that all is on. */
 bool freeze_widen(uint64_t limit_ns)
 {
-	int r;
-
-	if (!freeze_extend(limit_ns))
-		return false;
 	if (scope == CHANNELS_ALL)
-		return true;
-	/* First, so that who thaws from now on puts back what is about to go off. */
+		return freeze_extend(limit_ns);
+	if (step(FREEZE_WORD_WIDEN))
+		return false;
 	__atomic_store_n(&scope, CHANNELS_ALL, __ATOMIC_SEQ_CST);
-	let_leave(clock_now_ns() + FREEZE_LEAVE_NS);
-	r = freeze_switch_off(CHANNELS_REST);
-	if ((r == 0 || r == FREEZE_E_NO_CHANNELS) && state() == FREEZE_WORD_FROZEN)
-		return true;
-	/* Thawed meanwhile: perhaps before what went off last. */
-	if (step(FREEZE_WORD_END) == 0)
-		(void)thaw();
-	else
-		(void)freeze_switch_on(CHANNELS_REST);
-	return false;
+	return take_off(CHANNELS_REST, clock_now_ns(), limit_ns) == 0;
 }
 
 bool freeze_commit(void)
