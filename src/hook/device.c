@@ -16,6 +16,7 @@ static struct {
 	struct device_context *contexts;
 	pthread_cond_t turn_ended;
 	bool is_turn_taken;
+	CUcontext ending; /* forgotten in this turn */
 } state = {.lock = PTHREAD_MUTEX_INITIALIZER,
 	   .dropped = PTHREAD_COND_INITIALIZER,
 	   .turn_ended = PTHREAD_COND_INITIALIZER};
@@ -56,6 +57,7 @@ void device_turn_end(void)
 		return;
 	pthread_mutex_lock(&state.lock);
 	state.is_turn_taken = false;
+	state.ending = NULL;
 	pthread_cond_signal(&state.turn_ended);
 	pthread_mutex_unlock(&state.lock);
 }
@@ -101,6 +103,8 @@ uint64_t device_context_forget(CUcontext ctx)
 			cond_wait(&state.dropped, &state.lock);
 		DL_DELETE(state.contexts, c);
 		charged = c->charged;
+		if (state.is_turn_taken)
+			state.ending = ctx;
 	}
 	pthread_mutex_unlock(&state.lock);
 	free(c);
@@ -253,6 +257,27 @@ void device_context_drop(struct device_context *held)
 	pthread_mutex_unlock(&state.lock);
 }
 
+bool device_context_hold_this(CUcontext ctx, struct device_context **ret_held)
+{
+	struct device_context *c;
+	bool is_ending;
+
+	pthread_mutex_lock(&state.lock);
+	DL_FOREACH (state.contexts, c) {
+		if (c->ctx == ctx)
+			break;
+	}
+	is_ending = c ? c->is_going : state.ending == ctx;
+	if (n_turns > 0)
+		is_ending = false; /* by the caller itself */
+	if (c && !is_ending)
+		c->n_held++;
+	pthread_mutex_unlock(&state.lock);
+	if (!is_ending)
+		*ret_held = c;
+	return !is_ending;
+}
+
 bool device_context_is_going(const struct device_context *held)
 {
 	return __atomic_load_n(&held->is_going, __ATOMIC_ACQUIRE);
@@ -301,6 +326,7 @@ void device_after_fork_child(void)
 	pthread_cond_init(&state.dropped, NULL);
 	pthread_cond_init(&state.turn_ended, NULL);
 	state.is_turn_taken = false;
+	state.ending = NULL;
 	n_turns = 0;
 	state.contexts = NULL;
 }

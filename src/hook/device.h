@@ -71,6 +71,12 @@ struct device_context *device_context_hold(CUdevice dev);
 /* Lets go of held and holds the next; NULL at the end. For walking all of them. */
 struct device_context *device_context_hold_next(struct device_context *held);
 void device_context_drop(struct device_context *held); /* NULL is fine */
+
+/*
+ * For working in a context that another thread may end. false: it is being ended, and until
+ * that turn is over nobody may enter it. NULL: it is not known, as a green one is not.
+ */
+bool device_context_hold_this(CUcontext ctx, struct device_context **ret_held);
 bool device_context_is_going(const struct device_context *held);
 
 bool device_has_context(CUdevice dev); /* or DEVICE_ANY */

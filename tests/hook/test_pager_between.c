@@ -7,6 +7,7 @@
 
 #include "vmm_rig.h"
 
+#include "hook/device.h"
 #include "hook/pager/pager_private.h"
 
 static void (*meanwhile)(void); /* once */
@@ -238,6 +239,38 @@ static void a_free_that_was_put_off_may_be_under_way_as_its_context_ends(void **
 	assert_int_equal(fake.reserved, 0);
 }
 
+static void *flush(void *data)
+{
+	pager_flush_frees();
+	return data;
+}
+
+static void a_free_that_was_put_off_waits_while_its_context_is_being_ended(void **state)
+{
+	pthread_t thread;
+	CUdeviceptr p;
+	int stream;
+
+	(void)state;
+	assert_true(device_context_add(FAKE_CTX2, 0, 0));
+	gate_enter();
+	assert_int_equal(pager_alloc(0, FAKE_CTX2, 2 * MIB, &p), CUDA_SUCCESS);
+	gate_leave();
+	gate_enter_capture();
+	gate_leave_capture(&stream, FAKE_CTX, true);
+	release(p);
+	gate_end_capture(gate_find_capture(&stream));
+	device_turn_begin();
+	(void)device_context_forget(FAKE_CTX2);
+	assert_int_equal(pthread_create(&thread, NULL, flush, NULL), 0);
+	pthread_join(thread, NULL);
+	assert_int_equal(fake.n_syncs, 0);
+	assert_int_equal(counts().resident, 2 * MIB);
+	device_turn_end();
+	pager_flush_frees();
+	assert_int_equal(counts().resident, 0);
+}
+
 int main(void)
 {
 #define BETWEEN_TEST(name) cmocka_unit_test_setup_teardown(name, setup_slowly, teardown)
@@ -246,6 +279,7 @@ int main(void)
 		BETWEEN_TEST(memory_that_loses_a_mapping_as_the_last_comes_in_is_copied_again),
 		BETWEEN_TEST(who_closes_memory_to_a_peer_leaves_open_what_was_asked_for_again),
 		BETWEEN_TEST(a_free_that_was_put_off_may_be_under_way_as_its_context_ends),
+		BETWEEN_TEST(a_free_that_was_put_off_waits_while_its_context_is_being_ended),
 		BETWEEN_TEST(
 			a_chunk_on_its_way_in_as_the_last_that_is_out_is_freed_is_copied_again),
 	};

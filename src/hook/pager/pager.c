@@ -4,6 +4,7 @@
 
 #include "hook/pager/pager_private.h"
 
+#include "hook/device.h"
 #include "hook/gate/gate.h"
 #include "hook/memory/charge.h"
 #include "hook/memory/ledger.h"
@@ -264,15 +265,20 @@ static bool is_capture_error(CUresult res)
 
 /*
  * Work that still uses the memory ends first, as with the driver's own cuMemFree. false:
- * not now, since a synchronise would break a capture.
+ * not now, since a synchronise would break a capture, or the context is being ended.
  */
 static bool synchronize(CUcontext ctx, CUresult *ret_res)
 {
+	struct device_context *held;
 	CUresult res;
 	bool pushed;
 
 	if (!gate_bar_captures())
 		return false;
+	if (!device_context_hold_this(ctx, &held)) {
+		gate_allow_captures();
+		return false;
+	}
 	res = pager_push(ctx, &pushed);
 	if (res == CUDA_SUCCESS) {
 		res = cuda_real.cuCtxSynchronize();
@@ -280,6 +286,7 @@ static bool synchronize(CUcontext ctx, CUresult *ret_res)
 	} else {
 		res = CUDA_SUCCESS; /* no such context any more: nothing runs in it */
 	}
+	device_context_drop(held);
 	gate_allow_captures();
 	if (is_capture_error(res))
 		return false;

@@ -23,12 +23,12 @@
 #include <stdint.h>
 
 struct pools_event {
-	struct pools_event *next; /* pools::events, when nobody uses it */
+	struct pools_event *prev, *next; /* pools::in_use; pools::events, when nobody uses it */
 	CUcontext ctx;
 	CUevent event;
 	unsigned int n_users; /* pending blocks, and who asks for it */
 	uint64_t after;       /* blocks up to this number were pending before it was recorded */
-	bool is_dead;         /* and its context with it */
+	bool is_dead;         /* with its context; atomic */
 };
 
 struct pools_region {
@@ -102,6 +102,7 @@ struct pools {
 	struct pools_arena *arenas;
 	struct pools_stream *streams;
 	struct pools_event *events;
+	struct pools_event *in_use;
 	uint64_t n_pended;
 };
 

@@ -12,6 +12,7 @@
 #include "hook/pools/pools.h"
 #include "hook/pools/pools_private.h"
 
+#include "hook/device.h"
 #include "hook/gate/gate.h"
 #include "hook/table/cuda_real.h"
 
@@ -146,6 +147,14 @@ static void leave(struct inside *inside)
 	pager_pop(inside->is_pushed);
 }
 
+/* Lock held. */
+static void use(struct pools_event *event)
+{
+	event->n_users = 1;
+	event->after = pools.n_pended;
+	DL_APPEND(pools.in_use, event);
+}
+
 struct pools_event *pools_event_get(CUcontext ctx)
 {
 	struct pools_event *event, **link;
@@ -157,8 +166,7 @@ struct pools_event *pools_event_get(CUcontext ctx)
 		;
 	if (event) {
 		*link = event->next;
-		event->n_users = 1;
-		event->after = pools.n_pended;
+		use(event);
 	}
 	pthread_mutex_unlock(&pools.lock);
 	if (event)
@@ -176,9 +184,8 @@ struct pools_event *pools_event_get(CUcontext ctx)
 		return NULL;
 	}
 	event->ctx = ctx;
-	event->n_users = 1;
 	pthread_mutex_lock(&pools.lock);
-	event->after = pools.n_pended;
+	use(event);
 	pthread_mutex_unlock(&pools.lock);
 	return event;
 }
@@ -187,6 +194,7 @@ void pools_event_put(struct pools_event *event)
 {
 	if (--event->n_users)
 		return;
+	DL_DELETE(pools.in_use, event);
 	if (event->is_dead) {
 		free(event);
 		return;
@@ -201,18 +209,37 @@ static bool is_capture_error(CUresult res)
 	       res <= CUDA_ERROR_STREAM_CAPTURE_WRONG_THREAD;
 }
 
-/* A context that is gone, or broken for good, runs nothing any more: that is done too. */
-static bool is_done(const struct pools_event *event, bool waits)
+/*
+ * Its context is held: it stays, if it is there still. The same handle may be another's by
+ * now, which has no such event.
+ */
+static bool is_done_held(const struct pools_event *event, bool waits)
 {
 	struct inside inside;
 	CUresult res;
 
-	if (!enter(event->ctx, &inside))
+	if (__atomic_load_n(&event->is_dead, __ATOMIC_ACQUIRE) || !enter(event->ctx, &inside))
 		return true;
 	res = waits ? cuda_real.cuEventSynchronize(event->event)
 		    : cuda_real.cuEventQuery(event->event);
 	leave(&inside);
 	return res != CUDA_ERROR_NOT_READY && !is_capture_error(res);
+}
+
+/*
+ * A context that is gone, or broken for good, runs nothing any more: that is done too. Of one
+ * that another thread is ending nothing is known for a while.
+ */
+static bool is_done(const struct pools_event *event, bool waits)
+{
+	struct device_context *held;
+	bool done;
+
+	if (!device_context_hold_this(event->ctx, &held))
+		return false;
+	done = is_done_held(event, waits);
+	device_context_drop(held);
+	return done;
 }
 
 /* ---- pending ---------------------------------------------------------------- */
@@ -280,14 +307,33 @@ struct pools_block *pools_take_pending(struct pools_stream *stream, struct pools
 	return block;
 }
 
+/* The event's context may be another one than the stream's, and another thread's to end. */
+static void wait_in_stream(const struct pools_where *where, const struct pools_event *event)
+{
+	CUresult res = CUDA_ERROR_INVALID_CONTEXT;
+	struct device_context *held;
+	struct inside inside;
+
+	while (!device_context_hold_this(event->ctx, &held)) {
+		device_turn_begin();
+		device_turn_end();
+	}
+	if (__atomic_load_n(&event->is_dead, __ATOMIC_ACQUIRE)) {
+		res = CUDA_SUCCESS;
+	} else if (enter(where->ctx, &inside)) {
+		res = cuda_real.cuStreamWaitEvent(where->stream, event->event, 0);
+		leave(&inside);
+	}
+	if (res != CUDA_SUCCESS)
+		(void)is_done_held(event, true);
+	device_context_drop(held);
+}
+
 struct pools_block *pools_take_other(struct pools_arena *arena, const struct pools_where *where,
 				     size_t size)
 {
 	struct pools_block *block = NULL;
 	struct pools_stream *s;
-	struct inside inside;
-	CUresult res;
-
 	pthread_mutex_lock(&pools.lock);
 	DL_FOREACH (pools.streams, s) {
 		block = pools_take_pending(s, arena, size);
@@ -295,15 +341,8 @@ struct pools_block *pools_take_other(struct pools_arena *arena, const struct poo
 			break;
 	}
 	pthread_mutex_unlock(&pools.lock);
-	if (!block)
-		return NULL;
-	res = CUDA_ERROR_INVALID_CONTEXT;
-	if (enter(where->ctx, &inside)) {
-		res = cuda_real.cuStreamWaitEvent(where->stream, block->event->event, 0);
-		leave(&inside);
-	}
-	if (res != CUDA_SUCCESS)
-		(void)is_done(block->event, true);
+	if (block)
+		wait_in_stream(where, block->event);
 	return block;
 }
 
@@ -384,6 +423,11 @@ static void forget_events(CUcontext ctx)
 {
 	struct pools_event *event, **link;
 
+	DL_FOREACH (pools.in_use, event) {
+		if (event->ctx == ctx)
+			__atomic_store_n(&event->is_dead, true, __ATOMIC_RELEASE);
+	}
+
 	for (link = &pools.events; (event = *link);) {
 		if (event->ctx != ctx) {
 			link = &event->next;
@@ -399,6 +443,7 @@ struct pools_block *pools_stream_context_gone(CUcontext ctx)
 	struct pools_block *block, *next_block, *plain = NULL;
 	struct pools_stream *s, *next;
 
+	forget_events(ctx);
 	DL_FOREACH_SAFE (pools.streams, s, next) {
 		bool is_gone = s->where.ctx == ctx;
 
@@ -406,7 +451,6 @@ struct pools_block *pools_stream_context_gone(CUcontext ctx)
 			if (!is_gone && (block->arena || block->plain->ctx != ctx))
 				continue;
 			unlink_block(s, block);
-			block->event->is_dead = is_gone;
 			pools_event_put(block->event);
 			if (block->arena)
 				pools_arena_give(block);
@@ -420,6 +464,5 @@ struct pools_block *pools_stream_context_gone(CUcontext ctx)
 		if (is_gone)
 			forget_if_idle(s);
 	}
-	forget_events(ctx);
 	return plain;
 }
