@@ -46,7 +46,7 @@ def test_freed_memory_waits_for_its_stream_while_memory_moves(node):
     other = node.app("oversub", "--async", "--size", "200MiB", "--until", enough)
     until("the other one is there", lambda: (c := node.client(other)) and c["memory_allocated"] >= 200 * MIB)
     for _ in range(2):
-        node.app("ordered", "--size", "6MiB", "--rounds", 20).expect_verified()
+        node.app("ordered", "--size", "6MiB", "--rounds", 20, "--moving").expect_verified()
     enough.touch()
     other.expect_verified()
     node.expect_empty()
