@@ -73,7 +73,8 @@ static void *work(void *data)
 	struct sched_param param = {0};
 	uint64_t n = size / n_threads / 4;
 	uint32_t words[STARVED_WORDS], value;
-	CUdeviceptr p;
+	CUdeviceptr p, extra;
+	CUstream stream;
 
 	APP_CALL(cuCtxSetCurrent(app.ctx));
 	APP_CALL(cuMemAlloc(&p, n * 4));
@@ -92,6 +93,10 @@ static void *work(void *data)
 		APP_CALL(cuMemcpyHtoD(p + at, words, sizeof(words)));
 		APP_CALL(cuMemcpyDtoH(words, p + at, sizeof(words)));
 		check(words, ~value, "copied");
+		APP_CALL(cuMemAlloc(&extra, 1u << 20));
+		APP_CALL(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
+		APP_CALL(cuStreamDestroy(stream));
+		APP_CALL(cuMemFree(extra));
 		w->n_rounds++;
 	} while (!is_enough());
 	APP_CALL(cuMemFree(p));

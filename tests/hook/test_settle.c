@@ -101,7 +101,7 @@ static void another_visit_of_the_same_thread_is_another(void **state)
 	struct settle_sight again = seen(1, 0, true);
 
 	(void)state;
-	again.guest.n_entered++;
+	again.guest.n_visits++;
 	assert_false(look_at(seen(1, 0, true)));
 	assert_false(look_at(again));
 	assert_true(look_at(again));
@@ -113,6 +113,7 @@ struct guest {
 	pthread_t thread;
 	pid_t tid;
 	bool is_spinning;
+	bool is_marked; /* instead of inside */
 	uint32_t is_inside, may_leave;
 	int pipe[2];
 };
@@ -122,7 +123,7 @@ static void *visit(void *arg)
 	struct guest *guest = arg;
 	char byte;
 
-	gate_enter();
+	guest->is_marked ? gate_mark() : gate_enter();
 	guest->tid = gettid();
 	__atomic_store_n(&guest->is_inside, 1, __ATOMIC_SEQ_CST);
 	if (guest->is_spinning) {
@@ -131,7 +132,7 @@ static void *visit(void *arg)
 	} else {
 		(void)!read(guest->pipe[0], &byte, 1);
 	}
-	gate_leave();
+	guest->is_marked ? gate_unmark() : gate_leave();
 	return NULL;
 }
 
@@ -178,6 +179,26 @@ static void one_that_sleeps_and_one_that_computes_settle(void **state)
 	leave(&sleeper);
 	leave(&spinner);
 	assert_int_equal(gate_guests(guests, 2), 0);
+}
+
+static void who_is_marked_is_seen_and_does_not_keep_the_gate_from_being_quiet(void **state)
+{
+	struct guest marked = {.is_marked = true};
+	struct gate_guest guest;
+
+	(void)state;
+	enter(&marked);
+	assert_int_equal(gate_guests(&guest, 1), 1);
+	assert_int_equal(guest.tid, marked.tid);
+	assert_true(gate_quiet());
+	assert_false(settle_wait(0));
+	assert_true(settle_wait(PATIENCE_NS));
+	gate_mark(); /* the caller does not count */
+	gate_mark();
+	leave(&marked);
+	assert_true(settle_wait(0));
+	gate_unmark();
+	gate_unmark();
 }
 
 static void more_than_can_be_watched_never_settle(void **state)
@@ -243,6 +264,7 @@ int main(void)
 		cmocka_unit_test_setup(another_visit_of_the_same_thread_is_another, forget),
 		cmocka_unit_test(an_empty_gate_has_settled),
 		cmocka_unit_test(one_that_sleeps_and_one_that_computes_settle),
+		cmocka_unit_test(who_is_marked_is_seen_and_does_not_keep_the_gate_from_being_quiet),
 		cmocka_unit_test(more_than_can_be_watched_never_settle),
 		cmocka_unit_test(the_child_of_a_fork_has_its_own_number),
 	};

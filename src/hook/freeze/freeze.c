@@ -4,6 +4,7 @@
 
 #include "core/client/freeze_word.h"
 #include "hook/freeze/freeze_private.h"
+#include "hook/gate/gate.h"
 #include "hook/hook_log.h"
 #include "util/clock.h"
 
@@ -301,6 +302,7 @@ void freeze_drop(void)
 bool freeze_enter(void)
 {
 	for (;;) {
+		gate_mark();
 		__atomic_add_fetch(&n_inside, 1, __ATOMIC_SEQ_CST);
 		if (!is_keeping_out())
 			return true;
@@ -313,6 +315,7 @@ bool freeze_enter(void)
 void freeze_leave(void)
 {
 	__atomic_sub_fetch(&n_inside, 1, __ATOMIC_SEQ_CST);
+	gate_unmark();
 }
 
 bool freeze_is_on(void)

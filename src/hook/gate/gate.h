@@ -57,13 +57,21 @@ void gate_allow_captures(void);
 void gate_set(enum gate_state state);
 enum gate_state gate_get(void);
 bool gate_quiet(void); /* no thread but the caller's is inside */
+
+/*
+ * Around a call that does not pass the gate, but is to be seen by who unmaps memory: one
+ * that may keep a lock of the driver's while it waits for the GPU. Any thread, nested.
+ */
+void gate_mark(void);
+void gate_unmark(void);
+
 /* One visit of a thread. */
 struct gate_guest {
 	pid_t tid;
-	uint64_t n_entered;
+	uint64_t n_visits; /* with this one */
 };
 
-/* Who is inside but the caller: how many, of which at most n_max are written. */
+/* Who is inside or marked but the caller: how many, of which at most n_max are written. */
 size_t gate_guests(struct gate_guest *ret, size_t n_max);
 
 uint64_t gate_activity(void); /* grows with every gate_enter(); sums threads; for idleness */

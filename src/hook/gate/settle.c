@@ -15,7 +15,7 @@
 
 static bool is_same(const struct gate_guest *a, const struct gate_guest *b)
 {
-	return a->tid == b->tid && a->n_entered == b->n_entered;
+	return a->tid == b->tid && a->n_visits == b->n_visits;
 }
 
 static size_t find(const struct settle *settle, const struct gate_guest *guest)

@@ -1,0 +1,200 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+
+/* Which stream captures are open, who began them, and keeping new ones from beginning. */
+
+#include "hook/gate/gate.h"
+#include "hook/gate/gate_private.h"
+
+#include <errno.h>
+#include <limits.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <utlist.h>
+
+struct gate_capture {
+	uint64_t id;
+	const void *stream;
+	const void *ctx;
+	const struct gate_slot *owner; /* the thread that began it */
+	struct gate_capture *next;     /* gate_captures */
+};
+
+static pthread_mutex_t gate_captures_lock = PTHREAD_MUTEX_INITIALIZER;
+static struct gate_capture *gate_captures;
+static uint32_t gate_n_captures;
+static uint32_t gate_n_bars; /* threads that keep captures from beginning; a futex */
+static uint64_t gate_last_capture;
+
+static bool gate_has_capture_of(const struct gate_slot *slot)
+{
+	struct gate_capture *capture;
+	bool has = false;
+
+	(void)pthread_mutex_lock(&gate_captures_lock);
+	LL_FOREACH (gate_captures, capture)
+		has = has || capture->owner == slot;
+	(void)pthread_mutex_unlock(&gate_captures_lock);
+
+	return has;
+}
+
+/*
+ * The one says that it begins and then looks for bars, the other bars and then looks for
+ * beginnings: at least one of them sees the other. Who bars gives up, so nobody starves.
+ */
+static void gate_wait_for_bars(struct gate_slot *slot)
+{
+	int saved_errno = errno;
+	uint32_t n;
+
+	while (__atomic_load_n(&gate_n_bars, __ATOMIC_SEQ_CST) > 0) {
+		__atomic_store_n(&slot->inside, gate_self.depth > 0 ? GATE_INSIDE : GATE_OUTSIDE,
+				 __ATOMIC_RELEASE);
+		while ((n = __atomic_load_n(&gate_n_bars, __ATOMIC_SEQ_CST)) > 0)
+			(void)gate_futex_at(&gate_n_bars, FUTEX_WAIT, n);
+		__atomic_store_n(&slot->inside, GATE_BEGINNING_CAPTURE, __ATOMIC_SEQ_CST);
+	}
+	errno = saved_errno;
+}
+
+bool gate_bar_captures(void)
+{
+	__atomic_add_fetch(&gate_n_bars, 1, __ATOMIC_SEQ_CST);
+	if (!gate_capture_open())
+		return true;
+	gate_allow_captures();
+	return false;
+}
+
+void gate_allow_captures(void)
+{
+	int saved_errno = errno;
+
+	__atomic_sub_fetch(&gate_n_bars, 1, __ATOMIC_SEQ_CST);
+	(void)gate_futex_at(&gate_n_bars, FUTEX_WAKE, INT_MAX);
+	errno = saved_errno;
+}
+
+void gate_enter_capture(void)
+{
+	struct gate_slot *slot = gate_self.slot;
+	enum gate_state state;
+
+	if (!slot)
+		slot = gate_claim_slot();
+
+	__atomic_store_n(&slot->n_entered, slot->n_entered + 1, __ATOMIC_RELAXED);
+	__atomic_store_n(&slot->inside, GATE_BEGINNING_CAPTURE, __ATOMIC_SEQ_CST);
+	gate_wait_for_bars(slot);
+	if (gate_self.depth++ > 0)
+		return;
+
+	for (;;) {
+		state = GATE_STATE(__atomic_load_n(&gate_word, __ATOMIC_SEQ_CST));
+		if (!gate_is_barred(state, GATE_BEGINNING_CAPTURE))
+			return;
+		if (state == GATE_NO_CAPTURES && gate_has_capture_of(slot))
+			return;
+		gate_wait(slot, GATE_BEGINNING_CAPTURE);
+		if (__atomic_load_n(&gate_n_bars, __ATOMIC_SEQ_CST) == 0)
+			return;
+		gate_self.depth--;
+		gate_wait_for_bars(slot);
+		gate_self.depth++;
+	}
+}
+
+void gate_leave_capture(const void *stream, const void *ctx, bool began)
+{
+	struct gate_slot *slot = gate_self.slot;
+	struct gate_capture *capture;
+	int saved_errno = errno;
+
+	/* Without memory it goes uncounted: a drain may then spoil this capture. */
+	capture = began ? malloc(sizeof(*capture)) : NULL;
+	if (capture) {
+		*capture = (struct gate_capture){.stream = stream, .ctx = ctx, .owner = slot};
+		(void)pthread_mutex_lock(&gate_captures_lock);
+		capture->id = ++gate_last_capture;
+		LL_PREPEND(gate_captures, capture);
+		__atomic_add_fetch(&gate_n_captures, 1, __ATOMIC_SEQ_CST);
+		(void)pthread_mutex_unlock(&gate_captures_lock);
+	}
+
+	/* After it is counted, so that gate_capture_open() sees the one or the other. */
+	__atomic_store_n(&slot->inside, --gate_self.depth > 0 ? GATE_INSIDE : GATE_OUTSIDE,
+			 __ATOMIC_RELEASE);
+	errno = saved_errno;
+}
+
+uint64_t gate_find_capture(const void *stream)
+{
+	struct gate_capture *capture;
+	uint64_t id = 0;
+
+	/* Most programs capture nothing, and destroy many streams. */
+	if (__atomic_load_n(&gate_n_captures, __ATOMIC_SEQ_CST) == 0)
+		return 0;
+
+	(void)pthread_mutex_lock(&gate_captures_lock);
+	LL_SEARCH_SCALAR(gate_captures, capture, stream, stream);
+	if (capture)
+		id = capture->id;
+	(void)pthread_mutex_unlock(&gate_captures_lock);
+
+	return id;
+}
+
+static void gate_drop_captures(uint64_t id, const void *ctx)
+{
+	struct gate_capture *capture, *next, *gone = NULL;
+
+	(void)pthread_mutex_lock(&gate_captures_lock);
+	LL_FOREACH_SAFE (gate_captures, capture, next) {
+		if (id ? capture->id != id : capture->ctx != ctx)
+			continue;
+		LL_DELETE(gate_captures, capture);
+		LL_PREPEND(gone, capture);
+		__atomic_sub_fetch(&gate_n_captures, 1, __ATOMIC_SEQ_CST);
+	}
+	(void)pthread_mutex_unlock(&gate_captures_lock);
+
+	LL_FOREACH_SAFE (gone, capture, next)
+		free(capture);
+}
+
+void gate_end_capture(uint64_t capture)
+{
+	if (capture)
+		gate_drop_captures(capture, NULL);
+}
+
+void gate_context_gone(const void *ctx)
+{
+	if (ctx && __atomic_load_n(&gate_n_captures, __ATOMIC_SEQ_CST) > 0)
+		gate_drop_captures(0, ctx);
+}
+
+bool gate_thread_captures(void)
+{
+	return gate_self.slot && gate_has_capture_of(gate_self.slot);
+}
+
+bool gate_capture_open(void)
+{
+	/* Slots first: a capture that begins is counted before its slot says it is done. */
+	gate_for_each_slot (slot) {
+		if (__atomic_load_n(&slot->inside, __ATOMIC_SEQ_CST) == GATE_BEGINNING_CAPTURE)
+			return true;
+	}
+
+	return __atomic_load_n(&gate_n_captures, __ATOMIC_SEQ_CST) > 0;
+}
+
+void gate_captures_after_fork_child(void)
+{
+	(void)pthread_mutex_init(&gate_captures_lock, NULL);
+	gate_captures = NULL;
+	gate_n_captures = 0;
+	gate_n_bars = 0;
+}
