@@ -2,7 +2,7 @@
 
 /* The agent stops the program: by waiting for its work, or by a freeze. */
 
-#include "agent_rig.h"
+#include "share_hook_rig.h"
 
 static void keeps_the_gpu_when_work_does_not_end(void)
 {
@@ -168,6 +168,73 @@ static void drains_after_freezes_that_came_to_nothing(void)
 	check(r.outcome == NVSHARE_OUTCOME_SUCCESS && fake_get(n_freezes) == 3);
 }
 
+/* A capture that is open, and ends when a kernel has been captured, which passes the gate. */
+static int is_to_go_on;
+
+static void *capture(void *arg)
+{
+	struct user *user = arg;
+
+	gate_enter_capture();
+	gate_leave_capture(user, NULL, true);
+	__atomic_store_n(&user->is_done, 1, __ATOMIC_SEQ_CST);
+	while (!__atomic_load_n(&is_to_go_on, __ATOMIC_SEQ_CST))
+		nap();
+	gate_enter();
+	gate_leave();
+	gate_end_capture(gate_find_capture(user));
+	return NULL;
+}
+
+static void begin_capture(struct user *user)
+{
+	start(user, capture);
+	wait_until(is_done(user));
+}
+
+static void end_capture(struct user *user)
+{
+	__atomic_store_n(&is_to_go_on, 1, __ATOMIC_SEQ_CST);
+	(void)finish(user);
+}
+
+static void a_capture_can_end_when_it_can_not_freeze(void)
+{
+	struct nvshare_lock_released r;
+	struct user user = {0};
+	int fd;
+
+	check(setenv("NVSHARE_DRAIN_MAX_MS", "10000", 1) == 0);
+	fd = begin_busy();
+	fake_set(is_working, 0);
+	fake_set(freeze_error, 5);
+	begin_capture(&user);
+	fake_drop(fd, 1, 60 * MIB, 4);
+	wait_until(fake_get(n_freezes) == 1);
+	end_capture(&user);
+	r = fake_expect(fd, NVSHARE_MSG_LOCK_RELEASED).body.lock_released_7;
+	check(r.outcome == NVSHARE_OUTCOME_SUCCESS && r.mem.swapped == 60 * MIB);
+}
+
+/* By its gate alone: it was kept off the GPU so, as it can not be frozen. */
+static void a_capture_can_end_when_the_gate_was_barred(void)
+{
+	struct nvshare_lock_released r;
+	struct user user = {0};
+	int fd;
+
+	check(setenv("NVSHARE_DRAIN_MAX_MS", "10000", 1) == 0);
+	fake_listen(dir);
+	fd = begin_running();
+	begin_capture(&user);
+	(void)share_out(fd, 2000, HOUR_US, NULL);
+	check(gate_get() == GATE_CLOSED);
+	fake_drop(fd, 1, 60 * MIB, 4);
+	end_capture(&user);
+	r = fake_expect(fd, NVSHARE_MSG_LOCK_RELEASED).body.lock_released_7;
+	check(r.outcome == NVSHARE_OUTCOME_SUCCESS && r.mem.swapped == 60 * MIB);
+}
+
 static void undoes_an_eviction_that_fails(void)
 {
 	struct nvshare_lock_released r;
@@ -194,6 +261,8 @@ int main(void)
 		child_test(does_not_freeze_work_that_ends),
 		child_test(drains_when_it_can_not_freeze),
 		child_test(drains_after_freezes_that_came_to_nothing),
+		child_test(a_capture_can_end_when_it_can_not_freeze),
+		child_test(a_capture_can_end_when_the_gate_was_barred),
 		child_test(undoes_an_eviction_that_fails),
 	};
 

@@ -229,10 +229,22 @@ static uint32_t freeze(const struct agent_link *link, uint64_t begin_ns)
 	return NVSHARE_OUTCOME_SUCCESS;
 }
 
+/*
+ * A gate that is closed for another GPU stays closed. One that was closed here, by a freeze
+ * that came to nothing or to keep the program off, keeps its open captures from ending.
+ */
+static uint32_t drain(uint64_t max_ns, bool may_open)
+{
+	if (may_open && gate_get() == GATE_CLOSED && gate_capture_open())
+		gate_set(GATE_NO_CAPTURES);
+	return (uint32_t)drain_run(max_ns);
+}
+
 uint32_t agent_halt(struct agent_link *link, uint64_t bytes, bool is_idle)
 {
 	uint64_t begin_ns = clock_now_ns(), grace_ns = hook_options()->drain_ns;
 	uint64_t max_ns = hook_options()->drain_max_ns;
+	bool may_open = gate_get() != GATE_CLOSED || share_bars_gate();
 	uint32_t outcome;
 
 	halt.is_frozen = false;
@@ -241,7 +253,7 @@ uint32_t agent_halt(struct agent_link *link, uint64_t bytes, bool is_idle)
 		if (!is_idle && halt.n_failures >= HALT_FAILURES_MAX)
 			halt.n_failures = HALT_FAILURES_MAX - 1;
 		share_let_go();
-		return (uint32_t)drain_run(max_ns);
+		return drain(max_ns, may_open);
 	}
 
 	/* Without a limit there would be no freeze before the work has ended. */
@@ -249,7 +261,7 @@ uint32_t agent_halt(struct agent_link *link, uint64_t bytes, bool is_idle)
 	if (!share_is_frozen()) {
 		share_let_go();
 		if (drain_has_limit())
-			outcome = (uint32_t)drain_run(grace_ns < max_ns ? grace_ns : max_ns);
+			outcome = drain(grace_ns < max_ns ? grace_ns : max_ns, may_open);
 	} /* else nothing of it ends while it is held */
 	if (outcome != NVSHARE_OUTCOME_TIMEOUT)
 		return outcome;
@@ -258,7 +270,7 @@ uint32_t agent_halt(struct agent_link *link, uint64_t bytes, bool is_idle)
 		outcome = agent_halt_evicted(outcome);
 	if (outcome == NVSHARE_OUTCOME_TIMEOUT) {
 		halt.is_frozen = false; /* what comes is a drain */
-		outcome = (uint32_t)drain_run(max_ns);
+		outcome = drain(max_ns, may_open);
 	}
 	return outcome;
 }
