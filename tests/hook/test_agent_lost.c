@@ -4,6 +4,9 @@
 
 #include "agent_rig.h"
 
+#include <fcntl.h>
+#include <sys/syscall.h>
+
 static void goes_on_when_the_scheduler_is_lost(void)
 {
 	struct nvshare_register r;
@@ -288,6 +291,40 @@ static void a_forked_child_starts_afresh(void)
 	check(WIFSIGNALED(status)); /* no check of the child's had failed */
 }
 
+static pid_t
+	forks_at_close; /* the process whose next descriptor to be closed is a moment for that */
+static int is_file_kept = -1;
+
+/* The number is a file's of the program's at once, and it forks before the agent goes on. */
+int close(int fd)
+{
+	int r = (int)syscall(SYS_close, fd), status = -1;
+	pid_t expected = getpid(), pid;
+
+	if (!__atomic_compare_exchange_n(&forks_at_close, &expected, 0, false, __ATOMIC_SEQ_CST,
+					 __ATOMIC_SEQ_CST))
+		return r;
+	check(open("/dev/null", O_RDONLY | O_CLOEXEC) == fd);
+	pid = fork();
+	if (pid == 0)
+		_exit(fcntl(fd, F_GETFD) < 0);
+	check(pid > 0 && waitpid(pid, &status, 0) == pid);
+	__atomic_store_n(&is_file_kept, status == 0, __ATOMIC_SEQ_CST);
+	return r;
+}
+
+static void a_forked_child_keeps_the_programs_files(void)
+{
+	int fd;
+
+	fake_listen(dir);
+	fd = begin_running();
+	__atomic_store_n(&forks_at_close, getpid(), __ATOMIC_SEQ_CST);
+	check(shutdown(fd, SHUT_RDWR) == 0);
+	wait_until(__atomic_load_n(&is_file_kept, __ATOMIC_SEQ_CST) >= 0);
+	check(is_file_kept == 1);
+}
+
 static void exiting_passes_the_gate(void)
 {
 	struct user user = {0};
@@ -343,6 +380,7 @@ int main(void)
 		child_test(a_second_gpu_can_be_refused),
 		child_test(a_second_gpu_is_refused_when_the_first_can_not_be_fixed),
 		child_test(a_forked_child_starts_afresh),
+		child_test(a_forked_child_keeps_the_programs_files),
 		child_test(exiting_passes_the_gate),
 		child_test(exiting_opens_the_gate_when_nothing_is_out),
 	};

@@ -82,11 +82,23 @@ static void miss(struct agent_link *link)
 	link->is_missed = true;
 }
 
+/*
+ * Forgotten first: the program may fork at any moment, and its child closes what is noted
+ * here, which by then may be the number of a file of the program's.
+ */
+static void disconnect(struct agent_link *link)
+{
+	int fd = link->fd;
+
+	__atomic_store_n(&link->fd, -1, __ATOMIC_RELEASE);
+	(void)fd_close(fd);
+}
+
 void agent_link_close(struct agent_link *link)
 {
 	bool was_up = link->state == AGENT_LINK_UP;
 
-	link->fd = fd_close(link->fd);
+	disconnect(link);
 	link->state = AGENT_LINK_DOWN;
 	link->is_broken = false;
 	link->is_watched = false;
@@ -234,7 +246,7 @@ static bool has_begun_since(struct agent_link *link)
 
 static void register_again(struct agent_link *link)
 {
-	link->fd = fd_close(link->fd);
+	disconnect(link);
 	link->n_queued = 0;
 	agent_link_connect(link);
 }
