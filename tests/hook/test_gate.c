@@ -369,6 +369,38 @@ static void a_capture_on_the_threads_own_stream_ends_with_the_thread(void **stat
 	assert_false(gate_capture_open());
 }
 
+static void *begin_a_capture(void *arg)
+{
+	gate_enter_capture();
+	gate_leave_capture(arg, NULL, true);
+	return gate_thread_captures() ? arg : NULL;
+}
+
+static void *look_for_own_captures(void *arg)
+{
+	gate_enter();
+	gate_leave();
+	return gate_thread_captures() ? arg : NULL;
+}
+
+static void a_capture_is_not_that_of_the_next_thread_in_its_slot(void **state)
+{
+	pthread_t thread;
+	void *ret;
+	int stream;
+
+	(void)state;
+	assert_int_equal(pthread_create(&thread, NULL, begin_a_capture, &stream), 0);
+	assert_int_equal(pthread_join(thread, &ret), 0);
+	assert_ptr_equal(ret, &stream);
+	assert_true(gate_capture_open());
+	assert_int_equal(pthread_create(&thread, NULL, look_for_own_captures, &stream), 0);
+	assert_int_equal(pthread_join(thread, &ret), 0);
+	assert_null(ret);
+	gate_end_capture(gate_find_capture(&stream));
+	assert_false(gate_capture_open());
+}
+
 static void *enter_and_end(void *arg)
 {
 	(void)arg;
@@ -508,6 +540,8 @@ int main(void)
 		cmocka_unit_test_setup(captures_that_failed_to_begin_are_not_counted, open_gate),
 		cmocka_unit_test_setup(captures_end_with_their_context, open_gate),
 		cmocka_unit_test_setup(a_capture_on_the_threads_own_stream_ends_with_the_thread,
+				       open_gate),
+		cmocka_unit_test_setup(a_capture_is_not_that_of_the_next_thread_in_its_slot,
 				       open_gate),
 		cmocka_unit_test_setup(threads_that_end_leave_the_gate_and_their_slot, open_gate),
 		cmocka_unit_test_setup(more_threads_than_one_page_of_slots, open_gate),

@@ -53,6 +53,7 @@ static void gate_on_thread_end(void *arg)
 	struct gate_slot *slot = arg;
 
 	gate_end_capture(gate_find_capture(gate_thread_stream()));
+	gate_disown_captures(slot);
 	gate_self.slot = NULL;
 	gate_self.depth = 0;
 	__atomic_store_n(&slot->inside, GATE_OUTSIDE, __ATOMIC_RELEASE);

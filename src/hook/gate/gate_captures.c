@@ -15,7 +15,7 @@ struct gate_capture {
 	uint64_t id;
 	const void *stream;
 	const void *ctx;
-	const struct gate_slot *owner; /* the thread that began it */
+	const struct gate_slot *owner; /* the thread that began it; NULL: it has ended */
 	struct gate_capture *next;     /* gate_captures */
 };
 
@@ -36,6 +36,17 @@ static bool gate_has_capture_of(const struct gate_slot *slot)
 	(void)pthread_mutex_unlock(&gate_captures_lock);
 
 	return has;
+}
+
+/* Captures on other streams outlive the thread: another one ends them. */
+void gate_disown_captures(const struct gate_slot *slot)
+{
+	struct gate_capture *capture;
+
+	(void)pthread_mutex_lock(&gate_captures_lock);
+	LL_FOREACH (gate_captures, capture)
+		capture->owner = capture->owner == slot ? NULL : capture->owner;
+	(void)pthread_mutex_unlock(&gate_captures_lock);
 }
 
 /*

@@ -65,6 +65,7 @@ bool gate_is_barred(enum gate_state state, enum gate_inside how);
 /* The thread has said that it is inside, and found itself barred. */
 void gate_wait(struct gate_slot *slot, enum gate_inside how);
 
+void gate_disown_captures(const struct gate_slot *slot); /* its thread ends */
 void gate_captures_after_fork_child(void);
 
 #endif
