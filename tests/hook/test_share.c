@@ -84,6 +84,25 @@ static void a_claim_without_a_scheduler_is_for_the_next_one(void)
 	check(r.claim.weight == NVSHARE_WEIGHT_DEFAULT);
 }
 
+/* Nobody could be told of it, and what was said when it registered is old. */
+static void a_claim_while_it_registers_registers_again(void)
+{
+	struct user user = {.dev = 0};
+	struct nvshare_register r;
+	int fd;
+
+	fake_listen(dir);
+	start(&user, use_device);
+	fd = fake_accept();
+	(void)fake_expect(fd, NVSHARE_MSG_REGISTER);
+	check(nvshare_set_priority(NVSHARE_PRIORITY_HIGH) == -ENOTCONN);
+	fake_registered(fd, NVSHARE_REGISTER_OK);
+	r = fake_admit(&fd);
+	check(r.claim.priority == NVSHARE_PRIORITY_HIGH);
+	check(finish(&user) == CUDA_SUCCESS);
+	check(own_status().flags & NVSHARE_STATUS_MANAGED); /* from now on it is told */
+}
+
 static void *set_weight(void *arg)
 {
 	struct user *user = arg;
@@ -631,6 +650,7 @@ int main(void)
 		child_test(claims_what_the_settings_say),
 		child_test(shows_what_it_was_given),
 		child_test(a_claim_without_a_scheduler_is_for_the_next_one),
+		child_test(a_claim_while_it_registers_registers_again),
 		child_test(a_claim_is_told_to_the_scheduler),
 		child_test(a_timeslice_is_set_and_undone),
 		child_test(a_timeslice_waits_for_the_first_context),

@@ -204,6 +204,7 @@ static void send_register(struct agent_link *link)
 		     (link->is_fixed ? NVSHARE_REGISTER_FIXED : 0);
 	body.backend = backend_of(link->dev);
 	share_wanted(&body.claim);
+	link->claimed = body.claim;
 	read_name(body.name, sizeof(body.name));
 	(void)snprintf(body.pod, sizeof(body.pod), "%s", hook_options()->pod);
 	agent_link_send(link, NVSHARE_MSG_REGISTER, &body);
@@ -268,6 +269,11 @@ static void handle_registered(struct agent_link *link, const struct nvshare_regi
 		return;
 	}
 	if (has_begun_since(link)) {
+		register_again(link);
+		return;
+	}
+	if (!share_admitted(link, body)) {
+		agent_lease_sync_gate();
 		register_again(link);
 		return;
 	}

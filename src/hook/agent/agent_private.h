@@ -37,11 +37,12 @@ struct agent_link {
 	struct lease lease;
 	bool is_broken; /* to be closed, as soon as nobody is using it */
 	bool was_registered;
-	bool is_fixed;     /* registers as one that can not take turns */
-	bool is_running;   /* it said so as it registered last */
-	bool is_refused;   /* the scheduler did not take it as it registered last */
-	bool is_missed;    /* it has been noted as lost, since it was there last */
-	uint64_t retry_ns; /* when to connect again */
+	bool is_fixed;                /* registers as one that can not take turns */
+	bool is_running;              /* it said so as it registered last */
+	bool is_refused;              /* the scheduler did not take it as it registered last */
+	bool is_missed;               /* it has been noted as lost, since it was there last */
+	struct nvshare_claim claimed; /* as it registered last */
+	uint64_t retry_ns;            /* when to connect again */
 	uint64_t backoff_ns;
 	uint64_t register_ns; /* an answer to REGISTER is awaited until then */
 	uint64_t quiet_ns;    /* waiting, and nothing was heard since then; 0: it does not wait */

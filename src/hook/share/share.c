@@ -32,6 +32,17 @@ static bool is_any_critical(void)
 	return false;
 }
 
+bool share_admitted(const struct agent_link *link, const struct nvshare_registered *body)
+{
+	struct nvshare_status status = {
+		.flags = NVSHARE_STATUS_MANAGED,
+		.client = body->client,
+		.claim = body->claim,
+	};
+
+	return share_api_admit(link->dev, &link->claimed, &status);
+}
+
 void share_registered(struct agent_link *link, const struct nvshare_registered *body)
 {
 	link->share = (struct share_link){

@@ -35,6 +35,11 @@ struct share_link {
 	bool can_freeze;   /* as far as was known when it registered */
 };
 
+/*
+ * admitted: from here on the program's threads tell the scheduler what they claim. false: one
+ * has claimed something since link registered, which nobody has told it: once more, then.
+ */
+bool share_admitted(const struct agent_link *link, const struct nvshare_registered *body);
 void share_registered(struct agent_link *link, const struct nvshare_registered *body);
 void share_lost(struct agent_link *link);
 

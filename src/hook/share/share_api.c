@@ -202,6 +202,22 @@ void share_api_publish(CUdevice dev, const struct nvshare_status *status)
 	pthread_mutex_unlock(&api.lock);
 }
 
+/* In one: a thread claims, and then looks whether there is a scheduler to be told of it. */
+bool share_api_admit(CUdevice dev, const struct nvshare_claim *claimed,
+		     const struct nvshare_status *status)
+{
+	bool is_same;
+
+	pthread_mutex_lock(&api.lock);
+	is_same = memcmp(wanted(), claimed, sizeof(*claimed)) == 0;
+	if (is_same) {
+		api.is_used[dev] = true;
+		api.status[dev] = *status;
+	}
+	pthread_mutex_unlock(&api.lock);
+	return is_same;
+}
+
 bool share_client(unsigned int i, uint32_t *ret_client)
 {
 	bool is_found = false;

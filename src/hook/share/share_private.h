@@ -95,6 +95,9 @@ struct share_api_news {
 
 void share_api_take(struct share_api_news *ret);
 void share_api_publish(CUdevice dev, const struct nvshare_status *status);
+/* Publishes it, unless something else than that has been claimed by now: then false. */
+bool share_api_admit(CUdevice dev, const struct nvshare_claim *claimed,
+		     const struct nvshare_status *status);
 void share_api_reset(void);
 
 /* ---- share_tasks.c: any thread ------------------------------------------------------ */
