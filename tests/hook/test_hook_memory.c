@@ -265,6 +265,68 @@ static void managed_backend_stays_within_the_card_unless_told(void **state)
 	assert_int_equal(counts().allocated, 0);
 }
 
+static CUdeviceptr alloc_managed(CUcontext ctx, size_t size)
+{
+	CUdeviceptr p = 0;
+
+	fake.backend = NVSHARE_BACKEND_MANAGED;
+	cuda_real.cuMemFree_v2 = drv_free;
+	fake_current = ctx;
+	assert_int_equal(cuMemAlloc_v2(&p, size), CUDA_SUCCESS);
+	fake_current = FAKE_CTX;
+	return p;
+}
+
+/* On another thread, which ends it. */
+static CUresult end_context_and_prefetch(CUdeviceptr ptr, size_t size, CUdevice dev,
+					 CUstream stream)
+{
+	(void)ptr;
+	(void)size;
+	(void)dev;
+	(void)stream;
+	cuda_real.cuMemPrefetchAsync = drv_prefetch;
+	pager_context_gone(FAKE_CTX2);
+	return CUDA_ERROR_INVALID_VALUE;
+}
+
+static void managed_memory_may_be_on_its_way_as_its_context_ends(void **state)
+{
+	CUdeviceptr b;
+	struct pager_move move;
+
+	(void)state;
+	(void)alloc_managed(FAKE_CTX2, 3 * MIB);
+	b = alloc_managed(FAKE_CTX, 5 * MIB);
+	cuda_real.cuMemPrefetchAsync = end_context_and_prefetch;
+	assert_int_equal(pager_evict(0, UINT64_MAX, false, &move), NVSHARE_OUTCOME_SUCCESS);
+	assert_int_equal(counts().resident, 0);
+	assert_int_equal(counts().swapped, 5 * MIB);
+	(void)alloc_managed(FAKE_CTX2, 3 * MIB);
+	assert_int_equal(pager_evict(0, UINT64_MAX, false, &move), NVSHARE_OUTCOME_SUCCESS);
+	assert_int_equal(cuMemFree_v2(b), CUDA_SUCCESS);
+	cuda_real.cuMemPrefetchAsync = end_context_and_prefetch;
+	assert_int_equal(pager_restore(0, &move), NVSHARE_OUTCOME_SUCCESS);
+	assert_int_equal(counts().swapped, 0);
+	assert_int_equal(counts().resident, 0);
+	assert_int_equal(counts().allocated, 0);
+}
+
+/* The driver has ended the one context, and the books follow. */
+static void managed_memory_may_come_at_an_address_of_an_ended_context(void **state)
+{
+	CUdeviceptr a = alloc_managed(FAKE_CTX2, 3 * MIB), b;
+
+	(void)state;
+	next_key -= 4096 * MIB;
+	b = alloc_managed(FAKE_CTX, 5 * MIB);
+	assert_int_equal(a, b);
+	pager_context_gone(FAKE_CTX2);
+	assert_int_equal(counts().resident, 5 * MIB);
+	assert_int_equal(cuMemFree_v2(b), CUDA_SUCCESS);
+	assert_int_equal(counts().resident, 0);
+}
+
 int main(void)
 {
 #define MEMORY_TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
@@ -280,6 +342,8 @@ int main(void)
 		MEMORY_TEST(enabling_a_peer_opens_its_pages),
 		MEMORY_TEST(managed_backend_advises_and_prefetches_both_ways),
 		MEMORY_TEST(managed_backend_stays_within_the_card_unless_told),
+		MEMORY_TEST(managed_memory_may_be_on_its_way_as_its_context_ends),
+		MEMORY_TEST(managed_memory_may_come_at_an_address_of_an_ended_context),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -27,6 +27,7 @@ struct managed_block {
 	CUcontext ctx;
 	CUdevice dev;
 	bool is_busy; /* being moved */
+	bool is_gone; /* while it was: its context has ended */
 	bool is_out;  /* in host memory */
 };
 
@@ -91,6 +92,53 @@ static bool fits_card(CUdevice dev)
 	return mem.allocated + mem.pinned[NVSHARE_PINNED_CONTEXT] <= budget_total(dev);
 }
 
+static void give_back(struct managed_block *block)
+{
+	if (block->is_out)
+		budget_swapped_freed(block->dev, block->charged);
+	else
+		budget_give(block->dev, block->charged, BUDGET_PAGEABLE);
+	budget_allocated(block->dev, -(int64_t)block->size);
+	free(block);
+}
+
+/* Out of the books. Who moves it gives it back then. Lock held. */
+static void forget(struct managed_block *block, struct managed_block **gone)
+{
+	RB_REMOVE(managed_tree, &managed.blocks, block);
+	if (block->is_busy) {
+		block->is_gone = true;
+		return;
+	}
+	block->next = *gone;
+	*gone = block;
+}
+
+static void give_back_all(struct managed_block *gone)
+{
+	struct managed_block *next;
+
+	for (; gone; gone = next) {
+		next = gone->next;
+		give_back(gone);
+	}
+}
+
+/* What is known there has ended with its context, and is about to be forgotten. */
+static void add_block(struct managed_block *block)
+{
+	struct managed_block *stale, *gone = NULL;
+
+	pthread_mutex_lock(&managed.lock);
+	stale = RB_INSERT(managed_tree, &managed.blocks, block);
+	if (stale) {
+		forget(stale, &gone);
+		RB_INSERT(managed_tree, &managed.blocks, block);
+	}
+	pthread_mutex_unlock(&managed.lock);
+	give_back_all(gone);
+}
+
 CUresult managed_alloc(CUdevice dev, CUcontext ctx, size_t bytes, CUdeviceptr *ret_ptr)
 {
 	size_t charged = (bytes + MANAGED_ALIGN - 1) & ~(size_t)(MANAGED_ALIGN - 1);
@@ -121,24 +169,12 @@ CUresult managed_alloc(CUdevice dev, CUcontext ctx, size_t bytes, CUdeviceptr *r
 	block->ctx = ctx;
 	block->dev = dev;
 	*ret_ptr = block->addr;
-	pthread_mutex_lock(&managed.lock);
-	RB_INSERT(managed_tree, &managed.blocks, block);
-	pthread_mutex_unlock(&managed.lock);
+	add_block(block);
 	return CUDA_SUCCESS;
 fail:
 	free(block);
 	budget_allocated(dev, -(int64_t)bytes);
 	return res;
-}
-
-static void give_back(struct managed_block *block)
-{
-	if (block->is_out)
-		budget_swapped_freed(block->dev, block->charged);
-	else
-		budget_give(block->dev, block->charged, BUDGET_PAGEABLE);
-	budget_allocated(block->dev, -(int64_t)block->size);
-	free(block);
 }
 
 bool managed_free(CUdeviceptr ptr, CUresult *ret_res)
@@ -183,13 +219,20 @@ static struct managed_block *claim(CUdevice dev, CUdeviceptr addr, bool is_out)
 	return block;
 }
 
-static void unclaim(struct managed_block *block, bool is_out)
+/* false: it has gone meanwhile, and whatever was done to it does not matter. */
+static bool unclaim(struct managed_block *block, bool is_out)
 {
+	bool is_gone;
+
 	pthread_mutex_lock(&managed.lock);
 	block->is_out = is_out;
 	block->is_busy = false;
+	is_gone = block->is_gone;
 	pthread_cond_broadcast(&managed.changed);
 	pthread_mutex_unlock(&managed.lock);
+	if (is_gone)
+		give_back(block);
+	return !is_gone;
 }
 
 static CUresult make_stream(CUstream *ret_stream)
@@ -236,13 +279,13 @@ int managed_evict(CUdevice dev, uint64_t bytes, struct pager_move *ret_move)
 	       (block = claim(dev, addr, false))) {
 		addr = block->addr + 1;
 		if (send(block, true, stream) != CUDA_SUCCESS) {
-			outcome = NVSHARE_OUTCOME_SAVE_FAILED;
-			unclaim(block, false);
-			break;
+			if (unclaim(block, false))
+				outcome = NVSHARE_OUTCOME_SAVE_FAILED;
+			continue;
 		}
 		budget_swapped_out(dev, block->charged);
 		ret_move->bytes += block->charged;
-		unclaim(block, true);
+		(void)unclaim(block, true);
 		agent_moved_out(dev, ret_move->bytes);
 	}
 	(void)cuda_real.cuStreamDestroy_v2(stream);
@@ -263,17 +306,17 @@ int managed_restore(CUdevice dev, struct pager_move *ret_move)
 		addr = block->addr + 1;
 		if (!stream && make_stream(&stream) != CUDA_SUCCESS) {
 			outcome = NVSHARE_OUTCOME_INVALID_STATE;
-			unclaim(block, true);
+			(void)unclaim(block, true);
 		} else if (!budget_swapped_in(dev, block->charged)) {
-			outcome = NVSHARE_OUTCOME_PARTIAL;
-			unclaim(block, true);
+			if (unclaim(block, true))
+				outcome = NVSHARE_OUTCOME_PARTIAL;
 		} else if (send(block, false, stream) != CUDA_SUCCESS) {
-			outcome = NVSHARE_OUTCOME_INVALID_STATE;
 			budget_swapped_out(dev, block->charged);
-			unclaim(block, true);
+			if (unclaim(block, true))
+				outcome = NVSHARE_OUTCOME_INVALID_STATE;
 		} else {
 			ret_move->bytes += block->charged;
-			unclaim(block, false);
+			(void)unclaim(block, false);
 		}
 	}
 	if (stream)
@@ -289,17 +332,11 @@ void managed_context_gone(CUcontext ctx)
 	pthread_mutex_lock(&managed.lock);
 	RB_FOREACH_SAFE(block, managed_tree, &managed.blocks, next)
 	{
-		if (block->ctx != ctx)
-			continue;
-		RB_REMOVE(managed_tree, &managed.blocks, block);
-		block->next = gone;
-		gone = block;
+		if (block->ctx == ctx)
+			forget(block, &gone);
 	}
 	pthread_mutex_unlock(&managed.lock);
-	for (; gone; gone = next) {
-		next = gone->next;
-		give_back(gone);
-	}
+	give_back_all(gone);
 }
 
 void managed_after_fork_child(void)
