@@ -127,6 +127,38 @@ static void no_context_ends_that_another_thread_is_in(void **state)
 	end_second_context();
 }
 
+static CUmemoryPool limited;
+static CUdeviceptr taken;
+
+static CUresult take_and_reserve(CUdeviceptr *ptr, size_t size, size_t alignment, CUdeviceptr addr,
+				 unsigned long long flags)
+{
+	cuda_real.cuMemAddressReserve = fake_reserve;
+	assert_int_equal(cuMemAllocFromPoolAsync(&taken, 4 * MIB, limited, on(&s2)), CUDA_SUCCESS);
+	return fake_reserve(ptr, size, alignment, addr, flags);
+}
+
+static void two_that_grow_a_pool_at_once_keep_its_limit(void **state)
+{
+	CUmemPoolProps props = {
+		.allocType = CU_MEM_ALLOCATION_TYPE_PINNED,
+		.location = {CU_MEM_LOCATION_TYPE_DEVICE, 0},
+		.maxSize = 6 * MIB,
+	};
+	CUdeviceptr p;
+
+	(void)state;
+	assert_int_equal(cuMemPoolCreate(&limited, &props), CUDA_SUCCESS);
+	cuda_real.cuMemAddressReserve = take_and_reserve;
+	assert_int_equal(cuMemAllocFromPoolAsync(&p, 4 * MIB, limited, on(&s1)),
+			 CUDA_ERROR_OUT_OF_MEMORY);
+	assert_int_equal(attribute(limited, CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT), 4 * MIB);
+	assert_int_equal(counts().resident, 4 * MIB);
+	drop(taken, &s2);
+	finish(&s2);
+	assert_int_equal(cuMemPoolDestroy(limited), CUDA_SUCCESS);
+}
+
 int main(void)
 {
 #define BETWEEN_TEST(name) cmocka_unit_test_setup_teardown(name, setup_pools, teardown_pools)
@@ -135,6 +167,7 @@ int main(void)
 		BETWEEN_TEST(an_event_that_is_looked_at_as_its_context_ends_is_not_used_again),
 		BETWEEN_TEST(no_context_is_entered_that_another_thread_is_ending),
 		BETWEEN_TEST(no_context_ends_that_another_thread_is_in),
+		BETWEEN_TEST(two_that_grow_a_pool_at_once_keep_its_limit),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -270,7 +270,8 @@ static int add_region(struct pools_arena *arena, struct pools_region *region)
 	int r = -1;
 
 	pthread_mutex_lock(&pools.lock);
-	if (!arena->is_dead)
+	/* Others may have grown the pool meanwhile. */
+	if (!arena->is_dead && fits_pool(pool, range->size))
 		r = extent_add(&arena->extent, range->addr, range->size);
 	if (r == 0) {
 		LL_PREPEND(arena->regions, region);
