@@ -33,7 +33,8 @@ uint64_t agent_forget_context(CUcontext ctx)
 
 void agent_memory_changed(CUdevice dev)
 {
-	(void)dev;
+	if (fake.on_changed)
+		fake.on_changed(dev);
 }
 
 void agent_want_memory(CUdevice dev)

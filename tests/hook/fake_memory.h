@@ -86,6 +86,7 @@ static struct {
 
 	void (*on_event_sync)(void); /* called once */
 	void (*on_want)(CUdevice dev);
+	void (*on_changed)(CUdevice dev);
 	int n_wants;
 	int n_moved_out; /* agent_moved_out() was called, the last time with */
 	uint64_t moved_out;
@@ -584,6 +585,7 @@ static inline void fake_setup(void)
 	fake_fault.fail_at = 0;
 	fake.sync_error = CUDA_SUCCESS;
 	fake.on_want = NULL;
+	fake.on_changed = NULL;
 	fake.n_wants = 0;
 	fake.n_moved_out = 0;
 	fake.moved_out = 0;

@@ -209,6 +209,44 @@ static void who_closes_memory_to_a_peer_leaves_open_what_was_asked_for_again(voi
 	release(b);
 }
 
+/* ---- counts ------------------------------------------------------------------- */
+
+static uint64_t least;
+
+static void note_the_least(CUdevice dev)
+{
+	struct nvshare_mem mem;
+	uint64_t bytes;
+
+	budget_read(dev, &mem);
+	bytes = mem.resident + mem.pinned[NVSHARE_PINNED_VMM] + mem.pinned[NVSHARE_PINNED_PLAIN];
+	least = bytes < least ? bytes : least;
+}
+
+/* Another thread would take what is not counted, beyond the budget. */
+static void memory_that_has_to_stay_is_counted_all_the_while(void **state)
+{
+	CUmemGenericAllocationHandle handle = create(4 * MIB);
+	CUdeviceptr p = reserve(4 * MIB), a = allocate(2 * MIB);
+	struct pager_hold hold;
+
+	(void)state;
+	map(p, 4 * MIB, handle);
+	least = UINT64_MAX;
+	fake.on_changed = note_the_least;
+	assert_true(pager_vmm_pin(p, 4 * MIB));
+	gate_enter();
+	assert_true(pager_hold(a, 2 * MIB, &hold));
+	pager_unhold(&hold, true);
+	gate_leave();
+	fake.on_changed = NULL;
+	assert_int_equal(least, 6 * MIB);
+	assert_int_equal(counts().resident, 0);
+	unmap(p, 4 * MIB);
+	assert_int_equal(cuMemRelease(handle), CUDA_SUCCESS);
+	release(a);
+}
+
 /* ---- contexts ----------------------------------------------------------------- */
 
 static void end_second_context(void)
@@ -280,6 +318,7 @@ int main(void)
 		BETWEEN_TEST(who_closes_memory_to_a_peer_leaves_open_what_was_asked_for_again),
 		BETWEEN_TEST(a_free_that_was_put_off_may_be_under_way_as_its_context_ends),
 		BETWEEN_TEST(a_free_that_was_put_off_waits_while_its_context_is_being_ended),
+		BETWEEN_TEST(memory_that_has_to_stay_is_counted_all_the_while),
 		BETWEEN_TEST(
 			a_chunk_on_its_way_in_as_the_last_that_is_out_is_freed_is_copied_again),
 	};

@@ -129,6 +129,20 @@ void budget_force(CUdevice dev, uint64_t bytes, int kind)
 	add(dev, bytes, kind, true);
 }
 
+/* At once: what is not counted for a moment is another thread's to take. */
+void budget_pin(CUdevice dev, uint64_t bytes, int kind)
+{
+	struct budget_device *d = budget_device(dev);
+
+	if (!d)
+		return;
+	pthread_mutex_lock(&budget_state.lock);
+	budget_subtract(&d->mem.resident, bytes);
+	*budget_counter(d, kind) += bytes;
+	pthread_mutex_unlock(&budget_state.lock);
+	agent_memory_changed(dev);
+}
+
 void budget_swapped_out(CUdevice dev, uint64_t bytes)
 {
 	struct budget_device *d = budget_device(dev);

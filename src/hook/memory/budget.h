@@ -42,6 +42,9 @@ void budget_give(CUdevice dev, uint64_t bytes, int kind);
 /* Takes without asking: what the driver took by itself. Never fails, may overdraw. */
 void budget_force(CUdevice dev, uint64_t bytes, int kind);
 
+/* Pageable bytes have to stay from now on, as pinned ones of kind. */
+void budget_pin(CUdevice dev, uint64_t bytes, int kind);
+
 /* What one allocation has behind it; zeroed before its first budget_retry(). */
 struct budget_tries {
 	uint64_t pause_ns;    /* before the last one */

@@ -163,8 +163,6 @@ void pager_unhold(const struct pager_hold *hold, bool is_pinned)
 	}
 	pthread_mutex_unlock(&pager.lock);
 	pager_range_unref(hold->range);
-	if (bytes) {
-		budget_give(dev, bytes, BUDGET_PAGEABLE);
-		budget_force(dev, bytes, NVSHARE_PINNED_PLAIN);
-	}
+	if (bytes)
+		budget_pin(dev, bytes, NVSHARE_PINNED_PLAIN);
 }

@@ -217,8 +217,7 @@ static void pin(struct pager_memory *memory)
 	pthread_mutex_unlock(&pager.lock);
 	if (was_pinned)
 		return;
-	budget_give(memory->range->dev, chunk->size, BUDGET_PAGEABLE);
-	budget_force(memory->range->dev, chunk->size, NVSHARE_PINNED_VMM);
+	budget_pin(memory->range->dev, chunk->size, NVSHARE_PINNED_VMM);
 }
 
 /* ---- handles --------------------------------------------------------------- */
