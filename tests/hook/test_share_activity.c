@@ -1,0 +1,368 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+
+/* What the program is at, as the scheduler hears of it: work, bursts, requests, hints. */
+
+#include "share_hook_rig.h"
+
+/* The next of these kinds, in this order. */
+static struct nvshare_activity expect_task(int fd, enum nvshare_activity_kind kind)
+{
+	struct nvshare_activity a;
+
+	do
+		a = fake_expect(fd, NVSHARE_MSG_ACTIVITY).body.activity_24;
+	while (a.kind != NVSHARE_ACTIVITY_BEGIN && a.kind != NVSHARE_ACTIVITY_END &&
+	       a.kind != NVSHARE_ACTIVITY_HINT);
+	check(a.kind == kind);
+	return a;
+}
+
+/* As the program that runs, but with its claim granted. */
+static int begin_with(const struct nvshare_claim *claim)
+{
+	int fd = begin_holdable();
+
+	(void)share_out(fd, 5000000, 0, claim);
+	return fd;
+}
+
+static void tells_when_it_is_at_work(void)
+{
+	struct nvshare_activity a;
+	int fd = begin_holdable(), n;
+
+	fake_set(is_working, 1);
+	(void)share_out(fd, 500, 0, NULL);
+	submit();
+	(void)expect_activity(fd, NVSHARE_ACTIVITY_BUSY);
+	a = expect_activity(fd, NVSHARE_ACTIVITY_USE);
+	check(a.busy_ns > 0);
+	fake_set(is_working, 0);
+	a = expect_activity(fd, NVSHARE_ACTIVITY_IDLE);
+	wait_until(gate_is_armed());
+	check(own_status().busy_ns == a.busy_ns);
+	/* Nobody looks any more, until the next submission. */
+	n = fake_get(n_records);
+	for (int i = 0; i < 20; i++)
+		nap();
+	check(fake_get(n_records) == n && gate_is_armed());
+	fake_set(is_working, 1);
+	submit();
+	(void)expect_activity(fd, NVSHARE_ACTIVITY_BUSY);
+}
+
+/* An event that is not reached says all: more of them would only pile up behind it. */
+static void looks_with_one_event_at_a_time(void)
+{
+	const struct nvshare_claim normal = {.priority = NVSHARE_PRIORITY_NORMAL, .weight = 100};
+	const struct nvshare_claim *claims[] = {&normal, &critical};
+	int fd = begin_holdable(), n;
+
+	for (int i = 0; i < 2; i++) {
+		fake_set(is_working, 1);
+		(void)share_out(fd, 500, 0, claims[i]);
+		submit();
+		(void)expect_activity(fd, NVSHARE_ACTIVITY_USE);
+		n = fake_get(n_records);
+		for (int k = 0; k < 30; k++) {
+			if (k % 3 == 0)
+				submit();
+			nap();
+		}
+		check(fake_get(n_records) <= n + 1);
+		fake_set(is_working, 0);
+		(void)expect_activity(fd, NVSHARE_ACTIVITY_IDLE);
+	}
+}
+
+/* Nobody's turn hangs on it, but the status shows how much it was. */
+static void who_is_alone_is_looked_at_now_and_then(void)
+{
+	struct nvshare_activity a;
+	uint64_t from_ns, passed_ns;
+	int fd = begin_holdable();
+
+	wait_until(gate_is_armed());
+	from_ns = clock_now_ns();
+	fake_set(is_working, 1);
+	submit();
+	a = expect_activity(fd, NVSHARE_ACTIVITY_BUSY);
+	check(a.busy_ns <= 20 * CLOCK_NS_PER_MS);
+	a = fake_expect(fd, NVSHARE_MSG_ACTIVITY).body.activity_24;
+	passed_ns = clock_now_ns() - from_ns;
+	check(a.kind == NVSHARE_ACTIVITY_USE && passed_ns >= CLOCK_NS_PER_SEC);
+	check(a.busy_ns <= passed_ns + 10 * CLOCK_NS_PER_MS && a.busy_ns > 0);
+	check(fake_get(n_queries) < 250);
+	fake_set(is_working, 0);
+	a = expect_activity(fd, NVSHARE_ACTIVITY_IDLE);
+	check(a.busy_ns == own_status().busy_ns && gate_is_armed());
+	check(own_status().n_tasks == 0);
+	/* Without a scheduler nobody wants to know. */
+	check(close(fd) == 0);
+	wait_until(!gate_is_armed());
+}
+
+/* What does not compute is no work, and nobody is told of it. */
+static void calls_alone_are_no_work(void)
+{
+	int fd = begin_holdable(), n;
+
+	for (int i = 0; i < 10; i++) {
+		wait_until(gate_is_armed());
+		submit();
+	}
+	wait_until(gate_is_armed());
+	check(fake_get(n_records) >= 10);
+	n = fake_get(n_queries);
+	for (int i = 0; i < 40; i++)
+		nap();
+	check(fake_get(n_queries) == n && gate_is_armed());
+	check(own_status().busy_ns == 0);
+	fake_send(fd, NVSHARE_MSG_HEARTBEAT, &(struct nvshare_heartbeat){.nonce = 1});
+	for (struct msg msg = fake_receive(fd); msg.header.type != NVSHARE_MSG_HEARTBEAT;
+	     msg = fake_receive(fd))
+		check(msg.header.type != NVSHARE_MSG_ACTIVITY);
+}
+
+static void who_has_company_is_looked_at_closely_at_once(void)
+{
+	int fd = begin_holdable(), n;
+
+	wait_until(gate_is_armed());
+	fake_set(is_working, 1);
+	submit();
+	(void)expect_activity(fd, NVSHARE_ACTIVITY_BUSY);
+	(void)share_out(fd, 500, 0, NULL);
+	(void)expect_activity(fd, NVSHARE_ACTIVITY_BUSY); /* again: it may have come since */
+	n = fake_get(n_queries);
+	for (int i = 0; i < 5; i++)
+		(void)expect_activity(fd, NVSHARE_ACTIVITY_USE);
+	check(fake_get(n_queries) > n + 40);
+}
+
+/* The scheduler takes a stopped one for idle, and must hear that it goes on. */
+static void what_it_is_at_is_told_again_after_a_stop(void)
+{
+	struct user user = {0};
+	struct nvshare_activity a;
+	int fd = begin_holdable();
+
+	wait_until(gate_is_armed());
+	fake_set(is_working, 1);
+	submit();
+	(void)expect_activity(fd, NVSHARE_ACTIVITY_BUSY);
+	fake_drop(fd, 1, 60 * MIB, 4);
+	(void)fake_expect(fd, NVSHARE_MSG_LOCK_RELEASED);
+	a = expect_activity(fd, NVSHARE_ACTIVITY_IDLE);
+	check(a.busy_ns == own_status().busy_ns);
+	start(&user, pass_gate); /* it had work when it was stopped, so it wants on anyway */
+	fake_available(fd, 200 * MIB, 7);
+	fake_grant(fd, 2, 200 * MIB, 8);
+	(void)finish(&user);
+	(void)expect_activity(fd, NVSHARE_ACTIVITY_BUSY);
+}
+
+/* Somebody waits for the GPU: whose turn is next hangs on what it has had. */
+static void while_somebody_waits_it_tells_often(void)
+{
+	int fd, n;
+
+	check(setenv("NVSHARE_IDLE_MS", "600000", 1) == 0);
+	fd = begin_holdable();
+	wait_until(gate_is_armed());
+	fake_set(is_working, 1);
+	submit();
+	(void)expect_activity(fd, NVSHARE_ACTIVITY_BUSY);
+	fake_send(fd, NVSHARE_MSG_PREPARE_SWAP_OUT,
+		  &(struct nvshare_prepare_swap_out){.due_ms = 100000});
+	(void)expect_activity(fd, NVSHARE_ACTIVITY_USE);
+	n = fake_get(n_queries);
+	for (int i = 0; i < 5; i++)
+		(void)expect_activity(fd, NVSHARE_ACTIVITY_USE);
+	check(fake_get(n_queries) < n + 200); /* a second has a hundred looks */
+}
+
+static void an_open_capture_is_left_alone(void)
+{
+	int fd = begin_holdable(), n;
+
+	(void)fd;
+	wait_until(gate_is_armed());
+	gate_enter_capture();
+	gate_leave_capture(&fd, NULL, true);
+	n = fake_get(n_records);
+	submit();
+	for (int i = 0; i < 60; i++)
+		nap();
+	check(fake_get(n_records) == n);
+	gate_end_capture(gate_find_capture(&fd));
+	wait_until(fake_get(n_records) > n && gate_is_armed());
+}
+
+static void time_in_a_hold_is_not_its_own(void)
+{
+	uint64_t busy_ns;
+	int fd = begin_holdable();
+
+	fake_set(is_working, 1);
+	(void)share_out(fd, 500, 0, NULL);
+	submit();
+	(void)expect_activity(fd, NVSHARE_ACTIVITY_USE);
+	check(share_out(fd, 500, HOUR_US, NULL).is_held);
+	wait_until(own_status().flags & NVSHARE_STATUS_HELD);
+	busy_ns = own_status().busy_ns;
+	for (int i = 0; i < 20; i++)
+		nap();
+	check(own_status().busy_ns == busy_ns);
+	(void)share_out(fd, 500, 0, NULL);
+	wait_until(own_status().busy_ns > busy_ns);
+	check(own_status().held_ns >= 20 * CLOCK_NS_PER_MS);
+}
+
+static void tells_of_a_critical_programs_bursts(void)
+{
+	struct nvshare_activity a;
+	int fd = begin_with(&critical);
+
+	wait_until(gate_is_armed());
+	for (int i = 0; i < 3; i++) {
+		uint64_t begin_ns = clock_now_ns();
+
+		fake_set(is_working, 1);
+		submit();
+		(void)expect_task(fd, NVSHARE_ACTIVITY_BEGIN);
+		nap();
+		fake_set(is_working, 0);
+		a = expect_task(fd, NVSHARE_ACTIVITY_END);
+		check(a.value > CLOCK_NS_PER_MS && a.value < clock_now_ns() - begin_ns);
+		wait_until(gate_is_armed());
+	}
+	check(own_status().n_tasks >= 3);
+	check(own_status().n_slo_violations >= 3);
+	check(own_status().task_ns_p99 >= own_status().task_ns_p50);
+}
+
+static void a_copy_to_the_gpu_announces_work(void)
+{
+	struct nvshare_activity a;
+	int fd = begin_with(&critical);
+
+	wait_until(gate_is_armed());
+	gate_enter_copy();
+	gate_leave();
+	a = expect_task(fd, NVSHARE_ACTIVITY_HINT);
+	check(a.value > 0 && a.value <= 100000);
+	submit();
+	(void)expect_task(fd, NVSHARE_ACTIVITY_BEGIN);
+	(void)expect_task(fd, NVSHARE_ACTIVITY_END);
+	wait_until(gate_is_armed());
+	/* One that nothing follows is forgotten, and the next one told again. */
+	gate_enter_copy();
+	gate_leave();
+	(void)expect_task(fd, NVSHARE_ACTIVITY_HINT);
+	wait_until(gate_is_armed() && !gate_copied_ns());
+	gate_enter_copy();
+	gate_leave();
+	(void)expect_task(fd, NVSHARE_ACTIVITY_HINT);
+	check(own_status().n_hints == 3);
+}
+
+static void requests_take_the_place_of_bursts(void)
+{
+	int64_t one, two;
+	int fd = begin_with(&critical);
+
+	wait_until(gate_is_armed());
+	one = nvshare_request_begin();
+	check(one > 0);
+	(void)expect_task(fd, NVSHARE_ACTIVITY_BEGIN);
+	submit();
+	two = nvshare_request_begin();
+	check(two > 0 && two != one);
+	check(nvshare_request_end(one) == 0);
+	check(nvshare_request_end(one) == -EINVAL);
+	nap();
+	check(nvshare_request_end(two) == 0);
+	check(expect_task(fd, NVSHARE_ACTIVITY_END).value >= CLOCK_NS_PER_MS);
+	check(own_status().n_tasks >= 2);
+	check(nvshare_request_end(0) == -EINVAL && nvshare_request_end(INT64_MAX) == -EINVAL);
+	/* A submission alone is none any more. */
+	wait_until(gate_is_armed());
+	submit();
+	one = nvshare_request_begin();
+	(void)expect_task(fd, NVSHARE_ACTIVITY_BEGIN);
+	check(nvshare_request_end(one) == 0);
+	(void)expect_task(fd, NVSHARE_ACTIVITY_END);
+}
+
+static void requests_have_a_limit(void)
+{
+	int64_t last = 0;
+
+	for (uint32_t i = 0; i < NVSHARE_REQUESTS_MAX; i++) {
+		last = nvshare_request_begin();
+		check(last > 0);
+	}
+	check(nvshare_request_begin() == -EAGAIN);
+	check(nvshare_request_end(last) == 0);
+	check(nvshare_request_begin() > 0);
+}
+
+static void hints_are_told_for_a_critical_program_alone(void)
+{
+	struct nvshare_activity a;
+	int fd;
+
+	check(nvshare_hint_prepare(100) == -ENOTCONN);
+	check(nvshare_hint_prepare(NVSHARE_HINT_US_MAX + 1) == -EINVAL);
+	fd = begin_with(&critical);
+	check(nvshare_hint_prepare(NVSHARE_HINT_US_MAX) == 0);
+	a = expect_activity(fd, NVSHARE_ACTIVITY_HINT);
+	check(a.value > 500 * CLOCK_NS_PER_MS && a.value <= NVSHARE_HINT_US_MAX * 1000ull);
+	check(nvshare_hint_prepare(0) == 0);
+	check(expect_activity(fd, NVSHARE_ACTIVITY_HINT).value == 0);
+	(void)share_out(fd, 500, 0, NULL); /* normal from now on */
+	(void)share_out(fd, 500, 0, NULL);
+	check(nvshare_hint_prepare(1000) == 0);
+	wait_until(own_status().n_hints >= 3);
+}
+
+static void a_critical_program_keeps_its_gpu(void)
+{
+	int fd;
+
+	check(setenv("NVSHARE_IDLE_MS", "1", 1) == 0);
+	fd = begin_with(&critical);
+	fake_send(fd, NVSHARE_MSG_PREPARE_SWAP_OUT,
+		  &(struct nvshare_prepare_swap_out){.due_ms = 100000});
+	for (int i = 0; i < 60; i++)
+		nap();
+	fake_send(fd, NVSHARE_MSG_HEARTBEAT, &(struct nvshare_heartbeat){.nonce = 1});
+	for (struct msg msg = fake_receive(fd); msg.header.type != NVSHARE_MSG_HEARTBEAT;
+	     msg = fake_receive(fd))
+		check(msg.header.type != NVSHARE_MSG_LOCK_RELEASED);
+	check(gate_get() == GATE_OPEN);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		child_test(tells_when_it_is_at_work),
+		child_test(looks_with_one_event_at_a_time),
+		child_test(who_is_alone_is_looked_at_now_and_then),
+		child_test(calls_alone_are_no_work),
+		child_test(who_has_company_is_looked_at_closely_at_once),
+		child_test(what_it_is_at_is_told_again_after_a_stop),
+		child_test(while_somebody_waits_it_tells_often),
+		child_test(an_open_capture_is_left_alone),
+		child_test(time_in_a_hold_is_not_its_own),
+		child_test(tells_of_a_critical_programs_bursts),
+		child_test(a_copy_to_the_gpu_announces_work),
+		child_test(requests_take_the_place_of_bursts),
+		child_test(requests_have_a_limit),
+		child_test(hints_are_told_for_a_critical_program_alone),
+		child_test(a_critical_program_keeps_its_gpu),
+	};
+
+	return cmocka_run_group_tests_name("hook/share_activity", tests, NULL, NULL);
+}
