@@ -24,9 +24,11 @@ static const char help[] = "usage: starved [OPTION]...\n"
 static struct app app;
 static uint64_t size = 40u << 20;
 static uint64_t n_threads = 4;
+static uint64_t n_rounds_asked = 1;
 static const char *until_file;
 static int cpu;
-static bool is_over; /* the threads are done */
+static bool is_over; /* no thread is to be kept off the processor any more */
+static uint64_t n_done;
 
 struct worker {
 	pthread_t thread;
@@ -53,9 +55,18 @@ static void *take_processor(void *data)
 	return data;
 }
 
-static bool is_enough(void)
+static bool is_enough(const struct worker *w)
 {
-	return !until_file || access(until_file, F_OK) == 0;
+	if (until_file)
+		return access(until_file, F_OK) == 0;
+	return w->n_rounds >= n_rounds_asked;
+}
+
+static bool are_done(void)
+{
+	if (until_file)
+		return access(until_file, F_OK) == 0;
+	return __atomic_load_n(&n_done, __ATOMIC_RELAXED) == n_threads;
 }
 
 static void check(const uint32_t *words, uint32_t value, const char *when)
@@ -98,7 +109,8 @@ static void *work(void *data)
 		APP_CALL(cuStreamDestroy(stream));
 		APP_CALL(cuMemFree(extra));
 		w->n_rounds++;
-	} while (!is_enough());
+	} while (!is_enough(w));
+	__atomic_add_fetch(&n_done, 1, __ATOMIC_RELAXED);
 	APP_CALL(cuMemFree(p));
 	return NULL;
 }
@@ -112,6 +124,8 @@ static void parse(int argc, char **argv)
 			size = app_value_size(argc, argv, &i);
 		else if (app_is(argv[i], "--threads"))
 			n_threads = app_value_u64(argc, argv, &i, 1, STARVED_THREADS_MAX);
+		else if (app_is(argv[i], "--rounds"))
+			n_rounds_asked = app_value_u64(argc, argv, &i, 1, 1u << 30);
 		else if (app_is(argv[i], "--until"))
 			until_file = app_value(argc, argv, &i);
 		else if (app_is(argv[i], "--name"))
@@ -147,7 +161,7 @@ int main(int argc, char **argv)
 	do {
 		app_spin(&app, 2000000, stream);
 		APP_CALL(cuStreamSynchronize(stream));
-	} while (!is_enough());
+	} while (!are_done());
 	/* They may have what they need of the processor to end. */
 	__atomic_store_n(&is_over, true, __ATOMIC_RELAXED);
 	(void)pthread_join(taker, NULL);
