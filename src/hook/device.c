@@ -22,20 +22,27 @@ static struct {
 	   .turn_ended = PTHREAD_COND_INITIALIZER};
 
 static __thread unsigned int n_turns __attribute__((tls_model("initial-exec")));
+static __thread int cancel_before __attribute__((tls_model("initial-exec")));
 
 static bool take_turn(bool waits)
 {
 	bool is_taken;
+	int before;
 
 	if (n_turns == 0) {
+		/* The driver reads and writes files: a thread that ended there would keep it. */
+		(void)pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &before);
 		pthread_mutex_lock(&state.lock);
 		while (state.is_turn_taken && waits)
 			cond_wait(&state.turn_ended, &state.lock);
 		is_taken = state.is_turn_taken;
 		state.is_turn_taken = true;
 		pthread_mutex_unlock(&state.lock);
-		if (is_taken)
+		if (is_taken) {
+			(void)pthread_setcancelstate(before, NULL);
 			return false;
+		}
+		cancel_before = before;
 	}
 	n_turns++;
 	return true;
@@ -60,6 +67,7 @@ void device_turn_end(void)
 	state.ending = NULL;
 	pthread_cond_signal(&state.turn_ended);
 	pthread_mutex_unlock(&state.lock);
+	(void)pthread_setcancelstate(cancel_before, NULL);
 }
 
 static struct device_context *find(CUcontext ctx)

@@ -14,6 +14,7 @@
 #define N_CONTEXTS 4
 
 static bool is_live[N_CONTEXTS];
+static bool is_through;            /* a thread that is cancelled */
 static int n_owners;               /* of the primary context */
 static void *(*meanwhile)(void *); /* on a thread of its own, once */
 
@@ -52,6 +53,7 @@ static CUresult drv_ctx_create(CUcontext *ctx, unsigned int flags, CUdevice dev)
 	assert_true(i < N_CONTEXTS);
 	is_live[i] = true;
 	*ctx = handle_of(i);
+	pthread_testcancel(); /* as its files do */
 	return fake_push(*ctx);
 }
 
@@ -239,6 +241,33 @@ static void none_of_ours_is_made_as_one_of_the_programs_ends(void **state)
 	second_drop(0);
 }
 
+static void *create_cancelled(void *data)
+{
+	CUcontext ctx;
+
+	pthread_cancel(pthread_self());
+	assert_int_equal(cuCtxCreate_v2(&ctx, 0, 0), CUDA_SUCCESS);
+	is_through = true;
+	pthread_testcancel();
+	return data;
+}
+
+static void a_cancelled_thread_ends_after_its_turn(void **state)
+{
+	pthread_t thread;
+	void *ended;
+
+	(void)state;
+	is_through = false;
+	assert_int_equal(pthread_create(&thread, NULL, create_cancelled, NULL), 0);
+	assert_int_equal(pthread_join(thread, &ended), 0);
+	assert_ptr_equal(ended, PTHREAD_CANCELED);
+	assert_true(is_through);
+	assert_true(device_turn_try());
+	device_turn_end();
+	assert_int_equal(cuCtxDestroy_v2(handle_of(0)), CUDA_SUCCESS);
+}
+
 int main(void)
 {
 #define CTX_TEST(name) cmocka_unit_test_setup_teardown(name, setup_contexts, teardown_contexts)
@@ -247,6 +276,7 @@ int main(void)
 		CTX_TEST(a_primary_context_that_is_made_again_is_not_the_one_that_ended),
 		CTX_TEST(none_of_ours_is_made_as_one_of_the_programs_ends),
 		CTX_TEST(owners_that_leave_at_the_same_time_end_a_primary_context),
+		CTX_TEST(a_cancelled_thread_ends_after_its_turn),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -30,7 +30,11 @@ static int forget(void **state)
 
 static struct settle_sight seen(pid_t tid, uint64_t cpu_us, bool is_asleep)
 {
-	return (struct settle_sight){{tid, 7}, cpu_us * 1000, is_asleep};
+	return (struct settle_sight){
+		.guest = {tid, 7},
+		.cpu_ns = cpu_us * 1000,
+		.state = is_asleep ? SETTLE_ASLEEP : SETTLE_RUNNABLE,
+	};
 }
 
 static bool look_at(struct settle_sight a)
@@ -82,6 +86,19 @@ static void who_was_awake_between_two_sleeps_is_not(void **state)
 	assert_false(look_at(seen(1, 5001, false)));
 	assert_false(look_at(seen(1, 5001, true)));
 	assert_true(look_at(seen(1, 5001, true)));
+}
+
+static void who_waits_in_the_kernel_is_through_in_the_end(void **state)
+{
+	struct settle_sight sight = {.guest = {1, 7}, .cpu_ns = 5000, .state = SETTLE_BLOCKED};
+
+	(void)state;
+	for (sight.at_ns = 1; sight.at_ns < SETTLE_BLOCKED_NS; sight.at_ns += SETTLE_BLOCKED_NS / 9)
+		assert_false(look_at(sight));
+	sight.at_ns = SETTLE_BLOCKED_NS + 1;
+	assert_true(look_at(sight));
+	sight.cpu_ns++;
+	assert_false(look_at(sight));
 }
 
 /* It has let somebody go on who slept. */
@@ -260,6 +277,7 @@ int main(void)
 		cmocka_unit_test_setup(who_has_not_had_it_is_waited_for, forget),
 		cmocka_unit_test_setup(who_sleeps_twice_is_in_the_driver, forget),
 		cmocka_unit_test_setup(who_was_awake_between_two_sleeps_is_not, forget),
+		cmocka_unit_test_setup(who_waits_in_the_kernel_is_through_in_the_end, forget),
 		cmocka_unit_test_setup(after_one_has_left_the_others_are_looked_at_again, forget),
 		cmocka_unit_test_setup(another_visit_of_the_same_thread_is_another, forget),
 		cmocka_unit_test(an_empty_gate_has_settled),

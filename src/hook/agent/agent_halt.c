@@ -215,7 +215,10 @@ static uint32_t freeze(const struct agent_link *link, uint64_t begin_ns)
 			r = freeze_is_proven(link->dev) ? freeze_begin(HALT_LIMIT_NS)
 							: FREEZE_E_UNPROVEN;
 	}
-	if (!r && !(can_move(link) && settle_wait(HALT_SETTLE_NS))) {
+	/* The time limit is for what follows; where it has ended all the same, that finds out. */
+	if (!r && can_move(link) && settle_wait(HALT_SETTLE_NS)) {
+		(void)freeze_extend(HALT_LIMIT_NS);
+	} else if (!r) {
 		agent_resume();
 		r = FREEZE_E_BUSY;
 	}

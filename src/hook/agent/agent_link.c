@@ -17,6 +17,7 @@
 #include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/socket.h>
 #include <unistd.h>
 
 #define LINK_REGISTER_NS     (2 * CLOCK_NS_PER_SEC)
@@ -91,6 +92,8 @@ static void disconnect(struct agent_link *link)
 	int fd = link->fd;
 
 	__atomic_store_n(&link->fd, -1, __ATOMIC_RELEASE);
+	if (fd >= 0)
+		(void)shutdown(fd, SHUT_RDWR); /* a child may have it, from a fork just now */
 	(void)fd_close(fd);
 }
 

@@ -32,15 +32,20 @@ static bool has_settled(const struct settle_sight *first, const struct settle_si
 {
 	if (now->cpu_ns - first->cpu_ns >= SETTLE_CPU_NS)
 		return true;
+	if (now->state == SETTLE_BLOCKED)
+		return now->cpu_ns == first->cpu_ns &&
+		       now->at_ns - first->at_ns >= SETTLE_BLOCKED_NS;
 	/* Awake in between, it may have come from a lock to where it looks addresses up. */
-	return last->is_asleep && now->is_asleep && now->cpu_ns == last->cpu_ns;
+	return last->state == SETTLE_ASLEEP && now->state == SETTLE_ASLEEP &&
+	       now->cpu_ns == last->cpu_ns;
 }
 
 bool settle_look(struct settle *settle, const struct settle_sight *sights, size_t n)
 {
-	struct settle next = {.n = n};
+	static struct settle next; /* too much for a stack */
 	bool all = n == settle->n;
 
+	next.n = n;
 	for (size_t i = 0; i < n; i++) {
 		size_t at = find(settle, &sights[i].guest);
 		bool is_known = at < settle->n;
@@ -66,7 +71,7 @@ static uint64_t cpu_ns(pid_t tid)
 }
 
 /* Who can not be looked at counts as asleep: that is what all in the driver are, in time. */
-static bool is_asleep(pid_t tid)
+static enum settle_state state_of(pid_t tid)
 {
 	char path[48], text[128];
 	const char *state;
@@ -76,18 +81,20 @@ static bool is_asleep(pid_t tid)
 	(void)snprintf(path, sizeof(path), "/proc/self/task/%d/stat", (int)tid);
 	fd = open(path, O_RDONLY | O_CLOEXEC);
 	if (fd < 0)
-		return true;
+		return SETTLE_ASLEEP;
 	n = read(fd, text, sizeof(text) - 1);
 	(void)close(fd);
 	text[n > 0 ? n : 0] = '\0';
 	state = strrchr(text, ')');
-	return !state || strlen(state) < 3 || state[2] == 'S';
+	if (!state || strlen(state) < 3 || state[2] == 'S')
+		return SETTLE_ASLEEP;
+	return state[2] == 'R' ? SETTLE_RUNNABLE : SETTLE_BLOCKED;
 }
 
 static bool look(struct settle *settle)
 {
-	struct gate_guest guests[SETTLE_MAX];
-	struct settle_sight sights[SETTLE_MAX];
+	static struct gate_guest guests[SETTLE_MAX];
+	static struct settle_sight sights[SETTLE_MAX];
 	size_t n = gate_guests(guests, SETTLE_MAX);
 
 	if (n > SETTLE_MAX)
@@ -95,8 +102,9 @@ static bool look(struct settle *settle)
 	for (size_t i = 0; i < n; i++) {
 		sights[i].guest = guests[i];
 		/* In this order: who sleeps afterwards has had no more than that. */
-		sights[i].is_asleep = is_asleep(guests[i].tid);
+		sights[i].state = state_of(guests[i].tid);
 		sights[i].cpu_ns = cpu_ns(guests[i].tid);
+		sights[i].at_ns = clock_now_ns();
 	}
 	return settle_look(settle, sights, n);
 }
@@ -104,10 +112,11 @@ static bool look(struct settle *settle)
 bool settle_wait(uint64_t limit_ns)
 {
 	uint64_t end_ns = clock_now_ns() + limit_ns;
-	struct settle settle = {0};
+	static struct settle settle;
 	int saved_errno = errno;
 	bool is_settled;
 
+	settle.n = 0;
 	while (!(is_settled = look(&settle)) && clock_now_ns() < end_ns)
 		(void)nanosleep(&(struct timespec){.tv_nsec = SETTLE_PAUSE_NS}, NULL);
 	errno = saved_errno;

@@ -16,13 +16,21 @@
 
 #include "hook/gate/gate.h"
 
-#define SETTLE_MAX    64
-#define SETTLE_CPU_NS 200000u /* of the processor, and a call is through with its arguments */
+#define SETTLE_MAX 512
+
+/* Of the processor: then a call is through with its arguments. */
+#define SETTLE_CPU_NS 200000u
+
+/* Waiting in the kernel for so long, it is not for a page of the driver's own code. */
+#define SETTLE_BLOCKED_NS 100000000u
+
+enum settle_state { SETTLE_RUNNABLE, SETTLE_ASLEEP, SETTLE_BLOCKED };
 
 struct settle_sight {
 	struct gate_guest guest;
+	uint64_t at_ns;
 	uint64_t cpu_ns; /* that the thread has had */
-	bool is_asleep;
+	enum settle_state state;
 };
 
 struct settle {

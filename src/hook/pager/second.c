@@ -8,12 +8,17 @@
 #include "hook/hook_log.h"
 #include "hook/pager/pager.h"
 #include "hook/table/cuda_real.h"
+#include "util/clock.h"
 
 #include <stddef.h>
+#include <time.h>
 
 /* It launches nothing: the least that the driver takes, 294 instead of 524 MiB on an H200. */
 #define SECOND_STACK_BYTES 128
 #define SECOND_HEAP_BYTES  1024
+
+#define SECOND_TURN_NS  (200 * CLOCK_NS_PER_MS)
+#define SECOND_PAUSE_NS CLOCK_NS_PER_MS
 
 static struct {
 	CUcontext ctx;
@@ -93,6 +98,20 @@ static void make_measured(CUdevice dev)
 	seconds[dev].bytes = plausible(dev, before, after);
 }
 
+/*
+ * One of the program's contexts may end just now, and its handle be ours before it is
+ * forgotten. That takes the driver milliseconds.
+ */
+static bool take_turn(void)
+{
+	uint64_t end_ns = clock_now_ns() + SECOND_TURN_NS;
+	bool is_ours;
+
+	while (!(is_ours = device_turn_try()) && clock_now_ns() < end_ns)
+		(void)nanosleep(&(struct timespec){.tv_nsec = SECOND_PAUSE_NS}, NULL);
+	return is_ours;
+}
+
 bool second_make(CUdevice dev, uint64_t max)
 {
 	if (dev < 0 || dev >= DEVICE_COUNT_MAX || !cuda_real.cuCtxCreate_v2)
@@ -105,8 +124,7 @@ bool second_make(CUdevice dev, uint64_t max)
 			   (unsigned long long)(max >> 10));
 		return false;
 	}
-	/* One of the program's may end just now, and its handle be ours before it is forgotten. */
-	if (!device_turn_try())
+	if (!take_turn())
 		return false;
 	make_measured(dev);
 	device_turn_end();

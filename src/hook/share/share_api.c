@@ -212,7 +212,10 @@ bool share_api_admit(CUdevice dev, const struct nvshare_claim *claimed,
 	is_same = memcmp(wanted(), claimed, sizeof(*claimed)) == 0;
 	if (is_same) {
 		api.is_used[dev] = true;
-		api.status[dev] = *status;
+		/* Its counters go on; whether it runs is for the next look. */
+		api.status[dev].flags = status->flags;
+		api.status[dev].client = status->client;
+		api.status[dev].claim = status->claim;
 	}
 	pthread_mutex_unlock(&api.lock);
 	return is_same;
