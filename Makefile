@@ -249,7 +249,7 @@ $(B)/tests/hook/preload/libleaver.so $(B)/tests/hook/preload/libearly.so: $(B)/t
 
 # End to end: real programs, the real scheduler, the simulated GPU.
 # The end-to-end tests wait more than they compute: several at a time where
-# pytest-xdist is there.
+# pytest-xdist is there. Not the slow ones: measurements are rehearsed there, within a time.
 XDIST = $(shell $(PYTHON) -c 'import xdist' 2>/dev/null && printf ' -n 4')
 PYTEST = NVSHARE_BUILD=$(abspath $(B)) $(PYTHON) -m pytest -q -p no:cacheprovider
 .PHONY: check-preload check-e2e check-api check-e2e-slow
@@ -261,7 +261,7 @@ check-api: all apps ## what programs may call: Python, C++
 	$(PYTEST) tests/python
 	$(PYTEST) tests/cpp
 check-e2e-slow: all apps
-	$(PYTEST) $(XDIST) -m slow tests/e2e
+	$(PYTEST) -m slow tests/e2e
 
 # Benchmarks print; they judge nothing, since other work on the machine would decide.
 benches := $(patsubst %.c,$(B)/%,$(sort $(wildcard tests/bench/bench_*.c)))
