@@ -45,7 +45,6 @@ bool settle_look(struct settle *settle, const struct settle_sight *sights, size_
 	static struct settle next; /* too much for a stack */
 	bool all = n == settle->n;
 
-	next.n = n;
 	for (size_t i = 0; i < n; i++) {
 		size_t at = find(settle, &sights[i].guest);
 		bool is_known = at < settle->n;
@@ -55,7 +54,9 @@ bool settle_look(struct settle *settle, const struct settle_sight *sights, size_
 		all = all && is_known &&
 		      has_settled(&settle->first[at], &settle->last[at], &sights[i]);
 	}
-	*settle = next;
+	settle->n = n;
+	memcpy(settle->first, next.first, n * sizeof(next.first[0]));
+	memcpy(settle->last, next.last, n * sizeof(next.last[0]));
 	return all;
 }
 

@@ -334,6 +334,7 @@ struct pools_block *pools_take_other(struct pools_arena *arena, const struct poo
 {
 	struct pools_block *block = NULL;
 	struct pools_stream *s;
+
 	pthread_mutex_lock(&pools.lock);
 	DL_FOREACH (pools.streams, s) {
 		block = pools_take_pending(s, arena, size);
