@@ -304,6 +304,35 @@ static void who_does_not_answer_is_not_flooded(void **state)
 	assert_true(status.n_timeouts >= 1);
 }
 
+/* Nobody waits for ever for one that answers no more and owes all it may. */
+static void who_owes_too_many_answers_keeps_nobody_off(void **state)
+{
+	uint64_t computed_ns = rig.now;
+
+	(void)state;
+	busy_node(2);
+	rig.at[BE1].is_mute = true;
+	for (uint32_t i = 0; i < 30000; i++) {
+		rig_burst(&rig, LC, MS);
+		rig_in(&rig, 2 * MS);
+		if (!rig_is_held(&rig, BE2))
+			computed_ns = rig.now;
+		assert_true(rig.now - computed_ns < 2 * S);
+	}
+	/* It may be held again when it has answered. */
+	rig.at[BE1].is_mute = false;
+	assert_int_equal(rig_step(&rig, (struct share_event){.type = SHARE_EVENT_DONE,
+							     .client = BE1,
+							     .seq = rig.at[BE1].last.seq}),
+			 0);
+	for (uint32_t i = 0; i < 4000 && !rig_is_held(&rig, BE1); i++) {
+		rig_does(&rig, LC, SHARE_ACTIVITY_END, MS);
+		rig_in(&rig, 3 * MS);
+		rig_does(&rig, LC, SHARE_ACTIVITY_BEGIN, 0);
+	}
+	assert_true(rig_is_held(&rig, BE1));
+}
+
 static void an_answer_to_an_older_order_says_nothing_of_a_hold(void **state)
 {
 	struct share_gpu_status status;
@@ -562,6 +591,7 @@ int main(void)
 		TEST(bursts_that_leave_enough_are_never_capped),
 		TEST(who_can_not_be_held_is_left_alone_for_a_while),
 		TEST(who_does_not_answer_is_not_flooded),
+		TEST(who_owes_too_many_answers_keeps_nobody_off),
 		TEST(an_answer_to_an_older_order_says_nothing_of_a_hold),
 		TEST(who_says_late_that_it_is_held_is_let_go),
 		TEST(slow_holds_are_given_up_for_a_while),

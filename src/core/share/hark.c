@@ -317,6 +317,14 @@ static void on_mute(struct share *share, uint32_t client)
 	fail(share, client, SHARE_REPORT_MUTE, 0);
 }
 
+/* Who can be told nothing can not be held; others would wait for its answer for ever. */
+static void retry(struct share *share, struct share_client *c)
+{
+	c->is_unholdable = !touch_may_tell(c);
+	c->retry_ns = c->is_unholdable ? share->now_ns + share->config.retry_ns : SHARE_NO_DEADLINE;
+	share->gpus[c->gpu].is_dirty = true;
+}
+
 void hark_timer(struct share *share, uint32_t client)
 {
 	struct share_client *c = &share->clients[client];
@@ -336,10 +344,7 @@ void hark_timer(struct share *share, uint32_t client)
 		on_mute(share, client);
 	if (c->renew_ns <= now_ns)
 		c->renew_ns = SHARE_NO_DEADLINE; /* being touched, it is renewed */
-	if (c->retry_ns <= now_ns) {
-		c->retry_ns = SHARE_NO_DEADLINE;
-		c->is_unholdable = false;
-		share->gpus[c->gpu].is_dirty = true;
-	}
+	if (c->retry_ns <= now_ns)
+		retry(share, c);
 	hark_refresh(share, client);
 }

@@ -130,8 +130,8 @@ static void check_gpu(const struct share *share, uint32_t gpu, const struct sums
 	assert(!g->is_taking || (sums->n_active[SHARE_CLASS_CRITICAL] > 0 && !g->is_slow));
 	assert(g->turn == SHARE_NONE || g->is_taking);
 	assert(g->leaving == SHARE_NONE || g->is_taking);
-	/* Who is waited for owes an answer by a deadline. */
-	assert(g->leaving == SHARE_NONE ||
+	/* Who is waited for owes an answer by a deadline, or is about to be asked. */
+	assert(g->leaving == SHARE_NONE || share->clients[g->leaving].is_dirty ||
 	       share->clients[g->leaving].answer_ns != SHARE_NO_DEADLINE);
 	assert(g->is_shared == (g->running.n > 1));
 }

@@ -69,6 +69,11 @@ void touch_report(struct share *share, uint32_t client, uint32_t gpu, enum share
 	};
 }
 
+bool touch_may_tell(const struct share_client *c)
+{
+	return c->told.seq - c->told.seq_done < OPEN_MAX;
+}
+
 static bool is_told_held(const struct share *share, const struct share_client *c)
 {
 	return c->told.until_ns > share->now_ns;
@@ -169,8 +174,7 @@ static void look(struct share *share, uint32_t client)
 
 	if (burst_holds(share, client))
 		until_ns = burst_until(share, client);
-	if (c->part.is_running && c->told.seq - c->told.seq_done < OPEN_MAX &&
-	    has_news(share, client, slice_us, until_ns))
+	if (c->part.is_running && touch_may_tell(c) && has_news(share, client, slice_us, until_ns))
 		tell(share, client, slice_us, until_ns);
 	if (!is_told_held(share, c) && c->told.hold_seq) {
 		c->told.hold_seq = 0; /* the hold has ended by itself */

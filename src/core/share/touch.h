@@ -14,6 +14,9 @@ void touch(struct share *share, uint32_t client);
 void touch_all(struct share *share, uint32_t gpu);     /* all that run on it */
 void touch_none(struct share *share, uint32_t client); /* not any more */
 
+/* Whether it may be told something: not while it owes too many answers. */
+bool touch_may_tell(const struct share_client *c);
+
 /* Tells those touched what they are to know, as far as the step has room. */
 void touch_flush(struct share *share);
 
