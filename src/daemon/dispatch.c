@@ -267,6 +267,7 @@ static void on_register(struct server *server, struct peer *peer,
 		server_close(server, peer, "its process is gone");
 		return;
 	}
+	peer->backend = reg->backend;
 	claims_take(server, peer, &reg->claim);
 	answer.result = join(server, peer, reg, &actions);
 	if (answer.result != NVSHARE_REGISTER_OK) {
@@ -276,7 +277,6 @@ static void on_register(struct server *server, struct peer *peer,
 	}
 	peer->state = PEER_STATE_CLIENT;
 	peer->id = ++server->last_id;
-	peer->backend = reg->backend;
 	memcpy(peer->name, reg->name, sizeof(peer->name));
 	memcpy(peer->pod, reg->pod, sizeof(peer->pod));
 	text_sanitize(peer->name);

@@ -204,7 +204,8 @@ static uint64_t larger(const struct gpu_share *share)
 void gpus_account(struct gpu *gpu, const struct gpu_share *before, const struct gpu_share *after)
 {
 	gpu->reported += after->on_card + after->second - before->on_card - before->second;
-	gpu->allowed += larger(after) + after->second - larger(before) - before->second;
+	gpu->allowed += larger(after) + after->second + after->kept;
+	gpu->allowed -= larger(before) + before->second + before->kept;
 	gpu->seconds += after->second - before->second;
 }
 

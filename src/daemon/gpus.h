@@ -21,16 +21,16 @@ struct gpu {
 	struct nvml_device_st *device; /* NULL: not of NVML */
 	uint64_t total;                /* bytes */
 	uint64_t reported;             /* on the card, by the reports of our clients */
-	uint64_t allowed;              /* by their budgets, or reports where these are more */
-	uint64_t seconds;              /* of second contexts */
-	uint64_t external;             /* used by others, as last told to the core */
-	uint64_t sample;               /* the same, as last measured */
-	uint64_t sampled_ns;           /* 0: never */
-	uint64_t context_bytes;        /* the largest context reported */
-	uint64_t over_ns;              /* too much is given out: said then; 0: it is not */
-	uint64_t energy_mj;            /* as last read */
-	uint64_t energy_ns;            /* then; 0: never */
-	uint64_t power_mw;             /* as last found; 0: not known */
+	uint64_t allowed;       /* by their budgets, or reports where these are more; and kept */
+	uint64_t seconds;       /* of second contexts */
+	uint64_t external;      /* used by others, as last told to the core */
+	uint64_t sample;        /* the same, as last measured */
+	uint64_t sampled_ns;    /* 0: never */
+	uint64_t context_bytes; /* the largest context reported */
+	uint64_t over_ns;       /* too much is given out: said then; 0: it is not */
+	uint64_t energy_mj;     /* as last read */
+	uint64_t energy_ns;     /* then; 0: never */
+	uint64_t power_mw;      /* as last found; 0: not known */
 	uint32_t n_clients;
 	bool is_left; /* by its last client; to be measured when that one's memory is free */
 	bool is_told; /* the core knows it */
@@ -78,13 +78,15 @@ uint64_t gpus_power(struct gpus *gpus, uint32_t index, uint64_t now_ns);
 void gpus_await_clients(struct gpus *gpus);
 
 /*
- * One client's bytes: on the card by its last report, and by its budget; and its second
- * context, which is in neither.
+ * One client's bytes: on the card by its last report, and by its budget; its second context,
+ * which is in neither; and managed memory that is out, whose place on the card the driver
+ * keeps until others need it, so that NVML may count it as used.
  */
 struct gpu_share {
 	uint64_t on_card;
 	uint64_t budget;
 	uint64_t second;
+	uint64_t kept;
 };
 void gpus_account(struct gpu *gpu, const struct gpu_share *before, const struct gpu_share *after);
 

@@ -215,8 +215,11 @@ void server_deinit(struct server *server)
 
 void server_account(struct server *server, struct peer *peer, uint64_t on_card, uint64_t budget)
 {
-	struct gpu_share share = {on_card, budget, peer->mem.second};
+	uint64_t total = server->gpus.at[peer->gpu].total;
+	struct gpu_share share = {on_card, budget, peer->mem.second, 0};
 
+	if (peer->backend == NVSHARE_BACKEND_MANAGED)
+		share.kept = peer->mem.swapped < total ? peer->mem.swapped : total;
 	gpus_account(&server->gpus.at[peer->gpu], &peer->share, &share);
 	peer->share = share;
 }

@@ -278,6 +278,31 @@ static void second_contexts_are_not_external(void **state)
 	assert_int_equal(gpus.at[0].seconds + gpus.at[0].reported + gpus.at[0].allowed, 0);
 }
 
+/* The driver leaves managed memory's place on the card until others need it. */
+static void what_the_driver_keeps_of_managed_memory_is_not_external(void **state)
+{
+	const struct gpu_share in = {.on_card = 40 * GIB, .budget = 40 * GIB};
+	const struct gpu_share out = {.on_card = GIB, .budget = GIB, .kept = 39 * GIB};
+	struct gpus gpus;
+
+	(void)state;
+	start_sampling(&gpus);
+	gpus_account(&gpus.at[0], &(struct gpu_share){0}, &in);
+	devices[0].used = 42 * GIB;
+	assert_false(gpus_sample(&gpus, 0, 2 * CLOCK_NS_PER_SEC, false));
+	gpus_account(&gpus.at[0], &in, &out);
+	for (uint64_t s = 4; s < 8; s++)
+		assert_false(gpus_sample(&gpus, 0, s * CLOCK_NS_PER_SEC, false));
+	assert_int_equal(gpus.at[0].external, 2 * GIB);
+	/* Gone or not: what is beyond is of others. */
+	devices[0].used = 50 * GIB;
+	(void)gpus_sample(&gpus, 0, 8 * CLOCK_NS_PER_SEC, false);
+	(void)gpus_sample(&gpus, 0, 9 * CLOCK_NS_PER_SEC, false);
+	assert_int_equal(gpus.at[0].external, 10 * GIB);
+	gpus_account(&gpus.at[0], &out, &(struct gpu_share){0});
+	assert_int_equal(gpus.at[0].allowed, 0);
+}
+
 static void what_our_clients_report_is_not_external(void **state)
 {
 	struct gpus gpus;
@@ -428,6 +453,7 @@ int main(void)
 		cmocka_unit_test(an_unused_entry_is_given_to_another_gpu),
 		cmocka_unit_test(a_gpu_that_appears_later_is_found),
 		cmocka_unit_test(second_contexts_are_not_external),
+		cmocka_unit_test(what_the_driver_keeps_of_managed_memory_is_not_external),
 		cmocka_unit_test(what_our_clients_report_is_not_external),
 		cmocka_unit_test(what_a_client_may_have_is_not_external_before_it_is_reported),
 		cmocka_unit_test(after_a_restart_what_is_used_is_our_clients_own),

@@ -207,7 +207,7 @@ static void managed_memory_moves_when_touched(void **state)
 	assert_int_equal(host[1], 21 + 2654435761u);
 	assert_cuda(cuMemPrefetchAsync(p, 10 * MIB, CU_DEVICE_CPU, NULL));
 	assert_cuda(cuCtxSynchronize());
-	assert_int_equal(memory_used(), before);
+	assert_int_equal(memory_used(), before + 4 * MIB); /* kept, as a card's driver does */
 	assert_int_equal(migrated(NODE_COUNTER_MIGRATED_TO_HOST) - out, 4 * MIB);
 	assert_cuda(cuMemRangeGetAttribute(&where, sizeof(where),
 					   CU_MEM_RANGE_ATTRIBUTE_LAST_PREFETCH_LOCATION, p, 1));
@@ -215,6 +215,35 @@ static void managed_memory_moves_when_touched(void **state)
 	assert_cuda(cuMemPrefetchAsync(p, 10 * MIB, 0, NULL));
 	assert_cuda(cuCtxSynchronize());
 	assert_int_equal(memory_used(), before + 10 * MIB);
+	assert_cuda(cuMemFree_v2(p));
+	assert_int_equal(memory_used(), before);
+}
+
+static void what_managed_memory_keeps_goes_to_whoever_needs_it(void **state)
+{
+	uint64_t before = memory_used(), out;
+	CUdeviceptr p, rest;
+	size_t left, total;
+
+	(void)state;
+	assert_cuda(cuMemAllocManaged(&p, 8 * MIB, CU_MEM_ATTACH_GLOBAL));
+	assert_cuda(cuMemPrefetchAsync(p, 8 * MIB, 0, NULL));
+	assert_cuda(cuMemPrefetchAsync(p, 8 * MIB, CU_DEVICE_CPU, NULL));
+	assert_cuda(cuCtxSynchronize());
+	assert_int_equal(memory_used(), before + 8 * MIB);
+	assert_cuda(cuMemGetInfo_v2(&left, &total));
+	out = migrated(NODE_COUNTER_MIGRATED_TO_HOST);
+	assert_cuda(cuMemAlloc_v2(&rest, left + 6 * MIB));
+	assert_int_equal(migrated(NODE_COUNTER_MIGRATED_TO_HOST), out);
+	assert_int_equal(memory_used(), total);
+	assert_cuda(cuMemPrefetchAsync(p, 2 * MIB, 0, NULL)); /* there is still room for one */
+	assert_cuda(cuCtxSynchronize());
+	assert_int_equal(memory_used(), total);
+	assert_cuda(cuMemFree_v2(rest));
+	assert_int_equal(memory_used(), before + 2 * MIB);
+	assert_cuda(cuMemPrefetchAsync(p, 8 * MIB, 0, NULL));
+	assert_cuda(cuCtxSynchronize());
+	assert_int_equal(memory_used(), before + 8 * MIB);
 	assert_cuda(cuMemFree_v2(p));
 	assert_int_equal(memory_used(), before);
 }
@@ -311,6 +340,7 @@ int main(void)
 		TEST(sets_memory),
 		TEST(counts_what_crosses_the_bus),
 		TEST(managed_memory_moves_when_touched),
+		TEST(what_managed_memory_keeps_goes_to_whoever_needs_it),
 		TEST(advice_keeps_managed_memory_on_the_host),
 		TEST(managed_memory_may_exceed_the_card),
 		TEST(pools_keep_what_their_threshold_allows),

@@ -11,24 +11,52 @@
 
 enum { PREFETCH_PAGES_A_STEP = 4 };
 
+/* Of managed::where. The bytes are on the host; their place on the GPU is kept for them. */
+#define KEPT 0x80
+
 struct managed {
 	size_t n_pages;
 	bool is_read_mostly;
 	int preferred; /* ordinal, -1 the host, -2 none */
 	int last_prefetch;
 	uint64_t accessed_by;
-	uint8_t where[]; /* ordinal + 1 of each page; 0 is the host */
+	uint8_t where[]; /* ordinal + 1 of each page; 0 is the host; or with KEPT */
 };
 
 static void move_out(struct range *range, size_t page)
 {
 	struct managed *managed = range->managed;
-	int device = managed->where[page] - 1;
+	int device = (managed->where[page] & ~KEPT) - 1;
+	bool is_kept = managed->where[page] & KEPT;
 
 	if (device < 0)
 		return;
 	__atomic_store_n(&managed->where[page], 0, __ATOMIC_RELAXED);
-	node_uncharge(device_node(device), SPACE_GRANULARITY);
+	if (!is_kept || node_unkeep(device_node(device), SPACE_GRANULARITY))
+		node_uncharge(device_node(device), SPACE_GRANULARITY);
+}
+
+/* As the driver does: its room on the GPU goes only when others need it. */
+static void move_to_host(struct range *range, size_t page)
+{
+	uint8_t *where = &range->managed->where[page];
+
+	node_keep(device_node(*where - 1), SPACE_GRANULARITY);
+	__atomic_store_n(where, *where | KEPT, __ATOMIC_RELAXED);
+}
+
+/* Where page was before, if that is on this GPU and nobody has taken it. */
+static bool has_room_kept(const struct range *range, size_t page, int device)
+{
+	return range->managed->where[page] == (KEPT | (device + 1)) &&
+	       node_unkeep(device_node(device), SPACE_GRANULARITY);
+}
+
+static bool is_resident(const struct range *range, size_t page)
+{
+	uint8_t where = __atomic_load_n(&range->managed->where[page], __ATOMIC_RELAXED);
+
+	return where && !(where & KEPT);
 }
 
 /* Room for one page, at the cost of a page of another range, or of this one further on. */
@@ -59,10 +87,12 @@ static void move_in(struct range *range, size_t page, int device, struct progres
 
 	if (range->managed->where[page] == device + 1)
 		return;
-	move_out(range, page);
-	while (node_charge(device_node(device), SPACE_GRANULARITY) < 0)
-		if (!evict_one(device, range, page))
-			return; /* stays on the host and is reached over the bus */
+	if (!has_room_kept(range, page, device)) {
+		move_out(range, page);
+		while (node_charge(device_node(device), SPACE_GRANULARITY) < 0)
+			if (!evict_one(device, range, page))
+				return; /* stays on the host and is reached over the bus */
+	}
 	__atomic_store_n(&range->managed->where[page], (uint8_t)(device + 1), __ATOMIC_RELAXED);
 	node_count(NODE_COUNTER_MIGRATED_TO_DEVICE, SPACE_GRANULARITY);
 	end = node_copy_book(device_node(device), NODE_TO_DEVICE, SPACE_GRANULARITY);
@@ -102,11 +132,11 @@ enum work_step managed_prefetch_step(const struct work_memory *memory, struct pr
 		page = first + progress->pos++;
 		if (memory->location >= 0) {
 			move_in(range, page, memory->location, progress);
-		} else if (range->managed->where[page]) {
+		} else if (is_resident(range, page)) {
 			progress->ready_ns =
 				node_copy_book(device_node(range->managed->where[page] - 1),
 					       NODE_TO_HOST, SPACE_GRANULARITY);
-			move_out(range, page);
+			move_to_host(range, page);
 			node_count(NODE_COUNTER_MIGRATED_TO_HOST, SPACE_GRANULARITY);
 		}
 	}
@@ -128,7 +158,7 @@ uint64_t managed_resident(const struct range *range)
 	size_t page;
 
 	for (page = 0; page < range->managed->n_pages; page++)
-		if (__atomic_load_n(&range->managed->where[page], __ATOMIC_RELAXED))
+		if (is_resident(range, page))
 			bytes += SPACE_GRANULARITY;
 	return bytes;
 }

@@ -50,6 +50,7 @@ struct node_load {
 
 struct node_proc_device {
 	uint64_t used;    /* bytes of GPU memory, contexts included */
+	uint64_t kept;    /* of used: nothing is in it, and whoever needs room gets it */
 	uint64_t busy_ns; /* compute time, since the slot was taken */
 	uint64_t ticket;  /* place in the queue for the compute token; 0 does not want it */
 	struct node_load load;
@@ -142,6 +143,9 @@ void node_reap_locked(void); /* drops the slots of dead processes */
 /* -ENOMEM when the device is full, also after dropping the dead. */
 int node_charge(unsigned int device, uint64_t bytes);
 void node_uncharge(unsigned int device, uint64_t bytes);
+/* What is charged stays so until somebody has no room; false: that has happened. */
+void node_keep(unsigned int device, uint64_t bytes);
+bool node_unkeep(unsigned int device, uint64_t bytes);
 uint64_t node_used(unsigned int device); /* of all living processes */
 uint64_t node_used_locked(unsigned int device);
 

@@ -97,6 +97,27 @@ static bool fits(unsigned int device, uint64_t bytes)
 	return used <= capacity && bytes <= capacity - used;
 }
 
+/* Frees what anybody keeps without need, for bytes to fit. */
+static void take_kept(unsigned int device, uint64_t bytes)
+{
+	uint64_t used = node_used_locked(device), want;
+	uint64_t capacity = node_view.shared->device[device].capacity;
+
+	if (bytes > capacity || used + bytes <= capacity)
+		return;
+	want = used + bytes - capacity;
+	for (unsigned int i = 0; i < node_view.shared->n_slots && want; i++) {
+		struct node_proc_device *at = &node_view.shared->proc[i].device[device];
+		uint64_t taken = at->kept < want ? at->kept : want;
+
+		if (!node_view.shared->proc[i].pid)
+			continue;
+		at->kept -= taken;
+		at->used -= taken;
+		want -= taken;
+	}
+}
+
 int node_charge(unsigned int device, uint64_t bytes)
 {
 	int r = 0;
@@ -104,6 +125,7 @@ int node_charge(unsigned int device, uint64_t bytes)
 	node_lock();
 	if (!fits(device, bytes)) {
 		node_reap_locked();
+		take_kept(device, bytes);
 		if (!fits(device, bytes))
 			r = -ENOMEM;
 	}
@@ -120,6 +142,25 @@ void node_uncharge(unsigned int device, uint64_t bytes)
 	node_lock();
 	node_view.self->device[device].used -= bytes;
 	node_unlock();
+}
+
+void node_keep(unsigned int device, uint64_t bytes)
+{
+	node_lock();
+	node_view.self->device[device].kept += bytes;
+	node_unlock();
+}
+
+bool node_unkeep(unsigned int device, uint64_t bytes)
+{
+	struct node_proc_device *at = &node_view.self->device[device];
+	bool is_there;
+
+	node_lock();
+	is_there = at->kept >= bytes;
+	at->kept -= is_there ? bytes : 0;
+	node_unlock();
+	return is_there;
 }
 
 void node_count(enum node_counter counter, uint64_t n)
