@@ -248,7 +248,7 @@ static void add_note(struct table *table, const struct nvshare_status_client *cl
 		add_words(&note, "%" PRIu64 " of %" PRIu64 " too late", client->n_slo_violations,
 			  client->n_tasks);
 	if (client->flags & NVSHARE_CLIENT_SLICES_ONLY)
-		add_words(&note, "others are not held for it: that was slow");
+		add_words(&note, "its bursts hold nobody: that was slow");
 	if (client->flags & NVSHARE_CLIENT_NOT_PREEMPTIBLE)
 		add_words(&note, "can not be stopped%s%s", failed[0] ? ": " : "", failed);
 	else if (failed[0] && status_is_running(client))

@@ -116,7 +116,7 @@ static const struct option {
 	{"NVSHARE_HOLD_MAX_MS", OPTION_MS, AT(share.hold_ns), SEC / 100, 60 * SEC, NULL,
 	 "a client is held no longer without being told again (1000)"},
 	{"NVSHARE_HOLD_SLOW_US", OPTION_US, AT(share.slow_ns), SEC / 1000000, SEC, NULL,
-	 "when holding takes longer, slices only for a while (3000)"},
+	 "when holding takes longer, bursts hold nobody for a while (3000)"},
 	{"NVSHARE_HINT_MAX_MS", OPTION_MS, AT(share.hint_ns), SEC / 1000, SEC, NULL,
 	 "a hint holds others no longer (10)"},
 	{"NVSHARE_HINT_MARGIN_US", OPTION_US, AT(share.margin_ns), SEC / 1000000, SEC, NULL,

@@ -57,8 +57,8 @@ static void log_report(struct server *server, const struct share_action *action)
 		log_client(server, action);
 		break;
 	case SHARE_REPORT_SLOW:
-		log_info("holds-slow gpu=%u: latency-critical programs have slices only for a"
-			 " while",
+		log_info("holds-slow gpu=%u: the bursts of latency-critical programs are left to"
+			 " timeslices for a while",
 			 action->gpu);
 		break;
 	case SHARE_REPORT_FAST:
@@ -169,6 +169,7 @@ void shares_activity(struct server *server, struct peer *peer,
 		.busy_ns = activity->busy_ns,
 		.held_ns = activity->held_ns,
 		.value = activity->value,
+		.n_calls = activity->n_calls,
 	};
 
 	(void)step(server, &event);

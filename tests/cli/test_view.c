@@ -290,7 +290,7 @@ static void how_the_time_is_shared_is_shown_where_it_is(void **state)
 		  " p50 0.70 ms, p99 1.25 ms, 2 failed\n");
 	has(text, "USES");
 	has(text, "43 %");
-	has(text, "held for others, 3 of 40 too late, others are not held for it: that was slow");
+	has(text, "held for others, 3 of 40 too late, its bursts hold nobody: that was slow");
 	free(text);
 	gpu = saved_gpu;
 	clients[0] = saved;

@@ -404,6 +404,38 @@ static void slow_holds_are_given_up_for_a_while(void **state)
 	assert_true(rig_is_held(&rig, BE1));
 }
 
+/* The others' turns need no hurry: with four slices in a row each burst would wait for all. */
+static void where_holds_are_slow_the_others_still_take_turns(void **state)
+{
+	(void)state;
+	busy_node(3);
+	rig_burst(&rig, LC, MS);
+	rig.took_ns = 14 * MS;
+	for (uint32_t i = 0; i < 4; i++) {
+		rig_in(&rig, 2 * MS);
+		rig_burst(&rig, LC, MS);
+	}
+	assert_int_equal(rig.reports[SHARE_REPORT_SLOW], 1);
+	rig_does(&rig, LC, SHARE_ACTIVITY_BEGIN, 0);
+	assert_int_equal(n_computing(3), 1);
+	rig_does(&rig, LC, SHARE_ACTIVITY_END, MS);
+	assert_int_equal(n_computing(3), 1);
+}
+
+/* They wait for each other in the driver, which is no sign of others in it. */
+static void those_that_are_held_at_once_may_take_as_much_longer(void **state)
+{
+	(void)state;
+	busy_node(4);
+	for (uint32_t i = 0; i < 5; i++) {
+		rig.took_ns = 11 * MS;
+		rig_burst(&rig, LC, MS);
+		rig.took_ns = MS; /* of each turn */
+		rig_in(&rig, 2 * S);
+	}
+	assert_int_equal(rig.reports[SHARE_REPORT_SLOW], 0);
+}
+
 static void holding_can_be_forbidden(void **state)
 {
 	(void)state;
@@ -595,6 +627,8 @@ int main(void)
 		TEST(an_answer_to_an_older_order_says_nothing_of_a_hold),
 		TEST(who_says_late_that_it_is_held_is_let_go),
 		TEST(slow_holds_are_given_up_for_a_while),
+		TEST(where_holds_are_slow_the_others_still_take_turns),
+		TEST(those_that_are_held_at_once_may_take_as_much_longer),
 		TEST(holding_can_be_forbidden),
 		TEST(a_stopped_client_is_forgotten_and_found_as_it_was_told),
 		TEST(a_claim_is_told_and_counts_from_then_on),

@@ -150,8 +150,9 @@ static void saving_node(const struct row *row)
 	rig_arm(&rig, LC, SHARE_ARM_HOLD);
 	for (int i = 0; i < SHARE_WARNINGS_; i++) {
 		c->arms[i].n[SHARE_ARM_SLICES] = 2;
-		c->arms[i].us[SHARE_ARM_SLICES][0] = row->tail_us;
-		c->arms[i].us[SHARE_ARM_SLICES][1] = row->tail_us;
+		c->arms[i].ns[SHARE_ARM_SLICES][0] = row->tail_us * 1000;
+		c->arms[i].ns[SHARE_ARM_SLICES][1] = row->tail_us * 1000;
+		c->arms[i].calls = 256;
 	}
 	c->pace.mean_ns = row->mean_us * US;
 	c->usage.part = row->part;
@@ -271,12 +272,12 @@ static void the_other_one_is_tried_now_and_then(void **state)
 		/* The first ones take turns. */
 		for (uint32_t n = 0; n < 32; n++) {
 			saving_node(both[i]);
-			rig.clients[LC].arms[SHARE_WARNING_NONE].n_bursts = n;
+			rig.clients[LC].arms[SHARE_WARNING_PAUSE].n_bursts = n;
 			rig_does(&rig, LC, SHARE_ACTIVITY_BEGIN, 0);
 			assert_int_equal(rig_is_held(&rig, BE), n % 2 == 0);
 		}
 		saving_node(both[i]);
-		rig.clients[LC].arms[SHARE_WARNING_NONE].n_bursts = 32;
+		rig.clients[LC].arms[SHARE_WARNING_PAUSE].n_bursts = 32;
 		rig_does(&rig, LC, SHARE_ACTIVITY_BEGIN, 0);
 		assert_int_equal(rig_is_held(&rig, BE), both[i]->is_held);
 	}

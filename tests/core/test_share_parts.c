@@ -251,6 +251,10 @@ static void announced_bursts_and_others_are_learned_of_apart(void **state)
 	(void)state;
 	hinted_node();
 	rig.clients[0].arms[SHARE_WARNING_NONE].best = SHARE_ARM_SLICES;
+	/* After a pause, and soon after another. */
+	rig_burst(&rig, 0, 3 * MS);
+	assert_int_equal(arms[SHARE_WARNING_PAUSE].n[SHARE_ARM_HOLD], 1);
+	rig.share.gpus[0].n_preempted = 0; /* hints are for at once again */
 	rig_does(&rig, 0, SHARE_ACTIVITY_BEGIN, 0);
 	assert_false(rig_is_held(&rig, 1));
 	rig_does(&rig, 0, SHARE_ACTIVITY_END, 3 * MS);
@@ -369,7 +373,8 @@ static void learn(struct share_arm *arm, uint32_t n, uint64_t hold_us, uint64_t 
 	for (uint32_t i = 0; i < n; i++) {
 		enum share_arm_kind kind = arm_next(arm);
 
-		arm_note(arm, kind, (kind == SHARE_ARM_HOLD ? hold_us : slices_us) * US);
+		arm_note(arm, SHARE_WARNING_NONE, kind,
+			 (kind == SHARE_ARM_HOLD ? hold_us : slices_us) * US, 1);
 	}
 }
 
@@ -386,7 +391,8 @@ static void the_arm_with_the_shorter_tail_is_used_and_the_other_tried_now_and_th
 		enum share_arm_kind kind = arm_next(&arm);
 
 		n_slices += kind == SHARE_ARM_SLICES;
-		arm_note(&arm, kind, (kind == SHARE_ARM_HOLD ? 2000 : 3000) * US);
+		arm_note(&arm, SHARE_WARNING_NONE, kind,
+			 (kind == SHARE_ARM_HOLD ? 2000 : 3000) * US, 1);
 	}
 	assert_int_equal(n_slices, 10);
 	/* Holding gets worse; that is seen, and slices are found to be better. */
@@ -413,9 +419,73 @@ static void one_burst_out_of_line_is_no_tail(void **state)
 
 	(void)state;
 	learn(&arm, 32, 2000, 3000);
-	arm_note(&arm, SHARE_ARM_HOLD, S);
+	arm_note(&arm, SHARE_WARNING_NONE, SHARE_ARM_HOLD, S, 1);
 	assert_int_equal(arm_tail(&arm, SHARE_ARM_HOLD), 2000);
 	assert_int_equal(arm.best, SHARE_ARM_HOLD);
+}
+
+/* Who announces its bursts wants them early: less is enough to hold others for them. */
+static void an_announced_burst_is_worth_more(void **state)
+{
+	static const struct {
+		uint64_t slices_us;
+		enum share_arm_kind plain, hinted;
+	} rows[] = {
+		{2040, SHARE_ARM_SLICES, SHARE_ARM_SLICES},
+		{2060, SHARE_ARM_SLICES, SHARE_ARM_HOLD},
+		{2120, SHARE_ARM_HOLD, SHARE_ARM_HOLD},
+	};
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+		struct share_arm plain = {0}, hinted = {0};
+
+		for (int j = 0; j < 16; j++) {
+			arm_note(&plain, SHARE_WARNING_NONE, SHARE_ARM_HOLD, 2000 * US, 1);
+			arm_note(&hinted, SHARE_WARNING_HINT, SHARE_ARM_HOLD, 2000 * US, 1);
+			arm_note(&plain, SHARE_WARNING_PAUSE, SHARE_ARM_SLICES,
+				 rows[i].slices_us * US, 1);
+			arm_note(&hinted, SHARE_WARNING_HINT, SHARE_ARM_SLICES,
+				 rows[i].slices_us * US, 1);
+		}
+		assert_int_equal(plain.best, rows[i].plain);
+		assert_int_equal(hinted.best, rows[i].hinted);
+	}
+}
+
+/* Which kind had more requests that met each other is chance. */
+static void requests_that_meet_in_a_burst_make_it_no_slower(void **state)
+{
+	struct share_arm arm = {0};
+
+	(void)state;
+	for (uint64_t i = 0; i < 64; i++) {
+		bool is_double = i % 4 == 0;
+
+		arm_note(&arm, SHARE_WARNING_NONE, SHARE_ARM_SLICES, (is_double ? 4400 : 2200) * US,
+			 is_double ? 40 : 20);
+		arm_note(&arm, SHARE_WARNING_NONE, SHARE_ARM_HOLD, 2700 * US, 20);
+	}
+	assert_int_equal(arm.best, SHARE_ARM_SLICES);
+	/* In the end it is a burst that is spoken of; on average they are a little longer. */
+	assert_in_range(arm_tail(&arm, SHARE_ARM_HOLD), 2700, 3200);
+}
+
+static void the_tail_is_the_mean_of_the_longest_but_one(void **state)
+{
+	struct share_arm arm = {0};
+
+	(void)state;
+	assert_int_equal(arm_tail(&arm, SHARE_ARM_HOLD), 0);
+	arm_note(&arm, SHARE_WARNING_NONE, SHARE_ARM_HOLD, 700 * US, 0);
+	assert_int_equal(arm_tail(&arm, SHARE_ARM_HOLD), 700);
+	arm_note(&arm, SHARE_WARNING_NONE, SHARE_ARM_HOLD, 900 * US, 0);
+	assert_int_equal(arm_tail(&arm, SHARE_ARM_HOLD), 700);
+	for (uint64_t i = 0; i < 32; i++)
+		arm_note(&arm, SHARE_WARNING_NONE, SHARE_ARM_HOLD, (i * 7 % 32) * 100 * US, 0);
+	assert_int_equal(arm_tail(&arm, SHARE_ARM_HOLD), 2900); /* of 3100, 3000, 2900, 2800 */
+	arm_note(&arm, SHARE_WARNING_NONE, SHARE_ARM_HOLD, 2 * UINT64_MAX / 3, 1);
+	arm_note(&arm, SHARE_WARNING_NONE, SHARE_ARM_HOLD, UINT64_MAX, UINT32_MAX);
 }
 
 /* ---- GPU time -------------------------------------------------------------- */
@@ -570,6 +640,9 @@ int main(void)
 		TEST(the_arm_with_the_shorter_tail_is_used_and_the_other_tried_now_and_then),
 		TEST(slices_are_preferred_when_they_are_as_good),
 		TEST(one_burst_out_of_line_is_no_tail),
+		TEST(an_announced_burst_is_worth_more),
+		TEST(requests_that_meet_in_a_burst_make_it_no_slower),
+		TEST(the_tail_is_the_mean_of_the_longest_but_one),
 		TEST(time_is_divided_by_the_slices),
 		TEST(who_is_there_half_of_the_time_counts_half),
 		TEST(many_get_their_parts_too),

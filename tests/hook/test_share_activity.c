@@ -232,8 +232,11 @@ static void tells_of_a_critical_programs_bursts(void)
 		submit();
 		(void)expect_task(fd, NVSHARE_ACTIVITY_BEGIN);
 		nap();
+		for (int j = 0; j < i; j++)
+			submit();
 		fake_set(is_working, 0);
 		a = expect_task(fd, NVSHARE_ACTIVITY_END);
+		check(a.n_calls == (i ? 1u + (uint32_t)i : 0)); /* of the first it is not known */
 		check(a.value > CLOCK_NS_PER_MS && a.value < clock_now_ns() - begin_ns);
 		wait_until(gate_is_armed());
 	}

@@ -4,6 +4,10 @@
 
 #define FIRST_BURSTS  32u
 #define EXPLORE_EVERY 128u
+#define SAMPLES_MIN   8u
+#define TAIL_PART     8u   /* the longest of so many */
+#define CALLS_ONE     256u /* in share_arm::calls */
+#define CALLS_MAX     (UINT32_MAX / CALLS_ONE)
 
 bool arm_is_first(const struct share_arm *arm)
 {
@@ -26,7 +30,7 @@ enum share_arm_kind arm_next(struct share_arm *arm)
 	return arm->best;
 }
 
-uint32_t arm_tail_of(const uint32_t *us, uint32_t n)
+uint32_t arm_second_of(const uint32_t *us, uint32_t n)
 {
 	uint32_t first = 0, second = 0;
 
@@ -41,23 +45,50 @@ uint32_t arm_tail_of(const uint32_t *us, uint32_t n)
 	return n > 1 ? second : first;
 }
 
-uint32_t arm_tail(const struct share_arm *arm, enum share_arm_kind kind)
+/* ns, for each call. */
+static uint64_t tail(const struct share_arm *arm, enum share_arm_kind kind)
 {
+	uint32_t longest[SHARE_ARM_SAMPLES / TAIL_PART] = {0};
 	uint32_t n = arm->n[kind] < SHARE_ARM_SAMPLES ? arm->n[kind] : SHARE_ARM_SAMPLES;
+	uint32_t n_longest = n / TAIL_PART > 2 ? n / TAIL_PART : 2;
+	uint64_t sum = 0;
 
-	return arm_tail_of(arm->us[kind], n);
+	if (n < 2)
+		return n ? arm->ns[kind][0] : 0;
+	for (uint32_t i = 0; i < n; i++) {
+		uint32_t at = n_longest;
+
+		for (; at > 0 && arm->ns[kind][i] > longest[at - 1]; at--) {
+			if (at < n_longest)
+				longest[at] = longest[at - 1];
+		}
+		if (at < n_longest)
+			longest[at] = arm->ns[kind][i];
+	}
+	for (uint32_t i = 1; i < n_longest; i++)
+		sum += longest[i];
+	return sum / (n_longest - 1);
 }
 
-void arm_note(struct share_arm *arm, enum share_arm_kind kind, uint64_t ns)
+uint64_t arm_tail(const struct share_arm *arm, enum share_arm_kind kind)
 {
-	uint64_t us = ns / 1000;
-	uint32_t hold, slices;
+	return tail(arm, kind) * arm->calls / CALLS_ONE / 1000;
+}
 
-	arm->us[kind][arm->n[kind]++ % SHARE_ARM_SAMPLES] =
-		us < UINT32_MAX ? (uint32_t)us : UINT32_MAX;
-	if (arm->n[SHARE_ARM_HOLD] == 0 || arm->n[SHARE_ARM_SLICES] == 0)
+void arm_note(struct share_arm *arm, enum share_warning warning, enum share_arm_kind kind,
+	      uint64_t ns, uint32_t n_calls)
+{
+	uint64_t calls = n_calls == 0 ? 1 : n_calls < CALLS_MAX ? n_calls : CALLS_MAX;
+	uint64_t part = warning == SHARE_WARNING_HINT ? 50 : 20, hold, slices;
+
+	ns /= calls;
+	arm->ns[kind][arm->n[kind]++ % SHARE_ARM_SAMPLES] =
+		ns < UINT32_MAX ? (uint32_t)ns : UINT32_MAX;
+	calls *= CALLS_ONE;
+	arm->calls = arm->calls ? (arm->calls * 15 + calls) / 16 : calls;
+	if (arm->n[SHARE_ARM_HOLD] < SAMPLES_MIN || arm->n[SHARE_ARM_SLICES] < SAMPLES_MIN)
 		return;
-	hold = arm_tail(arm, SHARE_ARM_HOLD);
-	slices = arm_tail(arm, SHARE_ARM_SLICES);
-	arm->best = slices <= hold + hold / 20 ? SHARE_ARM_SLICES : SHARE_ARM_HOLD;
+	hold = tail(arm, SHARE_ARM_HOLD);
+	slices = tail(arm, SHARE_ARM_SLICES);
+	arm->best = slices <= hold + hold / part ? SHARE_ARM_SLICES : SHARE_ARM_HOLD;
 }

@@ -5,8 +5,12 @@
 /*
  * Whether to hold others during a critical client's bursts, or to leave it to the slices:
  * whichever has shown the shorter tail of its bursts. Holding costs the others their time,
- * so it has to be better, not as good. At first both are tried in turn; later the worse
- * one now and then, rarely enough not to be in the 99th percentile itself.
+ * so it has to be better, not as good: by a twentieth, or by a fiftieth for a client that
+ * announces its bursts. At first both are tried in turn; later the worse one now and then,
+ * rarely enough not to be in the 99th percentile itself.
+ *
+ * Requests that come close together are one burst, which says nothing of its length: so
+ * what counts is the time for each call that gave work.
  */
 
 #include "core/share/share.h"
@@ -18,13 +22,18 @@ enum share_arm_kind arm_next(struct share_arm *arm);
 bool arm_is_first(const struct share_arm *arm);
 bool arm_is_trial(const struct share_arm *arm);
 
-/* A burst of that kind took ns. */
-void arm_note(struct share_arm *arm, enum share_arm_kind kind, uint64_t ns);
+/* A burst of that kind took ns, in which n_calls gave work; 0: not known, as one. */
+void arm_note(struct share_arm *arm, enum share_warning warning, enum share_arm_kind kind,
+	      uint64_t ns, uint32_t n_calls);
 
-/* The second longest of the last ones, us: about their 98th percentile. */
-uint32_t arm_tail(const struct share_arm *arm, enum share_arm_kind kind);
+/*
+ * Of the last 32 the mean of the second to the fourth longest (of fewer, of as large a
+ * part): one alone may have met anything, and few are much like each other by chance.
+ * us, of a burst of usual length; 0: there is none.
+ */
+uint64_t arm_tail(const struct share_arm *arm, enum share_arm_kind kind);
 
-/* The same of any n; of one itself, and 0 of none. */
-uint32_t arm_tail_of(const uint32_t *us, uint32_t n);
+/* The second longest of any n; of one itself, and 0 of none. */
+uint32_t arm_second_of(const uint32_t *us, uint32_t n);
 
 #endif

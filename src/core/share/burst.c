@@ -192,8 +192,7 @@ void burst_plan(struct share *share, uint32_t gpu)
 	burst_advance(share, gpu);
 	plan_speed(share, gpu);
 	plan_cap(share, gpu);
-	g->is_taking =
-		g->n_active[SHARE_CLASS_CRITICAL] > 0 && share->config.is_holding && !g->is_slow;
+	g->is_taking = g->n_active[SHARE_CLASS_CRITICAL] > 0 && share->config.is_holding;
 	if (g->is_taking) {
 		plan_turn(share, g);
 		plan_leaving(share, g);
@@ -201,7 +200,7 @@ void burst_plan(struct share *share, uint32_t gpu)
 		g->turn = SHARE_NONE;
 		g->leaving = SHARE_NONE;
 	}
-	g->is_holding = g->is_taking && g->n_holders > 0 && !g->is_capped;
+	g->is_holding = g->is_taking && g->n_holders > 0 && !g->is_capped && !g->is_slow;
 	g->is_brief = g->is_holding && g->n_bursting == 0;
 	if (g->is_holding && !was_holding && g->n_pending == 0)
 		g->preempt_ns = share->now_ns;
@@ -238,12 +237,26 @@ uint64_t burst_until(const struct share *share, uint32_t client)
 					     : share->now_ns + share->config.hold_ns;
 }
 
-void burst_note_took(struct share *share, uint32_t gpu, uint64_t ns)
+void burst_note_asked(struct share *share, uint32_t client)
 {
-	struct share_gpu *g = &share->gpus[gpu];
+	struct share_client *c = &share->clients[client];
+	struct share_gpu *g = &share->gpus[c->gpu];
+
+	c->told.asked_ns = share->now_ns;
+	g->n_asked = g->asked_ns == share->now_ns ? g->n_asked + 1 : 1;
+	g->asked_ns = share->now_ns;
+}
+
+/* Those that are taken off at once wait for each other in the driver. */
+void burst_note_took(struct share *share, uint32_t client, uint64_t ns)
+{
+	const struct share_client *c = &share->clients[client];
+	struct share_gpu *g = &share->gpus[c->gpu];
 	uint64_t us = ns / 1000;
 	uint32_t n, n_slow = 0;
 
+	if (c->told.asked_ns == g->asked_ns)
+		us /= g->n_asked;
 	g->took_us[g->n_took++ % SHARE_HOLD_SAMPLES] = us < UINT32_MAX ? (uint32_t)us : UINT32_MAX;
 	n = g->n_took < SHARE_HOLD_SAMPLES ? g->n_took : SHARE_HOLD_SAMPLES;
 	for (uint32_t i = 0; i < n; i++)
@@ -254,7 +267,7 @@ void burst_note_took(struct share *share, uint32_t gpu, uint64_t ns)
 	g->slow_ns = share->now_ns + share->config.retry_ns;
 	g->n_took = 0;
 	g->is_dirty = true;
-	report(share, gpu, SHARE_REPORT_SLOW);
+	report(share, c->gpu, SHARE_REPORT_SLOW);
 }
 
 void burst_note_off(struct share *share, uint32_t client, bool is_off_now)
@@ -288,6 +301,6 @@ uint64_t burst_lead(const struct share *share, uint32_t gpu)
 		n++;
 	}
 	if (n > 0)
-		lead_ns = arm_tail_of(us, n) * 1000ull;
+		lead_ns = arm_second_of(us, n) * 1000ull;
 	return lead_ns < most_ns ? lead_ns : most_ns;
 }

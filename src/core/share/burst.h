@@ -35,8 +35,9 @@ bool burst_is_brief(const struct share *share, uint32_t client);
 /* How long before it counts a hold has to begin: what the slower of the last ones took. */
 uint64_t burst_lead(const struct share *share, uint32_t gpu);
 
-/* client of gpu was taken off, which took ns. */
-void burst_note_took(struct share *share, uint32_t gpu, uint64_t ns);
+/* client is told to be off; it was taken off, which took ns. */
+void burst_note_asked(struct share *share, uint32_t client);
+void burst_note_took(struct share *share, uint32_t client, uint64_t ns);
 
 /* client, whose hold was a part of the preemption under way, is off, or will not be. */
 void burst_note_off(struct share *share, uint32_t client, bool is_off);

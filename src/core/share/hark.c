@@ -125,12 +125,12 @@ static void on_begin(struct share *share, struct share_client *c)
 
 	if (predict_begin(&c->predict, &share->config, share->now_ns, &error_ns))
 		g->hint_error_ns = (g->hint_error_ns * 7 + error_ns * 3) / 10;
+	arm(share, c, c->part.is_active ? SHARE_WARNING_NONE : SHARE_WARNING_PAUSE);
 	c->hint_ns = SHARE_NO_DEADLINE;
 	c->is_hinted = false;
 	c->linger_ns = SHARE_NO_DEADLINE;
 	c->is_bursting = true;
 	pace_begin(share, c);
-	arm(share, c, SHARE_WARNING_NONE);
 }
 
 static void begin_hint(struct share *share, struct share_client *c)
@@ -179,7 +179,7 @@ static void end_burst(struct share *share, struct share_client *c)
 		predict_cancel(&c->predict);
 }
 
-static void on_end(struct share *share, struct share_client *c, uint64_t took_ns)
+static void on_end(struct share *share, struct share_client *c, uint64_t took_ns, uint32_t n_calls)
 {
 	struct share_gpu *g = &share->gpus[c->gpu];
 	bool is_critical = c->claim.class == SHARE_CLASS_CRITICAL;
@@ -194,8 +194,8 @@ static void on_end(struct share *share, struct share_client *c, uint64_t took_ns
 		return;
 	pace_end(share, c, took_ns);
 	/* Where nobody was in the way, or nobody could be held, it tells nothing. */
-	if (c->part.is_bursting && g->n_wanting > 0 && g->is_taking && !g->is_capped)
-		arm_note(&c->arms[c->warning], c->arm, took_ns);
+	if (c->part.is_bursting && g->n_wanting > 0 && g->is_taking && !g->is_capped && !g->is_slow)
+		arm_note(&c->arms[c->warning], c->warning, c->arm, took_ns, n_calls);
 	end_burst(share, c);
 }
 
@@ -249,7 +249,7 @@ int hark_activity(struct share *share, const struct share_event *event)
 		on_begin(share, c);
 		break;
 	case SHARE_ACTIVITY_END:
-		on_end(share, c, event->value);
+		on_end(share, c, event->value, event->n_calls);
 		break;
 	case SHARE_ACTIVITY_HINT:
 		on_hint(share, c, event->value);
@@ -297,7 +297,7 @@ int hark_done(struct share *share, const struct share_event *event)
 		fail(share, event->client, SHARE_REPORT_NOT_HELD, event->outcome);
 	} else if (was_open && event->seq >= hold_seq) {
 		if (event->seq == hold_seq && event->is_held)
-			burst_note_took(share, c->gpu, event->took_ns);
+			burst_note_took(share, event->client, event->took_ns);
 		burst_note_off(share, event->client, true);
 	}
 	if (g->leaving == event->client)

@@ -74,7 +74,8 @@ struct share_config {
 	uint64_t margin_ns;  /* that a hint's hold comes too early, at first; default 50 us */
 	uint64_t prepare_ns; /* shortest preparation that is waited for; default 100 us */
 	uint64_t burst_ns;   /* without a word in it, a burst counts as over; default 10 s */
-	uint64_t slow_ns;    /* a hold that takes longer is slow; default 3 ms */
+	uint64_t slow_ns;    /* a hold that takes longer is slow; of n at once, n times that;
+			      * default 3 ms */
 	uint64_t answer_ns;  /* to answer a SET; default 1 s */
 	bool is_saving;      /* hold only if it is worth its energy: energy.h; default false */
 	uint32_t energy_budget_w; /* what holds may cost beyond slices; 0, default: as they do */
@@ -106,7 +107,7 @@ enum share_event_type {
 	SHARE_EVENT_LEAVE,    /* client */
 	SHARE_EVENT_CLAIM,    /* client, claim: another one from now on */
 	SHARE_EVENT_RUN,      /* client, running: sched has let it in, or stops it */
-	SHARE_EVENT_ACTIVITY, /* client, activity, busy_ns, held_ns, value */
+	SHARE_EVENT_ACTIVITY, /* client, activity, busy_ns, held_ns, value, n_calls */
 	SHARE_EVENT_DONE,     /* client, seq, outcome, took_ns, is_held: the answer to a SET */
 	SHARE_EVENT_POWER,    /* gpu, value: it draws so many mW */
 	SHARE_EVENT_TIME,     /* share_deadline() has come */
@@ -124,6 +125,7 @@ struct share_event {
 	uint64_t busy_ns;
 	uint64_t held_ns;
 	uint64_t value;
+	uint32_t n_calls; /* END: that gave work; 0: not known */
 	uint64_t seq;
 	uint64_t took_ns;
 	uint32_t outcome; /* 0 success */
@@ -139,7 +141,7 @@ enum share_action_type {
 enum share_report {
 	SHARE_REPORT_MUTE,      /* client: has not answered a SET in time */
 	SHARE_REPORT_NOT_HELD,  /* client: could not be held; outcome in seq */
-	SHARE_REPORT_SLOW,      /* gpu: holding takes too long; slices only for a while */
+	SHARE_REPORT_SLOW,      /* gpu: holding takes too long; none for bursts for a while */
 	SHARE_REPORT_FAST,      /* gpu: is tried again */
 	SHARE_REPORT_CAPPED,    /* gpu: the critical have had their share of the time */
 	SHARE_REPORT_NOT_CAPPED /* gpu */

@@ -13,7 +13,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#define SHARE_ARM_SAMPLES  64u
+#define SHARE_ARM_SAMPLES  32u
 #define SHARE_HOLD_SAMPLES 32u
 #define SHARE_PREEMPTIONS  128u
 
@@ -29,15 +29,17 @@ struct share_list {
 
 /*
  * arm.c: what a critical client's bursts have taken, holding others and not. Those that were
- * announced are others: holding comes before them, not into their middle.
+ * announced are others: holding comes before them, not into their middle. So are those after
+ * a pause: all that compute are taken off at once for them, or are in long slices still.
  */
-enum share_warning { SHARE_WARNING_NONE, SHARE_WARNING_HINT, SHARE_WARNINGS_ };
+enum share_warning { SHARE_WARNING_NONE, SHARE_WARNING_HINT, SHARE_WARNING_PAUSE, SHARE_WARNINGS_ };
 enum share_arm_kind { SHARE_ARM_HOLD, SHARE_ARM_SLICES, SHARE_ARMS_ };
 
 struct share_arm {
-	uint32_t us[SHARE_ARMS_][SHARE_ARM_SAMPLES]; /* the last ones */
+	uint32_t ns[SHARE_ARMS_][SHARE_ARM_SAMPLES]; /* for each call; the last ones */
 	uint32_t n[SHARE_ARMS_];                     /* in all */
 	uint32_t n_bursts;
+	uint64_t calls; /* of a burst, times 256: average */
 	enum share_arm_kind best;
 };
 
@@ -90,6 +92,7 @@ struct share_told {
 	uint64_t until_ns; /* held until then, unless released; 0: not held */
 	uint64_t use_ppm;
 	uint64_t hold_seq; /* the SET that took it off; 0: it is on */
+	uint64_t asked_ns; /* when that was said */
 };
 
 /* A client's part of what its GPU counts. */
@@ -192,7 +195,7 @@ struct share_gpu {
 	bool is_holding; /* the one whose turn it is is held too */
 	bool is_brief;   /* is_holding, but for hints only */
 	bool is_capped;
-	bool is_slow;
+	bool is_slow;     /* no bursts' holds for a while */
 	uint32_t turn;    /* whom the critical leave to compute; SHARE_NONE */
 	uint32_t leaving; /* had its turn, and has not answered yet that it is off */
 	uint64_t turn_left_ns;
@@ -213,6 +216,8 @@ struct share_gpu {
 
 	uint32_t took_us[SHARE_HOLD_SAMPLES]; /* by the last holds */
 	uint32_t n_took;
+	uint64_t asked_ns;   /* when others were last taken off */
+	uint32_t n_asked;    /* how many at once, then */
 	uint32_t n_pending;  /* of the preemption being timed, not yet off */
 	uint64_t preempt_ns; /* it began */
 	uint32_t preempt_us[SHARE_PREEMPTIONS];

@@ -126,8 +126,8 @@ static void check_gpu(const struct share *share, uint32_t gpu, const struct sums
 		return;
 	/* While a critical client is active, at most one of the others computes. */
 	assert(!g->is_taking || sums->n_computing <= 1);
-	assert(!g->is_holding || (sums->n_computing == 0 && !g->is_capped));
-	assert(!g->is_taking || (sums->n_active[SHARE_CLASS_CRITICAL] > 0 && !g->is_slow));
+	assert(!g->is_holding || (sums->n_computing == 0 && !g->is_capped && !g->is_slow));
+	assert(!g->is_taking || sums->n_active[SHARE_CLASS_CRITICAL] > 0);
 	assert(g->turn == SHARE_NONE || g->is_taking);
 	assert(g->leaving == SHARE_NONE || g->is_taking);
 	/* Who is waited for owes an answer by a deadline, or is about to be asked. */

@@ -129,6 +129,7 @@ static void note_hold(struct share *share, uint32_t client, uint64_t until_ns)
 		burst_note_off(share, client, false);
 	} else if (!is_told_held(share, c)) {
 		c->told.hold_seq = c->told.seq;
+		burst_note_asked(share, client);
 		if (g->is_holding && !c->is_preempted) {
 			c->is_preempted = true;
 			g->n_pending++;

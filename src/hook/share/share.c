@@ -129,7 +129,7 @@ void share_set(struct agent_link *link, const struct nvshare_set_share *body)
 
 /* ---- what it is told ------------------------------------------------------------------ */
 
-void share_tell(enum nvshare_activity_kind kind, uint64_t value, uint64_t now_ns)
+void share_tell(enum nvshare_activity_kind kind, uint64_t value, uint32_t n_calls, uint64_t now_ns)
 {
 	struct share_off_stats stats;
 	struct share_meter meter;
@@ -142,6 +142,7 @@ void share_tell(enum nvshare_activity_kind kind, uint64_t value, uint64_t now_ns
 			.held_ns = stats.held_ns,
 			.value = value,
 			.kind = kind,
+			.n_calls = n_calls,
 		};
 
 		if (l->state == AGENT_LINK_UP)

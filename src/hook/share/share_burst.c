@@ -33,6 +33,7 @@ static struct {
 	uint64_t copied_ns;  /* the copy that a hint was given for; 0: none */
 	uint64_t prepare_ns; /* from such a copy to the work; 0: not seen yet */
 	uint32_t n_prepared;
+	uint64_t activity; /* of the gate, when the last burst ended */
 } burst;
 
 void share_burst_reset(void)
@@ -58,14 +59,14 @@ void share_burst_again(void)
 static void tell_begin(uint64_t now_ns)
 {
 	if (!burst.is_told)
-		share_tell(NVSHARE_ACTIVITY_BEGIN, 0, now_ns);
+		share_tell(NVSHARE_ACTIVITY_BEGIN, 0, 0, now_ns);
 	burst.is_told = true;
 }
 
-static void tell_end(uint64_t took_ns, uint64_t now_ns)
+static void tell_end(uint64_t took_ns, uint32_t n_calls, uint64_t now_ns)
 {
 	tell_begin(now_ns);
-	share_tell(NVSHARE_ACTIVITY_END, took_ns, now_ns);
+	share_tell(NVSHARE_ACTIVITY_END, took_ns, n_calls, now_ns);
 	burst.is_told = false;
 }
 
@@ -75,7 +76,7 @@ static void step_requests(const struct share_api_news *news, uint64_t now_ns)
 	if (news->longest_ns > burst.longest_ns)
 		burst.longest_ns = news->longest_ns;
 	if (news->n_ended && !news->n_open) {
-		tell_end(burst.longest_ns, now_ns);
+		tell_end(burst.longest_ns, 0, now_ns);
 		burst.longest_ns = 0;
 	} else if (news->n_open) {
 		tell_begin(now_ns);
@@ -92,6 +93,17 @@ static void learn_prepare(uint64_t begin_ns)
 		return;
 	burst.n_prepared++;
 	burst.prepare_ns = burst.prepare_ns ? (burst.prepare_ns * 7 + took_ns * 3) / 10 : took_ns;
+}
+
+/* Several requests may be one burst: how many calls it was says so. 0: the first one. */
+static uint32_t count_calls(void)
+{
+	uint64_t activity = gate_activity(), n_calls = activity - burst.activity;
+
+	if (!burst.activity)
+		n_calls = 0;
+	burst.activity = activity;
+	return n_calls < UINT32_MAX ? (uint32_t)n_calls : UINT32_MAX;
 }
 
 static void step_burst(const struct share_meter *meter, enum share_look look, uint64_t now_ns)
@@ -114,12 +126,13 @@ static void step_burst(const struct share_meter *meter, enum share_look look, ui
 	} else if (!meter->is_busy && burst.is_on) {
 		uint64_t took_ns =
 			meter->idle_ns > burst.begin_ns ? meter->idle_ns - burst.begin_ns : 0;
+		uint32_t n_calls = count_calls();
 
 		burst.is_on = false;
 		share_claim_now(&claim);
 		share_tasks_add(took_ns, claim.slo_us);
 		if (is_critical || burst.is_told)
-			tell_end(took_ns, now_ns);
+			tell_end(took_ns, n_calls, now_ns);
 	}
 }
 
@@ -135,7 +148,7 @@ static uint64_t step_copies(uint64_t now_ns)
 		ahead_ns = burst.n_prepared < BURST_SAMPLES ? BURST_GUESS_NS : burst.prepare_ns;
 		burst.copied_ns = copied_ns;
 		share_tasks_hint();
-		share_tell(NVSHARE_ACTIVITY_HINT, ahead_ns > past_ns ? ahead_ns - past_ns : 1,
+		share_tell(NVSHARE_ACTIVITY_HINT, ahead_ns > past_ns ? ahead_ns - past_ns : 1, 0,
 			   now_ns);
 	}
 	if (past_ns < BURST_HINT_NS)
@@ -147,7 +160,7 @@ static uint64_t step_copies(uint64_t now_ns)
 static void tell_use(enum nvshare_activity_kind kind, const struct share_meter *meter,
 		     uint64_t now_ns)
 {
-	share_tell(kind, 0, now_ns);
+	share_tell(kind, 0, 0, now_ns);
 	burst.use_ns = now_ns;
 	burst.told_busy_ns = meter->busy_ns;
 }
@@ -199,7 +212,7 @@ static void hint(uint64_t at_ns, bool is_critical)
 
 	share_tasks_hint();
 	if (is_critical)
-		share_tell(NVSHARE_ACTIVITY_HINT, at_ns ? ahead_ns : 0, now_ns);
+		share_tell(NVSHARE_ACTIVITY_HINT, at_ns ? ahead_ns : 0, 0, now_ns);
 }
 
 uint64_t share_burst_tick(uint64_t now_ns, enum share_look look, bool is_often)
