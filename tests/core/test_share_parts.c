@@ -247,6 +247,7 @@ static void a_hint_s_hold_begins_as_early_as_the_slower_ones_took(void **state)
 static void announced_bursts_and_others_are_learned_of_apart(void **state)
 {
 	const struct share_arm *arms = rig.clients[0].arms;
+	uint32_t n;
 
 	(void)state;
 	hinted_node();
@@ -259,14 +260,14 @@ static void announced_bursts_and_others_are_learned_of_apart(void **state)
 	assert_false(rig_is_held(&rig, 1));
 	rig_does(&rig, 0, SHARE_ACTIVITY_END, 3 * MS);
 	assert_int_equal(arms[SHARE_WARNING_NONE].n[SHARE_ARM_SLICES], 1);
-	rig_does(&rig, 0, SHARE_ACTIVITY_HINT, 100 * US);
+	rig_does(&rig, 0, SHARE_ACTIVITY_HINT, MS);
 	assert_true(rig_is_held(&rig, 1));
 	rig_does(&rig, 0, SHARE_ACTIVITY_BEGIN, 0);
 	assert_true(rig_is_held(&rig, 1));
 	rig_does(&rig, 0, SHARE_ACTIVITY_END, 2 * MS);
 	assert_int_equal(arms[SHARE_WARNING_HINT].n[SHARE_ARM_HOLD], 1);
 	/* One that was taken back announces nothing. */
-	rig_does(&rig, 0, SHARE_ACTIVITY_HINT, 100 * US);
+	rig_does(&rig, 0, SHARE_ACTIVITY_HINT, MS);
 	rig_does(&rig, 0, SHARE_ACTIVITY_HINT, 0);
 	rig_does(&rig, 0, SHARE_ACTIVITY_BEGIN, 0);
 	assert_false(rig_is_held(&rig, 1));
@@ -278,6 +279,17 @@ static void announced_bursts_and_others_are_learned_of_apart(void **state)
 	rig_does(&rig, 0, SHARE_ACTIVITY_HINT, 0);
 	rig_burst(&rig, 0, 3 * MS);
 	assert_int_equal(arms[SHARE_WARNING_NONE].n[SHARE_ARM_SLICES], 3);
+	/* Nor one that nobody can be off in time for. */
+	rig.clients[0].arms[SHARE_WARNING_HINT].best = SHARE_ARM_HOLD;
+	rig_does(&rig, 0, SHARE_ACTIVITY_HINT, 0);
+	rig.share.gpus[0].n_preempted = 0;
+	n = arms[SHARE_WARNING_NONE].n[SHARE_ARM_SLICES];
+	rig_does(&rig, 0, SHARE_ACTIVITY_HINT, 499 * US);
+	assert_false(rig_is_held(&rig, 1));
+	rig_burst(&rig, 0, 3 * MS);
+	assert_int_equal(arms[SHARE_WARNING_NONE].n[SHARE_ARM_SLICES], n + 1);
+	rig_does(&rig, 0, SHARE_ACTIVITY_HINT, 500 * US);
+	assert_true(rig_is_held(&rig, 1));
 }
 
 static void the_burst_that_follows_a_hint_takes_its_hold_over(void **state)
@@ -422,6 +434,43 @@ static void one_burst_out_of_line_is_no_tail(void **state)
 	arm_note(&arm, SHARE_WARNING_NONE, SHARE_ARM_HOLD, S, 1);
 	assert_int_equal(arm_tail(&arm, SHARE_ARM_HOLD), 2000);
 	assert_int_equal(arm.best, SHARE_ARM_HOLD);
+}
+
+/* What was learned while the program loaded is worth nothing when it serves. */
+static void both_are_tried_again_when_the_better_one_is_not_what_it_was(void **state)
+{
+	struct share_arm arm = {0};
+
+	(void)state;
+	learn(&arm, 32, 5000, 7000);
+	assert_int_equal(arm.best, SHARE_ARM_HOLD);
+	learn(&arm, 33, 1300, 1100);
+	assert_int_equal(arm.first, 64);
+	learn(&arm, 32, 1300, 1100);
+	assert_int_equal(arm.best, SHARE_ARM_SLICES);
+	/* As it is. */
+	learn(&arm, 2000, 1300, 1150);
+	assert_int_equal(arm.best, SHARE_ARM_SLICES);
+	assert_int_equal(arm.first, 64);
+	/* Others have come. */
+	learn(&arm, 128, 1300, 1400);
+	assert_int_equal(arm.best, SHARE_ARM_HOLD);
+}
+
+static void who_is_never_the_same_is_not_tried_all_the_time(void **state)
+{
+	struct share_arm arm = {.best = SHARE_ARM_HOLD};
+	uint32_t n_slices = 0;
+
+	(void)state;
+	for (uint32_t i = 0; i < 100000; i++) {
+		enum share_arm_kind kind = arm_next(&arm);
+
+		n_slices += kind == SHARE_ARM_SLICES;
+		arm_note(&arm, SHARE_WARNING_NONE, kind,
+			 (1000 + i / 50 % 2 * 1000) * (kind == SHARE_ARM_SLICES ? 3 : 1) * US, 1);
+	}
+	assert_true(n_slices < 1600);
 }
 
 /* Who announces its bursts wants them early: less is enough to hold others for them. */
@@ -640,6 +689,8 @@ int main(void)
 		TEST(the_arm_with_the_shorter_tail_is_used_and_the_other_tried_now_and_then),
 		TEST(slices_are_preferred_when_they_are_as_good),
 		TEST(one_burst_out_of_line_is_no_tail),
+		TEST(both_are_tried_again_when_the_better_one_is_not_what_it_was),
+		TEST(who_is_never_the_same_is_not_tried_all_the_time),
 		TEST(an_announced_burst_is_worth_more),
 		TEST(requests_that_meet_in_a_burst_make_it_no_slower),
 		TEST(the_tail_is_the_mean_of_the_longest_but_one),

@@ -255,9 +255,11 @@ static void a_copy_to_the_gpu_announces_work(void)
 	gate_leave();
 	a = expect_task(fd, NVSHARE_ACTIVITY_HINT);
 	check(a.value > 0 && a.value <= 100000);
+	nap();
 	submit();
 	(void)expect_task(fd, NVSHARE_ACTIVITY_BEGIN);
-	(void)expect_task(fd, NVSHARE_ACTIVITY_END);
+	a = expect_task(fd, NVSHARE_ACTIVITY_END);
+	check(a.value >= CLOCK_NS_PER_MS); /* it counts from the copy */
 	wait_until(gate_is_armed());
 	/* One that nothing follows is forgotten, and the next one told again. */
 	gate_enter_copy();
@@ -268,6 +270,17 @@ static void a_copy_to_the_gpu_announces_work(void)
 	gate_leave();
 	(void)expect_task(fd, NVSHARE_ACTIVITY_HINT);
 	check(own_status().n_hints == 3);
+	/* Nor is one told of that belongs to what the program has announced itself. */
+	wait_until(gate_is_armed() && !gate_copied_ns());
+	check(nvshare_hint_prepare(2000) == 0);
+	check(expect_task(fd, NVSHARE_ACTIVITY_HINT).value > CLOCK_NS_PER_MS);
+	gate_enter_copy();
+	gate_leave();
+	nap();
+	submit();
+	(void)expect_task(fd, NVSHARE_ACTIVITY_BEGIN);
+	(void)expect_task(fd, NVSHARE_ACTIVITY_END);
+	check(own_status().n_hints == 4);
 }
 
 static void requests_take_the_place_of_bursts(void)

@@ -5,13 +5,16 @@
 #define FIRST_BURSTS  32u
 #define EXPLORE_EVERY 128u
 #define SAMPLES_MIN   8u
+#define GAP_MIN       32u
+#define GAP_MAX       4096u
+#define CHANGE_PART   5u   /* a tail that is another by so much is of another time */
 #define TAIL_PART     8u   /* the longest of so many */
 #define CALLS_ONE     256u /* in share_arm::calls */
 #define CALLS_MAX     (UINT32_MAX / CALLS_ONE)
 
 bool arm_is_first(const struct share_arm *arm)
 {
-	return arm->n_bursts <= FIRST_BURSTS;
+	return arm->n_bursts - arm->first <= FIRST_BURSTS;
 }
 
 bool arm_is_trial(const struct share_arm *arm)
@@ -24,7 +27,7 @@ enum share_arm_kind arm_next(struct share_arm *arm)
 	uint32_t at = arm->n_bursts++;
 
 	if (arm_is_first(arm))
-		return at % 2 ? SHARE_ARM_SLICES : SHARE_ARM_HOLD;
+		return (at - arm->first) % 2 ? SHARE_ARM_SLICES : SHARE_ARM_HOLD;
 	if (arm_is_trial(arm))
 		return arm->best == SHARE_ARM_HOLD ? SHARE_ARM_SLICES : SHARE_ARM_HOLD;
 	return arm->best;
@@ -75,6 +78,35 @@ uint64_t arm_tail(const struct share_arm *arm, enum share_arm_kind kind)
 	return tail(arm, kind) * arm->calls / CALLS_ONE / 1000;
 }
 
+static void choose(struct share_arm *arm, enum share_arm_kind best)
+{
+	if (best == arm->best && !arm_is_first(arm))
+		return;
+	arm->best = best;
+	arm->n_steady = 0;
+	arm->tail_then = tail(arm, best);
+}
+
+/*
+ * What was seen while a program loaded, or beside others than now, stays: of the worse one
+ * hardly anything new is seen. So when the better one is not what it was, both are tried
+ * again; ever less often, where that goes on.
+ */
+static void look_again(struct share_arm *arm)
+{
+	uint64_t now = tail(arm, arm->best), then = arm->tail_then;
+	uint64_t change = now > then ? now - then : then - now;
+	uint32_t gap = arm->gap ? arm->gap : GAP_MIN;
+
+	arm->n_steady = 0;
+	if (change <= then / CHANGE_PART || arm->n_bursts - arm->first < FIRST_BURSTS + gap)
+		return;
+	arm->first = arm->n_bursts;
+	arm->gap = gap < GAP_MAX ? gap * 2 : gap;
+	arm->n[SHARE_ARM_HOLD] = 0;
+	arm->n[SHARE_ARM_SLICES] = 0;
+}
+
 void arm_note(struct share_arm *arm, enum share_warning warning, enum share_arm_kind kind,
 	      uint64_t ns, uint32_t n_calls)
 {
@@ -90,5 +122,7 @@ void arm_note(struct share_arm *arm, enum share_warning warning, enum share_arm_
 		return;
 	hold = tail(arm, SHARE_ARM_HOLD);
 	slices = tail(arm, SHARE_ARM_SLICES);
-	arm->best = slices <= hold + hold / part ? SHARE_ARM_SLICES : SHARE_ARM_HOLD;
+	choose(arm, slices <= hold + hold / part ? SHARE_ARM_SLICES : SHARE_ARM_HOLD);
+	if (kind == arm->best && ++arm->n_steady == SHARE_ARM_SAMPLES)
+		look_again(arm);
 }

@@ -152,12 +152,23 @@ static void end_hint(struct share *share, struct share_client *c)
 	linger(share, c);
 }
 
+/*
+ * A hint gives no warning where nobody can be off by the time: as the one that a copy is, of
+ * work which follows at once.
+ */
+static enum share_warning warning_of(const struct share *share, const struct share_client *c)
+{
+	if (c->predict.expected_ns >= burst_lead(share, c->gpu) / 2)
+		return SHARE_WARNING_HINT;
+	return c->part.is_active ? SHARE_WARNING_NONE : SHARE_WARNING_PAUSE;
+}
+
 /* A hint is open, and no burst under way. */
 static void plan_hint(struct share *share, struct share_client *c)
 {
 	uint64_t start_ns;
 
-	arm(share, c, SHARE_WARNING_HINT);
+	arm(share, c, warning_of(share, c));
 	if (c->is_hinted || c->arm != SHARE_ARM_HOLD)
 		return; /* one hold lasts as long as it lasts, however often it is asked for */
 	start_ns = predict_start(&c->predict, &share->config, burst_lead(share, c->gpu));

@@ -33,7 +33,8 @@ static struct {
 	uint64_t copied_ns;  /* the copy that a hint was given for; 0: none */
 	uint64_t prepare_ns; /* from such a copy to the work; 0: not seen yet */
 	uint32_t n_prepared;
-	uint64_t activity; /* of the gate, when the last burst ended */
+	uint64_t hinted_ns; /* when the program's hint says that work begins; 0: no hint is open */
+	uint64_t activity;  /* of the gate, when the last burst ended */
 } burst;
 
 void share_burst_reset(void)
@@ -84,12 +85,20 @@ static void step_requests(const struct share_api_news *news, uint64_t now_ns)
 	burst.is_on = news->n_open > 0;
 }
 
-/* The first few tell little: a program loads things at first. */
-static void learn_prepare(uint64_t begin_ns)
+/*
+ * What begins with a copy has begun with it, or what the copy waited for would not count. The
+ * first few tell little of how long it prepares: a program loads things at first.
+ */
+static void begin_burst(uint64_t begin_ns)
 {
 	uint64_t took_ns = begin_ns > burst.copied_ns ? begin_ns - burst.copied_ns : 0;
+	bool is_copied = burst.copied_ns && took_ns <= BURST_HINT_NS;
 
-	if (!burst.copied_ns || took_ns > BURST_HINT_NS)
+	burst.is_on = true;
+	burst.hinted_ns = 0;
+	burst.begin_ns = is_copied ? burst.copied_ns : begin_ns;
+	burst.copied_ns = 0;
+	if (!is_copied)
 		return;
 	burst.n_prepared++;
 	burst.prepare_ns = burst.prepare_ns ? (burst.prepare_ns * 7 + took_ns * 3) / 10 : took_ns;
@@ -117,10 +126,7 @@ static void step_burst(const struct share_meter *meter, enum share_look look, ui
 		return;
 	}
 	if (meter->is_busy && !burst.is_on) {
-		burst.is_on = true;
-		burst.begin_ns = meter->begin_ns;
-		learn_prepare(meter->begin_ns);
-		burst.copied_ns = 0;
+		begin_burst(meter->begin_ns);
 		if (is_critical)
 			tell_begin(now_ns);
 	} else if (!meter->is_busy && burst.is_on) {
@@ -136,6 +142,12 @@ static void step_burst(const struct share_meter *meter, enum share_look look, ui
 	}
 }
 
+/* The program has said itself that work comes about now: its copies say nothing new. */
+static bool is_hinted(uint64_t now_ns)
+{
+	return burst.hinted_ns && now_ns < burst.hinted_ns + BURST_HINT_NS;
+}
+
 /* A copy to the GPU after idleness: what it brings will be worked on. */
 static uint64_t step_copies(uint64_t now_ns)
 {
@@ -147,6 +159,8 @@ static uint64_t step_copies(uint64_t now_ns)
 	if (burst.copied_ns != copied_ns) {
 		ahead_ns = burst.n_prepared < BURST_SAMPLES ? BURST_GUESS_NS : burst.prepare_ns;
 		burst.copied_ns = copied_ns;
+		if (is_hinted(copied_ns))
+			return copied_ns + BURST_HINT_NS;
 		share_tasks_hint();
 		share_tell(NVSHARE_ACTIVITY_HINT, ahead_ns > past_ns ? ahead_ns - past_ns : 1, 0,
 			   now_ns);
@@ -210,6 +224,7 @@ static void hint(uint64_t at_ns, bool is_critical)
 {
 	uint64_t now_ns = clock_now_ns(), ahead_ns = at_ns > now_ns ? at_ns - now_ns : 1;
 
+	burst.hinted_ns = at_ns;
 	share_tasks_hint();
 	if (is_critical)
 		share_tell(NVSHARE_ACTIVITY_HINT, at_ns ? ahead_ns : 0, 0, now_ns);
