@@ -194,6 +194,7 @@ static inline void rig_arm(struct rig *rig, uint32_t client, enum share_arm_kind
 {
 	for (int i = 0; i < SHARE_WARNINGS_; i++) {
 		rig->clients[client].arms[i].n_bursts = 1025;
+		rig->clients[client].arms[i].n_noted = 32;
 		rig->clients[client].arms[i].best = kind;
 	}
 }

@@ -261,6 +261,7 @@ static void the_other_one_is_tried_now_and_then(void **state)
 	static const struct row slices = {300, 12000, 1024, 0, 5000, 5000000, false};
 	static const struct row hold = {300, 12000, 1024, 1000, 5000, 5000000, true};
 	const struct row *both[] = {&slices, &hold};
+	struct share_arm *arm = &rig.clients[LC].arms[SHARE_WARNING_PAUSE];
 
 	(void)state;
 	for (size_t i = 0; i < 2; i++) {
@@ -272,12 +273,14 @@ static void the_other_one_is_tried_now_and_then(void **state)
 		/* The first ones take turns. */
 		for (uint32_t n = 0; n < 32; n++) {
 			saving_node(both[i]);
-			rig.clients[LC].arms[SHARE_WARNING_PAUSE].n_bursts = n;
+			arm->n_noted = n;
+			arm->n[SHARE_ARM_HOLD] = (n + 1) / 2;
+			arm->n[SHARE_ARM_SLICES] = n / 2;
 			rig_does(&rig, LC, SHARE_ACTIVITY_BEGIN, 0);
 			assert_int_equal(rig_is_held(&rig, BE), n % 2 == 0);
 		}
 		saving_node(both[i]);
-		rig.clients[LC].arms[SHARE_WARNING_PAUSE].n_bursts = 32;
+		arm->n_bursts = 32;
 		rig_does(&rig, LC, SHARE_ACTIVITY_BEGIN, 0);
 		assert_int_equal(rig_is_held(&rig, BE), both[i]->is_held);
 	}

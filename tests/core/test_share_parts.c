@@ -444,17 +444,38 @@ static void both_are_tried_again_when_the_better_one_is_not_what_it_was(void **s
 	(void)state;
 	learn(&arm, 32, 5000, 7000);
 	assert_int_equal(arm.best, SHARE_ARM_HOLD);
-	learn(&arm, 33, 1300, 1100);
-	assert_int_equal(arm.first, 64);
+	learn(&arm, 32, 1300, 1100);
+	assert_int_equal(arm.n_noted, 0);
 	learn(&arm, 32, 1300, 1100);
 	assert_int_equal(arm.best, SHARE_ARM_SLICES);
 	/* As it is. */
 	learn(&arm, 2000, 1300, 1150);
 	assert_int_equal(arm.best, SHARE_ARM_SLICES);
-	assert_int_equal(arm.first, 64);
+	assert_int_equal(arm.n_noted, 2032);
 	/* Others have come. */
 	learn(&arm, 128, 1300, 1400);
 	assert_int_equal(arm.best, SHARE_ARM_HOLD);
+}
+
+/* Of the first ones hardly any is seen where nobody is beside. */
+static void bursts_of_which_nothing_is_noted_teach_nothing(void **state)
+{
+	struct share_arm arm = {0};
+	uint32_t n_noted = 0;
+
+	(void)state;
+	for (uint32_t i = 0; n_noted < 32; i++) {
+		enum share_arm_kind kind = arm_next(&arm);
+
+		if (i < 200 || i % 2)
+			continue;
+		arm_note(&arm, SHARE_WARNING_NONE, kind,
+			 (kind == SHARE_ARM_HOLD ? 1300 : 1100) * US, 1);
+		n_noted++;
+	}
+	assert_int_equal(arm.n[SHARE_ARM_HOLD], 16);
+	assert_int_equal(arm.n[SHARE_ARM_SLICES], 16);
+	assert_int_equal(arm_next(&arm), SHARE_ARM_SLICES);
 }
 
 static void who_is_never_the_same_is_not_tried_all_the_time(void **state)
@@ -691,6 +712,7 @@ int main(void)
 		TEST(one_burst_out_of_line_is_no_tail),
 		TEST(both_are_tried_again_when_the_better_one_is_not_what_it_was),
 		TEST(who_is_never_the_same_is_not_tried_all_the_time),
+		TEST(bursts_of_which_nothing_is_noted_teach_nothing),
 		TEST(an_announced_burst_is_worth_more),
 		TEST(requests_that_meet_in_a_burst_make_it_no_slower),
 		TEST(the_tail_is_the_mean_of_the_longest_but_one),

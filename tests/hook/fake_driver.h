@@ -34,6 +34,8 @@ static struct {
 	int n_records;
 	int n_queries; /* of events */
 	int n_synchronizes;
+	int n_launches; /* of the kernel that does nothing */
+	int load_error; /* what cuModuleLoadData answers */
 	int n_evictions;
 	int n_restores;
 	int n_prepares;
@@ -135,6 +137,37 @@ static CUresult fake_exchange(CUstreamCaptureMode *mode)
 	return CUDA_SUCCESS;
 }
 
+static CUresult fake_load(CUmodule *module, const void *image)
+{
+	*module = (CUmodule)0x3000;
+	return image && fake_current ? (CUresult)fake_get(load_error) : CUDA_ERROR_INVALID_VALUE;
+}
+
+static CUresult fake_stream_create(CUstream *stream, unsigned int flags)
+{
+	*stream = (CUstream)0x3100;
+	return flags == CU_STREAM_NON_BLOCKING ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+}
+
+static CUresult fake_function(CUfunction *function, CUmodule module, const char *name)
+{
+	*function = (CUfunction)0x3200;
+	return module && !strcmp(name, "nvs_empty") ? CUDA_SUCCESS : CUDA_ERROR_NOT_FOUND;
+}
+
+static CUresult fake_launch(CUfunction f, unsigned int grid_x, unsigned int grid_y,
+			    unsigned int grid_z, unsigned int block_x, unsigned int block_y,
+			    unsigned int block_z, unsigned int shared, CUstream stream,
+			    void **params, void **extra)
+{
+	(void)params;
+	(void)extra;
+	if (!f || !stream || grid_x * grid_y * grid_z * block_x * block_y * block_z != 1 || shared)
+		return CUDA_ERROR_INVALID_VALUE;
+	fake_count(n_launches);
+	return CUDA_SUCCESS;
+}
+
 static void fake_install(void)
 {
 	memset(&fake, 0, sizeof(fake));
@@ -147,6 +180,10 @@ static void fake_install(void)
 	cuda_real.cuCtxRecordEvent = fake_record;
 	cuda_real.cuCtxSynchronize = fake_synchronize;
 	cuda_real.cuThreadExchangeStreamCaptureMode = fake_exchange;
+	cuda_real.cuModuleLoadData = fake_load;
+	cuda_real.cuModuleGetFunction = fake_function;
+	cuda_real.cuStreamCreate = fake_stream_create;
+	cuda_real.cuLaunchKernel = fake_launch;
 }
 
 /* ---- the pager: moves nothing, keeps the books -------------------------------- */

@@ -343,6 +343,55 @@ static void hints_are_told_for_a_critical_program_alone(void)
 	wait_until(own_status().n_hints >= 3);
 }
 
+static void hint(int fd, uint32_t us)
+{
+	check(nvshare_hint_prepare(us) == 0);
+	(void)expect_task(fd, NVSHARE_ACTIVITY_HINT);
+}
+
+static void announced_work_finds_its_context_on_the_gpu(void)
+{
+	uint64_t begin_ns;
+	int fd = begin_with(&critical);
+
+	begin_ns = clock_now_ns();
+	hint(fd, 20000);
+	wait_until(fake_get(n_launches) == 1);
+	check(clock_now_ns() - begin_ns >= 19 * CLOCK_NS_PER_MS);
+	/* No work, or one that comes at once: there is nothing to be ahead of. */
+	hint(fd, 20000);
+	hint(fd, 0);
+	hint(fd, 399);
+	/* Nor while it is at work anyway. */
+	fake_set(is_working, 1);
+	submit();
+	(void)expect_task(fd, NVSHARE_ACTIVITY_BEGIN);
+	hint(fd, 5000);
+	for (int i = 0; i < 10; i++)
+		nap();
+	check(fake_get(n_launches) == 1);
+	fake_set(is_working, 0);
+	(void)expect_task(fd, NVSHARE_ACTIVITY_END);
+	hint(fd, 5000);
+	wait_until(fake_get(n_launches) == 2);
+}
+
+static void who_can_not_be_ahead_of_its_work_goes_on_without(void)
+{
+	int fd;
+
+	fake_set(load_error, CUDA_ERROR_INVALID_PTX);
+	fd = begin_with(&critical);
+	for (int i = 0; i < 2; i++) {
+		hint(fd, 5000);
+		for (int j = 0; j < 10; j++)
+			nap();
+	}
+	submit();
+	(void)expect_task(fd, NVSHARE_ACTIVITY_BEGIN);
+	check(fake_get(n_launches) == 0);
+}
+
 static void a_critical_program_keeps_its_gpu(void)
 {
 	int fd;
@@ -377,6 +426,8 @@ int main(void)
 		child_test(requests_take_the_place_of_bursts),
 		child_test(requests_have_a_limit),
 		child_test(hints_are_told_for_a_critical_program_alone),
+		child_test(announced_work_finds_its_context_on_the_gpu),
+		child_test(who_can_not_be_ahead_of_its_work_goes_on_without),
 		child_test(a_critical_program_keeps_its_gpu),
 	};
 

@@ -359,6 +359,7 @@ static void mix_slot(uint64_t *hash, uint64_t now, const struct share_client *sl
 	mix(hash, slot->warning);
 	for (int i = 0; i < SHARE_WARNINGS_; i++) {
 		mix(hash, run->arm == SHARE_ARMS_ ? slot->arms[i].n_bursts : 0);
+		mix(hash, run->arm == SHARE_ARMS_ ? slot->arms[i].n_noted : 0);
 		mix(hash, slot->arms[i].best);
 	}
 	mix(hash, predict->said_ns ? now - predict->said_ns + 1 : 0);

@@ -14,7 +14,7 @@
 
 bool arm_is_first(const struct share_arm *arm)
 {
-	return arm->n_bursts - arm->first <= FIRST_BURSTS;
+	return arm->n_noted < FIRST_BURSTS;
 }
 
 bool arm_is_trial(const struct share_arm *arm)
@@ -24,10 +24,11 @@ bool arm_is_trial(const struct share_arm *arm)
 
 enum share_arm_kind arm_next(struct share_arm *arm)
 {
-	uint32_t at = arm->n_bursts++;
-
+	arm->n_bursts++;
+	/* By what was seen: bursts beside nobody tell nothing, and may be every other one. */
 	if (arm_is_first(arm))
-		return (at - arm->first) % 2 ? SHARE_ARM_SLICES : SHARE_ARM_HOLD;
+		return arm->n[SHARE_ARM_HOLD] > arm->n[SHARE_ARM_SLICES] ? SHARE_ARM_SLICES
+									 : SHARE_ARM_HOLD;
 	if (arm_is_trial(arm))
 		return arm->best == SHARE_ARM_HOLD ? SHARE_ARM_SLICES : SHARE_ARM_HOLD;
 	return arm->best;
@@ -99,30 +100,37 @@ static void look_again(struct share_arm *arm)
 	uint32_t gap = arm->gap ? arm->gap : GAP_MIN;
 
 	arm->n_steady = 0;
-	if (change <= then / CHANGE_PART || arm->n_bursts - arm->first < FIRST_BURSTS + gap)
+	if (then == 0)
+		arm->tail_then = now;
+	if (then == 0 || change <= then / CHANGE_PART || arm->n_noted < FIRST_BURSTS + gap)
 		return;
-	arm->first = arm->n_bursts;
+	arm->n_noted = 0;
 	arm->gap = gap < GAP_MAX ? gap * 2 : gap;
 	arm->n[SHARE_ARM_HOLD] = 0;
 	arm->n[SHARE_ARM_SLICES] = 0;
+}
+
+static enum share_arm_kind better(const struct share_arm *arm, enum share_warning warning)
+{
+	uint64_t part = warning == SHARE_WARNING_HINT ? 50 : 20;
+	uint64_t hold = tail(arm, SHARE_ARM_HOLD), slices = tail(arm, SHARE_ARM_SLICES);
+
+	return slices <= hold + hold / part ? SHARE_ARM_SLICES : SHARE_ARM_HOLD;
 }
 
 void arm_note(struct share_arm *arm, enum share_warning warning, enum share_arm_kind kind,
 	      uint64_t ns, uint32_t n_calls)
 {
 	uint64_t calls = n_calls == 0 ? 1 : n_calls < CALLS_MAX ? n_calls : CALLS_MAX;
-	uint64_t part = warning == SHARE_WARNING_HINT ? 50 : 20, hold, slices;
 
 	ns /= calls;
 	arm->ns[kind][arm->n[kind]++ % SHARE_ARM_SAMPLES] =
 		ns < UINT32_MAX ? (uint32_t)ns : UINT32_MAX;
 	calls *= CALLS_ONE;
 	arm->calls = arm->calls ? (arm->calls * 15 + calls) / 16 : calls;
-	if (arm->n[SHARE_ARM_HOLD] < SAMPLES_MIN || arm->n[SHARE_ARM_SLICES] < SAMPLES_MIN)
-		return;
-	hold = tail(arm, SHARE_ARM_HOLD);
-	slices = tail(arm, SHARE_ARM_SLICES);
-	choose(arm, slices <= hold + hold / part ? SHARE_ARM_SLICES : SHARE_ARM_HOLD);
+	if (arm->n[SHARE_ARM_HOLD] >= SAMPLES_MIN && arm->n[SHARE_ARM_SLICES] >= SAMPLES_MIN)
+		choose(arm, better(arm, warning));
+	arm->n_noted += arm->n_noted < UINT32_MAX;
 	if (kind == arm->best && ++arm->n_steady == SHARE_ARM_SAMPLES)
 		look_again(arm);
 }

@@ -18,6 +18,7 @@
 #define BURST_SELDOM_NS CLOCK_NS_PER_SEC       /* any of these, where only the status shows it */
 #define BURST_HINT_NS   (10 * CLOCK_NS_PER_MS) /* work that follows a copy later is not its own */
 #define BURST_GUESS_NS  100000                 /* from a copy to the work, until it was seen */
+#define BURST_WARM_NS   200000                 /* before announced work; takes 0.1 ms */
 #define BURST_SAMPLES   3
 
 static struct {
@@ -34,6 +35,7 @@ static struct {
 	uint64_t prepare_ns; /* from such a copy to the work; 0: not seen yet */
 	uint32_t n_prepared;
 	uint64_t hinted_ns; /* when the program's hint says that work begins; 0: no hint is open */
+	uint64_t warm_ns;   /* the context is to be brought onto the GPU then; 0: it is not */
 	uint64_t activity;  /* of the gate, when the last burst ended */
 } burst;
 
@@ -225,9 +227,29 @@ static void hint(uint64_t at_ns, bool is_critical)
 	uint64_t now_ns = clock_now_ns(), ahead_ns = at_ns > now_ns ? at_ns - now_ns : 1;
 
 	burst.hinted_ns = at_ns;
+	burst.warm_ns = 0;
 	share_tasks_hint();
-	if (is_critical)
-		share_tell(NVSHARE_ACTIVITY_HINT, at_ns ? ahead_ns : 0, 0, now_ns);
+	if (!is_critical)
+		return;
+	share_tell(NVSHARE_ACTIVITY_HINT, at_ns ? ahead_ns : 0, 0, now_ns);
+	if (!at_ns || ahead_ns < 2 * BURST_WARM_NS)
+		return;
+	burst.warm_ns = at_ns - BURST_WARM_NS;
+	share_warm_prepare();
+}
+
+/* What is at work is on the GPU. */
+static uint64_t step_warm(bool is_busy, uint64_t now_ns)
+{
+	if (burst.is_on || is_busy)
+		burst.warm_ns = 0;
+	if (!burst.warm_ns)
+		return SHARE_NEVER;
+	if (now_ns < burst.warm_ns)
+		return burst.warm_ns;
+	burst.warm_ns = 0;
+	share_warm();
+	return SHARE_NEVER;
 }
 
 uint64_t share_burst_tick(uint64_t now_ns, enum share_look look, bool is_often)
@@ -254,5 +276,7 @@ uint64_t share_burst_tick(uint64_t now_ns, enum share_look look, bool is_often)
 	}
 	if (is_critical && !burst.has_requests)
 		due_ns = step_copies(now_ns);
+	if (is_critical)
+		due_ns = share_earlier(due_ns, step_warm(meter.is_busy, now_ns));
 	return share_earlier(due_ns, step_use(&meter, is_often, now_ns));
 }

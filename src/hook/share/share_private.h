@@ -5,8 +5,9 @@
 /*
  * What the parts share. share.c: the scheduler's word, and the tick; share_off.c: off the
  * GPU and on again; share_meter.c: is there work on it; share_limit.c: the program's own
- * limit; share_burst.c: requests, bursts and hints, told to the scheduler; share_tasks.c: how
- * long they took; share_api.c: what other threads ask.
+ * limit; share_burst.c: requests, bursts and hints, told to the scheduler; share_warm.c: the
+ * context on the GPU ahead of them; share_tasks.c: how long they took; share_api.c: what other
+ * threads ask.
  */
 
 #include "hook/agent/agent_private.h"
@@ -81,6 +82,11 @@ uint64_t share_burst_tick(uint64_t now_ns, enum share_look look, bool is_often);
 void share_burst_lost(void);  /* the scheduler: what it was told is void */
 void share_burst_again(void); /* it listens from now on: at work or not, told before or not */
 void share_burst_reset(void);
+
+/* ---- share_warm.c: the contexts brought onto their GPUs ahead of their work ---------- */
+
+void share_warm_prepare(void); /* the first time may take milliseconds */
+void share_warm(void);
 
 /* ---- share_api.c: what other threads have said, since the last call ---------------- */
 
