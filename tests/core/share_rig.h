@@ -48,6 +48,8 @@ static inline void rig_take(struct rig *rig, const struct share_action *action)
 {
 	struct rig_client *c = &rig->at[action->client];
 
+	if (action->seq < c->last.seq)
+		return; /* another's answer has had it told more, which it has answered */
 	c->last = *action;
 	c->n_told++;
 	rig->n_told++;

@@ -399,7 +399,7 @@ static void the_arm_with_the_shorter_tail_is_used_and_the_other_tried_now_and_th
 	learn(&arm, 32, 2000, 3000);
 	assert_int_equal(arm.n[SHARE_ARM_HOLD], 16);
 	assert_int_equal(arm.n[SHARE_ARM_SLICES], 16);
-	for (uint32_t i = 0; i < 1280; i++) {
+	for (uint32_t i = 0; i < 2560; i++) {
 		enum share_arm_kind kind = arm_next(&arm);
 
 		n_slices += kind == SHARE_ARM_SLICES;

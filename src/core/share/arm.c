@@ -3,7 +3,7 @@
 #include "core/share/arm.h"
 
 #define FIRST_BURSTS  32u
-#define EXPLORE_EVERY 128u
+#define EXPLORE_EVERY 256u
 #define SAMPLES_MIN   8u
 #define GAP_MIN       32u
 #define GAP_MAX       4096u
