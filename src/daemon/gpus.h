@@ -80,7 +80,8 @@ void gpus_await_clients(struct gpus *gpus);
 /*
  * One client's bytes: on the card by its last report, and by its budget; its second context,
  * which is in neither; and managed memory that is out, whose place on the card the driver
- * keeps until others need it, so that NVML may count it as used.
+ * keeps until others need it, so that NVML may count it as used. Up to so much more may be
+ * others' without being seen: NVML does not tell the two apart.
  */
 struct gpu_share {
 	uint64_t on_card;

@@ -420,6 +420,18 @@ static void where_holds_are_slow_the_others_still_take_turns(void **state)
 	assert_int_equal(n_computing(3), 1);
 	rig_does(&rig, LC, SHARE_ACTIVITY_END, MS);
 	assert_int_equal(n_computing(3), 1);
+	/* How slow turns were meanwhile says nothing of the next burst's hold. */
+	for (uint32_t i = 0; i < 90; i++) {
+		rig_burst(&rig, LC, MS);
+		rig_in(&rig, 99 * MS);
+	}
+	rig.took_ns = MS;
+	for (uint32_t i = 0; i < 30; i++) {
+		rig_burst(&rig, LC, MS);
+		rig_in(&rig, 99 * MS);
+	}
+	assert_int_equal(rig.reports[SHARE_REPORT_FAST], 1);
+	assert_int_equal(rig.reports[SHARE_REPORT_SLOW], 1);
 }
 
 /* They wait for each other in the driver, which is no sign of others in it. */
@@ -433,6 +445,21 @@ static void those_that_are_held_at_once_may_take_as_much_longer(void **state)
 		rig.took_ns = MS; /* of each turn */
 		rig_in(&rig, 2 * S);
 	}
+	assert_int_equal(rig.reports[SHARE_REPORT_SLOW], 0);
+	/* Nor is it their fault that another one was asked in between. */
+	for (uint32_t i = 1; i <= 4; i++)
+		rig.at[i].is_mute = true;
+	rig_does(&rig, LC, SHARE_ACTIVITY_BEGIN, 0);
+	rig_in(&rig, 2 * MS);
+	rig_join(&rig, 5, SHARE_CLASS_NORMAL, 100);
+	rig_busy(&rig, 5);
+	rig_in(&rig, 9 * MS);
+	for (uint32_t i = 1; i <= 4; i++)
+		(void)rig_step(&rig, (struct share_event){.type = SHARE_EVENT_DONE,
+							  .client = i,
+							  .seq = rig.at[i].last.seq,
+							  .took_ns = 11 * MS,
+							  .is_held = true});
 	assert_int_equal(rig.reports[SHARE_REPORT_SLOW], 0);
 }
 

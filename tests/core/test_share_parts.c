@@ -290,6 +290,15 @@ static void announced_bursts_and_others_are_learned_of_apart(void **state)
 	assert_int_equal(arms[SHARE_WARNING_NONE].n[SHARE_ARM_SLICES], n + 1);
 	rig_does(&rig, 0, SHARE_ACTIVITY_HINT, 500 * US);
 	assert_true(rig_is_held(&rig, 1));
+	assert_int_equal(rig.clients[0].warning, SHARE_WARNING_HINT);
+	/* Given in time, but then a burst was in the way. */
+	rig_does(&rig, 0, SHARE_ACTIVITY_BEGIN, 0);
+	rig.clients[0].predict.n = 0;
+	rig_does(&rig, 0, SHARE_ACTIVITY_HINT, 5 * MS);
+	rig_in(&rig, 4700 * US);
+	rig.share.gpus[0].n_preempted = 0;
+	rig_does(&rig, 0, SHARE_ACTIVITY_END, 5 * MS);
+	assert_int_equal(rig.clients[0].warning, SHARE_WARNING_NONE);
 }
 
 static void the_burst_that_follows_a_hint_takes_its_hold_over(void **state)
@@ -478,6 +487,28 @@ static void bursts_of_which_nothing_is_noted_teach_nothing(void **state)
 	assert_int_equal(arm_next(&arm), SHARE_ARM_SLICES);
 }
 
+/* Most are alike, some are long: the tails of few differ, and nothing has changed. */
+static void chance_is_no_change(void **state)
+{
+	struct share_arm arm = {0};
+	uint32_t n_slices = 0, number = 1;
+
+	(void)state;
+	for (uint32_t i = 0; i < 20000; i++) {
+		enum share_arm_kind kind = arm_next(&arm);
+		uint64_t us;
+
+		number = number * 1664525 + 1013904223;
+		us = 900 + (number >> 16) % 300 + (number >> 28 ? 0 : (number >> 12) % 4000);
+		n_slices += kind == SHARE_ARM_SLICES;
+		arm_note(&arm, SHARE_WARNING_NONE, kind,
+			 us * (kind == SHARE_ARM_SLICES ? 19 : 10) / 10 * US, 1);
+	}
+	assert_int_equal(arm.best, SHARE_ARM_HOLD);
+	assert_int_equal(arm.gap, 0);
+	assert_true(n_slices < 300);
+}
+
 static void who_is_never_the_same_is_not_tried_all_the_time(void **state)
 {
 	struct share_arm arm = {.best = SHARE_ARM_HOLD};
@@ -539,6 +570,9 @@ static void requests_that_meet_in_a_burst_make_it_no_slower(void **state)
 	assert_int_equal(arm.best, SHARE_ARM_SLICES);
 	/* In the end it is a burst that is spoken of; on average they are a little longer. */
 	assert_in_range(arm_tail(&arm, SHARE_ARM_HOLD), 2700, 3200);
+	/* What was counted while nobody listened is no burst's. */
+	arm_note(&arm, SHARE_WARNING_NONE, SHARE_ARM_HOLD, 2700 * US, 100000);
+	assert_in_range(arm_tail(&arm, SHARE_ARM_HOLD), 2700, 5000);
 }
 
 static void the_tail_is_the_mean_of_the_longest_but_one(void **state)
@@ -711,6 +745,7 @@ int main(void)
 		TEST(slices_are_preferred_when_they_are_as_good),
 		TEST(one_burst_out_of_line_is_no_tail),
 		TEST(both_are_tried_again_when_the_better_one_is_not_what_it_was),
+		TEST(chance_is_no_change),
 		TEST(who_is_never_the_same_is_not_tried_all_the_time),
 		TEST(bursts_of_which_nothing_is_noted_teach_nothing),
 		TEST(an_announced_burst_is_worth_more),

@@ -120,6 +120,7 @@ static void one_event(struct input *in)
 	event.claim = (struct share_claim){(enum share_class)(b % 5), b * 40u, b * 100u, b / 2};
 	event.running = b & 1;
 	event.is_held = b & 2;
+	event.n_calls = b < 250 ? b : UINT32_MAX;
 	event.outcome = b & 4 && b & 8 ? 6 : 0;
 	event.activity = (enum share_activity)(byte(in) % (SHARE_ACTIVITY_COUNT_ + 1));
 	event.busy_ns = c->usage.busy_ns + amount(in);

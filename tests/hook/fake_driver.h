@@ -35,6 +35,7 @@ static struct {
 	int n_queries; /* of events */
 	int n_synchronizes;
 	int n_launches; /* of the kernel that does nothing */
+	int n_loads;    /* of its module */
 	int load_error; /* what cuModuleLoadData answers */
 	int n_evictions;
 	int n_restores;
@@ -139,6 +140,7 @@ static CUresult fake_exchange(CUstreamCaptureMode *mode)
 
 static CUresult fake_load(CUmodule *module, const void *image)
 {
+	fake_count(n_loads);
 	*module = (CUmodule)0x3000;
 	return image && fake_current ? (CUresult)fake_get(load_error) : CUDA_ERROR_INVALID_VALUE;
 }

@@ -4,8 +4,7 @@
 
 #include "share_hook_rig.h"
 
-/* The next of these kinds, in this order. */
-static struct nvshare_activity expect_task(int fd, enum nvshare_activity_kind kind)
+static struct nvshare_activity next_task(int fd)
 {
 	struct nvshare_activity a;
 
@@ -13,6 +12,14 @@ static struct nvshare_activity expect_task(int fd, enum nvshare_activity_kind ki
 		a = fake_expect(fd, NVSHARE_MSG_ACTIVITY).body.activity_24;
 	while (a.kind != NVSHARE_ACTIVITY_BEGIN && a.kind != NVSHARE_ACTIVITY_END &&
 	       a.kind != NVSHARE_ACTIVITY_HINT);
+	return a;
+}
+
+/* The next of these kinds, in this order. */
+static struct nvshare_activity expect_task(int fd, enum nvshare_activity_kind kind)
+{
+	struct nvshare_activity a = next_task(fd);
+
 	check(a.kind == kind);
 	return a;
 }
@@ -245,42 +252,70 @@ static void tells_of_a_critical_programs_bursts(void)
 	check(own_status().task_ns_p99 >= own_status().task_ns_p50);
 }
 
+/* What follows a copy so late is not its own; on a loaded machine that may happen. */
+#define COPY_OWN_NS (9 * CLOCK_NS_PER_MS)
+
+static void copy(void)
+{
+	wait_until(gate_is_armed() && !gate_copied_ns());
+	gate_enter_copy();
+	gate_leave();
+}
+
 static void a_copy_to_the_gpu_announces_work(void)
 {
-	struct nvshare_activity a;
+	struct nvshare_activity a, end;
+	uint64_t since_ns, took_ns, n_hints;
 	int fd = begin_with(&critical);
 
-	wait_until(gate_is_armed());
-	gate_enter_copy();
-	gate_leave();
-	a = expect_task(fd, NVSHARE_ACTIVITY_HINT);
-	check(a.value > 0 && a.value <= 100000);
-	nap();
-	submit();
-	(void)expect_task(fd, NVSHARE_ACTIVITY_BEGIN);
-	a = expect_task(fd, NVSHARE_ACTIVITY_END);
-	check(a.value >= CLOCK_NS_PER_MS); /* it counts from the copy */
-	wait_until(gate_is_armed());
+	do {
+		wait_until(gate_is_armed() && !gate_copied_ns());
+		since_ns = clock_now_ns();
+		copy();
+		a = expect_task(fd, NVSHARE_ACTIVITY_HINT);
+		nap();
+		submit();
+		took_ns = clock_now_ns() - since_ns;
+		(void)expect_task(fd, NVSHARE_ACTIVITY_BEGIN);
+		end = expect_task(fd, NVSHARE_ACTIVITY_END);
+	} while (took_ns > COPY_OWN_NS);
+	check(a.value > 0 && a.value <= COPY_OWN_NS);
+	check(end.value >= CLOCK_NS_PER_MS); /* it counts from the copy */
 	/* One that nothing follows is forgotten, and the next one told again. */
-	gate_enter_copy();
-	gate_leave();
+	n_hints = own_status().n_hints;
+	copy();
 	(void)expect_task(fd, NVSHARE_ACTIVITY_HINT);
-	wait_until(gate_is_armed() && !gate_copied_ns());
-	gate_enter_copy();
-	gate_leave();
+	copy();
 	(void)expect_task(fd, NVSHARE_ACTIVITY_HINT);
-	check(own_status().n_hints == 3);
-	/* Nor is one told of that belongs to what the program has announced itself. */
-	wait_until(gate_is_armed() && !gate_copied_ns());
-	check(nvshare_hint_prepare(2000) == 0);
-	check(expect_task(fd, NVSHARE_ACTIVITY_HINT).value > CLOCK_NS_PER_MS);
-	gate_enter_copy();
-	gate_leave();
-	nap();
-	submit();
-	(void)expect_task(fd, NVSHARE_ACTIVITY_BEGIN);
+	check(own_status().n_hints == n_hints + 2);
+}
+
+static void a_copy_of_announced_work_says_nothing_new(void)
+{
+	uint32_t kind; /* enum nvshare_activity_kind */
+	uint64_t since_ns, took_ns;
+	int fd = begin_with(&critical);
+
+	do {
+		wait_until(gate_is_armed() && !gate_copied_ns());
+		since_ns = clock_now_ns();
+		check(nvshare_hint_prepare(2000) == 0);
+		(void)expect_task(fd, NVSHARE_ACTIVITY_HINT);
+		copy();
+		nap();
+		submit();
+		took_ns = clock_now_ns() - since_ns;
+		kind = next_task(fd).kind;
+		while (kind != NVSHARE_ACTIVITY_END && took_ns > COPY_OWN_NS)
+			kind = next_task(fd).kind;
+	} while (took_ns > COPY_OWN_NS);
+	check(kind == NVSHARE_ACTIVITY_BEGIN);
 	(void)expect_task(fd, NVSHARE_ACTIVITY_END);
-	check(own_status().n_hints == 4);
+	/* One of long before is its own story. */
+	check(nvshare_hint_prepare(NVSHARE_HINT_US_MAX) == 0);
+	(void)expect_task(fd, NVSHARE_ACTIVITY_HINT);
+	copy();
+	(void)expect_task(fd, NVSHARE_ACTIVITY_HINT);
 }
 
 static void requests_take_the_place_of_bursts(void)
@@ -359,7 +394,7 @@ static void announced_work_finds_its_context_on_the_gpu(void)
 	wait_until(fake_get(n_launches) == 1);
 	check(clock_now_ns() - begin_ns >= 19 * CLOCK_NS_PER_MS);
 	/* No work, or one that comes at once: there is nothing to be ahead of. */
-	hint(fd, 20000);
+	hint(fd, 500000);
 	hint(fd, 0);
 	hint(fd, 399);
 	/* Nor while it is at work anyway. */
@@ -374,6 +409,33 @@ static void announced_work_finds_its_context_on_the_gpu(void)
 	(void)expect_task(fd, NVSHARE_ACTIVITY_END);
 	hint(fd, 5000);
 	wait_until(fake_get(n_launches) == 2);
+}
+
+/* Off the GPU, a driver call may have to wait until it is on it again. */
+static void who_is_off_the_gpu_asks_its_driver_nothing(void)
+{
+	int fd = begin_with(&critical);
+
+	hint(fd, 500000);
+	wait_until(fake_get(n_loads) == 1);
+	fake_set(n_loads, 0);
+	fake_drop(fd, 1, 60 * MIB, 4);
+	(void)fake_expect(fd, NVSHARE_MSG_LOCK_RELEASED);
+	hint(fd, 2000);
+	for (int i = 0; i < 10; i++)
+		nap();
+	check(fake_get(n_loads) == 0 && fake_get(n_launches) == 0);
+}
+
+static void who_is_held_asks_its_driver_nothing(void)
+{
+	int fd = begin_with(&critical);
+
+	check(share_out(fd, 500, HOUR_US, &critical).is_held);
+	hint(fd, 2000);
+	for (int i = 0; i < 10; i++)
+		nap();
+	check(fake_get(n_loads) == 0 && fake_get(n_launches) == 0);
 }
 
 static void who_can_not_be_ahead_of_its_work_goes_on_without(void)
@@ -423,10 +485,13 @@ int main(void)
 		child_test(time_in_a_hold_is_not_its_own),
 		child_test(tells_of_a_critical_programs_bursts),
 		child_test(a_copy_to_the_gpu_announces_work),
+		child_test(a_copy_of_announced_work_says_nothing_new),
 		child_test(requests_take_the_place_of_bursts),
 		child_test(requests_have_a_limit),
 		child_test(hints_are_told_for_a_critical_program_alone),
 		child_test(announced_work_finds_its_context_on_the_gpu),
+		child_test(who_is_off_the_gpu_asks_its_driver_nothing),
+		child_test(who_is_held_asks_its_driver_nothing),
 		child_test(who_can_not_be_ahead_of_its_work_goes_on_without),
 		child_test(a_critical_program_keeps_its_gpu),
 	};

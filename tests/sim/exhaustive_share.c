@@ -360,6 +360,8 @@ static void mix_slot(uint64_t *hash, uint64_t now, const struct share_client *sl
 	for (int i = 0; i < SHARE_WARNINGS_; i++) {
 		mix(hash, run->arm == SHARE_ARMS_ ? slot->arms[i].n_bursts : 0);
 		mix(hash, run->arm == SHARE_ARMS_ ? slot->arms[i].n_noted : 0);
+		mix(hash, run->arm == SHARE_ARMS_ ? slot->arms[i].n[SHARE_ARM_HOLD] : 0);
+		mix(hash, run->arm == SHARE_ARMS_ ? slot->arms[i].n[SHARE_ARM_SLICES] : 0);
 		mix(hash, slot->arms[i].best);
 	}
 	mix(hash, predict->said_ns ? now - predict->said_ns + 1 : 0);

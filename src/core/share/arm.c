@@ -7,10 +7,11 @@
 #define SAMPLES_MIN   8u
 #define GAP_MIN       32u
 #define GAP_MAX       4096u
-#define CHANGE_PART   5u   /* a tail that is another by so much is of another time */
+#define CHANGE_PART   5u   /* a median that is another by so much is of another time */
 #define TAIL_PART     8u   /* the longest of so many */
 #define CALLS_ONE     256u /* in share_arm::calls */
 #define CALLS_MAX     (UINT32_MAX / CALLS_ONE)
+#define CALLS_STEP    8u /* one burst alone does not move the average far */
 
 bool arm_is_first(const struct share_arm *arm)
 {
@@ -79,13 +80,29 @@ uint64_t arm_tail(const struct share_arm *arm, enum share_arm_kind kind)
 	return tail(arm, kind) * arm->calls / CALLS_ONE / 1000;
 }
 
+/* ns, for each call. Tails differ by chance, even where nothing has changed. */
+static uint64_t median(const struct share_arm *arm, enum share_arm_kind kind)
+{
+	uint32_t sorted[SHARE_ARM_SAMPLES] = {0};
+	uint32_t n = arm->n[kind] < SHARE_ARM_SAMPLES ? arm->n[kind] : SHARE_ARM_SAMPLES;
+
+	for (uint32_t i = 0; i < n; i++) {
+		uint32_t at = i;
+
+		for (; at > 0 && arm->ns[kind][i] < sorted[at - 1]; at--)
+			sorted[at] = sorted[at - 1];
+		sorted[at] = arm->ns[kind][i];
+	}
+	return sorted[n / 2];
+}
+
 static void choose(struct share_arm *arm, enum share_arm_kind best)
 {
 	if (best == arm->best && !arm_is_first(arm))
 		return;
 	arm->best = best;
 	arm->n_steady = 0;
-	arm->tail_then = tail(arm, best);
+	arm->median_then = median(arm, best);
 }
 
 /*
@@ -95,13 +112,13 @@ static void choose(struct share_arm *arm, enum share_arm_kind best)
  */
 static void look_again(struct share_arm *arm)
 {
-	uint64_t now = tail(arm, arm->best), then = arm->tail_then;
+	uint64_t now = median(arm, arm->best), then = arm->median_then;
 	uint64_t change = now > then ? now - then : then - now;
 	uint32_t gap = arm->gap ? arm->gap : GAP_MIN;
 
 	arm->n_steady = 0;
 	if (then == 0)
-		arm->tail_then = now;
+		arm->median_then = now;
 	if (then == 0 || change <= then / CHANGE_PART || arm->n_noted < FIRST_BURSTS + gap)
 		return;
 	arm->n_noted = 0;
@@ -127,6 +144,8 @@ void arm_note(struct share_arm *arm, enum share_warning warning, enum share_arm_
 	arm->ns[kind][arm->n[kind]++ % SHARE_ARM_SAMPLES] =
 		ns < UINT32_MAX ? (uint32_t)ns : UINT32_MAX;
 	calls *= CALLS_ONE;
+	if (arm->calls && calls > arm->calls * CALLS_STEP)
+		calls = arm->calls * CALLS_STEP;
 	arm->calls = arm->calls ? (arm->calls * 15 + calls) / 16 : calls;
 	if (arm->n[SHARE_ARM_HOLD] >= SAMPLES_MIN && arm->n[SHARE_ARM_SLICES] >= SAMPLES_MIN)
 		choose(arm, better(arm, warning));

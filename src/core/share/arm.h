@@ -6,9 +6,9 @@
  * Whether to hold others during a critical client's bursts, or to leave it to the slices:
  * whichever has shown the shorter tail of its bursts. Holding costs the others their time,
  * so it has to be better, not as good: by a twentieth, or by a fiftieth for a client that
- * announces its bursts. At first both are tried in turn, and again when the better one is by
- * a fifth not what it was then; else the worse one now and then, rarely enough not to be in
- * the 99th percentile itself.
+ * announces its bursts. At first both are tried in turn, and again when the better one's
+ * median is by a fifth not what it was then; else the worse one once in 256 bursts: that is
+ * rarely enough not to be in the 99th percentile itself.
  *
  * Requests that come close together are one burst, which says nothing of its length: so
  * what counts is the time for each call that gave work.

@@ -242,12 +242,34 @@ void burst_note_asked(struct share *share, uint32_t client)
 	struct share_client *c = &share->clients[client];
 	struct share_gpu *g = &share->gpus[c->gpu];
 
+	struct share_batch *last = &g->batches[g->n_batches % SHARE_BATCHES];
+
 	c->told.asked_ns = share->now_ns;
-	g->n_asked = g->asked_ns == share->now_ns ? g->n_asked + 1 : 1;
-	g->asked_ns = share->now_ns;
+	if (last->n == 0 || last->asked_ns != share->now_ns) {
+		last = &g->batches[++g->n_batches % SHARE_BATCHES];
+		*last = (struct share_batch){.asked_ns = share->now_ns};
+	}
+	last->n++;
 }
 
-/* Those that are taken off at once wait for each other in the driver. */
+/* Those that were asked while one that took ns was on its way off; itself among them. */
+static uint32_t n_at_once(const struct share_gpu *g, uint64_t asked_ns, uint64_t ns)
+{
+	uint32_t n = 0;
+
+	for (uint32_t i = 0; i < SHARE_BATCHES; i++) {
+		uint64_t at_ns = g->batches[i].asked_ns;
+
+		if ((at_ns > asked_ns ? at_ns - asked_ns : asked_ns - at_ns) <= ns)
+			n += g->batches[i].n;
+	}
+	return n ? n : 1;
+}
+
+/*
+ * Those that are taken off at once wait for each other in the driver. While bursts hold
+ * nobody, the holds that turns need tell nothing of how it will be then.
+ */
 void burst_note_took(struct share *share, uint32_t client, uint64_t ns)
 {
 	const struct share_client *c = &share->clients[client];
@@ -255,13 +277,14 @@ void burst_note_took(struct share *share, uint32_t client, uint64_t ns)
 	uint64_t us = ns / 1000;
 	uint32_t n, n_slow = 0;
 
-	if (c->told.asked_ns == g->asked_ns)
-		us /= g->n_asked;
+	if (g->is_slow)
+		return;
+	us /= n_at_once(g, c->told.asked_ns, ns);
 	g->took_us[g->n_took++ % SHARE_HOLD_SAMPLES] = us < UINT32_MAX ? (uint32_t)us : UINT32_MAX;
 	n = g->n_took < SHARE_HOLD_SAMPLES ? g->n_took : SHARE_HOLD_SAMPLES;
 	for (uint32_t i = 0; i < n; i++)
 		n_slow += g->took_us[i] > share->config.slow_ns / 1000;
-	if (n_slow < SLOW_MIN || g->is_slow)
+	if (n_slow < SLOW_MIN)
 		return;
 	g->is_slow = true;
 	g->slow_ns = share->now_ns + share->config.retry_ns;

@@ -16,6 +16,7 @@
 #define SHARE_ARM_SAMPLES  32u
 #define SHARE_HOLD_SAMPLES 32u
 #define SHARE_PREEMPTIONS  128u
+#define SHARE_BATCHES      4u
 
 enum share_link_kind { SHARE_LINK_RUNNING, SHARE_LINK_PRESENT, SHARE_LINK_DIRTY, SHARE_LINKS_ };
 
@@ -39,11 +40,11 @@ struct share_arm {
 	uint32_t ns[SHARE_ARMS_][SHARE_ARM_SAMPLES]; /* for each call; the last ones */
 	uint32_t n[SHARE_ARMS_];                     /* in all */
 	uint32_t n_bursts;
-	uint32_t n_noted;   /* since both were begun to be tried in turn, the last time */
-	uint32_t gap;       /* bursts from one such time to the next, at least; 0: the shortest */
-	uint32_t n_steady;  /* of the best, since it is that */
-	uint64_t tail_then; /* of the best, when it became that */
-	uint64_t calls;     /* of a burst, times 256: average */
+	uint32_t n_noted;     /* since both were begun to be tried in turn, the last time */
+	uint32_t gap;         /* bursts from one such time to the next, at least; 0: the shortest */
+	uint32_t n_steady;    /* of the best, since it is that */
+	uint64_t median_then; /* of the best, when it became that */
+	uint64_t calls;       /* of a burst, times 256: average */
 	enum share_arm_kind best;
 };
 
@@ -181,6 +182,12 @@ struct share_weights {
 	bool is_old;           /* none of that is known */
 };
 
+/* burst.c: so many clients were told at once to be off. */
+struct share_batch {
+	uint64_t asked_ns;
+	uint32_t n;
+};
+
 struct share_gpu_usage {
 	uint64_t at_ns; /* settled up to then */
 	uint64_t wall_ns;
@@ -220,8 +227,8 @@ struct share_gpu {
 
 	uint32_t took_us[SHARE_HOLD_SAMPLES]; /* by the last holds */
 	uint32_t n_took;
-	uint64_t asked_ns;   /* when others were last taken off */
-	uint32_t n_asked;    /* how many at once, then */
+	struct share_batch batches[SHARE_BATCHES]; /* the last ones */
+	uint32_t n_batches;
 	uint32_t n_pending;  /* of the preemption being timed, not yet off */
 	uint64_t preempt_ns; /* it began */
 	uint32_t preempt_us[SHARE_PREEMPTIONS];

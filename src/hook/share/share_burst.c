@@ -36,6 +36,7 @@ static struct {
 	uint32_t n_prepared;
 	uint64_t hinted_ns; /* when the program's hint says that work begins; 0: no hint is open */
 	uint64_t warm_ns;   /* the context is to be brought onto the GPU then; 0: it is not */
+	bool is_unprepared; /* for that, perhaps: once, when nothing is at work */
 	uint64_t activity;  /* of the gate, when the last burst ended */
 } burst;
 
@@ -51,6 +52,7 @@ void share_burst_lost(void)
 	burst.told_ns = 0;
 	burst.use_ns = 0;
 	burst.told_busy_ns = 0;
+	burst.activity = 0;
 }
 
 /* A limit keeps the meter going while nobody is told. */
@@ -106,7 +108,10 @@ static void begin_burst(uint64_t begin_ns)
 	burst.prepare_ns = burst.prepare_ns ? (burst.prepare_ns * 7 + took_ns * 3) / 10 : took_ns;
 }
 
-/* Several requests may be one burst: how many calls it was says so. 0: the first one. */
+/*
+ * Several requests may be one burst: how many calls it was says so. 0: not known, since it is
+ * the first that was looked at.
+ */
 static uint32_t count_calls(void)
 {
 	uint64_t activity = gate_activity(), n_calls = activity - burst.activity;
@@ -125,6 +130,7 @@ static void step_burst(const struct share_meter *meter, enum share_look look, ui
 	/* A look in ten milliseconds does not see where bursts begin and end. */
 	if (look < SHARE_LOOK_USUAL && !burst.is_told) {
 		burst.is_on = false;
+		burst.activity = 0;
 		return;
 	}
 	if (meter->is_busy && !burst.is_on) {
@@ -147,7 +153,8 @@ static void step_burst(const struct share_meter *meter, enum share_look look, ui
 /* The program has said itself that work comes about now: its copies say nothing new. */
 static bool is_hinted(uint64_t now_ns)
 {
-	return burst.hinted_ns && now_ns < burst.hinted_ns + BURST_HINT_NS;
+	return now_ns + BURST_HINT_NS >= burst.hinted_ns &&
+	       now_ns < burst.hinted_ns + BURST_HINT_NS;
 }
 
 /* A copy to the GPU after idleness: what it brings will be worked on. */
@@ -235,16 +242,22 @@ static void hint(uint64_t at_ns, bool is_critical)
 	if (!at_ns || ahead_ns < 2 * BURST_WARM_NS)
 		return;
 	burst.warm_ns = at_ns - BURST_WARM_NS;
-	share_warm_prepare();
+	burst.is_unprepared = true;
 }
 
-/* What is at work is on the GPU. */
+/*
+ * What is at work is on the GPU. Of a program that is off it nothing may be asked that the
+ * driver answers only when it runs.
+ */
 static uint64_t step_warm(bool is_busy, uint64_t now_ns)
 {
-	if (burst.is_on || is_busy)
+	if (burst.is_on || is_busy || share_off_is_on())
 		burst.warm_ns = 0;
 	if (!burst.warm_ns)
 		return SHARE_NEVER;
+	if (burst.is_unprepared)
+		share_warm_prepare();
+	burst.is_unprepared = false;
 	if (now_ns < burst.warm_ns)
 		return burst.warm_ns;
 	burst.warm_ns = 0;

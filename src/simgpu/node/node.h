@@ -143,7 +143,11 @@ void node_reap_locked(void); /* drops the slots of dead processes */
 /* -ENOMEM when the device is full, also after dropping the dead. */
 int node_charge(unsigned int device, uint64_t bytes);
 void node_uncharge(unsigned int device, uint64_t bytes);
-/* What is charged stays so until somebody has no room; false: that has happened. */
+/*
+ * What is charged stays so until somebody has no room; false: that has happened. bytes: a
+ * multiple of NODE_KEPT_PAGE, in which it is taken.
+ */
+#define NODE_KEPT_PAGE (2ull << 20)
 void node_keep(unsigned int device, uint64_t bytes);
 bool node_unkeep(unsigned int device, uint64_t bytes);
 uint64_t node_used(unsigned int device); /* of all living processes */

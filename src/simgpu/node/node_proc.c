@@ -108,13 +108,14 @@ static void take_kept(unsigned int device, uint64_t bytes)
 	want = used + bytes - capacity;
 	for (unsigned int i = 0; i < node_view.shared->n_slots && want; i++) {
 		struct node_proc_device *at = &node_view.shared->proc[i].device[device];
-		uint64_t taken = at->kept < want ? at->kept : want;
+		uint64_t pages = (want + NODE_KEPT_PAGE - 1) / NODE_KEPT_PAGE * NODE_KEPT_PAGE;
+		uint64_t taken = at->kept < pages ? at->kept : pages;
 
 		if (!node_view.shared->proc[i].pid)
 			continue;
 		at->kept -= taken;
 		at->used -= taken;
-		want -= taken;
+		want -= taken < want ? taken : want;
 	}
 }
 
