@@ -37,12 +37,16 @@ static inline void nap(void)
 	(void)nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
 }
 
+/* What was seen once has been: it may be otherwise again when it is looked at next. */
 #define wait_until(condition)                                                       \
 	do {                                                                        \
 		uint64_t end_ns_ = clock_now_ns() + FAKE_WAIT_MS * CLOCK_NS_PER_MS; \
-		while (!(condition) && clock_now_ns() < end_ns_)                    \
+		bool is_so_ = (condition);                                          \
+                                                                                    \
+		for (; !is_so_ && clock_now_ns() < end_ns_; is_so_ = (condition))   \
 			nap();                                                      \
-		check(condition);                                                   \
+		if (!is_so_)                                                        \
+			check(condition);                                           \
 	} while (0)
 
 /* ---- a thread of the program ------------------------------------------------- */

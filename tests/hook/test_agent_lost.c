@@ -16,7 +16,7 @@ static void goes_on_when_the_scheduler_is_lost(void)
 	fd = begin_running();
 	check(close(fd) == 0);
 	fd = fake_accept();
-	check(gate_get() == GATE_OPEN);
+	wait_until(gate_get() == GATE_OPEN);
 	check(budget_get(0) == BUDGET_UNLIMITED);
 	r = fake_expect(fd, NVSHARE_MSG_REGISTER).body.register_1;
 	check(r.flags == (NVSHARE_REGISTER_RUNNING | NVSHARE_REGISTER_RECONNECT));
@@ -24,7 +24,7 @@ static void goes_on_when_the_scheduler_is_lost(void)
 	fake_registered(fd, NVSHARE_REGISTER_OK);
 	fake_grant(fd, 9, 150 * MIB, 2);
 	wait_until(budget_get(0) == 150 * MIB);
-	check(gate_get() == GATE_OPEN);
+	wait_until(gate_get() == GATE_OPEN);
 }
 
 static void waits_for_a_lost_scheduler_when_stopped(void)
@@ -70,7 +70,7 @@ static void an_orphan_helps_itself(void)
 	check(!is_done(&user));
 	fake_set(restore_outcome, 0);
 	(void)finish(&user);
-	check(gate_get() == GATE_OPEN);
+	wait_until(gate_get() == GATE_OPEN);
 	check(budget_get(0) == BUDGET_UNLIMITED);
 }
 
@@ -128,7 +128,7 @@ static void runs_without_a_scheduler_and_joins_one(void)
 	int fd;
 
 	check(agent_use_device(0) == CUDA_SUCCESS);
-	check(gate_get() == GATE_OPEN);
+	wait_until(gate_get() == GATE_OPEN);
 	check(agent_context_bytes(0) == FAKE_TOTAL / 32);
 	check(agent_add_context(CONTEXT, 0, 0));
 	budget_force(0, 5 * MIB, NVSHARE_PINNED_CONTEXT);
@@ -136,7 +136,7 @@ static void runs_without_a_scheduler_and_joins_one(void)
 	r = fake_admit(&fd);
 	check(r.flags == NVSHARE_REGISTER_RUNNING);
 	check(r.budget == 5 * MIB);
-	check(gate_get() == GATE_OPEN);
+	wait_until(gate_get() == GATE_OPEN);
 }
 
 static void can_be_told_to_need_a_scheduler(void)
@@ -156,7 +156,7 @@ static void a_scheduler_that_does_not_answer_is_none(void)
 {
 	fake_listen(dir);
 	check(agent_use_device(0) == CUDA_SUCCESS);
-	check(gate_get() == GATE_OPEN);
+	wait_until(gate_get() == GATE_OPEN);
 }
 
 static void nonsense_ends_the_connection_and_nothing_else(void)
@@ -168,7 +168,7 @@ static void nonsense_ends_the_connection_and_nothing_else(void)
 	check(send(fd, "nonsense", 8, MSG_NOSIGNAL) == 8);
 	fd = fake_accept();
 	(void)fake_expect(fd, NVSHARE_MSG_REGISTER);
-	check(gate_get() == GATE_OPEN);
+	wait_until(gate_get() == GATE_OPEN);
 }
 
 /* Else it would be taken for one whose memory can be moved at any time. */
@@ -187,7 +187,7 @@ static void what_has_begun_while_it_registered_registers_again(void)
 	r = fake_admit(&fd);
 	check(r.flags == NVSHARE_REGISTER_RUNNING);
 	check(finish(&user) == CUDA_SUCCESS);
-	check(gate_get() == GATE_OPEN);
+	wait_until(gate_get() == GATE_OPEN);
 	fake_grant(fd, 1, 200 * MIB, 2);
 	wait_until(budget_get(0) == 200 * MIB);
 }
@@ -230,7 +230,7 @@ static void a_second_gpu_can_be_refused(void)
 	(void)fake_expect(fd_second, NVSHARE_MSG_REGISTER);
 	fake_registered(fd_second, NVSHARE_REGISTER_NO_FIT);
 	check(finish(&user) == CUDA_ERROR_NOT_SUPPORTED);
-	check(gate_get() == GATE_OPEN);
+	wait_until(gate_get() == GATE_OPEN);
 	fake_send(fd, NVSHARE_MSG_HEARTBEAT, &(struct nvshare_heartbeat){.nonce = 1});
 	(void)fake_expect(fd, NVSHARE_MSG_HEARTBEAT); /* the first one is as it was */
 }
@@ -251,7 +251,7 @@ static void a_second_gpu_is_refused_when_the_first_can_not_be_fixed(void)
 	check(finish(&user) == CUDA_ERROR_NOT_SUPPORTED);
 	r = fake_admit(&fd);
 	check(r.flags == (NVSHARE_REGISTER_RUNNING | NVSHARE_REGISTER_RECONNECT));
-	check(gate_get() == GATE_OPEN);
+	wait_until(gate_get() == GATE_OPEN);
 }
 
 static void a_forked_child_starts_afresh(void)
@@ -269,7 +269,7 @@ static void a_forked_child_starts_afresh(void)
 	if (pid == 0) {
 		struct nvshare_mem mem;
 
-		check(gate_get() == GATE_OPEN);
+		wait_until(gate_get() == GATE_OPEN);
 		gate_enter();
 		gate_leave();
 		budget_read(0, &mem);
@@ -358,7 +358,7 @@ static void exiting_opens_the_gate_when_nothing_is_out(void)
 	start(&user, pass_gate);
 	wait_until(gate_wanted());
 	agent_stop();
-	check(gate_get() == GATE_OPEN);
+	wait_until(gate_get() == GATE_OPEN);
 	(void)finish(&user);
 	check(agent_use_device(1) == CUDA_SUCCESS); /* answers, and does nothing */
 }

@@ -143,7 +143,7 @@ static void is_held_and_let_go(void)
 	s = share_out(fd, 200, HOUR_US, NULL);
 	check(s.outcome == NVSHARE_OUTCOME_SUCCESS && s.is_held && s.took_ns);
 	check(fake_get(is_frozen) && fake_get(n_holds) == 1 && !fake_get(n_freezes));
-	check(gate_get() == GATE_OPEN);
+	wait_until(gate_get() == GATE_OPEN);
 	wait_until(own_status().flags & NVSHARE_STATUS_HELD);
 	s = share_out(fd, 200, HOUR_US, NULL);
 	check(s.is_held && fake_get(n_holds) == 1 && fake_get(n_extends) == 1);
@@ -287,7 +287,7 @@ static void a_lost_scheduler_holds_nobody(void)
 	check(close(fd) == 0);
 	wait_until(!fake_get(is_frozen));
 	wait_until(fake_get(slice_us) == 0);
-	check(gate_get() == GATE_OPEN);
+	wait_until(gate_get() == GATE_OPEN);
 }
 
 static void exiting_ends_a_hold(void)
