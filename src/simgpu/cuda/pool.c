@@ -12,6 +12,8 @@
 #include "simgpu/cuda/hold.h"
 #include "simgpu/cuda/run.h"
 
+enum { WAITS_MAX = 64 };
+
 #define POOL_MAGIC 0x6e76732d706f6f6cull
 
 struct CUmemPoolHandle_st {
@@ -207,7 +209,7 @@ static CUresult wait_for(struct CUctx_st *ctx)
 
 /*
  * What is kept goes only when the context is idle. Also frees that are queued free memory,
- * once the device comes to them.
+ * once the device comes to them; other threads may be quicker to take it, some times.
  */
 static CUresult alloc(struct CUctx_st *ctx, int device, uint64_t size, enum range_kind kind,
 		      uint64_t *ret, bool may_wait)
@@ -221,13 +223,14 @@ static CUresult alloc(struct CUctx_st *ctx, int device, uint64_t size, enum rang
 		return r;
 	release_all(device);
 	r = space_alloc(ctx, device, size, kind, ret);
-	if (r != CUDA_ERROR_OUT_OF_MEMORY || !may_wait)
-		return r;
-	r = wait_for(ctx);
-	if (r)
-		return r;
-	release_all(device);
-	return space_alloc(ctx, device, size, kind, ret);
+	for (int i = 0; i < WAITS_MAX && may_wait && r == CUDA_ERROR_OUT_OF_MEMORY; i++) {
+		r = wait_for(ctx);
+		if (r)
+			return r;
+		release_all(device);
+		r = space_alloc(ctx, device, size, kind, ret);
+	}
+	return r;
 }
 
 CUresult pool_retry_alloc(struct CUctx_st *ctx, uint64_t size, CUdeviceptr *ret)
