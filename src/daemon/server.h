@@ -98,7 +98,19 @@ void server_deinit(struct server *server);
 /* Until a signal ends it. 0 or -errno, logged. */
 int server_run(struct server *server);
 
-/* Sends msg to peer; a peer that can not take it is closed. */
+/* fd is looked at from now on; slot says whose it is. 0 or -errno. */
+int server_watch(struct server *server, int fd, uint32_t slot);
+
+/*
+ * connections.c: those that want to come; listening again after a rest; what has happened on
+ * one; the end of those that are marked, and of whom that ends.
+ */
+void connections_accept(struct server *server);
+void connections_resume(struct server *server);
+void connections_handle(struct server *server, struct peer *peer, uint32_t events);
+void connections_end(struct server *server);
+
+/* The same file. Sends msg to peer; a peer that can not take it is closed. */
 void server_send(struct server *server, struct peer *peer, const struct msg *msg);
 void server_send_body(struct server *server, struct peer *peer, uint16_t type, uint32_t seq,
 		      const void *body);
