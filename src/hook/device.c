@@ -327,6 +327,18 @@ bool device_identify(CUdevice dev, uint8_t ret_uuid[16], uint64_t *ret_total)
 	return is_known;
 }
 
+bool device_context_enter(const struct device_context *held)
+{
+	return cuda_real.cuCtxPushCurrent_v2(held->ctx) == CUDA_SUCCESS;
+}
+
+void device_context_leave(void)
+{
+	CUcontext popped;
+
+	(void)cuda_real.cuCtxPopCurrent_v2(&popped);
+}
+
 /* What is left of the parent's list is leaked: its links may be half changed. */
 void device_after_fork_child(void)
 {

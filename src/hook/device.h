@@ -82,6 +82,10 @@ void device_context_drop(struct device_context *held); /* NULL is fine */
 bool device_context_hold_this(CUcontext ctx, struct device_context **ret_held);
 bool device_context_is_going(const struct device_context *held);
 
+/* Makes it the calling thread's current one, above the one before. Driver calls. */
+bool device_context_enter(const struct device_context *held);
+void device_context_leave(void);
+
 bool device_has_context(CUdevice dev); /* or DEVICE_ANY */
 
 /* Makes driver calls. false: the driver does not say; ret_* are zero then. */

@@ -53,18 +53,6 @@ bool drain_has_limit(void)
 }
 
 /* Calls on a context's events want it to be current. false: it is dead, nothing runs there. */
-static bool enter(struct device_context *c)
-{
-	return cuda_real.cuCtxPushCurrent_v2(c->ctx) == CUDA_SUCCESS;
-}
-
-static void leave(void)
-{
-	CUcontext popped;
-
-	(void)cuda_real.cuCtxPopCurrent_v2(&popped);
-}
-
 /*
  * Inside the context. Waits in the driver, without a limit. Any result means that
  * nothing runs any more: a sticky error has stopped everything in that context.
@@ -129,14 +117,14 @@ static bool wait_context(struct device_context *c, struct drain_wait *wait)
 {
 	bool is_over = true;
 
-	if (!enter(c))
+	if (!device_context_enter(c))
 		return true;
 	if (!c->is_recorded)
 		synchronize(c);
 	else
 		while (is_over && !device_context_is_going(c) && !is_done(c))
 			is_over = wait_on(wait);
-	leave();
+	device_context_leave();
 	return is_over;
 }
 
@@ -147,9 +135,9 @@ static bool wait_work(struct drain_wait *wait)
 
 	for (c = device_context_hold(DEVICE_ANY); c; c = device_context_hold_next(c)) {
 		c->is_recorded = false;
-		if (drain_has_limit() && enter(c)) {
+		if (drain_has_limit() && device_context_enter(c)) {
 			record(c);
-			leave();
+			device_context_leave();
 		}
 	}
 	for (c = device_context_hold(DEVICE_ANY); c; c = device_context_hold_next(c)) {
@@ -200,9 +188,9 @@ bool drain_probe_start(void)
 	c = may_record ? device_context_hold(DEVICE_ANY) : NULL;
 	for (; c; c = device_context_hold_next(c)) {
 		c->is_recorded = false;
-		if (drain_has_limit() && enter(c)) {
+		if (drain_has_limit() && device_context_enter(c)) {
 			record(c);
-			leave();
+			device_context_leave();
 		}
 	}
 	gate_set(GATE_OPEN);
@@ -215,10 +203,10 @@ bool drain_probe_done(void)
 	bool is_idle = true;
 
 	for (c = device_context_hold(DEVICE_ANY); c; c = device_context_hold_next(c)) {
-		if (!c->is_recorded || !enter(c))
+		if (!c->is_recorded || !device_context_enter(c))
 			continue;
 		is_idle = is_idle && cuda_real.cuEventQuery(c->event) == CUDA_SUCCESS;
-		leave();
+		device_context_leave();
 	}
 	return is_idle;
 }

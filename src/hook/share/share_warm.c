@@ -20,18 +20,6 @@ static const char kernel_ptx[] = ".version 7.0\n"
 				 "ret;\n"
 				 "}\n";
 
-static bool enter(const struct device_context *c)
-{
-	return cuda_real.cuCtxPushCurrent_v2(c->ctx) == CUDA_SUCCESS;
-}
-
-static void leave(void)
-{
-	CUcontext popped;
-
-	(void)cuda_real.cuCtxPopCurrent_v2(&popped);
-}
-
 static bool has_driver(void)
 {
 	return cuda_real.cuStreamCreate && cuda_real.cuModuleLoadData &&
@@ -62,10 +50,10 @@ void share_warm_prepare(void)
 	if (!has_driver())
 		return;
 	for (c = device_context_hold(DEVICE_ANY); c; c = device_context_hold_next(c)) {
-		if (c->is_warm_tried || !enter(c))
+		if (c->is_warm_tried || !device_context_enter(c))
 			continue;
 		prepare(c);
-		leave();
+		device_context_leave();
 	}
 }
 
@@ -74,10 +62,10 @@ void share_warm(void)
 	struct device_context *c;
 
 	for (c = device_context_hold(DEVICE_ANY); c; c = device_context_hold_next(c)) {
-		if (!c->warm_kernel || !enter(c))
+		if (!c->warm_kernel || !device_context_enter(c))
 			continue;
 		(void)cuda_real.cuLaunchKernel(c->warm_kernel, 1, 1, 1, 1, 1, 1, 0, c->warm_stream,
 					       NULL, NULL);
-		leave();
+		device_context_leave();
 	}
 }
