@@ -2,6 +2,7 @@
 
 #include "sim/engine.h"
 
+#include "core/share/arm.h"
 #include "core/share/share.h"
 #include "sim/gpu.h"
 #include "sim/traffic.h"
@@ -80,8 +81,8 @@ static void step(struct engine *e, struct share_event *event)
 	event->now_ns = e->now_ns;
 	/* Which of the two serves better is the question here, so it is not left to learn. */
 	for (int i = 0; i < SHARE_WARNINGS_; i++)
-		e->slots[LC].arms[i] =
-			(struct share_arm){.n_bursts = 1025, .n_noted = 32, .best = SHARE_ARM_HOLD};
+		e->slots[LC].arms[i] = (struct share_arm){
+			.n_bursts = 1025, .n_noted = ARM_FIRST_BURSTS, .best = SHARE_ARM_HOLD};
 	(void)share_step(&e->share, event, &actions);
 	for (uint32_t i = 0; i < actions.n; i++) {
 		if (actions.at[i].type == SHARE_ACTION_SET)

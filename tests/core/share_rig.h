@@ -9,6 +9,7 @@
  * they answer at once that it is done.
  */
 
+#include "core/share/arm.h"
 #include "core/share/share.h"
 
 #include <setjmp.h>
@@ -196,7 +197,7 @@ static inline void rig_arm(struct rig *rig, uint32_t client, enum share_arm_kind
 {
 	for (int i = 0; i < SHARE_WARNINGS_; i++) {
 		rig->clients[client].arms[i].n_bursts = 1025;
-		rig->clients[client].arms[i].n_noted = 32;
+		rig->clients[client].arms[i].n_noted = ARM_FIRST_BURSTS;
 		rig->clients[client].arms[i].best = kind;
 	}
 }

@@ -271,7 +271,7 @@ static void the_other_one_is_tried_now_and_then(void **state)
 		rig_does(&rig, LC, SHARE_ACTIVITY_BEGIN, 0);
 		assert_int_equal(rig_is_held(&rig, BE), !both[i]->is_held);
 		/* The first ones take turns. */
-		for (uint32_t n = 0; n < 32; n++) {
+		for (uint32_t n = 0; n < 64; n++) {
 			saving_node(both[i]);
 			arm->n_noted = n;
 			arm->n[SHARE_ARM_HOLD] = (n + 1) / 2;

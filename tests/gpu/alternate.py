@@ -31,6 +31,13 @@ def touch(n_bytes):
         thread.join()
 
 
+def life(program, begin):
+    """What it did when: where the time goes that is neither work nor moving."""
+    told = program.find(r"verified .*seconds=([0-9.]+)")[0]
+    print(f"{program.name}: began at {program.start - begin:.2f} s, verified at {told[0] - begin:.2f},"
+          f" had ended at {program.end - begin:.2f}", flush=True)
+
+
 def run_alone(card, n_bytes, seconds):
     """passes, seconds"""
     flag = card.rig.flag()
@@ -39,6 +46,7 @@ def run_alone(card, n_bytes, seconds):
     flag.touch()
     card.rig.expect(program, 120)
     passes = program.find(r"verified .*passes=(\d+)")[0][1][1]
+    life(program, program.start)
     print(f"alone: {passes} passes in {program.end - program.start:.2f} s", flush=True)
     return passes, program.end - program.start
 
@@ -49,6 +57,8 @@ def run_both(card, n_bytes, passes, patience):
     programs = [card.start(name, n_bytes, None, passes=passes) for name in ("first", "second")]
     for program in programs:
         card.rig.expect(program, patience)
+    for program in programs:
+        life(program, begin)
     seconds = max(p.end for p in programs) - begin
     return seconds, cards.Switches(card.rig).collect(programs, begin)
 

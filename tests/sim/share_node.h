@@ -8,6 +8,7 @@
  * the one that node_copy() sets.
  */
 
+#include "core/share/arm.h"
 #include "core/share/share.h"
 #include "nvshare/protocol.h"
 
@@ -218,7 +219,7 @@ static int step(struct node *node, struct share_event event)
 	for (uint32_t i = 0; i < CLIENTS && run->arm != SHARE_ARMS_; i++) {
 		for (int k = 0; k < SHARE_WARNINGS_; k++) {
 			node->slots[i].arms[k].n_bursts = 1025;
-			node->slots[i].arms[k].n_noted = 32;
+			node->slots[i].arms[k].n_noted = ARM_FIRST_BURSTS;
 			node->slots[i].arms[k].best = run->arm;
 		}
 	}

@@ -10,6 +10,7 @@
  * A header with code, and one world, because sim_share.c would be too long with it.
  */
 
+#include "core/share/arm.h"
 #include "core/share/share.h"
 #include "util/prng.h"
 
@@ -158,7 +159,7 @@ static void step(struct share_event event)
 	for (uint32_t i = 0; i < world.n_lc && world.is_pinned; i++) {
 		for (int k = 0; k < SHARE_WARNINGS_; k++) {
 			world.slots[i].arms[k].n_bursts = 1025;
-			world.slots[i].arms[k].n_noted = 32;
+			world.slots[i].arms[k].n_noted = ARM_FIRST_BURSTS;
 			world.slots[i].arms[k].best = SHARE_ARM_HOLD;
 		}
 	}

@@ -2,7 +2,7 @@
 
 #include "core/share/arm.h"
 
-#define FIRST_BURSTS  32u
+#define SETTLE_BURSTS 32u /* of these: programs load still, hints are not understood */
 #define EXPLORE_EVERY 256u
 #define SAMPLES_MIN   8u
 #define GAP_MIN       32u
@@ -15,7 +15,7 @@
 
 bool arm_is_first(const struct share_arm *arm)
 {
-	return arm->n_noted < FIRST_BURSTS;
+	return arm->n_noted < ARM_FIRST_BURSTS;
 }
 
 bool arm_is_trial(const struct share_arm *arm)
@@ -105,10 +105,19 @@ static void choose(struct share_arm *arm, enum share_arm_kind best)
 	arm->median_then = median(arm, best);
 }
 
+/* Both are tried anew; what is best stays so meanwhile. */
+static void forget(struct share_arm *arm)
+{
+	arm->n_noted = SETTLE_BURSTS;
+	arm->calls = 0;
+	arm->n[SHARE_ARM_HOLD] = 0;
+	arm->n[SHARE_ARM_SLICES] = 0;
+}
+
 /*
- * What was seen while a program loaded, or beside others than now, stays: of the worse one
- * hardly anything new is seen. So when the better one is not what it was, both are tried
- * again; ever less often, where that goes on.
+ * What was seen beside others than now stays: of the worse one hardly anything new is
+ * seen. So when the better one is not what it was, both are tried again; ever less often,
+ * where that goes on.
  */
 static void look_again(struct share_arm *arm)
 {
@@ -119,12 +128,10 @@ static void look_again(struct share_arm *arm)
 	arm->n_steady = 0;
 	if (then == 0)
 		arm->median_then = now;
-	if (then == 0 || change <= then / CHANGE_PART || arm->n_noted < FIRST_BURSTS + gap)
+	if (then == 0 || change <= then / CHANGE_PART || arm->n_noted < ARM_FIRST_BURSTS + gap)
 		return;
-	arm->n_noted = 0;
 	arm->gap = gap < GAP_MAX ? gap * 2 : gap;
-	arm->n[SHARE_ARM_HOLD] = 0;
-	arm->n[SHARE_ARM_SLICES] = 0;
+	forget(arm);
 }
 
 static enum share_arm_kind better(const struct share_arm *arm, enum share_warning warning)
@@ -150,6 +157,8 @@ void arm_note(struct share_arm *arm, enum share_warning warning, enum share_arm_
 	if (arm->n[SHARE_ARM_HOLD] >= SAMPLES_MIN && arm->n[SHARE_ARM_SLICES] >= SAMPLES_MIN)
 		choose(arm, better(arm, warning));
 	arm->n_noted += arm->n_noted < UINT32_MAX;
+	if (arm->n_noted == SETTLE_BURSTS)
+		forget(arm);
 	if (kind == arm->best && ++arm->n_steady == SHARE_ARM_SAMPLES)
 		look_again(arm);
 }

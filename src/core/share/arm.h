@@ -6,8 +6,9 @@
  * Whether to hold others during a critical client's bursts, or to leave it to the slices:
  * whichever has shown the shorter tail of its bursts. Holding costs the others their time,
  * so it has to be better, not as good: by a twentieth, or by a fiftieth for a client that
- * announces its bursts. At first both are tried in turn, and again when the better one's
- * median is by a fifth not what it was then; else the worse one once in 256 bursts: that is
+ * announces its bursts. At first both are tried in turn, 64 bursts long, of which the first
+ * half counts only until the second is there; and again, for 32, when the better one's median
+ * is by a fifth not what it was then. Else the worse one is tried once in 256 bursts: that is
  * rarely enough not to be in the 99th percentile itself.
  *
  * Requests that come close together are one burst, which says nothing of its length: so
@@ -15,6 +16,8 @@
  */
 
 #include "core/share/share.h"
+
+#define ARM_FIRST_BURSTS 64u /* that tell anything: of those beside nobody nothing is noted */
 
 /* For the burst that begins. */
 enum share_arm_kind arm_next(struct share_arm *arm);

@@ -40,7 +40,7 @@ struct share_arm {
 	uint32_t ns[SHARE_ARMS_][SHARE_ARM_SAMPLES]; /* for each call; the last ones */
 	uint32_t n[SHARE_ARMS_];                     /* in all */
 	uint32_t n_bursts;
-	uint32_t n_noted;     /* since both were begun to be tried in turn, the last time */
+	uint32_t n_noted;     /* below ARM_FIRST_BURSTS both are tried in turn */
 	uint32_t gap;         /* bursts from one such time to the next, at least; 0: the shortest */
 	uint32_t n_steady;    /* of the best, since it is that */
 	uint64_t median_then; /* of the best, when it became that */
