@@ -279,6 +279,15 @@ void hostpool_trim(void)
 {
 }
 
+bool hostpool_may_add(void)
+{
+	return false;
+}
+
+void hostpool_add_one(void)
+{
+}
+
 void channels_own_begin(void)
 {
 }

@@ -60,6 +60,10 @@ void agent_moved_out(CUdevice dev, uint64_t bytes)
 	fake.n_moved_out++;
 }
 
+void agent_wake(void)
+{
+}
+
 void agent_after_fork_child(void)
 {
 }

@@ -14,6 +14,18 @@
  */
 
 #include "fake_addresses.h"
+#include "hook/pager/hostpool.h"
+
+/* Host memory is unused, and goes; what was on its way, too. */
+static inline void fake_give_back_host_memory(void)
+{
+	size_t size;
+	void *addr;
+
+	hostpool_trim();
+	assert_false(touched_wait(&addr, &size));
+	assert_int_equal(hostpool_bytes(), 0);
+}
 
 /* ---- streams, events, copies ---------------------------------------------- */
 

@@ -4,6 +4,8 @@
 
 #include "fake_memory.h"
 
+#include <sched.h>
+#include <semaphore.h>
 #include <stdio.h>
 #include <sys/wait.h>
 
@@ -21,11 +23,20 @@ static int teardown(void **state)
 {
 	(void)state;
 	unsetenv("NVSHARE_HOST_MEMORY_LIMIT");
-	assert_int_equal(hostpool_unused(), hostpool_bytes());
-	hostpool_trim();
-	assert_int_equal(hostpool_bytes(), 0);
+	fake_give_back_host_memory();
 	assert_int_equal(fake.n_registered, 0);
 	return 0;
+}
+
+/* So many bytes are unused then, or as many as can be had. */
+static bool prepare(uint64_t bytes)
+{
+	struct hostpool_part *parts;
+
+	hostpool_begin(bytes, NULL);
+	parts = hostpool_get(bytes);
+	hostpool_put(parts);
+	return parts != NULL;
 }
 
 static uint64_t sum(const struct hostpool_part *parts)
@@ -62,7 +73,7 @@ static void need_not_be_in_one_piece(void **state)
 	struct hostpool_part *parts[8], *whole;
 
 	(void)state;
-	assert_int_equal(hostpool_prepare(16 * MIB), 0);
+	assert_true(prepare(16 * MIB));
 	for (size_t i = 0; i < 8; i++)
 		parts[i] = hostpool_get(2 * MIB);
 	for (size_t i = 0; i < 8; i += 2)
@@ -89,7 +100,7 @@ static void respects_the_limit(void **state)
 	assert_true(hostpool_has(2 * MIB));
 	assert_false(hostpool_has(3 * MIB));
 	assert_null(hostpool_get(4 * MIB));
-	assert_int_equal(hostpool_prepare(4 * MIB), HOSTPOOL_E_NO_MEMORY);
+	assert_false(prepare(4 * MIB));
 	hostpool_put(a);
 	assert_true(hostpool_has(8 * MIB)); /* 6 unused and 2 more */
 }
@@ -138,15 +149,113 @@ static void works_with_memory_that_can_not_be_registered(void **state)
 static void registers_again_what_died_with_its_context(void **state)
 {
 	(void)state;
-	assert_int_equal(hostpool_prepare(2 * MIB), 0);
+	assert_true(prepare(2 * MIB));
 	hostpool_context_gone(FAKE_CTX2);
-	assert_int_equal(hostpool_prepare(2 * MIB), 0);
+	assert_true(prepare(2 * MIB));
 	assert_int_equal(fake.n_registered, 1);
 	hostpool_context_gone(FAKE_CTX);
 	fake.n_registered = 0;
 	fake_current = FAKE_CTX2;
-	assert_int_equal(hostpool_prepare(2 * MIB), 0);
+	assert_true(prepare(2 * MIB));
 	assert_int_equal(fake.n_registered, 1);
+}
+
+static sem_t n_ready;
+
+static void note_ready(void)
+{
+	sem_post(&n_ready);
+}
+
+/* Who asks for it goes on, and adds it when it is there: 256 MiB at a time. */
+static void memory_is_touched_while_others_work(void **state)
+{
+	struct hostpool_part *a;
+
+	(void)state;
+	assert_int_equal(sem_init(&n_ready, 0, 0), 0);
+	hostpool_begin(258 * MIB, note_ready);
+	assert_int_equal(hostpool_unused(), 0);
+	sem_wait(&n_ready);
+	assert_true(hostpool_may_add());
+	assert_int_equal(fake.n_registered, 0);
+	hostpool_add_one();
+	assert_int_equal(hostpool_unused(), 256 * MIB);
+	assert_int_equal(fake.n_registered, 1);
+	a = hostpool_get(257 * MIB); /* waits for the rest */
+	assert_non_null(a);
+	assert_int_equal(hostpool_bytes(), 258 * MIB);
+	assert_int_equal(fake.n_registered, 2);
+	sem_wait(&n_ready);
+	hostpool_put(a);
+	assert_false(hostpool_may_add());
+	hostpool_add_one();
+	assert_int_equal(hostpool_bytes(), 258 * MIB);
+	hostpool_begin(1024 * MIB, note_ready);
+	hostpool_begin(258 * MIB, note_ready); /* so much is not needed any more */
+	assert_true(prepare(258 * MIB));
+	sem_destroy(&n_ready);
+}
+
+/* What is being touched when nobody wants it any more goes back, too. */
+static void nothing_is_left_of_what_was_on_its_way(void **state)
+{
+	size_t size;
+	void *addr;
+
+	(void)state;
+	for (int i = 0; i < 100; i++) {
+		hostpool_begin(64 * MIB, NULL);
+		for (int j = 0; j < i; j++)
+			sched_yield();
+		hostpool_trim();
+		assert_int_equal(hostpool_unused(), 0);
+	}
+	assert_false(touched_wait(&addr, &size));
+	assert_int_equal(hostpool_bytes(), 0);
+}
+
+static void what_is_on_its_way_counts(void **state)
+{
+	struct hostpool_part *a;
+
+	(void)state;
+	setenv("NVSHARE_HOST_MEMORY_LIMIT", "8MiB", 1);
+	hostpool_begin(6 * MIB, NULL);
+	assert_true(hostpool_has(8 * MIB));
+	assert_false(hostpool_has(8 * MIB + 1));
+	a = hostpool_get(6 * MIB);
+	assert_non_null(a);
+	assert_int_equal(hostpool_bytes(), 6 * MIB);
+	hostpool_begin(4 * MIB, NULL); /* more than there may be */
+	assert_null(hostpool_get(4 * MIB));
+	assert_int_equal(hostpool_bytes(), 6 * MIB);
+	hostpool_put(a);
+}
+
+static void a_child_has_nothing_on_its_way(void **state)
+{
+	struct hostpool_part *a;
+	int status;
+	pid_t pid;
+
+	(void)state;
+	hostpool_begin(512 * MIB, NULL);
+	pid = fork();
+	if (pid == 0) {
+		size_t size;
+		void *addr;
+
+		hostpool_after_fork_child();
+		if (hostpool_bytes() || touched_wait(&addr, &size))
+			_exit(1);
+		_exit(hostpool_bytes() != 0);
+	}
+	assert_int_equal(waitpid(pid, &status, 0), pid);
+	assert_int_equal(status, 0);
+	a = hostpool_get(512 * MIB);
+	assert_non_null(a);
+	hostpool_put(a);
 }
 
 static void a_child_does_not_have_it(void **state)
@@ -185,6 +294,10 @@ int main(void)
 		HOSTPOOL_TEST(knows_exactly_what_it_could_give),
 		HOSTPOOL_TEST(works_with_memory_that_can_not_be_registered),
 		HOSTPOOL_TEST(registers_again_what_died_with_its_context),
+		HOSTPOOL_TEST(memory_is_touched_while_others_work),
+		HOSTPOOL_TEST(nothing_is_left_of_what_was_on_its_way),
+		HOSTPOOL_TEST(what_is_on_its_way_counts),
+		HOSTPOOL_TEST(a_child_has_nothing_on_its_way),
 		HOSTPOOL_TEST(a_child_does_not_have_it),
 	};
 

@@ -91,9 +91,7 @@ static int teardown(void **state)
 	assert_int_equal(mem.resident, 0);
 	assert_int_equal(mem.swapped, 0);
 	assert_int_equal(mem.pinned[NVSHARE_PINNED_PLAIN], 0);
-	assert_int_equal(hostpool_unused(), hostpool_bytes());
-	hostpool_trim();
-	assert_int_equal(hostpool_bytes(), 0);
+	fake_give_back_host_memory();
 	return 0;
 }
 
@@ -288,7 +286,9 @@ static void memory_prepared_is_used_and_given_back(void **state)
 
 	(void)state;
 	pager_prepare(0, 64 * MIB);
-	assert_int_equal(hostpool_unused(), 64 * MIB);
+	assert_int_equal(hostpool_unused(), 0);
+	while (hostpool_unused() < 64 * MIB) /* by another thread, and then by this one */
+		hostpool_add_one();
 	assert_int_equal(fake.n_registered, 1);
 	assert_int_equal(pager_evict(0, UINT64_MAX, false, &move), NVSHARE_OUTCOME_SUCCESS);
 	assert_int_equal(hostpool_bytes(), 64 * MIB);

@@ -171,6 +171,19 @@ static void let_go(const struct agent_link *link)
 		agent_memory_changed(link->dev);
 }
 
+/* Bit by bit, so that messages are heard between. */
+static bool add_host_memory(const struct agent_link *link)
+{
+	struct agent_place place;
+
+	if (!hostpool_may_add() || !agent_enter_context(link->dev, &place))
+		return false;
+	hostpool_add_one();
+	agent_leave_context(&place);
+	agent_memory_changed(link->dev);
+	return true;
+}
+
 uint64_t agent_halt_tick(struct agent_link *link, uint64_t now_ns)
 {
 	struct nvshare_mem mem;
@@ -181,11 +194,11 @@ uint64_t agent_halt_tick(struct agent_link *link, uint64_t now_ns)
 			let_go(link);
 		return AGENT_NEVER;
 	}
-	if (now_ns < link->spare_ns)
-		return link->spare_ns;
-	link->spare_ns = AGENT_NEVER;
-	let_go(link);
-	return AGENT_NEVER;
+	if (now_ns >= link->spare_ns) {
+		link->spare_ns = AGENT_NEVER;
+		let_go(link);
+	}
+	return add_host_memory(link) ? now_ns : link->spare_ns;
 }
 
 /* It may have allocated since it was looked at, up to the moment in which it was frozen. */

@@ -5,17 +5,15 @@
 #include "hook/hook_log.h"
 #include "hook/pager/extent.h"
 #include "hook/pager/hostmem.h"
+#include "hook/pager/touched.h"
 #include "hook/table/cuda_real.h"
 
 #include <errno.h>
 #include <pthread.h>
 #include <stdlib.h>
 #include <sys/mman.h>
-#include <unistd.h>
 
-#define SLAB_MAX     (1ull << 30)
-#define TOUCHERS_MAX 8
-#define TOUCH_MIN    (64ull << 20) /* less than this a thread is not worth its start */
+#define SLAB_MAX (1ull << 30)
 
 struct hostpool_slab {
 	struct hostpool_slab *next; /* hostpool::slabs */
@@ -32,7 +30,7 @@ static struct {
 	uint64_t bytes;
 } pool = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
-uint64_t hostpool_bytes(void)
+static uint64_t bytes_added(void)
 {
 	uint64_t bytes;
 
@@ -40,6 +38,11 @@ uint64_t hostpool_bytes(void)
 	bytes = pool.bytes;
 	pthread_mutex_unlock(&pool.lock);
 	return bytes;
+}
+
+uint64_t hostpool_bytes(void)
+{
+	return bytes_added() + touched_bytes();
 }
 
 uint64_t hostpool_unused(void)
@@ -60,7 +63,7 @@ static uint64_t round_up(uint64_t bytes, uint64_t align)
 /* Every unused byte serves, in however small pieces; what grow() adds are whole huge pages. */
 bool hostpool_has(uint64_t bytes)
 {
-	uint64_t unused = hostpool_unused(), missing;
+	uint64_t unused = hostpool_unused() + touched_bytes(), missing;
 
 	if (bytes > UINT64_MAX - 2 * HOSTPOOL_ALIGN)
 		return false;
@@ -69,79 +72,6 @@ bool hostpool_has(uint64_t bytes)
 		return true;
 	missing = round_up(bytes - unused, HOSTPOOL_ALIGN);
 	return missing <= hostmem_available(hostpool_bytes());
-}
-
-struct touch {
-	pthread_t thread;
-	unsigned char *addr;
-	size_t size;
-	bool is_started;
-};
-
-/* One fault a huge page where there are huge pages; MADV_POPULATE_WRITE is Linux 5.14. */
-static void *touch_run(void *arg)
-{
-	struct touch *touch = arg;
-	size_t page = (size_t)sysconf(_SC_PAGESIZE);
-
-#ifdef MADV_POPULATE_WRITE
-	if (madvise(touch->addr, touch->size, MADV_POPULATE_WRITE) == 0)
-		return NULL;
-#endif
-	for (size_t i = 0; i < touch->size; i += page)
-		*(volatile unsigned char *)(touch->addr + i) = 0;
-	return NULL;
-}
-
-/* First touch is slower than the copies (2 to 7 GiB/s a thread): several threads share it. */
-static void touch_all(unsigned char *addr, size_t size)
-{
-	struct touch touches[TOUCHERS_MAX] = {0};
-	long n_cpus = sysconf(_SC_NPROCESSORS_ONLN);
-	size_t n = size / TOUCH_MIN + 1, share;
-
-	if (n > TOUCHERS_MAX)
-		n = TOUCHERS_MAX;
-	if (n_cpus > 0 && n > (size_t)n_cpus)
-		n = (size_t)n_cpus;
-	share = round_up(size / n, HOSTPOOL_ALIGN);
-	for (size_t i = 0; i < n && i * share < size; i++) {
-		touches[i].addr = addr + i * share;
-		touches[i].size = share < size - i * share ? share : size - i * share;
-		/* The last share is this thread's own. */
-		touches[i].is_started =
-			(i + 1) * share < size &&
-			pthread_create(&touches[i].thread, NULL, touch_run, &touches[i]) == 0;
-		if (!touches[i].is_started)
-			touch_run(&touches[i]);
-	}
-	for (size_t i = 0; i < n; i++) {
-		if (touches[i].is_started)
-			pthread_join(touches[i].thread, NULL);
-	}
-}
-
-/* mmap() aligns to pages only: map more, cut the ends off. */
-static void *map_aligned(size_t size)
-{
-	unsigned char *raw, *addr;
-	size_t before;
-
-	raw = mmap(NULL, size + HOSTPOOL_ALIGN, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS,
-		   -1, 0);
-	if (raw == MAP_FAILED)
-		return NULL;
-	before = (size_t)(-(uintptr_t)raw & (HOSTPOOL_ALIGN - 1));
-	addr = raw + before;
-	if (before)
-		munmap(raw, before);
-	munmap(addr + size, HOSTPOOL_ALIGN - before);
-
-	/* A fork with gigabytes pinned takes seconds and doubles them. */
-	(void)madvise(addr, size, MADV_DONTFORK);
-	(void)madvise(addr, size, MADV_DONTDUMP);
-	(void)madvise(addr, size, MADV_HUGEPAGE);
-	return addr;
 }
 
 static void slab_register(struct hostpool_slab *slab)
@@ -180,26 +110,18 @@ static void register_again(void)
 	} while (slab);
 }
 
-static int grow(uint64_t bytes)
+/* Takes addr, whatever comes of it. */
+static bool add(void *addr, size_t size)
 {
-	struct hostpool_slab *slab;
-	uint64_t size = round_up(bytes, HOSTPOOL_ALIGN);
+	struct hostpool_slab *slab = calloc(1, sizeof(*slab));
 	int r;
 
-	if (size > SLAB_MAX)
-		size = SLAB_MAX;
-	if (size > hostmem_available(hostpool_bytes()))
-		return HOSTPOOL_E_NO_MEMORY;
-	slab = calloc(1, sizeof(*slab));
-	if (!slab)
-		return -ENOMEM;
-	slab->size = size;
-	slab->addr = map_aligned(size);
-	if (!slab->addr) {
-		free(slab);
-		return HOSTPOOL_E_NO_MEMORY;
+	if (!slab) {
+		munmap(addr, size);
+		return false;
 	}
-	touch_all(slab->addr, size);
+	slab->addr = addr;
+	slab->size = size;
 	slab->is_tried = true;
 	slab_register(slab);
 
@@ -211,24 +133,50 @@ static int grow(uint64_t bytes)
 		pool.bytes += size;
 	}
 	pthread_mutex_unlock(&pool.lock);
-	if (r < 0) {
-		if (slab->ctx)
-			(void)cuda_real.cuMemHostUnregister(slab->addr);
-		munmap(slab->addr, size);
-		free(slab);
-	}
-	return r;
+	if (r == 0)
+		return true;
+	if (slab->ctx)
+		(void)cuda_real.cuMemHostUnregister(slab->addr);
+	munmap(slab->addr, size);
+	free(slab);
+	return false;
 }
 
-int hostpool_prepare(uint64_t bytes)
+/* By what is on its way, however much it is; else by bytes, at once. */
+static bool grow(uint64_t bytes)
+{
+	size_t size = round_up(bytes < SLAB_MAX ? bytes : SLAB_MAX, HOSTPOOL_ALIGN);
+	void *addr;
+
+	if (touched_wait(&addr, &size))
+		return add(addr, size);
+	if (size > hostmem_available(hostpool_bytes()))
+		return false;
+	addr = touched_map(size);
+	return addr && add(addr, size);
+}
+
+void hostpool_begin(uint64_t bytes, void (*ready)(void))
 {
 	uint64_t unused;
-	int r = 0;
 
 	register_again();
-	while (r == 0 && (unused = hostpool_unused()) < bytes)
-		r = grow(bytes - unused);
-	return r;
+	unused = hostpool_unused();
+	touched_want(unused < bytes ? bytes - unused : 0, bytes_added(), ready);
+}
+
+bool hostpool_may_add(void)
+{
+	return touched_is_ready();
+}
+
+void hostpool_add_one(void)
+{
+	size_t size;
+	void *addr;
+
+	if (touched_take(&addr, &size))
+		(void)add(addr, size);
 }
 
 /* As much as there is in one piece, at most bytes. */
@@ -257,7 +205,7 @@ struct hostpool_part *hostpool_get(uint64_t bytes)
 		if (!part)
 			return hostpool_put(parts);
 		r = get_part(bytes, part);
-		if (r == EXTENT_E_FULL && grow(bytes) == 0) {
+		if (r == EXTENT_E_FULL && grow(bytes)) {
 			free(part);
 			continue;
 		}
@@ -291,6 +239,7 @@ void hostpool_trim(void)
 {
 	struct hostpool_slab **link, *slab, *gone = NULL, *next;
 
+	touched_give_back();
 	pthread_mutex_lock(&pool.lock);
 	for (link = &pool.slabs; (slab = *link);) {
 		if (extent_remove(&pool.extent, (uintptr_t)slab->addr) != 0) {
@@ -332,4 +281,5 @@ void hostpool_after_fork_child(void)
 	pool.slabs = NULL;
 	pool.bytes = 0;
 	extent_init(&pool.extent);
+	touched_after_fork_child();
 }

@@ -14,14 +14,13 @@
  */
 
 #include "abi/cuda_abi.h"
+#include "hook/pager/touched.h"
 
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
-#define HOSTPOOL_ALIGN (2ull << 20) /* huge pages */
-
-enum { HOSTPOOL_E_SUCCESS_, HOSTPOOL_E_NO_MEMORY };
+#define HOSTPOOL_ALIGN TOUCHED_ALIGN
 
 /* Bytes come in parts, so that the pool never has to be in one piece. */
 struct hostpool_part {
@@ -37,23 +36,29 @@ struct hostpool_part {
 bool hostpool_has(uint64_t bytes);
 
 /*
- * Grows the pool until bytes are unused. A context is current. 0, HOSTPOOL_E_NO_MEMORY
- * (the host's memory is short: what could be had is there), or -ENOMEM.
+ * Lets the pool grow until bytes are unused, as far as the machine can spare them: another
+ * thread touches what is missing, and calls ready (touched.h) whenever there is some to add.
+ * hostpool_get() takes it, too. A context is current.
  */
-int hostpool_prepare(uint64_t bytes);
+void hostpool_begin(uint64_t bytes, void (*ready)(void));
+
+bool hostpool_may_add(void); /* there is a slab to add */
+
+/* Registers and adds one, which takes milliseconds. A context is current. */
+void hostpool_add_one(void);
 
 /* Parts of bytes in all, in order; grows the pool when it must. NULL: no memory. */
 struct hostpool_part *hostpool_get(uint64_t bytes);
 struct hostpool_part *hostpool_put(struct hostpool_part *parts); /* returns NULL; takes NULL */
 
-/* Gives unused memory back to the machine. A context is current. */
+/* Gives unused memory back to the machine, and what is on its way. A context is current. */
 void hostpool_trim(void);
 
 /* The driver forgets what was registered in ctx. */
 void hostpool_context_gone(CUcontext ctx);
 
-uint64_t hostpool_bytes(void);  /* in all */
-uint64_t hostpool_unused(void); /* of these */
+uint64_t hostpool_bytes(void);  /* in all, what is being touched among them */
+uint64_t hostpool_unused(void); /* of these, and added */
 
 void hostpool_after_fork_child(void);
 

@@ -14,6 +14,7 @@
 #include "hook/freeze/freeze.h"
 #include "hook/hook_log.h"
 #include "hook/memory/backend.h"
+#include "hook/pager/hostmem.h"
 #include "hook/pager/managed.h"
 #include "hook/pools/pools.h"
 #include "hook/table/cuda_real.h"
@@ -27,6 +28,9 @@
  */
 #define ROOM_WAIT_NS  2000000000ull
 #define ROOM_PAUSE_NS 5000000
+
+/* Who comes in may grow step by step: as much as went is made ready for the next, up to this. */
+#define AHEAD_MAX (4ull << 30)
 
 /* The copies on their way: a ring, oldest first. */
 struct move {
@@ -305,6 +309,19 @@ static uint64_t bytes_to_copy(const struct plan *plan)
 	return bytes;
 }
 
+static void prepare_next(CUdevice dev, uint64_t went)
+{
+	uint64_t spare = hostmem_available(hostpool_bytes()) / 4;
+	uint64_t bytes = went < AHEAD_MAX ? went : AHEAD_MAX;
+	struct nvshare_mem mem;
+
+	budget_read(dev, &mem);
+	bytes = bytes < mem.resident ? bytes : mem.resident;
+	bytes = bytes < spare ? bytes : spare;
+	if (bytes)
+		hostpool_begin(bytes, agent_wake);
+}
+
 int pager_evict(CUdevice dev, uint64_t bytes, bool is_frozen, struct pager_move *ret_move)
 {
 	struct move move = {.outcome = NVSHARE_OUTCOME_SUCCESS, .is_frozen = is_frozen};
@@ -329,6 +346,7 @@ int pager_evict(CUdevice dev, uint64_t bytes, bool is_frozen, struct pager_move 
 		move.outcome = NVSHARE_OUTCOME_NO_HOST_MEMORY;
 		goto out;
 	}
+	hostpool_begin(to_copy, agent_wake);
 	if (is_frozen)
 		move.outcome = pager_probe(dev, to_copy > 0);
 	if (move.outcome != NVSHARE_OUTCOME_SUCCESS)
@@ -353,6 +371,8 @@ int pager_evict(CUdevice dev, uint64_t bytes, bool is_frozen, struct pager_move 
 	}
 	ret_move->bytes = move.bytes;
 	ret_move->ns = now_ns() - start;
+	if (move.outcome == NVSHARE_OUTCOME_SUCCESS)
+		prepare_next(dev, move.bytes);
 out:
 	plan_deinit(&plan);
 	return move.outcome;
@@ -508,7 +528,7 @@ void pager_prepare(CUdevice dev, uint64_t bytes)
 	    !enter_any(dev, &pushed))
 		return;
 	if (bytes)
-		(void)hostpool_prepare(bytes);
+		hostpool_begin(bytes, agent_wake);
 	else
 		hostpool_trim();
 	pager_pop(pushed);

@@ -1,0 +1,343 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+
+#include "hook/pager/touched.h"
+
+#include "hook/cond.h"
+#include "hook/pager/hostmem.h"
+
+#include <pthread.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+/* Small ones: the first copies begin while most of the memory is still on its way. */
+#define SLAB_BYTES   (256ull << 20)
+#define TOUCHERS_MAX 8
+#define TOUCH_MIN    (32ull << 20) /* less than this a thread is not worth its start */
+
+struct slab {
+	struct slab *next;
+	void *addr;
+	size_t size;
+};
+
+static struct {
+	pthread_mutex_t lock;
+	pthread_cond_t changed;
+	struct slab *first, **last; /* ready */
+	uint64_t wanted;            /* bytes that are yet to be begun */
+	uint64_t bytes;             /* ready, or being touched */
+	uint64_t used;              /* by the caller, as said last */
+	bool is_running;            /* the thread is there */
+	unsigned int n_forgotten;   /* times that what was wanted was not any more */
+	void (*ready)(void);
+} touched = {.lock = PTHREAD_MUTEX_INITIALIZER,
+	     .changed = PTHREAD_COND_INITIALIZER,
+	     .last = &touched.first};
+
+/* ---- touching ------------------------------------------------------------- */
+
+struct touch {
+	pthread_t thread;
+	unsigned char *addr;
+	size_t size;
+	bool is_started;
+};
+
+static uint64_t round_up(uint64_t bytes, uint64_t align)
+{
+	return (bytes + align - 1) & ~(align - 1);
+}
+
+/* One fault a huge page where there are huge pages; MADV_POPULATE_WRITE is Linux 5.14. */
+static void *touch_run(void *arg)
+{
+	struct touch *touch = arg;
+	size_t page = (size_t)sysconf(_SC_PAGESIZE);
+
+#ifdef MADV_POPULATE_WRITE
+	if (madvise(touch->addr, touch->size, MADV_POPULATE_WRITE) == 0)
+		return NULL;
+#endif
+	for (size_t i = 0; i < touch->size; i += page)
+		*(volatile unsigned char *)(touch->addr + i) = 0;
+	return NULL;
+}
+
+/* First touch is slower than the copies (2 to 7 GiB/s a thread): several threads share it. */
+static void touch_all(unsigned char *addr, size_t size)
+{
+	struct touch touches[TOUCHERS_MAX] = {0};
+	long n_cpus = sysconf(_SC_NPROCESSORS_ONLN);
+	size_t n = size / TOUCH_MIN + 1, share;
+
+	if (n > TOUCHERS_MAX)
+		n = TOUCHERS_MAX;
+	if (n_cpus > 0 && n > (size_t)n_cpus)
+		n = (size_t)n_cpus;
+	share = round_up(size / n, TOUCHED_ALIGN);
+	for (size_t i = 0; i < n && i * share < size; i++) {
+		touches[i].addr = addr + i * share;
+		touches[i].size = share < size - i * share ? share : size - i * share;
+		/* The last share is this thread's own. */
+		touches[i].is_started =
+			(i + 1) * share < size &&
+			pthread_create(&touches[i].thread, NULL, touch_run, &touches[i]) == 0;
+		if (!touches[i].is_started)
+			touch_run(&touches[i]);
+	}
+	for (size_t i = 0; i < n; i++) {
+		if (touches[i].is_started)
+			pthread_join(touches[i].thread, NULL);
+	}
+}
+
+/* mmap() aligns to pages only: map more, cut the ends off. */
+static void *map_aligned(size_t size)
+{
+	unsigned char *raw, *addr;
+	size_t before;
+
+	raw = mmap(NULL, size + TOUCHED_ALIGN, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS,
+		   -1, 0);
+	if (raw == MAP_FAILED)
+		return NULL;
+	before = (size_t)(-(uintptr_t)raw & (TOUCHED_ALIGN - 1));
+	addr = raw + before;
+	if (before)
+		munmap(raw, before);
+	munmap(addr + size, TOUCHED_ALIGN - before);
+
+	/* A fork with gigabytes pinned takes seconds and doubles them. */
+	(void)madvise(addr, size, MADV_DONTFORK);
+	(void)madvise(addr, size, MADV_DONTDUMP);
+	(void)madvise(addr, size, MADV_HUGEPAGE);
+	return addr;
+}
+
+void *touched_map(size_t size)
+{
+	void *addr = map_aligned(size);
+
+	if (addr)
+		touch_all(addr, size);
+	return addr;
+}
+
+/* ---- ahead ---------------------------------------------------------------- */
+
+/* Counted from now on; the lock is held but for a while. 0: none is wanted, or may be had. */
+static size_t begin_slab(void)
+{
+	uint64_t taken = touched.used + touched.bytes, available;
+	uint64_t size;
+
+	if (!touched.wanted)
+		return 0;
+	pthread_mutex_unlock(&touched.lock);
+	available = hostmem_available(taken); /* reads files */
+	pthread_mutex_lock(&touched.lock);
+	size = touched.wanted < SLAB_BYTES ? touched.wanted : SLAB_BYTES;
+	size = round_up(size, TOUCHED_ALIGN);
+	if (size > available) {
+		touched.wanted = 0;
+		return 0;
+	}
+	touched.wanted -= size < touched.wanted ? size : touched.wanted;
+	touched.bytes += size;
+	return size;
+}
+
+static struct slab *make_slab(size_t size)
+{
+	struct slab *slab = calloc(1, sizeof(*slab));
+
+	if (!slab)
+		return NULL;
+	slab->size = size;
+	slab->addr = touched_map(size);
+	if (slab->addr)
+		return slab;
+	free(slab);
+	return NULL;
+}
+
+static void free_slabs(struct slab *slab)
+{
+	struct slab *next;
+
+	for (; slab; slab = next) {
+		next = slab->next;
+		munmap(slab->addr, slab->size);
+		free(slab);
+	}
+}
+
+static void *run(void *arg)
+{
+	struct slab *slab, *dead;
+	void (*ready)(void);
+	unsigned int was;
+	size_t size;
+
+	(void)arg;
+	pthread_mutex_lock(&touched.lock);
+	while ((size = begin_slab())) {
+		was = touched.n_forgotten;
+		pthread_mutex_unlock(&touched.lock);
+		slab = make_slab(size);
+		pthread_mutex_lock(&touched.lock);
+		ready = NULL;
+		dead = NULL;
+		if (!slab) {
+			touched.bytes -= size;
+			touched.wanted = 0;
+		} else if (touched.n_forgotten != was) {
+			touched.bytes -= size;
+			dead = slab;
+		} else {
+			*touched.last = slab;
+			touched.last = &slab->next;
+			ready = touched.ready;
+		}
+		pthread_cond_broadcast(&touched.changed);
+		pthread_mutex_unlock(&touched.lock);
+		free_slabs(dead);
+		if (ready)
+			ready();
+		pthread_mutex_lock(&touched.lock);
+	}
+	touched.is_running = false;
+	pthread_cond_broadcast(&touched.changed);
+	pthread_mutex_unlock(&touched.lock);
+	return NULL;
+}
+
+/* The program's signals are for the program's threads. */
+static bool start(void)
+{
+	sigset_t all, before;
+	pthread_attr_t attr;
+	pthread_t thread;
+	int r;
+
+	if (pthread_attr_init(&attr))
+		return false;
+	(void)pthread_attr_setdetachstate(&attr, PTHREAD_CREATE_DETACHED);
+	(void)sigfillset(&all);
+	(void)pthread_sigmask(SIG_SETMASK, &all, &before);
+	r = pthread_create(&thread, &attr, run, NULL);
+	(void)pthread_sigmask(SIG_SETMASK, &before, NULL);
+	(void)pthread_attr_destroy(&attr);
+	return r == 0;
+}
+
+void touched_want(uint64_t bytes, uint64_t used, void (*ready)(void))
+{
+	pthread_mutex_lock(&touched.lock);
+	touched.used = used;
+	touched.ready = ready;
+	touched.wanted = bytes > touched.bytes ? bytes - touched.bytes : 0;
+	if (touched.wanted && !touched.is_running) {
+		touched.is_running = start();
+		if (!touched.is_running)
+			touched.wanted = 0; /* it is touched when it is needed, then */
+	}
+	pthread_mutex_unlock(&touched.lock);
+}
+
+void touched_give_back(void)
+{
+	struct slab *all;
+
+	pthread_mutex_lock(&touched.lock);
+	touched.wanted = 0;
+	touched.n_forgotten++;
+	all = touched.first;
+	touched.first = NULL;
+	touched.last = &touched.first;
+	for (struct slab *slab = all; slab; slab = slab->next)
+		touched.bytes -= slab->size;
+	pthread_mutex_unlock(&touched.lock);
+	free_slabs(all);
+}
+
+/* Lock held. */
+static struct slab *take(void)
+{
+	struct slab *slab = touched.first;
+
+	if (!slab)
+		return NULL;
+	touched.first = slab->next;
+	if (!touched.first)
+		touched.last = &touched.first;
+	touched.bytes -= slab->size;
+	touched.used += slab->size;
+	return slab;
+}
+
+static bool give(struct slab *slab, void **ret_addr, size_t *ret_size)
+{
+	if (!slab)
+		return false;
+	*ret_addr = slab->addr;
+	*ret_size = slab->size;
+	free(slab);
+	return true;
+}
+
+bool touched_is_ready(void)
+{
+	bool is_ready;
+
+	pthread_mutex_lock(&touched.lock);
+	is_ready = touched.first != NULL;
+	pthread_mutex_unlock(&touched.lock);
+	return is_ready;
+}
+
+bool touched_take(void **ret_addr, size_t *ret_size)
+{
+	struct slab *slab;
+
+	pthread_mutex_lock(&touched.lock);
+	slab = take();
+	pthread_mutex_unlock(&touched.lock);
+	return give(slab, ret_addr, ret_size);
+}
+
+bool touched_wait(void **ret_addr, size_t *ret_size)
+{
+	struct slab *slab;
+
+	pthread_mutex_lock(&touched.lock);
+	while (!touched.first && touched.is_running)
+		cond_wait(&touched.changed, &touched.lock);
+	slab = take();
+	pthread_mutex_unlock(&touched.lock);
+	return give(slab, ret_addr, ret_size);
+}
+
+uint64_t touched_bytes(void)
+{
+	uint64_t bytes;
+
+	pthread_mutex_lock(&touched.lock);
+	bytes = touched.bytes;
+	pthread_mutex_unlock(&touched.lock);
+	return bytes;
+}
+
+void touched_after_fork_child(void)
+{
+	pthread_mutex_init(&touched.lock, NULL);
+	pthread_cond_init(&touched.changed, NULL);
+	touched.first = NULL;
+	touched.last = &touched.first;
+	touched.wanted = 0;
+	touched.bytes = 0;
+	touched.is_running = false;
+	touched.n_forgotten++;
+}

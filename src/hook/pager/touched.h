@@ -1,0 +1,48 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef NVS_HOOK_TOUCHED_H
+#define NVS_HOOK_TOUCHED_H
+
+/*
+ * Host memory that is mapped and touched ahead, in slabs, by a thread of its own: first
+ * touch takes longer than the copies that the memory is for, and who waits for it would hear
+ * no message meanwhile. That thread makes no driver call, so nothing has to wait for it; it
+ * is there only while slabs are on their way.
+ *
+ * Threading: taking and waiting by one thread at a time; the rest by any. A short lock.
+ */
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+/* Alignment and least size of every slab: huge pages. */
+#define TOUCHED_ALIGN (2ull << 20)
+
+/*
+ * So many bytes shall be there or on their way, not counting what is taken; more than that
+ * stays until it is taken or given back. used: what the caller has already of what the
+ * machine can spare (hostmem.h); where that is short fewer come. ready is called by that
+ * thread for each slab, with nothing allowed but a system call.
+ */
+void touched_want(uint64_t bytes, uint64_t used, void (*ready)(void));
+
+/* Wants none any more, and unmaps what nobody has taken. */
+void touched_give_back(void);
+
+bool touched_is_ready(void); /* there is one to take */
+
+/* The oldest that is ready, which is the caller's now, to munmap(). false: none is. */
+bool touched_take(void **ret_addr, size_t *ret_size);
+
+/* The same, and waits while any is on its way. false: none comes. */
+bool touched_wait(void **ret_addr, size_t *ret_size);
+
+uint64_t touched_bytes(void); /* ready, or being touched */
+
+/* Such a slab, of size bytes (a multiple of TOUCHED_ALIGN), at once. NULL: no memory. */
+void *touched_map(size_t size);
+
+/* The slabs were not inherited, nor was the thread. */
+void touched_after_fork_child(void);
+
+#endif
