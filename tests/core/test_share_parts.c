@@ -229,9 +229,9 @@ static void a_hint_s_hold_begins_as_early_as_the_slower_ones_took(void **state)
 	for (uint32_t i = 0; i < 200; i++)
 		g->preempt_us[g->n_preempted++ % SHARE_PREEMPTIONS] = i % 10 == 7 ? 2500 : 700;
 	rig_does(&rig, 0, SHARE_ACTIVITY_HINT, 5 * MS);
-	rig_in(&rig, 2 * MS);
+	rig_in(&rig, 1800 * US); /* 3125 us, and the margin */
 	assert_false(rig_is_held(&rig, 1));
-	rig_in(&rig, MS / 2);
+	rig_in(&rig, 50 * US);
 	assert_true(rig_is_held(&rig, 1));
 	/* Long ago, and one alone, are no reason. */
 	rig_does(&rig, 0, SHARE_ACTIVITY_HINT, 0);

@@ -31,6 +31,7 @@ class Requests:
     plain: Job
     shared: Job
     hinting: Job
+    warm_max: int = 1 << 30  # long ones leave no time for many that do not count
     alone: dict = field(default_factory=dict)
 
 
@@ -98,7 +99,7 @@ class Latency:
         is_plain = way == "driver"
         lc = kind.plain if is_plain else kind.hinting if hint_us else kind.shared
         bes = load.plain if is_plain else load.shared
-        window = self.crew.together(lc, bes, seconds, hint_us, WARM_PLAIN if is_plain else self.n_warm)
+        window = self.crew.together(lc, bes, seconds, hint_us, WARM_PLAIN if is_plain else min(self.n_warm, kind.warm_max))
         text = f"  {kind.label:16} {load.label:20} {way:16} {self.times(window.lc)}"
         said = None
         if kind.alone:
@@ -183,13 +184,14 @@ def torch(crew, args):
                                    "--kinds", ",".join(names), "--mean-ms", str(args.mean_ms),
                                    *(["--simple"] if args.simple else []))
 
-    kinds = {"resnet50-graph": "graph", "resnet50": "eager", "decoder": "eager"}
-    names = list(kinds)
+    kinds = {"resnet50-graph": ("graph", 1 << 30), "resnet50": ("eager", 64), "decoder": ("eager", 16)}
+    names = [name for name in kinds if name in args.kinds.split(",")]
     plain = crew.hire("lc", False, command("lc", names))
     rows = []
-    for i, (name, what) in enumerate(kinds.items()):
+    for i, name in enumerate(names):
+        what, warm_max = kinds[name]
         shared = Job(crew.hire(name, True, command("lc", [name]), **CRITICAL))
-        rows.append(Requests(name, what, Job(plain, i), shared, shared))
+        rows.append(Requests(name, what, Job(plain, i), shared, shared, warm_max))
     loads = ["matmul", "train", "long"]
     workers = {way: [crew.hire(f"be-{i}", way, command("be", loads)) for i in range(4)] for way in (False, True)}
     crew.until_ready(crew.workers, args.patience)
@@ -220,7 +222,8 @@ def main():
     parser.add_argument("--budget", type=float, default=100, help="seconds, for all of it")
     parser.add_argument("--seconds", type=float, default=3, help="the longest of a measurement")
     parser.add_argument("--patience", type=float, default=90, help="seconds, until all programs are ready")
-    parser.add_argument("--warm", type=int, default=60, help="requests that do not count: so long it is learned"
+    parser.add_argument("--kinds", default="resnet50-graph,resnet50,decoder", help="torch: of requests")
+    parser.add_argument("--warm", type=int, default=120, help="requests that do not count: so long it is learned"
                         " what serves a program better")
     parser.add_argument("--mean-ms", type=int, default=6, help="between two requests")
     parser.add_argument("--kernels", type=int, default=20, help="driver: of a request")
