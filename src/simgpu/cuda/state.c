@@ -15,6 +15,7 @@
 #include "simgpu/cuda/fail.h"
 #include "simgpu/cuda/hold.h"
 #include "simgpu/cuda/run.h"
+#include "simgpu/cuda/vmm.h"
 
 struct sim sim = {
 	.lock = PTHREAD_MUTEX_INITIALIZER,
@@ -68,6 +69,7 @@ static void after_fork_child(void)
 		return;
 	__atomic_store_n(&sim.phase, SIM_FORKED, __ATOMIC_RELAXED);
 	rm_forget();
+	vmm_forget();
 	node_forget();
 }
 

@@ -7,19 +7,19 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include "simgpu/cuda/api.h"
 #include "simgpu/cuda/state.h"
+#include "simgpu/cuda/token.h"
 
 /* Everything of this file is behind space's write lock. */
 struct phys {
 	uint64_t size;
 	uint64_t offset; /* in fd */
 	int fd;
+	int token; /* of node_pass(), once exported; -1: it is charged to this process */
 	bool is_own_fd;
-	bool is_imported; /* whoever exported it is charged */
 	unsigned int n_handles, n_maps;
 	uint32_t slot, generation;
 	CUmemAllocationProp prop;
@@ -90,8 +90,12 @@ static void phys_put(struct phys *phys)
 	else
 		fallocate(phys->fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, (off_t)phys->offset,
 			  (off_t)phys->size);
-	if (!phys->is_imported && phys->prop.location.type == CU_MEM_LOCATION_TYPE_DEVICE)
+	if (phys->token >= 0) {
+		close(phys->token);
+		node_passed_hold(device_node(phys->prop.location.id), -(int64_t)phys->size);
+	} else {
 		node_uncharge(device_node(phys->prop.location.id), phys->size);
+	}
 	free(phys);
 }
 
@@ -164,6 +168,7 @@ API(cuMemCreate, (CUmemGenericAllocationHandle * handle, size_t size,
 	phys->size = size;
 	phys->prop = *prop;
 	phys->n_handles = 1;
+	phys->token = -1;
 	space_write_lock();
 	if (phys_pages(phys) < 0 || !take_slot(phys)) {
 		if (phys->is_own_fd)
@@ -466,6 +471,35 @@ API(cuMemGetAccess, (unsigned long long *flags, const CUmemLocation *location, C
 	return r;
 }
 
+void vmm_forget(void)
+{
+	for (uint32_t i = 0; i < n_slots; i++) {
+		if (!slots[i])
+			continue;
+		if (slots[i]->is_own_fd)
+			close(slots[i]->fd);
+		if (slots[i]->token >= 0)
+			close(slots[i]->token);
+		slots[i] = NULL;
+	}
+	if (pool_fd >= 0)
+		close(pool_fd);
+	pool_fd = -1;
+}
+
+/* From now on whoever holds the token holds the memory. */
+static int pass(struct phys *phys)
+{
+	unsigned int device = device_node(phys->prop.location.id);
+	int token = node_pass(device, phys->size);
+
+	if (token < 0)
+		return token;
+	node_passed_hold(device, (int64_t)phys->size);
+	phys->token = token;
+	return token_fill(token, phys->fd, phys->size);
+}
+
 API(cuMemExportToShareableHandle, (void *shareableHandle, CUmemGenericAllocationHandle handle,
 				   CUmemAllocationHandleType handleType, unsigned long long flags))
 {
@@ -476,11 +510,14 @@ API(cuMemExportToShareableHandle, (void *shareableHandle, CUmemGenericAllocation
 	API_ENTER(API_INIT);
 	if (!shareableHandle || flags || handleType != CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR)
 		return CUDA_ERROR_INVALID_VALUE;
-	space_read_lock();
+	space_write_lock();
 	phys = phys_find(handle);
 	if (phys && phys->is_own_fd) {
-		fd = fcntl(phys->fd, F_DUPFD_CLOEXEC, 0);
-		*(int *)shareableHandle = fd;
+		fd = phys->token < 0 ? pass(phys) : 0;
+		if (fd >= 0)
+			fd = fcntl(phys->token, F_DUPFD_CLOEXEC, 0);
+		if (fd >= 0)
+			*(int *)shareableHandle = fd;
 		r = fd < 0 ? CUDA_ERROR_OPERATING_SYSTEM : CUDA_SUCCESS;
 	}
 	space_unlock();
@@ -492,26 +529,22 @@ API(cuMemImportFromShareableHandle,
 {
 	struct phys *phys;
 	CUresult r = CUDA_SUCCESS;
-	struct stat st;
-	int fd;
 
 	API_ENTER(API_CONTEXT);
 	if (!handle || shHandleType != CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR)
 		return CUDA_ERROR_INVALID_VALUE;
-	fd = fcntl((int)(intptr_t)osHandle, F_DUPFD_CLOEXEC, 0);
-	if (fd < 0 || fstat(fd, &st) < 0 || st.st_size <= 0) {
-		if (fd >= 0)
-			close(fd);
+	phys = calloc(1, sizeof(*phys));
+	if (!phys)
+		return CUDA_ERROR_OUT_OF_MEMORY;
+	phys->fd = token_look((int)(intptr_t)osHandle, &phys->size);
+	phys->token = phys->fd < 0 ? -1 : fcntl((int)(intptr_t)osHandle, F_DUPFD_CLOEXEC, 0);
+	if (phys->token < 0) {
+		if (phys->fd >= 0)
+			close(phys->fd);
+		free(phys);
 		return CUDA_ERROR_INVALID_VALUE;
 	}
-	phys = calloc(1, sizeof(*phys));
-	if (!phys) {
-		close(fd);
-		return CUDA_ERROR_OUT_OF_MEMORY;
-	}
-	phys->fd = fd;
-	phys->is_own_fd = phys->is_imported = true;
-	phys->size = (uint64_t)st.st_size;
+	phys->is_own_fd = true;
 	phys->n_handles = 1;
 	phys->prop.type = CU_MEM_ALLOCATION_TYPE_PINNED;
 	phys->prop.requestedHandleTypes = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR;
@@ -520,8 +553,10 @@ API(cuMemImportFromShareableHandle,
 	space_write_lock();
 	if (take_slot(phys)) {
 		*handle = handle_of(phys);
+		node_passed_hold(device_node(phys->prop.location.id), (int64_t)phys->size);
 	} else {
-		close(fd);
+		close(phys->fd);
+		close(phys->token);
 		free(phys);
 		r = CUDA_ERROR_OUT_OF_MEMORY;
 	}

@@ -233,7 +233,7 @@ void node_leave(void)
 		node_token_drop(i);
 	node_lock();
 	for (i = 0; i < NODE_DEVICES_MAX; i++)
-		node_view.self->device[i].used = 0;
+		node_view.self->device[i].used = node_view.self->device[i].passed = 0;
 	node_unlock();
 }
 

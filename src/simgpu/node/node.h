@@ -24,6 +24,7 @@ enum {
 	NODE_DEVICES_MAX = 64,
 	NODE_PROCS_MAX = 512,
 	NODE_EVENTS_MAX = 64,
+	NODE_PASSED_MAX = 1024,
 	NODE_LOAD_BUCKETS = 32,
 	NODE_LOAD_BUCKET_MS = 100,
 };
@@ -51,6 +52,7 @@ struct node_load {
 struct node_proc_device {
 	uint64_t used;    /* bytes of GPU memory, contexts included */
 	uint64_t kept;    /* of used: nothing is in it, and whoever needs room gets it */
+	uint64_t passed;  /* not of used: passed memory that it has a handle of */
 	uint64_t busy_ns; /* compute time, since the slot was taken */
 	uint64_t ticket;  /* place in the queue for the compute token; 0 does not want it */
 	struct node_load load;
@@ -74,6 +76,14 @@ struct node_device {
 	uint64_t copies_end_ns[NODE_DIRECTION_COUNT_];
 	uint64_t ecc_errors[2]; /* single, double */
 	struct node_load load;
+};
+
+/* Memory that was exported: nobody's own any more. */
+struct node_passed {
+	uint64_t id[2]; /* random; names the token */
+	uint64_t bytes; /* 0: the entry is free */
+	uint32_t device;
+	uint32_t unused;
 };
 
 struct node_event {
@@ -105,6 +115,7 @@ struct node_shared {
 	uint64_t n_slots; /* from there on all slots are free: scans end here */
 	struct node_event events[NODE_EVENTS_MAX];
 	struct node_device device[NODE_DEVICES_MAX];
+	struct node_passed passed[NODE_PASSED_MAX];
 	struct node_proc proc[NODE_PROCS_MAX];
 };
 
@@ -139,6 +150,17 @@ void node_unlock(void);
 bool node_proc_is_alive(const struct node_proc *proc);
 bool node_proc_start_time(uint32_t pid, uint64_t *ret);
 void node_reap_locked(void); /* drops the slots of dead processes */
+
+/*
+ * Memory that others may come to hold, charged to this process until now. Its token is a
+ * descriptor: as long as one of it is open anywhere, also in a message that nobody has
+ * received yet, the bytes are used, once; they are free as soon as somebody looks after the
+ * last one is gone. Takes nothing, the caller closes the token; or -errno: nothing changed.
+ */
+int node_pass(unsigned int device, uint64_t bytes);
+void node_passed_hold(unsigned int device, int64_t bytes); /* for lists of processes */
+uint64_t node_passed_locked(unsigned int device);          /* bytes in use */
+void node_passed_reap_locked(void);
 
 /* -ENOMEM when the device is full, also after dropping the dead. */
 int node_charge(unsigned int device, uint64_t bytes);

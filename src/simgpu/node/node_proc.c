@@ -65,11 +65,12 @@ void node_reap_locked(void)
 	while (node_view.shared->n_slots &&
 	       !node_view.shared->proc[node_view.shared->n_slots - 1].pid)
 		node_view.shared->n_slots--;
+	node_passed_reap_locked();
 }
 
 uint64_t node_used_locked(unsigned int device)
 {
-	uint64_t used = 0;
+	uint64_t used = node_passed_locked(device);
 	unsigned int i;
 
 	for (i = 0; i < node_view.shared->n_slots; i++)

@@ -78,12 +78,14 @@ static unsigned int list_processes(nvmlDevice_t device, nvmlProcessInfo_t *infos
 		const struct node_proc *proc = &node_view.shared->proc[i];
 
 		for (d = first; proc->pid && d < first + ml_count(device); d++) {
-			if (!proc->device[d].used)
+			uint64_t used = proc->device[d].used + proc->device[d].passed;
+
+			if (!used)
 				continue;
 			if (n_found < n)
 				infos[n_found] = (nvmlProcessInfo_t){
 					.pid = proc->pid,
-					.usedGpuMemory = proc->device[d].used,
+					.usedGpuMemory = used,
 					.gpuInstanceId =
 						is_mig ? d % node_view.shared->config.n_mig + 1
 						       : NVML_NO_INSTANCE,

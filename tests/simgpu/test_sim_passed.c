@@ -1,0 +1,245 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+
+/* Exported memory goes from process to process and is used, once, until its last holder ends. */
+
+#include "sim_fixture.h"
+
+#include <errno.h>
+#include <sys/socket.h>
+
+#define PASSED (8 * PAGE)
+#define WORDS  (PASSED / 4)
+#define PARTY  4 /* MiB: the context and the module of a part */
+
+/* Inherited by all parts: what one sends the next one receives, whoever is still there. */
+#define FD_OUT 50
+#define FD_IN  51
+
+#define NEED(condition)                                              \
+	do {                                                         \
+		if (!(condition)) {                                  \
+			fprintf(stderr, "failed: %s\n", #condition); \
+			return 255;                                  \
+		}                                                    \
+	} while (0)
+
+static const CUmemAllocationProp prop = {
+	.type = CU_MEM_ALLOCATION_TYPE_PINNED,
+	.location = {CU_MEM_LOCATION_TYPE_DEVICE, 0},
+	.requestedHandleTypes = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR,
+};
+static const CUmemAccessDesc read_write = {{CU_MEM_LOCATION_TYPE_DEVICE, 0},
+					   CU_MEM_ACCESS_FLAGS_PROT_READWRITE};
+
+union control {
+	struct cmsghdr header;
+	char bytes[CMSG_SPACE(sizeof(int))];
+};
+
+static int move_fd(bool is_out, int fd)
+{
+	char byte = 'x';
+	struct iovec part = {&byte, 1};
+	union control control = {.bytes = {0}};
+	struct msghdr message = {
+		.msg_iov = &part,
+		.msg_iovlen = 1,
+		.msg_control = &control,
+		.msg_controllen = sizeof(control),
+	};
+	struct cmsghdr *header = CMSG_FIRSTHDR(&message);
+
+	if (!is_out) {
+		if (recvmsg(FD_IN, &message, MSG_CMSG_CLOEXEC) != 1)
+			return -1;
+		memcpy(&fd, CMSG_DATA(header), sizeof(fd));
+		return fd;
+	}
+	header->cmsg_level = SOL_SOCKET;
+	header->cmsg_type = SCM_RIGHTS;
+	header->cmsg_len = CMSG_LEN(sizeof(fd));
+	memcpy(CMSG_DATA(header), &fd, sizeof(fd));
+	return sendmsg(FD_OUT, &message, 0) == 1 ? 0 : -1;
+}
+
+static int part_give(void)
+{
+	CUmemGenericAllocationHandle h;
+	CUdeviceptr p;
+	int fd;
+
+	NEED(cuInit(0) == CUDA_SUCCESS && sim_setup(NULL) == 0);
+	NEED(cuMemCreate(&h, PASSED, &prop, 0) == CUDA_SUCCESS);
+	NEED(cuMemAddressReserve(&p, PASSED, 0, 0, 0) == CUDA_SUCCESS);
+	NEED(cuMemMap(p, PASSED, 0, h, 0) == CUDA_SUCCESS);
+	NEED(cuMemSetAccess(p, PASSED, &read_write, 1) == CUDA_SUCCESS);
+	NEED(fill(NULL, p, WORDS, 7) == CUDA_SUCCESS && cuCtxSynchronize() == CUDA_SUCCESS);
+	NEED(cuMemExportToShareableHandle(&fd, h, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0) ==
+	     CUDA_SUCCESS);
+	NEED(cuMemUnmap(p, PASSED) == CUDA_SUCCESS && cuMemRelease(h) == CUDA_SUCCESS);
+	NEED(move_fd(true, fd) == 0 && close(fd) == 0);
+	peer_say('g');
+	peer_wait();
+	return 0;
+}
+
+/* And exports it again, which who gave it did not have to allow. */
+static int part_take(void)
+{
+	CUmemGenericAllocationHandle h;
+	CUdeviceptr p;
+	int fd, again;
+
+	NEED(cuInit(0) == CUDA_SUCCESS && sim_setup(NULL) == 0);
+	fd = move_fd(false, -1);
+	NEED(fd >= 0);
+	NEED(cuMemImportFromShareableHandle(&h, (void *)(intptr_t)fd,
+					    CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR) ==
+	     CUDA_SUCCESS);
+	NEED(close(fd) == 0);
+	NEED(cuMemAddressReserve(&p, PASSED, 0, 0, 0) == CUDA_SUCCESS);
+	NEED(cuMemMap(p, PASSED, 0, h, 0) == CUDA_SUCCESS);
+	NEED(cuMemSetAccess(p, PASSED, &read_write, 1) == CUDA_SUCCESS);
+	NEED(errors_in(p, WORDS, 7) == 0);
+	NEED(cuMemExportToShareableHandle(&again, h, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0) ==
+	     CUDA_SUCCESS);
+	NEED(cuMemUnmap(p, PASSED) == CUDA_SUCCESS && cuMemRelease(h) == CUDA_SUCCESS);
+	NEED(move_fd(true, again) == 0 && close(again) == 0);
+	peer_say('t');
+	peer_wait();
+	return 0;
+}
+
+static int part_hold(void)
+{
+	CUmemGenericAllocationHandle h;
+	int fd;
+
+	NEED(cuInit(0) == CUDA_SUCCESS && sim_setup(NULL) == 0);
+	fd = move_fd(false, -1);
+	NEED(fd >= 0);
+	NEED(cuMemImportFromShareableHandle(&h, (void *)(intptr_t)fd,
+					    CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR) ==
+	     CUDA_SUCCESS);
+	NEED(close(fd) == 0);
+	peer_say('h');
+	peer_wait();
+	return cuMemRelease(h) == CUDA_SUCCESS ? 0 : 1;
+}
+
+/* MiB in use beside its own context, as its status. */
+static int part_look(void)
+{
+	NEED(cuInit(0) == CUDA_SUCCESS && cuCtxCreate_v2(&ctx, 0, 0) == CUDA_SUCCESS);
+	return (int)(memory_used() / MIB) - 2;
+}
+
+/* The whole card but its own context: what nobody holds can be had. */
+static int part_fill(void)
+{
+	CUmemGenericAllocationHandle h;
+
+	NEED(cuInit(0) == CUDA_SUCCESS && cuCtxCreate_v2(&ctx, 0, 0) == CUDA_SUCCESS);
+	return cuMemCreate(&h, 60 * MIB, &prop, 0) == CUDA_SUCCESS ? 0 : 1;
+}
+
+static int used_mib(void)
+{
+	struct peer look = peer_start("look");
+
+	return peer_end(&look);
+}
+
+static void kill_peer(struct peer *peer)
+{
+	assert_int_equal(kill(peer->pid, SIGKILL), 0);
+	assert_int_equal(peer_end(peer), -SIGKILL);
+}
+
+static void memory_is_used_once_until_its_last_holder_is_gone(void **state)
+{
+	struct peer giver = peer_start("give"), taker, holder, all;
+
+	(void)state;
+	assert_int_equal(peer_hear(&giver), 'g');
+	assert_int_equal(used_mib(), 16 + PARTY); /* on its way, and what the giver has */
+	kill_peer(&giver);
+	assert_int_equal(used_mib(), 16);
+	taker = peer_start("take");
+	assert_int_equal(peer_hear(&taker), 't');
+	assert_int_equal(used_mib(), 16 + PARTY);
+	holder = peer_start("hold");
+	assert_int_equal(peer_hear(&holder), 'h');
+	assert_int_equal(used_mib(), 16 + 2 * PARTY);
+	kill_peer(&taker); /* its input is open in the holder as well */
+	assert_int_equal(used_mib(), 16 + PARTY);
+	all = peer_start("fill");
+	assert_int_equal(peer_end(&all), 1);
+	kill_peer(&holder);
+	assert_int_equal(used_mib(), 0);
+	all = peer_start("fill");
+	assert_int_equal(peer_end(&all), 0);
+}
+
+static void a_killed_exporter_leaves_nothing(void **state)
+{
+	struct peer giver = peer_start("give"), holder;
+
+	(void)state;
+	assert_int_equal(peer_hear(&giver), 'g');
+	holder = peer_start("hold");
+	assert_int_equal(peer_hear(&holder), 'h');
+	assert_int_equal(peer_end(&holder), 0);
+	assert_int_equal(used_mib(), PARTY);
+	kill_peer(&giver);
+	assert_int_equal(used_mib(), 0);
+}
+
+static void what_is_no_token_is_refused(void **state)
+{
+	CUmemGenericAllocationHandle h;
+	int pipes[2];
+
+	(void)state;
+	assert_int_equal(pipe(pipes), 0);
+	assert_int_equal(cuInit(0), CUDA_SUCCESS);
+	assert_int_equal(sim_setup(NULL), 0);
+	assert_int_equal(cuMemImportFromShareableHandle(&h, (void *)(intptr_t)pipes[0],
+							CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR),
+			 CUDA_ERROR_INVALID_VALUE);
+	assert_int_equal(cuMemImportFromShareableHandle(&h, (void *)(intptr_t)FD_IN,
+							CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR),
+			 CUDA_ERROR_INVALID_VALUE);
+	close(pipes[0]), close(pipes[1]);
+	assert_int_equal(sim_teardown(NULL), 0);
+}
+
+static const struct part {
+	const char *name;
+	int (*run)(void);
+} parts[] = {
+	{"give", part_give}, {"take", part_take}, {"hold", part_hold},
+	{"look", part_look}, {"fill", part_fill},
+};
+
+int main(int argc, char **argv)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(memory_is_used_once_until_its_last_holder_is_gone),
+		cmocka_unit_test(a_killed_exporter_leaves_nothing),
+		cmocka_unit_test(what_is_no_token_is_refused),
+	};
+	int fds[2], r;
+
+	for (size_t i = 0; argc == 2 && i < sizeof(parts) / sizeof(*parts); i++)
+		if (strcmp(argv[1], parts[i].name) == 0)
+			return parts[i].run();
+	if (socketpair(AF_UNIX, SOCK_DGRAM, 0, fds) < 0 || dup2(fds[0], FD_OUT) < 0 ||
+	    dup2(fds[1], FD_IN) < 0)
+		return 1;
+	close(fds[0]), close(fds[1]);
+	sim_environment("1", "64MiB");
+	r = cmocka_run_group_tests(tests, NULL, NULL);
+	sim_remove();
+	return r;
+}
