@@ -99,6 +99,17 @@ struct nvshare_empty {
 	uint8_t unused[8];
 };
 
+/*
+ * Where a client takes over memory that others need no more: a datagram socket with the
+ * abstract name "nvshare-" and name in hex, and what a datagram must begin with. The
+ * scheduler tells both only to those that could read the client's memory anyway.
+ * All zero: there is none.
+ */
+struct nvshare_door {
+	uint8_t name[16];
+	uint8_t key[16];
+};
+
 struct nvshare_register {
 	uint8_t gpu_uuid[16]; /* as cuDeviceGetUuid gives it; of the MIG instance if it is one */
 	uint64_t gpu_total_bytes; /* as the driver says; used when NVML does not */
@@ -107,6 +118,7 @@ struct nvshare_register {
 	uint32_t flags;
 	uint32_t backend; /* enum nvshare_backend */
 	struct nvshare_claim claim;
+	struct nvshare_door door;
 	char name[NVSHARE_NAME_LEN];
 	char pod[NVSHARE_POD_LEN]; /* namespace/name as the environment says; not trusted */
 };
@@ -146,6 +158,8 @@ struct nvshare_drop_lock {
 	uint64_t epoch;
 	uint64_t host_others; /* nvshare_mem::host of all other clients of the node */
 	uint64_t second_max;  /* what a second context may cost; less: do without */
+	uint64_t door_bytes;  /* of what goes, so much may be handed to the one behind door */
+	struct nvshare_door door;
 };
 
 enum nvshare_outcome {

@@ -142,7 +142,7 @@ struct sched_event {
 
 enum sched_action_type {
 	SCHED_ACTION_GRANT,   /* LOCK_OK: grant, budget, epoch */
-	SCHED_ACTION_DROP,    /* DROP_LOCK: grant (0: was not running), bytes, epoch */
+	SCHED_ACTION_DROP,    /* DROP_LOCK: grant (0: was not running), bytes, epoch, to */
 	SCHED_ACTION_WAIT,    /* WAIT_FOR_MEM: bytes = missing, position, why */
 	SCHED_ACTION_BUDGET,  /* MEM_AVAILABLE: budget, epoch */
 	SCHED_ACTION_REFUSE,  /* MEM_REFUSED: bytes = wanted, budget = the most it could have */
@@ -173,6 +173,7 @@ enum sched_wait {
 struct sched_action {
 	enum sched_action_type type;
 	uint32_t client;
+	uint32_t to; /* DROP: whom room is made for, the first of them; SCHED_NONE: nobody */
 	uint64_t grant;
 	uint64_t epoch;
 	uint64_t budget;

@@ -49,7 +49,7 @@ static void answered(struct sched_client *c)
 	c->answer_ns = SCHED_NO_DEADLINE;
 }
 
-void stop_drop(struct sched *sched, uint32_t client, uint64_t bytes)
+void stop_drop(struct sched *sched, uint32_t client, uint64_t bytes, uint32_t to)
 {
 	struct sched_client *c = &sched->clients[client];
 
@@ -65,12 +65,13 @@ void stop_drop(struct sched *sched, uint32_t client, uint64_t bytes)
 	fit_in(sched, client);
 	act_emit(sched, (struct sched_action){.type = SCHED_ACTION_DROP,
 					      .client = client,
+					      .to = to,
 					      .grant = c->grant,
 					      .bytes = bytes,
 					      .epoch = c->epoch});
 }
 
-void stop_evict(struct sched *sched, uint32_t client, uint64_t bytes)
+void stop_evict(struct sched *sched, uint32_t client, uint64_t bytes, uint32_t to)
 {
 	struct sched_client *c = &sched->clients[client];
 
@@ -79,6 +80,7 @@ void stop_evict(struct sched *sched, uint32_t client, uint64_t bytes)
 	fit_in(sched, client);
 	act_emit(sched, (struct sched_action){.type = SCHED_ACTION_DROP,
 					      .client = client,
+					      .to = to,
 					      .bytes = bytes,
 					      .epoch = c->epoch});
 }

@@ -16,10 +16,13 @@
  */
 uint64_t stop_epoch(struct sched_client *client, bool runs);
 
-/* DROP for a running client; PREPARE before it if it was not told. Three actions at most. */
-void stop_drop(struct sched *sched, uint32_t client, uint64_t bytes);
+/*
+ * DROP for a running client; PREPARE before it if it was not told. Three actions at most. to:
+ * the client that the room is for, or SCHED_NONE.
+ */
+void stop_drop(struct sched *sched, uint32_t client, uint64_t bytes, uint32_t to);
 /* DROP with grant 0 for a stopped one. */
-void stop_evict(struct sched *sched, uint32_t client, uint64_t bytes);
+void stop_evict(struct sched *sched, uint32_t client, uint64_t bytes, uint32_t to);
 
 /*
  * The client has stopped, and keeps what the event says; wants: to the tail of the

@@ -285,11 +285,22 @@ static uint32_t last_without_budget(const struct sched *sched, uint32_t gpu)
 	return i;
 }
 
+/* Whom the room is for that victim makes: the first that comes, as it is the first to restore. */
+static uint32_t first_without_budget(const struct sched *sched, uint32_t gpu, uint32_t victim)
+{
+	uint32_t i = sched->gpus[gpu].coming.first;
+
+	while (i != SCHED_NONE && (i == victim || is_whole(&sched->clients[i])))
+		i = next_in_line(sched, i);
+	return i;
+}
+
 static bool evict_from(struct sched *sched, uint32_t client, uint64_t bytes)
 {
 	if (client == SCHED_NONE)
 		return false;
-	stop_evict(sched, client, min_u64(bytes, fit_pageable(&sched->clients[client])));
+	stop_evict(sched, client, min_u64(bytes, fit_pageable(&sched->clients[client])),
+		   first_without_budget(sched, sched->clients[client].gpu, client));
 	return true;
 }
 
@@ -307,7 +318,8 @@ static bool make_room(struct sched *sched, uint32_t gpu)
 
 		if (victim != SCHED_NONE) {
 			stop_drop(sched, victim,
-				  min_u64(bytes, fit_pageable(&sched->clients[victim])));
+				  min_u64(bytes, fit_pageable(&sched->clients[victim])),
+				  first_without_budget(sched, gpu, victim));
 			return true;
 		}
 		if (last != SCHED_NONE) {

@@ -101,6 +101,20 @@ static uint64_t second_max(const struct server *server, const struct peer *peer)
 	return reserve > taken ? reserve - taken : 0;
 }
 
+static void tell_drop(struct server *server, struct peer *peer, const struct sched_action *action)
+{
+	struct nvshare_drop_lock drop = {
+		.grant = action->grant,
+		.bytes = action->bytes,
+		.epoch = action->epoch,
+		.host_others = server->host_bytes - peer->mem.host,
+		.second_max = second_max(server, peer),
+	};
+
+	handover_order(server, peer, action->to, &drop);
+	server_queue_body(server, peer, NVSHARE_MSG_DROP_LOCK, &drop);
+}
+
 static void tell(struct server *server, struct peer *peer, const struct sched_action *action)
 {
 	switch (action->type) {
@@ -111,11 +125,7 @@ static void tell(struct server *server, struct peer *peer, const struct sched_ac
 			&(struct nvshare_lock_ok){action->grant, action->budget, action->epoch});
 		break;
 	case SCHED_ACTION_DROP:
-		server_queue_body(server, peer, NVSHARE_MSG_DROP_LOCK,
-				  &(struct nvshare_drop_lock){action->grant, action->bytes,
-							      action->epoch,
-							      server->host_bytes - peer->mem.host,
-							      second_max(server, peer)});
+		tell_drop(server, peer, action);
 		break;
 	case SCHED_ACTION_WAIT:
 		server_queue_body(server, peer, NVSHARE_MSG_WAIT_FOR_MEM,

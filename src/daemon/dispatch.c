@@ -123,10 +123,16 @@ void dispatch_gpus(struct server *server)
 	}
 }
 
+static bool measure(struct server *server, uint32_t index, bool must)
+{
+	handover_note(server, index);
+	return gpus_sample(&server->gpus, index, server->now_ns, must);
+}
+
 static void sample(struct server *server, uint32_t index)
 {
 	server->gpus.at[index].is_left = false;
-	if (gpus_sample(&server->gpus, index, server->now_ns, false))
+	if (measure(server, index, false))
 		tell_gpu(server, index);
 }
 
@@ -245,8 +251,7 @@ static enum nvshare_register_result join(struct server *server, struct peer *pee
 	event.gpu = peer->gpu;
 	event.budget = clamp_budget(server, peer, reg->budget);
 	take_memory(server, peer, &reg->mem, &event.memory);
-	if (!server->grace_ns &&
-	    gpus_sample(&server->gpus, peer->gpu, server->now_ns, peer->share.on_card > 0))
+	if (!server->grace_ns && measure(server, peer->gpu, peer->share.on_card > 0))
 		tell_gpu(server, peer->gpu);
 	r = step(server, &event, ret_actions);
 	if (!r)
@@ -268,6 +273,8 @@ static void on_register(struct server *server, struct peer *peer,
 		return;
 	}
 	peer->backend = reg->backend;
+	peer->door = reg->door;
+	kin_read(peer->cred.pid, peer->cred.uid, peer->cred.gid, &peer->kin);
 	claims_take(server, peer, &reg->claim);
 	answer.result = join(server, peer, reg, &actions);
 	if (answer.result != NVSHARE_REGISTER_OK) {
@@ -516,7 +523,7 @@ static void end_grace(struct server *server)
 	log_info("recovered clients=%u", server->n_clients);
 	server->grace_ns = 0;
 	for (uint32_t i = 0; i < server->gpus.n; i++) {
-		if (gpus_sample(&server->gpus, i, server->now_ns, true))
+		if (measure(server, i, true))
 			tell_gpu(server, i);
 	}
 	while ((peer = server->held)) {
@@ -566,6 +573,8 @@ void dispatch_gone(struct server *server, struct peer *peer)
 	peer->mem = (struct nvshare_mem){0};
 	server_account(server, peer, 0, 0);
 	gpu->n_clients--;
+	if (gpu->taker == peer->slot + 1)
+		gpu->taker = 0;
 	server->n_clients--;
 	if (server_may_log(server))
 		log_info("leave client=%u gpu=%u pid=%d", peer->id, peer->gpu, (int)peer->cred.pid);

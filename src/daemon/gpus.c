@@ -129,7 +129,7 @@ static uint64_t less(uint64_t a, uint64_t b)
  */
 static uint64_t estimate(const struct gpu *gpu, uint64_t used)
 {
-	uint64_t least = less(used, gpu->allowed);
+	uint64_t least = less(used, gpu->allowed + gpu->on_way);
 	uint64_t most = less(used, gpu->reported);
 
 	if (gpu->external < least)

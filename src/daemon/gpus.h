@@ -23,6 +23,7 @@ struct gpu {
 	uint64_t reported;             /* on the card, by the reports of our clients */
 	uint64_t allowed;       /* by their budgets, or reports where these are more; and kept */
 	uint64_t seconds;       /* of second contexts */
+	uint64_t on_way;        /* from client to client at the most; in no report, but used */
 	uint64_t external;      /* used by others, as last told to the core */
 	uint64_t sample;        /* the same, as last measured */
 	uint64_t sampled_ns;    /* 0: never */
@@ -32,8 +33,9 @@ struct gpu {
 	uint64_t energy_ns;     /* then; 0: never */
 	uint64_t power_mw;      /* as last found; 0: not known */
 	uint32_t n_clients;
-	bool is_left; /* by its last client; to be measured when that one's memory is free */
-	bool is_told; /* the core knows it */
+	uint32_t taker; /* slot of the client that others hand memory to, and 1; 0: nobody */
+	bool is_left;   /* by its last client; to be measured when that one's memory is free */
+	bool is_told;   /* the core knows it */
 };
 
 struct gpus {

@@ -13,6 +13,7 @@
  */
 
 #include "daemon/gpus.h"
+#include "daemon/kin.h"
 #include "ipc/msg.h"
 #include "ipc/sock.h"
 #include "util/clock.h"
@@ -66,8 +67,10 @@ struct peer {
 	uint32_t backend;
 	uint32_t halt;              /* enum nvshare_halt, as it said last */
 	struct nvshare_claim claim; /* as given */
-	uint64_t gpu_ns;            /* GPU time, as far as the core has been told of it */
-	struct gpu_share share;     /* as accounted with its GPU */
+	struct nvshare_door door;   /* where it takes memory over */
+	struct kin kin;
+	uint64_t gpu_ns;        /* GPU time, as far as the core has been told of it */
+	struct gpu_share share; /* as accounted with its GPU */
 	uint64_t asked_ns;
 	uint64_t refused_ns;  /* a refusal was last logged */
 	uint32_t n_failed;    /* stops and returns in a row */

@@ -156,6 +156,15 @@ void shares_due(struct server *server);
 void shares_power(struct server *server); /* what the GPUs draw, for what it was used */
 
 /*
+ * handover.c: from, which is told to drop bytes for the client in slot to (SCHED_NONE:
+ * nobody), learns of its door if it may hand memory to it. note: before GPU index is
+ * measured, what may be on its way there.
+ */
+void handover_order(struct server *server, const struct peer *from, uint32_t to,
+		    struct nvshare_drop_lock *drop);
+void handover_note(struct server *server, uint32_t index);
+
+/*
  * claims.c: what peer, which registers, is given of its claim (peer->claim); a claim as the
  * core has it; whether a tool may change all; a tool changes one of a client's four settings.
  */

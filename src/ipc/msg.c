@@ -8,11 +8,11 @@
 /* The offsets are the wire: a compiler that pads otherwise speaks another protocol. */
 _Static_assert(sizeof(struct nvshare_msg_header) == 16, "header");
 _Static_assert(sizeof(struct nvshare_mem) == 120, "mem");
-_Static_assert(sizeof(struct nvshare_register) == 368, "register");
+_Static_assert(sizeof(struct nvshare_register) == 400, "register");
 _Static_assert(sizeof(struct nvshare_registered) == 32, "registered");
 _Static_assert(sizeof(struct nvshare_req_lock) == 120, "req_lock");
 _Static_assert(sizeof(struct nvshare_lock_ok) == 24, "lock_ok");
-_Static_assert(sizeof(struct nvshare_drop_lock) == 40, "drop_lock");
+_Static_assert(sizeof(struct nvshare_drop_lock) == 80, "drop_lock");
 _Static_assert(sizeof(struct nvshare_lock_released) == 176, "lock_released");
 _Static_assert(sizeof(struct nvshare_mem_update) == 160, "mem_update");
 _Static_assert(sizeof(struct nvshare_wait_for_mem) == 16, "wait_for_mem");

@@ -65,6 +65,7 @@ static void begin_switch(void)
 	rig_request(&rig, 1, rig_mem(0, 80, 0));
 	rig_at(&rig, 20 * S);
 	assert_int_equal(rig_did(&rig, 0, SCHED_ACTION_DROP)->bytes, 60 * GIB);
+	assert_int_equal(rig_did(&rig, 0, SCHED_ACTION_DROP)->to, 1);
 	assert_int_equal(rig_state(&rig, 1), SCHED_CLIENT_INCOMING);
 	assert_int_equal(budget_of(1), 20);
 }
@@ -165,6 +166,8 @@ static void two_victims_make_room_for_a_larger_one(void **state)
 	rig_at(&rig, 21 * S);
 	assert_int_equal(rig_did(&rig, 0, SCHED_ACTION_DROP)->bytes, 40 * GIB);
 	assert_int_equal(rig_did(&rig, 1, SCHED_ACTION_DROP)->bytes, 40 * GIB);
+	assert_int_equal(rig_did(&rig, 0, SCHED_ACTION_DROP)->to, 2);
+	assert_int_equal(rig_did(&rig, 1, SCHED_ACTION_DROP)->to, 2);
 	assert_int_equal(budget_of(2), 10);
 	assert_int_equal(part(2, rig_mem(10, 80, 0)), 0);
 	progress(0, rig_mem(30, 10, 0));
@@ -178,6 +181,26 @@ static void two_victims_make_room_for_a_larger_one(void **state)
 	assert_int_equal(budget_of(2), 90);
 	assert_int_equal(rig_memory(&rig, 2, rig_mem(90, 0, 0)), 0);
 	assert_int_equal(rig_state(&rig, 2), SCHED_CLIENT_RUNNING);
+}
+
+/* Two come: the room goes to the first that lacks any, whoever made it. */
+static void room_is_for_the_first_that_comes(void **state)
+{
+	(void)state;
+	rig_run(&rig, 0, 90);
+	rig_join(&rig, 1);
+	rig_join(&rig, 2);
+	assert_int_equal(rig_release(&rig, 0, rig_mem(90, 0, 0), false), 0);
+	rig_clear(&rig);
+	rig_request(&rig, 1, rig_mem(0, 30, 0));
+	assert_int_equal(rig_did(&rig, 0, SCHED_ACTION_DROP)->grant, 0);
+	assert_int_equal(rig_did(&rig, 0, SCHED_ACTION_DROP)->to, 1);
+	rig_request(&rig, 2, rig_mem(0, 30, 0));
+	assert_int_equal(rig_state(&rig, 2), SCHED_CLIENT_INCOMING);
+	assert_int_equal(part(1, rig_mem(10, 20, 0)), 0);
+	rig_clear(&rig);
+	assert_int_equal(rig_release(&rig, 0, rig_mem(70, 20, 0), false), 0);
+	assert_int_equal(rig_did(&rig, 0, SCHED_ACTION_DROP)->to, 2);
 }
 
 static void a_smaller_one_takes_no_more_than_it_needs(void **state)
@@ -429,6 +452,7 @@ int main(void)
 		T(a_report_frees_no_more_than_is_gone),
 		T(all_told_before_the_answer_is_no_failure),
 		T(two_victims_make_room_for_a_larger_one),
+		T(room_is_for_the_first_that_comes),
 		T(a_smaller_one_takes_no_more_than_it_needs),
 		T(one_that_dies_while_it_comes_leaves_its_room),
 		T(one_that_dies_while_it_moves_out_leaves_its_room),

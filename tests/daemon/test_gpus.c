@@ -278,6 +278,30 @@ static void second_contexts_are_not_external(void **state)
 	assert_int_equal(gpus.at[0].seconds + gpus.at[0].reported + gpus.at[0].allowed, 0);
 }
 
+/* What one has given up and the other has not got yet is in no report. */
+static void memory_on_its_way_is_not_external(void **state)
+{
+	const struct gpu_share all = {.on_card = 40 * GIB, .budget = 40 * GIB};
+	const struct gpu_share rest = {.on_card = 10 * GIB, .budget = 10 * GIB};
+	struct gpus gpus;
+
+	(void)state;
+	start_sampling(&gpus);
+	gpus_account(&gpus.at[0], &(struct gpu_share){0}, &all);
+	devices[0].used = 42 * GIB;
+	assert_false(gpus_sample(&gpus, 0, 2 * CLOCK_NS_PER_SEC, false));
+	gpus_account(&gpus.at[0], &all, &rest);
+	gpus.at[0].on_way = 35 * GIB;
+	for (uint64_t s = 4; s < 8; s++)
+		assert_false(gpus_sample(&gpus, 0, s * CLOCK_NS_PER_SEC, false));
+	assert_int_equal(gpus.at[0].external, 2 * GIB);
+	/* It did not come: whose it is by now is not ours to say. */
+	gpus.at[0].on_way = 0;
+	(void)gpus_sample(&gpus, 0, 8 * CLOCK_NS_PER_SEC, false);
+	(void)gpus_sample(&gpus, 0, 9 * CLOCK_NS_PER_SEC, false);
+	assert_int_equal(gpus.at[0].external, 32 * GIB);
+}
+
 /* The driver leaves managed memory's place on the card until others need it. */
 static void what_the_driver_keeps_of_managed_memory_is_not_external(void **state)
 {
@@ -460,6 +484,7 @@ int main(void)
 		cmocka_unit_test(a_client_that_comes_late_takes_its_memory_out_of_external),
 		cmocka_unit_test(a_rise_counts_when_it_was_seen_twice),
 		cmocka_unit_test(nvml_is_not_asked_too_often_nor_for_noise),
+		cmocka_unit_test(memory_on_its_way_is_not_external),
 		cmocka_unit_test(power_is_a_mean_or_that_of_now),
 		cmocka_unit_test(a_context_s_price_has_a_limit),
 	};

@@ -16,12 +16,12 @@ RUNNING, RECONNECT, FIXED = 1, 2, 4
 CLAIM = (1, 100, 0, 0)  # priority normal, weight, service level in us, percent of the GPU's time
 
 TYPES = {
-    "REGISTER": (1, "<16sQQ" + MEM + "II4I64s128s"),
+    "REGISTER": (1, "<16sQQ" + MEM + "II4I32s64s128s"),
     "SCHED_ON": (2, "<8s"),
     "SCHED_OFF": (3, "<8s"),
     "REQ_LOCK": (4, "<" + MEM),
     "LOCK_OK": (5, "<3Q"),
-    "DROP_LOCK": (6, "<5Q"),
+    "DROP_LOCK": (6, "<6Q32s"),
     "LOCK_RELEASED": (7, "<5Q" + MEM + "IIII"),
     "SET_TQ": (8, "<Q"),
     "MEM_UPDATE": (9, "<4Q" + MEM + "II"),
@@ -49,11 +49,12 @@ FORMATS = {name: struct.Struct(form) for name, (_, form) in TYPES.items()}
 # What most tests have nothing to say about: how the client can be stopped, the host memory
 # of others, and what a second context may cost.
 SECOND_MAX = 1 << 30
+NO_DOOR = bytes(32)
 LAST_VALUES = {
     "REGISTERED": (0, 0, 0, 0),  # no claim
     "LOCK_RELEASED": (0, 0),
     "MEM_UPDATE": (0, 0),
-    "DROP_LOCK": (0, SECOND_MAX),
+    "DROP_LOCK": (0, SECOND_MAX, 0, NO_DOOR),
     "PREPARE_SWAP_OUT": (0, SECOND_MAX),
 }
 
@@ -151,8 +152,8 @@ class Wire:
         except Closed:
             pass
 
-    def register(self, gpu=1, total=1 << 30, memory=mem(), flags=0, budget=0, name="test", pod="", claim=CLAIM):
-        self.send("REGISTER", bytes([gpu] * 16), total, budget, *memory, flags, 1, *claim, name.encode(), pod.encode())
+    def register(self, gpu=1, total=1 << 30, memory=mem(), flags=0, budget=0, name="test", pod="", claim=CLAIM, door=NO_DOOR):
+        self.send("REGISTER", bytes([gpu] * 16), total, budget, *memory, flags, 1, *claim, door, name.encode(), pod.encode())
         return self.expect("REGISTERED")
 
     def request(self, memory=mem()):
