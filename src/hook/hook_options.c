@@ -174,6 +174,7 @@ void hook_options_parse(char *(*get)(const char *name), struct hook_options *ret
 	*ret = (struct hook_options){
 		.backend = HOOK_OPTIONS_BACKEND_AUTO,
 		.freeze = true,
+		.transfer = true,
 		.orphan_ns = 30 * CLOCK_NS_PER_SEC,
 		.drain_ns = 10 * CLOCK_NS_PER_MS,
 		.drain_max_ns = 2000 * CLOCK_NS_PER_MS,
@@ -186,6 +187,7 @@ void hook_options_parse(char *(*get)(const char *name), struct hook_options *ret
 	read_bool(get, "NVSHARE_IPC", &ret->ipc);
 	read_bool(get, "NVSHARE_ENABLE_SINGLE_OVERSUB", &ret->single_oversub);
 	read_bool(get, "NVSHARE_FREEZE", &ret->freeze);
+	read_bool(get, "NVSHARE_TRANSFER", &ret->transfer);
 	read_time(get, "NVSHARE_ORPHAN_TIMEOUT_SEC", &orphan, &ret->orphan_ns);
 	read_time(get, "NVSHARE_DRAIN_MS", &grace, &ret->drain_ns);
 	read_time(get, "NVSHARE_DRAIN_MAX_MS", &drain, &ret->drain_max_ns);

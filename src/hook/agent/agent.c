@@ -15,6 +15,7 @@
 #include "hook/hook_log.h"
 #include "hook/lifecycle.h"
 #include "hook/memory/budget.h"
+#include "hook/pager/transfer.h"
 #include "hook/share/share.h"
 #include "hook/table/cuda_real.h"
 #include "util/clock.h"
@@ -106,6 +107,7 @@ void agent_link_remove(CUdevice dev)
 
 	device(dev)->link = NULL;
 	(void)fd_close(link->fd);
+	transfer_close(dev);
 	free(link);
 	agent_lease_sync_gate();
 }
@@ -220,6 +222,7 @@ static uint64_t link_timers(struct agent_link *link, uint64_t now)
 	     __atomic_load_n(&device(link->dev)->has_changed, __ATOMIC_ACQUIRE)))
 		next = earlier(next, link->report_ns);
 	next = earlier(next, agent_link_listen(link, now));
+	next = earlier(next, transfer_tick(link->dev, now));
 	if (link->is_broken)
 		next = 0;
 	next = earlier(next, agent_halt_tick(link, now));
@@ -228,10 +231,12 @@ static uint64_t link_timers(struct agent_link *link, uint64_t now)
 
 static void wait_for_news(uint64_t due_ns)
 {
-	struct pollfd fds[DEVICE_COUNT_MAX + 1] = {
+	/* The wake-up, and of each link its connection and its door; a descriptor of -1 is skipped.
+	 */
+	struct pollfd fds[2 * DEVICE_COUNT_MAX + 1] = {
 		{.fd = state.wake_fd, .events = POLLIN},
 	};
-	struct agent_link *links[DEVICE_COUNT_MAX + 1];
+	struct agent_link *links[2 * DEVICE_COUNT_MAX + 1];
 	uint64_t now = clock_now_ns(), n_wakes;
 	uint64_t left = due_ns > now ? due_ns - now : 0;
 	struct timespec timeout = {.tv_sec = (time_t)(left / CLOCK_NS_PER_SEC),
@@ -247,6 +252,11 @@ static void wait_for_news(uint64_t due_ns)
 			.fd = l->fd,
 			.events = (short)(POLLIN | (l->n_queued ? POLLOUT : 0)),
 		};
+		links[n_fds] = l;
+		fds[n_fds++] = (struct pollfd){
+			.fd = transfer_fd(l->dev, now),
+			.events = POLLIN,
+		};
 	}
 	if (ppoll(fds, n_fds, due_ns == AGENT_NEVER ? NULL : &timeout, NULL) < 0)
 		return;
@@ -254,7 +264,9 @@ static void wait_for_news(uint64_t due_ns)
 		n = read(state.wake_fd, &n_wakes, sizeof(n_wakes));
 		(void)n;
 	}
-	for (nfds_t i = 1; i < n_fds; i++) {
+	for (nfds_t i = 1; i < n_fds; i += 2) {
+		if (fds[i + 1].revents)
+			transfer_receive(links[i]->dev);
 		if (fds[i].revents & POLLOUT)
 			agent_link_flush(links[i]);
 		if (fds[i].revents & ~POLLOUT)
@@ -319,6 +331,8 @@ static void linger(void)
 	struct timespec pause = {.tv_sec = AGENT_LINGER_NS / CLOCK_NS_PER_SEC};
 	bool is_out = is_anything_out();
 
+	for (CUdevice dev = 0; dev < DEVICE_COUNT_MAX; dev++)
+		transfer_close(dev);
 	if (!is_out)
 		let_all_go();
 	pthread_mutex_lock(&state.lock);

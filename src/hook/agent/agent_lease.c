@@ -11,6 +11,7 @@
 #include "hook/memory/budget.h"
 #include "hook/pager/hostpool.h"
 #include "hook/pager/second.h"
+#include "hook/pager/transfer.h"
 #include "hook/table/cuda_real.h"
 #include "util/clock.h"
 
@@ -108,6 +109,18 @@ static bool enter_to_move(CUdevice dev, uint64_t bytes, uint64_t max, struct age
 	       agent_enter_context(dev, ret_place);
 }
 
+/* What the order named is for what it asks for, and for nothing after it. */
+static int evict_to_door(struct agent_link *link, uint64_t bytes)
+{
+	int outcome;
+
+	transfer_aim(link->dev, &link->door, link->door_bytes);
+	outcome = pager_evict(link->dev, bytes, agent_halt_is_frozen(), &link->out);
+	transfer_aim(link->dev, &link->door, 0);
+	link->door_bytes = 0;
+	return outcome;
+}
+
 static uint32_t evict(struct agent_link *link, uint64_t bytes)
 {
 	int outcome = NVSHARE_OUTCOME_SUCCESS;
@@ -124,13 +137,14 @@ static uint32_t evict(struct agent_link *link, uint64_t bytes)
 	if (agent_halt_is_frozen() && !second_get(link->dev))
 		outcome = NVSHARE_OUTCOME_INVALID_STATE; /* copies would stand still, too */
 	else if (bytes)
-		outcome = pager_evict(link->dev, bytes, agent_halt_is_frozen(), &link->out);
+		outcome = evict_to_door(link, bytes);
 	link->out_asked = 0;
 	agent_leave_context(&place);
 	outcome = (int)agent_halt_evicted((uint32_t)outcome);
-	hook_debug("device %d: evicted %llu of %llu bytes in %llu us, outcome %d", (int)link->dev,
-		   (unsigned long long)link->out.bytes, (unsigned long long)bytes,
-		   (unsigned long long)(link->out.ns / 1000), outcome);
+	hook_debug("device %d: evicted %llu of %llu bytes in %llu us, outcome %d, %llu handed over",
+		   (int)link->dev, (unsigned long long)link->out.bytes, (unsigned long long)bytes,
+		   (unsigned long long)(link->out.ns / 1000), outcome,
+		   (unsigned long long)link->out.handed);
 	return (uint32_t)outcome;
 }
 
@@ -200,8 +214,9 @@ static uint32_t restore(struct agent_link *link)
 	agent_leave_context(&place);
 	link->in.bytes += move.bytes;
 	link->in.ns += move.ns;
-	hook_debug("device %d: restored %llu bytes in %llu us, outcome %d", (int)link->dev,
-		   (unsigned long long)move.bytes, (unsigned long long)(move.ns / 1000), outcome);
+	hook_debug("device %d: restored %llu bytes in %llu us, outcome %d, %llu taken over",
+		   (int)link->dev, (unsigned long long)move.bytes,
+		   (unsigned long long)(move.ns / 1000), outcome, (unsigned long long)move.handed);
 	return (uint32_t)outcome;
 }
 

@@ -9,6 +9,7 @@
 #include "hook/memory/backend.h"
 #include "hook/memory/budget.h"
 #include "hook/pager/hostmem.h"
+#include "hook/pager/transfer.h"
 #include "ipc/sock.h"
 #include "util/clock.h"
 #include "util/fd.h"
@@ -95,6 +96,8 @@ static void disconnect(struct agent_link *link)
 	if (fd >= 0)
 		(void)shutdown(fd, SHUT_RDWR); /* a child may have it, from a fork just now */
 	(void)fd_close(fd);
+	transfer_close(link->dev);
+	link->door_bytes = 0;
 }
 
 void agent_link_close(struct agent_link *link)
@@ -206,6 +209,8 @@ static void send_register(struct agent_link *link)
 		     (link->was_registered ? NVSHARE_REGISTER_RECONNECT : 0) |
 		     (link->is_fixed ? NVSHARE_REGISTER_FIXED : 0);
 	body.backend = backend_of(link->dev);
+	if (body.backend == NVSHARE_BACKEND_VMM)
+		transfer_open(link->dev, &body.door);
 	share_wanted(&body.claim);
 	link->claimed = body.claim;
 	read_name(body.name, sizeof(body.name));
@@ -339,6 +344,8 @@ static void handle_message(struct agent_link *link, const struct msg *msg)
 		event.epoch = msg->body.drop_lock_6.epoch;
 		hostmem_set_others(msg->body.drop_lock_6.host_others);
 		link->second_max = msg->body.drop_lock_6.second_max;
+		link->door = msg->body.drop_lock_6.door;
+		link->door_bytes = msg->body.drop_lock_6.door_bytes;
 		break;
 	case NVSHARE_MSG_MEM_AVAILABLE:
 		event.type = LEASE_EVENT_BUDGET;

@@ -13,6 +13,7 @@
 #include "hook/pager/managed.h"
 #include "hook/pager/pager_vmm.h"
 #include "hook/pager/second.h"
+#include "hook/pager/transfer.h"
 #include "hook/pools/pools.h"
 #include "hook/table/cuda_real.h"
 
@@ -462,6 +463,7 @@ void pager_after_fork_child(void)
 	hostpool_after_fork_child();
 	managed_after_fork_child();
 	pager_vmm_after_fork_child();
+	transfer_after_fork_child();
 	peer_after_fork_child();
 	vmm_after_fork_child();
 	ledger_after_fork_child();

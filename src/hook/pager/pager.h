@@ -69,6 +69,7 @@ CUresult pager_peer(CUdevice dev, CUdevice peer, bool enable);
 /* Out pointer values: bytes moved and the time that the copies took. */
 struct pager_move {
 	uint64_t bytes;
+	uint64_t handed; /* of these, memory that went to, or came from, another program */
 	uint64_t ns;
 };
 

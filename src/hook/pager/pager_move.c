@@ -16,8 +16,10 @@
 #include "hook/memory/backend.h"
 #include "hook/pager/hostmem.h"
 #include "hook/pager/managed.h"
+#include "hook/pager/transfer.h"
 #include "hook/pools/pools.h"
 #include "hook/table/cuda_real.h"
+#include "util/fd.h"
 
 #include <stdlib.h>
 #include <time.h>
@@ -41,6 +43,7 @@ struct move {
 	int outcome;    /* enum nvshare_outcome; once not SUCCESS nothing new is started */
 	bool is_frozen; /* what is copied stands still because it is frozen, if it still is */
 	uint64_t bytes;
+	uint64_t handed;        /* of bytes: memory of the other program's, now or before */
 	uint64_t room_until_ns; /* 0: not waited for yet */
 };
 
@@ -216,6 +219,21 @@ static void keep(struct pager_chunk *chunk)
 	pager_chunk_set(chunk, PAGER_RESIDENT);
 }
 
+/* Before the scheduler hears of it: whoever acts on its word finds the memory in its door. */
+static CUresult unmap_or_hand_over(struct move *move, struct pager_chunk *chunk)
+{
+	CUdevice dev = chunk->range->dev;
+	bool may = chunk->host && chunk->is_mapped && chunk->is_exportable;
+	int fd = may ? transfer_export(dev, chunk->handle) : -1;
+	CUresult res = pager_chunk_unmap(chunk);
+
+	if (res != CUDA_SUCCESS)
+		(void)fd_close(fd);
+	else if (fd >= 0 && transfer_send(dev, fd, chunk->size))
+		move->handed += chunk->size;
+	return res;
+}
+
 /*
  * The bytes are in host memory: the chunk's own memory can go, if nothing has run since
  * the copy began and nothing can from here on.
@@ -227,7 +245,7 @@ static void let_go(struct move *move, struct pager_chunk *chunk)
 		keep(chunk);
 		return;
 	}
-	if (pager_chunk_unmap(chunk) != CUDA_SUCCESS) {
+	if (unmap_or_hand_over(move, chunk) != CUDA_SUCCESS) {
 		move->outcome = NVSHARE_OUTCOME_SAVE_FAILED;
 		keep(chunk);
 		return;
@@ -370,6 +388,7 @@ int pager_evict(CUdevice dev, uint64_t bytes, bool is_frozen, struct pager_move 
 		agent_moved_out(dev, move.bytes);
 	}
 	ret_move->bytes = move.bytes;
+	ret_move->handed = move.handed;
 	ret_move->ns = now_ns() - start;
 	if (move.outcome == NVSHARE_OUTCOME_SUCCESS)
 		prepare_next(dev, move.bytes);
@@ -415,6 +434,7 @@ static void end_oldest_in(struct move *move)
 		return;
 	}
 	move->bytes += chunk->size;
+	move->handed += chunk->is_taken ? chunk->size : 0;
 	is_last = pager_chunk_out(chunk, false);
 	pager_chunk_set(chunk, PAGER_RESIDENT);
 	/* Of a restore in parts too: what it could not bring in may have been freed since. */
@@ -495,7 +515,11 @@ int pager_restore(CUdevice dev, struct pager_move *ret_move)
 	plan_deinit(&plan);
 	if (move.outcome == NVSHARE_OUTCOME_SUCCESS)
 		pager_drop_host_copies(dev);
+	/* What comes next is for the rest of a restore that goes on. */
+	if (move.outcome != NVSHARE_OUTCOME_PARTIAL)
+		(void)transfer_drop(dev);
 	ret_move->bytes = move.bytes;
+	ret_move->handed = move.handed;
 	ret_move->ns = move.bytes ? now_ns() - start : 0;
 	return move.outcome;
 }

@@ -49,6 +49,8 @@ struct pager_chunk {
 	enum pager_state state;
 	bool is_mapped; /* the worker's own; when swapped: it could not be unmapped */
 	bool is_pinned;
+	bool is_exportable;   /* the worker's own: its memory was made so */
+	bool is_taken;        /* the same: it came from another program */
 	bool is_blank;        /* nothing was ever in it: there is nothing to copy */
 	bool is_host_old;     /* busy, and host copies were dropped: its own goes as well */
 	unsigned int n_holds; /* calls of the program that need it to stay where it is */
@@ -109,7 +111,8 @@ struct pager_device {
 	size_t n_out; /* chunks swapped */
 	bool is_known;
 	bool is_supported;
-	bool is_rdma; /* plain memory of the device is RDMA-capable, so ours has to be */
+	bool is_rdma;       /* plain memory of the device is RDMA-capable, so ours has to be */
+	bool is_exportable; /* ours is made so that it can be handed on; atomic */
 	size_t granularity;
 	unsigned int n_peers[PAGER_DEVICES]; /* contexts of that device that may reach us */
 };

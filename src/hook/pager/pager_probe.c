@@ -2,6 +2,7 @@
 
 #include "hook/hook_log.h"
 #include "hook/pager/pager_private.h"
+#include "hook/pager/transfer.h"
 #include "hook/table/cuda_real.h"
 
 #define PROBE_BYTES 4096
@@ -58,6 +59,8 @@ static CUresult probe(CUdevice dev, void *host)
 	res = cuda_real.cuMemCreate(&handle, size, &prop, 0);
 	if (res == CUDA_SUCCESS) {
 		res = map_and_copy(dev, addr, size, handle, host);
+		if (prop.requestedHandleTypes)
+			transfer_probe(handle);
 		(void)cuda_real.cuMemRelease(handle);
 	} else if (res == CUDA_ERROR_OUT_OF_MEMORY) {
 		res = CUDA_SUCCESS;

@@ -5,6 +5,7 @@
 #include "hook/pager/pager_private.h"
 
 #include "hook/gate/gate.h"
+#include "hook/pager/transfer.h"
 #include "hook/pools/pools.h"
 #include "hook/table/cuda_real.h"
 
@@ -15,10 +16,12 @@ struct pager_device *pager_device(CUdevice dev)
 	return dev >= 0 && dev < PAGER_DEVICES ? &pager.devices[dev] : NULL;
 }
 
-static CUmemAllocationProp properties(CUdevice dev, bool is_rdma)
+static CUmemAllocationProp properties(CUdevice dev, bool is_rdma, bool is_exportable)
 {
 	return (CUmemAllocationProp){
 		.type = CU_MEM_ALLOCATION_TYPE_PINNED,
+		.requestedHandleTypes = is_exportable ? CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR
+						      : CU_MEM_HANDLE_TYPE_NONE,
 		.location = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = dev},
 		.allocFlags.gpuDirectRDMACapable = is_rdma,
 	};
@@ -29,7 +32,7 @@ bool pager_supported(CUdevice dev)
 {
 	struct pager_device *device = pager_device(dev);
 	CUmemAllocationProp prop;
-	bool is_known, is_supported;
+	bool is_known, is_supported, is_exportable;
 	size_t granularity = 0;
 	int vmm = 0, rdma = 0;
 
@@ -50,7 +53,8 @@ bool pager_supported(CUdevice dev)
 		    &rdma, CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_WITH_CUDA_VMM_SUPPORTED, dev) !=
 	    CUDA_SUCCESS)
 		rdma = 0;
-	prop = properties(dev, rdma);
+	is_exportable = transfer_supported(dev);
+	prop = properties(dev, rdma, is_exportable);
 	is_supported = vmm && cuda_real.cuMemGetAllocationGranularity(
 				      &granularity, &prop, CU_MEM_ALLOC_GRANULARITY_MINIMUM) ==
 				      CUDA_SUCCESS;
@@ -61,6 +65,7 @@ bool pager_supported(CUdevice dev)
 	device->is_known = true;
 	device->is_supported = is_supported;
 	device->is_rdma = rdma != 0;
+	__atomic_store_n(&device->is_exportable, is_exportable, __ATOMIC_RELAXED);
 	device->granularity = granularity;
 	pthread_mutex_unlock(&pager.lock);
 	return is_supported;
@@ -68,7 +73,10 @@ bool pager_supported(CUdevice dev)
 
 CUmemAllocationProp pager_properties(CUdevice dev)
 {
-	return properties(dev, pager.devices[dev].is_rdma);
+	const struct pager_device *device = &pager.devices[dev];
+
+	return properties(dev, device->is_rdma,
+			  __atomic_load_n(&device->is_exportable, __ATOMIC_RELAXED));
 }
 
 CUresult pager_push(CUcontext ctx, bool *ret_pushed)
@@ -188,19 +196,30 @@ static CUresult chunk_unmap(struct pager_chunk *chunk)
 	return CUDA_SUCCESS;
 }
 
-static CUresult chunk_map(struct pager_chunk *chunk)
+/* Where the driver does not make memory that can be exported, no more is asked for. */
+static CUresult chunk_create(struct pager_chunk *chunk)
 {
 	CUdevice dev = chunk->range->dev;
 	CUmemAllocationProp prop = pager_properties(dev);
-	CUmemAccessDesc descs[PAGER_DEVICES];
-	CUresult res;
+	CUresult res = cuda_real.cuMemCreate(&chunk->handle, chunk->size, &prop, 0);
 
-	if (chunk->is_mapped)
-		return CUDA_SUCCESS;
-	res = cuda_real.cuMemCreate(&chunk->handle, chunk->size, &prop, 0);
-	if (res != CUDA_SUCCESS)
-		return res;
-	res = cuda_real.cuMemMap(chunk->addr, chunk->size, 0, chunk->handle, 0);
+	if (res != CUDA_SUCCESS && res != CUDA_ERROR_OUT_OF_MEMORY && prop.requestedHandleTypes) {
+		__atomic_store_n(&pager.devices[dev].is_exportable, false, __ATOMIC_RELAXED);
+		prop.requestedHandleTypes = CU_MEM_HANDLE_TYPE_NONE;
+		res = cuda_real.cuMemCreate(&chunk->handle, chunk->size, &prop, 0);
+	}
+	chunk->is_taken = false;
+	chunk->is_exportable = prop.requestedHandleTypes != CU_MEM_HANDLE_TYPE_NONE;
+	return res;
+}
+
+/* Its handle is mapped, or released. */
+static CUresult chunk_place(struct pager_chunk *chunk)
+{
+	CUdevice dev = chunk->range->dev;
+	CUmemAccessDesc descs[PAGER_DEVICES];
+	CUresult res = cuda_real.cuMemMap(chunk->addr, chunk->size, 0, chunk->handle, 0);
+
 	if (res != CUDA_SUCCESS) {
 		(void)cuda_real.cuMemRelease(chunk->handle);
 		return res;
@@ -210,6 +229,29 @@ static CUresult chunk_map(struct pager_chunk *chunk)
 	if (res != CUDA_SUCCESS)
 		(void)chunk_unmap(chunk);
 	return res;
+}
+
+static bool take_over(struct pager_chunk *chunk)
+{
+	if (!transfer_import(chunk->range->dev, chunk->size, &chunk->handle))
+		return false;
+	chunk->is_taken = chunk->is_exportable = true;
+	return chunk_place(chunk) == CUDA_SUCCESS;
+}
+
+static CUresult chunk_map(struct pager_chunk *chunk)
+{
+	/* What comes from others has their bytes in it: only where all are overwritten. */
+	bool is_restored = chunk->host != NULL;
+	CUresult res;
+
+	if (chunk->is_mapped || (is_restored && take_over(chunk)))
+		return CUDA_SUCCESS;
+	res = chunk_create(chunk);
+	/* The room may be that of other sizes. */
+	if (res == CUDA_ERROR_OUT_OF_MEMORY && is_restored && transfer_drop(chunk->range->dev))
+		res = chunk_create(chunk);
+	return res == CUDA_SUCCESS ? chunk_place(chunk) : res;
 }
 
 static const struct pager_ops plain_ops = {
