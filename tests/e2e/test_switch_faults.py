@@ -84,6 +84,8 @@ STEPS = {
     "cuMemUnmap": [1, 2, 3, 5],
     "cuMemRelease": [1, 2, 3, 5],
     "cuMemAddressFree": [1],
+    "cuMemExportToShareableHandle": [1, 2, 4],
+    "cuMemImportFromShareableHandle": [1, 2, 4],
 }
 # Those of the first stop.
 FIRST_STEPS = {

@@ -14,6 +14,7 @@ from conftest import MIB, until
 HANDED = re.compile(r"evicted (\d+) of \d+ bytes in \d+ us, outcome 0, (\d+) handed over")
 TAKEN = re.compile(r"restored (\d+) bytes in \d+ us, outcome \d+, (\d+) taken over")
 DOOR = re.compile(r"@(nvshare-[0-9a-f]{32})$")
+SMALL = 4 * MIB  # what small allocations share; of the same size in both
 SETTINGS = {"NVSHARE_DEBUG": "1", "NVSHARE_DRAIN_MS": "0"}
 
 
@@ -33,6 +34,10 @@ def start(node, name, *args, size="80MiB", buffers=10, **env):
 
 def total(pattern, program):
     return sum(int(m[2]) for m in pattern.finditer(program.output()))
+
+
+def largest(pattern, program):
+    return max((int(m[2]) for m in pattern.finditer(program.output())), default=0)
 
 
 def n_moves(program):
@@ -66,8 +71,8 @@ def test_other_kinds_of_memory_and_work_stay_right(node, mode):
     programs = [start(node, f"p{i}", "--seed", i, *mode) for i in range(2)]
     until("they took turns", lambda: all(n_moves(p) >= 3 for p in programs))
     finish(node, programs)
-    if mode == ["--vmm"]:  # the program's own, made as it wanted
-        assert not any(total(HANDED, p) for p in programs)
+    if mode == ["--vmm"]:  # the program's own, made as it wanted; but for what is small
+        assert all(largest(HANDED, p) <= SMALL for p in programs)
 
 
 def test_what_was_taken_over_stays_within_the_card_and_is_nobody_elses(node):
@@ -114,7 +119,7 @@ def test_sizes_that_do_not_match_are_freed(node):
     programs = [start(node, "large", "--seed", 1, buffers=2), start(node, "small", "--seed", 2, buffers=10)]
     until("both handed memory over", lambda: all(n_moves(p) >= 4 and total(HANDED, p) for p in programs))
     finish(node, programs)
-    assert not any(total(TAKEN, p) for p in programs)
+    assert all(largest(TAKEN, p) <= SMALL for p in programs)
 
 
 @pytest.mark.parametrize("call", ["cuMemExportToShareableHandle", "cuMemImportFromShareableHandle"])
