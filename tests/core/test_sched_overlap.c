@@ -187,19 +187,24 @@ static void two_victims_make_room_for_a_larger_one(void **state)
 static void room_is_for_the_first_that_comes(void **state)
 {
 	(void)state;
-	rig_run(&rig, 0, 90);
+	rig_run(&rig, 0, 50);
+	rig_run(&rig, 3, 40);
 	rig_join(&rig, 1);
 	rig_join(&rig, 2);
-	assert_int_equal(rig_release(&rig, 0, rig_mem(90, 0, 0), false), 0);
+	assert_int_equal(rig_release(&rig, 0, rig_mem(50, 0, 0), false), 0);
+	assert_int_equal(rig_release(&rig, 3, rig_mem(40, 0, 0), false), 0);
 	rig_clear(&rig);
 	rig_request(&rig, 1, rig_mem(0, 30, 0));
 	assert_int_equal(rig_did(&rig, 0, SCHED_ACTION_DROP)->grant, 0);
 	assert_int_equal(rig_did(&rig, 0, SCHED_ACTION_DROP)->to, 1);
 	rig_request(&rig, 2, rig_mem(0, 30, 0));
 	assert_int_equal(rig_state(&rig, 2), SCHED_CLIENT_INCOMING);
+	assert_int_equal(rig_did(&rig, 3, SCHED_ACTION_DROP)->to, 1);
+	/* It has all now, or can have it. */
 	assert_int_equal(part(1, rig_mem(10, 20, 0)), 0);
+	assert_int_equal(rig_release(&rig, 0, rig_mem(30, 20, 0), false), 0);
 	rig_clear(&rig);
-	assert_int_equal(rig_release(&rig, 0, rig_mem(70, 20, 0), false), 0);
+	assert_int_equal(rig_release(&rig, 3, rig_mem(30, 10, 0), false), 0);
 	assert_int_equal(rig_did(&rig, 0, SCHED_ACTION_DROP)->to, 2);
 }
 

@@ -174,6 +174,9 @@ TROUBLES = {
     "copies in": "cuMemcpyHtoDAsync:1:999,cuMemcpyHtoDAsync:4:999,cuMemcpyHtoDAsync:15:999",
     "events": "cuEventRecord:1:999,cuEventRecord:8:999,cuEventSynchronize:6:999",
     "unmapping": "cuMemUnmap:1:999,cuMemUnmap:4:999,cuMemUnmap:12:999",
+    "handing over": ",".join(f"cuMemExportToShareableHandle:{n}:999" for n in (1, 4, 12)),
+    "taking over": ",".join(f"cuMemImportFromShareableHandle:{n}:999" for n in (1, 4, 12)),
+    "a slow export": "cuMemExportToShareableHandle:1:hang:1200,cuMemExportToShareableHandle:2:hang:1200",
     "a slow probe": "cuMemAddressReserve:1:hang:1200,cuMemAddressReserve:2:hang:1200",
     "a slow copy": "cuMemcpyDtoHAsync:2:hang:1200,cuMemcpyHtoDAsync:5:hang:300",
 }
