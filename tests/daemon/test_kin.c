@@ -21,7 +21,7 @@ static struct kin of(pid_t pid)
 	return kin;
 }
 
-static pid_t started; /* what is in a new pid namespace ends with this one */
+static pid_t started, inner; /* the child; what is in a new pid namespace is the child's */
 
 static void wait_to_be_killed(void)
 {
@@ -55,11 +55,13 @@ static pid_t start(int flags)
 	if (may)
 		assert_int_equal(read(ready[0], &pid, sizeof(pid)), sizeof(pid));
 	close(ready[0]);
+	inner = may ? pid : started;
 	return may ? pid : -1;
 }
 
 static void end(void)
 {
+	assert_int_equal(kill(inner, SIGKILL), 0);
 	assert_int_equal(kill(started, SIGKILL), 0);
 	assert_int_equal(waitpid(started, NULL, 0), started);
 }
