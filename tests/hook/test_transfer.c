@@ -17,6 +17,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/un.h>
 #include <sys/wait.h>
@@ -140,10 +141,14 @@ static bool give(size_t size)
 static bool get(size_t size)
 {
 	CUmemGenericAllocationHandle handle = 0;
+	unsigned int kept = 0;
 
-	if (!transfer_import(1, size, &handle))
+	if (!transfer_import(1, size, &handle, &kept))
 		return false;
 	assert_int_equal(handle, 4711);
+	assert_int_not_equal(kept, 0);
+	assert_int_equal(close(transfer_take_kept(kept)), 0);
+	assert_int_equal(transfer_take_kept(kept), -1);
 	return true;
 }
 
@@ -392,6 +397,40 @@ static void a_forked_child_keeps_nothing(void **state)
 	assert_true(get(SIZE) && get(2 * SIZE));
 }
 
+/* One for each piece of memory that was taken over: they are the program's, too. */
+static void few_descriptors_are_kept(void **state)
+{
+	struct rlimit before, limit;
+	unsigned int kept[9];
+	size_t n = n_files();
+	int status;
+	pid_t child;
+
+	(void)state;
+	assert_int_equal(getrlimit(RLIMIT_NOFILE, &before), 0);
+	limit = before;
+	limit.rlim_cur = 64;
+	assert_int_equal(setrlimit(RLIMIT_NOFILE, &limit), 0);
+	for (size_t i = 0; i < 9; i++)
+		kept[i] = transfer_keep(fcntl(memory, F_DUPFD_CLOEXEC, 0));
+	assert_int_equal(kept[8], 0);
+	assert_int_equal(n_files(), n + 8);
+	child = fork();
+	if (child == 0) {
+		transfer_after_fork_child();
+		_exit(n_files() == n - 2 && transfer_take_kept(kept[0]) < 0 ? 0 : 1);
+	}
+	assert_int_equal(waitpid(child, &status, 0), child);
+	assert_int_equal(status, 0);
+	assert_int_equal(close(transfer_take_kept(kept[3])), 0);
+	assert_int_equal(transfer_keep(fcntl(memory, F_DUPFD_CLOEXEC, 0)), kept[3]);
+	for (size_t i = 0; i < 8; i++)
+		assert_int_equal(close(transfer_take_kept(kept[i])), 0);
+	assert_int_equal(transfer_take_kept(0), -1);
+	assert_int_equal(n_files(), n);
+	assert_int_equal(setrlimit(RLIMIT_NOFILE, &before), 0);
+}
+
 int main(void)
 {
 #define T(f) cmocka_unit_test_setup_teardown(f, set_up, tear_down)
@@ -406,6 +445,7 @@ int main(void)
 		T(what_is_not_well_formed_is_closed),
 		T(another_user_is_refused),
 		T(a_forked_child_keeps_nothing),
+		T(few_descriptors_are_kept),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -223,11 +223,21 @@ static void keep(struct pager_chunk *chunk)
 static CUresult unmap_or_hand_over(struct move *move, struct pager_chunk *chunk)
 {
 	CUdevice dev = chunk->range->dev;
-	bool may = chunk->host && chunk->is_mapped && chunk->is_exportable;
-	int fd = may ? transfer_export(dev, chunk->handle) : -1;
-	CUresult res = pager_chunk_unmap(chunk);
+	bool may = chunk->host && chunk->is_mapped && transfer_is_aimed(dev);
+	bool was_kept = may && chunk->kept;
+	CUresult res;
+	int fd = -1;
 
-	if (res != CUDA_SUCCESS)
+	if (was_kept) {
+		fd = transfer_take_kept(chunk->kept);
+		chunk->kept = 0;
+	} else if (may && chunk->is_exportable) {
+		fd = transfer_export(dev, chunk->handle);
+	}
+	res = pager_chunk_unmap(chunk);
+	if (res != CUDA_SUCCESS && was_kept)
+		chunk->kept = transfer_keep(fd);
+	else if (res != CUDA_SUCCESS)
 		(void)fd_close(fd);
 	else if (fd >= 0 && transfer_send(dev, fd, chunk->size))
 		move->handed += chunk->size;

@@ -8,6 +8,7 @@
 #include "hook/pager/transfer.h"
 #include "hook/pools/pools.h"
 #include "hook/table/cuda_real.h"
+#include "util/fd.h"
 
 #include <stdlib.h>
 
@@ -182,6 +183,14 @@ static size_t access_list(CUdevice dev, CUmemAccessDesc descs[PAGER_DEVICES])
 	return n;
 }
 
+/* Its memory goes, unless another program has it. */
+static void chunk_release(struct pager_chunk *chunk)
+{
+	(void)cuda_real.cuMemRelease(chunk->handle);
+	(void)fd_close(transfer_take_kept(chunk->kept));
+	chunk->kept = 0;
+}
+
 static CUresult chunk_unmap(struct pager_chunk *chunk)
 {
 	CUresult res;
@@ -192,7 +201,7 @@ static CUresult chunk_unmap(struct pager_chunk *chunk)
 	if (res != CUDA_SUCCESS)
 		return res;
 	chunk->is_mapped = false;
-	(void)cuda_real.cuMemRelease(chunk->handle);
+	chunk_release(chunk);
 	return CUDA_SUCCESS;
 }
 
@@ -221,7 +230,7 @@ static CUresult chunk_place(struct pager_chunk *chunk)
 	CUresult res = cuda_real.cuMemMap(chunk->addr, chunk->size, 0, chunk->handle, 0);
 
 	if (res != CUDA_SUCCESS) {
-		(void)cuda_real.cuMemRelease(chunk->handle);
+		chunk_release(chunk);
 		return res;
 	}
 	chunk->is_mapped = true;
@@ -233,9 +242,10 @@ static CUresult chunk_place(struct pager_chunk *chunk)
 
 static bool take_over(struct pager_chunk *chunk)
 {
-	if (!transfer_import(chunk->range->dev, chunk->size, &chunk->handle))
+	if (!transfer_import(chunk->range->dev, chunk->size, &chunk->handle, &chunk->kept))
 		return false;
-	chunk->is_taken = chunk->is_exportable = true;
+	chunk->is_taken = true;
+	chunk->is_exportable = false;
 	return chunk_place(chunk) == CUDA_SUCCESS;
 }
 

@@ -14,12 +14,15 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/random.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/un.h>
 #include <unistd.h>
 
 /* Descriptors are the program's, too, and it may have few. */
 #define PARCELS_MAX 64
+#define KEPT_MAX    256
+#define KEPT_PART   8 /* of what it may open */
 /* The scheduler's word follows what was handed over within milliseconds. */
 #define LINGER_NS CLOCK_NS_PER_SEC
 /* Anybody may send to a name: whoever sends what is none of ours is not listened to so long. */
@@ -58,9 +61,11 @@ static struct {
 	CUdevice aim_dev;
 	uint64_t aim_bytes; /* left */
 	struct nvshare_door aim;
+	int kept[KEPT_MAX]; /* as parcel::fd; taken by the agent, given up by any thread */
 } transfer = {
 	.doors = {[0 ... DEVICE_COUNT_MAX -
 		   1] = {.fd = -1, .parcels = {[0 ... PARCELS_MAX - 1] = {.fd = -1}}}},
+	.kept = {[0 ... KEPT_MAX - 1] = -1},
 };
 
 /* Forgotten before it is closed: by then it may be the number of a file of a child's. */
@@ -292,7 +297,8 @@ static CUresult import(int fd, CUmemGenericAllocationHandle *ret_handle)
 							CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR);
 }
 
-bool transfer_import(CUdevice dev, size_t size, CUmemGenericAllocationHandle *ret_handle)
+bool transfer_import(CUdevice dev, size_t size, CUmemGenericAllocationHandle *ret_handle,
+		     unsigned int *ret_kept)
 {
 	struct door *door = door_of(dev);
 	CUresult res;
@@ -305,11 +311,43 @@ bool transfer_import(CUdevice dev, size_t size, CUmemGenericAllocationHandle *re
 	if (fd < 0)
 		return false;
 	res = import(fd, ret_handle);
+	if (res == CUDA_SUCCESS) {
+		*ret_kept = transfer_keep(fd);
+		return true;
+	}
 	(void)fd_close(fd);
-	if (res != CUDA_SUCCESS)
-		hook_debug("device %d: memory could not be taken over: error %d", (int)dev,
-			   (int)res);
-	return res == CUDA_SUCCESS;
+	hook_debug("device %d: memory could not be taken over: error %d", (int)dev, (int)res);
+	return false;
+}
+
+/* ---- what can be handed on ------------------------------------------------------- */
+
+static size_t kept_max(void)
+{
+	struct rlimit limit;
+
+	if (getrlimit(RLIMIT_NOFILE, &limit) || limit.rlim_cur / KEPT_PART > KEPT_MAX)
+		return KEPT_MAX;
+	return (size_t)(limit.rlim_cur / KEPT_PART);
+}
+
+unsigned int transfer_keep(int fd)
+{
+	size_t max = kept_max();
+
+	for (size_t i = 0; i < max; i++) {
+		if (__atomic_load_n(&transfer.kept[i], __ATOMIC_ACQUIRE) >= 0)
+			continue;
+		__atomic_store_n(&transfer.kept[i], fd, __ATOMIC_RELEASE);
+		return (unsigned int)i + 1;
+	}
+	(void)fd_close(fd);
+	return 0;
+}
+
+int transfer_take_kept(unsigned int kept)
+{
+	return kept ? forget(&transfer.kept[kept - 1]) : -1;
 }
 
 bool transfer_drop(CUdevice dev)
@@ -346,14 +384,20 @@ static CUresult export(CUmemGenericAllocationHandle handle, int *ret_fd)
 	return res;
 }
 
-int transfer_export(CUdevice dev, CUmemGenericAllocationHandle handle)
+/* Datagrams leave through the own door. */
+bool transfer_is_aimed(CUdevice dev)
 {
 	const struct door *door = door_of(dev);
+
+	return door && door->fd >= 0 && transfer.aim_dev == dev && transfer.aim_bytes;
+}
+
+int transfer_export(CUdevice dev, CUmemGenericAllocationHandle handle)
+{
 	CUresult res;
 	int fd = -1;
 
-	/* Datagrams leave through the own door. */
-	if (!door || door->fd < 0 || transfer.aim_dev != dev || !transfer.aim_bytes)
+	if (!transfer_is_aimed(dev))
 		return -1;
 	res = export(handle, &fd);
 	if (res == CUDA_SUCCESS)
@@ -428,5 +472,7 @@ void transfer_after_fork_child(void)
 			(void)fd_close(forget(&door->parcels[i].fd));
 		door->n_parcels = 0;
 	}
+	for (size_t i = 0; i < KEPT_MAX; i++)
+		(void)fd_close(forget(&transfer.kept[i]));
 	transfer.aim_bytes = 0;
 }

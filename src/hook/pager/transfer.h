@@ -10,7 +10,8 @@
  * all of what it takes. Nothing here has to work: what does not go out, is not taken, or
  * lies there for a second is closed, which frees it.
  *
- * Threading: the agent's thread, but for transfer_supported() and transfer_after_fork_child().
+ * Threading: the agent's thread, but for transfer_supported(), transfer_take_kept() and
+ * transfer_after_fork_child().
  * Errors: none but "no"; descriptors belong to whom the function says.
  */
 
@@ -37,13 +38,25 @@ uint64_t transfer_tick(CUdevice dev, uint64_t now_ns);
 
 /* Until the next call up to bytes of what dev gives up go to door; 0: nothing does. */
 void transfer_aim(CUdevice dev, const struct nvshare_door *door, uint64_t bytes);
+bool transfer_is_aimed(CUdevice dev);
 /* A descriptor of memory that is to be given up, the caller's; -1: it is to be freed. */
 int transfer_export(CUdevice dev, CUmemGenericAllocationHandle handle);
 /* Takes fd. false: it did not go out, and if nothing else holds the memory, it is free. */
 bool transfer_send(CUdevice dev, int fd, size_t size);
 
-/* A handle of memory of that size that lay in the door, with another program's bytes in it. */
-bool transfer_import(CUdevice dev, size_t size, CUmemGenericAllocationHandle *ret_handle);
+/*
+ * A handle of memory of that size that lay in the door, with another program's bytes in it.
+ * The driver does not export what was imported, so its descriptor is kept, to hand it on.
+ * It keeps the memory as the handle does: transfer_take_kept() when that is released.
+ */
+bool transfer_import(CUdevice dev, size_t size, CUmemGenericAllocationHandle *ret_handle,
+		     unsigned int *ret_kept);
+
+/* Takes fd. 0: too many are kept, it is closed. */
+unsigned int transfer_keep(int fd);
+/* The descriptor, the caller's now, by any thread; -1: kept was 0. */
+int transfer_take_kept(unsigned int kept);
+
 /* Frees all that lies there. false: there was nothing. */
 bool transfer_drop(CUdevice dev);
 

@@ -20,6 +20,7 @@ struct phys {
 	int fd;
 	int token; /* of node_pass(), once exported; -1: it is charged to this process */
 	bool is_own_fd;
+	bool is_imported; /* and so not exported again, as on a card */
 	unsigned int n_handles, n_maps;
 	uint32_t slot, generation;
 	CUmemAllocationProp prop;
@@ -512,7 +513,7 @@ API(cuMemExportToShareableHandle, (void *shareableHandle, CUmemGenericAllocation
 		return CUDA_ERROR_INVALID_VALUE;
 	space_write_lock();
 	phys = phys_find(handle);
-	if (phys && phys->is_own_fd) {
+	if (phys && phys->is_own_fd && !phys->is_imported) {
 		fd = phys->token < 0 ? pass(phys) : 0;
 		if (fd >= 0)
 			fd = fcntl(phys->token, F_DUPFD_CLOEXEC, 0);
@@ -545,6 +546,7 @@ API(cuMemImportFromShareableHandle,
 		return CUDA_ERROR_INVALID_VALUE;
 	}
 	phys->is_own_fd = true;
+	phys->is_imported = true;
 	phys->n_handles = 1;
 	phys->prop.type = CU_MEM_ALLOCATION_TYPE_PINNED;
 	phys->prop.requestedHandleTypes = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR;
