@@ -14,7 +14,6 @@
 #include "hook/freeze/freeze.h"
 #include "hook/hook_log.h"
 #include "hook/memory/backend.h"
-#include "hook/pager/hostmem.h"
 #include "hook/pager/managed.h"
 #include "hook/pager/transfer.h"
 #include "hook/pools/pools.h"
@@ -30,9 +29,6 @@
  */
 #define ROOM_WAIT_NS  2000000000ull
 #define ROOM_PAUSE_NS 5000000
-
-/* Who comes in may grow step by step: as much as went is made ready for the next, up to this. */
-#define AHEAD_MAX (4ull << 30)
 
 /* The copies on their way: a ring, oldest first. */
 struct move {
@@ -337,19 +333,6 @@ static uint64_t bytes_to_copy(const struct plan *plan)
 	return bytes;
 }
 
-static void prepare_next(CUdevice dev, uint64_t went)
-{
-	uint64_t spare = hostmem_available(hostpool_bytes()) / 4;
-	uint64_t bytes = went < AHEAD_MAX ? went : AHEAD_MAX;
-	struct nvshare_mem mem;
-
-	budget_read(dev, &mem);
-	bytes = bytes < mem.resident ? bytes : mem.resident;
-	bytes = bytes < spare ? bytes : spare;
-	if (bytes)
-		hostpool_begin(bytes, agent_wake);
-}
-
 int pager_evict(CUdevice dev, uint64_t bytes, bool is_frozen, struct pager_move *ret_move)
 {
 	struct move move = {.outcome = NVSHARE_OUTCOME_SUCCESS, .is_frozen = is_frozen};
@@ -400,8 +383,6 @@ int pager_evict(CUdevice dev, uint64_t bytes, bool is_frozen, struct pager_move 
 	ret_move->bytes = move.bytes;
 	ret_move->handed = move.handed;
 	ret_move->ns = now_ns() - start;
-	if (move.outcome == NVSHARE_OUTCOME_SUCCESS)
-		prepare_next(dev, move.bytes);
 out:
 	plan_deinit(&plan);
 	return move.outcome;

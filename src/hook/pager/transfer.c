@@ -167,10 +167,10 @@ void transfer_close(CUdevice dev)
 
 struct mail {
 	struct letter letter;
-	union control control;
 	int fds[4];
 	size_t n_fds;
 	bool is_ours; /* sent by this user */
+	union control control;
 };
 
 static void read_control(struct msghdr *message, struct mail *mail)
