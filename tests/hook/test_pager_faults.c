@@ -11,6 +11,7 @@
 #include "hook/gate/gate.h"
 #include "hook/pager/hostpool.h"
 #include "hook/pager/pager_private.h"
+#include "pager_rig.h"
 
 #define MIB     (1ull << 20)
 #define N_BIG   8
@@ -22,21 +23,6 @@ static CUdeviceptr big[N_BIG], small[N_SMALL];
 static size_t big_size(size_t i)
 {
 	return (i % 3 + 1) * MIB + i * 77;
-}
-
-static uint32_t *words(CUdeviceptr ptr)
-{
-	return (uint32_t *)(uintptr_t)ptr;
-}
-
-static CUresult allocate(size_t size, CUdeviceptr *ret_ptr)
-{
-	CUresult res;
-
-	gate_enter();
-	res = pager_alloc(0, FAKE_CTX, size, ret_ptr);
-	gate_leave();
-	return res;
 }
 
 static void write_all(uint32_t round)

@@ -9,8 +9,9 @@
 #include "hook/pager/hostpool.h"
 #include "hook/pager/pager_private.h"
 #include "hook/pager/transfer.h"
+#include "open_files.h"
+#include "pager_rig.h"
 
-#include <dirent.h>
 #include <fcntl.h>
 #include <poll.h>
 #include <sys/stat.h>
@@ -96,21 +97,6 @@ static CUresult map(CUdeviceptr ptr, size_t size, size_t offset,
 	return fake_map(ptr, size, offset, handle, flags);
 }
 
-static uint32_t *words(CUdeviceptr ptr)
-{
-	return (uint32_t *)(uintptr_t)ptr;
-}
-
-static CUresult allocate(size_t size, CUdeviceptr *ret_ptr)
-{
-	CUresult res;
-
-	gate_enter();
-	res = pager_alloc(0, FAKE_CTX, size, ret_ptr);
-	gate_leave();
-	return res;
-}
-
 static void verify(void)
 {
 	for (size_t i = 0; i < N; i++) {
@@ -137,18 +123,6 @@ static struct pager_move restore(void)
 
 	assert_int_equal(pager_restore(0, &move), NVSHARE_OUTCOME_SUCCESS);
 	return move;
-}
-
-static size_t n_files(void)
-{
-	DIR *dir = opendir("/proc/self/fd");
-	size_t n = 0;
-
-	assert_non_null(dir);
-	while (readdir(dir))
-		n++;
-	closedir(dir);
-	return n;
 }
 
 static int set_up(void **state)

@@ -7,7 +7,6 @@
 #include "hook/table/cuda_real.h"
 #include "util/clock.h"
 
-#include <dirent.h>
 #include <fcntl.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -24,6 +23,8 @@
 #include <unistd.h>
 
 #include <cmocka.h>
+
+#include "open_files.h"
 
 #define SIZE ((size_t)2 << 20)
 #define ALL  UINT64_MAX
@@ -78,18 +79,6 @@ static CUresult release(CUmemGenericAllocationHandle handle)
 {
 	(void)handle;
 	return CUDA_SUCCESS;
-}
-
-static size_t n_files(void)
-{
-	DIR *dir = opendir("/proc/self/fd");
-	size_t n = 0;
-
-	assert_non_null(dir);
-	while (readdir(dir))
-		n++;
-	closedir(dir);
-	return n;
 }
 
 static bool is_open(const struct nvshare_door *door)

@@ -62,6 +62,25 @@ static int move_fd(bool is_out, int fd)
 	return sendmsg(FD_OUT, &message, 0) == 1 ? 0 : -1;
 }
 
+static int map_it(CUmemGenericAllocationHandle h, CUdeviceptr *ret_ptr)
+{
+	NEED(cuMemAddressReserve(ret_ptr, PASSED, 0, 0, 0) == CUDA_SUCCESS);
+	NEED(cuMemMap(*ret_ptr, PASSED, 0, h, 0) == CUDA_SUCCESS);
+	NEED(cuMemSetAccess(*ret_ptr, PASSED, &read_write, 1) == CUDA_SUCCESS);
+	return 0;
+}
+
+/* What another part gave. */
+static int import_it(int *ret_fd, CUmemGenericAllocationHandle *ret_handle)
+{
+	*ret_fd = move_fd(false, -1);
+	NEED(*ret_fd >= 0);
+	NEED(cuMemImportFromShareableHandle(ret_handle, (void *)(intptr_t)*ret_fd,
+					    CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR) ==
+	     CUDA_SUCCESS);
+	return 0;
+}
+
 static int part_give(void)
 {
 	CUmemGenericAllocationHandle h;
@@ -70,9 +89,7 @@ static int part_give(void)
 
 	NEED(cuInit(0) == CUDA_SUCCESS && sim_setup(NULL) == 0);
 	NEED(cuMemCreate(&h, PASSED, &prop, 0) == CUDA_SUCCESS);
-	NEED(cuMemAddressReserve(&p, PASSED, 0, 0, 0) == CUDA_SUCCESS);
-	NEED(cuMemMap(p, PASSED, 0, h, 0) == CUDA_SUCCESS);
-	NEED(cuMemSetAccess(p, PASSED, &read_write, 1) == CUDA_SUCCESS);
+	NEED(map_it(h, &p) == 0);
 	NEED(fill(NULL, p, WORDS, 7) == CUDA_SUCCESS && cuCtxSynchronize() == CUDA_SUCCESS);
 	NEED(cuMemExportToShareableHandle(&fd, h, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0) ==
 	     CUDA_SUCCESS);
@@ -91,14 +108,8 @@ static int part_take(void)
 	int fd, again;
 
 	NEED(cuInit(0) == CUDA_SUCCESS && sim_setup(NULL) == 0);
-	fd = move_fd(false, -1);
-	NEED(fd >= 0);
-	NEED(cuMemImportFromShareableHandle(&h, (void *)(intptr_t)fd,
-					    CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR) ==
-	     CUDA_SUCCESS);
-	NEED(cuMemAddressReserve(&p, PASSED, 0, 0, 0) == CUDA_SUCCESS);
-	NEED(cuMemMap(p, PASSED, 0, h, 0) == CUDA_SUCCESS);
-	NEED(cuMemSetAccess(p, PASSED, &read_write, 1) == CUDA_SUCCESS);
+	NEED(import_it(&fd, &h) == 0);
+	NEED(map_it(h, &p) == 0);
 	NEED(errors_in(p, WORDS, 7) == 0);
 	NEED(cuMemExportToShareableHandle(&again, h, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0) ==
 	     CUDA_ERROR_INVALID_VALUE);
@@ -115,11 +126,7 @@ static int part_hold(void)
 	int fd;
 
 	NEED(cuInit(0) == CUDA_SUCCESS && sim_setup(NULL) == 0);
-	fd = move_fd(false, -1);
-	NEED(fd >= 0);
-	NEED(cuMemImportFromShareableHandle(&h, (void *)(intptr_t)fd,
-					    CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR) ==
-	     CUDA_SUCCESS);
+	NEED(import_it(&fd, &h) == 0);
 	NEED(close(fd) == 0);
 	peer_say('h');
 	peer_wait();

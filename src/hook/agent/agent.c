@@ -231,8 +231,7 @@ static uint64_t link_timers(struct agent_link *link, uint64_t now)
 
 static void wait_for_news(uint64_t due_ns)
 {
-	/* The wake-up, and of each link its connection and its door; a descriptor of -1 is skipped.
-	 */
+	/* The wake-up, and of each link its connection and its door, which may be -1. */
 	struct pollfd fds[2 * DEVICE_COUNT_MAX + 1] = {
 		{.fd = state.wake_fd, .events = POLLIN},
 	};

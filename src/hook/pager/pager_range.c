@@ -257,9 +257,9 @@ static CUresult chunk_map(struct pager_chunk *chunk)
 
 	if (chunk->is_mapped || (is_restored && take_over(chunk)))
 		return CUDA_SUCCESS;
+	/* What was taken over can be neither used nor unmapped. */
 	if (chunk->is_mapped)
-		return CUDA_ERROR_UNKNOWN; /* what was taken over can be neither used nor unmapped
-					    */
+		return CUDA_ERROR_UNKNOWN;
 	res = chunk_create(chunk);
 	/* The room may be that of other sizes. */
 	if (res == CUDA_ERROR_OUT_OF_MEMORY && is_restored && transfer_drop(chunk->range->dev))
