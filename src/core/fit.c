@@ -13,10 +13,10 @@
 #define WALK_MAX 128 /* runners, to find a place among them */
 
 /*
- * The least part of a restore: less costs more in messages than the bus gains by it. While
- * one part comes in room is made for the next, which so is as large as it need be.
+ * The least part of a restore: a millisecond of the bus, which a message takes a tenth of.
+ * While one part comes in room is made for the next.
  */
-#define PART_MIN  (256ull << 20)
+#define PART_MIN  (64ull << 20)
 #define PART_CARD 64 /* or of a small card so much */
 
 static uint64_t min_u64(uint64_t a, uint64_t b)

@@ -196,14 +196,24 @@ int sock_send_all(int fd, const void *packets, size_t len, size_t *ret_sent)
 	return r;
 }
 
-ssize_t sock_recv(int fd, void *buf, size_t size)
+static ssize_t receive(int fd, void *buf, size_t size, int flags)
 {
 	ssize_t n;
 
 	do {
-		n = recv(fd, buf, size, MSG_DONTWAIT);
+		n = recv(fd, buf, size, MSG_DONTWAIT | flags);
 	} while (n < 0 && errno == EINTR);
 	return n < 0 ? -errno : n;
+}
+
+ssize_t sock_recv(int fd, void *buf, size_t size)
+{
+	return receive(fd, buf, size, 0);
+}
+
+ssize_t sock_peek(int fd, void *buf, size_t size)
+{
+	return receive(fd, buf, size, MSG_PEEK);
 }
 
 int sock_peer(int fd, struct sock_peer *ret_peer)

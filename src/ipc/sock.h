@@ -33,6 +33,8 @@ int sock_send_all(int fd, const void *packets, size_t len, size_t *ret_sent);
 
 /* Bytes received into buf, 0 at the end of the connection, or -errno (-EAGAIN: none now). */
 ssize_t sock_recv(int fd, void *buf, size_t size);
+/* The same, and it is still there for the next call. */
+ssize_t sock_peek(int fd, void *buf, size_t size);
 
 struct sock_peer {
 	pid_t pid;

@@ -63,7 +63,8 @@ enum from {
 	OFF,
 	IDLE,
 	ASKED,
-	COMING, /* RESTORING for a budget */
+	COMING,  /* RESTORING for a budget */
+	USED_UP, /* the same, and has told that it is used up */
 	HOLDING,
 	UNNUMBERED, /* HOLDING, its LOCK_OK still on the way */
 	DRAINING,   /* for a DROP of 10 bytes */
@@ -80,6 +81,7 @@ enum from {
 	LOST_EVICT,
 	LOST_PART,
 	LOST_COMING,
+	LOST_USED_UP,
 	LOST_UNDO,
 	FROM_COUNT
 };
@@ -127,13 +129,16 @@ static void bring_into(enum from from)
 	assert_string_equal(go(LEASE_EVENT_WANT), "q");
 	if (from == FREEING)
 		drop(0, 10, "be");
-	if (from == COMING || from == LOST_COMING)
+	if (from == COMING || from == USED_UP || from == LOST_COMING || from == LOST_USED_UP)
 		assert_string_equal(step((struct lease_event){
 					    .type = LEASE_EVENT_BUDGET, .budget = 50, .epoch = 1}),
 				    "bi");
-	if (from == ASKED || from == COMING || from == FREEING)
+	if (from == USED_UP || from == LOST_USED_UP)
+		assert_string_equal(
+			step((struct lease_event){.type = LEASE_EVENT_PART, .outcome = 7}), "br");
+	if (from == ASKED || from == COMING || from == USED_UP || from == FREEING)
 		return;
-	if (from != LOST_COMING)
+	if (from != LOST_COMING && from != LOST_USED_UP)
 		hold();
 	if (from == DRAINING || from == DRAINING0 || from == EVICTING || from == UNDOING ||
 	    from == EVICTED_PART || from == LOST_DRAIN || from == LOST_EVICT || from == LOST_PART ||
@@ -169,6 +174,7 @@ enum kind {
 	REFUSED,
 	PREPARE,
 	PROGRESS,
+	PART,
 	DONE,
 	DONE_WANTING,
 	FAILED,
@@ -198,6 +204,7 @@ static struct lease_event event_of(enum kind kind)
 		[REFUSED] = {.type = LEASE_EVENT_REFUSED},
 		[PREPARE] = {.type = LEASE_EVENT_PREPARE, .bytes = 1, .due_ms = 1},
 		[PROGRESS] = {.type = LEASE_EVENT_PROGRESS},
+		[PART] = {.type = LEASE_EVENT_PART, .outcome = 7},
 		[DONE] = {.type = end},
 		[DONE_WANTING] = {.type = end, .wanting = true},
 		[FAILED] = {.type = end, .outcome = 2, .wanting = true},
@@ -232,9 +239,15 @@ static const char *const expected[FROM_COUNT][KIND_COUNT] = {
 		   [BUDGET_ODD] = "bi RESTORING",
 		   [REFUSED] = "f ASKED"},
 	[COMING] = {[LOST] = " RESTORING",
+		    [PART] = "br RESTORING",
 		    [DONE] = "bm ASKED",
 		    [DONE_WANTING] = "bm ASKED",
 		    [FAILED] = "br ASKED"},
+	[USED_UP] = {[LOST] = " RESTORING",
+		     [BUDGET_ODD] = "b RESTORING",
+		     [DONE] = "bm ASKED",
+		     [DONE_WANTING] = "bm ASKED",
+		     [FAILED] = "bm ASKED"},
 	[HOLDING] = {[LOST] = "b OFF",
 		     [WANT] = "m HOLDING",
 		     [LOCK_OK] = "b HOLDING",
@@ -294,6 +307,7 @@ static const char *const expected[FROM_COUNT][KIND_COUNT] = {
 	[LOST_EVICT] = {[DONE] = "t ORPHAN", [DONE_WANTING] = "t ORPHAN", [FAILED] = "t ORPHAN"},
 	[LOST_PART] = {[DONE] = "t ORPHAN", [DONE_WANTING] = "t ORPHAN", [FAILED] = "t ORPHAN"},
 	[LOST_COMING] = {[DONE] = "t ORPHAN", [DONE_WANTING] = "t ORPHAN", [FAILED] = "t ORPHAN"},
+	[LOST_USED_UP] = {[DONE] = "t ORPHAN", [DONE_WANTING] = "t ORPHAN", [FAILED] = "t ORPHAN"},
 	[LOST_UNDO] = {[DONE] = "bo OFF", [DONE_WANTING] = "bo OFF", [FAILED] = "t ORPHAN"},
 };
 
@@ -388,6 +402,33 @@ static void a_part_that_is_in_stays_and_more_is_awaited(void **state)
 	assert_int_equal(lease.budget, 0);
 }
 
+static void more_can_come_while_a_part_is_still_on_its_way_in(void **state)
+{
+	(void)state;
+	bring_into(USED_UP);
+	assert_int_equal(last()->grant, 0);
+	assert_int_equal(last()->epoch, 1);
+	assert_int_equal(last()->outcome, 7);
+	assert_true(last()->wants);
+	/* What is freed meanwhile is not taken again. */
+	assert_int_equal(lease.budget, 0);
+	assert_string_equal(
+		step((struct lease_event){.type = LEASE_EVENT_BUDGET, .budget = 90, .epoch = 3}),
+		"b");
+	assert_int_equal(lease.budget, 90);
+	assert_string_equal(step((struct lease_event){.type = LEASE_EVENT_PART, .outcome = 7}),
+			    "br");
+	assert_int_equal(last()->epoch, 3);
+	assert_string_equal(
+		step((struct lease_event){.type = LEASE_EVENT_BUDGET, .budget = 99, .epoch = 5}),
+		"b");
+	/* A budget of which no end was told is answered with how it ended. */
+	assert_string_equal(step((struct lease_event){.type = LEASE_EVENT_RESTORED, .outcome = 5}),
+			    "br");
+	assert_int_equal(last()->epoch, 5);
+	assert_int_equal(last()->outcome, 5);
+}
+
 static void growth_given_too_late_is_not_taken_for_coming_in(void **state)
 {
 	(void)state;
@@ -441,6 +482,7 @@ int main(void)
 		cmocka_unit_test(a_failed_eviction_is_undone_before_the_gate_opens),
 		cmocka_unit_test(an_eviction_that_was_told_of_is_not_undone),
 		cmocka_unit_test(a_part_that_is_in_stays_and_more_is_awaited),
+		cmocka_unit_test(more_can_come_while_a_part_is_still_on_its_way_in),
 		cmocka_unit_test(growth_given_too_late_is_not_taken_for_coming_in),
 		cmocka_unit_test(bytes_to_move_are_passed_on),
 		cmocka_unit_test(alone_the_memory_has_no_bound),

@@ -102,7 +102,7 @@ static void what_has_gone_is_given_on_before_the_rest_has(void **state)
 	assert_int_equal(charged(), 100);
 }
 
-#define LITTLE (GIB / 4 - 1)
+#define LITTLE (GIB / 16 - 1)
 
 static void little_is_not_worth_a_message(void **state)
 {

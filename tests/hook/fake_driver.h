@@ -64,6 +64,7 @@ static struct {
 	uint64_t evict_bytes; /* asked for */
 	uint64_t evict_first; /* so much is gone when on_first is called; then goes the rest */
 	void (*on_first)(CUdevice dev, uint64_t bytes);
+	bool (*on_part)(CUdevice dev); /* half is in, and there is no budget for more; true: now */
 	uint64_t swapped;
 } fake;
 
@@ -220,8 +221,13 @@ int pager_restore(CUdevice dev, struct pager_move *ret_move)
 		return fake_get(restore_outcome);
 	if (!budget_swapped_in(dev, mem.swapped)) {
 		*ret_move = (struct pager_move){.bytes = mem.swapped / 2, .ns = 500};
-		return budget_swapped_in(dev, mem.swapped / 2) ? NVSHARE_OUTCOME_PARTIAL
-							       : NVSHARE_OUTCOME_INVALID_STATE;
+		if (!budget_swapped_in(dev, mem.swapped / 2))
+			return NVSHARE_OUTCOME_INVALID_STATE;
+		if (!fake.on_part || !fake.on_part(dev))
+			return NVSHARE_OUTCOME_PARTIAL;
+		mem.swapped /= 2;
+		if (!budget_swapped_in(dev, mem.swapped))
+			return NVSHARE_OUTCOME_PARTIAL;
 	}
 	*ret_move = (struct pager_move){.bytes = mem.swapped, .ns = 1000};
 	return NVSHARE_OUTCOME_SUCCESS;

@@ -60,6 +60,13 @@ void agent_moved_out(CUdevice dev, uint64_t bytes)
 	fake.n_moved_out++;
 }
 
+enum agent_more agent_more_budget(CUdevice dev, int wait_ms)
+{
+	(void)dev;
+	(void)wait_ms;
+	return fake.on_more ? fake.on_more() : AGENT_MORE_LATER;
+}
+
 void agent_wake(void)
 {
 }

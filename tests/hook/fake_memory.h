@@ -102,6 +102,12 @@ static CUresult fake_event_sync(CUevent event)
 	return fake_end(CUDA_SUCCESS);
 }
 
+static CUresult fake_event_query(CUevent event)
+{
+	FAKE_BEGIN();
+	return fake_end(*fake_mark(event) > fake.n_done ? CUDA_ERROR_NOT_READY : CUDA_SUCCESS);
+}
+
 static CUresult fake_stream_sync(CUstream stream)
 {
 	(void)stream;
@@ -208,6 +214,7 @@ static void fake_fill(void)
 	cuda_real.cuEventDestroy_v2 = fake_event_destroy;
 	cuda_real.cuEventRecord = fake_event_record;
 	cuda_real.cuEventSynchronize = fake_event_sync;
+	cuda_real.cuEventQuery = fake_event_query;
 	cuda_real.cuMemcpyDtoHAsync_v2 = fake_to_host;
 	cuda_real.cuMemcpyHtoDAsync_v2 = fake_to_device;
 	cuda_real.cuMemHostRegister_v2 = fake_register;
@@ -230,6 +237,7 @@ static inline void fake_setup(void)
 	fake.n_wants = 0;
 	fake.n_moved_out = 0;
 	fake.moved_out = 0;
+	fake.on_more = NULL;
 	fake.n_syncs = 0;
 	fake.bytes_copied = 0;
 	fake.n_registered = 0;

@@ -118,37 +118,6 @@ static void comes_back(void)
 	(void)finish(&user);
 }
 
-static void comes_back_in_parts(void)
-{
-	struct user user = {0};
-	struct nvshare_lock_released r;
-	struct nvshare_mem_update u;
-	int fd;
-
-	fake_listen(dir);
-	fd = begin_running();
-	fake_drop(fd, 1, 60 * MIB, 4);
-	(void)fake_expect(fd, NVSHARE_MSG_LOCK_RELEASED);
-	start(&user, pass_gate);
-	(void)fake_expect(fd, NVSHARE_MSG_REQ_LOCK);
-	fake_available(fd, 80 * MIB, 7);
-	r = fake_expect(fd, NVSHARE_MSG_LOCK_RELEASED).body.lock_released_7;
-	check(r.grant == 0 && r.epoch == 7 && r.outcome == NVSHARE_OUTCOME_PARTIAL);
-	check(r.mem.resident == 70 * MIB && r.mem.swapped == 30 * MIB);
-	check(r.moved == 0);
-	check(!is_done(&user));
-	fake_available(fd, 150 * MIB, 9);
-	do
-		u = fake_expect(fd, NVSHARE_MSG_MEM_UPDATE).body.mem_update_9;
-	while (u.mem.swapped);
-	check(u.epoch == 9);
-	/* Both restores. */
-	check(u.moved == 60 * MIB && u.move_ns == 1500);
-	check(!is_done(&user));
-	fake_grant(fd, 2, 150 * MIB, 10);
-	(void)finish(&user);
-}
-
 static int has_told;
 
 /* From within the eviction, until the scheduler has heard of it. */
@@ -474,7 +443,6 @@ int main(void)
 		child_test(stops_when_told),
 		child_test(says_that_it_wants_on),
 		child_test(comes_back),
-		child_test(comes_back_in_parts),
 		child_test(tells_how_far_it_has_moved_out),
 		child_test(stays_stopped_when_a_part_was_told_as_gone),
 		child_test(memory_moves_when_the_last_context_is_gone),

@@ -223,46 +223,6 @@ static void a_chunk_that_is_out_can_be_freed(void **state)
 	release(c);
 }
 
-static void a_restore_called_off_costs_no_second_copy(void **state)
-{
-	CUdeviceptr a = allocate(8 * MIB), b = allocate(4 * MIB);
-	struct pager_move move;
-	uint64_t copied;
-
-	(void)state;
-	fill(a, 8 * MIB, 1);
-	fill(b, 4 * MIB, 2);
-	assert_int_equal(pager_evict(0, UINT64_MAX, false, &move), NVSHARE_OUTCOME_SUCCESS);
-	budget_set(0, 9 * MIB); /* enough for the larger one only */
-	assert_int_equal(pager_restore(0, &move), NVSHARE_OUTCOME_PARTIAL);
-	assert_int_equal(move.bytes, 8 * MIB);
-	copied = fake.bytes_copied;
-	assert_int_equal(pager_evict(0, UINT64_MAX, false, &move), NVSHARE_OUTCOME_SUCCESS);
-	assert_int_equal(fake.bytes_copied, copied);
-	budget_set(0, 64 * MIB);
-	assert_int_equal(pager_restore(0, &move), NVSHARE_OUTCOME_SUCCESS);
-	verify(a, 8 * MIB, 1);
-	verify(b, 4 * MIB, 2);
-}
-
-/* Then the program may run without another restore, and write over what was copied. */
-static void a_host_copy_is_not_trusted_once_nothing_is_out(void **state)
-{
-	CUdeviceptr a = allocate(8 * MIB), b = allocate(4 * MIB);
-	struct pager_move move;
-
-	(void)state;
-	fill(a, 8 * MIB, 1);
-	assert_int_equal(pager_evict(0, UINT64_MAX, false, &move), NVSHARE_OUTCOME_SUCCESS);
-	budget_set(0, 9 * MIB);
-	assert_int_equal(pager_restore(0, &move), NVSHARE_OUTCOME_PARTIAL);
-	release(b);
-	fill(a, 8 * MIB, 5);
-	assert_int_equal(pager_evict(0, UINT64_MAX, false, &move), NVSHARE_OUTCOME_SUCCESS);
-	assert_int_equal(pager_restore(0, &move), NVSHARE_OUTCOME_SUCCESS);
-	verify(a, 8 * MIB, 5);
-}
-
 static void nothing_moves_when_the_host_has_no_room(void **state)
 {
 	CUdeviceptr a = allocate(8 * MIB), b = allocate(2 * MIB);
@@ -571,8 +531,6 @@ int main(void)
 		PAGER_TEST(a_small_allocation_costs_no_chunk_of_its_own),
 		PAGER_TEST(fifty_thousand_small_ones_live_and_die),
 		PAGER_TEST(a_chunk_that_is_out_can_be_freed),
-		PAGER_TEST(a_restore_called_off_costs_no_second_copy),
-		PAGER_TEST(a_host_copy_is_not_trusted_once_nothing_is_out),
 		PAGER_TEST(nothing_moves_when_the_host_has_no_room),
 		PAGER_TEST(memory_prepared_is_used_and_given_back),
 		PAGER_TEST(a_pinned_chunk_stays),

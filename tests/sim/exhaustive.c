@@ -57,7 +57,7 @@ static const char *const move_names[MOVE_COUNT] = {"message to the scheduler",
 						   "message to the client",
 						   "work ends",
 						   "work fails",
-						   "has moved a part out",
+						   "has moved a part",
 						   "wants",
 						   "allocates",
 						   "allocates pinned",
@@ -120,7 +120,7 @@ static void mix_proc(uint64_t *hash, const struct world *world, uint32_t p)
 	mix(hash, proc->budget);
 	mix(hash, proc->lease.budget);
 	mix(hash, proc->lease.drop_bytes);
-	mix(hash, proc->lease.has_freed);
+	mix(hash, proc->lease.has_freed | proc->lease.is_used_up << 1);
 	mix(hash, same_grant(c, proc->lease.grant));
 	mix(hash, proc->is_linked ? c->epoch - proc->lease.epoch : 0);
 	mix(hash, proc->resident);
@@ -270,7 +270,7 @@ static bool do_move(struct node *node, enum move move, uint32_t p)
 		return true;
 	}
 	if (move == MOVE_DOWN) {
-		if (proc->down.n == 0 || proc->work != WORLD_WORK_NONE)
+		if (!world_may_deliver_down(world, p))
 			return false;
 		world_deliver_down(world, p);
 		return true;
@@ -281,6 +281,8 @@ static bool do_move(struct node *node, enum move move, uint32_t p)
 		world_work_done(world, p, move == MOVE_FAIL);
 		return true;
 	}
+	if (move == MOVE_PROGRESS && proc->work == WORLD_WORK_RESTORE)
+		return world_part(world, p);
 	if (move == MOVE_PROGRESS) {
 		if (proc->work != WORLD_WORK_EVICT || proc->work_bytes <= UNIT ||
 		    proc->resident < UNIT)

@@ -67,7 +67,7 @@ static void on_work(struct world *world, uint32_t p)
 	}
 	prog->work_ns = world->now + took;
 	/* Reports on the way, as many as the library would send, and at odd times. */
-	if (proc->work == WORLD_WORK_EVICT) {
+	if (proc->work == WORLD_WORK_EVICT || proc->work == WORLD_WORK_RESTORE) {
 		for (uint64_t n = between(sim, 0, 6); n > 0; n--)
 			schedule(sim, world->now + between(sim, 0, took), SIM_PROGRESS, p,
 				 prog->life);
@@ -157,7 +157,7 @@ static void on_down_due(struct sim *sim, const struct sim_event *event)
 	struct sim_program *prog = &sim->programs[event->p];
 
 	/* The agent is busy: it reads on when its work has ended. */
-	if (proc->work != WORLD_WORK_NONE) {
+	if (proc->work != WORLD_WORK_NONE && !world_may_deliver_down(&sim->world, event->p)) {
 		prog->down_ns = later(prog->down_ns, prog->work_ns);
 		schedule(sim, prog->work_ns, SIM_DOWN, event->p, event->life);
 		return;
@@ -200,6 +200,8 @@ static void on_progress(struct sim *sim, uint32_t p)
 	/* Perhaps of an eviction that has ended since, or another: no harm. */
 	if (proc->work == WORLD_WORK_EVICT && left > 1)
 		world_progress(&sim->world, p, between(sim, 1, left - 1));
+	else if (proc->work == WORLD_WORK_RESTORE)
+		(void)world_part(&sim->world, p);
 }
 
 static void on_lost(struct sim *sim, uint32_t p)
@@ -351,7 +353,7 @@ static void configure(struct sim *sim, uint64_t *ret_total)
 }
 
 struct result {
-	uint64_t hash, n_steps, n_grants, n_drops, n_hung, n_refused, n_progress, n_parts,
+	uint64_t hash, n_steps, n_grants, n_drops, n_hung, n_refused, n_progress, n_parts, n_told,
 		n_spawned, wait_max_ns, end_ns;
 };
 
@@ -422,8 +424,8 @@ static struct result run(uint64_t seed, int faults)
 	free(sim.queue.at);
 	result = (struct result){sim.world.hash,       sim.world.n_steps, sim.world.n_grants,
 				 sim.world.n_drops,    sim.world.n_hung,  sim.world.n_refused,
-				 sim.world.n_progress, sim.world.n_parts, sim.n_spawned,
-				 sim.wait_max_ns,      sim.world.now};
+				 sim.world.n_progress, sim.world.n_parts, sim.world.n_told,
+				 sim.n_spawned,        sim.wait_max_ns,   sim.world.now};
 	return result;
 }
 
@@ -463,6 +465,7 @@ int main(int argc, char **argv)
 		all.n_refused += a.n_refused;
 		all.n_progress += a.n_progress;
 		all.n_parts += a.n_parts;
+		all.n_told += a.n_told;
 		all.n_spawned += a.n_spawned;
 		all.wait_max_ns = later(all.wait_max_ns, a.wait_max_ns);
 		if (is_wordy)
@@ -475,8 +478,9 @@ int main(int argc, char **argv)
 	}
 	printf("sim_sched: %" PRIu64 " seeds passed, 0 failed: %" PRIu64 " steps, %" PRIu64
 	       " programs, %" PRIu64 " grants, %" PRIu64 " drops, %" PRIu64 " hung, %" PRIu64
-	       " refused, %" PRIu64 " reports on the way, %" PRIu64 " restores in part\n",
+	       " refused, %" PRIu64 " reports on the way, %" PRIu64 " restores in part, %" PRIu64
+	       " told before their end\n",
 	       n_seeds, all.n_steps, all.n_spawned, all.n_grants, all.n_drops, all.n_hung,
-	       all.n_refused, all.n_progress, all.n_parts);
+	       all.n_refused, all.n_progress, all.n_parts, all.n_told);
 	return 0;
 }

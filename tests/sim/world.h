@@ -78,6 +78,7 @@ struct world {
 	uint64_t n_grants, n_drops, n_hung, n_refused, n_steps;
 	uint64_t n_cut;               /* stopped before they had a turn */
 	uint64_t n_progress, n_parts; /* reports from within an eviction; restores in part */
+	uint64_t n_told;              /* restores that told so before they had ended */
 	/* The driver's: something is in the queue, or work has begun. May be NULL. */
 	void (*on_up)(struct world *world, uint32_t p);
 	void (*on_down)(struct world *world, uint32_t p);

@@ -295,6 +295,20 @@ static inline uint32_t world_bring_in(struct world *world, uint32_t p, uint32_t 
 	return WORLD_PARTIAL;
 }
 
+/* A restore has used up its budget, and says so before its copies have ended. false: not so. */
+static inline bool world_part(struct world *world, uint32_t p)
+{
+	struct world_proc *proc = &world->procs[p];
+
+	assert(proc->work == WORLD_WORK_RESTORE && !proc->is_open);
+	if (proc->lease.is_used_up || world_bring_in(world, p, 0) != WORLD_PARTIAL ||
+	    world_lease(world, p,
+			(struct lease_event){.type = LEASE_EVENT_PART, .outcome = WORLD_PARTIAL}))
+		return false;
+	world->n_told++;
+	return true;
+}
+
 /* The work under way ends. An eviction that fails has moved half. */
 static inline void world_work_done(struct world *world, uint32_t p, uint32_t outcome)
 {
@@ -393,18 +407,31 @@ static inline int world_deliver_up(struct world *world, uint32_t p)
 	return world_step(world, &event);
 }
 
-/* The oldest message for p arrives; not while work is under way. */
+/* Whether p reads now: not while work is under way, but for what it has told it needs. */
+static inline bool world_may_deliver_down(const struct world *world, uint32_t p)
+{
+	const struct world_proc *proc = &world->procs[p];
+
+	if (proc->down.n == 0)
+		return false;
+	return proc->work == WORLD_WORK_NONE ||
+	       (proc->lease.is_used_up && proc->down.at[0].type == SCHED_ACTION_BUDGET);
+}
+
+/* The oldest message for p arrives. */
 static inline void world_deliver_down(struct world *world, uint32_t p)
 {
 	struct world_proc *proc = &world->procs[p];
-	struct world_msg msg = world_pop(&proc->down);
-	struct lease_event event = {.grant = msg.grant,
-				    .epoch = msg.epoch,
-				    .budget = msg.budget,
-				    .bytes = msg.bytes,
-				    .due_ms = msg.due_ms};
+	struct world_msg msg;
+	struct lease_event event;
 
-	assert(proc->work == WORLD_WORK_NONE);
+	assert(world_may_deliver_down(world, p));
+	msg = world_pop(&proc->down);
+	event = (struct lease_event){.grant = msg.grant,
+				     .epoch = msg.epoch,
+				     .budget = msg.budget,
+				     .bytes = msg.bytes,
+				     .due_ms = msg.due_ms};
 	switch ((enum sched_action_type)msg.type) {
 	case SCHED_ACTION_REPORT: /* stands for REGISTERED */
 		proc->is_linked = true;

@@ -52,6 +52,7 @@ static void enter(struct lease *lease, enum lease_state state)
 {
 	start(lease, state, LEASE_WORK_NONE);
 	lease->outcome = 0;
+	lease->is_used_up = false;
 }
 
 static void run_unmanaged(struct lease *lease, bool open, struct lease_actions *actions)
@@ -118,7 +119,8 @@ static int on_lost(struct lease *lease, struct lease_actions *actions)
 	case LEASE_RESTORING:
 	case LEASE_DRAINING:
 	case LEASE_EVICTING:
-		return 0; /* when the work under way has ended */
+		lease->is_used_up = false; /* there is nobody who would give more */
+		return 0;                  /* when the work under way has ended */
 	case LEASE_OFF:
 	case LEASE_ORPHAN:
 	case LEASE_STATE_COUNT_:
@@ -222,6 +224,12 @@ static int on_budget(struct lease *lease, const struct lease_event *event,
 
 	if (lease->state == LEASE_HOLDING && is_for_running) {
 		lease->epoch = event->epoch;
+		set_budget(lease, event->budget, actions);
+		return 0;
+	}
+	if (lease->is_used_up && !is_for_running) {
+		lease->epoch = event->epoch;
+		lease->is_used_up = false;
 		set_budget(lease, event->budget, actions);
 		return 0;
 	}
@@ -335,10 +343,24 @@ static void restored_undo(struct lease *lease, const struct lease_event *event,
 	send_released(lease, lease->grant, outcome, true, actions);
 }
 
+/* Told before the copies have ended, so that more can come while the bus still has work. */
+static int on_part(struct lease *lease, const struct lease_event *event,
+		   struct lease_actions *actions)
+{
+	if (lease->work != LEASE_WORK_COME || !lease->is_connected || lease->is_used_up)
+		return LEASE_E_STATE;
+	lease->is_used_up = true;
+	/* Nothing more is taken of it, even if something is freed meanwhile. */
+	set_budget(lease, 0, actions);
+	send_released(lease, 0, event->outcome, true, actions);
+	return 0;
+}
+
 static int on_restored(struct lease *lease, const struct lease_event *event,
 		       struct lease_actions *actions)
 {
 	enum lease_work work = lease->work;
+	bool is_told = lease->is_used_up;
 
 	if (lease->state != LEASE_RESTORING)
 		return LEASE_E_STATE;
@@ -360,11 +382,10 @@ static int on_restored(struct lease *lease, const struct lease_event *event,
 	 * then it is none, so that what is wanted is told as if nothing of it were there.
 	 */
 	set_budget(lease, 0, actions);
-	if (event->outcome) {
+	if (event->outcome && !is_told)
 		send_released(lease, 0, event->outcome, true, actions);
-	} else {
+	else
 		act(actions, LEASE_ACTION_SEND_MEMORY);
-	}
 	return 0;
 }
 
@@ -441,6 +462,8 @@ int lease_step(struct lease *lease, const struct lease_event *event,
 		return on_progress(lease, ret_actions);
 	case LEASE_EVENT_EVICTED:
 		return on_evicted(lease, event, ret_actions);
+	case LEASE_EVENT_PART:
+		return on_part(lease, event, ret_actions);
 	case LEASE_EVENT_RESTORED:
 		return on_restored(lease, event, ret_actions);
 	case LEASE_EVENT_IDLE:
@@ -475,4 +498,5 @@ void lease_assert_valid(const struct lease *lease)
 	assert(lease->state != LEASE_DRAINING || lease->grant != 0);
 	assert(lease->work != LEASE_WORK_ALONE || !lease->is_connected);
 	assert(!lease->has_freed || lease->work != LEASE_WORK_UNDO);
+	assert(!lease->is_used_up || lease->work == LEASE_WORK_COME);
 }

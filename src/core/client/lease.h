@@ -8,10 +8,10 @@
  * events and carries out actions, in order, one event at a time.
  *
  * The agent's own work (drain, evict, restore) takes time; it is started by an action
- * and its end is an event. While it runs, only LOST may come in between, and PROGRESS in
- * an eviction: all other events wait until the work has ended and its event was fed. An event that
- * is refused (LEASE_E_STATE) has crossed another message on the wire and is dropped; the agent does
- * nothing about it.
+ * and its end is an event. While it runs, only LOST may come in between, PROGRESS in an
+ * eviction, and in a restore PART and after it one BUDGET: all other events wait until the
+ * work has ended and its event was fed. An event that is refused (LEASE_E_STATE) has crossed
+ * another message on the wire and is dropped; the agent does nothing about it.
  *
  * The gate is open exactly in OFF, HOLDING, and in the first part of DRAINING (the agent
  * closes it). The budget is unlimited in OFF, 0 in IDLE and ASKED: whoever has stopped may
@@ -69,6 +69,7 @@ enum lease_event_type {
 	LEASE_EVENT_RESTORED, /* outcome */
 	LEASE_EVENT_IDLE,     /* no work for the idle time, and somebody waits */
 	LEASE_EVENT_ORPHAN_TIME, /* NVSHARE_ORPHAN_TIMEOUT_SEC have passed since LOST */
+	LEASE_EVENT_PART,        /* of a restore: its budget is used up, its copies still run */
 	LEASE_EVENT_COUNT_
 };
 
@@ -126,6 +127,7 @@ struct lease {
 	uint64_t epoch;      /* of the last message that was taken */
 	uint64_t drop_bytes; /* of the DROP being answered */
 	bool has_freed;      /* EVICTING: told so, and others may have the room by now */
+	bool is_used_up;     /* RESTORING: told so, and given no other budget since */
 };
 
 enum {

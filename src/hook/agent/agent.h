@@ -56,6 +56,17 @@ bool agent_is_stopping(void);
  */
 void agent_moved_out(CUdevice dev, uint64_t bytes);
 
+/*
+ * From within a restore of the agent's that has used up its budget while copies still run:
+ * the scheduler hears so, once, and the next budget is waited for, at most wait_ms.
+ */
+enum agent_more {
+	AGENT_MORE_NOT_YET,
+	AGENT_MORE_GIVEN,
+	AGENT_MORE_LATER, /* something else comes first: the restore is to end */
+};
+enum agent_more agent_more_budget(CUdevice dev, int wait_ms);
+
 /* Something has happened that the agent is to look at. From any thread, at any time. */
 void agent_wake(void);
 

@@ -22,7 +22,7 @@
 #define SLACK_BYTES_MIN    (256ull << 20)
 
 /* Others can use it: so much, or this share of a small card. */
-#define PROGRESS_BYTES_MAX (256ull << 20)
+#define PROGRESS_BYTES_MAX (64ull << 20)
 #define PROGRESS_CARD      64
 
 static uint64_t on_card(const struct nvshare_mem *mem)
@@ -191,6 +191,24 @@ void agent_moved_out(CUdevice dev, uint64_t bytes)
 		return;
 	link->out_told = bytes;
 	agent_lease_step(link, &(struct lease_event){.type = LEASE_EVENT_PROGRESS});
+}
+
+enum agent_more agent_more_budget(CUdevice dev, int wait_ms)
+{
+	struct agent_link *link = agent_link_of(dev);
+
+	if (!link)
+		return AGENT_MORE_LATER;
+	if (!link->lease.is_used_up)
+		agent_lease_step(link, &(struct lease_event){.type = LEASE_EVENT_PART,
+							     .outcome = NVSHARE_OUTCOME_PARTIAL});
+	if (!link->lease.is_used_up)
+		return AGENT_MORE_LATER;
+	if (!agent_link_hear(link, wait_ms))
+		return AGENT_MORE_NOT_YET;
+	if (!agent_link_receive_if(link, NVSHARE_MSG_MEM_AVAILABLE) || link->lease.is_used_up)
+		return AGENT_MORE_LATER;
+	return AGENT_MORE_GIVEN;
 }
 
 /*

@@ -16,6 +16,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <poll.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/socket.h>
@@ -388,30 +389,58 @@ static void handle_message(struct agent_link *link, const struct msg *msg)
 		agent_lease_want(link);
 }
 
-void agent_link_receive(struct agent_link *link)
+/* true: a message was taken, and there may be more. */
+static bool receive_one(struct agent_link *link)
 {
 	uint8_t bytes[NVSHARE_MSG_SIZE_MAX + 1];
 	struct msg msg;
 	ssize_t n;
 	int r;
 
-	for (int i = 0; i < LINK_RECEIVE_MAX && link->fd >= 0 && !link->is_broken; i++) {
-		n = sock_recv(link->fd, bytes, sizeof(bytes));
-		if (n == -EAGAIN)
-			return;
-		if (n <= 0) {
-			link->is_broken = true;
-			return;
-		}
-		link->quiet_ns = 0;
-		r = msg_decode(bytes, (size_t)n, MSG_TO_CLIENT, &msg);
-		if (r) {
-			hook_warn_once("the scheduler sent a message of another kind (%s); "
-				       "are both of the same version?",
-				       msg_error(r));
-			link->is_broken = true;
-			return;
-		}
-		handle_message(link, &msg);
+	if (link->fd < 0 || link->is_broken)
+		return false;
+	n = sock_recv(link->fd, bytes, sizeof(bytes));
+	if (n == -EAGAIN)
+		return false;
+	if (n <= 0) {
+		link->is_broken = true;
+		return false;
 	}
+	link->quiet_ns = 0;
+	r = msg_decode(bytes, (size_t)n, MSG_TO_CLIENT, &msg);
+	if (r) {
+		hook_warn_once("the scheduler sent a message of another kind (%s); "
+			       "are both of the same version?",
+			       msg_error(r));
+		link->is_broken = true;
+		return false;
+	}
+	handle_message(link, &msg);
+	return true;
+}
+
+void agent_link_receive(struct agent_link *link)
+{
+	for (int i = 0; i < LINK_RECEIVE_MAX && receive_one(link); i++)
+		;
+}
+
+bool agent_link_hear(const struct agent_link *link, int wait_ms)
+{
+	struct pollfd fd = {.fd = link->fd, .events = POLLIN};
+
+	return link->fd < 0 || link->is_broken || poll(&fd, 1, wait_ms) > 0;
+}
+
+bool agent_link_receive_if(struct agent_link *link, uint16_t type)
+{
+	uint8_t bytes[NVSHARE_MSG_SIZE_MAX + 1];
+	struct msg msg;
+	ssize_t n;
+
+	if (link->fd < 0 || link->is_broken)
+		return false;
+	n = sock_peek(link->fd, bytes, sizeof(bytes));
+	return n > 0 && msg_decode(bytes, (size_t)n, MSG_TO_CLIENT, &msg) == 0 &&
+	       msg.header.type == type && receive_one(link);
 }

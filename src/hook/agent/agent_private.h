@@ -84,6 +84,8 @@ bool agent_take_changed(CUdevice dev); /* memory changed since the last call */
 void agent_link_connect(struct agent_link *link);
 void agent_link_close(struct agent_link *link); /* LOST, if it was registered */
 void agent_link_receive(struct agent_link *link);
+bool agent_link_hear(const struct agent_link *link, int wait_ms);       /* something has come */
+bool agent_link_receive_if(struct agent_link *link, uint16_t msg_type); /* only if that is next */
 void agent_link_flush(struct agent_link *link);
 void agent_link_send(struct agent_link *link, uint16_t type, const void *body);
 bool agent_link_wants_retry(const struct agent_link *link);

@@ -18,6 +18,7 @@
 #include "hook/pager/transfer.h"
 #include "hook/pools/pools.h"
 #include "hook/table/cuda_real.h"
+#include "util/clock.h"
 #include "util/fd.h"
 
 #include <stdlib.h>
@@ -29,6 +30,9 @@
  */
 #define ROOM_WAIT_NS  2000000000ull
 #define ROOM_PAUSE_NS 5000000
+
+/* So often it is looked whether a copy has ended while more budget is waited for. */
+#define MORE_WAIT_MS 1
 
 /* The copies on their way: a ring, oldest first. */
 struct move {
@@ -42,79 +46,6 @@ struct move {
 	uint64_t handed;        /* of bytes: memory of the other program's, now or before */
 	uint64_t room_until_ns; /* 0: not waited for yet */
 };
-
-static uint64_t now_ns(void)
-{
-	struct timespec ts;
-
-	clock_gettime(CLOCK_MONOTONIC, &ts);
-	return (uint64_t)ts.tv_sec * 1000000000u + (uint64_t)ts.tv_nsec;
-}
-
-static void mover_free(struct pager_mover *mover)
-{
-	for (size_t i = 0; i < PAGER_IN_FLIGHT && mover->events[i]; i++)
-		(void)cuda_real.cuEventDestroy_v2(mover->events[i]);
-	if (mover->stream)
-		(void)cuda_real.cuStreamDestroy_v2(mover->stream);
-	free(mover);
-}
-
-static struct pager_mover *mover_new(CUcontext ctx)
-{
-	struct pager_mover *mover = calloc(1, sizeof(*mover));
-	CUresult res;
-
-	if (!mover)
-		return NULL;
-	mover->ctx = ctx;
-	res = cuda_real.cuStreamCreate(&mover->stream, CU_STREAM_NON_BLOCKING);
-	for (size_t i = 0; res == CUDA_SUCCESS && i < PAGER_IN_FLIGHT; i++)
-		res = cuda_real.cuEventCreate(&mover->events[i],
-					      CU_EVENT_BLOCKING_SYNC | CU_EVENT_DISABLE_TIMING);
-	if (res == CUDA_SUCCESS)
-		return mover;
-	mover_free(mover);
-	return NULL;
-}
-
-/* That of the current context, made at first need. */
-static struct pager_mover *mover_get(void)
-{
-	struct pager_mover *mover;
-	CUcontext ctx = NULL;
-
-	if (cuda_real.cuCtxGetCurrent(&ctx) != CUDA_SUCCESS || !ctx)
-		return NULL;
-	pthread_mutex_lock(&pager.lock);
-	for (mover = pager.movers; mover && mover->ctx != ctx; mover = mover->next)
-		;
-	pthread_mutex_unlock(&pager.lock);
-	if (mover)
-		return mover;
-	mover = mover_new(ctx);
-	if (!mover)
-		return NULL;
-	pthread_mutex_lock(&pager.lock);
-	mover->next = pager.movers;
-	pager.movers = mover;
-	pthread_mutex_unlock(&pager.lock);
-	return mover;
-}
-
-void pager_mover_gone(CUcontext ctx)
-{
-	struct pager_mover **link, *mover;
-
-	pthread_mutex_lock(&pager.lock);
-	for (link = &pager.movers; (mover = *link) && mover->ctx != ctx; link = &mover->next)
-		;
-	if (mover)
-		*link = mover->next;
-	pthread_mutex_unlock(&pager.lock);
-	free(mover); /* its stream and events died with the context */
-	hostpool_context_gone(ctx);
-}
 
 /* ---- which chunks --------------------------------------------------------- */
 
@@ -336,7 +267,7 @@ static uint64_t bytes_to_copy(const struct plan *plan)
 int pager_evict(CUdevice dev, uint64_t bytes, bool is_frozen, struct pager_move *ret_move)
 {
 	struct move move = {.outcome = NVSHARE_OUTCOME_SUCCESS, .is_frozen = is_frozen};
-	uint64_t start = now_ns(), to_copy;
+	uint64_t start = clock_now_ns(), to_copy;
 	struct plan plan;
 
 	if (backend_of(dev) == NVSHARE_BACKEND_MANAGED)
@@ -362,7 +293,7 @@ int pager_evict(CUdevice dev, uint64_t bytes, bool is_frozen, struct pager_move 
 		move.outcome = pager_probe(dev, to_copy > 0);
 	if (move.outcome != NVSHARE_OUTCOME_SUCCESS)
 		goto out;
-	move.mover = mover_get();
+	move.mover = pager_mover();
 	if (!move.mover) {
 		move.outcome = NVSHARE_OUTCOME_SAVE_FAILED;
 		goto out;
@@ -382,7 +313,7 @@ int pager_evict(CUdevice dev, uint64_t bytes, bool is_frozen, struct pager_move 
 	}
 	ret_move->bytes = move.bytes;
 	ret_move->handed = move.handed;
-	ret_move->ns = now_ns() - start;
+	ret_move->ns = clock_now_ns() - start;
 out:
 	plan_deinit(&plan);
 	return move.outcome;
@@ -437,7 +368,7 @@ static void end_oldest_in(struct move *move)
 static bool wait_for_room(struct move *move)
 {
 	const struct timespec pause = {.tv_nsec = ROOM_PAUSE_NS};
-	uint64_t now = now_ns();
+	uint64_t now = clock_now_ns();
 
 	if (!move->room_until_ns)
 		move->room_until_ns = now + ROOM_WAIT_NS;
@@ -477,10 +408,44 @@ static void start_in(struct move *move, struct pager_chunk *chunk)
 	move->n_started++;
 }
 
+static bool has_oldest_ended(const struct move *move)
+{
+	return cuda_real.cuEventQuery(move->mover->events[move->n_ended % PAGER_IN_FLIGHT]) !=
+	       CUDA_ERROR_NOT_READY;
+}
+
+/*
+ * The budget is used up, but the bus has work: more that comes before it has none keeps it
+ * busy. Whoever waits for a chunk does so no longer than its copy takes.
+ */
+static void wait_for_budget(struct move *move, CUdevice dev)
+{
+	enum agent_more more = AGENT_MORE_NOT_YET;
+
+	while (more == AGENT_MORE_NOT_YET && move->n_ended < move->n_started &&
+	       !agent_is_stopping()) {
+		more = agent_more_budget(dev, MORE_WAIT_MS);
+		while (move->n_ended < move->n_started && has_oldest_ended(move))
+			end_oldest_in(move);
+	}
+	if (more == AGENT_MORE_GIVEN && move->outcome == NVSHARE_OUTCOME_PARTIAL)
+		move->outcome = NVSHARE_OUTCOME_SUCCESS;
+}
+
+static void bring_in(struct move *move, struct pager_chunk *chunk)
+{
+	if (move->n_started - move->n_ended == PAGER_IN_FLIGHT)
+		end_oldest_in(move);
+	if (agent_is_stopping())
+		move->outcome = NVSHARE_OUTCOME_INVALID_STATE;
+	if (move->outcome == NVSHARE_OUTCOME_SUCCESS)
+		start_in(move, chunk);
+}
+
 int pager_restore(CUdevice dev, struct pager_move *ret_move)
 {
 	struct move move = {.outcome = NVSHARE_OUTCOME_SUCCESS};
-	uint64_t start = now_ns();
+	uint64_t start = clock_now_ns();
 	struct plan plan;
 
 	if (backend_of(dev) == NVSHARE_BACKEND_MANAGED)
@@ -489,17 +454,16 @@ int pager_restore(CUdevice dev, struct pager_move *ret_move)
 	if (!pager_device(dev) || !plan_init(&plan, dev, PAGER_SWAPPED))
 		return NVSHARE_OUTCOME_INVALID_STATE;
 	if (plan.n_chunks) {
-		move.mover = mover_get();
+		move.mover = pager_mover();
 		if (!move.mover)
 			move.outcome = NVSHARE_OUTCOME_INVALID_STATE;
 	}
-	for (size_t i = 0; i < plan.n_chunks && move.outcome == NVSHARE_OUTCOME_SUCCESS; i++) {
-		if (move.n_started - move.n_ended == PAGER_IN_FLIGHT)
-			end_oldest_in(&move);
-		if (agent_is_stopping())
-			move.outcome = NVSHARE_OUTCOME_INVALID_STATE;
-		if (move.outcome == NVSHARE_OUTCOME_SUCCESS)
-			start_in(&move, plan.chunks[i]);
+	for (size_t i = 0; i < plan.n_chunks && move.outcome == NVSHARE_OUTCOME_SUCCESS;) {
+		bring_in(&move, plan.chunks[i]);
+		if (move.outcome == NVSHARE_OUTCOME_PARTIAL)
+			wait_for_budget(&move, dev); /* and the same one once more */
+		else
+			i++;
 	}
 	while (move.n_ended < move.n_started)
 		end_oldest_in(&move);
@@ -511,7 +475,7 @@ int pager_restore(CUdevice dev, struct pager_move *ret_move)
 		(void)transfer_drop(dev);
 	ret_move->bytes = move.bytes;
 	ret_move->handed = move.handed;
-	ret_move->ns = move.bytes ? now_ns() - start : 0;
+	ret_move->ns = move.bytes ? clock_now_ns() - start : 0;
 	return move.outcome;
 }
 

@@ -5,7 +5,7 @@
 /*
  * What the parts of the pager share: pager.c (allocations), pager_find.c (what an address
  * lies in), pager_range.c (address ranges and their chunks), pager_memory.c (chunks that are the
- * program's own memory), pager_move.c (out to the host and back).
+ * program's own memory), pager_move.c (out to the host and back), pager_mover.c (what copies run on).
  *
  * A range is reserved address space, cut into chunks of physical memory. It holds one
  * large allocation, or is shared by small ones. Everything here is guarded by pager.lock,
@@ -205,6 +205,9 @@ bool pager_chunk_out(struct pager_chunk *chunk, bool is_out);
  * and they grow stale.
  */
 void pager_drop_host_copies(CUdevice dev);
+
+/* The current context's, made at first need; NULL: it can not be had. */
+struct pager_mover *pager_mover(void);
 
 /* Makes ctx current for the caller if it is not; ends with the same pushed flag. */
 CUresult pager_push(CUcontext ctx, bool *ret_pushed);

@@ -1,0 +1,135 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+
+/* The agent told to come in with part of its memory, and with more as there is room. */
+
+#include "agent_rig.h"
+
+static void comes_back_in_parts(void)
+{
+	struct user user = {0};
+	struct nvshare_lock_released r;
+	struct nvshare_mem_update u;
+	int fd;
+
+	fake_listen(dir);
+	fd = begin_running();
+	fake_drop(fd, 1, 60 * MIB, 4);
+	(void)fake_expect(fd, NVSHARE_MSG_LOCK_RELEASED);
+	start(&user, pass_gate);
+	(void)fake_expect(fd, NVSHARE_MSG_REQ_LOCK);
+	fake_available(fd, 80 * MIB, 7);
+	r = fake_expect(fd, NVSHARE_MSG_LOCK_RELEASED).body.lock_released_7;
+	check(r.grant == 0 && r.epoch == 7 && r.outcome == NVSHARE_OUTCOME_PARTIAL);
+	check(r.mem.resident == 70 * MIB && r.mem.swapped == 30 * MIB);
+	check(r.moved == 0);
+	check(!is_done(&user));
+	fake_available(fd, 150 * MIB, 9);
+	do
+		u = fake_expect(fd, NVSHARE_MSG_MEM_UPDATE).body.mem_update_9;
+	while (u.mem.swapped);
+	check(u.epoch == 9);
+	/* Both restores. */
+	check(u.moved == 60 * MIB && u.move_ns == 1500);
+	check(!is_done(&user));
+	fake_grant(fd, 2, 150 * MIB, 10);
+	(void)finish(&user);
+}
+
+/* As the pager does while copies are on their way; false: the restore ends. */
+static bool ask_for_more(CUdevice dev)
+{
+	enum agent_more more;
+
+	do
+		more = agent_more_budget(dev, 1);
+	while (more == AGENT_MORE_NOT_YET);
+	return more == AGENT_MORE_GIVEN;
+}
+
+/* Told to come in with part of its memory: that part is in, and it has said so. */
+static int begin_part(struct user *user)
+{
+	struct nvshare_lock_released r;
+	int fd = begin_running();
+
+	fake.on_part = ask_for_more;
+	fake_drop(fd, 1, 60 * MIB, 4);
+	(void)fake_expect(fd, NVSHARE_MSG_LOCK_RELEASED);
+	start(user, pass_gate);
+	(void)fake_expect(fd, NVSHARE_MSG_REQ_LOCK);
+	fake_available(fd, 80 * MIB, 7);
+	r = fake_expect(fd, NVSHARE_MSG_LOCK_RELEASED).body.lock_released_7;
+	check(r.grant == 0 && r.epoch == 7 && r.outcome == NVSHARE_OUTCOME_PARTIAL && r.wants);
+	check(r.mem.resident == 70 * MIB && r.mem.swapped == 30 * MIB);
+	check(r.moved == 0);
+	return fd;
+}
+
+static void comes_back_with_what_it_is_given_meanwhile(void)
+{
+	struct user user = {0};
+	struct nvshare_mem_update u;
+	int fd;
+
+	fake_listen(dir);
+	fd = begin_part(&user);
+	fake_available(fd, 150 * MIB, 9);
+	do
+		u = fake_expect(fd, NVSHARE_MSG_MEM_UPDATE).body.mem_update_9;
+	while (u.mem.swapped);
+	check(u.epoch == 9 && fake_get(n_restores) == 1);
+	check(!is_done(&user));
+	fake_grant(fd, 2, 150 * MIB, 10);
+	(void)finish(&user);
+}
+
+/* What comes first is answered first; what is in stays. */
+static void hears_something_else_while_it_comes_back(void)
+{
+	struct nvshare_heartbeat beat = {.nonce = 4711};
+	struct user user = {0};
+	struct nvshare_mem_update u;
+	int fd;
+
+	fake_listen(dir);
+	fd = begin_part(&user);
+	fake_send(fd, NVSHARE_MSG_HEARTBEAT, &beat);
+	fake_available(fd, 150 * MIB, 9);
+	u = fake_expect(fd, NVSHARE_MSG_MEM_UPDATE).body.mem_update_9;
+	check(u.epoch == 7 && u.mem.swapped == 30 * MIB && u.moved == 30 * MIB);
+	check(fake_expect(fd, NVSHARE_MSG_HEARTBEAT).body.heartbeat_13.nonce == 4711);
+	do
+		u = fake_expect(fd, NVSHARE_MSG_MEM_UPDATE).body.mem_update_9;
+	while (u.mem.swapped);
+	check(u.epoch == 9 && fake_get(n_restores) == 2);
+	fake_grant(fd, 2, 150 * MIB, 10);
+	(void)finish(&user);
+}
+
+static void loses_the_scheduler_while_it_comes_back(void)
+{
+	struct user user = {0};
+	struct nvshare_mem mem;
+	int fd;
+
+	check(setenv("NVSHARE_ORPHAN_TIMEOUT_SEC", "0", 1) == 0);
+	fake_listen(dir);
+	fd = begin_part(&user);
+	fake_gone(dir);
+	check(close(fd) == 0);
+	(void)finish(&user); /* by itself */
+	budget_read(0, &mem);
+	check(mem.swapped == 0 && fake_get(n_restores) == 2);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		child_test(comes_back_in_parts),
+		child_test(comes_back_with_what_it_is_given_meanwhile),
+		child_test(hears_something_else_while_it_comes_back),
+		child_test(loses_the_scheduler_while_it_comes_back),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

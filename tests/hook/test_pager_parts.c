@@ -1,0 +1,185 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+
+/* A restore whose budget is not enough for all that is out. */
+
+#include "vmm_rig.h"
+
+static CUdeviceptr allocate(size_t size)
+{
+	CUdeviceptr ptr = 0;
+
+	gate_enter();
+	assert_int_equal(pager_alloc(0, FAKE_CTX, size, &ptr), CUDA_SUCCESS);
+	gate_leave();
+	return ptr;
+}
+
+static void release(CUdeviceptr ptr)
+{
+	CUresult res = CUDA_ERROR_UNKNOWN;
+
+	assert_true(pager_free(ptr, &res));
+	assert_int_equal(res, CUDA_SUCCESS);
+}
+
+static void a_restore_called_off_costs_no_second_copy(void **state)
+{
+	CUdeviceptr a = allocate(8 * MIB), b = allocate(4 * MIB);
+	struct pager_move move;
+	uint64_t copied;
+
+	(void)state;
+	fill(a, 8 * MIB, 1);
+	fill(b, 4 * MIB, 2);
+	assert_int_equal(pager_evict(0, UINT64_MAX, false, &move), NVSHARE_OUTCOME_SUCCESS);
+	budget_set(0, 9 * MIB); /* enough for the larger one only */
+	assert_int_equal(pager_restore(0, &move), NVSHARE_OUTCOME_PARTIAL);
+	assert_int_equal(move.bytes, 8 * MIB);
+	copied = fake.bytes_copied;
+	assert_int_equal(pager_evict(0, UINT64_MAX, false, &move), NVSHARE_OUTCOME_SUCCESS);
+	assert_int_equal(fake.bytes_copied, copied);
+	budget_set(0, 64 * MIB);
+	assert_int_equal(pager_restore(0, &move), NVSHARE_OUTCOME_SUCCESS);
+	verify(a, 8 * MIB, 1);
+	verify(b, 4 * MIB, 2);
+}
+
+/* Then the program may run without another restore, and write over what was copied. */
+static void a_host_copy_is_not_trusted_once_nothing_is_out(void **state)
+{
+	CUdeviceptr a = allocate(8 * MIB), b = allocate(4 * MIB);
+	struct pager_move move;
+
+	(void)state;
+	fill(a, 8 * MIB, 1);
+	assert_int_equal(pager_evict(0, UINT64_MAX, false, &move), NVSHARE_OUTCOME_SUCCESS);
+	budget_set(0, 9 * MIB);
+	assert_int_equal(pager_restore(0, &move), NVSHARE_OUTCOME_PARTIAL);
+	release(b);
+	fill(a, 8 * MIB, 5);
+	assert_int_equal(pager_evict(0, UINT64_MAX, false, &move), NVSHARE_OUTCOME_SUCCESS);
+	assert_int_equal(pager_restore(0, &move), NVSHARE_OUTCOME_SUCCESS);
+	verify(a, 8 * MIB, 5);
+}
+
+static int n_asked; /* for more */
+
+static enum agent_more more_the_second_time(void)
+{
+	assert_true(fake.n_copies > 0); /* the bus has work */
+	if (++n_asked % 2)
+		return AGENT_MORE_NOT_YET;
+	budget_set(0, budget_get(0) + 4 * MIB);
+	return AGENT_MORE_GIVEN;
+}
+
+static void more_budget_is_taken_up_while_copies_are_on_their_way(void **state)
+{
+	CUdeviceptr a = allocate(8 * MIB), b = allocate(4 * MIB), c = allocate(4 * MIB);
+	struct pager_move move;
+
+	(void)state;
+	n_asked = 0;
+	fill(a, 8 * MIB, 1);
+	fill(b, 4 * MIB, 2);
+	fill(c, 4 * MIB, 3);
+	evict_all();
+	budget_set(0, 9 * MIB);
+	fake.on_more = more_the_second_time;
+	assert_int_equal(pager_restore(0, &move), NVSHARE_OUTCOME_SUCCESS);
+	assert_int_equal(n_asked, 4);
+	assert_int_equal(move.bytes, 16 * MIB);
+	assert_int_equal(counts().swapped, 0);
+	verify(a, 8 * MIB, 1);
+	verify(b, 4 * MIB, 2);
+	verify(c, 4 * MIB, 3);
+	release(a);
+	release(b);
+	release(c);
+}
+
+static enum agent_more not_before_the_copy_has_ended(void)
+{
+	n_asked++;
+	assert_int_equal(fake.n_copies, 1);
+	fake_run(1);
+	return AGENT_MORE_NOT_YET;
+}
+
+static enum agent_more later(void)
+{
+	n_asked++;
+	return AGENT_MORE_LATER;
+}
+
+/* The first answer is the last: nobody is asked with nothing on its way. */
+static void restore_a_part(enum agent_more (*answer)(void), int outcome, uint64_t bytes)
+{
+	struct pager_move move;
+
+	n_asked = 0;
+	budget_set(0, 9 * MIB);
+	fake.on_more = answer;
+	assert_int_equal(pager_restore(0, &move), outcome);
+	assert_int_equal(n_asked, 1);
+	assert_int_equal(move.bytes, bytes);
+	budget_set(0, BUDGET_UNLIMITED);
+}
+
+static void a_restore_ends_with_its_copies_when_no_more_budget_comes(void **state)
+{
+	CUdeviceptr a = allocate(8 * MIB), b = allocate(4 * MIB);
+
+	(void)state;
+	fill(a, 8 * MIB, 1);
+	fill(b, 4 * MIB, 2);
+	evict_all();
+	restore_a_part(not_before_the_copy_has_ended, NVSHARE_OUTCOME_PARTIAL, 8 * MIB);
+	evict_all();
+	restore_a_part(later, NVSHARE_OUTCOME_PARTIAL, 8 * MIB);
+	restore_all();
+	verify(a, 8 * MIB, 1);
+	verify(b, 4 * MIB, 2);
+	release(a);
+	release(b);
+}
+
+static enum agent_more more_as_a_copy_fails(void)
+{
+	n_asked++;
+	fake_run(1);
+	budget_set(0, BUDGET_UNLIMITED);
+	fake_arm(2, CUDA_ERROR_LAUNCH_FAILED); /* cuEventQuery is the first */
+	return AGENT_MORE_GIVEN;
+}
+
+static void a_copy_that_fails_ends_a_restore_that_was_given_more(void **state)
+{
+	CUdeviceptr a = allocate(8 * MIB), b = allocate(4 * MIB);
+
+	(void)state;
+	fill(a, 8 * MIB, 1);
+	fill(b, 4 * MIB, 2);
+	evict_all();
+	restore_a_part(more_as_a_copy_fails, NVSHARE_OUTCOME_INVALID_STATE, 0);
+	assert_int_equal(counts().swapped, 12 * MIB);
+	restore_all();
+	verify(a, 8 * MIB, 1);
+	verify(b, 4 * MIB, 2);
+	release(a);
+	release(b);
+}
+
+int main(void)
+{
+#define PARTS_TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
+	const struct CMUnitTest tests[] = {
+		PARTS_TEST(a_restore_called_off_costs_no_second_copy),
+		PARTS_TEST(a_host_copy_is_not_trusted_once_nothing_is_out),
+		PARTS_TEST(more_budget_is_taken_up_while_copies_are_on_their_way),
+		PARTS_TEST(a_restore_ends_with_its_copies_when_no_more_budget_comes),
+		PARTS_TEST(a_copy_that_fails_ends_a_restore_that_was_given_more),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
