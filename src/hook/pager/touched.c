@@ -12,7 +12,7 @@
 #include <unistd.h>
 
 /* Small ones: the first copies begin while most of the memory is still on its way. */
-#define SLAB_BYTES   (256ull << 20)
+#define SLAB_BYTES   (64ull << 20)
 #define TOUCHERS_MAX 8
 #define TOUCH_MIN    (32ull << 20) /* less than this a thread is not worth its start */
 
@@ -29,7 +29,7 @@ static struct {
 	uint64_t wanted;            /* bytes that are yet to be begun */
 	uint64_t bytes;             /* ready, or being touched */
 	uint64_t used;              /* by the caller, as said last */
-	bool is_running;            /* the thread is there */
+	unsigned int n_running;     /* threads that are there */
 	unsigned int n_forgotten;   /* times that what was wanted was not any more */
 	void (*ready)(void);
 } touched = {.lock = PTHREAD_MUTEX_INITIALIZER,
@@ -65,18 +65,24 @@ static void *touch_run(void *arg)
 	return NULL;
 }
 
+static unsigned int touchers(uint64_t bytes, uint64_t each)
+{
+	long n_cpus = sysconf(_SC_NPROCESSORS_ONLN);
+	uint64_t n = (bytes + each - 1) / each;
+
+	if (n > TOUCHERS_MAX)
+		n = TOUCHERS_MAX;
+	if (n_cpus > 0 && n > (uint64_t)n_cpus)
+		n = (uint64_t)n_cpus;
+	return (unsigned int)n;
+}
+
 /* First touch is slower than the copies (2 to 7 GiB/s a thread): several threads share it. */
 static void touch_all(unsigned char *addr, size_t size)
 {
 	struct touch touches[TOUCHERS_MAX] = {0};
-	long n_cpus = sysconf(_SC_NPROCESSORS_ONLN);
-	size_t n = size / TOUCH_MIN + 1, share;
+	size_t n = touchers(size, TOUCH_MIN), share = round_up(size / n, TOUCHED_ALIGN);
 
-	if (n > TOUCHERS_MAX)
-		n = TOUCHERS_MAX;
-	if (n_cpus > 0 && n > (size_t)n_cpus)
-		n = (size_t)n_cpus;
-	share = round_up(size / n, TOUCHED_ALIGN);
 	for (size_t i = 0; i < n && i * share < size; i++) {
 		touches[i].addr = addr + i * share;
 		touches[i].size = share < size - i * share ? share : size - i * share;
@@ -127,26 +133,28 @@ void *touched_map(size_t size)
 
 /* ---- ahead ---------------------------------------------------------------- */
 
-/* Counted from now on; the lock is held but for a while. 0: none is wanted, or may be had. */
+/*
+ * Counted from now on, so that no two threads take the same room; the lock is held but for a
+ * while. 0: none is wanted, or may be had.
+ */
 static size_t begin_slab(void)
 {
 	uint64_t taken = touched.used + touched.bytes, available;
-	uint64_t size;
+	uint64_t size = touched.wanted < SLAB_BYTES ? touched.wanted : SLAB_BYTES;
 
-	if (!touched.wanted)
+	if (!size)
 		return 0;
+	touched.wanted -= size;
+	size = round_up(size, TOUCHED_ALIGN);
+	touched.bytes += size;
 	pthread_mutex_unlock(&touched.lock);
 	available = hostmem_available(taken); /* reads files */
 	pthread_mutex_lock(&touched.lock);
-	size = touched.wanted < SLAB_BYTES ? touched.wanted : SLAB_BYTES;
-	size = round_up(size, TOUCHED_ALIGN);
-	if (size > available) {
-		touched.wanted = 0;
-		return 0;
-	}
-	touched.wanted -= size < touched.wanted ? size : touched.wanted;
-	touched.bytes += size;
-	return size;
+	if (size <= available)
+		return size;
+	touched.bytes -= size;
+	touched.wanted = 0;
+	return 0;
 }
 
 static struct slab *make_slab(size_t size)
@@ -156,11 +164,13 @@ static struct slab *make_slab(size_t size)
 	if (!slab)
 		return NULL;
 	slab->size = size;
-	slab->addr = touched_map(size);
-	if (slab->addr)
-		return slab;
-	free(slab);
-	return NULL;
+	slab->addr = map_aligned(size);
+	if (!slab->addr) {
+		free(slab);
+		return NULL;
+	}
+	(void)touch_run(&(struct touch){.addr = slab->addr, .size = size});
+	return slab;
 }
 
 static void free_slabs(struct slab *slab)
@@ -174,6 +184,7 @@ static void free_slabs(struct slab *slab)
 	}
 }
 
+/* Whole slabs, each by one thread: who share one are in each other's way in the kernel. */
 static void *run(void *arg)
 {
 	struct slab *slab, *dead;
@@ -183,8 +194,11 @@ static void *run(void *arg)
 
 	(void)arg;
 	pthread_mutex_lock(&touched.lock);
-	while ((size = begin_slab())) {
+	for (;;) {
 		was = touched.n_forgotten;
+		size = begin_slab();
+		if (!size)
+			break;
 		pthread_mutex_unlock(&touched.lock);
 		slab = make_slab(size);
 		pthread_mutex_lock(&touched.lock);
@@ -208,7 +222,7 @@ static void *run(void *arg)
 			ready();
 		pthread_mutex_lock(&touched.lock);
 	}
-	touched.is_running = false;
+	touched.n_running--;
 	pthread_cond_broadcast(&touched.changed);
 	pthread_mutex_unlock(&touched.lock);
 	return NULL;
@@ -235,15 +249,17 @@ static bool start(void)
 
 void touched_want(uint64_t bytes, uint64_t used, void (*ready)(void))
 {
+	unsigned int n;
+
 	pthread_mutex_lock(&touched.lock);
 	touched.used = used;
 	touched.ready = ready;
 	touched.wanted = bytes > touched.bytes ? bytes - touched.bytes : 0;
-	if (touched.wanted && !touched.is_running) {
-		touched.is_running = start();
-		if (!touched.is_running)
-			touched.wanted = 0; /* it is touched when it is needed, then */
-	}
+	n = touchers(touched.wanted, SLAB_BYTES);
+	while (touched.n_running < n && start())
+		touched.n_running++;
+	if (!touched.n_running)
+		touched.wanted = 0; /* it is touched when it is needed, then */
 	pthread_mutex_unlock(&touched.lock);
 }
 
@@ -313,7 +329,7 @@ bool touched_wait(void **ret_addr, size_t *ret_size)
 	struct slab *slab;
 
 	pthread_mutex_lock(&touched.lock);
-	while (!touched.first && touched.is_running)
+	while (!touched.first && touched.n_running)
 		cond_wait(&touched.changed, &touched.lock);
 	slab = take();
 	pthread_mutex_unlock(&touched.lock);
@@ -338,6 +354,6 @@ void touched_after_fork_child(void)
 	touched.last = &touched.first;
 	touched.wanted = 0;
 	touched.bytes = 0;
-	touched.is_running = false;
+	touched.n_running = 0;
 	touched.n_forgotten++;
 }

@@ -3,10 +3,10 @@
 #define NVS_HOOK_TOUCHED_H
 
 /*
- * Host memory that is mapped and touched ahead, in slabs, by a thread of its own: first
+ * Host memory that is mapped and touched ahead, in slabs, by threads of their own: first
  * touch takes longer than the copies that the memory is for, and who waits for it would hear
- * no message meanwhile. That thread makes no driver call, so nothing has to wait for it; it
- * is there only while slabs are on their way.
+ * no message meanwhile. They make no driver call, so nothing has to wait for them; they are
+ * there only while slabs are on their way.
  *
  * Threading: taking and waiting by one thread at a time; the rest by any. A short lock.
  */
@@ -21,8 +21,8 @@
 /*
  * So many bytes shall be there or on their way, not counting what is taken; more than that
  * stays until it is taken or given back. used: what the caller has already of what the
- * machine can spare (hostmem.h); where that is short fewer come. ready is called by that
- * thread for each slab, with nothing allowed but a system call.
+ * machine can spare (hostmem.h); where that is short fewer come. ready is called for each
+ * slab by the thread that touched it, with nothing allowed but a system call.
  */
 void touched_want(uint64_t bytes, uint64_t used, void (*ready)(void));
 
@@ -42,7 +42,7 @@ uint64_t touched_bytes(void); /* ready, or being touched */
 /* Such a slab, of size bytes (a multiple of TOUCHED_ALIGN), at once. NULL: no memory. */
 void *touched_map(size_t size);
 
-/* The slabs were not inherited, nor was the thread. */
+/* The slabs were not inherited, nor were the threads. */
 void touched_after_fork_child(void);
 
 #endif
