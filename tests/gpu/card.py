@@ -151,9 +151,12 @@ class Card:
                     for name in ("first", "second")]
         switches = Switches(self.rig)
         begin = last = time.monotonic()
+        has_grown = False  # from then on all of one goes and all of the other comes
         n_before = 0
-        while len(switches.collect(programs, begin)) < n_switches:
-            if len(switches.rows) > n_before:
+        while not has_grown or len(switches.collect(programs, begin)) <= n_switches:  # the last is under way
+            if not has_grown and self.have_all(programs, n_bytes):
+                has_grown, begin, n_before = True, time.monotonic(), 0
+            if len(switches.collect(programs, begin)) > n_before:
                 n_before, last = len(switches.rows), time.monotonic()
             if time.monotonic() - last > 8 + 6 * turn or not all(p.is_alive() for p in programs):
                 self.mend(programs, n_bytes)
@@ -164,7 +167,11 @@ class Card:
         for program in programs:
             self.rig.expect(program, 120)
         self.give_back()
-        return switches.rows
+        return switches.rows[:n_switches]
+
+    def have_all(self, programs, n_bytes):
+        clients = [self.rig.client(program) for program in programs]
+        return all(c and c["memory_resident"] + c["memory_swapped"] >= n_bytes for c in clients)
 
     def mend(self, programs, n_bytes):
         for program in programs:

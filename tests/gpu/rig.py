@@ -150,10 +150,19 @@ class Rig:
         if code != 0 or not program.find(word):
             raise RuntimeError(f"{program.name} ended with {code}\n{self.story()}")
 
+    def keep(self):
+        """All lines of all, in the order in which they came, in the file that RIG_LOG names."""
+        everybody = self.programs + ([self.scheduler] if self.scheduler else [])
+        lines = sorted((at, p.name, text) for p in everybody for at, text in p.lines)
+        with open(os.environ["RIG_LOG"], "a", encoding="utf-8") as file:
+            file.writelines(f"{at:.6f} {name}: {text}\n" for at, name, text in lines)
+
     def close(self):
         for program in self.programs:
             program.kill()
             program.wait(20)
+        if "RIG_LOG" in os.environ:
+            self.keep()
         self.stop_scheduler()
         self.programs = []
         self.folder.cleanup()

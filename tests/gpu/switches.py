@@ -13,7 +13,7 @@ import card as cards
 import rig as rigs
 from card import median
 
-WARM = 4  # switches before it counts: the host's memory grows on first use, of each program
+WARM = 2  # switches of programs that have all their memory before it counts: the first of each
 
 
 def measure_bandwidth(rig, args):
