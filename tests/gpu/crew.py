@@ -75,9 +75,10 @@ class Job:
 
     worker: Worker
     which: int = 0
+    is_after: bool = False  # other work of its own goes before each request
 
     def open(self, hint_us=0, n_warm=0):
-        self.worker.open(hint_us, n_warm, self.which)
+        self.worker.open(hint_us, n_warm, self.which, *([1] if self.is_after else []))
 
 
 @dataclass

@@ -3,8 +3,9 @@
 """A program of PyTorch in a hurry (lc), or one without (be), for latency.py.
 
 It works while its door, a file, is there, and ends when there is DOOR.end. In the door stand
-three numbers: by how many microseconds each request is announced (0: not), how many requests
-do not count, and which of the --kinds it is. It says what tests/apps/lc and be say.
+four numbers: by how many microseconds each request is announced (0: not), how many requests
+do not count, which of the --kinds it is, and whether the GPU does the work of --after before
+each, as it does for others where it is shared. It says what tests/apps/lc and be say.
 """
 
 import argparse
@@ -16,6 +17,7 @@ import random
 import time
 
 TOLD_EVERY_NS = 20_000_000
+AFTER_S = 0.0005  # others have been stopped for so long, about, when an announced request comes
 
 
 class Door:
@@ -28,7 +30,7 @@ class Door:
         while True:
             try:
                 numbers = [int(n) for n in self.path.read_text().split()]
-                return numbers + [0] * (3 - len(numbers))
+                return numbers + [0] * (4 - len(numbers))
             except FileNotFoundError:
                 if self.over.exists():
                     return None
@@ -60,14 +62,17 @@ def tell_requests(name, took_ns, from_ns):
           f" to_ns={time.monotonic_ns()}", flush=True)
 
 
-def serve(args, door, kinds):
+def serve(args, door, kinds, after):
     hint = find_hint()
     rng = random.Random(1)
     while (numbers := door.wait()) is not None:
-        hint_us, n_warm, which = numbers
+        hint_us, n_warm, which, is_after = numbers
         took, start = [], time.monotonic_ns()
         while door.is_open():
             time.sleep(rng.expovariate(1e3 / args.mean_ms))
+            if is_after:
+                after.request()
+                time.sleep(AFTER_S)
             if hint_us:
                 hint(hint_us)
                 time.sleep(hint_us / 1e6)
@@ -117,6 +122,7 @@ def main():
     parser.add_argument("--kinds", required=True, help="of those in torch_models.py, with commas between")
     parser.add_argument("--name", default="torch")
     parser.add_argument("--mean-ms", type=float, default=6, help="between two requests, exponential")
+    parser.add_argument("--after", default="", help="lc: another kind")
     parser.add_argument("--simple", action="store_true", help="without torch: kernels that only take time")
     args = parser.parse_args()
     if args.simple:
@@ -124,10 +130,14 @@ def main():
     else:
         import torch_models as models
     kinds = [models.make(name) for name in args.kinds.split(",")]
+    after = models.make(args.after) if args.after else None
     gc.collect()
     gc.disable()  # a request would have to wait for it
     print(f"{args.name} ready", flush=True)
-    (serve if args.role == "lc" else work)(args, Door(args.door), kinds)
+    if args.role == "lc":
+        serve(args, Door(args.door), kinds, after)
+    else:
+        work(args, Door(args.door), kinds)
 
 
 if __name__ == "__main__":
