@@ -62,6 +62,13 @@ def tell_requests(name, took_ns, from_ns):
           f" to_ns={time.monotonic_ns()}", flush=True)
 
 
+def work_for(after, seconds):
+    end = time.monotonic() + seconds
+    while time.monotonic() < end:
+        after.request()
+    time.sleep(AFTER_S)
+
+
 def serve(args, door, kinds, after):
     hint = find_hint()
     rng = random.Random(1)
@@ -69,10 +76,11 @@ def serve(args, door, kinds, after):
         hint_us, n_warm, which, is_after = numbers
         took, start = [], time.monotonic_ns()
         while door.is_open():
-            time.sleep(rng.expovariate(1e3 / args.mean_ms))
+            gap = rng.expovariate(1e3 / args.mean_ms)
             if is_after:
-                after.request()
-                time.sleep(AFTER_S)
+                work_for(after, gap)
+            else:
+                time.sleep(gap)
             if hint_us:
                 hint(hint_us)
                 time.sleep(hint_us / 1e6)

@@ -2,6 +2,8 @@
 
 /* What the program is at, as the scheduler hears of it: work, bursts, requests, hints. */
 
+#include "core/client/quiet.h"
+
 #include "share_hook_rig.h"
 
 static struct nvshare_activity next_task(int fd)
@@ -252,6 +254,36 @@ static void tells_of_a_critical_programs_bursts(void)
 	check(own_status().task_ns_p99 >= own_status().task_ns_p50);
 }
 
+#define QUIET_MOST_NS (20 * CLOCK_NS_PER_MS)
+
+static uint64_t burst_without_pause(int fd)
+{
+	uint64_t idle_ns;
+
+	fake_set(is_working, 1);
+	submit();
+	(void)expect_task(fd, NVSHARE_ACTIVITY_BEGIN);
+	idle_ns = clock_now_ns();
+	fake_set(is_working, 0);
+	(void)expect_task(fd, NVSHARE_ACTIVITY_END);
+	idle_ns = clock_now_ns() - idle_ns;
+	wait_until(gate_is_armed());
+	return idle_ns;
+}
+
+/* Never before it is known; then always, but for what a loaded machine takes on top. */
+static void a_burst_is_over_sooner_where_there_were_no_pauses(void)
+{
+	int fd;
+
+	check(setenv("NVSHARE_BURST_IDLE_US", "20000", 1) == 0);
+	fd = begin_with(&critical);
+	wait_until(gate_is_armed());
+	for (uint32_t i = 0; i < QUIET_BURSTS; i++)
+		check(burst_without_pause(fd) >= QUIET_MOST_NS);
+	wait_until(burst_without_pause(fd) < QUIET_MOST_NS * 3 / 4);
+}
+
 /* What follows a copy so late is not its own; on a loaded machine that may happen. */
 #define COPY_OWN_NS (9 * CLOCK_NS_PER_MS)
 
@@ -484,6 +516,7 @@ int main(void)
 		child_test(an_open_capture_is_left_alone),
 		child_test(time_in_a_hold_is_not_its_own),
 		child_test(tells_of_a_critical_programs_bursts),
+		child_test(a_burst_is_over_sooner_where_there_were_no_pauses),
 		child_test(a_copy_to_the_gpu_announces_work),
 		child_test(a_copy_of_announced_work_says_nothing_new),
 		child_test(requests_take_the_place_of_bursts),

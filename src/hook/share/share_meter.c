@@ -15,6 +15,7 @@
  * 12.5) work counts as being there as long as threads submit.
  */
 
+#include "core/client/quiet.h"
 #include "hook/gate/drain.h"
 #include "hook/gate/gate.h"
 #include "hook/hook_options.h"
@@ -43,8 +44,9 @@ static struct {
 	enum share_look how;
 	uint64_t chance; /* prng.h */
 	uint64_t activity;
-	uint64_t look_ns; /* the last */
-	uint64_t tick_ns; /* the next */
+	uint64_t look_ns;   /* the last */
+	uint64_t tick_ns;   /* the next */
+	struct quiet quiet; /* looking finely */
 	struct share_meter out;
 } meter;
 
@@ -113,6 +115,14 @@ static void start(uint64_t now_ns)
 	meter.out.idle_ns = 0;
 }
 
+/* Work again; a burst that was taken for ended may be going on. */
+static void note_pause(uint64_t since_ns)
+{
+	if (meter.how == SHARE_LOOK_FINE && meter.out.idle_ns && since_ns > meter.out.idle_ns)
+		quiet_note_pause(&meter.quiet, since_ns - meter.out.idle_ns,
+				 hook_options()->burst_idle_ns);
+}
+
 static void set_busy(uint64_t since_ns)
 {
 	meter.out.is_busy = true;
@@ -140,6 +150,7 @@ static void begin(uint64_t now_ns)
 	meter.state = METER_BUSY;
 	meter.look_ns = tripped_ns > meter.look_ns && tripped_ns <= now_ns ? tripped_ns : now_ns;
 	meter.tick_ns = now_ns;
+	note_pause(meter.look_ns);
 	meter.out.idle_ns = 0;
 	if (meter.how == SHARE_LOOK_COARSE) {
 		meter.tick_ns = meter.look_ns + prng_below(&meter.chance, METER_COARSE_NS);
@@ -152,12 +163,15 @@ static void begin(uint64_t now_ns)
 static void look(uint64_t now_ns)
 {
 	uint64_t gap_ns = now_ns > meter.look_ns ? now_ns - meter.look_ns : 0;
-	uint64_t idle_ns =
-		meter.how == SHARE_LOOK_FINE ? hook_options()->burst_idle_ns : METER_IDLE_NS;
+	bool is_fine = meter.how == SHARE_LOOK_FINE;
+	uint64_t idle_ns = METER_IDLE_NS;
 
+	if (is_fine)
+		idle_ns = quiet_ns(&meter.quiet, hook_options()->burst_idle_ns);
 	meter.look_ns = now_ns;
 	if (has_work()) {
 		meter.out.busy_ns += share_earlier(gap_ns, METER_GAP_NS_MAX);
+		note_pause(now_ns);
 		meter.out.idle_ns = 0;
 		if (!meter.out.is_busy)
 			set_busy(now_ns);
@@ -166,6 +180,8 @@ static void look(uint64_t now_ns)
 	}
 	if (meter.out.idle_ns && now_ns >= meter.out.idle_ns + idle_ns) {
 		meter.state = METER_IDLE;
+		if (is_fine && meter.out.is_busy)
+			quiet_note_end(&meter.quiet);
 		meter.out.is_busy = false;
 		return;
 	}
