@@ -10,9 +10,9 @@
 
 #include "hook/freeze/channels.h"
 #include "hook/freeze/freeze.h"
+#include "hook/host/hostpool.h"
 #include "hook/memory/backend.h"
 #include "hook/memory/budget.h"
-#include "hook/pager/hostpool.h"
 #include "hook/pager/pager.h"
 #include "hook/pager/second.h"
 #include "hook/table/cuda_real.h"

@@ -14,7 +14,7 @@
  */
 
 #include "fake_addresses.h"
-#include "hook/pager/hostpool.h"
+#include "hook/host/hostpool.h"
 
 /* Host memory is unused, and goes; what was on its way, too. */
 static inline void fake_give_back_host_memory(void)

@@ -2,7 +2,7 @@
 
 /* How much host memory is left, read from a /proc and /sys made for the test. */
 
-#include "hook/pager/hostmem.h"
+#include "hook/host/hostmem.h"
 
 #include <errno.h>
 #include <setjmp.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-#include "hook/pager/hostpool.h"
+#include "hook/host/hostpool.h"
 
 #include "fake_memory.h"
 

@@ -10,7 +10,7 @@
 
 #include "fake_memory.h"
 #include "hook/gate/gate.h"
-#include "hook/pager/hostpool.h"
+#include "hook/host/hostpool.h"
 #include "util/prng.h"
 
 #define MIB        (1ull << 20)

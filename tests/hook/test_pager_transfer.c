@@ -6,7 +6,7 @@
 
 #include "fake_memory.h"
 #include "hook/gate/gate.h"
-#include "hook/pager/hostpool.h"
+#include "hook/host/hostpool.h"
 #include "hook/pager/pager_private.h"
 #include "hook/pager/transfer.h"
 #include "open_files.h"

@@ -8,7 +8,7 @@
 
 #include "fake_memory.h"
 #include "hook/gate/gate.h"
-#include "hook/pager/hostpool.h"
+#include "hook/host/hostpool.h"
 #include "hook/pager/pager.h"
 #include "hook/pager/pager_vmm.h"
 

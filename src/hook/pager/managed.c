@@ -6,9 +6,9 @@
 #include "hook/cond.h"
 #include "hook/gate/gate.h"
 #include "hook/hook_options.h"
+#include "hook/host/hostmem.h"
 #include "hook/memory/budget.h"
 #include "hook/memory/rbtree.h"
-#include "hook/pager/hostmem.h"
 #include "hook/table/cuda_real.h"
 
 #include <pthread.h>

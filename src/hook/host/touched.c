@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-#include "hook/pager/touched.h"
+#include "hook/host/touched.h"
 
 #include "hook/cond.h"
-#include "hook/pager/hostmem.h"
+#include "hook/host/hostmem.h"
 
 #include <pthread.h>
 #include <signal.h>

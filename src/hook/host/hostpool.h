@@ -14,7 +14,7 @@
  */
 
 #include "abi/cuda_abi.h"
-#include "hook/pager/touched.h"
+#include "hook/host/touched.h"
 
 #include <stdbool.h>
 #include <stddef.h>

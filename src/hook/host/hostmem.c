@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-#include "hook/pager/hostmem.h"
+#include "hook/host/hostmem.h"
 
 #include "hook/hook_log.h"
 #include "util/parse.h"

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-#include "hook/pager/hostpool.h"
+#include "hook/host/hostpool.h"
 
 #include "hook/hook_log.h"
+#include "hook/host/hostmem.h"
+#include "hook/host/touched.h"
 #include "hook/pager/extent.h"
-#include "hook/pager/hostmem.h"
-#include "hook/pager/touched.h"
 #include "hook/table/cuda_real.h"
 
 #include <errno.h>
