@@ -465,7 +465,5 @@ uint64_t fit_part(const struct sched *sched, uint32_t client)
 	uint64_t part = min_u64(lack, above(fit_usable(sched, c->gpu), g->sums.charged));
 	uint64_t least = min_u64(PART_MIN, g->total / PART_CARD);
 
-	if (fit_oversize(sched, client) || (part < lack && part < least))
-		return 0;
-	return part;
+	return part < lack && part < least ? 0 : part;
 }

@@ -102,6 +102,30 @@ static void what_has_gone_is_given_on_before_the_rest_has(void **state)
 	assert_int_equal(charged(), 100);
 }
 
+/* 0 has 10 pinned, so 90 of the 95 that 1 needs are there: the rest it may try to find. */
+static void more_than_the_card_comes_in_parts_as_far_as_there_is_room(void **state)
+{
+	(void)state;
+	rig_run(&rig, 0, 80);
+	assert_int_equal(rig_memory(&rig, 0, rig_mem(70, 0, 10)), 0);
+	rig_join(&rig, 1);
+	rig_clear(&rig);
+	rig_request(&rig, 1, rig_mem(0, 95, 0));
+	rig_at(&rig, 20 * S);
+	assert_int_equal(rig_did(&rig, 0, SCHED_ACTION_DROP)->bytes, 70 * GIB);
+	assert_int_equal(budget_of(1), 20);
+	assert_int_equal(part(1, rig_mem(20, 75, 0)), 0);
+	progress(0, rig_mem(40, 30, 10));
+	assert_int_equal(budget_of(1), 50);
+	assert_int_equal(charged(), 100);
+	assert_int_equal(rig_release(&rig, 0, rig_mem(0, 70, 10), true), 0);
+	assert_int_equal(part(1, rig_mem(50, 45, 0)), 0);
+	assert_int_equal(budget_of(1), 95);
+	assert_null(rig_did(&rig, 1, SCHED_ACTION_GRANT));
+	assert_int_equal(rig_memory(&rig, 1, rig_mem(95, 0, 0)), 0);
+	assert_int_equal(rig_did(&rig, 1, SCHED_ACTION_GRANT)->budget, 95 * GIB);
+}
+
 #define LITTLE (GIB / 16 - 1)
 
 static void little_is_not_worth_a_message(void **state)
@@ -452,6 +476,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		T(what_is_free_is_restored_before_anything_has_gone),
 		T(what_has_gone_is_given_on_before_the_rest_has),
+		T(more_than_the_card_comes_in_parts_as_far_as_there_is_room),
 		T(little_is_not_worth_a_message),
 		T(a_report_of_an_older_budget_frees_nothing),
 		T(a_report_frees_no_more_than_is_gone),

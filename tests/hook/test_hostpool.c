@@ -33,7 +33,7 @@ static bool prepare(uint64_t bytes)
 {
 	struct hostpool_part *parts;
 
-	hostpool_begin(bytes, NULL);
+	hostpool_begin(bytes, true, NULL);
 	parts = hostpool_get(bytes);
 	hostpool_put(parts);
 	return parts != NULL;
@@ -174,7 +174,7 @@ static void memory_is_touched_while_others_work(void **state)
 
 	(void)state;
 	assert_int_equal(sem_init(&n_ready, 0, 0), 0);
-	hostpool_begin(66 * MIB, note_ready);
+	hostpool_begin(66 * MIB, true, note_ready);
 	assert_int_equal(hostpool_unused(), 0);
 	sem_wait(&n_ready);
 	assert_true(hostpool_may_add());
@@ -191,8 +191,8 @@ static void memory_is_touched_while_others_work(void **state)
 	assert_false(hostpool_may_add());
 	hostpool_add_one();
 	assert_int_equal(hostpool_bytes(), 66 * MIB);
-	hostpool_begin(1024 * MIB, note_ready);
-	hostpool_begin(66 * MIB, note_ready); /* so much is not needed any more */
+	hostpool_begin(1024 * MIB, true, note_ready);
+	hostpool_begin(66 * MIB, true, note_ready); /* so much is not needed any more */
 	assert_true(prepare(66 * MIB));
 	sem_destroy(&n_ready);
 }
@@ -205,7 +205,7 @@ static void those_who_touch_together_keep_the_limit(void **state)
 	(void)state;
 	setenv("NVSHARE_HOST_MEMORY_LIMIT", "100MiB", 1);
 	for (int i = 0; i < 20; i++) {
-		hostpool_begin(512 * MIB, NULL);
+		hostpool_begin(512 * MIB, true, NULL);
 		assert_true(touched_wait(&addr, &size));
 		assert_int_equal(size, 64 * MIB);
 		munmap(addr, size);
@@ -223,7 +223,7 @@ static void nothing_is_left_of_what_was_on_its_way(void **state)
 
 	(void)state;
 	for (int i = 0; i < 100; i++) {
-		hostpool_begin(64 * MIB, NULL);
+		hostpool_begin(64 * MIB, true, NULL);
 		for (int j = 0; j < i; j++)
 			sched_yield();
 		hostpool_trim();
@@ -239,13 +239,13 @@ static void what_is_on_its_way_counts(void **state)
 
 	(void)state;
 	setenv("NVSHARE_HOST_MEMORY_LIMIT", "8MiB", 1);
-	hostpool_begin(6 * MIB, NULL);
+	hostpool_begin(6 * MIB, true, NULL);
 	assert_true(hostpool_has(8 * MIB));
 	assert_false(hostpool_has(8 * MIB + 1));
 	a = hostpool_get(6 * MIB);
 	assert_non_null(a);
 	assert_int_equal(hostpool_bytes(), 6 * MIB);
-	hostpool_begin(4 * MIB, NULL); /* more than there may be */
+	hostpool_begin(4 * MIB, true, NULL); /* more than there may be */
 	assert_null(hostpool_get(4 * MIB));
 	assert_int_equal(hostpool_bytes(), 6 * MIB);
 	hostpool_put(a);
@@ -258,7 +258,7 @@ static void a_child_has_nothing_on_its_way(void **state)
 	pid_t pid;
 
 	(void)state;
-	hostpool_begin(512 * MIB, NULL);
+	hostpool_begin(512 * MIB, true, NULL);
 	pid = fork();
 	if (pid == 0) {
 		size_t size;

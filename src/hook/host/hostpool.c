@@ -156,13 +156,13 @@ static bool grow(uint64_t bytes)
 	return addr && add(addr, size);
 }
 
-void hostpool_begin(uint64_t bytes, void (*ready)(void))
+void hostpool_begin(uint64_t bytes, bool is_urgent, void (*ready)(void))
 {
 	uint64_t unused;
 
 	register_again();
 	unused = hostpool_unused();
-	touched_want(unused < bytes ? bytes - unused : 0, bytes_added(), ready);
+	touched_want(unused < bytes ? bytes - unused : 0, bytes_added(), is_urgent, ready);
 }
 
 bool hostpool_may_add(void)

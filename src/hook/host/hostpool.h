@@ -36,11 +36,11 @@ struct hostpool_part {
 bool hostpool_has(uint64_t bytes);
 
 /*
- * Lets the pool grow until bytes are unused, as far as the machine can spare them: another
- * thread touches what is missing, and calls ready (touched.h) whenever there is some to add.
- * hostpool_get() takes it, too. A context is current.
+ * Lets the pool grow until bytes are unused, as far as the machine can spare them: other
+ * threads touch what is missing, more of them if is_urgent, and call ready (touched.h)
+ * whenever there is some to add. hostpool_get() takes it, too. A context is current.
  */
-void hostpool_begin(uint64_t bytes, void (*ready)(void));
+void hostpool_begin(uint64_t bytes, bool is_urgent, void (*ready)(void));
 
 bool hostpool_may_add(void); /* there is a slab to add */
 

@@ -14,6 +14,7 @@
 /* Small ones: the first copies begin while most of the memory is still on its way. */
 #define SLAB_BYTES   (64ull << 20)
 #define TOUCHERS_MAX 8
+#define TOUCHERS_FEW 2 /* of what nobody waits for: the program needs its processors */
 #define TOUCH_MIN    (32ull << 20) /* less than this a thread is not worth its start */
 
 struct slab {
@@ -247,7 +248,7 @@ static bool start(void)
 	return r == 0;
 }
 
-void touched_want(uint64_t bytes, uint64_t used, void (*ready)(void))
+void touched_want(uint64_t bytes, uint64_t used, bool is_urgent, void (*ready)(void))
 {
 	unsigned int n;
 
@@ -256,6 +257,8 @@ void touched_want(uint64_t bytes, uint64_t used, void (*ready)(void))
 	touched.ready = ready;
 	touched.wanted = bytes > touched.bytes ? bytes - touched.bytes : 0;
 	n = touchers(touched.wanted, SLAB_BYTES);
+	if (!is_urgent && n > TOUCHERS_FEW)
+		n = TOUCHERS_FEW;
 	while (touched.n_running < n && start())
 		touched.n_running++;
 	if (!touched.n_running)

@@ -288,7 +288,7 @@ int pager_evict(CUdevice dev, uint64_t bytes, bool is_frozen, struct pager_move 
 		move.outcome = NVSHARE_OUTCOME_NO_HOST_MEMORY;
 		goto out;
 	}
-	hostpool_begin(to_copy, agent_wake);
+	hostpool_begin(to_copy, true, agent_wake);
 	if (is_frozen)
 		move.outcome = pager_probe(dev, to_copy > 0);
 	if (move.outcome != NVSHARE_OUTCOME_SUCCESS)
@@ -507,7 +507,7 @@ void pager_prepare(CUdevice dev, uint64_t bytes)
 	    !enter_any(dev, &pushed))
 		return;
 	if (bytes)
-		hostpool_begin(bytes, agent_wake);
+		hostpool_begin(bytes, false, agent_wake);
 	else
 		hostpool_trim();
 	pager_pop(pushed);
