@@ -10,6 +10,7 @@ from conftest import MIB, until
 DROP = re.compile(r" drop client=\d+ gpu=0 grant=[1-9]")
 STOPPED = re.compile(r" released client=\d+ gpu=0 grant=[1-9]")
 PART = re.compile(r" released client=(\d+) gpu=0 grant=0 outcome=partial")
+ENDED_PART = re.compile(r"restored \d+ bytes in \d+ us, outcome 7")
 
 
 def start_two(node):
@@ -40,6 +41,25 @@ def parts_within_a_stop(node):
 def test_one_comes_in_while_the_other_goes_out(node):
     enough, programs = start_two(node)
     until("parts came in early", lambda: len(parts_within_a_stop(node)[0]) >= 6)
+    enough.touch()
+    for program in programs:
+        program.expect_verified()
+    node.expect_empty()
+    node.expect_sound_scheduler()
+
+
+def test_more_comes_in_before_a_part_is_there(node):
+    """That a budget is used up is told before its copies have ended, and the next one taken up then."""
+    node.env["NVSHARE_DEBUG"] = "1"
+    enough, programs = start_two(node)
+
+    def n_told():
+        return len(PART.findall(node.scheduler.output()))
+
+    def n_ended():
+        return sum(len(ENDED_PART.findall(program.output())) for program in programs)
+
+    until("restores go on", lambda: n_told() >= n_ended() + 10)
     enough.touch()
     for program in programs:
         program.expect_verified()

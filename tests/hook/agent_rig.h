@@ -145,6 +145,18 @@ static inline int begin_running(void)
 	return fd;
 }
 
+/* Ran, has given 60 of its 100 MiB as it was told, and user waits to run again. */
+static inline int begin_waiting(struct user *user)
+{
+	int fd = begin_running();
+
+	fake_drop(fd, 1, 60 * MIB, 4);
+	(void)fake_expect(fd, NVSHARE_MSG_LOCK_RELEASED);
+	start(user, pass_gate);
+	(void)fake_expect(fd, NVSHARE_MSG_REQ_LOCK);
+	return fd;
+}
+
 /* ---- each in a process of its own --------------------------------------------- */
 
 /* The directory is the parent's: it goes however the child ends. */

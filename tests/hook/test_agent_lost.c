@@ -56,11 +56,7 @@ static void an_orphan_helps_itself(void)
 
 	check(setenv("NVSHARE_ORPHAN_TIMEOUT_SEC", "0", 1) == 0);
 	fake_listen(dir);
-	fd = begin_running();
-	fake_drop(fd, 1, 60 * MIB, 4);
-	(void)fake_expect(fd, NVSHARE_MSG_LOCK_RELEASED);
-	start(&user, pass_gate);
-	(void)fake_expect(fd, NVSHARE_MSG_REQ_LOCK);
+	fd = begin_waiting(&user);
 	fake_set(restore_outcome, NVSHARE_OUTCOME_INVALID_STATE); /* no room yet */
 	fake_gone(dir);
 	check(close(fd) == 0);
@@ -83,11 +79,7 @@ static void a_scheduler_that_hangs_is_lost(void)
 
 	check(setenv("NVSHARE_ORPHAN_TIMEOUT_SEC", "1", 1) == 0);
 	fake_listen(dir);
-	old = begin_running();
-	fake_drop(old, 1, 60 * MIB, 4);
-	(void)fake_expect(old, NVSHARE_MSG_LOCK_RELEASED);
-	start(&user, pass_gate);
-	(void)fake_expect(old, NVSHARE_MSG_REQ_LOCK);
+	old = begin_waiting(&user);
 	for (int i = 0; i < 3; i++) {
 		struct msg ping = fake_expect(old, NVSHARE_MSG_PING);
 

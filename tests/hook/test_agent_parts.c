@@ -4,37 +4,6 @@
 
 #include "agent_rig.h"
 
-static void comes_back_in_parts(void)
-{
-	struct user user = {0};
-	struct nvshare_lock_released r;
-	struct nvshare_mem_update u;
-	int fd;
-
-	fake_listen(dir);
-	fd = begin_running();
-	fake_drop(fd, 1, 60 * MIB, 4);
-	(void)fake_expect(fd, NVSHARE_MSG_LOCK_RELEASED);
-	start(&user, pass_gate);
-	(void)fake_expect(fd, NVSHARE_MSG_REQ_LOCK);
-	fake_available(fd, 80 * MIB, 7);
-	r = fake_expect(fd, NVSHARE_MSG_LOCK_RELEASED).body.lock_released_7;
-	check(r.grant == 0 && r.epoch == 7 && r.outcome == NVSHARE_OUTCOME_PARTIAL);
-	check(r.mem.resident == 70 * MIB && r.mem.swapped == 30 * MIB);
-	check(r.moved == 0);
-	check(!is_done(&user));
-	fake_available(fd, 150 * MIB, 9);
-	do
-		u = fake_expect(fd, NVSHARE_MSG_MEM_UPDATE).body.mem_update_9;
-	while (u.mem.swapped);
-	check(u.epoch == 9);
-	/* Both restores. */
-	check(u.moved == 60 * MIB && u.move_ns == 1500);
-	check(!is_done(&user));
-	fake_grant(fd, 2, 150 * MIB, 10);
-	(void)finish(&user);
-}
-
 /* As the pager does while copies are on their way; false: the restore ends. */
 static bool ask_for_more(CUdevice dev)
 {
@@ -47,16 +16,12 @@ static bool ask_for_more(CUdevice dev)
 }
 
 /* Told to come in with part of its memory: that part is in, and it has said so. */
-static int begin_part(struct user *user)
+static int begin_part(struct user *user, bool (*on_part)(CUdevice dev))
 {
 	struct nvshare_lock_released r;
-	int fd = begin_running();
+	int fd = begin_waiting(user);
 
-	fake.on_part = ask_for_more;
-	fake_drop(fd, 1, 60 * MIB, 4);
-	(void)fake_expect(fd, NVSHARE_MSG_LOCK_RELEASED);
-	start(user, pass_gate);
-	(void)fake_expect(fd, NVSHARE_MSG_REQ_LOCK);
+	fake.on_part = on_part;
 	fake_available(fd, 80 * MIB, 7);
 	r = fake_expect(fd, NVSHARE_MSG_LOCK_RELEASED).body.lock_released_7;
 	check(r.grant == 0 && r.epoch == 7 && r.outcome == NVSHARE_OUTCOME_PARTIAL && r.wants);
@@ -65,19 +30,45 @@ static int begin_part(struct user *user)
 	return fd;
 }
 
-static void comes_back_with_what_it_is_given_meanwhile(void)
+/* All that was out is back; the report of it. */
+static struct nvshare_mem_update expect_all(int fd)
+{
+	struct nvshare_mem_update u;
+
+	do
+		u = fake_expect(fd, NVSHARE_MSG_MEM_UPDATE).body.mem_update_9;
+	while (u.mem.swapped);
+	return u;
+}
+
+static void comes_back_in_parts(void)
 {
 	struct user user = {0};
 	struct nvshare_mem_update u;
 	int fd;
 
 	fake_listen(dir);
-	fd = begin_part(&user);
+	fd = begin_part(&user, NULL);
+	check(!is_done(&user));
 	fake_available(fd, 150 * MIB, 9);
-	do
-		u = fake_expect(fd, NVSHARE_MSG_MEM_UPDATE).body.mem_update_9;
-	while (u.mem.swapped);
-	check(u.epoch == 9 && fake_get(n_restores) == 1);
+	u = expect_all(fd);
+	check(u.epoch == 9);
+	/* Both restores. */
+	check(u.moved == 60 * MIB && u.move_ns == 1500);
+	check(!is_done(&user));
+	fake_grant(fd, 2, 150 * MIB, 10);
+	(void)finish(&user);
+}
+
+static void comes_back_with_what_it_is_given_meanwhile(void)
+{
+	struct user user = {0};
+	int fd;
+
+	fake_listen(dir);
+	fd = begin_part(&user, ask_for_more);
+	fake_available(fd, 150 * MIB, 9);
+	check(expect_all(fd).epoch == 9 && fake_get(n_restores) == 1);
 	check(!is_done(&user));
 	fake_grant(fd, 2, 150 * MIB, 10);
 	(void)finish(&user);
@@ -92,16 +83,13 @@ static void hears_something_else_while_it_comes_back(void)
 	int fd;
 
 	fake_listen(dir);
-	fd = begin_part(&user);
+	fd = begin_part(&user, ask_for_more);
 	fake_send(fd, NVSHARE_MSG_HEARTBEAT, &beat);
 	fake_available(fd, 150 * MIB, 9);
 	u = fake_expect(fd, NVSHARE_MSG_MEM_UPDATE).body.mem_update_9;
 	check(u.epoch == 7 && u.mem.swapped == 30 * MIB && u.moved == 30 * MIB);
 	check(fake_expect(fd, NVSHARE_MSG_HEARTBEAT).body.heartbeat_13.nonce == 4711);
-	do
-		u = fake_expect(fd, NVSHARE_MSG_MEM_UPDATE).body.mem_update_9;
-	while (u.mem.swapped);
-	check(u.epoch == 9 && fake_get(n_restores) == 2);
+	check(expect_all(fd).epoch == 9 && fake_get(n_restores) == 2);
 	fake_grant(fd, 2, 150 * MIB, 10);
 	(void)finish(&user);
 }
@@ -114,7 +102,7 @@ static void loses_the_scheduler_while_it_comes_back(void)
 
 	check(setenv("NVSHARE_ORPHAN_TIMEOUT_SEC", "0", 1) == 0);
 	fake_listen(dir);
-	fd = begin_part(&user);
+	fd = begin_part(&user, ask_for_more);
 	fake_gone(dir);
 	check(close(fd) == 0);
 	(void)finish(&user); /* by itself */

@@ -55,24 +55,6 @@ static int setup_slowly(void **state)
 	return 0;
 }
 
-static CUdeviceptr allocate(size_t size)
-{
-	CUdeviceptr ptr = 0;
-
-	gate_enter();
-	assert_int_equal(pager_alloc(0, FAKE_CTX, size, &ptr), CUDA_SUCCESS);
-	gate_leave();
-	return ptr;
-}
-
-static void release(CUdeviceptr ptr)
-{
-	CUresult res = CUDA_ERROR_UNKNOWN;
-
-	assert_true(pager_free(ptr, &res));
-	assert_int_equal(res, CUDA_SUCCESS);
-}
-
 static void restore_within(uint64_t budget, int outcome)
 {
 	struct pager_move move;

@@ -4,24 +4,6 @@
 
 #include "vmm_rig.h"
 
-static CUdeviceptr allocate(size_t size)
-{
-	CUdeviceptr ptr = 0;
-
-	gate_enter();
-	assert_int_equal(pager_alloc(0, FAKE_CTX, size, &ptr), CUDA_SUCCESS);
-	gate_leave();
-	return ptr;
-}
-
-static void release(CUdeviceptr ptr)
-{
-	CUresult res = CUDA_ERROR_UNKNOWN;
-
-	assert_true(pager_free(ptr, &res));
-	assert_int_equal(res, CUDA_SUCCESS);
-}
-
 static void a_restore_called_off_costs_no_second_copy(void **state)
 {
 	CUdeviceptr a = allocate(8 * MIB), b = allocate(4 * MIB);

@@ -71,6 +71,25 @@ static inline void verify(CUdeviceptr ptr, size_t size, uint32_t seed)
 	assert_int_equal(n_wrong, 0);
 }
 
+/* What cuMemAlloc gives and cuMemFree takes. */
+static inline CUdeviceptr allocate(size_t size)
+{
+	CUdeviceptr ptr = 0;
+
+	gate_enter();
+	assert_int_equal(pager_alloc(0, FAKE_CTX, size, &ptr), CUDA_SUCCESS);
+	gate_leave();
+	return ptr;
+}
+
+static inline void release(CUdeviceptr ptr)
+{
+	CUresult res = CUDA_ERROR_UNKNOWN;
+
+	assert_true(pager_free(ptr, &res));
+	assert_int_equal(res, CUDA_SUCCESS);
+}
+
 static inline void evict_all(void)
 {
 	struct pager_move move;
