@@ -183,6 +183,19 @@ static inline int rig_memory(struct rig *rig, uint32_t client, struct sched_memo
 						  .memory = memory});
 }
 
+/* A restore has used up its budget: this is on the card now. */
+static inline int rig_part(struct rig *rig, uint32_t client, struct sched_memory memory)
+{
+	return rig_step(rig, (struct sched_event){.type = SCHED_EVENT_RELEASED,
+						  .client = client,
+						  .epoch = rig->clients[client].epoch,
+						  .budget = memory.resident + memory.pinned,
+						  .memory = memory,
+						  .outcome = 7,
+						  .is_part = true,
+						  .wants = true});
+}
+
 /* Joins, runs, and has gib on the card. */
 static inline void rig_run(struct rig *rig, uint32_t client, uint64_t gib)
 {

@@ -162,7 +162,9 @@ static void concurrent_takes_turns_of_tq_whatever_the_memory(void **state)
 	rig_request(&rig, 1, rig_mem(0, 150, 0));
 	rig_at(&rig, 7 * S);
 	assert_int_equal(rig_did(&rig, 0, SCHED_ACTION_DROP)->bytes, 10 * GIB);
+	assert_int_equal(rig_did(&rig, 1, SCHED_ACTION_BUDGET)->budget, 90 * GIB);
 	assert_int_equal(rig_release(&rig, 0, rig_mem(0, 10, 0), true), 0);
+	assert_int_equal(rig_part(&rig, 1, rig_mem(90, 60, 0)), 0);
 	/* More than the card has: it may bring in what it can, and run if it can run so. */
 	assert_int_equal(rig_did(&rig, 1, SCHED_ACTION_BUDGET)->budget, 100 * GIB);
 	assert_int_equal(rig_memory(&rig, 1, rig_mem(100, 50, 0)), 0);

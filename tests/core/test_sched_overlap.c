@@ -28,17 +28,9 @@ static void progress(uint32_t client, struct sched_memory memory)
 		0);
 }
 
-/* A restore has used up its budget: this is on the card now. */
 static int part(uint32_t client, struct sched_memory memory)
 {
-	return rig_step(&rig, (struct sched_event){.type = SCHED_EVENT_RELEASED,
-						   .client = client,
-						   .epoch = rig.clients[client].epoch,
-						   .budget = memory.resident + memory.pinned,
-						   .memory = memory,
-						   .outcome = 7,
-						   .is_part = true,
-						   .wants = true});
+	return rig_part(&rig, client, memory);
 }
 
 static uint64_t budget_of(uint32_t client)

@@ -14,7 +14,7 @@
 /* Small ones: the first copies begin while most of the memory is still on its way. */
 #define SLAB_BYTES   (64ull << 20)
 #define TOUCHERS_MAX 8
-#define TOUCHERS_FEW 2 /* of what nobody waits for: the program needs its processors */
+#define TOUCHERS_FEW 2             /* of what nobody waits for: the program needs its processors */
 #define TOUCH_MIN    (32ull << 20) /* less than this a thread is not worth its start */
 
 struct slab {
