@@ -28,10 +28,12 @@ static struct {
 	pthread_cond_t changed;
 	struct slab *first, **last; /* ready */
 	uint64_t wanted;            /* bytes that are yet to be begun */
-	uint64_t bytes;             /* ready, or being touched */
-	uint64_t used;              /* by the caller, as said last */
-	unsigned int n_running;     /* threads that are there */
-	unsigned int n_forgotten;   /* times that what was wanted was not any more */
+	uint64_t ready_bytes;
+	uint64_t touching;        /* bytes: begun, and not all there yet */
+	uint64_t asking;          /* the same, and it is being looked whether there is so much */
+	uint64_t used;            /* by the caller, as said last */
+	unsigned int n_running;   /* threads that are there */
+	unsigned int n_forgotten; /* times that what was wanted was not any more */
 	void (*ready)(void);
 } touched = {.lock = PTHREAD_MUTEX_INITIALIZER,
 	     .changed = PTHREAD_COND_INITIALIZER,
@@ -135,27 +137,31 @@ void *touched_map(size_t size)
 /* ---- ahead ---------------------------------------------------------------- */
 
 /*
- * Counted from now on, so that no two threads take the same room; the lock is held but for a
- * while. 0: none is wanted, or may be had.
+ * What is begun shows in no number of the machine's before it is there: so that no two
+ * threads take the same room, all of it has to be available together. The lock is held but
+ * for a while. 0: none is wanted, or may be had.
  */
 static size_t begin_slab(void)
 {
-	uint64_t taken = touched.used + touched.bytes, available;
 	uint64_t size = touched.wanted < SLAB_BYTES ? touched.wanted : SLAB_BYTES;
+	uint64_t taken = touched.used + touched.ready_bytes, available, needed;
 
 	if (!size)
 		return 0;
 	touched.wanted -= size;
 	size = round_up(size, TOUCHED_ALIGN);
-	touched.bytes += size;
+	touched.asking += size;
+	needed = touched.touching + touched.asking;
 	pthread_mutex_unlock(&touched.lock);
 	available = hostmem_available(taken); /* reads files */
 	pthread_mutex_lock(&touched.lock);
-	if (size <= available)
-		return size;
-	touched.bytes -= size;
-	touched.wanted = 0;
-	return 0;
+	touched.asking -= size;
+	if (needed > available) {
+		touched.wanted = 0;
+		return 0;
+	}
+	touched.touching += size;
+	return size;
 }
 
 static struct slab *make_slab(size_t size)
@@ -205,13 +211,13 @@ static void *run(void *arg)
 		pthread_mutex_lock(&touched.lock);
 		ready = NULL;
 		dead = NULL;
+		touched.touching -= size;
 		if (!slab) {
-			touched.bytes -= size;
 			touched.wanted = 0;
 		} else if (touched.n_forgotten != was) {
-			touched.bytes -= size;
 			dead = slab;
 		} else {
+			touched.ready_bytes += size;
 			*touched.last = slab;
 			touched.last = &slab->next;
 			ready = touched.ready;
@@ -251,11 +257,13 @@ static bool start(void)
 void touched_want(uint64_t bytes, uint64_t used, bool is_urgent, void (*ready)(void))
 {
 	unsigned int n;
+	uint64_t begun;
 
 	pthread_mutex_lock(&touched.lock);
 	touched.used = used;
 	touched.ready = ready;
-	touched.wanted = bytes > touched.bytes ? bytes - touched.bytes : 0;
+	begun = touched.ready_bytes + touched.touching + touched.asking;
+	touched.wanted = bytes > begun ? bytes - begun : 0;
 	n = touchers(touched.wanted, SLAB_BYTES);
 	if (!is_urgent && n > TOUCHERS_FEW)
 		n = TOUCHERS_FEW;
@@ -276,8 +284,7 @@ void touched_give_back(void)
 	all = touched.first;
 	touched.first = NULL;
 	touched.last = &touched.first;
-	for (struct slab *slab = all; slab; slab = slab->next)
-		touched.bytes -= slab->size;
+	touched.ready_bytes = 0;
 	pthread_mutex_unlock(&touched.lock);
 	free_slabs(all);
 }
@@ -292,7 +299,7 @@ static struct slab *take(void)
 	touched.first = slab->next;
 	if (!touched.first)
 		touched.last = &touched.first;
-	touched.bytes -= slab->size;
+	touched.ready_bytes -= slab->size;
 	touched.used += slab->size;
 	return slab;
 }
@@ -344,7 +351,7 @@ uint64_t touched_bytes(void)
 	uint64_t bytes;
 
 	pthread_mutex_lock(&touched.lock);
-	bytes = touched.bytes;
+	bytes = touched.ready_bytes + touched.touching;
 	pthread_mutex_unlock(&touched.lock);
 	return bytes;
 }
@@ -356,7 +363,9 @@ void touched_after_fork_child(void)
 	touched.first = NULL;
 	touched.last = &touched.first;
 	touched.wanted = 0;
-	touched.bytes = 0;
+	touched.ready_bytes = 0;
+	touched.touching = 0;
+	touched.asking = 0;
 	touched.n_running = 0;
 	touched.n_forgotten++;
 }
