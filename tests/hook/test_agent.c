@@ -160,6 +160,42 @@ static void tells_how_far_it_has_moved_out(void)
 	check(r.moved == 60 * MIB && r.budget == 40 * MIB);
 }
 
+static int is_read; /* what the connection had taken */
+
+/* More than the connection takes; and, once it has been read, more than may be queued. */
+static void tell_much(CUdevice dev, uint64_t bytes)
+{
+	uint64_t n = 0;
+
+	(void)bytes;
+	while (n < 2000)
+		agent_moved_out(dev, ++n * 64 * MIB);
+	__atomic_store_n(&has_told, 1, __ATOMIC_SEQ_CST);
+	while (__atomic_load_n(&is_read, __ATOMIC_SEQ_CST) == 0)
+		nap();
+	for (int i = 0; i < 16; i++)
+		agent_moved_out(dev, ++n * 64 * MIB);
+}
+
+static void tells_on_when_the_scheduler_has_not_read_for_a_while(void)
+{
+	struct nvshare_lock_released r;
+	struct msg msg;
+	int fd;
+
+	fake_listen(dir);
+	fd = begin_running();
+	fake_set(evict_first, 30 * MIB);
+	fake.on_first = tell_much;
+	fake_drop(fd, 1, 1ull << 40, 4);
+	wait_until(__atomic_load_n(&has_told, __ATOMIC_SEQ_CST));
+	while (recv(fd, &msg, sizeof(msg), MSG_DONTWAIT) > 0)
+		;
+	__atomic_store_n(&is_read, 1, __ATOMIC_SEQ_CST);
+	r = fake_expect(fd, NVSHARE_MSG_LOCK_RELEASED).body.lock_released_7;
+	check(r.grant == 1 && r.outcome == NVSHARE_OUTCOME_SUCCESS);
+}
+
 static void stays_stopped_when_a_part_was_told_as_gone(void)
 {
 	struct nvshare_lock_released r;
@@ -444,6 +480,7 @@ int main(void)
 		child_test(says_that_it_wants_on),
 		child_test(comes_back),
 		child_test(tells_how_far_it_has_moved_out),
+		child_test(tells_on_when_the_scheduler_has_not_read_for_a_while),
 		child_test(stays_stopped_when_a_part_was_told_as_gone),
 		child_test(memory_moves_when_the_last_context_is_gone),
 		child_test(memory_stays_where_no_context_can_be_had),

@@ -189,6 +189,10 @@ void agent_moved_out(CUdevice dev, uint64_t bytes)
 		step = PROGRESS_BYTES_MAX;
 	if (bytes - link->out_told < step)
 		return;
+	/* The next one says the same, and more. */
+	agent_link_flush(link);
+	if (link->n_queued)
+		return;
 	link->out_told = bytes;
 	agent_lease_step(link, &(struct lease_event){.type = LEASE_EVENT_PROGRESS});
 }
@@ -196,8 +200,13 @@ void agent_moved_out(CUdevice dev, uint64_t bytes)
 enum agent_more agent_more_budget(CUdevice dev, int wait_ms)
 {
 	struct agent_link *link = agent_link_of(dev);
+	struct nvshare_mem mem;
 
 	if (!link)
+		return AGENT_MORE_LATER;
+	/* What lacked a budget has been freed: all will have come in when the copies have. */
+	budget_read(dev, &mem);
+	if (!mem.swapped)
 		return AGENT_MORE_LATER;
 	if (!link->lease.is_used_up)
 		agent_lease_step(link, &(struct lease_event){.type = LEASE_EVENT_PART,

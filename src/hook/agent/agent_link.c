@@ -148,10 +148,13 @@ void agent_link_send(struct agent_link *link, uint16_t type, const void *body)
 
 	if (link->fd < 0 || link->is_broken)
 		return;
-	if (link->n_queued == AGENT_QUEUE_MAX) {
+	/* Work of the agent's may send much before the loop looks whether more can be sent. */
+	if (link->n_queued)
+		agent_link_flush(link);
+	if (link->n_queued == AGENT_QUEUE_MAX)
 		link->is_broken = true;
+	if (link->is_broken)
 		return;
-	}
 	msg = &link->queue[link->n_queued++];
 	(void)msg_encode(type, 0, body, msg);
 	if (link->n_queued == 1)
