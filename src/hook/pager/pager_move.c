@@ -428,8 +428,20 @@ static void wait_for_budget(struct move *move, CUdevice dev)
 		while (move->n_ended < move->n_started && has_oldest_ended(move))
 			end_oldest_in(move);
 	}
-	if (more == AGENT_MORE_GIVEN && move->outcome == NVSHARE_OUTCOME_PARTIAL)
-		move->outcome = NVSHARE_OUTCOME_SUCCESS;
+	if (more != AGENT_MORE_GIVEN || move->outcome != NVSHARE_OUTCOME_PARTIAL)
+		return;
+	move->outcome = NVSHARE_OUTCOME_SUCCESS;
+	move->room_until_ns = 0;
+}
+
+static bool is_anything_out(CUdevice dev)
+{
+	bool is_out;
+
+	pthread_mutex_lock(&pager.lock);
+	is_out = pager.devices[dev].n_out > 0;
+	pthread_mutex_unlock(&pager.lock);
+	return is_out;
 }
 
 static void bring_in(struct move *move, struct pager_chunk *chunk)
@@ -468,6 +480,9 @@ int pager_restore(CUdevice dev, struct pager_move *ret_move)
 	while (move.n_ended < move.n_started)
 		end_oldest_in(&move);
 	plan_deinit(&plan);
+	/* What lacked a budget was freed meanwhile. */
+	if (move.outcome == NVSHARE_OUTCOME_PARTIAL && !is_anything_out(dev))
+		move.outcome = NVSHARE_OUTCOME_SUCCESS;
 	if (move.outcome == NVSHARE_OUTCOME_SUCCESS)
 		pager_drop_host_copies(dev);
 	/* What comes next is for the rest of a restore that goes on. */
