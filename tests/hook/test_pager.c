@@ -282,10 +282,42 @@ static void a_pinned_chunk_stays(void **state)
 	assert_int_equal(counts().pinned[NVSHARE_PINNED_PLAIN], 0);
 }
 
+/* Bytes of the allocation of size at ptr that stay where offset is held, as no other does. */
+static uint64_t held_at(CUdeviceptr ptr, size_t size, size_t offset)
+{
+	struct pager_hold hold;
+	struct pager_move move;
+
+	assert_true(pager_hold(ptr + offset, 1, &hold));
+	assert_int_equal(pager_evict(0, UINT64_MAX, false, &move), NVSHARE_OUTCOME_SUCCESS);
+	pager_unhold(&hold, false);
+	assert_int_equal(pager_restore(0, &move), NVSHARE_OUTCOME_SUCCESS);
+	return size - move.bytes;
+}
+
+static void the_end_of_a_range_is_in_small_chunks(void **unused)
+{
+	static const struct {
+		size_t size, offset, chunk; /* MiB */
+	} rows[] = {
+		{40, 0, 40},   {66, 63, 64},  {66, 64, 2},     {256, 255, 64},
+		{258, 256, 2}, {320, 0, 256}, {320, 255, 256}, {320, 256, 64},
+	};
+
+	(void)unused;
+	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+		CUdeviceptr a = allocate(rows[i].size * MIB);
+
+		assert_int_equal(held_at(a, rows[i].size * MIB, rows[i].offset * MIB),
+				 rows[i].chunk * MIB);
+		release(a);
+	}
+}
+
 /* A thread that was frozen between asking for a handle and having it goes on meanwhile. */
 static void a_held_chunk_stays_until_it_is_let_go(void **state)
 {
-	CUdeviceptr a = allocate(300 * MIB); /* in two chunks */
+	CUdeviceptr a = allocate(300 * MIB); /* of 256 and 44 MiB */
 	struct pager_hold hold;
 	struct pager_move move;
 
@@ -534,6 +566,7 @@ int main(void)
 		PAGER_TEST(nothing_moves_when_the_host_has_no_room),
 		PAGER_TEST(memory_prepared_is_used_and_given_back),
 		PAGER_TEST(a_pinned_chunk_stays),
+		PAGER_TEST(the_end_of_a_range_is_in_small_chunks),
 		PAGER_TEST(a_held_chunk_stays_until_it_is_let_go),
 		PAGER_TEST(what_is_out_is_held_when_it_is_back),
 		PAGER_TEST(a_free_waits_for_the_work_of_its_context),

@@ -53,16 +53,17 @@ static uint64_t round_up(uint64_t bytes, uint64_t align)
 	return (bytes + align - 1) & ~(align - 1);
 }
 
-/* One fault a huge page where there are huge pages; MADV_POPULATE_WRITE is Linux 5.14. */
+/*
+ * By writing: a fault locks but what it maps. MADV_POPULATE_WRITE keeps the address space
+ * locked for as long as it lasts, and whoever maps anything meanwhile, driver calls and
+ * the other threads here among them, waits for it and lets nobody pass: measured with
+ * eight threads, 173 to 357 ms a GiB and 60 to 120 ms for a mapping, against 30 and 0.02.
+ */
 static void *touch_run(void *arg)
 {
 	struct touch *touch = arg;
 	size_t page = (size_t)sysconf(_SC_PAGESIZE);
 
-#ifdef MADV_POPULATE_WRITE
-	if (madvise(touch->addr, touch->size, MADV_POPULATE_WRITE) == 0)
-		return NULL;
-#endif
 	for (size_t i = 0; i < touch->size; i += page)
 		*(volatile unsigned char *)(touch->addr + i) = 0;
 	return NULL;

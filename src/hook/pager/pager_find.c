@@ -129,8 +129,12 @@ bool pager_hold(CUdeviceptr ptr, size_t size, struct pager_hold *ret_hold)
 	pager_range_ref(hold.range);
 	offset = ptr - hold.range->addr;
 	rest = hold.range->size - offset;
-	hold.first = offset / PAGER_CHUNK_MAX;
-	hold.end = (offset + (size < rest ? size : rest) + PAGER_CHUNK_MAX - 1) / PAGER_CHUNK_MAX;
+	if (size > rest)
+		size = rest;
+	hold.first = pager_cut_index(hold.range->size, offset);
+	hold.end = hold.first;
+	if (size > 0)
+		hold.end = pager_cut_index(hold.range->size, offset + size - 1) + 1;
 	while (!try_hold(&hold)) {
 		pthread_mutex_unlock(&pager.lock);
 		gate_leave(); /* it is brought in for those who wait there */
