@@ -404,6 +404,39 @@ static void slow_holds_are_given_up_for_a_while(void **state)
 	assert_true(rig_is_held(&rig, BE1));
 }
 
+/* Until bursts hold others again after a second slow one; 0: they do now. */
+static uint64_t slow_for(void)
+{
+	uint32_t n_fast = rig.reports[SHARE_REPORT_FAST], n_slow = rig.reports[SHARE_REPORT_SLOW];
+	uint64_t since;
+
+	rig.took_ns = 14 * MS;
+	while (rig.reports[SHARE_REPORT_SLOW] == n_slow) {
+		rig_burst(&rig, LC, MS);
+		rig_in(&rig, 2 * MS);
+	}
+	since = rig.now;
+	while (rig.reports[SHARE_REPORT_FAST] == n_fast)
+		rig_in(&rig, 10 * MS);
+	return rig.now - since;
+}
+
+static void what_is_slow_again_soon_is_left_alone_for_longer(void **state)
+{
+	static const uint64_t pauses_ms[] = {1250, 2500, 5000, 10000, 10000};
+
+	(void)state;
+	busy_node(1);
+	for (size_t i = 0; i < sizeof(pauses_ms) / sizeof(pauses_ms[0]); i++)
+		assert_in_range(slow_for() / MS, pauses_ms[i] - 10, pauses_ms[i] + 10);
+	rig.took_ns = MS;
+	for (uint32_t i = 0; i < 110; i++) {
+		rig_burst(&rig, LC, MS);
+		rig_in(&rig, 99 * MS);
+	}
+	assert_in_range(slow_for() / MS, 1240, 1260);
+}
+
 /* The others' turns need no hurry: with four slices in a row each burst would wait for all. */
 static void where_holds_are_slow_the_others_still_take_turns(void **state)
 {
@@ -421,7 +454,7 @@ static void where_holds_are_slow_the_others_still_take_turns(void **state)
 	rig_does(&rig, LC, SHARE_ACTIVITY_END, MS);
 	assert_int_equal(n_computing(3), 1);
 	/* How slow turns were meanwhile says nothing of the next burst's hold. */
-	for (uint32_t i = 0; i < 90; i++) {
+	for (uint32_t i = 0; i < 11; i++) {
 		rig_burst(&rig, LC, MS);
 		rig_in(&rig, 99 * MS);
 	}
@@ -654,6 +687,7 @@ int main(void)
 		TEST(an_answer_to_an_older_order_says_nothing_of_a_hold),
 		TEST(who_says_late_that_it_is_held_is_let_go),
 		TEST(slow_holds_are_given_up_for_a_while),
+		TEST(what_is_slow_again_soon_is_left_alone_for_longer),
 		TEST(where_holds_are_slow_the_others_still_take_turns),
 		TEST(those_that_are_held_at_once_may_take_as_much_longer),
 		TEST(holding_can_be_forbidden),

@@ -7,6 +7,7 @@
 #include "core/share/touch.h"
 
 #define SLOW_MIN      2u /* of the last holds: one that is slow tells nothing of a tail */
+#define PAUSE_PART    8u /* of retry_ns, for the first time */
 #define WEIGHT_MEAN   100u
 #define TURN_PARTS    20u /* a turn is from 1/5 to 20 times turn_ns */
 #define LEAD_SAMPLES  32u
@@ -267,6 +268,20 @@ static uint32_t n_at_once(const struct share_gpu *g, uint64_t asked_ns, uint64_t
 }
 
 /*
+ * A program that loads is slow to be held for a moment, one that makes contexts in a loop
+ * always. How long holds are left alone doubles when they are slow again soon.
+ */
+static uint64_t pause_length(const struct share_gpu *g, const struct share_config *config,
+			     uint64_t now_ns)
+{
+	uint64_t first_ns = config->retry_ns / PAUSE_PART;
+
+	if (g->pause_ns == 0 || now_ns - g->slow_ns > config->retry_ns)
+		return first_ns;
+	return g->pause_ns < config->retry_ns / 2 ? g->pause_ns * 2 : config->retry_ns;
+}
+
+/*
  * Those that are taken off at once wait for each other in the driver. While bursts hold
  * nobody, the holds that turns need tell nothing of how it will be then.
  */
@@ -286,8 +301,9 @@ void burst_note_took(struct share *share, uint32_t client, uint64_t ns)
 		n_slow += g->took_us[i] > share->config.slow_ns / 1000;
 	if (n_slow < SLOW_MIN)
 		return;
+	g->pause_ns = pause_length(g, &share->config, share->now_ns);
 	g->is_slow = true;
-	g->slow_ns = share->now_ns + share->config.retry_ns;
+	g->slow_ns = share->now_ns + g->pause_ns;
 	g->n_took = 0;
 	g->is_dirty = true;
 	report(share, c->gpu, SHARE_REPORT_SLOW);

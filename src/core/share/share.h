@@ -79,7 +79,7 @@ struct share_config {
 	uint64_t answer_ns;  /* to answer a SET; default 1 s */
 	bool is_saving;      /* hold only if it is worth its energy: energy.h; default false */
 	uint32_t energy_budget_w; /* what holds may cost beyond slices; 0, default: as they do */
-	uint64_t retry_ns;        /* after holding failed, or was slow; default 10 s */
+	uint64_t retry_ns; /* after holding failed, or was slow again and again; default 10 s */
 };
 
 /* In the order of struct nvshare_claim. */

@@ -214,6 +214,7 @@ struct share_gpu {
 	uint64_t at_ns;  /* credit and turn_left_ns are of then */
 	uint64_t wake_ns;
 	uint64_t slow_ns;     /* slices only until then */
+	uint64_t pause_ns;    /* and for so long; 0: never yet */
 	uint64_t hint_end_ns; /* of the last hint's hold */
 	struct share_list running;
 	uint32_t n_active[4];
