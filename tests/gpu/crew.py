@@ -36,9 +36,9 @@ class Worker:
         self.is_missed = False  # its end has been told
 
     def find(self, word, since=0):
-        """The pairs of its lines with the word."""
-        texts = (text for _, text in self.program.lines[since:])
-        return [pairs(text) for text in texts if f" {word} " in f"{text} "]
+        """The pairs of its lines with the word; the library may say something between them."""
+        begin = f"{self.program.name} {word} "
+        return [pairs(text) for _, text in self.program.lines[since:] if f"{text} ".startswith(begin)]
 
     def open(self, *numbers):
         self.n_told = len(self.program.lines)
@@ -76,9 +76,11 @@ class Job:
     worker: Worker
     which: int = 0
     is_after: bool = False  # other work of its own goes before each request
+    mean_ms: int = 0  # between two requests; 0: as it was started
 
     def open(self, hint_us=0, n_warm=0):
-        self.worker.open(hint_us, n_warm, self.which, *([1] if self.is_after else []))
+        more = [int(self.is_after), self.mean_ms] if self.is_after or self.mean_ms else []
+        self.worker.open(hint_us, n_warm, self.which, *more)
 
 
 @dataclass
@@ -195,15 +197,15 @@ class Crew:
             if lc:
                 lc.open(hint_us, n_warm)
             self.wait(seconds, everybody)
-            end_ns = time.monotonic_ns()
-            n_after, is_slices_only, used = self.usage()
             found = {}
-            if lc:
+            if lc:  # before the scheduler is asked: its answer would hold up a request
                 lc.worker.shut()
                 self.await_word([lc.worker], "verified")
                 found = lc.worker.said("verified")
                 if not found["requests"]:
                     raise RuntimeError(f"no request of {lc.worker.label} has ended")
+            n_after, is_slices_only, used = self.usage()
+            end_ns = time.monotonic_ns()
         finally:
             for worker in everybody:
                 worker.shut()

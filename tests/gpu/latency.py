@@ -19,6 +19,7 @@ from crew import Job, measure
 
 HERE = pathlib.Path(__file__).resolve().parent
 WARM_PLAIN = 3
+WARM_RARE = 20  # what serves it better is known from before
 CRITICAL = {"NVSHARE_LATENCY_CRITICAL": "1"}
 
 
@@ -32,6 +33,7 @@ class Requests:
     shared: Job
     hinting: Job
     warm_max: int = 1 << 30  # long ones leave no time for many that do not count
+    rare: Job = None  # the hinting one, with more time between its requests
     after: Job = None  # the plain one, alone, but with the caches and the clock as others' work leaves them
     alone: dict = field(default_factory=dict)
     alone_after: dict = field(default_factory=dict)
@@ -83,6 +85,9 @@ class Latency:
         for us in hints:
             way = f"nvshare, hint {us / 1000:g} ms"
             self.add(f"{kind.label} beside {load.label}, {way}", self.beside, kind, load, way, us)
+            if kind.rare:
+                way += ", rare"
+                self.add(f"{kind.label} beside {load.label}, {way}", self.beside, kind, load, way, us)
 
     def load_alone(self, seconds, load):
         window = self.crew.together(None, load.plain[:1], seconds)
@@ -106,9 +111,11 @@ class Latency:
 
     def beside(self, seconds, kind, load, way, hint_us):
         is_plain = way == "driver"
-        lc = kind.plain if is_plain else kind.hinting if hint_us else kind.shared
+        is_rare = way.endswith("rare")
+        lc = kind.plain if is_plain else kind.rare if is_rare else kind.hinting if hint_us else kind.shared
         bes = load.plain if is_plain else load.shared
-        window = self.crew.together(lc, bes, seconds, hint_us, WARM_PLAIN if is_plain else min(self.n_warm, kind.warm_max))
+        n_warm = WARM_PLAIN if is_plain else WARM_RARE if is_rare else min(self.n_warm, kind.warm_max)
+        window = self.crew.together(lc, bes, seconds, hint_us, n_warm)
         text = f"  {kind.label:16} {load.label:20} {way:16} {self.times(window.lc)}"
         said = None
         if kind.alone:
@@ -122,7 +129,7 @@ class Latency:
             took = (window.to_ns - window.from_ns) / 1e9
             rest = max(0.01, 1 - window.lc["requests"] * kind.alone["avg_ms"] / 1e3 / took)
             had = sum(window.rates) / load.alone
-            text += f"  BE {had:.3f} of alone, {had / rest:.3f} of the rest"
+            text += f"  {window.lc['requests'] / took:.0f} a second, BE {had:.3f} of alone, {had / rest:.3f} of the rest"
             if said:
                 said += f"; BE keeps 0.9 of the rest: {'reached' if had / rest >= 0.9 else 'MISSED'}"
         if not is_plain:
@@ -204,7 +211,8 @@ def torch(crew, args):
         what, warm_max = kinds[name]
         shared = Job(crew.hire(name, True, command("lc", [name]), **CRITICAL))
         after = Job(plain, i, is_after=True) if what == "graph" else None
-        rows.append(Requests(name, what, Job(plain, i), shared, shared, warm_max, after))
+        rare = Job(shared.worker, mean_ms=args.rare_ms) if what == "graph" else None
+        rows.append(Requests(name, what, Job(plain, i), shared, shared, warm_max, rare, after))
     loads = ["matmul", "train", "long"]
     workers = {way: [crew.hire(f"be-{i}", way, command("be", loads)) for i in range(4)] for way in (False, True)}
     crew.until_ready(crew.workers, args.patience)
@@ -239,6 +247,7 @@ def main():
     parser.add_argument("--warm", type=int, default=120, help="requests that do not count: so long it is learned"
                         " what serves a program better")
     parser.add_argument("--mean-ms", type=int, default=6, help="between two requests")
+    parser.add_argument("--rare-ms", type=int, default=18, help="torch: the same, of rare ones")
     parser.add_argument("--kernels", type=int, default=20, help="driver: of a request")
     parser.add_argument("--us", type=int, default=100, help="driver: of one of those")
     parser.add_argument("--be-us", type=int, default=50000, help="driver: of a long kernel")

@@ -3,9 +3,11 @@
 """A program of PyTorch in a hurry (lc), or one without (be), for latency.py.
 
 It works while its door, a file, is there, and ends when there is DOOR.end. In the door stand
-four numbers: by how many microseconds each request is announced (0: not), how many requests
-do not count, which of the --kinds it is, and whether the GPU does the work of --after before
-each, as it does for others where it is shared. It says what tests/apps/lc and be say.
+five numbers: by how many microseconds each request is announced (0: not; those that are say
+when they begin and end, too), how many requests do not count, which of the --kinds it is,
+whether the GPU does the work of --after before each, as it does for others where it is shared,
+and how many milliseconds are between two, in the mean (0: --mean-ms). It says what
+tests/apps/lc and be say, and which requests took longest.
 """
 
 import argparse
@@ -30,7 +32,7 @@ class Door:
         while True:
             try:
                 numbers = [int(n) for n in self.path.read_text().split()]
-                return numbers + [0] * (4 - len(numbers))
+                return numbers + [0] * (5 - len(numbers))
             except FileNotFoundError:
                 if self.over.exists():
                     return None
@@ -40,19 +42,26 @@ class Door:
         return self.path.exists()
 
 
-def find_hint():
-    """nvshare_hint_prepare(); something that does nothing where the library is not."""
-    try:
-        hint = ctypes.CDLL(None).nvshare_hint_prepare
-    except AttributeError:
-        return lambda us: 0
-    hint.argtypes = [ctypes.c_uint32]
-    return hint
+class Announcer:
+    """Tells the library what is to come; nobody where it is not."""
+
+    def __init__(self):
+        try:
+            lib = ctypes.CDLL(None)
+            self.hint, self.begin, self.end = (lib.nvshare_hint_prepare, lib.nvshare_request_begin,
+                                               lib.nvshare_request_end)
+        except AttributeError:
+            self.hint, self.begin, self.end = (lambda us: 0), (lambda: 0), (lambda number: 0)
+            return
+        self.hint.argtypes = [ctypes.c_uint32]
+        self.begin.restype = ctypes.c_int64
+        self.end.argtypes = [ctypes.c_int64]
 
 
-def tell_requests(name, took_ns, from_ns):
-    n = len(took_ns)
-    took = sorted(took_ns) or [0]
+def tell_requests(name, requests, from_ns):
+    """requests: (how long one took, when it began), in nanoseconds."""
+    n = len(requests)
+    took = [t for t, _ in sorted(requests)] or [0]
 
     def at(percent):
         return took[max(0, (n * percent + 99) // 100 - 1)] / 1e6
@@ -60,6 +69,8 @@ def tell_requests(name, took_ns, from_ns):
     print(f"{name} verified requests={n} avg_ms={sum(took) / max(1, n) / 1e6:.3f} p50_ms={at(50):.3f}"
           f" p90_ms={at(90):.3f} p99_ms={at(99):.3f} max_ms={at(100):.3f} from_ns={from_ns}"
           f" to_ns={time.monotonic_ns()}", flush=True)
+    slowest = " ".join(f"{begin / 1e9:.4f}:{t / 1e6:.3f}" for t, begin in sorted(requests)[:-7:-1])
+    print(f"{name} slowest {slowest}", flush=True)
 
 
 def work_for(after, seconds):
@@ -69,30 +80,39 @@ def work_for(after, seconds):
     time.sleep(AFTER_S)
 
 
+def timed(kind, announcer):
+    """(how long a request took, when it began), in nanoseconds. announcer: None: it is not announced."""
+    begin = time.monotonic_ns()
+    number = announcer.begin() if announcer else 0
+    kind.request()
+    end = time.monotonic_ns()
+    if announcer:
+        announcer.end(number)
+    return end - begin, begin
+
+
 def serve(args, door, kinds, after):
-    hint = find_hint()
+    announcer = Announcer()
     rng = random.Random(1)
     while (numbers := door.wait()) is not None:
-        hint_us, n_warm, which, is_after = numbers
-        took, start = [], time.monotonic_ns()
+        hint_us, n_warm, which, is_after, mean_ms = numbers
+        requests, start = [], time.monotonic_ns()
         while door.is_open():
-            gap = rng.expovariate(1e3 / args.mean_ms)
+            gap = rng.expovariate(1e3 / (mean_ms or args.mean_ms))
             if is_after:
                 work_for(after, gap)
             else:
                 time.sleep(gap)
             if hint_us:
-                hint(hint_us)
+                announcer.hint(hint_us)
                 time.sleep(hint_us / 1e6)
-            begin = time.monotonic_ns()
-            kinds[which].request()
-            end = time.monotonic_ns()
+            request = timed(kinds[which], announcer if hint_us else None)
             if n_warm:
                 n_warm -= 1
-                start = end
+                start = time.monotonic_ns()
             else:
-                took.append(end - begin)
-        tell_requests(args.name, took, start)
+                requests.append(request)
+        tell_requests(args.name, requests, start)
 
 
 def work(args, door, kinds):
