@@ -36,14 +36,18 @@ static uint32_t second_longest(const struct quiet *quiet)
 	return second;
 }
 
-uint64_t quiet_ns(const struct quiet *quiet, uint64_t most_ns)
+static uint64_t max_u64(uint64_t a, uint64_t b)
+{
+	return a > b ? a : b;
+}
+
+uint64_t quiet_ns(const struct quiet *quiet, uint64_t burst_ns, uint64_t most_ns)
 {
 	uint64_t ns;
 
 	if (quiet->n_bursts < QUIET_BURSTS)
 		return most_ns;
-	ns = second_longest(quiet) * 2000ull;
-	if (ns < most_ns / QUIET_PART)
-		return most_ns / QUIET_PART;
+	ns = max_u64(second_longest(quiet) * 2000ull, most_ns / QUIET_PART);
+	ns = max_u64(ns, burst_ns / QUIET_LONG);
 	return ns < most_ns ? ns : most_ns;
 }

@@ -160,14 +160,20 @@ static void begin(uint64_t now_ns)
 	}
 }
 
+/* Of the one that has no work just now; 0: there is none. */
+static uint64_t burst_length(void)
+{
+	if (!meter.out.is_busy || meter.out.idle_ns < meter.out.begin_ns)
+		return 0;
+	return meter.out.idle_ns - meter.out.begin_ns;
+}
+
 static void look(uint64_t now_ns)
 {
 	uint64_t gap_ns = now_ns > meter.look_ns ? now_ns - meter.look_ns : 0;
 	bool is_fine = meter.how == SHARE_LOOK_FINE;
 	uint64_t idle_ns = METER_IDLE_NS;
 
-	if (is_fine)
-		idle_ns = quiet_ns(&meter.quiet, hook_options()->burst_idle_ns);
 	meter.look_ns = now_ns;
 	if (has_work()) {
 		meter.out.busy_ns += share_earlier(gap_ns, METER_GAP_NS_MAX);
@@ -178,6 +184,8 @@ static void look(uint64_t now_ns)
 	} else if (!meter.out.idle_ns) {
 		meter.out.idle_ns = clock_now_ns(); /* the look has taken a moment */
 	}
+	if (is_fine && meter.out.idle_ns)
+		idle_ns = quiet_ns(&meter.quiet, burst_length(), hook_options()->burst_idle_ns);
 	if (meter.out.idle_ns && now_ns >= meter.out.idle_ns + idle_ns) {
 		meter.state = METER_IDLE;
 		if (is_fine && meter.out.is_busy)
