@@ -5,6 +5,7 @@
 #include "hook/host/touched.h"
 
 #include "hook/host/hostmem.h"
+#include "util/clock.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -20,6 +21,7 @@
 #define LEFT (100 * MIB) /* of the machine's memory: one slab, not two */
 
 static int n_asked;
+static bool is_plenty;
 
 static void nap(void)
 {
@@ -34,6 +36,8 @@ uint64_t hostmem_available(uint64_t used)
 	int n = __atomic_add_fetch(&n_asked, 1, __ATOMIC_SEQ_CST);
 
 	(void)used;
+	if (is_plenty)
+		return UINT64_MAX;
 	for (int i = 0; i < 10000 && __atomic_load_n(&n_asked, __ATOMIC_SEQ_CST) < 2; i++)
 		nap();
 	return n <= 2 ? LEFT : 0;
@@ -57,10 +61,52 @@ static void together_they_take_no_more_than_is_left(void **state)
 	assert_int_equal(touched_bytes(), 0);
 }
 
+/* Others may be moving their memory just then. */
+static void what_nobody_waits_for_comes_slowly(void **state)
+{
+	uint64_t start_ns = clock_now_ns();
+	size_t size;
+	void *addr;
+	int n = 0;
+
+	(void)state;
+	is_plenty = true;
+	touched_want(4 * SLAB, 0, false, NULL);
+	while (n < 4) {
+		nap();
+		if (!touched_take(&addr, &size))
+			continue;
+		munmap(addr, size);
+		n++;
+	}
+	assert_true(clock_now_ns() - start_ns >= 30 * CLOCK_NS_PER_MS);
+	/* Asked for slowly, and waited for after all: nothing is lost. */
+	touched_want(4 * SLAB, 0, false, NULL);
+	for (n = 0; touched_wait(&addr, &size); n++)
+		munmap(addr, size);
+	assert_int_equal(n, 4);
+	assert_int_equal(touched_bytes(), 0);
+}
+
+static void what_is_given_back_does_not_come(void **state)
+{
+	size_t size;
+	void *addr;
+
+	(void)state;
+	is_plenty = true;
+	touched_want(64 * SLAB, 0, false, NULL);
+	touched_give_back();
+	assert_false(touched_wait(&addr, &size));
+	assert_int_equal(touched_bytes(), 0);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(together_they_take_no_more_than_is_left),
+		cmocka_unit_test(what_nobody_waits_for_comes_slowly),
+		cmocka_unit_test(what_is_given_back_does_not_come),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -22,7 +22,7 @@
  * So many bytes shall be there or on their way, not counting what is taken; more than that
  * stays until it is taken or given back. used: what the caller has already of what the
  * machine can spare (hostmem.h); where that is short fewer come. is_urgent: by as many threads
- * as it takes; else by a few. ready is called for each
+ * as it takes; else by a few, and with pauses, until somebody waits. ready is called for each
  * slab by the thread that touched it, with nothing allowed but a system call.
  */
 void touched_want(uint64_t bytes, uint64_t used, bool is_urgent, void (*ready)(void));
