@@ -92,17 +92,17 @@ class Latency:
     def load_alone(self, seconds, load):
         window = self.crew.together(None, load.plain[:1], seconds)
         load.alone = window.rates[0]
-        print(f"  {'-':16} {load.label:20} {'alone':16} rate {load.alone:.2f} a second", flush=True)
+        print(f"  {'-':16} {load.label:20} {'alone':24} rate {load.alone:.2f} a second", flush=True)
 
     def alone(self, seconds, kind):
         window = self.crew.together(kind.plain, [], seconds, n_warm=WARM_PLAIN)
         kind.alone = window.lc
-        print(f"  {kind.label:16} {'-':20} {'alone':16} {self.times(window.lc)}", flush=True)
+        print(f"  {kind.label:16} {'-':20} {'alone':24} {self.times(window.lc)}", flush=True)
 
     def alone_after(self, seconds, kind):
         """What no scheduler can better: nobody is there, but the GPU has just done other work."""
         kind.alone_after = self.crew.together(kind.after, [], seconds, n_warm=WARM_PLAIN).lc
-        print(f"  {kind.label:16} {'-':20} {'alone, after products':16} {self.times(kind.alone_after)}", flush=True)
+        print(f"  {kind.label:16} {'-':20} {'alone, after products':24} {self.times(kind.alone_after)}", flush=True)
 
     @staticmethod
     def times(lc):
@@ -116,7 +116,7 @@ class Latency:
         bes = load.plain if is_plain else load.shared
         n_warm = WARM_PLAIN if is_plain else WARM_RARE if is_rare else min(self.n_warm, kind.warm_max)
         window = self.crew.together(lc, bes, seconds, hint_us, n_warm)
-        text = f"  {kind.label:16} {load.label:20} {way:16} {self.times(window.lc)}"
+        text = f"  {kind.label:16} {load.label:20} {way:24} {self.times(window.lc)}"
         said = None
         if kind.alone:
             a50, a99 = kind.alone["p50_ms"], kind.alone["p99_ms"]
@@ -148,7 +148,7 @@ class Latency:
         window = self.crew.together(None, jobs, seconds, settle=1.2)
         rates = " ".join(f"{rate:.2f}" for rate in window.rates)
         of_alone = f"  in sum {sum(window.rates) / load.alone:.3f} of alone" if load.alone else ""
-        print(f"  {n} x {load.label:16} side by side {way:16} rates {rates} a second{of_alone}", flush=True)
+        print(f"  {n} x {load.label:16} side by side {way:24} rates {rates} a second{of_alone}", flush=True)
 
 
 def rounds_of(crew, app, *options):

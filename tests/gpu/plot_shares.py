@@ -6,9 +6,14 @@ import argparse
 import re
 import sys
 
-LATENCY = re.compile(r"^  (\S+) +(\S.*?)  +(alone|driver|nvshare.*?)  +p50 +([0-9.]+) +p99 +([0-9.]+)")
+LATENCY = re.compile(r"^  (\S+) +(\S.*?)  +(alone.*?|driver|nvshare.*?) +p50 +([0-9.]+) +p99 +([0-9.]+)")
 SHARE = re.compile(r"^  weights (\S+) +asked ([0-9. ]+?)  got ([0-9. ]+?)  ")
 LIMIT = re.compile(r"^  limit +([0-9]+) % +got +([0-9.]+) %")
+
+
+def colour(name):
+    colours = {"alone": "tab:grey", "driver": "tab:red", "hint": "tab:green"}
+    return next((colours[word] for word in colours if word in name), "tab:blue")
 
 
 def plot_latency(rows, pyplot):
@@ -18,8 +23,8 @@ def plot_latency(rows, pyplot):
     for axes, kind in zip(panels[0], kinds):
         some = [row for row in rows if row[0] == kind]
         names = [way if beside == "-" else f"{beside}: {way}" for _, beside, way, _, _ in some]
-        colours = ["tab:grey" if "alone" in n else "tab:red" if "driver" in n else "tab:blue" for n in names]
-        axes.barh(range(len(some)), [float(row[4]) for row in some], color=colours)
+        axes.barh(range(len(some)), [float(row[4]) for row in some], color=[colour(name) for name in names])
+        axes.axvline(float(some[0][4]), color="k", linestyle=":", linewidth=1, label=names[0])
         axes.plot([float(row[3]) for row in some], range(len(some)), "k|", markersize=12, label="median")
         axes.set_yticks(range(len(some)), names, fontsize=7)
         axes.invert_yaxis()
