@@ -295,13 +295,13 @@ static uint64_t held_at(CUdeviceptr ptr, size_t size, size_t offset)
 	return size - move.bytes;
 }
 
-static void the_end_of_a_range_is_in_small_chunks(void **unused)
+static void small_ranges_are_in_small_chunks(void **unused)
 {
 	static const struct {
 		size_t size, offset, chunk; /* MiB */
 	} rows[] = {
-		{40, 0, 40},   {66, 63, 64},  {66, 64, 2},     {256, 255, 64},
-		{258, 256, 2}, {320, 0, 256}, {320, 255, 256}, {320, 256, 64},
+		{40, 0, 40},    {66, 63, 64},  {66, 64, 2},     {256, 255, 64},
+		{512, 511, 64}, {514, 0, 256}, {514, 511, 256}, {514, 512, 2},
 	};
 
 	(void)unused;
@@ -317,7 +317,7 @@ static void the_end_of_a_range_is_in_small_chunks(void **unused)
 /* A thread that was frozen between asking for a handle and having it goes on meanwhile. */
 static void a_held_chunk_stays_until_it_is_let_go(void **state)
 {
-	CUdeviceptr a = allocate(300 * MIB); /* of 256 and 44 MiB */
+	CUdeviceptr a = allocate(300 * MIB); /* four chunks of 64 MiB, one of 44 */
 	struct pager_hold hold;
 	struct pager_move move;
 
@@ -566,7 +566,7 @@ int main(void)
 		PAGER_TEST(nothing_moves_when_the_host_has_no_room),
 		PAGER_TEST(memory_prepared_is_used_and_given_back),
 		PAGER_TEST(a_pinned_chunk_stays),
-		PAGER_TEST(the_end_of_a_range_is_in_small_chunks),
+		PAGER_TEST(small_ranges_are_in_small_chunks),
 		PAGER_TEST(a_held_chunk_stays_until_it_is_let_go),
 		PAGER_TEST(what_is_out_is_held_when_it_is_back),
 		PAGER_TEST(a_free_waits_for_the_work_of_its_context),

@@ -116,7 +116,7 @@ bool pager_hold(CUdeviceptr ptr, size_t size, struct pager_hold *ret_hold)
 {
 	struct pager_hold hold = {0};
 	struct pager_alloc *alloc;
-	uint64_t offset, rest;
+	uint64_t offset, rest, chunk_size;
 
 	pthread_mutex_lock(&pager.lock);
 	alloc = pager_alloc_at(ptr);
@@ -129,12 +129,9 @@ bool pager_hold(CUdeviceptr ptr, size_t size, struct pager_hold *ret_hold)
 	pager_range_ref(hold.range);
 	offset = ptr - hold.range->addr;
 	rest = hold.range->size - offset;
-	if (size > rest)
-		size = rest;
-	hold.first = pager_cut_index(hold.range->size, offset);
-	hold.end = hold.first;
-	if (size > 0)
-		hold.end = pager_cut_index(hold.range->size, offset + size - 1) + 1;
+	chunk_size = pager_chunk_size(hold.range->size);
+	hold.first = offset / chunk_size;
+	hold.end = (offset + (size < rest ? size : rest) + chunk_size - 1) / chunk_size;
 	while (!try_hold(&hold)) {
 		pthread_mutex_unlock(&pager.lock);
 		gate_leave(); /* it is brought in for those who wait there */

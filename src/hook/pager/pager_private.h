@@ -28,13 +28,15 @@
 #define PAGER_LARGE     (1ull << 20)   /* requests from here on get a range of their own */
 #define PAGER_CHUNK_MAX (256ull << 20) /* 16 GiB unmap and map in 10 ms then */
 /*
- * The end of a range is in smaller ones. They are the last to go out and to come in, and
- * while the last one comes in nothing goes out any more: 5 ms of 256 MiB.
+ * Who comes in while another one goes out is a chunk behind all the time: that costs a switch
+ * 10 ms with the above, which is much of a small one. Large ranges make up large switches;
+ * and each chunk that is handed over takes a descriptor.
  */
-#define PAGER_CHUNK_LAST (64ull << 20)
-#define PAGER_SHARED_MAX (32ull << 20)
-#define PAGER_DEVICES    BUDGET_DEVICES
-#define PAGER_IN_FLIGHT  8 /* chunks being copied at once */
+#define PAGER_CHUNK_SMALL (64ull << 20)
+#define PAGER_SMALL_MAX   (512ull << 20) /* ranges up to here are cut into those */
+#define PAGER_SHARED_MAX  (32ull << 20)
+#define PAGER_DEVICES     BUDGET_DEVICES
+#define PAGER_IN_FLIGHT   8 /* chunks being copied at once */
 
 /* What the gate lets pass is on the card but for a moment. */
 #define PAGER_LOOK_AGAIN_NS 1000000u
@@ -158,8 +160,8 @@ void pager_release(struct pager_alloc *alloc);
 /* pager_find.c. The live allocation, or the range of dev, that ptr lies in; lock held. */
 struct pager_alloc *pager_alloc_at(CUdeviceptr ptr);
 struct pager_range *pager_range_at(CUdevice dev, CUdeviceptr ptr); /* O(ranges): rare */
-/* Which chunk of a range of so many bytes, cut by pager_range_new(), holds the one at offset. */
-size_t pager_cut_index(size_t range_size, size_t offset);
+/* Of the chunks of a range of so many bytes made by pager_range_new(); of the last: at most. */
+size_t pager_chunk_size(size_t range_size);
 
 struct pager_device *pager_device(CUdevice dev); /* NULL: not one that we page */
 

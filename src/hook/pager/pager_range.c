@@ -333,34 +333,16 @@ bool pager_ranges(CUdevice dev, struct pager_range ***ret_ranges, size_t *ret_n)
 	return true;
 }
 
-/* So many large chunks are at the front of a range; what follows is never nothing. */
-static size_t n_large(size_t range_size)
+size_t pager_chunk_size(size_t range_size)
 {
-	return (range_size - 1) / PAGER_CHUNK_MAX;
-}
-
-size_t pager_cut_index(size_t range_size, size_t offset)
-{
-	size_t n = n_large(range_size), large = n * PAGER_CHUNK_MAX;
-
-	return offset < large ? offset / PAGER_CHUNK_MAX : n + (offset - large) / PAGER_CHUNK_LAST;
-}
-
-/* Where chunk i begins; of the chunk after the last one: where the range ends. */
-static size_t cut_offset(size_t range_size, size_t i)
-{
-	size_t n = n_large(range_size), offset;
-
-	if (i <= n)
-		return i * PAGER_CHUNK_MAX;
-	offset = n * PAGER_CHUNK_MAX + (i - n) * PAGER_CHUNK_LAST;
-	return offset < range_size ? offset : range_size;
+	return range_size > PAGER_SMALL_MAX ? PAGER_CHUNK_MAX : PAGER_CHUNK_SMALL;
 }
 
 static struct pager_range *range_make(CUdevice dev, CUcontext ctx, struct pager_arena *arena,
 				      size_t size)
 {
-	size_t n_chunks = pager_cut_index(size, size - 1) + 1;
+	size_t chunk_size = pager_chunk_size(size);
+	size_t n_chunks = (size + chunk_size - 1) / chunk_size;
 	struct pager_range *range;
 
 	range = calloc(1, sizeof(*range) + n_chunks * sizeof(range->chunks[0]));
@@ -393,13 +375,15 @@ void pager_range_link(struct pager_range *range)
 /* Busy from the start, so that whoever walks over the ranges waits for it to be mapped. */
 static void range_cut(struct pager_range *range)
 {
+	size_t size = pager_chunk_size(range->size);
+
 	for (size_t i = 0; i < range->n_chunks; i++) {
 		struct pager_chunk *chunk = &range->chunks[i];
-		size_t offset = cut_offset(range->size, i);
+		size_t offset = i * size, rest = range->size - offset;
 
 		chunk->range = range;
 		chunk->addr = range->addr + offset;
-		chunk->size = cut_offset(range->size, i + 1) - offset;
+		chunk->size = rest < size ? rest : size;
 		chunk->state = PAGER_BUSY;
 	}
 }
