@@ -404,8 +404,8 @@ static void slow_holds_are_given_up_for_a_while(void **state)
 	assert_true(rig_is_held(&rig, BE1));
 }
 
-/* Until bursts hold others again after a second slow one; 0: they do now. */
-static uint64_t slow_for(void)
+/* Until bursts, one each gap_ns, hold others again after a second slow one. */
+static uint64_t slow_for(uint64_t gap_ns)
 {
 	uint32_t n_fast = rig.reports[SHARE_REPORT_FAST], n_slow = rig.reports[SHARE_REPORT_SLOW];
 	uint64_t since;
@@ -413,9 +413,9 @@ static uint64_t slow_for(void)
 	rig.took_ns = 14 * MS;
 	while (rig.reports[SHARE_REPORT_SLOW] == n_slow) {
 		rig_burst(&rig, LC, MS);
-		rig_in(&rig, 2 * MS);
+		rig_in(&rig, gap_ns);
 	}
-	since = rig.now;
+	since = rig.now - gap_ns;
 	while (rig.reports[SHARE_REPORT_FAST] == n_fast)
 		rig_in(&rig, 10 * MS);
 	return rig.now - since;
@@ -428,13 +428,25 @@ static void what_is_slow_again_soon_is_left_alone_for_longer(void **state)
 	(void)state;
 	busy_node(1);
 	for (size_t i = 0; i < sizeof(pauses_ms) / sizeof(pauses_ms[0]); i++)
-		assert_in_range(slow_for() / MS, pauses_ms[i] - 10, pauses_ms[i] + 10);
+		assert_in_range(slow_for(2 * MS) / MS, pauses_ms[i] - 10, pauses_ms[i] + 20);
 	rig.took_ns = MS;
 	for (uint32_t i = 0; i < 110; i++) {
 		rig_burst(&rig, LC, MS);
 		rig_in(&rig, 99 * MS);
 	}
-	assert_in_range(slow_for() / MS, 1240, 1260);
+	assert_in_range(slow_for(2 * MS) / MS, 1240, 1270);
+}
+
+/* From the end of one pause to the next is longer than retry_ns, but no hold was fast. */
+static void what_is_always_slow_is_left_alone_for_longer_though_rare(void **state)
+{
+	(void)state;
+	rig.share.config.retry_ns = S;
+	busy_node(1);
+	for (uint64_t pause_ns = S / 8; pause_ns <= S; pause_ns *= 2) {
+		(void)slow_for(800 * MS);
+		assert_int_equal(rig.share.gpus[0].pause_ns, pause_ns);
+	}
 }
 
 /* The others' turns need no hurry: with four slices in a row each burst would wait for all. */
@@ -688,6 +700,7 @@ int main(void)
 		TEST(who_says_late_that_it_is_held_is_let_go),
 		TEST(slow_holds_are_given_up_for_a_while),
 		TEST(what_is_slow_again_soon_is_left_alone_for_longer),
+		TEST(what_is_always_slow_is_left_alone_for_longer_though_rare),
 		TEST(where_holds_are_slow_the_others_still_take_turns),
 		TEST(those_that_are_held_at_once_may_take_as_much_longer),
 		TEST(holding_can_be_forbidden),

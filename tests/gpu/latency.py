@@ -210,9 +210,11 @@ def torch(crew, args):
     for i, name in enumerate(names):
         what, warm_max = kinds[name]
         shared = Job(crew.hire(name, True, command("lc", [name]), **CRITICAL))
+        # Who has told a request once has to tell all: its bursts count for nothing from then on.
+        hinting = Job(crew.hire(f"{name}-hint", True, command("lc", [name]), **CRITICAL))
         after = Job(plain, i, is_after=True) if what == "graph" else None
-        rare = Job(shared.worker, mean_ms=args.rare_ms) if what == "graph" else None
-        rows.append(Requests(name, what, Job(plain, i), shared, shared, warm_max, rare, after))
+        rare = Job(hinting.worker, mean_ms=args.rare_ms) if what == "graph" else None
+        rows.append(Requests(name, what, Job(plain, i), shared, hinting, warm_max, rare, after))
     loads = ["matmul", "train", "long"]
     workers = {way: [crew.hire(f"be-{i}", way, command("be", loads)) for i in range(4)] for way in (False, True)}
     crew.until_ready(crew.workers, args.patience)

@@ -233,10 +233,11 @@ int pager_restore(CUdevice dev, struct pager_move *ret_move)
 	return NVSHARE_OUTCOME_SUCCESS;
 }
 
-void pager_prepare(CUdevice dev, uint64_t bytes)
+void pager_prepare(CUdevice dev, uint64_t bytes, bool is_urgent)
 {
 	(void)dev;
 	(void)bytes;
+	(void)is_urgent;
 	fake_count(n_prepares);
 }
 

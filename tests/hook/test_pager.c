@@ -245,17 +245,17 @@ static void memory_prepared_is_used_and_given_back(void **state)
 	struct pager_move move;
 
 	(void)state;
-	pager_prepare(0, 64 * MIB);
+	pager_prepare(0, 64 * MIB, false);
 	assert_int_equal(hostpool_unused(), 0);
 	while (hostpool_unused() < 64 * MIB) /* by another thread, and then by this one */
 		hostpool_add_one();
 	assert_int_equal(fake.n_registered, 1);
 	assert_int_equal(pager_evict(0, UINT64_MAX, false, &move), NVSHARE_OUTCOME_SUCCESS);
 	assert_int_equal(hostpool_bytes(), 64 * MIB);
-	pager_prepare(0, 0);
+	pager_prepare(0, 0, false);
 	assert_int_equal(hostpool_bytes(), 64 * MIB); /* in use */
 	assert_int_equal(pager_restore(0, &move), NVSHARE_OUTCOME_SUCCESS);
-	pager_prepare(0, 0);
+	pager_prepare(0, 0, false);
 	assert_int_equal(hostpool_bytes(), 0);
 	assert_int_equal(fake.n_registered, 0);
 	release(a);
@@ -282,42 +282,10 @@ static void a_pinned_chunk_stays(void **state)
 	assert_int_equal(counts().pinned[NVSHARE_PINNED_PLAIN], 0);
 }
 
-/* Bytes of the allocation of size at ptr that stay where offset is held, as no other does. */
-static uint64_t held_at(CUdeviceptr ptr, size_t size, size_t offset)
-{
-	struct pager_hold hold;
-	struct pager_move move;
-
-	assert_true(pager_hold(ptr + offset, 1, &hold));
-	assert_int_equal(pager_evict(0, UINT64_MAX, false, &move), NVSHARE_OUTCOME_SUCCESS);
-	pager_unhold(&hold, false);
-	assert_int_equal(pager_restore(0, &move), NVSHARE_OUTCOME_SUCCESS);
-	return size - move.bytes;
-}
-
-static void small_ranges_are_in_small_chunks(void **unused)
-{
-	static const struct {
-		size_t size, offset, chunk; /* MiB */
-	} rows[] = {
-		{40, 0, 40},    {66, 63, 64},  {66, 64, 2},     {256, 255, 64},
-		{512, 511, 64}, {514, 0, 256}, {514, 511, 256}, {514, 512, 2},
-	};
-
-	(void)unused;
-	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
-		CUdeviceptr a = allocate(rows[i].size * MIB);
-
-		assert_int_equal(held_at(a, rows[i].size * MIB, rows[i].offset * MIB),
-				 rows[i].chunk * MIB);
-		release(a);
-	}
-}
-
 /* A thread that was frozen between asking for a handle and having it goes on meanwhile. */
 static void a_held_chunk_stays_until_it_is_let_go(void **state)
 {
-	CUdeviceptr a = allocate(300 * MIB); /* four chunks of 64 MiB, one of 44 */
+	CUdeviceptr a = allocate(300 * MIB); /* in two chunks */
 	struct pager_hold hold;
 	struct pager_move move;
 
@@ -566,7 +534,6 @@ int main(void)
 		PAGER_TEST(nothing_moves_when_the_host_has_no_room),
 		PAGER_TEST(memory_prepared_is_used_and_given_back),
 		PAGER_TEST(a_pinned_chunk_stays),
-		PAGER_TEST(small_ranges_are_in_small_chunks),
 		PAGER_TEST(a_held_chunk_stays_until_it_is_let_go),
 		PAGER_TEST(what_is_out_is_held_when_it_is_back),
 		PAGER_TEST(a_free_waits_for_the_work_of_its_context),

@@ -407,7 +407,8 @@ static uint64_t hash_of(const struct node *node)
 	mix(&hash, ahead(now, g->hint_end_ns));
 	mix(&hash, g->is_slow ? ahead(now, g->slow_ns) : 0);
 	mix(&hash, g->pause_ns);
-	mix(&hash, g->pause_ns && !g->is_slow ? now - g->slow_ns : 0);
+	if (g->pause_ns && !g->is_slow && now - g->slow_ns <= node->share.config.retry_ns)
+		mix(&hash, now - g->slow_ns);
 	mix(&hash, burst_lead(&node->share, 0));
 	mix(&hash, g->pid.us);
 	mix(&hash, (uint64_t)g->pid.sum_ppm);

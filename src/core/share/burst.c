@@ -269,14 +269,17 @@ static uint32_t n_at_once(const struct share_gpu *g, uint64_t asked_ns, uint64_t
 
 /*
  * A program that loads is slow to be held for a moment, one that makes contexts in a loop
- * always. How long holds are left alone doubles when they are slow again soon.
+ * always. How long holds are left alone doubles when they are slow again soon, or before
+ * as many as are looked at have been made.
  */
 static uint64_t pause_length(const struct share_gpu *g, const struct share_config *config,
 			     uint64_t now_ns)
 {
 	uint64_t first_ns = config->retry_ns / PAUSE_PART;
 
-	if (g->pause_ns == 0 || now_ns - g->slow_ns > config->retry_ns)
+	if (g->pause_ns == 0)
+		return first_ns;
+	if (now_ns - g->slow_ns > config->retry_ns && g->n_took >= SHARE_HOLD_SAMPLES)
 		return first_ns;
 	return g->pause_ns < config->retry_ns / 2 ? g->pause_ns * 2 : config->retry_ns;
 }

@@ -126,7 +126,7 @@ void agent_halt_prove(CUdevice dev, bool is_busy)
  * anything on the card may be told to give it up after it was frozen for nothing, and then
  * it is too late for a second context.
  */
-bool agent_halt_prepare(struct agent_link *link, uint64_t bytes)
+bool agent_halt_prepare(struct agent_link *link, uint64_t bytes, bool is_urgent)
 {
 	struct agent_place place;
 	struct nvshare_mem mem;
@@ -138,7 +138,7 @@ bool agent_halt_prepare(struct agent_link *link, uint64_t bytes)
 	is_ready = is_ready && !link->lacks_second;
 	if (bytes && agent_enter_context(link->dev, &place)) {
 		/* More than there is can not go. */
-		pager_prepare(link->dev, bytes < mem.resident ? bytes : mem.resident);
+		pager_prepare(link->dev, bytes < mem.resident ? bytes : mem.resident, is_urgent);
 		agent_leave_context(&place);
 	}
 	return is_ready;
@@ -264,7 +264,7 @@ uint32_t agent_halt(struct agent_link *link, uint64_t bytes, bool is_idle)
 	uint32_t outcome;
 
 	halt.is_frozen = false;
-	if (is_idle || !agent_halt_prepare(link, bytes)) {
+	if (is_idle || !agent_halt_prepare(link, bytes, true)) {
 		/* What was in the way of freezing may be gone: that is looked at once more. */
 		if (!is_idle && halt.n_failures >= HALT_FAILURES_MAX)
 			halt.n_failures = HALT_FAILURES_MAX - 1;

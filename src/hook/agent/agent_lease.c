@@ -252,7 +252,7 @@ static void prepare(struct agent_link *link, const struct lease_action *action)
 {
 	link->is_watched = action->bytes || action->due_ms;
 	if (action->bytes)
-		(void)agent_halt_prepare(link, action->bytes);
+		(void)agent_halt_prepare(link, action->bytes, false);
 	link->is_report_due = link->is_watched; /* what is not used can go back at once */
 }
 

@@ -115,7 +115,7 @@ void agent_leave_context(const struct agent_place *place);
  * evicted then. Returns an enum nvshare_outcome; on any but SUCCESS the caller opens the
  * gate again. resume: undoes it, before the gate opens.
  */
-bool agent_halt_prepare(struct agent_link *link, uint64_t bytes);
+bool agent_halt_prepare(struct agent_link *link, uint64_t bytes, bool is_urgent);
 uint32_t agent_halt(struct agent_link *link, uint64_t bytes, bool is_idle);
 uint32_t agent_halt_how(struct agent_link *link); /* enum nvshare_halt */
 bool agent_halt_is_frozen(void);                  /* the last stop ended in a freeze */

@@ -86,8 +86,11 @@ struct pager_move {
 int pager_evict(CUdevice dev, uint64_t bytes, bool is_frozen, struct pager_move *ret_move);
 int pager_restore(CUdevice dev, struct pager_move *ret_move);
 
-/* Host memory for bytes to be evicted, ahead of time; 0: give back what is not in use. */
-void pager_prepare(CUdevice dev, uint64_t bytes);
+/*
+ * Host memory for bytes to be evicted, ahead of time; 0: give back what is not in use.
+ * is_urgent: somebody waits for it already.
+ */
+void pager_prepare(CUdevice dev, uint64_t bytes, bool is_urgent);
 
 /* Frees put off because a capture was open. The agent calls it when captures have ended. */
 void pager_flush_frees(void);

@@ -116,7 +116,7 @@ bool pager_hold(CUdeviceptr ptr, size_t size, struct pager_hold *ret_hold)
 {
 	struct pager_hold hold = {0};
 	struct pager_alloc *alloc;
-	uint64_t offset, rest, chunk_size;
+	uint64_t offset, rest;
 
 	pthread_mutex_lock(&pager.lock);
 	alloc = pager_alloc_at(ptr);
@@ -129,9 +129,8 @@ bool pager_hold(CUdeviceptr ptr, size_t size, struct pager_hold *ret_hold)
 	pager_range_ref(hold.range);
 	offset = ptr - hold.range->addr;
 	rest = hold.range->size - offset;
-	chunk_size = pager_chunk_size(hold.range->size);
-	hold.first = offset / chunk_size;
-	hold.end = (offset + (size < rest ? size : rest) + chunk_size - 1) / chunk_size;
+	hold.first = offset / PAGER_CHUNK_MAX;
+	hold.end = (offset + (size < rest ? size : rest) + PAGER_CHUNK_MAX - 1) / PAGER_CHUNK_MAX;
 	while (!try_hold(&hold)) {
 		pthread_mutex_unlock(&pager.lock);
 		gate_leave(); /* it is brought in for those who wait there */

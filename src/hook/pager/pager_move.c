@@ -512,7 +512,7 @@ static bool enter_any(CUdevice dev, bool *ret_pushed)
 	return ctx && pager_push(ctx, ret_pushed) == CUDA_SUCCESS;
 }
 
-void pager_prepare(CUdevice dev, uint64_t bytes)
+void pager_prepare(CUdevice dev, uint64_t bytes, bool is_urgent)
 {
 	bool pushed;
 
@@ -522,7 +522,7 @@ void pager_prepare(CUdevice dev, uint64_t bytes)
 	    !enter_any(dev, &pushed))
 		return;
 	if (bytes)
-		hostpool_begin(bytes, false, agent_wake);
+		hostpool_begin(bytes, is_urgent, agent_wake);
 	else
 		hostpool_trim();
 	pager_pop(pushed);

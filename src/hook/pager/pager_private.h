@@ -25,18 +25,11 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define PAGER_LARGE     (1ull << 20)   /* requests from here on get a range of their own */
-#define PAGER_CHUNK_MAX (256ull << 20) /* 16 GiB unmap and map in 10 ms then */
-/*
- * Who comes in while another one goes out is a chunk behind all the time: that costs a switch
- * 10 ms with the above, which is much of a small one. Large ranges make up large switches;
- * and each chunk that is handed over takes a descriptor.
- */
-#define PAGER_CHUNK_SMALL (64ull << 20)
-#define PAGER_SMALL_MAX   (512ull << 20) /* ranges up to here are cut into those */
-#define PAGER_SHARED_MAX  (32ull << 20)
-#define PAGER_DEVICES     BUDGET_DEVICES
-#define PAGER_IN_FLIGHT   8 /* chunks being copied at once */
+#define PAGER_LARGE      (1ull << 20)   /* requests from here on get a range of their own */
+#define PAGER_CHUNK_MAX  (256ull << 20) /* 16 GiB unmap and map in 10 ms then */
+#define PAGER_SHARED_MAX (32ull << 20)
+#define PAGER_DEVICES    BUDGET_DEVICES
+#define PAGER_IN_FLIGHT  8 /* chunks being copied at once */
 
 /* What the gate lets pass is on the card but for a moment. */
 #define PAGER_LOOK_AGAIN_NS 1000000u
@@ -160,8 +153,6 @@ void pager_release(struct pager_alloc *alloc);
 /* pager_find.c. The live allocation, or the range of dev, that ptr lies in; lock held. */
 struct pager_alloc *pager_alloc_at(CUdeviceptr ptr);
 struct pager_range *pager_range_at(CUdevice dev, CUdeviceptr ptr); /* O(ranges): rare */
-/* Of the chunks of a range of so many bytes made by pager_range_new(); of the last: at most. */
-size_t pager_chunk_size(size_t range_size);
 
 struct pager_device *pager_device(CUdevice dev); /* NULL: not one that we page */
 

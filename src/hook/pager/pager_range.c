@@ -333,16 +333,10 @@ bool pager_ranges(CUdevice dev, struct pager_range ***ret_ranges, size_t *ret_n)
 	return true;
 }
 
-size_t pager_chunk_size(size_t range_size)
-{
-	return range_size > PAGER_SMALL_MAX ? PAGER_CHUNK_MAX : PAGER_CHUNK_SMALL;
-}
-
 static struct pager_range *range_make(CUdevice dev, CUcontext ctx, struct pager_arena *arena,
 				      size_t size)
 {
-	size_t chunk_size = pager_chunk_size(size);
-	size_t n_chunks = (size + chunk_size - 1) / chunk_size;
+	size_t n_chunks = (size + PAGER_CHUNK_MAX - 1) / PAGER_CHUNK_MAX;
 	struct pager_range *range;
 
 	range = calloc(1, sizeof(*range) + n_chunks * sizeof(range->chunks[0]));
@@ -375,15 +369,13 @@ void pager_range_link(struct pager_range *range)
 /* Busy from the start, so that whoever walks over the ranges waits for it to be mapped. */
 static void range_cut(struct pager_range *range)
 {
-	size_t size = pager_chunk_size(range->size);
-
 	for (size_t i = 0; i < range->n_chunks; i++) {
 		struct pager_chunk *chunk = &range->chunks[i];
-		size_t offset = i * size, rest = range->size - offset;
+		size_t offset = i * PAGER_CHUNK_MAX, rest = range->size - offset;
 
 		chunk->range = range;
 		chunk->addr = range->addr + offset;
-		chunk->size = rest < size ? rest : size;
+		chunk->size = rest < PAGER_CHUNK_MAX ? rest : PAGER_CHUNK_MAX;
 		chunk->state = PAGER_BUSY;
 	}
 }
