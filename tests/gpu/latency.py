@@ -87,7 +87,7 @@ class Latency:
             self.add(f"{kind.label} beside {load.label}, {way}", self.beside, kind, load, way, us)
             if kind.rare:
                 way += ", rare"
-                self.add(f"{kind.label} beside {load.label}, {way}", self.beside, kind, load, way, us)
+                self.add(f"{kind.label} beside {load.label}, {way}", self.beside, kind, load, way, us, True)
 
     def load_alone(self, seconds, load):
         window = self.crew.together(None, load.plain[:1], seconds)
@@ -109,9 +109,8 @@ class Latency:
         return (f"p50 {lc['p50_ms']:8.3f}  p99 {lc['p99_ms']:8.3f}  max {lc['max_ms']:8.3f} ms"
                 f"  n {lc['requests']:4.0f}")
 
-    def beside(self, seconds, kind, load, way, hint_us):
+    def beside(self, seconds, kind, load, way, hint_us, is_rare=False):
         is_plain = way == "driver"
-        is_rare = way.endswith("rare")
         lc = kind.plain if is_plain else kind.rare if is_rare else kind.hinting if hint_us else kind.shared
         bes = load.plain if is_plain else load.shared
         n_warm = WARM_PLAIN if is_plain else WARM_RARE if is_rare else min(self.n_warm, kind.warm_max)

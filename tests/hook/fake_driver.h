@@ -40,6 +40,7 @@ static struct {
 	int n_evictions;
 	int n_restores;
 	int n_prepares;
+	int n_urgent; /* of those */
 	int evict_outcome;
 	int restore_outcome;
 	int can_freeze;
@@ -237,8 +238,9 @@ void pager_prepare(CUdevice dev, uint64_t bytes, bool is_urgent)
 {
 	(void)dev;
 	(void)bytes;
-	(void)is_urgent;
 	fake_count(n_prepares);
+	if (is_urgent)
+		fake_count(n_urgent);
 }
 
 void pager_after_fork_child(void)

@@ -47,6 +47,7 @@ static void freezes_work_that_does_not_end(void)
 	check(r.halt == NVSHARE_HALT_FREEZE);
 	check(fake_get(n_freezes) == 1 && fake_get(evict_was_frozen) == 1);
 	check(fake_get(n_seconds) == 1);
+	check(fake_get(n_urgent) == 1);     /* host memory: somebody waits */
 	check(fake_get(is_committed) == 1); /* whether the pager found anything to move or not */
 	check(gate_get() == GATE_CLOSED);
 

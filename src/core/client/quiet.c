@@ -36,18 +36,13 @@ static uint32_t second_longest(const struct quiet *quiet)
 	return second;
 }
 
-static uint64_t max_u64(uint64_t a, uint64_t b)
-{
-	return a > b ? a : b;
-}
-
 uint64_t quiet_ns(const struct quiet *quiet, uint64_t burst_ns, uint64_t most_ns)
 {
-	uint64_t ns;
+	uint64_t ns = second_longest(quiet) * 2000ull;
 
-	if (quiet->n_bursts < QUIET_BURSTS)
+	if (ns < burst_ns / QUIET_LONG)
+		ns = burst_ns / QUIET_LONG;
+	if (quiet->n_bursts < QUIET_BURSTS || ns > most_ns)
 		return most_ns;
-	ns = max_u64(second_longest(quiet) * 2000ull, most_ns / QUIET_PART);
-	ns = max_u64(ns, burst_ns / QUIET_LONG);
-	return ns < most_ns ? ns : most_ns;
+	return ns > most_ns / QUIET_PART ? ns : most_ns / QUIET_PART;
 }

@@ -111,9 +111,10 @@ bool agent_enter_context(CUdevice dev, struct agent_place *ret_place);
 void agent_leave_context(const struct agent_place *place);
 
 /*
- * agent_halt.c. halt: nothing of the program runs and nothing new starts; bytes are to be
- * evicted then. Returns an enum nvshare_outcome; on any but SUCCESS the caller opens the
- * gate again. resume: undoes it, before the gate opens.
+ * agent_halt.c. prepare: what a halt needs, ahead of it; is_urgent: it has been ordered.
+ * halt: nothing of the program runs and nothing new starts; bytes are to be evicted then. Returns
+ * an enum nvshare_outcome; on any but SUCCESS the caller opens the gate again. resume: undoes it,
+ * before the gate opens.
  */
 bool agent_halt_prepare(struct agent_link *link, uint64_t bytes, bool is_urgent);
 uint32_t agent_halt(struct agent_link *link, uint64_t bytes, bool is_idle);

@@ -64,11 +64,11 @@ static uint64_t round_up(uint64_t bytes, uint64_t align)
 }
 
 /*
- * By writing: a fault locks but what it maps (since Linux 6.4; before, the address space,
- * for that one page). MADV_POPULATE_WRITE keeps the address space
- * locked for as long as it lasts, and whoever maps anything meanwhile, driver calls and
- * the other threads here among them, waits for it and lets nobody pass: measured with
- * eight threads, 173 to 357 ms a GiB and 60 to 120 ms for a mapping, against 30 and 0.02.
+ * By writing: a fault locks but what it maps (before Linux 6.4 the address space, for that
+ * one page). MADV_POPULATE_WRITE keeps the address space locked for as long as it lasts, and
+ * whoever maps anything meanwhile, driver calls and the other threads here among them, waits
+ * for it and lets nobody pass: measured with eight threads, 173 to 357 ms a GiB and 60 to
+ * 120 ms for a mapping, against 30 and 0.02.
  */
 static void *touch_run(void *arg)
 {
