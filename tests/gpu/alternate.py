@@ -3,32 +3,19 @@
 """Two programs that do not fit together, against each of them alone: what taking turns costs.
 
 One runs alone for some time; then two do as many passes each, in turns. Every word of
-both is verified at the end. The host's memory is touched before, since that of a
-virtual machine grows on first use.
+both is verified at the end. The host's memory is used before (warm_host.py).
 """
 
 import argparse
-import ctypes
-import mmap
+import pathlib
+import subprocess
 import sys
-import threading
 import time
 
 import card as cards
 import rig as rigs
 
-
-def touch(n_bytes):
-    n_threads = 8
-    area = mmap.mmap(-1, n_bytes, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
-    area.madvise(mmap.MADV_HUGEPAGE)
-    start = ctypes.addressof(ctypes.c_char.from_buffer(area))
-    part = n_bytes // n_threads
-    threads = [threading.Thread(target=ctypes.memset, args=(start + i * part, 1, part)) for i in range(n_threads)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+HERE = pathlib.Path(__file__).resolve().parent
 
 
 def life(program, begin):
@@ -69,17 +56,20 @@ def main():
     parser.add_argument("--size", required=True, help="of each program")
     parser.add_argument("--alone", type=float, default=40, help="seconds")
     parser.add_argument("--switch-time", type=float, default=0, help="seconds, fixed; 0: the default")
-    parser.add_argument("--touch", default="0", help="of the host's memory, before")
+    parser.add_argument("--warm", default="", help="size: of the host's memory, before")
+    parser.add_argument("--reserve", type=int, default=5, help="%% of the card that nobody gets")
     parser.add_argument("--target", type=float, default=1.05)
     args = parser.parse_args()
     card = cards.Card(args)
     n_bytes = rigs.size(args.size)
-    settings = {"NVSHARE_SWITCH_TIME_MODE": "fixed", "NVSHARE_SWITCH_TIME_FIXED": str(args.switch_time)}
+    settings = {"NVSHARE_MEMORY_RESERVE_PERCENT": str(args.reserve)}
+    if args.switch_time:
+        settings |= {"NVSHARE_SWITCH_TIME_MODE": "fixed", "NVSHARE_SWITCH_TIME_FIXED": str(args.switch_time)}
     failed = False
     try:
-        if args.touch != "0":
-            touch(rigs.size(args.touch))
-        card.rig.start_scheduler(**(settings if args.switch_time else {}))
+        if args.warm:
+            subprocess.run([sys.executable, HERE / "warm_host.py", args.warm], check=True)
+        card.rig.start_scheduler(**settings)
         passes, alone = run_alone(card, n_bytes, args.alone)
         both, rows = run_both(card, n_bytes, passes, 3 * alone + 20)
         moved = [sum(row[key] for row in rows) for key in ("out_bytes", "in_bytes")]
