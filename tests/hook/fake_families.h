@@ -328,6 +328,17 @@ static CUresult drv_range_handle(void *handle, CUdeviceptr ptr, size_t size,
 	return next();
 }
 
+static CUresult drv_bind_addr(CUmemGenericAllocationHandle team, size_t offset, CUdeviceptr ptr,
+			      size_t size, unsigned long long flags)
+{
+	(void)team;
+	(void)offset;
+	(void)ptr;
+	(void)size;
+	(void)flags;
+	return next();
+}
+
 static int setup(void **state)
 {
 	(void)state;
@@ -367,6 +378,7 @@ static int setup(void **state)
 	cuda_real.cuMemAdvise = drv_advise;
 	cuda_real.cuMemPrefetchAsync = drv_prefetch;
 	cuda_real.cuMemGetHandleForAddressRange = drv_range_handle;
+	cuda_real.cuMulticastBindAddr = drv_bind_addr;
 	pool_reserved = 0;
 	capture_status = CU_STREAM_CAPTURE_STATUS_NONE;
 	n_prefetched = n_advised = 0;

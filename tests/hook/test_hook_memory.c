@@ -188,6 +188,25 @@ static void exported_memory_stays(void **state)
 	assert_int_equal(move.bytes, 0);
 }
 
+/* Other GPUs write to it then, whatever this program does. */
+static void memory_of_a_multicast_team_stays(void **state)
+{
+	struct pager_move move;
+	CUdeviceptr a, b;
+
+	(void)state;
+	assert_int_equal(cuMemAlloc_v2(&a, 2 * MIB), CUDA_SUCCESS);
+	assert_int_equal(cuMemAlloc_v2(&b, 4 * MIB), CUDA_SUCCESS);
+	next_result[0] = CUDA_ERROR_INVALID_VALUE;
+	assert_int_equal(cuMulticastBindAddr(5, 0, a, 2 * MIB, 0), CUDA_ERROR_INVALID_VALUE);
+	assert_int_equal(counts().pinned[NVSHARE_PINNED_PLAIN], 0);
+	assert_int_equal(cuMulticastBindAddr(5, 0, a, 2 * MIB, 0), CUDA_SUCCESS);
+	assert_int_equal(counts().pinned[NVSHARE_PINNED_PLAIN], 2 * MIB);
+	assert_int_equal(pager_evict(0, UINT64_MAX, false, &move), NVSHARE_OUTCOME_SUCCESS);
+	assert_int_equal(move.bytes, 4 * MIB);
+	assert_int_equal(pager_restore(0, &move), NVSHARE_OUTCOME_SUCCESS);
+}
+
 /* ---- peers ---------------------------------------------------------------- */
 
 static void enabling_a_peer_opens_its_pages(void **state)
@@ -339,6 +358,7 @@ int main(void)
 		MEMORY_TEST(many_attributes_at_once_are_answered_over_the_drivers),
 		MEMORY_TEST(the_pagers_own_handles_are_not_for_strangers),
 		MEMORY_TEST(exported_memory_stays),
+		MEMORY_TEST(memory_of_a_multicast_team_stays),
 		MEMORY_TEST(enabling_a_peer_opens_its_pages),
 		MEMORY_TEST(managed_backend_advises_and_prefetches_both_ways),
 		MEMORY_TEST(managed_backend_stays_within_the_card_unless_told),

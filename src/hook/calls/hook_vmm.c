@@ -241,31 +241,48 @@ CUresult cuMulticastBindMem(CUmemGenericAllocationHandle mcHandle, size_t mcOffs
 	return res;
 }
 
+/* Memory at an address, of whatever kind, while a call lets others reach it. */
+struct reach {
+	struct pager_hold hold;
+	bool is_held;
+};
+
+static void reach_begin(struct reach *reach, CUdeviceptr ptr, size_t size)
+{
+	(void)pager_vmm_pin(ptr, size);
+	gate_enter();
+	reach->is_held = pager_hold(ptr, size, &reach->hold);
+}
+
+static CUresult reach_end(struct reach *reach, CUresult res)
+{
+	if (reach->is_held)
+		pager_unhold(&reach->hold, res == CUDA_SUCCESS);
+	gate_leave();
+	return res;
+}
+
 CUresult cuMulticastBindAddr(CUmemGenericAllocationHandle mcHandle, size_t mcOffset,
 			     CUdeviceptr memptr, size_t size, unsigned long long flags)
 {
+	struct reach reach;
+
 	if (!cuda_real.cuMulticastBindAddr)
 		return CUDA_ERROR_NOT_FOUND;
-	(void)pager_vmm_pin(memptr, size);
-	return cuda_real.cuMulticastBindAddr(mcHandle, mcOffset, memptr, size, flags);
+	reach_begin(&reach, memptr, size);
+	return reach_end(&reach,
+			 cuda_real.cuMulticastBindAddr(mcHandle, mcOffset, memptr, size, flags));
 }
 
 /* A device behind the file descriptor may reach the bytes at any time from now on. */
 CUresult cuMemGetHandleForAddressRange(void *handle, CUdeviceptr dptr, size_t size,
 				       CUmemRangeHandleType handleType, unsigned long long flags)
 {
-	struct pager_hold hold;
-	bool is_held;
-	CUresult res;
+	struct reach reach;
 
 	if (!cuda_real.cuMemGetHandleForAddressRange)
 		return CUDA_ERROR_NOT_FOUND;
-	(void)pager_vmm_pin(dptr, size);
-	gate_enter();
-	is_held = pager_hold(dptr, size, &hold);
-	res = cuda_real.cuMemGetHandleForAddressRange(handle, dptr, size, handleType, flags);
-	if (is_held)
-		pager_unhold(&hold, res == CUDA_SUCCESS);
-	gate_leave();
-	return res;
+	reach_begin(&reach, dptr, size);
+	return reach_end(&reach, cuda_real.cuMemGetHandleForAddressRange(handle, dptr, size,
+									 handleType, flags));
 }
