@@ -112,7 +112,7 @@ static const struct option {
 	{"NVSHARE_ACTIVE_MS", OPTION_MS, AT(share.active_ns), SEC / 1000, 60 * SEC, NULL,
 	 "a client without work counts as active for so long (1000)"},
 	{"NVSHARE_BE_TURN_MS", OPTION_MS, AT(share.turn_ns), SEC / 1000, 10 * SEC, NULL,
-	 "beside a latency-critical client, one of the others computes for so long (50)"},
+	 "beside a latency-critical client, one of the others computes for so long (200)"},
 	{"NVSHARE_HOLD_MAX_MS", OPTION_MS, AT(share.hold_ns), SEC / 100, 60 * SEC, NULL,
 	 "a client is held no longer without being told again (1000)"},
 	{"NVSHARE_HOLD_SLOW_US", OPTION_US, AT(share.slow_ns), SEC / 1000000, SEC, NULL,

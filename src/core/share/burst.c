@@ -9,7 +9,8 @@
 #define SLOW_MIN      2u /* of the last holds: one that is slow tells nothing of a tail */
 #define PAUSE_PART    8u /* of retry_ns, for the first time */
 #define WEIGHT_MEAN   100u
-#define TURN_PARTS    20u /* a turn is from 1/5 to 20 times turn_ns */
+#define TURN_PARTS    20u      /* a turn is from 1/5 to 20 times turn_ns */
+#define TURN_LATE_NS  5000000u /* so much later it ends where a burst would be in its way */
 #define LEAD_SAMPLES  32u
 #define LEAD_FIRST_NS 1000000u /* before anybody was held */
 
@@ -114,7 +115,7 @@ static void give_turn(struct share *share, struct share_gpu *g, uint32_t client)
 	g->turn = client;
 	if (client == SHARE_NONE)
 		return;
-	g->turn_left_ns = turn_length(share, &share->clients[client]);
+	g->turn_left_ns = turn_length(share, &share->clients[client]) + TURN_LATE_NS;
 	/* The list is the queue: whoever has had the turn is its last. */
 	chain_remove(share->clients, &g->running, SHARE_LINK_RUNNING, client);
 	chain_push_back(share->clients, &g->running, SHARE_LINK_RUNNING, client);
@@ -127,6 +128,17 @@ static void give_turn(struct share *share, struct share_gpu *g, uint32_t client)
 	touch(share, client);
 }
 
+/*
+ * Of turn_left_ns: until it ends. Who is taken off and who is let on change the GPU's list of
+ * what runs, which delays the work of a burst that is on it; after a burst there is none.
+ */
+static uint64_t turn_rest(const struct share_gpu *g)
+{
+	uint64_t late_ns = g->n_bursting > 0 ? 0 : TURN_LATE_NS;
+
+	return g->turn_left_ns > late_ns ? g->turn_left_ns - late_ns : 0;
+}
+
 static void plan_turn(struct share *share, struct share_gpu *g)
 {
 	const struct share_client *holder = NULL;
@@ -134,7 +146,7 @@ static void plan_turn(struct share *share, struct share_gpu *g)
 
 	if (g->turn != SHARE_NONE && may_take_turns(&share->clients[g->turn]))
 		holder = &share->clients[g->turn];
-	if (holder && g->turn_left_ns > 0 && (holder->part.is_wanting || g->n_wanting == 0))
+	if (holder && turn_rest(g) > 0 && (holder->part.is_wanting || g->n_wanting == 0))
 		return;
 	next = next_turn(share, g);
 	if (!holder)
@@ -142,7 +154,7 @@ static void plan_turn(struct share *share, struct share_gpu *g)
 	else if (next != SHARE_NONE && share->clients[next].part.is_wanting)
 		give_turn(share, g, next);
 	else
-		g->turn_left_ns = turn_length(share, holder);
+		g->turn_left_ns = turn_length(share, holder) + TURN_LATE_NS;
 }
 
 static bool is_off(const struct share_client *c)
@@ -179,7 +191,7 @@ static void plan_wake(struct share *share, struct share_gpu *g)
 		wake_ns = at_ns < wake_ns ? at_ns : wake_ns;
 	}
 	if (g->is_taking && !g->is_holding && g->n_wanting > 1 && g->turn != SHARE_NONE) {
-		at_ns = share->now_ns + g->turn_left_ns;
+		at_ns = share->now_ns + turn_rest(g);
 		wake_ns = at_ns < wake_ns ? at_ns : wake_ns;
 	}
 	g->wake_ns = wake_ns;

@@ -33,7 +33,7 @@ void share_config_default(struct share_config *ret_config)
 		.be_slice_us = 100,
 		.slice_us = {200, 500, 1000, 5000000},
 		.active_ns = SECOND_NS,
-		.turn_ns = 50 * MS_NS,
+		.turn_ns = 200 * MS_NS,
 		.hold_ns = SECOND_NS,
 		.hint_ns = 10 * MS_NS,
 		.margin_ns = 50 * US_NS,

@@ -68,7 +68,7 @@ struct share_config {
 	uint64_t slice_us[SHARE_CLASS_COUNT_]; /* below a higher class: 200, 500, 1000; and a
 						* critical one's own: 5,000,000 */
 	uint64_t active_ns;                    /* default 1 s */
-	uint64_t turn_ns;    /* of one of the others while a critical is active; default 50 ms */
+	uint64_t turn_ns;    /* of one of the others while a critical is active; default 200 ms */
 	uint64_t hold_ns;    /* longest hold without being renewed; default 1 s */
 	uint64_t hint_ns;    /* the same for a hint; default 10 ms */
 	uint64_t margin_ns;  /* that a hint's hold comes too early, at first; default 50 us */
