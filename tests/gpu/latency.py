@@ -79,7 +79,8 @@ class Latency:
         for load in loads:
             self.add(f"{load.label} alone", self.load_alone, load)
         for kind in kinds:
-            self.add(f"{kind.label} alone", self.alone, kind)
+            if kind.target != "eager":  # add_beside() does, for each load
+                self.add(f"{kind.label} alone", self.alone, kind)
             if kind.after:
                 self.add(f"{kind.label} alone, after products", self.alone_after, kind)
 

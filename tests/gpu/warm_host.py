@@ -3,7 +3,7 @@
 """Uses host memory for the first time, so that what is measured after it does not.
 
 The memory of a virtual machine grows on first use, when it is touched and again when it is
-registered with the driver. Nearly all is used, for what is free longest is given out first.
+registered with the driver. Nearly all is used: what was not would be met in the measurement.
 """
 
 import argparse

@@ -328,14 +328,27 @@ static CUresult drv_range_handle(void *handle, CUdeviceptr ptr, size_t size,
 	return next();
 }
 
+static bool is_bound_in_gate;
+
+static void *look_at_gate(void *arg)
+{
+	(void)arg;
+	is_bound_in_gate = !gate_quiet();
+	return NULL;
+}
+
 static CUresult drv_bind_addr(CUmemGenericAllocationHandle team, size_t offset, CUdeviceptr ptr,
 			      size_t size, unsigned long long flags)
 {
+	pthread_t other;
+
 	(void)team;
 	(void)offset;
 	(void)ptr;
 	(void)size;
 	(void)flags;
+	assert_int_equal(pthread_create(&other, NULL, look_at_gate, NULL), 0);
+	assert_int_equal(pthread_join(other, NULL), 0);
 	return next();
 }
 

@@ -206,12 +206,12 @@ struct share_gpu {
 	bool is_holding; /* the one whose turn it is is held too */
 	bool is_brief;   /* is_holding, but for hints only */
 	bool is_capped;
-	bool is_slow;     /* no bursts' holds for a while */
-	uint32_t turn;    /* whom the critical leave to compute; SHARE_NONE */
-	uint32_t leaving; /* had its turn, and has not answered yet that it is off */
-	uint64_t turn_left_ns;
-	uint64_t credit; /* ns * percent that the critical may still take from others */
-	uint64_t at_ns;  /* credit and turn_left_ns are of then */
+	bool is_slow;          /* no bursts' holds for a while */
+	uint32_t turn;         /* whom the critical leave to compute; SHARE_NONE */
+	uint32_t leaving;      /* had its turn, and has not answered yet that it is off */
+	uint64_t turn_left_ns; /* beside a burst; else it ends a little sooner */
+	uint64_t credit;       /* ns * percent that the critical may still take from others */
+	uint64_t at_ns;        /* credit and turn_left_ns are of then */
 	uint64_t wake_ns;
 	uint64_t slow_ns;     /* slices only until then */
 	uint64_t pause_ns;    /* and for so long; 0: never yet */

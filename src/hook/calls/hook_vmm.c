@@ -241,7 +241,11 @@ CUresult cuMulticastBindMem(CUmemGenericAllocationHandle mcHandle, size_t mcOffs
 	return res;
 }
 
-/* Memory at an address, of whatever kind, while a call lets others reach it. */
+/*
+ * Memory at an address, of whatever kind, while a call lets others reach it. It is held, so
+ * the call itself is outside the gate: cuMulticastBindAddr() waits for the other devices of the
+ * team, which another process may have to add that waits for us to stop.
+ */
 struct reach {
 	struct pager_hold hold;
 	bool is_held;
@@ -252,13 +256,13 @@ static void reach_begin(struct reach *reach, CUdeviceptr ptr, size_t size)
 	(void)pager_vmm_pin(ptr, size);
 	gate_enter();
 	reach->is_held = pager_hold(ptr, size, &reach->hold);
+	gate_leave();
 }
 
-static CUresult reach_end(struct reach *reach, CUresult res)
+static CUresult reach_end(const struct reach *reach, CUresult res)
 {
 	if (reach->is_held)
 		pager_unhold(&reach->hold, res == CUDA_SUCCESS);
-	gate_leave();
 	return res;
 }
 
