@@ -73,8 +73,9 @@ enum nvshare_pinned {
  * A client's memory on its GPU, bytes. allocated is what the program asked for;
  * resident + swapped is what the pager holds for it (whole chunks); pinned[] comes
  * on top. wanted and wanted_pinned are what a blocked allocation lacks: 0 if none. host is
- * the host memory that its process has taken for evicted bytes, in use or not; second
- * what the library's own context costs, which lives in the reserve and not in the budget.
+ * the host memory that its process has taken for evicted bytes, in use or not; host_wanted
+ * what an eviction under way lacks of it; second what the library's own context costs, which
+ * lives in the reserve and not in the budget.
  */
 struct nvshare_mem {
 	uint64_t allocated;
@@ -83,6 +84,7 @@ struct nvshare_mem {
 	uint64_t wanted;
 	uint64_t wanted_pinned;
 	uint64_t host;
+	uint64_t host_wanted;
 	uint64_t second;
 	uint64_t pinned[NVSHARE_PINNED_COUNT];
 };
@@ -157,6 +159,7 @@ struct nvshare_drop_lock {
 	uint64_t bytes; /* to move out, at least; may be 0 */
 	uint64_t epoch;
 	uint64_t host_others; /* nvshare_mem::host of all other clients of the node */
+	uint64_t host_coming; /* of that, what they will have given back when this is done */
 	uint64_t second_max;  /* what a second context may cost; less: do without */
 	uint64_t door_bytes;  /* of what goes, so much may be handed to the one behind door */
 	struct nvshare_door door;
@@ -270,6 +273,15 @@ struct nvshare_prepare_swap_out {
 	uint64_t due_ms;
 	uint64_t host_others; /* nvshare_mem::host of all other clients of the node */
 	uint64_t second_max;  /* what a second context may cost; less: do without */
+};
+
+/*
+ * Host memory is short. wanted: the sum of nvshare_mem::host_wanted of all other clients, who
+ * wait for what is taken and not in use to be given back; 0: nobody does any more.
+ */
+struct nvshare_host_memory {
+	uint64_t others; /* nvshare_mem::host of all other clients of the node */
+	uint64_t wanted;
 };
 
 /*

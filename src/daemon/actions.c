@@ -108,6 +108,7 @@ static void tell_drop(struct server *server, struct peer *peer, const struct sch
 		.bytes = action->bytes,
 		.epoch = action->epoch,
 		.host_others = server->host_bytes - peer->mem.host,
+		.host_coming = host_coming(server, peer, action->to),
 		.second_max = second_max(server, peer),
 	};
 

@@ -38,12 +38,9 @@ static void take_memory(struct server *server, struct peer *peer, const struct n
 	/* Only a first one: what several cost together would be taken for one, and grow. */
 	if (peer->state == PEER_STATE_CLIENT && !peer->mem.pinned[NVSHARE_PINNED_CONTEXT])
 		gpus_note_context(&server->gpus.at[peer->gpu], mem->pinned[NVSHARE_PINNED_CONTEXT]);
-	server->host_bytes -= peer->mem.host;
+	host_out(server, peer);
 	peer->mem = *mem;
-	/* More than a card can not have gone there; and what strangers say must not add up. */
-	if (peer->mem.host > server->gpus.at[peer->gpu].total)
-		peer->mem.host = server->gpus.at[peer->gpu].total;
-	server->host_bytes += peer->mem.host;
+	host_in(server, peer);
 	if (peer->mem.second > server->gpus.at[peer->gpu].total)
 		peer->mem.second = server->gpus.at[peer->gpu].total;
 	server_account(server, peer, mem->resident + pinned, peer->share.budget);
@@ -256,8 +253,9 @@ static enum nvshare_register_result join(struct server *server, struct peer *pee
 	r = step(server, &event, ret_actions);
 	if (!r)
 		return NVSHARE_REGISTER_OK;
-	server->host_bytes -= peer->mem.host;
+	host_out(server, peer);
 	peer->mem = (struct nvshare_mem){0};
+	host_in(server, peer);
 	server_account(server, peer, 0, 0);
 	return r == SCHED_E_NO_FIT ? NVSHARE_REGISTER_NO_FIT : NVSHARE_REGISTER_GPU;
 }
@@ -569,8 +567,9 @@ void dispatch_gone(struct server *server, struct peer *peer)
 	peer->is_held = false;
 	if (peer->state != PEER_STATE_CLIENT)
 		return;
-	server->host_bytes -= peer->mem.host;
+	host_out(server, peer);
 	peer->mem = (struct nvshare_mem){0};
+	host_in(server, peer);
 	server_account(server, peer, 0, 0);
 	gpu->n_clients--;
 	if (gpu->taker == peer->slot + 1)

@@ -83,6 +83,7 @@ struct peer {
 	struct peer *prev;   /* server::held */
 	struct peer *next;
 	struct nvshare_mem mem;
+	struct nvshare_host_memory host; /* as it was told last */
 	char name[NVSHARE_NAME_LEN];
 	char pod[NVSHARE_POD_LEN];
 

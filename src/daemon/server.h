@@ -68,8 +68,10 @@ struct server {
 	uint32_t *free_slots; /* a stack of the free ones among them */
 	uint32_t n_free_slots;
 	uint32_t last_id;
-	uint64_t host_bytes; /* nvshare_mem::host of all clients */
-	struct peer *unsent; /* peer::unsent_next, in the order of their first messages */
+	uint64_t host_bytes;  /* nvshare_mem::host of all clients */
+	uint64_t host_wanted; /* nvshare_mem::host_wanted of all clients */
+	bool is_host_short;   /* somebody was told so, or is still to hear that it is over */
+	struct peer *unsent;  /* peer::unsent_next, in the order of their first messages */
 	struct peer **unsent_end;
 	struct peer *closing; /* peer::closing_next */
 	struct peer *held;    /* utlist, peer::prev/next: requests that wait for the grace's end */
@@ -163,6 +165,16 @@ void shares_power(struct server *server); /* what the GPUs draw, for what it was
 void handover_order(struct server *server, const struct peer *from, uint32_t to,
 		    struct nvshare_drop_lock *drop);
 void handover_note(struct server *server, uint32_t index);
+
+/*
+ * host.c: peer->mem has come into the sums of the node, or is to leave them. Where host memory
+ * is short all clients hear what others lack, and who lacks it what others still have. coming:
+ * what all but from will give back, if they are asked, when to has come in (SCHED_NONE: nobody
+ * comes).
+ */
+void host_in(struct server *server, struct peer *peer);
+void host_out(struct server *server, const struct peer *peer);
+uint64_t host_coming(const struct server *server, const struct peer *from, uint32_t to);
 
 /*
  * claims.c: what peer, which registers, is given of its claim (peer->claim); a claim as the

@@ -7,22 +7,23 @@
 
 /* The offsets are the wire: a compiler that pads otherwise speaks another protocol. */
 _Static_assert(sizeof(struct nvshare_msg_header) == 16, "header");
-_Static_assert(sizeof(struct nvshare_mem) == 120, "mem");
-_Static_assert(sizeof(struct nvshare_register) == 400, "register");
+_Static_assert(sizeof(struct nvshare_mem) == 128, "mem");
+_Static_assert(sizeof(struct nvshare_register) == 408, "register");
 _Static_assert(sizeof(struct nvshare_registered) == 32, "registered");
-_Static_assert(sizeof(struct nvshare_req_lock) == 120, "req_lock");
+_Static_assert(sizeof(struct nvshare_req_lock) == 128, "req_lock");
 _Static_assert(sizeof(struct nvshare_lock_ok) == 24, "lock_ok");
-_Static_assert(sizeof(struct nvshare_drop_lock) == 80, "drop_lock");
-_Static_assert(sizeof(struct nvshare_lock_released) == 176, "lock_released");
-_Static_assert(sizeof(struct nvshare_mem_update) == 160, "mem_update");
+_Static_assert(sizeof(struct nvshare_drop_lock) == 88, "drop_lock");
+_Static_assert(sizeof(struct nvshare_lock_released) == 184, "lock_released");
+_Static_assert(sizeof(struct nvshare_mem_update) == 168, "mem_update");
 _Static_assert(sizeof(struct nvshare_wait_for_mem) == 16, "wait_for_mem");
 _Static_assert(sizeof(struct nvshare_status_node) == 104, "status_node");
 _Static_assert(sizeof(struct nvshare_status_gpu) == 272, "status_gpu");
-_Static_assert(sizeof(struct nvshare_status_client) == 456, "status_client");
+_Static_assert(sizeof(struct nvshare_status_client) == 464, "status_client");
 _Static_assert(sizeof(struct nvshare_set) == 16, "set");
 _Static_assert(sizeof(struct nvshare_activity) == 32, "activity");
 _Static_assert(sizeof(struct nvshare_set_share) == 48, "set_share");
 _Static_assert(sizeof(struct nvshare_share_set) == 24, "share_set");
+_Static_assert(sizeof(struct nvshare_host_memory) == 16, "host_memory");
 _Static_assert(sizeof(struct nvshare_result_msg) == 260, "result_msg");
 _Static_assert(sizeof(struct msg) == NVSHARE_MSG_SIZE_MAX, "msg");
 
@@ -78,8 +79,8 @@ static bool has_nul(const char *s, size_t size)
 
 static bool mem_in_range(const struct nvshare_mem *mem)
 {
-	const uint64_t parts[] = {mem->allocated,     mem->resident, mem->swapped, mem->wanted,
-				  mem->wanted_pinned, mem->host,     mem->second};
+	const uint64_t parts[] = {mem->allocated,     mem->resident, mem->swapped,     mem->wanted,
+				  mem->wanted_pinned, mem->host,     mem->host_wanted, mem->second};
 	uint64_t sum = 0;
 
 	for (size_t i = 0; i < sizeof(parts) / sizeof(parts[0]); i++) {

@@ -286,3 +286,63 @@ def thousands(node):
         client.close()
     clients[-1].expect("LOCK_OK", PATIENCE)
     assert node.n_clients() == 1
+
+
+# ---- host memory -------------------------------------------------------------
+
+
+def report(client, **memory):
+    client.send("MEM_UPDATE", 0, 0, 0, 0, *mem(**memory))
+
+
+def assert_silent(*clients):
+    """The answer to a question comes after all that was caused before it."""
+    for client in clients:
+        client.send("PING", 1)
+        while (got := client.receive()[0]) != "PING":
+            assert got != "HOST_MEMORY"
+
+
+def test_host_memory_that_one_lacks_is_told_to_all(node):
+    node.start()
+    a, b, c = (node.client(total=10 * GIB) for _ in range(3))
+    report(a, host=5 * GIB)
+    report(c, host=1 * GIB)
+    assert_silent(a, b, c)  # nobody lacks any
+    report(b, host=2 * GIB, host_wanted=GIB)
+    assert a.expect("HOST_MEMORY") == (3 * GIB, GIB)
+    assert c.expect("HOST_MEMORY") == (7 * GIB, GIB)
+    assert b.expect("HOST_MEMORY") == (6 * GIB, 0)
+    report(a, host=4 * GIB)
+    assert b.expect("HOST_MEMORY") == (5 * GIB, 0)
+    assert_silent(a, c)  # others' sums are for who lacks it
+    report(a, host=4 * GIB, host_wanted=2 * GIB)
+    assert b.expect("HOST_MEMORY") == (5 * GIB, 2 * GIB)
+    assert c.expect("HOST_MEMORY") == (6 * GIB, 3 * GIB)
+    a.close()  # with all that it had and lacked
+    assert b.expect("HOST_MEMORY") == (GIB, 0)
+    assert c.expect("HOST_MEMORY") == (2 * GIB, GIB)
+    report(b, host=2 * GIB)
+    assert c.expect("HOST_MEMORY") == (2 * GIB, 0)
+    assert_silent(b, c)
+
+
+def test_what_strangers_say_of_host_memory_is_at_most_a_card(node):
+    node.start()
+    a, b = node.client(total=10 * GIB), node.client(total=10 * GIB)
+    report(a, host=1 << 44, host_wanted=1 << 44)
+    assert b.expect("HOST_MEMORY") == (10 * GIB, 10 * GIB)
+
+
+def test_a_stop_says_what_host_memory_will_come(node):
+    """All that the next one has, which comes in; and of others what is not in use."""
+    node.start(NVSHARE_SWITCH_TIME_MODE="fixed", NVSHARE_SWITCH_TIME_FIXED="0.2")
+    idle = node.client(total=10 * GIB)
+    report(idle, host=3 * GIB, swapped=2 * GIB)
+    a, (grant, _, _) = node.holder(total=10 * GIB)
+    report(a, host=GIB)
+    b = node.client(total=10 * GIB)
+    b.request(mem(swapped=4 * GIB, host=5 * GIB))
+    values = a.expect("DROP_LOCK")
+    assert values[0] == grant
+    assert values[3:5] == (8 * GIB, 6 * GIB)

@@ -63,7 +63,7 @@ NOT_OURS = [
     wire.packet("LOCK_OK", 1, 1, 1),
     wire.packet("REGISTER", bytes(16), GIB, 0, *mem(), 0, 1, *wire.CLAIM, wire.NO_DOOR, b"x" * 64, b""),
     wire.packet("REGISTER", bytes(16), GIB, 0, *mem(), 0xFFFFFFFF, 1, *wire.CLAIM, wire.NO_DOOR, b"", b""),
-    wire.packet("REGISTER", bytes(16), GIB, 0, *([1 << 63] * 15), 0, 1, *wire.CLAIM, wire.NO_DOOR, b"", b""),
+    wire.packet("REGISTER", bytes(16), GIB, 0, *([1 << 63] * 16), 0, 1, *wire.CLAIM, wire.NO_DOOR, b"", b""),
 ]
 
 

@@ -11,7 +11,7 @@ import time
 MAGIC = 0x4853564E
 VERSION = 1
 HEADER = struct.Struct("<IHHII")
-MEM = "15Q"  # allocated resident swapped wanted wanted_pinned host second, eight kinds of pinned
+MEM = "16Q"  # allocated resident swapped wanted wanted_pinned host host_wanted second, eight kinds of pinned
 RUNNING, RECONNECT, FIXED = 1, 2, 4
 CLAIM = (1, 100, 0, 0)  # priority normal, weight, service level in us, percent of the GPU's time
 
@@ -21,7 +21,7 @@ TYPES = {
     "SCHED_OFF": (3, "<8s"),
     "REQ_LOCK": (4, "<" + MEM),
     "LOCK_OK": (5, "<3Q"),
-    "DROP_LOCK": (6, "<6Q32s"),
+    "DROP_LOCK": (6, "<7Q32s"),
     "LOCK_RELEASED": (7, "<5Q" + MEM + "IIII"),
     "SET_TQ": (8, "<Q"),
     "MEM_UPDATE": (9, "<4Q" + MEM + "II"),
@@ -42,19 +42,20 @@ TYPES = {
     "ACTIVITY": (24, "<3QII"),
     "SET_SHARE": (25, "<4Q4I"),
     "SHARE_SET": (26, "<2QII"),
+    "HOST_MEMORY": (27, "<2Q"),
 }
 NAMES = {number: name for name, (number, _) in TYPES.items()}
 FORMATS = {name: struct.Struct(form) for name, (_, form) in TYPES.items()}
 
 # What most tests have nothing to say about: how the client can be stopped, the host memory
-# of others, and what a second context may cost.
+# of others and what of it will come back, and what a second context may cost.
 SECOND_MAX = 1 << 30
 NO_DOOR = bytes(32)
 LAST_VALUES = {
     "REGISTERED": (0, 0, 0, 0),  # no claim
     "LOCK_RELEASED": (0, 0),
     "MEM_UPDATE": (0, 0),
-    "DROP_LOCK": (0, SECOND_MAX, 0, NO_DOOR),
+    "DROP_LOCK": (0, 0, SECOND_MAX, 0, NO_DOOR),
     "PREPARE_SWAP_OUT": (0, SECOND_MAX),
 }
 
@@ -72,8 +73,8 @@ def packet(name, *values, seq=0, magic=MAGIC, version=VERSION, size=None, number
     return HEADER.pack(magic, version, number, size, seq) + body
 
 
-def mem(resident=0, swapped=0, pinned=0, wanted=0, wanted_pinned=0):
-    return (resident + swapped, resident, swapped, wanted, wanted_pinned, 0, 0, pinned, 0, 0, 0, 0, 0, 0, 0)
+def mem(resident=0, swapped=0, pinned=0, wanted=0, wanted_pinned=0, host=0, host_wanted=0):
+    return (resident + swapped, resident, swapped, wanted, wanted_pinned, host, host_wanted, 0, pinned) + (0,) * 7
 
 
 def is_ready(sock, patience=0.0, event=select.POLLIN):
@@ -184,8 +185,8 @@ class Wire:
 
 
 # Indices into the values of a STATUS_CLIENT and a STATUS_GPU.
-CLIENT_ID, CLIENT_GPU, CLIENT_PID, CLIENT_UID, CLIENT_STATE, CLIENT_WHY = 29, 30, 31, 32, 33, 34
-CLIENT_FLAGS = 37
+CLIENT_ID, CLIENT_GPU, CLIENT_PID, CLIENT_UID, CLIENT_STATE, CLIENT_WHY = 30, 31, 32, 33, 34, 35
+CLIENT_FLAGS = 38
 GPU_N_CLIENTS = 26
 HUNG = 1
 

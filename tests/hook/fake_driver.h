@@ -23,6 +23,7 @@
 
 #define FAKE_TOTAL  (1ull << 30)
 #define FAKE_SECOND ((CUcontext)0x5ec0)
+#define FAKE_SLAB   (16ull << 20)
 
 struct cuda_real cuda_real;
 
@@ -40,7 +41,10 @@ static struct {
 	int n_evictions;
 	int n_restores;
 	int n_prepares;
-	int n_urgent; /* of those */
+	int n_urgent;       /* of those */
+	uint64_t host;      /* what hostpool_bytes() says; of it */
+	uint64_t host_used; /* so much can not be given back */
+	int n_gives;        /* of FAKE_SLAB at the most */
 	int evict_outcome;
 	int restore_outcome;
 	int can_freeze;
@@ -243,6 +247,20 @@ void pager_prepare(CUdevice dev, uint64_t bytes, bool is_urgent)
 		fake_count(n_urgent);
 }
 
+uint64_t pager_give_host_memory(CUdevice dev)
+{
+	uint64_t host = fake_get(host), used = fake_get(host_used);
+	uint64_t bytes = host > used ? host - used : 0;
+
+	(void)dev;
+	if (bytes > FAKE_SLAB)
+		bytes = FAKE_SLAB;
+	fake_set(host, host - bytes);
+	if (bytes)
+		fake_count(n_gives);
+	return bytes;
+}
+
 void pager_after_fork_child(void)
 {
 }
@@ -281,7 +299,7 @@ void second_drop(CUdevice dev)
 
 uint64_t hostpool_bytes(void)
 {
-	return 0;
+	return fake_get(host);
 }
 
 void hostpool_trim(void)

@@ -67,6 +67,14 @@ enum agent_more agent_more_budget(CUdevice dev, int wait_ms)
 	return fake.on_more ? fake.on_more() : AGENT_MORE_LATER;
 }
 
+bool agent_await_host(CUdevice dev, uint64_t moved, uint64_t bytes, int wait_ms)
+{
+	(void)dev;
+	(void)moved;
+	(void)wait_ms;
+	return fake.on_await_host && fake.on_await_host(bytes);
+}
+
 void agent_wake(void)
 {
 }

@@ -81,7 +81,8 @@ static struct {
 	int n_wants;
 	int n_moved_out; /* agent_moved_out() was called, the last time with */
 	uint64_t moved_out;
-	enum agent_more (*on_more)(void); /* agent_more_budget() was called */
+	enum agent_more (*on_more)(void);      /* agent_more_budget() was called */
+	bool (*on_await_host)(uint64_t bytes); /* agent_await_host() was called; NULL: false */
 	enum nvshare_backend backend;
 	struct hook_options options;
 } fake = {.lock = PTHREAD_MUTEX_INITIALIZER};

@@ -3,6 +3,7 @@
 #include "hook/host/hostpool.h"
 
 #include "fake_memory.h"
+#include "hook/host/hostmem.h"
 
 #include <sched.h>
 #include <semaphore.h>
@@ -215,6 +216,47 @@ static void those_who_touch_together_keep_the_limit(void **state)
 	assert_int_equal(hostpool_bytes(), 0);
 }
 
+/* What is on its way first, then what is not in use, a slab at a time. */
+static void gives_back_bit_by_bit(void **state)
+{
+	struct hostpool_part *a, *b;
+
+	(void)state;
+	a = hostpool_get(4 * MIB);
+	b = hostpool_get(2 * MIB);
+	hostpool_begin(6 * MIB, true, NULL);
+	while (!hostpool_may_add())
+		sched_yield();
+	assert_int_equal(hostpool_give_some(), 6 * MIB);
+	assert_int_equal(hostpool_give_some(), 0);
+	hostpool_put(a);
+	assert_int_equal(hostpool_give_some(), 4 * MIB);
+	assert_int_equal(hostpool_give_some(), 0);
+	hostpool_put(b);
+	assert_int_equal(hostpool_give_some(), 2 * MIB);
+	assert_int_equal(fake.n_registered, 0);
+	assert_int_equal(hostpool_bytes(), 0);
+}
+
+static void knows_what_it_lacks_and_what_is_coming(void **state)
+{
+	struct hostpool_part *a;
+
+	(void)state;
+	setenv("NVSHARE_HOST_MEMORY_LIMIT", "8MiB", 1);
+	a = hostpool_get(6 * MIB);
+	assert_int_equal(hostpool_lacks(2 * MIB), 0);
+	assert_int_equal(hostpool_lacks(5 * MIB), 4 * MIB); /* huge pages: 6 */
+	assert_false(hostpool_may_have(4 * MIB));
+	hostmem_set_coming(2 * MIB);
+	assert_true(hostpool_may_have(4 * MIB));
+	assert_false(hostpool_may_have(4 * MIB + 1));
+	assert_false(hostpool_has(4 * MIB));
+	hostmem_set_coming(0);
+	assert_false(hostpool_may_have(UINT64_MAX));
+	hostpool_put(a);
+}
+
 /* What is being touched when nobody wants it any more goes back, too. */
 static void nothing_is_left_of_what_was_on_its_way(void **state)
 {
@@ -314,6 +356,8 @@ int main(void)
 		HOSTPOOL_TEST(registers_again_what_died_with_its_context),
 		HOSTPOOL_TEST(memory_is_touched_while_others_work),
 		HOSTPOOL_TEST(those_who_touch_together_keep_the_limit),
+		HOSTPOOL_TEST(gives_back_bit_by_bit),
+		HOSTPOOL_TEST(knows_what_it_lacks_and_what_is_coming),
 		HOSTPOOL_TEST(nothing_is_left_of_what_was_on_its_way),
 		HOSTPOOL_TEST(what_is_on_its_way_counts),
 		HOSTPOOL_TEST(a_child_has_nothing_on_its_way),

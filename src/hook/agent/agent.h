@@ -67,6 +67,13 @@ enum agent_more {
 };
 enum agent_more agent_more_budget(CUdevice dev, int wait_ms);
 
+/*
+ * From within an eviction of the agent's that lacks host memory for bytes, with moved bytes
+ * gone since it began: those who have some not in use hear so, and for at most wait_ms it is
+ * listened to whether there is more by now. false: there is nobody to hear of it.
+ */
+bool agent_await_host(CUdevice dev, uint64_t moved, uint64_t bytes, int wait_ms);
+
 /* Something has happened that the agent is to look at. From any thread, at any time. */
 void agent_wake(void);
 

@@ -52,7 +52,8 @@
 static struct {
 	uint32_t n_failures; /* in a row: evictions under a freeze that came to nothing */
 	bool is_frozen;      /* since the last stop; not a moment's truth, see freeze_commit() */
-} halt;
+	uint64_t host_max; /* bytes of host memory, for others lack it; AGENT_NEVER: they do not */
+} halt = {.host_max = AGENT_NEVER};
 
 bool agent_halt_is_frozen(void)
 {
@@ -136,7 +137,9 @@ bool agent_halt_prepare(struct agent_link *link, uint64_t bytes, bool is_urgent)
 	is_ready = may_freeze(link);
 	link->lacks_second = is_ready && mem.resident && !second_make(link->dev, link->second_max);
 	is_ready = is_ready && !link->lacks_second;
-	if (bytes && agent_enter_context(link->dev, &place)) {
+	/* What others lack is not taken ahead. */
+	if (bytes && (is_urgent || halt.host_max == AGENT_NEVER) &&
+	    agent_enter_context(link->dev, &place)) {
 		/* More than there is can not go. */
 		pager_prepare(link->dev, bytes < mem.resident ? bytes : mem.resident, is_urgent);
 		agent_leave_context(&place);
@@ -184,6 +187,32 @@ static bool add_host_memory(const struct agent_link *link)
 	return true;
 }
 
+/* Of what was reported, for that is what they count with. */
+void agent_halt_wanted(const struct agent_link *link, uint64_t bytes)
+{
+	uint64_t host = link->reported.host;
+
+	halt.host_max = bytes ? host - (bytes < host ? bytes : host) : AGENT_NEVER;
+}
+
+/* Bit by bit, too. What is in use now may not be in a moment: it stays wanted. */
+static bool give_host_memory(const struct agent_link *link)
+{
+	struct agent_place place;
+	uint64_t given;
+
+	if (hostpool_bytes() <= halt.host_max || !agent_enter_context(link->dev, &place))
+		return false;
+	given = pager_give_host_memory(link->dev);
+	agent_leave_context(&place);
+	if (!given)
+		return false;
+	hook_debug("device %d: gave %llu bytes of host memory back to others", (int)link->dev,
+		   (unsigned long long)given);
+	agent_memory_changed(link->dev);
+	return true;
+}
+
 uint64_t agent_halt_tick(struct agent_link *link, uint64_t now_ns)
 {
 	struct nvshare_mem mem;
@@ -198,6 +227,8 @@ uint64_t agent_halt_tick(struct agent_link *link, uint64_t now_ns)
 		link->spare_ns = AGENT_NEVER;
 		let_go(link);
 	}
+	if (give_host_memory(link))
+		return now_ns;
 	return add_host_memory(link) ? now_ns : link->spare_ns;
 }
 
@@ -322,4 +353,5 @@ void agent_halt_reset(void)
 {
 	halt.n_failures = 0;
 	halt.is_frozen = false;
+	halt.host_max = AGENT_NEVER;
 }

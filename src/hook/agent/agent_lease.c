@@ -7,6 +7,7 @@
 #include "hook/gate/gate.h"
 #include "hook/hook_log.h"
 #include "hook/hook_options.h"
+#include "hook/host/hostmem.h"
 #include "hook/host/hostpool.h"
 #include "hook/memory/backend.h"
 #include "hook/memory/budget.h"
@@ -16,6 +17,7 @@
 #include "util/clock.h"
 
 #include <string.h>
+#include <time.h>
 
 #define REPORT_INTERVAL_NS (10 * CLOCK_NS_PER_MS)
 #define ORPHAN_RETRY_NS    CLOCK_NS_PER_SEC
@@ -47,10 +49,13 @@ uint64_t agent_lease_budget(CUdevice dev, const struct nvshare_mem *mem)
 
 void agent_lease_memory(CUdevice dev, struct nvshare_mem *ret_mem)
 {
+	const struct agent_link *link = agent_link_of(dev);
+
 	budget_read(dev, ret_mem);
 	ret_mem->host = hostpool_bytes();
 	if (backend_of(dev) == NVSHARE_BACKEND_MANAGED)
 		ret_mem->host += ret_mem->swapped;
+	ret_mem->host_wanted = link ? link->host_lacked : 0;
 	ret_mem->second = second_bytes(dev);
 }
 
@@ -118,6 +123,8 @@ static int evict_to_door(struct agent_link *link, uint64_t bytes)
 	outcome = pager_evict(link->dev, bytes, agent_halt_is_frozen(), &link->out);
 	transfer_aim(link->dev, &link->door, 0);
 	link->door_bytes = 0;
+	hostmem_set_coming(0);
+	link->host_lacked = 0;
 	return outcome;
 }
 
@@ -195,6 +202,39 @@ void agent_moved_out(CUdevice dev, uint64_t bytes)
 		return;
 	link->out_told = bytes;
 	agent_lease_step(link, &(struct lease_event){.type = LEASE_EVENT_PROGRESS});
+}
+
+/* Everything is told that has gone, for others have to come in to give host memory back. */
+static void tell_lack(struct agent_link *link, uint64_t moved, uint64_t lacked)
+{
+	bool is_news = lacked != link->host_lacked;
+
+	link->host_lacked = lacked;
+	agent_link_flush(link);
+	if (link->n_queued)
+		return;
+	if (moved > link->out_told) {
+		link->out_told = moved;
+		agent_lease_step(link, &(struct lease_event){.type = LEASE_EVENT_PROGRESS});
+	} else if (is_news) {
+		agent_lease_report(link, true);
+	}
+}
+
+bool agent_await_host(CUdevice dev, uint64_t moved, uint64_t bytes, int wait_ms)
+{
+	const struct timespec pause = {.tv_nsec = wait_ms * (long)CLOCK_NS_PER_MS};
+	struct agent_link *link = agent_link_of(dev);
+
+	if (!link || link->state != AGENT_LINK_UP || link->is_broken)
+		return false;
+	tell_lack(link, moved, bytes);
+	/* Anything else waits until the eviction has ended. */
+	if (agent_link_hear(link, wait_ms) &&
+	    !agent_link_receive_if(link, NVSHARE_MSG_HOST_MEMORY) &&
+	    !agent_link_receive_if(link, NVSHARE_MSG_HEARTBEAT))
+		(void)nanosleep(&pause, NULL);
+	return true;
 }
 
 enum agent_more agent_more_budget(CUdevice dev, int wait_ms)

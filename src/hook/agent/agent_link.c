@@ -99,6 +99,7 @@ static void disconnect(struct agent_link *link)
 	(void)fd_close(fd);
 	transfer_close(link->dev);
 	link->door_bytes = 0;
+	agent_halt_wanted(link, 0);
 }
 
 void agent_link_close(struct agent_link *link)
@@ -347,6 +348,7 @@ static void handle_message(struct agent_link *link, const struct msg *msg)
 		event.bytes = msg->body.drop_lock_6.bytes;
 		event.epoch = msg->body.drop_lock_6.epoch;
 		hostmem_set_others(msg->body.drop_lock_6.host_others);
+		hostmem_set_coming(msg->body.drop_lock_6.host_coming);
 		link->second_max = msg->body.drop_lock_6.second_max;
 		link->door = msg->body.drop_lock_6.door;
 		link->door_bytes = msg->body.drop_lock_6.door_bytes;
@@ -366,6 +368,13 @@ static void handle_message(struct agent_link *link, const struct msg *msg)
 		hostmem_set_others(msg->body.prepare_swap_out_12.host_others);
 		link->second_max = msg->body.prepare_swap_out_12.second_max;
 		break;
+	case NVSHARE_MSG_HOST_MEMORY:
+		hostmem_set_others(msg->body.host_memory_27.others);
+		agent_halt_wanted(link, msg->body.host_memory_27.wanted);
+		hook_debug("others have %llu bytes of host memory, and lack %llu",
+			   (unsigned long long)msg->body.host_memory_27.others,
+			   (unsigned long long)msg->body.host_memory_27.wanted);
+		return;
 	case NVSHARE_MSG_WAIT_FOR_MEM:
 		/* Memory that is being moved comes with what was asked for on top. */
 		if (msg->body.wait_for_mem_10.why != NVSHARE_WAIT_SWAP &&
@@ -444,6 +453,8 @@ bool agent_link_receive_if(struct agent_link *link, uint16_t type)
 	if (link->fd < 0 || link->is_broken)
 		return false;
 	n = sock_peek(link->fd, bytes, sizeof(bytes));
+	if (n <= 0 && n != -EAGAIN)
+		link->is_broken = true;
 	return n > 0 && msg_decode(bytes, (size_t)n, MSG_TO_CLIENT, &msg) == 0 &&
 	       msg.header.type == type && receive_one(link);
 }

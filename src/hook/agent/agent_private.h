@@ -63,6 +63,7 @@ struct agent_link {
 	struct pager_move out; /* of the last eviction */
 	uint64_t out_asked;    /* of the eviction under way, bytes; 0: none */
 	uint64_t out_told;     /* of these the scheduler knows */
+	uint64_t host_lacked;  /* by the eviction under way, bytes */
 	struct pager_move in;  /* since the last report */
 
 	struct share_link share;
@@ -117,6 +118,8 @@ void agent_leave_context(const struct agent_place *place);
  * before the gate opens.
  */
 bool agent_halt_prepare(struct agent_link *link, uint64_t bytes, bool is_urgent);
+void agent_halt_wanted(const struct agent_link *link,
+		       uint64_t bytes); /* of host memory, by others */
 uint32_t agent_halt(struct agent_link *link, uint64_t bytes, bool is_idle);
 uint32_t agent_halt_how(struct agent_link *link); /* enum nvshare_halt */
 bool agent_halt_is_frozen(void);                  /* the last stop ended in a freeze */

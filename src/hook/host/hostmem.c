@@ -15,7 +15,7 @@
 
 #define HOSTMEM_PATH_MAX 4096
 
-static uint64_t others;
+static uint64_t others, coming;
 
 /* Plain read(2): no stdio buffer of ours in somebody else's heap. false: not there. */
 static bool read_text(char *buf, size_t size, const char *path)
@@ -165,12 +165,15 @@ static uint64_t machine_available(const char *root, uint64_t used)
 	return available - available / 20;
 }
 
-uint64_t hostmem_available_below(const char *root, uint64_t used)
+/* What others give back is the machine's; a group of ours may be no group of theirs. */
+uint64_t hostmem_available_below(const char *root, uint64_t used, bool is_soon)
 {
 	uint64_t machine = machine_available(root, used), groups = groups_available(root);
+	uint64_t more = is_soon ? __atomic_load_n(&coming, __ATOMIC_RELAXED) : 0;
 
 	if (groups != UINT64_MAX)
 		groups -= groups / 20;
+	machine = machine < UINT64_MAX - more ? machine + more : UINT64_MAX;
 	return machine < groups ? machine : groups;
 }
 
@@ -179,7 +182,17 @@ void hostmem_set_others(uint64_t bytes)
 	__atomic_store_n(&others, bytes, __ATOMIC_RELAXED);
 }
 
+void hostmem_set_coming(uint64_t bytes)
+{
+	__atomic_store_n(&coming, bytes, __ATOMIC_RELAXED);
+}
+
 uint64_t hostmem_available(uint64_t used)
 {
-	return hostmem_available_below("", used);
+	return hostmem_available_below("", used, false);
+}
+
+uint64_t hostmem_available_soon(uint64_t used)
+{
+	return hostmem_available_below("", used, true);
 }

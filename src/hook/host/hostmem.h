@@ -14,15 +14,23 @@
  * Threading: any thread. Errors: none; what can not be read does not bound.
  */
 
+#include <stdbool.h>
 #include <stdint.h>
 
 /* used: what the caller has taken so far. UINT64_MAX: nothing bounds it. */
 uint64_t hostmem_available(uint64_t used);
 
-/* What other programs of the node have taken for the same, as the scheduler said last. */
+/*
+ * What other programs of the node have taken for the same, as the scheduler said last; and
+ * what of that they will have given back, if they are asked to, as an eviction goes on.
+ */
 void hostmem_set_others(uint64_t bytes);
+void hostmem_set_coming(uint64_t bytes);
 
-/* The same with /proc and /sys below root ("" is the real one); for tests. */
-uint64_t hostmem_available_below(const char *root, uint64_t used);
+/* The same as hostmem_available(), with what is coming. */
+uint64_t hostmem_available_soon(uint64_t used);
+
+/* Both with /proc and /sys below root ("" is the real one); for tests. */
+uint64_t hostmem_available_below(const char *root, uint64_t used, bool is_soon);
 
 #endif

@@ -61,17 +61,36 @@ static uint64_t round_up(uint64_t bytes, uint64_t align)
 }
 
 /* Every unused byte serves, in however small pieces; what grow() adds are whole huge pages. */
-bool hostpool_has(uint64_t bytes)
+static uint64_t missing(uint64_t bytes)
 {
-	uint64_t unused = hostpool_unused() + touched_bytes(), missing;
+	uint64_t unused = hostpool_unused() + touched_bytes();
 
 	if (bytes > UINT64_MAX - 2 * HOSTPOOL_ALIGN)
-		return false;
+		return UINT64_MAX;
 	bytes = round_up(bytes, EXTENT_ALIGN);
-	if (bytes <= unused)
-		return true;
-	missing = round_up(bytes - unused, HOSTPOOL_ALIGN);
-	return missing <= hostmem_available(hostpool_bytes());
+	return bytes <= unused ? 0 : round_up(bytes - unused, HOSTPOOL_ALIGN);
+}
+
+uint64_t hostpool_lacks(uint64_t bytes)
+{
+	uint64_t more = missing(bytes), available;
+
+	if (!more)
+		return 0;
+	available = hostmem_available(hostpool_bytes());
+	return more > available ? more - available : 0;
+}
+
+bool hostpool_has(uint64_t bytes)
+{
+	return hostpool_lacks(bytes) == 0;
+}
+
+bool hostpool_may_have(uint64_t bytes)
+{
+	uint64_t more = missing(bytes);
+
+	return !more || more <= hostmem_available_soon(hostpool_bytes());
 }
 
 static void slab_register(struct hostpool_slab *slab)
@@ -235,31 +254,56 @@ struct hostpool_part *hostpool_put(struct hostpool_part *parts)
 	return NULL;
 }
 
-void hostpool_trim(void)
+/* Takes slabs out of the pool that are not in use: n of them, or as many as there are. */
+static struct hostpool_slab *take_unused(uint64_t n)
 {
-	struct hostpool_slab **link, *slab, *gone = NULL, *next;
+	struct hostpool_slab **link, *slab, *taken = NULL;
 
-	touched_give_back();
 	pthread_mutex_lock(&pool.lock);
-	for (link = &pool.slabs; (slab = *link);) {
+	for (link = &pool.slabs; n && (slab = *link);) {
 		if (extent_remove(&pool.extent, (uintptr_t)slab->addr) != 0) {
 			link = &slab->next;
 			continue;
 		}
 		*link = slab->next;
 		pool.bytes -= slab->size;
-		slab->next = gone;
-		gone = slab;
+		slab->next = taken;
+		taken = slab;
+		n--;
 	}
 	pthread_mutex_unlock(&pool.lock);
+	return taken;
+}
 
-	for (slab = gone; slab; slab = next) {
+/* Returns how many bytes that were. */
+static uint64_t free_slabs(struct hostpool_slab *slab)
+{
+	struct hostpool_slab *next;
+	uint64_t bytes = 0;
+
+	for (; slab; slab = next) {
 		next = slab->next;
+		bytes += slab->size;
 		if (slab->ctx)
 			(void)cuda_real.cuMemHostUnregister(slab->addr);
 		munmap(slab->addr, slab->size);
 		free(slab);
 	}
+	return bytes;
+}
+
+void hostpool_trim(void)
+{
+	touched_give_back();
+	(void)free_slabs(take_unused(UINT64_MAX));
+}
+
+uint64_t hostpool_give_some(void)
+{
+	uint64_t on_its_way = touched_bytes();
+
+	touched_give_back();
+	return on_its_way ? on_its_way : free_slabs(take_unused(1));
 }
 
 void hostpool_context_gone(CUcontext ctx)

@@ -35,6 +35,12 @@ struct hostpool_part {
  */
 bool hostpool_has(uint64_t bytes);
 
+/* The same, once others have given back what they are to (hostmem_set_coming()). */
+bool hostpool_may_have(uint64_t bytes);
+
+/* What is missing for hostpool_has(bytes), bytes; 0: nothing. */
+uint64_t hostpool_lacks(uint64_t bytes);
+
 /*
  * Lets the pool grow until bytes are unused, as far as the machine can spare them: other
  * threads touch what is missing, more of them if is_urgent, and call ready (touched.h)
@@ -53,6 +59,12 @@ struct hostpool_part *hostpool_put(struct hostpool_part *parts); /* returns NULL
 
 /* Gives unused memory back to the machine, and what is on its way. A context is current. */
 void hostpool_trim(void);
+
+/*
+ * Gives some unused memory back, milliseconds' work: what is on its way, else a slab. Returns
+ * how much, 0 when none is unused. A context is current.
+ */
+uint64_t hostpool_give_some(void);
 
 /* The driver forgets what was registered in ctx. */
 void hostpool_context_gone(CUcontext ctx);

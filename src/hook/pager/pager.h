@@ -92,6 +92,12 @@ int pager_restore(CUdevice dev, struct pager_move *ret_move);
  */
 void pager_prepare(CUdevice dev, uint64_t bytes, bool is_urgent);
 
+/*
+ * Gives some host memory back to others who lack it, milliseconds' work: what is not in use,
+ * else clean copies of what is on the card, too. Returns how many bytes; 0: there is none.
+ */
+uint64_t pager_give_host_memory(CUdevice dev);
+
 /* Frees put off because a capture was open. The agent calls it when captures have ended. */
 void pager_flush_frees(void);
 

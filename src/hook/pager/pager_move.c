@@ -34,6 +34,13 @@
 /* So often it is looked whether a copy has ended while more budget is waited for. */
 #define MORE_WAIT_MS 1
 
+/*
+ * Host memory that others give back, slab by slab, is waited for so long since the last of it
+ * was used, and looked for so often.
+ */
+#define HOST_WAIT_NS 2000000000ull
+#define HOST_WAIT_MS 5
+
 /* The copies on their way: a ring, oldest first. */
 struct move {
 	struct pager_mover *mover;
@@ -44,6 +51,8 @@ struct move {
 	bool is_frozen; /* what is copied stands still because it is frozen, if it still is */
 	uint64_t bytes;
 	uint64_t handed;        /* of bytes: memory of the other program's, now or before */
+	bool is_host_short;     /* there is not host memory for all of it yet */
+	uint64_t to_copy;       /* bytes that still need some */
 	uint64_t room_until_ns; /* 0: not waited for yet */
 };
 
@@ -238,6 +247,7 @@ static void start_out(struct move *move, struct pager_chunk *chunk)
 		keep(chunk);
 		return;
 	}
+	move->to_copy -= chunk->size < move->to_copy ? chunk->size : move->to_copy;
 	if (copy_out(move->mover, chunk) != CUDA_SUCCESS ||
 	    cuda_real.cuEventRecord(move->mover->events[slot], move->mover->stream) !=
 		    CUDA_SUCCESS) {
@@ -250,24 +260,84 @@ static void start_out(struct move *move, struct pager_chunk *chunk)
 	move->n_started++;
 }
 
+/* Lock held. */
+static bool needs_copy(const struct pager_chunk *chunk)
+{
+	return chunk->state == PAGER_RESIDENT && !chunk->host && !chunk->is_blank;
+}
+
 static uint64_t bytes_to_copy(const struct plan *plan)
 {
 	uint64_t bytes = 0;
 
 	pthread_mutex_lock(&pager.lock);
 	for (size_t i = 0; i < plan->n_chunks; i++) {
-		if (plan->chunks[i]->state == PAGER_RESIDENT && !plan->chunks[i]->host &&
-		    !plan->chunks[i]->is_blank)
+		if (needs_copy(plan->chunks[i]))
 			bytes += plan->chunks[i]->size;
 	}
 	pthread_mutex_unlock(&pager.lock);
 	return bytes;
 }
 
+static void end_out(struct move *move, CUdevice dev)
+{
+	while (move->n_ended < move->n_started) {
+		end_oldest_out(move);
+		agent_moved_out(dev, move->bytes);
+	}
+}
+
+/*
+ * Until there is host memory for chunk, which others give back: among them who comes in as
+ * this goes out, so all that can go does so first.
+ */
+static void wait_for_host(struct move *move, CUdevice dev, const struct pager_chunk *chunk)
+{
+	uint64_t until_ns = clock_now_ns() + HOST_WAIT_NS;
+	bool is_needed;
+
+	pthread_mutex_lock(&pager.lock);
+	is_needed = needs_copy(chunk);
+	pthread_mutex_unlock(&pager.lock);
+	while (is_needed && move->outcome == NVSHARE_OUTCOME_SUCCESS &&
+	       !hostpool_has(chunk->size)) {
+		end_out(move, dev);
+		if (agent_is_stopping())
+			move->outcome = NVSHARE_OUTCOME_INVALID_STATE;
+		else if (clock_now_ns() >= until_ns ||
+			 !agent_await_host(dev, move->bytes, hostpool_lacks(move->to_copy),
+					   HOST_WAIT_MS))
+			move->outcome = NVSHARE_OUTCOME_NO_HOST_MEMORY;
+		/* Nothing has gone yet: the time limit of the freeze is for a driver in the way. */
+		if (move->is_frozen && !move->bytes)
+			(void)freeze_extend(HOST_WAIT_NS);
+	}
+}
+
+/*
+ * Whether to begin: there is host memory for all of plan, or will be as what goes lets others
+ * in. Where that is not so now, they hear of it.
+ */
+static bool may_begin_out(struct move *move, CUdevice dev, const struct plan *plan)
+{
+	move->to_copy = bytes_to_copy(plan);
+	if (!hostpool_may_have(move->to_copy))
+		return false;
+	hostpool_begin(move->to_copy, true, agent_wake);
+	move->is_host_short = !hostpool_has(move->to_copy);
+	if (move->is_host_short) {
+		hook_debug("device %d: %llu bytes of host memory are lacking, which others have",
+			   (int)dev, (unsigned long long)hostpool_lacks(move->to_copy));
+		(void)agent_await_host(dev, 0, hostpool_lacks(move->to_copy), 0);
+		wait_for_host(move, dev, plan->chunks[0]);
+	}
+	return move->outcome == NVSHARE_OUTCOME_SUCCESS;
+}
+
 int pager_evict(CUdevice dev, uint64_t bytes, bool is_frozen, struct pager_move *ret_move)
 {
 	struct move move = {.outcome = NVSHARE_OUTCOME_SUCCESS, .is_frozen = is_frozen};
-	uint64_t start = clock_now_ns(), to_copy;
+	uint64_t start = clock_now_ns();
 	struct plan plan;
 
 	if (backend_of(dev) == NVSHARE_BACKEND_MANAGED)
@@ -283,14 +353,12 @@ int pager_evict(CUdevice dev, uint64_t bytes, bool is_frozen, struct pager_move 
 	plan_cut(&plan, bytes);
 	if (!plan.n_chunks)
 		goto out;
-	to_copy = bytes_to_copy(&plan);
-	if (!hostpool_has(to_copy)) {
+	if (!may_begin_out(&move, dev, &plan)) {
 		move.outcome = NVSHARE_OUTCOME_NO_HOST_MEMORY;
 		goto out;
 	}
-	hostpool_begin(to_copy, true, agent_wake);
 	if (is_frozen)
-		move.outcome = pager_probe(dev, to_copy > 0);
+		move.outcome = pager_probe(dev, move.to_copy > 0);
 	if (move.outcome != NVSHARE_OUTCOME_SUCCESS)
 		goto out;
 	move.mover = pager_mover();
@@ -304,13 +372,12 @@ int pager_evict(CUdevice dev, uint64_t bytes, bool is_frozen, struct pager_move 
 		agent_moved_out(dev, move.bytes);
 		if (agent_is_stopping())
 			move.outcome = NVSHARE_OUTCOME_INVALID_STATE; /* the process exits */
+		if (move.is_host_short)
+			wait_for_host(&move, dev, plan.chunks[i]);
 		if (move.outcome == NVSHARE_OUTCOME_SUCCESS)
 			start_out(&move, plan.chunks[i]);
 	}
-	while (move.n_ended < move.n_started) {
-		end_oldest_out(&move);
-		agent_moved_out(dev, move.bytes);
-	}
+	end_out(&move, dev);
 	ret_move->bytes = move.bytes;
 	ret_move->handed = move.handed;
 	ret_move->ns = clock_now_ns() - start;
@@ -510,6 +577,22 @@ static bool enter_any(CUdevice dev, bool *ret_pushed)
 		ctx = range->ctx;
 	pthread_mutex_unlock(&pager.lock);
 	return ctx && pager_push(ctx, ret_pushed) == CUDA_SUCCESS;
+}
+
+uint64_t pager_give_host_memory(CUdevice dev)
+{
+	uint64_t bytes;
+	bool pushed;
+
+	if (!pager_device(dev) || !enter_any(dev, &pushed))
+		return 0;
+	bytes = hostpool_give_some();
+	if (!bytes) {
+		pager_drop_host_copies(dev);
+		bytes = hostpool_give_some();
+	}
+	pager_pop(pushed);
+	return bytes;
 }
 
 void pager_prepare(CUdevice dev, uint64_t bytes, bool is_urgent)

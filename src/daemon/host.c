@@ -1,0 +1,83 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+
+/* Host memory for what is out: whose it is, and who is to give some back to whom. */
+
+#include "daemon/server.h"
+
+#include "util/log.h"
+
+static uint64_t min_u64(uint64_t a, uint64_t b)
+{
+	return a < b ? a : b;
+}
+
+/* Clients alone: the rest have none, and hear of none. */
+static bool is_client(const struct peer *peer)
+{
+	return peer->state == PEER_STATE_CLIENT && !peer->is_closing;
+}
+
+/* false: it does not read at the moment, and is told later: nothing else may lack the room. */
+static bool tell(struct server *server, struct peer *peer)
+{
+	const struct nvshare_host_memory now = {
+		.others = server->host_bytes - peer->mem.host,
+		.wanted = server->host_wanted - peer->mem.host_wanted,
+	};
+	bool is_news = now.wanted != peer->host.wanted ||
+		       (peer->mem.host_wanted && now.others != peer->host.others);
+
+	if (!is_news)
+		return true;
+	if (peer->queue_len)
+		return false;
+	peer->host = now;
+	server_send_body(server, peer, NVSHARE_MSG_HOST_MEMORY, 0, &now);
+	log_debug("host-memory client=%u others=%llu wanted=%llu", peer->id,
+		  (unsigned long long)now.others, (unsigned long long)now.wanted);
+	return true;
+}
+
+void host_in(struct server *server, struct peer *peer)
+{
+	uint64_t total = server->gpus.at[peer->gpu].total;
+
+	/* More than a card can not have gone there; and what strangers say must not add up. */
+	peer->mem.host = min_u64(peer->mem.host, total);
+	peer->mem.host_wanted = min_u64(peer->mem.host_wanted, total);
+	server->host_bytes += peer->mem.host;
+	server->host_wanted += peer->mem.host_wanted;
+	if (!server->host_wanted && !server->is_host_short)
+		return;
+	server->is_host_short = server->host_wanted > 0;
+	for (uint32_t i = 0; i < server->slots_used; i++) {
+		if (is_client(&server->peers[i]) && !tell(server, &server->peers[i]))
+			server->is_host_short = true;
+	}
+}
+
+void host_out(struct server *server, const struct peer *peer)
+{
+	server->host_bytes -= peer->mem.host;
+	server->host_wanted -= peer->mem.host_wanted;
+}
+
+/*
+ * What is not in use; and all that the one has who is to come in, for what is out of it
+ * comes in meanwhile.
+ */
+uint64_t host_coming(const struct server *server, const struct peer *from, uint32_t to)
+{
+	uint64_t bytes = 0;
+
+	for (uint32_t i = 0; i < server->slots_used; i++) {
+		const struct peer *peer = &server->peers[i];
+
+		if (peer == from || !is_client(peer))
+			continue;
+		bytes += peer->mem.host;
+		if (i != to)
+			bytes -= min_u64(peer->mem.host, peer->mem.swapped);
+	}
+	return bytes;
+}

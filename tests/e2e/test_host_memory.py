@@ -1,0 +1,91 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Host memory that has room for what one must have out, and not for two of that."""
+
+import re
+
+import pytest
+
+from conftest import MIB, until
+
+STOP_FAILED = re.compile(r" stop-failed client=\d+ pid=\d+ gpu=0 outcome=no-host-memory")
+LACKS = re.compile(r"\d+ bytes of host memory are lacking")
+GAVE = re.compile(r"gave (\d+) bytes of host memory back to others")
+
+
+@pytest.fixture(autouse=True)
+def small_card(node):
+    node.env.update(NVSHARE_SIM_MEMORY="512MiB", NVSHARE_SIM_CONTEXT="1MiB", NVSHARE_DEBUG="1")
+
+
+def start(node, *args, limit, n=2, **settings):
+    """Of two of 400 MiB some 320 have to be out at any time, of three 720."""
+    node.start_scheduler(NVSHARE_SWITCH_TIME_MODE="fixed", NVSHARE_SWITCH_TIME_FIXED="0.2", **settings)
+    return [
+        node.app("oversub", "--size", "400MiB", "--buffers", 25, "--passes", 1, "--seed", i, "--name", f"p{i}",
+                 "--until", node.flag("enough"), *args, name=f"p{i}", NVSHARE_HOST_MEMORY_LIMIT=limit)
+        for i in range(n)
+    ]
+
+
+def finish(node, programs):
+    node.flag("enough").touch()
+    for program in programs:
+        program.expect_verified()
+    node.expect_empty()
+    node.expect_sound_scheduler()
+
+
+def host_bytes(node):
+    return sum(client["memory_host"] for client in node.status()["clients"])
+
+
+@pytest.mark.parametrize("mode, drain_ms", [
+    ([], "0"),
+    (["--async"], "1000"),
+    (["--vmm"], "0"),
+    (["--threads", 3], "1000"),
+], ids=["frozen", "async", "vmm", "threads"])
+def test_two_take_turns_with_room_for_little_more_than_one(node, mode, drain_ms):
+    node.env["NVSHARE_DRAIN_MS"] = drain_ms
+    programs = start(node, *mode, limit="448MiB")
+    until("they took turns", lambda: node.gpu()["switches"] >= 12)
+    assert host_bytes(node) <= 448 * MIB
+    finish(node, programs)
+    assert not STOP_FAILED.search(node.scheduler.output())
+    assert sum(len(GAVE.findall(p.output())) for p in programs) > 0
+
+
+def test_three_take_turns(node):
+    programs = start(node, n=3, limit="864MiB")
+    until("they took turns", lambda: node.gpu()["switches"] >= 12)
+    assert host_bytes(node) <= 864 * MIB
+    finish(node, programs)
+    assert not STOP_FAILED.search(node.scheduler.output())
+
+
+def test_what_can_never_be_had_is_refused_after_the_bound_on_waits(node):
+    """800 MiB into 480 and 128: who waits too long hears that it is out of memory, and nobody hangs."""
+    programs = start(node, limit="128MiB", NVSHARE_WAIT_BOUND_SEC="2")
+    until("it was said", lambda: STOP_FAILED.search(node.scheduler.output()))
+    until("one was refused", lambda: " refuse client=" in node.scheduler.output())
+    assert host_bytes(node) <= 128 * MIB
+    node.flag("enough").touch()
+    codes = [program.wait() for program in programs]
+    assert any(codes)
+    for code, program in zip(codes, programs):
+        assert ("CUDA_ERROR_OUT_OF_MEMORY" if code else "verified") in program.output()
+    node.expect_empty()
+    node.expect_sound_scheduler()
+
+
+@pytest.mark.parametrize("who", ["out", "in"])
+def test_the_other_goes_on_when_one_is_killed_while_memory_changes_hands(node, who):
+    """Each has more than half of the host memory then, and the other waits for it."""
+    node.env["NVSHARE_SIM_BANDWIDTH"] = "512MiB"
+    programs = start(node, limit="448MiB")
+    lacking = until("one lacks host memory", lambda: [
+        p for p in programs if LACKS.search(p.output())])[0]
+    other = programs[1 - programs.index(lacking)]
+    victim, survivor = (lacking, other) if who == "out" else (other, lacking)
+    victim.kill()
+    finish(node, [survivor])

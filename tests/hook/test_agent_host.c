@@ -1,0 +1,176 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+
+/* The agent where host memory is short: what it gives back to others, and what it asks for. */
+
+#include "agent_rig.h"
+#include "hook/host/hostmem.h"
+
+static void set_host(uint64_t bytes, uint64_t used)
+{
+	fake_set(host, bytes);
+	fake_set(host_used, used);
+	agent_memory_changed(0);
+}
+
+static void tell_host(int fd, uint64_t others, uint64_t wanted)
+{
+	struct nvshare_host_memory body = {.others = others, .wanted = wanted};
+
+	fake_send(fd, NVSHARE_MSG_HOST_MEMORY, &body);
+}
+
+static void expect_host(int fd, uint64_t bytes)
+{
+	while (fake_expect(fd, NVSHARE_MSG_MEM_UPDATE).body.mem_update_9.mem.host != bytes)
+		;
+}
+
+/* Messages are answered in order: when this one is, all before it have been heard. */
+static void sync_with(int fd)
+{
+	struct nvshare_heartbeat beat = {.nonce = 7};
+
+	fake_send(fd, NVSHARE_MSG_HEARTBEAT, &beat);
+	(void)fake_expect(fd, NVSHARE_MSG_HEARTBEAT);
+}
+
+static void gives_back_what_others_lack_and_no_more(void)
+{
+	int fd;
+
+	fake_listen(dir);
+	fd = begin_running();
+	set_host(96 * MIB, 0);
+	expect_host(fd, 96 * MIB);
+	tell_host(fd, 0, 40 * MIB);
+	expect_host(fd, 48 * MIB); /* by 16 at a time */
+	check(fake_get(n_gives) == 3);
+	tell_host(fd, 0, 1);
+	expect_host(fd, 32 * MIB);
+	tell_host(fd, 0, 1ull << 40);
+	expect_host(fd, 0);
+}
+
+static void gives_back_later_what_is_in_use_now(void)
+{
+	int fd;
+
+	fake_listen(dir);
+	fd = begin_running();
+	set_host(96 * MIB, 96 * MIB);
+	expect_host(fd, 96 * MIB);
+	tell_host(fd, 0, 40 * MIB);
+	sync_with(fd);
+	check(fake_get(host) == 96 * MIB);
+	set_host(96 * MIB, 64 * MIB);
+	expect_host(fd, 64 * MIB);
+	tell_host(fd, 0, 0);
+	sync_with(fd);
+	set_host(64 * MIB, 0);
+	sync_with(fd);
+	check(fake_get(host) == 64 * MIB); /* nobody lacks any more */
+}
+
+static void takes_nothing_ahead_while_others_lack(void)
+{
+	struct nvshare_prepare_swap_out prepare = {.bytes = 10 * MIB, .due_ms = 1000};
+	int fd;
+
+	fake_listen(dir);
+	fd = begin_running();
+	tell_host(fd, 0, MIB);
+	fake_send(fd, NVSHARE_MSG_PREPARE_SWAP_OUT, &prepare);
+	sync_with(fd);
+	check(fake_get(n_prepares) == 0);
+	tell_host(fd, 0, 0);
+	fake_send(fd, NVSHARE_MSG_PREPARE_SWAP_OUT, &prepare);
+	sync_with(fd);
+	check(fake_get(n_prepares) == 1);
+	tell_host(fd, 0, MIB);
+	fake_drop(fd, 1, 60 * MIB, 4); /* what is ordered is */
+	(void)fake_expect(fd, NVSHARE_MSG_LOCK_RELEASED);
+	check(fake_get(n_prepares) == 2);
+}
+
+static int is_given;
+
+/* From within the eviction, until others have given enough back. */
+static void await_host(CUdevice dev, uint64_t bytes)
+{
+	check(hostmem_available(0) == 0);
+	while (hostmem_available(0) < 20 * MIB)
+		check(agent_await_host(dev, bytes, 20 * MIB, 1));
+	__atomic_store_n(&is_given, 1, __ATOMIC_SEQ_CST);
+}
+
+/* A fifth of what it is asked for has gone, and it tells that more would, and what it lacks. */
+static int begin_lacking(void (*on_first)(CUdevice dev, uint64_t bytes))
+{
+	struct nvshare_mem_update u;
+	int fd;
+
+	check(setenv("NVSHARE_HOST_MEMORY_LIMIT", "100MiB", 1) == 0);
+	fake_listen(dir);
+	fd = begin_running();
+	hostmem_set_others(100 * MIB);
+	fake_set(evict_first, 12 * MIB); /* less than it would tell otherwise */
+	fake.on_first = on_first;
+	fake_send(fd, NVSHARE_MSG_DROP_LOCK,
+		  &(struct nvshare_drop_lock){
+			  .grant = 1, .bytes = 60 * MIB, .epoch = 4, .host_others = 100 * MIB});
+	do
+		u = fake_expect(fd, NVSHARE_MSG_MEM_UPDATE).body.mem_update_9;
+	while (!u.mem.host_wanted);
+	check(u.mem.host_wanted == 20 * MIB && u.epoch == 4);
+	check(u.mem.swapped == 12 * MIB && u.budget == 88 * MIB);
+	return fd;
+}
+
+static void tells_what_it_lacks_and_hears_what_others_gave(void)
+{
+	struct nvshare_heartbeat beat = {.nonce = 4711};
+	struct nvshare_lock_released r;
+	int fd = begin_lacking(await_host);
+
+	/* The one who lacks it is not taken for dead. */
+	fake_send(fd, NVSHARE_MSG_HEARTBEAT, &beat);
+	check(fake_expect(fd, NVSHARE_MSG_HEARTBEAT).body.heartbeat_13.nonce == 4711);
+	check(!__atomic_load_n(&is_given, __ATOMIC_SEQ_CST));
+	tell_host(fd, 90 * MIB, 0);
+	sync_with(fd);
+	check(!__atomic_load_n(&is_given, __ATOMIC_SEQ_CST));
+	tell_host(fd, 80 * MIB, 0);
+	r = fake_expect(fd, NVSHARE_MSG_LOCK_RELEASED).body.lock_released_7;
+	check(r.outcome == NVSHARE_OUTCOME_SUCCESS && r.moved == 60 * MIB);
+	check(r.mem.host_wanted == 0);
+}
+
+/* What it was told, and what lets it end. */
+static void await_the_end(CUdevice dev, uint64_t bytes)
+{
+	while (agent_await_host(dev, bytes, 20 * MIB, 1))
+		;
+	__atomic_store_n(&is_given, 1, __ATOMIC_SEQ_CST);
+}
+
+static void awaits_nothing_from_a_scheduler_that_is_gone(void)
+{
+	int fd = begin_lacking(await_the_end);
+
+	fake_gone(dir);
+	check(close(fd) == 0);
+	wait_until(__atomic_load_n(&is_given, __ATOMIC_SEQ_CST));
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		child_test(gives_back_what_others_lack_and_no_more),
+		child_test(gives_back_later_what_is_in_use_now),
+		child_test(takes_nothing_ahead_while_others_lack),
+		child_test(tells_what_it_lacks_and_hears_what_others_gave),
+		child_test(awaits_nothing_from_a_scheduler_that_is_gone),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
