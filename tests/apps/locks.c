@@ -11,6 +11,7 @@
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 static const char help[] =
 	"usage: locks [OPTION]...\n"
@@ -34,11 +35,14 @@ enum step {
 	STEP_ACCESS,
 	STEP_COPY_IN,
 	STEP_DESTROY,
+	STEP_REGISTER,
+	STEP_UNREGISTER,
 	STEP_COUNT_,
 };
 
-static const char *const step_names[STEP_COUNT_] = {
-	"stream", "out", "unmap", "release", "create", "map", "access", "in", "destroy"};
+static const char *const step_names[STEP_COUNT_] = {"stream",  "out",      "unmap",     "release",
+						    "create",  "map",      "access",    "in",
+						    "destroy", "register", "unregister"};
 
 struct row {
 	uint64_t n_freezes;
@@ -64,6 +68,9 @@ static CUdeviceptr mapped;
 static CUmemGenericAllocationHandle handle;
 static CUmemAllocationProp prop = {.type = CU_MEM_ALLOCATION_TYPE_PINNED};
 static void *pinned;
+
+/* What it takes and gives back meanwhile. */
+static void *host;
 
 /* Of the freeze under way. */
 static const struct blocker_call *call;
@@ -105,6 +112,12 @@ static void take_step(enum step step, CUstream *stream)
 		break;
 	case STEP_DESTROY:
 		APP_CALL(cuStreamDestroy(*stream));
+		break;
+	case STEP_REGISTER:
+		APP_CALL(cuMemHostRegister(host, opt.size, CU_MEMHOSTREGISTER_PORTABLE));
+		break;
+	case STEP_UNREGISTER:
+		APP_CALL(cuMemHostUnregister(host));
 		break;
 	case STEP_COUNT_:
 		break;
@@ -204,9 +217,9 @@ static void print_row(uint64_t i)
 	       (unsigned long long)row->n_freezes, (unsigned long long)row->n_returned);
 	for (s = 0; s < STEP_COUNT_; s++) {
 		if (row->n_hangs[s])
-			printf(" %3llux hung", (unsigned long long)row->n_hangs[s]);
+			printf(" %5llux hung", (unsigned long long)row->n_hangs[s]);
 		else
-			printf(" %8.2f", (double)row->ns_max[s] / 1e6);
+			printf(" %10.2f", (double)row->ns_max[s] / 1e6);
 	}
 	printf("\n");
 	fflush(stdout);
@@ -220,6 +233,10 @@ static void prepare(void)
 	access.location = prop.location;
 	opt.size = (opt.size + (2u << 20) - 1) & ~(uint64_t)((2u << 20) - 1);
 	APP_CALL(cuMemHostAlloc(&pinned, opt.size, 0));
+	host = aligned_alloc(2u << 20, opt.size);
+	if (!host)
+		app_exit(APP_EXIT_DRIVER, "no host memory");
+	memset(host, 1, opt.size);
 	APP_CALL(cuMemAddressReserve(&mapped, opt.size, 0, 0, 0));
 	APP_CALL(cuMemCreate(&handle, opt.size, &prop, 0));
 	APP_CALL(cuMemMap(mapped, opt.size, 0, handle, 0));
@@ -291,13 +308,14 @@ int main(int argc, char **argv)
 	prepare();
 	printf("%-37s %5s %9s ", "longest ms of the agent's calls", "n", "returned");
 	for (s = 0; s < STEP_COUNT_; s++)
-		printf(" %8s", step_names[s]);
+		printf(" %10s", step_names[s]);
 	printf("\n");
 	n_hangs = try_all(&n_freezes);
 	printf("locks %s freezes=%llu hangs=%llu\n", n_hangs ? "hung" : "verified",
 	       (unsigned long long)n_freezes, (unsigned long long)n_hangs);
 	blocker_deinit(&blocker);
 	APP_CALL(cuCtxDestroy(own));
+	free(host);
 	app_deinit(&app);
 	return n_hangs ? APP_EXIT_WRONG : APP_EXIT_VERIFIED;
 }
