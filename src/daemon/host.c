@@ -63,12 +63,12 @@ void host_out(struct server *server, const struct peer *peer)
 }
 
 /*
- * What is not in use; and all that the one has who is to come in, for what is out of it
- * comes in meanwhile.
+ * What is not in use, and not another's who lacks some already; and all that the one has who
+ * is to come in, for what is out of it comes in meanwhile.
  */
 uint64_t host_coming(const struct server *server, const struct peer *from, uint32_t to)
 {
-	uint64_t bytes = 0;
+	uint64_t bytes = 0, lacked = server->host_wanted - from->mem.host_wanted;
 
 	for (uint32_t i = 0; i < server->slots_used; i++) {
 		const struct peer *peer = &server->peers[i];
@@ -79,5 +79,5 @@ uint64_t host_coming(const struct server *server, const struct peer *from, uint3
 		if (i != to)
 			bytes -= min_u64(peer->mem.host, peer->mem.swapped);
 	}
-	return bytes;
+	return bytes - min_u64(bytes, lacked);
 }

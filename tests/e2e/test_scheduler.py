@@ -346,3 +346,13 @@ def test_a_stop_says_what_host_memory_will_come(node):
     values = a.expect("DROP_LOCK")
     assert values[0] == grant
     assert values[3:5] == (8 * GIB, 6 * GIB)
+
+
+def test_what_one_lacks_already_is_not_promised_to_another(node):
+    node.start(NVSHARE_SWITCH_TIME_MODE="fixed", NVSHARE_SWITCH_TIME_FIXED="0.2")
+    other = node.client(gpu=2, total=10 * GIB)
+    report(other, host_wanted=2 * GIB)
+    a, _ = node.holder(total=10 * GIB)
+    b = node.client(total=10 * GIB)
+    b.request(mem(swapped=4 * GIB, host=5 * GIB))
+    assert a.expect("DROP_LOCK")[3:5] == (5 * GIB, 3 * GIB)

@@ -34,12 +34,30 @@ static void sync_with(int fd)
 	(void)fake_expect(fd, NVSHARE_MSG_HEARTBEAT);
 }
 
+/* In a context of the program's the agent might wait for its work. */
+static void gives_back_nothing_of_one_that_runs_without_a_second_context(void)
+{
+	int fd;
+
+	fake_listen(dir);
+	fd = begin_running();
+	set_host(96 * MIB, 0);
+	expect_host(fd, 96 * MIB);
+	tell_host(fd, 0, 40 * MIB);
+	sync_with(fd);
+	check(fake_get(n_gives) == 0);
+	fake_drop(fd, 1, 0, 4);
+	(void)fake_expect(fd, NVSHARE_MSG_LOCK_RELEASED);
+	expect_host(fd, 48 * MIB);
+}
+
 static void gives_back_what_others_lack_and_no_more(void)
 {
 	int fd;
 
 	fake_listen(dir);
 	fd = begin_running();
+	fake_set(has_second, 1);
 	set_host(96 * MIB, 0);
 	expect_host(fd, 96 * MIB);
 	tell_host(fd, 0, 40 * MIB);
@@ -57,6 +75,7 @@ static void gives_back_later_what_is_in_use_now(void)
 
 	fake_listen(dir);
 	fd = begin_running();
+	fake_set(has_second, 1);
 	set_host(96 * MIB, 96 * MIB);
 	expect_host(fd, 96 * MIB);
 	tell_host(fd, 0, 40 * MIB);
@@ -132,7 +151,9 @@ static void tells_what_it_lacks_and_hears_what_others_gave(void)
 	struct nvshare_lock_released r;
 	int fd = begin_lacking(await_host);
 
-	/* The one who lacks it is not taken for dead. */
+	/* The one who lacks it is not taken for dead, whatever comes first. */
+	fake_send(fd, NVSHARE_MSG_WAIT_FOR_MEM,
+		  &(struct nvshare_wait_for_mem){.missing = MIB, .why = NVSHARE_WAIT_MEMORY});
 	fake_send(fd, NVSHARE_MSG_HEARTBEAT, &beat);
 	check(fake_expect(fd, NVSHARE_MSG_HEARTBEAT).body.heartbeat_13.nonce == 4711);
 	check(!__atomic_load_n(&is_given, __ATOMIC_SEQ_CST));
@@ -165,6 +186,7 @@ static void awaits_nothing_from_a_scheduler_that_is_gone(void)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
+		child_test(gives_back_nothing_of_one_that_runs_without_a_second_context),
 		child_test(gives_back_what_others_lack_and_no_more),
 		child_test(gives_back_later_what_is_in_use_now),
 		child_test(takes_nothing_ahead_while_others_lack),

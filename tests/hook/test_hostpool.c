@@ -238,6 +238,19 @@ static void gives_back_bit_by_bit(void **state)
 	assert_int_equal(hostpool_bytes(), 0);
 }
 
+/* What is still being touched can not go yet, and does not count as given. */
+static void gives_only_what_it_has(void **state)
+{
+	uint64_t given = 0;
+
+	(void)state;
+	hostpool_begin(512 * MIB, true, NULL);
+	for (int i = 0; i < 10000; i++)
+		given += hostpool_give_some();
+	assert_true(given <= 512 * MIB);
+	hostpool_trim();
+}
+
 static void knows_what_it_lacks_and_what_is_coming(void **state)
 {
 	struct hostpool_part *a;
@@ -357,6 +370,7 @@ int main(void)
 		HOSTPOOL_TEST(memory_is_touched_while_others_work),
 		HOSTPOOL_TEST(those_who_touch_together_keep_the_limit),
 		HOSTPOOL_TEST(gives_back_bit_by_bit),
+		HOSTPOOL_TEST(gives_only_what_it_has),
 		HOSTPOOL_TEST(knows_what_it_lacks_and_what_is_coming),
 		HOSTPOOL_TEST(nothing_is_left_of_what_was_on_its_way),
 		HOSTPOOL_TEST(what_is_on_its_way_counts),

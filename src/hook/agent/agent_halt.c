@@ -195,13 +195,18 @@ void agent_halt_wanted(const struct agent_link *link, uint64_t bytes)
 	halt.host_max = bytes ? host - (bytes < host ? bytes : host) : AGENT_NEVER;
 }
 
-/* Bit by bit, too. What is in use now may not be in a moment: it stays wanted. */
+/*
+ * Bit by bit, too. What is in use now may not be in a moment: it stays wanted. In a context of
+ * the program's that may wait for its work, which nothing here may.
+ */
 static bool give_host_memory(const struct agent_link *link)
 {
 	struct agent_place place;
 	uint64_t given;
 
-	if (hostpool_bytes() <= halt.host_max || !agent_enter_context(link->dev, &place))
+	if (hostpool_bytes() <= halt.host_max ||
+	    (!second_get(link->dev) && lease_is_open(&link->lease)) ||
+	    !agent_enter_context(link->dev, &place))
 		return false;
 	given = pager_give_host_memory(link->dev);
 	agent_leave_context(&place);

@@ -27,6 +27,10 @@
 #define PROGRESS_BYTES_MAX (64ull << 20)
 #define PROGRESS_CARD      64
 
+/* Host memory that an eviction lacks is told again when it has changed by more than so much of it.
+ */
+#define LACK_PART 16
+
 static uint64_t on_card(const struct nvshare_mem *mem)
 {
 	uint64_t bytes = mem->resident;
@@ -204,21 +208,43 @@ void agent_moved_out(CUdevice dev, uint64_t bytes)
 	agent_lease_step(link, &(struct lease_event){.type = LEASE_EVENT_PROGRESS});
 }
 
+/* What the machine has changes all the time; all hear of it, so only much of a change is told. */
+static bool is_other_lack(uint64_t told, uint64_t lacked)
+{
+	uint64_t change = told < lacked ? lacked - told : told - lacked;
+
+	return !told != !lacked || change > told / LACK_PART;
+}
+
 /* Everything is told that has gone, for others have to come in to give host memory back. */
 static void tell_lack(struct agent_link *link, uint64_t moved, uint64_t lacked)
 {
-	bool is_news = lacked != link->host_lacked;
+	bool is_news = is_other_lack(link->host_lacked, lacked);
 
-	link->host_lacked = lacked;
 	agent_link_flush(link);
 	if (link->n_queued)
 		return;
+	if (is_news)
+		link->host_lacked = lacked;
 	if (moved > link->out_told) {
 		link->out_told = moved;
 		agent_lease_step(link, &(struct lease_event){.type = LEASE_EVENT_PROGRESS});
 	} else if (is_news) {
 		agent_lease_report(link, true);
 	}
+}
+
+/* What means nothing to the lease. Anything else waits until the eviction has ended. */
+static bool hear_beside_eviction(struct agent_link *link)
+{
+	bool has_any = false;
+
+	while (agent_link_receive_if(link, NVSHARE_MSG_HOST_MEMORY) ||
+	       agent_link_receive_if(link, NVSHARE_MSG_WAIT_FOR_MEM) ||
+	       agent_link_receive_if(link, NVSHARE_MSG_HEARTBEAT) ||
+	       agent_link_receive_if(link, NVSHARE_MSG_PING))
+		has_any = true;
+	return has_any;
 }
 
 bool agent_await_host(CUdevice dev, uint64_t moved, uint64_t bytes, int wait_ms)
@@ -229,12 +255,11 @@ bool agent_await_host(CUdevice dev, uint64_t moved, uint64_t bytes, int wait_ms)
 	if (!link || link->state != AGENT_LINK_UP || link->is_broken)
 		return false;
 	tell_lack(link, moved, bytes);
-	/* Anything else waits until the eviction has ended. */
-	if (agent_link_hear(link, wait_ms) &&
-	    !agent_link_receive_if(link, NVSHARE_MSG_HOST_MEMORY) &&
-	    !agent_link_receive_if(link, NVSHARE_MSG_HEARTBEAT))
+	if (!agent_link_hear(link, wait_ms))
+		return true;
+	if (!hear_beside_eviction(link))
 		(void)nanosleep(&pause, NULL);
-	return true;
+	return !link->is_broken;
 }
 
 enum agent_more agent_more_budget(CUdevice dev, int wait_ms)

@@ -100,6 +100,7 @@ static void disconnect(struct agent_link *link)
 	transfer_close(link->dev);
 	link->door_bytes = 0;
 	agent_halt_wanted(link, 0);
+	hostmem_set_coming(0);
 }
 
 void agent_link_close(struct agent_link *link)
@@ -209,6 +210,7 @@ static void send_register(struct agent_link *link)
 	link->is_running = lease_is_open(&link->lease) && device_has_context(link->dev);
 	memcpy(body.gpu_uuid, link->uuid, sizeof(body.gpu_uuid));
 	agent_lease_memory(link->dev, &body.mem);
+	link->reported = body.mem;
 	body.budget = agent_lease_budget(link->dev, &body.mem);
 	body.flags = (link->is_running ? NVSHARE_REGISTER_RUNNING : 0) |
 		     (link->was_registered ? NVSHARE_REGISTER_RECONNECT : 0) |

@@ -254,14 +254,18 @@ struct hostpool_part *hostpool_put(struct hostpool_part *parts)
 	return NULL;
 }
 
-/* Takes slabs out of the pool that are not in use: n of them, or as many as there are. */
-static struct hostpool_slab *take_unused(uint64_t n)
+/*
+ * Takes slabs out of the pool that are not in use: n of them, or as many as there are. ctx: only
+ * what is registered there or nowhere; NULL: all.
+ */
+static struct hostpool_slab *take_unused(uint64_t n, CUcontext ctx)
 {
 	struct hostpool_slab **link, *slab, *taken = NULL;
 
 	pthread_mutex_lock(&pool.lock);
 	for (link = &pool.slabs; n && (slab = *link);) {
-		if (extent_remove(&pool.extent, (uintptr_t)slab->addr) != 0) {
+		if ((ctx && slab->ctx && slab->ctx != ctx) ||
+		    extent_remove(&pool.extent, (uintptr_t)slab->addr) != 0) {
 			link = &slab->next;
 			continue;
 		}
@@ -294,16 +298,18 @@ static uint64_t free_slabs(struct hostpool_slab *slab)
 
 void hostpool_trim(void)
 {
-	touched_give_back();
-	(void)free_slabs(take_unused(UINT64_MAX));
+	(void)touched_give_back();
+	(void)free_slabs(take_unused(UINT64_MAX, NULL));
 }
 
 uint64_t hostpool_give_some(void)
 {
-	uint64_t on_its_way = touched_bytes();
+	uint64_t bytes = touched_give_back();
+	CUcontext ctx = NULL;
 
-	touched_give_back();
-	return on_its_way ? on_its_way : free_slabs(take_unused(1));
+	if (bytes || cuda_real.cuCtxGetCurrent(&ctx) != CUDA_SUCCESS)
+		return bytes;
+	return free_slabs(take_unused(1, ctx));
 }
 
 void hostpool_context_gone(CUcontext ctx)

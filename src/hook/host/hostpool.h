@@ -61,8 +61,8 @@ struct hostpool_part *hostpool_put(struct hostpool_part *parts); /* returns NULL
 void hostpool_trim(void);
 
 /*
- * Gives some unused memory back, milliseconds' work: what is on its way, else a slab. Returns
- * how much, 0 when none is unused. A context is current.
+ * Gives some unused memory back, milliseconds' work: what is on its way, else a slab that is
+ * registered in the current context or nowhere. Returns how much, 0 when none is unused.
  */
 uint64_t hostpool_give_some(void);
 

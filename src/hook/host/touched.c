@@ -298,9 +298,10 @@ void touched_want(uint64_t bytes, uint64_t used, bool is_urgent, void (*ready)(v
 	pthread_mutex_unlock(&touched.lock);
 }
 
-void touched_give_back(void)
+uint64_t touched_give_back(void)
 {
 	struct slab *all;
+	uint64_t bytes;
 
 	pthread_mutex_lock(&touched.lock);
 	touched.wanted = 0;
@@ -309,9 +310,11 @@ void touched_give_back(void)
 	all = touched.first;
 	touched.first = NULL;
 	touched.last = &touched.first;
+	bytes = touched.ready_bytes;
 	touched.ready_bytes = 0;
 	pthread_mutex_unlock(&touched.lock);
 	free_slabs(all);
+	return bytes;
 }
 
 /* Lock held. */

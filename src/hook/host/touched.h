@@ -27,8 +27,11 @@
  */
 void touched_want(uint64_t bytes, uint64_t used, bool is_urgent, void (*ready)(void));
 
-/* Wants none any more, and unmaps what nobody has taken. */
-void touched_give_back(void);
+/*
+ * Wants none any more, and unmaps what nobody has taken; what is being touched follows when it
+ * has been. Returns how many bytes have gone.
+ */
+uint64_t touched_give_back(void);
 
 bool touched_is_ready(void); /* there is one to take */
 

@@ -302,6 +302,7 @@ static void wait_for_host(struct move *move, CUdevice dev, const struct pager_ch
 	while (is_needed && move->outcome == NVSHARE_OUTCOME_SUCCESS &&
 	       !hostpool_has(chunk->size)) {
 		end_out(move, dev);
+		(void)transfer_drop(dev);
 		if (agent_is_stopping())
 			move->outcome = NVSHARE_OUTCOME_INVALID_STATE;
 		else if (clock_now_ns() >= until_ns ||
@@ -315,14 +316,16 @@ static void wait_for_host(struct move *move, CUdevice dev, const struct pager_ch
 }
 
 /*
- * Whether to begin: there is host memory for all of plan, or will be as what goes lets others
- * in. Where that is not so now, they hear of it.
+ * Nothing is begun but where there is host memory for all of plan, or will be as what goes
+ * lets others in. Where it is not there now, they hear of it.
  */
-static bool may_begin_out(struct move *move, CUdevice dev, const struct plan *plan)
+static void begin_out(struct move *move, CUdevice dev, const struct plan *plan)
 {
 	move->to_copy = bytes_to_copy(plan);
-	if (!hostpool_may_have(move->to_copy))
-		return false;
+	if (!hostpool_may_have(move->to_copy)) {
+		move->outcome = NVSHARE_OUTCOME_NO_HOST_MEMORY;
+		return;
+	}
 	hostpool_begin(move->to_copy, true, agent_wake);
 	move->is_host_short = !hostpool_has(move->to_copy);
 	if (move->is_host_short) {
@@ -331,7 +334,6 @@ static bool may_begin_out(struct move *move, CUdevice dev, const struct plan *pl
 		(void)agent_await_host(dev, 0, hostpool_lacks(move->to_copy), 0);
 		wait_for_host(move, dev, plan->chunks[0]);
 	}
-	return move->outcome == NVSHARE_OUTCOME_SUCCESS;
 }
 
 int pager_evict(CUdevice dev, uint64_t bytes, bool is_frozen, struct pager_move *ret_move)
@@ -343,6 +345,8 @@ int pager_evict(CUdevice dev, uint64_t bytes, bool is_frozen, struct pager_move 
 	if (backend_of(dev) == NVSHARE_BACKEND_MANAGED)
 		return managed_evict(dev, bytes, ret_move);
 	*ret_move = (struct pager_move){0};
+	/* What has come since the last restore is room on the card that the next one lacks. */
+	(void)transfer_drop(dev);
 	/* Nothing runs, so nothing is waited for; and no dead bytes move. What is frozen waits. */
 	if (!is_frozen) {
 		pager_flush_frees();
@@ -353,10 +357,9 @@ int pager_evict(CUdevice dev, uint64_t bytes, bool is_frozen, struct pager_move 
 	plan_cut(&plan, bytes);
 	if (!plan.n_chunks)
 		goto out;
-	if (!may_begin_out(&move, dev, &plan)) {
-		move.outcome = NVSHARE_OUTCOME_NO_HOST_MEMORY;
+	begin_out(&move, dev, &plan);
+	if (move.outcome != NVSHARE_OUTCOME_SUCCESS)
 		goto out;
-	}
 	if (is_frozen)
 		move.outcome = pager_probe(dev, move.to_copy > 0);
 	if (move.outcome != NVSHARE_OUTCOME_SUCCESS)
