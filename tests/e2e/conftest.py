@@ -201,6 +201,14 @@ class Node:
         self.scheduler.kill(signal.SIGTERM)
         self.scheduler.expect(0)
 
+    def finish(self, programs):
+        """Those that went on until the flag "enough" end, right, and leave nothing."""
+        self.flag("enough").touch()
+        for program in programs:
+            program.expect_verified()
+        self.expect_empty()
+        self.expect_sound_scheduler()
+
     def close(self):
         for program in self.programs + ([self.scheduler] if self.scheduler else []):
             program.forget()

@@ -27,14 +27,6 @@ def start(node, *args, limit, n=2, **settings):
     ]
 
 
-def finish(node, programs):
-    node.flag("enough").touch()
-    for program in programs:
-        program.expect_verified()
-    node.expect_empty()
-    node.expect_sound_scheduler()
-
-
 def host_bytes(node):
     return sum(client["memory_host"] for client in node.status()["clients"])
 
@@ -50,7 +42,7 @@ def test_two_take_turns_with_room_for_little_more_than_one(node, mode, drain_ms)
     programs = start(node, *mode, limit="448MiB")
     until("they took turns", lambda: node.gpu()["switches"] >= 12)
     assert host_bytes(node) <= 448 * MIB
-    finish(node, programs)
+    node.finish(programs)
     assert not STOP_FAILED.search(node.scheduler.output())
     assert sum(len(GAVE.findall(p.output())) for p in programs) > 0
 
@@ -59,7 +51,7 @@ def test_three_take_turns(node):
     programs = start(node, n=3, limit="864MiB")
     until("they took turns", lambda: node.gpu()["switches"] >= 12)
     assert host_bytes(node) <= 864 * MIB
-    finish(node, programs)
+    node.finish(programs)
     assert not STOP_FAILED.search(node.scheduler.output())
 
 
@@ -88,4 +80,4 @@ def test_the_other_goes_on_when_one_is_killed_while_memory_changes_hands(node, w
     other = programs[1 - programs.index(lacking)]
     victim, survivor = (lacking, other) if who == "out" else (other, lacking)
     victim.kill()
-    finish(node, [survivor])
+    node.finish([survivor])

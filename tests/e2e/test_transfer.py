@@ -44,20 +44,12 @@ def n_moves(program):
     return len(HANDED.findall(program.output()))
 
 
-def finish(node, programs):
-    node.flag("enough").touch()
-    for program in programs:
-        program.expect_verified()
-    node.expect_empty()
-    node.expect_sound_scheduler()
-
-
 def test_two_of_a_user_hand_over_and_compute_right(node):
     start_scheduler(node)
     programs = [start(node, f"p{i}", "--seed", i) for i in range(2)]
     until("both handed memory over, and took it", lambda: all(
         total(HANDED, p) >= 100 * MIB and total(TAKEN, p) >= 100 * MIB for p in programs))
-    finish(node, programs)
+    node.finish(programs)
     # Once, and no more than was moved.
     for pattern in (HANDED, TAKEN):
         for program in programs:
@@ -70,7 +62,7 @@ def test_other_kinds_of_memory_and_work_stay_right(node, mode):
     start_scheduler(node)
     programs = [start(node, f"p{i}", "--seed", i, *mode) for i in range(2)]
     until("they took turns", lambda: all(n_moves(p) >= 3 for p in programs))
-    finish(node, programs)
+    node.finish(programs)
     if mode == ["--vmm"]:  # the program's own, made as it wanted; but for what is small
         assert all(largest(HANDED, p) <= SMALL for p in programs)
 
@@ -88,7 +80,7 @@ def test_what_was_taken_over_stays_within_the_card_and_is_nobody_elses(node):
 
     until("they took turns", look)
     assert max(seen) <= 8 * MIB, seen
-    finish(node, programs)
+    node.finish(programs)
 
 
 @pytest.mark.parametrize("off", [0, 1, 2])
@@ -98,7 +90,7 @@ def test_off_is_off(node, off):
     programs = [start(node, f"p{i}", "--seed", i, **({"NVSHARE_TRANSFER": "0"} if off in (i, 2) else {}))
                 for i in range(2)]
     until("they took turns", lambda: all(n_moves(p) >= 3 for p in programs))
-    finish(node, programs)
+    node.finish(programs)
     assert not any(total(p, q) for p in (HANDED, TAKEN) for q in programs)
 
 
@@ -110,7 +102,7 @@ def test_another_namespace_gets_nothing(node):
                        name="apart", **SETTINGS)
     programs = [apart, start(node, "p1", "--seed", 1)]
     until("they took turns", lambda: all(n_moves(p) >= 3 for p in programs))
-    finish(node, programs)
+    node.finish(programs)
     assert not any(total(p, q) for p in (HANDED, TAKEN) for q in programs)
 
 
@@ -118,7 +110,7 @@ def test_sizes_that_do_not_match_are_freed(node):
     start_scheduler(node)
     programs = [start(node, "large", "--seed", 1, buffers=2), start(node, "small", "--seed", 2, buffers=10)]
     until("both handed memory over", lambda: all(n_moves(p) >= 4 and total(HANDED, p) for p in programs))
-    finish(node, programs)
+    node.finish(programs)
     assert all(largest(TAKEN, p) <= SMALL for p in programs)
 
 
@@ -127,7 +119,7 @@ def test_what_fails_is_done_without(node, call):
     start_scheduler(node)
     programs = [start(node, f"p{i}", "--seed", i, NVSHARE_SIM_FAIL=f"{call}:1:304:always") for i in range(2)]
     until("they took turns", lambda: all(n_moves(p) >= 3 for p in programs))
-    finish(node, programs)
+    node.finish(programs)
     assert not any(total(TAKEN, p) for p in programs)
 
 
@@ -149,7 +141,7 @@ def test_the_other_goes_on_when_one_is_killed_in_the_middle(node, call):
     until("the other one alone has memory", lambda: node.client(other) and node.client(other)["state"] == "running"
           and node.client(other)["memory_swapped"] == 0)
     until("nothing is left of the dead", lambda: node.used() <= 88 * MIB)
-    finish(node, [other])
+    node.finish([other])
 
 
 def doors():
@@ -182,7 +174,7 @@ def test_strangers_at_the_door_are_ignored_and_leave_nothing(node):
     until("none is left", lambda: len(files_of(alone)) <= n_files)
     second = start(node, "second", "--seed", 3)
     until("they hand over all the same", lambda: total(TAKEN, alone) and total(TAKEN, second))
-    finish(node, [alone, second])
+    node.finish([alone, second])
 
 
 def pipe_is_broken(write):

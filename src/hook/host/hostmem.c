@@ -14,6 +14,7 @@
 #include <unistd.h>
 
 #define HOSTMEM_PATH_MAX 4096
+#define MARGIN_PART      20
 
 static uint64_t others, coming;
 
@@ -78,6 +79,14 @@ static const struct hostmem_files files_v1 = {"memory.limit_in_bytes", "memory.u
 					      "total_inactive_file "};
 static const struct hostmem_files files_v2 = {"memory.max", "memory.current", "inactive_file "};
 
+/* A part of the whole: of what is free it would be less and less, slab by slab. */
+static uint64_t less_margin(uint64_t available, uint64_t whole)
+{
+	uint64_t margin = whole / MARGIN_PART;
+
+	return available > margin ? available - margin : 0;
+}
+
 static uint64_t group_available(const char *root, const char *group,
 				const struct hostmem_files *files)
 {
@@ -88,7 +97,7 @@ static uint64_t group_available(const char *root, const char *group,
 		return UINT64_MAX;
 	(void)read_number(root, group, "memory.stat", files->cache, &cache);
 	usage -= cache < usage ? cache : usage;
-	return limit > usage ? limit - usage : 0;
+	return limit > usage ? less_margin(limit - usage, limit) : 0;
 }
 
 /*
@@ -161,8 +170,7 @@ static uint64_t machine_available(const char *root, uint64_t used)
 	}
 	if (!read_number(root, "/proc", "meminfo", "MemAvailable:", &available))
 		return UINT64_MAX;
-	available *= 1024;
-	return available - available / 20;
+	return less_margin(available * 1024, total * 1024);
 }
 
 /* What others give back is the machine's; a group of ours may be no group of theirs. */
@@ -171,8 +179,6 @@ uint64_t hostmem_available_below(const char *root, uint64_t used, bool is_soon)
 	uint64_t machine = machine_available(root, used), groups = groups_available(root);
 	uint64_t more = is_soon ? __atomic_load_n(&coming, __ATOMIC_RELAXED) : 0;
 
-	if (groups != UINT64_MAX)
-		groups -= groups / 20;
 	machine = machine < UINT64_MAX - more ? machine + more : UINT64_MAX;
 	return machine < groups ? machine : groups;
 }

@@ -4,8 +4,9 @@
 
 /*
  * How much host memory this process may still take: the least of what the machine has
- * available and what every memory control group above us leaves (versions 1 and 2), less
- * a margin, so that an eviction never calls the out-of-memory killer.
+ * available and what every memory control group above us leaves (versions 1 and 2), each
+ * less a twentieth of the machine's memory or of the group's limit, so that an eviction never
+ * calls the out-of-memory killer.
  *
  * NVSHARE_HOST_MEMORY_LIMIT (a size, or a percentage of the machine's memory) stands in
  * for the machine's figure: so much for all programs of the node together, of which used
