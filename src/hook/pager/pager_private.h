@@ -5,8 +5,8 @@
 /*
  * What the parts of the pager share: pager.c (allocations), pager_find.c (what an address
  * lies in), pager_range.c (address ranges and their chunks), pager_memory.c (chunks that are the
- * program's own memory), pager_move.c (out to the host and back), pager_mover.c (what copies run
- * on).
+ * program's own memory), pager_evict.c (out to the host), pager_restore.c (back), pager_plan.c
+ * (which chunks), pager_mover.c (what copies run on).
  *
  * A range is reserved address space, cut into chunks of physical memory. It holds one
  * large allocation, or is shared by small ones. Everything here is guarded by pager.lock,

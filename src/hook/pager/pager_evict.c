@@ -1,0 +1,268 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+
+/*
+ * Out to the host. A chunk gives up its memory only when its copy has been seen to end; until
+ * then every failure leaves it as it was.
+ */
+
+#include "hook/pager/pager.h"
+#include "hook/pager/pager_plan.h"
+#include "hook/pager/pager_private.h"
+
+#include "hook/agent/agent.h"
+#include "hook/freeze/freeze.h"
+#include "hook/hook_log.h"
+#include "hook/memory/backend.h"
+#include "hook/pager/managed.h"
+#include "hook/pager/transfer.h"
+#include "hook/pools/pools.h"
+#include "hook/table/cuda_real.h"
+#include "util/clock.h"
+#include "util/fd.h"
+
+/*
+ * Host memory that others give back, slab by slab, is waited for so long since the last of it
+ * was used, and looked for so often.
+ */
+#define HOST_WAIT_NS 2000000000ull
+#define HOST_WAIT_MS 5
+
+static void keep(struct pager_chunk *chunk)
+{
+	chunk->host = hostpool_put(chunk->host);
+	pager_chunk_set(chunk, PAGER_RESIDENT);
+}
+
+/* Before the scheduler hears of it: whoever acts on its word finds the memory in its door. */
+static CUresult unmap_or_hand_over(struct pager_moving *move, struct pager_chunk *chunk)
+{
+	CUdevice dev = chunk->range->dev;
+	bool may = chunk->host && chunk->is_mapped && transfer_is_aimed(dev);
+	bool was_kept = may && chunk->kept;
+	CUresult res;
+	int fd = -1;
+
+	if (was_kept) {
+		fd = transfer_take_kept(chunk->kept);
+		chunk->kept = 0;
+	} else if (may && chunk->is_exportable) {
+		fd = transfer_export(dev, chunk->handle);
+	}
+	res = pager_chunk_unmap(chunk);
+	if (res != CUDA_SUCCESS && was_kept)
+		chunk->kept = transfer_keep(fd);
+	else if (res != CUDA_SUCCESS)
+		(void)fd_close(fd);
+	else if (fd >= 0 && transfer_send(dev, fd, chunk->size))
+		move->handed += chunk->size;
+	return res;
+}
+
+/*
+ * The bytes are in host memory: the chunk's own memory can go, if nothing has run since
+ * the copy began and nothing can from here on.
+ */
+static void let_go(struct pager_moving *move, struct pager_chunk *chunk)
+{
+	if (move->is_frozen && !freeze_commit()) {
+		move->outcome = NVSHARE_OUTCOME_TIMEOUT;
+		keep(chunk);
+		return;
+	}
+	if (unmap_or_hand_over(move, chunk) != CUDA_SUCCESS) {
+		move->outcome = NVSHARE_OUTCOME_SAVE_FAILED;
+		keep(chunk);
+		return;
+	}
+	budget_swapped_out(chunk->range->dev, chunk->size);
+	move->bytes += chunk->size;
+	pager_chunk_out(chunk, true);
+	pager_chunk_set(chunk, PAGER_SWAPPED);
+}
+
+static CUresult copy_out(struct pager_mover *mover, struct pager_chunk *chunk)
+{
+	CUresult res = pager_chunk_reach(chunk);
+	CUdeviceptr src = chunk->addr;
+
+	for (struct hostpool_part *part = chunk->host; part && res == CUDA_SUCCESS;
+	     part = part->next) {
+		res = cuda_real.cuMemcpyDtoHAsync_v2(part->addr, src, part->size, mover->stream);
+		src += part->size;
+	}
+	return res;
+}
+
+static void end_oldest_out(struct pager_moving *move)
+{
+	size_t slot = move->n_ended++ % PAGER_IN_FLIGHT;
+	struct pager_chunk *chunk = move->in_flight[slot];
+
+	if (cuda_real.cuEventSynchronize(move->mover->events[slot]) == CUDA_SUCCESS) {
+		let_go(move, chunk);
+		return;
+	}
+	/* The copy may still run into the host memory that is about to be given back. */
+	(void)cuda_real.cuStreamSynchronize(move->mover->stream);
+	move->outcome = NVSHARE_OUTCOME_SAVE_FAILED;
+	keep(chunk);
+}
+
+static void start_out(struct pager_moving *move, struct pager_chunk *chunk)
+{
+	size_t slot = move->n_started % PAGER_IN_FLIGHT;
+
+	if (!pager_claim(chunk, PAGER_RESIDENT))
+		return;
+	/* Just restored, and nothing has run since: the copy still holds. */
+	if (chunk->host || chunk->is_blank) {
+		let_go(move, chunk);
+		return;
+	}
+	chunk->host = hostpool_get(chunk->size);
+	if (!chunk->host) {
+		move->outcome = NVSHARE_OUTCOME_NO_HOST_MEMORY;
+		keep(chunk);
+		return;
+	}
+	move->to_copy -= chunk->size < move->to_copy ? chunk->size : move->to_copy;
+	if (copy_out(move->mover, chunk) != CUDA_SUCCESS ||
+	    cuda_real.cuEventRecord(move->mover->events[slot], move->mover->stream) !=
+		    CUDA_SUCCESS) {
+		(void)cuda_real.cuStreamSynchronize(move->mover->stream);
+		move->outcome = NVSHARE_OUTCOME_SAVE_FAILED;
+		keep(chunk);
+		return;
+	}
+	move->in_flight[slot] = chunk;
+	move->n_started++;
+}
+
+/* Lock held. */
+static bool needs_copy(const struct pager_chunk *chunk)
+{
+	return chunk->state == PAGER_RESIDENT && !chunk->host && !chunk->is_blank;
+}
+
+static uint64_t bytes_to_copy(const struct pager_plan *plan)
+{
+	uint64_t bytes = 0;
+
+	pthread_mutex_lock(&pager.lock);
+	for (size_t i = 0; i < plan->n_chunks; i++) {
+		if (needs_copy(plan->chunks[i]))
+			bytes += plan->chunks[i]->size;
+	}
+	pthread_mutex_unlock(&pager.lock);
+	return bytes;
+}
+
+static void end_out(struct pager_moving *move, CUdevice dev)
+{
+	while (move->n_ended < move->n_started) {
+		end_oldest_out(move);
+		agent_moved_out(dev, move->bytes);
+	}
+}
+
+/*
+ * Until there is host memory for chunk, which others give back: among them who comes in as
+ * this goes out, so all that can go does so first.
+ */
+static void wait_for_host(struct pager_moving *move, CUdevice dev, const struct pager_chunk *chunk)
+{
+	uint64_t until_ns = clock_now_ns() + HOST_WAIT_NS;
+	bool is_needed;
+
+	pthread_mutex_lock(&pager.lock);
+	is_needed = needs_copy(chunk);
+	pthread_mutex_unlock(&pager.lock);
+	while (is_needed && move->outcome == NVSHARE_OUTCOME_SUCCESS &&
+	       !hostpool_has(chunk->size)) {
+		end_out(move, dev);
+		(void)transfer_drop(dev);
+		if (agent_is_stopping())
+			move->outcome = NVSHARE_OUTCOME_INVALID_STATE;
+		else if (clock_now_ns() >= until_ns ||
+			 !agent_await_host(dev, move->bytes, hostpool_lacks(move->to_copy),
+					   HOST_WAIT_MS))
+			move->outcome = NVSHARE_OUTCOME_NO_HOST_MEMORY;
+		/* Nothing has gone yet: the time limit of the freeze is for a driver in the way. */
+		if (move->is_frozen && !move->bytes)
+			(void)freeze_extend(HOST_WAIT_NS);
+	}
+}
+
+/*
+ * Nothing is begun but where there is host memory for all of plan, or will be as what goes
+ * lets others in. Where it is not there now, they hear of it.
+ */
+static void begin_out(struct pager_moving *move, CUdevice dev, const struct pager_plan *plan)
+{
+	move->to_copy = bytes_to_copy(plan);
+	if (!hostpool_may_have(move->to_copy)) {
+		move->outcome = NVSHARE_OUTCOME_NO_HOST_MEMORY;
+		return;
+	}
+	hostpool_begin(move->to_copy, true, agent_wake);
+	move->is_host_short = !hostpool_has(move->to_copy);
+	if (move->is_host_short) {
+		hook_debug("device %d: %llu bytes of host memory are lacking, which others have",
+			   (int)dev, (unsigned long long)hostpool_lacks(move->to_copy));
+		(void)agent_await_host(dev, 0, hostpool_lacks(move->to_copy), 0);
+		wait_for_host(move, dev, plan->chunks[0]);
+	}
+}
+
+int pager_evict(CUdevice dev, uint64_t bytes, bool is_frozen, struct pager_move *ret_move)
+{
+	struct pager_moving move = {.outcome = NVSHARE_OUTCOME_SUCCESS, .is_frozen = is_frozen};
+	uint64_t start = clock_now_ns();
+	struct pager_plan plan;
+
+	if (backend_of(dev) == NVSHARE_BACKEND_MANAGED)
+		return managed_evict(dev, bytes, ret_move);
+	*ret_move = (struct pager_move){0};
+	/* What has come since the last restore is room on the card that the next one lacks. */
+	(void)transfer_drop(dev);
+	/* Nothing runs, so nothing is waited for; and no dead bytes move. What is frozen waits. */
+	if (!is_frozen) {
+		pager_flush_frees();
+		(void)pools_release(dev);
+	}
+	if (!pager_device(dev) || !pager_plan_init(&plan, dev, PAGER_RESIDENT))
+		return NVSHARE_OUTCOME_SAVE_FAILED;
+	pager_plan_cut(&plan, bytes);
+	if (!plan.n_chunks)
+		goto out;
+	begin_out(&move, dev, &plan);
+	if (move.outcome != NVSHARE_OUTCOME_SUCCESS)
+		goto out;
+	if (is_frozen)
+		move.outcome = pager_probe(dev, move.to_copy > 0);
+	if (move.outcome != NVSHARE_OUTCOME_SUCCESS)
+		goto out;
+	move.mover = pager_mover();
+	if (!move.mover) {
+		move.outcome = NVSHARE_OUTCOME_SAVE_FAILED;
+		goto out;
+	}
+	for (size_t i = 0; i < plan.n_chunks && move.outcome == NVSHARE_OUTCOME_SUCCESS; i++) {
+		if (move.n_started - move.n_ended == PAGER_IN_FLIGHT)
+			end_oldest_out(&move);
+		agent_moved_out(dev, move.bytes);
+		if (agent_is_stopping())
+			move.outcome = NVSHARE_OUTCOME_INVALID_STATE; /* the process exits */
+		if (move.is_host_short)
+			wait_for_host(&move, dev, plan.chunks[i]);
+		if (move.outcome == NVSHARE_OUTCOME_SUCCESS)
+			start_out(&move, plan.chunks[i]);
+	}
+	end_out(&move, dev);
+	ret_move->bytes = move.bytes;
+	ret_move->handed = move.handed;
+	ret_move->ns = clock_now_ns() - start;
+out:
+	pager_plan_deinit(&plan);
+	return move.outcome;
+}

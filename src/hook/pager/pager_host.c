@@ -1,0 +1,59 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+
+/* Host memory for what moves out: taken ahead, and given back to others. */
+
+#include "hook/pager/pager.h"
+#include "hook/pager/pager_private.h"
+
+#include "hook/agent/agent.h"
+#include "hook/memory/backend.h"
+#include "hook/pools/pools.h"
+#include "hook/table/cuda_real.h"
+
+/* Registering host memory needs a context; the caller need not have one current. */
+static bool enter_any(CUdevice dev, bool *ret_pushed)
+{
+	struct pager_range *range;
+	CUcontext ctx = NULL;
+
+	*ret_pushed = false;
+	if (cuda_real.cuCtxGetCurrent(&ctx) == CUDA_SUCCESS && ctx)
+		return true;
+	pthread_mutex_lock(&pager.lock);
+	for (range = pager.devices[dev].ranges; range && !ctx; range = range->next)
+		ctx = range->ctx;
+	pthread_mutex_unlock(&pager.lock);
+	return ctx && pager_push(ctx, ret_pushed) == CUDA_SUCCESS;
+}
+
+uint64_t pager_give_host_memory(CUdevice dev)
+{
+	uint64_t bytes;
+	bool pushed;
+
+	if (!pager_device(dev) || !enter_any(dev, &pushed))
+		return 0;
+	bytes = hostpool_give_some();
+	if (!bytes) {
+		pager_drop_host_copies(dev);
+		bytes = hostpool_give_some();
+	}
+	pager_pop(pushed);
+	return bytes;
+}
+
+void pager_prepare(CUdevice dev, uint64_t bytes, bool is_urgent)
+{
+	bool pushed;
+
+	(void)pools_release(dev); /* somebody waits: what no one uses need not be moved */
+	/* Managed memory goes into host memory of the driver's. */
+	if (backend_of(dev) == NVSHARE_BACKEND_MANAGED || !pager_device(dev) ||
+	    !enter_any(dev, &pushed))
+		return;
+	if (bytes)
+		hostpool_begin(bytes, is_urgent, agent_wake);
+	else
+		hostpool_trim();
+	pager_pop(pushed);
+}

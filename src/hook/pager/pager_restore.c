@@ -1,0 +1,203 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+
+/*
+ * Back from the host, as far as the budget goes. The copy in host memory stays until all that
+ * was out is back, so that a restore that is called off costs none.
+ */
+
+#include "hook/pager/pager.h"
+#include "hook/pager/pager_plan.h"
+#include "hook/pager/pager_private.h"
+
+#include "hook/agent/agent.h"
+#include "hook/hook_log.h"
+#include "hook/memory/backend.h"
+#include "hook/pager/managed.h"
+#include "hook/pager/transfer.h"
+#include "hook/table/cuda_real.h"
+#include "util/clock.h"
+
+#include <time.h>
+
+/*
+ * What a program that was just killed had is free for the scheduler before it is for the
+ * driver. So long a whole restore waits for that, looking so often.
+ */
+#define ROOM_WAIT_NS  2000000000ull
+#define ROOM_PAUSE_NS 5000000
+
+/* So often it is looked whether a copy has ended while more budget is waited for. */
+#define MORE_WAIT_MS 1
+
+/* Back to where it was: out, with its bytes safe in host memory. */
+static void give_up(struct pager_moving *move, struct pager_chunk *chunk)
+{
+	move->outcome = NVSHARE_OUTCOME_INVALID_STATE;
+	if (pager_chunk_unmap(chunk) != CUDA_SUCCESS)
+		hook_debug("memory of a failed restore could not be unmapped");
+	budget_swapped_out(chunk->range->dev, chunk->size);
+	pager_chunk_set(chunk, PAGER_SWAPPED);
+}
+
+static CUresult copy_in(struct pager_mover *mover, struct pager_chunk *chunk)
+{
+	CUdeviceptr dst = chunk->addr;
+	CUresult res = CUDA_SUCCESS;
+
+	for (struct hostpool_part *part = chunk->host; part && res == CUDA_SUCCESS;
+	     part = part->next) {
+		res = cuda_real.cuMemcpyHtoDAsync_v2(dst, part->addr, part->size, mover->stream);
+		dst += part->size;
+	}
+	return res;
+}
+
+static void end_oldest_in(struct pager_moving *move)
+{
+	size_t slot = move->n_ended++ % PAGER_IN_FLIGHT;
+	struct pager_chunk *chunk = move->in_flight[slot];
+	bool is_last;
+
+	if (cuda_real.cuEventSynchronize(move->mover->events[slot]) != CUDA_SUCCESS) {
+		(void)cuda_real.cuStreamSynchronize(move->mover->stream);
+		give_up(move, chunk);
+		return;
+	}
+	move->bytes += chunk->size;
+	move->handed += chunk->is_taken ? chunk->size : 0;
+	is_last = pager_chunk_out(chunk, false);
+	pager_chunk_set(chunk, PAGER_RESIDENT);
+	/* Of a restore in parts too: what it could not bring in may have been freed since. */
+	if (is_last)
+		pager_drop_host_copies(chunk->range->dev);
+}
+
+/* The card is full although our budget is not. false: it has been for too long. */
+static bool wait_for_room(struct pager_moving *move)
+{
+	const struct timespec pause = {.tv_nsec = ROOM_PAUSE_NS};
+	uint64_t now = clock_now_ns();
+
+	if (!move->room_until_ns)
+		move->room_until_ns = now + ROOM_WAIT_NS;
+	if (now >= move->room_until_ns || agent_is_stopping())
+		return false;
+	(void)nanosleep(&pause, NULL);
+	return true;
+}
+
+static void start_in(struct pager_moving *move, struct pager_chunk *chunk)
+{
+	size_t slot = move->n_started % PAGER_IN_FLIGHT;
+	CUresult res;
+
+	if (!pager_claim(chunk, PAGER_SWAPPED))
+		return; /* freed meanwhile */
+	if (!budget_swapped_in(chunk->range->dev, chunk->size)) {
+		move->outcome = NVSHARE_OUTCOME_PARTIAL;
+		pager_chunk_set(chunk, PAGER_SWAPPED);
+		return;
+	}
+	do
+		res = pager_chunk_map(chunk);
+	while (res == CUDA_ERROR_OUT_OF_MEMORY && wait_for_room(move));
+	if (res != CUDA_SUCCESS) {
+		give_up(move, chunk);
+		return;
+	}
+	if (copy_in(move->mover, chunk) != CUDA_SUCCESS ||
+	    cuda_real.cuEventRecord(move->mover->events[slot], move->mover->stream) !=
+		    CUDA_SUCCESS) {
+		(void)cuda_real.cuStreamSynchronize(move->mover->stream);
+		give_up(move, chunk);
+		return;
+	}
+	move->in_flight[slot] = chunk;
+	move->n_started++;
+}
+
+static bool has_oldest_ended(const struct pager_moving *move)
+{
+	return cuda_real.cuEventQuery(move->mover->events[move->n_ended % PAGER_IN_FLIGHT]) !=
+	       CUDA_ERROR_NOT_READY;
+}
+
+/*
+ * The budget is used up, but the bus has work: more that comes before it has none keeps it
+ * busy. Whoever waits for a chunk does so no longer than its copy takes.
+ */
+static void wait_for_budget(struct pager_moving *move, CUdevice dev)
+{
+	enum agent_more more = AGENT_MORE_NOT_YET;
+
+	while (more == AGENT_MORE_NOT_YET && move->n_ended < move->n_started &&
+	       !agent_is_stopping()) {
+		more = agent_more_budget(dev, MORE_WAIT_MS);
+		while (move->n_ended < move->n_started && has_oldest_ended(move))
+			end_oldest_in(move);
+	}
+	if (more != AGENT_MORE_GIVEN || move->outcome != NVSHARE_OUTCOME_PARTIAL)
+		return;
+	move->outcome = NVSHARE_OUTCOME_SUCCESS;
+	move->room_until_ns = 0;
+}
+
+static bool is_anything_out(CUdevice dev)
+{
+	bool is_out;
+
+	pthread_mutex_lock(&pager.lock);
+	is_out = pager.devices[dev].n_out > 0;
+	pthread_mutex_unlock(&pager.lock);
+	return is_out;
+}
+
+static void bring_in(struct pager_moving *move, struct pager_chunk *chunk)
+{
+	if (move->n_started - move->n_ended == PAGER_IN_FLIGHT)
+		end_oldest_in(move);
+	if (agent_is_stopping())
+		move->outcome = NVSHARE_OUTCOME_INVALID_STATE;
+	if (move->outcome == NVSHARE_OUTCOME_SUCCESS)
+		start_in(move, chunk);
+}
+
+int pager_restore(CUdevice dev, struct pager_move *ret_move)
+{
+	struct pager_moving move = {.outcome = NVSHARE_OUTCOME_SUCCESS};
+	uint64_t start = clock_now_ns();
+	struct pager_plan plan;
+
+	if (backend_of(dev) == NVSHARE_BACKEND_MANAGED)
+		return managed_restore(dev, ret_move);
+	*ret_move = (struct pager_move){0};
+	if (!pager_device(dev) || !pager_plan_init(&plan, dev, PAGER_SWAPPED))
+		return NVSHARE_OUTCOME_INVALID_STATE;
+	if (plan.n_chunks) {
+		move.mover = pager_mover();
+		if (!move.mover)
+			move.outcome = NVSHARE_OUTCOME_INVALID_STATE;
+	}
+	for (size_t i = 0; i < plan.n_chunks && move.outcome == NVSHARE_OUTCOME_SUCCESS;) {
+		bring_in(&move, plan.chunks[i]);
+		if (move.outcome == NVSHARE_OUTCOME_PARTIAL)
+			wait_for_budget(&move, dev); /* and the same one once more */
+		else
+			i++;
+	}
+	while (move.n_ended < move.n_started)
+		end_oldest_in(&move);
+	pager_plan_deinit(&plan);
+	/* What lacked a budget was freed meanwhile. */
+	if (move.outcome == NVSHARE_OUTCOME_PARTIAL && !is_anything_out(dev))
+		move.outcome = NVSHARE_OUTCOME_SUCCESS;
+	if (move.outcome == NVSHARE_OUTCOME_SUCCESS)
+		pager_drop_host_copies(dev);
+	/* What comes next is for the rest of a restore that goes on. */
+	if (move.outcome != NVSHARE_OUTCOME_PARTIAL)
+		(void)transfer_drop(dev);
+	ret_move->bytes = move.bytes;
+	ret_move->handed = move.handed;
+	ret_move->ns = move.bytes ? clock_now_ns() - start : 0;
+	return move.outcome;
+}
