@@ -39,6 +39,7 @@ struct blocker_call {
 	void (*prepare)(struct blocker *b); /* or NULL */
 	void (*run)(struct blocker *b);
 	void (*clean)(struct blocker *b); /* or NULL; nothing is frozen any more */
+	bool is_apart; /* the library lets no freeze begin while a thread is in it */
 };
 
 void blocker_init(struct blocker *b, struct app *app);
