@@ -403,6 +403,10 @@ struct nvshare_status_gpu {
 	uint64_t n_slo_violations;
 	uint64_t lc_gpu_ns; /* GPU time that latency-critical clients had */
 	uint64_t be_gpu_ns; /* and the others */
+	uint64_t n_hints;   /* requests announced by latency-critical clients */
+	uint64_t
+		n_hints_missed; /* that others were to be held for in vain: taken back, or lapsed */
+	uint64_t hint_error_ns; /* how far off the predicted beginning was: average */
 	uint32_t index;
 	uint32_t n_running;
 	uint32_t n_waiting;
@@ -439,6 +443,11 @@ struct nvshare_status_client {
 	uint64_t slice_us;          /* of its channel groups; 0: the driver's */
 	uint64_t n_tasks;           /* requests or bursts that ended */
 	uint64_t n_slo_violations;
+	uint64_t n_hints;         /* requests announced */
+	uint64_t hint_margin_ns;  /* that others are held too early for one; 0: no hint yet */
+	uint64_t hint_prepare_ns; /* from the last hint to its request; 0: none came yet */
+	uint32_t hint_ratio_ppm;  /* of that to what was announced: average */
+	uint32_t hint_error_ppm;  /* how far off the predictions were, of what it took: average */
 	struct nvshare_mem mem;
 	struct nvshare_claim claim;
 	uint32_t id;

@@ -3,7 +3,8 @@
 
 #include <inttypes.h>
 
-#define NS 1e9
+#define NS  1e9
+#define PPM 1e6
 
 static const char *const wait_names[] = {NULL, "turn", "memory", "swap", "stuck"};
 
@@ -78,6 +79,10 @@ static void print_gpu(FILE *out, const struct nvshare_status_gpu *gpu)
 		      (double)gpu->preempt_ns_p99 / NS, (double)gpu->preempt_ns_max / NS,
 		      gpu->n_lc_tasks, gpu->n_be_tasks, gpu->n_slo_violations,
 		      (double)gpu->lc_gpu_ns / NS, (double)gpu->be_gpu_ns / NS);
+	(void)fprintf(out,
+		      ",\n     \"hints\": %" PRIu64 ", \"hints_missed\": %" PRIu64
+		      ", \"hint_error_seconds\": %.6f",
+		      gpu->n_hints, gpu->n_hints_missed, (double)gpu->hint_error_ns / NS);
 	if (gpu->next_switch_ms == UINT64_MAX)
 		(void)fprintf(out, ", \"next_switch_seconds\": null}");
 	else
@@ -121,6 +126,13 @@ static void print_claim(FILE *out, const struct nvshare_status_client *client)
 		      ", \"slo_violations\": %" PRIu64,
 		      (double)client->gpu_ns / NS, (double)client->held_ns / NS, client->slice_us,
 		      client->n_tasks, client->n_slo_violations);
+	(void)fprintf(out,
+		      ",\n     \"hints\": %" PRIu64 ", \"hint_margin_seconds\": %.6f"
+		      ", \"hint_prepare_seconds\": %.6f, \"hint_ratio\": %.3f"
+		      ", \"hint_error_ratio\": %.3f",
+		      client->n_hints, (double)client->hint_margin_ns / NS,
+		      (double)client->hint_prepare_ns / NS, (double)client->hint_ratio_ppm / PPM,
+		      (double)client->hint_error_ppm / PPM);
 	if (client->energy_j)
 		(void)fprintf(out, ", \"energy_joules\": %u", client->energy_j);
 	else

@@ -120,6 +120,17 @@ static void print_preemptions(FILE *out, const struct nvshare_status_gpu *gpu)
 	(void)fputc('\n', out);
 }
 
+static void print_hints(FILE *out, const struct nvshare_status_gpu *gpu)
+{
+	if (gpu->n_hints == 0)
+		return;
+	(void)fprintf(out, "  hints     %" PRIu64 ", off by %.2f ms on average", gpu->n_hints,
+		      (double)gpu->hint_error_ns / 1e6);
+	if (gpu->n_hints_missed)
+		(void)fprintf(out, "; %" PRIu64 " in vain", gpu->n_hints_missed);
+	(void)fputc('\n', out);
+}
+
 static void print_gpu(FILE *out, const struct nvshare_status_gpu *gpu, bool has_colours)
 {
 	char uuid[STATUS_UUID_LEN];
@@ -151,6 +162,7 @@ static void print_gpu(FILE *out, const struct nvshare_status_gpu *gpu, bool has_
 			      duration(gpu->next_switch_ms * CLOCK_NS_PER_MS).s);
 	(void)fputc('\n', out);
 	print_preemptions(out, gpu);
+	print_hints(out, gpu);
 }
 
 static const char *state_colour(const struct nvshare_status_client *client)

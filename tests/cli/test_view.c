@@ -296,6 +296,26 @@ static void how_the_time_is_shared_is_shown_where_it_is(void **state)
 	clients[0] = saved;
 }
 
+static void hints_are_shown_where_there_were_some(void **state)
+{
+	struct nvshare_status_gpu saved_gpu = gpu;
+	char *text = view(false);
+
+	(void)state;
+	assert_null(strstr(text, "hints"));
+	free(text);
+	gpu.n_hints = 40;
+	gpu.hint_error_ns = 310000;
+	text = view(false);
+	has(text, "  hints     40, off by 0.31 ms on average\n");
+	free(text);
+	gpu.n_hints_missed = 3;
+	text = view(false);
+	has(text, "  hints     40, off by 0.31 ms on average; 3 in vain\n");
+	free(text);
+	gpu = saved_gpu;
+}
+
 static void energy_is_shown_where_it_is_known(void **state)
 {
 	static const struct {
@@ -329,6 +349,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(how_the_time_is_shared_is_shown_where_it_is),
+		cmocka_unit_test(hints_are_shown_where_there_were_some),
 		cmocka_unit_test(energy_is_shown_where_it_is_known),
 		cmocka_unit_test(the_view_says_who_runs_and_why_others_wait),
 		cmocka_unit_test(claims_show_where_somebody_has_another),

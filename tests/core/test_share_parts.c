@@ -200,6 +200,33 @@ static void hinted_node(void)
 	rig_arm(&rig, 0, SHARE_ARM_HOLD);
 }
 
+static void what_is_learned_of_hints_is_in_the_status(void **state)
+{
+	struct share_client_status client;
+	struct share_gpu_status gpu;
+
+	(void)state;
+	hinted_node();
+	share_client_status(&rig.share, 0, &client);
+	assert_int_equal(client.n_hints + client.margin_ns + client.prepare_ns, 0);
+	assert_int_equal(client.ratio_ppm + client.error_ppm, 0);
+	rig_does(&rig, 0, SHARE_ACTIVITY_HINT, 4 * MS);
+	rig_in(&rig, 3 * MS);
+	rig_burst(&rig, 0, MS);
+	rig_does(&rig, 0, SHARE_ACTIVITY_HINT, 4 * MS);
+	rig_does(&rig, 0, SHARE_ACTIVITY_HINT, 0);
+	share_client_status(&rig.share, 0, &client);
+	assert_int_equal(client.n_hints, 2);
+	assert_int_equal(client.margin_ns, rig.config.margin_ns);
+	assert_int_equal(client.prepare_ns, 3 * MS);
+	assert_int_equal(client.ratio_ppm, 750000);
+	assert_in_range(client.error_ppm, 333000, 333333); /* a millisecond of three */
+	share_gpu_status(&rig.share, 0, &gpu);
+	assert_int_equal(gpu.n_hints, 2);
+	assert_int_equal(gpu.n_hints_missed, 1);
+	assert_int_equal(gpu.hint_error_ns, MS);
+}
+
 static void a_hint_holds_just_before_its_time_and_ends_by_itself(void **state)
 {
 	struct share_gpu_status status;
@@ -747,6 +774,7 @@ int main(void)
 		TEST(what_preparing_really_takes_is_learned),
 		TEST(the_margin_grows_with_errors_and_shrinks_without),
 		TEST(hostile_hints_do_no_harm),
+		TEST(what_is_learned_of_hints_is_in_the_status),
 		TEST(a_hint_holds_just_before_its_time_and_ends_by_itself),
 		TEST(a_hint_s_hold_begins_as_early_as_the_slower_ones_took),
 		TEST(announced_bursts_and_others_are_learned_of_apart),

@@ -6,6 +6,7 @@ import json
 import pathlib
 import subprocess
 import sys
+import time
 
 import pytest
 
@@ -179,6 +180,36 @@ def test_a_hint_holds_for_a_while_and_no_longer(node):
     be.until(lambda be: be.hold_us > 10_000)  # the burst's own hold takes over
     lc.does(END, MS)
     be.let_go()
+
+
+def test_what_is_learned_of_hints_is_in_the_status(node):
+    start(node)
+    lc, be = Sharer(node, CRITICAL, name="lc"), Sharer(node, name="be")
+    for _ in range(4):
+        lc.does(HINT, 20 * MS)
+        lc.sync()
+        time.sleep(0.01)
+        lc.does(BEGIN)
+        lc.does(END, MS)
+    lc.does(HINT, 1000 * MS)
+    lc.does(HINT, 0)
+    lc.sync()
+    status = json_status(node)
+    clients = {client["name"]: client for client in status["clients"]}
+    found = clients["lc"]
+    assert found["hints"] == 5 and clients["be"]["hints"] == 0
+    assert found["hint_prepare_seconds"] >= 0.01
+    # Of what was announced half has passed, or more on a busy machine; what was expected was all.
+    assert found["hint_ratio"] >= 0.5
+    assert 0.00004 < found["hint_margin_seconds"] < 0.01
+    assert 0 < found["hint_error_ratio"] < 2
+    assert clients["be"]["hint_prepare_seconds"] == clients["be"]["hint_margin_seconds"] == 0
+    gpu = status["gpus"][0]
+    assert gpu["hints"] == 5 and gpu["hints_missed"] == 1
+    assert 0 < gpu["hint_error_seconds"] < 1
+    view = subprocess.run([CTL, "status"], env=clean_env(node.folder), stdout=subprocess.PIPE, text=True, check=True)
+    assert "hints     5, off by" in view.stdout and "; 1 in vain" in view.stdout
+    be.wire.close()
 
 
 def test_who_can_not_be_held_is_seen_in_the_status_and_left_alone(node):

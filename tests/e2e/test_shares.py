@@ -141,6 +141,24 @@ def test_requests_hints_copies_and_graphs(node, way):
     node.expect_sound_scheduler()
 
 
+def test_what_a_program_s_hints_have_taught_is_shown(node):
+    node.start_scheduler()
+    be = start_be(node, "--seconds", "60")
+    until("it computes", lambda: is_ready(be))
+    lc = start_lc(node, "--seconds", "60", "--requests", "--hint-us", "3000", "--mean-ms", "10")
+    found = until("it has been seen", lambda: (c := node.client(lc)) and c["hints"] > 20 and c)
+    assert found["hint_prepare_seconds"] > 0.0025  # it sleeps for as long as it says
+    assert found["hint_ratio"] > 0.8
+    assert 0.000005 <= found["hint_margin_seconds"] <= 0.006
+    assert node.client(be)["hints"] == 0
+    gpu = node.status()["gpus"][0]
+    assert gpu["hints"] >= found["hints"] and 0 < gpu["hint_error_seconds"] < 0.1
+    for program in (lc, be):
+        program.kill()
+        program.process.wait()
+    node.expect_sound_scheduler()
+
+
 @pytest.mark.parametrize("app", ["reset", "forker", "families", "capture"])
 def test_what_programs_do_while_they_are_held(node, app):
     """Contexts come and go, children are made, work is captured: all of it goes on."""

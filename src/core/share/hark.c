@@ -124,7 +124,8 @@ static void on_begin(struct share *share, struct share_client *c)
 	uint64_t error_ns;
 
 	if (predict_begin(&c->predict, &share->config, share->now_ns, &error_ns))
-		g->hint_error_ns = (g->hint_error_ns * 7 + error_ns * 3) / 10;
+		g->hint_error_ns =
+			g->hint_error_ns ? (g->hint_error_ns * 7 + error_ns * 3) / 10 : error_ns;
 	arm(share, c, c->part.is_active ? SHARE_WARNING_NONE : SHARE_WARNING_PAUSE);
 	c->hint_ns = SHARE_NO_DEADLINE;
 	c->is_hinted = false;
@@ -223,6 +224,7 @@ static void on_hint(struct share *share, struct share_client *c, uint64_t value_
 		c->is_armed = c->is_bursting;
 		return;
 	}
+	c->n_hints++;
 	share->gpus[c->gpu].n_hints++;
 	predict_hint(&c->predict, &share->config, share->now_ns, value_ns);
 	if (!c->is_bursting)

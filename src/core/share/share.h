@@ -202,7 +202,7 @@ struct share_gpu_status {
 	uint64_t preempt_ns_total, preempt_ns_p50, preempt_ns_p99, preempt_ns_max;
 	uint64_t n_lc_tasks, n_be_tasks, n_slo_violations;
 	uint64_t lc_gpu_ns, be_gpu_ns;
-	uint64_t n_hints, n_hints_missed, hint_error_ns; /* the last error's average */
+	uint64_t n_hints, n_hints_missed, hint_error_ns; /* the error's average */
 	bool is_slow, is_capped;
 };
 
@@ -210,8 +210,9 @@ struct share_client_status {
 	struct share_claim claim;
 	uint64_t gpu_ns, held_ns, slice_us, n_tasks, n_slo_violations;
 	uint64_t busy_ns;
-	uint64_t energy_uj;             /* 0 while its GPU's power is not known */
-	uint64_t margin_ns, prepare_ns; /* of hints: the margin, the last preparation */
+	uint64_t energy_uj;                      /* 0 while its GPU's power is not known */
+	uint64_t n_hints, margin_ns, prepare_ns; /* the margin, the last preparation */
+	uint32_t ratio_ppm, error_ppm;           /* predict.h; 0 until a hint was followed */
 	bool is_held, is_busy, is_slices_only;
 };
 

@@ -160,6 +160,7 @@ struct share_client {
 
 	uint64_t n_tasks;
 	uint64_t n_slo_violations;
+	uint64_t n_hints;
 	uint32_t heap_at;   /* its place in the heap of timers */
 	uint32_t heap_slot; /* not its own: whose timer is at the place of this slot's number */
 	struct share_link link[SHARE_LINKS_];
