@@ -305,6 +305,12 @@ struct nvshare_activity {
 	uint64_t value;
 	uint32_t kind;    /* enum nvshare_activity_kind */
 	uint32_t n_calls; /* END: that submitted work, since the last END; 0: not known */
+	/*
+	 * Requests and bursts that ended since the last message, whatever that was. Requests that
+	 * overlap have one BEGIN and one END, but each of them counts.
+	 */
+	uint32_t n_tasks;
+	uint32_t n_violations; /* of those, that took longer than the SLO */
 };
 
 /*

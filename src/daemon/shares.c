@@ -170,6 +170,8 @@ void shares_activity(struct server *server, struct peer *peer,
 		.held_ns = activity->held_ns,
 		.value = activity->value,
 		.n_calls = activity->n_calls,
+		.n_tasks = activity->n_tasks,
+		.n_violations = activity->n_violations,
 	};
 
 	(void)step(server, &event);

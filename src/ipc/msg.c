@@ -20,7 +20,7 @@ _Static_assert(sizeof(struct nvshare_status_node) == 104, "status_node");
 _Static_assert(sizeof(struct nvshare_status_gpu) == 296, "status_gpu");
 _Static_assert(sizeof(struct nvshare_status_client) == 496, "status_client");
 _Static_assert(sizeof(struct nvshare_set) == 16, "set");
-_Static_assert(sizeof(struct nvshare_activity) == 32, "activity");
+_Static_assert(sizeof(struct nvshare_activity) == 40, "activity");
 _Static_assert(sizeof(struct nvshare_set_share) == 48, "set_share");
 _Static_assert(sizeof(struct nvshare_share_set) == 24, "share_set");
 _Static_assert(sizeof(struct nvshare_host_memory) == 16, "host_memory");
@@ -184,7 +184,8 @@ static int check_ranges(const struct msg *msg)
 		is_good = client_in_range(&msg->body.status_client_19);
 		break;
 	case NVSHARE_MSG_ACTIVITY:
-		is_good = msg->body.activity_24.kind < NVSHARE_ACTIVITY_COUNT;
+		is_good = msg->body.activity_24.kind < NVSHARE_ACTIVITY_COUNT &&
+			  msg->body.activity_24.n_violations <= msg->body.activity_24.n_tasks;
 		break;
 	case NVSHARE_MSG_SET_SHARE:
 		is_good = msg->body.set_share_25.use_ppm <= 1000000 &&

@@ -150,17 +150,23 @@ static inline void rig_leave(struct rig *rig, uint32_t client)
 	memset(&rig->at[client], 0, sizeof(rig->at[client]));
 }
 
+/* The end of a burst is that of one request. */
 static inline void rig_does(struct rig *rig, uint32_t client, enum share_activity activity,
 			    uint64_t value)
 {
 	const struct share_usage *usage = &rig->clients[client].usage;
+	uint32_t slo_us = rig->clients[client].claim.slo_us;
+	bool is_end = activity == SHARE_ACTIVITY_END;
 
 	assert_int_equal(rig_step(rig, (struct share_event){.type = SHARE_EVENT_ACTIVITY,
 							    .client = client,
 							    .activity = activity,
 							    .busy_ns = usage->busy_ns,
 							    .held_ns = usage->held_ns,
-							    .value = value}),
+							    .value = value,
+							    .n_tasks = is_end,
+							    .n_violations = is_end && slo_us &&
+									    value > slo_us * US}),
 			 0);
 }
 

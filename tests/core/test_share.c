@@ -709,6 +709,32 @@ static void service_levels_that_are_missed_are_counted(void **state)
 	assert_int_equal(gpu.n_be_tasks, 1);
 }
 
+static void requests_count_though_no_burst_ends(void **state)
+{
+	struct share_event event = {.type = SHARE_EVENT_ACTIVITY, .n_tasks = 3, .n_violations = 1};
+	struct share_client_status client;
+	struct share_gpu_status gpu;
+
+	(void)state;
+	busy_node(1);
+	rig_does(&rig, LC, SHARE_ACTIVITY_BEGIN, 0);
+	for (int kind = 0; kind < SHARE_ACTIVITY_COUNT_; kind++) {
+		event.client = LC;
+		event.activity = (enum share_activity)kind;
+		assert_int_equal(rig_step(&rig, event), 0);
+	}
+	event.client = BE1;
+	event.activity = SHARE_ACTIVITY_USE;
+	assert_int_equal(rig_step(&rig, event), 0);
+	share_gpu_status(&rig.share, 0, &gpu);
+	share_client_status(&rig.share, LC, &client);
+	assert_int_equal(client.n_tasks, 3 * SHARE_ACTIVITY_COUNT_);
+	assert_int_equal(client.n_slo_violations, SHARE_ACTIVITY_COUNT_);
+	assert_int_equal(gpu.n_lc_tasks, 3 * SHARE_ACTIVITY_COUNT_);
+	assert_int_equal(gpu.n_be_tasks, 3);
+	assert_int_equal(gpu.n_slo_violations, SHARE_ACTIVITY_COUNT_ + 1);
+}
+
 #define TEST(name) cmocka_unit_test_setup(name, set_up)
 
 int main(void)
@@ -749,6 +775,7 @@ int main(void)
 		TEST(an_idle_node_is_not_woken),
 		TEST(preemptions_are_timed_from_the_request_to_the_last_one_off),
 		TEST(service_levels_that_are_missed_are_counted),
+		TEST(requests_count_though_no_burst_ends),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

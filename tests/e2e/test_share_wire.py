@@ -28,7 +28,7 @@ class Sharer:
     def __init__(self, node, priority=NORMAL, weight=100, name="sharer", slo_us=0):
         self.wire = node.connect()
         self.slice_us, self.hold_us, self.n_told, self.claim = None, 0, 0, None
-        self.outcome = 0
+        self.outcome, self.slo_us = 0, slo_us
         self.busy_ns = self.held_ns = 0
         self.wire.register(name=name, claim=(priority, weight, slo_us, 0))
         self.wire.request()
@@ -50,8 +50,12 @@ class Sharer:
         while is_ready(self.wire.sock):
             self.take()
 
-    def does(self, kind, value=0):
-        self.wire.send("ACTIVITY", self.busy_ns, self.held_ns, value, kind, 0)
+    def does(self, kind, value=0, n_tasks=None, n_violations=0):
+        """The end of a burst is that of one request, unless it is said how many there were."""
+        if n_tasks is None:
+            n_tasks = int(kind == END)
+            n_violations = int(kind == END and 0 < self.slo_us < value / 1000)
+        self.wire.send("ACTIVITY", self.busy_ns, self.held_ns, value, kind, 0, n_tasks, n_violations)
 
     def until(self, condition):
         while not condition(self):
@@ -130,6 +134,24 @@ def test_a_burst_holds_the_others_and_its_end_lets_them_go(node):
     gpu = status["gpus"][0]
     assert gpu["preemptions"] == 1 and gpu["critical_tasks"] == 1 and gpu["slo_violations"] == 1
     assert 0 < gpu["preempt_seconds"]["p50"] <= gpu["preempt_seconds"]["max"]
+
+
+def test_requests_that_never_stop_overlapping_are_counted(node):
+    start(node)
+    lc, be = Sharer(node, CRITICAL, name="lc", slo_us=4000), Sharer(node, name="be")
+    lc.does(BEGIN)
+    for i in range(10):
+        lc.does(USE, n_tasks=3, n_violations=int(i < 4))
+    be.does(USE, n_tasks=2)
+    for client in (lc, be):
+        client.sync()
+    status = json_status(node)
+    gpu = status["gpus"][0]
+    assert gpu["critical_tasks"] == 30 and gpu["other_tasks"] == 2 and gpu["slo_violations"] == 4
+    found = {client["name"]: (client["tasks"], client["slo_violations"]) for client in status["clients"]}
+    assert found == {"lc": (30, 4), "be": (2, 0)}
+    be.does(USE, n_tasks=1, n_violations=2)  # more than there were: it is closed
+    be.wire.expect_closed()
 
 
 def test_the_others_are_held_in_parallel_and_compute_in_turn(node):

@@ -378,6 +378,56 @@ static void requests_take_the_place_of_bursts(void)
 	(void)expect_task(fd, NVSHARE_ACTIVITY_END);
 }
 
+/* Until so many requests were told of; END may only come with the last. */
+static void expect_counted(int fd, uint32_t n, uint32_t n_violations)
+{
+	struct nvshare_activity a;
+
+	while (n > 0) {
+		a = fake_expect(fd, NVSHARE_MSG_ACTIVITY).body.activity_24;
+		check(a.n_tasks <= n && a.n_violations <= n_violations);
+		n -= a.n_tasks;
+		n_violations -= a.n_violations;
+		check(a.kind != NVSHARE_ACTIVITY_END || n == 0);
+	}
+	check(n_violations == 0);
+}
+
+static void requests_that_overlap_are_counted_each(void)
+{
+	const struct nvshare_claim relaxed = {
+		.priority = NVSHARE_PRIORITY_CRITICAL, .weight = 100, .slo_us = 3600000000u};
+	const struct nvshare_claim *claims[] = {&critical, &relaxed};
+	int fd = begin_holdable();
+
+	for (uint32_t k = 0; k < 2; k++) {
+		int64_t open[3];
+
+		(void)share_out(fd, 5000000, 0, claims[k]);
+		wait_until(own_status().claim.slo_us == claims[k]->slo_us);
+		wait_until(gate_is_armed());
+		for (int i = 0; i < 3; i++)
+			open[i] = nvshare_request_begin();
+		(void)expect_task(fd, NVSHARE_ACTIVITY_BEGIN);
+		nap();
+		/* Two are always open. */
+		check(nvshare_request_end(open[0]) == 0);
+		expect_counted(fd, 1, k == 0);
+		for (int i = 1; i < 10; i++) {
+			int64_t next = nvshare_request_begin();
+
+			nap();
+			check(nvshare_request_end(open[1 + i % 2]) == 0);
+			open[1 + i % 2] = next;
+		}
+		expect_counted(fd, 9, k == 0 ? 9 : 0);
+		check(nvshare_request_end(open[1]) == 0 && nvshare_request_end(open[2]) == 0);
+		check(own_status().n_tasks == 12u * (k + 1));
+		expect_counted(fd, 2, k == 0 ? 2 : 0);
+	}
+	check(own_status().n_slo_violations == 12);
+}
+
 static void requests_have_a_limit(void)
 {
 	int64_t last = 0;
@@ -520,6 +570,7 @@ int main(void)
 		child_test(a_copy_to_the_gpu_announces_work),
 		child_test(a_copy_of_announced_work_says_nothing_new),
 		child_test(requests_take_the_place_of_bursts),
+		child_test(requests_that_overlap_are_counted_each),
 		child_test(requests_have_a_limit),
 		child_test(hints_are_told_for_a_critical_program_alone),
 		child_test(announced_work_finds_its_context_on_the_gpu),

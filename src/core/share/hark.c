@@ -195,15 +195,8 @@ static void end_burst(struct share *share, struct share_client *c)
 
 static void on_end(struct share *share, struct share_client *c, uint64_t took_ns, uint32_t n_calls)
 {
-	struct share_gpu *g = &share->gpus[c->gpu];
-	bool is_critical = c->claim.class == SHARE_CLASS_CRITICAL;
-	bool is_missed = c->claim.slo_us && took_ns / 1000 > c->claim.slo_us;
+	const struct share_gpu *g = &share->gpus[c->gpu];
 
-	c->n_tasks++;
-	g->n_lc_tasks += is_critical;
-	g->n_be_tasks += !is_critical;
-	c->n_slo_violations += is_missed;
-	g->n_slo_violations += is_missed;
 	if (!c->is_bursting)
 		return;
 	pace_end(share, c, took_ns);
@@ -247,6 +240,21 @@ static void on_idle(struct share *share, struct share_client *c)
 	linger(share, c);
 }
 
+/* Not by END: requests that always overlap never come to one. */
+static void count_tasks(struct share *share, struct share_client *c,
+			const struct share_event *event)
+{
+	struct share_gpu *g = &share->gpus[c->gpu];
+
+	if (c->claim.class == SHARE_CLASS_CRITICAL)
+		g->n_lc_tasks += event->n_tasks;
+	else
+		g->n_be_tasks += event->n_tasks;
+	c->n_tasks += event->n_tasks;
+	c->n_slo_violations += event->n_violations;
+	g->n_slo_violations += event->n_violations;
+}
+
 int hark_activity(struct share *share, const struct share_event *event)
 {
 	struct share_client *c = &share->clients[event->client];
@@ -274,6 +282,7 @@ int hark_activity(struct share *share, const struct share_event *event)
 	}
 	if (c->is_bursting)
 		c->burst_end_ns = share->now_ns + share->config.burst_ns;
+	count_tasks(share, c, event);
 	usage_report(share, event->client, event->busy_ns, event->held_ns);
 	pace_report(share, event->client);
 	energy_charge(share, event->client);

@@ -133,9 +133,11 @@ void share_tell(enum nvshare_activity_kind kind, uint64_t value, uint32_t n_call
 {
 	struct share_off_stats stats;
 	struct share_meter meter;
+	uint32_t n_tasks, n_violations;
 
 	share_meter_read(&meter);
 	share_off_stats(now_ns, &stats);
+	share_tasks_take(&n_tasks, &n_violations);
 	share_for_each_link (l) {
 		struct nvshare_activity body = {
 			.busy_ns = meter.busy_ns,
@@ -143,6 +145,8 @@ void share_tell(enum nvshare_activity_kind kind, uint64_t value, uint32_t n_call
 			.value = value,
 			.kind = kind,
 			.n_calls = n_calls,
+			.n_tasks = n_tasks,
+			.n_violations = n_violations,
 		};
 
 		if (l->state == AGENT_LINK_UP)

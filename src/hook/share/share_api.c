@@ -130,8 +130,8 @@ int share_request_end(int64_t number)
 	if (number <= 0 || !end_request(number, &took_ns, &is_last))
 		return -EINVAL;
 	share_claim_now(&claim);
-	share_tasks_add(took_ns, claim.slo_us);
-	if (is_last)
+	/* One beside others is told with what comes next, which the agent has to see to, once. */
+	if (share_tasks_add(took_ns, claim.slo_us) || is_last)
 		agent_wake();
 	return 0;
 }

@@ -47,6 +47,9 @@ void share_burst_reset(void)
 
 void share_burst_lost(void)
 {
+	uint32_t n, n_violations;
+
+	share_tasks_take(&n, &n_violations); /* nobody was there to count them */
 	burst.is_told = false;
 	burst.is_told_busy = false;
 	burst.told_ns = 0;
@@ -75,7 +78,10 @@ static void tell_end(uint64_t took_ns, uint32_t n_calls, uint64_t now_ns)
 	burst.is_told = false;
 }
 
-/* Those that overlap are one to the scheduler, which has to keep others off for all of them. */
+/*
+ * Those that overlap have one beginning and one end to the scheduler, which has to keep others off
+ * for all of them. How many they were goes with every message.
+ */
 static void step_requests(const struct share_api_news *news, uint64_t now_ns)
 {
 	if (news->longest_ns > burst.longest_ns)
@@ -144,7 +150,7 @@ static void step_burst(const struct share_meter *meter, enum share_look look, ui
 
 		burst.is_on = false;
 		share_claim_now(&claim);
-		share_tasks_add(took_ns, claim.slo_us);
+		(void)share_tasks_add(took_ns, claim.slo_us);
 		if (is_critical || burst.is_told)
 			tell_end(took_ns, n_calls, now_ns);
 	}
@@ -191,16 +197,27 @@ static void tell_use(enum nvshare_activity_kind kind, const struct share_meter *
 /* The scheduler forgets what a client was at that it stops: it is told when it runs again. */
 static void step_stopped(const struct share_meter *meter, uint64_t now_ns)
 {
-	if (burst.is_told_busy || meter->busy_ns != burst.told_busy_ns)
+	if (burst.is_told_busy || meter->busy_ns != burst.told_busy_ns || share_tasks_are_new())
 		tell_use(NVSHARE_ACTIVITY_IDLE, meter, now_ns);
 	burst.is_told_busy = false;
 	burst.told_ns = 0;
 }
 
-/* Now, or in work that was too short to be told of. */
+/* Now, or in work that was too short to be told of; or requests have ended beside others. */
 static bool has_use(const struct share_meter *meter)
 {
-	return meter->is_busy || meter->busy_ns != burst.told_busy_ns;
+	return meter->is_busy || meter->busy_ns != burst.told_busy_ns || share_tasks_are_new();
+}
+
+/* Whose work nobody looks at may tell of requests all the same. */
+static uint64_t step_tasks(const struct share_meter *meter, uint64_t now_ns)
+{
+	if (!share_tasks_are_new())
+		return SHARE_NEVER;
+	if (now_ns - burst.use_ns < BURST_SELDOM_NS)
+		return burst.use_ns + BURST_SELDOM_NS;
+	tell_use(NVSHARE_ACTIVITY_USE, meter, now_ns);
+	return SHARE_NEVER;
 }
 
 /*
@@ -282,7 +299,7 @@ uint64_t share_burst_tick(uint64_t now_ns, enum share_look look, bool is_often)
 	else
 		step_burst(&meter, look, now_ns);
 	if (look == SHARE_LOOK_NONE)
-		return SHARE_NEVER;
+		return step_tasks(&meter, now_ns);
 	if (gate_get() != GATE_OPEN && !share_off_is_on()) {
 		step_stopped(&meter, now_ns);
 		return SHARE_NEVER;

@@ -108,7 +108,11 @@ void share_api_reset(void);
 
 /* ---- share_tasks.c: any thread ------------------------------------------------------ */
 
-void share_tasks_add(uint64_t ns, uint32_t slo_us);
+/* True if it is the first since the last share_tasks_take(). */
+bool share_tasks_add(uint64_t ns, uint32_t slo_us);
+bool share_tasks_are_new(void); /* there is something to take */
+/* How many there were since the last call, and of those, that took longer than their SLO. */
+void share_tasks_take(uint32_t *ret_n, uint32_t *ret_n_violations);
 void share_tasks_hint(void);
 void share_tasks_read(struct nvshare_status *ret);
 void share_tasks_reset(void);

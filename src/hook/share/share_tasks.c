@@ -13,19 +13,44 @@
 static struct {
 	pthread_mutex_t lock;
 	uint64_t n, n_violations, n_hints;
+	uint32_t n_new, n_new_violations;
 	uint64_t ns_total, ns_max;
 	uint64_t last[TASKS_KEPT];
 } tasks = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
-void share_tasks_add(uint64_t ns, uint32_t slo_us)
+bool share_tasks_add(uint64_t ns, uint32_t slo_us)
 {
+	bool is_violation = slo_us && ns > slo_us * 1000ull, is_first;
+
 	pthread_mutex_lock(&tasks.lock);
 	tasks.last[tasks.n++ % TASKS_KEPT] = ns;
 	tasks.ns_total += ns;
 	if (ns > tasks.ns_max)
 		tasks.ns_max = ns;
-	if (slo_us && ns > slo_us * 1000ull)
-		tasks.n_violations++;
+	tasks.n_violations += is_violation;
+	is_first = tasks.n_new++ == 0;
+	tasks.n_new_violations += is_violation;
+	pthread_mutex_unlock(&tasks.lock);
+	return is_first;
+}
+
+bool share_tasks_are_new(void)
+{
+	bool are_new;
+
+	pthread_mutex_lock(&tasks.lock);
+	are_new = tasks.n_new > 0;
+	pthread_mutex_unlock(&tasks.lock);
+	return are_new;
+}
+
+void share_tasks_take(uint32_t *ret_n, uint32_t *ret_n_violations)
+{
+	pthread_mutex_lock(&tasks.lock);
+	*ret_n = tasks.n_new;
+	*ret_n_violations = tasks.n_new_violations;
+	tasks.n_new = 0;
+	tasks.n_new_violations = 0;
 	pthread_mutex_unlock(&tasks.lock);
 }
 
