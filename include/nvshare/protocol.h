@@ -302,6 +302,7 @@ enum nvshare_activity_kind {
 struct nvshare_activity {
 	uint64_t busy_ns; /* since REGISTER: with work on the GPU, and not held */
 	uint64_t held_ns; /* since REGISTER: kept off it, by SET_SHARE or its own limit */
+	uint64_t ran_ns;  /* of busy_ns, that it did not wait for others' slices; 0: not known */
 	uint64_t value;
 	uint32_t kind;    /* enum nvshare_activity_kind */
 	uint32_t n_calls; /* END: that submitted work, since the last END; 0: not known */

@@ -31,6 +31,10 @@ struct device_context {
 	bool is_warm_tried; /* share_warm.c's, as what follows */
 	CUstream warm_stream;
 	CUfunction warm_kernel; /* NULL: there is none */
+	bool is_here_tried;     /* share_here.c's, as what follows */
+	bool is_here_asked;
+	CUstream here_stream;
+	CUevent here_event; /* NULL: there is none */
 };
 
 #define DEVICE_ANY ((CUdevice)-1)

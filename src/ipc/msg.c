@@ -20,7 +20,7 @@ _Static_assert(sizeof(struct nvshare_status_node) == 104, "status_node");
 _Static_assert(sizeof(struct nvshare_status_gpu) == 296, "status_gpu");
 _Static_assert(sizeof(struct nvshare_status_client) == 496, "status_client");
 _Static_assert(sizeof(struct nvshare_set) == 16, "set");
-_Static_assert(sizeof(struct nvshare_activity) == 40, "activity");
+_Static_assert(sizeof(struct nvshare_activity) == 48, "activity");
 _Static_assert(sizeof(struct nvshare_set_share) == 48, "set_share");
 _Static_assert(sizeof(struct nvshare_share_set) == 24, "share_set");
 _Static_assert(sizeof(struct nvshare_host_memory) == 16, "host_memory");

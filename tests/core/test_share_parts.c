@@ -6,6 +6,7 @@
 #include "core/share/predict.h"
 #include "core/share/slice.h"
 #include "share_rig.h"
+#include "util/prng.h"
 
 static struct rig rig;
 
@@ -683,6 +684,61 @@ static void who_is_there_half_of_the_time_counts_half(void **state)
 	assert_in_range(share_gpu_ns(&rig.share, 1), 7200 * MS, 7600 * MS);
 }
 
+/*
+ * Of the first each report tells of a look that stands for 10 ms, where there were 3 of work:
+ * most find nothing. It waits for the other one's slices four fifths of the time.
+ */
+static void what_ran_counts_where_it_is_known(void **state)
+{
+	uint64_t seed = 1, busy_ns = 0, ran_ns = 0, all_ns = 0;
+
+	(void)state;
+	rig_join(&rig, 0, SHARE_CLASS_NORMAL, 100);
+	rig_join(&rig, 1, SHARE_CLASS_NORMAL, 100);
+	rig_busy(&rig, 0);
+	rig_busy(&rig, 1);
+	for (uint32_t t = 0; t < 10000; t++) {
+		rig_in(&rig, 3 * MS);
+		if (prng_below(&seed, 10) < 3)
+			busy_ns += 10 * MS;
+		if (prng_below(&seed, 50) < 3)
+			ran_ns += 10 * MS;
+		all_ns += 3 * MS;
+		assert_int_equal(rig_step(&rig, (struct share_event){.type = SHARE_EVENT_ACTIVITY,
+								     .client = 0,
+								     .activity = SHARE_ACTIVITY_USE,
+								     .busy_ns = busy_ns,
+								     .ran_ns = ran_ns}),
+				 0);
+		assert_int_equal(rig_step(&rig, (struct share_event){.type = SHARE_EVENT_ACTIVITY,
+								     .client = 1,
+								     .activity = SHARE_ACTIVITY_USE,
+								     .busy_ns = all_ns,
+								     .ran_ns = all_ns - ran_ns}),
+				 0);
+	}
+	/* Before it is known the slices count: a few ms. */
+	assert_in_range(share_gpu_ns(&rig.share, 0), ran_ns - 100 * MS, ran_ns + 10 * MS);
+	assert_in_range(share_gpu_ns(&rig.share, 1), all_ns - ran_ns - 100 * MS, all_ns - ran_ns);
+	/* It goes on like that; and nobody is owed for ever what can not have been. */
+	ran_ns += 60 * S;
+	assert_int_equal(rig_step(&rig, (struct share_event){.type = SHARE_EVENT_ACTIVITY,
+							     .client = 0,
+							     .activity = SHARE_ACTIVITY_USE,
+							     .busy_ns = busy_ns,
+							     .ran_ns = ran_ns}),
+			 0);
+	rig_in(&rig, 10 * S);
+	assert_int_equal(rig_step(&rig, (struct share_event){.type = SHARE_EVENT_ACTIVITY,
+							     .client = 0,
+							     .activity = SHARE_ACTIVITY_USE,
+							     .busy_ns = busy_ns,
+							     .ran_ns = ran_ns}),
+			 0);
+	assert_in_range(share_gpu_ns(&rig.share, 0), ran_ns - 60 * S - 100 * MS,
+			ran_ns - 60 * S + 100 * MS);
+}
+
 static void many_get_their_parts_too(void **state)
 {
 	uint32_t percent[40];
@@ -795,6 +851,7 @@ int main(void)
 		TEST(the_tail_is_the_mean_of_the_longest_but_one),
 		TEST(time_is_divided_by_the_slices),
 		TEST(who_is_there_half_of_the_time_counts_half),
+		TEST(what_ran_counts_where_it_is_known),
 		TEST(many_get_their_parts_too),
 		TEST(who_is_alone_and_reports_now_and_then_had_what_it_says),
 		TEST(reports_of_a_second_follow_the_work),

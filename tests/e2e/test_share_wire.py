@@ -29,7 +29,7 @@ class Sharer:
         self.wire = node.connect()
         self.slice_us, self.hold_us, self.n_told, self.claim = None, 0, 0, None
         self.outcome, self.slo_us = 0, slo_us
-        self.busy_ns = self.held_ns = 0
+        self.busy_ns = self.held_ns = self.ran_ns = 0
         self.wire.register(name=name, claim=(priority, weight, slo_us, 0))
         self.wire.request()
         self.wire.expect("LOCK_OK")
@@ -55,7 +55,7 @@ class Sharer:
         if n_tasks is None:
             n_tasks = int(kind == END)
             n_violations = int(kind == END and 0 < self.slo_us < value / 1000)
-        self.wire.send("ACTIVITY", self.busy_ns, self.held_ns, value, kind, 0, n_tasks, n_violations)
+        self.wire.send("ACTIVITY", self.busy_ns, self.held_ns, self.ran_ns, value, kind, 0, n_tasks, n_violations)
 
     def until(self, condition):
         while not condition(self):

@@ -39,7 +39,7 @@ TYPES = {
     "SET": (21, "<QII"),
     "RESULT": (22, "<I256s"),
     "PING": (23, "<Q"),
-    "ACTIVITY": (24, "<3Q4I"),
+    "ACTIVITY": (24, "<4Q4I"),
     "SET_SHARE": (25, "<4Q4I"),
     "SHARE_SET": (26, "<2QII"),
     "HOST_MEMORY": (27, "<2Q"),

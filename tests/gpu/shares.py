@@ -2,8 +2,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Shares of a GPU's time and limits: what was asked for, against what was got.
 
-shares  weights; and what sharing costs equals, against the driver
-caps    a program's own limit, alone
+shares    weights; and what sharing costs equals, against the driver
+caps      a program's own limit, alone and beside another one
+accounts  what the scheduler accounts to programs that come and go, alone and beside another
+          one, against the kernels that they ran
 
 What a program got is the work that it did, against alone, in the same run; beside it
 stands what the scheduler accounts. What fails is told, and the rest goes on; --budget is the
@@ -14,11 +16,13 @@ import argparse
 import sys
 
 from crew import Job, measure
-from latency import rounds_of
+from latency import CRITICAL, rounds_of
 
 WEIGHTS = ([1, 1], [1, 2], [1, 4], [1, 2, 4], [1, 8])
 LIMITS = (10, 30, 50, 80)
 POINTS = 2.0  # target
+PERCENT = 2.0  # target, of what is accounted
+REPORTED = 1.2  # seconds: by then who has come to rest has told what it had
 SETTLE = 1.5  # seconds: who has rested for one is not counted on any more
 
 
@@ -99,11 +103,14 @@ class Caps:
         self.rate = self.crew.together(None, [self.free], seconds).rates[0]
         print(f"  without a limit {self.rate:.2f} kernels a second", flush=True)
 
-    def limit(self, seconds, job, percent):
-        window = self.crew.together(None, [job], seconds, settle=0.5)
+    def limit(self, seconds, job, percent, is_alone):
+        """Beside another one who may have half of it, a higher limit says nothing."""
+        window = self.crew.together(None, [job] if is_alone else [job, self.free], seconds, settle=0.5)
         got = 100 * window.rates[0] / self.rate
         accounted = 100 * window.used.get(job.worker.program.name, 0.0)
-        print(f"  limit {percent:3} %  got {got:6.2f} %  accounted {accounted:6.2f} %  {job.worker.label}", flush=True)
+        beside = "" if is_alone else f"  the other one {100 * window.rates[1] / self.rate:6.2f} %"
+        print(f"  limit {percent:3} %  {'alone ' if is_alone else 'beside'}  got {got:6.2f} %"
+              f"  accounted {accounted:6.2f} %{beside}  {job.worker.label}", flush=True)
         target(f"within {POINTS:g} points", abs(got - percent) <= POINTS)
 
 
@@ -118,21 +125,119 @@ def caps(crew, args):
     jobs = [(be(f"limited-{percent}", percent, args.ahead), percent) for percent in LIMITS]
     crew.until_ready(crew.workers, args.patience)
     steps = [("without a limit", made.alone)]
-    steps += [(f"limit {percent}", lambda s, j=job, p=percent: made.limit(s, j, p)) for job, percent in jobs]
+    steps += [(f"limit {percent}", lambda s, j=job, p=percent: made.limit(s, j, p, True)) for job, percent in jobs]
+    steps += [(f"limit {percent}, beside", lambda s, j=job, p=percent: made.limit(s, j, p, False))
+              for job, percent in jobs if percent < 50]
     steps += [("without a limit", made.alone)]
     crew.run(steps, args.seconds, around=1.0)
 
 
+class Accounts:
+    """Seconds: of the kernels that programs ran, and as accounted."""
+
+    def __init__(self, crew):
+        self.crew = crew
+        self.kernel = {}  # seconds of one, by worker
+        self.told = {}  # kernels that a worker had run at its last rest
+
+    def alone(self, seconds, jobs):
+        """How long their kernels are, one behind the other: of the last, the others have the same."""
+        rate = self.crew.together(None, [jobs[-1]], seconds).rates[0]
+        for job in jobs:
+            self.kernel[job.worker] = 1 / rate
+        print(f"  a kernel of {jobs[0].worker.label} takes {1e6 / rate:.2f} us", flush=True)
+
+    def done(self, job, n_kernels):
+        """Seconds of GPU time since it was opened."""
+        if n_kernels:
+            n_done = job.worker.said("verified")["requests"] * n_kernels
+        else:
+            total = job.worker.said("rests")["kernels"]
+            n_done = total - self.told.get(job.worker, 0)
+            self.told[job.worker] = total
+        return n_done * self.kernel[job.worker]
+
+    def row(self, seconds, what, jobs):
+        """jobs: (job, kernels a request, 0: it does not wait)."""
+        workers = [job.worker for job, _ in jobs]
+        self.crew.check(workers)
+        for job, n_kernels in jobs:
+            if not n_kernels:
+                self.told[job.worker] = max([p["kernels"] for p in job.worker.find("rests")], default=0)
+        before = self.crew.usage()[2]
+        try:
+            for job, _ in jobs:
+                job.open()
+            self.crew.wait(seconds, workers)
+        finally:
+            for worker in workers:
+                worker.shut()
+        for job, n_kernels in jobs:
+            self.crew.await_word([job.worker], "verified" if n_kernels else "rests")
+        self.crew.wait(REPORTED, workers)
+        after = self.crew.usage()[2]
+        for job, n_kernels in jobs:
+            name = job.worker.program.name
+            got, accounted = self.done(job, n_kernels), after.get(name, 0.0) - before.get(name, 0.0)
+            percent = 100 * (accounted / got - 1) if got else 0.0
+            print(f"  {what:34} {job.worker.label:16} ran {got:7.3f} s  accounted {accounted:7.3f} s"
+                  f"  {percent:+6.2f} %  ({100 * got / seconds:.0f} % of the time)", flush=True)
+            target(f"within {PERCENT:g} %", abs(percent) <= PERCENT)
+
+
+def accounts(crew, args):
+    long = rounds_of(crew, "be", "--us", str(args.us))
+    short, middle = (rounds_of(crew, "lc", "--us", us) for us in ("100", "200"))
+
+    def lc(label, rounds, kernels, mean_ms, *options, **kwargs):
+        command = ("--kernels", str(kernels), "--rounds", str(rounds), "--mean-ms", str(mean_ms))
+        return Job(crew.app(label, "lc", *command, *options, **kwargs)), kernels
+
+    def be(label, rounds, *options):
+        return Job(crew.app(label, "be", "--rounds", str(rounds), *options))
+
+    steady = be("steady", long, "--ahead", str(args.ahead))
+    rows = []
+    for name, env in (("", {}), (" critical", CRITICAL)):
+        rows += [("20 of 100 us as a graph" + name, lc("graph" + name[:5].strip(), short, 20, 20, "--graph", **env), short),
+                 ("20 of 100 us, gaps of 300" + name, lc("gaps" + name[:5].strip(), short, 20, 20, "--gap-us", "300", **env), short),
+                 ("one of 20 ms" + name, lc("long" + name[:5].strip(), 200 * short, 1, 60, **env), 200 * short),
+                 ("200 us each 1 ms, 40" + name, lc("apart" + name[:5].strip(), middle, 40, 20, "--gap-us", "1000", **env), middle)]
+    crew.until_ready(crew.workers, args.patience)
+    made = Accounts(crew)
+    per_request = {}
+
+    def calibrate(seconds, rounds, job, kernels):
+        """Back to back, by a program without the library."""
+        found = crew.together(job, [], seconds).lc
+        per_request[rounds] = found["p50_ms"] / 1e3 / kernels
+        per_request[200 * rounds] = 200 * per_request[rounds]
+        print(f"  a kernel of {rounds} rounds takes {1e6 * per_request[rounds]:.2f} us", flush=True)
+
+    plain = {rounds: lc(f"measure-{rounds}", rounds, 500, 1, "--graph", preload=False) for rounds in (short, middle)}
+    crew.until_ready([job.worker for job, _ in plain.values()], args.patience)
+    for rounds, (job, kernels) in plain.items():
+        crew.run([("how long kernels are", lambda s, r=rounds, j=job, k=kernels: calibrate(s, r, j, k))], 1.5)
+    for _, (job, _), rounds in rows:
+        made.kernel[job.worker] = per_request[rounds]
+    crew.run([("alone", lambda s: made.alone(s, [steady]))], 2)
+    steps = [("steady", lambda s: made.row(s, "one behind the other", [(steady, 0)]))]
+    steps += [(what, lambda s, w=what, j=job: made.row(s, w, [j])) for what, job, _ in rows]
+    steps += [(f"{what}, beside", lambda s, w=what, j=job: made.row(s, w + ", beside", [j, (steady, 0)]))
+              for what, job, _ in rows]
+    crew.run(steps, args.seconds, around=REPORTED + 0.5)
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("what", choices=["shares", "caps"])
+    parser.add_argument("what", choices=["shares", "caps", "accounts"])
     parser.add_argument("--bin", required=True, help="folder of the build")
     parser.add_argument("--budget", type=float, default=90, help="seconds, for all of it")
     parser.add_argument("--seconds", type=float, default=8, help="the longest of a measurement")
     parser.add_argument("--patience", type=float, default=40, help="seconds, until all programs are ready")
     parser.add_argument("--us", type=int, default=5000, help="of a kernel")
     parser.add_argument("--ahead", type=int, default=8, help="kernels submitted before waiting")
-    return measure({"shares": shares, "caps": caps}, parser.parse_args())
+    return measure({"shares": shares, "caps": caps, "accounts": accounts}, parser.parse_args())
 
 
 if __name__ == "__main__":

@@ -29,6 +29,7 @@ struct cuda_real cuda_real;
 
 static struct {
 	int is_working;   /* submitted work is not done */
+	int is_away;      /* others' slice: a time is not written before it ends */
 	int record_error; /* what cuCtxRecordEvent answers */
 	int query_error;  /* what cuEventQuery answers */
 	int event_error;  /* what cuEventCreate answers */
@@ -106,11 +107,23 @@ static CUresult fake_pop(CUcontext *ret)
 
 static CUresult fake_event_create(CUevent *event, unsigned int flags)
 {
-	(void)flags;
 	if (!fake_current)
 		return CUDA_ERROR_INVALID_CONTEXT;
-	*event = (CUevent)fake_current;
+	*event = (CUevent)((uintptr_t)fake_current + (flags == CU_EVENT_DEFAULT));
 	return (CUresult)fake_get(event_error);
+}
+
+/* With a time, and on a stream of its own: fake_is_timed(). */
+static CUresult fake_record_timed(CUevent event, CUstream stream)
+{
+	if ((uintptr_t)event != (uintptr_t)fake_current + 1 || !stream)
+		return CUDA_ERROR_INVALID_HANDLE;
+	return CUDA_SUCCESS;
+}
+
+static bool fake_is_timed(CUevent event)
+{
+	return fake_current && (uintptr_t)event == (uintptr_t)fake_current + 1;
 }
 
 static CUresult fake_record(CUcontext ctx, CUevent event)
@@ -124,6 +137,8 @@ static CUresult fake_record(CUcontext ctx, CUevent event)
 static CUresult fake_query(CUevent event)
 {
 	fake_count(n_queries);
+	if (fake_is_timed(event))
+		return fake_get(is_away) ? CUDA_ERROR_NOT_READY : CUDA_SUCCESS;
 	if ((void *)event != (void *)fake_current)
 		return CUDA_ERROR_INVALID_CONTEXT; /* as a driver does for a thread without one */
 	if (fake_get(query_error))
@@ -186,6 +201,7 @@ static void fake_install(void)
 	cuda_real.cuEventCreate = fake_event_create;
 	cuda_real.cuEventQuery = fake_query;
 	cuda_real.cuCtxRecordEvent = fake_record;
+	cuda_real.cuEventRecord = fake_record_timed;
 	cuda_real.cuCtxSynchronize = fake_synchronize;
 	cuda_real.cuThreadExchangeStreamCaptureMode = fake_exchange;
 	cuda_real.cuModuleLoadData = fake_load;

@@ -72,10 +72,28 @@ static void a_limit_and_a_hold_each_keep_it_off(void)
 }
 
 /* What others have of the time in which it has work is not its own. */
-static void the_time_of_others_does_not_count(void)
+/* As what it waits for their slices. */
+static void the_time_of_others_is_not_found(void)
 {
 	int fd = begin_holdable();
 
+	fake_set(is_working, 1);
+	fake_set(is_away, 1);
+	(void)share_out_use(fd, 10000, 0, &third, THIRD_PPM * 2);
+	submit();
+	wait_until(own_status().busy_ns > CLOCK_NS_PER_SEC / 2);
+	check(own_status().n_holds == 0);
+	fake_set(is_away, 0);
+	wait_until(own_status().flags & NVSHARE_STATUS_LIMITED);
+}
+
+/* Where that can not be told its slices say how much was its own. */
+static void the_time_of_others_does_not_count(void)
+{
+	int fd;
+
+	cuda_real.cuEventRecord = NULL;
+	fd = begin_holdable();
 	fake_set(is_working, 1);
 	(void)share_out_use(fd, 10000, 0, &third, THIRD_PPM * 2);
 	submit();
@@ -103,6 +121,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		child_test(keeps_to_its_limit),
 		child_test(a_limit_and_a_hold_each_keep_it_off),
+		child_test(the_time_of_others_is_not_found),
 		child_test(the_time_of_others_does_not_count),
 		child_test(who_is_alone_has_all_the_time_that_it_computes),
 	};

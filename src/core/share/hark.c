@@ -283,7 +283,7 @@ int hark_activity(struct share *share, const struct share_event *event)
 	if (c->is_bursting)
 		c->burst_end_ns = share->now_ns + share->config.burst_ns;
 	count_tasks(share, c, event);
-	usage_report(share, event->client, event->busy_ns, event->held_ns);
+	usage_report(share, event->client, event->busy_ns, event->held_ns, event->ran_ns);
 	pace_report(share, event->client);
 	energy_charge(share, event->client);
 	hark_refresh(share, event->client);

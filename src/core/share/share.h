@@ -107,8 +107,8 @@ enum share_event_type {
 	SHARE_EVENT_LEAVE,    /* client */
 	SHARE_EVENT_CLAIM,    /* client, claim: another one from now on */
 	SHARE_EVENT_RUN,      /* client, running: sched has let it in, or stops it */
-	SHARE_EVENT_ACTIVITY, /* client, activity, busy_ns, held_ns, value, n_calls,
-			       * n_tasks, n_violations */
+	SHARE_EVENT_ACTIVITY, /* client, activity, busy_ns, held_ns, ran_ns, value,
+			       * n_calls, n_tasks, n_violations */
 	SHARE_EVENT_DONE,     /* client, seq, outcome, took_ns, is_held: the answer to a SET */
 	SHARE_EVENT_POWER,    /* gpu, value: it draws so many mW */
 	SHARE_EVENT_TIME,     /* share_deadline() has come */
@@ -125,6 +125,7 @@ struct share_event {
 	enum share_activity activity;
 	uint64_t busy_ns;
 	uint64_t held_ns;
+	uint64_t ran_ns; /* 0: not known */
 	uint64_t value;
 	uint32_t n_calls; /* END: that gave work; 0: not known */
 	uint32_t n_tasks; /* that ended since the last one */

@@ -114,7 +114,8 @@ struct share_part {
 
 /* usage.c */
 struct share_usage {
-	uint64_t busy_ns, held_ns; /* as reported */
+	uint64_t busy_ns, held_ns; /* as reported; but what could not be true is to come */
+	uint64_t ran_ns;           /* the same */
 	uint64_t report_ns;        /* when */
 	uint64_t gpu_ns;
 	uint64_t given_ns;   /* of gpu_ns: since the last report, to be corrected by the next */

@@ -15,6 +15,8 @@
 /* A part of zero would never be corrected upwards by what it is given. */
 #define PART_MIN 32u
 
+#define OWED_MAX 50000000ull /* ns: what looks found more is no chance any more */
+
 void usage_init(struct share *share, uint32_t gpu)
 {
 	chain_init(&share->gpus[gpu].usage.present);
@@ -199,41 +201,55 @@ static void correct(struct share_gpu_usage *gu, struct share_usage *u, uint64_t 
 	gu->class_ns[u->is_critical] -= right_ns;
 }
 
-/* busy_ns, of the time since the last report: what it has had of it, and how it goes on. */
-static void learn(struct share_gpu_usage *gu, struct share_usage *u, uint64_t busy_ns)
+/* busy_ns, of the time since the last report: how much of its presence it is busy. */
+static void learn(struct share_usage *u, uint64_t busy_ns)
 {
-	uint64_t right_ns = busy_ns, expected_ns = u->present_ns / ONE * u->part;
-	uint64_t part;
+	uint64_t part = busy_ns / (u->present_ns / ONE ? u->present_ns / ONE : 1);
 
-	if (expected_ns > 0 && u->given_ns > 0) {
-		/* What it was thought to have of the time in which it was thought to be busy. */
-		uint64_t use_ppm =
-			u->given_ns * 1000 / (expected_ns / 1000 ? expected_ns / 1000 : 1);
-
-		use_ppm = use_ppm < SHARE_PPM ? use_ppm : SHARE_PPM;
-		right_ns = busy_ns / 1000 * use_ppm / 1000;
-		u->use_ppm = (uint32_t)((u->use_ppm + use_ppm) / 2);
-		part = busy_ns / (u->present_ns / ONE ? u->present_ns / ONE : 1);
-		part = (u->part + part) / 2;
-		u->part = (uint32_t)(part < PART_MIN ? PART_MIN : part < ONE ? part : ONE);
-	}
-	correct(gu, u, right_ns < busy_ns ? right_ns : busy_ns);
+	part = (u->part + part) / 2;
+	u->part = (uint32_t)(part < PART_MIN ? PART_MIN : part < ONE ? part : ONE);
 }
 
-void usage_report(struct share *share, uint32_t client, uint64_t busy_ns, uint64_t held_ns)
+/* What it was thought to have of the time in which it was thought to be busy. */
+static uint64_t by_slices(struct share_usage *u, uint64_t busy_ns, uint64_t expected_ns)
+{
+	uint64_t use_ppm = u->given_ns * 1000 / (expected_ns / 1000 ? expected_ns / 1000 : 1);
+
+	use_ppm = use_ppm < SHARE_PPM ? use_ppm : SHARE_PPM;
+	u->use_ppm = (uint32_t)((u->use_ppm + use_ppm) / 2);
+	return busy_ns / 1000 * use_ppm / 1000;
+}
+
+static uint64_t least(uint64_t a, uint64_t b)
+{
+	return a < b ? a : b;
+}
+
+void usage_report(struct share *share, uint32_t client, uint64_t busy_ns, uint64_t held_ns,
+		  uint64_t ran_ns)
 {
 	struct share_client *c = &share->clients[client];
 	struct share_usage *u = &c->usage;
-	uint64_t passed_ns = share->now_ns - u->report_ns, new_ns;
-	bool was_present = u->is_present;
+	uint64_t passed_ns = share->now_ns - u->report_ns, new_ns, right_ns, expected_ns;
+	bool was_present = u->is_present, is_known = ran_ns > 0;
 
-	if (busy_ns < u->busy_ns || held_ns < u->held_ns)
+	if (busy_ns < u->busy_ns || held_ns < u->held_ns || (is_known && ran_ns < u->ran_ns))
 		return;
-	new_ns = busy_ns - u->busy_ns < passed_ns ? busy_ns - u->busy_ns : passed_ns;
+	new_ns = least(busy_ns - u->busy_ns, passed_ns);
 	advance(share, c->gpu);
 	leave(share, client);
-	learn(&share->gpus[c->gpu].usage, u, new_ns);
-	u->busy_ns = busy_ns;
+	expected_ns = u->present_ns / ONE * u->part;
+	right_ns = new_ns;
+	if (expected_ns > 0 && u->given_ns > 0) {
+		right_ns = least(by_slices(u, new_ns, expected_ns), new_ns);
+		learn(u, new_ns);
+	}
+	if (is_known)
+		right_ns = least(ran_ns - u->ran_ns, passed_ns);
+	correct(&share->gpus[c->gpu].usage, u, right_ns);
+	u->busy_ns = busy_ns - least(busy_ns - u->busy_ns - new_ns, OWED_MAX);
+	if (is_known)
+		u->ran_ns = ran_ns - least(ran_ns - u->ran_ns - u->given_ns, OWED_MAX);
 	u->held_ns = held_ns;
 	u->report_ns = share->now_ns;
 	u->given_ns = 0;

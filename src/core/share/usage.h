@@ -10,7 +10,13 @@
  * in proportion to its slice. Who is present need not be busy all the time; the part in
  * which it is comes from its own reports, and up to six clients are taken as independent of
  * each other: every subset of them that may be busy counts by its probability. With more
- * an average of the others will do. A report corrects what was given since the last one.
+ * an average of the others will do. A report corrects what was given since the last one: by
+ * what the client has found of itself on the GPU, where it can tell. Else that part of the
+ * time in which it was busy stands which it was thought to have, which is wrong for work that
+ * is shorter than a slice: it waits for the others' whole slices, and does not use its own.
+ *
+ * What clients find comes from looks now and then. It is right on average, and may be more
+ * than the time that has passed: the rest is given later.
  *
  * The sum over a GPU's clients never exceeds the time that has passed.
  */
@@ -24,8 +30,9 @@ void usage_leave(struct share *share, uint32_t client);
 /* What is true of client from now on; what has been until now is settled first. */
 void usage_set(struct share *share, uint32_t client, bool is_present, uint64_t slice_us);
 
-/* Counters as reported; what can not be true of them is cut. */
-void usage_report(struct share *share, uint32_t client, uint64_t busy_ns, uint64_t held_ns);
+/* Counters as reported; what can not be true of them is cut. ran_ns 0: not known. */
+void usage_report(struct share *share, uint32_t client, uint64_t busy_ns, uint64_t held_ns,
+		  uint64_t ran_ns);
 
 /* Its GPU time until now, estimated. */
 uint64_t usage_ns(const struct share *share, uint32_t client);

@@ -28,6 +28,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/eventfd.h>
+#include <sys/prctl.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -39,6 +40,8 @@
 
 /* Until then whoever still waits at the gate of an exiting process must not touch the GPU. */
 #define AGENT_LINGER_NS CLOCK_NS_PER_SEC
+
+#define AGENT_SLACK_NS 1000ul
 
 #define AGENT_CONTEXT_BYTES_MAX (512ull << 20)
 
@@ -350,6 +353,8 @@ static void *agent_main(void *arg)
 	uint64_t due = 0;
 
 	(void)arg;
+	/* It waits for tens of microseconds at times; 50 more are usual. */
+	(void)prctl(PR_SET_TIMERSLACK, AGENT_SLACK_NS, 0, 0, 0);
 	/* Else our driver calls would break a capture of another thread. */
 	if (cuda_real.cuThreadExchangeStreamCaptureMode)
 		(void)cuda_real.cuThreadExchangeStreamCaptureMode(&mode);

@@ -142,6 +142,7 @@ void share_tell(enum nvshare_activity_kind kind, uint64_t value, uint32_t n_call
 		struct nvshare_activity body = {
 			.busy_ns = meter.busy_ns,
 			.held_ns = stats.held_ns,
+			.ran_ns = meter.ran_ns,
 			.value = value,
 			.kind = kind,
 			.n_calls = n_calls,
@@ -250,6 +251,7 @@ uint64_t share_tick(uint64_t now_ns)
 		if (l->share.is_slice_due)
 			apply_slice(l);
 	}
+	share_meter_set_use(first->share.use_ppm);
 	share_meter_tick(now_ns, look);
 	due_ns = share_limit_tick(first->dev, now_ns, claim.compute_limit, first->share.use_ppm);
 	due_ns = share_earlier(due_ns, share_off_tick(now_ns));

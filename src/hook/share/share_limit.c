@@ -15,7 +15,7 @@
 #define LIMIT_PERIODS_MAX 20 /* of debt */
 #define LIMIT_LOOK_NS_MIN (100000ull)
 
-static uint64_t busy_ns; /* of the meter, as accounted */
+static uint64_t busy_ns, ran_ns; /* of the meter, as accounted */
 static uint64_t gpu_ns;
 
 static struct {
@@ -29,6 +29,7 @@ void share_limit_reset(void)
 {
 	memset(&limit, 0, sizeof(limit));
 	busy_ns = 0;
+	ran_ns = 0;
 	gpu_ns = 0;
 }
 
@@ -52,6 +53,21 @@ static uint64_t own(uint64_t ns, uint64_t use_ppm)
 	return use_ppm && use_ppm < SHARE_PPM ? ns * use_ppm / SHARE_PPM : ns;
 }
 
+/* Since the last time. */
+static uint64_t used(uint64_t use_ppm)
+{
+	struct share_meter meter;
+	uint64_t ns;
+
+	share_meter_read(&meter);
+	ns = meter.ran_ns > ran_ns ? meter.ran_ns - ran_ns : 0;
+	if (meter.is_blind)
+		ns = own(meter.busy_ns - busy_ns, use_ppm);
+	busy_ns = meter.busy_ns;
+	ran_ns = meter.ran_ns;
+	return ns;
+}
+
 static void use_up(CUdevice dev, uint64_t end_ns, uint64_t use_ppm)
 {
 	uint64_t before_ns = clock_now_ns();
@@ -68,12 +84,9 @@ static void use_up(CUdevice dev, uint64_t end_ns, uint64_t use_ppm)
 
 uint64_t share_limit_tick(CUdevice dev, uint64_t now_ns, uint32_t percent, uint64_t use_ppm)
 {
-	uint64_t allowed_ns = LIMIT_PERIOD_NS * percent / 100, end_ns, used_ns, left_ns;
-	struct share_meter meter;
+	uint64_t allowed_ns = LIMIT_PERIOD_NS * percent / 100, end_ns, left_ns;
+	uint64_t used_ns = used(use_ppm);
 
-	share_meter_read(&meter);
-	used_ns = own(meter.busy_ns - busy_ns, use_ppm);
-	busy_ns = meter.busy_ns;
 	gpu_ns += used_ns;
 	if (!percent || percent >= 100) {
 		if (limit.is_on)

@@ -6,13 +6,19 @@
  * is the share of the time. While it has none nobody looks: the gate is armed, and tells when
  * that changes.
  *
- * Few looks must not fall in step with the program: they come at times of chance, and the
- * first of them not with the work, but some time within the first step. So what is shorter
- * than a step is found as often as its length says.
+ * Looks that count must not fall in step with the program: they come at times of chance, and
+ * the first of them not with the work, but some time within the first step. So what is
+ * shorter than a step is found as often as its length says. Looks for the end of a burst come
+ * in between, and count for nothing.
  *
  * A look records an event behind everything that was submitted, and asks a moment later
- * whether it has been reached. Where that can not be done (an open capture, a driver before
- * 12.5) work counts as being there as long as threads submit.
+ * whether it has been reached, which hides the last moment of all work. So who has work is
+ * asked once more: what ended between the two stands for what ended before the first, too,
+ * whose part of the time was as long. Where no event can be had (an open capture, a driver
+ * before 12.5) work counts as being there as long as threads submit.
+ *
+ * Work that is there may wait for other processes' slices. What has run is what was there in
+ * looks that found the program on the GPU (share_here.c).
  */
 
 #include "core/client/quiet.h"
@@ -27,12 +33,19 @@
 #include <time.h>
 
 #define METER_TICK_NS     CLOCK_NS_PER_MS
+#define METER_COARSE_NS   (10 * CLOCK_NS_PER_MS)
 #define METER_TICK_NS_MIN (100000ull)
-#define METER_EVENT_NS    20000                  /* an idle GPU has reached an event by then */
 #define METER_IDLE_NS     (5 * CLOCK_NS_PER_MS)  /* shorter gaps are none */
 #define METER_GAP_NS_MAX  (20 * CLOCK_NS_PER_MS) /* a look stands for no more than this */
-#define METER_COARSE_NS   (10 * CLOCK_NS_PER_MS)
-#define METER_JITTER_NS   (3 * CLOCK_NS_PER_MS) /* more, or less */
+
+/* An idle GPU has reached an event by then; it takes it some METER_REACH_NS. */
+#define METER_EVENT_NS 20000
+#define METER_REACH_NS 3000
+
+/* What a look that found work stands for, of the time since the last one. */
+#define METER_ONE         1024u
+#define METER_LATE_NS_MAX 200000
+#define METER_PART_MAX    (3 * METER_ONE)
 
 enum meter_state { METER_OFF, METER_IDLE, METER_BUSY };
 
@@ -41,11 +54,21 @@ static struct {
 	bool is_paused;
 	bool is_probing; /* an event is recorded, and was not reached when looked at last */
 	bool is_stale;   /* somebody has submitted since the last event */
+	bool is_here;    /* was on the GPU at the last look that counts and found work */
 	enum share_look how;
 	uint64_t chance; /* prng.h */
 	uint64_t activity;
-	uint64_t look_ns;   /* the last */
-	uint64_t tick_ns;   /* the next */
+	uint64_t look_ns;    /* the last */
+	uint64_t tick_ns;    /* the next */
+	uint64_t counted_ns; /* the last that counted */
+	uint64_t count_ns;   /* the next that does */
+	uint64_t ran_ns;
+	uint64_t maybe_ns;  /* what has not been answered yet */
+	bool was_late;      /* the last answer came after its look */
+	bool was_here;      /* what has not been answered was asked right after such an answer */
+	uint64_t use_ppm;   /* of the time in which it has work, usually */
+	uint64_t since_ns;  /* may be on the GPU since then */
+	uint64_t late_ns;   /* that a look is, usually */
 	struct quiet quiet; /* looking finely */
 	struct share_meter out;
 } meter;
@@ -58,6 +81,17 @@ void share_meter_read(struct share_meter *ret)
 void share_meter_soon(uint64_t at_ns)
 {
 	meter.tick_ns = share_earlier(meter.tick_ns, at_ns);
+	if (at_ns >= meter.count_ns)
+		return;
+	meter.count_ns = at_ns;
+	/* The first look is not by chance any more, and stands for what was. */
+	if (meter.counted_ns < meter.since_ns)
+		meter.counted_ns = meter.since_ns;
+}
+
+void share_meter_set_use(uint64_t use_ppm)
+{
+	meter.use_ppm = use_ppm && use_ppm < SHARE_PPM ? use_ppm : SHARE_PPM;
 }
 
 void share_meter_reset(void)
@@ -65,44 +99,133 @@ void share_meter_reset(void)
 	memset(&meter, 0, sizeof(meter));
 }
 
-/* Records an event behind all that was submitted. false: it is certainly not done. */
-static bool record(void)
+static void wait_a_moment(void)
 {
 	const struct timespec moment = {.tv_nsec = METER_EVENT_NS};
 
-	if (!drain_probe_start())
-		return false;
-	meter.is_probing = true;
-	meter.is_stale = false;
 	(void)nanosleep(&moment, NULL);
-	return true;
+}
+
+/* Of the event recorded at at_ns; ret_ns: when it was asked for. */
+static bool is_reached_soon(uint64_t at_ns, uint64_t *ret_ns)
+{
+	wait_a_moment();
+	*ret_ns = clock_now_ns() - at_ns;
+	meter.is_probing = !drain_probe_done();
+	return !meter.is_probing;
 }
 
 /*
- * One event at a time: as long as it is not reached there is work, whatever has come behind
- * it. Who submits all the time is busy, as far as the end of a burst goes, and its driver's
- * locks are left alone; for how much of the time it is, an event is needed each time.
+ * On the GPU at last: it has waited for that since it was asked, if it was not there then. If
+ * it just had been and no look has found it there, one of its slices is among that time.
  */
-static bool has_work(void)
+static void answered(void)
+{
+	if (meter.was_here)
+		meter.ran_ns += meter.maybe_ns * meter.use_ppm / SHARE_PPM;
+	meter.maybe_ns = 0;
+	meter.was_late = true;
+}
+
+static void ask_here(bool counts)
+{
+	enum share_here here;
+
+	if (!counts)
+		return;
+	here = share_here_ask();
+	meter.out.is_blind = meter.out.is_blind || here == SHARE_HERE_BLIND;
+	if (here != SHARE_HERE_ASKED)
+		return;
+	if (meter.maybe_ns)
+		answered();
+	meter.was_here = meter.was_late;
+	meter.was_late = false;
+}
+
+/*
+ * The work that was asked for last is done. If it has been answered, too: who is looked at
+ * finely has been found waiting before if it was, and the slices of the others are short.
+ */
+static void settle(void)
+{
+	meter.is_probing = false;
+	if (meter.maybe_ns && (meter.how == SHARE_LOOK_FINE || !share_here_is()))
+		meter.ran_ns += meter.maybe_ns;
+	meter.maybe_ns = 0;
+	meter.was_late = false;
+	meter.was_here = false;
+}
+
+/*
+ * What a look of now stands for. One that found work at its first moment but not at its
+ * second stands for itself and for those that came too late for their first.
+ */
+static uint32_t ask(bool counts)
+{
+	uint64_t at_ns, first_ns, second_ns, part;
+
+	if (!drain_probe_start())
+		return METER_ONE;
+	ask_here(counts);
+	at_ns = clock_now_ns();
+	if (counts && at_ns > meter.count_ns && at_ns < meter.count_ns + METER_LATE_NS_MAX)
+		meter.late_ns += (at_ns - meter.count_ns) / 8 - meter.late_ns / 8;
+	meter.is_stale = false;
+	if (is_reached_soon(at_ns, &first_ns))
+		return 0;
+	if (!counts)
+		return METER_ONE;
+	if (!is_reached_soon(at_ns, &second_ns)) {
+		meter.is_here = share_here_is();
+		return METER_ONE;
+	}
+	meter.is_here = true;
+	part = first_ns > METER_REACH_NS ? first_ns - METER_REACH_NS : 0;
+	part = METER_ONE + METER_ONE * part / (second_ns > first_ns ? second_ns - first_ns : 1);
+	return (uint32_t)(part < METER_PART_MAX ? part : METER_PART_MAX);
+}
+
+/*
+ * 0: there is no work. One event at a time: as long as it is not reached there is work,
+ * whatever has come behind it. Who submits all the time is busy, as far as the end of a burst
+ * goes, and its driver's locks are left alone; for how much of the time it is, an event is
+ * needed each time.
+ */
+static uint32_t find_work(bool counts, bool *ret_is_new)
 {
 	uint64_t activity = gate_activity();
 	bool is_new = activity != meter.activity;
 
 	meter.activity = activity;
 	meter.is_stale = meter.is_stale || is_new;
+	meter.is_here = false;
+	*ret_is_new = is_new;
+	meter.out.is_blind = meter.out.is_blind || !drain_has_limit();
 	if (!drain_has_limit())
-		return is_new;
-	if (is_new && meter.how == SHARE_LOOK_FINE && meter.out.is_busy)
-		return true;
-	if (meter.is_probing && !drain_probe_done())
-		return true;
-	meter.is_probing = false;
-	if (!meter.is_stale)
-		return false;
-	if (!record())
-		return true;
-	meter.is_probing = !drain_probe_done();
-	return meter.is_probing;
+		return is_new ? METER_ONE : 0;
+	if (!counts && is_new && meter.out.is_busy)
+		return METER_ONE;
+	if (meter.is_probing && drain_probe_done())
+		settle();
+	if (meter.is_probing && !counts) {
+		if (meter.maybe_ns && share_here_is())
+			answered();
+		return METER_ONE;
+	}
+	if (meter.is_probing) {
+		ask_here(counts);
+		wait_a_moment();
+		meter.is_here = share_here_is();
+		return METER_ONE;
+	}
+	return meter.is_stale ? ask(counts) : 0;
+}
+
+/* Of looks that count. */
+static uint64_t step_ns(void)
+{
+	return meter.how == SHARE_LOOK_COARSE ? METER_COARSE_NS : METER_TICK_NS;
 }
 
 /* Nothing is known: an event will show. */
@@ -110,8 +233,9 @@ static void start(uint64_t now_ns)
 {
 	meter.state = METER_BUSY;
 	meter.activity = gate_activity() - 1;
-	meter.look_ns = now_ns;
 	meter.tick_ns = now_ns;
+	meter.counted_ns = now_ns;
+	meter.count_ns = now_ns;
 	meter.out.idle_ns = 0;
 }
 
@@ -130,34 +254,42 @@ static void set_busy(uint64_t since_ns)
 	meter.out.idle_ns = 0;
 }
 
-static uint64_t next_step_ns(void)
+/* The next look, whether it counts or not. */
+static void plan(uint64_t now_ns)
 {
-	uint64_t ns = METER_TICK_NS;
+	uint64_t ns = hook_options()->burst_idle_ns / 4;
 
-	if (meter.how == SHARE_LOOK_COARSE)
-		return METER_COARSE_NS - METER_JITTER_NS +
-		       prng_below(&meter.chance, 2 * METER_JITTER_NS);
-	if (meter.how == SHARE_LOOK_FINE)
-		ns = share_earlier(hook_options()->burst_idle_ns / 4, ns);
-	return ns > METER_TICK_NS_MIN ? ns : METER_TICK_NS_MIN;
+	meter.tick_ns = meter.count_ns;
+	if (meter.how != SHARE_LOOK_FINE)
+		return;
+	ns = ns > METER_TICK_NS_MIN ? ns : METER_TICK_NS_MIN;
+	meter.tick_ns = share_earlier(meter.tick_ns, now_ns + ns);
+}
+
+/*
+ * The first look that counts stands for a step, as if there had been one before; planned as
+ * much too early as looks come late, it finds short work as often as it should.
+ */
+static void plan_first(uint64_t begin_ns)
+{
+	meter.since_ns = begin_ns;
+	meter.count_ns = begin_ns - meter.late_ns + prng_below(&meter.chance, step_ns());
+	meter.counted_ns = meter.count_ns - step_ns();
 }
 
 /* Somebody has submitted. Coarsely, that alone is no work: most calls are none. */
 static void begin(uint64_t now_ns)
 {
-	uint64_t tripped_ns = gate_tripped_ns();
+	uint64_t tripped_ns = gate_tripped_ns(), begin_ns;
 
+	begin_ns = tripped_ns > meter.look_ns && tripped_ns <= now_ns ? tripped_ns : now_ns;
 	meter.state = METER_BUSY;
-	meter.look_ns = tripped_ns > meter.look_ns && tripped_ns <= now_ns ? tripped_ns : now_ns;
-	meter.tick_ns = now_ns;
-	note_pause(meter.look_ns);
+	note_pause(begin_ns);
 	meter.out.idle_ns = 0;
-	if (meter.how == SHARE_LOOK_COARSE) {
-		meter.tick_ns = meter.look_ns + prng_below(&meter.chance, METER_COARSE_NS);
-		meter.look_ns = meter.tick_ns - METER_COARSE_NS;
-	} else {
-		set_busy(meter.look_ns);
-	}
+	plan_first(begin_ns);
+	meter.tick_ns = meter.how == SHARE_LOOK_FINE ? now_ns : meter.count_ns;
+	if (meter.how != SHARE_LOOK_COARSE)
+		set_busy(begin_ns);
 }
 
 /* Of the one that has no work just now; 0: there is none. */
@@ -168,15 +300,30 @@ static uint64_t burst_length(void)
 	return meter.out.idle_ns - meter.out.begin_ns;
 }
 
+static void count(uint64_t now_ns, uint32_t part)
+{
+	uint64_t gap_ns = now_ns > meter.counted_ns ? now_ns - meter.counted_ns : 0;
+	uint64_t step = step_ns();
+
+	gap_ns = share_earlier(gap_ns, METER_GAP_NS_MAX) * part / METER_ONE;
+	meter.out.busy_ns += gap_ns;
+	*(meter.is_here ? &meter.ran_ns : &meter.maybe_ns) += gap_ns;
+	meter.out.ran_ns = meter.out.is_blind ? 0 : meter.ran_ns;
+	meter.counted_ns = now_ns;
+	meter.count_ns = now_ns + step - step / 5 + prng_below(&meter.chance, step * 2 / 5);
+}
+
 static void look(uint64_t now_ns)
 {
-	uint64_t gap_ns = now_ns > meter.look_ns ? now_ns - meter.look_ns : 0;
-	bool is_fine = meter.how == SHARE_LOOK_FINE;
+	bool is_fine = meter.how == SHARE_LOOK_FINE, is_new;
+	bool counts = now_ns >= meter.count_ns;
+	uint32_t part = find_work(counts, &is_new);
 	uint64_t idle_ns = METER_IDLE_NS;
 
 	meter.look_ns = now_ns;
-	if (has_work()) {
-		meter.out.busy_ns += share_earlier(gap_ns, METER_GAP_NS_MAX);
+	if (counts)
+		count(now_ns, part);
+	if (part || (is_fine && is_new && meter.out.is_busy)) {
 		note_pause(now_ns);
 		meter.out.idle_ns = 0;
 		if (!meter.out.is_busy)
@@ -193,7 +340,7 @@ static void look(uint64_t now_ns)
 		meter.out.is_busy = false;
 		return;
 	}
-	meter.tick_ns = now_ns + next_step_ns();
+	plan(now_ns);
 }
 
 /* While it is stopped or kept off nothing of it runs: that is no idleness. */
@@ -220,8 +367,8 @@ void share_meter_tick(uint64_t now_ns, enum share_look how)
 	}
 	if (meter.is_paused) {
 		meter.is_paused = false;
-		meter.look_ns = now_ns;
-		meter.tick_ns = now_ns + METER_TICK_NS_MIN;
+		plan_first(now_ns);
+		meter.tick_ns = meter.count_ns;
 	}
 	if (meter.state == METER_OFF)
 		start(now_ns);

@@ -4,10 +4,10 @@
 
 /*
  * What the parts share. share.c: the scheduler's word, and the tick; share_off.c: off the
- * GPU and on again; share_meter.c: is there work on it; share_limit.c: the program's own
- * limit; share_burst.c: requests, bursts and hints, told to the scheduler; share_warm.c: the
- * context on the GPU ahead of them; share_tasks.c: how long they took; share_api.c: what other
- * threads ask.
+ * GPU and on again; share_meter.c: is there work on it; share_here.c: and is it on it, or
+ * waiting for others; share_limit.c: the program's own limit; share_burst.c: requests, bursts
+ * and hints, told to the scheduler; share_warm.c: the context on the GPU ahead of them;
+ * share_tasks.c: how long they took; share_api.c: what other threads ask.
  */
 
 #include "hook/agent/agent_private.h"
@@ -50,6 +50,8 @@ void share_off_reset(void);
 struct share_meter {
 	bool is_busy;      /* work is on the GPU, or was a moment ago */
 	uint64_t busy_ns;  /* in all */
+	uint64_t ran_ns;   /* of that, on the GPU; 0: not known, or none yet */
+	bool is_blind;     /* ran_ns can not be known */
 	uint64_t begin_ns; /* of this time of being busy */
 	uint64_t idle_ns;  /* when it ended, or seems to have; 0: it goes on */
 };
@@ -66,8 +68,21 @@ void share_meter_tick(uint64_t now_ns, enum share_look look);
 uint64_t share_meter_due(void);
 void share_meter_forget(void); /* idle: what has passed the gate meanwhile was nothing */
 void share_meter_read(struct share_meter *ret);
+/* Of the time in which there is work, this is its own, as far as is known. */
+void share_meter_set_use(uint64_t use_ppm);
 void share_meter_soon(uint64_t at_ns); /* looks again then, if that is earlier */
 void share_meter_reset(void);
+
+/* ---- share_here.c ----------------------------------------------------------------- */
+
+enum share_here {
+	SHARE_HERE_BLIND,   /* it can not be told */
+	SHARE_HERE_WAITING, /* it has not been on the GPU since it was asked last */
+	SHARE_HERE_ASKED,   /* it has */
+};
+
+enum share_here share_here_ask(void);
+bool share_here_is(void); /* some 20 us later: on the GPU, if it has work */
 
 /* ---- share_limit.c ---------------------------------------------------------------- */
 

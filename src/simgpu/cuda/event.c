@@ -37,6 +37,7 @@ struct event_record *event_new_record(CUevent event)
 	if (!record)
 		return NULL;
 	record->refs = 2;
+	record->is_timed = !(event->flags & CU_EVENT_DISABLE_TIMING);
 	event_record_unref(event->last);
 	event->last = record;
 	event->capture_id = 0;

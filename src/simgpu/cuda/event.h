@@ -16,6 +16,7 @@
 struct event_record {
 	unsigned int refs;
 	bool is_done;
+	bool is_timed; /* it was made with a time */
 	uint64_t time_ns;
 };
 

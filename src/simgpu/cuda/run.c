@@ -149,6 +149,12 @@ static bool may_compute(struct CUctx_st *ctx, uint64_t now)
 	return true;
 }
 
+/* A time is written by the context itself, where the host engine signals what has none. */
+static bool needs_context(const struct work *work)
+{
+	return work_computes(work) || (work->kind == WORK_RECORD && work->record->is_timed);
+}
+
 static bool may_step(struct CUstream_st *stream, uint64_t now)
 {
 	struct op *op = stream->head;
@@ -167,7 +173,7 @@ static bool may_step(struct CUstream_st *stream, uint64_t now)
 	/* A frozen context stands still here, between two steps. */
 	if (!rm_is_running(&stream->ctx->rm, work_engine(work)))
 		return false;
-	return !work_computes(work) || may_compute(stream->ctx, now);
+	return !needs_context(work) || may_compute(stream->ctx, now);
 }
 
 /* The stream to serve: highest priority first, then the one that waited longest. */
@@ -187,14 +193,18 @@ static struct CUstream_st *choose(uint64_t now)
 	return best;
 }
 
+static void finish_record(struct event_record *record)
+{
+	record->is_done = true;
+	record->time_ns = clock_now_ns();
+}
+
 static void finish_work(struct CUstream_st *stream, struct op *op)
 {
 	const struct work *work = &op->works[op->n_done];
 
-	if (work->kind == WORK_RECORD) {
-		work->record->is_done = true;
-		work->record->time_ns = clock_now_ns();
-	}
+	if (work->kind == WORK_RECORD)
+		finish_record(work->record);
 	if (op->progress.call)
 		host_call_free(op->progress.call);
 	op->progress = (struct progress){0};
@@ -360,6 +370,16 @@ static void append(struct CUstream_st *stream, struct op *op)
 	}
 }
 
+/* The context is on the GPU: other streams' kernels do not keep it from writing a time. */
+static bool is_at_once(const struct CUstream_st *stream, const struct work *work)
+{
+	const struct CUctx_st *ctx = stream->ctx;
+
+	return work->kind == WORK_RECORD && work->record->is_timed && !stream->head &&
+	       stream->kind == STREAM_NON_BLOCKING && !ctx->error &&
+	       worker.has_token[device_node(ctx->device)] && rm_is_running(&ctx->rm, RM_COMPUTE);
+}
+
 CUresult run_submit(struct CUstream_st *stream, const struct work *work, void *staging)
 {
 	struct op *op;
@@ -369,6 +389,11 @@ CUresult run_submit(struct CUstream_st *stream, const struct work *work, void *s
 		r = graph_capture_work(stream, work);
 		free(staging);
 		return r;
+	}
+	if (is_at_once(stream, work)) {
+		finish_record(work->record);
+		event_record_unref(work->record);
+		return CUDA_SUCCESS;
 	}
 	op = calloc(1, sizeof(*op));
 	if (!op) {
