@@ -591,6 +591,32 @@ static void a_claim_is_told_and_counts_from_then_on(void **state)
 	assert_true(rig_is_held(&rig, BE1));
 }
 
+static void a_claim_is_told_to_who_waits_too(void **state)
+{
+	uint64_t slice_us;
+	uint32_t n_told;
+
+	(void)state;
+	busy_node(2);
+	rig_does(&rig, LC, SHARE_ACTIVITY_BEGIN, 0);
+	rig_run(&rig, BE1, false);
+	slice_us = rig_slice(&rig, BE1);
+	n_told = rig.at[BE1].n_told;
+	assert_int_equal(
+		rig_step(&rig, (struct share_event){.type = SHARE_EVENT_CLAIM,
+						    .client = BE1,
+						    .claim = {SHARE_CLASS_NORMAL, 777, 0, 0}}),
+		0);
+	assert_int_equal(rig.at[BE1].n_told, n_told + 1);
+	assert_int_equal(rig_slice(&rig, BE1), slice_us);
+	assert_false(rig_is_held(&rig, BE1));
+	rig_in(&rig, S);
+	assert_int_equal(rig.at[BE1].n_told, n_told + 1);
+	rig_run(&rig, BE1, true);
+	rig_busy(&rig, BE1);
+	assert_true(rig_is_held(&rig, BE1));
+}
+
 static void more_than_a_step_can_say_is_said_in_the_next(void **state)
 {
 	(void)state;
@@ -769,6 +795,7 @@ int main(void)
 		TEST(holding_can_be_forbidden),
 		TEST(a_stopped_client_is_forgotten_and_found_as_it_was_told),
 		TEST(a_claim_is_told_and_counts_from_then_on),
+		TEST(a_claim_is_told_to_who_waits_too),
 		TEST(more_than_a_step_can_say_is_said_in_the_next),
 		TEST(what_is_refused_changes_nothing),
 		TEST(gpus_do_not_concern_each_other),

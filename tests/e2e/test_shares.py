@@ -97,6 +97,36 @@ def test_who_is_held_goes_on_when_the_scheduler_dies(node):
     node.expect_empty()
 
 
+@pytest.mark.parametrize("is_waiting", [False, True])
+def test_what_was_set_of_a_program_outlives_the_scheduler(node, is_waiting):
+    keys = ("weight", "slo_seconds", "compute_limit_percent", "priority")
+    settings = {"NVSHARE_SWITCH_TIME_MIN": "600", "NVSHARE_SWITCH_TIME_MAX": "600"}
+    settings["NVSHARE_SCHEDULING_MODE"] = "serial" if is_waiting else "auto"
+    node.start_scheduler(**settings)
+    first = start_be(node, "--seconds", "60")
+    until("it computes", lambda: is_ready(first))
+    be = first
+    if is_waiting:
+        be = start_be(node, "--seconds", "60", NVSHARE_WEIGHT="50")
+        until("it waits", lambda: (c := node.client(be)) and c["state"] == "waiting")
+    for setting in (("weight", "777"), ("compute-limit", "50"), ("slo", "12.5"), ("priority", "high"), ("slo", "25")):
+        assert node.ctl("set", *setting, f"pid:{be.pid}").returncode == 0
+    expected = {"weight": 777, "slo_seconds": 0.025, "compute_limit_percent": 50, "priority": "high"}
+    for _ in range(2):
+        until("it has it", lambda: (c := node.client(be)) and {key: c[key] for key in keys} == expected)
+        node.kill_scheduler()
+        node.start_scheduler(**settings)
+    until("it has it again", lambda: (c := node.client(be)) and {key: c[key] for key in keys} == expected)
+    if is_waiting:
+        until("the other is back", lambda: node.client(first))
+        assert node.client(first)["weight"] == 100
+    for program in {first, be}:
+        program.kill()
+        program.process.wait()
+    node.expect_empty()
+    node.expect_sound_scheduler()
+
+
 def test_who_is_held_can_end(node):
     """Its last kernels are awaited by itself, and nothing is left of it."""
     node.start_scheduler()

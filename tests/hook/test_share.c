@@ -78,6 +78,24 @@ static void a_claim_while_it_registers_registers_again(void)
 	check(own_status().flags & NVSHARE_STATUS_MANAGED); /* from now on it is told */
 }
 
+static void what_the_scheduler_has_set_is_claimed_of_the_next_one(void)
+{
+	/* The fake one gives the lowest class, and has set no more than the rest. */
+	const struct nvshare_claim given = {.weight = 777, .slo_us = 5000, .compute_limit = 50};
+	struct nvshare_register r;
+	int fd;
+
+	check(setenv("NVSHARE_PRIORITY", "critical", 1) == 0);
+	check(setenv("NVSHARE_WEIGHT", "400", 1) == 0);
+	fd = begin_holdable();
+	(void)share_out(fd, 0, 0, &given);
+	(void)share_out(fd, 0, 0, &given); /* the one before is done when this is answered */
+	check(close(fd) == 0);
+	r = fake_admit(&fd);
+	check(r.claim.priority == NVSHARE_PRIORITY_CRITICAL);
+	check(r.claim.weight == 777 && r.claim.slo_us == 5000 && r.claim.compute_limit == 50);
+}
+
 static void *set_weight(void *arg)
 {
 	struct user *user = arg;
@@ -307,6 +325,7 @@ int main(void)
 		child_test(a_claim_without_a_scheduler_is_for_the_next_one),
 		child_test(a_claim_while_it_registers_registers_again),
 		child_test(a_claim_is_told_to_the_scheduler),
+		child_test(what_the_scheduler_has_set_is_claimed_of_the_next_one),
 		child_test(a_timeslice_is_set_and_undone),
 		child_test(a_timeslice_waits_for_the_first_context),
 		child_test(is_held_and_let_go),

@@ -177,6 +177,8 @@ static void look(struct share *share, uint32_t client)
 		until_ns = burst_until(share, client);
 	if (c->part.is_running && touch_may_tell(c) && has_news(share, client, slice_us, until_ns))
 		tell(share, client, slice_us, until_ns);
+	else if (!c->part.is_running && touch_may_tell(c) && c->is_claim_new)
+		tell(share, client, c->told.slice_us, 0); /* it claims that of the next scheduler */
 	if (!is_told_held(share, c) && c->told.hold_seq) {
 		c->told.hold_seq = 0; /* the hold has ended by itself */
 		burst_note_off(share, client, false);

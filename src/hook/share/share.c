@@ -115,6 +115,7 @@ void share_set(struct agent_link *link, const struct nvshare_set_share *body)
 	set_hold(link, body->hold_us, &answer);
 	agent_link_send(link, NVSHARE_MSG_SHARE_SET, &answer);
 	set_slice(link, body->slice_us);
+	share_api_adopt(&link->share.claim, &body->claim);
 	link->share.claim = body->claim;
 	link->share.is_shared = body->slice_us || body->hold_us;
 	link->share.use_ppm = link->share.is_shared ? body->use_ppm : 0;

@@ -182,6 +182,25 @@ void share_claim(enum nvshare_key key, uint32_t value)
 	agent_wake();
 }
 
+/*
+ * Not all of it: what was given is not always what was claimed, and the next scheduler may give
+ * more than this one.
+ */
+void share_api_adopt(const struct nvshare_claim *before, const struct nvshare_claim *after)
+{
+	pthread_mutex_lock(&api.lock);
+	(void)wanted();
+	if (after->priority != before->priority)
+		api.claim.priority = after->priority;
+	if (after->weight != before->weight)
+		api.claim.weight = after->weight;
+	if (after->slo_us != before->slo_us)
+		api.claim.slo_us = after->slo_us;
+	if (after->compute_limit != before->compute_limit)
+		api.claim.compute_limit = after->compute_limit;
+	pthread_mutex_unlock(&api.lock);
+}
+
 void share_claim_now(struct nvshare_claim *ret)
 {
 	int dev;

@@ -119,6 +119,9 @@ void share_api_publish(CUdevice dev, const struct nvshare_status *status);
 /* Publishes it, unless something else than that has been claimed by now: then false. */
 bool share_api_admit(CUdevice dev, const struct nvshare_claim *claimed,
 		     const struct nvshare_status *status);
+/* The scheduler has changed a claim: what has changed is wanted from now on, of the next one too.
+ */
+void share_api_adopt(const struct nvshare_claim *before, const struct nvshare_claim *after);
 void share_api_reset(void);
 
 /* ---- share_tasks.c: any thread ------------------------------------------------------ */
