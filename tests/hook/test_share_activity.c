@@ -528,6 +528,28 @@ static void hint(int fd, uint32_t us)
 	(void)expect_task(fd, NVSHARE_ACTIVITY_HINT);
 }
 
+/* All at once: the agent, which hears of them together, tells them in their order. */
+static void a_hint_belongs_to_the_request_after_it(void)
+{
+	int fd = begin_with(&critical);
+
+	for (int i = 0; i < 50; i++) {
+		int64_t request = nvshare_request_begin();
+
+		check(nvshare_request_end(request) == 0);
+		check(nvshare_hint_prepare(1000) == 0);
+		(void)expect_task(fd, NVSHARE_ACTIVITY_BEGIN);
+		(void)expect_task(fd, NVSHARE_ACTIVITY_END);
+		(void)expect_task(fd, NVSHARE_ACTIVITY_HINT);
+		check(nvshare_hint_prepare(1000) == 0);
+		request = nvshare_request_begin();
+		(void)expect_task(fd, NVSHARE_ACTIVITY_HINT);
+		(void)expect_task(fd, NVSHARE_ACTIVITY_BEGIN);
+		check(nvshare_request_end(request) == 0);
+		(void)expect_task(fd, NVSHARE_ACTIVITY_END);
+	}
+}
+
 static void announced_work_finds_its_context_on_the_gpu(void)
 {
 	uint64_t begin_ns;
@@ -638,6 +660,7 @@ int main(void)
 		child_test(requests_that_overlap_are_counted_each),
 		child_test(requests_have_a_limit),
 		child_test(hints_are_told_for_a_critical_program_alone),
+		child_test(a_hint_belongs_to_the_request_after_it),
 		child_test(announced_work_finds_its_context_on_the_gpu),
 		child_test(who_is_off_the_gpu_asks_its_driver_nothing),
 		child_test(who_is_held_asks_its_driver_nothing),

@@ -60,6 +60,7 @@ int share_hint(uint32_t us)
 	r = is_managed() ? 0 : -ENOTCONN;
 	if (r == 0) {
 		api.news.has_hint = true;
+		api.news.is_hint_last = true;
 		api.news.hint_ns = us ? clock_now_ns() + us * 1000ull : 0;
 	}
 	pthread_mutex_unlock(&api.lock);
@@ -93,6 +94,7 @@ int64_t share_request_begin(void)
 		number = (int64_t)api.requests[slot].n_used * NVSHARE_REQUESTS_MAX + slot + 1;
 		is_first = api.n_open++ == 0;
 		api.news.has_begun = true;
+		api.news.is_hint_last = false;
 	}
 	pthread_mutex_unlock(&api.lock);
 	if (is_first)

@@ -288,16 +288,21 @@ uint64_t share_burst_tick(uint64_t now_ns, enum share_look look, bool is_often)
 	struct share_api_news news;
 	struct share_meter meter;
 	uint64_t due_ns = SHARE_NEVER;
+	bool is_hint_last;
 
 	share_api_take(&news);
 	share_meter_read(&meter);
-	if (news.has_hint)
-		hint(news.hint_ns, is_critical);
 	burst.has_requests = burst.has_requests || news.has_begun;
+	/* The scheduler takes what begins after a hint for what was announced. */
+	is_hint_last = news.is_hint_last && burst.has_requests;
+	if (news.has_hint && !is_hint_last)
+		hint(news.hint_ns, is_critical);
 	if (burst.has_requests)
 		step_requests(&news, now_ns);
 	else
 		step_burst(&meter, look, now_ns);
+	if (news.has_hint && is_hint_last)
+		hint(news.hint_ns, is_critical);
 	if (look == SHARE_LOOK_NONE)
 		return step_tasks(&meter, now_ns);
 	if (gate_get() != GATE_OPEN && !share_off_is_on()) {

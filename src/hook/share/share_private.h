@@ -108,6 +108,7 @@ void share_warm(void);
 struct share_api_news {
 	bool has_hint;
 	uint64_t hint_ns;    /* when the request begins; 0: it does not */
+	bool is_hint_last;   /* none has begun since that was said */
 	uint32_t n_open;     /* requests */
 	bool has_begun;      /* ever */
 	uint32_t n_ended;    /* since the last call */
