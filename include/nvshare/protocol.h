@@ -410,10 +410,13 @@ struct nvshare_status_gpu {
 	uint64_t n_slo_violations;
 	uint64_t lc_gpu_ns; /* GPU time that latency-critical clients had */
 	uint64_t be_gpu_ns; /* and the others */
-	uint64_t n_hints;   /* requests announced by latency-critical clients */
-	uint64_t
-		n_hints_missed; /* that others were to be held for in vain: taken back, or lapsed */
-	uint64_t hint_error_ns; /* how far off the predicted beginning was: average */
+	/* Of a preemption, what was not the freeze of the last one: messages, and waking up. */
+	uint64_t preempt_over_ns_p50;
+	uint64_t preempt_over_ns_p99;
+	uint64_t preempt_over_ns_max;
+	uint64_t n_hints;        /* requests announced by latency-critical clients */
+	uint64_t n_hints_missed; /* others held in vain: taken back, or lapsed */
+	uint64_t hint_error_ns;  /* how far off the predicted beginning was: average */
 	uint32_t index;
 	uint32_t n_running;
 	uint32_t n_waiting;

@@ -80,6 +80,11 @@ static void print_gpu(FILE *out, const struct nvshare_status_gpu *gpu)
 		      gpu->n_lc_tasks, gpu->n_be_tasks, gpu->n_slo_violations,
 		      (double)gpu->lc_gpu_ns / NS, (double)gpu->be_gpu_ns / NS);
 	(void)fprintf(out,
+		      ",\n     \"preempt_overhead_seconds\": {\"p50\": %.6f, \"p99\": %.6f"
+		      ", \"max\": %.6f}",
+		      (double)gpu->preempt_over_ns_p50 / NS, (double)gpu->preempt_over_ns_p99 / NS,
+		      (double)gpu->preempt_over_ns_max / NS);
+	(void)fprintf(out,
 		      ",\n     \"hints\": %" PRIu64 ", \"hints_missed\": %" PRIu64
 		      ", \"hint_error_seconds\": %.6f",
 		      gpu->n_hints, gpu->n_hints_missed, (double)gpu->hint_error_ns / NS);

@@ -114,6 +114,10 @@ static void print_preemptions(FILE *out, const struct nvshare_status_gpu *gpu)
 		(void)fprintf(out, "; %" PRIu64 " preemptions, p50 %.2f ms, p99 %.2f ms",
 			      gpu->n_preemptions, (double)gpu->preempt_ns_p50 / 1e6,
 			      (double)gpu->preempt_ns_p99 / 1e6);
+	if (gpu->preempt_over_ns_max)
+		(void)fprintf(out, ", beyond freezing %.3f and %.3f ms",
+			      (double)gpu->preempt_over_ns_p50 / 1e6,
+			      (double)gpu->preempt_over_ns_p99 / 1e6);
 	if (gpu->n_preempt_failures + gpu->n_preempt_timeouts)
 		(void)fprintf(out, ", %" PRIu64 " failed",
 			      gpu->n_preempt_failures + gpu->n_preempt_timeouts);

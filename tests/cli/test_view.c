@@ -275,6 +275,9 @@ static void how_the_time_is_shared_is_shown_where_it_is(void **state)
 	gpu.n_preemptions = 120;
 	gpu.preempt_ns_p50 = 700000;
 	gpu.preempt_ns_p99 = 1250000;
+	gpu.preempt_over_ns_p50 = 61000;
+	gpu.preempt_over_ns_p99 = 140400;
+	gpu.preempt_over_ns_max = 141000;
 	gpu.n_preempt_timeouts = 2;
 	gpu.lc_gpu_ns = 12 * SEC;
 	gpu.be_gpu_ns = 30 * SEC;
@@ -287,7 +290,7 @@ static void how_the_time_is_shared_is_shown_where_it_is(void **state)
 	clients[0].flags = NVSHARE_CLIENT_HELD | NVSHARE_CLIENT_SLICES_ONLY;
 	text = view(false);
 	has(text, "  time      12 s for critical work, 30 s for the rest; 120 preemptions,"
-		  " p50 0.70 ms, p99 1.25 ms, 2 failed\n");
+		  " p50 0.70 ms, p99 1.25 ms, beyond freezing 0.061 and 0.140 ms, 2 failed\n");
 	has(text, "USES");
 	has(text, "43 %");
 	has(text, "held for others, 3 of 40 too late, its bursts hold nobody: that was slow");

@@ -708,6 +708,8 @@ static void preemptions_are_timed_from_the_request_to_the_last_one_off(void **st
 	assert_int_equal(status.n_preemptions, 102);
 	assert_int_equal(status.preempt_ns_p50, 700 * US);
 	assert_int_equal(status.preempt_ns_max, 2 * MS);
+	assert_int_equal(status.over_ns_p50, 100 * US);
+	assert_int_equal(status.over_ns_max, 1400 * US);
 	assert_int_equal(status.n_lc_tasks, 101);
 }
 

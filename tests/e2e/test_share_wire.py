@@ -20,6 +20,7 @@ LOW, NORMAL, HIGH, CRITICAL = range(4)
 USE, BUSY, IDLE, BEGIN, END, HINT = range(6)
 UNSUPPORTED = 6
 MS = 1_000_000
+HOLD_NS = 1000  # that a hold took
 
 
 class Sharer:
@@ -43,7 +44,7 @@ class Sharer:
         seq, self.slice_us, self.hold_us, _, *self.claim = values
         self.n_told += 1
         outcome = self.outcome if self.hold_us else 0
-        self.wire.send("SHARE_SET", seq, 600_000 if self.hold_us else 0, outcome, int(self.hold_us > 0 and not outcome))
+        self.wire.send("SHARE_SET", seq, HOLD_NS if self.hold_us else 0, outcome, int(self.hold_us > 0 and not outcome))
 
     def hear(self):
         """Everything that is there now."""
@@ -134,6 +135,8 @@ def test_a_burst_holds_the_others_and_its_end_lets_them_go(node):
     gpu = status["gpus"][0]
     assert gpu["preemptions"] == 1 and gpu["critical_tasks"] == 1 and gpu["slo_violations"] == 1
     assert 0 < gpu["preempt_seconds"]["p50"] <= gpu["preempt_seconds"]["max"]
+    over = gpu["preempt_overhead_seconds"]  # the hold took no time, whatever was said of it
+    assert 0 <= over["p50"] == over["p99"] == over["max"] <= max(0, gpu["preempt_seconds"]["max"] - HOLD_NS / 1e9) + 2e-6
 
 
 def test_requests_that_never_stop_overlapping_are_counted(node):

@@ -93,6 +93,7 @@ class Window:
     to_ns: float
     preemptions: float = 0
     is_slices_only: bool = False
+    overhead_us: tuple = (0.0, 0.0)  # beyond the freeze call: p50 and p99 of the last 128 preemptions
     used: dict = None  # {name: part of the GPU's time, as the scheduler accounts it}
 
 
@@ -173,14 +174,16 @@ class Crew:
             raise RuntimeError(f"nvsharectl {' '.join(args)}: {done.stdout.strip()}")
 
     def usage(self):
-        """What the scheduler knows: (preemptions, slices only, {name: seconds}); nothing of it: zeros."""
+        """What the scheduler knows: (preemptions, slices only, {name: seconds}, overhead in us); or zeros."""
         try:
             status = self.rig.status() or {"gpus": [], "clients": []}
         except Exception:  # pylint: disable=broad-except # a measurement goes on without
             status = {"gpus": [], "clients": []}
         return (sum(g.get("preemptions", 0) for g in status["gpus"]),
                 any(c.get("slices_only") for c in status["clients"]),
-                {c["name"]: c.get("gpu_seconds", 0.0) for c in status["clients"]})
+                {c["name"]: c.get("gpu_seconds", 0.0) for c in status["clients"]},
+                tuple(max((g.get("preempt_overhead_seconds", {}).get(at, 0.0) * 1e6
+                           for g in status["gpus"]), default=0.0) for at in ("p50", "p99")))
 
     def together(self, lc, bes, seconds, hint_us=0, n_warm=0, settle=0.3):
         """Jobs; lc None: nobody. With one, what counts begins after n_warm of its requests."""
@@ -192,7 +195,7 @@ class Crew:
                 be.open()
             self.await_word(workers, "at")
             self.wait(settle, everybody)
-            n_before, _, used_before = self.usage()
+            n_before, _, used_before, _ = self.usage()
             start_ns = time.monotonic_ns()
             if lc:
                 lc.open(hint_us, n_warm)
@@ -204,7 +207,7 @@ class Crew:
                 found = lc.worker.said("verified")
                 if not found["requests"]:
                     raise RuntimeError(f"no request of {lc.worker.label} has ended")
-            n_after, is_slices_only, used = self.usage()
+            n_after, is_slices_only, used, overhead_us = self.usage()
             end_ns = time.monotonic_ns()
         finally:
             for worker in everybody:
@@ -213,7 +216,7 @@ class Crew:
         from_ns, to_ns = found.get("from_ns", start_ns), found.get("to_ns", end_ns)
         rates = [worker.rate(from_ns, to_ns) for worker in workers]
         used = {name: (s - used_before.get(name, 0.0)) * 1e9 / (end_ns - start_ns) for name, s in used.items()}
-        return Window(found, rates, from_ns, to_ns, n_after - n_before, is_slices_only, used)
+        return Window(found, rates, from_ns, to_ns, n_after - n_before, is_slices_only, overhead_us, used)
 
     def report(self):
         """What the scheduler shows at the end, and what it had to say."""

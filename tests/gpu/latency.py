@@ -146,6 +146,8 @@ class Latency:
                 said += f"; BE keeps 0.9 of the rest: {'reached' if had / rest >= 0.9 else 'MISSED'}"
         if not is_plain:
             text += f"  {window.preemptions:.0f} preemptions{', slices only' if window.is_slices_only else ''}"
+            if window.preemptions:
+                text += f", beyond freezing p50 {window.overhead_us[0]:.0f} p99 {window.overhead_us[1]:.0f} us"
         print(text, flush=True)
         if said:
             print(f"    target {said}", flush=True)

@@ -304,6 +304,23 @@ static void fail(struct share *share, uint32_t client, enum share_report report,
 	touch_report(share, client, c->gpu, report, outcome);
 }
 
+/*
+ * The last one is off. What the preemption took beyond holding that one is ours: the messages,
+ * and two processes that have to wake up.
+ */
+static void note_overhead(struct share *share, const struct share_client *c,
+			  const struct share_event *event)
+{
+	struct share_gpu *g = &share->gpus[c->gpu];
+	uint64_t ns = share->now_ns - g->preempt_ns;
+
+	if (!c->is_preempted || g->n_pending > 1)
+		return;
+	ns -= event->took_ns < ns ? event->took_ns : ns;
+	g->over_ns[g->n_over++ % SHARE_PREEMPTIONS] = ns < UINT32_MAX ? (uint32_t)ns : UINT32_MAX;
+	g->over_ns_max = ns > g->over_ns_max ? ns : g->over_ns_max;
+}
+
 int hark_done(struct share *share, const struct share_event *event)
 {
 	struct share_client *c = &share->clients[event->client];
@@ -320,8 +337,10 @@ int hark_done(struct share *share, const struct share_event *event)
 		g->n_failures++;
 		fail(share, event->client, SHARE_REPORT_NOT_HELD, event->outcome);
 	} else if (was_open && event->seq >= hold_seq) {
-		if (event->seq == hold_seq && event->is_held)
+		if (event->seq == hold_seq && event->is_held) {
+			note_overhead(share, c, event);
 			burst_note_took(share, event->client, event->took_ns);
+		}
 		burst_note_off(share, event->client, true);
 	}
 	if (g->leaving == event->client)

@@ -235,7 +235,9 @@ struct share_gpu {
 	uint32_t n_pending;  /* of the preemption being timed, not yet off */
 	uint64_t preempt_ns; /* it began */
 	uint32_t preempt_us[SHARE_PREEMPTIONS];
-	uint64_t n_preempted; /* preemptions that are complete */
+	uint64_t n_preempted;                /* preemptions that are complete */
+	uint32_t over_ns[SHARE_PREEMPTIONS]; /* hark.c: what was not holding; of n_over */
+	uint64_t n_over, over_ns_max;
 	uint64_t n_preemptions, n_failures, n_timeouts, preempt_ns_total, preempt_ns_max;
 	uint64_t n_lc_tasks, n_be_tasks, n_slo_violations;
 	uint64_t n_hints, n_hints_missed, hint_error_ns;

@@ -36,12 +36,24 @@ static void sort(uint32_t *values, uint32_t n)
 	}
 }
 
+/* Of the last ones, of n in all; nothing is known of none. */
+static void percentiles(const uint32_t last[SHARE_PREEMPTIONS], uint64_t n, uint64_t *ret_p50,
+			uint64_t *ret_p99)
+{
+	uint32_t sorted[SHARE_PREEMPTIONS];
+	uint32_t n_kept = n < SHARE_PREEMPTIONS ? (uint32_t)n : SHARE_PREEMPTIONS;
+
+	if (n_kept == 0)
+		return;
+	memcpy(sorted, last, n_kept * sizeof(sorted[0]));
+	sort(sorted, n_kept);
+	*ret_p50 = sorted[(n_kept - 1) / 2];
+	*ret_p99 = sorted[(n_kept - 1) * 99 / 100];
+}
+
 void share_gpu_status(const struct share *share, uint32_t gpu, struct share_gpu_status *ret)
 {
 	const struct share_gpu *g = &share->gpus[gpu];
-	uint32_t us[SHARE_PREEMPTIONS];
-	uint32_t n =
-		g->n_preempted < SHARE_PREEMPTIONS ? (uint32_t)g->n_preempted : SHARE_PREEMPTIONS;
 
 	assert(gpu < SHARE_GPUS_MAX);
 	*ret = (struct share_gpu_status){
@@ -50,6 +62,7 @@ void share_gpu_status(const struct share *share, uint32_t gpu, struct share_gpu_
 		.n_timeouts = g->n_timeouts,
 		.preempt_ns_total = g->preempt_ns_total,
 		.preempt_ns_max = g->preempt_ns_max,
+		.over_ns_max = g->over_ns_max,
 		.n_lc_tasks = g->n_lc_tasks,
 		.n_be_tasks = g->n_be_tasks,
 		.n_slo_violations = g->n_slo_violations,
@@ -61,12 +74,10 @@ void share_gpu_status(const struct share *share, uint32_t gpu, struct share_gpu_
 		.is_slow = g->is_slow,
 		.is_capped = g->is_capped,
 	};
-	if (n == 0)
-		return;
-	memcpy(us, g->preempt_us, n * sizeof(us[0]));
-	sort(us, n);
-	ret->preempt_ns_p50 = 1000ull * us[(n - 1) / 2];
-	ret->preempt_ns_p99 = 1000ull * us[(n - 1) * 99 / 100];
+	percentiles(g->preempt_us, g->n_preempted, &ret->preempt_ns_p50, &ret->preempt_ns_p99);
+	ret->preempt_ns_p50 *= 1000;
+	ret->preempt_ns_p99 *= 1000;
+	percentiles(g->over_ns, g->n_over, &ret->over_ns_p50, &ret->over_ns_p99);
 }
 
 void share_client_status(const struct share *share, uint32_t client,
