@@ -410,6 +410,9 @@ struct nvshare_status_gpu {
 	uint64_t n_slo_violations;
 	uint64_t lc_gpu_ns; /* GPU time that latency-critical clients had */
 	uint64_t be_gpu_ns; /* and the others */
+	uint64_t known_ns;  /* since its first client: over which the two are its utilisation */
+	uint64_t contexts;  /* bytes of clients' contexts, and the library's own beside them */
+	uint64_t contexts_max;
 	/* Of a preemption, what was not the freeze of the last one: messages, and waking up. */
 	uint64_t preempt_over_ns_p50;
 	uint64_t preempt_over_ns_p99;

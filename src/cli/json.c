@@ -80,6 +80,11 @@ static void print_gpu(FILE *out, const struct nvshare_status_gpu *gpu)
 		      gpu->n_lc_tasks, gpu->n_be_tasks, gpu->n_slo_violations,
 		      (double)gpu->lc_gpu_ns / NS, (double)gpu->be_gpu_ns / NS);
 	(void)fprintf(out,
+		      ",\n     \"known_seconds\": %.3f, \"utilization_percent\": %.1f"
+		      ", \"context_memory\": %" PRIu64 ", \"context_memory_peak\": %" PRIu64,
+		      (double)gpu->known_ns / NS, status_utilisation(gpu), gpu->contexts,
+		      gpu->contexts_max);
+	(void)fprintf(out,
 		      ",\n     \"preempt_overhead_seconds\": {\"p50\": %.6f, \"p99\": %.6f"
 		      ", \"max\": %.6f}",
 		      (double)gpu->preempt_over_ns_p50 / NS, (double)gpu->preempt_over_ns_p99 / NS,

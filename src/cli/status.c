@@ -197,3 +197,10 @@ int status_command(char *const *args)
 	status_deinit(&status);
 	return r;
 }
+
+double status_utilisation(const struct nvshare_status_gpu *gpu)
+{
+	if (gpu->known_ns == 0)
+		return 0;
+	return 100.0 * (double)(gpu->lc_gpu_ns + gpu->be_gpu_ns) / (double)gpu->known_ns;
+}

@@ -47,4 +47,7 @@ extern const char *const status_state_names[NVSHARE_CLIENT_STATE_COUNT];
 extern const char *const status_backend_names[NVSHARE_BACKEND_MANAGED + 1];
 extern const char *const status_outcome_names[NVSHARE_OUTCOME_COUNT];
 
+/* Percent of the time since its first client. */
+double status_utilisation(const struct nvshare_status_gpu *gpu);
+
 #endif

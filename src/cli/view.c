@@ -106,10 +106,13 @@ static void print_node(FILE *out, const struct nvshare_status_node *node, bool h
 
 static void print_preemptions(FILE *out, const struct nvshare_status_gpu *gpu)
 {
-	if (gpu->n_lc_tasks == 0 && gpu->n_preemptions == 0)
+	if (gpu->n_lc_tasks == 0 && gpu->n_preemptions == 0 && gpu->lc_gpu_ns + gpu->be_gpu_ns == 0)
 		return;
 	(void)fprintf(out, "  time      %s for critical work, %s for the rest",
 		      duration(gpu->lc_gpu_ns).s, duration(gpu->be_gpu_ns).s);
+	if (gpu->known_ns)
+		(void)fprintf(out, ", %.0f %% of %s", status_utilisation(gpu),
+			      duration(gpu->known_ns).s);
 	if (gpu->n_preemptions)
 		(void)fprintf(out, "; %" PRIu64 " preemptions, p50 %.2f ms, p99 %.2f ms",
 			      gpu->n_preemptions, (double)gpu->preempt_ns_p50 / 1e6,
@@ -146,6 +149,9 @@ static void print_gpu(FILE *out, const struct nvshare_status_gpu *gpu, bool has_
 		      size(gpu->usable).s, size(gpu->available).s);
 	if (gpu->external)
 		(void)fprintf(out, ", %s used by others", size(gpu->external).s);
+	if (gpu->contexts_max)
+		(void)fprintf(out, ", %s in contexts (%s at the most)", size(gpu->contexts).s,
+			      size(gpu->contexts_max).s);
 	(void)fprintf(out, "\n  clients   ");
 	if (gpu->n_clients == 0)
 		(void)fprintf(out, "none");

@@ -207,6 +207,9 @@ void gpus_account(struct gpu *gpu, const struct gpu_share *before, const struct 
 	gpu->allowed += larger(after) + after->second + after->kept;
 	gpu->allowed -= larger(before) + before->second + before->kept;
 	gpu->seconds += after->second - before->second;
+	gpu->contexts += after->contexts + after->second - before->contexts - before->second;
+	if (gpu->contexts > gpu->contexts_max)
+		gpu->contexts_max = gpu->contexts;
 }
 
 void gpus_note_context(struct gpu *gpu, uint64_t bytes)

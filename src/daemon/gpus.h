@@ -23,6 +23,8 @@ struct gpu {
 	uint64_t reported;             /* on the card, by the reports of our clients */
 	uint64_t allowed;       /* by their budgets, or reports where these are more; and kept */
 	uint64_t seconds;       /* of second contexts */
+	uint64_t contexts;      /* of all contexts, second ones too */
+	uint64_t contexts_max;  /* the most that has been */
 	uint64_t on_way;        /* from client to client at the most; in no report, but used */
 	uint64_t external;      /* used by others, as last told to the core */
 	uint64_t sample;        /* the same, as last measured */
@@ -82,7 +84,8 @@ void gpus_await_clients(struct gpus *gpus);
 /*
  * One client's bytes: on the card by its last report, and by its budget; its second context,
  * which is in neither; and managed memory that is out, whose place on the card the driver
- * keeps until others need it, so that NVML may count it as used. Up to so much more may be
+ * keeps until others need it, so that NVML may count it as used; and of what is on the card, its
+ * contexts. Up to so much more may be
  * others' without being seen: NVML does not tell the two apart.
  */
 struct gpu_share {
@@ -90,6 +93,7 @@ struct gpu_share {
 	uint64_t budget;
 	uint64_t second;
 	uint64_t kept;
+	uint64_t contexts;
 };
 void gpus_account(struct gpu *gpu, const struct gpu_share *before, const struct gpu_share *after);
 

@@ -121,6 +121,10 @@ static const struct option {
 	 "a hint holds others no longer (10)"},
 	{"NVSHARE_HINT_MARGIN_US", OPTION_US, AT(share.margin_ns), SEC / 1000000, SEC, NULL,
 	 "a hint's hold is so early, until more is known (50)"},
+	{"NVSHARE_HINT_MIN_PREPARE_US", OPTION_US, AT(share.prepare_ns), 0, SEC, NULL,
+	 "for work that is announced less long ahead others are held at once (100)"},
+	{"NVSHARE_HINTS", OPTION_BOOL, AT(share.is_hinting), 0, 0, NULL,
+	 "hold others for work that is announced; 0: hints are counted only (1)"},
 	{"NVSHARE_LOG", OPTION_ENUM, AT(log_level), 0, LOG_LEVEL_COUNT_, log_level_names,
 	 "what is written to standard error (info)"},
 #undef AT
@@ -355,6 +359,8 @@ static int check_together(const struct options *options, char *ret_text)
 		text = "NVSHARE_HEARTBEAT_SEC is above NVSHARE_HEARTBEAT_LIMIT_SEC";
 	else if (options->share.margin_ns > options->share.hint_ns)
 		text = "NVSHARE_HINT_MARGIN_US is above NVSHARE_HINT_MAX_MS";
+	else if (options->share.prepare_ns > options->share.hint_ns)
+		text = "NVSHARE_HINT_MIN_PREPARE_US is above NVSHARE_HINT_MAX_MS";
 	if (!text)
 		return 0;
 	(void)snprintf(ret_text, OPTIONS_TEXT_LEN, "%s", text);

@@ -205,7 +205,12 @@ void server_deinit(struct server *server)
 void server_account(struct server *server, struct peer *peer, uint64_t on_card, uint64_t budget)
 {
 	uint64_t total = server->gpus.at[peer->gpu].total;
-	struct gpu_share share = {on_card, budget, peer->mem.second, 0};
+	struct gpu_share share = {
+		.on_card = on_card,
+		.budget = budget,
+		.second = peer->mem.second,
+		.contexts = peer->mem.pinned[NVSHARE_PINNED_CONTEXT],
+	};
 
 	if (peer->backend == NVSHARE_BACKEND_MANAGED)
 		share.kept = peer->mem.swapped < total ? peer->mem.swapped : total;

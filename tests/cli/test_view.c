@@ -281,6 +281,9 @@ static void how_the_time_is_shared_is_shown_where_it_is(void **state)
 	gpu.n_preempt_timeouts = 2;
 	gpu.lc_gpu_ns = 12 * SEC;
 	gpu.be_gpu_ns = 30 * SEC;
+	gpu.known_ns = 100 * SEC;
+	gpu.contexts = GIB / 2;
+	gpu.contexts_max = GIB;
 	clients[0].gpu_ns = 43 * SEC;
 	clients[0].run_ns = 100 * SEC;
 	clients[0].n_tasks = 40;
@@ -289,8 +292,10 @@ static void how_the_time_is_shared_is_shown_where_it_is(void **state)
 	clients[0].held_ns = SEC / 2;
 	clients[0].flags = NVSHARE_CLIENT_HELD | NVSHARE_CLIENT_SLICES_ONLY;
 	text = view(false);
-	has(text, "  time      12 s for critical work, 30 s for the rest; 120 preemptions,"
-		  " p50 0.70 ms, p99 1.25 ms, beyond freezing 0.061 and 0.140 ms, 2 failed\n");
+	has(text,
+	    "  time      12 s for critical work, 30 s for the rest, 42 % of 1 min 40 s; 120 preemptions,"
+	    " p50 0.70 ms, p99 1.25 ms, beyond freezing 0.061 and 0.140 ms, 2 failed\n");
+	has(text, "512.0 MiB in contexts (1.0 GiB at the most)\n");
 	has(text, "USES");
 	has(text, "43 %");
 	has(text, "held for others, 3 of 40 too late, its bursts hold nobody: that was slow");

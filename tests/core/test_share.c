@@ -737,6 +737,35 @@ static void service_levels_that_are_missed_are_counted(void **state)
 	assert_int_equal(gpu.n_be_tasks, 1);
 }
 
+static void utilisation_is_of_the_time_since_the_first_client(void **state)
+{
+	struct share_gpu_status gpu;
+
+	(void)state;
+	rig_in(&rig, S);
+	share_gpu_status(&rig.share, 0, &gpu);
+	assert_int_equal(gpu.known_ns, 0);
+	rig_join(&rig, BE1, SHARE_CLASS_NORMAL, 100);
+	rig_in(&rig, S);
+	rig_busy(&rig, BE1);
+	rig_in(&rig, S);
+	assert_int_equal(rig_step(&rig, (struct share_event){.type = SHARE_EVENT_ACTIVITY,
+							     .client = BE1,
+							     .activity = SHARE_ACTIVITY_IDLE,
+							     .busy_ns = S}),
+			 0);
+	rig_in(&rig, 2 * S);
+	(void)rig_step(&rig, (struct share_event){.type = SHARE_EVENT_TIME});
+	share_gpu_status(&rig.share, 0, &gpu);
+	assert_int_equal(gpu.known_ns, 4 * S);
+	assert_in_range(gpu.be_gpu_ns, S * 99 / 100, S);
+	rig_leave(&rig, BE1);
+	rig_in(&rig, S);
+	(void)rig_step(&rig, (struct share_event){.type = SHARE_EVENT_TIME});
+	share_gpu_status(&rig.share, 0, &gpu);
+	assert_int_equal(gpu.known_ns, 5 * S);
+}
+
 static void requests_count_though_no_burst_ends(void **state)
 {
 	struct share_event event = {.type = SHARE_EVENT_ACTIVITY, .n_tasks = 3, .n_violations = 1};
@@ -804,6 +833,7 @@ int main(void)
 		TEST(an_idle_node_is_not_woken),
 		TEST(preemptions_are_timed_from_the_request_to_the_last_one_off),
 		TEST(service_levels_that_are_missed_are_counted),
+		TEST(utilisation_is_of_the_time_since_the_first_client),
 		TEST(requests_count_though_no_burst_ends),
 	};
 

@@ -228,6 +228,32 @@ static void what_is_learned_of_hints_is_in_the_status(void **state)
 	assert_int_equal(gpu.hint_error_ns, MS);
 }
 
+static void hints_can_be_forbidden(void **state)
+{
+	struct share_gpu_status gpu;
+	struct share_client_status client;
+
+	(void)state;
+	rig.config.is_hinting = false;
+	assert_int_equal(rig_config(&rig), 0);
+	hinted_node();
+	for (int i = 0; i < 2; i++) {
+		rig_does(&rig, 0, SHARE_ACTIVITY_HINT, US);
+		rig_in(&rig, MS);
+		assert_false(rig_is_held(&rig, 1));
+		rig_does(&rig, 0, SHARE_ACTIVITY_HINT, 0);
+		rig_does(&rig, 0, SHARE_ACTIVITY_BEGIN, 0);
+		rig_does(&rig, 0, SHARE_ACTIVITY_HINT, 4 * MS);
+		rig_does(&rig, 0, SHARE_ACTIVITY_END, MS);
+	}
+	rig_in(&rig, 3900 * US);
+	assert_false(rig_is_held(&rig, 1));
+	share_gpu_status(&rig.share, 0, &gpu);
+	share_client_status(&rig.share, 0, &client);
+	assert_int_equal(gpu.n_hints, 4);
+	assert_int_equal(gpu.n_hints_missed + client.margin_ns, 0);
+}
+
 static void a_hint_holds_just_before_its_time_and_ends_by_itself(void **state)
 {
 	struct share_gpu_status status;
@@ -831,6 +857,7 @@ int main(void)
 		TEST(the_margin_grows_with_errors_and_shrinks_without),
 		TEST(hostile_hints_do_no_harm),
 		TEST(what_is_learned_of_hints_is_in_the_status),
+		TEST(hints_can_be_forbidden),
 		TEST(a_hint_holds_just_before_its_time_and_ends_by_itself),
 		TEST(a_hint_s_hold_begins_as_early_as_the_slower_ones_took),
 		TEST(announced_bursts_and_others_are_learned_of_apart),

@@ -265,16 +265,20 @@ static void account(struct gpus *gpus, uint64_t on_card, uint64_t budget)
 
 static void second_contexts_are_not_external(void **state)
 {
-	const struct gpu_share none = {0}, share = {.budget = 4 * GIB, .second = 2 * GIB};
+	const struct gpu_share none = {0},
+			       share = {.budget = 4 * GIB, .second = 2 * GIB, .contexts = GIB};
 	struct gpus gpus;
 
 	(void)state;
 	start_sampling(&gpus);
 	gpus_account(&gpus.at[0], &none, &share);
+	assert_int_equal(gpus.at[0].contexts, 3 * GIB);
 	assert_int_equal(gpus.at[0].seconds, 2 * GIB);
 	assert_int_equal(gpus.at[0].reported, 2 * GIB);
 	assert_int_equal(gpus.at[0].allowed, 6 * GIB);
 	gpus_account(&gpus.at[0], &share, &none);
+	assert_int_equal(gpus.at[0].contexts, 0);
+	assert_int_equal(gpus.at[0].contexts_max, 3 * GIB);
 	assert_int_equal(gpus.at[0].seconds + gpus.at[0].reported + gpus.at[0].allowed, 0);
 }
 

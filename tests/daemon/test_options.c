@@ -113,6 +113,10 @@ static void every_variable_is_taken(void **state)
 			     "feedback",
 			     "NVSHARE_ENERGY",
 			     "1",
+			     "NVSHARE_HINTS",
+			     "0",
+			     "NVSHARE_HINT_MIN_PREPARE_US",
+			     "250",
 			     "NVSHARE_ENERGY_BUDGET_W",
 			     "25",
 			     NULL};
@@ -131,6 +135,8 @@ static void every_variable_is_taken(void **state)
 	assert_int_equal(options.config.policy, SCHED_POLICY_DEADLINE);
 	assert_int_equal(options.share.slice_rule, SHARE_RULE_FEEDBACK);
 	assert_true(options.share.is_saving);
+	assert_false(options.share.is_hinting);
+	assert_int_equal(options.share.prepare_ns, 250000);
 	assert_int_equal(options.share.energy_budget_w, 25);
 	assert_int_equal(options.rights.priority, NVSHARE_PRIORITY_LOW);
 	assert_int_equal(rights_priority(&options.rights, 1000, NULL, 0), NVSHARE_PRIORITY_HIGH);

@@ -182,10 +182,16 @@ def test_what_a_program_s_hints_have_taught_is_shown(node):
     assert 0.000005 <= found["hint_margin_seconds"] <= 0.006
     assert node.client(be)["hints"] == 0
     gpu = node.status()["gpus"][0]
+    assert 0 < gpu["utilization_percent"] <= 100
+    had = gpu["critical_gpu_seconds"] + gpu["other_gpu_seconds"]
+    assert abs(had / gpu["known_seconds"] * 100 - gpu["utilization_percent"]) < 0.5
+    assert 2 * (4 << 20) <= gpu["context_memory"] <= gpu["context_memory_peak"]
     assert gpu["hints"] >= found["hints"] and 0 < gpu["hint_error_seconds"] < 0.1
     for program in (lc, be):
         program.kill()
         program.process.wait()
+    until("both are gone", lambda: node.gpu()["context_memory"] == 0)
+    assert node.gpu()["context_memory_peak"] >= gpu["context_memory"]
     node.expect_sound_scheduler()
 
 

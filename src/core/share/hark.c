@@ -219,6 +219,8 @@ static void on_hint(struct share *share, struct share_client *c, uint64_t value_
 	}
 	c->n_hints++;
 	share->gpus[c->gpu].n_hints++;
+	if (!share->config.is_hinting)
+		return;
 	predict_hint(&c->predict, &share->config, share->now_ns, value_ns);
 	if (!c->is_bursting)
 		plan_hint(share, c);

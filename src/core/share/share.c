@@ -26,6 +26,7 @@
 void share_config_default(struct share_config *ret_config)
 {
 	*ret_config = (struct share_config){
+		.is_hinting = true,
 		.is_holding = true,
 		.lc_max_percent = 90,
 		.lc_window_ns = SECOND_NS,

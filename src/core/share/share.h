@@ -60,6 +60,7 @@ enum share_rule {
 /* Tunables; every one may change at run time by SHARE_EVENT_CONFIG. */
 struct share_config {
 	enum share_rule slice_rule; /* default fixed */
+	bool is_hinting;            /* false: hints are counted, no more; default true */
 	bool is_holding;            /* false: slices only, nobody is ever held; default true */
 	uint32_t lc_max_percent;    /* of the time, for the critical; 10..100, default 90 */
 	uint64_t lc_window_ns;      /* over which that counts; default 1 s */
@@ -206,7 +207,7 @@ struct share_gpu_status {
 	uint64_t preempt_ns_total, preempt_ns_p50, preempt_ns_p99, preempt_ns_max;
 	uint64_t over_ns_p50, over_ns_p99, over_ns_max; /* of those: beyond holding itself */
 	uint64_t n_lc_tasks, n_be_tasks, n_slo_violations;
-	uint64_t lc_gpu_ns, be_gpu_ns;
+	uint64_t lc_gpu_ns, be_gpu_ns, known_ns;         /* known: since the first client */
 	uint64_t n_hints, n_hints_missed, hint_error_ns; /* the error's average */
 	bool is_slow, is_capped;
 };

@@ -68,6 +68,7 @@ void share_gpu_status(const struct share *share, uint32_t gpu, struct share_gpu_
 		.n_slo_violations = g->n_slo_violations,
 		.lc_gpu_ns = g->usage.class_ns[1],
 		.be_gpu_ns = g->usage.class_ns[0],
+		.known_ns = usage_known_ns(share, gpu),
 		.n_hints = g->n_hints,
 		.n_hints_missed = g->n_hints_missed,
 		.hint_error_ns = g->hint_error_ns,

@@ -265,3 +265,10 @@ uint64_t usage_ns(const struct share *share, uint32_t client)
 
 	return c->usage.gpu_ns + (c->usage.is_present ? drawn_ns(gu, &c->usage) : 0);
 }
+
+uint64_t usage_known_ns(const struct share *share, uint32_t gpu)
+{
+	const struct share_gpu_usage *gu = &share->gpus[gpu].usage;
+
+	return gu->at_ns ? gu->wall_ns + (share->now_ns - gu->at_ns) : 0;
+}

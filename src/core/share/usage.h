@@ -37,4 +37,7 @@ void usage_report(struct share *share, uint32_t client, uint64_t busy_ns, uint64
 /* Its GPU time until now, estimated. */
 uint64_t usage_ns(const struct share *share, uint32_t client);
 
+/* Since the first client of a GPU has joined; 0: none has. */
+uint64_t usage_known_ns(const struct share *share, uint32_t gpu);
+
 #endif
