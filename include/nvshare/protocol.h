@@ -198,6 +198,9 @@ enum nvshare_halt {
 	NVSHARE_HALT_COUNT
 };
 
+/* nvshare_lock_released::flags, nvshare_mem_update::flags */
+#define NVSHARE_REPORT_RDMA (1u << 0) /* its memory may be registered with devices: it stays */
+
 /*
  * The answer to DROP_LOCK, or (grant of the last LOCK_OK) given up early because idle.
  * Any outcome but SUCCESS: the client still runs if it ran, with budget unchanged. (Who
@@ -216,7 +219,7 @@ struct nvshare_lock_released {
 	uint32_t outcome; /* enum nvshare_outcome */
 	uint32_t wants;   /* 1: it still wants to run; queue it again */
 	uint32_t halt;    /* enum nvshare_halt */
-	uint32_t unused;
+	uint32_t flags;   /* NVSHARE_REPORT_* */
 };
 
 struct nvshare_set_tq {
@@ -235,8 +238,8 @@ struct nvshare_mem_update {
 	uint64_t moved;   /* bytes copied in since the last report */
 	uint64_t move_ns; /* time that took */
 	struct nvshare_mem mem;
-	uint32_t halt; /* enum nvshare_halt */
-	uint32_t unused;
+	uint32_t halt;  /* enum nvshare_halt */
+	uint32_t flags; /* NVSHARE_REPORT_* */
 };
 
 /* Why a client waits; also in the status. */
@@ -444,6 +447,7 @@ enum nvshare_client_state {
 #define NVSHARE_CLIENT_HELD            (1u << 4) /* runs, but is kept off the GPU just now */
 #define NVSHARE_CLIENT_BUSY            (1u << 5) /* has work on the GPU */
 #define NVSHARE_CLIENT_SLICES_ONLY     (1u << 6) /* freezing others was too slow for it */
+#define NVSHARE_CLIENT_RDMA            (1u << 7) /* its memory stays: NVSHARE_REPORT_RDMA */
 
 struct nvshare_status_client {
 	uint64_t budget;

@@ -66,6 +66,7 @@ struct peer {
 	uint32_t gpu;
 	uint32_t backend;
 	uint32_t halt;              /* enum nvshare_halt, as it said last */
+	uint32_t report_flags;      /* NVSHARE_REPORT_*, the same */
 	struct nvshare_claim claim; /* as given */
 	struct nvshare_door door;   /* where it takes memory over */
 	struct kin kin;

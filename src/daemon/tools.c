@@ -106,7 +106,7 @@ static void fill_gpu(const struct server *server, uint32_t index, struct nvshare
 	memcpy(ret->name, gpu->name, sizeof(ret->name));
 }
 
-static uint32_t client_flags(const struct sched_client_status *status,
+static uint32_t client_flags(const struct peer *peer, const struct sched_client_status *status,
 			     const struct share_client_status *share)
 {
 	return (status->hung ? NVSHARE_CLIENT_HUNG : 0) |
@@ -115,7 +115,8 @@ static uint32_t client_flags(const struct sched_client_status *status,
 	       (status->growing ? NVSHARE_CLIENT_GROWING : 0) |
 	       (share->is_held ? NVSHARE_CLIENT_HELD : 0) |
 	       (share->is_busy ? NVSHARE_CLIENT_BUSY : 0) |
-	       (share->is_slices_only ? NVSHARE_CLIENT_SLICES_ONLY : 0);
+	       (share->is_slices_only ? NVSHARE_CLIENT_SLICES_ONLY : 0) |
+	       (peer->report_flags & NVSHARE_REPORT_RDMA ? NVSHARE_CLIENT_RDMA : 0);
 }
 
 static void fill_client(const struct server *server, const struct peer *peer,
@@ -154,7 +155,7 @@ static void fill_client(const struct server *server, const struct peer *peer,
 		.why = status.why,
 		.position = status.position,
 		.backend = peer->backend,
-		.flags = client_flags(&status, &share),
+		.flags = client_flags(peer, &status, &share),
 		.last_outcome = status.last_outcome,
 		.halt = peer->halt,
 		.claim = peer->claim,

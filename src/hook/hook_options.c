@@ -81,6 +81,20 @@ static void read_backend(char *(*get)(const char *name), enum hook_options_backe
 		*ret = (enum hook_options_backend)index;
 }
 
+static void read_rdma(char *(*get)(const char *name), bool *ret_ignores)
+{
+	static const char *const names[] = {"stay", "ignore"};
+	const char *value = value_of(get, "NVSHARE_RDMA");
+	unsigned int index;
+
+	if (!value)
+		return;
+	if (parse_enum(value, names, sizeof(names) / sizeof(names[0]), &index))
+		complain("NVSHARE_RDMA", value, "stay or ignore");
+	else
+		*ret_ignores = index == 1;
+}
+
 static void read_u32(char *(*get)(const char *name), const char *name, const struct range *range,
 		     uint32_t *ret)
 {
@@ -188,6 +202,7 @@ void hook_options_parse(char *(*get)(const char *name), struct hook_options *ret
 	read_bool(get, "NVSHARE_ENABLE_SINGLE_OVERSUB", &ret->single_oversub);
 	read_bool(get, "NVSHARE_FREEZE", &ret->freeze);
 	read_bool(get, "NVSHARE_TRANSFER", &ret->transfer);
+	read_rdma(get, &ret->ignores_rdma);
 	read_time(get, "NVSHARE_ORPHAN_TIMEOUT_SEC", &orphan, &ret->orphan_ns);
 	read_time(get, "NVSHARE_DRAIN_MS", &grace, &ret->drain_ns);
 	read_time(get, "NVSHARE_DRAIN_MAX_MS", &drain, &ret->drain_max_ns);

@@ -29,6 +29,7 @@ struct hook_options {
 	bool single_oversub;               /* NVSHARE_ENABLE_SINGLE_OVERSUB */
 	bool freeze;                       /* NVSHARE_FREEZE; 1 */
 	bool transfer;                     /* NVSHARE_TRANSFER; 1 */
+	bool ignores_rdma;                 /* NVSHARE_RDMA=ignore; else stay */
 	uint64_t orphan_ns;                /* NVSHARE_ORPHAN_TIMEOUT_SEC, 0 to 86400; 30 */
 	uint64_t drain_ns;                 /* NVSHARE_DRAIN_MS, 0 to 600000; 10 */
 	uint64_t drain_max_ns;             /* NVSHARE_DRAIN_MAX_MS, 1 to 600000; 2000 */

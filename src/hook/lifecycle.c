@@ -7,6 +7,7 @@
 #include "hook/freeze/freeze.h"
 #include "hook/gate/gate.h"
 #include "hook/memory/budget.h"
+#include "hook/memory/rdma.h"
 #include "hook/pager/pager.h"
 
 #include <errno.h>
@@ -25,6 +26,7 @@ static void on_fork_child(void)
 	device_after_fork_child();
 	budget_after_fork_child();
 	pager_after_fork_child();
+	rdma_after_fork_child();
 	freeze_after_fork_child();
 	errno = saved_errno;
 }

@@ -161,10 +161,12 @@ static int check_ranges(const struct msg *msg)
 		is_good = msg->body.lock_released_7.outcome < NVSHARE_OUTCOME_COUNT &&
 			  msg->body.lock_released_7.wants <= 1 &&
 			  msg->body.lock_released_7.halt < NVSHARE_HALT_COUNT &&
+			  !(msg->body.lock_released_7.flags & ~NVSHARE_REPORT_RDMA) &&
 			  mem_in_range(&msg->body.lock_released_7.mem);
 		break;
 	case NVSHARE_MSG_MEM_UPDATE:
 		is_good = msg->body.mem_update_9.halt < NVSHARE_HALT_COUNT &&
+			  !(msg->body.mem_update_9.flags & ~NVSHARE_REPORT_RDMA) &&
 			  mem_in_range(&msg->body.mem_update_9.mem);
 		break;
 	case NVSHARE_MSG_WAIT_FOR_MEM:

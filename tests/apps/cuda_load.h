@@ -60,6 +60,8 @@
 	F(cuMemFreeHost, cuMemFreeHost, 2000, "", (void *ptr))                                     \
 	F(cuPointerGetAttribute, cuPointerGetAttribute, 4000, "",                                  \
 	  (void *data, CUpointer_attribute attribute, CUdeviceptr ptr))                            \
+	F(cuPointerSetAttribute, cuPointerSetAttribute, 6000, "",                                  \
+	  (const void *value, CUpointer_attribute attribute, CUdeviceptr ptr))                     \
 	F(cuPointerGetAttributes, cuPointerGetAttributes, 7000, "",                                \
 	  (unsigned int n, CUpointer_attribute *attributes, void **data, CUdeviceptr ptr))         \
 	F(cuMemcpyHtoD, cuMemcpyHtoD_v2, 3020, "_ptds",                                            \

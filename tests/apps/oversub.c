@@ -5,6 +5,7 @@
  */
 #include "lib/buffer.h"
 
+#include <fcntl.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -33,6 +34,8 @@ static const char help[] =
 	"  --pitch | --async | --managed   other memory than cuMemAlloc's\n"
 	"  --vmm           many handles of cuMemCreate, mapped side by side\n"
 	"  --shared        the same, exported once\n"
+	"  --open FILE       kept open, from the first pass after it exists\n"
+	"  --sync-memops N   sets that attribute of the first N allocations (0)\n"
 	"  --device N        (0)\n"
 	"  --name NAME       in messages (oversub)\n"
 	"  --verbose         a line a pass\n";
@@ -47,6 +50,8 @@ static struct {
 	uint32_t seed;
 	uint64_t n_threads;
 	uint64_t n_resident;
+	uint64_t n_sync_memops;
+	const char *open;
 	int device;
 	enum buffer_kind kind;
 	bool is_churn;
@@ -127,6 +132,10 @@ static void parse(int argc, char **argv)
 			opt.n_threads = app_value_u64(argc, argv, &i, 1, OVERSUB_THREADS_MAX);
 		else if (app_is(argv[i], "--resident"))
 			opt.n_resident = app_value_u64(argc, argv, &i, 0, 10000);
+		else if (app_is(argv[i], "--open"))
+			opt.open = app_value(argc, argv, &i);
+		else if (app_is(argv[i], "--sync-memops"))
+			opt.n_sync_memops = app_value_u64(argc, argv, &i, 0, OVERSUB_BUFFERS_MAX);
 		else if (app_is(argv[i], "--device"))
 			opt.device = (int)app_value_u64(argc, argv, &i, 0, 63);
 		else if (app_is(argv[i], "--name"))
@@ -248,6 +257,24 @@ static bool goes_on(const struct worker *w)
 	return opt.until && w->n_passes < 60000 && access(opt.until, F_OK) != 0;
 }
 
+/* As a network library does with its card: it stays open, and nobody closes it. */
+static void open_device(const struct worker *w)
+{
+	if (!opt.open || w->index > 0 || open(opt.open, O_RDONLY | O_CLOEXEC) < 0)
+		return;
+	printf("%s opened %s\n", app_name, opt.open);
+	fflush(stdout);
+	opt.open = NULL;
+}
+
+/* What is about to be registered with a device. */
+static void set_sync_memops(const struct buffer *b)
+{
+	unsigned int on = 1;
+
+	APP_CALL(cuPointerSetAttribute(&on, CU_POINTER_ATTRIBUTE_SYNC_MEMOPS, b->p));
+}
+
 static void *work(void *data)
 {
 	struct worker *w = data;
@@ -264,11 +291,14 @@ static void *work(void *data)
 		buffers[i].seed = opt.seed + (uint32_t)i;
 		buffer_alloc(&buffers[i], &app, opt.size / opt.n_buffers, w->stream);
 		buffer_fill(&buffers[i], &app, w->stream);
+		if (i < opt.n_sync_memops)
+			set_sync_memops(&buffers[i]);
 	}
 	if (opt.is_graph)
 		capture(w);
 	while (goes_on(w)) {
 		pass(w);
+		open_device(w);
 		if (opt.is_churn)
 			churn(w);
 		if (opt.is_verbose && w->index == 0) {

@@ -277,6 +277,14 @@ uint64_t pager_give_host_memory(CUdevice dev)
 	return bytes;
 }
 
+void pager_pin_all(CUdevice dev)
+{
+	struct nvshare_mem mem;
+
+	budget_read(dev, &mem);
+	budget_pin(dev, mem.resident, NVSHARE_PINNED_PLAIN);
+}
+
 void pager_after_fork_child(void)
 {
 }

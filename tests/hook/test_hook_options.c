@@ -59,6 +59,7 @@ static void defaults_hold_when_nothing_is_set(void **unused)
 	assert_false(o.require_scheduler);
 	assert_false(o.ipc);
 	assert_true(o.transfer);
+	assert_false(o.ignores_rdma);
 	assert_false(o.single_oversub);
 	assert_int_equal(o.orphan_ns, 30000000000ull);
 	assert_int_equal(o.drain_ns, 10000000);
@@ -77,6 +78,7 @@ static void every_variable_is_read(void **unused)
 		{"NVSHARE_REQUIRE_SCHEDULER", (char[]){"1"}},
 		{"NVSHARE_IPC", (char[]){"yes"}},
 		{"NVSHARE_TRANSFER", (char[]){"0"}},
+		{"NVSHARE_RDMA", (char[]){"ignore"}},
 		{"NVSHARE_ENABLE_SINGLE_OVERSUB", (char[]){"on"}},
 		{"NVSHARE_ORPHAN_TIMEOUT_SEC", (char[]){"0"}},
 		{"NVSHARE_DRAIN_MS", (char[]){"0"}},
@@ -96,6 +98,7 @@ static void every_variable_is_read(void **unused)
 	assert_true(o.require_scheduler);
 	assert_true(o.ipc);
 	assert_false(o.transfer);
+	assert_true(o.ignores_rdma);
 	assert_true(o.single_oversub);
 	assert_int_equal(o.orphan_ns, 0);
 	assert_int_equal(o.drain_ns, 0);
@@ -131,6 +134,7 @@ static void a_bad_value_is_said_in_one_line_and_the_default_used(void **unused)
 		{{"NVSHARE_MEMORY_BACKEND", empty}, NULL},
 		{{"NVSHARE_REQUIRE_SCHEDULER", bad_bool}, "1 or 0"},
 		{{"NVSHARE_TRANSFER", bad_bool}, "1 or 0"},
+		{{"NVSHARE_RDMA", bad_bool}, "stay or ignore"},
 		{{"NVSHARE_ORPHAN_TIMEOUT_SEC", huge}, "0 to 86400"},
 		{{"NVSHARE_DRAIN_MS", bad_number}, "0 to 600000"},
 		{{"NVSHARE_DRAIN_MAX_MS", bad_number}, "1 to 600000"},

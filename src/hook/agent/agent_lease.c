@@ -11,6 +11,7 @@
 #include "hook/host/hostpool.h"
 #include "hook/memory/backend.h"
 #include "hook/memory/budget.h"
+#include "hook/memory/rdma.h"
 #include "hook/pager/second.h"
 #include "hook/pager/transfer.h"
 #include "hook/table/cuda_real.h"
@@ -132,6 +133,30 @@ static int evict_to_door(struct agent_link *link, uint64_t bytes)
 	return outcome;
 }
 
+/*
+ * Memory that a device may reach by itself stays: all of it, since nobody can tell which that
+ * is. Managed memory can not be registered, and moves by the driver's own doing.
+ */
+static bool may_move(const struct agent_link *link, uint64_t bytes)
+{
+	enum rdma rdma;
+
+	if (!bytes || backend_of(link->dev) == NVSHARE_BACKEND_MANAGED)
+		return true;
+	rdma = rdma_look();
+	if (rdma == RDMA_OPEN)
+		pager_pin_all(link->dev);
+	return rdma == RDMA_NONE;
+}
+
+/* Not even stopped for bytes that it does not give. */
+static uint32_t stop(struct agent_link *link, uint64_t bytes)
+{
+	if (!may_move(link, bytes))
+		return NVSHARE_OUTCOME_UNSUPPORTED;
+	return agent_halt(link, bytes, link->lease.work == LEASE_WORK_GIVE_UP);
+}
+
 static uint32_t evict(struct agent_link *link, uint64_t bytes)
 {
 	int outcome = NVSHARE_OUTCOME_SUCCESS;
@@ -141,6 +166,8 @@ static uint32_t evict(struct agent_link *link, uint64_t bytes)
 	link->out = (struct pager_move){0};
 	link->out_asked = bytes;
 	link->out_told = 0;
+	if (!may_move(link, bytes))
+		return agent_halt_evicted(NVSHARE_OUTCOME_UNSUPPORTED);
 	budget_read(link->dev, &mem);
 	if (!enter_to_move(link->dev, bytes ? mem.resident : 0, link->second_max, &place))
 		return agent_halt_evicted(bytes && mem.resident ? NVSHARE_OUTCOME_INVALID_STATE
@@ -331,6 +358,11 @@ static void return_slack(struct agent_link *link)
 					  keep > SLACK_BYTES_MIN ? keep : SLACK_BYTES_MIN);
 }
 
+static uint32_t report_flags(void)
+{
+	return rdma_is_seen() ? NVSHARE_REPORT_RDMA : 0;
+}
+
 static void send_memory(struct agent_link *link)
 {
 	struct nvshare_mem_update body = {
@@ -338,6 +370,7 @@ static void send_memory(struct agent_link *link)
 		.moved = link->in.bytes,
 		.move_ns = link->in.ns,
 		.halt = agent_halt_how(link),
+		.flags = report_flags(),
 	};
 
 	return_slack(link);
@@ -384,6 +417,7 @@ static void send_released(struct agent_link *link, const struct lease_action *ac
 		.outcome = action->outcome,
 		.wants = action->wants,
 		.halt = agent_halt_how(link),
+		.flags = report_flags(),
 	};
 
 	(void)agent_take_changed(link->dev);
@@ -437,8 +471,7 @@ static bool perform(struct agent_link *link, const struct lease_action *action,
 	case LEASE_ACTION_DRAIN:
 		*ret_end = (struct lease_event){
 			.type = LEASE_EVENT_DRAINED,
-			.outcome = agent_halt(link, action->bytes,
-					      link->lease.work == LEASE_WORK_GIVE_UP),
+			.outcome = stop(link, action->bytes),
 		};
 		return true;
 	case LEASE_ACTION_EVICT:

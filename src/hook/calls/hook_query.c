@@ -8,6 +8,7 @@
 #include "hook/table/hooks.h"
 
 #include "hook/gate/gate.h"
+#include "hook/hook_options.h"
 #include "hook/memory/charge.h"
 #include "hook/memory/meminfo.h"
 #include "hook/pager/managed.h"
@@ -297,6 +298,27 @@ CUresult cuPointerGetAttributes(unsigned int numAttributes, CUpointer_attribute 
 	return CUDA_SUCCESS;
 }
 
+/*
+ * It is asked for memory that is about to be registered with a device, which then reads and
+ * writes it by itself: so it stays, also when the attribute is taken back. false: not the
+ * pager's.
+ */
+static bool set_sync_memops(bool on, CUdeviceptr ptr)
+{
+	struct pager_hold hold;
+	CUdeviceptr base;
+	size_t size;
+
+	if (on && !hook_options()->ignores_rdma &&
+	    pager_find(ptr, &base, &size, NULL, NULL, NULL)) {
+		gate_enter();
+		if (pager_hold(base, size, &hold))
+			pager_unhold(&hold, true);
+		gate_leave();
+	}
+	return pager_set_sync_memops(ptr, on);
+}
+
 CUresult cuPointerSetAttribute(const void *value, CUpointer_attribute attribute, CUdeviceptr ptr)
 {
 	bool is_entered;
@@ -307,7 +329,7 @@ CUresult cuPointerSetAttribute(const void *value, CUpointer_attribute attribute,
 		return CUDA_ERROR_NOT_FOUND;
 	if (value && attribute == CU_POINTER_ATTRIBUTE_SYNC_MEMOPS) {
 		memcpy(&on, value, sizeof(on));
-		if (pager_set_sync_memops(ptr, on != 0)) {
+		if (set_sync_memops(on != 0, ptr)) {
 			/* It may refuse memory that is not plain; the answer stays ours. */
 			(void)cuda_real.cuPointerSetAttribute(value, attribute, ptr);
 			return CUDA_SUCCESS;

@@ -54,6 +54,9 @@ struct pager_hold {
 bool pager_hold(CUdeviceptr ptr, size_t size, struct pager_hold *ret_hold);
 void pager_unhold(const struct pager_hold *hold, bool is_pinned);
 
+/* The agent's side: all that is on the card now stays there from now on, and counts as pinned. */
+void pager_pin_all(CUdevice dev);
+
 /*
  * The context is dead (call it after the driver destroyed it): its allocations, put-off
  * frees and registered host memory go with it.

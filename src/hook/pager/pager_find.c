@@ -10,6 +10,8 @@
 #include "hook/gate/gate.h"
 #include "util/clock.h"
 
+#include <stdlib.h>
+
 struct pager_alloc *pager_alloc_at(CUdeviceptr ptr)
 {
 	struct pager_alloc *alloc = pager.allocs.rbh_root, *best = NULL;
@@ -165,4 +167,43 @@ void pager_unhold(const struct pager_hold *hold, bool is_pinned)
 	pager_range_unref(hold->range);
 	if (bytes)
 		budget_pin(dev, bytes, NVSHARE_PINNED_PLAIN);
+}
+
+/*
+ * What one thread works on is being taken or freed: it is nobody else's yet, or no more. What
+ * is out has no mapping to be registered by.
+ */
+static uint64_t pin_range(struct pager_range *range)
+{
+	uint64_t bytes = 0;
+
+	pthread_mutex_lock(&pager.lock);
+	for (size_t i = 0; i < range->n_chunks; i++) {
+		struct pager_chunk *chunk = &range->chunks[i];
+
+		if (chunk->is_pinned || chunk->state != PAGER_RESIDENT)
+			continue;
+		chunk->is_pinned = true;
+		bytes += chunk->size;
+	}
+	pthread_mutex_unlock(&pager.lock);
+	return bytes;
+}
+
+void pager_pin_all(CUdevice dev)
+{
+	struct pager_range **ranges;
+	uint64_t bytes;
+	size_t n;
+
+	/* What is not pinned now will be when it is asked for again. */
+	if (!pager_device(dev) || !pager_ranges(dev, &ranges, &n))
+		return;
+	for (size_t i = 0; i < n; i++) {
+		bytes = pin_range(ranges[i]);
+		if (bytes)
+			budget_pin(dev, bytes, ranges[i]->ops->pinned_kind);
+		pager_range_unref(ranges[i]);
+	}
+	free(ranges);
 }
