@@ -193,3 +193,20 @@ def test_contexts_are_destroyed_while_their_memory_is_out(node):
              name="reset").expect_verified()
     assert node.gpu()["moved_in_bytes"] > 0
     finish(node, node.flag("enough"), [other])
+
+
+@pytest.mark.slow
+def test_who_has_been_idle_for_long_keeps_nothing_for_the_next_stop(node):
+    """A notebook between two cells; what it has out comes back all the same."""
+    node.start_scheduler()
+    notebook = node.app("oversub", "--size", "150MiB", "--passes", 2, "--think", 60000, "--verbose", name="notebook")
+    until("it thinks", lambda: "pass 1/2" in notebook.output())
+    node.app("oversub", "--size", "150MiB", "--passes", 3).expect_verified()
+    client = node.client(notebook)
+    assert client["memory_swapped"] and client["memory_second_context"], client
+    until("its second context is gone", lambda: not node.client(notebook)["memory_second_context"], 50)
+    client = node.client(notebook)
+    assert client["memory_swapped"] and client["state"] == "idle", client
+    notebook.expect_verified()
+    node.expect_empty()
+    node.expect_sound_scheduler()

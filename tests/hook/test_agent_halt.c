@@ -4,6 +4,20 @@
 
 #include "share_hook_rig.h"
 
+#include <sys/syscall.h>
+
+/* Half a minute passes at once. */
+static uint64_t later_s;
+
+int clock_gettime(clockid_t clock, struct timespec *ret)
+{
+	int r = (int)syscall(SYS_clock_gettime, clock, ret);
+
+	if (!r)
+		ret->tv_sec += (time_t)__atomic_load_n(&later_s, __ATOMIC_SEQ_CST);
+	return r;
+}
+
 static void keeps_the_gpu_when_work_does_not_end(void)
 {
 	struct nvshare_lock_released r;
@@ -251,6 +265,56 @@ static void undoes_an_eviction_that_fails(void)
 	wait_until(gate_get() == GATE_OPEN);
 }
 
+/* Stopped, with nothing more to do: a notebook between two cells. */
+static int begin_idle(void)
+{
+	struct nvshare_lock_released r;
+	int fd;
+
+	fake_listen(dir);
+	fd = begin_running();
+	fake_set(can_freeze, 1);
+	fake_set(has_second, 1); /* it was prepared for */
+	fake_set(n_loose, 3);
+	fake_drop(fd, 1, 60 * MIB, 4);
+	r = fake_expect(fd, NVSHARE_MSG_LOCK_RELEASED).body.lock_released_7;
+	check(r.outcome == NVSHARE_OUTCOME_SUCCESS && r.mem.swapped == 60 * MIB && !r.wants);
+	return fd;
+}
+
+static void what_a_stop_needs_goes_when_it_has_been_idle_for_long(void)
+{
+	struct nvshare_lock_released r;
+	struct nvshare_mem_update u;
+	struct user user = {0};
+	int fd = begin_idle();
+
+	__atomic_store_n(&later_s, 20, __ATOMIC_SEQ_CST);
+	agent_wake();
+	fake_drop(fd, 0, 10 * MIB, 5);
+	r = fake_expect(fd, NVSHARE_MSG_LOCK_RELEASED).body.lock_released_7;
+	check(r.mem.swapped == 70 * MIB);
+	check(fake_get(n_second_drops) == 0);
+	__atomic_store_n(&later_s, 31, __ATOMIC_SEQ_CST);
+	agent_wake();
+	wait_until(fake_get(n_second_drops) == 1);
+	wait_until(fake_get(n_loose) == 0); /* what is out comes back as quickly as ever */
+
+	start(&user, pass_gate);
+	(void)fake_expect(fd, NVSHARE_MSG_REQ_LOCK);
+	fake_available(fd, 150 * MIB, 7);
+	do
+		u = fake_expect(fd, NVSHARE_MSG_MEM_UPDATE).body.mem_update_9;
+	while (u.mem.swapped);
+	fake_grant(fd, 2, 150 * MIB, 8);
+	(void)finish(&user);
+	fake_set(is_working, 1);
+	fake_drop(fd, 2, 60 * MIB, 9);
+	r = fake_expect(fd, NVSHARE_MSG_LOCK_RELEASED).body.lock_released_7;
+	check(r.outcome == NVSHARE_OUTCOME_SUCCESS && r.mem.swapped == 60 * MIB);
+	check(fake_get(has_second) == 1 && fake_get(evict_was_frozen) == 1);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -265,6 +329,7 @@ int main(void)
 		child_test(a_capture_can_end_when_it_can_not_freeze),
 		child_test(a_capture_can_end_when_the_gate_was_barred),
 		child_test(undoes_an_eviction_that_fails),
+		child_test(what_a_stop_needs_goes_when_it_has_been_idle_for_long),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

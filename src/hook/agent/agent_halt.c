@@ -150,8 +150,9 @@ bool agent_halt_prepare(struct agent_link *link, uint64_t bytes, bool is_urgent)
 void agent_halt_keep(struct agent_link *link)
 {
 	bool has_any = second_get(link->dev) || hostpool_bytes();
+	bool may_lie = lease_is_open(&link->lease) || link->lease.state == LEASE_IDLE;
 
-	if (!has_any || !lease_is_open(&link->lease) || link->is_watched)
+	if (!has_any || !may_lie || link->is_watched)
 		link->spare_ns = AGENT_NEVER;
 	else if (link->spare_ns == AGENT_NEVER)
 		link->spare_ns = clock_now_ns() + HALT_SPARE_NS;
@@ -172,6 +173,24 @@ static void let_go(const struct agent_link *link)
 	}
 	if (has_any)
 		agent_memory_changed(link->dev);
+}
+
+/*
+ * What an idle program has out was registered in the context that is gone. It comes back at
+ * the speed of the bus only if it is again; bit by bit, so that messages are heard between.
+ */
+static bool register_host_memory(struct agent_link *link)
+{
+	struct agent_place place;
+
+	if (!link->is_host_loose)
+		return false;
+	link->is_host_loose = false;
+	if (link->lease.state != LEASE_IDLE || !agent_enter_context(link->dev, &place))
+		return false;
+	link->is_host_loose = hostpool_register_one();
+	agent_leave_context(&place);
+	return link->is_host_loose;
 }
 
 /* Bit by bit, so that messages are heard between. */
@@ -231,8 +250,9 @@ uint64_t agent_halt_tick(struct agent_link *link, uint64_t now_ns)
 	if (now_ns >= link->spare_ns) {
 		link->spare_ns = AGENT_NEVER;
 		let_go(link);
+		link->is_host_loose = true;
 	}
-	if (give_host_memory(link))
+	if (give_host_memory(link) || register_host_memory(link))
 		return now_ns;
 	return add_host_memory(link) ? now_ns : link->spare_ns;
 }

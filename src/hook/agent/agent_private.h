@@ -57,6 +57,7 @@ struct agent_link {
 	bool lacks_second;        /* there was no room for one as it was needed last */
 	uint32_t told_how;        /* enum nvshare_halt, in the log */
 	uint64_t spare_ns;        /* what a stop needs is given up then; AGENT_NEVER: it is kept */
+	bool is_host_loose;       /* host memory in use may be registered nowhere */
 	bool is_report_due;
 	uint64_t report_ns; /* no report before then */
 	struct nvshare_mem reported;
@@ -130,7 +131,8 @@ void agent_halt_reset(void);                       /* after fork() */
 
 /*
  * What makes a stop quick (the second context, host memory) is kept for a while after it
- * was needed. keep: it may be needed, or not any more. tick: returns when to call it again.
+ * was needed; who is idle, its memory out or not, needs neither before it has run again. keep: it
+ * may be needed, or not any more. tick: returns when to call it again.
  */
 void agent_halt_keep(struct agent_link *link);
 uint64_t agent_halt_tick(struct agent_link *link, uint64_t now_ns);

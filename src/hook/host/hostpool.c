@@ -109,24 +109,20 @@ static void slab_register(struct hostpool_slab *slab)
 	pthread_mutex_unlock(&pool.lock);
 }
 
-/*
- * What was registered in a context that is dead. Slabs go away by hostpool_trim() alone,
- * which is called by the thread that is here.
- */
-static void register_again(void)
+/* Slabs go away by hostpool_trim() alone, which is called by the thread that is here. */
+bool hostpool_register_one(void)
 {
 	struct hostpool_slab *slab;
 
-	do {
-		pthread_mutex_lock(&pool.lock);
-		for (slab = pool.slabs; slab && (slab->ctx || slab->is_tried); slab = slab->next)
-			;
-		if (slab)
-			slab->is_tried = true;
-		pthread_mutex_unlock(&pool.lock);
-		if (slab)
-			slab_register(slab);
-	} while (slab);
+	pthread_mutex_lock(&pool.lock);
+	for (slab = pool.slabs; slab && (slab->ctx || slab->is_tried); slab = slab->next)
+		;
+	if (slab)
+		slab->is_tried = true;
+	pthread_mutex_unlock(&pool.lock);
+	if (slab)
+		slab_register(slab);
+	return slab != NULL;
 }
 
 /* Takes addr, whatever comes of it. */
@@ -179,7 +175,8 @@ void hostpool_begin(uint64_t bytes, bool is_urgent, void (*ready)(void))
 {
 	uint64_t unused;
 
-	register_again();
+	while (hostpool_register_one())
+		;
 	unused = hostpool_unused();
 	touched_want(unused < bytes ? bytes - unused : 0, bytes_added(), is_urgent, ready);
 }

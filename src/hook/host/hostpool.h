@@ -53,6 +53,12 @@ bool hostpool_may_add(void); /* there is a slab to add */
 /* Registers and adds one, which takes milliseconds. A context is current. */
 void hostpool_add_one(void);
 
+/*
+ * Registers a slab of a context that is dead, which takes milliseconds. A context is current.
+ * false: there was none.
+ */
+bool hostpool_register_one(void);
+
 /* Parts of bytes in all, in order; grows the pool when it must. NULL: no memory. */
 struct hostpool_part *hostpool_get(uint64_t bytes);
 struct hostpool_part *hostpool_put(struct hostpool_part *parts); /* returns NULL; takes NULL */
