@@ -201,6 +201,60 @@ static void a_failure_half_way_leaves_all_as_it_was(void **state)
 	assert_int_equal(cuMemRelease(b), CUDA_SUCCESS);
 }
 
+static CUdeviceptr stuck_at;
+
+static CUresult unmap_others(CUdeviceptr ptr, size_t size)
+{
+	return ptr == stuck_at ? CUDA_ERROR_UNKNOWN : fake_unmap(ptr, size);
+}
+
+static CUresult map_none(CUdeviceptr ptr, size_t size, size_t offset,
+			 CUmemGenericAllocationHandle handle, unsigned long long flags)
+{
+	(void)ptr;
+	(void)size;
+	(void)offset;
+	(void)handle;
+	(void)flags;
+	return CUDA_ERROR_UNKNOWN;
+}
+
+/* Others would be given a place on the card that is not free. */
+static void what_can_not_be_taken_away_whole_counts_as_pinned_until_it_is_back(void **state)
+{
+	CUmemGenericAllocationHandle a = create(2 * MIB), b = create(4 * MIB);
+	CUdeviceptr at_a = reserve(2 * MIB), also_a = reserve(2 * MIB), at_b = reserve(4 * MIB);
+	struct cuda_real driver = cuda_real;
+
+	(void)state;
+	map(at_a, 2 * MIB, a);
+	map(also_a, 2 * MIB, a);
+	map(at_b, 4 * MIB, b);
+	fill(at_a, 2 * MIB, 3);
+	stuck_at = at_a; /* after the other one */
+	cuda_real.cuMemUnmap = unmap_others;
+	cuda_real.cuMemMap = map_none;
+	evict_all();
+	cuda_real = driver;
+	assert_int_equal(fake.used, 2 * MIB);
+	assert_int_equal(counts().pinned[NVSHARE_PINNED_VMM], 2 * MIB);
+	assert_int_equal(counts().swapped, 4 * MIB);
+	unmap(at_b, 4 * MIB);
+	assert_int_equal(cuMemRelease(b), CUDA_SUCCESS);
+	assert_int_equal(counts().swapped, 1); /* it is not whole */
+	budget_set(0, 2 * MIB);                /* its own place is enough for it */
+	restore_all();
+	assert_int_equal(counts().pinned[NVSHARE_PINNED_VMM], 0);
+	assert_int_equal(counts().swapped, 0);
+	verify(at_a, 2 * MIB, 3);
+	verify(also_a, 2 * MIB, 3);
+	assert_int_equal(counts().resident, 2 * MIB);
+	unmap(at_a, 2 * MIB);
+	unmap(also_a, 2 * MIB);
+	assert_int_equal(cuMemRelease(a), CUDA_SUCCESS);
+	assert_int_equal(fake.used, 0);
+}
+
 static void a_call_that_the_driver_refuses_changes_nothing(void **state)
 {
 	CUmemGenericAllocationHandle handle = create(2 * MIB);
@@ -237,6 +291,7 @@ int main(void)
 		VMM_TEST(a_call_that_needs_the_memory_waits_for_it),
 		VMM_TEST(creating_waits_for_room),
 		VMM_TEST(a_failure_half_way_leaves_all_as_it_was),
+		VMM_TEST(what_can_not_be_taken_away_whole_counts_as_pinned_until_it_is_back),
 		VMM_TEST(a_call_that_the_driver_refuses_changes_nothing),
 	};
 

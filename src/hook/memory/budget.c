@@ -187,6 +187,42 @@ void budget_swapped_freed(CUdevice dev, uint64_t bytes)
 	agent_memory_changed(dev);
 }
 
+static void stick(CUdevice dev, uint64_t bytes, bool is_more)
+{
+	struct budget_device *d = budget_device(dev);
+
+	if (!d)
+		return;
+	pthread_mutex_lock(&budget_state.lock);
+	if (is_more)
+		d->stuck += bytes;
+	else
+		budget_subtract(&d->stuck, bytes);
+	pthread_mutex_unlock(&budget_state.lock);
+	agent_memory_changed(dev);
+}
+
+void budget_stuck(CUdevice dev, uint64_t bytes)
+{
+	stick(dev, bytes, true);
+}
+
+void budget_unstuck(CUdevice dev, uint64_t bytes)
+{
+	stick(dev, bytes, false);
+}
+
+/* One byte of it stays out, so that the program is not taken for whole and let go on. */
+static void tell_stuck(const struct budget_device *d, struct nvshare_mem *mem)
+{
+	if (!d->stuck || !mem->swapped)
+		return;
+	budget_subtract(&mem->swapped, d->stuck);
+	if (!mem->swapped)
+		mem->swapped = 1;
+	mem->pinned[NVSHARE_PINNED_VMM] += d->stuck;
+}
+
 static uint64_t lacking(const struct budget_device *d)
 {
 	uint64_t have = budget_unused(d), need = d->need + d->pressing;
@@ -204,6 +240,7 @@ void budget_read(CUdevice dev, struct nvshare_mem *ret_mem)
 		return;
 	pthread_mutex_lock(&budget_state.lock);
 	*ret_mem = d->mem;
+	tell_stuck(d, ret_mem);
 	lack = lacking(d);
 	if (lack && (d->pressing ? !d->pressing_pinned : d->need_kind == BUDGET_PAGEABLE))
 		ret_mem->wanted = lack + d->slack;

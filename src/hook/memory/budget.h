@@ -80,6 +80,13 @@ void budget_swapped_out(CUdevice dev, uint64_t bytes);
 bool budget_swapped_in(CUdevice dev, uint64_t bytes); /* false: not within the budget now */
 void budget_swapped_freed(CUdevice dev, uint64_t bytes);
 
+/*
+ * Bytes that are counted as swapped are on the card all the same, as the program's own memory;
+ * or are so no more. They are told as pinned: nobody else may have their place.
+ */
+void budget_stuck(CUdevice dev, uint64_t bytes);
+void budget_unstuck(CUdevice dev, uint64_t bytes);
+
 void budget_read(CUdevice dev, struct nvshare_mem *ret_mem);
 uint64_t budget_get(CUdevice dev);
 uint64_t budget_limit(CUdevice dev);      /* NVSHARE_GPU_MEMORY_LIMIT in bytes; UINT64_MAX: none */

@@ -15,6 +15,7 @@ struct budget_device {
 	bool is_set; /* the agent gave a budget; without one there is no bound */
 	uint64_t budget;
 	struct nvshare_mem mem; /* wanted and wanted_pinned are worked out on reading */
+	uint64_t stuck;         /* of mem.swapped: has to come back, and never left the card */
 	bool is_known;          /* total and limit are */
 	uint64_t total;
 	uint64_t limit;
