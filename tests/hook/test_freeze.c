@@ -3,6 +3,8 @@
 /* Freezing: all is off or nothing is, and what happens in the worst moment. */
 
 #include "fake_rm.h"
+#include "hook/table/cuda_real.h"
+#include "hook/table/hooks.h"
 
 /* ---- freezing --------------------------------------------------------------------- */
 
@@ -363,6 +365,39 @@ static void calls_wait_for_the_thaw(void **unused)
 	assert_int_equal(n_in_driver, 1);
 }
 
+static CUresult close_opened(CUdeviceptr ptr)
+{
+	(void)ptr;
+	__atomic_add_fetch(&n_in_driver, 1, __ATOMIC_SEQ_CST);
+	return CUDA_SUCCESS;
+}
+
+static void *close_handle(void *arg)
+{
+	return cuIpcCloseMemHandle(4096) == CUDA_SUCCESS ? arg : NULL;
+}
+
+/* It unmaps, as cuMemFree does. */
+static void closing_what_another_process_shares_waits_for_the_thaw(void **unused)
+{
+	pthread_t thread;
+	void *ret;
+
+	(void)unused;
+	cuda_real.cuIpcCloseMemHandle = close_opened;
+	make_channels(GROUP, 2);
+	n_in_driver = 0;
+	assert_int_equal(freeze_begin(UINT64_MAX), 0);
+	assert_true(freeze_commit());
+	assert_int_equal(pthread_create(&thread, NULL, close_handle, &n_in_driver), 0);
+	(void)nanosleep(&(struct timespec){.tv_nsec = 5000000}, NULL);
+	assert_int_equal(__atomic_load_n(&n_in_driver, __ATOMIC_SEQ_CST), 0);
+	assert_int_equal(freeze_end(), 0);
+	assert_int_equal(pthread_join(thread, &ret), 0);
+	assert_ptr_equal(ret, &n_in_driver);
+	assert_int_equal(n_in_driver, 1);
+}
+
 /* It may be there for long, and it is frozen there. */
 static void who_is_in_the_driver_is_no_reason_not_to_freeze(void **unused)
 {
@@ -453,6 +488,7 @@ int main(void)
 		TEST(a_stop_thaws_what_is_not_committed),
 		TEST(after_a_stop_nobody_waits_for_what_stays_frozen),
 		TEST(calls_wait_for_the_thaw),
+		TEST(closing_what_another_process_shares_waits_for_the_thaw),
 		TEST(who_is_in_the_driver_is_no_reason_not_to_freeze),
 		TEST(the_watchdog_thaws_what_is_not_committed),
 		TEST(an_extension_puts_the_watchdog_off),

@@ -35,10 +35,3 @@ CUresult cuIpcOpenMemHandle_v2(CUdeviceptr *pdptr, CUipcMemHandle handle, unsign
 		return CUDA_ERROR_NOT_FOUND;
 	return cuda_real.cuIpcOpenMemHandle_v2(pdptr, handle, Flags);
 }
-
-CUresult cuIpcCloseMemHandle(CUdeviceptr dptr)
-{
-	if (!cuda_real.cuIpcCloseMemHandle)
-		return CUDA_ERROR_NOT_FOUND;
-	return cuda_real.cuIpcCloseMemHandle(dptr);
-}
