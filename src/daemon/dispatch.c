@@ -337,12 +337,6 @@ static void on_req_lock(struct server *server, struct peer *peer,
 	peer->is_growing = false;
 }
 
-static void note_halt(struct peer *peer, uint32_t halt, uint32_t flags)
-{
-	peer->halt = halt;
-	peer->report_flags = flags;
-}
-
 static void log_released(const struct peer *peer, const struct nvshare_lock_released *released)
 {
 	/* What the stopped give up bit by bit is in the status; a failure has its own line. */
@@ -376,7 +370,7 @@ static void on_released(struct server *server, struct peer *peer,
 	int r;
 
 	take_memory(server, peer, &released->mem, &event.memory);
-	note_halt(peer, released->halt, released->flags);
+	halts_note(server, peer, released->halt, released->flags);
 	r = step(server, &event, &actions);
 	if (r) {
 		log_debug("ignored client=%u message=LOCK_RELEASED grant=%llu core=%d", peer->id,
@@ -407,7 +401,7 @@ static void on_mem_update(struct server *server, struct peer *peer,
 	int r;
 
 	take_memory(server, peer, &update->mem, &event.memory);
-	note_halt(peer, update->halt, update->flags);
+	halts_note(server, peer, update->halt, update->flags);
 	/* Nor may anybody grow until all are back: what they hold is not known before. */
 	if (server->grace_ns && (event.memory.wanted || event.memory.wanted_pinned)) {
 		event.memory.wanted = 0;

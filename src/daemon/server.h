@@ -143,6 +143,12 @@ void actions_perform(struct server *server, const struct sched_actions *actions)
 const char *actions_outcome(uint64_t outcome);
 
 /*
+ * halts.c: how peer says that it is stopped, and flags of the same message; what is new is one
+ * line in the log.
+ */
+void halts_note(struct server *server, struct peer *peer, uint32_t halt, uint32_t flags);
+
+/*
  * shares.c: the GPU's time. A client has joined, with peer->claim; has another claim; runs or
  * does not, as the core's other half says (stop: only if it does not); says what it does; has
  * done what it was told; is gone. And what is due.

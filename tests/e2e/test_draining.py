@@ -54,6 +54,12 @@ def how(node, program):
     return client and (client["stops_by"], client["drains_because"])
 
 
+def lines(node, program):
+    """What the scheduler's log says of how it is stopped, in order."""
+    start = f" stops client={node.client(program)['id']} gpu=0 "
+    return [line.split(start)[1] for line in node.scheduler.output().splitlines() if start in line]
+
+
 def end(node, programs, enough):
     enough.touch()
     for program in programs:
@@ -78,16 +84,19 @@ def test_what_is_traced_is_not_frozen_as_long_as_it_is(node):
     assert how(node, programs[1]) == ("freeze", None)
     tracer.detach()
     until("it can be frozen again", lambda: how(node, programs[0]) == ("freeze", None))
+    assert lines(node, programs[0]) == ["by=freezing", "by=draining reason=traced", "by=freezing"]
+    assert lines(node, programs[1]) == ["by=freezing"]
     end(node, programs, enough)
 
 
-@pytest.mark.parametrize("name, value, why", [
-    ("CUDA_INJECTION64_PATH", "/lib/x.so", "a profiler or debugger is injected"),
-    ("NVSHARE_FREEZE", "0", "NVSHARE_FREEZE=0"),
-    ("NVSHARE_MEMORY_BACKEND", "managed", "managed memory"),
+@pytest.mark.parametrize("name, value, why, word", [
+    ("CUDA_INJECTION64_PATH", "/lib/x.so", "a profiler or debugger is injected", "injected"),
+    ("NVSHARE_FREEZE", "0", "NVSHARE_FREEZE=0", "off"),
+    ("NVSHARE_MEMORY_BACKEND", "managed", "managed memory", "managed"),
 ])
-def test_why_is_said(node, name, value, why):
+def test_why_is_said(node, name, value, why, word):
     programs, enough = start_two(node, **{name: value})
     until("it says why", lambda: how(node, programs[0]) == ("drain", why))
     assert programs[0].output().count("stops by draining: ") == 1
+    assert lines(node, programs[0]) == [f"by=draining reason={word}"]
     end(node, programs, enough)

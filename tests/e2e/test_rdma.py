@@ -34,6 +34,7 @@ def test_memory_that_may_be_registered_stays(node, device):
     assert client["last_outcome"] == "unsupported"
     assert node.gpu()["moved_out_bytes"] == 0
     assert "stays on the card: rdma" in node.ctl("status").stdout
+    assert node.scheduler.output().count(f" stays client={client['id']} gpu=0 reason=rdma\n") == 1
     node.finish([holder, newcomer])
 
 

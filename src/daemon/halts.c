@@ -1,0 +1,38 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+
+#include "daemon/server.h"
+
+#include "util/log.h"
+
+/* Why not by freezing, in a word; the status says it in more. */
+static const char *drain_reason(uint32_t halt)
+{
+	static const char *const names[NVSHARE_HALT_COUNT] = {
+		[NVSHARE_HALT_OFF] = "off",           [NVSHARE_HALT_INJECTED] = "injected",
+		[NVSHARE_HALT_TRACED] = "traced",     [NVSHARE_HALT_MPS] = "mps",
+		[NVSHARE_HALT_COHERENT] = "coherent", [NVSHARE_HALT_CONFIDENTIAL] = "confidential",
+		[NVSHARE_HALT_DRIVER] = "driver",     [NVSHARE_HALT_UNPROVEN] = "unproven",
+		[NVSHARE_HALT_CHANNELS] = "channels", [NVSHARE_HALT_FAILED] = "failed",
+		[NVSHARE_HALT_MANAGED] = "managed",   [NVSHARE_HALT_NO_ROOM] = "no-room",
+	};
+
+	return halt < NVSHARE_HALT_COUNT && names[halt] ? names[halt] : "unknown";
+}
+
+void halts_note(struct server *server, struct peer *peer, uint32_t halt, uint32_t flags)
+{
+	bool stays = flags & ~peer->report_flags & NVSHARE_REPORT_RDMA;
+	bool is_news = halt != peer->halt && halt != NVSHARE_HALT_UNKNOWN;
+
+	peer->halt = halt;
+	peer->report_flags = flags;
+	if (stays && server_may_log(server))
+		log_info("stays client=%u gpu=%u reason=rdma", peer->id, peer->gpu);
+	if (!is_news || !server_may_log(server))
+		return;
+	if (halt == NVSHARE_HALT_FREEZE)
+		log_info("stops client=%u gpu=%u by=freezing", peer->id, peer->gpu);
+	else
+		log_info("stops client=%u gpu=%u by=draining reason=%s", peer->id, peer->gpu,
+			 drain_reason(halt));
+}
