@@ -262,6 +262,36 @@ static void a_child_starts_without_any_of_it(void **state)
 	assert_int_equal(cuMemRelease(handle), CUDA_SUCCESS);
 }
 
+/* It can be given away at once, and what must be copied takes time. */
+static void of_equals_what_needs_no_copy_goes_first(void **state)
+{
+	CUmemGenericAllocationHandle handles[3];
+	CUdeviceptr at[3] = {0};
+	struct pager_move move;
+
+	(void)state;
+	for (int i = 0; i < 3; i++) {
+		handles[i] = create(4 * MIB);
+		if (i == 1)
+			continue; /* never used, and neither the first nor the last */
+		at[i] = reserve(4 * MIB);
+		map(at[i], 4 * MIB, handles[i]);
+		fill(at[i], 4 * MIB, (uint32_t)i);
+	}
+	for (uint64_t bytes = 4 * MIB; bytes; bytes -= 2 * MIB) { /* all of one, or part */
+		fake.bytes_copied = 0;
+		assert_int_equal(pager_evict(0, bytes, false, &move), NVSHARE_OUTCOME_SUCCESS);
+		assert_int_equal(move.bytes, 4 * MIB);
+		assert_int_equal(fake.bytes_copied, 0);
+		restore_all();
+	}
+	for (int i = 0; i < 3; i++) {
+		if (i != 1)
+			unmap(at[i], 4 * MIB);
+		assert_int_equal(cuMemRelease(handles[i]), CUDA_SUCCESS);
+	}
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -272,6 +302,7 @@ int main(void)
 		VMM_TEST(a_segment_grows_and_shrinks_across_evictions),
 		VMM_TEST(memory_lives_until_its_last_handle_and_mapping),
 		VMM_TEST(memory_that_is_out_can_be_unmapped_and_released),
+		VMM_TEST(of_equals_what_needs_no_copy_goes_first),
 		VMM_TEST(the_drivers_own_mappings_between_ours_go_too),
 		VMM_TEST(unknown_handles_and_addresses_are_the_drivers),
 		VMM_TEST(a_child_starts_without_any_of_it),

@@ -79,10 +79,10 @@ struct pager_move {
 /*
  * The agent's side, with the gate closed and the device drained, or frozen; a context of dev
  * current that is not frozen. evict: takes at least bytes off the card, or all it can;
- * largest chunks first. is_frozen: the program was frozen, and may have been thawed since
- * unless the freeze is committed; nothing is given up before that. Returns an enum
- * nvshare_outcome (TIMEOUT: thawed); on any but success what was moved stays moved and
- * correct, but the client should restore; agent_moved_out() hears how far it is. restore:
+ * largest chunks first, of equals those that need no copy. is_frozen: the program was frozen, and
+ * may have been thawed since unless the freeze is committed; nothing is given up before that.
+ * Returns an enum nvshare_outcome (TIMEOUT: thawed); on any but success what was moved stays moved
+ * and correct, but the client should restore; agent_moved_out() hears how far it is. restore:
  * brings in all that is out, as far as the budget goes; NVSHARE_OUTCOME_PARTIAL when that
  * is used up and bytes stayed out, which is no failure.
  */

@@ -4,14 +4,43 @@
 
 #include <stdlib.h>
 
+/* As it was while the lock was held: others change it, and an order has to stay the same. */
+struct pick {
+	struct pager_chunk *chunk;
+	CUdeviceptr addr;
+	bool is_free; /* nothing to copy: never used, or its host copy still holds */
+};
+
 static int larger_first(const void *a, const void *b)
 {
-	const struct pager_chunk *x = *(struct pager_chunk *const *)a;
-	const struct pager_chunk *y = *(struct pager_chunk *const *)b;
+	const struct pick *x = a, *y = b;
 
-	if (x->size != y->size)
-		return x->size < y->size ? 1 : -1;
+	if (x->chunk->size != y->chunk->size)
+		return x->chunk->size < y->chunk->size ? 1 : -1;
+	if (x->is_free != y->is_free)
+		return x->is_free ? -1 : 1;
 	return x->addr < y->addr ? -1 : x->addr > y->addr;
+}
+
+/* Lock held. */
+static size_t pick_all(const struct pager_plan *plan, enum pager_state state, struct pick *picks)
+{
+	size_t n = 0;
+
+	for (size_t i = 0; i < plan->n_ranges; i++) {
+		struct pager_range *range = plan->ranges[i];
+
+		for (size_t j = 0; j < range->n_chunks; j++) {
+			struct pager_chunk *chunk = &range->chunks[j];
+
+			if (chunk->state != state || chunk->is_pinned)
+				continue;
+			picks[n++] = (struct pick){.chunk = chunk,
+						   .addr = chunk->addr,
+						   .is_free = chunk->host || chunk->is_blank};
+		}
+	}
+	return n;
 }
 
 void pager_plan_deinit(struct pager_plan *plan)
@@ -24,6 +53,7 @@ void pager_plan_deinit(struct pager_plan *plan)
 
 bool pager_plan_init(struct pager_plan *plan, CUdevice dev, enum pager_state state)
 {
+	struct pick *picks;
 	size_t n = 0;
 
 	*plan = (struct pager_plan){0};
@@ -32,21 +62,19 @@ bool pager_plan_init(struct pager_plan *plan, CUdevice dev, enum pager_state sta
 	for (size_t i = 0; i < plan->n_ranges; i++)
 		n += plan->ranges[i]->n_chunks;
 	plan->chunks = malloc((n + 1) * sizeof(plan->chunks[0]));
-	if (!plan->chunks) {
+	picks = malloc((n + 1) * sizeof(picks[0]));
+	if (!plan->chunks || !picks) {
+		free(picks);
 		pager_plan_deinit(plan);
 		return false;
 	}
 	pthread_mutex_lock(&pager.lock);
-	for (size_t i = 0; i < plan->n_ranges; i++) {
-		struct pager_range *range = plan->ranges[i];
-
-		for (size_t j = 0; j < range->n_chunks; j++) {
-			if (range->chunks[j].state == state && !range->chunks[j].is_pinned)
-				plan->chunks[plan->n_chunks++] = &range->chunks[j];
-		}
-	}
+	plan->n_chunks = pick_all(plan, state, picks);
 	pthread_mutex_unlock(&pager.lock);
-	qsort(plan->chunks, plan->n_chunks, sizeof(plan->chunks[0]), larger_first);
+	qsort(picks, plan->n_chunks, sizeof(picks[0]), larger_first);
+	for (size_t i = 0; i < plan->n_chunks; i++)
+		plan->chunks[i] = picks[i].chunk;
+	free(picks);
 	return true;
 }
 
@@ -60,6 +88,8 @@ void pager_plan_cut(struct pager_plan *plan, uint64_t bytes)
 		if (plan->chunks[i]->size > bytes) {
 			while (last + 1 < plan->n_chunks && plan->chunks[last + 1]->size >= bytes)
 				last++;
+			while (last > i && plan->chunks[last - 1]->size == plan->chunks[last]->size)
+				last--; /* of equals, one that needs no copy, if there is one */
 			plan->chunks[n++] = plan->chunks[last];
 			break;
 		}

@@ -15,7 +15,7 @@
 struct pager_plan {
 	struct pager_range **ranges; /* a reference to each */
 	size_t n_ranges;
-	struct pager_chunk **chunks; /* largest first */
+	struct pager_chunk **chunks; /* largest first; of equals, those that need no copy first */
 	size_t n_chunks;
 };
 
