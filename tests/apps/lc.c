@@ -29,6 +29,7 @@ static const char help[] =
 	"  --seconds N   (5)\n"
 	"  --hint-us N   announces each request so long ahead (none)\n"
 	"  --requests    tells the library where requests begin and end\n"
+	"  --one-request tells it of the first alone, and works on without a word\n"
 	"  --door FILE   instead of --seconds: works while this file is there, which may name\n"
 	"                --hint-us and how many requests do not count; ends when FILE.end is there\n"
 	"  --seed N      of the times (1)\n"
@@ -38,7 +39,7 @@ enum { SAMPLES_MAX = 1000000 };
 
 static struct {
 	uint64_t n_kernels, us, rounds, gap_us, copy, pause_us, mean_ms, seconds, hint_us, seed;
-	bool is_graph, is_telling, is_probe;
+	bool is_graph, is_telling, is_telling_one, is_probe;
 	const char *door;
 } set = {.n_kernels = 20, .us = 100, .mean_ms = 20, .seconds = 5, .seed = 1};
 
@@ -142,6 +143,7 @@ static uint64_t request(struct work *work)
 	APP_CALL(cuStreamSynchronize(stream));
 	if (is_telling && nvshare_request_end(number) != 0)
 		app_exit(APP_EXIT_WRONG, "a request that began did not end");
+	set.is_telling = set.is_telling && !set.is_telling_one;
 	return set.is_probe ? took : app_now_ns() - start;
 }
 
@@ -229,6 +231,8 @@ static void parse(int argc, char **argv)
 			set.hint_us = app_value_u64(argc, argv, &a, 1, NVSHARE_HINT_US_MAX);
 		else if (app_is(argv[a], "--requests"))
 			set.is_telling = true;
+		else if (app_is(argv[a], "--one-request"))
+			set.is_telling = set.is_telling_one = true;
 		else if (app_is(argv[a], "--probe"))
 			set.is_probe = true;
 		else if (app_is(argv[a], "--door"))

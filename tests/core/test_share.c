@@ -301,6 +301,110 @@ static void bursts_that_leave_enough_are_never_capped(void **state)
 	assert_int_equal(rig.reports[SHARE_REPORT_CAPPED], 0);
 }
 
+/* What a client says that is at work for busy_ns of ns, in a report each 50 ms. */
+static void work_for(uint32_t client, uint64_t ns, uint32_t percent)
+{
+	const struct share_usage *usage = &rig.clients[client].usage;
+
+	for (uint64_t end_ns = rig.now + ns; rig.now < end_ns;) {
+		rig_in(&rig, 50 * MS);
+		assert_int_equal(
+			rig_step(&rig, (struct share_event){.type = SHARE_EVENT_ACTIVITY,
+							    .client = client,
+							    .activity = SHARE_ACTIVITY_USE,
+							    .busy_ns = usage->busy_ns +
+								       50 * MS / 100 * percent}),
+			0);
+	}
+}
+
+static void the_cap_counts_work_without_a_burst(void **state)
+{
+	(void)state;
+	busy_node(2);
+	rig_burst(&rig, LC, MS);
+	rig_in(&rig, MS);
+	rig_busy(&rig, LC);
+	assert_int_equal(rig_slice(&rig, LC), 5000000);
+	work_for(LC, 850 * MS, 100);
+	assert_int_equal(rig.reports[SHARE_REPORT_CAPPED], 0);
+	work_for(LC, 100 * MS, 100);
+	assert_int_equal(rig.reports[SHARE_REPORT_CAPPED], 1);
+	assert_int_equal(n_computing(2), 1);
+	assert_int_equal(rig_slice(&rig, LC), 900);
+	assert_int_equal(rig_slice(&rig, BE1), 100);
+	/* It was off for a moment, so that the long slice is over. */
+	assert_true(rig.at[LC].until_ns > 0);
+	work_for(LC, 10 * S, 100);
+	assert_int_equal(rig.reports[SHARE_REPORT_NOT_CAPPED], 0);
+	assert_true(share_gpu_ns(&rig.share, BE1) + share_gpu_ns(&rig.share, BE2) > S);
+	assert_true(share_gpu_ns(&rig.share, BE1) > 400 * MS);
+	assert_true(share_gpu_ns(&rig.share, BE2) > 400 * MS);
+	rig_idle(&rig, LC);
+	rig_in(&rig, 60 * MS);
+	assert_int_equal(rig.reports[SHARE_REPORT_NOT_CAPPED], 1);
+	assert_int_equal(rig_slice(&rig, LC), 5000000);
+}
+
+static void who_does_not_say_how_busy_it_is_is_busy_all_the_time(void **state)
+{
+	(void)state;
+	busy_node(1);
+	rig_busy(&rig, LC);
+	rig_in(&rig, 890 * MS);
+	assert_int_equal(rig.reports[SHARE_REPORT_CAPPED], 0);
+	rig_in(&rig, 20 * MS);
+	assert_int_equal(rig.reports[SHARE_REPORT_CAPPED], 1);
+	rig_in(&rig, 10 * S);
+	assert_int_equal(rig.reports[SHARE_REPORT_NOT_CAPPED], 0);
+	assert_int_equal(rig_slice(&rig, LC), 900);
+}
+
+static void what_two_work_at_once_counts_once(void **state)
+{
+	(void)state;
+	busy_node(1);
+	rig_join(&rig, 20, SHARE_CLASS_CRITICAL, 100);
+	rig_busy(&rig, LC);
+	rig_busy(&rig, 20);
+	rig_in(&rig, 890 * MS);
+	assert_int_equal(rig.reports[SHARE_REPORT_CAPPED], 0);
+	rig_in(&rig, 20 * MS);
+	assert_int_equal(rig.reports[SHARE_REPORT_CAPPED], 1);
+}
+
+static void work_without_a_burst_that_leaves_enough_is_never_capped(void **state)
+{
+	(void)state;
+	busy_node(1);
+	rig_busy(&rig, LC);
+	work_for(LC, 100 * S, 85);
+	assert_int_equal(rig.reports[SHARE_REPORT_CAPPED], 0);
+}
+
+/* IDLE follows BUSY ten milliseconds later, when the next burst has begun. */
+static void who_is_told_busy_between_bursts_has_not_had_that_time(void **state)
+{
+	const struct share_usage *usage = &rig.clients[LC].usage;
+
+	(void)state;
+	busy_node(1);
+	rig_busy(&rig, LC);
+	for (uint32_t i = 0; i < 2000; i++) {
+		rig_does(&rig, LC, SHARE_ACTIVITY_BEGIN, 0);
+		rig_in(&rig, 5 * MS);
+		assert_int_equal(
+			rig_step(&rig, (struct share_event){.type = SHARE_EVENT_ACTIVITY,
+							    .client = LC,
+							    .activity = SHARE_ACTIVITY_END,
+							    .busy_ns = usage->busy_ns + 5 * MS,
+							    .value = 5 * MS}),
+			0);
+		rig_in(&rig, 5 * MS);
+	}
+	assert_int_equal(rig.reports[SHARE_REPORT_CAPPED], 0);
+}
+
 static void who_can_not_be_held_is_left_alone_for_a_while(void **state)
 {
 	(void)state;
@@ -813,6 +917,11 @@ int main(void)
 		TEST(a_burst_in_which_nothing_is_heard_is_over_one_day),
 		TEST(the_cap_gives_others_their_part_of_an_endless_burst),
 		TEST(bursts_that_leave_enough_are_never_capped),
+		TEST(the_cap_counts_work_without_a_burst),
+		TEST(who_does_not_say_how_busy_it_is_is_busy_all_the_time),
+		TEST(what_two_work_at_once_counts_once),
+		TEST(work_without_a_burst_that_leaves_enough_is_never_capped),
+		TEST(who_is_told_busy_between_bursts_has_not_had_that_time),
 		TEST(who_can_not_be_held_is_left_alone_for_a_while),
 		TEST(who_does_not_answer_is_not_flooded),
 		TEST(who_owes_too_many_answers_keeps_nobody_off),

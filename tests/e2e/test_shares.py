@@ -192,6 +192,25 @@ def test_what_a_program_s_hints_have_taught_is_shown(node):
         program.process.wait()
     until("both are gone", lambda: node.gpu()["context_memory"] == 0)
     assert node.gpu()["context_memory_peak"] >= gpu["context_memory"]
+
+
+def test_work_beside_requests_leaves_others_their_part(node):
+    """Others have a tenth, less what the cap lets pass at first."""
+    node.start_scheduler()
+    be = start_be(node, "--seconds", "60")
+    until("it computes", lambda: is_ready(be))
+    lc = start_lc(node, "--seconds", "60", "--kernels", "1000", "--mean-ms", "0", "--one-request")
+    until("it is at work", lambda: is_ready(lc))
+    before = [node.client(program)["gpu_seconds"] for program in (lc, be)]
+    until("they have worked for a while", lambda: node.client(lc)["gpu_seconds"] > before[0] + 3)
+    had = [node.client(program)["gpu_seconds"] - b for program, b in zip((lc, be), before)]
+    assert node.client(lc)["tasks"] == 1  # all that it has told
+    assert had[1] > 0.05 * sum(had)
+    assert node.client(lc)["slice_microseconds"] == 900  # to the 100 of the other
+    for program in (lc, be):
+        program.kill()
+        program.process.wait()
+    node.expect_empty()
     node.expect_sound_scheduler()
 
 

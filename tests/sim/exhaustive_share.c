@@ -13,8 +13,9 @@
  * - nobody is held when no critical client has been active for active_ns;
  * - GPU time adds up to no more than time.
  *
- * From a sample of the states a critical client goes on for ever: all others compute
- * nevertheless. Then it stops: all are let go, and the machine comes to rest.
+ * From a sample of the states a critical client goes on for ever, in a burst or, in others,
+ * without one: all others compute nevertheless, by their slices, and together for what the
+ * cap leaves them. Then it stops: all are let go, and the machine comes to rest.
  */
 
 #include "core/share/burst.h"
@@ -92,8 +93,25 @@ static int say(struct node *node, uint32_t client, enum share_activity activity,
 					       .value = value});
 }
 
+static uint64_t slice_of(const struct client *c)
+{
+	return c->slice_us ? c->slice_us : 2048; /* the driver's */
+}
+
+/* The hardware's turns. */
+static uint64_t slices(const struct node *node)
+{
+	uint64_t sum_us = 0;
+
+	for (uint32_t i = 0; i < CLIENTS; i++)
+		sum_us += computes(node, i) ? slice_of(&node->clients[i]) : 0;
+	return sum_us;
+}
+
 static void pass(struct node *node, uint64_t ns)
 {
+	uint64_t sum_us = slices(node);
+
 	for (uint32_t i = 0; i < CLIENTS; i++) {
 		struct client *c = &node->clients[i];
 		uint64_t held_ns = c->until_ns > node->now_ns ? c->until_ns - node->now_ns : 0;
@@ -103,7 +121,8 @@ static void pass(struct node *node, uint64_t ns)
 		held_ns = held_ns < ns ? held_ns : ns;
 		c->held_ns += held_ns;
 		c->busy_ns += ns - held_ns;
-		c->used_ns += ns - held_ns;
+		if (computes(node, i))
+			c->used_ns += ns * slice_of(c) / sum_us;
 		c->active_ns = node->now_ns + ns;
 		if (is_critical(i) && node->lc_ns < c->active_ns)
 			node->lc_ns = c->active_ns;
@@ -113,7 +132,8 @@ static void pass(struct node *node, uint64_t ns)
 	node->now_ns += ns;
 }
 
-static bool move_time(struct node *node, enum move move)
+/* Until somebody's hold ends, or the machine wants to be called. */
+static uint64_t next_ns(const struct node *node)
 {
 	uint64_t due_ns = share_deadline(&node->share);
 
@@ -123,6 +143,13 @@ static bool move_time(struct node *node, enum move move)
 		if (c->until_ns > node->now_ns && c->until_ns < due_ns)
 			due_ns = c->until_ns;
 	}
+	return due_ns;
+}
+
+static bool move_time(struct node *node, enum move move)
+{
+	uint64_t due_ns = next_ns(node);
+
 	if (move == MOVE_SHORT) {
 		if (due_ns <= node->now_ns + SHORT_NS)
 			return false;
@@ -184,7 +211,7 @@ static bool move_work(struct node *node, enum move move, uint32_t client)
 	if (!c->is_running)
 		return false;
 	if (move == MOVE_BUSY || move == MOVE_IDLE) {
-		if (is_critical(client) || c->is_busy == (move == MOVE_BUSY))
+		if (c->is_busy == (move == MOVE_BUSY))
 			return false;
 		c->is_busy = move == MOVE_BUSY;
 		activity = c->is_busy ? SHARE_ACTIVITY_BUSY : SHARE_ACTIVITY_IDLE;
@@ -286,16 +313,28 @@ static void go_on(struct node *node, uint64_t ns)
 				(void)say(node, i, SHARE_ACTIVITY_USE, 0);
 		}
 		settle(node);
-		if (share_deadline(&node->share) > node->now_ns + 10 * MS)
+		if (next_ns(node) > node->now_ns + 10 * MS)
 			pass(node, 10 * MS);
 		else
 			(void)do_move(node, MOVE_TIME, 0);
 	}
 }
 
-static void check_served(const struct node *from)
+/* Of the time after the critical have used up their credit; faults take some. */
+static void check_floor(const struct node *node)
 {
-	static const enum move ready[] = {MOVE_JOIN, MOVE_RUN, MOVE_BUSY, MOVE_END, MOVE_BEGIN};
+	uint64_t percent = node->share.config.lc_max_percent, used_ns = 0;
+	uint64_t capped_ns = SERVE_NS - node->share.config.lc_window_ns;
+
+	for (uint32_t i = 0; i < CLIENTS; i++)
+		used_ns += is_critical(i) ? 0 : node->clients[i].used_ns;
+	assert(used_ns >= capped_ns / 100 * (100 - percent) / 10 * 8);
+}
+
+static void check_served(const struct node *from, bool is_bursting)
+{
+	const enum move ready[] = {MOVE_JOIN, MOVE_RUN, MOVE_BUSY, MOVE_END,
+				   is_bursting ? MOVE_BEGIN : MOVE_END};
 	static const enum move done[] = {MOVE_IDLE, MOVE_END};
 	static struct node node;
 
@@ -307,6 +346,7 @@ static void check_served(const struct node *from)
 		node.clients[i].used_ns = 0;
 	}
 	go_on(&node, SERVE_NS);
+	check_floor(&node);
 	for (uint32_t i = 0; i < CLIENTS; i++) {
 		assert(node.clients[i].used_ns >= SERVED_NS || run->is_uncapped);
 		for (size_t k = 0; k < sizeof(done) / sizeof(done[0]); k++)
@@ -368,6 +408,7 @@ static void mix_slot(uint64_t *hash, uint64_t now, const struct share_client *sl
 	mix(hash, predict->expected_ns);
 	mix(hash, predict->n);
 	mix(hash, slot->usage.is_present);
+	mix(hash, slot->loose);
 	mix(hash, run->is_saving ? slot->pace.mean_ns : 0);
 	mix_pace(hash, now, &slot->pace);
 }
@@ -440,7 +481,7 @@ static void explore(const struct node *node, uint32_t left)
 				hash = hash_of(next);
 				if (seen_is_new(hash, left)) {
 					if (hash % 64 == 0)
-						check_served(next);
+						check_served(next, hash / 64 % 2);
 					explore(next, left - 1);
 				}
 			}
@@ -478,8 +519,10 @@ static void begin(struct node *node)
 	node->n_faults = run->n_faults;
 	share_init(&node->share, node->slots, CLIENTS, &config);
 	for (uint32_t i = 0; i < CLIENTS; i++) {
-		for (size_t k = 0; k < sizeof(ready) / sizeof(ready[0]); k++)
-			(void)do_move(node, ready[k], i);
+		for (size_t k = 0; k < sizeof(ready) / sizeof(ready[0]); k++) {
+			if (ready[k] != MOVE_BUSY || !is_critical(i))
+				(void)do_move(node, ready[k], i);
+		}
 		settle(node);
 	}
 }

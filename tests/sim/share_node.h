@@ -103,7 +103,10 @@ static bool is_known_busy(const struct node *node, uint32_t client)
 static bool has_burst(const struct node *node)
 {
 	for (uint32_t i = 0; i < CLIENTS; i++) {
-		if (is_critical(i) && is_known_busy(node, i))
+		const struct client *c = &node->clients[i];
+
+		if (is_critical(i) && c->is_running && c->is_bursting &&
+		    node->now_ns < c->said_ns + node->share.config.burst_ns)
 			return true;
 	}
 	return false;

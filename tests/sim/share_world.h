@@ -4,8 +4,9 @@
 
 /*
  * share in a closed loop with simulated clients on one GPU: critical ones whose bursts need
- * GPU time, others that compute when they can, messages that take their time, freezes that
- * do. What the clients really get follows from the slices and holds that they were told.
+ * GPU time, and who in some seeds work between them too, others that compute when they can,
+ * messages that take their time, freezes that do. What the clients really get follows from the
+ * slices and holds that they were told.
  *
  * A header with code, and one world, because sim_share.c would be too long with it.
  */
@@ -77,6 +78,7 @@ static struct world {
 	bool has_deaths;
 	bool are_equals;     /* none is critical, all are greedy; weights from 1 to 8 */
 	bool is_overloaded;  /* the critical never rest */
+	bool is_loose;       /* the critical work between bursts, too */
 	bool is_saving;      /* energy */
 	bool is_pinned;      /* their bursts hold others, whatever they learn */
 	uint32_t n_lc, n_be; /* the critical are the first; the next one is greedy and lives */
@@ -327,7 +329,9 @@ static void end_burst(uint32_t client)
 	uint64_t gap_ns = world.is_overloaded ? US : MS + below(is_lucky(5) ? 3 * S : 20 * MS);
 
 	c->is_bursting = false;
-	c->is_at_work = false;
+	c->is_at_work = world.is_loose && (world.is_overloaded || is_lucky(70));
+	if (c->is_at_work && world.is_overloaded)
+		gap_ns = below(10 * S);
 	c->next_ns = world.now_ns + gap_ns;
 	if (gap_ns > 3 * MS && is_lucky(30))
 		c->hint_ns = c->next_ns - 2 * MS - below(MS);
@@ -355,9 +359,7 @@ static void on_report(uint32_t client)
 {
 	struct client *c = &world.clients[client];
 
-	if (c->is_critical)
-		say(client, SHARE_ACTIVITY_USE, 0);
-	else if (c->is_at_work != c->is_told_busy)
+	if (c->is_at_work != c->is_told_busy)
 		say(client, c->is_at_work ? SHARE_ACTIVITY_BUSY : SHARE_ACTIVITY_IDLE, 0);
 	else
 		say(client, SHARE_ACTIVITY_USE, 0);
@@ -440,7 +442,7 @@ static void pass(uint64_t at_ns)
 	for (uint32_t i = 0; i < world.n_lc; i++) {
 		const struct client *c = &world.clients[i];
 
-		if (c->is_alive && c->is_bursting && world.need_ns < at_ns)
+		if (c->is_alive && (c->is_at_work || c->is_told_busy) && world.need_ns < at_ns)
 			world.need_ns = at_ns;
 	}
 	world.now_ns = at_ns;

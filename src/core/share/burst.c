@@ -11,6 +11,8 @@
 #define WEIGHT_MEAN   100u
 #define TURN_PARTS    20u      /* a turn is from 1/5 to 20 times turn_ns */
 #define TURN_LATE_NS  5000000u /* so much later it ends where a burst would be in its way */
+#define SPAN_MAX_NS   (60ull * 1000000000) /* fills the credit; keeps the product from overflow */
+#define LOOSE_MEAN_US 50000u
 #define LEAD_SAMPLES  32u
 #define LEAD_FIRST_NS 1000000u /* before anybody was held */
 
@@ -24,27 +26,59 @@ uint64_t burst_credit_max(const struct share_config *config)
 	return config->lc_window_ns / 100 * config->lc_max_percent * (100 - config->lc_max_percent);
 }
 
-/* Whether the critical take time that somebody else wants. */
-static bool is_taken(const struct share_gpu *g)
+/*
+ * Of SHARE_ONE: how much of the time that somebody else wants the critical take. Work without
+ * a burst keeps the others to their short slices, too.
+ */
+static uint64_t taken(const struct share_gpu *g)
 {
-	return (g->n_bursting > 0 || g->is_holding) && g->n_wanting > 0;
+	if (g->n_wanting == 0)
+		return 0;
+	if (g->n_bursting > 0 || g->is_holding)
+		return SHARE_ONE;
+	return g->loose < SHARE_ONE ? g->loose : SHARE_ONE;
+}
+
+/* What the credit loses in SHARE_ONE ns, if above 0, or gains. Who is capped loses nothing. */
+static int64_t drain(const struct share *share, const struct share_gpu *g)
+{
+	uint64_t percent = share->config.lc_max_percent;
+
+	if (g->is_capped)
+		return -(int64_t)((SHARE_ONE - taken(g)) * percent);
+	return (int64_t)(taken(g) * 100) - (int64_t)(SHARE_ONE * percent);
 }
 
 void burst_advance(struct share *share, uint32_t gpu)
 {
 	struct share_gpu *g = &share->gpus[gpu];
-	uint64_t percent = share->config.lc_max_percent, ns = share->now_ns - g->at_ns;
-	uint64_t max = burst_credit_max(&share->config);
+	uint64_t ns = share->now_ns - g->at_ns, max = burst_credit_max(&share->config);
+	int64_t change;
 
 	g->at_ns = share->now_ns;
 	if (!g->is_holding)
 		g->turn_left_ns -= ns < g->turn_left_ns ? ns : g->turn_left_ns;
-	ns = ns < share->config.lc_window_ns ? ns : share->config.lc_window_ns;
-	if (!is_taken(g))
-		g->credit += ns * percent;
-	else if (!g->is_capped)
-		g->credit -= ns * (100 - percent) < g->credit ? ns * (100 - percent) : g->credit;
+	ns = ns < SPAN_MAX_NS ? ns : SPAN_MAX_NS;
+	change = (int64_t)ns * drain(share, g) / (int64_t)SHARE_ONE;
+	if (change > 0)
+		g->credit -= (uint64_t)change < g->credit ? (uint64_t)change : g->credit;
+	else
+		g->credit += (uint64_t)-change;
 	g->credit = g->credit < max ? g->credit : max;
+}
+
+void burst_note_loose(struct share *share, uint32_t client, uint64_t busy_ns)
+{
+	struct share_client *c = &share->clients[client];
+	uint64_t passed_us = (share->now_ns - c->usage.report_ns) / 1000, busy_us, sum_us;
+
+	if (!c->is_busy || c->is_bursting || busy_ns < c->usage.busy_ns)
+		return;
+	busy_us = (busy_ns - c->usage.busy_ns + 999) / 1000;
+	busy_us = busy_us < passed_us ? busy_us : passed_us;
+	sum_us = LOOSE_MEAN_US + passed_us;
+	c->loose =
+		(uint32_t)((c->loose * LOOSE_MEAN_US + busy_us * SHARE_ONE + sum_us - 1) / sum_us);
 }
 
 static void report(struct share *share, uint32_t gpu, enum share_report what)
@@ -57,7 +91,7 @@ static void plan_cap(struct share *share, uint32_t gpu)
 	struct share_gpu *g = &share->gpus[gpu];
 	uint64_t max = burst_credit_max(&share->config);
 
-	if (!g->is_capped && g->credit == 0 && max > 0 && is_taken(g)) {
+	if (!g->is_capped && g->credit == 0 && max > 0 && drain(share, g) > 0) {
 		g->is_capped = true;
 		report(share, gpu, SHARE_REPORT_CAPPED);
 	} else if (g->is_capped && g->credit >= max / 2) {
@@ -178,16 +212,15 @@ static void plan_leaving(struct share *share, struct share_gpu *g)
 
 static void plan_wake(struct share *share, struct share_gpu *g)
 {
-	uint64_t percent = share->config.lc_max_percent, wake_ns = SHARE_NO_DEADLINE, at_ns;
-	uint64_t half = burst_credit_max(&share->config) / 2;
+	uint64_t half = burst_credit_max(&share->config) / 2, wake_ns = SHARE_NO_DEADLINE, at_ns;
+	int64_t rate = drain(share, g);
 
 	if (g->is_slow)
 		wake_ns = g->slow_ns;
-	if (g->is_capped && !is_taken(g)) {
-		at_ns = share->now_ns + (half - g->credit) / percent + 1;
-		wake_ns = at_ns < wake_ns ? at_ns : wake_ns;
-	} else if (!g->is_capped && is_taken(g) && percent < 100) {
-		at_ns = share->now_ns + g->credit / (100 - percent) + 1;
+	if (g->is_capped ? rate < 0 : rate > 0) {
+		at_ns = share->now_ns + 1;
+		at_ns += g->is_capped ? (half - g->credit) * SHARE_ONE / (uint64_t)-rate
+				      : g->credit * SHARE_ONE / (uint64_t)rate;
 		wake_ns = at_ns < wake_ns ? at_ns : wake_ns;
 	}
 	if (g->is_taking && !g->is_holding && g->n_wanting > 1 && g->turn != SHARE_NONE) {

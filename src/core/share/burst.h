@@ -9,8 +9,10 @@
  * it is their turn. That one is held as well while a burst asks for it (is_holding). Turns
  * are handed over through the held: who had it must be off before the next one is on.
  *
- * The cap is a credit in ns * percent. A burst while others want the GPU draws on it, the
- * time between fills it; with none left the slices divide the time, until half is back.
+ * The cap is a credit in ns * percent. Critical clients' work while others want the GPU draws
+ * on it, the rest of the time fills it; with none left the slices divide the time, until half
+ * is back. A burst is work all the time. Without one, BUSY and IDLE are told too seldom to say
+ * how much of the time work is there: the reports of those that are busy say it (loose).
  */
 
 #include "core/share/share.h"
@@ -20,6 +22,9 @@ uint64_t burst_credit_max(const struct share_config *config);
 
 /* Settles credit and turn up to now; before anything that they depend on changes. */
 void burst_advance(struct share *share, uint32_t gpu);
+
+/* client reports busy_ns; before what it says besides changes what it counts as. */
+void burst_note_loose(struct share *share, uint32_t client, uint64_t busy_ns);
 
 /* Decides; whom a change concerns is touched. Sets when it is to be called again. */
 void burst_plan(struct share *share, uint32_t gpu);

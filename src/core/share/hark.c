@@ -28,6 +28,7 @@ static struct share_part part_of(const struct share_client *c)
 	return (struct share_part){
 		.class = c->claim.class,
 		.weight = c->claim.weight,
+		.loose = is_critical && c->is_busy && !c->is_bursting ? c->loose : 0,
 		.is_running = true,
 		.is_active = is_at_work || c->is_hinted || c->linger_ns != SHARE_NO_DEADLINE,
 		.is_wanting = !is_critical && is_at_work,
@@ -44,6 +45,7 @@ static void uncount(struct share_gpu *g, const struct share_part *part)
 	g->n_bursting -= part->is_bursting;
 	g->n_holders -= part->is_holding;
 	g->n_late -= part->is_late;
+	g->loose -= part->loose;
 	if (!part->is_active)
 		return;
 	g->n_active[part->class]--;
@@ -56,6 +58,7 @@ static void count(struct share_gpu *g, const struct share_part *part)
 	g->n_bursting += part->is_bursting;
 	g->n_holders += part->is_holding;
 	g->n_late += part->is_late;
+	g->loose += part->loose;
 	if (!part->is_active)
 		return;
 	g->n_active[part->class]++;
@@ -261,6 +264,7 @@ int hark_activity(struct share *share, const struct share_event *event)
 {
 	struct share_client *c = &share->clients[event->client];
 
+	burst_note_loose(share, event->client, event->busy_ns);
 	switch (event->activity) {
 	case SHARE_ACTIVITY_USE:
 		break;

@@ -140,6 +140,7 @@ static int on_join(struct share *share, const struct share_event *event)
 	c->claim = event->claim;
 	c->part.class = event->claim.class;
 	c->part.weight = event->claim.weight;
+	c->loose = SHARE_ONE;
 	c->linger_ns = SHARE_NO_DEADLINE;
 	c->burst_end_ns = SHARE_NO_DEADLINE;
 	c->hint_ns = SHARE_NO_DEADLINE;

@@ -17,6 +17,7 @@
 #define SHARE_HOLD_SAMPLES 32u
 #define SHARE_PREEMPTIONS  128u
 #define SHARE_BATCHES      4u
+#define SHARE_ONE          1024u /* of a part of the time */
 
 enum share_link_kind { SHARE_LINK_RUNNING, SHARE_LINK_PRESENT, SHARE_LINK_DIRTY, SHARE_LINKS_ };
 
@@ -104,6 +105,8 @@ struct share_told {
 struct share_part {
 	uint32_t class; /* enum share_class */
 	uint32_t weight;
+	uint32_t
+		loose; /* of SHARE_ONE: critical, at work without a burst for so much of the time */
 	bool is_running;
 	bool is_active;   /* runs, and has work or had some lately */
 	bool is_wanting;  /* runs, is not critical, has work */
@@ -143,6 +146,7 @@ struct share_client {
 	bool is_armed;              /* arm is that of the burst to come, or under way */
 	enum share_warning warning; /* of this burst; what arm was chosen by */
 	enum share_arm_kind arm;
+	uint32_t loose; /* of SHARE_ONE: of the time between bursts in which it is busy */
 	uint32_t gpu;
 	struct share_claim claim;
 	struct share_part part; /* as counted */
@@ -222,6 +226,7 @@ struct share_gpu {
 	uint32_t n_active[4];
 	struct share_weights weights[4]; /* of the active */
 	uint32_t n_wanting, n_bursting, n_holders, n_late;
+	uint64_t loose; /* of all that have it */
 	struct share_pid pid;
 	uint64_t power_mw;             /* 0: not known */
 	uint64_t budget_uj, budget_ns; /* what holds may cost; and when it was that much */

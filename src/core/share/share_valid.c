@@ -12,7 +12,7 @@
 struct sums {
 	uint32_t n_running, n_active[SHARE_CLASS_COUNT_], n_wanting, n_bursting, n_holders, n_late;
 	uint32_t n_pending, n_computing;
-	uint64_t weights, rests;
+	uint64_t weights, rests, loose;
 	uint32_t n_present;
 	struct share_weights active[SHARE_CLASS_COUNT_];
 };
@@ -45,6 +45,9 @@ static void check_flags(const struct share_client *c)
 	assert(!part->is_bursting || (part->is_active && part->class == SHARE_CLASS_CRITICAL));
 	assert(!part->is_holding || (part->is_active && part->class == SHARE_CLASS_CRITICAL));
 	assert(!part->is_late || part->is_bursting);
+	assert(part->loose <= SHARE_ONE);
+	assert(!part->loose || (c->is_busy && part->class == SHARE_CLASS_CRITICAL));
+	assert(!part->loose || !part->is_bursting);
 	assert(c->pace_ns == SHARE_NO_DEADLINE || (c->is_bursting && c->claim.slo_us));
 	assert(c->pace.level < SHARE_LEVELS);
 	assert(part->class == c->claim.class && part->weight == c->claim.weight);
@@ -69,6 +72,7 @@ static void add(const struct share *share, uint32_t client, struct sums *sums)
 	sums->n_bursting += part->is_bursting;
 	sums->n_holders += part->is_holding;
 	sums->n_late += part->is_late;
+	sums->loose += part->loose;
 	sums->n_pending += c->is_preempted;
 	sums->n_computing += part->is_active && part->class != SHARE_CLASS_CRITICAL &&
 			     !c->is_unholdable && !burst_holds(share, client);
@@ -114,7 +118,7 @@ static void check_gpu(const struct share *share, uint32_t gpu, const struct sums
 	for (int i = 0; i < SHARE_CLASS_COUNT_; i++)
 		check_weights(&g->weights[i], &sums->active[i]);
 	assert(g->n_wanting == sums->n_wanting && g->n_bursting == sums->n_bursting);
-	assert(g->n_late == sums->n_late);
+	assert(g->n_late == sums->n_late && g->loose == sums->loose);
 	assert(g->n_holders == sums->n_holders && g->n_pending == sums->n_pending);
 	assert(g->usage.weights == sums->weights && g->usage.rests == sums->rests);
 	assert(g->usage.given_ns <= g->usage.wall_ns);

@@ -140,13 +140,20 @@ static void note_hold(struct share *share, uint32_t client, uint64_t until_ns)
 	c->told.until_ns = until_ns;
 }
 
+/* A critical client's work may be in a slice. */
+static bool has_begun(const struct share *share, const struct share_client *c)
+{
+	if (c->claim.class != SHARE_CLASS_CRITICAL)
+		return false;
+	return c->is_bursting ? c->pace.begin_ns < share->now_ns : c->is_busy;
+}
+
 static void tell(struct share *share, uint32_t client, uint64_t slice_us, uint64_t until_ns)
 {
 	struct share_client *c = &share->clients[client];
 	uint64_t hold_ns = until_ns ? until_ns - share->now_ns : 0;
 
-	if (c->part.is_bursting && c->pace.begin_ns < share->now_ns &&
-	    slice_us < c->told.slice_us / 2)
+	if (has_begun(share, c) && slice_us < c->told.slice_us / 2)
 		hold_ns = KICK_NS;
 	c->told.seq++;
 	note_hold(share, client, until_ns);
