@@ -47,7 +47,7 @@ static const struct option {
 	uint64_t min;
 	uint64_t max;
 	const char *const *names; /* OPTION_ENUM: max of them */
-	const char *help;
+	const char *help;         /* but for the default, which the core says */
 } options_table[] = {
 #define AT(field) offsetof(struct options, field)
 	{"NVSHARE_SOCK_DIR", OPTION_TEXT, AT(sock_dir), 0, 0, NULL,
@@ -60,73 +60,71 @@ static const struct option {
 	{"NVSHARE_PRIORITY_MAX", OPTION_RIGHTS, AT(rights), 0, 0, NULL,
 	 "how high a priority users may claim (normal)"},
 	{"NVSHARE_TQ", OPTION_SECONDS, AT(config.tq_ns), TURN_MIN, TURN_MAX, NULL,
-	 "length of a turn in mode concurrent (30)"},
+	 "length of a turn in mode concurrent"},
 	{"NVSHARE_SWITCH_TIME_MODE", OPTION_ENUM, AT(config.switch_mode), 0, 2, switch_mode_names,
 	 "auto: from the time that a switch takes"},
 	{"NVSHARE_SWITCH_TIME_FIXED", OPTION_SECONDS, AT(config.switch_fixed_ns), TURN_MIN,
-	 TURN_MAX, NULL, "length of a turn with switch time fixed (30)"},
+	 TURN_MAX, NULL, "length of a turn with switch time fixed"},
 	{"NVSHARE_SWITCH_TIME_MULTIPLIER", OPTION_NUMBER, AT(config.switch_multiplier), 1, 1000,
-	 NULL, "auto: swap time times this (5)"},
+	 NULL, "auto: swap time times this"},
 	{"NVSHARE_SWITCH_TIME_MIN", OPTION_SECONDS, AT(config.switch_min_ns), SEC / 100, DAY, NULL,
-	 "auto: at least (10)"},
+	 "auto: at least"},
 	{"NVSHARE_SWITCH_TIME_MAX", OPTION_SECONDS, AT(config.switch_max_ns), SEC / 100, DAY, NULL,
-	 "auto: at most (300)"},
+	 "auto: at most"},
 	{"NVSHARE_MEMORY_RESERVE_PERCENT", OPTION_NUMBER, AT(config.reserve_percent), 0,
-	 NVSHARE_RESERVE_PERCENT_MAX, NULL, "of each GPU's memory, left alone (5)"},
+	 NVSHARE_RESERVE_PERCENT_MAX, NULL, "of each GPU's memory, left alone"},
 	{"NVSHARE_MAX_RUNTIME_SEC", OPTION_SECONDS, AT(config.max_runtime_ns), MAX_RUNTIME_MIN,
-	 MAX_RUNTIME_MAX, NULL, "longest run while others wait (300)"},
+	 MAX_RUNTIME_MAX, NULL, "longest run while others wait"},
 	{"NVSHARE_WAIT_BOUND_SEC", OPTION_SECONDS, AT(config.wait_bound_ns), SEC, DAY, NULL,
-	 "bound on any wait (240)"},
+	 "bound on any wait"},
 	{"NVSHARE_PREPARE_SEC", OPTION_SECONDS, AT(config.prepare_ns), 0, DAY, NULL,
-	 "clients are told so long before they must stop (5)"},
+	 "clients are told so long before they must stop"},
 	{"NVSHARE_ANSWER_SEC", OPTION_SECONDS, AT(config.answer_ns), SEC / 100, DAY, NULL,
-	 "time to stop, besides 1 s a GiB (15)"},
+	 "time to stop, besides 1 s a GiB"},
 	{"NVSHARE_RETRY_SEC", OPTION_SECONDS, AT(config.retry_ns), SEC / 100, DAY, NULL,
-	 "after a stop that failed (10)"},
+	 "after a stop that failed"},
 	{"NVSHARE_HEARTBEAT_SEC", OPTION_SECONDS, AT(config.heartbeat_ns), SEC / 100, DAY, NULL,
-	 "clients that run or owe an answer are asked so often (10)"},
+	 "clients that run or owe an answer are asked so often"},
 	{"NVSHARE_HEARTBEAT_LIMIT_SEC", OPTION_SECONDS, AT(config.heartbeat_limit_ns), SEC / 100,
-	 DAY, NULL, "silence after which a client counts as hung (30)"},
+	 DAY, NULL, "silence after which a client counts as hung"},
 	{"NVSHARE_RECONNECT_GRACE_MS", OPTION_MS, AT(grace_ns), 0, 60 * SEC, NULL,
-	 "after a restart, for clients to come back (1500)"},
+	 "after a restart, for clients to come back"},
 	{"NVSHARE_HOLD", OPTION_BOOL, AT(share.is_holding), 0, 0, NULL,
-	 "take others off the GPU for latency-critical ones; else slices only (1)"},
+	 "take others off the GPU for latency-critical ones; else slices only"},
 	{"NVSHARE_LC_MAX_PERCENT", OPTION_NUMBER, AT(share.lc_max_percent), 10, 100, NULL,
-	 "of the time that others want, for latency-critical clients (90)"},
+	 "of the time that others want, for latency-critical clients"},
 	{"NVSHARE_SLICE_EQUAL_US", OPTION_SLICE, AT(share.equal_slice_us), NVSHARE_SLICE_US_MIN,
-	 NVSHARE_SLICE_US_MAX, NULL, "shortest timeslice among equals (10000)"},
+	 NVSHARE_SLICE_US_MAX, NULL, "shortest timeslice among equals"},
 	{"NVSHARE_SLICE_BE_US", OPTION_SLICE, AT(share.be_slice_us), NVSHARE_SLICE_US_MIN,
-	 NVSHARE_SLICE_US_MAX, NULL, "timeslice beside a latency-critical client (200)"},
+	 NVSHARE_SLICE_US_MAX, NULL, "timeslice beside a latency-critical client"},
 	{"NVSHARE_SLICE_RULE", OPTION_ENUM, AT(share.slice_rule), 0, SHARE_RULE_COUNT_, rule_names,
 	 "timeslices beside latency-critical clients: fixed; by what is left of the SLO; in six"
-	 " levels; by what bursts take (fixed)"},
+	 " levels; by what bursts take"},
 	{"NVSHARE_SLICE_LEVELS", OPTION_SLICES, AT(share.slice_us), NVSHARE_SLICE_US_MIN,
-	 NVSHARE_SLICE_US_MAX, rights_priority_names,
-	 "below a higher class, and critical's own"
-	 " (critical=5000000,high=1000,normal=500,low=200)"},
+	 NVSHARE_SLICE_US_MAX, rights_priority_names, "below a higher class, and critical's own"},
 	{"NVSHARE_ENERGY", OPTION_BOOL, AT(share.is_saving), 0, 0, NULL,
-	 "take others off the GPU only where slices break an SLO or cost more energy (0)"},
+	 "take others off the GPU only where slices break an SLO or cost more energy"},
 	{"NVSHARE_ENERGY_BUDGET_W", OPTION_NUMBER, AT(share.energy_budget_w), 0,
 	 SHARE_POWER_MAX / 1000, NULL,
-	 "what that may cost beyond slices, watts on average; 0: no limit (0)"},
+	 "what that may cost beyond slices, watts on average; 0: no limit"},
 	{"NVSHARE_ACTIVE_MS", OPTION_MS, AT(share.active_ns), SEC / 1000, 60 * SEC, NULL,
-	 "a client without work counts as active for so long (1000)"},
+	 "a client without work counts as active for so long"},
 	{"NVSHARE_BE_TURN_MS", OPTION_MS, AT(share.turn_ns), SEC / 1000, 10 * SEC, NULL,
-	 "beside a latency-critical client, one of the others computes for so long (200)"},
+	 "beside a latency-critical client, one of the others computes for so long"},
 	{"NVSHARE_HOLD_MAX_MS", OPTION_MS, AT(share.hold_ns), SEC / 100, 60 * SEC, NULL,
-	 "a client is held no longer without being told again (1000)"},
+	 "a client is held no longer without being told again"},
 	{"NVSHARE_HOLD_SLOW_US", OPTION_US, AT(share.slow_ns), SEC / 1000000, SEC, NULL,
-	 "when holding takes longer, bursts hold nobody for a while (3000)"},
+	 "when holding takes longer, bursts hold nobody for a while"},
 	{"NVSHARE_HINT_MAX_MS", OPTION_MS, AT(share.hint_ns), SEC / 1000, SEC, NULL,
-	 "a hint holds others no longer (10)"},
+	 "a hint holds others no longer"},
 	{"NVSHARE_HINT_MARGIN_US", OPTION_US, AT(share.margin_ns), SEC / 1000000, SEC, NULL,
-	 "a hint's hold is so early, until more is known (50)"},
+	 "a hint's hold is so early, until more is known"},
 	{"NVSHARE_HINT_MIN_PREPARE_US", OPTION_US, AT(share.prepare_ns), 0, SEC, NULL,
-	 "for work that is announced less long ahead others are held at once (100)"},
+	 "for work that is announced less long ahead others are held at once"},
 	{"NVSHARE_HINTS", OPTION_BOOL, AT(share.is_hinting), 0, 0, NULL,
-	 "hold others for work that is announced; 0: hints are counted only (1)"},
+	 "hold others for work that is announced; 0: hints are counted only"},
 	{"NVSHARE_LOG", OPTION_ENUM, AT(log_level), 0, LOG_LEVEL_COUNT_, log_level_names,
-	 "what is written to standard error (info)"},
+	 "what is written to standard error"},
 #undef AT
 };
 #define N_OPTIONS (sizeof(options_table) / sizeof(options_table[0]))
@@ -367,23 +365,28 @@ static int check_together(const struct options *options, char *ret_text)
 	return OPTIONS_E_BAD;
 }
 
-int options_parse(char *const *args, char *(*get_env)(const char *name),
-		  struct options *ret_options, char ret_text[OPTIONS_TEXT_LEN])
+static void set_defaults(struct options *options)
 {
-	struct options options = {
+	*options = (struct options){
 		.rights = {.priority = NVSHARE_PRIORITY_NORMAL},
 		.log_level = LOG_LEVEL_INFO,
 		.grace_ns = 1500 * CLOCK_NS_PER_MS,
 	};
-	struct options ignored = {.sock_dir = NULL};
+	sched_config_default(&options->config);
+	share_config_default(&options->share);
+}
+
+int options_parse(char *const *args, char *(*get_env)(const char *name),
+		  struct options *ret_options, char ret_text[OPTIONS_TEXT_LEN])
+{
+	struct options options, ignored = {.sock_dir = NULL};
 	int r;
 
 	/* --help works in an environment that is wrong. */
 	r = take_args(&ignored, args, ret_text);
 	if (r)
 		return r;
-	sched_config_default(&options.config);
-	share_config_default(&options.share);
+	set_defaults(&options);
 	r = take_environment(&options, get_env, ret_text);
 	if (r)
 		return r;
@@ -397,8 +400,65 @@ int options_parse(char *const *args, char *(*get_env)(const char *name),
 	return 0;
 }
 
+static void print_slices(const struct option *option, const uint64_t *slices, char *buf,
+			 size_t size)
+{
+	size_t n = 0;
+
+	for (int i = SHARE_CLASS_COUNT_ - 1; i >= 0 && n < size; i--)
+		n += (size_t)snprintf(buf + n, size - n, "%s=%llu%s", option->names[i],
+				      (unsigned long long)slices[i], i ? "," : "");
+}
+
+/* " (30)", of what options has; as it would be given. */
+static void print_value(const struct options *options, const struct option *option, char *buf,
+			size_t size)
+{
+	const void *field = (const char *)options + option->offset;
+	char value[120] = "";
+
+	switch (option->kind) {
+	case OPTION_TEXT:
+	case OPTION_RIGHTS: /* the help says it */
+		buf[0] = '\0';
+		return;
+	case OPTION_ENUM:
+		(void)snprintf(value, sizeof(value), "%s",
+			       option->names[*(const unsigned int *)field]);
+		break;
+	case OPTION_BOOL:
+		(void)snprintf(value, sizeof(value), "%d", *(const bool *)field);
+		break;
+	case OPTION_NUMBER:
+		(void)snprintf(value, sizeof(value), "%u", *(const uint32_t *)field);
+		break;
+	case OPTION_SECONDS:
+		print_seconds(*(const uint64_t *)field, value, sizeof(value));
+		break;
+	case OPTION_MS:
+		(void)snprintf(value, sizeof(value), "%llu",
+			       (unsigned long long)(*(const uint64_t *)field / CLOCK_NS_PER_MS));
+		break;
+	case OPTION_US:
+		(void)snprintf(value, sizeof(value), "%llu",
+			       (unsigned long long)(*(const uint64_t *)field / US));
+		break;
+	case OPTION_SLICE:
+		(void)snprintf(value, sizeof(value), "%llu",
+			       (unsigned long long)*(const uint64_t *)field);
+		break;
+	case OPTION_SLICES:
+		print_slices(option, field, value, sizeof(value));
+		break;
+	}
+	(void)snprintf(buf, size, " (%s)", value);
+}
+
 void options_print_help(FILE *out)
 {
+	struct options defaults;
+
+	set_defaults(&defaults);
 	(void)fprintf(out,
 		      "Usage: nvshare-scheduler [OPTION]...\n"
 		      "Shares the GPUs of this node among the programs that run under"
@@ -408,11 +468,12 @@ void options_print_help(FILE *out)
 		      "Every other option is also an environment variable; the option wins.\n");
 	for (size_t i = 0; i < N_OPTIONS; i++) {
 		char name[64];
-		char what[160];
+		char what[160], value[128];
 
 		flag_name(&options_table[i], name, sizeof(name));
+		print_value(&defaults, &options_table[i], value, sizeof(value));
 		allowed(&options_table[i], what, sizeof(what));
-		(void)fprintf(out, "\n  %s=VALUE, %s\n      %s; %s\n", name,
-			      options_table[i].variable, options_table[i].help, what);
+		(void)fprintf(out, "\n  %s=VALUE, %s\n      %s%s; %s\n", name,
+			      options_table[i].variable, options_table[i].help, value, what);
 	}
 }

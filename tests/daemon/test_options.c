@@ -318,6 +318,96 @@ static void shares_of_time_are_options_too(void **state)
 	assert_non_null(strstr(text, "NVSHARE_HINT_MAX_MS"));
 }
 
+/* The default that the help gives for variable; false: none, or no such variable. */
+static bool find_default(const char *help, const char *variable, char *ret_value, size_t size)
+{
+	const char *at = strstr(help, variable), *end, *begin;
+
+	if (!at || at[strlen(variable)] != '\n')
+		return false;
+	at += strlen(variable) + 1;
+	end = strstr(at, "); ");
+	if (!end || memchr(at, '\n', (size_t)(end - at)))
+		return false;
+	for (begin = end; begin[-1] != '('; begin--)
+		;
+	(void)snprintf(ret_value, size, "%.*s", (int)(end - begin), begin);
+	return true;
+}
+
+/* What follows NVSHARE_ on each line that names one. */
+static bool next_variable(const char **at, char *ret_name, size_t size)
+{
+	const char *name = strstr(*at, ", NVSHARE_");
+	size_t len;
+
+	if (!name)
+		return false;
+	name += strlen(", ");
+	len = strcspn(name, "\n");
+	(void)snprintf(ret_name, size, "%.*s", (int)len, name);
+	*at = name + len;
+	return true;
+}
+
+/* Where the structures have gaps, these are all numbers that lie between. */
+static void assert_same(const struct options *a, const struct options *b)
+{
+	assert_int_equal(a->config.mode, b->config.mode);
+	assert_int_equal(a->config.switch_mode, b->config.switch_mode);
+	assert_int_equal(a->config.policy, b->config.policy);
+	assert_int_equal(a->config.switch_multiplier, b->config.switch_multiplier);
+	assert_int_equal(a->config.reserve_percent, b->config.reserve_percent);
+	assert_memory_equal(&a->config.tq_ns, &b->config.tq_ns,
+			    sizeof(a->config) - offsetof(struct sched_config, tq_ns));
+	assert_int_equal(a->share.slice_rule, b->share.slice_rule);
+	assert_int_equal(a->share.is_holding, b->share.is_holding);
+	assert_int_equal(a->share.lc_max_percent, b->share.lc_max_percent);
+	assert_memory_equal(&a->share.lc_window_ns, &b->share.lc_window_ns,
+			    offsetof(struct share_config, is_saving) -
+				    offsetof(struct share_config, lc_window_ns));
+	assert_int_equal(a->share.is_saving, b->share.is_saving);
+	assert_int_equal(a->share.energy_budget_w, b->share.energy_budget_w);
+	assert_int_equal(a->grace_ns, b->grace_ns);
+	assert_int_equal(a->log_level, b->log_level);
+}
+
+/* So given as a value each changes nothing. */
+static void the_help_states_the_defaults(void **state)
+{
+	char *help = NULL, text[OPTIONS_TEXT_LEN], name[64], value[128];
+	struct options defaults, options;
+	size_t size, n_stated = 0;
+	const char *at;
+	FILE *out;
+
+	(void)state;
+	out = open_memstream(&help, &size);
+	assert_non_null(out);
+	options_print_help(out);
+	assert_int_equal(fclose(out), 0);
+	assert_int_equal(parse(NULL, NULL, &defaults, text), 0);
+	for (at = help; next_variable(&at, name, sizeof(name));) {
+		char arg[256], *c;
+
+		assert_true(find_default(help, name, value, sizeof(value)));
+		if (!strcmp(name, "NVSHARE_SOCK_DIR") || !strcmp(name, "NVSHARE_PRIORITY_MAX"))
+			continue;
+		(void)snprintf(arg, sizeof(arg), "--%s=%s", name + strlen("NVSHARE_"), value);
+		for (c = arg; *c != '='; c++)
+			*c = (char)(*c == '_' ? '-' : *c | ' ');
+		assert_int_equal(parse(NULL, (const char *const[]){arg, NULL}, &options, text), 0);
+		assert_same(&options, &defaults);
+		n_stated++;
+	}
+	assert_true(n_stated > 30);
+	assert_true(find_default(help, "NVSHARE_SLICE_BE_US", value, sizeof(value)));
+	assert_string_equal(value, "100");
+	assert_true(find_default(help, "NVSHARE_SLICE_LEVELS", value, sizeof(value)));
+	assert_string_equal(value, "critical=5000000,high=1000,normal=500,low=200");
+	free(help);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -330,6 +420,7 @@ int main(void)
 		cmocka_unit_test(a_value_set_but_empty_is_not_set),
 		cmocka_unit_test(wrong_command_lines_are_refused),
 		cmocka_unit_test(help_is_given_in_a_wrong_environment),
+		cmocka_unit_test(the_help_states_the_defaults),
 		cmocka_unit_test(the_core_takes_what_the_table_allows),
 	};
 
