@@ -408,8 +408,9 @@ struct nvshare_status_gpu {
 	uint64_t preempt_ns_p50;   /* of the last ones */
 	uint64_t preempt_ns_p99;
 	uint64_t preempt_ns_max;
-	uint64_t n_lc_tasks; /* requests and bursts that ended, of latency-critical clients */
-	uint64_t n_be_tasks; /* the same of others */
+	uint64_t n_preempted; /* preempt_ns_total is of so many: several go at once */
+	uint64_t n_lc_tasks;  /* requests and bursts that ended, of latency-critical clients */
+	uint64_t n_be_tasks;  /* the same of others */
 	uint64_t n_slo_violations;
 	uint64_t lc_gpu_ns; /* GPU time that latency-critical clients had */
 	uint64_t be_gpu_ns; /* and the others */

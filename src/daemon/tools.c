@@ -86,6 +86,7 @@ static void fill_gpu(const struct server *server, uint32_t index, struct nvshare
 		.preempt_over_ns_p50 = share.over_ns_p50,
 		.preempt_over_ns_p99 = share.over_ns_p99,
 		.preempt_over_ns_max = share.over_ns_max,
+		.n_preempted = share.n_preempted,
 		.n_lc_tasks = share.n_lc_tasks,
 		.n_be_tasks = share.n_be_tasks,
 		.n_slo_violations = share.n_slo_violations,

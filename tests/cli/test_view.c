@@ -273,6 +273,9 @@ static void how_the_time_is_shared_is_shown_where_it_is(void **state)
 	assert_null(strstr(text, "USES"));
 	free(text);
 	gpu.n_preemptions = 120;
+	gpu.n_preempted = 40;
+	gpu.preempt_ns_total = 32000000;
+	gpu.preempt_ns_max = 2000000;
 	gpu.preempt_ns_p50 = 700000;
 	gpu.preempt_ns_p99 = 1250000;
 	gpu.preempt_over_ns_p50 = 61000;
@@ -294,7 +297,8 @@ static void how_the_time_is_shared_is_shown_where_it_is(void **state)
 	text = view(false);
 	has(text,
 	    "  time      12 s for critical work, 30 s for the rest, 42 % of 1 min 40 s; 120 preemptions,"
-	    " p50 0.70 ms, p99 1.25 ms, beyond freezing 0.061 and 0.140 ms, 2 failed\n");
+	    " mean 0.80 ms, p50 0.70 ms, p99 1.25 ms, longest 2.00 ms, beyond freezing 0.061 and"
+	    " 0.140 ms, 2 failed\n");
 	has(text, "512.0 MiB in contexts (1.0 GiB at the most)\n");
 	has(text, "USES");
 	has(text, "43 %");

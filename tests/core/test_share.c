@@ -810,6 +810,8 @@ static void preemptions_are_timed_from_the_request_to_the_last_one_off(void **st
 	}
 	share_gpu_status(&rig.share, 0, &status);
 	assert_int_equal(status.n_preemptions, 102);
+	assert_int_equal(status.n_preempted, 101); /* the first took two off at once */
+	assert_int_equal(status.preempt_ns_total, 99 * 700 * US + 2 * MS);
 	assert_int_equal(status.preempt_ns_p50, 700 * US);
 	assert_int_equal(status.preempt_ns_max, 2 * MS);
 	assert_int_equal(status.over_ns_p50, 100 * US);

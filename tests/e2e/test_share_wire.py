@@ -137,6 +137,8 @@ def test_a_burst_holds_the_others_and_its_end_lets_them_go(node):
     assert 0 < gpu["preempt_seconds"]["p50"] <= gpu["preempt_seconds"]["max"]
     over = gpu["preempt_overhead_seconds"]  # the hold took no time, whatever was said of it
     assert 0 <= over["p50"] == over["p99"] == over["max"] <= max(0, gpu["preempt_seconds"]["max"] - HOLD_NS / 1e9) + 2e-6
+    assert gpu["preempt_seconds"]["count"] == 1
+    assert gpu["preempt_seconds"]["mean"] == gpu["preempt_seconds"]["total"] > 0
 
 
 def test_requests_that_never_stop_overlapping_are_counted(node):

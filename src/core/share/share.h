@@ -206,6 +206,7 @@ struct share_gpu_status {
 	uint64_t n_preemptions, n_failures, n_timeouts;
 	uint64_t preempt_ns_total, preempt_ns_p50, preempt_ns_p99, preempt_ns_max;
 	uint64_t over_ns_p50, over_ns_p99, over_ns_max; /* of those: beyond holding itself */
+	uint64_t n_preempted; /* preempt_ns_total is of so many; of clients there are more */
 	uint64_t n_lc_tasks, n_be_tasks, n_slo_violations;
 	uint64_t lc_gpu_ns, be_gpu_ns, known_ns;         /* known: since the first client */
 	uint64_t n_hints, n_hints_missed, hint_error_ns; /* the error's average */

@@ -63,6 +63,7 @@ void share_gpu_status(const struct share *share, uint32_t gpu, struct share_gpu_
 		.preempt_ns_total = g->preempt_ns_total,
 		.preempt_ns_max = g->preempt_ns_max,
 		.over_ns_max = g->over_ns_max,
+		.n_preempted = g->n_preempted,
 		.n_lc_tasks = g->n_lc_tasks,
 		.n_be_tasks = g->n_be_tasks,
 		.n_slo_violations = g->n_slo_violations,
