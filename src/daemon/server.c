@@ -164,6 +164,7 @@ int server_init(struct server *server, const struct options *options)
 				 server_dir(server));
 	sched_init(&server->sched, server->sched_clients, SERVER_PEERS_MAX, &server->config);
 	share_init(&server->share, server->share_clients, SERVER_PEERS_MAX, &server->options.share);
+	shares_policy(server);
 	gpus_init(&server->gpus, server->now_ns);
 	if (server->grace_ns)
 		gpus_await_clients(&server->gpus);

@@ -160,6 +160,7 @@ void shares_stop(struct server *server, struct peer *peer);
 void shares_activity(struct server *server, struct peer *peer, const struct nvshare_activity *a);
 void shares_set(struct server *server, struct peer *peer, const struct nvshare_share_set *set);
 void shares_gone(struct server *server, struct peer *peer);
+void shares_policy(struct server *server); /* it may be another now */
 void shares_due(struct server *server);
 void shares_power(struct server *server); /* what the GPUs draw, for what it was used */
 

@@ -204,6 +204,16 @@ void shares_gone(struct server *server, struct peer *peer)
 	(void)step(server, &event);
 }
 
+void shares_policy(struct server *server)
+{
+	struct share_config config = server->share.config;
+	struct share_event event = {.type = SHARE_EVENT_CONFIG, .config = &config};
+
+	config.has_classes = server->config.policy == SCHED_POLICY_PRIORITY;
+	if (config.has_classes != server->share.config.has_classes)
+		(void)step(server, &event);
+}
+
 void shares_power(struct server *server)
 {
 	for (uint32_t i = 0; i < server->gpus.n; i++) {

@@ -293,6 +293,7 @@ static void set_policy(struct server *server, struct peer *peer, uint32_t seq, u
 	}
 	config.policy = (enum sched_policy)value;
 	apply(server, peer, seq, &config, "policy is %s", names[value]);
+	shares_policy(server);
 }
 
 /* True if ms is from min to max; else the answer, which names what, is on its way. */

@@ -219,6 +219,7 @@ static void bare_node(enum share_class class)
 	rig.share.gpus[0].n_active[SHARE_CLASS_CRITICAL] = 1;
 	c->claim.class = class;
 	c->is_busy = true;
+	c->part.class = class;
 	pace_join(c);
 	pace_report(&rig.share, BE);
 }

@@ -87,11 +87,41 @@ static void who_is_idle_for_a_while_makes_nobody_short(void **state)
 	assert_int_equal(rig_slice(&rig, 1), 500);
 }
 
+static void without_classes_all_but_the_critical_are_equals(void **state)
+{
+	(void)state;
+	rig_join(&rig, 0, SHARE_CLASS_HIGH, 100);
+	rig_join(&rig, 1, SHARE_CLASS_NORMAL, 300);
+	rig_join(&rig, 2, SHARE_CLASS_LOW, 100);
+	for (uint32_t i = 0; i < 3; i++)
+		rig_busy(&rig, i);
+	assert_int_equal(rig_slice(&rig, 1), 500);
+	rig.config.has_classes = false;
+	assert_int_equal(rig_config(&rig), 0);
+	assert_int_equal(rig_slice(&rig, 0), 10000);
+	assert_int_equal(rig_slice(&rig, 1), 30000);
+	assert_int_equal(rig_slice(&rig, 2), 10000);
+	rig_join(&rig, 3, SHARE_CLASS_LOW, 200);
+	rig_busy(&rig, 3);
+	assert_int_equal(rig_slice(&rig, 3), 20000);
+	rig_join(&rig, 4, SHARE_CLASS_CRITICAL, 100);
+	rig_does(&rig, 4, SHARE_ACTIVITY_BEGIN, 0);
+	assert_int_equal(rig_slice(&rig, 4), 5000000);
+	assert_true(rig_is_held(&rig, 0));
+	rig_leave(&rig, 4);
+	rig.config.has_classes = true;
+	assert_int_equal(rig_config(&rig), 0);
+	assert_int_equal(rig_slice(&rig, 0), 10000);
+	assert_int_equal(rig_slice(&rig, 1), 500);
+	assert_int_equal(rig_slice(&rig, 2), 100);
+	assert_int_equal(rig_slice(&rig, 3), 200);
+}
+
 static void capped_slices_leave_what_the_cap_says(void **state)
 {
 	struct share_gpu gpu = {.is_capped = true};
-	struct share_claim lc = {SHARE_CLASS_CRITICAL, 100, 0, 0};
-	struct share_claim be = {SHARE_CLASS_NORMAL, 100, 0, 0};
+	struct share_part lc = {.class = SHARE_CLASS_CRITICAL, .weight = 100};
+	struct share_part be = {.class = SHARE_CLASS_NORMAL, .weight = 100};
 	struct share_slices slices;
 
 	(void)state;
@@ -851,6 +881,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		TEST(slices_follow_class_and_weight),
 		TEST(who_is_idle_for_a_while_makes_nobody_short),
+		TEST(without_classes_all_but_the_critical_are_equals),
 		TEST(capped_slices_leave_what_the_cap_says),
 		TEST(hints_are_believed_until_more_is_known),
 		TEST(what_preparing_really_takes_is_learned),

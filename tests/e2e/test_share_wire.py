@@ -115,6 +115,25 @@ def test_who_is_alone_hears_nothing_and_equals_share(node):
     a.until(lambda a: a.slice_us == 0)
 
 
+def set_policy(node, name):
+    subprocess.run([CTL, "set", "policy", name], env=clean_env(node.folder), check=True, timeout=20)
+
+
+@pytest.mark.parametrize("is_set_later", [True, False])
+def test_under_a_policy_without_classes_weights_alone_count(node, is_set_later):
+    start(node, **({} if is_set_later else {"NVSHARE_POLICY": "fair"}))
+    high, normal = Sharer(node, HIGH), Sharer(node, NORMAL, weight=200)
+    for client in (high, normal):
+        client.does(BUSY)
+    if is_set_later:
+        normal.until(lambda c: c.slice_us == 500)
+        set_policy(node, "fair")
+    high.until(lambda c: c.slice_us == 10000)
+    normal.until(lambda c: c.slice_us == 20000)
+    set_policy(node, "priority")
+    normal.until(lambda c: c.slice_us == 500)
+
+
 def test_a_burst_holds_the_others_and_its_end_lets_them_go(node):
     start(node)
     lc = Sharer(node, CRITICAL, name="lc", slo_us=4000)

@@ -18,15 +18,23 @@
 
 /* ---- what a client counts as ----------------------------------------------- */
 
-static struct share_part part_of(const struct share_client *c)
+enum share_class hark_class(const struct share *share, const struct share_claim *claim)
+{
+	if (share->config.has_classes || claim->class == SHARE_CLASS_CRITICAL)
+		return claim->class;
+	return SHARE_CLASS_NORMAL;
+}
+
+static struct share_part part_of(const struct share *share, const struct share_client *c)
 {
 	bool is_critical = c->claim.class == SHARE_CLASS_CRITICAL;
 	bool is_at_work = c->is_busy || c->is_bursting;
+	enum share_class class = hark_class(share, &c->claim);
 
 	if (!c->is_let_in)
-		return (struct share_part){.class = c->claim.class, .weight = c->claim.weight};
+		return (struct share_part){.class = class, .weight = c->claim.weight};
 	return (struct share_part){
-		.class = c->claim.class,
+		.class = class,
 		.weight = c->claim.weight,
 		.loose = is_critical && c->is_busy && !c->is_bursting ? c->loose : 0,
 		.is_running = true,
@@ -72,7 +80,7 @@ void hark_refresh(struct share *share, uint32_t client)
 	struct share_part old = c->part, part;
 
 	pace_look(share, client);
-	part = part_of(c);
+	part = part_of(share, c);
 	timers_set(share, client);
 	touch(share, client);
 	if (!memcmp(&old, &part, sizeof(part)))

@@ -9,6 +9,9 @@
 /* The most reports that one timer causes. */
 #define HARK_REPORTS_MAX 8u
 
+/* What claim counts as: without classes all but the critical are normal. */
+enum share_class hark_class(const struct share *share, const struct share_claim *claim);
+
 /* Counts client as what it is now; it is touched, and its GPU is planned anew. */
 void hark_refresh(struct share *share, uint32_t client);
 

@@ -30,7 +30,7 @@ void pace_join(struct share_client *c)
 {
 	static const uint32_t levels[SHARE_CLASS_COUNT_] = {5, 4, 3, 0};
 
-	c->pace = (struct share_pace){.level = levels[c->claim.class]};
+	c->pace = (struct share_pace){.level = levels[c->part.class]};
 	c->pace_ns = SHARE_NO_DEADLINE;
 }
 

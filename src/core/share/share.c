@@ -27,6 +27,7 @@ void share_config_default(struct share_config *ret_config)
 {
 	*ret_config = (struct share_config){
 		.is_hinting = true,
+		.has_classes = true,
 		.is_holding = true,
 		.lc_max_percent = 90,
 		.lc_window_ns = SECOND_NS,
@@ -106,6 +107,7 @@ static bool is_claim_good(const struct share_claim *claim)
 
 static int on_config(struct share *share, const struct share_event *event)
 {
+	bool had_classes = share->config.has_classes;
 	int r;
 
 	r = share_config_check(event->config);
@@ -118,6 +120,11 @@ static int on_config(struct share *share, const struct share_event *event)
 	share->config = *event->config;
 	for (uint32_t i = 0; i < SHARE_GPUS_MAX; i++)
 		energy_fill(share, i);
+	for (uint32_t i = 0; i < share->n_clients && had_classes != share->config.has_classes;
+	     i++) {
+		if (share->clients[i].is_joined)
+			hark_refresh(share, i);
+	}
 	return 0;
 }
 
@@ -138,7 +145,7 @@ static int on_join(struct share *share, const struct share_event *event)
 	c->is_joined = true;
 	c->gpu = event->gpu;
 	c->claim = event->claim;
-	c->part.class = event->claim.class;
+	c->part.class = hark_class(share, &event->claim);
 	c->part.weight = event->claim.weight;
 	c->loose = SHARE_ONE;
 	c->linger_ns = SHARE_NO_DEADLINE;

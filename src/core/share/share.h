@@ -61,6 +61,7 @@ enum share_rule {
 struct share_config {
 	enum share_rule slice_rule; /* default fixed */
 	bool is_hinting;            /* false: hints are counted, no more; default true */
+	bool has_classes;           /* false: but critical, all are equals; default true */
 	bool is_holding;            /* false: slices only, nobody is ever held; default true */
 	uint32_t lc_max_percent;    /* of the time, for the critical; 10..100, default 90 */
 	uint64_t lc_window_ns;      /* over which that counts; default 1 s */

@@ -103,7 +103,7 @@ struct share_told {
 
 /* A client's part of what its GPU counts. */
 struct share_part {
-	uint32_t class; /* enum share_class */
+	uint32_t class; /* enum share_class; without classes who is not critical is normal */
 	uint32_t weight;
 	uint32_t
 		loose; /* of SHARE_ONE: critical, at work without a burst for so much of the time */

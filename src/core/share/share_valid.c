@@ -3,6 +3,7 @@
 /* The invariants, all computed anew from the clients: O(clients), for tests and debug builds. */
 
 #include "core/share/burst.h"
+#include "core/share/hark.h"
 #include "core/share/share.h"
 #include "core/share/weights.h"
 
@@ -35,7 +36,7 @@ static void check_timers(const struct share *share, uint32_t client)
 		       first);
 }
 
-static void check_flags(const struct share_client *c)
+static void check_flags(const struct share *share, const struct share_client *c)
 {
 	const struct share_part *part = &c->part;
 
@@ -50,7 +51,7 @@ static void check_flags(const struct share_client *c)
 	assert(!part->loose || !part->is_bursting);
 	assert(c->pace_ns == SHARE_NO_DEADLINE || (c->is_bursting && c->claim.slo_us));
 	assert(c->pace.level < SHARE_LEVELS);
-	assert(part->class == c->claim.class && part->weight == c->claim.weight);
+	assert(part->class == hark_class(share, &c->claim) && part->weight == c->claim.weight);
 	assert(c->is_bursting == (c->burst_end_ns != SHARE_NO_DEADLINE));
 	assert(!c->is_hinted || c->hint_ns != SHARE_NO_DEADLINE);
 	assert(c->is_unholdable == (c->retry_ns != SHARE_NO_DEADLINE));
@@ -152,7 +153,7 @@ void share_assert_valid(const struct share *share)
 		if (!c->is_joined)
 			continue;
 		check_timers(share, i);
-		check_flags(c);
+		check_flags(share, c);
 		add(share, i, &sums[c->gpu]);
 		n_timers += c->due_ns != SHARE_NO_DEADLINE;
 		n_dirty += c->is_dirty;

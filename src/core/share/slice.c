@@ -79,13 +79,13 @@ void slice_plan(const struct share_config *config, const struct share_gpu *gpu,
 	}
 }
 
-uint64_t slice_of(const struct share_slices *slices, const struct share_claim *claim)
+uint64_t slice_of(const struct share_slices *slices, const struct share_part *part)
 {
-	uint64_t us = slices->base_us[claim->class];
-	uint64_t weight = slices->base_weight[claim->class];
+	uint64_t us = slices->base_us[part->class];
+	uint64_t weight = slices->base_weight[part->class];
 
 	if (weight)
-		us = us * claim->weight / weight;
+		us = us * part->weight / weight;
 	us = us < SHARE_SLICE_MIN ? SHARE_SLICE_MIN : us;
 	return us < SHARE_SLICE_MAX ? us : SHARE_SLICE_MAX;
 }

@@ -19,6 +19,6 @@ void slice_plan(const struct share_config *config, const struct share_gpu *gpu,
 		struct share_slices *ret_slices);
 
 /* us, SHARE_SLICE_MIN to _MAX. */
-uint64_t slice_of(const struct share_slices *slices, const struct share_claim *claim);
+uint64_t slice_of(const struct share_slices *slices, const struct share_part *part);
 
 #endif

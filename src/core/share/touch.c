@@ -88,7 +88,7 @@ static uint64_t slice_for(const struct share *share, const struct share_client *
 	/* Who is not at work keeps what it has: a change would be a message for nothing. */
 	if (!c->part.is_active && c->told.slice_us)
 		return c->told.slice_us;
-	return pace_slice(&share->config, g, c, slice_of(&g->slices, &c->claim));
+	return pace_slice(&share->config, g, c, slice_of(&g->slices, &c->part));
 }
 
 /* Time to renew, which a hint's hold is not; but it becomes a burst's in the same way. */
