@@ -9,6 +9,8 @@ import subprocess
 
 import pytest
 
+from conftest import MIB, until
+
 REHEARSE = pathlib.Path(__file__).parents[1] / "gpu" / "rehearse"
 
 
@@ -43,3 +45,20 @@ def test_the_measurements_for_a_real_card_work_on_the_simulated_one(build, secti
             os.killpg(run.pid, signal.SIGTERM)  # the scripts clear up behind themselves
             output = run.communicate(timeout=60)[0]
     assert run.returncode == 0, output
+
+
+def test_a_long_kernel_in_the_way_of_the_proof_delays_it_and_no_more(node):
+    """All its streams share one queue: what is to show that freezing works waits for the kernel."""
+    node.env.update(NVSHARE_SIM_MEMORY="64MiB", NVSHARE_SIM_CONTEXT="1MiB")
+    node.start_scheduler(NVSHARE_SWITCH_TIME_MODE="fixed", NVSHARE_SWITCH_TIME_FIXED="0.1")
+    long = node.app("spin", "--ms", "2500", "--ahead", "2", "--kernels", "6", "--size", "40MiB", name="long",
+                    NVSHARE_DEBUG="1", NVSHARE_DRAIN_MS="0", NVSHARE_DRAIN_MAX_MS="8000",
+                    CUDA_DEVICE_MAX_CONNECTIONS="1")
+    until("it computes", lambda: (c := node.client(long)) and c["memory_resident"] >= 40 * MIB)
+    other = node.app("oversub", "--size", "40MiB", "--buffers", "8", "--rounds", "20", "--passes", "1",
+                     "--until", node.flag("enough"), name="other")
+    until("it was waited for", lambda: node.gpu()["switches"] >= 2)
+    assert ", frozen\n" not in long.output()
+    until("it was frozen", lambda: ", frozen\n" in long.output(), 60)
+    assert node.client(long)["stops_by"] == "freeze"
+    node.finish([long, other])

@@ -385,6 +385,11 @@ int freeze_prove_busy(CUdevice dev, CUcontext ctx)
 	return freeze_prove(dev, ctx);
 }
 
+void freeze_context_gone(CUcontext ctx)
+{
+	(void)ctx;
+}
+
 bool freeze_is_proven(CUdevice dev)
 {
 	(void)dev;

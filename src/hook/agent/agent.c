@@ -18,13 +18,13 @@
 #include "hook/pager/transfer.h"
 #include "hook/share/share.h"
 #include "hook/table/cuda_real.h"
+#include "hook/thread.h"
 #include "util/clock.h"
 #include "util/fd.h"
 
 #include <errno.h>
 #include <poll.h>
 #include <pthread.h>
-#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/eventfd.h>
@@ -369,35 +369,6 @@ static void *agent_main(void *arg)
 
 /* ---- starting and stopping, by threads of the program ----------------------------- */
 
-static int create_thread(void)
-{
-	sigset_t all, before;
-	pthread_attr_t attr;
-	pthread_t thread;
-	int r;
-
-	r = pthread_attr_init(&attr);
-	if (r)
-		return -r;
-	(void)pthread_attr_setstacksize(&attr, AGENT_STACK_SIZE);
-	(void)pthread_attr_setdetachstate(&attr, PTHREAD_CREATE_DETACHED);
-	/* The program's signals are for the program's threads. */
-	(void)sigfillset(&all);
-	(void)pthread_sigmask(SIG_SETMASK, &all, &before);
-	r = pthread_create(&thread, &attr, agent_main, NULL);
-	if (r == EINVAL) { /* more thread-local storage than stack */
-		(void)pthread_attr_destroy(&attr);
-		(void)pthread_attr_init(&attr);
-		(void)pthread_attr_setdetachstate(&attr, PTHREAD_CREATE_DETACHED);
-		r = pthread_create(&thread, &attr, agent_main, NULL);
-	}
-	if (!r)
-		(void)pthread_setname_np(thread, "nvshare");
-	(void)pthread_sigmask(SIG_SETMASK, &before, NULL);
-	(void)pthread_attr_destroy(&attr);
-	return -r;
-}
-
 /* Lock held. */
 static bool start_locked(void)
 {
@@ -418,7 +389,7 @@ static bool start_locked(void)
 	if (!r) {
 		__atomic_store_n(&state.wake_fd, fd, __ATOMIC_RELEASE);
 		gate_set_waker(agent_wake);
-		r = create_thread();
+		r = thread_start(agent_main, NULL, AGENT_STACK_SIZE, "nvshare");
 	}
 	if (r) {
 		__atomic_store_n(&state.wake_fd, -1, __ATOMIC_RELEASE);

@@ -112,12 +112,9 @@ uint32_t agent_halt_how(struct agent_link *link)
 void agent_halt_prove(CUdevice dev, bool is_busy)
 {
 	struct device_context *c = device_context_hold(dev);
-	CUcontext popped;
 
-	if (c && cuda_real.cuCtxPushCurrent_v2(c->ctx) == CUDA_SUCCESS) {
+	if (c)
 		(void)(is_busy ? freeze_prove_busy(dev, c->ctx) : freeze_prove(dev, c->ctx));
-		(void)cuda_real.cuCtxPopCurrent_v2(&popped);
-	}
 	device_context_drop(c);
 }
 
@@ -137,6 +134,9 @@ bool agent_halt_prepare(struct agent_link *link, uint64_t bytes, bool is_urgent)
 	is_ready = may_freeze(link);
 	link->lacks_second = is_ready && mem.resident && !second_make(link->dev, link->second_max);
 	is_ready = is_ready && !link->lacks_second;
+	/* The first stop finds it proven, whatever is in its way then. */
+	if (is_ready && !is_urgent && !freeze_is_proven(link->dev) && !share_is_frozen())
+		agent_halt_prove(link->dev, true);
 	/* What others lack is not taken ahead. */
 	if (bytes && (is_urgent || halt.host_max == AGENT_NEVER) &&
 	    agent_enter_context(link->dev, &place)) {
@@ -274,7 +274,7 @@ static uint32_t freeze(const struct agent_link *link, uint64_t begin_ns)
 
 	gate_set(GATE_CLOSED);
 	if (!freeze_is_proven(link->dev))
-		agent_halt_prove(link->dev, false);
+		agent_halt_prove(link->dev, true);
 	for (int i = 0; i < HALT_TRIES_MAX && r == FREEZE_E_BUSY; i++) {
 		if (i > 0)
 			(void)nanosleep(&pause, NULL); /* there was a freeze just now */
@@ -312,6 +312,17 @@ static uint32_t drain(uint64_t max_ns, bool may_open)
 	return (uint32_t)drain_run(max_ns);
 }
 
+/*
+ * How a drain ended in the place of a freeze. Nothing is at work, and nothing in the way of
+ * the proof that was missing: the next stop need not wait.
+ */
+static uint32_t drained(const struct agent_link *link, uint32_t outcome)
+{
+	if (outcome == NVSHARE_OUTCOME_SUCCESS && !freeze_is_proven(link->dev))
+		agent_halt_prove(link->dev, false);
+	return outcome;
+}
+
 uint32_t agent_halt(struct agent_link *link, uint64_t bytes, bool is_idle)
 {
 	uint64_t begin_ns = clock_now_ns(), grace_ns = hook_options()->drain_ns;
@@ -336,13 +347,13 @@ uint32_t agent_halt(struct agent_link *link, uint64_t bytes, bool is_idle)
 			outcome = drain(grace_ns < max_ns ? grace_ns : max_ns, may_open);
 	} /* else nothing of it ends while it is held */
 	if (outcome != NVSHARE_OUTCOME_TIMEOUT)
-		return outcome;
+		return drained(link, outcome);
 	outcome = freeze(link, begin_ns);
 	if (outcome == NVSHARE_OUTCOME_SUCCESS && !bytes)
 		outcome = agent_halt_evicted(outcome);
 	if (outcome == NVSHARE_OUTCOME_TIMEOUT) {
 		halt.is_frozen = false; /* what comes is a drain */
-		outcome = drain(max_ns, may_open);
+		outcome = drained(link, drain(max_ns, may_open));
 	}
 	return outcome;
 }

@@ -166,6 +166,7 @@ static void finish_work(CUcontext ctx)
 static void context_gone(CUcontext ctx, CUdevice dev, uint64_t charged)
 {
 	gate_context_gone(ctx);
+	freeze_context_gone(ctx);
 	pager_context_gone(ctx);
 	budget_give(dev, charged, NVSHARE_PINNED_CONTEXT);
 }

@@ -55,14 +55,19 @@ const char *freeze_why_not(void);
 uint32_t freeze_halt(void); /* the same, as enum nvshare_halt; _FREEZE when it can be */
 
 /*
- * Once a GPU: freezes, checks that a value written by a stream of ctx (which is current for
- * the caller; the gate is closed, or the program idle) does not land for 5 ms, and that it
- * does after the thaw. 0; FREEZE_E_UNPROVEN: from then on freeze_why_not() says so;
- * FREEZE_E_BUSY, _NO_CHANNELS or -errno: not decided, later again.
+ * Once a GPU: freezes, checks that a value written by a stream of ctx (which the caller
+ * holds) does not land for 5 ms, and that it does after the thaw. Nothing of the program is
+ * at work or comes. 0; FREEZE_E_UNPROVEN: from then on freeze_why_not() says so; FREEZE_E_BUSY,
+ * _NO_CHANNELS or -errno: not decided, later again.
  */
 int freeze_prove(CUdevice dev, CUcontext ctx);
-/* With work under way, and the gate open; FREEZE_E_BUSY when that is not done soon. */
+/*
+ * With work under way: FREEZE_E_BUSY when something is ahead of the value that is not done
+ * soon, as a long kernel of a stream with the same hardware queue. The value stays under way,
+ * and the next call is for nothing until it has landed.
+ */
 int freeze_prove_busy(CUdevice dev, CUcontext ctx);
+void freeze_context_gone(CUcontext ctx); /* any thread: nobody holds it any more */
 bool freeze_is_proven(CUdevice dev);
 
 /*

@@ -3,59 +3,157 @@
 /*
  * The proof that a freeze freezes: a value that the GPU is to write, into memory that the
  * processor can look at. First without a freeze, so that nothing which the driver does at
- * a first use is taken for one.
+ * a first use is taken for one, nor work of the program that is ahead: streams share the
+ * hardware's queues.
+ *
+ * What asks the driver is a thread that ends with it. The driver may keep it waiting, for room
+ * in a queue or for a lock of a thread that waits for room: as long as a kernel takes.
  */
 
 #include "hook/device.h"
 #include "hook/freeze/freeze_private.h"
 #include "hook/hook_log.h"
 #include "hook/table/cuda_real.h"
+#include "hook/thread.h"
 #include "util/clock.h"
 
+#include <pthread.h>
 #include <string.h>
 #include <time.h>
 
-#define PROVE_STILL_NS      (5 * CLOCK_NS_PER_MS)    /* so long nothing may land */
-#define PROVE_LAND_NS       (2000 * CLOCK_NS_PER_MS) /* so long it may take to */
-#define PROVE_SOON_NS       (30 * CLOCK_NS_PER_MS)   /* where it is not to wait for work */
-#define PROVE_LIMIT_NS      (500 * CLOCK_NS_PER_MS)
-#define PROVE_PAUSE_NS      50000
+#define PROVE_STILL_NS (5 * CLOCK_NS_PER_MS)    /* so long nothing may land */
+#define PROVE_LAND_NS  (2000 * CLOCK_NS_PER_MS) /* so long it may take to, with nothing ahead */
+#define PROVE_SOON_NS  (50 * CLOCK_NS_PER_MS)   /* where there may be work ahead */
+#define PROVE_LIMIT_NS (500 * CLOCK_NS_PER_MS)
+#define PROVE_PAUSE_NS 50000
+
+#define PROVE_STACK_SIZE (1u << 20) /* driver calls run on it */
+
 #define HOST_DEVICEMAP      2u
 #define STREAM_NON_BLOCKING 1u
 
-static bool is_proven[DEVICE_COUNT_MAX];
+enum sending { SENDING_NOT, SENDING_NOW, SENDING_NO_MEANS, SENDING_REFUSED };
+
+/*
+ * One a GPU, for all tries: what was sent and has not landed is waited for by the next. The
+ * stream and the flag go with their context; to free the flag is to wait for all work.
+ */
+struct proof {
+	bool is_proven; /* atomic */
+	CUcontext ctx;  /* lock; of the stream and the flag; NULL: there are none */
+	CUstream stream;
+	uint32_t *flag;
+	uint32_t sent;               /* the last value; it grows */
+	uint32_t sending;            /* atomic; enum sending; while NOW the rest is the sender's */
+	struct device_context *held; /* by the sender */
+};
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static struct proof proofs[DEVICE_COUNT_MAX];
 
 bool freeze_is_proven(CUdevice dev)
 {
 	return dev >= 0 && dev < DEVICE_COUNT_MAX &&
-	       __atomic_load_n(&is_proven[dev], __ATOMIC_ACQUIRE);
+	       __atomic_load_n(&proofs[dev].is_proven, __ATOMIC_ACQUIRE);
 }
 
-static bool lands(const uint32_t *flag, uint32_t value, uint64_t within_ns)
+/* ---- the sender's thread --------------------------------------------------------- */
+
+static CUresult submit(const struct proof *proof)
 {
-	const struct timespec pause = {.tv_nsec = PROVE_PAUSE_NS};
+	CUresult (*write)(CUstream s, CUdeviceptr addr, cuuint32_t v, unsigned int flags) =
+		cuda_real.cuStreamWriteValue32_v2;
+	CUdeviceptr addr = (CUdeviceptr)(uintptr_t)proof->flag;
+	CUresult res = CUDA_ERROR_NOT_SUPPORTED;
+
+	if (write)
+		res = write(proof->stream, addr, proof->sent, 0);
+	if (res != CUDA_SUCCESS && cuda_real.cuStreamWriteValue32)
+		res = cuda_real.cuStreamWriteValue32(proof->stream, addr, proof->sent, 0);
+	return res;
+}
+
+static bool has_means(struct proof *proof)
+{
+	void *flag = NULL;
+
+	if (!proof->flag &&
+	    cuda_real.cuMemHostAlloc(&flag, sizeof(uint32_t), HOST_DEVICEMAP) == CUDA_SUCCESS) {
+		memset(flag, 0, sizeof(uint32_t));
+		proof->flag = flag;
+	}
+	if (proof->flag && !proof->stream &&
+	    cuda_real.cuStreamCreate(&proof->stream, STREAM_NON_BLOCKING) != CUDA_SUCCESS)
+		proof->stream = NULL;
+	return proof->flag && proof->stream;
+}
+
+static void *send_value(void *arg)
+{
+	CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_RELAXED;
+	enum sending end = SENDING_NO_MEANS;
+	struct proof *proof = arg;
+	struct device_context *held = proof->held;
+	CUcontext popped;
+
+	/* Else it would break a capture of another thread. */
+	if (cuda_real.cuThreadExchangeStreamCaptureMode)
+		(void)cuda_real.cuThreadExchangeStreamCaptureMode(&mode);
+	if (cuda_real.cuCtxPushCurrent_v2(proof->ctx) == CUDA_SUCCESS) {
+		if (has_means(proof))
+			end = submit(proof) == CUDA_SUCCESS ? SENDING_NOT : SENDING_REFUSED;
+		(void)cuda_real.cuCtxPopCurrent_v2(&popped);
+	}
+	__atomic_store_n(&proof->sending, end, __ATOMIC_RELEASE);
+	device_context_drop(held);
+	return NULL;
+}
+
+/* ---- the agent's ------------------------------------------------------------------ */
+
+static void pause_a_little(void)
+{
+	(void)nanosleep(&(struct timespec){.tv_nsec = PROVE_PAUSE_NS}, NULL);
+}
+
+static enum sending sending(const struct proof *proof)
+{
+	return (enum sending)__atomic_load_n(&proof->sending, __ATOMIC_ACQUIRE);
+}
+
+static bool has_landed(const struct proof *proof)
+{
+	return !proof->flag || __atomic_load_n(proof->flag, __ATOMIC_ACQUIRE) == proof->sent;
+}
+
+static bool lands(const struct proof *proof, uint64_t within_ns)
+{
 	uint64_t end_ns = clock_now_ns() + within_ns;
 
-	while (__atomic_load_n(flag, __ATOMIC_ACQUIRE) != value) {
+	while (!has_landed(proof)) {
 		if (clock_now_ns() >= end_ns)
 			return false;
-		(void)nanosleep(&pause, NULL);
+		pause_a_little();
 	}
 	return true;
 }
 
-static bool submit(CUstream stream, uint32_t *flag, uint32_t value)
+/* The next value. SENDING_NOW: the driver keeps the sender for longer than that. */
+static enum sending send_next(struct proof *proof, uint64_t within_ns)
 {
-	CUresult (*write)(CUstream s, CUdeviceptr addr, cuuint32_t v, unsigned int flags) =
-		cuda_real.cuStreamWriteValue32_v2;
-	CUresult res = CUDA_ERROR_NOT_SUPPORTED;
+	uint64_t end_ns = clock_now_ns() + within_ns;
 
-	if (write)
-		res = write(stream, (CUdeviceptr)(uintptr_t)flag, value, 0);
-	if (res != CUDA_SUCCESS && cuda_real.cuStreamWriteValue32)
-		res = cuda_real.cuStreamWriteValue32(stream, (CUdeviceptr)(uintptr_t)flag, value,
-						     0);
-	return res == CUDA_SUCCESS;
+	proof->sent++;
+	if (!device_context_hold_this(proof->ctx, &proof->held))
+		return SENDING_NO_MEANS;
+	__atomic_store_n(&proof->sending, SENDING_NOW, __ATOMIC_RELEASE);
+	if (thread_start(send_value, proof, PROVE_STACK_SIZE, "nvshare-prove")) {
+		device_context_drop(proof->held);
+		__atomic_store_n(&proof->sending, SENDING_NO_MEANS, __ATOMIC_RELEASE);
+	}
+	while (sending(proof) == SENDING_NOW && clock_now_ns() < end_ns)
+		pause_a_little();
+	return sending(proof);
 }
 
 static int unproven(enum freeze_why why)
@@ -64,39 +162,60 @@ static int unproven(enum freeze_why why)
 	return FREEZE_E_UNPROVEN;
 }
 
-/* Everything that was submitted has landed when this returns, unless it never will. */
-static int prove(CUstream stream, uint32_t *flag, uint64_t patience_ns)
+/* What is not sent does not land. Nothing is wrong with it. */
+static int not_sent(struct proof *proof, enum sending how, enum freeze_why why)
 {
-	bool is_sent = submit(stream, flag, 1), moved;
+	if (how == SENDING_NOW)
+		return FREEZE_E_BUSY;
+	proof->sent--;
+	__atomic_store_n(&proof->sending, SENDING_NOT, __ATOMIC_RELEASE);
+	return how == SENDING_REFUSED ? unproven(why) : FREEZE_E_BUSY;
+}
+
+/* A value that lands is no proof that the next one would not wait, unless nothing else runs. */
+static int prove(struct proof *proof, bool is_idle)
+{
+	uint64_t patience_ns = is_idle ? PROVE_LAND_NS : PROVE_SOON_NS;
+	enum sending how;
+	bool moved;
 	int r;
 
-	if (is_sent && !lands(flag, 1, patience_ns) && patience_ns < PROVE_LAND_NS)
-		return FREEZE_E_BUSY;
-	if (!is_sent || __atomic_load_n(flag, __ATOMIC_ACQUIRE) != 1)
-		return unproven(FREEZE_WHY_NO_WRITES);
+	how = send_next(proof, patience_ns);
+	if (how != SENDING_NOT)
+		return not_sent(proof, how, FREEZE_WHY_NO_WRITES);
+	if (!lands(proof, patience_ns))
+		return is_idle ? unproven(FREEZE_WHY_NO_WRITES) : FREEZE_E_BUSY;
 	r = freeze_begin(PROVE_LIMIT_NS);
 	if (r)
 		return r == FREEZE_E_REFUSED ? unproven(FREEZE_WHY_REFUSED) : r;
-	if (!submit(stream, flag, 2)) {
+	how = send_next(proof, is_idle ? PROVE_LIMIT_NS / 2 : PROVE_SOON_NS / 2);
+	if (how != SENDING_NOT) {
 		(void)freeze_end();
-		return unproven(FREEZE_WHY_WRITE_FAILED);
+		return not_sent(proof, how, FREEZE_WHY_WRITE_FAILED);
 	}
-	moved = lands(flag, 2, PROVE_STILL_NS);
+	moved = lands(proof, PROVE_STILL_NS);
 	/* Committed for a moment: a watchdog that has thawed would make a liar of either. */
-	if (!freeze_commit()) {
-		(void)lands(flag, 2, PROVE_LAND_NS);
+	if (!freeze_commit())
 		return FREEZE_E_BUSY;
-	}
 	(void)freeze_end();
-	if (!lands(flag, 2, PROVE_LAND_NS))
-		return unproven(FREEZE_WHY_NEVER_WENT_ON);
+	if (!lands(proof, patience_ns))
+		return is_idle ? unproven(FREEZE_WHY_NEVER_WENT_ON) : FREEZE_E_BUSY;
 	return moved ? unproven(FREEZE_WHY_WENT_ON) : 0;
 }
 
-static int prove_within(CUdevice dev, uint64_t patience_ns)
+/* Of the context that is there now; what there was of another's is left to it. */
+static void take_context(struct proof *proof, CUcontext ctx)
 {
-	CUstream stream = NULL;
-	void *flag = NULL;
+	pthread_mutex_lock(&lock);
+	if (proof->ctx != ctx)
+		*proof = (struct proof){.ctx = ctx};
+	pthread_mutex_unlock(&lock);
+}
+
+static int prove_when(CUdevice dev, CUcontext ctx, bool is_idle)
+{
+	struct proof *proof;
+	enum sending how;
 	int r;
 
 	if (freeze_why_not())
@@ -104,34 +223,50 @@ static int prove_within(CUdevice dev, uint64_t patience_ns)
 	if (freeze_is_proven(dev))
 		return 0;
 	if (dev < 0 || dev >= DEVICE_COUNT_MAX || !cuda_real.cuMemHostAlloc ||
-	    !cuda_real.cuStreamCreate || !cuda_real.cuStreamDestroy_v2 ||
-	    cuda_real.cuMemHostAlloc(&flag, sizeof(uint32_t), HOST_DEVICEMAP) != CUDA_SUCCESS)
+	    !cuda_real.cuStreamCreate)
 		return FREEZE_E_BUSY;
-	memset(flag, 0, sizeof(uint32_t));
-	r = cuda_real.cuStreamCreate(&stream, STREAM_NON_BLOCKING) == CUDA_SUCCESS
-		    ? prove(stream, flag, patience_ns)
-		    : FREEZE_E_BUSY;
+	proof = &proofs[dev];
+	how = sending(proof);
+	if (how != SENDING_NOT)
+		return not_sent(proof, how, FREEZE_WHY_NO_WRITES);
+	take_context(proof, ctx);
+	if (!lands(proof, is_idle ? PROVE_LAND_NS : 0)) /* what was sent before */
+		return is_idle ? unproven(FREEZE_WHY_NEVER_WENT_ON) : FREEZE_E_BUSY;
+	r = prove(proof, is_idle);
 	if (r == 0)
-		__atomic_store_n(&is_proven[dev], true, __ATOMIC_RELEASE);
-	if (stream)
-		(void)cuda_real.cuStreamDestroy_v2(stream);
-	/* The flag stays: to free it is to wait for all work. It goes with its context. */
+		__atomic_store_n(&proof->is_proven, true, __ATOMIC_RELEASE);
 	return r;
 }
 
 int freeze_prove(CUdevice dev, CUcontext ctx)
 {
-	(void)ctx;
-	return prove_within(dev, PROVE_LAND_NS);
+	return prove_when(dev, ctx, true);
 }
 
 int freeze_prove_busy(CUdevice dev, CUcontext ctx)
 {
-	(void)ctx;
-	return prove_within(dev, PROVE_SOON_NS);
+	return prove_when(dev, ctx, false);
+}
+
+void freeze_context_gone(CUcontext ctx)
+{
+	pthread_mutex_lock(&lock);
+	for (CUdevice dev = 0; dev < DEVICE_COUNT_MAX; dev++) {
+		struct proof *proof = &proofs[dev];
+
+		if (proof->ctx != ctx)
+			continue;
+		proof->ctx = NULL;
+		proof->stream = NULL;
+		proof->flag = NULL;
+		proof->sent = 0;
+		__atomic_store_n(&proof->sending, SENDING_NOT, __ATOMIC_RELEASE);
+	}
+	pthread_mutex_unlock(&lock);
 }
 
 void freeze_prove_after_fork_child(void)
 {
-	memset(is_proven, 0, sizeof(is_proven));
+	pthread_mutex_init(&lock, NULL);
+	memset(proofs, 0, sizeof(proofs));
 }

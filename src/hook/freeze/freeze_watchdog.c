@@ -6,13 +6,12 @@
  */
 
 #include "hook/freeze/freeze_private.h"
+#include "hook/thread.h"
 #include "util/clock.h"
 
-#include <errno.h>
 #include <limits.h>
 #include <linux/futex.h>
 #include <pthread.h>
-#include <signal.h>
 #include <stddef.h>
 #include <sys/syscall.h>
 #include <time.h>
@@ -65,41 +64,13 @@ static void *watch(void *arg)
 	return NULL;
 }
 
-static int create_thread(void)
-{
-	sigset_t all, before;
-	pthread_attr_t attr;
-	pthread_t thread;
-	int r;
-
-	r = pthread_attr_init(&attr);
-	if (r)
-		return -r;
-	(void)pthread_attr_setdetachstate(&attr, PTHREAD_CREATE_DETACHED);
-	(void)pthread_attr_setstacksize(&attr, WATCHDOG_STACK_SIZE);
-	(void)sigfillset(&all);
-	(void)pthread_sigmask(SIG_SETMASK, &all, &before);
-	r = pthread_create(&thread, &attr, watch, NULL);
-	if (r == EINVAL) { /* more thread-local storage than stack */
-		(void)pthread_attr_destroy(&attr);
-		(void)pthread_attr_init(&attr);
-		(void)pthread_attr_setdetachstate(&attr, PTHREAD_CREATE_DETACHED);
-		r = pthread_create(&thread, &attr, watch, NULL);
-	}
-	if (r == 0)
-		(void)pthread_setname_np(thread, "nvshare-watch");
-	(void)pthread_sigmask(SIG_SETMASK, &before, NULL);
-	(void)pthread_attr_destroy(&attr);
-	return -r;
-}
-
 int freeze_watchdog_start(void)
 {
 	int r = 0;
 
 	pthread_mutex_lock(&watchdog.lock);
 	if (!watchdog.is_started)
-		r = create_thread();
+		r = thread_start(watch, NULL, WATCHDOG_STACK_SIZE, "nvshare-watch");
 	watchdog.is_started = r == 0;
 	pthread_mutex_unlock(&watchdog.lock);
 	return r;

@@ -21,7 +21,7 @@
 #define OFF_TRIES    20
 #define OFF_PAUSE_NS 100000
 
-/* A busy card, mostly: each try that did not come to an end costs a page of host memory. */
+/* A busy card, mostly: a try may have stopped the program for some milliseconds. */
 #define PROVE_TRIES_MAX 8
 #define PROVE_PAUSE_NS  (200 * CLOCK_NS_PER_MS)
 

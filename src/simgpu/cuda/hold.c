@@ -89,11 +89,11 @@ CUresult hold_room(struct CUstream_st *stream)
 	struct CUctx_st *ctx = stream->ctx;
 	CUresult r = ctx->error;
 
-	if (stream->n_queued < HOLD_QUEUE_MAX)
+	if (run_queued(stream) < HOLD_QUEUE_MAX)
 		return r;
 	hold_take(ctx);
 	stream->n_users++;
-	while (!ctx->error && ctx->is_alive && stream->n_queued >= HOLD_QUEUE_MAX)
+	while (!ctx->error && ctx->is_alive && run_queued(stream) >= HOLD_QUEUE_MAX)
 		state_wait();
 	r = !ctx->error && stream->is_destroyed ? CUDA_ERROR_INVALID_HANDLE : ctx->error;
 	if (--stream->n_users == 0)

@@ -17,7 +17,7 @@
 
 #include "simgpu/cuda/state.h"
 
-enum { HOLD_QUEUE_MAX = 1024 }; /* work in a stream's queue; the next launch waits */
+enum { HOLD_QUEUE_MAX = 1024 }; /* work in a queue; the next launch waits */
 
 void hold_init(void); /* reads the environment, once */
 

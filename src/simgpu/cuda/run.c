@@ -37,6 +37,7 @@ struct worker {
 };
 
 static struct worker worker;
+static unsigned int n_queues; /* of the hardware's, a context; 0: one for each stream */
 
 static struct op *op_free(struct op *op)
 {
@@ -124,6 +125,37 @@ static bool is_before_others(const struct CUstream_st *stream, uint64_t seq)
 	return true;
 }
 
+static bool shares_queue(const struct CUstream_st *stream, const struct CUstream_st *other)
+{
+	return n_queues && other->queue % n_queues == stream->queue % n_queues;
+}
+
+/* What came to the same queue earlier goes first, of whichever stream. Copies have their own. */
+static bool is_first_in_queue(const struct CUstream_st *stream, const struct op *op)
+{
+	enum work_kind kind = op->works[op->n_done].kind;
+	const struct CUstream_st *other;
+
+	if (!n_queues || kind == WORK_COPY || kind == WORK_PREFETCH)
+		return true;
+	for (other = stream->ctx->streams; other; other = other->next)
+		if (other->head && other->head->seq < op->seq && shares_queue(stream, other))
+			return false;
+	return true;
+}
+
+unsigned int run_queued(const struct CUstream_st *stream)
+{
+	const struct CUstream_st *other;
+	unsigned int n = 0;
+
+	if (!n_queues)
+		return stream->n_queued;
+	for (other = stream->ctx->streams; other; other = other->next)
+		n += shares_queue(stream, other) ? other->n_queued : 0;
+	return n;
+}
+
 static void sleep_until(uint64_t ns)
 {
 	if (ns < worker.sleep_until_ns)
@@ -164,7 +196,7 @@ static bool may_step(struct CUstream_st *stream, uint64_t now)
 		sleep_until(op->progress.ready_ns);
 		return false;
 	}
-	if (!is_before_others(stream, op->seq))
+	if (!is_before_others(stream, op->seq) || !is_first_in_queue(stream, op))
 		return false;
 	if (work->kind == WORK_WAIT && !work->record->is_done)
 		return false;
@@ -314,6 +346,7 @@ int run_start(void)
 
 	state_lock();
 	if (!worker.is_started) {
+		n_queues = node_connections();
 		/* The program's signals are not for our thread. */
 		sigfillset(&all);
 		pthread_sigmask(SIG_SETMASK, &all, &old);

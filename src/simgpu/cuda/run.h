@@ -39,6 +39,8 @@ CUresult run_submit_exec(struct CUstream_st *stream, struct CUgraphExec_st *exec
 /* Until everything queued on the stream at the call is done. */
 CUresult run_sync(struct CUstream_st *stream);
 bool run_is_idle(const struct CUstream_st *stream);
+/* Work in its queue of the hardware's; CUDA_DEVICE_MAX_CONNECTIONS is how many a context has. */
+unsigned int run_queued(const struct CUstream_st *stream);
 /*
  * Channels went off or on: waits for the step under way, and lets the worker and whoever
  * waits look again. No lock held.

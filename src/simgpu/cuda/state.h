@@ -43,7 +43,8 @@ struct CUstream_st {
 	int priority;
 	unsigned int n_users; /* threads that wait for it */
 	unsigned int n_queued;
-	bool is_destroyed; /* goes when its queue is empty */
+	unsigned int queue; /* of the hardware's, see run.h */
+	bool is_destroyed;  /* goes when its queue is empty */
 	struct capture *capture;
 	struct CUgraphNode_st **capture_deps; /* what the next captured node depends on */
 	size_t n_capture_deps;
@@ -67,6 +68,7 @@ struct CUctx_st {
 	uint64_t bytes;              /* charged for the context itself */
 	struct CUstream_st *streams; /* the legacy stream is always there */
 	struct CUstream_st *legacy;
+	unsigned int n_streams_made;
 	struct CUmod_st *modules;
 	struct heap_block *blocks; /* small allocations; behind space's lock */
 	struct rm_context rm;

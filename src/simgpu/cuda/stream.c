@@ -23,6 +23,7 @@ struct CUstream_st *stream_new(struct CUctx_st *ctx, enum stream_kind kind, unsi
 	stream->flags = flags;
 	stream->priority = priority;
 	stream->id = state_next_id();
+	stream->queue = ctx->n_streams_made++;
 	stream->next = ctx->streams;
 	ctx->streams = stream;
 	return stream;
@@ -325,7 +326,7 @@ static CUresult submit(const char *name, CUstream handle, struct work *work)
 	CUresult r = api_enter(name, API_CONTEXT);
 
 	if (!r)
-		r = stream_lock(handle, &stream);
+		r = stream_lock_room(handle, &stream);
 	if (r)
 		return r;
 	r = run_submit(stream, work, NULL);

@@ -140,6 +140,7 @@ void node_forget(void); /* in a forked child: the slot is the parent's */
 
 /* A missing or wrong value gives the default; says so only under NVSHARE_SIM_DEBUG. */
 void node_config_read(struct node_config *ret);
+unsigned int node_connections(void); /* of this process, 0: as many as streams */
 bool node_is_debug(void);
 void node_debug(const char *format, ...) __attribute__((format(printf, 1, 2)));
 

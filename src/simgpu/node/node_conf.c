@@ -100,6 +100,11 @@ void node_config_read(struct node_config *ret)
 	read_memory(ret);
 }
 
+unsigned int node_connections(void)
+{
+	return (unsigned int)read_u64("CUDA_DEVICE_MAX_CONNECTIONS", 1, 32, 0);
+}
+
 void node_uuid(unsigned int gpu, unsigned int instance_plus_1, unsigned char ret[16])
 {
 	memcpy(ret, "nvshare\0simgpu", 14);
