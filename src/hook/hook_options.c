@@ -192,6 +192,7 @@ void hook_options_parse(char *(*get)(const char *name), struct hook_options *ret
 		.orphan_ns = 30 * CLOCK_NS_PER_SEC,
 		.drain_ns = 10 * CLOCK_NS_PER_MS,
 		.drain_max_ns = 2000 * CLOCK_NS_PER_MS,
+		.copy_max_ns = 10000 * CLOCK_NS_PER_MS,
 		.idle_ns = 1000 * CLOCK_NS_PER_MS,
 		.burst_idle_ns = CLOCK_NS_PER_MS / 2,
 		.claim = {.priority = NVSHARE_PRIORITY_NORMAL, .weight = NVSHARE_WEIGHT_DEFAULT},
@@ -206,6 +207,7 @@ void hook_options_parse(char *(*get)(const char *name), struct hook_options *ret
 	read_time(get, "NVSHARE_ORPHAN_TIMEOUT_SEC", &orphan, &ret->orphan_ns);
 	read_time(get, "NVSHARE_DRAIN_MS", &grace, &ret->drain_ns);
 	read_time(get, "NVSHARE_DRAIN_MAX_MS", &drain, &ret->drain_max_ns);
+	read_time(get, "NVSHARE_COPY_MAX_MS", &drain, &ret->copy_max_ns);
 	read_time(get, "NVSHARE_IDLE_MS", &idle, &ret->idle_ns);
 	read_time(get, "NVSHARE_BURST_IDLE_US", &burst, &ret->burst_idle_ns);
 	read_claim(get, &ret->claim);

@@ -33,6 +33,7 @@ struct hook_options {
 	uint64_t orphan_ns;                /* NVSHARE_ORPHAN_TIMEOUT_SEC, 0 to 86400; 30 */
 	uint64_t drain_ns;                 /* NVSHARE_DRAIN_MS, 0 to 600000; 10 */
 	uint64_t drain_max_ns;             /* NVSHARE_DRAIN_MAX_MS, 1 to 600000; 2000 */
+	uint64_t copy_max_ns;              /* NVSHARE_COPY_MAX_MS, 1 to 600000; 10000 */
 	uint64_t idle_ns;                  /* NVSHARE_IDLE_MS, 1 to 3600000; 1000 */
 	uint64_t burst_idle_ns;            /* NVSHARE_BURST_IDLE_US, 100 to 1000000; 500 */
 	/* NVSHARE_PRIORITY or NVSHARE_LATENCY_CRITICAL, _WEIGHT, _SLO_MS, _COMPUTE_LIMIT */

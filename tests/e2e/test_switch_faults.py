@@ -70,7 +70,7 @@ def test_threads_that_hardly_get_the_processor_are_not_between_us_and_the_driver
 # from the end of a first round.
 STEPS = {
     "cuCtxRecordEvent": [1, 2],
-    "cuEventQuery": [1, 2],
+    "cuEventQuery": [1, 2, 6, 20],
     "rm_disable": [1, 2],
     "rm_enable": [1, 2],
     "cuMemAddressReserve": [1],
@@ -80,7 +80,6 @@ STEPS = {
     "cuMemcpyHtoDAsync": [1, 2, 3, 6],
     "cuMemcpyDtoHAsync": [1, 2, 3, 6],
     "cuEventRecord": [1, 2, 6],
-    "cuEventSynchronize": [1, 2, 6],
     "cuMemUnmap": [1, 2, 3, 5],
     "cuMemRelease": [1, 2, 3, 5],
     "cuMemAddressFree": [1],
@@ -172,7 +171,7 @@ TROUBLES = {
     "access": "cuMemSetAccess:1:999,cuMemSetAccess:4:2,cuMemSetAccess:12:999",
     "copies out": "cuMemcpyDtoHAsync:1:999,cuMemcpyDtoHAsync:4:999,cuMemcpyDtoHAsync:15:999",
     "copies in": "cuMemcpyHtoDAsync:1:999,cuMemcpyHtoDAsync:4:999,cuMemcpyHtoDAsync:15:999",
-    "events": "cuEventRecord:1:999,cuEventRecord:8:999,cuEventSynchronize:6:999",
+    "events": "cuEventRecord:1:999,cuEventRecord:8:999,cuEventQuery:6:999,cuEventQuery:20:999",
     "unmapping": "cuMemUnmap:1:999,cuMemUnmap:4:999,cuMemUnmap:12:999",
     "handing over": ",".join(f"cuMemExportToShareableHandle:{n}:999" for n in (1, 4, 12)),
     "taking over": ",".join(f"cuMemImportFromShareableHandle:{n}:999" for n in (1, 4, 12)),
@@ -202,6 +201,22 @@ def test_what_fails_in_a_switch_the_program_never_sees(node, trouble):
         program.expect_verified(SOON)
     node.expect_empty()
     node.expect_sound_scheduler()
+
+
+def test_copies_that_do_not_end_end_the_stop(node):
+    """Nothing was given up, so it goes on; who waits comes in when it has ended."""
+    node.start_scheduler(NVSHARE_SWITCH_TIME_MODE="fixed", NVSHARE_SWITCH_TIME_FIXED="0.05",
+                         NVSHARE_RETRY_SEC="0.2")
+    armed, enough = node.flag("armed"), node.flag("enough")
+    hung = start(node, "hung", "--until", enough, "--verbose", NVSHARE_COPY_MAX_MS="100",
+                 NVSHARE_SIM_FAIL="cuEventQuery:1:600:always,cuStreamQuery:1:600:always",
+                 NVSHARE_SIM_FAIL_FROM=str(armed))
+    until("it has all that it takes", lambda: " pass 1/" in hung.output(), SOON)
+    armed.touch()
+    other = start(node, "other")
+    until("it was tried again", lambda: node.scheduler.output().count("outcome=gpu-hung") >= 2, SOON)
+    assert "a copy has not ended within 100 ms" in hung.output()
+    node.finish([hung, other])
 
 
 # How a program is told from one that can be frozen, and what it says of that.

@@ -89,23 +89,34 @@ static CUresult fake_event_record(CUevent event, CUstream stream)
 	return fake_end(CUDA_SUCCESS);
 }
 
-static CUresult fake_event_sync(CUevent event)
-{
-	void (*call)(void) = fake.on_event_sync;
-
-	fake.on_event_sync = NULL;
-	if (call)
-		call();
-	FAKE_BEGIN();
-	if (*fake_mark(event) > fake.n_done)
-		fake_run(*fake_mark(event) - fake.n_done);
-	return fake_end(CUDA_SUCCESS);
-}
-
+/* Who looks again and again waits for it: it is done at the second look. */
 static CUresult fake_event_query(CUevent event)
 {
+	void (*call)(void) = fake.on_event_wait;
+	bool is_done;
+
+	if (call && *fake_mark(event) > fake.n_done) {
+		fake.on_event_wait = NULL;
+		call();
+	}
 	FAKE_BEGIN();
-	return fake_end(*fake_mark(event) > fake.n_done ? CUDA_ERROR_NOT_READY : CUDA_SUCCESS);
+	is_done = *fake_mark(event) <= fake.n_done;
+	if (!is_done && !fake.is_hung && ++fake.n_looks >= 2) {
+		fake_run(*fake_mark(event) - fake.n_done);
+		is_done = true;
+	}
+	if (is_done)
+		fake.n_looks = 0;
+	return fake_end(is_done ? CUDA_SUCCESS : CUDA_ERROR_NOT_READY);
+}
+
+static CUresult fake_stream_query(CUstream stream)
+{
+	(void)stream;
+	pthread_mutex_lock(&fake.lock); /* after a failure: this one must not fail as well */
+	if (!fake.is_hung)
+		fake_run_copies();
+	return fake_end(fake.n_copies ? CUDA_ERROR_NOT_READY : CUDA_SUCCESS);
 }
 
 static CUresult fake_stream_sync(CUstream stream)
@@ -213,8 +224,8 @@ static void fake_fill(void)
 	cuda_real.cuEventCreate = fake_event_create;
 	cuda_real.cuEventDestroy_v2 = fake_event_destroy;
 	cuda_real.cuEventRecord = fake_event_record;
-	cuda_real.cuEventSynchronize = fake_event_sync;
 	cuda_real.cuEventQuery = fake_event_query;
+	cuda_real.cuStreamQuery = fake_stream_query;
 	cuda_real.cuMemcpyDtoHAsync_v2 = fake_to_host;
 	cuda_real.cuMemcpyHtoDAsync_v2 = fake_to_device;
 	cuda_real.cuMemHostRegister_v2 = fake_register;
@@ -242,7 +253,7 @@ static inline void fake_setup(void)
 	fake.bytes_copied = 0;
 	fake.n_registered = 0;
 	fake.backend = NVSHARE_BACKEND_VMM;
-	fake.options = (struct hook_options){0};
+	fake.options = (struct hook_options){.copy_max_ns = 10 * CLOCK_NS_PER_SEC};
 	budget_after_fork_child(); /* fresh counts, no budget */
 }
 

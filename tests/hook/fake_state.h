@@ -9,6 +9,7 @@
 #include "hook/memory/backend.h"
 #include "hook/memory/budget.h"
 #include "hook/table/cuda_real.h"
+#include "util/clock.h"
 
 #include <pthread.h>
 #include <setjmp.h>
@@ -75,7 +76,9 @@ static struct {
 	uint64_t bytes_copied;
 	CUresult sync_error;
 
-	void (*on_event_sync)(void); /* called once */
+	void (*on_event_wait)(void); /* called once, as a copy that is not done is looked at */
+	size_t n_looks;              /* in a row, at what was not done */
+	bool is_hung;                /* no copy ends */
 	void (*on_want)(CUdevice dev);
 	void (*on_changed)(CUdevice dev);
 	int n_wants;

@@ -64,6 +64,7 @@ static void defaults_hold_when_nothing_is_set(void **unused)
 	assert_int_equal(o.orphan_ns, 30000000000ull);
 	assert_int_equal(o.drain_ns, 10000000);
 	assert_int_equal(o.drain_max_ns, 2000000000ull);
+	assert_int_equal(o.copy_max_ns, 10000000000ull);
 	assert_int_equal(o.idle_ns, 1000000000ull);
 	assert_string_equal(o.memory_limit, "");
 	assert_string_equal(o.name, "");
@@ -83,6 +84,7 @@ static void every_variable_is_read(void **unused)
 		{"NVSHARE_ORPHAN_TIMEOUT_SEC", (char[]){"0"}},
 		{"NVSHARE_DRAIN_MS", (char[]){"0"}},
 		{"NVSHARE_DRAIN_MAX_MS", (char[]){"50"}},
+		{"NVSHARE_COPY_MAX_MS", (char[]){"60"}},
 		{"NVSHARE_IDLE_MS", (char[]){"7"}},
 		{"NVSHARE_GPU_MEMORY_LIMIT", (char[]){"50%"}},
 		{"NVSHARE_NAME", (char[]){"trainer"}},
@@ -103,6 +105,7 @@ static void every_variable_is_read(void **unused)
 	assert_int_equal(o.orphan_ns, 0);
 	assert_int_equal(o.drain_ns, 0);
 	assert_int_equal(o.drain_max_ns, 50000000);
+	assert_int_equal(o.copy_max_ns, 60000000);
 	assert_int_equal(o.idle_ns, 7000000);
 	assert_string_equal(o.memory_limit, "50%");
 	assert_string_equal(o.name, "trainer");

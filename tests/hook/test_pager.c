@@ -382,7 +382,7 @@ static void a_free_waits_for_a_chunk_that_is_on_its_way(void **state)
 	(void)state;
 	freed_meanwhile = allocate(8 * MIB);
 	fill(other, 4 * MIB, 3);
-	fake.on_event_sync = start_a_free;
+	fake.on_event_wait = start_a_free;
 	assert_int_equal(pager_evict(0, UINT64_MAX, false, &move), NVSHARE_OUTCOME_SUCCESS);
 	assert_int_equal(move.bytes, 12 * MIB);
 	pthread_join(freer, &failed);

@@ -128,7 +128,7 @@ static void a_chunk_on_its_way_in_as_the_last_that_is_out_is_freed_is_copied_aga
 	lacking = allocate(8 * MIB);
 	fill(a, 16 * MIB, 1);
 	evict_all();
-	fake.on_event_sync = free_lacking;
+	fake.on_event_wait = free_lacking;
 	restore_within(17 * MIB, NVSHARE_OUTCOME_SUCCESS);
 	assert_int_equal(counts().swapped, 0);
 	fill(a, 16 * MIB, 2);

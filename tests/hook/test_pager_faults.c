@@ -153,6 +153,42 @@ static void a_restore_that_fails_anywhere_goes_on_later(void **state)
 	check_all((uint32_t)n);
 }
 
+static void a_copy_that_does_not_end_keeps_what_it_works_on(void **state)
+{
+	struct pager_move move;
+	uint64_t all;
+
+	(void)state;
+	make_all();
+	write_all(7);
+	all = counts().resident;
+	fake.options.copy_max_ns = CLOCK_NS_PER_MS;
+	fake.is_hung = true;
+	for (int i = 0; i < 2; i++) { /* the second time nothing is waited for */
+		assert_int_equal(pager_evict(0, UINT64_MAX, false, &move),
+				 NVSHARE_OUTCOME_GPU_HUNG);
+		assert_int_equal(move.bytes, 0);
+		assert_int_equal(counts().resident, all);
+		assert_int_equal(pager_restore(0, &move), NVSHARE_OUTCOME_SUCCESS);
+		hostpool_trim();
+		assert_true(hostpool_bytes() > 0); /* a copy may still come there */
+	}
+	check_all(7);
+	fake.is_hung = false;
+	assert_int_equal(pager_evict(0, UINT64_MAX, false, &move), NVSHARE_OUTCOME_SUCCESS);
+	assert_int_equal(move.bytes, all);
+	fake.is_hung = true;
+	for (int i = 0; i < 2; i++) {
+		assert_int_equal(pager_restore(0, &move), NVSHARE_OUTCOME_GPU_HUNG);
+		assert_int_equal(counts().swapped, all);
+		assert_true(fake.used > 0); /* what is being copied is still mapped */
+	}
+	fake.is_hung = false;
+	assert_int_equal(pager_restore(0, &move), NVSHARE_OUTCOME_SUCCESS);
+	assert_int_equal(counts().resident, all);
+	check_all(7);
+}
+
 static void an_allocation_that_fails_anywhere_leaves_nothing(void **state)
 {
 	const size_t sizes[] = {600 * MIB, 3 * MIB, 512};
@@ -227,6 +263,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		FAULT_TEST(an_eviction_that_fails_anywhere_loses_nothing),
 		FAULT_TEST(a_restore_that_fails_anywhere_goes_on_later),
+		FAULT_TEST(a_copy_that_does_not_end_keeps_what_it_works_on),
 		FAULT_TEST(an_allocation_that_fails_anywhere_leaves_nothing),
 		FAULT_TEST(a_probe_needs_host_memory_only_for_copies),
 		FAULT_TEST(a_card_that_is_full_at_the_restore_keeps_the_rest_for_later),

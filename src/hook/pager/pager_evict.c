@@ -93,19 +93,27 @@ static CUresult copy_out(struct pager_mover *mover, struct pager_chunk *chunk)
 	return res;
 }
 
+/* The copy may still run into the host memory that is about to be given back. */
+static void fail_out(struct pager_moving *move, struct pager_chunk *chunk)
+{
+	move->outcome = NVSHARE_OUTCOME_SAVE_FAILED;
+	if (pager_mover_settle(move->mover) == CUDA_ERROR_NOT_READY) {
+		move->outcome = NVSHARE_OUTCOME_GPU_HUNG;
+		pager_mover_park(move->mover, chunk->host);
+		chunk->host = NULL;
+	}
+	keep(chunk);
+}
+
 static void end_oldest_out(struct pager_moving *move)
 {
 	size_t slot = move->n_ended++ % PAGER_IN_FLIGHT;
 	struct pager_chunk *chunk = move->in_flight[slot];
 
-	if (cuda_real.cuEventSynchronize(move->mover->events[slot]) == CUDA_SUCCESS) {
+	if (pager_mover_wait(move->mover, slot) == CUDA_SUCCESS)
 		let_go(move, chunk);
-		return;
-	}
-	/* The copy may still run into the host memory that is about to be given back. */
-	(void)cuda_real.cuStreamSynchronize(move->mover->stream);
-	move->outcome = NVSHARE_OUTCOME_SAVE_FAILED;
-	keep(chunk);
+	else
+		fail_out(move, chunk);
 }
 
 static void start_out(struct pager_moving *move, struct pager_chunk *chunk)
@@ -129,9 +137,7 @@ static void start_out(struct pager_moving *move, struct pager_chunk *chunk)
 	if (copy_out(move->mover, chunk) != CUDA_SUCCESS ||
 	    cuda_real.cuEventRecord(move->mover->events[slot], move->mover->stream) !=
 		    CUDA_SUCCESS) {
-		(void)cuda_real.cuStreamSynchronize(move->mover->stream);
-		move->outcome = NVSHARE_OUTCOME_SAVE_FAILED;
-		keep(chunk);
+		fail_out(move, chunk);
 		return;
 	}
 	move->in_flight[slot] = chunk;
@@ -230,7 +236,9 @@ int pager_evict(CUdevice dev, uint64_t bytes, bool is_frozen, struct pager_move 
 		pager_flush_frees();
 		(void)pools_release(dev);
 	}
-	if (!pager_device(dev) || !pager_plan_init(&plan, dev, PAGER_RESIDENT))
+	if (!pager_device(dev))
+		return NVSHARE_OUTCOME_UNSUPPORTED;
+	if (!pager_plan_init(&plan, dev, PAGER_RESIDENT))
 		return NVSHARE_OUTCOME_SAVE_FAILED;
 	pager_plan_cut(&plan, bytes);
 	if (!plan.n_chunks)
@@ -243,10 +251,12 @@ int pager_evict(CUdevice dev, uint64_t bytes, bool is_frozen, struct pager_move 
 	if (move.outcome != NVSHARE_OUTCOME_SUCCESS)
 		goto out;
 	move.mover = pager_mover();
-	if (!move.mover) {
+	if (!move.mover)
 		move.outcome = NVSHARE_OUTCOME_SAVE_FAILED;
+	else if (move.mover->is_hung)
+		move.outcome = NVSHARE_OUTCOME_GPU_HUNG;
+	if (move.outcome != NVSHARE_OUTCOME_SUCCESS)
 		goto out;
-	}
 	for (size_t i = 0; i < plan.n_chunks && move.outcome == NVSHARE_OUTCOME_SUCCESS; i++) {
 		if (move.n_started - move.n_ended == PAGER_IN_FLIGHT)
 			end_oldest_out(&move);

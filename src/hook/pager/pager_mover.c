@@ -5,9 +5,24 @@
 #include "hook/pager/pager.h"
 #include "hook/pager/pager_private.h"
 
+#include "hook/hook_log.h"
+#include "hook/hook_options.h"
 #include "hook/table/cuda_real.h"
+#include "util/clock.h"
 
 #include <stdlib.h>
+#include <time.h>
+
+/*
+ * How long it sleeps between two looks at a copy: this share of what it has waited so far, so
+ * that little of the time is lost, whatever the copy's size.
+ */
+#define PAUSE_PART   64
+#define PAUSE_NS_MIN 20000u
+#define PAUSE_NS_MAX 1000000u
+
+/* More than a pause ever takes is time in which the machine, or the process, was stopped. */
+#define PAUSE_COUNTS_NS (100 * CLOCK_NS_PER_MS)
 
 static void mover_free(struct pager_mover *mover)
 {
@@ -36,6 +51,67 @@ static struct pager_mover *mover_new(CUcontext ctx)
 	return NULL;
 }
 
+static CUresult look(const struct pager_mover *mover, CUevent event)
+{
+	return event ? cuda_real.cuEventQuery(event) : cuda_real.cuStreamQuery(mover->stream);
+}
+
+static CUresult wait_for(struct pager_mover *mover, CUevent event)
+{
+	uint64_t limit_ns = hook_options()->copy_max_ns, waited_ns = 0, before_ns = clock_now_ns();
+	CUresult res;
+
+	while ((res = look(mover, event)) == CUDA_ERROR_NOT_READY && !mover->is_hung) {
+		uint64_t pause_ns = waited_ns / PAUSE_PART, now_ns, took_ns;
+
+		if (waited_ns >= limit_ns) {
+			hook_debug("a copy has not ended within %llu ms",
+				   (unsigned long long)(limit_ns / CLOCK_NS_PER_MS));
+			mover->is_hung = true;
+			break;
+		}
+		if (pause_ns < PAUSE_NS_MIN)
+			pause_ns = PAUSE_NS_MIN;
+		if (pause_ns > PAUSE_NS_MAX)
+			pause_ns = PAUSE_NS_MAX;
+		(void)nanosleep(&(struct timespec){.tv_nsec = (long)pause_ns}, NULL);
+		now_ns = clock_now_ns();
+		took_ns = now_ns - before_ns;
+		waited_ns += took_ns < PAUSE_COUNTS_NS ? took_ns : PAUSE_COUNTS_NS;
+		before_ns = now_ns;
+	}
+	return res;
+}
+
+CUresult pager_mover_wait(struct pager_mover *mover, size_t slot)
+{
+	return wait_for(mover, mover->events[slot]);
+}
+
+CUresult pager_mover_settle(struct pager_mover *mover)
+{
+	return wait_for(mover, NULL);
+}
+
+void pager_mover_park(struct pager_mover *mover, struct hostpool_part *parts)
+{
+	struct hostpool_part **tail = &mover->parked;
+
+	while (*tail)
+		tail = &(*tail)->next;
+	*tail = parts;
+}
+
+/* What had hung may have ended since. */
+static struct pager_mover *up_to_date(struct pager_mover *mover)
+{
+	if (mover->is_hung && look(mover, NULL) != CUDA_ERROR_NOT_READY) {
+		mover->is_hung = false;
+		mover->parked = hostpool_put(mover->parked);
+	}
+	return mover;
+}
+
 struct pager_mover *pager_mover(void)
 {
 	struct pager_mover *mover;
@@ -48,7 +124,7 @@ struct pager_mover *pager_mover(void)
 		;
 	pthread_mutex_unlock(&pager.lock);
 	if (mover)
-		return mover;
+		return up_to_date(mover);
 	mover = mover_new(ctx);
 	if (!mover)
 		return NULL;
@@ -69,6 +145,8 @@ void pager_mover_gone(CUcontext ctx)
 	if (mover)
 		*link = mover->next;
 	pthread_mutex_unlock(&pager.lock);
+	if (mover)
+		(void)hostpool_put(mover->parked);
 	free(mover); /* its stream and events died with the context */
 	hostpool_context_gone(ctx);
 }

@@ -125,6 +125,8 @@ struct pager_mover {
 	CUcontext ctx;
 	CUstream stream;
 	CUevent events[PAGER_IN_FLIGHT];
+	bool is_hung;                 /* a copy did not end in time, and may still */
+	struct hostpool_part *parked; /* which it may write to */
 };
 
 struct pager {
@@ -207,8 +209,17 @@ bool pager_chunk_out(struct pager_chunk *chunk, bool is_out);
  */
 void pager_drop_host_copies(CUdevice dev);
 
-/* The current context's, made at first need; NULL: it can not be had. */
+/* The current context's, made at first need; NULL: it can not be had. is_hung is up to date. */
 struct pager_mover *pager_mover(void);
+
+/*
+ * Until the copies before an event, or all, have ended: what the driver says of them;
+ * CUDA_ERROR_NOT_READY: they do not, within NVSHARE_COPY_MAX_MS, and it is hung. Then nothing
+ * that they read or write may go: parked is host memory that is given back when they have.
+ */
+CUresult pager_mover_wait(struct pager_mover *mover, size_t slot);
+CUresult pager_mover_settle(struct pager_mover *mover);
+void pager_mover_park(struct pager_mover *mover, struct hostpool_part *parts);
 
 /* Makes ctx current for the caller if it is not; ends with the same pushed flag. */
 CUresult pager_push(CUcontext ctx, bool *ret_pushed);

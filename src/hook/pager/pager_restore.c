@@ -39,6 +39,18 @@ static void give_up(struct pager_moving *move, struct pager_chunk *chunk)
 	pager_chunk_set(chunk, PAGER_SWAPPED);
 }
 
+/* A copy that may still come keeps what it writes to, on the card, too. */
+static void fail_in(struct pager_moving *move, struct pager_chunk *chunk)
+{
+	if (pager_mover_settle(move->mover) != CUDA_ERROR_NOT_READY) {
+		give_up(move, chunk);
+		return;
+	}
+	move->outcome = NVSHARE_OUTCOME_GPU_HUNG;
+	budget_swapped_out(chunk->range->dev, chunk->size);
+	pager_chunk_set(chunk, PAGER_SWAPPED);
+}
+
 static CUresult copy_in(struct pager_mover *mover, struct pager_chunk *chunk)
 {
 	CUdeviceptr dst = chunk->addr;
@@ -58,9 +70,8 @@ static void end_oldest_in(struct pager_moving *move)
 	struct pager_chunk *chunk = move->in_flight[slot];
 	bool is_last;
 
-	if (cuda_real.cuEventSynchronize(move->mover->events[slot]) != CUDA_SUCCESS) {
-		(void)cuda_real.cuStreamSynchronize(move->mover->stream);
-		give_up(move, chunk);
+	if (pager_mover_wait(move->mover, slot) != CUDA_SUCCESS) {
+		fail_in(move, chunk);
 		return;
 	}
 	move->bytes += chunk->size;
@@ -108,8 +119,7 @@ static void start_in(struct pager_moving *move, struct pager_chunk *chunk)
 	if (copy_in(move->mover, chunk) != CUDA_SUCCESS ||
 	    cuda_real.cuEventRecord(move->mover->events[slot], move->mover->stream) !=
 		    CUDA_SUCCESS) {
-		(void)cuda_real.cuStreamSynchronize(move->mover->stream);
-		give_up(move, chunk);
+		fail_in(move, chunk);
 		return;
 	}
 	move->in_flight[slot] = chunk;
@@ -177,6 +187,8 @@ int pager_restore(CUdevice dev, struct pager_move *ret_move)
 		move.mover = pager_mover();
 		if (!move.mover)
 			move.outcome = NVSHARE_OUTCOME_INVALID_STATE;
+		else if (move.mover->is_hung)
+			move.outcome = NVSHARE_OUTCOME_GPU_HUNG;
 	}
 	for (size_t i = 0; i < plan.n_chunks && move.outcome == NVSHARE_OUTCOME_SUCCESS;) {
 		bring_in(&move, plan.chunks[i]);
