@@ -55,8 +55,12 @@ static void destroy_computing(struct blocker *b)
 	APP_CALL(cuCtxDestroy(b->ctx));
 }
 
-static const struct blocker_call computing = {"cuCtxDestroy of one that computes", make_computing,
-					      destroy_computing, NULL};
+static const struct blocker_call computing = {
+	.name = "cuCtxDestroy of one that computes",
+	.prepare = make_computing,
+	.run = destroy_computing,
+	.is_apart = true,
+};
 
 static void *run(void *arg)
 {
