@@ -50,7 +50,7 @@ void agent_stop(void)
 
 bool agent_is_stopping(void)
 {
-	return false;
+	return fake.is_stopping;
 }
 
 void agent_moved_out(CUdevice dev, uint64_t bytes)

@@ -86,6 +86,7 @@ static struct {
 	uint64_t moved_out;
 	enum agent_more (*on_more)(void);      /* agent_more_budget() was called */
 	bool (*on_await_host)(uint64_t bytes); /* agent_await_host() was called; NULL: false */
+	bool is_stopping;                      /* the process leaves */
 	enum nvshare_backend backend;
 	struct hook_options options;
 } fake = {.lock = PTHREAD_MUTEX_INITIALIZER};

@@ -333,6 +333,36 @@ static void managed_memory_may_be_on_its_way_as_its_context_ends(void **state)
 	assert_int_equal(counts().allocated, 0);
 }
 
+static CUresult prefetch_and_leave(CUdeviceptr ptr, size_t size, CUdevice dev, CUstream stream)
+{
+	fake.is_stopping = true;
+	assert_int_equal(size, 256 * MIB);
+	return drv_prefetch(ptr, size, dev, stream);
+}
+
+static void managed_memory_is_left_half_way_by_a_process_that_leaves(void **state)
+{
+	CUdeviceptr p = alloc_managed(FAKE_CTX, 600 * MIB);
+	struct pager_move move;
+
+	(void)state;
+	cuda_real.cuMemPrefetchAsync = prefetch_and_leave;
+	assert_int_equal(pager_evict(0, UINT64_MAX, false, &move), NVSHARE_OUTCOME_INVALID_STATE);
+	assert_int_equal(n_prefetched, 1);
+	assert_int_equal(counts().resident, 600 * MIB);
+	fake.is_stopping = false;
+	cuda_real.cuMemPrefetchAsync = drv_prefetch;
+	assert_int_equal(pager_evict(0, UINT64_MAX, false, &move), NVSHARE_OUTCOME_SUCCESS);
+	assert_int_equal(n_prefetched, 4);
+	assert_int_equal(prefetched[3], p + 512 * MIB);
+	cuda_real.cuMemPrefetchAsync = prefetch_and_leave;
+	assert_int_equal(pager_restore(0, &move), NVSHARE_OUTCOME_INVALID_STATE);
+	assert_int_equal(n_prefetched, 5);
+	assert_int_equal(counts().swapped, 600 * MIB);
+	fake.is_stopping = false;
+	assert_int_equal(cuMemFree_v2(p), CUDA_SUCCESS);
+}
+
 /* The driver has ended the one context, and the books follow. */
 static void managed_memory_may_come_at_an_address_of_an_ended_context(void **state)
 {
@@ -365,6 +395,7 @@ int main(void)
 		MEMORY_TEST(managed_backend_advises_and_prefetches_both_ways),
 		MEMORY_TEST(managed_backend_stays_within_the_card_unless_told),
 		MEMORY_TEST(managed_memory_may_be_on_its_way_as_its_context_ends),
+		MEMORY_TEST(managed_memory_is_left_half_way_by_a_process_that_leaves),
 		MEMORY_TEST(managed_memory_may_come_at_an_address_of_an_ended_context),
 	};
 

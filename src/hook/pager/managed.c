@@ -18,6 +18,9 @@
 /* Prefetches take whole blocks of this; what is charged follows. */
 #define MANAGED_ALIGN (64ull << 10)
 
+/* A prefetch can not be called off: pieces of 50 ms, for a process that wants to exit. */
+#define MANAGED_PIECE (256ull << 20)
+
 struct managed_block {
 	RB_ENTRY(managed_block) link;
 	struct managed_block *next; /* in a list being worked on */
@@ -240,19 +243,25 @@ static CUresult make_stream(CUstream *ret_stream)
 	return cuda_real.cuStreamCreate(ret_stream, CU_STREAM_NON_BLOCKING);
 }
 
+/* CUDA_ERROR_NOT_READY: the process leaves, and a part has stayed where it was. */
 static CUresult send(struct managed_block *block, bool to_host, CUstream stream)
 {
 	CUdevice to = to_host ? CU_DEVICE_CPU : block->dev;
+	size_t size;
 	CUresult res;
 
 	res = cuda_real.cuMemAdvise(block->addr, block->size,
 				    to_host ? CU_MEM_ADVISE_SET_PREFERRED_LOCATION
 					    : CU_MEM_ADVISE_UNSET_PREFERRED_LOCATION,
 				    CU_DEVICE_CPU);
-	if (res == CUDA_SUCCESS)
-		res = cuda_real.cuMemPrefetchAsync(block->addr, block->size, to, stream);
-	if (res == CUDA_SUCCESS)
-		res = cuda_real.cuStreamSynchronize(stream);
+	for (size_t at = 0; res == CUDA_SUCCESS && at < block->size; at += size) {
+		size = block->size - at < MANAGED_PIECE ? block->size - at : MANAGED_PIECE;
+		if (agent_is_stopping())
+			return CUDA_ERROR_NOT_READY;
+		res = cuda_real.cuMemPrefetchAsync(block->addr + at, size, to, stream);
+		if (res == CUDA_SUCCESS)
+			res = cuda_real.cuStreamSynchronize(stream);
+	}
 	return res;
 }
 
@@ -264,6 +273,7 @@ int managed_evict(CUdevice dev, uint64_t bytes, struct pager_move *ret_move)
 	struct nvshare_mem mem;
 	CUdeviceptr addr = 0;
 	CUstream stream;
+	CUresult res;
 
 	*ret_move = (struct pager_move){0};
 	budget_read(dev, &mem);
@@ -278,9 +288,12 @@ int managed_evict(CUdevice dev, uint64_t bytes, struct pager_move *ret_move)
 	while (outcome == NVSHARE_OUTCOME_SUCCESS && ret_move->bytes < bytes &&
 	       (block = claim(dev, addr, false))) {
 		addr = block->addr + 1;
-		if (send(block, true, stream) != CUDA_SUCCESS) {
+		res = send(block, true, stream);
+		if (res != CUDA_SUCCESS) {
 			if (unclaim(block, false))
-				outcome = NVSHARE_OUTCOME_SAVE_FAILED;
+				outcome = res == CUDA_ERROR_NOT_READY
+						  ? NVSHARE_OUTCOME_INVALID_STATE
+						  : NVSHARE_OUTCOME_SAVE_FAILED;
 			continue;
 		}
 		budget_swapped_out(dev, block->charged);
