@@ -20,6 +20,14 @@ def test_memory_moves_whatever_call_of_the_driver_a_thread_is_in(node):
     assert "hangs=0" in program.output()
 
 
+def test_host_memory_is_not_registered_beside_a_context_that_ends(node):
+    """As on a real card; no freeze of the library's begins there."""
+    program = node.app("locks", "--freezes", "2", "--call", "26", "--size", "4MiB", "--hang-ms", "300", preload=False)
+    program.expect_verified()
+    assert "hangs=0" in program.output()
+    assert "hangs_apart=0" not in program.output()
+
+
 def test_a_driver_whose_locks_keep_the_agent_out_is_noticed(node):
     program = node.app("locks", "--freezes", "1", "--call", "4", "--size", "4MiB", "--hang-ms", "300",
                        preload=False, NVSHARE_SIM_LOCKS="process")

@@ -223,7 +223,10 @@ void context_destroy(struct CUctx_st *ctx)
 
 	state_lock();
 	hold_take(ctx);
+	sim.n_ending++;
 	context_drain(ctx);
+	sim.n_ending--;
+	state_notify();
 	__atomic_store_n(&ctx->is_alive, false, __ATOMIC_RELEASE);
 	for (green = sim.contexts; green; green = green->next)
 		if (green->owner == ctx)

@@ -55,6 +55,16 @@ void hold_pass(struct CUctx_st *ctx)
 	state_unlock();
 }
 
+void hold_pass_ends(void)
+{
+	state_lock();
+	if (sim.n_ending)
+		node_count(NODE_COUNTER_BLOCKED, 1);
+	while (sim.n_ending)
+		state_wait();
+	state_unlock();
+}
+
 void hold_take(struct CUctx_st *ctx)
 {
 	hold_pass_locked(ctx);

@@ -162,6 +162,7 @@ API(cuMemHostRegister_v2, (void *p, size_t bytesize, unsigned int Flags))
 	API_ENTER(API_CONTEXT | API_UNSAFE);
 	if (!p || !bytesize || Flags & ~15u)
 		return CUDA_ERROR_INVALID_VALUE;
+	hold_pass_ends();
 	return host_range(p, bytesize, RANGE_REGISTERED, Flags);
 }
 
@@ -195,6 +196,7 @@ API(cuMemFreeHost, (void *p))
 API(cuMemHostUnregister, (void *p))
 {
 	API_ENTER(API_CONTEXT | API_UNSAFE);
+	hold_pass_ends();
 	return host_gone(p, RANGE_REGISTERED, CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED);
 }
 

@@ -85,6 +85,7 @@ struct sim {
 	CUresult device_error[NODE_DEVICES_MAX]; /* by ordinal: no new context either */
 	uint64_t last_id;
 	unsigned int n_waiting; /* threads in state_wait() */
+	unsigned int n_ending;  /* contexts that are destroyed and whose work is not done */
 	bool is_worker_asleep;
 };
 
