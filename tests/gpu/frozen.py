@@ -167,8 +167,8 @@ def main():
             print("the results DIFFER" if again["result"] == undisturbed["result"]
                   else f"this work is not deterministic by itself: {again['result']}")
             failed = True
-        if counts["out"] < args.times or counts["frozen"] < args.times // 2:
-            print(f"out fewer than {args.times} times, or most of them idle; drained: {counts['drained']}")
+        if counts["out"] < args.times or counts["frozen"] < args.times * 0.7:
+            print(f"out fewer than {args.times} times, or many of them idle; drained: {counts['drained']}")
             failed = True
         card.give_back()
     except RuntimeError as error:

@@ -130,7 +130,7 @@ class Rig:
     def app(self, name, app, *args, **kwargs):
         return self.start(name, self.bin / "tests" / "apps" / app, *args, **kwargs)
 
-    def until(self, what, patience, condition):
+    def until(self, what, patience, condition, pause=0.02):
         end = time.monotonic() + patience
         while not condition():
             if time.monotonic() > end:
@@ -138,7 +138,7 @@ class Rig:
             for program in self.programs:
                 if not program.is_killed and program.process.poll():
                     raise RuntimeError(f"{program.name} ended with {program.process.poll()}\n{self.story()}")
-            time.sleep(0.02)
+            time.sleep(pause)
 
     def story(self):
         alive = self.programs + ([self.scheduler] if self.scheduler else [])

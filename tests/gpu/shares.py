@@ -21,7 +21,6 @@ from latency import CRITICAL, rounds_of
 WEIGHTS = ([1, 1], [1, 2], [1, 4], [1, 2, 4], [1, 8])
 LIMITS = (10, 30, 50, 80)
 POINTS = 2.0  # target
-PERCENT = 2.0  # target, of what is accounted
 REPORTED = 1.2  # seconds: by then who has come to rest has told what it had
 SETTLE = 1.5  # seconds: who has rested for one is not counted on any more
 
@@ -182,7 +181,7 @@ class Accounts:
             percent = 100 * (accounted / got - 1) if got else 0.0
             print(f"  {what:34} {job.worker.label:16} ran {got:7.3f} s  accounted {accounted:7.3f} s"
                   f"  {percent:+6.2f} %  ({100 * got / seconds:.0f} % of the time)", flush=True)
-            target(f"within {PERCENT:g} %", abs(percent) <= PERCENT)
+            target(f"within {POINTS:g} % of the time", abs(accounted - got) <= POINTS / 100 * seconds)
 
 
 def accounts(crew, args):
