@@ -88,8 +88,8 @@ static void an_eviction_ends_when_nobody_gives(void **state)
 		fake.on_await_host = i ? nobody_hears : note_lack; /* the one takes a while */
 		assert_int_equal(pager_evict(0, UINT64_MAX, false, &move),
 				 NVSHARE_OUTCOME_NO_HOST_MEMORY);
-		assert_int_equal(move.bytes, 8 * MIB);
-		assert_int_equal(counts().resident, 4 * MIB);
+		assert_int_equal(move.bytes, 4 * MIB);
+		assert_int_equal(counts().resident, 8 * MIB);
 		assert_int_equal(pager_restore(0, &move), NVSHARE_OUTCOME_SUCCESS);
 	}
 	verify(a, 8 * MIB, 1);

@@ -2,6 +2,7 @@
 
 /* A restore whose budget is not enough for all that is out. */
 
+#include "hook/pager/pager_plan.h"
 #include "vmm_rig.h"
 
 static void a_restore_called_off_costs_no_second_copy(void **state)
@@ -42,6 +43,42 @@ static void a_host_copy_is_not_trusted_once_nothing_is_out(void **state)
 	assert_int_equal(pager_evict(0, UINT64_MAX, false, &move), NVSHARE_OUTCOME_SUCCESS);
 	assert_int_equal(pager_restore(0, &move), NVSHARE_OUTCOME_SUCCESS);
 	verify(a, 8 * MIB, 5);
+}
+
+/* Sizes in MiB, in the order in which they go; 0: no more. */
+static void goes_in_order(const size_t *sizes, const size_t *order)
+{
+	CUdeviceptr at[8];
+	struct pager_plan plan;
+	size_t n = 0;
+
+	for (; sizes[n]; n++)
+		at[n] = allocate(sizes[n] * MIB);
+	assert_true(pager_plan_init(&plan, 0, PAGER_RESIDENT));
+	pager_plan_cut(&plan, UINT64_MAX);
+	assert_int_equal(plan.n_chunks, n);
+	for (size_t i = 0; i < n; i++)
+		assert_int_equal(plan.chunks[i]->size, order[i] * MIB);
+	pager_plan_deinit(&plan);
+	while (n)
+		release(at[--n]);
+}
+
+static void a_few_small_ones_go_first(void **state)
+{
+	static const struct {
+		size_t sizes[8], order[8];
+	} rows[] = {
+		{{8, 2, 4, 8}, {2, 4, 8, 8}},
+		{{8, 8}, {8, 8}},
+		{{4}, {4}},
+		{{8, 2, 2, 2, 2, 2}, {2, 2, 2, 2, 8, 2}}, /* not all of many */
+		{{20, 22, 20}, {20, 22, 20}},             /* nor what takes its time */
+	};
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++)
+		goes_in_order(rows[i].sizes, rows[i].order);
 }
 
 static int n_asked; /* for more */
@@ -158,6 +195,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		PARTS_TEST(a_restore_called_off_costs_no_second_copy),
 		PARTS_TEST(a_host_copy_is_not_trusted_once_nothing_is_out),
+		PARTS_TEST(a_few_small_ones_go_first),
 		PARTS_TEST(more_budget_is_taken_up_while_copies_are_on_their_way),
 		PARTS_TEST(a_restore_ends_with_its_copies_when_no_more_budget_comes),
 		PARTS_TEST(a_copy_that_fails_ends_a_restore_that_was_given_more),

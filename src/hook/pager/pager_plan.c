@@ -3,6 +3,10 @@
 #include "hook/pager/pager_plan.h"
 
 #include <stdlib.h>
+#include <string.h>
+
+#define FIRST_BYTES (32ull << 20) /* these take next to no time */
+#define FIRST_MAX   4u
 
 /* As it was while the lock was held: others change it, and an order has to stay the same. */
 struct pick {
@@ -78,6 +82,30 @@ bool pager_plan_init(struct pager_plan *plan, CUdevice dev, enum pager_state sta
 	return true;
 }
 
+/*
+ * Who comes in has large chunks to bring in first, too. Where the first that goes makes all but
+ * a little of the room for one, the second is waited for, and so on to the last: a few of the
+ * smallest go before it.
+ */
+static void begin_with_some_small(struct pager_plan *plan)
+{
+	struct pager_chunk *first[FIRST_MAX];
+	uint64_t bytes = 0;
+	size_t n = 0, rest;
+
+	while (n < FIRST_MAX && n + 1 < plan->n_chunks) {
+		struct pager_chunk *chunk = plan->chunks[plan->n_chunks - 1 - n];
+
+		bytes += chunk->size;
+		if (chunk->size == plan->chunks[0]->size || bytes > FIRST_BYTES)
+			break;
+		first[n++] = chunk;
+	}
+	rest = plan->n_chunks - n;
+	memmove(plan->chunks + n, plan->chunks, rest * sizeof(plan->chunks[0]));
+	memcpy(plan->chunks, first, n * sizeof(first[0]));
+}
+
 void pager_plan_cut(struct pager_plan *plan, uint64_t bytes)
 {
 	size_t n = 0;
@@ -97,6 +125,8 @@ void pager_plan_cut(struct pager_plan *plan, uint64_t bytes)
 		bytes -= plan->chunks[i]->size;
 	}
 	plan->n_chunks = n;
+	if (n)
+		begin_with_some_small(plan);
 }
 
 bool pager_claim(struct pager_chunk *chunk, enum pager_state state)

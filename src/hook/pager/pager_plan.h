@@ -25,7 +25,8 @@ void pager_plan_deinit(struct pager_plan *plan);
 
 /*
  * Cuts plan to the chunks that make up bytes: large ones while they fit into what is
- * missing, then the smallest one that covers the rest, since what need not go should not.
+ * missing, then the smallest one that covers the rest, since what need not go should not. A
+ * few small ones come first then.
  */
 void pager_plan_cut(struct pager_plan *plan, uint64_t bytes);
 
