@@ -5,8 +5,9 @@
 #include <errno.h>
 #include <pthread.h>
 #include <signal.h>
+#include <sys/prctl.h>
 
-int thread_start(void *(*run)(void *), void *arg, size_t stack, const char *name)
+int thread_start(void *(*run)(void *), void *arg, size_t stack)
 {
 	sigset_t all, before;
 	pthread_attr_t attr;
@@ -27,9 +28,12 @@ int thread_start(void *(*run)(void *), void *arg, size_t stack, const char *name
 		(void)pthread_attr_setdetachstate(&attr, PTHREAD_CREATE_DETACHED);
 		r = pthread_create(&thread, &attr, run, arg);
 	}
-	if (r == 0)
-		(void)pthread_setname_np(thread, name);
 	(void)pthread_sigmask(SIG_SETMASK, &before, NULL);
 	(void)pthread_attr_destroy(&attr);
 	return -r;
+}
+
+void thread_name(const char *name)
+{
+	(void)prctl(PR_SET_NAME, name, 0, 0, 0);
 }

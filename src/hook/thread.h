@@ -9,8 +9,10 @@
 
 #include <stddef.h>
 
-/* name: at most 15 characters. stack: bytes, or as much as the thread's storage needs. 0, or
- * -errno. */
-int thread_start(void *(*run)(void *), void *arg, size_t stack, const char *name);
+/* stack: bytes, or as much as the thread's storage needs. 0, or -errno. */
+int thread_start(void *(*run)(void *), void *arg, size_t stack);
+
+/* The calling thread's; at most 15 characters. Its maker can not: it may have ended by then. */
+void thread_name(const char *name);
 
 #endif

@@ -173,6 +173,11 @@ static CUresult fake_stream_create(CUstream *stream, unsigned int flags)
 	return flags == CU_STREAM_NON_BLOCKING ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
 
+static CUresult fake_stream_create_first(CUstream *stream, unsigned int flags, int priority)
+{
+	return priority < 0 ? fake_stream_create(stream, flags) : CUDA_ERROR_INVALID_VALUE;
+}
+
 static CUresult fake_function(CUfunction *function, CUmodule module, const char *name)
 {
 	*function = (CUfunction)0x3200;
@@ -208,6 +213,7 @@ static void fake_install(void)
 	cuda_real.cuModuleLoadData = fake_load;
 	cuda_real.cuModuleGetFunction = fake_function;
 	cuda_real.cuStreamCreate = fake_stream_create;
+	cuda_real.cuStreamCreateWithPriority = fake_stream_create_first;
 	cuda_real.cuLaunchKernel = fake_launch;
 }
 
@@ -329,6 +335,16 @@ uint64_t hostpool_bytes(void)
 
 void hostpool_trim(void)
 {
+}
+
+void hostpool_trim_here(void)
+{
+	hostpool_trim();
+}
+
+bool pager_mover_is_hung(void)
+{
+	return false;
 }
 
 bool hostpool_may_add(void)

@@ -353,6 +353,7 @@ static void *agent_main(void *arg)
 	uint64_t due = 0;
 
 	(void)arg;
+	thread_name("nvshare");
 	/* It waits for tens of microseconds at times; 50 more are usual. */
 	(void)prctl(PR_SET_TIMERSLACK, AGENT_SLACK_NS, 0, 0, 0);
 	/* Else our driver calls would break a capture of another thread. */
@@ -389,7 +390,7 @@ static bool start_locked(void)
 	if (!r) {
 		__atomic_store_n(&state.wake_fd, fd, __ATOMIC_RELEASE);
 		gate_set_waker(agent_wake);
-		r = thread_start(agent_main, NULL, AGENT_STACK_SIZE, "nvshare");
+		r = thread_start(agent_main, NULL, AGENT_STACK_SIZE);
 	}
 	if (r) {
 		__atomic_store_n(&state.wake_fd, -1, __ATOMIC_RELEASE);

@@ -158,21 +158,30 @@ void agent_halt_keep(struct agent_link *link)
 		link->spare_ns = clock_now_ns() + HALT_SPARE_NS;
 }
 
-/* Host memory is unregistered where that can be; without a context that is done already. */
-static void let_go(const struct agent_link *link)
+/*
+ * Host memory is unregistered where that can be; without a context that is done already. Of a
+ * program that runs not in its own contexts, which may wait for its work. false: not now.
+ */
+static bool let_go(const struct agent_link *link)
 {
-	bool has_any = second_get(link->dev) || hostpool_bytes();
+	bool has_any = second_get(link->dev) || hostpool_bytes(), is_hung = false;
 	struct agent_place place;
 
 	if (agent_enter_context(link->dev, &place)) {
-		hostpool_trim();
+		is_hung = pager_mover_is_hung();
+		if (!is_hung && lease_is_open(&link->lease))
+			hostpool_trim_here();
+		else if (!is_hung)
+			hostpool_trim();
 		agent_leave_context(&place);
-		second_drop(link->dev);
+		if (!is_hung)
+			second_drop(link->dev);
 	} else {
 		hostpool_trim();
 	}
 	if (has_any)
 		agent_memory_changed(link->dev);
+	return !is_hung;
 }
 
 /*
@@ -227,7 +236,7 @@ static bool give_host_memory(const struct agent_link *link)
 	    (!second_get(link->dev) && lease_is_open(&link->lease)) ||
 	    !agent_enter_context(link->dev, &place))
 		return false;
-	given = pager_give_host_memory(link->dev);
+	given = pager_mover_is_hung() ? 0 : pager_give_host_memory(link->dev);
 	agent_leave_context(&place);
 	if (!given)
 		return false;
@@ -244,13 +253,12 @@ uint64_t agent_halt_tick(struct agent_link *link, uint64_t now_ns)
 	if (!device_has_context(link->dev)) {
 		budget_read(link->dev, &mem);
 		if (!mem.swapped) /* ours alone is no reason to hold the card, but for that */
-			let_go(link);
+			(void)let_go(link);
 		return AGENT_NEVER;
 	}
 	if (now_ns >= link->spare_ns) {
-		link->spare_ns = AGENT_NEVER;
-		let_go(link);
-		link->is_host_loose = true;
+		link->is_host_loose = let_go(link);
+		link->spare_ns = link->is_host_loose ? AGENT_NEVER : now_ns + HALT_SPARE_NS;
 	}
 	if (give_host_memory(link) || register_host_memory(link))
 		return now_ns;

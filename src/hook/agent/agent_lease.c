@@ -125,7 +125,9 @@ static int evict_to_door(struct agent_link *link, uint64_t bytes)
 	int outcome;
 
 	transfer_aim(link->dev, &link->door, link->door_bytes);
+	link->out_asked = bytes;
 	outcome = pager_evict(link->dev, bytes, agent_halt_is_frozen(), &link->out);
+	link->out_asked = 0;
 	transfer_aim(link->dev, &link->door, 0);
 	link->door_bytes = 0;
 	hostmem_set_coming(0);
@@ -164,7 +166,6 @@ static uint32_t evict(struct agent_link *link, uint64_t bytes)
 	struct nvshare_mem mem;
 
 	link->out = (struct pager_move){0};
-	link->out_asked = bytes;
 	link->out_told = 0;
 	if (!may_move(link, bytes))
 		return agent_halt_evicted(NVSHARE_OUTCOME_UNSUPPORTED);
@@ -176,7 +177,6 @@ static uint32_t evict(struct agent_link *link, uint64_t bytes)
 		outcome = NVSHARE_OUTCOME_INVALID_STATE; /* copies would stand still, too */
 	else if (bytes)
 		outcome = evict_to_door(link, bytes);
-	link->out_asked = 0;
 	agent_leave_context(&place);
 	outcome = (int)agent_halt_evicted((uint32_t)outcome);
 	hook_debug("device %d: evicted %llu of %llu bytes in %llu us, outcome %d, %llu handed over",
@@ -363,6 +363,13 @@ static uint32_t report_flags(void)
 	return rdma_is_seen() ? NVSHARE_REPORT_RDMA : 0;
 }
 
+/* What has been allocated since a device was seen stays, too, and is not to be counted on. */
+static void pin_registrable(const struct agent_link *link)
+{
+	if (rdma_is_seen() && backend_of(link->dev) != NVSHARE_BACKEND_MANAGED)
+		pager_pin_all(link->dev);
+}
+
 static void send_memory(struct agent_link *link)
 {
 	struct nvshare_mem_update body = {
@@ -374,6 +381,7 @@ static void send_memory(struct agent_link *link)
 	};
 
 	return_slack(link);
+	pin_registrable(link);
 	agent_lease_memory(link->dev, &body.mem);
 	body.budget = agent_lease_budget(link->dev, &body.mem);
 	link->in = (struct pager_move){0};
@@ -421,6 +429,7 @@ static void send_released(struct agent_link *link, const struct lease_action *ac
 	};
 
 	(void)agent_take_changed(link->dev);
+	pin_registrable(link);
 	agent_lease_memory(link->dev, &body.mem);
 	body.budget = action->outcome == NVSHARE_OUTCOME_SUCCESS ? on_card(&body.mem)
 								 : link->lease.budget;

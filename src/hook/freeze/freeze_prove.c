@@ -96,6 +96,7 @@ static void *send_value(void *arg)
 	struct device_context *held = proof->held;
 	CUcontext popped;
 
+	thread_name("nvshare-prove");
 	/* Else it would break a capture of another thread. */
 	if (cuda_real.cuThreadExchangeStreamCaptureMode)
 		(void)cuda_real.cuThreadExchangeStreamCaptureMode(&mode);
@@ -147,7 +148,7 @@ static enum sending send_next(struct proof *proof, uint64_t within_ns)
 	if (!device_context_hold_this(proof->ctx, &proof->held))
 		return SENDING_NO_MEANS;
 	__atomic_store_n(&proof->sending, SENDING_NOW, __ATOMIC_RELEASE);
-	if (thread_start(send_value, proof, PROVE_STACK_SIZE, "nvshare-prove")) {
+	if (thread_start(send_value, proof, PROVE_STACK_SIZE)) {
 		device_context_drop(proof->held);
 		__atomic_store_n(&proof->sending, SENDING_NO_MEANS, __ATOMIC_RELEASE);
 	}

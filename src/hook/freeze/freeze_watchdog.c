@@ -43,6 +43,7 @@ static void wait_for_change(uint32_t n_changes, uint64_t at_ns)
 static void *watch(void *arg)
 {
 	(void)arg;
+	thread_name("nvshare-watch");
 	for (;;) {
 		uint64_t at_ns, epoch;
 		uint32_t n_changes;
@@ -70,7 +71,7 @@ int freeze_watchdog_start(void)
 
 	pthread_mutex_lock(&watchdog.lock);
 	if (!watchdog.is_started)
-		r = thread_start(watch, NULL, WATCHDOG_STACK_SIZE, "nvshare-watch");
+		r = thread_start(watch, NULL, WATCHDOG_STACK_SIZE);
 	watchdog.is_started = r == 0;
 	pthread_mutex_unlock(&watchdog.lock);
 	return r;

@@ -299,6 +299,15 @@ void hostpool_trim(void)
 	(void)free_slabs(take_unused(UINT64_MAX, NULL));
 }
 
+void hostpool_trim_here(void)
+{
+	CUcontext ctx = NULL;
+
+	(void)touched_give_back();
+	if (cuda_real.cuCtxGetCurrent(&ctx) == CUDA_SUCCESS)
+		(void)free_slabs(take_unused(UINT64_MAX, ctx));
+}
+
 uint64_t hostpool_give_some(void)
 {
 	uint64_t bytes = touched_give_back();

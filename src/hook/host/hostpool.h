@@ -65,6 +65,7 @@ struct hostpool_part *hostpool_put(struct hostpool_part *parts); /* returns NULL
 
 /* Gives unused memory back to the machine, and what is on its way. A context is current. */
 void hostpool_trim(void);
+void hostpool_trim_here(void); /* only what is registered in that context, or nowhere */
 
 /*
  * Gives some unused memory back, milliseconds' work: what is on its way, else a slab that is

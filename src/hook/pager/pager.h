@@ -66,6 +66,9 @@ void pager_context_gone(CUcontext ctx);
 /* The same for a context of ours, in which nothing was allocated. */
 void pager_mover_gone(CUcontext ctx);
 
+/* In the current context a copy has not ended, and what waits for all of its work never does. */
+bool pager_mover_is_hung(void);
+
 /* peer may access present and future memory of dev (cuCtxEnablePeerAccess), or no more. */
 CUresult pager_peer(CUdevice dev, CUdevice peer, bool enable);
 

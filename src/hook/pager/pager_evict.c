@@ -246,15 +246,14 @@ int pager_evict(CUdevice dev, uint64_t bytes, bool is_frozen, struct pager_move 
 	begin_out(&move, dev, &plan);
 	if (move.outcome != NVSHARE_OUTCOME_SUCCESS)
 		goto out;
-	if (is_frozen)
-		move.outcome = pager_probe(dev, move.to_copy > 0);
-	if (move.outcome != NVSHARE_OUTCOME_SUCCESS)
-		goto out;
+	/* Before the probe, whose copies would wait behind those that hang. */
 	move.mover = pager_mover();
 	if (!move.mover)
 		move.outcome = NVSHARE_OUTCOME_SAVE_FAILED;
 	else if (move.mover->is_hung)
 		move.outcome = NVSHARE_OUTCOME_GPU_HUNG;
+	else if (is_frozen)
+		move.outcome = pager_probe(dev, move.to_copy > 0);
 	if (move.outcome != NVSHARE_OUTCOME_SUCCESS)
 		goto out;
 	for (size_t i = 0; i < plan.n_chunks && move.outcome == NVSHARE_OUTCOME_SUCCESS; i++) {

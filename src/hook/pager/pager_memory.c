@@ -212,7 +212,9 @@ void pager_memory_free(struct pager_memory *memory)
 	size_t size = memory->range->size;
 
 	pager_range_free(memory->range);
-	set_stuck(memory, false); /* what is left is the driver's, and shows as others' */
+	/* What is left is the driver's, and shows as others'. */
+	if (memory->is_stuck)
+		budget_unstuck(dev, size);
 	if (memory->own.addr)
 		(void)cuda_real.cuMemAddressFree(memory->own.addr, size);
 	budget_allocated(dev, -(int64_t)size);

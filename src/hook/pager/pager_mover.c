@@ -112,19 +112,28 @@ static struct pager_mover *up_to_date(struct pager_mover *mover)
 	return mover;
 }
 
-struct pager_mover *pager_mover(void)
+/* Of the current context; NULL: none yet. */
+static struct pager_mover *find(CUcontext *ret_ctx)
 {
 	struct pager_mover *mover;
-	CUcontext ctx = NULL;
 
-	if (cuda_real.cuCtxGetCurrent(&ctx) != CUDA_SUCCESS || !ctx)
+	*ret_ctx = NULL;
+	if (cuda_real.cuCtxGetCurrent(ret_ctx) != CUDA_SUCCESS || !*ret_ctx)
 		return NULL;
 	pthread_mutex_lock(&pager.lock);
-	for (mover = pager.movers; mover && mover->ctx != ctx; mover = mover->next)
+	for (mover = pager.movers; mover && mover->ctx != *ret_ctx; mover = mover->next)
 		;
 	pthread_mutex_unlock(&pager.lock);
-	if (mover)
-		return up_to_date(mover);
+	return mover ? up_to_date(mover) : NULL;
+}
+
+struct pager_mover *pager_mover(void)
+{
+	CUcontext ctx;
+	struct pager_mover *mover = find(&ctx);
+
+	if (mover || !ctx)
+		return mover;
 	mover = mover_new(ctx);
 	if (!mover)
 		return NULL;
@@ -133,6 +142,14 @@ struct pager_mover *pager_mover(void)
 	pager.movers = mover;
 	pthread_mutex_unlock(&pager.lock);
 	return mover;
+}
+
+bool pager_mover_is_hung(void)
+{
+	CUcontext ctx;
+	const struct pager_mover *mover = find(&ctx);
+
+	return mover && mover->is_hung;
 }
 
 void pager_mover_gone(CUcontext ctx)
