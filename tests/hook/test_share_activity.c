@@ -165,7 +165,7 @@ static void what_waits_for_others_slices_has_not_run(void)
 	int fd = begin_holdable();
 
 	fake_set(is_working, 1);
-	(void)share_out(fd, 500, 0, NULL);
+	(void)share_out_use(fd, 500, 0, NULL, 500000);
 	submit();
 	a = uses(fd, 2);
 	b = uses(fd, 2);
@@ -189,7 +189,7 @@ static void what_ends_before_it_is_answered_has_run(void)
 
 	fake_set(is_working, 1);
 	fake_set(is_away, 1);
-	(void)share_out(fd, 500, 0, NULL);
+	(void)share_out_use(fd, 500, 0, NULL, 500000);
 	submit();
 	a = uses(fd, 2);
 	b = uses(fd, 2);
@@ -206,7 +206,7 @@ static void where_no_event_has_a_time_it_is_not_known(void)
 	cuda_real.cuEventRecord = NULL;
 	fd = begin_holdable();
 	fake_set(is_working, 1);
-	(void)share_out(fd, 500, 0, NULL);
+	(void)share_out_use(fd, 500, 0, NULL, 500000);
 	submit();
 	check(uses(fd, 2).ran_ns == 0);
 }

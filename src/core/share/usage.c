@@ -169,6 +169,7 @@ void usage_leave(struct share *share, uint32_t client)
 void usage_set(struct share *share, uint32_t client, bool is_present, uint64_t slice_us)
 {
 	struct share_usage *u = &share->clients[client].usage;
+	struct share_gpu_usage *gu = &share->gpus[share->clients[client].gpu].usage;
 	bool is_critical = share->clients[client].claim.class == SHARE_CLASS_CRITICAL;
 	uint32_t slice = slice_us ? (uint32_t)slice_us : SLICE_NONE;
 
@@ -177,6 +178,11 @@ void usage_set(struct share *share, uint32_t client, bool is_present, uint64_t s
 	advance(share, share->clients[client].gpu);
 	leave(share, client);
 	u->slice_us = slice;
+	if (u->is_critical != is_critical) {
+		/* The next report corrects what was given in the class that it is of then. */
+		gu->class_ns[u->is_critical] -= u->given_ns;
+		gu->class_ns[is_critical] += u->given_ns;
+	}
 	u->is_critical = is_critical;
 	if (is_present)
 		enter(share, client);

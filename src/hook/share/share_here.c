@@ -20,20 +20,41 @@
 #include "hook/share/share_private.h"
 #include "hook/table/cuda_real.h"
 
+/*
+ * The driver takes the greatest instead. Few streams have it, so that one of the hardware's queues
+ * is hardly shared with kernels; where it is, share_meter.c notices.
+ */
+#define HERE_PRIORITY (-100)
+
 static bool has_driver(void)
 {
-	return cuda_real.cuStreamCreate && cuda_real.cuEventCreate && cuda_real.cuEventRecord &&
-	       cuda_real.cuEventQuery;
+	return cuda_real.cuStreamCreateWithPriority && cuda_real.cuEventCreate &&
+	       cuda_real.cuEventRecord && cuda_real.cuEventQuery;
 }
 
 /* Inside the context, whose end is the end of all this. Tried once. */
 static void prepare(struct device_context *c)
 {
+	CUresult res = cuda_real.cuEventCreate(&c->here_event, CU_EVENT_DEFAULT);
+
 	c->is_here_tried = true;
-	if (cuda_real.cuEventCreate(&c->here_event, CU_EVENT_DEFAULT) != CUDA_SUCCESS)
+	if (res != CUDA_SUCCESS) {
 		c->here_event = NULL;
-	else if (cuda_real.cuStreamCreate(&c->here_stream, CU_STREAM_NON_BLOCKING) != CUDA_SUCCESS)
-		c->here_event = NULL;
+		return;
+	}
+	res = cuda_real.cuStreamCreateWithPriority(&c->here_stream, CU_STREAM_NON_BLOCKING,
+						   HERE_PRIORITY);
+	if (res == CUDA_SUCCESS)
+		return;
+	if (cuda_real.cuEventDestroy_v2)
+		(void)cuda_real.cuEventDestroy_v2(c->here_event);
+	c->here_event = NULL;
+}
+
+/* Inside the context. What it had when the last event was recorded behind it is done. */
+static bool is_idle(const struct device_context *c)
+{
+	return c->is_recorded && cuda_real.cuEventQuery(c->event) == CUDA_SUCCESS;
 }
 
 /* Inside the context. One event at a time: while it is not reached, nothing has changed. */
@@ -46,11 +67,11 @@ static enum share_here ask(struct device_context *c)
 	if (c->is_here_asked && cuda_real.cuEventQuery(c->here_event) == CUDA_ERROR_NOT_READY)
 		return SHARE_HERE_WAITING;
 	c->is_here_asked = cuda_real.cuEventRecord(c->here_event, c->here_stream) == CUDA_SUCCESS;
-	return c->is_here_asked ? SHARE_HERE_ASKED : SHARE_HERE_BLIND;
+	return c->is_here_asked ? SHARE_HERE_ASKED : SHARE_HERE_WAITING;
 }
 
-/* Of several contexts, the one that tells least for all: most programs have one. */
-enum share_here share_here_ask(void)
+/* Of several contexts with work, the one that tells least: most programs have one. */
+enum share_here share_here_ask(bool knows_work)
 {
 	enum share_here all = SHARE_HERE_ASKED, one;
 	struct device_context *c;
@@ -60,14 +81,16 @@ enum share_here share_here_ask(void)
 	for (c = device_context_hold(DEVICE_ANY); c; c = device_context_hold_next(c)) {
 		if (!device_context_enter(c))
 			continue;
-		one = ask(c);
-		all = one < all ? one : all;
+		if (!knows_work || !is_idle(c)) {
+			one = ask(c);
+			all = one < all ? one : all;
+		}
 		device_context_leave();
 	}
 	return all;
 }
 
-bool share_here_is(void)
+bool share_here_is(bool knows_work)
 {
 	struct device_context *c;
 	bool is_here = false;
@@ -75,7 +98,8 @@ bool share_here_is(void)
 	for (c = device_context_hold(DEVICE_ANY); c; c = device_context_hold_next(c)) {
 		if (is_here || !c->is_here_asked || !device_context_enter(c))
 			continue;
-		is_here = cuda_real.cuEventQuery(c->here_event) == CUDA_SUCCESS;
+		if (!knows_work || !is_idle(c))
+			is_here = cuda_real.cuEventQuery(c->here_event) == CUDA_SUCCESS;
 		device_context_leave();
 	}
 	return is_here;

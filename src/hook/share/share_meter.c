@@ -45,16 +45,19 @@
 /* What a look that found work stands for, of the time since the last one. */
 #define METER_ONE         1024u
 #define METER_LATE_NS_MAX 200000
-#define METER_PART_MAX    (3 * METER_ONE)
+
+#define METER_TOGETHER_MAX 256u
+#define METER_PART_MAX     (3 * METER_ONE)
 
 enum meter_state { METER_OFF, METER_IDLE, METER_BUSY };
 
 static struct {
 	enum meter_state state;
 	bool is_paused;
-	bool is_probing; /* an event is recorded, and was not reached when looked at last */
-	bool is_stale;   /* somebody has submitted since the last event */
-	bool is_here;    /* was on the GPU at the last look that counts and found work */
+	uint64_t pause_ns; /* since when */
+	bool is_probing;   /* an event is recorded, and was not reached when looked at last */
+	bool is_stale;     /* somebody has submitted since the last event */
+	bool is_here;      /* was on the GPU at the last look that counts and found work */
 	enum share_look how;
 	uint64_t chance; /* prng.h */
 	uint64_t activity;
@@ -63,13 +66,14 @@ static struct {
 	uint64_t counted_ns; /* the last that counted */
 	uint64_t count_ns;   /* the next that does */
 	uint64_t ran_ns;
-	uint64_t maybe_ns;  /* what has not been answered yet */
-	bool was_late;      /* the last answer came after its look */
-	bool was_here;      /* what has not been answered was asked right after such an answer */
-	uint64_t use_ppm;   /* of the time in which it has work, usually */
-	uint64_t since_ns;  /* may be on the GPU since then */
-	uint64_t late_ns;   /* that a look is, usually */
-	struct quiet quiet; /* looking finely */
+	uint64_t maybe_ns;   /* what has not been answered yet */
+	uint32_t n_together; /* times that the end of work came with the answer */
+	bool was_late;       /* the last answer came after its look */
+	bool was_here;       /* what has not been answered was asked right after such an answer */
+	uint64_t use_ppm;    /* of the time in which it has work, usually */
+	uint64_t since_ns;   /* may be on the GPU since then */
+	uint64_t late_ns;    /* that a look is, usually */
+	struct quiet quiet;  /* looking finely */
 	struct share_meter out;
 } meter;
 
@@ -121,19 +125,18 @@ static bool is_reached_soon(uint64_t at_ns, uint64_t *ret_ns)
  */
 static void answered(void)
 {
-	if (meter.was_here)
+	if (meter.was_here || meter.use_ppm == SHARE_PPM)
 		meter.ran_ns += meter.maybe_ns * meter.use_ppm / SHARE_PPM;
+	meter.n_together = 0;
 	meter.maybe_ns = 0;
 	meter.was_late = true;
 }
 
-static void ask_here(bool counts)
+static void ask_here(bool knows_work)
 {
 	enum share_here here;
 
-	if (!counts)
-		return;
-	here = share_here_ask();
+	here = share_here_ask(knows_work);
 	meter.out.is_blind = meter.out.is_blind || here == SHARE_HERE_BLIND;
 	if (here != SHARE_HERE_ASKED)
 		return;
@@ -144,17 +147,46 @@ static void ask_here(bool counts)
 }
 
 /*
- * The work that was asked for last is done. If it has been answered, too: who is looked at
- * finely has been found waiting before if it was, and the slices of the others are short.
+ * If it has been answered, too: who is looked at finely has been found waiting before if it
+ * was, and the slices of the others are short; and who is alone waits for nobody. Who is
+ * answered at the end of its work each time shares a queue of the hardware's with that, and
+ * nothing can be told.
  */
+static void count_maybe(void)
+{
+	bool is_answered = share_here_is(false);
+
+	if (meter.how == SHARE_LOOK_FINE || meter.use_ppm == SHARE_PPM || !is_answered) {
+		meter.ran_ns += meter.maybe_ns;
+		return;
+	}
+	if (++meter.n_together == METER_TOGETHER_MAX)
+		meter.out.is_blind = true;
+}
+
+/* The work that was asked for last is done. */
 static void settle(void)
 {
 	meter.is_probing = false;
-	if (meter.maybe_ns && (meter.how == SHARE_LOOK_FINE || !share_here_is()))
-		meter.ran_ns += meter.maybe_ns;
+	if (meter.maybe_ns)
+		count_maybe();
 	meter.maybe_ns = 0;
 	meter.was_late = false;
 	meter.was_here = false;
+}
+
+static void note_here(bool is_here)
+{
+	meter.is_here = is_here;
+	if (is_here)
+		meter.n_together = 0;
+}
+
+static void look_here(bool knows_work)
+{
+	ask_here(knows_work);
+	wait_a_moment();
+	note_here(share_here_is(knows_work));
 }
 
 /*
@@ -165,9 +197,11 @@ static uint32_t ask(bool counts)
 {
 	uint64_t at_ns, first_ns, second_ns, part;
 
-	if (!drain_probe_start())
+	if (!drain_probe_start()) {
+		if (counts)
+			look_here(false);
 		return METER_ONE;
-	ask_here(counts);
+	}
 	at_ns = clock_now_ns();
 	if (counts && at_ns > meter.count_ns && at_ns < meter.count_ns + METER_LATE_NS_MAX)
 		meter.late_ns += (at_ns - meter.count_ns) / 8 - meter.late_ns / 8;
@@ -176,11 +210,13 @@ static uint32_t ask(bool counts)
 		return 0;
 	if (!counts)
 		return METER_ONE;
+	/* Not before: a program that waits for all its streams would wait for the answer. */
+	ask_here(true);
 	if (!is_reached_soon(at_ns, &second_ns)) {
-		meter.is_here = share_here_is();
+		note_here(share_here_is(true));
 		return METER_ONE;
 	}
-	meter.is_here = true;
+	note_here(true);
 	part = first_ns > METER_REACH_NS ? first_ns - METER_REACH_NS : 0;
 	part = METER_ONE + METER_ONE * part / (second_ns > first_ns ? second_ns - first_ns : 1);
 	return (uint32_t)(part < METER_PART_MAX ? part : METER_PART_MAX);
@@ -209,14 +245,12 @@ static uint32_t find_work(bool counts, bool *ret_is_new)
 	if (meter.is_probing && drain_probe_done())
 		settle();
 	if (meter.is_probing && !counts) {
-		if (meter.maybe_ns && share_here_is())
+		if (meter.maybe_ns && share_here_is(true))
 			answered();
 		return METER_ONE;
 	}
 	if (meter.is_probing) {
-		ask_here(counts);
-		wait_a_moment();
-		meter.is_here = share_here_is();
+		look_here(true);
 		return METER_ONE;
 	}
 	return meter.is_stale ? ask(counts) : 0;
@@ -257,7 +291,7 @@ static void set_busy(uint64_t since_ns)
 /* The next look, whether it counts or not. */
 static void plan(uint64_t now_ns)
 {
-	uint64_t ns = hook_options()->burst_idle_ns / 4;
+	uint64_t ns = share_earlier(hook_options()->burst_idle_ns / 4, METER_TICK_NS / 4);
 
 	meter.tick_ns = meter.count_ns;
 	if (meter.how != SHARE_LOOK_FINE)
@@ -343,6 +377,18 @@ static void look(uint64_t now_ns)
 	plan(now_ns);
 }
 
+/* As if there had been no time between. */
+static void resume(uint64_t now_ns)
+{
+	uint64_t ns = now_ns - meter.pause_ns;
+
+	meter.is_paused = false;
+	meter.counted_ns += ns;
+	meter.count_ns += ns;
+	meter.since_ns += ns;
+	meter.tick_ns = meter.count_ns;
+}
+
 /* While it is stopped or kept off nothing of it runs: that is no idleness. */
 static bool is_paused(void)
 {
@@ -362,14 +408,13 @@ void share_meter_tick(uint64_t now_ns, enum share_look how)
 		return;
 	}
 	if (is_paused()) {
+		if (!meter.is_paused)
+			meter.pause_ns = now_ns;
 		meter.is_paused = true;
 		return;
 	}
-	if (meter.is_paused) {
-		meter.is_paused = false;
-		plan_first(now_ns);
-		meter.tick_ns = meter.count_ns;
-	}
+	if (meter.is_paused)
+		resume(now_ns);
 	if (meter.state == METER_OFF)
 		start(now_ns);
 	if (meter.state == METER_IDLE) {

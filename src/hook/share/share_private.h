@@ -81,8 +81,12 @@ enum share_here {
 	SHARE_HERE_ASKED,   /* it has */
 };
 
-enum share_here share_here_ask(void);
-bool share_here_is(void); /* some 20 us later: on the GPU, if it has work */
+/*
+ * knows_work: not of contexts whose work is done, as the drain's event says. share_here_is(): some
+ * 20 us later; on the GPU, if there is work.
+ */
+enum share_here share_here_ask(bool knows_work);
+bool share_here_is(bool knows_work);
 
 /* ---- share_limit.c ---------------------------------------------------------------- */
 

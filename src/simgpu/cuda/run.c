@@ -407,7 +407,11 @@ static void append(struct CUstream_st *stream, struct op *op)
 static bool is_at_once(const struct CUstream_st *stream, const struct work *work)
 {
 	const struct CUctx_st *ctx = stream->ctx;
+	const struct CUstream_st *other;
 
+	for (other = ctx->streams; other; other = other->next)
+		if (other->head && shares_queue(stream, other))
+			return false;
 	return work->kind == WORK_RECORD && work->record->is_timed && !stream->head &&
 	       stream->kind == STREAM_NON_BLOCKING && !ctx->error &&
 	       worker.has_token[device_node(ctx->device)] && rm_is_running(&ctx->rm, RM_COMPUTE);
