@@ -278,14 +278,15 @@ def test_who_can_not_be_frozen_is_kept_from_submitting(node):
     node.expect_sound_scheduler()
 
 
-@pytest.mark.parametrize("has_scheduler", [True, False])
-def test_a_limit_is_kept_alone(node, has_scheduler):
+@pytest.mark.parametrize("has_scheduler, queues", [(True, "8"), (False, "8"), (True, "1")])
+def test_a_limit_is_kept_alone(node, has_scheduler, queues):
+    """With one queue of the hardware's for all streams, too, where nothing overtakes a kernel."""
     if has_scheduler:
         node.start_scheduler()
-    be = start_be(node, "--seconds", "3", NVSHARE_COMPUTE_LIMIT="40")
+    be = start_be(node, "--seconds", "3", NVSHARE_COMPUTE_LIMIT="40", CUDA_DEVICE_MAX_CONNECTIONS=queues)
     be.expect_verified()
     busy, held = said(be, "busy_ms"), said(be, "held_ms")
-    assert said(be, "holds") > 5
+    assert said(be, "holds") > 5 or queues == "1"  # its kernels are in the way of the proof
     assert 0.15 < busy / (busy + held) < 0.5  # a machine without time to spare holds for longer
     if has_scheduler:
         node.expect_sound_scheduler()

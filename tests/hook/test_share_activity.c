@@ -270,6 +270,23 @@ static void an_open_capture_is_left_alone(void)
 	wait_until(fake_get(n_records) > n && gate_is_armed());
 }
 
+/* Other threads' work goes on meanwhile. */
+static void what_runs_beside_an_open_capture_has_run(void)
+{
+	struct nvshare_activity a, b;
+	int fd = begin_holdable();
+
+	fake_set(is_working, 1);
+	(void)share_out_use(fd, 500, 0, NULL, 500000);
+	gate_enter_capture();
+	gate_leave_capture(&fd, NULL, true);
+	submit();
+	a = uses(fd, 2);
+	b = uses(fd, 2);
+	check(b.busy_ns > a.busy_ns && b.ran_ns - a.ran_ns == b.busy_ns - a.busy_ns);
+	gate_end_capture(gate_find_capture(&fd));
+}
+
 static void time_in_a_hold_is_not_its_own(void)
 {
 	uint64_t busy_ns;
@@ -651,6 +668,7 @@ int main(void)
 		child_test(what_it_is_at_is_told_again_after_a_stop),
 		child_test(while_somebody_waits_it_tells_often),
 		child_test(an_open_capture_is_left_alone),
+		child_test(what_runs_beside_an_open_capture_has_run),
 		child_test(time_in_a_hold_is_not_its_own),
 		child_test(tells_of_a_critical_programs_bursts),
 		child_test(a_burst_is_over_sooner_where_there_were_no_pauses),

@@ -123,8 +123,11 @@ static int freeze_now(uint64_t until_ns)
 	return r;
 }
 
-/* For whoever asked first; the others find it done. */
-static uint32_t begin(CUdevice dev)
+/*
+ * For whoever asked first; the others find it done. Who can not be frozen yet, for its kernels
+ * are in the way of the proof, is not held; but a limit is kept as well as it can be.
+ */
+static uint32_t begin(CUdevice dev, enum share_reason reason)
 {
 	uint64_t start_ns, took_ns;
 	int r;
@@ -134,7 +137,9 @@ static uint32_t begin(CUdevice dev)
 	if (!freeze_is_proven(dev))
 		share_off_prove(dev);
 	if (!freeze_is_proven(dev))
-		return freeze_why_not() ? bar(dev) : (uint32_t)NVSHARE_OUTCOME_TIMEOUT;
+		return freeze_why_not() || reason == SHARE_REASON_LIMIT
+			       ? bar(dev)
+			       : (uint32_t)NVSHARE_OUTCOME_TIMEOUT;
 	start_ns = clock_now_ns();
 	r = freeze_now(end_ns());
 	if (r == FREEZE_E_BUSY)
@@ -170,7 +175,7 @@ uint32_t share_off_begin(CUdevice dev, enum share_reason reason, uint64_t until_
 	if (off.is_barred)
 		outcome = NVSHARE_OUTCOME_UNSUPPORTED;
 	else if (!off.is_frozen)
-		outcome = begin(dev);
+		outcome = begin(dev, reason);
 	if (!share_off_is_on()) {
 		memset(off.until_ns, 0, sizeof(off.until_ns));
 		off.stats.n_failures++;
