@@ -204,7 +204,7 @@ def test_work_beside_requests_leaves_others_their_part(node):
     before = [node.client(program)["gpu_seconds"] for program in (lc, be)]
     until("they have worked for a while", lambda: node.client(lc)["gpu_seconds"] > before[0] + 3)
     had = [node.client(program)["gpu_seconds"] - b for program, b in zip((lc, be), before)]
-    assert node.client(lc)["tasks"] == 1  # all that it has told
+    assert node.client(lc)["tasks"] <= 2  # the request, and perhaps a burst from before it
     assert had[1] > 0.05 * sum(had)
     assert node.client(lc)["slice_microseconds"] == 900  # to the 100 of the other
     for program in (lc, be):
