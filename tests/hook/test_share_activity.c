@@ -101,7 +101,7 @@ static void who_is_alone_is_looked_at_now_and_then(void)
 	passed_ns = clock_now_ns() - from_ns;
 	check(a.kind == NVSHARE_ACTIVITY_USE && passed_ns >= CLOCK_NS_PER_SEC);
 	check(a.busy_ns <= passed_ns + 10 * CLOCK_NS_PER_MS && a.busy_ns > 0);
-	check(fake_get(n_queries) < 500);
+	check(fake_get(n_queries) < 1500); /* eight a look, at the most */
 	fake_set(is_working, 0);
 	a = expect_activity(fd, NVSHARE_ACTIVITY_IDLE);
 	check(a.busy_ns == own_status().busy_ns && gate_is_armed());

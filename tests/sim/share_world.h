@@ -79,6 +79,7 @@ static struct world {
 	bool are_equals;     /* none is critical, all are greedy; weights from 1 to 8 */
 	bool is_overloaded;  /* the critical never rest */
 	bool is_loose;       /* the critical work between bursts, too */
+	bool is_blind;       /* clients can not tell how much of their time they were on the GPU */
 	bool is_saving;      /* energy */
 	bool is_pinned;      /* their bursts hold others, whatever they learn */
 	uint32_t n_lc, n_be; /* the critical are the first; the next one is greedy and lives */
@@ -195,6 +196,7 @@ static void say(uint32_t client, enum share_activity activity, uint64_t value)
 				  .activity = activity,
 				  .busy_ns = c->busy_ns,
 				  .held_ns = c->held_ns,
+				  .ran_ns = world.is_blind ? 0 : c->got_ns,
 				  .value = value});
 }
 

@@ -89,7 +89,7 @@ bool pager_plan_init(struct pager_plan *plan, CUdevice dev, enum pager_state sta
  */
 static void begin_with_some_small(struct pager_plan *plan)
 {
-	struct pager_chunk *first[FIRST_MAX];
+	struct pager_chunk *first[FIRST_MAX] = {NULL};
 	uint64_t bytes = 0;
 	size_t n = 0, rest;
 
