@@ -50,14 +50,6 @@ static void print_node(FILE *out, const struct status *status)
 		(double)node->max_runtime_ns / NS, node->reserve_percent);
 }
 
-/* Seconds. */
-static double preempt_mean(const struct nvshare_status_gpu *gpu)
-{
-	if (!gpu->n_preempted)
-		return 0;
-	return (double)gpu->preempt_ns_total / NS / (double)gpu->n_preempted;
-}
-
 static void print_gpu(FILE *out, const struct nvshare_status_gpu *gpu)
 {
 	char uuid[STATUS_UUID_LEN];
@@ -75,19 +67,20 @@ static void print_gpu(FILE *out, const struct nvshare_status_gpu *gpu)
 		      gpu->total, gpu->usable, gpu->external, gpu->available, gpu->running,
 		      gpu->n_running, gpu->n_waiting, gpu->n_clients, gpu->n_switches,
 		      gpu->moved_out, gpu->moved_in, gpu->bandwidth);
-	(void)fprintf(
-		out,
-		",\n     \"preemptions\": %" PRIu64 ", \"preempt_failures\": %" PRIu64
-		", \"preempt_timeouts\": %" PRIu64 ", \"preempt_seconds\": {\"count\": %" PRIu64
-		", \"mean\": %.6f, \"total\": %.6f, \"p50\": %.6f, \"p99\": %.6f"
-		", \"max\": %.6f},\n     \"critical_tasks\": %" PRIu64 ", \"other_tasks\": %" PRIu64
-		", \"slo_violations\": %" PRIu64
-		", \"critical_gpu_seconds\": %.6f, \"other_gpu_seconds\": %.6f",
-		gpu->n_preemptions, gpu->n_preempt_failures, gpu->n_preempt_timeouts,
-		gpu->n_preempted, preempt_mean(gpu), (double)gpu->preempt_ns_total / NS,
-		(double)gpu->preempt_ns_p50 / NS, (double)gpu->preempt_ns_p99 / NS,
-		(double)gpu->preempt_ns_max / NS, gpu->n_lc_tasks, gpu->n_be_tasks,
-		gpu->n_slo_violations, (double)gpu->lc_gpu_ns / NS, (double)gpu->be_gpu_ns / NS);
+	(void)fprintf(out,
+		      ",\n     \"preemptions\": %" PRIu64 ", \"preempt_failures\": %" PRIu64
+		      ", \"preempt_timeouts\": %" PRIu64
+		      ", \"preempt_seconds\": {\"count\": %" PRIu64
+		      ", \"mean\": %.6f, \"total\": %.6f, \"p50\": %.6f, \"p99\": %.6f"
+		      ", \"max\": %.6f},\n     \"critical_tasks\": %" PRIu64
+		      ", \"other_tasks\": %" PRIu64 ", \"slo_violations\": %" PRIu64
+		      ", \"critical_gpu_seconds\": %.6f, \"other_gpu_seconds\": %.6f",
+		      gpu->n_preemptions, gpu->n_preempt_failures, gpu->n_preempt_timeouts,
+		      gpu->n_preempted, status_preempt_mean_ns(gpu) / NS,
+		      (double)gpu->preempt_ns_total / NS, (double)gpu->preempt_ns_p50 / NS,
+		      (double)gpu->preempt_ns_p99 / NS, (double)gpu->preempt_ns_max / NS,
+		      gpu->n_lc_tasks, gpu->n_be_tasks, gpu->n_slo_violations,
+		      (double)gpu->lc_gpu_ns / NS, (double)gpu->be_gpu_ns / NS);
 	(void)fprintf(out,
 		      ",\n     \"known_seconds\": %.3f, \"utilization_percent\": %.1f"
 		      ", \"context_memory\": %" PRIu64 ", \"context_memory_peak\": %" PRIu64,

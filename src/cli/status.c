@@ -204,3 +204,10 @@ double status_utilisation(const struct nvshare_status_gpu *gpu)
 		return 0;
 	return 100.0 * (double)(gpu->lc_gpu_ns + gpu->be_gpu_ns) / (double)gpu->known_ns;
 }
+
+double status_preempt_mean_ns(const struct nvshare_status_gpu *gpu)
+{
+	if (gpu->n_preempted == 0)
+		return 0;
+	return (double)gpu->preempt_ns_total / (double)gpu->n_preempted;
+}

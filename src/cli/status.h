@@ -50,4 +50,6 @@ extern const char *const status_outcome_names[NVSHARE_OUTCOME_COUNT];
 /* Percent of the time since its first client. */
 double status_utilisation(const struct nvshare_status_gpu *gpu);
 
+double status_preempt_mean_ns(const struct nvshare_status_gpu *gpu); /* 0: there was none */
+
 #endif

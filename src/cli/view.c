@@ -117,9 +117,8 @@ static void print_preemptions(FILE *out, const struct nvshare_status_gpu *gpu)
 		(void)fprintf(out, "; %" PRIu64 " preemptions", gpu->n_preemptions);
 	if (gpu->n_preempted)
 		(void)fprintf(out, ", mean %.2f ms, p50 %.2f ms, p99 %.2f ms, longest %.2f ms",
-			      (double)gpu->preempt_ns_total / (double)gpu->n_preempted / 1e6,
-			      (double)gpu->preempt_ns_p50 / 1e6, (double)gpu->preempt_ns_p99 / 1e6,
-			      (double)gpu->preempt_ns_max / 1e6);
+			      status_preempt_mean_ns(gpu) / 1e6, (double)gpu->preempt_ns_p50 / 1e6,
+			      (double)gpu->preempt_ns_p99 / 1e6, (double)gpu->preempt_ns_max / 1e6);
 	if (gpu->preempt_over_ns_max)
 		(void)fprintf(out, ", beyond freezing %.3f and %.3f ms",
 			      (double)gpu->preempt_over_ns_p50 / 1e6,

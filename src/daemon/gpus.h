@@ -83,10 +83,10 @@ void gpus_await_clients(struct gpus *gpus);
 
 /*
  * One client's bytes: on the card by its last report, and by its budget; its second context,
- * which is in neither; and managed memory that is out, whose place on the card the driver
- * keeps until others need it, so that NVML may count it as used; and of what is on the card, its
- * contexts. Up to so much more may be
- * others' without being seen: NVML does not tell the two apart.
+ * which is in neither; managed memory that is out (kept), whose place on the card the driver
+ * keeps until others need it, so that NVML may count it as used: up to so much more may be
+ * others' without being seen, for NVML does not tell the two apart; and of what is on the
+ * card, its contexts.
  */
 struct gpu_share {
 	uint64_t on_card;

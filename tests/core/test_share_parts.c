@@ -740,6 +740,16 @@ static void who_is_there_half_of_the_time_counts_half(void **state)
 	assert_in_range(share_gpu_ns(&rig.share, 1), 7200 * MS, 7600 * MS);
 }
 
+static void finds(uint32_t client, uint64_t busy_ns, uint64_t ran_ns)
+{
+	assert_int_equal(rig_step(&rig, (struct share_event){.type = SHARE_EVENT_ACTIVITY,
+							     .client = client,
+							     .activity = SHARE_ACTIVITY_USE,
+							     .busy_ns = busy_ns,
+							     .ran_ns = ran_ns}),
+			 0);
+}
+
 /*
  * Of the first each report tells of a look that stands for 10 ms, where there were 3 of work:
  * most find nothing. It waits for the other one's slices four fifths of the time.
@@ -760,37 +770,17 @@ static void what_ran_counts_where_it_is_known(void **state)
 		if (prng_below(&seed, 50) < 3)
 			ran_ns += 10 * MS;
 		all_ns += 3 * MS;
-		assert_int_equal(rig_step(&rig, (struct share_event){.type = SHARE_EVENT_ACTIVITY,
-								     .client = 0,
-								     .activity = SHARE_ACTIVITY_USE,
-								     .busy_ns = busy_ns,
-								     .ran_ns = ran_ns}),
-				 0);
-		assert_int_equal(rig_step(&rig, (struct share_event){.type = SHARE_EVENT_ACTIVITY,
-								     .client = 1,
-								     .activity = SHARE_ACTIVITY_USE,
-								     .busy_ns = all_ns,
-								     .ran_ns = all_ns - ran_ns}),
-				 0);
+		finds(0, busy_ns, ran_ns);
+		finds(1, all_ns, all_ns - ran_ns);
 	}
 	/* Before it is known the slices count: a few ms. */
 	assert_in_range(share_gpu_ns(&rig.share, 0), ran_ns - 100 * MS, ran_ns + 10 * MS);
 	assert_in_range(share_gpu_ns(&rig.share, 1), all_ns - ran_ns - 100 * MS, all_ns - ran_ns);
 	/* It goes on like that; and nobody is owed for ever what can not have been. */
 	ran_ns += 60 * S;
-	assert_int_equal(rig_step(&rig, (struct share_event){.type = SHARE_EVENT_ACTIVITY,
-							     .client = 0,
-							     .activity = SHARE_ACTIVITY_USE,
-							     .busy_ns = busy_ns,
-							     .ran_ns = ran_ns}),
-			 0);
+	finds(0, busy_ns, ran_ns);
 	rig_in(&rig, 10 * S);
-	assert_int_equal(rig_step(&rig, (struct share_event){.type = SHARE_EVENT_ACTIVITY,
-							     .client = 0,
-							     .activity = SHARE_ACTIVITY_USE,
-							     .busy_ns = busy_ns,
-							     .ran_ns = ran_ns}),
-			 0);
+	finds(0, busy_ns, ran_ns);
 	assert_in_range(share_gpu_ns(&rig.share, 0), ran_ns - 60 * S - 100 * MS,
 			ran_ns - 60 * S + 100 * MS);
 }

@@ -276,10 +276,11 @@ static void what_runs_beside_an_open_capture_has_run(void)
 	struct nvshare_activity a, b;
 	int fd = begin_holdable();
 
-	fake_set(is_working, 1);
 	(void)share_out_use(fd, 500, 0, NULL, 500000);
+	wait_until(gate_is_armed()); /* no event is on its way */
 	gate_enter_capture();
 	gate_leave_capture(&fd, NULL, true);
+	fake_set(is_working, 1);
 	submit();
 	a = uses(fd, 2);
 	b = uses(fd, 2);
