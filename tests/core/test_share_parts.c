@@ -331,6 +331,7 @@ static void a_hint_s_hold_begins_as_early_as_the_slower_ones_took(void **state)
 static void announced_bursts_and_others_are_learned_of_apart(void **state)
 {
 	const struct share_arm *arms = rig.clients[0].arms;
+	struct share_gpu *g = &rig.share.gpus[0];
 	uint32_t n;
 
 	(void)state;
@@ -374,6 +375,21 @@ static void announced_bursts_and_others_are_learned_of_apart(void **state)
 	assert_int_equal(arms[SHARE_WARNING_NONE].n[SHARE_ARM_SLICES], n + 1);
 	rig_does(&rig, 0, SHARE_ACTIVITY_HINT, 500 * US);
 	assert_true(rig_is_held(&rig, 1));
+	assert_int_equal(rig.clients[0].warning, SHARE_WARNING_HINT);
+	/* Few slow preemptions do not make it so: it would be so until there are others. */
+	rig_burst(&rig, 0, 3 * MS);
+	for (uint32_t i = 0; i < 32; i++)
+		g->preempt_us[g->n_preempted++ % SHARE_PREEMPTIONS] = i % 4 ? 800 : 9000;
+	rig.clients[0].predict.n = 0; /* the last ones began at once */
+	rig_does(&rig, 0, SHARE_ACTIVITY_HINT, 2 * MS);
+	assert_true(rig_is_held(&rig, 1));
+	assert_int_equal(rig.clients[0].warning, SHARE_WARNING_HINT);
+	/* Where all are slow, half of the longest hold for a hint is time enough to try. */
+	rig_burst(&rig, 0, 3 * MS);
+	for (uint32_t i = 0; i < 32; i++)
+		g->preempt_us[g->n_preempted++ % SHARE_PREEMPTIONS] = 12000;
+	rig.clients[0].predict.n = 0;
+	rig_does(&rig, 0, SHARE_ACTIVITY_HINT, 3 * MS);
 	assert_int_equal(rig.clients[0].warning, SHARE_WARNING_HINT);
 	/* Given in time, but then a burst was in the way. */
 	rig_does(&rig, 0, SHARE_ACTIVITY_BEGIN, 0);

@@ -451,6 +451,7 @@ static uint64_t hash_of(const struct node *node)
 	if (g->pause_ns && !g->is_slow && now - g->slow_ns <= node->share.config.retry_ns)
 		mix(&hash, now - g->slow_ns);
 	mix(&hash, burst_lead(&node->share, 0));
+	mix(&hash, burst_lead_usual(&node->share, 0));
 	mix(&hash, g->pid.us);
 	mix(&hash, (uint64_t)g->pid.sum_ppm);
 	mix(&hash, node->turn);

@@ -2,6 +2,8 @@
 
 #include "core/share/arm.h"
 
+#include <assert.h>
+
 #define SETTLE_BURSTS 32u /* of these: programs load still, hints are not understood */
 #define EXPLORE_EVERY 256u
 #define SAMPLES_MIN   8u
@@ -80,20 +82,26 @@ uint64_t arm_tail(const struct share_arm *arm, enum share_arm_kind kind)
 	return tail(arm, kind) * arm->calls / CALLS_ONE / 1000;
 }
 
-/* ns, for each call. Tails differ by chance, even where nothing has changed. */
-static uint64_t median(const struct share_arm *arm, enum share_arm_kind kind)
+uint32_t arm_median_of(const uint32_t *values, uint32_t n)
 {
 	uint32_t sorted[SHARE_ARM_SAMPLES] = {0};
-	uint32_t n = arm->n[kind] < SHARE_ARM_SAMPLES ? arm->n[kind] : SHARE_ARM_SAMPLES;
 
+	assert(n <= SHARE_ARM_SAMPLES);
 	for (uint32_t i = 0; i < n; i++) {
 		uint32_t at = i;
 
-		for (; at > 0 && arm->ns[kind][i] < sorted[at - 1]; at--)
+		for (; at > 0 && values[i] < sorted[at - 1]; at--)
 			sorted[at] = sorted[at - 1];
-		sorted[at] = arm->ns[kind][i];
+		sorted[at] = values[i];
 	}
-	return sorted[n / 2];
+	return n ? sorted[n / 2] : 0;
+}
+
+/* ns, for each call. Tails differ by chance, even where nothing has changed. */
+static uint64_t median(const struct share_arm *arm, enum share_arm_kind kind)
+{
+	return arm_median_of(arm->ns[kind],
+			     arm->n[kind] < SHARE_ARM_SAMPLES ? arm->n[kind] : SHARE_ARM_SAMPLES);
 }
 
 static void choose(struct share_arm *arm, enum share_arm_kind best)

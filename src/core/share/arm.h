@@ -40,4 +40,7 @@ uint64_t arm_tail(const struct share_arm *arm, enum share_arm_kind kind);
 /* The second longest of any n; of one itself, and 0 of none. */
 uint32_t arm_second_of(const uint32_t *us, uint32_t n);
 
+/* Of no more than SHARE_ARM_SAMPLES; of none 0. */
+uint32_t arm_median_of(const uint32_t *values, uint32_t n);
+
 #endif

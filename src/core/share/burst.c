@@ -376,6 +376,25 @@ void burst_note_off(struct share *share, uint32_t client, bool is_off_now)
 	g->preempt_ns_max = ns > g->preempt_ns_max ? ns : g->preempt_ns_max;
 }
 
+/* What the last few preemptions took; how many they are. */
+static uint32_t last_us(const struct share_gpu *g, uint32_t us[LEAD_SAMPLES])
+{
+	uint32_t n = 0;
+
+	while (n < LEAD_SAMPLES && n < g->n_preempted) {
+		us[n] = g->preempt_us[(g->n_preempted - 1 - n) % SHARE_PREEMPTIONS];
+		n++;
+	}
+	return n;
+}
+
+static uint64_t bounded(const struct share *share, uint64_t lead_ns)
+{
+	uint64_t most_ns = share->config.hint_ns / 2;
+
+	return lead_ns < most_ns ? lead_ns : most_ns;
+}
+
 /*
  * The tail of the last few, and a quarter more, for one in a hundred takes longer than that
  * (on a card 1.06 to 1.3 ms, where the median was 0.76). One alone may have met a lock of
@@ -383,15 +402,18 @@ void burst_note_off(struct share *share, uint32_t client, bool is_off_now)
  */
 uint64_t burst_lead(const struct share *share, uint32_t gpu)
 {
-	const struct share_gpu *g = &share->gpus[gpu];
-	uint32_t us[LEAD_SAMPLES], n = 0;
-	uint64_t lead_ns = LEAD_FIRST_NS, most_ns = share->config.hint_ns / 2;
+	uint32_t us[LEAD_SAMPLES], n = last_us(&share->gpus[gpu], us);
 
-	while (n < LEAD_SAMPLES && n < g->n_preempted) {
-		us[n] = g->preempt_us[(g->n_preempted - 1 - n) % SHARE_PREEMPTIONS];
-		n++;
-	}
-	if (n > 0)
-		lead_ns = arm_second_of(us, n) * 1250ull;
-	return lead_ns < most_ns ? lead_ns : most_ns;
+	return bounded(share, n > 0 ? arm_second_of(us, n) * 1250ull : LEAD_FIRST_NS);
+}
+
+/*
+ * The median: two slow ones among the last few, as when a program loads, would make all
+ * hints too late for as long as nobody is preempted, which nobody is then.
+ */
+uint64_t burst_lead_usual(const struct share *share, uint32_t gpu)
+{
+	uint32_t us[LEAD_SAMPLES], n = last_us(&share->gpus[gpu], us);
+
+	return bounded(share, n > 0 ? arm_median_of(us, n) * 1000ull : LEAD_FIRST_NS);
 }

@@ -40,6 +40,9 @@ bool burst_is_brief(const struct share *share, uint32_t client);
 /* How long before it counts a hold has to begin: what the slower of the last ones took. */
 uint64_t burst_lead(const struct share *share, uint32_t gpu);
 
+/* What half of the last ones took no more than: whether somebody can be off in that time. */
+uint64_t burst_lead_usual(const struct share *share, uint32_t gpu);
+
 /* client is told to be off; it was taken off, which took ns. */
 void burst_note_asked(struct share *share, uint32_t client);
 void burst_note_took(struct share *share, uint32_t client, uint64_t ns);

@@ -172,7 +172,7 @@ static enum share_warning warning_of(const struct share *share, const struct sha
 {
 	uint64_t begin_ns = c->predict.said_ns + c->predict.expected_ns;
 
-	if (begin_ns >= share->now_ns + burst_lead(share, c->gpu) / 2)
+	if (begin_ns >= share->now_ns + burst_lead_usual(share, c->gpu) / 2)
 		return SHARE_WARNING_HINT;
 	return c->part.is_active ? SHARE_WARNING_NONE : SHARE_WARNING_PAUSE;
 }
