@@ -25,9 +25,11 @@ struct device_context {
 	uint32_t n_retained; /* primary: retains that were not released; 0: not primary */
 	uint32_t n_attached; /* cuCtxAttach() that were not detached */
 	uint32_t n_held;
-	bool is_going;      /* being forgotten: whoever holds it should hurry */
-	CUevent event;      /* the agent's own: stands for all work submitted to ctx */
-	bool is_recorded;   /* the agent's own: event is to be waited for */
+	bool is_going;     /* being forgotten: whoever holds it should hurry */
+	CUevent event;     /* the agent's own: stands for all work submitted to ctx */
+	bool is_recorded;  /* the agent's own: event is to be waited for */
+	CUevent end_event; /* the agent's own: as event, with a time */
+	bool is_end_recorded;
 	bool is_warm_tried; /* share_warm.c's, as what follows */
 	CUstream warm_stream;
 	CUfunction warm_kernel; /* NULL: there is none */

@@ -30,6 +30,10 @@ struct cuda_real cuda_real;
 static struct {
 	int is_working;   /* submitted work is not done */
 	int is_away;      /* others' slice: a time is not written before it ends */
+	int answered_us;  /* so long before the end of the work it was, by the events' times */
+	int is_gone;      /* both at once: the work is done, and its time is written */
+	int is_answered;  /* the last time that was asked for was written, and stays so */
+	int n_timed;      /* times asked for on a stream of its own */
 	int record_error; /* what cuCtxRecordEvent answers */
 	int query_error;  /* what cuEventQuery answers */
 	int event_error;  /* what cuEventCreate answers */
@@ -119,6 +123,8 @@ static CUresult fake_record_timed(CUevent event, CUstream stream)
 {
 	if ((uintptr_t)event != (uintptr_t)fake_current + 1 || !stream)
 		return CUDA_ERROR_INVALID_HANDLE;
+	fake_count(n_timed);
+	fake_set(is_answered, 0);
 	return CUDA_SUCCESS;
 }
 
@@ -129,6 +135,8 @@ static bool fake_is_timed(CUevent event)
 
 static CUresult fake_record(CUcontext ctx, CUevent event)
 {
+	if (fake_is_timed(event))
+		return CUDA_SUCCESS; /* as the first of the two has gone */
 	fake_count(n_records);
 	if ((void *)ctx != (void *)event)
 		return CUDA_ERROR_INVALID_HANDLE;
@@ -137,14 +145,27 @@ static CUresult fake_record(CUcontext ctx, CUevent event)
 
 static CUresult fake_query(CUevent event)
 {
+	bool is_gone = fake_get(is_gone);
+
 	fake_count(n_queries);
-	if (fake_is_timed(event))
-		return fake_get(is_away) ? CUDA_ERROR_NOT_READY : CUDA_SUCCESS;
+	if (fake_is_timed(event)) {
+		if (!fake_get(is_away) || is_gone)
+			fake_set(is_answered, 1);
+		return fake_get(is_answered) ? CUDA_SUCCESS : CUDA_ERROR_NOT_READY;
+	}
 	if ((void *)event != (void *)fake_current)
 		return CUDA_ERROR_INVALID_CONTEXT; /* as a driver does for a thread without one */
 	if (fake_get(query_error))
 		return (CUresult)fake_get(query_error);
-	return fake_get(is_working) ? CUDA_ERROR_NOT_READY : CUDA_SUCCESS;
+	return fake_get(is_working) && !is_gone ? CUDA_ERROR_NOT_READY : CUDA_SUCCESS;
+}
+
+static CUresult fake_elapsed(float *ms, CUevent start, CUevent end)
+{
+	if (!fake_is_timed(start) || !fake_is_timed(end))
+		return CUDA_ERROR_INVALID_HANDLE;
+	*ms = (float)fake_get(answered_us) / 1000;
+	return CUDA_SUCCESS;
 }
 
 static CUresult fake_synchronize(void)
@@ -206,6 +227,7 @@ static void fake_install(void)
 	cuda_real.cuCtxPopCurrent_v2 = fake_pop;
 	cuda_real.cuEventCreate = fake_event_create;
 	cuda_real.cuEventQuery = fake_query;
+	cuda_real.cuEventElapsedTime = fake_elapsed;
 	cuda_real.cuCtxRecordEvent = fake_record;
 	cuda_real.cuEventRecord = fake_record_timed;
 	cuda_real.cuCtxSynchronize = fake_synchronize;

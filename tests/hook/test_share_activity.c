@@ -6,6 +6,8 @@
 
 #include "share_hook_rig.h"
 
+#include <sched.h>
+
 static struct nvshare_activity next_task(int fd)
 {
 	struct nvshare_activity a;
@@ -199,6 +201,77 @@ static void what_ends_before_it_is_answered_has_run(void)
 	check(b.ran_ns == b.busy_ns);
 }
 
+/* Seen late, by a look that finds the one and the other: when they were tells. */
+static void what_ends_after_it_is_answered_had_waited(void)
+{
+	struct nvshare_activity a;
+	int fd = begin_holdable();
+
+	fake_set(answered_us, 100);
+	fake_set(is_working, 1);
+	fake_set(is_away, 1);
+	(void)share_out_use(fd, 500, 0, NULL, 500000);
+	submit();
+	a = uses(fd, 2);
+	check(a.busy_ns > 0 && a.ran_ns == 0);
+	/* Looks see the work before the answer: both ends at one moment. */
+	fake_set(is_gone, 1);
+	a = expect_activity(fd, NVSHARE_ACTIVITY_IDLE);
+	check(a.busy_ns > 2 * CLOCK_NS_PER_MS && a.ran_ns <= CLOCK_NS_PER_MS);
+	/* At the end of the work it is a graph's. */
+	fake_set(answered_us, 10);
+	wait_until(gate_is_armed());
+	fake_set(is_gone, 0);
+	submit();
+	(void)uses(fd, 2);
+	fake_set(is_gone, 1);
+	a = expect_activity(fd, NVSHARE_ACTIVITY_IDLE);
+	check(a.ran_ns > CLOCK_NS_PER_MS);
+}
+
+/*
+ * After so many bursts hardly any is asked. Of those: percent of their time they have run.
+ * Looks within which the work ends count as such that found it on the GPU.
+ */
+static double percent_of_unasked(bool is_away)
+{
+	struct nvshare_activity a = {0}, b;
+	int fd = begin_with(&critical), n_asked = 0;
+
+	(void)share_out_use(fd, 5000000, 0, &critical, 500000);
+	fake_set(answered_us, 100);
+	fake_set(is_away, is_away);
+	fake_set(is_working, 1);
+	for (int i = 0; i < 100; i++) {
+		wait_until(gate_is_armed());
+		fake_set(is_gone, 0);
+		submit();
+		b = expect_task(fd, NVSHARE_ACTIVITY_BEGIN);
+		if (i == 70) {
+			n_asked = fake_get(n_timed);
+			a = b;
+		}
+		for (int k = 0; k < 2; k++)
+			nap();
+		fake_set(is_gone, 1);
+		b = expect_task(fd, NVSHARE_ACTIVITY_END);
+	}
+	check(n_asked > 16 && fake_get(n_timed) == n_asked);
+	check(b.busy_ns > a.busy_ns);
+	return 100.0 * (double)(b.ran_ns - a.ran_ns) / (double)(b.busy_ns - a.busy_ns);
+}
+
+/* Each question costs others a moment, and may keep the end of what is asked about. */
+static void few_bursts_of_a_critical_program_are_asked(void)
+{
+	check(percent_of_unasked(false) > 80);
+}
+
+static void what_they_had_waited_the_others_had_too(void)
+{
+	check(percent_of_unasked(true) < 25);
+}
+
 static void where_no_event_has_a_time_it_is_not_known(void)
 {
 	int fd;
@@ -308,6 +381,59 @@ static void time_in_a_hold_is_not_its_own(void)
 	check(own_status().held_ns >= 20 * CLOCK_NS_PER_MS);
 }
 
+/* It had been idle, and goes on when it is let: what it waits until then is nobody's. */
+static void who_submits_in_a_hold_begins_after_it(void)
+{
+	uint64_t busy_ns;
+	int fd = begin_holdable();
+
+	(void)share_out(fd, 500, 0, NULL);
+	for (int i = 0; i < 3; i++) {
+		wait_until(gate_is_armed());
+		for (int k = 0; k < 40; k++)
+			nap();
+		busy_ns = own_status().busy_ns;
+		check(share_out(fd, 500, HOUR_US, NULL).is_held);
+		fake_set(is_working, 1);
+		submit();
+		for (int k = 0; k < 15; k++)
+			nap();
+		(void)share_out(fd, 500, 0, NULL);
+		for (int k = 0; k < 2; k++)
+			nap();
+		fake_set(is_working, 0);
+		wait_until(gate_is_armed());
+		check(own_status().busy_ns - busy_ns < 10 * CLOCK_NS_PER_MS);
+	}
+}
+
+/* The burst that is under way may never end. */
+static void who_is_critical_no_more_is_asked_at_once(void)
+{
+	struct nvshare_activity a, b;
+	int fd = begin_with(&critical);
+
+	(void)share_out_use(fd, 5000000, 0, &critical, 500000);
+	for (int i = 0; i < 70; i++) {
+		wait_until(gate_is_armed());
+		fake_set(is_working, 1);
+		submit();
+		(void)expect_task(fd, NVSHARE_ACTIVITY_BEGIN);
+		fake_set(is_working, 0);
+		(void)expect_task(fd, NVSHARE_ACTIVITY_END);
+	}
+	wait_until(gate_is_armed());
+	fake_set(is_away, 1);
+	fake_set(is_working, 1);
+	submit();
+	(void)expect_task(fd, NVSHARE_ACTIVITY_BEGIN);
+	(void)share_out_use(fd, 500, 0, NULL, 500000);
+	(void)uses(fd, 2);
+	a = uses(fd, 1);
+	b = uses(fd, 2);
+	check(b.busy_ns > a.busy_ns && b.ran_ns == a.ran_ns);
+}
+
 static void tells_of_a_critical_programs_bursts(void)
 {
 	struct nvshare_activity a;
@@ -332,6 +458,39 @@ static void tells_of_a_critical_programs_bursts(void)
 	check(own_status().n_tasks >= 3);
 	check(own_status().n_slo_violations >= 3);
 	check(own_status().task_ns_p99 >= own_status().task_ns_p50);
+}
+
+static void spin(uint64_t ns)
+{
+	uint64_t end_ns = clock_now_ns() + ns;
+
+	while (clock_now_ns() < end_ns)
+		continue;
+}
+
+/* Not when the agent wakes up: it may be late. It is, having to share one processor. */
+static void a_burst_begins_with_its_first_submission(void)
+{
+	uint64_t begin_ns, took_ns;
+	cpu_set_t one;
+	int fd;
+
+	CPU_ZERO(&one);
+	CPU_SET(sched_getcpu(), &one);
+	check(sched_setaffinity(0, sizeof(one), &one) == 0);
+	fd = begin_with(&critical);
+	for (int i = 0; i < 5; i++) {
+		wait_until(gate_is_armed());
+		fake_set(is_working, 1);
+		submit();
+		begin_ns = clock_now_ns();
+		spin(3 * CLOCK_NS_PER_MS);
+		took_ns = clock_now_ns() - begin_ns;
+		nap();
+		fake_set(is_working, 0);
+		(void)expect_task(fd, NVSHARE_ACTIVITY_BEGIN);
+		check(expect_task(fd, NVSHARE_ACTIVITY_END).value >= took_ns + CLOCK_NS_PER_MS);
+	}
 }
 
 #define QUIET_MOST_NS (20 * CLOCK_NS_PER_MS)
@@ -665,13 +824,19 @@ int main(void)
 		child_test(who_has_company_is_looked_at_closely_at_once),
 		child_test(what_waits_for_others_slices_has_not_run),
 		child_test(what_ends_before_it_is_answered_has_run),
+		child_test(what_ends_after_it_is_answered_had_waited),
+		child_test(few_bursts_of_a_critical_program_are_asked),
+		child_test(what_they_had_waited_the_others_had_too),
 		child_test(where_no_event_has_a_time_it_is_not_known),
 		child_test(what_it_is_at_is_told_again_after_a_stop),
 		child_test(while_somebody_waits_it_tells_often),
 		child_test(an_open_capture_is_left_alone),
 		child_test(what_runs_beside_an_open_capture_has_run),
 		child_test(time_in_a_hold_is_not_its_own),
+		child_test(who_submits_in_a_hold_begins_after_it),
+		child_test(who_is_critical_no_more_is_asked_at_once),
 		child_test(tells_of_a_critical_programs_bursts),
+		child_test(a_burst_begins_with_its_first_submission),
 		child_test(a_burst_is_over_sooner_where_there_were_no_pauses),
 		child_test(a_copy_to_the_gpu_announces_work),
 		child_test(a_copy_of_announced_work_says_nothing_new),

@@ -20,6 +20,28 @@ static double share_of_time(void)
 	       (double)(to.busy_ns - from.busy_ns + to.held_ns - from.held_ns);
 }
 
+/* Of the time of the next few holds: what is accounted, and the time off. */
+static double share_accounted(void)
+{
+	struct nvshare_status from = own_status(), to;
+	uint64_t passed_ns = clock_now_ns();
+
+	wait_until(own_status().n_holds >= from.n_holds + 5);
+	passed_ns = clock_now_ns() - passed_ns;
+	to = own_status();
+	return (double)(to.gpu_ns - from.gpu_ns + to.held_ns - from.held_ns) / (double)passed_ns;
+}
+
+/* All of it, and no more than there was; what is told may be older than the time. */
+static void check_truth(void)
+{
+	double share = 0;
+
+	for (int i = 0; i < 10 && (share < 0.93 || share > 1.07); i++)
+		share = share_accounted();
+	check(share > 0.93 && share < 1.07);
+}
+
 static void check_share(double min, double max)
 {
 	double share = 0;
@@ -47,6 +69,7 @@ static void keeps_to_its_limit(void)
 	submit();
 	wait_until(nvshare_status(0, &status, sizeof(status)) == 0);
 	check_share(0.2, 0.4);
+	check_truth();
 	status = own_status();
 	check(status.claim.compute_limit == 30);
 	check(nvshare_set_compute_limit(0) == -ENOTCONN);

@@ -65,18 +65,27 @@ static void synchronize(struct device_context *c)
 		hook_debug("drain: context %p: error %d", (void *)c->ctx, (int)res);
 }
 
+/* Inside the context, behind all its work. event: made at its first use. */
+static bool record_event(const struct device_context *c, CUevent *event, unsigned int flags)
+{
+	if (!*event && cuda_real.cuEventCreate(event, flags) != CUDA_SUCCESS) {
+		*event = NULL;
+		return false;
+	}
+	return cuda_real.cuCtxRecordEvent(c->ctx, *event) == CUDA_SUCCESS;
+}
+
 /* Inside the context. From here on c->is_recorded says whether its event stands for it. */
 static void record(struct device_context *c)
 {
-	CUresult res = CUDA_SUCCESS;
+	c->is_recorded = record_event(c, &c->event, CU_EVENT_DISABLE_TIMING);
+}
 
-	if (!c->event)
-		res = cuda_real.cuEventCreate(&c->event, CU_EVENT_DISABLE_TIMING);
-	if (res != CUDA_SUCCESS)
-		c->event = NULL;
-	else
-		res = cuda_real.cuCtxRecordEvent(c->ctx, c->event);
-	c->is_recorded = res == CUDA_SUCCESS;
+/* Inside the context, where record() was. */
+static void record_time(struct device_context *c)
+{
+	if (c->is_recorded)
+		c->is_end_recorded = record_event(c, &c->end_event, CU_EVENT_DEFAULT);
 }
 
 /* Inside the context. An answer that makes no sense is no proof: then the driver waits. */
@@ -178,7 +187,7 @@ void drain_cancel(void)
  * open. Without it nothing but a synchronise could tell, which the open gate forbids:
  * then a quiet gate is all that idleness means, and the drain waits for the rest.
  */
-bool drain_probe_start(void)
+static bool record_all(void (*record_one)(struct device_context *c))
 {
 	struct device_context *c;
 	bool may_record;
@@ -187,14 +196,31 @@ bool drain_probe_start(void)
 	may_record = !gate_capture_open();
 	c = may_record ? device_context_hold(DEVICE_ANY) : NULL;
 	for (; c; c = device_context_hold_next(c)) {
-		c->is_recorded = false;
-		if (drain_has_limit() && device_context_enter(c)) {
-			record(c);
-			device_context_leave();
-		}
+		if (!device_context_enter(c))
+			continue;
+		record_one(c);
+		device_context_leave();
 	}
 	gate_set(GATE_OPEN);
 	return may_record;
+}
+
+static void record_probe(struct device_context *c)
+{
+	c->is_recorded = false;
+	c->is_end_recorded = false;
+	if (drain_has_limit())
+		record(c);
+}
+
+bool drain_probe_start(void)
+{
+	return record_all(record_probe);
+}
+
+void drain_probe_time(void)
+{
+	(void)record_all(record_time);
 }
 
 bool drain_probe_done(void)

@@ -29,9 +29,11 @@ void drain_cancel(void);
 /*
  * With the gate open: starts to ask whether work is under way, without disturbing it.
  * false: certainly, since a capture is open. drain_probe_done(): all that had been
- * submitted at that moment is done.
+ * submitted at that moment is done. drain_probe_time(): when all is, the contexts' end_event
+ * says; it needs the context to be on the GPU, so it is for one that has work anyway.
  */
 bool drain_probe_start(void);
 bool drain_probe_done(void);
+void drain_probe_time(void);
 
 #endif

@@ -12,8 +12,8 @@
  * One exception was seen there: a short graph. Once the GPU has all of it the host engine
  * turns to the next process, which waits for the graph to end, and what is asked meanwhile is
  * answered only after that one's slice. So who waits may be waiting for itself: if the work
- * is done before the answer comes, it was on the GPU since it was asked; if the answer comes
- * first, it was not.
+ * is done before the answer comes, or with it, it was on the GPU since it was asked; if the
+ * answer comes first, it was not. When the one and the other were is what their events say.
  */
 
 #include "hook/device.h"
@@ -25,6 +25,9 @@
  * is hardly shared with kernels; where it is, share_meter.c notices.
  */
 #define HERE_PRIORITY (-100)
+
+/* An answer so long before the end of the work is one before it. */
+#define HERE_BEFORE_MS 0.03f
 
 static bool has_driver(void)
 {
@@ -103,4 +106,37 @@ bool share_here_is(bool knows_work)
 		device_context_leave();
 	}
 	return is_here;
+}
+
+void share_here_forget(void)
+{
+	struct device_context *c;
+
+	for (c = device_context_hold(DEVICE_ANY); c; c = device_context_hold_next(c)) {
+		if (!c->is_here_asked || !device_context_enter(c))
+			continue;
+		if (cuda_real.cuEventQuery(c->here_event) != CUDA_ERROR_NOT_READY)
+			c->is_here_asked = false;
+		device_context_leave();
+	}
+}
+
+bool share_here_waited(void)
+{
+	struct device_context *c;
+	bool has_waited = false;
+	float ms;
+
+	if (!cuda_real.cuEventElapsedTime)
+		return false;
+	for (c = device_context_hold(DEVICE_ANY); c; c = device_context_hold_next(c)) {
+		if (has_waited || !c->is_here_asked || !c->is_end_recorded ||
+		    !device_context_enter(c))
+			continue;
+		has_waited = cuda_real.cuEventElapsedTime(&ms, c->here_event, c->end_event) ==
+				     CUDA_SUCCESS &&
+			     ms > HERE_BEFORE_MS;
+		device_context_leave();
+	}
+	return has_waited;
 }

@@ -68,18 +68,13 @@ static uint64_t used(uint64_t use_ppm)
 	return ns;
 }
 
-static void use_up(CUdevice dev, uint64_t end_ns, uint64_t use_ppm)
+/* It computes until it is off: that is counted by the first look after it. */
+static void use_up(CUdevice dev, uint64_t end_ns)
 {
-	uint64_t before_ns = clock_now_ns();
-	bool was_off = share_off_is_on();
-
 	if (share_off_is(SHARE_REASON_LIMIT) && limit.off_ns == end_ns)
 		return;
 	limit.off_ns = end_ns;
 	(void)share_off_begin(dev, SHARE_REASON_LIMIT, end_ns);
-	/* It computes until it is off. */
-	if (!was_off)
-		limit.used_ns += own(clock_now_ns() - before_ns, use_ppm);
 }
 
 uint64_t share_limit_tick(CUdevice dev, uint64_t now_ns, uint32_t percent, uint64_t use_ppm)
@@ -100,10 +95,10 @@ uint64_t share_limit_tick(CUdevice dev, uint64_t now_ns, uint32_t percent, uint6
 	roll(now_ns, allowed_ns);
 	end_ns = limit.start_ns + LIMIT_PERIOD_NS;
 	if (limit.used_ns >= allowed_ns) {
-		use_up(dev, end_ns, use_ppm);
+		use_up(dev, end_ns);
 		return end_ns;
 	}
 	left_ns = allowed_ns - limit.used_ns;
-	share_meter_soon(now_ns + (left_ns > LIMIT_LOOK_NS_MIN ? left_ns : LIMIT_LOOK_NS_MIN));
+	share_meter_soon(now_ns, left_ns > LIMIT_LOOK_NS_MIN ? left_ns : LIMIT_LOOK_NS_MIN);
 	return SHARE_NEVER;
 }

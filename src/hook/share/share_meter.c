@@ -1,15 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
- * Does the program have work on the GPU? Looked at about a thousand times a second while it
- * has, a hundred where only the status wants to know; the share of the looks that found some
- * is the share of the time. While it has none nobody looks: the gate is armed, and tells when
- * that changes.
+ * Does the program have work on the GPU? Looked at a thousand times a second while it has, a
+ * hundred where only the status wants to know; the share of the looks that found some is the
+ * share of the time. While it has none nobody looks: the gate is armed, and tells when that
+ * changes.
  *
- * Looks that count must not fall in step with the program: they come at times of chance, and
- * the first of them not with the work, but some time within the first step. So what is
- * shorter than a step is found as often as its length says. Looks for the end of a burst come
- * in between, and count for nothing.
+ * Looks that count must not fall in step with the program. Time goes in steps, the first of
+ * which begins with the work; in each there is one look, at a moment of chance, which stands
+ * for all of the step. So what is shorter than a step is found as often as its length says,
+ * whatever it repeats itself in. Looks for the end of a burst come in between, and count for
+ * nothing.
  *
  * A look records an event behind everything that was submitted, and asks a moment later
  * whether it has been reached, which hides the last moment of all work. So who has work is
@@ -18,7 +19,11 @@
  * before 12.5) work counts as being there as long as threads submit.
  *
  * Work that is there may wait for other processes' slices. What has run is what was there in
- * looks that found the program on the GPU (share_here.c).
+ * looks that found the program on the GPU (share_here.c). To ask that costs others a switch
+ * of the GPU, and requests some of their tail (a graph of 1 ms each 7 ms beside one that
+ * computes all the time: 4.5 % of that one's time; 0.05 to 0.1 ms). So of programs in a hurry
+ * only some bursts are asked; the part of their time that they were on the GPU holds for the
+ * others.
  */
 
 #include "core/client/quiet.h"
@@ -44,63 +49,106 @@
 
 /* What a look that found work stands for, of the time since the last one. */
 #define METER_ONE         1024u
+#define METER_PART_MAX    (3 * METER_ONE)
 #define METER_LATE_NS_MAX 200000
 
 #define METER_TOGETHER_MAX 256u
-#define METER_PART_MAX     (3 * METER_ONE)
+
+/* Bursts that are asked: the first, then fewer than one in a hundred. */
+#define METER_ASKED_FIRST 64u
+#define METER_ASKED_EVERY 128u
+#define METER_ASKED_SUM   32u /* so many of them make the part */
 
 enum meter_state { METER_OFF, METER_IDLE, METER_BUSY };
 
 static struct {
 	enum meter_state state;
-	bool is_paused;
-	uint64_t pause_ns; /* since when */
-	bool is_probing;   /* an event is recorded, and was not reached when looked at last */
-	bool is_stale;     /* somebody has submitted since the last event */
-	bool is_here;      /* was on the GPU at the last look that counts and found work */
+	bool is_probing; /* an event is recorded, and was not reached when looked at last */
+	bool is_timed;   /* the end of what it stands for will have a time */
+	bool is_stale;   /* somebody has submitted since the last event */
+	bool is_here;    /* was on the GPU at the last look that counts and found work */
 	enum share_look how;
 	uint64_t chance; /* prng.h */
 	uint64_t activity;
 	uint64_t look_ns;    /* the last */
 	uint64_t tick_ns;    /* the next */
-	uint64_t counted_ns; /* the last that counted */
-	uint64_t count_ns;   /* the next that does */
+	uint64_t counted_ns; /* the step that was looked at last ends then */
+	uint64_t count_ns;   /* the next look that counts */
+	bool is_ahead;       /* which was to come when it was planned */
+	bool is_early;       /* which is not by chance: it stands for what was */
+	uint64_t seen_ns;    /* the last tick, */
+	uint64_t held_ns;    /* and what it had been held for then */
+	bool was_shut;       /* the gate, too */
 	uint64_t ran_ns;
 	uint64_t maybe_ns;   /* what has not been answered yet */
 	uint32_t n_together; /* times that the end of work came with the answer */
 	bool was_late;       /* the last answer came after its look */
 	bool was_here;       /* what has not been answered was asked right after such an answer */
+	bool is_alone;       /* nobody else is known to be there */
 	uint64_t use_ppm;    /* of the time in which it has work, usually */
-	uint64_t since_ns;   /* may be on the GPU since then */
 	uint64_t late_ns;    /* that a look is, usually */
-	struct quiet quiet;  /* looking finely */
+	uint32_t n_asked;    /* bursts, since others came */
+	bool is_asking;      /* in this one, */
+	uint64_t begin_busy_ns, begin_ran_ns; /* which has begun with that */
+	uint64_t asked_busy_ns, asked_ran_ns; /* of those that were */
+	uint64_t asked_ppm;
+	struct quiet quiet; /* looking finely */
 	struct share_meter out;
-} meter;
+} meter = {.asked_ppm = SHARE_PPM};
 
 void share_meter_read(struct share_meter *ret)
 {
 	*ret = meter.out;
 }
 
-void share_meter_soon(uint64_t at_ns)
+static void look_at(uint64_t at_ns)
 {
 	meter.tick_ns = share_earlier(meter.tick_ns, at_ns);
 	if (at_ns >= meter.count_ns)
 		return;
 	meter.count_ns = at_ns;
-	/* The first look is not by chance any more, and stands for what was. */
-	if (meter.counted_ns < meter.since_ns)
-		meter.counted_ns = meter.since_ns;
+	meter.is_early = true;
+}
+
+void share_meter_soon(uint64_t now_ns, uint64_t ns)
+{
+	look_at((now_ns > meter.counted_ns ? now_ns : meter.counted_ns) + ns);
+}
+
+static void begin_asking(void)
+{
+	meter.is_asking = meter.how != SHARE_LOOK_FINE || meter.n_asked < METER_ASKED_FIRST ||
+			  meter.n_asked % METER_ASKED_EVERY == 0;
+	meter.n_asked += meter.n_asked < UINT32_MAX;
+	meter.begin_busy_ns = meter.out.busy_ns;
+	meter.begin_ran_ns = meter.ran_ns;
+}
+
+/* What was learned does not hold any more; what is under way may never end. */
+static void forget_asked(void)
+{
+	meter.n_asked = 0;
+	meter.asked_busy_ns = 0;
+	meter.asked_ran_ns = 0;
+	meter.asked_ppm = SHARE_PPM;
+	if (meter.state == METER_BUSY)
+		begin_asking();
 }
 
 void share_meter_set_use(uint64_t use_ppm)
 {
+	bool was_alone = meter.is_alone;
+
+	meter.is_alone = use_ppm == 0;
 	meter.use_ppm = use_ppm && use_ppm < SHARE_PPM ? use_ppm : SHARE_PPM;
+	if (was_alone != meter.is_alone)
+		forget_asked();
 }
 
 void share_meter_reset(void)
 {
 	memset(&meter, 0, sizeof(meter));
+	meter.asked_ppm = SHARE_PPM;
 }
 
 static void wait_a_moment(void)
@@ -125,17 +173,28 @@ static bool is_reached_soon(uint64_t at_ns, uint64_t *ret_ns)
  */
 static void answered(void)
 {
-	if (meter.was_here || meter.use_ppm == SHARE_PPM)
+	if (meter.was_here || meter.is_alone)
 		meter.ran_ns += meter.maybe_ns * meter.use_ppm / SHARE_PPM;
 	meter.n_together = 0;
 	meter.maybe_ns = 0;
 	meter.was_late = true;
 }
 
+/* Once for each event that was not reached: the end of the work will have a time, too. */
+static void take_time(void)
+{
+	if (!meter.is_asking || meter.is_timed)
+		return;
+	drain_probe_time();
+	meter.is_timed = true;
+}
+
 static void ask_here(bool knows_work)
 {
 	enum share_here here;
 
+	if (!meter.is_asking)
+		return;
 	here = share_here_ask(knows_work);
 	meter.out.is_blind = meter.out.is_blind || here == SHARE_HERE_BLIND;
 	if (here != SHARE_HERE_ASKED)
@@ -147,19 +206,21 @@ static void ask_here(bool knows_work)
 }
 
 /*
- * If it has been answered, too: who is looked at finely has been found waiting before if it
- * was, and the slices of the others are short; and who is alone waits for nobody. Who is
- * answered at the end of its work each time shares a queue of the hardware's with that, and
- * nothing can be told.
+ * If it has been answered, too, it was on the GPU since then, if that was before the end; and
+ * if both came together, which a short graph's do, all the time. Who is answered at the end
+ * of its work each time shares a queue of the hardware's with that, and nothing can be told.
  */
 static void count_maybe(void)
 {
 	bool is_answered = share_here_is(false);
 
-	if (meter.how == SHARE_LOOK_FINE || meter.use_ppm == SHARE_PPM || !is_answered) {
-		meter.ran_ns += meter.maybe_ns;
+	if (is_answered && !meter.is_alone && share_here_waited()) {
+		meter.n_together = 0;
 		return;
 	}
+	meter.ran_ns += meter.maybe_ns;
+	if (!is_answered || meter.is_alone || meter.how == SHARE_LOOK_FINE)
+		return;
 	if (++meter.n_together == METER_TOGETHER_MAX)
 		meter.out.is_blind = true;
 }
@@ -170,6 +231,7 @@ static void settle(void)
 	meter.is_probing = false;
 	if (meter.maybe_ns)
 		count_maybe();
+	share_here_forget();
 	meter.maybe_ns = 0;
 	meter.was_late = false;
 	meter.was_here = false;
@@ -184,9 +246,13 @@ static void note_here(bool is_here)
 
 static void look_here(bool knows_work)
 {
+	take_time();
 	ask_here(knows_work);
+	if (!meter.is_asking)
+		return;
 	wait_a_moment();
-	note_here(share_here_is(knows_work));
+	/* What has ended meanwhile was on the GPU for that. */
+	note_here(share_here_is(knows_work) || (knows_work && drain_probe_done()));
 }
 
 /*
@@ -197,13 +263,15 @@ static uint32_t ask(bool counts)
 {
 	uint64_t at_ns, first_ns, second_ns, part;
 
+	meter.is_timed = false;
 	if (!drain_probe_start()) {
 		if (counts)
 			look_here(false);
 		return METER_ONE;
 	}
 	at_ns = clock_now_ns();
-	if (counts && at_ns > meter.count_ns && at_ns < meter.count_ns + METER_LATE_NS_MAX)
+	if (counts && meter.is_ahead && at_ns > meter.count_ns &&
+	    at_ns < meter.count_ns + METER_LATE_NS_MAX)
 		meter.late_ns += (at_ns - meter.count_ns) / 8 - meter.late_ns / 8;
 	meter.is_stale = false;
 	if (is_reached_soon(at_ns, &first_ns))
@@ -211,12 +279,14 @@ static uint32_t ask(bool counts)
 	if (!counts)
 		return METER_ONE;
 	/* Not before: a program that waits for all its streams would wait for the answer. */
+	take_time();
 	ask_here(true);
 	if (!is_reached_soon(at_ns, &second_ns)) {
-		note_here(share_here_is(true));
+		note_here(meter.is_asking && share_here_is(true));
 		return METER_ONE;
 	}
 	note_here(true);
+	share_here_forget();
 	part = first_ns > METER_REACH_NS ? first_ns - METER_REACH_NS : 0;
 	part = METER_ONE + METER_ONE * part / (second_ns > first_ns ? second_ns - first_ns : 1);
 	return (uint32_t)(part < METER_PART_MAX ? part : METER_PART_MAX);
@@ -262,6 +332,28 @@ static uint64_t step_ns(void)
 	return meter.how == SHARE_LOOK_COARSE ? METER_COARSE_NS : METER_TICK_NS;
 }
 
+/* Planned as much too early as looks come late, so that short work is found as it should. */
+static void plan_step(uint64_t now_ns)
+{
+	meter.count_ns = meter.counted_ns + prng_below(&meter.chance, step_ns()) - meter.late_ns;
+	meter.is_ahead = meter.count_ns > now_ns;
+	meter.is_early = false;
+}
+
+/* How much of its time in bursts that were asked it was on the GPU. */
+static void note_asked(void)
+{
+	if (!meter.is_asking || meter.how != SHARE_LOOK_FINE)
+		return;
+	meter.asked_busy_ns -= meter.asked_busy_ns / METER_ASKED_SUM;
+	meter.asked_busy_ns += meter.out.busy_ns - meter.begin_busy_ns;
+	meter.asked_ran_ns -= meter.asked_ran_ns / METER_ASKED_SUM;
+	meter.asked_ran_ns += meter.ran_ns - meter.begin_ran_ns;
+	if (meter.asked_busy_ns)
+		meter.asked_ppm =
+			meter.asked_ran_ns / 1000 * SHARE_PPM / (meter.asked_busy_ns / 1000 + 1);
+}
+
 /* Nothing is known: an event will show. */
 static void start(uint64_t now_ns)
 {
@@ -270,7 +362,9 @@ static void start(uint64_t now_ns)
 	meter.tick_ns = now_ns;
 	meter.counted_ns = now_ns;
 	meter.count_ns = now_ns;
+	meter.is_early = true;
 	meter.out.idle_ns = 0;
+	begin_asking();
 }
 
 /* Work again; a burst that was taken for ended may be going on. */
@@ -301,14 +395,21 @@ static void plan(uint64_t now_ns)
 }
 
 /*
- * The first look that counts stands for a step, as if there had been one before; planned as
- * much too early as looks come late, it finds short work as often as it should.
+ * Steps follow each other where work does, or what comes twice in one would be found less
+ * often than it should: its look may be to come, or would have found nothing, or has been.
  */
-static void plan_first(uint64_t begin_ns)
+static void begin_step(uint64_t begin_ns, uint64_t now_ns)
 {
-	meter.since_ns = begin_ns;
-	meter.count_ns = begin_ns - meter.late_ns + prng_below(&meter.chance, step_ns());
-	meter.counted_ns = meter.count_ns - step_ns();
+	uint64_t end_ns = meter.counted_ns + step_ns();
+
+	if (begin_ns >= end_ns || (meter.is_early && begin_ns >= meter.counted_ns)) {
+		meter.counted_ns = begin_ns;
+	} else if (begin_ns >= meter.counted_ns) {
+		if (meter.count_ns > begin_ns)
+			return;
+		meter.counted_ns = end_ns;
+	}
+	plan_step(now_ns);
 }
 
 /* Somebody has submitted. Coarsely, that alone is no work: most calls are none. */
@@ -320,7 +421,8 @@ static void begin(uint64_t now_ns)
 	meter.state = METER_BUSY;
 	note_pause(begin_ns);
 	meter.out.idle_ns = 0;
-	plan_first(begin_ns);
+	begin_step(begin_ns, now_ns);
+	begin_asking();
 	meter.tick_ns = meter.how == SHARE_LOOK_FINE ? now_ns : meter.count_ns;
 	if (meter.how != SHARE_LOOK_COARSE)
 		set_busy(begin_ns);
@@ -334,17 +436,31 @@ static uint64_t burst_length(void)
 	return meter.out.idle_ns - meter.out.begin_ns;
 }
 
+/* What a look stands for: its step, and those that it came too late for. */
+static uint64_t span(uint64_t now_ns)
+{
+	uint64_t late_ns = now_ns > meter.count_ns ? now_ns - meter.count_ns : 0;
+
+	if (meter.is_early)
+		return now_ns > meter.counted_ns ? now_ns - meter.counted_ns : 0;
+	return (1 + late_ns / step_ns()) * step_ns();
+}
+
 static void count(uint64_t now_ns, uint32_t part)
 {
-	uint64_t gap_ns = now_ns > meter.counted_ns ? now_ns - meter.counted_ns : 0;
-	uint64_t step = step_ns();
+	uint64_t ns = span(now_ns), busy_ns;
 
-	gap_ns = share_earlier(gap_ns, METER_GAP_NS_MAX) * part / METER_ONE;
-	meter.out.busy_ns += gap_ns;
-	*(meter.is_here ? &meter.ran_ns : &meter.maybe_ns) += gap_ns;
+	meter.counted_ns += ns;
+	busy_ns = share_earlier(ns, METER_GAP_NS_MAX) * part / METER_ONE;
+	meter.out.busy_ns += busy_ns;
+	if (!meter.is_asking)
+		meter.ran_ns += busy_ns * meter.asked_ppm / SHARE_PPM;
+	else if (meter.is_here)
+		meter.ran_ns += busy_ns;
+	else
+		meter.maybe_ns += busy_ns;
 	meter.out.ran_ns = meter.out.is_blind ? 0 : meter.ran_ns;
-	meter.counted_ns = now_ns;
-	meter.count_ns = now_ns + step - step / 5 + prng_below(&meter.chance, step * 2 / 5);
+	plan_step(now_ns);
 }
 
 static void look(uint64_t now_ns)
@@ -369,6 +485,7 @@ static void look(uint64_t now_ns)
 		idle_ns = quiet_ns(&meter.quiet, burst_length(), hook_options()->burst_idle_ns);
 	if (meter.out.idle_ns && now_ns >= meter.out.idle_ns + idle_ns) {
 		meter.state = METER_IDLE;
+		note_asked();
 		if (is_fine && meter.out.is_busy)
 			quiet_note_end(&meter.quiet);
 		meter.out.is_busy = false;
@@ -377,29 +494,45 @@ static void look(uint64_t now_ns)
 	plan(now_ns);
 }
 
-/* As if there had been no time between. */
-static void resume(uint64_t now_ns)
-{
-	uint64_t ns = now_ns - meter.pause_ns;
-
-	meter.is_paused = false;
-	meter.counted_ns += ns;
-	meter.count_ns += ns;
-	meter.since_ns += ns;
-	meter.tick_ns = meter.count_ns;
-}
-
 /* While it is stopped or kept off nothing of it runs: that is no idleness. */
 static bool is_paused(void)
 {
 	return share_off_is_on() || gate_get() != GATE_OPEN;
 }
 
+/* As if there had been no time between. */
+static void skip_pauses(uint64_t now_ns)
+{
+	struct share_off_stats stats;
+	uint64_t ns;
+
+	share_off_stats(now_ns, &stats);
+	ns = meter.was_shut ? now_ns - meter.seen_ns : stats.held_ns - meter.held_ns;
+	meter.seen_ns = now_ns;
+	meter.held_ns = stats.held_ns;
+	meter.was_shut = gate_get() != GATE_OPEN;
+	meter.counted_ns += ns;
+	meter.count_ns += ns;
+	meter.tick_ns += ns;
+}
+
+/* The gate is armed, or somebody has passed it; when it was tripped arming it would forget. */
+static bool is_entered(void)
+{
+	return !gate_is_armed() && (gate_tripped_ns() > meter.look_ns || !gate_arm(meter.activity));
+}
+
 void share_meter_tick(uint64_t now_ns, enum share_look how)
 {
+	bool was_fine;
+
+	skip_pauses(now_ns);
 	if (how > meter.how)
-		share_meter_soon(now_ns);
+		look_at(now_ns);
+	was_fine = meter.how == SHARE_LOOK_FINE;
 	meter.how = how;
+	if (was_fine != (how == SHARE_LOOK_FINE))
+		forget_asked();
 	if (how == SHARE_LOOK_NONE) {
 		if (meter.state != METER_OFF && gate_is_armed())
 			gate_set(GATE_OPEN);
@@ -408,25 +541,21 @@ void share_meter_tick(uint64_t now_ns, enum share_look how)
 		return;
 	}
 	if (is_paused()) {
-		if (!meter.is_paused)
-			meter.pause_ns = now_ns;
-		meter.is_paused = true;
+		meter.look_ns = now_ns; /* who has submitted meanwhile begins when it goes on */
 		return;
 	}
-	if (meter.is_paused)
-		resume(now_ns);
 	if (meter.state == METER_OFF)
 		start(now_ns);
 	if (meter.state == METER_IDLE) {
 		/* Copies alone are work for all but the end of a burst. */
 		if (gate_is_armed() && gate_copied_ns() && how != SHARE_LOOK_FINE)
 			gate_set(GATE_OPEN);
-		if (!gate_is_armed() && !gate_arm(meter.activity))
+		if (is_entered())
 			begin(now_ns);
 	}
 	if (meter.state == METER_BUSY && now_ns >= meter.tick_ns)
 		look(now_ns);
-	if (meter.state == METER_IDLE && !gate_is_armed() && !gate_arm(meter.activity))
+	if (meter.state == METER_IDLE && is_entered())
 		begin(now_ns);
 }
 

@@ -21,9 +21,16 @@
 #define OFF_TRIES    20
 #define OFF_PAUSE_NS 100000
 
+/*
+ * On an H200 the work of a process stops 0.23 ms before the call that freezes it returns, of
+ * 0.8 ms (p99 0.25 ms), and goes on 0.01 ms after the one that thaws it has: the app `freeze`.
+ */
+#define OFF_PART 4 /* the last fourth of the call */
+
 /* A busy card, mostly: a try may have stopped the program for some milliseconds. */
-#define PROVE_TRIES_MAX 8
-#define PROVE_PAUSE_NS  (200 * CLOCK_NS_PER_MS)
+#define PROVE_TRIES        8 /* then ever less often */
+#define PROVE_PAUSE_NS     (200 * CLOCK_NS_PER_MS)
+#define PROVE_PAUSE_NS_MAX (30 * CLOCK_NS_PER_SEC)
 
 static struct {
 	uint64_t until_ns[SHARE_REASON_COUNT_]; /* 0: no reason */
@@ -32,6 +39,7 @@ static struct {
 	uint64_t since_ns;
 	struct share_off_stats stats; /* held_ns: up to since_ns */
 	uint32_t n_proofs;
+	uint64_t prove_pause_ns;
 	uint64_t prove_ns; /* not again before then */
 } off;
 
@@ -82,17 +90,23 @@ void share_off_prove(CUdevice dev)
 {
 	uint64_t now_ns = clock_now_ns();
 
-	if (freeze_is_proven(dev) || off.n_proofs >= PROVE_TRIES_MAX || now_ns < off.prove_ns ||
-	    share_off_is_on() || !share_off_can(dev))
+	if (freeze_is_proven(dev) || now_ns < off.prove_ns || share_off_is_on() ||
+	    !share_off_can(dev))
 		return;
-	off.n_proofs++;
+	if (off.n_proofs++ < PROVE_TRIES)
+		off.prove_pause_ns = PROVE_PAUSE_NS;
+	else
+		off.prove_pause_ns = share_earlier(2 * off.prove_pause_ns, PROVE_PAUSE_NS_MAX);
 	agent_halt_prove(dev, true);
-	off.prove_ns = clock_now_ns() + PROVE_PAUSE_NS;
+	off.prove_ns = clock_now_ns() + off.prove_pause_ns;
 }
 
+/* now_ns may be of before the last time: it is when a tick began. */
 static void account(uint64_t now_ns)
 {
-	if (share_off_is_on() && now_ns > off.since_ns)
+	if (now_ns <= off.since_ns)
+		return;
+	if (share_off_is_on())
 		off.stats.held_ns += now_ns - off.since_ns;
 	off.since_ns = now_ns;
 }
@@ -106,19 +120,22 @@ static uint32_t bar(CUdevice dev)
 	return NVSHARE_OUTCOME_UNSUPPORTED;
 }
 
-static int freeze_now(uint64_t until_ns)
+/* ret_ns: what the try that counts took. */
+static int freeze_now(uint64_t until_ns, uint64_t *ret_ns)
 {
 	const struct timespec pause = {.tv_nsec = OFF_PAUSE_NS};
 	int r = FREEZE_E_BUSY;
 
 	for (int i = 0; i < OFF_TRIES && r == FREEZE_E_BUSY; i++) {
-		uint64_t now_ns = clock_now_ns();
+		uint64_t now_ns;
 
-		if (now_ns >= until_ns)
-			break;
 		if (i > 0)
 			(void)nanosleep(&pause, NULL);
+		now_ns = clock_now_ns();
+		if (now_ns >= until_ns)
+			break;
 		r = freeze_begin_compute(until_ns - now_ns + OFF_GRACE_NS);
+		*ret_ns = clock_now_ns() - now_ns;
 	}
 	return r;
 }
@@ -129,7 +146,7 @@ static int freeze_now(uint64_t until_ns)
  */
 static uint32_t begin(CUdevice dev, enum share_reason reason)
 {
-	uint64_t start_ns, took_ns;
+	uint64_t start_ns, took_ns, call_ns = 0;
 	int r;
 
 	if (!share_off_can(dev))
@@ -141,7 +158,7 @@ static uint32_t begin(CUdevice dev, enum share_reason reason)
 			       ? bar(dev)
 			       : (uint32_t)NVSHARE_OUTCOME_TIMEOUT;
 	start_ns = clock_now_ns();
-	r = freeze_now(end_ns());
+	r = freeze_now(end_ns(), &call_ns);
 	if (r == FREEZE_E_BUSY)
 		return NVSHARE_OUTCOME_TIMEOUT;
 	if (r == FREEZE_E_OFF || r == FREEZE_E_NO_CHANNELS)
@@ -151,8 +168,8 @@ static uint32_t begin(CUdevice dev, enum share_reason reason)
 		return NVSHARE_OUTCOME_INVALID_STATE;
 	}
 	off.is_frozen = true;
-	off.since_ns = clock_now_ns();
-	took_ns = off.since_ns - start_ns;
+	took_ns = clock_now_ns() - start_ns;
+	off.since_ns = start_ns + took_ns - call_ns / OFF_PART;
 	off.stats.n_holds++;
 	off.stats.took_ns_last = took_ns;
 	if (took_ns > off.stats.took_ns_max)
@@ -187,9 +204,9 @@ static void go_on(void)
 {
 	bool was_barred = off.is_barred;
 
-	account(clock_now_ns());
 	if (off.is_frozen && freeze_end())
 		hook_log_warn("the GPU does not let this program go on");
+	account(clock_now_ns());
 	memset(off.until_ns, 0, sizeof(off.until_ns));
 	off.is_frozen = false;
 	off.is_barred = false;
@@ -206,9 +223,9 @@ void share_off_end(enum share_reason reason)
 
 void share_let_go(void)
 {
-	account(clock_now_ns());
 	if (off.is_frozen)
 		(void)freeze_end();
+	account(clock_now_ns());
 	memset(off.until_ns, 0, sizeof(off.until_ns));
 	off.is_frozen = false;
 	off.is_barred = false;

@@ -68,9 +68,10 @@ void share_meter_tick(uint64_t now_ns, enum share_look look);
 uint64_t share_meter_due(void);
 void share_meter_forget(void); /* idle: what has passed the gate meanwhile was nothing */
 void share_meter_read(struct share_meter *ret);
-/* Of the time in which there is work, this is its own, as far as is known. */
+/* Of the time in which there is work, this is its own, as far as is known; 0: it is alone. */
 void share_meter_set_use(uint64_t use_ppm);
-void share_meter_soon(uint64_t at_ns); /* looks again then, if that is earlier */
+/* Looks again when there may have been so much more than was counted, if that is earlier. */
+void share_meter_soon(uint64_t now_ns, uint64_t ns);
 void share_meter_reset(void);
 
 /* ---- share_here.c ----------------------------------------------------------------- */
@@ -87,6 +88,14 @@ enum share_here {
  */
 enum share_here share_here_ask(bool knows_work);
 bool share_here_is(bool knows_work);
+
+/*
+ * When the last work is done and it was asked meanwhile: it was not on the GPU until it was
+ * answered, some time before that. drain_probe_start() has to have been told to take the time.
+ */
+bool share_here_waited(void);
+
+void share_here_forget(void); /* the answers: of what comes next they would say nothing */
 
 /* ---- share_limit.c ---------------------------------------------------------------- */
 
