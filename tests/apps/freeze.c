@@ -231,6 +231,93 @@ static void run_loaded(void)
 	       (unsigned long long)n_contexts);
 }
 
+/* ---- when within the calls the GPU stops and goes on ------------------------------------ */
+
+enum { STILL_MS = 2 }; /* short kernels change their word more often than that */
+
+static struct {
+	uint32_t *count;     /* in pinned memory */
+	uint64_t changed_ns; /* when it was seen to change last */
+	uint64_t resumed_ns; /* when first, since this was 0 */
+} pulse;
+
+static void *count_on(void *unused)
+{
+	void *params[] = {&pulse.count};
+
+	APP_CALL(cuCtxSetCurrent(app.ctx));
+	while (!get(&is_over)) {
+		for (int i = 0; i < 64; i++)
+			APP_CALL(cuLaunchKernel(app.k.count, 1, 1, 1, 1, 1, 1, 0, stream, params,
+						NULL));
+		APP_CALL(cuStreamSynchronize(stream));
+	}
+	return unused;
+}
+
+static void *watch(void *unused)
+{
+	uint32_t seen = __atomic_load_n(pulse.count, __ATOMIC_ACQUIRE), now;
+
+	while (!get(&is_over)) {
+		uint64_t now_ns = app_now_ns();
+
+		now = __atomic_load_n(pulse.count, __ATOMIC_ACQUIRE);
+		if (now == seen)
+			continue;
+		seen = now;
+		if (!pulse.resumed_ns)
+			__atomic_store_n(&pulse.resumed_ns, now_ns, __ATOMIC_RELEASE);
+		__atomic_store_n(&pulse.changed_ns, now_ns, __ATOMIC_RELEASE);
+	}
+	return unused;
+}
+
+static uint64_t from_to(uint64_t from_ns, uint64_t to_ns)
+{
+	return from_ns < to_ns ? to_ns - from_ns : 0;
+}
+
+/* As a hold does it: the kernels' channels alone. */
+static void measure_edges(void)
+{
+	pthread_t threads[2];
+	uint64_t i;
+
+	APP_CALL(cuMemHostAlloc((void **)&pulse.count, 4096, 0));
+	*pulse.count = 0;
+	__atomic_store_n(&is_over, false, __ATOMIC_RELEASE);
+	pulse.changed_ns = app_now_ns();
+	if (pthread_create(&threads[0], NULL, count_on, NULL) ||
+	    pthread_create(&threads[1], NULL, watch, NULL))
+		app_exit(APP_EXIT_DRIVER, "cannot start a thread");
+	for (i = 0; i < options.n_times; i++) {
+		uint64_t off_ns, on_ns;
+		int r;
+
+		app_sleep_ms(1 + i % 10);
+		while ((r = freeze_begin_compute((uint64_t)LIMIT_MS * 1000000)) == FREEZE_E_BUSY)
+			app_sleep_ms(1);
+		check_off(r, "freeze_begin_compute");
+		off_ns = app_now_ns();
+		app_sleep_ms(STILL_MS);
+		freeze_ns[i] =
+			from_to(__atomic_load_n(&pulse.changed_ns, __ATOMIC_ACQUIRE), off_ns);
+		__atomic_store_n(&pulse.resumed_ns, 0, __ATOMIC_RELEASE);
+		check_off(freeze_end(), "freeze_end");
+		on_ns = app_now_ns();
+		while (!__atomic_load_n(&pulse.resumed_ns, __ATOMIC_ACQUIRE))
+			;
+		thaw_ns[i] = from_to(on_ns, pulse.resumed_ns);
+	}
+	__atomic_store_n(&is_over, true, __ATOMIC_RELEASE);
+	join(threads[0], "short kernels");
+	join(threads[1], "a thread that reads");
+	print_row("stops before the end by", freeze_ns);
+	print_row("goes on after it by", thaw_ns);
+	APP_CALL(cuMemFreeHost(pulse.count));
+}
+
 /* What exit handlers and the driver make of it. */
 static void leave(void)
 {
@@ -295,6 +382,7 @@ int main(int argc, char **argv)
 	printf("%-24s %6s %9s %9s %9s %9s   us\n", "", "n", "p50", "p90", "p99", "max");
 	measure("idle");
 	run_loaded();
+	measure_edges();
 	print_counts("at the end");
 	leave();
 	buffer_free(&buffer, stream);
