@@ -8,7 +8,7 @@ import sys
 
 LATENCY = re.compile(r"^  (\S+) +(\S.*?)  +(alone.*?|driver|nvshare.*?) +p50 +([0-9.]+) +p99 +([0-9.]+)")
 SHARE = re.compile(r"^  weights (\S+) +asked ([0-9. ]+?)  got ([0-9. ]+?)  ")
-LIMIT = re.compile(r"^  limit +([0-9]+) % +got +([0-9.]+) %")
+LIMIT = re.compile(r"^  limit +([0-9]+) % +alone +got +([0-9.]+) %")
 
 
 def colour(name):
@@ -71,7 +71,7 @@ def main():
         print("no plot: nothing was measured")
         return 0
     figure.tight_layout()
-    figure.savefig(args.picture, dpi=110)
+    figure.savefig(args.picture, dpi=110, bbox_inches="tight")
     print(f"plot: {args.picture.rsplit('/', 1)[-1]}")
     return 0
 
