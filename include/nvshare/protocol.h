@@ -279,8 +279,9 @@ struct nvshare_prepare_swap_out {
 };
 
 /*
- * Host memory is short. wanted: the sum of nvshare_mem::host_wanted of all other clients, who
- * wait for what is taken and not in use to be given back; 0: nobody does any more.
+ * Host memory has changed hands, for who takes some; or it is short, for all. wanted: the sum of
+ * nvshare_mem::host_wanted of all other clients, who wait for what is taken and not in use to be
+ * given back; 0: nobody does (any more).
  */
 struct nvshare_host_memory {
 	uint64_t others; /* nvshare_mem::host of all other clients of the node */

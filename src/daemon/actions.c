@@ -107,7 +107,7 @@ static void tell_drop(struct server *server, struct peer *peer, const struct sch
 		.grant = action->grant,
 		.bytes = action->bytes,
 		.epoch = action->epoch,
-		.host_others = server->host_bytes - peer->mem.host,
+		.host_others = host_others(server, peer, true),
 		.host_coming = host_coming(server, peer, action->to),
 		.second_max = second_max(server, peer),
 	};
@@ -121,6 +121,7 @@ static void tell(struct server *server, struct peer *peer, const struct sched_ac
 	switch (action->type) {
 	case SCHED_ACTION_GRANT:
 		give_budget(server, peer, action->budget);
+		peer->is_host_taker = false;
 		server_queue_body(
 			server, peer, NVSHARE_MSG_LOCK_OK,
 			&(struct nvshare_lock_ok){action->grant, action->budget, action->epoch});
@@ -143,11 +144,11 @@ static void tell(struct server *server, struct peer *peer, const struct sched_ac
 				  &(struct nvshare_mem_refused){action->bytes, action->budget});
 		break;
 	case SCHED_ACTION_PREPARE:
-		server_queue_body(
-			server, peer, NVSHARE_MSG_PREPARE_SWAP_OUT,
-			&(struct nvshare_prepare_swap_out){action->bytes, action->due_ms,
-							   server->host_bytes - peer->mem.host,
-							   second_max(server, peer)});
+		server_queue_body(server, peer, NVSHARE_MSG_PREPARE_SWAP_OUT,
+				  &(struct nvshare_prepare_swap_out){
+					  action->bytes, action->due_ms,
+					  host_others(server, peer, action->bytes > 0),
+					  second_max(server, peer)});
 		break;
 	case SCHED_ACTION_BEAT:
 		send_beat(server, peer);

@@ -24,8 +24,9 @@ static bool tell(struct server *server, struct peer *peer)
 		.others = server->host_bytes - peer->mem.host,
 		.wanted = server->host_wanted - peer->mem.host_wanted,
 	};
+	bool counts_others = peer->is_host_taker || peer->mem.host_wanted;
 	bool is_news = now.wanted != peer->host.wanted ||
-		       (peer->mem.host_wanted && now.others != peer->host.others);
+		       (counts_others && now.others != peer->host.others);
 
 	if (!is_news)
 		return true;
@@ -47,13 +48,22 @@ void host_in(struct server *server, struct peer *peer)
 	peer->mem.host_wanted = min_u64(peer->mem.host_wanted, total);
 	server->host_bytes += peer->mem.host;
 	server->host_wanted += peer->mem.host_wanted;
-	if (!server->host_wanted && !server->is_host_short)
+	if (!server->host_wanted && !server->is_host_news &&
+	    server->host_bytes == server->host_told)
 		return;
-	server->is_host_short = server->host_wanted > 0;
+	server->host_told = server->host_bytes;
+	server->is_host_news = server->host_wanted > 0;
 	for (uint32_t i = 0; i < server->slots_used; i++) {
 		if (is_client(&server->peers[i]) && !tell(server, &server->peers[i]))
-			server->is_host_short = true;
+			server->is_host_news = true;
 	}
+}
+
+uint64_t host_others(const struct server *server, struct peer *peer, bool is_taker)
+{
+	peer->is_host_taker = is_taker;
+	peer->host.others = server->host_bytes - peer->mem.host;
+	return peer->host.others;
 }
 
 void host_out(struct server *server, const struct peer *peer)

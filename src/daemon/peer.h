@@ -85,6 +85,7 @@ struct peer {
 	struct peer *next;
 	struct nvshare_mem mem;
 	struct nvshare_host_memory host; /* as it was told last */
+	bool is_host_taker;              /* it may be evicted, and takes host memory for that */
 	char name[NVSHARE_NAME_LEN];
 	char pod[NVSHARE_POD_LEN];
 

@@ -70,7 +70,8 @@ struct server {
 	uint32_t last_id;
 	uint64_t host_bytes;  /* nvshare_mem::host of all clients */
 	uint64_t host_wanted; /* nvshare_mem::host_wanted of all clients */
-	bool is_host_short;   /* somebody was told so, or is still to hear that it is over */
+	uint64_t host_told;   /* host_bytes, when clients were last told of it */
+	bool is_host_news;    /* somebody lacks some, or is still to hear of a change */
 	struct peer *unsent;  /* peer::unsent_next, in the order of their first messages */
 	struct peer **unsent_end;
 	struct peer *closing; /* peer::closing_next */
@@ -175,12 +176,14 @@ void handover_note(struct server *server, uint32_t index);
 
 /*
  * host.c: peer->mem has come into the sums of the node, or is to leave them. Where host memory
- * is short all clients hear what others lack, and who lacks it what others still have. coming:
- * what all but from will give back, if they are asked, when to has come in (SCHED_NONE: nobody
- * comes).
+ * is short all clients hear what others lack, and who lacks it or takes some what others still
+ * have. others: what that is, for a message to peer, which is to take some from now on, or not.
+ * coming: what all but from will give back, if they are asked, when to has come in (SCHED_NONE:
+ * nobody comes).
  */
 void host_in(struct server *server, struct peer *peer);
 void host_out(struct server *server, const struct peer *peer);
+uint64_t host_others(const struct server *server, struct peer *peer, bool is_taker);
 uint64_t host_coming(const struct server *server, const struct peer *from, uint32_t to);
 
 /*

@@ -9,6 +9,7 @@ from conftest import MIB, until
 
 STOP_FAILED = re.compile(r" stop-failed client=\d+ pid=\d+ gpu=0 outcome=no-host-memory")
 LACKS = re.compile(r"\d+ bytes of host memory are lacking")
+AT_ONCE = 64 * MIB  # what another one takes before it hears of it
 GAVE = re.compile(r"gave (\d+) bytes of host memory back to others")
 
 
@@ -41,7 +42,7 @@ def test_two_take_turns_with_room_for_little_more_than_one(node, mode, drain_ms)
     node.env["NVSHARE_DRAIN_MS"] = drain_ms
     programs = start(node, *mode, limit="448MiB")
     until("they took turns", lambda: node.gpu()["switches"] >= 12)
-    assert host_bytes(node) <= 448 * MIB
+    assert host_bytes(node) <= 448 * MIB + AT_ONCE
     node.finish(programs)
     assert not STOP_FAILED.search(node.scheduler.output())
     assert sum(len(GAVE.findall(p.output())) for p in programs) > 0
@@ -50,7 +51,7 @@ def test_two_take_turns_with_room_for_little_more_than_one(node, mode, drain_ms)
 def test_three_take_turns(node):
     programs = start(node, n=3, limit="864MiB")
     until("they took turns", lambda: node.gpu()["switches"] >= 12)
-    assert host_bytes(node) <= 864 * MIB
+    assert host_bytes(node) <= 864 * MIB + AT_ONCE
     node.finish(programs)
     assert not STOP_FAILED.search(node.scheduler.output())
 
@@ -60,7 +61,7 @@ def test_what_can_never_be_had_is_refused_after_the_bound_on_waits(node):
     programs = start(node, limit="128MiB", NVSHARE_WAIT_BOUND_SEC="2")
     until("it was said", lambda: STOP_FAILED.search(node.scheduler.output()))
     until("one was refused", lambda: " refuse client=" in node.scheduler.output())
-    assert host_bytes(node) <= 128 * MIB
+    assert host_bytes(node) <= 128 * MIB + AT_ONCE
     node.flag("enough").touch()
     codes = [program.wait() for program in programs]
     assert any(codes)

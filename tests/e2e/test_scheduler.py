@@ -57,6 +57,21 @@ def test_a_turn_ends_when_the_switch_time_is_over(node):
     b.expect("LOCK_OK")
 
 
+def test_who_may_have_to_go_hears_what_host_memory_others_take(node):
+    node.start(NVSHARE_PREPARE_SEC="0.1")
+    a, (_, _, epoch) = node.holder()
+    a.send("MEM_UPDATE", 0, 0, epoch, 0, *mem(resident=GIB >> 1))
+    b = node.client()
+    b.request(mem(wanted=3 * GIB >> 2))
+    size, _, others, _ = a.expect("PREPARE_SWAP_OUT")
+    assert size > 0 and others == 0
+    other = node.client()
+    other.send("MEM_UPDATE", 0, 0, 0, 0, *mem(host=GIB >> 2))
+    assert a.expect("HOST_MEMORY") == (GIB >> 2, 0)
+    other.close()
+    assert a.expect("HOST_MEMORY") == (0, 0)
+
+
 def test_small_clients_run_side_by_side_in_mode_auto(node):
     node.start(NVSHARE_SCHEDULING_MODE="auto")
     for _ in range(3):

@@ -63,6 +63,9 @@ static void gives_back_what_others_lack_and_no_more(void)
 	tell_host(fd, 0, 40 * MIB);
 	expect_host(fd, 48 * MIB); /* by 16 at a time */
 	check(fake_get(n_gives) == 3);
+	tell_host(fd, 50 * MIB, 40 * MIB); /* the same lack: others have more, and not yet enough */
+	sync_with(fd);
+	check(fake_get(n_gives) == 3);
 	tell_host(fd, 0, 1);
 	expect_host(fd, 32 * MIB);
 	tell_host(fd, 0, 1ull << 40);

@@ -53,6 +53,7 @@ static struct {
 	uint32_t n_failures; /* in a row: evictions under a freeze that came to nothing */
 	bool is_frozen;      /* since the last stop; not a moment's truth, see freeze_commit() */
 	uint64_t host_max; /* bytes of host memory, for others lack it; AGENT_NEVER: they do not */
+	uint64_t host_wanted; /* what they lack, as it was told last */
 } halt = {.host_max = AGENT_NEVER};
 
 bool agent_halt_is_frozen(void)
@@ -215,11 +216,17 @@ static bool add_host_memory(const struct agent_link *link)
 	return true;
 }
 
-/* Of what was reported, for that is what they count with. */
+/*
+ * Of what was reported, for that is what they count with. Once: what was given for it is not
+ * given again when something else is told with it.
+ */
 void agent_halt_wanted(const struct agent_link *link, uint64_t bytes)
 {
 	uint64_t host = link->reported.host;
 
+	if (bytes == halt.host_wanted)
+		return;
+	halt.host_wanted = bytes;
 	halt.host_max = bytes ? host - (bytes < host ? bytes : host) : AGENT_NEVER;
 }
 
@@ -398,4 +405,5 @@ void agent_halt_reset(void)
 	halt.n_failures = 0;
 	halt.is_frozen = false;
 	halt.host_max = AGENT_NEVER;
+	halt.host_wanted = 0;
 }
