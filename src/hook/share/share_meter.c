@@ -6,11 +6,8 @@
  * share of the time. While it has none nobody looks: the gate is armed, and tells when that
  * changes.
  *
- * Looks that count must not fall in step with the program. Time goes in steps, the first of
- * which begins with the work; in each there is one look, at a moment of chance, which stands
- * for all of the step. So what is shorter than a step is found as often as its length says,
- * whatever it repeats itself in. Looks for the end of a burst come in between, and count for
- * nothing.
+ * Looks that count come by chance, one in each step of time (sampler.h); looks for the end of a
+ * burst come in between, and count for nothing.
  *
  * A look records an event behind everything that was submitted, and asks a moment later
  * whether it has been reached, which hides the last moment of all work. So who has work is
@@ -19,14 +16,14 @@
  * before 12.5) work counts as being there as long as threads submit.
  *
  * Work that is there may wait for other processes' slices. What has run is what was there in
- * looks that found the program on the GPU (share_here.c). To ask that costs others a switch
- * of the GPU, and requests some of their tail (a graph of 1 ms each 7 ms beside one that
- * computes all the time: 4.5 % of that one's time; 0.05 to 0.1 ms). So of programs in a hurry
- * only some bursts are asked; the part of their time that they were on the GPU holds for the
- * others.
+ * looks that found the program on the GPU (share_here.c, ran.h). Of programs in a hurry only
+ * some bursts are asked for that (asked.h).
  */
 
+#include "core/client/asked.h"
 #include "core/client/quiet.h"
+#include "core/client/ran.h"
+#include "core/client/sampler.h"
 #include "hook/gate/drain.h"
 #include "hook/gate/gate.h"
 #include "hook/hook_options.h"
@@ -48,16 +45,8 @@
 #define METER_REACH_NS 3000
 
 /* What a look that found work stands for, of the time since the last one. */
-#define METER_ONE         1024u
-#define METER_PART_MAX    (3 * METER_ONE)
-#define METER_LATE_NS_MAX 200000
-
-#define METER_TOGETHER_MAX 256u
-
-/* Bursts that are asked: the first, then fewer than one in a hundred. */
-#define METER_ASKED_FIRST 64u
-#define METER_ASKED_EVERY 128u
-#define METER_ASKED_SUM   32u /* so many of them make the part */
+#define METER_ONE      1024u
+#define METER_PART_MAX (3 * METER_ONE)
 
 enum meter_state { METER_OFF, METER_IDLE, METER_BUSY };
 
@@ -68,33 +57,19 @@ static struct {
 	bool is_stale;   /* somebody has submitted since the last event */
 	bool is_here;    /* was on the GPU at the last look that counts and found work */
 	enum share_look how;
-	uint64_t chance; /* prng.h */
 	uint64_t activity;
-	uint64_t look_ns;    /* the last */
-	uint64_t tick_ns;    /* the next */
-	uint64_t counted_ns; /* the step that was looked at last ends then */
-	uint64_t count_ns;   /* the next look that counts */
-	bool is_ahead;       /* which was to come when it was planned */
-	bool is_early;       /* which is not by chance: it stands for what was */
-	uint64_t seen_ns;    /* the last tick, */
-	uint64_t held_ns;    /* and what it had been held for then */
-	bool was_shut;       /* the gate, too */
-	uint64_t ran_ns;
-	uint64_t maybe_ns;   /* what has not been answered yet */
-	uint32_t n_together; /* times that the end of work came with the answer */
-	bool was_late;       /* the last answer came after its look */
-	bool was_here;       /* what has not been answered was asked right after such an answer */
-	bool is_alone;       /* nobody else is known to be there */
-	uint64_t use_ppm;    /* of the time in which it has work, usually */
-	uint64_t late_ns;    /* that a look is, usually */
-	uint32_t n_asked;    /* bursts, since others came */
-	bool is_asking;      /* in this one, */
-	uint64_t begin_busy_ns, begin_ran_ns; /* which has begun with that */
-	uint64_t asked_busy_ns, asked_ran_ns; /* of those that were */
-	uint64_t asked_ppm;
+	uint64_t last_ns;       /* the last look, */
+	uint64_t tick_ns;       /* the next, whether it counts or not */
+	uint64_t seen_ns;       /* the last tick, */
+	uint64_t held_ns;       /* and what it had been held for then */
+	bool was_shut;          /* the gate, too */
+	uint64_t chance;        /* prng.h */
+	struct sampler sampler; /* when those come that count */
+	struct ran ran;
+	struct asked asked;
 	struct quiet quiet; /* looking finely */
 	struct share_meter out;
-} meter = {.asked_ppm = SHARE_PPM};
+} meter;
 
 void share_meter_read(struct share_meter *ret)
 {
@@ -104,51 +79,38 @@ void share_meter_read(struct share_meter *ret)
 static void look_at(uint64_t at_ns)
 {
 	meter.tick_ns = share_earlier(meter.tick_ns, at_ns);
-	if (at_ns >= meter.count_ns)
-		return;
-	meter.count_ns = at_ns;
-	meter.is_early = true;
+	sampler_hurry(&meter.sampler, at_ns);
 }
 
 void share_meter_soon(uint64_t now_ns, uint64_t ns)
 {
-	look_at((now_ns > meter.counted_ns ? now_ns : meter.counted_ns) + ns);
+	uint64_t from_ns = meter.sampler.begin_ns;
+
+	look_at((now_ns > from_ns ? now_ns : from_ns) + ns);
 }
 
 static void begin_asking(void)
 {
-	meter.is_asking = meter.how != SHARE_LOOK_FINE || meter.n_asked < METER_ASKED_FIRST ||
-			  meter.n_asked % METER_ASKED_EVERY == 0;
-	meter.n_asked += meter.n_asked < UINT32_MAX;
-	meter.begin_busy_ns = meter.out.busy_ns;
-	meter.begin_ran_ns = meter.ran_ns;
+	asked_begin(&meter.asked, meter.how != SHARE_LOOK_FINE, meter.out.busy_ns, meter.ran.ns);
 }
 
-/* What was learned does not hold any more; what is under way may never end. */
+/* What is under way may never end. */
 static void forget_asked(void)
 {
-	meter.n_asked = 0;
-	meter.asked_busy_ns = 0;
-	meter.asked_ran_ns = 0;
-	meter.asked_ppm = SHARE_PPM;
+	asked_forget(&meter.asked);
 	if (meter.state == METER_BUSY)
 		begin_asking();
 }
 
 void share_meter_set_use(uint64_t use_ppm)
 {
-	bool was_alone = meter.is_alone;
-
-	meter.is_alone = use_ppm == 0;
-	meter.use_ppm = use_ppm && use_ppm < SHARE_PPM ? use_ppm : SHARE_PPM;
-	if (was_alone != meter.is_alone)
+	if (ran_set_use(&meter.ran, use_ppm))
 		forget_asked();
 }
 
 void share_meter_reset(void)
 {
 	memset(&meter, 0, sizeof(meter));
-	meter.asked_ppm = SHARE_PPM;
 }
 
 static void wait_a_moment(void)
@@ -167,23 +129,10 @@ static bool is_reached_soon(uint64_t at_ns, uint64_t *ret_ns)
 	return !meter.is_probing;
 }
 
-/*
- * On the GPU at last: it has waited for that since it was asked, if it was not there then. If
- * it just had been and no look has found it there, one of its slices is among that time.
- */
-static void answered(void)
-{
-	if (meter.was_here || meter.is_alone)
-		meter.ran_ns += meter.maybe_ns * meter.use_ppm / SHARE_PPM;
-	meter.n_together = 0;
-	meter.maybe_ns = 0;
-	meter.was_late = true;
-}
-
 /* Once for each event that was not reached: the end of the work will have a time, too. */
 static void take_time(void)
 {
-	if (!meter.is_asking || meter.is_timed)
+	if (!meter.asked.is_now || meter.is_timed)
 		return;
 	drain_probe_time();
 	meter.is_timed = true;
@@ -193,62 +142,38 @@ static void ask_here(bool knows_work)
 {
 	enum share_here here;
 
-	if (!meter.is_asking)
+	if (!meter.asked.is_now)
 		return;
 	here = share_here_ask(knows_work);
 	meter.out.is_blind = meter.out.is_blind || here == SHARE_HERE_BLIND;
-	if (here != SHARE_HERE_ASKED)
-		return;
-	if (meter.maybe_ns)
-		answered();
-	meter.was_here = meter.was_late;
-	meter.was_late = false;
-}
-
-/*
- * If it has been answered, too, it was on the GPU since then, if that was before the end; and
- * if both came together, which a short graph's do, all the time. Who is answered at the end
- * of its work each time shares a queue of the hardware's with that, and nothing can be told.
- */
-static void count_maybe(void)
-{
-	bool is_answered = share_here_is(false);
-
-	if (is_answered && !meter.is_alone && share_here_waited()) {
-		meter.n_together = 0;
-		return;
-	}
-	meter.ran_ns += meter.maybe_ns;
-	if (!is_answered || meter.is_alone || meter.how == SHARE_LOOK_FINE)
-		return;
-	if (++meter.n_together == METER_TOGETHER_MAX)
-		meter.out.is_blind = true;
+	if (here == SHARE_HERE_ASKED)
+		ran_asked(&meter.ran);
 }
 
 /* The work that was asked for last is done. */
 static void settle(void)
 {
+	bool is_reached = meter.ran.maybe_ns && share_here_is(false);
+	bool has_waited = is_reached && meter.ran.has_others && share_here_waited();
+
 	meter.is_probing = false;
-	if (meter.maybe_ns)
-		count_maybe();
+	ran_ended(&meter.ran, is_reached, has_waited, meter.how != SHARE_LOOK_FINE);
+	meter.out.is_blind = meter.out.is_blind || meter.ran.is_blind;
 	share_here_forget();
-	meter.maybe_ns = 0;
-	meter.was_late = false;
-	meter.was_here = false;
 }
 
 static void note_here(bool is_here)
 {
 	meter.is_here = is_here;
 	if (is_here)
-		meter.n_together = 0;
+		ran_found(&meter.ran);
 }
 
 static void look_here(bool knows_work)
 {
 	take_time();
 	ask_here(knows_work);
-	if (!meter.is_asking)
+	if (!meter.asked.is_now)
 		return;
 	wait_a_moment();
 	/* What has ended meanwhile was on the GPU for that. */
@@ -270,9 +195,8 @@ static uint32_t ask(bool counts)
 		return METER_ONE;
 	}
 	at_ns = clock_now_ns();
-	if (counts && meter.is_ahead && at_ns > meter.count_ns &&
-	    at_ns < meter.count_ns + METER_LATE_NS_MAX)
-		meter.late_ns += (at_ns - meter.count_ns) / 8 - meter.late_ns / 8;
+	if (counts)
+		sampler_note_late(&meter.sampler, at_ns);
 	meter.is_stale = false;
 	if (is_reached_soon(at_ns, &first_ns))
 		return 0;
@@ -282,7 +206,7 @@ static uint32_t ask(bool counts)
 	take_time();
 	ask_here(true);
 	if (!is_reached_soon(at_ns, &second_ns)) {
-		note_here(meter.is_asking && share_here_is(true));
+		note_here(meter.asked.is_now && share_here_is(true));
 		return METER_ONE;
 	}
 	note_here(true);
@@ -315,8 +239,8 @@ static uint32_t find_work(bool counts, bool *ret_is_new)
 	if (meter.is_probing && drain_probe_done())
 		settle();
 	if (meter.is_probing && !counts) {
-		if (meter.maybe_ns && share_here_is(true))
-			answered();
+		if (meter.ran.maybe_ns && share_here_is(true))
+			ran_answered(&meter.ran);
 		return METER_ONE;
 	}
 	if (meter.is_probing) {
@@ -332,37 +256,13 @@ static uint64_t step_ns(void)
 	return meter.how == SHARE_LOOK_COARSE ? METER_COARSE_NS : METER_TICK_NS;
 }
 
-/* Planned as much too early as looks come late, so that short work is found as it should. */
-static void plan_step(uint64_t now_ns)
-{
-	meter.count_ns = meter.counted_ns + prng_below(&meter.chance, step_ns()) - meter.late_ns;
-	meter.is_ahead = meter.count_ns > now_ns;
-	meter.is_early = false;
-}
-
-/* How much of its time in bursts that were asked it was on the GPU. */
-static void note_asked(void)
-{
-	if (!meter.is_asking || meter.how != SHARE_LOOK_FINE)
-		return;
-	meter.asked_busy_ns -= meter.asked_busy_ns / METER_ASKED_SUM;
-	meter.asked_busy_ns += meter.out.busy_ns - meter.begin_busy_ns;
-	meter.asked_ran_ns -= meter.asked_ran_ns / METER_ASKED_SUM;
-	meter.asked_ran_ns += meter.ran_ns - meter.begin_ran_ns;
-	if (meter.asked_busy_ns)
-		meter.asked_ppm =
-			meter.asked_ran_ns / 1000 * SHARE_PPM / (meter.asked_busy_ns / 1000 + 1);
-}
-
 /* Nothing is known: an event will show. */
 static void start(uint64_t now_ns)
 {
 	meter.state = METER_BUSY;
 	meter.activity = gate_activity() - 1;
 	meter.tick_ns = now_ns;
-	meter.counted_ns = now_ns;
-	meter.count_ns = now_ns;
-	meter.is_early = true;
+	sampler_start(&meter.sampler, now_ns);
 	meter.out.idle_ns = 0;
 	begin_asking();
 }
@@ -387,29 +287,11 @@ static void plan(uint64_t now_ns)
 {
 	uint64_t ns = share_earlier(hook_options()->burst_idle_ns / 4, METER_TICK_NS / 4);
 
-	meter.tick_ns = meter.count_ns;
+	meter.tick_ns = meter.sampler.look_ns;
 	if (meter.how != SHARE_LOOK_FINE)
 		return;
 	ns = ns > METER_TICK_NS_MIN ? ns : METER_TICK_NS_MIN;
 	meter.tick_ns = share_earlier(meter.tick_ns, now_ns + ns);
-}
-
-/*
- * Steps follow each other where work does, or what comes twice in one would be found less
- * often than it should: its look may be to come, or would have found nothing, or has been.
- */
-static void begin_step(uint64_t begin_ns, uint64_t now_ns)
-{
-	uint64_t end_ns = meter.counted_ns + step_ns();
-
-	if (begin_ns >= end_ns || (meter.is_early && begin_ns >= meter.counted_ns)) {
-		meter.counted_ns = begin_ns;
-	} else if (begin_ns >= meter.counted_ns) {
-		if (meter.count_ns > begin_ns)
-			return;
-		meter.counted_ns = end_ns;
-	}
-	plan_step(now_ns);
 }
 
 /* Somebody has submitted. Coarsely, that alone is no work: most calls are none. */
@@ -417,13 +299,13 @@ static void begin(uint64_t now_ns)
 {
 	uint64_t tripped_ns = gate_tripped_ns(), begin_ns;
 
-	begin_ns = tripped_ns > meter.look_ns && tripped_ns <= now_ns ? tripped_ns : now_ns;
+	begin_ns = tripped_ns > meter.last_ns && tripped_ns <= now_ns ? tripped_ns : now_ns;
 	meter.state = METER_BUSY;
 	note_pause(begin_ns);
 	meter.out.idle_ns = 0;
-	begin_step(begin_ns, now_ns);
+	sampler_resume(&meter.sampler, begin_ns, now_ns, step_ns(), prng_next(&meter.chance));
 	begin_asking();
-	meter.tick_ns = meter.how == SHARE_LOOK_FINE ? now_ns : meter.count_ns;
+	meter.tick_ns = meter.how == SHARE_LOOK_FINE ? now_ns : meter.sampler.look_ns;
 	if (meter.how != SHARE_LOOK_COARSE)
 		set_busy(begin_ns);
 }
@@ -436,41 +318,27 @@ static uint64_t burst_length(void)
 	return meter.out.idle_ns - meter.out.begin_ns;
 }
 
-/* What a look stands for: its step, and those that it came too late for. */
-static uint64_t span(uint64_t now_ns)
-{
-	uint64_t late_ns = now_ns > meter.count_ns ? now_ns - meter.count_ns : 0;
-
-	if (meter.is_early)
-		return now_ns > meter.counted_ns ? now_ns - meter.counted_ns : 0;
-	return (1 + late_ns / step_ns()) * step_ns();
-}
-
 static void count(uint64_t now_ns, uint32_t part)
 {
-	uint64_t ns = span(now_ns), busy_ns;
+	uint64_t ns = sampler_take(&meter.sampler, now_ns, step_ns(), prng_next(&meter.chance));
+	uint64_t busy_ns = share_earlier(ns, METER_GAP_NS_MAX) * part / METER_ONE;
 
-	meter.counted_ns += ns;
-	busy_ns = share_earlier(ns, METER_GAP_NS_MAX) * part / METER_ONE;
 	meter.out.busy_ns += busy_ns;
-	if (!meter.is_asking)
-		meter.ran_ns += busy_ns * meter.asked_ppm / SHARE_PPM;
-	else if (meter.is_here)
-		meter.ran_ns += busy_ns;
+	if (meter.asked.is_now)
+		ran_count(&meter.ran, busy_ns, meter.is_here);
 	else
-		meter.maybe_ns += busy_ns;
-	meter.out.ran_ns = meter.out.is_blind ? 0 : meter.ran_ns;
-	plan_step(now_ns);
+		ran_count(&meter.ran, asked_part(&meter.asked, busy_ns), true);
+	meter.out.ran_ns = meter.out.is_blind ? 0 : meter.ran.ns;
 }
 
 static void look(uint64_t now_ns)
 {
 	bool is_fine = meter.how == SHARE_LOOK_FINE, is_new;
-	bool counts = now_ns >= meter.count_ns;
+	bool counts = now_ns >= meter.sampler.look_ns;
 	uint32_t part = find_work(counts, &is_new);
 	uint64_t idle_ns = METER_IDLE_NS;
 
-	meter.look_ns = now_ns;
+	meter.last_ns = now_ns;
 	if (counts)
 		count(now_ns, part);
 	if (part || (is_fine && is_new && meter.out.is_busy)) {
@@ -485,7 +353,8 @@ static void look(uint64_t now_ns)
 		idle_ns = quiet_ns(&meter.quiet, burst_length(), hook_options()->burst_idle_ns);
 	if (meter.out.idle_ns && now_ns >= meter.out.idle_ns + idle_ns) {
 		meter.state = METER_IDLE;
-		note_asked();
+		if (is_fine)
+			asked_end(&meter.asked, meter.out.busy_ns, meter.ran.ns);
 		if (is_fine && meter.out.is_busy)
 			quiet_note_end(&meter.quiet);
 		meter.out.is_busy = false;
@@ -511,15 +380,14 @@ static void skip_pauses(uint64_t now_ns)
 	meter.seen_ns = now_ns;
 	meter.held_ns = stats.held_ns;
 	meter.was_shut = gate_get() != GATE_OPEN;
-	meter.counted_ns += ns;
-	meter.count_ns += ns;
+	sampler_skip(&meter.sampler, ns);
 	meter.tick_ns += ns;
 }
 
 /* The gate is armed, or somebody has passed it; when it was tripped arming it would forget. */
 static bool is_entered(void)
 {
-	return !gate_is_armed() && (gate_tripped_ns() > meter.look_ns || !gate_arm(meter.activity));
+	return !gate_is_armed() && (gate_tripped_ns() > meter.last_ns || !gate_arm(meter.activity));
 }
 
 void share_meter_tick(uint64_t now_ns, enum share_look how)
@@ -541,7 +409,7 @@ void share_meter_tick(uint64_t now_ns, enum share_look how)
 		return;
 	}
 	if (is_paused()) {
-		meter.look_ns = now_ns; /* who has submitted meanwhile begins when it goes on */
+		meter.last_ns = now_ns; /* who has submitted meanwhile begins when it goes on */
 		return;
 	}
 	if (meter.state == METER_OFF)
