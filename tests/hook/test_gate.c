@@ -115,8 +115,10 @@ static void a_closed_gate_blocks_and_calls_the_waker_once(void **state)
 	wait_for(&n_wakes, 1);
 	assert_true(gate_wanted());
 	start(&b);
+	while (!gate_quiet()) /* it may be on its way to the gate */
+		sched_yield();
 	assert_int_equal(__atomic_load_n(&a.is_inside, __ATOMIC_SEQ_CST), 0);
-	assert_true(gate_quiet());
+	assert_int_equal(__atomic_load_n(&b.is_inside, __ATOMIC_SEQ_CST), 0);
 
 	/* A new closing without an opening in between is told again to who waits. */
 	gate_set(GATE_CLOSED);
