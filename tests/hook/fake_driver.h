@@ -20,6 +20,7 @@
 #include <errno.h>
 #include <stdint.h>
 #include <string.h>
+#include <time.h>
 
 #define FAKE_TOTAL  (1ull << 30)
 #define FAKE_SECOND ((CUcontext)0x5ec0)
@@ -58,8 +59,11 @@ static struct {
 	int is_committed;
 	int is_late; /* the watchdog has thawed when a freeze is to be committed */
 	int is_proven;
+	int proof_fails; /* kernels are in its way */
 	int n_proofs;
 	int n_holds;   /* freeze_begin_compute() */
+	int hold_ms;   /* which takes so long, */
+	int n_busy;    /* and finds a thread in the driver so often */
 	int n_extends; /* of a freeze that was on */
 	int n_widened;
 	uint64_t slice_us;
@@ -413,7 +417,7 @@ int freeze_prove(CUdevice dev, CUcontext ctx)
 {
 	(void)dev;
 	(void)ctx;
-	fake_set(is_proven, fake_get(can_freeze));
+	fake_set(is_proven, fake_get(can_freeze) && !fake_get(proof_fails));
 	return 0;
 }
 
@@ -447,6 +451,11 @@ int freeze_begin_compute(uint64_t limit_ns)
 {
 	(void)limit_ns;
 	fake_count(n_holds);
+	(void)nanosleep(&(struct timespec){.tv_nsec = fake_get(hold_ms) * 1000000l}, NULL);
+	if (fake_get(n_busy) > 0) {
+		fake_set(n_busy, fake_get(n_busy) - 1);
+		return FREEZE_E_BUSY;
+	}
 	if (!fake_get(freeze_error))
 		fake_set(is_frozen, 1);
 	return fake_get(freeze_error);

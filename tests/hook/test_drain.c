@@ -263,6 +263,35 @@ static void a_probe_tells_working_from_idle_with_the_gate_open(void **unused)
 	assert_true(drain_probe_done());
 }
 
+static bool has_end(CUcontext ctx)
+{
+	bool has_it = false;
+
+	for (struct device_context *c = device_context_hold(DEVICE_ANY); c;
+	     c = device_context_hold_next(c))
+		has_it = has_it || (c->ctx == ctx && c->is_end_recorded);
+	return has_it;
+}
+
+/* Only of what was asked for: who has the end of something else has nothing. */
+static void a_probe_takes_the_time_of_the_end_when_it_is_told_to(void **unused)
+{
+	(void)unused;
+	assert_true(device_context_add(OTHER, 1, 0));
+	fake_set(is_working, 1);
+	assert_true(drain_probe_start());
+	assert_false(has_end(CONTEXT));
+	drain_probe_time();
+	assert_true(has_end(CONTEXT) && has_end(OTHER));
+	assert_int_equal(gate_get(), GATE_OPEN);
+	assert_true(drain_probe_start());
+	assert_false(has_end(CONTEXT) || has_end(OTHER));
+	fake_set(record_error, CUDA_ERROR_INVALID_VALUE);
+	assert_true(drain_probe_start());
+	drain_probe_time();
+	assert_false(has_end(CONTEXT) || has_end(OTHER));
+}
+
 /* Last: it is for good. */
 static void a_cancelled_drain_ends_at_once(void **unused)
 {
@@ -294,6 +323,7 @@ int main(void)
 		cmocka_unit_test_setup(an_answer_that_makes_no_sense_is_no_proof, setup),
 		cmocka_unit_test_setup(a_context_that_is_destroyed_is_not_waited_for, setup),
 		cmocka_unit_test_setup(a_probe_tells_working_from_idle_with_the_gate_open, setup),
+		cmocka_unit_test_setup(a_probe_takes_the_time_of_the_end_when_it_is_told_to, setup),
 		cmocka_unit_test_setup(a_cancelled_drain_ends_at_once, setup),
 	};
 

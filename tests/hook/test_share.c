@@ -206,6 +206,48 @@ static void what_freezes_here_is_proven_before_a_hold(void)
 	check(fake_get(n_proofs) == 1);
 }
 
+/* More than the first few times, and not again at once. */
+static void a_proof_is_tried_until_it_succeeds(void)
+{
+	uint64_t begin_ns = clock_now_ns();
+	int fd;
+
+	fake_listen(dir);
+	fake_set(can_freeze, 1);
+	fake_set(proof_fails, 1);
+	fd = begin_running();
+	while (fake_get(n_proofs) < 9) {
+		(void)share_out(fd, 500, 0, NULL);
+		nap();
+	}
+	check(clock_now_ns() - begin_ns >= 8 * 200 * CLOCK_NS_PER_MS);
+	check(share_out(fd, 500, HOUR_US, NULL).outcome == NVSHARE_OUTCOME_TIMEOUT);
+	fake_set(proof_fails, 0);
+	while (!share_out(fd, 500, HOUR_US, NULL).is_held)
+		nap();
+	check(fake_get(n_proofs) >= 10);
+}
+
+/* The work runs on for most of the call, and all of those that failed. */
+static void time_off_begins_late_in_the_last_call(void)
+{
+	uint64_t sent_ns, all_ns;
+	int fd = begin_holdable();
+
+	fake_set(hold_ms, 8);
+	fake_set(n_busy, 3);
+	sent_ns = clock_now_ns();
+	check(share_out(fd, 500, HOUR_US, NULL).is_held);
+	check(fake_get(n_holds) == 4);
+	for (int i = 0; i < 3; i++)
+		nap();
+	(void)share_out(fd, 500, 0, NULL);
+	wait_until(!(own_status().flags & NVSHARE_STATUS_HELD));
+	all_ns = clock_now_ns() - sent_ns;
+	check(own_status().held_ns >= 5 * CLOCK_NS_PER_MS);
+	check(own_status().held_ns <= all_ns - (3 * 8 + 6) * CLOCK_NS_PER_MS);
+}
+
 static void a_hold_that_fails_leaves_it_running(void)
 {
 	struct nvshare_share_set s;
@@ -332,6 +374,8 @@ int main(void)
 		child_test(a_hold_ends_by_itself),
 		child_test(a_hold_that_the_watchdog_ended_is_made_anew),
 		child_test(what_freezes_here_is_proven_before_a_hold),
+		child_test(a_proof_is_tried_until_it_succeeds),
+		child_test(time_off_begins_late_in_the_last_call),
 		child_test(a_hold_that_fails_leaves_it_running),
 		child_test(who_can_not_be_frozen_submits_nothing_new),
 		child_test(who_is_stopped_is_not_held),
