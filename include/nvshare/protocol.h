@@ -451,6 +451,22 @@ enum nvshare_client_state {
 #define NVSHARE_CLIENT_SLICES_ONLY     (1u << 6) /* freezing others was too slow for it */
 #define NVSHARE_CLIENT_RDMA            (1u << 7) /* its memory stays: NVSHARE_REPORT_RDMA */
 
+/* Which of a latency-critical client's bursts something was learned of. */
+enum nvshare_warning {
+	NVSHARE_WARNING_NONE,  /* not announced, and the others were in short slices already */
+	NVSHARE_WARNING_HINT,  /* announced in time */
+	NVSHARE_WARNING_PAUSE, /* not announced, after a pause: the others were in long slices */
+	NVSHARE_WARNING_COUNT
+};
+
+/* What they took with the others taken off the GPU, and with short slices for them. */
+struct nvshare_learned {
+	uint32_t n_bursts;        /* of the two together, since they were last tried anew */
+	uint32_t is_preempting;   /* 1: the others are taken off; 0: they have short slices */
+	uint32_t preempt_tail_us; /* of the last 32 the mean of the 2nd to 4th longest; 0: none */
+	uint32_t slices_tail_us;  /* the same */
+};
+
 struct nvshare_status_client {
 	uint64_t budget;
 	uint64_t since_ns;          /* in its state for so long */
@@ -467,6 +483,7 @@ struct nvshare_status_client {
 	uint64_t hint_prepare_ns; /* from the last hint to its request; 0: none came yet */
 	uint32_t hint_ratio_ppm;  /* of that to what was announced: average */
 	uint32_t hint_error_ppm;  /* how far off the predictions were, of what it took: average */
+	struct nvshare_learned learned[NVSHARE_WARNING_COUNT];
 	struct nvshare_mem mem;
 	struct nvshare_claim claim;
 	uint32_t id;

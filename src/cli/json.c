@@ -12,6 +12,12 @@ static const char *const pinned_names[NVSHARE_PINNED_COUNT] = {
 	"context", "plain", "async", "vmm", "array", "managed", "graph", "module",
 };
 
+static const char *const warning_names[NVSHARE_WARNING_COUNT] = {
+	"unannounced",
+	"announced",
+	"after_pause",
+};
+
 static void print_string(FILE *out, const char *s)
 {
 	(void)fputc('"', out);
@@ -117,6 +123,27 @@ static void print_memory(FILE *out, const struct nvshare_mem *mem)
 	(void)fputs("},\n     ", out);
 }
 
+static const char *truth(bool is_true)
+{
+	return is_true ? "true" : "false";
+}
+
+static void print_learned(FILE *out, const struct nvshare_status_client *client)
+{
+	(void)fputs(",\n     \"learned\": {", out);
+	for (size_t i = 0; i < NVSHARE_WARNING_COUNT; i++) {
+		const struct nvshare_learned *learned = &client->learned[i];
+
+		(void)fprintf(out,
+			      "%s\"%s\": {\"bursts\": %u, \"preempts\": %s"
+			      ", \"preempt_tail_seconds\": %.6f, \"slices_tail_seconds\": %.6f}",
+			      i ? ",\n      " : "", warning_names[i], learned->n_bursts,
+			      truth(learned->is_preempting), learned->preempt_tail_us / 1e6,
+			      learned->slices_tail_us / 1e6);
+	}
+	(void)fputc('}', out);
+}
+
 /* The GPU's time: what is claimed, and what was had. */
 static void print_claim(FILE *out, const struct nvshare_status_client *client)
 {
@@ -145,15 +172,11 @@ static void print_claim(FILE *out, const struct nvshare_status_client *client)
 		      client->n_hints, (double)client->hint_margin_ns / NS,
 		      (double)client->hint_prepare_ns / NS, (double)client->hint_ratio_ppm / PPM,
 		      (double)client->hint_error_ppm / PPM);
+	print_learned(out, client);
 	if (client->energy_j)
 		(void)fprintf(out, ", \"energy_joules\": %u", client->energy_j);
 	else
 		(void)fputs(", \"energy_joules\": null", out);
-}
-
-static const char *truth(bool is_true)
-{
-	return is_true ? "true" : "false";
 }
 
 static void print_client(FILE *out, const struct status *status,

@@ -140,6 +140,43 @@ static void print_hints(FILE *out, const struct nvshare_status_gpu *gpu)
 	(void)fputc('\n', out);
 }
 
+/* "1.05 ms", or that there was none. */
+static struct text tail(uint32_t us)
+{
+	struct text text = {"not tried"};
+
+	if (us)
+		(void)snprintf(text.s, sizeof(text.s), "%.2f ms", us / 1e3);
+	return text;
+}
+
+/* What a critical client's bursts take at the slow end, and what is done for them. */
+static void print_learned(FILE *out, const struct nvshare_status_client *client)
+{
+	static const char *const bursts[NVSHARE_WARNING_COUNT] = {
+		[NVSHARE_WARNING_NONE] = "bursts",
+		[NVSHARE_WARNING_HINT] = "announced bursts",
+		[NVSHARE_WARNING_PAUSE] = "bursts after a pause",
+	};
+
+	for (size_t i = 0; i < NVSHARE_WARNING_COUNT; i++) {
+		const struct nvshare_learned *learned = &client->learned[i];
+
+		if (learned->n_bursts == 0)
+			continue;
+		(void)fprintf(out, "  critical  %s (%u): %s: ", client->name, client->id,
+			      bursts[i]);
+		if (learned->is_preempting)
+			(void)fprintf(out, "others preempted, tail %s (in short timeslices: %s)\n",
+				      tail(learned->preempt_tail_us).s,
+				      tail(learned->slices_tail_us).s);
+		else
+			(void)fprintf(out, "others in short timeslices, tail %s (preempted: %s)\n",
+				      tail(learned->slices_tail_us).s,
+				      tail(learned->preempt_tail_us).s);
+	}
+}
+
 static void print_gpu(FILE *out, const struct nvshare_status_gpu *gpu, bool has_colours)
 {
 	char uuid[STATUS_UUID_LEN];
@@ -401,6 +438,10 @@ void view_print(FILE *out, const struct status *status, size_t width, bool has_c
 	for (size_t i = 0; i < status->n_gpus; i++) {
 		if (lines_begin(&lines)) {
 			print_gpu(lines.file, &status->gpus[i], has_colours);
+			for (size_t k = 0; k < status->n_clients; k++) {
+				if (status->clients[k].gpu == status->gpus[i].index)
+					print_learned(lines.file, &status->clients[k]);
+			}
 			lines_end(&lines, out, width);
 		}
 		print_clients(out, status, status->gpus[i].index, width, has_colours);

@@ -120,6 +120,24 @@ static uint32_t client_flags(const struct peer *peer, const struct sched_client_
 	       (peer->report_flags & NVSHARE_REPORT_RDMA ? NVSHARE_CLIENT_RDMA : 0);
 }
 
+_Static_assert((int)SHARE_WARNING_HINT == NVSHARE_WARNING_HINT &&
+		       (int)SHARE_WARNING_PAUSE == NVSHARE_WARNING_PAUSE &&
+		       (int)SHARE_WARNINGS_ == NVSHARE_WARNING_COUNT,
+	       "the same order");
+
+static void fill_learned(const struct share_client_status *share,
+			 struct nvshare_learned ret[NVSHARE_WARNING_COUNT])
+{
+	for (size_t i = 0; i < NVSHARE_WARNING_COUNT; i++) {
+		ret[i] = (struct nvshare_learned){
+			.n_bursts = share->learned[i].n_bursts,
+			.is_preempting = share->learned[i].is_holding,
+			.preempt_tail_us = share->learned[i].hold_us,
+			.slices_tail_us = share->learned[i].slices_us,
+		};
+	}
+}
+
 static void fill_client(const struct server *server, const struct peer *peer,
 			struct nvshare_status_client *ret)
 {
@@ -162,6 +180,7 @@ static void fill_client(const struct server *server, const struct peer *peer,
 		.claim = peer->claim,
 		.energy_j = energy_j < UINT32_MAX ? (uint32_t)energy_j : UINT32_MAX,
 	};
+	fill_learned(&share, ret->learned);
 	memcpy(ret->name, peer->name, sizeof(ret->name));
 	memcpy(ret->pod, peer->pod, sizeof(ret->pod));
 }

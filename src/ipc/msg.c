@@ -18,7 +18,7 @@ _Static_assert(sizeof(struct nvshare_mem_update) == 168, "mem_update");
 _Static_assert(sizeof(struct nvshare_wait_for_mem) == 16, "wait_for_mem");
 _Static_assert(sizeof(struct nvshare_status_node) == 104, "status_node");
 _Static_assert(sizeof(struct nvshare_status_gpu) == 352, "status_gpu");
-_Static_assert(sizeof(struct nvshare_status_client) == 496, "status_client");
+_Static_assert(sizeof(struct nvshare_status_client) == 544, "status_client");
 _Static_assert(sizeof(struct nvshare_set) == 16, "set");
 _Static_assert(sizeof(struct nvshare_activity) == 48, "activity");
 _Static_assert(sizeof(struct nvshare_set_share) == 48, "set_share");
@@ -140,6 +140,10 @@ static bool register_in_range(const struct nvshare_register *reg)
 
 static bool client_in_range(const struct nvshare_status_client *client)
 {
+	for (size_t i = 0; i < NVSHARE_WARNING_COUNT; i++) {
+		if (client->learned[i].is_preempting > 1)
+			return false;
+	}
 	return client->state < NVSHARE_CLIENT_STATE_COUNT && client->why < NVSHARE_WAIT_COUNT &&
 	       client->backend <= NVSHARE_BACKEND_MANAGED &&
 	       client->last_outcome < NVSHARE_OUTCOME_COUNT && client->halt < NVSHARE_HALT_COUNT &&

@@ -162,6 +162,33 @@ static void claims_show_where_somebody_has_another(void **state)
 	clients[1].claim = clients[0].claim;
 }
 
+static void what_is_learned_of_bursts_is_told(void **state)
+{
+	struct nvshare_status_client saved = clients[0];
+	char *text;
+
+	(void)state;
+	text = view(false);
+	assert_null(strstr(text, "  critical  "));
+	free(text);
+	clients[0].learned[NVSHARE_WARNING_HINT] = (struct nvshare_learned){40, 1, 1050, 1320};
+	clients[0].learned[NVSHARE_WARNING_NONE] = (struct nvshare_learned){12, 0, 0, 12345};
+	text = view_in(200, false);
+	has(text, "  critical  train (1): announced bursts: others preempted, tail 1.05 ms"
+		  " (in short timeslices: 1.32 ms)\n");
+	has(text, "  critical  train (1): bursts: others in short timeslices, tail 12.35 ms"
+		  " (preempted: not tried)\n");
+	assert_null(strstr(text, "after a pause"));
+	free(text);
+	text = json();
+	has(text, "\"announced\": {\"bursts\": 40, \"preempts\": true,"
+		  " \"preempt_tail_seconds\": 0.001050, \"slices_tail_seconds\": 0.001320}");
+	has(text, "\"after_pause\": {\"bursts\": 0, \"preempts\": false,"
+		  " \"preempt_tail_seconds\": 0.000000, \"slices_tail_seconds\": 0.000000}}");
+	free(text);
+	clients[0] = saved;
+}
+
 static void a_failed_stop_is_told_in_words(void **state)
 {
 	struct nvshare_status_client saved[] = {clients[0], clients[1]};
@@ -365,6 +392,7 @@ int main(void)
 		cmocka_unit_test(energy_is_shown_where_it_is_known),
 		cmocka_unit_test(the_view_says_who_runs_and_why_others_wait),
 		cmocka_unit_test(claims_show_where_somebody_has_another),
+		cmocka_unit_test(what_is_learned_of_bursts_is_told),
 		cmocka_unit_test(a_failed_stop_is_told_in_words),
 		cmocka_unit_test(why_it_can_not_be_frozen_is_told),
 		cmocka_unit_test(no_line_is_longer_than_the_terminal),

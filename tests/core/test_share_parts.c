@@ -332,6 +332,7 @@ static void announced_bursts_and_others_are_learned_of_apart(void **state)
 {
 	const struct share_arm *arms = rig.clients[0].arms;
 	struct share_gpu *g = &rig.share.gpus[0];
+	struct share_client_status told;
 	uint32_t n;
 
 	(void)state;
@@ -340,6 +341,15 @@ static void announced_bursts_and_others_are_learned_of_apart(void **state)
 	/* After a pause, and soon after another. */
 	rig_burst(&rig, 0, 3 * MS);
 	assert_int_equal(arms[SHARE_WARNING_PAUSE].n[SHARE_ARM_HOLD], 1);
+	share_client_status(&rig.share, 0, &told);
+	assert_int_equal(told.learned[SHARE_WARNING_PAUSE].n_bursts, 1);
+	assert_int_equal(told.learned[SHARE_WARNING_PAUSE].hold_us, 3000);
+	assert_int_equal(told.learned[SHARE_WARNING_PAUSE].slices_us, 0);
+	assert_true(told.learned[SHARE_WARNING_PAUSE].is_holding);
+	assert_false(told.learned[SHARE_WARNING_NONE].is_holding);
+	assert_int_equal(told.learned[SHARE_WARNING_NONE].n_bursts, 0);
+	share_client_status(&rig.share, 1, &told); /* not critical: nothing is learned */
+	assert_false(told.learned[SHARE_WARNING_PAUSE].is_holding);
 	rig.share.gpus[0].n_preempted = 0; /* hints are for at once again */
 	rig_does(&rig, 0, SHARE_ACTIVITY_BEGIN, 0);
 	assert_false(rig_is_held(&rig, 1));

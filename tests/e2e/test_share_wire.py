@@ -229,6 +229,24 @@ def test_a_hint_holds_for_a_while_and_no_longer(node):
     be.let_go()
 
 
+def test_what_is_learned_of_bursts_is_in_the_status(node):
+    start(node)
+    lc, be = Sharer(node, CRITICAL, name="lc"), Sharer(node, name="be")
+    be.does(BUSY)
+    be.sync()
+    for _ in range(40):
+        lc.does(BEGIN)
+        lc.sync()
+        lc.does(END, 2 * MS)
+        lc.sync()
+    clients = {client["name"]: client for client in json_status(node)["clients"]}
+    found = clients["lc"]["learned"]
+    assert set(found) == {"announced", "unannounced", "after_pause"}
+    assert sum(kind["bursts"] for kind in found.values()) > 0
+    assert max(kind["preempt_tail_seconds"] for kind in found.values()) == 0.002
+    assert not any(kind["bursts"] or kind["preempts"] for kind in clients["be"]["learned"].values())
+
+
 def test_what_is_learned_of_hints_is_in_the_status(node):
     start(node)
     lc, be = Sharer(node, CRITICAL, name="lc"), Sharer(node, name="be")

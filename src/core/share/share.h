@@ -214,6 +214,13 @@ struct share_gpu_status {
 	bool is_slow, is_capped;
 };
 
+/* Of bursts; which of them enum share_warning says, arm.h the rest. */
+struct share_learned {
+	uint32_t n_bursts;
+	uint32_t hold_us, slices_us; /* tails; 0: none yet */
+	bool is_holding;
+};
+
 struct share_client_status {
 	struct share_claim claim;
 	uint64_t gpu_ns, held_ns, slice_us, n_tasks, n_slo_violations;
@@ -221,6 +228,7 @@ struct share_client_status {
 	uint64_t energy_uj;                      /* 0 while its GPU's power is not known */
 	uint64_t n_hints, margin_ns, prepare_ns; /* the margin, the last preparation */
 	uint32_t ratio_ppm, error_ppm;           /* predict.h; 0 until a hint was followed */
+	struct share_learned learned[SHARE_WARNINGS_];
 	bool is_held, is_busy, is_slices_only;
 };
 

@@ -2,6 +2,7 @@
 
 #include "core/share/share.h"
 
+#include "core/share/arm.h"
 #include "core/share/energy.h"
 #include "core/share/usage.h"
 
@@ -82,6 +83,23 @@ void share_gpu_status(const struct share *share, uint32_t gpu, struct share_gpu_
 	percentiles(g->over_ns, g->n_over, &ret->over_ns_p50, &ret->over_ns_p99);
 }
 
+static uint32_t tail_us(const struct share_arm *arm, enum share_arm_kind kind)
+{
+	uint64_t us = arm_tail(arm, kind);
+
+	return us < UINT32_MAX ? (uint32_t)us : UINT32_MAX;
+}
+
+static struct share_learned learned_of(const struct share_arm *arm)
+{
+	return (struct share_learned){
+		.n_bursts = arm->n[SHARE_ARM_HOLD] + arm->n[SHARE_ARM_SLICES],
+		.hold_us = tail_us(arm, SHARE_ARM_HOLD),
+		.slices_us = tail_us(arm, SHARE_ARM_SLICES),
+		.is_holding = arm->best == SHARE_ARM_HOLD,
+	};
+}
+
 void share_client_status(const struct share *share, uint32_t client,
 			 struct share_client_status *ret)
 {
@@ -107,6 +125,8 @@ void share_client_status(const struct share *share, uint32_t client,
 		.is_busy = c->part.is_running && (c->is_busy || c->is_bursting),
 		.is_slices_only = is_critical && share->gpus[c->gpu].is_slow,
 	};
+	for (size_t i = 0; is_critical && i < SHARE_WARNINGS_; i++)
+		ret->learned[i] = learned_of(&c->arms[i]);
 }
 
 uint64_t share_gpu_ns(const struct share *share, uint32_t client)
