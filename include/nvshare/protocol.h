@@ -199,7 +199,8 @@ enum nvshare_halt {
 };
 
 /* nvshare_lock_released::flags, nvshare_mem_update::flags */
-#define NVSHARE_REPORT_RDMA (1u << 0) /* its memory may be registered with devices: it stays */
+#define NVSHARE_REPORT_RDMA    (1u << 0) /* its memory may be registered with devices: it stays */
+#define NVSHARE_REPORT_NO_PROC (1u << 1) /* it has no /proc to see that by: it stays */
 
 /*
  * The answer to DROP_LOCK, or (grant of the last LOCK_OK) given up early because idle.
@@ -450,6 +451,7 @@ enum nvshare_client_state {
 #define NVSHARE_CLIENT_BUSY            (1u << 5) /* has work on the GPU */
 #define NVSHARE_CLIENT_SLICES_ONLY     (1u << 6) /* freezing others was too slow for it */
 #define NVSHARE_CLIENT_RDMA            (1u << 7) /* its memory stays: NVSHARE_REPORT_RDMA */
+#define NVSHARE_CLIENT_NO_PROC         (1u << 8) /* the same: NVSHARE_REPORT_NO_PROC */
 
 /* Which of a latency-critical client's bursts something was learned of. */
 enum nvshare_warning {

@@ -213,17 +213,18 @@ static void print_client(FILE *out, const struct status *status,
 		      truth(client->flags & NVSHARE_CLIENT_BUSY),
 		      truth(client->flags & NVSHARE_CLIENT_HELD),
 		      truth(client->flags & NVSHARE_CLIENT_SLICES_ONLY));
-	(void)fprintf(out,
-		      ",\n     \"backend\": \"%s\", \"hung\": %s, \"preemptible\": %s"
-		      ", \"fixed\": %s, \"growing\": %s, \"rdma\": %s, \"last_outcome\": \"%s\""
-		      ", \"stops_by\": \"%s\", \"drains_because\": ",
-		      status_backend_names[client->backend],
-		      truth(client->flags & NVSHARE_CLIENT_HUNG),
-		      truth(!(client->flags & NVSHARE_CLIENT_NOT_PREEMPTIBLE)),
-		      truth(client->flags & NVSHARE_CLIENT_FIXED),
-		      truth(client->flags & NVSHARE_CLIENT_GROWING),
-		      truth(client->flags & NVSHARE_CLIENT_RDMA),
-		      status_outcome_names[client->last_outcome], status_stops_by(client));
+	(void)fprintf(
+		out,
+		",\n     \"backend\": \"%s\", \"hung\": %s, \"preemptible\": %s"
+		", \"fixed\": %s, \"growing\": %s, \"rdma\": %s, \"no_proc\": %s, \"last_outcome\": \"%s\""
+		", \"stops_by\": \"%s\", \"drains_because\": ",
+		status_backend_names[client->backend], truth(client->flags & NVSHARE_CLIENT_HUNG),
+		truth(!(client->flags & NVSHARE_CLIENT_NOT_PREEMPTIBLE)),
+		truth(client->flags & NVSHARE_CLIENT_FIXED),
+		truth(client->flags & NVSHARE_CLIENT_GROWING),
+		truth(client->flags & NVSHARE_CLIENT_RDMA),
+		truth(client->flags & NVSHARE_CLIENT_NO_PROC),
+		status_outcome_names[client->last_outcome], status_stops_by(client));
 	if (status_drain_reason(client))
 		(void)fprintf(out, "\"%s\"}", status_drain_reason(client));
 	else

@@ -301,6 +301,8 @@ static void add_note(struct table *table, const struct nvshare_status_client *cl
 		add_words(&note, "takes no turns");
 	if (client->flags & NVSHARE_CLIENT_RDMA)
 		add_words(&note, "stays on the card: rdma");
+	if (client->flags & NVSHARE_CLIENT_NO_PROC)
+		add_words(&note, "stays on the card: it sees no /proc (NVSHARE_RDMA=ignore)");
 	if (client->claim.slo_us)
 		add_words(&note, "slo %g ms", (double)client->claim.slo_us / 1000);
 	if (client->claim.compute_limit)

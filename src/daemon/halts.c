@@ -21,13 +21,14 @@ static const char *drain_reason(uint32_t halt)
 
 void halts_note(struct server *server, struct peer *peer, uint32_t halt, uint32_t flags)
 {
-	bool stays = flags & ~peer->report_flags & NVSHARE_REPORT_RDMA;
+	uint32_t stays = flags & ~peer->report_flags;
 	bool is_news = halt != peer->halt && halt != NVSHARE_HALT_UNKNOWN;
 
 	peer->halt = halt;
 	peer->report_flags = flags;
 	if (stays && server_may_log(server))
-		log_info("stays client=%u gpu=%u reason=rdma", peer->id, peer->gpu);
+		log_info("stays client=%u gpu=%u reason=%s", peer->id, peer->gpu,
+			 stays & NVSHARE_REPORT_RDMA ? "rdma" : "no-proc");
 	if (!is_news || !server_may_log(server))
 		return;
 	if (halt == NVSHARE_HALT_FREEZE)

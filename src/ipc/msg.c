@@ -122,6 +122,8 @@ static int check_strings(const struct msg *msg)
 	return is_good ? 0 : MSG_E_STRING;
 }
 
+#define REPORT_FLAGS (NVSHARE_REPORT_RDMA | NVSHARE_REPORT_NO_PROC)
+
 static bool claim_in_range(const struct nvshare_claim *claim)
 {
 	return claim->priority < NVSHARE_PRIORITY_COUNT && claim->weight <= NVSHARE_WEIGHT_MAX &&
@@ -165,12 +167,12 @@ static int check_ranges(const struct msg *msg)
 		is_good = msg->body.lock_released_7.outcome < NVSHARE_OUTCOME_COUNT &&
 			  msg->body.lock_released_7.wants <= 1 &&
 			  msg->body.lock_released_7.halt < NVSHARE_HALT_COUNT &&
-			  !(msg->body.lock_released_7.flags & ~NVSHARE_REPORT_RDMA) &&
+			  !(msg->body.lock_released_7.flags & ~REPORT_FLAGS) &&
 			  mem_in_range(&msg->body.lock_released_7.mem);
 		break;
 	case NVSHARE_MSG_MEM_UPDATE:
 		is_good = msg->body.mem_update_9.halt < NVSHARE_HALT_COUNT &&
-			  !(msg->body.mem_update_9.flags & ~NVSHARE_REPORT_RDMA) &&
+			  !(msg->body.mem_update_9.flags & ~REPORT_FLAGS) &&
 			  mem_in_range(&msg->body.mem_update_9.mem);
 		break;
 	case NVSHARE_MSG_WAIT_FOR_MEM:

@@ -162,6 +162,29 @@ static void claims_show_where_somebody_has_another(void **state)
 	clients[1].claim = clients[0].claim;
 }
 
+static void why_memory_stays_is_told(void **state)
+{
+	struct nvshare_status_client saved = clients[0];
+	char *text;
+
+	(void)state;
+	clients[0].flags = NVSHARE_CLIENT_RDMA;
+	text = view(false);
+	has(text, "stays on the card: rdma");
+	free(text);
+	text = json();
+	has(text, "\"rdma\": true, \"no_proc\": false");
+	free(text);
+	clients[0].flags = NVSHARE_CLIENT_NO_PROC;
+	text = view(false);
+	has(text, "stays on the card: it sees no /proc");
+	free(text);
+	text = json();
+	has(text, "\"rdma\": false, \"no_proc\": true");
+	free(text);
+	clients[0] = saved;
+}
+
 static void what_is_learned_of_bursts_is_told(void **state)
 {
 	struct nvshare_status_client saved = clients[0];
@@ -392,6 +415,7 @@ int main(void)
 		cmocka_unit_test(energy_is_shown_where_it_is_known),
 		cmocka_unit_test(the_view_says_who_runs_and_why_others_wait),
 		cmocka_unit_test(claims_show_where_somebody_has_another),
+		cmocka_unit_test(why_memory_stays_is_told),
 		cmocka_unit_test(what_is_learned_of_bursts_is_told),
 		cmocka_unit_test(a_failed_stop_is_told_in_words),
 		cmocka_unit_test(why_it_can_not_be_frozen_is_told),

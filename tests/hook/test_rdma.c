@@ -71,19 +71,19 @@ static void what_is_open_is_seen(const char *device, enum rdma expected)
 	int fd;
 
 	make(path, sizeof(path), device);
-	assert_int_equal(rdma_look(), RDMA_NONE);
+	assert_int_equal(rdma_look(NULL), RDMA_NONE);
 	fd = open(path, O_RDONLY | O_CLOEXEC);
 	assert_true(fd >= 0);
 	errno = E2BIG;
-	assert_int_equal(rdma_look(), expected);
+	assert_int_equal(rdma_look(NULL), expected);
 	assert_int_equal(errno, E2BIG);
-	assert_int_equal(rdma_is_seen(), expected == RDMA_OPEN);
+	assert_int_equal(rdma_seen(), expected);
 	assert_int_equal(close(fd), 0);
 	/* A registration may have outlived the look that found it. */
-	assert_int_equal(rdma_look(), expected);
+	assert_int_equal(rdma_look(NULL), expected);
 	assert_int_equal(unlink(path), 0);
 	rdma_after_fork_child();
-	assert_int_equal(rdma_look(), RDMA_NONE);
+	assert_int_equal(rdma_look(NULL), RDMA_NONE);
 }
 
 static void each_way_to_memory_is_known(void **state)
@@ -102,6 +102,21 @@ static void what_registers_nothing_is_nobodys_business(void **state)
 	what_is_open_is_seen("nvidia0", RDMA_NONE);
 }
 
+/* As in a container that has none, or a sandbox: it will not come back. */
+static void without_proc_nobody_can_tell(void **state)
+{
+	(void)state;
+	errno = E2BIG;
+	assert_int_equal(rdma_look("/proc/self/no-such-folder"), RDMA_HIDDEN);
+	assert_int_equal(errno, E2BIG);
+	assert_int_equal(rdma_seen(), RDMA_HIDDEN);
+	assert_int_equal(rdma_look(NULL), RDMA_HIDDEN);
+	rdma_after_fork_child();
+	assert_int_equal(rdma_look("/proc/self/comm"), RDMA_HIDDEN);
+	rdma_after_fork_child();
+	assert_int_equal(rdma_look(NULL), RDMA_NONE);
+}
+
 /* A program may have no descriptor left: then this time nothing can be said. */
 static void without_a_look_it_is_not_known(void **state)
 {
@@ -112,11 +127,11 @@ static void without_a_look_it_is_not_known(void **state)
 	none = (struct rlimit){.rlim_cur = 0, .rlim_max = limit.rlim_max};
 	assert_int_equal(setrlimit(RLIMIT_NOFILE, &none), 0);
 	errno = E2BIG;
-	assert_int_equal(rdma_look(), RDMA_UNKNOWN);
+	assert_int_equal(rdma_look(NULL), RDMA_UNKNOWN);
 	assert_int_equal(errno, E2BIG);
 	assert_int_equal(setrlimit(RLIMIT_NOFILE, &limit), 0);
-	assert_false(rdma_is_seen());
-	assert_int_equal(rdma_look(), RDMA_NONE);
+	assert_int_equal(rdma_seen(), RDMA_NONE);
+	assert_int_equal(rdma_look(NULL), RDMA_NONE);
 }
 
 int main(void)
@@ -124,6 +139,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test_teardown(each_way_to_memory_is_known, forget),
 		cmocka_unit_test_teardown(what_registers_nothing_is_nobodys_business, forget),
+		cmocka_unit_test_teardown(without_proc_nobody_can_tell, forget),
 		cmocka_unit_test_teardown(without_a_look_it_is_not_known, forget),
 	};
 

@@ -145,8 +145,8 @@ static bool may_move(const struct agent_link *link, uint64_t bytes)
 
 	if (!bytes || backend_of(link->dev) == NVSHARE_BACKEND_MANAGED)
 		return true;
-	rdma = rdma_look();
-	if (rdma == RDMA_OPEN)
+	rdma = rdma_look(NULL);
+	if (rdma == RDMA_OPEN || rdma == RDMA_HIDDEN)
 		pager_pin_all(link->dev);
 	return rdma == RDMA_NONE;
 }
@@ -360,13 +360,22 @@ static void return_slack(struct agent_link *link)
 
 static uint32_t report_flags(void)
 {
-	return rdma_is_seen() ? NVSHARE_REPORT_RDMA : 0;
+	switch (rdma_seen()) {
+	case RDMA_OPEN:
+		return NVSHARE_REPORT_RDMA;
+	case RDMA_HIDDEN:
+		return NVSHARE_REPORT_NO_PROC;
+	case RDMA_NONE:
+	case RDMA_UNKNOWN:
+		break;
+	}
+	return 0;
 }
 
-/* What has been allocated since a device was seen stays, too, and is not to be counted on. */
+/* What has been allocated since it was known to stay does, too, and is not to be counted on. */
 static void pin_registrable(const struct agent_link *link)
 {
-	if (rdma_is_seen() && backend_of(link->dev) != NVSHARE_BACKEND_MANAGED)
+	if (rdma_seen() != RDMA_NONE && backend_of(link->dev) != NVSHARE_BACKEND_MANAGED)
 		pager_pin_all(link->dev);
 }
 

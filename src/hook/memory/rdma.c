@@ -9,6 +9,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
+#include <stdbool.h>
 #include <stddef.h>
 #include <string.h>
 #include <unistd.h>
@@ -22,7 +23,7 @@ static const char *const devices[] = {
 	"/dev/nvidia-fs",
 };
 
-static bool is_seen; /* atomic */
+static enum rdma seen; /* atomic */
 
 static bool is_device(const char *target)
 {
@@ -55,35 +56,43 @@ static enum rdma search(DIR *dir)
 	}
 }
 
-enum rdma rdma_look(void)
+/* A descriptor may be lacking for this look alone; a folder that is not there stays away. */
+static enum rdma why_not(int error)
+{
+	return error == ENOENT || error == ENOTDIR || error == EACCES || error == EPERM
+		       ? RDMA_HIDDEN
+		       : RDMA_UNKNOWN;
+}
+
+enum rdma rdma_look(const char *folder)
 {
 	int saved_errno = errno;
-	enum rdma found = RDMA_UNKNOWN;
+	enum rdma found = rdma_seen();
 	DIR *dir;
 
 	if (hook_options()->ignores_rdma)
 		return RDMA_NONE;
-	if (rdma_is_seen())
-		return RDMA_OPEN;
-	dir = opendir(DESCRIPTORS);
-	if (dir) {
-		found = search(dir);
+	if (found != RDMA_NONE)
+		return found;
+	folder = folder ? folder : DESCRIPTORS;
+	dir = opendir(folder);
+	found = dir ? search(dir) : why_not(errno);
+	if (dir)
 		(void)closedir(dir);
-	}
-	if (found == RDMA_OPEN)
-		__atomic_store_n(&is_seen, true, __ATOMIC_RELEASE);
-	if (found == RDMA_UNKNOWN)
-		hook_debug("GPU memory stays on the card: " DESCRIPTORS " can not be read");
+	if (found == RDMA_OPEN || found == RDMA_HIDDEN)
+		__atomic_store_n(&seen, found, __ATOMIC_RELEASE);
+	if (found == RDMA_HIDDEN || found == RDMA_UNKNOWN)
+		hook_debug("GPU memory stays on the card: %s can not be read", folder);
 	errno = saved_errno;
 	return found;
 }
 
-bool rdma_is_seen(void)
+enum rdma rdma_seen(void)
 {
-	return __atomic_load_n(&is_seen, __ATOMIC_ACQUIRE);
+	return __atomic_load_n(&seen, __ATOMIC_ACQUIRE);
 }
 
 void rdma_after_fork_child(void)
 {
-	__atomic_store_n(&is_seen, false, __ATOMIC_RELEASE);
+	__atomic_store_n(&seen, RDMA_NONE, __ATOMIC_RELEASE);
 }

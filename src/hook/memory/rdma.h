@@ -10,18 +10,20 @@
  * Threading: rdma_look() the agent's thread, the rest any.
  */
 
-#include <stdbool.h>
-
 enum rdma {
 	RDMA_NONE,
-	RDMA_OPEN, /* one is, or was when it was looked before: for as long as the process lives */
+	RDMA_OPEN,    /* one is, or was when it was looked before */
+	RDMA_HIDDEN,  /* /proc is not there for this process: nobody can tell */
 	RDMA_UNKNOWN, /* it could not be looked, this time */
 };
 
-/* Looks at all descriptors of the process. RDMA_NONE with NVSHARE_RDMA=ignore. Keeps errno. */
-enum rdma rdma_look(void);
+/*
+ * Looks at all descriptors of the process, which folder has links to (NULL: /proc's). OPEN and
+ * HIDDEN stay for as long as the process lives. RDMA_NONE with NVSHARE_RDMA=ignore. Keeps errno.
+ */
+enum rdma rdma_look(const char *folder);
 
-bool rdma_is_seen(void); /* the last look said RDMA_OPEN */
+enum rdma rdma_seen(void); /* the last look, if it said what stays; else RDMA_NONE */
 
 void rdma_after_fork_child(void); /* what it has inherited is found again */
 
