@@ -18,6 +18,7 @@
 #define N_SLOTS    16
 #define N_ROUNDS   150
 #define N_SWITCHES 30
+#define N_PINNED   1000
 #define N_BETWEEN  10 /* entries into the gate, of all threads */
 
 struct block {
@@ -163,10 +164,51 @@ static void memory_is_switched_under_running_threads(void **state)
 	fake_give_back_host_memory();
 }
 
+static void *make_and_drop(void *arg)
+{
+	struct block block = {0};
+	uint64_t rng = (uint64_t)(uintptr_t)arg;
+
+	for (int round = 0; round < N_PINNED; round++) {
+		make_block(&block, &rng);
+		drop_block(&block);
+	}
+	__atomic_sub_fetch(&n_running, 1, __ATOMIC_SEQ_CST);
+	return NULL;
+}
+
+/* As when a network card has been opened: what is just being freed is counted as nothing. */
+static void what_is_freed_while_all_is_pinned_is_not_counted(void **state)
+{
+	pthread_t threads[N_THREADS];
+	struct nvshare_mem mem;
+
+	(void)state;
+	fake_setup();
+	assert_true(pager_supported(0));
+	n_failed = 0;
+	n_running = N_THREADS;
+	for (uintptr_t i = 0; i < N_THREADS; i++)
+		assert_int_equal(pthread_create(&threads[i], NULL, make_and_drop, (void *)(i + 1)),
+				 0);
+	while (__atomic_load_n(&n_running, __ATOMIC_SEQ_CST))
+		pager_pin_all(0);
+	for (size_t i = 0; i < N_THREADS; i++)
+		pthread_join(threads[i], NULL);
+	assert_int_equal(n_failed, 0);
+	pager_context_gone(FAKE_CTX);
+	budget_read(0, &mem);
+	assert_int_equal(mem.resident, 0);
+	for (size_t i = 0; i < NVSHARE_PINNED_COUNT; i++)
+		assert_int_equal(i == NVSHARE_PINNED_CONTEXT ? 0 : mem.pinned[i], 0);
+	assert_int_equal(fake.used, 0);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(memory_is_switched_under_running_threads),
+		cmocka_unit_test(what_is_freed_while_all_is_pinned_is_not_counted),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -163,17 +163,18 @@ void pager_unhold(const struct pager_hold *hold, bool is_pinned)
 		chunk->is_pinned = true;
 		bytes += chunk->size;
 	}
-	pthread_mutex_unlock(&pager.lock);
-	pager_range_unref(hold->range);
 	if (bytes)
 		budget_pin(dev, bytes, NVSHARE_PINNED_PLAIN);
+	pthread_mutex_unlock(&pager.lock);
+	pager_range_unref(hold->range);
 }
 
 /*
  * What one thread works on is being taken or freed: it is nobody else's yet, or no more. What
- * is out has no mapping to be registered by.
+ * is out has no mapping to be registered by. Counted under the lock, for who frees it gives
+ * back what it counts as.
  */
-static uint64_t pin_range(struct pager_range *range)
+static void pin_range(struct pager_range *range)
 {
 	uint64_t bytes = 0;
 
@@ -186,23 +187,21 @@ static uint64_t pin_range(struct pager_range *range)
 		chunk->is_pinned = true;
 		bytes += chunk->size;
 	}
+	if (bytes)
+		budget_pin(range->dev, bytes, range->ops->pinned_kind);
 	pthread_mutex_unlock(&pager.lock);
-	return bytes;
 }
 
 void pager_pin_all(CUdevice dev)
 {
 	struct pager_range **ranges;
-	uint64_t bytes;
 	size_t n;
 
 	/* What is not pinned now will be when it is asked for again. */
 	if (!pager_device(dev) || !pager_ranges(dev, &ranges, &n))
 		return;
 	for (size_t i = 0; i < n; i++) {
-		bytes = pin_range(ranges[i]);
-		if (bytes)
-			budget_pin(dev, bytes, ranges[i]->ops->pinned_kind);
+		pin_range(ranges[i]);
 		pager_range_unref(ranges[i]);
 	}
 	free(ranges);

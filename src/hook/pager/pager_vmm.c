@@ -209,15 +209,12 @@ static void unhold(const struct uses *uses)
 static void pin(struct pager_memory *memory)
 {
 	struct pager_chunk *chunk = pager_memory_chunk(memory);
-	bool was_pinned;
 
 	pthread_mutex_lock(&pager.lock);
-	was_pinned = chunk->is_pinned;
+	if (!chunk->is_pinned)
+		budget_pin(memory->range->dev, chunk->size, NVSHARE_PINNED_VMM);
 	chunk->is_pinned = true;
 	pthread_mutex_unlock(&pager.lock);
-	if (was_pinned)
-		return;
-	budget_pin(memory->range->dev, chunk->size, NVSHARE_PINNED_VMM);
 }
 
 /* ---- handles --------------------------------------------------------------- */
