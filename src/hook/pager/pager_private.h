@@ -47,12 +47,14 @@ struct pager_chunk {
 	size_t size;
 	CUmemGenericAllocationHandle handle;
 	struct hostpool_part *host; /* swapped, or resident and just restored: the same bytes */
+	/* The worker's own, while it is busy. */
+	bool is_mapped;     /* when swapped: it could not be unmapped */
+	bool is_exportable; /* its memory was made so, here */
+	bool is_taken;      /* it came from another program */
+	unsigned int kept;  /* its descriptor, transfer.h; 0: none */
+	/* Under the lock. */
 	enum pager_state state;
-	bool is_mapped; /* the worker's own; when swapped: it could not be unmapped */
 	bool is_pinned;
-	bool is_exportable;   /* the worker's own: its memory was made so, here */
-	bool is_taken;        /* the same: it came from another program */
-	unsigned int kept;    /* the same: its descriptor, transfer.h; 0: none */
 	bool is_blank;        /* nothing was ever in it: there is nothing to copy */
 	bool is_host_old;     /* busy, and host copies were dropped: its own goes as well */
 	unsigned int n_holds; /* calls of the program that need it to stay where it is */
