@@ -811,6 +811,27 @@ static void what_ran_counts_where_it_is_known(void **state)
 			ran_ns - 60 * S + 100 * MS);
 }
 
+/* After a restart of the scheduler: what it had before was given before. */
+static void who_was_there_before_brings_no_time_along(void **state)
+{
+	(void)state;
+	rig_join(&rig, 0, SHARE_CLASS_NORMAL, 100);
+	rig_busy(&rig, 0);
+	rig_in(&rig, 2 * MS);
+	finds(0, 100 * S, 80 * S);
+	assert_in_range(share_gpu_ns(&rig.share, 0), 0, 2 * MS);
+	rig_in(&rig, 100 * MS);
+	finds(0, 100 * S + 60 * MS, 80 * S + 30 * MS);
+	assert_in_range(share_gpu_ns(&rig.share, 0), 30 * MS, 32 * MS);
+	/* One that can not tell what ran. */
+	rig_join(&rig, 1, SHARE_CLASS_NORMAL, 100);
+	rig_in(&rig, 2 * MS);
+	finds(1, 100 * S, 0);
+	rig_in(&rig, 100 * MS);
+	finds(1, 100 * S + 60 * MS, 0);
+	assert_in_range(share_gpu_ns(&rig.share, 1), 0, 62 * MS);
+}
+
 static void many_get_their_parts_too(void **state)
 {
 	uint32_t percent[40];
@@ -926,6 +947,7 @@ int main(void)
 		TEST(time_is_divided_by_the_slices),
 		TEST(who_is_there_half_of_the_time_counts_half),
 		TEST(what_ran_counts_where_it_is_known),
+		TEST(who_was_there_before_brings_no_time_along),
 		TEST(many_get_their_parts_too),
 		TEST(who_is_alone_and_reports_now_and_then_had_what_it_says),
 		TEST(reports_of_a_second_follow_the_work),

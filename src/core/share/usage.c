@@ -231,6 +231,12 @@ static uint64_t least(uint64_t a, uint64_t b)
 	return a < b ? a : b;
 }
 
+/* Of more than can have been since the last report, which was the first if it said nothing. */
+static uint64_t owed(uint64_t last_ns, uint64_t more_ns)
+{
+	return last_ns ? least(more_ns, OWED_MAX) : 0;
+}
+
 void usage_report(struct share *share, uint32_t client, uint64_t busy_ns, uint64_t held_ns,
 		  uint64_t ran_ns)
 {
@@ -253,9 +259,9 @@ void usage_report(struct share *share, uint32_t client, uint64_t busy_ns, uint64
 	if (is_known)
 		right_ns = least(ran_ns - u->ran_ns, passed_ns);
 	correct(&share->gpus[c->gpu].usage, u, right_ns);
-	u->busy_ns = busy_ns - least(busy_ns - u->busy_ns - new_ns, OWED_MAX);
+	u->busy_ns = busy_ns - owed(u->busy_ns, busy_ns - u->busy_ns - new_ns);
 	if (is_known)
-		u->ran_ns = ran_ns - least(ran_ns - u->ran_ns - u->given_ns, OWED_MAX);
+		u->ran_ns = ran_ns - owed(u->ran_ns, ran_ns - u->ran_ns - u->given_ns);
 	u->held_ns = held_ns;
 	u->report_ns = share->now_ns;
 	u->given_ns = 0;
