@@ -96,6 +96,26 @@ static void what_the_scheduler_has_set_is_claimed_of_the_next_one(void)
 	check(r.claim.weight == 777 && r.claim.slo_us == 5000 && r.claim.compute_limit == 50);
 }
 
+/* It is in the driver while the scheduler says so and ends, with an answer unread. */
+static void what_was_said_last_is_heard(void)
+{
+	const struct nvshare_claim given = {.weight = 777, .slo_us = 5000, .compute_limit = 50};
+	struct nvshare_set_share body = {.seq = 1, .slice_us = 200, .hold_us = HOUR_US};
+	struct nvshare_register r;
+	int fd;
+
+	fd = begin_holdable();
+	fake_set(hold_ms, 100);
+	body.claim = hook_options()->claim;
+	fake_send(fd, NVSHARE_MSG_SET_SHARE, &body);
+	wait_until(fake_get(n_holds) == 1);
+	body = (struct nvshare_set_share){.seq = 2, .claim = given};
+	fake_send(fd, NVSHARE_MSG_SET_SHARE, &body);
+	check(close(fd) == 0);
+	r = fake_admit(&fd);
+	check(r.claim.weight == 777 && r.claim.slo_us == 5000 && r.claim.compute_limit == 50);
+}
+
 static void *set_weight(void *arg)
 {
 	struct user *user = arg;
@@ -368,6 +388,7 @@ int main(void)
 		child_test(a_claim_while_it_registers_registers_again),
 		child_test(a_claim_is_told_to_the_scheduler),
 		child_test(what_the_scheduler_has_set_is_claimed_of_the_next_one),
+		child_test(what_was_said_last_is_heard),
 		child_test(a_timeslice_is_set_and_undone),
 		child_test(a_timeslice_waits_for_the_first_context),
 		child_test(is_held_and_let_go),

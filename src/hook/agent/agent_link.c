@@ -103,10 +103,32 @@ static void disconnect(struct agent_link *link)
 	hostmem_set_coming(0);
 }
 
+/*
+ * What somebody has set of this program is kept, also if the scheduler has ended right after it
+ * had said so: what failed was to answer, or a read that said no more than that it has ended.
+ */
+static void hear_last_words(struct agent_link *link)
+{
+	uint8_t bytes[NVSHARE_MSG_SIZE_MAX + 1];
+	struct msg msg;
+	ssize_t n;
+
+	for (int i = 0; i < LINK_RECEIVE_MAX; i++) {
+		n = sock_recv(link->fd, bytes, sizeof(bytes));
+		if (n <= 0)
+			return;
+		if (n > 0 && msg_decode(bytes, (size_t)n, MSG_TO_CLIENT, &msg) == 0 &&
+		    msg.header.type == NVSHARE_MSG_SET_SHARE)
+			share_adopt(link, &msg.body.set_share_25.claim);
+	}
+}
+
 void agent_link_close(struct agent_link *link)
 {
 	bool was_up = link->state == AGENT_LINK_UP;
 
+	if (was_up)
+		hear_last_words(link);
 	disconnect(link);
 	link->state = AGENT_LINK_DOWN;
 	link->is_broken = false;

@@ -106,6 +106,12 @@ static void set_hold(struct agent_link *link, uint64_t hold_us, struct nvshare_s
 	answer->is_held = share_off_is(SHARE_REASON_HOLD);
 }
 
+void share_adopt(struct agent_link *link, const struct nvshare_claim *claim)
+{
+	share_api_adopt(&link->share.claim, claim);
+	link->share.claim = *claim;
+}
+
 void share_set(struct agent_link *link, const struct nvshare_set_share *body)
 {
 	struct nvshare_share_set answer = {.seq = body->seq, .outcome = NVSHARE_OUTCOME_SUCCESS};
@@ -115,8 +121,7 @@ void share_set(struct agent_link *link, const struct nvshare_set_share *body)
 	set_hold(link, body->hold_us, &answer);
 	agent_link_send(link, NVSHARE_MSG_SHARE_SET, &answer);
 	set_slice(link, body->slice_us);
-	share_api_adopt(&link->share.claim, &body->claim);
-	link->share.claim = body->claim;
+	share_adopt(link, &body->claim);
 	link->share.is_shared = body->slice_us || body->hold_us;
 	link->share.use_ppm = link->share.is_shared ? body->use_ppm : 0;
 	if (link->share.is_shared && !was_shared)

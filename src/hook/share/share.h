@@ -46,6 +46,9 @@ void share_lost(struct agent_link *link);
 /* Does what body asks, and answers it. */
 void share_set(struct agent_link *link, const struct nvshare_set_share *body);
 
+/* What the scheduler has set of link is claimed of the next one, too. */
+void share_adopt(struct agent_link *link, const struct nvshare_claim *claim);
+
 /* What is due, is done, and what has happened is told; returns when to call it again. */
 uint64_t share_tick(uint64_t now_ns);
 
