@@ -11,10 +11,9 @@
 
 #include <cmocka.h>
 
-#define US      1000ull
-#define MS      (1000 * US)
-#define STEP    MS
-#define AT_ONCE 0
+#define US   1000ull
+#define MS   (1000 * US)
+#define STEP MS
 
 static uint64_t chance; /* prng.h */
 
@@ -89,31 +88,30 @@ static const struct program programs[] = {
 	{200 * US, 800 * US + 10 * MS} /* begins a step each time */
 };
 
+static void expect_found(uint64_t late_ns, uint64_t permille)
+{
+	const uint64_t ns = 3000000 * MS; /* chance is below 0.5 % by then */
+
+	for (size_t i = 0; i < sizeof(programs) / sizeof(programs[0]); i++) {
+		const struct program *p = &programs[i];
+		struct sampler sampler = {0};
+
+		expect_about(look_for(&sampler, p, ns, late_ns),
+			     ns / (p->work_ns + p->pause_ns) * p->work_ns, permille);
+	}
+}
+
 static void finds_what_there_is(void **state)
 {
 	(void)state;
-	for (size_t i = 0; i < sizeof(programs) / sizeof(programs[0]); i++) {
-		const struct program *p = &programs[i];
-		uint64_t ns = 3000000 * MS; /* chance is below 0.5 % by then */
-		struct sampler sampler = {0};
-
-		expect_about(look_for(&sampler, p, ns, AT_ONCE),
-			     ns / (p->work_ns + p->pause_ns) * p->work_ns, 20);
-	}
+	expect_found(0, 20);
 }
 
 /* A wake-up comes some 60 us after its time; short work would seem shorter by that. */
 static void finds_as_much_when_looks_are_late(void **state)
 {
 	(void)state;
-	for (size_t i = 0; i < sizeof(programs) / sizeof(programs[0]); i++) {
-		const struct program *p = &programs[i];
-		uint64_t ns = 3000000 * MS; /* chance is below 0.5 % by then */
-		struct sampler sampler = {0};
-
-		expect_about(look_for(&sampler, p, ns, 60 * US),
-			     ns / (p->work_ns + p->pause_ns) * p->work_ns, 25);
-	}
+	expect_found(60 * US, 25);
 }
 
 static void every_moment_is_stood_for_once(void **state)
