@@ -463,8 +463,8 @@ enum nvshare_warning {
 
 /* What they took with the others taken off the GPU, and with short slices for them. */
 struct nvshare_learned {
-	uint32_t n_bursts;        /* of the two together, since they were last tried anew */
-	uint32_t is_preempting;   /* 1: the others are taken off; 0: they have short slices */
+	uint32_t n_bursts;           /* of the two together, since they were last tried anew */
+	uint32_t prefers_preemption; /* 1: it has shown the shorter tail, or nothing has yet */
 	uint32_t preempt_tail_us; /* of the last 32 the mean of the 2nd to 4th longest; 0: none */
 	uint32_t slices_tail_us;  /* the same */
 };

@@ -135,11 +135,11 @@ static void print_learned(FILE *out, const struct nvshare_status_client *client)
 		const struct nvshare_learned *learned = &client->learned[i];
 
 		(void)fprintf(out,
-			      "%s\"%s\": {\"bursts\": %u, \"preempts\": %s"
+			      "%s\"%s\": {\"bursts\": %u, \"prefers\": \"%s\""
 			      ", \"preempt_tail_seconds\": %.6f, \"slices_tail_seconds\": %.6f}",
 			      i ? ",\n      " : "", warning_names[i], learned->n_bursts,
-			      truth(learned->is_preempting), learned->preempt_tail_us / 1e6,
-			      learned->slices_tail_us / 1e6);
+			      learned->prefers_preemption ? "preemption" : "timeslices",
+			      learned->preempt_tail_us / 1e6, learned->slices_tail_us / 1e6);
 	}
 	(void)fputc('}', out);
 }

@@ -150,7 +150,7 @@ static struct text tail(uint32_t us)
 	return text;
 }
 
-/* What a critical client's bursts take at the slow end, and what is done for them. */
+/* What a critical client's bursts take at the slow end, by what is done for them. */
 static void print_learned(FILE *out, const struct nvshare_status_client *client)
 {
 	static const char *const bursts[NVSHARE_WARNING_COUNT] = {
@@ -166,14 +166,15 @@ static void print_learned(FILE *out, const struct nvshare_status_client *client)
 			continue;
 		(void)fprintf(out, "  critical  %s (%u): %s: ", client->name, client->id,
 			      bursts[i]);
-		if (learned->is_preempting)
-			(void)fprintf(out, "others preempted, tail %s (in short timeslices: %s)\n",
-				      tail(learned->preempt_tail_us).s,
-				      tail(learned->slices_tail_us).s);
+		if (learned->prefers_preemption)
+			(void)fprintf(
+				out, "preempting others is best, tail %s (short timeslices: %s)\n",
+				tail(learned->preempt_tail_us).s, tail(learned->slices_tail_us).s);
 		else
-			(void)fprintf(out, "others in short timeslices, tail %s (preempted: %s)\n",
-				      tail(learned->slices_tail_us).s,
-				      tail(learned->preempt_tail_us).s);
+			(void)fprintf(
+				out,
+				"short timeslices for others are best, tail %s (preempting: %s)\n",
+				tail(learned->slices_tail_us).s, tail(learned->preempt_tail_us).s);
 	}
 }
 

@@ -121,7 +121,6 @@ static void tell(struct server *server, struct peer *peer, const struct sched_ac
 	switch (action->type) {
 	case SCHED_ACTION_GRANT:
 		give_budget(server, peer, action->budget);
-		peer->is_host_taker = false;
 		server_queue_body(
 			server, peer, NVSHARE_MSG_LOCK_OK,
 			&(struct nvshare_lock_ok){action->grant, action->budget, action->epoch});

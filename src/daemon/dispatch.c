@@ -382,6 +382,7 @@ static void on_released(struct server *server, struct peer *peer,
 	if (!released->outcome) {
 		server_account(server, peer, peer->share.on_card, event.budget);
 		peer->n_failed = 0;
+		peer->is_host_taker = false; /* until it may have to go again */
 	}
 	log_released(peer, released);
 	perform(server, peer, &actions);

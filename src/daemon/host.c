@@ -48,11 +48,16 @@ void host_in(struct server *server, struct peer *peer)
 	peer->mem.host_wanted = min_u64(peer->mem.host_wanted, total);
 	server->host_bytes += peer->mem.host;
 	server->host_wanted += peer->mem.host_wanted;
-	if (!server->host_wanted && !server->is_host_news &&
-	    server->host_bytes == server->host_told)
+	if (server->host_bytes != server->host_bytes_then ||
+	    server->host_wanted != server->host_wanted_then)
+		server->is_host_news = true;
+}
+
+void host_tell(struct server *server)
+{
+	if (!server->is_host_news)
 		return;
-	server->host_told = server->host_bytes;
-	server->is_host_news = server->host_wanted > 0;
+	server->is_host_news = false;
 	for (uint32_t i = 0; i < server->slots_used; i++) {
 		if (is_client(&server->peers[i]) && !tell(server, &server->peers[i]))
 			server->is_host_news = true;
@@ -68,6 +73,8 @@ uint64_t host_others(const struct server *server, struct peer *peer, bool is_tak
 
 void host_out(struct server *server, const struct peer *peer)
 {
+	server->host_bytes_then = server->host_bytes;
+	server->host_wanted_then = server->host_wanted;
 	server->host_bytes -= peer->mem.host;
 	server->host_wanted -= peer->mem.host_wanted;
 }

@@ -325,7 +325,10 @@ int server_run(struct server *server)
 		connections_resume(server);
 		shares_due(server);
 		dispatch_due(server);
-		connections_end(server);
+		do {
+			connections_end(server);
+			host_tell(server);
+		} while (server->closing); /* who is told may turn out to be gone */
 	}
 	return 0;
 }

@@ -68,11 +68,11 @@ struct server {
 	uint32_t *free_slots; /* a stack of the free ones among them */
 	uint32_t n_free_slots;
 	uint32_t last_id;
-	uint64_t host_bytes;  /* nvshare_mem::host of all clients */
-	uint64_t host_wanted; /* nvshare_mem::host_wanted of all clients */
-	uint64_t host_told;   /* host_bytes, when clients were last told of it */
-	bool is_host_news;    /* somebody lacks some, or is still to hear of a change */
-	struct peer *unsent;  /* peer::unsent_next, in the order of their first messages */
+	uint64_t host_bytes;                        /* nvshare_mem::host of all clients */
+	uint64_t host_wanted;                       /* nvshare_mem::host_wanted of all clients */
+	uint64_t host_bytes_then, host_wanted_then; /* before the report that is being taken */
+	bool is_host_news;                          /* somebody is still to hear of a change */
+	struct peer *unsent; /* peer::unsent_next, in the order of their first messages */
 	struct peer **unsent_end;
 	struct peer *closing; /* peer::closing_next */
 	struct peer *held;    /* utlist, peer::prev/next: requests that wait for the grace's end */
@@ -177,11 +177,12 @@ void handover_note(struct server *server, uint32_t index);
 /*
  * host.c: peer->mem has come into the sums of the node, or is to leave them. Where host memory
  * is short all clients hear what others lack, and who lacks it or takes some what others still
- * have. others: what that is, for a message to peer, which is to take some from now on, or not.
- * coming: what all but from will give back, if they are asked, when to has come in (SCHED_NONE:
- * nobody comes).
+ * have: tell, behind what the reports themselves have led to. others: what that is, for a message
+ * to peer, which is to take some from now on, or not. coming: what all but from will give back, if
+ * they are asked, when to has come in (SCHED_NONE: nobody comes).
  */
 void host_in(struct server *server, struct peer *peer);
+void host_tell(struct server *server);
 void host_out(struct server *server, const struct peer *peer);
 uint64_t host_others(const struct server *server, struct peer *peer, bool is_taker);
 uint64_t host_coming(const struct server *server, const struct peer *from, uint32_t to);

@@ -132,7 +132,7 @@ static void fill_learned(const struct share_client_status *share,
 	for (size_t i = 0; i < NVSHARE_WARNING_COUNT; i++) {
 		ret[i] = (struct nvshare_learned){
 			.n_bursts = share->learned[i].n_bursts,
-			.is_preempting = share->learned[i].is_holding,
+			.prefers_preemption = share->learned[i].is_holding,
 			.preempt_tail_us = share->learned[i].hold_us,
 			.slices_tail_us = share->learned[i].slices_us,
 		};

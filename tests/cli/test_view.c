@@ -197,16 +197,16 @@ static void what_is_learned_of_bursts_is_told(void **state)
 	clients[0].learned[NVSHARE_WARNING_HINT] = (struct nvshare_learned){40, 1, 1050, 1320};
 	clients[0].learned[NVSHARE_WARNING_NONE] = (struct nvshare_learned){12, 0, 0, 12345};
 	text = view_in(200, false);
-	has(text, "  critical  train (1): announced bursts: others preempted, tail 1.05 ms"
-		  " (in short timeslices: 1.32 ms)\n");
-	has(text, "  critical  train (1): bursts: others in short timeslices, tail 12.35 ms"
-		  " (preempted: not tried)\n");
+	has(text, "  critical  train (1): announced bursts: preempting others is best, tail 1.05 ms"
+		  " (short timeslices: 1.32 ms)\n");
+	has(text, "  critical  train (1): bursts: short timeslices for others are best,"
+		  " tail 12.35 ms (preempting: not tried)\n");
 	assert_null(strstr(text, "after a pause"));
 	free(text);
 	text = json();
-	has(text, "\"announced\": {\"bursts\": 40, \"preempts\": true,"
+	has(text, "\"announced\": {\"bursts\": 40, \"prefers\": \"preemption\","
 		  " \"preempt_tail_seconds\": 0.001050, \"slices_tail_seconds\": 0.001320}");
-	has(text, "\"after_pause\": {\"bursts\": 0, \"preempts\": false,"
+	has(text, "\"after_pause\": {\"bursts\": 0, \"prefers\": \"timeslices\","
 		  " \"preempt_tail_seconds\": 0.000000, \"slices_tail_seconds\": 0.000000}}");
 	free(text);
 	clients[0] = saved;

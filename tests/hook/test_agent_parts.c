@@ -67,6 +67,8 @@ static void comes_back_with_what_it_is_given_meanwhile(void)
 
 	fake_listen(dir);
 	fd = begin_part(&user, ask_for_more);
+	/* What others have is told just before; it comes in all the same. */
+	fake_send(fd, NVSHARE_MSG_HOST_MEMORY, &(struct nvshare_host_memory){.others = MIB});
 	fake_available(fd, 150 * MIB, 9);
 	check(expect_all(fd).epoch == 9 && fake_get(n_restores) == 1);
 	check(!is_done(&user));

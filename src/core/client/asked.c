@@ -32,7 +32,7 @@ void asked_forget(struct asked *asked)
 
 uint64_t asked_part(const struct asked *asked, uint64_t ns)
 {
-	/* The sums are of some 32 bursts, at most minutes: no product overflows. */
+	/* In us, the product overflows only when some 32 bursts have had half a year. */
 	uint64_t ppm = asked->ran_ns / US * PPM / (asked->busy_ns / US + 1);
 
 	return asked->busy_ns ? ns * ppm / PPM : ns;

@@ -307,6 +307,8 @@ enum agent_more agent_more_budget(CUdevice dev, int wait_ms)
 		return AGENT_MORE_LATER;
 	if (!agent_link_hear(link, wait_ms))
 		return AGENT_MORE_NOT_YET;
+	if (agent_link_receive_if(link, NVSHARE_MSG_HOST_MEMORY))
+		return AGENT_MORE_NOT_YET; /* it is for what is taken, not for what comes back */
 	if (!agent_link_receive_if(link, NVSHARE_MSG_MEM_AVAILABLE) || link->lease.is_used_up)
 		return AGENT_MORE_LATER;
 	return AGENT_MORE_GIVEN;

@@ -117,7 +117,7 @@ static void hear_last_words(struct agent_link *link)
 		n = sock_recv(link->fd, bytes, sizeof(bytes));
 		if (n <= 0)
 			return;
-		if (n > 0 && msg_decode(bytes, (size_t)n, MSG_TO_CLIENT, &msg) == 0 &&
+		if (msg_decode(bytes, (size_t)n, MSG_TO_CLIENT, &msg) == 0 &&
 		    msg.header.type == NVSHARE_MSG_SET_SHARE)
 			share_adopt(link, &msg.body.set_share_25.claim);
 	}

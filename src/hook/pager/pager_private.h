@@ -47,12 +47,12 @@ struct pager_chunk {
 	size_t size;
 	CUmemGenericAllocationHandle handle;
 	struct hostpool_part *host; /* swapped, or resident and just restored: the same bytes */
-	/* The worker's own, while it is busy. */
+	/* The worker's own, who made it busy, frees it (dead), or has not linked it yet. */
 	bool is_mapped;     /* when swapped: it could not be unmapped */
 	bool is_exportable; /* its memory was made so, here */
 	bool is_taken;      /* it came from another program */
 	unsigned int kept;  /* its descriptor, transfer.h; 0: none */
-	/* Under the lock. */
+	/* Written under the lock, once it is linked. */
 	enum pager_state state;
 	bool is_pinned;
 	bool is_blank;        /* nothing was ever in it: there is nothing to copy */
