@@ -240,4 +240,5 @@ def pytest_runtest_makereport(item, call):
     for path in sorted(made.folder.glob("*.out")):
         lines = path.read_text(errors="replace").splitlines()
         lines = [line for line in lines if "GET_STATUS" not in line]
-        report.sections.append((path.name, "\n".join(lines[-60:])))
+        telling = [line for line in lines if " debug: message " not in line]  # of those there are thousands
+        report.sections.append((path.name, "\n".join(telling[-90:])))
