@@ -81,6 +81,39 @@ static void a_few_small_ones_go_first(void **state)
 		goes_in_order(rows[i].sizes, rows[i].order);
 }
 
+/* In MiB: what is moved at once, and by what who comes is behind who goes. */
+static void large_allocations_have_large_chunks(void **state)
+{
+	static const struct {
+		size_t size, chunk, rest;
+	} rows[] = {
+		{10, 0, 10},      {64, 64, 0},      {150, 64, 22},  {510, 64, 62},    {512, 128, 0},
+		{1000, 128, 104}, {2046, 128, 126}, {2048, 256, 0}, {2500, 256, 196},
+	};
+
+	(void)state;
+	fake.capacity = 4ull << 30;
+	budget_set(0, fake.capacity);
+	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+		CUdeviceptr at = allocate(rows[i].size * MIB);
+		struct pager_hold hold;
+		struct pager_range *range;
+
+		assert_true(pager_hold(at + (rows[i].size * MIB - 1), 1, &hold));
+		range = hold.range;
+		assert_int_equal(hold.end, range->n_chunks);
+		assert_int_equal(hold.first, range->n_chunks - 1);
+		for (size_t j = 0; j < range->n_chunks; j++) {
+			bool is_rest = j + 1 == range->n_chunks && rows[i].rest;
+
+			assert_int_equal(range->chunks[j].size,
+					 (is_rest ? rows[i].rest : rows[i].chunk) * MIB);
+		}
+		pager_unhold(&hold, false);
+		release(at);
+	}
+}
+
 static int n_asked; /* for more */
 
 static enum agent_more more_the_second_time(void)
@@ -196,6 +229,7 @@ int main(void)
 		PARTS_TEST(a_restore_called_off_costs_no_second_copy),
 		PARTS_TEST(a_host_copy_is_not_trusted_once_nothing_is_out),
 		PARTS_TEST(a_few_small_ones_go_first),
+		PARTS_TEST(large_allocations_have_large_chunks),
 		PARTS_TEST(more_budget_is_taken_up_while_copies_are_on_their_way),
 		PARTS_TEST(a_restore_ends_with_its_copies_when_no_more_budget_comes),
 		PARTS_TEST(a_copy_that_fails_ends_a_restore_that_was_given_more),

@@ -131,8 +131,9 @@ bool pager_hold(CUdeviceptr ptr, size_t size, struct pager_hold *ret_hold)
 	pager_range_ref(hold.range);
 	offset = ptr - hold.range->addr;
 	rest = hold.range->size - offset;
-	hold.first = offset / PAGER_CHUNK_MAX;
-	hold.end = (offset + (size < rest ? size : rest) + PAGER_CHUNK_MAX - 1) / PAGER_CHUNK_MAX;
+	hold.first = offset / hold.range->chunk_size;
+	hold.end = (offset + (size < rest ? size : rest) + hold.range->chunk_size - 1) /
+		   hold.range->chunk_size;
 	while (!try_hold(&hold)) {
 		pthread_mutex_unlock(&pager.lock);
 		gate_leave(); /* it is brought in for those who wait there */

@@ -181,6 +181,7 @@ CUresult pager_memory_new(CUdevice dev, size_t size, const CUmemAllocationProp *
 	range->dev = dev;
 	range->n_refs = 1;
 	range->size = size;
+	range->chunk_size = size;
 	range->n_chunks = 1;
 	range->chunks[0] = (struct pager_chunk){
 		.range = range,

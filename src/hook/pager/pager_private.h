@@ -25,8 +25,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define PAGER_LARGE      (1ull << 20)   /* requests from here on get a range of their own */
-#define PAGER_CHUNK_MAX  (256ull << 20) /* 16 GiB unmap and map in 10 ms then */
+#define PAGER_LARGE      (1ull << 20) /* requests from here on get a range of their own */
 #define PAGER_SHARED_MAX (32ull << 20)
 #define PAGER_DEVICES    BUDGET_DEVICES
 #define PAGER_IN_FLIGHT  8 /* chunks being copied at once */
@@ -78,6 +77,7 @@ struct pager_range {
 	unsigned int n_refs;
 	CUdeviceptr addr; /* 0: the addresses are the program's own */
 	size_t size;
+	size_t chunk_size; /* of all but the last, which has the rest */
 	size_t n_chunks;
 	struct pager_chunk chunks[];
 };
