@@ -811,6 +811,85 @@ static void what_ran_counts_where_it_is_known(void **state)
 			ran_ns - 60 * S + 100 * MS);
 }
 
+static void report_of_1(uint64_t ns, uint64_t held_ns)
+{
+	assert_int_equal(rig_step(&rig, (struct share_event){.type = SHARE_EVENT_ACTIVITY,
+							     .client = 1,
+							     .activity = SHARE_ACTIVITY_USE,
+							     .busy_ns = ns,
+							     .held_ns = held_ns,
+							     .ran_ns = ns}),
+			 0);
+}
+
+static void answer_of_1(uint64_t seq)
+{
+	assert_int_equal(rig_step(&rig, (struct share_event){.type = SHARE_EVENT_DONE,
+							     .client = 1,
+							     .seq = seq,
+							     .took_ns = 750 * US,
+							     .is_held = true}),
+			 0);
+}
+
+/*
+ * Nobody looks while it is held, which it is told at 0, takes from 0.05 to 0.8 ms, and has its
+ * work stop at 0.57 ms.
+ */
+static void what_a_burst_has_while_others_are_being_held_is_not_theirs(void **state)
+{
+	static const struct {
+		uint64_t begin_us, end_us; /* of the burst; not at once: it was announced */
+		uint64_t ran_us;           /* found to have run in the 5 ms not held */
+		uint64_t counts_us;
+	} rows[] = {
+		{0, 900, 5000, 5000 - 520},
+		{0, 300, 5000, 5000 - 250},
+		{0, 40, 5000, 5000},
+		{400, 900, 5000, 5000 - 170},
+		{850, 900, 5000, 5000},
+		{0, 900, 2500, 2500 - 260}, /* of other times it has half */
+		{0, 900, 0, 0},
+	};
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+		uint64_t before_ns, told_ns, seq = 0, held_ns = 1 * S, ran_ns = 100 * S;
+
+		rig_init(&rig);
+		rig_join(&rig, 0, SHARE_CLASS_CRITICAL, 100);
+		rig_join(&rig, 1, SHARE_CLASS_NORMAL, 100);
+		rig_arm(&rig, 0, SHARE_ARM_HOLD);
+		rig_burst(&rig, 0, MS);
+		rig_busy(&rig, 1);
+		rig.at[1].is_mute = true;
+		rig_in(&rig, 10 * MS);
+		report_of_1(ran_ns, held_ns);
+		before_ns = share_gpu_ns(&rig.share, 1);
+		told_ns = rig.now;
+		if (rows[i].begin_us)
+			rig_does(&rig, 0, SHARE_ACTIVITY_HINT, 800 * US);
+		for (uint64_t us = 0; us <= 950; us += 10) {
+			rig_at(&rig, told_ns + us * US);
+			if (us == rows[i].begin_us)
+				rig_does(&rig, 0, SHARE_ACTIVITY_BEGIN, 0);
+			if (us == 0) {
+				assert_true(rig_is_held(&rig, 1));
+				seq = rig.at[1].last.seq;
+			}
+			if (us == 800)
+				answer_of_1(seq);
+			if (us == rows[i].end_us + 50) /* that is seen some time later */
+				rig_does(&rig, 0, SHARE_ACTIVITY_END,
+					 (rows[i].end_us - rows[i].begin_us) * US);
+		}
+		rig_at(&rig, told_ns + 10 * MS);
+		report_of_1(ran_ns + rows[i].ran_us * US, held_ns + 5 * MS);
+		assert_in_range(share_gpu_ns(&rig.share, 1) - before_ns + US,
+				rows[i].counts_us * US, rows[i].counts_us * US + 6 * US);
+	}
+}
+
 /* After a restart of the scheduler: what it had before was given before. */
 static void who_was_there_before_brings_no_time_along(void **state)
 {
@@ -947,6 +1026,7 @@ int main(void)
 		TEST(time_is_divided_by_the_slices),
 		TEST(who_is_there_half_of_the_time_counts_half),
 		TEST(what_ran_counts_where_it_is_known),
+		TEST(what_a_burst_has_while_others_are_being_held_is_not_theirs),
 		TEST(who_was_there_before_brings_no_time_along),
 		TEST(many_get_their_parts_too),
 		TEST(who_is_alone_and_reports_now_and_then_had_what_it_says),

@@ -88,6 +88,10 @@ void hark_refresh(struct share *share, uint32_t client)
 	burst_advance(share, c->gpu);
 	count(g, &part); /* first: an extreme of the weights that stays is not looked for */
 	uncount(g, &old);
+	if (part.is_bursting && !old.is_bursting && g->n_bursting == 1)
+		usage_burst_begins(share, c->gpu);
+	if (old.is_bursting && !part.is_bursting && g->n_bursting == 0)
+		usage_burst_ends(share, c->gpu, share->now_ns);
 	c->part = part;
 	if (part.is_running && !old.is_running)
 		chain_push_back(share->clients, &g->running, SHARE_LINK_RUNNING, client);
@@ -204,6 +208,14 @@ static void end_burst(struct share *share, struct share_client *c)
 		predict_cancel(&c->predict);
 }
 
+/* That it has is known some time later. */
+static uint64_t ended_ns(const struct share *share, const struct share_client *c, uint64_t took_ns)
+{
+	uint64_t since_ns = share->now_ns - c->pace.begin_ns;
+
+	return c->pace.begin_ns + (took_ns < since_ns ? took_ns : since_ns);
+}
+
 static void on_end(struct share *share, struct share_client *c, uint64_t took_ns, uint32_t n_calls)
 {
 	const struct share_gpu *g = &share->gpus[c->gpu];
@@ -211,6 +223,8 @@ static void on_end(struct share *share, struct share_client *c, uint64_t took_ns
 	if (!c->is_bursting)
 		return;
 	pace_end(share, c, took_ns);
+	if (c->part.is_bursting && g->n_bursting == 1)
+		usage_burst_ends(share, c->gpu, ended_ns(share, c, took_ns));
 	/* Where nobody was in the way, or nobody could be held, it tells nothing. */
 	if (c->part.is_bursting && g->n_wanting > 0 && g->is_taking && !g->is_capped && !g->is_slow)
 		arm_note(&c->arms[c->warning], c->warning, c->arm, took_ns, n_calls);
@@ -347,6 +361,8 @@ int hark_done(struct share *share, const struct share_event *event)
 	c->told.seq_done = event->seq;
 	c->answer_ns = event->seq == c->told.seq ? SHARE_NO_DEADLINE
 						 : share->now_ns + share->config.answer_ns;
+	if (event->is_held && !event->outcome) /* even if it has been let go since */
+		usage_held(share, event->client, event->took_ns);
 	if (hold_seq && event->seq >= hold_seq && event->outcome) {
 		g->n_failures++;
 		fail(share, event->client, SHARE_REPORT_NOT_HELD, event->outcome);

@@ -125,6 +125,7 @@ struct share_usage {
 	uint64_t present_ns; /* present for so long since the last report */
 	uint64_t since_ns;   /* present since then; only while it is */
 	uint64_t drawn;      /* share_gpu_usage::drawn when it was last settled */
+	uint64_t unseen_ns;  /* a burst's, while it was being held; since the last report */
 	uint32_t slice_us;
 	uint32_t part; /* of 1024: how much of its presence it is really busy */
 	uint32_t use_ppm;
@@ -198,10 +199,12 @@ struct share_gpu_usage {
 	uint64_t at_ns; /* settled up to then */
 	uint64_t wall_ns;
 	uint64_t given_ns;
-	uint64_t class_ns[2]; /* [1]: of the critical */
-	uint64_t drawn;       /* GPU time a unit of weight has had, while many are present */
-	uint64_t weights;     /* slice * part of all that are present */
-	uint64_t rests;       /* slice * (1024 - part) of the same */
+	uint64_t class_ns[2];  /* [1]: of the critical */
+	uint64_t drawn;        /* GPU time a unit of weight has had, while many are present */
+	uint64_t weights;      /* slice * part of all that are present */
+	uint64_t rests;        /* slice * (1024 - part) of the same */
+	uint64_t burst_ns;     /* critical clients' bursts, as one: the last began then, */
+	uint64_t burst_end_ns; /* and had no work any more then; UINT64_MAX: it has */
 	struct share_list present;
 };
 

@@ -15,6 +15,9 @@
 /* A part of zero would never be corrected upwards by what it is given. */
 #define PART_MIN 32u
 
+/* What a client counts, too (src/hook/share/share_off.c): its work stops before it says so. */
+#define STOPS_NS 230000u
+
 #define OWED_MAX 50000000ull /* ns: what looks found more is no chance any more */
 
 void usage_init(struct share *share, uint32_t gpu)
@@ -237,6 +240,45 @@ static uint64_t owed(uint64_t last_ns, uint64_t more_ns)
 	return last_ns ? least(more_ns, OWED_MAX) : 0;
 }
 
+void usage_burst_begins(struct share *share, uint32_t gpu)
+{
+	struct share_gpu_usage *gu = &share->gpus[gpu].usage;
+
+	gu->burst_ns = share->now_ns;
+	gu->burst_end_ns = UINT64_MAX;
+}
+
+void usage_burst_ends(struct share *share, uint32_t gpu, uint64_t end_ns)
+{
+	struct share_gpu_usage *gu = &share->gpus[gpu].usage;
+
+	gu->burst_end_ns = least(gu->burst_end_ns, end_ns);
+}
+
+void usage_held(struct share *share, uint32_t client, uint64_t ns)
+{
+	struct share_client *c = &share->clients[client];
+	const struct share_gpu_usage *gu = &share->gpus[c->gpu].usage;
+	uint64_t from_ns = share->now_ns - least(ns, share->now_ns);
+	uint64_t to_ns = least(share->now_ns - least(STOPS_NS, ns / 2), gu->burst_end_ns);
+
+	from_ns = gu->burst_ns > from_ns ? gu->burst_ns : from_ns;
+	if (gu->burst_ns && to_ns > from_ns)
+		c->usage.unseen_ns += to_ns - from_ns;
+}
+
+/* Of what it says that has run: what it took for its own in times that it did not see. */
+static uint64_t not_its_own(const struct share_usage *u, uint64_t held_ns, uint64_t ran_ns,
+			    uint64_t passed_ns)
+{
+	uint64_t free_ns = passed_ns - least(held_ns - u->held_ns, passed_ns);
+	uint64_t new_us = least(ran_ns - u->ran_ns, free_ns) / 1000, free_us = free_ns / 1000;
+	uint64_t unseen_us = least(u->unseen_ns, free_ns) / 1000;
+
+	/* Its looks say how much of the time in which it is not held it runs. */
+	return free_us && free_us < UINT32_MAX ? unseen_us * new_us / free_us * 1000 : 0;
+}
+
 void usage_report(struct share *share, uint32_t client, uint64_t busy_ns, uint64_t held_ns,
 		  uint64_t ran_ns)
 {
@@ -256,6 +298,8 @@ void usage_report(struct share *share, uint32_t client, uint64_t busy_ns, uint64
 		right_ns = least(by_slices(u, new_ns, expected_ns), new_ns);
 		learn(u, new_ns);
 	}
+	if (is_known && u->ran_ns)
+		u->ran_ns += not_its_own(u, held_ns, ran_ns, passed_ns);
 	if (is_known)
 		right_ns = least(ran_ns - u->ran_ns, passed_ns);
 	correct(&share->gpus[c->gpu].usage, u, right_ns);
@@ -266,6 +310,7 @@ void usage_report(struct share *share, uint32_t client, uint64_t busy_ns, uint64
 	u->report_ns = share->now_ns;
 	u->given_ns = 0;
 	u->present_ns = 0;
+	u->unseen_ns = 0;
 	if (was_present)
 		enter(share, client);
 }

@@ -16,7 +16,9 @@
  * is shorter than a slice: it waits for the others' whole slices, and does not use its own.
  *
  * What clients find comes from looks now and then. It is right on average, and may be more
- * than the time that has passed: the rest is given later.
+ * than the time that has passed: the rest is given later. No look falls into the time in
+ * which a client is being held, while the burst that it is held for is on the GPU already: on
+ * an H200 half a millisecond of each burst. That is taken off what it finds.
  *
  * The sum over a GPU's clients never exceeds the time that has passed.
  */
@@ -33,6 +35,13 @@ void usage_set(struct share *share, uint32_t client, bool is_present, uint64_t s
 /* Counters as reported; what can not be true of them is cut. ran_ns 0: not known. */
 void usage_report(struct share *share, uint32_t client, uint64_t busy_ns, uint64_t held_ns,
 		  uint64_t ran_ns);
+
+/* The first of the critical clients on gpu begins a burst; the last had no work since end_ns. */
+void usage_burst_begins(struct share *share, uint32_t gpu);
+void usage_burst_ends(struct share *share, uint32_t gpu, uint64_t end_ns);
+
+/* client is held now, which took ns. Its work has stopped some time before. */
+void usage_held(struct share *share, uint32_t client, uint64_t ns);
 
 /* Its GPU time until now, estimated. */
 uint64_t usage_ns(const struct share *share, uint32_t client);
