@@ -10,30 +10,40 @@
 
 #include <cmocka.h>
 
+#define US 1000ull
 #define MS 1000000ull
 
 static struct asked asked;
-static uint64_t busy_ns, ran_ns;
+static uint64_t n_calls, ran_ns;
 
 static int forget(void **state)
 {
 	(void)state;
 	asked = (struct asked){0};
-	busy_ns = 0;
+	n_calls = 0;
 	ran_ns = 0;
 	return 0;
 }
 
-/* A burst of 1 ms, of which permille run; what is not asked runs as much as was learned. */
-static bool burst(uint32_t permille)
+/*
+ * A burst of n calls, the first of which shows that it begins. Each runs us, as is found if it
+ * is asked; it has busy_ns of work. ret_ns: what was counted.
+ */
+static bool burst(uint32_t n, uint64_t us, uint64_t busy_ns, uint64_t *ret_ns)
 {
+	uint64_t before_ns = ran_ns;
 	bool is_asked;
 
-	asked_begin(&asked, false, busy_ns, ran_ns);
+	n_calls++;
+	asked_begin(&asked, false, n_calls, ran_ns);
 	is_asked = asked.is_now;
-	busy_ns += MS;
-	ran_ns += is_asked ? MS * permille / 1000 : asked_part(&asked, MS);
-	asked_end(&asked, busy_ns, ran_ns);
+	for (uint32_t i = 0; i < n; i++) {
+		n_calls += i > 0;
+		ran_ns += is_asked ? us * US : asked_part(&asked, busy_ns / n, n_calls);
+	}
+	asked_end(&asked, n_calls, ran_ns);
+	if (ret_ns)
+		*ret_ns = ran_ns - before_ns;
 	return is_asked;
 }
 
@@ -43,66 +53,119 @@ static void the_first_bursts_are_asked_and_then_few(void **state)
 
 	(void)state;
 	for (uint32_t i = 0; i < ASKED_FIRST; i++)
-		assert_true(burst(500));
+		assert_true(burst(2, 500, MS, NULL));
 	for (uint32_t i = ASKED_FIRST; i < 10 * ASKED_EVERY; i++)
-		n += burst(500);
+		n += burst(2, 500, MS, NULL);
 	assert_int_equal(n, 9);
 	/* Others have come, or gone. */
-	(void)burst(500);
+	(void)burst(2, 500, MS, NULL);
 	asked_forget(&asked);
-	assert_true(burst(500));
+	assert_true(burst(2, 500, MS, NULL));
 	/* In no hurry: each. */
 	for (uint32_t i = 0; i < 3 * ASKED_EVERY; i++) {
-		asked_begin(&asked, true, busy_ns, ran_ns);
+		asked_begin(&asked, true, n_calls, ran_ns);
 		assert_true(asked.is_now);
 	}
 }
 
-static void their_part_holds_for_the_others(void **state)
+static void learn(uint32_t n, uint64_t us)
 {
-	uint64_t sum_ns;
-
-	(void)state;
-	assert_int_equal(asked_part(&asked, MS), MS); /* nothing is known yet */
-	for (uint32_t i = 0; i < 2 * ASKED_EVERY; i++)
-		(void)burst(400);
-	assert_in_range(asked_part(&asked, MS), MS * 39 / 100, MS * 40 / 100);
-	/* What was counted by that part is not learned from. */
-	assert_true(burst(400));
-	sum_ns = asked.busy_ns;
-	assert_false(burst(400));
-	assert_int_equal(asked.busy_ns, sum_ns);
-	/* It changes, and so does the part. */
-	for (uint32_t i = 0; i < 300 * ASKED_EVERY; i++)
-		(void)burst(900);
-	assert_in_range(asked_part(&asked, MS), MS * 89 / 100, MS * 90 / 100);
 	asked_forget(&asked);
-	assert_int_equal(asked_part(&asked, MS), MS);
-	(void)burst(200);
-	assert_in_range(asked_part(&asked, MS), MS * 19 / 100, MS * 20 / 100);
+	while (burst(n, us, n * us * US, NULL))
+		continue;
 }
 
-/* Minutes in each burst, and a year of them. */
+static void what_their_calls_run_holds_for_those_of_others(void **state)
+{
+	static const struct {
+		uint32_t learned_calls;
+		uint64_t learned_us;
+		uint32_t n;
+		uint64_t busy_us, ran_us;
+	} rows[] = {
+		{1, 200, 1, 200, 200},      {20, 100, 20, 2000, 2000},
+		{20, 100, 20, 5000, 2000}, /* it waits more than those that were asked */
+		{20, 100, 40, 4000, 4000}, /* a request of twice as many */
+		{300, 10, 600, 6000, 6000},
+	};
+
+	(void)state;
+	assert_int_equal(asked_part(&asked, MS, 1), MS); /* nothing is known yet */
+	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+		uint64_t ns, all_ns = 0;
+
+		learn(rows[i].learned_calls, rows[i].learned_us);
+		for (uint32_t j = 0; j < 20; j++) {
+			assert_false(burst(rows[i].n, 0, rows[i].busy_us * US, &ns));
+			all_ns += ns;
+		}
+		assert_in_range(all_ns, 20 * rows[i].ran_us * US * 98 / 100,
+				20 * rows[i].ran_us * US * 102 / 100);
+	}
+}
+
+static void nothing_runs_without_work(void **state)
+{
+	uint64_t ns, all_ns = 0;
+
+	(void)state;
+	learn(10, 100);
+	for (uint32_t i = 0; i < 40; i++) {
+		assert_false(burst(10, 0, MS / 2, &ns));
+		all_ns += ns;
+	}
+	assert_in_range(all_ns, 20 * MS, 20 * MS + ASKED_SLACK_NS);
+}
+
+static void it_changes_and_so_does_what_is_learned(void **state)
+{
+	uint64_t ns;
+
+	(void)state;
+	learn(10, 100);
+	for (uint32_t i = 0; i < 300 * ASKED_EVERY; i++)
+		(void)burst(10, 300, 4 * MS, NULL);
+	while (burst(10, 300, 4 * MS, &ns))
+		continue;
+	assert_in_range(ns, 2950 * US, 3050 * US);
+	/* What was counted by it is not learned from. */
+	ns = asked.ran_ns;
+	assert_false(burst(10, 300, 4 * MS, NULL));
+	assert_int_equal(asked.ran_ns, ns);
+}
+
+/* Minutes in each burst, all calls that there are, and none. */
 static void nothing_overflows(void **state)
 {
 	const uint64_t minutes_ns = 600 * 1000 * MS;
+	uint64_t ns;
 
 	(void)state;
 	for (uint64_t i = 0; i < 50000; i++) {
-		asked_begin(&asked, true, i * minutes_ns, i * minutes_ns / 2);
-		asked_end(&asked, (i + 1) * minutes_ns, (i + 1) * minutes_ns / 2);
+		asked_begin(&asked, true, i << 40, i * minutes_ns);
+		asked_end(&asked, (i + 1) << 40, (i + 1) * minutes_ns);
 	}
-	assert_in_range(asked_part(&asked, MS), MS * 49 / 100, MS * 51 / 100);
+	asked_begin(&asked, false, 50000ull << 40, 0);
+	ns = asked_part(&asked, minutes_ns, UINT64_MAX);
+	assert_in_range(ns, minutes_ns * 9 / 10, minutes_ns + ASKED_SLACK_NS);
 	asked.n = UINT32_MAX;
 	asked_begin(&asked, false, 0, 0);
 	assert_int_equal(asked.n, UINT32_MAX);
+	/* Bursts of copies alone, which are no calls. */
+	asked_forget(&asked);
+	asked_begin(&asked, true, 0, 0);
+	asked_end(&asked, 0, MS);
+	asked_begin(&asked, false, 0, MS);
+	assert_int_equal(asked_part(&asked, MS, 0), MS);
 }
 
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test_setup(the_first_bursts_are_asked_and_then_few, forget),
-		cmocka_unit_test_setup(their_part_holds_for_the_others, forget),
+		cmocka_unit_test_setup(what_their_calls_run_holds_for_those_of_others, forget),
+		cmocka_unit_test_setup(nothing_runs_without_work, forget),
+		cmocka_unit_test_setup(it_changes_and_so_does_what_is_learned, forget),
 		cmocka_unit_test_setup(nothing_overflows, forget),
 	};
 

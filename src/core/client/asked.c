@@ -2,38 +2,66 @@
 
 #include "core/client/asked.h"
 
-#define US  1000u
-#define PPM 1000000u
+#define CALL       256u
+#define CALLS_MAX  (1u << 20) /* at once: keeps products from overflow */
+#define RAN_NS_MAX (1ull << 40)
 
-void asked_begin(struct asked *asked, bool is_all, uint64_t busy_ns, uint64_t ran_ns)
+static uint64_t least(uint64_t a, uint64_t b)
 {
-	asked->is_now = is_all || asked->n < ASKED_FIRST || asked->n % ASKED_EVERY == 0;
-	asked->n += asked->n < UINT32_MAX;
-	asked->begin_busy_ns = busy_ns;
-	asked->begin_ran_ns = ran_ns;
+	return a < b ? a : b;
 }
 
-void asked_end(struct asked *asked, uint64_t busy_ns, uint64_t ran_ns)
+static uint64_t new_calls(struct asked *asked, uint64_t n_calls)
 {
+	uint64_t n = n_calls - asked->n_calls;
+
+	asked->n_calls = n_calls;
+	return least(n, CALLS_MAX);
+}
+
+void asked_begin(struct asked *asked, bool is_all, uint64_t n_calls, uint64_t ran_ns)
+{
+	if (asked->n == 0)
+		asked->n_calls = n_calls; /* later ones begin with calls before they are heard of */
+	asked->is_now = is_all || asked->n < ASKED_FIRST || asked->n % ASKED_EVERY == 0;
+	asked->n += asked->n < UINT32_MAX;
+	asked->begin_ran_ns = ran_ns;
 	if (!asked->is_now)
 		return;
-	asked->busy_ns -= asked->busy_ns / ASKED_SUM;
-	asked->busy_ns += busy_ns - asked->begin_busy_ns;
+	asked->rest_busy_ns = 0;
+	asked->rest_ns = 0;
+	asked->rest_ran_ns = 0;
+}
+
+void asked_end(struct asked *asked, uint64_t n_calls, uint64_t ran_ns)
+{
+	uint64_t n = new_calls(asked, n_calls);
+
+	if (!asked->is_now)
+		return;
+	asked->calls -= asked->calls / ASKED_SUM;
+	asked->calls += n * CALL;
 	asked->ran_ns -= asked->ran_ns / ASKED_SUM;
-	asked->ran_ns += ran_ns - asked->begin_ran_ns;
+	asked->ran_ns += least(ran_ns - asked->begin_ran_ns, RAN_NS_MAX);
 }
 
 void asked_forget(struct asked *asked)
 {
-	asked->n = 0;
-	asked->busy_ns = 0;
-	asked->ran_ns = 0;
+	*asked = (struct asked){.n_calls = asked->n_calls};
 }
 
-uint64_t asked_part(const struct asked *asked, uint64_t ns)
+uint64_t asked_part(struct asked *asked, uint64_t busy_ns, uint64_t n_calls)
 {
-	/* In us, the product overflows only when some 32 bursts have had half a year. */
-	uint64_t ppm = asked->ran_ns / US * PPM / (asked->busy_ns / US + 1);
+	uint64_t n = new_calls(asked, n_calls), ns;
 
-	return asked->busy_ns ? ns * ppm / PPM : ns;
+	if (!asked->calls)
+		return busy_ns;
+	asked->rest_busy_ns += busy_ns;
+	asked->rest_ns += least(asked->ran_ns * CALL / asked->calls, RAN_NS_MAX) * n;
+	ns = least(asked->rest_ns, asked->rest_busy_ns + ASKED_SLACK_NS);
+	if (ns <= asked->rest_ran_ns)
+		return 0;
+	ns -= asked->rest_ran_ns;
+	asked->rest_ran_ns += ns;
+	return ns;
 }

@@ -91,7 +91,7 @@ void share_meter_soon(uint64_t now_ns, uint64_t ns)
 
 static void begin_asking(void)
 {
-	asked_begin(&meter.asked, meter.how != SHARE_LOOK_FINE, meter.out.busy_ns, meter.ran.ns);
+	asked_begin(&meter.asked, meter.how != SHARE_LOOK_FINE, gate_activity(), meter.ran.ns);
 }
 
 /* What is under way may never end. */
@@ -250,10 +250,20 @@ static uint32_t find_work(bool counts, bool *ret_is_new)
 	return meter.is_stale ? ask(counts) : 0;
 }
 
-/* Of looks that count. */
+/* For the end of a burst. */
+static uint64_t fine_ns(void)
+{
+	uint64_t ns = share_earlier(hook_options()->burst_idle_ns / 4, METER_TICK_NS / 4);
+
+	return ns > METER_TICK_NS_MIN ? ns : METER_TICK_NS_MIN;
+}
+
+/* Of looks that count. Of bursts each look does, where few are asked and stand for many. */
 static uint64_t step_ns(void)
 {
-	return meter.how == SHARE_LOOK_COARSE ? METER_COARSE_NS : METER_TICK_NS;
+	if (meter.how == SHARE_LOOK_COARSE)
+		return METER_COARSE_NS;
+	return meter.how == SHARE_LOOK_FINE && meter.asked.is_now ? fine_ns() : METER_TICK_NS;
 }
 
 /* Nothing is known: an event will show. */
@@ -285,13 +295,9 @@ static void set_busy(uint64_t since_ns)
 /* The next look, whether it counts or not. */
 static void plan(uint64_t now_ns)
 {
-	uint64_t ns = share_earlier(hook_options()->burst_idle_ns / 4, METER_TICK_NS / 4);
-
 	meter.tick_ns = meter.sampler.look_ns;
-	if (meter.how != SHARE_LOOK_FINE)
-		return;
-	ns = ns > METER_TICK_NS_MIN ? ns : METER_TICK_NS_MIN;
-	meter.tick_ns = share_earlier(meter.tick_ns, now_ns + ns);
+	if (meter.how == SHARE_LOOK_FINE)
+		meter.tick_ns = share_earlier(meter.tick_ns, now_ns + fine_ns());
 }
 
 /* Somebody has submitted. Coarsely, that alone is no work: most calls are none. */
@@ -303,8 +309,8 @@ static void begin(uint64_t now_ns)
 	meter.state = METER_BUSY;
 	note_pause(begin_ns);
 	meter.out.idle_ns = 0;
-	sampler_resume(&meter.sampler, begin_ns, now_ns, step_ns(), prng_next(&meter.chance));
 	begin_asking();
+	sampler_resume(&meter.sampler, begin_ns, now_ns, step_ns(), prng_next(&meter.chance));
 	meter.tick_ns = meter.how == SHARE_LOOK_FINE ? now_ns : meter.sampler.look_ns;
 	if (meter.how != SHARE_LOOK_COARSE)
 		set_busy(begin_ns);
@@ -318,6 +324,11 @@ static uint64_t burst_length(void)
 	return meter.out.idle_ns - meter.out.begin_ns;
 }
 
+static void count_calls(uint64_t busy_ns)
+{
+	ran_count(&meter.ran, asked_part(&meter.asked, busy_ns, gate_activity()), true);
+}
+
 static void count(uint64_t now_ns, uint32_t part)
 {
 	uint64_t ns = sampler_take(&meter.sampler, now_ns, step_ns(), prng_next(&meter.chance));
@@ -327,8 +338,15 @@ static void count(uint64_t now_ns, uint32_t part)
 	if (meter.asked.is_now)
 		ran_count(&meter.ran, busy_ns, meter.is_here);
 	else
-		ran_count(&meter.ran, asked_part(&meter.asked, busy_ns), true);
+		count_calls(busy_ns);
 	meter.out.ran_ns = meter.out.is_blind ? 0 : meter.ran.ns;
+}
+
+static void end_asking(void)
+{
+	if (!meter.asked.is_now)
+		count_calls(0);
+	asked_end(&meter.asked, gate_activity(), meter.ran.ns);
 }
 
 static void look(uint64_t now_ns)
@@ -354,7 +372,7 @@ static void look(uint64_t now_ns)
 	if (meter.out.idle_ns && now_ns >= meter.out.idle_ns + idle_ns) {
 		meter.state = METER_IDLE;
 		if (is_fine)
-			asked_end(&meter.asked, meter.out.busy_ns, meter.ran.ns);
+			end_asking();
 		if (is_fine && meter.out.is_busy)
 			quiet_note_end(&meter.quiet);
 		meter.out.is_busy = false;
