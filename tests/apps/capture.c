@@ -9,10 +9,12 @@
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdio.h>
+#include <unistd.h>
 
 static const char help[] = "usage: capture [OPTION]...\n"
 			   "Captures, launches and verifies graphs while memory comes and goes.\n"
 			   "  --rounds N    (200)\n"
+			   "  --until FILE  further rounds until FILE exists\n"
 			   "  --size SIZE   worked on by the graphs (16MiB)\n"
 			   "  --churn SIZE  of each allocation of the other thread (2MiB)\n"
 			   "  --name NAME   (capture)\n"
@@ -62,6 +64,7 @@ int main(int argc, char **argv)
 	uint64_t size = 16u << 20;
 	uint64_t n_churned = 0;
 	uint64_t r, first;
+	const char *until = NULL;
 	bool is_verbose = false;
 	struct buffer b = {.seed = 7};
 	CUstream stream;
@@ -74,6 +77,8 @@ int main(int argc, char **argv)
 			app_usage(help, 0);
 		else if (app_is(argv[a], "--rounds"))
 			n_rounds = app_value_u64(argc, argv, &a, 1, 1000000);
+		else if (app_is(argv[a], "--until"))
+			until = app_value(argc, argv, &a);
 		else if (app_is(argv[a], "--size"))
 			size = app_value_size(argc, argv, &a);
 		else if (app_is(argv[a], "--churn"))
@@ -94,7 +99,7 @@ int main(int argc, char **argv)
 	buffer_fill(&b, &app, stream);
 	if (pthread_create(&thread, NULL, churn, &n_churned))
 		app_exit(APP_EXIT_DRIVER, "cannot start a thread");
-	for (r = 0; r < n_rounds; r++) {
+	for (r = 0; r < n_rounds || (until && access(until, F_OK) != 0); r++) {
 		round_trip(&b, stream);
 		if (buffer_check_sample(&b, &first))
 			app_exit(APP_EXIT_WRONG, "round %llu: word %llu is wrong",
@@ -111,7 +116,7 @@ int main(int argc, char **argv)
 	buffer_free(&b, stream);
 	APP_CALL(cuStreamDestroy(stream));
 	app_deinit(&app);
-	printf("%s verified rounds=%llu allocations=%llu\n", app_name, (unsigned long long)n_rounds,
+	printf("%s verified rounds=%llu allocations=%llu\n", app_name, (unsigned long long)r,
 	       (unsigned long long)n_churned);
 	return APP_EXIT_VERIFIED;
 }

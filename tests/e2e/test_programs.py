@@ -75,12 +75,14 @@ def test_forks_while_taking_turns(node):
 def test_no_capture_breaks_while_memory_moves(node):
     """The strictest capture mode, against drains, frees and evictions of two programs."""
     node.start_scheduler(NVSHARE_SWITCH_TIME_MODE="fixed", NVSHARE_SWITCH_TIME_FIXED="0.1")
+    enough = node.flag("enough")
     programs = [
-        node.app("capture", "--rounds", 60, "--size", "130MiB", "--name", f"capture{i}",
-                 name=f"capture{i}")
+        node.app("capture", "--rounds", 20, "--size", "130MiB", "--until", enough,
+                 "--name", f"capture{i}", name=f"capture{i}")
         for i in range(2)
     ]
-    until("the GPU changed hands", lambda: node.gpu()["switches"] >= 10)
+    until("the GPU changed hands", lambda: node.gpu()["switches"] >= 30)
+    enough.touch()
     for program in programs:
         program.expect_verified()
     node.expect_empty()
