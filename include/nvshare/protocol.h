@@ -298,7 +298,7 @@ enum nvshare_activity_kind {
 	NVSHARE_ACTIVITY_USE,   /* busy_ns and held_ns have grown, no more */
 	NVSHARE_ACTIVITY_BUSY,  /* work is on the GPU from now on */
 	NVSHARE_ACTIVITY_IDLE,  /* none is */
-	NVSHARE_ACTIVITY_BEGIN, /* a request or a burst begins */
+	NVSHARE_ACTIVITY_BEGIN, /* a burst begins; value 1: a request, whose work may come later */
 	NVSHARE_ACTIVITY_END,   /* it has ended; value: it took so many ns */
 	NVSHARE_ACTIVITY_HINT,  /* one will begin in value ns; 0: not after all */
 	NVSHARE_ACTIVITY_COUNT

@@ -134,6 +134,30 @@ static void it_changes_and_so_does_what_is_learned(void **state)
 	assert_int_equal(asked.ran_ns, ns);
 }
 
+static void what_is_far_off_is_learned_anew(void **state)
+{
+	uint64_t ns;
+
+	(void)state;
+	learn(1, 1000);
+	for (uint32_t i = 0; i < ASKED_WRONG * ASKED_EVERY; i++)
+		(void)burst(1, 8000, 10 * MS, NULL);
+	while (burst(1, 8000, 10 * MS, &ns))
+		continue;
+	assert_in_range(ns, 7900 * US, 8100 * US);
+	assert_in_range(asked.n, ASKED_FIRST, ASKED_FIRST + ASKED_EVERY);
+	/* Looks by chance find all or nothing of a short burst: that is not far off. */
+	learn(1, 200);
+	for (uint32_t i = 0; i < 20 * ASKED_EVERY; i++)
+		(void)burst(1, i / ASKED_EVERY % 2 ? 500 : 0, MS, NULL);
+	assert_int_equal(asked.n, ASKED_FIRST + 1 + 20 * ASKED_EVERY);
+	/* Nor is one alone. */
+	learn(1, 1000);
+	for (uint32_t i = 0; i < 20 * ASKED_EVERY; i++)
+		(void)burst(1, i / ASKED_EVERY % 10 == 5 ? 8000 : 1000, 10 * MS, NULL);
+	assert_int_equal(asked.n, ASKED_FIRST + 1 + 20 * ASKED_EVERY);
+}
+
 /* Minutes in each burst, all calls that there are, and none. */
 static void nothing_overflows(void **state)
 {
@@ -166,6 +190,7 @@ int main(void)
 		cmocka_unit_test_setup(what_their_calls_run_holds_for_those_of_others, forget),
 		cmocka_unit_test_setup(nothing_runs_without_work, forget),
 		cmocka_unit_test_setup(it_changes_and_so_does_what_is_learned, forget),
+		cmocka_unit_test_setup(what_is_far_off_is_learned_anew, forget),
 		cmocka_unit_test_setup(nothing_overflows, forget),
 	};
 

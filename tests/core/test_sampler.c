@@ -160,9 +160,32 @@ static void a_look_that_is_not_by_chance_stands_for_what_was(void **state)
 		3 * STEP);
 }
 
+/* It stands for the step that it was planned in, and what resumes for its rest. */
+static void steps_need_not_be_alike(void **state)
+{
+	struct sampler sampler = {0};
+
+	(void)state;
+	sampler_start(&sampler, 10 * MS);
+	assert_int_equal(sampler_take(&sampler, 10 * MS, STEP / 8, prng_next(&chance)), 0);
+	assert_in_range(sampler.look_ns, 10 * MS, 10 * MS + STEP / 8 - 1);
+	assert_int_equal(sampler_take(&sampler, sampler.look_ns, STEP, prng_next(&chance)),
+			 STEP / 8);
+	assert_int_equal(sampler.begin_ns, 10 * MS + STEP / 8);
+	sampler_resume(&sampler, 10 * MS + STEP / 8, 10 * MS + STEP / 8, STEP / 8, 0);
+	assert_int_equal(sampler.begin_ns, 10 * MS + STEP / 8);
+	assert_int_equal(sampler_take(&sampler, sampler.look_ns, STEP / 8, prng_next(&chance)),
+			 STEP);
+	assert_int_equal(sampler.begin_ns, 11 * MS + STEP / 8);
+}
+
 static void what_begins_in_a_step_is_of_that_step(void **state)
 {
-	struct sampler sampler = {.begin_ns = 10 * MS, .look_ns = 10 * MS + 600 * US};
+	struct sampler sampler = {
+		.begin_ns = 10 * MS,
+		.step_ns = STEP,
+		.look_ns = 10 * MS + 600 * US,
+	};
 
 	(void)state;
 	/* Its look is to come. */
@@ -176,6 +199,10 @@ static void what_begins_in_a_step_is_of_that_step(void **state)
 	/* It has been: the same step, which begins later. */
 	sampler_resume(&sampler, 10 * MS + 900 * US, 10 * MS + 900 * US, STEP, prng_next(&chance));
 	assert_int_equal(sampler.begin_ns, 11 * MS);
+	/* Unless that is forgotten. */
+	sampler_forget(&sampler);
+	sampler_resume(&sampler, 11 * MS + 100 * US, 11 * MS + 100 * US, STEP, prng_next(&chance));
+	assert_int_equal(sampler.begin_ns, 11 * MS + 100 * US);
 	/* Long after: a new one. */
 	sampler_resume(&sampler, 20 * MS + 1, 20 * MS + 50 * US, STEP, prng_next(&chance));
 	assert_int_equal(sampler.begin_ns, 20 * MS + 1);
@@ -224,6 +251,7 @@ int main(void)
 		cmocka_unit_test(finds_as_much_when_looks_are_late),
 		cmocka_unit_test(every_moment_is_stood_for_once),
 		cmocka_unit_test(a_look_that_is_not_by_chance_stands_for_what_was),
+		cmocka_unit_test(steps_need_not_be_alike),
 		cmocka_unit_test(what_begins_in_a_step_is_of_that_step),
 		cmocka_unit_test(time_off_is_none),
 		cmocka_unit_test(only_planned_looks_are_late),

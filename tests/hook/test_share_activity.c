@@ -488,7 +488,7 @@ static void a_burst_begins_with_its_first_submission(void)
 		took_ns = clock_now_ns() - begin_ns;
 		nap();
 		fake_set(is_working, 0);
-		(void)expect_task(fd, NVSHARE_ACTIVITY_BEGIN);
+		check(expect_task(fd, NVSHARE_ACTIVITY_BEGIN).value == 0);
 		check(expect_task(fd, NVSHARE_ACTIVITY_END).value >= took_ns + CLOCK_NS_PER_MS);
 	}
 }
@@ -597,7 +597,7 @@ static void requests_take_the_place_of_bursts(void)
 	wait_until(gate_is_armed());
 	one = nvshare_request_begin();
 	check(one > 0);
-	(void)expect_task(fd, NVSHARE_ACTIVITY_BEGIN);
+	check(expect_task(fd, NVSHARE_ACTIVITY_BEGIN).value == 1);
 	submit();
 	two = nvshare_request_begin();
 	check(two > 0 && two != one);

@@ -33,21 +33,39 @@ void asked_begin(struct asked *asked, bool is_all, uint64_t n_calls, uint64_t ra
 	asked->rest_ran_ns = 0;
 }
 
-void asked_end(struct asked *asked, uint64_t n_calls, uint64_t ran_ns)
-{
-	uint64_t n = new_calls(asked, n_calls);
-
-	if (!asked->is_now)
-		return;
-	asked->calls -= asked->calls / ASKED_SUM;
-	asked->calls += n * CALL;
-	asked->ran_ns -= asked->ran_ns / ASKED_SUM;
-	asked->ran_ns += least(ran_ns - asked->begin_ran_ns, RAN_NS_MAX);
-}
-
 void asked_forget(struct asked *asked)
 {
 	*asked = (struct asked){.n_calls = asked->n_calls};
+}
+
+/* As far as is known. */
+static uint64_t run(const struct asked *asked, uint64_t n)
+{
+	return asked->calls ? least(asked->ran_ns * CALL / asked->calls, RAN_NS_MAX) * n : 0;
+}
+
+static bool is_far_from(uint64_t ran_ns, uint64_t thought_ns)
+{
+	if (ran_ns < ASKED_SURE_NS && thought_ns < ASKED_SURE_NS)
+		return false;
+	return ran_ns > 2 * thought_ns || ran_ns < thought_ns / 2;
+}
+
+void asked_end(struct asked *asked, uint64_t n_calls, uint64_t ran_ns)
+{
+	uint64_t n = new_calls(asked, n_calls);
+	uint64_t new_ns = least(ran_ns - asked->begin_ran_ns, RAN_NS_MAX);
+
+	if (!asked->is_now)
+		return;
+	if (asked->n <= ASKED_FIRST || !is_far_from(new_ns, run(asked, n)))
+		asked->n_wrong = 0;
+	else if (++asked->n_wrong == ASKED_WRONG)
+		asked_forget(asked);
+	asked->calls -= asked->calls / ASKED_SUM;
+	asked->calls += n * CALL;
+	asked->ran_ns -= asked->ran_ns / ASKED_SUM;
+	asked->ran_ns += new_ns;
 }
 
 uint64_t asked_part(struct asked *asked, uint64_t busy_ns, uint64_t n_calls)
@@ -57,7 +75,7 @@ uint64_t asked_part(struct asked *asked, uint64_t busy_ns, uint64_t n_calls)
 	if (!asked->calls)
 		return busy_ns;
 	asked->rest_busy_ns += busy_ns;
-	asked->rest_ns += least(asked->ran_ns * CALL / asked->calls, RAN_NS_MAX) * n;
+	asked->rest_ns += run(asked, n);
 	ns = least(asked->rest_ns, asked->rest_busy_ns + ASKED_SLACK_NS);
 	if (ns <= asked->rest_ran_ns)
 		return 0;

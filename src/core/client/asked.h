@@ -25,10 +25,19 @@
 #define ASKED_SUM      32u /* so many bursts make what is learned */
 #define ASKED_SLACK_NS 5000000u
 
+/*
+ * When so many that were asked, one after the other, ran more than twice or less than half of
+ * what their calls had been thought to, the first are asked anew. Chance tells nothing of those
+ * thought to run less than ASKED_SURE_NS.
+ */
+#define ASKED_WRONG   3u
+#define ASKED_SURE_NS 1000000u
+
 struct asked {
 	uint32_t n;       /* bursts, since something was learned */
 	bool is_now;      /* this one is asked */
 	uint64_t n_calls; /* as far as is known what they have run */
+	uint32_t n_wrong; /* of those that were asked, the last so many */
 	uint64_t begin_ran_ns;
 	uint64_t calls, ran_ns; /* of those that were asked; calls << 8 */
 	/* Since the last of those: */

@@ -24,6 +24,7 @@ static void plan(struct sampler *sampler, uint64_t now_ns, uint64_t step_ns, uin
 {
 	uint64_t at_ns = sampler->begin_ns + chance % step_ns;
 
+	sampler->step_ns = step_ns;
 	sampler->look_ns = at_ns > sampler->late_ns ? at_ns - sampler->late_ns : 0;
 	sampler->is_ahead = sampler->look_ns > now_ns;
 	sampler->is_early = false;
@@ -32,7 +33,7 @@ static void plan(struct sampler *sampler, uint64_t now_ns, uint64_t step_ns, uin
 void sampler_resume(struct sampler *sampler, uint64_t begin_ns, uint64_t now_ns, uint64_t step_ns,
 		    uint64_t chance)
 {
-	uint64_t end_ns = sampler->begin_ns + step_ns;
+	uint64_t end_ns = sampler->begin_ns + sampler->step_ns;
 
 	if (begin_ns >= end_ns || (sampler->is_early && begin_ns >= sampler->begin_ns)) {
 		sampler->begin_ns = begin_ns;
@@ -42,6 +43,12 @@ void sampler_resume(struct sampler *sampler, uint64_t begin_ns, uint64_t now_ns,
 		sampler->begin_ns = end_ns;
 	}
 	plan(sampler, now_ns, step_ns, chance);
+}
+
+void sampler_forget(struct sampler *sampler)
+{
+	sampler->begin_ns = 0;
+	sampler->step_ns = 0;
 }
 
 void sampler_skip(struct sampler *sampler, uint64_t ns)
@@ -61,18 +68,18 @@ void sampler_note_late(struct sampler *sampler, uint64_t at_ns)
 }
 
 /* Its step, and those that it came too late for. */
-static uint64_t span(const struct sampler *sampler, uint64_t now_ns, uint64_t step_ns)
+static uint64_t span(const struct sampler *sampler, uint64_t now_ns)
 {
 	uint64_t late_ns = now_ns > sampler->look_ns ? now_ns - sampler->look_ns : 0;
 
 	if (sampler->is_early)
 		return now_ns > sampler->begin_ns ? now_ns - sampler->begin_ns : 0;
-	return (1 + late_ns / step_ns) * step_ns;
+	return (1 + late_ns / sampler->step_ns) * sampler->step_ns;
 }
 
 uint64_t sampler_take(struct sampler *sampler, uint64_t now_ns, uint64_t step_ns, uint64_t chance)
 {
-	uint64_t ns = span(sampler, now_ns, step_ns);
+	uint64_t ns = span(sampler, now_ns);
 
 	sampler->begin_ns += ns;
 	plan(sampler, now_ns, step_ns, chance);

@@ -20,6 +20,7 @@
 
 struct sampler {
 	uint64_t begin_ns; /* of the step that is to be looked at: what was before has been */
+	uint64_t step_ns;  /* so long is it; 0: none has been planned */
 	uint64_t look_ns;  /* the look in it */
 	uint64_t late_ns;  /* that a look is, usually */
 	bool is_ahead;     /* the look was to come when it was planned */
@@ -33,12 +34,17 @@ void sampler_start(struct sampler *sampler, uint64_t now_ns);
 void sampler_hurry(struct sampler *sampler, uint64_t at_ns);
 
 /*
+ * step_ns, here and below: of the next step that is planned; they need not be alike.
+ *
  * Work has begun at begin_ns, after there was none. Steps follow each other where work does, or
  * what comes twice in one would be found less often than it should: its look may be to come, or
  * would have found nothing, or has been.
  */
 void sampler_resume(struct sampler *sampler, uint64_t begin_ns, uint64_t now_ns, uint64_t step_ns,
 		    uint64_t chance);
+
+/* The next step begins with the work that begins next, whatever was planned. */
+void sampler_forget(struct sampler *sampler);
 
 /* ns have passed that are none. */
 void sampler_skip(struct sampler *sampler, uint64_t ns);

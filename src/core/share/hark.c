@@ -88,7 +88,7 @@ void hark_refresh(struct share *share, uint32_t client)
 	burst_advance(share, c->gpu);
 	count(g, &part); /* first: an extreme of the weights that stays is not looked for */
 	uncount(g, &old);
-	if (part.is_bursting && !old.is_bursting && g->n_bursting == 1)
+	if (part.is_bursting && !old.is_bursting && g->n_bursting == 1 && !c->is_request)
 		usage_burst_begins(share, c->gpu);
 	if (old.is_bursting && !part.is_bursting && g->n_bursting == 0)
 		usage_burst_ends(share, c->gpu, share->now_ns);
@@ -133,7 +133,7 @@ static void arm(struct share *share, struct share_client *c, enum share_warning 
 	c->is_armed = true;
 }
 
-static void on_begin(struct share *share, struct share_client *c)
+static void on_begin(struct share *share, struct share_client *c, uint64_t value)
 {
 	struct share_gpu *g = &share->gpus[c->gpu];
 	uint64_t error_ns;
@@ -146,6 +146,7 @@ static void on_begin(struct share *share, struct share_client *c)
 	c->is_hinted = false;
 	c->linger_ns = SHARE_NO_DEADLINE;
 	c->is_bursting = true;
+	c->is_request = value != 0;
 	pace_begin(share, c);
 }
 
@@ -297,7 +298,7 @@ int hark_activity(struct share *share, const struct share_event *event)
 		on_idle(share, c);
 		break;
 	case SHARE_ACTIVITY_BEGIN:
-		on_begin(share, c);
+		on_begin(share, c, event->value);
 		break;
 	case SHARE_ACTIVITY_END:
 		on_end(share, c, event->value, event->n_calls);

@@ -119,6 +119,7 @@ struct share_part {
 struct share_usage {
 	uint64_t busy_ns, held_ns; /* as reported; but what could not be true is to come */
 	uint64_t ran_ns;           /* the same */
+	uint64_t heard_ns;         /* ran_ns as reported last */
 	uint64_t report_ns;        /* when */
 	uint64_t gpu_ns;
 	uint64_t given_ns;   /* of gpu_ns: since the last report, to be corrected by the next */
@@ -139,6 +140,7 @@ struct share_client {
 	bool is_dirty;  /* SHARE_LINK_DIRTY */
 	bool is_busy;
 	bool is_bursting;
+	bool is_request;            /* in a burst whose work may not have come yet */
 	bool is_hinted;             /* others are held for what was announced */
 	bool is_unholdable;         /* until retry_ns */
 	bool is_claim_new;          /* not told yet */

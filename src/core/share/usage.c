@@ -263,7 +263,7 @@ void usage_held(struct share *share, uint32_t client, uint64_t ns)
 	uint64_t to_ns = least(share->now_ns - least(STOPS_NS, ns / 2), gu->burst_end_ns);
 
 	from_ns = gu->burst_ns > from_ns ? gu->burst_ns : from_ns;
-	if (gu->burst_ns && to_ns > from_ns)
+	if (c->claim.class != SHARE_CLASS_CRITICAL && gu->burst_ns && to_ns > from_ns)
 		c->usage.unseen_ns += to_ns - from_ns;
 }
 
@@ -272,7 +272,7 @@ static uint64_t not_its_own(const struct share_usage *u, uint64_t held_ns, uint6
 			    uint64_t passed_ns)
 {
 	uint64_t free_ns = passed_ns - least(held_ns - u->held_ns, passed_ns);
-	uint64_t new_us = least(ran_ns - u->ran_ns, free_ns) / 1000, free_us = free_ns / 1000;
+	uint64_t new_us = least(ran_ns - u->heard_ns, free_ns) / 1000, free_us = free_ns / 1000;
 	uint64_t unseen_us = least(u->unseen_ns, free_ns) / 1000;
 
 	/* Its looks say how much of the time in which it is not held it runs. */
@@ -299,13 +299,14 @@ void usage_report(struct share *share, uint32_t client, uint64_t busy_ns, uint64
 		learn(u, new_ns);
 	}
 	if (is_known && u->ran_ns)
-		u->ran_ns += not_its_own(u, held_ns, ran_ns, passed_ns);
+		u->ran_ns += least(not_its_own(u, held_ns, ran_ns, passed_ns), ran_ns - u->ran_ns);
 	if (is_known)
 		right_ns = least(ran_ns - u->ran_ns, passed_ns);
 	correct(&share->gpus[c->gpu].usage, u, right_ns);
 	u->busy_ns = busy_ns - owed(u->busy_ns, busy_ns - u->busy_ns - new_ns);
 	if (is_known)
 		u->ran_ns = ran_ns - owed(u->ran_ns, ran_ns - u->ran_ns - u->given_ns);
+	u->heard_ns = ran_ns;
 	u->held_ns = held_ns;
 	u->report_ns = share->now_ns;
 	u->given_ns = 0;

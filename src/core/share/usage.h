@@ -36,7 +36,8 @@ void usage_set(struct share *share, uint32_t client, bool is_present, uint64_t s
 void usage_report(struct share *share, uint32_t client, uint64_t busy_ns, uint64_t held_ns,
 		  uint64_t ran_ns);
 
-/* The first of the critical clients on gpu begins a burst; the last had no work since end_ns. */
+/* The first of the critical clients on gpu begins a burst, with work; the last had none since
+ * end_ns. */
 void usage_burst_begins(struct share *share, uint32_t gpu);
 void usage_burst_ends(struct share *share, uint32_t gpu, uint64_t end_ns);
 

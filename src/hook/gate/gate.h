@@ -74,7 +74,7 @@ struct gate_guest {
 /* Who is inside or marked but the caller: how many, of which at most n_max are written. */
 size_t gate_guests(struct gate_guest *ret, size_t n_max);
 
-uint64_t gate_activity(void); /* grows with every gate_enter(); sums threads; for idleness */
+uint64_t gate_activity(void); /* grows with every gate_enter(); sums threads */
 
 /*
  * The next thread that enters calls the waker, and disarms the gate; a copy calls it, once,

@@ -64,16 +64,16 @@ void share_burst_again(void)
 	burst.told_ns = 0;
 }
 
-static void tell_begin(uint64_t now_ns)
+static void tell_begin(bool is_request, uint64_t now_ns)
 {
 	if (!burst.is_told)
-		share_tell(NVSHARE_ACTIVITY_BEGIN, 0, 0, now_ns);
+		share_tell(NVSHARE_ACTIVITY_BEGIN, is_request, 0, now_ns);
 	burst.is_told = true;
 }
 
-static void tell_end(uint64_t took_ns, uint32_t n_calls, uint64_t now_ns)
+static void tell_end(bool is_request, uint64_t took_ns, uint32_t n_calls, uint64_t now_ns)
 {
-	tell_begin(now_ns);
+	tell_begin(is_request, now_ns);
 	share_tell(NVSHARE_ACTIVITY_END, took_ns, n_calls, now_ns);
 	burst.is_told = false;
 }
@@ -87,10 +87,10 @@ static void step_requests(const struct share_api_news *news, uint64_t now_ns)
 	if (news->longest_ns > burst.longest_ns)
 		burst.longest_ns = news->longest_ns;
 	if (news->n_ended && !news->n_open) {
-		tell_end(burst.longest_ns, 0, now_ns);
+		tell_end(true, burst.longest_ns, 0, now_ns);
 		burst.longest_ns = 0;
 	} else if (news->n_open) {
-		tell_begin(now_ns);
+		tell_begin(true, now_ns);
 	}
 	burst.is_on = news->n_open > 0;
 }
@@ -142,7 +142,7 @@ static void step_burst(const struct share_meter *meter, enum share_look look, ui
 	if (meter->is_busy && !burst.is_on) {
 		begin_burst(meter->begin_ns);
 		if (is_critical)
-			tell_begin(now_ns);
+			tell_begin(false, now_ns);
 	} else if (!meter->is_busy && burst.is_on) {
 		uint64_t took_ns =
 			meter->idle_ns > burst.begin_ns ? meter->idle_ns - burst.begin_ns : 0;
@@ -152,7 +152,7 @@ static void step_burst(const struct share_meter *meter, enum share_look look, ui
 		share_claim_now(&claim);
 		(void)share_tasks_add(took_ns, claim.slo_us);
 		if (is_critical || burst.is_told)
-			tell_end(took_ns, n_calls, now_ns);
+			tell_end(false, took_ns, n_calls, now_ns);
 	}
 }
 

@@ -2,12 +2,12 @@
 
 /*
  * Does the program have work on the GPU? Looked at a thousand times a second while it has, a
- * hundred where only the status wants to know; the share of the looks that found some is the
- * share of the time. While it has none nobody looks: the gate is armed, and tells when that
- * changes.
+ * hundred where only the status wants to know, more often at the beginning of bursts that are
+ * asked (asked.h); the share of the looks that found some is the share of the time. While it has
+ * none nobody looks: the gate is armed, and tells when that changes.
  *
- * Looks that count come by chance, one in each step of time (sampler.h); looks for the end of a
- * burst come in between, and count for nothing.
+ * Looks that count come by chance, one in each step of time (sampler.h); others, for the end of a
+ * burst, come in between, and count for nothing.
  *
  * A look records an event behind everything that was submitted, and asks a moment later
  * whether it has been reached, which hides the last moment of all work. So who has work is
@@ -37,6 +37,7 @@
 #define METER_TICK_NS     CLOCK_NS_PER_MS
 #define METER_COARSE_NS   (10 * CLOCK_NS_PER_MS)
 #define METER_TICK_NS_MIN (100000ull)
+#define METER_CLOSE_NS    (10 * CLOCK_NS_PER_MS)
 #define METER_IDLE_NS     (5 * CLOCK_NS_PER_MS)  /* shorter gaps are none */
 #define METER_GAP_NS_MAX  (20 * CLOCK_NS_PER_MS) /* a look stands for no more than this */
 
@@ -258,12 +259,19 @@ static uint64_t fine_ns(void)
 	return ns > METER_TICK_NS_MIN ? ns : METER_TICK_NS_MIN;
 }
 
-/* Of looks that count. Of bursts each look does, where few are asked and stand for many. */
-static uint64_t step_ns(void)
+/* Of bursts few are asked and stand for many: each look counts for as long as most take. */
+static bool is_asked_closely(uint64_t now_ns)
+{
+	return meter.how == SHARE_LOOK_FINE && meter.asked.is_now && meter.ran.has_others &&
+	       now_ns < meter.out.begin_ns + METER_CLOSE_NS;
+}
+
+/* Of looks that count: until the next. */
+static uint64_t step_ns(uint64_t now_ns)
 {
 	if (meter.how == SHARE_LOOK_COARSE)
 		return METER_COARSE_NS;
-	return meter.how == SHARE_LOOK_FINE && meter.asked.is_now ? fine_ns() : METER_TICK_NS;
+	return is_asked_closely(now_ns) ? fine_ns() : METER_TICK_NS;
 }
 
 /* Nothing is known: an event will show. */
@@ -304,16 +312,21 @@ static void plan(uint64_t now_ns)
 static void begin(uint64_t now_ns)
 {
 	uint64_t tripped_ns = gate_tripped_ns(), begin_ns;
+	bool was_asked = meter.asked.is_now;
 
 	begin_ns = tripped_ns > meter.last_ns && tripped_ns <= now_ns ? tripped_ns : now_ns;
 	meter.state = METER_BUSY;
 	note_pause(begin_ns);
 	meter.out.idle_ns = 0;
-	begin_asking();
-	sampler_resume(&meter.sampler, begin_ns, now_ns, step_ns(), prng_next(&meter.chance));
-	meter.tick_ns = meter.how == SHARE_LOOK_FINE ? now_ns : meter.sampler.look_ns;
 	if (meter.how != SHARE_LOOK_COARSE)
 		set_busy(begin_ns);
+	begin_asking();
+	/* One long step would find most short bursts of those few idle. */
+	if (!was_asked && is_asked_closely(begin_ns))
+		sampler_forget(&meter.sampler);
+	sampler_resume(&meter.sampler, begin_ns, now_ns, step_ns(begin_ns),
+		       prng_next(&meter.chance));
+	meter.tick_ns = meter.how == SHARE_LOOK_FINE ? now_ns : meter.sampler.look_ns;
 }
 
 /* Of the one that has no work just now; 0: there is none. */
@@ -324,28 +337,32 @@ static uint64_t burst_length(void)
 	return meter.out.idle_ns - meter.out.begin_ns;
 }
 
-static void count_calls(uint64_t busy_ns)
+/* With nobody else there nothing waits, and what there is runs. */
+static void count_ran(uint64_t busy_ns)
 {
-	ran_count(&meter.ran, asked_part(&meter.asked, busy_ns, gate_activity()), true);
+	if (!meter.ran.has_others)
+		ran_count(&meter.ran, busy_ns, true);
+	else if (meter.asked.is_now)
+		ran_count(&meter.ran, busy_ns, meter.is_here);
+	else
+		ran_count(&meter.ran, asked_part(&meter.asked, busy_ns, gate_activity()), true);
+	meter.out.ran_ns = meter.out.is_blind ? 0 : meter.ran.ns;
 }
 
 static void count(uint64_t now_ns, uint32_t part)
 {
-	uint64_t ns = sampler_take(&meter.sampler, now_ns, step_ns(), prng_next(&meter.chance));
+	uint64_t chance = prng_next(&meter.chance);
+	uint64_t ns = sampler_take(&meter.sampler, now_ns, step_ns(now_ns), chance);
 	uint64_t busy_ns = share_earlier(ns, METER_GAP_NS_MAX) * part / METER_ONE;
 
 	meter.out.busy_ns += busy_ns;
-	if (meter.asked.is_now)
-		ran_count(&meter.ran, busy_ns, meter.is_here);
-	else
-		count_calls(busy_ns);
-	meter.out.ran_ns = meter.out.is_blind ? 0 : meter.ran.ns;
+	count_ran(busy_ns);
 }
 
 static void end_asking(void)
 {
 	if (!meter.asked.is_now)
-		count_calls(0);
+		count_ran(0);
 	asked_end(&meter.asked, gate_activity(), meter.ran.ns);
 }
 
