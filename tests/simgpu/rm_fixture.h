@@ -103,13 +103,16 @@ static inline void disable(const struct seen_group *group, bool is_off)
 	assert_int_equal(try_disable(group, is_off), RM_ABI_OK);
 }
 
-/* All groups of the context that was made first. */
+/*
+ * All groups of the context that was made first. The one that computes thaws last: with it
+ * goes on what waits for a kernel, and that may destroy the context, groups and all.
+ */
 static inline void freeze(bool is_off)
 {
 	unsigned int i;
 
 	for (i = 0; i < RM_GROUPS; i++)
-		disable(&groups[i], is_off);
+		disable(&groups[is_off ? i : RM_GROUPS - 1 - i], is_off);
 }
 
 static inline uint64_t counter_of(enum node_counter counter)
