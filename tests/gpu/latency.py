@@ -92,6 +92,9 @@ class Latency:
         self.add(f"{kind.label} beside {load.label}, nvshare", self.beside, kind, load, "nvshare", 0)
         for us in hints:
             way = f"nvshare, hint {us / 1000:g} ms"
+            # It is a program of its own, and may be faster or slower by itself.
+            if kind.target == "eager":
+                self.add(f"{kind.label} alone, {way}", self.alone_hinting, kind, way, us)
             self.add(f"{kind.label} beside {load.label}, {way}", self.beside, kind, load, way, us)
             if kind.rare:
                 way += ", rare"
@@ -106,6 +109,10 @@ class Latency:
         window = self.crew.together(kind.plain, [], seconds, n_warm=WARM_PLAIN)
         kind.alone = window.lc
         print(f"  {kind.label:16} {'-':20} {'alone':24} {self.times(window.lc)}", flush=True)
+
+    def alone_hinting(self, seconds, kind, way, hint_us):
+        window = self.crew.together(kind.hinting, [], seconds, hint_us, WARM_PLAIN)
+        print(f"  {kind.label:16} {'-':20} {'alone, ' + way:24} {self.times(window.lc)}", flush=True)
 
     def alone_after(self, seconds, kind):
         """What no scheduler can better: nobody is there, but the GPU has just done other work."""

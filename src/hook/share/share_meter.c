@@ -37,7 +37,7 @@
 #define METER_TICK_NS     CLOCK_NS_PER_MS
 #define METER_COARSE_NS   (10 * CLOCK_NS_PER_MS)
 #define METER_TICK_NS_MIN (100000ull)
-#define METER_CLOSE_NS    (10 * CLOCK_NS_PER_MS)
+#define METER_CLOSE_PART  8 /* of a burst so far: until the next look, if it is asked */
 #define METER_IDLE_NS     (5 * CLOCK_NS_PER_MS)  /* shorter gaps are none */
 #define METER_GAP_NS_MAX  (20 * CLOCK_NS_PER_MS) /* a look stands for no more than this */
 
@@ -259,19 +259,26 @@ static uint64_t fine_ns(void)
 	return ns > METER_TICK_NS_MIN ? ns : METER_TICK_NS_MIN;
 }
 
-/* Of bursts few are asked and stand for many: each look counts for as long as most take. */
-static bool is_asked_closely(uint64_t now_ns)
+/* Of bursts few are asked and stand for many: many looks in each. */
+static bool is_asked_closely(void)
 {
-	return meter.how == SHARE_LOOK_FINE && meter.asked.is_now && meter.ran.has_others &&
-	       now_ns < meter.out.begin_ns + METER_CLOSE_NS;
+	return meter.how == SHARE_LOOK_FINE && meter.asked.is_now && meter.ran.has_others;
 }
 
-/* Of looks that count: until the next. */
+/*
+ * Of looks that count: until the next. Each takes locks that a thread which launches one kernel
+ * after the other needs, too: as many as tell how long the burst was, not more.
+ */
 static uint64_t step_ns(uint64_t now_ns)
 {
+	uint64_t part_ns;
+
 	if (meter.how == SHARE_LOOK_COARSE)
 		return METER_COARSE_NS;
-	return is_asked_closely(now_ns) ? fine_ns() : METER_TICK_NS;
+	if (!is_asked_closely())
+		return METER_TICK_NS;
+	part_ns = (now_ns - meter.out.begin_ns) / METER_CLOSE_PART;
+	return share_earlier(part_ns > fine_ns() ? part_ns : fine_ns(), METER_TICK_NS);
 }
 
 /* Nothing is known: an event will show. */
@@ -322,7 +329,7 @@ static void begin(uint64_t now_ns)
 		set_busy(begin_ns);
 	begin_asking();
 	/* One long step would find most short bursts of those few idle. */
-	if (!was_asked && is_asked_closely(begin_ns))
+	if (!was_asked && is_asked_closely())
 		sampler_forget(&meter.sampler);
 	sampler_resume(&meter.sampler, begin_ns, now_ns, step_ns(begin_ns),
 		       prng_next(&meter.chance));
