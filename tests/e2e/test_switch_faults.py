@@ -92,7 +92,6 @@ FIRST_STEPS = {
     "cuMemHostRegister": [1],
     "cuMemHostAlloc": [1],
     "cuStreamCreate": [1, 2],
-    "cuStreamDestroy": [1],
     "cuStreamWriteValue32": [1, 2],
     "cuEventCreate": [1, 2, 4],
     "rm_disable": [1, 2],

@@ -219,21 +219,92 @@ static void an_allocation_that_fails_anywhere_leaves_nothing(void **state)
 	}
 }
 
+/* Before an eviction that begins with the first of the large allocations. */
+static int probe(bool copies)
+{
+	struct pager_hold hold;
+	struct pager_chunk *chunk;
+
+	assert_true(pager_hold(big[0], 1, &hold));
+	chunk = &hold.range->chunks[hold.first];
+	pager_unhold(&hold, false);
+	return pager_probe(0, pager_mover(), chunk, copies);
+}
+
 static void a_probe_needs_host_memory_only_for_copies(void **state)
 {
+	uint64_t used;
+
 	(void)state;
-	assert_non_null(pager_device(0));
+	make_all();
+	used = fake.used;
+	hostpool_trim();
 	setenv("NVSHARE_HOST_MEMORY_LIMIT", "1", 1);
-	assert_int_equal(pager_probe(0, true), NVSHARE_OUTCOME_NO_HOST_MEMORY);
-	assert_int_equal(pager_probe(0, false), NVSHARE_OUTCOME_SUCCESS);
+	assert_int_equal(probe(true), NVSHARE_OUTCOME_NO_HOST_MEMORY);
+	assert_int_equal(probe(false), NVSHARE_OUTCOME_SUCCESS);
 	unsetenv("NVSHARE_HOST_MEMORY_LIMIT");
-	assert_int_equal(pager_probe(0, true), NVSHARE_OUTCOME_SUCCESS);
-	for (int n = 1; n <= 4; n++) { /* reserve, create, map, set access */
+	assert_int_equal(probe(true), NVSHARE_OUTCOME_SUCCESS);
+	for (int n = 1; n <= 6; n++) { /* create, reserve, map, set access, a copy each way */
 		fake_arm(n, CUDA_ERROR_UNKNOWN);
-		assert_int_equal(pager_probe(0, true), NVSHARE_OUTCOME_TIMEOUT);
+		assert_int_equal(probe(true), NVSHARE_OUTCOME_TIMEOUT);
 		assert_true(fake_disarm());
-		assert_int_equal(fake.used, 0);
+		assert_int_equal(fake.used, used);
 	}
+}
+
+static void a_full_card_is_probed_with_what_is_to_go(void **state)
+{
+	uint64_t reserved, n_copied;
+
+	(void)state;
+	make_all();
+	write_all(3);
+	fake.capacity = fake.used;
+	reserved = fake.reserved;
+	n_copied = fake.bytes_copied;
+	assert_int_equal(probe(true), NVSHARE_OUTCOME_SUCCESS);
+	assert_true(fake.bytes_copied > n_copied);
+	for (int n = 2; n <= 5; n++) { /* not create; reserve, map, set access, one copy */
+		fake_arm(n, CUDA_ERROR_UNKNOWN);
+		assert_int_equal(probe(true), NVSHARE_OUTCOME_TIMEOUT);
+		assert_true(fake_disarm());
+	}
+	assert_int_equal(fake.reserved, reserved);
+	check_all(3);
+}
+
+/* On a card that has room, and on one that has none. */
+static void a_copy_of_a_probe_that_does_not_end_keeps_what_it_works_on(void **state)
+{
+	uint64_t all, used, reserved;
+	struct pager_move move;
+
+	(void)state;
+	make_all();
+	write_all(9);
+	all = counts().resident;
+	used = fake.used;
+	reserved = fake.reserved;
+	fake.options.copy_max_ns = CLOCK_NS_PER_MS;
+	for (int i = 0; i < 2; i++) {
+		fake.is_hung = true;
+		assert_int_equal(pager_evict(0, UINT64_MAX, true, &move), NVSHARE_OUTCOME_GPU_HUNG);
+		assert_int_equal(fake.n_copies, 2 - i);
+		assert_true(fake.reserved > reserved);
+		assert_true(pager_mover_is_hung());
+		hostpool_trim();
+		assert_true(hostpool_bytes() > 0);
+		fake.is_hung = false;
+		assert_false(pager_mover_is_hung());
+		assert_int_equal(fake.used, used);
+		assert_int_equal(fake.reserved, reserved);
+		fake.capacity = fake.used;
+	}
+	check_all(9);
+	assert_int_equal(pager_evict(0, UINT64_MAX, false, &move), NVSHARE_OUTCOME_SUCCESS);
+	assert_int_equal(move.bytes, all);
+	assert_int_equal(pager_restore(0, &move), NVSHARE_OUTCOME_SUCCESS);
+	check_all(9);
 }
 
 static void a_card_that_is_full_at_the_restore_keeps_the_rest_for_later(void **state)
@@ -266,6 +337,8 @@ int main(void)
 		FAULT_TEST(a_copy_that_does_not_end_keeps_what_it_works_on),
 		FAULT_TEST(an_allocation_that_fails_anywhere_leaves_nothing),
 		FAULT_TEST(a_probe_needs_host_memory_only_for_copies),
+		FAULT_TEST(a_full_card_is_probed_with_what_is_to_go),
+		FAULT_TEST(a_copy_of_a_probe_that_does_not_end_keeps_what_it_works_on),
 		FAULT_TEST(a_card_that_is_full_at_the_restore_keeps_the_rest_for_later),
 	};
 

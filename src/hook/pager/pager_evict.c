@@ -253,7 +253,7 @@ int pager_evict(CUdevice dev, uint64_t bytes, bool is_frozen, struct pager_move 
 	else if (move.mover->is_hung)
 		move.outcome = NVSHARE_OUTCOME_GPU_HUNG;
 	else if (is_frozen)
-		move.outcome = pager_probe(dev, move.to_copy > 0);
+		move.outcome = pager_probe(dev, move.mover, plan.chunks[0], move.to_copy > 0);
 	if (move.outcome != NVSHARE_OUTCOME_SUCCESS)
 		goto out;
 	for (size_t i = 0; i < plan.n_chunks && move.outcome == NVSHARE_OUTCOME_SUCCESS; i++) {

@@ -108,6 +108,7 @@ static struct pager_mover *up_to_date(struct pager_mover *mover)
 	if (mover->is_hung && look(mover, NULL) != CUDA_ERROR_NOT_READY) {
 		mover->is_hung = false;
 		mover->parked = hostpool_put(mover->parked);
+		pager_probe_end(&mover->scrap);
 	}
 	return mover;
 }
@@ -162,8 +163,10 @@ void pager_mover_gone(CUcontext ctx)
 	if (mover)
 		*link = mover->next;
 	pthread_mutex_unlock(&pager.lock);
-	if (mover)
+	if (mover) {
 		(void)hostpool_put(mover->parked);
+		pager_probe_end(&mover->scrap);
+	}
 	free(mover); /* its stream and events died with the context */
 	hostpool_context_gone(ctx);
 }

@@ -121,6 +121,14 @@ struct pager_device {
 	unsigned int n_peers[PAGER_DEVICES]; /* contexts of that device that may reach us */
 };
 
+/* What a probe has mapped. */
+struct pager_scrap {
+	CUdeviceptr addr; /* 0: nothing */
+	size_t size;
+	CUmemGenericAllocationHandle handle;
+	bool is_made; /* the handle was made for it */
+};
+
 /* A context's own stream for copies; neither the legacy stream nor ordered with it. */
 struct pager_mover {
 	struct pager_mover *next; /* pager::movers */
@@ -128,7 +136,8 @@ struct pager_mover {
 	CUstream stream;
 	CUevent events[PAGER_IN_FLIGHT];
 	bool is_hung;                 /* a copy did not end in time, and may still */
-	struct hostpool_part *parked; /* which it may write to */
+	struct hostpool_part *parked; /* which it may write to, */
+	struct pager_scrap scrap;     /* and this */
 };
 
 struct pager {
@@ -193,10 +202,15 @@ CUresult pager_chunk_reach(struct pager_chunk *chunk);
 /*
  * In a context that is not frozen: each kind of call that moving memory takes, once, on a
  * little memory of its own, so that a lock of the driver that a frozen thread holds shows
- * before anything is given up (the watchdog thaws then). copies: whether any will be made.
- * NVSHARE_OUTCOME_SUCCESS; _NO_HOST_MEMORY, which copies need; or _TIMEOUT: something failed.
+ * before anything is given up (the watchdog thaws then). On a full card it reads chunk, which is
+ * to go. copies, by mover, which is not hung: whether any will be made.
+ * NVSHARE_OUTCOME_SUCCESS; _NO_HOST_MEMORY, which copies need; _GPU_HUNG: one does not end; or
+ * _TIMEOUT: something failed.
  */
-int pager_probe(CUdevice dev, bool copies);
+int pager_probe(CUdevice dev, struct pager_mover *mover, struct pager_chunk *chunk, bool copies);
+/* What a copy that had hung has kept. */
+void pager_probe_end(struct pager_scrap *scrap);
+
 void pager_chunk_set(struct pager_chunk *chunk, enum pager_state state);
 /* The same with the lock held; what is returned goes to hostpool_put() without it. */
 struct hostpool_part *pager_chunk_set_locked(struct pager_chunk *chunk, enum pager_state state);

@@ -1,85 +1,141 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 #include "hook/hook_log.h"
+#include "hook/pager/pager_plan.h"
 #include "hook/pager/pager_private.h"
 #include "hook/pager/transfer.h"
 #include "hook/table/cuda_real.h"
 
 #define PROBE_BYTES 4096
 
-static CUresult copy_both_ways(CUdeviceptr addr, void *host)
-{
-	CUstream stream = NULL;
-	CUresult res = cuda_real.cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING), ended;
+/* What is tried, and on what. */
+struct probe {
+	CUdevice dev;
+	struct pager_mover *mover;
+	void *host;         /* NULL: nothing will be copied */
+	bool is_in_use;     /* the memory has the program's bytes: they are read only */
+	bool is_exportable; /* so is the memory */
+};
 
-	if (res != CUDA_SUCCESS)
-		return res;
-	res = cuda_real.cuMemcpyHtoDAsync_v2(addr, host, PROBE_BYTES, stream);
+/* In any case waited for: what is copied must not find its memory unmapped. */
+static CUresult copy_both_ways(const struct probe *probe, CUdeviceptr addr)
+{
+	CUstream stream = probe->mover->stream;
+	CUresult res = CUDA_SUCCESS, ended;
+
+	if (!probe->is_in_use)
+		res = cuda_real.cuMemcpyHtoDAsync_v2(addr, probe->host, PROBE_BYTES, stream);
 	if (res == CUDA_SUCCESS)
-		res = cuda_real.cuMemcpyDtoHAsync_v2(host, addr, PROBE_BYTES, stream);
-	/* In any case: a copy that is on its way must not find its memory unmapped. */
-	ended = cuda_real.cuStreamSynchronize(stream);
+		res = cuda_real.cuMemcpyDtoHAsync_v2(probe->host, addr, PROBE_BYTES, stream);
 	if (res == CUDA_SUCCESS)
-		res = ended;
-	(void)cuda_real.cuStreamDestroy_v2(stream);
-	return res;
+		res = cuda_real.cuEventRecord(probe->mover->events[0], stream);
+	ended = pager_mover_settle(probe->mover);
+	return ended == CUDA_ERROR_NOT_READY || res == CUDA_SUCCESS ? ended : res;
 }
 
-static CUresult map_and_copy(CUdevice dev, CUdeviceptr addr, size_t size,
-			     CUmemGenericAllocationHandle handle, void *host)
+/* CUDA_ERROR_NOT_READY: a copy has hung, and it stays mapped. */
+static CUresult map_and_copy(const struct probe *probe, const struct pager_scrap *scrap,
+			     CUmemGenericAllocationHandle handle)
 {
 	CUmemAccessDesc desc = {
-		.location = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = dev},
+		.location = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = probe->dev},
 		.flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE,
 	};
-	CUresult res = cuda_real.cuMemMap(addr, size, 0, handle, 0);
+	CUresult res = cuda_real.cuMemMap(scrap->addr, scrap->size, 0, handle, 0);
 
 	if (res != CUDA_SUCCESS)
 		return res;
-	res = cuda_real.cuMemSetAccess(addr, size, &desc, 1);
-	if (res == CUDA_SUCCESS && host)
-		res = copy_both_ways(addr, host);
-	if (cuda_real.cuMemUnmap(addr, size) != CUDA_SUCCESS && res == CUDA_SUCCESS)
+	res = cuda_real.cuMemSetAccess(scrap->addr, scrap->size, &desc, 1);
+	if (res == CUDA_SUCCESS && probe->host)
+		res = copy_both_ways(probe, scrap->addr);
+	if (res == CUDA_ERROR_NOT_READY)
+		return res;
+	if (cuda_real.cuMemUnmap(scrap->addr, scrap->size) != CUDA_SUCCESS && res == CUDA_SUCCESS)
 		res = CUDA_ERROR_UNKNOWN;
+	if (probe->is_exportable)
+		transfer_probe(handle);
 	return res;
 }
 
-/* A card without a free page is an answer, too: the driver could be asked. */
-static CUresult probe(CUdevice dev, void *host)
+static CUresult reserve_and_map(const struct probe *probe, struct pager_scrap *scrap,
+				CUmemGenericAllocationHandle handle)
 {
-	CUmemAllocationProp prop = pager_properties(dev);
-	size_t size = pager.devices[dev].granularity;
-	CUmemGenericAllocationHandle handle;
-	CUdeviceptr addr;
+	CUresult res = cuda_real.cuMemAddressReserve(&scrap->addr, scrap->size, 0, 0, 0);
+
+	if (res != CUDA_SUCCESS)
+		return res;
+	res = map_and_copy(probe, scrap, handle);
+	if (res != CUDA_ERROR_NOT_READY)
+		(void)cuda_real.cuMemAddressFree(scrap->addr, scrap->size);
+	return res;
+}
+
+/*
+ * The card has no free page: what is to go is mapped once more. Where that is not there any
+ * more, or the program's own, it is enough that the driver could be asked.
+ */
+static CUresult probe_in_use(struct probe *probe, struct pager_scrap *scrap,
+			     struct pager_chunk *chunk)
+{
 	CUresult res;
 
-	res = cuda_real.cuMemAddressReserve(&addr, size, 0, 0, 0);
-	if (res != CUDA_SUCCESS)
-		return res;
-	res = cuda_real.cuMemCreate(&handle, size, &prop, 0);
-	if (res == CUDA_SUCCESS) {
-		res = map_and_copy(dev, addr, size, handle, host);
-		if (prop.requestedHandleTypes)
-			transfer_probe(handle);
-		(void)cuda_real.cuMemRelease(handle);
-	} else if (res == CUDA_ERROR_OUT_OF_MEMORY) {
-		res = CUDA_SUCCESS;
-	}
-	(void)cuda_real.cuMemAddressFree(addr, size);
+	if (chunk->range->memory || !pager_claim(chunk, PAGER_RESIDENT))
+		return CUDA_SUCCESS;
+	probe->is_in_use = true;
+	probe->is_exportable = chunk->is_exportable;
+	scrap->size = chunk->size;
+	res = reserve_and_map(probe, scrap, chunk->handle);
+	pager_chunk_set(chunk, PAGER_RESIDENT);
 	return res;
 }
 
-int pager_probe(CUdevice dev, bool copies)
+static CUresult probe_any(struct probe *probe, struct pager_scrap *scrap, struct pager_chunk *chunk)
+{
+	CUmemAllocationProp prop = pager_properties(probe->dev);
+	CUresult res = cuda_real.cuMemCreate(&scrap->handle, scrap->size, &prop, 0);
+
+	if (res == CUDA_ERROR_OUT_OF_MEMORY)
+		return probe_in_use(probe, scrap, chunk);
+	if (res != CUDA_SUCCESS)
+		return res;
+	scrap->is_made = true;
+	probe->is_exportable = prop.requestedHandleTypes != CU_MEM_HANDLE_TYPE_NONE;
+	res = reserve_and_map(probe, scrap, scrap->handle);
+	if (res != CUDA_ERROR_NOT_READY)
+		(void)cuda_real.cuMemRelease(scrap->handle);
+	return res;
+}
+
+int pager_probe(CUdevice dev, struct pager_mover *mover, struct pager_chunk *chunk, bool copies)
 {
 	struct hostpool_part *host = copies ? hostpool_get(PROBE_BYTES) : NULL;
+	struct pager_scrap scrap = {.size = pager.devices[dev].granularity};
+	struct probe probe = {.dev = dev, .mover = mover};
 	CUresult res;
 
 	if (copies && !host)
 		return NVSHARE_OUTCOME_NO_HOST_MEMORY;
-	res = probe(dev, host ? host->addr : NULL);
+	probe.host = host ? host->addr : NULL;
+	res = probe_any(&probe, &scrap, chunk);
+	if (res == CUDA_ERROR_NOT_READY) {
+		pager_mover_park(mover, host);
+		mover->scrap = scrap;
+		return NVSHARE_OUTCOME_GPU_HUNG;
+	}
 	hostpool_put(host);
 	if (res == CUDA_SUCCESS)
 		return NVSHARE_OUTCOME_SUCCESS;
 	hook_debug("device %d: the driver does not move memory now: error %d", (int)dev, (int)res);
 	return NVSHARE_OUTCOME_TIMEOUT;
+}
+
+void pager_probe_end(struct pager_scrap *scrap)
+{
+	if (!scrap->addr)
+		return;
+	(void)cuda_real.cuMemUnmap(scrap->addr, scrap->size);
+	(void)cuda_real.cuMemAddressFree(scrap->addr, scrap->size);
+	if (scrap->is_made)
+		(void)cuda_real.cuMemRelease(scrap->handle);
+	*scrap = (struct pager_scrap){0};
 }
