@@ -245,12 +245,12 @@ struct device_context *device_context_hold(CUdevice dev)
 	return c;
 }
 
-struct device_context *device_context_hold_next(struct device_context *held)
+struct device_context *device_context_hold_next(struct device_context *held, CUdevice dev)
 {
 	struct device_context *c;
 
 	pthread_mutex_lock(&state.lock);
-	c = hold_from(held->next, DEVICE_ANY);
+	c = hold_from(held->next, dev);
 	drop_locked(held);
 	pthread_mutex_unlock(&state.lock);
 	return c;

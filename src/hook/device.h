@@ -77,8 +77,8 @@ CUcontext device_owner(CUcontext ctx, CUdevice dev);
 
 /* The first context of dev, or of all devices; NULL: there is none. */
 struct device_context *device_context_hold(CUdevice dev);
-/* Lets go of held and holds the next; NULL at the end. For walking all of them. */
-struct device_context *device_context_hold_next(struct device_context *held);
+/* Lets go of held and holds the next of dev, or of all; NULL at the end. */
+struct device_context *device_context_hold_next(struct device_context *held, CUdevice dev);
 void device_context_drop(struct device_context *held); /* NULL is fine */
 
 /*

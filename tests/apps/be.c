@@ -19,6 +19,7 @@ static const char help[] =
 	"  --seconds N   (5)\n"
 	"  --ahead N     a batch; one waits while another runs (2)\n"
 	"  --size SIZE   of memory held and verified (0)\n"
+	"  --rest-on N   a context on that device, too, which is not used (none)\n"
 	"  --start FILE  begins when this file is there\n"
 	"  --door FILE   instead of --seconds: works while this file is there, and says how far\n"
 	"                it has come; ends when FILE.end is there\n"
@@ -28,8 +29,9 @@ enum { TOLD_EVERY_NS = 20000000 };
 
 static struct {
 	uint64_t us, rounds, seconds, n_ahead, size;
+	int64_t rest_on;
 	const char *flag, *door;
-} set = {.us = 50000, .seconds = 5, .n_ahead = 2};
+} set = {.rest_on = -1, .us = 50000, .seconds = 5, .n_ahead = 2};
 
 static uint64_t n_kernels; /* done */
 static CUevent ends[2];    /* of the last two batches */
@@ -107,6 +109,8 @@ static void parse(int argc, char **argv)
 			set.n_ahead = app_value_u64(argc, argv, &a, 1, 1000);
 		else if (app_is(argv[a], "--size"))
 			set.size = app_value_size(argc, argv, &a);
+		else if (app_is(argv[a], "--rest-on"))
+			set.rest_on = (int64_t)app_value_u64(argc, argv, &a, 0, 63);
 		else if (app_is(argv[a], "--start"))
 			set.flag = app_value(argc, argv, &a);
 		else if (app_is(argv[a], "--door"))
@@ -121,13 +125,15 @@ static void parse(int argc, char **argv)
 int main(int argc, char **argv)
 {
 	CUdeviceptr held = 0;
+	struct app app, resting;
 	struct work work;
-	struct app app;
 	uint64_t start, took;
 
 	app_name = "be";
 	parse(argc, argv);
 	app_load(0);
+	if (set.rest_on >= 0)
+		app_init(&resting, (int)set.rest_on);
 	app_init(&app, 0);
 	if (set.size) {
 		APP_CALL(cuMemAlloc(&held, set.size));
@@ -156,5 +162,9 @@ int main(int argc, char **argv)
 	APP_CALL(cuEventDestroy(ends[1]));
 	work_deinit(&work);
 	app_deinit(&app);
+	if (set.rest_on >= 0) {
+		APP_CALL(cuCtxSetCurrent(resting.ctx));
+		app_deinit(&resting);
+	}
 	return APP_EXIT_VERIFIED;
 }

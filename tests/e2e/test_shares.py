@@ -311,6 +311,31 @@ def test_a_limit_is_kept_beside_others(node):
     node.expect_sound_scheduler()
 
 
+def seconds_on(node, program):
+    """Of GPU time, by GPU, of a program that uses several."""
+    return {c["gpu"]: c["gpu_seconds"] for c in node.status()["clients"] if c["pid"] == program.pid}
+
+
+@pytest.mark.parametrize("has_others", [False, True], ids=["alone", "beside"])
+def test_the_time_on_each_gpu_is_accounted_by_itself(node, has_others):
+    """A context on another GPU is no work there, as of processes that touch all of them at their start."""
+    node.env["NVSHARE_SIM_GPUS"] = "2"
+    node.start_scheduler()
+    programs = [start_be(node, "--seconds", "60", "--rest-on", "1")]
+    if has_others:
+        programs.append(start_be(node, "--seconds", "60"))
+    until("they are ready", lambda: all(is_ready(p) for p in programs))
+    begin = seconds_on(node, programs[0])
+    until("it has computed", lambda: seconds_on(node, programs[0])[0] > begin[0] + 1)
+    had = seconds_on(node, programs[0])
+    assert sorted(had) == [0, 1]
+    assert had[1] < 0.7 * had[0]  # a simulated GPU that is idle answers late where processors are busy
+    for program in programs:
+        program.kill()
+        program.process.wait()
+    node.expect_sound_scheduler()
+
+
 def wakes(program):
     """How often the library's own thread has slept."""
     for task in pathlib.Path(f"/proc/{program.pid}/task").iterdir():

@@ -106,7 +106,7 @@ static void never_asks_the_driver_while_a_capture_is_open(void **unused)
 	gate_leave_capture(&stream, CONTEXT, true);
 	assert_int_equal(drain_run(1000000), NVSHARE_OUTCOME_TIMEOUT);
 	gate_set(GATE_OPEN);
-	assert_false(drain_probe_start());
+	assert_false(drain_probe_start(DEVICE_ANY));
 	assert_int_equal(fake_get(n_records), 0);
 	assert_int_equal(fake_get(n_synchronizes), 0);
 	gate_end_capture(gate_find_capture(&stream));
@@ -256,11 +256,11 @@ static void a_probe_tells_working_from_idle_with_the_gate_open(void **unused)
 {
 	(void)unused;
 	fake_set(is_working, 1);
-	assert_true(drain_probe_start());
+	assert_true(drain_probe_start(DEVICE_ANY));
 	assert_int_equal(gate_get(), GATE_OPEN);
-	assert_false(drain_probe_done());
+	assert_false(drain_probe_done(DEVICE_ANY));
 	fake_set(is_working, 0);
-	assert_true(drain_probe_done());
+	assert_true(drain_probe_done(DEVICE_ANY));
 }
 
 static bool has_end(CUcontext ctx)
@@ -268,7 +268,7 @@ static bool has_end(CUcontext ctx)
 	bool has_it = false;
 
 	for (struct device_context *c = device_context_hold(DEVICE_ANY); c;
-	     c = device_context_hold_next(c))
+	     c = device_context_hold_next(c, DEVICE_ANY))
 		has_it = has_it || (c->ctx == ctx && c->is_end_recorded);
 	return has_it;
 }
@@ -279,16 +279,16 @@ static void a_probe_takes_the_time_of_the_end_when_it_is_told_to(void **unused)
 	(void)unused;
 	assert_true(device_context_add(OTHER, 1, 0));
 	fake_set(is_working, 1);
-	assert_true(drain_probe_start());
+	assert_true(drain_probe_start(DEVICE_ANY));
 	assert_false(has_end(CONTEXT));
-	drain_probe_time();
+	drain_probe_time(DEVICE_ANY);
 	assert_true(has_end(CONTEXT) && has_end(OTHER));
 	assert_int_equal(gate_get(), GATE_OPEN);
-	assert_true(drain_probe_start());
+	assert_true(drain_probe_start(DEVICE_ANY));
 	assert_false(has_end(CONTEXT) || has_end(OTHER));
 	fake_set(record_error, CUDA_ERROR_INVALID_VALUE);
-	assert_true(drain_probe_start());
-	drain_probe_time();
+	assert_true(drain_probe_start(DEVICE_ANY));
+	drain_probe_time(DEVICE_ANY);
 	assert_false(has_end(CONTEXT) || has_end(OTHER));
 }
 

@@ -54,9 +54,9 @@ static void look(uint64_t now_ns)
 		watch.phase = WATCH_BUSY;
 		return;
 	}
-	if (watch.phase == WATCH_BUSY && drain_probe_start())
+	if (watch.phase == WATCH_BUSY && drain_probe_start(DEVICE_ANY))
 		watch.phase = WATCH_PROBING;
-	if (watch.phase == WATCH_PROBING && drain_probe_done()) {
+	if (watch.phase == WATCH_PROBING && drain_probe_done(DEVICE_ANY)) {
 		watch.phase = WATCH_QUIET;
 		watch.quiet_ns = now_ns;
 	}

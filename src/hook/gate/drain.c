@@ -142,14 +142,14 @@ static bool wait_work(struct drain_wait *wait)
 {
 	struct device_context *c;
 
-	for (c = device_context_hold(DEVICE_ANY); c; c = device_context_hold_next(c)) {
+	for (c = device_context_hold(DEVICE_ANY); c; c = device_context_hold_next(c, DEVICE_ANY)) {
 		c->is_recorded = false;
 		if (drain_has_limit() && device_context_enter(c)) {
 			record(c);
 			device_context_leave();
 		}
 	}
-	for (c = device_context_hold(DEVICE_ANY); c; c = device_context_hold_next(c)) {
+	for (c = device_context_hold(DEVICE_ANY); c; c = device_context_hold_next(c, DEVICE_ANY)) {
 		if (!wait_context(c, wait)) {
 			device_context_drop(c);
 			return false;
@@ -187,15 +187,15 @@ void drain_cancel(void)
  * open. Without it nothing but a synchronise could tell, which the open gate forbids:
  * then a quiet gate is all that idleness means, and the drain waits for the rest.
  */
-static bool record_all(void (*record_one)(struct device_context *c))
+static bool record_all(CUdevice dev, void (*record_one)(struct device_context *c))
 {
 	struct device_context *c;
 	bool may_record;
 
 	gate_set(GATE_NO_CAPTURES);
 	may_record = !gate_capture_open();
-	c = may_record ? device_context_hold(DEVICE_ANY) : NULL;
-	for (; c; c = device_context_hold_next(c)) {
+	c = may_record ? device_context_hold(dev) : NULL;
+	for (; c; c = device_context_hold_next(c, dev)) {
 		if (!device_context_enter(c))
 			continue;
 		record_one(c);
@@ -213,22 +213,22 @@ static void record_probe(struct device_context *c)
 		record(c);
 }
 
-bool drain_probe_start(void)
+bool drain_probe_start(CUdevice dev)
 {
-	return record_all(record_probe);
+	return record_all(dev, record_probe);
 }
 
-void drain_probe_time(void)
+void drain_probe_time(CUdevice dev)
 {
-	(void)record_all(record_time);
+	(void)record_all(dev, record_time);
 }
 
-bool drain_probe_done(void)
+bool drain_probe_done(CUdevice dev)
 {
 	struct device_context *c;
 	bool is_idle = true;
 
-	for (c = device_context_hold(DEVICE_ANY); c; c = device_context_hold_next(c)) {
+	for (c = device_context_hold(dev); c; c = device_context_hold_next(c, dev)) {
 		if (!c->is_recorded || !device_context_enter(c))
 			continue;
 		is_idle = is_idle && cuda_real.cuEventQuery(c->event) == CUDA_SUCCESS;

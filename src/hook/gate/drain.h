@@ -10,6 +10,8 @@
  * its calls do not break a capture of another thread; drain_cancel() from any.
  */
 
+#include "abi/cuda_abi.h"
+
 #include <stdbool.h>
 #include <stdint.h>
 
@@ -27,13 +29,13 @@ bool drain_has_limit(void);
 void drain_cancel(void);
 
 /*
- * With the gate open: starts to ask whether work is under way, without disturbing it.
- * false: certainly, since a capture is open. drain_probe_done(): all that had been
- * submitted at that moment is done. drain_probe_time(): when all is, the contexts' end_event
- * says; it needs the context to be on the GPU, so it is for one that has work anyway.
+ * With the gate open: starts to ask whether work is under way on dev, or DEVICE_ANY, without
+ * disturbing it. false: certainly, since a capture is open. drain_probe_done(): all that had
+ * been submitted at that moment is done. drain_probe_time(): when all is, the contexts'
+ * end_event says; it needs the context to be on the GPU, so it is for one that has work anyway.
  */
-bool drain_probe_start(void);
-bool drain_probe_done(void);
-void drain_probe_time(void);
+bool drain_probe_start(CUdevice dev);
+bool drain_probe_done(CUdevice dev);
+void drain_probe_time(CUdevice dev);
 
 #endif

@@ -135,20 +135,34 @@ void share_set(struct agent_link *link, const struct nvshare_set_share *body)
 
 /* ---- what it is told ------------------------------------------------------------------ */
 
+/* What the program is at is told of each GPU as it is there. */
+static enum nvshare_activity_kind kind_for(struct agent_link *link, enum nvshare_activity_kind kind,
+					   bool is_busy)
+{
+	bool was_busy = link->share.is_told_busy;
+
+	if (kind == NVSHARE_ACTIVITY_IDLE)
+		is_busy = false;
+	else if (kind != NVSHARE_ACTIVITY_BUSY && kind != NVSHARE_ACTIVITY_USE)
+		return kind;
+	link->share.is_told_busy = is_busy;
+	if (is_busy == was_busy)
+		return NVSHARE_ACTIVITY_USE;
+	return is_busy ? NVSHARE_ACTIVITY_BUSY : NVSHARE_ACTIVITY_IDLE;
+}
+
 void share_tell(enum nvshare_activity_kind kind, uint64_t value, uint32_t n_calls, uint64_t now_ns)
 {
 	struct share_off_stats stats;
-	struct share_meter meter;
+	struct share_meter_gpu meter;
 	uint32_t n_tasks, n_violations;
+	bool is_single = agent_link_next(agent_link_next(NULL)) == NULL;
 
-	share_meter_read(&meter);
 	share_off_stats(now_ns, &stats);
 	share_tasks_take(&n_tasks, &n_violations);
 	share_for_each_link (l) {
 		struct nvshare_activity body = {
-			.busy_ns = meter.busy_ns,
 			.held_ns = stats.held_ns,
-			.ran_ns = meter.ran_ns,
 			.value = value,
 			.kind = kind,
 			.n_calls = n_calls,
@@ -156,6 +170,11 @@ void share_tell(enum nvshare_activity_kind kind, uint64_t value, uint32_t n_call
 			.n_violations = n_violations,
 		};
 
+		share_meter_read_gpu(l->dev, &meter);
+		body.busy_ns = meter.busy_ns;
+		body.ran_ns = meter.ran_ns;
+		if (!is_single)
+			body.kind = kind_for(l, kind, meter.is_busy);
 		if (l->state == AGENT_LINK_UP)
 			agent_link_send(l, NVSHARE_MSG_ACTIVITY, &body);
 	}
@@ -169,7 +188,7 @@ static void claim_of(const struct agent_link *link, struct nvshare_claim *ret)
 		share_wanted(ret);
 }
 
-static uint32_t flags_of(const struct agent_link *link, const struct share_meter *meter)
+static uint32_t flags_of(const struct agent_link *link, const struct share_meter_gpu *gpu)
 {
 	uint32_t flags = 0;
 
@@ -177,7 +196,7 @@ static uint32_t flags_of(const struct agent_link *link, const struct share_meter
 		flags |= NVSHARE_STATUS_MANAGED;
 	if (lease_is_open(&link->lease))
 		flags |= NVSHARE_STATUS_RUNNING;
-	if (meter->is_busy)
+	if (gpu->is_busy)
 		flags |= NVSHARE_STATUS_BUSY;
 	if (share_off_is(SHARE_REASON_HOLD))
 		flags |= NVSHARE_STATUS_HELD;
@@ -188,20 +207,20 @@ static uint32_t flags_of(const struct agent_link *link, const struct share_meter
 	return flags;
 }
 
-static void publish(const struct agent_link *link, uint64_t gpu_ns, uint64_t now_ns)
+static void publish(const struct agent_link *link, uint64_t now_ns)
 {
 	struct nvshare_status status;
 	struct share_off_stats stats;
-	struct share_meter meter;
+	struct share_meter_gpu gpu;
 
-	share_meter_read(&meter);
+	share_meter_read_gpu(link->dev, &gpu);
 	share_off_stats(now_ns, &stats);
 	status = (struct nvshare_status){
-		.flags = flags_of(link, &meter),
+		.flags = flags_of(link, &gpu),
 		.client = link->share.client,
 		.slice_us = link->share.slice_us,
-		.busy_ns = meter.busy_ns,
-		.gpu_ns = gpu_ns,
+		.busy_ns = gpu.busy_ns,
+		.gpu_ns = share_limit_gpu_ns(link->dev),
 		.held_ns = stats.held_ns,
 		.n_holds = stats.n_holds,
 		.n_hold_failures = stats.n_failures,
@@ -256,15 +275,17 @@ uint64_t share_tick(uint64_t now_ns)
 	share_for_each_link (l) {
 		if (l->share.is_slice_due)
 			apply_slice(l);
+		share_meter_set_use(l->dev, l->share.use_ppm);
 	}
-	share_meter_set_use(first->share.use_ppm);
 	share_meter_tick(now_ns, look);
-	due_ns = share_limit_tick(first->dev, now_ns, claim.compute_limit, first->share.use_ppm);
+	share_for_each_link (l)
+		share_limit_count(l->dev, l->share.use_ppm);
+	due_ns = share_limit_tick(first->dev, now_ns, claim.compute_limit);
 	due_ns = share_earlier(due_ns, share_off_tick(now_ns));
 	due_ns = share_earlier(due_ns, share_burst_tick(now_ns, look, is_told_often()));
 	due_ns = share_earlier(due_ns, share_meter_due());
 	share_for_each_link (l)
-		publish(l, share_limit_gpu_ns(), now_ns);
+		publish(l, now_ns);
 	return was_off && !share_off_is_on() ? now_ns : due_ns;
 }
 

@@ -32,6 +32,7 @@ struct share_link {
 	uint64_t use_ppm;  /* 0: not said */
 	bool is_shared;    /* others run beside: what it does is to be told at once */
 	bool is_slice_due; /* there was no context yet */
+	bool is_told_busy; /* it was told so last; of a program with several GPUs */
 	bool can_freeze;   /* as far as was known when it registered */
 };
 

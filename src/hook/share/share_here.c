@@ -74,14 +74,14 @@ static enum share_here ask(struct device_context *c)
 }
 
 /* Of several contexts with work, the one that tells least: most programs have one. */
-enum share_here share_here_ask(bool knows_work)
+enum share_here share_here_ask(CUdevice dev, bool knows_work)
 {
 	enum share_here all = SHARE_HERE_ASKED, one;
 	struct device_context *c;
 
 	if (!has_driver())
 		return SHARE_HERE_BLIND;
-	for (c = device_context_hold(DEVICE_ANY); c; c = device_context_hold_next(c)) {
+	for (c = device_context_hold(dev); c; c = device_context_hold_next(c, dev)) {
 		if (!device_context_enter(c))
 			continue;
 		if (!knows_work || !is_idle(c)) {
@@ -93,12 +93,12 @@ enum share_here share_here_ask(bool knows_work)
 	return all;
 }
 
-bool share_here_is(bool knows_work)
+bool share_here_is(CUdevice dev, bool knows_work)
 {
 	struct device_context *c;
 	bool is_here = false;
 
-	for (c = device_context_hold(DEVICE_ANY); c; c = device_context_hold_next(c)) {
+	for (c = device_context_hold(dev); c; c = device_context_hold_next(c, dev)) {
 		if (is_here || !c->is_here_asked || !device_context_enter(c))
 			continue;
 		if (!knows_work || !is_idle(c))
@@ -108,11 +108,11 @@ bool share_here_is(bool knows_work)
 	return is_here;
 }
 
-void share_here_forget(void)
+void share_here_forget(CUdevice dev)
 {
 	struct device_context *c;
 
-	for (c = device_context_hold(DEVICE_ANY); c; c = device_context_hold_next(c)) {
+	for (c = device_context_hold(dev); c; c = device_context_hold_next(c, dev)) {
 		if (!c->is_here_asked || !device_context_enter(c))
 			continue;
 		if (cuda_real.cuEventQuery(c->here_event) != CUDA_ERROR_NOT_READY)
@@ -121,7 +121,7 @@ void share_here_forget(void)
 	}
 }
 
-bool share_here_waited(void)
+bool share_here_waited(CUdevice dev)
 {
 	struct device_context *c;
 	bool has_waited = false;
@@ -129,7 +129,7 @@ bool share_here_waited(void)
 
 	if (!cuda_real.cuEventElapsedTime)
 		return false;
-	for (c = device_context_hold(DEVICE_ANY); c; c = device_context_hold_next(c)) {
+	for (c = device_context_hold(dev); c; c = device_context_hold_next(c, dev)) {
 		if (has_waited || !c->is_here_asked || !c->is_end_recorded ||
 		    !device_context_enter(c))
 			continue;

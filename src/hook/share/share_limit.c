@@ -15,27 +15,28 @@
 #define LIMIT_PERIODS_MAX 20 /* of debt */
 #define LIMIT_LOOK_NS_MIN (100000ull)
 
-static uint64_t busy_ns, ran_ns; /* of the meter, as accounted */
-static uint64_t gpu_ns;
+static struct account {
+	struct share_meter_gpu meter; /* as accounted */
+	uint64_t gpu_ns;
+} accounts[DEVICE_COUNT_MAX];
 
 static struct {
 	bool is_on;
 	uint64_t start_ns; /* of the period */
-	uint64_t used_ns;  /* in it */
+	uint64_t seen_ns;  /* of the account */
+	uint64_t used_ns;  /* in the period */
 	uint64_t off_ns;   /* off until then */
 } limit;
 
 void share_limit_reset(void)
 {
 	memset(&limit, 0, sizeof(limit));
-	busy_ns = 0;
-	ran_ns = 0;
-	gpu_ns = 0;
+	memset(accounts, 0, sizeof(accounts));
 }
 
-uint64_t share_limit_gpu_ns(void)
+uint64_t share_limit_gpu_ns(CUdevice dev)
 {
-	return gpu_ns;
+	return accounts[dev].gpu_ns;
 }
 
 static void roll(uint64_t now_ns, uint64_t allowed_ns)
@@ -53,19 +54,16 @@ static uint64_t own(uint64_t ns, uint64_t use_ppm)
 	return use_ppm && use_ppm < SHARE_PPM ? ns * use_ppm / SHARE_PPM : ns;
 }
 
-/* Since the last time. */
-static uint64_t used(uint64_t use_ppm)
+void share_limit_count(CUdevice dev, uint64_t use_ppm)
 {
-	struct share_meter meter;
-	uint64_t ns;
+	struct account *account = &accounts[dev];
+	struct share_meter_gpu last = account->meter, *now = &account->meter;
 
-	share_meter_read(&meter);
-	ns = meter.ran_ns > ran_ns ? meter.ran_ns - ran_ns : 0;
-	if (meter.is_blind)
-		ns = own(meter.busy_ns - busy_ns, use_ppm);
-	busy_ns = meter.busy_ns;
-	ran_ns = meter.ran_ns;
-	return ns;
+	share_meter_read_gpu(dev, now);
+	if (now->is_blind)
+		account->gpu_ns += own(now->busy_ns - last.busy_ns, use_ppm);
+	else if (now->ran_ns > last.ran_ns)
+		account->gpu_ns += now->ran_ns - last.ran_ns;
 }
 
 /* It computes until it is off: that is counted by the first look after it. */
@@ -77,12 +75,13 @@ static void use_up(CUdevice dev, uint64_t end_ns)
 	(void)share_off_begin(dev, SHARE_REASON_LIMIT, end_ns);
 }
 
-uint64_t share_limit_tick(CUdevice dev, uint64_t now_ns, uint32_t percent, uint64_t use_ppm)
+uint64_t share_limit_tick(CUdevice dev, uint64_t now_ns, uint32_t percent)
 {
 	uint64_t allowed_ns = LIMIT_PERIOD_NS * percent / 100, end_ns, left_ns;
-	uint64_t used_ns = used(use_ppm);
+	uint64_t gpu_ns = accounts[dev].gpu_ns;
+	uint64_t used_ns = gpu_ns > limit.seen_ns ? gpu_ns - limit.seen_ns : 0;
 
-	gpu_ns += used_ns;
+	limit.seen_ns = gpu_ns;
 	if (!percent || percent >= 100) {
 		if (limit.is_on)
 			share_off_end(SHARE_REASON_LIMIT);
@@ -90,7 +89,8 @@ uint64_t share_limit_tick(CUdevice dev, uint64_t now_ns, uint32_t percent, uint6
 		return SHARE_NEVER;
 	}
 	if (!limit.is_on)
-		limit = (typeof(limit)){.is_on = true, .start_ns = now_ns};
+		limit = (typeof(limit)){
+			.is_on = true, .start_ns = now_ns, .seen_ns = limit.seen_ns};
 	limit.used_ns += used_ns;
 	roll(now_ns, allowed_ns);
 	end_ns = limit.start_ns + LIMIT_PERIOD_NS;

@@ -9,30 +9,20 @@
  * Looks that count come by chance, one in each step of time (sampler.h); others, for the end of a
  * burst, come in between, and count for nothing.
  *
- * A look records an event behind everything that was submitted, and asks a moment later
- * whether it has been reached, which hides the last moment of all work. So who has work is
- * asked once more: what ended between the two stands for what ended before the first, too,
- * whose part of the time was as long. Where no event can be had (an open capture, a driver
- * before 12.5) work counts as being there as long as threads submit.
- *
- * Work that is there may wait for other processes' slices. What has run is what was there in
- * looks that found the program on the GPU (share_here.c, ran.h). Of programs in a hurry only
- * some bursts are asked for that (asked.h).
+ * When to look is the program's, for one gate tells of all its submissions; what a look finds,
+ * and what is known of it, is each GPU's (share_gpu.c).
  */
 
-#include "core/client/asked.h"
 #include "core/client/quiet.h"
-#include "core/client/ran.h"
 #include "core/client/sampler.h"
 #include "hook/gate/drain.h"
 #include "hook/gate/gate.h"
 #include "hook/hook_options.h"
-#include "hook/share/share_private.h"
+#include "hook/share/share_gpu.h"
 #include "util/clock.h"
 #include "util/prng.h"
 
 #include <string.h>
-#include <time.h>
 
 #define METER_TICK_NS     CLOCK_NS_PER_MS
 #define METER_COARSE_NS   (10 * CLOCK_NS_PER_MS)
@@ -41,22 +31,10 @@
 #define METER_IDLE_NS     (5 * CLOCK_NS_PER_MS)  /* shorter gaps are none */
 #define METER_GAP_NS_MAX  (20 * CLOCK_NS_PER_MS) /* a look stands for no more than this */
 
-/* An idle GPU has reached an event by then; it takes it some METER_REACH_NS. */
-#define METER_EVENT_NS 20000
-#define METER_REACH_NS 3000
-
-/* What a look that found work stands for, of the time since the last one. */
-#define METER_ONE      1024u
-#define METER_PART_MAX (3 * METER_ONE)
-
 enum meter_state { METER_OFF, METER_IDLE, METER_BUSY };
 
 static struct {
 	enum meter_state state;
-	bool is_probing; /* an event is recorded, and was not reached when looked at last */
-	bool is_timed;   /* the end of what it stands for will have a time */
-	bool is_stale;   /* somebody has submitted since the last event */
-	bool is_here;    /* was on the GPU at the last look that counts and found work */
 	enum share_look how;
 	uint64_t activity;
 	uint64_t last_ns;       /* the last look, */
@@ -66,15 +44,31 @@ static struct {
 	bool was_shut;          /* the gate, too */
 	uint64_t chance;        /* prng.h */
 	struct sampler sampler; /* when those come that count */
-	struct ran ran;
-	struct asked asked;
-	struct quiet quiet; /* looking finely */
+	struct quiet quiet;     /* looking finely */
 	struct share_meter out;
 } meter;
 
 void share_meter_read(struct share_meter *ret)
 {
 	*ret = meter.out;
+}
+
+/* Who uses one GPU is at work there from its submission on, before any look. */
+static bool is_busy_on(const struct share_gpu *gpu)
+{
+	const struct share_gpu *first = share_gpu_next(NULL);
+
+	if (first && !share_gpu_next(first))
+		return meter.out.is_busy;
+	return meter.out.is_busy && gpu->found_ns + METER_GAP_NS_MAX >= meter.last_ns;
+}
+
+void share_meter_read_gpu(CUdevice dev, struct share_meter_gpu *ret)
+{
+	const struct share_gpu *gpu = share_gpu_of(dev);
+
+	*ret = gpu->out;
+	ret->is_busy = is_busy_on(gpu);
 }
 
 static void look_at(uint64_t at_ns)
@@ -90,165 +84,81 @@ void share_meter_soon(uint64_t now_ns, uint64_t ns)
 	look_at((now_ns > from_ns ? now_ns : from_ns) + ns);
 }
 
-static void begin_asking(void)
+static void begin_asking(struct share_gpu *gpu)
 {
-	asked_begin(&meter.asked, meter.how != SHARE_LOOK_FINE, gate_activity(), meter.ran.ns);
+	asked_begin(&gpu->asked, meter.how != SHARE_LOOK_FINE, gate_activity(), gpu->ran.ns);
 }
 
 /* What is under way may never end. */
-static void forget_asked(void)
+static void forget_asked(struct share_gpu *gpu)
 {
-	asked_forget(&meter.asked);
+	asked_forget(&gpu->asked);
 	if (meter.state == METER_BUSY)
-		begin_asking();
+		begin_asking(gpu);
 }
 
-void share_meter_set_use(uint64_t use_ppm)
+void share_meter_set_use(CUdevice dev, uint64_t use_ppm)
 {
-	if (ran_set_use(&meter.ran, use_ppm))
-		forget_asked();
+	struct share_gpu *gpu = share_gpu_of(dev);
+
+	if (ran_set_use(&gpu->ran, use_ppm))
+		forget_asked(gpu);
 }
 
 void share_meter_reset(void)
 {
 	memset(&meter, 0, sizeof(meter));
+	share_gpu_reset();
 }
 
-static void wait_a_moment(void)
+static void note_found(struct share_gpu *gpu, uint32_t part, uint64_t now_ns)
 {
-	const struct timespec moment = {.tv_nsec = METER_EVENT_NS};
-
-	(void)nanosleep(&moment, NULL);
+	gpu->part = part;
+	if (part)
+		gpu->found_ns = now_ns;
 }
 
-/* Of the event recorded at at_ns; ret_ns: when it was asked for. */
-static bool is_reached_soon(uint64_t at_ns, uint64_t *ret_ns)
+/* Where nothing can be asked: of any GPU, as far as is known. */
+static uint32_t guess(bool is_new, uint64_t now_ns)
 {
-	wait_a_moment();
-	*ret_ns = clock_now_ns() - at_ns;
-	meter.is_probing = !drain_probe_done();
-	return !meter.is_probing;
-}
-
-/* Once for each event that was not reached: the end of the work will have a time, too. */
-static void take_time(void)
-{
-	if (!meter.asked.is_now || meter.is_timed)
-		return;
-	drain_probe_time();
-	meter.is_timed = true;
-}
-
-static void ask_here(bool knows_work)
-{
-	enum share_here here;
-
-	if (!meter.asked.is_now)
-		return;
-	here = share_here_ask(knows_work);
-	meter.out.is_blind = meter.out.is_blind || here == SHARE_HERE_BLIND;
-	if (here == SHARE_HERE_ASKED)
-		ran_asked(&meter.ran);
-}
-
-/* The work that was asked for last is done. */
-static void settle(void)
-{
-	bool is_reached = meter.ran.maybe_ns && share_here_is(false);
-	bool has_waited = is_reached && meter.ran.has_others && share_here_waited();
-
-	meter.is_probing = false;
-	ran_ended(&meter.ran, is_reached, has_waited, meter.how != SHARE_LOOK_FINE);
-	meter.out.is_blind = meter.out.is_blind || meter.ran.is_blind;
-	share_here_forget();
-}
-
-static void note_here(bool is_here)
-{
-	meter.is_here = is_here;
-	if (is_here)
-		ran_found(&meter.ran);
-}
-
-static void look_here(bool knows_work)
-{
-	take_time();
-	ask_here(knows_work);
-	if (!meter.asked.is_now)
-		return;
-	wait_a_moment();
-	/* What has ended meanwhile was on the GPU for that. */
-	note_here(share_here_is(knows_work) || (knows_work && drain_probe_done()));
+	share_for_each_gpu (gpu)
+		note_found(gpu, is_new ? SHARE_PART_ONE : 0, now_ns);
+	return is_new ? SHARE_PART_ONE : 0;
 }
 
 /*
- * What a look of now stands for. One that found work at its first moment but not at its
- * second stands for itself and for those that came too late for their first.
+ * The most of any GPU. Who submits all the time is busy, as far as the end of a burst goes, and
+ * its driver's locks are left alone; for how much of the time it is, an event is needed each
+ * time.
  */
-static uint32_t ask(bool counts)
-{
-	uint64_t at_ns, first_ns, second_ns, part;
-
-	meter.is_timed = false;
-	if (!drain_probe_start()) {
-		if (counts)
-			look_here(false);
-		return METER_ONE;
-	}
-	at_ns = clock_now_ns();
-	if (counts)
-		sampler_note_late(&meter.sampler, at_ns);
-	meter.is_stale = false;
-	if (is_reached_soon(at_ns, &first_ns))
-		return 0;
-	if (!counts)
-		return METER_ONE;
-	/* Not before: a program that waits for all its streams would wait for the answer. */
-	take_time();
-	ask_here(true);
-	if (!is_reached_soon(at_ns, &second_ns)) {
-		note_here(meter.asked.is_now && share_here_is(true));
-		return METER_ONE;
-	}
-	note_here(true);
-	share_here_forget();
-	part = first_ns > METER_REACH_NS ? first_ns - METER_REACH_NS : 0;
-	part = METER_ONE + METER_ONE * part / (second_ns > first_ns ? second_ns - first_ns : 1);
-	return (uint32_t)(part < METER_PART_MAX ? part : METER_PART_MAX);
-}
-
-/*
- * 0: there is no work. One event at a time: as long as it is not reached there is work,
- * whatever has come behind it. Who submits all the time is busy, as far as the end of a burst
- * goes, and its driver's locks are left alone; for how much of the time it is, an event is
- * needed each time.
- */
-static uint32_t find_work(bool counts, bool *ret_is_new)
+static uint32_t find_work(uint64_t now_ns, bool counts, bool *ret_is_new)
 {
 	uint64_t activity = gate_activity();
 	bool is_new = activity != meter.activity;
+	uint32_t most = 0;
 
 	meter.activity = activity;
-	meter.is_stale = meter.is_stale || is_new;
-	meter.is_here = false;
 	*ret_is_new = is_new;
-	meter.out.is_blind = meter.out.is_blind || !drain_has_limit();
+	share_for_each_gpu (gpu) {
+		gpu->is_stale = gpu->is_stale || is_new;
+		gpu->is_here = false;
+		gpu->out.is_blind = gpu->out.is_blind || !drain_has_limit();
+	}
 	if (!drain_has_limit())
-		return is_new ? METER_ONE : 0;
+		return guess(is_new, now_ns);
 	if (!counts && is_new && meter.out.is_busy)
-		return METER_ONE;
-	if (meter.is_probing && drain_probe_done())
-		settle();
-	if (meter.is_probing && !counts) {
-		if (meter.ran.maybe_ns && share_here_is(true))
-			ran_answered(&meter.ran);
-		return METER_ONE;
+		return SHARE_PART_ONE;
+	share_for_each_gpu (gpu) {
+		uint64_t at_ns = 0;
+
+		note_found(gpu, share_gpu_find(gpu, counts, meter.how == SHARE_LOOK_FINE, &at_ns),
+			   now_ns);
+		most = gpu->part > most ? gpu->part : most;
+		/* The others wait for the answers of the first. */
+		if (counts && at_ns && gpu == share_gpu_next(NULL))
+			sampler_note_late(&meter.sampler, at_ns);
 	}
-	if (meter.is_probing) {
-		look_here(true);
-		return METER_ONE;
-	}
-	return meter.is_stale ? ask(counts) : 0;
+	return most;
 }
 
 /* For the end of a burst. */
@@ -262,7 +172,20 @@ static uint64_t fine_ns(void)
 /* Of bursts few are asked and stand for many: many looks in each. */
 static bool is_asked_closely(void)
 {
-	return meter.how == SHARE_LOOK_FINE && meter.asked.is_now && meter.ran.has_others;
+	bool is_close = false;
+
+	share_for_each_gpu (gpu)
+		is_close = is_close || (gpu->asked.is_now && gpu->ran.has_others);
+	return is_close && meter.how == SHARE_LOOK_FINE;
+}
+
+static bool is_any_asked(void)
+{
+	bool is_any = false;
+
+	share_for_each_gpu (gpu)
+		is_any = is_any || gpu->asked.is_now;
+	return is_any;
 }
 
 /*
@@ -289,7 +212,8 @@ static void start(uint64_t now_ns)
 	meter.tick_ns = now_ns;
 	sampler_start(&meter.sampler, now_ns);
 	meter.out.idle_ns = 0;
-	begin_asking();
+	share_for_each_gpu (gpu)
+		begin_asking(gpu);
 }
 
 /* Work again; a burst that was taken for ended may be going on. */
@@ -319,7 +243,7 @@ static void plan(uint64_t now_ns)
 static void begin(uint64_t now_ns)
 {
 	uint64_t tripped_ns = gate_tripped_ns(), begin_ns;
-	bool was_asked = meter.asked.is_now;
+	bool was_asked = is_any_asked();
 
 	begin_ns = tripped_ns > meter.last_ns && tripped_ns <= now_ns ? tripped_ns : now_ns;
 	meter.state = METER_BUSY;
@@ -327,7 +251,8 @@ static void begin(uint64_t now_ns)
 	meter.out.idle_ns = 0;
 	if (meter.how != SHARE_LOOK_COARSE)
 		set_busy(begin_ns);
-	begin_asking();
+	share_for_each_gpu (gpu)
+		begin_asking(gpu);
 	/* One long step would find most short bursts of those few idle. */
 	if (!was_asked && is_asked_closely())
 		sampler_forget(&meter.sampler);
@@ -344,40 +269,35 @@ static uint64_t burst_length(void)
 	return meter.out.idle_ns - meter.out.begin_ns;
 }
 
-/* With nobody else there nothing waits, and what there is runs. */
-static void count_ran(uint64_t busy_ns)
-{
-	if (!meter.ran.has_others)
-		ran_count(&meter.ran, busy_ns, true);
-	else if (meter.asked.is_now)
-		ran_count(&meter.ran, busy_ns, meter.is_here);
-	else
-		ran_count(&meter.ran, asked_part(&meter.asked, busy_ns, gate_activity()), true);
-	meter.out.ran_ns = meter.out.is_blind ? 0 : meter.ran.ns;
-}
-
 static void count(uint64_t now_ns, uint32_t part)
 {
 	uint64_t chance = prng_next(&meter.chance);
 	uint64_t ns = sampler_take(&meter.sampler, now_ns, step_ns(now_ns), chance);
-	uint64_t busy_ns = share_earlier(ns, METER_GAP_NS_MAX) * part / METER_ONE;
 
-	meter.out.busy_ns += busy_ns;
-	count_ran(busy_ns);
+	ns = share_earlier(ns, METER_GAP_NS_MAX);
+	meter.out.busy_ns += ns * part / SHARE_PART_ONE;
+	share_for_each_gpu (gpu) {
+		uint64_t busy_ns = ns * gpu->part / SHARE_PART_ONE;
+
+		gpu->out.busy_ns += busy_ns;
+		share_gpu_ran(gpu, busy_ns);
+	}
 }
 
 static void end_asking(void)
 {
-	if (!meter.asked.is_now)
-		count_ran(0);
-	asked_end(&meter.asked, gate_activity(), meter.ran.ns);
+	share_for_each_gpu (gpu) {
+		if (!gpu->asked.is_now)
+			share_gpu_ran(gpu, 0);
+		asked_end(&gpu->asked, gate_activity(), gpu->ran.ns);
+	}
 }
 
 static void look(uint64_t now_ns)
 {
 	bool is_fine = meter.how == SHARE_LOOK_FINE, is_new;
 	bool counts = now_ns >= meter.sampler.look_ns;
-	uint32_t part = find_work(counts, &is_new);
+	uint32_t part = find_work(now_ns, counts, &is_new);
 	uint64_t idle_ns = METER_IDLE_NS;
 
 	meter.last_ns = now_ns;
@@ -441,8 +361,10 @@ void share_meter_tick(uint64_t now_ns, enum share_look how)
 		look_at(now_ns);
 	was_fine = meter.how == SHARE_LOOK_FINE;
 	meter.how = how;
-	if (was_fine != (how == SHARE_LOOK_FINE))
-		forget_asked();
+	if (was_fine != (how == SHARE_LOOK_FINE)) {
+		share_for_each_gpu (gpu)
+			forget_asked(gpu);
+	}
 	if (how == SHARE_LOOK_NONE) {
 		if (meter.state != METER_OFF && gate_is_armed())
 			gate_set(GATE_OPEN);

@@ -4,10 +4,10 @@
 
 /*
  * What the parts share. share.c: the scheduler's word, and the tick; share_off.c: off the
- * GPU and on again; share_meter.c: is there work on it; share_here.c: and is it on it, or
- * waiting for others; share_limit.c: the program's own limit; share_burst.c: requests, bursts
- * and hints, told to the scheduler; share_warm.c: the context on the GPU ahead of them;
- * share_tasks.c: how long they took; share_api.c: what other threads ask.
+ * GPU and on again; share_meter.c: when to look for work; share_gpu.c: is there some on a GPU;
+ * share_here.c: and is it on it, or waiting for others; share_limit.c: the program's own limit;
+ * share_burst.c: requests, bursts and hints, told to the scheduler; share_warm.c: the context on
+ * the GPU ahead of them; share_tasks.c: how long they took; share_api.c: what other threads ask.
  */
 
 #include "hook/agent/agent_private.h"
@@ -47,13 +47,19 @@ void share_off_reset(void);
 
 /* ---- share_meter.c ---------------------------------------------------------------- */
 
+/* Of all GPUs together. */
 struct share_meter {
-	bool is_busy;      /* work is on the GPU, or was a moment ago */
+	bool is_busy;      /* work is on one, or was a moment ago */
 	uint64_t busy_ns;  /* in all */
-	uint64_t ran_ns;   /* of that, on the GPU; 0: not known, or none yet */
-	bool is_blind;     /* ran_ns can not be known */
 	uint64_t begin_ns; /* of this time of being busy */
 	uint64_t idle_ns;  /* when it ended, or seems to have; 0: it goes on */
+};
+
+struct share_meter_gpu {
+	bool is_busy;     /* there is work on it, or was a moment ago */
+	uint64_t busy_ns; /* in all, with work */
+	uint64_t ran_ns;  /* of that, on the GPU; 0: not known, or none yet */
+	bool is_blind;    /* ran_ns can not be known */
 };
 
 /* How closely to look, by who wants to know; the later ones give all that the earlier do. */
@@ -68,8 +74,9 @@ void share_meter_tick(uint64_t now_ns, enum share_look look);
 uint64_t share_meter_due(void);
 void share_meter_forget(void); /* idle: what has passed the gate meanwhile was nothing */
 void share_meter_read(struct share_meter *ret);
-/* Of the time in which there is work, this is its own, as far as is known; 0: it is alone. */
-void share_meter_set_use(uint64_t use_ppm);
+void share_meter_read_gpu(CUdevice dev, struct share_meter_gpu *ret);
+/* Of the time with work on dev, this is its own, as far as is known; 0: it is alone there. */
+void share_meter_set_use(CUdevice dev, uint64_t use_ppm);
 /* Looks again when there may have been so much more than was counted, if that is earlier. */
 void share_meter_soon(uint64_t now_ns, uint64_t ns);
 void share_meter_reset(void);
@@ -83,24 +90,27 @@ enum share_here {
 };
 
 /*
- * knows_work: not of contexts whose work is done, as the drain's event says. share_here_is(): some
- * 20 us later; on the GPU, if there is work.
+ * Of the contexts on dev. knows_work: not of those whose work is done, as the drain's event says.
+ * share_here_is(): some 20 us later; on the GPU, if there is work.
  */
-enum share_here share_here_ask(bool knows_work);
-bool share_here_is(bool knows_work);
+enum share_here share_here_ask(CUdevice dev, bool knows_work);
+bool share_here_is(CUdevice dev, bool knows_work);
 
 /*
  * When the last work is done and it was asked meanwhile: it was not on the GPU until it was
  * answered, some time before that. drain_probe_start() has to have been told to take the time.
  */
-bool share_here_waited(void);
+bool share_here_waited(CUdevice dev);
 
-void share_here_forget(void); /* the answers: of what comes next they would say nothing */
+void share_here_forget(CUdevice dev); /* the answers: of what comes next they would say nothing */
 
 /* ---- share_limit.c ---------------------------------------------------------------- */
 
-uint64_t share_limit_tick(CUdevice dev, uint64_t now_ns, uint32_t percent, uint64_t use_ppm);
-uint64_t share_limit_gpu_ns(void); /* of the time that it was busy, what was its own */
+/* Its own of the time that it was busy on dev: up to date, and that. */
+void share_limit_count(CUdevice dev, uint64_t use_ppm);
+uint64_t share_limit_gpu_ns(CUdevice dev);
+/* After share_limit_count(). */
+uint64_t share_limit_tick(CUdevice dev, uint64_t now_ns, uint32_t percent);
 void share_limit_reset(void);
 
 /* ---- share_burst.c ---------------------------------------------------------------- */

@@ -49,7 +49,7 @@ void share_warm_prepare(void)
 
 	if (!has_driver())
 		return;
-	for (c = device_context_hold(DEVICE_ANY); c; c = device_context_hold_next(c)) {
+	for (c = device_context_hold(DEVICE_ANY); c; c = device_context_hold_next(c, DEVICE_ANY)) {
 		if (c->is_warm_tried || !device_context_enter(c))
 			continue;
 		prepare(c);
@@ -61,7 +61,7 @@ void share_warm(void)
 {
 	struct device_context *c;
 
-	for (c = device_context_hold(DEVICE_ANY); c; c = device_context_hold_next(c)) {
+	for (c = device_context_hold(DEVICE_ANY); c; c = device_context_hold_next(c, DEVICE_ANY)) {
 		if (!c->warm_kernel || !device_context_enter(c))
 			continue;
 		(void)cuda_real.cuLaunchKernel(c->warm_kernel, 1, 1, 1, 1, 1, 1, 0, c->warm_stream,

@@ -1,0 +1,184 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+
+/*
+ * A look records an event behind everything that was submitted, and asks a moment later
+ * whether it has been reached, which hides the last moment of all work. So who has work is
+ * asked once more: what ended between the two stands for what ended before the first, too,
+ * whose part of the time was as long. Where no event can be had (an open capture, a driver
+ * before 12.5) work counts as being there as long as threads submit.
+ *
+ * Work that is there may wait for other processes' slices. What has run is what was there in
+ * looks that found the program on the GPU (share_here.c, ran.h). Of programs in a hurry only
+ * some bursts are asked for that (asked.h).
+ */
+
+#include "hook/share/share_gpu.h"
+
+#include "hook/gate/drain.h"
+#include "hook/gate/gate.h"
+#include "util/clock.h"
+
+#include <string.h>
+#include <time.h>
+
+/* An idle GPU has reached an event by then; it takes it some GPU_REACH_NS. */
+#define GPU_EVENT_NS 20000
+#define GPU_REACH_NS 3000
+
+/* What a look that found work stands for, of the time since the last one. */
+#define GPU_PART_MAX (3 * SHARE_PART_ONE)
+
+static struct share_gpu gpus[DEVICE_COUNT_MAX];
+
+static CUdevice dev_of(const struct share_gpu *gpu)
+{
+	return (CUdevice)(gpu - gpus);
+}
+
+struct share_gpu *share_gpu_of(CUdevice dev)
+{
+	return &gpus[dev];
+}
+
+struct share_gpu *share_gpu_next(const struct share_gpu *prev)
+{
+	struct agent_link *link = agent_link_next(prev ? agent_link_of(dev_of(prev)) : NULL);
+
+	return link ? &gpus[link->dev] : NULL;
+}
+
+void share_gpu_reset(void)
+{
+	memset(gpus, 0, sizeof(gpus));
+}
+
+static void wait_a_moment(void)
+{
+	const struct timespec moment = {.tv_nsec = GPU_EVENT_NS};
+
+	(void)nanosleep(&moment, NULL);
+}
+
+/* Of the event recorded at at_ns; ret_ns: when it was asked for. */
+static bool is_reached_soon(struct share_gpu *gpu, uint64_t at_ns, uint64_t *ret_ns)
+{
+	wait_a_moment();
+	*ret_ns = clock_now_ns() - at_ns;
+	gpu->is_probing = !drain_probe_done(dev_of(gpu));
+	return !gpu->is_probing;
+}
+
+/* Once for each event that was not reached: the end of the work will have a time, too. */
+static void take_time(struct share_gpu *gpu)
+{
+	if (!gpu->asked.is_now || gpu->is_timed)
+		return;
+	drain_probe_time(dev_of(gpu));
+	gpu->is_timed = true;
+}
+
+static void ask_here(struct share_gpu *gpu, bool knows_work)
+{
+	enum share_here here;
+
+	if (!gpu->asked.is_now)
+		return;
+	here = share_here_ask(dev_of(gpu), knows_work);
+	gpu->out.is_blind = gpu->out.is_blind || here == SHARE_HERE_BLIND;
+	if (here == SHARE_HERE_ASKED)
+		ran_asked(&gpu->ran);
+}
+
+/* The work that was asked for last is done. */
+static void settle(struct share_gpu *gpu, bool is_fine)
+{
+	bool is_reached = gpu->ran.maybe_ns && share_here_is(dev_of(gpu), false);
+	bool has_waited = is_reached && gpu->ran.has_others && share_here_waited(dev_of(gpu));
+
+	gpu->is_probing = false;
+	ran_ended(&gpu->ran, is_reached, has_waited, !is_fine);
+	gpu->out.is_blind = gpu->out.is_blind || gpu->ran.is_blind;
+	share_here_forget(dev_of(gpu));
+}
+
+static void note_here(struct share_gpu *gpu, bool is_here)
+{
+	gpu->is_here = is_here;
+	if (is_here)
+		ran_found(&gpu->ran);
+}
+
+static void look_here(struct share_gpu *gpu, bool knows_work)
+{
+	take_time(gpu);
+	ask_here(gpu, knows_work);
+	if (!gpu->asked.is_now)
+		return;
+	wait_a_moment();
+	/* What has ended meanwhile was on the GPU for that. */
+	note_here(gpu, share_here_is(dev_of(gpu), knows_work) ||
+			       (knows_work && drain_probe_done(dev_of(gpu))));
+}
+
+/*
+ * What a look of now stands for. One that found work at its first moment but not at its
+ * second stands for itself and for those that came too late for their first.
+ */
+static uint32_t ask(struct share_gpu *gpu, bool counts, uint64_t *ret_asked_ns)
+{
+	uint64_t at_ns, first_ns, second_ns, part;
+
+	gpu->is_timed = false;
+	if (!drain_probe_start(dev_of(gpu))) {
+		if (counts)
+			look_here(gpu, false);
+		return SHARE_PART_ONE;
+	}
+	at_ns = clock_now_ns();
+	*ret_asked_ns = at_ns;
+	gpu->is_stale = false;
+	if (is_reached_soon(gpu, at_ns, &first_ns))
+		return 0;
+	if (!counts)
+		return SHARE_PART_ONE;
+	/* Not before: a program that waits for all its streams would wait for the answer. */
+	take_time(gpu);
+	ask_here(gpu, true);
+	if (!is_reached_soon(gpu, at_ns, &second_ns)) {
+		note_here(gpu, gpu->asked.is_now && share_here_is(dev_of(gpu), true));
+		return SHARE_PART_ONE;
+	}
+	note_here(gpu, true);
+	share_here_forget(dev_of(gpu));
+	part = first_ns > GPU_REACH_NS ? first_ns - GPU_REACH_NS : 0;
+	part = SHARE_PART_ONE +
+	       SHARE_PART_ONE * part / (second_ns > first_ns ? second_ns - first_ns : 1);
+	return (uint32_t)(part < GPU_PART_MAX ? part : GPU_PART_MAX);
+}
+
+uint32_t share_gpu_find(struct share_gpu *gpu, bool counts, bool is_fine, uint64_t *ret_asked_ns)
+{
+	if (gpu->is_probing && drain_probe_done(dev_of(gpu)))
+		settle(gpu, is_fine);
+	if (gpu->is_probing && !counts) {
+		if (gpu->ran.maybe_ns && share_here_is(dev_of(gpu), true))
+			ran_answered(&gpu->ran);
+		return SHARE_PART_ONE;
+	}
+	if (gpu->is_probing) {
+		look_here(gpu, true);
+		return SHARE_PART_ONE;
+	}
+	return gpu->is_stale ? ask(gpu, counts, ret_asked_ns) : 0;
+}
+
+void share_gpu_ran(struct share_gpu *gpu, uint64_t busy_ns)
+{
+	if (!gpu->ran.has_others)
+		ran_count(&gpu->ran, busy_ns, true);
+	else if (gpu->asked.is_now)
+		ran_count(&gpu->ran, busy_ns, gpu->is_here);
+	else
+		ran_count(&gpu->ran, asked_part(&gpu->asked, busy_ns, gate_activity()), true);
+	gpu->out.ran_ns = gpu->out.is_blind ? 0 : gpu->ran.ns;
+}
