@@ -206,7 +206,8 @@ def test_work_beside_requests_leaves_others_their_part(node):
     had = [node.client(program)["gpu_seconds"] - b for program, b in zip((lc, be), before)]
     assert node.client(lc)["tasks"] <= 2  # the request, and perhaps a burst from before it
     assert had[1] > 0.05 * sum(had)
-    assert node.client(lc)["slice_microseconds"] == 900  # to the 100 of the other
+    # To the 100 of the other, but for the moments in which that one has no work.
+    until("it has its slice", lambda: node.client(lc)["slice_microseconds"] == 900)
     for program in (lc, be):
         program.kill()
         program.process.wait()
