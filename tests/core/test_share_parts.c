@@ -811,6 +811,61 @@ static void what_ran_counts_where_it_is_known(void **state)
 			ran_ns - 60 * S + 100 * MS);
 }
 
+/* What is estimated between reports may turn out to be less; a counter must not go back. */
+static void what_is_shown_never_goes_back(void **state)
+{
+	uint64_t seed = 1, ran_ns[2] = {0}, shown_ns[2] = {0}, class_ns = 0;
+	struct share_gpu_status gpu;
+
+	(void)state;
+	for (uint32_t i = 0; i < 2; i++) {
+		rig_join(&rig, i, SHARE_CLASS_NORMAL, 100);
+		rig_busy(&rig, i);
+	}
+	for (uint32_t t = 0; t < 2000; t++) {
+		uint32_t which = (uint32_t)prng_below(&seed, 2);
+		struct share_client_status client;
+
+		rig_in(&rig, 7 * MS);
+		ran_ns[which] += prng_below(&seed, 6) * MS;
+		finds(which, 7 * (t + 1) * MS, ran_ns[which]);
+		for (uint32_t i = 0; i < 2; i++) {
+			share_client_status(&rig.share, i, &client);
+			assert_true(client.gpu_ns >= shown_ns[i]);
+			shown_ns[i] = client.gpu_ns;
+		}
+		share_gpu_status(&rig.share, 0, &gpu);
+		assert_true(gpu.be_gpu_ns >= class_ns);
+		assert_true(gpu.be_gpu_ns >= shown_ns[0] + shown_ns[1]);
+		class_ns = gpu.be_gpu_ns;
+	}
+	/* Of the reports before the first that knew something a little more was believed. */
+	assert_in_range(shown_ns[0] + shown_ns[1], ran_ns[0] + ran_ns[1] - 10 * MS,
+			ran_ns[0] + ran_ns[1] + 20 * MS);
+	/* Who has left has had what it was thought to. */
+	rig_leave(&rig, 0);
+	rig_leave(&rig, 1);
+	share_gpu_status(&rig.share, 0, &gpu);
+	assert_in_range(gpu.be_gpu_ns, class_ns, class_ns + 14 * MS);
+}
+
+static void an_open_request_alone_is_no_gpu_time(void **state)
+{
+	struct share_client_status status;
+	struct share_gpu_status gpu;
+
+	(void)state;
+	rig_join(&rig, 0, SHARE_CLASS_CRITICAL, 100);
+	rig_does(&rig, 0, SHARE_ACTIVITY_BEGIN, 1);
+	rig_in(&rig, 5 * S);
+	share_client_status(&rig.share, 0, &status);
+	assert_false(status.is_busy);
+	assert_int_equal(status.gpu_ns, 0);
+	rig_leave(&rig, 0);
+	share_gpu_status(&rig.share, 0, &gpu);
+	assert_int_equal(gpu.lc_gpu_ns, 0);
+}
+
 static void report_of_1(uint64_t ns, uint64_t held_ns)
 {
 	assert_int_equal(rig_step(&rig, (struct share_event){.type = SHARE_EVENT_ACTIVITY,
@@ -1041,6 +1096,8 @@ int main(void)
 		TEST(time_is_divided_by_the_slices),
 		TEST(who_is_there_half_of_the_time_counts_half),
 		TEST(what_ran_counts_where_it_is_known),
+		TEST(what_is_shown_never_goes_back),
+		TEST(an_open_request_alone_is_no_gpu_time),
 		TEST(what_a_burst_has_while_others_are_being_held_is_not_theirs),
 		TEST(a_critical_one_s_own_burst_is_its_own),
 		TEST(who_was_there_before_brings_no_time_along),

@@ -141,6 +141,7 @@ struct share_client {
 	bool is_busy;
 	bool is_bursting;
 	bool is_request;            /* in a burst whose work may not have come yet */
+	bool is_overdue;            /* the last request was silent for burst_ns, and has no end */
 	bool is_hinted;             /* others are held for what was announced */
 	bool is_unholdable;         /* until retry_ns */
 	bool is_claim_new;          /* not told yet */
@@ -163,8 +164,9 @@ struct share_client {
 	uint64_t answer_ns;
 	uint64_t renew_ns;
 	uint64_t retry_ns;
-	uint64_t pace_ns; /* its slack is another then */
-	uint64_t due_ns;  /* the least of them, as in the heap */
+	uint64_t pause_ns; /* until then, the last time; 0: it could be held since */
+	uint64_t pace_ns;  /* its slack is another then */
+	uint64_t due_ns;   /* the least of them, as in the heap */
 
 	uint64_t n_tasks;
 	uint64_t n_slo_violations;
@@ -201,7 +203,8 @@ struct share_gpu_usage {
 	uint64_t at_ns; /* settled up to then */
 	uint64_t wall_ns;
 	uint64_t given_ns;
-	uint64_t class_ns[2];  /* [1]: of the critical */
+	uint64_t class_ns[2];  /* [1]: of the critical; */
+	uint64_t unsure_ns[2]; /* of that, since the last report of those that have had it */
 	uint64_t drawn;        /* GPU time a unit of weight has had, while many are present */
 	uint64_t weights;      /* slice * part of all that are present */
 	uint64_t rests;        /* slice * (1024 - part) of the same */

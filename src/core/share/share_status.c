@@ -68,8 +68,8 @@ void share_gpu_status(const struct share *share, uint32_t gpu, struct share_gpu_
 		.n_lc_tasks = g->n_lc_tasks,
 		.n_be_tasks = g->n_be_tasks,
 		.n_slo_violations = g->n_slo_violations,
-		.lc_gpu_ns = g->usage.class_ns[1],
-		.be_gpu_ns = g->usage.class_ns[0],
+		.lc_gpu_ns = usage_class_ns(share, gpu, true),
+		.be_gpu_ns = usage_class_ns(share, gpu, false),
 		.known_ns = usage_known_ns(share, gpu),
 		.n_hints = g->n_hints,
 		.n_hints_missed = g->n_hints_missed,
@@ -109,7 +109,7 @@ void share_client_status(const struct share *share, uint32_t client,
 	assert(client < share->n_clients && c->is_joined);
 	*ret = (struct share_client_status){
 		.claim = c->claim,
-		.gpu_ns = usage_ns(share, client),
+		.gpu_ns = usage_sure_ns(share, client),
 		.busy_ns = c->usage.busy_ns,
 		.energy_uj = energy_uj(share, client),
 		.held_ns = c->usage.held_ns,
@@ -122,7 +122,7 @@ void share_client_status(const struct share *share, uint32_t client,
 		.ratio_ppm = (uint32_t)c->predict.ratio_ppm, /* RATIO_MAX at the most, both */
 		.error_ppm = (uint32_t)c->predict.error_ppm,
 		.is_held = c->part.is_running && c->told.until_ns > share->now_ns,
-		.is_busy = c->part.is_running && (c->is_busy || c->is_bursting),
+		.is_busy = c->part.is_running && (c->is_busy || (c->is_bursting && !c->is_request)),
 		.is_slices_only = is_critical && share->gpus[c->gpu].is_slow,
 	};
 	for (size_t i = 0; is_critical && i < SHARE_WARNINGS_; i++)

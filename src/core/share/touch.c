@@ -190,9 +190,10 @@ static void look(struct share *share, uint32_t client)
 		c->told.hold_seq = 0; /* the hold has ended by itself */
 		burst_note_off(share, client, false);
 	}
+	/* A request may have its work later. */
 	usage_set(share, client,
-		  c->part.is_running && (c->is_busy || c->part.is_bursting) &&
-			  !is_told_held(share, c),
+		  c->part.is_running && !is_told_held(share, c) &&
+			  (c->is_busy || (c->part.is_bursting && !c->is_request)),
 		  c->told.slice_us);
 }
 

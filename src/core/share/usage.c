@@ -30,6 +30,7 @@ static void give(struct share_gpu_usage *gu, struct share_usage *u, uint64_t ns)
 	u->gpu_ns += ns;
 	u->given_ns += ns;
 	gu->class_ns[u->is_critical] += ns;
+	gu->unsure_ns[u->is_critical] += ns;
 }
 
 /* The chance, of 1 << 30, that exactly those of mask are busy; their slices in ret_sum_us. */
@@ -163,10 +164,20 @@ void usage_join(struct share *share, uint32_t client)
 	};
 }
 
+/* From here on what it was given since its last report will not change. */
+static void confirm(struct share_gpu_usage *gu, struct share_usage *u)
+{
+	gu->unsure_ns[u->is_critical] -= u->given_ns;
+	u->given_ns = 0;
+}
+
 void usage_leave(struct share *share, uint32_t client)
 {
-	advance(share, share->clients[client].gpu);
+	struct share_client *c = &share->clients[client];
+
+	advance(share, c->gpu);
 	leave(share, client);
+	confirm(&share->gpus[c->gpu].usage, &c->usage);
 }
 
 void usage_set(struct share *share, uint32_t client, bool is_present, uint64_t slice_us)
@@ -185,6 +196,8 @@ void usage_set(struct share *share, uint32_t client, bool is_present, uint64_t s
 		/* The next report corrects what was given in the class that it is of then. */
 		gu->class_ns[u->is_critical] -= u->given_ns;
 		gu->class_ns[is_critical] += u->given_ns;
+		gu->unsure_ns[u->is_critical] -= u->given_ns;
+		gu->unsure_ns[is_critical] += u->given_ns;
 	}
 	u->is_critical = is_critical;
 	if (is_present)
@@ -208,6 +221,7 @@ static void correct(struct share_gpu_usage *gu, struct share_usage *u, uint64_t 
 	u->given_ns -= right_ns;
 	gu->given_ns -= right_ns;
 	gu->class_ns[u->is_critical] -= right_ns;
+	gu->unsure_ns[u->is_critical] -= right_ns;
 }
 
 /* busy_ns, of the time since the last report: how much of its presence it is busy. */
@@ -309,7 +323,7 @@ void usage_report(struct share *share, uint32_t client, uint64_t busy_ns, uint64
 	u->heard_ns = ran_ns;
 	u->held_ns = held_ns;
 	u->report_ns = share->now_ns;
-	u->given_ns = 0;
+	confirm(&share->gpus[c->gpu].usage, u);
 	u->present_ns = 0;
 	u->unseen_ns = 0;
 	if (was_present)
@@ -322,6 +336,20 @@ uint64_t usage_ns(const struct share *share, uint32_t client)
 	const struct share_gpu_usage *gu = &share->gpus[c->gpu].usage;
 
 	return c->usage.gpu_ns + (c->usage.is_present ? drawn_ns(gu, &c->usage) : 0);
+}
+
+uint64_t usage_sure_ns(const struct share *share, uint32_t client)
+{
+	const struct share_usage *u = &share->clients[client].usage;
+
+	return u->gpu_ns - u->given_ns;
+}
+
+uint64_t usage_class_ns(const struct share *share, uint32_t gpu, bool is_critical)
+{
+	const struct share_gpu_usage *gu = &share->gpus[gpu].usage;
+
+	return gu->class_ns[is_critical] - gu->unsure_ns[is_critical];
 }
 
 uint64_t usage_known_ns(const struct share *share, uint32_t gpu)

@@ -47,6 +47,13 @@ void usage_held(struct share *share, uint32_t client, uint64_t ns);
 /* Its GPU time until now, estimated. */
 uint64_t usage_ns(const struct share *share, uint32_t client);
 
+/*
+ * The same until its last report, and the sum over a GPU's clients, those that have left with
+ * them: these never go back, as what counters are made of must not.
+ */
+uint64_t usage_sure_ns(const struct share *share, uint32_t client);
+uint64_t usage_class_ns(const struct share *share, uint32_t gpu, bool is_critical);
+
 /* Since the first client of a GPU has joined; 0: none has. */
 uint64_t usage_known_ns(const struct share *share, uint32_t gpu);
 
