@@ -87,6 +87,27 @@ static void a_burst_of_a_client_that_is_not_critical_holds_nobody(void **state)
 	assert_false(rig_is_held(&rig, BE2));
 }
 
+/* Its work may come later, or never. */
+static void a_request_without_work_of_who_is_in_no_hurry_takes_no_turn(void **state)
+{
+	(void)state;
+	busy_node(1);
+	rig_join(&rig, BE2, SHARE_CLASS_NORMAL, 100);
+	rig_does(&rig, BE2, SHARE_ACTIVITY_BEGIN, 1);
+	for (uint32_t i = 0; i < 100; i++) {
+		rig_burst(&rig, LC, MS);
+		assert_false(rig_is_held(&rig, BE1));
+		rig_in(&rig, 9 * MS);
+		assert_false(rig_is_held(&rig, BE1));
+	}
+	rig_busy(&rig, BE2);
+	for (uint32_t i = 0; i < 30 && !rig_is_held(&rig, BE1); i++) {
+		rig_burst(&rig, LC, MS);
+		rig_in(&rig, 9 * MS);
+	}
+	assert_true(rig_is_held(&rig, BE1));
+}
+
 static void all_are_held_in_one_step(void **state)
 {
 	(void)state;
@@ -264,6 +285,29 @@ static void a_burst_in_which_nothing_is_heard_is_over_one_day(void **state)
 	assert_false(rig_is_held(&rig, BE1));
 }
 
+/* One that is never ended, and no other begins before it does. */
+static void in_a_request_that_is_overdue_work_begins_a_burst(void **state)
+{
+	(void)state;
+	busy_node(1);
+	rig_does(&rig, LC, SHARE_ACTIVITY_BEGIN, 1);
+	rig_in(&rig, 11 * S);
+	assert_false(rig_is_held(&rig, BE1));
+	for (uint32_t i = 0; i < 3; i++) {
+		rig_busy(&rig, LC);
+		assert_true(rig_is_held(&rig, BE1));
+		rig_in(&rig, 20 * MS);
+		rig_idle(&rig, LC);
+		assert_false(rig_is_held(&rig, BE1));
+		rig_in(&rig, 11 * S);
+	}
+	/* Until it ends after all: then its work alone holds nobody. */
+	rig_does(&rig, LC, SHARE_ACTIVITY_END, 60 * S);
+	rig_busy(&rig, LC);
+	rig_in(&rig, 20 * MS);
+	assert_false(rig_is_held(&rig, BE1));
+}
+
 static void the_cap_gives_others_their_part_of_an_endless_burst(void **state)
 {
 	(void)state;
@@ -405,26 +449,41 @@ static void who_is_told_busy_between_bursts_has_not_had_that_time(void **state)
 	assert_int_equal(rig.reports[SHARE_REPORT_CAPPED], 0);
 }
 
+/* How often it was tried to hold the other one in n bursts, one each 10 ms. */
+static uint32_t n_tries(uint32_t n)
+{
+	uint32_t before = rig.reports[SHARE_REPORT_NOT_HELD];
+
+	for (uint32_t i = 0; i < n; i++) {
+		rig_arm(&rig, LC, SHARE_ARM_HOLD);
+		rig_burst(&rig, LC, MS);
+		rig.at[BE1].until_ns = 0; /* what it was told it could not do */
+		rig_in(&rig, 9 * MS);
+	}
+	return rig.reports[SHARE_REPORT_NOT_HELD] - before;
+}
+
 static void who_can_not_be_held_is_left_alone_for_a_while(void **state)
 {
 	(void)state;
 	busy_node(1);
 	rig.outcome = 6;
-	rig_does(&rig, LC, SHARE_ACTIVITY_BEGIN, 0);
-	assert_int_equal(rig.reports[SHARE_REPORT_NOT_HELD], 1);
-	rig.at[BE1].until_ns = 0;
-	rig_does(&rig, LC, SHARE_ACTIVITY_END, MS);
-	rig.n_told = 0;
-	for (uint32_t i = 0; i < 90; i++) {
-		rig_burst(&rig, LC, 10 * MS);
-		rig_in(&rig, 90 * MS);
-	}
-	assert_false(rig_is_held(&rig, BE1));
-	assert_int_equal(rig.n_told, 0);
+	/* 312 ms, 625 ms, 1.25 s and so on, up to 10 s. */
+	assert_int_equal(n_tries(30), 1);
+	assert_int_equal(n_tries(10), 1);
+	assert_int_equal(n_tries(50), 0);
+	assert_int_equal(n_tries(2000), 5);
+	assert_int_equal(n_tries(2000), 2);
 	rig.outcome = 0;
-	rig_in(&rig, 2 * S);
+	rig_in(&rig, 10 * S);
 	rig_does(&rig, LC, SHARE_ACTIVITY_BEGIN, 0);
 	assert_true(rig_is_held(&rig, BE1));
+	rig_does(&rig, LC, SHARE_ACTIVITY_END, MS);
+	/* From the beginning, after it could be held. */
+	rig_in(&rig, S);
+	rig.outcome = 6;
+	assert_int_equal(n_tries(30), 1);
+	assert_int_equal(n_tries(10), 1);
 }
 
 static void who_does_not_answer_is_not_flooded(void **state)
@@ -907,6 +966,7 @@ int main(void)
 		TEST(all_that_run_hear_that_they_share_and_when_they_do_not_any_more),
 		TEST(a_burst_holds_who_computes_until_it_ends),
 		TEST(a_burst_of_a_client_that_is_not_critical_holds_nobody),
+		TEST(a_request_without_work_of_who_is_in_no_hurry_takes_no_turn),
 		TEST(all_are_held_in_one_step),
 		TEST(at_most_one_computes_between_bursts_and_each_has_its_turn),
 		TEST(turns_are_as_long_as_weight_and_class_say),
@@ -917,6 +977,7 @@ int main(void)
 		TEST(the_last_to_leave_lets_all_go),
 		TEST(a_long_hold_is_renewed_before_it_ends),
 		TEST(a_burst_in_which_nothing_is_heard_is_over_one_day),
+		TEST(in_a_request_that_is_overdue_work_begins_a_burst),
 		TEST(the_cap_gives_others_their_part_of_an_endless_burst),
 		TEST(bursts_that_leave_enough_are_never_capped),
 		TEST(the_cap_counts_work_without_a_burst),

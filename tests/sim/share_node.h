@@ -211,6 +211,8 @@ static void note_turn(struct node *node)
 		node->turn = g->turn;
 	if (!g->is_taking || node->turn == SHARE_NONE || !is_at_work(&node->clients[node->turn]))
 		node->turn = SHARE_NONE; /* whoever comes back to work is told to be off, too */
+	else if (node->slots[node->turn].is_unholdable)
+		node->turn = SHARE_NONE; /* and who is tried again is off a moment later */
 }
 
 static int step(struct node *node, struct share_event event)

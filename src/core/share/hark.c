@@ -16,6 +16,8 @@
 #include <assert.h>
 #include <string.h>
 
+#define RETRY_PART 32u /* of retry_ns, for the first time */
+
 /* ---- what a client counts as ----------------------------------------------- */
 
 enum share_class hark_class(const struct share *share, const struct share_claim *claim)
@@ -25,10 +27,15 @@ enum share_class hark_class(const struct share *share, const struct share_claim 
 	return SHARE_CLASS_NORMAL;
 }
 
+/* A request of one in no hurry says nothing of the GPU: its work may come later, or never. */
+static bool is_at_work(const struct share_client *c)
+{
+	return c->is_busy || (c->is_bursting && c->claim.class == SHARE_CLASS_CRITICAL);
+}
+
 static struct share_part part_of(const struct share *share, const struct share_client *c)
 {
 	bool is_critical = c->claim.class == SHARE_CLASS_CRITICAL;
-	bool is_at_work = c->is_busy || c->is_bursting;
 	enum share_class class = hark_class(share, &c->claim);
 
 	if (!c->is_let_in)
@@ -38,8 +45,8 @@ static struct share_part part_of(const struct share *share, const struct share_c
 		.weight = c->claim.weight,
 		.loose = is_critical && c->is_busy && !c->is_bursting ? c->loose : 0,
 		.is_running = true,
-		.is_active = is_at_work || c->is_hinted || c->linger_ns != SHARE_NO_DEADLINE,
-		.is_wanting = !is_critical && is_at_work,
+		.is_active = is_at_work(c) || c->is_hinted || c->linger_ns != SHARE_NO_DEADLINE,
+		.is_wanting = !is_critical && is_at_work(c),
 		.is_bursting = is_critical && c->is_bursting,
 		.is_holding = is_critical &&
 			      ((c->is_bursting && c->arm == SHARE_ARM_HOLD) || c->is_hinted),
@@ -102,7 +109,7 @@ void hark_refresh(struct share *share, uint32_t client)
 
 static void linger(struct share *share, struct share_client *c)
 {
-	if (!c->is_busy && !c->is_bursting && !c->is_hinted)
+	if (!is_at_work(c) && !c->is_hinted)
 		c->linger_ns = share->now_ns + share->config.active_ns;
 }
 
@@ -113,6 +120,7 @@ void hark_stop(struct share *share, uint32_t client)
 	c->is_let_in = false;
 	c->is_busy = false;
 	c->is_bursting = false;
+	c->is_overdue = false;
 	c->is_hinted = false;
 	c->is_armed = false;
 	c->linger_ns = SHARE_NO_DEADLINE;
@@ -147,6 +155,7 @@ static void on_begin(struct share *share, struct share_client *c, uint64_t value
 	c->linger_ns = SHARE_NO_DEADLINE;
 	c->is_bursting = true;
 	c->is_request = value != 0;
+	c->is_overdue = false;
 	pace_begin(share, c);
 }
 
@@ -199,10 +208,13 @@ static void plan_hint(struct share *share, struct share_client *c)
 /* That it is over is seen some time after its last work; the next may be announced by then. */
 static void end_burst(struct share *share, struct share_client *c)
 {
+	bool was_at_work = is_at_work(c);
+
 	c->is_bursting = false;
 	c->is_armed = false;
 	c->burst_end_ns = SHARE_NO_DEADLINE;
-	linger(share, c);
+	if (was_at_work)
+		linger(share, c);
 	if (c->claim.class == SHARE_CLASS_CRITICAL && predict_is_ahead(&c->predict, share->now_ns))
 		plan_hint(share, c);
 	else
@@ -221,6 +233,7 @@ static void on_end(struct share *share, struct share_client *c, uint64_t took_ns
 {
 	const struct share_gpu *g = &share->gpus[c->gpu];
 
+	c->is_overdue = false;
 	if (!c->is_bursting)
 		return;
 	pace_end(share, c, took_ns);
@@ -254,10 +267,18 @@ static void on_hint(struct share *share, struct share_client *c, uint64_t value_
 
 /* ---- events ---------------------------------------------------------------- */
 
-static void on_busy(struct share_client *c)
+/*
+ * A request that said nothing for so long that it counts as over may be one that is never
+ * ended, and no other begins before it does: its work stands for those.
+ */
+static void on_busy(struct share *share, struct share_client *c)
 {
 	c->is_busy = true;
 	c->linger_ns = SHARE_NO_DEADLINE;
+	if (!c->is_overdue || c->is_bursting)
+		return;
+	on_begin(share, c, 0);
+	c->is_overdue = true;
 }
 
 static void on_idle(struct share *share, struct share_client *c)
@@ -265,6 +286,8 @@ static void on_idle(struct share *share, struct share_client *c)
 	if (!c->is_busy)
 		return;
 	c->is_busy = false;
+	if (c->is_overdue && c->is_bursting)
+		end_burst(share, c);
 	linger(share, c);
 }
 
@@ -292,7 +315,7 @@ int hark_activity(struct share *share, const struct share_event *event)
 	case SHARE_ACTIVITY_USE:
 		break;
 	case SHARE_ACTIVITY_BUSY:
-		on_busy(c);
+		on_busy(share, c);
 		break;
 	case SHARE_ACTIVITY_IDLE:
 		on_idle(share, c);
@@ -319,6 +342,19 @@ int hark_activity(struct share *share, const struct share_event *event)
 	return 0;
 }
 
+/*
+ * What was in the way may be over in a moment, as a proof that has to be tried again, or never:
+ * the time until the next try doubles.
+ */
+static uint64_t next_pause(const struct share_config *config, struct share_client *c)
+{
+	uint64_t first_ns = config->retry_ns / RETRY_PART;
+
+	c->pause_ns = c->pause_ns ? c->pause_ns * 2 : first_ns;
+	c->pause_ns = c->pause_ns < config->retry_ns ? c->pause_ns : config->retry_ns;
+	return c->pause_ns;
+}
+
 static void fail(struct share *share, uint32_t client, enum share_report report, uint64_t outcome)
 {
 	struct share_client *c = &share->clients[client];
@@ -328,7 +364,7 @@ static void fail(struct share *share, uint32_t client, enum share_report report,
 	c->renew_ns = SHARE_NO_DEADLINE;
 	burst_note_off(share, client, false);
 	c->is_unholdable = true;
-	c->retry_ns = share->now_ns + share->config.retry_ns;
+	c->retry_ns = share->now_ns + next_pause(&share->config, c);
 	share->gpus[c->gpu].is_dirty = true;
 	touch_report(share, client, c->gpu, report, outcome);
 }
@@ -362,8 +398,10 @@ int hark_done(struct share *share, const struct share_event *event)
 	c->told.seq_done = event->seq;
 	c->answer_ns = event->seq == c->told.seq ? SHARE_NO_DEADLINE
 						 : share->now_ns + share->config.answer_ns;
-	if (event->is_held && !event->outcome) /* even if it has been let go since */
+	if (event->is_held && !event->outcome) { /* even if it has been let go since */
 		usage_held(share, event->client, event->took_ns);
+		c->pause_ns = 0;
+	}
 	if (hold_seq && event->seq >= hold_seq && event->outcome) {
 		g->n_failures++;
 		fail(share, event->client, SHARE_REPORT_NOT_HELD, event->outcome);
@@ -387,6 +425,7 @@ static void on_mute(struct share *share, uint32_t client)
 	struct share_client *c = &share->clients[client];
 
 	c->answer_ns = SHARE_NO_DEADLINE;
+	c->pause_ns = share->config.retry_ns; /* to be told more would fill its socket */
 	share->gpus[c->gpu].n_timeouts++;
 	fail(share, client, SHARE_REPORT_MUTE, 0);
 }
@@ -406,8 +445,10 @@ void hark_timer(struct share *share, uint32_t client)
 
 	if (c->linger_ns <= now_ns)
 		c->linger_ns = SHARE_NO_DEADLINE;
-	if (c->burst_end_ns <= now_ns)
+	if (c->burst_end_ns <= now_ns) {
+		c->is_overdue = c->is_overdue || c->is_request;
 		end_burst(share, c);
+	}
 	if (c->hint_ns <= now_ns) {
 		if (c->is_hinted)
 			end_hint(share, c);
