@@ -264,7 +264,7 @@ urgent = nvshare.latency_critical(slo_ms=10)(lambda x: x + 1)
 scheduler = nvshare.GPUScheduler()
 assert scheduler.submit(urgent, (1,)).result() == 2
 parents = nvshare.request()
-parents.__enter__()
+parents.__enter__(), parents.__enter__()
 pid = os.fork()
 if not pid:
     parents.__exit__(None, None, None)
@@ -275,15 +275,18 @@ if not pid:
     assert scheduler.submit(urgent, (2,)).result() == 3 and tasks() == n + 1
     with nvshare.request():
         pass
-    assert tasks() == n + 2 and 0 <= scheduler.get_metrics().gpu_utilization <= 100
+    with nvshare.request():
+        parents.__exit__(None, None, None)  # its number is nobody's here
+        assert tasks() == n + 2
+    assert tasks() == n + 3 and 0 <= scheduler.get_metrics().gpu_utilization <= 100
     scheduler.shutdown()
     print("child is done", flush=True)
     os._exit(0)
 assert os.waitpid(pid, 0)[1] == 0
 gpu = start_managed()
 n = tasks()
-parents.__exit__(None, None, None)
-assert tasks() == n + 1
+parents.__exit__(None, None, None), parents.__exit__(None, None, None)
+assert tasks() == n + 2
 scheduler.shutdown()
 print("verified")
 """).expect_verified()

@@ -6,6 +6,7 @@
  */
 
 #include "hook/hook_options.h"
+#include "hook/lifecycle.h"
 #include "hook/memory/budget.h"
 #include "hook/share/share_private.h"
 #include "util/clock.h"
@@ -86,6 +87,7 @@ int64_t share_request_begin(void)
 	bool is_first = false;
 	uint32_t slot;
 
+	lifecycle_start(); /* a child's fork handler: nothing else may have been called yet */
 	pthread_mutex_lock(&api.lock);
 	slot = find_slot();
 	if (slot < NVSHARE_REQUESTS_MAX) {
@@ -281,14 +283,19 @@ int share_status(int device, struct nvshare_status *ret)
 	return 0;
 }
 
-/* Requests that were open stay so in the parent alone; what was claimed is claimed here, too. */
+/*
+ * Requests that were open stay so in the parent alone, and their numbers are nobody's here;
+ * what was claimed is claimed here, too.
+ */
 void share_api_reset(void)
 {
-	struct nvshare_claim claim = api.claim;
-	bool has_claim = api.has_claim;
-
-	memset(&api, 0, sizeof(api));
 	pthread_mutex_init(&api.lock, NULL);
-	api.claim = claim;
-	api.has_claim = has_claim;
+	for (size_t i = 0; i < NVSHARE_REQUESTS_MAX; i++) {
+		api.requests[i].n_used += api.requests[i].begin_ns != 0;
+		api.requests[i].begin_ns = 0;
+	}
+	api.n_open = 0;
+	api.news = (struct share_api_news){0};
+	memset(api.is_used, 0, sizeof(api.is_used));
+	memset(api.status, 0, sizeof(api.status));
 }
