@@ -115,6 +115,60 @@ def test_only_functions_are_decorated_and_submitted(not_a_function):
         scheduler.submit(not_a_function)
 
 
+
+def test_each_thread_and_task_ends_the_request_that_it_has_begun(monkeypatch):
+    """One object, entered by several: what ends first is not what began last."""
+    began, ended = iter(range(1, 100)), []
+
+    def call(name, *args):
+        return next(began) if name == "nvshare_request_begin" else ended.append(args[0])
+
+    monkeypatch.setattr(_calls, "call", call)
+    request = nvshare.request()
+    has_begun, may_end = threading.Event(), threading.Event()
+
+    def other():
+        with request:
+            has_begun.set()
+            assert may_end.wait(20)
+
+    with request:
+        thread = threading.Thread(target=other)
+        thread.start()
+        assert has_begun.wait(20)
+    assert ended == [1]
+    may_end.set()
+    thread.join()
+    assert ended == [1, 2]
+
+    async def task(begin_after, steps):
+        for _ in range(begin_after):
+            await asyncio.sleep(0)
+        with request, request:
+            for _ in range(steps):
+                await asyncio.sleep(0)
+
+    async def both():
+        with request:  # 3, which the tasks see, and leave alone
+            await asyncio.gather(task(0, 3), task(1, 10))
+        with request:
+            pass
+
+    asyncio.run(both())
+    assert ended[2:] == [5, 4, 7, 6, 3, 8]
+    assert request._numbers == []
+
+    async def numbers():  # ends in another context than it has begun in
+        with request:
+            yield 1
+
+    async def stop_early():
+        async for _ in numbers():
+            break
+
+    asyncio.run(stop_early())
+    assert ended[-1] == 9 and request._numbers == []
+
 def test_right_arguments_are_taken():
     for value in (Priority.LOW, 0, "low", "LOW", "Low"):
         assert nvshare.set_priority(value) is False

@@ -1,11 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
 """Requests, hints and claims of this process."""
 
+import contextvars
 import errno
 import os
 
 from . import _check
 from ._library import HINT_US_MAX, call
+
+
+# What this thread or task has open: (Request, number), the last one last.
+_open = contextvars.ContextVar("nvshare_open_requests", default=())
 
 
 class Request:
@@ -19,14 +24,27 @@ class Request:
 
     def __enter__(self):
         # Too many open (1024) is no reason to stop a program: the others keep its time.
-        self._numbers.append(call("nvshare_request_begin"))
+        number = call("nvshare_request_begin")
+        self._numbers.append(number)
+        _open.set((*_open.get(), (self, number)))
         return self
 
     def __exit__(self, *_exception):
-        number = self._numbers.pop()
+        number = self._take()
         if number > 0:
             # In a child of fork() the library knows nothing of it, and need not.
             call("nvshare_request_end", number)
+
+    def _take(self):
+        """The last that was begun here. An asynchronous generator may end elsewhere: then any."""
+        mine = _open.get()
+        for i in reversed(range(len(mine))):
+            request, number = mine[i]
+            if request is self and number in self._numbers:
+                _open.set(mine[:i] + mine[i + 1:])
+                self._numbers.remove(number)
+                return number
+        return self._numbers.pop()
 
 
 class Hint:
