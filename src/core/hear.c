@@ -246,7 +246,7 @@ int hear_released(struct sched *sched, const struct sched_event *event)
 	} else {
 		take_report(sched, event);
 		if (means == REL_FAILED)
-			stop_failed(sched, event->client, event->outcome);
+			stop_failed(sched, event->client, event->outcome, event->is_short);
 		else if (means == REL_RESTORE_FAILED ||
 			 (means == REL_RESTORED_PART && !turn_restored_part(sched, event->client)))
 			stop_restore_failed(sched, event->client, event->outcome);

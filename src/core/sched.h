@@ -132,6 +132,7 @@ struct sched_event {
 	uint64_t gpu_ns;
 	uint32_t outcome; /* 0 success, else why the client did not stop */
 	bool is_part;     /* RELEASED with an outcome: its budget is used up, the rest waits */
+	bool is_short;    /* the same: it lacks what others may give back at any time */
 	bool wants;
 	bool running; /* JOIN: it has run until now without us */
 	bool fixed;   /* JOIN: can not take turns */

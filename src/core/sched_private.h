@@ -111,6 +111,7 @@ struct sched_client {
 	bool has_switched; /* others were stopped for its sake: a new turn begins */
 	uint64_t told_bytes;
 	uint32_t n_failed; /* stops in a row */
+	uint32_t n_short;  /* of those, for want of what others have */
 	uint32_t last_outcome;
 
 	uint64_t ticket;     /* grows with each wait */

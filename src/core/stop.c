@@ -10,6 +10,7 @@
 #include "core/policy/quantum.h"
 
 #define FAILED_MAX 3 /* stops in a row, then the client counts as not preemptible */
+#define SHORT_PART 8 /* of retry_ns, for the first time that something was lacking */
 
 void stop_set_state(struct sched *sched, uint32_t client, enum sched_client_state state)
 {
@@ -110,10 +111,22 @@ void stop_progress(struct sched *sched, uint32_t client, uint64_t charge_before)
 	fit_in(sched, client);
 }
 
-static void retry_later(struct sched *sched, struct sched_client *c)
+static void retry_in(struct sched *sched, struct sched_client *c, uint64_t ns)
 {
 	c->is_retrying = true;
-	c->retry_ns = sched->now_ns + sched->config.retry_ns;
+	c->retry_ns = sched->now_ns + min_u64(ns, sched->config.retry_ns);
+}
+
+static void retry_later(struct sched *sched, struct sched_client *c)
+{
+	retry_in(sched, c, sched->config.retry_ns);
+}
+
+/* It can be stopped, and may be soon; less and less soon. */
+static void retry_soon(struct sched *sched, struct sched_client *c)
+{
+	retry_in(sched, c, sched->config.retry_ns / SHORT_PART << c->n_short);
+	c->n_short += c->n_short < 3;
 }
 
 /* Takes the report in: less is charged from now on, never more than before. */
@@ -144,6 +157,7 @@ void stop_done(struct sched *sched, const struct sched_event *event, bool has_se
 	c->is_retrying = false;
 	c->retry_ns = SCHED_NO_DEADLINE;
 	c->n_failed = 0;
+	c->n_short = 0;
 	keep(sched, event, has_seen);
 	stop_set_state(sched, client, event->wants ? SCHED_CLIENT_WAITING : SCHED_CLIENT_IDLE);
 	if (event->wants)
@@ -154,23 +168,27 @@ void stop_done(struct sched *sched, const struct sched_event *event, bool has_se
 void stop_evicted(struct sched *sched, const struct sched_event *event)
 {
 	fit_out(sched, event->client);
+	sched->clients[event->client].n_short = 0;
 	keep(sched, event, true);
 	line_bound(sched, &sched->clients[event->client]);
 	fit_in(sched, event->client);
 }
 
-void stop_failed(struct sched *sched, uint32_t client, uint32_t outcome)
+void stop_failed(struct sched *sched, uint32_t client, uint32_t outcome, bool is_short)
 {
 	struct sched_client *c = &sched->clients[client];
 
 	fit_out(sched, client);
 	answered(c);
 	c->last_outcome = outcome;
-	retry_later(sched, c);
+	if (is_short)
+		retry_soon(sched, c);
+	else
+		retry_later(sched, c);
 	act_report(sched, client, SCHED_REPORT_STOP_FAILED, outcome);
 	if (c->state == SCHED_CLIENT_STOPPING) {
 		stop_set_state(sched, client, SCHED_CLIENT_RUNNING);
-		if (++c->n_failed >= FAILED_MAX && !c->is_not_preemptible) {
+		if (!is_short && ++c->n_failed >= FAILED_MAX && !c->is_not_preemptible) {
 			c->is_not_preemptible = true;
 			act_report(sched, client, SCHED_REPORT_NOT_PREEMPTIBLE, outcome);
 		}

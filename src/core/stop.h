@@ -40,8 +40,8 @@ void stop_progress(struct sched *sched, uint32_t client, uint64_t charge_before)
 void stop_restore_failed(struct sched *sched, uint32_t client, uint32_t outcome);
 /* retry_ns has come. */
 void stop_retry(struct sched *sched, uint32_t client);
-/* A DROP was answered with outcome, not 0. */
-void stop_failed(struct sched *sched, uint32_t client, uint32_t outcome);
+/* A DROP was answered with outcome, not 0. is_short: of sched_event. */
+void stop_failed(struct sched *sched, uint32_t client, uint32_t outcome, bool is_short);
 
 /* A sign of life; a hung client is taken back. Two actions at most. */
 void stop_touch(struct sched *sched, uint32_t client);

@@ -223,7 +223,7 @@ static inline int rig_release(struct rig *rig, uint32_t client, struct sched_mem
 					  .wants = wants});
 }
 
-static inline int rig_fail(struct rig *rig, uint32_t client, uint32_t outcome)
+static inline int rig_fail_as(struct rig *rig, uint32_t client, uint32_t outcome, bool is_short)
 {
 	const struct sched_client *c = &rig->clients[client];
 
@@ -235,7 +235,13 @@ static inline int rig_fail(struct rig *rig, uint32_t client, uint32_t outcome)
 					  .budget = c->budget,
 					  .memory = c->memory,
 					  .outcome = outcome,
+					  .is_short = is_short,
 					  .wants = true});
+}
+
+static inline int rig_fail(struct rig *rig, uint32_t client, uint32_t outcome)
+{
+	return rig_fail_as(rig, client, outcome, false);
 }
 
 static inline void rig_leave(struct rig *rig, uint32_t client)

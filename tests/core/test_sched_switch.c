@@ -376,6 +376,29 @@ static void three_failures_make_a_client_not_preemptible(void **state)
 	assert_false(rig_status(&rig, 0).not_preemptible);
 }
 
+/* Others may give back at any time what it lacks: that says nothing of whether it can be stopped.
+ */
+static void who_lacks_host_memory_is_tried_again_soon(void **state)
+{
+	const uint64_t pauses[] = {1250 * MS, 2500 * MS, 5 * S, 10 * S, 10 * S};
+	uint64_t now = 20 * S;
+
+	(void)state;
+	rig_run(&rig, 0, 80);
+	rig_start(&rig, 1, 50);
+	for (size_t i = 0; i < sizeof(pauses) / sizeof(pauses[0]); i++) {
+		rig_at(&rig, now);
+		assert_int_equal(rig_fail_as(&rig, 0, 3, true), 0);
+		rig_clear(&rig);
+		now += pauses[i];
+		rig_at(&rig, now - 1);
+		assert_null(rig_did(&rig, 0, SCHED_ACTION_DROP));
+	}
+	assert_false(rig_status(&rig, 0).not_preemptible);
+	rig_at(&rig, now);
+	assert_non_null(rig_did(&rig, 0, SCHED_ACTION_DROP));
+}
+
 static void another_victim_is_found_when_one_does_not_stop(void **state)
 {
 	(void)state;
@@ -523,6 +546,7 @@ int main(void)
 		T(a_hung_holder_does_not_count_for_serial),
 		T(a_stop_that_fails_is_tried_again),
 		T(three_failures_make_a_client_not_preemptible),
+		T(who_lacks_host_memory_is_tried_again_soon),
 		T(another_victim_is_found_when_one_does_not_stop),
 		T(an_eviction_that_frees_nothing_is_not_asked_for_again_at_once),
 		T(whoever_leaves_the_others_go_on),

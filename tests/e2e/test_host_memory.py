@@ -48,6 +48,19 @@ def test_two_take_turns_with_room_for_little_more_than_one(node, mode, drain_ms)
     assert sum(len(GAVE.findall(p.output())) for p in programs) > 0
 
 
+@pytest.mark.parametrize("env, reserve", [
+    ({"NVSHARE_FREEZE": "0"}, "5"),
+    ({"NVSHARE_DRAIN_MS": "1000"}, "0"),
+], ids=["no freezing", "no room for a second context"])
+def test_those_that_drain_go_on_though_a_stop_may_fail(node, env, reserve):
+    """When one runs it can give nothing back: a stop that lacks host memory for that is tried again soon."""
+    node.env.update(env)
+    programs = start(node, limit="448MiB", NVSHARE_MEMORY_RESERVE_PERCENT=reserve)
+    until("they took turns", lambda: node.gpu()["switches"] >= 8)
+    assert all(client["preemptible"] for client in node.status()["clients"])
+    node.finish(programs)
+
+
 def test_three_take_turns(node):
     programs = start(node, n=3, limit="864MiB")
     until("they took turns", lambda: node.gpu()["switches"] >= 12)

@@ -142,6 +142,7 @@ static void one_event(struct input *in, uint64_t *now)
 	event.wants = flags & 8;
 	event.outcome = flags & 16 ? flags >> 5 : 0;
 	event.is_part = event.outcome == 7; /* enum nvshare_outcome's */
+	event.is_short = event.outcome == 3;
 	event.grant = near(in, c->state >= SCHED_CLIENT_RUNNING ? c->grant : 0);
 	event.epoch = near(in, c->epoch);
 	event.budget = amount(in);

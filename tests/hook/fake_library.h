@@ -75,6 +75,12 @@ bool agent_await_host(CUdevice dev, uint64_t moved, uint64_t bytes, int wait_ms)
 	return fake.on_await_host && fake.on_await_host(bytes);
 }
 
+void agent_give_host(CUdevice dev)
+{
+	(void)dev;
+	fake.n_given_host++;
+}
+
 void agent_wake(void)
 {
 }

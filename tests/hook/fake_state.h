@@ -79,6 +79,7 @@ static struct {
 	void (*on_event_wait)(void); /* called once, as a copy that is not done is looked at */
 	size_t n_looks;              /* in a row, at what was not done */
 	bool is_hung;                /* no copy ends */
+	unsigned int n_given_host;   /* agent_give_host() */
 	void (*on_want)(CUdevice dev);
 	void (*on_changed)(CUdevice dev);
 	int n_wants;

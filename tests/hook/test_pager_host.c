@@ -151,7 +151,9 @@ static void clean_copies_are_given_to_others(void **state)
 	assert_int_equal(pager_evict(0, UINT64_MAX, false, &move), NVSHARE_OUTCOME_SUCCESS);
 	assert_int_equal(fake.bytes_copied, copied + 8 * MIB);
 	budget_set(0, BUDGET_UNLIMITED);
+	fake.n_given_host = 0;
 	assert_int_equal(pager_restore(0, &move), NVSHARE_OUTCOME_SUCCESS);
+	assert_true(fake.n_given_host > 0); /* before it runs, which may be too late */
 	verify(a, 8 * MIB, 1);
 	verify(b, 4 * MIB, 2);
 	release(a);

@@ -74,6 +74,12 @@ enum agent_more agent_more_budget(CUdevice dev, int wait_ms);
  */
 bool agent_await_host(CUdevice dev, uint64_t moved, uint64_t bytes, int wait_ms);
 
+/*
+ * From within a restore of the agent's, with the gate closed: what others lack of host memory
+ * and this program does not use is given back. Who has no second context can not when it runs.
+ */
+void agent_give_host(CUdevice dev);
+
 /* Something has happened that the agent is to look at. From any thread, at any time. */
 void agent_wake(void);
 

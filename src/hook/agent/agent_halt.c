@@ -253,6 +253,14 @@ static bool give_host_memory(const struct agent_link *link)
 	return true;
 }
 
+void agent_give_host(CUdevice dev)
+{
+	const struct agent_link *link = agent_link_of(dev);
+
+	while (link && give_host_memory(link))
+		;
+}
+
 uint64_t agent_halt_tick(struct agent_link *link, uint64_t now_ns)
 {
 	struct nvshare_mem mem;

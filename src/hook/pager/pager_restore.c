@@ -143,6 +143,7 @@ static void wait_for_budget(struct pager_moving *move, CUdevice dev)
 	while (more == AGENT_MORE_NOT_YET && move->n_ended < move->n_started &&
 	       !agent_is_stopping()) {
 		more = agent_more_budget(dev, MORE_WAIT_MS);
+		agent_give_host(dev);
 		while (move->n_ended < move->n_started && has_oldest_ended(move))
 			end_oldest_in(move);
 	}
@@ -203,8 +204,10 @@ int pager_restore(CUdevice dev, struct pager_move *ret_move)
 	/* What lacked a budget was freed meanwhile. */
 	if (move.outcome == NVSHARE_OUTCOME_PARTIAL && !is_anything_out(dev))
 		move.outcome = NVSHARE_OUTCOME_SUCCESS;
-	if (move.outcome == NVSHARE_OUTCOME_SUCCESS)
+	if (move.outcome == NVSHARE_OUTCOME_SUCCESS) {
 		pager_drop_host_copies(dev);
+		agent_give_host(dev);
+	}
 	/* What comes next is for the rest of a restore that goes on. */
 	if (move.outcome != NVSHARE_OUTCOME_PARTIAL)
 		(void)transfer_drop(dev);
