@@ -3,9 +3,9 @@
 /*
  * Compute time and bus time, shared by the node's processes.
  *
- * The token goes round in the order of asking. It is a lease: when the holder is killed or
- * stopped, the next one takes it after the deadline, and a holder that comes back merely
- * computes one step beside the new one.
+ * The token goes round in the order of asking. It is a lease: when the holder is stopped, the
+ * next one takes it after the deadline, and a holder that comes back merely computes one step
+ * beside the new one. That of one who was killed ends when somebody else asks.
  */
 
 #include "simgpu/node/node.h"
@@ -85,7 +85,8 @@ bool node_token_try(unsigned int device, uint64_t slice_ns)
 
 	node_lock();
 	if (dev->token_owner && dev->token_owner != my_owner_id() &&
-	    clock_now_ns() > dev->token_deadline_ns)
+	    (clock_now_ns() > dev->token_deadline_ns ||
+	     !node_proc_is_alive(&node_view.shared->proc[dev->token_owner - 1])))
 		dev->token_owner = 0;
 	if (!dev->token_owner) {
 		next = next_in_queue(device);
