@@ -327,8 +327,17 @@ for set_it in (lambda: nvshare.set_priority("critical"), lambda: nvshare.set_wei
         print("refused:", error.strerror)
     else:
         raise AssertionError("it was granted")
+os.seteuid(0)
+print("all refused", flush=True)
+until(lambda: not nvshare.status().is_managed)
+until(lambda: nvshare.status().is_managed)
+s = nvshare.status()  # the next scheduler, which would grant it, is not asked
+assert (s.priority, s.weight, s.slo_ms) == (nvshare.Priority.NORMAL, 100, None), s
 print("verified")
 """)
+    until("all are refused", lambda: "all refused" in program.output())
+    node.kill_scheduler()
+    node.start_scheduler()
     said = program.expect_verified()
     assert said.count("RuntimeWarning: nvshare: cannot set priority critical: Permission denied") == 1
     assert said.count("RuntimeWarning: nvshare: cannot set an SLO of 10.0 ms: Permission denied") == 1

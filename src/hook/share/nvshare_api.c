@@ -97,17 +97,31 @@ static int ask(int fd, const struct nvshare_set *set)
 	return result_of(&msg.body.result_msg_22);
 }
 
+static uint32_t value_of(const struct nvshare_claim *claim, enum nvshare_key key)
+{
+	if (key == NVSHARE_KEY_PRIORITY)
+		return claim->priority;
+	if (key == NVSHARE_KEY_WEIGHT)
+		return claim->weight;
+	return key == NVSHARE_KEY_SLO ? claim->slo_us : claim->compute_limit;
+}
+
+/* What was refused is not claimed of the next scheduler, which might grant it. */
 static int claim(enum nvshare_key key, uint32_t value)
 {
 	struct nvshare_set set = {.value = value, .key = (uint32_t)key};
 	int saved_errno = errno, r = -ENOTCONN, fd;
+	struct nvshare_claim before;
 
+	share_wanted(&before);
 	share_claim(key, value);
 	for (unsigned int i = 0; share_client(i, &set.client) && (i == 0 || r == 0); i++) {
 		fd = sock_connect(NULL);
 		r = fd < 0 ? -ENOTCONN : ask(fd, &set);
 		(void)fd_close(fd);
 	}
+	if (r == -EACCES || r == -EINVAL)
+		share_claim(key, value_of(&before, key));
 	errno = saved_errno;
 	return r;
 }
