@@ -232,6 +232,7 @@ static uint64_t ended_ns(const struct share *share, const struct share_client *c
 static void on_end(struct share *share, struct share_client *c, uint64_t took_ns, uint32_t n_calls)
 {
 	const struct share_gpu *g = &share->gpus[c->gpu];
+	bool was_overdue = c->is_overdue; /* what took so long was not this burst */
 
 	c->is_overdue = false;
 	if (!c->is_bursting)
@@ -240,7 +241,8 @@ static void on_end(struct share *share, struct share_client *c, uint64_t took_ns
 	if (c->part.is_bursting && g->n_bursting == 1)
 		usage_burst_ends(share, c->gpu, ended_ns(share, c, took_ns));
 	/* Where nobody was in the way, or nobody could be held, it tells nothing. */
-	if (c->part.is_bursting && g->n_wanting > 0 && g->is_taking && !g->is_capped && !g->is_slow)
+	if (c->part.is_bursting && !was_overdue && g->n_wanting > 0 && g->is_taking &&
+	    !g->is_capped && !g->is_slow)
 		arm_note(&c->arms[c->warning], c->warning, c->arm, took_ns, n_calls);
 	end_burst(share, c);
 }
