@@ -426,6 +426,28 @@ static void a_budget_that_shrinks_before_the_gate_opens_is_asked_for_again(void 
 	assert_int_equal(waiter.res, CUDA_ERROR_OUT_OF_MEMORY);
 }
 
+static void what_is_refused_at_a_closed_gate_is_not_wanted(void **state)
+{
+	struct waiter waiter;
+
+	(void)state;
+	budget_set(0, 10 * MIB);
+	start(&waiter, 20 * MIB);
+	until_asked(1);
+	gate_set(GATE_CLOSED);
+	budget_set(0, 20 * MIB);
+	while (!gate_wanted()) /* it saw the room and stands at the gate */
+		sched_yield();
+	budget_set(0, 10 * MIB);
+	assert_true(budget_wanting(0));
+	budget_refuse(0);
+	assert_false(budget_wanting(0)); /* what the process must have to come in is less now */
+	gate_set(GATE_OPEN);
+	pthread_join(waiter.thread, NULL);
+	assert_int_equal(waiter.res, CUDA_ERROR_OUT_OF_MEMORY);
+	assert_int_equal(fake.n_wants, 1);
+}
+
 static void *take_and_give(void *arg)
 {
 	for (int i = 0; i < 2000; i++) {
@@ -490,6 +512,7 @@ int main(void)
 		BUDGET_TEST(bytes_that_are_out_are_not_on_the_card),
 		BUDGET_TEST(those_who_wait_are_served_in_turn_outside_the_gate),
 		BUDGET_TEST(a_budget_that_shrinks_before_the_gate_opens_is_asked_for_again),
+		BUDGET_TEST(what_is_refused_at_a_closed_gate_is_not_wanted),
 		BUDGET_TEST(counts_are_exact_with_many_threads),
 		BUDGET_TEST(unused_budget_goes_back_unless_somebody_waits),
 	};

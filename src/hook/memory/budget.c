@@ -297,6 +297,8 @@ void budget_refuse(CUdevice dev)
 		return;
 	pthread_mutex_lock(&budget_state.lock);
 	d->n_refused++;
+	d->need = 0; /* until it asks again, without slack */
+	d->slack = 0;
 	pthread_cond_broadcast(&budget_state.changed);
 	pthread_mutex_unlock(&budget_state.lock);
 }

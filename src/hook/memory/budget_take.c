@@ -25,20 +25,14 @@ static bool take_now(struct budget_device *d, uint64_t bytes, int kind)
 	return true;
 }
 
-/*
- * One round of waiting for the first in line, lock held: until need bytes are free, or
- * a refusal.
- */
-static bool wait_for_room(CUdevice dev, struct budget_device *d)
+/* For the first in line, lock held: until bytes are free, or one more refusal than that. */
+static void wait_for_room(CUdevice dev, struct budget_device *d, uint64_t bytes, uint64_t n_refused)
 {
-	uint64_t n_refused = d->n_refused;
-
 	pthread_mutex_unlock(&budget_state.lock);
 	agent_want_memory(dev);
 	pthread_mutex_lock(&budget_state.lock);
-	while (n_refused == d->n_refused && budget_unused(d) < d->need)
+	while (d->n_refused == n_refused && budget_unused(d) < bytes)
 		cond_wait(&budget_state.changed, &budget_state.lock);
-	return n_refused == d->n_refused;
 }
 
 static void stand_in_line(struct budget_device *d)
@@ -61,12 +55,13 @@ static void leave_line(struct budget_device *d)
 /*
  * Outside the gate while it waits, so that this process can be switched out meanwhile;
  * inside again before it takes, since what is taken but not yet allocated could not be
- * evicted if the gate closed in between.
+ * evicted if the gate closed in between. A refusal that comes while it stands there holds,
+ * too: what is refused is not wanted any more, and may be why the gate does not open.
  */
 static CUresult take_waiting(CUdevice dev, struct budget_device *d, uint64_t bytes, int kind)
 {
-	uint64_t total = budget_total(dev), step = total / 16;
-	bool has_room = true, is_done = false;
+	uint64_t total = budget_total(dev), step = total / 16, n_refused;
+	bool is_taken;
 
 	if (step > BUDGET_STEP_MAX)
 		step = BUDGET_STEP_MAX;
@@ -76,30 +71,31 @@ static CUresult take_waiting(CUdevice dev, struct budget_device *d, uint64_t byt
 	gate_leave();
 	pthread_mutex_lock(&budget_state.lock);
 	stand_in_line(d);
-	while (!is_done) {
+	for (;;) {
+		n_refused = d->n_refused;
 		d->need = bytes;
 		d->need_kind = kind;
 		d->slack = step && !d->is_exact ? step - bytes : 0;
 		if (budget_unused(d) < bytes)
-			has_room = wait_for_room(dev, d);
-		if (!has_room && step) {
+			wait_for_room(dev, d, bytes, n_refused);
+		if (d->n_refused != n_refused && step) {
 			step = 0; /* refused with the slack; perhaps not without */
-			has_room = true;
 			continue;
 		}
 		pthread_mutex_unlock(&budget_state.lock);
 		gate_enter();
 		pthread_mutex_lock(&budget_state.lock);
-		is_done = !has_room || take_now(d, bytes, kind);
-		if (!is_done) {
-			pthread_mutex_unlock(&budget_state.lock);
-			gate_leave();
-			pthread_mutex_lock(&budget_state.lock);
-		}
+		is_taken = take_now(d, bytes, kind);
+		if (is_taken || (d->n_refused != n_refused && !step))
+			break;
+		step = d->n_refused == n_refused ? step : 0;
+		pthread_mutex_unlock(&budget_state.lock);
+		gate_leave();
+		pthread_mutex_lock(&budget_state.lock);
 	}
 	leave_line(d);
 	pthread_mutex_unlock(&budget_state.lock);
-	return has_room ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
+	return is_taken ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
 }
 
 /*
