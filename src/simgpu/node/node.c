@@ -19,8 +19,6 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "util/clock.h"
-
 /* Changes with the layout, so that a node of another build is remade, not misread. */
 #define NODE_MAGIC (0x6e76736873696d00ull ^ sizeof(struct node_shared) ^ 4)
 

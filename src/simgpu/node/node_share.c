@@ -19,8 +19,6 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "util/clock.h"
-
 enum { LEASE_GRACE_NS = 100000000 };
 
 static uint32_t my_owner_id(void)
@@ -77,16 +75,30 @@ static void give(unsigned int device, struct node_proc *proc, uint64_t slice_ns)
 	proc->device[device].ticket = 0;
 }
 
+/*
+ * The owner if it is dead, else 0. Asked without the lock, for it takes long: who is stopped
+ * while it holds that stops all others. A slot that changes meanwhile may cost its new owner
+ * a step beside another one.
+ */
+static uint32_t dead_owner(const struct node_device *dev)
+{
+	uint32_t owner = __atomic_load_n(&dev->token_owner, __ATOMIC_RELAXED);
+
+	if (!owner || owner == my_owner_id())
+		return 0;
+	return node_proc_is_alive(&node_view.shared->proc[owner - 1]) ? 0 : owner;
+}
+
 bool node_token_try(unsigned int device, uint64_t slice_ns)
 {
 	struct node_device *dev = &node_view.shared->device[device];
+	uint32_t dead = dead_owner(dev);
 	struct node_proc *next;
 	bool is_mine;
 
 	node_lock();
 	if (dev->token_owner && dev->token_owner != my_owner_id() &&
-	    (clock_now_ns() > dev->token_deadline_ns ||
-	     !node_proc_is_alive(&node_view.shared->proc[dev->token_owner - 1])))
+	    (clock_now_ns() > dev->token_deadline_ns || dev->token_owner == dead))
 		dev->token_owner = 0;
 	if (!dev->token_owner) {
 		next = next_in_queue(device);
