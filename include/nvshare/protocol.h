@@ -156,11 +156,12 @@ struct nvshare_lock_ok {
 /* Sent to a running client, and (grant 0) to a stopped one that is to free memory. */
 struct nvshare_drop_lock {
 	uint64_t grant;
-	uint64_t bytes; /* to move out, at least; may be 0 */
+	uint64_t bytes; /* to free of charge, at least; what is not in use goes first; may be 0 */
 	uint64_t epoch;
 	uint64_t host_others; /* nvshare_mem::host of all other clients of the node */
 	uint64_t host_coming; /* of that, what they will have given back when this is done */
 	uint64_t second_max;  /* what a second context may cost; less: do without */
+	uint64_t charge;      /* counted as its own on the card: what it has, used or not */
 	uint64_t door_bytes;  /* of what goes, so much may be handed to the one behind door */
 	struct nvshare_door door;
 };

@@ -142,11 +142,11 @@ struct sched_event {
 };
 
 enum sched_action_type {
-	SCHED_ACTION_GRANT,   /* LOCK_OK: grant, budget, epoch */
-	SCHED_ACTION_DROP,    /* DROP_LOCK: grant (0: was not running), bytes, epoch, to */
-	SCHED_ACTION_WAIT,    /* WAIT_FOR_MEM: bytes = missing, position, why */
-	SCHED_ACTION_BUDGET,  /* MEM_AVAILABLE: budget, epoch */
-	SCHED_ACTION_REFUSE,  /* MEM_REFUSED: bytes = wanted, budget = the most it could have */
+	SCHED_ACTION_GRANT,  /* LOCK_OK: grant, budget, epoch */
+	SCHED_ACTION_DROP,   /* DROP_LOCK: grant (0: was not running), bytes of budget, epoch, to */
+	SCHED_ACTION_WAIT,   /* WAIT_FOR_MEM: bytes = missing, position, why */
+	SCHED_ACTION_BUDGET, /* MEM_AVAILABLE: budget, epoch */
+	SCHED_ACTION_REFUSE, /* MEM_REFUSED: bytes = wanted, budget = the most it could have */
 	SCHED_ACTION_PREPARE, /* PREPARE_SWAP_OUT: bytes, due_ms; both 0: cancelled */
 	SCHED_ACTION_BEAT,    /* HEARTBEAT */
 	SCHED_ACTION_REPORT,  /* for the log: report */

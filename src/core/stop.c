@@ -69,6 +69,7 @@ void stop_drop(struct sched *sched, uint32_t client, uint64_t bytes, uint32_t to
 					      .to = to,
 					      .grant = c->grant,
 					      .bytes = bytes,
+					      .budget = fit_charge(c),
 					      .epoch = c->epoch});
 }
 
@@ -83,6 +84,7 @@ void stop_evict(struct sched *sched, uint32_t client, uint64_t bytes, uint32_t t
 					      .client = client,
 					      .to = to,
 					      .bytes = bytes,
+					      .budget = fit_charge(c),
 					      .epoch = c->epoch});
 }
 

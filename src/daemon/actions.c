@@ -110,6 +110,7 @@ static void tell_drop(struct server *server, struct peer *peer, const struct sch
 		.host_others = host_others(server, peer, true),
 		.host_coming = host_coming(server, peer, action->to),
 		.second_max = second_max(server, peer),
+		.charge = action->budget,
 	};
 
 	handover_order(server, peer, action->to, &drop);

@@ -12,7 +12,7 @@ _Static_assert(sizeof(struct nvshare_register) == 408, "register");
 _Static_assert(sizeof(struct nvshare_registered) == 32, "registered");
 _Static_assert(sizeof(struct nvshare_req_lock) == 128, "req_lock");
 _Static_assert(sizeof(struct nvshare_lock_ok) == 24, "lock_ok");
-_Static_assert(sizeof(struct nvshare_drop_lock) == 88, "drop_lock");
+_Static_assert(sizeof(struct nvshare_drop_lock) == 96, "drop_lock");
 _Static_assert(sizeof(struct nvshare_lock_released) == 184, "lock_released");
 _Static_assert(sizeof(struct nvshare_mem_update) == 168, "mem_update");
 _Static_assert(sizeof(struct nvshare_wait_for_mem) == 16, "wait_for_mem");

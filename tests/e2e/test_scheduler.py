@@ -354,13 +354,14 @@ def test_a_stop_says_what_host_memory_will_come(node):
     node.start(NVSHARE_SWITCH_TIME_MODE="fixed", NVSHARE_SWITCH_TIME_FIXED="0.2")
     idle = node.client(total=10 * GIB)
     report(idle, host=3 * GIB, swapped=2 * GIB)
-    a, (grant, _, _) = node.holder(total=10 * GIB)
+    a, (grant, budget, _) = node.holder(total=10 * GIB)
     report(a, host=GIB)
     b = node.client(total=10 * GIB)
     b.request(mem(swapped=4 * GIB, host=5 * GIB))
     values = a.expect("DROP_LOCK")
     assert values[0] == grant
     assert values[3:5] == (8 * GIB, 6 * GIB)
+    assert values[6] == budget  # counted as its own
 
 
 def test_what_one_lacks_already_is_not_promised_to_another(node):

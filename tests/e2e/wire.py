@@ -21,7 +21,7 @@ TYPES = {
     "SCHED_OFF": (3, "<8s"),
     "REQ_LOCK": (4, "<" + MEM),
     "LOCK_OK": (5, "<3Q"),
-    "DROP_LOCK": (6, "<7Q32s"),
+    "DROP_LOCK": (6, "<8Q32s"),
     "LOCK_RELEASED": (7, "<5Q" + MEM + "IIII"),
     "SET_TQ": (8, "<Q"),
     "MEM_UPDATE": (9, "<4Q" + MEM + "II"),
@@ -55,7 +55,7 @@ LAST_VALUES = {
     "REGISTERED": (0, 0, 0, 0),  # no claim
     "LOCK_RELEASED": (0, 0),
     "MEM_UPDATE": (0, 0),
-    "DROP_LOCK": (0, 0, SECOND_MAX, 0, NO_DOOR),
+    "DROP_LOCK": (0, 0, SECOND_MAX, 0, 0, NO_DOOR),
     "PREPARE_SWAP_OUT": (0, SECOND_MAX),
 }
 

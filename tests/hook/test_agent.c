@@ -289,6 +289,31 @@ static void frees_memory_while_stopped(void)
 	check(r.grant == 0 && r.epoch == 5 && r.budget == 0 && r.moved == 100 * MIB);
 }
 
+/* A restore kept budget that was too little for its next chunk; that is all others lack. */
+static void unused_budget_goes_before_memory(void)
+{
+	struct nvshare_drop_lock drop = {.bytes = 30 * MIB, .epoch = 5, .charge = 130 * MIB};
+	struct nvshare_lock_released r;
+	struct nvshare_mem_update u;
+	int fd;
+
+	fake_listen(dir);
+	fd = begin_running();
+	fake_drop(fd, 1, 0, 4);
+	(void)fake_expect(fd, NVSHARE_MSG_LOCK_RELEASED);
+	fake_send(fd, NVSHARE_MSG_DROP_LOCK, &drop);
+	u = fake_expect(fd, NVSHARE_MSG_MEM_UPDATE).body.mem_update_9;
+	check(u.budget == 100 * MIB && u.epoch == 5);
+	r = fake_expect(fd, NVSHARE_MSG_LOCK_RELEASED).body.lock_released_7;
+	check(r.outcome == NVSHARE_OUTCOME_SUCCESS && r.moved == 0 && r.budget == 100 * MIB);
+
+	drop = (struct nvshare_drop_lock){.bytes = 30 * MIB, .epoch = 7, .charge = 110 * MIB};
+	fake_send(fd, NVSHARE_MSG_DROP_LOCK, &drop);
+	r = fake_expect(fd, NVSHARE_MSG_LOCK_RELEASED).body.lock_released_7;
+	check(r.outcome == NVSHARE_OUTCOME_SUCCESS && r.moved == 20 * MIB);
+	check(r.budget == 80 * MIB);
+}
+
 static void an_allocation_waits_for_room(void)
 {
 	struct user user = {0};
@@ -485,6 +510,7 @@ int main(void)
 		child_test(memory_moves_when_the_last_context_is_gone),
 		child_test(memory_stays_where_no_context_can_be_had),
 		child_test(frees_memory_while_stopped),
+		child_test(unused_budget_goes_before_memory),
 		child_test(an_allocation_waits_for_room),
 		child_test(what_is_waited_for_is_what_is_missing),
 		child_test(a_refusal_of_more_than_it_lacks_now_is_an_old_one),

@@ -59,6 +59,7 @@ struct world_proc {
 	bool is_lack_pinned;
 	bool is_cut;         /* stopped before it had a turn, and lacks what it lacked then */
 	bool is_refused;     /* the blocked allocation has failed; the driver clears it */
+	uint64_t charge;     /* what the DROP under way counts as its own */
 	uint64_t work_bytes; /* of an eviction, still to go */
 	uint64_t moved;      /* since the last report */
 	struct world_queue up, down;

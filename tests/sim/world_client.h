@@ -55,6 +55,20 @@ static inline void world_begin(struct world *world, uint32_t p, enum world_work 
 		world->on_work(world, p);
 }
 
+/* What it has not used of its budget goes by itself; who has stopped says so at once. */
+static inline void world_evict(struct world *world, uint32_t p, uint64_t bytes)
+{
+	struct world_proc *proc = &world->procs[p];
+	uint64_t used = world_used(proc), unused = proc->charge > used ? proc->charge - used : 0;
+
+	if (unused && proc->lease.work != LEASE_WORK_DROP)
+		world_send(
+			world, p,
+			(struct world_msg){.type = SCHED_EVENT_MEMORY, .epoch = proc->lease.epoch});
+	proc->charge = 0;
+	world_begin(world, p, WORLD_WORK_EVICT, bytes > unused ? bytes - unused : 0);
+}
+
 static inline void world_act(struct world *world, uint32_t p, const struct lease_action *action)
 {
 	struct world_proc *proc = &world->procs[p];
@@ -98,7 +112,7 @@ static inline void world_act(struct world *world, uint32_t p, const struct lease
 		world_begin(world, p, WORLD_WORK_DRAIN, 0);
 		break;
 	case LEASE_ACTION_EVICT:
-		world_begin(world, p, WORLD_WORK_EVICT, action->bytes);
+		world_evict(world, p, action->bytes);
 		break;
 	case LEASE_ACTION_RESTORE:
 		world_begin(world, p, WORLD_WORK_RESTORE, 0);
@@ -442,6 +456,7 @@ static inline void world_deliver_down(struct world *world, uint32_t p)
 		event.type = LEASE_EVENT_LOCK_OK;
 		break;
 	case SCHED_ACTION_DROP:
+		proc->charge = msg.budget;
 		event.type = LEASE_EVENT_DROP;
 		break;
 	case SCHED_ACTION_BUDGET:
@@ -460,6 +475,8 @@ static inline void world_deliver_down(struct world *world, uint32_t p)
 		return;
 	}
 	(void)world_lease(world, p, event);
+	if (proc->work == WORLD_WORK_NONE)
+		proc->charge = 0;
 	world_want(world, p);
 }
 

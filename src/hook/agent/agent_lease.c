@@ -159,6 +159,20 @@ static uint32_t stop(struct agent_link *link, uint64_t bytes)
 	return agent_halt(link, bytes, link->lease.work == LEASE_WORK_GIVE_UP);
 }
 
+/*
+ * What is left to move of bytes. Budget that is not in use goes by itself: a restore that
+ * found too little for its next chunk keeps what it was given. Who has stopped says so before
+ * anything moves, since that may be all that others lack, and nothing may be able to move.
+ */
+static uint64_t give_unused(struct agent_link *link, uint64_t bytes, const struct nvshare_mem *mem)
+{
+	uint64_t used = on_card(mem), unused = link->charge > used ? link->charge - used : 0;
+
+	if (unused && link->lease.work != LEASE_WORK_DROP)
+		agent_lease_report(link, true);
+	return bytes > unused ? bytes - unused : 0;
+}
+
 static uint32_t evict(struct agent_link *link, uint64_t bytes)
 {
 	int outcome = NVSHARE_OUTCOME_SUCCESS;
@@ -167,9 +181,10 @@ static uint32_t evict(struct agent_link *link, uint64_t bytes)
 
 	link->out = (struct pager_move){0};
 	link->out_told = 0;
+	budget_read(link->dev, &mem);
+	bytes = give_unused(link, bytes, &mem);
 	if (!may_move(link, bytes))
 		return agent_halt_evicted(NVSHARE_OUTCOME_UNSUPPORTED);
-	budget_read(link->dev, &mem);
 	if (!enter_to_move(link->dev, bytes ? mem.resident : 0, link->second_max, &place))
 		return agent_halt_evicted(bytes && mem.resident ? NVSHARE_OUTCOME_INVALID_STATE
 								: NVSHARE_OUTCOME_SUCCESS);

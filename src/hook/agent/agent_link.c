@@ -374,6 +374,7 @@ static void handle_message(struct agent_link *link, const struct msg *msg)
 		hostmem_set_others(msg->body.drop_lock_6.host_others);
 		hostmem_set_coming(msg->body.drop_lock_6.host_coming);
 		link->second_max = msg->body.drop_lock_6.second_max;
+		link->charge = msg->body.drop_lock_6.charge;
 		link->door = msg->body.drop_lock_6.door;
 		link->door_bytes = msg->body.drop_lock_6.door_bytes;
 		break;

@@ -61,6 +61,7 @@ struct agent_link {
 	bool is_report_due;
 	uint64_t report_ns; /* no report before then */
 	struct nvshare_mem reported;
+	uint64_t charge;       /* bytes that the scheduler counted as ours at the last DROP_LOCK */
 	struct pager_move out; /* of the last eviction */
 	uint64_t out_asked;    /* of the eviction under way, bytes; 0: none */
 	uint64_t out_told;     /* of these the scheduler knows */
