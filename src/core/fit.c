@@ -151,6 +151,11 @@ void fit_aim_again(struct sched *sched, uint32_t client)
 	fit_in(sched, client);
 }
 
+static bool lacks_nothing(const struct sched_client *c)
+{
+	return c->memory.wanted == 0 && c->memory.wanted_pinned == 0;
+}
+
 static void share_running(const struct sched_client *c, struct sched_sums *share)
 {
 	uint64_t charge = fit_charge(c), pinned = fixed_bytes(c);
@@ -159,6 +164,7 @@ static void share_running(const struct sched_client *c, struct sched_sums *share
 	share->load = charge;
 	if (c->is_hung)
 		return;
+	share->n_busy = lacks_nothing(c);
 	share->n_on = 1;
 	share->n_holding = 1;
 	share->n_blocked = c->line == SCHED_LINE_QUEUE;
@@ -213,6 +219,7 @@ struct sched_sums fit_share(const struct sched_client *c)
 		share.held = charge;
 		share.load = c->is_hung ? charge : pinned;
 		share.n_holding = !c->is_hung;
+		share.n_busy = !c->is_hung && lacks_nothing(c);
 		break;
 	case SCHED_CLIENT_STATE_COUNT_:
 		assert(!"client state out of range");
@@ -268,12 +275,15 @@ void fit_sums_add(struct sched_sums *sums, const struct sched_sums *share, uint3
 	sums->n_never += sign * share->n_never;
 	sums->n_holding += sign * share->n_holding;
 	sums->n_blocked += sign * share->n_blocked;
+	sums->n_busy += sign * share->n_busy;
 }
 
 void fit_out(struct sched *sched, uint32_t client)
 {
 	struct sched_client *c = &sched->clients[client];
 
+	if (c->share.n_busy)
+		sched->gpus[c->gpu].still_ns = sched->now_ns; /* up to now */
 	fit_sums_add(&sched->gpus[c->gpu].sums, &c->share, UINT32_MAX);
 	c->share = (struct sched_sums){0};
 }
@@ -360,7 +370,7 @@ bool fit_never(const struct sched *sched, uint32_t client)
 {
 	const struct sched_client *c = &sched->clients[client];
 
-	if (c->memory.wanted == 0 && c->memory.wanted_pinned == 0)
+	if (lacks_nothing(c))
 		return false;
 	return fit_footprint(c) > fit_limit_alone(sched, client);
 }

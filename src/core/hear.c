@@ -30,6 +30,7 @@ static void refuse(struct sched *sched, uint32_t client)
 					      .client = client,
 					      .bytes = c->memory.wanted + c->memory.wanted_pinned,
 					      .budget = fit_limit(sched, client)});
+	sched->gpus[c->gpu].still_ns = sched->now_ns;
 	cancel_growth(sched, client);
 	fit_out(sched, client);
 	c->memory.wanted = 0;
@@ -72,6 +73,17 @@ static void grow(struct sched *sched, uint32_t client, uint64_t need)
 }
 
 /*
+ * All that hold the GPU lack memory, and none has moved for as long as anybody waits: those in
+ * the way can not go, as there is nowhere that their memory could. Somebody has to do without.
+ */
+static bool is_standstill(const struct sched *sched, uint32_t gpu)
+{
+	const struct sched_gpu *g = &sched->gpus[gpu];
+
+	return g->sums.n_busy == 0 && sched->now_ns - g->still_ns >= sched->config.wait_bound_ns;
+}
+
+/*
  * wanted is what the client lacks beyond the budget it knew of. If that was not the last
  * one, another is on its way, and the client will say whether it is enough.
  */
@@ -85,7 +97,7 @@ void hear_growth(struct sched *sched, uint32_t client, bool is_last_epoch)
 		cancel_growth(sched, client);
 	else if (!is_last_epoch)
 		return;
-	else if (need > fit_limit_alone(sched, client))
+	else if (need > fit_limit_alone(sched, client) || is_standstill(sched, c->gpu))
 		refuse(sched, client);
 	else
 		grow(sched, client, need);
@@ -122,7 +134,7 @@ void hear_bound(struct sched *sched, uint32_t client)
 {
 	struct sched_client *c = &sched->clients[client];
 
-	if (!fit_ever(sched, client)) {
+	if (!fit_ever(sched, client) || is_standstill(sched, c->gpu)) {
 		refuse(sched, client);
 		return;
 	}
@@ -235,6 +247,8 @@ int hear_released(struct sched *sched, const struct sched_event *event)
 
 	quantum_measure(sched, c->gpu, event->moved, event->move_ns);
 	g->moved_out += event->moved;
+	if (event->moved)
+		g->still_ns = sched->now_ns;
 	if (means == REL_STOPPED || means == REL_EVICTED) {
 		bool has_seen = c->is_asked && event->epoch == c->drop_epoch;
 
@@ -273,6 +287,8 @@ int hear_memory(struct sched *sched, const struct sched_event *event)
 	take_report(sched, event);
 	quantum_measure(sched, c->gpu, event->moved, event->move_ns);
 	sched->gpus[c->gpu].moved_in += event->moved;
+	if (event->moved)
+		sched->gpus[c->gpu].still_ns = sched->now_ns;
 	fit_out(sched, event->client);
 	/* A restore needs all that it was given. */
 	if (is_last_epoch && event->budget < c->budget &&

@@ -253,6 +253,7 @@ static int on_leave(struct sched *sched, const struct sched_event *event)
 
 	notice_forget(sched, event->client);
 	fit_out(sched, event->client);
+	sched->gpus[gpu].still_ns = sched->now_ns;
 	line_leave(sched, event->client);
 	policy_state(sched, event->client, c->state, SCHED_CLIENT_FREE);
 	c->state = SCHED_CLIENT_FREE;

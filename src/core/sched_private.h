@@ -76,6 +76,7 @@ struct sched_sums {
 	uint32_t n_never;   /* of n_on: can never be stopped */
 	uint32_t n_holding; /* run, or stop */
 	uint32_t n_blocked; /* run, and wait in the queue for memory */
+	uint32_t n_busy;    /* run, or stop, and lack no memory: they may get done */
 };
 
 struct sched_client {
@@ -172,6 +173,7 @@ struct sched_gpu {
 	uint64_t wake_ns;   /* to prepare or to switch */
 	uint64_t bandwidth; /* bytes a second */
 	uint64_t n_switches, moved_out, moved_in;
+	uint64_t still_ns; /* since when no memory moved, and nobody was busy, let in or refused */
 	uint64_t n_tickets;
 	uint32_t n_clients;
 	uint32_t largest; /* heap: SCHED_NODE_SIZE */

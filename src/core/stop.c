@@ -107,6 +107,7 @@ void stop_progress(struct sched *sched, uint32_t client, uint64_t charge_before)
 
 	if (charge >= charge_before)
 		return;
+	sched->gpus[c->gpu].still_ns = sched->now_ns;
 	fit_out(sched, client);
 	c->has_freed = true;
 	c->drop_bytes -= min_u64(c->drop_bytes, charge_before - charge);

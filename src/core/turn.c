@@ -66,6 +66,7 @@ void turn_grant(struct sched *sched, uint32_t client)
 	stop_set_state(sched, client, SCHED_CLIENT_RUNNING);
 	c->granted_ns = sched->now_ns;
 	c->turn_ns = sched->now_ns;
+	sched->gpus[c->gpu].still_ns = sched->now_ns;
 	fit_in(sched, client);
 	act_emit(sched, (struct sched_action){.type = SCHED_ACTION_GRANT,
 					      .client = client,
@@ -100,6 +101,7 @@ void turn_grow(struct sched *sched, uint32_t client)
 	if (c->has_switched)
 		c->turn_ns = sched->now_ns;
 	c->has_switched = false;
+	sched->gpus[c->gpu].still_ns = sched->now_ns;
 	stop_epoch(c, true);
 	fit_in(sched, client);
 	emit_budget(sched, client);

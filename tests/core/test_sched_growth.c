@@ -494,6 +494,58 @@ static void a_stop_that_fails_goes_on_waiting_for_memory(void **state)
 	assert_true(rig_status(&rig, 1).growing || rig_state(&rig, 1) == SCHED_CLIENT_STOPPING);
 }
 
+/* Nothing can be moved out: each stop fails for want of host memory. Who was refused; 2: nobody. */
+static uint32_t stops_fail_until(uint64_t end_ns)
+{
+	uint32_t refused = 2;
+
+	while (rig.now < end_ns) {
+		rig_clear(&rig);
+		rig_at(&rig, rig.now + S / 2);
+		/* One that can not be stopped has another one asked. */
+		for (uint32_t i = 0; i < 4; i++) {
+			if (rig_state(&rig, i % 2) == SCHED_CLIENT_STOPPING)
+				assert_int_equal(rig_fail_as(&rig, i % 2, 3, true), 0);
+		}
+		for (uint32_t i = 0; i < 2; i++) {
+			if (!rig_did(&rig, i, SCHED_ACTION_REFUSE))
+				continue;
+			assert_int_equal(refused, 2);
+			refused = i;
+		}
+	}
+	return refused;
+}
+
+static void where_all_wait_and_nothing_can_move_one_is_refused(void **state)
+{
+	uint64_t bound_ns = rig.config.wait_bound_ns;
+	uint32_t refused;
+
+	(void)state;
+	rig_run(&rig, 0, 50);
+	rig_run(&rig, 1, 50);
+	assert_int_equal(grow(0, 10, 0), 0);
+	assert_int_equal(grow(1, 10, 0), 0);
+	assert_int_equal(rig_fail_as(&rig, 1, 3, true), 0);
+	assert_int_equal(stops_fail_until(bound_ns - S), 2);
+	refused = stops_fail_until(bound_ns + rig.config.retry_ns + S);
+	assert_true(refused < 2);
+	/* It does without, and may get done: the other one waits for that. */
+	assert_int_equal(stops_fail_until(3 * bound_ns), 2);
+	rig_leave(&rig, refused);
+	assert_int_equal(rig_did(&rig, 1 - refused, SCHED_ACTION_BUDGET)->budget, 60 * GIB);
+}
+
+static void where_one_goes_on_nobody_is_refused(void **state)
+{
+	(void)state;
+	rig_run(&rig, 0, 50);
+	rig_run(&rig, 1, 50);
+	assert_int_equal(grow(0, 10, 0), 0);
+	assert_int_equal(stops_fail_until(3 * rig.config.wait_bound_ns), 2);
+}
+
 /*
  * A report that crosses the DROP counts promised bytes twice. For that moment the one that
  * comes is larger than what the others leave, and would come to have all that there is;
@@ -558,6 +610,8 @@ int main(void)
 		T(a_wish_for_pinned_bytes_while_it_restores_refuses_nobody_else),
 		T(growth_does_not_make_a_turn_younger),
 		T(a_stop_that_fails_goes_on_waiting_for_memory),
+		T(where_all_wait_and_nothing_can_move_one_is_refused),
+		T(where_one_goes_on_nobody_is_refused),
 		T(one_too_large_for_a_moment_gets_no_more_than_there_is),
 #undef T
 	};
