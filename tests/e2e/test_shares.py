@@ -176,9 +176,9 @@ def test_what_a_program_s_hints_have_taught_is_shown(node):
     be = start_be(node, "--seconds", "60")
     until("it computes", lambda: is_ready(be))
     lc = start_lc(node, "--seconds", "60", "--requests", "--hint-us", "3000", "--mean-ms", "10")
-    found = until("it has been seen", lambda: (c := node.client(lc)) and c["hints"] > 20 and c)
-    assert found["hint_prepare_seconds"] > 0.0025  # it sleeps for as long as it says
-    assert found["hint_ratio"] > 0.8
+    # It sleeps for as long as it says; hints that come while it has work already teach less.
+    found = until("it has been learned", lambda: (c := node.client(lc)) and c["hints"] > 20 and
+                  c["hint_prepare_seconds"] > 0.0025 and c["hint_ratio"] > 0.8 and c)
     assert 0.000005 <= found["hint_margin_seconds"] <= 0.006
     assert node.client(be)["hints"] == 0
     gpu = node.status()["gpus"][0]

@@ -272,13 +272,17 @@ if not pid:
     until(lambda: nvshare.status().priority == nvshare.Priority.CRITICAL)
     assert nvshare.status().slo_ms == 10
     n = tasks()
-    assert scheduler.submit(urgent, (2,)).result() == 3 and tasks() == n + 1
+    assert scheduler.submit(urgent, (2,)).result() == 3
+    for _ in range(8):
+        with nvshare.request():
+            pass
     with nvshare.request():
-        pass
-    with nvshare.request():
+        before = tasks()
         parents.__exit__(None, None, None)  # its number is nobody's here
-        assert tasks() == n + 2
-    assert tasks() == n + 3 and 0 <= scheduler.get_metrics().gpu_utilization <= 100
+        assert tasks() == before
+    # What it began with may count as a burst, and be known to have ended only now.
+    assert n + 10 <= tasks() <= n + 11, (n, tasks())
+    assert 0 <= scheduler.get_metrics().gpu_utilization <= 100
     scheduler.shutdown()
     print("child is done", flush=True)
     os._exit(0)
@@ -286,7 +290,7 @@ assert os.waitpid(pid, 0)[1] == 0
 gpu = start_managed()
 n = tasks()
 parents.__exit__(None, None, None), parents.__exit__(None, None, None)
-assert tasks() == n + 2
+assert n + 2 <= tasks() <= n + 3, (n, tasks())
 scheduler.shutdown()
 print("verified")
 """).expect_verified()
