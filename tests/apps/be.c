@@ -79,6 +79,7 @@ static void run_by_door(struct work *work)
 		} while (door_is_open(set.door));
 		drain();
 		tell("rests", app_now_ns());
+		library_print();
 	}
 }
 

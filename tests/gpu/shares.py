@@ -13,6 +13,7 @@ time for all of it. Exit: 0 everything could be measured, whatever came of it.
 """
 
 import argparse
+import fnmatch
 import sys
 
 from crew import Job, measure
@@ -220,6 +221,7 @@ def accounts(crew, args):
     for _, (job, _), rounds in rows:
         made.kernel[job.worker] = per_request[rounds]
     crew.run([("alone", lambda s: made.alone(s, [steady]))], 2)
+    rows = [row for row in rows if fnmatch.fnmatch(row[0], args.only)]
     steps = [("steady", lambda s: made.row(s, "one behind the other", [(steady, 0)]))]
     steps += [(what, lambda s, w=what, j=job: made.row(s, w, [j])) for what, job, _ in rows]
     steps += [(f"{what}, beside", lambda s, w=what, j=job: made.row(s, w + ", beside", [j, (steady, 0)]))
@@ -236,6 +238,7 @@ def main():
     parser.add_argument("--patience", type=float, default=40, help="seconds, until all programs are ready")
     parser.add_argument("--us", type=int, default=5000, help="of a kernel")
     parser.add_argument("--ahead", type=int, default=8, help="kernels submitted before waiting")
+    parser.add_argument("--only", default="*", metavar="PATTERN", help="of accounts: the rows whose names match")
     return measure({"shares": shares, "caps": caps, "accounts": accounts}, parser.parse_args())
 
 

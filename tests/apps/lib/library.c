@@ -24,4 +24,5 @@ void library_print(void)
 	       app_name, (unsigned long long)s.n_tasks, (unsigned long long)s.n_slo_violations,
 	       (unsigned long long)s.n_hints, (double)s.task_ns_p50 / 1e6,
 	       (double)s.task_ns_p99 / 1e6, (double)s.task_ns_max / 1e6);
+	fflush(stdout);
 }
