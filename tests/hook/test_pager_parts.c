@@ -87,7 +87,7 @@ static void large_allocations_have_large_chunks(void **state)
 	static const struct {
 		size_t size, chunk, rest;
 	} rows[] = {
-		{10, 0, 10},      {64, 64, 0},      {150, 64, 22},  {510, 64, 62},    {512, 128, 0},
+		{10, 0, 10},      {64, 64, 0},      {150, 64, 22},  {254, 64, 62},    {256, 128, 0},
 		{1000, 128, 104}, {2046, 128, 126}, {2048, 256, 0}, {2500, 256, 196},
 	};
 
