@@ -19,6 +19,14 @@
 #define PART_MIN  (64ull << 20)
 #define PART_CARD 64 /* or of a small card so much */
 
+/*
+ * Who comes in copies from the first moment on, not when the first chunk of the other one is out,
+ * and is done when that one is: two chunks, and the milliseconds of a stop. It is of what the
+ * reserve has left.
+ */
+#define LEAD_MAX  (768ull << 20)
+#define LEAD_PART 4 /* of the reserve */
+
 static uint64_t min_u64(uint64_t a, uint64_t b)
 {
 	return a < b ? a : b;
@@ -40,13 +48,38 @@ static const struct sched_gpu *gpu_of(const struct sched *sched, uint32_t client
 	return &sched->gpus[sched->clients[client].gpu];
 }
 
+/* In bytes. */
+static uint64_t reserve_of(const struct sched *sched, uint32_t gpu)
+{
+	uint64_t total = sched->gpus[gpu].total, part = 100 - sched->config.reserve_percent;
+
+	return total - (total / 100 * part + total % 100 * part / 100);
+}
+
 uint64_t fit_usable(const struct sched *sched, uint32_t gpu)
 {
 	const struct sched_gpu *g = &sched->gpus[gpu];
 
-	return above(g->total / 100 * (100 - sched->config.reserve_percent) +
-			     g->total % 100 * (100 - sched->config.reserve_percent) / 100,
-		     g->external);
+	return above(g->total - reserve_of(sched, gpu), g->external);
+}
+
+static uint64_t lead_of(uint64_t reserve)
+{
+	return min_u64(reserve / LEAD_PART, LEAD_MAX);
+}
+
+uint64_t fit_room(const struct sched *sched, uint32_t gpu)
+{
+	return fit_usable(sched, gpu) + lead_of(reserve_of(sched, gpu));
+}
+
+/* What may be used now, as long as more is on its way out. */
+static uint64_t room_now(const struct sched *sched, uint32_t gpu)
+{
+	const struct sched_sums *sums = &sched->gpus[gpu].sums;
+	uint64_t lead = lead_of(above(reserve_of(sched, gpu), sums->second));
+
+	return fit_usable(sched, gpu) + min_u64(lead, sums->asked);
 }
 
 uint64_t fit_footprint(const struct sched_client *client)
@@ -186,7 +219,7 @@ static void share_running(const struct sched_client *c, struct sched_sums *share
 struct sched_sums fit_share(const struct sched_client *c)
 {
 	uint64_t charge = fit_charge(c), pinned = fixed_bytes(c);
-	struct sched_sums share = {.charged = charge, .pinned = pinned};
+	struct sched_sums share = {.charged = charge, .pinned = pinned, .second = c->memory.second};
 	bool is_coming = c->line == SCHED_LINE_COMING;
 
 	if (c->is_asked && !c->is_hung && !is_coming)
@@ -270,6 +303,7 @@ void fit_sums_add(struct sched_sums *sums, const struct sched_sums *share, uint3
 	sums->asked += wide * share->asked;
 	sums->reserved += wide * share->reserved;
 	sums->held += wide * share->held;
+	sums->second += wide * share->second;
 	sums->n_on += sign * share->n_on;
 	sums->n_fast += sign * share->n_fast;
 	sums->n_never += sign * share->n_never;
@@ -357,6 +391,7 @@ void fit_set_memory(struct sched *sched, uint32_t client, const struct sched_mem
 	c->memory.pinned = min_u64(memory->pinned, total);
 	c->memory.resident = min_u64(memory->resident, total - c->memory.pinned);
 	c->memory.swapped = min_u64(memory->swapped, FIELD_MAX);
+	c->memory.second = min_u64(memory->second, total);
 	c->memory.wanted = min_u64(memory->wanted, FIELD_MAX);
 	c->memory.wanted_pinned = min_u64(memory->wanted_pinned, FIELD_MAX);
 }
@@ -472,7 +507,7 @@ uint64_t fit_part(const struct sched *sched, uint32_t client)
 	const struct sched_client *c = &sched->clients[client];
 	const struct sched_gpu *g = gpu_of(sched, client);
 	uint64_t lack = above(c->need, fit_charge(c));
-	uint64_t part = min_u64(lack, above(fit_usable(sched, c->gpu), g->sums.charged));
+	uint64_t part = min_u64(lack, above(room_now(sched, c->gpu), g->sums.charged));
 	uint64_t least = min_u64(PART_MIN, g->total / PART_CARD);
 
 	return part < lack && part < least ? 0 : part;

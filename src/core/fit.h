@@ -6,10 +6,11 @@
  * Admission by memory: what each client is charged, what it needs, who fits.
  *
  * A client is charged max(budget, resident + pinned). Per GPU two sums matter:
- * "charged", which must not pass the usable memory (so that the card never overflows),
- * and "load", which is what stays on the card once every stopped and stopping client has
- * given up all that it can. A client is admitted when load leaves room for its need; it
- * gets its budget when charged does. In between, evictions turn the one into the other.
+ * "charged", which passes the usable memory by a part of the reserve at the most, and only
+ * while others move out (so that the card never overflows), and "load", which is what stays
+ * on the card once every stopped and stopping client has given up all that it can. A
+ * client is admitted when load leaves room for its need; it gets its budget when charged
+ * does. In between, evictions turn the one into the other.
  *
  * Everything here takes constant time: a client's share of the sums is taken out before
  * its fields change (fit_out) and put back after (fit_in).
@@ -28,6 +29,11 @@ void fit_out(struct sched *sched, uint32_t client);
 void fit_in(struct sched *sched, uint32_t client);
 
 uint64_t fit_usable(const struct sched *sched, uint32_t gpu);
+/*
+ * What there is for all of them at the most: who comes in has a lead, of what is in reserve, for
+ * as long as at least so much is on its way out.
+ */
+uint64_t fit_room(const struct sched *sched, uint32_t gpu);
 uint64_t fit_footprint(const struct sched_client *client);
 uint64_t fit_charge(const struct sched_client *client);
 /* Of its charge, what it can be asked to give up. */
@@ -76,8 +82,8 @@ uint64_t fit_to_evict(const struct sched *sched, uint32_t gpu, uint32_t client);
 /* The card has room now for what is promised to client beyond its charge. */
 bool fit_has_room(const struct sched *sched, uint32_t client);
 /*
- * What the card has room for now, of what client is to get beyond its charge. 0 if that
- * is too little to be worth a message, or if it needs the whole card.
+ * What the card has room for now, of what client is to get beyond its charge, with the lead
+ * while others move out. 0 if that is too little to be worth a message.
  */
 uint64_t fit_part(const struct sched *sched, uint32_t client);
 

@@ -71,6 +71,7 @@ struct sched_sums {
 	uint64_t asked;     /* DROP sent for so much, not yet answered */
 	uint64_t reserved;  /* promised to those that come, beyond what they are charged */
 	uint64_t held;      /* charged to those that run or stop */
+	uint64_t second;    /* of the reserve: contexts of ours */
 	uint32_t n_on;      /* run, or come */
 	uint32_t n_fast;    /* of n_on: can not be stopped just now */
 	uint32_t n_never;   /* of n_on: can never be stopped */

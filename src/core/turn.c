@@ -437,7 +437,7 @@ void turn_dispatch(struct sched *sched, uint32_t gpu)
 	} while (give(sched, gpu) || make_room(sched, gpu) || give_part(sched, gpu) ||
 		 admit_next(sched, gpu));
 
-	if (g->sums.charged > fit_usable(sched, gpu)) {
+	if (g->sums.charged > fit_room(sched, gpu)) {
 		if (!g->is_overcommitted)
 			act_report(sched, gpu, SCHED_REPORT_OVERCOMMITTED, g->sums.charged);
 		g->is_overcommitted = true;

@@ -50,6 +50,7 @@ static void take_memory(struct server *server, struct peer *peer, const struct n
 		.pinned = pinned,
 		.wanted = mem->wanted,
 		.wanted_pinned = mem->wanted_pinned,
+		.second = peer->mem.second,
 	};
 }
 

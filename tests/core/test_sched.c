@@ -188,6 +188,12 @@ static void one_that_has_outgrown_the_usable_card_still_gets_its_turn(void **sta
 	rig_at(&rig, 480 * S);
 	assert_int_equal(rig_did(&rig, 1, SCHED_ACTION_DROP)->bytes, 50 * GIB);
 	assert_int_equal(rig_release(&rig, 1, rig_mem(0, 50, 0), true), 0);
+	/* While the other one went out it had a part of the next. */
+	assert_int_equal(rig_part(&rig, 0,
+				  (struct sched_memory){.resident = 45 * GIB - GIB / 4,
+							.pinned = GIB,
+							.swapped = 52 * GIB + GIB / 4}),
+			 0);
 	assert_int_equal(rig_did(&rig, 0, SCHED_ACTION_BUDGET)->budget, 98 * GIB);
 	assert_int_equal(rig_memory(&rig, 0, rig_mem(97, 0, 1)), 0);
 	assert_int_equal(rig_state(&rig, 0), SCHED_CLIENT_RUNNING);
@@ -510,7 +516,8 @@ static void many_actions_come_in_several_steps(void **state)
 
 static void hostile_numbers_stay_within_the_card(void **state)
 {
-	struct sched_memory huge = {UINT64_MAX, UINT64_MAX, UINT64_MAX, UINT64_MAX, UINT64_MAX};
+	struct sched_memory huge = {UINT64_MAX, UINT64_MAX, UINT64_MAX,
+				    UINT64_MAX, UINT64_MAX, UINT64_MAX};
 	struct sched_event event = {.type = SCHED_EVENT_MEMORY,
 				    .memory = huge,
 				    .budget = UINT64_MAX,

@@ -13,10 +13,10 @@ PART = re.compile(r" released client=(\d+) gpu=0 grant=0 outcome=partial")
 ENDED_PART = re.compile(r"restored \d+ bytes in \d+ us, outcome 7")
 
 
-def start_two(node):
+def start_two(node, reserve="5"):
     """Each has most of the card, in pieces, and the bus is slow."""
     node.env["NVSHARE_SIM_BANDWIDTH"] = "128MiB"  # the node is as its first process says: the scheduler
-    node.start_scheduler()
+    node.start_scheduler(NVSHARE_MEMORY_RESERVE_PERCENT=reserve)
     enough = node.flag("enough")
     return enough, [
         node.app("oversub", "--size", "160MiB", "--buffers", 20, "--passes", 2, "--until", enough,
@@ -67,14 +67,36 @@ def test_more_comes_in_before_a_part_is_there(node):
     node.expect_sound_scheduler()
 
 
+def test_who_comes_in_is_ahead_by_a_part_of_the_reserve(node):
+    """A quarter of it, as long as as much is on its way out."""
+    enough, programs = start_two(node, reserve="20")
+    seen = []
+
+    def look():
+        status = node.status()
+        on_card = sum(c["memory_resident"] + c["memory_pinned"] for c in status["clients"])
+        seen.append(on_card - status["gpus"][0]["usable_memory"])
+        assert seen[-1] <= node.gpu()["total_memory"] // 20
+        return sum(ahead > 0 for ahead in seen) >= 3
+
+    until("more was there than may stay", look)
+    enough.touch()
+    for program in programs:
+        program.expect_verified()
+    assert "overcommitted" not in node.scheduler.output()
+    node.expect_empty()
+    node.expect_sound_scheduler()
+
+
 def in_the_middle(node):
     found, in_stop = parts_within_a_stop(node)
     return in_stop and len(found) >= 2 and found[-1]
 
 
+@pytest.mark.parametrize("reserve", ["5", "20"])
 @pytest.mark.parametrize("who", ["out", "in"])
-def test_the_other_goes_on_when_one_dies_in_the_middle(node, who):
-    enough, programs = start_two(node)
+def test_the_other_goes_on_when_one_dies_in_the_middle(node, who, reserve):
+    enough, programs = start_two(node, reserve)
     coming = until("a switch is in its middle", lambda: in_the_middle(node))
     ids = {p: node.client(p)["id"] for p in programs}
     victim, other = programs if (ids[programs[0]] == coming) == (who == "in") else programs[::-1]

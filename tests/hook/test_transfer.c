@@ -219,15 +219,28 @@ static void what_lies_there_for_a_second_is_closed(void **state)
 	uint64_t due;
 
 	(void)state;
-	assert_int_equal(transfer_tick(1, clock_now_ns()), UINT64_MAX);
+	assert_int_equal(transfer_tick(1, clock_now_ns(), true), UINT64_MAX);
 	transfer_aim(0, &taker, ALL);
 	assert_true(give(SIZE));
 	transfer_receive(1);
-	due = transfer_tick(1, clock_now_ns());
+	due = transfer_tick(1, clock_now_ns(), true);
 	assert_true(due <= clock_now_ns() + CLOCK_NS_PER_SEC);
-	assert_int_equal(transfer_tick(1, due - 1), due);
+	assert_int_equal(transfer_tick(1, due - 1, true), due);
 	assert_int_equal(n_files(), n + 1);
-	assert_int_equal(transfer_tick(1, due), UINT64_MAX);
+	assert_int_equal(transfer_tick(1, due, true), UINT64_MAX);
+	assert_int_equal(n_files(), n);
+}
+
+static void what_nobody_needs_is_closed_at_once(void **state)
+{
+	size_t n = n_files();
+
+	(void)state;
+	transfer_aim(0, &taker, ALL);
+	assert_true(give(SIZE));
+	transfer_receive(1);
+	assert_int_equal(n_files(), n + 1);
+	assert_int_equal(transfer_tick(1, clock_now_ns(), false), UINT64_MAX);
 	assert_int_equal(n_files(), n);
 }
 
@@ -429,6 +442,7 @@ int main(void)
 		T(what_nobody_takes_is_closed),
 		T(no_more_is_held_than_a_few),
 		T(what_lies_there_for_a_second_is_closed),
+		T(what_nobody_needs_is_closed_at_once),
 		T(the_driver_s_refusal_is_no_harm),
 		T(a_device_that_can_not_has_no_door),
 		T(what_is_not_well_formed_is_closed),

@@ -407,6 +407,7 @@ struct run {
 	enum sched_mode mode;
 	enum sched_policy policy;
 	uint32_t n_faults;
+	uint32_t reserve_percent;  /* of a card that is so much larger */
 	enum sched_priority first; /* the first client's class; the others are low */
 	const char *name;
 };
@@ -416,7 +417,7 @@ static void configure(struct sched_config *config, const struct run *run)
 	sched_config_default(config);
 	config->mode = run->mode;
 	config->policy = run->policy;
-	config->reserve_percent = 0;
+	config->reserve_percent = run->reserve_percent;
 	config->switch_mode = SCHED_SWITCH_FIXED;
 	config->switch_fixed_ns = 10 * S;
 	config->wait_bound_ns = 60 * S;
@@ -429,7 +430,7 @@ static void configure(struct sched_config *config, const struct run *run)
 /* All three hold something already: what happens from nothing on is mostly registering. */
 static void begin(struct node *node, const struct run *run)
 {
-	static const uint64_t total[] = {CARD};
+	const uint64_t total[] = {CARD * 100 / (100 - run->reserve_percent)};
 	struct sched_config config;
 
 	configure(&config, run);
@@ -455,6 +456,7 @@ int main(int argc, char **argv)
 	static const struct run runs[] = {
 		{.name = "auto"},
 		{.name = "auto, one fault", .n_faults = 1},
+		{.name = "auto, with a lead, one fault", .n_faults = 1, .reserve_percent = 50},
 		{.name = "serial", .mode = SCHED_MODE_SERIAL},
 		{.name = "serial, one fault", .mode = SCHED_MODE_SERIAL, .n_faults = 1},
 		{.name = "one is high, one fault", .n_faults = 1, .first = SCHED_PRIORITY_HIGH},

@@ -166,10 +166,10 @@ static inline void world_check(const struct world *world)
 	for (uint32_t g = 0; g < WORLD_GPUS; g++) {
 		assert(on_card[g] <= world->total[g]);
 		if (world->is_strict) {
-			assert(on_card[g] <= fit_usable(&world->sched, g));
+			assert(on_card[g] <= fit_room(&world->sched, g));
 			/* Nor will there be too much, whatever they do with what they were given.
 			 */
-			assert(may_have[g] <= fit_usable(&world->sched, g));
+			assert(may_have[g] <= fit_room(&world->sched, g));
 			/* Everybody can be made whole again. */
 			assert(pinned[g] + largest[g] <= fit_usable(&world->sched, g));
 		}

@@ -293,7 +293,7 @@ static inline uint32_t world_bring_in(struct world *world, uint32_t p, uint32_t 
 	room = world->total[proc->gpu] - world_on_card(world, proc->gpu);
 	if (world->is_strict)
 		assert(world_on_card(world, proc->gpu) + bytes <=
-		       fit_usable(&world->sched, proc->gpu));
+		       fit_room(&world->sched, proc->gpu));
 	if (bytes > room) {
 		bytes = room;
 		outcome = outcome ? outcome : 5;

@@ -225,7 +225,7 @@ static uint64_t link_timers(struct agent_link *link, uint64_t now)
 	     __atomic_load_n(&device(link->dev)->has_changed, __ATOMIC_ACQUIRE)))
 		next = earlier(next, link->report_ns);
 	next = earlier(next, agent_link_listen(link, now));
-	next = earlier(next, transfer_tick(link->dev, now));
+	next = earlier(next, transfer_tick(link->dev, now, !lease_is_open(&link->lease)));
 	if (link->is_broken)
 		next = 0;
 	next = earlier(next, agent_halt_tick(link, now));

@@ -208,8 +208,11 @@ int pager_restore(CUdevice dev, struct pager_move *ret_move)
 		pager_drop_host_copies(dev);
 		agent_give_host(dev);
 	}
-	/* What comes next is for the rest of a restore that goes on. */
-	if (move.outcome != NVSHARE_OUTCOME_PARTIAL)
+	/*
+	 * What comes next is for the rest of a restore that goes on. And after one that was ahead
+	 * of who goes out the program first runs: what it did not need is closed by the agent.
+	 */
+	if (move.outcome != NVSHARE_OUTCOME_PARTIAL && move.outcome != NVSHARE_OUTCOME_SUCCESS)
 		(void)transfer_drop(dev);
 	ret_move->bytes = move.bytes;
 	ret_move->handed = move.handed;

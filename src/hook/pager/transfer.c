@@ -254,14 +254,14 @@ int transfer_fd(CUdevice dev, uint64_t now_ns)
 	return door->fd;
 }
 
-uint64_t transfer_tick(CUdevice dev, uint64_t now_ns)
+uint64_t transfer_tick(CUdevice dev, uint64_t now_ns, bool is_needed)
 {
 	struct door *door = door_of(dev);
 	uint64_t due = UINT64_MAX;
 
 	if (!door || door->fd < 0)
 		return UINT64_MAX;
-	if (door->n_parcels && now_ns >= door->came_ns + LINGER_NS)
+	if (door->n_parcels && (!is_needed || now_ns >= door->came_ns + LINGER_NS))
 		(void)close_parcels(door);
 	if (door->n_parcels)
 		due = door->came_ns + LINGER_NS;

@@ -33,8 +33,11 @@ void transfer_close(CUdevice dev);
 /* For poll(): readable, transfer_receive(). -1: nothing is to be waited for. */
 int transfer_fd(CUdevice dev, uint64_t now_ns);
 void transfer_receive(CUdevice dev);
-/* Frees what nobody has needed for a second. When it is to be called again; UINT64_MAX: never. */
-uint64_t transfer_tick(CUdevice dev, uint64_t now_ns);
+/*
+ * Frees what nobody has needed for a second, and all if nothing is out that could need it. When
+ * it is to be called again; UINT64_MAX: never.
+ */
+uint64_t transfer_tick(CUdevice dev, uint64_t now_ns, bool is_needed);
 
 /* Until the next call up to bytes of what dev gives up go to door; 0: nothing does. */
 void transfer_aim(CUdevice dev, const struct nvshare_door *door, uint64_t bytes);
