@@ -21,11 +21,9 @@
 
 /*
  * Who comes in copies from the first moment on, not when the first chunk of the other one is out,
- * and is done when that one is: two chunks, and the milliseconds of a stop. It is of what the
- * reserve has left.
+ * and is done when that one still has as much to move. It is of what the reserve has left.
  */
-#define LEAD_MAX  (768ull << 20)
-#define LEAD_PART 4 /* of the reserve */
+#define LEAD_PART 2 /* of the reserve */
 
 static uint64_t min_u64(uint64_t a, uint64_t b)
 {
@@ -63,23 +61,20 @@ uint64_t fit_usable(const struct sched *sched, uint32_t gpu)
 	return above(g->total - reserve_of(sched, gpu), g->external);
 }
 
-static uint64_t lead_of(uint64_t reserve)
-{
-	return min_u64(reserve / LEAD_PART, LEAD_MAX);
-}
-
 uint64_t fit_room(const struct sched *sched, uint32_t gpu)
 {
-	return fit_usable(sched, gpu) + lead_of(reserve_of(sched, gpu));
+	return fit_usable(sched, gpu) + reserve_of(sched, gpu) / LEAD_PART;
+}
+
+static uint64_t lead_now(const struct sched *sched, uint32_t gpu)
+{
+	return above(reserve_of(sched, gpu), sched->gpus[gpu].sums.second) / LEAD_PART;
 }
 
 /* What may be used now, as long as more is on its way out. */
 static uint64_t room_now(const struct sched *sched, uint32_t gpu)
 {
-	const struct sched_sums *sums = &sched->gpus[gpu].sums;
-	uint64_t lead = lead_of(above(reserve_of(sched, gpu), sums->second));
-
-	return fit_usable(sched, gpu) + min_u64(lead, sums->asked);
+	return fit_usable(sched, gpu) + min_u64(lead_now(sched, gpu), sched->gpus[gpu].sums.asked);
 }
 
 uint64_t fit_footprint(const struct sched_client *client)
@@ -499,16 +494,31 @@ bool fit_has_room(const struct sched *sched, uint32_t client)
 	const struct sched_client *c = &sched->clients[client];
 
 	return gpu_of(sched, client)->sums.charged - c->share.charged + c->weight <=
-	       fit_usable(sched, c->gpu);
+	       room_now(sched, c->gpu);
+}
+
+/* What of lack there is room for; 0: too little to be worth a message. */
+static uint64_t part_of(const struct sched_gpu *g, uint64_t lack, uint64_t room)
+{
+	uint64_t part = min_u64(lack, above(room, g->sums.charged));
+	uint64_t least = min_u64(PART_MIN, g->total / PART_CARD);
+
+	return part < lack && part < least ? 0 : part;
 }
 
 uint64_t fit_part(const struct sched *sched, uint32_t client)
 {
 	const struct sched_client *c = &sched->clients[client];
-	const struct sched_gpu *g = gpu_of(sched, client);
-	uint64_t lack = above(c->need, fit_charge(c));
-	uint64_t part = min_u64(lack, above(room_now(sched, c->gpu), g->sums.charged));
-	uint64_t least = min_u64(PART_MIN, g->total / PART_CARD);
 
-	return part < lack && part < least ? 0 : part;
+	return part_of(gpu_of(sched, client), above(c->need, fit_charge(c)),
+		       room_now(sched, c->gpu));
+}
+
+uint64_t fit_ahead(const struct sched *sched, uint32_t client)
+{
+	const struct sched_client *c = &sched->clients[client];
+	uint64_t lack = above(fit_need(sched, client), fit_charge(c));
+
+	return part_of(gpu_of(sched, client), min_u64(lack, c->memory.swapped),
+		       fit_usable(sched, c->gpu) + lead_now(sched, c->gpu));
 }

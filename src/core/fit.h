@@ -86,5 +86,10 @@ bool fit_has_room(const struct sched *sched, uint32_t client);
  * while others move out. 0 if that is too little to be worth a message.
  */
 uint64_t fit_part(const struct sched *sched, uint32_t client);
+/*
+ * The same for client, which waits, before others are asked to move out for it: as much as they
+ * will be, at the most, so that no more is used than with the lead.
+ */
+uint64_t fit_ahead(const struct sched *sched, uint32_t client);
 
 #endif

@@ -203,8 +203,9 @@ static enum released released_means(const struct sched_client *c, const struct s
 	switch (c->state) {
 	case SCHED_CLIENT_IDLE:
 	case SCHED_CLIENT_WAITING:
-		/* Put back while it restored: what it has brought in is worth to know. */
-		if (event->grant == 0 && event->is_part && event->epoch == c->epoch && !c->is_asked)
+		/* It restores ahead of its turn, or was put back while it did: that is worth to
+		 * know. */
+		if (event->grant == 0 && event->outcome && event->epoch == c->epoch && !c->is_asked)
 			return REL_ALIVE;
 		if (event->grant != 0 || !is_answer)
 			return REL_STALE;
@@ -229,6 +230,19 @@ static enum released released_means(const struct sched_client *c, const struct s
 	}
 	assert(!"client state out of range");
 	return REL_STALE;
+}
+
+/* It waits, and has ended what it brought in ahead: nothing more of that will be used. */
+static void end_ahead(struct sched *sched, const struct sched_event *event)
+{
+	struct sched_client *c = &sched->clients[event->client];
+
+	if (c->state != SCHED_CLIENT_WAITING || c->is_asked || event->epoch != c->epoch ||
+	    event->budget >= c->budget)
+		return;
+	fit_out(sched, event->client);
+	c->budget = event->budget;
+	fit_in(sched, event->client);
 }
 
 int hear_released(struct sched *sched, const struct sched_event *event)
@@ -264,6 +278,8 @@ int hear_released(struct sched *sched, const struct sched_event *event)
 		else if (means == REL_RESTORE_FAILED ||
 			 (means == REL_RESTORED_PART && !turn_restored_part(sched, event->client)))
 			stop_restore_failed(sched, event->client, event->outcome);
+		else
+			end_ahead(sched, event);
 	}
 
 	if (c->state == SCHED_CLIENT_RUNNING)

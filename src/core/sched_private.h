@@ -168,6 +168,7 @@ struct sched_gpu {
 	bool is_dirty;         /* to be looked at before the step ends, or in the next one */
 	bool is_overcommitted; /* and reported */
 	bool is_prepared;      /* the victims of head know */
+	bool is_ahead;         /* head has been given what can come in before they stop */
 	uint32_t head;         /* whom room is planned for, by due_ns */
 	uint32_t restoring;    /* the one client that is_given */
 	uint64_t total, external;

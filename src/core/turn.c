@@ -22,6 +22,9 @@
 /* More than any look at a GPU can need: each round sends, moves or admits a client. */
 #define ROUNDS_MAX 4096
 
+/* What comes ahead is told so many times sooner than it should need. */
+#define AHEAD_TIMES 2
+
 static uint64_t min_u64(uint64_t a, uint64_t b)
 {
 	return a < b ? a : b;
@@ -346,6 +349,7 @@ static void set_head(struct sched *sched, uint32_t gpu, uint32_t head)
 	}
 	g->head = head;
 	g->is_prepared = false;
+	g->is_ahead = false;
 }
 
 /*
@@ -399,11 +403,44 @@ static bool admit_next(struct sched *sched, uint32_t gpu)
 	return admit_stalled(sched, gpu);
 }
 
-/* When to look again by ourselves: somebody ages, or the victims are to prepare, or to stop. */
+/* When head is to bring in bytes before its victims stop, at due_ns. */
+static uint64_t ahead_ns(const struct sched *sched, uint32_t gpu, uint64_t bytes, uint64_t due_ns)
+{
+	const struct sched_gpu *g = &sched->gpus[gpu];
+	const struct sched_client *c = &sched->clients[g->head];
+	uint64_t takes_ns;
+
+	if (bytes == 0 || g->is_ahead || g->bandwidth == 0 || g->coming.n > 0 || c->is_asked ||
+	    c->state != SCHED_CLIENT_WAITING)
+		return SCHED_NO_DEADLINE;
+	takes_ns = min_u64(AHEAD_TIMES * quantum_swap(sched, gpu, bytes), sched->config.prepare_ns);
+	return due_ns - min_u64(takes_ns, due_ns);
+}
+
+/*
+ * The bus is free while others compute: what head brings in now, into what the reserve can do
+ * without, nobody waits for when they stop. It still waits for its turn.
+ */
+static void come_ahead(struct sched *sched, uint32_t client, uint64_t bytes)
+{
+	struct sched_client *c = &sched->clients[client];
+
+	fit_out(sched, client);
+	c->budget = fit_charge(c) + bytes;
+	stop_epoch(c, false);
+	fit_in(sched, client);
+	emit_budget(sched, client);
+	sched->gpus[c->gpu].is_ahead = true;
+}
+
+/*
+ * When to look again by ourselves: somebody ages, or the victims are to prepare, or to stop, or
+ * who waits for that is to begin.
+ */
 static void set_wake(struct sched *sched, uint32_t gpu)
 {
 	struct sched_gpu *g = &sched->gpus[gpu];
-	uint64_t due_ns, prepare_ns = sched->config.prepare_ns;
+	uint64_t due_ns, begin_ns, bytes, prepare_ns = sched->config.prepare_ns;
 	uint64_t ages_ns = line_ages_ns(sched, gpu);
 
 	g->wake_ns = ages_ns;
@@ -419,6 +456,12 @@ static void set_wake(struct sched *sched, uint32_t gpu)
 		plan_prepare(sched, g->head);
 	}
 	g->wake_ns = min_u64(g->wake_ns, g->is_prepared ? due_ns : due_ns - prepare_ns);
+	bytes = fit_ahead(sched, g->head);
+	begin_ns = ahead_ns(sched, gpu, bytes, due_ns);
+	if (begin_ns <= sched->now_ns && act_has_room(sched))
+		come_ahead(sched, g->head, bytes);
+	else
+		g->wake_ns = min_u64(g->wake_ns, begin_ns);
 }
 
 void turn_dispatch(struct sched *sched, uint32_t gpu)

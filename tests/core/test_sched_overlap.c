@@ -94,78 +94,6 @@ static void what_has_gone_is_given_on_before_the_rest_has(void **state)
 	assert_int_equal(charged(), 100);
 }
 
-#define LEAD (GIB / 4 * 3)
-#define HALF (GIB / 2)
-
-/* Of 80. */
-static struct sched_memory with_lead(uint64_t resident)
-{
-	return (struct sched_memory){.resident = resident * GIB + LEAD,
-				     .swapped = (80 - resident) * GIB - LEAD};
-}
-
-/* Of 5 GiB that are to stay free some may be used as long as more is on its way out. */
-static void who_comes_is_ahead_of_who_goes_by_a_part_of_the_reserve(void **state)
-{
-	(void)state;
-	rig.config.reserve_percent = 5;
-	assert_int_equal(rig_config(&rig), 0);
-	rig_run(&rig, 0, 80);
-	rig_join(&rig, 1);
-	rig_clear(&rig);
-	rig_request(&rig, 1, rig_mem(0, 80, 0));
-	rig_at(&rig, 20 * S);
-	assert_int_equal(rig_did(&rig, 0, SCHED_ACTION_DROP)->bytes, 65 * GIB);
-	assert_int_equal(rig_did(&rig, 1, SCHED_ACTION_BUDGET)->budget, 15 * GIB + LEAD);
-	progress(0, rig_mem(70, 10, 0));
-	assert_int_equal(part(1, with_lead(15)), 0);
-	assert_int_equal(rig_did(&rig, 1, SCHED_ACTION_BUDGET)->budget, 25 * GIB + LEAD);
-	assert_int_equal(rig_release(&rig, 0, rig_mem(15, 65, 0), true), 0);
-	assert_int_equal(part(1, with_lead(25)), 0);
-	assert_int_equal(budget_of(1), 80);
-	assert_int_equal(charged(), 95);
-}
-
-/* Of the reserve contexts of ours have 4.5 GiB, so that half of one is left. */
-static void the_lead_is_of_what_the_reserve_has_left(void **state)
-{
-	struct sched_memory memory = rig_mem(0, 80, 0);
-
-	(void)state;
-	rig.config.reserve_percent = 5;
-	assert_int_equal(rig_config(&rig), 0);
-	rig_run(&rig, 0, 80);
-	rig_join(&rig, 1);
-	rig_clear(&rig);
-	memory.second = 4 * GIB + HALF;
-	rig_request(&rig, 1, memory);
-	rig_at(&rig, 20 * S);
-	assert_int_equal(rig_did(&rig, 1, SCHED_ACTION_BUDGET)->budget, 15 * GIB + HALF / 4);
-}
-
-static void what_is_little_comes_before_it_has_gone(void **state)
-{
-	struct sched_memory left = {.resident = 80 * GIB - HALF / 2, .swapped = HALF / 2};
-
-	(void)state;
-	rig.config.reserve_percent = 5;
-	assert_int_equal(rig_config(&rig), 0);
-	rig_run(&rig, 0, 80);
-	rig_join(&rig, 1);
-	rig_clear(&rig);
-	rig_request(&rig, 1, (struct sched_memory){.swapped = 15 * GIB + HALF / 2});
-	rig_at(&rig, 20 * S);
-	assert_int_equal(rig_did(&rig, 0, SCHED_ACTION_DROP)->bytes, HALF / 2);
-	assert_int_equal(rig_did(&rig, 1, SCHED_ACTION_BUDGET)->budget, 15 * GIB + HALF / 2);
-	rig_join(&rig, 2);
-	rig_clear(&rig);
-	rig_request(&rig, 2, rig_mem(0, 80, 0));
-	assert_null(rig_did(&rig, 2, SCHED_ACTION_BUDGET));
-	assert_int_equal(rig_release(&rig, 0, left, true), 0);
-	assert_null(rig_did(&rig, 2, SCHED_ACTION_BUDGET));
-	assert_int_equal(charged(), 95);
-}
-
 /* 0 has 10 pinned, so 90 of the 95 that 1 needs are there: the rest it may try to find. */
 static void more_than_the_card_comes_in_parts_as_far_as_there_is_room(void **state)
 {
@@ -370,7 +298,9 @@ static void one_put_back_while_it_restores_is_not_waited_for(void **state)
 	rig_clear(&rig);
 	rig_at(&rig, 30 * S);
 	assert_int_equal(rig_did(&rig, 0, SCHED_ACTION_DROP)->bytes, 60 * GIB);
+	assert_int_equal(budget_of(1), 20);
 	assert_int_equal(rig_release(&rig, 0, rig_mem(20, 60, 0), true), 0);
+	assert_int_equal(part(1, rig_mem(20, 60, 0)), 0);
 	assert_int_equal(budget_of(1), 80);
 }
 
@@ -540,9 +470,6 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		T(what_is_free_is_restored_before_anything_has_gone),
 		T(what_has_gone_is_given_on_before_the_rest_has),
-		T(who_comes_is_ahead_of_who_goes_by_a_part_of_the_reserve),
-		T(the_lead_is_of_what_the_reserve_has_left),
-		T(what_is_little_comes_before_it_has_gone),
 		T(more_than_the_card_comes_in_parts_as_far_as_there_is_room),
 		T(little_is_not_worth_a_message),
 		T(a_report_of_an_older_budget_frees_nothing),

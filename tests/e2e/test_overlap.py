@@ -68,7 +68,7 @@ def test_more_comes_in_before_a_part_is_there(node):
 
 
 def test_who_comes_in_is_ahead_by_a_part_of_the_reserve(node):
-    """A quarter of it, as long as as much is on its way out."""
+    """Half of it, as long as as much is on its way out."""
     enough, programs = start_two(node, reserve="20")
     seen = []
 
@@ -76,10 +76,40 @@ def test_who_comes_in_is_ahead_by_a_part_of_the_reserve(node):
         status = node.status()
         on_card = sum(c["memory_resident"] + c["memory_pinned"] for c in status["clients"])
         seen.append(on_card - status["gpus"][0]["usable_memory"])
-        assert seen[-1] <= node.gpu()["total_memory"] // 20
+        assert seen[-1] <= node.gpu()["total_memory"] // 10
         return sum(ahead > 0 for ahead in seen) >= 3
 
     until("more was there than may stay", look)
+    enough.touch()
+    for program in programs:
+        program.expect_verified()
+    assert "overcommitted" not in node.scheduler.output()
+    node.expect_empty()
+    node.expect_sound_scheduler()
+
+
+def ahead(node):
+    """Who waits and has come into the reserve, and who runs all the while."""
+    status = node.status()
+    by_state = {c["state"]: c["id"] for c in status["clients"]}
+    on_card = sum(c["memory_resident"] + c["memory_pinned"] for c in status["clients"])
+    if set(by_state) == {"waiting", "running"} and on_card > status["gpus"][0]["usable_memory"]:
+        return by_state
+    return None
+
+
+@pytest.mark.parametrize("who", ["nobody", "running", "waiting"])
+def test_who_is_next_comes_in_before_the_turn_ends(node, who):
+    """And the other goes on when one dies then."""
+    enough, programs = start_two(node, reserve="20")
+    by_state = until("more was there than may stay, and nobody stopped", lambda: ahead(node))
+    ids = {node.client(p)["id"]: p for p in programs}
+    if who != "nobody":
+        victim = ids[by_state[who]]
+        programs.remove(victim)
+        victim.kill()
+        victim.wait()
+        until("the other runs", lambda: node.client(programs[0])["state"] == "running")
     enough.touch()
     for program in programs:
         program.expect_verified()

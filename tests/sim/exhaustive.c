@@ -148,7 +148,7 @@ static uint64_t hash_of(const struct node *node)
 		mix_list(&hash, world->clients, &g->place[place], SCHED_LINK_PLACE);
 	mix_list(&hash, world->clients, &g->queue, SCHED_LINK_LINE);
 	mix_list(&hash, world->clients, &g->coming, SCHED_LINK_LINE);
-	mix(&hash, g->is_dirty | g->is_prepared << 1 | g->is_overcommitted << 2);
+	mix(&hash, g->is_dirty | g->is_prepared << 1 | g->is_overcommitted << 2 | g->is_ahead << 3);
 	mix(&hash, g->head);
 	mix(&hash, g->restoring);
 	mix(&hash, g->external);
@@ -408,6 +408,7 @@ struct run {
 	enum sched_policy policy;
 	uint32_t n_faults;
 	uint32_t reserve_percent;  /* of a card that is so much larger */
+	uint64_t prepare_ns;       /* 0: nothing comes in before others are to stop */
 	enum sched_priority first; /* the first client's class; the others are low */
 	const char *name;
 };
@@ -421,7 +422,7 @@ static void configure(struct sched_config *config, const struct run *run)
 	config->switch_mode = SCHED_SWITCH_FIXED;
 	config->switch_fixed_ns = 10 * S;
 	config->wait_bound_ns = 60 * S;
-	config->prepare_ns = 0;
+	config->prepare_ns = run->prepare_ns;
 	config->answer_ns = 15 * S;
 	config->heartbeat_ns = 40 * S;
 	config->heartbeat_limit_ns = 90 * S;
@@ -457,6 +458,15 @@ int main(int argc, char **argv)
 		{.name = "auto"},
 		{.name = "auto, one fault", .n_faults = 1},
 		{.name = "auto, with a lead, one fault", .n_faults = 1, .reserve_percent = 50},
+		{.name = "auto, ahead of stops, one fault",
+		 .n_faults = 1,
+		 .reserve_percent = 20,
+		 .prepare_ns = S},
+		{.name = "serial, ahead of stops, one fault",
+		 .mode = SCHED_MODE_SERIAL,
+		 .n_faults = 1,
+		 .reserve_percent = 20,
+		 .prepare_ns = S},
 		{.name = "serial", .mode = SCHED_MODE_SERIAL},
 		{.name = "serial, one fault", .mode = SCHED_MODE_SERIAL, .n_faults = 1},
 		{.name = "one is high, one fault", .n_faults = 1, .first = SCHED_PRIORITY_HIGH},

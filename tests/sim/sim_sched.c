@@ -353,8 +353,8 @@ static void configure(struct sim *sim, uint64_t *ret_total)
 }
 
 struct result {
-	uint64_t hash, n_steps, n_grants, n_drops, n_hung, n_refused, n_progress, n_parts, n_told,
-		n_spawned, wait_max_ns, end_ns;
+	uint64_t hash, n_steps, n_grants, n_drops, n_hung, n_refused, n_progress, n_parts, n_ahead,
+		n_told, n_spawned, wait_max_ns, end_ns;
 };
 
 static bool is_over(const struct sim *sim)
@@ -424,8 +424,9 @@ static struct result run(uint64_t seed, int faults)
 	free(sim.queue.at);
 	result = (struct result){sim.world.hash,       sim.world.n_steps, sim.world.n_grants,
 				 sim.world.n_drops,    sim.world.n_hung,  sim.world.n_refused,
-				 sim.world.n_progress, sim.world.n_parts, sim.world.n_told,
-				 sim.n_spawned,        sim.wait_max_ns,   sim.world.now};
+				 sim.world.n_progress, sim.world.n_parts, sim.world.n_ahead,
+				 sim.world.n_told,     sim.n_spawned,     sim.wait_max_ns,
+				 sim.world.now};
 	return result;
 }
 
@@ -465,6 +466,7 @@ int main(int argc, char **argv)
 		all.n_refused += a.n_refused;
 		all.n_progress += a.n_progress;
 		all.n_parts += a.n_parts;
+		all.n_ahead += a.n_ahead;
 		all.n_told += a.n_told;
 		all.n_spawned += a.n_spawned;
 		all.wait_max_ns = later(all.wait_max_ns, a.wait_max_ns);
@@ -479,8 +481,8 @@ int main(int argc, char **argv)
 	printf("sim_sched: %" PRIu64 " seeds passed, 0 failed: %" PRIu64 " steps, %" PRIu64
 	       " programs, %" PRIu64 " grants, %" PRIu64 " drops, %" PRIu64 " hung, %" PRIu64
 	       " refused, %" PRIu64 " reports on the way, %" PRIu64 " restores in part, %" PRIu64
-	       " told before their end\n",
+	       " ahead of a stop, %" PRIu64 " told before their end\n",
 	       n_seeds, all.n_steps, all.n_spawned, all.n_grants, all.n_drops, all.n_hung,
-	       all.n_refused, all.n_progress, all.n_parts, all.n_told);
+	       all.n_refused, all.n_progress, all.n_parts, all.n_ahead, all.n_told);
 	return 0;
 }

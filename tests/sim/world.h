@@ -79,6 +79,7 @@ struct world {
 	uint64_t n_grants, n_drops, n_hung, n_refused, n_steps;
 	uint64_t n_cut;               /* stopped before they had a turn */
 	uint64_t n_progress, n_parts; /* reports from within an eviction; restores in part */
+	uint64_t n_ahead;             /* restores that began before others were to stop */
 	uint64_t n_told;              /* restores that told so before they had ended */
 	/* The driver's: something is in the queue, or work has begun. May be NULL. */
 	void (*on_up)(struct world *world, uint32_t p);
@@ -208,6 +209,8 @@ static inline void world_note(struct world *world, const struct sched_action *a)
 	world->n_grants += a->type == SCHED_ACTION_GRANT;
 	world->n_drops += a->type == SCHED_ACTION_DROP;
 	world->n_refused += a->type == SCHED_ACTION_REFUSE;
+	world->n_ahead += a->type == SCHED_ACTION_BUDGET &&
+			  world->clients[a->client].state == SCHED_CLIENT_WAITING;
 	if (a->type == SCHED_ACTION_REPORT && a->report == SCHED_REPORT_HUNG) {
 		world->n_hung++;
 		world->may_overlap = true;

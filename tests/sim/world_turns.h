@@ -51,11 +51,14 @@ static inline uint64_t world_turn_min(const struct sched_config *config)
 	return turn < second ? turn : second;
 }
 
+/* It comes, or had what it came for at once, out of the reserve. */
 static inline bool world_has_critical(const struct world *world, uint32_t gpu)
 {
 	for (uint32_t p = 0; p < WORLD_PROCS; p++) {
-		if (world->clients[p].gpu == gpu && world->clients[p].is_resident &&
-		    world->clients[p].line != SCHED_LINE_NONE)
+		const struct sched_client *c = &world->clients[p];
+
+		if (c->gpu == gpu && c->is_resident &&
+		    (c->line != SCHED_LINE_NONE || c->turn_ns == world->now))
 			return true;
 	}
 	return false;
