@@ -3,7 +3,7 @@
 
 A program that is not under the library holds the rest of the card. Times of the moves
 come from the library's log; a whole switch is from the scheduler's order to stop (drop)
-to its leave to run (grant).
+to its leave to run (grant). What was brought in before that order counts by itself (ahead).
 """
 
 import os
@@ -15,6 +15,8 @@ import rig as rigs
 
 # Percent of the card that the scheduler leaves alone: both second contexts must find room there.
 RESERVE = int(os.environ.get("NVSHARE_MEMORY_RESERVE_PERCENT", "2"))
+
+LATE = 0.1  # seconds: what a program says of a switch may come so long after it
 
 
 class Switches:
@@ -32,15 +34,19 @@ class Switches:
         self.rows = []
         drops = self.rig.scheduler.find(r"drop client=(\d+) gpu=0 grant=[1-9]", since)
         ends = [at for at, _ in drops[1:]] + [time.monotonic()]
+        before = since  # from the last grant on
         for (dropped, drop), end in zip(drops, ends):
             out = programs.get(by_client.get(drop[1]))
             granted, into = self.granted(drop[1], dropped, end, by_client)
             into = programs.get(into)
             # Who made room for one that was running already has nobody come in after it.
-            self.rows.append({"whole": granted - dropped if into else None,
+            self.rows.append({"dropped": dropped, "granted": granted,
+                              "whole": granted - dropped if into else None,
                               **self.moved(out, "out", dropped, granted),
                               **self.moved(into, "in", dropped, granted),
+                              "ahead_bytes": self.moved(into, "in", before, dropped, 0)["in_bytes"],
                               **self.stopped(out, dropped, granted)})
+            before = granted + LATE
         return self.rows
 
     def granted(self, dropped, since, until, by_client):
@@ -51,10 +57,11 @@ class Switches:
         return until, None
 
     @staticmethod
-    def moved(program, way, since, until):
+    def moved(program, way, since, until, late=None):
         pattern = (r"evicted (\d+) of \d+ bytes in (\d+) us" if way == "out"
                    else r"restored (\d+) bytes in (\d+) us")
-        found = [m for at, m in (program.find(pattern, since) if program else []) if at <= until + 0.1]
+        late = LATE if late is None else late
+        found = [m for at, m in (program.find(pattern, since) if program else []) if at <= until + late]
         return {f"{way}_bytes": sum(int(m[1]) for m in found),
                 f"{way}_seconds": sum(int(m[2]) for m in found) / 1e6}
 
@@ -105,7 +112,7 @@ class Card:
         self.until.touch()
         self.rig.expect(self.holder, 60, "left=")
 
-    def start(self, name, n_bytes, flag, n_graphs="1", passes="0", n_buffers=0, **env):
+    def start(self, name, n_bytes, flag, n_graphs="1", passes="0", n_buffers=0, is_verbose=False, **env):
         """
         At the edge of its budget the library asks for 64 MiB ahead of small allocations: so
         buffers are larger, and what the program needs besides is there from the start.
@@ -114,6 +121,7 @@ class Card:
         return self.rig.app(name, "oversub", "--name", name, "--size", str(n_bytes),
                             "--buffers", str(n_buffers), "--passes", passes, "--rounds", "4",
                             "--sums", "--resident", n_graphs, *(["--until", str(flag)] if flag else []),
+                            *(["--verbose"] if is_verbose else []),
                             NVSHARE_DEBUG="1", **env)
 
     def look(self, programs):

@@ -37,14 +37,14 @@ def print_rows(label, rows, one_way):
     """One line of the table; what it says as a dict."""
     n_out, n_in = median(rows, "out_bytes"), median(rows, "in_bytes")
     out_s, in_s, whole = (median(rows, k) for k in ("out_seconds", "in_seconds", "whole"))
-    moved = max(n_out, n_in)
+    moved = max(n_out, n_in + median(rows, "ahead_bytes"))
     ideal = moved / one_way if one_way else 0.0
     frozen = sum(bool(row.get("frozen")) for row in rows)
 
     def rate(n_bytes, seconds):
         return f"{n_bytes / seconds / rigs.GIB:8.1f}" if seconds else "       -"
 
-    print(f"{label:<26} {len(rows):2} {moved / rigs.GIB:8.3f} {median(rows, 'stop_seconds') * 1e3:8.1f}"
+    print(f"{label:<26} {len(rows):2} {moved / rigs.GIB:8.3f} {median(rows, 'ahead_bytes') / rigs.GIB:6.3f} {median(rows, 'stop_seconds') * 1e3:8.1f}"
           f" {out_s * 1e3:9.1f} {rate(n_out, out_s)} {in_s * 1e3:9.1f} {rate(n_in, in_s)}"
           f" {whole * 1e3:9.1f} {whole / ideal if ideal and whole else 0:6.2f} {frozen:6}", flush=True)
     return {"label": label, "bytes": moved, "whole": whole, "out": out_s, "in": in_s}
@@ -104,7 +104,7 @@ def main():
         if args.calibrate != "0":
             card.both_ways(rigs.size(args.calibrate), WARM, turn(rigs.size(args.calibrate)))
         print(f"pinned by each program: {card.pinned / rigs.MIB:.0f} MiB")
-        print(f"{'medians':<26} {'n':>2} {'GiB':>8} {'stop ms':>8} {'out ms':>9} {'GiB/s':>8}"
+        print(f"{'medians':<26} {'n':>2} {'GiB':>8} {'ahead':>6} {'stop ms':>8} {'out ms':>9} {'GiB/s':>8}"
               f" {'in ms':>9} {'GiB/s':>8} {'whole ms':>9} {'ratio':>6} {'frozen':>6}")
         points = []
         for text in args.sizes.split(","):
@@ -121,7 +121,8 @@ def main():
         if args.one_way != "0":
             n_bytes = rigs.size(args.one_way)
             print_rows(f"{rigs.nice(n_bytes)}, one way", card.one_way(n_bytes), one_way)
-        print("ratio: whole / (GiB / the slower one-way pinned copy); target 1.15")
+        print("ratio: whole / (GiB / the slower one-way pinned copy); target 1.15."
+              " ahead: GiB of it that came in before the other one was told to stop")
         if "in, beside out and frees" in bandwidths:
             print("the same for nothing but copies both ways at once while as much is freed:"
                   f" {one_way / bandwidths['in, beside out and frees']:.2f}")
