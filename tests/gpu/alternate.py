@@ -31,25 +31,8 @@ def passes_of(program):
     return [at for at, _ in program.find(r" pass \d+/")]
 
 
-def lost(programs, rows, usual):
-    """
-    Seconds beyond the usual ones of a pass from one pass's end to the next one's, whoever's:
-    of those with a switch in them what the switch did not take, and of all others.
-    """
-    ends = sorted(at for program in programs for at in passes_of(program))
-    around = elsewhere = 0.0
-    for before, after in zip(ends, ends[1:]):
-        more = after - before - usual
-        switches = [row for row in rows if before < row["granted"] and row["dropped"] < after]
-        if switches:
-            around += more - sum(row["whole"] or row["out_seconds"] for row in switches)
-        else:
-            elsewhere += more
-    return around, elsewhere
-
-
 def run_alone(card, n_bytes, seconds):
-    """passes, seconds, the usual seconds of a pass"""
+    """passes, seconds"""
     flag = card.rig.flag()
     program = card.start("alone", n_bytes, flag, is_verbose=True)
     program.wait(seconds)
@@ -61,11 +44,11 @@ def run_alone(card, n_bytes, seconds):
     usual = statistics.median(b - a for a, b in zip(ends, ends[1:]))
     print(f"alone: {passes} passes in {program.end - program.start:.2f} s, {usual * 1e3:.2f} ms each,"
           f" the first after {ends[0] - program.start:.2f} s", flush=True)
-    return passes, program.end - program.start, usual
+    return passes, program.end - program.start
 
 
 def run_both(card, n_bytes, passes, patience):
-    """programs, seconds, rows of the switches"""
+    """seconds, rows of the switches"""
     begin = time.monotonic()
     programs = [card.start(name, n_bytes, None, passes=passes, is_verbose=True) for name in ("first", "second")]
     for program in programs:
@@ -73,7 +56,7 @@ def run_both(card, n_bytes, passes, patience):
     for program in programs:
         life(program, begin)
     seconds = max(p.end for p in programs) - begin
-    return programs, seconds, cards.Switches(card.rig).collect(programs, begin)
+    return seconds, cards.Switches(card.rig).collect(programs, begin)
 
 
 def main():
@@ -96,8 +79,8 @@ def main():
         if args.warm:
             subprocess.run([sys.executable, HERE / "warm_host.py", args.warm], check=True)
         card.rig.start_scheduler(**settings)
-        passes, alone, usual = run_alone(card, n_bytes, args.alone)
-        programs, both, rows = run_both(card, n_bytes, passes, 3 * alone + 20)
+        passes, alone = run_alone(card, n_bytes, args.alone)
+        both, rows = run_both(card, n_bytes, passes, 3 * alone + 20)
         moved = [sum(row[key] for row in rows) for key in ("out_bytes", "in_bytes", "ahead_bytes")]
         moved[1] += moved[2]
         switching = sum(row["whole"] or row["out_seconds"] for row in rows)
@@ -107,8 +90,6 @@ def main():
               f" {moved[0] / rigs.GIB:.1f} GiB out, {moved[1] / rigs.GIB:.1f} GiB in, {moved[2] / rigs.GIB:.1f} GiB of it ahead of the end of a turn")
         print(f"switching took {switching:.2f} s, {switching / both:.2%} of the time;"
               f" moving memory {moving:.2f} s, {moving / both:.2%}")
-        around, elsewhere = lost(programs, rows, usual)
-        print(f"passes beside that took longer than alone by {around:.2f} s around switches, {elsewhere:.2f} s elsewhere")
         print(f"both against twice one alone: {ratio:.4f} (target {args.target})")
         failed = not rows or ratio > args.target
         if not rows:
