@@ -19,7 +19,8 @@ def colour(name):
 def plot_latency(rows, pyplot):
     """Bars of the 99th percentile, a mark at the median; one panel a kind of requests."""
     kinds = list(dict.fromkeys(row[0] for row in rows))
-    figure, panels = pyplot.subplots(1, len(kinds), figsize=(5 * len(kinds), 5), squeeze=False)
+    figure, panels = pyplot.subplots(1, len(kinds), figsize=(6 * len(kinds), 5), squeeze=False,
+                                     layout="constrained")
     for axes, kind in zip(panels[0], kinds):
         some = [row for row in rows if row[0] == kind]
         names = [way if beside == "-" else f"{beside}: {way}" for _, beside, way, _, _ in some]
@@ -36,7 +37,7 @@ def plot_latency(rows, pyplot):
 
 def plot_asked(points, what, pyplot):
     """Asked against got, both percent."""
-    figure, axes = pyplot.subplots(figsize=(5, 5))
+    figure, axes = pyplot.subplots(figsize=(5, 5), layout="constrained")
     axes.plot([0, 100], [0, 100], "k:", linewidth=1)
     axes.plot([asked for asked, _ in points], [got for _, got in points], "o")
     axes.set_xlabel(f"{what}, asked, %")
@@ -70,8 +71,7 @@ def main():
     else:
         print("no plot: nothing was measured")
         return 0
-    figure.tight_layout()
-    figure.savefig(args.picture, dpi=110, bbox_inches="tight")
+    figure.savefig(args.picture, dpi=110)
     print(f"plot: {args.picture.rsplit('/', 1)[-1]}")
     return 0
 

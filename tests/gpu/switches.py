@@ -34,7 +34,7 @@ def measure_bandwidth(rig, args):
 
 
 def print_rows(label, rows, one_way):
-    """One line of the table; what it says as a dict."""
+    """One line of the table; the seconds of a whole switch."""
     n_out, n_in = median(rows, "out_bytes"), median(rows, "in_bytes")
     out_s, in_s, whole = (median(rows, k) for k in ("out_seconds", "in_seconds", "whole"))
     moved = max(n_out, n_in + median(rows, "ahead_bytes"))
@@ -47,32 +47,7 @@ def print_rows(label, rows, one_way):
     print(f"{label:<26} {len(rows):2} {moved / rigs.GIB:8.3f} {median(rows, 'ahead_bytes') / rigs.GIB:6.3f} {median(rows, 'stop_seconds') * 1e3:8.1f}"
           f" {out_s * 1e3:9.1f} {rate(n_out, out_s)} {in_s * 1e3:9.1f} {rate(n_in, in_s)}"
           f" {whole * 1e3:9.1f} {whole / ideal if ideal and whole else 0:6.2f} {frozen:6}", flush=True)
-    return {"label": label, "bytes": moved, "whole": whole, "out": out_s, "in": in_s}
-
-
-def plot(path, points, bandwidths):
-    try:
-        import matplotlib
-    except ImportError:
-        print("no plot: matplotlib is not here")
-        return
-    matplotlib.use("Agg")
-    from matplotlib import pyplot
-    figure, axes = pyplot.subplots(figsize=(7, 4.5))
-    sizes = [p["bytes"] / rigs.GIB for p in points]
-    axes.plot(sizes, [p["whole"] for p in points], "o-", label="switch, both ways")
-    axes.plot(sizes, [p["out"] for p in points], "v--", label="out")
-    axes.plot(sizes, [p["in"] for p in points], "^--", label="in")
-    for name in ("pinned out", "managed, prefetch in", "managed, fault in"):
-        if name in bandwidths:
-            axes.plot(sizes, [s * rigs.GIB / bandwidths[name] for s in sizes], ":", label=f"at the rate of: {name}")
-    axes.set_xlabel("GiB each way")
-    axes.set_ylabel("seconds")
-    axes.legend(fontsize=8)
-    axes.grid(alpha=0.3)
-    figure.tight_layout()
-    figure.savefig(path, dpi=120)
-    print(f"plot: {path.rsplit('/', 1)[-1]}")
+    return whole
 
 
 def main():
@@ -90,7 +65,6 @@ def main():
     parser.add_argument("--managed", default="0")
     parser.add_argument("--checkpoint", default="0")
     parser.add_argument("--below-ms", type=float, default=0, help="the median of whole switches must be")
-    parser.add_argument("--plot", default="")
     args = parser.parse_args()
     card = cards.Card(args)
     failed = False
@@ -106,12 +80,11 @@ def main():
         print(f"pinned by each program: {card.pinned / rigs.MIB:.0f} MiB")
         print(f"{'medians':<26} {'n':>2} {'GiB':>8} {'ahead':>6} {'stop ms':>8} {'out ms':>9} {'GiB/s':>8}"
               f" {'in ms':>9} {'GiB/s':>8} {'whole ms':>9} {'ratio':>6} {'frozen':>6}")
-        points = []
         for text in args.sizes.split(","):
             n_bytes = rigs.size(text)
             rows = card.both_ways(n_bytes, args.switches + WARM, turn(n_bytes))[WARM:]
-            points.append(print_rows(f"{rigs.nice(n_bytes)}, both ways", rows, one_way))
-            if args.below_ms and points[-1]["whole"] * 1e3 > args.below_ms:
+            whole = print_rows(f"{rigs.nice(n_bytes)}, both ways", rows, one_way)
+            if args.below_ms and whole * 1e3 > args.below_ms:
                 print(f"more than {args.below_ms:g} ms")
                 failed = True
         for text in args.graph_sizes.split(",") if args.graphs != "0" else []:
@@ -126,8 +99,6 @@ def main():
         if "in, beside out and frees" in bandwidths:
             print("the same for nothing but copies both ways at once while as much is freed:"
                   f" {one_way / bandwidths['in, beside out and frees']:.2f}")
-        if args.plot:
-            plot(args.plot, points, bandwidths)
     except RuntimeError as error:
         print(error)
         failed = True
