@@ -84,6 +84,7 @@ class Rig:
         self.bin = pathlib.Path(folder_of_build)
         self.folder = tempfile.TemporaryDirectory(prefix="nvshare-rig-")
         self.path = pathlib.Path(self.folder.name)
+        self.path.chmod(0o755)  # programs of other users come to the socket in it
         self.programs = []
         self.scheduler = None
         self.n_flags = 0

@@ -4,6 +4,7 @@
 
 #include "hook/freeze/freeze_private.h"
 #include "hook/freeze/ioctl_next.h"
+#include "hook/hook_log.h"
 
 #include <errno.h>
 #include <stddef.h>
@@ -109,8 +110,10 @@ static void on_alloc(struct rm_watch_call *call)
 	if (made.class == RM_ABI_CLASS_DEVICE && params)
 		made.gpu = ((const struct rm_abi_device_params *)params)->deviceId;
 	channels_add(&made, &channel);
-	if (made.class == RM_ABI_CLASS_GROUP)
+	if (made.class == RM_ABI_CLASS_GROUP) {
+		hook_debug("freeze: a group of channels for engine %u", made.engine);
 		freeze_on_group(made.fd, made.client, made.handle, 0);
+	}
 	if (channel.n && !freeze_newborn(&channel)) {
 		free_object(made.fd, &made);
 		set_failed(call);
