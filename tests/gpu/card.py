@@ -142,18 +142,19 @@ class Card:
             off = (statistics.median(external) - self.external) / len(programs)
             self.pinned = max(int(max(found) + off), 0) + self.ahead
 
-    def both_ways(self, n_bytes, n_switches, turn, n_graphs="1"):
-        """Two programs in turns; the rows of what they did."""
+    def both_ways(self, n_bytes, n_switches, turn, n_graphs="1", is_ahead=False):
+        """Two programs in turns; the rows of what they did. Not is_ahead: nothing comes in before a stop."""
         for _ in range(8):
-            rows = self.try_both_ways(n_bytes, n_switches, turn, n_graphs)
+            rows = self.try_both_ways(n_bytes, n_switches, turn, n_graphs, is_ahead)
             if rows is not None:
                 return rows
         raise RuntimeError(f"two programs of {rigs.nice(n_bytes)} do not take turns\n{self.rig.story()}")
 
-    def try_both_ways(self, n_bytes, n_switches, turn, n_graphs):
+    def try_both_ways(self, n_bytes, n_switches, turn, n_graphs, is_ahead):
         """None: both or neither fitted; what is thought to be pinned has been mended."""
         self.make(n_bytes + 2 * self.pinned + self.slack,
-                  NVSHARE_SWITCH_TIME_MODE="fixed", NVSHARE_SWITCH_TIME_FIXED=f"{turn:.3f}")
+                  NVSHARE_SWITCH_TIME_MODE="fixed", NVSHARE_SWITCH_TIME_FIXED=f"{turn:.3f}",
+                  **({} if is_ahead else {"NVSHARE_PREPARE_SEC": "0"}))
         flag = self.rig.flag()
         programs = [self.start(name, n_bytes, flag, n_graphs, NVSHARE_DRAIN_MS="0")
                     for name in ("first", "second")]

@@ -4,6 +4,8 @@
 
 driver  requests of twenty short kernels, launched one by one or as a graph, and how long
         it takes until a kernel runs (tests/apps/lc, be)
+options the same requests with a copy as the only announcement, without rest, beside a process
+        that makes contexts all the time, and by schedulers with other rules for slices
 torch   ResNet-50 and a decoder; and training side by side (torch_latency.py)
 
 Everything is compared within one run. What fails is told, and the rest goes on; --budget is
@@ -183,26 +185,41 @@ def rounds_of(crew, app, *options):
     raise RuntimeError(f"{app} does not say what it has measured")
 
 
-def driver(crew, args):
-    rounds = rounds_of(crew, "be", "--us", str(args.be_us), "--ahead", "1")
-    small = rounds_of(crew, "lc", "--us", str(args.us))
-    short = max(1, rounds // args.shorter)
+class Apps:
+    """Workers of tests/apps: requests of short kernels (lc), and work beside them (be)."""
 
-    def be(label, n_rounds, ahead, is_shared):
+    def __init__(self, crew, args):
+        self.crew = crew
+        self.args = args
+        self.long = rounds_of(crew, "be", "--us", str(args.be_us), "--ahead", "1")
+        self.short = max(1, self.long // args.shorter)
+        self.small = rounds_of(crew, "lc", "--us", str(args.us))
+
+    def be(self, label, n_rounds, ahead, is_shared):
         options = ("--rounds", str(n_rounds), "--ahead", str(ahead))
-        return Job(crew.app(label, "be", *options, preload=is_shared))
+        return Job(self.crew.app(label, "be", *options, preload=is_shared))
 
-    def requests(label, target, *options):
-        def one(name, **kwargs):
-            command = ("--kernels", str(args.kernels), "--rounds", str(small), "--mean-ms", str(args.mean_ms))
-            return Job(crew.app(name, "lc", *command, *options, **kwargs))
-        return Requests(label, target, one(label, preload=False), one(label, **CRITICAL),
-                        one(f"{label}-hint", **CRITICAL))
+    def longs(self, n):
+        """Of kernels as long as --be-us, n programs each way."""
+        return {way: [self.be(f"long-{i}", self.long, 1, way) for i in range(n)] for way in (False, True)}
 
-    longs = {way: [be(f"long-{i}", rounds, 1, way) for i in range(4)] for way in (False, True)}
-    shorts = {way: [be("short", short, args.shorter // 2, way)] for way in (False, True)}
-    eager, graph, first = requests("eager", "eager"), requests("graph", "graph", "--graph"), \
-        requests("first-kernel", "", "--probe")
+    def one(self, label, *options, mean_ms=None, **kwargs):
+        mean_ms = self.args.mean_ms if mean_ms is None else mean_ms
+        command = ("--kernels", str(self.args.kernels), "--rounds", str(self.small), "--mean-ms", str(mean_ms))
+        return Job(self.crew.app(label, "lc", *command, *options, **kwargs))
+
+    def requests(self, label, target, *options, mean_ms=None, **env):
+        plain, shared, hinting = (self.one(name, *options, mean_ms=mean_ms, **more) for name, more in (
+            (label, {"preload": False}), (label, {**CRITICAL, **env}), (f"{label}-hint", {**CRITICAL, **env})))
+        return Requests(label, target, plain, shared, hinting)
+
+
+def driver(crew, args):
+    apps = Apps(crew, args)
+    longs = apps.longs(4)
+    shorts = {way: [apps.be("short", apps.short, args.shorter // 2, way)] for way in (False, True)}
+    eager, graph, first = apps.requests("eager", "eager"), apps.requests("graph", "graph", "--graph"), \
+        apps.requests("first-kernel", "", "--probe")
     crew.until_ready(crew.workers, args.patience)
     one = Load(f"{args.be_us / 1000:g} ms kernels", longs[False][:1], longs[True][:1])
     full = Load(f"{args.be_us / args.shorter / 1000:g} ms kernels", shorts[False], shorts[True])
@@ -215,6 +232,56 @@ def driver(crew, args):
         made.add_beside(eager, load, [1000])
         if load is not full:
             made.add_beside(first, load, [1000])
+    crew.run(made.steps, args.seconds)
+
+
+class Options(Latency):
+    """What else can be had of the scheduler, and what is the matter with the driver."""
+
+    def add_noise(self, kind, load, noise):
+        for way in ("driver", "nvshare"):
+            self.add(f"{kind.label} beside {load.label} and {noise}, {way}", self.beside_noise, kind, load, noise, way)
+
+    def beside_noise(self, seconds, kind, load, noise, way):
+        program = self.crew.rig.app("noise", "latency", "--noise", noise, preload=False)
+        try:
+            self.beside(seconds, kind, Load(f"and {noise}", load.plain, load.shared, load.alone), way, 0)
+            if not program.is_alive():
+                raise RuntimeError(f"the noise has ended:\n{program.tail()}")
+        finally:
+            program.kill()
+            program.wait(20)
+
+    def add_scheduler(self, kind, load, way, **env):
+        self.add(f"{kind.label} beside {load.label}, {way}", self.by_another, kind, load, way, env)
+
+    def by_another(self, seconds, kind, load, way, env):
+        """All come to the new scheduler by themselves."""
+        n = len(self.crew.rig.status()["clients"])
+        self.crew.rig.stop_scheduler()
+        self.crew.rig.start_scheduler(**env)
+        self.crew.rig.until("all have come back", 20, lambda: len(self.crew.rig.status()["clients"]) >= n)
+        self.beside(seconds, kind, load, f"nvshare, {way}", 0)
+
+
+def options(crew, args):
+    apps = Apps(crew, args)
+    longs = apps.longs(1)
+    graph = apps.requests("graph", "", "--graph", NVSHARE_SLO_MS="4")
+    # Its copy to the GPU is all that announces a request, a millisecond ahead of the first kernel.
+    copy = apps.requests("copy", "", "--graph", "--copy", args.copy, "--pause-us", "1000")
+    # It never rests: what others get is what the cap on critical programs leaves them.
+    restless = apps.requests("restless", "", "--graph", mean_ms=0)
+    crew.until_ready(crew.workers, args.patience)
+    load = Load(f"{args.be_us / 1000:g} ms kernels", longs[False], longs[True])
+    made = Options(crew, args.warm)
+    made.add_alone([graph, copy, restless], [load])
+    for kind in (graph, copy, restless):
+        made.add_beside(kind, load, [])
+    made.add_noise(graph, load, "contexts")
+    for rule in ("fixed", "slack", "exponential", "feedback"):
+        made.add_scheduler(graph, load, f"no holds, {rule}", NVSHARE_HOLD="0", NVSHARE_SLICE_RULE=rule)
+    made.add_scheduler(graph, load, "energy", NVSHARE_ENERGY="1")
     crew.run(made.steps, args.seconds)
 
 
@@ -261,7 +328,7 @@ def torch(crew, args):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("what", choices=["driver", "torch"])
+    parser.add_argument("what", choices=["driver", "options", "torch"])
     parser.add_argument("--bin", required=True, help="folder of the build")
     parser.add_argument("--budget", type=float, default=100, help="seconds, for all of it")
     parser.add_argument("--seconds", type=float, default=3, help="the longest of a measurement")
@@ -275,9 +342,10 @@ def main():
     parser.add_argument("--us", type=int, default=100, help="driver: of one of those")
     parser.add_argument("--be-us", type=int, default=50000, help="driver: of a long kernel")
     parser.add_argument("--shorter", type=int, default=25, help="driver: times, of one that is less long")
+    parser.add_argument("--copy", default="16MiB", help="options: to the GPU, as a request begins")
     parser.add_argument("--hint-us", type=int, default=2000, help="torch: so long ahead")
     parser.add_argument("--simple", action="store_true", help="torch: without it, by the driver alone")
-    return measure({"driver": driver, "torch": torch}, parser.parse_args())
+    return measure({"driver": driver, "options": options, "torch": torch}, parser.parse_args())
 
 
 if __name__ == "__main__":
