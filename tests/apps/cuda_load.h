@@ -37,6 +37,7 @@
 	F(cuCtxDestroy, cuCtxDestroy_v2, 4000, "", (CUcontext ctx))                                \
 	F(cuCtxSetCurrent, cuCtxSetCurrent, 4000, "", (CUcontext ctx))                             \
 	F(cuCtxGetCurrent, cuCtxGetCurrent, 4000, "", (CUcontext *ctx))                            \
+	F(cuCtxSetLimit, cuCtxSetLimit, 3010, "", (CUlimit limit, size_t value))                   \
 	F(cuCtxSynchronize, cuCtxSynchronize, 2000, "", (void))                                    \
 	F(cuCtxEnablePeerAccess, cuCtxEnablePeerAccess, 4000, "",                                  \
 	  (CUcontext peer, unsigned int flags))                                                    \

@@ -108,6 +108,61 @@ static void probe_capture(CUevent event, CUstream stream)
 		APP_CALL(cuGraphDestroy(graph));
 }
 
+/* What a context that only copies takes of the card, after the first copy in it. */
+static void probe_context(const char *name, unsigned int flags, bool is_small)
+{
+	static const CUlimit limits[] = {CU_LIMIT_STACK_SIZE, CU_LIMIT_PRINTF_FIFO_SIZE,
+					 CU_LIMIT_MALLOC_HEAP_SIZE};
+	size_t before, after, total;
+	CUcontext ctx;
+	CUdeviceptr p;
+	CUresult res;
+	int word = 0;
+
+	APP_CALL(cuMemAlloc(&p, sizeof(word)));
+	APP_CALL(cuMemGetInfo(&before, &total));
+	res = cuda.cuCtxCreate(&ctx, flags, app.dev);
+	if (res) {
+		printf("context_%s=%s\n", name, app_error(res));
+		APP_CALL(cuMemFree(p));
+		return;
+	}
+	/* The least that each takes: 128 bytes of stack, 1024 of heap. */
+	for (size_t i = 0; is_small && i < sizeof(limits) / sizeof(limits[0]); i++)
+		APP_CALL(cuCtxSetLimit(limits[i], i ? 1024 : 128));
+	APP_CALL(cuMemcpyHtoD(p, &word, sizeof(word)));
+	APP_CALL(cuMemcpyDtoH(&word, p, sizeof(word)));
+	APP_CALL(cuMemGetInfo(&after, &total));
+	printf("context_%s=%zu KiB\n", name, before > after ? (before - after) >> 10 : 0);
+	APP_CALL(cuCtxSetCurrent(app.ctx));
+	APP_CALL(cuCtxDestroy(ctx));
+	APP_CALL(cuMemFree(p));
+}
+
+/* How small the library's second context can be made: by limits, and by flags. */
+static void probe_contexts(void)
+{
+	static const struct {
+		const char *name;
+		unsigned int flags;
+	} kinds[] = {
+		{"spin", 0x1},
+		{"yield", 0x2},
+		{"blocking", CU_CTX_SCHED_BLOCKING_SYNC},
+		{"map_host", 0x8},
+		{"lmem_resize_to_max", 0x10},
+		{"sync_memops", 0x80},
+	};
+	char small[64];
+
+	probe_context("default", 0, false);
+	probe_context("default_small", 0, true);
+	for (size_t i = 0; i < sizeof(kinds) / sizeof(kinds[0]); i++) {
+		snprintf(small, sizeof(small), "%s_small", kinds[i].name);
+		probe_context(small, kinds[i].flags, true);
+	}
+}
+
 int main(int argc, char **argv)
 {
 	CUstream one, other;
@@ -119,6 +174,7 @@ int main(int argc, char **argv)
 	app_load(0);
 	app_init(&app, 0);
 	print_device();
+	probe_contexts();
 	if (!cuda.cuCtxRecordEvent) {
 		printf("ctx_record_event=not in this driver\n");
 		return APP_EXIT_VERIFIED;
