@@ -319,15 +319,15 @@ static void the_cap_gives_others_their_part_of_an_endless_burst(void **state)
 	rig_in(&rig, 20 * MS);
 	assert_int_equal(rig.reports[SHARE_REPORT_CAPPED], 1);
 	assert_int_equal(n_computing(2), 1);
-	assert_int_equal(rig_slice(&rig, LC), 900);
+	assert_int_equal(rig_slice(&rig, LC), 9000);
 	/* It was off for a moment, so that the long slice is over. */
 	assert_in_range(rig.at[LC].until_ns, 1, rig.now);
-	assert_int_equal(rig_slice(&rig, BE1), 100);
+	assert_int_equal(rig_slice(&rig, BE1), 1000);
 	rig_in(&rig, 5 * S);
 	assert_int_equal(n_computing(2), 1);
 	rig_does(&rig, LC, SHARE_ACTIVITY_END, 5910 * MS);
 	rig_in(&rig, 40 * MS);
-	assert_int_equal(rig_slice(&rig, LC), 900);
+	assert_int_equal(rig_slice(&rig, LC), 9000);
 	rig_in(&rig, 20 * MS);
 	rig_does(&rig, LC, SHARE_ACTIVITY_BEGIN, 0);
 	assert_int_equal(rig_slice(&rig, LC), 5000000);
@@ -375,8 +375,8 @@ static void the_cap_counts_work_without_a_burst(void **state)
 	work_for(LC, 100 * MS, 100);
 	assert_int_equal(rig.reports[SHARE_REPORT_CAPPED], 1);
 	assert_int_equal(n_computing(2), 1);
-	assert_int_equal(rig_slice(&rig, LC), 900);
-	assert_int_equal(rig_slice(&rig, BE1), 100);
+	assert_int_equal(rig_slice(&rig, LC), 9000);
+	assert_int_equal(rig_slice(&rig, BE1), 1000);
 	/* It was off for a moment, so that the long slice is over. */
 	assert_true(rig.at[LC].until_ns > 0);
 	work_for(LC, 10 * S, 100);
@@ -401,7 +401,7 @@ static void who_does_not_say_how_busy_it_is_is_busy_all_the_time(void **state)
 	assert_int_equal(rig.reports[SHARE_REPORT_CAPPED], 1);
 	rig_in(&rig, 10 * S);
 	assert_int_equal(rig.reports[SHARE_REPORT_NOT_CAPPED], 0);
-	assert_int_equal(rig_slice(&rig, LC), 900);
+	assert_int_equal(rig_slice(&rig, LC), 9000);
 }
 
 static void what_two_work_at_once_counts_once(void **state)

@@ -170,8 +170,8 @@ static void the_cap_comes_before_slack(void **state)
 	rig_does(&rig, LC, SHARE_ACTIVITY_BEGIN, 0);
 	rig_in(&rig, 3 * S);
 	assert_true(rig.share.gpus[0].is_capped);
-	assert_int_equal(rig_slice(&rig, BE), rig.config.be_slice_us);
-	assert_int_equal(rig_slice(&rig, LC), rig.config.be_slice_us * 9);
+	assert_int_equal(rig_slice(&rig, BE), 1000);
+	assert_int_equal(rig_slice(&rig, LC), 9000);
 }
 
 /* ---- levels ---------------------------------------------------------------- */

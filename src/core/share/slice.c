@@ -6,6 +6,10 @@
 
 #define WEIGHT_DEFAULT 100u
 
+/* Capped, nobody is in a hurry any more: a switch costs about 0.2 ms, two of them in each round. */
+#define CAPPED_ROUND_US 10000u /* at least */
+#define CAPPED_OTHER_US 1000u  /* of that, the one that is not critical: at least */
+
 /* Scaled to the least of them, unless the greatest would have too much. */
 static void equals(const struct share_config *config, const struct share_gpu *gpu,
 		   enum share_class class, struct share_slices *ret)
@@ -42,9 +46,10 @@ static void capped(const struct share_config *config, const struct share_gpu *gp
 {
 	uint64_t percent = config->lc_max_percent;
 	uint64_t n = gpu->n_active[SHARE_CLASS_CRITICAL];
-	uint64_t lc_us = config->be_slice_us * percent / (100 - percent) / (n ? n : 1);
-	uint64_t be_us = config->be_slice_us;
+	uint64_t be_us = CAPPED_ROUND_US * (100 - percent) / 100, lc_us;
 
+	be_us = be_us < CAPPED_OTHER_US ? CAPPED_OTHER_US : be_us;
+	lc_us = be_us * percent / (100 - percent) / (n ? n : 1);
 	if (lc_us < SHARE_SLICE_MIN) {
 		lc_us = SHARE_SLICE_MIN;
 		be_us = lc_us * n * (100 - percent) / percent;

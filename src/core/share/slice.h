@@ -9,7 +9,7 @@
  * their weights. A class below one that is active has what the configuration says for it,
  * so that who is above waits little; beside critical ones be_slice_us. One critical client
  * keeps the GPU as long as it has work; several are equals. When they are capped, their
- * slices leave others the rest of the time.
+ * slices leave others the rest of the time, in rounds of 10 ms or more.
  */
 
 #include "core/share/share.h"
