@@ -55,6 +55,7 @@ def main():
         json.dumps(
             {
                 "rate": args.steps / seconds,
+                "steps_per_second": args.steps / seconds,
                 "result": f"loss {float(value):.6f} sha {digest.hexdigest()[:16]}",
             }
         )
