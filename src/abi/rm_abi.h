@@ -30,6 +30,7 @@ enum {
 
 	RM_ABI_ALLOC64_SIZE_OLD = 40, /* before 535 */
 	RM_ABI_GROUP_ENGINE = 3,      /* this word of a group's parameters is its engine */
+	RM_ABI_CHANNEL_ENGINE = 32,   /* and of a channel's, where it is in no group */
 	RM_ABI_ENGINE_COMPUTE = 1,
 };
 

@@ -113,6 +113,10 @@ static void on_alloc(struct rm_watch_call *call)
 	if (made.class == RM_ABI_CLASS_GROUP) {
 		hook_debug("freeze: a group of channels for engine %u", made.engine);
 		freeze_on_group(made.fd, made.client, made.handle, 0);
+	} else if (channel.n && params &&
+		   !channels_group_gpu(made.client, made.parent, &made.gpu)) {
+		hook_debug("freeze: a channel without a group, for engine %u",
+			   params[RM_ABI_CHANNEL_ENGINE]);
 	}
 	if (channel.n && !freeze_newborn(&channel)) {
 		free_object(made.fd, &made);
