@@ -124,32 +124,25 @@ typedef struct CUDA_KERNEL_NODE_PARAMS_v2_st {
 	CUcontext ctx;
 } CUDA_KERNEL_NODE_PARAMS;
 
-typedef struct CUDA_MEMSET_NODE_PARAMS_st {
+struct CUDA_MEMSET_NODE_PARAMS_st {
 	CUdeviceptr dst;
 	size_t pitch;
 	unsigned int value;
 	unsigned int elementSize;
 	size_t width;
 	size_t height;
-} CUDA_MEMSET_NODE_PARAMS;
+};
 
 typedef struct CUDA_HOST_NODE_PARAMS_st {
 	CUhostFn fn;
 	void *userData;
 } CUDA_HOST_NODE_PARAMS;
 
-typedef enum CUgraphExecUpdateResult_enum {
-	CU_GRAPH_EXEC_UPDATE_SUCCESS = 0,
-	CU_GRAPH_EXEC_UPDATE_ERROR = 1,
-	CU_GRAPH_EXEC_UPDATE_ERROR_TOPOLOGY_CHANGED = 2,
-	CU_GRAPH_EXEC_UPDATE_ERROR_NODE_TYPE_CHANGED = 3,
-} CUgraphExecUpdateResult;
-
-typedef struct CUgraphExecUpdateResultInfo_st {
+struct CUgraphExecUpdateResultInfo_st {
 	CUgraphExecUpdateResult result;
 	CUgraphNode errorNode;
 	CUgraphNode errorFromNode;
-} CUgraphExecUpdateResultInfo;
+};
 
 struct CUctxCreateParams_st {
 	CUexecAffinityParam *execAffinityParams;

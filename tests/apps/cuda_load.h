@@ -110,6 +110,13 @@
 	F(cuGraphExecDestroy, cuGraphExecDestroy, 10000, "", (CUgraphExec exec))                   \
 	F(cuGraphDestroy, cuGraphDestroy, 10000, "", (CUgraph graph))                              \
 	F(cuGraphCreate, cuGraphCreate, 10000, "", (CUgraph *graph, unsigned int flags))           \
+	F(cuGraphAddMemcpyNode, cuGraphAddMemcpyNode, 10000, "",                                   \
+	  (CUgraphNode *node, CUgraph graph, const CUgraphNode *dependencies, size_t n,            \
+	   const CUDA_MEMCPY3D *params, CUcontext ctx))                                            \
+	F(cuGraphMemcpyNodeSetParams, cuGraphMemcpyNodeSetParams, 10000, "",                       \
+	  (CUgraphNode node, const CUDA_MEMCPY3D *params))                                         \
+	F(cuGraphExecMemcpyNodeSetParams, cuGraphExecMemcpyNodeSetParams, 10020, "",               \
+	  (CUgraphExec exec, CUgraphNode node, const CUDA_MEMCPY3D *params, CUcontext ctx))        \
 	F(cuGraphAddMemAllocNode, cuGraphAddMemAllocNode, 11040, "",                               \
 	  (CUgraphNode *node, CUgraph graph, const CUgraphNode *dependencies, size_t n,            \
 	   CUDA_MEM_ALLOC_NODE_PARAMS *params))                                                    \

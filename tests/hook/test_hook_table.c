@@ -2,12 +2,14 @@
 
 #include "hook/table/hook_table.h"
 
+#include "hook/gate/gate_private.h"
 #include "hook/table/cuda_real.h"
 #include "hook/table/hooks.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdbool.h>
+#include <stdint.h>
 #include <string.h>
 
 #include <cmocka.h>
@@ -106,6 +108,73 @@ static void what_the_driver_lacks_is_an_error_code(void **state)
 	assert_int_equal(cuGraphLaunch(NULL, NULL), CUDA_ERROR_NOT_FOUND);
 }
 
+/* Whose arguments name memory of the program by its address, and which are no work. */
+static const char *const lookers[] = {
+	"cuGraphAddMemcpyNode",
+	"cuGraphAddMemsetNode",
+	"cuGraphAddBatchMemOpNode",
+	"cuGraphAddChildGraphNode",
+	"cuGraphAddNode",
+	"cuGraphAddNode_v2",
+	"cuGraphClone",
+	"cuGraphMemcpyNodeSetParams",
+	"cuGraphMemsetNodeSetParams",
+	"cuGraphBatchMemOpNodeSetParams",
+	"cuGraphNodeSetParams",
+	"cuGraphExecMemcpyNodeSetParams",
+	"cuGraphExecMemsetNodeSetParams",
+	"cuGraphExecBatchMemOpNodeSetParams",
+	"cuGraphExecChildGraphNodeSetParams",
+	"cuGraphExecNodeSetParams",
+	"cuGraphExecUpdate",
+	"cuGraphExecUpdate_v2",
+	"cuGraphInstantiate",
+	"cuGraphInstantiate_v2",
+	"cuGraphInstantiateWithFlags",
+	"cuGraphInstantiateWithParams",
+	"cuGraphInstantiateWithParams_ptsz",
+	"cuTexObjectCreate",
+	"cuTexRefSetAddress",
+	"cuTexRefSetAddress_v2",
+	"cuTexRefSetAddress2D",
+	"cuTexRefSetAddress2D_v2",
+	"cuTexRefSetAddress2D_v3",
+};
+
+static unsigned int n_inside;
+
+/* For every signature: it reads none of its arguments. */
+static CUresult inside(void)
+{
+	n_inside += gate_self.depth > 0;
+	return CUDA_SUCCESS;
+}
+
+static void *inside_dlsym(void *handle, const char *symbol)
+{
+	(void)handle;
+	(void)symbol;
+	return (void *)inside;
+}
+
+static void what_looks_addresses_up_is_inside_the_gate(void **state)
+{
+	typedef CUresult (*call_fn)(uintptr_t, uintptr_t, uintptr_t, uintptr_t, uintptr_t,
+				    uintptr_t, uintptr_t);
+
+	(void)state;
+	assert_int_equal(cuda_real_load(inside_dlsym, fake_driver), 0);
+	for (size_t i = 0; i < sizeof(lookers) / sizeof(lookers[0]); i++) {
+		const struct hook *hook = hook_table_find(lookers[i]);
+
+		assert_non_null(hook);
+		n_inside = 0;
+		assert_int_equal(((call_fn)hook->fn)(0, 0, 0, 0, 0, 0, 0), CUDA_SUCCESS);
+		assert_int_equal(n_inside, 1);
+		assert_int_equal(gate_self.depth, 0);
+	}
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -114,6 +183,7 @@ int main(void)
 		cmocka_unit_test(finds_every_listed_symbol_and_no_other),
 		cmocka_unit_test(the_drivers_pointer_names_the_hook),
 		cmocka_unit_test(what_the_driver_lacks_is_an_error_code),
+		cmocka_unit_test(what_looks_addresses_up_is_inside_the_gate),
 	};
 
 	return cmocka_run_group_tests_name("hook/hook_table", tests, NULL, NULL);

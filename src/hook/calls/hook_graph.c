@@ -90,15 +90,18 @@ static CUresult forward(const struct graph_call *call, CUgraphExec *exec, CUgrap
 	return CUDA_ERROR_NOT_FOUND;
 }
 
-/* Without memory nodes it takes what the driver needs for the graph itself. */
+/*
+ * Without memory nodes it takes what the driver needs for the graph itself. Inside the gate, so
+ * that the memory which the other nodes name is there.
+ */
 static CUresult instantiate_plain(const struct graph_call *call, CUgraphExec *exec, CUgraph graph)
 {
-	CUresult res = forward(call, exec, graph);
+	CUresult res;
 
-	if (res != CUDA_ERROR_OUT_OF_MEMORY)
-		return res;
 	gate_enter();
-	ROOM_RETRY(res, forward(call, exec, graph));
+	res = forward(call, exec, graph);
+	if (res == CUDA_ERROR_OUT_OF_MEMORY)
+		ROOM_RETRY(res, forward(call, exec, graph));
 	gate_leave();
 	return res;
 }
@@ -209,20 +212,30 @@ static void see_node(const CUgraphNodeParams *params)
 CUresult cuGraphAddNode(CUgraphNode *phGraphNode, CUgraph hGraph, const CUgraphNode *dependencies,
 			size_t numDependencies, CUgraphNodeParams *nodeParams)
 {
+	CUresult res;
+
 	if (!cuda_real.cuGraphAddNode)
 		return CUDA_ERROR_NOT_FOUND;
 	see_node(nodeParams);
-	return cuda_real.cuGraphAddNode(phGraphNode, hGraph, dependencies, numDependencies,
-					nodeParams);
+	gate_enter();
+	res = cuda_real.cuGraphAddNode(phGraphNode, hGraph, dependencies, numDependencies,
+				       nodeParams);
+	gate_leave();
+	return res;
 }
 
 CUresult cuGraphAddNode_v2(CUgraphNode *phGraphNode, CUgraph hGraph,
 			   const CUgraphNode *dependencies, const CUgraphEdgeData *dependencyData,
 			   size_t numDependencies, CUgraphNodeParams *nodeParams)
 {
+	CUresult res;
+
 	if (!cuda_real.cuGraphAddNode_v2)
 		return CUDA_ERROR_NOT_FOUND;
 	see_node(nodeParams);
-	return cuda_real.cuGraphAddNode_v2(phGraphNode, hGraph, dependencies, dependencyData,
-					   numDependencies, nodeParams);
+	gate_enter();
+	res = cuda_real.cuGraphAddNode_v2(phGraphNode, hGraph, dependencies, dependencyData,
+					  numDependencies, nodeParams);
+	gate_leave();
+	return res;
 }

@@ -3,8 +3,9 @@
 #define NVS_HOOK_GATE_H
 
 /*
- * The gate between the program's threads and the driver: everything that submits work
- * or takes memory passes it. One gate a process.
+ * The gate between the program's threads and the driver: everything that submits work,
+ * takes memory, or names memory that the driver looks up at once passes it. One gate a
+ * process.
  *
  * Open: gate_enter() and gate_leave() cost a per-thread fenced store and a load; no
  * lock, no system call, no shared write. Closed: gate_enter() blocks; the agent hears

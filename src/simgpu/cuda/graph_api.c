@@ -107,6 +107,23 @@ API(cuGraphAddKernelNode,
 		       CU_GRAPH_NODE_TYPE_KERNEL, &work);
 }
 
+static CUresult copy_work(const CUDA_MEMCPY3D *p, struct work *ret)
+{
+	return p ? memcpy_3d_work(p, ret) : CUDA_ERROR_INVALID_VALUE;
+}
+
+static CUresult fill_work(const CUDA_MEMSET_NODE_PARAMS *p, struct work *ret)
+{
+	if (!p || !p->width || !p->height ||
+	    (p->elementSize != 1 && p->elementSize != 2 && p->elementSize != 4))
+		return CUDA_ERROR_INVALID_VALUE;
+	*ret = (struct work){
+		.kind = WORK_FILL,
+		.fill = {p->dst, p->pitch, p->width, p->height, p->value, p->elementSize},
+	};
+	return CUDA_SUCCESS;
+}
+
 API(cuGraphAddMemcpyNode,
     (CUgraphNode * phGraphNode, CUgraph hGraph, const CUgraphNode *dependencies,
      size_t numDependencies, const CUDA_MEMCPY3D *copyParams, CUcontext ctx))
@@ -116,7 +133,7 @@ API(cuGraphAddMemcpyNode,
 
 	API_ENTER(API_INIT);
 	(void)ctx;
-	r = copyParams ? memcpy_3d_work(copyParams, &work) : CUDA_ERROR_INVALID_VALUE;
+	r = copy_work(copyParams, &work);
 	return r ? r
 		 : add(phGraphNode, hGraph, dependencies, numDependencies,
 		       CU_GRAPH_NODE_TYPE_MEMCPY, &work);
@@ -126,19 +143,15 @@ API(cuGraphAddMemsetNode,
     (CUgraphNode * phGraphNode, CUgraph hGraph, const CUgraphNode *dependencies,
      size_t numDependencies, const CUDA_MEMSET_NODE_PARAMS *memsetParams, CUcontext ctx))
 {
-	struct work work = {.kind = WORK_FILL};
+	struct work work;
+	CUresult r;
 
 	API_ENTER(API_INIT);
 	(void)ctx;
-	if (!memsetParams || !memsetParams->width || !memsetParams->height ||
-	    (memsetParams->elementSize != 1 && memsetParams->elementSize != 2 &&
-	     memsetParams->elementSize != 4))
-		return CUDA_ERROR_INVALID_VALUE;
-	work.fill = (struct work_fill){memsetParams->dst,   memsetParams->pitch,
-				       memsetParams->width, memsetParams->height,
-				       memsetParams->value, memsetParams->elementSize};
-	return add(phGraphNode, hGraph, dependencies, numDependencies, CU_GRAPH_NODE_TYPE_MEMSET,
-		   &work);
+	r = fill_work(memsetParams, &work);
+	return r ? r
+		 : add(phGraphNode, hGraph, dependencies, numDependencies,
+		       CU_GRAPH_NODE_TYPE_MEMSET, &work);
 }
 
 API(cuGraphAddHostNode, (CUgraphNode * phGraphNode, CUgraph hGraph, const CUgraphNode *dependencies,
@@ -316,67 +329,116 @@ API(cuGraphNodeGetDependencies,
 	return CUDA_SUCCESS;
 }
 
-static CUresult set_kernel(CUgraphNode node, const CUDA_KERNEL_NODE_PARAMS *p, bool is_v1)
+static CUresult set_work(CUgraphNode node, CUgraphNodeType type, const struct work *work)
 {
-	struct work work;
-	CUresult r;
-
-	if (!node || !p || node->type != CU_GRAPH_NODE_TYPE_KERNEL)
+	if (!node || node->type != type)
 		return CUDA_ERROR_INVALID_VALUE;
-	r = is_v1 ? kernel_work_v1(p, &work) : kernel_work(p, &work);
-	if (r)
-		return r;
 	state_lock();
-	node->work = work;
+	node->work = *work;
 	state_unlock();
 	return CUDA_SUCCESS;
 }
 
-API(cuGraphKernelNodeSetParams, (CUgraphNode hNode, const CUDA_KERNEL_NODE_PARAMS *nodeParams))
-{
-	API_ENTER(API_INIT);
-	return set_kernel(hNode, nodeParams, true);
-}
-
-API(cuGraphKernelNodeSetParams_v2, (CUgraphNode hNode, const CUDA_KERNEL_NODE_PARAMS *nodeParams))
-{
-	API_ENTER(API_INIT);
-	return set_kernel(hNode, nodeParams, false);
-}
-
-static CUresult set_exec_kernel(CUgraphExec exec, CUgraphNode node,
-				const CUDA_KERNEL_NODE_PARAMS *p, bool is_v1)
+static CUresult set_exec_work(CUgraphExec exec, CUgraphNode node, CUgraphNodeType type,
+			      const struct work *work)
 {
 	CUresult r = CUDA_ERROR_INVALID_VALUE;
-	struct work work;
 	size_t i;
 
-	if (!exec || !node || !p)
-		return CUDA_ERROR_INVALID_VALUE;
-	r = is_v1 ? kernel_work_v1(p, &work) : kernel_work(p, &work);
-	if (r)
+	if (!exec || !node)
 		return r;
-	r = CUDA_ERROR_INVALID_VALUE;
 	state_lock();
 	for (i = 0; i < exec->n_works; i++)
-		if (exec->sources[i] == node && exec->types[i] == CU_GRAPH_NODE_TYPE_KERNEL) {
-			r = graph_exec_set_work(exec, i, &work);
+		if (exec->sources[i] == node && exec->types[i] == type) {
+			r = graph_exec_set_work(exec, i, work);
 			break;
 		}
 	state_unlock();
 	return r;
 }
 
+API(cuGraphKernelNodeSetParams, (CUgraphNode hNode, const CUDA_KERNEL_NODE_PARAMS *nodeParams))
+{
+	struct work work;
+	CUresult r;
+
+	API_ENTER(API_INIT);
+	r = nodeParams ? kernel_work_v1(nodeParams, &work) : CUDA_ERROR_INVALID_VALUE;
+	return r ? r : set_work(hNode, CU_GRAPH_NODE_TYPE_KERNEL, &work);
+}
+
+API(cuGraphKernelNodeSetParams_v2, (CUgraphNode hNode, const CUDA_KERNEL_NODE_PARAMS *nodeParams))
+{
+	struct work work;
+	CUresult r;
+
+	API_ENTER(API_INIT);
+	r = nodeParams ? kernel_work(nodeParams, &work) : CUDA_ERROR_INVALID_VALUE;
+	return r ? r : set_work(hNode, CU_GRAPH_NODE_TYPE_KERNEL, &work);
+}
+
+API(cuGraphMemcpyNodeSetParams, (CUgraphNode hNode, const CUDA_MEMCPY3D *nodeParams))
+{
+	struct work work;
+	CUresult r;
+
+	API_ENTER(API_INIT);
+	r = copy_work(nodeParams, &work);
+	return r ? r : set_work(hNode, CU_GRAPH_NODE_TYPE_MEMCPY, &work);
+}
+
+API(cuGraphMemsetNodeSetParams, (CUgraphNode hNode, const CUDA_MEMSET_NODE_PARAMS *nodeParams))
+{
+	struct work work;
+	CUresult r;
+
+	API_ENTER(API_INIT);
+	r = fill_work(nodeParams, &work);
+	return r ? r : set_work(hNode, CU_GRAPH_NODE_TYPE_MEMSET, &work);
+}
+
 API(cuGraphExecKernelNodeSetParams,
     (CUgraphExec hGraphExec, CUgraphNode hNode, const CUDA_KERNEL_NODE_PARAMS *nodeParams))
 {
+	struct work work;
+	CUresult r;
+
 	API_ENTER(API_INIT);
-	return set_exec_kernel(hGraphExec, hNode, nodeParams, true);
+	r = nodeParams ? kernel_work_v1(nodeParams, &work) : CUDA_ERROR_INVALID_VALUE;
+	return r ? r : set_exec_work(hGraphExec, hNode, CU_GRAPH_NODE_TYPE_KERNEL, &work);
 }
 
 API(cuGraphExecKernelNodeSetParams_v2,
     (CUgraphExec hGraphExec, CUgraphNode hNode, const CUDA_KERNEL_NODE_PARAMS *nodeParams))
 {
+	struct work work;
+	CUresult r;
+
 	API_ENTER(API_INIT);
-	return set_exec_kernel(hGraphExec, hNode, nodeParams, false);
+	r = nodeParams ? kernel_work(nodeParams, &work) : CUDA_ERROR_INVALID_VALUE;
+	return r ? r : set_exec_work(hGraphExec, hNode, CU_GRAPH_NODE_TYPE_KERNEL, &work);
+}
+
+API(cuGraphExecMemcpyNodeSetParams,
+    (CUgraphExec hGraphExec, CUgraphNode hNode, const CUDA_MEMCPY3D *copyParams, CUcontext ctx))
+{
+	struct work work;
+	CUresult r;
+
+	API_ENTER(API_INIT);
+	(void)ctx;
+	r = copy_work(copyParams, &work);
+	return r ? r : set_exec_work(hGraphExec, hNode, CU_GRAPH_NODE_TYPE_MEMCPY, &work);
+}
+
+API(cuGraphExecMemsetNodeSetParams, (CUgraphExec hGraphExec, CUgraphNode hNode,
+				     const CUDA_MEMSET_NODE_PARAMS *memsetParams, CUcontext ctx))
+{
+	struct work work;
+	CUresult r;
+
+	API_ENTER(API_INIT);
+	(void)ctx;
+	r = fill_work(memsetParams, &work);
+	return r ? r : set_exec_work(hGraphExec, hNode, CU_GRAPH_NODE_TYPE_MEMSET, &work);
 }

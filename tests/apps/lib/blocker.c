@@ -7,6 +7,8 @@
 /* More than any queue of the driver's holds. */
 #define BLOCKER_LAUNCHES 5000
 
+#define COPY_BYTES 256u /* of a copy in a graph */
+
 #define PIECE (64u << 20) /* of an allocation: beyond what the driver keeps in stock */
 
 static void run_nothing(struct blocker *b)
@@ -250,6 +252,114 @@ static void run_unmap(struct blocker *b)
 	APP_CALL(cuMemAddressFree(b->other, PIECE));
 }
 
+/* From the first bytes of small to the nth after them. */
+static CUDA_MEMCPY3D copy_params(const struct blocker *b, unsigned int n)
+{
+	return (CUDA_MEMCPY3D){.srcMemoryType = CU_MEMORYTYPE_DEVICE,
+			       .srcDevice = b->small,
+			       .dstMemoryType = CU_MEMORYTYPE_DEVICE,
+			       .dstDevice = b->small + n * COPY_BYTES,
+			       .WidthInBytes = COPY_BYTES,
+			       .Height = 1,
+			       .Depth = 1};
+}
+
+static void make_graph(struct blocker *b)
+{
+	for (unsigned char i = 0; i < 3; i++)
+		APP_CALL(cuMemsetD8(b->small + i * COPY_BYTES, (unsigned char)(5 + i), COPY_BYTES));
+	APP_CALL(cuStreamSynchronize(NULL));
+	APP_CALL(cuGraphCreate(&b->copies, 0));
+}
+
+static void add_copy(struct blocker *b)
+{
+	CUDA_MEMCPY3D params = copy_params(b, 1);
+
+	APP_CALL(cuGraphAddMemcpyNode(&b->copy, b->copies, NULL, 0, &params, b->app->ctx));
+}
+
+static void instantiate_copies(struct blocker *b)
+{
+	APP_CALL(cuGraphInstantiateWithFlags(&b->copies_exec, b->copies, 0));
+}
+
+/* That the nth bytes, and no others, are what the first are. */
+static void launch_copies(struct blocker *b, unsigned int n)
+{
+	unsigned char found[3 * COPY_BYTES];
+
+	APP_CALL(cuGraphLaunch(b->copies_exec, b->stream));
+	APP_CALL(cuStreamSynchronize(b->stream));
+	APP_CALL(cuMemcpyDtoH(found, b->small, sizeof(found)));
+	for (unsigned int i = 0; i < sizeof(found); i++)
+		if (found[i] != 5 + (i / COPY_BYTES == n ? 0 : i / COPY_BYTES))
+			app_exit(APP_EXIT_WRONG, "byte %u is %u after a graph's copy", i, found[i]);
+}
+
+static void run_add_copy(struct blocker *b)
+{
+	add_copy(b);
+	instantiate_copies(b);
+	launch_copies(b, 1);
+}
+
+static void make_copies(struct blocker *b)
+{
+	make_graph(b);
+	add_copy(b);
+}
+
+static void run_set_copy(struct blocker *b)
+{
+	CUDA_MEMCPY3D params = copy_params(b, 2);
+
+	APP_CALL(cuGraphMemcpyNodeSetParams(b->copy, &params));
+	instantiate_copies(b);
+	launch_copies(b, 2);
+}
+
+static void make_copies_exec(struct blocker *b)
+{
+	make_copies(b);
+	instantiate_copies(b);
+}
+
+static void run_set_exec_copy(struct blocker *b)
+{
+	CUDA_MEMCPY3D params = copy_params(b, 2);
+
+	APP_CALL(cuGraphExecMemcpyNodeSetParams(b->copies_exec, b->copy, &params, b->app->ctx));
+	launch_copies(b, 2);
+}
+
+static void destroy_copies(struct blocker *b)
+{
+	APP_CALL(cuGraphExecDestroy(b->copies_exec));
+	APP_CALL(cuGraphDestroy(b->copies));
+}
+
+/* Stays open until run ends it, which is another thread. */
+static void begin_capture(struct blocker *b)
+{
+	make_graph(b);
+	APP_CALL(cuStreamCreate(&b->busy, CU_STREAM_NON_BLOCKING));
+	APP_CALL(cuStreamBeginCapture(b->busy, CU_STREAM_CAPTURE_MODE_RELAXED));
+	app_check(app_launch(b->app->k.empty, 1, b->busy, NULL), "launch of nvs_empty");
+}
+
+static void run_copy_in_capture(struct blocker *b)
+{
+	CUgraph captured;
+
+	add_copy(b);
+	APP_CALL(cuStreamEndCapture(b->busy, &captured));
+	APP_CALL(cuGraphDestroy(captured));
+	APP_CALL(cuStreamDestroy(b->busy));
+	instantiate_copies(b);
+	launch_copies(b, 1);
+}
+
 static const struct blocker_call calls[] = {
 	{.name = "nothing", .run = run_nothing},
 	{.name = "cuCtxSynchronize", .run = run_ctx_sync},
@@ -290,6 +400,22 @@ static const struct blocker_call calls[] = {
 	{.name = "cuMemAllocManaged, cuMemFree", .run = run_managed},
 	{.name = "cuLaunchHostFunc, waited for", .run = run_host_func},
 	{.name = "cuMemUnmap, Release, AddressFree", .prepare = map_other, .run = run_unmap},
+	{.name = "cuGraphAddMemcpyNode, launched",
+	 .prepare = make_graph,
+	 .run = run_add_copy,
+	 .clean = destroy_copies},
+	{.name = "cuGraphMemcpyNodeSetParams, launched",
+	 .prepare = make_copies,
+	 .run = run_set_copy,
+	 .clean = destroy_copies},
+	{.name = "cuGraphExecMemcpyNodeSetParams, launched",
+	 .prepare = make_copies_exec,
+	 .run = run_set_exec_copy,
+	 .clean = destroy_copies},
+	{.name = "cuGraphAddMemcpyNode in a capture",
+	 .prepare = begin_capture,
+	 .run = run_copy_in_capture,
+	 .clean = destroy_copies},
 };
 
 _Static_assert(sizeof(calls) / sizeof(calls[0]) <= BLOCKER_CALLS_MAX, "too many calls");

@@ -21,6 +21,9 @@ struct blocker {
 	CUevent event;
 	CUgraph graph;
 	CUgraphExec exec;
+	CUgraph copies; /* with one node, which copies within small */
+	CUgraphNode copy;
+	CUgraphExec copies_exec;
 	CUmodule module;
 	CUlibrary library;
 	CUkernel kernel;

@@ -12,7 +12,7 @@ from preload_rig import (MEM_END, MEM_SWAPPED, MIB, PATIENCE, PRELOAD, RELEASED_
 
 ALL = 1 << 40
 SUCCESS, INVALID_STATE = 0, 5
-N_CALLS = 30
+N_CALLS = 34
 DRAINED = {"NVSHARE_DRAIN_MS": "60000", "NVSHARE_DRAIN_MAX_MS": "60000"}
 COMPUTING = N_CALLS  # a context that still computes is destroyed
 
