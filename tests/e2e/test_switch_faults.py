@@ -219,13 +219,14 @@ def test_copies_that_do_not_end_end_the_stop(node):
 
 
 # How a program is told from one that can be frozen, and what it says of that.
-HARDWARE = ("NVSHARE_SIM_COHERENT", "NVSHARE_SIM_CONFIDENTIAL")
+HARDWARE = ("NVSHARE_SIM_COHERENT", "NVSHARE_SIM_CONFIDENTIAL", "NVSHARE_SIM_MPS")
 REFUSALS = {
     "asked for": ({"NVSHARE_FREEZE": "0"}, None),
     "injected": ({"CUDA_INJECTION64_PATH": "/nowhere.so"}, None),
     "coherent": ({"NVSHARE_SIM_COHERENT": "1"}, None),
     "confidential": ({"NVSHARE_SIM_CONFIDENTIAL": "1"}, None),
     "MPS": ({"CUDA_MPS_ACTIVE_THREAD_PERCENTAGE": "50"}, None),
+    "MPS, says the driver": ({"NVSHARE_SIM_MPS": "1"}, None),
     "unknown to the driver": ({"NVSHARE_SIM_FAIL": "rm_disable:1:86:always"}, None),
     "refused": ({"NVSHARE_SIM_FAIL": "rm_disable:2:64:always"}, "refused to freeze"),
     "a lie": ({"NVSHARE_SIM_FAIL": "rm_disable:2:lie:always"}, "work went on while frozen"),

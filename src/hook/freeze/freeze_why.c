@@ -78,7 +78,8 @@ static void read_start(const char *path, char *buf, size_t size)
 
 /*
  * The MPS daemon leaves its number beside its sockets. In another process namespace that
- * number says nothing: then a directory that somebody chose to name is taken for live.
+ * number says nothing: then a directory that somebody chose to name is taken for live. Newer
+ * drivers say it themselves, whatever the directory.
  */
 static bool is_mps_alive(void)
 {
@@ -109,8 +110,8 @@ static bool is_traced(void)
 	return line && atoi(line + strlen("\nTracerPid:")) != 0;
 }
 
-/* The GPU works on the processor's own page tables: nothing stands still there. */
-static bool is_coherent(void)
+/* Of any of the program's GPUs. false, too: a driver that does not know the attribute. */
+static bool is_any(CUdevice_attribute attribute)
 {
 	int n = 0, value;
 
@@ -119,11 +120,7 @@ static bool is_coherent(void)
 		return false;
 	for (CUdevice dev = 0; dev < n; dev++) {
 		value = 0;
-		if (cuda_real.cuDeviceGetAttribute(
-			    &value,
-			    CU_DEVICE_ATTRIBUTE_PAGEABLE_MEMORY_ACCESS_USES_HOST_PAGE_TABLES,
-			    dev) == CUDA_SUCCESS &&
-		    value)
+		if (cuda_real.cuDeviceGetAttribute(&value, attribute, dev) == CUDA_SUCCESS && value)
 			return true;
 	}
 	return false;
@@ -178,9 +175,11 @@ static void look_up(void)
 		freeze_why_set(FREEZE_WHY_OFF);
 	else if (is_set("CUDA_INJECTION64_PATH") || is_set("NVTX_INJECTION64_PATH"))
 		freeze_why_set(FREEZE_WHY_INJECTED);
-	else if (is_set("CUDA_MPS_ACTIVE_THREAD_PERCENTAGE") || is_mps_alive())
+	else if (is_set("CUDA_MPS_ACTIVE_THREAD_PERCENTAGE") || is_mps_alive() ||
+		 is_any(CU_DEVICE_ATTRIBUTE_MPS_ENABLED))
 		freeze_why_set(FREEZE_WHY_MPS);
-	else if (is_coherent())
+	/* The GPU works on the processor's own page tables: nothing stands still there. */
+	else if (is_any(CU_DEVICE_ATTRIBUTE_PAGEABLE_MEMORY_ACCESS_USES_HOST_PAGE_TABLES))
 		freeze_why_set(FREEZE_WHY_COHERENT);
 	else if (is_confidential())
 		freeze_why_set(FREEZE_WHY_CONFIDENTIAL);

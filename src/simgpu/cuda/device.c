@@ -199,6 +199,8 @@ API(cuDeviceGetAttribute, (int *pi, CUdevice_attribute attrib, CUdevice dev))
 	*pi = attributes[attrib];
 	if (is_of_coherence(attrib))
 		*pi = (int)node_view.shared->config.is_coherent;
+	if (attrib == CU_DEVICE_ATTRIBUTE_MPS_ENABLED)
+		*pi = (int)node_view.shared->config.is_mps;
 	if (attrib == CU_DEVICE_ATTRIBUTE_PCI_BUS_ID)
 		*pi = (int)(device_node(dev) / per_gpu()) + 1;
 	return CUDA_SUCCESS;

@@ -95,6 +95,7 @@ void node_config_read(struct node_config *ret)
 	ret->n_devices = ret->n_gpus * (ret->n_mig ? ret->n_mig : 1);
 	ret->is_coherent = (uint32_t)read_u64("NVSHARE_SIM_COHERENT", 0, 1, 0);
 	ret->is_confidential = (uint32_t)read_u64("NVSHARE_SIM_CONFIDENTIAL", 0, 1, 0);
+	ret->is_mps = (uint32_t)read_u64("NVSHARE_SIM_MPS", 0, 1, 0);
 	ret->context_bytes = read_size("NVSHARE_SIM_CONTEXT", 16ull << 20);
 	ret->bandwidth = read_size("NVSHARE_SIM_BANDWIDTH", 8ull << 30);
 	read_memory(ret);

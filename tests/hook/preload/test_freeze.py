@@ -62,6 +62,7 @@ def test_leaves(tmp_path, how):
         ("CUDA_INJECTION64_PATH", "/lib/x.so", "injected"),
         ("NVTX_INJECTION64_PATH", "/lib/x.so", "injected"),
         ("CUDA_MPS_ACTIVE_THREAD_PERCENTAGE", "50", "MPS"),
+        ("NVSHARE_SIM_MPS", "1", "MPS"),  # the driver says so
         ("NVSHARE_FREEZE", "0", "NVSHARE_FREEZE=0"),
     ],
 )
