@@ -145,19 +145,20 @@ static void read_claim(char *(*get)(const char *name), struct nvshare_claim *ret
 	read_u32(get, "NVSHARE_COMPUTE_LIMIT", &limit, &ret->compute_limit);
 }
 
-/* Checked here, evaluated where the size of the card is known. */
-static void read_limit(char *(*get)(const char *name), struct hook_options *ret)
+/* Checked here, evaluated where the size of the whole is known. */
+static void read_limit(char *(*get)(const char *name), const char *name, uint64_t min, char *ret,
+		       size_t size)
 {
-	const char *value = value_of(get, "NVSHARE_GPU_MEMORY_LIMIT");
+	const char *value = value_of(get, name);
 	uint64_t bytes = 0;
 
 	if (!value)
 		return;
-	if (strlen(value) >= sizeof(ret->memory_limit) ||
-	    parse_size_or_percent(value, UINT64_MAX, &bytes) || !bytes)
-		complain("NVSHARE_GPU_MEMORY_LIMIT", value, "a size like 20GiB or 50%");
+	if (strlen(value) >= size || parse_size_or_percent(value, UINT64_MAX, &bytes) ||
+	    bytes < min)
+		complain(name, value, "a size like 20GiB or 50%");
 	else
-		(void)strcpy(ret->memory_limit, value);
+		(void)strcpy(ret, value);
 }
 
 static void read_names(char *(*get)(const char *name), struct hook_options *ret)
@@ -166,7 +167,10 @@ static void read_names(char *(*get)(const char *name), struct hook_options *ret)
 	const char *pod = value_of(get, "NVSHARE_POD");
 	const char *pod_space = value_of(get, "POD_NAMESPACE");
 	const char *pod_name = value_of(get, "POD_NAME");
+	const char *dir = value_of(get, "NVSHARE_SOCK_DIR");
 
+	(void)snprintf(ret->sock_dir, sizeof(ret->sock_dir), "%s",
+		       dir ? dir : NVSHARE_SOCK_DIR_DEFAULT);
 	if (name)
 		(void)snprintf(ret->name, sizeof(ret->name), "%s", name);
 	if (pod)
@@ -174,6 +178,17 @@ static void read_names(char *(*get)(const char *name), struct hook_options *ret)
 	else if (pod_name)
 		(void)snprintf(ret->pod, sizeof(ret->pod), "%s/%s",
 			       pod_space ? pod_space : "default", pod_name);
+}
+
+static void read_others(char *(*get)(const char *name), struct hook_options *ret)
+{
+	const char *mps = value_of(get, "CUDA_MPS_PIPE_DIRECTORY");
+
+	ret->is_injected =
+		value_of(get, "CUDA_INJECTION64_PATH") || value_of(get, "NVTX_INJECTION64_PATH");
+	ret->is_mps_part = value_of(get, "CUDA_MPS_ACTIVE_THREAD_PERCENTAGE") != NULL;
+	if (mps)
+		(void)snprintf(ret->mps_dir, sizeof(ret->mps_dir), "%s", mps);
 }
 
 void hook_options_parse(char *(*get)(const char *name), struct hook_options *ret)
@@ -211,8 +226,12 @@ void hook_options_parse(char *(*get)(const char *name), struct hook_options *ret
 	read_time(get, "NVSHARE_IDLE_MS", &idle, &ret->idle_ns);
 	read_time(get, "NVSHARE_BURST_IDLE_US", &burst, &ret->burst_idle_ns);
 	read_claim(get, &ret->claim);
-	read_limit(get, ret);
+	read_limit(get, "NVSHARE_GPU_MEMORY_LIMIT", 1, ret->memory_limit,
+		   sizeof(ret->memory_limit));
+	read_limit(get, "NVSHARE_HOST_MEMORY_LIMIT", 0, ret->host_memory_limit,
+		   sizeof(ret->host_memory_limit));
 	read_names(get, ret);
+	read_others(get, ret);
 	errno = saved_errno;
 }
 

@@ -3,11 +3,12 @@
 #define NVS_HOOK_HOOK_OPTIONS_H
 
 /*
- * What the user asked of the library: its NVSHARE_* variables, read once, at the first
- * use. A value that is not understood is said once, with what is allowed, and the
- * default is used. NVSHARE_SOCK_DIR is read by sock.h, NVSHARE_DEBUG by hook_log.h.
+ * What the user asked of the library: its NVSHARE_* variables, and those of others that
+ * matter to it, read once, at the first use. A value that is not understood is said once, with what
+ * is allowed, and the default is used. NVSHARE_DEBUG is read by hook_log.h.
  *
- * Threading: any thread.
+ * Threading: any thread; the first use is in one of the program's, as all getenv() is,
+ * since a setenv() of the program at the same time may move what another thread reads.
  */
 
 #include "nvshare/protocol.h"
@@ -39,6 +40,11 @@ struct hook_options {
 	/* NVSHARE_PRIORITY or NVSHARE_LATENCY_CRITICAL, _WEIGHT, _SLO_MS, _COMPUTE_LIMIT */
 	struct nvshare_claim claim;
 	char memory_limit[32];       /* NVSHARE_GPU_MEMORY_LIMIT, valid; "": none */
+	char host_memory_limit[32];  /* NVSHARE_HOST_MEMORY_LIMIT, valid; "": none */
+	char sock_dir[128];          /* NVSHARE_SOCK_DIR; what is cut off no socket could have */
+	bool is_injected;            /* CUDA_INJECTION64_PATH or NVTX_INJECTION64_PATH */
+	bool is_mps_part;            /* CUDA_MPS_ACTIVE_THREAD_PERCENTAGE */
+	char mps_dir[128];           /* CUDA_MPS_PIPE_DIRECTORY, the same; "": none */
 	char name[NVSHARE_NAME_LEN]; /* NVSHARE_NAME; "": the command's */
 	char pod[NVSHARE_POD_LEN];   /* NVSHARE_POD, else POD_NAMESPACE/POD_NAME; "": none */
 };

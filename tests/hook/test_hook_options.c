@@ -67,6 +67,11 @@ static void defaults_hold_when_nothing_is_set(void **unused)
 	assert_int_equal(o.copy_max_ns, 10000000000ull);
 	assert_int_equal(o.idle_ns, 1000000000ull);
 	assert_string_equal(o.memory_limit, "");
+	assert_string_equal(o.host_memory_limit, "");
+	assert_string_equal(o.sock_dir, NVSHARE_SOCK_DIR_DEFAULT);
+	assert_false(o.is_injected);
+	assert_false(o.is_mps_part);
+	assert_string_equal(o.mps_dir, "");
 	assert_string_equal(o.name, "");
 	assert_string_equal(o.pod, "");
 	assert_string_equal(said, "");
@@ -87,6 +92,11 @@ static void every_variable_is_read(void **unused)
 		{"NVSHARE_COPY_MAX_MS", (char[]){"60"}},
 		{"NVSHARE_IDLE_MS", (char[]){"7"}},
 		{"NVSHARE_GPU_MEMORY_LIMIT", (char[]){"50%"}},
+		{"NVSHARE_HOST_MEMORY_LIMIT", (char[]){"0"}},
+		{"NVSHARE_SOCK_DIR", (char[]){"/run/x"}},
+		{"NVTX_INJECTION64_PATH", (char[]){"/x.so"}},
+		{"CUDA_MPS_ACTIVE_THREAD_PERCENTAGE", (char[]){"50"}},
+		{"CUDA_MPS_PIPE_DIRECTORY", (char[]){"/mps"}},
 		{"NVSHARE_NAME", (char[]){"trainer"}},
 		{"NVSHARE_POD", (char[]){"lab/one"}},
 		{"POD_NAME", (char[]){"other"}},
@@ -108,6 +118,11 @@ static void every_variable_is_read(void **unused)
 	assert_int_equal(o.copy_max_ns, 60000000);
 	assert_int_equal(o.idle_ns, 7000000);
 	assert_string_equal(o.memory_limit, "50%");
+	assert_string_equal(o.host_memory_limit, "0");
+	assert_string_equal(o.sock_dir, "/run/x");
+	assert_true(o.is_injected);
+	assert_true(o.is_mps_part);
+	assert_string_equal(o.mps_dir, "/mps");
 	assert_string_equal(o.name, "trainer");
 	assert_string_equal(o.pod, "lab/one");
 	assert_string_equal(said, "");
@@ -145,6 +160,8 @@ static void a_bad_value_is_said_in_one_line_and_the_default_used(void **unused)
 		{{"NVSHARE_IDLE_MS", zero}, "1 to 3600000"},
 		{{"NVSHARE_GPU_MEMORY_LIMIT", bad_limit}, "20GiB"},
 		{{"NVSHARE_GPU_MEMORY_LIMIT", zero}, "20GiB"},
+		{{"NVSHARE_HOST_MEMORY_LIMIT", bad_limit}, "20GiB"},
+		{{"NVSHARE_SOCK_DIR", empty}, NULL},
 	};
 	char said[512];
 	struct hook_options o, d = parse(NULL, said, sizeof(said));

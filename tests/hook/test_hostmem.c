@@ -41,7 +41,7 @@ static int setup(void **state)
 	(void)state;
 	strcpy(root, "/tmp/nvshare-hostmem-XXXXXX");
 	assert_non_null(mkdtemp(root));
-	unsetenv("NVSHARE_HOST_MEMORY_LIMIT");
+	hostmem_set_limit("");
 	put("/proc/meminfo", "MemTotal:       33554432 kB\nMemFree:  1 kB\n"
 			     "MemAvailable:   20971520 kB\n"); /* 32 and 20 GiB */
 	put("/proc/self/cgroup", "0::/\n");
@@ -104,7 +104,7 @@ static void groups_of_version_1_bound_too(void **state)
 static void a_limit_stands_in_for_the_machine(void **state)
 {
 	(void)state;
-	setenv("NVSHARE_HOST_MEMORY_LIMIT", "24GiB", 1);
+	hostmem_set_limit("24GiB");
 	assert_int_equal(hostmem_available_below(root, 0, false), 24 * GIB);
 	assert_int_equal(hostmem_available_below(root, 20 * GIB, false), 4 * GIB);
 	assert_int_equal(hostmem_available_below(root, 25 * GIB, false), 0);
@@ -112,9 +112,9 @@ static void a_limit_stands_in_for_the_machine(void **state)
 	assert_int_equal(hostmem_available_below(root, 20 * GIB, false), GIB);
 	assert_int_equal(hostmem_available_below(root, 22 * GIB, false), 0);
 	hostmem_set_others(0);
-	setenv("NVSHARE_HOST_MEMORY_LIMIT", "50%", 1);
+	hostmem_set_limit("50%");
 	assert_int_equal(hostmem_available_below(root, GIB, false), 15 * GIB);
-	setenv("NVSHARE_HOST_MEMORY_LIMIT", "much", 1); /* says so once, and is ignored */
+	hostmem_set_limit("much"); /* says so once, and is ignored */
 	assert_int_equal(hostmem_available_below(root, 0, false), less_margin(20 * GIB, 32 * GIB));
 }
 
@@ -123,10 +123,10 @@ static void what_is_coming_is_the_machines(void **state)
 {
 	(void)state;
 	hostmem_set_coming(6 * GIB);
-	setenv("NVSHARE_HOST_MEMORY_LIMIT", "24GiB", 1);
+	hostmem_set_limit("24GiB");
 	assert_int_equal(hostmem_available_below(root, 20 * GIB, true), 10 * GIB);
 	assert_int_equal(hostmem_available_below(root, 20 * GIB, false), 4 * GIB);
-	unsetenv("NVSHARE_HOST_MEMORY_LIMIT");
+	hostmem_set_limit("");
 	assert_int_equal(hostmem_available_below(root, 0, true),
 			 less_margin(20 * GIB, 32 * GIB) + 6 * GIB);
 	put("/proc/self/cgroup", "0::/pod\n");

@@ -16,14 +16,14 @@ static int setup(void **state)
 {
 	(void)state;
 	fake_setup();
-	unsetenv("NVSHARE_HOST_MEMORY_LIMIT");
+	hostmem_set_limit("");
 	return 0;
 }
 
 static int teardown(void **state)
 {
 	(void)state;
-	unsetenv("NVSHARE_HOST_MEMORY_LIMIT");
+	hostmem_set_limit("");
 	fake_give_back_host_memory();
 	assert_int_equal(fake.n_registered, 0);
 	return 0;
@@ -93,7 +93,7 @@ static void respects_the_limit(void **state)
 	struct hostpool_part *a;
 
 	(void)state;
-	setenv("NVSHARE_HOST_MEMORY_LIMIT", "8MiB", 1);
+	hostmem_set_limit("8MiB");
 	assert_true(hostpool_has(8 * MIB));
 	assert_false(hostpool_has(8 * MIB + 1));
 	a = hostpool_get(6 * MIB);
@@ -116,11 +116,11 @@ static void knows_exactly_what_it_could_give(void **state)
 
 	(void)state;
 	for (uint64_t limit = 4 * MIB; limit <= 9 * MIB; limit += MIB / 2) {
-		setenv("NVSHARE_HOST_MEMORY_LIMIT", "4MiB", 1);
+		hostmem_set_limit("4MiB");
 		held = hostpool_get(3 * MIB + 1); /* of 4 MiB; the rest is in one piece */
 		assert_non_null(held);
 		(void)snprintf(text, sizeof(text), "%llu", (unsigned long long)limit);
-		setenv("NVSHARE_HOST_MEMORY_LIMIT", text, 1);
+		hostmem_set_limit(text);
 		for (size_t i = 0; i < sizeof(sizes) / sizeof(sizes[0]); i++) {
 			bool has = hostpool_has(sizes[i]);
 
@@ -204,7 +204,7 @@ static void those_who_touch_together_keep_the_limit(void **state)
 	void *addr;
 
 	(void)state;
-	setenv("NVSHARE_HOST_MEMORY_LIMIT", "100MiB", 1);
+	hostmem_set_limit("100MiB");
 	for (int i = 0; i < 20; i++) {
 		hostpool_begin(512 * MIB, true, NULL);
 		assert_true(touched_wait(&addr, &size));
@@ -256,7 +256,7 @@ static void knows_what_it_lacks_and_what_is_coming(void **state)
 	struct hostpool_part *a;
 
 	(void)state;
-	setenv("NVSHARE_HOST_MEMORY_LIMIT", "8MiB", 1);
+	hostmem_set_limit("8MiB");
 	a = hostpool_get(6 * MIB);
 	assert_int_equal(hostpool_lacks(2 * MIB), 0);
 	assert_int_equal(hostpool_lacks(5 * MIB), 4 * MIB); /* huge pages: 6 */
@@ -293,7 +293,7 @@ static void what_is_on_its_way_counts(void **state)
 	struct hostpool_part *a;
 
 	(void)state;
-	setenv("NVSHARE_HOST_MEMORY_LIMIT", "8MiB", 1);
+	hostmem_set_limit("8MiB");
 	hostpool_begin(6 * MIB, true, NULL);
 	assert_true(hostpool_has(8 * MIB));
 	assert_false(hostpool_has(8 * MIB + 1));

@@ -6,6 +6,7 @@
 
 #include "fake_memory.h"
 #include "hook/gate/gate.h"
+#include "hook/host/hostmem.h"
 #include "hook/host/hostpool.h"
 #include "hook/pager/pager_private.h"
 
@@ -231,9 +232,9 @@ static void nothing_moves_when_the_host_has_no_room(void **state)
 	(void)state;
 	fill(a, 8 * MIB, 9);
 	fill(b, 2 * MIB, 8);
-	setenv("NVSHARE_HOST_MEMORY_LIMIT", "8MiB", 1); /* enough for the one, not for both */
+	hostmem_set_limit("8MiB"); /* enough for the one, not for both */
 	assert_int_equal(pager_evict(0, UINT64_MAX, false, &move), NVSHARE_OUTCOME_NO_HOST_MEMORY);
-	unsetenv("NVSHARE_HOST_MEMORY_LIMIT");
+	hostmem_set_limit("");
 	assert_int_equal(move.bytes, 0);
 	assert_int_equal(counts().resident, 10 * MIB);
 	verify(a, 8 * MIB, 9);

@@ -9,6 +9,7 @@
 
 #include "fake_memory.h"
 #include "hook/gate/gate.h"
+#include "hook/host/hostmem.h"
 #include "hook/host/hostpool.h"
 #include "hook/pager/pager_private.h"
 #include "pager_rig.h"
@@ -239,10 +240,10 @@ static void a_probe_needs_host_memory_only_for_copies(void **state)
 	make_all();
 	used = fake.used;
 	hostpool_trim();
-	setenv("NVSHARE_HOST_MEMORY_LIMIT", "1", 1);
+	hostmem_set_limit("1");
 	assert_int_equal(probe(true), NVSHARE_OUTCOME_NO_HOST_MEMORY);
 	assert_int_equal(probe(false), NVSHARE_OUTCOME_SUCCESS);
-	unsetenv("NVSHARE_HOST_MEMORY_LIMIT");
+	hostmem_set_limit("");
 	assert_int_equal(probe(true), NVSHARE_OUTCOME_SUCCESS);
 	for (int n = 1; n <= 6; n++) { /* create, reserve, map, set access, a copy each way */
 		fake_arm(n, CUDA_ERROR_UNKNOWN);

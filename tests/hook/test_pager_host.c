@@ -21,13 +21,13 @@ static int setup_short(void **state)
 	int r = setup(state);
 
 	n_awaited = 0;
-	setenv("NVSHARE_HOST_MEMORY_LIMIT", "8MiB", 1);
+	hostmem_set_limit("8MiB");
 	return r;
 }
 
 static int teardown_short(void **state)
 {
-	unsetenv("NVSHARE_HOST_MEMORY_LIMIT");
+	hostmem_set_limit("");
 	hostmem_set_coming(0);
 	return teardown(state);
 }
@@ -38,7 +38,7 @@ static bool more_the_third_time(uint64_t bytes)
 		/* All that could go has gone by now: others come in, and give some back. */
 		assert_int_equal(counts().swapped, 8 * MIB);
 		assert_int_equal(fake.n_copies, 0);
-		setenv("NVSHARE_HOST_MEMORY_LIMIT", "16MiB", 1);
+		hostmem_set_limit("16MiB");
 	}
 	return note_lack(bytes);
 }
@@ -119,7 +119,7 @@ static void no_room_for_the_first_chunk_begins_nothing(void **state)
 	struct pager_move move;
 
 	(void)state;
-	setenv("NVSHARE_HOST_MEMORY_LIMIT", "4MiB", 1);
+	hostmem_set_limit("4MiB");
 	hostmem_set_coming(64 * MIB);
 	fake.on_await_host = nobody_hears;
 	assert_int_equal(pager_evict(0, UINT64_MAX, false, &move), NVSHARE_OUTCOME_NO_HOST_MEMORY);
@@ -136,7 +136,7 @@ static void clean_copies_are_given_to_others(void **state)
 	uint64_t copied, given = 0, bytes;
 
 	(void)state;
-	setenv("NVSHARE_HOST_MEMORY_LIMIT", "64MiB", 1);
+	hostmem_set_limit("64MiB");
 	fill(a, 8 * MIB, 1);
 	fill(b, 4 * MIB, 2);
 	assert_int_equal(pager_evict(0, UINT64_MAX, false, &move), NVSHARE_OUTCOME_SUCCESS);

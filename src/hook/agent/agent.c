@@ -13,6 +13,8 @@
 #include "hook/gate/drain.h"
 #include "hook/gate/gate.h"
 #include "hook/hook_log.h"
+#include "hook/hook_options.h"
+#include "hook/host/hostmem.h"
 #include "hook/lifecycle.h"
 #include "hook/memory/budget.h"
 #include "hook/pager/transfer.h"
@@ -413,6 +415,7 @@ CUresult agent_use_device(CUdevice dev)
 		return CUDA_SUCCESS;
 	lifecycle_start();
 	freeze_load();
+	hostmem_set_limit(hook_options()->host_memory_limit);
 	pthread_mutex_lock(&state.lock);
 	if (!state.is_stopping && start_locked()) {
 		d->ask = AGENT_ASK_OPEN; /* whoever asks too shares the answer */

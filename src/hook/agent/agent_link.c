@@ -249,7 +249,7 @@ static void send_register(struct agent_link *link)
 
 void agent_link_connect(struct agent_link *link)
 {
-	int fd = sock_connect(NULL);
+	int fd = sock_connect(hook_options()->sock_dir);
 
 	link->is_refused = false;
 	if (fd < 0) {

@@ -58,13 +58,6 @@ void freeze_why_set(enum freeze_why reason)
 		hook_debug("freeze: %s", reasons[reason].text);
 }
 
-static bool is_set(const char *name)
-{
-	const char *value = getenv(name);
-
-	return value && *value;
-}
-
 /* What the file begins with; "" when it can not be read. */
 static void read_start(const char *path, char *buf, size_t size)
 {
@@ -83,8 +76,8 @@ static void read_start(const char *path, char *buf, size_t size)
  */
 static bool is_mps_alive(void)
 {
-	const char *folder = getenv("CUDA_MPS_PIPE_DIRECTORY");
-	bool is_named = folder && *folder;
+	const char *folder = hook_options()->mps_dir;
+	bool is_named = *folder;
 	char path[512], text[32];
 	int pid;
 
@@ -169,14 +162,14 @@ static bool is_confidential(void)
 
 static void look_up(void)
 {
+	const struct hook_options *options = hook_options();
 	int saved_errno = errno;
 
-	if (!hook_options()->freeze)
+	if (!options->freeze)
 		freeze_why_set(FREEZE_WHY_OFF);
-	else if (is_set("CUDA_INJECTION64_PATH") || is_set("NVTX_INJECTION64_PATH"))
+	else if (options->is_injected)
 		freeze_why_set(FREEZE_WHY_INJECTED);
-	else if (is_set("CUDA_MPS_ACTIVE_THREAD_PERCENTAGE") || is_mps_alive() ||
-		 is_any(CU_DEVICE_ATTRIBUTE_MPS_ENABLED))
+	else if (options->is_mps_part || is_mps_alive() || is_any(CU_DEVICE_ATTRIBUTE_MPS_ENABLED))
 		freeze_why_set(FREEZE_WHY_MPS);
 	/* The GPU works on the processor's own page tables: nothing stands still there. */
 	else if (is_any(CU_DEVICE_ATTRIBUTE_PAGEABLE_MEMORY_ACCESS_USES_HOST_PAGE_TABLES))

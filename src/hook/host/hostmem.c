@@ -2,7 +2,6 @@
 
 #include "hook/host/hostmem.h"
 
-#include "hook/hook_log.h"
 #include "util/parse.h"
 
 #include <errno.h>
@@ -17,6 +16,7 @@
 #define MARGIN_PART      20
 
 static uint64_t others, coming;
+static const char *limit_text = "";
 
 /* Plain read(2): no stdio buffer of ours in somebody else's heap. false: not there. */
 static bool read_text(char *buf, size_t size, const char *path)
@@ -156,18 +156,13 @@ static uint64_t groups_available(const char *root)
 
 static uint64_t machine_available(const char *root, uint64_t used)
 {
-	const char *text = getenv("NVSHARE_HOST_MEMORY_LIMIT");
+	const char *text = __atomic_load_n(&limit_text, __ATOMIC_ACQUIRE);
 	uint64_t total = 0, available, limit;
 	uint64_t taken = used + __atomic_load_n(&others, __ATOMIC_RELAXED);
 
 	(void)read_number(root, "/proc", "meminfo", "MemTotal:", &total);
-	if (text && *text) {
-		if (parse_size_or_percent(text, total * 1024, &limit) == 0)
-			return limit > taken ? limit - taken : 0;
-		hook_warn_once("NVSHARE_HOST_MEMORY_LIMIT '%s' is neither a size nor a percentage; "
-			       "the machine's free memory counts",
-			       text);
-	}
+	if (*text && parse_size_or_percent(text, total * 1024, &limit) == 0)
+		return limit > taken ? limit - taken : 0;
 	if (!read_number(root, "/proc", "meminfo", "MemAvailable:", &available))
 		return UINT64_MAX;
 	return less_margin(available * 1024, total * 1024);
@@ -181,6 +176,11 @@ uint64_t hostmem_available_below(const char *root, uint64_t used, bool is_soon)
 
 	machine = machine < UINT64_MAX - more ? machine + more : UINT64_MAX;
 	return machine < groups ? machine : groups;
+}
+
+void hostmem_set_limit(const char *text)
+{
+	__atomic_store_n(&limit_text, text, __ATOMIC_RELEASE);
 }
 
 void hostmem_set_others(uint64_t bytes)

@@ -8,9 +8,8 @@
  * less a twentieth of the machine's memory or of the group's limit, so that an eviction never
  * calls the out-of-memory killer.
  *
- * NVSHARE_HOST_MEMORY_LIMIT (a size, or a percentage of the machine's memory) stands in
- * for the machine's figure: so much for all programs of the node together, of which used
- * bytes and what the others have are gone.
+ * A limit stands in for the machine's figure: so much for all programs of the node together,
+ * of which used bytes and what the others have are gone.
  *
  * Threading: any thread. Errors: none; what can not be read does not bound.
  */
@@ -20,6 +19,12 @@
 
 /* used: what the caller has taken so far. UINT64_MAX: nothing bounds it. */
 uint64_t hostmem_available(uint64_t used);
+
+/*
+ * NVSHARE_HOST_MEMORY_LIMIT, a size or a percentage of the machine's memory; "": none. Not
+ * copied: it stays where it is.
+ */
+void hostmem_set_limit(const char *text);
 
 /*
  * What other programs of the node have taken for the same, as the scheduler said last; and

@@ -8,6 +8,7 @@
 #define NVSHARE_IS_LIBRARY
 #include "nvshare/nvshare.h"
 
+#include "hook/hook_options.h"
 #include "hook/share/share.h"
 #include "ipc/sock.h"
 #include "util/clock.h"
@@ -116,7 +117,7 @@ static int claim(enum nvshare_key key, uint32_t value)
 	share_wanted(&before);
 	share_claim(key, value);
 	for (unsigned int i = 0; share_client(i, &set.client) && (i == 0 || r == 0); i++) {
-		fd = sock_connect(NULL);
+		fd = sock_connect(hook_options()->sock_dir);
 		r = fd < 0 ? -ENOTCONN : ask(fd, &set);
 		(void)fd_close(fd);
 	}
