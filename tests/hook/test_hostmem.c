@@ -87,6 +87,24 @@ static void every_group_above_bounds(void **state)
 	assert_int_equal(hostmem_available_below(root, 0, false), 0);
 }
 
+/* Kubernetes sets it below the limit; either may be without the other. */
+static void a_group_is_not_brought_above_its_high_mark(void **state)
+{
+	(void)state;
+	put("/proc/self/cgroup", "0::/pod\n");
+	put("/sys/fs/cgroup/pod/memory.max", "8589934592\n");
+	put("/sys/fs/cgroup/pod/memory.high", "4294967296\n");
+	put("/sys/fs/cgroup/pod/memory.current", "1073741824\n");
+	assert_int_equal(hostmem_available_below(root, 0, false), less_margin(3 * GIB, 4 * GIB));
+	put("/sys/fs/cgroup/pod/memory.max", "max\n");
+	assert_int_equal(hostmem_available_below(root, 0, false), less_margin(3 * GIB, 4 * GIB));
+	put("/sys/fs/cgroup/pod/memory.high", "max\n");
+	assert_int_equal(hostmem_available_below(root, 0, false), less_margin(20 * GIB, 32 * GIB));
+	put("/sys/fs/cgroup/pod/memory.max", "2147483648\n");
+	put("/sys/fs/cgroup/pod/memory.high", "4294967296\n");
+	assert_int_equal(hostmem_available_below(root, 0, false), less_margin(GIB, 2 * GIB));
+}
+
 static void groups_of_version_1_bound_too(void **state)
 {
 	(void)state;
@@ -153,6 +171,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		HOSTMEM_TEST(the_machine_bounds_less_a_margin),
 		HOSTMEM_TEST(every_group_above_bounds),
+		HOSTMEM_TEST(a_group_is_not_brought_above_its_high_mark),
 		HOSTMEM_TEST(groups_of_version_1_bound_too),
 		HOSTMEM_TEST(a_limit_stands_in_for_the_machine),
 		HOSTMEM_TEST(what_is_coming_is_the_machines),

@@ -71,13 +71,15 @@ static bool read_number(const char *root, const char *group, const char *file, c
 
 struct hostmem_files {
 	const char *limit;
+	const char *slow; /* or NULL; a limit beyond which the group is held up at each page */
 	const char *usage;
 	const char *cache; /* name in memory.stat of what the kernel drops before it kills */
 };
 
-static const struct hostmem_files files_v1 = {"memory.limit_in_bytes", "memory.usage_in_bytes",
-					      "total_inactive_file "};
-static const struct hostmem_files files_v2 = {"memory.max", "memory.current", "inactive_file "};
+static const struct hostmem_files files_v1 = {"memory.limit_in_bytes", NULL,
+					      "memory.usage_in_bytes", "total_inactive_file "};
+static const struct hostmem_files files_v2 = {"memory.max", "memory.high", "memory.current",
+					      "inactive_file "};
 
 /* A part of the whole: of what is free it would be less and less, slab by slab. */
 static uint64_t less_margin(uint64_t available, uint64_t whole)
@@ -90,10 +92,14 @@ static uint64_t less_margin(uint64_t available, uint64_t whole)
 static uint64_t group_available(const char *root, const char *group,
 				const struct hostmem_files *files)
 {
-	uint64_t limit, usage, cache = 0;
+	uint64_t limit = UINT64_MAX, slow = UINT64_MAX, usage, cache = 0;
 
-	if (!read_number(root, group, files->limit, "", &limit) ||
-	    !read_number(root, group, files->usage, "", &usage))
+	(void)read_number(root, group, files->limit, "", &limit);
+	if (files->slow)
+		(void)read_number(root, group, files->slow, "", &slow);
+	if (slow < limit)
+		limit = slow;
+	if (limit == UINT64_MAX || !read_number(root, group, files->usage, "", &usage))
 		return UINT64_MAX;
 	(void)read_number(root, group, "memory.stat", files->cache, &cache);
 	usage -= cache < usage ? cache : usage;

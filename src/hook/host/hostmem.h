@@ -4,7 +4,8 @@
 
 /*
  * How much host memory this process may still take: the least of what the machine has
- * available and what every memory control group above us leaves (versions 1 and 2), each
+ * available and what every memory control group above us leaves (versions 1 and 2, there up to
+ * memory.high, too, beyond which pages that can not be reclaimed are held up for seconds), each
  * less a twentieth of the machine's memory or of the group's limit, so that an eviction never
  * calls the out-of-memory killer.
  *
