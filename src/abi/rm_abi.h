@@ -32,6 +32,10 @@ enum {
 	RM_ABI_GROUP_ENGINE = 3,      /* this word of a group's parameters is its engine */
 	RM_ABI_CHANNEL_ENGINE = 32,   /* and of a channel's, where it is in no group */
 	RM_ABI_ENGINE_COMPUTE = 1,
+	RM_ABI_ENGINE_COPY0 = 9,
+	RM_ABI_ENGINE_NVDEC0 = 19, /* video */
+	RM_ABI_ENGINE_NVJPEG0 = 43,
+	RM_ABI_ENGINE_OFA0 = 51, /* optical flow */
 };
 
 /* Channels of every generation since Kepler: 0xa06f, 0xb06f, ... 0xc86f, ... */

@@ -195,24 +195,41 @@ static inline void destroy(uint32_t handle)
 	assert_int_equal(rm_watch_ioctl(FD, RM_ABI_REQUEST_FREE, &gone), 0);
 }
 
-static inline void make_group(uint32_t handle)
+static inline void make_group_on(uint32_t handle, uint32_t engine)
 {
-	uint32_t params[8] = {0, 0, 0, RM_ABI_ENGINE_COMPUTE};
+	uint32_t params[8] = {0, 0, 0, engine};
 
 	assert_int_equal(make(DEVICE, handle, RM_ABI_CLASS_GROUP, params), RM_ABI_OK);
 }
 
+static inline void make_group(uint32_t handle)
+{
+	make_group_on(handle, RM_ABI_ENGINE_COMPUTE);
+}
+
 static inline void make_copy_group(uint32_t handle)
 {
-	uint32_t params[8] = {0, 0, 0, RM_ABI_ENGINE_COMPUTE + 8};
-
-	assert_int_equal(make(DEVICE, handle, RM_ABI_CLASS_GROUP, params), RM_ABI_OK);
+	make_group_on(handle, RM_ABI_ENGINE_COPY0);
 }
 
 static inline void make_channels(uint32_t group, uint32_t n)
 {
 	for (uint32_t i = 0; i < n; i++)
 		assert_int_equal(make(group, group + 1 + i, 0xc86f, NULL), RM_ABI_OK);
+}
+
+/* One channel each on what decodes video, decodes pictures, and finds optical flow. */
+enum { PICTURE_GROUPS = 3 };
+
+static inline void make_picture_groups(uint32_t handle)
+{
+	static const uint32_t engines[PICTURE_GROUPS] = {RM_ABI_ENGINE_NVDEC0,
+							 RM_ABI_ENGINE_NVJPEG0, RM_ABI_ENGINE_OFA0};
+
+	for (uint32_t i = 0; i < PICTURE_GROUPS; i++) {
+		make_group_on(handle + 0x10 * i, engines[i]);
+		make_channels(handle + 0x10 * i, 1);
+	}
 }
 
 static inline struct channels_counts counts(void)

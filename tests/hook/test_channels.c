@@ -80,6 +80,37 @@ static void a_client_takes_everything_along(void **unused)
 	assert_int_equal(counts().n_subdevices, 0);
 }
 
+static uint32_t n_in(enum channels_scope scope)
+{
+	struct channels_cursor cursor = {.scope = scope};
+	struct channels_batch batch;
+	uint32_t n = 0;
+
+	while (channels_next(&cursor, &batch))
+		n += batch.n;
+	return n;
+}
+
+/* Whatever its engine does; only those of compute groups compute. */
+static void a_channel_on_any_engine_counts(void **unused)
+{
+	(void)unused;
+	make_channels(GROUP, 8);
+	make_copy_group(0x300);
+	make_channels(0x300, 4);
+	make_picture_groups(0x400);
+	assert_int_equal(counts().n_groups, 2 + PICTURE_GROUPS);
+	assert_int_equal(counts().n_channels, 12 + PICTURE_GROUPS);
+	assert_int_equal(counts().n_compute, 8);
+	assert_int_equal(counts().n_orphans, 0);
+	assert_int_equal(n_in(CHANNELS_ALL), 12 + PICTURE_GROUPS);
+	assert_int_equal(n_in(CHANNELS_COMPUTE), 8);
+	assert_int_equal(n_in(CHANNELS_REST), 4 + PICTURE_GROUPS);
+	destroy(0x410);
+	assert_int_equal(counts().n_channels, 12 + PICTURE_GROUPS - 1);
+	assert_null(channels_why_lost());
+}
+
 static void a_handle_that_is_used_again_stays(void **unused)
 {
 	uint64_t serial;
@@ -102,6 +133,7 @@ int main(void)
 		TEST(the_short_form_of_old_drivers_is_understood),
 		TEST(children_go_with_their_parents),
 		TEST(a_client_takes_everything_along),
+		TEST(a_channel_on_any_engine_counts),
 		TEST(a_handle_that_is_used_again_stays),
 	};
 

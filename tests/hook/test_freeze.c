@@ -37,6 +37,19 @@ static void a_refusal_undoes_all(void **unused)
 	assert_int_equal(stats.n_freezes, 0);
 }
 
+static void pictures_are_off_too_and_come_back(void **unused)
+{
+	(void)unused;
+	make_channels(GROUP, 4);
+	make_picture_groups(0x400);
+	assert_int_equal(freeze_begin(UINT64_MAX), 0);
+	assert_int_equal(n_off(), 4 + PICTURE_GROUPS);
+	make_picture_groups(0x500); /* the program's first picture comes while it is frozen */
+	assert_int_equal(n_off(), 4 + 2 * PICTURE_GROUPS);
+	assert_int_equal(freeze_end(), 0);
+	assert_int_equal(n_off(), 0);
+}
+
 static void our_own_channels_go_on(void **unused)
 {
 	(void)unused;
@@ -472,6 +485,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		TEST(long_lists_are_split),
 		TEST(a_refusal_undoes_all),
+		TEST(pictures_are_off_too_and_come_back),
 		TEST(our_own_channels_go_on),
 		TEST(nothing_to_freeze_is_said),
 		TEST(a_channel_born_while_frozen_is_off_and_thaws),

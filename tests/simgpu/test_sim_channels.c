@@ -24,6 +24,24 @@ static void announces_four_groups_a_context(void **state)
 	assert_int_equal(n_freed, 5); /* four groups and the client */
 }
 
+static void has_an_engine_for_pictures_where_asked(void **state)
+{
+	CUcontext other;
+
+	(void)state;
+	setenv("NVSHARE_SIM_PICTURES", "1", 1);
+	assert_cuda(cuCtxCreate_v2(&other, 0, 0));
+	unsetenv("NVSHARE_SIM_PICTURES");
+	assert_int_equal(n_groups, RM_GROUPS + 5);
+	assert_int_equal(groups[8].engine, RM_ABI_ENGINE_NVJPEG0);
+	assert_int_equal(groups[8].n_channels, 1);
+	assert_int_equal(groups[8].client, groups[4].client);
+	disable(&groups[8], true);
+	disable(&groups[8], false);
+	assert_cuda(cuCtxDestroy_v2(other));
+	assert_int_equal(n_freed, 6);
+}
+
 static void answers_as_the_resource_manager_does(void **state)
 {
 	const struct seen_group *g = &groups[0];
@@ -162,6 +180,7 @@ int main(void)
 #define TEST(f) cmocka_unit_test_setup_teardown(f, rm_setup, sim_teardown)
 	const struct CMUnitTest tests[] = {
 		TEST(announces_four_groups_a_context),
+		TEST(has_an_engine_for_pictures_where_asked),
 		TEST(answers_as_the_resource_manager_does),
 		TEST(frozen_kernel_stands_still_and_goes_on),
 		TEST(frozen_memory_can_be_moved_under_a_kernel),

@@ -8,6 +8,7 @@
 #include <pthread.h>
 #include <stdarg.h>
 #include <stddef.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/eventfd.h>
 #include <sys/ioctl.h>
@@ -25,6 +26,7 @@ enum {
 	TIMESLICE_COPY_US = 1024,
 	CHANNELS_COMPUTE = 8,
 	CHANNELS_COPY = 4,
+	CHANNELS_PICTURES = 1,
 	CLASS_CHANNEL = 0xc86f,
 	CLIENTS_MAX = 256,
 };
@@ -51,7 +53,7 @@ static struct rm_group *group_of(struct rm_context *rm, uint32_t handle)
 	unsigned int i;
 
 	for (i = 0; i < RM_ENGINE_COUNT_; i++)
-		if (rm->groups[i].handle == handle)
+		if (handle && rm->groups[i].handle == handle)
 			return &rm->groups[i];
 	return NULL;
 }
@@ -262,16 +264,34 @@ static int make(struct rm_context *rm, uint32_t parent, uint32_t handle, uint32_
 	return r < 0 ? r : alloc.status ? -EIO : 0;
 }
 
+static const struct {
+	uint32_t number;
+	uint32_t n_channels;
+	uint64_t timeslice_us;
+} engines[RM_ENGINE_COUNT_] = {
+	[RM_COMPUTE] = {RM_ABI_ENGINE_COMPUTE, CHANNELS_COMPUTE, TIMESLICE_COMPUTE_US},
+	[RM_COPY_TO_DEVICE] = {RM_ABI_ENGINE_COPY0, CHANNELS_COPY, TIMESLICE_COPY_US},
+	[RM_COPY_TO_HOST] = {RM_ABI_ENGINE_COPY0 + 1, CHANNELS_COPY, TIMESLICE_COPY_US},
+	[RM_COPY_OTHER] = {RM_ABI_ENGINE_COPY0 + 2, CHANNELS_COPY, TIMESLICE_COPY_US},
+	[RM_PICTURES] = {RM_ABI_ENGINE_NVJPEG0, CHANNELS_PICTURES, TIMESLICE_COPY_US},
+};
+
+static bool has_engine(enum rm_engine engine)
+{
+	const char *s = getenv("NVSHARE_SIM_PICTURES");
+
+	return engine != RM_PICTURES || (s && strcmp(s, "1") == 0);
+}
+
 static int make_group(struct rm_context *rm, enum rm_engine engine, uint32_t handle)
 {
 	/* As NV_CHANNEL_GROUP_ALLOCATION_PARAMETERS: error, ECC error, address space, engine. */
-	uint32_t params[8] = {0, 0, 0,
-			      engine == RM_COMPUTE ? RM_ABI_ENGINE_COMPUTE : 8u + (uint32_t)engine};
-	uint32_t n = engine == RM_COMPUTE ? CHANNELS_COMPUTE : CHANNELS_COPY, i;
+	uint32_t params[8] = {0, 0, 0, engines[engine].number};
+	uint32_t n = engines[engine].n_channels, i;
 	struct rm_group *group = &rm->groups[engine];
 	int r;
 
-	group->timeslice_us = engine == RM_COMPUTE ? TIMESLICE_COMPUTE_US : TIMESLICE_COPY_US;
+	group->timeslice_us = engines[engine].timeslice_us;
 	group->handle = handle;
 	r = make(rm, rm->subdevice - 1, handle, RM_ABI_CLASS_GROUP, params, sizeof(params));
 	for (i = 0; r == 0 && i < n; i++) {
@@ -313,7 +333,8 @@ int rm_context_init(struct CUctx_st *ctx)
 	if (r == 0)
 		r = make(rm, rm->subdevice - 1, rm->subdevice, RM_ABI_CLASS_SUBDEVICE, NULL, 0);
 	for (i = 0; r == 0 && i < RM_ENGINE_COUNT_; i++)
-		r = make_group(rm, (enum rm_engine)i, 0x5c000100u + 0x100u * i);
+		if (has_engine((enum rm_engine)i))
+			r = make_group(rm, (enum rm_engine)i, 0x5c000100u + 0x100u * i);
 	if (r < 0)
 		rm_context_deinit(ctx);
 	return r;

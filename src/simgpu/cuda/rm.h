@@ -4,7 +4,8 @@
 
 /*
  * The resource manager as libcuda talks to it: ioctls on an open file that make a client,
- * a device, and for each context four channel groups (one compute, three copy), and that
+ * a device, and for each context four channel groups (one compute, three copy; one more, for
+ * pictures, where it is asked for), and that
  * take channels off the GPU and set timeslices. The calls go through the PLT, so whoever
  * interposes ioctl sees what it would see of the real driver; our own exported ioctl
  * serves them, and hands everything else to the kernel.
@@ -13,11 +14,18 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-enum rm_engine { RM_COMPUTE, RM_COPY_TO_DEVICE, RM_COPY_TO_HOST, RM_COPY_OTHER, RM_ENGINE_COUNT_ };
+enum rm_engine {
+	RM_COMPUTE,
+	RM_COPY_TO_DEVICE,
+	RM_COPY_TO_HOST,
+	RM_COPY_OTHER,
+	RM_PICTURES, /* with NVSHARE_SIM_PICTURES=1; nothing is done there */
+	RM_ENGINE_COUNT_
+};
 enum { RM_CHANNELS_MAX = 8 };
 
 struct rm_group {
-	uint32_t handle;
+	uint32_t handle; /* 0: there is none */
 	uint32_t n_channels;
 	uint32_t channels[RM_CHANNELS_MAX];
 	uint32_t is_off[RM_CHANNELS_MAX]; /* taken off the GPU */

@@ -42,6 +42,14 @@ def test_channels_are_counted_and_a_freeze_is_proven(tmp_path):
     assert "still for 20 ms: yes" in out
 
 
+def test_channels_for_pictures_are_frozen_too(tmp_path):
+    out = freeze(tmp_path, "--times", "5", NVSHARE_SIM_PICTURES="1")
+    assert "one context: groups=5 channels=21 compute=8 own=0" in out
+    assert "of our own: groups=5 channels=21 compute=8 own=21" in out
+    assert "proven\n" in out
+    assert "verified passes=" in out
+
+
 def test_a_thousand_freezes_under_load(tmp_path):
     assert "verified passes=" in freeze(tmp_path, "--times", "1000")
 
