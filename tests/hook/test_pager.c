@@ -366,6 +366,10 @@ static void *free_it(void *arg)
 /* In the middle of an eviction: gives a free that does not wait every chance to show. */
 static void start_a_free(void)
 {
+	if (fake.n_copies < 2) { /* it is not begun yet */
+		fake.on_event_wait = start_a_free;
+		return;
+	}
 	assert_int_equal(pthread_create(&freer, NULL, free_it, NULL), 0);
 	while (__atomic_load_n(&fake.n_syncs, __ATOMIC_SEQ_CST) == 0)
 		sched_yield();

@@ -46,6 +46,7 @@ enum move {
 	MOVE_END,
 	MOVE_HINT,
 	MOVE_STOP,
+	MOVE_RUN_ON,
 	MOVE_RUN,
 	MOVE_LEAVE,
 	MOVE_JOIN,
@@ -64,6 +65,7 @@ static const char *const move_names[MOVE_COUNT] = {"answers",
 						   "ends",
 						   "gives a hint",
 						   "is stopped",
+						   "is told to stop, and fails to",
 						   "runs",
 						   "leaves",
 						   "joins",
@@ -272,10 +274,25 @@ static bool move_life(struct node *node, enum move move, uint32_t client)
 	return step(node, event) == 0;
 }
 
+/* What it is at was forgotten when it was told to stop: a client says it again. */
+static bool move_run_on(struct node *node, uint32_t client)
+{
+	const struct client was = node->clients[client];
+
+	if (!was.is_running || !move_life(node, MOVE_STOP, client))
+		return false;
+	(void)move_life(node, MOVE_RUN, client);
+	if (was.is_bursting)
+		(void)move_work(node, MOVE_BEGIN, client);
+	if (was.is_busy)
+		(void)move_work(node, MOVE_BUSY, client);
+	return true;
+}
+
 static bool do_move(struct node *node, enum move move, uint32_t client)
 {
-	bool is_fault =
-		move == MOVE_FAIL || move == MOVE_LOSE || move == MOVE_STOP || move == MOVE_LEAVE;
+	bool is_fault = move == MOVE_FAIL || move == MOVE_LOSE || move == MOVE_STOP ||
+			move == MOVE_RUN_ON || move == MOVE_LEAVE;
 	bool is_possible;
 
 	if (is_fault && node->n_faults == 0)
@@ -288,6 +305,8 @@ static bool do_move(struct node *node, enum move move, uint32_t client)
 		is_possible = move_answer(node, move, client);
 	else if (move <= MOVE_HINT)
 		is_possible = move_work(node, move, client);
+	else if (move == MOVE_RUN_ON)
+		is_possible = move_run_on(node, client);
 	else
 		is_possible = move_life(node, move, client);
 	node->n_faults -= is_possible && is_fault;

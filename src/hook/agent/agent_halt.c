@@ -26,7 +26,8 @@
 
 /*
  * From the freeze to the first memory given up: a probe and one copy, milliseconds. A
- * driver that is in the way for longer is let go on, by thawing.
+ * driver that is in the way for longer is let go on, by thawing. Copies that take longer, or
+ * the host memory for them, extend it as they get on.
  */
 #define HALT_LIMIT_NS CLOCK_NS_PER_SEC
 

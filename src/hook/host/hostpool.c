@@ -14,6 +14,7 @@
 #include <sys/mman.h>
 
 #define SLAB_MAX (1ull << 30)
+#define STEP_MAX (256ull << 20) /* what is added by steps */
 
 struct hostpool_slab {
 	struct hostpool_slab *next; /* hostpool::slabs */
@@ -169,6 +170,13 @@ static bool grow(uint64_t bytes)
 		return false;
 	addr = touched_map(size);
 	return addr && add(addr, size);
+}
+
+bool hostpool_grow(uint64_t bytes)
+{
+	uint64_t unused = hostpool_unused(), more = bytes > unused ? bytes - unused : 0;
+
+	return more && grow(more < STEP_MAX ? more : STEP_MAX);
 }
 
 void hostpool_begin(uint64_t bytes, bool is_urgent, void (*ready)(void))

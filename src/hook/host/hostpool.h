@@ -59,6 +59,12 @@ void hostpool_add_one(void);
  */
 bool hostpool_register_one(void);
 
+/*
+ * Adds one slab, not a large one, if less than bytes are unused, for who must not be away for as
+ * long as all that is missing takes. A context is current. false: nothing was added.
+ */
+bool hostpool_grow(uint64_t bytes);
+
 /* Parts of bytes in all, in order; grows the pool when it must. NULL: no memory. */
 struct hostpool_part *hostpool_get(uint64_t bytes);
 struct hostpool_part *hostpool_put(struct hostpool_part *parts); /* returns NULL; takes NULL */

@@ -116,6 +116,19 @@ static void end_oldest_out(struct pager_moving *move)
 		fail_out(move, chunk);
 }
 
+/*
+ * Step by step: the time limit of a freeze from which nothing has gone is for a driver in the
+ * way, and not for memory that takes its time.
+ */
+static struct hostpool_part *get_host(const struct pager_moving *move, uint64_t bytes)
+{
+	while (hostpool_grow(bytes)) {
+		if (move->is_frozen && !move->bytes)
+			(void)freeze_extend(PAGER_FREEZE_NS);
+	}
+	return hostpool_get(bytes);
+}
+
 static void start_out(struct pager_moving *move, struct pager_chunk *chunk)
 {
 	size_t slot = move->n_started % PAGER_IN_FLIGHT;
@@ -127,7 +140,7 @@ static void start_out(struct pager_moving *move, struct pager_chunk *chunk)
 		let_go(move, chunk);
 		return;
 	}
-	chunk->host = hostpool_get(chunk->size);
+	chunk->host = get_host(move, chunk->size);
 	if (!chunk->host) {
 		move->outcome = NVSHARE_OUTCOME_NO_HOST_MEMORY;
 		keep(chunk);
@@ -220,6 +233,41 @@ static void begin_out(struct pager_moving *move, CUdevice dev, const struct page
 	}
 }
 
+static void move_out(struct pager_moving *move, CUdevice dev, const struct pager_plan *plan)
+{
+	for (size_t i = 0; i < plan->n_chunks && move->outcome == NVSHARE_OUTCOME_SUCCESS; i++) {
+		if (move->n_started - move->n_ended == PAGER_IN_FLIGHT)
+			end_oldest_out(move);
+		agent_moved_out(dev, move->bytes);
+		if (agent_is_stopping())
+			move->outcome = NVSHARE_OUTCOME_INVALID_STATE; /* the process exits */
+		if (move->is_host_short)
+			wait_for_host(move, dev, plan->chunks[i]);
+		if (move->outcome == NVSHARE_OUTCOME_SUCCESS)
+			start_out(move, plan->chunks[i]);
+		/* Where memory for the copies is slow to come they end before more are begun. */
+		if (move->n_ended < move->n_started &&
+		    pager_mover_has_ended(move->mover, move->n_ended % PAGER_IN_FLIGHT))
+			end_oldest_out(move);
+	}
+	end_out(move, dev);
+}
+
+/* That move can be begun, as it seems. */
+static void look_ahead(struct pager_moving *move, CUdevice dev, const struct pager_plan *plan)
+{
+	/* Before the probe, whose copies would wait behind those that hang. */
+	move->mover = pager_mover();
+	if (!move->mover)
+		move->outcome = NVSHARE_OUTCOME_SAVE_FAILED;
+	else if (move->mover->is_hung)
+		move->outcome = NVSHARE_OUTCOME_GPU_HUNG;
+	else if (move->is_frozen)
+		move->outcome = pager_probe(dev, move->mover, plan->chunks[0], move->to_copy > 0);
+	if (move->is_frozen && move->outcome == NVSHARE_OUTCOME_SUCCESS)
+		(void)freeze_extend(PAGER_FREEZE_NS);
+}
+
 int pager_evict(CUdevice dev, uint64_t bytes, bool is_frozen, struct pager_move *ret_move)
 {
 	struct pager_moving move = {.outcome = NVSHARE_OUTCOME_SUCCESS, .is_frozen = is_frozen};
@@ -246,28 +294,12 @@ int pager_evict(CUdevice dev, uint64_t bytes, bool is_frozen, struct pager_move 
 	begin_out(&move, dev, &plan);
 	if (move.outcome != NVSHARE_OUTCOME_SUCCESS)
 		goto out;
-	/* Before the probe, whose copies would wait behind those that hang. */
-	move.mover = pager_mover();
-	if (!move.mover)
-		move.outcome = NVSHARE_OUTCOME_SAVE_FAILED;
-	else if (move.mover->is_hung)
-		move.outcome = NVSHARE_OUTCOME_GPU_HUNG;
-	else if (is_frozen)
-		move.outcome = pager_probe(dev, move.mover, plan.chunks[0], move.to_copy > 0);
+	look_ahead(&move, dev, &plan);
 	if (move.outcome != NVSHARE_OUTCOME_SUCCESS)
 		goto out;
-	for (size_t i = 0; i < plan.n_chunks && move.outcome == NVSHARE_OUTCOME_SUCCESS; i++) {
-		if (move.n_started - move.n_ended == PAGER_IN_FLIGHT)
-			end_oldest_out(&move);
-		agent_moved_out(dev, move.bytes);
-		if (agent_is_stopping())
-			move.outcome = NVSHARE_OUTCOME_INVALID_STATE; /* the process exits */
-		if (move.is_host_short)
-			wait_for_host(&move, dev, plan.chunks[i]);
-		if (move.outcome == NVSHARE_OUTCOME_SUCCESS)
-			start_out(&move, plan.chunks[i]);
-	}
-	end_out(&move, dev);
+	move.mover->is_frozen = is_frozen;
+	move_out(&move, dev, &plan);
+	move.mover->is_frozen = false;
 	ret_move->bytes = move.bytes;
 	ret_move->handed = move.handed;
 	ret_move->ns = clock_now_ns() - start;

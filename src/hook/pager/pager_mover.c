@@ -5,6 +5,7 @@
 #include "hook/pager/pager.h"
 #include "hook/pager/pager_private.h"
 
+#include "hook/freeze/freeze.h"
 #include "hook/hook_log.h"
 #include "hook/hook_options.h"
 #include "hook/table/cuda_real.h"
@@ -20,6 +21,9 @@
 #define PAUSE_PART   64
 #define PAUSE_NS_MIN 20000u
 #define PAUSE_NS_MAX 1000000u
+
+/* So often a copy that is under way extends a freeze: a driver that answers is in nobody's way. */
+#define EXTEND_NS (PAGER_FREEZE_NS / 8)
 
 /* More than a pause ever takes is time in which the machine, or the process, was stopped. */
 #define PAUSE_COUNTS_NS (100 * CLOCK_NS_PER_MS)
@@ -59,6 +63,7 @@ static CUresult look(const struct pager_mover *mover, CUevent event)
 static CUresult wait_for(struct pager_mover *mover, CUevent event)
 {
 	uint64_t limit_ns = hook_options()->copy_max_ns, waited_ns = 0, before_ns = clock_now_ns();
+	uint64_t extend_ns = 0;
 	CUresult res;
 
 	while ((res = look(mover, event)) == CUDA_ERROR_NOT_READY && !mover->is_hung) {
@@ -69,6 +74,10 @@ static CUresult wait_for(struct pager_mover *mover, CUevent event)
 				   (unsigned long long)(limit_ns / CLOCK_NS_PER_MS));
 			mover->is_hung = true;
 			break;
+		}
+		if (mover->is_frozen && waited_ns >= extend_ns) {
+			(void)freeze_extend(PAGER_FREEZE_NS);
+			extend_ns = waited_ns + EXTEND_NS;
 		}
 		if (pause_ns < PAUSE_NS_MIN)
 			pause_ns = PAUSE_NS_MIN;
@@ -86,6 +95,11 @@ static CUresult wait_for(struct pager_mover *mover, CUevent event)
 CUresult pager_mover_wait(struct pager_mover *mover, size_t slot)
 {
 	return wait_for(mover, mover->events[slot]);
+}
+
+bool pager_mover_has_ended(const struct pager_mover *mover, size_t slot)
+{
+	return look(mover, mover->events[slot]) != CUDA_ERROR_NOT_READY;
 }
 
 CUresult pager_mover_settle(struct pager_mover *mover)

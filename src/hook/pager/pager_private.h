@@ -30,6 +30,9 @@
 #define PAGER_DEVICES    BUDGET_DEVICES
 #define PAGER_IN_FLIGHT  8 /* chunks being copied at once */
 
+/* So long a freeze goes on from a moment at which the driver was seen not to be in the way. */
+#define PAGER_FREEZE_NS 1000000000ull
+
 /* What the gate lets pass is on the card but for a moment. */
 #define PAGER_LOOK_AGAIN_NS 1000000u
 
@@ -135,6 +138,7 @@ struct pager_mover {
 	CUcontext ctx;
 	CUstream stream;
 	CUevent events[PAGER_IN_FLIGHT];
+	bool is_frozen;               /* the program is: who waits for a copy extends that */
 	bool is_hung;                 /* a copy did not end in time, and may still */
 	struct hostpool_part *parked; /* which it may write to, */
 	struct pager_scrap scrap;     /* and this */
@@ -235,6 +239,8 @@ struct pager_mover *pager_mover(void);
  */
 CUresult pager_mover_wait(struct pager_mover *mover, size_t slot);
 CUresult pager_mover_settle(struct pager_mover *mover);
+/* That one has ended, or failed. */
+bool pager_mover_has_ended(const struct pager_mover *mover, size_t slot);
 void pager_mover_park(struct pager_mover *mover, struct hostpool_part *parts);
 
 /* Makes ctx current for the caller if it is not; ends with the same pushed flag. */

@@ -128,8 +128,7 @@ static void start_in(struct pager_moving *move, struct pager_chunk *chunk)
 
 static bool has_oldest_ended(const struct pager_moving *move)
 {
-	return cuda_real.cuEventQuery(move->mover->events[move->n_ended % PAGER_IN_FLIGHT]) !=
-	       CUDA_ERROR_NOT_READY;
+	return pager_mover_has_ended(move->mover, move->n_ended % PAGER_IN_FLIGHT);
 }
 
 /*

@@ -1,0 +1,156 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+
+/* Evictions of a frozen program: the freeze has an end, and what takes its time is in time. */
+
+#include "hook/pager/pager.h"
+
+#include "fake_memory.h"
+#include "hook/pager/pager_private.h"
+#include "pager_rig.h"
+
+#include "fake_rm.h"
+
+#define MIB (1ull << 20)
+
+enum { N_BIG = 4, TRIES = 6 };
+
+static CUdeviceptr big[N_BIG];
+static uint64_t slow_ns;          /* that long a registration takes, but the first */
+static uint64_t copies_end_ns;    /* no copy ends before, */
+static int copies_end_registered; /* nor with less host memory registered than that */
+
+static CUresult query_slowly(CUevent event)
+{
+	if (clock_now_ns() < copies_end_ns || fake.n_registered < copies_end_registered)
+		return CUDA_ERROR_NOT_READY;
+	return fake_event_query(event);
+}
+
+static CUresult register_slowly(void *p, size_t size, unsigned int flags)
+{
+	uint64_t end_ns = clock_now_ns() + slow_ns;
+
+	while (fake.n_registered && clock_now_ns() < end_ns)
+		(void)nanosleep(&(struct timespec){.tv_nsec = 100000}, NULL);
+	return fake_register(p, size, flags);
+}
+
+static int set_up(void **state)
+{
+	fake_setup();
+	fake.options.freeze = true;
+	slow_ns = 0;
+	copies_end_ns = 0;
+	copies_end_registered = 0;
+	cuda_real.cuEventQuery = query_slowly;
+	cuda_real.cuMemHostRegister_v2 = register_slowly;
+	assert_true(pager_supported(0));
+	(void)setup(state);
+	make_channels(GROUP, 4);
+	for (size_t i = 0; i < N_BIG; i++) {
+		assert_int_equal(allocate(64 * MIB, &big[i]), CUDA_SUCCESS);
+		words(big[i])[i] = 0x1234 + (uint32_t)i;
+	}
+	return 0;
+}
+
+static int tear_down(void **state)
+{
+	(void)teardown(state);
+	for (size_t i = 0; i < N_BIG; i++)
+		assert_int_equal(words(big[i])[i], 0x1234 + i);
+	pager_context_gone(FAKE_CTX);
+	assert_int_equal(fake.used, 0);
+	fake_give_back_host_memory();
+	return 0;
+}
+
+/* Everything goes, from a freeze that would end after limit_ns. Returns its outcome. */
+static int evict_within(uint64_t limit_ns)
+{
+	struct pager_move move;
+	int outcome, r;
+
+	hostpool_trim();
+	do
+		r = freeze_begin(limit_ns);
+	while (r == FREEZE_E_BUSY);
+	assert_int_equal(r, 0);
+	outcome = pager_evict(0, UINT64_MAX, true, &move);
+	if (outcome == NVSHARE_OUTCOME_SUCCESS) {
+		assert_int_equal(move.bytes, N_BIG * 64 * MIB);
+		assert_int_equal(n_off(), 4);
+		assert_true(freeze_commit());
+	} else {
+		assert_int_equal(outcome, NVSHARE_OUTCOME_TIMEOUT);
+		assert_int_equal(move.bytes, 0);
+	}
+	assert_int_equal(pager_restore(0, &move), NVSHARE_OUTCOME_SUCCESS);
+	assert_int_equal(freeze_end(), 0);
+	return outcome;
+}
+
+/* On a busy machine a freeze may be over before anything of it is begun: once more, for longer. */
+static void a_copy_that_takes_longer_than_the_freeze_extends_it(void **state)
+{
+	uint64_t limit_ns = 100 * CLOCK_NS_PER_MS;
+	int outcome = NVSHARE_OUTCOME_TIMEOUT;
+
+	(void)state;
+	for (int i = 0; i < TRIES && outcome != NVSHARE_OUTCOME_SUCCESS; i++, limit_ns *= 2) {
+		copies_end_ns = clock_now_ns() + 2 * limit_ns + PAGER_FREEZE_NS;
+		outcome = evict_within(limit_ns);
+	}
+	assert_int_equal(outcome, NVSHARE_OUTCOME_SUCCESS);
+}
+
+static void host_memory_that_comes_slowly_extends_the_freeze(void **state)
+{
+	int outcome = NVSHARE_OUTCOME_TIMEOUT;
+
+	(void)state;
+	copies_end_registered = N_BIG;
+	slow_ns = PAGER_FREEZE_NS * 2 / 5; /* three times: longer than one extension */
+	for (int i = 0; i < TRIES && outcome != NVSHARE_OUTCOME_SUCCESS; i++)
+		outcome = evict_within(PAGER_FREEZE_NS);
+	assert_int_equal(outcome, NVSHARE_OUTCOME_SUCCESS);
+}
+
+/* The first chunk's, when the second is yet to be begun: by then it commits the freeze. */
+static int n_gone_at_last;
+
+static CUresult note_and_register(void *p, size_t size, unsigned int flags)
+{
+	struct nvshare_mem mem;
+
+	budget_read(0, &mem);
+	n_gone_at_last = (int)(mem.swapped / (64 * MIB));
+	return fake_register(p, size, flags);
+}
+
+static CUresult end_at_once(CUevent event)
+{
+	(void)fake_event_query(event);
+	return fake_event_query(event);
+}
+
+static void what_has_been_copied_goes_before_more_is_begun(void **state)
+{
+	(void)state;
+	cuda_real.cuMemHostRegister_v2 = note_and_register;
+	cuda_real.cuEventQuery = end_at_once;
+	assert_int_equal(evict_within(60 * CLOCK_NS_PER_SEC), NVSHARE_OUTCOME_SUCCESS);
+	assert_int_equal(n_gone_at_last, N_BIG - 1);
+}
+
+int main(void)
+{
+#define FROZEN_TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
+	const struct CMUnitTest tests[] = {
+		FROZEN_TEST(a_copy_that_takes_longer_than_the_freeze_extends_it),
+		FROZEN_TEST(host_memory_that_comes_slowly_extends_the_freeze),
+		FROZEN_TEST(what_has_been_copied_goes_before_more_is_begun),
+	};
+
+	return run_all_apart(tests, sizeof(tests) / sizeof(tests[0]));
+}
