@@ -399,6 +399,75 @@ static void a_forked_child_keeps_nothing(void **state)
 	assert_true(get(SIZE) && get(2 * SIZE));
 }
 
+/* How many a child has after a fork in the middle of something. */
+static size_t n_files_in_child(void)
+{
+	int status;
+	pid_t child = fork();
+
+	if (child == 0) {
+		transfer_after_fork_child();
+		_exit((int)n_files());
+	}
+	assert_int_equal(waitpid(child, &status, 0), child);
+	return (size_t)WEXITSTATUS(status);
+}
+
+static size_t n_in_child;
+
+static CUresult fork_and_import(CUmemGenericAllocationHandle *handle, void *shareable,
+				CUmemAllocationHandleType type)
+{
+	n_in_child = n_files_in_child();
+	return import(handle, shareable, type);
+}
+
+/* Data loaders are forked at any time, and live for long: so would the memory. */
+static void a_child_forked_in_the_middle_keeps_nothing(void **state)
+{
+	size_t n = n_files_in_child();
+	unsigned int kept = 0;
+	CUmemGenericAllocationHandle handle;
+	int fd;
+
+	(void)state;
+	transfer_aim(0, &taker, ALL);
+	fd = transfer_export(0, 1);
+	assert_true(fd >= 0);
+	assert_int_equal(n_files_in_child(), n);
+	assert_true(transfer_send(0, fd, SIZE));
+	cuda_real.cuMemImportFromShareableHandle = fork_and_import;
+	assert_true(transfer_import(1, SIZE, &handle, &kept));
+	assert_int_equal(n_in_child, n);
+	fd = transfer_take_kept(kept);
+	assert_int_equal(n_files_in_child(), n);
+	transfer_discard(fd);
+	transfer_probe(1);
+	assert_int_equal(n_in_child, n);
+}
+
+static void a_number_that_is_in_hand_no_more_is_left_alone(void **state)
+{
+	size_t n = n_files_in_child();
+	int fd, again;
+
+	(void)state;
+	transfer_aim(0, &taker, ALL);
+	for (int i = 0; i < 3; i++) {
+		fd = transfer_export(0, 1);
+		if (i == 0)
+			transfer_discard(fd);
+		else if (i == 1)
+			transfer_close_kept(transfer_keep(fd));
+		else
+			assert_true(transfer_send(0, fd, SIZE));
+		again = fcntl(memory, F_DUPFD_CLOEXEC, 0);
+		assert_int_equal(again, fd);
+		assert_int_equal(n_files_in_child(), n + 1);
+		close(again);
+	}
+}
+
 /* One for each piece of memory that was taken over: they are the program's, too. */
 static void few_descriptors_are_kept(void **state)
 {
@@ -424,11 +493,12 @@ static void few_descriptors_are_kept(void **state)
 	}
 	assert_int_equal(waitpid(child, &status, 0), child);
 	assert_int_equal(status, 0);
-	assert_int_equal(close(transfer_take_kept(kept[3])), 0);
+	transfer_close_kept(kept[3]);
 	assert_int_equal(transfer_keep(fcntl(memory, F_DUPFD_CLOEXEC, 0)), kept[3]);
 	for (size_t i = 0; i < 8; i++)
-		assert_int_equal(close(transfer_take_kept(kept[i])), 0);
+		transfer_discard(transfer_take_kept(kept[i]));
 	assert_int_equal(transfer_take_kept(0), -1);
+	transfer_close_kept(0);
 	assert_int_equal(n_files(), n);
 	assert_int_equal(setrlimit(RLIMIT_NOFILE, &before), 0);
 }
@@ -448,6 +518,8 @@ int main(void)
 		T(what_is_not_well_formed_is_closed),
 		T(another_user_is_refused),
 		T(a_forked_child_keeps_nothing),
+		T(a_child_forked_in_the_middle_keeps_nothing),
+		T(a_number_that_is_in_hand_no_more_is_left_alone),
 		T(few_descriptors_are_kept),
 	};
 

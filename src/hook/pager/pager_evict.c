@@ -18,7 +18,6 @@
 #include "hook/pools/pools.h"
 #include "hook/table/cuda_real.h"
 #include "util/clock.h"
-#include "util/fd.h"
 
 /*
  * Host memory that others give back, slab by slab, is waited for so long since the last of it
@@ -52,7 +51,7 @@ static CUresult unmap_or_hand_over(struct pager_moving *move, struct pager_chunk
 	if (res != CUDA_SUCCESS && was_kept)
 		chunk->kept = transfer_keep(fd);
 	else if (res != CUDA_SUCCESS)
-		(void)fd_close(fd);
+		transfer_discard(fd);
 	else if (fd >= 0 && transfer_send(dev, fd, chunk->size))
 		move->handed += chunk->size;
 	return res;

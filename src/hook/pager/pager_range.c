@@ -8,7 +8,6 @@
 #include "hook/pager/transfer.h"
 #include "hook/pools/pools.h"
 #include "hook/table/cuda_real.h"
-#include "util/fd.h"
 
 #include <stdlib.h>
 
@@ -187,7 +186,7 @@ static size_t access_list(CUdevice dev, CUmemAccessDesc descs[PAGER_DEVICES])
 static void chunk_release(struct pager_chunk *chunk)
 {
 	(void)cuda_real.cuMemRelease(chunk->handle);
-	(void)fd_close(transfer_take_kept(chunk->kept));
+	transfer_close_kept(chunk->kept);
 	chunk->kept = 0;
 }
 

@@ -62,16 +62,28 @@ static struct {
 	uint64_t aim_bytes; /* left */
 	struct nvshare_door aim;
 	int kept[KEPT_MAX]; /* as parcel::fd; taken by the agent, given up by any thread */
+	int in_hand;        /* the same: the agent's, on its way from one of these to another */
 } transfer = {
 	.doors = {[0 ... DEVICE_COUNT_MAX -
 		   1] = {.fd = -1, .parcels = {[0 ... PARCELS_MAX - 1] = {.fd = -1}}}},
 	.kept = {[0 ... KEPT_MAX - 1] = -1},
+	.in_hand = -1,
 };
 
 /* Forgotten before it is closed: by then it may be the number of a file of a child's. */
 static int forget(int *noted)
 {
 	return __atomic_exchange_n(noted, -1, __ATOMIC_ACQ_REL);
+}
+
+/*
+ * Noted before it is forgotten where it was: for a moment it is noted twice, and a child closes
+ * it twice, with nothing opened between.
+ */
+static int note(int *where, int fd)
+{
+	__atomic_store_n(where, fd, __ATOMIC_RELEASE);
+	return fd;
 }
 
 static struct door *door_of(CUdevice dev)
@@ -138,7 +150,7 @@ void transfer_open(CUdevice dev, struct nvshare_door *ret_door)
 	}
 	door->name = name;
 	door->deaf_ns = 0;
-	__atomic_store_n(&door->fd, fd, __ATOMIC_RELEASE);
+	(void)note(&door->fd, fd);
 	*ret_door = name;
 }
 
@@ -219,14 +231,18 @@ static bool receive_one(struct door *door)
 	if (n < 0)
 		return false;
 	read_control(&message, &mail);
+	if (mail.n_fds == 1)
+		(void)note(&transfer.in_hand, mail.fds[0]);
 	if (!is_well_formed(door, &mail, n, message.msg_flags)) {
+		(void)forget(&transfer.in_hand);
 		for (size_t i = 0; i < mail.n_fds; i++)
 			(void)fd_close(mail.fds[i]);
 		door->deaf_ns = clock_now_ns() + DEAF_NS;
 		return true;
 	}
 	parcel->size = mail.letter.size;
-	__atomic_store_n(&parcel->fd, mail.fds[0], __ATOMIC_RELEASE);
+	(void)note(&parcel->fd, mail.fds[0]);
+	(void)forget(&transfer.in_hand);
 	door->n_parcels++;
 	door->came_ns = clock_now_ns();
 	return true;
@@ -270,21 +286,19 @@ uint64_t transfer_tick(CUdevice dev, uint64_t now_ns, bool is_needed)
 	return due;
 }
 
-/* Of that size, out of the list; -1: none. */
+/* Of that size, out of the list and in hand; -1: none. */
 static int take(struct door *door, size_t size)
 {
 	for (size_t i = 0; i < door->n_parcels; i++) {
 		struct parcel *last = &door->parcels[door->n_parcels - 1];
-		int fd = door->parcels[i].fd, moved;
+		int fd = door->parcels[i].fd;
 
 		if (door->parcels[i].size != size)
 			continue;
-		(void)forget(&door->parcels[i].fd);
-		if (last != &door->parcels[i]) {
-			moved = forget(&last->fd);
-			door->parcels[i].size = last->size;
-			__atomic_store_n(&door->parcels[i].fd, moved, __ATOMIC_RELEASE);
-		}
+		(void)note(&transfer.in_hand, fd);
+		door->parcels[i].size = last->size;
+		(void)note(&door->parcels[i].fd, last->fd);
+		(void)forget(&last->fd);
 		door->n_parcels--;
 		return fd;
 	}
@@ -315,7 +329,7 @@ bool transfer_import(CUdevice dev, size_t size, CUmemGenericAllocationHandle *re
 		*ret_kept = transfer_keep(fd);
 		return true;
 	}
-	(void)fd_close(fd);
+	transfer_discard(fd);
 	hook_debug("device %d: memory could not be taken over: error %d", (int)dev, (int)res);
 	return false;
 }
@@ -338,16 +352,35 @@ unsigned int transfer_keep(int fd)
 	for (size_t i = 0; i < max; i++) {
 		if (__atomic_load_n(&transfer.kept[i], __ATOMIC_ACQUIRE) >= 0)
 			continue;
-		__atomic_store_n(&transfer.kept[i], fd, __ATOMIC_RELEASE);
+		(void)note(&transfer.kept[i], fd);
+		(void)forget(&transfer.in_hand);
 		return (unsigned int)i + 1;
 	}
-	(void)fd_close(fd);
+	transfer_discard(fd);
 	return 0;
 }
 
 int transfer_take_kept(unsigned int kept)
 {
-	return kept ? forget(&transfer.kept[kept - 1]) : -1;
+	int fd;
+
+	if (!kept)
+		return -1;
+	fd = note(&transfer.in_hand, __atomic_load_n(&transfer.kept[kept - 1], __ATOMIC_ACQUIRE));
+	(void)forget(&transfer.kept[kept - 1]);
+	return fd;
+}
+
+void transfer_close_kept(unsigned int kept)
+{
+	if (kept)
+		(void)fd_close(forget(&transfer.kept[kept - 1]));
+}
+
+void transfer_discard(int fd)
+{
+	(void)forget(&transfer.in_hand);
+	(void)fd_close(fd);
 }
 
 bool transfer_drop(CUdevice dev)
@@ -380,7 +413,7 @@ static CUresult export(CUmemGenericAllocationHandle handle, int *ret_fd)
 		ret_fd, handle, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0);
 
 	if (res == CUDA_SUCCESS)
-		(void)fcntl(*ret_fd, F_SETFD, FD_CLOEXEC);
+		(void)fcntl(note(&transfer.in_hand, *ret_fd), F_SETFD, FD_CLOEXEC);
 	return res;
 }
 
@@ -444,7 +477,7 @@ bool transfer_send(CUdevice dev, int fd, size_t size)
 
 	if (is_sent)
 		transfer.aim_bytes -= size < transfer.aim_bytes ? size : transfer.aim_bytes;
-	(void)fd_close(fd);
+	transfer_discard(fd);
 	return is_sent;
 }
 
@@ -458,7 +491,7 @@ void transfer_probe(CUmemGenericAllocationHandle handle)
 		return;
 	if (import(fd, &again) == CUDA_SUCCESS)
 		(void)cuda_real.cuMemRelease(again);
-	(void)fd_close(fd);
+	transfer_discard(fd);
 }
 
 /* A door with two owners would be read by both; and memory would live as long as the child. */
@@ -474,5 +507,6 @@ void transfer_after_fork_child(void)
 	}
 	for (size_t i = 0; i < KEPT_MAX; i++)
 		(void)fd_close(forget(&transfer.kept[i]));
+	(void)fd_close(forget(&transfer.in_hand));
 	transfer.aim_bytes = 0;
 }
