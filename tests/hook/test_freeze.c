@@ -6,6 +6,8 @@
 #include "hook/table/cuda_real.h"
 #include "hook/table/hooks.h"
 
+#include <sched.h>
+
 /* ---- freezing --------------------------------------------------------------------- */
 
 static void long_lists_are_split(void **unused)
@@ -423,6 +425,58 @@ static void who_is_in_the_driver_is_no_reason_not_to_freeze(void **unused)
 	assert_int_equal(freeze_end(), 0);
 }
 
+static uint32_t n_there, n_back;
+static bool is_cancelled;
+
+/* The driver waits by poll() and the like, where a thread can be cancelled. */
+static CUresult wait_in_driver(void)
+{
+	__atomic_store_n(&n_there, 1, __ATOMIC_SEQ_CST);
+	while (!__atomic_load_n(&is_cancelled, __ATOMIC_SEQ_CST))
+		(void)sched_yield();
+	pthread_testcancel();
+	return CUDA_SUCCESS;
+}
+
+static void *end_in_driver(void *is_held)
+{
+	if (is_held) {
+		assert_true(freeze_hold());
+		(void)FREEZE_AROUND(wait_in_driver());
+		pthread_testcancel();
+		freeze_drop();
+	} else {
+		(void)FREEZE_AROUND(FREEZE_AROUND(wait_in_driver()));
+	}
+	__atomic_add_fetch(&n_back, 1, __ATOMIC_SEQ_CST);
+	pthread_testcancel();
+	return NULL;
+}
+
+/* Else its count would stay, and nothing could be frozen any more. */
+static void who_is_cancelled_in_the_driver_ends_when_it_is_through(void **unused)
+{
+	pthread_t thread;
+	void *ret;
+
+	(void)unused;
+	make_channels(GROUP, 2);
+	for (int i = 0; i < 2; i++) {
+		n_there = n_back = 0;
+		is_cancelled = false;
+		assert_int_equal(pthread_create(&thread, NULL, end_in_driver, i ? &n_there : NULL),
+				 0);
+		while (!__atomic_load_n(&n_there, __ATOMIC_SEQ_CST))
+			(void)sched_yield();
+		assert_int_equal(pthread_cancel(thread), 0);
+		__atomic_store_n(&is_cancelled, true, __ATOMIC_SEQ_CST);
+		assert_int_equal(pthread_join(thread, &ret), 0);
+		assert_ptr_equal(ret, PTHREAD_CANCELED);
+		assert_int_equal(n_back, 1);
+	}
+	assert_int_equal(freeze_begin(UINT64_MAX), 0);
+}
+
 static bool is_over;
 
 static void *come_and_go(void *arg)
@@ -504,6 +558,7 @@ int main(void)
 		TEST(calls_wait_for_the_thaw),
 		TEST(closing_what_another_process_shares_waits_for_the_thaw),
 		TEST(who_is_in_the_driver_is_no_reason_not_to_freeze),
+		TEST(who_is_cancelled_in_the_driver_ends_when_it_is_through),
 		TEST(the_watchdog_thaws_what_is_not_committed),
 		TEST(an_extension_puts_the_watchdog_off),
 		TEST(the_watchdog_leaves_what_is_committed),

@@ -11,6 +11,7 @@
 #include <errno.h>
 #include <limits.h>
 #include <linux/futex.h>
+#include <pthread.h>
 #include <stddef.h>
 #include <sys/syscall.h>
 #include <time.h>
@@ -36,6 +37,10 @@ static struct freeze_stats stats; /* each member has one writer at a time: who m
 
 #define stat_add(member, value) ((void)__atomic_add_fetch(&stats.member, (value), __ATOMIC_RELAXED))
 #define stat_set(member, value) __atomic_store_n(&stats.member, (value), __ATOMIC_RELAXED)
+
+/* How often the thread has said freeze_hold() and freeze_enter(), and how it was before. */
+static __thread unsigned int n_stays __attribute__((tls_model("initial-exec")));
+static __thread int cancel_before __attribute__((tls_model("initial-exec")));
 
 #define ANY_EPOCH UINT64_MAX
 
@@ -281,15 +286,34 @@ static bool wait_for_thaw(bool (*is_waited_for)(void))
 	return true;
 }
 
+/*
+ * The driver polls, reads and writes files: a thread that pthread_cancel() ended in there would
+ * be counted for ever, and nothing be frozen any more. It ends when it is through.
+ */
+static void stay_begin(void)
+{
+	if (n_stays++ == 0)
+		(void)pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &cancel_before);
+}
+
+static void stay_end(void)
+{
+	if (--n_stays == 0)
+		(void)pthread_setcancelstate(cancel_before, NULL);
+}
+
 bool freeze_hold(void)
 {
 	int r;
 
+	stay_begin();
 	while ((r = step(FREEZE_WORD_HOLD))) {
-		if (r == FREEZE_WORD_E_COUNT)
+		if (r == FREEZE_WORD_E_COUNT) {
 			pause_a_little();
-		else if (!wait_for_thaw(freeze_is_on))
+		} else if (!wait_for_thaw(freeze_is_on)) {
+			stay_end();
 			return false;
+		}
 	}
 	return true;
 }
@@ -297,11 +321,13 @@ bool freeze_hold(void)
 void freeze_drop(void)
 {
 	(void)step(FREEZE_WORD_DROP);
+	stay_end();
 }
 
 bool freeze_enter(void)
 {
 	for (;;) {
+		stay_begin();
 		gate_mark();
 		__atomic_add_fetch(&n_inside, 1, __ATOMIC_SEQ_CST);
 		if (!is_keeping_out())
@@ -316,6 +342,7 @@ void freeze_leave(void)
 {
 	__atomic_sub_fetch(&n_inside, 1, __ATOMIC_SEQ_CST);
 	gate_unmark();
+	stay_end();
 }
 
 bool freeze_is_on(void)

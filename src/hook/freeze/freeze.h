@@ -105,9 +105,9 @@ int freeze_end(void);
  * Around what a freeze must not meet: making or destroying a context. A context that was
  * frozen in the middle of either was seen to hang in its destruction, for good, on a real
  * card (driver 580). Waits while a freeze is on, outside the
- * driver; in between freeze_begin() says FREEZE_E_BUSY. Any thread but the agent's; nests
- * not. false, and there is nothing to drop: the process leaves, and its memory is out; the
- * driver would wait for ever.
+ * driver; in between freeze_begin() says FREEZE_E_BUSY, and pthread_cancel() ends nobody: it
+ * does when the thread is through. Any thread but the agent's; nests not. false, and there is
+ * nothing to drop: the process leaves, and its memory is out; the driver would wait for ever.
  */
 bool freeze_hold(void);
 void freeze_drop(void);
