@@ -413,6 +413,30 @@ static void closing_what_another_process_shares_waits_for_the_thaw(void **unused
 	assert_int_equal(n_in_driver, 1);
 }
 
+static CUresult destroy_unknown(CUcontext ctx)
+{
+	(void)ctx;
+	n_in_driver++;
+	assert_int_equal(freeze_begin(UINT64_MAX), FREEZE_E_BUSY);
+	return CUDA_SUCCESS;
+}
+
+/* A driver's own library makes contexts past us. Frozen there, they would hang for good. */
+static void a_context_that_nobody_knows_is_not_frozen_as_it_goes(void **unused)
+{
+	CUcontext ctx = (CUcontext)0x4711;
+
+	(void)unused;
+	cuda_real.cuCtxDestroy_v2 = destroy_unknown;
+	cuda_real.cuCtxDetach = destroy_unknown;
+	make_channels(GROUP, 2);
+	n_in_driver = 0;
+	assert_int_equal(cuCtxDestroy_v2(ctx), CUDA_SUCCESS);
+	assert_int_equal(cuCtxDetach(ctx), CUDA_SUCCESS);
+	assert_int_equal(n_in_driver, 2);
+	assert_int_equal(freeze_begin(UINT64_MAX), 0);
+}
+
 /* It may be there for long, and it is frozen there. */
 static void who_is_in_the_driver_is_no_reason_not_to_freeze(void **unused)
 {
@@ -557,6 +581,7 @@ int main(void)
 		TEST(after_a_stop_nobody_waits_for_what_stays_frozen),
 		TEST(calls_wait_for_the_thaw),
 		TEST(closing_what_another_process_shares_waits_for_the_thaw),
+		TEST(a_context_that_nobody_knows_is_not_frozen_as_it_goes),
 		TEST(who_is_in_the_driver_is_no_reason_not_to_freeze),
 		TEST(who_is_cancelled_in_the_driver_ends_when_it_is_through),
 		TEST(the_watchdog_thaws_what_is_not_committed),

@@ -250,17 +250,11 @@ CUresult cuCtxCreate_v4(CUcontext *pctx, CUctxCreateParams *ctxCreateParams, uns
  * goes on. So is its work: nobody else could tell that it runs, and memory that it uses
  * must not go meanwhile.
  */
-static CUresult destroy_context(CUresult (*destroy)(CUcontext ctx), CUcontext ctx)
+static CUresult destroy_booked(CUresult (*destroy)(CUcontext ctx), CUcontext ctx, CUdevice dev)
 {
-	CUdevice dev = device_of(ctx);
 	uint64_t charged;
 	CUresult res;
 
-	/* A primary one is not destroyed so: the driver refuses, and its owners stay counted. */
-	if (dev == DEVICE_ANY || device_primary(dev) == ctx)
-		return destroy(ctx);
-	if (!freeze_hold())
-		return CUDA_ERROR_DEINITIALIZED;
 	finish_work(ctx);
 	device_turn_begin();
 	charged = agent_forget_context(ctx);
@@ -270,6 +264,21 @@ static CUresult destroy_context(CUresult (*destroy)(CUcontext ctx), CUcontext ct
 	else
 		(void)agent_add_context(ctx, dev, charged);
 	device_turn_end();
+	return res;
+}
+
+/* One that was made past us, and is not in the books, must not be frozen as it goes, either. */
+static CUresult destroy_context(CUresult (*destroy)(CUcontext ctx), CUcontext ctx)
+{
+	CUdevice dev = device_of(ctx);
+	CUresult res;
+
+	/* A primary one is not destroyed so: the driver refuses, and its owners stay counted. */
+	if (dev != DEVICE_ANY && device_primary(dev) == ctx)
+		return destroy(ctx);
+	if (!freeze_hold())
+		return CUDA_ERROR_DEINITIALIZED;
+	res = dev == DEVICE_ANY ? destroy(ctx) : destroy_booked(destroy, ctx, dev);
 	freeze_drop();
 	return res;
 }
