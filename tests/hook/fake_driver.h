@@ -70,6 +70,8 @@ static struct {
 	int has_no_groups; /* freeze_set_timeslice() finds none */
 	int n_freezes;
 	int n_thaws;
+	int stays_off; /* a thaw has left something off */
+	int n_backs;   /* times that the agent tried to put it back */
 	int n_seconds; /* asked for a second context */
 	int n_second_drops;
 	int n_loose; /* slabs of the second context, registered nowhere when it is gone */
@@ -500,6 +502,14 @@ int freeze_end(void)
 		fake_count(n_thaws);
 	fake_set(is_frozen, 0);
 	return 0;
+}
+
+uint64_t freeze_tick(uint64_t now_ns)
+{
+	if (!fake_get(stays_off))
+		return UINT64_MAX;
+	fake_count(n_backs);
+	return now_ns + 1000000;
 }
 
 bool freeze_is_on(void)

@@ -105,6 +105,18 @@ static void frees_memory_while_frozen(void)
 	check(fake_get(evict_was_frozen) == 1);
 }
 
+static void goes_on_trying_to_put_back_what_stays_off(void)
+{
+	int fd = begin_busy();
+
+	fake_drop(fd, 1, 0, 4);
+	(void)fake_expect(fd, NVSHARE_MSG_LOCK_RELEASED);
+	fake_set(stays_off, 1);
+	fake_grant(fd, 2, 200 * MIB, 5);
+	wait_until(fake_get(n_thaws) == 1);
+	wait_until(fake_get(n_backs) >= 3); /* nothing else happens */
+}
+
 /* Thawed by the watchdog, then drained: what is asked for now is not that of a frozen one. */
 static void frees_memory_when_drained_after_a_freeze(void)
 {
@@ -322,6 +334,7 @@ int main(void)
 		child_test(freezes_work_that_does_not_end),
 		child_test(freezes_at_once_without_events),
 		child_test(frees_memory_while_frozen),
+		child_test(goes_on_trying_to_put_back_what_stays_off),
 		child_test(frees_memory_when_drained_after_a_freeze),
 		child_test(does_not_freeze_work_that_ends),
 		child_test(drains_when_it_can_not_freeze),

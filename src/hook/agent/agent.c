@@ -301,6 +301,7 @@ static uint64_t run_once(void)
 	for (struct agent_link *l = agent_link_next(NULL); l; l = agent_link_next(l))
 		due = earlier(due, link_timers(l, now));
 	due = earlier(due, agent_watch_tick(now));
+	due = earlier(due, freeze_tick(now));
 	return earlier(due, share_tick(clock_now_ns()));
 }
 

@@ -26,12 +26,19 @@
 /* Calls that are about to be in the driver, or to be through; others are in there for long. */
 #define FREEZE_LEAVE_NS (2 * CLOCK_NS_PER_MS)
 
+/* Between two tries to put back what a thaw could not: ever longer. */
+#define FREEZE_AGAIN_NS     (10 * CLOCK_NS_PER_MS)
+#define FREEZE_AGAIN_NS_MAX (10 * CLOCK_NS_PER_SEC)
+
 static uint64_t word;     /* freeze_word.h */
 static uint32_t n_inside; /* calls within freeze_enter() */
 static uint32_t n_news;   /* a futex: of who waits for a thaw */
 static uint64_t thawed_ns;
 static enum channels_scope scope; /* of the freeze that is on */
 static bool has_newborn;          /* taken off meanwhile, whatever the scope */
+static bool stays_off;            /* some channel was not put back */
+static uint64_t again_ns;         /* the agent's: when that is tried; 0: not said yet */
+static uint64_t again_pause_ns;   /* and then after that time */
 static bool is_stopped;
 static struct freeze_stats stats; /* each member has one writer at a time: who moves the word */
 
@@ -95,8 +102,9 @@ static int thaw(void)
 		pause_a_little();
 	if (!__atomic_exchange_n(&has_newborn, false, __ATOMIC_ACQ_REL))
 		all = __atomic_load_n(&scope, __ATOMIC_ACQUIRE);
-	r = freeze_switch_on(all);
+	r = freeze_switch_on(all, false);
 	if (r) {
+		__atomic_store_n(&stays_off, true, __ATOMIC_RELEASE);
 		freeze_why_set(FREEZE_WHY_STAYED_OFF);
 		hook_warn_once("the driver left a channel stopped; this program may hang");
 	}
@@ -345,6 +353,29 @@ void freeze_leave(void)
 	stay_end();
 }
 
+uint64_t freeze_tick(uint64_t now_ns)
+{
+	if (!__atomic_load_n(&stays_off, __ATOMIC_ACQUIRE))
+		return UINT64_MAX;
+	if (!again_ns) {
+		again_pause_ns = FREEZE_AGAIN_NS;
+		again_ns = now_ns + again_pause_ns;
+	}
+	if (now_ns < again_ns || freeze_is_on())
+		return again_ns;
+	if (freeze_switch_on(CHANNELS_ALL, true) == 0) {
+		__atomic_store_n(&stays_off, false, __ATOMIC_RELEASE);
+		again_ns = 0;
+		hook_debug("freeze: what the driver had left stopped goes on");
+		return UINT64_MAX;
+	}
+	again_pause_ns *= 2;
+	if (again_pause_ns > FREEZE_AGAIN_NS_MAX)
+		again_pause_ns = FREEZE_AGAIN_NS_MAX;
+	again_ns = now_ns + again_pause_ns;
+	return again_ns;
+}
+
 bool freeze_is_on(void)
 {
 	return state() != FREEZE_WORD_RUNNING;
@@ -382,6 +413,8 @@ void freeze_after_fork_child(void)
 	n_inside = 0;
 	thawed_ns = 0;
 	has_newborn = false;
+	stays_off = false;
+	again_ns = 0;
 	is_stopped = false;
 	stats = (struct freeze_stats){0};
 	freeze_watchdog_after_fork_child();

@@ -58,7 +58,7 @@ uint32_t freeze_halt(void); /* the same, as enum nvshare_halt; _FREEZE when it c
  * Once a GPU: freezes, checks that a value written by a stream of ctx (which the caller
  * holds) does not land for 5 ms, and that it does after the thaw. Nothing of the program is
  * at work or comes. 0; FREEZE_E_UNPROVEN: from then on freeze_why_not() says so; FREEZE_E_BUSY,
- * _NO_CHANNELS or -errno: not decided, later again.
+ * _NO_CHANNELS or -errno: not decided, later again. So is what the driver refuses, twice.
  */
 int freeze_prove(CUdevice dev, CUcontext ctx);
 /*
@@ -100,6 +100,8 @@ bool freeze_commit(void);
  * off, in spite of several tries; freeze_why_not() says so.
  */
 int freeze_end(void);
+/* Tries again to put such channels back. When it is to be called next; UINT64_MAX: never. */
+uint64_t freeze_tick(uint64_t now_ns);
 
 /*
  * Around what a freeze must not meet: making or destroying a context. A context that was

@@ -21,7 +21,8 @@ void freeze_expire(uint64_t epoch); /* that freeze, not a later one */
 int freeze_switch(const struct channels_batch *batch, bool is_off);
 /* The program's channels. 0, FREEZE_E_NO_CHANNELS, _REFUSED, _BUSY: some are just going. */
 int freeze_switch_off(enum channels_scope scope);
-int freeze_switch_on(enum channels_scope scope); /* 0, or FREEZE_E_REFUSED: some would not */
+/* 0, or FREEZE_E_REFUSED: some would not, in several tries; is_again: in one. */
+int freeze_switch_on(enum channels_scope scope, bool is_again);
 /* Timeslices: any thread. After the driver has made a group (us is 0), or timed one. */
 void freeze_on_group(int fd, uint32_t client, uint32_t group, uint64_t us);
 

@@ -27,6 +27,10 @@
 #define PROVE_LIMIT_NS (500 * CLOCK_NS_PER_MS)
 #define PROVE_PAUSE_NS 50000
 
+/* One refusal may be of that moment. So many, so far apart, are the driver's answer. */
+#define PROVE_REFUSALS_MAX 3
+#define PROVE_REFUSED_NS   (100 * CLOCK_NS_PER_MS)
+
 #define PROVE_STACK_SIZE (1u << 20) /* driver calls run on it */
 
 #define HOST_DEVICEMAP      2u
@@ -50,6 +54,9 @@ struct proof {
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static struct proof proofs[DEVICE_COUNT_MAX];
+
+static unsigned int n_refusals; /* the agent's: in a row, of those that count */
+static uint64_t refused_ns;     /* the last of them */
 
 bool freeze_is_proven(CUdevice dev)
 {
@@ -163,6 +170,16 @@ static int unproven(enum freeze_why why)
 	return FREEZE_E_UNPROVEN;
 }
 
+static int refused(void)
+{
+	uint64_t now_ns = clock_now_ns();
+
+	if (n_refusals && now_ns - refused_ns < PROVE_REFUSED_NS)
+		return FREEZE_E_BUSY;
+	refused_ns = now_ns;
+	return ++n_refusals < PROVE_REFUSALS_MAX ? FREEZE_E_BUSY : unproven(FREEZE_WHY_REFUSED);
+}
+
 /* What is not sent does not land. Nothing is wrong with it. */
 static int not_sent(struct proof *proof, enum sending how, enum freeze_why why)
 {
@@ -188,7 +205,8 @@ static int prove(struct proof *proof, bool is_idle)
 		return is_idle ? unproven(FREEZE_WHY_NO_WRITES) : FREEZE_E_BUSY;
 	r = freeze_begin(PROVE_LIMIT_NS);
 	if (r)
-		return r == FREEZE_E_REFUSED ? unproven(FREEZE_WHY_REFUSED) : r;
+		return r == FREEZE_E_REFUSED ? refused() : r;
+	n_refusals = 0;
 	how = send_next(proof, is_idle ? PROVE_LIMIT_NS / 2 : PROVE_SOON_NS / 2);
 	if (how != SENDING_NOT) {
 		(void)freeze_end();
@@ -270,4 +288,5 @@ void freeze_prove_after_fork_child(void)
 {
 	pthread_mutex_init(&lock, NULL);
 	memset(proofs, 0, sizeof(proofs));
+	n_refusals = 0;
 }

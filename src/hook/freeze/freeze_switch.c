@@ -78,7 +78,7 @@ int freeze_switch_off(enum channels_scope scope)
 }
 
 /* For the same reason what can not be put back meanwhile is no channel that stays off. */
-static bool put_back(const struct channels_batch *one)
+static bool put_back(const struct channels_batch *one, bool is_again)
 {
 	const struct timespec pause = {.tv_nsec = ON_PAUSE_NS};
 	struct channels_counts before;
@@ -88,14 +88,14 @@ static bool put_back(const struct channels_batch *one)
 		if (freeze_switch(one, false) == 0 ||
 		    !channels_has(one->clients[0], one->channels[0]))
 			return true;
-		if (try >= (before.n_going ? ON_TRIES_GOING : ON_TRIES))
+		if (is_again || try >= (before.n_going ? ON_TRIES_GOING : ON_TRIES))
 			return false;
 		(void)nanosleep(&pause, NULL);
 	}
 }
 
 /* One by one, so that one that is gone does not keep the others off. */
-static bool put_back_each(const struct channels_batch *batch)
+static bool put_back_each(const struct channels_batch *batch, bool is_again)
 {
 	struct channels_batch one = {.subdevice = batch->subdevice, .n = 1};
 	bool are_all = true;
@@ -103,12 +103,12 @@ static bool put_back_each(const struct channels_batch *batch)
 	for (uint32_t i = 0; i < batch->n; i++) {
 		one.clients[0] = batch->clients[i];
 		one.channels[0] = batch->channels[i];
-		are_all = put_back(&one) && are_all;
+		are_all = put_back(&one, is_again) && are_all;
 	}
 	return are_all;
 }
 
-int freeze_switch_on(enum channels_scope scope)
+int freeze_switch_on(enum channels_scope scope, bool is_again)
 {
 	struct channels_cursor cursor = {.scope = scope};
 	struct channels_batch batch;
@@ -116,7 +116,7 @@ int freeze_switch_on(enum channels_scope scope)
 
 	while (channels_next(&cursor, &batch)) {
 		if (freeze_switch(&batch, false) != 0)
-			are_all = put_back_each(&batch) && are_all;
+			are_all = put_back_each(&batch, is_again) && are_all;
 	}
 	return are_all ? 0 : FREEZE_E_REFUSED;
 }

@@ -1,0 +1,153 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+
+/* Whether a driver is found to freeze, and what a refusal means. */
+
+#include "fake_rm.h"
+#include "hook/device.h"
+#include "hook/table/cuda_real.h"
+
+#define CTX ((CUcontext)0x1000)
+
+static uint32_t flag, late;
+
+static CUresult alloc_flag(void **ret, size_t size, unsigned int flags)
+{
+	(void)flags;
+	assert_int_equal(size, sizeof(flag));
+	*ret = &flag;
+	return CUDA_SUCCESS;
+}
+
+static CUresult make_stream(CUstream *ret, unsigned int flags)
+{
+	(void)flags;
+	*ret = (CUstream)0x2000;
+	return CUDA_SUCCESS;
+}
+
+static CUresult enter(CUcontext ctx)
+{
+	assert_ptr_equal(ctx, CTX);
+	return CUDA_SUCCESS;
+}
+
+static CUresult leave(CUcontext *ret)
+{
+	*ret = CTX;
+	return CUDA_SUCCESS;
+}
+
+static void land(void)
+{
+	__atomic_store_n(&flag, late, __ATOMIC_RELEASE);
+}
+
+/* It lands at once, and while frozen with the control that ends that. */
+static CUresult write_value(CUstream stream, CUdeviceptr addr, cuuint32_t value, unsigned int flags)
+{
+	(void)stream;
+	(void)flags;
+	assert_ptr_equal((void *)(uintptr_t)addr, &flag);
+	late = value;
+	if (freeze_is_on())
+		rm.meanwhile = land;
+	else
+		land();
+	return CUDA_SUCCESS;
+}
+
+static int set_up(void **state)
+{
+	(void)setup(state);
+	flag = 0;
+	cuda_real.cuMemHostAlloc = alloc_flag;
+	cuda_real.cuStreamCreate = make_stream;
+	cuda_real.cuCtxPushCurrent_v2 = enter;
+	cuda_real.cuCtxPopCurrent_v2 = leave;
+	cuda_real.cuStreamWriteValue32_v2 = write_value;
+	assert_true(device_context_add(CTX, 0, 0));
+	make_channels(GROUP, 2);
+	assert_null(freeze_why_not()); /* the control is known */
+	return 0;
+}
+
+/* The next try that counts: it is some time after the last. */
+static int prove_later(void)
+{
+	(void)nanosleep(&(struct timespec){.tv_nsec = 110 * (long)CLOCK_NS_PER_MS}, NULL);
+	return freeze_prove(0, CTX);
+}
+
+static void what_stands_still_is_proven(void **unused)
+{
+	(void)unused;
+	assert_int_equal(freeze_prove(0, CTX), 0);
+	assert_true(freeze_is_proven(0));
+	assert_int_equal(n_off(), 0);
+}
+
+static void a_refusal_may_be_of_that_moment(void **unused)
+{
+	(void)unused;
+	rm.refuse_from = 1;
+	assert_int_equal(freeze_prove(0, CTX), FREEZE_E_BUSY);
+	assert_int_equal(prove_later(), FREEZE_E_BUSY);
+	assert_null(freeze_why_not());
+	rm.refuse_from = 0;
+	assert_int_equal(prove_later(), 0);
+	assert_true(freeze_is_proven(0));
+}
+
+static void a_driver_that_goes_on_refusing_is_believed(void **unused)
+{
+	(void)unused;
+	rm.refuse_from = 1;
+	assert_int_equal(freeze_prove(0, CTX), FREEZE_E_BUSY);
+	assert_int_equal(prove_later(), FREEZE_E_BUSY);
+	assert_int_equal(prove_later(), FREEZE_E_UNPROVEN);
+	assert_string_equal(freeze_why_not(), "the driver refused to freeze");
+	rm.refuse_from = 0;
+	assert_int_equal(prove_later(), FREEZE_E_OFF);
+}
+
+static void what_stays_off_is_put_back_later(void **unused)
+{
+	uint64_t now_ns = CLOCK_NS_PER_SEC, due_ns, pause_ns = 0;
+
+	(void)unused;
+	assert_int_equal(freeze_tick(now_ns), UINT64_MAX);
+	assert_int_equal(freeze_begin(UINT64_MAX), 0);
+	assert_int_equal(freeze_tick(now_ns), UINT64_MAX);
+	rm.refuse_on = 10000;
+	assert_int_equal(freeze_end(), FREEZE_E_REFUSED);
+	due_ns = freeze_tick(now_ns);
+	for (int i = 0; i < 100; i++) {
+		assert_true(due_ns > now_ns && due_ns - now_ns >= pause_ns);
+		assert_true(due_ns - now_ns < 60 * CLOCK_NS_PER_SEC);
+		pause_ns = due_ns - now_ns;
+		assert_int_equal(freeze_tick(due_ns - 1), due_ns);
+		now_ns = due_ns;
+		due_ns = freeze_tick(now_ns);
+		assert_int_equal(n_off(), 2);
+	}
+	assert_true(pause_ns > CLOCK_NS_PER_SEC);
+	rm.refuse_on = 2; /* the list, and the first of it */
+	due_ns = freeze_tick(due_ns);
+	assert_int_equal(n_off(), 1);
+	assert_int_equal(freeze_tick(due_ns), UINT64_MAX);
+	assert_int_equal(n_off(), 0);
+	assert_int_equal(freeze_begin(UINT64_MAX), FREEZE_E_OFF); /* once was enough */
+}
+
+int main(void)
+{
+#define PROVE_TEST(name) cmocka_unit_test_setup_teardown(name, set_up, teardown)
+	const struct CMUnitTest tests[] = {
+		PROVE_TEST(what_stands_still_is_proven),
+		PROVE_TEST(a_refusal_may_be_of_that_moment),
+		PROVE_TEST(a_driver_that_goes_on_refusing_is_believed),
+		PROVE_TEST(what_stays_off_is_put_back_later),
+	};
+
+	return run_all_apart(tests, sizeof(tests) / sizeof(tests[0]));
+}
