@@ -191,6 +191,43 @@ static void who_closes_memory_to_a_peer_leaves_open_what_was_asked_for_again(voi
 	release(b);
 }
 
+static struct pager_hold held;
+static bool is_pinned;
+
+static void *pin_held(void *data)
+{
+	pager_unhold(&held, true);
+	__atomic_store_n(&is_pinned, true, __ATOMIC_SEQ_CST);
+	return data;
+}
+
+/* Gives one that does not wait every chance to show. */
+static void pin_meanwhile(void)
+{
+	assert_int_equal(pthread_create(&opener, NULL, pin_held, NULL), 0);
+	for (int i = 0; i < 20000 && !__atomic_load_n(&is_pinned, __ATOMIC_SEQ_CST); i++)
+		sched_yield();
+}
+
+static void what_is_exported_as_it_is_opened_to_a_peer_is_pinned(void **state)
+{
+	CUdeviceptr a = allocate(300 * MIB);
+
+	(void)state;
+	is_pinned = false;
+	gate_enter();
+	assert_true(pager_hold(a, 300 * MIB, &held));
+	meanwhile = pin_meanwhile;
+	assert_int_equal(pager_peer(0, 1, true), CUDA_SUCCESS);
+	assert_null(meanwhile);
+	pthread_join(opener, NULL);
+	gate_leave();
+	assert_int_equal(counts().pinned[NVSHARE_PINNED_PLAIN], 300 * MIB);
+	assert_int_equal(counts().resident, 0);
+	assert_int_equal(pager_peer(0, 1, false), CUDA_SUCCESS);
+	release(a);
+}
+
 /* ---- counts ------------------------------------------------------------------- */
 
 static uint64_t least;
@@ -298,6 +335,7 @@ int main(void)
 		BETWEEN_TEST(a_chunk_that_is_opened_to_a_peer_as_the_last_comes_in_is_copied_again),
 		BETWEEN_TEST(memory_that_loses_a_mapping_as_the_last_comes_in_is_copied_again),
 		BETWEEN_TEST(who_closes_memory_to_a_peer_leaves_open_what_was_asked_for_again),
+		BETWEEN_TEST(what_is_exported_as_it_is_opened_to_a_peer_is_pinned),
 		BETWEEN_TEST(a_free_that_was_put_off_may_be_under_way_as_its_context_ends),
 		BETWEEN_TEST(a_free_that_was_put_off_waits_while_its_context_is_being_ended),
 		BETWEEN_TEST(memory_that_has_to_stay_is_counted_all_the_while),

@@ -149,12 +149,30 @@ bool pager_hold(CUdeviceptr ptr, size_t size, struct pager_hold *ret_hold)
 	return true;
 }
 
+/* What is held goes nowhere, but another thread may be opening it to a peer. Lock held. */
+static void wait_for_workers(const struct pager_hold *hold)
+{
+	const struct pager_chunk *chunks = hold->range->chunks;
+	size_t i = hold->first;
+
+	while (i < hold->end) {
+		if (chunks[i].state == PAGER_BUSY) {
+			cond_wait(&pager.changed, &pager.lock);
+			i = hold->first; /* what was free may not be any more */
+		} else {
+			i++;
+		}
+	}
+}
+
 void pager_unhold(const struct pager_hold *hold, bool is_pinned)
 {
 	CUdevice dev = hold->range->dev;
 	uint64_t bytes = 0;
 
 	pthread_mutex_lock(&pager.lock);
+	if (is_pinned)
+		wait_for_workers(hold);
 	for (size_t i = hold->first; i < hold->end; i++) {
 		struct pager_chunk *chunk = &hold->range->chunks[i];
 
