@@ -181,13 +181,50 @@ static void a_copy_that_does_not_end_keeps_what_it_works_on(void **state)
 	fake.is_hung = true;
 	for (int i = 0; i < 2; i++) {
 		assert_int_equal(pager_restore(0, &move), NVSHARE_OUTCOME_GPU_HUNG);
-		assert_int_equal(counts().swapped, all);
-		assert_true(fake.used > 0); /* what is being copied is still mapped */
+		assert_true(fake.used > 0); /* what is being copied is still mapped, */
+		assert_int_equal(counts().pinned[NVSHARE_PINNED_VMM], fake.used);
+		assert_int_equal(counts().swapped, all > fake.used ? all - fake.used : 1);
 	}
 	fake.is_hung = false;
 	assert_int_equal(pager_restore(0, &move), NVSHARE_OUTCOME_SUCCESS);
 	assert_int_equal(counts().resident, all);
+	assert_int_equal(counts().pinned[NVSHARE_PINNED_VMM], 0);
 	check_all(7);
+}
+
+static CUresult unmap_nothing(CUdeviceptr ptr, size_t size)
+{
+	(void)ptr;
+	(void)size;
+	return CUDA_ERROR_UNKNOWN;
+}
+
+/* Others would be given a place on the card that is not free. */
+static void what_can_not_be_unmapped_again_counts_as_on_the_card(void **state)
+{
+	struct pager_move move;
+	uint64_t all, stuck;
+
+	(void)state;
+	make_all();
+	write_all(8);
+	all = counts().resident;
+	for (int n = 4; n <= 5; n++) { /* the copy of what was made, mapped and opened; its event */
+		assert_int_equal(pager_evict(0, UINT64_MAX, false, &move), NVSHARE_OUTCOME_SUCCESS);
+		cuda_real.cuMemUnmap = unmap_nothing;
+		fake_arm(n, CUDA_ERROR_UNKNOWN);
+		assert_int_equal(pager_restore(0, &move), NVSHARE_OUTCOME_INVALID_STATE);
+		assert_true(fake_disarm());
+		stuck = counts().pinned[NVSHARE_PINNED_VMM];
+		assert_true(stuck > 0);
+		assert_int_equal(counts().resident + stuck, fake.used);
+		assert_int_equal(counts().resident + stuck + counts().swapped, all);
+		cuda_real.cuMemUnmap = fake_unmap;
+		assert_int_equal(pager_restore(0, &move), NVSHARE_OUTCOME_SUCCESS);
+		assert_int_equal(counts().pinned[NVSHARE_PINNED_VMM], 0);
+		assert_int_equal(counts().resident, all);
+		check_all(8);
+	}
 }
 
 static void an_allocation_that_fails_anywhere_leaves_nothing(void **state)
@@ -336,6 +373,7 @@ int main(void)
 		FAULT_TEST(an_eviction_that_fails_anywhere_loses_nothing),
 		FAULT_TEST(a_restore_that_fails_anywhere_goes_on_later),
 		FAULT_TEST(a_copy_that_does_not_end_keeps_what_it_works_on),
+		FAULT_TEST(what_can_not_be_unmapped_again_counts_as_on_the_card),
 		FAULT_TEST(an_allocation_that_fails_anywhere_leaves_nothing),
 		FAULT_TEST(a_probe_needs_host_memory_only_for_copies),
 		FAULT_TEST(a_full_card_is_probed_with_what_is_to_go),

@@ -81,7 +81,7 @@ bool budget_swapped_in(CUdevice dev, uint64_t bytes); /* false: not within the b
 void budget_swapped_freed(CUdevice dev, uint64_t bytes);
 
 /*
- * Bytes that are counted as swapped are on the card all the same, as the program's own memory;
+ * Bytes that are counted as swapped are on the card all the same, for they could not be unmapped;
  * or are so no more. They are told as pinned: nobody else may have their place.
  */
 void budget_stuck(CUdevice dev, uint64_t bytes);

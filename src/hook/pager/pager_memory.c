@@ -71,17 +71,6 @@ static CUresult map_all(struct pager_memory *memory, CUmemGenericAllocationHandl
 	return res;
 }
 
-static void set_stuck(struct pager_memory *memory, bool is_stuck)
-{
-	CUdevice dev = memory->range->dev;
-
-	if (is_stuck && !memory->is_stuck)
-		budget_stuck(dev, memory->range->size);
-	else if (!is_stuck && memory->is_stuck)
-		budget_unstuck(dev, memory->range->size);
-	memory->is_stuck = is_stuck;
-}
-
 /* With the last mapping gone the memory goes too; until then its handle is needed. */
 static CUresult strip(struct pager_chunk *chunk)
 {
@@ -95,7 +84,6 @@ static CUresult strip(struct pager_chunk *chunk)
 	if (res == CUDA_SUCCESS && chunk->is_mapped) {
 		chunk->is_mapped = false;
 		(void)cuda_real.cuMemRelease(chunk->handle);
-		set_stuck(memory, false);
 	}
 	return res;
 }
@@ -140,9 +128,7 @@ static CUresult memory_map(struct pager_chunk *chunk)
 	res = map_all(memory, chunk->handle);
 	if (res == CUDA_SUCCESS && chunk->host)
 		res = memory_reach(chunk);
-	if (res == CUDA_SUCCESS)
-		set_stuck(memory, false);
-	else
+	if (res != CUDA_SUCCESS)
 		(void)strip(chunk);
 	return res;
 }
@@ -156,7 +142,6 @@ static CUresult memory_unmap(struct pager_chunk *chunk)
 	/* Neither in nor out. As out, with its bytes in host memory, it is safe; its place is
 	 * taken. */
 	hook_debug("memory of the program could be unmapped in parts only");
-	set_stuck(chunk->range->memory, true);
 	return CUDA_SUCCESS;
 }
 
@@ -213,9 +198,6 @@ void pager_memory_free(struct pager_memory *memory)
 	size_t size = memory->range->size;
 
 	pager_range_free(memory->range);
-	/* What is left is the driver's, and shows as others'. */
-	if (memory->is_stuck)
-		budget_unstuck(dev, size);
 	if (memory->own.addr)
 		(void)cuda_real.cuMemAddressFree(memory->own.addr, size);
 	budget_allocated(dev, -(int64_t)size);

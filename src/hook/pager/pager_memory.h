@@ -36,7 +36,6 @@ struct pager_memory {
 	struct pager_range *range;
 	struct pager_mapping *mappings;
 	struct pager_mapping own; /* for copies, where none of the program's will do */
-	bool is_stuck;            /* out, with all its bytes, and yet on the card: budget_stuck() */
 	unsigned int n_handles;
 	unsigned int n_uses; /* threads that are about to look at it */
 };

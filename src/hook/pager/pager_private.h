@@ -50,7 +50,8 @@ struct pager_chunk {
 	CUmemGenericAllocationHandle handle;
 	struct hostpool_part *host; /* swapped, or resident and just restored: the same bytes */
 	/* The worker's own, who made it busy, frees it (dead), or has not linked it yet. */
-	bool is_mapped;     /* when swapped: it could not be unmapped */
+	bool is_mapped;     /* when swapped: it could not be unmapped, */
+	bool is_stuck;      /* and is told so: budget_stuck() */
 	bool is_exportable; /* its memory was made so, here */
 	bool is_taken;      /* it came from another program */
 	unsigned int kept;  /* its descriptor, transfer.h; 0: none */
@@ -200,6 +201,8 @@ bool pager_ranges(CUdevice dev, struct pager_range ***ret_ranges, size_t *ret_n)
 /* A chunk's memory: made, mapped, open to its device and peers; or taken away again. */
 CUresult pager_chunk_map(struct pager_chunk *chunk);
 CUresult pager_chunk_unmap(struct pager_chunk *chunk);
+/* What is out is on the card all the same, or not any more. */
+void pager_chunk_stuck(struct pager_chunk *chunk, bool is_stuck);
 /* Mapped where copies can read and write it. */
 CUresult pager_chunk_reach(struct pager_chunk *chunk);
 

@@ -272,14 +272,31 @@ static const struct pager_ops plain_ops = {
 	.pinned_kind = NVSHARE_PINNED_PLAIN,
 };
 
+void pager_chunk_stuck(struct pager_chunk *chunk, bool is_stuck)
+{
+	if (is_stuck && !chunk->is_stuck)
+		budget_stuck(chunk->range->dev, chunk->size);
+	else if (!is_stuck && chunk->is_stuck)
+		budget_unstuck(chunk->range->dev, chunk->size);
+	chunk->is_stuck = is_stuck;
+}
+
 CUresult pager_chunk_map(struct pager_chunk *chunk)
 {
-	return chunk->range->ops->map(chunk);
+	CUresult res = chunk->range->ops->map(chunk);
+
+	if (res == CUDA_SUCCESS)
+		pager_chunk_stuck(chunk, false);
+	return res;
 }
 
 CUresult pager_chunk_unmap(struct pager_chunk *chunk)
 {
-	return chunk->range->ops->unmap(chunk);
+	CUresult res = chunk->range->ops->unmap(chunk);
+
+	if (res == CUDA_SUCCESS)
+		pager_chunk_stuck(chunk, chunk->is_mapped);
+	return res;
 }
 
 CUresult pager_chunk_reach(struct pager_chunk *chunk)
@@ -488,6 +505,7 @@ static void chunk_free(struct pager_chunk *chunk)
 
 	hostpool_put(host);
 	(void)pager_chunk_unmap(chunk);
+	pager_chunk_stuck(chunk, false); /* what is left is the driver's, and shows as others' */
 	if (was == PAGER_SWAPPED) {
 		/* First, since with nothing out by the counts the program may go on. */
 		if (pager_chunk_out(chunk, false))

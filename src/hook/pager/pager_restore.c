@@ -29,12 +29,17 @@
 /* So often it is looked whether a copy has ended while more budget is waited for. */
 #define MORE_WAIT_MS 1
 
-/* Back to where it was: out, with its bytes safe in host memory. */
+/*
+ * Back to where it was: out, with its bytes safe in host memory. What can not be unmapped keeps
+ * its place on the card, which nobody else may be given.
+ */
 static void give_up(struct pager_moving *move, struct pager_chunk *chunk)
 {
 	move->outcome = NVSHARE_OUTCOME_INVALID_STATE;
-	if (pager_chunk_unmap(chunk) != CUDA_SUCCESS)
+	if (pager_chunk_unmap(chunk) != CUDA_SUCCESS) {
 		hook_debug("memory of a failed restore could not be unmapped");
+		pager_chunk_stuck(chunk, true);
+	}
 	budget_swapped_out(chunk->range->dev, chunk->size);
 	pager_chunk_set(chunk, PAGER_SWAPPED);
 }
@@ -47,6 +52,7 @@ static void fail_in(struct pager_moving *move, struct pager_chunk *chunk)
 		return;
 	}
 	move->outcome = NVSHARE_OUTCOME_GPU_HUNG;
+	pager_chunk_stuck(chunk, true);
 	budget_swapped_out(chunk->range->dev, chunk->size);
 	pager_chunk_set(chunk, PAGER_SWAPPED);
 }
