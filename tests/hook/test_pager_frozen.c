@@ -143,6 +143,57 @@ static void what_has_been_copied_goes_before_more_is_begun(void **state)
 	assert_int_equal(n_gone_at_last, N_BIG - 1);
 }
 
+static int n_in_the_way;
+
+static void wait_for_the_thaw(void)
+{
+	n_in_the_way++;
+	while (freeze_is_on())
+		(void)nanosleep(&(struct timespec){.tv_nsec = 100000}, NULL);
+}
+
+/* A frozen thread has the lock that these need. */
+static CUresult register_when_thawed(void *p, size_t size, unsigned int flags)
+{
+	wait_for_the_thaw();
+	return fake_register(p, size, flags);
+}
+
+static CUresult unregister_when_thawed(void *p)
+{
+	wait_for_the_thaw();
+	return fake_unregister(p);
+}
+
+/* When memory is out nothing would thaw it any more, and it would hang for good. */
+static void a_lock_that_host_memory_needs_is_found_before_anything_goes(void **state)
+{
+	struct pager_move move;
+	int r;
+
+	(void)state;
+	for (int i = 0; i < 2; i++) {
+		cuda_real.cuMemHostRegister_v2 = fake_register;
+		hostpool_put(hostpool_get(N_BIG * 64 * MIB)); /* no more is needed for now */
+		do
+			r = freeze_begin(100 * CLOCK_NS_PER_MS);
+		while (r == FREEZE_E_BUSY);
+		assert_int_equal(r, 0);
+		n_in_the_way = 0;
+		if (i == 0)
+			cuda_real.cuMemHostRegister_v2 = register_when_thawed;
+		else
+			cuda_real.cuMemHostUnregister = unregister_when_thawed;
+		assert_int_equal(pager_evict(0, UINT64_MAX, true, &move), NVSHARE_OUTCOME_TIMEOUT);
+		assert_int_equal(n_in_the_way, 1);
+		assert_int_equal(move.bytes, 0);
+		assert_int_equal(freeze_end(), 0);
+		hostpool_trim();
+		cuda_real.cuMemHostUnregister = fake_unregister;
+	}
+	assert_int_equal(fake.n_registered, 0);
+}
+
 int main(void)
 {
 #define FROZEN_TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
@@ -150,6 +201,7 @@ int main(void)
 		FROZEN_TEST(a_copy_that_takes_longer_than_the_freeze_extends_it),
 		FROZEN_TEST(host_memory_that_comes_slowly_extends_the_freeze),
 		FROZEN_TEST(what_has_been_copied_goes_before_more_is_begun),
+		FROZEN_TEST(a_lock_that_host_memory_needs_is_found_before_anything_goes),
 	};
 
 	return run_all_apart(tests, sizeof(tests) / sizeof(tests[0]));

@@ -12,6 +12,7 @@
 #include <pthread.h>
 #include <stdlib.h>
 #include <sys/mman.h>
+#include <unistd.h>
 
 #define SLAB_MAX (1ull << 30)
 #define STEP_MAX (256ull << 20) /* what is added by steps */
@@ -170,6 +171,26 @@ static bool grow(uint64_t bytes)
 		return false;
 	addr = touched_map(size);
 	return addr && add(addr, size);
+}
+
+/*
+ * What comes of it does not matter: these calls may fail. They must not wait for a lock. A page
+ * takes 0.1 ms for both on an H100 (driver 580), where 2 MiB take 0.9.
+ */
+void hostpool_probe(void)
+{
+	size_t size = (size_t)sysconf(_SC_PAGESIZE);
+	void *addr;
+
+	if (!cuda_real.cuMemHostRegister_v2 || !cuda_real.cuMemHostUnregister)
+		return;
+	addr = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	if (addr == MAP_FAILED)
+		return;
+	(void)madvise(addr, size, MADV_DONTFORK);
+	if (cuda_real.cuMemHostRegister_v2(addr, size, CU_MEMHOSTREGISTER_PORTABLE) == CUDA_SUCCESS)
+		(void)cuda_real.cuMemHostUnregister(addr);
+	munmap(addr, size);
 }
 
 bool hostpool_grow(uint64_t bytes)

@@ -69,6 +69,12 @@ bool hostpool_grow(uint64_t bytes);
 struct hostpool_part *hostpool_get(uint64_t bytes);
 struct hostpool_part *hostpool_put(struct hostpool_part *parts); /* returns NULL; takes NULL */
 
+/*
+ * Makes each call of the driver that growing and giving take once, on a page of its own. A
+ * context is current.
+ */
+void hostpool_probe(void);
+
 /* Gives unused memory back to the machine, and what is on its way. A context is current. */
 void hostpool_trim(void);
 void hostpool_trim_here(void); /* only what is registered in that context, or nowhere */

@@ -210,7 +210,8 @@ CUresult pager_chunk_reach(struct pager_chunk *chunk);
  * In a context that is not frozen: each kind of call that moving memory takes, once, on a
  * little memory of its own, so that a lock of the driver that a frozen thread holds shows
  * before anything is given up (the watchdog thaws then). On a full card it reads chunk, which is
- * to go. copies, by mover, which is not hung: whether any will be made.
+ * to go. copies, by mover, which is not hung: whether any will be made. Where there is host memory
+ * it has a page registered and unregistered, too.
  * NVSHARE_OUTCOME_SUCCESS; _NO_HOST_MEMORY, which copies need; _GPU_HUNG: one does not end; or
  * _TIMEOUT: something failed.
  */

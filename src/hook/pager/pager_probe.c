@@ -123,6 +123,9 @@ int pager_probe(CUdevice dev, struct pager_mover *mover, struct pager_chunk *chu
 		return NVSHARE_OUTCOME_GPU_HUNG;
 	}
 	hostpool_put(host);
+	/* It may have to grow after the first memory has gone, and others may want it any time. */
+	if (res == CUDA_SUCCESS && hostpool_bytes())
+		hostpool_probe();
 	if (res == CUDA_SUCCESS)
 		return NVSHARE_OUTCOME_SUCCESS;
 	hook_debug("device %d: the driver does not move memory now: error %d", (int)dev, (int)res);
