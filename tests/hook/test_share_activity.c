@@ -306,6 +306,104 @@ static void what_it_is_at_is_told_again_after_a_stop(void)
 	(void)expect_activity(fd, NVSHARE_ACTIVITY_BUSY);
 }
 
+/* Which fails, since its work does not end; it was taken for idle when it was told to. */
+static void fail_to_stop(int fd, uint64_t epoch)
+{
+	struct nvshare_lock_released r;
+
+	fake_set(can_freeze, 0);
+	fake_drop(fd, 1, 60 * MIB, epoch);
+	r = fake_expect(fd, NVSHARE_MSG_LOCK_RELEASED).body.lock_released_7;
+	check(r.outcome == NVSHARE_OUTCOME_TIMEOUT);
+}
+
+static void what_it_is_at_is_told_again_after_a_stop_that_fails(void)
+{
+	int fd;
+
+	check(setenv("NVSHARE_DRAIN_MAX_MS", "5", 1) == 0);
+	fd = begin_holdable();
+	wait_until(gate_is_armed());
+	fake_set(is_working, 1);
+	submit();
+	(void)expect_activity(fd, NVSHARE_ACTIVITY_BUSY);
+	fail_to_stop(fd, 4);
+	(void)expect_activity(fd, NVSHARE_ACTIVITY_BUSY);
+	(void)share_out(fd, 500, 0, NULL);
+	(void)expect_activity(fd, NVSHARE_ACTIVITY_BUSY);
+	fail_to_stop(fd, 6);
+	(void)expect_activity(fd, NVSHARE_ACTIVITY_BUSY);
+}
+
+static void a_burst_is_told_again_after_a_stop_that_fails(void)
+{
+	uint64_t begin_ns, took_ns;
+	int fd;
+
+	check(setenv("NVSHARE_DRAIN_MAX_MS", "50", 1) == 0);
+	fd = begin_with(&critical);
+	wait_until(gate_is_armed());
+	fake_set(is_working, 1);
+	submit();
+	(void)expect_task(fd, NVSHARE_ACTIVITY_BEGIN);
+	fail_to_stop(fd, 4);
+	begin_ns = clock_now_ns();
+	(void)expect_task(fd, NVSHARE_ACTIVITY_BEGIN);
+	fake_set(is_working, 0);
+	took_ns = expect_task(fd, NVSHARE_ACTIVITY_END).value;
+	/* What the stop took is not in it. */
+	check(took_ns <= clock_now_ns() - begin_ns + 10 * CLOCK_NS_PER_MS);
+	/* The next one is told once. */
+	wait_until(gate_is_armed());
+	fake_set(is_working, 1);
+	submit();
+	(void)expect_task(fd, NVSHARE_ACTIVITY_BEGIN);
+	fake_set(is_working, 0);
+	(void)expect_task(fd, NVSHARE_ACTIVITY_END);
+}
+
+static void a_request_is_told_again_after_a_stop_that_fails(void)
+{
+	int64_t request;
+	int fd;
+
+	check(setenv("NVSHARE_DRAIN_MAX_MS", "5", 1) == 0);
+	fd = begin_with(&critical);
+	wait_until(gate_is_armed());
+	fake_set(is_working, 1);
+	submit();
+	request = nvshare_request_begin();
+	check(request > 0);
+	(void)expect_task(fd, NVSHARE_ACTIVITY_BEGIN);
+	fail_to_stop(fd, 4);
+	(void)expect_task(fd, NVSHARE_ACTIVITY_BEGIN);
+	check(nvshare_request_end(request) == 0);
+	(void)expect_task(fd, NVSHARE_ACTIVITY_END);
+}
+
+/* It was frozen in the middle of it, and has more to do than it had when it was stopped. */
+static void a_burst_is_told_again_after_a_stop(void)
+{
+	struct user user = {0};
+	int fd;
+
+	check(setenv("NVSHARE_DRAIN_MS", "5", 1) == 0);
+	fd = begin_with(&critical);
+	wait_until(gate_is_armed());
+	fake_set(is_working, 1);
+	submit();
+	(void)expect_task(fd, NVSHARE_ACTIVITY_BEGIN);
+	fake_drop(fd, 1, 60 * MIB, 4);
+	(void)fake_expect(fd, NVSHARE_MSG_LOCK_RELEASED);
+	start(&user, pass_gate);
+	fake_available(fd, 200 * MIB, 7);
+	fake_grant(fd, 2, 200 * MIB, 8);
+	(void)finish(&user);
+	(void)expect_task(fd, NVSHARE_ACTIVITY_BEGIN);
+	fake_set(is_working, 0);
+	(void)expect_task(fd, NVSHARE_ACTIVITY_END);
+}
+
 /* Somebody waits for the GPU: whose turn is next hangs on what it has had. */
 static void while_somebody_waits_it_tells_often(void)
 {
@@ -829,6 +927,10 @@ int main(void)
 		child_test(what_they_had_waited_the_others_had_too),
 		child_test(where_no_event_has_a_time_it_is_not_known),
 		child_test(what_it_is_at_is_told_again_after_a_stop),
+		child_test(what_it_is_at_is_told_again_after_a_stop_that_fails),
+		child_test(a_burst_is_told_again_after_a_stop_that_fails),
+		child_test(a_request_is_told_again_after_a_stop_that_fails),
+		child_test(a_burst_is_told_again_after_a_stop),
 		child_test(while_somebody_waits_it_tells_often),
 		child_test(an_open_capture_is_left_alone),
 		child_test(what_runs_beside_an_open_capture_has_run),

@@ -357,10 +357,29 @@ static void on_next(uint32_t client)
 	}
 }
 
+/*
+ * It is told to stop, and fails to: whatever held it has ended, and what it is at was forgotten,
+ * so it says that again.
+ */
+static void run_on(uint32_t client)
+{
+	struct client *c = &world.clients[client];
+
+	c->until_ns = 0;
+	step((struct share_event){.type = SHARE_EVENT_RUN, .client = client});
+	step((struct share_event){.type = SHARE_EVENT_RUN, .client = client, .running = true});
+	if (c->is_bursting)
+		say(client, SHARE_ACTIVITY_BEGIN, 0);
+	if (c->is_told_busy)
+		say(client, SHARE_ACTIVITY_BUSY, 0);
+}
+
 static void on_report(uint32_t client)
 {
 	struct client *c = &world.clients[client];
 
+	if (world.has_faults && is_lucky(1))
+		run_on(client);
 	if (c->is_at_work != c->is_told_busy)
 		say(client, c->is_at_work ? SHARE_ACTIVITY_BUSY : SHARE_ACTIVITY_IDLE, 0);
 	else

@@ -3,14 +3,15 @@
 /*
  * share in a closed loop with simulated clients (share_world.h). One seed decides everything
  * and is printed first; each run is made twice and must be the same. Some seeds have faults:
- * answers that are late or never come, freezes that are slow or fail; some have deaths, of
- * critical clients and of others. Checked all the time:
+ * answers that are late or never come, freezes that are slow or fail, stops that fail; some have
+ * deaths, of critical clients and of others. Checked all the time:
  *
  * - the machine's own invariants, and that a hold names an end no further than it may be;
  * - nobody computes in a critical client's burst once there was time for one freeze, and a
  *   burst waits for no more than that;
  * - the others get the floor that the critical have to leave them, whoever wants the GPU
  *   gets it within a bound, and shares of equals become their weights;
+ * - what a client has said that it is at is not forgotten when a stop of it fails;
  * - nobody is held longer than somebody may need it, also when that one has died;
  * - all of it with each rule of slices beside the critical (pace.h);
  * - GPU time is what the clients really had, and never more than time.
@@ -85,6 +86,22 @@ static void check_alone(void)
 	for (uint32_t i = world.n_lc; i < CLIENTS; i++)
 		n += computes(&world.clients[i]) && is_settled(&world.clients[i]);
 	check(n <= 1, "several compute", CLIENTS);
+}
+
+/* What a client is at is what it has said, whatever stops it was told since. */
+static void check_known(void)
+{
+	uint64_t burst_ns = world.share.config.burst_ns;
+
+	for (uint32_t i = 0; i < CLIENTS; i++) {
+		const struct client *c = &world.clients[i];
+		bool is_new = c->is_bursting && world.now_ns < c->begun_ns + burst_ns;
+
+		if (!c->is_alive)
+			continue;
+		check(world.slots[i].is_busy == c->is_told_busy, "is taken for idle", i);
+		check(!is_new || world.slots[i].is_bursting, "its burst is forgotten", i);
+	}
 }
 
 static void check_held(void)
@@ -228,6 +245,7 @@ static void run_until(uint64_t end_ns)
 		for (uint32_t i = 0; i < world.n_lc; i++)
 			check_burst(i);
 		check_alone();
+		check_known();
 		check_waits();
 		check_held();
 	}

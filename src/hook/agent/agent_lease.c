@@ -530,6 +530,7 @@ void agent_lease_step(struct agent_link *link, const struct lease_event *event)
 {
 	struct lease_event now = *event, end = {0};
 	struct lease_actions actions;
+	bool was_holding = link->lease.state == LEASE_HOLDING;
 	bool has_more = true, wanting = false;
 
 	while (has_more) {
@@ -549,6 +550,8 @@ void agent_lease_step(struct agent_link *link, const struct lease_event *event)
 	}
 	if (link->lease.state != LEASE_HOLDING)
 		link->is_watched = false; /* who waits next is told to the next grant */
+	if (was_holding && (event->type == LEASE_EVENT_DROP || link->lease.state != LEASE_HOLDING))
+		share_dropped(link);
 	agent_halt_keep(link);
 	agent_lease_sync_gate();
 }

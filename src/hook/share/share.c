@@ -63,6 +63,12 @@ void share_lost(struct agent_link *link)
 	share_burst_lost();
 }
 
+void share_dropped(struct agent_link *link)
+{
+	link->share.is_told_busy = false;
+	share_burst_forgotten(link->lease.state == LEASE_HOLDING);
+}
+
 /* Before the program's first context there is nothing to set: then it is, as soon as there is. */
 static void apply_slice(struct agent_link *link)
 {

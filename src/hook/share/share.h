@@ -44,6 +44,12 @@ bool share_admitted(const struct agent_link *link, const struct nvshare_register
 void share_registered(struct agent_link *link, const struct nvshare_registered *body);
 void share_lost(struct agent_link *link);
 
+/*
+ * link had the GPU, and was told to stop: whether it has or not, the scheduler knows no more what
+ * it was at.
+ */
+void share_dropped(struct agent_link *link);
+
 /* Does what body asks, and answers it. */
 void share_set(struct agent_link *link, const struct nvshare_set_share *body);
 

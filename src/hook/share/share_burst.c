@@ -28,8 +28,9 @@ static struct {
 	uint64_t begin_ns;
 	uint64_t longest_ns; /* of the requests that have ended since it was told */
 	bool is_told_busy;
-	uint64_t told_ns; /* BUSY or IDLE; 0: nothing yet */
-	uint64_t use_ns;  /* any of them */
+	uint64_t told_ns;  /* BUSY or IDLE; 0: nothing yet, or it was forgotten */
+	uint64_t again_ns; /* when all of it was forgotten, as far as it was told */
+	uint64_t use_ns;   /* any of them */
 	uint64_t told_busy_ns;
 	uint64_t copied_ns;  /* the copy that a hint was given for; 0: none */
 	uint64_t prepare_ns; /* from such a copy to the work; 0: not seen yet */
@@ -64,6 +65,16 @@ void share_burst_again(void)
 	burst.told_ns = 0;
 }
 
+/* A stop that has come to pass is told by step_stopped(), as soon as that can be. */
+void share_burst_forgotten(bool runs_on)
+{
+	burst.is_told = false;
+	burst.told_ns = 0;
+	burst.again_ns = clock_now_ns();
+	if (runs_on)
+		burst.is_told_busy = false;
+}
+
 static void tell_begin(bool is_request, uint64_t now_ns)
 {
 	if (!burst.is_told)
@@ -71,10 +82,13 @@ static void tell_begin(bool is_request, uint64_t now_ns)
 	burst.is_told = true;
 }
 
+/* What a stop took on the way tells nothing of those who were beside it. */
 static void tell_end(bool is_request, uint64_t took_ns, uint32_t n_calls, uint64_t now_ns)
 {
+	uint64_t since_ns = now_ns > burst.again_ns ? now_ns - burst.again_ns : 0;
+
 	tell_begin(is_request, now_ns);
-	share_tell(NVSHARE_ACTIVITY_END, took_ns, n_calls, now_ns);
+	share_tell(NVSHARE_ACTIVITY_END, share_earlier(took_ns, since_ns), n_calls, now_ns);
 	burst.is_told = false;
 }
 
@@ -128,6 +142,11 @@ static uint32_t count_calls(void)
 	return n_calls < UINT32_MAX ? (uint32_t)n_calls : UINT32_MAX;
 }
 
+static bool is_stopped(void)
+{
+	return gate_get() != GATE_OPEN && !share_off_is_on();
+}
+
 static void step_burst(const struct share_meter *meter, enum share_look look, uint64_t now_ns)
 {
 	bool is_critical = look == SHARE_LOOK_FINE;
@@ -143,7 +162,10 @@ static void step_burst(const struct share_meter *meter, enum share_look look, ui
 		begin_burst(meter->begin_ns);
 		if (is_critical)
 			tell_begin(false, now_ns);
-	} else if (!meter->is_busy && burst.is_on) {
+	} else if (meter->is_busy) {
+		if (is_critical && !is_stopped())
+			tell_begin(false, now_ns);
+	} else if (burst.is_on) {
 		uint64_t took_ns =
 			meter->idle_ns > burst.begin_ns ? meter->idle_ns - burst.begin_ns : 0;
 		uint32_t n_calls = count_calls();
@@ -194,7 +216,7 @@ static void tell_use(enum nvshare_activity_kind kind, const struct share_meter *
 	burst.told_busy_ns = meter->busy_ns;
 }
 
-/* The scheduler forgets what a client was at that it stops: it is told when it runs again. */
+/* What was forgotten is told when it runs again. */
 static void step_stopped(const struct share_meter *meter, uint64_t now_ns)
 {
 	if (burst.is_told_busy || meter->busy_ns != burst.told_busy_ns || share_tasks_are_new())
@@ -305,7 +327,7 @@ uint64_t share_burst_tick(uint64_t now_ns, enum share_look look, bool is_often)
 		hint(news.hint_ns, is_critical);
 	if (look == SHARE_LOOK_NONE)
 		return step_tasks(&meter, now_ns);
-	if (gate_get() != GATE_OPEN && !share_off_is_on()) {
+	if (is_stopped()) {
 		step_stopped(&meter, now_ns);
 		return SHARE_NEVER;
 	}

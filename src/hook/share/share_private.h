@@ -117,7 +117,8 @@ void share_limit_reset(void);
 
 /* is_often: what is told decides about somebody now; else it is for the status alone. */
 uint64_t share_burst_tick(uint64_t now_ns, enum share_look look, bool is_often);
-void share_burst_lost(void);  /* the scheduler: what it was told is void */
+void share_burst_lost(void);              /* the scheduler: what it was told is void */
+void share_burst_forgotten(bool runs_on); /* by a scheduler that has told it to stop */
 void share_burst_again(void); /* it listens from now on: at work or not, told before or not */
 void share_burst_reset(void);
 
