@@ -236,7 +236,7 @@ static const char *state_colour(const struct nvshare_status_client *client)
 /* Why it did not stop, or its memory did not move; "" if it did. */
 static const char *failure(const struct nvshare_status_client *client)
 {
-	static const char *const words[] = {
+	static const char *const words[NVSHARE_OUTCOME_COUNT] = {
 		[NVSHARE_OUTCOME_SUCCESS] = "",
 		[NVSHARE_OUTCOME_TIMEOUT] = "its work or a capture did not end in time",
 		[NVSHARE_OUTCOME_SAVE_FAILED] = "a copy to the host failed",
@@ -244,9 +244,10 @@ static const char *failure(const struct nvshare_status_client *client)
 		[NVSHARE_OUTCOME_GPU_HUNG] = "the GPU does not answer",
 		[NVSHARE_OUTCOME_INVALID_STATE] = "not all of it came back",
 		[NVSHARE_OUTCOME_UNSUPPORTED] = "not supported",
+		[NVSHARE_OUTCOME_PARTIAL] = "only a part of it came back",
 	};
 
-	return words[client->last_outcome];
+	return client->last_outcome < NVSHARE_OUTCOME_COUNT ? words[client->last_outcome] : "?";
 }
 
 struct note {

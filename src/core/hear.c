@@ -198,7 +198,8 @@ enum released {
 
 static enum released released_means(const struct sched_client *c, const struct sched_event *event)
 {
-	bool is_answer = c->is_asked && event->epoch == c->drop_epoch;
+	/* Stops come to pass, or fail: nobody has stopped in part. */
+	bool is_answer = c->is_asked && event->epoch == c->drop_epoch && !event->is_part;
 
 	switch (c->state) {
 	case SCHED_CLIENT_IDLE:

@@ -219,6 +219,15 @@ static void a_failed_stop_is_told_in_words(void **state)
 
 	(void)state;
 	clients[0].flags = 0;
+	for (uint32_t i = NVSHARE_OUTCOME_SUCCESS + 1; i < NVSHARE_OUTCOME_COUNT; i++) {
+		clients[1].last_outcome = i;
+		text = view(false);
+		assert_null(strstr(text, "did not move: (null)"));
+		has(text, "did not move: ");
+		free(text);
+	}
+	has(text = view(false), "needs 5.0 GiB more, did not move: only a part of it came back\n");
+	free(text);
 	clients[0].last_outcome = NVSHARE_OUTCOME_NO_HOST_MEMORY;
 	clients[1].last_outcome = NVSHARE_OUTCOME_INVALID_STATE;
 	text = view(false);

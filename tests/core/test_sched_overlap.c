@@ -285,6 +285,28 @@ static void a_stop_that_fails_leaves_the_part_where_it_is(void **state)
 	assert_int_equal(budget_of(0), 90);
 }
 
+static void nobody_stops_in_part(void **state)
+{
+	struct sched_event part = {
+		.type = SCHED_EVENT_RELEASED,
+		.outcome = 7,
+		.is_part = true,
+		.wants = true,
+		.memory = rig_mem(80, 0, 0),
+		.budget = 80 * GIB,
+	};
+
+	(void)state;
+	begin_switch();
+	assert_int_equal(rig_state(&rig, 0), SCHED_CLIENT_STOPPING);
+	part.grant = rig.clients[0].grant;
+	part.epoch = rig.clients[0].drop_epoch;
+	assert_int_equal(rig_step(&rig, part), SCHED_E_STALE);
+	assert_int_equal(rig_state(&rig, 0), SCHED_CLIENT_STOPPING);
+	assert_int_equal(rig_fail(&rig, 0, 1), 0); /* an answer is owed still */
+	assert_int_equal(rig_state(&rig, 0), SCHED_CLIENT_RUNNING);
+}
+
 static void one_put_back_while_it_restores_is_not_waited_for(void **state)
 {
 	(void)state;
@@ -481,6 +503,7 @@ int main(void)
 		T(one_that_dies_while_it_comes_leaves_its_room),
 		T(one_that_dies_while_it_moves_out_leaves_its_room),
 		T(a_stop_that_fails_leaves_the_part_where_it_is),
+		T(nobody_stops_in_part),
 		T(one_put_back_while_it_restores_is_not_waited_for),
 		T(a_stop_that_fails_half_way_has_stopped),
 		T(a_victim_that_falls_silent_half_way_keeps_the_rest),
