@@ -462,10 +462,17 @@ enum nvshare_warning {
 	NVSHARE_WARNING_COUNT
 };
 
+enum nvshare_preference {
+	NVSHARE_PREFERS_TIMESLICES,
+	NVSHARE_PREFERS_PREEMPTION,
+	NVSHARE_PREFERS_UNDECIDED, /* too few bursts of the one or the other so far */
+	NVSHARE_PREFERENCE_COUNT
+};
+
 /* What they took with the others taken off the GPU, and with short slices for them. */
 struct nvshare_learned {
-	uint32_t n_bursts;           /* of the two together, since they were last tried anew */
-	uint32_t prefers_preemption; /* 1: it has shown the shorter tail, or nothing has yet */
+	uint32_t n_bursts;        /* of the two together, since they were last tried anew */
+	uint32_t prefers;         /* enum nvshare_preference: what has shown the shorter tail */
 	uint32_t preempt_tail_us; /* of the last 32 the mean of the 2nd to 4th longest; 0: none */
 	uint32_t slices_tail_us;  /* the same */
 };

@@ -12,6 +12,12 @@ static const char *const pinned_names[NVSHARE_PINNED_COUNT] = {
 	"context", "plain", "async", "vmm", "array", "managed", "graph", "module",
 };
 
+static const char *const preference_names[NVSHARE_PREFERENCE_COUNT] = {
+	[NVSHARE_PREFERS_TIMESLICES] = "timeslices",
+	[NVSHARE_PREFERS_PREEMPTION] = "preemption",
+	[NVSHARE_PREFERS_UNDECIDED] = "undecided",
+};
+
 static const char *const warning_names[NVSHARE_WARNING_COUNT] = {
 	"unannounced",
 	"announced",
@@ -138,8 +144,8 @@ static void print_learned(FILE *out, const struct nvshare_status_client *client)
 			      "%s\"%s\": {\"bursts\": %u, \"prefers\": \"%s\""
 			      ", \"preempt_tail_seconds\": %.6f, \"slices_tail_seconds\": %.6f}",
 			      i ? ",\n      " : "", warning_names[i], learned->n_bursts,
-			      learned->prefers_preemption ? "preemption" : "timeslices",
-			      learned->preempt_tail_us / 1e6, learned->slices_tail_us / 1e6);
+			      preference_names[learned->prefers], learned->preempt_tail_us / 1e6,
+			      learned->slices_tail_us / 1e6);
 	}
 	(void)fputc('}', out);
 }

@@ -166,7 +166,13 @@ static void print_learned(FILE *out, const struct nvshare_status_client *client)
 			continue;
 		(void)fprintf(out, "  critical  %s (%u): %s: ", client->name, client->id,
 			      bursts[i]);
-		if (learned->prefers_preemption)
+		if (learned->prefers == NVSHARE_PREFERS_UNDECIDED)
+			(void)fprintf(out,
+				      "not decided yet (tail when preempting: %s, with short "
+				      "timeslices: %s)\n",
+				      tail(learned->preempt_tail_us).s,
+				      tail(learned->slices_tail_us).s);
+		else if (learned->prefers == NVSHARE_PREFERS_PREEMPTION)
 			(void)fprintf(
 				out, "preempting others is best, tail %s (short timeslices: %s)\n",
 				tail(learned->preempt_tail_us).s, tail(learned->slices_tail_us).s);

@@ -126,13 +126,20 @@ _Static_assert((int)SHARE_WARNING_HINT == NVSHARE_WARNING_HINT &&
 		       (int)SHARE_WARNINGS_ == NVSHARE_WARNING_COUNT,
 	       "the same order");
 
+static enum nvshare_preference preference(const struct share_learned *learned)
+{
+	if (!learned->is_decided)
+		return NVSHARE_PREFERS_UNDECIDED;
+	return learned->is_holding ? NVSHARE_PREFERS_PREEMPTION : NVSHARE_PREFERS_TIMESLICES;
+}
+
 static void fill_learned(const struct share_client_status *share,
 			 struct nvshare_learned ret[NVSHARE_WARNING_COUNT])
 {
 	for (size_t i = 0; i < NVSHARE_WARNING_COUNT; i++) {
 		ret[i] = (struct nvshare_learned){
 			.n_bursts = share->learned[i].n_bursts,
-			.prefers_preemption = share->learned[i].is_holding,
+			.prefers = preference(&share->learned[i]),
 			.preempt_tail_us = share->learned[i].hold_us,
 			.slices_tail_us = share->learned[i].slices_us,
 		};

@@ -143,7 +143,7 @@ static bool register_in_range(const struct nvshare_register *reg)
 static bool client_in_range(const struct nvshare_status_client *client)
 {
 	for (size_t i = 0; i < NVSHARE_WARNING_COUNT; i++) {
-		if (client->learned[i].prefers_preemption > 1)
+		if (client->learned[i].prefers >= NVSHARE_PREFERENCE_COUNT)
 			return false;
 	}
 	return client->state < NVSHARE_CLIENT_STATE_COUNT && client->why < NVSHARE_WAIT_COUNT &&

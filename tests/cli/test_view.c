@@ -194,13 +194,15 @@ static void what_is_learned_of_bursts_is_told(void **state)
 	text = view(false);
 	assert_null(strstr(text, "  critical  "));
 	free(text);
-	clients[0].learned[NVSHARE_WARNING_HINT] = (struct nvshare_learned){40, 1, 1050, 1320};
-	clients[0].learned[NVSHARE_WARNING_NONE] = (struct nvshare_learned){12, 0, 0, 12345};
+	clients[0].learned[NVSHARE_WARNING_HINT] =
+		(struct nvshare_learned){40, NVSHARE_PREFERS_PREEMPTION, 1050, 1320};
+	clients[0].learned[NVSHARE_WARNING_NONE] =
+		(struct nvshare_learned){12, NVSHARE_PREFERS_TIMESLICES, 7000, 12345};
 	text = view_in(200, false);
 	has(text, "  critical  train (1): announced bursts: preempting others is best, tail 1.05 ms"
 		  " (short timeslices: 1.32 ms)\n");
 	has(text, "  critical  train (1): bursts: short timeslices for others are best,"
-		  " tail 12.35 ms (preempting: not tried)\n");
+		  " tail 12.35 ms (preempting: 7.00 ms)\n");
 	assert_null(strstr(text, "after a pause"));
 	free(text);
 	text = json();
@@ -208,6 +210,19 @@ static void what_is_learned_of_bursts_is_told(void **state)
 		  " \"preempt_tail_seconds\": 0.001050, \"slices_tail_seconds\": 0.001320}");
 	has(text, "\"after_pause\": {\"bursts\": 0, \"prefers\": \"timeslices\","
 		  " \"preempt_tail_seconds\": 0.000000, \"slices_tail_seconds\": 0.000000}}");
+	free(text);
+	/* One has hardly been tried, or not at all: it may be the shorter one by chance. */
+	clients[0].learned[NVSHARE_WARNING_HINT] =
+		(struct nvshare_learned){12, NVSHARE_PREFERS_UNDECIDED, 11390, 970};
+	clients[0].learned[NVSHARE_WARNING_NONE] =
+		(struct nvshare_learned){12, NVSHARE_PREFERS_UNDECIDED, 0, 970};
+	text = view_in(200, false);
+	has(text, "announced bursts: not decided yet (tail when preempting: 11.39 ms,"
+		  " with short timeslices: 0.97 ms)\n");
+	has(text, "(1): bursts: not decided yet (tail when preempting: not tried,");
+	free(text);
+	text = json();
+	has(text, "\"announced\": {\"bursts\": 12, \"prefers\": \"undecided\",");
 	free(text);
 	clients[0] = saved;
 }

@@ -330,6 +330,26 @@ static void a_hint_s_hold_begins_as_early_as_the_slower_ones_took(void **state)
 	assert_true(rig_is_held(&rig, 1));
 }
 
+static void what_is_best_is_decided_when_both_were_seen(void **state)
+{
+	struct share_arm *arm = &rig.clients[0].arms[SHARE_WARNING_PAUSE];
+	struct share_client_status told;
+
+	(void)state;
+	hinted_node();
+	for (int i = 0; i < 8; i++) {
+		arm_note(arm, SHARE_WARNING_PAUSE, SHARE_ARM_SLICES, MS, 1);
+		if (i)
+			arm_note(arm, SHARE_WARNING_PAUSE, SHARE_ARM_HOLD, 3 * MS, 1);
+	}
+	share_client_status(&rig.share, 0, &told);
+	assert_false(told.learned[SHARE_WARNING_PAUSE].is_decided);
+	arm_note(arm, SHARE_WARNING_PAUSE, SHARE_ARM_HOLD, 3 * MS, 1);
+	share_client_status(&rig.share, 0, &told);
+	assert_true(told.learned[SHARE_WARNING_PAUSE].is_decided);
+	assert_false(told.learned[SHARE_WARNING_PAUSE].is_holding);
+}
+
 static void announced_bursts_and_others_are_learned_of_apart(void **state)
 {
 	const struct share_arm *arms = rig.clients[0].arms;
@@ -350,6 +370,7 @@ static void announced_bursts_and_others_are_learned_of_apart(void **state)
 	assert_true(told.learned[SHARE_WARNING_PAUSE].is_holding);
 	assert_false(told.learned[SHARE_WARNING_NONE].is_holding);
 	assert_int_equal(told.learned[SHARE_WARNING_NONE].n_bursts, 0);
+	assert_false(told.learned[SHARE_WARNING_PAUSE].is_decided);
 	share_client_status(&rig.share, 1, &told); /* not critical: nothing is learned */
 	assert_false(told.learned[SHARE_WARNING_PAUSE].is_holding);
 	rig.share.gpus[0].n_preempted = 0; /* hints are for at once again */
@@ -1079,6 +1100,7 @@ int main(void)
 		TEST(hints_can_be_forbidden),
 		TEST(a_hint_holds_just_before_its_time_and_ends_by_itself),
 		TEST(a_hint_s_hold_begins_as_early_as_the_slower_ones_took),
+		TEST(what_is_best_is_decided_when_both_were_seen),
 		TEST(announced_bursts_and_others_are_learned_of_apart),
 		TEST(the_burst_that_follows_a_hint_takes_its_hold_over),
 		TEST(a_hint_within_a_burst_is_for_the_next),

@@ -244,6 +244,7 @@ def test_what_is_learned_of_bursts_is_in_the_status(node):
     assert set(found) == {"announced", "unannounced", "after_pause"}
     assert sum(kind["bursts"] for kind in found.values()) > 0
     assert max(kind["preempt_tail_seconds"] for kind in found.values()) == 0.002
+    assert found["announced"]["prefers"] == "undecided"
     assert not any(kind["bursts"] for kind in clients["be"]["learned"].values())
 
 

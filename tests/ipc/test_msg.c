@@ -235,7 +235,8 @@ static void a_value_out_of_its_range_is_refused(void **state)
 		RANGE(REGISTERED, registered, claim.priority, NVSHARE_PRIORITY_COUNT - 1),
 		RANGE(STATUS_NODE, status_node, policy, NVSHARE_POLICY_COUNT - 1),
 		RANGE(STATUS_CLIENT, status_client, claim.weight, NVSHARE_WEIGHT_MAX),
-		RANGE(STATUS_CLIENT, status_client, learned[2].prefers_preemption, 1),
+		RANGE(STATUS_CLIENT, status_client, learned[2].prefers,
+		      NVSHARE_PREFERENCE_COUNT - 1),
 		RANGE(ACTIVITY, activity, kind, NVSHARE_ACTIVITY_COUNT - 1),
 		RANGE(ACTIVITY, activity, n_violations, 0), /* of no requests */
 		RANGE(SET_SHARE, set_share, use_ppm, 1000000),

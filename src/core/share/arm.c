@@ -15,6 +15,11 @@
 #define CALLS_MAX     (UINT32_MAX / CALLS_ONE)
 #define CALLS_STEP    8u /* one burst alone does not move the average far */
 
+bool arm_is_decided(const struct share_arm *arm)
+{
+	return arm->n[SHARE_ARM_HOLD] >= SAMPLES_MIN && arm->n[SHARE_ARM_SLICES] >= SAMPLES_MIN;
+}
+
 bool arm_is_first(const struct share_arm *arm)
 {
 	return arm->n_noted < ARM_FIRST_BURSTS;
@@ -162,7 +167,7 @@ void arm_note(struct share_arm *arm, enum share_warning warning, enum share_arm_
 	if (arm->calls && calls > arm->calls * CALLS_STEP)
 		calls = arm->calls * CALLS_STEP;
 	arm->calls = arm->calls ? (arm->calls * 15 + calls) / 16 : calls;
-	if (arm->n[SHARE_ARM_HOLD] >= SAMPLES_MIN && arm->n[SHARE_ARM_SLICES] >= SAMPLES_MIN)
+	if (arm_is_decided(arm))
 		choose(arm, better(arm, warning));
 	arm->n_noted += arm->n_noted < UINT32_MAX;
 	if (arm->n_noted == SETTLE_BURSTS)

@@ -22,6 +22,9 @@
 /* For the burst that begins. */
 enum share_arm_kind arm_next(struct share_arm *arm);
 
+/* Of each there were enough since both were last tried anew. */
+bool arm_is_decided(const struct share_arm *arm);
+
 /* The last that arm_next() was asked for: of the first, or one that tries the worse one. */
 bool arm_is_first(const struct share_arm *arm);
 bool arm_is_trial(const struct share_arm *arm);

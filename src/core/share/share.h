@@ -219,6 +219,7 @@ struct share_learned {
 	uint32_t n_bursts;
 	uint32_t hold_us, slices_us; /* tails; 0: none yet */
 	bool is_holding;
+	bool is_decided; /* of each there were enough */
 };
 
 struct share_client_status {

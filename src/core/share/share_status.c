@@ -97,6 +97,7 @@ static struct share_learned learned_of(const struct share_arm *arm)
 		.hold_us = tail_us(arm, SHARE_ARM_HOLD),
 		.slices_us = tail_us(arm, SHARE_ARM_SLICES),
 		.is_holding = arm->best == SHARE_ARM_HOLD,
+		.is_decided = arm_is_decided(arm),
 	};
 }
 
