@@ -8,7 +8,7 @@
 
 static struct rig rig;
 
-enum { LC, BE, LC2 };
+enum { LC, BE, LC2, LC3 };
 
 static int set_up(void **state)
 {
@@ -430,6 +430,44 @@ static void the_shortest_slo_counts_until_nobody_is_there(void **state)
 	assert_true(rig_slice(&rig, BE) > us);
 }
 
+static int claim(uint32_t client, uint32_t weight, uint32_t slo_us)
+{
+	return rig_step(&rig,
+			(struct share_event){.type = SHARE_EVENT_CLAIM,
+					     .client = client,
+					     .claim = {SHARE_CLASS_CRITICAL, weight, slo_us, 0}});
+}
+
+/* Another one is active all the time. */
+static void what_was_found_for_an_slo_goes_with_it(void **state)
+{
+	const struct share_pid *pid = &rig.share.gpus[0].pid;
+	uint64_t us;
+
+	(void)state;
+	node(SHARE_RULE_FEEDBACK, 10000, SHARE_CLASS_NORMAL);
+	join(LC2, SHARE_CLASS_CRITICAL, 50000);
+	rig_does(&rig, LC2, SHARE_ACTIVITY_BEGIN, 0);
+	us = burst_of(80000);
+	assert_true(us < rig.config.be_slice_us);
+	assert_int_equal(claim(LC, 200, 10000), 0); /* the same SLO */
+	assert_int_equal(rig_slice(&rig, BE), us);
+	assert_int_equal(claim(LC, 200, 20000), 0);
+	assert_int_equal(rig_slice(&rig, BE), rig.config.be_slice_us);
+	us = burst_of(10);
+	assert_true(us > rig.config.be_slice_us);
+	assert_int_equal(pid->slo_us, 20000);
+	/* That of who leaves, and nobody else's. */
+	join(LC3, SHARE_CLASS_CRITICAL, 50000);
+	rig_leave(&rig, LC3);
+	assert_int_equal(rig_slice(&rig, BE), us);
+	rig_leave(&rig, LC);
+	assert_int_equal(rig_slice(&rig, BE), rig.config.be_slice_us);
+	rig_does(&rig, LC2, SHARE_ACTIVITY_END, 10 * US);
+	assert_int_equal(pid->slo_us, 50000);
+	assert_true(rig_slice(&rig, BE) > rig.config.be_slice_us);
+}
+
 static void a_rule_that_there_is_not_is_refused(void **state)
 {
 	(void)state;
@@ -457,6 +495,7 @@ int main(void)
 		TEST(what_has_summed_up_is_bounded),
 		TEST(bursts_that_hold_or_are_alone_tell_nothing),
 		TEST(the_shortest_slo_counts_until_nobody_is_there),
+		TEST(what_was_found_for_an_slo_goes_with_it),
 		TEST(a_rule_that_there_is_not_is_refused),
 	};
 

@@ -144,6 +144,16 @@ static void feed_back(struct share *share, struct share_gpu *g, uint32_t slo_us,
 	g->is_dirty = true;
 }
 
+void pace_forget(struct share *share, const struct share_client *c)
+{
+	struct share_gpu *g = &share->gpus[c->gpu];
+
+	if (!is_critical(c) || !c->claim.slo_us || c->claim.slo_us != g->pid.slo_us)
+		return;
+	g->pid = (struct share_pid){0};
+	g->is_dirty = true;
+}
+
 /* ---- bursts ---------------------------------------------------------------- */
 
 void pace_begin(struct share *share, struct share_client *c)

@@ -38,6 +38,9 @@ void pace_look(struct share *share, uint32_t client);
 void pace_begin(struct share *share, struct share_client *c);
 void pace_end(struct share *share, struct share_client *c, uint64_t ns);
 
+/* c is no more what it was: what was found for its SLO is not for the rest. */
+void pace_forget(struct share *share, const struct share_client *c);
+
 /* client has said what it does, which usage has heard. */
 void pace_report(struct share *share, uint32_t client);
 

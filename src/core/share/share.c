@@ -164,6 +164,7 @@ static int on_leave(struct share *share, const struct share_event *event)
 {
 	struct share_client *c = &share->clients[event->client];
 
+	pace_forget(share, c);
 	hark_stop(share, event->client);
 	burst_note_off(share, event->client, false);
 	c->answer_ns = SHARE_NO_DEADLINE;
@@ -183,6 +184,8 @@ static int on_claim(struct share *share, const struct share_event *event)
 	if (!is_claim_good(&event->claim))
 		return SHARE_E_VALUE;
 	touch_none(share, event->client); /* its class says where it belongs there */
+	if (event->claim.class != c->claim.class || event->claim.slo_us != c->claim.slo_us)
+		pace_forget(share, c);
 	c->claim = event->claim;
 	c->is_claim_new = true;
 	hark_refresh(share, event->client);
