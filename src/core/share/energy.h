@@ -20,7 +20,7 @@
  *
  * The work itself costs the same in both. What holds cost beyond slices is paid from
  * energy_budget_w, of which ten seconds may be saved up; without that nobody is held. The
- * first bursts of a client, and later one in 128, try what is not chosen.
+ * first bursts of a client, and later one in 256, try what is not chosen.
  */
 
 #include "core/share/share.h"
