@@ -100,7 +100,8 @@ NVSHARE_API int nvshare_request_end(int64_t request);
  * Claims, as by NVSHARE_PRIORITY, NVSHARE_WEIGHT, NVSHARE_SLO_MS and NVSHARE_COMPUTE_LIMIT. The
  * scheduler decides, and is asked before they return; nvshare_status() shows what was given.
  * -ENOTCONN: it is claimed when there is one. -EACCES: the scheduler refused, and what was
- * claimed before counts.
+ * claimed before counts. -ETIMEDOUT: it has not answered within a second, and may have heard it or
+ * not; the next one will, so what is to count with this one is claimed once more.
  */
 NVSHARE_API int nvshare_set_priority(enum nvshare_priority priority);
 NVSHARE_API int nvshare_set_weight(uint32_t weight);         /* NVSHARE_WEIGHT_MIN to _MAX */

@@ -2,6 +2,8 @@
 
 /* Shares of the GPU's time, against a scheduler and a driver that do what the test says. */
 
+#include "ipc/sock.h"
+
 #include "share_hook_rig.h"
 
 #include <errno.h>
@@ -76,6 +78,73 @@ static void a_claim_while_it_registers_registers_again(void)
 	check(r.claim.priority == NVSHARE_PRIORITY_HIGH);
 	check(finish(&user) == CUDA_SUCCESS);
 	check(own_status().flags & NVSHARE_STATUS_MANAGED); /* from now on it is told */
+}
+
+static void *claim_high(void *arg)
+{
+	struct user *user = arg;
+
+	user->res = (CUresult)-nvshare_set_priority(NVSHARE_PRIORITY_HIGH);
+	return NULL;
+}
+
+/* On a loaded machine a second may pass before it is heard. */
+static void *claim_high_again(void *arg)
+{
+	struct user *user = arg;
+
+	do
+		(void)claim_high(user);
+	while ((int)user->res == ETIMEDOUT);
+	__atomic_store_n(&user->is_done, 1, __ATOMIC_SEQ_CST);
+	return NULL;
+}
+
+/* Until nobody else gets in; ret_n: so many have. */
+static void fill_backlog(int *ret_n)
+{
+	*ret_n = 0;
+	while (sock_connect(dir) >= 0)
+		(*ret_n)++;
+	check(*ret_n > 0 && sock_connect(dir) == -EAGAIN);
+}
+
+/* As with one that starts, and many programs beside. */
+static void a_claim_waits_for_a_busy_scheduler(void)
+{
+	struct user user = {0};
+	struct nvshare_set set;
+	int fd = begin_holdable(), tool, n;
+
+	(void)share_out(fd, 0, 0, NULL);
+	fill_backlog(&n);
+	start(&user, claim_high_again);
+	for (int i = 0; i < 20; i++)
+		nap();
+	check(!is_done(&user));
+	while (n-- > 0)
+		check(close(fake_accept()) == 0);
+	tool = fake_accept();
+	set = fake_expect(tool, NVSHARE_MSG_SET).body.set_21;
+	check(set.key == NVSHARE_KEY_PRIORITY && set.value == NVSHARE_PRIORITY_HIGH);
+	fake_send(tool, NVSHARE_MSG_RESULT, &(struct nvshare_result_msg){.text = ""});
+	check((int)finish(&user) == 0);
+}
+
+/* It is claimed of the next one, who is asked first. */
+static void a_claim_does_not_wait_for_ever(void)
+{
+	struct user user = {0};
+	int fd = begin_holdable(), n;
+
+	(void)share_out(fd, 0, 0, NULL);
+	fill_backlog(&n);
+	start(&user, claim_high);
+	check((int)finish(&user) == ETIMEDOUT);
+	while (n-- > 0)
+		check(close(fake_accept()) == 0);
+	check(close(fd) == 0);
+	check(fake_admit(&fd).claim.priority == NVSHARE_PRIORITY_HIGH);
 }
 
 static void what_the_scheduler_has_set_is_claimed_of_the_next_one(void)
@@ -387,6 +456,8 @@ int main(void)
 		child_test(a_claim_without_a_scheduler_is_for_the_next_one),
 		child_test(a_claim_while_it_registers_registers_again),
 		child_test(a_claim_is_told_to_the_scheduler),
+		child_test(a_claim_waits_for_a_busy_scheduler),
+		child_test(a_claim_does_not_wait_for_ever),
 		child_test(what_the_scheduler_has_set_is_claimed_of_the_next_one),
 		child_test(what_was_said_last_is_heard),
 		child_test(a_timeslice_is_set_and_undone),

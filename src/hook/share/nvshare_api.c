@@ -19,6 +19,7 @@
 #include <string.h>
 
 #define API_PATIENCE_NS CLOCK_NS_PER_SEC
+#define API_CONNECT_MS  10
 
 int nvshare_hint_prepare(uint32_t us)
 {
@@ -76,7 +77,21 @@ static int result_of(const struct nvshare_result_msg *result)
 	return -EINVAL;
 }
 
-static int ask(int fd, const struct nvshare_set *set)
+/* Many may ask at once, and a scheduler that starts has not come to it: its backlog is full. */
+static int connect_until(uint64_t end_ns)
+{
+	int fd = sock_connect(NULL);
+
+	while (fd == -EAGAIN && clock_now_ns() < end_ns) {
+		(void)poll(NULL, 0, API_CONNECT_MS);
+		fd = sock_connect(NULL);
+	}
+	if (fd == -EAGAIN)
+		return -ETIMEDOUT;
+	return fd < 0 ? -ENOTCONN : fd;
+}
+
+static int ask(int fd, const struct nvshare_set *set, uint64_t end_ns)
 {
 	uint8_t bytes[NVSHARE_MSG_SIZE_MAX + 1];
 	struct msg msg;
@@ -86,7 +101,7 @@ static int ask(int fd, const struct nvshare_set *set)
 	(void)msg_encode(NVSHARE_MSG_SET, 0, set, &msg);
 	r = sock_send(fd, &msg); /* a fresh connection has room for one request */
 	if (!r)
-		r = wait_for(fd, clock_now_ns() + API_PATIENCE_NS);
+		r = wait_for(fd, end_ns);
 	if (r)
 		return r;
 	n = sock_recv(fd, bytes, sizeof(bytes));
@@ -117,8 +132,10 @@ static int claim(enum nvshare_key key, uint32_t value)
 	share_wanted(&before);
 	share_claim(key, value);
 	for (unsigned int i = 0; share_client(i, &set.client) && (i == 0 || r == 0); i++) {
-		fd = sock_connect(hook_options()->sock_dir);
-		r = fd < 0 ? -ENOTCONN : ask(fd, &set);
+		uint64_t end_ns = clock_now_ns() + API_PATIENCE_NS;
+
+		fd = connect_until(end_ns);
+		r = fd < 0 ? fd : ask(fd, &set, end_ns);
 		(void)fd_close(fd);
 	}
 	if (r == -EACCES || r == -EINVAL)
