@@ -76,6 +76,29 @@ static void keeps_to_its_limit(void)
 	wait_until(!fake_get(is_frozen) && !(own_status().flags & NVSHARE_STATUS_LIMITED));
 }
 
+/* They would stand still for one of them; that is told once, however long it works. */
+static void a_limit_of_a_program_with_several_gpus_fails_once(void)
+{
+	uint64_t busy_ns;
+
+	check(setenv("NVSHARE_COMPUTE_LIMIT", "30", 1) == 0);
+	fake_set(can_freeze, 1);
+	fake_set(is_proven, 1);
+	fake_set(is_working, 1);
+	for (CUdevice dev = 0; dev < 2; dev++) {
+		struct user user = {.dev = dev};
+
+		start(&user, use_device);
+		check(finish(&user) == CUDA_SUCCESS);
+	}
+	check(agent_add_context(CONTEXT, 0, 0));
+	submit();
+	wait_until(own_status().n_hold_failures > 0);
+	busy_ns = own_status().busy_ns;
+	wait_until(own_status().busy_ns > busy_ns + 300 * CLOCK_NS_PER_MS);
+	check(own_status().n_hold_failures == 1 && own_status().n_holds == 0);
+}
+
 static void a_limit_and_a_hold_each_keep_it_off(void)
 {
 	struct nvshare_claim limited = {
@@ -143,6 +166,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		child_test(keeps_to_its_limit),
+		child_test(a_limit_of_a_program_with_several_gpus_fails_once),
 		child_test(a_limit_and_a_hold_each_keep_it_off),
 		child_test(the_time_of_others_is_not_found),
 		child_test(the_time_of_others_does_not_count),

@@ -26,6 +26,7 @@ static struct {
 	uint64_t seen_ns;  /* of the account */
 	uint64_t used_ns;  /* in the period */
 	uint64_t off_ns;   /* off until then */
+	bool is_vain;      /* it was tried, and can not be */
 } limit;
 
 void share_limit_reset(void)
@@ -69,9 +70,13 @@ void share_limit_count(CUdevice dev, uint64_t use_ppm)
 /* It computes until it is off: that is counted by the first look after it. */
 static void use_up(CUdevice dev, uint64_t end_ns)
 {
-	if (share_off_is(SHARE_REASON_LIMIT) && limit.off_ns == end_ns)
+	bool may_be = share_off_may_be();
+
+	if ((share_off_is(SHARE_REASON_LIMIT) && limit.off_ns == end_ns) ||
+	    (limit.is_vain && !may_be))
 		return;
 	limit.off_ns = end_ns;
+	limit.is_vain = !may_be;
 	(void)share_off_begin(dev, SHARE_REASON_LIMIT, end_ns);
 }
 

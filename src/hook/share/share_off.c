@@ -74,7 +74,7 @@ bool share_bars_gate(void)
 }
 
 /* One gate and one set of channels for all of its GPUs: others would stand still for one. */
-static bool is_single(void)
+bool share_off_may_be(void)
 {
 	struct agent_link *first = agent_link_next(NULL);
 
@@ -84,7 +84,8 @@ static bool is_single(void)
 /* A frozen process of the managed backend could not have its page faults served. */
 bool share_off_can(CUdevice dev)
 {
-	return is_single() && backend_of(dev) != NVSHARE_BACKEND_MANAGED && !freeze_why_not();
+	return share_off_may_be() && backend_of(dev) != NVSHARE_BACKEND_MANAGED &&
+	       !freeze_why_not();
 }
 
 void share_off_prove(CUdevice dev)
@@ -151,7 +152,7 @@ static uint32_t begin(CUdevice dev, enum share_reason reason)
 	int r;
 
 	if (!share_off_can(dev))
-		return is_single() ? bar(dev) : (uint32_t)NVSHARE_OUTCOME_UNSUPPORTED;
+		return share_off_may_be() ? bar(dev) : (uint32_t)NVSHARE_OUTCOME_UNSUPPORTED;
 	if (!freeze_is_proven(dev))
 		share_off_prove(dev);
 	if (!freeze_is_proven(dev))

@@ -40,6 +40,7 @@ void share_off_end(enum share_reason reason);
 bool share_off_is(enum share_reason reason);
 bool share_off_is_on(void); /* for whatever reason */
 bool share_off_can(CUdevice dev);
+bool share_off_may_be(void);        /* by a freeze or the gate: not a program with several GPUs */
 void share_off_prove(CUdevice dev); /* so that a hold finds it done */
 uint64_t share_off_tick(uint64_t now_ns);
 void share_off_stats(uint64_t now_ns, struct share_off_stats *ret);
