@@ -196,6 +196,7 @@ enum nvshare_halt {
 	NVSHARE_HALT_FAILED,       /* the last freezes were called off */
 	NVSHARE_HALT_MANAGED,      /* managed memory moves only when nothing runs */
 	NVSHARE_HALT_NO_ROOM,      /* the reserve has no room for its second context */
+	NVSHARE_HALT_CONTEXTS, /* nor do the limits of contexts leave one: the scheduler's word */
 	NVSHARE_HALT_COUNT
 };
 

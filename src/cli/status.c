@@ -33,6 +33,7 @@ static const char *const drain_reasons[NVSHARE_HALT_COUNT] = {
 	[NVSHARE_HALT_FAILED] = "the last freezes were called off",
 	[NVSHARE_HALT_MANAGED] = "managed memory",
 	[NVSHARE_HALT_NO_ROOM] = "no room for a second context",
+	[NVSHARE_HALT_CONTEXTS] = "the limits of contexts leave no second one",
 };
 
 void status_deinit(struct status *status)

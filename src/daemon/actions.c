@@ -92,13 +92,16 @@ static void give_budget(struct server *server, struct peer *peer, uint64_t budge
 }
 
 /* Second contexts live in the reserve, which no budget gets; who finds it full drains. */
-static uint64_t second_max(const struct server *server, const struct peer *peer)
+static uint64_t second_max(const struct server *server, struct peer *peer)
 {
 	const struct gpu *gpu = &server->gpus.at[peer->gpu];
-	uint64_t reserve = gpu->total / 100 * server->config.reserve_percent;
-	uint64_t taken = gpu->seconds - peer->share.second;
+	const struct gpu_limits limits = {
+		.reserve = gpu->total / 100 * server->config.reserve_percent,
+		.bytes = server->options.context_bytes_max,
+		.n = server->options.n_contexts_max,
+	};
 
-	return reserve > taken ? reserve - taken : 0;
+	return gpus_second_max(gpu, &peer->share, &limits, &peer->is_second_limited);
 }
 
 static void tell_drop(struct server *server, struct peer *peer, const struct sched_action *action)

@@ -208,8 +208,29 @@ void gpus_account(struct gpu *gpu, const struct gpu_share *before, const struct 
 	gpu->allowed -= larger(before) + before->second + before->kept;
 	gpu->seconds += after->second - before->second;
 	gpu->contexts += after->contexts + after->second - before->contexts - before->second;
+	gpu->n_contexts += (after->contexts > 0) + (after->second > 0);
+	gpu->n_contexts -= (before->contexts > 0) + (before->second > 0);
 	if (gpu->contexts > gpu->contexts_max)
 		gpu->contexts_max = gpu->contexts;
+}
+
+static uint64_t left_of(uint64_t limit, uint64_t taken)
+{
+	return limit > taken ? limit - taken : 0;
+}
+
+uint64_t gpus_second_max(const struct gpu *gpu, const struct gpu_share *share,
+			 const struct gpu_limits *limits, bool *ret_is_limited)
+{
+	uint64_t room = left_of(limits->reserve, gpu->seconds - share->second), max = room;
+	uint64_t left = left_of(limits->bytes, gpu->contexts - share->second);
+
+	if (limits->bytes && left < max)
+		max = left;
+	if (limits->n && gpu->n_contexts - (share->second > 0) >= limits->n)
+		max = 0;
+	*ret_is_limited = max < room;
+	return max;
 }
 
 void gpus_note_context(struct gpu *gpu, uint64_t bytes)

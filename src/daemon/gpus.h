@@ -25,6 +25,7 @@ struct gpu {
 	uint64_t seconds;       /* of second contexts */
 	uint64_t contexts;      /* of all contexts, second ones too */
 	uint64_t contexts_max;  /* the most that has been */
+	uint32_t n_contexts;    /* programs that have some, and second ones */
 	uint64_t on_way;        /* from client to client at the most; in no report, but used */
 	uint64_t external;      /* used by others, as last told to the core */
 	uint64_t sample;        /* the same, as last measured */
@@ -96,6 +97,20 @@ struct gpu_share {
 	uint64_t contexts;
 };
 void gpus_account(struct gpu *gpu, const struct gpu_share *before, const struct gpu_share *after);
+
+/* Of second contexts, which live in reserve; of all contexts together, 0: none. */
+struct gpu_limits {
+	uint64_t reserve;
+	uint64_t bytes;
+	uint32_t n;
+};
+
+/*
+ * Bytes that a second context may cost share's client. is_limited: it would be more without the
+ * limits of all contexts.
+ */
+uint64_t gpus_second_max(const struct gpu *gpu, const struct gpu_share *share,
+			 const struct gpu_limits *limits, bool *ret_is_limited);
 
 /* A context was seen to cost so much. */
 void gpus_note_context(struct gpu *gpu, uint64_t bytes);

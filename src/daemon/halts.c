@@ -14,6 +14,7 @@ static const char *drain_reason(uint32_t halt)
 		[NVSHARE_HALT_DRIVER] = "driver",     [NVSHARE_HALT_UNPROVEN] = "unproven",
 		[NVSHARE_HALT_CHANNELS] = "channels", [NVSHARE_HALT_FAILED] = "failed",
 		[NVSHARE_HALT_MANAGED] = "managed",   [NVSHARE_HALT_NO_ROOM] = "no-room",
+		[NVSHARE_HALT_CONTEXTS] = "contexts",
 	};
 
 	return halt < NVSHARE_HALT_COUNT && names[halt] ? names[halt] : "unknown";
@@ -22,7 +23,11 @@ static const char *drain_reason(uint32_t halt)
 void halts_note(struct server *server, struct peer *peer, uint32_t halt, uint32_t flags)
 {
 	uint32_t stays = flags & ~peer->report_flags;
-	bool is_news = halt != peer->halt && halt != NVSHARE_HALT_UNKNOWN;
+	bool is_news;
+
+	if (halt == NVSHARE_HALT_NO_ROOM && peer->is_second_limited)
+		halt = NVSHARE_HALT_CONTEXTS;
+	is_news = halt != peer->halt && halt != NVSHARE_HALT_UNKNOWN;
 
 	peer->halt = halt;
 	peer->report_flags = flags;

@@ -20,6 +20,7 @@ enum option_kind {
 	OPTION_SLICE,  /* us, as they are */
 	OPTION_SLICES, /* "high=1000,low=200": by class */
 	OPTION_RIGHTS,
+	OPTION_SIZE,
 };
 
 #define SEC CLOCK_NS_PER_SEC
@@ -73,6 +74,10 @@ static const struct option {
 	 "auto: at most"},
 	{"NVSHARE_MEMORY_RESERVE_PERCENT", OPTION_NUMBER, AT(config.reserve_percent), 0,
 	 NVSHARE_RESERVE_PERCENT_MAX, NULL, "of each GPU's memory, left alone"},
+	{"NVSHARE_CONTEXT_MEMORY_MAX", OPTION_SIZE, AT(context_bytes_max), 0, 0, NULL,
+	 "of each GPU's memory in contexts, then programs are not frozen but drain; 0: no limit"},
+	{"NVSHARE_CONTEXTS_MAX", OPTION_NUMBER, AT(n_contexts_max), 0, 100000, NULL,
+	 "the same, programs that have contexts and second contexts together; 0: no limit"},
 	{"NVSHARE_MAX_RUNTIME_SEC", OPTION_SECONDS, AT(config.max_runtime_ns), MAX_RUNTIME_MIN,
 	 MAX_RUNTIME_MAX, NULL, "longest run while others wait"},
 	{"NVSHARE_WAIT_BOUND_SEC", OPTION_SECONDS, AT(config.wait_bound_ns), SEC, DAY, NULL,
@@ -162,6 +167,9 @@ static void allowed(const struct option *option, char *buf, size_t size)
 			       "low, normal, high or critical, and uid:N= or gid:N= before one,"
 			       " with commas");
 		break;
+	case OPTION_SIZE:
+		(void)snprintf(buf, size, "a size in bytes, or with K, M, G or T");
+		break;
 	case OPTION_ENUM:
 		n = (size_t)snprintf(buf, size, "one of");
 		for (uint64_t i = 0; i < option->max && n < size; i++)
@@ -246,6 +254,8 @@ static int set_value(struct options *options, const struct option *option, const
 		return 0;
 	case OPTION_RIGHTS:
 		return rights_parse(value, field);
+	case OPTION_SIZE:
+		return parse_size(value, field);
 	case OPTION_ENUM:
 		return parse_enum(value, option->names, option->max, field);
 	case OPTION_BOOL:
@@ -422,6 +432,10 @@ static void print_value(const struct options *options, const struct option *opti
 	case OPTION_RIGHTS: /* the help says it */
 		buf[0] = '\0';
 		return;
+	case OPTION_SIZE:
+		(void)snprintf(value, sizeof(value), "%llu",
+			       (unsigned long long)*(const uint64_t *)field);
+		break;
 	case OPTION_ENUM:
 		(void)snprintf(value, sizeof(value), "%s",
 			       option->names[*(const unsigned int *)field]);

@@ -21,7 +21,9 @@ struct options {
 	struct share_config share;
 	struct rights rights;
 	enum log_level log_level;
-	uint64_t grace_ns; /* after a restart: how long clients may take to come back */
+	uint64_t context_bytes_max; /* on each GPU, of all contexts; 0: no limit */
+	uint32_t n_contexts_max;    /* the same */
+	uint64_t grace_ns;          /* after a restart: how long clients may take to come back */
 };
 
 enum {

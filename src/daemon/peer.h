@@ -65,6 +65,7 @@ struct peer {
 	uint32_t id;
 	uint32_t gpu;
 	uint32_t backend;
+	bool is_second_limited;     /* by the limits of contexts, not by the reserve alone */
 	uint32_t halt;              /* enum nvshare_halt, as it said last */
 	uint32_t report_flags;      /* NVSHARE_REPORT_*, the same */
 	struct nvshare_claim claim; /* as given */

@@ -282,6 +282,58 @@ static void second_contexts_are_not_external(void **state)
 	assert_int_equal(gpus.at[0].seconds + gpus.at[0].reported + gpus.at[0].allowed, 0);
 }
 
+struct limit_row {
+	uint64_t reserve, bytes;
+	uint32_t n;
+	uint64_t max;
+	bool is_limited;
+};
+
+/* Beside one that has a context and a second one, of 3 GiB together. */
+static void a_second_context_has_limits(void **state)
+{
+	static const struct limit_row rows[] = {
+		{4 * GIB, 0, 0, 2 * GIB, false},
+		{2 * GIB, 0, 0, 0, false},
+		{4 * GIB, 10 * GIB, 10, 2 * GIB, false},
+		{4 * GIB, 5 * GIB, 0, GIB, true}, /* its own counts, too */
+		{4 * GIB, 4 * GIB, 0, 0, true},
+		{4 * GIB, 1, 0, 0, true},
+		{4 * GIB, 0, 4, 2 * GIB, false},
+		{4 * GIB, 0, 3, 0, true},
+		{2 * GIB, 0, 3, 0, false}, /* there would be none anyway */
+	};
+	const struct gpu_share other = {.second = 2 * GIB, .contexts = GIB};
+	const struct gpu_share own = {.contexts = GIB};
+	const struct gpu_share both = {.contexts = GIB, .second = GIB};
+	struct gpus gpus;
+	bool is_limited;
+
+	(void)state;
+	start_sampling(&gpus);
+	gpus_account(&gpus.at[0], &(struct gpu_share){0}, &other);
+	gpus_account(&gpus.at[0], &(struct gpu_share){0}, &own);
+	assert_int_equal(gpus.at[0].n_contexts, 3);
+	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+		const struct gpu_limits limits = {rows[i].reserve, rows[i].bytes, rows[i].n};
+
+		assert_int_equal(gpus_second_max(&gpus.at[0], &own, &limits, &is_limited),
+				 rows[i].max);
+		assert_int_equal(is_limited, rows[i].is_limited);
+	}
+	/* What it has already is its own. */
+	gpus_account(&gpus.at[0], &own, &both);
+	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+		const struct gpu_limits limits = {rows[i].reserve, rows[i].bytes, rows[i].n};
+
+		assert_int_equal(gpus_second_max(&gpus.at[0], &both, &limits, &is_limited),
+				 rows[i].max);
+	}
+	gpus_account(&gpus.at[0], &both, &(struct gpu_share){0});
+	gpus_account(&gpus.at[0], &other, &(struct gpu_share){0});
+	assert_int_equal(gpus.at[0].n_contexts, 0);
+}
+
 /* What one has given up and the other has not got yet is in no report. */
 static void memory_on_its_way_is_not_external(void **state)
 {
@@ -488,6 +540,7 @@ int main(void)
 		cmocka_unit_test(a_client_that_comes_late_takes_its_memory_out_of_external),
 		cmocka_unit_test(a_rise_counts_when_it_was_seen_twice),
 		cmocka_unit_test(nvml_is_not_asked_too_often_nor_for_noise),
+		cmocka_unit_test(a_second_context_has_limits),
 		cmocka_unit_test(memory_on_its_way_is_not_external),
 		cmocka_unit_test(power_is_a_mean_or_that_of_now),
 		cmocka_unit_test(a_context_s_price_has_a_limit),

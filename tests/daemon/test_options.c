@@ -119,6 +119,10 @@ static void every_variable_is_taken(void **state)
 			     "250",
 			     "NVSHARE_ENERGY_BUDGET_W",
 			     "25",
+			     "NVSHARE_CONTEXT_MEMORY_MAX",
+			     "1000MiB",
+			     "NVSHARE_CONTEXTS_MAX",
+			     "20",
 			     NULL};
 	struct options options;
 	char text[OPTIONS_TEXT_LEN];
@@ -138,6 +142,8 @@ static void every_variable_is_taken(void **state)
 	assert_false(options.share.is_hinting);
 	assert_int_equal(options.share.prepare_ns, 250000);
 	assert_int_equal(options.share.energy_budget_w, 25);
+	assert_int_equal(options.context_bytes_max, 1000ull << 20);
+	assert_int_equal(options.n_contexts_max, 20);
 	assert_int_equal(options.rights.priority, NVSHARE_PRIORITY_LOW);
 	assert_int_equal(rights_priority(&options.rights, 1000, NULL, 0), NVSHARE_PRIORITY_HIGH);
 	assert_int_equal(options.config.max_runtime_ns, 11 * SEC);

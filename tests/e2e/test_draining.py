@@ -100,3 +100,17 @@ def test_why_is_said(node, name, value, why, word):
     assert programs[0].output().count("stops by draining: ") == 1
     assert lines(node, programs[0]) == [f"by=draining reason={word}"]
     end(node, programs, enough)
+
+
+@pytest.mark.parametrize("name, value", [("NVSHARE_CONTEXTS_MAX", "2"), ("NVSHARE_CONTEXT_MEMORY_MAX", "2MiB")])
+def test_beyond_the_limits_of_contexts_programs_drain(node, name, value):
+    """Each has a context of its own, which nobody refuses: there is none left for a second one."""
+    node.env[name] = value
+    programs, enough = start_two(node)
+    why = "the limits of contexts leave no second one"
+    until("both say why", lambda: all(how(node, p) == ("drain", why) for p in programs))
+    until("they take turns", lambda: node.gpu()["switches"] >= 4)
+    assert lines(node, programs[0])[-1] == "by=draining reason=contexts"  # before, nobody had asked
+    assert not any(", frozen\n" in p.output() for p in programs)
+    assert f"can not be frozen: {why}" in node.ctl("status").stdout
+    end(node, programs, enough)

@@ -80,11 +80,11 @@ static int result_of(const struct nvshare_result_msg *result)
 /* Many may ask at once, and a scheduler that starts has not come to it: its backlog is full. */
 static int connect_until(uint64_t end_ns)
 {
-	int fd = sock_connect(NULL);
+	int fd = sock_connect(hook_options()->sock_dir);
 
 	while (fd == -EAGAIN && clock_now_ns() < end_ns) {
 		(void)poll(NULL, 0, API_CONNECT_MS);
-		fd = sock_connect(NULL);
+		fd = sock_connect(hook_options()->sock_dir);
 	}
 	if (fd == -EAGAIN)
 		return -ETIMEDOUT;
