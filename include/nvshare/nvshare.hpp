@@ -273,15 +273,6 @@ public:
 		}
 	}
 
-	/* Of others than critical tasks a request would keep everybody else off the GPU, too. */
-	bool is_request(const Wish &wish)
-	{
-		std::lock_guard<std::mutex> guard(lock_);
-
-		return wish.type == TaskType::LATENCY_CRITICAL || !has_priority_ ||
-		       priority_ != Priority::CRITICAL;
-	}
-
 private:
 	/* A task has work to do, whether its claim is granted or not. */
 	template <typename F> static void ask(F setter)
@@ -298,17 +289,15 @@ private:
 	std::chrono::microseconds slo_{0};
 };
 
-/* One call of a task. */
+/* One call of a task. A best-effort one's request would keep others off the GPU, if critical. */
 template <typename R, typename F> struct Call {
 	Wish wish;
 	F function;
 
 	R operator()()
 	{
-		Claims &claims = Claims::get();
-
-		claims.add(wish);
-		if (!claims.is_request(wish))
+		Claims::get().add(wish);
+		if (wish.type != TaskType::LATENCY_CRITICAL)
 			return function();
 		Request request;
 		return function();
@@ -409,7 +398,8 @@ private:
 
 /*
  * Two threads of this process: one for its latency-critical tasks, one for the others, each in
- * the order in which they were submitted. A call of a task is a request. Which process computes
+ * the order in which they were submitted. A call of a latency-critical task is a request, one of
+ * the others never is, and so no task of metrics() where requests are told. Which process computes
  * when is nvshare-scheduler's business; this only tells it, and a refused claim stops nothing
  * (status() shows what was given). A class belongs to the process: it has the most urgent one,
  * and the smallest SLO, of the tasks that have run.

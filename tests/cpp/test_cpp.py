@@ -32,6 +32,7 @@ def test_it_compiles_and_works_with_and_without_the_library(node, tmp_path, comp
     node.start([program, "unmanaged"]).expect_verified()
     node.start_scheduler()
     node.start([program, "managed"]).expect_verified()
+    node.start([program, "critical"], NVSHARE_LATENCY_CRITICAL="1").expect_verified()
 
 
 def test_the_threads_of_a_scheduler_do_not_race(node, tmp_path):

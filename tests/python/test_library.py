@@ -193,12 +193,12 @@ high()
 has(Priority.HIGH, 20)
 n = tasks()
 low(), plain()
-assert tasks() == n + 2, "work without a hurry is counted"
+assert tasks() == n, "work without a hurry is no request"
 urgent()
 has(Priority.CRITICAL, 10)
 n = tasks()
 low(), plain()
-assert tasks() == n, "it would keep others off the GPU"
+assert tasks() == n, "the same"
 slack(), high()
 assert tasks() == n + 2
 nvshare.latency_critical(priority="high", slo_ms=40)(lambda: None)()
@@ -210,6 +210,59 @@ urgent()
 has(Priority.NORMAL, 10)  # what was set last stands
 print("verified")
 """).expect_verified()
+
+
+CALM = """
+gpu = start_managed()
+
+@nvshare.best_effort
+def plain():
+    return tasks()
+
+@nvshare.best_effort
+def items():
+    yield from range(2)
+
+@nvshare.best_effort
+async def later():
+    await asyncio.sleep(0)
+
+@nvshare.best_effort
+async def more_items():
+    for i in range(2):
+        yield i
+
+@nvshare.best_effort
+def promoted():
+    print("begun", flush=True)
+    until(lambda: nvshare.status().priority == nvshare.Priority.CRITICAL)
+
+async def all_of_these():
+    await later()
+    assert [i async for i in more_items()] == [0, 1]
+
+with nvshare.request():  # from now on bursts are not taken for requests
+    pass
+n = tasks()
+promoted()
+with nvshare.GPUScheduler() as scheduler:
+    assert scheduler.submit(plain).result() == n
+assert plain() == n and list(items()) == [0, 1]
+asyncio.run(all_of_these())
+assert tasks() == n, "it would keep others off the GPU"
+nvshare.latency_critical(lambda: None)()
+assert tasks() == n + 1
+print("verified")
+"""
+
+
+def test_work_without_a_hurry_is_no_request_of_a_critical_program(node, start):
+    node.start_scheduler()
+    start(START + CALM, NVSHARE_LATENCY_CRITICAL="1").expect_verified()
+    program = start(START + CALM)
+    until("a call is under way", lambda: "begun" in program.output())
+    assert node.ctl("set", "priority", "critical", f"pid:{program.pid}").returncode == 0
+    program.expect_verified()
 
 
 def test_others_are_held_for_a_decorated_function(node, start):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Decorators: functions whose calls are requests.
+"""Decorators: functions whose calls are requests, or are known to be none.
 
 A class belongs to a process, not to a function. So a process has the most urgent class, and the
 smallest SLO, of those of its decorated functions that were called; a claim is made once, at the
@@ -62,14 +62,12 @@ class Task:
         self.is_claimed = False
 
     def request(self):
-        """For one call. In a critical process the others' calls are no requests: they would
-        keep everybody else off the GPU, too."""
+        """For one call. What is without a hurry is no request: in a process that is critical,
+        or becomes it meanwhile, it would keep everybody else off the GPU, too."""
         if not self.is_claimed:
             _process.claim(self.priority, self.slo_us)
             self.is_claimed = True
-        if self.is_latency_critical or _process.priority != Priority.CRITICAL:
-            return _calls.Request()
-        return contextlib.nullcontext()
+        return _calls.Request() if self.is_latency_critical else contextlib.nullcontext()
 
 
 def _wrap_async_generator(function, task):
@@ -139,8 +137,10 @@ def latency_critical(function=None, *, priority=Priority.CRITICAL, slo_ms=None):
 
 
 def best_effort(function=None, *, priority=None):
-    """Decorator: each call is work without a hurry, and counted as a task.
+    """Decorator: calls are work without a hurry, and no requests.
 
+    So they are no tasks of metrics() where requests are told, and keep nobody off the GPU.
+    (A critical program that tells no request has each burst of work taken for one, whoever's.)
     priority: LOW, NORMAL or HIGH; None leaves the process's class as it is.
     """
     among = (Priority.LOW, Priority.NORMAL, Priority.HIGH)
