@@ -5,12 +5,13 @@ import asyncio
 import concurrent.futures
 import functools
 import inspect
+import re
 import threading
 
 import nvshare
 import pytest
-from conftest import run_alone
-from nvshare import Priority, _calls
+from conftest import HERE, ROOT, run_alone
+from nvshare import Priority, _calls, _config
 
 pytestmark = pytest.mark.filterwarnings("ignore:libnvshare.so is not preloaded")
 
@@ -308,6 +309,7 @@ def test_the_config_file_is_read(tmp_path):
         ("priority high\n", "config_file: .*gpu.yaml:1: "),
         ("weight: none\n", "config_file: .*gpu.yaml:1: weight: "),
         ("priority: urgent\n", "config_file: .*gpu.yaml:1: priority: .*urgent"),
+        ("weight: -5\n", "config_file: .*gpu.yaml:1: weight: .*-5 "),
         ("compute_limit: 101\n", "config_file: .*gpu.yaml:1: compute_limit: .*101"),
     ]:
         path.write_text(text)
@@ -315,6 +317,88 @@ def test_the_config_file_is_read(tmp_path):
             nvshare.GPUScheduler(config_file=path)
     with pytest.raises(FileNotFoundError):
         nvshare.GPUScheduler(config_file=tmp_path / "none")
+
+
+def names_in(known, path=""):
+    """Of all that a section may have, as a warning shows them."""
+    if isinstance(known, list):
+        return names_in(known[0], path + "[]")
+    if isinstance(known, dict):
+        return {name for key in known for name in names_in(known[key], f"{path}.{key}".lstrip("."))}
+    return {path}
+
+
+def test_what_a_config_file_says_of_the_node_is_left_out_by_name(tmp_path):
+    with pytest.warns(RuntimeWarning, match="config_file: .*gpreempt.yaml: left out; ") as warnings:
+        nvshare.GPUScheduler(config_file=HERE / "gpreempt.yaml")
+    said = next(str(w.message) for w in warnings if "left out" in str(w.message))
+    found = set(re.findall(r"preemption[\w.\[\]]*", said))
+    assert found == names_in(_config._NODE), "the file has each that is known, and each is named"
+    assert "preemption.timeslice.be_task_us (NVSHARE_SLICE_BE_US)" in said
+    assert warnings[0].filename == __file__, "it is about the program's line"
+    path = tmp_path / "both.yaml"
+    path.write_text("weight: none\n" + (HERE / "gpreempt.yaml").read_text())
+    with pytest.raises(ValueError, match="both.yaml:1: weight: "):
+        nvshare.GPUScheduler(config_file=path)
+    path.write_text("preemption:\n    scheduling:\n          policy: 'fair'   # by weight\n\nweight: 7\n")
+    with pytest.warns(RuntimeWarning, match=r"settings: preemption.scheduling.policy \(NVSHARE_POLICY\)$"):
+        nvshare.GPUScheduler(config_file=path)
+
+
+def test_the_node_s_settings_name_settings_of_the_scheduler():
+    options = (ROOT / "src" / "daemon" / "options.c").read_text()
+
+    def settings_in(known):
+        if isinstance(known, tuple):
+            return {known[1]} - {None}
+        return set().union(*map(settings_in, known.values() if isinstance(known, dict) else known))
+
+    assert all(f'"{name}"' in options for name in settings_in(_config._NODE))
+
+
+@pytest.mark.parametrize(
+    "text, number, message",
+    [
+        ("preemption:\n  timeslices:\n", 2, "'timeslices' is none of enabled, timeslice, "),
+        ("preemption:\n  enabled: maybe\n", 2, "enabled: 'maybe' is not true or false"),
+        ("preemption:\n  timeslice:\n    be_task_us: -200\n", 3, "be_task_us: '-200' is not a whole number"),
+        ("preemption:\n  scheduling:\n    policy: lottery\n", 3, "policy: 'lottery' is not one of priority, "),
+        ("preemption:\n  priorities:\n    - name: urgent\n", 3, "name: 'urgent' is not one of critical, "),
+        ("preemption: true\n", 1, "preemption: 'true' is no section"),
+        ("preemption:\n\nweight: 5\n", 1, "nothing stands below preemption"),
+        ("preemption:\n  priorities:\n", 2, "nothing stands below preemption.priorities"),
+        ("preemption:\n  enabled:\n  resources:\n", 2, "enabled: has no value"),
+        ("preemption:\n  enabled: true\n  enabled: true\n", 3, "'enabled' is there twice"),
+        ("weight: 5\nweight: 6\n", 2, "'weight' is there twice"),
+        ("  weight: 5\n", 1, "its indentation is none of those above it"),
+        ("preemption:\n  timeslice:\n    be_task_us: 5\n   enabled: true\n", 4, "its indentation is none of those"),
+        ("preemption:\n  enabled: true\n    enabled: true\n", 3, "its indentation is none of those"),
+        ("preemption:\n  timeslice:\n    - be_task_us: 5\n", 3, "preemption.timeslice is no list"),
+        ("preemption:\n  priorities:\n    level: 5\n", 3, "preemption.priorities is a list"),
+        ("preemption:\n  - enabled: true\n", 2, "preemption is no list"),
+        ("- weight: 5\n", 1, "its indentation is none of those above it"),
+        ("preemption:\n  enabled: true\n- weight: 5\n", 3, "its indentation is none of those above it"),
+        ("preemption:\n\tenabled: true\n", 2, "'enabled: true' is not `name: value`"),
+        ("weight: {a: 5}\n", 1, "'weight: {a: 5}' is not `name: value`"),
+        ("weight: 'a\n", 1, "\"weight: 'a\" is not `name: value`"),
+        ("---\n", 1, "'---' is not `name: value`"),
+    ],
+)
+def test_what_a_config_file_can_not_say_is_named_with_its_line(tmp_path, text, number, message):
+    path = tmp_path / "gpu.yaml"
+    path.write_text(text)
+    with pytest.raises(ValueError) as error:
+        nvshare.GPUScheduler(config_file=path)
+    assert str(error.value).startswith(f"config_file: {path}:{number}: {message}")
+
+
+def test_lists_may_stand_as_far_left_as_their_name(tmp_path):
+    path = tmp_path / "gpu.yaml"
+    path.write_text(
+        "preemption:\n  priorities:\n  - name: high\n    timeslice_us: 5\n  - name: low\n  enabled: true\nslo_ms: 5\n"
+    )
+    with pytest.warns(RuntimeWarning, match="left out; .*priorities.*timeslice_us .*preemption.enabled "):
+        nvshare.GPUScheduler(config_file=path)
 
 
 def test_a_warning_that_is_an_error_is_the_users_wish():

@@ -8,44 +8,18 @@ import os
 import time
 import weakref
 
-from . import _calls, _check, _status, _tasks
-
-_SETTINGS = {
-    "priority": _calls.set_priority,
-    "weight": lambda text: _calls.set_weight(int(text)),
-    "slo_ms": lambda text: _calls.set_slo(float(text)),
-    "compute_limit": lambda text: _calls.set_compute_limit(int(text)),
-}
-
-
-def _read_config(path):
-    """(where, name, text) of each line `name: value`; # begins a comment."""
-    with open(path, encoding="utf-8") as lines:
-        for number, line in enumerate(lines, 1):
-            line = line.partition("#")[0].strip()
-            name, colon, text = (part.strip() for part in line.partition(":"))
-            if line and (not colon or name not in _SETTINGS):
-                known = ", ".join(_SETTINGS)
-                raise ValueError(f"config_file: {path}:{number}: {name!r} is none of {known}")
-            if line:
-                yield f"{path}:{number}", name, text
-
-
-def _apply_config(path):
-    for where, name, text in list(_read_config(path)):
-        try:
-            _SETTINGS[name](text)
-        except ValueError as error:
-            raise ValueError(f"config_file: {where}: {name}: {error}") from None
+from . import _check, _config, _status, _tasks
 
 
 class GPUScheduler:
     """Runs tasks on threads of their own, the latency-critical apart from the others.
 
     config_file: settings of this process, lines of `priority: high`, `weight: 200`,
-    `slo_ms: 10`, `compute_limit: 50`. gpu_id: whose metrics are shown; None: the first GPU that
-    the process uses. max_workers: threads of each kind; with 1, tasks of a kind run one after
-    the other in the order in which they came.
+    `slo_ms: 10`, `compute_limit: 50`. It may have a section `preemption:` with timeslices, policy
+    and the like, which hold for the whole node: a warning says what of it is left out, and where
+    the scheduler has it. gpu_id: whose metrics are shown; None: the first GPU that the process
+    uses. max_workers: threads of each kind; with 1, tasks of a kind run one after the other in
+    the order in which they came.
 
     Which process computes when is nvshare-scheduler's business; this only tells it.
     """
@@ -54,7 +28,7 @@ class GPUScheduler:
         self._device = _check.device(gpu_id, "gpu_id")
         self._max_workers = _check.integer("max_workers", max_workers, 1, 1024)
         if config_file is not None:
-            _apply_config(os.fspath(config_file))
+            _config.apply(os.fspath(config_file))
         self._renew()
         _schedulers.add(self)
 

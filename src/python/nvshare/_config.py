@@ -1,0 +1,187 @@
+# SPDX-License-Identifier: Apache-2.0
+"""GPUScheduler's config_file: settings of this program, and a section of the whole node's.
+
+The file is YAML, of which this reads what such a file needs: mappings and lists of mappings by
+indentation, plain and quoted words, comments. Anything else is an error that names its line.
+
+A section `preemption:` is checked and left out: what is in it holds for all programs of the
+node, and is set where nvshare-scheduler is started, or has no counterpart.
+"""
+
+import re
+
+from . import _calls, _library
+
+# Of this program.
+_SETTINGS = {
+    "priority": _calls.set_priority,
+    "weight": lambda text: _calls.set_weight(int(text)),
+    "slo_ms": lambda text: _calls.set_slo(float(text)),
+    "compute_limit": lambda text: _calls.set_compute_limit(int(text)),
+}
+
+_IS = {
+    "true or false": lambda text: text in ("true", "false"),
+    "a whole number": str.isdecimal,
+    "one of priority, fair, credit, deadline": ("priority", "fair", "credit", "deadline").__contains__,
+    "one of critical, high, normal, low": ("critical", "high", "normal", "low").__contains__,
+}
+_BOOL, _NUMBER, _POLICY, _CLASS = _IS
+
+# Of the node: what a value is, and the scheduler's setting for it; None: there is none.
+_NODE = {
+    "preemption": {
+        "enabled": (_BOOL, "NVSHARE_HOLD"),
+        "timeslice": {
+            "lc_task_us": (_NUMBER, "NVSHARE_SLICE_LEVELS"),
+            "be_task_us": (_NUMBER, "NVSHARE_SLICE_BE_US"),
+            "min_timeslice_us": (_NUMBER, None),
+            "max_timeslice_us": (_NUMBER, None),
+        },
+        "pre_preemption": {
+            "enabled": (_BOOL, "NVSHARE_HINTS"),
+            "scheduled": (_BOOL, None),
+            "safety_margin_us": (_NUMBER, "NVSHARE_HINT_MARGIN_US"),
+            "min_prep_time_us": (_NUMBER, "NVSHARE_HINT_MIN_PREPARE_US"),
+        },
+        "resources": {
+            "max_context_memory_mb": (_NUMBER, None),
+            "max_concurrent_contexts": (_NUMBER, None),
+        },
+        "scheduling": {
+            "policy": (_POLICY, "NVSHARE_POLICY"),
+            "fair_share_enabled": (_BOOL, "NVSHARE_POLICY"),
+        },
+        "priorities": [
+            {
+                "level": (_NUMBER, None),
+                "name": (_CLASS, "NVSHARE_SLICE_LEVELS"),
+                "timeslice_us": (_NUMBER, "NVSHARE_SLICE_LEVELS"),
+                "preemptible": (_BOOL, None),
+            }
+        ],
+        "monitoring": {
+            "enabled": (_BOOL, None),
+            "export_interval_sec": (_NUMBER, None),
+            "prometheus_port": (_NUMBER, None),
+        },
+    }
+}
+_KNOWN = {**dict.fromkeys(_SETTINGS), **_NODE}
+
+_LINE = re.compile(
+    r"(?P<indent> *)(?P<dash>- +)?(?P<name>[A-Za-z_]\w*):"
+    r"""(?: +(?:"(?P<double>[^"\\]*)"|'(?P<single>[^']*)'|(?P<plain>(?!- )[^\s"'#\[\]{}&*!|>%@`][^#]*?)))?"""
+    r"(?: +#.*| *)"
+)
+
+
+class _Mapping:
+    """One that is open: where its names begin, what it may have, and has."""
+
+    def __init__(self, column, path, known):
+        self.column, self.path, self.known, self.found = column, path, known, set()
+
+
+class _Reader:
+    """Line by line; what has been read is in settings and left_out."""
+
+    def __init__(self, path):
+        self.path = path
+        self.number = 0
+        self.settings = []  # (where, name, text)
+        self.left_out = {}  # name: setting of the scheduler, or None
+        self._open = [_Mapping(0, "", _KNOWN)]
+        self._empty = None  # a name whose section has not begun: (name, known, line)
+
+    def wrong(self, what, number=None):
+        return ValueError(f"config_file: {self.path}:{number or self.number}: {what}")
+
+    def read(self):
+        with open(self.path, encoding="utf-8") as lines:
+            for self.number, line in enumerate(lines, 1):
+                text = line.rstrip()
+                if text and not text.lstrip().startswith("#"):
+                    self._line(text)
+        self._end_empty()
+
+    def _line(self, text):
+        found = _LINE.fullmatch(text)
+        if not found:
+            raise self.wrong(f"{text.strip()!r} is not `name: value`")
+        column = len(found["indent"])
+        self._enter(column, len(found["dash"] or ""))
+        values = [found[kind] for kind in ("double", "single", "plain") if found[kind] is not None]
+        self._take(found["name"], values[0] if values else None)
+
+    def _enter(self, column, dash):
+        """The mapping that the line belongs to is then the last that is open."""
+        top = self._open[-1]
+        is_list = self._empty and isinstance(self._empty[1], list)
+        if self._empty and (column > top.column or (dash and is_list and column == top.column)):
+            name, known, _ = self._empty
+            if bool(dash) != is_list:
+                raise self.wrong(f"{name} is {'a list' if is_list else 'no list'}")
+            self._empty = None
+            if is_list:
+                name, known = name + "[]", known[0]
+            self._open.append(_Mapping(column + dash, name, known))
+            return
+        self._end_empty()
+        while self._open[-1].column > column + dash:
+            self._open.pop()
+        top = self._open[-1]
+        if top.column != column + dash or (dash and not top.path.endswith("[]")):
+            raise self.wrong("its indentation is none of those above it")
+        if dash:
+            top.found.clear()
+
+    def _end_empty(self):
+        if self._empty:
+            name, _, number = self._empty
+            raise self.wrong(f"nothing stands below {name}", number)
+
+    def _take(self, name, text):
+        top = self._open[-1]
+        if name not in top.known:
+            raise self.wrong(f"{name!r} is none of {', '.join(top.known)}")
+        if name in top.found:
+            raise self.wrong(f"{name!r} is there twice")
+        top.found.add(name)
+        known, path = top.known[name], f"{top.path}.{name}".lstrip(".")
+        if isinstance(known, (dict, list)):
+            if text is not None:
+                raise self.wrong(f"{name}: {text!r} is no section")
+            self._empty = (path, known, self.number)
+        elif text is None:
+            raise self.wrong(f"{name}: has no value")
+        elif known is None:
+            self.settings.append((f"{self.path}:{self.number}", name, text))
+        elif not _IS[known[0]](text):
+            raise self.wrong(f"{name}: {text!r} is not {known[0]}")
+        else:
+            self.left_out[path] = known[1]
+
+
+def _warn(path, left_out):
+    elsewhere = [f"{name} ({setting})" for name, setting in left_out.items() if setting]
+    nowhere = [name for name, setting in left_out.items() if not setting]
+    said = []
+    if elsewhere:
+        said.append(f"set these for all programs, by nvshare-scheduler's settings: {', '.join(elsewhere)}")
+    if nowhere:
+        said.append(f"these are no settings: {', '.join(nowhere)}")
+    if said:
+        _library.warn(f"config_file: {path}: left out; {'; '.join(said)}")
+
+
+def apply(path):
+    """All of it is read before any is set."""
+    reader = _Reader(path)
+    reader.read()
+    for where, name, text in reader.settings:
+        try:
+            _SETTINGS[name](text)
+        except ValueError as error:
+            raise ValueError(f"config_file: {where}: {name}: {error}") from None
+    _warn(path, reader.left_out)
