@@ -268,10 +268,10 @@ benches := $(patsubst %.c,$(B)/%,$(sort $(wildcard tests/bench/bench_*.c)))
 $(benches): $(B)/tests/bench/%: $(B)/tests/bench/%.o $(B)/libhook.a $(B)/libprograms.a $(libs)
 	$(LINK) -o $@ $^ -ldl
 
-# The plot in tests/sim/results; needs python3-matplotlib (scripts/setup plot).
+# The plots in tests/sim/results; needs python3-matplotlib (scripts/setup plot).
 .PHONY: plot-sim
-plot-sim: $(B)/nvshare-sim ## latency against throughput, simulated, as a PNG
-	$(PYTHON) tests/sim/plot_sim.py $< tests/sim/results/tradeoff.png
+plot-sim: $(B)/nvshare-sim ## latency against throughput, and beside theory, simulated, as PNGs
+	$(PYTHON) tests/sim/plot_sim.py $< tests/sim/results
 
 .PHONY: bench
 bench: all apps $(benches) ## costs of the gate, a launch, a decision

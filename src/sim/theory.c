@@ -80,8 +80,9 @@ static double setup_ns(const struct engine_config *config, double u, bool is_hin
 
 		freeze_ns = ahead_ns < freeze_ns ? freeze_ns - ahead_ns : 0;
 	}
-	slice_ns = u * (n > 1 ? n * (slice_ns + switch_ns) : slice_ns) + switch_ns;
-	return is_freezing && freeze_ns < slice_ns ? freeze_ns : slice_ns;
+	slice_ns = u * (n > 1 ? n * (slice_ns + switch_ns) : slice_ns);
+	/* A freeze that comes when the slice has ended does not shorten the switch. */
+	return is_freezing && freeze_ns < slice_ns ? freeze_ns : slice_ns + switch_ns;
 }
 
 /*

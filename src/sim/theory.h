@@ -16,8 +16,9 @@
  *
  * Beside others D is what is left of a vacation, the slice of another one that does not end
  * for the critical client's sake, and a switch (B. Doshi, Queueing systems with vacations, a
- * survey, Queueing Systems 1, 1986, has the family). It is no longer than freezing takes,
- * where that is done, and nothing within burst_idle_ns of the last request or after a hint.
+ * survey, Queueing Systems 1, 1986, has the family). It is what freezing takes, where that
+ * is done and the slice has not ended before, and nothing within burst_idle_ns of the last
+ * request or after a hint.
  * With the driver's slices the critical client's own ends, too: a request of k slices waits
  * k - 1 times for all the others.
  *
