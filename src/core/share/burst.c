@@ -151,6 +151,7 @@ static void give_turn(struct share *share, struct share_gpu *g, uint32_t client)
 		return;
 	g->turn_left_ns = turn_length(share, &share->clients[client]) + TURN_LATE_NS;
 	/* The list is the queue: whoever has had the turn is its last. */
+	touch_moves(share, client);
 	chain_remove(share->clients, &g->running, SHARE_LINK_RUNNING, client);
 	chain_push_back(share->clients, &g->running, SHARE_LINK_RUNNING, client);
 	if (client == old)

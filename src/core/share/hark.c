@@ -54,8 +54,11 @@ static struct share_part part_of(const struct share *share, const struct share_c
 	};
 }
 
-static void uncount(struct share_gpu *g, const struct share_part *part)
+static void uncount(struct share *share, uint32_t client)
 {
+	const struct share_part *part = &share->clients[client].part;
+	struct share_gpu *g = &share->gpus[share->clients[client].gpu];
+
 	g->n_wanting -= part->is_wanting;
 	g->n_bursting -= part->is_bursting;
 	g->n_holders -= part->is_holding;
@@ -64,11 +67,14 @@ static void uncount(struct share_gpu *g, const struct share_part *part)
 	if (!part->is_active)
 		return;
 	g->n_active[part->class]--;
-	weights_remove(&g->weights[part->class], part->weight);
+	weights_remove(share, client);
 }
 
-static void count(struct share_gpu *g, const struct share_part *part)
+static void count(struct share *share, uint32_t client)
 {
+	const struct share_part *part = &share->clients[client].part;
+	struct share_gpu *g = &share->gpus[share->clients[client].gpu];
+
 	g->n_wanting += part->is_wanting;
 	g->n_bursting += part->is_bursting;
 	g->n_holders += part->is_holding;
@@ -77,7 +83,7 @@ static void count(struct share_gpu *g, const struct share_part *part)
 	if (!part->is_active)
 		return;
 	g->n_active[part->class]++;
-	weights_add(&g->weights[part->class], part->weight);
+	weights_add(share, client);
 }
 
 void hark_refresh(struct share *share, uint32_t client)
@@ -93,17 +99,19 @@ void hark_refresh(struct share *share, uint32_t client)
 	if (!memcmp(&old, &part, sizeof(part)))
 		return;
 	burst_advance(share, c->gpu);
-	count(g, &part); /* first: an extreme of the weights that stays is not looked for */
-	uncount(g, &old);
+	uncount(share, client);
+	c->part = part;
+	count(share, client);
 	if (part.is_bursting && !old.is_bursting && g->n_bursting == 1 && !c->is_request)
 		usage_burst_begins(share, c->gpu);
 	if (old.is_bursting && !part.is_bursting && g->n_bursting == 0)
 		usage_burst_ends(share, c->gpu, share->now_ns);
-	c->part = part;
 	if (part.is_running && !old.is_running)
 		chain_push_back(share->clients, &g->running, SHARE_LINK_RUNNING, client);
-	if (!part.is_running && old.is_running)
+	if (!part.is_running && old.is_running) {
+		touch_moves(share, client);
 		chain_remove(share->clients, &g->running, SHARE_LINK_RUNNING, client);
+	}
 	g->is_dirty = true;
 }
 

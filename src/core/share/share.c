@@ -23,6 +23,10 @@
 #define WEIGHT_MAX 10000u
 #define WATT_MAX   (SHARE_POWER_MAX / 1000)
 
+/* Of one step: a thousand may be due together. */
+#define TIMERS_MAX  24u
+#define REFRESH_MAX 24u
+
 void share_config_default(struct share_config *ret_config)
 {
 	*ret_config = (struct share_config){
@@ -90,11 +94,14 @@ void share_init(struct share *share, struct share_client *clients, uint32_t n_cl
 
 		chain_init(&g->running);
 		usage_init(share, i);
+		g->sweep_at = SHARE_NONE;
 		g->turn = SHARE_NONE;
 		g->leaving = SHARE_NONE;
 		g->wake_ns = SHARE_NO_DEADLINE;
 		g->credit = burst_credit_max(config);
 		energy_fill(share, i);
+		for (int class = 0; class < SHARE_CLASS_COUNT_; class ++)
+			weights_init(&g->weights[class]);
 		slice_plan(config, g, &g->slices);
 	}
 }
@@ -120,11 +127,8 @@ static int on_config(struct share *share, const struct share_event *event)
 	share->config = *event->config;
 	for (uint32_t i = 0; i < SHARE_GPUS_MAX; i++)
 		energy_fill(share, i);
-	for (uint32_t i = 0; i < share->n_clients && had_classes != share->config.has_classes;
-	     i++) {
-		if (share->clients[i].is_joined)
-			hark_refresh(share, i);
-	}
+	if (had_classes != share->config.has_classes)
+		share->n_stale = share->n_clients;
 	return 0;
 }
 
@@ -221,10 +225,13 @@ static int on_time(struct share *share)
 {
 	uint32_t client;
 
-	while ((client = timers_first(share)) != SHARE_NONE &&
-	       share->clients[client].due_ns <= share->now_ns &&
-	       share->out->n + HARK_REPORTS_MAX < SHARE_ACTIONS_MAX)
+	for (uint32_t n = 0; n < TIMERS_MAX; n++) {
+		client = timers_first(share);
+		if (client == SHARE_NONE || share->clients[client].due_ns > share->now_ns ||
+		    share->out->n + HARK_REPORTS_MAX >= SHARE_ACTIONS_MAX)
+			break;
 		hark_timer(share, client);
+	}
 	for (uint32_t i = 0; i < SHARE_GPUS_MAX; i++) {
 		if (share->gpus[i].wake_ns <= share->now_ns)
 			share->gpus[i].is_dirty = true;
@@ -267,7 +274,6 @@ static void plan(struct share *share, uint32_t gpu)
 	bool is_shared = g->running.n > 1;
 
 	g->is_dirty = false;
-	weights_find(share, gpu);
 	burst_plan(share, gpu);
 	pace_plan(share, gpu);
 	slice_plan(&share->config, g, &slices);
@@ -276,6 +282,17 @@ static void plan(struct share *share, uint32_t gpu)
 	g->is_shared = is_shared;
 	g->slices = slices;
 	touch_all(share, gpu);
+}
+
+/* After a CONFIG, some in each step. */
+static void refresh_stale(struct share *share)
+{
+	for (uint32_t n = 0; n < REFRESH_MAX && share->n_stale > 0; n++) {
+		uint32_t client = share->n_clients - share->n_stale--;
+
+		if (share->clients[client].is_joined)
+			hark_refresh(share, client);
+	}
 }
 
 static bool is_of_client(enum share_event_type type)
@@ -300,6 +317,7 @@ int share_step(struct share *share, const struct share_event *event,
 	else
 		r = handle(share, event);
 	if (!r) {
+		refresh_stale(share);
 		for (uint32_t i = 0; i < SHARE_GPUS_MAX; i++) {
 			if (share->gpus[i].is_dirty)
 				plan(share, i);
@@ -315,7 +333,7 @@ uint64_t share_deadline(const struct share *share)
 	uint64_t deadline = SHARE_NO_DEADLINE;
 	uint32_t client = timers_first(share);
 
-	if (share->dirty.n > 0)
+	if (share->n_stale > 0 || touch_is_pending(share))
 		return share->now_ns;
 	if (client != SHARE_NONE)
 		deadline = share->clients[client].due_ns;

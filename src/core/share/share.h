@@ -192,7 +192,8 @@ void share_init(struct share *share, struct share_client *clients, uint32_t n_cl
 /*
  * Returns 0, or one of SHARE_E_* when the event is refused; a refused event changes
  * nothing but the time and yields no action. If there is more to do than fits into
- * ret_actions, share_deadline() is at once now: step again with SHARE_EVENT_TIME.
+ * ret_actions, or than one step is to take with a thousand clients, share_deadline() is at
+ * once now: step again with SHARE_EVENT_TIME.
  */
 int share_step(struct share *share, const struct share_event *event,
 	       struct share_actions *ret_actions);

@@ -29,6 +29,11 @@ struct share_list {
 	uint32_t first, last, n;
 };
 
+/* weights.c */
+struct share_tree {
+	uint32_t left, right;
+};
+
 /*
  * arm.c: what a critical client's bursts have taken, holding others and not. Those that were
  * announced are others: holding comes before them, not into their middle. So are those after
@@ -135,6 +140,10 @@ struct share_usage {
 };
 
 struct share_client {
+	/* What is looked at of many, one after the other, lies together. */
+	struct share_part part; /* as counted */
+	struct share_link link[SHARE_LINKS_];
+	struct share_tree tree;
 	bool is_joined;
 	bool is_let_in; /* by sched: runs */
 	bool is_dirty;  /* SHARE_LINK_DIRTY */
@@ -153,7 +162,6 @@ struct share_client {
 	uint32_t loose; /* of SHARE_ONE: of the time between bursts in which it is busy */
 	uint32_t gpu;
 	struct share_claim claim;
-	struct share_part part; /* as counted */
 	struct share_told told;
 	struct share_usage usage;
 
@@ -173,7 +181,6 @@ struct share_client {
 	uint64_t n_hints;
 	uint32_t heap_at;   /* its place in the heap of timers */
 	uint32_t heap_slot; /* not its own: whose timer is at the place of this slot's number */
-	struct share_link link[SHARE_LINKS_];
 	struct share_predict predict;
 	struct share_pace pace;
 	struct share_energy energy;
@@ -186,11 +193,10 @@ struct share_slices {
 	uint64_t base_weight[4];
 };
 
-/* weights.c */
+/* weights.c; without anybody min and max say nothing. */
 struct share_weights {
+	uint32_t root;
 	uint32_t min, max;
-	uint32_t n_min, n_max; /* so many have it; both 0: there is nobody */
-	bool is_old;           /* none of that is known */
 };
 
 /* burst.c: so many clients were told at once to be off. */
@@ -231,6 +237,8 @@ struct share_gpu {
 	uint64_t pause_ns;    /* and for so long; 0: never yet */
 	uint64_t hint_end_ns; /* of the last hint's hold */
 	struct share_list running;
+	uint32_t n_sweep;  /* touch.c: so many of them are to be looked at, */
+	uint32_t sweep_at; /* from this one on; SHARE_NONE: from the first */
 	uint32_t n_active[4];
 	struct share_weights weights[4]; /* of the active */
 	uint32_t n_wanting, n_bursting, n_holders, n_late;
@@ -262,6 +270,7 @@ struct share {
 	struct share_client *clients; /* the caller's */
 	uint32_t n_clients;
 	uint32_t n_timers;
+	uint32_t n_stale; /* share.c: the last slots, whose class may be of another configuration */
 	struct share_list dirty;
 	struct share_actions *out; /* of the step under way, else NULL */
 	struct share_gpu gpus[SHARE_GPUS_MAX];

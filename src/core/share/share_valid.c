@@ -5,6 +5,7 @@
 #include "core/share/burst.h"
 #include "core/share/hark.h"
 #include "core/share/share.h"
+#include "core/share/touch.h"
 #include "core/share/weights.h"
 
 #include <assert.h>
@@ -15,7 +16,6 @@ struct sums {
 	uint32_t n_pending, n_computing;
 	uint64_t weights, rests, loose;
 	uint32_t n_present;
-	struct share_weights active[SHARE_CLASS_COUNT_];
 };
 
 static void check_timers(const struct share *share, uint32_t client)
@@ -51,7 +51,9 @@ static void check_flags(const struct share *share, const struct share_client *c)
 	assert(!part->loose || !part->is_bursting);
 	assert(c->pace_ns == SHARE_NO_DEADLINE || (c->is_bursting && c->claim.slo_us));
 	assert(c->pace.level < SHARE_LEVELS);
-	assert(part->class == hark_class(share, &c->claim) && part->weight == c->claim.weight);
+	assert(part->weight == c->claim.weight);
+	assert(part->class == hark_class(share, &c->claim) ||
+	       c >= share->clients + share->n_clients - share->n_stale);
 	assert(c->is_bursting == (c->burst_end_ns != SHARE_NO_DEADLINE));
 	assert(!c->is_hinted || c->hint_ns != SHARE_NO_DEADLINE);
 	assert(c->is_unholdable == (c->retry_ns != SHARE_NO_DEADLINE));
@@ -67,8 +69,6 @@ static void add(const struct share *share, uint32_t client, struct sums *sums)
 
 	sums->n_running += part->is_running;
 	sums->n_active[part->class] += part->is_active;
-	if (part->is_active)
-		weights_add(&sums->active[part->class], part->weight);
 	sums->n_wanting += part->is_wanting;
 	sums->n_bursting += part->is_bursting;
 	sums->n_holders += part->is_holding;
@@ -83,14 +83,6 @@ static void add(const struct share *share, uint32_t client, struct sums *sums)
 		sums->n_present++;
 	}
 	assert(c->usage.use_ppm <= SHARE_PPM && c->usage.part <= 1024);
-}
-
-static void check_weights(const struct share_weights *a, const struct share_weights *b)
-{
-	if (a->is_old)
-		return;
-	assert(a->n_min == b->n_min && a->n_max == b->n_max);
-	assert(a->n_min == 0 || (a->min == b->min && a->max == b->max));
 }
 
 /* A list has n members, each linked back to the one before. */
@@ -114,10 +106,14 @@ static void check_gpu(const struct share *share, uint32_t gpu, const struct sums
 
 	check_list(share, &g->running, SHARE_LINK_RUNNING);
 	check_list(share, &g->usage.present, SHARE_LINK_PRESENT);
+	assert(g->n_sweep == 0 || g->running.n > 0);
+	assert(g->sweep_at == SHARE_NONE ||
+	       (g->n_sweep > 0 && share->clients[g->sweep_at].part.is_running &&
+		share->clients[g->sweep_at].gpu == gpu));
 	assert(g->running.n == sums->n_running && g->usage.present.n == sums->n_present);
 	assert(!memcmp(g->n_active, sums->n_active, sizeof(sums->n_active)));
 	for (int i = 0; i < SHARE_CLASS_COUNT_; i++)
-		check_weights(&g->weights[i], &sums->active[i]);
+		weights_assert_valid(share, &g->weights[i], sums->n_active[i]);
 	assert(g->n_wanting == sums->n_wanting && g->n_bursting == sums->n_bursting);
 	assert(g->n_late == sums->n_late && g->loose == sums->loose);
 	assert(g->n_holders == sums->n_holders && g->n_pending == sums->n_pending);
@@ -162,4 +158,8 @@ void share_assert_valid(const struct share *share)
 	check_list(share, &share->dirty, SHARE_LINK_DIRTY);
 	for (uint32_t i = 0; i < SHARE_GPUS_MAX; i++)
 		check_gpu(share, i, &sums[i]);
+	/* Nobody was left out when all were to be looked at. */
+	for (uint32_t i = 0; i < share->n_clients && !touch_is_pending(share); i++)
+		assert(!share->clients[i].is_joined ||
+		       share->gpus[share->clients[i].gpu].is_dirty || touch_has_slice(share, i));
 }

@@ -1,51 +1,152 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
+/*
+ * A treap: a search tree by weight that is a heap by a number which each slot has. The
+ * numbers are as good as random, so the tree is flat whatever weights come in which order,
+ * and they are always the same, so that a run can be replayed.
+ */
+
 #include "core/share/weights.h"
 
-void weights_add(struct share_weights *weights, uint32_t weight)
+#include <assert.h>
+
+static uint32_t number_of(uint32_t client)
 {
-	if (weights->is_old)
-		return;
-	if (weights->n_min == 0 || weight < weights->min) {
-		weights->min = weight;
-		weights->n_min = 0;
-	}
-	if (weights->n_max == 0 || weight > weights->max) {
-		weights->max = weight;
-		weights->n_max = 0;
-	}
-	weights->n_min += weight == weights->min;
-	weights->n_max += weight == weights->max;
+	uint32_t x = (client + 1) * 0x9e3779b1u;
+
+	x ^= x >> 15;
+	x *= 0x85ebca77u;
+	return x ^ x >> 13;
 }
 
-void weights_remove(struct share_weights *weights, uint32_t weight)
+/* Different slots may have the same number; their order is that of the slots. */
+static bool is_above(uint32_t a, uint32_t b)
 {
-	if (weights->is_old)
-		return;
-	weights->n_min -= weight == weights->min;
-	weights->n_max -= weight == weights->max;
-	/* Both are at 0 when nobody is left: where one extreme is the other, all have it. */
-	weights->is_old = (weights->n_min == 0) != (weights->n_max == 0);
+	uint32_t left = number_of(a), right = number_of(b);
+
+	return left != right ? left > right : a < b;
 }
 
-void weights_find(struct share *share, uint32_t gpu)
+static bool is_before(const struct share_client *clients, uint32_t a, uint32_t b)
 {
-	struct share_gpu *g = &share->gpus[gpu];
-	bool was_old[SHARE_CLASS_COUNT_], is_any_old = false;
+	uint32_t left = clients[a].part.weight, right = clients[b].part.weight;
 
-	for (int i = 0; i < SHARE_CLASS_COUNT_; i++) {
-		was_old[i] = g->weights[i].is_old;
-		is_any_old = is_any_old || was_old[i];
-		if (was_old[i])
-			g->weights[i] = (struct share_weights){0};
-	}
-	if (!is_any_old)
-		return;
-	for (uint32_t at = g->running.first; at != SHARE_NONE;
-	     at = share->clients[at].link[SHARE_LINK_RUNNING].next) {
-		const struct share_part *part = &share->clients[at].part;
+	return left != right ? left < right : a < b;
+}
 
-		if (part->is_active && was_old[part->class])
-			weights_add(&g->weights[part->class], part->weight);
+static struct share_weights *weights_of(struct share *share, uint32_t client)
+{
+	const struct share_client *c = &share->clients[client];
+
+	return &share->gpus[c->gpu].weights[c->part.class];
+}
+
+void weights_init(struct share_weights *weights)
+{
+	*weights = (struct share_weights){.root = SHARE_NONE};
+}
+
+/* The tree at: those before client to *left, those behind it to *right. */
+static void split(struct share_client *clients, uint32_t at, uint32_t client, uint32_t *left,
+		  uint32_t *right)
+{
+	while (at != SHARE_NONE) {
+		if (is_before(clients, at, client)) {
+			*left = at;
+			left = &clients[at].tree.right;
+			at = *left;
+		} else {
+			*right = at;
+			right = &clients[at].tree.left;
+			at = *right;
+		}
 	}
+	*left = SHARE_NONE;
+	*right = SHARE_NONE;
+}
+
+/* Those of left, all before those of right, and these, as one tree. */
+static void join(struct share_client *clients, uint32_t *place, uint32_t left, uint32_t right)
+{
+	while (left != SHARE_NONE && right != SHARE_NONE) {
+		if (is_above(left, right)) {
+			*place = left;
+			place = &clients[left].tree.right;
+			left = *place;
+		} else {
+			*place = right;
+			place = &clients[right].tree.left;
+			right = *place;
+		}
+	}
+	*place = left != SHARE_NONE ? left : right;
+}
+
+static uint32_t *below(struct share_client *clients, uint32_t at, uint32_t client)
+{
+	return is_before(clients, client, at) ? &clients[at].tree.left : &clients[at].tree.right;
+}
+
+static void find_extremes(const struct share_client *clients, struct share_weights *weights)
+{
+	uint32_t at;
+
+	for (at = weights->root; at != SHARE_NONE; at = clients[at].tree.left)
+		weights->min = clients[at].part.weight;
+	for (at = weights->root; at != SHARE_NONE; at = clients[at].tree.right)
+		weights->max = clients[at].part.weight;
+}
+
+void weights_add(struct share *share, uint32_t client)
+{
+	struct share_weights *weights = weights_of(share, client);
+	struct share_client *clients = share->clients;
+	uint32_t *place = &weights->root;
+
+	while (*place != SHARE_NONE && is_above(*place, client))
+		place = below(clients, *place, client);
+	split(clients, *place, client, &clients[client].tree.left, &clients[client].tree.right);
+	*place = client;
+	find_extremes(clients, weights);
+}
+
+void weights_remove(struct share *share, uint32_t client)
+{
+	struct share_weights *weights = weights_of(share, client);
+	struct share_client *clients = share->clients;
+	uint32_t *place = &weights->root;
+
+	while (*place != client)
+		place = below(clients, *place, client);
+	join(clients, place, clients[client].tree.left, clients[client].tree.right);
+	find_extremes(clients, weights);
+}
+
+/* How many they are; *last: the one before them, then the last one. */
+static uint32_t check(const struct share_client *clients, uint32_t at, uint32_t *last)
+{
+	const struct share_tree *tree;
+	uint32_t n;
+
+	if (at == SHARE_NONE)
+		return 0;
+	tree = &clients[at].tree;
+	assert(clients[at].part.is_active);
+	assert(tree->left == SHARE_NONE || is_above(at, tree->left));
+	assert(tree->right == SHARE_NONE || is_above(at, tree->right));
+	n = check(clients, tree->left, last);
+	assert(*last == SHARE_NONE || is_before(clients, *last, at));
+	*last = at;
+	return n + 1 + check(clients, tree->right, last);
+}
+
+void weights_assert_valid(const struct share *share, const struct share_weights *weights,
+			  uint32_t n)
+{
+	struct share_weights found = *weights;
+	uint32_t last = SHARE_NONE;
+
+	assert(check(share->clients, weights->root, &last) == n);
+	find_extremes(share->clients, &found);
+	assert(found.min == weights->min && found.max == weights->max);
 }

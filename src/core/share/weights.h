@@ -3,17 +3,18 @@
 #define NVS_CORE_WEIGHTS_H
 
 /*
- * The least and the greatest weight of the active of one class. How many have each is
- * counted, so that all of them are gone through only when the last one of an extreme has
- * left and others stay.
+ * The least and the greatest weight of the active of one class, of whom there may be a
+ * thousand: a search tree by weight. Class and weight are those of share_client::part.
  */
 
 #include "core/share/share.h"
 
-void weights_add(struct share_weights *weights, uint32_t weight);
-void weights_remove(struct share_weights *weights, uint32_t weight); /* that was added */
+void weights_init(struct share_weights *weights);
+void weights_add(struct share *share, uint32_t client);
+void weights_remove(struct share *share, uint32_t client); /* that was added, as it was then */
 
-/* Those of gpu that are not known any more are found again. */
-void weights_find(struct share *share, uint32_t gpu);
+/* Aborts unless those of weights are n, and in order. For tests. */
+void weights_assert_valid(const struct share *share, const struct share_weights *weights,
+			  uint32_t n);
 
 #endif
