@@ -273,6 +273,10 @@ struct nvshare_mem_available {
 /*
  * Somebody waits. bytes may have to go in due_ms; both 0: nobody waits any more. Again
  * when bytes has changed by more than a quarter.
+ *
+ * due_ms 0, and bytes not: nobody waits yet, but soon somebody may. Host memory for so much
+ * should be there then; that is all, and goes to stopped clients that want nothing, too. It
+ * holds until the next PREPARE_SWAP_OUT or DROP_LOCK, or until the client asks for the lock.
  */
 struct nvshare_prepare_swap_out {
 	uint64_t bytes;

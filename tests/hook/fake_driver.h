@@ -47,7 +47,11 @@ static struct {
 	int n_evictions;
 	int n_restores;
 	int n_prepares;
-	int n_urgent;       /* of those */
+	int n_urgent;     /* of those */
+	int n_touches;    /* host memory, and nothing else; */
+	uint64_t touched; /* so much, the last time */
+	int n_slabs;      /* touched ones that nobody has added yet */
+	int n_trims;
 	uint64_t host;      /* what hostpool_bytes() says; of it */
 	uint64_t host_used; /* so much can not be given back */
 	int n_gives;        /* of FAKE_SLAB at the most */
@@ -298,6 +302,13 @@ void pager_prepare(CUdevice dev, uint64_t bytes, bool is_urgent)
 		fake_count(n_urgent);
 }
 
+void pager_touch(CUdevice dev, uint64_t bytes)
+{
+	(void)dev;
+	fake_set(touched, bytes);
+	fake_count(n_touches);
+}
+
 uint64_t pager_give_host_memory(CUdevice dev)
 {
 	uint64_t host = fake_get(host), used = fake_get(host_used);
@@ -363,6 +374,7 @@ uint64_t hostpool_bytes(void)
 
 void hostpool_trim(void)
 {
+	fake_count(n_trims);
 }
 
 void hostpool_trim_here(void)
@@ -375,13 +387,23 @@ bool pager_mover_is_hung(void)
 	return false;
 }
 
+uint64_t hostpool_give_touched(void)
+{
+	uint64_t bytes = (uint64_t)fake_get(n_slabs) * FAKE_SLAB;
+
+	fake_set(n_slabs, 0);
+	fake_set(host, fake_get(host) - bytes);
+	return bytes;
+}
+
 bool hostpool_may_add(void)
 {
-	return false;
+	return fake_get(n_slabs) > 0;
 }
 
 void hostpool_add_one(void)
 {
+	fake_set(n_slabs, fake_get(n_slabs) - 1);
 }
 
 bool hostpool_register_one(void)

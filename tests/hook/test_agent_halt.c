@@ -327,6 +327,33 @@ static void what_a_stop_needs_goes_when_it_has_been_idle_for_long(void)
 	check(fake_get(has_second) == 1 && fake_get(evict_was_frozen) == 1);
 }
 
+/* It is there for as long as it is expected to be needed, and a while longer. */
+static void host_memory_goes_when_nothing_is_foreseen_any_more(void)
+{
+	struct nvshare_prepare_swap_out foreseen = {.bytes = 10 * MIB}, off = {0};
+	struct nvshare_heartbeat beat = {0};
+	int fd, n_trims;
+
+	fake_listen(dir);
+	fd = begin_running();
+	n_trims = fake_get(n_trims); /* without a context */
+	fake_set(host, 10 * MIB);
+	fake_send(fd, NVSHARE_MSG_PREPARE_SWAP_OUT, &foreseen);
+	wait_until(fake_get(n_touches) == 1);
+	__atomic_store_n(&later_s, 100, __ATOMIC_SEQ_CST);
+	agent_wake();
+	fake_send(fd, NVSHARE_MSG_PREPARE_SWAP_OUT, &off);
+	wait_until(fake_get(n_touches) == 2);
+	__atomic_store_n(&later_s, 120, __ATOMIC_SEQ_CST);
+	agent_wake();
+	fake_send(fd, NVSHARE_MSG_HEARTBEAT, &beat);
+	(void)fake_expect(fd, NVSHARE_MSG_HEARTBEAT);
+	check(fake_get(n_trims) == n_trims);
+	__atomic_store_n(&later_s, 131, __ATOMIC_SEQ_CST);
+	agent_wake();
+	wait_until(fake_get(n_trims) == n_trims + 1);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -343,6 +370,7 @@ int main(void)
 		child_test(a_capture_can_end_when_the_gate_was_barred),
 		child_test(undoes_an_eviction_that_fails),
 		child_test(what_a_stop_needs_goes_when_it_has_been_idle_for_long),
+		child_test(host_memory_goes_when_nothing_is_foreseen_any_more),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

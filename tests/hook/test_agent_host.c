@@ -116,6 +116,96 @@ static void takes_nothing_ahead_while_others_lack(void)
 	check(fake_get(n_prepares) == 2);
 }
 
+/* Nobody waits: it is not looked whether it is idle, and the budget stays its own. */
+static void what_is_foreseen_takes_host_memory_and_nothing_else(void)
+{
+	struct nvshare_prepare_swap_out foreseen = {.bytes = 1000 * MIB, .second_max = MIB};
+	struct nvshare_prepare_swap_out waits = {.bytes = 10 * MIB, .due_ms = 100000};
+	int fd;
+
+	check(setenv("NVSHARE_IDLE_MS", "1", 1) == 0);
+	fake_listen(dir);
+	fd = begin_running();
+	fake_set(can_freeze, 1);
+	fake_available(fd, 900 * MIB, 4);
+	wait_until(budget_get(0) == 900 * MIB);
+	fake_send(fd, NVSHARE_MSG_PREPARE_SWAP_OUT, &foreseen);
+	sync_with(fd);
+	check(fake_get(n_touches) == 1 && fake_get(touched) == 100 * MIB); /* what there is */
+	fake_set(host, 64 * MIB);
+	agent_wake();              /* a slab is there */
+	expect_host(fd, 64 * MIB); /* others count with it */
+	fake_set(n_slabs, 2);
+	for (int i = 0; i < 50; i++) {
+		agent_wake();
+		nap();
+	}
+	sync_with(fd);
+	check(fake_get(n_slabs) == 2); /* in the program's context, while it runs */
+	check(gate_get() == GATE_OPEN && budget_get(0) == 900 * MIB);
+	check(fake_get(n_prepares) == 0 && fake_get(n_seconds) == 0 && fake_get(n_proofs) == 0);
+
+	fake_send(fd, NVSHARE_MSG_PREPARE_SWAP_OUT, &waits);
+	wait_until(fake_get(n_slabs) == 0); /* there is a second context for them now */
+	check(fake_get(n_prepares) == 1 && fake_get(n_seconds) > 0 && fake_get(n_touches) == 1);
+}
+
+static void touches_no_more_when_it_is_called_off_or_others_lack(void)
+{
+	struct nvshare_prepare_swap_out foreseen = {.bytes = 10 * MIB}, off = {0};
+	int fd;
+
+	fake_listen(dir);
+	fd = begin_running();
+	tell_host(fd, 0, MIB);
+	fake_send(fd, NVSHARE_MSG_PREPARE_SWAP_OUT, &foreseen);
+	sync_with(fd);
+	check(fake_get(n_touches) == 0);
+	tell_host(fd, 0, 0);
+	fake_send(fd, NVSHARE_MSG_PREPARE_SWAP_OUT, &foreseen);
+	sync_with(fd);
+	check(fake_get(n_touches) == 1 && fake_get(touched) == 10 * MIB);
+	fake_send(fd, NVSHARE_MSG_PREPARE_SWAP_OUT, &off);
+	sync_with(fd);
+	check(fake_get(n_touches) == 2 && fake_get(touched) == 0);
+}
+
+static void what_is_only_touched_goes_to_those_who_lack_it(void)
+{
+	struct nvshare_prepare_swap_out foreseen = {.bytes = 100 * MIB};
+	int fd;
+
+	fake_listen(dir);
+	fd = begin_running();
+	fake_send(fd, NVSHARE_MSG_PREPARE_SWAP_OUT, &foreseen);
+	sync_with(fd);
+	fake_set(n_slabs, 2);
+	fake_set(host, 96 * MIB);
+	agent_wake();
+	expect_host(fd, 96 * MIB);
+	tell_host(fd, 0, 60 * MIB);
+	expect_host(fd, 64 * MIB); /* of one that runs in its own contexts: no more */
+	check(fake_get(n_gives) == 0);
+}
+
+/* What is on the card of one that is idle goes first, and it is not at work in its contexts. */
+static void an_idle_one_makes_host_memory_ready(void)
+{
+	struct nvshare_prepare_swap_out foreseen = {.bytes = 10 * MIB};
+	int fd;
+
+	fake_listen(dir);
+	fd = begin_running();
+	fake_drop(fd, 1, 0, 4);
+	(void)fake_expect(fd, NVSHARE_MSG_LOCK_RELEASED);
+	fake_send(fd, NVSHARE_MSG_PREPARE_SWAP_OUT, &foreseen);
+	sync_with(fd);
+	check(fake_get(n_touches) == 1 && fake_get(touched) == 10 * MIB);
+	fake_set(n_slabs, 2);
+	agent_wake();
+	wait_until(fake_get(n_slabs) == 0);
+}
+
 static int is_given;
 
 /* From within the eviction, until others have given enough back. */
@@ -195,6 +285,10 @@ int main(void)
 		child_test(gives_back_what_others_lack_and_no_more),
 		child_test(gives_back_later_what_is_in_use_now),
 		child_test(takes_nothing_ahead_while_others_lack),
+		child_test(what_is_foreseen_takes_host_memory_and_nothing_else),
+		child_test(touches_no_more_when_it_is_called_off_or_others_lack),
+		child_test(what_is_only_touched_goes_to_those_who_lack_it),
+		child_test(an_idle_one_makes_host_memory_ready),
 		child_test(tells_what_it_lacks_and_hears_what_others_gave),
 		child_test(awaits_nothing_from_a_scheduler_that_is_gone),
 	};

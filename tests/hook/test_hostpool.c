@@ -198,6 +198,34 @@ static void memory_is_touched_while_others_work(void **state)
 	sem_destroy(&n_ready);
 }
 
+/* No context is needed, nor a driver: who begins in earnest finds it there, and registers it. */
+static void what_may_be_needed_is_touched_and_not_registered(void **state)
+{
+	struct hostpool_part *a;
+
+	(void)state;
+	assert_int_equal(sem_init(&n_ready, 0, 0), 0);
+	fake_current = NULL;
+	hostpool_touch(64 * MIB, note_ready);
+	sem_wait(&n_ready);
+	hostpool_touch(0, note_ready); /* no more; what is there stays */
+	assert_int_equal(hostpool_bytes(), 64 * MIB);
+	assert_int_equal(hostpool_give_touched(), 64 * MIB);
+	assert_int_equal(hostpool_bytes(), 0);
+	hostpool_touch(64 * MIB, note_ready);
+	sem_wait(&n_ready);
+	assert_int_equal(hostpool_unused(), 0);
+	assert_int_equal(fake.n_registered, 0);
+	fake_current = FAKE_CTX;
+	hostpool_begin(64 * MIB, false, note_ready);
+	a = hostpool_get(64 * MIB);
+	assert_non_null(a);
+	assert_int_equal(hostpool_bytes(), 64 * MIB);
+	assert_int_equal(fake.n_registered, 1);
+	hostpool_put(a);
+	sem_destroy(&n_ready);
+}
+
 static void those_who_touch_together_keep_the_limit(void **state)
 {
 	size_t size;
@@ -367,6 +395,7 @@ int main(void)
 		HOSTPOOL_TEST(knows_exactly_what_it_could_give),
 		HOSTPOOL_TEST(works_with_memory_that_can_not_be_registered),
 		HOSTPOOL_TEST(registers_again_what_died_with_its_context),
+		HOSTPOOL_TEST(what_may_be_needed_is_touched_and_not_registered),
 		HOSTPOOL_TEST(memory_is_touched_while_others_work),
 		HOSTPOOL_TEST(those_who_touch_together_keep_the_limit),
 		HOSTPOOL_TEST(gives_back_bit_by_bit),

@@ -118,7 +118,7 @@ static inline void world_act(struct world *world, uint32_t p, const struct lease
 		world_begin(world, p, WORLD_WORK_RESTORE, 0);
 		break;
 	case LEASE_ACTION_PREPARE:
-		proc->is_watched = action->bytes || action->due_ms;
+		proc->is_watched = action->due_ms > 0;
 		break;
 	case LEASE_ACTION_ORPHAN_TIMER:
 		break;

@@ -420,9 +420,11 @@ static int on_refused(const struct lease *lease, struct lease_actions *actions)
 static int on_prepare(const struct lease *lease, const struct lease_event *event,
 		      struct lease_actions *actions)
 {
+	/* Of who is idle others have the memory before anybody has waited for it. */
+	bool is_of_idle = event->due_ms == 0 && lease->state == LEASE_IDLE;
 	struct lease_action *action;
 
-	if (lease->state != LEASE_HOLDING)
+	if (lease->state != LEASE_HOLDING && !is_of_idle)
 		return LEASE_E_STATE;
 	action = act(actions, LEASE_ACTION_PREPARE);
 	action->bytes = event->bytes;

@@ -62,7 +62,7 @@ enum lease_event_type {
 	LEASE_EVENT_DROP,     /* grant, bytes, epoch */
 	LEASE_EVENT_BUDGET,   /* MEM_AVAILABLE: budget, epoch */
 	LEASE_EVENT_REFUSED,  /* MEM_REFUSED */
-	LEASE_EVENT_PREPARE,  /* bytes, due_ms */
+	LEASE_EVENT_PREPARE,  /* bytes, due_ms; 0: nobody waits (yet) */
 	LEASE_EVENT_DRAINED,  /* outcome */
 	LEASE_EVENT_PROGRESS, /* of an eviction: enough has gone to be worth a report */
 	LEASE_EVENT_EVICTED,  /* outcome */
@@ -95,7 +95,8 @@ enum lease_action_type {
 	LEASE_ACTION_DRAIN,         /* close the gate, wait for submitted work; then DRAINED */
 	LEASE_ACTION_EVICT,         /* move bytes out; then EVICTED */
 	LEASE_ACTION_RESTORE,       /* bring everything in, within the budget; then RESTORED */
-	LEASE_ACTION_PREPARE, /* get host memory for bytes ready, watch for idleness; 0: stop */
+	LEASE_ACTION_PREPARE, /* get host memory for bytes ready; due_ms: watch for idleness, 0: not
+			       */
 	LEASE_ACTION_ORPHAN_TIMER, /* start it */
 	LEASE_ACTION_CLOSE,        /* close the gate at once: nothing has begun yet */
 };

@@ -149,12 +149,29 @@ bool agent_halt_prepare(struct agent_link *link, uint64_t bytes, bool is_urgent)
 	return is_ready;
 }
 
+void agent_halt_touch(const struct agent_link *link, uint64_t bytes)
+{
+	struct nvshare_mem mem;
+
+	/* All GPUs have one pool, and who was told first has it. */
+	for (struct agent_link *l = agent_link_next(NULL); l; l = agent_link_next(l)) {
+		if (l != link && (l->is_watched || l->is_near))
+			return;
+	}
+	if (bytes && halt.host_max != AGENT_NEVER)
+		return;
+	budget_read(link->dev, &mem);
+	hook_debug("device %d: %llu bytes may have to go soon", (int)link->dev,
+		   (unsigned long long)bytes);
+	pager_touch(link->dev, bytes < mem.resident ? bytes : mem.resident);
+}
+
 void agent_halt_keep(struct agent_link *link)
 {
 	bool has_any = second_get(link->dev) || hostpool_bytes();
 	bool may_lie = lease_is_open(&link->lease) || link->lease.state == LEASE_IDLE;
 
-	if (!has_any || !may_lie || link->is_watched)
+	if (!has_any || !may_lie || link->is_watched || link->is_near)
 		link->spare_ns = AGENT_NEVER;
 	else if (link->spare_ns == AGENT_NEVER)
 		link->spare_ns = clock_now_ns() + HALT_SPARE_NS;
@@ -204,12 +221,16 @@ static bool register_host_memory(struct agent_link *link)
 	return link->is_host_loose;
 }
 
-/* Bit by bit, so that messages are heard between. */
+/*
+ * Bit by bit, so that messages are heard between. Not in a context in which the program runs
+ * while nobody waits: there it would have to be unregistered, too.
+ */
 static bool add_host_memory(const struct agent_link *link)
 {
+	bool may_add = link->is_watched || !lease_is_open(&link->lease) || second_get(link->dev);
 	struct agent_place place;
 
-	if (!hostpool_may_add() || !agent_enter_context(link->dev, &place))
+	if (!may_add || !hostpool_may_add() || !agent_enter_context(link->dev, &place))
 		return false;
 	hostpool_add_one();
 	agent_leave_context(&place);
@@ -232,20 +253,28 @@ void agent_halt_wanted(const struct agent_link *link, uint64_t bytes)
 }
 
 /*
- * Bit by bit, too. What is in use now may not be in a moment: it stays wanted. In a context of
- * the program's that may wait for its work, which nothing here may.
+ * In a context of the program's that may wait for its work, which nothing here may: then what
+ * is registered stays.
  */
-static bool give_host_memory(const struct agent_link *link)
+static uint64_t give_some(const struct agent_link *link)
 {
 	struct agent_place place;
 	uint64_t given;
 
-	if (hostpool_bytes() <= halt.host_max ||
-	    (!second_get(link->dev) && lease_is_open(&link->lease)) ||
-	    !agent_enter_context(link->dev, &place))
-		return false;
+	if (!second_get(link->dev) && lease_is_open(&link->lease))
+		return hostpool_give_touched();
+	if (!agent_enter_context(link->dev, &place))
+		return 0;
 	given = pager_mover_is_hung() ? 0 : pager_give_host_memory(link->dev);
 	agent_leave_context(&place);
+	return given;
+}
+
+/* Bit by bit, too. What is in use now may not be in a moment: it stays wanted. */
+static bool give_host_memory(const struct agent_link *link)
+{
+	uint64_t given = hostpool_bytes() > halt.host_max ? give_some(link) : 0;
+
 	if (!given)
 		return false;
 	hook_debug("device %d: gave %llu bytes of host memory back to others", (int)link->dev,
@@ -276,6 +305,8 @@ uint64_t agent_halt_tick(struct agent_link *link, uint64_t now_ns)
 		link->is_host_loose = let_go(link);
 		link->spare_ns = link->is_host_loose ? AGENT_NEVER : now_ns + HALT_SPARE_NS;
 	}
+	if (link->is_near && hostpool_bytes() != link->reported.host)
+		agent_memory_changed(link->dev); /* others count with what is touched */
 	if (give_host_memory(link) || register_host_memory(link))
 		return now_ns;
 	return add_host_memory(link) ? now_ns : link->spare_ns;

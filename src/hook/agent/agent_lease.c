@@ -359,8 +359,11 @@ static uint32_t restore(struct agent_link *link)
 /* Nobody waits any more: what was made ready is kept, since somebody may soon again. */
 static void prepare(struct agent_link *link, const struct lease_action *action)
 {
-	link->is_watched = action->bytes || action->due_ms;
-	if (action->bytes)
+	link->is_watched = action->due_ms > 0;
+	link->is_near = !link->is_watched && action->bytes;
+	if (!link->is_watched)
+		agent_halt_touch(link, action->bytes);
+	else if (action->bytes)
 		(void)agent_halt_prepare(link, action->bytes, false);
 	link->is_report_due = link->is_watched; /* what is not used can go back at once */
 }
@@ -552,6 +555,10 @@ void agent_lease_step(struct agent_link *link, const struct lease_event *event)
 		link->is_watched = false; /* who waits next is told to the next grant */
 	if (was_holding && (event->type == LEASE_EVENT_DROP || link->lease.state != LEASE_HOLDING))
 		share_dropped(link);
+	/* What was expected has come; or it wants the GPU itself, and hears again if it runs. */
+	if (event->type == LEASE_EVENT_DROP ||
+	    (link->lease.state != LEASE_HOLDING && link->lease.state != LEASE_IDLE))
+		link->is_near = false;
 	agent_halt_keep(link);
 	agent_lease_sync_gate();
 }

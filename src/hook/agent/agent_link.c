@@ -133,6 +133,7 @@ void agent_link_close(struct agent_link *link)
 	link->state = AGENT_LINK_DOWN;
 	link->is_broken = false;
 	link->is_watched = false;
+	link->is_near = false;
 	link->n_queued = 0;
 	schedule_retry(link);
 	share_lost(link);

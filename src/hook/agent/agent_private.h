@@ -51,6 +51,7 @@ struct agent_link {
 	bool is_orphan_late;  /* it has been due before */
 
 	bool is_watched;          /* somebody waits for this GPU */
+	bool is_near;             /* nobody does, but is expected to */
 	struct nvshare_door door; /* where the memory of the next eviction goes */
 	uint64_t door_bytes;      /* so much of it; 0: none */
 	uint64_t second_max;      /* bytes that a second context may cost, as said last */
@@ -114,12 +115,14 @@ bool agent_enter_context(CUdevice dev, struct agent_place *ret_place);
 void agent_leave_context(const struct agent_place *place);
 
 /*
- * agent_halt.c. prepare: what a halt needs, ahead of it; is_urgent: it has been ordered.
+ * agent_halt.c. prepare: what a halt needs, ahead of it; is_urgent: it has been ordered. touch:
+ * of that no more than host memory, as nobody waits yet; 0: none.
  * halt: nothing of the program runs and nothing new starts; bytes are to be evicted then. Returns
  * an enum nvshare_outcome; on any but SUCCESS the caller opens the gate again. resume: undoes it,
  * before the gate opens.
  */
 bool agent_halt_prepare(struct agent_link *link, uint64_t bytes, bool is_urgent);
+void agent_halt_touch(const struct agent_link *link, uint64_t bytes);
 void agent_halt_wanted(const struct agent_link *link,
 		       uint64_t bytes); /* of host memory, by others */
 uint32_t agent_halt(struct agent_link *link, uint64_t bytes, bool is_idle);

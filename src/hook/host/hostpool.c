@@ -200,14 +200,23 @@ bool hostpool_grow(uint64_t bytes)
 	return more && grow(more < STEP_MAX ? more : STEP_MAX);
 }
 
+static void want(uint64_t bytes, bool is_urgent, void (*ready)(void))
+{
+	uint64_t unused = hostpool_unused();
+
+	touched_want(unused < bytes ? bytes - unused : 0, bytes_added(), is_urgent, ready);
+}
+
 void hostpool_begin(uint64_t bytes, bool is_urgent, void (*ready)(void))
 {
-	uint64_t unused;
-
 	while (hostpool_register_one())
 		;
-	unused = hostpool_unused();
-	touched_want(unused < bytes ? bytes - unused : 0, bytes_added(), is_urgent, ready);
+	want(bytes, is_urgent, ready);
+}
+
+void hostpool_touch(uint64_t bytes, void (*ready)(void))
+{
+	want(bytes, false, ready);
 }
 
 bool hostpool_may_add(void)
@@ -345,6 +354,11 @@ uint64_t hostpool_give_some(void)
 	if (bytes || cuda_real.cuCtxGetCurrent(&ctx) != CUDA_SUCCESS)
 		return bytes;
 	return free_slabs(take_unused(1, ctx));
+}
+
+uint64_t hostpool_give_touched(void)
+{
+	return touched_give_back();
 }
 
 void hostpool_context_gone(CUcontext ctx)

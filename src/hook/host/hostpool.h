@@ -48,6 +48,9 @@ uint64_t hostpool_lacks(uint64_t bytes);
  */
 void hostpool_begin(uint64_t bytes, bool is_urgent, void (*ready)(void));
 
+/* The same for what may be needed, and slowly: nothing is registered, so no context is current. */
+void hostpool_touch(uint64_t bytes, void (*ready)(void));
+
 bool hostpool_may_add(void); /* there is a slab to add */
 
 /* Registers and adds one, which takes milliseconds. A context is current. */
@@ -84,6 +87,9 @@ void hostpool_trim_here(void); /* only what is registered in that context, or no
  * registered in the current context or nowhere. Returns how much, 0 when none is unused.
  */
 uint64_t hostpool_give_some(void);
+
+/* The same of what is not registered yet: no driver call is made, and no context is current. */
+uint64_t hostpool_give_touched(void);
 
 /* The driver forgets what was registered in ctx. */
 void hostpool_context_gone(CUcontext ctx);

@@ -98,6 +98,9 @@ int pager_restore(CUdevice dev, struct pager_move *ret_move);
  */
 void pager_prepare(CUdevice dev, uint64_t bytes, bool is_urgent);
 
+/* The same where nobody waits yet: no driver call is made. 0: no more, what is there stays. */
+void pager_touch(CUdevice dev, uint64_t bytes);
+
 /*
  * Gives some host memory back to others who lack it, milliseconds' work: what is not in use,
  * else clean copies of what is on the card, too. Returns how many bytes; 0: there is none.

@@ -42,14 +42,24 @@ uint64_t pager_give_host_memory(CUdevice dev)
 	return bytes;
 }
 
+/* Managed memory goes into host memory of the driver's. */
+static bool takes_host_memory(CUdevice dev)
+{
+	return backend_of(dev) != NVSHARE_BACKEND_MANAGED && pager_device(dev);
+}
+
+void pager_touch(CUdevice dev, uint64_t bytes)
+{
+	if (takes_host_memory(dev))
+		hostpool_touch(bytes, agent_wake);
+}
+
 void pager_prepare(CUdevice dev, uint64_t bytes, bool is_urgent)
 {
 	bool pushed;
 
 	(void)pools_release(dev); /* somebody waits: what no one uses need not be moved */
-	/* Managed memory goes into host memory of the driver's. */
-	if (backend_of(dev) == NVSHARE_BACKEND_MANAGED || !pager_device(dev) ||
-	    !enter_any(dev, &pushed))
+	if (!takes_host_memory(dev) || !enter_any(dev, &pushed))
 		return;
 	if (bytes)
 		hostpool_begin(bytes, is_urgent, agent_wake);
