@@ -4,6 +4,7 @@
 
 #include "core/act.h"
 #include "core/fit.h"
+#include "core/forecast.h"
 #include "core/line.h"
 #include "core/policy/quantum.h"
 #include "core/stop.h"
@@ -162,6 +163,7 @@ int hear_request(struct sched *sched, const struct sched_event *event)
 	}
 
 	stop_touch(sched, event->client);
+	forecast_forget(sched, event->client);
 	fit_out(sched, event->client);
 	fit_set_memory(sched, event->client, &event->memory);
 	c->promised = 0;

@@ -4,6 +4,7 @@
 
 #include "core/act.h"
 #include "core/fit.h"
+#include "core/forecast.h"
 #include "core/list.h"
 #include "core/stop.h"
 
@@ -50,10 +51,11 @@ void notice_tell(struct sched *sched, uint32_t client, uint64_t bytes, uint64_t 
 	struct sched_client *c = &sched->clients[client];
 	uint64_t due_ms;
 
-	/* Not 0, which would take it back; unknown is a turn of the longest kind. */
+	/* Not 0, which says that nobody waits; unknown is a turn of the longest kind. */
 	due_ms = due_ns == SCHED_NO_DEADLINE ? sched->config.max_runtime_ns / 1000000
 		 : due_ns <= sched->now_ns   ? 0
 					     : (due_ns - sched->now_ns) / 1000000;
+	forecast_forget(sched, client);
 	if (!c->is_told)
 		remember(sched, client);
 	c->is_warned = true;

@@ -4,6 +4,7 @@
 
 #include "core/act.h"
 #include "core/fit.h"
+#include "core/forecast.h"
 #include "core/hear.h"
 #include "core/line.h"
 #include "core/list.h"
@@ -118,6 +119,7 @@ void sched_init(struct sched *sched, struct sched_client *clients, uint32_t n_cl
 		list_init(&g->queue);
 		list_init(&g->coming);
 		list_init(&g->told);
+		list_init(&g->forecast.near);
 		for (int place = 0; place < SCHED_PLACE_COUNT_; place++)
 			list_init(&g->place[place]);
 	}
@@ -235,8 +237,10 @@ static int on_join(struct sched *sched, const struct sched_event *event)
 	fit_set_memory(sched, event->client, &event->memory);
 	stop_set_state(sched, event->client, SCHED_CLIENT_IDLE);
 	fit_in(sched, event->client);
-	if (!event->running)
+	if (!event->running) {
+		forecast_joined(sched, event->client);
 		return 0;
+	}
 	/* Its gate is open, so no budget that it names can hold: what it has is what it gets. */
 	c->need = c->memory.resident + c->memory.pinned;
 	turn_grant(sched, event->client);
@@ -252,6 +256,7 @@ static int on_leave(struct sched *sched, const struct sched_event *event)
 		return SCHED_E_NO_CLIENT;
 
 	notice_forget(sched, event->client);
+	forecast_left(sched, event->client);
 	fit_out(sched, event->client);
 	sched->gpus[gpu].still_ns = sched->now_ns;
 	line_leave(sched, event->client);

@@ -75,7 +75,8 @@ struct sched_config {
 	uint64_t switch_max_ns;     /* default 300 s */
 	uint64_t max_runtime_ns;    /* longest run while others wait; default 300 s */
 	uint64_t wait_bound_ns;     /* of any wait; default 240 s */
-	uint64_t prepare_ns;        /* PREPARE_SWAP_OUT goes out so long before; default 5 s */
+	uint64_t prepare_ns;        /* PREPARE_SWAP_OUT goes out so long before a stop, and before
+				     * anybody waits if that is foreseen; default 5 s */
 	uint64_t answer_ns;         /* to answer DROP_LOCK with 0 bytes, or a restore; default 15 s;
 				     * a second a GiB comes on top */
 	uint64_t heartbeat_ns;      /* asked so often; default 10 s */
@@ -148,7 +149,8 @@ enum sched_action_type {
 	SCHED_ACTION_WAIT,   /* WAIT_FOR_MEM: bytes = missing, position, why */
 	SCHED_ACTION_BUDGET, /* MEM_AVAILABLE: budget, epoch */
 	SCHED_ACTION_REFUSE, /* MEM_REFUSED: bytes = wanted, budget = the most it could have */
-	SCHED_ACTION_PREPARE, /* PREPARE_SWAP_OUT: bytes, due_ms; both 0: cancelled */
+	SCHED_ACTION_PREPARE, /* PREPARE_SWAP_OUT: bytes, due_ms; 0: nobody waits yet, both 0: any
+			       * more */
 	SCHED_ACTION_BEAT,    /* HEARTBEAT */
 	SCHED_ACTION_REPORT,  /* for the log: report */
 };

@@ -30,7 +30,10 @@ enum sched_place {
 
 enum sched_line { SCHED_LINE_NONE, SCHED_LINE_QUEUE, SCHED_LINE_COMING };
 
-/* A client is in up to one list by each kind of link, and in one heap by each kind of node. */
+/*
+ * A client is in up to one list by each kind of link, and in one heap by each kind of node. TOLD:
+ * sched_gpu::told or sched_forecast::near, for who hears of one is not in the other.
+ */
 enum sched_link_kind { SCHED_LINK_PLACE, SCHED_LINK_LINE, SCHED_LINK_TOLD, SCHED_LINK_COUNT_ };
 enum sched_node_kind {
 	SCHED_NODE_TIMER,
@@ -109,6 +112,7 @@ struct sched_client {
 	bool is_resting;   /* its restore failed: not chosen again before retry_ns */
 	bool is_told;      /* PREPARE sent for this run */
 	bool is_warned;    /* PREPARE sent, and not taken back */
+	bool is_near;      /* PREPARE sent although nobody waits, and nothing since (forecast.c) */
 	bool is_wait_told; /* WAIT sent since it was queued */
 	bool has_switched; /* others were stopped for its sake: a new turn begins */
 	uint64_t told_bytes;
@@ -163,6 +167,15 @@ struct sched_client {
 	struct sched_node node[SCHED_NODE_COUNT_];
 };
 
+/* What tells that somebody will lack memory soon, and who knows (forecast.c). */
+struct sched_forecast {
+	uint64_t grown, before; /* bytes given on top: in the second under way, and the last one */
+	uint64_t second_ns;     /* that second began */
+	uint32_t grower, newcomer; /* the last ones, until then: */
+	uint64_t growth_ends_ns, newcomer_ends_ns;
+	struct sched_list near;
+};
+
 struct sched_gpu {
 	bool is_known;
 	bool is_dirty;         /* to be looked at before the step ends, or in the next one */
@@ -188,6 +201,7 @@ struct sched_gpu {
 	uint64_t vtime_ns[SCHED_PRIORITY_COUNT_]; /* where newcomers begin */
 	uint64_t credit_round;
 	struct sched_list told;
+	struct sched_forecast forecast;
 };
 
 struct sched {

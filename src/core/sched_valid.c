@@ -3,6 +3,7 @@
 /* The invariants, all computed anew from the clients: O(clients), for tests and debug builds. */
 
 #include "core/fit.h"
+#include "core/forecast.h"
 #include "core/line.h"
 #include "core/policy/policy.h"
 #include "core/policy/rank.h"
@@ -38,6 +39,9 @@ static void check_debts(const struct sched_client *c)
 	assert((c->retry_ns != SCHED_NO_DEADLINE) == (c->is_retrying || c->is_resting));
 	assert((c->beat_ns != SCHED_NO_DEADLINE) == c->is_told);
 	assert(!c->is_told || (c->state == SCHED_CLIENT_RUNNING && !c->is_hung));
+	/* Who is near hears of it when that is over: nobody forgets it on the way. */
+	assert(!c->is_near || c->state == SCHED_CLIENT_RUNNING || c->state == SCHED_CLIENT_IDLE);
+	assert(!c->is_near || (!c->is_told && !c->is_asked && !c->is_hung));
 	assert(!c->is_growing || c->state == SCHED_CLIENT_RUNNING);
 	assert(!c->is_given || c->state == SCHED_CLIENT_INCOMING);
 }
@@ -123,7 +127,7 @@ static void check_policy(const struct sched *sched, uint32_t client)
 }
 
 struct counts {
-	uint32_t n_clients, n_queue, n_coming, n_told, n_place[SCHED_PLACE_COUNT_];
+	uint32_t n_clients, n_queue, n_coming, n_told, n_near, n_place[SCHED_PLACE_COUNT_];
 	struct sched_sums sums;
 };
 
@@ -139,6 +143,7 @@ static void check_client(const struct sched *sched, uint32_t client, struct coun
 	counts->n_queue += c->line == SCHED_LINE_QUEUE;
 	counts->n_coming += c->line == SCHED_LINE_COMING;
 	counts->n_told += c->is_told;
+	counts->n_near += c->is_near;
 	counts->n_place[c->place]++;
 	check_line(c);
 	check_debts(c);
@@ -156,6 +161,21 @@ static void check_work_conserving(const struct sched *sched, const struct sched_
 		assert(!fit_beside(sched, i) || g->coming.n > 0);
 		break;
 	}
+}
+
+/* Nobody is near for ever, or where that is switched off; and few are. */
+static void check_forecast(const struct sched *sched, const struct sched_gpu *g, uint32_t n_near)
+{
+	const struct sched_forecast *f = &g->forecast;
+
+	assert(n_near == count(sched, &f->near, SCHED_LINK_TOLD));
+	assert(n_near <= FORECAST_NEAR_MAX);
+	if (n_near == 0 || g->is_dirty)
+		return;
+	assert(sched->config.prepare_ns > 0 && g->n_clients > 1);
+	assert(f->growth_ends_ns > sched->now_ns || f->newcomer_ends_ns > sched->now_ns ||
+	       g->wake_ns <= sched->now_ns);
+	assert(g->wake_ns <= f->growth_ends_ns || g->wake_ns <= f->newcomer_ends_ns);
 }
 
 static void check_gpu(const struct sched *sched, uint32_t gpu)
@@ -178,6 +198,7 @@ static void check_gpu(const struct sched *sched, uint32_t gpu)
 		assert(counts.n_place[place] == count(sched, &g->place[place], SCHED_LINK_PLACE));
 	assert(g->restoring == SCHED_NONE || sched->clients[g->restoring].is_given);
 	assert(g->head == SCHED_NONE || sched->clients[g->head].line == SCHED_LINE_QUEUE);
+	check_forecast(sched, g, counts.n_near);
 	check_queue(sched, g);
 	check_work_conserving(sched, g);
 }

@@ -4,6 +4,7 @@
 
 #include "core/act.h"
 #include "core/fit.h"
+#include "core/forecast.h"
 #include "core/line.h"
 #include "core/notice.h"
 #include "core/policy/policy.h"
@@ -77,6 +78,7 @@ void stop_evict(struct sched *sched, uint32_t client, uint64_t bytes, uint32_t t
 {
 	struct sched_client *c = &sched->clients[client];
 
+	forecast_forget(sched, client);
 	fit_out(sched, client);
 	ask(sched, client, bytes, false);
 	fit_in(sched, client);
@@ -153,6 +155,8 @@ void stop_done(struct sched *sched, const struct sched_event *event, bool has_se
 	struct sched_client *c = &sched->clients[client];
 
 	notice_forget(sched, client);
+	if (event->wants)
+		forecast_forget(sched, client);
 	fit_out(sched, client);
 	line_leave(sched, client);
 	c->is_growing = false;

@@ -4,6 +4,7 @@
 
 #include "core/act.h"
 #include "core/fit.h"
+#include "core/forecast.h"
 #include "core/line.h"
 #include "core/list.h"
 #include "core/notice.h"
@@ -41,8 +42,11 @@ static uint32_t next_in_line(const struct sched *sched, uint32_t client)
 }
 
 /* What was wanted is in the budget now, and wanted no more. */
-static void promise(struct sched_client *c)
+static void promise(struct sched *sched, uint32_t client)
 {
+	struct sched_client *c = &sched->clients[client];
+
+	forecast_grown(sched, client, c->memory.wanted + c->memory.wanted_pinned);
 	c->promised += c->memory.wanted_pinned;
 	c->memory.wanted = 0;
 	c->memory.wanted_pinned = 0;
@@ -59,7 +63,7 @@ void turn_grant(struct sched *sched, uint32_t client)
 	/* It has come to want this since it was chosen: it is to ask again, as one that runs. */
 	if (!fit_pinned(sched, client))
 		c->memory.wanted_pinned = 0;
-	promise(c);
+	promise(sched, client);
 	c->is_given = false;
 	c->has_switched = false;
 	c->last_outcome = 0; /* whatever failed before: it is back */
@@ -97,7 +101,7 @@ void turn_grow(struct sched *sched, uint32_t client)
 	fit_out(sched, client);
 	line_leave(sched, client);
 	c->budget = max_u64(c->need, c->budget);
-	promise(c);
+	promise(sched, client);
 	c->is_growing = false;
 	/* Who waited for its turn in order to grow has a whole turn before it: else two that
 	 * outgrow the card would stop each other at every allocation. */
@@ -488,5 +492,6 @@ void turn_dispatch(struct sched *sched, uint32_t gpu)
 		g->is_overcommitted = false;
 	}
 	set_wake(sched, gpu);
-	g->is_dirty = !notice_update(sched, gpu);
+	g->is_dirty = !notice_update(sched, gpu) || !forecast_update(sched, gpu);
+	g->wake_ns = min_u64(g->wake_ns, forecast_wake_ns(sched, gpu));
 }

@@ -95,3 +95,17 @@ def test_the_other_goes_on_when_one_is_killed_while_memory_changes_hands(node, w
     victim, survivor = (lacking, other) if who == "out" else (other, lacking)
     victim.kill()
     node.finish([survivor])
+
+
+def test_host_memory_is_ready_before_anybody_waits(node):
+    """The other one grows: at the end each of its buffers, however late it comes, could be followed by more than fits."""
+    node.start_scheduler()
+    a = node.app("oversub", "--size", "320MiB", "--buffers", 20, "--until", node.flag("enough"), name="a")
+    until("a runs", lambda: (node.client(a) or {}).get("memory_resident", 0) >= 320 * MIB)
+    b = node.app("oversub", "--size", "96MiB", "--buffers", 3, "--until", node.flag("enough"), name="b")
+    until("a has host memory", lambda: node.client(a)["memory_host"])
+    until("it is called off", lambda: re.search(r": 0 bytes may have to go soon", a.output()))
+    assert re.search(r": [1-9]\d* bytes may have to go soon", a.output())
+    assert node.client(a)["memory_swapped"] == 0
+    assert node.gpu()["switches"] == 0
+    node.finish([a, b])

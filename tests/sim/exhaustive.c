@@ -148,6 +148,7 @@ static uint64_t hash_of(const struct node *node)
 		mix_list(&hash, world->clients, &g->place[place], SCHED_LINK_PLACE);
 	mix_list(&hash, world->clients, &g->queue, SCHED_LINK_LINE);
 	mix_list(&hash, world->clients, &g->coming, SCHED_LINK_LINE);
+	mix_forecast(&hash, now, world->clients, &g->forecast);
 	mix(&hash, g->is_dirty | g->is_prepared << 1 | g->is_overcommitted << 2 | g->is_ahead << 3);
 	mix(&hash, g->head);
 	mix(&hash, g->restoring);

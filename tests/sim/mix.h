@@ -51,7 +51,7 @@ static inline void mix_client(uint64_t *hash, uint64_t now, const struct sched_c
 {
 	const bool flags[] = {c->is_hung,   c->is_not_preemptible, c->is_growing, c->is_asked,
 			      c->is_given,  c->is_retrying,        c->is_resting, c->is_told,
-			      c->is_warned, c->has_switched,       c->has_freed};
+			      c->is_warned, c->has_switched,       c->has_freed,  c->is_near};
 	const uint64_t timers[] = {c->due_ns,   c->ready_ns, c->answer_ns,
 				   c->retry_ns, c->bound_ns, c->beat_ns};
 	bool is_coming = c->line == SCHED_LINE_COMING;
@@ -78,6 +78,23 @@ static inline void mix_client(uint64_t *hash, uint64_t now, const struct sched_c
 	mix(hash, is_coming ? began(now, c->ends_blocked_ns) : 0);
 	mix(hash, c->spared_ns == now);
 	mix(hash, c->n_failed);
+	mix(hash, c->is_near ? c->told_bytes : 0);
+}
+
+/* What is foreseen for a GPU; whoever was its cause counts only as long as it is. */
+static inline void mix_forecast(uint64_t *hash, uint64_t now, const struct sched_client *clients,
+				const struct sched_forecast *f)
+{
+	bool grows = now < f->growth_ends_ns, is_new = now < f->newcomer_ends_ns;
+
+	mix(hash, ahead(now, f->growth_ends_ns));
+	mix(hash, ahead(now, f->newcomer_ends_ns));
+	mix(hash, grows ? f->grown : 0);
+	mix(hash, grows ? f->before : 0);
+	mix(hash, grows ? age(now, f->second_ns) : 0);
+	mix(hash, grows ? f->grower : SCHED_NONE);
+	mix(hash, is_new ? f->newcomer : SCHED_NONE);
+	mix_list(hash, clients, &f->near, SCHED_LINK_TOLD);
 }
 
 /* What decides the order; clocks count by their distances. */
