@@ -48,7 +48,7 @@ def test_the_measurements_for_a_real_card_work_on_the_simulated_one(build, secti
     with subprocess.Popen([str(REHEARSE), section], env={**os.environ, "NVSHARE_BIN": str(build)}, text=True,
                           stdout=subprocess.PIPE, stderr=subprocess.STDOUT, start_new_session=True) as run:
         try:
-            output = run.communicate(timeout=200)[0]
+            output = run.communicate(timeout=400)[0]
         except subprocess.TimeoutExpired:
             os.killpg(run.pid, signal.SIGTERM)  # the scripts clear up behind themselves
             output = run.communicate(timeout=60)[0]
