@@ -38,6 +38,7 @@ print(memory.used)
 
 def pytest_configure(config):
     config.addinivalue_line("markers", "slow: minutes; only in check-e2e-slow")
+    config.addinivalue_line("markers", "alone: its times are measured, or it takes the processors: nothing beside it")
 
 
 def until(what, condition, patience=PATIENCE):
@@ -189,7 +190,7 @@ class Node:
         return int(done.stdout)
 
     def expect_empty(self, gpu=0):
-        until("the card is empty", lambda: self.used(gpu) == 0, 20)
+        until("the card is empty", lambda: self.used(gpu) == 0)
 
     def flag(self, name):
         """A file that programs wait for; touch() it."""
@@ -197,7 +198,7 @@ class Node:
 
     def expect_sound_scheduler(self):
         assert self.scheduler.is_alive(), f"the scheduler ended:\n{self.scheduler.output()}"
-        until("all clients are gone", lambda: not self.status()["clients"], 20)
+        until("all clients are gone", lambda: not self.status()["clients"])
         self.scheduler.kill(signal.SIGTERM)
         self.scheduler.expect(0)
 

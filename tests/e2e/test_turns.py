@@ -121,6 +121,7 @@ def test_only_missing_bytes_move(node):
     finish(node, enough, programs)
 
 
+@pytest.mark.alone
 @pytest.mark.parametrize("backend", ["managed", "vmm"])
 def test_those_that_grow_beside_each_other_get_to_work(node, backend):
     """Steps of growth that are slower than turns: blocked is not idle, and who is let in gets further."""
