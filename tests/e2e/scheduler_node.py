@@ -215,6 +215,17 @@ def settle(pid):
     return until("a quiet scheduler", is_quiet)
 
 
+def expect_asleep(pid, seconds=1.5):
+    """For so long, once; who wakes up without a reason never is."""
+
+    def is_asleep():
+        before = wire.read_stat(pid)
+        time.sleep(seconds)
+        return before == wire.read_stat(pid)
+
+    until("a scheduler that sleeps", is_asleep, 30)
+
+
 @contextlib.contextmanager
 def more_descriptors(n):
     """For this process; the scheduler sees to its own."""

@@ -7,6 +7,7 @@ from conftest import MIB, until
 
 OUT_OF_MEMORY = 3
 DRIVER_ERROR = 4
+SOON = 200.0  # seconds: less than NVSHARE_WAIT_BOUND_SEC, after which who waits is refused as well
 
 
 def test_two_that_grow_at_once_do_not_deadlock(node):
@@ -29,7 +30,7 @@ def test_two_that_grow_at_once_do_not_deadlock(node):
 def test_a_program_larger_than_the_card_is_told_at_once(node):
     node.start_scheduler()
     program = node.app("oversub", "--size", "400MiB", "--buffers", 1)
-    out = program.expect(OUT_OF_MEMORY, 20)
+    out = program.expect(OUT_OF_MEMORY, SOON)
     assert "CUDA_ERROR_OUT_OF_MEMORY" in out
     node.expect_empty()
     node.expect_sound_scheduler()
@@ -38,7 +39,7 @@ def test_a_program_larger_than_the_card_is_told_at_once(node):
 def test_a_program_that_outgrows_the_card_is_told_at_its_last_step(node):
     node.start_scheduler()
     program = node.app("grow", "--size", "400MiB", "--step", "16MiB", "--verbose")
-    out = program.expect(OUT_OF_MEMORY, 60)
+    out = program.expect(OUT_OF_MEMORY, SOON)
     assert "step 14/25" in out, out
     node.expect_empty()
     node.expect_sound_scheduler()
@@ -68,7 +69,7 @@ def test_what_pinned_memory_leaves_no_room_for_is_refused_at_once(node):
     holder = node.app("oversub", "--size", "150MiB", "--until", enough, "--shared", name="holder")
     until("the holder has its memory", lambda: (c := node.client(holder)) and
           c["memory_pinned"] >= 150 * MIB)
-    node.app("oversub", "--size", "150MiB", "--buffers", 1).expect(OUT_OF_MEMORY, 30)
+    node.app("oversub", "--size", "150MiB", "--buffers", 1).expect(OUT_OF_MEMORY, SOON)
     enough.touch()
     holder.expect_verified()
     node.expect_empty()
@@ -112,7 +113,7 @@ def test_without_a_scheduler_to_the_end(node):
 
 def test_a_required_scheduler_that_is_missing_is_an_error(node):
     program = node.app("oversub", "--size", "16MiB", NVSHARE_REQUIRE_SCHEDULER="1")
-    out = program.expect(DRIVER_ERROR, 30)
+    out = program.expect(DRIVER_ERROR)
     assert "CUDA_ERROR_SYSTEM_NOT_READY" in out
     node.expect_empty()
 
@@ -127,7 +128,7 @@ def test_a_limit_makes_a_smaller_card(node):
     node.app("meminfo", "--limit", "100MiB", "--rounds", 3,
              NVSHARE_GPU_MEMORY_LIMIT="100MiB").expect_verified()
     node.app("oversub", "--size", "120MiB", "--buffers", 1,
-             NVSHARE_GPU_MEMORY_LIMIT="100MiB").expect(OUT_OF_MEMORY, 30)
+             NVSHARE_GPU_MEMORY_LIMIT="100MiB").expect(OUT_OF_MEMORY, SOON)
     node.app("oversub", "--size", "80MiB", NVSHARE_GPU_MEMORY_LIMIT="100MiB").expect_verified()
 
 
@@ -145,13 +146,14 @@ def test_memory_queries_are_exact_while_others_come_and_go(node):
 
 
 def test_an_idle_holder_gives_the_gpu_up_early(node):
-    """Its turn would last a minute; the one who waits does not wait for that."""
-    node.start_scheduler(NVSHARE_SWITCH_TIME_MIN="60", NVSHARE_SWITCH_TIME_MAX="60")
+    """Its turn would last ten minutes; the one who waits does not wait for that."""
+    node.start_scheduler(NVSHARE_SWITCH_TIME_MIN="600", NVSHARE_SWITCH_TIME_MAX="600",
+                         NVSHARE_WAIT_BOUND_SEC="3600", NVSHARE_MAX_RUNTIME_SEC="3600")
     enough = node.flag("enough")
     idle = node.app("grow", "--size", "200MiB", "--step", "50MiB", "--wait", enough, name="idle")
     until("it has grown", lambda: (c := node.client(idle)) and c["memory_allocated"] >= 200 * MIB)
     busy = node.app("oversub", "--size", "200MiB", "--passes", 3, name="busy")
-    busy.expect_verified(30)
+    busy.expect_verified()
     enough.touch()
     idle.expect_verified()
     node.expect_empty()
