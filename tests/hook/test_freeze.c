@@ -137,7 +137,7 @@ static void free_slowly(uint32_t handle)
 {
 	uint32_t n = n_left();
 
-	rm.free_ns = 100 * (long)CLOCK_NS_PER_MS;
+	rm.free_ns = 900 * (long)CLOCK_NS_PER_MS;
 	assert_int_equal(pthread_create(&freer, NULL, free_one, (void *)(uintptr_t)handle), 0);
 	while (n_left() == n)
 		(void)nanosleep(&(struct timespec){.tv_nsec = 100000}, NULL);

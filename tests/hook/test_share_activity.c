@@ -482,7 +482,7 @@ static void time_in_a_hold_is_not_its_own(void)
 /* It had been idle, and goes on when it is let: what it waits until then is nobody's. */
 static void who_submits_in_a_hold_begins_after_it(void)
 {
-	uint64_t busy_ns;
+	uint64_t busy_ns, from_ns;
 	int fd = begin_holdable();
 
 	(void)share_out(fd, 500, 0, NULL);
@@ -496,12 +496,15 @@ static void who_submits_in_a_hold_begins_after_it(void)
 		submit();
 		for (int k = 0; k < 15; k++)
 			nap();
+		from_ns = clock_now_ns();
 		(void)share_out(fd, 500, 0, NULL);
 		for (int k = 0; k < 2; k++)
 			nap();
 		fake_set(is_working, 0);
 		wait_until(gate_is_armed());
-		check(own_status().busy_ns - busy_ns < 10 * CLOCK_NS_PER_MS);
+		/* Nothing of the 15 ms and more that it waited. */
+		check(own_status().busy_ns - busy_ns <
+		      clock_now_ns() - from_ns + 2 * CLOCK_NS_PER_MS);
 	}
 }
 
@@ -831,9 +834,9 @@ static void announced_work_finds_its_context_on_the_gpu(void)
 	int fd = begin_with(&critical);
 
 	begin_ns = clock_now_ns();
-	hint(fd, 20000);
+	hint(fd, 100000);
 	wait_until(fake_get(n_launches) == 1);
-	check(clock_now_ns() - begin_ns >= 19 * CLOCK_NS_PER_MS);
+	check(clock_now_ns() - begin_ns >= 99 * CLOCK_NS_PER_MS);
 	/* No work, or one that comes at once: there is nothing to be ahead of. */
 	hint(fd, 500000);
 	hint(fd, 0);
@@ -848,7 +851,7 @@ static void announced_work_finds_its_context_on_the_gpu(void)
 	check(fake_get(n_launches) == 1);
 	fake_set(is_working, 0);
 	(void)expect_task(fd, NVSHARE_ACTIVITY_END);
-	hint(fd, 5000);
+	hint(fd, 100000);
 	wait_until(fake_get(n_launches) == 2);
 }
 
@@ -917,21 +920,21 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		child_test(tells_when_it_is_at_work),
 		child_test(looks_with_one_event_at_a_time),
-		child_test(who_is_alone_is_looked_at_now_and_then),
+		timed_child_test(who_is_alone_is_looked_at_now_and_then),
 		child_test(calls_alone_are_no_work),
-		child_test(who_has_company_is_looked_at_closely_at_once),
+		timed_child_test(who_has_company_is_looked_at_closely_at_once),
 		child_test(what_waits_for_others_slices_has_not_run),
 		child_test(what_ends_before_it_is_answered_has_run),
 		child_test(what_ends_after_it_is_answered_had_waited),
-		child_test(few_bursts_of_a_critical_program_are_asked),
-		child_test(what_they_had_waited_the_others_had_too),
+		timed_child_test(few_bursts_of_a_critical_program_are_asked),
+		timed_child_test(what_they_had_waited_the_others_had_too),
 		child_test(where_no_event_has_a_time_it_is_not_known),
 		child_test(what_it_is_at_is_told_again_after_a_stop),
 		child_test(what_it_is_at_is_told_again_after_a_stop_that_fails),
 		child_test(a_burst_is_told_again_after_a_stop_that_fails),
 		child_test(a_request_is_told_again_after_a_stop_that_fails),
 		child_test(a_burst_is_told_again_after_a_stop),
-		child_test(while_somebody_waits_it_tells_often),
+		timed_child_test(while_somebody_waits_it_tells_often),
 		child_test(an_open_capture_is_left_alone),
 		child_test(what_runs_beside_an_open_capture_has_run),
 		child_test(time_in_a_hold_is_not_its_own),

@@ -101,7 +101,7 @@ static void frozen_kernel_stands_still_and_goes_on(void **state)
 	assert_cuda(cuMemsetD32_v2(p, 1, MIB / 4));
 	assert_cuda(cuCtxCreate_v2(&reader, 0, 0));
 	assert_cuda(cuCtxPopCurrent_v2(NULL));
-	assert_cuda(launch4("nvs_lcg_u32", NULL, p, MIB / 4, 500, 0));
+	assert_cuda(launch4("nvs_lcg_u32", NULL, p, MIB / 4, 2000, 0));
 	assert_cuda(cuEventRecord(done, NULL));
 	do
 		read_by(reader, first, p, 4);
@@ -114,7 +114,7 @@ static void frozen_kernel_stands_still_and_goes_on(void **state)
 	disable(&compute, false);
 	assert_cuda(cuEventSynchronize(done));
 	read_by(reader, second, p, MIB);
-	for (i = 0; i < 500; i++)
+	for (i = 0; i < 2000; i++)
 		word = word * 1664525u + 1013904223u;
 	for (i = 0; i < MIB / 4; i++)
 		assert_int_equal(second[i], word);
