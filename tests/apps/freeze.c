@@ -9,6 +9,7 @@
 #include "hook/load.h"
 #include "lib/app.h"
 #include "lib/buffer.h"
+#include "lib/self.h"
 
 #include <pthread.h>
 #include <stdio.h>
@@ -367,7 +368,7 @@ int main(int argc, char **argv)
 	print_counts("of one context");
 	if (freeze_why_not())
 		app_exit(APP_EXIT_SKIPPED, "can not freeze here: %s", freeze_why_not());
-	check_off(freeze_prove(app.dev, app.ctx), "freeze_prove");
+	check_off(self_prove(&app), "freeze_prove");
 	printf("proven\n");
 	channels_own_begin();
 	APP_CALL(cuCtxCreate(&own, 0, app.dev));

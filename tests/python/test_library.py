@@ -267,7 +267,9 @@ def test_work_without_a_hurry_is_no_request_of_a_critical_program(node, start):
 
 def test_others_are_held_for_a_decorated_function(node, start):
     node.start_scheduler()
-    other = node.app("be", "--rounds", "40", "--seconds", "4")
+    door = node.flag("door")
+    door.touch()
+    other = node.app("be", "--rounds", "40", "--door", door)
     until("it computes", lambda: "ready" in other.output())
     start(START + """
 gpu = start_managed()
@@ -286,6 +288,8 @@ assert m.tasks_completed >= 20 and m.slo_violations == 0 and m.hints > 0, m
 assert m.busy_seconds > 0 and m.total_preemptions == 0 and m.preemption_failures == 0, m
 print("verified")
 """).expect_verified()
+    node.flag("door.end").touch()
+    door.unlink()
     other.expect_verified()
     assert int(re.search(r"library .*\bholds=([0-9]+)", other.output())[1]) > 0, other.output()
 

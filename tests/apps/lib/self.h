@@ -13,6 +13,9 @@
 
 #include <pthread.h>
 
+/* As freeze_prove(), but for a machine that is busy, which is no driver that does not freeze. */
+int self_prove(struct app *app);
+
 /*
  * Driver, primary context and module as app_load() and app_init(), and a second context
  * as the library makes it, *ret_own. The program's is current afterwards. Skips where

@@ -61,6 +61,19 @@ def stop(client, nbytes):
     assert bool(released[RELEASED_MEM + MEM_SWAPPED]) == bool(nbytes)
 
 
+TIMEOUT = 1  # outcome of a stop
+
+
+def stop_in_its_work(client, nbytes):
+    """A busy machine may be too slow for the proof of a freeze: the next stop tries again."""
+    for _ in range(5):
+        released = client.stop(nbytes)
+        if released[RELEASED_OUTCOME] != TIMEOUT:
+            break
+    assert released[RELEASED_OUTCOME] == 0
+    assert bool(released[RELEASED_MEM + MEM_SWAPPED]) == bool(nbytes)
+
+
 def while_it_is_idle(node, way, nbytes=0):
     program, client = begin(node, "nowhere", way, **DRAINED)
     stop(client, nbytes)
@@ -103,10 +116,10 @@ def while_it_is_drained(node, way):
 
 
 def while_it_is_frozen(node, way, nbytes=0):
-    program, client = begin(node, "computing", way, NVSHARE_DRAIN_MS="0")
+    program, client = begin(node, "computing", way, NVSHARE_DRAIN_MS="0", NVSHARE_DRAIN_MAX_MS="200")
     tell(program)
     expect_line(program, "computing")
-    stop(client, nbytes)
+    stop_in_its_work(client, nbytes)
     return program
 
 
@@ -221,10 +234,10 @@ def test_leaves_within_two_seconds(tmp_path, state, way):
 
 def test_what_is_frozen_stays_so_while_the_program_leaves(node):
     """Its memory is out: what went on would find none. The driver is asked nothing more."""
-    program, client = begin(node, "a-while", "exit", NVSHARE_DRAIN_MS="0")
+    program, client = begin(node, "a-while", "exit", NVSHARE_DRAIN_MS="0", NVSHARE_DRAIN_MAX_MS="200")
     tell(program)
     expect_line(program, "computing")
-    stop(client, 1 << 40)
+    stop_in_its_work(client, 1 << 40)
     tell(program)
     assert expect_end(program) == "it stood still\n"
 
