@@ -137,7 +137,8 @@ static void capped_slices_leave_what_the_cap_says(void **state)
 			/* Bounds of a slice may only be to the others' advantage. */
 			assert_true(lc_us * 100 <= (lc_us + be_us) * (percent + 1) ||
 				    slice_of(&slices, &lc) == SHARE_SLICE_MIN);
-			/* Two switches of 0.2 ms: a twentieth of it, where slices may be so long. */
+			/* Two switches of 0.2 ms: a twentieth of it, where slices may be so long.
+			 */
 			assert_true(lc_us + be_us >= 9900);
 		}
 	}
