@@ -408,9 +408,11 @@ struct run {
 	enum sched_mode mode;
 	enum sched_policy policy;
 	uint32_t n_faults;
-	uint32_t reserve_percent;  /* of a card that is so much larger */
-	uint64_t prepare_ns;       /* 0: nothing comes in before others are to stop */
-	enum sched_priority first; /* the first client's class; the others are low */
+	uint32_t reserve_percent;     /* of a card that is so much larger */
+	uint64_t prepare_ns;          /* 0: nothing comes in before others are to stop */
+	enum sched_priority first;    /* the first client's class; the others are low */
+	uint32_t weight[WORLD_PROCS]; /* 0: the default */
+	uint64_t slo_ns[WORLD_PROCS]; /* 0: none */
 	const char *name;
 };
 
@@ -441,7 +443,11 @@ static void begin(struct node *node, const struct run *run)
 	node->n_faults = run->n_faults;
 	for (uint32_t p = 0; p < WORLD_PROCS; p++) {
 		world_spawn(&node->world, p, 0);
-		node->world.procs[p].claim.priority = p == 0 ? run->first : SCHED_PRIORITY_LOW;
+		node->world.procs[p].claim = (struct sched_claim){
+			.priority = p == 0 ? run->first : SCHED_PRIORITY_LOW,
+			.weight = run->weight[p],
+			.slo_ns = run->slo_ns[p],
+		};
 		world_register(&node->world, p);
 		settle(node);
 		world_alloc(&node->world, p, p == 2 ? 2 * UNIT : UNIT, false);
@@ -477,11 +483,27 @@ int main(int argc, char **argv)
 		{.name = "one is critical, serial",
 		 .mode = SCHED_MODE_SERIAL,
 		 .first = SCHED_PRIORITY_CRITICAL},
-		{.name = "fair, one is critical",
+		{.name = "fair, one is critical, one fault",
 		 .policy = SCHED_POLICY_FAIR,
-		 .first = SCHED_PRIORITY_CRITICAL},
-		{.name = "credit", .policy = SCHED_POLICY_CREDIT},
-		{.name = "deadline", .policy = SCHED_POLICY_DEADLINE},
+		 .n_faults = 1,
+		 .first = SCHED_PRIORITY_CRITICAL,
+		 .weight = {100, 400, 50}},
+		{.name = "fair, one is high, one fault",
+		 .policy = SCHED_POLICY_FAIR,
+		 .n_faults = 1,
+		 .first = SCHED_PRIORITY_HIGH,
+		 .weight = {50, 400, 100}},
+		{.name = "credit, one is high, one fault",
+		 .policy = SCHED_POLICY_CREDIT,
+		 .n_faults = 1,
+		 .first = SCHED_PRIORITY_HIGH,
+		 .weight = {50, 400, 100}},
+		{.name = "deadline, one is high, one fault",
+		 .policy = SCHED_POLICY_DEADLINE,
+		 .n_faults = 1,
+		 .first = SCHED_PRIORITY_HIGH,
+		 .weight = {50, 400, 100},
+		 .slo_ns = {0, 30 * S, 5 * S}},
 	};
 	uint32_t depth = argc > 1 ? (uint32_t)strtoul(argv[1], NULL, 0) : 8;
 	static struct node node;
