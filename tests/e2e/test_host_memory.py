@@ -32,6 +32,7 @@ def host_bytes(node):
     return sum(client["memory_host"] for client in node.status()["clients"])
 
 
+@pytest.mark.alone
 @pytest.mark.parametrize("mode, drain_ms", [
     ([], "0"),
     (["--async"], "1000"),
@@ -61,6 +62,7 @@ def test_those_that_drain_go_on_though_a_stop_may_fail(node, env, reserve):
     node.finish(programs)
 
 
+@pytest.mark.alone
 def test_three_take_turns(node):
     programs = start(node, n=3, limit="864MiB")
     until("they took turns", lambda: node.gpu()["switches"] >= 12)
