@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
- * prev is the left sibling, or the parent of a leftmost child, or SCHED_NONE at the
- * root. A pairing heap, not an array, because its nodes live in the clients: any number
- * of heaps can share the one array that the caller has given us.
+ * A leftist heap, not an array, because its nodes live in the clients: any number of heaps
+ * can share the one array that the caller has given us. A node's rank is how far it is to the
+ * next place that is free, and no less on its left than on its right: so the way down on the
+ * right is short, and each change goes that way.
  */
 
 #include "core/heap.h"
@@ -14,57 +15,73 @@ static struct sched_node *node_at(struct sched_client *clients, enum sched_node_
 	return &clients[client].node[kind];
 }
 
+static uint32_t rank(struct sched_client *clients, enum sched_node_kind kind, uint32_t client)
+{
+	return client == SCHED_NONE ? 0 : node_at(clients, kind, client)->rank;
+}
+
+/* Equal keys: the lower slot wins, so that a run can be replayed. */
+static bool is_before(struct sched_client *clients, enum sched_node_kind kind, uint32_t a,
+		      uint32_t b)
+{
+	uint64_t left = node_at(clients, kind, a)->key, right = node_at(clients, kind, b)->key;
+
+	return left != right ? left < right : a < b;
+}
+
+/* Its rank, when those below it have changed. */
+static void balance(struct sched_client *clients, enum sched_node_kind kind,
+		    struct sched_node *node)
+{
+	uint32_t left = node->left;
+
+	if (rank(clients, kind, left) < rank(clients, kind, node->right)) {
+		node->left = node->right;
+		node->right = left;
+	}
+	node->rank = rank(clients, kind, node->right) + 1;
+}
+
 static uint32_t meld(struct sched_client *clients, enum sched_node_kind kind, uint32_t a,
 		     uint32_t b)
 {
-	struct sched_node *up, *down;
+	struct sched_node *node;
 
 	if (a == SCHED_NONE)
 		return b;
 	if (b == SCHED_NONE)
 		return a;
-	/* Equal keys: the lower slot wins, so that a run can be replayed. */
-	if (node_at(clients, kind, b)->key < node_at(clients, kind, a)->key ||
-	    (node_at(clients, kind, b)->key == node_at(clients, kind, a)->key && b < a)) {
+	if (is_before(clients, kind, b, a)) {
 		uint32_t swap = a;
 
 		a = b;
 		b = swap;
 	}
-	up = node_at(clients, kind, a);
-	down = node_at(clients, kind, b);
-	down->next = up->child;
-	if (up->child != SCHED_NONE)
-		node_at(clients, kind, up->child)->prev = b;
-	down->prev = a;
-	up->child = b;
-	up->next = SCHED_NONE;
-	up->prev = SCHED_NONE;
+	node = node_at(clients, kind, a);
+	node->right = meld(clients, kind, node->right, b); /* no deeper than two ranks together */
+	node_at(clients, kind, node->right)->up = a;
+	balance(clients, kind, node);
 	return a;
 }
 
-/* One heap of a row of siblings: first pairs from the left, then all of them from the right. */
-static uint32_t meld_row(struct sched_client *clients, enum sched_node_kind kind, uint32_t first)
+/* at has lost client, and has rest instead. */
+static void replace(struct sched_client *clients, enum sched_node_kind kind, uint32_t at,
+		    uint32_t client, uint32_t rest)
 {
-	uint32_t pairs = SCHED_NONE, root = SCHED_NONE;
+	struct sched_node *node = node_at(clients, kind, at);
+	uint32_t old;
 
-	while (first != SCHED_NONE) {
-		uint32_t a = first, b = node_at(clients, kind, a)->next, pair;
-
-		first = b == SCHED_NONE ? SCHED_NONE : node_at(clients, kind, b)->next;
-		pair = meld(clients, kind, a, b);
-		node_at(clients, kind, pair)->next = pairs;
-		pairs = pair;
+	if (node->left == client)
+		node->left = rest;
+	else
+		node->right = rest;
+	for (;;) {
+		old = node->rank;
+		balance(clients, kind, node);
+		if (node->rank == old || node->up == SCHED_NONE)
+			return;
+		node = node_at(clients, kind, node->up);
 	}
-	while (pairs != SCHED_NONE) {
-		uint32_t next = node_at(clients, kind, pairs)->next;
-
-		node_at(clients, kind, pairs)->next = SCHED_NONE;
-		node_at(clients, kind, pairs)->prev = SCHED_NONE;
-		root = meld(clients, kind, root, pairs);
-		pairs = next;
-	}
-	return root;
 }
 
 void heap_remove(struct sched_client *clients, uint32_t *root, enum sched_node_kind kind,
@@ -75,21 +92,14 @@ void heap_remove(struct sched_client *clients, uint32_t *root, enum sched_node_k
 
 	if (!node->is_in)
 		return;
-	rest = meld_row(clients, kind, node->child);
-	if (*root == client) {
+	rest = meld(clients, kind, node->left, node->right);
+	if (rest != SCHED_NONE)
+		node_at(clients, kind, rest)->up = node->up;
+	if (node->up == SCHED_NONE)
 		*root = rest;
-	} else {
-		struct sched_node *left = node_at(clients, kind, node->prev);
-
-		if (left->child == client)
-			left->child = node->next;
-		else
-			left->next = node->next;
-		if (node->next != SCHED_NONE)
-			node_at(clients, kind, node->next)->prev = node->prev;
-		*root = meld(clients, kind, *root, rest);
-	}
-	*node = (struct sched_node){0, SCHED_NONE, SCHED_NONE, SCHED_NONE, false};
+	else
+		replace(clients, kind, node->up, client, rest);
+	*node = (struct sched_node){0, SCHED_NONE, SCHED_NONE, SCHED_NONE, 0, false};
 }
 
 void heap_set(struct sched_client *clients, uint32_t *root, enum sched_node_kind kind,
@@ -100,6 +110,6 @@ void heap_set(struct sched_client *clients, uint32_t *root, enum sched_node_kind
 	if (node->is_in && node->key == key)
 		return;
 	heap_remove(clients, root, kind, client);
-	*node = (struct sched_node){key, SCHED_NONE, SCHED_NONE, SCHED_NONE, true};
+	*node = (struct sched_node){key, SCHED_NONE, SCHED_NONE, SCHED_NONE, 1, true};
 	*root = meld(clients, kind, *root, client);
 }

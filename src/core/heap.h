@@ -3,9 +3,9 @@
 #define NVS_CORE_HEAP_H
 
 /*
- * Pairing heaps of clients, linked by slot number: the smallest key is at the root.
- * A heap is named by its root, SCHED_NONE when empty. Insertion takes constant time,
- * removal O(log n) amortised.
+ * Heaps of clients, linked by slot number: the smallest key is at the root. A heap is named
+ * by its root, SCHED_NONE when empty. Each change takes O(log n), not only on average: one
+ * step of the core is to be short.
  */
 
 #include "core/sched.h"

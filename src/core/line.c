@@ -9,7 +9,7 @@
 #include "core/policy/policy.h"
 #include "core/policy/rank.h"
 
-#define AGE_MAX 16 /* at a time: a thousand may have come together */
+#define AGE_MAX 4 /* at a time: a thousand may have come together */
 
 void line_bound(const struct sched *sched, struct sched_client *c)
 {

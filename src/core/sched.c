@@ -86,9 +86,9 @@ static void clear_slot(struct sched_client *c)
 	for (int i = 0; i < SCHED_LINK_COUNT_; i++)
 		c->link[i] = (struct sched_link){SCHED_NONE, SCHED_NONE};
 	for (int i = 0; i < SCHED_NODE_COUNT_; i++) {
-		c->node[i].child = SCHED_NONE;
-		c->node[i].next = SCHED_NONE;
-		c->node[i].prev = SCHED_NONE;
+		c->node[i].up = SCHED_NONE;
+		c->node[i].left = SCHED_NONE;
+		c->node[i].right = SCHED_NONE;
 	}
 	c->tree = (struct sched_tree){SCHED_NONE, SCHED_NONE, SCHED_NONE, 0};
 }

@@ -53,7 +53,8 @@ struct sched_list {
 
 struct sched_node {
 	uint64_t key; /* smallest first */
-	uint32_t child, next, prev;
+	uint32_t up, left, right;
+	uint32_t rank;
 	bool is_in;
 };
 

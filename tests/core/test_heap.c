@@ -61,11 +61,52 @@ static void emptying_it_sorts(void **state)
 	assert_int_equal(n, RIG_CLIENTS);
 }
 
+/* Of how many clients a node has changed since before. */
+static uint32_t n_changed(const struct sched_client *before)
+{
+	uint32_t n = 0;
+
+	for (uint32_t i = 0; i < RIG_CLIENTS; i++)
+		n += memcmp(&before[i].node[SCHED_NODE_AGE], &rig.clients[i].node[SCHED_NODE_AGE],
+			    sizeof(before[i].node[0])) != 0;
+	return n;
+}
+
+/* Also where all have come in order, and the first or any other one goes. */
+static void no_single_change_concerns_many(void **state)
+{
+	static struct sched_client before[RIG_CLIENTS];
+	uint32_t root = SCHED_NONE, log = 0;
+	uint64_t seed = 3;
+
+	(void)state;
+	while (RIG_CLIENTS >> log)
+		log++;
+	for (int order = 0; order < 3; order++) {
+		rig_init(&rig);
+		for (uint32_t i = 0; i < RIG_CLIENTS; i++) {
+			uint64_t key = order == 0 ? i : RIG_CLIENTS - i;
+
+			memcpy(before, rig.clients, sizeof(before));
+			heap_set(rig.clients, &root, SCHED_NODE_AGE, i, key);
+			assert_true(n_changed(before) <= 2 * log + 2);
+		}
+		while (root != SCHED_NONE) {
+			uint32_t any = (uint32_t)prng_below(&seed, RIG_CLIENTS);
+
+			memcpy(before, rig.clients, sizeof(before));
+			heap_remove(rig.clients, &root, SCHED_NODE_AGE, order < 2 ? root : any);
+			assert_true(n_changed(before) <= 3 * log + 2);
+		}
+	}
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(the_root_is_always_the_smallest),
 		cmocka_unit_test(emptying_it_sorts),
+		cmocka_unit_test(no_single_change_concerns_many),
 	};
 
 	return cmocka_run_group_tests_name("core/heap", tests, NULL, NULL);
