@@ -280,6 +280,17 @@ bench: all apps $(benches) ## costs of the gate, a launch, a decision
 	@set -e; for b in $(benches); do $$b; done
 	tests/bench/bench_launch $(abspath $(B))
 
+# What is kept of them: the decisions, of which the least of several runs counts.
+DECISIONS = tests/bench/results/decisions.txt
+.PHONY: bench-decisions
+bench-decisions: $(B)/tests/bench/bench_share $(B)/tests/bench/bench_policy ## costs of a decision, kept as a text
+	{ date -u '+%Y-%m-%d %H:%M UTC, by make bench-decisions' && \
+	  printf '%s, %s processors' "$$(sed -n 's/^model name.*: //p' /proc/cpuinfo | head -n 1)" "$$(nproc)" && \
+	  printf ', load %s before\n' "$$(cut -d' ' -f1 /proc/loadavg)" && \
+	  $(CC) --version | head -n 1 && printf 'CFLAGS %s\n' '$(CFLAGS)' && \
+	  for b in $^; do printf '\n' && $$b || exit 1; done; } >$(DECISIONS).new
+	mv $(DECISIONS).new $(DECISIONS)
+
 # ---- house -----------------------------------------------------------------
 
 .PHONY: check-house check-includes
