@@ -51,14 +51,16 @@ static inline uint64_t world_turn_min(const struct sched_config *config)
 	return turn < second ? turn : second;
 }
 
-/* It comes, or had what it came for at once, out of the reserve. */
-static inline bool world_has_critical(const struct world *world, uint32_t gpu)
+/* It comes, or grows, or had what it came or waited for at once, out of the reserve. */
+static inline bool world_has_critical(const struct world *world, uint32_t gpu,
+				      const struct world_before *before)
 {
 	for (uint32_t p = 0; p < WORLD_PROCS; p++) {
 		const struct sched_client *c = &world->clients[p];
 
 		if (c->gpu == gpu && c->is_resident &&
-		    (c->line != SCHED_LINE_NONE || c->turn_ns == world->now))
+		    (c->line != SCHED_LINE_NONE || c->turn_ns == world->now ||
+		     before->is_blocked[p]))
 			return true;
 	}
 	return false;
@@ -83,7 +85,7 @@ static inline void world_check_stop(struct world *world, uint32_t p,
 	 */
 	if (fit_exclusive(&world->sched) && before->n_on[c->gpu] > 1)
 		return;
-	if (world_has_critical(world, c->gpu))
+	if (world_has_critical(world, c->gpu, before))
 		return;
 	assert(before->is_blocked[p]);
 	assert(before->n_free[c->gpu] == 0);
