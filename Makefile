@@ -110,12 +110,13 @@ $(B)/simgpu/libnvidia-ml.so.1: $(simnvml_obj) $(B)/libutil.a
 # ---- tests -----------------------------------------------------------------
 
 CMOCKA_LIBS = $(shell $(PKG_CONFIG) --libs cmocka)
-unit_tests := $(foreach d,core util ipc,$(call tests_of,$(d)))
+# Those of one thread have nothing for its sanitizer, and take minutes under it.
+one_thread = $(if $(findstring thread,$(SAN)),,$(call tests_of,$(1)))
+unit_tests := $(call one_thread,core) $(foreach d,util ipc,$(call tests_of,$(d)))
 unit_tests_hook   := $(call tests_of,hook)
 unit_tests_daemon := $(call tests_of,daemon) $(call tests_of,cli)
 unit_tests_simgpu := $(call tests_of,simgpu)
-# One thread, and a minute and more under its sanitizer.
-unit_tests_sim    := $(if $(findstring thread,$(SAN)),,$(call tests_of,sim))
+unit_tests_sim    := $(call one_thread,sim)
 
 $(unit_tests): $(B)/tests/%: $(B)/tests/%.o $(libs)
 	$(LINK) -o $@ $^ $(CMOCKA_LIBS)

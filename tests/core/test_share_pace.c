@@ -275,6 +275,18 @@ static void levels_count_beside_critical_clients_only(void **state)
 	assert_int_equal(report(1, 0), 1);
 }
 
+static void another_rule_is_told_at_once(void **state)
+{
+	(void)state;
+	node(SHARE_RULE_FIXED, 0, SHARE_CLASS_NORMAL);
+	rig_burst(&rig, LC, MS);
+	assert_int_equal(rig_slice(&rig, LC), 5000000);
+	assert_int_equal(rig_slice(&rig, BE), 200);
+	use(SHARE_RULE_EXPONENTIAL);
+	assert_int_equal(rig_slice(&rig, LC), 10000000);
+	assert_int_equal(rig_slice(&rig, BE), 1000);
+}
+
 static void the_critical_have_the_highest_level_or_are_equals(void **state)
 {
 	(void)state;
@@ -489,6 +501,7 @@ int main(void)
 		TEST(levels_fall_by_use_and_rise_by_waiting),
 		TEST(only_who_has_work_waits),
 		TEST(levels_count_beside_critical_clients_only),
+		TEST(another_rule_is_told_at_once),
 		TEST(the_critical_have_the_highest_level_or_are_equals),
 		TEST(the_others_slice_follows_the_latency),
 		TEST(what_is_fed_back_settles_within_the_slo),

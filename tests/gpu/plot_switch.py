@@ -46,7 +46,7 @@ def plot(rates, rows, pyplot):
         both = 2 * min(rates["pinned out"], rates["pinned in"]) / rates["pinned both at once"]
         right.axhline(both, color="black", linestyle=":", label="pinned copies, both ways at once")
     right.set(xscale="log", xlabel="N, GiB", ylabel="times N / one-way pinned bandwidth", title="against the bus")
-    right.set_ylim(0, 1.4)
+    right.set_ylim(0, max(1.4, 1.05 * max(row[2] for row in rows)))
     for axes in (left, right):
         axes.set_xticks(ticks, [f"{tick:g}" for tick in ticks])
         axes.minorticks_off()

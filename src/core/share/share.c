@@ -115,6 +115,7 @@ static bool is_claim_good(const struct share_claim *claim)
 static int on_config(struct share *share, const struct share_event *event)
 {
 	bool had_classes = share->config.has_classes;
+	enum share_rule had_rule = share->config.slice_rule;
 	int r;
 
 	r = share_config_check(event->config);
@@ -125,8 +126,12 @@ static int on_config(struct share *share, const struct share_event *event)
 		share->gpus[i].is_dirty = true;
 	}
 	share->config = *event->config;
-	for (uint32_t i = 0; i < SHARE_GPUS_MAX; i++)
+	for (uint32_t i = 0; i < SHARE_GPUS_MAX; i++) {
 		energy_fill(share, i);
+		/* Slices by another rule may be made of the same for all. */
+		if (had_rule != share->config.slice_rule)
+			touch_all(share, i);
+	}
 	if (had_classes != share->config.has_classes)
 		share->n_stale = share->n_clients;
 	return 0;
