@@ -175,7 +175,7 @@ check-unit: $(ALL_UNIT_TESTS) ## unit tests of every module (add SAN=address,und
 # Simulation of scheduler and leases: one seed is the whole run. Replay: make sim SEED=n SEEDS=1
 SEED  ?= 1
 SEEDS ?= $(if $(SAN),100,400)
-.PHONY: sim check-sim
+.PHONY: sim check-sim check-sim-sched check-sim-share check-exhaustive check-exhaustive-share
 $(B)/tests/sim/sim_sched: $(B)/tests/sim/sim_sched.o $(B)/libcore.a
 	$(LINK) -o $@ $^
 $(B)/tests/sim/sim_share: $(B)/tests/sim/sim_share.o $(B)/libcore.a
@@ -183,11 +183,16 @@ $(B)/tests/sim/sim_share: $(B)/tests/sim/sim_share.o $(B)/libcore.a
 sim: $(B)/tests/sim/sim_sched $(B)/tests/sim/sim_share ## simulate SEEDS seeds from SEED on
 	$(B)/tests/sim/sim_sched $(SEED) $(SEEDS)
 	$(B)/tests/sim/sim_share $(SEED) $(SEEDS)
-check-sim: $(addprefix $(B)/tests/sim/,sim_sched sim_share exhaustive exhaustive_share) check-corpus
-	$(B)/tests/sim/sim_sched $(SEED) $(SEEDS)
-	$(B)/tests/sim/sim_share $(SEED) $(if $(SAN),20,200)
-	$(B)/tests/sim/exhaustive $(if $(SAN),6,7)
-	$(B)/tests/sim/exhaustive_share $(if $(SAN),5,6)
+# Each of one thread, and without a clock: with -j side by side.
+check-sim: check-corpus check-sim-sched check-sim-share check-exhaustive check-exhaustive-share
+check-sim-sched: $(B)/tests/sim/sim_sched
+	$< $(SEED) $(SEEDS)
+check-sim-share: $(B)/tests/sim/sim_share
+	$< $(SEED) $(if $(SAN),20,200)
+check-exhaustive: $(B)/tests/sim/exhaustive
+	$< $(if $(SAN),6,7)
+check-exhaustive-share: $(B)/tests/sim/exhaustive_share
+	$< $(if $(SAN),5,6)
 
 # Three clients, every interleaving: 8 moves take 20 s, each one more about four times that;
 # what they may say of a GPU's time: 7 moves take 45 s, each one more about six times that.
