@@ -2,9 +2,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """A picture of what latency.py and shares.py have printed; nothing where matplotlib is missing."""
 
-import argparse
 import re
 import sys
+
+import picture
 
 LATENCY = re.compile(r"^  (\S+) +(\S.*?)  +(alone.*?|driver|nvshare.*?) +p50 +([0-9.]+) +p99 +([0-9.]+)")
 SHARE = re.compile(r"^  weights (\S+) +asked ([0-9. ]+?)  got ([0-9. ]+?)  ")
@@ -46,35 +47,15 @@ def plot_asked(points, what, pyplot):
     return figure
 
 
-def main():
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("table")
-    parser.add_argument("picture")
-    args = parser.parse_args()
-    try:
-        import matplotlib
-    except ImportError:
-        print("no plot: matplotlib is not here")
-        return 0
-    matplotlib.use("Agg")
-    from matplotlib import pyplot
-    with open(args.table, encoding="utf-8") as table:
-        lines = table.readlines()
+def draw(lines, pyplot):
     rows = [match.groups() for match in map(LATENCY.match, lines) if match]
     shares = [(100 * float(a), 100 * float(g)) for match in map(SHARE.match, lines) if match
               for a, g in zip(match[2].split(), match[3].split())]
     limits = [(float(match[1]), float(match[2])) for match in map(LIMIT.match, lines) if match]
     if rows:
-        figure = plot_latency(rows, pyplot)
-    elif shares or limits:
-        figure = plot_asked(shares or limits, "share" if shares else "limit", pyplot)
-    else:
-        print("no plot: nothing was measured")
-        return 0
-    figure.savefig(args.picture, dpi=110)
-    print(f"plot: {args.picture.rsplit('/', 1)[-1]}")
-    return 0
+        return plot_latency(rows, pyplot)
+    return plot_asked(shares or limits, "share" if shares else "limit", pyplot) if shares or limits else None
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(picture.main(__doc__, draw))

@@ -2,9 +2,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """A picture of what switches.py has printed: how long a switch takes, and against copies of as many bytes."""
 
-import argparse
 import re
 import sys
+
+import picture
 
 GIB = 1 << 30
 COPY = re.compile(r"^  (\S.*?) +bytes=(\d+) seconds=([0-9.]+)")
@@ -12,10 +13,8 @@ COPY = re.compile(r"^  (\S.*?) +bytes=(\d+) seconds=([0-9.]+)")
 SWITCH = re.compile(r"^\S.*?, both ways +\d+ +([0-9.]+) +[0-9.]+ +\S+ +\S+ +\S+ +\S+ +\S+ +([0-9.]+) +([0-9.]+) ")
 
 
-def read(path):
+def read(lines):
     """{name: bytes a second}, and (bytes each way, seconds, ratio) of each size."""
-    with open(path, encoding="utf-8") as table:
-        lines = table.readlines()
     rates = {m[1]: int(m[2]) / float(m[3]) for m in map(COPY.match, lines) if m}
     rows = [tuple(map(float, m.groups())) for m in map(SWITCH.match, lines) if m]
     return rates, [(gib * GIB, ms / 1e3, ratio) for gib, ms, ratio in rows]
@@ -31,8 +30,11 @@ def ways(rates):
     return [(label, sum(each[name] for name in names)) for label, names in sums if all(n in each for n in names)]
 
 
-def plot(rates, rows, pyplot):
-    figure, (left, right) = pyplot.subplots(1, 2, figsize=(11, 4.5))
+def draw(lines, pyplot):
+    rates, rows = read(lines)
+    if not rows:
+        return None
+    figure, (left, right) = pyplot.subplots(1, 2, figsize=(11, 4.5), layout="constrained")
     sizes = [row[0] / GIB for row in rows]
     span = [min(sizes) * 0.8, max(sizes) * 1.2]
     for (label, pace), colour in zip(ways(rates), ("tab:red", "tab:orange", "tab:brown", "black")):
@@ -56,28 +58,5 @@ def plot(rates, rows, pyplot):
     return figure
 
 
-def main():
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("table")
-    parser.add_argument("picture")
-    args = parser.parse_args()
-    try:
-        import matplotlib
-    except ImportError:
-        print("no plot: matplotlib is not here")
-        return 0
-    matplotlib.use("Agg")
-    from matplotlib import pyplot
-    rates, rows = read(args.table)
-    if not rows:
-        print("no plot: nothing was measured")
-        return 0
-    figure = plot(rates, rows, pyplot)
-    figure.tight_layout()
-    figure.savefig(args.picture, dpi=110)
-    print(f"plot: {args.picture.rsplit('/', 1)[-1]}")
-    return 0
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(picture.main(__doc__, draw))

@@ -40,7 +40,7 @@ class Decoder:
     """A batch at a time, into tensors that stay where they are."""
 
     def __init__(self, encoded):
-        self.library = load()
+        self.nvjpeg = load()
         self.handle, self.state = ctypes.c_void_p(), ctypes.c_void_p()
         self.call("nvjpegCreateEx", BACKEND_HARDWARE, None, None, 0, ctypes.byref(self.handle))
         self.call("nvjpegJpegStateCreate", self.handle, ctypes.byref(self.state))
@@ -56,7 +56,7 @@ class Decoder:
                 image.pitch[i] = SIDE
 
     def call(self, name, *args):
-        status = getattr(self.library, name)(*args)
+        status = getattr(self.nvjpeg, name)(*args)
         if status:
             sys.exit(f"torch_jpeg: {name}: status {status}")
 

@@ -1,33 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-/*
- * A treap: a search tree by rank that is a heap by a number which each slot has. The
- * numbers are as good as random, so the tree is flat whatever order clients come in, and
- * they are always the same, so that a run can be replayed.
- */
+/* A treap by rank (treap.h). */
 
 #include "core/policy/rank.h"
 
 #include "core/list.h"
+#include "core/treap.h"
 
 #include <assert.h>
-
-static uint32_t number_of(uint32_t client)
-{
-	uint32_t x = (client + 1) * 0x9e3779b1u;
-
-	x ^= x >> 15;
-	x *= 0x85ebca77u;
-	return x ^ x >> 13;
-}
-
-/* Different slots may have the same number; their order is that of the slots. */
-static bool is_above(uint32_t a, uint32_t b)
-{
-	uint32_t left = number_of(a), right = number_of(b);
-
-	return left != right ? left > right : a < b;
-}
 
 static bool is_before(const struct sched_client *a, const struct sched_client *b)
 {
@@ -110,7 +90,7 @@ void rank_insert(struct sched *sched, uint32_t client)
 		list_push_back(clients, &g->queue, SCHED_LINK_LINE, client);
 	else
 		list_insert(clients, &g->queue, SCHED_LINK_LINE, client, next);
-	while (c->tree.up != SCHED_NONE && is_above(client, c->tree.up))
+	while (c->tree.up != SCHED_NONE && treap_is_above(client, c->tree.up))
 		rotate(clients, &g->ranked, client);
 }
 
@@ -121,7 +101,7 @@ static uint32_t upper_child(const struct sched_tree *t)
 		return t->right;
 	if (t->right == SCHED_NONE)
 		return t->left;
-	return is_above(t->left, t->right) ? t->left : t->right;
+	return treap_is_above(t->left, t->right) ? t->left : t->right;
 }
 
 void rank_remove(struct sched *sched, uint32_t client)

@@ -1,31 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-/*
- * A treap: a search tree by weight that is a heap by a number which each slot has. The
- * numbers are as good as random, so the tree is flat whatever weights come in which order,
- * and they are always the same, so that a run can be replayed.
- */
+/* A treap by weight (treap.h). */
 
 #include "core/share/weights.h"
 
+#include "core/treap.h"
+
 #include <assert.h>
-
-static uint32_t number_of(uint32_t client)
-{
-	uint32_t x = (client + 1) * 0x9e3779b1u;
-
-	x ^= x >> 15;
-	x *= 0x85ebca77u;
-	return x ^ x >> 13;
-}
-
-/* Different slots may have the same number; their order is that of the slots. */
-static bool is_above(uint32_t a, uint32_t b)
-{
-	uint32_t left = number_of(a), right = number_of(b);
-
-	return left != right ? left > right : a < b;
-}
 
 static bool is_before(const struct share_client *clients, uint32_t a, uint32_t b)
 {
@@ -69,7 +50,7 @@ static void split(struct share_client *clients, uint32_t at, uint32_t client, ui
 static void join(struct share_client *clients, uint32_t *place, uint32_t left, uint32_t right)
 {
 	while (left != SHARE_NONE && right != SHARE_NONE) {
-		if (is_above(left, right)) {
+		if (treap_is_above(left, right)) {
 			*place = left;
 			place = &clients[left].tree.right;
 			left = *place;
@@ -103,7 +84,7 @@ void weights_add(struct share *share, uint32_t client)
 	struct share_client *clients = share->clients;
 	uint32_t *place = &weights->root;
 
-	while (*place != SHARE_NONE && is_above(*place, client))
+	while (*place != SHARE_NONE && treap_is_above(*place, client))
 		place = below(clients, *place, client);
 	split(clients, *place, client, &clients[client].tree.left, &clients[client].tree.right);
 	*place = client;
@@ -132,8 +113,8 @@ static uint32_t check(const struct share_client *clients, uint32_t at, uint32_t 
 		return 0;
 	tree = &clients[at].tree;
 	assert(clients[at].part.is_active);
-	assert(tree->left == SHARE_NONE || is_above(at, tree->left));
-	assert(tree->right == SHARE_NONE || is_above(at, tree->right));
+	assert(tree->left == SHARE_NONE || treap_is_above(at, tree->left));
+	assert(tree->right == SHARE_NONE || treap_is_above(at, tree->right));
 	n = check(clients, tree->left, last);
 	assert(*last == SHARE_NONE || is_before(clients, *last, at));
 	*last = at;
