@@ -393,8 +393,8 @@ def test_who_is_alone_is_metered_and_costs_nothing_idle(node):
     until("its last report is out", lambda: wakes(lc) == (time.sleep(1.2), wakes(lc))[1])
     found = re.search(r"verified requests=([0-9]+) avg_ms=([0-9.]+)", lc.output())
     busy = int(found[1]) * float(found[2]) / 1000
-    # It is at work a fifth of the time. A loaded machine sees late that a request is done.
-    assert 0.6 * busy < node.client(lc)["gpu_seconds"] < 2 * busy
+    # It is at work a seventh of the time. A loaded machine sees late that a request is done.
+    assert 0.6 * busy < node.client(lc)["gpu_seconds"] < 3.5 * busy
     assert node.client(lc)["slice_microseconds"] == 0
 
     def is_asleep():
