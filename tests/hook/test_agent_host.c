@@ -188,6 +188,23 @@ static void what_is_only_touched_goes_to_those_who_lack_it(void)
 	check(fake_get(n_gives) == 0);
 }
 
+/* Else they lack less than what is not there, and ask for what they were given already. */
+static void tells_of_less_than_it_told(void)
+{
+	int fd;
+
+	fake_listen(dir);
+	fd = begin_running();
+	fake_set(has_second, 1);
+	set_host(96 * MIB, 0);
+	expect_host(fd, 96 * MIB);
+	fake_set(host, 64 * MIB); /* what was being touched when it was given back */
+	agent_wake();
+	expect_host(fd, 64 * MIB);
+	tell_host(fd, 0, 16 * MIB);
+	expect_host(fd, 48 * MIB);
+}
+
 /* What is on the card of one that is idle goes first, and it is not at work in its contexts. */
 static void an_idle_one_makes_host_memory_ready(void)
 {
@@ -288,6 +305,7 @@ int main(void)
 		child_test(what_is_foreseen_takes_host_memory_and_nothing_else),
 		child_test(touches_no_more_when_it_is_called_off_or_others_lack),
 		child_test(what_is_only_touched_goes_to_those_who_lack_it),
+		child_test(tells_of_less_than_it_told),
 		child_test(an_idle_one_makes_host_memory_ready),
 		child_test(tells_what_it_lacks_and_hears_what_others_gave),
 		child_test(awaits_nothing_from_a_scheduler_that_is_gone),

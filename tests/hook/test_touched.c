@@ -21,7 +21,7 @@
 #define LEFT (100 * MIB) /* of the machine's memory: one slab, not two */
 
 static int n_asked;
-static bool is_plenty;
+static bool is_plenty, is_given_back;
 
 static void nap(void)
 {
@@ -36,6 +36,8 @@ uint64_t hostmem_available(uint64_t used)
 	int n = __atomic_add_fetch(&n_asked, 1, __ATOMIC_SEQ_CST);
 
 	(void)used;
+	if (is_given_back)
+		touched_give_back();
 	if (is_plenty)
 		return UINT64_MAX;
 	for (int i = 0; i < 10000 && __atomic_load_n(&n_asked, __ATOMIC_SEQ_CST) < 2; i++)
@@ -101,12 +103,34 @@ static void what_is_given_back_does_not_come(void **state)
 	assert_int_equal(touched_bytes(), 0);
 }
 
+static int n_told;
+
+static void told(void)
+{
+	__atomic_add_fetch(&n_told, 1, __ATOMIC_SEQ_CST);
+}
+
+/* touched_bytes() has it until then: who has told others so has to tell them of less. */
+static void what_is_given_back_while_it_comes_is_told(void **state)
+{
+	(void)state;
+	is_plenty = true;
+	is_given_back = true; /* as it is begun */
+	touched_want(SLAB, 0, true, told);
+	for (int i = 0; i < 10000 && !__atomic_load_n(&n_told, __ATOMIC_SEQ_CST); i++)
+		nap();
+	assert_int_equal(__atomic_load_n(&n_told, __ATOMIC_SEQ_CST), 1);
+	assert_int_equal(touched_bytes(), 0);
+	is_given_back = false;
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(together_they_take_no_more_than_is_left),
 		cmocka_unit_test(what_nobody_waits_for_comes_slowly),
 		cmocka_unit_test(what_is_given_back_does_not_come),
+		cmocka_unit_test(what_is_given_back_while_it_comes_is_told),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

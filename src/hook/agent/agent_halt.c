@@ -291,6 +291,18 @@ void agent_give_host(CUdevice dev)
 		;
 }
 
+/*
+ * Others count with what is touched ahead. And with what was told: what is not there any more
+ * would be asked for, and missing is what others lack.
+ */
+static bool is_host_news(const struct agent_link *link)
+{
+	struct nvshare_mem mem;
+
+	agent_lease_memory(link->dev, &mem);
+	return mem.host < link->reported.host || (link->is_near && mem.host > link->reported.host);
+}
+
 uint64_t agent_halt_tick(struct agent_link *link, uint64_t now_ns)
 {
 	struct nvshare_mem mem;
@@ -305,8 +317,8 @@ uint64_t agent_halt_tick(struct agent_link *link, uint64_t now_ns)
 		link->is_host_loose = let_go(link);
 		link->spare_ns = link->is_host_loose ? AGENT_NEVER : now_ns + HALT_SPARE_NS;
 	}
-	if (link->is_near && hostpool_bytes() != link->reported.host)
-		agent_memory_changed(link->dev); /* others count with what is touched */
+	if (is_host_news(link))
+		agent_memory_changed(link->dev);
 	if (give_host_memory(link) || register_host_memory(link))
 		return now_ns;
 	return add_host_memory(link) ? now_ns : link->spare_ns;

@@ -231,7 +231,7 @@ static void *run(void *arg)
 		pthread_mutex_unlock(&touched.lock);
 		slab = make_slab(size);
 		pthread_mutex_lock(&touched.lock);
-		ready = NULL;
+		ready = touched.ready; /* what is not there after all is news, too */
 		dead = NULL;
 		touched.touching -= size;
 		if (!slab) {
@@ -242,7 +242,6 @@ static void *run(void *arg)
 			touched.ready_bytes += size;
 			*touched.last = slab;
 			touched.last = &slab->next;
-			ready = touched.ready;
 		}
 		pthread_cond_broadcast(&touched.changed);
 		pthread_mutex_unlock(&touched.lock);

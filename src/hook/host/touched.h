@@ -23,7 +23,8 @@
  * stays until it is taken or given back. used: what the caller has already of what the
  * machine can spare (hostmem.h); where that is short fewer come. is_urgent: by as many threads
  * as it takes; else by a few, and with pauses, until somebody waits. ready is called for each
- * slab by the thread that touched it, with nothing allowed but a system call.
+ * slab by the thread that touched it, with nothing allowed but a system call; when it was given
+ * back meanwhile, too, for until then touched_bytes() has it.
  */
 void touched_want(uint64_t bytes, uint64_t used, bool is_urgent, void (*ready)(void));
 
