@@ -167,15 +167,19 @@ static void tell(struct sched *sched, uint32_t client, uint64_t bytes)
 	c->is_near = true;
 	c->told_bytes = bytes;
 	emit(sched, client, bytes);
+	c->silent_ns = sched->now_ns;
+	act_emit(sched, (struct sched_action){.type = SCHED_ACTION_BEAT, .client = client});
 }
 
 /*
  * Host memory that is there stays as long as any is wanted, so less than it was told is no
- * news; nor is a little more.
+ * news; nor is a little more. What was told last must have been heard: a stopped process would
+ * find its buffers full of what comes and goes.
  */
 static bool is_news(const struct sched_client *c, uint64_t bytes)
 {
-	return bytes > 0 && (!c->is_near || bytes > c->told_bytes + c->told_bytes / 4);
+	return bytes > 0 && c->silent_ns == SCHED_NO_DEADLINE &&
+	       (!c->is_near || bytes > c->told_bytes + c->told_bytes / 4);
 }
 
 /* In the order in which they would be asked, until *left is 0. */

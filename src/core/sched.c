@@ -21,6 +21,9 @@
 #define TOTAL_MAX (1ull << 44)
 #define SLOTS_MAX (1u << 17) /* sums over so many clients do not overflow */
 
+/* Of one step: a thousand may be due together, and not each has an action. */
+#define TIMERS_MAX 24u
+
 void sched_config_default(struct sched_config *ret_config)
 {
 	*ret_config = (struct sched_config){
@@ -321,9 +324,14 @@ static void on_timer(struct sched *sched, uint32_t client)
 
 static int on_time(struct sched *sched)
 {
-	while (sched->timers != SCHED_NONE && act_has_room(sched) &&
-	       sched->clients[sched->timers].node[SCHED_NODE_TIMER].key <= sched->now_ns)
-		on_timer(sched, sched->timers);
+	for (uint32_t n = 0; n < TIMERS_MAX && act_has_room(sched); n++) {
+		uint32_t client = sched->timers;
+
+		if (client == SCHED_NONE ||
+		    sched->clients[client].node[SCHED_NODE_TIMER].key > sched->now_ns)
+			break;
+		on_timer(sched, client);
+	}
 	for (uint32_t i = 0; i < SCHED_GPUS_MAX; i++) {
 		if (sched->gpus[i].wake_ns <= sched->now_ns)
 			sched->gpus[i].is_dirty = true;

@@ -52,27 +52,22 @@ static inline int rig_step(struct rig *rig, struct sched_event event)
 	if (r)
 		assert_int_equal(actions.n, 0);
 	rig_collect(rig, &actions);
+	for (uint32_t i = 0; i < actions.n; i++) {
+		if (actions.at[i].type == SCHED_ACTION_BEAT && actions.at[i].client != rig->mute)
+			(void)rig_step(rig, (struct sched_event){.type = SCHED_EVENT_ALIVE,
+								 .client = actions.at[i].client});
+	}
 	return r;
 }
 
 /* Goes to time, with every SCHED_EVENT_TIME that is due on the way. */
 static inline void rig_at(struct rig *rig, uint64_t time)
 {
-	uint32_t from;
-
 	assert_true(time >= rig->now);
 	while (sched_deadline(&rig->sched) <= time) {
 		if (rig->now < sched_deadline(&rig->sched))
 			rig->now = sched_deadline(&rig->sched);
-		from = rig->n;
 		assert_int_equal(rig_step(rig, (struct sched_event){.type = SCHED_EVENT_TIME}), 0);
-		for (uint32_t i = from; i < rig->n; i++) {
-			if (rig->did[i].type == SCHED_ACTION_BEAT &&
-			    rig->did[i].client != rig->mute)
-				(void)rig_step(rig,
-					       (struct sched_event){.type = SCHED_EVENT_ALIVE,
-								    .client = rig->did[i].client});
-		}
 	}
 	rig->now = time;
 }

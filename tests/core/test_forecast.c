@@ -70,7 +70,16 @@ static void those_in_the_way_hear_before_anybody_waits(void **state)
 	assert_null(rig_did(&rig, 0, SCHED_ACTION_DROP));
 }
 
-static void no_signs_of_life_are_asked_for(void **state)
+static uint32_t n_beats(uint32_t client)
+{
+	uint32_t n = 0;
+
+	for (uint32_t i = 0; i < rig.n; i++)
+		n += rig.did[i].client == client && rig.did[i].type == SCHED_ACTION_BEAT;
+	return n;
+}
+
+static void a_sign_of_life_is_asked_for_with_it_and_not_again(void **state)
 {
 	(void)state;
 	rig.config.heartbeat_ns = S;
@@ -81,8 +90,42 @@ static void no_signs_of_life_are_asked_for(void **state)
 		rig_at(&rig, rig.now + S);
 	}
 	assert_true(n_told(0) > 0);
-	assert_null(rig_did(&rig, 0, SCHED_ACTION_BEAT));
-	assert_null(rig_did(&rig, 1, SCHED_ACTION_BEAT));
+	assert_int_equal(n_beats(0), n_told(0));
+	assert_int_equal(n_beats(1), 0);
+}
+
+/* It comes and goes for days, and one of the programs is stopped and reads nothing. */
+static void who_hears_nothing_is_told_nothing_more(void **state)
+{
+	struct sched_memory memory;
+
+	(void)state;
+	begin(60);
+	for (int is_mute = 1; is_mute >= 0; is_mute--) {
+		rig.mute = is_mute ? 0 : SCHED_NONE;
+		if (!is_mute)
+			assert_int_equal(
+				rig_step(&rig, (struct sched_event){.type = SCHED_EVENT_ALIVE}), 0);
+		rig_clear(&rig);
+		for (int i = 0; i < 20; i++) {
+			grow(1, 15);
+			rig_at(&rig, rig.now + 10 * S);
+			memory = rig.clients[1].memory;
+			memory.resident -= 15 * GIB;
+			assert_int_equal(
+				rig_step(&rig,
+					 (struct sched_event){.type = SCHED_EVENT_MEMORY,
+							      .client = 1,
+							      .epoch = rig.clients[1].epoch,
+							      .budget = rig.clients[1].budget -
+									15 * GIB,
+							      .memory = memory}),
+				0);
+			rig_at(&rig, rig.now + 10 * S);
+		}
+		assert_int_equal(n_told(0), is_mute ? 2 : 40); /* and that it is over */
+		assert_int_equal(n_beats(0), is_mute ? 1 : 20);
+	}
 }
 
 static void it_is_called_off_when_nobody_grows_any_more(void **state)
@@ -319,7 +362,8 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		T(those_in_the_way_hear_before_anybody_waits),
-		T(no_signs_of_life_are_asked_for),
+		T(a_sign_of_life_is_asked_for_with_it_and_not_again),
+		T(who_hears_nothing_is_told_nothing_more),
 		T(it_is_called_off_when_nobody_grows_any_more),
 		T(it_is_called_off_when_there_is_room_again),
 		T(who_has_left_wants_nothing_any_more),

@@ -546,6 +546,31 @@ static void where_one_goes_on_nobody_is_refused(void **state)
 	assert_int_equal(stops_fail_until(3 * rig.config.wait_bound_ns), 2);
 }
 
+/* Nothing is sent for a bound that begins anew, so it is not the actions that end a step. */
+static void bounds_that_end_together_are_seen_to_in_several_steps(void **state)
+{
+	uint64_t bound_ns = rig.now + rig.config.wait_bound_ns;
+	uint32_t n, n_before = 0, n_steps = 0;
+
+	(void)state;
+	rig_run(&rig, 0, 50);
+	rig_run(&rig, 1, 50);
+	for (uint32_t i = 2; i < 130; i++)
+		rig_start(&rig, i, 60);
+	assert_int_equal(stops_fail_until(bound_ns - S), 2);
+	rig_at(&rig, bound_ns - 1);
+	rig.now = bound_ns;
+	do {
+		n = 0;
+		for (uint32_t i = 2; i < 130; i++)
+			n += rig.clients[i].bound_ns == bound_ns;
+		assert_true(n_steps == 0 ? n == 128 : n_before - n <= 32);
+		n_before = n;
+		assert_int_equal(rig_step(&rig, (struct sched_event){.type = SCHED_EVENT_TIME}), 0);
+	} while (n > 0 && ++n_steps < 64);
+	assert_in_range(n_steps, 4, 63);
+}
+
 /*
  * A report that crosses the DROP counts promised bytes twice. For that moment the one that
  * comes is larger than what the others leave, and would come to have all that there is;
@@ -612,6 +637,7 @@ int main(void)
 		T(a_stop_that_fails_goes_on_waiting_for_memory),
 		T(where_all_wait_and_nothing_can_move_one_is_refused),
 		T(where_one_goes_on_nobody_is_refused),
+		T(bounds_that_end_together_are_seen_to_in_several_steps),
 		T(one_too_large_for_a_moment_gets_no_more_than_there_is),
 #undef T
 	};

@@ -480,6 +480,29 @@ static void what_was_found_for_an_slo_goes_with_it(void **state)
 	assert_true(rig_slice(&rig, BE) > rig.config.be_slice_us);
 }
 
+/* It may be silent for ever, and another one has an SLO of its own all the time. */
+static void what_was_found_for_an_slo_goes_when_its_owner_falls_silent(void **state)
+{
+	const struct share_pid *pid = &rig.share.gpus[0].pid;
+	uint64_t us;
+
+	(void)state;
+	node(SHARE_RULE_FEEDBACK, 5000, SHARE_CLASS_NORMAL);
+	rig.config.lc_max_percent = 100;
+	assert_int_equal(rig_config(&rig), 0);
+	join(LC2, SHARE_CLASS_CRITICAL, 50000);
+	us = burst_of(10);
+	assert_true(us > rig.config.be_slice_us);
+	rig_does(&rig, LC2, SHARE_ACTIVITY_BEGIN, 0);
+	rig_in(&rig, rig.config.active_ns - 1);
+	assert_int_equal(pid->slo_us, 5000);
+	rig_in(&rig, 1);
+	assert_int_equal(rig_slice(&rig, BE), rig.config.be_slice_us);
+	rig_does(&rig, LC2, SHARE_ACTIVITY_END, 200 * MS);
+	assert_int_equal(pid->slo_us, 50000);
+	assert_int_equal(rig_slice(&rig, BE), 100);
+}
+
 static void a_rule_that_there_is_not_is_refused(void **state)
 {
 	(void)state;
@@ -509,6 +532,7 @@ int main(void)
 		TEST(bursts_that_hold_or_are_alone_tell_nothing),
 		TEST(the_shortest_slo_counts_until_nobody_is_there),
 		TEST(what_was_found_for_an_slo_goes_with_it),
+		TEST(what_was_found_for_an_slo_goes_when_its_owner_falls_silent),
 		TEST(a_rule_that_there_is_not_is_refused),
 	};
 

@@ -307,6 +307,58 @@ static void a_hint_holds_just_before_its_time_and_ends_by_itself(void **state)
 	assert_int_equal(status.n_hints_missed, 1);
 }
 
+/* It runs again before its time, or begins what was announced while it does not. */
+static void a_hint_outlives_a_stop_that_fails(void **state)
+{
+	struct share_client_status status;
+
+	(void)state;
+	hinted_node();
+	rig_does(&rig, 0, SHARE_ACTIVITY_HINT, 500 * MS);
+	rig_in(&rig, 100 * MS);
+	rig_run(&rig, 0, false);
+	rig_in(&rig, 100 * MS);
+	rig_run(&rig, 0, true);
+	rig_in(&rig, 298 * MS);
+	assert_false(rig_is_held(&rig, 1));
+	rig_in(&rig, 2 * MS);
+	assert_true(rig_is_held(&rig, 1));
+	rig_burst(&rig, 0, MS);
+	/* It waited for longer than it prepared: nothing is learned of that. */
+	share_client_status(&rig.share, 0, &status);
+	assert_int_equal(status.prepare_ns, 500 * MS);
+	rig_does(&rig, 0, SHARE_ACTIVITY_HINT, 5 * MS);
+	rig_run(&rig, 0, false);
+	rig_in(&rig, 60 * S);
+	rig_does(&rig, 0, SHARE_ACTIVITY_BEGIN, 0);
+	rig_run(&rig, 0, true);
+	rig_does(&rig, 0, SHARE_ACTIVITY_END, MS);
+	rig_does(&rig, 0, SHARE_ACTIVITY_HINT, 5 * MS);
+	rig_run(&rig, 0, false);
+	rig_in(&rig, 60 * S);
+	rig_run(&rig, 0, true);
+	rig_burst(&rig, 0, MS);
+	share_client_status(&rig.share, 0, &status);
+	assert_int_equal(status.prepare_ns, 500 * MS);
+}
+
+/* Who is active has its others held in turns, and this one has done nothing. */
+static void a_hint_that_is_called_off_in_time_makes_nobody_active(void **state)
+{
+	(void)state;
+	hinted_node();
+	rig_in(&rig, 2 * S);
+	rig_does(&rig, 0, SHARE_ACTIVITY_HINT, 500 * MS);
+	rig_in(&rig, MS);
+	rig_does(&rig, 0, SHARE_ACTIVITY_HINT, 0);
+	assert_int_equal(rig.share.gpus[0].n_active[SHARE_CLASS_CRITICAL], 0);
+	rig_does(&rig, 0, SHARE_ACTIVITY_HINT, 5 * MS);
+	rig_in(&rig, 5 * MS);
+	assert_true(rig_is_held(&rig, 1));
+	rig_does(&rig, 0, SHARE_ACTIVITY_HINT, 0);
+	assert_int_equal(rig.share.gpus[0].n_active[SHARE_CLASS_CRITICAL], 1);
+}
+
 static void a_hint_s_hold_begins_as_early_as_the_slower_ones_took(void **state)
 {
 	struct share_gpu *g = &rig.share.gpus[0];
@@ -1100,6 +1152,8 @@ int main(void)
 		TEST(what_is_learned_of_hints_is_in_the_status),
 		TEST(hints_can_be_forbidden),
 		TEST(a_hint_holds_just_before_its_time_and_ends_by_itself),
+		TEST(a_hint_outlives_a_stop_that_fails),
+		TEST(a_hint_that_is_called_off_in_time_makes_nobody_active),
 		TEST(a_hint_s_hold_begins_as_early_as_the_slower_ones_took),
 		TEST(what_is_best_is_decided_when_both_were_seen),
 		TEST(announced_bursts_and_others_are_learned_of_apart),

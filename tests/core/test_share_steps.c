@@ -12,6 +12,7 @@
 #include <string.h>
 
 #define N        500u /* clients */
+#define LOOKS    48u  /* as touch.c has it */
 #define STEP_MAX 300u /* clients that one step may change: with those beside them in lists */
 
 static int counted_step(struct share *share, const struct share_event *event,
@@ -241,6 +242,47 @@ static void all_are_told_while_the_queue_moves(void **state)
 	assert_true(n >= 8);
 }
 
+/*
+ * Who has the turn is the last one, and all but it have been looked at, when it gets the turn once
+ * more, which makes it the last one again.
+ */
+static void who_keeps_the_turn_is_told_as_all(void **state)
+{
+	struct share_event time = {.type = SHARE_EVENT_TIME};
+	const struct share_gpu *g = &rig.share.gpus[0];
+	uint32_t holder, n = 0;
+
+	(void)state;
+	busy_node();
+	rig.config.turn_ns = MS;
+	assert_int_equal(rig_config(&rig), 0);
+	rig_busy(&rig, LC);
+	rig_in(&rig, 0);
+	holder = g->turn;
+	for (uint32_t i = 1; i < N; i++) {
+		if (i == holder)
+			continue;
+		rig_idle(&rig, i);
+		if (g->running.n % LOOKS != 1) /* else no step ends before the last one */
+			rig_run(&rig, i, false);
+	}
+	rig_in(&rig, 0);
+	for (uint32_t i = 0; i < N; i++)
+		rig.at[i].is_mute = true; /* each answer is a step that looks at more of them */
+	rig.config.be_slice_us = 777;
+	assert_int_equal(rig_config(&rig), 0);
+	while (g->sweep_at != holder) {
+		assert_true(share_deadline(&rig.share) <= rig.now && ++n < N);
+		assert_int_equal(rig_step(&rig, time), 0);
+	}
+	assert_true(g->turn == holder && g->running.last == holder && g->running.first == LC);
+	rig.now += g->turn_left_ns;
+	rig_run(&rig, rig.clients[g->running.first].link[SHARE_LINK_RUNNING].next, false);
+	assert_int_equal(g->turn, holder);
+	rig_in(&rig, 0);
+	assert_int_equal(rig_slice(&rig, holder), 777);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -252,6 +294,7 @@ int main(void)
 		cmocka_unit_test(the_end_of_all_work_at_once),
 		cmocka_unit_test(the_silence_of_all),
 		cmocka_unit_test(all_are_told_while_the_queue_moves),
+		cmocka_unit_test(who_keeps_the_turn_is_told_as_all),
 	};
 
 	return cmocka_run_group_tests_name("steps", tests, NULL, NULL);

@@ -319,6 +319,19 @@ def test_the_config_file_is_read(tmp_path):
         nvshare.GPUScheduler(config_file=tmp_path / "none")
 
 
+def test_of_a_config_file_with_an_error_nothing_is_claimed(tmp_path, monkeypatch):
+    claimed = []
+    monkeypatch.setattr(_calls, "_claim", lambda *args: claimed.append(args))
+    path = tmp_path / "gpu.yaml"
+    path.write_text("weight: 200\npriority: high\nslo_ms: fast\n")
+    with pytest.raises(ValueError, match="config_file: .*gpu.yaml:3: slo_ms: "):
+        nvshare.GPUScheduler(config_file=path)
+    assert not claimed
+    path.write_text("weight: 200\npriority: high\nslo_ms: 2.5\n")
+    nvshare.GPUScheduler(config_file=path)
+    assert [args[1] for args in claimed] == [200, Priority.HIGH, 2500]
+
+
 def names_in(known, path=""):
     """Of all that a section may have, as a warning shows them."""
     if isinstance(known, list):

@@ -102,6 +102,8 @@ void hark_refresh(struct share *share, uint32_t client)
 	uncount(share, client);
 	c->part = part;
 	count(share, client);
+	if (old.is_active && !part.is_active)
+		pace_forget(share, c); /* others' SLOs count while it is silent */
 	if (part.is_bursting && !old.is_bursting && g->n_bursting == 1 && !c->is_request)
 		usage_burst_begins(share, c->gpu);
 	if (old.is_bursting && !part.is_bursting && g->n_bursting == 0)
@@ -134,7 +136,6 @@ void hark_stop(struct share *share, uint32_t client)
 	c->linger_ns = SHARE_NO_DEADLINE;
 	c->burst_end_ns = SHARE_NO_DEADLINE;
 	c->hint_ns = SHARE_NO_DEADLINE;
-	predict_cancel(&c->predict);
 	hark_refresh(share, client);
 }
 
@@ -154,6 +155,8 @@ static void on_begin(struct share *share, struct share_client *c, uint64_t value
 	struct share_gpu *g = &share->gpus[c->gpu];
 	uint64_t error_ns;
 
+	if (!c->is_let_in)
+		predict_cancel(&c->predict); /* waiting is no preparing */
 	if (predict_begin(&c->predict, &share->config, share->now_ns, &error_ns))
 		g->hint_error_ns =
 			g->hint_error_ns ? (g->hint_error_ns * 7 + error_ns * 3) / 10 : error_ns;
@@ -179,11 +182,14 @@ static void begin_hint(struct share *share, struct share_client *c)
 
 static void end_hint(struct share *share, struct share_client *c)
 {
+	bool was_hinted = c->is_hinted;
+
 	share->gpus[c->gpu].n_hints_missed++;
 	c->is_hinted = false;
 	c->is_armed = false;
 	c->hint_ns = SHARE_NO_DEADLINE;
-	linger(share, c);
+	if (was_hinted)
+		linger(share, c);
 }
 
 /*
@@ -213,6 +219,14 @@ static void plan_hint(struct share *share, struct share_client *c)
 		begin_hint(share, c);
 }
 
+static void plan_hint_or_forget(struct share *share, struct share_client *c)
+{
+	if (c->claim.class == SHARE_CLASS_CRITICAL && predict_is_ahead(&c->predict, share->now_ns))
+		plan_hint(share, c);
+	else
+		predict_cancel(&c->predict);
+}
+
 /* That it is over is seen some time after its last work; the next may be announced by then. */
 static void end_burst(struct share *share, struct share_client *c)
 {
@@ -223,10 +237,17 @@ static void end_burst(struct share *share, struct share_client *c)
 	c->burst_end_ns = SHARE_NO_DEADLINE;
 	if (was_at_work)
 		linger(share, c);
-	if (c->claim.class == SHARE_CLASS_CRITICAL && predict_is_ahead(&c->predict, share->now_ns))
-		plan_hint(share, c);
-	else
-		predict_cancel(&c->predict);
+	plan_hint_or_forget(share, c);
+}
+
+void hark_run(struct share *share, uint32_t client)
+{
+	struct share_client *c = &share->clients[client];
+
+	c->is_let_in = true;
+	if (!c->is_bursting)
+		plan_hint_or_forget(share, c);
+	hark_refresh(share, client);
 }
 
 /* That it has is known some time later. */

@@ -15,6 +15,9 @@ enum share_class hark_class(const struct share *share, const struct share_claim 
 /* Counts client as what it is now; it is touched, and its GPU is planned anew. */
 void hark_refresh(struct share *share, uint32_t client);
 
+/* It runs from now on. What it announced before, and is still to come, counts. */
+void hark_run(struct share *share, uint32_t client);
+
 /* It does not run any more: whatever it did is over. */
 void hark_stop(struct share *share, uint32_t client);
 

@@ -207,12 +207,10 @@ static int on_run(struct share *share, const struct share_event *event)
 
 	if (event->running == c->is_let_in)
 		return 0;
-	if (event->running) {
-		c->is_let_in = true;
-		hark_refresh(share, event->client);
-	} else {
+	if (event->running)
+		hark_run(share, event->client);
+	else
 		hark_stop(share, event->client);
-	}
 	return 0;
 }
 

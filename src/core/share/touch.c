@@ -45,15 +45,18 @@ void touch_all(struct share *share, uint32_t gpu)
 	share->gpus[gpu].n_sweep = share->gpus[gpu].running.n;
 }
 
-/* It may be looked at once more than it needs to be; nobody is left out. */
+/* It may be looked at once more than it needs to be, and so may the first; nobody is left out. */
 void touch_moves(struct share *share, uint32_t client)
 {
 	struct share_client *c = &share->clients[client];
 	struct share_gpu *g = &share->gpus[c->gpu];
 
+	if (g->n_sweep == 0)
+		return;
 	if (g->sweep_at == client)
 		g->sweep_at = c->link[SHARE_LINK_RUNNING].next;
-	g->n_sweep += g->n_sweep > 0;
+	g->n_sweep++;
+	touch(share, client); /* after the last there is no next one: then this is not swept */
 }
 
 bool touch_is_pending(const struct share *share)

@@ -10,14 +10,14 @@ node, and is set where nvshare-scheduler is started, or has no counterpart.
 
 import re
 
-from . import _calls, _library
+from . import _calls, _check, _library
 
-# Of this program.
+# Of this program: what a value is as text, whether it may be, and who is told.
 _SETTINGS = {
-    "priority": _calls.set_priority,
-    "weight": lambda text: _calls.set_weight(int(text)),
-    "slo_ms": lambda text: _calls.set_slo(float(text)),
-    "compute_limit": lambda text: _calls.set_compute_limit(int(text)),
+    "priority": (str, _check.priority, _calls.set_priority),
+    "weight": (int, _check.weight, _calls.set_weight),
+    "slo_ms": (float, _check.slo_us, _calls.set_slo),
+    "compute_limit": (int, _check.compute_limit, _calls.set_compute_limit),
 }
 
 _IS = {
@@ -45,8 +45,8 @@ _NODE = {
             "min_prep_time_us": (_NUMBER, "NVSHARE_HINT_MIN_PREPARE_US"),
         },
         "resources": {
-            "max_context_memory_mb": (_NUMBER, None),
-            "max_concurrent_contexts": (_NUMBER, None),
+            "max_context_memory_mb": (_NUMBER, "NVSHARE_CONTEXT_MEMORY_MAX"),
+            "max_concurrent_contexts": (_NUMBER, "NVSHARE_CONTEXTS_MAX"),
         },
         "scheduling": {
             "policy": (_POLICY, "NVSHARE_POLICY"),
@@ -176,12 +176,18 @@ def _warn(path, left_out):
 
 
 def apply(path):
-    """All of it is read before any is set."""
+    """All of it is read and checked before any is set; what the scheduler refuses ends it half way."""
     reader = _Reader(path)
     reader.read()
+    claims = []
     for where, name, text in reader.settings:
+        convert, check, claim = _SETTINGS[name]
         try:
-            _SETTINGS[name](text)
+            value = convert(text)
+            check(value)
         except ValueError as error:
             raise ValueError(f"config_file: {where}: {name}: {error}") from None
+        claims.append((claim, value))
+    for claim, value in claims:
+        claim(value)
     _warn(path, reader.left_out)
