@@ -239,6 +239,8 @@ static inline int world_step(struct world *world, struct sched_event *event)
 					.due_ms = a->due_ms};
 
 		world_note(world, a);
+		if (a->type == SCHED_ACTION_BUDGET)
+			before.is_blocked[a->client] = false; /* it has what it waited for */
 		if (a->type == SCHED_ACTION_DROP && a->grant)
 			world_check_stop(world, a->client, &before);
 		/* More than the card: it may try to run with what it owns, and nothing more. */

@@ -14,12 +14,15 @@ struct world_before {
 	bool is_blocked[WORLD_PROCS]; /* runs, and waits for memory, as far as the core knows */
 	uint32_t n_free[WORLD_GPUS];  /* run, and do not wait */
 	uint32_t n_on[WORLD_GPUS];    /* run, stop or come */
+	uint32_t joining;             /* is it, and has run until now, without a scheduler */
 };
 
 static inline void world_look(const struct world *world, const struct sched_event *event,
 			      struct world_before *ret_before)
 {
-	*ret_before = (struct world_before){0};
+	*ret_before = (struct world_before){.joining = SCHED_NONE};
+	if (event->type == SCHED_EVENT_JOIN)
+		ret_before->joining = event->client;
 	if (event->type == SCHED_EVENT_JOIN)
 		ret_before->n_on[event->gpu] += event->running;
 	for (uint32_t p = 0; p < WORLD_PROCS; p++) {
@@ -84,6 +87,9 @@ static inline void world_check_stop(struct world *world, uint32_t p,
 	 * because one was hung, or did not stop.
 	 */
 	if (fit_exclusive(&world->sched) && before->n_on[c->gpu] > 1)
+		return;
+	/* It comes back with more than there is room for now. */
+	if (before->joining == p)
 		return;
 	if (world_has_critical(world, c->gpu, before))
 		return;
