@@ -56,10 +56,11 @@ static void an_eviction_goes_on_as_others_give(void **state)
 	fake.on_await_host = more_the_third_time;
 	assert_int_equal(pager_evict(0, UINT64_MAX, false, &move), NVSHARE_OUTCOME_SUCCESS);
 	assert_int_equal(move.bytes, 16 * MIB);
-	assert_int_equal(n_awaited, 3);
+	assert_int_equal(n_awaited, 4);
 	/* At once, and of what is left, with nothing that could be given for it. */
 	assert_int_equal(lacked[0], 8 * MIB);
 	assert_int_equal(lacked[1], 8 * MIB);
+	assert_int_equal(lacked[3], 0); /* what is lacking next is news */
 	assert_int_equal(pager_restore(0, &move), NVSHARE_OUTCOME_SUCCESS);
 	verify(a, 8 * MIB, 1);
 	verify(b, 4 * MIB, 2);

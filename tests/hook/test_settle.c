@@ -113,6 +113,22 @@ static void after_one_has_left_the_others_are_looked_at_again(void **state)
 	assert_true(look_at(seen(2, 1, true)));
 }
 
+static void who_walks_through_a_graph_is_waited_for_to_the_end(void **state)
+{
+	struct settle_sight sight = seen(1, 0, true);
+
+	(void)state;
+	sight.guest.is_walking = true;
+	for (int i = 0; i < 4; i++) {
+		assert_false(look_at(sight));
+		assert_false(look_at(sight));
+		sight.cpu_ns += 2 * SETTLE_CPU_NS;
+		sight.state = i % 2 ? SETTLE_RUNNABLE : SETTLE_ASLEEP;
+	}
+	assert_false(settle_look(&settle, NULL, 0)); /* it has just left */
+	assert_true(settle_look(&settle, NULL, 0));
+}
+
 static void another_visit_of_the_same_thread_is_another(void **state)
 {
 	struct settle_sight again = seen(1, 0, true);
@@ -131,6 +147,7 @@ struct guest {
 	pid_t tid;
 	bool is_spinning;
 	bool is_marked; /* instead of inside */
+	bool is_walking;
 	uint32_t is_inside, may_leave;
 	int pipe[2];
 };
@@ -140,6 +157,8 @@ static void *visit(void *arg)
 	struct guest *guest = arg;
 	char byte;
 
+	if (guest->is_walking)
+		gate_begin_walk();
 	guest->is_marked ? gate_mark() : gate_enter();
 	guest->tid = gettid();
 	__atomic_store_n(&guest->is_inside, 1, __ATOMIC_SEQ_CST);
@@ -150,6 +169,8 @@ static void *visit(void *arg)
 		(void)!read(guest->pipe[0], &byte, 1);
 	}
 	guest->is_marked ? gate_unmark() : gate_leave();
+	if (guest->is_walking)
+		gate_end_walk();
 	return NULL;
 }
 
@@ -218,6 +239,31 @@ static void who_is_marked_is_seen_and_does_not_keep_the_gate_from_being_quiet(vo
 	gate_unmark();
 }
 
+static void one_that_walks_does_not_settle_before_it_leaves(void **state)
+{
+	struct guest sleeper = {.is_walking = true},
+		     spinner = {.is_walking = true, .is_spinning = true};
+	struct gate_guest guest;
+
+	(void)state;
+	enter(&sleeper);
+	assert_int_equal(gate_guests(&guest, 1), 1);
+	assert_true(guest.is_walking);
+	assert_false(settle_wait(20 * CLOCK_NS_PER_MS));
+	enter(&spinner);
+	leave(&sleeper);
+	assert_false(settle_wait(20 * CLOCK_NS_PER_MS));
+	leave(&spinner);
+	assert_true(settle_wait(0));
+	/* Not so the next visit. */
+	gate_begin_walk();
+	gate_end_walk();
+	sleeper = (struct guest){0};
+	enter(&sleeper);
+	assert_true(settle_wait(PATIENCE_NS));
+	leave(&sleeper);
+}
+
 static void more_than_can_be_watched_never_settle(void **state)
 {
 	static struct guest guests[SETTLE_MAX + 1];
@@ -279,10 +325,12 @@ int main(void)
 		cmocka_unit_test_setup(who_was_awake_between_two_sleeps_is_not, forget),
 		cmocka_unit_test_setup(who_waits_in_the_kernel_is_through_in_the_end, forget),
 		cmocka_unit_test_setup(after_one_has_left_the_others_are_looked_at_again, forget),
+		cmocka_unit_test_setup(who_walks_through_a_graph_is_waited_for_to_the_end, forget),
 		cmocka_unit_test_setup(another_visit_of_the_same_thread_is_another, forget),
 		cmocka_unit_test(an_empty_gate_has_settled),
 		cmocka_unit_test(one_that_sleeps_and_one_that_computes_settle),
 		cmocka_unit_test(who_is_marked_is_seen_and_does_not_keep_the_gate_from_being_quiet),
+		cmocka_unit_test(one_that_walks_does_not_settle_before_it_leaves),
 		cmocka_unit_test(more_than_can_be_watched_never_settle),
 		cmocka_unit_test(the_child_of_a_fork_has_its_own_number),
 	};

@@ -276,13 +276,17 @@ static void tell_lack(struct agent_link *link, uint64_t moved, uint64_t lacked)
 	}
 }
 
-/* What means nothing to the lease. Anything else waits until the eviction has ended. */
+/*
+ * What means nothing to the lease. Anything else waits until the eviction has ended, but for what
+ * is told to all at any time, behind which that there is host memory again would not be heard.
+ */
 static bool hear_beside_eviction(struct agent_link *link)
 {
 	bool has_any = false;
 
 	while (agent_link_receive_if(link, NVSHARE_MSG_HOST_MEMORY) ||
 	       agent_link_receive_if(link, NVSHARE_MSG_WAIT_FOR_MEM) ||
+	       agent_link_receive_if(link, NVSHARE_MSG_SET_SHARE) ||
 	       agent_link_receive_if(link, NVSHARE_MSG_HEARTBEAT) ||
 	       agent_link_receive_if(link, NVSHARE_MSG_PING))
 		has_any = true;
@@ -361,6 +365,7 @@ static void prepare(struct agent_link *link, const struct lease_action *action)
 {
 	link->is_watched = action->due_ms > 0;
 	link->is_near = !link->is_watched && action->bytes;
+	link->ahead_bytes = action->bytes;
 	if (!link->is_watched)
 		agent_halt_touch(link, action->bytes);
 	else if (action->bytes)

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
- * Generated bodies. GATE, COPY: wait for the GPU, then forward. CONTROL: forward, but not
- * while the program is frozen. All three ask for room and try again when the driver lacked
+ * Generated bodies. GATE, WALK, COPY: wait for the GPU, then forward. CONTROL: forward, but not
+ * while the program is frozen. All of these ask for room and try again when the driver lacked
  * memory, which it takes by itself: code is loaded at the first launch, a new stream has
  * queues. LOCK: forward, but not while the program is frozen.
  */
@@ -14,7 +14,7 @@
 #include "hook/table/hooks.h"
 
 #define HOOK_BODY_OWN(symbol, params, args)
-#define HOOK_BODY_ENTER(enter, symbol, params, args)                                           \
+#define HOOK_BODY_ENTER(enter, leave, symbol, params, args)                                    \
 	CUresult symbol params                                                                 \
 	{                                                                                      \
 		CUresult(*real) params = __atomic_load_n(&cuda_real.symbol, __ATOMIC_RELAXED); \
@@ -26,12 +26,28 @@
 		res = real args;                                                               \
 		if (res == CUDA_ERROR_OUT_OF_MEMORY)                                           \
 			ROOM_RETRY(res, real args);                                            \
-		gate_leave();                                                                  \
+		leave();                                                                       \
 		return res;                                                                    \
 	}
 
-#define HOOK_BODY_GATE(symbol, params, args) HOOK_BODY_ENTER(gate_enter, symbol, params, args)
-#define HOOK_BODY_COPY(symbol, params, args) HOOK_BODY_ENTER(gate_enter_copy, symbol, params, args)
+static void enter_walk(void)
+{
+	gate_begin_walk();
+	gate_enter();
+}
+
+static void leave_walk(void)
+{
+	gate_leave();
+	gate_end_walk();
+}
+
+#define HOOK_BODY_GATE(symbol, params, args) \
+	HOOK_BODY_ENTER(gate_enter, gate_leave, symbol, params, args)
+#define HOOK_BODY_COPY(symbol, params, args) \
+	HOOK_BODY_ENTER(gate_enter_copy, gate_leave, symbol, params, args)
+#define HOOK_BODY_WALK(symbol, params, args) \
+	HOOK_BODY_ENTER(enter_walk, leave_walk, symbol, params, args)
 
 /* Once room was made for it, the call is inside the gate: nobody is to take the room away. */
 #define HOOK_BODY_CONTROL(symbol, params, args)                                                \

@@ -106,7 +106,7 @@ static CUresult instantiate_plain(const struct graph_call *call, CUgraphExec *ex
 	return res;
 }
 
-static CUresult instantiate(const struct graph_call *call, CUgraphExec *exec, CUgraph graph)
+static CUresult instantiate_charged(const struct graph_call *call, CUgraphExec *exec, CUgraph graph)
 {
 	struct charge charge;
 	uint64_t bytes;
@@ -125,6 +125,16 @@ static CUresult instantiate(const struct graph_call *call, CUgraphExec *exec, CU
 	while (charge_again(&charge, res));
 	charge_end(&charge, res, LEDGER_GRAPH,
 		   res == CUDA_SUCCESS ? (uint64_t)(uintptr_t)*exec : 0);
+	return res;
+}
+
+static CUresult instantiate(const struct graph_call *call, CUgraphExec *exec, CUgraph graph)
+{
+	CUresult res;
+
+	gate_begin_walk();
+	res = instantiate_charged(call, exec, graph);
+	gate_end_walk();
 	return res;
 }
 
@@ -217,10 +227,12 @@ CUresult cuGraphAddNode(CUgraphNode *phGraphNode, CUgraph hGraph, const CUgraphN
 	if (!cuda_real.cuGraphAddNode)
 		return CUDA_ERROR_NOT_FOUND;
 	see_node(nodeParams);
+	gate_begin_walk();
 	gate_enter();
 	res = cuda_real.cuGraphAddNode(phGraphNode, hGraph, dependencies, numDependencies,
 				       nodeParams);
 	gate_leave();
+	gate_end_walk();
 	return res;
 }
 
@@ -233,9 +245,11 @@ CUresult cuGraphAddNode_v2(CUgraphNode *phGraphNode, CUgraph hGraph,
 	if (!cuda_real.cuGraphAddNode_v2)
 		return CUDA_ERROR_NOT_FOUND;
 	see_node(nodeParams);
+	gate_begin_walk();
 	gate_enter();
 	res = cuda_real.cuGraphAddNode_v2(phGraphNode, hGraph, dependencies, dependencyData,
 					  numDependencies, nodeParams);
 	gate_leave();
+	gate_end_walk();
 	return res;
 }

@@ -58,6 +58,7 @@ static void gate_on_thread_end(void *arg)
 	gate_self.depth = 0;
 	__atomic_store_n(&slot->inside, GATE_OUTSIDE, __ATOMIC_RELEASE);
 	__atomic_store_n(&slot->n_marks, 0, __ATOMIC_RELEASE);
+	__atomic_store_n(&slot->n_walks, 0, __ATOMIC_RELEASE);
 	__atomic_store_n(&slot->is_owned, 0, __ATOMIC_RELEASE);
 }
 
@@ -246,6 +247,23 @@ void gate_unmark(void)
 	__atomic_store_n(&slot->n_marks, slot->n_marks - 1, __ATOMIC_RELEASE);
 }
 
+/* Before it enters, so that whoever sees it inside sees this, too. */
+void gate_begin_walk(void)
+{
+	struct gate_slot *slot = gate_self.slot;
+
+	if (!slot)
+		slot = gate_claim_slot();
+	__atomic_store_n(&slot->n_walks, slot->n_walks + 1, __ATOMIC_RELAXED);
+}
+
+void gate_end_walk(void)
+{
+	struct gate_slot *slot = gate_self.slot;
+
+	__atomic_store_n(&slot->n_walks, slot->n_walks - 1, __ATOMIC_RELAXED);
+}
+
 /* ---- the agent's side ----------------------------------------------------- */
 
 void gate_set(enum gate_state state)
@@ -289,6 +307,7 @@ size_t gate_guests(struct gate_guest *ret, size_t n_max)
 				.tid = __atomic_load_n(&slot->tid, __ATOMIC_RELAXED),
 				.n_visits = __atomic_load_n(&slot->n_entered, __ATOMIC_RELAXED) +
 					    __atomic_load_n(&slot->n_marked, __ATOMIC_RELAXED),
+				.is_walking = __atomic_load_n(&slot->n_walks, __ATOMIC_RELAXED) > 0,
 			};
 		n++;
 	}
@@ -366,6 +385,7 @@ void gate_after_fork_child(void)
 			continue;
 		slot->inside = GATE_OUTSIDE;
 		slot->n_marks = 0;
+		slot->n_walks = 0;
 		slot->is_owned = 0;
 	}
 	if (gate_self.slot)

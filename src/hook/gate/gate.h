@@ -66,10 +66,18 @@ bool gate_quiet(void); /* no thread but the caller's is inside */
 void gate_mark(void);
 void gate_unmark(void);
 
+/*
+ * Around a visit in which the driver looks addresses up to the end, as it walks through a graph.
+ * Any thread, nested.
+ */
+void gate_begin_walk(void);
+void gate_end_walk(void);
+
 /* One visit of a thread. */
 struct gate_guest {
 	pid_t tid;
 	uint64_t n_visits; /* with this one */
+	bool is_walking;
 };
 
 /* Who is inside or marked but the caller: how many, of which at most n_max are written. */

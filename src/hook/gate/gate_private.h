@@ -21,6 +21,7 @@ struct gate_slot {
 	uint32_t n_marks;
 	uint64_t n_entered; /* goes on growing with the next owner */
 	uint64_t n_marked;  /* the same */
+	uint32_t n_walks;
 } __attribute__((aligned(64)));
 
 #define GATE_CHUNK_SLOTS 63 /* with the link, a page */

@@ -30,6 +30,8 @@ static size_t find(const struct settle *settle, const struct gate_guest *guest)
 static bool has_settled(const struct settle_sight *first, const struct settle_sight *last,
 			const struct settle_sight *now)
 {
+	if (now->guest.is_walking)
+		return false;
 	if (now->cpu_ns - first->cpu_ns >= SETTLE_CPU_NS)
 		return true;
 	if (now->state == SETTLE_BLOCKED)

@@ -7,7 +7,8 @@
  * its call has come to the driver, which then looks addresses up that an eviction has
  * unmapped, and the program gets an error. So nothing is unmapped until every thread inside
  * has left, or has had the processor for longer than a call takes to that point, or sleeps:
- * in the driver, that is, for work that does not go on. The same holds for who was about
+ * in the driver, that is, for work that does not go on. Who walks through a graph looks addresses
+ * up to the end, and waits for no work: it has to leave. The same holds for who was about
  * to take a lock of the driver's and to wait for the GPU with it (gate_mark()): one that
  * sleeps has it already, and the pager's probe finds it.
  *

@@ -190,13 +190,14 @@ static void end_out(struct pager_moving *move, CUdevice dev)
 static void wait_for_host(struct pager_moving *move, CUdevice dev, const struct pager_chunk *chunk)
 {
 	uint64_t until_ns = clock_now_ns() + HOST_WAIT_NS;
-	bool is_needed;
+	bool is_needed, has_waited = false;
 
 	pthread_mutex_lock(&pager.lock);
 	is_needed = needs_copy(chunk);
 	pthread_mutex_unlock(&pager.lock);
 	while (is_needed && move->outcome == NVSHARE_OUTCOME_SUCCESS &&
 	       !hostpool_has(chunk->size)) {
+		has_waited = true;
 		end_out(move, dev);
 		(void)transfer_drop(dev);
 		if (agent_is_stopping())
@@ -209,6 +210,9 @@ static void wait_for_host(struct pager_moving *move, CUdevice dev, const struct 
 		if (move->is_frozen && !move->bytes)
 			(void)freeze_extend(HOST_WAIT_NS);
 	}
+	/* That is over: as much that is lacking later on would be no news. */
+	if (has_waited && move->outcome == NVSHARE_OUTCOME_SUCCESS)
+		(void)agent_await_host(dev, move->bytes, hostpool_lacks(move->to_copy), 0);
 }
 
 /*
