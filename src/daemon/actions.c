@@ -104,6 +104,28 @@ static uint64_t second_max(const struct server *server, struct peer *peer)
 	return gpus_second_max(gpu, &peer->share, &limits, &peer->is_second_limited);
 }
 
+/* Others that are told in the same moment hear of what is left: until it is made, or given up. */
+static uint64_t promise_second(struct server *server, struct peer *peer)
+{
+	const struct gpu *gpu = &server->gpus.at[peer->gpu];
+	uint64_t max = second_max(server, peer);
+
+	peer->promised = max < gpu->context_bytes ? max : gpu->context_bytes;
+	server_account(server, peer, peer->share.on_card, peer->share.budget);
+	return max;
+}
+
+/* Not of who hears that nobody waits, or not yet: it makes none. */
+static uint64_t prepare_second(struct server *server, struct peer *peer,
+			       const struct sched_action *action)
+{
+	if (action->due_ms > 0)
+		return promise_second(server, peer);
+	peer->promised = 0;
+	server_account(server, peer, peer->share.on_card, peer->share.budget);
+	return second_max(server, peer);
+}
+
 static void tell_drop(struct server *server, struct peer *peer, const struct sched_action *action)
 {
 	struct nvshare_drop_lock drop = {
@@ -112,7 +134,7 @@ static void tell_drop(struct server *server, struct peer *peer, const struct sch
 		.epoch = action->epoch,
 		.host_others = host_others(server, peer, true),
 		.host_coming = host_coming(server, peer, action->to),
-		.second_max = second_max(server, peer),
+		.second_max = promise_second(server, peer),
 		.charge = action->budget,
 	};
 
@@ -151,7 +173,7 @@ static void tell(struct server *server, struct peer *peer, const struct sched_ac
 				  &(struct nvshare_prepare_swap_out){
 					  action->bytes, action->due_ms,
 					  host_others(server, peer, action->bytes > 0),
-					  second_max(server, peer)});
+					  prepare_second(server, peer, action)});
 		break;
 	case SCHED_ACTION_BEAT:
 		send_beat(server, peer);

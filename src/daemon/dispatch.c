@@ -371,6 +371,7 @@ static void on_released(struct server *server, struct peer *peer,
 	struct sched_actions actions;
 	int r;
 
+	peer->promised = 0;
 	take_memory(server, peer, &released->mem, &event.memory);
 	halts_note(server, peer, released->halt, released->flags);
 	r = step(server, &event, &actions);
@@ -573,6 +574,7 @@ void dispatch_gone(struct server *server, struct peer *peer)
 	host_out(server, peer);
 	peer->mem = (struct nvshare_mem){0};
 	host_in(server, peer);
+	peer->promised = 0;
 	server_account(server, peer, 0, 0);
 	gpu->n_clients--;
 	if (gpu->taker == peer->slot + 1)

@@ -210,6 +210,9 @@ void gpus_account(struct gpu *gpu, const struct gpu_share *before, const struct 
 	gpu->contexts += after->contexts + after->second - before->contexts - before->second;
 	gpu->n_contexts += (after->contexts > 0) + (after->second > 0);
 	gpu->n_contexts -= (before->contexts > 0) + (before->second > 0);
+	gpu->promised += after->promised - before->promised;
+	gpu->n_promised += after->promised > 0;
+	gpu->n_promised -= before->promised > 0;
 	if (gpu->contexts > gpu->contexts_max)
 		gpu->contexts_max = gpu->contexts;
 }
@@ -222,12 +225,15 @@ static uint64_t left_of(uint64_t limit, uint64_t taken)
 uint64_t gpus_second_max(const struct gpu *gpu, const struct gpu_share *share,
 			 const struct gpu_limits *limits, bool *ret_is_limited)
 {
-	uint64_t room = left_of(limits->reserve, gpu->seconds - share->second), max = room;
-	uint64_t left = left_of(limits->bytes, gpu->contexts - share->second);
+	uint64_t others = gpu->promised - share->promised - share->second;
+	uint64_t room = left_of(limits->reserve, gpu->seconds + others), max = room;
+	uint64_t left = left_of(limits->bytes, gpu->contexts + others);
+	uint32_t n =
+		gpu->n_contexts + gpu->n_promised - (share->second > 0) - (share->promised > 0);
 
 	if (limits->bytes && left < max)
 		max = left;
-	if (limits->n && gpu->n_contexts - (share->second > 0) >= limits->n)
+	if (limits->n && n >= limits->n)
 		max = 0;
 	*ret_is_limited = max < room;
 	return max;

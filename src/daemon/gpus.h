@@ -21,11 +21,13 @@ struct gpu {
 	struct nvml_device_st *device; /* NULL: not of NVML */
 	uint64_t total;                /* bytes */
 	uint64_t reported;             /* on the card, by the reports of our clients */
-	uint64_t allowed;       /* by their budgets, or reports where these are more; and kept */
-	uint64_t seconds;       /* of second contexts */
-	uint64_t contexts;      /* of all contexts, second ones too */
-	uint64_t contexts_max;  /* the most that has been */
-	uint32_t n_contexts;    /* programs that have some, and second ones */
+	uint64_t allowed;      /* by their budgets, or reports where these are more; and kept */
+	uint64_t seconds;      /* of second contexts */
+	uint64_t contexts;     /* of all contexts, second ones too */
+	uint64_t contexts_max; /* the most that has been */
+	uint32_t n_contexts;   /* programs that have some, and second ones */
+	uint64_t promised;     /* of second contexts that may be made, and are not yet reported */
+	uint32_t n_promised;
 	uint64_t on_way;        /* from client to client at the most; in no report, but used */
 	uint64_t external;      /* used by others, as last told to the core */
 	uint64_t sample;        /* the same, as last measured */
@@ -86,8 +88,8 @@ void gpus_await_clients(struct gpus *gpus);
  * One client's bytes: on the card by its last report, and by its budget; its second context,
  * which is in neither; managed memory that is out (kept), whose place on the card the driver
  * keeps until others need it, so that NVML may count it as used: up to so much more may be
- * others' without being seen, for NVML does not tell the two apart; and of what is on the
- * card, its contexts.
+ * others' without being seen, for NVML does not tell the two apart; of what is on the card, its
+ * contexts; and what a second context may take that it has been told to make.
  */
 struct gpu_share {
 	uint64_t on_card;
@@ -95,6 +97,7 @@ struct gpu_share {
 	uint64_t second;
 	uint64_t kept;
 	uint64_t contexts;
+	uint64_t promised;
 };
 void gpus_account(struct gpu *gpu, const struct gpu_share *before, const struct gpu_share *after);
 
@@ -106,7 +109,8 @@ struct gpu_limits {
 };
 
 /*
- * Bytes that a second context may cost share's client. is_limited: it would be more without the
+ * Bytes that a second context may cost share's client, beside those that others have and were
+ * promised. is_limited: it would be more without the
  * limits of all contexts.
  */
 uint64_t gpus_second_max(const struct gpu *gpu, const struct gpu_share *share,

@@ -66,6 +66,7 @@ struct peer {
 	uint32_t gpu;
 	uint32_t backend;
 	bool is_second_limited;     /* by the limits of contexts, not by the reserve alone */
+	uint64_t promised;          /* bytes of a second context that it may make */
 	uint32_t halt;              /* enum nvshare_halt, as it said last */
 	uint32_t report_flags;      /* NVSHARE_REPORT_*, the same */
 	struct nvshare_claim claim; /* as given */

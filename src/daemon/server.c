@@ -211,6 +211,7 @@ void server_account(struct server *server, struct peer *peer, uint64_t on_card, 
 		.budget = budget,
 		.second = peer->mem.second,
 		.contexts = peer->mem.pinned[NVSHARE_PINNED_CONTEXT],
+		.promised = peer->mem.second ? 0 : peer->promised,
 	};
 
 	if (peer->backend == NVSHARE_BACKEND_MANAGED)

@@ -306,6 +306,8 @@ static void a_second_context_has_limits(void **state)
 	const struct gpu_share other = {.second = 2 * GIB, .contexts = GIB};
 	const struct gpu_share own = {.contexts = GIB};
 	const struct gpu_share both = {.contexts = GIB, .second = GIB};
+	const struct gpu_share told = {.promised = 2 * GIB, .contexts = GIB};
+	const struct gpu_share own_told = {.contexts = GIB, .promised = GIB};
 	struct gpus gpus;
 	bool is_limited;
 
@@ -329,9 +331,22 @@ static void a_second_context_has_limits(void **state)
 		assert_int_equal(gpus_second_max(&gpus.at[0], &both, &limits, &is_limited),
 				 rows[i].max);
 	}
-	gpus_account(&gpus.at[0], &both, &(struct gpu_share){0});
-	gpus_account(&gpus.at[0], &other, &(struct gpu_share){0});
+	/* What another one was promised is taken; what it was promised itself is not. */
+	gpus_account(&gpus.at[0], &other, &told);
+	gpus_account(&gpus.at[0], &both, &own_told);
+	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+		const struct gpu_limits limits = {rows[i].reserve, rows[i].bytes, rows[i].n};
+
+		assert_int_equal(gpus_second_max(&gpus.at[0], &own_told, &limits, &is_limited),
+				 rows[i].max);
+		assert_int_equal(is_limited, rows[i].is_limited);
+	}
+	assert_int_equal(gpus.at[0].n_contexts, 2);
+	gpus_account(&gpus.at[0], &own_told, &(struct gpu_share){0});
+	gpus_account(&gpus.at[0], &told, &(struct gpu_share){0});
 	assert_int_equal(gpus.at[0].n_contexts, 0);
+	assert_int_equal(gpus.at[0].n_promised, 0);
+	assert_int_equal(gpus.at[0].promised, 0);
 }
 
 /* What one has given up and the other has not got yet is in no report. */

@@ -12,7 +12,7 @@
 
 struct world_before {
 	bool is_blocked[WORLD_PROCS]; /* runs, and waits for memory, as far as the core knows */
-	uint32_t n_free[WORLD_GPUS];  /* run, and do not wait */
+	bool is_free[WORLD_PROCS];    /* runs, and does not wait */
 	uint32_t n_on[WORLD_GPUS];    /* run, stop or come */
 	uint32_t joining;             /* is it, and has run until now, without a scheduler */
 };
@@ -39,7 +39,7 @@ static inline void world_look(const struct world *world, const struct sched_even
 		if (c->state != SCHED_CLIENT_RUNNING || c->is_hung)
 			continue;
 		ret_before->is_blocked[p] = is_blocked;
-		ret_before->n_free[c->gpu] += !is_blocked;
+		ret_before->is_free[p] = !is_blocked;
 	}
 }
 
@@ -64,6 +64,19 @@ static inline bool world_has_critical(const struct world *world, uint32_t gpu,
 		if (c->gpu == gpu && c->is_resident &&
 		    (c->line != SCHED_LINE_NONE || c->turn_ns == world->now ||
 		     before->is_blocked[p]))
+			return true;
+	}
+	return false;
+}
+
+/* Who is found to be hung in the same step is nobody to wait for. */
+static inline bool world_has_free(const struct world *world, uint32_t gpu,
+				  const struct world_before *before)
+{
+	for (uint32_t p = 0; p < WORLD_PROCS; p++) {
+		const struct sched_client *c = &world->clients[p];
+
+		if (c->gpu == gpu && before->is_free[p] && !c->is_hung)
 			return true;
 	}
 	return false;
@@ -94,7 +107,7 @@ static inline void world_check_stop(struct world *world, uint32_t p,
 	if (world_has_critical(world, c->gpu, before))
 		return;
 	assert(before->is_blocked[p]);
-	assert(before->n_free[c->gpu] == 0);
+	assert(!world_has_free(world, c->gpu, before));
 	assert(!world->procs[p].is_cut);
 	world->procs[p].is_cut = true;
 	world->n_cut++;
