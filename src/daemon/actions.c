@@ -104,6 +104,13 @@ static uint64_t second_max(const struct server *server, struct peer *peer)
 	return gpus_second_max(gpu, &peer->share, &limits, &peer->is_second_limited);
 }
 
+/* Who is not frozen for another reason than room has no use for one. */
+static bool may_freeze(const struct peer *peer)
+{
+	return peer->halt == NVSHARE_HALT_UNKNOWN || peer->halt == NVSHARE_HALT_FREEZE ||
+	       peer->halt == NVSHARE_HALT_NO_ROOM || peer->halt == NVSHARE_HALT_CONTEXTS;
+}
+
 /* Others that are told in the same moment hear of what is left: until it is made, or given up. */
 static uint64_t promise_second(struct server *server, struct peer *peer)
 {
@@ -111,6 +118,8 @@ static uint64_t promise_second(struct server *server, struct peer *peer)
 	uint64_t max = second_max(server, peer);
 
 	peer->promised = max < gpu->context_bytes ? max : gpu->context_bytes;
+	if (!may_freeze(peer))
+		peer->promised = 0;
 	server_account(server, peer, peer->share.on_card, peer->share.budget);
 	return max;
 }

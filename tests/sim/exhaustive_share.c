@@ -223,12 +223,14 @@ static bool move_work(struct node *node, enum move move, uint32_t client)
 			return false;
 		/* It may begin late, as predicted, and then lasts as long as it may. */
 		need_ns += 200 * HINT_NS + node->share.config.hint_ns;
+		c->hint_ns = need_ns;
 		activity = SHARE_ACTIVITY_HINT;
 		value = HINT_NS;
 	} else {
 		if (!is_critical(client) || c->is_bursting == (move == MOVE_BEGIN))
 			return false;
 		c->is_bursting = move == MOVE_BEGIN;
+		c->hint_ns = 0;
 		activity = c->is_bursting ? SHARE_ACTIVITY_BEGIN : SHARE_ACTIVITY_END;
 		value = MS;
 	}
@@ -272,6 +274,9 @@ static bool move_life(struct node *node, enum move move, uint32_t client)
 		event.running = c->is_running;
 	}
 	forget_need(node);
+	/* What it announced before it was stopped may be still to come. */
+	if (move == MOVE_RUN && node->lc_ns < c->hint_ns)
+		node->lc_ns = c->hint_ns;
 	return step(node, event) == 0;
 }
 

@@ -47,6 +47,7 @@ struct client {
 	uint64_t late_ns;   /* of that: because it was told late */
 	uint64_t active_ns; /* had work last */
 	uint64_t said_ns;   /* said anything last */
+	uint64_t hint_ns;   /* node::lc_ns, for the hint that is open; 0: none is */
 	uint64_t busy_ns, held_ns;
 	uint64_t used_ns; /* computed; of check_served() */
 	uint32_t n;
