@@ -107,9 +107,7 @@ static void takes_nothing_ahead_while_others_lack(void)
 	sync_with(fd);
 	check(fake_get(n_prepares) == 0);
 	tell_host(fd, 0, 0);
-	fake_send(fd, NVSHARE_MSG_PREPARE_SWAP_OUT, &prepare);
-	sync_with(fd);
-	check(fake_get(n_prepares) == 1);
+	wait_until(fake_get(n_prepares) == 1);
 	tell_host(fd, 0, MIB);
 	fake_drop(fd, 1, 60 * MIB, 4); /* what is ordered is */
 	(void)fake_expect(fd, NVSHARE_MSG_LOCK_RELEASED);
@@ -162,9 +160,8 @@ static void touches_no_more_when_it_is_called_off_or_others_lack(void)
 	sync_with(fd);
 	check(fake_get(n_touches) == 0);
 	tell_host(fd, 0, 0);
-	fake_send(fd, NVSHARE_MSG_PREPARE_SWAP_OUT, &foreseen);
-	sync_with(fd);
-	check(fake_get(n_touches) == 1 && fake_get(touched) == 10 * MIB);
+	wait_until(fake_get(n_touches) == 1);
+	check(fake_get(touched) == 10 * MIB);
 	fake_send(fd, NVSHARE_MSG_PREPARE_SWAP_OUT, &off);
 	sync_with(fd);
 	check(fake_get(n_touches) == 2 && fake_get(touched) == 0);
