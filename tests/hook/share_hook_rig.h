@@ -69,11 +69,12 @@ static inline void submit(void)
 	gate_leave();
 }
 
+/* There is one as soon as the agent has looked at the GPU for the first time. */
 static inline struct nvshare_status own_status(void)
 {
 	struct nvshare_status status;
 
-	check(nvshare_status(-1, &status, sizeof(status)) == 0);
+	wait_until(nvshare_status(-1, &status, sizeof(status)) == 0);
 	return status;
 }
 

@@ -31,7 +31,7 @@ static int forget(void **state)
 static struct settle_sight seen(pid_t tid, uint64_t cpu_us, bool is_asleep)
 {
 	return (struct settle_sight){
-		.guest = {tid, 7},
+		.guest = {.tid = tid, .n_visits = 7},
 		.cpu_ns = cpu_us * 1000,
 		.state = is_asleep ? SETTLE_ASLEEP : SETTLE_RUNNABLE,
 	};
@@ -90,7 +90,8 @@ static void who_was_awake_between_two_sleeps_is_not(void **state)
 
 static void who_waits_in_the_kernel_is_through_in_the_end(void **state)
 {
-	struct settle_sight sight = {.guest = {1, 7}, .cpu_ns = 5000, .state = SETTLE_BLOCKED};
+	struct settle_sight sight = {
+		.guest = {.tid = 1, .n_visits = 7}, .cpu_ns = 5000, .state = SETTLE_BLOCKED};
 
 	(void)state;
 	for (sight.at_ns = 1; sight.at_ns < SETTLE_BLOCKED_NS; sight.at_ns += SETTLE_BLOCKED_NS / 9)
