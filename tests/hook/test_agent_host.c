@@ -107,7 +107,9 @@ static void takes_nothing_ahead_while_others_lack(void)
 	sync_with(fd);
 	check(fake_get(n_prepares) == 0);
 	tell_host(fd, 0, 0);
-	wait_until(fake_get(n_prepares) == 1);
+	fake_send(fd, NVSHARE_MSG_PREPARE_SWAP_OUT, &prepare);
+	sync_with(fd);
+	check(fake_get(n_prepares) == 1);
 	tell_host(fd, 0, MIB);
 	fake_drop(fd, 1, 60 * MIB, 4); /* what is ordered is */
 	(void)fake_expect(fd, NVSHARE_MSG_LOCK_RELEASED);
@@ -160,8 +162,9 @@ static void touches_no_more_when_it_is_called_off_or_others_lack(void)
 	sync_with(fd);
 	check(fake_get(n_touches) == 0);
 	tell_host(fd, 0, 0);
-	wait_until(fake_get(n_touches) == 1);
-	check(fake_get(touched) == 10 * MIB);
+	fake_send(fd, NVSHARE_MSG_PREPARE_SWAP_OUT, &foreseen);
+	sync_with(fd);
+	check(fake_get(n_touches) == 1 && fake_get(touched) == 10 * MIB);
 	fake_send(fd, NVSHARE_MSG_PREPARE_SWAP_OUT, &off);
 	sync_with(fd);
 	check(fake_get(n_touches) == 2 && fake_get(touched) == 0);
@@ -183,42 +186,6 @@ static void what_is_only_touched_goes_to_those_who_lack_it(void)
 	tell_host(fd, 0, 60 * MIB);
 	expect_host(fd, 64 * MIB); /* of one that runs in its own contexts: no more */
 	check(fake_get(n_gives) == 0);
-}
-
-/* What was not made ready, or has gone to them, is asked for once: nobody says it again. */
-static void makes_ready_again_what_others_lacked(void)
-{
-	struct nvshare_prepare_swap_out foreseen = {.bytes = 10 * MIB};
-	struct nvshare_prepare_swap_out waits = {.bytes = 20 * MIB, .due_ms = 100000};
-	struct nvshare_prepare_swap_out off = {0};
-	int fd;
-
-	fake_listen(dir);
-	fd = begin_running();
-	fake_set(can_freeze, 1);
-	tell_host(fd, 0, MIB);
-	fake_send(fd, NVSHARE_MSG_PREPARE_SWAP_OUT, &foreseen);
-	sync_with(fd);
-	check(fake_get(n_touches) == 0);
-	tell_host(fd, 0, 0);
-	wait_until(fake_get(n_touches) == 1);
-	check(fake_get(touched) == 10 * MIB);
-	fake_send(fd, NVSHARE_MSG_PREPARE_SWAP_OUT, &waits);
-	sync_with(fd);
-	check(fake_get(n_prepares) == 1);
-	tell_host(fd, 0, MIB);
-	tell_host(fd, 0, 2 * MIB);
-	sync_with(fd);
-	check(fake_get(n_prepares) == 1);
-	tell_host(fd, 0, 0);
-	wait_until(fake_get(n_prepares) == 2);
-	fake_send(fd, NVSHARE_MSG_PREPARE_SWAP_OUT, &off);
-	tell_host(fd, 0, MIB);
-	tell_host(fd, 0, 0);
-	sync_with(fd);
-	for (int i = 0; i < 20; i++)
-		nap();
-	check(fake_get(n_prepares) == 2 && fake_get(touched) == 0);
 }
 
 /* Else they lack less than what is not there, and ask for what they were given already. */
@@ -342,7 +309,6 @@ int main(void)
 		child_test(what_is_foreseen_takes_host_memory_and_nothing_else),
 		child_test(touches_no_more_when_it_is_called_off_or_others_lack),
 		child_test(what_is_only_touched_goes_to_those_who_lack_it),
-		child_test(makes_ready_again_what_others_lacked),
 		child_test(tells_of_less_than_it_told),
 		child_test(an_idle_one_makes_host_memory_ready),
 		child_test(tells_what_it_lacks_and_hears_what_others_gave),

@@ -242,14 +242,13 @@ static bool add_host_memory(const struct agent_link *link)
  * Of what was reported, for that is what they count with. Once: what was given for it is not
  * given again when something else is told with it.
  */
-void agent_halt_wanted(struct agent_link *link, uint64_t bytes)
+void agent_halt_wanted(const struct agent_link *link, uint64_t bytes)
 {
 	uint64_t host = link->reported.host;
 
 	if (bytes == halt.host_wanted)
 		return;
 	halt.host_wanted = bytes;
-	link->is_ahead_due = bytes == 0;
 	halt.host_max = bytes ? host - (bytes < host ? bytes : host) : AGENT_NEVER;
 }
 
@@ -304,16 +303,6 @@ static bool is_host_news(const struct agent_link *link)
 	return mem.host != link->reported.host;
 }
 
-/* What was not made ready, or given away again, as others lacked it: nobody asks twice. */
-static void make_ready(struct agent_link *link)
-{
-	link->is_ahead_due = false;
-	if (link->is_near)
-		agent_halt_touch(link, link->ahead_bytes);
-	else if (link->is_watched && link->ahead_bytes)
-		(void)agent_halt_prepare(link, link->ahead_bytes, false);
-}
-
 uint64_t agent_halt_tick(struct agent_link *link, uint64_t now_ns)
 {
 	struct nvshare_mem mem;
@@ -332,8 +321,6 @@ uint64_t agent_halt_tick(struct agent_link *link, uint64_t now_ns)
 		link->is_host_loose = let_go(link);
 		link->spare_ns = link->is_host_loose ? AGENT_NEVER : now_ns + HALT_SPARE_NS;
 	}
-	if (link->is_ahead_due)
-		make_ready(link);
 	if (give_host_memory(link) || register_host_memory(link))
 		return now_ns;
 	return add_host_memory(link) ? now_ns : link->spare_ns;

@@ -365,8 +365,6 @@ static void prepare(struct agent_link *link, const struct lease_action *action)
 {
 	link->is_watched = action->due_ms > 0;
 	link->is_near = !link->is_watched && action->bytes;
-	link->ahead_bytes = action->bytes;
-	link->is_ahead_due = false;
 	if (!link->is_watched)
 		agent_halt_touch(link, action->bytes);
 	else if (action->bytes)

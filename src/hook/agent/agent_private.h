@@ -52,8 +52,6 @@ struct agent_link {
 
 	bool is_watched;          /* somebody waits for this GPU */
 	bool is_near;             /* nobody does, but is expected to */
-	uint64_t ahead_bytes;     /* to be made ready for either */
-	bool is_ahead_due;        /* others lacked host memory for it, and do not any more */
 	struct nvshare_door door; /* where the memory of the next eviction goes */
 	uint64_t door_bytes;      /* so much of it; 0: none */
 	uint64_t second_max;      /* bytes that a second context may cost, as said last */
@@ -125,7 +123,8 @@ void agent_leave_context(const struct agent_place *place);
  */
 bool agent_halt_prepare(struct agent_link *link, uint64_t bytes, bool is_urgent);
 void agent_halt_touch(const struct agent_link *link, uint64_t bytes);
-void agent_halt_wanted(struct agent_link *link, uint64_t bytes); /* of host memory, by others */
+void agent_halt_wanted(const struct agent_link *link,
+		       uint64_t bytes); /* of host memory, by others */
 uint32_t agent_halt(struct agent_link *link, uint64_t bytes, bool is_idle);
 uint32_t agent_halt_how(struct agent_link *link); /* enum nvshare_halt */
 bool agent_halt_is_frozen(void);                  /* the last stop ended in a freeze */
