@@ -111,28 +111,20 @@ static bool may_freeze(const struct peer *peer)
 	       peer->halt == NVSHARE_HALT_NO_ROOM || peer->halt == NVSHARE_HALT_CONTEXTS;
 }
 
-/* Others that are told in the same moment hear of what is left: until it is made, or given up. */
-static uint64_t promise_second(struct server *server, struct peer *peer)
+/*
+ * Others that are told in the same moment hear of what is left: until it is made, or given up.
+ * is_needed: else nobody waits, or not yet, and it makes none.
+ */
+static uint64_t promise_second(struct server *server, struct peer *peer, bool is_needed)
 {
 	const struct gpu *gpu = &server->gpus.at[peer->gpu];
 	uint64_t max = second_max(server, peer);
 
 	peer->promised = max < gpu->context_bytes ? max : gpu->context_bytes;
-	if (!may_freeze(peer))
+	if (!is_needed || !may_freeze(peer))
 		peer->promised = 0;
 	server_account(server, peer, peer->share.on_card, peer->share.budget);
 	return max;
-}
-
-/* Not of who hears that nobody waits, or not yet: it makes none. */
-static uint64_t prepare_second(struct server *server, struct peer *peer,
-			       const struct sched_action *action)
-{
-	if (action->due_ms > 0)
-		return promise_second(server, peer);
-	peer->promised = 0;
-	server_account(server, peer, peer->share.on_card, peer->share.budget);
-	return second_max(server, peer);
 }
 
 static void tell_drop(struct server *server, struct peer *peer, const struct sched_action *action)
@@ -143,7 +135,7 @@ static void tell_drop(struct server *server, struct peer *peer, const struct sch
 		.epoch = action->epoch,
 		.host_others = host_others(server, peer, true),
 		.host_coming = host_coming(server, peer, action->to),
-		.second_max = promise_second(server, peer),
+		.second_max = promise_second(server, peer, true),
 		.charge = action->budget,
 	};
 
@@ -182,7 +174,7 @@ static void tell(struct server *server, struct peer *peer, const struct sched_ac
 				  &(struct nvshare_prepare_swap_out){
 					  action->bytes, action->due_ms,
 					  host_others(server, peer, action->bytes > 0),
-					  prepare_second(server, peer, action)});
+					  promise_second(server, peer, action->due_ms > 0)});
 		break;
 	case SCHED_ACTION_BEAT:
 		send_beat(server, peer);

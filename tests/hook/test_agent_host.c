@@ -51,7 +51,8 @@ static void gives_back_nothing_of_one_that_runs_without_a_second_context(void)
 	expect_host(fd, 48 * MIB);
 }
 
-static void gives_back_what_others_lack_and_no_more(void)
+/* 96 MiB of it, none in use, and a second context to give it back in. */
+static int begin_with_host(void)
 {
 	int fd;
 
@@ -60,6 +61,13 @@ static void gives_back_what_others_lack_and_no_more(void)
 	fake_set(has_second, 1);
 	set_host(96 * MIB, 0);
 	expect_host(fd, 96 * MIB);
+	return fd;
+}
+
+static void gives_back_what_others_lack_and_no_more(void)
+{
+	int fd = begin_with_host();
+
 	tell_host(fd, 0, 40 * MIB);
 	expect_host(fd, 48 * MIB); /* by 16 at a time */
 	check(fake_get(n_gives) == 3);
@@ -191,13 +199,8 @@ static void what_is_only_touched_goes_to_those_who_lack_it(void)
 /* Else they lack less than what is not there, and ask for what they were given already. */
 static void tells_of_less_than_it_told(void)
 {
-	int fd;
+	int fd = begin_with_host();
 
-	fake_listen(dir);
-	fd = begin_running();
-	fake_set(has_second, 1);
-	set_host(96 * MIB, 0);
-	expect_host(fd, 96 * MIB);
 	fake_set(host, 64 * MIB); /* what was being touched when it was given back */
 	agent_wake();
 	expect_host(fd, 64 * MIB);

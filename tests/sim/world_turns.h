@@ -21,10 +21,10 @@ static inline void world_look(const struct world *world, const struct sched_even
 			      struct world_before *ret_before)
 {
 	*ret_before = (struct world_before){.joining = SCHED_NONE};
-	if (event->type == SCHED_EVENT_JOIN)
+	if (event->type == SCHED_EVENT_JOIN) {
 		ret_before->joining = event->client;
-	if (event->type == SCHED_EVENT_JOIN)
 		ret_before->n_on[event->gpu] += event->running;
+	}
 	for (uint32_t p = 0; p < WORLD_PROCS; p++) {
 		const struct sched_client *c = &world->clients[p];
 		bool is_blocked = c->is_growing, is_heard = event->type == SCHED_EVENT_MEMORY;
