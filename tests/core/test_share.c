@@ -843,6 +843,31 @@ static void an_idle_node_is_not_woken(void **state)
 	assert_int_equal(share_deadline(&rig.share), SHARE_NO_DEADLINE);
 }
 
+/* One that joins, or begins to work, in the middle of a long burst. */
+static void who_is_preempted_later_is_timed_from_then_on(void **state)
+{
+	struct share_gpu_status status;
+
+	(void)state;
+	busy_node(1);
+	rig_does(&rig, LC, SHARE_ACTIVITY_BEGIN, 0);
+	rig_in(&rig, 3 * MS);
+	rig_join(&rig, BE2, SHARE_CLASS_NORMAL, 100);
+	rig.at[BE2].is_mute = true;
+	rig_busy(&rig, BE2);
+	rig_in(&rig, 700 * US);
+	assert_true(rig_is_held(&rig, BE2));
+	(void)rig_step(&rig, (struct share_event){.type = SHARE_EVENT_DONE,
+						  .client = BE2,
+						  .seq = rig.at[BE2].last.seq,
+						  .took_ns = 600 * US,
+						  .is_held = true});
+	share_gpu_status(&rig.share, 0, &status);
+	assert_int_equal(status.n_preempted, 2);
+	assert_int_equal(status.preempt_ns_max, 700 * US);
+	assert_int_equal(status.over_ns_max, 100 * US);
+}
+
 static void preemptions_are_timed_from_the_request_to_the_last_one_off(void **state)
 {
 	struct share_gpu_status status;
@@ -1004,6 +1029,7 @@ int main(void)
 		TEST(gpus_do_not_concern_each_other),
 		TEST(an_idle_node_is_not_woken),
 		TEST(preemptions_are_timed_from_the_request_to_the_last_one_off),
+		TEST(who_is_preempted_later_is_timed_from_then_on),
 		TEST(service_levels_that_are_missed_are_counted),
 		TEST(utilisation_is_of_the_time_since_the_first_client),
 		TEST(requests_count_though_no_burst_ends),

@@ -249,8 +249,6 @@ void burst_plan(struct share *share, uint32_t gpu)
 	}
 	g->is_holding = g->is_taking && g->n_holders > 0 && !g->is_capped && !g->is_slow;
 	g->is_brief = g->is_holding && g->n_bursting == 0;
-	if (g->is_holding && !was_holding && g->n_pending == 0)
-		g->preempt_ns = share->now_ns;
 	if (g->is_taking != was_taking)
 		touch_all(share, gpu);
 	else if ((g->is_holding != was_holding || g->is_brief != was_brief || g->is_brief) &&

@@ -165,7 +165,9 @@ static void note_hold(struct share *share, uint32_t client, uint64_t until_ns)
 		burst_note_asked(share, client);
 		if (g->is_holding && !c->is_preempted) {
 			c->is_preempted = true;
-			g->n_pending++;
+			/* From here on: others may have been held for long, and be off. */
+			if (g->n_pending++ == 0)
+				g->preempt_ns = share->now_ns;
 		}
 	}
 	if (until_ns > share->now_ns + share->config.hold_ns / 2)
