@@ -91,6 +91,15 @@ def test_a_driver_that_is_out_of_memory_for_a_while_is_tried_again(node, backend
     node.expect_sound_scheduler()
 
 
+def test_a_driver_that_makes_no_context_for_ever_is_believed(node):
+    """Without a context nobody can ask it what is free, and the scheduler sees an empty card."""
+    node.start_scheduler()
+    node.app("oversub", "--size", "16MiB",
+             NVSHARE_SIM_FAIL="cuDevicePrimaryCtxRetain:1:2:always").expect(OUT_OF_MEMORY, 60)
+    node.expect_empty()
+    node.expect_sound_scheduler()
+
+
 def test_without_a_scheduler_a_program_runs_and_joins_later(node):
     enough = node.flag("enough")
     program = node.app("oversub", "--size", "200MiB", "--until", enough, "--verbose", name="first")
@@ -130,6 +139,12 @@ def test_a_limit_makes_a_smaller_card(node):
     node.app("oversub", "--size", "120MiB", "--buffers", 1,
              NVSHARE_GPU_MEMORY_LIMIT="100MiB").expect(OUT_OF_MEMORY, SOON)
     node.app("oversub", "--size", "80MiB", NVSHARE_GPU_MEMORY_LIMIT="100MiB").expect_verified()
+
+
+def test_a_limit_without_a_unit_is_named(node):
+    node.start_scheduler()
+    out = node.app("oversub", "--size", "80MiB", NVSHARE_GPU_MEMORY_LIMIT="50").expect(OUT_OF_MEMORY, SOON)
+    assert "NVSHARE_GPU_MEMORY_LIMIT" in out and "50 bytes" in out
 
 
 def test_memory_queries_are_exact_while_others_come_and_go(node):

@@ -3,6 +3,7 @@
 #include "hook/agent/agent.h"
 #include "hook/cond.h"
 #include "hook/gate/gate.h"
+#include "hook/hook_log.h"
 #include "hook/hook_options.h"
 #include "hook/memory/budget_private.h"
 #include "hook/table/cuda_real.h"
@@ -15,6 +16,7 @@
 #define PAUSE_NS_MIN    CLOCK_NS_PER_MS
 #define PAUSE_NS_MAX    (250 * CLOCK_NS_PER_MS)
 #define PAUSED_NS_MAX   (240 * CLOCK_NS_PER_SEC) /* as long as any wait may be */
+#define BLIND_NS_MAX    (10 * CLOCK_NS_PER_SEC)  /* by the scheduler's word alone, who looks too */
 #define ROOMY_TRIES_MAX 6                        /* in a row, with room on the card */
 
 static bool take_now(struct budget_device *d, uint64_t bytes, int kind)
@@ -147,8 +149,12 @@ CUresult budget_take(CUdevice dev, uint64_t bytes, int kind)
 	is_taken = !is_over && is_first && take_now(d, bytes, kind);
 	pthread_mutex_unlock(&budget_state.lock);
 
-	if (is_over)
+	if (is_over) {
+		hook_warn_once(
+			"a context of %llu MiB is more than NVSHARE_GPU_MEMORY_LIMIT, %llu bytes, leaves",
+			(unsigned long long)(bytes >> 20), (unsigned long long)limit);
 		return CUDA_ERROR_OUT_OF_MEMORY;
+	}
 	if (!is_taken)
 		res = may_wait ? take_waiting(dev, d, bytes, kind)
 			       : take_pressing(dev, d, bytes, kind);
@@ -163,23 +169,31 @@ static bool may_ask(const struct budget_device *d)
 	return d->is_set || clock_now_ns() < d->lost_until_ns;
 }
 
-/* As far as the driver says: only a thread with a context of the device can ask. */
-static bool has_room(CUdevice dev, uint64_t bytes)
+/*
+ * As far as the driver says: only a thread with a context of the device can ask, and so not
+ * one that makes the first. false: not known.
+ */
+static bool find_room(CUdevice dev, uint64_t bytes, bool *ret_has)
 {
 	size_t bytes_free = 0, total;
 	CUdevice here;
 
-	return cuda_real.cuCtxGetDevice && cuda_real.cuMemGetInfo_v2 &&
-	       cuda_real.cuCtxGetDevice(&here) == CUDA_SUCCESS && here == dev &&
-	       cuda_real.cuMemGetInfo_v2(&bytes_free, &total) == CUDA_SUCCESS &&
-	       bytes_free >= bytes;
+	if (!cuda_real.cuCtxGetDevice || !cuda_real.cuMemGetInfo_v2 ||
+	    cuda_real.cuCtxGetDevice(&here) != CUDA_SUCCESS || here != dev ||
+	    cuda_real.cuMemGetInfo_v2(&bytes_free, &total) != CUDA_SUCCESS)
+		return false;
+	*ret_has = bytes_free >= bytes;
+	return true;
 }
 
 /* Whether to try once more, and after what pause. */
-static bool next_try(struct budget_tries *tries, bool is_roomy)
+static bool next_try(struct budget_tries *tries, CUdevice dev, uint64_t bytes)
 {
-	tries->n_roomy = is_roomy ? tries->n_roomy + 1 : 0;
-	if (tries->n_roomy == ROOMY_TRIES_MAX || tries->paused_ns >= PAUSED_NS_MAX)
+	bool has_room = false, is_known = find_room(dev, bytes, &has_room);
+
+	tries->n_roomy = has_room ? tries->n_roomy + 1 : 0;
+	if (tries->n_roomy == ROOMY_TRIES_MAX ||
+	    tries->paused_ns >= (is_known ? PAUSED_NS_MAX : BLIND_NS_MAX))
 		return false;
 	tries->paused_ns += tries->pause_ns;
 	tries->pause_ns = tries->pause_ns ? 2 * tries->pause_ns : PAUSE_NS_MIN;
@@ -208,7 +222,7 @@ CUresult budget_retry(CUdevice dev, uint64_t bytes, int kind, struct budget_trie
 	bool can_ask;
 	CUresult res;
 
-	if (!d || gate_thread_captures() || !next_try(tries, has_room(dev, bytes)))
+	if (!d || gate_thread_captures() || !next_try(tries, dev, bytes))
 		return CUDA_ERROR_OUT_OF_MEMORY;
 	pthread_mutex_lock(&budget_state.lock);
 	can_ask = may_ask(d);
