@@ -5,6 +5,7 @@
 #include "hook/pager/pager.h"
 
 #include "fake_memory.h"
+#include "hook/host/hostmem.h"
 #include "hook/pager/pager_private.h"
 #include "pager_rig.h"
 
@@ -147,6 +148,41 @@ static void what_has_been_copied_goes_before_more_is_begun(void **state)
 	assert_int_equal(n_gone_at_last, N_BIG - 1);
 }
 
+static uint64_t given_ns; /* when there is host memory again */
+
+/* The probe's page is the last thing before the first chunk, whose memory others take then. */
+static CUresult take_behind_the_probe(void *p, size_t size, unsigned int flags)
+{
+	if (size == (size_t)sysconf(_SC_PAGESIZE)) {
+		hostpool_trim();
+		hostmem_set_limit("1MiB");
+		given_ns = clock_now_ns() + PAGER_FREEZE_NS * 6 / 5;
+	}
+	return fake_register(p, size, flags);
+}
+
+static bool give_in_time(uint64_t bytes)
+{
+	(void)bytes;
+	if (clock_now_ns() >= given_ns)
+		hostmem_set_limit("");
+	(void)nanosleep(&(struct timespec){.tv_nsec = 100000}, NULL);
+	return true;
+}
+
+static void host_memory_that_is_waited_for_extends_the_freeze(void **state)
+{
+	int outcome = NVSHARE_OUTCOME_TIMEOUT;
+
+	(void)state;
+	cuda_real.cuMemHostRegister_v2 = take_behind_the_probe;
+	fake.on_await_host = give_in_time;
+	for (int i = 0; i < TRIES && outcome != NVSHARE_OUTCOME_SUCCESS; i++)
+		outcome = evict_within(PAGER_FREEZE_NS);
+	assert_int_equal(outcome, NVSHARE_OUTCOME_SUCCESS);
+	assert_true(given_ns > 0);
+}
+
 static int n_in_the_way;
 
 static void wait_for_the_thaw(void)
@@ -204,6 +240,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		FROZEN_TEST(a_copy_that_takes_longer_than_the_freeze_extends_it),
 		FROZEN_TEST(host_memory_that_comes_slowly_extends_the_freeze),
+		FROZEN_TEST(host_memory_that_is_waited_for_extends_the_freeze),
 		FROZEN_TEST(what_has_been_copied_goes_before_more_is_begun),
 		FROZEN_TEST(a_lock_that_host_memory_needs_is_found_before_anything_goes),
 	};

@@ -43,16 +43,16 @@ static bool more_the_third_time(uint64_t bytes)
 	return note_lack(bytes);
 }
 
-static void an_eviction_goes_on_as_others_give(void **state)
+/* Others have 8 MiB of what the last chunk needs, from the beginning or from the first copy on. */
+static void expect_it_goes_on_as_others_give(void (*begin)(void))
 {
 	CUdeviceptr a = allocate(8 * MIB), b = allocate(4 * MIB), c = allocate(4 * MIB);
 	struct pager_move move;
 
-	(void)state;
 	fill(a, 8 * MIB, 1);
 	fill(b, 4 * MIB, 2);
 	fill(c, 4 * MIB, 3);
-	hostmem_set_coming(8 * MIB);
+	begin();
 	fake.on_await_host = more_the_third_time;
 	assert_int_equal(pager_evict(0, UINT64_MAX, false, &move), NVSHARE_OUTCOME_SUCCESS);
 	assert_int_equal(move.bytes, 16 * MIB);
@@ -70,13 +70,100 @@ static void an_eviction_goes_on_as_others_give(void **state)
 	release(c);
 }
 
+static void others_will_give(void)
+{
+	hostmem_set_coming(8 * MIB);
+}
+
+static void an_eviction_goes_on_as_others_give(void **state)
+{
+	(void)state;
+	expect_it_goes_on_as_others_give(others_will_give);
+}
+
+static void others_take(void)
+{
+	hostpool_trim();
+	hostmem_set_limit("8MiB");
+}
+
+/* All is there as the eviction begins, in two slabs; one is in use when the first copy runs. */
+static void others_take_later(void)
+{
+	struct hostpool_part *slabs[2];
+
+	hostmem_set_limit("16MiB");
+	for (int i = 0; i < 2; i++) {
+		slabs[i] = hostpool_get(8 * MIB);
+		assert_non_null(slabs[i]);
+	}
+	for (int i = 0; i < 2; i++)
+		hostpool_put(slabs[i]);
+	fake.on_event_wait = others_take;
+}
+
+static void an_eviction_from_which_others_take_goes_on_as_they_give(void **state)
+{
+	(void)state;
+	expect_it_goes_on_as_others_give(others_take_later);
+}
+
 static bool nobody_hears(uint64_t bytes)
 {
 	(void)note_lack(bytes);
 	return false;
 }
 
+/* With what one of two slabs has room for, twice: nobody gives, and it is waited for or not. */
+static void expect_it_ends_when_nobody_gives(void (*begin)(void))
+{
+	CUdeviceptr a = allocate(8 * MIB), b = allocate(4 * MIB);
+	struct pager_move move;
+	uint64_t begin_ns;
+
+	fill(a, 8 * MIB, 1);
+	fill(b, 4 * MIB, 2);
+	for (int i = 0; i < 2; i++) {
+		begin();
+		fake.on_await_host = i ? nobody_hears : note_lack; /* the one takes a while */
+		begin_ns = clock_now_ns();
+		assert_int_equal(pager_evict(0, UINT64_MAX, false, &move),
+				 NVSHARE_OUTCOME_NO_HOST_MEMORY);
+		assert_true(i > 0 || clock_now_ns() - begin_ns >= CLOCK_NS_PER_SEC);
+		assert_int_equal(move.bytes, 4 * MIB);
+		assert_int_equal(counts().resident, 8 * MIB);
+		assert_int_equal(pager_restore(0, &move), NVSHARE_OUTCOME_SUCCESS);
+	}
+	verify(a, 8 * MIB, 1);
+	verify(b, 4 * MIB, 2);
+	release(a);
+	release(b);
+}
+
+static void others_seem_to_give(void)
+{
+	hostmem_set_coming(4 * MIB);
+}
+
 static void an_eviction_ends_when_nobody_gives(void **state)
+{
+	(void)state;
+	expect_it_ends_when_nobody_gives(others_seem_to_give);
+}
+
+static void an_eviction_from_which_others_take_ends_when_nobody_gives(void **state)
+{
+	(void)state;
+	expect_it_ends_when_nobody_gives(others_take_later);
+}
+
+static bool the_process_leaves(uint64_t bytes)
+{
+	fake.is_stopping = true;
+	return note_lack(bytes);
+}
+
+static void nothing_is_waited_for_as_the_process_leaves(void **state)
 {
 	CUdeviceptr a = allocate(8 * MIB), b = allocate(4 * MIB);
 	struct pager_move move;
@@ -84,15 +171,44 @@ static void an_eviction_ends_when_nobody_gives(void **state)
 	(void)state;
 	fill(a, 8 * MIB, 1);
 	fill(b, 4 * MIB, 2);
-	hostmem_set_coming(4 * MIB);
-	for (int i = 0; i < 2; i++) {
-		fake.on_await_host = i ? nobody_hears : note_lack; /* the one takes a while */
-		assert_int_equal(pager_evict(0, UINT64_MAX, false, &move),
-				 NVSHARE_OUTCOME_NO_HOST_MEMORY);
-		assert_int_equal(move.bytes, 4 * MIB);
-		assert_int_equal(counts().resident, 8 * MIB);
-		assert_int_equal(pager_restore(0, &move), NVSHARE_OUTCOME_SUCCESS);
-	}
+	others_take_later();
+	fake.on_await_host = the_process_leaves;
+	assert_int_equal(pager_evict(0, UINT64_MAX, false, &move), NVSHARE_OUTCOME_INVALID_STATE);
+	fake.is_stopping = false;
+	assert_int_equal(n_awaited, 1);
+	assert_int_equal(counts().resident, 8 * MIB);
+	assert_int_equal(pager_restore(0, &move), NVSHARE_OUTCOME_SUCCESS);
+	verify(a, 8 * MIB, 1);
+	verify(b, 4 * MIB, 2);
+	release(a);
+	release(b);
+}
+
+static void others_take_and_it_hangs(void)
+{
+	others_take();
+	fake.is_hung = true;
+}
+
+/* What is said of a copy is not lost behind it: that makes a client one that can not be stopped. */
+static void a_copy_that_hangs_is_no_lack_of_host_memory(void **state)
+{
+	CUdeviceptr a = allocate(8 * MIB), b = allocate(4 * MIB);
+	struct pager_move move;
+
+	(void)state;
+	fill(a, 8 * MIB, 1);
+	fill(b, 4 * MIB, 2);
+	others_take_later();
+	fake.on_event_wait = others_take_and_it_hangs;
+	fake.on_await_host = nobody_hears;
+	fake.options.copy_max_ns = CLOCK_NS_PER_MS;
+	assert_int_equal(pager_evict(0, UINT64_MAX, false, &move), NVSHARE_OUTCOME_GPU_HUNG);
+	assert_int_equal(counts().resident, 12 * MIB);
+	fake.is_hung = false;
+	hostmem_set_limit("64MiB");
+	evict_all();
+	restore_all();
 	verify(a, 8 * MIB, 1);
 	verify(b, 4 * MIB, 2);
 	release(a);
@@ -166,7 +282,11 @@ int main(void)
 #define SHORT_TEST(name) cmocka_unit_test_setup_teardown(name, setup_short, teardown_short)
 	const struct CMUnitTest tests[] = {
 		SHORT_TEST(an_eviction_goes_on_as_others_give),
+		SHORT_TEST(an_eviction_from_which_others_take_goes_on_as_they_give),
 		SHORT_TEST(an_eviction_ends_when_nobody_gives),
+		SHORT_TEST(an_eviction_from_which_others_take_ends_when_nobody_gives),
+		SHORT_TEST(nothing_is_waited_for_as_the_process_leaves),
+		SHORT_TEST(a_copy_that_hangs_is_no_lack_of_host_memory),
 		SHORT_TEST(an_eviction_that_can_not_end_is_not_begun),
 		SHORT_TEST(no_room_for_the_first_chunk_begins_nothing),
 		SHORT_TEST(clean_copies_are_given_to_others),

@@ -128,38 +128,57 @@ static struct hostpool_part *get_host(const struct pager_moving *move, uint64_t 
 	return hostpool_get(bytes);
 }
 
-static void start_out(struct pager_moving *move, struct pager_chunk *chunk)
+/* Lock held. */
+static bool needs_copy(const struct pager_chunk *chunk)
+{
+	return chunk->state == PAGER_RESIDENT && !chunk->host && !chunk->is_blank;
+}
+
+/*
+ * There is host memory for chunk, or it needs none. It is looked only where some was lacking
+ * before: a look reads files. But to try takes what is there, even where it is too little.
+ */
+static bool has_host(struct pager_moving *move, struct pager_chunk *chunk)
+{
+	bool is_needed;
+
+	if (!move->is_host_short)
+		return true;
+	pthread_mutex_lock(&pager.lock);
+	is_needed = needs_copy(chunk);
+	pthread_mutex_unlock(&pager.lock);
+	return !is_needed || hostpool_has(chunk->size);
+}
+
+/* false: there is no host memory for chunk, which is as it was. */
+static bool start_out(struct pager_moving *move, struct pager_chunk *chunk)
 {
 	size_t slot = move->n_started % PAGER_IN_FLIGHT;
 
+	if (!has_host(move, chunk))
+		return false;
 	if (!pager_claim(chunk, PAGER_RESIDENT))
-		return;
+		return true;
 	/* Just restored, and nothing has run since: the copy still holds. */
 	if (chunk->host || chunk->is_blank) {
 		let_go(move, chunk);
-		return;
+		return true;
 	}
 	chunk->host = get_host(move, chunk->size);
 	if (!chunk->host) {
-		move->outcome = NVSHARE_OUTCOME_NO_HOST_MEMORY;
 		keep(chunk);
-		return;
+		return false;
 	}
 	move->to_copy -= chunk->size < move->to_copy ? chunk->size : move->to_copy;
 	if (copy_out(move->mover, chunk) != CUDA_SUCCESS ||
 	    cuda_real.cuEventRecord(move->mover->events[slot], move->mover->stream) !=
 		    CUDA_SUCCESS) {
 		fail_out(move, chunk);
-		return;
+		return true;
 	}
 	move->in_flight[slot] = chunk;
 	move->n_started++;
-}
-
-/* Lock held. */
-static bool needs_copy(const struct pager_chunk *chunk)
-{
-	return chunk->state == PAGER_RESIDENT && !chunk->host && !chunk->is_blank;
+	return true;
 }
 
 static uint64_t bytes_to_copy(const struct pager_plan *plan)
@@ -183,35 +202,55 @@ static void end_out(struct pager_moving *move, CUdevice dev)
 	}
 }
 
-/*
- * Until there is host memory for chunk, which others give back: among them who comes in as
- * this goes out, so all that can go does so first.
- */
-static void wait_for_host(struct pager_moving *move, CUdevice dev, const struct pager_chunk *chunk)
+/* Those who have what is lacking hear of it at once. */
+static void fall_short(struct pager_moving *move, CUdevice dev)
 {
-	uint64_t until_ns = clock_now_ns() + HOST_WAIT_NS;
-	bool is_needed, has_waited = false;
+	uint64_t bytes = hostpool_lacks(move->to_copy);
 
-	pthread_mutex_lock(&pager.lock);
-	is_needed = needs_copy(chunk);
-	pthread_mutex_unlock(&pager.lock);
-	while (is_needed && move->outcome == NVSHARE_OUTCOME_SUCCESS &&
-	       !hostpool_has(chunk->size)) {
-		has_waited = true;
-		end_out(move, dev);
-		(void)transfer_drop(dev);
-		if (agent_is_stopping())
-			move->outcome = NVSHARE_OUTCOME_INVALID_STATE;
-		else if (clock_now_ns() >= until_ns ||
-			 !agent_await_host(dev, move->bytes, hostpool_lacks(move->to_copy),
-					   HOST_WAIT_MS))
-			move->outcome = NVSHARE_OUTCOME_NO_HOST_MEMORY;
-		/* Nothing has gone yet: the time limit of the freeze is for a driver in the way. */
-		if (move->is_frozen && !move->bytes)
-			(void)freeze_extend(HOST_WAIT_NS);
+	move->is_host_short = true;
+	hook_debug("device %d: %llu bytes of host memory are lacking, which others have", (int)dev,
+		   (unsigned long long)bytes);
+	(void)agent_await_host(dev, move->bytes, bytes, 0);
+}
+
+/*
+ * Others give some back, among them who comes in as this goes out: so all that can go does so
+ * first.
+ */
+static void await_host(struct pager_moving *move, CUdevice dev, uint64_t until_ns)
+{
+	end_out(move, dev);
+	(void)transfer_drop(dev);
+	if (move->outcome != NVSHARE_OUTCOME_SUCCESS)
+		return;
+	if (agent_is_stopping())
+		move->outcome = NVSHARE_OUTCOME_INVALID_STATE;
+	else if (clock_now_ns() >= until_ns ||
+		 !agent_await_host(dev, move->bytes, hostpool_lacks(move->to_copy), HOST_WAIT_MS))
+		move->outcome = NVSHARE_OUTCOME_NO_HOST_MEMORY;
+	/* Nothing has gone yet: the time limit of the freeze is for a driver in the way. */
+	if (move->is_frozen && !move->bytes)
+		(void)freeze_extend(HOST_WAIT_NS);
+}
+
+/*
+ * Until attempt finds host memory for chunk. What was there as the eviction began, or a moment
+ * ago, may be taken by others, whom nobody asks before.
+ */
+static void wait_for_host(struct pager_moving *move, CUdevice dev, struct pager_chunk *chunk,
+			  bool (*attempt)(struct pager_moving *move, struct pager_chunk *chunk))
+{
+	uint64_t until_ns = 0;
+
+	while (move->outcome == NVSHARE_OUTCOME_SUCCESS && !attempt(move, chunk)) {
+		if (!move->is_host_short)
+			fall_short(move, dev);
+		if (!until_ns)
+			until_ns = clock_now_ns() + HOST_WAIT_NS;
+		await_host(move, dev, until_ns);
 	}
 	/* That is over: as much that is lacking later on would be no news. */
-	if (has_waited && move->outcome == NVSHARE_OUTCOME_SUCCESS)
+	if (until_ns && move->outcome == NVSHARE_OUTCOME_SUCCESS)
 		(void)agent_await_host(dev, move->bytes, hostpool_lacks(move->to_copy), 0);
 }
 
@@ -227,12 +266,9 @@ static void begin_out(struct pager_moving *move, CUdevice dev, const struct page
 		return;
 	}
 	hostpool_begin(move->to_copy, true, agent_wake);
-	move->is_host_short = !hostpool_has(move->to_copy);
-	if (move->is_host_short) {
-		hook_debug("device %d: %llu bytes of host memory are lacking, which others have",
-			   (int)dev, (unsigned long long)hostpool_lacks(move->to_copy));
-		(void)agent_await_host(dev, 0, hostpool_lacks(move->to_copy), 0);
-		wait_for_host(move, dev, plan->chunks[0]);
+	if (!hostpool_has(move->to_copy)) {
+		fall_short(move, dev);
+		wait_for_host(move, dev, plan->chunks[0], has_host);
 	}
 }
 
@@ -244,10 +280,7 @@ static void move_out(struct pager_moving *move, CUdevice dev, const struct pager
 		agent_moved_out(dev, move->bytes);
 		if (agent_is_stopping())
 			move->outcome = NVSHARE_OUTCOME_INVALID_STATE; /* the process exits */
-		if (move->is_host_short)
-			wait_for_host(move, dev, plan->chunks[i]);
-		if (move->outcome == NVSHARE_OUTCOME_SUCCESS)
-			start_out(move, plan->chunks[i]);
+		wait_for_host(move, dev, plan->chunks[i], start_out);
 		/* Where memory for the copies is slow to come they end before more are begun. */
 		if (move->n_ended < move->n_started &&
 		    pager_mover_has_ended(move->mover, move->n_ended % PAGER_IN_FLIGHT))

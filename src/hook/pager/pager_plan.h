@@ -43,7 +43,7 @@ struct pager_moving {
 	bool is_frozen; /* what is copied stands still because it is frozen, if it still is */
 	uint64_t bytes;
 	uint64_t handed;        /* of bytes: memory of the other program's, now or before */
-	bool is_host_short;     /* there is not host memory for all of it yet */
+	bool is_host_short;     /* host memory for all of it was, or is, not there */
 	uint64_t to_copy;       /* bytes that still need some */
 	uint64_t room_until_ns; /* 0: not waited for yet */
 };
