@@ -7,10 +7,13 @@
 #include "util/parse.h"
 
 #include <errno.h>
+#include <limits.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/un.h>
+#include <unistd.h>
 
 static const char *const backend_names[] = {
 	[HOOK_OPTIONS_BACKEND_AUTO] = "auto",
@@ -124,6 +127,11 @@ static void read_slo(char *(*get)(const char *name), uint32_t *ret_us)
 		*ret_us = (uint32_t)(n / 1000000);
 }
 
+const char *hook_options_priority(uint32_t priority)
+{
+	return priority < NVSHARE_PRIORITY_COUNT ? priority_names[priority] : "?";
+}
+
 static void read_claim(char *(*get)(const char *name), struct nvshare_claim *ret)
 {
 	static const struct range weight = {NVSHARE_WEIGHT_MIN, NVSHARE_WEIGHT_MAX, 0,
@@ -161,16 +169,36 @@ static void read_limit(char *(*get)(const char *name), const char *name, uint64_
 		(void)strcpy(ret, value);
 }
 
+/* Absolute from here on: the program may go elsewhere before its scheduler is back. */
+static void read_sock_dir(char *(*get)(const char *name), char *ret, size_t size)
+{
+	const size_t max =
+		sizeof(((struct sockaddr_un *)0)->sun_path) - sizeof("/" NVSHARE_SOCK_NAME);
+	const char *value = value_of(get, "NVSHARE_SOCK_DIR");
+	char here[PATH_MAX] = "", allowed[64];
+	size_t len = 0;
+
+	(void)snprintf(ret, size, "%s", NVSHARE_SOCK_DIR_DEFAULT);
+	if (value && *value != '/' && getcwd(here, sizeof(here)))
+		len = strlen(here) + 1;
+	if (!value)
+		return;
+	if (len + strlen(value) > max) {
+		(void)snprintf(allowed, sizeof(allowed), "a folder of at most %zu bytes", max);
+		complain("NVSHARE_SOCK_DIR", value, allowed);
+	} else {
+		(void)snprintf(ret, size, "%s%s%s", here, len ? "/" : "", value);
+	}
+}
+
 static void read_names(char *(*get)(const char *name), struct hook_options *ret)
 {
 	const char *name = value_of(get, "NVSHARE_NAME");
 	const char *pod = value_of(get, "NVSHARE_POD");
 	const char *pod_space = value_of(get, "POD_NAMESPACE");
 	const char *pod_name = value_of(get, "POD_NAME");
-	const char *dir = value_of(get, "NVSHARE_SOCK_DIR");
 
-	(void)snprintf(ret->sock_dir, sizeof(ret->sock_dir), "%s",
-		       dir ? dir : NVSHARE_SOCK_DIR_DEFAULT);
+	read_sock_dir(get, ret->sock_dir, sizeof(ret->sock_dir));
 	if (name)
 		(void)snprintf(ret->name, sizeof(ret->name), "%s", name);
 	if (pod)

@@ -41,7 +41,7 @@ struct hook_options {
 	struct nvshare_claim claim;
 	char memory_limit[32];       /* NVSHARE_GPU_MEMORY_LIMIT, valid; "": none */
 	char host_memory_limit[32];  /* NVSHARE_HOST_MEMORY_LIMIT, valid; "": none */
-	char sock_dir[128];          /* NVSHARE_SOCK_DIR; what is cut off no socket could have */
+	char sock_dir[128];          /* NVSHARE_SOCK_DIR, absolute, short enough for a socket */
 	bool is_injected;            /* CUDA_INJECTION64_PATH or NVTX_INJECTION64_PATH */
 	bool is_mps_part;            /* CUDA_MPS_ACTIVE_THREAD_PERCENTAGE */
 	char mps_dir[128];           /* CUDA_MPS_PIPE_DIRECTORY, the same; "": none */
@@ -50,6 +50,9 @@ struct hook_options {
 };
 
 const struct hook_options *hook_options(void);
+
+/* As NVSHARE_PRIORITY has it; "?" for what is none. */
+const char *hook_options_priority(uint32_t priority);
 
 /* What getenv() says, in place of the process's environment: for tests. */
 void hook_options_parse(char *(*get)(const char *name), struct hook_options *ret);

@@ -1,9 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """Who gets memory, who waits, who is refused; with and without a scheduler."""
 
+import os
+import shutil
+
 import pytest
 
 from conftest import MIB, until
+from scheduler_node import open_to_all
 
 OUT_OF_MEMORY = 3
 DRIVER_ERROR = 4
@@ -145,6 +149,18 @@ def test_a_limit_without_a_unit_is_named(node):
     node.start_scheduler()
     out = node.app("oversub", "--size", "80MiB", NVSHARE_GPU_MEMORY_LIMIT="50").expect(OUT_OF_MEMORY, SOON)
     assert "NVSHARE_GPU_MEMORY_LIMIT" in out and "50 bytes" in out
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs root to become somebody else")
+def test_who_is_not_given_the_priority_that_it_claims_is_told(node):
+    node.start_scheduler()
+    open_to_all(node.sock_dir)
+    for path in [node.sim_dir, *node.sim_dir.iterdir()]:
+        shutil.chown(path, 65534)
+    app = ["setpriv", "--reuid", "65534", "--clear-groups", node.build / "tests" / "apps" / "oversub", "--size", "8MiB"]
+    out = node.start(app, NVSHARE_PRIORITY="critical").expect(0)
+    assert out.count("priority normal is given, not critical") == 1 and "NVSHARE_PRIORITY_MAX" in out
+    assert "is given" not in node.start(app, NVSHARE_PRIORITY="low").expect(0)
 
 
 def test_memory_queries_are_exact_while_others_come_and_go(node):

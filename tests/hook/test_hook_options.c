@@ -2,6 +2,9 @@
 
 #include "hook/hook_options.h"
 
+#include "nvshare/protocol.h"
+
+#include <limits.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -227,6 +230,36 @@ static void claims_are_read(void **unused)
 	assert_int_equal(o.claim.priority, NVSHARE_PRIORITY_CRITICAL);
 }
 
+static void the_folder_of_the_socket_is_absolute_and_short(void **unused)
+{
+	char name[120], here[PATH_MAX], expected[PATH_MAX + 16], said[512];
+	const struct variable dir[] = {{"NVSHARE_SOCK_DIR", name}, {NULL, NULL}};
+	struct hook_options o;
+
+	(void)unused;
+	assert_int_equal(chdir("/tmp"), 0);
+	assert_non_null(getcwd(here, sizeof(here)));
+	(void)snprintf(name, sizeof(name), "some/where");
+	(void)snprintf(expected, sizeof(expected), "%s/some/where", here);
+	o = parse(dir, said, sizeof(said));
+	assert_string_equal(o.sock_dir, expected);
+	assert_string_equal(said, "");
+	/* With a slash, the socket's name and an end it fills what the kernel has for it. */
+	memset(name, 'd', sizeof(name));
+	name[0] = '/';
+	name[108 - sizeof("/" NVSHARE_SOCK_NAME)] = '\0';
+	o = parse(dir, said, sizeof(said));
+	assert_string_equal(o.sock_dir, name);
+	assert_string_equal(said, "");
+	memset(name, 'd', sizeof(name));
+	name[0] = '/';
+	name[109 - sizeof("/" NVSHARE_SOCK_NAME)] = '\0';
+	o = parse(dir, said, sizeof(said));
+	assert_string_equal(o.sock_dir, NVSHARE_SOCK_DIR_DEFAULT);
+	assert_non_null(strstr(said, "NVSHARE_SOCK_DIR"));
+	assert_non_null(strstr(said, "at most 92 bytes"));
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -235,6 +268,7 @@ int main(void)
 		cmocka_unit_test(every_variable_is_read),
 		cmocka_unit_test(a_pod_is_known_by_the_names_that_kubernetes_gives),
 		cmocka_unit_test(a_bad_value_is_said_in_one_line_and_the_default_used),
+		cmocka_unit_test(the_folder_of_the_socket_is_absolute_and_short),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

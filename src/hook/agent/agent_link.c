@@ -290,6 +290,16 @@ static void register_again(struct agent_link *link)
 	agent_link_connect(link);
 }
 
+/* A later one may have been given another priority by nvsharectl. */
+static void check_priority(const struct agent_link *link, const struct nvshare_claim *given)
+{
+	if (!link->was_registered && given->priority < link->claimed.priority)
+		hook_warn_once("priority %s is given, not %s: what users may claim is the "
+			       "scheduler's NVSHARE_PRIORITY_MAX",
+			       hook_options_priority(given->priority),
+			       hook_options_priority(link->claimed.priority));
+}
+
 static void handle_registered(struct agent_link *link, const struct nvshare_registered *body)
 {
 	if (link->state != AGENT_LINK_REGISTERING) {
@@ -317,6 +327,7 @@ static void handle_registered(struct agent_link *link, const struct nvshare_regi
 	}
 	hook_debug("device %d: registered as client %u", (int)link->dev, body->client);
 	link->state = AGENT_LINK_UP;
+	check_priority(link, &body->claim);
 	share_registered(link, body);
 	link->was_registered = true;
 	link->is_missed = false;

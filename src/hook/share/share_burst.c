@@ -274,7 +274,8 @@ static void hint(uint64_t at_ns, bool is_critical)
 
 	burst.hinted_ns = at_ns;
 	burst.warm_ns = 0;
-	share_tasks_hint();
+	if (at_ns)
+		share_tasks_hint();
 	if (!is_critical)
 		return;
 	share_tell(NVSHARE_ACTIVITY_HINT, at_ns ? ahead_ns : 0, 0, now_ns);
