@@ -30,6 +30,7 @@ static const char help[] =
 	"  --per-thread-streams  the per-thread default stream forms of every call\n"
 	"  --graph           passes are launches of a captured graph\n"
 	"  --sums            words only, verified on the card by sums: for large memory\n"
+	"  --windows         at the end, too, only windows of each buffer are compared\n"
 	"  --resident N      so many graphs of 500 kernels lie about meanwhile (0)\n"
 	"  --pitch | --async | --managed   other memory than cuMemAlloc's\n"
 	"  --vmm           many handles of cuMemCreate, mapped side by side\n"
@@ -58,6 +59,7 @@ static struct {
 	bool is_per_thread;
 	bool is_graph;
 	bool is_sums;
+	bool is_windows;
 	bool is_verbose;
 } opt = {.size = 64u << 20, .n_buffers = 4, .n_passes = 10, .rounds = 1, .seed = 1, .n_threads = 1};
 
@@ -100,6 +102,8 @@ static bool parse_flag(const char *arg)
 		opt.is_graph = true;
 	else if (app_is(arg, "--sums"))
 		opt.is_sums = true;
+	else if (app_is(arg, "--windows"))
+		opt.is_windows = true;
 	else if (app_is(arg, "--verbose"))
 		opt.is_verbose = true;
 	else
@@ -310,7 +314,7 @@ static void *work(void *data)
 			app_sleep_ms(opt.think_ms);
 	}
 	for (i = w->index; i < opt.n_buffers; i += opt.n_threads) {
-		check(&buffers[i], true);
+		check(&buffers[i], !opt.is_windows);
 		buffer_free(&buffers[i], w->stream);
 	}
 	APP_CALL(cuStreamSynchronize(w->stream));
