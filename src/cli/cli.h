@@ -9,6 +9,7 @@
 
 #include "ipc/msg.h"
 
+#include <stdbool.h>
 #include <stdint.h>
 
 enum {
@@ -21,9 +22,9 @@ enum {
 int status_command(char *const *args);
 int set_command(char *const *args);
 
-/* Sets one value of the node (set.c). */
-int set_tq(const char *value);
-int set_anti_thrash(const char *value);
+/* Sets one value of the node (set.c); with is_trial it is only looked at. */
+int set_tq(const char *value, bool is_trial);
+int set_anti_thrash(const char *value, bool is_trial);
 
 /*
  * request.c. *ret_fd: a connection; CLI_EXIT_OK, or _NO_SCHEDULER after saying how to

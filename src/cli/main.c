@@ -4,13 +4,14 @@
 #include "cli/cli.h"
 #include "nvshare/version.h"
 
+#include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
 
 static void print_help(void)
 {
 	(void)fputs(
-		"Usage: nvsharectl COMMAND\n"
+		"Usage: nvsharectl COMMAND | OPTION...\n"
 		"Shows and steers the nvshare-scheduler of this node.\n"
 		"\n"
 		"  status              GPUs, who runs, who waits and why, whose memory is where\n"
@@ -36,6 +37,7 @@ static void print_help(void)
 		"  -S, --anti-thrash on|off  off: who fits runs, nobody takes turns\n"
 		"  -h, --help          this text\n"
 		"  -V, --version       the version\n"
+		"                      Options are done in order; if one is wrong, none is.\n"
 		"\n"
 		"Everybody may see the status and steer their own programs; all else needs root,\n"
 		"the scheduler's own user, or membership of the group 'nvshare'.\n"
@@ -46,50 +48,98 @@ static void print_help(void)
 		stdout);
 }
 
+static void print_version(void)
+{
+	(void)printf("nvsharectl " NVSHARE_VERSION "\n");
+}
+
 static int usage(const char *problem, const char *what)
 {
 	(void)fprintf(stderr, "nvsharectl: %s%s; see nvsharectl --help\n", problem, what);
 	return CLI_EXIT_USAGE;
 }
 
-/* "-T 5", "-T5", "--set-tq 5" or "--set-tq=5": the value; "" without one; NULL: not it. */
-static const char *flag_value(char *const *args, const char *brief, const char *name)
+/*
+ * "-T 5", "-T5", "--set-tq 5" or "--set-tq=5" at *args, which is moved behind it: the
+ * value; "" without one; NULL: not it.
+ */
+static const char *take_value(char *const **args, const char *brief, const char *name)
 {
+	const char *arg = **args;
 	size_t len = strlen(name);
 
-	if (!strcmp(args[0], brief) || !strcmp(args[0], name))
-		return args[1] ? args[1] : "";
-	if (!strncmp(args[0], name, len) && args[0][len] == '=')
-		return args[0] + len + 1;
-	if (!strncmp(args[0], brief, 2) && args[0][1] != '-')
-		return args[0] + 2;
-	return NULL;
+	if (!strcmp(arg, brief) || !strcmp(arg, name)) {
+		(*args)++;
+		return **args ? *(*args)++ : "";
+	}
+	if (!strncmp(arg, name, len) && arg[len] == '=')
+		arg += len + 1;
+	else if (!strncmp(arg, brief, 2) && arg[1] != '-')
+		arg += 2;
+	else
+		return NULL;
+	(*args)++;
+	return arg;
+}
+
+/* The option at *args, which is moved behind it; with is_trial it is only looked at. */
+static int take_option(char *const **args, bool is_trial)
+{
+	static const struct {
+		const char *brief, *name, *lack;
+		int (*set)(const char *value, bool is_trial);
+	} settings[] = {
+		{"-T", "--set-tq", "--set-tq needs seconds", set_tq},
+		{"-S", "--anti-thrash", "--anti-thrash needs on or off", set_anti_thrash},
+	};
+	static const struct {
+		const char *brief, *name;
+		void (*print)(void);
+	} texts[] = {{"-h", "--help", print_help}, {"-V", "--version", print_version}};
+
+	for (size_t i = 0; i < sizeof(texts) / sizeof(*texts); i++) {
+		if (strcmp(**args, texts[i].brief) != 0 && strcmp(**args, texts[i].name) != 0)
+			continue;
+		(*args)++;
+		if (!is_trial)
+			texts[i].print();
+		return CLI_EXIT_OK;
+	}
+	for (size_t i = 0; i < sizeof(settings) / sizeof(*settings); i++) {
+		const char *value = take_value(args, settings[i].brief, settings[i].name);
+
+		if (value)
+			return *value ? settings[i].set(value, is_trial)
+				      : usage(settings[i].lack, "");
+	}
+	return usage(***args == '-' ? "unknown option " : "only options follow an option, not ",
+		     **args);
+}
+
+/* All of them are understood before the first is done. */
+static int do_options(char *const *args)
+{
+	char *const *at = args;
+	int r = CLI_EXIT_OK;
+
+	while (*at && r == CLI_EXIT_OK)
+		r = take_option(&at, true);
+	while (*args && r == CLI_EXIT_OK)
+		r = take_option(&args, false);
+	return r;
 }
 
 int main(int argc, char **argv)
 {
 	char *const *args = argv + (argc > 0);
-	const char *value;
 
 	if (!args[0])
 		return usage("a command is needed", "");
-	if (!strcmp(args[0], "-h") || !strcmp(args[0], "--help")) {
-		print_help();
-		return CLI_EXIT_OK;
-	}
-	if (!strcmp(args[0], "-V") || !strcmp(args[0], "--version")) {
-		(void)printf("nvsharectl " NVSHARE_VERSION "\n");
-		return CLI_EXIT_OK;
-	}
+	if (args[0][0] == '-')
+		return do_options(args);
 	if (!strcmp(args[0], "status"))
 		return status_command(args + 1);
 	if (!strcmp(args[0], "set"))
 		return set_command(args + 1);
-	value = flag_value(args, "-T", "--set-tq");
-	if (value)
-		return *value ? set_tq(value) : usage("--set-tq needs seconds", "");
-	value = flag_value(args, "-S", "--anti-thrash");
-	if (value)
-		return *value ? set_anti_thrash(value) : usage("--anti-thrash needs on or off", "");
 	return usage("unknown command ", args[0]);
 }

@@ -68,20 +68,27 @@ static int parse_ms(const struct span *span, const char *value, uint64_t *ret)
 	return CLI_EXIT_USAGE;
 }
 
-int set_tq(const char *value)
+int set_tq(const char *value, bool is_trial)
 {
 	struct nvshare_set_tq body;
 	int r = parse_ms(&tq_span, value, &body.ms);
 
-	return r ? r : change(NVSHARE_MSG_SET_TQ, &body);
+	return r || is_trial ? r : change(NVSHARE_MSG_SET_TQ, &body);
 }
 
-int set_anti_thrash(const char *value)
+static int set_tq_now(const char *value)
+{
+	return set_tq(value, false);
+}
+
+int set_anti_thrash(const char *value, bool is_trial)
 {
 	bool is_on;
 
 	if (parse_bool(value, &is_on))
 		return bad_value("anti-thrash", value, "on or off");
+	if (is_trial)
+		return CLI_EXIT_OK;
 	return change(is_on ? NVSHARE_MSG_SCHED_ON : NVSHARE_MSG_SCHED_OFF, NULL);
 }
 
@@ -226,7 +233,7 @@ static const struct {
 	int (*set)(const char *value);
 } node_settings[] = {
 	{"mode", set_mode},       {"policy", set_policy},
-	{"tq", set_tq},           {"switch-time", set_switch_time},
+	{"tq", set_tq_now},       {"switch-time", set_switch_time},
 	{"reserve", set_reserve}, {"max-runtime", set_max_runtime},
 };
 

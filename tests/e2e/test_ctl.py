@@ -68,6 +68,21 @@ def test_ctl_sets_and_the_status_follows(node):
     assert node.ctl("set", "switch-time", "auto").returncode == 0
 
 
+def test_ctl_does_all_that_a_line_of_options_says_or_nothing(node):
+    node.start()
+    for line, text in [
+        ("-T 5 -S off", "tq is 5 s; it counts in mode concurrent only\nanti-thrash is off: nobody takes turns\n"),
+        ("--anti-thrash=on -T6", "anti-thrash is on: programs take turns\ntq is 6 s; it counts in mode concurrent only\n"),
+    ]:
+        run = node.ctl(*line.split())
+        assert (run.returncode, run.stdout, run.stderr) == (0, text, "")
+    for line in ["-T 7 -S x", "-T 7 -S", "-S off -T 0", "-T 7 now", "-T 7 status"]:
+        run = node.ctl(*line.split())
+        assert run.returncode == 2 and run.stdout == "" and run.stderr.count("\n") == 1, line
+    status = json.loads(node.ctl("status", "--json").stdout)
+    assert status["anti_thrash"] is True and status["tq_seconds"] == 6
+
+
 def test_ctl_s_exit_status_tells_what_went_wrong(node):
     for line in [
         "",
@@ -84,6 +99,11 @@ def test_ctl_s_exit_status_tells_what_went_wrong(node):
         "set reserve 51",
         "-T",
         "-S x",
+        "-T 5 x",
+        "-S off status",
+        "-T 5 -x",
+        "--help x",
+        "-V status",
         "status x",
         "status --json x",
     ]:
