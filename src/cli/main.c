@@ -129,17 +129,37 @@ static int do_options(char *const *args)
 	return r;
 }
 
+/* Somewhere behind a command; no setting and no client is called so. */
+static bool is_help_asked(char *const *args)
+{
+	for (; *args; args++) {
+		if (!strcmp(*args, "-h") || !strcmp(*args, "--help"))
+			return true;
+	}
+	return false;
+}
+
+static int do_command(const char *name, char *const *args)
+{
+	int (*command)(char *const *args) = NULL;
+
+	if (!strcmp(name, "status"))
+		command = status_command;
+	else if (!strcmp(name, "set"))
+		command = set_command;
+	if (!command)
+		return usage("unknown command ", name);
+	if (!is_help_asked(args))
+		return command(args);
+	print_help();
+	return CLI_EXIT_OK;
+}
+
 int main(int argc, char **argv)
 {
 	char *const *args = argv + (argc > 0);
 
 	if (!args[0])
 		return usage("a command is needed", "");
-	if (args[0][0] == '-')
-		return do_options(args);
-	if (!strcmp(args[0], "status"))
-		return status_command(args + 1);
-	if (!strcmp(args[0], "set"))
-		return set_command(args + 1);
-	return usage("unknown command ", args[0]);
+	return args[0][0] == '-' ? do_options(args) : do_command(args[0], args + 1);
 }

@@ -117,6 +117,14 @@ def test_ctl_s_exit_status_tells_what_went_wrong(node):
     assert node.ctl("--version").stdout.startswith("nvsharectl ")
 
 
+@pytest.mark.parametrize(
+    "line", ["status --help", "status -h", "status --json -h", "set --help", "set -h", "set priority high --help"]
+)
+def test_ctl_helps_whoever_asks_behind_a_command(node, line):
+    run = node.ctl(*line.split())
+    assert (run.returncode, run.stdout, run.stderr) == (0, node.ctl("--help").stdout, "")
+
+
 @pytest.mark.skipif(os.geteuid() != 0, reason="needs root to become somebody else")
 def test_ctl_says_when_it_is_not_permitted(node):
     node.start()
