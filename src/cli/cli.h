@@ -17,6 +17,7 @@ enum {
 	CLI_EXIT_REFUSED,      /* the scheduler said no, and why */
 	CLI_EXIT_USAGE,        /* not a command line that means something */
 	CLI_EXIT_NO_SCHEDULER, /* nobody answers */
+	CLI_EXIT_UNWRITTEN,    /* done; but what was to be printed is lost */
 };
 
 int status_command(char *const *args);

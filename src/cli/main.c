@@ -4,9 +4,12 @@
 #include "cli/cli.h"
 #include "nvshare/version.h"
 
+#include <errno.h>
+#include <fcntl.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 static void print_help(void)
 {
@@ -44,7 +47,8 @@ static void print_help(void)
 		"\n"
 		"Environment: NVSHARE_SOCK_DIR, where the socket is (" NVSHARE_SOCK_DIR_DEFAULT
 		"); NO_COLOR.\n"
-		"Exit status: 0 done, 1 the scheduler refused, 2 wrong usage, 3 no scheduler.\n",
+		"Exit status: 0 done, 1 the scheduler refused, 2 wrong usage, 3 no scheduler,\n"
+		"4 what it says could not be written (what was to be set is set).\n",
 		stdout);
 }
 
@@ -155,11 +159,35 @@ static int do_command(const char *name, char *const *args)
 	return CLI_EXIT_OK;
 }
 
+/*
+ * Where a standard descriptor is closed the socket would take its place, and what is for
+ * people would go to the scheduler. What stands there now fails to be written to.
+ */
+static void fill_descriptors(void)
+{
+	for (int fd = STDIN_FILENO; fd <= STDERR_FILENO; fd++) {
+		if (fcntl(fd, F_GETFD) < 0)
+			(void)open("/dev/null", fd == STDIN_FILENO ? O_WRONLY : O_RDONLY);
+	}
+}
+
+/* r, or that what was printed has not arrived. */
+static int end(int r)
+{
+	errno = EIO; /* of a write that failed before */
+	if (fflush(stdout) == 0 && !ferror(stdout))
+		return r;
+	(void)fprintf(stderr, "nvsharectl: the standard output can not be written to: %s\n",
+		      strerror(errno));
+	return r ? r : CLI_EXIT_UNWRITTEN;
+}
+
 int main(int argc, char **argv)
 {
 	char *const *args = argv + (argc > 0);
 
+	fill_descriptors();
 	if (!args[0])
 		return usage("a command is needed", "");
-	return args[0][0] == '-' ? do_options(args) : do_command(args[0], args + 1);
+	return end(args[0][0] == '-' ? do_options(args) : do_command(args[0], args + 1));
 }

@@ -125,6 +125,42 @@ def test_ctl_helps_whoever_asks_behind_a_command(node, line):
     assert (run.returncode, run.stdout, run.stderr) == (0, node.ctl("--help").stdout, "")
 
 
+def shell(node, words):
+    return subprocess.run(
+        ["sh", "-c", words, "sh", CTL],
+        env=clean_env(node.folder),
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE,
+        check=False,
+    )
+
+
+@pytest.mark.parametrize("where, why", [(">/dev/full", "No space left on device"), (">&-", "Bad file descriptor")])
+@pytest.mark.parametrize("line", ["status", "status --json", "set tq 5", "-T 6", "--help", "--version"])
+def test_ctl_fails_when_its_output_is_lost(node, line, where, why):
+    node.start()
+    run = shell(node, f'"$1" {line} {where}')
+    assert (run.returncode, run.stdout) == (4, "")
+    assert run.stderr == f"nvsharectl: the standard output can not be written to: {why}\n"
+
+
+def test_ctl_fails_when_more_than_a_buffer_is_lost(node):
+    """What fails first is then not what is written last."""
+    node.start()
+    for i in range(60):
+        node.client(name=f"client {i}")
+    assert shell(node, '"$1" status --json >/dev/full').returncode == 4
+
+
+def test_ctl_tells_the_scheduler_nothing_that_is_for_people(node):
+    node.start()
+    assert shell(node, '"$1" set weight 5 99 2>&-').returncode == 1
+    assert shell(node, '"$1" set weight 5 99 <&- >&- 2>&-').returncode == 1
+    assert node.ctl("status").returncode == 0
+    assert "close peer" not in node.log()
+
+
 @pytest.mark.skipif(os.geteuid() != 0, reason="needs root to become somebody else")
 def test_ctl_says_when_it_is_not_permitted(node):
     node.start()
