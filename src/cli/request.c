@@ -56,6 +56,16 @@ int request_open(int *ret_fd)
 	return CLI_EXIT_NO_SCHEDULER;
 }
 
+/* It closes what it has no room for, and what is of another version: only its log tells. */
+static int say_closed(const char *how)
+{
+	(void)fprintf(stderr,
+		      "nvsharectl: the scheduler on %s/" NVSHARE_SOCK_NAME
+		      " turned this connection away, or is gone (%s): look at its log\n",
+		      sock_dir(), how);
+	return CLI_EXIT_NO_SCHEDULER;
+}
+
 int request_send(int fd, uint16_t type, const void *body)
 {
 	struct msg msg;
@@ -63,11 +73,7 @@ int request_send(int fd, uint16_t type, const void *body)
 
 	(void)msg_encode(type, 1, body, &msg);
 	r = sock_send(fd, &msg); /* a fresh connection has room for one request */
-	if (!r)
-		return CLI_EXIT_OK;
-	(void)fprintf(stderr, "nvsharectl: the scheduler on %s/" NVSHARE_SOCK_NAME " is gone: %s\n",
-		      sock_dir(), strerror(-r));
-	return CLI_EXIT_NO_SCHEDULER;
+	return r ? say_closed(strerror(-r)) : CLI_EXIT_OK;
 }
 
 int request_receive(int fd, struct msg *ret_msg)
@@ -90,7 +96,7 @@ int request_receive(int fd, struct msg *ret_msg)
 	} else if (n == -ETIMEDOUT) {
 		text = "no answer in 10 seconds";
 	} else {
-		text = "it closed the connection; is it of another version, or ending?";
+		return say_closed("it closed the connection");
 	}
 	(void)fprintf(stderr,
 		      "nvsharectl: the scheduler on %s/" NVSHARE_SOCK_NAME

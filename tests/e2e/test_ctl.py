@@ -153,6 +153,18 @@ def test_ctl_fails_when_more_than_a_buffer_is_lost(node):
     assert shell(node, '"$1" status --json >/dev/full').returncode == 4
 
 
+def test_ctl_says_that_it_was_turned_away(node):
+    node.start(command=["prlimit", "--nofile=64:64"])
+    for _ in range(100):
+        node.connect()
+    node.expect_log("out of file descriptors")
+    for args in [("status",), ("set", "tq", "5")]:
+        run = node.ctl(*args)
+        assert (run.returncode, run.stdout) == (3, "")
+        assert f"{node.path} turned this connection away, or is gone (" in run.stderr
+        assert run.stderr.endswith("): look at its log\n")
+
+
 def test_ctl_tells_the_scheduler_nothing_that_is_for_people(node):
     node.start()
     assert shell(node, '"$1" set weight 5 99 2>&-').returncode == 1
