@@ -129,6 +129,18 @@ static const char *server_dir(const struct server *server)
 	return server->options.sock_dir ? server->options.sock_dir : NVSHARE_SOCK_DIR_DEFAULT;
 }
 
+/* Nobody can reach one whose socket was removed, by a cleaner of /run or by hand. */
+static void say_another(const struct server *server)
+{
+	char path[256];
+
+	(void)snprintf(path, sizeof(path), "%s/" NVSHARE_SOCK_NAME, server_dir(server));
+	log_error("another nvshare-scheduler runs on '%s'%s", path,
+		  access(path, F_OK) == 0 ? ""
+					  : ", but its socket is missing: restart that one, and"
+					    " the socket is there again");
+}
+
 int server_init(struct server *server, const struct options *options)
 {
 	const struct group *group = getgrnam("nvshare");
@@ -155,8 +167,7 @@ int server_init(struct server *server, const struct options *options)
 		return log_errno(LOG_LEVEL_ERROR, r, "cannot start");
 	r = open_listener(server);
 	if (r == -EADDRINUSE) {
-		log_error("another nvshare-scheduler runs on '%s/" NVSHARE_SOCK_NAME "'",
-			  server_dir(server));
+		say_another(server);
 		return r;
 	}
 	if (r)

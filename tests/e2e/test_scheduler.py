@@ -179,9 +179,23 @@ def test_a_second_instance_says_so_and_changes_nothing(node):
     env = clean_env(node.folder)
     second = subprocess.run([SCHEDULER], env=env, capture_output=True, text=True, timeout=PATIENCE, check=False)
     assert second.returncode == 1
-    assert "another nvshare-scheduler runs on" in second.stderr
+    assert second.stderr.endswith(f"another nvshare-scheduler runs on '{node.path}'\n")
     a.release(grant, epoch)
     b.expect("LOCK_OK")
+
+
+def test_a_second_instance_says_when_nobody_can_reach_the_first(node):
+    node.start()
+    node.path.unlink()
+    run = subprocess.run(
+        [SCHEDULER], env=clean_env(node.folder), capture_output=True, text=True, timeout=PATIENCE, check=False
+    )
+    assert run.returncode == 1 and run.stderr.count("\n") == 1
+    assert f"another nvshare-scheduler runs on '{node.path}', but its socket is missing: restart that one" in run.stderr
+    node.process.send_signal(signal.SIGTERM)
+    assert node.process.wait(PATIENCE) == 0
+    node.start()
+    assert node.path.exists()
 
 
 def test_sigterm_is_a_clean_end(node):
