@@ -164,8 +164,8 @@ static void allowed(const struct option *option, char *buf, size_t size)
 		break;
 	case OPTION_RIGHTS:
 		(void)snprintf(buf, size,
-			       "low, normal, high or critical, and uid:N= or gid:N= before one,"
-			       " with commas");
+			       "low, normal, high or critical for all, and uid:N= or gid:N="
+			       " before one, with commas, each once");
 		break;
 	case OPTION_SIZE:
 		(void)snprintf(buf, size, "a size in bytes, or with K, M, G or T");
@@ -182,7 +182,8 @@ static void allowed(const struct option *option, char *buf, size_t size)
 	case OPTION_SLICE:
 	case OPTION_SLICES:
 		(void)snprintf(buf, size, "%smicroseconds from %llu to %llu",
-			       option->kind == OPTION_SLICES ? "CLASS=VALUE,..., " : "",
+			       option->kind == OPTION_SLICES ? "CLASS=VALUE,..., each class once, "
+							     : "",
 			       (unsigned long long)option->min, (unsigned long long)option->max);
 		break;
 	case OPTION_US:
@@ -211,6 +212,7 @@ static void allowed(const struct option *option, char *buf, size_t size)
 static int set_slices(const struct option *option, const char *value, uint64_t *slices)
 {
 	uint64_t us[SHARE_CLASS_COUNT_];
+	bool is_given[SHARE_CLASS_COUNT_] = {false};
 
 	memcpy(us, slices, sizeof(us));
 	while (*value) {
@@ -230,8 +232,9 @@ static int set_slices(const struct option *option, const char *value, uint64_t *
 		r = parse_enum(part, option->names, SHARE_CLASS_COUNT_, &class);
 		if (!r)
 			r = parse_u64(number, option->min, option->max, &us[class]);
-		if (r)
-			return r;
+		if (r || is_given[class])
+			return r ? r : -EINVAL;
+		is_given[class] = true;
 		value += len;
 		value += *value == ',';
 	}

@@ -32,9 +32,25 @@ static int parse_rule(char *word, struct rights_rule *ret)
 	return 0;
 }
 
+/* The next rule, of somebody of whom none was yet: of two only one could count. */
+static int add_rule(struct rights *rights, char *word)
+{
+	struct rights_rule *rule = &rights->rules[rights->n];
+
+	if (rights->n == RIGHTS_RULES_MAX || parse_rule(word, rule))
+		return -EINVAL;
+	for (uint32_t i = 0; i < rights->n; i++) {
+		if (rights->rules[i].is_group == rule->is_group && rights->rules[i].id == rule->id)
+			return -EINVAL;
+	}
+	rights->n++;
+	return 0;
+}
+
 int rights_parse(const char *s, struct rights *ret)
 {
 	struct rights rights = {.priority = NVSHARE_PRIORITY_NORMAL};
+	bool is_said = false; /* what holds for all others */
 
 	for (bool is_last = false; !is_last;) {
 		size_t len = strcspn(s, ",");
@@ -47,12 +63,12 @@ int rights_parse(const char *s, struct rights *ret)
 		if (!strchr(word, ':')) {
 			unsigned int priority;
 
-			if (parse_enum(word, rights_priority_names, NVSHARE_PRIORITY_COUNT,
-				       &priority))
+			if (is_said || parse_enum(word, rights_priority_names,
+						  NVSHARE_PRIORITY_COUNT, &priority))
 				return -EINVAL;
 			rights.priority = priority;
-		} else if (rights.n == RIGHTS_RULES_MAX ||
-			   parse_rule(word, &rights.rules[rights.n++])) {
+			is_said = true;
+		} else if (add_rule(&rights, word)) {
 			return -EINVAL;
 		}
 		is_last = s[len] == '\0';

@@ -5,7 +5,7 @@
 /*
  * How high a priority whom may claim: NVSHARE_PRIORITY_MAX, as "normal" or
  * "normal,uid:1000=critical,gid:27=high". What is said of a uid counts; else the highest of
- * what is said of its groups; else what stands alone.
+ * what is said of its groups; else what stands alone. Nothing is said of anybody twice.
  */
 
 #include "nvshare/protocol.h"
@@ -29,7 +29,7 @@ struct rights {
 	struct rights_rule rules[RIGHTS_RULES_MAX];
 };
 
-/* 0, or -EINVAL: not of the form, or too long; ret is untouched then. */
+/* 0, or -EINVAL: not of the form, too long, or something twice; ret is untouched then. */
 int rights_parse(const char *s, struct rights *ret);
 
 uint32_t rights_priority(const struct rights *rights, uid_t uid, const gid_t *groups,

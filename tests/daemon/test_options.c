@@ -165,6 +165,12 @@ static void an_error_names_variable_value_and_what_is_allowed(void **state)
 		 " feedback"},
 		{"NVSHARE_MEMORY_RESERVE_PERCENT", "-1",
 		 "NVSHARE_MEMORY_RESERVE_PERCENT is '-1'; allowed is a whole number from 0 to 50"},
+		{"NVSHARE_PRIORITY_MAX", "uid:1=critical,uid:1=low",
+		 "NVSHARE_PRIORITY_MAX is 'uid:1=critical,uid:1=low'; allowed is low, normal, high or"
+		 " critical for all, and uid:N= or gid:N= before one, with commas, each once"},
+		{"NVSHARE_SLICE_LEVELS", "high=100,high=200",
+		 "NVSHARE_SLICE_LEVELS is 'high=100,high=200'; allowed is CLASS=VALUE,..., each class"
+		 " once, microseconds from 100 to 10000000"},
 		{"NVSHARE_RECONNECT_GRACE_MS", "60001",
 		 "NVSHARE_RECONNECT_GRACE_MS is '60001'; allowed is milliseconds from 0 to 60000"},
 	};
@@ -278,6 +284,8 @@ static void slices_are_set_class_by_class_or_not_at_all(void **state)
 		{"NVSHARE_SLICE_LEVELS", "high", NULL},
 		{"NVSHARE_SLICE_LEVELS", "critical=10000001", NULL},
 		{"NVSHARE_SLICE_LEVELS", ",high=2000", NULL},
+		{"NVSHARE_SLICE_LEVELS", "high=100,high=200", NULL},
+		{"NVSHARE_SLICE_LEVELS", "high=100,low=200,High=100", NULL},
 	};
 
 	(void)state;

@@ -35,6 +35,7 @@ static void the_most_special_rule_counts(void **state)
 		{"gid:10=low,gid:27=high", {27, 10}, 1, HIGH},
 		{"high,gid:10=low", {10, 0}, 1, LOW},
 		{"LOW,UID:1=high", {10, 0}, 5, UINT32_MAX},
+		{"uid:27=low,gid:27=high", {27, 0}, 1, HIGH},
 		{"low,uid:4294967294=High", {10, 0}, 4294967294u, HIGH},
 	};
 
@@ -72,6 +73,10 @@ static void what_is_not_of_the_form_is_refused(void **state)
 		"gid:1=highest",
 		"uid:1000=high,gid",
 		"uid:1=high uid:2=high",
+		"normal,low",
+		"low,uid:1=high,low",
+		"uid:1000=critical,uid:1000=low",
+		"gid:27=high,normal,uid:1=low,gid:27=high",
 		"uid:00000000000000000000000000000000000000000000001000=high",
 	};
 	struct rights rights;
