@@ -274,7 +274,16 @@ __attribute__((format(printf, 2, 3))) static void add_words(struct note *note, c
 	(void)snprintf(note->s + len, sizeof(note->s) - len, "%s%s", len ? ", " : "", words);
 }
 
-static void add_wait(struct note *note, const struct nvshare_status_client *client)
+/* Nobody stops for it, and that is somebody's wish: nothing is wrong. */
+static bool lacks_turns(const struct nvshare_status_node *node,
+			const struct nvshare_status_client *client)
+{
+	return !node->anti_thrash &&
+	       (client->why == NVSHARE_WAIT_STUCK || client->why == NVSHARE_WAIT_MEMORY);
+}
+
+static void add_wait(struct note *note, const struct nvshare_status_node *node,
+		     const struct nvshare_status_client *client)
 {
 	static const char *const reasons[] = {
 		[NVSHARE_WAIT_NOT] = "",
@@ -283,7 +292,9 @@ static void add_wait(struct note *note, const struct nvshare_status_client *clie
 		[NVSHARE_WAIT_SWAP] = "memory is being moved",
 		[NVSHARE_WAIT_STUCK] = "those in its way can not be stopped",
 	};
-	const char *reason = reasons[client->why];
+	const char *reason = lacks_turns(node, client)
+				     ? "waits for memory: turns are off (nvsharectl -S on)"
+				     : reasons[client->why];
 
 	if (client->position)
 		add_words(note, "#%u%s%s", client->position, reason[0] ? " " : "", reason);
@@ -292,17 +303,19 @@ static void add_wait(struct note *note, const struct nvshare_status_client *clie
 }
 
 /* What is worth a word: why it waits, and what is wrong with it. */
-static void add_note(struct table *table, const struct nvshare_status_client *client)
+static void add_note(struct table *table, const struct nvshare_status_node *node,
+		     const struct nvshare_status_client *client)
 {
 	uint64_t wanted = client->mem.wanted + client->mem.wanted_pinned;
 	const char *failed = failure(client);
 	struct note note = {""};
+	bool is_wrong;
 
 	if (client->flags & NVSHARE_CLIENT_HUNG) {
 		table_add(table, RED, "hung: does not answer");
 		return;
 	}
-	add_wait(&note, client);
+	add_wait(&note, node, client);
 	if (wanted)
 		add_words(&note, "needs %s more", size(wanted).s);
 	if (client->flags & NVSHARE_CLIENT_FIXED)
@@ -330,7 +343,8 @@ static void add_note(struct table *table, const struct nvshare_status_client *cl
 		add_words(&note, "did not move: %s", failed);
 	if (status_drain_reason(client))
 		add_words(&note, "can not be frozen: %s", status_drain_reason(client));
-	table_add(table, client->why == NVSHARE_WAIT_STUCK || failed[0] ? RED : NULL, "%s", note.s);
+	is_wrong = client->why == NVSHARE_WAIT_STUCK && !lacks_turns(node, client);
+	table_add(table, is_wrong || failed[0] ? RED : NULL, "%s", note.s);
 }
 
 /* Where all are as they are by themselves, the columns are not there. */
@@ -371,7 +385,8 @@ static struct text energy(const struct nvshare_status_client *client)
 	return text;
 }
 
-static void add_client(struct table *table, const struct nvshare_status_client *client)
+static void add_client(struct table *table, const struct nvshare_status_node *node,
+		       const struct nvshare_status_client *client)
 {
 	const struct passwd *user = getpwuid(client->uid);
 
@@ -394,7 +409,7 @@ static void add_client(struct table *table, const struct nvshare_status_client *
 	table_add(table, NULL, "%s", energy(client).s);
 	table_add(table, NULL, "%" PRIu64, client->n_switches);
 	table_add(table, NULL, "%s", client->halt ? status_stops_by(client) : "");
-	add_note(table, client);
+	add_note(table, node, client);
 }
 
 static void print_clients(FILE *out, const struct status *status, uint32_t gpu, size_t width,
@@ -405,7 +420,7 @@ static void print_clients(FILE *out, const struct status *status, uint32_t gpu, 
 	table_init(&table, columns, sizeof(columns) / sizeof(columns[0]));
 	for (size_t i = 0; i < status->n_clients; i++) {
 		if (status->clients[i].gpu == gpu)
-			add_client(&table, &status->clients[i]);
+			add_client(&table, &status->node, &status->clients[i]);
 	}
 	if (table.n_cells) {
 		(void)fputc('\n', out);

@@ -253,6 +253,36 @@ static void a_failed_stop_is_told_in_words(void **state)
 	memcpy(clients, saved, sizeof(saved));
 }
 
+static void who_waits_since_turns_are_off_is_told_how_to_get_them(void **state)
+{
+	struct nvshare_status_client saved = clients[1];
+	char *text;
+
+	(void)state;
+	clients[1].why = NVSHARE_WAIT_STUCK;
+	text = view(true);
+	has(text, "\033[31m#3 those in its way can not be stopped, needs 5.0 GiB more\033[0m");
+	free(text);
+	status.node.anti_thrash = 0;
+	text = view(true);
+	has(text, "#3 waits for memory: turns are off (nvsharectl -S on), needs 5.0 GiB more\n");
+	assert_null(strstr(text, "can not be stopped, needs"));
+	free(text);
+	text = json();
+	has(text, "\"wait_reason\": \"stuck\"");
+	free(text);
+	clients[1].why = NVSHARE_WAIT_MEMORY;
+	text = view(false);
+	has(text, "#3 waits for memory: turns are off (nvsharectl -S on), needs 5.0 GiB more\n");
+	free(text);
+	clients[1].why = NVSHARE_WAIT_SWAP;
+	text = view(false);
+	has(text, "#3 memory is being moved, needs 5.0 GiB more\n");
+	free(text);
+	status.node.anti_thrash = 1;
+	clients[1] = saved;
+}
+
 static void why_it_can_not_be_frozen_is_told(void **state)
 {
 	char *text;
@@ -442,6 +472,7 @@ int main(void)
 		cmocka_unit_test(why_memory_stays_is_told),
 		cmocka_unit_test(what_is_learned_of_bursts_is_told),
 		cmocka_unit_test(a_failed_stop_is_told_in_words),
+		cmocka_unit_test(who_waits_since_turns_are_off_is_told_how_to_get_them),
 		cmocka_unit_test(why_it_can_not_be_frozen_is_told),
 		cmocka_unit_test(no_line_is_longer_than_the_terminal),
 		cmocka_unit_test(colours_are_only_where_they_are_asked_for),

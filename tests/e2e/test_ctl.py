@@ -12,7 +12,7 @@ import pytest
 
 sys.path.insert(0, str(pathlib.Path(__file__).parent))
 
-from scheduler_node import CTL, GIB, NOBODY, PATIENCE, clean_env, node, open_to_all  # noqa: E402,F401
+from scheduler_node import CTL, GIB, NOBODY, PATIENCE, clean_env, node, open_to_all, until  # noqa: E402,F401
 from wire import mem  # noqa: E402
 
 
@@ -123,6 +123,24 @@ def test_ctl_s_exit_status_tells_what_went_wrong(node):
 def test_ctl_helps_whoever_asks_behind_a_command(node, line):
     run = node.ctl(*line.split())
     assert (run.returncode, run.stdout, run.stderr) == (0, node.ctl("--help").stdout, "")
+
+
+def test_ctl_tells_who_waits_that_turns_are_off(node):
+    """Whether its turn would have come or not; "stuck" is who sees that time pass."""
+    node.start(NVSHARE_SCHEDULING_MODE="auto", NVSHARE_WAIT_BOUND_SEC="2")
+    first, second = node.client(total=10 * GIB), node.client(total=10 * GIB)
+    first.request(mem(wanted=8 * GIB))
+    _, _, epoch = first.expect("LOCK_OK")
+    first.send("MEM_UPDATE", 0, 0, epoch, 0, *mem(resident=8 * GIB))
+    second.request(mem(wanted=8 * GIB))
+    second.expect("WAIT_FOR_MEM")
+    shown = "#1 waits for memory: turns are off (nvsharectl -S on), needs 8.0 GiB more"
+    assert node.ctl("-S", "off").returncode == 0
+    assert shown in node.ctl("status").stdout
+    until("its turn", lambda: '"wait_reason": "stuck"' in node.ctl("status", "--json").stdout)
+    assert shown in node.ctl("status").stdout
+    assert node.ctl("-S", "on").returncode == 0
+    assert "turns are off" not in node.ctl("status").stdout
 
 
 def shell(node, words):
