@@ -327,7 +327,8 @@ static void add_note(struct table *table, const struct nvshare_status_node *node
 	if (client->claim.slo_us)
 		add_words(&note, "slo %g ms", (double)client->claim.slo_us / 1000);
 	if (client->claim.compute_limit)
-		add_words(&note, "at most %u %% of the time", client->claim.compute_limit);
+		add_words(&note, "at most %u %% of the time%s", client->claim.compute_limit,
+			  client->flags & NVSHARE_CLIENT_FIXED ? ": not kept on several GPUs" : "");
 	if (client->flags & NVSHARE_CLIENT_HELD)
 		add_words(&note, "held for others");
 	if (client->n_slo_violations)

@@ -146,6 +146,15 @@ static const char *put(struct nvshare_claim *claim, uint32_t key, uint64_t value
 	return "this setting is the node's, not a client's";
 }
 
+/* A process on several GPUs, which takes no turns, is not kept off one of them either. */
+static const char *unkept(const struct server *server, const struct peer *client)
+{
+	struct sched_client_status status;
+
+	sched_client_status(&server->sched, client->slot, server->now_ns, &status);
+	return status.fixed ? "; it is not kept for a program on several GPUs" : "";
+}
+
 static void tell(struct server *server, struct peer *tool, uint32_t seq, const struct peer *client,
 		 uint32_t key)
 {
@@ -162,8 +171,8 @@ static void tell(struct server *server, struct peer *tool, uint32_t seq, const s
 			     client->id, (double)claim->slo_us / 1000);
 	else if (key == NVSHARE_KEY_COMPUTE_LIMIT && claim->compute_limit)
 		tools_answer(server, tool, seq, NVSHARE_RESULT_OK,
-			     "compute-limit of client %u is %u percent", client->id,
-			     claim->compute_limit);
+			     "compute-limit of client %u is %u percent%s", client->id,
+			     claim->compute_limit, unkept(server, client));
 	else
 		tools_answer(server, tool, seq, NVSHARE_RESULT_OK, "client %u has no %s",
 			     client->id, key == NVSHARE_KEY_SLO ? "slo" : "compute-limit");

@@ -159,6 +159,12 @@ static void claims_show_where_somebody_has_another(void **state)
 	has(text, "\"priority\": \"normal\", \"weight\": 100, \"slo_seconds\": null,"
 		  " \"compute_limit_percent\": null,");
 	free(text);
+	clients[1].flags = NVSHARE_CLIENT_FIXED;
+	text = view(false);
+	has(text, "takes no turns, slo 12.5 ms, at most 40 % of the time: not kept on several"
+		  " GPUs\n");
+	free(text);
+	clients[1].flags = 0;
 	clients[1].claim = clients[0].claim;
 }
 

@@ -7,7 +7,7 @@ import os
 
 import pytest
 from scheduler_node import NOBODY, Node, open_to_all
-from wire import DENIED, OK
+from wire import DENIED, FIXED, OK
 
 LOW, NORMAL, HIGH, CRITICAL = range(4)
 GROUP = 4711
@@ -63,6 +63,22 @@ def test_claims_are_shown_and_changed(node):
     assert run.stdout == "weight of client 1 is 7\nweight of client 2 is 7\n"
     shown = node.ctl("status").stdout
     assert "PRIORITY" in shown and "WEIGHT" in shown
+
+
+def test_a_limit_that_is_not_kept_is_said(node):
+    node.start(NVSHARE_SCHEDULING_MODE="auto")
+    node.client(flags=FIXED)
+    node.client()
+    suffix = "; it is not kept for a program on several GPUs"
+    for value, text in [("20", f"compute-limit of client 1 is 20 percent{suffix}"), ("off", "client 1 has no compute-limit")]:
+        run = node.ctl("set", "compute-limit", value, "1")
+        assert (run.returncode, run.stdout, run.stderr) == (0, text + "\n", "")
+    run = node.ctl("set", "compute-limit", "20", f"pid:{os.getpid()}")
+    lines = [f"compute-limit of client 1 is 20 percent{suffix}", "compute-limit of client 2 is 20 percent"]
+    assert run.stdout.splitlines() == lines
+    shown = node.ctl("status").stdout
+    assert "takes no turns, at most 20 % of the time: not kept on several GPUs\n" in shown
+    assert shown.endswith(" at most 20 % of the time\n")
 
 
 def test_the_policy_is_shown_and_changed(node):
