@@ -57,7 +57,7 @@ static const struct option {
 	 "auto: side by side when all fit, else in turns"},
 	{"NVSHARE_POLICY", OPTION_ENUM, AT(config.policy), 0, 4, policy_names,
 	 "whose turn is next: by class and then fair; by weighted GPU time; by rounds of"
-	 " time; by slack"},
+	 " 10 s for a weight of 100, however short the switch time; by slack"},
 	{"NVSHARE_PRIORITY_MAX", OPTION_RIGHTS, AT(rights), 0, 0, NULL,
 	 "how high a priority users may claim (normal)"},
 	{"NVSHARE_TQ", OPTION_SECONDS, AT(config.tq_ns), TURN_MIN, TURN_MAX, NULL,

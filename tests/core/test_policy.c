@@ -307,6 +307,25 @@ static void who_was_idle_has_not_saved_its_time_up(void **state)
 	assert_int_equal(rig_state(&rig, 0), SCHED_CLIENT_RUNNING);
 }
 
+/* README.md and --help say so. */
+static void a_round_of_credit_is_ten_seconds_or_a_longer_turn(void **state)
+{
+	static const uint64_t turns_s[][2] = {{1, 10}, {9, 10}, {20, 20}};
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(turns_s) / sizeof(*turns_s); i++) {
+		(void)set_up(state);
+		rig.config.switch_fixed_ns = turns_s[i][0] * S;
+		set_policy(SCHED_POLICY_CREDIT);
+		run(0, SCHED_PRIORITY_NORMAL, 100);
+		ask(1, SCHED_PRIORITY_NORMAL, 100);
+		rig_at(&rig, turns_s[i][1] * S - 1);
+		assert_null(rig_did(&rig, 0, SCHED_ACTION_DROP));
+		rig_at(&rig, turns_s[i][1] * S);
+		assert_non_null(rig_did(&rig, 0, SCHED_ACTION_DROP));
+	}
+}
+
 static void who_comes_back_with_credit_goes_first_once(void **state)
 {
 	(void)state;
@@ -390,6 +409,7 @@ int main(void)
 		T(measured_time_counts_not_time_with_a_grant),
 		T(newcomers_start_where_the_others_are),
 		T(who_was_idle_has_not_saved_its_time_up),
+		T(a_round_of_credit_is_ten_seconds_or_a_longer_turn),
 		T(who_comes_back_with_credit_goes_first_once),
 		T(least_slack_goes_first_and_ends_turns_early),
 		T(an_slo_that_is_too_short_leaves_a_part_of_the_turn),

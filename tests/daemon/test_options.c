@@ -419,6 +419,8 @@ static void the_help_states_the_defaults(void **state)
 	assert_string_equal(value, "100");
 	assert_true(find_default(help, "NVSHARE_SLICE_LEVELS", value, sizeof(value)));
 	assert_string_equal(value, "critical=5000000,high=1000,normal=500,low=200");
+	assert_non_null(strstr(help, "by rounds of 10 s for a weight of 100, however short the"
+				     " switch time"));
 	free(help);
 }
 
