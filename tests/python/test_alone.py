@@ -305,18 +305,35 @@ def test_the_config_file_is_read(tmp_path):
     nvshare.GPUScheduler(config_file=path)
     nvshare.GPUScheduler(config_file=str(path))
     for text, message in [
-        ("weight: 5\nprority: high\n", "config_file: .*gpu.yaml:2: 'prority' is none of "),
-        ("priority high\n", "config_file: .*gpu.yaml:1: "),
-        ("weight: none\n", "config_file: .*gpu.yaml:1: weight: "),
-        ("priority: urgent\n", "config_file: .*gpu.yaml:1: priority: .*urgent"),
-        ("weight: -5\n", "config_file: .*gpu.yaml:1: weight: .*-5 "),
-        ("compute_limit: 101\n", "config_file: .*gpu.yaml:1: compute_limit: .*101"),
+        ("weight: 5\nprority: high\n", "2: 'prority' is none of "),
+        ("priority high\n", "1: "),
+        ("weight: none\n", "1: weight: 'none' is not a whole number from 1 to 10000$"),
+        ("priority: urgent\n", "1: priority: 'urgent' is not one of critical, high, normal, low$"),
+        ("weight: -5\n", "1: weight: '-5' is not a whole number from 1 to 10000$"),
+        ("compute_limit: 101\n", "1: compute_limit: '101' is not a whole number from 1 to 100$"),
+        ("compute_limit: 50%\n", "1: compute_limit: '50%' is not a whole number from 1 to 100$"),
+        ("weight: 5\nslo_ms: null\n", "2: slo_ms: 'null' is not a number from 0.001 to 3600000$"),
+        ("slo_ms: nan\n", "1: slo_ms: 'nan' is not a number from "),
+        ("weight: \u0665\n", "1: weight: '\u0665' is not a whole number from "),
+        ("slo_ms: \u0665\n", "1: slo_ms: '\u0665' is not a number from "),
+        ("weight: 1_0\n", "1: weight: '1_0' is not a whole number from "),
     ]:
-        path.write_text(text)
-        with pytest.raises(ValueError, match=message):
+        path.write_text(text, encoding="utf-8")
+        with pytest.raises(ValueError, match=f"^config_file: .*gpu.yaml:{message}"):
             nvshare.GPUScheduler(config_file=path)
     with pytest.raises(FileNotFoundError):
         nvshare.GPUScheduler(config_file=tmp_path / "none")
+
+
+def test_the_config_file_is_utf_8(tmp_path):
+    path = tmp_path / "gpu.yaml"
+    path.write_bytes(b"\xef\xbb\xbfweight: 5  # after a byte order mark\npriority: high  # \xc3\xbcber alles\n")
+    nvshare.GPUScheduler(config_file=path)
+    for text, number in [(b"weight: 5\npriority: high  # \xfcber alles\n", 2), ("weight: 5\n".encode("utf-16"), 1)]:
+        path.write_bytes(text)
+        with pytest.raises(ValueError) as error:
+            nvshare.GPUScheduler(config_file=path)
+        assert str(error.value) == f"config_file: {path}:{number}: not all of it is UTF-8"
 
 
 def test_of_a_config_file_with_an_error_nothing_is_claimed(tmp_path, monkeypatch):
@@ -375,6 +392,7 @@ def test_the_node_s_settings_name_settings_of_the_scheduler():
         ("preemption:\n  timeslices:\n", 2, "'timeslices' is none of enabled, timeslice, "),
         ("preemption:\n  enabled: maybe\n", 2, "enabled: 'maybe' is not true or false"),
         ("preemption:\n  timeslice:\n    be_task_us: -200\n", 3, "be_task_us: '-200' is not a whole number"),
+        ("preemption:\n  timeslice:\n    be_task_us: \u0665\n", 3, "be_task_us: '\u0665' is not a whole number"),
         ("preemption:\n  scheduling:\n    policy: lottery\n", 3, "policy: 'lottery' is not one of priority, "),
         ("preemption:\n  priorities:\n    - name: urgent\n", 3, "name: 'urgent' is not one of critical, "),
         ("preemption: true\n", 1, "preemption: 'true' is no section"),
@@ -399,7 +417,7 @@ def test_the_node_s_settings_name_settings_of_the_scheduler():
 )
 def test_what_a_config_file_can_not_say_is_named_with_its_line(tmp_path, text, number, message):
     path = tmp_path / "gpu.yaml"
-    path.write_text(text)
+    path.write_text(text, encoding="utf-8")
     with pytest.raises(ValueError) as error:
         nvshare.GPUScheduler(config_file=path)
     assert str(error.value).startswith(f"config_file: {path}:{number}: {message}")

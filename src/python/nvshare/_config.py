@@ -12,21 +12,21 @@ import re
 
 from . import _calls, _check, _library
 
-# Of this program: what a value is as text, whether it may be, and who is told.
-_SETTINGS = {
-    "priority": (str, _check.priority, _calls.set_priority),
-    "weight": (int, _check.weight, _calls.set_weight),
-    "slo_ms": (float, _check.slo_us, _calls.set_slo),
-    "compute_limit": (int, _check.compute_limit, _calls.set_compute_limit),
-}
-
 _IS = {
     "true or false": lambda text: text in ("true", "false"),
-    "a whole number": str.isdecimal,
+    "a whole number": lambda text: text.isascii() and text.isdecimal(),
     "one of priority, fair, credit, deadline": ("priority", "fair", "credit", "deadline").__contains__,
     "one of critical, high, normal, low": ("critical", "high", "normal", "low").__contains__,
 }
 _BOOL, _NUMBER, _POLICY, _CLASS = _IS
+
+# Of this program: what a value is as text and in words, whether it may be, and who is told.
+_SETTINGS = {
+    "priority": (str, _CLASS, _check.priority, _calls.set_priority),
+    "weight": (int, f"a whole number from 1 to {_library.WEIGHT_MAX}", _check.weight, _calls.set_weight),
+    "slo_ms": (float, f"a number from 0.001 to {_library.SLO_US_MAX // 1000}", _check.slo_us, _calls.set_slo),
+    "compute_limit": (int, "a whole number from 1 to 100", _check.compute_limit, _calls.set_compute_limit),
+}
 
 # Of the node: what a value is, and the scheduler's setting for it; None: there is none.
 _NODE = {
@@ -98,8 +98,10 @@ class _Reader:
         return ValueError(f"config_file: {self.path}:{number or self.number}: {what}")
 
     def read(self):
-        with open(self.path, encoding="utf-8") as lines:
+        with open(self.path, encoding="utf-8-sig", errors="surrogateescape") as lines:
             for self.number, line in enumerate(lines, 1):
+                if any("\udc80" <= c <= "\udcff" for c in line):
+                    raise self.wrong("not all of it is UTF-8")
                 text = line.rstrip()
                 if text and not text.lstrip().startswith("#"):
                     self._line(text)
@@ -175,18 +177,28 @@ def _warn(path, left_out):
         _library.warn(f"config_file: {path}: left out; {'; '.join(said)}")
 
 
+def _value(convert, check, text):
+    """None where text is not one that may be."""
+    if not text.isascii() or "_" in text:  # Python's numbers may have other digits, and be 1_0
+        return None
+    try:
+        value = convert(text)
+        check(value)
+    except ValueError:
+        return None
+    return value
+
+
 def apply(path):
     """All of it is read and checked before any is set; what the scheduler refuses ends it half way."""
     reader = _Reader(path)
     reader.read()
     claims = []
     for where, name, text in reader.settings:
-        convert, check, claim = _SETTINGS[name]
-        try:
-            value = convert(text)
-            check(value)
-        except ValueError as error:
-            raise ValueError(f"config_file: {where}: {name}: {error}") from None
+        convert, expected, check, claim = _SETTINGS[name]
+        value = _value(convert, check, text)
+        if value is None:
+            raise ValueError(f"config_file: {where}: {name}: {text!r} is not {expected}")
         claims.append((claim, value))
     for claim, value in claims:
         claim(value)
