@@ -48,10 +48,10 @@ static struct {
 } nvjpeg;
 
 static struct {
-	const char *picture, *library;
+	const char *picture, *nvjpeg_path;
 	uint64_t batch, n_times;
 	bool is_rgb;
-} options = {.library = "libnvjpeg.so", .batch = 128, .n_times = 3};
+} options = {.nvjpeg_path = "libnvjpeg.so", .batch = 128, .n_times = 3};
 
 static struct app app;
 static CUcontext own;
@@ -78,13 +78,13 @@ static void *symbol(void *library, const char *name)
 	void *p = dlsym(library, name);
 
 	if (!p)
-		app_exit(APP_EXIT_SKIPPED, "%s: %s", options.library, dlerror());
+		app_exit(APP_EXIT_SKIPPED, "%s: %s", options.nvjpeg_path, dlerror());
 	return p;
 }
 
 static void nvjpeg_load(void)
 {
-	void *library = dlopen(options.library, RTLD_NOW);
+	void *library = dlopen(options.nvjpeg_path, RTLD_NOW);
 
 	if (!library)
 		app_exit(APP_EXIT_SKIPPED, "%s", dlerror());
@@ -270,7 +270,7 @@ static void parse(int argc, char **argv)
 		else if (app_is(argv[a], "--picture"))
 			options.picture = app_value(argc, argv, &a);
 		else if (app_is(argv[a], "--library"))
-			options.library = app_value(argc, argv, &a);
+			options.nvjpeg_path = app_value(argc, argv, &a);
 		else if (app_is(argv[a], "--batch"))
 			options.batch = app_value_u64(argc, argv, &a, 1, BATCH_MAX);
 		else if (app_is(argv[a], "--times"))

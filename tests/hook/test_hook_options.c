@@ -230,6 +230,14 @@ static void claims_are_read(void **unused)
 	assert_int_equal(o.claim.priority, NVSHARE_PRIORITY_CRITICAL);
 }
 
+/* Of len bytes. */
+static void name_folder(char *name, size_t len)
+{
+	memset(name, 'd', len);
+	name[0] = '/';
+	name[len] = '\0';
+}
+
 static void the_folder_of_the_socket_is_absolute_and_short(void **unused)
 {
 	char name[120], here[PATH_MAX], expected[PATH_MAX + 16], said[512];
@@ -245,15 +253,11 @@ static void the_folder_of_the_socket_is_absolute_and_short(void **unused)
 	assert_string_equal(o.sock_dir, expected);
 	assert_string_equal(said, "");
 	/* With a slash, the socket's name and an end it fills what the kernel has for it. */
-	memset(name, 'd', sizeof(name));
-	name[0] = '/';
-	name[108 - sizeof("/" NVSHARE_SOCK_NAME)] = '\0';
+	name_folder(name, 92);
 	o = parse(dir, said, sizeof(said));
 	assert_string_equal(o.sock_dir, name);
 	assert_string_equal(said, "");
-	memset(name, 'd', sizeof(name));
-	name[0] = '/';
-	name[109 - sizeof("/" NVSHARE_SOCK_NAME)] = '\0';
+	name_folder(name, 93);
 	o = parse(dir, said, sizeof(said));
 	assert_string_equal(o.sock_dir, NVSHARE_SOCK_DIR_DEFAULT);
 	assert_non_null(strstr(said, "NVSHARE_SOCK_DIR"));

@@ -43,14 +43,27 @@ static bool more_the_third_time(uint64_t bytes)
 	return note_lack(bytes);
 }
 
+static void fill_two(CUdeviceptr a, CUdeviceptr b)
+{
+	fill(a, 8 * MIB, 1);
+	fill(b, 4 * MIB, 2);
+}
+
+static void end_two(CUdeviceptr a, CUdeviceptr b)
+{
+	verify(a, 8 * MIB, 1);
+	verify(b, 4 * MIB, 2);
+	release(a);
+	release(b);
+}
+
 /* Others have 8 MiB of what the last chunk needs, from the beginning or from the first copy on. */
 static void expect_it_goes_on_as_others_give(void (*begin)(void))
 {
 	CUdeviceptr a = allocate(8 * MIB), b = allocate(4 * MIB), c = allocate(4 * MIB);
 	struct pager_move move;
 
-	fill(a, 8 * MIB, 1);
-	fill(b, 4 * MIB, 2);
+	fill_two(a, b);
 	fill(c, 4 * MIB, 3);
 	begin();
 	fake.on_await_host = more_the_third_time;
@@ -121,8 +134,7 @@ static void expect_it_ends_when_nobody_gives(void (*begin)(void))
 	struct pager_move move;
 	uint64_t begin_ns;
 
-	fill(a, 8 * MIB, 1);
-	fill(b, 4 * MIB, 2);
+	fill_two(a, b);
 	for (int i = 0; i < 2; i++) {
 		begin();
 		fake.on_await_host = i ? nobody_hears : note_lack; /* the one takes a while */
@@ -134,10 +146,7 @@ static void expect_it_ends_when_nobody_gives(void (*begin)(void))
 		assert_int_equal(counts().resident, 8 * MIB);
 		assert_int_equal(pager_restore(0, &move), NVSHARE_OUTCOME_SUCCESS);
 	}
-	verify(a, 8 * MIB, 1);
-	verify(b, 4 * MIB, 2);
-	release(a);
-	release(b);
+	end_two(a, b);
 }
 
 static void others_seem_to_give(void)
@@ -169,8 +178,7 @@ static void nothing_is_waited_for_as_the_process_leaves(void **state)
 	struct pager_move move;
 
 	(void)state;
-	fill(a, 8 * MIB, 1);
-	fill(b, 4 * MIB, 2);
+	fill_two(a, b);
 	others_take_later();
 	fake.on_await_host = the_process_leaves;
 	assert_int_equal(pager_evict(0, UINT64_MAX, false, &move), NVSHARE_OUTCOME_INVALID_STATE);
@@ -178,10 +186,7 @@ static void nothing_is_waited_for_as_the_process_leaves(void **state)
 	assert_int_equal(n_awaited, 1);
 	assert_int_equal(counts().resident, 8 * MIB);
 	assert_int_equal(pager_restore(0, &move), NVSHARE_OUTCOME_SUCCESS);
-	verify(a, 8 * MIB, 1);
-	verify(b, 4 * MIB, 2);
-	release(a);
-	release(b);
+	end_two(a, b);
 }
 
 static void others_take_and_it_hangs(void)
@@ -197,8 +202,7 @@ static void a_copy_that_hangs_is_no_lack_of_host_memory(void **state)
 	struct pager_move move;
 
 	(void)state;
-	fill(a, 8 * MIB, 1);
-	fill(b, 4 * MIB, 2);
+	fill_two(a, b);
 	others_take_later();
 	fake.on_event_wait = others_take_and_it_hangs;
 	fake.on_await_host = nobody_hears;
@@ -209,10 +213,7 @@ static void a_copy_that_hangs_is_no_lack_of_host_memory(void **state)
 	hostmem_set_limit("64MiB");
 	evict_all();
 	restore_all();
-	verify(a, 8 * MIB, 1);
-	verify(b, 4 * MIB, 2);
-	release(a);
-	release(b);
+	end_two(a, b);
 }
 
 static void an_eviction_that_can_not_end_is_not_begun(void **state)
@@ -254,8 +255,7 @@ static void clean_copies_are_given_to_others(void **state)
 
 	(void)state;
 	hostmem_set_limit("64MiB");
-	fill(a, 8 * MIB, 1);
-	fill(b, 4 * MIB, 2);
+	fill_two(a, b);
 	assert_int_equal(pager_evict(0, UINT64_MAX, false, &move), NVSHARE_OUTCOME_SUCCESS);
 	assert_int_equal(pager_give_host_memory(0), 0); /* all of it is in use */
 	budget_set(0, 9 * MIB);
@@ -271,10 +271,7 @@ static void clean_copies_are_given_to_others(void **state)
 	fake.n_given_host = 0;
 	assert_int_equal(pager_restore(0, &move), NVSHARE_OUTCOME_SUCCESS);
 	assert_true(fake.n_given_host > 0); /* before it runs, which may be too late */
-	verify(a, 8 * MIB, 1);
-	verify(b, 4 * MIB, 2);
-	release(a);
-	release(b);
+	end_two(a, b);
 }
 
 int main(void)
