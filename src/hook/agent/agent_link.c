@@ -290,10 +290,11 @@ static void register_again(struct agent_link *link)
 	agent_link_connect(link);
 }
 
-/* A later one may have been given another priority by nvsharectl. */
+/* Who asked for none is told nothing; a later one may have been given by nvsharectl. */
 static void check_priority(const struct agent_link *link, const struct nvshare_claim *given)
 {
-	if (!link->was_registered && given->priority < link->claimed.priority)
+	if (!link->was_registered && link->claimed.priority > NVSHARE_PRIORITY_NORMAL &&
+	    given->priority < link->claimed.priority)
 		hook_warn_once("priority %s is given, not %s: what users may claim is the "
 			       "scheduler's NVSHARE_PRIORITY_MAX",
 			       hook_options_priority(given->priority),
