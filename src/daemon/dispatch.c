@@ -121,16 +121,16 @@ void dispatch_gpus(struct server *server)
 	}
 }
 
-static bool measure(struct server *server, uint32_t index, bool must)
+static bool measure(struct server *server, uint32_t index, uint64_t came)
 {
 	handover_note(server, index);
-	return gpus_sample(&server->gpus, index, server->now_ns, must);
+	return gpus_sample(&server->gpus, index, server->now_ns, came);
 }
 
 static void sample(struct server *server, uint32_t index)
 {
 	server->gpus.at[index].is_left = false;
-	if (measure(server, index, false))
+	if (measure(server, index, 0))
 		tell_gpu(server, index);
 }
 
@@ -249,7 +249,7 @@ static enum nvshare_register_result join(struct server *server, struct peer *pee
 	event.gpu = peer->gpu;
 	event.budget = clamp_budget(server, peer, reg->budget);
 	take_memory(server, peer, &reg->mem, &event.memory);
-	if (!server->grace_ns && measure(server, peer->gpu, peer->share.on_card > 0))
+	if (!server->grace_ns && measure(server, peer->gpu, peer->share.on_card))
 		tell_gpu(server, peer->gpu);
 	r = step(server, &event, ret_actions);
 	if (!r)
@@ -525,7 +525,7 @@ static void end_grace(struct server *server)
 	log_info("recovered clients=%u", server->n_clients);
 	server->grace_ns = 0;
 	for (uint32_t i = 0; i < server->gpus.n; i++) {
-		if (measure(server, i, true))
+		if (measure(server, i, server->gpus.at[i].reported))
 			tell_gpu(server, i);
 	}
 	while ((peer = server->held)) {

@@ -18,6 +18,12 @@
 /* A sample older than this says nothing about now. */
 #define SAMPLE_FRESH_NS (3 * CLOCK_NS_PER_SEC)
 
+/*
+ * A client reports memory when its budget has it, and only then asks the driver for it: longer
+ * than this no allocation takes (64 GiB in chunks: a second, beside others' evictions).
+ */
+#define ALLOCATION_NS (5 * CLOCK_NS_PER_SEC)
+
 /* Changes below are noise: other processes' contexts come and go. */
 #define SAMPLE_NOISE (1ull << 20)
 
@@ -122,22 +128,46 @@ static uint64_t less(uint64_t a, uint64_t b)
 	return a > b ? a - b : 0;
 }
 
+static uint64_t least_of(uint64_t a, uint64_t b)
+{
+	return a < b ? a : b;
+}
+
+/* Of what is reported bytes are used for certain. */
+static void settle(struct gpu *gpu, uint64_t bytes)
+{
+	for (size_t i = 0; i < 2; i++) {
+		uint64_t *low = &gpu->reported_low[i];
+
+		*low = least_of(gpu->reported, *low + bytes);
+	}
+}
+
+static void turn_period(struct gpu *gpu, uint64_t now_ns)
+{
+	if (now_ns - gpu->period_ns < ALLOCATION_NS)
+		return;
+	gpu->period_ns = now_ns;
+	gpu->reported_low[1] = gpu->reported_low[0];
+	gpu->reported_low[0] = gpu->reported;
+}
+
 /*
- * What others use, of used bytes. Our clients' reports lag behind what they allocate,
- * bring in and free; but they stay within their budgets. So what is certain is a range,
- * and the last estimate stands as long as it lies within.
+ * What others use, of used bytes. Our clients' reports lag behind what they bring in
+ * and free, and are ahead of what they allocate; but they stay within their budgets. So
+ * what is certain is a range, and the last estimate stands as long as it lies within.
  */
 static uint64_t estimate(const struct gpu *gpu, uint64_t used)
 {
 	uint64_t least = less(used, gpu->allowed + gpu->on_way);
-	uint64_t most = less(used, gpu->reported);
+	uint64_t most = less(used, least_of(gpu->reported_low[0], gpu->reported_low[1]));
 
 	if (gpu->external < least)
 		return least;
 	return gpu->external > most ? most : gpu->external;
 }
 
-bool gpus_sample(struct gpus *gpus, uint32_t index, uint64_t now_ns, bool must)
+bool gpus_sample(struct gpus *gpus, uint32_t index, uint64_t now_ns, uint64_t came)
 {
 	struct gpu *gpu = &gpus->at[index];
 	bool is_fresh = gpu->sampled_ns && now_ns - gpu->sampled_ns < SAMPLE_FRESH_NS;
@@ -148,10 +178,12 @@ bool gpus_sample(struct gpus *gpus, uint32_t index, uint64_t now_ns, bool must)
 
 	if (!gpu->device)
 		return false;
-	if (!must && gpu->sampled_ns && now_ns - gpu->sampled_ns < SAMPLE_PERIOD_NS)
+	if (came == 0 && gpu->sampled_ns && now_ns - gpu->sampled_ns < SAMPLE_PERIOD_NS)
 		return false;
 	if (!nvml_memory(&gpus->nvml, gpu->device, &total, &used))
 		return false;
+	settle(gpu, came);
+	turn_period(gpu, now_ns);
 	gpu->sample = estimate(gpu, used);
 	gpu->sampled_ns = now_ns;
 	/*
@@ -204,6 +236,7 @@ static uint64_t larger(const struct gpu_share *share)
 void gpus_account(struct gpu *gpu, const struct gpu_share *before, const struct gpu_share *after)
 {
 	gpu->reported += after->on_card + after->second - before->on_card - before->second;
+	gpu->reported_low[0] = least_of(gpu->reported_low[0], gpu->reported);
 	gpu->allowed += larger(after) + after->second + after->kept;
 	gpu->allowed -= larger(before) + before->second + before->kept;
 	gpu->seconds += after->second - before->second;

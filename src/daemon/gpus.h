@@ -21,6 +21,8 @@ struct gpu {
 	struct nvml_device_st *device; /* NULL: not of NVML */
 	uint64_t total;                /* bytes */
 	uint64_t reported;             /* on the card, by the reports of our clients */
+	uint64_t reported_low[2];      /* the least of that, in this period and the one before */
+	uint64_t period_ns;            /* since when */
 	uint64_t allowed;      /* by their budgets, or reports where these are more; and kept */
 	uint64_t seconds;      /* of second contexts */
 	uint64_t contexts;     /* of all contexts, second ones too */
@@ -68,9 +70,9 @@ int gpus_find(struct gpus *gpus, const uint8_t uuid[16], uint64_t total, uint64_
 
 /*
  * Measures. True if total or external changed: tell the core. Not more often than it
- * makes sense, but for must: clients came with memory that was taken for others'.
+ * makes sense, but when clients came with bytes that were taken for others'; 0: none did.
  */
-bool gpus_sample(struct gpus *gpus, uint32_t index, uint64_t now_ns, bool must);
+bool gpus_sample(struct gpus *gpus, uint32_t index, uint64_t now_ns, uint64_t came);
 
 /*
  * mW: its mean since the last call, if that was within a minute, else of now; 0: NVML does

@@ -360,16 +360,16 @@ static void memory_on_its_way_is_not_external(void **state)
 	start_sampling(&gpus);
 	gpus_account(&gpus.at[0], &(struct gpu_share){0}, &all);
 	devices[0].used = 42 * GIB;
-	assert_false(gpus_sample(&gpus, 0, 2 * CLOCK_NS_PER_SEC, false));
+	assert_false(gpus_sample(&gpus, 0, 2 * CLOCK_NS_PER_SEC, 0));
 	gpus_account(&gpus.at[0], &all, &rest);
 	gpus.at[0].on_way = 35 * GIB;
 	for (uint64_t s = 4; s < 8; s++)
-		assert_false(gpus_sample(&gpus, 0, s * CLOCK_NS_PER_SEC, false));
+		assert_false(gpus_sample(&gpus, 0, s * CLOCK_NS_PER_SEC, 0));
 	assert_int_equal(gpus.at[0].external, 2 * GIB);
 	/* It did not come: whose it is by now is not ours to say. */
 	gpus.at[0].on_way = 0;
-	(void)gpus_sample(&gpus, 0, 8 * CLOCK_NS_PER_SEC, false);
-	(void)gpus_sample(&gpus, 0, 9 * CLOCK_NS_PER_SEC, false);
+	(void)gpus_sample(&gpus, 0, 8 * CLOCK_NS_PER_SEC, 0);
+	(void)gpus_sample(&gpus, 0, 9 * CLOCK_NS_PER_SEC, 0);
 	assert_int_equal(gpus.at[0].external, 32 * GIB);
 }
 
@@ -384,15 +384,15 @@ static void what_the_driver_keeps_of_managed_memory_is_not_external(void **state
 	start_sampling(&gpus);
 	gpus_account(&gpus.at[0], &(struct gpu_share){0}, &in);
 	devices[0].used = 42 * GIB;
-	assert_false(gpus_sample(&gpus, 0, 2 * CLOCK_NS_PER_SEC, false));
+	assert_false(gpus_sample(&gpus, 0, 2 * CLOCK_NS_PER_SEC, 0));
 	gpus_account(&gpus.at[0], &in, &out);
 	for (uint64_t s = 4; s < 8; s++)
-		assert_false(gpus_sample(&gpus, 0, s * CLOCK_NS_PER_SEC, false));
+		assert_false(gpus_sample(&gpus, 0, s * CLOCK_NS_PER_SEC, 0));
 	assert_int_equal(gpus.at[0].external, 2 * GIB);
 	/* Gone or not: what is beyond is of others. */
 	devices[0].used = 50 * GIB;
-	(void)gpus_sample(&gpus, 0, 8 * CLOCK_NS_PER_SEC, false);
-	(void)gpus_sample(&gpus, 0, 9 * CLOCK_NS_PER_SEC, false);
+	(void)gpus_sample(&gpus, 0, 8 * CLOCK_NS_PER_SEC, 0);
+	(void)gpus_sample(&gpus, 0, 9 * CLOCK_NS_PER_SEC, 0);
 	assert_int_equal(gpus.at[0].external, 10 * GIB);
 	gpus_account(&gpus.at[0], &out, &(struct gpu_share){0});
 	assert_int_equal(gpus.at[0].allowed, 0);
@@ -406,7 +406,7 @@ static void what_our_clients_report_is_not_external(void **state)
 	start_sampling(&gpus);
 	account(&gpus, 30 * GIB, 30 * GIB);
 	devices[0].used = 32 * GIB;
-	assert_false(gpus_sample(&gpus, 0, 2 * CLOCK_NS_PER_SEC, false));
+	assert_false(gpus_sample(&gpus, 0, 2 * CLOCK_NS_PER_SEC, 0));
 	assert_int_equal(gpus.at[0].external, 2 * GIB);
 	account(&gpus, 10 * GIB, 5 * GIB);
 	assert_int_equal(gpus.at[0].reported, 10 * GIB);
@@ -426,11 +426,38 @@ static void what_a_client_may_have_is_not_external_before_it_is_reported(void **
 	account(&gpus, 0, 90 * GIB);
 	for (uint64_t gib = 0; gib <= 90; gib += 10) {
 		devices[0].used = (2 + gib) * GIB;
-		assert_false(gpus_sample(&gpus, 0, (2 + gib) * CLOCK_NS_PER_SEC, false));
+		assert_false(gpus_sample(&gpus, 0, (2 + gib) * CLOCK_NS_PER_SEC, 0));
 	}
 	account(&gpus, 90 * GIB, 90 * GIB);
-	assert_false(gpus_sample(&gpus, 0, 200 * CLOCK_NS_PER_SEC, false));
+	assert_false(gpus_sample(&gpus, 0, 200 * CLOCK_NS_PER_SEC, 0));
 	assert_int_equal(gpus.at[0].external, 2 * GIB);
+}
+
+/* An allocation of 64 GiB is within its budget, and reported, before the driver has made any of it.
+ */
+static void what_is_about_to_be_allocated_is_not_taken_out_of_external(void **state)
+{
+	struct gpus gpus;
+
+	(void)state;
+	start_sampling(&gpus);
+	devices[0].used = 70 * GIB;
+	gpus.at[0].external = 70 * GIB;
+	gpus.at[0].sample = 70 * GIB;
+	account(&gpus, 64 * GIB, 64 * GIB);
+	for (uint64_t gib = 0; gib <= 60; gib += 30) {
+		devices[0].used = (70 + gib) * GIB;
+		assert_false(gpus_sample(&gpus, 0, (2 + gib / 30) * CLOCK_NS_PER_SEC, 0));
+	}
+	/* By now it is there, so what is gone was others'. */
+	(void)gpus_sample(&gpus, 0, 8 * CLOCK_NS_PER_SEC, 0);
+	devices[0].used = 74 * GIB;
+	assert_true(gpus_sample(&gpus, 0, 13 * CLOCK_NS_PER_SEC, 0));
+	assert_int_equal(gpus.at[0].external, 10 * GIB);
+	/* Freed, it is not waited for. */
+	account(&gpus, 0, 0);
+	devices[0].used = 10 * GIB;
+	assert_false(gpus_sample(&gpus, 0, 14 * CLOCK_NS_PER_SEC, 0));
 }
 
 static void a_rise_counts_when_it_was_seen_twice(void **state)
@@ -440,16 +467,16 @@ static void a_rise_counts_when_it_was_seen_twice(void **state)
 	(void)state;
 	start_sampling(&gpus);
 	devices[0].used = 20 * GIB;
-	assert_false(gpus_sample(&gpus, 0, 2 * CLOCK_NS_PER_SEC, false));
+	assert_false(gpus_sample(&gpus, 0, 2 * CLOCK_NS_PER_SEC, 0));
 	assert_int_equal(gpus.at[0].external, 2 * GIB);
-	assert_true(gpus_sample(&gpus, 0, 3 * CLOCK_NS_PER_SEC, false));
+	assert_true(gpus_sample(&gpus, 0, 3 * CLOCK_NS_PER_SEC, 0));
 	assert_int_equal(gpus.at[0].external, 20 * GIB);
 	devices[0].used = GIB;
-	assert_true(gpus_sample(&gpus, 0, 4 * CLOCK_NS_PER_SEC, false));
+	assert_true(gpus_sample(&gpus, 0, 4 * CLOCK_NS_PER_SEC, 0));
 	assert_int_equal(gpus.at[0].external, GIB);
 	/* The last sample is old: it says nothing against the new one. */
 	devices[0].used = 50 * GIB;
-	assert_true(gpus_sample(&gpus, 0, 60 * CLOCK_NS_PER_SEC, false));
+	assert_true(gpus_sample(&gpus, 0, 60 * CLOCK_NS_PER_SEC, 0));
 	assert_int_equal(gpus.at[0].external, 50 * GIB);
 }
 
@@ -464,7 +491,7 @@ static void after_a_restart_what_is_used_is_our_clients_own(void **state)
 	gpus_await_clients(&gpus);
 	assert_int_equal(gpus.at[0].external, 0);
 	account(&gpus, 80 * GIB, 80 * GIB);
-	assert_true(gpus_sample(&gpus, 0, 2 * CLOCK_NS_PER_SEC, true));
+	assert_true(gpus_sample(&gpus, 0, 2 * CLOCK_NS_PER_SEC, 80 * GIB));
 	assert_int_equal(gpus.at[0].external, 2 * GIB);
 }
 
@@ -479,7 +506,7 @@ static void a_client_that_comes_late_takes_its_memory_out_of_external(void **sta
 	gpus.at[0].external = 82 * GIB;
 	gpus.at[0].sample = 82 * GIB;
 	account(&gpus, 80 * GIB, 0);
-	assert_true(gpus_sample(&gpus, 0, CLOCK_NS_PER_SEC + 1, true));
+	assert_true(gpus_sample(&gpus, 0, CLOCK_NS_PER_SEC + 1, 80 * GIB));
 	assert_int_equal(gpus.at[0].external, 2 * GIB);
 }
 
@@ -490,11 +517,11 @@ static void nvml_is_not_asked_too_often_nor_for_noise(void **state)
 	(void)state;
 	start_sampling(&gpus);
 	devices[0].used = 0;
-	assert_false(gpus_sample(&gpus, 0, CLOCK_NS_PER_SEC + 99 * CLOCK_NS_PER_MS, false));
-	assert_true(gpus_sample(&gpus, 0, CLOCK_NS_PER_SEC + 100 * CLOCK_NS_PER_MS, false));
+	assert_false(gpus_sample(&gpus, 0, CLOCK_NS_PER_SEC + 99 * CLOCK_NS_PER_MS, 0));
+	assert_true(gpus_sample(&gpus, 0, CLOCK_NS_PER_SEC + 100 * CLOCK_NS_PER_MS, 0));
 	devices[0].used = 1000000;
-	assert_false(gpus_sample(&gpus, 0, 2 * CLOCK_NS_PER_SEC, false));
-	assert_false(gpus_sample(&gpus, 0, 3 * CLOCK_NS_PER_SEC, false));
+	assert_false(gpus_sample(&gpus, 0, 2 * CLOCK_NS_PER_SEC, 0));
+	assert_false(gpus_sample(&gpus, 0, 3 * CLOCK_NS_PER_SEC, 0));
 }
 
 static void power_is_a_mean_or_that_of_now(void **state)
@@ -551,6 +578,7 @@ int main(void)
 		cmocka_unit_test(what_the_driver_keeps_of_managed_memory_is_not_external),
 		cmocka_unit_test(what_our_clients_report_is_not_external),
 		cmocka_unit_test(what_a_client_may_have_is_not_external_before_it_is_reported),
+		cmocka_unit_test(what_is_about_to_be_allocated_is_not_taken_out_of_external),
 		cmocka_unit_test(after_a_restart_what_is_used_is_our_clients_own),
 		cmocka_unit_test(a_client_that_comes_late_takes_its_memory_out_of_external),
 		cmocka_unit_test(a_rise_counts_when_it_was_seen_twice),

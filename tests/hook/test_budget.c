@@ -291,6 +291,44 @@ static void a_retry_waits_outside_the_gate_with_nothing_taken(void **state)
 	assert_int_equal(counts().resident, 300 * MIB);
 }
 
+static void refuse_the_second_time(CUdevice dev)
+{
+	if (__atomic_load_n(&fake.n_wants, __ATOMIC_SEQ_CST) > 1)
+		refuse(dev);
+}
+
+static void *retry_patiently(void *arg)
+{
+	struct budget_tries tries = {.pause_ns = 3600ull * 1000000000};
+
+	*(CUresult *)arg = retry(300 * MIB, &tries);
+	return NULL;
+}
+
+/* Nothing of it goes to others while it pauses; a refusal ends that. */
+static void what_is_tried_again_is_wanted_meanwhile(void **state)
+{
+	CUresult res = CUDA_ERROR_UNKNOWN;
+	pthread_t thread;
+
+	(void)state;
+	fake.on_want = refuse_the_second_time;
+	budget_set(0, 1000 * MIB);
+	assert_int_equal(take(300 * MIB, BUDGET_PAGEABLE), CUDA_SUCCESS);
+	assert_int_equal(pthread_create(&thread, NULL, retry_patiently, &res), 0);
+	while (__atomic_load_n(&fake.n_wants, __ATOMIC_SEQ_CST) < 1)
+		sched_yield();
+	assert_int_equal(counts().wanted, 300 * MIB);
+	assert_int_equal(counts().resident, 0);
+	budget_set(0, 300 * MIB);
+	assert_int_equal(counts().wanted, 0);
+	budget_set(0, 0);
+	budget_refuse(0);
+	pthread_join(thread, NULL);
+	assert_int_equal(res, CUDA_ERROR_OUT_OF_MEMORY);
+	assert_false(budget_wanting(0));
+}
+
 /* For NVSHARE_ORPHAN_TIMEOUT_SEC, in which the driver is tried all the same. */
 static void a_lost_scheduler_is_waited_for(void **state)
 {
@@ -507,6 +545,7 @@ int main(void)
 		BUDGET_TEST(a_card_with_room_is_tried_a_few_times_only),
 		BUDGET_TEST(tries_come_to_an_end),
 		BUDGET_TEST(a_retry_waits_outside_the_gate_with_nothing_taken),
+		BUDGET_TEST(what_is_tried_again_is_wanted_meanwhile),
 		BUDGET_TEST(a_lost_scheduler_is_waited_for),
 		BUDGET_TEST(the_limit_bounds_what_is_asked_for_and_contexts),
 		BUDGET_TEST(bytes_that_are_out_are_not_on_the_card),

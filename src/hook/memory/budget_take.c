@@ -204,43 +204,61 @@ static bool next_try(struct budget_tries *tries, CUdevice dev, uint64_t bytes)
 
 /*
  * The first try is to learn the scheduler's mind, and costs a round trip; the next ones
- * are for the card to become what the scheduler believes it is.
+ * are for the card to become what the scheduler believes it is. Until a refusal.
  */
-static void pause_retry(struct budget_device *d, uint64_t pause_ns)
+static void pause_retry(struct budget_device *d, uint64_t pause_ns, uint64_t n_refused)
 {
 	uint64_t end_ns = clock_now_ns() + pause_ns;
 
 	while (cond_wait_until(&budget_state.changed, &budget_state.lock, end_ns) == 0 &&
-	       may_ask(d))
+	       may_ask(d) && d->n_refused == n_refused)
 		;
 }
 
 CUresult budget_retry(CUdevice dev, uint64_t bytes, int kind, struct budget_tries *tries)
 {
 	struct budget_device *d = budget_device(dev);
+	uint64_t pinned = kind == BUDGET_PAGEABLE ? 0 : bytes, n_refused;
 	uint64_t pause_ns = tries->pause_ns;
-	bool can_ask;
+	bool can_ask, is_wanted;
 	CUresult res;
 
 	if (!d || gate_thread_captures() || !next_try(tries, dev, bytes))
 		return CUDA_ERROR_OUT_OF_MEMORY;
+	hook_debug("device %d: the driver has no room for %llu bytes that the budget has", dev,
+		   (unsigned long long)bytes);
 	pthread_mutex_lock(&budget_state.lock);
 	can_ask = may_ask(d);
-	if (can_ask) {
+	is_wanted = can_ask && d->is_set;
+	if (can_ask)
 		budget_subtract(budget_counter(d, kind), bytes);
-		if (d->is_set && budget_unused(d))
+	if (is_wanted) {
+		if (budget_unused(d))
 			d->budget = budget_on_card(d);
+		/* Or it would be given to those who wait behind. */
+		d->pressing += bytes;
+		d->pressing_pinned += pinned;
 	}
+	n_refused = d->n_refused;
 	pthread_mutex_unlock(&budget_state.lock);
 	if (!can_ask)
 		return CUDA_ERROR_OUT_OF_MEMORY;
 
 	gate_leave();
-	agent_memory_changed(dev);
+	if (is_wanted)
+		agent_want_memory(dev);
+	else
+		agent_memory_changed(dev);
 	pthread_mutex_lock(&budget_state.lock);
-	pause_retry(d, pause_ns);
+	pause_retry(d, pause_ns, n_refused);
 	pthread_mutex_unlock(&budget_state.lock);
 	gate_enter();
+	pthread_mutex_lock(&budget_state.lock);
+	if (is_wanted) {
+		d->pressing -= bytes;
+		d->pressing_pinned -= pinned;
+	}
+	pthread_mutex_unlock(&budget_state.lock);
 	res = budget_take(dev, bytes, kind);
 	if (res != CUDA_SUCCESS)
 		budget_force(dev, bytes, kind);
