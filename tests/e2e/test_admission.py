@@ -3,6 +3,7 @@
 
 import os
 import shutil
+import time
 
 import pytest
 
@@ -235,3 +236,24 @@ def test_what_others_use_is_measured_when_the_last_client_has_left(node):
     gone.touch()
     client.expect_verified()
     until("it is seen to be gone", lambda: others_use(node, 0))
+
+
+def test_what_the_driver_is_about_to_make_is_not_taken_out_of_what_others_hold(node):
+    """One wants all in one piece, which is made in 2.5 s: the other one must not get meanwhile what is not there."""
+    node.env.update(NVSHARE_SIM_MEMORY="768MiB", NVSHARE_SIM_CONTEXT="24MiB", NVSHARE_DRAIN_MS="0")
+    hold = node.app("hold", "--leave", 560 * MIB, "--until", node.flag("enough"), preload=False)
+    until("others hold memory", lambda: node.used() >= 200 * MIB)
+    node.start_scheduler(NVSHARE_SWITCH_TIME_MODE="fixed", NVSHARE_SWITCH_TIME_FIXED="0.5")
+    a = node.app("oversub", "--size", "400MiB", "--buffers", 25, "--passes", 0, "--until", node.flag("enough"), name="a")
+    until("it has all of its memory", lambda: (node.client(a) or {}).get("memory_resident", 0) >= 400 * MIB)
+    held = node.gpu()["external_memory"]
+    b = node.app("oversub", "--size", "400MiB", "--buffers", 1, "--passes", 1, name="b",
+                 NVSHARE_SIM_FAIL="cuMemCreate:1:hang:700:always")
+    while b.is_alive():
+        assert node.gpu()["external_memory"] >= held - 32 * MIB
+        time.sleep(0.05)
+    b.expect_verified()
+    node.flag("enough").touch()
+    a.expect_verified()
+    hold.expect()
+    node.expect_empty()
