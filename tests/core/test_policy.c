@@ -393,6 +393,28 @@ static void another_policy_orders_the_queue_anew(void **state)
 	assert_int_equal(rig_status(&rig, 1).position, 1); /* it has waited longer */
 }
 
+/* Alone it used time that nobody else wanted: among new equals that is not held against it. */
+static void who_was_alone_in_its_class_starts_even_in_another_one(void **state)
+{
+	const uint32_t used[2] = {0, 0};
+
+	(void)state;
+	run(0, SCHED_PRIORITY_NORMAL, 100);
+	go_on(rig.now + 2000 * S, used, 1);
+	ask(1, SCHED_PRIORITY_HIGH, 100);
+	go_on(rig.now + 100 * S, used, 2);
+	claim(0, SCHED_PRIORITY_HIGH, 100);
+	for (uint32_t i = 0; i < 2; i++) {
+		uint64_t first_ns = rig_status(&rig, 0).run_ns;
+		uint64_t second_ns = rig_status(&rig, 1).run_ns;
+
+		go_on(rig.now + 600 * S, used, 2);
+		first_ns = rig_status(&rig, 0).run_ns - first_ns;
+		second_ns = rig_status(&rig, 1).run_ns - second_ns;
+		assert_in_range(first_ns, second_ns - 21 * S, second_ns + 21 * S);
+	}
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -409,6 +431,7 @@ int main(void)
 		T(measured_time_counts_not_time_with_a_grant),
 		T(newcomers_start_where_the_others_are),
 		T(who_was_idle_has_not_saved_its_time_up),
+		T(who_was_alone_in_its_class_starts_even_in_another_one),
 		T(a_round_of_credit_is_ten_seconds_or_a_longer_turn),
 		T(who_comes_back_with_credit_goes_first_once),
 		T(least_slack_goes_first_and_ends_turns_early),

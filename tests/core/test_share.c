@@ -108,6 +108,49 @@ static void a_request_without_work_of_who_is_in_no_hurry_takes_no_turn(void **st
 	assert_true(rig_is_held(&rig, BE1));
 }
 
+/* So that the slices of others do not go up and down again with each of its requests. */
+static void who_lingers_is_active_through_the_beginning_of_a_request(void **state)
+{
+	uint64_t slice_us;
+
+	(void)state;
+	rig_join(&rig, BE1, SHARE_CLASS_HIGH, 100);
+	rig_join(&rig, BE2, SHARE_CLASS_LOW, 100);
+	rig_busy(&rig, BE2);
+	rig_busy(&rig, BE1);
+	slice_us = rig_slice(&rig, BE2);
+	rig_idle(&rig, BE1);
+	rig_in(&rig, 5 * MS);
+	assert_int_equal(rig_slice(&rig, BE2), slice_us);
+	rig_does(&rig, BE1, SHARE_ACTIVITY_BEGIN, 1);
+	assert_int_equal(rig_slice(&rig, BE2), slice_us);
+	rig_in(&rig, 5 * MS);
+	rig_busy(&rig, BE1);
+	assert_int_equal(rig_slice(&rig, BE2), slice_us);
+	rig_idle(&rig, BE1);
+	rig_does(&rig, BE1, SHARE_ACTIVITY_END, 5 * MS);
+	rig_in(&rig, 3 * S);
+	assert_int_not_equal(rig_slice(&rig, BE2), slice_us);
+}
+
+/* Whose turn it is not, and who is idle, stays off. */
+static void a_request_of_who_is_held_lets_it_not_go(void **state)
+{
+	uint32_t held;
+
+	(void)state;
+	busy_node(2);
+	rig_burst(&rig, LC, 2 * MS);
+	rig_in(&rig, 5 * MS);
+	held = rig_is_held(&rig, BE1) ? BE1 : BE2;
+	assert_true(rig_is_held(&rig, held));
+	rig_idle(&rig, held);
+	rig_in(&rig, 5 * MS);
+	assert_true(rig_is_held(&rig, held));
+	rig_does(&rig, held, SHARE_ACTIVITY_BEGIN, 1);
+	assert_true(rig_is_held(&rig, held));
+}
+
 static void all_are_held_in_one_step(void **state)
 {
 	(void)state;
@@ -992,6 +1035,8 @@ int main(void)
 		TEST(a_burst_holds_who_computes_until_it_ends),
 		TEST(a_burst_of_a_client_that_is_not_critical_holds_nobody),
 		TEST(a_request_without_work_of_who_is_in_no_hurry_takes_no_turn),
+		TEST(who_lingers_is_active_through_the_beginning_of_a_request),
+		TEST(a_request_of_who_is_held_lets_it_not_go),
 		TEST(all_are_held_in_one_step),
 		TEST(at_most_one_computes_between_bursts_and_each_has_its_turn),
 		TEST(turns_are_as_long_as_weight_and_class_say),

@@ -226,8 +226,14 @@ static bool move_work(struct node *node, enum move move, uint32_t client)
 		c->hint_ns = need_ns;
 		activity = SHARE_ACTIVITY_HINT;
 		value = HINT_NS;
+	} else if (!is_critical(client)) {
+		if (c->is_asked == (move == MOVE_BEGIN))
+			return false;
+		c->is_asked = move == MOVE_BEGIN;
+		activity = c->is_asked ? SHARE_ACTIVITY_BEGIN : SHARE_ACTIVITY_END;
+		return say(node, client, activity, MS) == 0;
 	} else {
-		if (!is_critical(client) || c->is_bursting == (move == MOVE_BEGIN))
+		if (c->is_bursting == (move == MOVE_BEGIN))
 			return false;
 		c->is_bursting = move == MOVE_BEGIN;
 		c->hint_ns = 0;
@@ -269,7 +275,7 @@ static bool move_life(struct node *node, enum move move, uint32_t client)
 			return false;
 		obey_all(node, client);
 		c->is_running = move == MOVE_RUN;
-		c->is_busy = c->is_bursting = false;
+		c->is_busy = c->is_bursting = c->is_asked = false;
 		event.type = SHARE_EVENT_RUN;
 		event.running = c->is_running;
 	}
@@ -288,7 +294,7 @@ static bool move_run_on(struct node *node, uint32_t client)
 	if (!was.is_running || !move_life(node, MOVE_STOP, client))
 		return false;
 	(void)move_life(node, MOVE_RUN, client);
-	if (was.is_bursting)
+	if (was.is_bursting || was.is_asked)
 		(void)move_work(node, MOVE_BEGIN, client);
 	if (was.is_busy)
 		(void)move_work(node, MOVE_BUSY, client);

@@ -61,7 +61,8 @@ static inline void mix_slot(uint64_t *hash, uint64_t now, const struct share_cli
 
 static inline void mix_world(uint64_t *hash, uint64_t now, const struct client *c)
 {
-	mix(hash, c->is_joined | c->is_running << 1 | c->is_busy << 2 | c->is_bursting << 3);
+	mix(hash, c->is_joined | c->is_running << 1 | c->is_busy << 2 | c->is_bursting << 3 |
+			  c->is_asked << 4);
 	mix(hash, ahead(now, c->until_ns));
 	mix(hash, c->slice_us);
 	mix(hash, c->active_ns ? age(now, c->active_ns) : UINT64_MAX);

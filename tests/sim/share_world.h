@@ -51,6 +51,7 @@ struct client {
 	bool is_told_busy; /* as its last report says */
 	bool is_greedy;    /* always at work */
 	bool is_bursting;
+	bool is_asked;   /* one that is not critical has a request, with work or without */
 	bool was_capped; /* in this burst */
 	uint32_t weight;
 	uint64_t slice_us;
@@ -76,6 +77,7 @@ static struct world {
 	uint64_t seed, rng, now_ns, hash;
 	bool has_faults;
 	bool has_deaths;
+	bool has_requests; /* of those in no hurry, too */
 	bool are_equals;     /* none is critical, all are greedy; weights from 1 to 8 */
 	bool is_overloaded;  /* the critical never rest */
 	bool is_loose;       /* the critical work between bursts, too */
@@ -352,6 +354,10 @@ static void on_next(uint32_t client)
 		begin_burst(client);
 	} else {
 		c->is_at_work = c->is_greedy || !c->is_at_work;
+		if (world.has_requests && is_lucky(50)) {
+			c->is_asked = !c->is_asked;
+			say(client, c->is_asked ? SHARE_ACTIVITY_BEGIN : SHARE_ACTIVITY_END, MS);
+		}
 		c->last_ns = world.now_ns;
 		c->next_ns = world.now_ns + (c->is_greedy ? 100 * MS : 100 * US + below(60 * MS));
 	}
@@ -368,7 +374,7 @@ static void run_on(uint32_t client)
 	c->until_ns = 0;
 	step((struct share_event){.type = SHARE_EVENT_RUN, .client = client});
 	step((struct share_event){.type = SHARE_EVENT_RUN, .client = client, .running = true});
-	if (c->is_bursting)
+	if (c->is_bursting || c->is_asked)
 		say(client, SHARE_ACTIVITY_BEGIN, 0);
 	if (c->is_told_busy)
 		say(client, SHARE_ACTIVITY_BUSY, 0);

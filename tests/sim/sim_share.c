@@ -140,7 +140,7 @@ static void check_usage(void)
 	 */
 	uint64_t slack_ns =
 		wall_ns / 100 *
-		((world.lc_max_percent < 90 ? 3 : 2) + 2 * world.is_loose + world.is_blind);
+		((world.lc_max_percent < 90 ? 3 : 2) + 2 * world.is_loose + 2 * world.is_blind);
 	struct share_client_status status;
 
 	for (uint32_t i = 0; i < CLIENTS; i++) {
@@ -260,6 +260,7 @@ static void begin(uint64_t seed)
 	world.seed = world.rng = seed;
 	world.has_faults = seed % 2;
 	world.has_deaths = seed % 2 || seed % 8 == 4;
+	world.has_requests = seed % 3 == 0;
 	world.are_equals = seed % 8 == 2;
 	world.is_overloaded = seed % 5 == 0;
 	world.is_loose = !world.are_equals && seed / 3 % 3 == 0;

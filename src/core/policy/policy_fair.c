@@ -79,6 +79,8 @@ static void sleep(struct sched *sched, uint32_t client)
 {
 	struct sched_client *c = &sched->clients[client];
 
+	/* The floor moves on with who leaves: who was alone took all of it with itself. */
+	(void)least(sched, client);
 	heap_remove(sched->clients, &sched->gpus[c->gpu].least[c->vtime_level], SCHED_NODE_VTIME,
 		    client);
 }

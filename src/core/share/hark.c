@@ -163,8 +163,9 @@ static void on_begin(struct share *share, struct share_client *c, uint64_t value
 	arm(share, c, c->part.is_active ? SHARE_WARNING_NONE : SHARE_WARNING_PAUSE);
 	c->hint_ns = SHARE_NO_DEADLINE;
 	c->is_hinted = false;
-	c->linger_ns = SHARE_NO_DEADLINE;
 	c->is_bursting = true;
+	if (is_at_work(c)) /* else it counts as active by that alone, until its work comes */
+		c->linger_ns = SHARE_NO_DEADLINE;
 	c->is_request = value != 0;
 	c->is_overdue = false;
 	pace_begin(share, c);
