@@ -22,6 +22,7 @@
 #include <cerrno>
 #include <chrono>
 #include <condition_variable>
+#include <cstddef>
 #include <cstdint>
 #include <deque>
 #include <functional>
@@ -304,57 +305,80 @@ template <typename R, typename F> struct Call {
 	}
 };
 
-/* A thread that is started with the first work, and what it is to do, in order. */
-class Lane
+/* A thread that is started with its first work, and what it is to do, in order. */
+struct Lane {
+	std::condition_variable changed;
+	std::deque<std::function<void()>> queue;
+	std::thread thread;
+};
+
+/*
+ * The lanes of a Scheduler. Work may add more, to its own lane or the other, so they end together:
+ * when neither has any left, nor is at it. One lock for both, held for no longer than a move.
+ */
+class Lanes
 {
 public:
-	Lane() = default;
-	Lane(const Lane &) = delete;
-	Lane &operator=(const Lane &) = delete;
-	~Lane()
+	Lane urgent;
+	Lane others;
+
+	Lanes() = default;
+	Lanes(const Lanes &) = delete;
+	Lanes &operator=(const Lanes &) = delete;
+	~Lanes()
 	{
-		{
-			std::lock_guard<std::mutex> guard(lock_);
-			is_ending_ = true;
-		}
-		changed_.notify_one();
-		if (thread_.joinable())
-			thread_.join();
+		std::unique_lock<std::mutex> guard(lock_);
+
+		all_done_.wait(guard, [this] { return n_open_ == 0; });
+		is_ending_ = true;
+		guard.unlock();
+		end(urgent);
+		end(others);
 	}
 
-	void add(std::function<void()> work)
+	/* To one of the two above. */
+	void add(Lane &lane, std::function<void()> work)
 	{
 		std::lock_guard<std::mutex> guard(lock_);
 
-		if (!thread_.joinable())
-			thread_ = std::thread([this] { run(); });
-		queue_.push_back(std::move(work));
-		changed_.notify_one();
+		if (!lane.thread.joinable())
+			lane.thread = std::thread([this, &lane] { run(lane); });
+		lane.queue.push_back(std::move(work));
+		n_open_++;
+		lane.changed.notify_one();
 	}
 
 private:
-	void run()
+	void run(Lane &lane)
 	{
 		std::unique_lock<std::mutex> guard(lock_);
 
 		for (;;) {
-			changed_.wait(guard, [this] { return is_ending_ || !queue_.empty(); });
-			if (queue_.empty())
+			lane.changed.wait(guard, [&] { return is_ending_ || !lane.queue.empty(); });
+			if (lane.queue.empty())
 				return;
-			std::function<void()> work = std::move(queue_.front());
-			queue_.pop_front();
+			std::function<void()> work = std::move(lane.queue.front());
+			lane.queue.pop_front();
 			guard.unlock();
 			work();
 			work = nullptr; /* what it owns goes without the lock, too */
 			guard.lock();
+			if (--n_open_ == 0)
+				all_done_.notify_one();
 		}
 	}
 
+	static void end(Lane &lane)
+	{
+		lane.changed.notify_one();
+		if (lane.thread.joinable())
+			lane.thread.join();
+	}
+
 	std::mutex lock_;
-	std::condition_variable changed_;
-	std::deque<std::function<void()>> queue_;
+	std::condition_variable all_done_;
+	std::size_t n_open_ = 0; /* added, and not over */
 	bool is_ending_ = false;
-	std::thread thread_;
 };
 
 } /* namespace detail */
@@ -404,7 +428,8 @@ private:
  * (status() shows what was given). A class belongs to the process: it has the most urgent one,
  * and the smallest SLO, of the tasks that have run.
  *
- * The end of a Scheduler waits for all that was submitted. Not for use in children of fork().
+ * The end of a Scheduler waits for all that was submitted, and for what tasks submit meanwhile.
+ * Not for use in children of fork().
  */
 class Scheduler
 {
@@ -435,9 +460,9 @@ public:
 			detail::Call<R, decltype(bound)>{task.wish_, std::move(bound)});
 		auto future = work->get_future();
 
-		(task.wish_.type == TaskType::LATENCY_CRITICAL ? urgent_ : others_).add([work] {
-			(*work)();
-		});
+		lanes_.add(task.wish_.type == TaskType::LATENCY_CRITICAL ? lanes_.urgent
+									 : lanes_.others,
+			   [work] { (*work)(); });
 		return future;
 	}
 
@@ -458,8 +483,7 @@ private:
 	int device_;
 	std::chrono::steady_clock::time_point since_;
 	double gpu_seconds_;
-	detail::Lane urgent_;
-	detail::Lane others_;
+	detail::Lanes lanes_; /* the last: its end waits for tasks, which may use all of this */
 };
 
 } /* namespace nvshare */

@@ -248,6 +248,36 @@ static void best_effort_tasks_are_no_requests()
 	CHECK(scheduler.submit(calm).get() == n + 1 && n_tasks() == n + 1);
 }
 
+/* From the first call on a Scheduler is ending; each call submits the next, to either thread. */
+static void what_tasks_submit_is_waited_for_too(nvshare::TaskType first)
+{
+	const int n_calls = 8;
+	std::atomic<bool> is_ending(false);
+	std::atomic<int> n_done(0);
+	std::function<void()> submit_next;
+	auto *scheduler = new nvshare::Scheduler;
+	auto call = [&] {
+		until([&] { return is_ending.load(); });
+		std::this_thread::sleep_for(milliseconds(20)); /* it waits by now */
+		if (++n_done < n_calls)
+			submit_next();
+	};
+	auto urgent = scheduler->create_task(nvshare::TaskType::LATENCY_CRITICAL, call);
+	auto calm = scheduler->create_task(nvshare::TaskType::BEST_EFFORT, call);
+
+	/* Two of one kind, two of the other. */
+	submit_next = [&] {
+		bool is_first = n_done % 4 < 1 || n_done % 4 > 2;
+		bool is_urgent = is_first == (first == nvshare::TaskType::LATENCY_CRITICAL);
+
+		scheduler->submit(is_urgent ? urgent : calm);
+	};
+	submit_next();
+	is_ending = true;
+	delete scheduler;
+	CHECK(n_done == n_calls);
+}
+
 int main(int argc, char **argv)
 {
 	bool is_critical;
@@ -270,6 +300,8 @@ int main(int argc, char **argv)
 		tasks_run_apart();
 		critical_tasks_make_the_process_critical();
 	}
+	what_tasks_submit_is_waited_for_too(nvshare::TaskType::LATENCY_CRITICAL);
+	what_tasks_submit_is_waited_for_too(nvshare::TaskType::BEST_EFFORT);
 	std::printf("verified\n");
 	return 0;
 }

@@ -35,6 +35,7 @@ def test_it_compiles_and_works_with_and_without_the_library(node, tmp_path, comp
     node.start([program, "critical"], NVSHARE_LATENCY_CRITICAL="1").expect_verified()
 
 
-def test_the_threads_of_a_scheduler_do_not_race(node, tmp_path):
-    program = compile_it(tmp_path, "-std=c++17", "-g", "-O1", "-fsanitize=thread")
+@pytest.mark.parametrize("sanitizer", ["thread", "address,undefined"])
+def test_the_threads_of_a_scheduler_neither_race_nor_outlive_it(node, tmp_path, sanitizer):
+    program = compile_it(tmp_path, "-std=c++17", "-g", "-O1", f"-fsanitize={sanitizer}", "-fno-sanitize-recover=all")
     node.start([program, "alone"], preload=False).expect_verified()
