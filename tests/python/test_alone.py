@@ -3,10 +3,13 @@
 
 import asyncio
 import concurrent.futures
+import contextlib
 import functools
+import gc
 import inspect
 import re
 import threading
+import weakref
 
 import nvshare
 import pytest
@@ -268,6 +271,156 @@ def test_an_async_generator_is_closed_with_its_wrapper():
         return list(said)
 
     assert asyncio.run(take_one()) == ["closed"]
+
+
+def decorated_and_not(function):
+    """What a decorator makes of it is to be seen to do the same."""
+    return [function, nvshare.latency_critical(function), nvshare.best_effort(function)]
+
+
+def test_async_generators_are_sent_to_and_thrown_at():
+    async def numbers():
+        got, n = [], 0
+        while len(got) < 3:
+            try:
+                got.append((yield n))
+            except KeyError as error:
+                got.append(error)
+            n += 1
+        yield got
+
+    async def talk(items):
+        wrong = KeyError("mine")
+        assert await items.asend(None) == 0
+        assert await items.asend("a") == 1
+        assert await items.athrow(wrong) == 2
+        assert await items.__anext__() == ["a", wrong, None]
+        with pytest.raises(ValueError) as caught:
+            await items.athrow(ValueError("not taken"))
+        assert caught.value.__context__ is None
+        with pytest.raises(StopAsyncIteration):
+            await items.asend(1)
+
+    for function in decorated_and_not(numbers):
+        asyncio.run(talk(function()))
+
+
+def test_an_async_generator_ends_as_it_wants():
+    """By what is thrown at it, and by what it makes of that."""
+
+    async def stubborn(then):
+        try:
+            yield 1
+        except BaseException as error:
+            if then is None:
+                return
+            if then == "again":
+                raise
+            raise then from error
+
+    async def throw(function, then, thrown):
+        """What comes back."""
+        items = function(then)
+        await items.__anext__()
+        with pytest.raises(BaseException) as caught:
+            await items.athrow(thrown)
+        return caught.value
+
+    async def close(function, then):
+        items = function(then)
+        await items.__anext__()
+        await items.aclose()
+
+    for function in decorated_and_not(stubborn):
+        for wrong in (KeyError("mine"), asyncio.CancelledError()):
+            other = OSError("other")
+            assert isinstance(asyncio.run(throw(function, None, wrong)), StopAsyncIteration)
+            assert asyncio.run(throw(function, "again", wrong)) is wrong
+            assert asyncio.run(throw(function, other, wrong)) is other
+            assert other.__context__ is wrong and other.__cause__ is wrong and wrong.__context__ is None
+        leave = GeneratorExit()
+        assert asyncio.run(throw(function, "again", leave)) is leave
+        for stop in (StopAsyncIteration(), StopIteration()):
+            found = asyncio.run(throw(function, "again", stop))
+            assert isinstance(found, RuntimeError) and found.__cause__ is stop
+        asyncio.run(close(function, None))
+        asyncio.run(close(function, "again"))
+        with pytest.raises(OSError, match="late"):
+            asyncio.run(close(function, OSError("late")))
+
+
+def test_async_generators_that_nobody_ends_are_closed_with_the_loop(caplog):
+    """Which closes them in any order, those inside and those around them."""
+
+    async def numbers():
+        try:
+            yield 1
+        finally:
+            said.append("closed")
+
+    async def leave(function):
+        left.extend(function() for _ in range(20))
+        for items in left:
+            await items.__anext__()
+
+    for function in decorated_and_not(numbers):
+        said, left = [], []
+        asyncio.run(leave(function))
+        assert said == ["closed"] * 20 and not caplog.records, caplog.text
+
+
+def test_async_context_managers_see_the_exception():
+    def manager(function):
+        async def enter(wrong):
+            async with contextlib.asynccontextmanager(function)() as said:
+                raise wrong
+            return said
+
+        return enter
+
+    async def suppresses():
+        said = []
+        try:
+            yield said
+        except KeyError as error:
+            said.append(error)
+
+    wrong = KeyError("mine")
+    for function in decorated_and_not(suppresses):
+        assert asyncio.run(manager(function)(wrong)) == [wrong]
+        for other in (OSError("mine"), StopAsyncIteration()):
+            with pytest.raises(type(other)) as caught:
+                asyncio.run(manager(function)(other))
+            assert caught.value is other
+
+
+def test_a_failed_async_generator_leaves_nothing_behind():
+    """What it held, as a tensor on the GPU, goes with the exception, not with the next collection."""
+
+    class Tensor:
+        pass
+
+    held = []
+
+    async def numbers():
+        tensor = Tensor()
+        held.append(weakref.ref(tensor))
+        yield 1
+
+    async def fail(function):
+        items = function()
+        await items.__anext__()
+        with contextlib.suppress(KeyError):
+            await items.athrow(KeyError())
+
+    for function in decorated_and_not(numbers):
+        gc.collect()
+        gc.disable()
+        try:
+            asyncio.run(fail(function))
+            assert held.pop()() is None
+        finally:
+            gc.enable()
 
 
 def test_urgent_tasks_do_not_wait_for_others():

@@ -71,15 +71,27 @@ class Task:
 
 
 def _wrap_async_generator(function, task):
+    """There is no `yield from` for these: what is sent to it or thrown at it is handed on."""
+
     @functools.wraps(function)
     async def wrapper(*args, **kwargs):
         with task.request():
             items = function(*args, **kwargs)
-            try:
-                async for item in items:
-                    yield item
-            finally:
-                await items.aclose()
+            step = items.asend(None)
+            while True:
+                try:
+                    item = await step
+                except StopAsyncIteration:
+                    return
+                finally:
+                    step = None  # it may hold an exception, which holds this frame
+                try:
+                    step = items.asend((yield item))
+                except GeneratorExit:
+                    await items.aclose()  # not athrow(): a loop that ends may have closed it
+                    raise
+                except BaseException as error:
+                    step = items.athrow(error)
 
     return wrapper
 
