@@ -4,9 +4,11 @@
 import asyncio
 import concurrent.futures
 import contextlib
+import errno
 import functools
 import gc
 import inspect
+import itertools
 import re
 import threading
 import weakref
@@ -160,7 +162,7 @@ def test_each_thread_and_task_ends_the_request_that_it_has_begun(monkeypatch):
 
     asyncio.run(both())
     assert ended[2:] == [5, 4, 7, 6, 3, 8]
-    assert request._numbers == []
+    assert request._begun == []
 
     async def numbers():  # ends in another context than it has begun in
         with request:
@@ -171,7 +173,31 @@ def test_each_thread_and_task_ends_the_request_that_it_has_begun(monkeypatch):
             break
 
     asyncio.run(stop_early())
-    assert ended[-1] == 9 and request._numbers == []
+    assert ended[-1] == 9 and request._begun == []
+
+
+def test_requests_that_end_elsewhere_are_forgotten_where_they_began(monkeypatch):
+    """With the library, and without it, where each has the same number."""
+
+    @nvshare.latency_critical
+    def tokens():
+        yield 1
+
+    for begun in (itertools.count(1).__next__, lambda: -errno.ENOTCONN):
+        monkeypatch.setattr(_calls, "call", lambda name, *_: begun() if name == "nvshare_request_begin" else 0)
+        shared = nvshare.request()
+        with concurrent.futures.ThreadPoolExecutor(1) as elsewhere:
+            for _ in range(20):
+                items = tokens()
+                next(items)
+                shared.__enter__()
+                assert elsewhere.submit(list, items).result() == []
+                elsewhere.submit(shared.__exit__, None, None, None).result()
+                assert len(_calls._open.get()) <= 2, "what began last may be known yet"
+        with shared:
+            assert len(_calls._open.get()) == 1
+        assert _calls._open.get() == ()
+
 
 def test_right_arguments_are_taken():
     for value in (Priority.LOW, 0, "low", "LOW", "Low"):

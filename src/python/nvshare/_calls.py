@@ -3,13 +3,25 @@
 
 import contextvars
 import errno
+import operator
 import os
 
 from . import _check
 from ._library import HINT_US_MAX, call
 
 
-# What this thread or task has open: (Request, number), the last one last.
+class _Begun:
+    """One time that a Request was entered."""
+
+    __slots__ = ("is_open", "number", "request")
+
+    def __init__(self, request, number):
+        self.request, self.number, self.is_open = request, number, True
+
+
+_is_open = operator.attrgetter("is_open")
+
+# What this thread or task has begun, the last one last; what has ended elsewhere may be in it yet.
 _open = contextvars.ContextVar("nvshare_open_requests", default=())
 
 
@@ -17,16 +29,16 @@ class Request:
     """`with request():` around a request. May be entered again, also while it is open, and by
     several threads or coroutines: each time is a request of its own."""
 
-    __slots__ = ("_numbers",)
+    __slots__ = ("_begun",)
 
     def __init__(self):
-        self._numbers = []
+        self._begun = []
 
     def __enter__(self):
         # Too many open (1024) is no reason to stop a program: the others keep its time.
-        number = call("nvshare_request_begin")
-        self._numbers.append(number)
-        _open.set((*_open.get(), (self, number)))
+        begun = _Begun(self, call("nvshare_request_begin"))
+        self._begun.append(begun)
+        _open.set((*filter(_is_open, _open.get()), begun))
         return self
 
     def __exit__(self, *_exception):
@@ -36,15 +48,24 @@ class Request:
             call("nvshare_request_end", number)
 
     def _take(self):
-        """The last that was begun here. An asynchronous generator may end elsewhere: then any."""
+        """The last that was begun here. A generator may end elsewhere: then any."""
         mine = _open.get()
-        for i in reversed(range(len(mine))):
-            request, number = mine[i]
-            if request is self and number in self._numbers:
-                _open.set(mine[:i] + mine[i + 1:])
-                self._numbers.remove(number)
-                return number
-        return self._numbers.pop()
+        for begun in reversed(mine):
+            if begun.request is self and self._is_mine(begun):
+                break
+        else:
+            begun = self._begun.pop()
+        begun.is_open = False
+        _open.set(tuple(filter(_is_open, mine)))
+        return begun.number
+
+    def _is_mine(self, begun):
+        """To end: another thread may have been first."""
+        try:
+            self._begun.remove(begun)
+        except ValueError:
+            return False
+        return True
 
 
 class Hint:
