@@ -199,6 +199,61 @@ def test_requests_that_end_elsewhere_are_forgotten_where_they_began(monkeypatch)
         assert _calls._open.get() == ()
 
 
+def test_an_object_that_is_called_as_a_coroutine_or_generator_is_one(monkeypatch):
+    said = []
+    monkeypatch.setattr(_calls, "call", lambda name, *_: said.append(name[8:]) or 1)
+
+    class Coroutine:
+        async def __call__(self):
+            await asyncio.sleep(0)
+            said.append("works")
+
+    class Generator:
+        def __call__(self):
+            yield
+            said.append("works")
+
+    class AsyncGenerator:
+        async def __call__(self):
+            yield
+            said.append("works")
+
+    class Plain:
+        def __call__(self):
+            said.append("works")
+
+    class Static:
+        @staticmethod
+        async def __call__():
+            said.append("works")
+
+    async def collect(items):
+        return [item async for item in items]
+
+    run = {
+        Coroutine: asyncio.run,
+        Generator: list,
+        AsyncGenerator: lambda items: asyncio.run(collect(items)),
+        Plain: lambda _: None,
+        Static: asyncio.run,
+    }
+    with nvshare.GPUScheduler() as scheduler:
+        for kind, finish in run.items():
+            for task in (kind(), functools.partial(kind()), kind().__call__):
+                said.clear()
+                decorated = nvshare.latency_critical(priority="high")(task)
+                finish(decorated())
+                assert [s for s in said if s != "set_priority"] == ["request_begin", "works", "request_end"], kind
+                for submitted in (task, decorated):
+                    if kind is Plain:
+                        scheduler.submit(submitted).result()
+                        continue
+                    with pytest.raises(ValueError, match="^task: .* is not a plain function"):
+                        scheduler.submit(submitted)
+        assert nvshare.best_effort(Coroutine) is not Coroutine
+        assert isinstance(scheduler.submit(Coroutine).result(), Coroutine), "a class only makes one"
+
+
 def test_right_arguments_are_taken():
     for value in (Priority.LOW, 0, "low", "LOW", "Low"):
         assert nvshare.set_priority(value) is False

@@ -3,7 +3,6 @@
 
 import concurrent.futures
 import dataclasses
-import inspect
 import os
 import time
 import weakref
@@ -49,9 +48,8 @@ class GPUScheduler:
         result(timeout=seconds) waits. A function that is not decorated is not urgent."""
         if not callable(task):
             raise ValueError(f"task: {task!r} can not be called")
-        for is_that in (inspect.iscoroutinefunction, inspect.isgeneratorfunction, inspect.isasyncgenfunction):
-            if is_that(task):
-                raise ValueError(f"task: {task!r} is not a plain function")
+        if not _tasks.is_plain(task):
+            raise ValueError(f"task: {task!r} is not a plain function")
         what = getattr(task, "nvshare_task", None)
         executor = self._urgent if what and what.is_latency_critical else self._others
         return executor.submit(task, *args, **(kwargs or {}))

@@ -70,6 +70,19 @@ class Task:
         return _calls.Request() if self.is_latency_critical else contextlib.nullcontext()
 
 
+def _is(kind, function):
+    """Of the function itself, or of what an object does that is called; partial() or not."""
+    while isinstance(function, functools.partial):
+        function = function.func
+    return kind(function) or kind(getattr(type(function), "__call__", None))
+
+
+def is_plain(function):
+    """Its work is done when it returns."""
+    kinds = (inspect.iscoroutinefunction, inspect.isgeneratorfunction, inspect.isasyncgenfunction)
+    return not any(_is(kind, function) for kind in kinds)
+
+
 def _wrap_async_generator(function, task):
     """There is no `yield from` for these: what is sent to it or thrown at it is handed on."""
 
@@ -99,16 +112,16 @@ def _wrap_async_generator(function, task):
 def _wrap(function, task):
     """The request ends when the work has: a coroutine's with its last await, a generator's
     with its last item."""
-    if inspect.isasyncgenfunction(function):
+    if _is(inspect.isasyncgenfunction, function):
         wrapper = _wrap_async_generator(function, task)
-    elif inspect.iscoroutinefunction(function):
+    elif _is(inspect.iscoroutinefunction, function):
 
         @functools.wraps(function)
         async def wrapper(*args, **kwargs):
             with task.request():
                 return await function(*args, **kwargs)
 
-    elif inspect.isgeneratorfunction(function):
+    elif _is(inspect.isgeneratorfunction, function):
 
         @functools.wraps(function)
         def wrapper(*args, **kwargs):
@@ -141,7 +154,8 @@ def latency_critical(function=None, *, priority=Priority.CRITICAL, slo_ms=None):
     priority: CRITICAL, others are kept off the GPU while it runs, or HIGH, it only goes first.
     slo_ms: how long a call may take; longer ones are counted. A CUDA call that does not wait
     for the GPU is over early: the function is to wait for its result. Plain functions,
-    coroutines and generators; with or without parentheses. See set_priority() for rights.
+    coroutines, generators, asynchronous ones, and objects that are called as one of these;
+    with or without parentheses. See set_priority() for rights.
     """
     found = _check.priority(priority, (Priority.HIGH, Priority.CRITICAL))
     slo_us = _check.slo_us(slo_ms)
