@@ -252,3 +252,18 @@ def test_who_can_not_be_frozen_is_waited_for(node, refusal):
         program.expect_verified(SOON)
     node.expect_empty()
     node.expect_sound_scheduler()
+
+
+
+@pytest.mark.slow
+def test_a_kernel_of_its_own_is_not_taken_for_a_freeze(node):
+    """All streams share one queue: what is ahead of the value there must have been so before the freeze, too."""
+    node.env.update(CUDA_DEVICE_MAX_CONNECTIONS="1", NVSHARE_SIM_CONTEXT="1MiB", NVSHARE_SIM_MEMORY="64MiB",
+                    NVSHARE_DRAIN_MS="0", NVSHARE_DEBUG="1")
+    node.start_scheduler(NVSHARE_SWITCH_TIME_MODE="fixed", NVSHARE_SWITCH_TIME_FIXED="0.1")
+    for _ in range(4):
+        programs = [node.app("spin", "--ms", 25, "--kernels", 60, "--ahead", 2, "--size", "40MiB", name=f"p{i}",
+                             NVSHARE_SIM_FAIL="rm_disable:2:lie:always") for i in range(2)]
+        for program in programs:
+            program.expect()
+            assert ", frozen" not in program.output()

@@ -4,7 +4,11 @@
 
 #include "fake_rm.h"
 #include "hook/device.h"
+#include "hook/gate/gate.h"
 #include "hook/table/cuda_real.h"
+
+#include <pthread.h>
+#include <sched.h>
 
 #define CTX ((CUcontext)0x1000)
 
@@ -42,6 +46,10 @@ static void land(void)
 	__atomic_store_n(&flag, late, __ATOMIC_RELEASE);
 }
 
+static int visit;       /* atomic; 1: somebody is inside; 2: it may go */
+static bool has_leaver; /* it goes while all is frozen */
+static pthread_t leaver;
+
 /* It lands at once, and while frozen with the control that ends that. */
 static CUresult write_value(CUstream stream, CUdeviceptr addr, cuuint32_t value, unsigned int flags)
 {
@@ -49,6 +57,11 @@ static CUresult write_value(CUstream stream, CUdeviceptr addr, cuuint32_t value,
 	(void)flags;
 	assert_ptr_equal((void *)(uintptr_t)addr, &flag);
 	late = value;
+	if (freeze_is_on() && has_leaver) {
+		has_leaver = false;
+		__atomic_store_n(&visit, 2, __ATOMIC_SEQ_CST);
+		pthread_join(leaver, NULL);
+	}
 	if (freeze_is_on())
 		rm.meanwhile = land;
 	else
@@ -71,10 +84,15 @@ static int set_up(void **state)
 	return 0;
 }
 
+static void pause_freezes(void)
+{
+	(void)nanosleep(&(struct timespec){.tv_nsec = 110 * (long)CLOCK_NS_PER_MS}, NULL);
+}
+
 /* The next try that counts: it is some time after the last. */
 static int prove_later(void)
 {
-	(void)nanosleep(&(struct timespec){.tv_nsec = 110 * (long)CLOCK_NS_PER_MS}, NULL);
+	pause_freezes();
 	return freeze_prove(0, CTX);
 }
 
@@ -84,6 +102,64 @@ static void what_stands_still_is_proven(void **unused)
 	assert_int_equal(freeze_prove(0, CTX), 0);
 	assert_true(freeze_is_proven(0));
 	assert_int_equal(n_off(), 0);
+}
+
+/* Else what the program sends could be what the value waits for. */
+static void with_work_under_way_it_takes_a_closed_gate(void **unused)
+{
+	(void)unused;
+	assert_int_equal(freeze_prove_busy(0, CTX), FREEZE_E_BUSY);
+	assert_false(freeze_is_proven(0));
+	gate_set(GATE_CLOSED);
+	assert_int_equal(freeze_prove_busy(0, CTX), 0);
+	gate_set(GATE_OPEN);
+	assert_true(freeze_is_proven(0));
+}
+
+static void *visit_gate(void *unused)
+{
+	gate_enter();
+	__atomic_store_n(&visit, 1, __ATOMIC_SEQ_CST);
+	while (__atomic_load_n(&visit, __ATOMIC_SEQ_CST) != 2)
+		sched_yield();
+	gate_leave();
+	return unused;
+}
+
+/* Whoever leaves meanwhile may have sent something; who stays inside has not, or not yet. */
+static void who_leaves_meanwhile_may_have_sent_something(void **unused)
+{
+	pthread_t visitor;
+
+	(void)unused;
+	__atomic_store_n(&visit, 0, __ATOMIC_SEQ_CST);
+	assert_int_equal(pthread_create(&visitor, NULL, visit_gate, NULL), 0);
+	while (__atomic_load_n(&visit, __ATOMIC_SEQ_CST) != 1)
+		sched_yield();
+	gate_set(GATE_CLOSED);
+	leaver = visitor;
+	has_leaver = true;
+	assert_int_equal(freeze_prove_busy(0, CTX), FREEZE_E_BUSY);
+	assert_false(freeze_is_proven(0));
+	pause_freezes();
+	assert_int_equal(freeze_prove_busy(0, CTX), 0);
+	gate_set(GATE_OPEN);
+}
+
+static void who_stays_inside_has_sent_nothing(void **unused)
+{
+	pthread_t visitor;
+
+	(void)unused;
+	__atomic_store_n(&visit, 0, __ATOMIC_SEQ_CST);
+	assert_int_equal(pthread_create(&visitor, NULL, visit_gate, NULL), 0);
+	while (__atomic_load_n(&visit, __ATOMIC_SEQ_CST) != 1)
+		sched_yield();
+	gate_set(GATE_CLOSED);
+	assert_int_equal(freeze_prove_busy(0, CTX), 0);
+	gate_set(GATE_OPEN);
+	__atomic_store_n(&visit, 2, __ATOMIC_SEQ_CST);
+	pthread_join(visitor, NULL);
 }
 
 static void a_refusal_may_be_of_that_moment(void **unused)
@@ -144,6 +220,9 @@ int main(void)
 #define PROVE_TEST(name) cmocka_unit_test_setup_teardown(name, set_up, teardown)
 	const struct CMUnitTest tests[] = {
 		PROVE_TEST(what_stands_still_is_proven),
+		PROVE_TEST(with_work_under_way_it_takes_a_closed_gate),
+		PROVE_TEST(who_leaves_meanwhile_may_have_sent_something),
+		PROVE_TEST(who_stays_inside_has_sent_nothing),
 		PROVE_TEST(a_refusal_may_be_of_that_moment),
 		PROVE_TEST(a_driver_that_goes_on_refusing_is_believed),
 		PROVE_TEST(what_stays_off_is_put_back_later),

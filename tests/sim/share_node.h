@@ -42,7 +42,8 @@ struct order { /* a SET_SHARE, or the answer to it, on its way */
 
 struct client {
 	bool is_joined, is_running, is_busy, is_bursting;
-	bool is_asked; /* one that is not critical has a request; its work may come later, or never */
+	bool is_asked; /* one that is not critical has a request; its work may come later, or never
+			*/
 	uint64_t slice_us; /* as done, not as told */
 	uint64_t until_ns;
 	uint64_t late_ns;   /* of that: because it was told late */

@@ -77,7 +77,7 @@ static struct world {
 	uint64_t seed, rng, now_ns, hash;
 	bool has_faults;
 	bool has_deaths;
-	bool has_requests; /* of those in no hurry, too */
+	bool has_requests;   /* of those in no hurry, too */
 	bool are_equals;     /* none is critical, all are greedy; weights from 1 to 8 */
 	bool is_overloaded;  /* the critical never rest */
 	bool is_loose;       /* the critical work between bursts, too */

@@ -111,12 +111,33 @@ uint32_t agent_halt_how(struct agent_link *link)
 	return how;
 }
 
+/*
+ * Nothing of the program may get ahead of the value that is to stand still: for these few
+ * milliseconds, once a GPU, nobody enters. Who captures would not get through.
+ */
+static void prove_busy(CUdevice dev, CUcontext ctx)
+{
+	bool is_open = gate_get() == GATE_OPEN;
+
+	if (is_open && !gate_bar_captures())
+		return;
+	if (is_open)
+		gate_set(GATE_CLOSED);
+	(void)freeze_prove_busy(dev, ctx);
+	if (!is_open)
+		return;
+	gate_set(GATE_OPEN);
+	gate_allow_captures();
+}
+
 void agent_halt_prove(CUdevice dev, bool is_busy)
 {
 	struct device_context *c = device_context_hold(dev);
 
-	if (c)
-		(void)(is_busy ? freeze_prove_busy(dev, c->ctx) : freeze_prove(dev, c->ctx));
+	if (c && is_busy)
+		prove_busy(dev, c->ctx);
+	else if (c)
+		(void)freeze_prove(dev, c->ctx);
 	device_context_drop(c);
 }
 

@@ -62,9 +62,10 @@ uint32_t freeze_halt(void); /* the same, as enum nvshare_halt; _FREEZE when it c
  */
 int freeze_prove(CUdevice dev, CUcontext ctx);
 /*
- * With work under way: FREEZE_E_BUSY when something is ahead of the value that is not done
- * soon, as a long kernel of a stream with the same hardware queue. The value stays under way,
- * and the next call is for nothing until it has landed.
+ * With work under way, behind a closed gate: FREEZE_E_BUSY when it is not, when somebody leaves
+ * it meanwhile, or when something is ahead of the value that is not done soon, as a long kernel
+ * of a stream with the same hardware queue. The value stays under way, and the next call is for
+ * nothing until it has landed.
  */
 int freeze_prove_busy(CUdevice dev, CUcontext ctx);
 void freeze_context_gone(CUcontext ctx); /* any thread: nobody holds it any more */

@@ -12,6 +12,7 @@
 
 #include "hook/device.h"
 #include "hook/freeze/freeze_private.h"
+#include "hook/gate/gate.h"
 #include "hook/hook_log.h"
 #include "hook/table/cuda_real.h"
 #include "hook/thread.h"
@@ -190,10 +191,13 @@ static int not_sent(struct proof *proof, enum sending how, enum freeze_why why)
 	return how == SENDING_REFUSED ? unproven(why) : FREEZE_E_BUSY;
 }
 
-/* A value that lands is no proof that the next one would not wait, unless nothing else runs. */
+/*
+ * A value that lands is no proof that the next one would not wait, unless nothing else runs,
+ * or nothing is sent between the two.
+ */
 static int prove(struct proof *proof, bool is_idle)
 {
-	uint64_t patience_ns = is_idle ? PROVE_LAND_NS : PROVE_SOON_NS;
+	uint64_t patience_ns = is_idle ? PROVE_LAND_NS : PROVE_SOON_NS, visits = gate_visits();
 	enum sending how;
 	bool moved;
 	int r;
@@ -219,7 +223,10 @@ static int prove(struct proof *proof, bool is_idle)
 	(void)freeze_end();
 	if (!lands(proof, patience_ns))
 		return is_idle ? unproven(FREEZE_WHY_NEVER_WENT_ON) : FREEZE_E_BUSY;
-	return moved ? unproven(FREEZE_WHY_WENT_ON) : 0;
+	if (moved)
+		return unproven(FREEZE_WHY_WENT_ON);
+	/* What was sent between the two may have been what the second one waited for. */
+	return is_idle || gate_visits() == visits ? 0 : FREEZE_E_BUSY;
 }
 
 /* Of the context that is there now; what there was of another's is left to it. */
@@ -264,7 +271,7 @@ int freeze_prove(CUdevice dev, CUcontext ctx)
 
 int freeze_prove_busy(CUdevice dev, CUcontext ctx)
 {
-	return prove_when(dev, ctx, false);
+	return gate_get() == GATE_CLOSED ? prove_when(dev, ctx, false) : FREEZE_E_BUSY;
 }
 
 void freeze_context_gone(CUcontext ctx)

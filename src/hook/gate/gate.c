@@ -293,6 +293,21 @@ bool gate_quiet(void)
 	return true;
 }
 
+uint64_t gate_visits(void)
+{
+	uint64_t sum = 0;
+
+	gate_for_each_slot (slot) {
+		if (slot != gate_self.slot &&
+		    __atomic_load_n(&slot->inside, __ATOMIC_SEQ_CST) != GATE_OUTSIDE)
+			sum += (uint64_t)(uint32_t)__atomic_load_n(&slot->tid, __ATOMIC_RELAXED)
+				       << 32 |
+			       (uint32_t)__atomic_load_n(&slot->n_entered, __ATOMIC_RELAXED);
+	}
+
+	return sum;
+}
+
 size_t gate_guests(struct gate_guest *ret, size_t n_max)
 {
 	size_t n = 0;

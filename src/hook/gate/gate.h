@@ -58,6 +58,8 @@ void gate_allow_captures(void);
 void gate_set(enum gate_state state);
 enum gate_state gate_get(void);
 bool gate_quiet(void); /* no thread but the caller's is inside */
+/* Which threads but the caller's are inside: another number when one comes or goes. 0: none. */
+uint64_t gate_visits(void);
 
 /*
  * Around a call that does not pass the gate, but is to be seen by who unmaps memory: one

@@ -220,8 +220,8 @@ CUresult budget_retry(CUdevice dev, uint64_t bytes, int kind, struct budget_trie
 	struct budget_device *d = budget_device(dev);
 	uint64_t pinned = kind == BUDGET_PAGEABLE ? 0 : bytes, n_refused;
 	uint64_t pause_ns = tries->pause_ns;
-	bool can_ask, is_wanted;
-	CUresult res;
+	bool can_ask, is_wanted, is_refused;
+	CUresult res = CUDA_ERROR_OUT_OF_MEMORY;
 
 	if (!d || gate_thread_captures() || !next_try(tries, dev, bytes))
 		return CUDA_ERROR_OUT_OF_MEMORY;
@@ -258,8 +258,10 @@ CUresult budget_retry(CUdevice dev, uint64_t bytes, int kind, struct budget_trie
 		d->pressing -= bytes;
 		d->pressing_pinned -= pinned;
 	}
+	is_refused = d->n_refused != n_refused;
 	pthread_mutex_unlock(&budget_state.lock);
-	res = budget_take(dev, bytes, kind);
+	if (!is_refused)
+		res = budget_take(dev, bytes, kind);
 	if (res != CUDA_SUCCESS)
 		budget_force(dev, bytes, kind);
 	return res;
