@@ -149,6 +149,28 @@ static void a_claim_does_not_wait_for_ever(void)
 	check(fake_admit(&fd).claim.priority == NVSHARE_PRIORITY_HIGH);
 }
 
+/* Who is turned away, or spoken to in words that it does not know, has no scheduler now. */
+static void a_claim_that_is_not_answered_is_for_the_next_one(void)
+{
+	struct user user = {0};
+	int fd = begin_holdable(), tool;
+
+	(void)share_out(fd, 0, 0, NULL);
+	(void)share_out(fd, 0, 0, NULL); /* the one before is done when this is answered */
+	for (int i = 0; i < 2; i++) {
+		start(&user, claim_high);
+		tool = fake_accept();
+		(void)fake_expect(tool, NVSHARE_MSG_SET);
+		if (i > 0)
+			fake_send(tool, NVSHARE_MSG_SET_SHARE,
+				  &(struct nvshare_set_share){.seq = 1});
+		check(close(tool) == 0);
+		check((int)finish(&user) == ENOTCONN);
+	}
+	check(close(fd) == 0);
+	check(fake_admit(&fd).claim.priority == NVSHARE_PRIORITY_HIGH);
+}
+
 static void what_the_scheduler_has_set_is_claimed_of_the_next_one(void)
 {
 	/* The fake one gives the lowest class, and has set no more than the rest. */
@@ -460,6 +482,7 @@ int main(void)
 		child_test(a_claim_is_told_to_the_scheduler),
 		child_test(a_claim_waits_for_a_busy_scheduler),
 		child_test(a_claim_does_not_wait_for_ever),
+		child_test(a_claim_that_is_not_answered_is_for_the_next_one),
 		child_test(what_the_scheduler_has_set_is_claimed_of_the_next_one),
 		child_test(what_was_said_last_is_heard),
 		child_test(a_timeslice_is_set_and_undone),

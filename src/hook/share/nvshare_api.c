@@ -138,6 +138,9 @@ static int claim(enum nvshare_key key, uint32_t value)
 		r = fd < 0 ? fd : ask(fd, &set, end_ns);
 		(void)fd_close(fd);
 	}
+	/* One that ends, turns away or answers what we do not know looks after nobody. */
+	if (r == -ECONNRESET || r == -EPIPE || r == -EPROTO)
+		r = -ENOTCONN;
 	if (r == -EACCES || r == -EINVAL)
 		share_claim(key, value_of(&before, key));
 	errno = saved_errno;
