@@ -81,8 +81,8 @@ struct nvshare_status {
 
 /*
  * A request will begin in us microseconds: others are taken off the GPU in time for it. 0: it
- * will not, after all. It lapses by itself 10 ms after it was due. Only a latency-critical
- * program's hints have an effect; of others they are counted.
+ * will not, after all. It lapses by itself 10 ms after others are held for it, some 9 ms after
+ * it was due. Only a latency-critical program's hints have an effect; of others they are counted.
  */
 NVSHARE_API int nvshare_hint_prepare(uint32_t us);
 

@@ -100,7 +100,7 @@ def hint_prepare(us):
     """A request begins in `us` microseconds (0 to 1000000; 0: it will not, after all).
 
     Others are taken off the GPU in time for it, while this program prepares. It lapses by
-    itself 10 ms after it was due. Has an effect in critical programs.
+    itself some 9 ms after it was due. Has an effect in critical programs.
     """
     call("nvshare_hint_prepare", _check.integer("us", us, 0, HINT_US_MAX))
     return Hint()
