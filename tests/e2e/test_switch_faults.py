@@ -156,6 +156,46 @@ def test_others_go_on_wherever_one_dies(node, how):
     expect_others_unharmed(node, keeper)
 
 
+def stands_still(program):
+    with open(f"/proc/{program.pid}/stat", encoding="utf-8") as file:
+        return file.read().rpartition(")")[2].split()[0] == "T"
+
+
+def lose_scheduler_at(node, keeper, call, n, how):
+    """A program that takes turns stands still in its nth such call; when it goes on there is another scheduler."""
+    armed, enough = (node.flag(f"{what}-{len(node.programs)}") for what in ("armed", "enough"))
+    program = start(node, f"{call}-{n}-{how}-{len(node.programs)}", "--until", enough,
+                    NVSHARE_SIM_FAIL=f"{call}:{n}:stop", NVSHARE_SIM_FAIL_FROM=str(armed))
+    until("it was frozen", lambda: n_frozen(program) >= 1, SOON)
+    armed.touch()
+    until("it stands still", lambda: stands_still(program), SOON)
+    node.scheduler.kill(DEATHS[how])
+    node.scheduler.expect(0 if how == "term" else -DEATHS[how])
+    node.start_scheduler()
+    program.process.send_signal(signal.SIGCONT)
+    until("both are known again", lambda: node.client(program) and node.client(keeper), SOON)
+    before = node.gpu()["switches"]
+    until("they take turns again", lambda: node.gpu()["switches"] >= before + 2, SOON)
+    enough.touch()
+    program.expect_verified(SOON)
+
+
+def test_all_go_on_when_the_scheduler_dies_in_the_middle_of_a_switch(node):
+    keeper = start_keeper(node)
+    for call, n, how in representatives(STEPS)[1::3]:
+        lose_scheduler_at(node, keeper, call, n, how)
+    expect_others_unharmed(node, keeper)
+
+
+@pytest.mark.slow
+def test_all_go_on_wherever_the_scheduler_dies(node):
+    keeper = start_keeper(node)
+    steps = [(call, n) for call, ns in STEPS.items() for n in ns]
+    for i, (call, n) in enumerate(steps):
+        lose_scheduler_at(node, keeper, call, n, list(DEATHS)[i % 2])
+    expect_others_unharmed(node, keeper)
+
+
 # What a driver says when it does not do a call of a switch, and the how manieth of them.
 TROUBLES = {
     "a second context": "cuCtxCreate:1:2,cuCtxCreate:2:999",
