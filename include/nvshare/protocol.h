@@ -175,6 +175,7 @@ enum nvshare_outcome {
 	NVSHARE_OUTCOME_INVALID_STATE,
 	NVSHARE_OUTCOME_UNSUPPORTED,
 	NVSHARE_OUTCOME_PARTIAL, /* a restore has used up its budget; the rest waits for more */
+	NVSHARE_OUTCOME_NO_CARD_MEMORY, /* a restore has a budget, but the card has no room */
 	NVSHARE_OUTCOME_COUNT
 };
 

@@ -18,7 +18,7 @@ const char *const status_state_names[] = {"idle", "waiting", "incoming", "runnin
 const char *const status_backend_names[] = {"none", "vmm", "managed"};
 const char *const status_outcome_names[] = {"success",        "timeout",  "save-failed",
 					    "no-host-memory", "gpu-hung", "invalid-state",
-					    "unsupported",    "partial"};
+					    "unsupported",    "partial",  "no-card-memory"};
 
 static const char *const drain_reasons[NVSHARE_HALT_COUNT] = {
 	[NVSHARE_HALT_OFF] = "NVSHARE_FREEZE=0",

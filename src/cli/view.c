@@ -251,6 +251,7 @@ static const char *failure(const struct nvshare_status_client *client)
 		[NVSHARE_OUTCOME_INVALID_STATE] = "not all of it came back",
 		[NVSHARE_OUTCOME_UNSUPPORTED] = "not supported",
 		[NVSHARE_OUTCOME_PARTIAL] = "only a part of it came back",
+		[NVSHARE_OUTCOME_NO_CARD_MEMORY] = "the card had no room for all of it",
 	};
 
 	return client->last_outcome < NVSHARE_OUTCOME_COUNT ? words[client->last_outcome] : "?";

@@ -19,6 +19,7 @@ const char *actions_outcome(uint64_t outcome)
 		[NVSHARE_OUTCOME_INVALID_STATE] = "invalid-state",
 		[NVSHARE_OUTCOME_UNSUPPORTED] = "unsupported",
 		[NVSHARE_OUTCOME_PARTIAL] = "partial",
+		[NVSHARE_OUTCOME_NO_CARD_MEMORY] = "no-card-memory",
 	};
 
 	return outcome < NVSHARE_OUTCOME_COUNT ? names[outcome] : "?";

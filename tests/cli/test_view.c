@@ -247,7 +247,8 @@ static void a_failed_stop_is_told_in_words(void **state)
 		has(text, "did not move: ");
 		free(text);
 	}
-	has(text = view(false), "needs 5.0 GiB more, did not move: only a part of it came back\n");
+	has(text = view(false), "needs 5.0 GiB more, did not move: the card had no room for all of"
+				" it\n");
 	free(text);
 	clients[0].last_outcome = NVSHARE_OUTCOME_NO_HOST_MEMORY;
 	clients[1].last_outcome = NVSHARE_OUTCOME_INVALID_STATE;

@@ -230,11 +230,11 @@ static void a_restore_that_takes_too_long_is_dropped_from_the_plan(void **state)
 	assert_int_equal(rig_state(&rig, 0), SCHED_CLIENT_RUNNING);
 }
 
-static void a_restore_that_fails_lets_others_go_first(void **state)
+static void fail_to_restore(uint32_t outcome)
 {
-	struct sched_event failed = {.type = SCHED_EVENT_RELEASED, .outcome = 5, .wants = true};
+	struct sched_event failed = {
+		.type = SCHED_EVENT_RELEASED, .outcome = outcome, .wants = true};
 
-	(void)state;
 	rig_join(&rig, 0);
 	rig_join(&rig, 1);
 	rig_request(&rig, 0, rig_mem(0, 80, 0));
@@ -244,12 +244,24 @@ static void a_restore_that_fails_lets_others_go_first(void **state)
 	failed.budget = 10 * GIB;
 	assert_int_equal(rig_step(&rig, failed), 0);
 	assert_int_equal(rig_state(&rig, 0), SCHED_CLIENT_WAITING);
-	assert_int_equal(rig_status(&rig, 0).last_outcome, 5);
+	assert_int_equal(rig_status(&rig, 0).last_outcome, outcome);
 	assert_int_equal(rig_state(&rig, 1), SCHED_CLIENT_INCOMING);
 	rig_leave(&rig, 1);
 	assert_int_equal(rig_state(&rig, 0), SCHED_CLIENT_WAITING);
 	rig_at(&rig, 10 * S);
 	assert_int_equal(rig_state(&rig, 0), SCHED_CLIENT_INCOMING);
+}
+
+static void a_restore_that_fails_lets_others_go_first(void **state)
+{
+	(void)state;
+	fail_to_restore(5);
+}
+
+static void a_restore_on_a_full_card_lets_others_go_first(void **state)
+{
+	(void)state;
+	fail_to_restore(8);
 }
 
 static void a_victim_that_does_not_answer_is_skipped(void **state)
@@ -540,6 +552,7 @@ int main(void)
 		T(one_at_a_time_restores),
 		T(a_restore_that_takes_too_long_is_dropped_from_the_plan),
 		T(a_restore_that_fails_lets_others_go_first),
+		T(a_restore_on_a_full_card_lets_others_go_first),
 		T(a_victim_that_does_not_answer_is_skipped),
 		T(a_holder_that_gives_no_sign_of_life_is_hung),
 		T(silence_goes_on_while_nobody_waits),

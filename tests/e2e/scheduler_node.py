@@ -25,7 +25,7 @@ CTL = BUILD / "nvsharectl"
 GIB = 1 << 30
 PATIENCE = 60.0
 NOBODY = 65534
-SAVE_FAILED = 2  # enum nvshare_outcome
+SAVE_FAILED, NO_CARD_MEMORY = 2, 8  # enum nvshare_outcome
 
 
 def until(what, condition, patience=PATIENCE):

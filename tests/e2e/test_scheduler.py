@@ -14,6 +14,7 @@ sys.path.insert(0, str(pathlib.Path(__file__).parent))
 import wire  # noqa: E402
 from scheduler_node import (  # noqa: E402,F401
     GIB,
+    NO_CARD_MEMORY,
     PATIENCE,
     SAVE_FAILED,
     SCHEDULER,
@@ -152,6 +153,22 @@ def test_a_stop_that_fails_again_and_again_is_said_less_and_less(node):
     lines = [line for line in node.log().splitlines() if "stop-failed" in line]
     assert [line.split("times=")[1] for line in lines] == ["1", "2", "4", "8"]
     assert "did not move: a copy to the host failed" in node.ctl("status").stdout
+
+
+def test_who_finds_the_card_full_says_so_and_tries_again(node):
+    node.start(NVSHARE_RETRY_SEC="0.05", NVSHARE_SCHEDULING_MODE="auto")
+    size = 600 << 20
+    client = node.client(memory=mem(swapped=size))
+    client.request(mem(swapped=size))
+    for _ in range(4):
+        _, epoch, *_ = client.expect("MEM_AVAILABLE")
+        client.release(0, epoch, memory=mem(swapped=size), outcome=NO_CARD_MEMORY, wants=1)
+    node.expect_log("outcome=no-card-memory times=4")
+    _, epoch, *_ = client.expect("MEM_AVAILABLE")
+    assert "did not move: the card had no room for all of it" in node.ctl("status").stdout
+    assert [c["last_outcome"] for c in json.loads(node.ctl("status", "--json").stdout)["clients"]] == ["no-card-memory"]
+    client.send("MEM_UPDATE", size, epoch, 0, 0, *mem(resident=size))
+    client.expect("LOCK_OK")
 
 
 def test_only_an_overcommitment_that_lasts_is_said(node):

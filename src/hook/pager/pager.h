@@ -87,7 +87,8 @@ struct pager_move {
  * Returns an enum nvshare_outcome (TIMEOUT: thawed); on any but success what was moved stays moved
  * and correct, but the client should restore; agent_moved_out() hears how far it is. restore:
  * brings in all that is out, as far as the budget goes; NVSHARE_OUTCOME_PARTIAL when that
- * is used up and bytes stayed out, which is no failure.
+ * is used up and bytes stayed out, which is no failure; _NO_CARD_MEMORY when the card was
+ * full all the same.
  */
 int pager_evict(CUdevice dev, uint64_t bytes, bool is_frozen, struct pager_move *ret_move);
 int pager_restore(CUdevice dev, struct pager_move *ret_move);

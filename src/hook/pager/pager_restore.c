@@ -31,11 +31,12 @@
 
 /*
  * Back to where it was: out, with its bytes safe in host memory. What can not be unmapped keeps
- * its place on the card, which nobody else may be given.
+ * its place on the card, which nobody else may be given. res: what the driver said.
  */
-static void give_up(struct pager_moving *move, struct pager_chunk *chunk)
+static void give_up(struct pager_moving *move, struct pager_chunk *chunk, CUresult res)
 {
-	move->outcome = NVSHARE_OUTCOME_INVALID_STATE;
+	move->outcome = res == CUDA_ERROR_OUT_OF_MEMORY ? NVSHARE_OUTCOME_NO_CARD_MEMORY
+							: NVSHARE_OUTCOME_INVALID_STATE;
 	if (pager_chunk_unmap(chunk) != CUDA_SUCCESS) {
 		hook_debug("memory of a failed restore could not be unmapped");
 		pager_chunk_stuck(chunk, true);
@@ -45,10 +46,10 @@ static void give_up(struct pager_moving *move, struct pager_chunk *chunk)
 }
 
 /* A copy that may still come keeps what it writes to, on the card, too. */
-static void fail_in(struct pager_moving *move, struct pager_chunk *chunk)
+static void fail_in(struct pager_moving *move, struct pager_chunk *chunk, CUresult res)
 {
 	if (pager_mover_settle(move->mover) != CUDA_ERROR_NOT_READY) {
-		give_up(move, chunk);
+		give_up(move, chunk, res);
 		return;
 	}
 	move->outcome = NVSHARE_OUTCOME_GPU_HUNG;
@@ -74,10 +75,11 @@ static void end_oldest_in(struct pager_moving *move)
 {
 	size_t slot = move->n_ended++ % PAGER_IN_FLIGHT;
 	struct pager_chunk *chunk = move->in_flight[slot];
+	CUresult res = pager_mover_wait(move->mover, slot);
 	bool is_last;
 
-	if (pager_mover_wait(move->mover, slot) != CUDA_SUCCESS) {
-		fail_in(move, chunk);
+	if (res != CUDA_SUCCESS) {
+		fail_in(move, chunk, res);
 		return;
 	}
 	move->bytes += chunk->size;
@@ -119,13 +121,14 @@ static void start_in(struct pager_moving *move, struct pager_chunk *chunk)
 		res = pager_chunk_map(chunk);
 	while (res == CUDA_ERROR_OUT_OF_MEMORY && wait_for_room(move));
 	if (res != CUDA_SUCCESS) {
-		give_up(move, chunk);
+		give_up(move, chunk, res);
 		return;
 	}
-	if (copy_in(move->mover, chunk) != CUDA_SUCCESS ||
-	    cuda_real.cuEventRecord(move->mover->events[slot], move->mover->stream) !=
-		    CUDA_SUCCESS) {
-		fail_in(move, chunk);
+	res = copy_in(move->mover, chunk);
+	if (res == CUDA_SUCCESS)
+		res = cuda_real.cuEventRecord(move->mover->events[slot], move->mover->stream);
+	if (res != CUDA_SUCCESS) {
+		fail_in(move, chunk, res);
 		return;
 	}
 	move->in_flight[slot] = chunk;
