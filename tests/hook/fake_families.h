@@ -38,6 +38,16 @@ static CUdeviceptr prefetched[8];
 static CUdevice prefetched_to[8];
 static int n_prefetched, n_advised;
 
+/* Managed memory, the latest first; what was asked for of it counts as done. */
+#define DRV_PIECE (256 * MIB)
+static struct drv_managed_block {
+	CUdeviceptr addr;
+	size_t size;
+	bool is_advised;   /* to be in host memory */
+	CUdevice where[4]; /* each piece */
+} managed_blocks[8];
+static bool is_prefetch_hung;
+
 static CUresult next(void)
 {
 	CUresult res = next_result[0];
@@ -112,10 +122,33 @@ static CUresult drv_is_capturing(CUstream stream, CUstreamCaptureStatus *status)
 
 static CUresult drv_managed(CUdeviceptr *ptr, size_t size, unsigned int flags)
 {
-	(void)size;
 	(void)flags;
 	*ptr = next_key += 4096 * MIB;
+	memmove(managed_blocks + 1, managed_blocks,
+		sizeof(managed_blocks) - sizeof(*managed_blocks));
+	managed_blocks[0] = (struct drv_managed_block){.addr = *ptr, .size = size};
 	return next();
+}
+
+static struct drv_managed_block *drv_managed_at(CUdeviceptr ptr, size_t size)
+{
+	struct drv_managed_block *block = managed_blocks;
+
+	while (block < managed_blocks + 8 && ptr - block->addr >= block->size)
+		block++;
+	assert_true(block < managed_blocks + 8 && size <= block->size - (ptr - block->addr));
+	return block;
+}
+
+/* Nothing keeps it, or a part of it, off the first GPU. */
+static inline bool drv_is_home(CUdeviceptr ptr)
+{
+	const struct drv_managed_block *block = drv_managed_at(ptr, 1);
+	bool is_home = !block->is_advised;
+
+	for (size_t i = 0; i < 4; i++)
+		is_home = is_home && block->where[i] == 0;
+	return is_home;
 }
 
 static inline CUresult drv_free(CUdeviceptr ptr)
@@ -299,22 +332,30 @@ static CUresult drv_no_peer(CUcontext peer)
 
 static CUresult drv_advise(CUdeviceptr ptr, size_t size, CUmem_advise advice, CUdevice dev)
 {
-	(void)ptr;
-	(void)size;
 	assert_true(advice == CU_MEM_ADVISE_SET_PREFERRED_LOCATION ||
 		    advice == CU_MEM_ADVISE_UNSET_PREFERRED_LOCATION);
 	assert_int_equal(dev, CU_DEVICE_CPU);
 	n_advised++;
+	drv_managed_at(ptr, size)->is_advised = advice == CU_MEM_ADVISE_SET_PREFERRED_LOCATION;
 	return CUDA_SUCCESS;
 }
 
 static CUresult drv_prefetch(CUdeviceptr ptr, size_t size, CUdevice dev, CUstream stream)
 {
-	(void)size;
+	struct drv_managed_block *block = drv_managed_at(ptr, size);
+	CUresult res = next();
+
 	assert_non_null(stream);
 	prefetched[n_prefetched % 8] = ptr;
 	prefetched_to[n_prefetched++ % 8] = dev;
-	return next();
+	if (res == CUDA_SUCCESS)
+		block->where[(ptr - block->addr) / DRV_PIECE] = dev;
+	return res;
+}
+
+static CUresult drv_stream_query(CUstream stream)
+{
+	return is_prefetch_hung ? CUDA_ERROR_NOT_READY : fake_stream_query(stream);
 }
 
 static CUresult drv_range_handle(void *handle, CUdeviceptr ptr, size_t size,
@@ -390,11 +431,14 @@ static int setup(void **state)
 	cuda_real.cuCtxDisablePeerAccess = drv_no_peer;
 	cuda_real.cuMemAdvise = drv_advise;
 	cuda_real.cuMemPrefetchAsync = drv_prefetch;
+	cuda_real.cuStreamQuery = drv_stream_query;
 	cuda_real.cuMemGetHandleForAddressRange = drv_range_handle;
 	cuda_real.cuMulticastBindAddr = drv_bind_addr;
 	pool_reserved = 0;
 	capture_status = CU_STREAM_CAPTURE_STATUS_NONE;
 	n_prefetched = n_advised = 0;
+	is_prefetch_hung = false;
+	memset(next_result, 0, sizeof(next_result));
 	assert_true(pager_supported(0));
 	return 0;
 }

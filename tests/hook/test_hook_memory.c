@@ -258,6 +258,8 @@ static void managed_backend_advises_and_prefetches_both_ways(void **state)
 	next_result[0] = CUDA_ERROR_UNKNOWN;
 	assert_int_equal(pager_evict(0, 2 * MIB, false, &move), NVSHARE_OUTCOME_SAVE_FAILED);
 	assert_int_equal(counts().resident, 5 * MIB);
+	assert_true(drv_is_home(b));
+	assert_false(drv_is_home(a));
 	assert_int_equal(pager_evict(0, UINT64_MAX, false, &move), NVSHARE_OUTCOME_SUCCESS);
 	assert_int_equal(counts().swapped, 8 * MIB);
 	budget_set(0, 4 * MIB);
@@ -267,6 +269,7 @@ static void managed_backend_advises_and_prefetches_both_ways(void **state)
 	assert_int_equal(pager_restore(0, &move), NVSHARE_OUTCOME_SUCCESS);
 	assert_int_equal(prefetched_to[(n_prefetched - 1) % 8], 0);
 	assert_int_equal(counts().resident, 8 * MIB);
+	assert_true(drv_is_home(a) && drv_is_home(b));
 	assert_int_equal(cuMemFree_v2(a), CUDA_SUCCESS);
 	assert_int_equal(cuMemFree_v2(b), CUDA_SUCCESS);
 	assert_int_equal(fake.n_streams >= 0, 1);
@@ -296,6 +299,130 @@ static CUdeviceptr alloc_managed(CUcontext ctx, size_t size)
 	assert_int_equal(cuMemAlloc_v2(&p, size), CUDA_SUCCESS);
 	fake_current = FAKE_CTX;
 	return p;
+}
+
+/* Of three pieces. */
+static CUdeviceptr alloc_pieces(void)
+{
+	return alloc_managed(FAKE_CTX, 600 * MIB);
+}
+
+/* Else it would be used over the bus from then on. */
+static void managed_memory_that_did_not_all_go_comes_back(void **state)
+{
+	CUdeviceptr p = alloc_pieces();
+	struct pager_move move;
+
+	(void)state;
+	for (int piece = 0; piece < 3; piece++) {
+		next_result[piece] = CUDA_ERROR_UNKNOWN;
+		assert_int_equal(pager_evict(0, UINT64_MAX, false, &move),
+				 NVSHARE_OUTCOME_SAVE_FAILED);
+		assert_int_equal(move.bytes, 0);
+		assert_int_equal(counts().resident, 600 * MIB);
+		assert_true(drv_is_home(p));
+	}
+	n_prefetched = 0;
+	assert_int_equal(pager_restore(0, &move), NVSHARE_OUTCOME_SUCCESS);
+	assert_int_equal(n_prefetched, 0);
+	assert_int_equal(cuMemFree_v2(p), CUDA_SUCCESS);
+}
+
+static CUresult advise_no_way_back(CUdeviceptr ptr, size_t size, CUmem_advise advice, CUdevice dev)
+{
+	return advice == CU_MEM_ADVISE_UNSET_PREFERRED_LOCATION
+		       ? CUDA_ERROR_UNKNOWN
+		       : drv_advise(ptr, size, advice, dev);
+}
+
+static void managed_memory_that_does_not_come_back_is_out(void **state)
+{
+	CUdeviceptr p = alloc_pieces();
+	struct pager_move move;
+
+	(void)state;
+	for (int i = 0; i < 2; i++) {
+		next_result[1] = CUDA_ERROR_UNKNOWN;
+		if (i == 0)
+			next_result[2] = CUDA_ERROR_UNKNOWN;
+		else
+			cuda_real.cuMemAdvise = advise_no_way_back;
+		assert_int_equal(pager_evict(0, UINT64_MAX, false, &move),
+				 NVSHARE_OUTCOME_SAVE_FAILED);
+		assert_int_equal(move.bytes, 0);
+		assert_int_equal(counts().swapped, 600 * MIB);
+		assert_int_equal(counts().resident, 0);
+		assert_false(drv_is_home(p));
+		cuda_real.cuMemAdvise = drv_advise;
+		assert_int_equal(pager_restore(0, &move), NVSHARE_OUTCOME_SUCCESS);
+		assert_int_equal(move.bytes, 600 * MIB);
+		assert_int_equal(counts().resident, 600 * MIB);
+		assert_true(drv_is_home(p));
+	}
+	assert_int_equal(cuMemFree_v2(p), CUDA_SUCCESS);
+}
+
+static CUresult advise_nothing(CUdeviceptr ptr, size_t size, CUmem_advise advice, CUdevice dev)
+{
+	(void)ptr;
+	(void)size;
+	(void)advice;
+	(void)dev;
+	return CUDA_ERROR_UNKNOWN;
+}
+
+/* A context in which nothing works any more: the program is to hear of it. */
+static void managed_memory_of_which_nothing_can_go_stays(void **state)
+{
+	CUdeviceptr p = alloc_pieces();
+	struct pager_move move;
+
+	(void)state;
+	next_result[0] = next_result[1] = CUDA_ERROR_UNKNOWN;
+	assert_int_equal(pager_evict(0, UINT64_MAX, false, &move), NVSHARE_OUTCOME_SAVE_FAILED);
+	assert_int_equal(counts().resident, 600 * MIB);
+	assert_true(drv_is_home(p));
+	next_result[0] = CUDA_SUCCESS;
+	cuda_real.cuMemAdvise = advise_nothing;
+	assert_int_equal(pager_evict(0, UINT64_MAX, false, &move), NVSHARE_OUTCOME_SAVE_FAILED);
+	assert_int_equal(counts().resident, 600 * MIB);
+	assert_int_equal(n_prefetched, 1);
+	assert_int_equal(cuMemFree_v2(p), CUDA_SUCCESS);
+}
+
+/* What comes back waits for what hangs, and nobody for it. */
+static void managed_memory_that_hangs_ends_the_move(void **state)
+{
+	CUdeviceptr p = alloc_pieces();
+	struct pager_move move;
+
+	(void)state;
+	fake.options.copy_max_ns = CLOCK_NS_PER_MS;
+	is_prefetch_hung = true;
+	for (int i = 0; i < 2; i++) { /* the second time nothing is begun */
+		assert_int_equal(pager_evict(0, UINT64_MAX, false, &move),
+				 NVSHARE_OUTCOME_GPU_HUNG);
+		assert_int_equal(move.bytes, 0);
+		assert_int_equal(n_prefetched, 1 + 3);
+		assert_int_equal(counts().resident, 600 * MIB);
+		assert_true(drv_is_home(p));
+		assert_int_equal(pager_restore(0, &move), NVSHARE_OUTCOME_SUCCESS);
+	}
+	is_prefetch_hung = false;
+	assert_int_equal(pager_evict(0, UINT64_MAX, false, &move), NVSHARE_OUTCOME_SUCCESS);
+	assert_int_equal(move.bytes, 600 * MIB);
+	is_prefetch_hung = true;
+	n_prefetched = 0;
+	for (int i = 0; i < 2; i++) {
+		assert_int_equal(pager_restore(0, &move), NVSHARE_OUTCOME_GPU_HUNG);
+		assert_int_equal(n_prefetched, 1);
+		assert_int_equal(counts().swapped, 600 * MIB);
+	}
+	is_prefetch_hung = false;
+	assert_int_equal(pager_restore(0, &move), NVSHARE_OUTCOME_SUCCESS);
+	assert_int_equal(counts().resident, 600 * MIB);
+	assert_true(drv_is_home(p));
+	assert_int_equal(cuMemFree_v2(p), CUDA_SUCCESS);
 }
 
 /* On another thread, which ends it. */
@@ -330,6 +457,28 @@ static void managed_memory_may_be_on_its_way_as_its_context_ends(void **state)
 	assert_int_equal(pager_restore(0, &move), NVSHARE_OUTCOME_SUCCESS);
 	assert_int_equal(counts().swapped, 0);
 	assert_int_equal(counts().resident, 0);
+	assert_int_equal(counts().allocated, 0);
+}
+
+/* Its addresses may be another's by now. */
+static CUresult prefetch_and_end_context(CUdeviceptr ptr, size_t size, CUdevice dev,
+					 CUstream stream)
+{
+	cuda_real.cuMemPrefetchAsync = end_context_and_prefetch;
+	return drv_prefetch(ptr, size, dev, stream);
+}
+
+static void managed_memory_whose_context_has_ended_does_not_come_back(void **state)
+{
+	struct pager_move move;
+
+	(void)state;
+	(void)alloc_managed(FAKE_CTX2, 600 * MIB);
+	cuda_real.cuMemPrefetchAsync = prefetch_and_end_context;
+	assert_int_equal(pager_evict(0, UINT64_MAX, false, &move), NVSHARE_OUTCOME_SUCCESS);
+	assert_int_equal(n_advised, 1);
+	assert_int_equal(n_prefetched, 1);
+	assert_int_equal(counts().swapped, 0);
 	assert_int_equal(counts().allocated, 0);
 }
 
@@ -394,7 +543,12 @@ int main(void)
 		MEMORY_TEST(enabling_a_peer_opens_its_pages),
 		MEMORY_TEST(managed_backend_advises_and_prefetches_both_ways),
 		MEMORY_TEST(managed_backend_stays_within_the_card_unless_told),
+		MEMORY_TEST(managed_memory_that_did_not_all_go_comes_back),
+		MEMORY_TEST(managed_memory_that_does_not_come_back_is_out),
+		MEMORY_TEST(managed_memory_of_which_nothing_can_go_stays),
+		MEMORY_TEST(managed_memory_that_hangs_ends_the_move),
 		MEMORY_TEST(managed_memory_may_be_on_its_way_as_its_context_ends),
+		MEMORY_TEST(managed_memory_whose_context_has_ended_does_not_come_back),
 		MEMORY_TEST(managed_memory_is_left_half_way_by_a_process_that_leaves),
 		MEMORY_TEST(managed_memory_may_come_at_an_address_of_an_ended_context),
 	};

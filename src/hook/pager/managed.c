@@ -9,6 +9,7 @@
 #include "hook/host/hostmem.h"
 #include "hook/memory/budget.h"
 #include "hook/memory/rbtree.h"
+#include "hook/pager/pager_private.h"
 #include "hook/table/cuda_real.h"
 
 #include <pthread.h>
@@ -238,31 +239,90 @@ static bool unclaim(struct managed_block *block, bool is_out)
 	return !is_gone;
 }
 
-static CUresult make_stream(CUstream *ret_stream)
+static CUresult advise(const struct managed_block *block, bool to_host)
 {
-	return cuda_real.cuStreamCreate(ret_stream, CU_STREAM_NON_BLOCKING);
+	return cuda_real.cuMemAdvise(block->addr, block->size,
+				     to_host ? CU_MEM_ADVISE_SET_PREFERRED_LOCATION
+					     : CU_MEM_ADVISE_UNSET_PREFERRED_LOCATION,
+				     CU_DEVICE_CPU);
 }
 
-/* CUDA_ERROR_NOT_READY: the process leaves, and a part has stayed where it was. */
-static CUresult send(struct managed_block *block, bool to_host, CUstream stream)
+/*
+ * Piece by piece; behind one that hangs, all of them in its turn, and nobody waits for them.
+ * ret_begun: bytes that may have moved. CUDA_ERROR_NOT_READY: the process leaves, or a piece
+ * does not end.
+ */
+static CUresult prefetch(const struct managed_block *block, CUdevice to, struct pager_mover *mover,
+			 size_t *ret_begun)
 {
-	CUdevice to = to_host ? CU_DEVICE_CPU : block->dev;
+	bool was_hung = mover->is_hung;
+	CUresult res = CUDA_SUCCESS;
 	size_t size;
-	CUresult res;
 
-	res = cuda_real.cuMemAdvise(block->addr, block->size,
-				    to_host ? CU_MEM_ADVISE_SET_PREFERRED_LOCATION
-					    : CU_MEM_ADVISE_UNSET_PREFERRED_LOCATION,
-				    CU_DEVICE_CPU);
+	*ret_begun = 0;
 	for (size_t at = 0; res == CUDA_SUCCESS && at < block->size; at += size) {
 		size = block->size - at < MANAGED_PIECE ? block->size - at : MANAGED_PIECE;
 		if (agent_is_stopping())
 			return CUDA_ERROR_NOT_READY;
-		res = cuda_real.cuMemPrefetchAsync(block->addr + at, size, to, stream);
-		if (res == CUDA_SUCCESS)
-			res = cuda_real.cuStreamSynchronize(stream);
+		res = cuda_real.cuMemPrefetchAsync(block->addr + at, size, to, mover->stream);
+		if (res == CUDA_SUCCESS) {
+			*ret_begun += size;
+			if (!was_hung)
+				res = pager_mover_settle(mover);
+		}
 	}
 	return res;
+}
+
+static bool is_gone(const struct managed_block *block)
+{
+	bool gone;
+
+	pthread_mutex_lock(&managed.lock);
+	gone = block->is_gone;
+	pthread_mutex_unlock(&managed.lock);
+	return gone;
+}
+
+/*
+ * What has stayed in host memory would be used over the bus, for as long as the advice holds.
+ * A process that leaves uses none of it. false: it is for the next restore to bring back.
+ */
+static bool call_back(const struct managed_block *block, struct pager_mover *mover, size_t begun)
+{
+	if (agent_is_stopping() || is_gone(block))
+		return true;
+	if (advise(block, false) != CUDA_SUCCESS)
+		return false;
+	return !begun || prefetch(block, block->dev, mover, &begun) == CUDA_SUCCESS;
+}
+
+/* A block that is claimed. */
+static int evict(struct managed_block *block, struct pager_mover *mover, struct pager_move *move)
+{
+	int outcome = NVSHARE_OUTCOME_SUCCESS;
+	size_t begun = 0;
+	bool is_out = false;
+	CUresult res;
+
+	if (mover->is_hung)
+		return unclaim(block, false) ? NVSHARE_OUTCOME_GPU_HUNG : NVSHARE_OUTCOME_SUCCESS;
+	res = advise(block, true);
+	if (res == CUDA_SUCCESS) {
+		res = prefetch(block, CU_DEVICE_CPU, mover, &begun);
+		is_out = res == CUDA_SUCCESS || !call_back(block, mover, begun);
+	}
+	if (res == CUDA_SUCCESS)
+		move->bytes += block->charged;
+	else if (mover->is_hung)
+		outcome = NVSHARE_OUTCOME_GPU_HUNG;
+	else if (res == CUDA_ERROR_NOT_READY)
+		outcome = NVSHARE_OUTCOME_INVALID_STATE;
+	else
+		outcome = NVSHARE_OUTCOME_SAVE_FAILED;
+	if (is_out)
+		budget_swapped_out(block->dev, block->charged);
+	return unclaim(block, is_out) ? outcome : NVSHARE_OUTCOME_SUCCESS;
 }
 
 int managed_evict(CUdevice dev, uint64_t bytes, struct pager_move *ret_move)
@@ -270,10 +330,9 @@ int managed_evict(CUdevice dev, uint64_t bytes, struct pager_move *ret_move)
 	uint64_t start = now_ns();
 	int outcome = NVSHARE_OUTCOME_SUCCESS;
 	struct managed_block *block;
+	struct pager_mover *mover;
 	struct nvshare_mem mem;
 	CUdeviceptr addr = 0;
-	CUstream stream;
-	CUresult res;
 
 	*ret_move = (struct pager_move){0};
 	budget_read(dev, &mem);
@@ -283,57 +342,68 @@ int managed_evict(CUdevice dev, uint64_t bytes, struct pager_move *ret_move)
 		return outcome;
 	if (bytes > hostmem_available(mem.swapped))
 		return NVSHARE_OUTCOME_NO_HOST_MEMORY;
-	if (make_stream(&stream) != CUDA_SUCCESS)
+	mover = pager_mover();
+	if (!mover)
 		return NVSHARE_OUTCOME_SAVE_FAILED;
 	while (outcome == NVSHARE_OUTCOME_SUCCESS && ret_move->bytes < bytes &&
 	       (block = claim(dev, addr, false))) {
 		addr = block->addr + 1;
-		res = send(block, true, stream);
-		if (res != CUDA_SUCCESS) {
-			if (unclaim(block, false))
-				outcome = res == CUDA_ERROR_NOT_READY
-						  ? NVSHARE_OUTCOME_INVALID_STATE
-						  : NVSHARE_OUTCOME_SAVE_FAILED;
-			continue;
-		}
-		budget_swapped_out(dev, block->charged);
-		ret_move->bytes += block->charged;
-		(void)unclaim(block, true);
-		agent_moved_out(dev, ret_move->bytes);
+		outcome = evict(block, mover, ret_move);
+		if (outcome == NVSHARE_OUTCOME_SUCCESS)
+			agent_moved_out(dev, ret_move->bytes);
 	}
-	(void)cuda_real.cuStreamDestroy_v2(stream);
 	ret_move->ns = now_ns() - start;
 	return outcome;
+}
+
+static int bring_in(const struct managed_block *block, struct pager_mover *mover)
+{
+	size_t begun;
+	CUresult res;
+
+	res = advise(block, false);
+	if (res == CUDA_SUCCESS)
+		res = prefetch(block, block->dev, mover, &begun);
+	if (res == CUDA_SUCCESS)
+		return NVSHARE_OUTCOME_SUCCESS;
+	budget_swapped_out(block->dev, block->charged);
+	return mover->is_hung ? NVSHARE_OUTCOME_GPU_HUNG : NVSHARE_OUTCOME_INVALID_STATE;
+}
+
+/* A block that is claimed. */
+static int restore(struct managed_block *block, struct pager_mover *mover, struct pager_move *move)
+{
+	int outcome;
+
+	if (!mover)
+		outcome = NVSHARE_OUTCOME_INVALID_STATE;
+	else if (mover->is_hung)
+		outcome = NVSHARE_OUTCOME_GPU_HUNG;
+	else if (!budget_swapped_in(block->dev, block->charged))
+		outcome = NVSHARE_OUTCOME_PARTIAL;
+	else
+		outcome = bring_in(block, mover);
+	if (outcome == NVSHARE_OUTCOME_SUCCESS)
+		move->bytes += block->charged;
+	return unclaim(block, outcome != NVSHARE_OUTCOME_SUCCESS) ? outcome
+								  : NVSHARE_OUTCOME_SUCCESS;
 }
 
 int managed_restore(CUdevice dev, struct pager_move *ret_move)
 {
 	uint64_t start = now_ns();
 	int outcome = NVSHARE_OUTCOME_SUCCESS;
+	struct pager_mover *mover = NULL;
 	struct managed_block *block;
-	CUstream stream = NULL;
 	CUdeviceptr addr = 0;
 
 	*ret_move = (struct pager_move){0};
 	while (outcome == NVSHARE_OUTCOME_SUCCESS && (block = claim(dev, addr, true))) {
 		addr = block->addr + 1;
-		if (!stream && make_stream(&stream) != CUDA_SUCCESS) {
-			outcome = NVSHARE_OUTCOME_INVALID_STATE;
-			(void)unclaim(block, true);
-		} else if (!budget_swapped_in(dev, block->charged)) {
-			if (unclaim(block, true))
-				outcome = NVSHARE_OUTCOME_PARTIAL;
-		} else if (send(block, false, stream) != CUDA_SUCCESS) {
-			budget_swapped_out(dev, block->charged);
-			if (unclaim(block, true))
-				outcome = NVSHARE_OUTCOME_INVALID_STATE;
-		} else {
-			ret_move->bytes += block->charged;
-			(void)unclaim(block, false);
-		}
+		if (!mover)
+			mover = pager_mover();
+		outcome = restore(block, mover, ret_move);
 	}
-	if (stream)
-		(void)cuda_real.cuStreamDestroy_v2(stream);
 	ret_move->ns = ret_move->bytes ? now_ns() - start : 0;
 	return outcome;
 }
