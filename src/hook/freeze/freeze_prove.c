@@ -25,6 +25,7 @@
 #define PROVE_STILL_NS (5 * CLOCK_NS_PER_MS)    /* so long nothing may land */
 #define PROVE_LAND_NS  (2000 * CLOCK_NS_PER_MS) /* so long it may take to, with nothing ahead */
 #define PROVE_SOON_NS  (50 * CLOCK_NS_PER_MS)   /* where there may be work ahead */
+#define PROVE_QUIET_NS (10 * CLOCK_NS_PER_MS)   /* for who is about to leave the gate */
 #define PROVE_LIMIT_NS (500 * CLOCK_NS_PER_MS)
 #define PROVE_PAUSE_NS 50000
 
@@ -269,9 +270,17 @@ int freeze_prove(CUdevice dev, CUcontext ctx)
 	return prove_when(dev, ctx, true);
 }
 
+/* Most who are inside launch something, and leave soon; who waits for room in a queue may stay. */
 int freeze_prove_busy(CUdevice dev, CUcontext ctx)
 {
-	return gate_get() == GATE_CLOSED ? prove_when(dev, ctx, false) : FREEZE_E_BUSY;
+	uint64_t end_ns = clock_now_ns() + PROVE_QUIET_NS;
+
+	if (gate_get() != GATE_CLOSED)
+		return FREEZE_E_BUSY;
+	while (!freeze_why_not() && !freeze_is_proven(dev) && !gate_quiet() &&
+	       clock_now_ns() < end_ns)
+		pause_a_little();
+	return prove_when(dev, ctx, false);
 }
 
 void freeze_context_gone(CUcontext ctx)
