@@ -3,8 +3,8 @@
 
 #include "cli/cli.h"
 #include "nvshare/version.h"
+#include "util/output.h"
 
-#include <errno.h>
 #include <fcntl.h>
 #include <stdbool.h>
 #include <stdio.h>
@@ -174,12 +174,7 @@ static void fill_descriptors(void)
 /* r, or that what was printed has not arrived. */
 static int end(int r)
 {
-	errno = EIO; /* of a write that failed before */
-	if (fflush(stdout) == 0 && !ferror(stdout))
-		return r;
-	(void)fprintf(stderr, "nvsharectl: the standard output can not be written to: %s\n",
-		      strerror(errno));
-	return r ? r : CLI_EXIT_UNWRITTEN;
+	return output_arrived("nvsharectl") || r ? r : CLI_EXIT_UNWRITTEN;
 }
 
 int main(int argc, char **argv)

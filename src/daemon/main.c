@@ -5,6 +5,7 @@
 #include "daemon/server.h"
 #include "nvshare/version.h"
 #include "util/log.h"
+#include "util/output.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -24,10 +25,10 @@ int main(int argc, char **argv)
 	switch (options_parse(argv + (argc > 0), getenv, &options, text)) {
 	case OPTIONS_E_HELP:
 		options_print_help(stdout);
-		return EXIT_SUCCESS;
+		return output_arrived("nvshare-scheduler") ? EXIT_SUCCESS : EXIT_FAILURE;
 	case OPTIONS_E_VERSION:
 		(void)printf("nvshare-scheduler " NVSHARE_VERSION "\n");
-		return EXIT_SUCCESS;
+		return output_arrived("nvshare-scheduler") ? EXIT_SUCCESS : EXIT_FAILURE;
 	case OPTIONS_E_BAD:
 		log_error("%s", text);
 		return EXIT_USAGE;

@@ -6,6 +6,7 @@
 #include "sim/theory.h"
 #include "sim/traffic.h"
 #include "util/log.h"
+#include "util/output.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -106,7 +107,7 @@ int main(int argc, char **argv)
 	switch (sim_options_parse(argv + (argc > 0), &options, text)) {
 	case SIM_OPTIONS_E_HELP:
 		sim_options_print_help(stdout);
-		return EXIT_SUCCESS;
+		return output_arrived("nvshare-sim") ? EXIT_SUCCESS : EXIT_FAILURE;
 	case SIM_OPTIONS_E_BAD:
 		log_error("%s", text);
 		return EXIT_USAGE;
@@ -131,5 +132,7 @@ int main(int argc, char **argv)
 		r = run(&options);
 	}
 	traffic_free(&traffic);
+	if (!output_arrived("nvshare-sim"))
+		r = -EIO;
 	return r ? EXIT_FAILURE : EXIT_SUCCESS;
 }

@@ -274,6 +274,13 @@ def test_a_bad_setting_is_named_and_nothing_is_begun(tmp_path, variable, value, 
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.parametrize("option", ["--help", "--version"])
+def test_it_fails_when_its_output_is_lost(option):
+    run = subprocess.run(["sh", "-c", f'"$0" {option} >/dev/full', SCHEDULER], capture_output=True, text=True, check=False)
+    assert (run.returncode, run.stderr) == \
+        (1, "nvshare-scheduler: the standard output can not be written to: No space left on device\n")
+
+
 def test_help_names_every_variable(tmp_path):
     env = clean_env(tmp_path, NVSHARE_TQ="bad")
     run = subprocess.run([SCHEDULER, "--help"], env=env, capture_output=True, text=True, check=False)
