@@ -194,8 +194,8 @@ check-exhaustive: $(B)/tests/sim/exhaustive
 check-exhaustive-share: $(B)/tests/sim/exhaustive_share
 	$< $(if $(SAN),5,6)
 
-# Three clients, every interleaving: 8 moves take 20 s, each one more about four times that;
-# what they may say of a GPU's time: 7 moves take 45 s, each one more about six times that.
+# Three clients, every interleaving: 7 moves take 40 s, each one more about four times that;
+# what they may say of a GPU's time: 6 moves take 100 s, each one more about seven times that.
 DEPTH ?= 8
 .PHONY: exhaustive exhaustive-share
 $(B)/tests/sim/exhaustive: $(B)/tests/sim/exhaustive.o $(B)/libcore.a
