@@ -433,8 +433,7 @@ static void what_a_client_may_have_is_not_external_before_it_is_reported(void **
 	assert_int_equal(gpus.at[0].external, 2 * GIB);
 }
 
-/* An allocation of 64 GiB is within its budget, and reported, before the driver has made any of it.
- */
+/* 64 GiB are within the budget, and reported, before the driver has made any of them. */
 static void what_is_about_to_be_allocated_is_not_taken_out_of_external(void **state)
 {
 	struct gpus gpus;

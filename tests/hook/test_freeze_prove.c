@@ -126,18 +126,24 @@ static void *visit_gate(void *unused)
 	return unused;
 }
 
-/* Whoever leaves meanwhile may have sent something; who stays inside has not, or not yet. */
-static void who_leaves_meanwhile_may_have_sent_something(void **unused)
+/* Somebody is inside, and the gate closed. */
+static pthread_t close_behind_visitor(void)
 {
 	pthread_t visitor;
 
-	(void)unused;
 	__atomic_store_n(&visit, 0, __ATOMIC_SEQ_CST);
 	assert_int_equal(pthread_create(&visitor, NULL, visit_gate, NULL), 0);
 	while (__atomic_load_n(&visit, __ATOMIC_SEQ_CST) != 1)
 		sched_yield();
 	gate_set(GATE_CLOSED);
-	leaver = visitor;
+	return visitor;
+}
+
+/* Whoever leaves meanwhile may have sent something; who stays inside has not, or not yet. */
+static void who_leaves_meanwhile_may_have_sent_something(void **unused)
+{
+	(void)unused;
+	leaver = close_behind_visitor();
 	has_leaver = true;
 	assert_int_equal(freeze_prove_busy(0, CTX), FREEZE_E_BUSY);
 	assert_false(freeze_is_proven(0));
@@ -148,14 +154,9 @@ static void who_leaves_meanwhile_may_have_sent_something(void **unused)
 
 static void who_stays_inside_has_sent_nothing(void **unused)
 {
-	pthread_t visitor;
+	pthread_t visitor = close_behind_visitor();
 
 	(void)unused;
-	__atomic_store_n(&visit, 0, __ATOMIC_SEQ_CST);
-	assert_int_equal(pthread_create(&visitor, NULL, visit_gate, NULL), 0);
-	while (__atomic_load_n(&visit, __ATOMIC_SEQ_CST) != 1)
-		sched_yield();
-	gate_set(GATE_CLOSED);
 	assert_int_equal(freeze_prove_busy(0, CTX), 0);
 	gate_set(GATE_OPEN);
 	__atomic_store_n(&visit, 2, __ATOMIC_SEQ_CST);
