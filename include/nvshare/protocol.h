@@ -252,7 +252,7 @@ enum nvshare_wait {
 	NVSHARE_WAIT_TURN,   /* serial, concurrent: somebody else's turn */
 	NVSHARE_WAIT_MEMORY, /* does not fit beside those that run */
 	NVSHARE_WAIT_SWAP,   /* room is being made, or its memory brought in */
-	NVSHARE_WAIT_STUCK,  /* those in the way can not be stopped */
+	NVSHARE_WAIT_STUCK,  /* what others have in the way can not be moved */
 	NVSHARE_WAIT_COUNT
 };
 

@@ -291,7 +291,7 @@ static void add_wait(struct note *note, const struct nvshare_status_node *node,
 		[NVSHARE_WAIT_TURN] = "waits for its turn",
 		[NVSHARE_WAIT_MEMORY] = "waits for memory",
 		[NVSHARE_WAIT_SWAP] = "memory is being moved",
-		[NVSHARE_WAIT_STUCK] = "those in its way can not be stopped",
+		[NVSHARE_WAIT_STUCK] = "what others have in its way can not be moved",
 	};
 	const char *reason = lacks_turns(node, client)
 				     ? "waits for memory: turns are off (nvsharectl -S on)"

@@ -268,12 +268,13 @@ static void who_waits_since_turns_are_off_is_told_how_to_get_them(void **state)
 	(void)state;
 	clients[1].why = NVSHARE_WAIT_STUCK;
 	text = view(true);
-	has(text, "\033[31m#3 those in its way can not be stopped, needs 5.0 GiB more\033[0m");
+	has(text,
+	    "\033[31m#3 what others have in its way can not be moved, needs 5.0 GiB more\033[0m");
 	free(text);
 	status.node.anti_thrash = 0;
 	text = view(true);
 	has(text, "#3 waits for memory: turns are off (nvsharectl -S on), needs 5.0 GiB more\n");
-	assert_null(strstr(text, "can not be stopped, needs"));
+	assert_null(strstr(text, "can not be moved, needs"));
 	free(text);
 	text = json();
 	has(text, "\"wait_reason\": \"stuck\"");
