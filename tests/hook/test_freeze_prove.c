@@ -50,13 +50,28 @@ static int visit;       /* atomic; 1: somebody is inside; 2: it may go */
 static bool has_leaver; /* it goes while all is frozen */
 static pthread_t leaver;
 
+static bool has_turns; /* others have theirs first, and nothing stands still */
+static pthread_t turn;
+
+static void *land_in_turn(void *unused)
+{
+	(void)nanosleep(&(struct timespec){.tv_nsec = 8 * (long)CLOCK_NS_PER_MS}, NULL);
+	land();
+	return unused;
+}
+
 /* It lands at once, and while frozen with the control that ends that. */
 static CUresult write_value(CUstream stream, CUdeviceptr addr, cuuint32_t value, unsigned int flags)
 {
 	(void)stream;
 	(void)flags;
 	assert_ptr_equal((void *)(uintptr_t)addr, &flag);
+	if (has_turns && late)
+		pthread_join(turn, NULL);
 	late = value;
+	if (has_turns)
+		return pthread_create(&turn, NULL, land_in_turn, NULL) ? CUDA_ERROR_OUT_OF_MEMORY
+								       : CUDA_SUCCESS;
 	if (freeze_is_on() && has_leaver) {
 		has_leaver = false;
 		__atomic_store_n(&visit, 2, __ATOMIC_SEQ_CST);
@@ -102,6 +117,18 @@ static void what_stands_still_is_proven(void **unused)
 	assert_int_equal(freeze_prove(0, CTX), 0);
 	assert_true(freeze_is_proven(0));
 	assert_int_equal(n_off(), 0);
+}
+
+/* Others' time on the GPU may be longer than what a value has to stand still for. */
+static void a_turn_of_others_is_not_taken_for_a_freeze(void **unused)
+{
+	(void)unused;
+	has_turns = true;
+	assert_int_equal(freeze_prove(0, CTX), FREEZE_E_UNPROVEN);
+	pthread_join(turn, NULL);
+	has_turns = false;
+	assert_string_equal(freeze_why_not(), "work went on while frozen");
+	assert_false(freeze_is_proven(0));
 }
 
 /* Else what the program sends could be what the value waits for. */
@@ -221,6 +248,7 @@ int main(void)
 #define PROVE_TEST(name) cmocka_unit_test_setup_teardown(name, set_up, teardown)
 	const struct CMUnitTest tests[] = {
 		PROVE_TEST(what_stands_still_is_proven),
+		PROVE_TEST(a_turn_of_others_is_not_taken_for_a_freeze),
 		PROVE_TEST(with_work_under_way_it_takes_a_closed_gate),
 		PROVE_TEST(who_leaves_meanwhile_may_have_sent_something),
 		PROVE_TEST(who_stays_inside_has_sent_nothing),

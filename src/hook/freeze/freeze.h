@@ -56,9 +56,10 @@ uint32_t freeze_halt(void); /* the same, as enum nvshare_halt; _FREEZE when it c
 
 /*
  * Once a GPU: freezes, checks that a value written by a stream of ctx (which the caller
- * holds) does not land for 5 ms, and that it does after the thaw. Nothing of the program is
- * at work or comes. 0; FREEZE_E_UNPROVEN: from then on freeze_why_not() says so; FREEZE_E_BUSY,
- * _NO_CHANNELS or -errno: not decided, later again. So is what the driver refuses, twice.
+ * holds) does not land for 5 ms, or three times as long as one takes that is not held up but
+ * by others' turns, and that it does after the thaw. Nothing of the program is at work or comes. 0;
+ * FREEZE_E_UNPROVEN: from then on freeze_why_not() says so; FREEZE_E_BUSY, _NO_CHANNELS or -errno:
+ * not decided, later again. So is what the driver refuses, twice.
  */
 int freeze_prove(CUdevice dev, CUcontext ctx);
 /*

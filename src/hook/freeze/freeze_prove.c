@@ -22,7 +22,8 @@
 #include <string.h>
 #include <time.h>
 
-#define PROVE_STILL_NS (5 * CLOCK_NS_PER_MS)    /* so long nothing may land */
+#define PROVE_STILL_NS (5 * CLOCK_NS_PER_MS)    /* so long nothing may land, at least */
+#define PROVE_TURNS    3                        /* and so often as long as one waits for its turn */
 #define PROVE_LAND_NS  (2000 * CLOCK_NS_PER_MS) /* so long it may take to, with nothing ahead */
 #define PROVE_SOON_NS  (50 * CLOCK_NS_PER_MS)   /* where there may be work ahead */
 #define PROVE_QUIET_NS (10 * CLOCK_NS_PER_MS)   /* for who is about to leave the gate */
@@ -192,6 +193,40 @@ static int not_sent(struct proof *proof, enum sending how, enum freeze_why why)
 	return how == SENDING_REFUSED ? unproven(why) : FREEZE_E_BUSY;
 }
 
+/* Sends one that nothing holds up, and waits for it; *ret_ns: how long that took. */
+static int land_next(struct proof *proof, bool is_idle, uint64_t *ret_ns)
+{
+	uint64_t patience_ns = is_idle ? PROVE_LAND_NS : PROVE_SOON_NS, start_ns = clock_now_ns();
+	enum sending how = send_next(proof, patience_ns);
+
+	if (how != SENDING_NOT)
+		return not_sent(proof, how, FREEZE_WHY_NO_WRITES);
+	if (!lands(proof, patience_ns))
+		return is_idle ? unproven(FREEZE_WHY_NO_WRITES) : FREEZE_E_BUSY;
+	*ret_ns = clock_now_ns() - start_ns;
+	return 0;
+}
+
+/*
+ * How long nothing may land while all is frozen. One value lands at once or not, as the moment
+ * has it; one that is sent right after it waits for all others' turns, if it has to wait for
+ * its own, and is not to be taken for frozen by that.
+ */
+static int measure_still(struct proof *proof, bool is_idle, uint64_t *ret_ns)
+{
+	uint64_t took_ns;
+	int r = land_next(proof, is_idle, &took_ns);
+
+	if (!r)
+		r = land_next(proof, is_idle, &took_ns);
+	if (r)
+		return r;
+	*ret_ns = took_ns * PROVE_TURNS;
+	if (*ret_ns < PROVE_STILL_NS)
+		*ret_ns = PROVE_STILL_NS;
+	return *ret_ns < PROVE_LIMIT_NS / 2 ? 0 : FREEZE_E_BUSY;
+}
+
 /*
  * A value that lands is no proof that the next one would not wait, unless nothing else runs,
  * or nothing is sent between the two.
@@ -199,15 +234,14 @@ static int not_sent(struct proof *proof, enum sending how, enum freeze_why why)
 static int prove(struct proof *proof, bool is_idle)
 {
 	uint64_t patience_ns = is_idle ? PROVE_LAND_NS : PROVE_SOON_NS, visits = gate_visits();
+	uint64_t still_ns;
 	enum sending how;
 	bool moved;
 	int r;
 
-	how = send_next(proof, patience_ns);
-	if (how != SENDING_NOT)
-		return not_sent(proof, how, FREEZE_WHY_NO_WRITES);
-	if (!lands(proof, patience_ns))
-		return is_idle ? unproven(FREEZE_WHY_NO_WRITES) : FREEZE_E_BUSY;
+	r = measure_still(proof, is_idle, &still_ns);
+	if (r)
+		return r;
 	r = freeze_begin(PROVE_LIMIT_NS);
 	if (r)
 		return r == FREEZE_E_REFUSED ? refused() : r;
@@ -217,7 +251,7 @@ static int prove(struct proof *proof, bool is_idle)
 		(void)freeze_end();
 		return not_sent(proof, how, FREEZE_WHY_WRITE_FAILED);
 	}
-	moved = lands(proof, PROVE_STILL_NS);
+	moved = lands(proof, still_ns);
 	/* Committed for a moment: a watchdog that has thawed would make a liar of either. */
 	if (!freeze_commit())
 		return FREEZE_E_BUSY;
