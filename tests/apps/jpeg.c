@@ -4,14 +4,11 @@
  * seen in the memory that they write to, and in how much is left to do after the thaw. For
  * comparison, the same with nothing frozen, and with only what computes.
  */
-#include "hook/freeze/channels.h"
-#include "hook/freeze/freeze.h"
 #include "lib/app.h"
+#include "lib/batch.h"
 #include "lib/buffer.h"
 #include "lib/self.h"
 
-#include <dlfcn.h>
-#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -61,11 +58,8 @@ static uint64_t bytes, picture_bytes; /* all of them; one */
 static const unsigned char *data[BATCH_MAX];
 static size_t lengths[BATCH_MAX];
 static struct nvjpeg_image images[BATCH_MAX];
-static unsigned char *expected, *before, *after;
-static uint64_t submitted_ns, ended_ns; /* of the last batch */
-
-enum how { HOW_NOT, HOW_COMPUTE, HOW_ALL, N_HOWS };
-static const char *const how_names[N_HOWS] = {"nothing", "what computes", "all"};
+static unsigned char *expected, *seen[BATCH_LOOK_COUNT_];
+static bool is_expected_known; /* it is what comes out when nothing is frozen */
 
 static void nvjpeg_check(int status, const char *what)
 {
@@ -73,26 +67,15 @@ static void nvjpeg_check(int status, const char *what)
 		app_exit(APP_EXIT_SKIPPED, "%s: status %d", what, status);
 }
 
-static void *symbol(void *library, const char *name)
-{
-	void *p = dlsym(library, name);
-
-	if (!p)
-		app_exit(APP_EXIT_SKIPPED, "%s: %s", options.nvjpeg_path, dlerror());
-	return p;
-}
-
 static void nvjpeg_load(void)
 {
-	void *library = dlopen(options.nvjpeg_path, RTLD_NOW);
+	void *library = batch_library(options.nvjpeg_path);
 
-	if (!library)
-		app_exit(APP_EXIT_SKIPPED, "%s", dlerror());
-	*(void **)&nvjpeg.create = symbol(library, "nvjpegCreateEx");
-	*(void **)&nvjpeg.state_create = symbol(library, "nvjpegJpegStateCreate");
-	*(void **)&nvjpeg.info = symbol(library, "nvjpegGetImageInfo");
-	*(void **)&nvjpeg.initialize = symbol(library, "nvjpegDecodeBatchedInitialize");
-	*(void **)&nvjpeg.decode = symbol(library, "nvjpegDecodeBatched");
+	*(void **)&nvjpeg.create = batch_symbol(library, "nvjpegCreateEx");
+	*(void **)&nvjpeg.state_create = batch_symbol(library, "nvjpegJpegStateCreate");
+	*(void **)&nvjpeg.info = batch_symbol(library, "nvjpegGetImageInfo");
+	*(void **)&nvjpeg.initialize = batch_symbol(library, "nvjpegDecodeBatchedInitialize");
+	*(void **)&nvjpeg.decode = batch_symbol(library, "nvjpegDecodeBatched");
 	nvjpeg_check(nvjpeg.create(BACKEND_HARDWARE, NULL, NULL, 0, &nvjpeg.handle),
 		     "nvjpegCreateEx with the hardware backend");
 	nvjpeg_check(nvjpeg.state_create(nvjpeg.handle, &nvjpeg.state), "nvjpegJpegStateCreate");
@@ -134,8 +117,8 @@ static void prepare(void)
 		app_exit(APP_EXIT_MEMORY, "too little memory for %llu pictures",
 			 (unsigned long long)options.batch);
 	APP_CALL(cuMemHostAlloc((void **)&expected, bytes, 0));
-	APP_CALL(cuMemHostAlloc((void **)&before, bytes, 0));
-	APP_CALL(cuMemHostAlloc((void **)&after, bytes, 0));
+	for (size_t i = 0; i < BATCH_LOOK_COUNT_; i++)
+		APP_CALL(cuMemHostAlloc((void **)&seen[i], bytes, 0));
 	for (size_t i = 0; i < options.batch; i++) {
 		data[i] = picture;
 		lengths[i] = length;
@@ -150,116 +133,61 @@ static void prepare(void)
 	       (unsigned long long)(bytes >> 20), options.is_rgb ? "RGB" : "Y");
 }
 
-static void *decode(void *unused)
-{
-	APP_CALL(cuCtxSetCurrent(app.ctx));
-	nvjpeg_check(nvjpeg.decode(nvjpeg.handle, nvjpeg.state, data, lengths, images, stream),
-		     "nvjpegDecodeBatched");
-	__atomic_store_n(&submitted_ns, app_now_ns(), __ATOMIC_RELEASE);
-	APP_CALL(cuStreamSynchronize(stream));
-	__atomic_store_n(&ended_ns, app_now_ns(), __ATOMIC_RELEASE);
-	return unused;
-}
-
 static void clear(void)
 {
 	APP_CALL(cuMemsetD8(buffer.p, UNTOUCHED, bytes));
 	APP_CALL(cuCtxSynchronize());
 }
 
-static void look(unsigned char *at)
+static void submit(void)
+{
+	nvjpeg_check(nvjpeg.decode(nvjpeg.handle, nvjpeg.state, data, lengths, images, stream),
+		     "nvjpegDecodeBatched");
+}
+
+static void wait(void)
+{
+	APP_CALL(cuStreamSynchronize(stream));
+}
+
+static void copy(unsigned char *at)
 {
 	APP_CALL(cuCtxSetCurrent(own));
 	APP_CALL(cuMemcpyDtoH(at, buffer.p, bytes));
 	APP_CALL(cuCtxSetCurrent(app.ctx));
 }
 
-/* Pictures that are other ones at the second look than at the first. */
+static bool look(enum batch_look nth)
+{
+	copy(seen[nth]);
+	return true;
+}
+
 static uint64_t n_changed(void)
 {
 	uint64_t n = 0;
 
 	for (uint64_t at = 0; at < bytes; at += picture_bytes)
-		n += memcmp(before + at, after + at, picture_bytes) != 0;
+		n += memcmp(seen[BATCH_LOOK_FIRST] + at, seen[BATCH_LOOK_SECOND] + at,
+			    picture_bytes) != 0;
 	return n;
 }
 
-static uint64_t n_whole(const unsigned char *at)
+static uint64_t n_whole(enum batch_look nth)
 {
 	uint64_t n = 0;
 
-	for (uint64_t i = 0; i < bytes; i += picture_bytes)
-		n += memcmp(at + i, expected + i, picture_bytes) == 0;
+	for (uint64_t at = 0; at < bytes; at += picture_bytes)
+		n += memcmp(seen[nth] + at, expected + at, picture_bytes) == 0;
 	return n;
 }
 
-static void freeze(enum how how)
+static void check(void)
 {
-	int r = 0;
-
-	if (how == HOW_ALL)
-		self_freeze();
-	while (how == HOW_COMPUTE && (r = freeze_begin_compute(UINT64_MAX)) == FREEZE_E_BUSY)
-		app_sleep_ms(1);
-	if (r)
-		app_exit(APP_EXIT_WRONG, "freeze_begin_compute: %d", r);
-}
-
-/* Looks twice, and long enough in between for all the rest of the batch. */
-static void run(enum how how, uint64_t alone_ns)
-{
-	uint64_t start_ns, frozen_ns, thaw_ns, changed;
-	pthread_t thread;
-
-	clear();
-	start_ns = app_now_ns();
-	if (pthread_create(&thread, NULL, decode, NULL))
-		app_exit(APP_EXIT_DRIVER, "cannot start a thread");
-	while (app_now_ns() < start_ns + alone_ns / 3)
-		;
-	freeze(how);
-	frozen_ns = app_now_ns();
-	look(before);
-	app_sleep_ms(2 * alone_ns / 1000000);
-	look(after);
-	if (how != HOW_NOT)
-		self_thaw();
-	thaw_ns = app_now_ns();
-	self_join(thread, "the batch");
-	changed = n_changed();
-	printf("%-14s %8.1f %8.1f %8llu %8llu %8llu %8.1f\n", how_names[how],
-	       (double)(frozen_ns - start_ns) / 1e6, (double)(submitted_ns - start_ns) / 1e6,
-	       (unsigned long long)n_whole(before), (unsigned long long)n_whole(after),
-	       (unsigned long long)changed,
-	       ended_ns > thaw_ns ? (double)(ended_ns - thaw_ns) / 1e6 : 0.0);
-	if (how == HOW_ALL && changed > 0)
-		app_exit(APP_EXIT_WRONG, "engines went on while all was frozen");
-	if (how == HOW_ALL && n_whole(before) == options.batch)
-		app_exit(APP_EXIT_WRONG,
-			 "all was done before it was frozen: a larger batch shows more");
-	look(after);
-	if (n_whole(after) < options.batch)
+	copy(is_expected_known ? seen[BATCH_LOOK_SECOND] : expected);
+	if (is_expected_known && n_whole(BATCH_LOOK_SECOND) < options.batch)
 		app_exit(APP_EXIT_WRONG, "pictures are wrong");
-}
-
-static uint64_t measure_alone(void)
-{
-	uint64_t best_ns = UINT64_MAX;
-
-	for (int i = 0; i < 4; i++) {
-		uint64_t start_ns;
-
-		clear();
-		start_ns = app_now_ns();
-		decode(NULL);
-		if (ended_ns - start_ns < best_ns)
-			best_ns = ended_ns - start_ns;
-		printf("alone: submitted in %.1f ms, done in %.1f\n",
-		       (double)(submitted_ns - start_ns) / 1e6,
-		       (double)(ended_ns - start_ns) / 1e6);
-	}
-	look(expected);
-	return best_ns;
+	is_expected_known = true;
 }
 
 static void parse(int argc, char **argv)
@@ -286,7 +214,16 @@ static void parse(int argc, char **argv)
 
 int main(int argc, char **argv)
 {
-	uint64_t alone_ns;
+	const struct batch batch = {
+		.app = &app,
+		.clear = clear,
+		.submit = submit,
+		.wait = wait,
+		.look = look,
+		.n_done = n_whole,
+		.n_changed = n_changed,
+		.check = check,
+	};
 
 	app_name = "jpeg";
 	parse(argc, argv);
@@ -295,12 +232,6 @@ int main(int argc, char **argv)
 	APP_CALL(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
 	nvjpeg_load();
 	prepare();
-	alone_ns = measure_alone();
-	printf("%-14s %8s %8s %8s %8s %8s %8s\n", "frozen", "at ms", "given by", "whole", "later",
-	       "changed", "rest ms");
-	for (uint64_t i = 0; i < options.n_times; i++) {
-		for (enum how how = HOW_NOT; how < N_HOWS; how++)
-			run(how, alone_ns);
-	}
+	batch_run(&batch, options.n_times);
 	return APP_EXIT_VERIFIED;
 }
