@@ -148,7 +148,7 @@ $(unit_tests_simgpu): $(B)/tests/%: $(B)/tests/%.o $(B)/simgpu/libcuda.so.1 $(B)
 # same binary runs on the simulated and on a real GPU.
 apps := $(patsubst %.c,$(B)/%,$(sort $(wildcard tests/apps/*.c)))
 # These freeze themselves: the library's code and its ioctl() are in them.
-freezing_apps := $(addprefix $(B)/tests/apps/,freeze jpeg latency locks video)
+freezing_apps := $(addprefix $(B)/tests/apps/,flow freeze jpeg latency locks video)
 $(freezing_apps): $(B)/tests/apps/%: $(B)/tests/apps/%.o $(B)/src/hook/freeze/hook_ioctl.o \
     $(B)/libapp.a $(B)/libhook.a $(libs)
 	$(LINK) -Wl,--export-dynamic-symbol=ioctl -o $@ $^ -ldl -lm
