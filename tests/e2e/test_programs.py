@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """What single programs see of the library: every API family, queries, forks, resets."""
 
+import hashlib
+
 import pytest
 
 from conftest import MIB, until
@@ -109,3 +111,16 @@ def test_kernels_that_are_submitted_ahead_all_run(node):
         program.expect_verified()
     node.expect_empty()
     node.expect_sound_scheduler()
+
+
+def test_video_writes_the_stream_that_another_decoder_took(node, tmp_path):
+    """No engine here decodes it: ffmpeg 5.1 made of these bytes exactly the pictures that the program expects."""
+    stream = tmp_path / "stream.h264"
+    node.app("video", "--write", stream, "--size", 256, "--batch", 4, "--raw", 3, preload=False).expect(0)
+    assert hashlib.sha256(stream.read_bytes()).hexdigest() == (
+        "5bffc209e64cf1ce6557f612a5dd454e18b547aa9b537507cb24a6aa93eeaf50")
+
+
+@pytest.mark.parametrize("app", ["video", "flow"])
+def test_without_its_library_a_program_for_an_engine_skips(node, app):
+    assert "cannot open shared object file" in node.app(app, "--library", "/nowhere.so", preload=False).expect(77)
