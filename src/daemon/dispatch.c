@@ -249,7 +249,7 @@ static enum nvshare_register_result join(struct server *server, struct peer *pee
 	event.gpu = peer->gpu;
 	event.budget = clamp_budget(server, peer, reg->budget);
 	take_memory(server, peer, &reg->mem, &event.memory);
-	if (!server->grace_ns && measure(server, peer->gpu, peer->share.on_card))
+	if (!server->grace_ns && measure(server, peer->gpu, gpus_footprint(&peer->share)))
 		tell_gpu(server, peer->gpu);
 	r = step(server, &event, ret_actions);
 	if (!r)
@@ -525,7 +525,7 @@ static void end_grace(struct server *server)
 	log_info("recovered clients=%u", server->n_clients);
 	server->grace_ns = 0;
 	for (uint32_t i = 0; i < server->gpus.n; i++) {
-		if (measure(server, i, server->gpus.at[i].reported))
+		if (measure(server, i, server->gpus.at[i].footprint))
 			tell_gpu(server, i);
 	}
 	while ((peer = server->held)) {

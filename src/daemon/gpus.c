@@ -133,23 +133,33 @@ static uint64_t least_of(uint64_t a, uint64_t b)
 	return a < b ? a : b;
 }
 
-/* Of what is reported bytes are used for certain. */
+/* Bytes of our clients' are there for certain. */
 static void settle(struct gpu *gpu, uint64_t bytes)
 {
 	for (size_t i = 0; i < 2; i++) {
-		uint64_t *low = &gpu->reported_low[i];
+		uint64_t *low = &gpu->footprint_low[i];
 
-		*low = least_of(gpu->reported, *low + bytes);
+		*low = least_of(gpu->footprint, *low + bytes);
 	}
 }
 
+/* Ahead of each change, so that after two periods without one there was none in the last. */
 static void turn_period(struct gpu *gpu, uint64_t now_ns)
 {
-	if (now_ns - gpu->period_ns < ALLOCATION_NS)
+	uint64_t passed_ns = now_ns - gpu->period_ns;
+
+	if (passed_ns < ALLOCATION_NS)
 		return;
 	gpu->period_ns = now_ns;
-	gpu->reported_low[1] = gpu->reported_low[0];
-	gpu->reported_low[0] = gpu->reported;
+	gpu->footprint_low[1] =
+		passed_ns < 2 * ALLOCATION_NS ? gpu->footprint_low[0] : gpu->footprint;
+	gpu->footprint_low[0] = gpu->footprint;
+}
+
+/* Of what is reported, bytes that the driver may still have to make. What moves is none. */
+static uint64_t grown(const struct gpu *gpu)
+{
+	return less(gpu->footprint, least_of(gpu->footprint_low[0], gpu->footprint_low[1]));
 }
 
 /*
@@ -160,7 +170,7 @@ static void turn_period(struct gpu *gpu, uint64_t now_ns)
 static uint64_t estimate(const struct gpu *gpu, uint64_t used)
 {
 	uint64_t least = less(used, gpu->allowed + gpu->on_way);
-	uint64_t most = less(used, least_of(gpu->reported_low[0], gpu->reported_low[1]));
+	uint64_t most = less(used, less(gpu->reported, grown(gpu)));
 
 	if (gpu->external < least)
 		return least;
@@ -182,8 +192,8 @@ bool gpus_sample(struct gpus *gpus, uint32_t index, uint64_t now_ns, uint64_t ca
 		return false;
 	if (!nvml_memory(&gpus->nvml, gpu->device, &total, &used))
 		return false;
-	settle(gpu, came);
 	turn_period(gpu, now_ns);
+	settle(gpu, came);
 	gpu->sample = estimate(gpu, used);
 	gpu->sampled_ns = now_ns;
 	/*
@@ -233,10 +243,18 @@ static uint64_t larger(const struct gpu_share *share)
 	return share->on_card > share->budget ? share->on_card : share->budget;
 }
 
-void gpus_account(struct gpu *gpu, const struct gpu_share *before, const struct gpu_share *after)
+uint64_t gpus_footprint(const struct gpu_share *share)
 {
+	return share->on_card + share->second + share->swapped;
+}
+
+void gpus_account(struct gpu *gpu, const struct gpu_share *before, const struct gpu_share *after,
+		  uint64_t now_ns)
+{
+	turn_period(gpu, now_ns);
 	gpu->reported += after->on_card + after->second - before->on_card - before->second;
-	gpu->reported_low[0] = least_of(gpu->reported_low[0], gpu->reported);
+	gpu->footprint += gpus_footprint(after) - gpus_footprint(before);
+	gpu->footprint_low[0] = least_of(gpu->footprint_low[0], gpu->footprint);
 	gpu->allowed += larger(after) + after->second + after->kept;
 	gpu->allowed -= larger(before) + before->second + before->kept;
 	gpu->seconds += after->second - before->second;

@@ -21,7 +21,8 @@ struct gpu {
 	struct nvml_device_st *device; /* NULL: not of NVML */
 	uint64_t total;                /* bytes */
 	uint64_t reported;             /* on the card, by the reports of our clients */
-	uint64_t reported_low[2];      /* the least of that, in this period and the one before */
+	uint64_t footprint;            /* that, and what is in host memory */
+	uint64_t footprint_low[2];     /* the least of that, in this period and the one before */
 	uint64_t period_ns;            /* since when */
 	uint64_t allowed;      /* by their budgets, or reports where these are more; and kept */
 	uint64_t seconds;      /* of second contexts */
@@ -70,7 +71,8 @@ int gpus_find(struct gpus *gpus, const uint8_t uuid[16], uint64_t total, uint64_
 
 /*
  * Measures. True if total or external changed: tell the core. Not more often than it
- * makes sense, but when clients came with bytes that were taken for others'; 0: none did.
+ * makes sense, but when clients came with bytes that were taken for others', or were out;
+ * 0: none did.
  */
 bool gpus_sample(struct gpus *gpus, uint32_t index, uint64_t now_ns, uint64_t came);
 
@@ -87,21 +89,24 @@ uint64_t gpus_power(struct gpus *gpus, uint32_t index, uint64_t now_ns);
 void gpus_await_clients(struct gpus *gpus);
 
 /*
- * One client's bytes: on the card by its last report, and by its budget; its second context,
- * which is in neither; managed memory that is out (kept), whose place on the card the driver
- * keeps until others need it, so that NVML may count it as used: up to so much more may be
- * others' without being seen, for NVML does not tell the two apart; of what is on the card, its
- * contexts; and what a second context may take that it has been told to make.
+ * One client's bytes: on the card, and in host memory, by its last report; by its budget; its
+ * second context, which is in none of these; managed memory that is out (kept), whose place on the
+ * card the driver keeps until others need it, so that NVML may count it as used: up to so much more
+ * may be others' without being seen, for NVML does not tell the two apart; of what is on the card,
+ * its contexts; and what a second context may take that it has been told to make.
  */
 struct gpu_share {
 	uint64_t on_card;
+	uint64_t swapped;
 	uint64_t budget;
 	uint64_t second;
 	uint64_t kept;
 	uint64_t contexts;
 	uint64_t promised;
 };
-void gpus_account(struct gpu *gpu, const struct gpu_share *before, const struct gpu_share *after);
+uint64_t gpus_footprint(const struct gpu_share *share); /* wherever it is */
+void gpus_account(struct gpu *gpu, const struct gpu_share *before, const struct gpu_share *after,
+		  uint64_t now_ns);
 
 /* Of second contexts, which live in reserve; of all contexts together, 0: none. */
 struct gpu_limits {

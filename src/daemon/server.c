@@ -219,6 +219,7 @@ void server_account(struct server *server, struct peer *peer, uint64_t on_card, 
 	uint64_t total = server->gpus.at[peer->gpu].total;
 	struct gpu_share share = {
 		.on_card = on_card,
+		.swapped = peer->mem.swapped,
 		.budget = budget,
 		.second = peer->mem.second,
 		.contexts = peer->mem.pinned[NVSHARE_PINNED_CONTEXT],
@@ -227,7 +228,7 @@ void server_account(struct server *server, struct peer *peer, uint64_t on_card, 
 
 	if (peer->backend == NVSHARE_BACKEND_MANAGED)
 		share.kept = peer->mem.swapped < total ? peer->mem.swapped : total;
-	gpus_account(&server->gpus.at[peer->gpu], &peer->share, &share);
+	gpus_account(&server->gpus.at[peer->gpu], &peer->share, &share, server->now_ns);
 	peer->share = share;
 }
 

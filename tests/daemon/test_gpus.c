@@ -259,7 +259,7 @@ static void account(struct gpus *gpus, uint64_t on_card, uint64_t budget)
 
 	if (gpus->at[0].reported == 0 && gpus->at[0].allowed == 0)
 		share = (struct gpu_share){0};
-	gpus_account(&gpus->at[0], &share, &after);
+	gpus_account(&gpus->at[0], &share, &after, gpus->at[0].sampled_ns);
 	share = after;
 }
 
@@ -271,12 +271,12 @@ static void second_contexts_are_not_external(void **state)
 
 	(void)state;
 	start_sampling(&gpus);
-	gpus_account(&gpus.at[0], &none, &share);
+	gpus_account(&gpus.at[0], &none, &share, CLOCK_NS_PER_SEC);
 	assert_int_equal(gpus.at[0].contexts, 3 * GIB);
 	assert_int_equal(gpus.at[0].seconds, 2 * GIB);
 	assert_int_equal(gpus.at[0].reported, 2 * GIB);
 	assert_int_equal(gpus.at[0].allowed, 6 * GIB);
-	gpus_account(&gpus.at[0], &share, &none);
+	gpus_account(&gpus.at[0], &share, &none, CLOCK_NS_PER_SEC);
 	assert_int_equal(gpus.at[0].contexts, 0);
 	assert_int_equal(gpus.at[0].contexts_max, 3 * GIB);
 	assert_int_equal(gpus.at[0].seconds + gpus.at[0].reported + gpus.at[0].allowed, 0);
@@ -313,8 +313,8 @@ static void a_second_context_has_limits(void **state)
 
 	(void)state;
 	start_sampling(&gpus);
-	gpus_account(&gpus.at[0], &(struct gpu_share){0}, &other);
-	gpus_account(&gpus.at[0], &(struct gpu_share){0}, &own);
+	gpus_account(&gpus.at[0], &(struct gpu_share){0}, &other, CLOCK_NS_PER_SEC);
+	gpus_account(&gpus.at[0], &(struct gpu_share){0}, &own, CLOCK_NS_PER_SEC);
 	assert_int_equal(gpus.at[0].n_contexts, 3);
 	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
 		const struct gpu_limits limits = {rows[i].reserve, rows[i].bytes, rows[i].n};
@@ -324,7 +324,7 @@ static void a_second_context_has_limits(void **state)
 		assert_int_equal(is_limited, rows[i].is_limited);
 	}
 	/* What it has already is its own. */
-	gpus_account(&gpus.at[0], &own, &both);
+	gpus_account(&gpus.at[0], &own, &both, CLOCK_NS_PER_SEC);
 	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
 		const struct gpu_limits limits = {rows[i].reserve, rows[i].bytes, rows[i].n};
 
@@ -332,8 +332,8 @@ static void a_second_context_has_limits(void **state)
 				 rows[i].max);
 	}
 	/* What another one was promised is taken; what it was promised itself is not. */
-	gpus_account(&gpus.at[0], &other, &told);
-	gpus_account(&gpus.at[0], &both, &own_told);
+	gpus_account(&gpus.at[0], &other, &told, CLOCK_NS_PER_SEC);
+	gpus_account(&gpus.at[0], &both, &own_told, CLOCK_NS_PER_SEC);
 	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
 		const struct gpu_limits limits = {rows[i].reserve, rows[i].bytes, rows[i].n};
 
@@ -342,8 +342,8 @@ static void a_second_context_has_limits(void **state)
 		assert_int_equal(is_limited, rows[i].is_limited);
 	}
 	assert_int_equal(gpus.at[0].n_contexts, 2);
-	gpus_account(&gpus.at[0], &own_told, &(struct gpu_share){0});
-	gpus_account(&gpus.at[0], &told, &(struct gpu_share){0});
+	gpus_account(&gpus.at[0], &own_told, &(struct gpu_share){0}, CLOCK_NS_PER_SEC);
+	gpus_account(&gpus.at[0], &told, &(struct gpu_share){0}, CLOCK_NS_PER_SEC);
 	assert_int_equal(gpus.at[0].n_contexts, 0);
 	assert_int_equal(gpus.at[0].n_promised, 0);
 	assert_int_equal(gpus.at[0].promised, 0);
@@ -358,10 +358,10 @@ static void memory_on_its_way_is_not_external(void **state)
 
 	(void)state;
 	start_sampling(&gpus);
-	gpus_account(&gpus.at[0], &(struct gpu_share){0}, &all);
+	gpus_account(&gpus.at[0], &(struct gpu_share){0}, &all, CLOCK_NS_PER_SEC);
 	devices[0].used = 42 * GIB;
 	assert_false(gpus_sample(&gpus, 0, 2 * CLOCK_NS_PER_SEC, 0));
-	gpus_account(&gpus.at[0], &all, &rest);
+	gpus_account(&gpus.at[0], &all, &rest, CLOCK_NS_PER_SEC);
 	gpus.at[0].on_way = 35 * GIB;
 	for (uint64_t s = 4; s < 8; s++)
 		assert_false(gpus_sample(&gpus, 0, s * CLOCK_NS_PER_SEC, 0));
@@ -382,10 +382,10 @@ static void what_the_driver_keeps_of_managed_memory_is_not_external(void **state
 
 	(void)state;
 	start_sampling(&gpus);
-	gpus_account(&gpus.at[0], &(struct gpu_share){0}, &in);
+	gpus_account(&gpus.at[0], &(struct gpu_share){0}, &in, CLOCK_NS_PER_SEC);
 	devices[0].used = 42 * GIB;
 	assert_false(gpus_sample(&gpus, 0, 2 * CLOCK_NS_PER_SEC, 0));
-	gpus_account(&gpus.at[0], &in, &out);
+	gpus_account(&gpus.at[0], &in, &out, CLOCK_NS_PER_SEC);
 	for (uint64_t s = 4; s < 8; s++)
 		assert_false(gpus_sample(&gpus, 0, s * CLOCK_NS_PER_SEC, 0));
 	assert_int_equal(gpus.at[0].external, 2 * GIB);
@@ -394,7 +394,7 @@ static void what_the_driver_keeps_of_managed_memory_is_not_external(void **state
 	(void)gpus_sample(&gpus, 0, 8 * CLOCK_NS_PER_SEC, 0);
 	(void)gpus_sample(&gpus, 0, 9 * CLOCK_NS_PER_SEC, 0);
 	assert_int_equal(gpus.at[0].external, 10 * GIB);
-	gpus_account(&gpus.at[0], &out, &(struct gpu_share){0});
+	gpus_account(&gpus.at[0], &out, &(struct gpu_share){0}, CLOCK_NS_PER_SEC);
 	assert_int_equal(gpus.at[0].allowed, 0);
 }
 
@@ -457,6 +457,48 @@ static void what_is_about_to_be_allocated_is_not_taken_out_of_external(void **st
 	account(&gpus, 0, 0);
 	devices[0].used = 10 * GIB;
 	assert_false(gpus_sample(&gpus, 0, 14 * CLOCK_NS_PER_SEC, 0));
+}
+
+/* Two that take turns, at each of which less is reported for a moment than before and after. */
+static void what_moves_is_not_about_to_be_allocated(void **state)
+{
+	struct gpu_share in = {.on_card = 60 * GIB, .budget = 60 * GIB};
+	struct gpu_share out = {.swapped = 60 * GIB};
+	struct gpus gpus;
+
+	(void)state;
+	start_sampling(&gpus);
+	gpus.at[0].external = 32 * GIB;
+	gpus.at[0].sample = 32 * GIB;
+	gpus_account(&gpus.at[0], &(struct gpu_share){0}, &in, CLOCK_NS_PER_SEC);
+	gpus_account(&gpus.at[0], &(struct gpu_share){0}, &out, CLOCK_NS_PER_SEC);
+	devices[0].used = 92 * GIB;
+	for (uint64_t ns = 2 * CLOCK_NS_PER_SEC; ns < 30 * CLOCK_NS_PER_SEC;
+	     ns += CLOCK_NS_PER_SEC) {
+		gpus_account(&gpus.at[0], &in, &out, ns);
+		gpus_account(&gpus.at[0], &out, &in, ns);
+		assert_false(gpus_sample(&gpus, 0, ns, 0));
+	}
+	devices[0].used = 62 * GIB;
+	assert_true(gpus_sample(&gpus, 0, 30 * CLOCK_NS_PER_SEC, 0));
+	assert_int_equal(gpus.at[0].external, 2 * GIB);
+}
+
+/* Nobody has waited meanwhile, so nothing was measured. */
+static void what_was_allocated_long_ago_is_there(void **state)
+{
+	struct gpus gpus;
+
+	(void)state;
+	start_sampling(&gpus);
+	devices[0].used = 94 * GIB;
+	gpus.at[0].external = 30 * GIB;
+	gpus.at[0].sample = 30 * GIB;
+	account(&gpus, 64 * GIB, 64 * GIB);
+	assert_false(gpus_sample(&gpus, 0, 2 * CLOCK_NS_PER_SEC, 0));
+	devices[0].used = 66 * GIB;
+	assert_true(gpus_sample(&gpus, 0, 60 * CLOCK_NS_PER_SEC, 0));
+	assert_int_equal(gpus.at[0].external, 2 * GIB);
 }
 
 static void a_rise_counts_when_it_was_seen_twice(void **state)
@@ -578,6 +620,8 @@ int main(void)
 		cmocka_unit_test(what_our_clients_report_is_not_external),
 		cmocka_unit_test(what_a_client_may_have_is_not_external_before_it_is_reported),
 		cmocka_unit_test(what_is_about_to_be_allocated_is_not_taken_out_of_external),
+		cmocka_unit_test(what_moves_is_not_about_to_be_allocated),
+		cmocka_unit_test(what_was_allocated_long_ago_is_there),
 		cmocka_unit_test(after_a_restart_what_is_used_is_our_clients_own),
 		cmocka_unit_test(a_client_that_comes_late_takes_its_memory_out_of_external),
 		cmocka_unit_test(a_rise_counts_when_it_was_seen_twice),
