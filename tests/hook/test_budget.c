@@ -323,6 +323,66 @@ static void what_is_tried_again_is_wanted_meanwhile(void **state)
 	assert_false(budget_wanting(0));
 }
 
+static void close_gate(CUdevice dev)
+{
+	(void)dev;
+	gate_set(GATE_CLOSED);
+}
+
+/* Stopped meanwhile, it is to come in without what is refused, and hear of that. */
+static void what_is_tried_again_and_refused_is_not_wanted_at_the_gate(void **state)
+{
+	CUresult res = CUDA_ERROR_UNKNOWN;
+	pthread_t thread;
+
+	(void)state;
+	fake.on_want = close_gate;
+	budget_set(0, 1000 * MIB);
+	assert_int_equal(take(300 * MIB, BUDGET_PAGEABLE), CUDA_SUCCESS);
+	assert_int_equal(pthread_create(&thread, NULL, retry_thread, &res), 0);
+	while (!gate_wanted())
+		sched_yield();
+	budget_set(0, 0);
+	assert_int_equal(counts().wanted, 300 * MIB);
+	budget_refuse(0);
+	assert_int_equal(counts().wanted, 0);
+	assert_false(budget_wanting(0));
+	gate_set(GATE_OPEN);
+	pthread_join(thread, NULL);
+	assert_int_equal(res, CUDA_ERROR_OUT_OF_MEMORY);
+	assert_int_equal(counts().wanted, 0);
+}
+
+static void refuse_more_than_a_card(CUdevice dev)
+{
+	struct nvshare_mem mem;
+
+	budget_read(dev, &mem);
+	if (mem.wanted > 16ull << 30)
+		budget_refuse(dev);
+	else if (__atomic_load_n(&fake.n_wants, __ATOMIC_SEQ_CST) > 1)
+		budget_set(dev, budget_get(dev) + mem.wanted);
+}
+
+static void a_refusal_for_others_sake_is_none_of_what_is_tried_again(void **state)
+{
+	CUresult res = CUDA_ERROR_UNKNOWN;
+	pthread_t thread;
+
+	(void)state;
+	fake.on_want = refuse_more_than_a_card;
+	budget_set(0, 1000 * MIB);
+	assert_int_equal(take(300 * MIB, BUDGET_PAGEABLE), CUDA_SUCCESS);
+	assert_int_equal(pthread_create(&thread, NULL, retry_patiently, &res), 0);
+	while (__atomic_load_n(&fake.n_wants, __ATOMIC_SEQ_CST) < 1)
+		sched_yield();
+	assert_int_equal(take(17ull << 30, BUDGET_PAGEABLE), CUDA_ERROR_OUT_OF_MEMORY);
+	pthread_join(thread, NULL);
+	assert_int_equal(res, CUDA_SUCCESS);
+	assert_int_equal(counts().resident, 300 * MIB);
+	assert_false(budget_wanting(0));
+}
+
 /* For NVSHARE_ORPHAN_TIMEOUT_SEC, in which the driver is tried all the same. */
 static void a_lost_scheduler_is_waited_for(void **state)
 {
@@ -540,6 +600,8 @@ int main(void)
 		BUDGET_TEST(tries_come_to_an_end),
 		BUDGET_TEST(a_retry_waits_outside_the_gate_with_nothing_taken),
 		BUDGET_TEST(what_is_tried_again_is_wanted_meanwhile),
+		BUDGET_TEST(what_is_tried_again_and_refused_is_not_wanted_at_the_gate),
+		BUDGET_TEST(a_refusal_for_others_sake_is_none_of_what_is_tried_again),
 		BUDGET_TEST(a_lost_scheduler_is_waited_for),
 		BUDGET_TEST(the_limit_bounds_what_is_asked_for_and_contexts),
 		BUDGET_TEST(bytes_that_are_out_are_not_on_the_card),

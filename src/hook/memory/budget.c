@@ -297,8 +297,11 @@ void budget_refuse(CUdevice dev)
 		return;
 	pthread_mutex_lock(&budget_state.lock);
 	d->n_refused++;
+	d->refused = d->need + d->pressing;
 	d->need = 0; /* until it asks again, without slack */
 	d->slack = 0;
+	d->pressing = 0;
+	d->pressing_pinned = 0;
 	pthread_cond_broadcast(&budget_state.changed);
 	pthread_mutex_unlock(&budget_state.lock);
 }

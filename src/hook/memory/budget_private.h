@@ -27,10 +27,12 @@ struct budget_device {
 	uint64_t slack; /* asked for on top */
 	bool is_exact;  /* no more is asked for on top, as it would be waited for */
 	int need_kind;
-	uint64_t pressing; /* bytes out of line: in captures, or until the driver is tried again */
+	/* Bytes out of line: in captures, or until the driver is tried again. 0 after a refusal. */
+	uint64_t pressing;
 	uint64_t pressing_pinned; /* those of them that are not pageable */
 	uint64_t lost_until_ns;   /* a lost scheduler may come back by then; 0: none was lost */
 	uint64_t n_refused;       /* refusals */
+	uint64_t refused;         /* bytes that the last of them was for, in line and out of it */
 };
 
 /* lock: every function below is called with it held, but budget_device(). */

@@ -100,6 +100,22 @@ static CUresult take_waiting(CUdevice dev, struct budget_device *d, uint64_t byt
 	return is_taken ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
 }
 
+/* Out of line. Lock held. */
+static void press(struct budget_device *d, uint64_t bytes, int kind)
+{
+	d->pressing += bytes;
+	d->pressing_pinned += kind == BUDGET_PAGEABLE ? 0 : bytes;
+}
+
+/* n_refused: when it began. What was refused is not wanted since then. */
+static void press_no_more(struct budget_device *d, uint64_t bytes, int kind, uint64_t n_refused)
+{
+	if (d->n_refused != n_refused)
+		return;
+	d->pressing -= bytes;
+	d->pressing_pinned -= kind == BUDGET_PAGEABLE ? 0 : bytes;
+}
+
 /*
  * In a capture of the calling thread. A stop that drains does not close the gate before it
  * ends, so there is nothing to leave; but then this process can not be switched out to
@@ -108,14 +124,12 @@ static CUresult take_waiting(CUdevice dev, struct budget_device *d, uint64_t byt
  */
 static CUresult take_pressing(CUdevice dev, struct budget_device *d, uint64_t bytes, int kind)
 {
-	uint64_t pinned = kind == BUDGET_PAGEABLE ? 0 : bytes, n_refused;
-	uint64_t end_ns = clock_now_ns() + hook_options()->drain_max_ns;
+	uint64_t end_ns = clock_now_ns() + hook_options()->drain_max_ns, n_refused;
 	bool is_taken;
 	int r = 0;
 
 	pthread_mutex_lock(&budget_state.lock);
-	d->pressing += bytes;
-	d->pressing_pinned += pinned;
+	press(d, bytes, kind);
 	n_refused = d->n_refused;
 	pthread_mutex_unlock(&budget_state.lock);
 	agent_want_memory(dev);
@@ -127,8 +141,7 @@ static CUresult take_pressing(CUdevice dev, struct budget_device *d, uint64_t by
 			r = 0;
 		}
 	}
-	d->pressing -= bytes;
-	d->pressing_pinned -= pinned;
+	press_no_more(d, bytes, kind, n_refused);
 	pthread_mutex_unlock(&budget_state.lock);
 	return is_taken ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
 }
@@ -218,8 +231,7 @@ static void pause_retry(struct budget_device *d, uint64_t pause_ns, uint64_t n_r
 CUresult budget_retry(CUdevice dev, uint64_t bytes, int kind, struct budget_tries *tries)
 {
 	struct budget_device *d = budget_device(dev);
-	uint64_t pinned = kind == BUDGET_PAGEABLE ? 0 : bytes, n_refused;
-	uint64_t pause_ns = tries->pause_ns;
+	uint64_t pause_ns = tries->pause_ns, n_refused;
 	bool can_ask, is_wanted, is_refused;
 	CUresult res = CUDA_ERROR_OUT_OF_MEMORY;
 
@@ -228,6 +240,7 @@ CUresult budget_retry(CUdevice dev, uint64_t bytes, int kind, struct budget_trie
 	hook_debug("device %d: the driver has no room for %llu bytes that the budget has", dev,
 		   (unsigned long long)bytes);
 	pthread_mutex_lock(&budget_state.lock);
+	n_refused = d->n_refused;
 	can_ask = may_ask(d);
 	is_wanted = can_ask && d->is_set;
 	if (can_ask)
@@ -236,10 +249,8 @@ CUresult budget_retry(CUdevice dev, uint64_t bytes, int kind, struct budget_trie
 		if (budget_unused(d))
 			d->budget = budget_on_card(d);
 		/* Or it would be given to those who wait behind. */
-		d->pressing += bytes;
-		d->pressing_pinned += pinned;
+		press(d, bytes, kind);
 	}
-	n_refused = d->n_refused;
 	pthread_mutex_unlock(&budget_state.lock);
 	if (!can_ask)
 		return CUDA_ERROR_OUT_OF_MEMORY;
@@ -254,11 +265,10 @@ CUresult budget_retry(CUdevice dev, uint64_t bytes, int kind, struct budget_trie
 	pthread_mutex_unlock(&budget_state.lock);
 	gate_enter();
 	pthread_mutex_lock(&budget_state.lock);
-	if (is_wanted) {
-		d->pressing -= bytes;
-		d->pressing_pinned -= pinned;
-	}
-	is_refused = d->n_refused != n_refused;
+	if (is_wanted)
+		press_no_more(d, bytes, kind, n_refused);
+	/* With what others lacked it may have been too much, and by itself not. */
+	is_refused = is_wanted && d->n_refused != n_refused && d->refused == bytes;
 	pthread_mutex_unlock(&budget_state.lock);
 	if (!is_refused)
 		res = budget_take(dev, bytes, kind);
