@@ -46,8 +46,8 @@ static void land(void)
 	__atomic_store_n(&flag, late, __ATOMIC_RELEASE);
 }
 
-static int visit;       /* atomic; 1: somebody is inside; 2: it may go */
-static bool has_leaver; /* it goes while all is frozen */
+static int visit;          /* atomic; 1: somebody is inside; 2: it may go */
+static uint32_t leaves_at; /* it goes as that value is sent; 0: it stays */
 static pthread_t leaver;
 
 static bool has_turns; /* others have theirs first, and nothing stands still */
@@ -72,8 +72,7 @@ static CUresult write_value(CUstream stream, CUdeviceptr addr, cuuint32_t value,
 	if (has_turns)
 		return pthread_create(&turn, NULL, land_in_turn, NULL) ? CUDA_ERROR_OUT_OF_MEMORY
 								       : CUDA_SUCCESS;
-	if (freeze_is_on() && has_leaver) {
-		has_leaver = false;
+	if (value == leaves_at) {
 		__atomic_store_n(&visit, 2, __ATOMIC_SEQ_CST);
 		pthread_join(leaver, NULL);
 	}
@@ -166,17 +165,39 @@ static pthread_t close_behind_visitor(void)
 	return visitor;
 }
 
+static void prove_beside_leaver(uint32_t at, int expected, unsigned int n_freezes)
+{
+	struct freeze_stats stats;
+
+	leaver = close_behind_visitor();
+	leaves_at = at;
+	assert_int_equal(freeze_prove_busy(0, CTX), expected);
+	assert_int_equal(freeze_is_proven(0), !expected);
+	freeze_stats(&stats);
+	assert_int_equal(stats.n_freezes, n_freezes);
+	pause_freezes();
+	assert_int_equal(freeze_prove_busy(0, CTX), 0);
+	gate_set(GATE_OPEN);
+}
+
 /* Whoever leaves meanwhile may have sent something; who stays inside has not, or not yet. */
 static void who_leaves_meanwhile_may_have_sent_something(void **unused)
 {
 	(void)unused;
-	leaver = close_behind_visitor();
-	has_leaver = true;
-	assert_int_equal(freeze_prove_busy(0, CTX), FREEZE_E_BUSY);
-	assert_false(freeze_is_proven(0));
-	pause_freezes();
-	assert_int_equal(freeze_prove_busy(0, CTX), 0);
-	gate_set(GATE_OPEN);
+	prove_beside_leaver(3, FREEZE_E_BUSY, 1);
+}
+
+/* The program does not stand still for what proves nothing. */
+static void nothing_is_frozen_for_a_proof_that_is_spoilt(void **unused)
+{
+	(void)unused;
+	prove_beside_leaver(2, FREEZE_E_BUSY, 0);
+}
+
+static void what_was_sent_ahead_of_the_last_value_is_not_waited_for(void **unused)
+{
+	(void)unused;
+	prove_beside_leaver(1, 0, 1);
 }
 
 static void who_stays_inside_has_sent_nothing(void **unused)
@@ -251,6 +272,8 @@ int main(void)
 		PROVE_TEST(a_turn_of_others_is_not_taken_for_a_freeze),
 		PROVE_TEST(with_work_under_way_it_takes_a_closed_gate),
 		PROVE_TEST(who_leaves_meanwhile_may_have_sent_something),
+		PROVE_TEST(nothing_is_frozen_for_a_proof_that_is_spoilt),
+		PROVE_TEST(what_was_sent_ahead_of_the_last_value_is_not_waited_for),
 		PROVE_TEST(who_stays_inside_has_sent_nothing),
 		PROVE_TEST(a_refusal_may_be_of_that_moment),
 		PROVE_TEST(a_driver_that_goes_on_refusing_is_believed),

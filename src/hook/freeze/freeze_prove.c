@@ -210,13 +210,15 @@ static int land_next(struct proof *proof, bool is_idle, uint64_t *ret_ns)
 /*
  * How long nothing may land while all is frozen. One value lands at once or not, as the moment
  * has it; one that is sent right after it waits for all others' turns, if it has to wait for
- * its own, and is not to be taken for frozen by that.
+ * its own, and is not to be taken for frozen by that. *ret_visits: who may send something behind
+ * it; whoever has left by then has sent it ahead.
  */
-static int measure_still(struct proof *proof, bool is_idle, uint64_t *ret_ns)
+static int measure_still(struct proof *proof, bool is_idle, uint64_t *ret_visits, uint64_t *ret_ns)
 {
 	uint64_t took_ns;
 	int r = land_next(proof, is_idle, &took_ns);
 
+	*ret_visits = gate_visits();
 	if (!r)
 		r = land_next(proof, is_idle, &took_ns);
 	if (r)
@@ -229,17 +231,19 @@ static int measure_still(struct proof *proof, bool is_idle, uint64_t *ret_ns)
 
 /*
  * A value that lands is no proof that the next one would not wait, unless nothing else runs,
- * or nothing is sent between the two.
+ * or nothing is sent between the two. What is spoilt ends there: the program stands still for it.
  */
 static int prove(struct proof *proof, bool is_idle)
 {
-	uint64_t patience_ns = is_idle ? PROVE_LAND_NS : PROVE_SOON_NS, visits = gate_visits();
-	uint64_t still_ns;
+	uint64_t patience_ns = is_idle ? PROVE_LAND_NS : PROVE_SOON_NS;
+	uint64_t visits, still_ns;
 	enum sending how;
 	bool moved;
 	int r;
 
-	r = measure_still(proof, is_idle, &still_ns);
+	r = measure_still(proof, is_idle, &visits, &still_ns);
+	if (!r && !is_idle && gate_visits() != visits)
+		r = FREEZE_E_BUSY;
 	if (r)
 		return r;
 	r = freeze_begin(PROVE_LIMIT_NS);
