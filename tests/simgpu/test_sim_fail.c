@@ -93,13 +93,32 @@ static int part_objects(void)
 	return 0;
 }
 
+static void *create_all_the_time(void *unused)
+{
+	while (create() == CUDA_SUCCESS)
+		;
+	return unused;
+}
+
+/* cuMemAddressReserve:1:stop */
+static int part_stop_busy(void)
+{
+	pthread_t thread;
+	CUdeviceptr p;
+
+	assert_cuda(cuInit(0));
+	assert_int_equal(pthread_create(&thread, NULL, create_all_the_time, NULL), 0);
+	assert_int_equal(usleep(1000), 0);
+	return cuMemAddressReserve(&p, PAGE, 0, 0, 0);
+}
+
 static const struct part {
 	const char *name;
 	int (*run)(void);
 } parts[] = {
 	{"create_three", part_create_three}, {"hang", part_hang},
 	{"answers", part_answers},           {"lie", part_lie},
-	{"objects", part_objects},
+	{"objects", part_objects},           {"stop_busy", part_stop_busy},
 };
 
 static int run_with(const char *orders, const char *part)
@@ -131,6 +150,41 @@ static void stops_the_process_at_a_call(void **state)
 	assert_true(WIFSTOPPED(status));
 	assert_int_equal(kill(peer.pid, SIGCONT), 0);
 	assert_int_equal(peer_end(&peer), 3);
+}
+
+static bool ends_within(const struct peer *peer, uint64_t sec)
+{
+	uint64_t end_ns = clock_now_ns() + sec * CLOCK_NS_PER_SEC;
+	siginfo_t info = {0};
+
+	while (info.si_pid == 0 && clock_now_ns() < end_ns) {
+		assert_int_equal(waitid(P_PID, (id_t)peer->pid, &info, WEXITED | WNOHANG | WNOWAIT),
+				 0);
+		usleep(1000);
+	}
+	return info.si_pid != 0;
+}
+
+/* Whatever its other threads are at. */
+static void a_stopped_process_is_in_nobodys_way(void **state)
+{
+	(void)state;
+	for (int i = 0; i < 20; i++) {
+		struct peer stopped, other;
+		bool has_ended;
+		int status;
+
+		setenv("NVSHARE_SIM_FAIL", "cuMemAddressReserve:1:stop", 1);
+		stopped = peer_start("stop_busy");
+		assert_int_equal(waitpid(stopped.pid, &status, WUNTRACED), stopped.pid);
+		assert_true(WIFSTOPPED(status));
+		other = peer_start("create_three");
+		has_ended = ends_within(&other, 20);
+		assert_int_equal(kill(stopped.pid, SIGCONT), 0);
+		assert_int_equal(peer_end(&stopped), 0);
+		assert_int_equal(peer_end(&other), 3);
+		assert_true(has_ended);
+	}
 }
 
 static void makes_a_call_slow(void **state)
@@ -174,6 +228,7 @@ int main(int argc, char **argv)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(ends_the_process_at_a_call),
 		cmocka_unit_test(stops_the_process_at_a_call),
+		cmocka_unit_test(a_stopped_process_is_in_nobodys_way),
 		cmocka_unit_test(makes_a_call_slow),
 		cmocka_unit_test(fails_from_a_call_on),
 		cmocka_unit_test(answers_for_the_resource_manager),

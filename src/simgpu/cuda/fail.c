@@ -168,7 +168,10 @@ struct fail_order fail_order(const char *name)
 			continue;
 		if (rules[i].signal) {
 			node_debug("%s: signal %d, as ordered", name, rules[i].signal);
-			kill(getpid(), rules[i].signal);
+			if (rules[i].signal == SIGSTOP)
+				node_stop();
+			else
+				kill(getpid(), rules[i].signal);
 		} else if (rules[i].hang_ms) {
 			node_debug("%s takes %ju ms, as ordered", name,
 				   (uintmax_t)rules[i].hang_ms);

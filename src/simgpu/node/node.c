@@ -11,6 +11,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -24,9 +25,11 @@
 
 struct node node_view;
 static pthread_mutex_t attach_lock = PTHREAD_MUTEX_INITIALIZER;
+static pthread_mutex_t own_lock = PTHREAD_MUTEX_INITIALIZER; /* around the node's */
 
 void node_lock(void)
 {
+	pthread_mutex_lock(&own_lock);
 	/* Every value behind the lock is one word of one process: nothing to repair. */
 	if (pthread_mutex_lock(&node_view.shared->lock) == EOWNERDEAD)
 		pthread_mutex_consistent(&node_view.shared->lock);
@@ -35,6 +38,14 @@ void node_lock(void)
 void node_unlock(void)
 {
 	pthread_mutex_unlock(&node_view.shared->lock);
+	pthread_mutex_unlock(&own_lock);
+}
+
+void node_stop(void)
+{
+	pthread_mutex_lock(&own_lock);
+	raise(SIGSTOP); /* of this thread, which therefore stops here */
+	pthread_mutex_unlock(&own_lock);
 }
 
 static int make_dir(void)
@@ -238,6 +249,7 @@ void node_leave(void)
 void node_forget(void)
 {
 	pthread_mutex_init(&attach_lock, NULL);
+	pthread_mutex_init(&own_lock, NULL);
 	node_view.self = NULL;
 	if (node_view.shared)
 		munmap(node_view.shared, sizeof(*node_view.shared));

@@ -148,6 +148,12 @@ void node_debug(const char *format, ...) __attribute__((format(printf, 1, 2)));
 void node_lock(void);
 void node_unlock(void);
 
+/*
+ * Stops the process by SIGSTOP. None of its threads holds the lock: of a real driver's a
+ * process that is stopped holds none either.
+ */
+void node_stop(void);
+
 bool node_proc_is_alive(const struct node_proc *proc);
 bool node_proc_start_time(uint32_t pid, uint64_t *ret);
 void node_reap_locked(void); /* drops the slots of dead processes */
