@@ -16,7 +16,8 @@
 #define CLIENTS    (ENGINE_BE_MAX + 1)
 #define ORDERS     16u
 #define UPS        256u
-#define BE_IDLE_NS 5000000u /* without work for so long, it says so */
+#define BE_IDLE_NS 5000000u    /* without work for so long, it says so */
+#define BE_TELL_NS 1000000000u /* with work for so long, it says that it has */
 
 struct order { /* SET_SHARE: on its way, then being done */
 	struct share_action set;
@@ -34,7 +35,8 @@ struct client {
 	uint64_t next_ns;  /* of the others: its next kernel arrives */
 	uint64_t idle_ns;  /* since then; UINT64_MAX: at work */
 	uint64_t n_pending;
-	bool is_told; /* BUSY, or BEGIN */
+	bool is_told;     /* BUSY, or BEGIN */
+	uint64_t told_ns; /* of the others: BUSY, last */
 	uint32_t n_orders;
 	struct order orders[ORDERS];
 };
@@ -263,8 +265,9 @@ static void be_give(struct engine *e, uint32_t client)
 	struct client *c = &e->clients[client];
 
 	c->idle_ns = UINT64_MAX;
-	if (!c->is_told) {
+	if (!c->is_told || e->now_ns - c->told_ns >= BE_TELL_NS) {
 		c->is_told = true;
+		c->told_ns = e->now_ns;
 		say(e, client, SHARE_ACTIVITY_BUSY, 0);
 	}
 	gpu_give(&e->gpu, e->now_ns, client, e->config->be_kernel_ns);

@@ -337,6 +337,7 @@ static void in_a_request_that_is_overdue_work_begins_a_burst(void **state)
 	rig_in(&rig, 11 * S);
 	assert_false(rig_is_held(&rig, BE1));
 	for (uint32_t i = 0; i < 3; i++) {
+		rig_does(&rig, BE1, SHARE_ACTIVITY_USE, 0);
 		rig_busy(&rig, LC);
 		assert_true(rig_is_held(&rig, BE1));
 		rig_in(&rig, 20 * MS);
@@ -501,6 +502,7 @@ static uint32_t n_tries(uint32_t n)
 		rig_arm(&rig, LC, SHARE_ARM_HOLD);
 		rig_burst(&rig, LC, MS);
 		rig.at[BE1].until_ns = 0; /* what it was told it could not do */
+		rig_does(&rig, BE1, SHARE_ACTIVITY_USE, 0);
 		rig_in(&rig, 9 * MS);
 	}
 	return rig.reports[SHARE_REPORT_NOT_HELD] - before;
@@ -519,6 +521,7 @@ static void who_can_not_be_held_is_left_alone_for_a_while(void **state)
 	assert_int_equal(n_tries(2000), 2);
 	rig.outcome = 0;
 	rig_in(&rig, 10 * S);
+	rig_does(&rig, BE1, SHARE_ACTIVITY_USE, 0);
 	rig_does(&rig, LC, SHARE_ACTIVITY_BEGIN, 0);
 	assert_true(rig_is_held(&rig, BE1));
 	rig_does(&rig, LC, SHARE_ACTIVITY_END, MS);
@@ -557,6 +560,8 @@ static void who_owes_too_many_answers_keeps_nobody_off(void **state)
 	for (uint32_t i = 0; i < 30000; i++) {
 		rig_burst(&rig, LC, MS);
 		rig_in(&rig, 2 * MS);
+		rig_does(&rig, BE1, SHARE_ACTIVITY_USE, 0);
+		rig_does(&rig, BE2, SHARE_ACTIVITY_USE, 0);
 		if (!rig_is_held(&rig, BE2))
 			computed_ns = rig.now;
 		assert_true(rig.now - computed_ns < 2 * S);

@@ -232,6 +232,7 @@ static void holds_are_paid_from_the_budget(void **state)
 	assert_false(burst_holds_others());
 	/* No more than ten seconds are saved up. */
 	rig_in(&rig, 3600 * S);
+	rig_does(&rig, BE, SHARE_ACTIVITY_USE, 0);
 	assert_true(burst_holds_others());
 	assert_true(burst_holds_others());
 	assert_false(burst_holds_others());

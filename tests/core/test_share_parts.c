@@ -1057,6 +1057,60 @@ static void who_was_there_before_brings_no_time_along(void **state)
 	assert_in_range(share_gpu_ns(&rig.share, 1), 0, 62 * MS);
 }
 
+/* One that is stopped in the middle of its work, as by a signal. */
+static void who_says_nothing_any_more_has_no_time_of_others(void **state)
+{
+	struct share_client_status status;
+	uint64_t ns = 0, before_ns;
+
+	(void)state;
+	rig_join(&rig, 0, SHARE_CLASS_NORMAL, 100);
+	rig_join(&rig, 1, SHARE_CLASS_NORMAL, 100);
+	rig_busy(&rig, 0);
+	rig_busy(&rig, 1);
+	for (; ns < 2 * S; ns += 50 * MS) {
+		rig_in(&rig, 50 * MS);
+		finds(0, ns, ns / 2 + 1);
+		finds(1, ns, ns / 2 + 1);
+	}
+	before_ns = share_gpu_ns(&rig.share, 1);
+	for (uint64_t t = 0; t < 60 * S; t += 50 * MS) {
+		rig_in(&rig, 50 * MS);
+		finds(1, ns + t, ns / 2 + 1 + t);
+	}
+	share_client_status(&rig.share, 0, &status);
+	assert_false(status.is_busy);
+	assert_in_range(share_gpu_ns(&rig.share, 1) - before_ns, 54 * S, 60 * S);
+	/* When it goes on it has said nothing of an end, and goes on with its work. */
+	finds(0, ns, ns / 2 + 1);
+	share_client_status(&rig.share, 0, &status);
+	assert_true(status.is_busy);
+	assert_in_range(status.gpu_ns, 900 * MS, 1100 * MS);
+}
+
+/* Held it has nothing to say but that it is, and waits for its turn all the while. */
+static void who_is_held_for_long_still_wants_the_gpu(void **state)
+{
+	(void)state;
+	rig.config.hold_ns = 60 * S;
+	rig.config.lc_max_percent = 100;
+	assert_int_equal(rig_config(&rig), 0);
+	rig_join(&rig, 0, SHARE_CLASS_CRITICAL, 100);
+	rig_join(&rig, 1, SHARE_CLASS_NORMAL, 100);
+	rig_arm(&rig, 0, SHARE_ARM_HOLD);
+	rig_busy(&rig, 1);
+	rig_does(&rig, 0, SHARE_ACTIVITY_BEGIN, 0);
+	for (uint32_t i = 0; i < 120; i++) {
+		rig_in(&rig, 500 * MS);
+		rig_does(&rig, 0, SHARE_ACTIVITY_USE, 0);
+		assert_true(rig_is_held(&rig, 1));
+		assert_true(rig.clients[1].is_busy);
+	}
+	rig_does(&rig, 0, SHARE_ACTIVITY_END, 60 * S);
+	rig_in(&rig, 9 * S);
+	assert_true(rig.clients[1].is_busy);
+}
+
 static void many_get_their_parts_too(void **state)
 {
 	uint32_t percent[40];
@@ -1180,6 +1234,8 @@ int main(void)
 		TEST(what_a_burst_has_while_others_are_being_held_is_not_theirs),
 		TEST(a_critical_one_s_own_burst_is_its_own),
 		TEST(who_was_there_before_brings_no_time_along),
+		TEST(who_says_nothing_any_more_has_no_time_of_others),
+		TEST(who_is_held_for_long_still_wants_the_gpu),
 		TEST(many_get_their_parts_too),
 		TEST(who_is_alone_and_reports_now_and_then_had_what_it_says),
 		TEST(reports_of_a_second_follow_the_work),

@@ -94,13 +94,19 @@ static bool computes(const struct node *node, uint32_t client)
 	return is_at_work(c) && c->until_ns <= node->now_ns;
 }
 
-/* At work as far as can be known: a burst in which nothing is said counts as over in the end. */
+/* Computes, and has said something lately. */
+static bool is_known_to_compute(const struct node *node, uint32_t client)
+{
+	return computes(node, client) && !node->slots[client].is_silent;
+}
+
+/* At work as far as can be known: that of which nothing is said counts as over in the end. */
 static bool is_known_busy(const struct node *node, uint32_t client)
 {
 	const struct client *c = &node->clients[client];
 
-	return is_at_work(c) &&
-	       (c->is_busy || node->now_ns < c->said_ns + node->share.config.burst_ns);
+	return is_at_work(c) && ((c->is_busy && !node->slots[client].is_silent) ||
+				 node->now_ns < c->said_ns + node->share.config.burst_ns);
 }
 
 static bool has_burst(const struct node *node)
@@ -183,7 +189,7 @@ static void check_turn(const struct node *node, uint32_t client)
 	if (old == client || old == SHARE_NONE || !node->share.gpus[0].is_taking ||
 	    node->slots[old].is_unholdable || node->slots[client].is_unholdable)
 		return;
-	assert(!computes(node, old));
+	assert(!is_known_to_compute(node, old));
 }
 
 static void take(struct node *node, const struct share_action *action)
@@ -195,7 +201,8 @@ static void take(struct node *node, const struct share_action *action)
 	assert(action->slice_us == 0 ||
 	       (action->slice_us >= SHARE_SLICE_MIN && action->slice_us <= SHARE_SLICE_MAX));
 	check_hold(node, action->client, hold_ns);
-	if (!is_critical(action->client) && hold_ns == 0 && is_at_work(c))
+	if (!is_critical(action->client) && hold_ns == 0 && is_at_work(c) &&
+	    !node->slots[action->client].is_silent)
 		check_turn(node, action->client);
 	c->queue[c->n++] = (struct order){
 		.seq = action->seq,
@@ -214,7 +221,7 @@ static void note_turn(struct node *node)
 		node->turn = g->turn;
 	if (!g->is_taking || node->turn == SHARE_NONE || !is_at_work(&node->clients[node->turn]))
 		node->turn = SHARE_NONE; /* whoever comes back to work is told to be off, too */
-	else if (node->slots[node->turn].is_unholdable)
+	else if (node->slots[node->turn].is_unholdable || node->slots[node->turn].is_silent)
 		node->turn = SHARE_NONE; /* and who is tried again is off a moment later */
 }
 
@@ -254,7 +261,8 @@ static void check_computing(const struct node *node)
 	for (uint32_t i = 0; i < CLIENTS; i++) {
 		if (node->clients[i].n > 0)
 			return; /* a moment later */
-		n += !is_critical(i) && computes(node, i) && !node->slots[i].is_unholdable;
+		n += !is_critical(i) && is_known_to_compute(node, i) &&
+		     !node->slots[i].is_unholdable;
 	}
 	if (has_burst(node) && !run->is_not_holding && !g->is_slow)
 		assert(n <=
@@ -303,7 +311,7 @@ static void check_cap(const struct node *node)
 			return;
 		if (is_critical(i) && is_known_busy(node, i))
 			lc_us += c->slice_us;
-		else if (computes(node, i))
+		else if (is_known_to_compute(node, i))
 			be_us = c->slice_us;
 	}
 	assert(be_us == 0 || lc_us * (100 - percent) <= be_us * percent);
@@ -318,7 +326,7 @@ static void check_late(const struct node *node)
 	for (uint32_t i = 0; i < CLIENTS; i++) {
 		const struct client *c = &node->clients[i];
 
-		if (!is_critical(i) && c->n == 0 && computes(node, i))
+		if (!is_critical(i) && c->n == 0 && is_known_to_compute(node, i))
 			assert(c->slice_us == SHARE_SLICE_MIN);
 	}
 }
@@ -328,6 +336,9 @@ static void check(const struct node *node)
 	uint64_t sum_ns = 0;
 
 	share_assert_valid(&node->share);
+	for (uint32_t i = 0; i < CLIENTS; i++)
+		assert(!node->slots[i].is_silent ||
+		       node->now_ns >= node->clients[i].said_ns + node->share.config.burst_ns);
 	for (uint32_t i = 0; i < CLIENTS; i++)
 		sum_ns += node->slots[i].is_joined ? share_gpu_ns(&node->share, i) : 0;
 	assert(sum_ns <= node->now_ns - S);

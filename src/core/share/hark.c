@@ -129,6 +129,7 @@ void hark_stop(struct share *share, uint32_t client)
 
 	c->is_let_in = false;
 	c->is_busy = false;
+	c->is_silent = false;
 	c->is_bursting = false;
 	c->is_overdue = false;
 	c->is_hinted = false;
@@ -136,6 +137,7 @@ void hark_stop(struct share *share, uint32_t client)
 	c->linger_ns = SHARE_NO_DEADLINE;
 	c->burst_end_ns = SHARE_NO_DEADLINE;
 	c->hint_ns = SHARE_NO_DEADLINE;
+	c->silent_ns = SHARE_NO_DEADLINE;
 	hark_refresh(share, client);
 }
 
@@ -306,6 +308,7 @@ static void on_hint(struct share *share, struct share_client *c, uint64_t value_
 static void on_busy(struct share *share, struct share_client *c)
 {
 	c->is_busy = true;
+	c->silent_ns = share->now_ns + share->config.burst_ns;
 	c->linger_ns = SHARE_NO_DEADLINE;
 	if (!c->is_overdue || c->is_bursting)
 		return;
@@ -318,9 +321,34 @@ static void on_idle(struct share *share, struct share_client *c)
 	if (!c->is_busy)
 		return;
 	c->is_busy = false;
+	c->silent_ns = SHARE_NO_DEADLINE;
 	if (c->is_overdue && c->is_bursting)
 		end_burst(share, c);
 	linger(share, c);
+}
+
+/*
+ * Who has work says so every second at the least, unless it is held. One that is stopped, as by a
+ * signal, says nothing: its work has ended, or stands still, and must not be given others' time.
+ */
+static void on_silence(struct share *share, struct share_client *c)
+{
+	uint64_t heard_ns = c->told.until_ns > c->heard_ns ? c->told.until_ns : c->heard_ns;
+
+	c->silent_ns = heard_ns + share->config.burst_ns;
+	if (c->silent_ns > share->now_ns)
+		return;
+	on_idle(share, c);
+	c->is_silent = true;
+}
+
+/* It has said nothing of its work being over. */
+static void on_word(struct share *share, struct share_client *c)
+{
+	c->heard_ns = share->now_ns;
+	if (c->is_silent)
+		on_busy(share, c);
+	c->is_silent = false;
 }
 
 /* Not by END: requests that always overlap never come to one. */
@@ -342,7 +370,10 @@ int hark_activity(struct share *share, const struct share_event *event)
 {
 	struct share_client *c = &share->clients[event->client];
 
+	if (event->activity >= SHARE_ACTIVITY_COUNT_)
+		return SHARE_E_VALUE;
 	burst_note_loose(share, event->client, event->busy_ns);
+	on_word(share, c);
 	switch (event->activity) {
 	case SHARE_ACTIVITY_USE:
 		break;
@@ -362,7 +393,7 @@ int hark_activity(struct share *share, const struct share_event *event)
 		on_hint(share, c, event->value);
 		break;
 	case SHARE_ACTIVITY_COUNT_:
-		return SHARE_E_VALUE;
+		break;
 	}
 	if (c->is_bursting)
 		c->burst_end_ns = share->now_ns + share->config.burst_ns;
@@ -427,6 +458,7 @@ int hark_done(struct share *share, const struct share_event *event)
 
 	if (event->seq <= c->told.seq_done || event->seq > c->told.seq)
 		return SHARE_E_STALE;
+	c->heard_ns = share->now_ns;
 	c->told.seq_done = event->seq;
 	c->answer_ns = event->seq == c->told.seq ? SHARE_NO_DEADLINE
 						 : share->now_ns + share->config.answer_ns;
@@ -481,6 +513,8 @@ void hark_timer(struct share *share, uint32_t client)
 		c->is_overdue = c->is_overdue || c->is_request;
 		end_burst(share, c);
 	}
+	if (c->silent_ns <= now_ns)
+		on_silence(share, c);
 	if (c->hint_ns <= now_ns) {
 		if (c->is_hinted)
 			end_hint(share, c);

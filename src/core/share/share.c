@@ -163,6 +163,7 @@ static int on_join(struct share *share, const struct share_event *event)
 	c->answer_ns = SHARE_NO_DEADLINE;
 	c->renew_ns = SHARE_NO_DEADLINE;
 	c->retry_ns = SHARE_NO_DEADLINE;
+	c->silent_ns = SHARE_NO_DEADLINE;
 	c->due_ns = SHARE_NO_DEADLINE;
 	pace_join(c);
 	usage_join(share, event->client);

@@ -148,6 +148,7 @@ struct share_client {
 	bool is_let_in; /* by sched: runs */
 	bool is_dirty;  /* SHARE_LINK_DIRTY */
 	bool is_busy;
+	bool is_silent; /* was busy, and has said nothing since for burst_ns */
 	bool is_bursting;
 	bool is_request;            /* in a burst whose work may not have come yet */
 	bool is_overdue;            /* the last request was silent for burst_ns, and has no end */
@@ -172,10 +173,12 @@ struct share_client {
 	uint64_t answer_ns;
 	uint64_t renew_ns;
 	uint64_t retry_ns;
-	uint64_t pause_ns; /* until then, the last time; 0: it could be held since */
-	uint64_t pace_ns;  /* its slack is another then */
-	uint64_t due_ns;   /* the least of them, as in the heap */
+	uint64_t pause_ns;  /* until then, the last time; 0: it could be held since */
+	uint64_t pace_ns;   /* its slack is another then */
+	uint64_t silent_ns; /* is_busy is looked at then: has anything been heard? */
+	uint64_t due_ns;    /* the least of them, as in the heap */
 
+	uint64_t heard_ns; /* anything */
 	uint64_t n_tasks;
 	uint64_t n_slo_violations;
 	uint64_t n_hints;

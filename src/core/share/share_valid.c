@@ -22,7 +22,7 @@ static void check_timers(const struct share *share, uint32_t client)
 {
 	const struct share_client *c = &share->clients[client];
 	const uint64_t all[] = {c->linger_ns, c->burst_end_ns, c->hint_ns, c->answer_ns,
-				c->renew_ns,  c->retry_ns,     c->pace_ns};
+				c->renew_ns,  c->retry_ns,     c->pace_ns, c->silent_ns};
 	uint64_t first = SHARE_NO_DEADLINE;
 
 	for (size_t i = 0; i < sizeof(all) / sizeof(all[0]); i++)
@@ -55,6 +55,8 @@ static void check_flags(const struct share *share, const struct share_client *c)
 	assert(part->class == hark_class(share, &c->claim) ||
 	       c >= share->clients + share->n_clients - share->n_stale);
 	assert(c->is_bursting == (c->burst_end_ns != SHARE_NO_DEADLINE));
+	assert(c->is_busy == (c->silent_ns != SHARE_NO_DEADLINE));
+	assert(!c->is_silent || !c->is_busy);
 	assert(!c->is_hinted || c->hint_ns != SHARE_NO_DEADLINE);
 	assert(c->is_unholdable == (c->retry_ns != SHARE_NO_DEADLINE));
 	assert(c->told.seq_done <= c->told.seq);

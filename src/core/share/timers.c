@@ -54,7 +54,7 @@ static void move(struct share *share, uint32_t place, uint32_t client)
 static uint64_t least(const struct share_client *c)
 {
 	const uint64_t times[] = {c->linger_ns, c->burst_end_ns, c->hint_ns, c->answer_ns,
-				  c->renew_ns,  c->retry_ns,     c->pace_ns};
+				  c->renew_ns,  c->retry_ns,     c->pace_ns, c->silent_ns};
 	uint64_t due_ns = SHARE_NO_DEADLINE;
 
 	for (size_t i = 0; i < sizeof(times) / sizeof(times[0]); i++)
