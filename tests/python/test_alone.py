@@ -254,6 +254,20 @@ def test_an_object_that_is_called_as_a_coroutine_or_generator_is_one(monkeypatch
         assert isinstance(scheduler.submit(Coroutine).result(), Coroutine), "a class only makes one"
 
 
+class Int16(int):
+    """A number of few bits, as numpy has them: what does not fit in is cut off."""
+
+    def __mul__(self, other):
+        return Int16((int(self) * other + 0x8000) % 0x10000 - 0x8000)
+
+    def __round__(self):
+        return self
+
+
+def test_numbers_of_few_bits_are_not_cut():
+    assert nvshare._check.slo_us(Int16(100)) == 100000
+
+
 def test_right_arguments_are_taken():
     for value in (Priority.LOW, 0, "low", "LOW", "Low"):
         assert nvshare.set_priority(value) is False

@@ -44,7 +44,7 @@ def slo_us(value, name="slo_ms"):
     if value is None:
         return 0
     if isinstance(value, numbers.Real) and not isinstance(value, bool) and 0.001 <= value <= high:
-        return round(value * 1000)
+        return round(float(value) * 1000)
     raise ValueError(f"{name}: {value!r} is neither None nor a number from 0.001 to {high}")
 
 
