@@ -115,6 +115,15 @@ def test_sizes_that_do_not_match_are_freed(node):
     assert all(largest(TAKEN, p) <= SMALL for p in programs)
 
 
+def test_memory_that_can_not_be_used_makes_room_at_once(node):
+    """The program's own memory is made as it wanted it, and so takes nothing over."""
+    start_scheduler(node)
+    programs = [start(node, "plain", "--seed", 1), start(node, "own", "--seed", 2, "--vmm")]
+    until("they took turns", lambda: all(n_moves(p) >= 4 for p in programs) and total(HANDED, programs[0]))
+    node.finish(programs)
+    assert "outcome=no-card-memory" not in node.scheduler.output()
+
+
 @pytest.mark.parametrize("call", ["cuMemExportToShareableHandle", "cuMemImportFromShareableHandle"])
 def test_what_fails_is_done_without(node, call):
     start_scheduler(node)

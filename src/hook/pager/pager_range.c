@@ -260,9 +260,6 @@ static CUresult chunk_map(struct pager_chunk *chunk)
 	if (chunk->is_mapped)
 		return CUDA_ERROR_UNKNOWN;
 	res = chunk_create(chunk);
-	/* The room may be that of other sizes. */
-	if (res == CUDA_ERROR_OUT_OF_MEMORY && is_restored && transfer_drop(chunk->range->dev))
-		res = chunk_create(chunk);
 	return res == CUDA_SUCCESS ? chunk_place(chunk) : res;
 }
 

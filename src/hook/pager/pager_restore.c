@@ -105,6 +105,21 @@ static bool wait_for_room(struct pager_moving *move)
 	return true;
 }
 
+/*
+ * The room may be that of what was handed over, and this chunk can not use: of another size, or
+ * because it is the program's own memory, which takes nothing over.
+ */
+static CUresult map_in(struct pager_moving *move, struct pager_chunk *chunk)
+{
+	CUresult res;
+
+	do
+		res = pager_chunk_map(chunk);
+	while (res == CUDA_ERROR_OUT_OF_MEMORY &&
+	       (transfer_drop(chunk->range->dev) || wait_for_room(move)));
+	return res;
+}
+
 static void start_in(struct pager_moving *move, struct pager_chunk *chunk)
 {
 	size_t slot = move->n_started % PAGER_IN_FLIGHT;
@@ -117,9 +132,7 @@ static void start_in(struct pager_moving *move, struct pager_chunk *chunk)
 		pager_chunk_set(chunk, PAGER_SWAPPED);
 		return;
 	}
-	do
-		res = pager_chunk_map(chunk);
-	while (res == CUDA_ERROR_OUT_OF_MEMORY && wait_for_room(move));
+	res = map_in(move, chunk);
 	if (res != CUDA_SUCCESS) {
 		give_up(move, chunk, res);
 		return;
