@@ -195,7 +195,7 @@ check-exhaustive-share: $(B)/tests/sim/exhaustive_share
 	$< $(if $(SAN),5,6)
 
 # Three clients, every interleaving: 7 moves take 40 s, each one more about four times that;
-# what they may say of a GPU's time: 6 moves take 100 s, each one more about seven times that.
+# what they may say of a GPU's time: 6 moves take 150 s, each one more about seven times that.
 DEPTH ?= 8
 .PHONY: exhaustive exhaustive-share
 $(B)/tests/sim/exhaustive: $(B)/tests/sim/exhaustive.o $(B)/libcore.a
