@@ -93,10 +93,12 @@ static int part_objects(void)
 	return 0;
 }
 
+static int is_over; /* atomic */
+
 static void *create_all_the_time(void *unused)
 {
-	while (create() == CUDA_SUCCESS)
-		;
+	while (!__atomic_load_n(&is_over, __ATOMIC_RELAXED))
+		assert_cuda(create());
 	return unused;
 }
 
@@ -108,8 +110,10 @@ static int part_stop_busy(void)
 
 	assert_cuda(cuInit(0));
 	assert_int_equal(pthread_create(&thread, NULL, create_all_the_time, NULL), 0);
-	assert_int_equal(usleep(1000), 0);
-	return cuMemAddressReserve(&p, PAGE, 0, 0, 0);
+	usleep(1000);
+	assert_cuda(cuMemAddressReserve(&p, PAGE, 0, 0, 0));
+	__atomic_store_n(&is_over, 1, __ATOMIC_RELAXED);
+	return pthread_join(thread, NULL);
 }
 
 static const struct part {
