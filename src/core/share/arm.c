@@ -11,6 +11,8 @@
 #define GAP_MAX       4096u
 #define CHANGE_PART   5u   /* a median that is another by so much is of another time */
 #define TAIL_PART     8u   /* the longest of so many */
+#define CLEAR_PART    10u  /* medians that differ by more do not by chance; */
+#define CHANCE_PART   4u   /* tails of so few may by so much */
 #define CALLS_ONE     256u /* in share_arm::calls */
 #define CALLS_MAX     (UINT32_MAX / CALLS_ONE)
 #define CALLS_STEP    8u /* one burst alone does not move the average far */
@@ -147,11 +149,25 @@ static void look_again(struct share_arm *arm)
 	forget(arm);
 }
 
+/* By more than chance does to a median, and its tail is no longer by more than chance does. */
+static bool is_clearly_better(const struct share_arm *arm, enum share_arm_kind kind)
+{
+	enum share_arm_kind other = kind == SHARE_ARM_HOLD ? SHARE_ARM_SLICES : SHARE_ARM_HOLD;
+	uint64_t median_ns = median(arm, kind), tail_ns = tail(arm, other);
+
+	return median_ns + median_ns / CLEAR_PART < median(arm, other) &&
+	       tail(arm, kind) < tail_ns + tail_ns / CHANCE_PART;
+}
+
 static enum share_arm_kind better(const struct share_arm *arm, enum share_warning warning)
 {
 	uint64_t part = warning == SHARE_WARNING_HINT ? 50 : 20;
 	uint64_t hold = tail(arm, SHARE_ARM_HOLD), slices = tail(arm, SHARE_ARM_SLICES);
 
+	if (is_clearly_better(arm, SHARE_ARM_HOLD))
+		return SHARE_ARM_HOLD;
+	if (is_clearly_better(arm, SHARE_ARM_SLICES))
+		return SHARE_ARM_SLICES;
 	return slices <= hold + hold / part ? SHARE_ARM_SLICES : SHARE_ARM_HOLD;
 }
 
