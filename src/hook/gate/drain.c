@@ -52,7 +52,6 @@ bool drain_has_limit(void)
 	return cuda_real.cuCtxRecordEvent && cuda_real.cuEventCreate && cuda_real.cuEventQuery;
 }
 
-/* Calls on a context's events want it to be current. false: it is dead, nothing runs there. */
 /*
  * Inside the context. Waits in the driver, without a limit. Any result means that
  * nothing runs any more: a sticky error has stopped everything in that context.
