@@ -170,6 +170,50 @@ static void a_wait_in_its_own_capture_has_an_end(void **state)
 	gate_end_capture(gate_find_capture(&stream));
 }
 
+static void *take_too_much(void *arg)
+{
+	*(CUresult *)arg = take(17ull << 30, BUDGET_PAGEABLE);
+	return NULL;
+}
+
+static void refuse_both_together(CUdevice dev)
+{
+	struct nvshare_mem mem;
+
+	budget_read(dev, &mem);
+	if (mem.wanted > 17ull << 30)
+		budget_refuse(dev);
+	else if (mem.wanted < 17ull << 30)
+		budget_set(dev, budget_get(dev) + mem.wanted);
+}
+
+static void a_refusal_for_others_sake_is_none_of_a_capture(void **state)
+{
+	CUresult res = CUDA_ERROR_UNKNOWN;
+	pthread_t thread;
+	int stream;
+
+	(void)state;
+	fake.on_want = refuse_both_together;
+	budget_set(0, 0);
+	assert_int_equal(pthread_create(&thread, NULL, take_too_much, &res), 0);
+	while (__atomic_load_n(&fake.n_wants, __ATOMIC_SEQ_CST) < 1)
+		sched_yield();
+	gate_enter_capture();
+	gate_leave_capture(&stream, FAKE_CTX, true);
+	assert_int_equal(take(300 * MIB, BUDGET_PAGEABLE), CUDA_SUCCESS);
+	pthread_join(thread, NULL);
+	assert_int_equal(res, CUDA_ERROR_OUT_OF_MEMORY);
+	assert_int_equal(counts().resident, 300 * MIB);
+	assert_false(budget_wanting(0));
+	/* Its own it hears of at once. */
+	fake.on_want = refuse;
+	n_refusals = 0;
+	assert_int_equal(take(300 * MIB, BUDGET_PAGEABLE), CUDA_ERROR_OUT_OF_MEMORY);
+	assert_int_equal(n_refusals, 1);
+	gate_end_capture(gate_find_capture(&stream));
+}
+
 static CUresult retry(uint64_t bytes, struct budget_tries *tries)
 {
 	CUresult res;
@@ -593,6 +637,7 @@ int main(void)
 		BUDGET_TEST(a_wait_is_for_what_is_missing_alone),
 		BUDGET_TEST(a_refusal_is_out_of_memory_after_a_try_without_slack),
 		BUDGET_TEST(a_wait_in_its_own_capture_has_an_end),
+		BUDGET_TEST(a_refusal_for_others_sake_is_none_of_a_capture),
 		BUDGET_TEST(without_a_scheduler_nothing_is_tried_again),
 		BUDGET_TEST(a_retry_asks_again_and_the_budget_does_not_grow_by_it),
 		BUDGET_TEST(a_retry_that_is_refused_is_out_of_memory),

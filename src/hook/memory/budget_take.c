@@ -12,6 +12,10 @@
 /* Asked for at once, so that not every small allocation makes a round trip. */
 #define BUDGET_STEP_MAX (64ull << 20)
 
+/* In a capture, when what is refused was more than its own: one for each refusal in line, and more.
+ */
+#define PRESS_TRIES 4
+
 /* Between tries of the driver, which says out of memory although the budget has room. */
 #define PAUSE_NS_MIN    CLOCK_NS_PER_MS
 #define PAUSE_NS_MAX    (250 * CLOCK_NS_PER_MS)
@@ -116,15 +120,11 @@ static void press_no_more(struct budget_device *d, uint64_t bytes, int kind, uin
 	d->pressing_pinned -= kind == BUDGET_PAGEABLE ? 0 : bytes;
 }
 
-/*
- * In a capture of the calling thread. A stop that drains does not close the gate before it
- * ends, so there is nothing to leave; but then this process can not be switched out to
- * break a deadlock, so the wait has an end: as long as a stop would wait for the capture.
- * A stop that freezes closes the gate around us: then we have all the time there is.
- */
-static CUresult take_pressing(CUdevice dev, struct budget_device *d, uint64_t bytes, int kind)
+/* Until there is room, a refusal, whose bytes go to ret_refused, or the end. */
+static bool press_once(CUdevice dev, struct budget_device *d, uint64_t bytes, int kind,
+		       uint64_t end_ns, uint64_t *ret_refused)
 {
-	uint64_t end_ns = clock_now_ns() + hook_options()->drain_max_ns, n_refused;
+	uint64_t n_refused;
 	bool is_taken;
 	int r = 0;
 
@@ -142,8 +142,31 @@ static CUresult take_pressing(CUdevice dev, struct budget_device *d, uint64_t by
 		}
 	}
 	press_no_more(d, bytes, kind, n_refused);
+	*ret_refused = n_refused == d->n_refused ? 0 : d->refused;
 	pthread_mutex_unlock(&budget_state.lock);
-	return is_taken ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
+	return is_taken;
+}
+
+/*
+ * In a capture of the calling thread. A stop that drains does not close the gate before it
+ * ends, so there is nothing to leave; but then this process can not be switched out to
+ * break a deadlock, so the wait has an end: as long as a stop would wait for the capture.
+ * A stop that freezes closes the gate around us: then we have all the time there is.
+ *
+ * What is refused with what others lack may be there for us alone: whoever stands in line gives
+ * up at its second refusal.
+ */
+static CUresult take_pressing(CUdevice dev, struct budget_device *d, uint64_t bytes, int kind)
+{
+	uint64_t end_ns = clock_now_ns() + hook_options()->drain_max_ns, refused;
+
+	for (int i = 0; i < PRESS_TRIES; i++) {
+		if (press_once(dev, d, bytes, kind, end_ns, &refused))
+			return CUDA_SUCCESS;
+		if (refused <= bytes)
+			break;
+	}
+	return CUDA_ERROR_OUT_OF_MEMORY;
 }
 
 CUresult budget_take(CUdevice dev, uint64_t bytes, int kind)
