@@ -184,14 +184,19 @@ static void what_begins_in_a_step_is_of_that_step(void **state)
 	struct sampler sampler = {
 		.begin_ns = 10 * MS,
 		.step_ns = STEP,
-		.look_ns = 10 * MS + 600 * US,
+		.at_ns = 10 * MS + 600 * US,
+		.look_ns = 10 * MS + 550 * US,
 	};
 
 	(void)state;
 	/* Its look is to come. */
 	sampler_resume(&sampler, 10 * MS + 200 * US, 10 * MS + 200 * US, STEP, prng_next(&chance));
 	assert_int_equal(sampler.begin_ns, 10 * MS);
-	assert_int_equal(sampler.look_ns, 10 * MS + 600 * US);
+	assert_int_equal(sampler.look_ns, 10 * MS + 550 * US);
+	/* It is due, but of a moment in which there is work. */
+	sampler_resume(&sampler, 10 * MS + 580 * US, 10 * MS + 590 * US, STEP, prng_next(&chance));
+	assert_int_equal(sampler.begin_ns, 10 * MS);
+	assert_int_equal(sampler.look_ns, 10 * MS + 550 * US);
 	/* It would have found nothing: the next step. */
 	sampler_resume(&sampler, 10 * MS + 700 * US, 10 * MS + 700 * US, STEP, prng_next(&chance));
 	assert_int_equal(sampler.begin_ns, 11 * MS);
@@ -207,6 +212,26 @@ static void what_begins_in_a_step_is_of_that_step(void **state)
 	sampler_resume(&sampler, 20 * MS + 1, 20 * MS + 50 * US, STEP, prng_next(&chance));
 	assert_int_equal(sampler.begin_ns, 20 * MS + 1);
 	assert_in_range(sampler.look_ns, 20 * MS + 1, 21 * MS);
+}
+
+static void a_look_of_a_moment_that_has_passed_is_behind(void **state)
+{
+	struct sampler sampler = {0};
+	const uint64_t begin_ns = 10 * MS, now_ns = begin_ns + 100 * US;
+
+	(void)state;
+	sampler_resume(&sampler, begin_ns, now_ns, STEP, 99 * US);
+	assert_true(sampler_is_behind(&sampler, begin_ns, now_ns));
+	assert_false(sampler_is_behind(&sampler, begin_ns + 99 * US + 1, now_ns));
+	/* It stands for its step, and no other. */
+	assert_int_equal(sampler_take(&sampler, now_ns, STEP, 0), STEP);
+	sampler_forget(&sampler);
+	sampler_resume(&sampler, begin_ns, now_ns, STEP, 101 * US);
+	assert_false(sampler_is_behind(&sampler, begin_ns, now_ns));
+	/* It was to be slept for. */
+	assert_false(sampler_is_behind(&sampler, begin_ns, begin_ns + 150 * US));
+	sampler_hurry(&sampler, now_ns);
+	assert_false(sampler_is_behind(&sampler, begin_ns, now_ns));
 }
 
 static void time_off_is_none(void **state)
@@ -253,6 +278,7 @@ int main(void)
 		cmocka_unit_test(a_look_that_is_not_by_chance_stands_for_what_was),
 		cmocka_unit_test(steps_need_not_be_alike),
 		cmocka_unit_test(what_begins_in_a_step_is_of_that_step),
+		cmocka_unit_test(a_look_of_a_moment_that_has_passed_is_behind),
 		cmocka_unit_test(time_off_is_none),
 		cmocka_unit_test(only_planned_looks_are_late),
 	};

@@ -13,6 +13,7 @@
 #include "util/clock.h"
 #include "util/prng.h"
 
+#include <sched.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -28,9 +29,7 @@
 #define EVENT_NS    (3 * US) /* an idle GPU reaches one */
 #define ASK_NS      (3 * US)
 #define BEFORE_NS   (30 * US) /* so long before the end of the work is before it */
-#define NAP_LATE_NS (3 * US)
-#define ROUND_NS    US       /* of the agent, which goes on at once, */
-#define WAKE_NS     (5 * US) /* or sleeps longer than it should, and by chance as much again */
+#define ROUND_NS    US        /* of the agent, which goes on at once, */
 
 #define GPU      0
 #define HALF_PPM 500000u
@@ -42,6 +41,11 @@
 /* When in its period a burst begins is chance; it is work_ns of n_calls alike. */
 struct bursts {
 	uint64_t period_ns, jitter_ns, work_ns, n_calls;
+};
+
+/* The agent sleeps longer than it should by late_ns, and by chance up to jitter_ns more. */
+struct sleeps {
+	uint64_t late_ns, jitter_ns, nap_late_ns;
 };
 
 /* In which the GPU is its own, and not; both 0: always. */
@@ -61,6 +65,7 @@ struct sums {
 static struct world {
 	struct bursts bursts;
 	struct turns turns;
+	struct sleeps sleeps;
 	bool is_held; /* in the turns that are not its own, and nobody else is there */
 	struct sums sums;
 	uint64_t now_ns, chance;
@@ -160,7 +165,13 @@ int clock_gettime(clockid_t id, struct timespec *ret)
 int nanosleep(const struct timespec *time, struct timespec *rest)
 {
 	(void)rest;
-	pass_to(world.now_ns + (uint64_t)time->tv_nsec + NAP_LATE_NS);
+	pass_to(world.now_ns + (uint64_t)time->tv_nsec + world.sleeps.nap_late_ns);
+	return 0;
+}
+
+int sched_yield(void)
+{
+	pass_to(world.now_ns + US);
 	return 0;
 }
 
@@ -317,7 +328,7 @@ static uint64_t next_wake(void)
 		wake_ns = share_earlier(wake_ns, next_turn());
 	if (wake_ns <= world.now_ns)
 		return world.now_ns + ROUND_NS;
-	return wake_ns + WAKE_NS + prng_below(&world.chance, WAKE_NS);
+	return wake_ns + world.sleeps.late_ns + prng_below(&world.chance, world.sleeps.jitter_ns);
 }
 
 /* Until before the burst after so many. */
@@ -353,13 +364,17 @@ struct row {
 	struct bursts bursts;
 	uint64_t later_ns; /* they become so long and are learned anew; the row is for those */
 	struct turns others, holds;
+	struct sleeps sleeps; /* all 0: as of a processor that is awake */
 };
+
+static const struct sleeps awake = {5 * US, 5 * US, 3 * US};
 
 static void begin(const struct row *row)
 {
 	world = (struct world){
 		.bursts = row->bursts,
 		.turns = row->holds.own_ns ? row->holds : row->others,
+		.sleeps = row->sleeps.late_ns ? row->sleeps : awake,
 		.is_held = row->holds.own_ns > 0,
 		.now_ns = MS,
 		.period_ns = MS,
@@ -449,6 +464,32 @@ static struct row what_comes_and_goes_is_found_as_often_as_it_is_there[] = {
 	{COARSE, HALF_PPM, 1000000, 30, 30, .bursts = {MS, 100 * US, 100 * US, 1}},
 	{COARSE, HALF_PPM, 100000, 20, 20, .bursts = {10 * MS, MS, 3 * MS, 10}},
 	{COARSE, HALF_PPM, 4000, 5, 5, .bursts = {100 * MS, 20 * MS, 40 * MS, 1000}},
+	{0},
+};
+
+/* As on a virtual machine whose processors halt: work may be over before anybody is there. */
+#define HALTED   .sleeps = {60 * US, 20 * US, 5 * US}
+#define DEEPLY   .sleeps = {60 * US, 60 * US, 10 * US}
+#define FOR_LONG .sleeps = {100 * US, 60 * US, 10 * US}
+
+static struct row what_is_short_is_found_however_late_the_agent_wakes[] = {
+	{FINE, 0, 200000, 25, 25, .bursts = {1200 * US, 100 * US, 200 * US, 1}, HALTED},
+	{FINE, 0, 200000, 40, 40, .bursts = {1200 * US, 100 * US, 200 * US, 1}, DEEPLY},
+	{FINE, 0, 200000, 25, 25, .bursts = {1200 * US, 100 * US, 200 * US, 1}, FOR_LONG},
+	{FINE, HALF_PPM, 200000, 25, 25, .bursts = {1200 * US, 100 * US, 200 * US, 1}, HALTED},
+	{FINE, HALF_PPM, 200000, 45, 25, .bursts = {1200 * US, 100 * US, 200 * US, 1}, DEEPLY},
+	{FINE, 0, 200000, 25, 25, .bursts = {400 * US, 50 * US, 100 * US, 1}, HALTED},
+	{FINE, 0, 200000, 25, 25, .bursts = {400 * US, 50 * US, 100 * US, 1}, FOR_LONG},
+	{FINE, 0, 100000, 35, 35, .bursts = {7 * MS, MS, 200 * US, 1}, HALTED},
+	{FINE, 0, 100000, 35, 35, .bursts = {7 * MS, MS, 200 * US, 1}, FOR_LONG},
+	{FINE, 0, 100000, 35, 35, .bursts = {7 * MS, MS, 300 * US, 1}, HALTED},
+	{FINE, 0, 100000, 35, 35, .bursts = {7 * MS, MS, 300 * US, 1}, DEEPLY},
+	{USUAL, 0, 100000, 35, 35, .bursts = {7 * MS, MS, 200 * US, 1}, HALTED},
+	{USUAL, HALF_PPM, 100000, 35, 35, .bursts = {7 * MS, MS, 200 * US, 1}, FOR_LONG},
+	{COARSE, 0, 1000000, 35, 35, .bursts = {7 * MS, MS, 200 * US, 1}, HALTED},
+	/* Half of the time until somebody was there is taken for what was over by then. */
+	{FINE, 0, 200000, 30, 30, .bursts = {7 * MS, MS, 45 * US, 1}, DEEPLY},
+	{USUAL, 0, 200000, 30, 30, .bursts = {7 * MS, MS, 65 * US, 1}, FOR_LONG},
 	{0},
 };
 
@@ -551,6 +592,7 @@ int main(void)
 		table_test(who_is_alone_runs_while_it_has_work),
 		table_test(bursts_of_another_length_are_learned_anew),
 		table_test(what_comes_and_goes_is_found_as_often_as_it_is_there),
+		table_test(what_is_short_is_found_however_late_the_agent_wakes),
 		table_test(what_waits_for_others_slices_has_not_run),
 		table_test(time_in_a_hold_is_none),
 		cmocka_unit_test(looks_as_often_as_it_needs_to),

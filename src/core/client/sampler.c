@@ -7,6 +7,7 @@
 void sampler_start(struct sampler *sampler, uint64_t now_ns)
 {
 	sampler->begin_ns = now_ns;
+	sampler->at_ns = now_ns;
 	sampler->look_ns = now_ns;
 	sampler->is_ahead = false;
 	sampler->is_early = true;
@@ -16,6 +17,7 @@ void sampler_hurry(struct sampler *sampler, uint64_t at_ns)
 {
 	if (at_ns >= sampler->look_ns)
 		return;
+	sampler->at_ns = at_ns;
 	sampler->look_ns = at_ns;
 	sampler->is_early = true;
 }
@@ -25,6 +27,7 @@ static void plan(struct sampler *sampler, uint64_t now_ns, uint64_t step_ns, uin
 	uint64_t at_ns = sampler->begin_ns + chance % step_ns;
 
 	sampler->step_ns = step_ns;
+	sampler->at_ns = at_ns;
 	sampler->look_ns = at_ns > sampler->late_ns ? at_ns - sampler->late_ns : 0;
 	sampler->is_ahead = sampler->look_ns > now_ns;
 	sampler->is_early = false;
@@ -38,8 +41,10 @@ void sampler_resume(struct sampler *sampler, uint64_t begin_ns, uint64_t now_ns,
 	if (begin_ns >= end_ns || (sampler->is_early && begin_ns >= sampler->begin_ns)) {
 		sampler->begin_ns = begin_ns;
 	} else if (begin_ns >= sampler->begin_ns) {
-		if (sampler->look_ns > begin_ns)
+		if (sampler->at_ns > begin_ns) {
+			sampler->is_ahead = sampler->look_ns > now_ns;
 			return;
+		}
 		sampler->begin_ns = end_ns;
 	}
 	plan(sampler, now_ns, step_ns, chance);
@@ -54,6 +59,7 @@ void sampler_forget(struct sampler *sampler)
 void sampler_skip(struct sampler *sampler, uint64_t ns)
 {
 	sampler->begin_ns += ns;
+	sampler->at_ns += ns;
 	sampler->look_ns += ns;
 }
 
@@ -67,10 +73,16 @@ void sampler_note_late(struct sampler *sampler, uint64_t at_ns)
 	sampler->late_ns += late_ns / LATE_PART;
 }
 
+bool sampler_is_behind(const struct sampler *sampler, uint64_t begin_ns, uint64_t now_ns)
+{
+	return !sampler->is_ahead && !sampler->is_early && sampler->at_ns >= begin_ns &&
+	       sampler->at_ns <= now_ns;
+}
+
 /* Its step, and those that it came too late for. */
 static uint64_t span(const struct sampler *sampler, uint64_t now_ns)
 {
-	uint64_t late_ns = now_ns > sampler->look_ns ? now_ns - sampler->look_ns : 0;
+	uint64_t late_ns = now_ns > sampler->at_ns ? now_ns - sampler->at_ns : 0;
 
 	if (sampler->is_early)
 		return now_ns > sampler->begin_ns ? now_ns - sampler->begin_ns : 0;

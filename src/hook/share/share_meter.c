@@ -22,6 +22,7 @@
 #include "util/clock.h"
 #include "util/prng.h"
 
+#include <sched.h>
 #include <string.h>
 
 #define METER_TICK_NS     CLOCK_NS_PER_MS
@@ -38,7 +39,8 @@ static struct {
 	enum share_look how;
 	uint64_t activity;
 	uint64_t last_ns;       /* the last look, */
-	uint64_t tick_ns;       /* the next, whether it counts or not */
+	uint64_t tick_ns;       /* the next, whether it counts or not, */
+	bool is_slept_for;      /* is one that counts, and comes as late as it usually does */
 	uint64_t seen_ns;       /* the last tick, */
 	uint64_t held_ns;       /* and what it had been held for then */
 	bool was_shut;          /* the gate, too */
@@ -53,12 +55,17 @@ void share_meter_read(struct share_meter *ret)
 	*ret = meter.out;
 }
 
-/* Who uses one GPU is at work there from its submission on, before any look. */
-static bool is_busy_on(const struct share_gpu *gpu)
+static bool has_one_gpu(void)
 {
 	const struct share_gpu *first = share_gpu_next(NULL);
 
-	if (first && !share_gpu_next(first))
+	return first && !share_gpu_next(first);
+}
+
+/* Who uses one GPU is at work there from its submission on, before any look. */
+static bool is_busy_on(const struct share_gpu *gpu)
+{
+	if (has_one_gpu())
 		return meter.out.is_busy;
 	return meter.out.is_busy && gpu->found_ns + METER_GAP_NS_MAX >= meter.last_ns;
 }
@@ -155,7 +162,7 @@ static uint32_t find_work(uint64_t now_ns, bool counts, bool *ret_is_new)
 			   now_ns);
 		most = gpu->part > most ? gpu->part : most;
 		/* The others wait for the answers of the first. */
-		if (counts && at_ns && gpu == share_gpu_next(NULL))
+		if (counts && at_ns && gpu == share_gpu_next(NULL) && meter.is_slept_for)
 			sampler_note_late(&meter.sampler, at_ns);
 	}
 	return most;
@@ -237,6 +244,8 @@ static void plan(uint64_t now_ns)
 	meter.tick_ns = meter.sampler.look_ns;
 	if (meter.how == SHARE_LOOK_FINE)
 		meter.tick_ns = share_earlier(meter.tick_ns, now_ns + fine_ns());
+	meter.is_slept_for =
+		meter.tick_ns == meter.sampler.look_ns && meter.tick_ns > clock_now_ns();
 }
 
 /* Somebody has submitted. Coarsely, that alone is no work: most calls are none. */
@@ -259,6 +268,7 @@ static void begin(uint64_t now_ns)
 	sampler_resume(&meter.sampler, begin_ns, now_ns, step_ns(begin_ns),
 		       prng_next(&meter.chance));
 	meter.tick_ns = meter.how == SHARE_LOOK_FINE ? now_ns : meter.sampler.look_ns;
+	meter.is_slept_for = meter.tick_ns > now_ns;
 }
 
 /* Of the one that has no work just now; 0: there is none. */
@@ -269,19 +279,20 @@ static uint64_t burst_length(void)
 	return meter.out.idle_ns - meter.out.begin_ns;
 }
 
-static void count(uint64_t now_ns, uint32_t part)
+static void count(uint64_t now_ns)
 {
-	uint64_t chance = prng_next(&meter.chance);
+	uint64_t chance = prng_next(&meter.chance), most_ns = 0;
 	uint64_t ns = sampler_take(&meter.sampler, now_ns, step_ns(now_ns), chance);
 
 	ns = share_earlier(ns, METER_GAP_NS_MAX);
-	meter.out.busy_ns += ns * part / SHARE_PART_ONE;
 	share_for_each_gpu (gpu) {
 		uint64_t busy_ns = ns * gpu->part / SHARE_PART_ONE;
 
+		most_ns = busy_ns > most_ns ? busy_ns : most_ns;
 		gpu->out.busy_ns += busy_ns;
 		share_gpu_ran(gpu, busy_ns);
 	}
+	meter.out.busy_ns += most_ns;
 }
 
 static void end_asking(void)
@@ -293,16 +304,54 @@ static void end_asking(void)
 	}
 }
 
+/*
+ * For the moment of the look that is due: who is awake for something else would take it too early,
+ * and late if it slept again.
+ */
+static uint64_t wait_awake(uint64_t now_ns)
+{
+	uint64_t end_ns = meter.is_slept_for ? now_ns : meter.sampler.at_ns;
+
+	while (now_ns < end_ns) {
+		(void)sched_yield();
+		now_ns = clock_now_ns();
+	}
+	return now_ns;
+}
+
+/*
+ * Work has begun, which is known to the moment, and nobody was there at the moment that the look is
+ * of. It was there then if it is now; if it has ended since, that is not known. Of several GPUs it
+ * is not even known which had it.
+ */
+static void judge_behind(uint64_t woken_ns)
+{
+	if (meter.how == SHARE_LOOK_COARSE || meter.last_ns >= meter.out.begin_ns ||
+	    !sampler_is_behind(&meter.sampler, meter.out.begin_ns, woken_ns))
+		return;
+	share_for_each_gpu (gpu) {
+		if (!gpu->part && !has_one_gpu())
+			continue;
+		gpu->is_here = gpu->is_here || !gpu->part;
+		gpu->part = gpu->part ? SHARE_PART_ONE : SHARE_PART_ONE / 2;
+	}
+}
+
 static void look(uint64_t now_ns)
 {
 	bool is_fine = meter.how == SHARE_LOOK_FINE, is_new;
 	bool counts = now_ns >= meter.sampler.look_ns;
-	uint32_t part = find_work(now_ns, counts, &is_new);
-	uint64_t idle_ns = METER_IDLE_NS;
+	uint64_t idle_ns = METER_IDLE_NS, woken_ns = now_ns;
+	uint32_t part;
 
+	if (counts)
+		now_ns = wait_awake(now_ns);
+	part = find_work(now_ns, counts, &is_new);
+	if (counts)
+		judge_behind(woken_ns);
 	meter.last_ns = now_ns;
 	if (counts)
-		count(now_ns, part);
+		count(now_ns);
 	if (part || (is_fine && is_new && meter.out.is_busy)) {
 		note_pause(now_ns);
 		meter.out.idle_ns = 0;
