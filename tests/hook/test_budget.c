@@ -214,6 +214,52 @@ static void a_refusal_for_others_sake_is_none_of_a_capture(void **state)
 	gate_end_capture(gate_find_capture(&stream));
 }
 
+static void grant_up_to_100_mib(CUdevice dev)
+{
+	struct nvshare_mem mem;
+
+	budget_read(dev, &mem);
+	if (__atomic_load_n(&fake.n_wants, __ATOMIC_SEQ_CST) == 1)
+		return; /* until the other one wants something, too */
+	/* Who asks again before the other one has anything is to meet it. */
+	while (mem.wanted == 300 * MIB && mem.resident == 0) {
+		sched_yield();
+		budget_read(dev, &mem);
+	}
+	if (mem.wanted <= 100 * MIB)
+		budget_set(dev, budget_get(dev) + mem.wanted);
+	else
+		budget_refuse(dev);
+}
+
+static void *take_little(void *arg)
+{
+	*(CUresult *)arg = take(2 * MIB, BUDGET_PAGEABLE);
+	return NULL;
+}
+
+static void a_capture_that_is_refused_ruins_nobody_in_line(void **state)
+{
+	CUresult res = CUDA_ERROR_UNKNOWN;
+	pthread_t thread;
+	int stream;
+
+	(void)state;
+	fake.on_want = grant_up_to_100_mib;
+	budget_set(0, 0);
+	assert_int_equal(pthread_create(&thread, NULL, take_little, &res), 0);
+	while (__atomic_load_n(&fake.n_wants, __ATOMIC_SEQ_CST) < 1)
+		sched_yield();
+	gate_enter_capture();
+	gate_leave_capture(&stream, FAKE_CTX, true);
+	assert_int_equal(take(300 * MIB, BUDGET_PAGEABLE), CUDA_ERROR_OUT_OF_MEMORY);
+	pthread_join(thread, NULL);
+	assert_int_equal(res, CUDA_SUCCESS);
+	assert_int_equal(counts().resident, 2 * MIB);
+	assert_false(budget_wanting(0));
+	gate_end_capture(gate_find_capture(&stream));
+}
+
 static CUresult retry(uint64_t bytes, struct budget_tries *tries)
 {
 	CUresult res;
@@ -638,6 +684,7 @@ int main(void)
 		BUDGET_TEST(a_refusal_is_out_of_memory_after_a_try_without_slack),
 		BUDGET_TEST(a_wait_in_its_own_capture_has_an_end),
 		BUDGET_TEST(a_refusal_for_others_sake_is_none_of_a_capture),
+		BUDGET_TEST(a_capture_that_is_refused_ruins_nobody_in_line),
 		BUDGET_TEST(without_a_scheduler_nothing_is_tried_again),
 		BUDGET_TEST(a_retry_asks_again_and_the_budget_does_not_grow_by_it),
 		BUDGET_TEST(a_retry_that_is_refused_is_out_of_memory),

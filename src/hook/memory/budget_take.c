@@ -12,8 +12,7 @@
 /* Asked for at once, so that not every small allocation makes a round trip. */
 #define BUDGET_STEP_MAX (64ull << 20)
 
-/* In a capture, when what is refused was more than its own: one for each refusal in line, and more.
- */
+/* In a capture, when what is refused was more than its own. */
 #define PRESS_TRIES 4
 
 /* Between tries of the driver, which says out of memory although the budget has room. */
@@ -120,9 +119,26 @@ static void press_no_more(struct budget_device *d, uint64_t bytes, int kind, uin
 	d->pressing_pinned -= kind == BUDGET_PAGEABLE ? 0 : bytes;
 }
 
+/*
+ * In a capture of the calling thread. A stop that drains does not close the gate before it
+ * ends, so there is nothing to leave; but then this process can not be switched out to
+ * break a deadlock, so the wait has an end: as long as a stop would wait for the capture.
+ * A stop that freezes closes the gate around us: then we have all the time there is.
+ * Lock held. 0, or it is over.
+ */
+static int wait_in_capture(uint64_t *end_ns)
+{
+	int r = cond_wait_until(&budget_state.changed, &budget_state.lock, *end_ns);
+
+	if (!r || gate_get() != GATE_CLOSED)
+		return r;
+	*end_ns = clock_now_ns() + hook_options()->drain_max_ns;
+	return 0;
+}
+
 /* Until there is room, a refusal, whose bytes go to ret_refused, or the end. */
 static bool press_once(CUdevice dev, struct budget_device *d, uint64_t bytes, int kind,
-		       uint64_t end_ns, uint64_t *ret_refused)
+		       uint64_t *end_ns, uint64_t *ret_refused)
 {
 	uint64_t n_refused;
 	bool is_taken;
@@ -134,37 +150,41 @@ static bool press_once(CUdevice dev, struct budget_device *d, uint64_t bytes, in
 	pthread_mutex_unlock(&budget_state.lock);
 	agent_want_memory(dev);
 	pthread_mutex_lock(&budget_state.lock);
-	while (!(is_taken = take_now(d, bytes, kind)) && n_refused == d->n_refused && !r) {
-		r = cond_wait_until(&budget_state.changed, &budget_state.lock, end_ns);
-		if (r && gate_get() == GATE_CLOSED) {
-			end_ns = clock_now_ns() + hook_options()->drain_max_ns;
-			r = 0;
-		}
-	}
+	while (!(is_taken = take_now(d, bytes, kind)) && n_refused == d->n_refused && !r)
+		r = wait_in_capture(end_ns);
 	press_no_more(d, bytes, kind, n_refused);
 	*ret_refused = n_refused == d->n_refused ? 0 : d->refused;
 	pthread_mutex_unlock(&budget_state.lock);
 	return is_taken;
 }
 
+/* Until who is first in line has what it needs, or has given up. */
+static void let_first(struct budget_device *d, uint64_t *end_ns)
+{
+	uint64_t served;
+	int r = 0;
+
+	pthread_mutex_lock(&budget_state.lock);
+	served = d->ticket_served;
+	while (!r && d->ticket_next != served && d->ticket_served == served)
+		r = wait_in_capture(end_ns);
+	pthread_mutex_unlock(&budget_state.lock);
+}
+
 /*
- * In a capture of the calling thread. A stop that drains does not close the gate before it
- * ends, so there is nothing to leave; but then this process can not be switched out to
- * break a deadlock, so the wait has an end: as long as a stop would wait for the capture.
- * A stop that freezes closes the gate around us: then we have all the time there is.
- *
- * What is refused with what others lack may be there for us alone: whoever stands in line gives
- * up at its second refusal.
+ * What is refused with what others lack may be there for us alone. But who stands in line gives up
+ * at its second refusal, so that to ask again at once might be its end, and not ours.
  */
 static CUresult take_pressing(CUdevice dev, struct budget_device *d, uint64_t bytes, int kind)
 {
 	uint64_t end_ns = clock_now_ns() + hook_options()->drain_max_ns, refused;
 
 	for (int i = 0; i < PRESS_TRIES; i++) {
-		if (press_once(dev, d, bytes, kind, end_ns, &refused))
+		if (press_once(dev, d, bytes, kind, &end_ns, &refused))
 			return CUDA_SUCCESS;
 		if (refused <= bytes)
 			break;
+		let_first(d, &end_ns);
 	}
 	return CUDA_ERROR_OUT_OF_MEMORY;
 }
