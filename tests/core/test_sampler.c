@@ -221,17 +221,21 @@ static void a_look_of_a_moment_that_has_passed_is_behind(void **state)
 
 	(void)state;
 	sampler_resume(&sampler, begin_ns, now_ns, STEP, 99 * US);
-	assert_true(sampler_is_behind(&sampler, begin_ns, now_ns));
-	assert_false(sampler_is_behind(&sampler, begin_ns + 99 * US + 1, now_ns));
+	assert_true(sampler.is_behind);
+	assert_false(sampler.is_ahead);
 	/* It stands for its step, and no other. */
 	assert_int_equal(sampler_take(&sampler, now_ns, STEP, 0), STEP);
 	sampler_forget(&sampler);
 	sampler_resume(&sampler, begin_ns, now_ns, STEP, 101 * US);
-	assert_false(sampler_is_behind(&sampler, begin_ns, now_ns));
-	/* It was to be slept for. */
-	assert_false(sampler_is_behind(&sampler, begin_ns, begin_ns + 150 * US));
-	sampler_hurry(&sampler, now_ns);
-	assert_false(sampler_is_behind(&sampler, begin_ns, now_ns));
+	assert_false(sampler.is_behind);
+	/* One that was planned before may be behind when work begins late in its step. */
+	sampler_resume(&sampler, begin_ns + 50 * US, begin_ns + 150 * US, STEP, 0);
+	assert_int_equal(sampler.at_ns, begin_ns + 101 * US);
+	assert_true(sampler.is_behind);
+	assert_false(sampler.is_ahead);
+	sampler_hurry(&sampler, begin_ns + 60 * US);
+	assert_int_equal(sampler.at_ns, begin_ns + 60 * US);
+	assert_false(sampler.is_behind);
 }
 
 static void time_off_is_none(void **state)

@@ -10,6 +10,7 @@ void sampler_start(struct sampler *sampler, uint64_t now_ns)
 	sampler->at_ns = now_ns;
 	sampler->look_ns = now_ns;
 	sampler->is_ahead = false;
+	sampler->is_behind = false;
 	sampler->is_early = true;
 }
 
@@ -19,7 +20,14 @@ void sampler_hurry(struct sampler *sampler, uint64_t at_ns)
 		return;
 	sampler->at_ns = at_ns;
 	sampler->look_ns = at_ns;
+	sampler->is_behind = false;
 	sampler->is_early = true;
+}
+
+static void note_when(struct sampler *sampler, uint64_t now_ns)
+{
+	sampler->is_ahead = sampler->look_ns > now_ns;
+	sampler->is_behind = sampler->at_ns <= now_ns;
 }
 
 static void plan(struct sampler *sampler, uint64_t now_ns, uint64_t step_ns, uint64_t chance)
@@ -29,8 +37,8 @@ static void plan(struct sampler *sampler, uint64_t now_ns, uint64_t step_ns, uin
 	sampler->step_ns = step_ns;
 	sampler->at_ns = at_ns;
 	sampler->look_ns = at_ns > sampler->late_ns ? at_ns - sampler->late_ns : 0;
-	sampler->is_ahead = sampler->look_ns > now_ns;
 	sampler->is_early = false;
+	note_when(sampler, now_ns);
 }
 
 void sampler_resume(struct sampler *sampler, uint64_t begin_ns, uint64_t now_ns, uint64_t step_ns,
@@ -42,7 +50,8 @@ void sampler_resume(struct sampler *sampler, uint64_t begin_ns, uint64_t now_ns,
 		sampler->begin_ns = begin_ns;
 	} else if (begin_ns >= sampler->begin_ns) {
 		if (sampler->at_ns > begin_ns) {
-			sampler->is_ahead = sampler->look_ns > now_ns;
+			if (!sampler->is_early)
+				note_when(sampler, now_ns);
 			return;
 		}
 		sampler->begin_ns = end_ns;
@@ -71,12 +80,6 @@ void sampler_note_late(struct sampler *sampler, uint64_t at_ns)
 		return;
 	sampler->late_ns -= sampler->late_ns / LATE_PART;
 	sampler->late_ns += late_ns / LATE_PART;
-}
-
-bool sampler_is_behind(const struct sampler *sampler, uint64_t begin_ns, uint64_t now_ns)
-{
-	return !sampler->is_ahead && !sampler->is_early && sampler->at_ns >= begin_ns &&
-	       sampler->at_ns <= now_ns;
 }
 
 /* Its step, and those that it came too late for. */

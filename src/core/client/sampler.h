@@ -25,6 +25,7 @@ struct sampler {
 	uint64_t look_ns;  /* and is due earlier by what looks are usually late */
 	uint64_t late_ns;  /* that a look is, usually */
 	bool is_ahead;     /* the look was to come when it was planned */
+	bool is_behind;    /* its moment had passed then */
 	bool is_early;     /* it is not by chance: it stands for what was before it, no more */
 };
 
@@ -52,12 +53,6 @@ void sampler_skip(struct sampler *sampler, uint64_t ns);
 
 /* The look that is due took its event at at_ns: those that follow are planned so much earlier. */
 void sampler_note_late(struct sampler *sampler, uint64_t at_ns);
-
-/*
- * The look that is due, now, is of a moment that had passed when it was planned, but not before
- * begin_ns: nobody was there in time.
- */
-bool sampler_is_behind(const struct sampler *sampler, uint64_t begin_ns, uint64_t now_ns);
 
 /* The look is now, at or after look_ns: returns what it stands for; the next one is planned. */
 uint64_t sampler_take(struct sampler *sampler, uint64_t now_ns, uint64_t step_ns, uint64_t chance);

@@ -59,10 +59,19 @@ static void wait_a_moment(void)
 	(void)nanosleep(&moment, NULL);
 }
 
-/* Of the event recorded at at_ns; ret_ns: when it was asked for. */
-static bool is_reached_soon(struct share_gpu *gpu, uint64_t at_ns, uint64_t *ret_ns)
+/*
+ * Looks by chance make up for what a nap hides. Those that come when the agent has just woken are
+ * many of one moment, and do not.
+ */
+static void wait_awake(uint64_t end_ns)
 {
-	wait_a_moment();
+	while (clock_now_ns() < end_ns)
+		;
+}
+
+/* Of the event recorded at at_ns; ret_ns: when it was asked for. */
+static bool is_reached(struct share_gpu *gpu, uint64_t at_ns, uint64_t *ret_ns)
+{
 	*ret_ns = clock_now_ns() - at_ns;
 	gpu->is_probing = !drain_probe_done(dev_of(gpu));
 	return !gpu->is_probing;
@@ -137,14 +146,19 @@ static uint32_t ask(struct share_gpu *gpu, bool counts, uint64_t *ret_asked_ns)
 	at_ns = clock_now_ns();
 	*ret_asked_ns = at_ns;
 	gpu->is_stale = false;
-	if (is_reached_soon(gpu, at_ns, &first_ns))
+	if (gpu->is_awake)
+		wait_awake(at_ns + GPU_EVENT_NS);
+	else
+		wait_a_moment();
+	if (is_reached(gpu, at_ns, &first_ns))
 		return 0;
 	if (!counts)
 		return SHARE_PART_ONE;
 	/* Not before: a program that waits for all its streams would wait for the answer. */
 	take_time(gpu);
 	ask_here(gpu, true);
-	if (!is_reached_soon(gpu, at_ns, &second_ns)) {
+	wait_a_moment();
+	if (!is_reached(gpu, at_ns, &second_ns)) {
 		note_here(gpu, gpu->asked.is_now && share_here_is(dev_of(gpu), true));
 		return SHARE_PART_ONE;
 	}

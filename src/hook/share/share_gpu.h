@@ -18,6 +18,7 @@ struct share_gpu {
 	bool is_probing;   /* an event is recorded, and was not reached when looked at last */
 	bool is_timed;     /* the end of what it stands for will have a time */
 	bool is_stale;     /* somebody has submitted since the last event; set by who looks */
+	bool is_awake;     /* this look has not been slept for; set by who looks */
 	bool is_here;      /* was on the GPU at the last look that counts and found work */
 	uint32_t part;     /* what that look stands for; set by who looks, */
 	uint64_t found_ns; /* as when it found some last */

@@ -22,7 +22,6 @@
 #include "util/clock.h"
 #include "util/prng.h"
 
-#include <sched.h>
 #include <string.h>
 
 #define METER_TICK_NS     CLOCK_NS_PER_MS
@@ -305,50 +304,60 @@ static void end_asking(void)
 }
 
 /*
- * For the moment of the look that is due: who is awake for something else would take it too early,
- * and late if it slept again.
+ * The look that is due is of a moment to come: whoever is awake for something else would take it
+ * too early, and late if it slept again. So the agent goes round until then, SAMPLER_LATE_NS_MAX at
+ * the most, and hears its messages between.
  */
-static uint64_t wait_awake(uint64_t now_ns)
+static bool is_too_early(uint64_t now_ns)
 {
-	uint64_t end_ns = meter.is_slept_for ? now_ns : meter.sampler.at_ns;
-
-	while (now_ns < end_ns) {
-		(void)sched_yield();
-		now_ns = clock_now_ns();
-	}
-	return now_ns;
+	return !meter.is_slept_for && now_ns >= meter.sampler.look_ns &&
+	       now_ns < meter.sampler.at_ns;
 }
 
 /*
  * Work has begun, which is known to the moment, and nobody was there at the moment that the look is
- * of. It was there then if it is now; if it has ended since, that is not known. Of several GPUs it
- * is not even known which had it.
+ * of.
  */
-static void judge_behind(uint64_t woken_ns)
+static bool is_behind(void)
 {
-	if (meter.how == SHARE_LOOK_COARSE || meter.last_ns >= meter.out.begin_ns ||
-	    !sampler_is_behind(&meter.sampler, meter.out.begin_ns, woken_ns))
-		return;
+	return meter.how != SHARE_LOOK_COARSE && meter.last_ns < meter.out.begin_ns &&
+	       meter.sampler.is_behind && meter.sampler.at_ns >= meter.out.begin_ns;
+}
+
+/*
+ * It was there then if it is now; if it has ended since, that is not known. But who is kept from
+ * its processor for long would be charged for that; and of several GPUs it is not even known which
+ * had it.
+ */
+static void judge_behind(uint64_t now_ns)
+{
+	bool may_be = has_one_gpu() && now_ns - meter.out.begin_ns < SAMPLER_LATE_NS_MAX;
+
 	share_for_each_gpu (gpu) {
-		if (!gpu->part && !has_one_gpu())
-			continue;
-		gpu->is_here = gpu->is_here || !gpu->part;
-		gpu->part = gpu->part ? SHARE_PART_ONE : SHARE_PART_ONE / 2;
+		if (gpu->part) {
+			gpu->part = SHARE_PART_ONE;
+		} else if (may_be) {
+			gpu->part = SHARE_PART_ONE / 2;
+			gpu->is_here = true; /* until it ended */
+		}
 	}
 }
 
 static void look(uint64_t now_ns)
 {
-	bool is_fine = meter.how == SHARE_LOOK_FINE, is_new;
-	bool counts = now_ns >= meter.sampler.look_ns;
-	uint64_t idle_ns = METER_IDLE_NS, woken_ns = now_ns;
+	bool is_fine = meter.how == SHARE_LOOK_FINE, is_early = is_too_early(now_ns), is_new;
+	bool counts = !is_early && now_ns >= meter.sampler.look_ns;
+	bool is_late = counts && is_behind();
+	uint64_t idle_ns = METER_IDLE_NS;
 	uint32_t part;
 
-	if (counts)
-		now_ns = wait_awake(now_ns);
+	if (is_early && meter.tick_ns == meter.sampler.look_ns)
+		return;
+	share_for_each_gpu (gpu)
+		gpu->is_awake = counts && !meter.is_slept_for;
 	part = find_work(now_ns, counts, &is_new);
-	if (counts)
-		judge_behind(woken_ns);
+	if (is_late)
+		judge_behind(now_ns);
 	meter.last_ns = now_ns;
 	if (counts)
 		count(now_ns);
@@ -437,7 +446,7 @@ void share_meter_tick(uint64_t now_ns, enum share_look how)
 	if (meter.state == METER_BUSY && now_ns >= meter.tick_ns)
 		look(now_ns);
 	if (meter.state == METER_IDLE && is_entered())
-		begin(now_ns);
+		begin(clock_now_ns()); /* the look has taken a moment */
 }
 
 uint64_t share_meter_due(void)
