@@ -214,6 +214,8 @@ static void a_refusal_for_others_sake_is_none_of_a_capture(void **state)
 	gate_end_capture(gate_find_capture(&stream));
 }
 
+static bool has_taken_little; /* or failed to */
+
 static void grant_up_to_100_mib(CUdevice dev)
 {
 	struct nvshare_mem mem;
@@ -222,7 +224,8 @@ static void grant_up_to_100_mib(CUdevice dev)
 	if (__atomic_load_n(&fake.n_wants, __ATOMIC_SEQ_CST) == 1)
 		return; /* until the other one wants something, too */
 	/* Who asks again before the other one has anything is to meet it. */
-	while (mem.wanted == 300 * MIB && mem.resident == 0) {
+	while (mem.wanted == 300 * MIB && mem.resident == 0 &&
+	       !__atomic_load_n(&has_taken_little, __ATOMIC_SEQ_CST)) {
 		sched_yield();
 		budget_read(dev, &mem);
 	}
@@ -235,6 +238,7 @@ static void grant_up_to_100_mib(CUdevice dev)
 static void *take_little(void *arg)
 {
 	*(CUresult *)arg = take(2 * MIB, BUDGET_PAGEABLE);
+	__atomic_store_n(&has_taken_little, true, __ATOMIC_SEQ_CST);
 	return NULL;
 }
 
@@ -246,6 +250,8 @@ static void a_capture_that_is_refused_ruins_nobody_in_line(void **state)
 
 	(void)state;
 	fake.on_want = grant_up_to_100_mib;
+	fake.options.drain_max_ns = 10 * CLOCK_NS_PER_SEC; /* it has to wait for the other one */
+	has_taken_little = false;
 	budget_set(0, 0);
 	assert_int_equal(pthread_create(&thread, NULL, take_little, &res), 0);
 	while (__atomic_load_n(&fake.n_wants, __ATOMIC_SEQ_CST) < 1)

@@ -158,15 +158,16 @@ static bool press_once(CUdevice dev, struct budget_device *d, uint64_t bytes, in
 	return is_taken;
 }
 
-/* Until who is first in line has what it needs, or has given up. */
-static void let_first(struct budget_device *d, uint64_t *end_ns)
+/* Until who is first in line has what it needs, or has given up; or there is room. */
+static void let_first(struct budget_device *d, uint64_t bytes, uint64_t *end_ns)
 {
 	uint64_t served;
 	int r = 0;
 
 	pthread_mutex_lock(&budget_state.lock);
 	served = d->ticket_served;
-	while (!r && d->ticket_next != served && d->ticket_served == served)
+	while (!r && d->ticket_next != served && d->ticket_served == served &&
+	       budget_unused(d) < bytes)
 		r = wait_in_capture(end_ns);
 	pthread_mutex_unlock(&budget_state.lock);
 }
@@ -184,7 +185,7 @@ static CUresult take_pressing(CUdevice dev, struct budget_device *d, uint64_t by
 			return CUDA_SUCCESS;
 		if (refused <= bytes)
 			break;
-		let_first(d, &end_ns);
+		let_first(d, bytes, &end_ns);
 	}
 	return CUDA_ERROR_OUT_OF_MEMORY;
 }
