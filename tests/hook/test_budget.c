@@ -170,6 +170,28 @@ static void a_wait_in_its_own_capture_has_an_end(void **state)
 	gate_end_capture(gate_find_capture(&stream));
 }
 
+/* bytes, in a capture, after another thread has begun to wait for memory by f; that one's result.
+ */
+static CUresult capture_beside(void *(*f)(void *), uint64_t bytes, CUresult expected)
+{
+	CUresult res = CUDA_ERROR_UNKNOWN;
+	pthread_t thread;
+	int stream;
+
+	fake.options.drain_max_ns = 10 * CLOCK_NS_PER_SEC; /* it has to wait for the other one */
+	budget_set(0, 0);
+	assert_int_equal(pthread_create(&thread, NULL, f, &res), 0);
+	while (__atomic_load_n(&fake.n_wants, __ATOMIC_SEQ_CST) < 1)
+		sched_yield();
+	gate_enter_capture();
+	gate_leave_capture(&stream, FAKE_CTX, true);
+	assert_int_equal(take(bytes, BUDGET_PAGEABLE), expected);
+	gate_end_capture(gate_find_capture(&stream));
+	pthread_join(thread, NULL);
+	assert_false(budget_wanting(0));
+	return res;
+}
+
 static void *take_too_much(void *arg)
 {
 	*(CUresult *)arg = take(17ull << 30, BUDGET_PAGEABLE);
@@ -189,24 +211,16 @@ static void refuse_both_together(CUdevice dev)
 
 static void a_refusal_for_others_sake_is_none_of_a_capture(void **state)
 {
-	CUresult res = CUDA_ERROR_UNKNOWN;
-	pthread_t thread;
 	int stream;
 
 	(void)state;
 	fake.on_want = refuse_both_together;
-	budget_set(0, 0);
-	assert_int_equal(pthread_create(&thread, NULL, take_too_much, &res), 0);
-	while (__atomic_load_n(&fake.n_wants, __ATOMIC_SEQ_CST) < 1)
-		sched_yield();
+	assert_int_equal(capture_beside(take_too_much, 300 * MIB, CUDA_SUCCESS),
+			 CUDA_ERROR_OUT_OF_MEMORY);
+	assert_int_equal(counts().resident, 300 * MIB);
+	/* Its own it hears of at once. */
 	gate_enter_capture();
 	gate_leave_capture(&stream, FAKE_CTX, true);
-	assert_int_equal(take(300 * MIB, BUDGET_PAGEABLE), CUDA_SUCCESS);
-	pthread_join(thread, NULL);
-	assert_int_equal(res, CUDA_ERROR_OUT_OF_MEMORY);
-	assert_int_equal(counts().resident, 300 * MIB);
-	assert_false(budget_wanting(0));
-	/* Its own it hears of at once. */
 	fake.on_want = refuse;
 	n_refusals = 0;
 	assert_int_equal(take(300 * MIB, BUDGET_PAGEABLE), CUDA_ERROR_OUT_OF_MEMORY);
@@ -244,26 +258,12 @@ static void *take_little(void *arg)
 
 static void a_capture_that_is_refused_ruins_nobody_in_line(void **state)
 {
-	CUresult res = CUDA_ERROR_UNKNOWN;
-	pthread_t thread;
-	int stream;
-
 	(void)state;
 	fake.on_want = grant_up_to_100_mib;
-	fake.options.drain_max_ns = 10 * CLOCK_NS_PER_SEC; /* it has to wait for the other one */
 	has_taken_little = false;
-	budget_set(0, 0);
-	assert_int_equal(pthread_create(&thread, NULL, take_little, &res), 0);
-	while (__atomic_load_n(&fake.n_wants, __ATOMIC_SEQ_CST) < 1)
-		sched_yield();
-	gate_enter_capture();
-	gate_leave_capture(&stream, FAKE_CTX, true);
-	assert_int_equal(take(300 * MIB, BUDGET_PAGEABLE), CUDA_ERROR_OUT_OF_MEMORY);
-	pthread_join(thread, NULL);
-	assert_int_equal(res, CUDA_SUCCESS);
+	assert_int_equal(capture_beside(take_little, 300 * MIB, CUDA_ERROR_OUT_OF_MEMORY),
+			 CUDA_SUCCESS);
 	assert_int_equal(counts().resident, 2 * MIB);
-	assert_false(budget_wanting(0));
-	gate_end_capture(gate_find_capture(&stream));
 }
 
 static CUresult retry(uint64_t bytes, struct budget_tries *tries)

@@ -50,8 +50,7 @@ void sampler_resume(struct sampler *sampler, uint64_t begin_ns, uint64_t now_ns,
 		sampler->begin_ns = begin_ns;
 	} else if (begin_ns >= sampler->begin_ns) {
 		if (sampler->at_ns > begin_ns) {
-			if (!sampler->is_early)
-				note_when(sampler, now_ns);
+			note_when(sampler, now_ns);
 			return;
 		}
 		sampler->begin_ns = end_ns;
