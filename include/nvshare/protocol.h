@@ -137,6 +137,8 @@ struct nvshare_registered {
 	uint32_t client;            /* id, shown by nvsharectl */
 	uint64_t context_bytes;     /* what a context costs on this GPU, as seen so far */
 	struct nvshare_claim claim; /* as it was given: not always what was claimed */
+	uint32_t reserve_percent;   /* of the card, that no program gets */
+	uint32_t unused;
 };
 
 struct nvshare_req_lock {

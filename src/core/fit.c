@@ -20,10 +20,12 @@
 #define PART_CARD 64 /* or of a small card so much */
 
 /*
- * Who comes in copies from the first moment on, not when the first chunk of the other one is out,
- * and is done when that one still has as much to move. It is of what the reserve has left.
+ * Half of the reserve serves who comes: its copies begin at once, not when the first chunk of the
+ * other one is out. Pinned bytes live in the same half, so that a program may fill all that it is
+ * told is free, although the contexts of others are on the card. The other half is for second
+ * contexts, and for what the driver takes by itself.
  */
-#define LEAD_PART 2 /* of the reserve */
+#define RESERVE_PART 2
 
 static uint64_t min_u64(uint64_t a, uint64_t b)
 {
@@ -61,20 +63,34 @@ uint64_t fit_usable(const struct sched *sched, uint32_t gpu)
 	return above(g->total - reserve_of(sched, gpu), g->external);
 }
 
-uint64_t fit_room(const struct sched *sched, uint32_t gpu)
+/* What pinned bytes may take of the reserve. */
+static uint64_t spare_of(const struct sched *sched, uint32_t gpu)
 {
-	return fit_usable(sched, gpu) + reserve_of(sched, gpu) / LEAD_PART;
+	return reserve_of(sched, gpu) / RESERVE_PART;
 }
 
-static uint64_t lead_now(const struct sched *sched, uint32_t gpu)
+uint64_t fit_room(const struct sched *sched, uint32_t gpu)
 {
-	return above(reserve_of(sched, gpu), sched->gpus[gpu].sums.second) / LEAD_PART;
+	return fit_usable(sched, gpu) + spare_of(sched, gpu);
+}
+
+uint64_t fit_capacity(const struct sched *sched, uint32_t gpu)
+{
+	return fit_usable(sched, gpu) + min_u64(spare_of(sched, gpu), sched->gpus[gpu].sums.pinned);
+}
+
+/* With up to bytes of the lead, of which the reserve has what is neither pinned nor ours. */
+static uint64_t with_lead(const struct sched *sched, uint32_t gpu, uint64_t bytes)
+{
+	uint64_t lead = above(reserve_of(sched, gpu), sched->gpus[gpu].sums.second) / RESERVE_PART;
+
+	return min_u64(fit_capacity(sched, gpu) + min_u64(lead, bytes), fit_room(sched, gpu));
 }
 
 /* What may be used now, as long as more is on its way out. */
 static uint64_t room_now(const struct sched *sched, uint32_t gpu)
 {
-	return fit_usable(sched, gpu) + min_u64(lead_now(sched, gpu), sched->gpus[gpu].sums.asked);
+	return with_lead(sched, gpu, sched->gpus[gpu].sums.asked);
 }
 
 uint64_t fit_footprint(const struct sched_client *client)
@@ -112,15 +128,21 @@ static uint64_t card_of(const struct sched *sched, uint32_t gpu)
 	return fit_usable(sched, gpu) + sched->gpus[gpu].external;
 }
 
+/* What others have pinned beyond their part of the reserve. */
+static uint64_t pinned_in_the_way(const struct sched *sched, uint32_t client)
+{
+	return above(pinned_by_others(sched, client), spare_of(sched, sched->clients[client].gpu));
+}
+
 uint64_t fit_limit_alone(const struct sched *sched, uint32_t client)
 {
-	return above(card_of(sched, sched->clients[client].gpu), pinned_by_others(sched, client));
+	return above(card_of(sched, sched->clients[client].gpu), pinned_in_the_way(sched, client));
 }
 
 uint64_t fit_limit(const struct sched *sched, uint32_t client)
 {
 	return above(fit_usable(sched, sched->clients[client].gpu),
-		     pinned_by_others(sched, client));
+		     pinned_in_the_way(sched, client));
 }
 
 static uint64_t owned_by(const struct sched_client *c)
@@ -133,6 +155,15 @@ bool fit_oversize(const struct sched *sched, uint32_t client)
 	const struct sched_client *c = &sched->clients[client];
 
 	return c->state != SCHED_CLIENT_RUNNING && owned_by(c) > fit_limit(sched, client);
+}
+
+/* The pinned bytes of others leave too little for what it owns: it waits until they go. */
+static bool is_locked_out(const struct sched *sched, uint32_t client)
+{
+	const struct sched_client *c = &sched->clients[client];
+
+	return c->state != SCHED_CLIENT_RUNNING && pinned_in_the_way(sched, client) > 0 &&
+	       owned_by(c) > fit_limit_alone(sched, client);
 }
 
 uint64_t fit_need(const struct sched *sched, uint32_t client)
@@ -348,9 +379,6 @@ void fit_in(struct sched *sched, uint32_t client)
 	struct sched_client *c = &sched->clients[client];
 	struct sched_gpu *g = &sched->gpus[c->gpu];
 	enum sched_place place = fit_place(c);
-	/* What it may come to have, reports or not. */
-	uint64_t size = c->memory.wanted + max_u64(c->memory.resident + c->memory.swapped,
-						   fit_charge(c) - c->memory.pinned);
 
 	fit_out(sched, client); /* if it is still in, or in again */
 	c->share = fit_share(c);
@@ -362,11 +390,6 @@ void fit_in(struct sched *sched, uint32_t client)
 			enter_place(sched, &g->place[place], place, client);
 		c->place = place;
 	}
-	/* The largest client is at the root: keys count down. */
-	if (size > 0)
-		heap_set(sched->clients, &g->largest, SCHED_NODE_SIZE, client, UINT64_MAX - size);
-	else
-		heap_remove(sched->clients, &g->largest, SCHED_NODE_SIZE, client);
 	if (timer_of(c) != SCHED_NO_DEADLINE)
 		heap_set(sched->clients, &sched->timers, SCHED_NODE_TIMER, client, timer_of(c));
 	else
@@ -405,21 +428,6 @@ bool fit_never(const struct sched *sched, uint32_t client)
 	return fit_footprint(c) > fit_limit_alone(sched, client);
 }
 
-bool fit_pinned(const struct sched *sched, uint32_t client)
-{
-	const struct sched_client *c = &sched->clients[client];
-	const struct sched_gpu *g = gpu_of(sched, client);
-	uint64_t largest = 0;
-
-	if (c->memory.wanted_pinned == 0)
-		return true;
-	if (g->largest != SCHED_NONE)
-		largest = UINT64_MAX - sched->clients[g->largest].node[SCHED_NODE_SIZE].key;
-	return pinned_by_others(sched, client) + fixed_bytes(c) + c->memory.wanted_pinned +
-		       largest <=
-	       fit_usable(sched, c->gpu);
-}
-
 /* The load if client had its need, and freed of the others' load had gone. */
 static bool fits_without(const struct sched *sched, uint32_t client, uint64_t freed)
 {
@@ -427,7 +435,7 @@ static bool fits_without(const struct sched *sched, uint32_t client, uint64_t fr
 	uint64_t load = gpu_of(sched, client)->sums.load - c->share.load;
 
 	assert(freed <= load);
-	return load - freed + weight_of(sched, client) <= fit_usable(sched, c->gpu);
+	return load - freed + weight_of(sched, client) <= fit_capacity(sched, c->gpu);
 }
 
 bool fit_beside(const struct sched *sched, uint32_t client)
@@ -435,7 +443,7 @@ bool fit_beside(const struct sched *sched, uint32_t client)
 	const struct sched_sums *share = &sched->clients[client].share;
 	const struct sched_gpu *g = gpu_of(sched, client);
 
-	if (!fit_pinned(sched, client))
+	if (is_locked_out(sched, client))
 		return false;
 	if (fit_exclusive(sched) && g->sums.n_on - share->n_on > 0)
 		return false;
@@ -448,7 +456,7 @@ bool fit_by_switch(const struct sched *sched, uint32_t client)
 	const struct sched_gpu *g = gpu_of(sched, client);
 	uint64_t freed = g->sums.blocked - share->blocked;
 
-	if (!fit_pinned(sched, client))
+	if (is_locked_out(sched, client))
 		return false;
 	if (fit_exclusive(sched) && g->sums.n_fast - share->n_fast > 0)
 		return false;
@@ -462,7 +470,7 @@ bool fit_ever(const struct sched *sched, uint32_t client)
 	const struct sched_sums *share = &sched->clients[client].share;
 	const struct sched_sums *sums = &gpu_of(sched, client)->sums;
 
-	if (!fit_pinned(sched, client))
+	if (is_locked_out(sched, client))
 		return false;
 	if (fit_exclusive(sched) && sums->n_never - share->n_never > 0)
 		return false;
@@ -476,7 +484,7 @@ uint64_t fit_missing(const struct sched *sched, uint32_t client)
 	const struct sched_client *c = &sched->clients[client];
 	uint64_t load = gpu_of(sched, client)->sums.load - c->share.load;
 
-	return above(load + weight_of(sched, client), fit_usable(sched, c->gpu));
+	return above(load + weight_of(sched, client), fit_capacity(sched, c->gpu));
 }
 
 uint64_t fit_to_evict(const struct sched *sched, uint32_t gpu, uint32_t client)
@@ -486,7 +494,7 @@ uint64_t fit_to_evict(const struct sched *sched, uint32_t gpu, uint32_t client)
 
 	if (client != SCHED_NONE)
 		want += above(fit_need(sched, client), fit_charge(&sched->clients[client]));
-	return above(want, fit_usable(sched, gpu) + sums->asked);
+	return above(want, fit_capacity(sched, gpu) + sums->asked);
 }
 
 bool fit_has_room(const struct sched *sched, uint32_t client)
@@ -520,5 +528,5 @@ uint64_t fit_ahead(const struct sched *sched, uint32_t client)
 	uint64_t lack = above(fit_need(sched, client), fit_charge(c));
 
 	return part_of(gpu_of(sched, client), min_u64(lack, c->memory.swapped),
-		       fit_usable(sched, c->gpu) + lead_now(sched, c->gpu));
+		       with_lead(sched, c->gpu, UINT64_MAX));
 }

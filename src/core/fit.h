@@ -34,6 +34,11 @@ uint64_t fit_usable(const struct sched *sched, uint32_t gpu);
  * as long as at least so much is on its way out.
  */
 uint64_t fit_room(const struct sched *sched, uint32_t gpu);
+/*
+ * What those may have that run, and the pinned bytes of those that do not: usable, and as much of
+ * half of the reserve as pinned bytes take. It never exceeds fit_room().
+ */
+uint64_t fit_capacity(const struct sched *sched, uint32_t gpu);
 uint64_t fit_footprint(const struct sched_client *client);
 uint64_t fit_charge(const struct sched_client *client);
 /* Of its charge, what it can be asked to give up. */
@@ -66,8 +71,6 @@ void fit_set_memory(struct sched *sched, uint32_t client, const struct sched_mem
 bool fit_exclusive(const struct sched *sched);
 /* Its wanted bytes can never be had, even with all the others out. */
 bool fit_never(const struct sched *sched, uint32_t client);
-/* Its wanted_pinned, once granted, leaves room for every client to be made whole again. */
-bool fit_pinned(const struct sched *sched, uint32_t client);
 /* It may come now: beside those that run, with evictions from stopped clients at the most. */
 bool fit_beside(const struct sched *sched, uint32_t client);
 /* It may come if those are stopped that can be stopped now. */

@@ -55,7 +55,7 @@ static void grow(struct sched *sched, uint32_t client, uint64_t need)
 		c->is_growing = true;
 		c->has_switched = false;
 		charged = sched->gpus[c->gpu].sums.charged;
-		if (fit_beside(sched, client) && charged + need <= fit_usable(sched, c->gpu)) {
+		if (fit_beside(sched, client) && charged + need <= fit_capacity(sched, c->gpu)) {
 			turn_grow(sched, client);
 			return;
 		}
@@ -67,9 +67,6 @@ static void grow(struct sched *sched, uint32_t client, uint64_t need)
 		c->need = need;
 		fit_aim(sched, client);
 		fit_in(sched, client);
-		/* It was chosen for other bytes: no eviction makes room for pinned ones. */
-		if (c->line == SCHED_LINE_COMING && !fit_pinned(sched, client))
-			turn_put_back(sched, client);
 	}
 }
 
@@ -109,26 +106,6 @@ static void check_wanted(struct sched *sched, uint32_t client)
 {
 	if (fit_never(sched, client))
 		refuse(sched, client);
-}
-
-/*
- * It has come to want pinned bytes since it was chosen, which no eviction makes room for:
- * they count from now on, so they are looked at as they would have been then. What it was
- * given already has none of them: it is to ask for them as one that runs.
- */
-static void check_pinned(struct sched *sched, uint32_t client)
-{
-	struct sched_client *c = &sched->clients[client];
-
-	if (c->state != SCHED_CLIENT_INCOMING || fit_pinned(sched, client))
-		return;
-	if (!c->is_given) {
-		turn_put_back(sched, client);
-		return;
-	}
-	fit_out(sched, client);
-	c->memory.wanted_pinned = 0;
-	fit_in(sched, client);
 }
 
 void hear_bound(struct sched *sched, uint32_t client)
@@ -289,7 +266,6 @@ int hear_released(struct sched *sched, const struct sched_event *event)
 		hear_growth(sched, event->client, event->epoch == c->epoch);
 	else if (c->state != SCHED_CLIENT_IDLE)
 		check_wanted(sched, event->client);
-	check_pinned(sched, event->client);
 	return 0;
 }
 
@@ -343,7 +319,6 @@ int hear_memory(struct sched *sched, const struct sched_event *event)
 	case SCHED_CLIENT_STATE_COUNT_:
 		break;
 	}
-	check_pinned(sched, event->client);
 	return 0;
 }
 

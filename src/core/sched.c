@@ -113,7 +113,6 @@ void sched_init(struct sched *sched, struct sched_client *clients, uint32_t n_cl
 
 		g->head = SCHED_NONE;
 		g->restoring = SCHED_NONE;
-		g->largest = SCHED_NONE;
 		g->ranked = SCHED_NONE;
 		g->oldest = SCHED_NONE;
 		for (int level = 0; level < SCHED_PRIORITY_COUNT_; level++)

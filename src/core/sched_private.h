@@ -37,7 +37,6 @@ enum sched_line { SCHED_LINE_NONE, SCHED_LINE_QUEUE, SCHED_LINE_COMING };
 enum sched_link_kind { SCHED_LINK_PLACE, SCHED_LINK_LINE, SCHED_LINK_TOLD, SCHED_LINK_COUNT_ };
 enum sched_node_kind {
 	SCHED_NODE_TIMER,
-	SCHED_NODE_SIZE,
 	SCHED_NODE_AGE,   /* waits, and has not aged; by asked_ns */
 	SCHED_NODE_VTIME, /* runs or waits; by vtime_ns, or less */
 	SCHED_NODE_COUNT_
@@ -192,7 +191,6 @@ struct sched_gpu {
 	uint64_t still_ns; /* since when no memory moved, and nobody was busy, let in or refused */
 	uint64_t n_tickets;
 	uint32_t n_clients;
-	uint32_t largest; /* heap: SCHED_NODE_SIZE */
 	struct sched_sums sums;
 	struct sched_list place[SCHED_PLACE_COUNT_];
 	struct sched_list queue, coming;          /* SCHED_LINK_LINE; queue: by rank */

@@ -60,8 +60,8 @@ void turn_grant(struct sched *sched, uint32_t client)
 	line_leave(sched, client);
 	if (!c->is_given)
 		c->budget = c->need;
-	/* It has come to want this since it was chosen: it is to ask again, as one that runs. */
-	if (!fit_pinned(sched, client))
+	/* Its budget does not hold this: it asks again, as one that runs. */
+	if (c->budget < fit_footprint(c))
 		c->memory.wanted_pinned = 0;
 	promise(sched, client);
 	c->is_given = false;
@@ -158,18 +158,12 @@ bool turn_restored_part(struct sched *sched, uint32_t client)
 
 /*
  * What it has come to want since it was given its budget is not in it: to let it run
- * without would be to stop somebody for nothing. But pinned bytes that can not be had it
- * is to ask for as one that runs.
+ * without would be to stop somebody for nothing.
  */
-static bool has_all(struct sched *sched, uint32_t client)
+static bool has_all(const struct sched *sched, uint32_t client)
 {
-	struct sched_client *c = &sched->clients[client];
+	const struct sched_client *c = &sched->clients[client];
 
-	if (!fit_pinned(sched, client)) {
-		fit_out(sched, client);
-		c->memory.wanted_pinned = 0;
-		fit_in(sched, client);
-	}
 	return is_whole(c) && fit_charge(c) >= fit_need(sched, client);
 }
 
@@ -322,7 +316,7 @@ static bool make_room(struct sched *sched, uint32_t gpu)
 
 	if (bytes > 0 && evict_from(sched, g->place[SCHED_PLACE_IDLE].first, bytes))
 		return true;
-	if (is_crowded || (last != SCHED_NONE && g->sums.load > fit_usable(sched, gpu))) {
+	if (is_crowded || (last != SCHED_NONE && g->sums.load > fit_capacity(sched, gpu))) {
 		uint32_t victim = plan_victim(sched, gpu, last);
 
 		if (victim != SCHED_NONE) {

@@ -298,6 +298,7 @@ static void on_register(struct server *server, struct peer *peer,
 	answer.client = peer->id;
 	answer.claim = peer->claim;
 	answer.context_bytes = server->gpus.at[peer->gpu].context_bytes;
+	answer.reserve_percent = server->config.reserve_percent;
 	server_send_body(server, peer, NVSHARE_MSG_REGISTERED, 0, &answer);
 	shares_join(server, peer);
 	perform(server, peer, &actions);

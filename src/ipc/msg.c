@@ -9,7 +9,7 @@
 _Static_assert(sizeof(struct nvshare_msg_header) == 16, "header");
 _Static_assert(sizeof(struct nvshare_mem) == 128, "mem");
 _Static_assert(sizeof(struct nvshare_register) == 408, "register");
-_Static_assert(sizeof(struct nvshare_registered) == 32, "registered");
+_Static_assert(sizeof(struct nvshare_registered) == 40, "registered");
 _Static_assert(sizeof(struct nvshare_req_lock) == 128, "req_lock");
 _Static_assert(sizeof(struct nvshare_lock_ok) == 24, "lock_ok");
 _Static_assert(sizeof(struct nvshare_drop_lock) == 96, "drop_lock");
@@ -180,6 +180,7 @@ static int check_ranges(const struct msg *msg)
 		break;
 	case NVSHARE_MSG_REGISTERED:
 		is_good = msg->body.registered_14.result <= NVSHARE_REGISTER_NO_FIT &&
+			  msg->body.registered_14.reserve_percent <= NVSHARE_RESERVE_PERCENT_MAX &&
 			  (msg->body.registered_14.result != NVSHARE_REGISTER_OK ||
 			   claim_in_range(&msg->body.registered_14.claim));
 		break;

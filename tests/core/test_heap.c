@@ -51,11 +51,11 @@ static void emptying_it_sorts(void **state)
 	(void)state;
 	rig_init(&rig);
 	for (uint32_t i = 0; i < RIG_CLIENTS; i++)
-		heap_set(rig.clients, &root, SCHED_NODE_SIZE, i, prng_below(&seed, 1000));
+		heap_set(rig.clients, &root, SCHED_NODE_AGE, i, prng_below(&seed, 1000));
 	while (root != SCHED_NONE) {
-		assert_true(rig.clients[root].node[SCHED_NODE_SIZE].key >= last);
-		last = rig.clients[root].node[SCHED_NODE_SIZE].key;
-		heap_remove(rig.clients, &root, SCHED_NODE_SIZE, root);
+		assert_true(rig.clients[root].node[SCHED_NODE_AGE].key >= last);
+		last = rig.clients[root].node[SCHED_NODE_AGE].key;
+		heap_remove(rig.clients, &root, SCHED_NODE_AGE, root);
 		n++;
 	}
 	assert_int_equal(n, RIG_CLIENTS);

@@ -288,26 +288,85 @@ static void growth_beyond_the_card_is_refused(void **state)
 	assert_int_equal(rig_state(&rig, 0), SCHED_CLIENT_RUNNING);
 }
 
-static void pinned_growth_leaves_room_for_the_largest(void **state)
+/* The reserve is 10, of which 5 are for pinned bytes: the first one owns all that it was told of.
+ */
+static void run_a_full_card(void)
 {
-	(void)state;
-	rig_run(&rig, 0, 70);
-	assert_int_equal(rig_release(&rig, 0, rig_mem(0, 70, 0), false), 0);
-	rig_run(&rig, 1, 10);
+	rig.config.reserve_percent = 10;
+	assert_int_equal(rig_config(&rig), 0);
+	rig_start(&rig, 0, 90);
+	assert_int_equal(rig_memory(&rig, 0, rig_mem(88, 0, 2)), 0);
+	rig_join(&rig, 1);
 	rig_clear(&rig);
-	assert_int_equal(grow(1, 0, 30), 0);
-	assert_non_null(rig_did(&rig, 1, SCHED_ACTION_BUDGET));
-	assert_int_equal(rig_memory(&rig, 1, rig_mem(10, 0, 30)), 0);
-	rig_clear(&rig);
-	/* One more pinned byte, and client 0 could never be made whole again. */
-	assert_int_equal(grow(1, 0, 1), 0);
-	assert_null(rig_did(&rig, 1, SCHED_ACTION_BUDGET));
-	assert_int_equal(rig_why(&rig, 1), SCHED_WAIT_STUCK);
-	rig_leave(&rig, 0);
-	assert_int_equal(rig_did(&rig, 1, SCHED_ACTION_BUDGET)->budget, 41 * GIB);
 }
 
-static void a_wait_for_pinned_memory_has_an_end(void **state)
+static void a_newcomers_context_lives_in_the_reserve(void **state)
+{
+	(void)state;
+	run_a_full_card();
+	rig_request(&rig, 1, rig_want(rig_mem(0, 0, 0), 0, 2));
+	assert_int_equal(rig_did(&rig, 1, SCHED_ACTION_GRANT)->budget, 2 * GIB);
+	assert_int_equal(rig_memory(&rig, 1, rig_mem(0, 0, 2)), 0);
+	assert_null(rig_did(&rig, 0, SCHED_ACTION_DROP));
+	/* The first one may still have all that it was told of. */
+	assert_int_equal(grow(0, 0, 0), 0);
+	assert_int_equal(rig_state(&rig, 0), SCHED_CLIENT_RUNNING);
+}
+
+static void both_are_whole_in_turns_beside_the_contexts_in_the_reserve(void **state)
+{
+	(void)state;
+	run_a_full_card();
+	rig_request(&rig, 1, rig_want(rig_mem(0, 0, 0), 0, 2));
+	assert_int_equal(rig_memory(&rig, 1, rig_mem(0, 0, 2)), 0);
+	assert_int_equal(grow(1, 50, 0), 0);
+	assert_int_equal(rig_why(&rig, 1), SCHED_WAIT_MEMORY);
+	rig_at(&rig, 20 * S);
+	/* 92 are on the card, 50 are to come, and the pinned four may lie in the reserve. */
+	assert_int_equal(rig_did(&rig, 0, SCHED_ACTION_DROP)->bytes, 48 * GIB);
+	assert_int_equal(rig_release(&rig, 0, rig_mem(40, 48, 2), true), 0);
+	assert_int_equal(rig_did(&rig, 1, SCHED_ACTION_BUDGET)->budget, 52 * GIB);
+	assert_int_equal(rig_memory(&rig, 1, rig_mem(50, 0, 2)), 0);
+	rig_clear(&rig);
+	rig_at(&rig, 60 * S);
+	assert_int_equal(rig_did(&rig, 1, SCHED_ACTION_DROP)->bytes, 48 * GIB);
+	assert_int_equal(rig_release(&rig, 1, rig_mem(2, 48, 2), true), 0);
+	assert_int_equal(rig_part(&rig, 0, rig_mem(41, 47, 2)), 0);
+	assert_int_equal(rig_did(&rig, 0, SCHED_ACTION_BUDGET)->budget, 90 * GIB);
+}
+
+/* More than the reserve has for it: a turn makes room, as for any other bytes. */
+static void pinned_bytes_come_by_a_turn_as_others_do(void **state)
+{
+	(void)state;
+	run_a_full_card();
+	rig_request(&rig, 1, rig_want(rig_mem(0, 0, 0), 0, 20));
+	assert_int_equal(rig_why(&rig, 1), SCHED_WAIT_MEMORY);
+	rig_at(&rig, 20 * S);
+	assert_int_equal(rig_did(&rig, 0, SCHED_ACTION_DROP)->bytes, 15 * GIB);
+	assert_int_equal(rig_release(&rig, 0, rig_mem(73, 15, 2), true), 0);
+	assert_int_equal(rig_did(&rig, 1, SCHED_ACTION_GRANT)->budget, 20 * GIB);
+	assert_int_equal(rig_memory(&rig, 1, rig_mem(0, 0, 20)), 0);
+	/* 15 of those are in the way of the first one, as long as they are there. */
+	assert_int_equal(rig_why(&rig, 0), SCHED_WAIT_STUCK);
+	rig_at(&rig, 500 * S);
+	assert_int_equal(rig_state(&rig, 0), SCHED_CLIENT_WAITING);
+	rig_leave(&rig, 1);
+	assert_int_equal(rig_did(&rig, 0, SCHED_ACTION_BUDGET)->budget, 90 * GIB);
+}
+
+static void nobody_gets_more_than_it_was_told_of(void **state)
+{
+	(void)state;
+	run_a_full_card();
+	assert_int_equal(grow(0, 1, 0), 0);
+	assert_int_equal(rig_did(&rig, 0, SCHED_ACTION_REFUSE)->budget, 90 * GIB);
+	rig_clear(&rig);
+	assert_int_equal(grow(0, 0, 1), 0);
+	assert_int_equal(rig_did(&rig, 0, SCHED_ACTION_REFUSE)->budget, 90 * GIB);
+}
+
+static void pinned_growth_locks_out_who_no_longer_fits(void **state)
 {
 	(void)state;
 	rig_run(&rig, 0, 70);
@@ -315,6 +374,25 @@ static void a_wait_for_pinned_memory_has_an_end(void **state)
 	rig_run(&rig, 1, 10);
 	rig_clear(&rig);
 	assert_int_equal(grow(1, 0, 31), 0);
+	assert_int_equal(rig_did(&rig, 1, SCHED_ACTION_BUDGET)->budget, 41 * GIB);
+	assert_int_equal(rig_memory(&rig, 1, rig_mem(10, 0, 31)), 0);
+	rig_request(&rig, 0, rig_mem(0, 70, 0));
+	assert_int_equal(rig_why(&rig, 0), SCHED_WAIT_STUCK);
+	rig_leave(&rig, 1);
+	assert_int_equal(rig_did(&rig, 0, SCHED_ACTION_BUDGET)->budget, 70 * GIB);
+}
+/* The first one takes no turns, so that no room can be made. */
+static void a_wait_for_pinned_memory_has_an_end(void **state)
+{
+	(void)state;
+	assert_int_equal(
+		rig_step(&rig, (struct sched_event){.type = SCHED_EVENT_JOIN, .fixed = true}), 0);
+	rig_request(&rig, 0, rig_want(rig_mem(0, 0, 0), 70, 0));
+	assert_int_equal(rig_memory(&rig, 0, rig_mem(70, 0, 0)), 0);
+	rig_run(&rig, 1, 10);
+	rig_clear(&rig);
+	assert_int_equal(grow(1, 0, 31), 0);
+	assert_int_equal(rig_why(&rig, 1), SCHED_WAIT_STUCK);
 	rig_at(&rig, 240 * S - 1);
 	assert_null(rig_did(&rig, 1, SCHED_ACTION_REFUSE));
 	rig_at(&rig, 240 * S);
@@ -322,9 +400,8 @@ static void a_wait_for_pinned_memory_has_an_end(void **state)
 	assert_int_equal(rig_state(&rig, 1), SCHED_CLIENT_RUNNING);
 	assert_false(rig_status(&rig, 1).growing);
 }
-
 /* It had asked only to run; what it lacks since then comes with the answer to an eviction. */
-static void a_wait_that_an_answer_tells_of_has_an_end_too(void **state)
+static void a_wish_that_an_answer_tells_of_is_served(void **state)
 {
 	(void)state;
 	rig.config.mode = SCHED_MODE_SERIAL;
@@ -337,11 +414,10 @@ static void a_wait_that_an_answer_tells_of_has_an_end_too(void **state)
 	assert_int_equal(rig_did(&rig, 0, SCHED_ACTION_DROP)->bytes, 10 * GIB);
 	assert_int_equal(rig_did(&rig, 0, SCHED_ACTION_DROP)->grant, 0);
 	assert_int_equal(rig_release(&rig, 0, rig_want(rig_mem(30, 10, 0), 0, 50), true), 0);
-	assert_int_equal(rig_why(&rig, 0), SCHED_WAIT_STUCK);
-	rig_at(&rig, 260 * S - 1);
-	assert_null(rig_did(&rig, 0, SCHED_ACTION_REFUSE));
-	rig_at(&rig, 260 * S);
-	assert_int_equal(rig_did(&rig, 0, SCHED_ACTION_REFUSE)->bytes, 50 * GIB);
+	assert_int_equal(rig_why(&rig, 0), SCHED_WAIT_TURN);
+	rig_at(&rig, 60 * S);
+	assert_int_equal(rig_release(&rig, 1, rig_mem(10, 60, 0), true), 0);
+	assert_int_equal(rig_did(&rig, 0, SCHED_ACTION_BUDGET)->budget, 90 * GIB);
 }
 
 static void pinned_bytes_promised_to_another_count_already(void **state)
@@ -359,41 +435,6 @@ static void pinned_bytes_promised_to_another_count_already(void **state)
 }
 
 /* Chosen for pageable bytes, it comes to want pinned ones while room is made for those. */
-static void a_wish_that_becomes_pinned_is_looked_at_anew(void **state)
-{
-	(void)state;
-	rig_run(&rig, 0, 70);
-	rig_run(&rig, 1, 30);
-	assert_int_equal(rig_release(&rig, 0, rig_mem(70, 0, 0), false), 0);
-	assert_int_equal(grow(1, 10, 0), 0);
-	assert_int_equal(rig_why(&rig, 1), SCHED_WAIT_SWAP);
-	rig_clear(&rig);
-	/* With these pinned, client 0 could never be made whole again. */
-	assert_int_equal(grow(1, 0, 31), 0);
-	assert_int_equal(rig_why(&rig, 1), SCHED_WAIT_STUCK);
-	assert_int_equal(rig_did(&rig, 1, SCHED_ACTION_WAIT)->why, SCHED_WAIT_STUCK);
-	assert_int_equal(rig_release(&rig, 0, rig_mem(60, 10, 0), false), 0);
-	assert_null(rig_did(&rig, 0, SCHED_ACTION_DROP));
-	assert_null(rig_did(&rig, 1, SCHED_ACTION_BUDGET));
-	rig_leave(&rig, 0);
-	assert_int_equal(rig_did(&rig, 1, SCHED_ACTION_BUDGET)->budget, 61 * GIB);
-}
-
-static void a_pinned_wish_that_can_not_be_had_refuses_nobody_else(void **state)
-{
-	(void)state;
-	rig_run(&rig, 0, 70);
-	rig_run(&rig, 1, 30);
-	assert_int_equal(rig_release(&rig, 0, rig_mem(70, 0, 0), false), 0);
-	assert_int_equal(grow(1, 10, 0), 0);
-	assert_int_equal(grow(1, 0, 31), 0);
-	rig_start(&rig, 2, 75);
-	rig_at(&rig, 20 * S); /* the blocked one's turn is over */
-	assert_null(rig_did(&rig, 2, SCHED_ACTION_REFUSE));
-	assert_int_equal(rig_state(&rig, 1), SCHED_CLIENT_STOPPING);
-}
-
-/* The same, but with less it goes on coming. */
 static void a_wish_that_becomes_pinned_and_fits_is_given(void **state)
 {
 	(void)state;
@@ -410,27 +451,6 @@ static void a_wish_that_becomes_pinned_and_fits_is_given(void **state)
 	assert_int_equal(rig_did(&rig, 1, SCHED_ACTION_BUDGET)->budget, 60 * GIB);
 }
 
-/* The same for one that does not run yet: its budget would have them in it. */
-static void a_first_wish_that_becomes_pinned_is_looked_at_anew(void **state)
-{
-	(void)state;
-	rig_run(&rig, 0, 70);
-	assert_int_equal(rig_release(&rig, 0, rig_mem(70, 0, 0), false), 0);
-	rig_start(&rig, 1, 40);
-	assert_int_equal(rig_state(&rig, 1), SCHED_CLIENT_INCOMING);
-	rig_clear(&rig);
-	assert_int_equal(grow(1, 9, 31), 0);
-	assert_int_equal(rig_state(&rig, 1), SCHED_CLIENT_WAITING);
-	assert_int_equal(rig_why(&rig, 1), SCHED_WAIT_STUCK);
-	assert_int_equal(rig_release(&rig, 0, rig_mem(60, 10, 0), false), 0);
-	assert_null(rig_did(&rig, 1, SCHED_ACTION_GRANT));
-	rig_start(&rig, 2, 75); /* nor is another refused for its sake */
-	assert_null(rig_did(&rig, 2, SCHED_ACTION_REFUSE));
-	rig_leave(&rig, 2);
-	rig_leave(&rig, 0);
-	assert_int_equal(rig_did(&rig, 1, SCHED_ACTION_GRANT)->budget, 40 * GIB);
-}
-
 static void a_first_wish_that_becomes_pinned_and_fits_is_granted(void **state)
 {
 	(void)state;
@@ -443,8 +463,7 @@ static void a_first_wish_that_becomes_pinned_and_fits_is_granted(void **state)
 	assert_int_equal(rig_did(&rig, 1, SCHED_ACTION_GRANT)->budget, 40 * GIB);
 }
 
-/* It restores within a budget that has no such bytes: it asks again when it runs. */
-static void a_wish_for_pinned_bytes_while_it_restores_refuses_nobody_else(void **state)
+static void a_wish_for_pinned_bytes_while_it_restores_is_served_with_the_rest(void **state)
 {
 	struct sched_memory memory = rig_mem(0, 50, 0);
 
@@ -456,16 +475,9 @@ static void a_wish_for_pinned_bytes_while_it_restores_refuses_nobody_else(void *
 	assert_int_equal(rig_did(&rig, 1, SCHED_ACTION_BUDGET)->budget, 50 * GIB);
 	assert_int_equal(rig_memory(&rig, 1, rig_want(memory, 0, 31)), 0);
 	assert_int_equal(rig_state(&rig, 1), SCHED_CLIENT_INCOMING);
-	rig_start(&rig, 2, 75);
-	assert_null(rig_did(&rig, 2, SCHED_ACTION_REFUSE));
 	assert_int_equal(rig_memory(&rig, 1, rig_want(rig_mem(50, 0, 0), 0, 31)), 0);
-	assert_int_equal(rig_did(&rig, 1, SCHED_ACTION_GRANT)->budget, 50 * GIB);
-	rig_leave(&rig, 2);
-	rig_leave(&rig, 0);
-	assert_int_equal(grow(1, 0, 31), 0);
-	assert_int_equal(rig_did(&rig, 1, SCHED_ACTION_BUDGET)->budget, 81 * GIB);
+	assert_int_equal(rig_did(&rig, 1, SCHED_ACTION_GRANT)->budget, 81 * GIB);
 }
-
 static void growth_does_not_make_a_turn_younger(void **state)
 {
 	(void)state;
@@ -623,16 +635,17 @@ int main(void)
 		T(who_has_just_come_is_not_stopped_at_once),
 		T(growth_can_be_given_up),
 		T(growth_beyond_the_card_is_refused),
-		T(pinned_growth_leaves_room_for_the_largest),
+		T(a_newcomers_context_lives_in_the_reserve),
+		T(both_are_whole_in_turns_beside_the_contexts_in_the_reserve),
+		T(pinned_bytes_come_by_a_turn_as_others_do),
+		T(nobody_gets_more_than_it_was_told_of),
+		T(pinned_growth_locks_out_who_no_longer_fits),
 		T(a_wait_for_pinned_memory_has_an_end),
-		T(a_wait_that_an_answer_tells_of_has_an_end_too),
+		T(a_wish_that_an_answer_tells_of_is_served),
 		T(pinned_bytes_promised_to_another_count_already),
-		T(a_wish_that_becomes_pinned_is_looked_at_anew),
-		T(a_pinned_wish_that_can_not_be_had_refuses_nobody_else),
 		T(a_wish_that_becomes_pinned_and_fits_is_given),
-		T(a_first_wish_that_becomes_pinned_is_looked_at_anew),
 		T(a_first_wish_that_becomes_pinned_and_fits_is_granted),
-		T(a_wish_for_pinned_bytes_while_it_restores_refuses_nobody_else),
+		T(a_wish_for_pinned_bytes_while_it_restores_is_served_with_the_rest),
 		T(growth_does_not_make_a_turn_younger),
 		T(a_stop_that_fails_goes_on_waiting_for_memory),
 		T(where_all_wait_and_nothing_can_move_one_is_refused),

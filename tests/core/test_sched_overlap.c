@@ -98,8 +98,8 @@ static void what_has_gone_is_given_on_before_the_rest_has(void **state)
 static void more_than_the_card_comes_in_parts_as_far_as_there_is_room(void **state)
 {
 	(void)state;
-	rig_run(&rig, 0, 80);
-	assert_int_equal(rig_memory(&rig, 0, rig_mem(70, 0, 10)), 0);
+	rig_gpu(&rig, 100, 10);
+	rig_run(&rig, 0, 70);
 	rig_join(&rig, 1);
 	rig_clear(&rig);
 	rig_request(&rig, 1, rig_mem(0, 95, 0));
@@ -107,10 +107,10 @@ static void more_than_the_card_comes_in_parts_as_far_as_there_is_room(void **sta
 	assert_int_equal(rig_did(&rig, 0, SCHED_ACTION_DROP)->bytes, 70 * GIB);
 	assert_int_equal(budget_of(1), 20);
 	assert_int_equal(part(1, rig_mem(20, 75, 0)), 0);
-	progress(0, rig_mem(40, 30, 10));
+	progress(0, rig_mem(40, 30, 0));
 	assert_int_equal(budget_of(1), 50);
-	assert_int_equal(charged(), 100);
-	assert_int_equal(rig_release(&rig, 0, rig_mem(0, 70, 10), true), 0);
+	assert_int_equal(charged(), 90);
+	assert_int_equal(rig_release(&rig, 0, rig_mem(0, 70, 0), true), 0);
 	assert_int_equal(part(1, rig_mem(50, 45, 0)), 0);
 	assert_int_equal(budget_of(1), 95);
 	assert_null(rig_did(&rig, 1, SCHED_ACTION_GRANT));

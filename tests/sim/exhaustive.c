@@ -294,12 +294,16 @@ static bool do_move(struct node *node, enum move move, uint32_t p)
 	return move >= MOVE_KILL ? move_link(world, move, p) : move_program(world, move, p);
 }
 
-/* Who is in the way stays there: it is critical, and the other one's wait is its own. */
+/* Who is in the way stays there: it is critical, or its bytes are pinned. */
 static bool is_kept_out(const struct world *world, uint32_t p)
 {
 	struct sched_client_status status;
 
-	if (!world->procs[p].is_joined || world->clients[p].is_resident)
+	if (!world->procs[p].is_joined)
+		return false;
+	if (world_is_locked_out(world, p))
+		return true;
+	if (world->clients[p].is_resident)
 		return false;
 	for (uint32_t i = 0; i < WORLD_PROCS; i++) {
 		if (i != p && world->procs[i].is_joined && world->clients[i].is_resident) {
@@ -413,6 +417,7 @@ struct run {
 	enum sched_priority first;    /* the first client's class; the others are low */
 	uint32_t weight[WORLD_PROCS]; /* 0: the default */
 	uint64_t slo_ns[WORLD_PROCS]; /* 0: none */
+	bool is_full; /* one has all that is usable, and the others have nothing yet */
 	const char *name;
 };
 
@@ -431,7 +436,14 @@ static void configure(struct sched_config *config, const struct run *run)
 	config->heartbeat_limit_ns = 90 * S;
 }
 
-/* All three hold something already: what happens from nothing on is mostly registering. */
+static uint64_t held_at_first(const struct run *run, uint32_t p)
+{
+	if (run->is_full)
+		return p == 2 ? CARD : 0;
+	return p == 2 ? 2 * UNIT : UNIT;
+}
+
+/* They hold something already: what happens from nothing on is mostly registering. */
 static void begin(struct node *node, const struct run *run)
 {
 	const uint64_t total[] = {CARD * 100 / (100 - run->reserve_percent)};
@@ -450,7 +462,9 @@ static void begin(struct node *node, const struct run *run)
 		};
 		world_register(&node->world, p);
 		settle(node);
-		world_alloc(&node->world, p, p == 2 ? 2 * UNIT : UNIT, false);
+		if (held_at_first(run, p) == 0)
+			continue;
+		world_alloc(&node->world, p, held_at_first(run, p), false);
 		settle(node);
 		while (node->world.procs[p].lack > 0) {
 			assert(do_move(node, MOVE_TIME, 0));
@@ -474,6 +488,14 @@ int main(int argc, char **argv)
 		 .n_faults = 1,
 		 .reserve_percent = 20,
 		 .prepare_ns = S},
+		{.name = "a full card, one fault",
+		 .n_faults = 1,
+		 .reserve_percent = 20,
+		 .is_full = true},
+		{.name = "a full card, serial",
+		 .mode = SCHED_MODE_SERIAL,
+		 .reserve_percent = 20,
+		 .is_full = true},
 		{.name = "serial", .mode = SCHED_MODE_SERIAL},
 		{.name = "serial, one fault", .mode = SCHED_MODE_SERIAL, .n_faults = 1},
 		{.name = "one is high, one fault", .n_faults = 1, .first = SCHED_PRIORITY_HIGH},

@@ -366,6 +366,17 @@ static bool is_over(const struct sim *sim)
 	return true;
 }
 
+/* A program that is locked out waits for the owners of pinned bytes, not for turns. */
+static void note_locked_out(struct sim *sim)
+{
+	if (sim->faults != 0)
+		return; /* only without faults is the length of a wait looked at */
+	for (uint32_t p = 0; p < sim->n_slots; p++) {
+		if (sim->programs[p].asked_ns != NEVER && world_is_locked_out(&sim->world, p))
+			sim->programs[p].asked_ns = sim->world.now;
+	}
+}
+
 static void advance(struct sim *sim)
 {
 	uint64_t due = sched_deadline(&sim->world.sched);
@@ -409,6 +420,7 @@ static struct result run(uint64_t seed, int faults)
 		if (!sim.is_calm && sim.world.now >= CALM_NS)
 			calm_down(&sim);
 		advance(&sim);
+		note_locked_out(&sim);
 		world_check(&sim.world);
 		/* All of the core's invariants cost more: often is enough. */
 		if (n++ % 16 == 0)

@@ -146,7 +146,7 @@ static inline void world_check_proc(const struct world *world, uint32_t p)
 static inline void world_check(const struct world *world)
 {
 	uint32_t n_open[WORLD_GPUS] = {0};
-	uint64_t on_card[WORLD_GPUS] = {0}, pinned[WORLD_GPUS] = {0}, largest[WORLD_GPUS] = {0};
+	uint64_t on_card[WORLD_GPUS] = {0};
 	uint64_t may_have[WORLD_GPUS] = {0};
 
 	for (uint32_t p = 0; p < WORLD_PROCS; p++) {
@@ -158,9 +158,6 @@ static inline void world_check(const struct world *world)
 		on_card[proc->gpu] += world_used(proc);
 		if (world->is_strict)
 			may_have[proc->gpu] += world_may_have(proc);
-		pinned[proc->gpu] += proc->pinned;
-		if (proc->owned > largest[proc->gpu])
-			largest[proc->gpu] = proc->owned;
 		n_open[proc->gpu] += proc->is_open && proc->is_joined && proc->is_linked &&
 				     !world->clients[p].is_hung;
 	}
@@ -171,13 +168,59 @@ static inline void world_check(const struct world *world)
 			/* Nor will there be too much, whatever they do with what they were given.
 			 */
 			assert(may_have[g] <= fit_room(&world->sched, g));
-			/* Everybody can be made whole again. */
-			assert(pinned[g] + largest[g] <= fit_usable(&world->sched, g));
 		}
 		if (world->is_strict && !world->may_overlap && world->config.anti_thrash &&
 		    world->config.mode != SCHED_MODE_AUTO)
 			assert(n_open[g] <= 1);
 	}
+}
+
+/*
+ * p has enough once all pageable bytes of the others are out: what it has and wanted bytes fit
+ * beside what the others have pinned, of which the reserve takes its part. As far as the scheduler
+ * knows.
+ */
+static inline bool world_could_have(const struct world *world, uint32_t p, uint64_t wanted)
+{
+	const struct sched_client *c = &world->clients[p];
+	uint64_t usable = fit_usable(&world->sched, c->gpu);
+	uint64_t spare = fit_room(&world->sched, c->gpu) - usable, pinned = 0;
+
+	for (uint32_t q = 0; q < WORLD_PROCS; q++) {
+		const struct sched_client *other = &world->clients[q];
+
+		if (q == p || other->state == SCHED_CLIENT_FREE || other->gpu != c->gpu)
+			continue;
+		pinned += other->memory.pinned + other->promised;
+		if (other->line == SCHED_LINE_COMING)
+			pinned += other->memory.wanted_pinned;
+	}
+	return fit_charge(c) + c->memory.swapped + wanted + (pinned > spare ? pinned - spare : 0) <=
+	       usable;
+}
+
+/* All that hold the card can be stopped, so that waiting has no other reason than turns. */
+static inline bool world_takes_turns(const struct world *world, uint32_t gpu)
+{
+	if (!world->config.anti_thrash)
+		return false;
+	for (uint32_t p = 0; p < WORLD_PROCS; p++) {
+		const struct sched_client *c = &world->clients[p];
+
+		if (c->state != SCHED_CLIENT_FREE && c->gpu == gpu &&
+		    (c->is_resident || c->is_hung || c->is_retrying || c->is_not_preemptible))
+			return false;
+	}
+	return true;
+}
+
+/* p waits, and others' pinned bytes are why. */
+static inline bool world_is_locked_out(const struct world *world, uint32_t p)
+{
+	const struct sched_client *c = &world->clients[p];
+
+	return world->procs[p].is_joined && c->state != SCHED_CLIENT_FREE &&
+	       !world_could_have(world, p, c->memory.wanted + c->memory.wanted_pinned);
 }
 
 /* ---- the scheduler's side ------------------------------------------------------ */
@@ -239,6 +282,10 @@ static inline int world_step(struct world *world, struct sched_event *event)
 					.due_ms = a->due_ms};
 
 		world_note(world, a);
+		/* No error while a turn could bring what is lacking. */
+		if (a->type == SCHED_ACTION_REFUSE && world->is_strict &&
+		    world_takes_turns(world, world->clients[a->client].gpu))
+			assert(!world_could_have(world, a->client, a->bytes));
 		if (a->type == SCHED_ACTION_BUDGET)
 			before.is_blocked[a->client] = false; /* it has what it waited for */
 		if (a->type == SCHED_ACTION_DROP && a->grant)

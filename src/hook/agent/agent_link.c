@@ -338,6 +338,7 @@ static void handle_registered(struct agent_link *link, const struct nvshare_regi
 	link->is_orphan_late = false;
 	if (body->context_bytes)
 		agent_set_context_bytes(link->dev, body->context_bytes);
+	budget_set_reserve(link->dev, body->reserve_percent);
 	agent_lease_step(link, &(struct lease_event){.type = LEASE_EVENT_REGISTERED,
 						     .running = link->is_running});
 	if (link->lease.state == LEASE_HOLDING)

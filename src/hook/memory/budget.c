@@ -7,6 +7,8 @@
 #include "util/clock.h"
 #include "util/parse.h"
 
+#define GRANULE (2ull << 20) /* the driver's, of physical memory */
+
 struct budget_state budget_state = {.lock = PTHREAD_MUTEX_INITIALIZER,
 				    .changed = PTHREAD_COND_INITIALIZER};
 
@@ -67,6 +69,34 @@ uint64_t budget_limit(CUdevice dev)
 	limit = d->is_known ? d->limit : UINT64_MAX;
 	pthread_mutex_unlock(&budget_state.lock);
 	return limit;
+}
+
+void budget_set_reserve(CUdevice dev, uint32_t percent)
+{
+	struct budget_device *d = budget_device(dev);
+
+	if (!d)
+		return;
+	pthread_mutex_lock(&budget_state.lock);
+	d->reserve_percent = percent;
+	pthread_mutex_unlock(&budget_state.lock);
+}
+
+uint64_t budget_most(CUdevice dev)
+{
+	struct budget_device *d = budget_device(dev);
+	uint64_t total = budget_total(dev), most, percent;
+
+	if (!d)
+		return total;
+	pthread_mutex_lock(&budget_state.lock);
+	percent = 100 - d->reserve_percent;
+	pthread_mutex_unlock(&budget_state.lock);
+	if (percent == 100)
+		return total;
+	/* Allocations are made of whole granules, so that nobody gets the rest of the last one. */
+	most = total / 100 * percent + total % 100 * percent / 100;
+	return most - most % GRANULE;
 }
 
 CUresult budget_ask(CUdevice dev, uint64_t bytes)

@@ -93,6 +93,14 @@ uint64_t budget_limit(CUdevice dev);      /* NVSHARE_GPU_MEMORY_LIMIT in bytes; 
 uint64_t budget_limit_of(uint64_t total); /* the same for a card of total bytes */
 uint64_t budget_total(CUdevice dev);      /* the card's bytes as the driver says; 0: unknown */
 
+/*
+ * The scheduler's reserve of dev, percent of the card, as it was when this process registered; and
+ * the bytes that are left: no program gets more, its contexts included. Without a scheduler the
+ * reserve is 0, and bytes are the card's.
+ */
+void budget_set_reserve(CUdevice dev, uint32_t percent);
+uint64_t budget_most(CUdevice dev);
+
 /* The agent's side. */
 void budget_set(CUdevice dev, uint64_t bytes); /* wakes who waits */
 void budget_refuse(CUdevice dev);              /* who waits gets out of memory */

@@ -19,6 +19,7 @@ struct budget_device {
 	bool is_known;          /* total and limit are */
 	uint64_t total;
 	uint64_t limit;
+	uint32_t reserve_percent; /* of total, the scheduler's */
 
 	/* Those who wait stand in line; the first of them is the one that asks. */
 	uint64_t ticket_next;

@@ -18,11 +18,13 @@ uint64_t meminfo_total(CUdevice dev, uint64_t total)
 uint64_t meminfo_free(CUdevice dev, uint64_t total)
 {
 	struct nvshare_mem mem;
-	uint64_t used;
+	uint64_t most = budget_most(dev), used;
 
+	if (most > total)
+		most = total;
 	budget_read(dev, &mem);
 	used = mem.allocated + mem.pinned[NVSHARE_PINNED_CONTEXT];
-	return used < total ? total - used : 0;
+	return used < most ? most - used : 0;
 }
 
 static bool has_uuid(CUdevice dev, const unsigned char uuid[16])

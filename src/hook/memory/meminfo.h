@@ -12,7 +12,10 @@
 /* What dev has in all, where the driver says total: that, or the limit. */
 uint64_t meminfo_total(CUdevice dev, uint64_t total);
 
-/* What is left of such a total: moves by what this program allocates, never otherwise. */
+/*
+ * What is left of such a total, less the scheduler's reserve, which no program gets: moves by what
+ * this program allocates, never otherwise.
+ */
 uint64_t meminfo_free(CUdevice dev, uint64_t total);
 
 /*
