@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "cli/status.h"
 
+#include "cli/blame.h"
+
 #include <inttypes.h>
 
 #define NS  1e9
@@ -185,6 +187,33 @@ static void print_claim(FILE *out, const struct nvshare_status_client *client)
 		(void)fputs(", \"energy_joules\": null", out);
 }
 
+/* Whose memory no turn moves out of its way. */
+static void print_blame(FILE *out, const struct status *status,
+			const struct nvshare_status_client *client)
+{
+	static const char *const causes[] = {
+		[BLAME_PINNED] = "pinned",         [BLAME_FIXED] = "fixed",
+		[BLAME_CRITICAL] = "critical",     [BLAME_HUNG] = "hung",
+		[BLAME_UNSTOPPED] = "not-stopped",
+	};
+	struct blame blame = {.cause = BLAME_NOBODY};
+
+	if (client->why == NVSHARE_WAIT_STUCK)
+		blame = blame_find(status, client);
+	if (blame.cause == BLAME_NOBODY) {
+		(void)fputs(", \"waits_for\": null", out);
+		return;
+	}
+	(void)fprintf(out,
+		      ", \"waits_for\": {\"client\": %u, \"cause\": \"%s\", \"bytes\": %" PRIu64
+		      ", \"kind\": ",
+		      blame.owner->id, causes[blame.cause], blame.bytes);
+	if (blame.cause == BLAME_PINNED)
+		(void)fprintf(out, "\"%s\"}", pinned_names[blame.kind]);
+	else
+		(void)fputs("null}", out);
+}
+
 static void print_client(FILE *out, const struct status *status,
 			 const struct nvshare_status_client *client)
 {
@@ -199,6 +228,7 @@ static void print_client(FILE *out, const struct status *status,
 		print_string(out, wait_names[client->why]);
 	else
 		(void)fputs("null", out);
+	print_blame(out, status, client);
 	if (client->position)
 		(void)fprintf(out, ", \"queue_position\": %u,\n     ", client->position);
 	else

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "cli/status.h"
 
+#include "cli/blame.h"
 #include "cli/fold.h"
 #include "cli/table.h"
 #include "util/clock.h"
@@ -266,7 +267,7 @@ __attribute__((format(printf, 2, 3))) static void add_words(struct note *note, c
 							    ...)
 {
 	size_t len = strlen(note->s);
-	char words[96];
+	char words[128];
 	va_list args;
 
 	va_start(args, format);
@@ -283,7 +284,7 @@ static bool lacks_turns(const struct nvshare_status_node *node,
 	       (client->why == NVSHARE_WAIT_STUCK || client->why == NVSHARE_WAIT_MEMORY);
 }
 
-static void add_wait(struct note *note, const struct nvshare_status_node *node,
+static void add_wait(struct note *note, const struct status *status,
 		     const struct nvshare_status_client *client)
 {
 	static const char *const reasons[] = {
@@ -291,11 +292,18 @@ static void add_wait(struct note *note, const struct nvshare_status_node *node,
 		[NVSHARE_WAIT_TURN] = "waits for its turn",
 		[NVSHARE_WAIT_MEMORY] = "waits for memory",
 		[NVSHARE_WAIT_SWAP] = "memory is being moved",
-		[NVSHARE_WAIT_STUCK] = "what others have in its way can not be moved",
+		[NVSHARE_WAIT_STUCK] = "",
 	};
-	const char *reason = lacks_turns(node, client)
-				     ? "waits for memory: turns are off (nvsharectl -S on)"
-				     : reasons[client->why];
+	const char *reason = reasons[client->why];
+	struct blame blame;
+	char text[112];
+
+	if (lacks_turns(&status->node, client)) {
+		reason = "waits for memory: turns are off (nvsharectl -S on)";
+	} else if (client->why == NVSHARE_WAIT_STUCK) {
+		blame = blame_find(status, client);
+		reason = blame_text(&blame, text, sizeof(text));
+	}
 
 	if (client->position)
 		add_words(note, "#%u%s%s", client->position, reason[0] ? " " : "", reason);
@@ -304,7 +312,7 @@ static void add_wait(struct note *note, const struct nvshare_status_node *node,
 }
 
 /* What is worth a word: why it waits, and what is wrong with it. */
-static void add_note(struct table *table, const struct nvshare_status_node *node,
+static void add_note(struct table *table, const struct status *status,
 		     const struct nvshare_status_client *client)
 {
 	uint64_t wanted = client->mem.wanted + client->mem.wanted_pinned;
@@ -316,7 +324,7 @@ static void add_note(struct table *table, const struct nvshare_status_node *node
 		table_add(table, RED, "hung: does not answer");
 		return;
 	}
-	add_wait(&note, node, client);
+	add_wait(&note, status, client);
 	if (wanted)
 		add_words(&note, "needs %s more", size(wanted).s);
 	if (client->flags & NVSHARE_CLIENT_FIXED)
@@ -345,7 +353,7 @@ static void add_note(struct table *table, const struct nvshare_status_node *node
 		add_words(&note, "did not move: %s", failed);
 	if (status_drain_reason(client))
 		add_words(&note, "can not be frozen: %s", status_drain_reason(client));
-	is_wrong = client->why == NVSHARE_WAIT_STUCK && !lacks_turns(node, client);
+	is_wrong = client->why == NVSHARE_WAIT_STUCK && !lacks_turns(&status->node, client);
 	table_add(table, is_wrong || failed[0] ? RED : NULL, "%s", note.s);
 }
 
@@ -387,7 +395,7 @@ static struct text energy(const struct nvshare_status_client *client)
 	return text;
 }
 
-static void add_client(struct table *table, const struct nvshare_status_node *node,
+static void add_client(struct table *table, const struct status *status,
 		       const struct nvshare_status_client *client)
 {
 	const struct passwd *user = getpwuid(client->uid);
@@ -411,7 +419,7 @@ static void add_client(struct table *table, const struct nvshare_status_node *no
 	table_add(table, NULL, "%s", energy(client).s);
 	table_add(table, NULL, "%" PRIu64, client->n_switches);
 	table_add(table, NULL, "%s", client->halt ? status_stops_by(client) : "");
-	add_note(table, node, client);
+	add_note(table, status, client);
 }
 
 static void print_clients(FILE *out, const struct status *status, uint32_t gpu, size_t width,
@@ -422,7 +430,7 @@ static void print_clients(FILE *out, const struct status *status, uint32_t gpu, 
 	table_init(&table, columns, sizeof(columns) / sizeof(columns[0]));
 	for (size_t i = 0; i < status->n_clients; i++) {
 		if (status->clients[i].gpu == gpu)
-			add_client(&table, &status->node, &status->clients[i]);
+			add_client(&table, status, &status->clients[i]);
 	}
 	if (table.n_cells) {
 		(void)fputc('\n', out);

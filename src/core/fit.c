@@ -63,34 +63,48 @@ uint64_t fit_usable(const struct sched *sched, uint32_t gpu)
 	return above(g->total - reserve_of(sched, gpu), g->external);
 }
 
-/* What pinned bytes may take of the reserve. */
-static uint64_t spare_of(const struct sched *sched, uint32_t gpu)
+/* The most that pinned bytes and the lead take of the reserve together. */
+static uint64_t half_of_reserve(const struct sched *sched, uint32_t gpu)
 {
 	return reserve_of(sched, gpu) / RESERVE_PART;
 }
 
+/* The same now: of what second contexts leave. */
+static uint64_t half_now(const struct sched *sched, uint32_t gpu)
+{
+	return above(reserve_of(sched, gpu), sched->gpus[gpu].sums.second) / RESERVE_PART;
+}
+
 uint64_t fit_room(const struct sched *sched, uint32_t gpu)
 {
-	return fit_usable(sched, gpu) + spare_of(sched, gpu);
+	return fit_usable(sched, gpu) + half_of_reserve(sched, gpu);
+}
+
+/* With the pinned bytes, and up to lead bytes more, in the reserve. */
+static uint64_t capacity_with(const struct sched *sched, uint32_t gpu, uint64_t lead)
+{
+	uint64_t pinned = sched->gpus[gpu].sums.pinned, most = half_now(sched, gpu);
+
+	return fit_usable(sched, gpu) + min_u64(most, min_u64(pinned, most) + min_u64(lead, most));
 }
 
 uint64_t fit_capacity(const struct sched *sched, uint32_t gpu)
 {
-	return fit_usable(sched, gpu) + min_u64(spare_of(sched, gpu), sched->gpus[gpu].sums.pinned);
+	return capacity_with(sched, gpu, 0);
 }
 
-/* With up to bytes of the lead, of which the reserve has what is neither pinned nor ours. */
-static uint64_t with_lead(const struct sched *sched, uint32_t gpu, uint64_t bytes)
+uint64_t fit_spare(const struct sched *sched, uint32_t gpu)
 {
-	uint64_t lead = above(reserve_of(sched, gpu), sched->gpus[gpu].sums.second) / RESERVE_PART;
+	const struct sched_sums *sums = &sched->gpus[gpu].sums;
+	uint64_t stays = min_u64(above(sums->charged, sums->asked), fit_room(sched, gpu));
 
-	return min_u64(fit_capacity(sched, gpu) + min_u64(lead, bytes), fit_room(sched, gpu));
+	return above(stays, fit_usable(sched, gpu));
 }
 
 /* What may be used now, as long as more is on its way out. */
 static uint64_t room_now(const struct sched *sched, uint32_t gpu)
 {
-	return with_lead(sched, gpu, sched->gpus[gpu].sums.asked);
+	return capacity_with(sched, gpu, sched->gpus[gpu].sums.asked);
 }
 
 uint64_t fit_footprint(const struct sched_client *client)
@@ -131,7 +145,8 @@ static uint64_t card_of(const struct sched *sched, uint32_t gpu)
 /* What others have pinned beyond their part of the reserve. */
 static uint64_t pinned_in_the_way(const struct sched *sched, uint32_t client)
 {
-	return above(pinned_by_others(sched, client), spare_of(sched, sched->clients[client].gpu));
+	return above(pinned_by_others(sched, client),
+		     half_of_reserve(sched, sched->clients[client].gpu));
 }
 
 uint64_t fit_limit_alone(const struct sched *sched, uint32_t client)
@@ -157,15 +172,6 @@ bool fit_oversize(const struct sched *sched, uint32_t client)
 	return c->state != SCHED_CLIENT_RUNNING && owned_by(c) > fit_limit(sched, client);
 }
 
-/* The pinned bytes of others leave too little for what it owns: it waits until they go. */
-static bool is_locked_out(const struct sched *sched, uint32_t client)
-{
-	const struct sched_client *c = &sched->clients[client];
-
-	return c->state != SCHED_CLIENT_RUNNING && pinned_in_the_way(sched, client) > 0 &&
-	       owned_by(c) > fit_limit_alone(sched, client);
-}
-
 uint64_t fit_need(const struct sched *sched, uint32_t client)
 {
 	const struct sched_client *c = &sched->clients[client];
@@ -177,12 +183,49 @@ uint64_t fit_need(const struct sched *sched, uint32_t client)
 	return fit_footprint(c);
 }
 
-/* What it adds to the load; oversize: all that there is when the others are out. */
+/* All that there is for it when the others are out. */
+static uint64_t all_there_is(const struct sched *sched, uint32_t client)
+{
+	return above(fit_capacity(sched, sched->clients[client].gpu),
+		     pinned_by_others(sched, client));
+}
+
+/* What the reserve has at the most for pinned bytes, or for one beside them. */
+static uint64_t most_of_reserve(const struct sched *sched, uint32_t gpu)
+{
+	return min_u64(half_of_reserve(sched, gpu),
+		       above(reserve_of(sched, gpu), sched->gpus[gpu].sums.second));
+}
+
+/*
+ * With all the others out there is room for what it needs. One that is larger than the card may
+ * try, but not while pinned bytes of others are why it does not fit.
+ */
+static bool can_be_whole(const struct sched *sched, uint32_t client)
+{
+	const struct sched_client *c = &sched->clients[client];
+	uint64_t need = fit_need(sched, client);
+
+	if (need <= all_there_is(sched, client))
+		return true;
+	if (need > fit_limit(sched, client))
+		return pinned_in_the_way(sched, client) == 0 ||
+		       need <= fit_limit_alone(sched, client);
+	return need + pinned_by_others(sched, client) <=
+	       fit_usable(sched, c->gpu) + most_of_reserve(sched, c->gpu);
+}
+
+/*
+ * What it adds to the load. One that needs more than all that there is comes when the others are
+ * out: it is larger than the card, or second contexts take of the reserve what it needs of it.
+ */
 static uint64_t weight_of(const struct sched *sched, uint32_t client)
 {
-	if (fit_oversize(sched, client))
-		return fit_limit(sched, client);
-	return max_u64(fit_need(sched, client), fit_charge(&sched->clients[client]));
+	uint64_t weight = max_u64(fit_need(sched, client), fit_charge(&sched->clients[client]));
+
+	if (fit_oversize(sched, client) || fit_need(sched, client) <= fit_limit(sched, client))
+		weight = min_u64(weight, all_there_is(sched, client));
+	return weight;
 }
 
 void fit_aim(struct sched *sched, uint32_t client)
@@ -443,7 +486,7 @@ bool fit_beside(const struct sched *sched, uint32_t client)
 	const struct sched_sums *share = &sched->clients[client].share;
 	const struct sched_gpu *g = gpu_of(sched, client);
 
-	if (is_locked_out(sched, client))
+	if (!can_be_whole(sched, client))
 		return false;
 	if (fit_exclusive(sched) && g->sums.n_on - share->n_on > 0)
 		return false;
@@ -456,7 +499,7 @@ bool fit_by_switch(const struct sched *sched, uint32_t client)
 	const struct sched_gpu *g = gpu_of(sched, client);
 	uint64_t freed = g->sums.blocked - share->blocked;
 
-	if (is_locked_out(sched, client))
+	if (!can_be_whole(sched, client))
 		return false;
 	if (fit_exclusive(sched) && g->sums.n_fast - share->n_fast > 0)
 		return false;
@@ -470,7 +513,7 @@ bool fit_ever(const struct sched *sched, uint32_t client)
 	const struct sched_sums *share = &sched->clients[client].share;
 	const struct sched_sums *sums = &gpu_of(sched, client)->sums;
 
-	if (is_locked_out(sched, client))
+	if (!can_be_whole(sched, client))
 		return false;
 	if (fit_exclusive(sched) && sums->n_never - share->n_never > 0)
 		return false;
@@ -500,9 +543,13 @@ uint64_t fit_to_evict(const struct sched *sched, uint32_t gpu, uint32_t client)
 bool fit_has_room(const struct sched *sched, uint32_t client)
 {
 	const struct sched_client *c = &sched->clients[client];
+	uint64_t others = gpu_of(sched, client)->sums.charged - c->share.charged;
 
-	return gpu_of(sched, client)->sums.charged - c->share.charged + c->weight <=
-	       room_now(sched, c->gpu);
+	/* Beyond its weight it takes of the reserve, and so not what others are to leave yet. */
+	if (c->need > c->weight && c->need <= fit_limit(sched, client))
+		return others + c->need <=
+		       fit_usable(sched, c->gpu) + most_of_reserve(sched, c->gpu);
+	return others + c->weight <= room_now(sched, c->gpu);
 }
 
 /* What of lack there is room for; 0: too little to be worth a message. */
@@ -528,5 +575,5 @@ uint64_t fit_ahead(const struct sched *sched, uint32_t client)
 	uint64_t lack = above(fit_need(sched, client), fit_charge(c));
 
 	return part_of(gpu_of(sched, client), min_u64(lack, c->memory.swapped),
-		       with_lead(sched, c->gpu, UINT64_MAX));
+		       capacity_with(sched, c->gpu, UINT64_MAX));
 }

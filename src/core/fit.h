@@ -39,6 +39,8 @@ uint64_t fit_room(const struct sched *sched, uint32_t gpu);
  * half of the reserve as pinned bytes take. It never exceeds fit_room().
  */
 uint64_t fit_capacity(const struct sched *sched, uint32_t gpu);
+/* Of that, what lies in the reserve now. */
+uint64_t fit_spare(const struct sched *sched, uint32_t gpu);
 uint64_t fit_footprint(const struct sched_client *client);
 uint64_t fit_charge(const struct sched_client *client);
 /* Of its charge, what it can be asked to give up. */

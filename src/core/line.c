@@ -142,7 +142,9 @@ enum sched_wait line_why(const struct sched *sched, uint32_t client)
 		return c->state == SCHED_CLIENT_WAITING ? SCHED_WAIT_STUCK : SCHED_WAIT_NOT;
 	if (!fit_ever(sched, client))
 		return SCHED_WAIT_STUCK;
-	if (c->due_ns <= sched->now_ns && !fit_by_switch(sched, client))
+	/* Its turn has come, and nothing is under way that could make room. */
+	if (c->due_ns <= sched->now_ns && !fit_by_switch(sched, client) &&
+	    sched->gpus[c->gpu].coming.n == 0)
 		return SCHED_WAIT_STUCK;
 	return fit_exclusive(sched) ? SCHED_WAIT_TURN : SCHED_WAIT_MEMORY;
 }

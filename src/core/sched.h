@@ -231,6 +231,7 @@ void sched_assert_valid(const struct sched *sched);
 
 struct sched_gpu_status {
 	uint64_t total, usable, external, available, running; /* bytes */
+	uint64_t spare; /* of the reserve, that pinned bytes take now */
 	uint64_t n_switches, moved_out, moved_in, bandwidth;  /* bytes; bytes a second */
 	uint64_t overcommitted;  /* bytes beyond usable, if that was reported and still is so */
 	uint64_t next_switch_ns; /* monotonic; SCHED_NO_DEADLINE: none planned */

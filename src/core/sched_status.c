@@ -18,6 +18,7 @@ void sched_gpu_status(const struct sched *sched, uint32_t gpu, struct sched_gpu_
 		.external = g->external,
 		.available = usable > g->sums.charged ? usable - g->sums.charged : 0,
 		.running = g->sums.held,
+		.spare = fit_spare(sched, gpu),
 		.n_switches = g->n_switches,
 		.moved_out = g->moved_out,
 		.moved_in = g->moved_in,

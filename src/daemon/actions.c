@@ -92,16 +92,19 @@ static void give_budget(struct server *server, struct peer *peer, uint64_t budge
 	server_account(server, peer, peer->share.on_card, budget < total ? budget : total);
 }
 
-/* Second contexts live in the reserve, which no budget gets; who finds it full drains. */
+/* Second contexts live in the reserve beside pinned bytes; a client that finds it full drains. */
 static uint64_t second_max(const struct server *server, struct peer *peer)
 {
 	const struct gpu *gpu = &server->gpus.at[peer->gpu];
-	const struct gpu_limits limits = {
-		.reserve = gpu->total / 100 * server->config.reserve_percent,
+	uint64_t reserve = gpu->total / 100 * server->config.reserve_percent;
+	struct sched_gpu_status status;
+	struct gpu_limits limits = {
 		.bytes = server->options.context_bytes_max,
 		.n = server->options.n_contexts_max,
 	};
 
+	sched_gpu_status(&server->sched, peer->gpu, &status);
+	limits.reserve = reserve > status.spare ? reserve - status.spare : 0;
 	return gpus_second_max(gpu, &peer->share, &limits, &peer->is_second_limited);
 }
 

@@ -14,11 +14,13 @@
 #define OVERSUB_BUFFERS_MAX 4096
 #define OVERSUB_THREADS_MAX 64
 #define OVERSUB_GRAPH_NODES 500
+#define OVERSUB_GRANULE     (2u << 20) /* of physical memory, the driver's */
 
 static const char help[] =
 	"usage: oversub [OPTION]...\n"
 	"Allocates, fills, works over all of its memory in passes, verifies every byte.\n"
 	"  --size SIZE       in all (64MiB)\n"
+	"  --free PERCENT    in all so much of what cuMemGetInfo says is free, in whole granules\n"
 	"  --buffers N       so many allocations (4); every fourth holds floats\n"
 	"  --passes N        (10)\n"
 	"  --until FILE      further passes until FILE exists\n"
@@ -43,6 +45,7 @@ static const char help[] =
 
 static struct {
 	uint64_t size;
+	uint64_t free_percent; /* 0: size counts */
 	uint64_t n_buffers;
 	uint64_t n_passes;
 	const char *until;
@@ -120,6 +123,8 @@ static void parse(int argc, char **argv)
 			app_usage(help, 0);
 		else if (app_is(argv[i], "--size"))
 			opt.size = app_value_size(argc, argv, &i);
+		else if (app_is(argv[i], "--free"))
+			opt.free_percent = app_value_u64(argc, argv, &i, 1, 100);
 		else if (app_is(argv[i], "--buffers"))
 			opt.n_buffers = app_value_u64(argc, argv, &i, 1, OVERSUB_BUFFERS_MAX);
 		else if (app_is(argv[i], "--passes"))
@@ -325,6 +330,21 @@ static void *work(void *data)
 	return NULL;
 }
 
+/* Of whole granules, so that the buffers take no more than what they are told is free. */
+static void size_of_free(void)
+{
+	size_t n_free, n_total;
+	uint64_t each;
+
+	if (!opt.free_percent)
+		return;
+	APP_CALL(cuMemGetInfo(&n_free, &n_total));
+	each = n_free / 100 * opt.free_percent / opt.n_buffers / OVERSUB_GRANULE * OVERSUB_GRANULE;
+	if (!each)
+		app_exit(APP_EXIT_USAGE, "less than 2 MiB a buffer");
+	opt.size = each * opt.n_buffers;
+}
+
 int main(int argc, char **argv)
 {
 	static struct worker workers[OVERSUB_THREADS_MAX];
@@ -336,6 +356,7 @@ int main(int argc, char **argv)
 	parse(argc, argv);
 	app_load(opt.is_per_thread ? CUDA_LOAD_PER_THREAD : 0);
 	app_init(&app, opt.device);
+	size_of_free();
 	make_resident();
 	if (pthread_barrier_init(&all_threads, NULL, (unsigned int)opt.n_threads))
 		app_exit(APP_EXIT_DRIVER, "cannot make a barrier");

@@ -269,12 +269,13 @@ static void who_waits_since_turns_are_off_is_told_how_to_get_them(void **state)
 	clients[1].why = NVSHARE_WAIT_STUCK;
 	text = view(true);
 	has(text,
-	    "\033[31m#3 what others have in its way can not be moved, needs 5.0 GiB more\033[0m");
+	    "\033[31m#3 waits for 90.0 GiB of train (1), which could not be stopped, needs 5.0 "
+	    "GiB more\033[0m");
 	free(text);
 	status.node.anti_thrash = 0;
 	text = view(true);
 	has(text, "#3 waits for memory: turns are off (nvsharectl -S on), needs 5.0 GiB more\n");
-	assert_null(strstr(text, "can not be moved, needs"));
+	assert_null(strstr(text, "could not be stopped, needs"));
 	free(text);
 	text = json();
 	has(text, "\"wait_reason\": \"stuck\"");
@@ -289,6 +290,50 @@ static void who_waits_since_turns_are_off_is_told_how_to_get_them(void **state)
 	free(text);
 	status.node.anti_thrash = 1;
 	clients[1] = saved;
+}
+
+static void whose_memory_is_in_the_way_is_told(void **state)
+{
+	static const struct {
+		uint32_t flags, priority;
+		const char *words;
+	} stays[] = {
+		{NVSHARE_CLIENT_HUNG, NVSHARE_PRIORITY_NORMAL, "which does not answer"},
+		{NVSHARE_CLIENT_FIXED, NVSHARE_PRIORITY_NORMAL, "which takes no turns"},
+		{0, NVSHARE_PRIORITY_CRITICAL, "which is critical"},
+	};
+	struct nvshare_status_client saved[2];
+	char *text;
+
+	(void)state;
+	memcpy(saved, clients, sizeof(saved));
+	clients[1].why = NVSHARE_WAIT_STUCK;
+	clients[0].last_outcome = 0;
+	for (size_t i = 0; i < sizeof(stays) / sizeof(*stays); i++) {
+		clients[0].flags = stays[i].flags;
+		clients[0].claim.priority = stays[i].priority;
+		has(text = view(false), "#3 waits for 90.0 GiB of train (1), ");
+		has(text, stays[i].words);
+		free(text);
+	}
+	/* The first one goes when it is asked, but for its arrays. */
+	clients[0] = saved[0];
+	clients[0].flags = 0;
+	clients[0].last_outcome = 0;
+	clients[0].mem.pinned[NVSHARE_PINNED_ARRAY] = 40 * GIB;
+	clients[1].mem.swapped = 60 * GIB;
+	has(text = view(false),
+	    "#3 waits until train (1) frees 40.0 GiB that can not be moved: its arrays");
+	free(text);
+	has(text = json(),
+	    "\"waits_for\": {\"client\": 1, \"cause\": \"pinned\", \"bytes\": 42949672960, "
+	    "\"kind\": \"array\"}");
+	free(text);
+	/* With less of them there is room, and so they are not why. */
+	clients[0].mem.pinned[NVSHARE_PINNED_ARRAY] = 10 * GIB;
+	has(text = view(false), "#3 memory in its way can not be moved");
+	free(text);
+	memcpy(clients, saved, sizeof(saved));
 }
 
 static void why_it_can_not_be_frozen_is_told(void **state)
@@ -481,6 +526,7 @@ int main(void)
 		cmocka_unit_test(what_is_learned_of_bursts_is_told),
 		cmocka_unit_test(a_failed_stop_is_told_in_words),
 		cmocka_unit_test(who_waits_since_turns_are_off_is_told_how_to_get_them),
+		cmocka_unit_test(whose_memory_is_in_the_way_is_told),
 		cmocka_unit_test(why_it_can_not_be_frozen_is_told),
 		cmocka_unit_test(no_line_is_longer_than_the_terminal),
 		cmocka_unit_test(colours_are_only_where_they_are_asked_for),

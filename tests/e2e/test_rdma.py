@@ -29,6 +29,8 @@ def test_memory_that_may_be_registered_stays(node, device):
     newcomer = start(node, "newcomer")
     until("it waits", lambda: (c := node.client(newcomer)) and c["wait_reason"] == "stuck")
     until("the other one's memory stays", lambda: node.client(holder)["rdma"])
+    until("the status says whose memory it is", lambda: (w := node.client(newcomer)["waits_for"]) and
+          w["client"] == node.client(holder)["id"])
     client = node.client(holder)
     assert client["is_running"] and client["memory_pinned"] >= 150 * MIB and not client["memory_resident"], client
     assert client["last_outcome"] == "unsupported"

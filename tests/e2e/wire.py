@@ -29,7 +29,7 @@ TYPES = {
     "MEM_AVAILABLE": (11, "<2Q"),
     "PREPARE_SWAP_OUT": (12, "<4Q"),
     "HEARTBEAT": (13, "<Q"),
-    "REGISTERED": (14, "<IIQ4I"),
+    "REGISTERED": (14, "<IIQ4III"),
     "MEM_REFUSED": (15, "<2Q"),
     "GET_STATUS": (16, "<8s"),
     "STATUS_NODE": (17, "<6Q10I16s"),
@@ -52,7 +52,7 @@ FORMATS = {name: struct.Struct(form) for name, (_, form) in TYPES.items()}
 SECOND_MAX = 1 << 30
 NO_DOOR = bytes(32)
 LAST_VALUES = {
-    "REGISTERED": (0, 0, 0, 0),  # no claim
+    "REGISTERED": (0, 0, 0, 0, 0, 0),  # no claim, no reserve
     "LOCK_RELEASED": (0, 0),
     "MEM_UPDATE": (0, 0),
     "DROP_LOCK": (0, 0, SECOND_MAX, 0, 0, NO_DOOR),

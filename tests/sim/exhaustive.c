@@ -126,6 +126,7 @@ static void mix_proc(uint64_t *hash, const struct world *world, uint32_t p)
 	mix(hash, proc->resident);
 	mix(hash, proc->swapped);
 	mix(hash, proc->pinned);
+	mix(hash, proc->second);
 	mix(hash, proc->lack);
 	mix(hash, proc->work_bytes);
 	mix(hash, proc->moved);

@@ -54,6 +54,7 @@ struct world_proc {
 	struct sched_claim claim;
 	uint64_t budget;
 	uint64_t resident, swapped, pinned; /* the truth */
+	uint64_t second;                    /* the library's own context, made for an eviction */
 	uint64_t owned;                     /* pageable bytes that the program has allocated */
 	uint64_t lack;                      /* size of the allocation that is blocked */
 	bool is_lack_pinned;
@@ -185,6 +186,11 @@ static inline bool world_could_have(const struct world *world, uint32_t p, uint6
 	const struct sched_client *c = &world->clients[p];
 	uint64_t usable = fit_usable(&world->sched, c->gpu);
 	uint64_t spare = fit_room(&world->sched, c->gpu) - usable, pinned = 0;
+	uint64_t left = world->total[c->gpu] - world->external[c->gpu] - usable;
+
+	left -= world->sched.gpus[c->gpu].sums.second < left ? world->sched.gpus[c->gpu].sums.second
+							     : left;
+	spare = left < spare ? left : spare;
 
 	for (uint32_t q = 0; q < WORLD_PROCS; q++) {
 		const struct sched_client *other = &world->clients[q];

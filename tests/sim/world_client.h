@@ -6,7 +6,8 @@
 
 #include "world.h"
 
-#define WORLD_PARTIAL 7 /* as an outcome: NVSHARE_OUTCOME_PARTIAL */
+#define WORLD_PARTIAL     7   /* as an outcome: NVSHARE_OUTCOME_PARTIAL */
+#define WORLD_SECOND_PART 128 /* of a card, that a second context takes */
 
 /* ---- a client's side ------------------------------------------------------------ */
 
@@ -20,6 +21,7 @@ static inline struct sched_memory world_memory(const struct world_proc *proc)
 		.resident = proc->resident,
 		.swapped = proc->swapped,
 		.pinned = proc->pinned,
+		.second = proc->second,
 		.wanted = proc->is_lack_pinned ? 0 : lack,
 		.wanted_pinned = proc->is_lack_pinned ? lack : 0,
 	};
@@ -432,6 +434,21 @@ static inline bool world_may_deliver_down(const struct world *world, uint32_t p)
 	       (proc->lease.is_used_up && proc->down.at[0].type == SCHED_ACTION_BUDGET);
 }
 
+/* For the eviction to come, if the reserve has room: what the daemon's second_max says. */
+static inline void world_make_second(struct world *world, uint32_t p)
+{
+	struct world_proc *proc = &world->procs[p];
+	uint64_t total = world->total[proc->gpu], bytes = total / WORLD_SECOND_PART;
+	uint64_t taken = fit_spare(&world->sched, proc->gpu) + bytes;
+
+	for (uint32_t q = 0; q < WORLD_PROCS; q++) {
+		if (world->procs[q].is_alive && world->procs[q].gpu == proc->gpu)
+			taken += world->procs[q].second;
+	}
+	if (proc->second == 0 && taken <= total / 100 * world->config.reserve_percent)
+		proc->second = bytes;
+}
+
 /* The oldest message for p arrives. */
 static inline void world_deliver_down(struct world *world, uint32_t p)
 {
@@ -457,6 +474,7 @@ static inline void world_deliver_down(struct world *world, uint32_t p)
 		break;
 	case SCHED_ACTION_DROP:
 		proc->charge = msg.budget;
+		world_make_second(world, p);
 		event.type = LEASE_EVENT_DROP;
 		break;
 	case SCHED_ACTION_BUDGET:
