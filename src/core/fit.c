@@ -69,28 +69,33 @@ static uint64_t half_of_reserve(const struct sched *sched, uint32_t gpu)
 	return reserve_of(sched, gpu) / RESERVE_PART;
 }
 
-/* The same now: of what second contexts leave. */
-static uint64_t half_now(const struct sched *sched, uint32_t gpu)
-{
-	return above(reserve_of(sched, gpu), sched->gpus[gpu].sums.second) / RESERVE_PART;
-}
-
 uint64_t fit_room(const struct sched *sched, uint32_t gpu)
 {
 	return fit_usable(sched, gpu) + half_of_reserve(sched, gpu);
 }
 
-/* With the pinned bytes, and up to lead bytes more, in the reserve. */
-static uint64_t capacity_with(const struct sched *sched, uint32_t gpu, uint64_t lead)
+/*
+ * Usable, and of the half of the reserve that second contexts leave what pinned bytes take, and up
+ * to lead bytes more.
+ */
+static uint64_t capacity_with(const struct sched *sched, uint32_t gpu, uint64_t second,
+			      uint64_t pinned, uint64_t lead)
 {
-	uint64_t pinned = sched->gpus[gpu].sums.pinned, most = half_now(sched, gpu);
+	uint64_t most = above(reserve_of(sched, gpu), second) / RESERVE_PART;
 
 	return fit_usable(sched, gpu) + min_u64(most, min_u64(pinned, most) + min_u64(lead, most));
 }
 
+static uint64_t capacity_now(const struct sched *sched, uint32_t gpu, uint64_t lead)
+{
+	const struct sched_sums *sums = &sched->gpus[gpu].sums;
+
+	return capacity_with(sched, gpu, sums->second, sums->pinned, lead);
+}
+
 uint64_t fit_capacity(const struct sched *sched, uint32_t gpu)
 {
-	return capacity_with(sched, gpu, 0);
+	return capacity_now(sched, gpu, 0);
 }
 
 uint64_t fit_spare(const struct sched *sched, uint32_t gpu)
@@ -104,7 +109,7 @@ uint64_t fit_spare(const struct sched *sched, uint32_t gpu)
 /* What may be used now, as long as more is on its way out. */
 static uint64_t room_now(const struct sched *sched, uint32_t gpu)
 {
-	return capacity_with(sched, gpu, sched->gpus[gpu].sums.asked);
+	return capacity_now(sched, gpu, sched->gpus[gpu].sums.asked);
 }
 
 uint64_t fit_footprint(const struct sched_client *client)
@@ -183,18 +188,37 @@ uint64_t fit_need(const struct sched *sched, uint32_t client)
 	return fit_footprint(c);
 }
 
+static uint64_t second_of_all(const struct sched *sched, uint32_t client)
+{
+	const struct sched_client *c = &sched->clients[client];
+
+	return gpu_of(sched, client)->sums.second - c->share.second + c->memory.second;
+}
+
+/* The capacity once client has come, whether its share is in the sums or out. */
+static uint64_t capacity_for(const struct sched *sched, uint32_t client)
+{
+	const struct sched_client *c = &sched->clients[client];
+
+	return capacity_with(
+		sched, c->gpu, second_of_all(sched, client),
+		pinned_by_others(sched, client) + fixed_bytes(c) + c->memory.wanted_pinned, 0);
+}
+
 /* All that there is for it when the others are out. */
 static uint64_t all_there_is(const struct sched *sched, uint32_t client)
 {
-	return above(fit_capacity(sched, sched->clients[client].gpu),
-		     pinned_by_others(sched, client));
+	return above(capacity_for(sched, client), pinned_by_others(sched, client));
 }
 
-/* What the reserve has at the most for pinned bytes, or for one beside them. */
-static uint64_t most_of_reserve(const struct sched *sched, uint32_t gpu)
+/* What there is at the most, for client and the pinned bytes of the others. */
+static uint64_t most_beside_pinned(const struct sched *sched, uint32_t client)
 {
-	return min_u64(half_of_reserve(sched, gpu),
-		       above(reserve_of(sched, gpu), sched->gpus[gpu].sums.second));
+	uint32_t gpu = sched->clients[client].gpu;
+
+	return fit_usable(sched, gpu) +
+	       min_u64(half_of_reserve(sched, gpu),
+		       above(reserve_of(sched, gpu), second_of_all(sched, client)));
 }
 
 /*
@@ -203,7 +227,6 @@ static uint64_t most_of_reserve(const struct sched *sched, uint32_t gpu)
  */
 static bool can_be_whole(const struct sched *sched, uint32_t client)
 {
-	const struct sched_client *c = &sched->clients[client];
 	uint64_t need = fit_need(sched, client);
 
 	if (need <= all_there_is(sched, client))
@@ -211,8 +234,7 @@ static bool can_be_whole(const struct sched *sched, uint32_t client)
 	if (need > fit_limit(sched, client))
 		return pinned_in_the_way(sched, client) == 0 ||
 		       need <= fit_limit_alone(sched, client);
-	return need + pinned_by_others(sched, client) <=
-	       fit_usable(sched, c->gpu) + most_of_reserve(sched, c->gpu);
+	return need + pinned_by_others(sched, client) <= most_beside_pinned(sched, client);
 }
 
 /*
@@ -478,7 +500,7 @@ static bool fits_without(const struct sched *sched, uint32_t client, uint64_t fr
 	uint64_t load = gpu_of(sched, client)->sums.load - c->share.load;
 
 	assert(freed <= load);
-	return load - freed + weight_of(sched, client) <= fit_capacity(sched, c->gpu);
+	return load - freed + weight_of(sched, client) <= capacity_for(sched, client);
 }
 
 bool fit_beside(const struct sched *sched, uint32_t client)
@@ -527,7 +549,7 @@ uint64_t fit_missing(const struct sched *sched, uint32_t client)
 	const struct sched_client *c = &sched->clients[client];
 	uint64_t load = gpu_of(sched, client)->sums.load - c->share.load;
 
-	return above(load + weight_of(sched, client), fit_capacity(sched, c->gpu));
+	return above(load + weight_of(sched, client), capacity_for(sched, client));
 }
 
 uint64_t fit_to_evict(const struct sched *sched, uint32_t gpu, uint32_t client)
@@ -547,8 +569,7 @@ bool fit_has_room(const struct sched *sched, uint32_t client)
 
 	/* Beyond its weight it takes of the reserve, and so not what others are to leave yet. */
 	if (c->need > c->weight && c->need <= fit_limit(sched, client))
-		return others + c->need <=
-		       fit_usable(sched, c->gpu) + most_of_reserve(sched, c->gpu);
+		return others + c->need <= most_beside_pinned(sched, client);
 	return others + c->weight <= room_now(sched, c->gpu);
 }
 
@@ -575,5 +596,5 @@ uint64_t fit_ahead(const struct sched *sched, uint32_t client)
 	uint64_t lack = above(fit_need(sched, client), fit_charge(c));
 
 	return part_of(gpu_of(sched, client), min_u64(lack, c->memory.swapped),
-		       capacity_with(sched, c->gpu, UINT64_MAX));
+		       capacity_now(sched, c->gpu, UINT64_MAX));
 }
