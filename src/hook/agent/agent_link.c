@@ -398,6 +398,7 @@ static void handle_message(struct agent_link *link, const struct msg *msg)
 		break;
 	case NVSHARE_MSG_MEM_REFUSED:
 		event.type = LEASE_EVENT_REFUSED;
+		budget_set_most(link->dev, msg->body.mem_refused_15.limit);
 		break;
 	case NVSHARE_MSG_PREPARE_SWAP_OUT:
 		event.type = LEASE_EVENT_PREPARE;

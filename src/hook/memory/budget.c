@@ -306,6 +306,32 @@ void budget_refuse(CUdevice dev)
 	pthread_mutex_unlock(&budget_state.lock);
 }
 
+void budget_set_most(CUdevice dev, uint64_t bytes)
+{
+	struct budget_device *d = budget_device(dev);
+
+	if (!d)
+		return;
+	pthread_mutex_lock(&budget_state.lock);
+	d->has_most = true;
+	d->most = bytes;
+	pthread_mutex_unlock(&budget_state.lock);
+}
+
+uint64_t budget_most(CUdevice dev)
+{
+	struct budget_device *d = budget_device(dev);
+	uint64_t most = UINT64_MAX;
+
+	if (!d)
+		return most;
+	pthread_mutex_lock(&budget_state.lock);
+	if (d->has_most)
+		most = d->most;
+	pthread_mutex_unlock(&budget_state.lock);
+	return most;
+}
+
 bool budget_drop_slack(CUdevice dev)
 {
 	struct budget_device *d = budget_device(dev);

@@ -96,6 +96,12 @@ uint64_t budget_total(CUdevice dev);      /* the card's bytes as the driver says
 /* The agent's side. */
 void budget_set(CUdevice dev, uint64_t bytes); /* wakes who waits */
 void budget_refuse(CUdevice dev);              /* who waits gets out of memory */
+/*
+ * The most that this process could have on the card, as the scheduler said when it refused more;
+ * UINT64_MAX: it has never refused anything.
+ */
+void budget_set_most(CUdevice dev, uint64_t bytes);
+uint64_t budget_most(CUdevice dev);
 void budget_lost(CUdevice dev);    /* the scheduler is gone; for a while it may come back */
 bool budget_wanting(CUdevice dev); /* a thread waits for memory */
 /*
