@@ -138,6 +138,18 @@ def test_what_others_have_pinned_is_left_to_them(node):
     node.finish([large, pinned])
 
 
+def test_what_others_use_without_nvshare_is_left_to_them(node):
+    """It could wait for them to end, for as long as anybody waits. After that it does with less."""
+    node.start_scheduler(NVSHARE_WAIT_BOUND_SEC="1")
+    outsider = node.app("oversub", "--size", "64MiB", "--until", node.flag("enough"), preload=False)
+    until("the outsider is seen", lambda: node.gpu()["external_memory"] >= 64 * MIB)
+    large = larger_than_the_card(node, "large")
+    client = until("it has all of its memory", lambda: has_all(node, large))
+    assert client["memory_resident"] + client["memory_pinned"] <= node.gpu()["usable_memory"] < CARD - 64 * MIB, client
+    assert client["state"] == "running"
+    node.finish([large, outsider])
+
+
 def test_one_is_killed(node):
     node.start_scheduler()
     victim, survivor = (larger_than_the_card(node, name) for name in ("victim", "survivor"))

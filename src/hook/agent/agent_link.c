@@ -374,6 +374,7 @@ static void handle_message(struct agent_link *link, const struct msg *msg)
 			link->is_broken = true;
 		return;
 	case NVSHARE_MSG_LOCK_OK:
+		budget_set_most(link->dev, UINT64_MAX);
 		event.type = LEASE_EVENT_LOCK_OK;
 		event.grant = msg->body.lock_ok_5.grant;
 		event.budget = msg->body.lock_ok_5.budget;

@@ -313,7 +313,7 @@ void budget_set_most(CUdevice dev, uint64_t bytes)
 	if (!d)
 		return;
 	pthread_mutex_lock(&budget_state.lock);
-	d->has_most = true;
+	d->is_bounded = bytes != UINT64_MAX;
 	d->most = bytes;
 	pthread_mutex_unlock(&budget_state.lock);
 }
@@ -326,7 +326,7 @@ uint64_t budget_most(CUdevice dev)
 	if (!d)
 		return most;
 	pthread_mutex_lock(&budget_state.lock);
-	if (d->has_most)
+	if (d->is_bounded)
 		most = d->most;
 	pthread_mutex_unlock(&budget_state.lock);
 	return most;

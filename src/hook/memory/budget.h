@@ -98,7 +98,7 @@ void budget_set(CUdevice dev, uint64_t bytes); /* wakes who waits */
 void budget_refuse(CUdevice dev);              /* who waits gets out of memory */
 /*
  * The most that this process could have on the card, as the scheduler said when it refused more;
- * UINT64_MAX: it has never refused anything.
+ * UINT64_MAX: it has refused nothing in this turn.
  */
 void budget_set_most(CUdevice dev, uint64_t bytes);
 uint64_t budget_most(CUdevice dev);

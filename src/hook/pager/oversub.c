@@ -36,18 +36,12 @@ static uint64_t least_of(uint64_t a, uint64_t b)
 	return a < b ? a : b;
 }
 
-/* Of the card. */
+/* After a refusal it is less where others have pinned memory, or use the card without us. */
 static uint64_t most_of(CUdevice dev)
 {
 	uint64_t total = budget_total(dev);
 
-	return total - total / LEFT_PART;
-}
-
-/* By the scheduler's last refusal, which others' pinned memory may have caused. */
-static uint64_t most_told(CUdevice dev)
-{
-	return less(budget_most(dev), budget_total(dev) / SPARE_PART);
+	return least_of(total - total / LEFT_PART, less(budget_most(dev), total / SPARE_PART));
 }
 
 /* What of bytes may move if all that does may be most. */
@@ -69,14 +63,17 @@ static bool take(CUdevice dev, size_t bytes)
 	return !bytes || budget_take(dev, bytes, BUDGET_PAGEABLE) == CUDA_SUCCESS;
 }
 
-/* What may move is taken, and returned. Refused is only what can never be had. */
+/*
+ * What may move is taken, and returned. What others that make way have is waited for; refused
+ * is what can not be had.
+ */
 static size_t take_moving(CUdevice dev, size_t bytes)
 {
 	size_t part = part_within(dev, bytes, most_of(dev));
 
 	if (take(dev, part))
 		return part;
-	part = part_within(dev, part, most_told(dev));
+	part = part_within(dev, part, most_of(dev)); /* now it has been told */
 	return take(dev, part) ? part : 0;
 }
 
@@ -85,7 +82,7 @@ static void leave_free(CUdevice dev)
 {
 	uint64_t budget = budget_get(dev);
 
-	if (budget == BUDGET_UNLIMITED || budget <= least_of(most_of(dev), most_told(dev)))
+	if (budget == BUDGET_UNLIMITED || budget <= most_of(dev))
 		return;
 	if (budget_return_slack(dev, 0) < budget)
 		agent_memory_changed(dev);
