@@ -86,7 +86,7 @@ static void refuse_beyond_400(CUdevice dev)
 		return;
 	}
 	n_refusals++;
-	budget_set_most(dev, 400 * MIB);
+	budget_set_bound(dev, 400 * MIB);
 	budget_refuse(dev);
 }
 
@@ -96,7 +96,7 @@ static void a_program_beyond_the_card_takes_what_the_scheduler_can_give(void **s
 
 	(void)state;
 	one_program_may_be_larger_than_the_card();
-	assert_int_equal(budget_most(0), UINT64_MAX);
+	assert_int_equal(budget_bound(0), UINT64_MAX);
 	budget_set(0, 0);
 	fake.on_want = refuse_beyond_400;
 	n_refusals = 0;

@@ -306,7 +306,7 @@ void budget_refuse(CUdevice dev)
 	pthread_mutex_unlock(&budget_state.lock);
 }
 
-void budget_set_most(CUdevice dev, uint64_t bytes)
+void budget_set_bound(CUdevice dev, uint64_t bytes)
 {
 	struct budget_device *d = budget_device(dev);
 
@@ -314,22 +314,22 @@ void budget_set_most(CUdevice dev, uint64_t bytes)
 		return;
 	pthread_mutex_lock(&budget_state.lock);
 	d->is_bounded = bytes != UINT64_MAX;
-	d->most = bytes;
+	d->bound = bytes;
 	pthread_mutex_unlock(&budget_state.lock);
 }
 
-uint64_t budget_most(CUdevice dev)
+uint64_t budget_bound(CUdevice dev)
 {
 	struct budget_device *d = budget_device(dev);
-	uint64_t most = UINT64_MAX;
+	uint64_t bound = UINT64_MAX;
 
 	if (!d)
-		return most;
+		return bound;
 	pthread_mutex_lock(&budget_state.lock);
 	if (d->is_bounded)
-		most = d->most;
+		bound = d->bound;
 	pthread_mutex_unlock(&budget_state.lock);
-	return most;
+	return bound;
 }
 
 bool budget_drop_slack(CUdevice dev)

@@ -41,7 +41,7 @@ static uint64_t most_of(CUdevice dev)
 {
 	uint64_t total = budget_total(dev);
 
-	return least_of(total - total / LEFT_PART, less(budget_most(dev), total / SPARE_PART));
+	return least_of(total - total / LEFT_PART, less(budget_bound(dev), total / SPARE_PART));
 }
 
 /* What of bytes may move if all that does may be most. */
