@@ -79,6 +79,14 @@ void host_out(struct server *server, const struct peer *peer)
 	server->host_wanted -= peer->mem.host_wanted;
 }
 
+/* Managed memory is in host memory itself: what of it is not out stays there for good. */
+static uint64_t staying(const struct peer *peer)
+{
+	if (peer->backend != NVSHARE_BACKEND_MANAGED)
+		return 0;
+	return peer->mem.host - min_u64(peer->mem.host, peer->mem.swapped);
+}
+
 /*
  * What is not in use, and not another's who lacks some already; and all that the one has who
  * is to come in, for what is out of it comes in meanwhile.
@@ -92,7 +100,7 @@ uint64_t host_coming(const struct server *server, const struct peer *from, uint3
 
 		if (peer == from || !is_client(peer))
 			continue;
-		bytes += peer->mem.host;
+		bytes += peer->mem.host - staying(peer);
 		if (i != to)
 			bytes -= min_u64(peer->mem.host, peer->mem.swapped);
 	}

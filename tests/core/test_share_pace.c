@@ -503,6 +503,35 @@ static void what_was_found_for_an_slo_goes_when_its_owner_falls_silent(void **st
 	assert_int_equal(rig_slice(&rig, BE), 100);
 }
 
+/* Clients of one service have the same SLO, and pause at different times. */
+static void what_was_found_for_an_slo_stays_while_an_active_client_has_it(void **state)
+{
+	const struct share_pid *pid = &rig.share.gpus[0].pid;
+	uint32_t n_told;
+	uint64_t us;
+
+	(void)state;
+	node(SHARE_RULE_FEEDBACK, 5000, SHARE_CLASS_NORMAL);
+	rig.config.lc_max_percent = 100;
+	assert_int_equal(rig_config(&rig), 0);
+	join(LC2, SHARE_CLASS_CRITICAL, 5000);
+	join(LC3, SHARE_CLASS_CRITICAL, 50000);
+	us = burst_of(10);
+	assert_true(us > rig.config.be_slice_us);
+	rig_does(&rig, LC2, SHARE_ACTIVITY_BEGIN, 0);
+	rig_does(&rig, LC3, SHARE_ACTIVITY_BEGIN, 0);
+	n_told = rig.at[BE].n_told;
+	rig_in(&rig, rig.config.active_ns);
+	assert_false(rig.clients[LC].part.is_active);
+	rig_leave(&rig, LC);
+	assert_int_equal(pid->slo_us, 5000);
+	assert_int_equal(rig_slice(&rig, BE), us);
+	assert_int_equal(rig.at[BE].n_told, n_told);
+	rig_leave(&rig, LC2);
+	assert_int_equal(pid->slo_us, 0);
+	assert_int_equal(rig_slice(&rig, BE), rig.config.be_slice_us);
+}
+
 static void a_rule_that_there_is_not_is_refused(void **state)
 {
 	(void)state;
@@ -533,6 +562,7 @@ int main(void)
 		TEST(the_shortest_slo_counts_until_nobody_is_there),
 		TEST(what_was_found_for_an_slo_goes_with_it),
 		TEST(what_was_found_for_an_slo_goes_when_its_owner_falls_silent),
+		TEST(what_was_found_for_an_slo_stays_while_an_active_client_has_it),
 		TEST(a_rule_that_there_is_not_is_refused),
 	};
 

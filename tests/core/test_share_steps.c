@@ -283,6 +283,34 @@ static void who_keeps_the_turn_is_told_as_all(void **state)
 	assert_int_equal(rig_slice(&rig, holder), 777);
 }
 
+/* Each pauses for longer than it counts as active; there is always one that is. */
+static void requests_of_many_that_have_one_slo(void **state)
+{
+	const uint32_t n_critical = 20, n_requests = 100;
+	struct share_event claim = {.type = SHARE_EVENT_CLAIM,
+				    .claim = {SHARE_CLASS_CRITICAL, 100, 5000, 0}};
+	uint32_t n_told = 0;
+
+	(void)state;
+	busy_node();
+	rig.config.slice_rule = SHARE_RULE_FEEDBACK;
+	rig.config.is_holding = false;
+	assert_int_equal(rig_config(&rig), 0);
+	for (claim.client = 0; claim.client < n_critical; claim.client++) {
+		rig_idle(&rig, claim.client);
+		assert_int_equal(rig_step(&rig, claim), 0);
+	}
+	for (uint32_t i = 0; i < n_requests; i++) {
+		if (i == n_critical)
+			n_told = rig.n_told;
+		rig_does(&rig, i % n_critical, SHARE_ACTIVITY_BEGIN, 0);
+		rig_does(&rig, i % n_critical, SHARE_ACTIVITY_END, 4 * MS);
+		rig_in(&rig, rig.config.active_ns / 10);
+	}
+	assert_true(rig.share.gpus[0].pid.us > 0);
+	assert_true(rig.n_told - n_told < n_requests * 10);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -295,6 +323,7 @@ int main(void)
 		cmocka_unit_test(the_silence_of_all),
 		cmocka_unit_test(all_are_told_while_the_queue_moves),
 		cmocka_unit_test(who_keeps_the_turn_is_told_as_all),
+		cmocka_unit_test(requests_of_many_that_have_one_slo),
 	};
 
 	return cmocka_run_group_tests_name("steps", tests, NULL, NULL);

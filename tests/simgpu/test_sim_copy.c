@@ -264,6 +264,30 @@ static void advice_keeps_managed_memory_on_the_host(void **state)
 	assert_cuda(cuMemFree_v2(p));
 }
 
+static void advice_is_of_the_pages_that_it_names(void **state)
+{
+	uint64_t before = memory_used();
+	CUdeviceptr p;
+	int where;
+
+	(void)state;
+	assert_cuda(cuMemAllocManaged(&p, 8 * MIB, CU_MEM_ATTACH_GLOBAL));
+	assert_cuda(cuMemAdvise(p + 2 * MIB, 6 * MIB, CU_MEM_ADVISE_SET_PREFERRED_LOCATION,
+				CU_DEVICE_CPU));
+	assert_cuda(fill(NULL, p, 2 * MIB, 2)); /* 8 MiB */
+	assert_int_equal(errors_in(p, 2 * MIB, 2), 0);
+	assert_int_equal(memory_used(), before + 2 * MIB);
+	assert_cuda(cuMemRangeGetAttribute(&where, sizeof(where),
+					   CU_MEM_RANGE_ATTRIBUTE_PREFERRED_LOCATION, p + 2 * MIB,
+					   6 * MIB));
+	assert_int_equal(where, CU_DEVICE_CPU);
+	assert_cuda(cuMemRangeGetAttribute(&where, sizeof(where),
+					   CU_MEM_RANGE_ATTRIBUTE_PREFERRED_LOCATION, p, 8 * MIB));
+	assert_int_equal(where, CU_DEVICE_INVALID);
+	assert_cuda(cuMemFree_v2(p));
+	assert_int_equal(memory_used(), before);
+}
+
 static void managed_memory_may_exceed_the_card(void **state)
 {
 	CUdeviceptr p;
@@ -342,6 +366,7 @@ int main(void)
 		TEST(managed_memory_moves_when_touched),
 		TEST(what_managed_memory_keeps_goes_to_whoever_needs_it),
 		TEST(advice_keeps_managed_memory_on_the_host),
+		TEST(advice_is_of_the_pages_that_it_names),
 		TEST(managed_memory_may_exceed_the_card),
 		TEST(pools_keep_what_their_threshold_allows),
 		TEST(an_allocation_waits_for_frees_that_are_queued),

@@ -43,6 +43,7 @@ static struct share_part part_of(const struct share *share, const struct share_c
 	return (struct share_part){
 		.class = class,
 		.weight = c->claim.weight,
+		.slo_us = is_critical ? c->claim.slo_us : 0,
 		.loose = is_critical && c->is_busy && !c->is_bursting ? c->loose : 0,
 		.is_running = true,
 		.is_active = is_at_work(c) || c->is_hinted || c->linger_ns != SHARE_NO_DEADLINE,
@@ -102,8 +103,6 @@ void hark_refresh(struct share *share, uint32_t client)
 	uncount(share, client);
 	c->part = part;
 	count(share, client);
-	if (old.is_active && !part.is_active)
-		pace_forget(share, c); /* others' SLOs count while it is silent */
 	if (part.is_bursting && !old.is_bursting && g->n_bursting == 1 && !c->is_request)
 		usage_burst_begins(share, c->gpu);
 	if (old.is_bursting && !part.is_bursting && g->n_bursting == 0)

@@ -3,6 +3,7 @@
 #include "core/share/pace.h"
 
 #include "core/share/usage.h"
+#include "core/share/weights.h"
 
 #define TOOK_MAX (3600ull * 1000000000) /* ns; keeps the products from overflow */
 
@@ -144,16 +145,6 @@ static void feed_back(struct share *share, struct share_gpu *g, uint32_t slo_us,
 	g->is_dirty = true;
 }
 
-void pace_forget(struct share *share, const struct share_client *c)
-{
-	struct share_gpu *g = &share->gpus[c->gpu];
-
-	if (!is_critical(c) || !c->claim.slo_us || c->claim.slo_us != g->pid.slo_us)
-		return;
-	g->pid = (struct share_pid){0};
-	g->is_dirty = true;
-}
-
 /* ---- bursts ---------------------------------------------------------------- */
 
 void pace_begin(struct share *share, struct share_client *c)
@@ -178,9 +169,9 @@ void pace_plan(struct share *share, uint32_t gpu)
 {
 	struct share_gpu *g = &share->gpus[gpu];
 
-	/* Whoever comes next may have another SLO. */
-	if (g->n_active[SHARE_CLASS_CRITICAL] == 0 ||
-	    share->config.slice_rule != SHARE_RULE_FEEDBACK)
+	/* What was found for an SLO is for as long as it is that of an active client, of any. */
+	if (share->config.slice_rule != SHARE_RULE_FEEDBACK ||
+	    !weights_has_slo(share, gpu, g->pid.slo_us))
 		g->pid = (struct share_pid){0};
 }
 

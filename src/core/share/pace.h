@@ -24,7 +24,8 @@
  *   from 100 us to 10 ms, or to half of the SLO if that is less, for a longer one breaks
  *   it by itself. In the sum who is late counts twenty times, and the sum is bounded to
  *   what the output can show. Only bursts beside others that were not held tell anything;
- *   of several SLOs the shortest counts.
+ *   of several SLOs the shortest counts. The output is forgotten when no active client has
+ *   that SLO any more, and only then: each change of it is a message to all of the others.
  */
 
 #include "core/share/share.h"
@@ -37,9 +38,6 @@ void pace_look(struct share *share, uint32_t client);
 /* A burst begins; one has ended, after ns. */
 void pace_begin(struct share *share, struct share_client *c);
 void pace_end(struct share *share, struct share_client *c, uint64_t ns);
-
-/* c is no more what it was: what was found for its SLO is not for the rest. */
-void pace_forget(struct share *share, const struct share_client *c);
 
 /* client has said what it does, which usage has heard. */
 void pace_report(struct share *share, uint32_t client);

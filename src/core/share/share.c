@@ -101,7 +101,8 @@ void share_init(struct share *share, struct share_client *clients, uint32_t n_cl
 		g->credit = burst_credit_max(config);
 		energy_fill(share, i);
 		for (int class = 0; class < SHARE_CLASS_COUNT_; class ++)
-			weights_init(&g->weights[class]);
+			weights_init(&g->weights[class], SHARE_ORDER_WEIGHT);
+		weights_init(&g->slos, SHARE_ORDER_SLO);
 		slice_plan(config, g, &g->slices);
 	}
 }
@@ -174,7 +175,6 @@ static int on_leave(struct share *share, const struct share_event *event)
 {
 	struct share_client *c = &share->clients[event->client];
 
-	pace_forget(share, c);
 	hark_stop(share, event->client);
 	burst_note_off(share, event->client, false);
 	c->answer_ns = SHARE_NO_DEADLINE;
@@ -194,8 +194,6 @@ static int on_claim(struct share *share, const struct share_event *event)
 	if (!is_claim_good(&event->claim))
 		return SHARE_E_VALUE;
 	touch_none(share, event->client); /* its class says where it belongs there */
-	if (event->claim.class != c->claim.class || event->claim.slo_us != c->claim.slo_us)
-		pace_forget(share, c);
 	c->claim = event->claim;
 	c->is_claim_new = true;
 	hark_refresh(share, event->client);

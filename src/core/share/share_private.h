@@ -29,7 +29,9 @@ struct share_list {
 	uint32_t first, last, n;
 };
 
-/* weights.c */
+/* weights.c: what its clients are sorted by. */
+enum share_order { SHARE_ORDER_WEIGHT, SHARE_ORDER_SLO, SHARE_ORDERS_ };
+
 struct share_tree {
 	uint32_t left, right;
 };
@@ -86,7 +88,7 @@ struct share_pace {
 struct share_pid {
 	int64_t sum_ppm, last_ppm; /* errors */
 	uint64_t us;               /* what comes out; 0: nothing yet */
-	uint32_t slo_us;           /* the shortest that it has heard of; 0: none yet */
+	uint32_t slo_us;           /* the shortest that it has heard of an active one; 0: none */
 };
 
 /* energy.c */
@@ -110,6 +112,7 @@ struct share_told {
 struct share_part {
 	uint32_t class; /* enum share_class; without classes who is not critical is normal */
 	uint32_t weight;
+	uint32_t slo_us; /* critical; 0: none */
 	uint32_t
 		loose; /* of SHARE_ONE: critical, at work without a burst for so much of the time */
 	bool is_running;
@@ -143,7 +146,7 @@ struct share_client {
 	/* What is looked at of many, one after the other, lies together. */
 	struct share_part part; /* as counted */
 	struct share_link link[SHARE_LINKS_];
-	struct share_tree tree;
+	struct share_tree tree[SHARE_ORDERS_];
 	bool is_joined;
 	bool is_let_in; /* by sched: runs */
 	bool is_dirty;  /* SHARE_LINK_DIRTY */
@@ -198,6 +201,7 @@ struct share_slices {
 
 /* weights.c; without anybody min and max say nothing. */
 struct share_weights {
+	enum share_order order;
 	uint32_t root;
 	uint32_t min, max;
 };
@@ -244,6 +248,7 @@ struct share_gpu {
 	uint32_t sweep_at; /* from this one on; SHARE_NONE: from the first */
 	uint32_t n_active[4];
 	struct share_weights weights[4]; /* of the active */
+	struct share_weights slos;       /* of the active that are critical and have one */
 	uint32_t n_wanting, n_bursting, n_holders, n_late;
 	uint64_t loose; /* of all that have it */
 	struct share_pid pid;

@@ -13,7 +13,7 @@
 
 struct sums {
 	uint32_t n_running, n_active[SHARE_CLASS_COUNT_], n_wanting, n_bursting, n_holders, n_late;
-	uint32_t n_pending, n_computing;
+	uint32_t n_pending, n_computing, n_slos;
 	uint64_t weights, rests, loose;
 	uint32_t n_present;
 };
@@ -71,6 +71,7 @@ static void add(const struct share *share, uint32_t client, struct sums *sums)
 
 	sums->n_running += part->is_running;
 	sums->n_active[part->class] += part->is_active;
+	sums->n_slos += part->is_active && part->slo_us;
 	sums->n_wanting += part->is_wanting;
 	sums->n_bursting += part->is_bursting;
 	sums->n_holders += part->is_holding;
@@ -116,6 +117,8 @@ static void check_gpu(const struct share *share, uint32_t gpu, const struct sums
 	assert(!memcmp(g->n_active, sums->n_active, sizeof(sums->n_active)));
 	for (int i = 0; i < SHARE_CLASS_COUNT_; i++)
 		weights_assert_valid(share, &g->weights[i], sums->n_active[i]);
+	weights_assert_valid(share, &g->slos, sums->n_slos);
+	assert(g->is_dirty || !g->pid.slo_us || weights_has_slo(share, gpu, g->pid.slo_us));
 	assert(g->n_wanting == sums->n_wanting && g->n_bursting == sums->n_bursting);
 	assert(g->n_late == sums->n_late && g->loose == sums->loose);
 	assert(g->n_holders == sums->n_holders && g->n_pending == sums->n_pending);

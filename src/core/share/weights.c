@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-/* A treap by weight (treap.h). */
+/* Treaps (treap.h), by weight and by SLO. */
 
 #include "core/share/weights.h"
 
@@ -8,9 +8,27 @@
 
 #include <assert.h>
 
-static bool is_before(const struct share_client *clients, uint32_t a, uint32_t b)
+/* The clients in one order: each has links of its own for it. */
+struct nodes {
+	struct share_client *clients;
+	enum share_order order;
+};
+
+static struct share_tree *links(const struct nodes *nodes, uint32_t client)
 {
-	uint32_t left = clients[a].part.weight, right = clients[b].part.weight;
+	return &nodes->clients[client].tree[nodes->order];
+}
+
+static uint32_t key(const struct nodes *nodes, uint32_t client)
+{
+	const struct share_part *part = &nodes->clients[client].part;
+
+	return nodes->order == SHARE_ORDER_SLO ? part->slo_us : part->weight;
+}
+
+static bool is_before(const struct nodes *nodes, uint32_t a, uint32_t b)
+{
+	uint32_t left = key(nodes, a), right = key(nodes, b);
 
 	return left != right ? left < right : a < b;
 }
@@ -22,23 +40,28 @@ static struct share_weights *weights_of(struct share *share, uint32_t client)
 	return &share->gpus[c->gpu].weights[c->part.class];
 }
 
-void weights_init(struct share_weights *weights)
+static struct share_weights *slos_of(struct share *share, uint32_t client)
 {
-	*weights = (struct share_weights){.root = SHARE_NONE};
+	return &share->gpus[share->clients[client].gpu].slos;
+}
+
+void weights_init(struct share_weights *weights, enum share_order order)
+{
+	*weights = (struct share_weights){.order = order, .root = SHARE_NONE};
 }
 
 /* The tree at: those before client to *left, those behind it to *right. */
-static void split(struct share_client *clients, uint32_t at, uint32_t client, uint32_t *left,
+static void split(const struct nodes *nodes, uint32_t at, uint32_t client, uint32_t *left,
 		  uint32_t *right)
 {
 	while (at != SHARE_NONE) {
-		if (is_before(clients, at, client)) {
+		if (is_before(nodes, at, client)) {
 			*left = at;
-			left = &clients[at].tree.right;
+			left = &links(nodes, at)->right;
 			at = *left;
 		} else {
 			*right = at;
-			right = &clients[at].tree.left;
+			right = &links(nodes, at)->left;
 			at = *right;
 		}
 	}
@@ -47,87 +70,112 @@ static void split(struct share_client *clients, uint32_t at, uint32_t client, ui
 }
 
 /* Those of left, all before those of right, and these, as one tree. */
-static void join(struct share_client *clients, uint32_t *place, uint32_t left, uint32_t right)
+static void join(const struct nodes *nodes, uint32_t *place, uint32_t left, uint32_t right)
 {
 	while (left != SHARE_NONE && right != SHARE_NONE) {
 		if (treap_is_above(left, right)) {
 			*place = left;
-			place = &clients[left].tree.right;
+			place = &links(nodes, left)->right;
 			left = *place;
 		} else {
 			*place = right;
-			place = &clients[right].tree.left;
+			place = &links(nodes, right)->left;
 			right = *place;
 		}
 	}
 	*place = left != SHARE_NONE ? left : right;
 }
 
-static uint32_t *below(struct share_client *clients, uint32_t at, uint32_t client)
+static uint32_t *below(const struct nodes *nodes, uint32_t at, uint32_t client)
 {
-	return is_before(clients, client, at) ? &clients[at].tree.left : &clients[at].tree.right;
+	struct share_tree *tree = links(nodes, at);
+
+	return is_before(nodes, client, at) ? &tree->left : &tree->right;
 }
 
-static void find_extremes(const struct share_client *clients, struct share_weights *weights)
+static void find_extremes(const struct nodes *nodes, struct share_weights *weights)
 {
 	uint32_t at;
 
-	for (at = weights->root; at != SHARE_NONE; at = clients[at].tree.left)
-		weights->min = clients[at].part.weight;
-	for (at = weights->root; at != SHARE_NONE; at = clients[at].tree.right)
-		weights->max = clients[at].part.weight;
+	for (at = weights->root; at != SHARE_NONE; at = links(nodes, at)->left)
+		weights->min = key(nodes, at);
+	for (at = weights->root; at != SHARE_NONE; at = links(nodes, at)->right)
+		weights->max = key(nodes, at);
+}
+
+static void add(struct share *share, struct share_weights *weights, uint32_t client)
+{
+	const struct nodes nodes = {share->clients, weights->order};
+	uint32_t *place = &weights->root;
+
+	while (*place != SHARE_NONE && treap_is_above(*place, client))
+		place = below(&nodes, *place, client);
+	split(&nodes, *place, client, &links(&nodes, client)->left, &links(&nodes, client)->right);
+	*place = client;
+	find_extremes(&nodes, weights);
+}
+
+static void take_out(struct share *share, struct share_weights *weights, uint32_t client)
+{
+	const struct nodes nodes = {share->clients, weights->order};
+	uint32_t *place = &weights->root;
+
+	while (*place != client)
+		place = below(&nodes, *place, client);
+	join(&nodes, place, links(&nodes, client)->left, links(&nodes, client)->right);
+	find_extremes(&nodes, weights);
 }
 
 void weights_add(struct share *share, uint32_t client)
 {
-	struct share_weights *weights = weights_of(share, client);
-	struct share_client *clients = share->clients;
-	uint32_t *place = &weights->root;
-
-	while (*place != SHARE_NONE && treap_is_above(*place, client))
-		place = below(clients, *place, client);
-	split(clients, *place, client, &clients[client].tree.left, &clients[client].tree.right);
-	*place = client;
-	find_extremes(clients, weights);
+	add(share, weights_of(share, client), client);
+	if (share->clients[client].part.slo_us)
+		add(share, slos_of(share, client), client);
 }
 
 void weights_remove(struct share *share, uint32_t client)
 {
-	struct share_weights *weights = weights_of(share, client);
-	struct share_client *clients = share->clients;
-	uint32_t *place = &weights->root;
+	take_out(share, weights_of(share, client), client);
+	if (share->clients[client].part.slo_us)
+		take_out(share, slos_of(share, client), client);
+}
 
-	while (*place != client)
-		place = below(clients, *place, client);
-	join(clients, place, clients[client].tree.left, clients[client].tree.right);
-	find_extremes(clients, weights);
+bool weights_has_slo(const struct share *share, uint32_t gpu, uint32_t slo_us)
+{
+	const struct nodes nodes = {share->clients, SHARE_ORDER_SLO};
+	uint32_t at = share->gpus[gpu].slos.root;
+
+	while (at != SHARE_NONE && key(&nodes, at) != slo_us)
+		at = key(&nodes, at) > slo_us ? links(&nodes, at)->left : links(&nodes, at)->right;
+	return at != SHARE_NONE;
 }
 
 /* How many they are; *last: the one before them, then the last one. */
-static uint32_t check(const struct share_client *clients, uint32_t at, uint32_t *last)
+static uint32_t check(const struct nodes *nodes, uint32_t at, uint32_t *last)
 {
 	const struct share_tree *tree;
 	uint32_t n;
 
 	if (at == SHARE_NONE)
 		return 0;
-	tree = &clients[at].tree;
-	assert(clients[at].part.is_active);
+	tree = links(nodes, at);
+	assert(nodes->clients[at].part.is_active);
 	assert(tree->left == SHARE_NONE || treap_is_above(at, tree->left));
 	assert(tree->right == SHARE_NONE || treap_is_above(at, tree->right));
-	n = check(clients, tree->left, last);
-	assert(*last == SHARE_NONE || is_before(clients, *last, at));
+	n = check(nodes, tree->left, last);
+	assert(*last == SHARE_NONE || is_before(nodes, *last, at));
 	*last = at;
-	return n + 1 + check(clients, tree->right, last);
+	return n + 1 + check(nodes, tree->right, last);
 }
 
 void weights_assert_valid(const struct share *share, const struct share_weights *weights,
 			  uint32_t n)
 {
+	const struct nodes nodes = {share->clients, weights->order};
 	struct share_weights found = *weights;
-	uint32_t last = SHARE_NONE, n_found = check(share->clients, weights->root, &last);
+	uint32_t last = SHARE_NONE, n_found = check(&nodes, weights->root, &last);
 
 	assert(n_found == n);
-	find_extremes(share->clients, &found);
+	find_extremes(&nodes, &found);
 	assert(found.min == weights->min && found.max == weights->max);
 }

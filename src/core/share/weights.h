@@ -3,15 +3,19 @@
 #define NVS_CORE_WEIGHTS_H
 
 /*
- * The least and the greatest weight of the active of one class, of whom there may be a
- * thousand: a search tree by weight. Class and weight are those of share_client::part.
+ * The active clients of one class by weight, and the active critical ones that have an SLO
+ * by that. There may be a thousand of them, so each order is a search tree, which knows its
+ * least and its greatest. Class, weight and SLO are those of share_client::part.
  */
 
 #include "core/share/share.h"
 
-void weights_init(struct share_weights *weights);
+void weights_init(struct share_weights *weights, enum share_order order);
 void weights_add(struct share *share, uint32_t client);
 void weights_remove(struct share *share, uint32_t client); /* that was added, as it was then */
+
+/* An active critical client of gpu has this SLO, in us. */
+bool weights_has_slo(const struct share *share, uint32_t gpu, uint32_t slo_us);
 
 /* Aborts unless those of weights are n, and in order. For tests. */
 void weights_assert_valid(const struct share *share, const struct share_weights *weights,

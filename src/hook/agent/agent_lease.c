@@ -12,6 +12,7 @@
 #include "hook/memory/backend.h"
 #include "hook/memory/budget.h"
 #include "hook/memory/rdma.h"
+#include "hook/pager/oversub.h"
 #include "hook/pager/second.h"
 #include "hook/pager/transfer.h"
 #include "hook/table/cuda_real.h"
@@ -59,7 +60,7 @@ void agent_lease_memory(CUdevice dev, struct nvshare_mem *ret_mem)
 	budget_read(dev, ret_mem);
 	ret_mem->host = hostpool_bytes();
 	if (backend_of(dev) == NVSHARE_BACKEND_MANAGED)
-		ret_mem->host += ret_mem->swapped;
+		ret_mem->host += ret_mem->swapped + oversub_bytes(dev);
 	ret_mem->host_wanted = link ? link->host_lacked : 0;
 	ret_mem->second = second_bytes(dev);
 }

@@ -375,6 +375,7 @@ static void handle_message(struct agent_link *link, const struct msg *msg)
 			link->is_broken = true;
 		return;
 	case NVSHARE_MSG_LOCK_OK:
+		budget_set_bound(link->dev, UINT64_MAX);
 		event.type = LEASE_EVENT_LOCK_OK;
 		event.grant = msg->body.lock_ok_5.grant;
 		event.budget = msg->body.lock_ok_5.budget;
@@ -399,6 +400,7 @@ static void handle_message(struct agent_link *link, const struct msg *msg)
 		break;
 	case NVSHARE_MSG_MEM_REFUSED:
 		event.type = LEASE_EVENT_REFUSED;
+		budget_set_bound(link->dev, msg->body.mem_refused_15.limit);
 		break;
 	case NVSHARE_MSG_PREPARE_SWAP_OUT:
 		event.type = LEASE_EVENT_PREPARE;

@@ -52,6 +52,15 @@ static enum nvshare_backend decide(CUdevice dev)
 	return pager_supported(dev) ? NVSHARE_BACKEND_VMM : NVSHARE_BACKEND_NONE;
 }
 
+/* Else a program that counts on it is told that it is out of memory, and not why. */
+static void check_oversub(CUdevice dev, enum nvshare_backend backend)
+{
+	if (hook_options()->single_oversub && backend != NVSHARE_BACKEND_MANAGED)
+		hook_warn_once("NVSHARE_ENABLE_SINGLE_OVERSUB needs NVSHARE_MEMORY_BACKEND="
+			       "managed; on GPU %d this program stays within the card",
+			       dev);
+}
+
 enum nvshare_backend backend_of(CUdevice dev)
 {
 	static _Atomic unsigned int decided[BUDGET_DEVICES]; /* 0: not yet; else backend + 1 */
@@ -62,6 +71,7 @@ enum nvshare_backend backend_of(CUdevice dev)
 	value = atomic_load_explicit(&decided[dev], memory_order_relaxed);
 	if (!value) {
 		value = (unsigned int)decide(dev) + 1;
+		check_oversub(dev, (enum nvshare_backend)(value - 1));
 		atomic_store_explicit(&decided[dev], value, memory_order_relaxed);
 	}
 	return (enum nvshare_backend)(value - 1);

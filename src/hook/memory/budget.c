@@ -336,6 +336,32 @@ void budget_refuse(CUdevice dev)
 	pthread_mutex_unlock(&budget_state.lock);
 }
 
+void budget_set_bound(CUdevice dev, uint64_t bytes)
+{
+	struct budget_device *d = budget_device(dev);
+
+	if (!d)
+		return;
+	pthread_mutex_lock(&budget_state.lock);
+	d->is_bounded = bytes != UINT64_MAX;
+	d->bound = bytes;
+	pthread_mutex_unlock(&budget_state.lock);
+}
+
+uint64_t budget_bound(CUdevice dev)
+{
+	struct budget_device *d = budget_device(dev);
+	uint64_t bound = UINT64_MAX;
+
+	if (!d)
+		return bound;
+	pthread_mutex_lock(&budget_state.lock);
+	if (d->is_bounded)
+		bound = d->bound;
+	pthread_mutex_unlock(&budget_state.lock);
+	return bound;
+}
+
 bool budget_drop_slack(CUdevice dev)
 {
 	struct budget_device *d = budget_device(dev);

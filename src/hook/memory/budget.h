@@ -104,6 +104,12 @@ uint64_t budget_most(CUdevice dev);
 /* The agent's side. */
 void budget_set(CUdevice dev, uint64_t bytes); /* wakes who waits */
 void budget_refuse(CUdevice dev);              /* who waits gets out of memory */
+/*
+ * The most that this process could have on the card, as the scheduler said when it refused more;
+ * UINT64_MAX: it has refused nothing in this turn.
+ */
+void budget_set_bound(CUdevice dev, uint64_t bytes);
+uint64_t budget_bound(CUdevice dev);
 void budget_lost(CUdevice dev);    /* the scheduler is gone; for a while it may come back */
 bool budget_wanting(CUdevice dev); /* a thread waits for memory */
 /*

@@ -34,6 +34,8 @@ struct budget_device {
 	uint64_t lost_until_ns;   /* a lost scheduler may come back by then; 0: none was lost */
 	uint64_t n_refused;       /* refusals */
 	uint64_t refused;         /* bytes that the last of them was for, in line and out of it */
+	bool is_bounded;          /* by bound: */
+	uint64_t bound;           /* what there could be instead, as the last of them said */
 };
 
 /* lock: every function below is called with it held, but budget_device(). */

@@ -9,6 +9,7 @@
 #include "hook/host/hostmem.h"
 #include "hook/memory/budget.h"
 #include "hook/memory/rbtree.h"
+#include "hook/pager/oversub.h"
 #include "hook/pager/pager_private.h"
 #include "hook/table/cuda_real.h"
 
@@ -27,7 +28,8 @@ struct managed_block {
 	struct managed_block *next; /* in a list being worked on */
 	CUdeviceptr addr;
 	size_t size;    /* as asked for */
-	size_t charged; /* rounded */
+	size_t charged; /* rounded, without what stays */
+	size_t staying; /* behind that: in host memory for good (oversub.h) */
 	CUcontext ctx;
 	CUdevice dev;
 	bool is_busy; /* being moved */
@@ -90,10 +92,37 @@ static bool fits_card(CUdevice dev)
 {
 	struct nvshare_mem mem;
 
-	if (hook_options()->single_oversub)
-		return true;
 	budget_read(dev, &mem);
 	return mem.allocated + mem.pinned[NVSHARE_PINNED_CONTEXT] <= budget_total(dev);
+}
+
+/* Takes bytes, rounded, for block. */
+static CUresult take(CUdevice dev, size_t bytes, struct managed_block *block)
+{
+	CUresult res;
+
+	block->charged = bytes;
+	if (!hook_options()->single_oversub)
+		return fits_card(dev) ? budget_take(dev, bytes, BUDGET_PAGEABLE)
+				      : CUDA_ERROR_OUT_OF_MEMORY;
+	res = oversub_take(dev, bytes, &block->charged);
+	block->staying = bytes - block->charged;
+	return res;
+}
+
+/* Bytes from its start that move. */
+static size_t moving(const struct managed_block *block)
+{
+	return block->staying ? block->charged : block->size;
+}
+
+/* Without the advice it would be used all the same, but come and go, and be in others' way. */
+static void keep_out(const struct managed_block *block)
+{
+	if (block->staying)
+		(void)cuda_real.cuMemAdvise(block->addr + block->charged,
+					    block->size - block->charged,
+					    CU_MEM_ADVISE_SET_PREFERRED_LOCATION, CU_DEVICE_CPU);
 }
 
 static void give_back(struct managed_block *block)
@@ -102,6 +131,7 @@ static void give_back(struct managed_block *block)
 		budget_swapped_freed(block->dev, block->charged);
 	else
 		budget_give(block->dev, block->charged, BUDGET_PAGEABLE);
+	oversub_give(block->dev, block->staying);
 	budget_allocated(block->dev, -(int64_t)block->size);
 	free(block);
 }
@@ -156,22 +186,22 @@ CUresult managed_alloc(CUdevice dev, CUcontext ctx, size_t bytes, CUdeviceptr *r
 	if (res != CUDA_SUCCESS)
 		return res;
 	block = calloc(1, sizeof(*block));
-	res = block && fits_card(dev) ? budget_take(dev, charged, BUDGET_PAGEABLE)
-				      : CUDA_ERROR_OUT_OF_MEMORY;
+	res = block ? take(dev, charged, block) : CUDA_ERROR_OUT_OF_MEMORY;
 	if (res != CUDA_SUCCESS)
 		goto fail;
 	do
 		res = cuda_real.cuMemAllocManaged(&block->addr, bytes, CU_MEM_ATTACH_GLOBAL);
 	while (res == CUDA_ERROR_OUT_OF_MEMORY &&
-	       budget_retry(dev, charged, BUDGET_PAGEABLE, &tries) == CUDA_SUCCESS);
+	       budget_retry(dev, block->charged, BUDGET_PAGEABLE, &tries) == CUDA_SUCCESS);
 	if (res != CUDA_SUCCESS) {
-		budget_give(dev, charged, BUDGET_PAGEABLE);
+		budget_give(dev, block->charged, BUDGET_PAGEABLE);
+		oversub_give(dev, block->staying);
 		goto fail;
 	}
 	block->size = bytes;
-	block->charged = charged;
 	block->ctx = ctx;
 	block->dev = dev;
+	keep_out(block);
 	*ret_ptr = block->addr;
 	add_block(block);
 	return CUDA_SUCCESS;
@@ -215,7 +245,8 @@ static struct managed_block *claim(CUdevice dev, CUdeviceptr addr, bool is_out)
 
 	pthread_mutex_lock(&managed.lock);
 	block = RB_NFIND(managed_tree, &managed.blocks, &key);
-	while (block && (block->dev != dev || block->is_out != is_out || block->is_busy))
+	while (block &&
+	       (block->dev != dev || block->is_out != is_out || block->is_busy || !block->charged))
 		block = RB_NEXT(managed_tree, &managed.blocks, block);
 	if (block)
 		block->is_busy = true;
@@ -241,7 +272,7 @@ static bool unclaim(struct managed_block *block, bool is_out)
 
 static CUresult advise(const struct managed_block *block, bool to_host)
 {
-	return cuda_real.cuMemAdvise(block->addr, block->size,
+	return cuda_real.cuMemAdvise(block->addr, moving(block),
 				     to_host ? CU_MEM_ADVISE_SET_PREFERRED_LOCATION
 					     : CU_MEM_ADVISE_UNSET_PREFERRED_LOCATION,
 				     CU_DEVICE_CPU);
@@ -255,13 +286,13 @@ static CUresult advise(const struct managed_block *block, bool to_host)
 static CUresult prefetch(const struct managed_block *block, CUdevice to, struct pager_mover *mover,
 			 size_t *ret_begun)
 {
+	size_t bytes = moving(block), size;
 	bool was_hung = mover->is_hung;
 	CUresult res = CUDA_SUCCESS;
-	size_t size;
 
 	*ret_begun = 0;
-	for (size_t at = 0; res == CUDA_SUCCESS && at < block->size; at += size) {
-		size = block->size - at < MANAGED_PIECE ? block->size - at : MANAGED_PIECE;
+	for (size_t at = 0; res == CUDA_SUCCESS && at < bytes; at += size) {
+		size = bytes - at < MANAGED_PIECE ? bytes - at : MANAGED_PIECE;
 		if (agent_is_stopping())
 			return CUDA_ERROR_NOT_READY;
 		res = cuda_real.cuMemPrefetchAsync(block->addr + at, size, to, mover->stream);
@@ -340,7 +371,7 @@ int managed_evict(CUdevice dev, uint64_t bytes, struct pager_move *ret_move)
 		bytes = mem.resident;
 	if (!bytes)
 		return outcome;
-	if (bytes > hostmem_available(mem.swapped))
+	if (bytes > hostmem_available(mem.swapped + oversub_bytes(dev)))
 		return NVSHARE_OUTCOME_NO_HOST_MEMORY;
 	mover = pager_mover();
 	if (!mover)
@@ -427,4 +458,5 @@ void managed_after_fork_child(void)
 	pthread_mutex_init(&managed.lock, NULL);
 	pthread_cond_init(&managed.changed, NULL);
 	RB_INIT(&managed.blocks);
+	oversub_after_fork_child();
 }

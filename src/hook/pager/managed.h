@@ -8,8 +8,8 @@
  * nothing, and pages that were sent to the host are used over the bus until they are
  * fetched. Same contracts as the pager's functions of the same names.
  *
- * One process stays within the card unless NVSHARE_ENABLE_SINGLE_OVERSUB=1, since the
- * driver would not refuse.
+ * One process stays within the card unless NVSHARE_ENABLE_SINGLE_OVERSUB=1 (oversub.h), since
+ * the driver would not refuse.
  */
 
 #include "hook/pager/pager.h"

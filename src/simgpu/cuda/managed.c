@@ -11,27 +11,31 @@
 
 enum { PREFETCH_PAGES_A_STEP = 4 };
 
-/* Of managed::where. The bytes are on the host; their place on the GPU is kept for them. */
+/* Of managed_page::where. The bytes are on the host; their place on the GPU is kept for them. */
 #define KEPT 0x80
+
+struct managed_page {
+	uint8_t where;    /* ordinal + 1; 0 is the host; or with KEPT */
+	int8_t preferred; /* ordinal, -1 the host, -2 none */
+};
 
 struct managed {
 	size_t n_pages;
 	bool is_read_mostly;
-	int preferred; /* ordinal, -1 the host, -2 none */
 	int last_prefetch;
 	uint64_t accessed_by;
-	uint8_t where[]; /* ordinal + 1 of each page; 0 is the host; or with KEPT */
+	struct managed_page page[];
 };
 
 static void move_out(struct range *range, size_t page)
 {
 	struct managed *managed = range->managed;
-	int device = (managed->where[page] & ~KEPT) - 1;
-	bool is_kept = managed->where[page] & KEPT;
+	int device = (managed->page[page].where & ~KEPT) - 1;
+	bool is_kept = managed->page[page].where & KEPT;
 
 	if (device < 0)
 		return;
-	__atomic_store_n(&managed->where[page], 0, __ATOMIC_RELAXED);
+	__atomic_store_n(&managed->page[page].where, 0, __ATOMIC_RELAXED);
 	if (!is_kept || node_unkeep(device_node(device), SPACE_GRANULARITY))
 		node_uncharge(device_node(device), SPACE_GRANULARITY);
 }
@@ -39,7 +43,7 @@ static void move_out(struct range *range, size_t page)
 /* As the driver does: its room on the GPU goes only when others need it. */
 static void move_to_host(struct range *range, size_t page)
 {
-	uint8_t *where = &range->managed->where[page];
+	uint8_t *where = &range->managed->page[page].where;
 
 	node_keep(device_node(*where - 1), SPACE_GRANULARITY);
 	__atomic_store_n(where, *where | KEPT, __ATOMIC_RELAXED);
@@ -48,13 +52,13 @@ static void move_to_host(struct range *range, size_t page)
 /* Where page was before, if that is on this GPU and nobody has taken it. */
 static bool has_room_kept(const struct range *range, size_t page, int device)
 {
-	return range->managed->where[page] == (KEPT | (device + 1)) &&
+	return range->managed->page[page].where == (KEPT | (device + 1)) &&
 	       node_unkeep(device_node(device), SPACE_GRANULARITY);
 }
 
 static bool is_resident(const struct range *range, size_t page)
 {
-	uint8_t where = __atomic_load_n(&range->managed->where[page], __ATOMIC_RELAXED);
+	uint8_t where = __atomic_load_n(&range->managed->page[page].where, __ATOMIC_RELAXED);
 
 	return where && !(where & KEPT);
 }
@@ -69,7 +73,7 @@ static bool evict_one(int device, const struct range *keep, size_t keep_page)
 		if (!range->managed)
 			continue;
 		for (page = 0; page < range->managed->n_pages; page++) {
-			if (range->managed->where[page] != device + 1 ||
+			if (range->managed->page[page].where != device + 1 ||
 			    (range == keep && page == keep_page))
 				continue;
 			move_out(range, page);
@@ -85,7 +89,7 @@ static void move_in(struct range *range, size_t page, int device, struct progres
 {
 	uint64_t end;
 
-	if (range->managed->where[page] == device + 1)
+	if (range->managed->page[page].where == device + 1)
 		return;
 	if (!has_room_kept(range, page, device)) {
 		move_out(range, page);
@@ -93,7 +97,8 @@ static void move_in(struct range *range, size_t page, int device, struct progres
 			if (!evict_one(device, range, page))
 				return; /* stays on the host and is reached over the bus */
 	}
-	__atomic_store_n(&range->managed->where[page], (uint8_t)(device + 1), __ATOMIC_RELAXED);
+	__atomic_store_n(&range->managed->page[page].where, (uint8_t)(device + 1),
+			 __ATOMIC_RELAXED);
 	node_count(NODE_COUNTER_MIGRATED_TO_DEVICE, SPACE_GRANULARITY);
 	end = node_copy_book(device_node(device), NODE_TO_DEVICE, SPACE_GRANULARITY);
 	if (end > progress->ready_ns)
@@ -108,12 +113,13 @@ void managed_touch(struct CUctx_st *ctx, uint64_t addr, uint64_t size, struct pr
 	if (!size)
 		return;
 	range = space_find(addr);
-	if (!range || !range->managed || range->managed->preferred == -1)
+	if (!range || !range->managed)
 		return;
 	page = (addr - range->addr) / SPACE_GRANULARITY;
 	last = (addr + size - 1 - range->addr) / SPACE_GRANULARITY;
 	for (; page <= last && page < range->managed->n_pages; page++)
-		move_in(range, page, ctx->device, progress);
+		if (range->managed->page[page].preferred != -1)
+			move_in(range, page, ctx->device, progress);
 }
 
 enum work_step managed_prefetch_step(const struct work_memory *memory, struct progress *progress)
@@ -134,7 +140,7 @@ enum work_step managed_prefetch_step(const struct work_memory *memory, struct pr
 			move_in(range, page, memory->location, progress);
 		} else if (is_resident(range, page)) {
 			progress->ready_ns =
-				node_copy_book(device_node(range->managed->where[page] - 1),
+				node_copy_book(device_node(range->managed->page[page].where - 1),
 					       NODE_TO_HOST, SPACE_GRANULARITY);
 			move_to_host(range, page);
 			node_count(NODE_COUNTER_MIGRATED_TO_HOST, SPACE_GRANULARITY);
@@ -178,7 +184,8 @@ API(cuMemAllocManaged, (CUdeviceptr * dptr, size_t bytesize, unsigned int flags)
 	range = calloc(1, sizeof(*range));
 	pages = range ? space_pages_new(n_pages * SPACE_GRANULARITY) : NULL;
 	if (pages)
-		range->managed = calloc(1, sizeof(*range->managed) + n_pages);
+		range->managed = calloc(1, sizeof(*range->managed) +
+						   n_pages * sizeof(range->managed->page[0]));
 	if (!pages || !range->managed) {
 		if (pages)
 			space_pages_free(pages, n_pages * SPACE_GRANULARITY);
@@ -186,7 +193,9 @@ API(cuMemAllocManaged, (CUdeviceptr * dptr, size_t bytesize, unsigned int flags)
 		return CUDA_ERROR_OUT_OF_MEMORY;
 	}
 	range->managed->n_pages = n_pages;
-	range->managed->preferred = range->managed->last_prefetch = -2;
+	range->managed->last_prefetch = -2;
+	for (size_t i = 0; i < n_pages; i++)
+		range->managed->page[i].preferred = -2;
 	range->addr = (uintptr_t)pages;
 	range->size = bytesize;
 	range->kind = RANGE_MANAGED;
@@ -233,6 +242,16 @@ static bool is_managed(CUdeviceptr addr, size_t size)
 	return size && range && range->managed && size <= range->size - (addr - range->addr);
 }
 
+/* Of all pages that the bytes lie in. */
+static void prefer(const struct range *range, CUdeviceptr addr, size_t size, int where)
+{
+	size_t page = (addr - range->addr) / SPACE_GRANULARITY;
+	size_t last = (addr + size - 1 - range->addr) / SPACE_GRANULARITY;
+
+	for (; page <= last; page++)
+		range->managed->page[page].preferred = (int8_t)where;
+}
+
 static CUresult advise(CUdeviceptr addr, size_t size, CUmem_advise advice, CUmemLocation location)
 {
 	struct managed *managed;
@@ -253,10 +272,10 @@ static CUresult advise(CUdeviceptr addr, size_t size, CUmem_advise advice, CUmem
 	case CU_MEM_ADVISE_SET_PREFERRED_LOCATION:
 		r = location_ordinal(location, &where);
 		if (!r)
-			managed->preferred = where;
+			prefer(space_find(addr), addr, size, where);
 		break;
 	case CU_MEM_ADVISE_UNSET_PREFERRED_LOCATION:
-		managed->preferred = -2;
+		prefer(space_find(addr), addr, size, -2);
 		break;
 	case CU_MEM_ADVISE_SET_ACCESSED_BY:
 	case CU_MEM_ADVISE_UNSET_ACCESSED_BY:
@@ -328,9 +347,24 @@ API_TWIN(cuMemPrefetchAsync_v2, cuMemPrefetchAsync_v2_ptsz,
 	  CUstream hStream),
 	 prefetch_v2(__func__, devPtr, count, location, flags, hStream ? hStream : zero))
 
-static CUresult range_attribute(void *data, size_t size, CUmem_range_attribute attribute,
-				const struct managed *managed)
+/* Where all pages that the bytes lie in are preferred to be; -2: not all at one place. */
+static int preferred(const struct range *range, CUdeviceptr addr, size_t count)
 {
+	const struct managed_page *pages = range->managed->page;
+	size_t page = (addr - range->addr) / SPACE_GRANULARITY;
+	size_t last = (addr + count - 1 - range->addr) / SPACE_GRANULARITY;
+	int where = pages[page].preferred;
+
+	while (++page <= last && where != -2)
+		where = pages[page].preferred == where ? where : -2;
+	return where;
+}
+
+static CUresult range_attribute(void *data, size_t size, CUmem_range_attribute attribute,
+				CUdeviceptr addr, size_t count)
+{
+	const struct range *range = space_find(addr);
+	const struct managed *managed = range->managed;
 	size_t i, n = 0;
 	int *out = data;
 
@@ -341,7 +375,7 @@ static CUresult range_attribute(void *data, size_t size, CUmem_range_attribute a
 		*out = managed->is_read_mostly;
 		break;
 	case CU_MEM_RANGE_ATTRIBUTE_PREFERRED_LOCATION:
-		*out = managed->preferred;
+		*out = preferred(range, addr, count);
 		break;
 	case CU_MEM_RANGE_ATTRIBUTE_LAST_PREFETCH_LOCATION:
 		*out = managed->last_prefetch;
@@ -367,7 +401,7 @@ API(cuMemRangeGetAttribute, (void *data, size_t dataSize, CUmem_range_attribute 
 	API_ENTER(API_CONTEXT);
 	space_read_lock();
 	if (data && is_managed(devPtr, count))
-		r = range_attribute(data, dataSize, attribute, space_find(devPtr)->managed);
+		r = range_attribute(data, dataSize, attribute, devPtr, count);
 	space_unlock();
 	return r;
 }
