@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "ipc/sock.h"
 
+#include "ipc/pass.h"
 #include "nvshare/protocol.h"
 #include "util/fd.h"
 
@@ -49,6 +50,8 @@ int sock_connect(const char *dir)
 	fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
 	if (fd < 0)
 		return -errno;
+	/* Before anybody can send: nothing is known yet of who listens there. */
+	(void)pass_allow(fd, false);
 	do {
 		r = connect(fd, (const struct sockaddr *)&addr, sizeof(addr));
 	} while (r < 0 && errno == EINTR); /* local: it has not begun, so it can begin again */

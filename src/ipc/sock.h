@@ -12,7 +12,10 @@
 #include <stdbool.h>
 #include <sys/types.h>
 
-/* dir NULL: $NVSHARE_SOCK_DIR, else the default. A non-blocking descriptor, or -errno. */
+/*
+ * dir NULL: $NVSHARE_SOCK_DIR, else the default. A non-blocking descriptor, or -errno. The
+ * socket refuses descriptors from the scheduler: pass_allow() when it may send some.
+ */
 int sock_connect(const char *dir);
 
 /*

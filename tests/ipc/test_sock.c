@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "ipc/sock.h"
 
+#include "ipc/pass.h"
 #include "util/fd.h"
 
 #include <errno.h>
@@ -199,6 +200,29 @@ static void a_reader_that_sleeps_gives_eagain(void **state)
 	(void)fd_close(server);
 }
 
+static void a_client_is_passed_no_descriptor_unless_it_says_so(void **state)
+{
+	struct fixture *f = *state;
+	struct pass pass;
+	char byte;
+	int client;
+	int server;
+
+	start(f);
+	client = sock_connect(f->dir);
+	server = accept_one(f);
+	if (pass_send(server, "a", 1, 0) == 0)
+		skip(); /* before Linux 6.16 nothing can be refused */
+	assert_int_equal(pass_recv(client, &byte, 1, &pass), -EAGAIN);
+	assert_int_equal(pass_allow(client, true), 0);
+	assert_int_equal(pass_send(server, "a", 1, 0), 0);
+	assert_int_equal(pass_recv(client, &byte, 1, &pass), 1);
+	assert_true(pass.fd >= 0);
+	pass_close(pass.fd);
+	(void)fd_close(client);
+	(void)fd_close(server);
+}
+
 int main(void)
 {
 #define TEST(f) cmocka_unit_test_setup_teardown(f, set_up, tear_down)
@@ -211,6 +235,7 @@ int main(void)
 		TEST(the_environment_names_the_directory),
 		TEST(packets_come_whole_and_the_peer_is_known),
 		TEST(a_reader_that_sleeps_gives_eagain),
+		TEST(a_client_is_passed_no_descriptor_unless_it_says_so),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
