@@ -196,6 +196,7 @@ static void add_peer(struct server *server, int fd)
 	else
 		server->slots_used++;
 	server->n_peers++;
+	process_connected(server, peer);
 }
 
 static bool is_out_of_descriptors(int error)

@@ -2,6 +2,7 @@
 
 /* Who may hand its memory to whom, and what is on its way. */
 
+#include "daemon/domain.h"
 #include "daemon/server.h"
 
 #include "util/log.h"
@@ -15,11 +16,26 @@ static bool has_door(const struct peer *peer)
 	return memcmp(&peer->door, &none, sizeof(none)) != 0;
 }
 
+static bool read_domain(const struct peer *peer, struct domain *ret)
+{
+	const struct domain_process process = {peer->cred.pid, peer->pidfd, peer->cred.uid};
+
+	return peer->is_pidfd_sure && domain_read("/proc", &process, ret);
+}
+
+/* Looked up each time: a process may have dropped privileges since it was last. */
+static bool is_same_domain(const struct peer *from, const struct peer *to)
+{
+	struct domain a, b;
+
+	return read_domain(from, &a) && read_domain(to, &b) && domain_is_same(&a, &b);
+}
+
 static bool may_give(const struct peer *from, const struct peer *to)
 {
 	return to->state == PEER_STATE_CLIENT && !to->is_closing && from != to &&
 	       from->gpu == to->gpu && from->backend == NVSHARE_BACKEND_VMM &&
-	       to->backend == NVSHARE_BACKEND_VMM && has_door(to) && kin_are(&from->kin, &to->kin);
+	       to->backend == NVSHARE_BACKEND_VMM && has_door(to);
 }
 
 void handover_order(struct server *server, const struct peer *from, uint32_t to,
@@ -29,6 +45,11 @@ void handover_order(struct server *server, const struct peer *from, uint32_t to,
 
 	if (!taker || !drop->bytes || !may_give(from, taker) || !taker->mem.swapped)
 		return;
+	if (!is_same_domain(from, taker)) {
+		log_debug("handover-refused client=%u to=%u gpu=%u: not of one trust domain",
+			  from->id, taker->id, from->gpu);
+		return;
+	}
 	drop->door = taker->door;
 	drop->door_bytes = taker->mem.swapped;
 	server->gpus.at[from->gpu].taker = to + 1;

@@ -13,7 +13,6 @@
  */
 
 #include "daemon/gpus.h"
-#include "daemon/kin.h"
 #include "ipc/msg.h"
 #include "ipc/sock.h"
 #include "util/clock.h"
@@ -51,7 +50,8 @@ struct peer {
 	uint32_t slot;
 	uint32_t generation; /* of the slot; counts its users */
 	int fd;
-	int pidfd; /* -1: none, the socket alone tells of its end */
+	int pidfd;          /* -1: none, the socket alone tells of its end */
+	bool is_pidfd_sure; /* of the process that connected; else of one with its number */
 	uint32_t epoll_events;
 	struct sock_peer cred;
 	struct peer_cursor cursor;
@@ -71,9 +71,8 @@ struct peer {
 	uint32_t report_flags;      /* NVSHARE_REPORT_*, the same */
 	struct nvshare_claim claim; /* as given */
 	struct nvshare_door door;   /* where it takes memory over */
-	struct kin kin;
-	uint64_t gpu_ns;        /* GPU time, as far as the core has been told of it */
-	struct gpu_share share; /* as accounted with its GPU */
+	uint64_t gpu_ns;            /* GPU time, as far as the core has been told of it */
+	struct gpu_share share;     /* as accounted with its GPU */
 	uint64_t asked_ns;
 	uint64_t refused_ns;  /* a refusal was last logged */
 	uint32_t n_failed;    /* stops and returns in a row */

@@ -136,6 +136,13 @@ void dispatch_gone(struct server *server, struct peer *peer);
 void dispatch_gpus(struct server *server);   /* tells the core of new ones */
 void dispatch_sample(struct server *server); /* measures what was last measured too long ago */
 
+/*
+ * process.c: peer has just connected; its process is watched from now on. watch: false: the
+ * process is gone already.
+ */
+void process_connected(struct server *server, struct peer *peer);
+bool process_watch(struct server *server, struct peer *peer);
+
 /* What peer has on its GPU by its last report, and may have; the GPU's sums follow. */
 void server_account(struct server *server, struct peer *peer, uint64_t on_card, uint64_t budget);
 
