@@ -236,7 +236,7 @@ static void on_register(struct server *server, struct peer *peer,
 		return;
 	}
 	peer->backend = reg->backend;
-	peer->door = reg->door;
+	peer->can_hand_over = reg->flags & NVSHARE_REGISTER_HANDOVER;
 	claims_take(server, peer, &reg->claim);
 	answer.result = join(server, peer, reg, &actions);
 	if (answer.result != NVSHARE_REGISTER_OK) {

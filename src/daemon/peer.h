@@ -70,7 +70,7 @@ struct peer {
 	uint32_t halt;              /* enum nvshare_halt, as it said last */
 	uint32_t report_flags;      /* NVSHARE_REPORT_*, the same */
 	struct nvshare_claim claim; /* as given */
-	struct nvshare_door door;   /* where it takes memory over */
+	bool can_hand_over;         /* NVSHARE_REGISTER_HANDOVER */
 	uint64_t gpu_ns;            /* GPU time, as far as the core has been told of it */
 	struct gpu_share share;     /* as accounted with its GPU */
 	uint64_t asked_ns;
@@ -109,6 +109,12 @@ int peer_queue(struct peer *peer, const struct msg *msg);
 /* Sends, or queues what does not go out. 0, PEER_E_OVERFLOW, or -errno: the connection is broken.
  */
 int peer_send(struct peer *peer, const struct msg *msg);
+
+/*
+ * Sends what is queued and then msg, with a copy of the descriptor passed. 0, or -errno: msg was
+ * not sent; -EAGAIN: the peer reads too slowly.
+ */
+int peer_pass(struct peer *peer, const struct msg *msg, int passed);
 
 /* Sends what is queued, as far as it goes. 0 or -errno. */
 int peer_flush(struct peer *peer);

@@ -173,12 +173,12 @@ void shares_due(struct server *server);
 void shares_power(struct server *server); /* what the GPUs draw, for what it was used */
 
 /*
- * handover.c: from, which is told to drop bytes for the client in slot to (SCHED_NONE:
- * nobody), learns of its door if it may hand memory to it. note: before GPU index is
- * measured, what may be on its way there.
+ * handover.c: sends drop to from, and introduces it to the client in slot to (SCHED_NONE:
+ * nobody), if it may hand memory to that. false: it may not, or it failed; nothing was sent to
+ * from. note: before GPU index is measured, what may be on its way there.
  */
-void handover_order(struct server *server, const struct peer *from, uint32_t to,
-		    struct nvshare_drop_lock *drop);
+bool handover_drop(struct server *server, struct peer *from, uint32_t to,
+		   const struct nvshare_drop_lock *drop);
 void handover_note(struct server *server, uint32_t index);
 
 /*

@@ -44,7 +44,7 @@ CLIENT_ONLY = [
     wire.packet("HEARTBEAT", 1),
 ]
 TOOL_ONLY = [wire.packet("GET_STATUS", b""), wire.packet("SET", 0, 0, 0), wire.packet("SCHED_OFF", b"")]
-REGISTER = wire.packet("REGISTER", bytes([1] * 16), GIB, 0, *mem(), 0, 1, *wire.CLAIM, wire.NO_DOOR, b"x", b"")
+REGISTER = wire.packet("REGISTER", bytes([1] * 16), GIB, 0, *mem(), 0, 1, *wire.CLAIM, b"x", b"")
 NOT_OURS = [
     b"x",
     b"GET / HTTP/1.1\r\n\r\n",
@@ -61,9 +61,9 @@ NOT_OURS = [
     wire.packet("REQ_LOCK", *mem(), number=0),
     wire.packet("REQ_LOCK", *mem(), number=9999),
     wire.packet("LOCK_OK", 1, 1, 1),
-    wire.packet("REGISTER", bytes(16), GIB, 0, *mem(), 0, 1, *wire.CLAIM, wire.NO_DOOR, b"x" * 64, b""),
-    wire.packet("REGISTER", bytes(16), GIB, 0, *mem(), 0xFFFFFFFF, 1, *wire.CLAIM, wire.NO_DOOR, b"", b""),
-    wire.packet("REGISTER", bytes(16), GIB, 0, *([1 << 63] * 16), 0, 1, *wire.CLAIM, wire.NO_DOOR, b"", b""),
+    wire.packet("REGISTER", bytes(16), GIB, 0, *mem(), 0, 1, *wire.CLAIM, b"x" * 64, b""),
+    wire.packet("REGISTER", bytes(16), GIB, 0, *mem(), 0xFFFFFFFF, 1, *wire.CLAIM, b"", b""),
+    wire.packet("REGISTER", bytes(16), GIB, 0, *([1 << 63] * 16), 0, 1, *wire.CLAIM, b"", b""),
 ]
 
 
