@@ -8,7 +8,7 @@
  * without our help, so GPU memory may go from one to the other with its contents.
  *
  * A domain is of the moment: a process can drop privileges at any time. So it is read when
- * memory is about to be handed over, and never kept. Whatever /proc does not tell means no.
+ * memory is about to be handed over, and never kept. Anything that /proc does not tell means no.
  *
  * The kernel also asks security modules that show nothing in /proc: Landlock, and Yama's
  * ptrace_scope. They are not looked at; a program that they are to protect from others of its

@@ -20,7 +20,7 @@
 
 #define PASS_NO_UID ((uid_t)-1)
 
-/* What came with a packet. */
+/* The descriptor and the sender of a packet. */
 struct pass {
 	int fd;    /* the receiver's, close-on-exec; -1: none, or more than one, all closed */
 	uid_t uid; /* the sender's, where the socket has SO_PASSCRED; else PASS_NO_UID */

@@ -128,7 +128,7 @@ static bool is_known(int pid)
 	return read_written(pid, &domain);
 }
 
-/* That of 7, which is left as it is, and 8. Both have one. */
+/* Process 7 is left as it is, 8 is changed. Both must have a domain. */
 static bool are_same(void)
 {
 	struct domain a, b;
@@ -139,7 +139,7 @@ static bool are_same(void)
 	return domain_is_same(&a, &b);
 }
 
-/* What stands in a file of root's belongs to uid 1000 only where the test may make it so. */
+/* Only root can make a file that belongs to uid 1000. */
 static void need_root(void)
 {
 	if (geteuid() != 0)
@@ -477,7 +477,7 @@ static void one_that_drops_what_it_was_is_apart(void **state)
 	for (int is_old = 0; is_old < 2; is_old++) {
 		assert_true(read_process(getpid(), 0, is_old, &a));
 		assert_false(read_process(child, 0, is_old, &b)); /* connected as root */
-		if (read_process(child, NOBODY, is_old, &b)) /* we may look at others */
+		if (read_process(child, NOBODY, is_old, &b))      /* we may look at others */
 			assert_false(domain_is_same(&a, &b));
 	}
 	end();

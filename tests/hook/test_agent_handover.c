@@ -75,7 +75,7 @@ static void make_pair(int ret_ends[2])
 	check(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ret_ends) == 0);
 }
 
-/* Whatever was sent before has been taken by now. */
+/* By the time of the answer all that was sent before has been taken. */
 static void expect_answer(int fd)
 {
 	static uint64_t nonce;
@@ -157,8 +157,7 @@ static void a_message_that_has_lost_its_descriptor_is_no_harm(void)
 	      NVSHARE_OUTCOME_SUCCESS);
 }
 
-/* Neither root's nor this user's: it is told so, and can pass nothing where the kernel knows how.
- */
+/* A scheduler of neither root's nor this user's. New kernels refuse what it passes. */
 static void another_user_s_scheduler_is_taken_nothing_from(void)
 {
 	struct nvshare_register r;
