@@ -109,7 +109,7 @@ static bool close_parcels(struct stock *stock)
  */
 static void close_source(int *source)
 {
-	struct letter letter;
+	struct letter letter = {.size = 0};
 	struct pass pass;
 	int fd = *source;
 
