@@ -16,7 +16,7 @@ sys.path.insert(0, str(pathlib.Path(__file__).parent))
 
 import taker  # noqa: E402
 import wire  # noqa: E402
-from scheduler_node import node  # noqa: E402,F401
+from scheduler_node import node, until  # noqa: E402,F401
 from taker import SIZE  # noqa: E402
 from wire import mem  # noqa: E402
 
@@ -68,6 +68,7 @@ def start(node):
 
 def test_two_alike_are_given_the_ends_of_a_pair(node):
     start(node)
+    n_files = wire.open_descriptors(node.process.pid)
     keeper = start_keeper(node)
     process = start_taker(node, "nothing")
     epoch, handed, end = expect_drop(keeper)
@@ -87,6 +88,9 @@ def test_two_alike_are_given_the_ends_of_a_pair(node):
     give_all(keeper, epoch)
     assert told(process)["name"] == "MEM_AVAILABLE"
     node.expect_log(f"handover client=1 to=2 gpu=0 bytes={SIZE}")
+    process.wait()
+    keeper.close()
+    until("the scheduler has no more than before", lambda: wire.open_descriptors(node.process.pid) <= n_files)
 
 
 @pytest.mark.parametrize("change", [
