@@ -7,19 +7,11 @@
 #include <errno.h>
 #include <poll.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #define ANSWER_MS   10000
 #define CONNECT_MS  50
 #define CONNECT_MAX 40 /* tries while the scheduler's backlog is full */
-
-static const char *sock_dir(void)
-{
-	const char *dir = getenv("NVSHARE_SOCK_DIR");
-
-	return dir && *dir ? dir : NVSHARE_SOCK_DIR_DEFAULT;
-}
 
 /* errno's text, without what only a programmer would want. */
 static const char *why(int r)
@@ -39,7 +31,7 @@ int request_open(int *ret_fd)
 	int fd = -EAGAIN;
 
 	for (int i = 0; i < CONNECT_MAX && fd == -EAGAIN; i++) {
-		fd = sock_connect(NULL);
+		fd = sock_connect_tool(NULL);
 		if (fd == -EAGAIN)
 			(void)poll(NULL, 0, CONNECT_MS);
 	}
@@ -52,7 +44,7 @@ int request_open(int *ret_fd)
 		      "Start one with 'nvshare-scheduler' (as root), or with NVSHARE_SOCK_DIR set,"
 		      " for it, for this\n"
 		      "command and for the programs, to a directory that you may write to.\n",
-		      sock_dir(), why(fd));
+		      sock_dir(NULL), why(fd));
 	return CLI_EXIT_NO_SCHEDULER;
 }
 
@@ -62,7 +54,7 @@ static int say_closed(const char *how)
 	(void)fprintf(stderr,
 		      "nvsharectl: the scheduler on %s/" NVSHARE_SOCK_NAME
 		      " turned this connection away, or is gone (%s): look at its log\n",
-		      sock_dir(), how);
+		      sock_dir(NULL), how);
 	return CLI_EXIT_NO_SCHEDULER;
 }
 
@@ -101,6 +93,6 @@ int request_receive(int fd, struct msg *ret_msg)
 	(void)fprintf(stderr,
 		      "nvsharectl: the scheduler on %s/" NVSHARE_SOCK_NAME
 		      " does not answer as it should: %s\n",
-		      sock_dir(), text);
+		      sock_dir(NULL), text);
 	return CLI_EXIT_NO_SCHEDULER;
 }

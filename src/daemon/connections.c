@@ -212,10 +212,10 @@ static void turn_away(struct server *server)
 	int fd;
 
 	server->spare_fd = fd_close(server->spare_fd);
-	fd = accept4(server->listen_fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
+	fd = accept4(server->listener.fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
 	if (fd < 0 && is_out_of_descriptors(errno)) {
 		/* Not even that helps: the node is out of them. */
-		(void)epoll_ctl(server->epoll_fd, EPOLL_CTL_DEL, server->listen_fd, NULL);
+		(void)epoll_ctl(server->epoll_fd, EPOLL_CTL_DEL, server->listener.fd, NULL);
 		server->listen_ns = server->now_ns + LISTEN_REST_NS;
 	}
 	(void)fd_close(fd);
@@ -227,7 +227,7 @@ static void turn_away(struct server *server)
 void connections_accept(struct server *server)
 {
 	for (unsigned int i = 0; i < ACCEPTS_A_BATCH; i++) {
-		int fd = accept4(server->listen_fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
+		int fd = accept4(server->listener.fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
 
 		if (fd >= 0) {
 			add_peer(server, fd);
@@ -245,7 +245,7 @@ void connections_resume(struct server *server)
 {
 	if (!server->listen_ns || server->listen_ns > server->now_ns)
 		return;
-	server->listen_ns = server_watch(server, server->listen_fd, SERVER_SLOT_LISTENER)
+	server->listen_ns = server_watch(server, server->listener.fd, SERVER_SLOT_LISTENER)
 				    ? server->now_ns + LISTEN_REST_NS
 				    : 0;
 }

@@ -92,19 +92,66 @@ static int open_descriptors(struct server *server)
 	return r ? r : open_signals(server);
 }
 
+static const char *server_dir(const struct server *server)
+{
+	return server->options.sock_dir ? server->options.sock_dir : NVSHARE_SOCK_DIR_DEFAULT;
+}
+
+/* Nobody can reach one whose socket was removed, by a cleaner of /run or by hand. */
+static void say_another(const struct server *server)
+{
+	char path[256];
+
+	(void)snprintf(path, sizeof(path), "%s/" NVSHARE_SOCK_NAME, server_dir(server));
+	log_error("another nvshare-scheduler runs on '%s'%s", path,
+		  access(path, F_OK) == 0 ? ""
+					  : ", but its socket is missing: restart that one, and"
+					    " the socket is there again");
+}
+
+/* r of listener_open(); returns -errno. */
+static int say_not_listening(const struct server *server, int r)
+{
+	const struct listener *listener = &server->listener;
+	const char *dir = server_dir(server);
+
+	switch (r) {
+	case LISTENER_E_TAKEN:
+		say_another(server);
+		return -EADDRINUSE;
+	case LISTENER_E_OWNER:
+		log_error("the socket's folder '%s' belongs to uid %u, who could put another"
+			  " scheduler in this one's place: give it to root or to uid %u (chown),"
+			  " or set NVSHARE_SOCK_DIR to another folder",
+			  dir, (unsigned int)listener->owner, (unsigned int)geteuid());
+		return -EPERM;
+	case LISTENER_E_OPEN:
+		log_error("others may write to the socket's folder '%s' (mode %04o), and could put"
+			  " another scheduler in this one's place: run chmod go-w '%s', or set"
+			  " NVSHARE_SOCK_DIR to another folder",
+			  dir, (unsigned int)listener->mode, dir);
+		return -EPERM;
+	case LISTENER_E_LOCK:
+		log_error("'%s/scheduler.lock' is no file of uid %u: remove it, or set"
+			  " NVSHARE_SOCK_DIR to another folder",
+			  dir, (unsigned int)geteuid());
+		return -EPERM;
+	default:
+		return log_errno(LOG_LEVEL_ERROR, r, "cannot listen on '%s/" NVSHARE_SOCK_NAME "'",
+				 dir);
+	}
+}
+
 static int open_listener(struct server *server)
 {
-	bool is_stale = false;
-	int fd = sock_listen(server->options.sock_dir, &server->lock_fd, &is_stale);
-	int r;
+	int r = listener_open(server->options.sock_dir, &server->listener);
 
-	if (fd < 0)
-		return fd;
-	server->listen_fd = fd;
-	r = server_watch(server, fd, SERVER_SLOT_LISTENER);
 	if (r)
-		return r;
-	if (is_stale && server->options.grace_ns) {
+		return say_not_listening(server, r);
+	r = server_watch(server, server->listener.fd, SERVER_SLOT_LISTENER);
+	if (r)
+		return say_not_listening(server, r);
+	if (server->listener.is_stale && server->options.grace_ns) {
 		server->grace_ns = server->now_ns + server->options.grace_ns;
 		log_info("restarted grace_ms=%llu: waiting for clients to come back",
 			 (unsigned long long)(server->options.grace_ns / CLOCK_NS_PER_MS));
@@ -124,23 +171,6 @@ static int allocate(struct server *server)
 		       : -ENOMEM;
 }
 
-static const char *server_dir(const struct server *server)
-{
-	return server->options.sock_dir ? server->options.sock_dir : NVSHARE_SOCK_DIR_DEFAULT;
-}
-
-/* Nobody can reach one whose socket was removed, by a cleaner of /run or by hand. */
-static void say_another(const struct server *server)
-{
-	char path[256];
-
-	(void)snprintf(path, sizeof(path), "%s/" NVSHARE_SOCK_NAME, server_dir(server));
-	log_error("another nvshare-scheduler runs on '%s'%s", path,
-		  access(path, F_OK) == 0 ? ""
-					  : ", but its socket is missing: restart that one, and"
-					    " the socket is there again");
-}
-
 int server_init(struct server *server, const struct options *options)
 {
 	const struct group *group = getgrnam("nvshare");
@@ -148,7 +178,8 @@ int server_init(struct server *server, const struct options *options)
 
 	server->options = *options;
 	server->config = options->config;
-	server->epoll_fd = server->listen_fd = server->lock_fd = -1;
+	server->listener = (struct listener){.fd = -1, .lock_fd = -1, .dir_fd = -1};
+	server->epoll_fd = -1;
 	server->timer_fd = server->signal_fd = server->spare_fd = -1;
 	server->group = group ? group->gr_gid : (gid_t)-1;
 	server->now_ns = clock_now_ns();
@@ -166,13 +197,8 @@ int server_init(struct server *server, const struct options *options)
 	if (r)
 		return log_errno(LOG_LEVEL_ERROR, r, "cannot start");
 	r = open_listener(server);
-	if (r == -EADDRINUSE) {
-		say_another(server);
-		return r;
-	}
 	if (r)
-		return log_errno(LOG_LEVEL_ERROR, r, "cannot listen on '%s/" NVSHARE_SOCK_NAME "'",
-				 server_dir(server));
+		return r;
 	sched_init(&server->sched, server->sched_clients, SERVER_PEERS_MAX, &server->config);
 	share_init(&server->share, server->share_clients, SERVER_PEERS_MAX, &server->options.share);
 	shares_policy(server);
@@ -187,27 +213,24 @@ int server_init(struct server *server, const struct options *options)
 
 void server_deinit(struct server *server)
 {
-	char path[256];
-
 	/*
 	 * With clients connected the socket stays: the next instance sees by it that it
 	 * is to wait for them.
 	 */
-	if (server->listen_fd >= 0 && server->n_clients == 0) {
-		(void)snprintf(path, sizeof(path), "%s/" NVSHARE_SOCK_NAME, server_dir(server));
-		(void)unlink(path);
-	}
+	if (server->listener.fd >= 0 && server->n_clients == 0)
+		listener_unlink(&server->listener);
 	for (uint32_t i = 0; server->peers && i < server->slots_used; i++) {
 		if (server->peers[i].state != PEER_STATE_FREE)
 			peer_deinit(&server->peers[i]);
 	}
 	gpus_deinit(&server->gpus);
-	(void)fd_close(server->listen_fd);
+	(void)fd_close(server->listener.fd);
 	(void)fd_close(server->signal_fd);
 	(void)fd_close(server->timer_fd);
 	(void)fd_close(server->spare_fd);
 	(void)fd_close(server->epoll_fd);
-	(void)fd_close(server->lock_fd); /* last: now another may start */
+	(void)fd_close(server->listener.dir_fd);
+	(void)fd_close(server->listener.lock_fd); /* last: now another may start */
 	free(server->free_slots);
 	free(server->share_clients);
 	free(server->sched_clients);

@@ -19,6 +19,7 @@
 #include "daemon/gpus.h"
 #include "daemon/options.h"
 #include "daemon/peer.h"
+#include "ipc/listener.h"
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -53,9 +54,8 @@ struct server {
 	struct peer *peers;                 /* by slot */
 	struct gpus gpus;
 
+	struct listener listener;
 	int epoll_fd;
-	int listen_fd;
-	int lock_fd;
 	int timer_fd;
 	int signal_fd;
 	int spare_fd; /* given up for a moment when descriptors run out */
