@@ -82,6 +82,11 @@ int request_receive(int fd, struct msg *ret_msg)
 	n = r > 0 ? sock_recv(fd, bytes, sizeof(bytes)) : -ETIMEDOUT;
 	if (n > 0) {
 		r = msg_decode(bytes, (size_t)n, MSG_TO_TOOL, ret_msg);
+		if (!r && ret_msg->header.type == NVSHARE_MSG_RESULT &&
+		    ret_msg->body.result_msg_22.code == NVSHARE_RESULT_BUSY) {
+			(void)fprintf(stderr, "nvsharectl: %s\n", ret_msg->body.result_msg_22.text);
+			return CLI_EXIT_NO_SCHEDULER;
+		}
 		if (!r)
 			return CLI_EXIT_OK;
 		text = msg_error(r);

@@ -212,17 +212,17 @@ static bool watch_process(struct server *server, struct peer *peer)
 	};
 	int fd = -1;
 
-	if (server->n_pidfds >= server->n_pidfds_max)
-		return true; /* the descriptors left are for connections */
+	if (!users_add_pidfd(&server->users, peer->user))
+		return true; /* the descriptors left are for connections, or for others */
 	if (getsockopt(peer->fd, SOL_SOCKET, SO_PEERPIDFD, &fd, &len) < 0) {
-		if (peer->cred.pid <= 0)
-			return true; /* of another pid namespace */
-		fd = (int)syscall(SYS_pidfd_open, peer->cred.pid, 0);
-		if (fd < 0)
-			return errno != ESRCH;
+		/* 0: of another pid namespace */
+		fd = peer->cred.pid > 0 ? (int)syscall(SYS_pidfd_open, peer->cred.pid, 0) : -1;
+		if (fd < 0) {
+			users_remove_pidfd(&server->users, peer->user);
+			return peer->cred.pid <= 0 || errno != ESRCH;
+		}
 	}
 	peer->pidfd = fd;
-	server->n_pidfds++;
 	(void)epoll_ctl(server->epoll_fd, EPOLL_CTL_ADD, fd, &event);
 	return true;
 }
@@ -240,8 +240,6 @@ static enum nvshare_register_result join(struct server *server, struct peer *pee
 	};
 	int r;
 
-	if (server->n_clients >= SERVER_CLIENTS_MAX)
-		return NVSHARE_REGISTER_FULL;
 	if (gpus_find(&server->gpus, reg->gpu_uuid, reg->gpu_total_bytes, server->now_ns,
 		      &peer->gpu))
 		return NVSHARE_REGISTER_GPU;
@@ -275,7 +273,12 @@ static void on_register(struct server *server, struct peer *peer,
 	peer->door = reg->door;
 	kin_read(peer->cred.pid, peer->cred.uid, peer->cred.gid, &peer->kin);
 	claims_take(server, peer, &reg->claim);
-	answer.result = join(server, peer, reg, &actions);
+	answer.result = NVSHARE_REGISTER_FULL;
+	if (users_add_client(&server->users, peer->user)) {
+		answer.result = join(server, peer, reg, &actions);
+		if (answer.result != NVSHARE_REGISTER_OK)
+			users_remove_client(&server->users, peer->user);
+	}
 	if (answer.result != NVSHARE_REGISTER_OK) {
 		server_send_body(server, peer, NVSHARE_MSG_REGISTERED, 0, &answer);
 		server_close(server, peer, "refused");
@@ -478,6 +481,7 @@ void dispatch_message(struct server *server, struct peer *peer, const struct msg
 	log_debug("message peer=%u type=%s", peer->slot, msg_name(msg->header.type));
 	switch (peer->state) {
 	case PEER_STATE_FREE:
+	case PEER_STATE_REAPED:
 		return;
 	case PEER_STATE_CLIENT:
 		if (!client_message(server, peer, msg))
@@ -565,7 +569,7 @@ void dispatch_gone(struct server *server, struct peer *peer)
 	struct gpu *gpu = &server->gpus.at[peer->gpu];
 
 	if (peer->pidfd >= 0)
-		server->n_pidfds--;
+		users_remove_pidfd(&server->users, peer->user);
 	if (peer->is_held)
 		DL_DELETE(server->held, peer);
 	peer->is_held = false;
@@ -580,6 +584,7 @@ void dispatch_gone(struct server *server, struct peer *peer)
 	if (gpu->taker == peer->slot + 1)
 		gpu->taker = 0;
 	server->n_clients--;
+	users_remove_client(&server->users, peer->user);
 	if (server_may_log(server))
 		log_info("leave client=%u gpu=%u pid=%d", peer->id, peer->gpu, (int)peer->cred.pid);
 	shares_gone(server, peer);

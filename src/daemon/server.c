@@ -20,14 +20,13 @@
 
 #define EVENTS_A_BATCH 64
 
-/* Beyond sockets and pidfds: epoll, timer, log, the driver's own. */
-#define FDS_OTHER  64
-#define FDS_WANTED (2 * SERVER_PEERS_MAX + FDS_OTHER)
+/* More than any node needs, and less than a kernel refuses. */
+#define FDS_WANTED (2 * SERVER_PEERS_MAX + 4096)
 
 /* ---- set-up ---------------------------------------------------------------- */
 
-/* Every client is a socket, and a pidfd where there are enough descriptors. */
-static void raise_fd_limit(struct server *server)
+/* Every client is a socket, and a pidfd where there are enough descriptors. Returns the limit. */
+static uint64_t raise_fd_limit(void)
 {
 	struct rlimit limit = {FDS_WANTED, FDS_WANTED};
 	struct rlimit now = {1024, 1024};
@@ -39,14 +38,7 @@ static void raise_fd_limit(struct server *server)
 		if (setrlimit(RLIMIT_NOFILE, &limit) < 0)
 			limit = now;
 	}
-	server->n_pidfds_max = SERVER_PEERS_MAX;
-	if (limit.rlim_cur < FDS_WANTED)
-		server->n_pidfds_max =
-			limit.rlim_cur > SERVER_PEERS_MAX + FDS_OTHER
-				? (uint32_t)limit.rlim_cur - SERVER_PEERS_MAX - FDS_OTHER
-				: (uint32_t)limit.rlim_cur / 4;
-	log_debug("descriptors limit=%llu pidfds=%u", (unsigned long long)limit.rlim_cur,
-		  server->n_pidfds_max);
+	return limit.rlim_cur;
 }
 
 int server_watch(struct server *server, int fd, uint32_t slot)
@@ -142,13 +134,24 @@ static int say_not_listening(const struct server *server, int r)
 	}
 }
 
+/* Peers may send descriptors: somebody must close them. */
+static int open_reaper(struct server *server)
+{
+	int r = reaper_init(&server->reaper, SERVER_PEERS_MAX + SERVER_STRAYS_MAX);
+
+	return r ? r : server_watch(server, server->reaper.event_fd, SERVER_SLOT_REAPER);
+}
+
 static int open_listener(struct server *server)
 {
 	int r = listener_open(server->options.sock_dir, &server->listener);
 
 	if (r)
 		return say_not_listening(server, r);
-	r = server_watch(server, server->listener.fd, SERVER_SLOT_LISTENER);
+	if (server->listener.takes_rights)
+		r = open_reaper(server);
+	if (!r)
+		r = server_watch(server, server->listener.fd, SERVER_SLOT_LISTENER);
 	if (r)
 		return say_not_listening(server, r);
 	if (server->listener.is_stale && server->options.grace_ns) {
@@ -161,14 +164,19 @@ static int open_listener(struct server *server)
 
 static int allocate(struct server *server)
 {
+	const struct users_limits limits = users_limits(raise_fd_limit(), SERVER_PEERS_MAX);
+
+	log_debug("limits connections=%u clients=%u pidfds=%u", limits.n_peers, limits.n_clients,
+		  limits.n_pidfds);
 	/* Fixed for good: no message makes the daemon allocate. Untouched pages cost nothing. */
 	server->peers = calloc(SERVER_PEERS_MAX, sizeof(*server->peers));
 	server->sched_clients = calloc(SERVER_PEERS_MAX, sizeof(*server->sched_clients));
 	server->share_clients = calloc(SERVER_PEERS_MAX, sizeof(*server->share_clients));
 	server->free_slots = calloc(SERVER_PEERS_MAX, sizeof(*server->free_slots));
-	return server->peers && server->sched_clients && server->share_clients && server->free_slots
-		       ? 0
-		       : -ENOMEM;
+	if (!server->peers || !server->sched_clients || !server->share_clients ||
+	    !server->free_slots)
+		return -ENOMEM;
+	return users_init(&server->users, &limits);
 }
 
 int server_init(struct server *server, const struct options *options)
@@ -190,7 +198,6 @@ int server_init(struct server *server, const struct options *options)
 	server->over_ns = SERVER_NEVER;
 	server->quiet_ns = server->now_ns;
 
-	raise_fd_limit(server);
 	r = allocate(server);
 	if (!r)
 		r = open_descriptors(server);
@@ -219,18 +226,12 @@ void server_deinit(struct server *server)
 	 */
 	if (server->listener.fd >= 0 && server->n_clients == 0)
 		listener_unlink(&server->listener);
-	for (uint32_t i = 0; server->peers && i < server->slots_used; i++) {
-		if (server->peers[i].state != PEER_STATE_FREE)
-			peer_deinit(&server->peers[i]);
-	}
 	gpus_deinit(&server->gpus);
-	(void)fd_close(server->listener.fd);
-	(void)fd_close(server->signal_fd);
-	(void)fd_close(server->timer_fd);
-	(void)fd_close(server->spare_fd);
-	(void)fd_close(server->epoll_fd);
-	(void)fd_close(server->listener.dir_fd);
-	(void)fd_close(server->listener.lock_fd); /* last: now another may start */
+	/*
+	 * Descriptors are left to the end of the process, where no close() waits: here a peer's
+	 * could, and the listener's, which drops what was sent before accept().
+	 */
+	users_deinit(&server->users);
 	free(server->free_slots);
 	free(server->share_clients);
 	free(server->sched_clients);
@@ -280,7 +281,10 @@ static void handle_event(struct server *server, const struct epoll_event *event)
 
 	switch (low) {
 	case SERVER_SLOT_LISTENER:
-		connections_accept(server);
+		admission_accept(server);
+		return;
+	case SERVER_SLOT_REAPER:
+		admission_reaped(server);
 		return;
 	case SERVER_SLOT_TIMER:
 		/* Not read: arming it again, which follows, takes the expiration back as well. */
@@ -315,8 +319,8 @@ static uint64_t next_deadline(const struct server *server)
 		at_ns = server->power_ns;
 	if (server->over_ns < at_ns)
 		at_ns = server->over_ns;
-	if (server->listen_ns && server->listen_ns < at_ns)
-		at_ns = server->listen_ns;
+	if (admission_deadline(server) < at_ns)
+		at_ns = admission_deadline(server);
 	return at_ns;
 }
 
@@ -357,8 +361,8 @@ int server_run(struct server *server)
 		server->now_ns = clock_now_ns();
 		for (int i = 0; i < n; i++)
 			handle_event(server, &events[i]);
+		admission_due(server);
 		connections_end(server);
-		connections_resume(server);
 		shares_due(server);
 		dispatch_due(server);
 		do {
