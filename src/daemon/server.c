@@ -18,7 +18,7 @@
 #include <sys/socket.h>
 #include <sys/timerfd.h>
 
-#define EVENTS_A_BATCH 64
+#define EVENTS_A_BATCH 256
 
 /* More than any node needs, and less than a kernel refuses. */
 #define FDS_WANTED (2 * SERVER_PEERS_MAX + 4096)

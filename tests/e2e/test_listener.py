@@ -4,26 +4,40 @@ whose folder it is in."""
 
 import os
 import pathlib
+import resource
 import signal
 import subprocess
 import sys
+import tempfile
 
 import pytest
 
 sys.path.insert(0, str(pathlib.Path(__file__).parent))
 
-from scheduler_node import (  # noqa: E402,F401
+import wire  # noqa: E402
+from scheduler_node import (  # noqa: E402
+    CTL,
     NOBODY,
     PATIENCE,
     SCHEDULER,
+    Node,
     clean_env,
-    node,
-    open_to_all,
+    until,
 )
 
 HERE = pathlib.Path(__file__).parent
 
 needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="needs root to become somebody else")
+
+
+@pytest.fixture
+def node():
+    """Others get to its socket, whoever made the folders above those of pytest."""
+    with tempfile.TemporaryDirectory(prefix="nvshare-node-") as folder:
+        pathlib.Path(folder).chmod(0o755)
+        node_ = Node(pathlib.Path(folder))
+        yield node_
+        node_.stop()
 
 
 class Somebody:
@@ -41,7 +55,6 @@ def say(*words):
 """
 
     def __init__(self, node_, program, uid=NOBODY):
-        open_to_all(node_.folder)
         self.process = subprocess.Popen(
             [sys.executable, "-c", self.PRELUDE + program, str(node_.path), str(uid), str(HERE)],
             stdin=subprocess.PIPE,
@@ -53,8 +66,9 @@ def say(*words):
     def hear(self):
         return self.process.stdout.readline().strip()
 
-    def tell(self, line=""):
-        self.process.stdin.write(line + "\n")
+    def tell(self):
+        """To go on, where it reads a line."""
+        self.process.stdin.write("\n")
         self.process.stdin.flush()
 
     def end(self):
@@ -102,6 +116,150 @@ def test_a_descriptor_whose_close_waits_stops_nobody(node):
     assert holder.expect("PING") == (5,)
     node.process.send_signal(signal.SIGTERM)
     assert node.process.wait(PATIENCE) == 0
+
+
+# ---- connections without end --------------------------------------------------------
+
+# Says nothing over so many connections, then asks over each what becomes of it.
+CROWD = """
+wires = [Wire(path) for _ in range(300)]
+say("connected")
+sys.stdin.readline()
+answers = {"closed": 0, "busy": 0, "status": 0}
+for one in wires:
+    try:
+        one.send("GET_STATUS", b"")
+        name, values = one.receive()
+    except Closed:
+        answers["closed"] += 1
+    else:
+        assert name == "STATUS_NODE" or values[0] == wire.BUSY
+        answers["busy" if name == "RESULT" else "status"] += 1
+say(*answers.values())
+one = Wire(path)
+say(one.register()[0])
+for one in wires[::2]:
+    one.close()
+sys.stdin.readline()
+one = Wire(path)
+say(one.register()[0])
+time.sleep(1000)
+"""
+
+# The descriptors of a small node: one user other than root has less than a third as connections.
+FEW = 600
+FULL = 1  # enum nvshare_register_result
+
+
+@needs_root
+def test_one_user_s_connections_leave_room_for_root_and_for_others(node):
+    node.start(command=["prlimit", f"--nofile={FEW}:{FEW}"], NVSHARE_FIRST_MESSAGE_SEC="86400")
+    crowd = Somebody(node, CROWD)
+    assert crowd.hear() == "connected"
+    node.expect_log(f"turned-away uid={NOBODY}")
+    # Root's programs and tools, and another user's, come and go as if nobody was there.
+    node.holder()
+    assert node.ctl("status").returncode == 0
+    other = Somebody(node, "one = Wire(path); say(one.register()[0]); time.sleep(1000)", NOBODY - 1)
+    assert other.hear() == "0"
+    crowd.tell()
+    closed, busy, status = map(int, crowd.hear().split())
+    assert closed and busy == 4 and 100 < status < FEW / 3
+    assert crowd.hear() == str(FULL)
+    # Half of them are gone: a program that was turned away comes back, and is taken.
+    until("their end", lambda: wire.open_descriptors(node.process.pid) < status)
+    crowd.tell()
+    assert crowd.hear() == "0"
+    assert node.n_clients() == 3
+
+
+@needs_root
+def test_a_tool_that_is_turned_away_says_that_the_scheduler_is_busy(node):
+    node.start(command=["prlimit", f"--nofile={FEW}:{FEW}"], NVSHARE_FIRST_MESSAGE_SEC="86400")
+    program = node.folder / "nvsharectl"
+    program.write_bytes(CTL.read_bytes())
+    program.chmod(0o755)
+    crowd = Somebody(
+        node,
+        """
+wires = []
+while True:
+    wires.append(Wire(path))
+    wires[-1].send("GET_STATUS", b"")
+    if wires[-1].receive()[0] == "RESULT":
+        break
+say("full")
+time.sleep(1000)
+""",
+    )
+    assert crowd.hear() == "full"
+    for args in [("status",), ("set", "tq", "5")]:
+        run = subprocess.run(
+            [program, *args],
+            env=clean_env(node.folder),
+            capture_output=True,
+            text=True,
+            timeout=PATIENCE,
+            check=False,
+            user=NOBODY,
+            group=NOBODY,
+            extra_groups=[],
+        )
+        assert (run.returncode, run.stdout) == (3, "")
+        assert run.stderr == (
+            f"nvsharectl: the scheduler is busy: uid {NOBODY} has as many connections as others leave it\n"
+        )
+
+
+def test_a_connection_that_says_nothing_is_closed_and_a_client_is_not(node):
+    node.start(NVSHARE_FIRST_MESSAGE_SEC="0.2")
+    client = node.client()
+    silent = node.connect()
+    silent.expect_closed(PATIENCE)
+    node.expect_log("it has said nothing")
+    client.send("PING", 5)
+    assert client.expect("PING") == (5,)
+
+
+def test_the_limit_of_descriptors_is_raised_as_far_as_it_goes(node):
+    node.start(command=["prlimit", "--nofile=100:4000"])
+    soft, hard = resource.prlimit(node.process.pid, resource.RLIMIT_NOFILE)
+    assert soft == hard >= 4000
+
+
+# Comes and goes, as fast as it can.
+FLICKERER = """
+say("begins")
+while True:
+    with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as one:
+        one.setblocking(False)
+        try:
+            one.connect(path)
+        except BlockingIOError:
+            pass  # a full queue, which is what it wants
+"""
+
+
+@needs_root
+def test_loops_of_connecting_and_leaving_keep_nobody_out(node):
+    node.start()
+    holder, (grant, _, epoch) = node.holder()
+    waiter = node.waiter()
+    flickerers = [Somebody(node, FLICKERER, NOBODY - i) for i in range(2)]
+    for flickerer in flickerers:
+        assert flickerer.hear() == "begins"
+    for _ in range(8):
+        # connect() waits its turn in the queue, as nvsharectl and the library do by trying again.
+        assert node.connect().register(gpu=2)[0] == 0
+        holder.release(grant, epoch)
+        holder, waiter = waiter, holder
+        grant, _, epoch = holder.expect("LOCK_OK", PATIENCE)
+        waiter.request()
+        waiter.expect("WAIT_FOR_MEM", PATIENCE)
+    until("a status", lambda: node.ctl("status").returncode == 0)
+    for flickerer in flickerers:
+        flickerer.end()
+    until("their end", lambda: node.n_clients() == 10)
 
 
 # ---- the folder of the socket -------------------------------------------------------
