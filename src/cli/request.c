@@ -11,7 +11,7 @@
 
 #define ANSWER_MS   10000
 #define CONNECT_MS  50
-#define CONNECT_MAX 40 /* tries while the scheduler's backlog is full */
+#define CONNECT_MAX 100 /* tries while the scheduler's backlog is full */
 
 /* errno's text, without what only a programmer would want. */
 static const char *why(int r)
@@ -31,13 +31,20 @@ int request_open(int *ret_fd)
 	int fd = -EAGAIN;
 
 	for (int i = 0; i < CONNECT_MAX && fd == -EAGAIN; i++) {
-		fd = sock_connect_tool(NULL);
+		fd = sock_connect(NULL);
 		if (fd == -EAGAIN)
 			(void)poll(NULL, 0, CONNECT_MS);
 	}
 	if (fd >= 0) {
 		*ret_fd = fd;
 		return CLI_EXIT_OK;
+	}
+	if (fd == -EAGAIN) {
+		(void)fprintf(stderr,
+			      "nvsharectl: the scheduler on %s/" NVSHARE_SOCK_NAME
+			      " is busy: for 5 seconds others filled its queue of connections\n",
+			      sock_dir(NULL));
+		return CLI_EXIT_NO_SCHEDULER;
 	}
 	(void)fprintf(stderr,
 		      "nvsharectl: no scheduler on %s/" NVSHARE_SOCK_NAME ": %s\n"

@@ -36,8 +36,8 @@
 #define SERVER_SLOT_LISTENER 0x7fffffffu
 #define SERVER_SLOT_TIMER    0x7ffffffeu
 #define SERVER_SLOT_SIGNAL   0x7ffffffdu
-#define SERVER_SLOT_REAPER   0x7ffffffcu
-#define SERVER_SLOT_NONE     0x7ffffffbu /* of a connection that has no slot */
+#define SERVER_SLOT_REAPER   0x7ffffffau
+#define SERVER_SLOT_NONE     0x7ffffff9u /* of a connection that has no slot */
 
 /*
  * While somebody waits for memory, NVML is asked so often what others use; else for a

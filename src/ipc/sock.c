@@ -5,7 +5,6 @@
 #include "util/fd.h"
 
 #include <errno.h>
-#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -22,7 +21,7 @@ const char *sock_dir(const char *dir)
 	return dir && *dir ? dir : NVSHARE_SOCK_DIR_DEFAULT;
 }
 
-static int connect_to(const char *dir, bool takes_rights)
+int sock_connect(const char *dir)
 {
 	struct sockaddr_un addr = {.sun_family = AF_UNIX};
 	FD_CLEANUP int fd = -1;
@@ -35,8 +34,8 @@ static int connect_to(const char *dir, bool takes_rights)
 	fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
 	if (fd < 0)
 		return -errno;
-	if (!takes_rights)
-		(void)sock_refuse_rights(fd); /* an older kernel: a tool trusts its scheduler */
+	/* Before anybody can send: nothing is known yet of who listens there. */
+	(void)sock_refuse_rights(fd);
 	do {
 		r = connect(fd, (const struct sockaddr *)&addr, sizeof(addr));
 	} while (r < 0 && errno == EINTR); /* local: it has not begun, so it can begin again */
@@ -45,16 +44,6 @@ static int connect_to(const char *dir, bool takes_rights)
 	ret = fd;
 	fd = -1; /* the caller's now */
 	return ret;
-}
-
-int sock_connect(const char *dir)
-{
-	return connect_to(dir, true);
-}
-
-int sock_connect_tool(const char *dir)
-{
-	return connect_to(dir, false);
 }
 
 int sock_send(int fd, const struct msg *msg)

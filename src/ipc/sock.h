@@ -14,10 +14,11 @@
 /* dir; if that is NULL or empty $NVSHARE_SOCK_DIR, else the default. */
 const char *sock_dir(const char *dir);
 
-/* A non-blocking descriptor, or -errno; -EAGAIN: a scheduler is there, and its backlog is full. */
+/*
+ * A non-blocking descriptor, or -errno; -EAGAIN: a scheduler is there, and its backlog is full.
+ * Where the kernel can it lets nobody send descriptors over it.
+ */
 int sock_connect(const char *dir);
-/* The same, and where the kernel can it lets nobody send descriptors over it. */
-int sock_connect_tool(const char *dir);
 
 /*
  * From now on whoever sends descriptors to fd is refused (EPERM). 0, or -errno; -ENOPROTOOPT: a

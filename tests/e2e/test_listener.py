@@ -2,10 +2,12 @@
 """The scheduler's socket and those who connect to it: what they send, how many they are, and
 whose folder it is in."""
 
+import contextlib
 import os
 import pathlib
 import resource
 import signal
+import socket
 import subprocess
 import sys
 import tempfile
@@ -22,6 +24,7 @@ from scheduler_node import (  # noqa: E402
     SCHEDULER,
     Node,
     clean_env,
+    more_descriptors,
     until,
 )
 
@@ -225,6 +228,24 @@ def test_the_limit_of_descriptors_is_raised_as_far_as_it_goes(node):
     node.start(command=["prlimit", "--nofile=100:4000"])
     soft, hard = resource.prlimit(node.process.pid, resource.RLIMIT_NOFILE)
     assert soft == hard >= 4000
+
+
+def test_a_tool_that_finds_the_queue_full_does_not_say_that_there_is_no_scheduler(node):
+    node.start()
+    node.process.send_signal(signal.SIGSTOP)
+    with more_descriptors(6000), contextlib.ExitStack() as queued:
+        while True:
+            one = queued.enter_context(socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET))
+            one.setblocking(False)
+            try:
+                one.connect(str(node.path))
+            except BlockingIOError:
+                break
+        run = node.ctl("status")
+    assert run.returncode == 3
+    assert run.stderr.startswith(f"nvsharectl: the scheduler on {node.path} is busy: ")
+    node.process.send_signal(signal.SIGCONT)
+    until("a status", lambda: node.ctl("status").returncode == 0)
 
 
 # Comes and goes, as fast as it can.
