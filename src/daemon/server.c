@@ -18,6 +18,7 @@
 #include <sys/socket.h>
 #include <sys/timerfd.h>
 
+/* More than a round accepts: connections that end again do not pile up before others' events. */
 #define EVENTS_A_BATCH 256
 
 /* More than any node needs, and less than a kernel refuses. */

@@ -20,18 +20,27 @@
 
 #define SOCKET_MODE 0666
 
+/* Where each user has a group of its own, with the same number, a umask of 002 is usual. */
+static bool is_private_group(const struct stat *st)
+{
+	return st->st_uid == geteuid() && st->st_uid != 0 && st->st_gid == st->st_uid;
+}
+
 /* A folder that others write to is safe only if they can not rename what is ours. */
 static int check_folder(struct listener *listener)
 {
+	mode_t others = S_IWGRP | S_IWOTH;
 	struct stat st;
 
 	if (fstat(listener->dir_fd, &st) < 0)
 		return -errno;
+	if (is_private_group(&st))
+		others = S_IWOTH;
 	listener->owner = st.st_uid;
 	listener->mode = st.st_mode & 07777;
 	if (st.st_uid != 0 && st.st_uid != geteuid())
 		return LISTENER_E_OWNER;
-	if (st.st_mode & (S_IWGRP | S_IWOTH) && !(st.st_mode & S_ISVTX))
+	if (st.st_mode & others && !(st.st_mode & S_ISVTX))
 		return LISTENER_E_OPEN;
 	return 0;
 }
@@ -116,10 +125,9 @@ static int bind_socket(const struct listener *listener, const struct sockaddr_un
 static int refuse_rights(struct listener *listener)
 {
 	static const int on = 1;
-	int r = sock_refuse_rights(listener->fd);
 
-	if (r != -ENOPROTOOPT)
-		return r;
+	if (sock_refuse_rights(listener->fd) == 0)
+		return 0;
 	listener->takes_rights = true;
 	if (setsockopt(listener->fd, SOL_SOCKET, SO_PASSCRED, &on, sizeof(on)) < 0)
 		return -errno;

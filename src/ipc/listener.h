@@ -7,7 +7,8 @@
  *
  * The folder decides who can put another scheduler in this one's place. So it must belong to
  * root or to the user of this process, and nobody else may write there, unless the folder is
- * sticky. The folders above it are not looked at.
+ * sticky. (A user's own group, whose number is the user's, may write to a folder of the user's.)
+ * The folders above it are not looked at.
  *
  * No name is followed twice: lock and socket are handled relative to the folder as it was
  * checked. The umask is changed for the moment of bind(), so no other thread may make files

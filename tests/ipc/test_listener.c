@@ -175,7 +175,7 @@ static void a_link_in_the_new_socket_s_place_is_not_followed(void **state)
 
 static void a_folder_that_others_write_to_is_refused_unless_it_is_sticky(void **state)
 {
-	static const mode_t bad[] = {0775, 0757, 0777, 02775};
+	static const mode_t bad[] = {0757, 0777, 02777};
 	static const mode_t good[] = {0700, 0755, 0711, 01777, 03775};
 	struct fixture *f = *state;
 
@@ -222,6 +222,27 @@ static void a_user_may_use_folders_of_its_own_and_of_root_s(void **state)
 	assert_int_equal(seteuid(SOMEBODY), 0);
 	start(f);
 	stop(f);
+	assert_int_equal(seteuid(0), 0);
+}
+
+static void a_user_s_own_group_may_write_there_and_no_other(void **state)
+{
+	struct fixture *f = *state;
+
+	if (geteuid() != 0)
+		skip(); /* nobody else can become another user */
+	assert_int_equal(chown(f->dir, SOMEBODY, SOMEBODY), 0);
+	assert_int_equal(chmod(f->dir, 0775), 0);
+	assert_int_equal(seteuid(SOMEBODY), 0);
+	start(f);
+	stop(f);
+	assert_int_equal(chmod(f->dir, 0777), 0);
+	assert_refused(f, LISTENER_E_OPEN);
+	assert_int_equal(seteuid(0), 0);
+	assert_int_equal(chown(f->dir, SOMEBODY, SOMEBODY - 1), 0);
+	assert_int_equal(chmod(f->dir, 0775), 0);
+	assert_int_equal(seteuid(SOMEBODY), 0);
+	assert_refused(f, LISTENER_E_OPEN);
 	assert_int_equal(seteuid(0), 0);
 }
 
@@ -276,6 +297,7 @@ int main(void)
 		TEST(a_folder_that_others_write_to_is_refused_unless_it_is_sticky),
 		TEST(a_folder_of_another_user_is_refused),
 		TEST(a_user_may_use_folders_of_its_own_and_of_root_s),
+		TEST(a_user_s_own_group_may_write_there_and_no_other),
 		TEST(a_lock_file_is_a_file_of_our_own),
 		TEST(a_path_that_is_too_long_is_an_error),
 	};
