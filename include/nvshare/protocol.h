@@ -119,7 +119,7 @@ struct nvshare_register {
 
 enum nvshare_register_result {
 	NVSHARE_REGISTER_OK,
-	NVSHARE_REGISTER_FULL,  /* no slot for another client */
+	NVSHARE_REGISTER_FULL,  /* no room for another client of this user, now: come back later */
 	NVSHARE_REGISTER_GPU,   /* an unknown GPU whose size nobody can tell */
 	NVSHARE_REGISTER_NO_FIT /* FIXED, and it would have to take turns */
 };
@@ -549,6 +549,7 @@ enum nvshare_result {
 	NVSHARE_RESULT_OK,
 	NVSHARE_RESULT_DENIED,  /* neither root, nor the daemon's user, nor of the group nvshare */
 	NVSHARE_RESULT_INVALID, /* text names what and why */
+	NVSHARE_RESULT_BUSY, /* to any request: no room for another connection of this user, now */
 	NVSHARE_RESULT_COUNT
 };
 

@@ -204,8 +204,6 @@ static enum nvshare_register_result join(struct server *server, struct peer *pee
 	};
 	int r;
 
-	if (server->n_clients >= SERVER_CLIENTS_MAX)
-		return NVSHARE_REGISTER_FULL;
 	if (gpus_find(&server->gpus, reg->gpu_uuid, reg->gpu_total_bytes, server->now_ns,
 		      &peer->gpu))
 		return NVSHARE_REGISTER_GPU;
@@ -238,7 +236,12 @@ static void on_register(struct server *server, struct peer *peer,
 	peer->backend = reg->backend;
 	peer->can_hand_over = reg->flags & NVSHARE_REGISTER_HANDOVER;
 	claims_take(server, peer, &reg->claim);
-	answer.result = join(server, peer, reg, &actions);
+	answer.result = NVSHARE_REGISTER_FULL;
+	if (users_add_client(&server->users, peer->user)) {
+		answer.result = join(server, peer, reg, &actions);
+		if (answer.result != NVSHARE_REGISTER_OK)
+			users_remove_client(&server->users, peer->user);
+	}
 	if (answer.result != NVSHARE_REGISTER_OK) {
 		server_send_body(server, peer, NVSHARE_MSG_REGISTERED, 0, &answer);
 		server_close(server, peer, "refused");
@@ -441,6 +444,7 @@ void dispatch_message(struct server *server, struct peer *peer, const struct msg
 	log_debug("message peer=%u type=%s", peer->slot, msg_name(msg->header.type));
 	switch (peer->state) {
 	case PEER_STATE_FREE:
+	case PEER_STATE_REAPED:
 		return;
 	case PEER_STATE_CLIENT:
 		if (!client_message(server, peer, msg))
@@ -528,7 +532,7 @@ void dispatch_gone(struct server *server, struct peer *peer)
 	struct gpu *gpu = &server->gpus.at[peer->gpu];
 
 	if (peer->pidfd >= 0)
-		server->n_pidfds--;
+		users_remove_pidfd(&server->users, peer->user);
 	if (peer->is_held)
 		DL_DELETE(server->held, peer);
 	peer->is_held = false;
@@ -543,6 +547,7 @@ void dispatch_gone(struct server *server, struct peer *peer)
 	if (gpu->taker == peer->slot + 1)
 		gpu->taker = 0;
 	server->n_clients--;
+	users_remove_client(&server->users, peer->user);
 	if (server_may_log(server))
 		log_info("leave client=%u gpu=%u pid=%d", peer->id, peer->gpu, (int)peer->cred.pid);
 	shares_gone(server, peer);

@@ -13,6 +13,7 @@
  */
 
 #include "daemon/gpus.h"
+#include "daemon/users.h"
 #include "ipc/msg.h"
 #include "ipc/sock.h"
 #include "util/clock.h"
@@ -27,6 +28,7 @@ enum peer_state {
 	PEER_STATE_NEW,    /* connected, nothing said yet */
 	PEER_STATE_TOOL,   /* asks and sets */
 	PEER_STATE_CLIENT, /* registered; the core has a client in the same slot */
+	PEER_STATE_REAPED, /* gone, but its socket is not closed yet: daemon/reaper.h */
 };
 
 enum peer_stage {
@@ -55,6 +57,13 @@ struct peer {
 	uint32_t epoll_events;
 	struct sock_peer cred;
 	struct peer_cursor cursor;
+	struct user *user; /* users', of cred.uid */
+	bool is_refused;   /* one too many: told so by its first message's answer */
+
+	bool is_fresh;           /* on server::fresh: it has said nothing yet */
+	uint64_t came_ns;        /* then */
+	struct peer *fresh_prev; /* server::fresh */
+	struct peer *fresh_next;
 
 	bool is_unsent;            /* on server::unsent: flushed before the next wait */
 	struct peer *unsent_next;  /* server::unsent */

@@ -32,6 +32,7 @@ static bool open_pidfd(struct peer *peer)
 	return peer->pidfd >= 0 || errno != ESRCH;
 }
 
+/* It has been counted; there may be none. */
 static void watch_pidfd(struct server *server, struct peer *peer)
 {
 	struct epoll_event event = {
@@ -39,9 +40,10 @@ static void watch_pidfd(struct server *server, struct peer *peer)
 		.data.u64 = (uint64_t)peer->generation << 32 | SERVER_SLOT_PIDFD | peer->slot,
 	};
 
-	if (peer->pidfd < 0)
+	if (peer->pidfd < 0) {
+		users_remove_pidfd(&server->users, peer->user);
 		return;
-	server->n_pidfds++;
+	}
 	(void)epoll_ctl(server->epoll_fd, EPOLL_CTL_ADD, peer->pidfd, &event);
 }
 
@@ -58,8 +60,9 @@ void process_connected(struct server *server, struct peer *peer)
 		(void)fd_close(fd);
 		return;
 	}
-	if (server->n_pidfds >= server->n_pidfds_max || !open_pidfd(peer))
+	if (!users_add_pidfd(&server->users, peer->user))
 		return;
+	(void)open_pidfd(peer);
 	peer->is_pidfd_sure = peer->pidfd >= 0;
 	watch_pidfd(server, peer);
 }
@@ -70,14 +73,15 @@ void process_connected(struct server *server, struct peer *peer)
  */
 bool process_watch(struct server *server, struct peer *peer)
 {
+	bool is_there;
+
 	if (peer->pidfd >= 0)
 		return true;
-	if (server->n_pidfds >= server->n_pidfds_max)
-		return true; /* the descriptors left are for connections */
+	if (!users_add_pidfd(&server->users, peer->user))
+		return true; /* the descriptors left are for connections, or for others */
 	peer->pidfd = peer_pidfd(peer);
 	peer->is_pidfd_sure = peer->pidfd >= 0;
-	if (peer->pidfd < 0 && !open_pidfd(peer))
-		return false;
+	is_there = peer->pidfd >= 0 || open_pidfd(peer);
 	watch_pidfd(server, peer);
-	return true;
+	return is_there;
 }

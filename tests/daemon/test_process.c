@@ -26,6 +26,7 @@
 static bool is_old; /* the kernel: before 6.5 */
 static struct server *server;
 static struct peer peer;
+static struct user user;
 static int far;
 
 /* In place of the C library's. */
@@ -47,9 +48,11 @@ static int set_up(void **state)
 	if (!server || socketpair(AF_UNIX, SOCK_SEQPACKET, 0, fds) < 0)
 		return -1;
 	server->epoll_fd = epoll_create1(0);
-	server->n_pidfds_max = 1;
+	server->users.limits.n_pidfds = 1;
 	far = fds[1];
 	peer_init(&peer, fds[0], &(struct sock_peer){getpid(), getuid(), getgid()});
+	user = (struct user){.uid = getuid()};
+	peer.user = &user;
 	is_old = false;
 	return 0;
 }
@@ -77,7 +80,7 @@ static void the_socket_knows_its_process(void **state)
 	assert_int_equal(peer.pidfd, -1); /* it costs a descriptor, and can be had any time */
 	assert_true(process_watch(server, &peer));
 	assert_true(peer.pidfd >= 0 && peer.is_pidfd_sure);
-	assert_int_equal(server->n_pidfds, 1);
+	assert_int_equal(server->users.n_pidfds, 1);
 }
 
 static void on_an_older_kernel_it_is_held_as_it_connects(void **state)
@@ -87,7 +90,7 @@ static void on_an_older_kernel_it_is_held_as_it_connects(void **state)
 	process_connected(server, &peer);
 	assert_true(peer.pidfd >= 0 && peer.is_pidfd_sure);
 	assert_true(process_watch(server, &peer));
-	assert_int_equal(server->n_pidfds, 1);
+	assert_int_equal(server->users.n_pidfds, 1);
 }
 
 /* By then its number may be another's: good enough to see an end, and not to hand memory over. */
@@ -95,11 +98,11 @@ static void one_that_is_found_later_is_not_sure(void **state)
 {
 	(void)state;
 	is_old = true;
-	server->n_pidfds_max = 0;
+	server->users.limits.n_pidfds = 0;
 	process_connected(server, &peer);
 	assert_true(process_watch(server, &peer));
 	assert_int_equal(peer.pidfd, -1);
-	server->n_pidfds_max = 1;
+	server->users.limits.n_pidfds = 1;
 	assert_true(process_watch(server, &peer));
 	assert_true(peer.pidfd >= 0);
 	assert_false(peer.is_pidfd_sure);

@@ -17,6 +17,7 @@ from scheduler_node import (  # noqa: E402,F401
     GIB,
     as_nobody,
     cpu_seconds,
+    leave_descriptors,
     more_descriptors,
     node,
     open_to_all,
@@ -283,9 +284,10 @@ def test_full_standard_error_stops_no_grant(node):
 
 
 def test_without_descriptors_new_ones_are_turned_away_and_nothing_spins(node):
-    node.start(command=["prlimit", "--nofile=64:64"])
+    node.start()
     a, (grant, _, epoch) = node.holder()
     b = node.waiter()
+    leave_descriptors(node.process.pid, 20)
     strangers = []
     for _ in range(100):
         strangers.append(Wire(node.path))
