@@ -11,6 +11,9 @@
  * widths and offsets are fixed (checked in src/ipc/msg.c). Unused bytes are zero.
  * Strings are NUL-terminated inside their arrays.
  *
+ * Descriptors travel with DROP_LOCK and HANDOVER alone, to clients that said that they take
+ * them (NVSHARE_REGISTER_HANDOVER). The scheduler takes none.
+ *
  * A packet with a wrong magic, version, size or type closes the connection. The
  * sender's pid, uid and gid are those of SO_PEERCRED; nothing in a message can
  * override them.
@@ -96,20 +99,10 @@ enum nvshare_backend { NVSHARE_BACKEND_NONE, NVSHARE_BACKEND_VMM, NVSHARE_BACKEN
 #define NVSHARE_REGISTER_RUNNING   (1u << 0) /* its gate is open: it ran without a scheduler */
 #define NVSHARE_REGISTER_RECONNECT (1u << 1) /* it was registered before */
 #define NVSHARE_REGISTER_FIXED     (1u << 2) /* can not take turns (it uses several GPUs) */
+#define NVSHARE_REGISTER_HANDOVER  (1u << 3) /* hands memory over, and takes it */
 
 struct nvshare_empty {
 	uint8_t unused[8];
-};
-
-/*
- * Where a client takes over memory that others need no more: a datagram socket with the
- * abstract name "nvshare-" and name in hex, and what a datagram must begin with. The
- * scheduler tells both only to those that could read the client's memory anyway.
- * All zero: there is none.
- */
-struct nvshare_door {
-	uint8_t name[16];
-	uint8_t key[16];
 };
 
 struct nvshare_register {
@@ -120,14 +113,13 @@ struct nvshare_register {
 	uint32_t flags;
 	uint32_t backend; /* enum nvshare_backend */
 	struct nvshare_claim claim;
-	struct nvshare_door door;
 	char name[NVSHARE_NAME_LEN];
 	char pod[NVSHARE_POD_LEN]; /* namespace/name as the environment says; not trusted */
 };
 
 enum nvshare_register_result {
 	NVSHARE_REGISTER_OK,
-	NVSHARE_REGISTER_FULL,  /* no slot for another client */
+	NVSHARE_REGISTER_FULL,  /* no room for another client of this user, now: come back later */
 	NVSHARE_REGISTER_GPU,   /* an unknown GPU whose size nobody can tell */
 	NVSHARE_REGISTER_NO_FIT /* FIXED, and it would have to take turns */
 };
@@ -155,7 +147,12 @@ struct nvshare_lock_ok {
 	uint64_t epoch;
 };
 
-/* Sent to a running client, and (grant 0) to a stopped one that is to free memory. */
+/*
+ * Sent to a running client, and (grant 0) to a stopped one that is to free memory. With
+ * hand_bytes a descriptor comes along (SCM_RIGHTS): the sending end of a pair, whose other end
+ * the client that comes in was given by HANDOVER. It is for what this message asks for. Only
+ * between clients of one trust domain, which could read each other's memory anyway.
+ */
 struct nvshare_drop_lock {
 	uint64_t grant;
 	uint64_t bytes; /* to free of charge, at least; what is not in use goes first; may be 0 */
@@ -164,8 +161,12 @@ struct nvshare_drop_lock {
 	uint64_t host_coming; /* of that, what they will have given back when this is done */
 	uint64_t second_max;  /* what a second context may cost; less: do without */
 	uint64_t charge;      /* counted as its own on the card: what it has, used or not */
-	uint64_t door_bytes;  /* of what goes, so much may be handed to the one behind door */
-	struct nvshare_door door;
+	uint64_t hand_bytes;  /* of what goes, so much may be handed over; 0: nothing */
+};
+
+/* Always with a descriptor: the receiving end of a pair, through which memory may come. */
+struct nvshare_handover {
+	uint64_t bytes; /* at most so many */
 };
 
 enum nvshare_outcome {
@@ -550,6 +551,7 @@ enum nvshare_result {
 	NVSHARE_RESULT_OK,
 	NVSHARE_RESULT_DENIED,  /* neither root, nor the daemon's user, nor of the group nvshare */
 	NVSHARE_RESULT_INVALID, /* text names what and why */
+	NVSHARE_RESULT_BUSY, /* to any request: no room for another connection of this user, now */
 	NVSHARE_RESULT_COUNT
 };
 

@@ -7,19 +7,11 @@
 #include <errno.h>
 #include <poll.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #define ANSWER_MS   10000
 #define CONNECT_MS  50
-#define CONNECT_MAX 40 /* tries while the scheduler's backlog is full */
-
-static const char *sock_dir(void)
-{
-	const char *dir = getenv("NVSHARE_SOCK_DIR");
-
-	return dir && *dir ? dir : NVSHARE_SOCK_DIR_DEFAULT;
-}
+#define CONNECT_MAX 100 /* tries while the scheduler's backlog is full */
 
 /* errno's text, without what only a programmer would want. */
 static const char *why(int r)
@@ -47,12 +39,19 @@ int request_open(int *ret_fd)
 		*ret_fd = fd;
 		return CLI_EXIT_OK;
 	}
+	if (fd == -EAGAIN) {
+		(void)fprintf(stderr,
+			      "nvsharectl: the scheduler on %s/" NVSHARE_SOCK_NAME
+			      " is busy: for 5 seconds others filled its queue of connections\n",
+			      sock_dir(NULL));
+		return CLI_EXIT_NO_SCHEDULER;
+	}
 	(void)fprintf(stderr,
 		      "nvsharectl: no scheduler on %s/" NVSHARE_SOCK_NAME ": %s\n"
 		      "Start one with 'nvshare-scheduler' (as root), or with NVSHARE_SOCK_DIR set,"
 		      " for it, for this\n"
 		      "command and for the programs, to a directory that you may write to.\n",
-		      sock_dir(), why(fd));
+		      sock_dir(NULL), why(fd));
 	return CLI_EXIT_NO_SCHEDULER;
 }
 
@@ -62,7 +61,7 @@ static int say_closed(const char *how)
 	(void)fprintf(stderr,
 		      "nvsharectl: the scheduler on %s/" NVSHARE_SOCK_NAME
 		      " turned this connection away, or is gone (%s): look at its log\n",
-		      sock_dir(), how);
+		      sock_dir(NULL), how);
 	return CLI_EXIT_NO_SCHEDULER;
 }
 
@@ -90,6 +89,11 @@ int request_receive(int fd, struct msg *ret_msg)
 	n = r > 0 ? sock_recv(fd, bytes, sizeof(bytes)) : -ETIMEDOUT;
 	if (n > 0) {
 		r = msg_decode(bytes, (size_t)n, MSG_TO_TOOL, ret_msg);
+		if (!r && ret_msg->header.type == NVSHARE_MSG_RESULT &&
+		    ret_msg->body.result_msg_22.code == NVSHARE_RESULT_BUSY) {
+			(void)fprintf(stderr, "nvsharectl: %s\n", ret_msg->body.result_msg_22.text);
+			return CLI_EXIT_NO_SCHEDULER;
+		}
 		if (!r)
 			return CLI_EXIT_OK;
 		text = msg_error(r);
@@ -101,6 +105,6 @@ int request_receive(int fd, struct msg *ret_msg)
 	(void)fprintf(stderr,
 		      "nvsharectl: the scheduler on %s/" NVSHARE_SOCK_NAME
 		      " does not answer as it should: %s\n",
-		      sock_dir(), text);
+		      sock_dir(NULL), text);
 	return CLI_EXIT_NO_SCHEDULER;
 }

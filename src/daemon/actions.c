@@ -143,8 +143,8 @@ static void tell_drop(struct server *server, struct peer *peer, const struct sch
 		.charge = action->budget,
 	};
 
-	handover_order(server, peer, action->to, &drop);
-	server_queue_body(server, peer, NVSHARE_MSG_DROP_LOCK, &drop);
+	if (!handover_drop(server, peer, action->to, &drop))
+		server_queue_body(server, peer, NVSHARE_MSG_DROP_LOCK, &drop);
 }
 
 static void tell(struct server *server, struct peer *peer, const struct sched_action *action)

@@ -1,25 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-/* Connections: how they come, what goes over them, how they end; and what they may log. */
+/* Connections: what goes over them, how they end; and what they may log. */
 
 #include "daemon/server.h"
 #include "util/clock.h"
-#include "util/fd.h"
 #include "util/log.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <sys/epoll.h>
-#include <sys/socket.h>
-#include <unistd.h>
-
-#define ACCEPTS_A_BATCH 16
-
-/* When accepting fails for a reason that closing does not mend. */
-#define LISTEN_REST_NS CLOCK_NS_PER_SEC
-
-/* One user other than root can not take the slots of all the others. */
-#define PEERS_A_USER (SERVER_PEERS_MAX * 3 / 4)
 
 /* Log lines that peers cause: so many at once, and so many a second after that. */
 #define LINES_BURST 200
@@ -147,107 +135,8 @@ void connections_end(struct server *server)
 		 * would keep it in the epoll set after close().
 		 */
 		(void)epoll_ctl(server->epoll_fd, EPOLL_CTL_DEL, peer->fd, NULL);
-		peer_deinit(peer);
-		server->free_slots[server->n_free_slots++] = peer->slot;
-		server->n_peers--;
+		admission_leave(server, peer);
 	}
-}
-
-static bool is_over_share(const struct server *server, uid_t uid)
-{
-	uint32_t n = 0;
-
-	if (server->n_peers < PEERS_A_USER || uid == 0 || uid == geteuid())
-		return false;
-	for (uint32_t i = 0; i < server->slots_used; i++)
-		n += server->peers[i].state != PEER_STATE_FREE && server->peers[i].cred.uid == uid;
-	return n >= PEERS_A_USER;
-}
-
-/* Takes fd. */
-static void add_peer(struct server *server, int fd)
-{
-	struct sock_peer cred;
-	struct epoll_event event = {.events = EPOLLIN};
-	struct peer *peer;
-	uint32_t slot;
-
-	if (sock_peer(fd, &cred) < 0 || is_over_share(server, cred.uid) ||
-	    server->n_peers == SERVER_PEERS_MAX) {
-		if (server_may_log(server))
-			log_warn("turned-away peers=%u: no slot for another connection",
-				 server->n_peers);
-		(void)fd_close(fd);
-		return;
-	}
-	slot = server->n_free_slots ? server->free_slots[server->n_free_slots - 1]
-				    : server->slots_used;
-	peer = &server->peers[slot];
-	peer->slot = slot;
-	peer_init(peer, fd, &cred);
-	event.data.u64 = (uint64_t)peer->generation << 32 | slot;
-	if (epoll_ctl(server->epoll_fd, EPOLL_CTL_ADD, fd, &event) < 0) {
-		peer_deinit(peer);
-		return;
-	}
-	peer->epoll_events = event.events;
-	if (server->n_free_slots)
-		server->n_free_slots--;
-	else
-		server->slots_used++;
-	server->n_peers++;
-}
-
-static bool is_out_of_descriptors(int error)
-{
-	return error == EMFILE || error == ENFILE || error == ENOBUFS || error == ENOMEM;
-}
-
-/*
- * Out of descriptors: the listener stays readable, so doing nothing would spin. The
- * spare descriptor is given up to accept one connection and close it.
- */
-static void turn_away(struct server *server)
-{
-	int fd;
-
-	server->spare_fd = fd_close(server->spare_fd);
-	fd = accept4(server->listen_fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
-	if (fd < 0 && is_out_of_descriptors(errno)) {
-		/* Not even that helps: the node is out of them. */
-		(void)epoll_ctl(server->epoll_fd, EPOLL_CTL_DEL, server->listen_fd, NULL);
-		server->listen_ns = server->now_ns + LISTEN_REST_NS;
-	}
-	(void)fd_close(fd);
-	server->spare_fd = open("/dev/null", O_RDONLY | O_CLOEXEC);
-	if (server_may_log(server))
-		log_warn("turned-away peers=%u: out of file descriptors", server->n_peers);
-}
-
-void connections_accept(struct server *server)
-{
-	for (unsigned int i = 0; i < ACCEPTS_A_BATCH; i++) {
-		int fd = accept4(server->listen_fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
-
-		if (fd >= 0) {
-			add_peer(server, fd);
-			continue;
-		}
-		if (errno == EINTR || errno == ECONNABORTED)
-			continue;
-		if (is_out_of_descriptors(errno))
-			turn_away(server);
-		return;
-	}
-}
-
-void connections_resume(struct server *server)
-{
-	if (!server->listen_ns || server->listen_ns > server->now_ns)
-		return;
-	server->listen_ns = server_watch(server, server->listen_fd, SERVER_SLOT_LISTENER)
-				    ? server->now_ns + LISTEN_REST_NS
-				    : 0;
 }
 
 static void handle_input(struct server *server, struct peer *peer)
@@ -257,6 +146,11 @@ static void handle_input(struct server *server, struct peer *peer)
 	ssize_t n;
 	int r;
 
+	/* Nobody sends descriptors here; one that is taken, or dropped, could make us wait. */
+	if (server->listener.takes_rights && sock_next(peer->fd) == SOCK_NEXT_RIGHTS) {
+		server_close(server, peer, "it sends descriptors");
+		return;
+	}
 	/* One message a turn: a chatty peer waits for the others. */
 	n = sock_recv(peer->fd, bytes, sizeof(bytes));
 	if (n == -EAGAIN)
@@ -270,7 +164,8 @@ static void handle_input(struct server *server, struct peer *peer)
 		server_close(server, peer, msg_error(r));
 		return;
 	}
-	dispatch_message(server, peer, &msg);
+	if (admission_hear(server, peer, &msg))
+		dispatch_message(server, peer, &msg);
 }
 
 void connections_handle(struct server *server, struct peer *peer, uint32_t events)

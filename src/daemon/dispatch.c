@@ -7,18 +7,10 @@
 
 #include <errno.h>
 #include <string.h>
-#include <sys/epoll.h>
-#include <sys/socket.h>
-#include <sys/syscall.h>
-#include <unistd.h>
 #include <utlist.h>
 
 /* One pass over what is due makes at most so many steps, then the peers are heard again. */
 #define DUE_STEPS_MAX 256
-
-#ifndef SO_PEERPIDFD
-#define SO_PEERPIDFD 77 /* Linux 6.5 */
-#endif
 
 static uint64_t pinned_sum(const struct nvshare_mem *mem)
 {
@@ -199,34 +191,6 @@ static void warn_overcommitted(struct server *server)
 
 /* ---- messages of clients --------------------------------------------------- */
 
-/*
- * The socket's end is one sign of a client's death, but a forked child may keep the
- * socket open: so its process is watched too. False: it is gone already.
- */
-static bool watch_process(struct server *server, struct peer *peer)
-{
-	socklen_t len = sizeof(peer->pidfd);
-	struct epoll_event event = {
-		.events = EPOLLIN,
-		.data.u64 = (uint64_t)peer->generation << 32 | SERVER_SLOT_PIDFD | peer->slot,
-	};
-	int fd = -1;
-
-	if (server->n_pidfds >= server->n_pidfds_max)
-		return true; /* the descriptors left are for connections */
-	if (getsockopt(peer->fd, SOL_SOCKET, SO_PEERPIDFD, &fd, &len) < 0) {
-		if (peer->cred.pid <= 0)
-			return true; /* of another pid namespace */
-		fd = (int)syscall(SYS_pidfd_open, peer->cred.pid, 0);
-		if (fd < 0)
-			return errno != ESRCH;
-	}
-	peer->pidfd = fd;
-	server->n_pidfds++;
-	(void)epoll_ctl(server->epoll_fd, EPOLL_CTL_ADD, fd, &event);
-	return true;
-}
-
 static enum nvshare_register_result join(struct server *server, struct peer *peer,
 					 const struct nvshare_register *reg,
 					 struct sched_actions *ret_actions)
@@ -240,8 +204,6 @@ static enum nvshare_register_result join(struct server *server, struct peer *pee
 	};
 	int r;
 
-	if (server->n_clients >= SERVER_CLIENTS_MAX)
-		return NVSHARE_REGISTER_FULL;
 	if (gpus_find(&server->gpus, reg->gpu_uuid, reg->gpu_total_bytes, server->now_ns,
 		      &peer->gpu))
 		return NVSHARE_REGISTER_GPU;
@@ -267,15 +229,19 @@ static void on_register(struct server *server, struct peer *peer,
 	struct nvshare_registered answer = {.result = NVSHARE_REGISTER_OK};
 	struct sched_actions actions = {.n = 0};
 
-	if (!watch_process(server, peer)) {
+	if (!process_watch(server, peer)) {
 		server_close(server, peer, "its process is gone");
 		return;
 	}
 	peer->backend = reg->backend;
-	peer->door = reg->door;
-	kin_read(peer->cred.pid, peer->cred.uid, peer->cred.gid, &peer->kin);
+	peer->can_hand_over = reg->flags & NVSHARE_REGISTER_HANDOVER;
 	claims_take(server, peer, &reg->claim);
-	answer.result = join(server, peer, reg, &actions);
+	answer.result = NVSHARE_REGISTER_FULL;
+	if (users_add_client(&server->users, peer->user)) {
+		answer.result = join(server, peer, reg, &actions);
+		if (answer.result != NVSHARE_REGISTER_OK)
+			users_remove_client(&server->users, peer->user);
+	}
 	if (answer.result != NVSHARE_REGISTER_OK) {
 		server_send_body(server, peer, NVSHARE_MSG_REGISTERED, 0, &answer);
 		server_close(server, peer, "refused");
@@ -479,6 +445,7 @@ void dispatch_message(struct server *server, struct peer *peer, const struct msg
 	log_debug("message peer=%u type=%s", peer->slot, msg_name(msg->header.type));
 	switch (peer->state) {
 	case PEER_STATE_FREE:
+	case PEER_STATE_REAPED:
 		return;
 	case PEER_STATE_CLIENT:
 		if (!client_message(server, peer, msg))
@@ -566,7 +533,7 @@ void dispatch_gone(struct server *server, struct peer *peer)
 	struct gpu *gpu = &server->gpus.at[peer->gpu];
 
 	if (peer->pidfd >= 0)
-		server->n_pidfds--;
+		users_remove_pidfd(&server->users, peer->user);
 	if (peer->is_held)
 		DL_DELETE(server->held, peer);
 	peer->is_held = false;
@@ -581,6 +548,7 @@ void dispatch_gone(struct server *server, struct peer *peer)
 	if (gpu->taker == peer->slot + 1)
 		gpu->taker = 0;
 	server->n_clients--;
+	users_remove_client(&server->users, peer->user);
 	if (server_may_log(server))
 		log_info("leave client=%u gpu=%u pid=%d", peer->id, peer->gpu, (int)peer->cred.pid);
 	shares_gone(server, peer);

@@ -2,38 +2,108 @@
 
 /* Who may hand its memory to whom, and what is on its way. */
 
+#include "daemon/domain.h"
 #include "daemon/server.h"
 
+#include "util/fd.h"
 #include "util/log.h"
 
-#include <string.h>
+#include <sys/socket.h>
 
-static bool has_door(const struct peer *peer)
-{
-	static const struct nvshare_door none;
-
-	return memcmp(&peer->door, &none, sizeof(none)) != 0;
-}
+/*
+ * Bytes; the kernel doubles it. A packet costs some 700, so about twenty wait at most: a client
+ * that does not read keeps no more chunks than that from being freed.
+ */
+#define SEND_BUFFER 8192
 
 static bool may_give(const struct peer *from, const struct peer *to)
 {
-	return to->state == PEER_STATE_CLIENT && !to->is_closing && from != to &&
-	       from->gpu == to->gpu && from->backend == NVSHARE_BACKEND_VMM &&
-	       to->backend == NVSHARE_BACKEND_VMM && has_door(to) && kin_are(&from->kin, &to->kin);
+	return to->state == PEER_STATE_CLIENT && !from->is_closing && !to->is_closing &&
+	       from != to && from->gpu == to->gpu && from->can_hand_over && to->can_hand_over &&
+	       from->backend == NVSHARE_BACKEND_VMM && to->backend == NVSHARE_BACKEND_VMM;
 }
 
-void handover_order(struct server *server, const struct peer *from, uint32_t to,
-		    struct nvshare_drop_lock *drop)
+static bool read_domain(const struct peer *peer, struct domain *ret)
 {
-	const struct peer *taker = to == SCHED_NONE ? NULL : &server->peers[to];
+	const struct domain_process process = {peer->cred.pid, peer->pidfd, peer->cred.uid};
+
+	return peer->is_pidfd_sure && domain_read("/proc", &process, ret);
+}
+
+/* Looked up each time: a process may have dropped privileges since it was last. */
+static bool is_same_domain(const struct peer *from, const struct peer *to)
+{
+	struct domain a, b;
+
+	return read_domain(from, &a) && read_domain(to, &b) && domain_is_same(&a, &b);
+}
+
+/*
+ * A pair without a name, so that nobody but the two can send to it. The receiver learns the
+ * sender's uid with each packet, in case that one drops privileges later.
+ *
+ * The scheduler must never be the one that drops a descriptor of others': close() could hang. Two
+ * things see to it. Nothing can be queued on the giving end, which does not receive: the
+ * scheduler may be the last to close it. And the scheduler closes the taking end before anybody
+ * has the giving end, so nothing is queued there by then.
+ */
+static bool make_pair(int *ret_give, int *ret_take)
+{
+	const int on = 1, size = SEND_BUFFER;
+	int fds[2];
+
+	if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, fds) < 0)
+		return false;
+	*ret_give = fds[0];
+	*ret_take = fds[1];
+	return shutdown(fds[0], SHUT_RD) == 0 &&
+	       setsockopt(fds[0], SOL_SOCKET, SO_SNDBUF, &size, sizeof(size)) == 0 &&
+	       setsockopt(fds[1], SOL_SOCKET, SO_PASSCRED, &on, sizeof(on)) == 0;
+}
+
+static bool send_end(struct peer *peer, uint16_t type, const void *body, int end)
+{
+	struct msg msg;
+
+	(void)msg_encode(type, 0, body, &msg);
+	return peer_pass(peer, &msg, end) == 0;
+}
+
+/* The taker first: it has its end by the time that anything can come. */
+static bool introduce(struct peer *from, struct peer *to, const struct nvshare_drop_lock *drop)
+{
+	const struct nvshare_handover handover = {.bytes = drop->hand_bytes};
+	FD_CLEANUP int give = -1;
+	FD_CLEANUP int take = -1;
+
+	if (!make_pair(&give, &take) || !send_end(to, NVSHARE_MSG_HANDOVER, &handover, take))
+		return false;
+	take = fd_close(take);
+	return send_end(from, NVSHARE_MSG_DROP_LOCK, drop, give);
+}
+
+bool handover_drop(struct server *server, struct peer *from, uint32_t to,
+		   const struct nvshare_drop_lock *drop)
+{
+	struct peer *taker = to == SCHED_NONE ? NULL : &server->peers[to];
+	struct nvshare_drop_lock with = *drop;
 
 	if (!taker || !drop->bytes || !may_give(from, taker) || !taker->mem.swapped)
-		return;
-	drop->door = taker->door;
-	drop->door_bytes = taker->mem.swapped;
+		return false;
+	if (!is_same_domain(from, taker)) {
+		log_debug("handover-refused client=%u to=%u gpu=%u: not of one trust domain",
+			  from->id, taker->id, from->gpu);
+		return false;
+	}
+	with.hand_bytes = taker->mem.swapped;
+	if (!introduce(from, taker, &with)) {
+		log_debug("handover-failed client=%u to=%u gpu=%u", from->id, taker->id, from->gpu);
+		return false;
+	}
 	server->gpus.at[from->gpu].taker = to + 1;
 	log_debug("handover client=%u to=%u gpu=%u bytes=%llu", from->id, taker->id, from->gpu,
-		  (unsigned long long)drop->door_bytes);
+		  (unsigned long long)with.hand_bytes);
+	return true;
 }
 
 /*

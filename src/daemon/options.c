@@ -94,6 +94,8 @@ static const struct option {
 	 DAY, NULL, "silence after which a client counts as hung"},
 	{"NVSHARE_RECONNECT_GRACE_MS", OPTION_MS, AT(grace_ns), 0, 60 * SEC, NULL,
 	 "after a restart, for clients to come back"},
+	{"NVSHARE_FIRST_MESSAGE_SEC", OPTION_SECONDS, AT(first_message_ns), SEC / 100, DAY, NULL,
+	 "a connection that has said nothing by then is closed"},
 	{"NVSHARE_HOLD", OPTION_BOOL, AT(share.is_holding), 0, 0, NULL,
 	 "take others off the GPU for latency-critical ones; else slices only"},
 	{"NVSHARE_LC_MAX_PERCENT", OPTION_NUMBER, AT(share.lc_max_percent), 10, 100, NULL,
@@ -384,6 +386,7 @@ static void set_defaults(struct options *options)
 		.rights = {.priority = NVSHARE_PRIORITY_NORMAL},
 		.log_level = LOG_LEVEL_INFO,
 		.grace_ns = 1500 * CLOCK_NS_PER_MS,
+		.first_message_ns = 30 * SEC,
 	};
 	sched_config_default(&options->config);
 	share_config_default(&options->share);

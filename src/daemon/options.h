@@ -24,6 +24,7 @@ struct options {
 	uint64_t context_bytes_max; /* on each GPU, of all contexts; 0: no limit */
 	uint32_t n_contexts_max;    /* the same */
 	uint64_t grace_ns;          /* after a restart: how long clients may take to come back */
+	uint64_t first_message_ns;  /* a connection that has said nothing by then is closed */
 };
 
 enum {

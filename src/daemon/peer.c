@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "daemon/peer.h"
 
+#include "ipc/pass.h"
 #include "util/fd.h"
 
 #include <errno.h>
@@ -57,6 +58,17 @@ int peer_flush(struct peer *peer)
 	peer->queue_len -= (uint32_t)sent;
 	memmove(peer->queue, peer->queue + sent, peer->queue_len);
 	return r == -EAGAIN ? 0 : r;
+}
+
+int peer_pass(struct peer *peer, const struct msg *msg, int passed)
+{
+	int r = peer_flush(peer);
+
+	if (r)
+		return r;
+	if (peer->queue_len)
+		return -EAGAIN;
+	return pass_send(peer->fd, msg, msg->header.size, passed);
 }
 
 uint32_t peer_events(const struct peer *peer)

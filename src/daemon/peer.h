@@ -13,7 +13,7 @@
  */
 
 #include "daemon/gpus.h"
-#include "daemon/kin.h"
+#include "daemon/users.h"
 #include "ipc/msg.h"
 #include "ipc/sock.h"
 #include "util/clock.h"
@@ -28,6 +28,7 @@ enum peer_state {
 	PEER_STATE_NEW,    /* connected, nothing said yet */
 	PEER_STATE_TOOL,   /* asks and sets */
 	PEER_STATE_CLIENT, /* registered; the core has a client in the same slot */
+	PEER_STATE_REAPED, /* gone, but its socket is not closed yet: daemon/reaper.h */
 };
 
 enum peer_stage {
@@ -51,10 +52,18 @@ struct peer {
 	uint32_t slot;
 	uint32_t generation; /* of the slot; counts its users */
 	int fd;
-	int pidfd; /* -1: none, the socket alone tells of its end */
+	int pidfd;          /* -1: none, the socket alone tells of its end */
+	bool is_pidfd_sure; /* of the process that connected; else of one with its number */
 	uint32_t epoll_events;
 	struct sock_peer cred;
 	struct peer_cursor cursor;
+	struct user *user; /* users', of cred.uid */
+	bool is_refused;   /* one too many: told so by its first message's answer */
+
+	bool is_fresh;           /* on server::fresh: it has said nothing yet */
+	uint64_t came_ns;        /* then */
+	struct peer *fresh_prev; /* server::fresh */
+	struct peer *fresh_next;
 
 	bool is_unsent;            /* on server::unsent: flushed before the next wait */
 	struct peer *unsent_next;  /* server::unsent */
@@ -70,10 +79,9 @@ struct peer {
 	uint32_t halt;              /* enum nvshare_halt, as it said last */
 	uint32_t report_flags;      /* NVSHARE_REPORT_*, the same */
 	struct nvshare_claim claim; /* as given */
-	struct nvshare_door door;   /* where it takes memory over */
-	struct kin kin;
-	uint64_t gpu_ns;        /* GPU time, as far as the core has been told of it */
-	struct gpu_share share; /* as accounted with its GPU */
+	bool can_hand_over;         /* NVSHARE_REGISTER_HANDOVER */
+	uint64_t gpu_ns;            /* GPU time, as far as the core has been told of it */
+	struct gpu_share share;     /* as accounted with its GPU */
 	uint64_t asked_ns;
 	uint64_t refused_ns;  /* a refusal was last logged */
 	uint32_t n_failed;    /* stops and returns in a row */
@@ -110,6 +118,12 @@ int peer_queue(struct peer *peer, const struct msg *msg);
 /* Sends, or queues what does not go out. 0, PEER_E_OVERFLOW, or -errno: the connection is broken.
  */
 int peer_send(struct peer *peer, const struct msg *msg);
+
+/*
+ * Sends what is queued and then msg, with a copy of the descriptor passed. 0, or -errno: msg was
+ * not sent; -EAGAIN: the peer reads too slowly.
+ */
+int peer_pass(struct peer *peer, const struct msg *msg, int passed);
 
 /* Sends what is queued, as far as it goes. 0 or -errno. */
 int peer_flush(struct peer *peer);

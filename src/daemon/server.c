@@ -18,16 +18,16 @@
 #include <sys/socket.h>
 #include <sys/timerfd.h>
 
-#define EVENTS_A_BATCH 64
+/* More than a round accepts: connections that end again do not pile up before others' events. */
+#define EVENTS_A_BATCH 256
 
-/* Beyond sockets and pidfds: epoll, timer, log, the driver's own. */
-#define FDS_OTHER  64
-#define FDS_WANTED (2 * SERVER_PEERS_MAX + FDS_OTHER)
+/* More than any node needs, and less than a kernel refuses. */
+#define FDS_WANTED (2 * SERVER_PEERS_MAX + 4096)
 
 /* ---- set-up ---------------------------------------------------------------- */
 
-/* Every client is a socket, and a pidfd where there are enough descriptors. */
-static void raise_fd_limit(struct server *server)
+/* Every client is a socket, and a pidfd where there are enough descriptors. Returns the limit. */
+static uint64_t raise_fd_limit(void)
 {
 	struct rlimit limit = {FDS_WANTED, FDS_WANTED};
 	struct rlimit now = {1024, 1024};
@@ -39,14 +39,7 @@ static void raise_fd_limit(struct server *server)
 		if (setrlimit(RLIMIT_NOFILE, &limit) < 0)
 			limit = now;
 	}
-	server->n_pidfds_max = SERVER_PEERS_MAX;
-	if (limit.rlim_cur < FDS_WANTED)
-		server->n_pidfds_max =
-			limit.rlim_cur > SERVER_PEERS_MAX + FDS_OTHER
-				? (uint32_t)limit.rlim_cur - SERVER_PEERS_MAX - FDS_OTHER
-				: (uint32_t)limit.rlim_cur / 4;
-	log_debug("descriptors limit=%llu pidfds=%u", (unsigned long long)limit.rlim_cur,
-		  server->n_pidfds_max);
+	return limit.rlim_cur;
 }
 
 int server_watch(struct server *server, int fd, uint32_t slot)
@@ -92,38 +85,6 @@ static int open_descriptors(struct server *server)
 	return r ? r : open_signals(server);
 }
 
-static int open_listener(struct server *server)
-{
-	bool is_stale = false;
-	int fd = sock_listen(server->options.sock_dir, &server->lock_fd, &is_stale);
-	int r;
-
-	if (fd < 0)
-		return fd;
-	server->listen_fd = fd;
-	r = server_watch(server, fd, SERVER_SLOT_LISTENER);
-	if (r)
-		return r;
-	if (is_stale && server->options.grace_ns) {
-		server->grace_ns = server->now_ns + server->options.grace_ns;
-		log_info("restarted grace_ms=%llu: waiting for clients to come back",
-			 (unsigned long long)(server->options.grace_ns / CLOCK_NS_PER_MS));
-	}
-	return 0;
-}
-
-static int allocate(struct server *server)
-{
-	/* Fixed for good: no message makes the daemon allocate. Untouched pages cost nothing. */
-	server->peers = calloc(SERVER_PEERS_MAX, sizeof(*server->peers));
-	server->sched_clients = calloc(SERVER_PEERS_MAX, sizeof(*server->sched_clients));
-	server->share_clients = calloc(SERVER_PEERS_MAX, sizeof(*server->share_clients));
-	server->free_slots = calloc(SERVER_PEERS_MAX, sizeof(*server->free_slots));
-	return server->peers && server->sched_clients && server->share_clients && server->free_slots
-		       ? 0
-		       : -ENOMEM;
-}
-
 static const char *server_dir(const struct server *server)
 {
 	return server->options.sock_dir ? server->options.sock_dir : NVSHARE_SOCK_DIR_DEFAULT;
@@ -141,6 +102,84 @@ static void say_another(const struct server *server)
 					    " the socket is there again");
 }
 
+/* r of listener_open(); returns -errno. */
+static int say_not_listening(const struct server *server, int r)
+{
+	const struct listener *listener = &server->listener;
+	const char *dir = server_dir(server);
+
+	switch (r) {
+	case LISTENER_E_TAKEN:
+		say_another(server);
+		return -EADDRINUSE;
+	case LISTENER_E_OWNER:
+		log_error("the socket's folder '%s' belongs to uid %u, who could put another"
+			  " scheduler in this one's place: give it to root or to uid %u (chown),"
+			  " or set NVSHARE_SOCK_DIR to another folder",
+			  dir, (unsigned int)listener->owner, (unsigned int)geteuid());
+		return -EPERM;
+	case LISTENER_E_OPEN:
+		log_error("others may write to the socket's folder '%s' (mode %04o), and could put"
+			  " another scheduler in this one's place: run chmod go-w '%s', or set"
+			  " NVSHARE_SOCK_DIR to another folder",
+			  dir, (unsigned int)listener->mode, dir);
+		return -EPERM;
+	case LISTENER_E_LOCK:
+		log_error("'%s/scheduler.lock' is no file of uid %u: remove it, or set"
+			  " NVSHARE_SOCK_DIR to another folder",
+			  dir, (unsigned int)geteuid());
+		return -EPERM;
+	default:
+		return log_errno(LOG_LEVEL_ERROR, r, "cannot listen on '%s/" NVSHARE_SOCK_NAME "'",
+				 dir);
+	}
+}
+
+/* Peers may send descriptors: somebody must close them. */
+static int open_reaper(struct server *server)
+{
+	int r = reaper_init(&server->reaper, SERVER_PEERS_MAX + SERVER_STRAYS_MAX);
+
+	return r ? r : server_watch(server, server->reaper.event_fd, SERVER_SLOT_REAPER);
+}
+
+static int open_listener(struct server *server)
+{
+	int r = listener_open(server->options.sock_dir, &server->listener);
+
+	if (r)
+		return say_not_listening(server, r);
+	if (server->listener.takes_rights)
+		r = open_reaper(server);
+	if (!r)
+		r = server_watch(server, server->listener.fd, SERVER_SLOT_LISTENER);
+	if (r)
+		return say_not_listening(server, r);
+	if (server->listener.is_stale && server->options.grace_ns) {
+		server->grace_ns = server->now_ns + server->options.grace_ns;
+		log_info("restarted grace_ms=%llu: waiting for clients to come back",
+			 (unsigned long long)(server->options.grace_ns / CLOCK_NS_PER_MS));
+	}
+	return 0;
+}
+
+static int allocate(struct server *server)
+{
+	const struct users_limits limits = users_limits(raise_fd_limit(), SERVER_PEERS_MAX);
+
+	log_debug("limits connections=%u clients=%u pidfds=%u", limits.n_peers, limits.n_clients,
+		  limits.n_pidfds);
+	/* Fixed for good: no message makes the daemon allocate. Untouched pages cost nothing. */
+	server->peers = calloc(SERVER_PEERS_MAX, sizeof(*server->peers));
+	server->sched_clients = calloc(SERVER_PEERS_MAX, sizeof(*server->sched_clients));
+	server->share_clients = calloc(SERVER_PEERS_MAX, sizeof(*server->share_clients));
+	server->free_slots = calloc(SERVER_PEERS_MAX, sizeof(*server->free_slots));
+	if (!server->peers || !server->sched_clients || !server->share_clients ||
+	    !server->free_slots)
+		return -ENOMEM;
+	return users_init(&server->users, &limits);
+}
+
 int server_init(struct server *server, const struct options *options)
 {
 	const struct group *group = getgrnam("nvshare");
@@ -148,7 +187,8 @@ int server_init(struct server *server, const struct options *options)
 
 	server->options = *options;
 	server->config = options->config;
-	server->epoll_fd = server->listen_fd = server->lock_fd = -1;
+	server->listener = (struct listener){.fd = -1, .lock_fd = -1, .dir_fd = -1};
+	server->epoll_fd = -1;
 	server->timer_fd = server->signal_fd = server->spare_fd = -1;
 	server->group = group ? group->gr_gid : (gid_t)-1;
 	server->now_ns = clock_now_ns();
@@ -159,20 +199,14 @@ int server_init(struct server *server, const struct options *options)
 	server->over_ns = SERVER_NEVER;
 	server->quiet_ns = server->now_ns;
 
-	raise_fd_limit(server);
 	r = allocate(server);
 	if (!r)
 		r = open_descriptors(server);
 	if (r)
 		return log_errno(LOG_LEVEL_ERROR, r, "cannot start");
 	r = open_listener(server);
-	if (r == -EADDRINUSE) {
-		say_another(server);
-		return r;
-	}
 	if (r)
-		return log_errno(LOG_LEVEL_ERROR, r, "cannot listen on '%s/" NVSHARE_SOCK_NAME "'",
-				 server_dir(server));
+		return r;
 	sched_init(&server->sched, server->sched_clients, SERVER_PEERS_MAX, &server->config);
 	share_init(&server->share, server->share_clients, SERVER_PEERS_MAX, &server->options.share);
 	shares_policy(server);
@@ -187,27 +221,18 @@ int server_init(struct server *server, const struct options *options)
 
 void server_deinit(struct server *server)
 {
-	char path[256];
-
 	/*
 	 * With clients connected the socket stays: the next instance sees by it that it
 	 * is to wait for them.
 	 */
-	if (server->listen_fd >= 0 && server->n_clients == 0) {
-		(void)snprintf(path, sizeof(path), "%s/" NVSHARE_SOCK_NAME, server_dir(server));
-		(void)unlink(path);
-	}
-	for (uint32_t i = 0; server->peers && i < server->slots_used; i++) {
-		if (server->peers[i].state != PEER_STATE_FREE)
-			peer_deinit(&server->peers[i]);
-	}
+	if (server->listener.fd >= 0 && server->n_clients == 0)
+		listener_unlink(&server->listener);
 	gpus_deinit(&server->gpus);
-	(void)fd_close(server->listen_fd);
-	(void)fd_close(server->signal_fd);
-	(void)fd_close(server->timer_fd);
-	(void)fd_close(server->spare_fd);
-	(void)fd_close(server->epoll_fd);
-	(void)fd_close(server->lock_fd); /* last: now another may start */
+	/*
+	 * Descriptors are left to the end of the process, where no close() waits: here a peer's
+	 * could, and the listener's, which drops what was sent before accept().
+	 */
+	users_deinit(&server->users);
 	free(server->free_slots);
 	free(server->share_clients);
 	free(server->sched_clients);
@@ -257,7 +282,10 @@ static void handle_event(struct server *server, const struct epoll_event *event)
 
 	switch (low) {
 	case SERVER_SLOT_LISTENER:
-		connections_accept(server);
+		admission_accept(server);
+		return;
+	case SERVER_SLOT_REAPER:
+		admission_reaped(server);
 		return;
 	case SERVER_SLOT_TIMER:
 		/* Not read: arming it again, which follows, takes the expiration back as well. */
@@ -292,8 +320,8 @@ static uint64_t next_deadline(const struct server *server)
 		at_ns = server->power_ns;
 	if (server->over_ns < at_ns)
 		at_ns = server->over_ns;
-	if (server->listen_ns && server->listen_ns < at_ns)
-		at_ns = server->listen_ns;
+	if (admission_deadline(server) < at_ns)
+		at_ns = admission_deadline(server);
 	return at_ns;
 }
 
@@ -334,8 +362,8 @@ int server_run(struct server *server)
 		server->now_ns = clock_now_ns();
 		for (int i = 0; i < n; i++)
 			handle_event(server, &events[i]);
+		admission_due(server);
 		connections_end(server);
-		connections_resume(server);
 		shares_due(server);
 		dispatch_due(server);
 		do {

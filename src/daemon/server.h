@@ -19,20 +19,25 @@
 #include "daemon/gpus.h"
 #include "daemon/options.h"
 #include "daemon/peer.h"
+#include "daemon/reaper.h"
+#include "daemon/users.h"
+#include "ipc/listener.h"
 
 #include <stdbool.h>
 #include <stdint.h>
 #include <sys/types.h>
 
-#define SERVER_PEERS_MAX   16384
-#define SERVER_CLIENTS_MAX (SERVER_PEERS_MAX - 128) /* the rest is left for tools */
-#define SERVER_NEVER       UINT64_MAX
+#define SERVER_PEERS_MAX  16384
+#define SERVER_STRAYS_MAX 256 /* turned away, not even told so, and not closed yet */
+#define SERVER_NEVER      UINT64_MAX
 
 /* In the lower half of an event's data; above, the slot's generation. */
 #define SERVER_SLOT_PIDFD    0x80000000u /* or-ed to the peer's slot */
 #define SERVER_SLOT_LISTENER 0x7fffffffu
 #define SERVER_SLOT_TIMER    0x7ffffffeu
 #define SERVER_SLOT_SIGNAL   0x7ffffffdu
+#define SERVER_SLOT_REAPER   0x7ffffffau
+#define SERVER_SLOT_NONE     0x7ffffff9u /* of a connection that has no slot */
 
 /*
  * While somebody waits for memory, NVML is asked so often what others use; else for a
@@ -52,18 +57,17 @@ struct server {
 	struct share_client *share_clients; /* by slot */
 	struct peer *peers;                 /* by slot */
 	struct gpus gpus;
+	struct users users;
+	struct reaper reaper; /* used only where listener.takes_rights */
 
+	struct listener listener;
 	int epoll_fd;
-	int listen_fd;
-	int lock_fd;
 	int timer_fd;
 	int signal_fd;
 	int spare_fd; /* given up for a moment when descriptors run out */
 
-	uint32_t n_peers;
 	uint32_t n_clients;
-	uint32_t n_pidfds;
-	uint32_t n_pidfds_max;
+	uint32_t n_strays;
 	uint32_t slots_used;  /* slots below have been used at least once */
 	uint32_t *free_slots; /* a stack of the free ones among them */
 	uint32_t n_free_slots;
@@ -75,6 +79,7 @@ struct server {
 	struct peer *unsent; /* peer::unsent_next, in the order of their first messages */
 	struct peer **unsent_end;
 	struct peer *closing; /* peer::closing_next */
+	struct peer *fresh;   /* utlist, peer::fresh_prev/next, in the order in which they came */
 	struct peer *held;    /* utlist, peer::prev/next: requests that wait for the grace's end */
 
 	uint64_t now_ns; /* of the batch */
@@ -105,11 +110,24 @@ int server_run(struct server *server);
 int server_watch(struct server *server, int fd, uint32_t slot);
 
 /*
- * connections.c: those that want to come; listening again after a rest; what has happened on
- * one; the end of those that are marked, and of whom that ends.
+ * admission.c: those that want to come; what is due: silent ones, and listening again after a
+ * rest; when that is; and connections that are closed at last.
  */
-void connections_accept(struct server *server);
-void connections_resume(struct server *server);
+void admission_accept(struct server *server);
+void admission_due(struct server *server);
+uint64_t admission_deadline(const struct server *server);
+void admission_reaped(struct server *server);
+
+/*
+ * peer has said something: false if it is turned away, and has its answer. It is not waited for
+ * any more. Its socket is closed, and its slot is free, now or when that is possible.
+ */
+bool admission_hear(struct server *server, struct peer *peer, const struct msg *msg);
+void admission_forget(struct server *server, struct peer *peer);
+void admission_leave(struct server *server, struct peer *peer);
+
+/* connections.c: what has happened on one; the end of those that are marked, and of whom that ends.
+ */
 void connections_handle(struct server *server, struct peer *peer, uint32_t events);
 void connections_end(struct server *server);
 
@@ -135,6 +153,13 @@ void dispatch_due(struct server *server);
 void dispatch_gone(struct server *server, struct peer *peer);
 void dispatch_gpus(struct server *server);   /* tells the core of new ones */
 void dispatch_sample(struct server *server); /* measures what was last measured too long ago */
+
+/*
+ * process.c: peer has just connected; its process is watched from now on. watch: false: the
+ * process is gone already.
+ */
+void process_connected(struct server *server, struct peer *peer);
+bool process_watch(struct server *server, struct peer *peer);
 
 /* What peer has on its GPU by its last report, and may have; the GPU's sums follow. */
 void server_account(struct server *server, struct peer *peer, uint64_t on_card, uint64_t budget);
@@ -166,12 +191,12 @@ void shares_due(struct server *server);
 void shares_power(struct server *server); /* what the GPUs draw, for what it was used */
 
 /*
- * handover.c: from, which is told to drop bytes for the client in slot to (SCHED_NONE:
- * nobody), learns of its door if it may hand memory to it. note: before GPU index is
- * measured, what may be on its way there.
+ * handover.c: sends drop to from, and introduces it to the client in slot to (SCHED_NONE:
+ * nobody), if it may hand memory to that. false: it may not, or it failed; nothing was sent to
+ * from. note: before GPU index is measured, what may be on its way there.
  */
-void handover_order(struct server *server, const struct peer *from, uint32_t to,
-		    struct nvshare_drop_lock *drop);
+bool handover_drop(struct server *server, struct peer *from, uint32_t to,
+		   const struct nvshare_drop_lock *drop);
 void handover_note(struct server *server, uint32_t index);
 
 /*

@@ -8,11 +8,11 @@
 /* The offsets are the wire: a compiler that pads otherwise speaks another protocol. */
 _Static_assert(sizeof(struct nvshare_msg_header) == 16, "header");
 _Static_assert(sizeof(struct nvshare_mem) == 128, "mem");
-_Static_assert(sizeof(struct nvshare_register) == 408, "register");
+_Static_assert(sizeof(struct nvshare_register) == 376, "register");
 _Static_assert(sizeof(struct nvshare_registered) == 40, "registered");
 _Static_assert(sizeof(struct nvshare_req_lock) == 128, "req_lock");
 _Static_assert(sizeof(struct nvshare_lock_ok) == 24, "lock_ok");
-_Static_assert(sizeof(struct nvshare_drop_lock) == 96, "drop_lock");
+_Static_assert(sizeof(struct nvshare_drop_lock) == 64, "drop_lock");
 _Static_assert(sizeof(struct nvshare_lock_released) == 184, "lock_released");
 _Static_assert(sizeof(struct nvshare_mem_update) == 168, "mem_update");
 _Static_assert(sizeof(struct nvshare_wait_for_mem) == 16, "wait_for_mem");
@@ -24,6 +24,7 @@ _Static_assert(sizeof(struct nvshare_activity) == 48, "activity");
 _Static_assert(sizeof(struct nvshare_set_share) == 48, "set_share");
 _Static_assert(sizeof(struct nvshare_share_set) == 24, "share_set");
 _Static_assert(sizeof(struct nvshare_host_memory) == 16, "host_memory");
+_Static_assert(sizeof(struct nvshare_handover) == 8, "handover");
 _Static_assert(sizeof(struct nvshare_result_msg) == 260, "result_msg");
 _Static_assert(sizeof(struct msg) == NVSHARE_MSG_SIZE_MAX, "msg");
 
@@ -132,8 +133,8 @@ static bool claim_in_range(const struct nvshare_claim *claim)
 
 static bool register_in_range(const struct nvshare_register *reg)
 {
-	const uint32_t flags =
-		NVSHARE_REGISTER_RUNNING | NVSHARE_REGISTER_RECONNECT | NVSHARE_REGISTER_FIXED;
+	const uint32_t flags = NVSHARE_REGISTER_RUNNING | NVSHARE_REGISTER_RECONNECT |
+			       NVSHARE_REGISTER_FIXED | NVSHARE_REGISTER_HANDOVER;
 
 	return !(reg->flags & ~flags) && reg->backend <= NVSHARE_BACKEND_MANAGED &&
 	       reg->gpu_total_bytes <= BYTES_MAX && mem_in_range(&reg->mem) &&

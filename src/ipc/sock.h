@@ -9,18 +9,22 @@
 
 #include "ipc/msg.h"
 
-#include <stdbool.h>
 #include <sys/types.h>
 
-/* dir NULL: $NVSHARE_SOCK_DIR, else the default. A non-blocking descriptor, or -errno. */
+/* dir; if that is NULL or empty $NVSHARE_SOCK_DIR, else the default. */
+const char *sock_dir(const char *dir);
+
+/*
+ * A non-blocking descriptor, or -errno; -EAGAIN: a scheduler is there, and its backlog is full.
+ * Where the kernel can it lets nobody send descriptors over it: pass_allow() when the scheduler may.
+ */
 int sock_connect(const char *dir);
 
 /*
- * One instance a socket: holds a lock file beside it for as long as the process lives.
- * *ret_stale: a socket of an earlier instance was there. A listening descriptor (mode
- * 0666, non-blocking) and the lock's, or -errno; -EADDRINUSE: another instance runs.
+ * From now on whoever sends descriptors to fd is refused (EPERM). 0, or -errno; -ENOPROTOOPT: a
+ * kernel before Linux 6.16.
  */
-int sock_listen(const char *dir, int *ret_lock_fd, bool *ret_stale);
+int sock_refuse_rights(int fd);
 
 /* 0, or -errno; -EAGAIN when the peer's buffer is full (nothing was sent). */
 int sock_send(int fd, const struct msg *msg);
@@ -35,6 +39,21 @@ int sock_send_all(int fd, const void *packets, size_t len, size_t *ret_sent);
 ssize_t sock_recv(int fd, void *buf, size_t size);
 /* The same, and it is still there for the next call. */
 ssize_t sock_peek(int fd, void *buf, size_t size);
+
+enum sock_next {
+	SOCK_NEXT_NONE, /* nothing now */
+	SOCK_NEXT_END,  /* the connection has ended */
+	SOCK_NEXT_PACKET,
+	SOCK_NEXT_RIGHTS, /* a packet with descriptors */
+};
+
+/*
+ * What sock_recv() would find; enum sock_next or -errno. Takes nothing: a descriptor that is not
+ * taken stays in the kernel's queue, and is closed by whoever closes fd. Needs SO_PASSCRED on fd,
+ * and no room for more control data than credentials: with more the kernel would hand
+ * descriptors over, and close what this process may not have, in the middle of this call.
+ */
+int sock_next(int fd);
 
 struct sock_peer {
 	pid_t pid;

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "daemon/peer.h"
 
+#include "ipc/pass.h"
 #include "util/fd.h"
 
 #include <errno.h>
@@ -150,6 +151,37 @@ static void a_tool_with_an_answer_under_way_is_not_listened_to(void **state)
 	assert_int_equal(peer_events(&f->peer), EPOLLOUT);
 }
 
+/* Behind what was said before, and not at all where that does not go. */
+static void a_descriptor_goes_behind_what_is_queued(void **state)
+{
+	struct fixture *f = *state;
+	struct pass pass;
+	struct msg msg, got;
+	uint32_t n = 0;
+
+	(void)msg_encode(NVSHARE_MSG_HEARTBEAT, 0, NULL, &msg);
+	assert_int_equal(peer_queue(&f->peer, &msg), 0);
+	(void)msg_encode(NVSHARE_MSG_HANDOVER, 0, NULL, &msg);
+	assert_int_equal(peer_pass(&f->peer, &msg, 0), 0);
+	assert_true(pass_recv(f->far, &got, sizeof(got), &pass) > 0);
+	assert_int_equal(got.header.type, NVSHARE_MSG_HEARTBEAT);
+	assert_int_equal(pass.fd, -1);
+	assert_true(pass_recv(f->far, &got, sizeof(got), &pass) > 0);
+	assert_int_equal(got.header.type, NVSHARE_MSG_HANDOVER);
+	assert_true(pass.fd >= 0);
+	pass_close(pass.fd);
+
+	while (f->peer.queue_len == 0)
+		assert_int_equal(peer_send(&f->peer, &msg), 0);
+	assert_int_equal(peer_pass(&f->peer, &msg, 0), -EAGAIN);
+	while (pass_recv(f->far, &got, sizeof(got), &pass) > 0)
+		n += pass.fd >= 0;
+	assert_int_equal(n, 0);
+	(void)fd_close(f->far);
+	f->far = -1;
+	assert_int_equal(peer_pass(&f->peer, &msg, 0), -EPIPE);
+}
+
 int main(void)
 {
 #define TEST(f) cmocka_unit_test_setup_teardown(f, set_up, tear_down)
@@ -160,6 +192,7 @@ int main(void)
 		TEST(every_message_fits_into_an_empty_queue),
 		TEST(a_broken_connection_is_an_error),
 		TEST(a_tool_with_an_answer_under_way_is_not_listened_to),
+		TEST(a_descriptor_goes_behind_what_is_queued),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -237,6 +237,12 @@ def more_descriptors(n):
     resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
 
 
+def leave_descriptors(pid, n):
+    """So many more may be opened by the process."""
+    _, hard = resource.prlimit(pid, resource.RLIMIT_NOFILE)
+    resource.prlimit(pid, resource.RLIMIT_NOFILE, (wire.open_descriptors(pid) + n, hard))
+
+
 if __name__ == "__main__":
     if sys.argv[2] == "nobody":
         nobody_main(sys.argv[1], *sys.argv[3:])

@@ -12,7 +12,17 @@ import pytest
 
 sys.path.insert(0, str(pathlib.Path(__file__).parent))
 
-from scheduler_node import CTL, GIB, NOBODY, PATIENCE, clean_env, node, open_to_all, until  # noqa: E402,F401
+from scheduler_node import (  # noqa: E402,F401
+    CTL,
+    GIB,
+    NOBODY,
+    PATIENCE,
+    clean_env,
+    leave_descriptors,
+    node,
+    open_to_all,
+    until,
+)
 from wire import mem  # noqa: E402
 
 
@@ -172,7 +182,8 @@ def test_ctl_fails_when_more_than_a_buffer_is_lost(node):
 
 
 def test_ctl_says_that_it_was_turned_away(node):
-    node.start(command=["prlimit", "--nofile=64:64"])
+    node.start()
+    leave_descriptors(node.process.pid, 20)
     for _ in range(100):
         node.connect()
     node.expect_log("out of file descriptors")

@@ -17,6 +17,7 @@ from scheduler_node import (  # noqa: E402,F401
     GIB,
     as_nobody,
     cpu_seconds,
+    leave_descriptors,
     more_descriptors,
     node,
     open_to_all,
@@ -44,7 +45,7 @@ CLIENT_ONLY = [
     wire.packet("HEARTBEAT", 1),
 ]
 TOOL_ONLY = [wire.packet("GET_STATUS", b""), wire.packet("SET", 0, 0, 0), wire.packet("SCHED_OFF", b"")]
-REGISTER = wire.packet("REGISTER", bytes([1] * 16), GIB, 0, *mem(), 0, 1, *wire.CLAIM, wire.NO_DOOR, b"x", b"")
+REGISTER = wire.packet("REGISTER", bytes([1] * 16), GIB, 0, *mem(), 0, 1, *wire.CLAIM, b"x", b"")
 NOT_OURS = [
     b"x",
     b"GET / HTTP/1.1\r\n\r\n",
@@ -61,9 +62,9 @@ NOT_OURS = [
     wire.packet("REQ_LOCK", *mem(), number=0),
     wire.packet("REQ_LOCK", *mem(), number=9999),
     wire.packet("LOCK_OK", 1, 1, 1),
-    wire.packet("REGISTER", bytes(16), GIB, 0, *mem(), 0, 1, *wire.CLAIM, wire.NO_DOOR, b"x" * 64, b""),
-    wire.packet("REGISTER", bytes(16), GIB, 0, *mem(), 0xFFFFFFFF, 1, *wire.CLAIM, wire.NO_DOOR, b"", b""),
-    wire.packet("REGISTER", bytes(16), GIB, 0, *([1 << 63] * 16), 0, 1, *wire.CLAIM, wire.NO_DOOR, b"", b""),
+    wire.packet("REGISTER", bytes(16), GIB, 0, *mem(), 0, 1, *wire.CLAIM, b"x" * 64, b""),
+    wire.packet("REGISTER", bytes(16), GIB, 0, *mem(), 0xFFFFFFFF, 1, *wire.CLAIM, b"", b""),
+    wire.packet("REGISTER", bytes(16), GIB, 0, *([1 << 63] * 16), 0, 1, *wire.CLAIM, b"", b""),
 ]
 
 
@@ -283,9 +284,10 @@ def test_full_standard_error_stops_no_grant(node):
 
 
 def test_without_descriptors_new_ones_are_turned_away_and_nothing_spins(node):
-    node.start(command=["prlimit", "--nofile=64:64"])
+    node.start()
     a, (grant, _, epoch) = node.holder()
     b = node.waiter()
+    leave_descriptors(node.process.pid, 20)
     strangers = []
     for _ in range(100):
         strangers.append(Wire(node.path))

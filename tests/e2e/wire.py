@@ -12,16 +12,16 @@ MAGIC = 0x4853564E
 VERSION = 1
 HEADER = struct.Struct("<IHHII")
 MEM = "16Q"  # allocated resident swapped wanted wanted_pinned host host_wanted second, eight kinds of pinned
-RUNNING, RECONNECT, FIXED = 1, 2, 4
+RUNNING, RECONNECT, FIXED, HANDS_OVER = 1, 2, 4, 8
 CLAIM = (1, 100, 0, 0)  # priority normal, weight, service level in us, percent of the GPU's time
 
 TYPES = {
-    "REGISTER": (1, "<16sQQ" + MEM + "II4I32s64s128s"),
+    "REGISTER": (1, "<16sQQ" + MEM + "II4I64s128s"),
     "SCHED_ON": (2, "<8s"),
     "SCHED_OFF": (3, "<8s"),
     "REQ_LOCK": (4, "<" + MEM),
     "LOCK_OK": (5, "<3Q"),
-    "DROP_LOCK": (6, "<8Q32s"),
+    "DROP_LOCK": (6, "<8Q"),
     "LOCK_RELEASED": (7, "<5Q" + MEM + "IIII"),
     "SET_TQ": (8, "<Q"),
     "MEM_UPDATE": (9, "<4Q" + MEM + "II"),
@@ -43,6 +43,7 @@ TYPES = {
     "SET_SHARE": (25, "<4Q4I"),
     "SHARE_SET": (26, "<2QII"),
     "HOST_MEMORY": (27, "<2Q"),
+    "HANDOVER": (28, "<Q"),
 }
 NAMES = {number: name for name, (number, _) in TYPES.items()}
 FORMATS = {name: struct.Struct(form) for name, (_, form) in TYPES.items()}
@@ -50,16 +51,15 @@ FORMATS = {name: struct.Struct(form) for name, (_, form) in TYPES.items()}
 # What most tests have nothing to say about: how the client can be stopped, the host memory
 # of others and what of it will come back, and what a second context may cost.
 SECOND_MAX = 1 << 30
-NO_DOOR = bytes(32)
 LAST_VALUES = {
     "REGISTERED": (0, 0, 0, 0, 0, 0),  # no claim, no reserve
     "LOCK_RELEASED": (0, 0),
     "MEM_UPDATE": (0, 0),
-    "DROP_LOCK": (0, 0, SECOND_MAX, 0, 0, NO_DOOR),
+    "DROP_LOCK": (0, 0, SECOND_MAX, 0, 0),
     "PREPARE_SWAP_OUT": (0, SECOND_MAX),
 }
 
-OK, DENIED, INVALID = 0, 1, 2
+OK, DENIED, INVALID, BUSY = 0, 1, 2, 3
 IDLE, WAITING, INCOMING, RUNS, STOPPING = range(5)
 
 
@@ -89,7 +89,9 @@ class Closed(Exception):
 
 
 class Wire:
-    """A connection; messages come as (name, values)."""
+    """A connection; messages come as (name, values), descriptors of the last one as passed."""
+
+    passed = ()
 
     def __init__(self, path, retries=0):
         while True:
@@ -120,7 +122,7 @@ class Wire:
         if not is_ready(self.sock, patience):
             raise TimeoutError("the scheduler says nothing")
         try:
-            data = self.sock.recv(4096)
+            data, self.passed, _, _ = socket.recv_fds(self.sock, 4096, 4)
         except ConnectionResetError as error:
             raise Closed from error
         if not data:
@@ -153,8 +155,8 @@ class Wire:
         except Closed:
             pass
 
-    def register(self, gpu=1, total=1 << 30, memory=mem(), flags=0, budget=0, name="test", pod="", claim=CLAIM, door=NO_DOOR):
-        self.send("REGISTER", bytes([gpu] * 16), total, budget, *memory, flags, 1, *claim, door, name.encode(), pod.encode())
+    def register(self, gpu=1, total=1 << 30, memory=mem(), flags=0, budget=0, name="test", pod="", claim=CLAIM):
+        self.send("REGISTER", bytes([gpu] * 16), total, budget, *memory, flags, 1, *claim, name.encode(), pod.encode())
         return self.expect("REGISTERED")
 
     def request(self, memory=mem()):

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-/* The pager hands memory over, here to itself: what it evicts it finds in its own door. */
+/* The pager hands memory over, here to itself: what it evicts it finds in a source of its own. */
 
 #include "hook/pager/pager.h"
 
@@ -14,6 +14,7 @@
 
 #include <fcntl.h>
 #include <poll.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
 
 #define MIB   (1ull << 20)
@@ -21,7 +22,6 @@
 #define BYTES (4 * MIB)
 
 static CUdeviceptr big[N];
-static struct nvshare_door door;
 static size_t n_files_before; /* what is taken over is kept by descriptors, and freed with them */
 static int n_exports, n_imports, n_creates_for_export;
 static bool refuses_handle_types, fails_to_map;
@@ -107,13 +107,27 @@ static void verify(void)
 	}
 }
 
+/* As the scheduler does it, but for both to be one program. */
+static void introduce(void)
+{
+	const int on = 1;
+	int ends[2];
+
+	assert_int_equal(
+		socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, ends), 0);
+	assert_int_equal(setsockopt(ends[1], SOL_SOCKET, SO_PASSCRED, &on, sizeof(on)), 0);
+	transfer_set_sink(0, ends[0]);
+	transfer_add_source(0, ends[1]);
+}
+
 static struct pager_move evict(uint64_t bytes)
 {
 	struct pager_move move;
 
-	transfer_aim(0, &door, bytes);
+	introduce();
+	transfer_aim(0, bytes);
 	assert_int_equal(pager_evict(0, UINT64_MAX, false, &move), NVSHARE_OUTCOME_SUCCESS);
-	transfer_aim(0, &door, 0);
+	transfer_aim(0, 0);
 	return move;
 }
 
@@ -140,7 +154,6 @@ static int set_up(void **state)
 	pager.devices[0] = (struct pager_device){0};
 	n_exports = n_imports = n_creates_for_export = 0;
 	assert_true(pager_supported(0));
-	transfer_open(0, &door);
 	return 0;
 }
 
@@ -239,7 +252,7 @@ static void a_driver_that_makes_none_for_export_is_asked_once(void **state)
 	verify();
 }
 
-/* The memory in the door is of another size, and the card is full of it. */
+/* The memory that has come is of another size, and the card is full of it. */
 static void what_is_of_no_use_makes_room(void **state)
 {
 	int pipes[2];
@@ -248,9 +261,10 @@ static void what_is_of_no_use_makes_room(void **state)
 	fill();
 	(void)evict(0);
 	assert_int_equal(pipe(pipes), 0);
-	transfer_aim(0, &door, UINT64_MAX);
+	introduce();
+	transfer_aim(0, UINT64_MAX);
 	assert_true(transfer_send(0, pipes[1], BYTES / 2)); /* takes it */
-	transfer_aim(0, &door, 0);
+	transfer_aim(0, 0);
 	full_until_closed = pipes[0];
 	(void)restore();
 	full_until_closed = -1;
@@ -261,11 +275,10 @@ static void what_is_of_no_use_makes_room(void **state)
 static void with_it_off_nothing_is_different(void **state)
 {
 	(void)state;
-	transfer_close(0);
 	fake.options.transfer = false;
 	pager.devices[0] = (struct pager_device){0};
 	assert_true(pager_supported(0));
-	transfer_open(0, &door);
+	assert_false(transfer_supported(0)); /* which the scheduler hears: it introduces nobody */
 	fill();
 	assert_int_equal(evict(UINT64_MAX).handed, 0);
 	assert_int_equal(restore().handed, 0);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-/* Two doors in one process: of device 0, which gives, and of device 1, which takes. */
+/* Two programs in one process: device 0 gives, and device 1 takes. */
 
 #include "hook/pager/transfer.h"
 
@@ -8,6 +8,7 @@
 #include "util/clock.h"
 
 #include <fcntl.h>
+#include <netinet/in.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -18,7 +19,6 @@
 #include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
-#include <sys/un.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -29,15 +29,13 @@
 #define SIZE ((size_t)2 << 20)
 #define ALL  UINT64_MAX
 
-/* As a stranger would write it. */
+/* Of a packet, as another program would write it. */
 struct forged {
-	uint8_t key[16];
 	uint64_t magic;
 	uint64_t size;
 };
 #define FORGED_MAGIC 0x6e767368616e6431ull
 
-static struct nvshare_door giver, taker;
 static int memory = -1; /* the one piece that is exported: handle 1 */
 static CUresult export_error, import_error;
 static int can_export;
@@ -81,11 +79,25 @@ static CUresult release(CUmemGenericAllocationHandle handle)
 	return CUDA_SUCCESS;
 }
 
-static bool is_open(const struct nvshare_door *door)
+/* As the scheduler does it; returns the end that gives, which nobody has yet. */
+static int make_source(CUdevice dev)
 {
-	static const struct nvshare_door none;
+	const int on = 1, size = 8192;
+	int ends[2];
 
-	return memcmp(door, &none, sizeof(none)) != 0;
+	assert_int_equal(
+		socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, ends), 0);
+	assert_int_equal(shutdown(ends[0], SHUT_RD), 0);
+	assert_int_equal(setsockopt(ends[0], SOL_SOCKET, SO_SNDBUF, &size, sizeof(size)), 0);
+	assert_int_equal(setsockopt(ends[1], SOL_SOCKET, SO_PASSCRED, &on, sizeof(on)), 0);
+	transfer_add_source(dev, ends[1]);
+	return ends[0];
+}
+
+/* Device 0 to device 1. */
+static void introduce(void)
+{
+	transfer_set_sink(0, make_source(1));
 }
 
 static int set_up(void **state)
@@ -101,16 +113,14 @@ static int set_up(void **state)
 	export_error = import_error = CUDA_SUCCESS;
 	memory = memfd_create("memory", MFD_CLOEXEC);
 	assert_int_equal(write(memory, &first, sizeof(first)), sizeof(first));
-	transfer_open(0, &giver);
-	transfer_open(1, &taker);
-	assert_true(is_open(&giver) && is_open(&taker));
-	assert_memory_not_equal(&giver.name, &taker.name, sizeof(giver.name));
+	introduce();
 	return 0;
 }
 
 static int tear_down(void **state)
 {
 	(void)state;
+	transfer_aim(0, 0);
 	transfer_close(0);
 	transfer_close(1);
 	close(memory);
@@ -141,12 +151,12 @@ static bool get(size_t size)
 	return true;
 }
 
-static void memory_goes_from_door_to_door(void **state)
+static void memory_goes_from_sink_to_source(void **state)
 {
 	size_t n = n_files();
 
 	(void)state;
-	transfer_aim(0, &taker, ALL);
+	transfer_aim(0, ALL);
 	assert_true(give(SIZE));
 	assert_true(give(2 * SIZE));
 	assert_true(give(3 * SIZE));
@@ -162,14 +172,14 @@ static void only_the_bytes_of_the_order_go(void **state)
 {
 	(void)state;
 	assert_false(give(SIZE)); /* no order at all */
-	transfer_aim(0, &taker, SIZE + 1);
+	transfer_aim(0, SIZE + 1);
 	assert_int_equal(transfer_export(1, 1), -1); /* of another device */
 	assert_true(give(SIZE));
 	assert_true(give(SIZE));
 	assert_false(give(SIZE));
-	transfer_aim(0, &taker, ALL);
+	transfer_aim(0, ALL);
 	assert_true(give(SIZE));
-	transfer_aim(0, &taker, 0);
+	transfer_aim(0, 0);
 	assert_false(give(SIZE));
 }
 
@@ -178,15 +188,15 @@ static void what_nobody_takes_is_closed(void **state)
 	size_t n = n_files(), n_given = 0;
 
 	(void)state;
-	/* Nobody is behind the door any more: that is found out once. */
+	/* The other one has gone: that is found out once. */
 	transfer_close(1);
-	transfer_aim(0, &taker, ALL);
+	transfer_aim(0, ALL);
 	assert_false(give(SIZE));
 	assert_int_equal(transfer_export(0, 1), -1);
-	transfer_open(1, &taker);
+	introduce();
 	assert_int_equal(n_files(), n);
 	/* One that does not look takes no more than its socket holds. */
-	transfer_aim(0, &taker, ALL);
+	transfer_aim(0, ALL);
 	for (int i = 0; i < 2000; i++)
 		n_given += give(SIZE);
 	assert_int_equal(n_files(), n);
@@ -198,19 +208,20 @@ static void what_nobody_takes_is_closed(void **state)
 
 static void no_more_is_held_than_a_few(void **state)
 {
+	int fds[TRANSFER_SOURCES_MAX];
 	size_t n = n_files();
 
 	(void)state;
-	transfer_aim(0, &taker, ALL);
+	transfer_aim(0, ALL);
 	for (int i = 0; i < 1000; i++) {
 		(void)give(SIZE);
 		transfer_receive(1);
 	}
 	assert_true(n_files() <= n + 64);
-	assert_int_equal(transfer_fd(1, clock_now_ns()), -1);
+	assert_int_equal(transfer_fds(1, fds), 0);
 	assert_true(transfer_drop(1));
 	assert_int_equal(n_files(), n);
-	assert_true(transfer_fd(1, clock_now_ns()) >= 0);
+	assert_int_equal(transfer_fds(1, fds), 1);
 }
 
 static void what_lies_there_for_a_second_is_closed(void **state)
@@ -220,7 +231,7 @@ static void what_lies_there_for_a_second_is_closed(void **state)
 
 	(void)state;
 	assert_int_equal(transfer_tick(1, clock_now_ns(), true), UINT64_MAX);
-	transfer_aim(0, &taker, ALL);
+	transfer_aim(0, ALL);
 	assert_true(give(SIZE));
 	transfer_receive(1);
 	due = transfer_tick(1, clock_now_ns(), true);
@@ -236,7 +247,7 @@ static void what_nobody_needs_is_closed_at_once(void **state)
 	size_t n = n_files();
 
 	(void)state;
-	transfer_aim(0, &taker, ALL);
+	transfer_aim(0, ALL);
 	assert_true(give(SIZE));
 	transfer_receive(1);
 	assert_int_equal(n_files(), n + 1);
@@ -249,7 +260,7 @@ static void the_driver_s_refusal_is_no_harm(void **state)
 	size_t n = n_files();
 
 	(void)state;
-	transfer_aim(0, &taker, ALL);
+	transfer_aim(0, ALL);
 	assert_true(give(SIZE));
 	import_error = CUDA_ERROR_INVALID_VALUE;
 	assert_false(get(SIZE));
@@ -261,39 +272,75 @@ static void the_driver_s_refusal_is_no_harm(void **state)
 	assert_int_equal(n_files(), n);
 }
 
-static void a_device_that_can_not_has_no_door(void **state)
+static void what_the_driver_can_not_is_not_offered(void **state)
 {
 	(void)state;
+	assert_true(transfer_supported(1));
 	can_export = 0;
-	transfer_open(1, &taker);
-	assert_false(is_open(&taker));
-	assert_int_equal(transfer_fd(1, 0), -1);
-	assert_false(get(SIZE));
+	assert_false(transfer_supported(1));
 }
 
-/* ---- strangers --------------------------------------------------------------- */
+/* Several are evicted for one that comes. */
+static void several_give_to_one(void **state)
+{
+	int fds[TRANSFER_SOURCES_MAX];
+	size_t n = n_files();
 
-/* n_fds descriptors and len bytes, to the taker's door. */
-static void forge(const struct forged *forged, size_t len, size_t n_fds)
+	(void)state;
+	for (size_t i = 0; i < TRANSFER_SOURCES_MAX - 1; i++) {
+		transfer_aim(0, ALL);
+		assert_true(give(SIZE + i));
+		introduce();
+	}
+	assert_int_equal(transfer_fds(1, fds), TRANSFER_SOURCES_MAX);
+	for (size_t i = TRANSFER_SOURCES_MAX - 1; i-- > 0;)
+		assert_true(get(SIZE + i));
+	/* Those that will give no more are gone; the last one is still there. */
+	transfer_receive(1);
+	assert_int_equal(transfer_fds(1, fds), 1);
+	assert_int_equal(n_files(), n);
+}
+
+static void the_oldest_source_makes_place(void **state)
+{
+	int fds[TRANSFER_SOURCES_MAX], ends[TRANSFER_SOURCES_MAX];
+	size_t n;
+
+	(void)state;
+	transfer_aim(0, ALL);
+	assert_true(give(SIZE)); /* of the oldest, and never looked at */
+	for (size_t i = 0; i < TRANSFER_SOURCES_MAX - 1; i++)
+		ends[i] = make_source(1);
+	n = n_files();
+	ends[TRANSFER_SOURCES_MAX - 1] = make_source(1);
+	assert_int_equal(n_files(), n + 1); /* that of the test */
+	assert_int_equal(transfer_fds(1, fds), TRANSFER_SOURCES_MAX);
+	assert_false(get(SIZE));
+	assert_false(give(SIZE));
+	for (size_t i = 0; i < TRANSFER_SOURCES_MAX; i++)
+		close(ends[i]);
+	transfer_receive(1);
+	assert_int_equal(transfer_fds(1, fds), 0);
+}
+
+/* ---- another program at the other end ------------------------------------------- */
+
+/* n_fds copies of fd and len bytes. */
+static void send_forged(int end, const struct forged *forged, size_t len, int fd, size_t n_fds)
 {
 	union {
 		struct cmsghdr header;
 		char bytes[CMSG_SPACE(16 * sizeof(int))];
 	} control = {.bytes = {0}};
-	struct sockaddr_un addr = {.sun_family = AF_UNIX};
 	char bytes[2 * sizeof(*forged)] = {0};
 	struct iovec part = {bytes, len};
-	struct msghdr message = {.msg_name = &addr, .msg_iov = &part, .msg_iovlen = 1};
-	int fd = socket(AF_UNIX, SOCK_DGRAM, 0), fds[16];
-	int at = snprintf(addr.sun_path + 1, sizeof(addr.sun_path) - 1, "nvshare-");
+	struct msghdr message = {.msg_iov = &part, .msg_iovlen = 1};
+	int fds[16];
 
 	memcpy(bytes, forged, sizeof(*forged));
-	for (size_t i = 0; i < sizeof(taker.name); i++)
-		at += snprintf(addr.sun_path + 1 + at, 3, "%02x", taker.name[i]);
-	message.msg_namelen = (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + (size_t)at);
 	if (n_fds) {
 		for (size_t i = 0; i < n_fds; i++)
-			fds[i] = memory;
+			fds[i] = fd;
 		message.msg_control = &control;
 		message.msg_controllen = CMSG_SPACE(n_fds * sizeof(int));
 		control.header.cmsg_level = SOL_SOCKET;
@@ -301,17 +348,19 @@ static void forge(const struct forged *forged, size_t len, size_t n_fds)
 		control.header.cmsg_len = CMSG_LEN(n_fds * sizeof(int));
 		memcpy(CMSG_DATA(&control.header), fds, n_fds * sizeof(int));
 	}
-	assert_int_equal(sendmsg(fd, &message, MSG_DONTWAIT), len);
-	close(fd);
+	assert_int_equal(sendmsg(end, &message, MSG_DONTWAIT), len);
 }
 
-static struct forged right(void)
+/* To a source of its own. */
+static void forge(const struct forged *forged, size_t len, size_t n_fds)
 {
-	struct forged forged = {.magic = FORGED_MAGIC, .size = SIZE};
+	int end = make_source(1);
 
-	memcpy(forged.key, taker.key, sizeof(forged.key));
-	return forged;
+	send_forged(end, forged, len, memory, n_fds);
+	close(end);
 }
+
+static const struct forged good = {.magic = FORGED_MAGIC, .size = SIZE};
 
 static void expect_refused(size_t n)
 {
@@ -322,7 +371,7 @@ static void expect_refused(size_t n)
 
 static void what_is_not_well_formed_is_closed(void **state)
 {
-	struct forged good = right(), wrong;
+	struct forged wrong;
 	size_t n = n_files();
 
 	(void)state;
@@ -345,37 +394,91 @@ static void what_is_not_well_formed_is_closed(void **state)
 	forge(&wrong, sizeof(wrong), 1);
 	expect_refused(n);
 	wrong = good;
-	wrong.key[15] ^= 1;
-	forge(&wrong, sizeof(wrong), 1);
-	expect_refused(n);
-	wrong = good;
 	wrong.size = 0;
 	forge(&wrong, sizeof(wrong), 1);
 	expect_refused(n);
-	assert_int_equal(transfer_fd(1, clock_now_ns()), -1); /* not listened to for a while */
-	assert_true(transfer_fd(1, clock_now_ns() + CLOCK_NS_PER_SEC) >= 0);
 }
 
+/* It sent one that is not well-formed, and so is not heard again. */
+static void whoever_sends_anything_else_is_not_heard_again(void **state)
+{
+	int fds[TRANSFER_SOURCES_MAX], end = make_source(1);
+
+	(void)state;
+	send_forged(end, &good, 1, memory, 1);
+	send_forged(end, &good, sizeof(good), memory, 1);
+	assert_false(get(SIZE));
+	assert_int_equal(transfer_fds(1, fds), 1); /* the other one */
+	assert_true(send(end, &good, sizeof(good), MSG_NOSIGNAL) < 0);
+	close(end);
+}
+
+/* One that has dropped its privileges since it was introduced. */
 static void another_user_is_refused(void **state)
 {
-	struct forged good = right();
 	size_t n = n_files();
-	int status;
+	int status, end;
 	pid_t child;
 
 	(void)state;
 	if (geteuid() != 0)
 		skip();
+	end = make_source(1);
 	child = fork();
 	if (child == 0) {
 		if (setuid(65534) < 0)
 			_exit(1);
-		forge(&good, sizeof(good), 1);
+		send_forged(end, &good, sizeof(good), memory, 1);
 		_exit(0);
 	}
 	assert_int_equal(waitpid(child, &status, 0), child);
 	assert_int_equal(status, 0);
+	close(end);
 	expect_refused(n);
+}
+
+/* A TCP socket with bytes that nobody takes: its last close() waits for an hour. */
+static int make_lingering(int *ret_other)
+{
+	const struct linger hour = {.l_onoff = 1, .l_linger = 3600};
+	struct sockaddr_in addr = {.sin_family = AF_INET,
+				   .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+	socklen_t len = sizeof(addr);
+	int listener = socket(AF_INET, SOCK_STREAM, 0), fd = socket(AF_INET, SOCK_STREAM, 0);
+	char bytes[65536] = {0};
+
+	assert_int_equal(bind(listener, (struct sockaddr *)&addr, len), 0);
+	assert_int_equal(listen(listener, 1), 0);
+	assert_int_equal(getsockname(listener, (struct sockaddr *)&addr, &len), 0);
+	assert_int_equal(connect(fd, (struct sockaddr *)&addr, len), 0);
+	*ret_other = accept(listener, NULL, NULL);
+	assert_true(*ret_other >= 0);
+	close(listener);
+	while (send(fd, bytes, sizeof(bytes), MSG_DONTWAIT) > 0)
+		;
+	assert_int_equal(setsockopt(fd, SOL_SOCKET, SO_LINGER, &hour, sizeof(hour)), 0);
+	return fd;
+}
+
+/* Received, or still unread when the source is closed. */
+static void a_socket_that_lingers_holds_nobody_up(void **state)
+{
+	int other, end, fd;
+
+	(void)state;
+	(void)alarm(100); /* without what is tested, this would take an hour */
+	for (int is_read = 0; is_read < 2; is_read++) {
+		fd = make_lingering(&other);
+		end = make_source(1);
+		send_forged(end, &good, 1, fd, 1);
+		close(fd); /* not the last one: that is in the packet */
+		if (is_read)
+			transfer_receive(1);
+		transfer_close(1);
+		close(end);
+		close(other);
+	}
+	(void)alarm(0);
 }
 
 static void a_forked_child_keeps_nothing(void **state)
@@ -385,7 +488,7 @@ static void a_forked_child_keeps_nothing(void **state)
 	pid_t child;
 
 	(void)state;
-	transfer_aim(0, &taker, ALL);
+	transfer_aim(0, ALL);
 	assert_true(give(SIZE) && give(2 * SIZE));
 	transfer_receive(1);
 	assert_int_equal(n_files(), n + 2);
@@ -431,7 +534,7 @@ static void a_child_forked_in_the_middle_keeps_nothing(void **state)
 	int fd;
 
 	(void)state;
-	transfer_aim(0, &taker, ALL);
+	transfer_aim(0, ALL);
 	fd = transfer_export(0, 1);
 	assert_true(fd >= 0);
 	assert_int_equal(n_files_in_child(), n);
@@ -452,7 +555,7 @@ static void a_number_that_is_in_hand_no_more_is_left_alone(void **state)
 	int fd, again;
 
 	(void)state;
-	transfer_aim(0, &taker, ALL);
+	transfer_aim(0, ALL);
 	for (int i = 0; i < 3; i++) {
 		fd = transfer_export(0, 1);
 		if (i == 0)
@@ -507,16 +610,20 @@ int main(void)
 {
 #define T(f) cmocka_unit_test_setup_teardown(f, set_up, tear_down)
 	const struct CMUnitTest tests[] = {
-		T(memory_goes_from_door_to_door),
+		T(memory_goes_from_sink_to_source),
 		T(only_the_bytes_of_the_order_go),
 		T(what_nobody_takes_is_closed),
 		T(no_more_is_held_than_a_few),
 		T(what_lies_there_for_a_second_is_closed),
 		T(what_nobody_needs_is_closed_at_once),
 		T(the_driver_s_refusal_is_no_harm),
-		T(a_device_that_can_not_has_no_door),
+		T(what_the_driver_can_not_is_not_offered),
+		T(several_give_to_one),
+		T(the_oldest_source_makes_place),
 		T(what_is_not_well_formed_is_closed),
+		T(whoever_sends_anything_else_is_not_heard_again),
 		T(another_user_is_refused),
+		T(a_socket_that_lingers_holds_nobody_up),
 		T(a_forked_child_keeps_nothing),
 		T(a_child_forked_in_the_middle_keeps_nothing),
 		T(a_number_that_is_in_hand_no_more_is_left_alone),

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "ipc/sock.h"
 
+#include "ipc/listener.h"
+#include "ipc/pass.h"
 #include "util/fd.h"
 
 #include <errno.h>
@@ -12,17 +14,13 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
-#include <sys/stat.h>
-#include <sys/wait.h>
+#include <unistd.h>
 
 #include <cmocka.h>
 
 struct fixture {
 	char dir[64];
-	char path[96];
-	int listen_fd;
-	int lock_fd;
-	bool is_stale;
+	struct listener listener;
 };
 
 static int set_up(void **state)
@@ -34,8 +32,7 @@ static int set_up(void **state)
 	(void)snprintf(f->dir, sizeof(f->dir), "/tmp/nvshare-sock-XXXXXX");
 	if (!mkdtemp(f->dir))
 		return -1;
-	(void)snprintf(f->path, sizeof(f->path), "%s/scheduler.sock", f->dir);
-	f->listen_fd = f->lock_fd = -1;
+	f->listener = (struct listener){.fd = -1, .lock_fd = -1, .dir_fd = -1};
 	*state = f;
 	return 0;
 }
@@ -46,8 +43,9 @@ static int tear_down(void **state)
 	char command[128];
 	int r;
 
-	(void)fd_close(f->listen_fd);
-	(void)fd_close(f->lock_fd);
+	(void)fd_close(f->listener.fd);
+	(void)fd_close(f->listener.lock_fd);
+	(void)fd_close(f->listener.dir_fd);
 	(void)snprintf(command, sizeof(command), "rm -r '%s'", f->dir);
 	r = system(command);
 	free(f);
@@ -56,71 +54,15 @@ static int tear_down(void **state)
 
 static void start(struct fixture *f)
 {
-	f->listen_fd = sock_listen(f->dir, &f->lock_fd, &f->is_stale);
-	assert_true(f->listen_fd >= 0);
+	assert_int_equal(listener_open(f->dir, &f->listener), 0);
 }
 
 static int accept_one(const struct fixture *f)
 {
-	int fd = accept(f->listen_fd, NULL, NULL);
+	int fd = accept(f->listener.fd, NULL, NULL);
 
 	assert_true(fd >= 0);
 	return fd;
-}
-
-static void everybody_may_connect_to_a_new_socket(void **state)
-{
-	struct fixture *f = *state;
-	struct stat st;
-	mode_t mask = umask(0077);
-
-	start(f);
-	umask(mask);
-	assert_false(f->is_stale);
-	assert_int_equal(stat(f->path, &st), 0);
-	assert_int_equal(st.st_mode & 0777, 0666);
-	assert_true(fcntl(f->listen_fd, F_GETFD) & FD_CLOEXEC);
-	assert_true(fcntl(f->lock_fd, F_GETFD) & FD_CLOEXEC);
-	assert_true(fcntl(f->listen_fd, F_GETFL) & O_NONBLOCK);
-}
-
-static void a_second_instance_is_told_and_harms_nothing(void **state)
-{
-	struct fixture *f = *state;
-	bool is_stale = false;
-	int lock_fd = -7;
-	int fd;
-
-	start(f);
-	assert_int_equal(sock_listen(f->dir, &lock_fd, &is_stale), -EADDRINUSE);
-	assert_int_equal(lock_fd, -7);
-	fd = sock_connect(f->dir);
-	assert_true(fd >= 0);
-	(void)fd_close(fd);
-}
-
-static void a_dead_instance_leaves_a_stale_socket_that_is_replaced(void **state)
-{
-	struct fixture *f = *state;
-
-	start(f);
-	f->listen_fd = fd_close(f->listen_fd); /* as kill -9 does */
-	f->lock_fd = fd_close(f->lock_fd);
-	assert_int_equal(sock_connect(f->dir), -ECONNREFUSED);
-	start(f);
-	assert_true(f->is_stale);
-	(void)fd_close(sock_connect(f->dir));
-}
-
-static void a_file_in_the_socket_s_place_is_kept(void **state)
-{
-	struct fixture *f = *state;
-	int fd = open(f->path, O_CREAT | O_WRONLY, 0600);
-
-	assert_true(fd >= 0);
-	(void)fd_close(fd);
-	assert_int_equal(sock_listen(f->dir, &f->lock_fd, &f->is_stale), -EEXIST);
-	assert_int_equal(access(f->path, F_OK), 0);
 }
 
 static void a_path_that_is_too_long_is_an_error(void **state)
@@ -199,18 +141,105 @@ static void a_reader_that_sleeps_gives_eagain(void **state)
 	(void)fd_close(server);
 }
 
+static void a_client_is_passed_no_descriptor_unless_it_says_so(void **state)
+{
+	struct fixture *f = *state;
+	struct pass pass;
+	char byte;
+	int client;
+	int server;
+
+	start(f);
+	client = sock_connect(f->dir);
+	server = accept_one(f);
+	if (pass_send(server, "a", 1, 0) == 0)
+		skip(); /* before Linux 6.16 nothing can be refused */
+	assert_int_equal(pass_recv(client, &byte, 1, &pass), -EAGAIN);
+	assert_int_equal(pass_allow(client, true), 0);
+	assert_int_equal(pass_send(server, "a", 1, 0), 0);
+	assert_int_equal(pass_recv(client, &byte, 1, &pass), 1);
+	assert_true(pass.fd >= 0);
+	pass_close(pass.fd);
+	(void)fd_close(client);
+	(void)fd_close(server);
+}
+
+static int send_descriptor(int fd)
+{
+	char control[CMSG_SPACE(sizeof(int))] = {0};
+	struct iovec part = {.iov_base = (char[]){'x'}, .iov_len = 1};
+	struct msghdr msg = {
+		.msg_iov = &part,
+		.msg_iovlen = 1,
+		.msg_control = control,
+		.msg_controllen = sizeof(control),
+	};
+	struct cmsghdr *header = CMSG_FIRSTHDR(&msg);
+
+	header->cmsg_level = SOL_SOCKET;
+	header->cmsg_type = SCM_RIGHTS;
+	header->cmsg_len = CMSG_LEN(sizeof(int));
+	memcpy(CMSG_DATA(header), &(int){STDERR_FILENO}, sizeof(int));
+	return sendmsg(fd, &msg, MSG_NOSIGNAL) < 0 ? -errno : 0;
+}
+
+static void a_kernel_that_can_refuses_descriptors_in_the_sender(void **state)
+{
+	struct fixture *f = *state;
+	struct msg got;
+	int client, server;
+
+	start(f);
+	if (f->listener.takes_rights)
+		skip(); /* before Linux 6.16 */
+	client = sock_connect(f->dir);
+	/* Before and after accept(), in both directions. */
+	assert_int_equal(send_descriptor(client), -EPERM);
+	server = accept_one(f);
+	assert_int_equal(send_descriptor(client), -EPERM);
+	assert_int_equal(send_descriptor(server), -EPERM);
+	assert_int_equal(sock_recv(server, &got, sizeof(got)), -EAGAIN);
+	(void)fd_close(client);
+	(void)fd_close(server);
+}
+
+/* With a pair, which refuses nothing, a new kernel does as an old one. */
+static void what_comes_next_is_known_before_it_is_taken(void **state)
+{
+	static const int on = 1;
+	struct msg got;
+	int fds[2];
+
+	(void)state;
+	assert_int_equal(socketpair(AF_UNIX, SOCK_SEQPACKET, 0, fds), 0);
+	assert_int_equal(setsockopt(fds[0], SOL_SOCKET, SO_PASSCRED, &on, sizeof(on)), 0);
+	assert_int_equal(sock_next(fds[0]), SOCK_NEXT_NONE);
+	assert_int_equal(send(fds[1], "", 0, 0), 0);
+	assert_int_equal(send(fds[1], "abc", 3, 0), 3);
+	assert_int_equal(send_descriptor(fds[1]), 0);
+	assert_int_equal(sock_next(fds[0]), SOCK_NEXT_PACKET);
+	assert_int_equal(sock_recv(fds[0], &got, sizeof(got)), 0);
+	assert_int_equal(sock_next(fds[0]), SOCK_NEXT_PACKET);
+	assert_int_equal(sock_recv(fds[0], &got, sizeof(got)), 3);
+	(void)fd_close(fds[1]);
+	assert_int_equal(sock_next(fds[0]), SOCK_NEXT_RIGHTS);
+	assert_int_equal(sock_next(fds[0]), SOCK_NEXT_RIGHTS);
+	assert_int_equal(sock_recv(fds[0], &got, sizeof(got)), 1);
+	assert_int_equal(sock_next(fds[0]), SOCK_NEXT_END);
+	(void)fd_close(fds[0]);
+}
+
 int main(void)
 {
 #define TEST(f) cmocka_unit_test_setup_teardown(f, set_up, tear_down)
 	const struct CMUnitTest tests[] = {
-		TEST(everybody_may_connect_to_a_new_socket),
-		TEST(a_second_instance_is_told_and_harms_nothing),
-		TEST(a_dead_instance_leaves_a_stale_socket_that_is_replaced),
-		TEST(a_file_in_the_socket_s_place_is_kept),
 		TEST(a_path_that_is_too_long_is_an_error),
 		TEST(the_environment_names_the_directory),
 		TEST(packets_come_whole_and_the_peer_is_known),
 		TEST(a_reader_that_sleeps_gives_eagain),
+		TEST(a_client_is_passed_no_descriptor_unless_it_says_so),
+		TEST(a_kernel_that_can_refuses_descriptors_in_the_sender),
+		TEST(what_comes_next_is_known_before_it_is_taken),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

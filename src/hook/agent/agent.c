@@ -234,47 +234,64 @@ static uint64_t link_timers(struct agent_link *link, uint64_t now)
 	return earlier(next, link->orphan_ns);
 }
 
+struct awaited {
+	struct agent_link *link;
+	bool is_source; /* of memory; else the connection */
+};
+
+/* The wake-up, and of each link its connection and the sources of memory that it has. */
+#define AWAITED_MAX (DEVICE_COUNT_MAX * (1 + TRANSFER_SOURCES_MAX) + 1)
+
+/* The number of those from ret_fds[1] on. */
+static nfds_t list_awaited(struct pollfd ret_fds[AWAITED_MAX], struct awaited ret[AWAITED_MAX])
+{
+	int sources[TRANSFER_SOURCES_MAX];
+	nfds_t n = 0;
+
+	for (struct agent_link *l = agent_link_next(NULL); l; l = agent_link_next(l)) {
+		size_t n_sources = l->fd < 0 ? 0 : transfer_fds(l->dev, sources);
+
+		for (size_t i = 0; i < n_sources; i++) {
+			ret[++n] = (struct awaited){l, true};
+			ret_fds[n] = (struct pollfd){.fd = sources[i], .events = POLLIN};
+		}
+		if (l->fd < 0)
+			continue;
+		ret[++n] = (struct awaited){l, false};
+		ret_fds[n] = (struct pollfd){
+			.fd = l->fd,
+			.events = (short)(POLLIN | (l->n_queued ? POLLOUT : 0)),
+		};
+	}
+	return n;
+}
+
 static void wait_for_news(uint64_t due_ns)
 {
-	/* The wake-up, and of each link its connection and its door, which may be -1. */
-	struct pollfd fds[2 * DEVICE_COUNT_MAX + 1] = {
-		{.fd = state.wake_fd, .events = POLLIN},
-	};
-	struct agent_link *links[2 * DEVICE_COUNT_MAX + 1];
+	struct pollfd fds[AWAITED_MAX] = {{.fd = state.wake_fd, .events = POLLIN}};
+	struct awaited awaited[AWAITED_MAX];
 	uint64_t now = clock_now_ns(), n_wakes;
 	uint64_t left = due_ns > now ? due_ns - now : 0;
 	struct timespec timeout = {.tv_sec = (time_t)(left / CLOCK_NS_PER_SEC),
 				   .tv_nsec = (long)(left % CLOCK_NS_PER_SEC)};
-	nfds_t n_fds = 1;
+	nfds_t n_fds = list_awaited(fds, awaited);
 	ssize_t n;
 
-	for (struct agent_link *l = agent_link_next(NULL); l; l = agent_link_next(l)) {
-		if (l->fd < 0)
-			continue;
-		links[n_fds] = l;
-		fds[n_fds++] = (struct pollfd){
-			.fd = l->fd,
-			.events = (short)(POLLIN | (l->n_queued ? POLLOUT : 0)),
-		};
-		links[n_fds] = l;
-		fds[n_fds++] = (struct pollfd){
-			.fd = transfer_fd(l->dev, now),
-			.events = POLLIN,
-		};
-	}
-	if (ppoll(fds, n_fds, due_ns == AGENT_NEVER ? NULL : &timeout, NULL) < 0)
+	if (ppoll(fds, n_fds + 1, due_ns == AGENT_NEVER ? NULL : &timeout, NULL) < 0)
 		return;
 	if (fds[0].revents) {
 		n = read(state.wake_fd, &n_wakes, sizeof(n_wakes));
 		(void)n;
 	}
-	for (nfds_t i = 1; i < n_fds; i += 2) {
-		if (fds[i + 1].revents)
-			transfer_receive(links[i]->dev);
+	for (nfds_t i = 1; i <= n_fds; i++) {
+		if (awaited[i].is_source && fds[i].revents)
+			transfer_receive(awaited[i].link->dev);
+		if (awaited[i].is_source)
+			continue;
 		if (fds[i].revents & POLLOUT)
-			agent_link_flush(links[i]);
+			agent_link_flush(awaited[i].link);
 		if (fds[i].revents & ~POLLOUT)
-			agent_link_receive(links[i]);
+			agent_link_receive(awaited[i].link);
 	}
 }
 

@@ -121,16 +121,16 @@ static bool enter_to_move(CUdevice dev, uint64_t bytes, uint64_t max, struct age
 }
 
 /* What the order named is for what it asks for, and for nothing after it. */
-static int evict_to_door(struct agent_link *link, uint64_t bytes)
+static int evict_and_hand_over(struct agent_link *link, uint64_t bytes)
 {
 	int outcome;
 
-	transfer_aim(link->dev, &link->door, link->door_bytes);
+	transfer_aim(link->dev, link->hand_bytes);
 	link->out_asked = bytes;
 	outcome = pager_evict(link->dev, bytes, agent_halt_is_frozen(), &link->out);
 	link->out_asked = 0;
-	transfer_aim(link->dev, &link->door, 0);
-	link->door_bytes = 0;
+	transfer_aim(link->dev, 0);
+	link->hand_bytes = 0;
 	hostmem_set_coming(0);
 	link->host_lacked = 0;
 	return outcome;
@@ -192,7 +192,7 @@ static uint32_t evict(struct agent_link *link, uint64_t bytes)
 	if (agent_halt_is_frozen() && !second_get(link->dev))
 		outcome = NVSHARE_OUTCOME_INVALID_STATE; /* copies would stand still, too */
 	else if (bytes)
-		outcome = evict_to_door(link, bytes);
+		outcome = evict_and_hand_over(link, bytes);
 	agent_leave_context(&place);
 	outcome = (int)agent_halt_evicted((uint32_t)outcome);
 	hook_debug("device %d: evicted %llu of %llu bytes in %llu us, outcome %d, %llu handed over",
@@ -286,6 +286,7 @@ static bool hear_beside_eviction(struct agent_link *link)
 	bool has_any = false;
 
 	while (agent_link_receive_if(link, NVSHARE_MSG_HOST_MEMORY) ||
+	       agent_link_receive_if(link, NVSHARE_MSG_HANDOVER) ||
 	       agent_link_receive_if(link, NVSHARE_MSG_WAIT_FOR_MEM) ||
 	       agent_link_receive_if(link, NVSHARE_MSG_SET_SHARE) ||
 	       agent_link_receive_if(link, NVSHARE_MSG_HEARTBEAT) ||
@@ -327,8 +328,11 @@ enum agent_more agent_more_budget(CUdevice dev, int wait_ms)
 		return AGENT_MORE_LATER;
 	if (!agent_link_hear(link, wait_ms))
 		return AGENT_MORE_NOT_YET;
-	if (agent_link_receive_if(link, NVSHARE_MSG_HOST_MEMORY))
-		return AGENT_MORE_NOT_YET; /* it is for what is taken, not for what comes back */
+	/* Host memory is for what is taken, not for what comes back; another one hands some over.
+	 */
+	if (agent_link_receive_if(link, NVSHARE_MSG_HOST_MEMORY) ||
+	    agent_link_receive_if(link, NVSHARE_MSG_HANDOVER))
+		return AGENT_MORE_NOT_YET;
 	if (!agent_link_receive_if(link, NVSHARE_MSG_MEM_AVAILABLE) || link->lease.is_used_up)
 		return AGENT_MORE_LATER;
 	return AGENT_MORE_GIVEN;

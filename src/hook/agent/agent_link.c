@@ -10,6 +10,7 @@
 #include "hook/memory/backend.h"
 #include "hook/memory/budget.h"
 #include "hook/pager/transfer.h"
+#include "ipc/pass.h"
 #include "ipc/sock.h"
 #include "util/clock.h"
 #include "util/fd.h"
@@ -98,7 +99,7 @@ static void disconnect(struct agent_link *link)
 		(void)shutdown(fd, SHUT_RDWR); /* a child may have it, from a fork just now */
 	(void)fd_close(fd);
 	transfer_close(link->dev);
-	link->door_bytes = 0;
+	link->hand_bytes = 0;
 	agent_halt_wanted(link, 0);
 	hostmem_set_coming(0);
 }
@@ -110,11 +111,13 @@ static void disconnect(struct agent_link *link)
 static void hear_last_words(struct agent_link *link)
 {
 	uint8_t bytes[NVSHARE_MSG_SIZE_MAX + 1];
+	struct pass pass;
 	struct msg msg;
 	ssize_t n;
 
 	for (int i = 0; i < LINK_RECEIVE_MAX; i++) {
-		n = sock_recv(link->fd, bytes, sizeof(bytes));
+		n = pass_recv(link->fd, bytes, sizeof(bytes), &pass);
+		pass_close(pass.fd);
 		if (n <= 0)
 			return;
 		if (msg_decode(bytes, (size_t)n, MSG_TO_CLIENT, &msg) == 0 &&
@@ -224,6 +227,16 @@ uint64_t agent_link_listen(struct agent_link *link, uint64_t now_ns)
 	return link->ping_ns + patience_ns;
 }
 
+/* Descriptors are taken of root's scheduler or this user's own: any other could hang us. */
+static bool may_hand_over(const struct agent_link *link)
+{
+	struct sock_peer scheduler;
+
+	return backend_of(link->dev) == NVSHARE_BACKEND_VMM && transfer_supported(link->dev) &&
+	       sock_peer(link->fd, &scheduler) == 0 &&
+	       (scheduler.uid == 0 || scheduler.uid == geteuid());
+}
+
 static void send_register(struct agent_link *link)
 {
 	struct nvshare_register body = {
@@ -237,10 +250,9 @@ static void send_register(struct agent_link *link)
 	body.budget = agent_lease_budget(link->dev, &body.mem);
 	body.flags = (link->is_running ? NVSHARE_REGISTER_RUNNING : 0) |
 		     (link->was_registered ? NVSHARE_REGISTER_RECONNECT : 0) |
-		     (link->is_fixed ? NVSHARE_REGISTER_FIXED : 0);
+		     (link->is_fixed ? NVSHARE_REGISTER_FIXED : 0) |
+		     (link->may_hand_over ? NVSHARE_REGISTER_HANDOVER : 0);
 	body.backend = backend_of(link->dev);
-	if (body.backend == NVSHARE_BACKEND_VMM)
-		transfer_open(link->dev, &body.door);
 	share_wanted(&body.claim);
 	link->claimed = body.claim;
 	read_name(body.name, sizeof(body.name));
@@ -262,6 +274,9 @@ void agent_link_connect(struct agent_link *link)
 		return;
 	}
 	link->fd = fd;
+	link->may_hand_over = may_hand_over(link);
+	if (link->may_hand_over)
+		(void)pass_allow(fd, true);
 	link->state = AGENT_LINK_REGISTERING;
 	link->register_ns = clock_now_ns() + LINK_REGISTER_NS;
 	send_register(link);
@@ -356,6 +371,22 @@ static bool is_still_lacked(const struct agent_link *link, uint64_t wanted)
 	return mem.wanted + mem.wanted_pinned >= wanted;
 }
 
+/* Takes fd, which may be -1: one that comes with a message that has none is closed. */
+static void take_passed(struct agent_link *link, const struct msg *msg, int fd)
+{
+	bool is_drop = msg->header.type == NVSHARE_MSG_DROP_LOCK;
+	bool is_awaited = link->may_hand_over && link->state == AGENT_LINK_UP;
+
+	if (is_drop) /* for this order, whatever became of an earlier one */
+		link->hand_bytes = fd >= 0 && is_awaited ? msg->body.drop_lock_6.hand_bytes : 0;
+	if (is_drop && link->hand_bytes)
+		transfer_set_sink(link->dev, fd);
+	else if (msg->header.type == NVSHARE_MSG_HANDOVER && is_awaited && fd >= 0)
+		transfer_add_source(link->dev, fd);
+	else
+		pass_close(fd);
+}
+
 /* Only what a scheduler says to a client gets here: msg_decode() refuses the rest. */
 static void handle_message(struct agent_link *link, const struct msg *msg)
 {
@@ -390,8 +421,6 @@ static void handle_message(struct agent_link *link, const struct msg *msg)
 		hostmem_set_coming(msg->body.drop_lock_6.host_coming);
 		link->second_max = msg->body.drop_lock_6.second_max;
 		link->charge = msg->body.drop_lock_6.charge;
-		link->door = msg->body.drop_lock_6.door;
-		link->door_bytes = msg->body.drop_lock_6.door_bytes;
 		break;
 	case NVSHARE_MSG_MEM_AVAILABLE:
 		event.type = LEASE_EVENT_BUDGET;
@@ -423,7 +452,7 @@ static void handle_message(struct agent_link *link, const struct msg *msg)
 			agent_lease_report(link, true);
 		return;
 	default:
-		return; /* PING: for information */
+		return; /* PING: for information; HANDOVER: what came with it has been taken */
 	}
 	if (link->state != AGENT_LINK_UP) {
 		link->is_broken = true;
@@ -446,28 +475,32 @@ static void handle_message(struct agent_link *link, const struct msg *msg)
 static bool receive_one(struct agent_link *link)
 {
 	uint8_t bytes[NVSHARE_MSG_SIZE_MAX + 1];
+	struct pass pass;
 	struct msg msg;
 	ssize_t n;
 	int r;
 
 	if (link->fd < 0 || link->is_broken)
 		return false;
-	n = sock_recv(link->fd, bytes, sizeof(bytes));
+	n = pass_recv(link->fd, bytes, sizeof(bytes), &pass);
 	if (n == -EAGAIN)
 		return false;
 	if (n <= 0) {
+		pass_close(pass.fd);
 		link->is_broken = true;
 		return false;
 	}
 	link->quiet_ns = 0;
 	r = msg_decode(bytes, (size_t)n, MSG_TO_CLIENT, &msg);
 	if (r) {
+		pass_close(pass.fd);
 		hook_warn_once("the scheduler sent a message of another kind (%s); "
 			       "are both of the same version?",
 			       msg_error(r));
 		link->is_broken = true;
 		return false;
 	}
+	take_passed(link, &msg, pass.fd);
 	handle_message(link, &msg);
 	return true;
 }

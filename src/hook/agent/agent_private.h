@@ -50,15 +50,15 @@ struct agent_link {
 	uint64_t orphan_ns;   /* LEASE_EVENT_ORPHAN_TIME is due then; AGENT_NEVER: not */
 	bool is_orphan_late;  /* it has been due before */
 
-	bool is_watched;          /* somebody waits for this GPU */
-	bool is_near;             /* nobody does, but is expected to */
-	struct nvshare_door door; /* where the memory of the next eviction goes */
-	uint64_t door_bytes;      /* so much of it; 0: none */
-	uint64_t second_max;      /* bytes that a second context may cost, as said last */
-	bool lacks_second;        /* there was no room for one as it was needed last */
-	uint32_t told_how;        /* enum nvshare_halt, in the log */
-	uint64_t spare_ns;        /* what a stop needs is given up then; AGENT_NEVER: it is kept */
-	bool is_host_loose;       /* host memory in use may be registered nowhere */
+	bool is_watched;     /* somebody waits for this GPU */
+	bool is_near;        /* nobody does, but is expected to */
+	bool may_hand_over;  /* it said so as it registered last */
+	uint64_t hand_bytes; /* of the next eviction, so much goes to another; 0: none */
+	uint64_t second_max; /* bytes that a second context may cost, as said last */
+	bool lacks_second;   /* there was no room for one as it was needed last */
+	uint32_t told_how;   /* enum nvshare_halt, in the log */
+	uint64_t spare_ns;   /* what a stop needs is given up then; AGENT_NEVER: it is kept */
+	bool is_host_loose;  /* host memory in use may be registered nowhere */
 	bool is_report_due;
 	uint64_t report_ns; /* no report before then */
 	struct nvshare_mem reported;

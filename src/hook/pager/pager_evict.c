@@ -32,7 +32,7 @@ static void keep(struct pager_chunk *chunk)
 	pager_chunk_set(chunk, PAGER_RESIDENT);
 }
 
-/* Before the scheduler hears of it: whoever acts on its word finds the memory in its door. */
+/* Before the scheduler hears of it: whoever acts on its word finds the memory in its source. */
 static CUresult unmap_or_hand_over(struct pager_moving *move, struct pager_chunk *chunk)
 {
 	CUdevice dev = chunk->range->dev;

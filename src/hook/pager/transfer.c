@@ -6,17 +6,14 @@
 #include "hook/hook_log.h"
 #include "hook/hook_options.h"
 #include "hook/table/cuda_real.h"
+#include "ipc/pass.h"
 #include "util/clock.h"
 #include "util/fd.h"
 
 #include <errno.h>
 #include <fcntl.h>
-#include <stdio.h>
-#include <string.h>
-#include <sys/random.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
-#include <sys/un.h>
 #include <unistd.h>
 
 /* Descriptors are the program's, too, and it may have few. */
@@ -24,22 +21,13 @@
 #define KEPT_MAX    256
 #define KEPT_PART   8 /* of what it may open */
 /* The scheduler's word follows what was handed over within milliseconds. */
-#define LINGER_NS CLOCK_NS_PER_SEC
-/* Anybody may send to a name: whoever sends what is none of ours is not listened to so long. */
-#define DEAF_NS     (10 * CLOCK_NS_PER_MS)
+#define LINGER_NS   CLOCK_NS_PER_SEC
 #define LETTERS_MAX 256 /* at a time */
 #define MAGIC       0x6e767368616e6431ull
 
 struct letter {
-	uint8_t key[16]; /* nvshare_door::key */
 	uint64_t magic;
 	uint64_t size; /* bytes of the memory that comes with it */
-};
-
-/* What a well-formed one brings, and room to see that there is more. */
-union control {
-	struct cmsghdr header; /* for its alignment */
-	char bytes[CMSG_SPACE(sizeof(struct ucred)) + CMSG_SPACE(4 * sizeof(int))];
 };
 
 struct parcel {
@@ -47,25 +35,25 @@ struct parcel {
 	uint64_t size;
 };
 
-struct door {
-	int fd; /* the same */
-	struct nvshare_door name;
-	uint64_t came_ns; /* the last parcel */
-	uint64_t deaf_ns; /* until then; 0: it listens */
+struct stock {
+	int sink;                          /* the same */
+	int sources[TRANSFER_SOURCES_MAX]; /* the same; the oldest first */
+	uint64_t came_ns;                  /* the last parcel */
 	size_t n_parcels;
 	struct parcel parcels[PARCELS_MAX];
 };
 
 static struct {
-	struct door doors[DEVICE_COUNT_MAX];
+	struct stock stocks[DEVICE_COUNT_MAX];
 	CUdevice aim_dev;
 	uint64_t aim_bytes; /* left */
-	struct nvshare_door aim;
 	int kept[KEPT_MAX]; /* as parcel::fd; taken by the agent, given up by any thread */
 	int in_hand;        /* the same: the agent's, on its way from one of these to another */
 } transfer = {
-	.doors = {[0 ... DEVICE_COUNT_MAX -
-		   1] = {.fd = -1, .parcels = {[0 ... PARCELS_MAX - 1] = {.fd = -1}}}},
+	.stocks = {[0 ... DEVICE_COUNT_MAX -
+		    1] = {.sink = -1,
+			  .sources = {[0 ... TRANSFER_SOURCES_MAX - 1] = -1},
+			  .parcels = {[0 ... PARCELS_MAX - 1] = {.fd = -1}}}},
 	.kept = {[0 ... KEPT_MAX - 1] = -1},
 	.in_hand = -1,
 };
@@ -86,9 +74,9 @@ static int note(int *where, int fd)
 	return fd;
 }
 
-static struct door *door_of(CUdevice dev)
+static struct stock *stock_of(CUdevice dev)
 {
-	return dev >= 0 && dev < DEVICE_COUNT_MAX ? &transfer.doors[dev] : NULL;
+	return dev >= 0 && dev < DEVICE_COUNT_MAX ? &transfer.stocks[dev] : NULL;
 }
 
 bool transfer_supported(CUdevice dev)
@@ -103,203 +91,178 @@ bool transfer_supported(CUdevice dev)
 	       can;
 }
 
-/* ---- the door ---------------------------------------------------------------- */
+/* ---- in ------------------------------------------------------------------------ */
 
-/* addr: zero. */
-static socklen_t address_of(const struct nvshare_door *door, struct sockaddr_un *addr)
+static bool close_parcels(struct stock *stock)
 {
-	char *at = addr->sun_path + 1; /* abstract: the name begins with a NUL */
-	size_t left = sizeof(addr->sun_path) - 1;
-	int n = snprintf(at, left, "nvshare-");
+	bool has_any = stock->n_parcels > 0;
 
-	for (size_t i = 0; i < sizeof(door->name); i++)
-		n += snprintf(at + n, left - (size_t)n, "%02x", door->name[i]);
-	return (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + (size_t)n);
+	for (size_t i = 0; i < stock->n_parcels; i++)
+		(void)fd_close(forget(&stock->parcels[i].fd));
+	stock->n_parcels = 0;
+	return has_any;
 }
 
-static int open_socket(const struct nvshare_door *name)
+/*
+ * First it takes no more, since a child that was forked just now may hold it, too. Then all that
+ * waits is received: close() would wait for whatever a descriptor in there makes it wait for.
+ */
+static void close_source(int *source)
 {
-	int fd = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0), on = 1;
-	struct sockaddr_un addr = {.sun_family = AF_UNIX};
-	socklen_t len = address_of(name, &addr);
+	struct letter letter = {.size = 0};
+	struct pass pass;
+	int fd = *source;
 
 	if (fd < 0)
-		return -errno;
-	if (setsockopt(fd, SOL_SOCKET, SO_PASSCRED, &on, sizeof(on)) == 0 &&
-	    bind(fd, (const struct sockaddr *)&addr, len) == 0)
-		return fd;
-	(void)fd_close(fd);
-	return -EADDRNOTAVAIL;
+		return;
+	(void)shutdown(fd, SHUT_RD);
+	while (pass_recv(fd, &letter, sizeof(letter), &pass) > 0 || pass.fd >= 0) {
+		(void)note(&transfer.in_hand, pass.fd);
+		pass_close(forget(&transfer.in_hand));
+	}
+	(void)fd_close(forget(source));
 }
 
-void transfer_open(CUdevice dev, struct nvshare_door *ret_door)
+void transfer_add_source(CUdevice dev, int fd)
 {
-	struct door *door = door_of(dev);
-	struct nvshare_door name;
-	int fd;
+	struct stock *stock = stock_of(dev);
+	size_t at = 0;
 
-	memset(ret_door, 0, sizeof(*ret_door));
-	transfer_close(dev);
-	if (!door || !transfer_supported(dev) ||
-	    getrandom(&name, sizeof(name), GRND_NONBLOCK) != (ssize_t)sizeof(name))
-		return;
-	fd = open_socket(&name);
-	if (fd < 0) {
-		hook_debug("device %d: no door: %s", (int)dev, strerror(-fd));
+	(void)note(&transfer.in_hand, fd);
+	if (!stock) {
+		transfer_discard(fd);
 		return;
 	}
-	door->name = name;
-	door->deaf_ns = 0;
-	(void)note(&door->fd, fd);
-	*ret_door = name;
+	while (at < TRANSFER_SOURCES_MAX && stock->sources[at] >= 0)
+		at++;
+	if (at == TRANSFER_SOURCES_MAX) {
+		close_source(&stock->sources[0]);
+		for (at = 0; at < TRANSFER_SOURCES_MAX - 1; at++) {
+			(void)note(&stock->sources[at], stock->sources[at + 1]);
+			(void)forget(&stock->sources[at + 1]);
+		}
+	}
+	(void)note(&stock->sources[at], fd);
+	(void)forget(&transfer.in_hand);
 }
 
-static bool close_parcels(struct door *door)
+/* The end of the pair: the other program takes what is there, and learns that no more comes. */
+static void close_sink(struct stock *stock)
 {
-	bool has_any = door->n_parcels > 0;
+	if (stock->sink >= 0)
+		(void)shutdown(stock->sink, SHUT_RDWR); /* a child may have it */
+	(void)fd_close(forget(&stock->sink));
+}
 
-	for (size_t i = 0; i < door->n_parcels; i++)
-		(void)fd_close(forget(&door->parcels[i].fd));
-	door->n_parcels = 0;
-	return has_any;
+void transfer_set_sink(CUdevice dev, int fd)
+{
+	struct stock *stock = stock_of(dev);
+
+	(void)note(&transfer.in_hand, fd);
+	if (!stock) {
+		transfer_discard(fd);
+		return;
+	}
+	close_sink(stock);
+	(void)note(&stock->sink, fd);
+	(void)forget(&transfer.in_hand);
 }
 
 void transfer_close(CUdevice dev)
 {
-	struct door *door = door_of(dev);
+	struct stock *stock = stock_of(dev);
 
-	if (!door)
+	if (!stock)
 		return;
-	/* With the socket goes what nobody has received. */
-	(void)fd_close(forget(&door->fd));
-	(void)close_parcels(door);
+	close_sink(stock);
+	for (size_t i = 0; i < TRANSFER_SOURCES_MAX; i++)
+		close_source(&stock->sources[i]);
+	(void)close_parcels(stock);
 }
 
-/* ---- in ------------------------------------------------------------------------ */
-
-struct mail {
-	struct letter letter;
-	int fds[4];
-	size_t n_fds;
-	bool is_ours; /* sent by this user */
-	union control control;
-};
-
-static void read_control(struct msghdr *message, struct mail *mail)
+/* One packet of a source. false: none is there, or the source has come to its end. */
+static bool receive_one(struct stock *stock, int *source)
 {
-	struct ucred cred;
+	struct parcel *parcel = &stock->parcels[stock->n_parcels];
+	struct letter letters[2]; /* room to see that one is too long */
+	struct pass pass;
+	ssize_t n = pass_recv(*source, letters, sizeof(letters), &pass);
 
-	for (struct cmsghdr *header = CMSG_FIRSTHDR(message); header;
-	     header = CMSG_NXTHDR(message, header)) {
-		size_t len = header->cmsg_len - CMSG_LEN(0);
-
-		if (header->cmsg_level != SOL_SOCKET)
-			continue;
-		if (header->cmsg_type == SCM_CREDENTIALS && len == sizeof(cred)) {
-			memcpy(&cred, CMSG_DATA(header), sizeof(cred));
-			mail->is_ours = cred.uid == geteuid();
-		}
-		if (header->cmsg_type == SCM_RIGHTS && len <= sizeof(mail->fds)) {
-			memcpy(mail->fds, CMSG_DATA(header), len);
-			mail->n_fds = len / sizeof(mail->fds[0]);
-		}
-	}
-}
-
-static bool is_well_formed(const struct door *door, const struct mail *mail, ssize_t n, int flags)
-{
-	return n == (ssize_t)sizeof(mail->letter) && !(flags & (MSG_TRUNC | MSG_CTRUNC)) &&
-	       mail->is_ours && mail->n_fds == 1 && mail->letter.magic == MAGIC &&
-	       mail->letter.size &&
-	       memcmp(mail->letter.key, door->name.key, sizeof(mail->letter.key)) == 0;
-}
-
-/* Takes what came. false: nothing is there, or nothing of ours. */
-static bool receive_one(struct door *door)
-{
-	struct mail mail = {.n_fds = 0};
-	struct iovec part = {&mail.letter, sizeof(mail.letter)};
-	struct msghdr message = {
-		.msg_iov = &part,
-		.msg_iovlen = 1,
-		.msg_control = &mail.control,
-		.msg_controllen = sizeof(mail.control),
-	};
-	ssize_t n = recvmsg(door->fd, &message, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
-	struct parcel *parcel = &door->parcels[door->n_parcels];
-
-	if (n < 0)
+	if (n == -EAGAIN)
 		return false;
-	read_control(&message, &mail);
-	if (mail.n_fds == 1)
-		(void)note(&transfer.in_hand, mail.fds[0]);
-	if (!is_well_formed(door, &mail, n, message.msg_flags)) {
-		(void)forget(&transfer.in_hand);
-		for (size_t i = 0; i < mail.n_fds; i++)
-			(void)fd_close(mail.fds[i]);
-		door->deaf_ns = clock_now_ns() + DEAF_NS;
-		return true;
+	(void)note(&transfer.in_hand, pass.fd);
+	/* Another uid: the sender has dropped its privileges since it was introduced. */
+	if (n != (ssize_t)sizeof(letters[0]) || pass.fd < 0 || pass.uid != geteuid() ||
+	    letters[0].magic != MAGIC || !letters[0].size) {
+		pass_close(forget(&transfer.in_hand));
+		close_source(source);
+		return false;
 	}
-	parcel->size = mail.letter.size;
-	(void)note(&parcel->fd, mail.fds[0]);
+	parcel->size = letters[0].size;
+	(void)note(&parcel->fd, pass.fd);
 	(void)forget(&transfer.in_hand);
-	door->n_parcels++;
-	door->came_ns = clock_now_ns();
+	stock->n_parcels++;
+	stock->came_ns = clock_now_ns();
 	return true;
 }
 
 void transfer_receive(CUdevice dev)
 {
-	struct door *door = door_of(dev);
+	struct stock *stock = stock_of(dev);
 
-	if (!door || door->fd < 0)
-		return;
-	for (int i = 0; i < LETTERS_MAX && door->n_parcels < PARCELS_MAX; i++) {
-		if (!receive_one(door))
-			return;
+	for (size_t i = 0; stock && i < TRANSFER_SOURCES_MAX; i++) {
+		if (stock->sources[i] < 0)
+			continue;
+		for (int n = 0; n < LETTERS_MAX; n++) {
+			if (stock->n_parcels == PARCELS_MAX)
+				return;
+			if (!receive_one(stock, &stock->sources[i]))
+				break;
+		}
 	}
 }
 
-/* Full, it is not read until what lies there is used or closed: senders free theirs. */
-int transfer_fd(CUdevice dev, uint64_t now_ns)
+/* When full, it is not read until what has come is used or closed: senders free theirs. */
+size_t transfer_fds(CUdevice dev, int ret_fds[TRANSFER_SOURCES_MAX])
 {
-	const struct door *door = door_of(dev);
+	const struct stock *stock = stock_of(dev);
+	size_t n = 0;
 
-	if (!door || door->n_parcels == PARCELS_MAX || now_ns < door->deaf_ns)
-		return -1;
-	return door->fd;
+	if (!stock || stock->n_parcels == PARCELS_MAX)
+		return 0;
+	for (size_t i = 0; i < TRANSFER_SOURCES_MAX; i++) {
+		if (stock->sources[i] >= 0)
+			ret_fds[n++] = stock->sources[i];
+	}
+	return n;
 }
 
 uint64_t transfer_tick(CUdevice dev, uint64_t now_ns, bool is_needed)
 {
-	struct door *door = door_of(dev);
-	uint64_t due = UINT64_MAX;
+	struct stock *stock = stock_of(dev);
 
-	if (!door || door->fd < 0)
+	if (!stock || !stock->n_parcels)
 		return UINT64_MAX;
-	if (door->n_parcels && (!is_needed || now_ns >= door->came_ns + LINGER_NS))
-		(void)close_parcels(door);
-	if (door->n_parcels)
-		due = door->came_ns + LINGER_NS;
-	if (now_ns < door->deaf_ns && door->deaf_ns < due)
-		due = door->deaf_ns;
-	return due;
+	if (is_needed && now_ns < stock->came_ns + LINGER_NS)
+		return stock->came_ns + LINGER_NS;
+	(void)close_parcels(stock);
+	return UINT64_MAX;
 }
 
 /* Of that size, out of the list and in hand; -1: none. */
-static int take(struct door *door, size_t size)
+static int take(struct stock *stock, size_t size)
 {
-	for (size_t i = 0; i < door->n_parcels; i++) {
-		struct parcel *last = &door->parcels[door->n_parcels - 1];
-		int fd = door->parcels[i].fd;
+	for (size_t i = 0; i < stock->n_parcels; i++) {
+		struct parcel *last = &stock->parcels[stock->n_parcels - 1];
+		int fd = stock->parcels[i].fd;
 
-		if (door->parcels[i].size != size)
+		if (stock->parcels[i].size != size)
 			continue;
 		(void)note(&transfer.in_hand, fd);
-		door->parcels[i].size = last->size;
-		(void)note(&door->parcels[i].fd, last->fd);
+		stock->parcels[i].size = last->size;
+		(void)note(&stock->parcels[i].fd, last->fd);
 		(void)forget(&last->fd);
-		door->n_parcels--;
+		stock->n_parcels--;
 		return fd;
 	}
 	return -1;
@@ -314,14 +277,14 @@ static CUresult import(int fd, CUmemGenericAllocationHandle *ret_handle)
 bool transfer_import(CUdevice dev, size_t size, CUmemGenericAllocationHandle *ret_handle,
 		     unsigned int *ret_kept)
 {
-	struct door *door = door_of(dev);
+	struct stock *stock = stock_of(dev);
 	CUresult res;
 	int fd;
 
-	if (!door || door->fd < 0)
+	if (!stock)
 		return false;
 	transfer_receive(dev);
-	fd = take(door, size);
+	fd = take(stock, size);
 	if (fd < 0)
 		return false;
 	res = import(fd, ret_handle);
@@ -385,26 +348,29 @@ void transfer_discard(int fd)
 
 bool transfer_drop(CUdevice dev)
 {
-	struct door *door = door_of(dev);
+	struct stock *stock = stock_of(dev);
 	bool has_any = false, has_more;
 
-	if (!door || door->fd < 0)
+	if (!stock)
 		return false;
 	do {
 		transfer_receive(dev);
-		has_more = door->n_parcels == PARCELS_MAX;
-		has_any = close_parcels(door) || has_any;
+		has_more = stock->n_parcels == PARCELS_MAX;
+		has_any = close_parcels(stock) || has_any;
 	} while (has_more);
 	return has_any;
 }
 
 /* ---- out ----------------------------------------------------------------------- */
 
-void transfer_aim(CUdevice dev, const struct nvshare_door *door, uint64_t bytes)
+void transfer_aim(CUdevice dev, uint64_t bytes)
 {
+	struct stock *stock = stock_of(dev);
+
 	transfer.aim_dev = dev;
 	transfer.aim_bytes = bytes;
-	transfer.aim = *door;
+	if (stock && !bytes)
+		close_sink(stock);
 }
 
 static CUresult export(CUmemGenericAllocationHandle handle, int *ret_fd)
@@ -417,12 +383,11 @@ static CUresult export(CUmemGenericAllocationHandle handle, int *ret_fd)
 	return res;
 }
 
-/* Datagrams leave through the own door. */
 bool transfer_is_aimed(CUdevice dev)
 {
-	const struct door *door = door_of(dev);
+	const struct stock *stock = stock_of(dev);
 
-	return door && door->fd >= 0 && transfer.aim_dev == dev && transfer.aim_bytes;
+	return stock && stock->sink >= 0 && transfer.aim_dev == dev && transfer.aim_bytes;
 }
 
 int transfer_export(CUdevice dev, CUmemGenericAllocationHandle handle)
@@ -440,45 +405,20 @@ int transfer_export(CUdevice dev, CUmemGenericAllocationHandle handle)
 	return -1;
 }
 
-static bool post(const struct door *door, int fd, size_t size)
-{
-	struct letter letter = {.magic = MAGIC, .size = size};
-	struct iovec part = {&letter, sizeof(letter)};
-	union control control = {.bytes = {0}};
-	struct sockaddr_un addr = {.sun_family = AF_UNIX};
-	struct msghdr message = {
-		.msg_name = &addr,
-		.msg_namelen = address_of(&transfer.aim, &addr),
-		.msg_iov = &part,
-		.msg_iovlen = 1,
-		.msg_control = &control,
-		.msg_controllen = CMSG_SPACE(sizeof(fd)),
-	};
-	struct cmsghdr *header = CMSG_FIRSTHDR(&message);
-	ssize_t n;
-
-	memcpy(letter.key, transfer.aim.key, sizeof(letter.key));
-	header->cmsg_level = SOL_SOCKET;
-	header->cmsg_type = SCM_RIGHTS;
-	header->cmsg_len = CMSG_LEN(sizeof(fd));
-	memcpy(CMSG_DATA(header), &fd, sizeof(fd));
-	do
-		n = sendmsg(door->fd, &message, MSG_DONTWAIT | MSG_NOSIGNAL);
-	while (n < 0 && errno == EINTR);
-	if (n < 0 && errno != EAGAIN)
-		transfer.aim_bytes = 0; /* nobody is there any more, or not for us */
-	return n >= 0;
-}
-
 bool transfer_send(CUdevice dev, int fd, size_t size)
 {
-	const struct door *door = door_of(dev);
-	bool is_sent = door && door->fd >= 0 && post(door, fd, size);
+	const struct letter letter = {.magic = MAGIC, .size = size};
+	const struct stock *stock = stock_of(dev);
+	int r = -EPIPE;
 
-	if (is_sent)
+	if (stock && stock->sink >= 0)
+		r = pass_send(stock->sink, &letter, sizeof(letter), fd);
+	if (!r)
 		transfer.aim_bytes -= size < transfer.aim_bytes ? size : transfer.aim_bytes;
+	else if (r != -EAGAIN)
+		transfer.aim_bytes = 0; /* nobody is there any more */
 	transfer_discard(fd);
-	return is_sent;
+	return !r;
 }
 
 /* What comes of it does not matter: these calls may fail. They must not wait for a lock. */
@@ -494,16 +434,18 @@ void transfer_probe(CUmemGenericAllocationHandle handle)
 	transfer_discard(fd);
 }
 
-/* A door with two owners would be read by both; and memory would live as long as the child. */
+/* Two processes would read one source; and memory would live as long as the child. */
 void transfer_after_fork_child(void)
 {
 	for (CUdevice dev = 0; dev < DEVICE_COUNT_MAX; dev++) {
-		struct door *door = &transfer.doors[dev];
+		struct stock *stock = &transfer.stocks[dev];
 
-		(void)fd_close(forget(&door->fd));
+		(void)fd_close(forget(&stock->sink));
+		for (size_t i = 0; i < TRANSFER_SOURCES_MAX; i++)
+			(void)fd_close(forget(&stock->sources[i]));
 		for (size_t i = 0; i < PARCELS_MAX; i++)
-			(void)fd_close(forget(&door->parcels[i].fd));
-		door->n_parcels = 0;
+			(void)fd_close(forget(&stock->parcels[i].fd));
+		stock->n_parcels = 0;
 	}
 	for (size_t i = 0; i < KEPT_MAX; i++)
 		(void)fd_close(forget(&transfer.kept[i]));

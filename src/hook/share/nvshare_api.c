@@ -70,6 +70,8 @@ static int result_of(const struct nvshare_result_msg *result)
 		return 0;
 	case NVSHARE_RESULT_DENIED:
 		return -EACCES;
+	case NVSHARE_RESULT_BUSY:
+		return -EAGAIN;
 	case NVSHARE_RESULT_INVALID:
 	case NVSHARE_RESULT_COUNT:
 		break;

@@ -1,0 +1,302 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+
+/*
+ * Who may connect: accepting, turning away, and those that say nothing.
+ *
+ * A connection that is turned away stays until its first message, so that the answer can be one
+ * that its sender expects: a program is told that it is one too many, a tool that the scheduler
+ * is busy. Where even that is too much it is closed.
+ */
+
+#include "daemon/server.h"
+#include "util/clock.h"
+#include "util/fd.h"
+#include "util/log.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <sys/epoll.h>
+#include <sys/socket.h>
+#include <unistd.h>
+#include <utlist.h>
+
+/*
+ * A round of the loop accepts so many that stay, and so many in all: those that are gone already
+ * cost little, and keep the others out of the listener's queue.
+ */
+#define STAYS_A_ROUND   64
+#define ACCEPTS_A_ROUND 512
+
+/* When accepting fails for a reason that closing does not mend. */
+#define LISTEN_REST_NS CLOCK_NS_PER_SEC
+
+/* ---- those that say nothing -------------------------------------------------- */
+
+static void await_message(struct server *server, struct peer *peer)
+{
+	peer->is_fresh = true;
+	peer->came_ns = server->now_ns;
+	DL_APPEND2(server->fresh, peer, fresh_prev, fresh_next);
+}
+
+void admission_forget(struct server *server, struct peer *peer)
+{
+	if (peer->is_fresh)
+		DL_DELETE2(server->fresh, peer, fresh_prev, fresh_next);
+	peer->is_fresh = false;
+}
+
+uint64_t admission_deadline(const struct server *server)
+{
+	uint64_t at_ns = server->listen_ns ? server->listen_ns : SERVER_NEVER;
+
+	/* The first came first. */
+	if (server->fresh && server->fresh->came_ns + server->options.first_message_ns < at_ns)
+		at_ns = server->fresh->came_ns + server->options.first_message_ns;
+	return at_ns;
+}
+
+static void close_silent(struct server *server)
+{
+	struct peer *peer;
+
+	while ((peer = server->fresh) &&
+	       peer->came_ns + server->options.first_message_ns <= server->now_ns) {
+		admission_forget(server, peer);
+		server_close(server, peer, "it has said nothing");
+	}
+}
+
+/* ---- turning away ------------------------------------------------------------- */
+
+static void answer_refused(struct server *server, struct peer *peer, const struct msg *msg)
+{
+	struct nvshare_registered full = {.result = NVSHARE_REGISTER_FULL};
+	struct nvshare_result_msg busy = {.code = NVSHARE_RESULT_BUSY};
+
+	if (msg->header.type == NVSHARE_MSG_REGISTER) {
+		server_send_body(server, peer, NVSHARE_MSG_REGISTERED, 0, &full);
+		return;
+	}
+	(void)snprintf(busy.text, sizeof(busy.text),
+		       "the scheduler is busy: uid %u has as many connections as others leave it",
+		       (unsigned int)peer->cred.uid);
+	server_send_body(server, peer, NVSHARE_MSG_RESULT, msg->header.seq, &busy);
+}
+
+bool admission_hear(struct server *server, struct peer *peer, const struct msg *msg)
+{
+	admission_forget(server, peer);
+	if (!peer->is_refused)
+		return true;
+	answer_refused(server, peer, msg);
+	server_close(server, peer, NULL);
+	return false;
+}
+
+/*
+ * Nobody can send to it any more. True: closing it waits for nobody, as nothing with descriptors
+ * is left in it.
+ */
+static bool is_drained(int fd)
+{
+	uint8_t bytes[NVSHARE_MSG_SIZE_MAX];
+
+	for (unsigned int i = 0; i < STAYS_A_ROUND; i++) {
+		int next = sock_next(fd);
+
+		if (next == SOCK_NEXT_NONE || next == SOCK_NEXT_END)
+			return true;
+		if (next == SOCK_NEXT_RIGHTS)
+			return false;
+		if (next == SOCK_NEXT_PACKET)
+			(void)sock_recv(fd, bytes, sizeof(bytes));
+	}
+	return false;
+}
+
+/* False: the reaper has it, and says when slot's connection is closed. */
+static bool close_or_reap(struct server *server, int fd, uint32_t slot)
+{
+	if (fd >= 0 && server->listener.takes_rights) {
+		(void)shutdown(fd, SHUT_RDWR);
+		if (!is_drained(fd)) {
+			reaper_take(&server->reaper, fd, slot);
+			return false;
+		}
+	}
+	(void)fd_close(fd);
+	return true;
+}
+
+static void rest(struct server *server)
+{
+	if (server->listen_ns)
+		return;
+	(void)epoll_ctl(server->epoll_fd, EPOLL_CTL_DEL, server->listener.fd, NULL);
+	server->listen_ns = server->now_ns + LISTEN_REST_NS;
+}
+
+static void close_stray(struct server *server, int fd)
+{
+	if (close_or_reap(server, fd, SERVER_SLOT_NONE))
+		return;
+	/* There are not more of them than that: the rest waits in the listener's queue. */
+	if (++server->n_strays >= SERVER_STRAYS_MAX)
+		rest(server);
+}
+
+static void leave(struct server *server, struct peer *peer)
+{
+	peer_deinit(peer);
+	users_leave(&server->users, peer->user, peer->is_refused);
+	server->free_slots[server->n_free_slots++] = peer->slot;
+}
+
+void admission_leave(struct server *server, struct peer *peer)
+{
+	int fd = peer->fd;
+
+	admission_forget(server, peer);
+	peer->fd = -1;
+	if (close_or_reap(server, fd, peer->slot)) {
+		leave(server, peer);
+		return;
+	}
+	peer_deinit(peer);
+	peer->state = PEER_STATE_REAPED;
+}
+
+void admission_reaped(struct server *server)
+{
+	uint32_t slot;
+
+	while (reaper_done(&server->reaper, &slot)) {
+		if (slot == SERVER_SLOT_NONE)
+			server->n_strays--;
+		else
+			leave(server, &server->peers[slot]);
+	}
+}
+
+/* ---- accepting ---------------------------------------------------------------- */
+
+static void say_turned_away(struct server *server, uid_t uid)
+{
+	if (server_may_log(server))
+		log_warn("turned-away uid=%u connections=%u: no room for another of this user",
+			 (unsigned int)uid, server->users.n_peers);
+}
+
+/* Takes fd. */
+static void add_peer(struct server *server, int fd)
+{
+	struct epoll_event event = {.events = EPOLLIN};
+	struct sock_peer cred;
+	struct user *user = NULL;
+	struct peer *peer;
+	bool is_refused = false;
+	uint32_t slot;
+
+	if (sock_peer(fd, &cred) == 0) {
+		user = users_admit(&server->users, cred.uid);
+		is_refused = !user;
+		if (is_refused) {
+			say_turned_away(server, cred.uid);
+			user = users_refuse(&server->users, cred.uid);
+		}
+	}
+	if (!user) {
+		close_stray(server, fd);
+		return;
+	}
+	slot = server->n_free_slots ? server->free_slots[--server->n_free_slots]
+				    : server->slots_used++;
+	peer = &server->peers[slot];
+	peer->slot = slot;
+	peer_init(peer, fd, &cred);
+	peer->user = user;
+	peer->is_refused = is_refused;
+	event.data.u64 = (uint64_t)peer->generation << 32 | slot;
+	if (epoll_ctl(server->epoll_fd, EPOLL_CTL_ADD, fd, &event) < 0) {
+		admission_leave(server, peer);
+		return;
+	}
+	peer->epoll_events = event.events;
+	if (!is_refused)
+		process_connected(server, peer);
+	await_message(server, peer);
+}
+
+static bool is_out_of_descriptors(int error)
+{
+	return error == EMFILE || error == ENFILE || error == ENOBUFS || error == ENOMEM;
+}
+
+/*
+ * Out of descriptors: the listener stays readable, so doing nothing would spin. The
+ * spare descriptor is given up to accept one connection and close it.
+ */
+static void turn_away(struct server *server)
+{
+	int fd;
+
+	server->spare_fd = fd_close(server->spare_fd);
+	fd = accept4(server->listener.fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
+	if (fd < 0 && is_out_of_descriptors(errno))
+		rest(server); /* not even that helps: the node is out of them */
+	if (fd >= 0)
+		close_stray(server, fd);
+	server->spare_fd = open("/dev/null", O_RDONLY | O_CLOEXEC);
+	if (server_may_log(server))
+		log_warn("turned-away connections=%u: out of file descriptors",
+			 server->users.n_peers);
+}
+
+/* It came, said nothing and went: as many as a loop of connect() and close() makes. */
+static bool is_gone(const struct server *server, int fd)
+{
+	uint8_t byte;
+
+	return server->listener.takes_rights ? sock_next(fd) == SOCK_NEXT_END
+					     : sock_peek(fd, &byte, sizeof(byte)) == 0;
+}
+
+void admission_accept(struct server *server)
+{
+	unsigned int n_stay = 0;
+
+	for (unsigned int i = 0; i < ACCEPTS_A_ROUND && n_stay < STAYS_A_ROUND; i++) {
+		int fd;
+
+		if (server->listen_ns)
+			return;
+		fd = accept4(server->listener.fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
+		if (fd >= 0 && is_gone(server, fd)) {
+			(void)fd_close(fd);
+			continue;
+		}
+		if (fd >= 0) {
+			add_peer(server, fd);
+			n_stay++;
+			continue;
+		}
+		if (errno == EINTR || errno == ECONNABORTED)
+			continue;
+		if (is_out_of_descriptors(errno))
+			turn_away(server);
+		return;
+	}
+}
+
+void admission_due(struct server *server)
+{
+	close_silent(server);
+	if (!server->listen_ns || server->listen_ns > server->now_ns)
+		return;
+	server->listen_ns = 0;
+	if (server->n_strays >= SERVER_STRAYS_MAX ||
+	    server_watch(server, server->listener.fd, SERVER_SLOT_LISTENER))
+		server->listen_ns = server->now_ns + LISTEN_REST_NS;
+}

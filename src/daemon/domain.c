@@ -1,0 +1,301 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "daemon/domain.h"
+
+#include "util/fd.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/capability.h>
+#include <poll.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#define STATUS_MAX 16384 /* of /proc/PID/status, bytes */
+#define LABEL_MAX  512
+#define PATH_LEN   256
+
+static const char *const spaces[DOMAIN_SPACES] = {"user", "pid", "mnt", "net", "ipc", "cgroup"};
+
+/* Of /proc/PID/status: all that the kernel, a sandbox or a container makes a difference by. */
+static const struct {
+	const char *key;
+	bool is_optional; /* kernels before 5.9 have none */
+} lines[] = {
+	{"Uid:", false},        {"Gid:", false},     {"Groups:", false},         {"CapInh:", false},
+	{"CapPrm:", false},     {"CapEff:", false},  {"CapBnd:", false},         {"CapAmb:", false},
+	{"NoNewPrivs:", false}, {"Seccomp:", false}, {"Seccomp_filters:", true},
+};
+
+static const char *const labels[] = {"attr/current", "attr/apparmor/current",
+				     "attr/selinux/current", "attr/smack/current"};
+
+/* The part of status that later steps need. */
+struct identity {
+	uid_t uid;
+	gid_t gid;
+	uint64_t capabilities; /* effective */
+	uid_t owner_uid;       /* of files in /proc/PID: the kernel's word on the process */
+	gid_t owner_gid;
+};
+
+static bool make_path(const char *proc, pid_t pid, const char *name, char ret[PATH_LEN])
+{
+	int n = snprintf(ret, PATH_LEN, "%s/%d/%s", proc, (int)pid, name);
+
+	return n > 0 && n < PATH_LEN;
+}
+
+/* Up to size - 1 bytes and a NUL; the number of bytes, or -errno; -EFBIG: there are more. */
+static ssize_t read_whole(int fd, char *ret, size_t size)
+{
+	size_t len = 0;
+	ssize_t n;
+
+	while (len < size - 1 && (n = read(fd, ret + len, size - 1 - len)) != 0) {
+		if (n < 0 && errno == EINTR)
+			continue;
+		if (n < 0)
+			return -errno;
+		len += (size_t)n;
+	}
+	ret[len] = '\0';
+	return len < size - 1 ? (ssize_t)len : -EFBIG;
+}
+
+static bool add_text(struct domain *domain, const char *text, size_t len)
+{
+	if (len > sizeof(domain->text) - domain->n_text)
+		return false;
+	memcpy(domain->text + domain->n_text, text, len);
+	domain->n_text += len;
+	return true;
+}
+
+/* ---- its ids and powers -------------------------------------------------------- */
+
+/*
+ * Real, effective, saved and file-system id must be one. An id that differs may be one to be
+ * dropped, or a borrowed one, and the kernel then lets no process like it read its memory.
+ */
+static bool read_ids(const char *line, uint32_t *ret_id)
+{
+	unsigned long id[4];
+	char *end;
+
+	for (size_t i = 0; i < 4; i++) {
+		id[i] = strtoul(line, &end, 10);
+		if (end == line || id[i] != id[0])
+			return false;
+		line = end;
+	}
+	*ret_id = (uint32_t)id[0];
+	return id[0] < UINT32_MAX;
+}
+
+static bool take_line(struct domain *domain, struct identity *identity, const char *key,
+		      const char *line, size_t len)
+{
+	const char *value = line + strlen(key);
+
+	if (!strcmp(key, "Uid:") && !read_ids(value, &identity->uid))
+		return false;
+	if (!strcmp(key, "Gid:") && !read_ids(value, &identity->gid))
+		return false;
+	if (!strcmp(key, "CapEff:"))
+		identity->capabilities = strtoull(value, NULL, 16);
+	return add_text(domain, line, len);
+}
+
+/* The table's order, not the file's: a missing line can not pass for another one. */
+static bool take_status(struct domain *domain, struct identity *identity, const char *status)
+{
+	for (size_t i = 0; i < sizeof(lines) / sizeof(lines[0]); i++) {
+		size_t key_len = strlen(lines[i].key);
+		const char *line = status;
+
+		while (line && strncmp(line, lines[i].key, key_len) != 0) {
+			line = strchr(line, '\n');
+			line = line ? line + 1 : NULL;
+		}
+		if (!line && lines[i].is_optional)
+			continue;
+		if (!line ||
+		    !take_line(domain, identity, lines[i].key, line, strcspn(line, "\n") + 1))
+			return false;
+	}
+	return true;
+}
+
+static bool read_status(const char *proc, pid_t pid, struct domain *domain,
+			struct identity *ret_identity)
+{
+	char path[PATH_LEN], status[STATUS_MAX];
+	FD_CLEANUP int fd = -1;
+	struct stat st;
+
+	if (!make_path(proc, pid, "status", path))
+		return false;
+	fd = open(path, O_RDONLY | O_CLOEXEC);
+	if (fd < 0 || fstat(fd, &st) < 0 || read_whole(fd, status, sizeof(status)) <= 0)
+		return false;
+	ret_identity->owner_uid = st.st_uid;
+	ret_identity->owner_gid = st.st_gid;
+	return take_status(domain, ret_identity, status);
+}
+
+/* ---- its place -------------------------------------------------------------- */
+
+static bool read_spaces(const char *proc, pid_t pid, struct domain *domain)
+{
+	char path[PATH_LEN], name[16];
+	struct stat st;
+
+	for (size_t i = 0; i < DOMAIN_SPACES; i++) {
+		(void)snprintf(name, sizeof(name), "ns/%s", spaces[i]);
+		if (!make_path(proc, pid, name, path) || stat(path, &st) < 0)
+			return false;
+		domain->spaces[i].dev = st.st_dev;
+		domain->spaces[i].ino = st.st_ino;
+	}
+	return true;
+}
+
+/* Ids and capabilities mean something else in another user namespace than the scheduler's. */
+static bool is_in_our_user_space(const char *proc, const struct domain *domain)
+{
+	char path[PATH_LEN];
+	struct stat st;
+	int n = snprintf(path, sizeof(path), "%s/self/ns/user", proc);
+
+	return n > 0 && n < PATH_LEN && stat(path, &st) == 0 &&
+	       st.st_dev == domain->spaces[0].dev && st.st_ino == domain->spaces[0].ino;
+}
+
+/* A kernel without the module has no such file, or none that can be read: EINVAL. */
+static bool read_label(const char *path, struct domain *domain)
+{
+	FD_CLEANUP int fd = open(path, O_RDONLY | O_CLOEXEC);
+	char label[LABEL_MAX];
+	ssize_t n;
+
+	if (fd < 0)
+		return errno == ENOENT && add_text(domain, "-\n", 2);
+	n = read_whole(fd, label, sizeof(label));
+	if (n == -EINVAL)
+		return add_text(domain, "-\n", 2);
+	return n >= 0 && add_text(domain, "=", 1) && add_text(domain, label, (size_t)n + 1);
+}
+
+static bool read_labels(const char *proc, pid_t pid, struct domain *domain)
+{
+	char path[PATH_LEN];
+
+	for (size_t i = 0; i < sizeof(labels) / sizeof(labels[0]); i++) {
+		if (!make_path(proc, pid, labels[i], path) || !read_label(path, domain))
+			return false;
+	}
+	return true;
+}
+
+/* ---- whether a process like it may look into it -------------------------------- */
+
+/* Filled in by PIDFD_GET_INFO. Linux 6.16 was the first to say whether a process is dumpable. */
+struct process_info {
+	uint64_t mask;
+	uint64_t cgroup;
+	uint32_t ids[12];
+	uint32_t dumpable;
+	uint32_t spare;
+};
+_Static_assert(sizeof(struct process_info) == 72, "struct pidfd_info");
+
+#define PROCESS_INFO          _IOWR(0xff, 11, struct process_info)
+#define PROCESS_INFO_DUMPABLE (1u << 4)
+#define PROCESS_DUMPABLE      (1u << 2) /* by its user; other bits: by root alone, by nobody */
+
+/* 1: yes; 0: no; -1: this kernel does not say. */
+static int is_dumpable(int pidfd)
+{
+	struct process_info info = {.mask = PROCESS_INFO_DUMPABLE};
+
+	if (ioctl(pidfd, PROCESS_INFO, &info) < 0 || !(info.mask & PROCESS_INFO_DUMPABLE))
+		return -1;
+	return info.dumpable == PROCESS_DUMPABLE;
+}
+
+/*
+ * Whether /proc lets this thread look into the process without the power to trace everybody.
+ * Capabilities are the thread's own, so no other thread of the scheduler is the poorer.
+ */
+static bool opens_without_power(const char *proc, pid_t pid)
+{
+	struct __user_cap_header_struct header = {.version = _LINUX_CAPABILITY_VERSION_3};
+	struct __user_cap_data_struct full[_LINUX_CAPABILITY_U32S_3],
+		less[_LINUX_CAPABILITY_U32S_3];
+	char path[PATH_LEN];
+	struct stat st;
+	bool is_open;
+
+	if (!make_path(proc, pid, "ns/user", path) || syscall(SYS_capget, &header, full) < 0)
+		return false;
+	memcpy(less, full, sizeof(less));
+	less[CAP_TO_INDEX(CAP_SYS_PTRACE)].effective &= ~CAP_TO_MASK(CAP_SYS_PTRACE);
+	if (syscall(SYS_capset, &header, less) < 0)
+		return false;
+	is_open = stat(path, &st) == 0;
+	(void)syscall(SYS_capset, &header, full); /* all of it is permitted: this can not fail */
+	return is_open;
+}
+
+/*
+ * A process that is not dumpable has its files in /proc owned by root. Of a process of root's
+ * that tells nothing. Where a pidfd does not tell either, a process with the power to trace
+ * counts as open: the kernel lets its like read it, dumpable or not. Of one without that power
+ * the scheduler lays down its own and tries.
+ */
+static bool is_open_to_its_like(const char *proc, const struct domain_process *process,
+				const struct identity *identity)
+{
+	int dumpable = is_dumpable(process->pidfd);
+
+	if (dumpable >= 0)
+		return dumpable;
+	if (identity->owner_uid != identity->uid || identity->owner_gid != identity->gid)
+		return false;
+	if (identity->uid != 0 || identity->gid != 0)
+		return true;
+	return identity->capabilities & 1ull << CAP_SYS_PTRACE ||
+	       opens_without_power(proc, process->pid);
+}
+
+/* ---- all of it --------------------------------------------------------------- */
+
+/* While it has not ended, nobody else can have had its number. */
+static bool is_alive(int pidfd)
+{
+	struct pollfd end = {.fd = pidfd, .events = POLLIN};
+
+	return pidfd >= 0 && poll(&end, 1, 0) == 0;
+}
+
+bool domain_read(const char *proc, const struct domain_process *process, struct domain *ret)
+{
+	struct identity identity = {0};
+
+	memset(ret, 0, sizeof(*ret));
+	return process->pid > 0 && read_status(proc, process->pid, ret, &identity) &&
+	       identity.uid == process->uid && read_spaces(proc, process->pid, ret) &&
+	       is_in_our_user_space(proc, ret) && read_labels(proc, process->pid, ret) &&
+	       is_open_to_its_like(proc, process, &identity) && is_alive(process->pidfd);
+}
+
+bool domain_is_same(const struct domain *a, const struct domain *b)
+{
+	return a->n_text == b->n_text && memcmp(a->text, b->text, a->n_text) == 0 &&
+	       memcmp(a->spaces, b->spaces, sizeof(a->spaces)) == 0;
+}

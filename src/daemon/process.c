@@ -1,0 +1,87 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+
+/* The process behind a connection: held by a pidfd, so that its end is seen. */
+
+#include "daemon/server.h"
+#include "util/fd.h"
+
+#include <errno.h>
+#include <sys/epoll.h>
+#include <sys/socket.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#ifndef SO_PEERPIDFD
+#define SO_PEERPIDFD 77 /* Linux 6.5 */
+#endif
+
+static int peer_pidfd(const struct peer *peer)
+{
+	socklen_t len = sizeof(peer->pidfd);
+	int fd;
+
+	return getsockopt(peer->fd, SOL_SOCKET, SO_PEERPIDFD, &fd, &len) < 0 ? -errno : fd;
+}
+
+/* false: there is no process of this number. */
+static bool open_pidfd(struct peer *peer)
+{
+	if (peer->cred.pid <= 0)
+		return true; /* of another pid namespace */
+	peer->pidfd = (int)syscall(SYS_pidfd_open, peer->cred.pid, 0);
+	return peer->pidfd >= 0 || errno != ESRCH;
+}
+
+/* It has been counted; there may be none. */
+static void watch_pidfd(struct server *server, struct peer *peer)
+{
+	struct epoll_event event = {
+		.events = EPOLLIN,
+		.data.u64 = (uint64_t)peer->generation << 32 | SERVER_SLOT_PIDFD | peer->slot,
+	};
+
+	if (peer->pidfd < 0) {
+		users_remove_pidfd(&server->users, peer->user);
+		return;
+	}
+	(void)epoll_ctl(server->epoll_fd, EPOLL_CTL_ADD, peer->pidfd, &event);
+}
+
+/*
+ * Before Linux 6.5 a connection knows the number of its process and no more. A process that
+ * ends, and leaves the connection to a child, waits for another one to get that number. So
+ * it is held at once, while it has just connected.
+ */
+void process_connected(struct server *server, struct peer *peer)
+{
+	int fd = peer_pidfd(peer);
+
+	if (fd != -ENOPROTOOPT) {
+		(void)fd_close(fd);
+		return;
+	}
+	if (!users_add_pidfd(&server->users, peer->user))
+		return;
+	(void)open_pidfd(peer);
+	peer->is_pidfd_sure = peer->pidfd >= 0;
+	watch_pidfd(server, peer);
+}
+
+/*
+ * The socket's end is one sign of a client's death, but a forked child may keep the
+ * socket open: so its process is watched too. False: it is gone already.
+ */
+bool process_watch(struct server *server, struct peer *peer)
+{
+	bool is_there;
+
+	if (peer->pidfd >= 0)
+		return true;
+	if (!users_add_pidfd(&server->users, peer->user))
+		return true; /* the descriptors left are for connections, or for others */
+	peer->pidfd = peer_pidfd(peer);
+	peer->is_pidfd_sure = peer->pidfd >= 0;
+	is_there = peer->pidfd >= 0 || open_pidfd(peer);
+	watch_pidfd(server, peer);
+	return is_there;
+}

@@ -1,0 +1,186 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "ipc/listener.h"
+
+#include "ipc/sock.h"
+#include "nvshare/protocol.h"
+#include "util/fd.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <sys/file.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+
+#define LOCK_NAME "scheduler.lock"
+
+/* The kernel cuts it to net.core.somaxconn; thousands may reconnect at once. */
+#define BACKLOG 8192
+
+#define SOCKET_MODE 0666
+
+/* Where each user has a group of its own, with the same number, a umask of 002 is usual. */
+static bool is_private_group(const struct stat *st)
+{
+	return st->st_uid == geteuid() && st->st_uid != 0 && st->st_gid == st->st_uid;
+}
+
+/* A folder that others write to is safe only if they can not rename what is ours. */
+static int check_folder(struct listener *listener)
+{
+	mode_t others = S_IWGRP | S_IWOTH;
+	struct stat st;
+
+	if (fstat(listener->dir_fd, &st) < 0)
+		return -errno;
+	if (is_private_group(&st))
+		others = S_IWOTH;
+	listener->owner = st.st_uid;
+	listener->mode = st.st_mode & 07777;
+	if (st.st_uid != 0 && st.st_uid != geteuid())
+		return LISTENER_E_OWNER;
+	if (st.st_mode & others && !(st.st_mode & S_ISVTX))
+		return LISTENER_E_OPEN;
+	return 0;
+}
+
+static bool is_own_file(const struct stat *st)
+{
+	return S_ISREG(st->st_mode) && st->st_uid == geteuid();
+}
+
+/*
+ * The lock, not the socket, says whether an instance lives: a socket outlives its owner. In a
+ * sticky folder another user may have made a file of that name, and could hold its lock.
+ */
+static int take_lock(struct listener *listener)
+{
+	struct stat st;
+	int fd;
+
+	fd = openat(listener->dir_fd, LOCK_NAME,
+		    O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY, 0600);
+	if (fd < 0) {
+		int r = -errno;
+
+		if (fstatat(listener->dir_fd, LOCK_NAME, &st, AT_SYMLINK_NOFOLLOW) == 0 &&
+		    !is_own_file(&st))
+			return LISTENER_E_LOCK;
+		return r;
+	}
+	listener->lock_fd = fd;
+	if (fstat(fd, &st) < 0)
+		return -errno;
+	if (!is_own_file(&st))
+		return LISTENER_E_LOCK;
+	if (flock(fd, LOCK_EX | LOCK_NB) < 0)
+		return errno == EWOULDBLOCK ? LISTENER_E_TAKEN : -errno;
+	return 0;
+}
+
+/* Only a socket is removed: a wrong directory must not cost a user a file. */
+static int remove_old(struct listener *listener)
+{
+	struct stat st;
+
+	if (fstatat(listener->dir_fd, NVSHARE_SOCK_NAME, &st, AT_SYMLINK_NOFOLLOW) < 0)
+		return errno == ENOENT ? 0 : -errno;
+	if (!S_ISSOCK(st.st_mode))
+		return -EEXIST;
+	if (unlinkat(listener->dir_fd, NVSHARE_SOCK_NAME, 0) < 0)
+		return -errno;
+	listener->is_stale = true;
+	return 0;
+}
+
+/*
+ * The name has its mode from the beginning: a chmod() by name afterwards would follow what
+ * somebody has put there meanwhile. bind() takes the socket's own mode, less the umask.
+ */
+static int bind_socket(const struct listener *listener, const struct sockaddr_un *addr)
+{
+	struct stat st;
+	mode_t mask;
+	int r;
+
+	if (fchmod(listener->fd, SOCKET_MODE) < 0)
+		return -errno;
+	mask = umask(0);
+	r = bind(listener->fd, (const struct sockaddr *)addr, sizeof(*addr)) < 0 ? -errno : 0;
+	(void)umask(mask);
+	if (r)
+		return r;
+	/* bind() knows no folder but by name: was it the one that was checked? */
+	if (fstatat(listener->dir_fd, NVSHARE_SOCK_NAME, &st, AT_SYMLINK_NOFOLLOW) < 0)
+		return -errno;
+	return S_ISSOCK(st.st_mode) && st.st_uid == geteuid() ? 0 : -ESTALE;
+}
+
+/*
+ * A descriptor that somebody sends can make its last close() wait for as long as the sender
+ * likes. Where the kernel can not refuse it, credentials are asked for: with them sock_next()
+ * tells a packet from the end of a connection. Both are inherited by accepted sockets.
+ */
+static int refuse_rights(struct listener *listener)
+{
+	static const int on = 1;
+
+	if (sock_refuse_rights(listener->fd) == 0)
+		return 0;
+	listener->takes_rights = true;
+	if (setsockopt(listener->fd, SOL_SOCKET, SO_PASSCRED, &on, sizeof(on)) < 0)
+		return -errno;
+	return 0;
+}
+
+static int open_in(struct listener *listener, const struct sockaddr_un *addr)
+{
+	int r = check_folder(listener);
+
+	if (!r)
+		r = take_lock(listener);
+	if (!r)
+		r = remove_old(listener);
+	if (r)
+		return r;
+	listener->fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+	if (listener->fd < 0)
+		return -errno;
+	r = refuse_rights(listener);
+	if (!r)
+		r = bind_socket(listener, addr);
+	if (!r && listen(listener->fd, BACKLOG) < 0)
+		r = -errno;
+	return r;
+}
+
+int listener_open(const char *dir, struct listener *ret)
+{
+	struct sockaddr_un addr = {.sun_family = AF_UNIX};
+	int n;
+	int r;
+
+	*ret = (struct listener){.fd = -1, .lock_fd = -1, .dir_fd = -1};
+	dir = sock_dir(dir);
+	n = snprintf(addr.sun_path, sizeof(addr.sun_path), "%s/" NVSHARE_SOCK_NAME, dir);
+	if (n < 0 || (size_t)n >= sizeof(addr.sun_path))
+		return -ENAMETOOLONG;
+	if (mkdir(dir, 0755) < 0 && errno != EEXIST)
+		return -errno;
+	ret->dir_fd = open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	if (ret->dir_fd < 0)
+		return -errno;
+	r = open_in(ret, &addr);
+	if (r) {
+		ret->fd = fd_close(ret->fd);
+		ret->lock_fd = fd_close(ret->lock_fd);
+		ret->dir_fd = fd_close(ret->dir_fd);
+	}
+	return r;
+}
+
+void listener_unlink(const struct listener *listener)
+{
+	(void)unlinkat(listener->dir_fd, NVSHARE_SOCK_NAME, 0);
+}

@@ -1,0 +1,94 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef NVS_TESTS_DAEMON_LINGER_H
+#define NVS_TESTS_DAEMON_LINGER_H
+
+/* Descriptors whose last close() waits until linger_end(), and packets that carry them. */
+
+#include "util/fd.h"
+
+#include <errno.h>
+#include <netinet/in.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#define LINGER_SEC 3600
+
+struct linger_pair {
+	int fd;  /* the last close() of it waits */
+	int far; /* until this one is closed */
+};
+
+/* Negative descriptors: there is no TCP here. */
+static inline struct linger_pair linger_begin(void)
+{
+	static const struct linger hour = {.l_onoff = 1, .l_linger = LINGER_SEC};
+	static const uint8_t bytes[65536];
+	struct sockaddr_in addr = {.sin_family = AF_INET,
+				   .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+	struct linger_pair pair = {-1, -1};
+	socklen_t len = sizeof(addr);
+	int server = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+	int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+
+	if (server < 0 || bind(server, (struct sockaddr *)&addr, sizeof(addr)) < 0 ||
+	    getsockname(server, (struct sockaddr *)&addr, &len) < 0 || listen(server, 1) < 0 ||
+	    connect(fd, (struct sockaddr *)&addr, sizeof(addr)) < 0) {
+		(void)fd_close(server);
+		(void)fd_close(fd);
+		return pair;
+	}
+	pair.far = accept(server, NULL, NULL);
+	pair.fd = fd;
+	(void)fd_close(server);
+	while (send(fd, bytes, sizeof(bytes), MSG_DONTWAIT) > 0)
+		;
+	(void)setsockopt(fd, SOL_SOCKET, SO_LINGER, &hour, sizeof(hour));
+	return pair;
+}
+
+/* Unread data: the far end's close() resets the connection. */
+static inline void linger_end(struct linger_pair *pair)
+{
+	pair->far = fd_close(pair->far);
+}
+
+/* A packet of one byte with fd. 0 or -errno. */
+static inline int linger_send(int socket_fd, int fd)
+{
+	char control[CMSG_SPACE(sizeof(int))] __attribute__((aligned(8))) = {0};
+	struct iovec part = {.iov_base = (char[]){'x'}, .iov_len = 1};
+	struct msghdr msg = {
+		.msg_iov = &part,
+		.msg_iovlen = 1,
+		.msg_control = control,
+		.msg_controllen = sizeof(control),
+	};
+	struct cmsghdr *header = CMSG_FIRSTHDR(&msg);
+
+	header->cmsg_level = SOL_SOCKET;
+	header->cmsg_type = SCM_RIGHTS;
+	header->cmsg_len = CMSG_LEN(sizeof(int));
+	memcpy(CMSG_DATA(header), &fd, sizeof(fd));
+	return sendmsg(socket_fd, &msg, MSG_NOSIGNAL | MSG_DONTWAIT) < 0 ? -errno : 0;
+}
+
+/*
+ * One whose close() waits although nobody can take SO_LINGER off: a socket in whose queue the
+ * lingering one lies. Takes pair->fd. -1: not to be had.
+ */
+static inline int linger_nested(struct linger_pair *pair)
+{
+	int fds[2];
+	int r;
+
+	if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, fds) < 0)
+		return -1;
+	r = linger_send(fds[0], pair->fd);
+	pair->fd = fd_close(pair->fd);
+	(void)fd_close(fds[0]);
+	return r ? fd_close(fds[1]) : fds[1];
+}
+
+#endif

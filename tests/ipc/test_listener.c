@@ -1,0 +1,306 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "ipc/listener.h"
+
+#include "ipc/sock.h"
+#include "util/fd.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#define SOMEBODY 65534
+
+struct fixture {
+	char dir[64];
+	char path[96];
+	char lock[96];
+	char secret[96]; /* a file of ours, mode 0600 */
+	struct listener listener;
+};
+
+/* A user who may write to the folder acts just after the next bind(): this becomes the socket. */
+static const char *replace_by_link_to;
+
+int bind(int fd, const struct sockaddr *addr, socklen_t len)
+{
+	const struct sockaddr_un {
+		sa_family_t family;
+		char path[108];
+	} *name = (const void *)addr;
+	int r = (int)syscall(SYS_bind, fd, addr, len);
+
+	if (r == 0 && replace_by_link_to) {
+		assert_int_equal(unlink(name->path), 0);
+		assert_int_equal(symlink(replace_by_link_to, name->path), 0);
+		replace_by_link_to = NULL;
+	}
+	return r;
+}
+
+static int set_up(void **state)
+{
+	struct fixture *f = calloc(1, sizeof(*f));
+	int fd;
+
+	if (!f)
+		return -1;
+	(void)snprintf(f->dir, sizeof(f->dir), "/tmp/nvshare-listener-XXXXXX");
+	if (!mkdtemp(f->dir))
+		return -1;
+	(void)snprintf(f->path, sizeof(f->path), "%s/scheduler.sock", f->dir);
+	(void)snprintf(f->lock, sizeof(f->lock), "%s/scheduler.lock", f->dir);
+	(void)snprintf(f->secret, sizeof(f->secret), "%s/secret", f->dir);
+	f->listener = (struct listener){.fd = -1, .lock_fd = -1, .dir_fd = -1};
+	fd = open(f->secret, O_CREAT | O_WRONLY, 0600);
+	*state = f;
+	return fd < 0 ? -1 : close(fd);
+}
+
+static void stop(struct fixture *f)
+{
+	f->listener.fd = fd_close(f->listener.fd);
+	f->listener.lock_fd = fd_close(f->listener.lock_fd);
+	f->listener.dir_fd = fd_close(f->listener.dir_fd);
+}
+
+static int tear_down(void **state)
+{
+	struct fixture *f = *state;
+	char command[128];
+	int r;
+
+	stop(f);
+	(void)snprintf(command, sizeof(command), "rm -r '%s'", f->dir);
+	r = system(command);
+	free(f);
+	return r;
+}
+
+static void start(struct fixture *f)
+{
+	assert_int_equal(listener_open(f->dir, &f->listener), 0);
+}
+
+/* It holds nothing when it fails. */
+static void assert_refused(struct fixture *f, int r)
+{
+	assert_int_equal(listener_open(f->dir, &f->listener), r);
+	assert_int_equal(f->listener.fd, -1);
+	assert_int_equal(f->listener.lock_fd, -1);
+	assert_int_equal(f->listener.dir_fd, -1);
+}
+
+static mode_t mode_of(const char *path)
+{
+	struct stat st;
+
+	assert_int_equal(stat(path, &st), 0);
+	return st.st_mode & 07777;
+}
+
+static void everybody_may_connect_to_a_new_socket(void **state)
+{
+	struct fixture *f = *state;
+	mode_t mask = umask(0077);
+
+	start(f);
+	assert_int_equal(umask(mask), 0077); /* as it was */
+	assert_false(f->listener.is_stale);
+	assert_int_equal(mode_of(f->path), 0666);
+	assert_int_equal(mode_of(f->lock), 0600);
+	assert_true(fcntl(f->listener.fd, F_GETFD) & FD_CLOEXEC);
+	assert_true(fcntl(f->listener.lock_fd, F_GETFD) & FD_CLOEXEC);
+	assert_true(fcntl(f->listener.dir_fd, F_GETFD) & FD_CLOEXEC);
+	assert_true(fcntl(f->listener.fd, F_GETFL) & O_NONBLOCK);
+}
+
+static void a_second_instance_is_told_and_harms_nothing(void **state)
+{
+	struct fixture *f = *state;
+	struct listener second;
+	int fd;
+
+	start(f);
+	assert_int_equal(listener_open(f->dir, &second), LISTENER_E_TAKEN);
+	assert_int_equal(second.fd, -1);
+	fd = sock_connect(f->dir);
+	assert_true(fd >= 0);
+	(void)fd_close(fd);
+}
+
+static void a_dead_instance_leaves_a_stale_socket_that_is_replaced(void **state)
+{
+	struct fixture *f = *state;
+
+	start(f);
+	stop(f); /* as kill -9 does */
+	assert_int_equal(sock_connect(f->dir), -ECONNREFUSED);
+	start(f);
+	assert_true(f->listener.is_stale);
+	(void)fd_close(sock_connect(f->dir));
+	listener_unlink(&f->listener);
+	assert_int_equal(sock_connect(f->dir), -ENOENT);
+}
+
+static void a_file_in_the_socket_s_place_is_kept(void **state)
+{
+	struct fixture *f = *state;
+
+	assert_int_equal(link(f->secret, f->path), 0);
+	assert_refused(f, -EEXIST);
+	assert_int_equal(access(f->path, F_OK), 0);
+}
+
+static void a_link_in_the_new_socket_s_place_is_not_followed(void **state)
+{
+	struct fixture *f = *state;
+
+	replace_by_link_to = f->secret;
+	assert_refused(f, -ESTALE);
+	assert_null(replace_by_link_to);
+	assert_int_equal(mode_of(f->secret), 0600);
+}
+
+static void a_folder_that_others_write_to_is_refused_unless_it_is_sticky(void **state)
+{
+	static const mode_t bad[] = {0757, 0777, 02777};
+	static const mode_t good[] = {0700, 0755, 0711, 01777, 03775};
+	struct fixture *f = *state;
+
+	for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
+		assert_int_equal(chmod(f->dir, bad[i]), 0);
+		assert_refused(f, LISTENER_E_OPEN);
+		assert_int_equal(f->listener.mode, bad[i]);
+		assert_int_equal(access(f->lock, F_OK), -1);
+	}
+	for (size_t i = 0; i < sizeof(good) / sizeof(good[0]); i++) {
+		assert_int_equal(chmod(f->dir, good[i]), 0);
+		start(f);
+		stop(f);
+	}
+}
+
+static void a_folder_of_another_user_is_refused(void **state)
+{
+	struct fixture *f = *state;
+
+	if (geteuid() != 0)
+		skip(); /* nobody else can give folders away */
+	assert_int_equal(chown(f->dir, SOMEBODY, SOMEBODY), 0);
+	assert_refused(f, LISTENER_E_OWNER);
+	assert_int_equal(f->listener.owner, SOMEBODY);
+	assert_int_equal(access(f->lock, F_OK), -1);
+}
+
+static void a_user_may_use_folders_of_its_own_and_of_root_s(void **state)
+{
+	struct fixture *f = *state;
+
+	if (geteuid() != 0)
+		skip(); /* nobody else can become another user */
+	assert_int_equal(chown(f->dir, SOMEBODY, SOMEBODY), 0);
+	assert_int_equal(seteuid(SOMEBODY), 0);
+	start(f);
+	stop(f);
+	assert_int_equal(unlink(f->lock), 0);
+	assert_int_equal(unlink(f->path), 0);
+	assert_int_equal(seteuid(0), 0);
+	assert_int_equal(chown(f->dir, 0, 0), 0);
+	assert_int_equal(chmod(f->dir, 01777), 0);
+	assert_int_equal(seteuid(SOMEBODY), 0);
+	start(f);
+	stop(f);
+	assert_int_equal(seteuid(0), 0);
+}
+
+static void a_user_s_own_group_may_write_there_and_no_other(void **state)
+{
+	struct fixture *f = *state;
+
+	if (geteuid() != 0)
+		skip(); /* nobody else can become another user */
+	assert_int_equal(chown(f->dir, SOMEBODY, SOMEBODY), 0);
+	assert_int_equal(chmod(f->dir, 0775), 0);
+	assert_int_equal(seteuid(SOMEBODY), 0);
+	start(f);
+	stop(f);
+	assert_int_equal(chmod(f->dir, 0777), 0);
+	assert_refused(f, LISTENER_E_OPEN);
+	assert_int_equal(seteuid(0), 0);
+	assert_int_equal(chown(f->dir, SOMEBODY, SOMEBODY - 1), 0);
+	assert_int_equal(chmod(f->dir, 0775), 0);
+	assert_int_equal(seteuid(SOMEBODY), 0);
+	assert_refused(f, LISTENER_E_OPEN);
+	assert_int_equal(seteuid(0), 0);
+}
+
+static void a_lock_file_is_a_file_of_our_own(void **state)
+{
+	struct fixture *f = *state;
+	int fd;
+
+	assert_int_equal(symlink(f->secret, f->lock), 0);
+	assert_refused(f, LISTENER_E_LOCK);
+	assert_int_equal(unlink(f->lock), 0);
+	assert_int_equal(mkdir(f->lock, 0700), 0);
+	assert_refused(f, LISTENER_E_LOCK);
+	assert_int_equal(rmdir(f->lock), 0);
+	assert_int_equal(mkfifo(f->lock, 0600), 0);
+	assert_refused(f, LISTENER_E_LOCK);
+	assert_int_equal(unlink(f->lock), 0);
+	if (geteuid() != 0)
+		return;
+	/* Another user, who holds it, is no instance that runs. */
+	fd = open(f->lock, O_CREAT | O_RDWR | O_CLOEXEC, 0600);
+	assert_true(fd >= 0);
+	assert_int_equal(fchown(fd, SOMEBODY, SOMEBODY), 0);
+	assert_int_equal(flock(fd, LOCK_EX), 0);
+	assert_int_equal(chmod(f->dir, 01777), 0);
+	assert_refused(f, LISTENER_E_LOCK);
+	(void)fd_close(fd);
+}
+
+static void a_path_that_is_too_long_is_an_error(void **state)
+{
+	struct listener listener;
+	char dir[200];
+
+	(void)state;
+	memset(dir, 'x', sizeof(dir));
+	dir[0] = '/';
+	dir[sizeof(dir) - 1] = '\0';
+	assert_int_equal(listener_open(dir, &listener), -ENAMETOOLONG);
+	assert_int_equal(listener.fd, -1);
+}
+
+int main(void)
+{
+#define TEST(f) cmocka_unit_test_setup_teardown(f, set_up, tear_down)
+	const struct CMUnitTest tests[] = {
+		TEST(everybody_may_connect_to_a_new_socket),
+		TEST(a_second_instance_is_told_and_harms_nothing),
+		TEST(a_dead_instance_leaves_a_stale_socket_that_is_replaced),
+		TEST(a_file_in_the_socket_s_place_is_kept),
+		TEST(a_link_in_the_new_socket_s_place_is_not_followed),
+		TEST(a_folder_that_others_write_to_is_refused_unless_it_is_sticky),
+		TEST(a_folder_of_another_user_is_refused),
+		TEST(a_user_may_use_folders_of_its_own_and_of_root_s),
+		TEST(a_user_s_own_group_may_write_there_and_no_other),
+		TEST(a_lock_file_is_a_file_of_our_own),
+		TEST(a_path_that_is_too_long_is_an_error),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
