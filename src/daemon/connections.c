@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-/* Connections: how they come, what goes over them, how they end; and what they may log. */
+/* Connections: how they come, what goes over them, how they end. */
 
 #include "daemon/server.h"
 #include "util/clock.h"
@@ -21,35 +21,9 @@
 /* One user other than root can not take the slots of all the others. */
 #define PEERS_A_USER (SERVER_PEERS_MAX * 3 / 4)
 
-/* Log lines that peers cause: so many at once, and so many a second after that. */
-#define LINES_BURST 200
-#define LINES_A_SEC 20
-
-/* ---- log ------------------------------------------------------------------- */
-
-bool server_may_log(struct server *server)
-{
-	uint64_t n_new = (server->now_ns - server->quiet_ns) * LINES_A_SEC / CLOCK_NS_PER_SEC;
-
-	if (n_new) {
-		server->n_lines = n_new < server->n_lines ? server->n_lines - (uint32_t)n_new : 0;
-		server->quiet_ns = server->now_ns;
-	}
-	if (server->n_lines >= LINES_BURST) {
-		server->n_lines_held++;
-		return false;
-	}
-	if (server->n_lines_held)
-		log_info("lines-held-back n=%u: connections came and went too fast for the log",
-			 server->n_lines_held);
-	server->n_lines_held = 0;
-	server->n_lines++;
-	return true;
-}
-
 /* ---- peers ----------------------------------------------------------------- */
 
-static void update_events(struct server *server, struct peer *peer)
+void connections_update(struct server *server, struct peer *peer)
 {
 	uint32_t events = peer_events(peer);
 	struct epoll_event event = {
@@ -75,7 +49,7 @@ void server_send(struct server *server, struct peer *peer, const struct msg *msg
 	else if (r)
 		server_close(server, peer, NULL);
 	else
-		update_events(server, peer);
+		connections_update(server, peer);
 }
 
 void server_send_body(struct server *server, struct peer *peer, uint16_t type, uint32_t seq,
@@ -118,7 +92,7 @@ void server_flush(struct server *server)
 		if (peer_flush(peer) < 0)
 			server_close(server, peer, NULL);
 		else
-			update_events(server, peer);
+			connections_update(server, peer);
 	}
 }
 
@@ -129,9 +103,10 @@ void server_close(struct server *server, struct peer *peer, const char *reason)
 	peer->is_closing = true;
 	peer->closing_next = server->closing;
 	server->closing = peer;
-	if (reason && server_may_log(server))
-		log_warn("close peer=%u client=%u pid=%d uid=%u: %s", peer->slot, peer->id,
-			 (int)peer->cred.pid, (unsigned int)peer->cred.uid, reason);
+	if (reason)
+		server_log(server, peer->cred.uid, LOG_LEVEL_WARN,
+			   "close peer=%u client=%u pid=%d uid=%u: %s", peer->slot, peer->id,
+			   (int)peer->cred.pid, (unsigned int)peer->cred.uid, reason);
 }
 
 /* The end of one peer may be the end of others: they join the list. */
@@ -147,6 +122,7 @@ void connections_end(struct server *server)
 		 * would keep it in the epoll set after close().
 		 */
 		(void)epoll_ctl(server->epoll_fd, EPOLL_CTL_DEL, peer->fd, NULL);
+		flow_forget(server, peer);
 		peer_deinit(peer);
 		server->free_slots[server->n_free_slots++] = peer->slot;
 		server->n_peers--;
@@ -167,16 +143,15 @@ static bool is_over_share(const struct server *server, uid_t uid)
 /* Takes fd. */
 static void add_peer(struct server *server, int fd)
 {
-	struct sock_peer cred;
+	struct sock_peer cred = {.uid = QUOTA_NOBODY};
 	struct epoll_event event = {.events = EPOLLIN};
 	struct peer *peer;
 	uint32_t slot;
 
 	if (sock_peer(fd, &cred) < 0 || is_over_share(server, cred.uid) ||
 	    server->n_peers == SERVER_PEERS_MAX) {
-		if (server_may_log(server))
-			log_warn("turned-away peers=%u: no slot for another connection",
-				 server->n_peers);
+		server_log(server, cred.uid, LOG_LEVEL_WARN,
+			   "turned-away peers=%u: no slot for another connection", server->n_peers);
 		(void)fd_close(fd);
 		return;
 	}
@@ -191,6 +166,7 @@ static void add_peer(struct server *server, int fd)
 		return;
 	}
 	peer->epoll_events = event.events;
+	flow_charge(server, peer, 1);
 	if (server->n_free_slots)
 		server->n_free_slots--;
 	else
@@ -220,8 +196,8 @@ static void turn_away(struct server *server)
 	}
 	(void)fd_close(fd);
 	server->spare_fd = open("/dev/null", O_RDONLY | O_CLOEXEC);
-	if (server_may_log(server))
-		log_warn("turned-away peers=%u: out of file descriptors", server->n_peers);
+	server_log(server, QUOTA_NOBODY, LOG_LEVEL_WARN,
+		   "turned-away peers=%u: out of file descriptors", server->n_peers);
 }
 
 void connections_accept(struct server *server)
@@ -279,13 +255,15 @@ void connections_handle(struct server *server, struct peer *peer, uint32_t event
 		if (peer_flush(peer) < 0)
 			server_close(server, peer, NULL);
 	}
-	if (peer->cursor.stage != PEER_STAGE_NONE) {
+	if (peer->is_paused || peer->cursor.stage != PEER_STAGE_NONE) {
+		/* What a paused peer has sent ahead of its end can wait for nothing any more. */
 		if (events & (EPOLLHUP | EPOLLERR))
 			server_close(server, peer, NULL);
-		else if (peer->queue_len == 0)
+		else if (!peer->is_paused && peer->queue_len == 0 && flow_admit(server, peer))
 			tools_continue(server, peer);
 	} else if (events & (EPOLLIN | EPOLLHUP | EPOLLERR)) {
-		handle_input(server, peer);
+		if (flow_admit(server, peer))
+			handle_input(server, peer);
 	}
-	update_events(server, peer);
+	connections_update(server, peer);
 }

@@ -14,6 +14,7 @@
 
 #include "daemon/gpus.h"
 #include "daemon/kin.h"
+#include "daemon/quota.h"
 #include "ipc/msg.h"
 #include "ipc/sock.h"
 #include "util/clock.h"
@@ -58,6 +59,12 @@ struct peer {
 
 	bool is_unsent;            /* on server::unsent: flushed before the next wait */
 	struct peer *unsent_next;  /* server::unsent */
+	struct quota_bucket quota; /* of its messages */
+	bool is_paused;            /* on server::paused: it is not read until then */
+	bool was_paused;
+	uint64_t resume_ns;
+	struct peer *paused_prev; /* server::paused */
+	struct peer *paused_next;
 	bool is_closing;           /* on server::closing, to be freed after the batch */
 	struct peer *closing_next; /* server::closing */
 

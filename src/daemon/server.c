@@ -157,7 +157,6 @@ int server_init(struct server *server, const struct options *options)
 	server->sample_ns = SERVER_NEVER;
 	server->power_ns = SERVER_NEVER;
 	server->over_ns = SERVER_NEVER;
-	server->quiet_ns = server->now_ns;
 
 	raise_fd_limit(server);
 	r = allocate(server);
@@ -294,6 +293,8 @@ static uint64_t next_deadline(const struct server *server)
 		at_ns = server->over_ns;
 	if (server->listen_ns && server->listen_ns < at_ns)
 		at_ns = server->listen_ns;
+	if (flow_deadline(server) < at_ns)
+		at_ns = flow_deadline(server);
 	return at_ns;
 }
 
@@ -338,10 +339,13 @@ int server_run(struct server *server)
 		connections_resume(server);
 		shares_due(server);
 		dispatch_due(server);
+		flow_resume(server);
+		flow_report(server, false);
 		do {
 			connections_end(server);
 			host_tell(server);
 		} while (server->closing); /* who is told may turn out to be gone */
 	}
+	flow_report(server, true);
 	return 0;
 }

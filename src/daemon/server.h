@@ -10,8 +10,8 @@
  * be closed is only marked; it is freed after the batch, when nothing can point to it.
  * Nothing blocks but the calls into NVML (daemon/gpus.h).
  *
- * server.c polls; dispatch.c turns messages into events, actions.c actions into
- * messages; shares.c does both for the GPU's time; tools.c answers tools.
+ * server.c polls; flow.c bounds what peers may cause; dispatch.c turns messages into events,
+ * actions.c actions into messages; shares.c does both for the GPU's time; tools.c answers tools.
  */
 
 #include "core/sched.h"
@@ -19,6 +19,8 @@
 #include "daemon/gpus.h"
 #include "daemon/options.h"
 #include "daemon/peer.h"
+#include "daemon/quota.h"
+#include "util/log.h"
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -75,6 +77,7 @@ struct server {
 	struct peer *unsent; /* peer::unsent_next, in the order of their first messages */
 	struct peer **unsent_end;
 	struct peer *closing; /* peer::closing_next */
+	struct peer *paused;  /* utlist, peer::paused_prev/next: the first is resumed first */
 	struct peer *held;    /* utlist, peer::prev/next: requests that wait for the grace's end */
 
 	uint64_t now_ns; /* of the batch */
@@ -86,9 +89,8 @@ struct server {
 	uint64_t over_ns;   /* the earliest gpu::over_ns; SERVER_NEVER: none */
 	uint64_t listen_ns; /* the listener rests until then; 0: it listens */
 
-	uint64_t quiet_ns; /* log lines that peers cause: a bucket of them */
-	uint32_t n_lines;
-	uint32_t n_lines_held;
+	uint32_t n_paused;
+	struct quota quota;
 
 	gid_t group; /* "nvshare": may set everything; (gid_t)-1: there is none */
 	bool is_ending;
@@ -113,6 +115,9 @@ void connections_resume(struct server *server);
 void connections_handle(struct server *server, struct peer *peer, uint32_t events);
 void connections_end(struct server *server);
 
+/* The same file. epoll looks for what peer needs now. */
+void connections_update(struct server *server, struct peer *peer);
+
 /* The same file. Sends msg to peer; a peer that can not take it is closed. */
 void server_send(struct server *server, struct peer *peer, const struct msg *msg);
 void server_send_body(struct server *server, struct peer *peer, uint16_t type, uint32_t seq,
@@ -125,8 +130,27 @@ void server_flush(struct server *server);
 /* Marks it; reason (for the log) may be NULL. */
 void server_close(struct server *server, struct peer *peer, const char *reason);
 
-/* Whether a line caused by a peer may be logged now; a stranger can not fill the log. */
-bool server_may_log(struct server *server);
+/*
+ * flow.c: one line of the log that a peer of uid caused (QUOTA_NOBODY: of whom is not known), if
+ * its user may have one more; a stranger can not fill the log. Lines that were suppressed are
+ * counted, and told later: those that are due (is_last: all).
+ */
+bool server_may_log(struct server *server, uid_t uid, enum log_level level);
+#define server_log(server, uid, level, ...) \
+	(server_may_log((server), (uid), (level)) ? log_write((level), __VA_ARGS__) : (void)0)
+void flow_report(struct server *server, bool is_last);
+
+/*
+ * The same file. Whether peer may be read now; else it is paused: it stays connected, its
+ * messages wait in the socket, and the loop reads it later. What a message, a new connection
+ * or an answer costs beyond the one that was admitted. Those whose pause is over; peer ends;
+ * when the next is due.
+ */
+bool flow_admit(struct server *server, struct peer *peer);
+void flow_charge(struct server *server, struct peer *peer, uint32_t n);
+void flow_resume(struct server *server);
+void flow_forget(struct server *server, struct peer *peer);
+uint64_t flow_deadline(const struct server *server);
 
 /* dispatch.c: one message of peer; an event and its actions; what is due; the end of peer. */
 void dispatch_message(struct server *server, struct peer *peer, const struct msg *msg);

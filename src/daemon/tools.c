@@ -26,6 +26,9 @@ _Static_assert((int)SCHED_POLICY_DEADLINE == (int)NVSHARE_POLICY_DEADLINE, "enum
 #define PACKETS_A_TURN 32
 #define SLOTS_A_TURN   1024
 
+/* What is set may concern all clients of a GPU, which are told. */
+#define SET_COST 20
+
 /* ---- status ---------------------------------------------------------------- */
 
 static void fill_node(const struct server *server, struct nvshare_status_node *ret)
@@ -249,6 +252,7 @@ void tools_continue(struct server *server, struct peer *peer)
 		if (!next_packet(server, &peer->cursor, &msg))
 			return;
 		server_send(server, peer, &msg);
+		flow_charge(server, peer, 1);
 	}
 }
 
@@ -264,12 +268,9 @@ void tools_answer(struct server *server, struct peer *peer, uint32_t seq, enum n
 	(void)vsnprintf(result.text, sizeof(result.text), format, args);
 	va_end(args);
 	server_send_body(server, peer, NVSHARE_MSG_RESULT, seq, &result);
-	if (code == NVSHARE_RESULT_OK)
-		log_info("set uid=%u pid=%d: %s", (unsigned int)peer->cred.uid, (int)peer->cred.pid,
-			 result.text);
-	else if (server_may_log(server))
-		log_info("set-refused uid=%u pid=%d: %s", (unsigned int)peer->cred.uid,
-			 (int)peer->cred.pid, result.text);
+	server_log(server, peer->cred.uid, LOG_LEVEL_INFO, "%s uid=%u pid=%d: %s",
+		   code == NVSHARE_RESULT_OK ? "set" : "set-refused", (unsigned int)peer->cred.uid,
+		   (int)peer->cred.pid, result.text);
 }
 
 /* Makes config the node's, or says why not. */
@@ -456,6 +457,7 @@ void tools_message(struct server *server, struct peer *peer, const struct msg *m
 		tools_continue(server, peer);
 		return;
 	}
+	flow_charge(server, peer, SET_COST);
 	if (msg->header.type == NVSHARE_MSG_SET && claims_is_key(msg->body.set_21.key)) {
 		claims_set(server, peer, seq, &msg->body.set_21);
 		return;
