@@ -23,6 +23,11 @@
 
 /* ---- peers ----------------------------------------------------------------- */
 
+static int epoll_of(const struct server *server, const struct peer *peer)
+{
+	return peer->state == PEER_STATE_TOOL ? server->tools_fd : server->epoll_fd;
+}
+
 void connections_update(struct server *server, struct peer *peer)
 {
 	uint32_t events = peer_events(peer);
@@ -33,8 +38,23 @@ void connections_update(struct server *server, struct peer *peer)
 
 	if (peer->is_closing || events == peer->epoll_events)
 		return;
-	if (epoll_ctl(server->epoll_fd, EPOLL_CTL_MOD, peer->fd, &event) == 0)
+	if (epoll_ctl(epoll_of(server, peer), EPOLL_CTL_MOD, peer->fd, &event) == 0)
 		peer->epoll_events = events;
+}
+
+void connections_to_tools(struct server *server, struct peer *peer)
+{
+	struct epoll_event event = {
+		.events = peer->epoll_events,
+		.data.u64 = (uint64_t)peer->generation << 32 | peer->slot,
+	};
+
+	if (peer->state == PEER_STATE_TOOL)
+		return;
+	(void)epoll_ctl(server->epoll_fd, EPOLL_CTL_DEL, peer->fd, NULL);
+	peer->state = PEER_STATE_TOOL;
+	if (epoll_ctl(server->tools_fd, EPOLL_CTL_ADD, peer->fd, &event) < 0)
+		server_close(server, peer, "no memory to look at it");
 }
 
 void server_send(struct server *server, struct peer *peer, const struct msg *msg)
@@ -121,7 +141,7 @@ void connections_end(struct server *server)
 		 * A forked child of the peer may share the socket's description, which
 		 * would keep it in the epoll set after close().
 		 */
-		(void)epoll_ctl(server->epoll_fd, EPOLL_CTL_DEL, peer->fd, NULL);
+		(void)epoll_ctl(epoll_of(server, peer), EPOLL_CTL_DEL, peer->fd, NULL);
 		flow_forget(server, peer);
 		peer_deinit(peer);
 		server->free_slots[server->n_free_slots++] = peer->slot;
@@ -262,8 +282,13 @@ void connections_handle(struct server *server, struct peer *peer, uint32_t event
 		else if (!peer->is_paused && peer->queue_len == 0 && flow_admit(server, peer))
 			tools_continue(server, peer);
 	} else if (events & (EPOLLIN | EPOLLHUP | EPOLLERR)) {
+		/* A tool's answer begins in the turn of tools, not in that of the clients. */
+		bool is_tools_turn = peer->state == PEER_STATE_TOOL;
+
 		if (flow_admit(server, peer))
 			handle_input(server, peer);
+		if (is_tools_turn)
+			tools_continue(server, peer);
 	}
 	connections_update(server, peer);
 }

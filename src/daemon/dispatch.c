@@ -502,7 +502,7 @@ void dispatch_message(struct server *server, struct peer *peer, const struct msg
 		server_close(server, peer, "a message out of order");
 		return;
 	}
-	peer->state = PEER_STATE_TOOL;
+	connections_to_tools(server, peer);
 	tools_message(server, peer, msg);
 }
 

@@ -17,7 +17,7 @@ static const struct quota_rate peer_rate = {CLOCK_NS_PER_SEC / 4000, 8000};
  * is: looking costs the same for each.
  */
 #define PAUSE_NS       (10 * CLOCK_NS_PER_MS)
-#define PAUSED_A_PAUSE 256
+#define PAUSED_A_PAUSE 64
 
 #define RESUMES_A_ROUND 64
 

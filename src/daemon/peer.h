@@ -43,7 +43,8 @@ enum peer_stage {
 struct peer_cursor {
 	enum peer_stage stage;
 	uint32_t seq;
-	uint32_t at; /* next GPU or slot */
+	uint64_t ticket; /* of the request: parts of a snapshot from then on are good */
+	uint32_t at;     /* next GPU or slot */
 	uint32_t n_clients;
 };
 

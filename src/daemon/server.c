@@ -88,7 +88,12 @@ static int open_descriptors(struct server *server)
 	server->spare_fd = open("/dev/null", O_RDONLY | O_CLOEXEC);
 	if (server->spare_fd < 0)
 		return -errno;
+	server->tools_fd = epoll_create1(EPOLL_CLOEXEC);
+	if (server->tools_fd < 0)
+		return -errno;
 	r = server_watch(server, server->timer_fd, SERVER_SLOT_TIMER);
+	if (!r)
+		r = server_watch(server, server->tools_fd, SERVER_SLOT_TOOLS);
 	return r ? r : open_signals(server);
 }
 
@@ -119,7 +124,9 @@ static int allocate(struct server *server)
 	server->sched_clients = calloc(SERVER_PEERS_MAX, sizeof(*server->sched_clients));
 	server->share_clients = calloc(SERVER_PEERS_MAX, sizeof(*server->share_clients));
 	server->free_slots = calloc(SERVER_PEERS_MAX, sizeof(*server->free_slots));
-	return server->peers && server->sched_clients && server->share_clients && server->free_slots
+	server->snapshot.parts = calloc(SERVER_PEERS_MAX, sizeof(*server->snapshot.parts));
+	return server->peers && server->sched_clients && server->share_clients &&
+			       server->free_slots && server->snapshot.parts
 		       ? 0
 		       : -ENOMEM;
 }
@@ -148,7 +155,7 @@ int server_init(struct server *server, const struct options *options)
 
 	server->options = *options;
 	server->config = options->config;
-	server->epoll_fd = server->listen_fd = server->lock_fd = -1;
+	server->epoll_fd = server->tools_fd = server->listen_fd = server->lock_fd = -1;
 	server->timer_fd = server->signal_fd = server->spare_fd = -1;
 	server->group = group ? group->gr_gid : (gid_t)-1;
 	server->now_ns = clock_now_ns();
@@ -205,8 +212,10 @@ void server_deinit(struct server *server)
 	(void)fd_close(server->signal_fd);
 	(void)fd_close(server->timer_fd);
 	(void)fd_close(server->spare_fd);
+	(void)fd_close(server->tools_fd);
 	(void)fd_close(server->epoll_fd);
 	(void)fd_close(server->lock_fd); /* last: now another may start */
+	free(server->snapshot.parts);
 	free(server->free_slots);
 	free(server->share_clients);
 	free(server->sched_clients);
@@ -265,6 +274,9 @@ static void handle_event(struct server *server, const struct epoll_event *event)
 	case SERVER_SLOT_SIGNAL:
 		handle_signal(server);
 		return;
+	case SERVER_SLOT_TOOLS:
+		server->are_tools_ready = true;
+		return;
 	default:
 		break;
 	}
@@ -321,6 +333,19 @@ static void arm_timer(struct server *server)
 		server->armed_ns = at_ns;
 }
 
+/*
+ * One event of one tool, after the clients' and what was due. The rest stay ready, and come in the
+ * next rounds by turns.
+ */
+static void serve_tool(struct server *server)
+{
+	struct epoll_event event;
+
+	if (server->are_tools_ready && epoll_wait(server->tools_fd, &event, 1, 0) == 1)
+		handle_event(server, &event);
+	server->are_tools_ready = false;
+}
+
 int server_run(struct server *server)
 {
 	struct epoll_event events[EVENTS_A_BATCH];
@@ -341,6 +366,7 @@ int server_run(struct server *server)
 		dispatch_due(server);
 		flow_resume(server);
 		flow_report(server, false);
+		serve_tool(server);
 		do {
 			connections_end(server);
 			host_tell(server);

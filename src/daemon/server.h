@@ -10,6 +10,9 @@
  * be closed is only marked; it is freed after the batch, when nothing can point to it.
  * Nothing blocks but the calls into NVML (daemon/gpus.h).
  *
+ * Tools have an epoll of their own. A round of the loop handles the clients' events first,
+ * then one event of a tool, so that a client waits for one part of one tool's answer at most.
+ *
  * server.c polls; flow.c bounds what peers may cause; dispatch.c turns messages into events,
  * actions.c actions into messages; shares.c does both for the GPU's time; tools.c answers tools.
  */
@@ -20,6 +23,7 @@
 #include "daemon/options.h"
 #include "daemon/peer.h"
 #include "daemon/quota.h"
+#include "daemon/snapshot.h"
 #include "util/log.h"
 
 #include <stdbool.h>
@@ -35,6 +39,7 @@
 #define SERVER_SLOT_LISTENER 0x7fffffffu
 #define SERVER_SLOT_TIMER    0x7ffffffeu
 #define SERVER_SLOT_SIGNAL   0x7ffffffdu
+#define SERVER_SLOT_TOOLS    0x7ffffffcu /* tools_fd */
 
 /*
  * While somebody waits for memory, NVML is asked so often what others use; else for a
@@ -56,6 +61,7 @@ struct server {
 	struct gpus gpus;
 
 	int epoll_fd;
+	int tools_fd; /* an epoll inside epoll_fd, of the peers that are tools */
 	int listen_fd;
 	int lock_fd;
 	int timer_fd;
@@ -90,7 +96,9 @@ struct server {
 	uint64_t listen_ns; /* the listener rests until then; 0: it listens */
 
 	uint32_t n_paused;
+	bool are_tools_ready; /* in this round */
 	struct quota quota;
+	struct snapshot snapshot;
 
 	gid_t group; /* "nvshare": may set everything; (gid_t)-1: there is none */
 	bool is_ending;
@@ -115,8 +123,9 @@ void connections_resume(struct server *server);
 void connections_handle(struct server *server, struct peer *peer, uint32_t events);
 void connections_end(struct server *server);
 
-/* The same file. epoll looks for what peer needs now. */
+/* The same file. epoll looks for what peer needs now; peer is a tool from now on. */
 void connections_update(struct server *server, struct peer *peer);
+void connections_to_tools(struct server *server, struct peer *peer);
 
 /* The same file. Sends msg to peer; a peer that can not take it is closed. */
 void server_send(struct server *server, struct peer *peer, const struct msg *msg);

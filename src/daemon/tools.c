@@ -23,7 +23,7 @@ _Static_assert((int)SCHED_CLIENT_STOPPING == NVSHARE_CLIENT_STOPPING + 1,
 _Static_assert((int)SCHED_POLICY_DEADLINE == (int)NVSHARE_POLICY_DEADLINE, "enum nvshare_policy");
 
 /* Of a status, so much a turn: clients of the lock come in between. */
-#define PACKETS_A_TURN 32
+#define PACKETS_A_TURN 16
 #define SLOTS_A_TURN   1024
 
 /* What is set may concern all clients of a GPU, which are told. */
@@ -196,18 +196,35 @@ static void fill_client(const struct server *server, const struct peer *peer,
 	memcpy(ret->pod, peer->pod, sizeof(ret->pod));
 }
 
+/* Made once for all tools that have asked by now. */
+static const struct nvshare_status_client *client_part(struct server *server,
+						       const struct peer *peer, uint64_t ticket)
+{
+	const struct nvshare_status_client *found =
+		snapshot_find(&server->snapshot, peer->slot, peer->generation, ticket);
+	struct nvshare_status_client *made;
+
+	if (found)
+		return found;
+	made = snapshot_make(&server->snapshot, peer->slot, peer->generation);
+	fill_client(server, peer, made);
+	return made;
+}
+
 /* The next packet of the status; false when this turn's slots are all looked at. */
 static bool next_packet(struct server *server, struct peer_cursor *cursor, struct msg *ret_msg)
 {
 	union {
 		struct nvshare_status_node node;
 		struct nvshare_status_gpu gpu;
-		struct nvshare_status_client client;
 		struct nvshare_status_end end;
 	} body;
 	uint32_t n_looked = 0;
 
 	if (cursor->stage == PEER_STAGE_NODE) {
+		log_debug("status ticket=%llu", (unsigned long long)cursor->ticket);
+		dispatch_sample(server);
+		shares_power(server);
 		fill_node(server, &body.node);
 		(void)msg_encode(NVSHARE_MSG_STATUS_NODE, cursor->seq, &body, ret_msg);
 		cursor->stage = PEER_STAGE_GPUS;
@@ -230,8 +247,8 @@ static bool next_packet(struct server *server, struct peer_cursor *cursor, struc
 		cursor->at++;
 		if (peer->state != PEER_STATE_CLIENT)
 			continue;
-		fill_client(server, peer, &body.client);
-		(void)msg_encode(NVSHARE_MSG_STATUS_CLIENT, cursor->seq, &body, ret_msg);
+		(void)msg_encode(NVSHARE_MSG_STATUS_CLIENT, cursor->seq,
+				 client_part(server, peer, cursor->ticket), ret_msg);
 		cursor->n_clients++;
 		return true;
 	}
@@ -451,10 +468,12 @@ void tools_message(struct server *server, struct peer *peer, const struct msg *m
 	uint32_t seq = msg->header.seq;
 
 	if (msg->header.type == NVSHARE_MSG_GET_STATUS) {
-		dispatch_sample(server);
-		shares_power(server);
-		peer->cursor = (struct peer_cursor){.stage = PEER_STAGE_NODE, .seq = seq};
-		tools_continue(server, peer);
+		/* It is answered in the turns of tools, of which there is one a round. */
+		peer->cursor = (struct peer_cursor){
+			.stage = PEER_STAGE_NODE,
+			.seq = seq,
+			.ticket = snapshot_ask(&server->snapshot),
+		};
 		return;
 	}
 	flow_charge(server, peer, SET_COST);

@@ -4,6 +4,7 @@
 import contextlib
 import os
 import pathlib
+import signal
 import sys
 import time
 
@@ -122,3 +123,58 @@ def test_a_flooder_that_ends_leaves_nothing_behind(node):
     rogue.close()
     until("its end", lambda: node.n_clients() == 0)
     until("its descriptors", lambda: wire.open_descriptors(node.process.pid) <= descriptors)
+
+
+@contextlib.contextmanager
+def stopped(process):
+    """What is sent meanwhile is there at once when it goes on."""
+    process.send_signal(signal.SIGSTOP)
+    os.waitid(os.P_PID, process.pid, os.WSTOPPED)
+    yield
+    process.send_signal(signal.SIGCONT)
+
+
+def test_clients_go_before_any_number_of_tools(node):
+    node.start(NVSHARE_LOG="debug")
+    a, (grant, _, epoch) = node.holder()
+    others = [node.waiter() for _ in range(30)]
+    tools = [node.connect() for _ in range(200)]
+    for tool in tools:
+        assert len(tool.status()[2]) == 31
+    for _ in range(3):
+        before = len(node.log())
+        with stopped(node.process):
+            for tool in tools:
+                tool.send("GET_STATUS", b"")
+            for other in others[1:]:
+                other.send("MEM_UPDATE", 0, 0, 0, 0, *mem())
+            a.release(grant, epoch, wants=1)
+        grant, _, epoch = others[0].expect("LOCK_OK")
+        others[0].release(grant, epoch)
+        others[0].request()
+        for tool in tools:
+            while tool.receive()[0] != "STATUS_END":
+                pass
+        types = [line.split("type=")[1] for line in node.log()[before:].splitlines() if " type=" in line]
+        assert types.count("GET_STATUS") == 200
+        first = types.index("GET_STATUS")
+        assert types[:first].count("MEM_UPDATE") == 29 and "LOCK_RELEASED" in types[:first]
+        grant, _, epoch = others[1].expect("LOCK_OK")
+        a, others = others[1], [*others[2:], a, others[0]]
+
+
+def test_new_tools_wait_for_clients_as_well(node):
+    node.start(NVSHARE_LOG="debug", NVSHARE_SCHEDULING_MODE="serial")
+    a, (grant, _, epoch) = node.holder()
+    b = node.waiter()
+    tools = [node.connect() for _ in range(100)]
+    with stopped(node.process):
+        for tool in tools:
+            tool.send("GET_STATUS", b"")
+        a.release(grant, epoch)
+    b.expect("LOCK_OK")
+    for tool in tools:
+        names = [tool.receive()[0] for _ in range(5)]
+        assert names == ["STATUS_NODE", "STATUS_GPU", "STATUS_CLIENT", "STATUS_CLIENT", "STATUS_END"]
+    log = node.log()
+    assert log.index(" grant client=2 ") < log.index(" status ticket=1\n")
