@@ -59,8 +59,10 @@ struct quota_report {
 	uint64_t passed_ns; /* since the first hidden line, of whomever */
 };
 
-/* Takes n; the bucket may come to owe, a burst at most. 0, or nothing is taken and it pays again at
- * that time. */
+/*
+ * Takes n; the bucket may come to owe, a burst at most. 0, or nothing is taken: the bucket has
+ * something again at that time.
+ */
 uint64_t quota_take(struct quota_bucket *bucket, const struct quota_rate *rate, uint32_t n,
 		    uint64_t now_ns);
 

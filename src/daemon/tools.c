@@ -26,8 +26,9 @@ _Static_assert((int)SCHED_POLICY_DEADLINE == (int)NVSHARE_POLICY_DEADLINE, "enum
 #define PACKETS_A_TURN 16
 #define SLOTS_A_TURN   1024
 
-/* What is set may concern all clients of a GPU, which are told. */
-#define SET_COST 20
+/* What is set may concern all clients of a GPU, which are told; one is looked for in all slots. */
+#define SET_COST       20
+#define SLOTS_A_PACKET 256
 
 /* ---- status ---------------------------------------------------------------- */
 
@@ -476,7 +477,7 @@ void tools_message(struct server *server, struct peer *peer, const struct msg *m
 		};
 		return;
 	}
-	flow_charge(server, peer, SET_COST);
+	flow_charge(server, peer, SET_COST + server->slots_used / SLOTS_A_PACKET);
 	if (msg->header.type == NVSHARE_MSG_SET && claims_is_key(msg->body.set_21.key)) {
 		claims_set(server, peer, seq, &msg->body.set_21);
 		return;

@@ -153,6 +153,20 @@ static void one_user_takes_no_messages_of_another(void **state)
 	assert_int_equal(quota_take_of(quota, 0, QUOTA_MESSAGES, 1, T0), 0);
 }
 
+/* A thousand programs of one user: all report at once at first, then 20 times a second each. */
+static void honest_programs_wait_for_nothing(void **state)
+{
+	struct quota *quota = *state;
+
+	for (uint32_t i = 0; i < 50 * 1000; i++)
+		assert_int_equal(quota_take_of(quota, 1000, QUOTA_MESSAGES, 1, T0), 0);
+	for (uint32_t ms = 0; ms < 10000; ms++) {
+		for (uint32_t i = 0; i < 20; i++)
+			assert_int_equal(
+				quota_take_of(quota, 1000, QUOTA_MESSAGES, 1, T0 + ms * MS), 0);
+	}
+}
+
 /* A crowd of users can not take the table from one who comes later, nor free itself by it. */
 static void a_crowd_that_fills_the_table_shares_one_place(void **state)
 {
@@ -192,6 +206,7 @@ int main(void)
 		TEST(the_end_tells_what_is_not_due_yet),
 		TEST(reports_about_a_crowd_are_few_and_miss_no_line),
 		TEST(one_user_takes_no_messages_of_another),
+		TEST(honest_programs_wait_for_nothing),
 		TEST(a_crowd_that_fills_the_table_shares_one_place),
 		TEST(who_has_paid_is_forgotten),
 	};
