@@ -276,7 +276,7 @@ void connections_handle(struct server *server, struct peer *peer, uint32_t event
 			server_close(server, peer, NULL);
 	}
 	if (peer->is_paused || peer->cursor.stage != PEER_STAGE_NONE) {
-		/* What a paused peer has sent ahead of its end can wait for nothing any more. */
+		/* Nobody waits for the unread messages of a paused peer that is gone. */
 		if (events & (EPOLLHUP | EPOLLERR))
 			server_close(server, peer, NULL);
 		else if (!peer->is_paused && peer->queue_len == 0 && flow_admit(server, peer))

@@ -74,12 +74,22 @@ static void peer_resume(struct server *server, struct peer *peer)
 	DL_DELETE2(server->paused, peer, paused_prev, paused_next);
 	server->n_paused--;
 	peer->is_paused = false;
+	peer->is_due = true;
 }
 
 bool flow_admit(struct server *server, struct peer *peer)
 {
 	uint64_t now_ns = server->now_ns;
 
+	/*
+	 * One message a pause in any case: else others of its user could take all there is. A
+	 * part of an answer is more work than that, and tools have their turns anyway.
+	 */
+	if (peer->is_due && kind_of(peer) == QUOTA_MESSAGES) {
+		peer->is_due = false;
+		flow_charge(server, peer, 1);
+		return true;
+	}
 	if (quota_take(&peer->quota, &peer_rate, 1, now_ns) ||
 	    quota_take_of(&server->quota, peer->cred.uid, kind_of(peer), 1, now_ns)) {
 		peer_pause(server, peer);

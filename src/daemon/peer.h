@@ -63,6 +63,7 @@ struct peer {
 	struct quota_bucket quota; /* of its messages */
 	bool is_paused;            /* on server::paused: it is not read until then */
 	bool was_paused;
+	bool is_due; /* its pause is over, and it was not read since */
 	uint64_t resume_ns;
 	struct peer *paused_prev; /* server::paused */
 	struct peer *paused_next;

@@ -140,9 +140,9 @@ void server_flush(struct server *server);
 void server_close(struct server *server, struct peer *peer, const char *reason);
 
 /*
- * flow.c: one line of the log that a peer of uid caused (QUOTA_NOBODY: of whom is not known), if
- * its user may have one more; a stranger can not fill the log. Lines that were suppressed are
- * counted, and told later: those that are due (is_last: all).
+ * flow.c: whether a line that a peer of uid caused (QUOTA_NOBODY: its user is not known) may be
+ * logged now; server_log() logs it then. A stranger can not fill the log. Suppressed lines are
+ * counted; flow_report() tells those that are due (is_last: all).
  */
 bool server_may_log(struct server *server, uid_t uid, enum log_level level);
 #define server_log(server, uid, level, ...) \
@@ -150,10 +150,11 @@ bool server_may_log(struct server *server, uid_t uid, enum log_level level);
 void flow_report(struct server *server, bool is_last);
 
 /*
- * The same file. Whether peer may be read now; else it is paused: it stays connected, its
- * messages wait in the socket, and the loop reads it later. What a message, a new connection
- * or an answer costs beyond the one that was admitted. Those whose pause is over; peer ends;
- * when the next is due.
+ * The same file. flow_admit(): whether peer may be read now; else the peer is paused: it stays
+ * connected, its messages wait in the socket, and the loop reads it later. flow_charge(): its
+ * user pays for n messages (of a tool: packets) more. flow_resume(): ends the pauses that are
+ * over. flow_forget(): peer ends. flow_deadline(): when the next pause or report is due, or
+ * SERVER_NEVER.
  */
 bool flow_admit(struct server *server, struct peer *peer);
 void flow_charge(struct server *server, struct peer *peer, uint32_t n);

@@ -26,7 +26,8 @@ _Static_assert((int)SCHED_POLICY_DEADLINE == (int)NVSHARE_POLICY_DEADLINE, "enum
 #define PACKETS_A_TURN 16
 #define SLOTS_A_TURN   1024
 
-/* What is set may concern all clients of a GPU, which are told; one is looked for in all slots. */
+/* A setting may concern all clients of a GPU, which are told; its client is looked for in all
+ * slots. */
 #define SET_COST       20
 #define SLOTS_A_PACKET 256
 

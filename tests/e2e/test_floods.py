@@ -114,6 +114,24 @@ def test_a_client_that_floods_is_read_later_and_the_others_as_ever(node):
     assert "close peer" not in node.log()
 
 
+def test_a_client_of_a_user_that_floods_gets_its_share(node):
+    node.start()
+    with flooder(node):
+        rogues = [node.client(name="rogue") for _ in range(40)]
+        honest = node.client(name="honest")
+    for rogue in rogues[:3]:
+        fill(rogue, 100000)
+    flood_until_slowed(node, rogues[0])
+    for _ in range(20):
+        for rogue in rogues:
+            fill(rogue, 1000)
+        honest.request()
+        grant, _, epoch = honest.expect("LOCK_OK")
+        honest.release(grant, epoch)
+    honest.send("PING", 7)
+    assert honest.expect("PING") == (7,)
+
+
 def test_a_flooder_that_ends_leaves_nothing_behind(node):
     node.start()
     descriptors = wire.open_descriptors(node.process.pid)
