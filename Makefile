@@ -282,9 +282,10 @@ plot-sim: $(B)/nvshare-sim ## latency against throughput, and beside theory, sim
 	$(PYTHON) tests/sim/plot_sim.py $< tests/sim/results
 
 .PHONY: bench
-bench: all apps $(benches) ## costs of the gate, a launch, a decision
+bench: all apps $(benches) ## costs of the gate, a launch, a decision, of tools beside it
 	@set -e; for b in $(benches); do $$b; done
 	tests/bench/bench_launch $(abspath $(B))
+	$(PYTHON) tests/bench/bench_tools $(abspath $(B))
 
 # What is kept of them: the decisions, of which the least of several runs counts.
 DECISIONS = tests/bench/results/decisions.txt

@@ -3,6 +3,7 @@
 
 #include "ipc/sock.h"
 #include "util/fd.h"
+#include "util/text.h"
 
 #include <errno.h>
 #include <poll.h>
@@ -75,6 +76,26 @@ int request_send(int fd, uint16_t type, const void *body)
 	return r ? say_closed(strerror(-r)) : CLI_EXIT_OK;
 }
 
+/* The scheduler on a socket may be anybody's: its words reach a terminal like its programs' do. */
+static void sanitize_texts(struct msg *msg)
+{
+	switch (msg->header.type) {
+	case NVSHARE_MSG_STATUS_NODE:
+		text_sanitize(msg->body.status_node_17.version);
+		break;
+	case NVSHARE_MSG_STATUS_GPU:
+		text_sanitize(msg->body.status_gpu_18.name);
+		break;
+	case NVSHARE_MSG_STATUS_CLIENT:
+		text_sanitize(msg->body.status_client_19.name);
+		text_sanitize(msg->body.status_client_19.pod);
+		break;
+	case NVSHARE_MSG_RESULT:
+		text_sanitize(msg->body.result_msg_22.text);
+		break;
+	}
+}
+
 int request_receive(int fd, struct msg *ret_msg)
 {
 	uint8_t bytes[NVSHARE_MSG_SIZE_MAX];
@@ -89,6 +110,8 @@ int request_receive(int fd, struct msg *ret_msg)
 	n = r > 0 ? sock_recv(fd, bytes, sizeof(bytes)) : -ETIMEDOUT;
 	if (n > 0) {
 		r = msg_decode(bytes, (size_t)n, MSG_TO_TOOL, ret_msg);
+		if (!r)
+			sanitize_texts(ret_msg);
 		if (!r && ret_msg->header.type == NVSHARE_MSG_RESULT &&
 		    ret_msg->body.result_msg_22.code == NVSHARE_RESULT_BUSY) {
 			(void)fprintf(stderr, "nvsharectl: %s\n", ret_msg->body.result_msg_22.text);

@@ -26,7 +26,7 @@ const char *actions_outcome(uint64_t outcome)
 }
 
 /* What fails as before is tried again and again: the 1st, 2nd, 4th, 8th ... time is said. */
-static void log_failed(struct peer *peer, uint32_t outcome)
+static void log_failed(struct server *server, struct peer *peer, uint32_t outcome)
 {
 	bool is_new = outcome != peer->last_failed;
 
@@ -34,8 +34,9 @@ static void log_failed(struct peer *peer, uint32_t outcome)
 	peer->n_failed++;
 	if (!is_new && (peer->n_failed & (peer->n_failed - 1)))
 		return;
-	log_warn("stop-failed client=%u pid=%d gpu=%u outcome=%s times=%u", peer->id,
-		 (int)peer->cred.pid, peer->gpu, actions_outcome(outcome), peer->n_failed);
+	server_log(server, peer->cred.uid, LOG_LEVEL_WARN,
+		   "stop-failed client=%u pid=%d gpu=%u outcome=%s times=%u", peer->id,
+		   (int)peer->cred.pid, peer->gpu, actions_outcome(outcome), peer->n_failed);
 }
 
 /* Said later, if it is still so. The one report about a GPU: it stands where the client would. */
@@ -50,23 +51,27 @@ static void log_report(struct server *server, struct peer *peer, const struct sc
 {
 	switch (action->report) {
 	case SCHED_REPORT_HUNG:
-		log_warn("hung client=%u pid=%d gpu=%u: does not answer; its memory counts until"
-			 " it is gone",
-			 peer->id, (int)peer->cred.pid, peer->gpu);
+		server_log(server, peer->cred.uid, LOG_LEVEL_WARN,
+			   "hung client=%u pid=%d gpu=%u: does not answer; its memory counts until"
+			   " it is gone",
+			   peer->id, (int)peer->cred.pid, peer->gpu);
 		break;
 	case SCHED_REPORT_BACK:
-		log_info("back client=%u pid=%d gpu=%u", peer->id, (int)peer->cred.pid, peer->gpu);
+		server_log(server, peer->cred.uid, LOG_LEVEL_INFO, "back client=%u pid=%d gpu=%u",
+			   peer->id, (int)peer->cred.pid, peer->gpu);
 		break;
 	case SCHED_REPORT_LATE:
-		log_warn("late client=%u pid=%d gpu=%u: no answer in time", peer->id,
-			 (int)peer->cred.pid, peer->gpu);
+		server_log(server, peer->cred.uid, LOG_LEVEL_WARN,
+			   "late client=%u pid=%d gpu=%u: no answer in time", peer->id,
+			   (int)peer->cred.pid, peer->gpu);
 		break;
 	case SCHED_REPORT_STOP_FAILED:
-		log_failed(peer, (uint32_t)action->bytes);
+		log_failed(server, peer, (uint32_t)action->bytes);
 		break;
 	case SCHED_REPORT_NOT_PREEMPTIBLE:
-		log_warn("not-preemptible client=%u pid=%d gpu=%u: three stops failed in a row",
-			 peer->id, (int)peer->cred.pid, peer->gpu);
+		server_log(server, peer->cred.uid, LOG_LEVEL_WARN,
+			   "not-preemptible client=%u pid=%d gpu=%u: three stops failed in a row",
+			   peer->id, (int)peer->cred.pid, peer->gpu);
 		break;
 	case SCHED_REPORT_OVERCOMMITTED:
 		note_overcommitted(server, action->client);
@@ -188,27 +193,28 @@ static void tell(struct server *server, struct peer *peer, const struct sched_ac
 	}
 }
 
-static void note_grant(const struct server *server, struct peer *peer,
-		       const struct sched_action *action)
+static void note_grant(struct server *server, struct peer *peer, const struct sched_action *action)
 {
 	uint64_t waited_ns = peer->asked_ns ? server->now_ns - peer->asked_ns : 0;
 
-	log_info("grant client=%u gpu=%u grant=%llu waited_ms=%llu", peer->id, peer->gpu,
-		 (unsigned long long)action->grant,
-		 (unsigned long long)(waited_ns / CLOCK_NS_PER_MS));
+	server_log(server, peer->cred.uid, LOG_LEVEL_INFO,
+		   "grant client=%u gpu=%u grant=%llu waited_ms=%llu", peer->id, peer->gpu,
+		   (unsigned long long)action->grant,
+		   (unsigned long long)(waited_ns / CLOCK_NS_PER_MS));
 	peer->asked_ns = 0;
 	peer->n_failed = 0;
 }
 
 /* A program may try again and again; one line a second tells enough. */
-static void note_refusal(const struct server *server, struct peer *peer,
+static void note_refusal(struct server *server, struct peer *peer,
 			 const struct sched_action *action)
 {
 	if (peer->refused_ns && server->now_ns - peer->refused_ns < CLOCK_NS_PER_SEC)
 		return;
 	peer->refused_ns = server->now_ns;
-	log_info("refuse client=%u gpu=%u wanted=%llu limit=%llu", peer->id, peer->gpu,
-		 (unsigned long long)action->bytes, (unsigned long long)action->budget);
+	server_log(server, peer->cred.uid, LOG_LEVEL_INFO,
+		   "refuse client=%u gpu=%u wanted=%llu limit=%llu", peer->id, peer->gpu,
+		   (unsigned long long)action->bytes, (unsigned long long)action->budget);
 }
 
 static void note(struct server *server, struct peer *peer, const struct sched_action *action)
@@ -218,9 +224,9 @@ static void note(struct server *server, struct peer *peer, const struct sched_ac
 		note_grant(server, peer, action);
 		break;
 	case SCHED_ACTION_DROP:
-		log_at(action->grant ? LOG_LEVEL_INFO : LOG_LEVEL_DEBUG,
-		       "drop client=%u gpu=%u grant=%llu bytes=%llu", peer->id, peer->gpu,
-		       (unsigned long long)action->grant, (unsigned long long)action->bytes);
+		server_log(server, peer->cred.uid, action->grant ? LOG_LEVEL_INFO : LOG_LEVEL_DEBUG,
+			   "drop client=%u gpu=%u grant=%llu bytes=%llu", peer->id, peer->gpu,
+			   (unsigned long long)action->grant, (unsigned long long)action->bytes);
 		break;
 	case SCHED_ACTION_WAIT:
 		if (server->sample_ns == SERVER_NEVER && server->gpus.nvml.handle)

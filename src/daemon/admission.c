@@ -184,9 +184,9 @@ void admission_reaped(struct server *server)
 
 static void say_turned_away(struct server *server, uid_t uid)
 {
-	if (server_may_log(server))
-		log_warn("turned-away uid=%u connections=%u: no room for another of this user",
-			 (unsigned int)uid, server->users.n_peers);
+	server_log(server, uid, LOG_LEVEL_WARN,
+		   "turned-away uid=%u connections=%u: no room for another of this user",
+		   (unsigned int)uid, server->users.n_peers);
 }
 
 /* Takes fd. */
@@ -224,6 +224,7 @@ static void add_peer(struct server *server, int fd)
 		return;
 	}
 	peer->epoll_events = event.events;
+	flow_charge(server, peer, 1);
 	if (!is_refused)
 		process_connected(server, peer);
 	await_message(server, peer);
@@ -249,9 +250,8 @@ static void turn_away(struct server *server)
 	if (fd >= 0)
 		close_stray(server, fd);
 	server->spare_fd = open("/dev/null", O_RDONLY | O_CLOEXEC);
-	if (server_may_log(server))
-		log_warn("turned-away connections=%u: out of file descriptors",
-			 server->users.n_peers);
+	server_log(server, QUOTA_NOBODY, LOG_LEVEL_WARN,
+		   "turned-away connections=%u: out of file descriptors", server->users.n_peers);
 }
 
 /* It came, said nothing and went: as many as a loop of connect() and close() makes. */

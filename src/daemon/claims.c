@@ -4,8 +4,6 @@
 
 #include "daemon/server.h"
 
-#include "util/log.h"
-
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -67,10 +65,10 @@ void claims_take(struct server *server, struct peer *peer, const struct nvshare_
 	if (claim->priority <= max)
 		return;
 	peer->claim.priority = max;
-	if (server_may_log(server))
-		log_info("claim-cut pid=%d uid=%u priority=%s given=%s", (int)peer->cred.pid,
-			 (unsigned int)peer->cred.uid, rights_priority_names[claim->priority],
-			 rights_priority_names[max]);
+	server_log(server, peer->cred.uid, LOG_LEVEL_INFO,
+		   "claim-cut pid=%d uid=%u priority=%s given=%s", (int)peer->cred.pid,
+		   (unsigned int)peer->cred.uid, rights_priority_names[claim->priority],
+		   rights_priority_names[max]);
 }
 
 struct sched_claim claims_core(const struct nvshare_claim *claim)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-/* Connections: what goes over them, how they end; and what they may log. */
+/* Connections: what goes over them, and how they end. */
 
 #include "daemon/server.h"
 #include "util/clock.h"
@@ -9,35 +9,14 @@
 #include <errno.h>
 #include <sys/epoll.h>
 
-/* Log lines that peers cause: so many at once, and so many a second after that. */
-#define LINES_BURST 200
-#define LINES_A_SEC 20
-
-/* ---- log ------------------------------------------------------------------- */
-
-bool server_may_log(struct server *server)
-{
-	uint64_t n_new = (server->now_ns - server->quiet_ns) * LINES_A_SEC / CLOCK_NS_PER_SEC;
-
-	if (n_new) {
-		server->n_lines = n_new < server->n_lines ? server->n_lines - (uint32_t)n_new : 0;
-		server->quiet_ns = server->now_ns;
-	}
-	if (server->n_lines >= LINES_BURST) {
-		server->n_lines_held++;
-		return false;
-	}
-	if (server->n_lines_held)
-		log_info("lines-held-back n=%u: connections came and went too fast for the log",
-			 server->n_lines_held);
-	server->n_lines_held = 0;
-	server->n_lines++;
-	return true;
-}
-
 /* ---- peers ----------------------------------------------------------------- */
 
-static void update_events(struct server *server, struct peer *peer)
+static int epoll_of(const struct server *server, const struct peer *peer)
+{
+	return peer->state == PEER_STATE_TOOL ? server->tools_fd : server->epoll_fd;
+}
+
+void connections_update(struct server *server, struct peer *peer)
 {
 	uint32_t events = peer_events(peer);
 	struct epoll_event event = {
@@ -47,8 +26,23 @@ static void update_events(struct server *server, struct peer *peer)
 
 	if (peer->is_closing || events == peer->epoll_events)
 		return;
-	if (epoll_ctl(server->epoll_fd, EPOLL_CTL_MOD, peer->fd, &event) == 0)
+	if (epoll_ctl(epoll_of(server, peer), EPOLL_CTL_MOD, peer->fd, &event) == 0)
 		peer->epoll_events = events;
+}
+
+void connections_to_tools(struct server *server, struct peer *peer)
+{
+	struct epoll_event event = {
+		.events = peer->epoll_events,
+		.data.u64 = (uint64_t)peer->generation << 32 | peer->slot,
+	};
+
+	if (peer->state == PEER_STATE_TOOL)
+		return;
+	(void)epoll_ctl(server->epoll_fd, EPOLL_CTL_DEL, peer->fd, NULL);
+	peer->state = PEER_STATE_TOOL;
+	if (epoll_ctl(server->tools_fd, EPOLL_CTL_ADD, peer->fd, &event) < 0)
+		server_close(server, peer, "no memory to look at it");
 }
 
 void server_send(struct server *server, struct peer *peer, const struct msg *msg)
@@ -63,7 +57,7 @@ void server_send(struct server *server, struct peer *peer, const struct msg *msg
 	else if (r)
 		server_close(server, peer, NULL);
 	else
-		update_events(server, peer);
+		connections_update(server, peer);
 }
 
 void server_send_body(struct server *server, struct peer *peer, uint16_t type, uint32_t seq,
@@ -106,7 +100,7 @@ void server_flush(struct server *server)
 		if (peer_flush(peer) < 0)
 			server_close(server, peer, NULL);
 		else
-			update_events(server, peer);
+			connections_update(server, peer);
 	}
 }
 
@@ -117,9 +111,10 @@ void server_close(struct server *server, struct peer *peer, const char *reason)
 	peer->is_closing = true;
 	peer->closing_next = server->closing;
 	server->closing = peer;
-	if (reason && server_may_log(server))
-		log_warn("close peer=%u client=%u pid=%d uid=%u: %s", peer->slot, peer->id,
-			 (int)peer->cred.pid, (unsigned int)peer->cred.uid, reason);
+	if (reason)
+		server_log(server, peer->cred.uid, LOG_LEVEL_WARN,
+			   "close peer=%u client=%u pid=%d uid=%u: %s", peer->slot, peer->id,
+			   (int)peer->cred.pid, (unsigned int)peer->cred.uid, reason);
 }
 
 /* The end of one peer may be the end of others: they join the list. */
@@ -134,7 +129,8 @@ void connections_end(struct server *server)
 		 * A forked child of the peer may share the socket's description, which
 		 * would keep it in the epoll set after close().
 		 */
-		(void)epoll_ctl(server->epoll_fd, EPOLL_CTL_DEL, peer->fd, NULL);
+		(void)epoll_ctl(epoll_of(server, peer), EPOLL_CTL_DEL, peer->fd, NULL);
+		flow_forget(server, peer);
 		admission_leave(server, peer);
 	}
 }
@@ -174,13 +170,20 @@ void connections_handle(struct server *server, struct peer *peer, uint32_t event
 		if (peer_flush(peer) < 0)
 			server_close(server, peer, NULL);
 	}
-	if (peer->cursor.stage != PEER_STAGE_NONE) {
+	if (peer->is_paused || peer->cursor.stage != PEER_STAGE_NONE) {
+		/* Nobody waits for the unread messages of a paused peer that is gone. */
 		if (events & (EPOLLHUP | EPOLLERR))
 			server_close(server, peer, NULL);
-		else if (peer->queue_len == 0)
+		else if (!peer->is_paused && peer->queue_len == 0 && flow_admit(server, peer))
 			tools_continue(server, peer);
 	} else if (events & (EPOLLIN | EPOLLHUP | EPOLLERR)) {
-		handle_input(server, peer);
+		/* A tool's answer begins in the turn of tools, not in that of the clients. */
+		bool is_tools_turn = peer->state == PEER_STATE_TOOL;
+
+		if (flow_admit(server, peer))
+			handle_input(server, peer);
+		if (is_tools_turn)
+			tools_continue(server, peer);
 	}
-	update_events(server, peer);
+	connections_update(server, peer);
 }

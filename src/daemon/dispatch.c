@@ -12,6 +12,9 @@
 /* One pass over what is due makes at most so many steps, then the peers are heard again. */
 #define DUE_STEPS_MAX 256
 
+/* Looks into /proc and NVML, a new place in the core's order: so many messages' work. */
+#define REGISTER_COST 4
+
 static uint64_t pinned_sum(const struct nvshare_mem *mem)
 {
 	uint64_t sum = 0;
@@ -106,7 +109,8 @@ void dispatch_gpus(struct server *server)
 		if (gpu->is_told)
 			continue;
 		tell_gpu(server, i);
-		if (server_may_log(server))
+		/* NVML's are told in any case; clients can name any number of others. */
+		if (gpu->device || server_may_log(server, QUOTA_NOBODY, LOG_LEVEL_INFO))
 			log_info("gpu index=%u total=%llu external=%llu by=%s name=\"%s\"", i,
 				 (unsigned long long)gpu->total, (unsigned long long)gpu->external,
 				 gpu->device ? "nvml" : "client", gpu->name);
@@ -229,6 +233,7 @@ static void on_register(struct server *server, struct peer *peer,
 	struct nvshare_registered answer = {.result = NVSHARE_REGISTER_OK};
 	struct sched_actions actions = {.n = 0};
 
+	flow_charge(server, peer, REGISTER_COST);
 	if (!process_watch(server, peer)) {
 		server_close(server, peer, "its process is gone");
 		return;
@@ -255,11 +260,11 @@ static void on_register(struct server *server, struct peer *peer,
 	text_sanitize(peer->pod);
 	server->n_clients++;
 	server->gpus.at[peer->gpu].n_clients++;
-	if (server_may_log(server))
-		log_info("join client=%u gpu=%u pid=%d uid=%u running=%d back=%d name=\"%s\"",
-			 peer->id, peer->gpu, (int)peer->cred.pid, (unsigned int)peer->cred.uid,
-			 !!(reg->flags & NVSHARE_REGISTER_RUNNING),
-			 !!(reg->flags & NVSHARE_REGISTER_RECONNECT), peer->name);
+	server_log(server, peer->cred.uid, LOG_LEVEL_INFO,
+		   "join client=%u gpu=%u pid=%d uid=%u running=%d back=%d name=\"%s\"", peer->id,
+		   peer->gpu, (int)peer->cred.pid, (unsigned int)peer->cred.uid,
+		   !!(reg->flags & NVSHARE_REGISTER_RUNNING),
+		   !!(reg->flags & NVSHARE_REGISTER_RECONNECT), peer->name);
 	/* First the answer, then what the core makes of the newcomer. */
 	answer.client = peer->id;
 	answer.claim = peer->claim;
@@ -305,18 +310,19 @@ static void on_req_lock(struct server *server, struct peer *peer,
 	peer->is_growing = false;
 }
 
-static void log_released(const struct peer *peer, const struct nvshare_lock_released *released)
+static void log_released(struct server *server, const struct peer *peer,
+			 const struct nvshare_lock_released *released)
 {
 	/* What the stopped give up bit by bit is in the status; a failure has its own line. */
 	bool is_turn = released->grant && !released->outcome;
 
 	/* A turn given up with nothing to move is seen by the next one's grant. */
 	if (released->moved || released->outcome)
-		log_at(is_turn ? LOG_LEVEL_INFO : LOG_LEVEL_DEBUG,
-		       "released client=%u gpu=%u grant=%llu outcome=%s moved=%llu ms=%llu",
-		       peer->id, peer->gpu, (unsigned long long)released->grant,
-		       actions_outcome(released->outcome), (unsigned long long)released->moved,
-		       (unsigned long long)(released->move_ns / CLOCK_NS_PER_MS));
+		server_log(server, peer->cred.uid, is_turn ? LOG_LEVEL_INFO : LOG_LEVEL_DEBUG,
+			   "released client=%u gpu=%u grant=%llu outcome=%s moved=%llu ms=%llu",
+			   peer->id, peer->gpu, (unsigned long long)released->grant,
+			   actions_outcome(released->outcome), (unsigned long long)released->moved,
+			   (unsigned long long)(released->move_ns / CLOCK_NS_PER_MS));
 }
 
 static void on_released(struct server *server, struct peer *peer,
@@ -354,7 +360,7 @@ static void on_released(struct server *server, struct peer *peer,
 		peer->n_failed = 0;
 		peer->is_host_taker = false; /* until it may have to go again */
 	}
-	log_released(peer, released);
+	log_released(server, peer, released);
 	perform(server, peer, &actions);
 }
 
@@ -464,7 +470,7 @@ void dispatch_message(struct server *server, struct peer *peer, const struct msg
 		server_close(server, peer, "a message out of order");
 		return;
 	}
-	peer->state = PEER_STATE_TOOL;
+	connections_to_tools(server, peer);
 	tools_message(server, peer, msg);
 }
 
@@ -549,8 +555,8 @@ void dispatch_gone(struct server *server, struct peer *peer)
 		gpu->taker = 0;
 	server->n_clients--;
 	users_remove_client(&server->users, peer->user);
-	if (server_may_log(server))
-		log_info("leave client=%u gpu=%u pid=%d", peer->id, peer->gpu, (int)peer->cred.pid);
+	server_log(server, peer->cred.uid, LOG_LEVEL_INFO, "leave client=%u gpu=%u pid=%d",
+		   peer->id, peer->gpu, (int)peer->cred.pid);
 	shares_gone(server, peer);
 	(void)dispatch_event(server, &event);
 	if (gpu->n_clients == 0)

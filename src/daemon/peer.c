@@ -73,8 +73,10 @@ int peer_pass(struct peer *peer, const struct msg *msg, int passed)
 
 uint32_t peer_events(const struct peer *peer)
 {
+	uint32_t in = peer->is_paused ? 0 : EPOLLIN;
+
 	/* A tool that has its answer coming is not listened to: it can not pile up requests. */
 	if (peer->cursor.stage != PEER_STAGE_NONE)
-		return EPOLLOUT;
-	return peer->queue_len ? EPOLLIN | EPOLLOUT : EPOLLIN;
+		return peer->is_paused ? 0 : EPOLLOUT;
+	return peer->queue_len ? in | EPOLLOUT : in;
 }

@@ -13,6 +13,7 @@
  */
 
 #include "daemon/gpus.h"
+#include "daemon/quota.h"
 #include "daemon/users.h"
 #include "ipc/msg.h"
 #include "ipc/sock.h"
@@ -43,7 +44,8 @@ enum peer_stage {
 struct peer_cursor {
 	enum peer_stage stage;
 	uint32_t seq;
-	uint32_t at; /* next GPU or slot */
+	uint64_t ticket; /* of the request: parts of a snapshot from then on are good */
+	uint32_t at;     /* next GPU or slot */
 	uint32_t n_clients;
 };
 
@@ -67,6 +69,13 @@ struct peer {
 
 	bool is_unsent;            /* on server::unsent: flushed before the next wait */
 	struct peer *unsent_next;  /* server::unsent */
+	struct quota_bucket quota; /* of its messages */
+	bool is_paused;            /* on server::paused: it is not read until then */
+	bool was_paused;
+	bool is_due; /* its pause is over, and it was not read since */
+	uint64_t resume_ns;
+	struct peer *paused_prev; /* server::paused */
+	struct peer *paused_next;
 	bool is_closing;           /* on server::closing, to be freed after the batch */
 	struct peer *closing_next; /* server::closing */
 

@@ -81,7 +81,12 @@ static int open_descriptors(struct server *server)
 	server->spare_fd = open("/dev/null", O_RDONLY | O_CLOEXEC);
 	if (server->spare_fd < 0)
 		return -errno;
+	server->tools_fd = epoll_create1(EPOLL_CLOEXEC);
+	if (server->tools_fd < 0)
+		return -errno;
 	r = server_watch(server, server->timer_fd, SERVER_SLOT_TIMER);
+	if (!r)
+		r = server_watch(server, server->tools_fd, SERVER_SLOT_TOOLS);
 	return r ? r : open_signals(server);
 }
 
@@ -174,8 +179,9 @@ static int allocate(struct server *server)
 	server->sched_clients = calloc(SERVER_PEERS_MAX, sizeof(*server->sched_clients));
 	server->share_clients = calloc(SERVER_PEERS_MAX, sizeof(*server->share_clients));
 	server->free_slots = calloc(SERVER_PEERS_MAX, sizeof(*server->free_slots));
+	server->snapshot.parts = calloc(SERVER_PEERS_MAX, sizeof(*server->snapshot.parts));
 	if (!server->peers || !server->sched_clients || !server->share_clients ||
-	    !server->free_slots)
+	    !server->free_slots || !server->snapshot.parts)
 		return -ENOMEM;
 	return users_init(&server->users, &limits);
 }
@@ -188,7 +194,7 @@ int server_init(struct server *server, const struct options *options)
 	server->options = *options;
 	server->config = options->config;
 	server->listener = (struct listener){.fd = -1, .lock_fd = -1, .dir_fd = -1};
-	server->epoll_fd = -1;
+	server->epoll_fd = server->tools_fd = -1;
 	server->timer_fd = server->signal_fd = server->spare_fd = -1;
 	server->group = group ? group->gr_gid : (gid_t)-1;
 	server->now_ns = clock_now_ns();
@@ -197,7 +203,6 @@ int server_init(struct server *server, const struct options *options)
 	server->sample_ns = SERVER_NEVER;
 	server->power_ns = SERVER_NEVER;
 	server->over_ns = SERVER_NEVER;
-	server->quiet_ns = server->now_ns;
 
 	r = allocate(server);
 	if (!r)
@@ -233,6 +238,7 @@ void server_deinit(struct server *server)
 	 * could, and the listener's, which drops what was sent before accept().
 	 */
 	users_deinit(&server->users);
+	free(server->snapshot.parts);
 	free(server->free_slots);
 	free(server->share_clients);
 	free(server->sched_clients);
@@ -294,6 +300,9 @@ static void handle_event(struct server *server, const struct epoll_event *event)
 	case SERVER_SLOT_SIGNAL:
 		handle_signal(server);
 		return;
+	case SERVER_SLOT_TOOLS:
+		server->are_tools_ready = true;
+		return;
 	default:
 		break;
 	}
@@ -322,6 +331,8 @@ static uint64_t next_deadline(const struct server *server)
 		at_ns = server->over_ns;
 	if (admission_deadline(server) < at_ns)
 		at_ns = admission_deadline(server);
+	if (flow_deadline(server) < at_ns)
+		at_ns = flow_deadline(server);
 	return at_ns;
 }
 
@@ -348,6 +359,19 @@ static void arm_timer(struct server *server)
 		server->armed_ns = at_ns;
 }
 
+/*
+ * One event of one tool, after the clients' and what was due. The rest stay ready, and come in the
+ * next rounds by turns.
+ */
+static void serve_tool(struct server *server)
+{
+	struct epoll_event event;
+
+	if (server->are_tools_ready && epoll_wait(server->tools_fd, &event, 1, 0) == 1)
+		handle_event(server, &event);
+	server->are_tools_ready = false;
+}
+
 int server_run(struct server *server)
 {
 	struct epoll_event events[EVENTS_A_BATCH];
@@ -366,10 +390,14 @@ int server_run(struct server *server)
 		connections_end(server);
 		shares_due(server);
 		dispatch_due(server);
+		flow_resume(server);
+		flow_report(server, false);
+		serve_tool(server);
 		do {
 			connections_end(server);
 			host_tell(server);
 		} while (server->closing); /* who is told may turn out to be gone */
 	}
+	flow_report(server, true);
 	return 0;
 }

@@ -10,8 +10,11 @@
  * be closed is only marked; it is freed after the batch, when nothing can point to it.
  * Nothing blocks but the calls into NVML (daemon/gpus.h).
  *
- * server.c polls; dispatch.c turns messages into events, actions.c actions into
- * messages; shares.c does both for the GPU's time; tools.c answers tools.
+ * Tools have an epoll of their own. A round of the loop handles the clients' events first,
+ * then one event of a tool, so that a client waits for one part of one tool's answer at most.
+ *
+ * server.c polls; flow.c bounds what peers may cause; dispatch.c turns messages into events,
+ * actions.c actions into messages; shares.c does both for the GPU's time; tools.c answers tools.
  */
 
 #include "core/sched.h"
@@ -19,9 +22,12 @@
 #include "daemon/gpus.h"
 #include "daemon/options.h"
 #include "daemon/peer.h"
+#include "daemon/quota.h"
 #include "daemon/reaper.h"
+#include "daemon/snapshot.h"
 #include "daemon/users.h"
 #include "ipc/listener.h"
+#include "util/log.h"
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -38,6 +44,7 @@
 #define SERVER_SLOT_SIGNAL   0x7ffffffdu
 #define SERVER_SLOT_REAPER   0x7ffffffau
 #define SERVER_SLOT_NONE     0x7ffffff9u /* of a connection that has no slot */
+#define SERVER_SLOT_TOOLS    0x7ffffffcu /* tools_fd */
 
 /*
  * While somebody waits for memory, NVML is asked so often what others use; else for a
@@ -62,6 +69,7 @@ struct server {
 
 	struct listener listener;
 	int epoll_fd;
+	int tools_fd; /* an epoll inside epoll_fd, of the peers that are tools */
 	int timer_fd;
 	int signal_fd;
 	int spare_fd; /* given up for a moment when descriptors run out */
@@ -80,6 +88,7 @@ struct server {
 	struct peer **unsent_end;
 	struct peer *closing; /* peer::closing_next */
 	struct peer *fresh;   /* utlist, peer::fresh_prev/next, in the order in which they came */
+	struct peer *paused;  /* utlist, peer::paused_prev/next: the first is resumed first */
 	struct peer *held;    /* utlist, peer::prev/next: requests that wait for the grace's end */
 
 	uint64_t now_ns; /* of the batch */
@@ -91,9 +100,10 @@ struct server {
 	uint64_t over_ns;   /* the earliest gpu::over_ns; SERVER_NEVER: none */
 	uint64_t listen_ns; /* the listener rests until then; 0: it listens */
 
-	uint64_t quiet_ns; /* log lines that peers cause: a bucket of them */
-	uint32_t n_lines;
-	uint32_t n_lines_held;
+	uint32_t n_paused;
+	bool are_tools_ready; /* in this round */
+	struct quota quota;
+	struct snapshot snapshot;
 
 	gid_t group; /* "nvshare": may set everything; (gid_t)-1: there is none */
 	bool is_ending;
@@ -131,6 +141,10 @@ void admission_leave(struct server *server, struct peer *peer);
 void connections_handle(struct server *server, struct peer *peer, uint32_t events);
 void connections_end(struct server *server);
 
+/* The same file. epoll looks for what peer needs now; peer is a tool from now on. */
+void connections_update(struct server *server, struct peer *peer);
+void connections_to_tools(struct server *server, struct peer *peer);
+
 /* The same file. Sends msg to peer; a peer that can not take it is closed. */
 void server_send(struct server *server, struct peer *peer, const struct msg *msg);
 void server_send_body(struct server *server, struct peer *peer, uint16_t type, uint32_t seq,
@@ -143,8 +157,28 @@ void server_flush(struct server *server);
 /* Marks it; reason (for the log) may be NULL. */
 void server_close(struct server *server, struct peer *peer, const char *reason);
 
-/* Whether a line caused by a peer may be logged now; a stranger can not fill the log. */
-bool server_may_log(struct server *server);
+/*
+ * flow.c: whether a line that a peer of uid caused (QUOTA_NOBODY: its user is not known) may be
+ * logged now; server_log() logs it then. A stranger can not fill the log. Suppressed lines are
+ * counted; flow_report() tells those that are due (is_last: all).
+ */
+bool server_may_log(struct server *server, uid_t uid, enum log_level level);
+#define server_log(server, uid, level, ...) \
+	(server_may_log((server), (uid), (level)) ? log_write((level), __VA_ARGS__) : (void)0)
+void flow_report(struct server *server, bool is_last);
+
+/*
+ * The same file. flow_admit(): whether peer may be read now; else the peer is paused: it stays
+ * connected, its messages wait in the socket, and the loop reads it later. flow_charge(): its
+ * user pays for n messages (of a tool: packets) more. flow_resume(): ends the pauses that are
+ * over. flow_forget(): peer ends. flow_deadline(): when the next pause or report is due, or
+ * SERVER_NEVER.
+ */
+bool flow_admit(struct server *server, struct peer *peer);
+void flow_charge(struct server *server, struct peer *peer, uint32_t n);
+void flow_resume(struct server *server);
+void flow_forget(struct server *server, struct peer *peer);
+uint64_t flow_deadline(const struct server *server);
 
 /* dispatch.c: one message of peer; an event and its actions; what is due; the end of peer. */
 void dispatch_message(struct server *server, struct peer *peer, const struct msg *msg);

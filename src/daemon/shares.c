@@ -39,7 +39,7 @@ static void log_client(struct server *server, const struct share_action *action)
 {
 	const struct peer *peer = &server->peers[action->client];
 
-	if (!server_may_log(server))
+	if (!server_may_log(server, peer->cred.uid, LOG_LEVEL_WARN))
 		return;
 	if (action->report == SHARE_REPORT_MUTE)
 		log_warn("share-unanswered client=%u pid=%d gpu=%u", peer->id, (int)peer->cred.pid,
@@ -57,9 +57,11 @@ static void log_report(struct server *server, const struct share_action *action)
 		log_client(server, action);
 		break;
 	case SHARE_REPORT_SLOW:
-		log_info("holds-slow gpu=%u: the bursts of latency-critical programs are left to"
-			 " timeslices for a while",
-			 action->gpu);
+		/* By what clients say of how long it takes: by any of them. */
+		server_log(server, QUOTA_NOBODY, LOG_LEVEL_INFO,
+			   "holds-slow gpu=%u: the bursts of latency-critical programs are left to"
+			   " timeslices for a while",
+			   action->gpu);
 		break;
 	case SHARE_REPORT_FAST:
 		log_debug("holds-tried-again gpu=%u", action->gpu);

@@ -23,8 +23,13 @@ _Static_assert((int)SCHED_CLIENT_STOPPING == NVSHARE_CLIENT_STOPPING + 1,
 _Static_assert((int)SCHED_POLICY_DEADLINE == (int)NVSHARE_POLICY_DEADLINE, "enum nvshare_policy");
 
 /* Of a status, so much a turn: clients of the lock come in between. */
-#define PACKETS_A_TURN 32
+#define PACKETS_A_TURN 16
 #define SLOTS_A_TURN   1024
+
+/* A setting may concern all clients of a GPU, which are told; its client is looked for in all
+ * slots. */
+#define SET_COST       20
+#define SLOTS_A_PACKET 256
 
 /* ---- status ---------------------------------------------------------------- */
 
@@ -193,18 +198,35 @@ static void fill_client(const struct server *server, const struct peer *peer,
 	memcpy(ret->pod, peer->pod, sizeof(ret->pod));
 }
 
+/* Made once for all tools that have asked by now. */
+static const struct nvshare_status_client *client_part(struct server *server,
+						       const struct peer *peer, uint64_t ticket)
+{
+	const struct nvshare_status_client *found =
+		snapshot_find(&server->snapshot, peer->slot, peer->generation, ticket);
+	struct nvshare_status_client *made;
+
+	if (found)
+		return found;
+	made = snapshot_make(&server->snapshot, peer->slot, peer->generation);
+	fill_client(server, peer, made);
+	return made;
+}
+
 /* The next packet of the status; false when this turn's slots are all looked at. */
 static bool next_packet(struct server *server, struct peer_cursor *cursor, struct msg *ret_msg)
 {
 	union {
 		struct nvshare_status_node node;
 		struct nvshare_status_gpu gpu;
-		struct nvshare_status_client client;
 		struct nvshare_status_end end;
 	} body;
 	uint32_t n_looked = 0;
 
 	if (cursor->stage == PEER_STAGE_NODE) {
+		log_debug("status ticket=%llu", (unsigned long long)cursor->ticket);
+		dispatch_sample(server);
+		shares_power(server);
 		fill_node(server, &body.node);
 		(void)msg_encode(NVSHARE_MSG_STATUS_NODE, cursor->seq, &body, ret_msg);
 		cursor->stage = PEER_STAGE_GPUS;
@@ -227,8 +249,8 @@ static bool next_packet(struct server *server, struct peer_cursor *cursor, struc
 		cursor->at++;
 		if (peer->state != PEER_STATE_CLIENT)
 			continue;
-		fill_client(server, peer, &body.client);
-		(void)msg_encode(NVSHARE_MSG_STATUS_CLIENT, cursor->seq, &body, ret_msg);
+		(void)msg_encode(NVSHARE_MSG_STATUS_CLIENT, cursor->seq,
+				 client_part(server, peer, cursor->ticket), ret_msg);
 		cursor->n_clients++;
 		return true;
 	}
@@ -249,6 +271,7 @@ void tools_continue(struct server *server, struct peer *peer)
 		if (!next_packet(server, &peer->cursor, &msg))
 			return;
 		server_send(server, peer, &msg);
+		flow_charge(server, peer, 1);
 	}
 }
 
@@ -264,12 +287,9 @@ void tools_answer(struct server *server, struct peer *peer, uint32_t seq, enum n
 	(void)vsnprintf(result.text, sizeof(result.text), format, args);
 	va_end(args);
 	server_send_body(server, peer, NVSHARE_MSG_RESULT, seq, &result);
-	if (code == NVSHARE_RESULT_OK)
-		log_info("set uid=%u pid=%d: %s", (unsigned int)peer->cred.uid, (int)peer->cred.pid,
-			 result.text);
-	else if (server_may_log(server))
-		log_info("set-refused uid=%u pid=%d: %s", (unsigned int)peer->cred.uid,
-			 (int)peer->cred.pid, result.text);
+	server_log(server, peer->cred.uid, LOG_LEVEL_INFO, "%s uid=%u pid=%d: %s",
+		   code == NVSHARE_RESULT_OK ? "set" : "set-refused", (unsigned int)peer->cred.uid,
+		   (int)peer->cred.pid, result.text);
 }
 
 /* Makes config the node's, or says why not. */
@@ -450,12 +470,15 @@ void tools_message(struct server *server, struct peer *peer, const struct msg *m
 	uint32_t seq = msg->header.seq;
 
 	if (msg->header.type == NVSHARE_MSG_GET_STATUS) {
-		dispatch_sample(server);
-		shares_power(server);
-		peer->cursor = (struct peer_cursor){.stage = PEER_STAGE_NODE, .seq = seq};
-		tools_continue(server, peer);
+		/* It is answered in the turns of tools, of which there is one a round. */
+		peer->cursor = (struct peer_cursor){
+			.stage = PEER_STAGE_NODE,
+			.seq = seq,
+			.ticket = snapshot_ask(&server->snapshot),
+		};
 		return;
 	}
+	flow_charge(server, peer, SET_COST + server->slots_used / SLOTS_A_PACKET);
 	if (msg->header.type == NVSHARE_MSG_SET && claims_is_key(msg->body.set_21.key)) {
 		claims_set(server, peer, seq, &msg->body.set_21);
 		return;

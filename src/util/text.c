@@ -1,10 +1,57 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "util/text.h"
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
-/* Bytes of the valid, printable UTF-8 sequence at s; 0 if there is none. */
+struct range {
+	uint32_t first, last;
+};
+
+/*
+ * Nothing is seen of them, or they act on what stands beside: two names that look the same could
+ * differ, or one look like another. By Unicode 15: controls, formats, what is to be ignored by
+ * default, and no characters at all. Sorted.
+ */
+static const struct range unseen[] = {
+	{0x0000, 0x001f},    /* controls */
+	{0x007f, 0x009f},    /* and these */
+	{0x00ad, 0x00ad},    /* soft hyphen */
+	{0x034f, 0x034f},    /* grapheme joiner */
+	{0x061c, 0x061c},    /* Arabic letter mark */
+	{0x115f, 0x1160},    /* Hangul fillers */
+	{0x17b4, 0x17b5},    /* Khmer vowels that are not shown */
+	{0x180b, 0x180f},    /* Mongolian selectors */
+	{0x200b, 0x200f},    /* zero width, direction marks */
+	{0x2028, 0x202e},    /* separators of lines, directions */
+	{0x2060, 0x206f},    /* joiners, invisible operators, isolates */
+	{0x3164, 0x3164},    /* Hangul filler */
+	{0xd800, 0xdfff},    /* halves of surrogate pairs */
+	{0xfdd0, 0xfdef},    /* no characters */
+	{0xfe00, 0xfe0f},    /* variation selectors */
+	{0xfeff, 0xfeff},    /* byte order mark */
+	{0xffa0, 0xffa0},    /* Hangul filler of half width */
+	{0xfff0, 0xfffb},    /* interlinear annotations, and none before */
+	{0xfffe, 0xffff},    /* no characters */
+	{0x13430, 0x1343f},  /* formats of hieroglyphs */
+	{0x1bca0, 0x1bca3},  /* of shorthand */
+	{0x1d173, 0x1d17a},  /* of music */
+	{0x1fffe, 0x1ffff},  /* no characters */
+	{0x2fffe, 0x2ffff},  /* nor these */
+	{0x3fffe, 0x10ffff}, /* planes with nothing; tags; selectors; private use */
+};
+
+static bool is_seen(uint32_t code)
+{
+	for (size_t i = 0; i < sizeof(unseen) / sizeof(unseen[0]) && unseen[i].first <= code; i++) {
+		if (code <= unseen[i].last)
+			return false;
+	}
+	return code <= 0x10ffff;
+}
+
+/* Bytes of the valid UTF-8 sequence at s, if it can be seen; else 0. */
 static size_t sequence_len(const unsigned char *s)
 {
 	uint32_t code;
@@ -12,11 +59,11 @@ static size_t sequence_len(const unsigned char *s)
 	size_t n;
 
 	if (s[0] < 0x80)
-		return s[0] >= 0x20 && s[0] != 0x7f ? 1 : 0;
+		return is_seen(s[0]) ? 1 : 0;
 	if ((s[0] & 0xe0) == 0xc0) {
 		n = 2;
 		code = s[0] & 0x1f;
-		min = 0xa0; /* 0x80..0x9f are control characters too */
+		min = 0x80;
 	} else if ((s[0] & 0xf0) == 0xe0) {
 		n = 3;
 		code = s[0] & 0x0f;
@@ -33,12 +80,7 @@ static size_t sequence_len(const unsigned char *s)
 			return 0;
 		code = code << 6 | (s[i] & 0x3f);
 	}
-	if (code < min || code > 0x10ffff || (code >= 0xd800 && code <= 0xdfff))
-		return 0;
-	/* Line separators, and marks that turn the direction of what follows. */
-	if ((code >= 0x2028 && code <= 0x202e) || (code >= 0x2066 && code <= 0x2069))
-		return 0;
-	return n;
+	return code >= min && is_seen(code) ? n : 0;
 }
 
 void text_sanitize(char *s)

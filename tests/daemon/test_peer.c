@@ -182,6 +182,18 @@ static void a_descriptor_goes_behind_what_is_queued(void **state)
 	assert_int_equal(peer_pass(&f->peer, &msg, 0), -EPIPE);
 }
 
+static void a_paused_peer_is_not_read_and_still_gets_what_is_sent(void **state)
+{
+	struct fixture *f = *state;
+
+	f->peer.is_paused = true;
+	assert_int_equal(peer_events(&f->peer), 0);
+	(void)fill_socket(f);
+	assert_int_equal(peer_events(&f->peer), EPOLLOUT);
+	f->peer.cursor.stage = PEER_STAGE_CLIENTS;
+	assert_int_equal(peer_events(&f->peer), 0);
+}
+
 int main(void)
 {
 #define TEST(f) cmocka_unit_test_setup_teardown(f, set_up, tear_down)
@@ -193,6 +205,7 @@ int main(void)
 		TEST(a_broken_connection_is_an_error),
 		TEST(a_tool_with_an_answer_under_way_is_not_listened_to),
 		TEST(a_descriptor_goes_behind_what_is_queued),
+		TEST(a_paused_peer_is_not_read_and_still_gets_what_is_sent),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

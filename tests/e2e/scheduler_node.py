@@ -108,12 +108,12 @@ class Node:
         self.children.append(process)
         return process
 
-    def ctl(self, *args, **settings):
+    def ctl(self, *args, is_text=True, **settings):
         return subprocess.run(
             [CTL, *args],
             env=clean_env(self.folder, **settings),
             capture_output=True,
-            text=True,
+            text=is_text,
             timeout=PATIENCE,
             check=False,
         )

@@ -4,14 +4,18 @@
 import json
 import os
 import pathlib
+import socket
+import struct
 import subprocess
 import sys
+import threading
 import time
 
 import pytest
 
 sys.path.insert(0, str(pathlib.Path(__file__).parent))
 
+import wire  # noqa: E402
 from scheduler_node import (  # noqa: E402,F401
     CTL,
     GIB,
@@ -49,6 +53,71 @@ def test_ctl_shows_what_seed_000_names(node):
     shown = node.ctl("status").stdout
     assert "\x1b" not in shown
     assert "running" in shown and "#1 waits for its turn" in shown
+
+
+# Zero width, marks of direction, isolates, a byte order mark, tags, selectors, half a surrogate pair, no UTF-8.
+UNSEEN = [0xAD, 0x61C, 0x180E, *range(0x200B, 0x2010), *range(0x202A, 0x202F), *range(0x2060, 0x2070), 0xFE0F]
+UNSEEN += [0xFEFF, *range(0xFFF9, 0xFFFC), 0xE0001, 0xE0041, 0xE007F, 0x10FFFF]
+UNSEEN_BYTES = [chr(code).encode() for code in UNSEEN] + [b"\xed\xa0\x80", b"\xff", b"\xc0\xaf", b"\xc2\x9b", b"\x1b[2J"]
+UNSEEN_TEXTS = [b"a" + bytes_ + b"z" for bytes_ in UNSEEN_BYTES]
+
+
+def expect_seen_only(output):
+    text = output.decode()
+    assert not [c for c in text if ord(c) in UNSEEN or (ord(c) < 0x20 and c != "\n")], ascii(text)
+
+
+def test_names_show_nothing_that_is_not_seen(node):
+    node.start()
+    for text in UNSEEN_TEXTS:
+        wire_ = node.connect()
+        wire_.send("REGISTER", bytes([1] * 16), GIB, 0, *mem(), 0, 1, *wire.CLAIM, wire.NO_DOOR, text, text)
+        assert wire_.expect("REGISTERED")[0] == 0
+    for args in [("status",), ("status", "--json")]:
+        run = node.ctl(*args, is_text=False)
+        assert run.returncode == 0
+        expect_seen_only(run.stdout)
+    clients = json.loads(run.stdout)["clients"]
+    assert len(clients) == len(UNSEEN_TEXTS)
+    for client in clients:
+        assert client["name"] == client["pod"]
+        assert client["name"][:2] == "a?" and client["name"][-1] == "z"
+    expect_seen_only(node.log_path.read_bytes())
+    assert node.log().count('name="a?') == len(UNSEEN_TEXTS)
+
+
+def test_ctl_trusts_no_word_of_a_scheduler(tmp_path):
+    """The one on NVSHARE_SOCK_DIR may be anybody's, and say anything."""
+    listener = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    listener.bind(str(tmp_path / "scheduler.sock"))
+    listener.listen()
+
+    def answer():
+        sock = listener.accept()[0]
+        request = sock.recv(4096)
+        for text in UNSEEN_TEXTS if request[6:8] == struct.pack("<H", wire.TYPES["GET_STATUS"][0]) else []:
+            sock.send(wire.packet("STATUS_GPU", bytes(16), *[0] * 36, text))
+            sock.send(wire.packet("STATUS_CLIENT", *[0] * (13 + 2 + 12 + 16 + 16), text, text))
+        sock.send(wire.packet("STATUS_NODE", *[0] * 16, b"1\x1b[2J"))
+        sock.send(wire.packet("STATUS_END", len(UNSEEN_TEXTS), len(UNSEEN_TEXTS)))
+        sock.close()
+
+    def refuse():
+        sock = listener.accept()[0]
+        sock.recv(4096)
+        sock.send(wire.packet("RESULT", wire.DENIED, b"no \x1b[2J \xe2\x80\xae \xff"))
+        sock.close()
+
+    for args, reply in [(("status",), answer), (("status", "--json"), answer), (("set", "tq", "5"), refuse)]:
+        thread = threading.Thread(target=reply)
+        thread.start()
+        run = subprocess.run([CTL, *args], env=clean_env(tmp_path), capture_output=True, timeout=PATIENCE, check=False)
+        thread.join()
+        expect_seen_only(run.stdout + run.stderr)
+        if reply is answer:
+            assert run.returncode == 0, run.stderr
+        else:
+            assert b"no ?[2J ??? ?" in run.stderr
 
 
 def test_ctl_sets_and_the_status_follows(node):

@@ -1,0 +1,130 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+
+/* How much peers may cause: their lines in the log, and when what they send is read. */
+
+#include "daemon/server.h"
+#include "util/clock.h"
+#include "util/log.h"
+
+#include <unistd.h>
+#include <utlist.h>
+
+/* A latency-critical program with a thousand requests a second sends four messages for each. */
+static const struct quota_rate peer_rate = {CLOCK_NS_PER_SEC / 4000, 8000};
+
+/*
+ * A peer over its quota is looked at again after so long. The more of them there are the longer it
+ * is: looking costs the same for each.
+ */
+#define PAUSE_NS       (10 * CLOCK_NS_PER_MS)
+#define PAUSED_A_PAUSE 64
+
+#define RESUMES_A_ROUND 64
+
+/* ---- log ------------------------------------------------------------------- */
+
+bool server_may_log(struct server *server, uid_t uid, enum log_level level)
+{
+	if (!log_is_on(level))
+		return false;
+	if (log_is_on(LOG_LEVEL_DEBUG))
+		return true; /* each message has a line: all of them were asked for */
+	return quota_line(&server->quota, uid, uid == 0 || uid == geteuid(), server->now_ns);
+}
+
+void flow_report(struct server *server, bool is_last)
+{
+	struct quota_report reports[QUOTA_TOLD + 1];
+	uint32_t n = quota_reports(&server->quota, server->now_ns, is_last, reports);
+
+	for (uint32_t i = 0; i < n; i++) {
+		unsigned long long n_lines = reports[i].n_lines;
+		unsigned long long seconds = reports[i].passed_ns / CLOCK_NS_PER_SEC;
+
+		if (reports[i].uid == QUOTA_NOBODY)
+			log_warn("suppressed lines=%llu uid=others seconds=%llu", n_lines, seconds);
+		else
+			log_warn("suppressed lines=%llu uid=%u seconds=%llu", n_lines,
+				 (unsigned int)reports[i].uid, seconds);
+	}
+}
+
+/* ---- messages -------------------------------------------------------------- */
+
+static enum quota_kind kind_of(const struct peer *peer)
+{
+	return peer->state == PEER_STATE_TOOL ? QUOTA_ANSWERS : QUOTA_MESSAGES;
+}
+
+static void peer_pause(struct server *server, struct peer *peer)
+{
+	peer->is_paused = true;
+	peer->resume_ns = server->now_ns + PAUSE_NS * (1 + server->n_paused / PAUSED_A_PAUSE);
+	DL_APPEND2(server->paused, peer, paused_prev, paused_next);
+	server->n_paused++;
+	if (!peer->was_paused)
+		server_log(server, peer->cred.uid, LOG_LEVEL_INFO,
+			   "slowed peer=%u client=%u pid=%d uid=%u: it sends too fast", peer->slot,
+			   peer->id, (int)peer->cred.pid, (unsigned int)peer->cred.uid);
+	peer->was_paused = true;
+}
+
+static void peer_resume(struct server *server, struct peer *peer)
+{
+	DL_DELETE2(server->paused, peer, paused_prev, paused_next);
+	server->n_paused--;
+	peer->is_paused = false;
+	peer->is_due = true;
+}
+
+bool flow_admit(struct server *server, struct peer *peer)
+{
+	uint64_t now_ns = server->now_ns;
+
+	/*
+	 * One message a pause in any case: else others of its user could take all there is. A
+	 * part of an answer is more work than that, and tools have their turns anyway.
+	 */
+	if (peer->is_due && kind_of(peer) == QUOTA_MESSAGES) {
+		peer->is_due = false;
+		flow_charge(server, peer, 1);
+		return true;
+	}
+	if (quota_take(&peer->quota, &peer_rate, 1, now_ns) ||
+	    quota_take_of(&server->quota, peer->cred.uid, kind_of(peer), 1, now_ns)) {
+		peer_pause(server, peer);
+		return false;
+	}
+	return true;
+}
+
+void flow_charge(struct server *server, struct peer *peer, uint32_t n)
+{
+	quota_charge(&server->quota, peer->cred.uid, kind_of(peer), n, server->now_ns);
+}
+
+void flow_resume(struct server *server)
+{
+	for (unsigned int i = 0; i < RESUMES_A_ROUND; i++) {
+		struct peer *peer = server->paused;
+
+		if (!peer || peer->resume_ns > server->now_ns)
+			return;
+		peer_resume(server, peer);
+		connections_update(server, peer);
+	}
+}
+
+void flow_forget(struct server *server, struct peer *peer)
+{
+	if (peer->is_paused)
+		peer_resume(server, peer);
+}
+
+uint64_t flow_deadline(const struct server *server)
+{
+	uint64_t at_ns = quota_deadline(&server->quota);
+
+	return server->paused && server->paused->resume_ns < at_ns ? server->paused->resume_ns
+								   : at_ns;
+}
