@@ -3,6 +3,7 @@
 /* What happens goes into the lease, what it decides is done here. */
 
 #include "hook/agent/agent_private.h"
+#include "hook/descriptors.h"
 #include "hook/freeze/channels.h"
 #include "hook/gate/gate.h"
 #include "hook/hook_log.h"
@@ -148,6 +149,9 @@ static bool may_move(const struct agent_link *link, uint64_t bytes)
 	rdma = rdma_look(NULL);
 	if (rdma == RDMA_OPEN || rdma == RDMA_HIDDEN)
 		pager_pin_all(link->dev);
+	if (rdma == RDMA_UNKNOWN && descriptors_are_short())
+		hook_warn_once("file descriptors are short (RLIMIT_NOFILE): memory of this program "
+			       "can not make room for others");
 	return rdma == RDMA_NONE;
 }
 

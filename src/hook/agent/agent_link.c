@@ -24,7 +24,10 @@
 
 #define LINK_REGISTER_NS     (2 * CLOCK_NS_PER_SEC)
 #define LINK_BACKOFF_NS_MIN  (100 * CLOCK_NS_PER_MS)
-#define LINK_BACKOFF_NS_MAX  CLOCK_NS_PER_SEC /* shorter than a restarted scheduler's grace */
+#define LINK_BACKOFF_NS_MAX  CLOCK_NS_PER_SEC       /* shorter than a restarted scheduler's grace */
+#define LINK_AWAY_NS_MAX     (8 * CLOCK_NS_PER_SEC) /* of one that is there, and takes us not */
+#define LINK_BUSY_NS         (2 * CLOCK_NS_PER_SEC) /* agent.h says so, too */
+#define LINK_NAP_NS          (20 * CLOCK_NS_PER_MS)
 #define LINK_PATIENCE_NS_MIN CLOCK_NS_PER_SEC
 #define LINK_RECEIVE_MAX     64 /* messages, before others get their turn */
 
@@ -49,17 +52,25 @@ static void read_name(char *ret, size_t size)
 
 static void schedule_retry(struct agent_link *link)
 {
+	uint64_t max_ns = link->is_away ? LINK_AWAY_NS_MAX : LINK_BACKOFF_NS_MAX;
+
+	if (link->backoff_ns > max_ns)
+		link->backoff_ns = max_ns;
 	link->retry_ns = clock_now_ns() + link->backoff_ns;
 	link->backoff_ns *= 2;
-	if (link->backoff_ns > LINK_BACKOFF_NS_MAX)
-		link->backoff_ns = LINK_BACKOFF_NS_MAX;
 }
 
 /* Without a context or a closed gate there is nothing that a scheduler should know of. */
 bool agent_link_wants_retry(const struct agent_link *link)
 {
-	return link->state == AGENT_LINK_DOWN &&
-	       (link->lease.state == LEASE_ORPHAN || device_has_context(link->dev));
+	return link->state == AGENT_LINK_BUSY ||
+	       (link->state == AGENT_LINK_DOWN &&
+		(link->lease.state == LEASE_ORPHAN || device_has_context(link->dev)));
+}
+
+bool agent_link_is_coming(const struct agent_link *link)
+{
+	return link->state == AGENT_LINK_BUSY || link->state == AGENT_LINK_REGISTERING;
 }
 
 /* Nobody takes us: the program goes on without, unless it is told not to. */
@@ -83,6 +94,47 @@ static void miss(struct agent_link *link)
 	if (!link->is_missed)
 		budget_lost(link->dev);
 	link->is_missed = true;
+}
+
+/*
+ * A scheduler that is there, and has no time or room just now, has some in a moment: so long
+ * who makes a context goes on waiting. After that the pauses grow, as all of its programs may
+ * be at it. true: in a moment.
+ */
+static bool may_nap(struct agent_link *link, enum agent_absence why)
+{
+	uint64_t now_ns = clock_now_ns(), nap_ns = LINK_NAP_NS / 2 + now_ns % LINK_NAP_NS;
+
+	if (link->is_away || (why != AGENT_ABSENCE_BUSY && why != AGENT_ABSENCE_TURNED_AWAY))
+		return false;
+	if (!link->busy_ns)
+		link->busy_ns = now_ns + LINK_BUSY_NS;
+	/* Each connection that it closes is work of its own. */
+	if (why == AGENT_ABSENCE_TURNED_AWAY)
+		nap_ns += LINK_BACKOFF_NS_MIN;
+	link->retry_ns = now_ns + nap_ns;
+	return link->retry_ns < link->busy_ns;
+}
+
+/* This try came to nothing. detail: as for agent_absence_tell(). */
+static void give_up(struct agent_link *link, enum agent_absence why, uint32_t detail)
+{
+	if (may_nap(link, why)) {
+		link->state = AGENT_LINK_BUSY;
+		return;
+	}
+	link->state = AGENT_LINK_DOWN;
+	link->busy_ns = 0;
+	link->is_away = why != AGENT_ABSENCE_NO_SOCKET;
+	if (link->is_away && !link->is_refused && why != AGENT_ABSENCE_DESCRIPTORS)
+		miss(link); /* it is there */
+	/* One that was lost is no news to who uses it; and several GPUs have words of their own. */
+	if (!(why == AGENT_ABSENCE_NO_SOCKET &&
+	      (link->was_registered || hook_options()->require_scheduler)) &&
+	    !(link->is_refused && link->is_fixed))
+		agent_absence_tell(why, detail);
+	schedule_retry(link);
+	settle_absent(link);
 }
 
 /*
@@ -126,6 +178,8 @@ static void hear_last_words(struct agent_link *link)
 void agent_link_close(struct agent_link *link)
 {
 	bool was_up = link->state == AGENT_LINK_UP;
+	bool was_registering = link->state == AGENT_LINK_REGISTERING;
+	enum agent_absence why = link->absence;
 
 	if (was_up)
 		hear_last_words(link);
@@ -135,15 +189,17 @@ void agent_link_close(struct agent_link *link)
 	link->is_watched = false;
 	link->is_near = false;
 	link->n_queued = 0;
-	schedule_retry(link);
 	share_lost(link);
+	if (was_registering) {
+		give_up(link, why ? why : AGENT_ABSENCE_TURNED_AWAY, link->absence_detail);
+		return;
+	}
+	schedule_retry(link);
 	if (was_up) {
 		hook_debug("device %d: the scheduler is gone", (int)link->dev);
 		miss(link);
 		agent_lease_step(link, &(struct lease_event){.type = LEASE_EVENT_LOST});
 	} else {
-		if (!link->is_refused)
-			miss(link); /* it was there */
 		settle_absent(link);
 	}
 }
@@ -250,15 +306,15 @@ static void send_register(struct agent_link *link)
 
 void agent_link_connect(struct agent_link *link)
 {
-	int fd = sock_connect(hook_options()->sock_dir);
+	int fd = agent_absence_has_descriptors() ? sock_connect(hook_options()->sock_dir) : -EMFILE;
 
 	link->is_refused = false;
+	link->absence = AGENT_ABSENCE_NONE;
 	if (fd < 0) {
 		hook_debug("device %d: no scheduler: %s", (int)link->dev, strerror(-fd));
 		if (fd == -ECONNREFUSED)
 			miss(link); /* its socket is there: it was killed */
-		schedule_retry(link);
-		settle_absent(link);
+		give_up(link, agent_absence_of(-fd), (uint32_t)-fd);
 		return;
 	}
 	link->fd = fd;
@@ -310,11 +366,8 @@ static void handle_registered(struct agent_link *link, const struct nvshare_regi
 	if (body->result != NVSHARE_REGISTER_OK) {
 		link->is_refused = true;
 		link->is_broken = true;
-		if (!link->is_fixed)
-			hook_warn_once("the scheduler did not take this program (%s); "
-				       "it runs unmanaged",
-				       body->result == NVSHARE_REGISTER_FULL ? "too many clients"
-									     : "unknown GPU");
+		link->absence = body->result == NVSHARE_REGISTER_FULL ? AGENT_ABSENCE_FULL
+								      : AGENT_ABSENCE_GPU;
 		return;
 	}
 	if (has_begun_since(link)) {
@@ -332,6 +385,8 @@ static void handle_registered(struct agent_link *link, const struct nvshare_regi
 	share_registered(link, body);
 	link->was_registered = true;
 	link->is_missed = false;
+	link->is_away = false;
+	link->busy_ns = 0;
 	link->quiet_ns = 0;
 	link->backoff_ns = LINK_BACKOFF_NS_MIN;
 	link->orphan_ns = AGENT_NEVER;
@@ -439,6 +494,16 @@ static void handle_message(struct agent_link *link, const struct msg *msg)
 		agent_lease_want(link);
 }
 
+/* Of any version: magic and version stay where they are. */
+static void note_version(struct agent_link *link, const void *bytes)
+{
+	struct nvshare_msg_header header;
+
+	memcpy(&header, bytes, sizeof(header));
+	link->absence = AGENT_ABSENCE_VERSION;
+	link->absence_detail = header.version;
+}
+
 /* true: a message was taken, and there may be more. */
 static bool receive_one(struct agent_link *link)
 {
@@ -459,9 +524,12 @@ static bool receive_one(struct agent_link *link)
 	link->quiet_ns = 0;
 	r = msg_decode(bytes, (size_t)n, MSG_TO_CLIENT, &msg);
 	if (r) {
-		hook_warn_once("the scheduler sent a message of another kind (%s); "
-			       "are both of the same version?",
-			       msg_error(r));
+		if (r == MSG_E_VERSION && link->state == AGENT_LINK_REGISTERING)
+			note_version(link, bytes);
+		else
+			hook_warn_once("the scheduler sent a message of another kind (%s); "
+				       "are both of the same version?",
+				       msg_error(r));
 		link->is_broken = true;
 		return false;
 	}
