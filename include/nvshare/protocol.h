@@ -38,6 +38,7 @@
 #define NVSHARE_RESERVE_PERCENT_MAX 50u
 #define NVSHARE_SLICE_US_MIN        100u
 #define NVSHARE_SLICE_US_MAX        10000000u
+#define NVSHARE_HOLD_US_MAX         60000000u
 
 #define NVSHARE_NAME_LEN 64
 #define NVSHARE_POD_LEN  128
@@ -336,7 +337,7 @@ struct nvshare_activity {
 struct nvshare_set_share {
 	uint64_t seq;
 	uint64_t slice_us; /* of its channel groups; 0: as the driver has it, for it is alone */
-	uint64_t hold_us;  /* 0: it runs */
+	uint64_t hold_us;  /* 0: it runs; more than NVSHARE_HOLD_US_MAX counts as that */
 	uint64_t use_ppm;  /* of the time in which it is busy, so much is its own; for its limit */
 	struct nvshare_claim claim;
 };

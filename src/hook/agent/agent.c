@@ -157,7 +157,7 @@ static struct agent_link *make_link(CUdevice dev)
 		return NULL;
 	link->dev = dev;
 	link->fd = -1;
-	link->backoff_ns = 100 * CLOCK_NS_PER_MS;
+	link->backoff_ns = AGENT_BACKOFF_NS_MIN;
 	link->orphan_ns = AGENT_NEVER;
 	link->spare_ns = AGENT_NEVER;
 	lease_init(&link->lease);

@@ -1,18 +1,28 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
- * A program without a scheduler: why it has none, and the one line that says so. Each reason
- * is said once a process; a forked child inherits that it was said.
+ * A program without a scheduler: why it has none, the one line that says so, and when it is tried
+ * again. Each reason is said once a process; a forked child inherits that it was said.
  */
 
 #include "hook/agent/agent_private.h"
 #include "hook/descriptors.h"
 #include "hook/hook_log.h"
 #include "hook/hook_options.h"
+#include "hook/memory/budget.h"
+#include "util/clock.h"
 
 #include <errno.h>
 #include <string.h>
 #include <unistd.h>
+
+#define ABSENCE_BACKOFF_NS_MAX  CLOCK_NS_PER_SEC /* shorter than a restarted scheduler's grace */
+#define ABSENCE_AWAY_NS_MAX     (8 * CLOCK_NS_PER_SEC) /* of one that is there, and takes us not */
+#define ABSENCE_BUSY_NS         (2 * CLOCK_NS_PER_SEC) /* agent.h says so, too */
+#define ABSENCE_NAP_NS          (20 * CLOCK_NS_PER_MS)
+#define ABSENCE_STEADY_NS       (10 * CLOCK_NS_PER_SEC)
+#define ABSENCE_MISTRUST_NS_MAX (60 * CLOCK_NS_PER_SEC)
+#define ABSENCE_MISTRUST_GROWS  4
 
 #define SOCKET_PATH "%s/" NVSHARE_SOCK_NAME
 
@@ -105,4 +115,103 @@ void agent_absence_tell(enum agent_absence why, uint32_t detail)
 			       "without nvshare. Raise the limit (ulimit -n), or close some.");
 		return;
 	}
+}
+
+void agent_absence_retry(struct agent_link *link)
+{
+	uint64_t max_ns = link->is_away ? ABSENCE_AWAY_NS_MAX : ABSENCE_BACKOFF_NS_MAX;
+
+	if (link->backoff_ns > max_ns)
+		link->backoff_ns = max_ns;
+	link->retry_ns =
+		clock_now_ns() +
+		(link->backoff_ns > link->mistrust_ns ? link->backoff_ns : link->mistrust_ns);
+	link->backoff_ns *= 2;
+}
+
+/*
+ * A stopped program that is taken in waits for its turn, and does not help itself any more. A
+ * scheduler that takes it in and fails, again and again, would keep it stopped for ever. So the
+ * pauses outgrow the usual NVSHARE_ORPHAN_TIMEOUT_SEC, until it is let run.
+ */
+void agent_absence_mistrust(struct agent_link *link)
+{
+	bool has_failed = link->is_wrong || clock_now_ns() - link->up_ns < ABSENCE_STEADY_NS;
+
+	link->is_wrong = false;
+	if (!has_failed)
+		link->mistrust_ns = 0;
+	else if (!link->mistrust_ns)
+		link->mistrust_ns = AGENT_BACKOFF_NS_MIN;
+	else if (link->mistrust_ns < ABSENCE_MISTRUST_NS_MAX)
+		link->mistrust_ns *= ABSENCE_MISTRUST_GROWS;
+}
+
+/* Nobody takes us: the program goes on without, unless it is told not to. */
+void agent_absence_settle(struct agent_link *link)
+{
+	if (agent_pair_owns(link))
+		return;
+	if (!hook_options()->require_scheduler) {
+		agent_settle(link->dev, CUDA_SUCCESS);
+		return;
+	}
+	if (!link->is_refused)
+		hook_warn_once("NVSHARE_REQUIRE_SCHEDULER is set and no nvshare-scheduler answers; "
+			       "the program gets CUDA_ERROR_SYSTEM_NOT_READY");
+	agent_settle(link->dev, CUDA_ERROR_SYSTEM_NOT_READY);
+}
+
+/* Once for each time that it was there, else a program would wait for it for ever. */
+void agent_absence_miss(struct agent_link *link)
+{
+	if (!link->is_missed)
+		budget_lost(link->dev);
+	link->is_missed = true;
+}
+
+/*
+ * A scheduler that is there, and has no time or room just now, has some in a moment: so long
+ * who makes a context goes on waiting. After that the pauses grow, as all of its programs may
+ * be at it. true: in a moment.
+ */
+static bool may_nap(struct agent_link *link, enum agent_absence why)
+{
+	uint64_t now_ns = clock_now_ns(), nap_ns = ABSENCE_NAP_NS / 2 + now_ns % ABSENCE_NAP_NS;
+
+	if (link->is_away || (why != AGENT_ABSENCE_BUSY && why != AGENT_ABSENCE_TURNED_AWAY))
+		return false;
+	if (!link->busy_ns)
+		link->busy_ns = now_ns + ABSENCE_BUSY_NS;
+	/* Each connection that it closes is work of its own. */
+	if (why == AGENT_ABSENCE_TURNED_AWAY)
+		nap_ns += AGENT_BACKOFF_NS_MIN;
+	link->retry_ns = now_ns + nap_ns;
+	return link->retry_ns < link->busy_ns;
+}
+
+/* Who lost one knows that there was one; several GPUs and REQUIRE_SCHEDULER have their own words.
+ */
+static bool is_news(const struct agent_link *link, enum agent_absence why)
+{
+	if (why == AGENT_ABSENCE_NO_SOCKET)
+		return !link->was_registered && !hook_options()->require_scheduler;
+	return !link->is_refused || !link->is_fixed;
+}
+
+void agent_absence_begin(struct agent_link *link, enum agent_absence why, uint32_t detail)
+{
+	if (may_nap(link, why)) {
+		link->state = AGENT_LINK_BUSY;
+		return;
+	}
+	link->state = AGENT_LINK_DOWN;
+	link->busy_ns = 0;
+	link->is_away = why != AGENT_ABSENCE_NO_SOCKET;
+	if (link->is_away && !link->is_refused && why != AGENT_ABSENCE_DESCRIPTORS)
+		agent_absence_miss(link); /* it is there */
+	if (is_news(link, why))
+		agent_absence_tell(why, detail);
+	agent_absence_retry(link);
+	agent_absence_settle(link);
 }

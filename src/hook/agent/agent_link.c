@@ -23,13 +23,9 @@
 #include <unistd.h>
 
 #define LINK_REGISTER_NS     (2 * CLOCK_NS_PER_SEC)
-#define LINK_BACKOFF_NS_MIN  (100 * CLOCK_NS_PER_MS)
-#define LINK_BACKOFF_NS_MAX  CLOCK_NS_PER_SEC       /* shorter than a restarted scheduler's grace */
-#define LINK_AWAY_NS_MAX     (8 * CLOCK_NS_PER_SEC) /* of one that is there, and takes us not */
-#define LINK_BUSY_NS         (2 * CLOCK_NS_PER_SEC) /* agent.h says so, too */
-#define LINK_NAP_NS          (20 * CLOCK_NS_PER_MS)
 #define LINK_PATIENCE_NS_MIN CLOCK_NS_PER_SEC
-#define LINK_RECEIVE_MAX     64 /* messages, before others get their turn */
+#define LINK_RECEIVE_MAX     64           /* messages, before others get their turn */
+#define LINK_BYTES_MAX       (1ull << 48) /* above any card or machine, as in a report */
 
 /* comm, not argv[0]: it is what ps and nvidia-smi show, and threads may have renamed theirs. */
 static void read_name(char *ret, size_t size)
@@ -50,14 +46,15 @@ static void read_name(char *ret, size_t size)
 	ret[strcspn(ret, "\n")] = '\0';
 }
 
-static void schedule_retry(struct agent_link *link)
+static uint64_t smaller(uint64_t a, uint64_t b)
 {
-	uint64_t max_ns = link->is_away ? LINK_AWAY_NS_MAX : LINK_BACKOFF_NS_MAX;
+	return a < b ? a : b;
+}
 
-	if (link->backoff_ns > max_ns)
-		link->backoff_ns = max_ns;
-	link->retry_ns = clock_now_ns() + link->backoff_ns;
-	link->backoff_ns *= 2;
+void agent_link_wrong(struct agent_link *link)
+{
+	link->is_wrong = true;
+	link->is_broken = true;
 }
 
 /* Without a context or a closed gate there is nothing that a scheduler should know of. */
@@ -71,70 +68,6 @@ bool agent_link_wants_retry(const struct agent_link *link)
 bool agent_link_is_coming(const struct agent_link *link)
 {
 	return link->state == AGENT_LINK_BUSY || link->state == AGENT_LINK_REGISTERING;
-}
-
-/* Nobody takes us: the program goes on without, unless it is told not to. */
-static void settle_absent(struct agent_link *link)
-{
-	if (agent_pair_owns(link))
-		return;
-	if (!hook_options()->require_scheduler) {
-		agent_settle(link->dev, CUDA_SUCCESS);
-		return;
-	}
-	if (!link->is_refused)
-		hook_warn_once("NVSHARE_REQUIRE_SCHEDULER is set and no nvshare-scheduler answers; "
-			       "the program gets CUDA_ERROR_SYSTEM_NOT_READY");
-	agent_settle(link->dev, CUDA_ERROR_SYSTEM_NOT_READY);
-}
-
-/* Once for each time that it was there, else a program would wait for it for ever. */
-static void miss(struct agent_link *link)
-{
-	if (!link->is_missed)
-		budget_lost(link->dev);
-	link->is_missed = true;
-}
-
-/*
- * A scheduler that is there, and has no time or room just now, has some in a moment: so long
- * who makes a context goes on waiting. After that the pauses grow, as all of its programs may
- * be at it. true: in a moment.
- */
-static bool may_nap(struct agent_link *link, enum agent_absence why)
-{
-	uint64_t now_ns = clock_now_ns(), nap_ns = LINK_NAP_NS / 2 + now_ns % LINK_NAP_NS;
-
-	if (link->is_away || (why != AGENT_ABSENCE_BUSY && why != AGENT_ABSENCE_TURNED_AWAY))
-		return false;
-	if (!link->busy_ns)
-		link->busy_ns = now_ns + LINK_BUSY_NS;
-	/* Each connection that it closes is work of its own. */
-	if (why == AGENT_ABSENCE_TURNED_AWAY)
-		nap_ns += LINK_BACKOFF_NS_MIN;
-	link->retry_ns = now_ns + nap_ns;
-	return link->retry_ns < link->busy_ns;
-}
-
-/* This try came to nothing. detail: as for agent_absence_tell(). */
-static void give_up(struct agent_link *link, enum agent_absence why, uint32_t detail)
-{
-	if (may_nap(link, why)) {
-		link->state = AGENT_LINK_BUSY;
-		return;
-	}
-	link->state = AGENT_LINK_DOWN;
-	link->busy_ns = 0;
-	link->is_away = why != AGENT_ABSENCE_NO_SOCKET;
-	if (link->is_away && !link->is_refused && why != AGENT_ABSENCE_DESCRIPTORS)
-		miss(link); /* it is there */
-	/* One that was lost is no news to who uses it; and several GPUs have words of their own. */
-	if (!(why == AGENT_ABSENCE_NO_SOCKET &&
-	      (link->was_registered || hook_options()->require_scheduler)) &&
-	    !(link->is_refused && link->is_fixed))
-		agent_absence_tell(why, detail);
-	schedule_retry(link);
-	settle_absent(link);
 }
 
 /*
@@ -191,16 +124,19 @@ void agent_link_close(struct agent_link *link)
 	link->n_queued = 0;
 	share_lost(link);
 	if (was_registering) {
-		give_up(link, why ? why : AGENT_ABSENCE_TURNED_AWAY, link->absence_detail);
+		agent_absence_begin(link, why ? why : AGENT_ABSENCE_TURNED_AWAY,
+				    link->absence_detail);
 		return;
 	}
-	schedule_retry(link);
+	if (was_up)
+		agent_absence_mistrust(link);
+	agent_absence_retry(link);
 	if (was_up) {
 		hook_debug("device %d: the scheduler is gone", (int)link->dev);
-		miss(link);
+		agent_absence_miss(link);
 		agent_lease_step(link, &(struct lease_event){.type = LEASE_EVENT_LOST});
 	} else {
-		settle_absent(link);
+		agent_absence_settle(link);
 	}
 }
 
@@ -275,7 +211,7 @@ uint64_t agent_link_listen(struct agent_link *link, uint64_t now_ns)
 		return link->quiet_ns + patience_ns / 2;
 	if (now_ns - link->ping_ns >= patience_ns) {
 		hook_debug("device %d: the scheduler hangs", (int)link->dev);
-		link->is_broken = true;
+		agent_link_wrong(link);
 	}
 	return link->ping_ns + patience_ns;
 }
@@ -313,8 +249,8 @@ void agent_link_connect(struct agent_link *link)
 	if (fd < 0) {
 		hook_debug("device %d: no scheduler: %s", (int)link->dev, strerror(-fd));
 		if (fd == -ECONNREFUSED)
-			miss(link); /* its socket is there: it was killed */
-		give_up(link, agent_absence_of(-fd), (uint32_t)-fd);
+			agent_absence_miss(link); /* its socket is there: it was killed */
+		agent_absence_begin(link, agent_absence_of(-fd), (uint32_t)-fd);
 		return;
 	}
 	link->fd = fd;
@@ -387,11 +323,12 @@ static void handle_registered(struct agent_link *link, const struct nvshare_regi
 	link->is_missed = false;
 	link->is_away = false;
 	link->busy_ns = 0;
+	link->up_ns = clock_now_ns();
 	link->quiet_ns = 0;
-	link->backoff_ns = LINK_BACKOFF_NS_MIN;
+	link->backoff_ns = AGENT_BACKOFF_NS_MIN;
 	link->orphan_ns = AGENT_NEVER;
 	link->is_orphan_late = false;
-	if (body->context_bytes)
+	if (body->context_bytes && body->context_bytes <= link->total)
 		agent_set_context_bytes(link->dev, body->context_bytes);
 	agent_lease_step(link, &(struct lease_event){.type = LEASE_EVENT_REGISTERED,
 						     .running = link->is_running});
@@ -405,9 +342,25 @@ static void handle_registered(struct agent_link *link, const struct nvshare_regi
 static bool is_still_lacked(const struct agent_link *link, uint64_t wanted)
 {
 	struct nvshare_mem mem;
+	uint64_t lacked;
 
 	budget_read(link->dev, &mem);
-	return mem.wanted + mem.wanted_pinned >= wanted;
+	lacked = mem.wanted + mem.wanted_pinned;
+	return lacked && lacked >= wanted;
+}
+
+/* Driver and budget count in bytes of this card: more would be no budget at all. */
+static uint64_t possible_budget(const struct agent_link *link, uint64_t budget)
+{
+	if (backend_of(link->dev) == NVSHARE_BACKEND_MANAGED)
+		return smaller(budget, LINK_BYTES_MAX);
+	return smaller(budget, link->total);
+}
+
+/* Sums of them do not overflow. */
+static void take_others(uint64_t others)
+{
+	hostmem_set_others(smaller(others, LINK_BYTES_MAX));
 }
 
 /* Only what a scheduler says to a client gets here: msg_decode() refuses the rest. */
@@ -431,7 +384,7 @@ static void handle_message(struct agent_link *link, const struct msg *msg)
 	case NVSHARE_MSG_LOCK_OK:
 		event.type = LEASE_EVENT_LOCK_OK;
 		event.grant = msg->body.lock_ok_5.grant;
-		event.budget = msg->body.lock_ok_5.budget;
+		event.budget = possible_budget(link, msg->body.lock_ok_5.budget);
 		event.epoch = msg->body.lock_ok_5.epoch;
 		break;
 	case NVSHARE_MSG_DROP_LOCK:
@@ -439,8 +392,10 @@ static void handle_message(struct agent_link *link, const struct msg *msg)
 		event.grant = msg->body.drop_lock_6.grant;
 		event.bytes = msg->body.drop_lock_6.bytes;
 		event.epoch = msg->body.drop_lock_6.epoch;
-		hostmem_set_others(msg->body.drop_lock_6.host_others);
-		hostmem_set_coming(msg->body.drop_lock_6.host_coming);
+		take_others(msg->body.drop_lock_6.host_others);
+		hostmem_set_coming(
+			smaller(msg->body.drop_lock_6.host_coming,
+				smaller(msg->body.drop_lock_6.host_others, LINK_BYTES_MAX)));
 		link->second_max = msg->body.drop_lock_6.second_max;
 		link->charge = msg->body.drop_lock_6.charge;
 		link->door = msg->body.drop_lock_6.door;
@@ -448,7 +403,7 @@ static void handle_message(struct agent_link *link, const struct msg *msg)
 		break;
 	case NVSHARE_MSG_MEM_AVAILABLE:
 		event.type = LEASE_EVENT_BUDGET;
-		event.budget = msg->body.mem_available_11.budget;
+		event.budget = possible_budget(link, msg->body.mem_available_11.budget);
 		event.epoch = msg->body.mem_available_11.epoch;
 		break;
 	case NVSHARE_MSG_MEM_REFUSED:
@@ -458,11 +413,11 @@ static void handle_message(struct agent_link *link, const struct msg *msg)
 		event.type = LEASE_EVENT_PREPARE;
 		event.bytes = msg->body.prepare_swap_out_12.bytes;
 		event.due_ms = msg->body.prepare_swap_out_12.due_ms;
-		hostmem_set_others(msg->body.prepare_swap_out_12.host_others);
+		take_others(msg->body.prepare_swap_out_12.host_others);
 		link->second_max = msg->body.prepare_swap_out_12.second_max;
 		break;
 	case NVSHARE_MSG_HOST_MEMORY:
-		hostmem_set_others(msg->body.host_memory_27.others);
+		take_others(msg->body.host_memory_27.others);
 		agent_halt_wanted(link, msg->body.host_memory_27.wanted);
 		hook_debug("others have %llu bytes of host memory, and lack %llu",
 			   (unsigned long long)msg->body.host_memory_27.others,
@@ -488,6 +443,8 @@ static void handle_message(struct agent_link *link, const struct msg *msg)
 		return;
 	}
 	agent_lease_step(link, &event);
+	if (event.type == LEASE_EVENT_LOCK_OK && link->lease.state == LEASE_HOLDING)
+		link->mistrust_ns = 0;
 	/* A budget that is smaller than what a thread waits for: it must be told again. */
 	if (link->lease.state == LEASE_HOLDING &&
 	    (event.type == LEASE_EVENT_LOCK_OK || event.type == LEASE_EVENT_BUDGET))
@@ -530,7 +487,7 @@ static bool receive_one(struct agent_link *link)
 			hook_warn_once("the scheduler sent a message of another kind (%s); "
 				       "are both of the same version?",
 				       msg_error(r));
-		link->is_broken = true;
+		agent_link_wrong(link);
 		return false;
 	}
 	handle_message(link, &msg);

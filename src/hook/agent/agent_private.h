@@ -4,9 +4,9 @@
 
 /*
  * What the parts of the agent share. agent.c: thread and loop; agent_link.c: the
- * connection; agent_absence.c: what is said when there is none; agent_lease.c: events into the
- * lease, its actions out; agent_halt.c: stopping the program; agent_watch.c: is the process
- * idle; agent_pair.c: a second GPU.
+ * connection; agent_absence.c: there is none; agent_lease.c: events into the lease, its actions
+ * out; agent_moving.c: what is said and heard meanwhile; agent_halt.c: stopping the program;
+ * agent_watch.c: is the process idle; agent_pair.c: a second GPU.
  *
  * Threading: everything here belongs to the agent's thread, but what says otherwise.
  */
@@ -17,9 +17,11 @@
 #include "hook/pager/pager.h"
 #include "hook/share/share.h"
 #include "ipc/msg.h"
+#include "util/clock.h"
 
-#define AGENT_NEVER     UINT64_MAX
-#define AGENT_QUEUE_MAX 8
+#define AGENT_NEVER          UINT64_MAX
+#define AGENT_QUEUE_MAX      8
+#define AGENT_BACKOFF_NS_MIN (100 * CLOCK_NS_PER_MS) /* until it is tried again */
 
 enum agent_link_state {
 	AGENT_LINK_DOWN,        /* no connection */
@@ -63,6 +65,9 @@ struct agent_link {
 	uint64_t busy_ns;             /* BUSY ends then; 0: it has not begun */
 	uint64_t retry_ns;            /* when to connect again */
 	uint64_t backoff_ns;
+	bool is_wrong;        /* it is closed because of what the scheduler said, or did not say */
+	uint64_t up_ns;       /* it was registered then */
+	uint64_t mistrust_ns; /* no less is backed off, since it failed before it let us run */
 	uint64_t register_ns; /* an answer to REGISTER is awaited until then */
 	uint64_t quiet_ns;    /* waiting, and nothing was heard since then; 0: it does not wait */
 	uint64_t ping_ns;     /* PING was sent, and nothing heard since; 0: not */
@@ -106,6 +111,7 @@ bool agent_take_changed(CUdevice dev); /* memory changed since the last call */
 /* agent_link.c */
 void agent_link_connect(struct agent_link *link);
 void agent_link_close(struct agent_link *link); /* LOST, if it was registered */
+void agent_link_wrong(struct agent_link *link); /* what the scheduler says can not be: it ends */
 void agent_link_receive(struct agent_link *link);
 bool agent_link_hear(const struct agent_link *link, int wait_ms);       /* something has come */
 bool agent_link_receive_if(struct agent_link *link, uint16_t msg_type); /* only if that is next */
@@ -125,6 +131,18 @@ bool agent_link_is_coming(const struct agent_link *link);
 enum agent_absence agent_absence_of(int error);
 void agent_absence_tell(enum agent_absence why, uint32_t detail);
 bool agent_absence_has_descriptors(void);
+
+/*
+ * begin: a try to connect has come to nothing; BUSY, or what follows. The rest of them are its
+ * parts, for a connection that has ended otherwise. retry: when to connect again. mistrust: after
+ * one that was registered: whether to be slower about it. miss: there was a scheduler, so a full
+ * card may get room. settle: whoever makes a context goes on.
+ */
+void agent_absence_begin(struct agent_link *link, enum agent_absence why, uint32_t detail);
+void agent_absence_retry(struct agent_link *link);
+void agent_absence_mistrust(struct agent_link *link);
+void agent_absence_miss(struct agent_link *link);
+void agent_absence_settle(struct agent_link *link);
 
 /* agent_lease.c */
 void agent_lease_step(struct agent_link *link, const struct lease_event *event);
