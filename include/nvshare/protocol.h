@@ -13,8 +13,8 @@
  *
  * A packet with a wrong magic, version, size or type closes the connection. Magic and
  * version stay where they are in every version: to a packet of another one the scheduler
- * answers with a REGISTERED of its own, so that both can be named. The sender's pid, uid and gid are those of SO_PEERCRED; nothing in a message can
- * override them.
+ * answers with a REGISTERED of its own, so that both can be named. The sender's pid, uid and gid
+ * are those of SO_PEERCRED; nothing in a message can override them.
  *
  * One connection is one client: one process on one GPU. A process that uses two
  * GPUs opens two.
@@ -129,8 +129,8 @@ struct nvshare_register {
 
 enum nvshare_register_result {
 	NVSHARE_REGISTER_OK,
-	NVSHARE_REGISTER_FULL,  /* no slot for another client */
-	NVSHARE_REGISTER_GPU,   /* an unknown GPU whose size nobody can tell */
+	NVSHARE_REGISTER_FULL,   /* no slot for another client */
+	NVSHARE_REGISTER_GPU,    /* an unknown GPU whose size nobody can tell */
 	NVSHARE_REGISTER_NO_FIT, /* FIXED, and it would have to take turns */
 	NVSHARE_REGISTER_VERSION /* the packet was of another version of the protocol */
 };

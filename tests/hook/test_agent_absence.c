@@ -246,6 +246,25 @@ static void says_that_the_scheduler_is_full_and_comes_back(void)
 	check(lines_said() == 1);
 }
 
+/* It may refuse at once, and end with unread packets: a read, or a write, fails first. */
+static void hears_a_refusal_that_came_before_it_was_asked(void)
+{
+	struct user user = {.dev = 0};
+	int fd;
+
+	fake_listen(dir);
+	listen_to_errors();
+	start(&user, use_device);
+	fd = fake_accept();
+	check(fake_readable(fd, FAKE_WAIT_MS));
+	fake_registered(fd, NVSHARE_REGISTER_FULL);
+	check(close(fd) == 0);
+	check(finish(&user) == CUDA_SUCCESS);
+	check(has_said("too many clients"));
+	expect_it_to_come_back();
+	check(lines_said() == 1);
+}
+
 static void two_gpus_wait_for_a_busy_scheduler(void)
 {
 	struct user user = {.dev = 1};
@@ -388,6 +407,7 @@ int main(void)
 		child_test(is_let_in_after_it_was_turned_away),
 		child_test(says_that_it_was_turned_away_and_comes_back),
 		child_test(says_that_the_scheduler_is_full_and_comes_back),
+		child_test(hears_a_refusal_that_came_before_it_was_asked),
 		child_test(two_gpus_wait_for_a_busy_scheduler),
 		child_test(names_the_versions_when_the_scheduler_is_newer),
 		child_test(names_the_versions_when_the_scheduler_is_older),

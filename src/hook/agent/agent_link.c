@@ -108,14 +108,60 @@ static void hear_last_words(struct agent_link *link)
 	}
 }
 
+/* Of any version: magic and version stay where they are. */
+static void note_version(struct agent_link *link, const void *bytes)
+{
+	struct nvshare_msg_header header;
+
+	memcpy(&header, bytes, sizeof(header));
+	link->absence = AGENT_ABSENCE_VERSION;
+	link->absence_detail = header.version;
+}
+
+static void note_refusal(struct agent_link *link, const struct nvshare_registered *body)
+{
+	link->is_refused = true;
+	link->absence =
+		body->result == NVSHARE_REGISTER_FULL ? AGENT_ABSENCE_FULL : AGENT_ABSENCE_GPU;
+}
+
+/*
+ * A scheduler may refuse before it has read what we sent. Then sending fails, or the first read
+ * (ECONNRESET), and the refusal lies behind that.
+ */
+static void hear_refusal(struct agent_link *link)
+{
+	uint8_t bytes[NVSHARE_MSG_SIZE_MAX + 1];
+	struct msg msg;
+	ssize_t n;
+	int r;
+
+	for (int i = 0; i < LINK_RECEIVE_MAX && !link->absence; i++) {
+		n = sock_recv(link->fd, bytes, sizeof(bytes));
+		if (n == -ECONNRESET)
+			continue;
+		if (n <= 0)
+			return;
+		r = msg_decode(bytes, (size_t)n, MSG_TO_CLIENT, &msg);
+		if (r == MSG_E_VERSION)
+			note_version(link, bytes);
+		else if (!r && msg.header.type == NVSHARE_MSG_REGISTERED &&
+			 msg.body.registered_14.result != NVSHARE_REGISTER_OK)
+			note_refusal(link, &msg.body.registered_14);
+	}
+}
+
 void agent_link_close(struct agent_link *link)
 {
 	bool was_up = link->state == AGENT_LINK_UP;
 	bool was_registering = link->state == AGENT_LINK_REGISTERING;
-	enum agent_absence why = link->absence;
+	enum agent_absence why;
 
 	if (was_up)
 		hear_last_words(link);
+	else if (was_registering)
+		hear_refusal(link);
+	why = link->absence;
 	disconnect(link);
 	link->state = AGENT_LINK_DOWN;
 	link->is_broken = false;
@@ -300,10 +346,8 @@ static void handle_registered(struct agent_link *link, const struct nvshare_regi
 		return;
 	}
 	if (body->result != NVSHARE_REGISTER_OK) {
-		link->is_refused = true;
+		note_refusal(link, body);
 		link->is_broken = true;
-		link->absence = body->result == NVSHARE_REGISTER_FULL ? AGENT_ABSENCE_FULL
-								      : AGENT_ABSENCE_GPU;
 		return;
 	}
 	if (has_begun_since(link)) {
@@ -449,16 +493,6 @@ static void handle_message(struct agent_link *link, const struct msg *msg)
 	if (link->lease.state == LEASE_HOLDING &&
 	    (event.type == LEASE_EVENT_LOCK_OK || event.type == LEASE_EVENT_BUDGET))
 		agent_lease_want(link);
-}
-
-/* Of any version: magic and version stay where they are. */
-static void note_version(struct agent_link *link, const void *bytes)
-{
-	struct nvshare_msg_header header;
-
-	memcpy(&header, bytes, sizeof(header));
-	link->absence = AGENT_ABSENCE_VERSION;
-	link->absence_detail = header.version;
 }
 
 /* true: a message was taken, and there may be more. */
