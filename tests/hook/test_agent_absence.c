@@ -397,6 +397,27 @@ static void comes_back_when_there_are_descriptors_again(void)
 	check(lines_said() == 1);
 }
 
+/* Nobody can tell what may move then; the program and those who wait for it hear why. */
+static void says_that_memory_can_not_move_without_descriptors(void)
+{
+	struct nvshare_lock_released r;
+	int fd;
+
+	fake_listen(dir);
+	listen_to_errors();
+	fd = begin_running();
+	leave_descriptors(0);
+	fake_drop(fd, 1, 60 * MIB, 4);
+	r = fake_expect(fd, NVSHARE_MSG_LOCK_RELEASED).body.lock_released_7;
+	check(r.outcome == NVSHARE_OUTCOME_UNSUPPORTED);
+	check(has_said("file descriptors are short (RLIMIT_NOFILE): memory of this program"));
+	check(setrlimit(RLIMIT_NOFILE, &old_limit) == 0);
+	fake_drop(fd, 1, 60 * MIB, 6);
+	r = fake_expect(fd, NVSHARE_MSG_LOCK_RELEASED).body.lock_released_7;
+	check(r.outcome == NVSHARE_OUTCOME_SUCCESS && r.mem.swapped == 60 * MIB);
+	check(lines_said() == 1);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -415,6 +436,7 @@ int main(void)
 		child_test(a_program_keeps_its_last_descriptors),
 		child_test(a_program_that_needs_a_scheduler_hears_why_there_is_none),
 		child_test(comes_back_when_there_are_descriptors_again),
+		child_test(says_that_memory_can_not_move_without_descriptors),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
