@@ -14,9 +14,10 @@
  * Descriptors travel with DROP_LOCK and HANDOVER alone, to clients that said that they take
  * them (NVSHARE_REGISTER_HANDOVER). The scheduler takes none.
  *
- * A packet with a wrong magic, version, size or type closes the connection. The
- * sender's pid, uid and gid are those of SO_PEERCRED; nothing in a message can
- * override them.
+ * A packet with a wrong magic, version, size or type closes the connection. Magic and
+ * version stay where they are in every version: to a packet of another one the scheduler
+ * answers with a REGISTERED of its own, so that both can be named. The sender's pid, uid and gid
+ * are those of SO_PEERCRED; nothing in a message can override them.
  *
  * One connection is one client: one process on one GPU. A process that uses two
  * GPUs opens two.
@@ -40,6 +41,7 @@
 #define NVSHARE_RESERVE_PERCENT_MAX 50u
 #define NVSHARE_SLICE_US_MIN        100u
 #define NVSHARE_SLICE_US_MAX        10000000u
+#define NVSHARE_HOLD_US_MAX         60000000u
 
 #define NVSHARE_NAME_LEN 64
 #define NVSHARE_POD_LEN  128
@@ -119,9 +121,10 @@ struct nvshare_register {
 
 enum nvshare_register_result {
 	NVSHARE_REGISTER_OK,
-	NVSHARE_REGISTER_FULL,  /* no room for another client of this user, now: come back later */
-	NVSHARE_REGISTER_GPU,   /* an unknown GPU whose size nobody can tell */
-	NVSHARE_REGISTER_NO_FIT /* FIXED, and it would have to take turns */
+	NVSHARE_REGISTER_FULL,   /* no room for another client of this user, now: come back later */
+	NVSHARE_REGISTER_GPU,    /* an unknown GPU whose size nobody can tell */
+	NVSHARE_REGISTER_NO_FIT, /* FIXED, and it would have to take turns */
+	NVSHARE_REGISTER_VERSION /* the packet was of another version of the protocol */
 };
 
 struct nvshare_registered {
@@ -337,7 +340,7 @@ struct nvshare_activity {
 struct nvshare_set_share {
 	uint64_t seq;
 	uint64_t slice_us; /* of its channel groups; 0: as the driver has it, for it is alone */
-	uint64_t hold_us;  /* 0: it runs */
+	uint64_t hold_us;  /* 0: it runs; more than NVSHARE_HOLD_US_MAX counts as that */
 	uint64_t use_ppm;  /* of the time in which it is busy, so much is its own; for its limit */
 	struct nvshare_claim claim;
 };

@@ -135,6 +135,14 @@ void connections_end(struct server *server)
 	}
 }
 
+/* A library or tool of another version finds ours in the header, and can name it. */
+static void tell_version(struct server *server, struct peer *peer)
+{
+	const struct nvshare_registered answer = {.result = NVSHARE_REGISTER_VERSION};
+
+	server_send_body(server, peer, NVSHARE_MSG_REGISTERED, 0, &answer);
+}
+
 static void handle_input(struct server *server, struct peer *peer)
 {
 	uint8_t bytes[NVSHARE_MSG_SIZE_MAX];
@@ -156,6 +164,8 @@ static void handle_input(struct server *server, struct peer *peer)
 		return;
 	}
 	r = msg_decode(bytes, (size_t)n, MSG_TO_SCHEDULER, &msg);
+	if (r == MSG_E_VERSION)
+		tell_version(server, peer);
 	if (r) {
 		server_close(server, peer, msg_error(r));
 		return;

@@ -180,7 +180,7 @@ static int check_ranges(const struct msg *msg)
 		is_good = msg->body.wait_for_mem_10.why < NVSHARE_WAIT_COUNT;
 		break;
 	case NVSHARE_MSG_REGISTERED:
-		is_good = msg->body.registered_14.result <= NVSHARE_REGISTER_NO_FIT &&
+		is_good = msg->body.registered_14.result <= NVSHARE_REGISTER_VERSION &&
 			  msg->body.registered_14.reserve_percent <= NVSHARE_RESERVE_PERCENT_MAX &&
 			  (msg->body.registered_14.result != NVSHARE_REGISTER_OK ||
 			   claim_in_range(&msg->body.registered_14.claim));

@@ -37,8 +37,9 @@ static const char *step(struct lease_event event)
 
 	lease_assert_valid(&lease);
 	if (r) {
-		assert_int_equal(r, LEASE_E_STATE);
 		assert_int_equal(did.n, 0);
+		assert_int_equal(r, event.is_out && lease.state == LEASE_ASKED ? LEASE_E_OUT
+									       : LEASE_E_STATE);
 		return "-";
 	}
 	for (uint32_t i = 0; i < did.n; i++)
@@ -166,6 +167,7 @@ enum kind {
 	LOST,
 	WANT,
 	LOCK_OK,
+	LOCK_OK_OUT, /* and bytes are out */
 	DROP_OURS,
 	DROP_OLD,
 	DROP_0,
@@ -197,6 +199,11 @@ static struct lease_event event_of(enum kind kind)
 		[LOST] = {.type = LEASE_EVENT_LOST},
 		[WANT] = {.type = LEASE_EVENT_WANT, .wanting = true},
 		[LOCK_OK] = {.type = LEASE_EVENT_LOCK_OK, .grant = 8, .budget = 5, .epoch = 6},
+		[LOCK_OK_OUT] = {.type = LEASE_EVENT_LOCK_OK,
+				 .grant = 8,
+				 .budget = 5,
+				 .epoch = 6,
+				 .is_out = true},
 		[DROP_OURS] = {.type = LEASE_EVENT_DROP, .grant = 7, .bytes = 1, .epoch = 6},
 		[DROP_OLD] = {.type = LEASE_EVENT_DROP, .grant = 6, .bytes = 1, .epoch = 6},
 		[DROP_0] = {.type = LEASE_EVENT_DROP, .bytes = 1, .epoch = 5},
@@ -234,6 +241,7 @@ static const char *const expected[FROM_COUNT][KIND_COUNT] = {
 		  [WANT] = "q ASKED",
 		  [FORESEEN] = "p IDLE",
 		  [LOCK_OK] = "r IDLE",
+		  [LOCK_OK_OUT] = "r IDLE",
 		  [DROP_0] = "be EVICTING"},
 	[ASKED] = {[LOST] = "t ORPHAN",
 		   [WANT] = "m ASKED",
@@ -254,6 +262,7 @@ static const char *const expected[FROM_COUNT][KIND_COUNT] = {
 	[HOLDING] = {[LOST] = "b OFF",
 		     [WANT] = "m HOLDING",
 		     [LOCK_OK] = "b HOLDING",
+		     [LOCK_OK_OUT] = "b HOLDING",
 		     [DROP_OURS] = "d DRAINING",
 		     [BUDGET_EVEN] = "b HOLDING",
 		     [REFUSED] = "f HOLDING",
@@ -263,6 +272,7 @@ static const char *const expected[FROM_COUNT][KIND_COUNT] = {
 	[UNNUMBERED] = {[LOST] = "b OFF",
 			[WANT] = "m HOLDING",
 			[LOCK_OK] = "b HOLDING",
+			[LOCK_OK_OUT] = "b HOLDING",
 			[BUDGET_EVEN] = "b HOLDING",
 			[REFUSED] = "f HOLDING",
 			[PREPARE] = "p HOLDING",

@@ -3,7 +3,7 @@
 /*
  * Any sequence of events to a lease, as a scheduler gone mad could cause it: it stays
  * in a state that is known, does its work one piece at a time, answers a DROP at most
- * once, and never opens the gate while memory is being moved.
+ * once, and never opens the gate while memory is being moved, or is out.
  */
 
 #include "core/client/lease.h"
@@ -82,6 +82,9 @@ static void step(struct lease *lease, struct model *model, const struct lease_ev
 		abort();
 	if (model->is_open != lease_is_open(lease))
 		abort();
+	if (event->type == LEASE_EVENT_LOCK_OK && event->is_out && !lease_is_open(&before) &&
+	    model->is_open)
+		abort();
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
@@ -103,6 +106,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 			.outcome = d[3] >> 5,
 			.wanting = d[3] & 1,
 			.running = d[3] & 2,
+			.is_out = d[3] & 4,
 		};
 
 		step(&lease, &model, &event);

@@ -65,10 +65,11 @@ static struct {
 	int is_proven;
 	int proof_fails; /* kernels are in its way */
 	int n_proofs;
-	int n_holds;   /* freeze_begin_compute() */
-	int hold_ms;   /* which takes so long, */
-	int n_busy;    /* and finds a thread in the driver so often */
-	int n_extends; /* of a freeze that was on */
+	int n_holds;            /* freeze_begin_compute() */
+	uint64_t hold_limit_ns; /* of the last of them */
+	int hold_ms;            /* which takes so long, */
+	int n_busy;             /* and finds a thread in the driver so often */
+	int n_extends;          /* of a freeze that was on */
 	int n_widened;
 	uint64_t slice_us;
 	int has_no_groups; /* freeze_set_timeslice() finds none */
@@ -473,7 +474,7 @@ int freeze_begin(uint64_t limit_ns)
 
 int freeze_begin_compute(uint64_t limit_ns)
 {
-	(void)limit_ns;
+	fake_set(hold_limit_ns, limit_ns);
 	fake_count(n_holds);
 	(void)nanosleep(&(struct timespec){.tv_nsec = fake_get(hold_ms) * 1000000l}, NULL);
 	if (fake_get(n_busy) > 0) {

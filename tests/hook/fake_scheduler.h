@@ -149,4 +149,16 @@ static inline void fake_available(int fd, uint64_t budget, uint64_t epoch)
 		  &(struct nvshare_mem_available){.budget = budget, .epoch = epoch});
 }
 
+/* epoch: odd. Returns when the client has told that all of its memory is in. */
+static inline void fake_restore(int fd, uint64_t budget, uint64_t epoch)
+{
+	struct msg msg;
+
+	fake_available(fd, budget, epoch);
+	do
+		msg = fake_receive(fd);
+	while (msg.header.type != NVSHARE_MSG_MEM_UPDATE || msg.body.mem_update_9.epoch != epoch ||
+	       msg.body.mem_update_9.mem.swapped);
+}
+
 #endif

@@ -188,6 +188,7 @@ static void drains_after_freezes_that_came_to_nothing(void)
 	fake_set(is_working, 1);
 	start(&user, pass_gate);
 	(void)fake_expect(fd, NVSHARE_MSG_REQ_LOCK);
+	fake_restore(fd, 200 * MIB, 9);
 	fake_grant(fd, 2, 200 * MIB, 10);
 	(void)finish(&user);
 	fake_drop(fd, 2, 60 * MIB, 12);

@@ -92,6 +92,7 @@ static void a_scheduler_that_hangs_is_lost(void)
 	check(recv(old, &r, sizeof(r), 0) == 0);
 	(void)fake_expect(fd, NVSHARE_MSG_REQ_LOCK);
 	check(!is_done(&user));
+	fake_restore(fd, 200 * MIB, 1);
 	fake_grant(fd, 1, 200 * MIB, 2);
 	(void)finish(&user);
 }

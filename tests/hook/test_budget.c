@@ -7,6 +7,10 @@
 #include "fake_memory.h"
 #include "hook/gate/gate.h"
 
+#include <string.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
 #define MIB (1ull << 20)
 
 static int setup(void **state)
@@ -347,6 +351,35 @@ static void a_card_with_room_is_tried_a_few_times_only(void **state)
 		n++;
 	assert_int_equal(n, 9);
 	assert_int_equal(counts().resident, 300 * MIB);
+}
+
+/* The card has room, and the program no descriptor left that its driver may need. */
+static void out_of_memory_for_want_of_descriptors_says_so(void **state)
+{
+	struct budget_tries tries = {0};
+	char said[512] = "";
+	struct rlimit limit;
+	int fds[2], old;
+
+	(void)state;
+	fake.on_want = grant_what_is_wanted;
+	budget_set(0, 1000 * MIB);
+	assert_int_equal(take(300 * MIB, BUDGET_PAGEABLE), CUDA_SUCCESS);
+	fake.bytes_free = 300 * MIB;
+	assert_int_equal(pipe(fds), 0);
+	old = dup(STDERR_FILENO);
+	assert_int_equal(dup2(fds[1], STDERR_FILENO), STDERR_FILENO);
+	assert_int_equal(getrlimit(RLIMIT_NOFILE, &limit), 0);
+	assert_int_equal(setrlimit(RLIMIT_NOFILE, &(struct rlimit){0, limit.rlim_max}), 0);
+	while (retry(300 * MIB, &tries) == CUDA_SUCCESS)
+		;
+	assert_int_equal(setrlimit(RLIMIT_NOFILE, &limit), 0);
+	assert_int_equal(dup2(old, STDERR_FILENO), STDERR_FILENO);
+	close(old);
+	close(fds[1]);
+	assert_true(read(fds[0], said, sizeof(said) - 1) > 0);
+	close(fds[0]);
+	assert_non_null(strstr(said, "descriptors are short (RLIMIT_NOFILE)"));
 }
 
 static void tries_come_to_an_end(void **state)
@@ -695,6 +728,7 @@ int main(void)
 		BUDGET_TEST(a_retry_asks_again_and_the_budget_does_not_grow_by_it),
 		BUDGET_TEST(a_retry_that_is_refused_is_out_of_memory),
 		BUDGET_TEST(a_card_with_room_is_tried_a_few_times_only),
+		BUDGET_TEST(out_of_memory_for_want_of_descriptors_says_so),
 		BUDGET_TEST(tries_come_to_an_end),
 		BUDGET_TEST(a_retry_waits_outside_the_gate_with_nothing_taken),
 		BUDGET_TEST(what_is_tried_again_is_wanted_meanwhile),

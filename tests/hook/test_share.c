@@ -296,6 +296,18 @@ static void a_hold_ends_by_itself(void)
 	check(fake_get(n_holds) == 2);
 }
 
+static void neither_a_timeslice_nor_a_hold_is_without_bounds(void)
+{
+	int fd = begin_holdable();
+
+	check(share_out(fd, UINT64_MAX, UINT64_MAX, NULL).is_held);
+	check(fake_get(hold_limit_ns) / CLOCK_NS_PER_SEC == NVSHARE_HOLD_US_MAX / 1000000);
+	(void)share_out(fd, 1, UINT64_MAX, NULL); /* the one before is done when this is answered */
+	check(fake_get(slice_us) == NVSHARE_SLICE_US_MAX);
+	(void)share_out(fd, 1, 0, NULL);
+	check(fake_get(slice_us) == NVSHARE_SLICE_US_MIN);
+}
+
 static void a_hold_that_the_watchdog_ended_is_made_anew(void)
 {
 	int fd = begin_holdable();
@@ -489,6 +501,7 @@ int main(void)
 		child_test(a_timeslice_waits_for_the_first_context),
 		child_test(is_held_and_let_go),
 		child_test(a_hold_ends_by_itself),
+		child_test(neither_a_timeslice_nor_a_hold_is_without_bounds),
 		child_test(a_hold_that_the_watchdog_ended_is_made_anew),
 		child_test(what_freezes_here_is_proven_before_a_hold),
 		child_test(a_proof_is_tried_until_it_succeeds),

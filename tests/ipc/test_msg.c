@@ -219,7 +219,7 @@ static void a_value_out_of_its_range_is_refused(void **state)
 		RANGE(LOCK_RELEASED, lock_released, mem.swapped, 1ull << 48),
 		RANGE(MEM_UPDATE, mem_update, mem.wanted, 1ull << 48),
 		RANGE(WAIT_FOR_MEM, wait_for_mem, why, NVSHARE_WAIT_COUNT - 1),
-		RANGE(REGISTERED, registered, result, NVSHARE_REGISTER_NO_FIT),
+		RANGE(REGISTERED, registered, result, NVSHARE_REGISTER_VERSION),
 		RANGE(STATUS_NODE, status_node, mode, NVSHARE_MODE_COUNT - 1),
 		RANGE(STATUS_NODE, status_node, switch_mode, NVSHARE_SWITCH_COUNT - 1),
 		RANGE(STATUS_CLIENT, status_client, state, NVSHARE_CLIENT_STATE_COUNT - 1),

@@ -156,6 +156,9 @@ static int on_lock_ok(struct lease *lease, const struct lease_event *event,
 {
 	switch (lease->state) {
 	case LEASE_ASKED:
+		if (event->is_out)
+			return LEASE_E_OUT;
+		break;
 	case LEASE_HOLDING: /* it ran when it registered: now the grant has its number */
 		break;
 	case LEASE_IDLE:

@@ -11,7 +11,9 @@
  * and its end is an event. While it runs, only LOST may come in between, PROGRESS in an
  * eviction, and in a restore PART and after it one BUDGET: all other events wait until the
  * work has ended and its event was fed. An event that is refused (LEASE_E_STATE) has crossed
- * another message on the wire and is dropped; the agent does nothing about it.
+ * another message on the wire and is dropped; the agent does nothing about it. A LOCK_OK while
+ * bytes are out can not have crossed anything (LEASE_E_OUT): the scheduler is wrong about this
+ * client, and the agent ends the connection.
  *
  * The gate is open exactly in OFF, HOLDING, and in the first part of DRAINING (the agent
  * closes it). The budget is unlimited in OFF, 0 in IDLE and ASKED: whoever has stopped may
@@ -83,6 +85,7 @@ struct lease_event {
 	uint32_t outcome; /* enum nvshare_outcome; 0 success */
 	bool wanting;     /* a thread waits, at the gate or for memory; also at the work's end */
 	bool running;     /* REGISTERED: our REGISTER said so (lease_is_open(), and it has begun) */
+	bool is_out;      /* LOCK_OK: bytes are out that only a restore brings back */
 };
 
 enum lease_action_type {
@@ -134,6 +137,7 @@ struct lease {
 enum {
 	LEASE_E_SUCCESS_,
 	LEASE_E_STATE, /* not allowed in this state: ignored, nothing changed */
+	LEASE_E_OUT,   /* the gate would open with bytes out: nothing changed */
 };
 
 void lease_init(struct lease *lease);

@@ -157,7 +157,7 @@ static struct agent_link *make_link(CUdevice dev)
 		return NULL;
 	link->dev = dev;
 	link->fd = -1;
-	link->backoff_ns = 100 * CLOCK_NS_PER_MS;
+	link->backoff_ns = AGENT_BACKOFF_NS_MIN;
 	link->orphan_ns = AGENT_NEVER;
 	link->spare_ns = AGENT_NEVER;
 	lease_init(&link->lease);
@@ -207,8 +207,10 @@ static uint64_t link_timers(struct agent_link *link, uint64_t now)
 {
 	uint64_t next = AGENT_NEVER;
 
-	if (link->state == AGENT_LINK_REGISTERING && now >= link->register_ns)
+	if (link->state == AGENT_LINK_REGISTERING && now >= link->register_ns) {
+		link->absence = AGENT_ABSENCE_SILENT;
 		link->is_broken = true;
+	}
 	if (agent_link_wants_retry(link) && now >= link->retry_ns)
 		agent_link_connect(link);
 	if (now >= link->orphan_ns) {
@@ -405,6 +407,10 @@ static bool start_locked(void)
 		(void)pthread_condattr_destroy(&attr);
 		state.is_ready = true;
 	}
+	if (!agent_absence_has_descriptors()) {
+		agent_absence_tell(AGENT_ABSENCE_DESCRIPTORS, 0);
+		return false;
+	}
 	fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
 	r = fd < 0 ? -errno : 0;
 	if (!r) {
@@ -435,7 +441,10 @@ CUresult agent_use_device(CUdevice dev)
 	freeze_load();
 	hostmem_set_limit(hook_options()->host_memory_limit);
 	pthread_mutex_lock(&state.lock);
-	if (!state.is_stopping && start_locked()) {
+	if (!state.is_stopping && !start_locked()) {
+		if (hook_options()->require_scheduler)
+			res = CUDA_ERROR_SYSTEM_NOT_READY;
+	} else if (!state.is_stopping) {
 		d->ask = AGENT_ASK_OPEN; /* whoever asks too shares the answer */
 		agent_wake();
 		while (d->ask == AGENT_ASK_OPEN && !state.is_stopping)

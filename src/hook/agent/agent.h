@@ -17,10 +17,11 @@
 
 /*
  * The program is about to make its first context on dev. Starts the agent, registers
- * with the scheduler if there is one (waits for its answer, at most 2 s; without one
- * the program runs unmanaged). Returns CUDA_SUCCESS, CUDA_ERROR_NOT_SUPPORTED when this
- * would be a second GPU and the scheduler can not let a process of two GPUs run now, or
- * CUDA_ERROR_SYSTEM_NOT_READY with NVSHARE_REQUIRE_SCHEDULER and no scheduler.
+ * with the scheduler if there is one (waits at most 2 s for one that has no time or room to
+ * let it in, and 2 s for its answer; without one the program runs unmanaged). Returns CUDA_SUCCESS,
+ * CUDA_ERROR_NOT_SUPPORTED when this would be a second GPU and the scheduler can not let a process
+ * of two GPUs run now, or CUDA_ERROR_SYSTEM_NOT_READY with NVSHARE_REQUIRE_SCHEDULER and no
+ * scheduler.
  */
 CUresult agent_use_device(CUdevice dev);
 

@@ -3,6 +3,7 @@
 /* What happens goes into the lease, what it decides is done here. */
 
 #include "hook/agent/agent_private.h"
+#include "hook/descriptors.h"
 #include "hook/freeze/channels.h"
 #include "hook/gate/gate.h"
 #include "hook/hook_log.h"
@@ -24,14 +25,6 @@
 #define REPORT_INTERVAL_NS (10 * CLOCK_NS_PER_MS)
 #define ORPHAN_RETRY_NS    CLOCK_NS_PER_SEC
 #define SLACK_BYTES_MIN    (256ull << 20)
-
-/* Others can use it: so much, or this share of a small card. */
-#define PROGRESS_BYTES_MAX (64ull << 20)
-#define PROGRESS_CARD      64
-
-/* Host memory that an eviction lacks is told again when it has changed by more than so much of it.
- */
-#define LACK_PART 16
 
 static uint64_t on_card(const struct nvshare_mem *mem)
 {
@@ -149,6 +142,9 @@ static bool may_move(const struct agent_link *link, uint64_t bytes)
 	rdma = rdma_look(NULL);
 	if (rdma == RDMA_OPEN || rdma == RDMA_HIDDEN)
 		pager_pin_all(link->dev);
+	if (rdma == RDMA_UNKNOWN && descriptors_are_short())
+		hook_warn_once("file descriptors are short (RLIMIT_NOFILE): memory of this program "
+			       "can not make room for others");
 	return rdma == RDMA_NONE;
 }
 
@@ -229,113 +225,6 @@ static int restore_alone(CUdevice dev, struct pager_move *move)
 	else
 		budget_lost(dev); /* what it allocates next waits for it, too */
 	return outcome;
-}
-
-void agent_moved_out(CUdevice dev, uint64_t bytes)
-{
-	struct agent_link *link = agent_link_of(dev);
-	uint64_t step;
-
-	if (!link || bytes >= link->out_asked)
-		return;
-	step = link->total / PROGRESS_CARD;
-	if (step > PROGRESS_BYTES_MAX)
-		step = PROGRESS_BYTES_MAX;
-	if (bytes - link->out_told < step)
-		return;
-	/* The next one says the same, and more. */
-	agent_link_flush(link);
-	if (link->n_queued)
-		return;
-	link->out_told = bytes;
-	agent_lease_step(link, &(struct lease_event){.type = LEASE_EVENT_PROGRESS});
-}
-
-/* What the machine has changes all the time; all hear of it, so only much of a change is told. */
-static bool is_other_lack(uint64_t told, uint64_t lacked)
-{
-	uint64_t change = told < lacked ? lacked - told : told - lacked;
-
-	return !told != !lacked || change > told / LACK_PART;
-}
-
-/* Everything is told that has gone, for others have to come in to give host memory back. */
-static void tell_lack(struct agent_link *link, uint64_t moved, uint64_t lacked)
-{
-	bool is_news = is_other_lack(link->host_lacked, lacked);
-
-	agent_link_flush(link);
-	if (link->n_queued)
-		return;
-	if (is_news)
-		link->host_lacked = lacked;
-	if (moved > link->out_told) {
-		link->out_told = moved;
-		agent_lease_step(link, &(struct lease_event){.type = LEASE_EVENT_PROGRESS});
-	} else if (is_news) {
-		agent_lease_report(link, true);
-	}
-}
-
-/*
- * What means nothing to the lease. Anything else waits until the eviction has ended, but for what
- * is told to all at any time, behind which that there is host memory again would not be heard.
- */
-static bool hear_beside_eviction(struct agent_link *link)
-{
-	bool has_any = false;
-
-	while (agent_link_receive_if(link, NVSHARE_MSG_HOST_MEMORY) ||
-	       agent_link_receive_if(link, NVSHARE_MSG_HANDOVER) ||
-	       agent_link_receive_if(link, NVSHARE_MSG_WAIT_FOR_MEM) ||
-	       agent_link_receive_if(link, NVSHARE_MSG_SET_SHARE) ||
-	       agent_link_receive_if(link, NVSHARE_MSG_HEARTBEAT) ||
-	       agent_link_receive_if(link, NVSHARE_MSG_PING))
-		has_any = true;
-	return has_any;
-}
-
-bool agent_await_host(CUdevice dev, uint64_t moved, uint64_t bytes, int wait_ms)
-{
-	const struct timespec pause = {.tv_nsec = wait_ms * (long)CLOCK_NS_PER_MS};
-	struct agent_link *link = agent_link_of(dev);
-
-	if (!link || link->state != AGENT_LINK_UP || link->is_broken)
-		return false;
-	tell_lack(link, moved, bytes);
-	if (!agent_link_hear(link, wait_ms))
-		return true;
-	if (!hear_beside_eviction(link))
-		(void)nanosleep(&pause, NULL);
-	return !link->is_broken;
-}
-
-enum agent_more agent_more_budget(CUdevice dev, int wait_ms)
-{
-	struct agent_link *link = agent_link_of(dev);
-	struct nvshare_mem mem;
-
-	if (!link)
-		return AGENT_MORE_LATER;
-	/* What lacked a budget has been freed: all will have come in when the copies have. */
-	budget_read(dev, &mem);
-	if (!mem.swapped)
-		return AGENT_MORE_LATER;
-	if (!link->lease.is_used_up)
-		agent_lease_step(link, &(struct lease_event){.type = LEASE_EVENT_PART,
-							     .outcome = NVSHARE_OUTCOME_PARTIAL});
-	if (!link->lease.is_used_up)
-		return AGENT_MORE_LATER;
-	if (!agent_link_hear(link, wait_ms))
-		return AGENT_MORE_NOT_YET;
-	/* Host memory is for what is taken, not for what comes back; another one hands some over.
-	 */
-	if (agent_link_receive_if(link, NVSHARE_MSG_HOST_MEMORY) ||
-	    agent_link_receive_if(link, NVSHARE_MSG_HANDOVER))
-		return AGENT_MORE_NOT_YET;
-	if (!agent_link_receive_if(link, NVSHARE_MSG_MEM_AVAILABLE) || link->lease.is_used_up)
-		return AGENT_MORE_LATER;
-	return AGENT_MORE_GIVEN;
 }
 
 /*
@@ -537,6 +426,23 @@ static bool perform(struct agent_link *link, const struct lease_action *action,
 	return false;
 }
 
+/* What only a restore brings back: managed memory the driver brings in as it is touched. */
+static bool is_out(CUdevice dev)
+{
+	struct nvshare_mem mem;
+
+	budget_read(dev, &mem);
+	return mem.swapped && backend_of(dev) != NVSHARE_BACKEND_MANAGED;
+}
+
+/* The program would compute with what is not there. It stays as it is, as if nobody had spoken. */
+static void refuse_grant(struct agent_link *link)
+{
+	hook_warn_once("the scheduler would let this program run while part of its memory is out: "
+		       "the connection is closed, and tried again (are both of one release?)");
+	agent_link_wrong(link);
+}
+
 /* Work that an action starts ends within it, so that its event follows at once. */
 void agent_lease_step(struct agent_link *link, const struct lease_event *event)
 {
@@ -544,6 +450,7 @@ void agent_lease_step(struct agent_link *link, const struct lease_event *event)
 	struct lease_actions actions;
 	bool was_holding = link->lease.state == LEASE_HOLDING;
 	bool has_more = true, wanting = false;
+	int r;
 
 	while (has_more) {
 		has_more = false;
@@ -551,7 +458,13 @@ void agent_lease_step(struct agent_link *link, const struct lease_event *event)
 		wanting = wanting || gate_wanted() || budget_wanting(link->dev) ||
 			  agent_halt_is_frozen();
 		now.wanting = wanting;
-		if (lease_step(&link->lease, &now, &actions)) {
+		now.is_out = now.type == LEASE_EVENT_LOCK_OK && is_out(link->dev);
+		r = lease_step(&link->lease, &now, &actions);
+		if (r == LEASE_E_OUT) {
+			refuse_grant(link);
+			break;
+		}
+		if (r) {
 			hook_debug("device %d: event %d means nothing in state %d", (int)link->dev,
 				   (int)now.type, (int)link->lease.state);
 			break;

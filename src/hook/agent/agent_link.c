@@ -24,10 +24,9 @@
 #include <unistd.h>
 
 #define LINK_REGISTER_NS     (2 * CLOCK_NS_PER_SEC)
-#define LINK_BACKOFF_NS_MIN  (100 * CLOCK_NS_PER_MS)
-#define LINK_BACKOFF_NS_MAX  CLOCK_NS_PER_SEC /* shorter than a restarted scheduler's grace */
 #define LINK_PATIENCE_NS_MIN CLOCK_NS_PER_SEC
-#define LINK_RECEIVE_MAX     64 /* messages, before others get their turn */
+#define LINK_RECEIVE_MAX     64           /* messages, before others get their turn */
+#define LINK_BYTES_MAX       (1ull << 48) /* above any card or machine, as in a report */
 
 /* comm, not argv[0]: it is what ps and nvidia-smi show, and threads may have renamed theirs. */
 static void read_name(char *ret, size_t size)
@@ -48,42 +47,28 @@ static void read_name(char *ret, size_t size)
 	ret[strcspn(ret, "\n")] = '\0';
 }
 
-static void schedule_retry(struct agent_link *link)
+static uint64_t smaller(uint64_t a, uint64_t b)
 {
-	link->retry_ns = clock_now_ns() + link->backoff_ns;
-	link->backoff_ns *= 2;
-	if (link->backoff_ns > LINK_BACKOFF_NS_MAX)
-		link->backoff_ns = LINK_BACKOFF_NS_MAX;
+	return a < b ? a : b;
+}
+
+void agent_link_wrong(struct agent_link *link)
+{
+	link->is_wrong = true;
+	link->is_broken = true;
 }
 
 /* Without a context or a closed gate there is nothing that a scheduler should know of. */
 bool agent_link_wants_retry(const struct agent_link *link)
 {
-	return link->state == AGENT_LINK_DOWN &&
-	       (link->lease.state == LEASE_ORPHAN || device_has_context(link->dev));
+	return link->state == AGENT_LINK_BUSY ||
+	       (link->state == AGENT_LINK_DOWN &&
+		(link->lease.state == LEASE_ORPHAN || device_has_context(link->dev)));
 }
 
-/* Nobody takes us: the program goes on without, unless it is told not to. */
-static void settle_absent(struct agent_link *link)
+bool agent_link_is_coming(const struct agent_link *link)
 {
-	if (agent_pair_owns(link))
-		return;
-	if (!hook_options()->require_scheduler) {
-		agent_settle(link->dev, CUDA_SUCCESS);
-		return;
-	}
-	if (!link->is_refused)
-		hook_warn_once("NVSHARE_REQUIRE_SCHEDULER is set and no nvshare-scheduler answers; "
-			       "the program gets CUDA_ERROR_SYSTEM_NOT_READY");
-	agent_settle(link->dev, CUDA_ERROR_SYSTEM_NOT_READY);
-}
-
-/* Once for each time that it was there, else a program would wait for it for ever. */
-static void miss(struct agent_link *link)
-{
-	if (!link->is_missed)
-		budget_lost(link->dev);
-	link->is_missed = true;
+	return link->state == AGENT_LINK_BUSY || link->state == AGENT_LINK_REGISTERING;
 }
 
 /*
@@ -126,28 +111,81 @@ static void hear_last_words(struct agent_link *link)
 	}
 }
 
+/* Of any version: magic and version stay where they are. */
+static void note_version(struct agent_link *link, const void *bytes)
+{
+	struct nvshare_msg_header header;
+
+	memcpy(&header, bytes, sizeof(header));
+	link->absence = AGENT_ABSENCE_VERSION;
+	link->absence_detail = header.version;
+}
+
+static void note_refusal(struct agent_link *link, const struct nvshare_registered *body)
+{
+	link->is_refused = true;
+	link->absence =
+		body->result == NVSHARE_REGISTER_FULL ? AGENT_ABSENCE_FULL : AGENT_ABSENCE_GPU;
+}
+
+/*
+ * A scheduler may refuse before it has read what we sent. Then sending fails, or the first read
+ * (ECONNRESET), and the refusal lies behind that.
+ */
+static void hear_refusal(struct agent_link *link)
+{
+	uint8_t bytes[NVSHARE_MSG_SIZE_MAX + 1];
+	struct msg msg;
+	ssize_t n;
+	int r;
+
+	for (int i = 0; i < LINK_RECEIVE_MAX && !link->absence; i++) {
+		n = sock_recv(link->fd, bytes, sizeof(bytes));
+		if (n == -ECONNRESET)
+			continue;
+		if (n <= 0)
+			return;
+		r = msg_decode(bytes, (size_t)n, MSG_TO_CLIENT, &msg);
+		if (r == MSG_E_VERSION)
+			note_version(link, bytes);
+		else if (!r && msg.header.type == NVSHARE_MSG_REGISTERED &&
+			 msg.body.registered_14.result != NVSHARE_REGISTER_OK)
+			note_refusal(link, &msg.body.registered_14);
+	}
+}
+
 void agent_link_close(struct agent_link *link)
 {
 	bool was_up = link->state == AGENT_LINK_UP;
+	bool was_registering = link->state == AGENT_LINK_REGISTERING;
+	enum agent_absence why;
 
 	if (was_up)
 		hear_last_words(link);
+	else if (was_registering)
+		hear_refusal(link);
+	why = link->absence;
 	disconnect(link);
 	link->state = AGENT_LINK_DOWN;
 	link->is_broken = false;
 	link->is_watched = false;
 	link->is_near = false;
 	link->n_queued = 0;
-	schedule_retry(link);
 	share_lost(link);
+	if (was_registering) {
+		agent_absence_begin(link, why ? why : AGENT_ABSENCE_TURNED_AWAY,
+				    link->absence_detail);
+		return;
+	}
+	if (was_up)
+		agent_absence_mistrust(link);
+	agent_absence_retry(link);
 	if (was_up) {
 		hook_debug("device %d: the scheduler is gone", (int)link->dev);
-		miss(link);
+		agent_absence_miss(link);
 		agent_lease_step(link, &(struct lease_event){.type = LEASE_EVENT_LOST});
 	} else {
-		if (!link->is_refused)
-			miss(link); /* it was there */
-		settle_absent(link);
+		agent_absence_settle(link);
 	}
 }
 
@@ -222,7 +260,7 @@ uint64_t agent_link_listen(struct agent_link *link, uint64_t now_ns)
 		return link->quiet_ns + patience_ns / 2;
 	if (now_ns - link->ping_ns >= patience_ns) {
 		hook_debug("device %d: the scheduler hangs", (int)link->dev);
-		link->is_broken = true;
+		agent_link_wrong(link);
 	}
 	return link->ping_ns + patience_ns;
 }
@@ -262,15 +300,15 @@ static void send_register(struct agent_link *link)
 
 void agent_link_connect(struct agent_link *link)
 {
-	int fd = sock_connect(hook_options()->sock_dir);
+	int fd = agent_absence_has_descriptors() ? sock_connect(hook_options()->sock_dir) : -EMFILE;
 
 	link->is_refused = false;
+	link->absence = AGENT_ABSENCE_NONE;
 	if (fd < 0) {
 		hook_debug("device %d: no scheduler: %s", (int)link->dev, strerror(-fd));
 		if (fd == -ECONNREFUSED)
-			miss(link); /* its socket is there: it was killed */
-		schedule_retry(link);
-		settle_absent(link);
+			agent_absence_miss(link); /* its socket is there: it was killed */
+		agent_absence_begin(link, agent_absence_of(-fd), (uint32_t)-fd);
 		return;
 	}
 	link->fd = fd;
@@ -323,13 +361,8 @@ static void handle_registered(struct agent_link *link, const struct nvshare_regi
 		return;
 	}
 	if (body->result != NVSHARE_REGISTER_OK) {
-		link->is_refused = true;
+		note_refusal(link, body);
 		link->is_broken = true;
-		if (!link->is_fixed)
-			hook_warn_once("the scheduler did not take this program (%s); "
-				       "it runs unmanaged",
-				       body->result == NVSHARE_REGISTER_FULL ? "too many clients"
-									     : "unknown GPU");
 		return;
 	}
 	if (has_begun_since(link)) {
@@ -347,11 +380,14 @@ static void handle_registered(struct agent_link *link, const struct nvshare_regi
 	share_registered(link, body);
 	link->was_registered = true;
 	link->is_missed = false;
+	link->is_away = false;
+	link->busy_ns = 0;
+	link->up_ns = clock_now_ns();
 	link->quiet_ns = 0;
-	link->backoff_ns = LINK_BACKOFF_NS_MIN;
+	link->backoff_ns = AGENT_BACKOFF_NS_MIN;
 	link->orphan_ns = AGENT_NEVER;
 	link->is_orphan_late = false;
-	if (body->context_bytes)
+	if (body->context_bytes && body->context_bytes <= link->total)
 		agent_set_context_bytes(link->dev, body->context_bytes);
 	budget_set_reserve(link->dev, body->reserve_percent);
 	agent_lease_step(link, &(struct lease_event){.type = LEASE_EVENT_REGISTERED,
@@ -366,9 +402,25 @@ static void handle_registered(struct agent_link *link, const struct nvshare_regi
 static bool is_still_lacked(const struct agent_link *link, uint64_t wanted)
 {
 	struct nvshare_mem mem;
+	uint64_t lacked;
 
 	budget_read(link->dev, &mem);
-	return mem.wanted + mem.wanted_pinned >= wanted;
+	lacked = mem.wanted + mem.wanted_pinned;
+	return lacked && lacked >= wanted;
+}
+
+/* Driver and budget count in bytes of this card: more would be no budget at all. */
+static uint64_t possible_budget(const struct agent_link *link, uint64_t budget)
+{
+	if (backend_of(link->dev) == NVSHARE_BACKEND_MANAGED)
+		return smaller(budget, LINK_BYTES_MAX);
+	return smaller(budget, link->total);
+}
+
+/* Sums of them do not overflow. */
+static void take_others(uint64_t others)
+{
+	hostmem_set_others(smaller(others, LINK_BYTES_MAX));
 }
 
 /* Takes fd, which may be -1: one that comes with a message that has none is closed. */
@@ -409,7 +461,7 @@ static void handle_message(struct agent_link *link, const struct msg *msg)
 		budget_set_bound(link->dev, UINT64_MAX);
 		event.type = LEASE_EVENT_LOCK_OK;
 		event.grant = msg->body.lock_ok_5.grant;
-		event.budget = msg->body.lock_ok_5.budget;
+		event.budget = possible_budget(link, msg->body.lock_ok_5.budget);
 		event.epoch = msg->body.lock_ok_5.epoch;
 		break;
 	case NVSHARE_MSG_DROP_LOCK:
@@ -417,14 +469,16 @@ static void handle_message(struct agent_link *link, const struct msg *msg)
 		event.grant = msg->body.drop_lock_6.grant;
 		event.bytes = msg->body.drop_lock_6.bytes;
 		event.epoch = msg->body.drop_lock_6.epoch;
-		hostmem_set_others(msg->body.drop_lock_6.host_others);
-		hostmem_set_coming(msg->body.drop_lock_6.host_coming);
+		take_others(msg->body.drop_lock_6.host_others);
+		hostmem_set_coming(
+			smaller(msg->body.drop_lock_6.host_coming,
+				smaller(msg->body.drop_lock_6.host_others, LINK_BYTES_MAX)));
 		link->second_max = msg->body.drop_lock_6.second_max;
 		link->charge = msg->body.drop_lock_6.charge;
 		break;
 	case NVSHARE_MSG_MEM_AVAILABLE:
 		event.type = LEASE_EVENT_BUDGET;
-		event.budget = msg->body.mem_available_11.budget;
+		event.budget = possible_budget(link, msg->body.mem_available_11.budget);
 		event.epoch = msg->body.mem_available_11.epoch;
 		break;
 	case NVSHARE_MSG_MEM_REFUSED:
@@ -435,11 +489,11 @@ static void handle_message(struct agent_link *link, const struct msg *msg)
 		event.type = LEASE_EVENT_PREPARE;
 		event.bytes = msg->body.prepare_swap_out_12.bytes;
 		event.due_ms = msg->body.prepare_swap_out_12.due_ms;
-		hostmem_set_others(msg->body.prepare_swap_out_12.host_others);
+		take_others(msg->body.prepare_swap_out_12.host_others);
 		link->second_max = msg->body.prepare_swap_out_12.second_max;
 		break;
 	case NVSHARE_MSG_HOST_MEMORY:
-		hostmem_set_others(msg->body.host_memory_27.others);
+		take_others(msg->body.host_memory_27.others);
 		agent_halt_wanted(link, msg->body.host_memory_27.wanted);
 		hook_debug("others have %llu bytes of host memory, and lack %llu",
 			   (unsigned long long)msg->body.host_memory_27.others,
@@ -465,6 +519,8 @@ static void handle_message(struct agent_link *link, const struct msg *msg)
 		return;
 	}
 	agent_lease_step(link, &event);
+	if (event.type == LEASE_EVENT_LOCK_OK && link->lease.state == LEASE_HOLDING)
+		link->mistrust_ns = 0;
 	/* A budget that is smaller than what a thread waits for: it must be told again. */
 	if (link->lease.state == LEASE_HOLDING &&
 	    (event.type == LEASE_EVENT_LOCK_OK || event.type == LEASE_EVENT_BUDGET))
@@ -494,10 +550,13 @@ static bool receive_one(struct agent_link *link)
 	r = msg_decode(bytes, (size_t)n, MSG_TO_CLIENT, &msg);
 	if (r) {
 		pass_close(pass.fd);
-		hook_warn_once("the scheduler sent a message of another kind (%s); "
-			       "are both of the same version?",
-			       msg_error(r));
-		link->is_broken = true;
+		if (r == MSG_E_VERSION && link->state == AGENT_LINK_REGISTERING)
+			note_version(link, bytes);
+		else
+			hook_warn_once("the scheduler sent a message of another kind (%s); "
+				       "are both of the same version?",
+				       msg_error(r));
+		agent_link_wrong(link);
 		return false;
 	}
 	take_passed(link, &msg, pass.fd);

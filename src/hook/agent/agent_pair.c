@@ -44,7 +44,7 @@ static void step_waiting(void)
 {
 	for_each_other(l)
 	{
-		if (l->state == AGENT_LINK_REGISTERING)
+		if (agent_link_is_coming(l))
 			return;
 		if (l->state != AGENT_LINK_UP || l->lease.state == LEASE_HOLDING)
 			continue;
@@ -82,7 +82,7 @@ static void refuse(void)
 
 static void step_adding(void)
 {
-	if (pair.added->state == AGENT_LINK_REGISTERING)
+	if (agent_link_is_coming(pair.added))
 		return;
 	if (pair.added->state == AGENT_LINK_DOWN && pair.added->is_refused) {
 		refuse();
@@ -102,7 +102,7 @@ static void step_fixing(void)
 {
 	for_each_other(l)
 	{
-		if (l->state == AGENT_LINK_REGISTERING)
+		if (agent_link_is_coming(l))
 			return;
 	}
 	for_each_other(l)

@@ -4,8 +4,9 @@
 
 /*
  * What the parts of the agent share. agent.c: thread and loop; agent_link.c: the
- * connection; agent_lease.c: events into the lease, its actions out; agent_halt.c: stopping
- * the program; agent_watch.c: is the process idle; agent_pair.c: a second GPU.
+ * connection; agent_absence.c: there is none; agent_lease.c: events into the lease, its actions
+ * out; agent_moving.c: what is said and heard meanwhile; agent_halt.c: stopping the program;
+ * agent_watch.c: is the process idle; agent_pair.c: a second GPU.
  *
  * Threading: everything here belongs to the agent's thread, but what says otherwise.
  */
@@ -16,14 +17,30 @@
 #include "hook/pager/pager.h"
 #include "hook/share/share.h"
 #include "ipc/msg.h"
+#include "util/clock.h"
 
-#define AGENT_NEVER     UINT64_MAX
-#define AGENT_QUEUE_MAX 8
+#define AGENT_NEVER          UINT64_MAX
+#define AGENT_QUEUE_MAX      8
+#define AGENT_BACKOFF_NS_MIN (100 * CLOCK_NS_PER_MS) /* until it is tried again */
 
 enum agent_link_state {
 	AGENT_LINK_DOWN,        /* no connection */
+	AGENT_LINK_BUSY,        /* none yet: the scheduler is there, and is asked again soon */
 	AGENT_LINK_REGISTERING, /* REGISTER sent */
 	AGENT_LINK_UP,
+};
+
+/* Why a program has no scheduler. */
+enum agent_absence {
+	AGENT_ABSENCE_NONE,
+	AGENT_ABSENCE_NO_SOCKET,   /* nobody listens */
+	AGENT_ABSENCE_BUSY,        /* its queue of connections is full */
+	AGENT_ABSENCE_TURNED_AWAY, /* it closed the connection without an answer */
+	AGENT_ABSENCE_SILENT,      /* it did not answer in time */
+	AGENT_ABSENCE_FULL,        /* NVSHARE_REGISTER_FULL */
+	AGENT_ABSENCE_GPU,         /* NVSHARE_REGISTER_GPU, or NO_FIT */
+	AGENT_ABSENCE_VERSION,     /* it speaks another version of the protocol */
+	AGENT_ABSENCE_DESCRIPTORS, /* of this process none is left for a connection */
 };
 
 /* One a device that the program uses: a connection and a lease. */
@@ -42,8 +59,15 @@ struct agent_link {
 	bool is_refused;              /* the scheduler did not take it as it registered last */
 	bool is_missed;               /* it has been noted as lost, since it was there last */
 	struct nvshare_claim claimed; /* as it registered last */
+	enum agent_absence absence;   /* what the answer to REGISTER said, before it is closed */
+	uint32_t absence_detail;      /* the scheduler's version, if that is it */
+	bool is_away;                 /* it came to nothing, and nobody waits for it any more */
+	uint64_t busy_ns;             /* BUSY ends then; 0: it has not begun */
 	uint64_t retry_ns;            /* when to connect again */
 	uint64_t backoff_ns;
+	bool is_wrong;        /* it is closed because of what the scheduler said, or did not say */
+	uint64_t up_ns;       /* it was registered then */
+	uint64_t mistrust_ns; /* no less is backed off, since it failed before it let us run */
 	uint64_t register_ns; /* an answer to REGISTER is awaited until then */
 	uint64_t quiet_ns;    /* waiting, and nothing was heard since then; 0: it does not wait */
 	uint64_t ping_ns;     /* PING was sent, and nothing heard since; 0: not */
@@ -87,6 +111,7 @@ bool agent_take_changed(CUdevice dev); /* memory changed since the last call */
 /* agent_link.c */
 void agent_link_connect(struct agent_link *link);
 void agent_link_close(struct agent_link *link); /* LOST, if it was registered */
+void agent_link_wrong(struct agent_link *link); /* what the scheduler says can not be: it ends */
 void agent_link_receive(struct agent_link *link);
 bool agent_link_hear(const struct agent_link *link, int wait_ms);       /* something has come */
 bool agent_link_receive_if(struct agent_link *link, uint16_t msg_type); /* only if that is next */
@@ -94,6 +119,30 @@ void agent_link_flush(struct agent_link *link);
 void agent_link_send(struct agent_link *link, uint16_t type, const void *body);
 bool agent_link_wants_retry(const struct agent_link *link);
 uint64_t agent_link_listen(struct agent_link *link, uint64_t now_ns); /* due again; NEVER */
+
+/* It is asked, or is about to be, and has not answered. */
+bool agent_link_is_coming(const struct agent_link *link);
+
+/*
+ * agent_absence.c. of: what connect() failed with. tell: one line a process and reason; detail:
+ * NO_SOCKET: the error, VERSION: the scheduler's version. has_descriptors: enough for ours, and
+ * some for the driver's.
+ */
+enum agent_absence agent_absence_of(int error);
+void agent_absence_tell(enum agent_absence why, uint32_t detail);
+bool agent_absence_has_descriptors(void);
+
+/*
+ * begin: a try to connect has come to nothing; BUSY, or what follows. The rest of them are its
+ * parts, for a connection that has ended otherwise. retry: when to connect again. mistrust: after
+ * one that was registered: whether to be slower about it. miss: there was a scheduler, so a full
+ * card may get room. settle: whoever makes a context goes on.
+ */
+void agent_absence_begin(struct agent_link *link, enum agent_absence why, uint32_t detail);
+void agent_absence_retry(struct agent_link *link);
+void agent_absence_mistrust(struct agent_link *link);
+void agent_absence_miss(struct agent_link *link);
+void agent_absence_settle(struct agent_link *link);
 
 /* agent_lease.c */
 void agent_lease_step(struct agent_link *link, const struct lease_event *event);

@@ -2,6 +2,7 @@
 
 #include "hook/agent/agent.h"
 #include "hook/cond.h"
+#include "hook/descriptors.h"
 #include "hook/gate/gate.h"
 #include "hook/hook_log.h"
 #include "hook/hook_options.h"
@@ -279,8 +280,14 @@ CUresult budget_retry(CUdevice dev, uint64_t bytes, int kind, struct budget_trie
 	bool can_ask, is_wanted, is_refused;
 	CUresult res = CUDA_ERROR_OUT_OF_MEMORY;
 
-	if (!d || gate_thread_captures() || !next_try(tries, dev, bytes))
+	if (!d || gate_thread_captures())
 		return CUDA_ERROR_OUT_OF_MEMORY;
+	if (!next_try(tries, dev, bytes)) {
+		if (descriptors_are_short())
+			hook_warn_once("the driver is out of memory although there is room; file "
+				       "descriptors are short (RLIMIT_NOFILE)");
+		return CUDA_ERROR_OUT_OF_MEMORY;
+	}
 	hook_debug("device %d: the driver has no room for %llu bytes that the budget has", dev,
 		   (unsigned long long)bytes);
 	pthread_mutex_lock(&budget_state.lock);

@@ -82,6 +82,8 @@ static void apply_slice(struct agent_link *link)
 
 static void set_slice(struct agent_link *link, uint64_t us)
 {
+	us = us && us < NVSHARE_SLICE_US_MIN ? NVSHARE_SLICE_US_MIN : us;
+	us = us > NVSHARE_SLICE_US_MAX ? NVSHARE_SLICE_US_MAX : us;
 	if (us == link->share.slice_us)
 		return;
 	link->share.slice_us = us;
@@ -94,6 +96,7 @@ static void set_hold(struct agent_link *link, uint64_t hold_us, struct nvshare_s
 	uint64_t start_ns = clock_now_ns();
 	struct share_off_stats before, after;
 
+	hold_us = hold_us > NVSHARE_HOLD_US_MAX ? NVSHARE_HOLD_US_MAX : hold_us;
 	if (!hold_us) {
 		share_off_end(SHARE_REASON_HOLD);
 	} else if (link->lease.state != LEASE_HOLDING) {
