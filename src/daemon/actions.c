@@ -118,10 +118,9 @@ static bool may_freeze(const struct peer *peer)
  */
 static uint64_t promise_second(struct server *server, struct peer *peer, bool is_needed)
 {
-	const struct gpu *gpu = &server->gpus.at[peer->gpu];
-	uint64_t max = second_max(server, peer);
+	uint64_t max = second_max(server, peer), context = hearsay_context(server, peer);
 
-	peer->promised = max < gpu->context_bytes ? max : gpu->context_bytes;
+	peer->promised = max < context ? max : context;
 	if (!is_needed || !may_freeze(peer))
 		peer->promised = 0;
 	server_account(server, peer, peer->share.on_card, peer->share.budget);

@@ -35,9 +35,7 @@ static void take_memory(struct server *server, struct peer *peer, const struct n
 {
 	uint64_t pinned = pinned_sum(mem);
 
-	/* Only a first one: what several cost together would be taken for one, and grow. */
-	if (peer->state == PEER_STATE_CLIENT && !peer->mem.pinned[NVSHARE_PINNED_CONTEXT])
-		gpus_note_context(&server->gpus.at[peer->gpu], mem->pinned[NVSHARE_PINNED_CONTEXT]);
+	hearsay_note_context(server, peer, mem->pinned[NVSHARE_PINNED_CONTEXT]);
 	host_out(server, peer);
 	peer->mem = *mem;
 	host_in(server, peer);
@@ -111,7 +109,7 @@ void dispatch_gpus(struct server *server)
 	for (uint32_t i = 0; i < server->gpus.n; i++) {
 		struct gpu *gpu = &server->gpus.at[i];
 
-		if (gpu->is_told)
+		if (gpu->is_told || !gpu->total)
 			continue;
 		tell_gpu(server, i);
 		if (server_may_log(server))
@@ -227,6 +225,17 @@ static bool watch_process(struct server *server, struct peer *peer)
 	return true;
 }
 
+/* A client is gone, or did not come: what it alone said of its GPU goes with it. */
+static void left_gpu(struct server *server, uint32_t index)
+{
+	struct gpu *gpu = &server->gpus.at[index];
+
+	if (gpu->n_clients == 0 && gpu->device)
+		sample_later(server, gpu);
+	else if (hearsay_left(server, index))
+		tell_gpu(server, index);
+}
+
 static enum nvshare_register_result join(struct server *server, struct peer *peer,
 					 const struct nvshare_register *reg,
 					 struct sched_actions *ret_actions)
@@ -242,8 +251,7 @@ static enum nvshare_register_result join(struct server *server, struct peer *pee
 
 	if (server->n_clients >= SERVER_CLIENTS_MAX)
 		return NVSHARE_REGISTER_FULL;
-	if (gpus_find(&server->gpus, reg->gpu_uuid, reg->gpu_total_bytes, server->now_ns,
-		      &peer->gpu))
+	if (!hearsay_find(server, peer, reg))
 		return NVSHARE_REGISTER_GPU;
 	dispatch_gpus(server);
 	event.gpu = peer->gpu;
@@ -258,6 +266,7 @@ static enum nvshare_register_result join(struct server *server, struct peer *pee
 	peer->mem = (struct nvshare_mem){0};
 	host_in(server, peer);
 	server_account(server, peer, 0, 0);
+	left_gpu(server, peer->gpu);
 	return r == SCHED_E_NO_FIT ? NVSHARE_REGISTER_NO_FIT : NVSHARE_REGISTER_GPU;
 }
 
@@ -297,7 +306,7 @@ static void on_register(struct server *server, struct peer *peer,
 	/* First the answer, then what the core makes of the newcomer. */
 	answer.client = peer->id;
 	answer.claim = peer->claim;
-	answer.context_bytes = server->gpus.at[peer->gpu].context_bytes;
+	answer.context_bytes = hearsay_context(server, peer);
 	server_send_body(server, peer, NVSHARE_MSG_REGISTERED, 0, &answer);
 	shares_join(server, peer);
 	perform(server, peer, &actions);
@@ -584,6 +593,5 @@ void dispatch_gone(struct server *server, struct peer *peer)
 		log_info("leave client=%u gpu=%u pid=%d", peer->id, peer->gpu, (int)peer->cred.pid);
 	shares_gone(server, peer);
 	(void)dispatch_event(server, &event);
-	if (gpu->n_clients == 0)
-		sample_later(server, gpu);
+	left_gpu(server, peer->gpu);
 }

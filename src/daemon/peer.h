@@ -43,6 +43,7 @@ struct peer_cursor {
 	enum peer_stage stage;
 	uint32_t seq;
 	uint32_t at; /* next GPU or slot */
+	uint32_t n_gpus;
 	uint32_t n_clients;
 };
 
@@ -72,6 +73,8 @@ struct peer {
 	struct nvshare_claim claim; /* as given */
 	struct nvshare_door door;   /* where it takes memory over */
 	struct kin kin;
+	uint64_t gpu_total;     /* bytes that its GPU has, as it says; 0: it does not */
+	uint64_t context_bytes; /* of its first context, as far as that is plausible; 0: none yet */
 	uint64_t gpu_ns;        /* GPU time, as far as the core has been told of it */
 	struct gpu_share share; /* as accounted with its GPU */
 	uint64_t asked_ns;

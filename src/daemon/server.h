@@ -198,6 +198,17 @@ bool claims_is_key(uint32_t key);
 void claims_set(struct server *server, struct peer *tool, uint32_t seq,
 		const struct nvshare_set *set);
 
+/*
+ * hearsay.c: what only clients know of a GPU. The GPU of newcomer, which is then peer->gpu; false:
+ * it is not known, and not listed on newcomer's word. A client of GPU index is gone, or did not
+ * come; true: what the GPU has is another number by now. peer's first report of a context; and
+ * what one costs, as peer is told; 0: nobody knows.
+ */
+bool hearsay_find(struct server *server, struct peer *newcomer, const struct nvshare_register *reg);
+bool hearsay_left(struct server *server, uint32_t index);
+void hearsay_note_context(const struct server *server, struct peer *peer, uint64_t bytes);
+uint64_t hearsay_context(const struct server *server, const struct peer *peer);
+
 /* tools.c: requests of tools; the next part of a status; one RESULT, with a line in the log. */
 void tools_message(struct server *server, struct peer *peer, const struct msg *msg);
 void tools_continue(struct server *server, struct peer *peer);

@@ -28,6 +28,16 @@ _Static_assert((int)SCHED_POLICY_DEADLINE == (int)NVSHARE_POLICY_DEADLINE, "enum
 
 /* ---- status ---------------------------------------------------------------- */
 
+/* Those without a total are free entries. */
+static uint32_t n_gpus(const struct server *server)
+{
+	uint32_t n = 0;
+
+	for (uint32_t i = 0; i < server->gpus.n; i++)
+		n += server->gpus.at[i].total > 0;
+	return n;
+}
+
 static void fill_node(const struct server *server, struct nvshare_status_node *ret)
 {
 	const struct sched_config *config = &server->config;
@@ -45,7 +55,7 @@ static void fill_node(const struct server *server, struct nvshare_status_node *r
 		.reserve_percent = config->reserve_percent,
 		.anti_thrash = config->anti_thrash,
 		.policy = config->policy,
-		.n_gpus = server->gpus.n,
+		.n_gpus = n_gpus(server),
 		.n_clients = server->n_clients,
 		.pid = (uint32_t)getpid(),
 		.version = NVSHARE_VERSION,
@@ -211,7 +221,10 @@ static bool next_packet(struct server *server, struct peer_cursor *cursor, struc
 		return true;
 	}
 	if (cursor->stage == PEER_STAGE_GPUS) {
+		while (cursor->at < server->gpus.n && !server->gpus.at[cursor->at].total)
+			cursor->at++;
 		if (cursor->at < server->gpus.n) {
+			cursor->n_gpus++;
 			fill_gpu(server, cursor->at++, &body.gpu);
 			(void)msg_encode(NVSHARE_MSG_STATUS_GPU, cursor->seq, &body, ret_msg);
 			return true;
@@ -232,7 +245,7 @@ static bool next_packet(struct server *server, struct peer_cursor *cursor, struc
 		cursor->n_clients++;
 		return true;
 	}
-	body.end = (struct nvshare_status_end){server->gpus.n, cursor->n_clients};
+	body.end = (struct nvshare_status_end){cursor->n_gpus, cursor->n_clients};
 	(void)msg_encode(NVSHARE_MSG_STATUS_END, cursor->seq, &body, ret_msg);
 	cursor->stage = PEER_STAGE_NONE;
 	return true;

@@ -236,6 +236,53 @@ static void a_gpu_that_appears_later_is_found(void **state)
 	assert_int_equal(gpus.n, 3);
 }
 
+/* Others have taken all places, and only half of them are still used. */
+static void nvml_outvotes_clients_and_takes_free_places(void **state)
+{
+	uint8_t uuid[16] = {0};
+	struct gpus gpus;
+	uint32_t i;
+
+	(void)state;
+	no_nvml(&gpus);
+	for (uint8_t n = 0; n < SCHED_GPUS_MAX; n++) {
+		memset(uuid, n ? n : 0x33, sizeof(uuid));
+		assert_int_equal(gpus_find(&gpus, uuid, 1 << 20, 0, &i), 0);
+		gpus.at[i].n_clients = 1;
+		gpus.at[i].is_told = true;
+	}
+	for (i = 1; i < SCHED_GPUS_MAX; i += 2)
+		gpus_forget(&gpus.at[i]);
+	gpus.listed_ns = 0;
+	fake_nvml(&gpus.nvml);
+	memset(uuid, 0x33, sizeof(uuid));
+	assert_int_equal(gpus_find(&gpus, uuid, 1 << 20, CLOCK_NS_PER_SEC, &i), 0);
+	assert_int_equal(i, 0);
+	assert_int_equal(gpus.at[0].total, 100 * GIB);
+	assert_non_null(gpus.at[0].device);
+	assert_false(gpus.at[0].is_told);
+	assert_int_equal(gpus.at[0].n_clients, 1);
+	memset(uuid, 0x22, sizeof(uuid));
+	assert_int_equal(gpus_find(&gpus, uuid, 0, CLOCK_NS_PER_SEC, &i), 0);
+	assert_int_equal(gpus.at[i].total, 10 * GIB);
+}
+
+static void a_forgotten_gpu_is_not_found(void **state)
+{
+	const uint8_t uuid[16] = {0};
+	struct gpus gpus;
+	uint32_t i;
+
+	(void)state;
+	no_nvml(&gpus);
+	assert_int_equal(gpus_find(&gpus, uuid, GIB, 0, &i), 0);
+	gpus_forget(&gpus.at[i]);
+	assert_int_equal(gpus_find(&gpus, uuid, 0, 0, &i), GPUS_E_UNKNOWN);
+	assert_int_equal(gpus_find(&gpus, uuid, 2 * GIB, 0, &i), 0);
+	assert_int_equal(gpus.at[i].total, 2 * GIB);
+	assert_int_equal(gpus.n, 1);
+}
+
 /* A fresh card of 100 GiB, of which strangers use 2. */
 static void start_sampling(struct gpus *gpus)
 {
@@ -595,18 +642,6 @@ static void power_is_a_mean_or_that_of_now(void **state)
 	assert_int_equal(gpus_power(&gpus, 0, 79 * sec), 0);
 }
 
-static void a_context_s_price_has_a_limit(void **state)
-{
-	struct gpu gpu = {.context_bytes = 0};
-
-	(void)state;
-	gpus_note_context(&gpu, 500 << 20);
-	gpus_note_context(&gpu, 400 << 20);
-	assert_int_equal(gpu.context_bytes, 500 << 20);
-	gpus_note_context(&gpu, 3 * GIB); /* a liar must not make all others pay */
-	assert_int_equal(gpu.context_bytes, 500 << 20);
-}
-
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -615,6 +650,8 @@ int main(void)
 		cmocka_unit_test(without_nvml_the_first_client_tells_the_size),
 		cmocka_unit_test(an_unused_entry_is_given_to_another_gpu),
 		cmocka_unit_test(a_gpu_that_appears_later_is_found),
+		cmocka_unit_test(nvml_outvotes_clients_and_takes_free_places),
+		cmocka_unit_test(a_forgotten_gpu_is_not_found),
 		cmocka_unit_test(second_contexts_are_not_external),
 		cmocka_unit_test(what_the_driver_keeps_of_managed_memory_is_not_external),
 		cmocka_unit_test(what_our_clients_report_is_not_external),
@@ -629,7 +666,6 @@ int main(void)
 		cmocka_unit_test(a_second_context_has_limits),
 		cmocka_unit_test(memory_on_its_way_is_not_external),
 		cmocka_unit_test(power_is_a_mean_or_that_of_now),
-		cmocka_unit_test(a_context_s_price_has_a_limit),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
