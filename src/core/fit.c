@@ -84,16 +84,21 @@ uint64_t fit_footprint(const struct sched_client *client)
 	return m->resident + m->pinned + m->swapped + m->wanted + m->wanted_pinned;
 }
 
-uint64_t fit_charge(const struct sched_client *client)
+uint64_t fit_allowed(const struct sched_client *client)
 {
 	return max_u64(client->budget,
 		       client->memory.resident + client->memory.pinned + client->promised);
 }
 
+uint64_t fit_charge(const struct sched_client *client)
+{
+	return above(fit_allowed(client), client->doubted);
+}
+
 /* What no eviction takes; what was given to be pinned counts until a report says what is. */
 static uint64_t fixed_bytes(const struct sched_client *client)
 {
-	return client->memory.pinned + client->promised;
+	return min_u64(client->memory.pinned + client->promised, fit_charge(client));
 }
 
 uint64_t fit_pageable(const struct sched_client *client)
@@ -349,8 +354,9 @@ void fit_in(struct sched *sched, uint32_t client)
 	struct sched_gpu *g = &sched->gpus[c->gpu];
 	enum sched_place place = fit_place(c);
 	/* What it may come to have, reports or not. */
-	uint64_t size = c->memory.wanted + max_u64(c->memory.resident + c->memory.swapped,
-						   fit_charge(c) - c->memory.pinned);
+	uint64_t size = c->memory.wanted +
+			max_u64(min_u64(c->memory.resident, fit_charge(c)) + c->memory.swapped,
+				above(fit_charge(c), c->memory.pinned));
 
 	fit_out(sched, client); /* if it is still in, or in again */
 	c->share = fit_share(c);
@@ -382,6 +388,7 @@ void fit_set_memory(struct sched *sched, uint32_t client, const struct sched_mem
 {
 	struct sched_client *c = &sched->clients[client];
 	uint64_t total = min_u64(sched->gpus[c->gpu].total, FIELD_MAX);
+	uint64_t there = above(c->memory.resident + c->memory.pinned, c->doubted);
 
 	c->memory.pinned = min_u64(memory->pinned, total);
 	c->memory.resident = min_u64(memory->resident, total - c->memory.pinned);
@@ -389,6 +396,8 @@ void fit_set_memory(struct sched *sched, uint32_t client, const struct sched_mem
 	c->memory.second = min_u64(memory->second, total);
 	c->memory.wanted = min_u64(memory->wanted, FIELD_MAX);
 	c->memory.wanted_pinned = min_u64(memory->wanted_pinned, FIELD_MAX);
+	/* What is not reported any more is what was not there. */
+	c->doubted = min_u64(c->doubted, above(c->memory.resident + c->memory.pinned, there));
 }
 
 bool fit_exclusive(const struct sched *sched)
