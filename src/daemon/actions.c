@@ -50,8 +50,8 @@ static void log_report(struct server *server, struct peer *peer, const struct sc
 {
 	switch (action->report) {
 	case SCHED_REPORT_HUNG:
-		log_warn("hung client=%u pid=%d gpu=%u: does not answer; its memory counts until"
-			 " it is gone",
+		log_warn("hung client=%u pid=%d gpu=%u: does not answer; its memory counts for as"
+			 " long as it is there",
 			 peer->id, (int)peer->cred.pid, peer->gpu);
 		break;
 	case SCHED_REPORT_BACK:
@@ -221,8 +221,10 @@ static void note(struct server *server, struct peer *peer, const struct sched_ac
 	case SCHED_ACTION_WAIT:
 		if (server->sample_ns == SERVER_NEVER && server->gpus.nvml.handle)
 			server->sample_ns = server->now_ns; /* is it really full? */
+		doubts_wake(server, peer->gpu);
 		break;
 	case SCHED_ACTION_REFUSE:
+		doubts_wake(server, peer->gpu);
 		note_refusal(server, peer, action);
 		break;
 	case SCHED_ACTION_REPORT:

@@ -33,15 +33,15 @@ static uint64_t pinned_sum(const struct nvshare_mem *mem)
 static void take_memory(struct server *server, struct peer *peer, const struct nvshare_mem *mem,
 			struct sched_memory *ret_memory)
 {
+	const struct gpu_share before = peer->share;
 	uint64_t pinned = pinned_sum(mem);
 
 	hearsay_note_context(server, peer, mem->pinned[NVSHARE_PINNED_CONTEXT]);
 	host_out(server, peer);
 	peer->mem = *mem;
 	host_in(server, peer);
-	if (peer->mem.second > server->gpus.at[peer->gpu].total)
-		peer->mem.second = server->gpus.at[peer->gpu].total;
 	server_account(server, peer, mem->resident + pinned, peer->share.budget);
+	doubts_hear(server, peer, &before);
 	*ret_memory = (struct sched_memory){
 		.resident = mem->resident,
 		.swapped = mem->swapped,
@@ -257,6 +257,7 @@ static enum nvshare_register_result join(struct server *server, struct peer *pee
 	event.gpu = peer->gpu;
 	event.budget = clamp_budget(server, peer, reg->budget);
 	take_memory(server, peer, &reg->mem, &event.memory);
+	event.doubted = peer->doubted;
 	if (!server->grace_ns && measure(server, peer->gpu, gpus_footprint(&peer->share)))
 		tell_gpu(server, peer->gpu);
 	r = step(server, &event, ret_actions);
@@ -536,6 +537,7 @@ static void end_grace(struct server *server)
 	for (uint32_t i = 0; i < server->gpus.n; i++) {
 		if (measure(server, i, server->gpus.at[i].footprint))
 			tell_gpu(server, i);
+		doubts_wake(server, i);
 	}
 	while ((peer = server->held)) {
 		struct nvshare_mem mem = peer->mem;

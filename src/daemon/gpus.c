@@ -257,7 +257,19 @@ void gpus_await_clients(struct gpus *gpus)
 
 static uint64_t larger(const struct gpu_share *share)
 {
-	return share->on_card > share->budget ? share->on_card : share->budget;
+	return less(share->on_card > share->budget ? share->on_card : share->budget,
+		    share->doubted);
+}
+
+static uint64_t counted(const struct gpu_share *share)
+{
+	return less(share->on_card, share->doubted) + share->second;
+}
+
+/* All else that it reports is doubted before its contexts are. */
+static uint64_t contexts_of(const struct gpu_share *share)
+{
+	return less(share->contexts, less(share->doubted, less(share->on_card, share->contexts)));
 }
 
 uint64_t gpus_footprint(const struct gpu_share *share)
@@ -269,15 +281,16 @@ void gpus_account(struct gpu *gpu, const struct gpu_share *before, const struct 
 		  uint64_t now_ns)
 {
 	turn_period(gpu, now_ns);
-	gpu->reported += after->on_card + after->second - before->on_card - before->second;
+	gpu->reported += counted(after) - counted(before);
 	gpu->footprint += gpus_footprint(after) - gpus_footprint(before);
 	gpu->footprint_low[0] = least_of(gpu->footprint_low[0], gpu->footprint);
 	gpu->allowed += larger(after) + after->second + after->kept;
 	gpu->allowed -= larger(before) + before->second + before->kept;
 	gpu->seconds += after->second - before->second;
-	gpu->contexts += after->contexts + after->second - before->contexts - before->second;
-	gpu->n_contexts += (after->contexts > 0) + (after->second > 0);
-	gpu->n_contexts -= (before->contexts > 0) + (before->second > 0);
+	gpu->contexts += contexts_of(after) + after->second;
+	gpu->contexts -= contexts_of(before) + before->second;
+	gpu->n_contexts += (contexts_of(after) > 0) + (after->second > 0);
+	gpu->n_contexts -= (contexts_of(before) > 0) + (before->second > 0);
 	gpu->promised += after->promised - before->promised;
 	gpu->n_promised += after->promised > 0;
 	gpu->n_promised -= before->promised > 0;

@@ -97,8 +97,9 @@ void gpus_await_clients(struct gpus *gpus);
  * One client's bytes: on the card, and in host memory, by its last report; by its budget; its
  * second context, which is in none of these; managed memory that is out (kept), whose place on the
  * card the driver keeps until others need it, so that NVML may count it as used: up to so much more
- * may be others' without being seen, for NVML does not tell the two apart; of what is on the card,
- * its contexts; and what a second context may take that it has been told to make.
+ * may be others' without being seen, for NVML does not tell the two apart; of what it reports or
+ * may have on the card, what is not there, and so is in no sum; its contexts; and what a second
+ * context may take that it has been told to make.
  */
 struct gpu_share {
 	uint64_t on_card;
@@ -106,6 +107,7 @@ struct gpu_share {
 	uint64_t budget;
 	uint64_t second;
 	uint64_t kept;
+	uint64_t doubted;
 	uint64_t contexts;
 	uint64_t promised;
 };

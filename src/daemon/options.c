@@ -94,6 +94,11 @@ static const struct option {
 	 DAY, NULL, "silence after which a client counts as hung"},
 	{"NVSHARE_RECONNECT_GRACE_MS", OPTION_MS, AT(grace_ns), 0, 60 * SEC, NULL,
 	 "after a restart, for clients to come back"},
+	{"NVSHARE_REPORT_SLACK_PERCENT", OPTION_NUMBER, AT(report_slack_percent), 0, 100, NULL,
+	 "of a GPU: what programs report beyond that and what NVML shows does not count for others;"
+	 " 100: all reports count"},
+	{"NVSHARE_REPORT_GRACE_SEC", OPTION_SECONDS, AT(report_grace_ns), SEC, 3600 * SEC, NULL,
+	 "the driver may take so long to make what was reported"},
 	{"NVSHARE_HOLD", OPTION_BOOL, AT(share.is_holding), 0, 0, NULL,
 	 "take others off the GPU for latency-critical ones; else slices only"},
 	{"NVSHARE_LC_MAX_PERCENT", OPTION_NUMBER, AT(share.lc_max_percent), 10, 100, NULL,
@@ -383,6 +388,8 @@ static void set_defaults(struct options *options)
 	*options = (struct options){
 		.rights = {.priority = NVSHARE_PRIORITY_NORMAL},
 		.log_level = LOG_LEVEL_INFO,
+		.report_slack_percent = 5,
+		.report_grace_ns = 10 * SEC,
 		.grace_ns = 1500 * CLOCK_NS_PER_MS,
 	};
 	sched_config_default(&options->config);

@@ -21,9 +21,11 @@ struct options {
 	struct share_config share;
 	struct rights rights;
 	enum log_level log_level;
-	uint64_t context_bytes_max; /* on each GPU, of all contexts; 0: no limit */
-	uint32_t n_contexts_max;    /* the same */
-	uint64_t grace_ns;          /* after a restart: how long clients may take to come back */
+	uint64_t context_bytes_max;    /* on each GPU, of all contexts; 0: no limit */
+	uint32_t n_contexts_max;       /* the same */
+	uint32_t report_slack_percent; /* of a GPU, that reports may exceed what is used */
+	uint64_t report_grace_ns;      /* and be ahead of the driver */
+	uint64_t grace_ns;             /* after a restart: how long clients may take to come back */
 };
 
 enum {

@@ -12,6 +12,7 @@
  * Ownership: the server owns peers, a peer owns its descriptors.
  */
 
+#include "daemon/evidence.h"
 #include "daemon/gpus.h"
 #include "daemon/kin.h"
 #include "ipc/msg.h"
@@ -77,6 +78,9 @@ struct peer {
 	uint64_t context_bytes; /* of its first context, as far as that is plausible; 0: none yet */
 	uint64_t gpu_ns;        /* GPU time, as far as the core has been told of it */
 	struct gpu_share share; /* as accounted with its GPU */
+	struct evidence evidence;
+	uint64_t doubted;        /* of what it has, or, if it is hung, may have on its GPU */
+	uint64_t doubted_second; /* of its second context */
 	uint64_t asked_ns;
 	uint64_t refused_ns;  /* a refusal was last logged */
 	uint32_t n_failed;    /* stops and returns in a row */

@@ -119,9 +119,10 @@ static int allocate(struct server *server)
 	server->sched_clients = calloc(SERVER_PEERS_MAX, sizeof(*server->sched_clients));
 	server->share_clients = calloc(SERVER_PEERS_MAX, sizeof(*server->share_clients));
 	server->free_slots = calloc(SERVER_PEERS_MAX, sizeof(*server->free_slots));
-	return server->peers && server->sched_clients && server->share_clients && server->free_slots
-		       ? 0
-		       : -ENOMEM;
+	if (!server->peers || !server->sched_clients || !server->share_clients ||
+	    !server->free_slots)
+		return -ENOMEM;
+	return doubts_init(server);
 }
 
 static const char *server_dir(const struct server *server)
@@ -208,6 +209,7 @@ void server_deinit(struct server *server)
 	(void)fd_close(server->spare_fd);
 	(void)fd_close(server->epoll_fd);
 	(void)fd_close(server->lock_fd); /* last: now another may start */
+	doubts_deinit(server);
 	free(server->free_slots);
 	free(server->share_clients);
 	free(server->sched_clients);
@@ -221,7 +223,10 @@ void server_account(struct server *server, struct peer *peer, uint64_t on_card, 
 		.on_card = on_card,
 		.swapped = peer->mem.swapped,
 		.budget = budget,
-		.second = peer->mem.second,
+		.second = peer->mem.second - (peer->doubted_second < peer->mem.second
+						      ? peer->doubted_second
+						      : peer->mem.second),
+		.doubted = peer->doubted,
 		.contexts = peer->mem.pinned[NVSHARE_PINNED_CONTEXT],
 		.promised = peer->mem.second ? 0 : peer->promised,
 	};
@@ -288,6 +293,8 @@ static uint64_t next_deadline(const struct server *server)
 		at_ns = server->grace_ns;
 	if (server->sample_ns < at_ns)
 		at_ns = server->sample_ns;
+	if (doubts_deadline(server) < at_ns)
+		at_ns = doubts_deadline(server);
 	if (server->power_ns < at_ns)
 		at_ns = server->power_ns;
 	if (server->over_ns < at_ns)
@@ -338,6 +345,7 @@ int server_run(struct server *server)
 		connections_resume(server);
 		shares_due(server);
 		dispatch_due(server);
+		doubts_due(server);
 		do {
 			connections_end(server);
 			host_tell(server);

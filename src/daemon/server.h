@@ -52,6 +52,7 @@ struct server {
 	struct share_client *share_clients; /* by slot */
 	struct peer *peers;                 /* by slot */
 	struct gpus gpus;
+	struct doubts *doubts;
 
 	int epoll_fd;
 	int listen_fd;
@@ -208,6 +209,18 @@ bool hearsay_find(struct server *server, struct peer *newcomer, const struct nvs
 bool hearsay_left(struct server *server, uint32_t index);
 void hearsay_note_context(const struct server *server, struct peer *peer, uint64_t bytes);
 uint64_t hearsay_context(const struct server *server, const struct peer *peer);
+
+/*
+ * doubts.c: reports that NVML does not confirm. peer, which had before, has reported, and
+ * that is accounted, but the core does not know of it yet. Somebody waits on GPU index, or was
+ * refused. And what is due at doubts_deadline(). init: 0 or -ENOMEM.
+ */
+int doubts_init(struct server *server);
+void doubts_deinit(struct server *server);
+void doubts_hear(struct server *server, struct peer *peer, const struct gpu_share *before);
+void doubts_wake(struct server *server, uint32_t index);
+void doubts_due(struct server *server);
+uint64_t doubts_deadline(const struct server *server);
 
 /* tools.c: requests of tools; the next part of a status; one RESULT, with a line in the log. */
 void tools_message(struct server *server, struct peer *peer, const struct msg *msg);

@@ -329,6 +329,34 @@ static void second_contexts_are_not_external(void **state)
 	assert_int_equal(gpus.at[0].seconds + gpus.at[0].reported + gpus.at[0].allowed, 0);
 }
 
+/* A liar's bytes are neither its own nor taken off others'. */
+static void what_is_doubted_is_in_no_sum(void **state)
+{
+	const struct gpu_share none = {0};
+	struct gpu_share liar = {.on_card = 90 * GIB, .budget = 90 * GIB, .contexts = 8 * GIB};
+	struct gpu_share before = liar;
+	struct gpus gpus;
+
+	(void)state;
+	start_sampling(&gpus);
+	gpus_account(&gpus.at[0], &none, &liar, CLOCK_NS_PER_SEC);
+	liar.doubted = 88 * GIB;
+	gpus_account(&gpus.at[0], &before, &liar, CLOCK_NS_PER_SEC);
+	assert_int_equal(gpus.at[0].reported, 2 * GIB);
+	assert_int_equal(gpus.at[0].allowed, 2 * GIB);
+	assert_int_equal(gpus.at[0].contexts, 2 * GIB);
+	devices[0].used = 50 * GIB;
+	(void)gpus_sample(&gpus, 0, 60 * CLOCK_NS_PER_SEC, 0);
+	(void)gpus_sample(&gpus, 0, 61 * CLOCK_NS_PER_SEC, 0);
+	assert_int_equal(gpus.at[0].external, 48 * GIB);
+	before = liar;
+	liar.on_card = GIB; /* the doubt is older than this report */
+	gpus_account(&gpus.at[0], &before, &liar, 62 * CLOCK_NS_PER_SEC);
+	gpus_account(&gpus.at[0], &liar, &none, 62 * CLOCK_NS_PER_SEC);
+	assert_int_equal(gpus.at[0].reported + gpus.at[0].allowed + gpus.at[0].contexts, 0);
+	assert_int_equal(gpus.at[0].n_contexts, 0);
+}
+
 struct limit_row {
 	uint64_t reserve, bytes;
 	uint32_t n;
@@ -653,6 +681,7 @@ int main(void)
 		cmocka_unit_test(nvml_outvotes_clients_and_takes_free_places),
 		cmocka_unit_test(a_forgotten_gpu_is_not_found),
 		cmocka_unit_test(second_contexts_are_not_external),
+		cmocka_unit_test(what_is_doubted_is_in_no_sum),
 		cmocka_unit_test(what_the_driver_keeps_of_managed_memory_is_not_external),
 		cmocka_unit_test(what_our_clients_report_is_not_external),
 		cmocka_unit_test(what_a_client_may_have_is_not_external_before_it_is_reported),
