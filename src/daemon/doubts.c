@@ -20,11 +20,15 @@
 /* NVML lists a GPU's processes so often at the most; until then the last list holds. */
 #define LIST_NS (100 * CLOCK_NS_PER_MS)
 
+/* All clients of a GPU are compared so often at the most because of one's reports. */
+#define COMPARE_NS (10 * CLOCK_NS_PER_MS)
+
 struct doubts {
 	uint64_t due_ns; /* the next comparison; SERVER_NEVER: none */
 	struct evidence_report reports[SERVER_PEERS_MAX];
 	struct doubts_gpu {
 		uint64_t listed_ns; /* 0: never */
+		uint64_t compared_ns;
 		uint64_t used;
 		bool is_suspect; /* to be compared at due_ns, also if nobody waits */
 		uint32_t n;
@@ -183,6 +187,7 @@ static bool compare(struct server *server, uint32_t index, const struct peer *ne
 
 	if (!list(server, index))
 		return false;
+	doubts->compared_ns = server->now_ns;
 	memcpy(processes, doubts->at, doubts->n * sizeof(*processes));
 	n = collect(server, index, newcomer);
 	evidence_compare(server->doubts->reports, n, processes, doubts->n, doubts->used,
@@ -220,6 +225,24 @@ static uint64_t budget_of(const struct server *server, const struct peer *peer)
 	return status.budget > peer->share.budget ? status.budget : peer->share.budget;
 }
 
+/* It has more than its budget, which must be there, so nobody need suffer from it for a moment. */
+static void compare_now(struct server *server, struct peer *peer)
+{
+	struct doubts_gpu *doubts = &server->doubts->gpus[peer->gpu];
+	uint64_t excess;
+
+	if (server->now_ns - doubts->compared_ns >= COMPARE_NS) {
+		if (compare(server, peer->gpu, peer))
+			compare_by(server, peer->gpu, server->now_ns + SERVER_SAMPLE_NS);
+		return;
+	}
+	/* Reports were explained a moment ago, so what is not any more is this one. */
+	excess = less(server->gpus.at[peer->gpu].reported,
+		      doubts->used + slack_of(server, peer->gpu));
+	apply(server, peer, peer->evidence.doubted + excess);
+	compare_by(server, peer->gpu, server->now_ns + COMPARE_NS);
+}
+
 void doubts_hear(struct server *server, struct peer *peer, const struct gpu_share *before)
 {
 	uint64_t there = peer->evidence.there, slack;
@@ -229,14 +252,10 @@ void doubts_hear(struct server *server, struct peer *peer, const struct gpu_shar
 	slack = slack_of(server, peer->gpu);
 	follow(server, peer, before->on_card);
 	evidence_report(&peer->evidence, peer->share.on_card, budget_of(server, peer));
-	if (peer->evidence.there > there + slack) {
-		/* It must be there, so nobody need suffer from it for a moment. */
-		if (compare(server, peer->gpu, peer))
-			compare_by(server, peer->gpu, server->now_ns + SERVER_SAMPLE_NS);
-	} else if (peer->share.on_card + peer->mem.second >
-		   before->on_card + before->second + slack) {
+	if (peer->evidence.there > there + slack)
+		compare_now(server, peer);
+	else if (peer->share.on_card + peer->mem.second > before->on_card + before->second + slack)
 		compare_by(server, peer->gpu, server->now_ns + server->options.report_grace_ns);
-	}
 }
 
 void doubts_wake(struct server *server, uint32_t index)

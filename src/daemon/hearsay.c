@@ -2,7 +2,8 @@
 
 /*
  * What only clients know of a GPU. It counts for as long as they are there, one user has
- * one vote, and the word of root's programs goes before all others'.
+ * one vote, and the word of root's programs goes before all others'. Where NVSHARE_GPUS says
+ * it, no client is asked.
  */
 
 #include "daemon/server.h"
@@ -35,7 +36,7 @@ static bool count_total(struct server *server, uint32_t index, const struct peer
 	struct votes roots = {.n = 0}, all = {.n = 0};
 	uint64_t total;
 
-	if (gpu->device)
+	if (gpu->device || server->options.sizes.n)
 		return false;
 	for (uint32_t i = 0; i < server->slots_used; i++) {
 		const struct peer *peer = &server->peers[i];
@@ -74,7 +75,8 @@ static bool may_bring(const struct server *server, const struct peer *newcomer, 
 	bool is_others[SCHED_GPUS_MAX];
 	uint32_t n_own = 0, n_others = 0;
 
-	if (gpu->device || gpu->n_clients > 0 || is_trusted(newcomer->cred.uid))
+	if (gpu->device || gpu->n_clients > 0 || is_trusted(newcomer->cred.uid) ||
+	    server->options.sizes.n)
 		return true;
 	find_others(server, newcomer->cred.uid, is_others);
 	for (uint32_t i = 0; i < server->gpus.n; i++) {
@@ -86,10 +88,13 @@ static bool may_bring(const struct server *server, const struct peer *newcomer, 
 
 bool hearsay_find(struct server *server, struct peer *newcomer, const struct nvshare_register *reg)
 {
+	uint64_t total = gpus_possible_total(reg->gpu_total_bytes);
 	uint32_t index;
 
-	newcomer->gpu_total = gpus_possible_total(reg->gpu_total_bytes);
-	if (gpus_find(&server->gpus, reg->gpu_uuid, reg->gpu_total_bytes, server->now_ns, &index))
+	newcomer->gpu_total = total;
+	if (server->options.sizes.n)
+		total = sizes_of(&server->options.sizes, reg->gpu_uuid);
+	if (gpus_find(&server->gpus, reg->gpu_uuid, total, server->now_ns, &index))
 		return false;
 	if (!may_bring(server, newcomer, index)) {
 		gpus_forget(&server->gpus.at[index]);

@@ -20,6 +20,7 @@ enum option_kind {
 	OPTION_SLICE,  /* us, as they are */
 	OPTION_SLICES, /* "high=1000,low=200": by class */
 	OPTION_RIGHTS,
+	OPTION_SIZES,
 	OPTION_SIZE,
 };
 
@@ -74,6 +75,8 @@ static const struct option {
 	 "auto: at most"},
 	{"NVSHARE_MEMORY_RESERVE_PERCENT", OPTION_NUMBER, AT(config.reserve_percent), 0,
 	 NVSHARE_RESERVE_PERCENT_MAX, NULL, "of each GPU's memory, left alone"},
+	{"NVSHARE_GPUS", OPTION_SIZES, AT(sizes), 0, 0, NULL,
+	 "where NVML lists none: the GPUs and their memory, whatever programs say (none)"},
 	{"NVSHARE_CONTEXT_MEMORY_MAX", OPTION_SIZE, AT(context_bytes_max), 0, 0, NULL,
 	 "of each GPU's memory in contexts, then programs are not frozen but drain; 0: no limit"},
 	{"NVSHARE_CONTEXTS_MAX", OPTION_NUMBER, AT(n_contexts_max), 0, 100000, NULL,
@@ -172,6 +175,11 @@ static void allowed(const struct option *option, char *buf, size_t size)
 			       "low, normal, high or critical for all, and uid:N= or gid:N="
 			       " before one, with commas, each once");
 		break;
+	case OPTION_SIZES:
+		(void)snprintf(buf, size,
+			       "GPU-UUID=SIZE or MIG-UUID=SIZE, up to %d with commas, each once",
+			       SCHED_GPUS_MAX);
+		break;
 	case OPTION_SIZE:
 		(void)snprintf(buf, size, "a size in bytes, or with K, M, G or T");
 		break;
@@ -262,6 +270,8 @@ static int set_value(struct options *options, const struct option *option, const
 		return 0;
 	case OPTION_RIGHTS:
 		return rights_parse(value, field);
+	case OPTION_SIZES:
+		return sizes_parse(value, field);
 	case OPTION_SIZE:
 		return parse_size(value, field);
 	case OPTION_ENUM:
@@ -440,6 +450,7 @@ static void print_value(const struct options *options, const struct option *opti
 	switch (option->kind) {
 	case OPTION_TEXT:
 	case OPTION_RIGHTS: /* the help says it */
+	case OPTION_SIZES:
 		buf[0] = '\0';
 		return;
 	case OPTION_SIZE:

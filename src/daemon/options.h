@@ -10,6 +10,7 @@
 #include "core/sched.h"
 #include "core/share/share.h"
 #include "daemon/rights.h"
+#include "daemon/sizes.h"
 #include "util/log.h"
 
 #include <stdint.h>
@@ -20,6 +21,7 @@ struct options {
 	struct sched_config config;
 	struct share_config share;
 	struct rights rights;
+	struct sizes sizes;
 	enum log_level log_level;
 	uint64_t context_bytes_max;    /* on each GPU, of all contexts; 0: no limit */
 	uint32_t n_contexts_max;       /* the same */

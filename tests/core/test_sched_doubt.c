@@ -48,6 +48,7 @@ static void pinned_bytes_that_are_not_there_are_in_nobody_s_way(void **state)
 	(void)state;
 	join_running(0, rig_mem(0, 0, 100), 100);
 	assert_int_equal(available(), 100);
+	assert_int_equal(rig_status(&rig, 0).budget, 0);
 	rig_join(&rig, 1);
 	rig_request(&rig, 1, rig_want(rig_mem(0, 0, 0), 60, 1));
 	assert_non_null(rig_did(&rig, 1, SCHED_ACTION_GRANT));

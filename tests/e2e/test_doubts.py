@@ -79,6 +79,18 @@ def test_what_a_newcomer_says_it_has_must_be_there(node, memory):
     node.app(*HONEST).expect_verified()
 
 
+def test_many_newcomers_at_once_must_have_it(node):
+    node.start_scheduler(NVSHARE_REPORT_GRACE_SEC="3600", **PATIENT)
+    for _ in range(5):
+        Liar(node, mem(pinned=CARD), flags=RUNNING, budget=CARD)
+        assert node.gpu()["available_memory"] >= CARD * 85 // 100
+    for _ in range(50):
+        Liar.alive[0].report(0, 0, mem())
+        Liar.alive[0].report(0, 0, mem(pinned=CARD))
+    assert node.gpu()["available_memory"] >= CARD * 85 // 100
+    node.app(*HONEST).expect_verified()
+
+
 def test_what_nobody_allowed_must_be_there(node):
     """So must what is claimed when one asks to run; later it is no matter of a budget."""
     node.start_scheduler(NVSHARE_REPORT_GRACE_SEC="3600", **PATIENT)
@@ -131,7 +143,7 @@ def test_reports_may_count_whatever_nvml_shows(node):
 def test_honest_programs_are_believed(node):
     """What they report is there, in the middle of switches, too."""
     node.start_scheduler()
-    programs = [node.app("oversub", "--size", "200MiB", "--buffers", "4", "--passes", "12") for _ in range(3)]
+    programs = [node.app("oversub", "--size", "200MiB", "--buffers", "4", "--passes", "6") for _ in range(3)]
     for program in programs:
         program.expect_verified()
     assert " doubted pid=" not in node.scheduler.output()

@@ -108,6 +108,19 @@ def test_the_word_of_root_s_programs_counts_alone(open_node):
     until("the others' word", lambda: totals(node) == {1: MIB})
 
 
+def test_what_root_has_configured_goes_before_all(node):  # noqa: F811
+    uuid = "-".join(["01010101", "0101", "0101", "0101", "010101010101"])
+    node.start(NVSHARE_GPUS=f"GPU-{uuid}=1GiB")
+    open_to_all(node.folder)
+    client_of(node, NOBODY, total=MIB)
+    node.client(total=2 * MIB)
+    assert totals(node) == {1: GIB}
+    for uid in [0, NOBODY]:
+        with somebody(uid):
+            assert node.connect().register(gpu=2, total=GIB)[0] == GPU_REFUSED
+    client_of(node, NOBODY, total=0)
+
+
 def test_one_user_can_not_take_the_places_of_all_gpus(open_node):
     node = open_node  # noqa: F811
     liars = []
