@@ -98,6 +98,7 @@ static void tell_gpu(struct server *server, uint32_t index)
 	};
 
 	gpu->is_told = true;
+	gpu->is_resized = false;
 	log_debug("gpu index=%u total=%llu external=%llu reported=%llu", index,
 		  (unsigned long long)gpu->total, (unsigned long long)gpu->external,
 		  (unsigned long long)gpu->reported);
@@ -109,7 +110,7 @@ void dispatch_gpus(struct server *server)
 	for (uint32_t i = 0; i < server->gpus.n; i++) {
 		struct gpu *gpu = &server->gpus.at[i];
 
-		if (gpu->is_told || !gpu->total)
+		if ((gpu->is_told && !gpu->is_resized) || !gpu->total)
 			continue;
 		tell_gpu(server, i);
 		if (server_may_log(server))

@@ -59,7 +59,7 @@ static void adopt(struct gpu *gpu, const struct nvml_gpu *found)
 {
 	gpu->device = found->device;
 	gpu->total = found->total;
-	gpu->is_told = false;
+	gpu->is_resized = true;
 }
 
 static void add_nvml(struct gpus *gpus, uint64_t now_ns)

@@ -40,9 +40,10 @@ struct gpu {
 	uint64_t energy_ns;  /* then; 0: never */
 	uint64_t power_mw;   /* as last found; 0: not known */
 	uint32_t n_clients;
-	uint32_t taker; /* slot of the client that others hand memory to, and 1; 0: nobody */
-	bool is_left;   /* by its last client; to be measured when that one's memory is free */
-	bool is_told;   /* the core knows it */
+	uint32_t taker;  /* slot of the client that others hand memory to, and 1; 0: nobody */
+	bool is_left;    /* by its last client; to be measured when that one's memory is free */
+	bool is_told;    /* the core knows it */
+	bool is_resized; /* with another total */
 };
 
 struct gpus {

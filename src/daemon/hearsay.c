@@ -102,7 +102,7 @@ bool hearsay_find(struct server *server, struct peer *newcomer, const struct nvs
 	}
 	newcomer->gpu = index;
 	if (count_total(server, index, newcomer))
-		server->gpus.at[index].is_told = false;
+		server->gpus.at[index].is_resized = true;
 	return true;
 }
 

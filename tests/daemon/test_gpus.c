@@ -260,7 +260,7 @@ static void nvml_outvotes_clients_and_takes_free_places(void **state)
 	assert_int_equal(i, 0);
 	assert_int_equal(gpus.at[0].total, 100 * GIB);
 	assert_non_null(gpus.at[0].device);
-	assert_false(gpus.at[0].is_told);
+	assert_true(gpus.at[0].is_resized);
 	assert_int_equal(gpus.at[0].n_clients, 1);
 	memset(uuid, 0x22, sizeof(uuid));
 	assert_int_equal(gpus_find(&gpus, uuid, 0, CLOCK_NS_PER_SEC, &i), 0);
