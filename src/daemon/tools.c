@@ -128,7 +128,8 @@ static uint32_t client_flags(const struct peer *peer, const struct sched_client_
 	       (share->is_busy ? NVSHARE_CLIENT_BUSY : 0) |
 	       (share->is_slices_only ? NVSHARE_CLIENT_SLICES_ONLY : 0) |
 	       (peer->report_flags & NVSHARE_REPORT_RDMA ? NVSHARE_CLIENT_RDMA : 0) |
-	       (peer->report_flags & NVSHARE_REPORT_NO_PROC ? NVSHARE_CLIENT_NO_PROC : 0);
+	       (peer->report_flags & NVSHARE_REPORT_NO_PROC ? NVSHARE_CLIENT_NO_PROC : 0) |
+	       (peer->evidence.doubted ? NVSHARE_CLIENT_DOUBTED : 0);
 }
 
 _Static_assert((int)SHARE_WARNING_HINT == NVSHARE_WARNING_HINT &&
