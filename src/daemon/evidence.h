@@ -6,9 +6,10 @@
  * What clients report, compared with what NVML shows of the GPU and of each process.
  *
  * All reports together cannot exceed what is used. So used bytes explain reports: first each
- * process's own, then what no process's own reports have taken. Memory that one process has from
- * another, or that NVML lists for no process, explains any client's report in this way. What
- * remains is lacking. A report may be ahead of the driver, so only what lacks for long is doubted.
+ * process's own, then what no process's own reports have taken. The second step is needed: NVML
+ * counts managed memory, and memory that one process has from another, for no process (seen on an
+ * H100). What remains is lacking. A report may be ahead of the driver, so only what lacks for long
+ * is doubted.
  */
 
 #include "daemon/nvml.h"
