@@ -465,6 +465,7 @@ enum nvshare_client_state {
 #define NVSHARE_CLIENT_SLICES_ONLY     (1u << 6) /* freezing others was too slow for it */
 #define NVSHARE_CLIENT_RDMA            (1u << 7) /* its memory stays: NVSHARE_REPORT_RDMA */
 #define NVSHARE_CLIENT_NO_PROC         (1u << 8) /* the same: NVSHARE_REPORT_NO_PROC */
+#define NVSHARE_CLIENT_DOUBTED         (1u << 9) /* some of what it reports is not on the card */
 
 /* Which of a latency-critical client's bursts something was learned of. */
 enum nvshare_warning {

@@ -252,7 +252,8 @@ static void print_client(FILE *out, const struct status *status,
 	(void)fprintf(
 		out,
 		",\n     \"backend\": \"%s\", \"hung\": %s, \"preemptible\": %s"
-		", \"fixed\": %s, \"growing\": %s, \"rdma\": %s, \"no_proc\": %s, \"last_outcome\": \"%s\""
+		", \"fixed\": %s, \"growing\": %s, \"rdma\": %s, \"no_proc\": %s, \"doubted\": %s"
+		", \"last_outcome\": \"%s\""
 		", \"stops_by\": \"%s\", \"drains_because\": ",
 		status_backend_names[client->backend], truth(client->flags & NVSHARE_CLIENT_HUNG),
 		truth(!(client->flags & NVSHARE_CLIENT_NOT_PREEMPTIBLE)),
@@ -260,6 +261,7 @@ static void print_client(FILE *out, const struct status *status,
 		truth(client->flags & NVSHARE_CLIENT_GROWING),
 		truth(client->flags & NVSHARE_CLIENT_RDMA),
 		truth(client->flags & NVSHARE_CLIENT_NO_PROC),
+		truth(client->flags & NVSHARE_CLIENT_DOUBTED),
 		status_outcome_names[client->last_outcome], status_stops_by(client));
 	if (status_drain_reason(client))
 		(void)fprintf(out, "\"%s\"}", status_drain_reason(client));

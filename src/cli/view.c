@@ -324,6 +324,8 @@ static void add_note(struct table *table, const struct status *status,
 		table_add(table, RED, "hung: does not answer");
 		return;
 	}
+	if (client->flags & NVSHARE_CLIENT_DOUBTED)
+		add_words(&note, "not all there");
 	add_wait(&note, status, client);
 	if (wanted)
 		add_words(&note, "needs %s more", size(wanted).s);

@@ -119,16 +119,21 @@ uint64_t fit_footprint(const struct sched_client *client)
 	return m->resident + m->pinned + m->swapped + m->wanted + m->wanted_pinned;
 }
 
-uint64_t fit_charge(const struct sched_client *client)
+uint64_t fit_allowed(const struct sched_client *client)
 {
 	return max_u64(client->budget,
 		       client->memory.resident + client->memory.pinned + client->promised);
 }
 
+uint64_t fit_charge(const struct sched_client *client)
+{
+	return above(fit_allowed(client), client->doubted);
+}
+
 /* What no eviction takes; what was given to be pinned counts until a report says what is. */
 static uint64_t fixed_bytes(const struct sched_client *client)
 {
-	return client->memory.pinned + client->promised;
+	return min_u64(client->memory.pinned + client->promised, fit_charge(client));
 }
 
 uint64_t fit_pageable(const struct sched_client *client)
@@ -470,6 +475,7 @@ void fit_set_memory(struct sched *sched, uint32_t client, const struct sched_mem
 {
 	struct sched_client *c = &sched->clients[client];
 	uint64_t total = min_u64(sched->gpus[c->gpu].total, FIELD_MAX);
+	uint64_t there = above(c->memory.resident + c->memory.pinned, c->doubted);
 
 	c->memory.pinned = min_u64(memory->pinned, total);
 	c->memory.resident = min_u64(memory->resident, total - c->memory.pinned);
@@ -477,6 +483,8 @@ void fit_set_memory(struct sched *sched, uint32_t client, const struct sched_mem
 	c->memory.second = min_u64(memory->second, total);
 	c->memory.wanted = min_u64(memory->wanted, FIELD_MAX);
 	c->memory.wanted_pinned = min_u64(memory->wanted_pinned, FIELD_MAX);
+	/* What is not reported any more is what was not there. */
+	c->doubted = min_u64(c->doubted, above(c->memory.resident + c->memory.pinned, there));
 }
 
 bool fit_exclusive(const struct sched *sched)

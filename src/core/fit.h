@@ -5,8 +5,8 @@
 /*
  * Admission by memory: what each client is charged, what it needs, who fits.
  *
- * A client is charged max(budget, resident + pinned). Per GPU two sums matter:
- * "charged", which passes the usable memory by a part of the reserve at the most, and only
+ * A client is charged max(budget, resident + pinned), less what is doubted. Per GPU two sums
+ * matter: "charged", which passes the usable memory by a part of the reserve at the most, and only
  * while others move out (so that the card never overflows), and "load", which is what stays
  * on the card once every stopped and stopping client has given up all that it can. A
  * client is admitted when load leaves room for its need; it gets its budget when charged
@@ -42,6 +42,9 @@ uint64_t fit_capacity(const struct sched *sched, uint32_t gpu);
 /* Of that, what lies in the reserve now. */
 uint64_t fit_spare(const struct sched *sched, uint32_t gpu);
 uint64_t fit_footprint(const struct sched_client *client);
+/* What a client may have on the card: its budget, or what it has where that is more. */
+uint64_t fit_allowed(const struct sched_client *client);
+/* The same, without what is doubted: so much counts for others. */
 uint64_t fit_charge(const struct sched_client *client);
 /* Of its charge, what it can be asked to give up. */
 uint64_t fit_pageable(const struct sched_client *client);

@@ -89,7 +89,7 @@ void hear_growth(struct sched *sched, uint32_t client, bool is_last_epoch)
 {
 	struct sched_client *c = &sched->clients[client];
 	uint64_t wanted = c->memory.wanted + c->memory.wanted_pinned;
-	uint64_t need = fit_charge(c) + wanted;
+	uint64_t need = fit_allowed(c) + wanted;
 
 	if (wanted == 0)
 		cancel_growth(sched, client);

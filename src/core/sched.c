@@ -237,6 +237,7 @@ static int on_join(struct sched *sched, const struct sched_event *event)
 	policy_join(sched, event->client);
 	sched->gpus[c->gpu].n_clients++;
 	fit_set_memory(sched, event->client, &event->memory);
+	c->doubted = event->doubted;
 	stop_set_state(sched, event->client, SCHED_CLIENT_IDLE);
 	fit_in(sched, event->client);
 	if (!event->running) {
@@ -244,8 +245,21 @@ static int on_join(struct sched *sched, const struct sched_event *event)
 		return 0;
 	}
 	/* Its gate is open, so no budget that it names can hold: what it has is what it gets. */
-	c->need = c->memory.resident + c->memory.pinned;
+	c->need = fit_charge(c);
 	turn_grant(sched, event->client);
+	return 0;
+}
+
+static int on_doubt(struct sched *sched, const struct sched_event *event)
+{
+	struct sched_client *c = &sched->clients[event->client];
+
+	if (c->state == SCHED_CLIENT_FREE)
+		return SCHED_E_NO_CLIENT;
+
+	fit_out(sched, event->client);
+	c->doubted = event->doubted;
+	fit_in(sched, event->client);
 	return 0;
 }
 
@@ -363,6 +377,8 @@ static int handle(struct sched *sched, const struct sched_event *event)
 		return on_claim(sched, event);
 	case SCHED_EVENT_USED:
 		return on_used(sched, event);
+	case SCHED_EVENT_DOUBT:
+		return on_doubt(sched, event);
 	case SCHED_EVENT_COUNT_:
 		break;
 	}

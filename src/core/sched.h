@@ -17,6 +17,9 @@
  * budget - pinned; its footprint is what it needs to run: resident + pinned +
  * swapped + wanted + wanted_pinned.
  *
+ * Reports are believed, unless the caller doubts some of a client's bytes: those are not charged
+ * to it. The client itself never hears of that, and its budget is what it was.
+ *
  * Ownership: the caller owns struct sched and the array of clients that it names.
  * Threading: none; one caller at a time.
  */
@@ -107,7 +110,7 @@ enum sched_client_state {
 enum sched_event_type {
 	SCHED_EVENT_GPU,      /* gpu, bytes = total (to 16 TiB), external: first, and on change */
 	SCHED_EVENT_CONFIG,   /* config */
-	SCHED_EVENT_JOIN,     /* client, gpu, running, fixed, memory, budget, claim */
+	SCHED_EVENT_JOIN,     /* client, gpu, running, fixed, memory, budget, claim, doubted */
 	SCHED_EVENT_LEAVE,    /* client: its process or connection is gone, with its memory */
 	SCHED_EVENT_REQUEST,  /* client, memory: wants to run */
 	SCHED_EVENT_RELEASED, /* client, grant, epoch, budget, memory, outcome, wants, moved... */
@@ -116,6 +119,7 @@ enum sched_event_type {
 	SCHED_EVENT_TIME,     /* sched_deadline() has come */
 	SCHED_EVENT_CLAIM,    /* client, claim: has changed */
 	SCHED_EVENT_USED,     /* client, gpu_ns: so much GPU time since it was told last */
+	SCHED_EVENT_DOUBT,    /* client, doubted: from now on */
 	SCHED_EVENT_COUNT_
 };
 
@@ -132,6 +136,8 @@ struct sched_event {
 	uint64_t moved;
 	uint64_t move_ns;
 	uint64_t gpu_ns;
+	uint64_t doubted; /* JOIN, DOUBT: of what it may have on the card, bytes that are not there,
+			   * and so do not count for others */
 	uint32_t outcome; /* 0 success, else why the client did not stop */
 	bool is_part;     /* RELEASED with an outcome: its budget is used up, the rest waits */
 	bool is_short;    /* the same: it lacks what others may give back at any time */

@@ -93,6 +93,7 @@ struct sched_client {
 	struct sched_sums share; /* as added to its GPU's sums */
 
 	uint64_t promised; /* of its budget: given to be pinned, since the last report */
+	uint64_t doubted;  /* of its budget, or reports where these are more: it is not there */
 	uint64_t budget;
 	uint64_t epoch;
 	uint64_t grant;      /* the last one's number */

@@ -138,11 +138,11 @@ static void retry_soon(struct sched *sched, struct sched_client *c)
 static void keep(struct sched *sched, const struct sched_event *event, bool has_seen)
 {
 	struct sched_client *c = &sched->clients[event->client];
-	uint64_t before = fit_charge(c);
+	uint64_t before = fit_charge(c), allowed = fit_allowed(c);
 
 	fit_set_memory(sched, event->client, &event->memory);
 	c->promised = 0;
-	c->budget = min_u64(event->budget, before);
+	c->budget = min_u64(event->budget, allowed);
 	c->last_outcome = 0;
 	if (has_seen && freed_nothing(c, before))
 		retry_later(sched, c);

@@ -132,7 +132,7 @@ static void start_restore(struct sched *sched, uint32_t client, uint64_t budget)
 /* It has all that it is to get, or can have it now. */
 static bool is_whole(const struct sched_client *c)
 {
-	return c->is_given && fit_charge(c) >= c->need;
+	return c->is_given && fit_allowed(c) >= c->need;
 }
 
 /* Two with a grant would be one too many, even while the first one stops. */
@@ -153,7 +153,7 @@ bool turn_restored_part(struct sched *sched, uint32_t client)
 	sched->gpus[c->gpu].restoring = SCHED_NONE;
 	fit_aim(sched, client);
 	fit_in(sched, client);
-	return fit_charge(c) < c->need;
+	return fit_allowed(c) < c->need;
 }
 
 /*
@@ -164,7 +164,7 @@ static bool has_all(const struct sched *sched, uint32_t client)
 {
 	const struct sched_client *c = &sched->clients[client];
 
-	return is_whole(c) && fit_charge(c) >= fit_need(sched, client);
+	return is_whole(c) && fit_allowed(c) >= fit_need(sched, client);
 }
 
 void turn_restored(struct sched *sched, uint32_t client)
@@ -225,7 +225,7 @@ static bool give_part(struct sched *sched, uint32_t gpu)
 	part = fit_part(sched, g->coming.first);
 	if (part == 0)
 		return false;
-	start_restore(sched, g->coming.first, fit_charge(c) + part);
+	start_restore(sched, g->coming.first, fit_allowed(c) + part);
 	return true;
 }
 
@@ -424,7 +424,7 @@ static void come_ahead(struct sched *sched, uint32_t client, uint64_t bytes)
 	struct sched_client *c = &sched->clients[client];
 
 	fit_out(sched, client);
-	c->budget = fit_charge(c) + bytes;
+	c->budget = fit_allowed(c) + bytes;
 	stop_epoch(c, false);
 	fit_in(sched, client);
 	emit_budget(sched, client);

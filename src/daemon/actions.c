@@ -52,8 +52,8 @@ static void log_report(struct server *server, struct peer *peer, const struct sc
 	switch (action->report) {
 	case SCHED_REPORT_HUNG:
 		server_log(server, peer->cred.uid, LOG_LEVEL_WARN,
-			   "hung client=%u pid=%d gpu=%u: does not answer; its memory counts until"
-			   " it is gone",
+			   "hung client=%u pid=%d gpu=%u: does not answer; its memory counts for as"
+			   " long as it is there",
 			   peer->id, (int)peer->cred.pid, peer->gpu);
 		break;
 	case SCHED_REPORT_BACK:
@@ -126,10 +126,9 @@ static bool may_freeze(const struct peer *peer)
  */
 static uint64_t promise_second(struct server *server, struct peer *peer, bool is_needed)
 {
-	const struct gpu *gpu = &server->gpus.at[peer->gpu];
-	uint64_t max = second_max(server, peer);
+	uint64_t max = second_max(server, peer), context = hearsay_context(server, peer);
 
-	peer->promised = max < gpu->context_bytes ? max : gpu->context_bytes;
+	peer->promised = max < context ? max : context;
 	if (!is_needed || !may_freeze(peer))
 		peer->promised = 0;
 	server_account(server, peer, peer->share.on_card, peer->share.budget);
@@ -231,8 +230,10 @@ static void note(struct server *server, struct peer *peer, const struct sched_ac
 	case SCHED_ACTION_WAIT:
 		if (server->sample_ns == SERVER_NEVER && server->gpus.nvml.handle)
 			server->sample_ns = server->now_ns; /* is it really full? */
+		doubts_wake(server, peer->gpu);
 		break;
 	case SCHED_ACTION_REFUSE:
+		doubts_wake(server, peer->gpu);
 		note_refusal(server, peer, action);
 		break;
 	case SCHED_ACTION_REPORT:

@@ -28,17 +28,15 @@ static uint64_t pinned_sum(const struct nvshare_mem *mem)
 static void take_memory(struct server *server, struct peer *peer, const struct nvshare_mem *mem,
 			struct sched_memory *ret_memory)
 {
+	const struct gpu_share before = peer->share;
 	uint64_t pinned = pinned_sum(mem);
 
-	/* Only a first one: what several cost together would be taken for one, and grow. */
-	if (peer->state == PEER_STATE_CLIENT && !peer->mem.pinned[NVSHARE_PINNED_CONTEXT])
-		gpus_note_context(&server->gpus.at[peer->gpu], mem->pinned[NVSHARE_PINNED_CONTEXT]);
+	hearsay_note_context(server, peer, mem->pinned[NVSHARE_PINNED_CONTEXT]);
 	host_out(server, peer);
 	peer->mem = *mem;
 	host_in(server, peer);
-	if (peer->mem.second > server->gpus.at[peer->gpu].total)
-		peer->mem.second = server->gpus.at[peer->gpu].total;
 	server_account(server, peer, mem->resident + pinned, peer->share.budget);
+	doubts_hear(server, peer, &before);
 	*ret_memory = (struct sched_memory){
 		.resident = mem->resident,
 		.swapped = mem->swapped,
@@ -95,6 +93,7 @@ static void tell_gpu(struct server *server, uint32_t index)
 	};
 
 	gpu->is_told = true;
+	gpu->is_resized = false;
 	log_debug("gpu index=%u total=%llu external=%llu reported=%llu", index,
 		  (unsigned long long)gpu->total, (unsigned long long)gpu->external,
 		  (unsigned long long)gpu->reported);
@@ -106,7 +105,7 @@ void dispatch_gpus(struct server *server)
 	for (uint32_t i = 0; i < server->gpus.n; i++) {
 		struct gpu *gpu = &server->gpus.at[i];
 
-		if (gpu->is_told)
+		if ((gpu->is_told && !gpu->is_resized) || !gpu->total)
 			continue;
 		tell_gpu(server, i);
 		/* NVML's are told in any case; clients can name any number of others. */
@@ -195,6 +194,17 @@ static void warn_overcommitted(struct server *server)
 
 /* ---- messages of clients --------------------------------------------------- */
 
+/* A client is gone, or did not come: what it alone said of its GPU goes with it. */
+static void left_gpu(struct server *server, uint32_t index)
+{
+	struct gpu *gpu = &server->gpus.at[index];
+
+	if (gpu->n_clients == 0 && gpu->device)
+		sample_later(server, gpu);
+	else if (hearsay_left(server, index))
+		tell_gpu(server, index);
+}
+
 static enum nvshare_register_result join(struct server *server, struct peer *peer,
 					 const struct nvshare_register *reg,
 					 struct sched_actions *ret_actions)
@@ -208,13 +218,13 @@ static enum nvshare_register_result join(struct server *server, struct peer *pee
 	};
 	int r;
 
-	if (gpus_find(&server->gpus, reg->gpu_uuid, reg->gpu_total_bytes, server->now_ns,
-		      &peer->gpu))
+	if (!hearsay_find(server, peer, reg))
 		return NVSHARE_REGISTER_GPU;
 	dispatch_gpus(server);
 	event.gpu = peer->gpu;
 	event.budget = clamp_budget(server, peer, reg->budget);
 	take_memory(server, peer, &reg->mem, &event.memory);
+	event.doubted = peer->doubted;
 	if (!server->grace_ns && measure(server, peer->gpu, gpus_footprint(&peer->share)))
 		tell_gpu(server, peer->gpu);
 	r = step(server, &event, ret_actions);
@@ -224,6 +234,7 @@ static enum nvshare_register_result join(struct server *server, struct peer *pee
 	peer->mem = (struct nvshare_mem){0};
 	host_in(server, peer);
 	server_account(server, peer, 0, 0);
+	left_gpu(server, peer->gpu);
 	return r == SCHED_E_NO_FIT ? NVSHARE_REGISTER_NO_FIT : NVSHARE_REGISTER_GPU;
 }
 
@@ -268,7 +279,7 @@ static void on_register(struct server *server, struct peer *peer,
 	/* First the answer, then what the core makes of the newcomer. */
 	answer.client = peer->id;
 	answer.claim = peer->claim;
-	answer.context_bytes = server->gpus.at[peer->gpu].context_bytes;
+	answer.context_bytes = hearsay_context(server, peer);
 	answer.reserve_percent = server->config.reserve_percent;
 	server_send_body(server, peer, NVSHARE_MSG_REGISTERED, 0, &answer);
 	shares_join(server, peer);
@@ -501,6 +512,7 @@ static void end_grace(struct server *server)
 	for (uint32_t i = 0; i < server->gpus.n; i++) {
 		if (measure(server, i, server->gpus.at[i].footprint))
 			tell_gpu(server, i);
+		doubts_wake(server, i);
 	}
 	while ((peer = server->held)) {
 		struct nvshare_mem mem = peer->mem;
@@ -559,6 +571,5 @@ void dispatch_gone(struct server *server, struct peer *peer)
 		   peer->id, peer->gpu, (int)peer->cred.pid);
 	shares_gone(server, peer);
 	(void)dispatch_event(server, &event);
-	if (gpu->n_clients == 0)
-		sample_later(server, gpu);
+	left_gpu(server, peer->gpu);
 }

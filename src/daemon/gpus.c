@@ -30,9 +30,6 @@
 /* No card is larger; a client that says so is wrong. */
 #define GPU_TOTAL_MAX (1ull << 44)
 
-/* No context is larger; what a client claims beyond would only hurt the others. */
-#define CONTEXT_BYTES_MAX (2ull << 30)
-
 static bool is_same(const uint8_t a[16], const uint8_t b[16])
 {
 	return memcmp(a, b, 16) == 0;
@@ -41,10 +38,28 @@ static bool is_same(const uint8_t a[16], const uint8_t b[16])
 static struct gpu *find(struct gpus *gpus, const uint8_t uuid[16])
 {
 	for (uint32_t i = 0; i < gpus->n; i++) {
-		if (is_same(gpus->at[i].uuid, uuid))
+		if (gpus->at[i].total && is_same(gpus->at[i].uuid, uuid))
 			return &gpus->at[i];
 	}
 	return NULL;
+}
+
+/* An entry for another GPU: one that nobody uses, else a new one. */
+static struct gpu *take_entry(struct gpus *gpus)
+{
+	for (uint32_t i = 0; i < gpus->n; i++) {
+		if (!gpus->at[i].device && gpus->at[i].n_clients == 0)
+			return &gpus->at[i];
+	}
+	return gpus->n < SCHED_GPUS_MAX ? &gpus->at[gpus->n++] : NULL;
+}
+
+/* Clients are on it already: what they said of it does not count any more. */
+static void adopt(struct gpu *gpu, const struct nvml_gpu *found)
+{
+	gpu->device = found->device;
+	gpu->total = found->total;
+	gpu->is_resized = true;
 }
 
 static void add_nvml(struct gpus *gpus, uint64_t now_ns)
@@ -53,12 +68,16 @@ static void add_nvml(struct gpus *gpus, uint64_t now_ns)
 	uint32_t n = nvml_list(&gpus->nvml, found, SCHED_GPUS_MAX);
 
 	gpus->listed_ns = now_ns;
-	for (uint32_t i = 0; i < n && gpus->n < SCHED_GPUS_MAX; i++) {
-		struct gpu *gpu;
+	for (uint32_t i = 0; i < n; i++) {
+		struct gpu *gpu = find(gpus, found[i].uuid);
 
-		if (find(gpus, found[i].uuid))
+		if (gpu && !gpu->device)
+			adopt(gpu, &found[i]);
+		if (gpu)
 			continue;
-		gpu = &gpus->at[gpus->n++];
+		gpu = take_entry(gpus);
+		if (!gpu)
+			return;
 		memset(gpu, 0, sizeof(*gpu));
 		memcpy(gpu->uuid, found[i].uuid, sizeof(gpu->uuid));
 		(void)snprintf(gpu->name, sizeof(gpu->name), "%s", found[i].name);
@@ -83,25 +102,13 @@ void gpus_deinit(struct gpus *gpus)
 	nvml_close(&gpus->nvml);
 }
 
-/* An entry for a GPU that only its clients know: a new one, else one that nobody uses. */
-static struct gpu *take_entry(struct gpus *gpus)
-{
-	if (gpus->n < SCHED_GPUS_MAX)
-		return &gpus->at[gpus->n++];
-	for (uint32_t i = 0; i < gpus->n; i++) {
-		if (!gpus->at[i].device && gpus->at[i].n_clients == 0)
-			return &gpus->at[i];
-	}
-	return NULL;
-}
-
 int gpus_find(struct gpus *gpus, const uint8_t uuid[16], uint64_t total, uint64_t now_ns,
 	      uint32_t *ret_index)
 {
 	struct gpu *gpu = find(gpus, uuid);
 
 	/* The driver may have been loaded, or an instance made, after we started. */
-	if (!gpu && now_ns - gpus->listed_ns >= LIST_PERIOD_NS) {
+	if ((!gpu || !gpu->device) && now_ns - gpus->listed_ns >= LIST_PERIOD_NS) {
 		if (gpus->nvml.handle || nvml_open(&gpus->nvml))
 			add_nvml(gpus, now_ns);
 		gpus->listed_ns = now_ns;
@@ -111,7 +118,7 @@ int gpus_find(struct gpus *gpus, const uint8_t uuid[16], uint64_t total, uint64_
 		*ret_index = (uint32_t)(gpu - gpus->at);
 		return 0;
 	}
-	if (total == 0 || total > GPU_TOTAL_MAX)
+	if (!gpus_possible_total(total))
 		return GPUS_E_UNKNOWN;
 	gpu = take_entry(gpus);
 	if (!gpu)
@@ -121,6 +128,16 @@ int gpus_find(struct gpus *gpus, const uint8_t uuid[16], uint64_t total, uint64_
 	gpu->total = total;
 	*ret_index = (uint32_t)(gpu - gpus->at);
 	return 0;
+}
+
+void gpus_forget(struct gpu *gpu)
+{
+	memset(gpu, 0, sizeof(*gpu));
+}
+
+uint64_t gpus_possible_total(uint64_t total)
+{
+	return total <= GPU_TOTAL_MAX ? total : 0;
 }
 
 static uint64_t less(uint64_t a, uint64_t b)
@@ -240,7 +257,19 @@ void gpus_await_clients(struct gpus *gpus)
 
 static uint64_t larger(const struct gpu_share *share)
 {
-	return share->on_card > share->budget ? share->on_card : share->budget;
+	return less(share->on_card > share->budget ? share->on_card : share->budget,
+		    share->doubted);
+}
+
+static uint64_t counted(const struct gpu_share *share)
+{
+	return less(share->on_card, share->doubted) + share->second;
+}
+
+/* All else that it reports is doubted before its contexts are. */
+static uint64_t contexts_of(const struct gpu_share *share)
+{
+	return less(share->contexts, less(share->doubted, less(share->on_card, share->contexts)));
 }
 
 uint64_t gpus_footprint(const struct gpu_share *share)
@@ -252,15 +281,16 @@ void gpus_account(struct gpu *gpu, const struct gpu_share *before, const struct 
 		  uint64_t now_ns)
 {
 	turn_period(gpu, now_ns);
-	gpu->reported += after->on_card + after->second - before->on_card - before->second;
+	gpu->reported += counted(after) - counted(before);
 	gpu->footprint += gpus_footprint(after) - gpus_footprint(before);
 	gpu->footprint_low[0] = least_of(gpu->footprint_low[0], gpu->footprint);
 	gpu->allowed += larger(after) + after->second + after->kept;
 	gpu->allowed -= larger(before) + before->second + before->kept;
 	gpu->seconds += after->second - before->second;
-	gpu->contexts += after->contexts + after->second - before->contexts - before->second;
-	gpu->n_contexts += (after->contexts > 0) + (after->second > 0);
-	gpu->n_contexts -= (before->contexts > 0) + (before->second > 0);
+	gpu->contexts += contexts_of(after) + after->second;
+	gpu->contexts -= contexts_of(before) + before->second;
+	gpu->n_contexts += (contexts_of(after) > 0) + (after->second > 0);
+	gpu->n_contexts -= (contexts_of(before) > 0) + (before->second > 0);
 	gpu->promised += after->promised - before->promised;
 	gpu->n_promised += after->promised > 0;
 	gpu->n_promised -= before->promised > 0;
@@ -288,10 +318,4 @@ uint64_t gpus_second_max(const struct gpu *gpu, const struct gpu_share *share,
 		max = 0;
 	*ret_is_limited = max < room;
 	return max;
-}
-
-void gpus_note_context(struct gpu *gpu, uint64_t bytes)
-{
-	if (bytes > gpu->context_bytes && bytes <= CONTEXT_BYTES_MAX)
-		gpu->context_bytes = bytes;
 }

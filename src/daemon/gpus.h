@@ -4,8 +4,8 @@
 
 /*
  * The node's GPUs: which index stands for which UUID, how large they are, and how much
- * of each others than our clients use. NVML is the truth where it is; else the first
- * client of a GPU says how large it is.
+ * of each others than our clients use. NVML is the truth where it is; else the
+ * clients say how large a GPU is (daemon/server.h, hearsay.c), and it goes with the last.
  */
 
 #include "core/sched.h"
@@ -19,7 +19,7 @@ struct gpu {
 	uint8_t uuid[16];
 	char name[NVSHARE_NAME_LEN];
 	struct nvml_device_st *device; /* NULL: not of NVML */
-	uint64_t total;                /* bytes */
+	uint64_t total;                /* bytes; 0: the entry is free */
 	uint64_t reported;             /* on the card, by the reports of our clients */
 	uint64_t footprint;            /* that, and what is in host memory */
 	uint64_t footprint_low[2];     /* the least of that, in this period and the one before */
@@ -31,19 +31,19 @@ struct gpu {
 	uint32_t n_contexts;   /* programs that have some, and second ones */
 	uint64_t promised;     /* of second contexts that may be made, and are not yet reported */
 	uint32_t n_promised;
-	uint64_t on_way;        /* from client to client at the most; in no report, but used */
-	uint64_t external;      /* used by others, as last told to the core */
-	uint64_t sample;        /* the same, as last measured */
-	uint64_t sampled_ns;    /* 0: never */
-	uint64_t context_bytes; /* the largest context reported */
-	uint64_t over_ns;       /* too much is given out: said then; 0: it is not */
-	uint64_t energy_mj;     /* as last read */
-	uint64_t energy_ns;     /* then; 0: never */
-	uint64_t power_mw;      /* as last found; 0: not known */
+	uint64_t on_way;     /* from client to client at the most; in no report, but used */
+	uint64_t external;   /* used by others, as last told to the core */
+	uint64_t sample;     /* the same, as last measured */
+	uint64_t sampled_ns; /* 0: never */
+	uint64_t over_ns;    /* too much is given out: said then; 0: it is not */
+	uint64_t energy_mj;  /* as last read */
+	uint64_t energy_ns;  /* then; 0: never */
+	uint64_t power_mw;   /* as last found; 0: not known */
 	uint32_t n_clients;
-	uint32_t taker; /* slot of the client that others hand memory to, and 1; 0: nobody */
-	bool is_left;   /* by its last client; to be measured when that one's memory is free */
-	bool is_told;   /* the core knows it */
+	uint32_t taker;  /* slot of the client that others hand memory to, and 1; 0: nobody */
+	bool is_left;    /* by its last client; to be measured when that one's memory is free */
+	bool is_told;    /* the core knows it */
+	bool is_resized; /* with another total */
 };
 
 struct gpus {
@@ -69,6 +69,12 @@ void gpus_deinit(struct gpus *gpus);
 int gpus_find(struct gpus *gpus, const uint8_t uuid[16], uint64_t total, uint64_t now_ns,
 	      uint32_t *ret_index);
 
+/* The last client of a GPU that NVML does not list is gone, or did not come: its entry is free. */
+void gpus_forget(struct gpu *gpu);
+
+/* total if a card may have so much, else 0. */
+uint64_t gpus_possible_total(uint64_t total);
+
 /*
  * Measures. True if total or external changed: tell the core. Not more often than it
  * makes sense, but when clients came with bytes that were taken for others', or were out;
@@ -92,8 +98,9 @@ void gpus_await_clients(struct gpus *gpus);
  * One client's bytes: on the card, and in host memory, by its last report; by its budget; its
  * second context, which is in none of these; managed memory that is out (kept), whose place on the
  * card the driver keeps until others need it, so that NVML may count it as used: up to so much more
- * may be others' without being seen, for NVML does not tell the two apart; of what is on the card,
- * its contexts; and what a second context may take that it has been told to make.
+ * may be others' without being seen, for NVML does not tell the two apart; of what it reports or
+ * may have on the card, what is not there, and so is in no sum; its contexts; and what a second
+ * context may take that it has been told to make.
  */
 struct gpu_share {
 	uint64_t on_card;
@@ -101,6 +108,7 @@ struct gpu_share {
 	uint64_t budget;
 	uint64_t second;
 	uint64_t kept;
+	uint64_t doubted;
 	uint64_t contexts;
 	uint64_t promised;
 };
@@ -122,8 +130,5 @@ struct gpu_limits {
  */
 uint64_t gpus_second_max(const struct gpu *gpu, const struct gpu_share *share,
 			 const struct gpu_limits *limits, bool *ret_is_limited);
-
-/* A context was seen to cost so much. */
-void gpus_note_context(struct gpu *gpu, uint64_t bytes);
 
 #endif

@@ -46,6 +46,7 @@ void host_in(struct server *server, struct peer *peer)
 	/* More than a card can not have gone there; and what strangers say must not add up. */
 	peer->mem.host = min_u64(peer->mem.host, total);
 	peer->mem.host_wanted = min_u64(peer->mem.host_wanted, total);
+	peer->mem.second = min_u64(peer->mem.second, total);
 	server->host_bytes += peer->mem.host;
 	server->host_wanted += peer->mem.host_wanted;
 	if (server->host_bytes != server->host_bytes_then ||

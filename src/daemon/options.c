@@ -20,6 +20,7 @@ enum option_kind {
 	OPTION_SLICE,  /* us, as they are */
 	OPTION_SLICES, /* "high=1000,low=200": by class */
 	OPTION_RIGHTS,
+	OPTION_SIZES,
 	OPTION_SIZE,
 };
 
@@ -74,6 +75,8 @@ static const struct option {
 	 "auto: at most"},
 	{"NVSHARE_MEMORY_RESERVE_PERCENT", OPTION_NUMBER, AT(config.reserve_percent), 0,
 	 NVSHARE_RESERVE_PERCENT_MAX, NULL, "of each GPU's memory, left alone"},
+	{"NVSHARE_GPUS", OPTION_SIZES, AT(sizes), 0, 0, NULL,
+	 "where NVML lists none: the GPUs and their memory, whatever programs say (none)"},
 	{"NVSHARE_CONTEXT_MEMORY_MAX", OPTION_SIZE, AT(context_bytes_max), 0, 0, NULL,
 	 "of each GPU's memory in contexts, then programs are not frozen but drain; 0: no limit"},
 	{"NVSHARE_CONTEXTS_MAX", OPTION_NUMBER, AT(n_contexts_max), 0, 100000, NULL,
@@ -96,6 +99,11 @@ static const struct option {
 	 "after a restart, for clients to come back"},
 	{"NVSHARE_FIRST_MESSAGE_SEC", OPTION_SECONDS, AT(first_message_ns), SEC / 100, DAY, NULL,
 	 "a connection that has said nothing by then is closed"},
+	{"NVSHARE_REPORT_SLACK_PERCENT", OPTION_NUMBER, AT(report_slack_percent), 0, 100, NULL,
+	 "of a GPU: what programs report beyond that and what NVML shows does not count for others;"
+	 " 100: all reports count"},
+	{"NVSHARE_REPORT_GRACE_SEC", OPTION_SECONDS, AT(report_grace_ns), SEC, 3600 * SEC, NULL,
+	 "the driver may take so long to make what was reported"},
 	{"NVSHARE_HOLD", OPTION_BOOL, AT(share.is_holding), 0, 0, NULL,
 	 "take others off the GPU for latency-critical ones; else slices only"},
 	{"NVSHARE_LC_MAX_PERCENT", OPTION_NUMBER, AT(share.lc_max_percent), 10, 100, NULL,
@@ -169,6 +177,11 @@ static void allowed(const struct option *option, char *buf, size_t size)
 		(void)snprintf(buf, size,
 			       "low, normal, high or critical for all, and uid:N= or gid:N="
 			       " before one, with commas, each once");
+		break;
+	case OPTION_SIZES:
+		(void)snprintf(buf, size,
+			       "GPU-UUID=SIZE or MIG-UUID=SIZE, up to %d with commas, each once",
+			       SCHED_GPUS_MAX);
 		break;
 	case OPTION_SIZE:
 		(void)snprintf(buf, size, "a size in bytes, or with K, M, G or T");
@@ -260,6 +273,8 @@ static int set_value(struct options *options, const struct option *option, const
 		return 0;
 	case OPTION_RIGHTS:
 		return rights_parse(value, field);
+	case OPTION_SIZES:
+		return sizes_parse(value, field);
 	case OPTION_SIZE:
 		return parse_size(value, field);
 	case OPTION_ENUM:
@@ -386,6 +401,8 @@ static void set_defaults(struct options *options)
 	*options = (struct options){
 		.rights = {.priority = NVSHARE_PRIORITY_NORMAL},
 		.log_level = LOG_LEVEL_INFO,
+		.report_slack_percent = 5,
+		.report_grace_ns = 10 * SEC,
 		.grace_ns = 1500 * CLOCK_NS_PER_MS,
 		.first_message_ns = 30 * SEC,
 	};
@@ -437,6 +454,7 @@ static void print_value(const struct options *options, const struct option *opti
 	switch (option->kind) {
 	case OPTION_TEXT:
 	case OPTION_RIGHTS: /* the help says it */
+	case OPTION_SIZES:
 		buf[0] = '\0';
 		return;
 	case OPTION_SIZE:

@@ -10,6 +10,7 @@
 #include "core/sched.h"
 #include "core/share/share.h"
 #include "daemon/rights.h"
+#include "daemon/sizes.h"
 #include "util/log.h"
 
 #include <stdint.h>
@@ -20,11 +21,14 @@ struct options {
 	struct sched_config config;
 	struct share_config share;
 	struct rights rights;
+	struct sizes sizes;
 	enum log_level log_level;
-	uint64_t context_bytes_max; /* on each GPU, of all contexts; 0: no limit */
-	uint32_t n_contexts_max;    /* the same */
-	uint64_t grace_ns;          /* after a restart: how long clients may take to come back */
-	uint64_t first_message_ns;  /* a connection that has said nothing by then is closed */
+	uint64_t context_bytes_max;    /* on each GPU, of all contexts; 0: no limit */
+	uint32_t n_contexts_max;       /* the same */
+	uint32_t report_slack_percent; /* of a GPU, that reports may exceed what is used */
+	uint64_t report_grace_ns;      /* and be ahead of the driver */
+	uint64_t grace_ns;             /* after a restart: how long clients may take to come back */
+	uint64_t first_message_ns;     /* a connection that has said nothing by then is closed */
 };
 
 enum {

@@ -12,6 +12,7 @@
  * Ownership: the server owns peers, a peer owns its descriptors.
  */
 
+#include "daemon/evidence.h"
 #include "daemon/gpus.h"
 #include "daemon/quota.h"
 #include "daemon/users.h"
@@ -46,6 +47,7 @@ struct peer_cursor {
 	uint32_t seq;
 	uint64_t ticket; /* of the request: parts of a snapshot from then on are good */
 	uint32_t at;     /* next GPU or slot */
+	uint32_t n_gpus;
 	uint32_t n_clients;
 };
 
@@ -89,8 +91,13 @@ struct peer {
 	uint32_t report_flags;      /* NVSHARE_REPORT_*, the same */
 	struct nvshare_claim claim; /* as given */
 	bool can_hand_over;         /* NVSHARE_REGISTER_HANDOVER */
-	uint64_t gpu_ns;            /* GPU time, as far as the core has been told of it */
-	struct gpu_share share;     /* as accounted with its GPU */
+	uint64_t gpu_total;         /* bytes that its GPU has, as it says; 0: it does not */
+	uint64_t context_bytes; /* of its first context, as far as that is plausible; 0: none yet */
+	uint64_t gpu_ns;        /* GPU time, as far as the core has been told of it */
+	struct gpu_share share; /* as accounted with its GPU */
+	struct evidence evidence;
+	uint64_t doubted;        /* of what it has, or, if it is hung, may have on its GPU */
+	uint64_t doubted_second; /* of its second context */
 	uint64_t asked_ns;
 	uint64_t refused_ns;  /* a refusal was last logged */
 	uint32_t n_failed;    /* stops and returns in a row */

@@ -171,6 +171,7 @@ static int open_listener(struct server *server)
 static int allocate(struct server *server)
 {
 	const struct users_limits limits = users_limits(raise_fd_limit(), SERVER_PEERS_MAX);
+	int r;
 
 	log_debug("limits connections=%u clients=%u pidfds=%u", limits.n_peers, limits.n_clients,
 		  limits.n_pidfds);
@@ -183,7 +184,8 @@ static int allocate(struct server *server)
 	if (!server->peers || !server->sched_clients || !server->share_clients ||
 	    !server->free_slots || !server->snapshot.parts)
 		return -ENOMEM;
-	return users_init(&server->users, &limits);
+	r = users_init(&server->users, &limits);
+	return r ? r : doubts_init(server);
 }
 
 int server_init(struct server *server, const struct options *options)
@@ -238,6 +240,7 @@ void server_deinit(struct server *server)
 	 * could, and the listener's, which drops what was sent before accept().
 	 */
 	users_deinit(&server->users);
+	doubts_deinit(server);
 	free(server->snapshot.parts);
 	free(server->free_slots);
 	free(server->share_clients);
@@ -252,7 +255,10 @@ void server_account(struct server *server, struct peer *peer, uint64_t on_card, 
 		.on_card = on_card,
 		.swapped = peer->mem.swapped,
 		.budget = budget,
-		.second = peer->mem.second,
+		.second = peer->mem.second - (peer->doubted_second < peer->mem.second
+						      ? peer->doubted_second
+						      : peer->mem.second),
+		.doubted = peer->doubted,
 		.contexts = peer->mem.pinned[NVSHARE_PINNED_CONTEXT],
 		.promised = peer->mem.second ? 0 : peer->promised,
 	};
@@ -325,6 +331,8 @@ static uint64_t next_deadline(const struct server *server)
 		at_ns = server->grace_ns;
 	if (server->sample_ns < at_ns)
 		at_ns = server->sample_ns;
+	if (doubts_deadline(server) < at_ns)
+		at_ns = doubts_deadline(server);
 	if (server->power_ns < at_ns)
 		at_ns = server->power_ns;
 	if (server->over_ns < at_ns)
@@ -390,6 +398,7 @@ int server_run(struct server *server)
 		connections_end(server);
 		shares_due(server);
 		dispatch_due(server);
+		doubts_due(server);
 		flow_resume(server);
 		flow_report(server, false);
 		serve_tool(server);

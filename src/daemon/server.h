@@ -66,6 +66,7 @@ struct server {
 	struct gpus gpus;
 	struct users users;
 	struct reaper reaper; /* used only where listener.takes_rights */
+	struct doubts *doubts;
 
 	struct listener listener;
 	int epoll_fd;
@@ -256,6 +257,29 @@ bool claims_may_steer(const struct server *server, const struct peer *peer);
 bool claims_is_key(uint32_t key);
 void claims_set(struct server *server, struct peer *tool, uint32_t seq,
 		const struct nvshare_set *set);
+
+/*
+ * hearsay.c: what only clients know of a GPU. The GPU of newcomer, which is then peer->gpu; false:
+ * it is not known, and not listed on newcomer's word. A client of GPU index is gone, or did not
+ * come; true: what the GPU has is another number by now. peer's first report of a context; and
+ * what one costs, as peer is told; 0: nobody knows.
+ */
+bool hearsay_find(struct server *server, struct peer *newcomer, const struct nvshare_register *reg);
+bool hearsay_left(struct server *server, uint32_t index);
+void hearsay_note_context(const struct server *server, struct peer *peer, uint64_t bytes);
+uint64_t hearsay_context(const struct server *server, const struct peer *peer);
+
+/*
+ * doubts.c: reports that NVML does not confirm. peer, which had before, has reported, and
+ * that is accounted, but the core does not know of it yet. Somebody waits on GPU index, or was
+ * refused. And what is due at doubts_deadline(). init: 0 or -ENOMEM.
+ */
+int doubts_init(struct server *server);
+void doubts_deinit(struct server *server);
+void doubts_hear(struct server *server, struct peer *peer, const struct gpu_share *before);
+void doubts_wake(struct server *server, uint32_t index);
+void doubts_due(struct server *server);
+uint64_t doubts_deadline(const struct server *server);
 
 /* tools.c: requests of tools; the next part of a status; one RESULT, with a line in the log. */
 void tools_message(struct server *server, struct peer *peer, const struct msg *msg);

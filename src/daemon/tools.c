@@ -33,6 +33,16 @@ _Static_assert((int)SCHED_POLICY_DEADLINE == (int)NVSHARE_POLICY_DEADLINE, "enum
 
 /* ---- status ---------------------------------------------------------------- */
 
+/* Those without a total are free entries. */
+static uint32_t n_gpus(const struct server *server)
+{
+	uint32_t n = 0;
+
+	for (uint32_t i = 0; i < server->gpus.n; i++)
+		n += server->gpus.at[i].total > 0;
+	return n;
+}
+
 static void fill_node(const struct server *server, struct nvshare_status_node *ret)
 {
 	const struct sched_config *config = &server->config;
@@ -50,7 +60,7 @@ static void fill_node(const struct server *server, struct nvshare_status_node *r
 		.reserve_percent = config->reserve_percent,
 		.anti_thrash = config->anti_thrash,
 		.policy = config->policy,
-		.n_gpus = server->gpus.n,
+		.n_gpus = n_gpus(server),
 		.n_clients = server->n_clients,
 		.pid = (uint32_t)getpid(),
 		.version = NVSHARE_VERSION,
@@ -123,7 +133,8 @@ static uint32_t client_flags(const struct peer *peer, const struct sched_client_
 	       (share->is_busy ? NVSHARE_CLIENT_BUSY : 0) |
 	       (share->is_slices_only ? NVSHARE_CLIENT_SLICES_ONLY : 0) |
 	       (peer->report_flags & NVSHARE_REPORT_RDMA ? NVSHARE_CLIENT_RDMA : 0) |
-	       (peer->report_flags & NVSHARE_REPORT_NO_PROC ? NVSHARE_CLIENT_NO_PROC : 0);
+	       (peer->report_flags & NVSHARE_REPORT_NO_PROC ? NVSHARE_CLIENT_NO_PROC : 0) |
+	       (peer->evidence.doubted ? NVSHARE_CLIENT_DOUBTED : 0);
 }
 
 _Static_assert((int)SHARE_WARNING_HINT == NVSHARE_WARNING_HINT &&
@@ -233,7 +244,10 @@ static bool next_packet(struct server *server, struct peer_cursor *cursor, struc
 		return true;
 	}
 	if (cursor->stage == PEER_STAGE_GPUS) {
+		while (cursor->at < server->gpus.n && !server->gpus.at[cursor->at].total)
+			cursor->at++;
 		if (cursor->at < server->gpus.n) {
+			cursor->n_gpus++;
 			fill_gpu(server, cursor->at++, &body.gpu);
 			(void)msg_encode(NVSHARE_MSG_STATUS_GPU, cursor->seq, &body, ret_msg);
 			return true;
@@ -254,7 +268,7 @@ static bool next_packet(struct server *server, struct peer_cursor *cursor, struc
 		cursor->n_clients++;
 		return true;
 	}
-	body.end = (struct nvshare_status_end){server->gpus.n, cursor->n_clients};
+	body.end = (struct nvshare_status_end){cursor->n_gpus, cursor->n_clients};
 	(void)msg_encode(NVSHARE_MSG_STATUS_END, cursor->seq, &body, ret_msg);
 	cursor->stage = PEER_STAGE_NONE;
 	return true;

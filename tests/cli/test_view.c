@@ -191,6 +191,24 @@ static void why_memory_stays_is_told(void **state)
 	clients[0] = saved;
 }
 
+static void reports_that_are_doubted_are_told(void **state)
+{
+	struct nvshare_status_client saved = clients[0];
+	char *text = json();
+
+	(void)state;
+	has(text, "\"doubted\": false");
+	free(text);
+	clients[0].flags = NVSHARE_CLIENT_DOUBTED;
+	text = view(false);
+	has(text, "not all there");
+	free(text);
+	text = json();
+	has(text, "\"doubted\": true");
+	free(text);
+	clients[0] = saved;
+}
+
 static void what_is_learned_of_bursts_is_told(void **state)
 {
 	struct nvshare_status_client saved = clients[0];
@@ -523,6 +541,7 @@ int main(void)
 		cmocka_unit_test(the_view_says_who_runs_and_why_others_wait),
 		cmocka_unit_test(claims_show_where_somebody_has_another),
 		cmocka_unit_test(why_memory_stays_is_told),
+		cmocka_unit_test(reports_that_are_doubted_are_told),
 		cmocka_unit_test(what_is_learned_of_bursts_is_told),
 		cmocka_unit_test(a_failed_stop_is_told_in_words),
 		cmocka_unit_test(who_waits_since_turns_are_off_is_told_how_to_get_them),

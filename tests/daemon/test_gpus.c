@@ -236,6 +236,53 @@ static void a_gpu_that_appears_later_is_found(void **state)
 	assert_int_equal(gpus.n, 3);
 }
 
+/* Others have taken all places, and only half of them are still used. */
+static void nvml_outvotes_clients_and_takes_free_places(void **state)
+{
+	uint8_t uuid[16] = {0};
+	struct gpus gpus;
+	uint32_t i;
+
+	(void)state;
+	no_nvml(&gpus);
+	for (uint8_t n = 0; n < SCHED_GPUS_MAX; n++) {
+		memset(uuid, n ? n : 0x33, sizeof(uuid));
+		assert_int_equal(gpus_find(&gpus, uuid, 1 << 20, 0, &i), 0);
+		gpus.at[i].n_clients = 1;
+		gpus.at[i].is_told = true;
+	}
+	for (i = 1; i < SCHED_GPUS_MAX; i += 2)
+		gpus_forget(&gpus.at[i]);
+	gpus.listed_ns = 0;
+	fake_nvml(&gpus.nvml);
+	memset(uuid, 0x33, sizeof(uuid));
+	assert_int_equal(gpus_find(&gpus, uuid, 1 << 20, CLOCK_NS_PER_SEC, &i), 0);
+	assert_int_equal(i, 0);
+	assert_int_equal(gpus.at[0].total, 100 * GIB);
+	assert_non_null(gpus.at[0].device);
+	assert_true(gpus.at[0].is_resized);
+	assert_int_equal(gpus.at[0].n_clients, 1);
+	memset(uuid, 0x22, sizeof(uuid));
+	assert_int_equal(gpus_find(&gpus, uuid, 0, CLOCK_NS_PER_SEC, &i), 0);
+	assert_int_equal(gpus.at[i].total, 10 * GIB);
+}
+
+static void a_forgotten_gpu_is_not_found(void **state)
+{
+	const uint8_t uuid[16] = {0};
+	struct gpus gpus;
+	uint32_t i;
+
+	(void)state;
+	no_nvml(&gpus);
+	assert_int_equal(gpus_find(&gpus, uuid, GIB, 0, &i), 0);
+	gpus_forget(&gpus.at[i]);
+	assert_int_equal(gpus_find(&gpus, uuid, 0, 0, &i), GPUS_E_UNKNOWN);
+	assert_int_equal(gpus_find(&gpus, uuid, 2 * GIB, 0, &i), 0);
+	assert_int_equal(gpus.at[i].total, 2 * GIB);
+	assert_int_equal(gpus.n, 1);
+}
+
 /* A fresh card of 100 GiB, of which strangers use 2. */
 static void start_sampling(struct gpus *gpus)
 {
@@ -280,6 +327,34 @@ static void second_contexts_are_not_external(void **state)
 	assert_int_equal(gpus.at[0].contexts, 0);
 	assert_int_equal(gpus.at[0].contexts_max, 3 * GIB);
 	assert_int_equal(gpus.at[0].seconds + gpus.at[0].reported + gpus.at[0].allowed, 0);
+}
+
+/* A liar's bytes are neither its own nor taken off others'. */
+static void what_is_doubted_is_in_no_sum(void **state)
+{
+	const struct gpu_share none = {0};
+	struct gpu_share liar = {.on_card = 90 * GIB, .budget = 90 * GIB, .contexts = 8 * GIB};
+	struct gpu_share before = liar;
+	struct gpus gpus;
+
+	(void)state;
+	start_sampling(&gpus);
+	gpus_account(&gpus.at[0], &none, &liar, CLOCK_NS_PER_SEC);
+	liar.doubted = 88 * GIB;
+	gpus_account(&gpus.at[0], &before, &liar, CLOCK_NS_PER_SEC);
+	assert_int_equal(gpus.at[0].reported, 2 * GIB);
+	assert_int_equal(gpus.at[0].allowed, 2 * GIB);
+	assert_int_equal(gpus.at[0].contexts, 2 * GIB);
+	devices[0].used = 50 * GIB;
+	(void)gpus_sample(&gpus, 0, 60 * CLOCK_NS_PER_SEC, 0);
+	(void)gpus_sample(&gpus, 0, 61 * CLOCK_NS_PER_SEC, 0);
+	assert_int_equal(gpus.at[0].external, 48 * GIB);
+	before = liar;
+	liar.on_card = GIB; /* the doubt is older than this report */
+	gpus_account(&gpus.at[0], &before, &liar, 62 * CLOCK_NS_PER_SEC);
+	gpus_account(&gpus.at[0], &liar, &none, 62 * CLOCK_NS_PER_SEC);
+	assert_int_equal(gpus.at[0].reported + gpus.at[0].allowed + gpus.at[0].contexts, 0);
+	assert_int_equal(gpus.at[0].n_contexts, 0);
 }
 
 struct limit_row {
@@ -595,18 +670,6 @@ static void power_is_a_mean_or_that_of_now(void **state)
 	assert_int_equal(gpus_power(&gpus, 0, 79 * sec), 0);
 }
 
-static void a_context_s_price_has_a_limit(void **state)
-{
-	struct gpu gpu = {.context_bytes = 0};
-
-	(void)state;
-	gpus_note_context(&gpu, 500 << 20);
-	gpus_note_context(&gpu, 400 << 20);
-	assert_int_equal(gpu.context_bytes, 500 << 20);
-	gpus_note_context(&gpu, 3 * GIB); /* a liar must not make all others pay */
-	assert_int_equal(gpu.context_bytes, 500 << 20);
-}
-
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -615,7 +678,10 @@ int main(void)
 		cmocka_unit_test(without_nvml_the_first_client_tells_the_size),
 		cmocka_unit_test(an_unused_entry_is_given_to_another_gpu),
 		cmocka_unit_test(a_gpu_that_appears_later_is_found),
+		cmocka_unit_test(nvml_outvotes_clients_and_takes_free_places),
+		cmocka_unit_test(a_forgotten_gpu_is_not_found),
 		cmocka_unit_test(second_contexts_are_not_external),
+		cmocka_unit_test(what_is_doubted_is_in_no_sum),
 		cmocka_unit_test(what_the_driver_keeps_of_managed_memory_is_not_external),
 		cmocka_unit_test(what_our_clients_report_is_not_external),
 		cmocka_unit_test(what_a_client_may_have_is_not_external_before_it_is_reported),
@@ -629,7 +695,6 @@ int main(void)
 		cmocka_unit_test(a_second_context_has_limits),
 		cmocka_unit_test(memory_on_its_way_is_not_external),
 		cmocka_unit_test(power_is_a_mean_or_that_of_now),
-		cmocka_unit_test(a_context_s_price_has_a_limit),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -16,7 +16,7 @@
 static const char *const *environment;
 
 /* What getenv would return: it stays where it is, for options borrow it. */
-static char values[32][32];
+static char values[32][64];
 
 static char *get_env(const char *name)
 {
@@ -123,6 +123,12 @@ static void every_variable_is_taken(void **state)
 			     "1000MiB",
 			     "NVSHARE_CONTEXTS_MAX",
 			     "20",
+			     "NVSHARE_GPUS",
+			     "GPU-8d0a1b2c-3d4e-5f60-7182-93a4b5c6d7e8=80GiB",
+			     "NVSHARE_REPORT_SLACK_PERCENT",
+			     "100",
+			     "NVSHARE_REPORT_GRACE_SEC",
+			     "1.5",
 			     NULL};
 	struct options options;
 	char text[OPTIONS_TEXT_LEN];
@@ -144,6 +150,10 @@ static void every_variable_is_taken(void **state)
 	assert_int_equal(options.share.energy_budget_w, 25);
 	assert_int_equal(options.context_bytes_max, 1000ull << 20);
 	assert_int_equal(options.n_contexts_max, 20);
+	assert_int_equal(options.sizes.n, 1);
+	assert_int_equal(options.sizes.at[0].total, 80ull << 30);
+	assert_int_equal(options.report_slack_percent, 100);
+	assert_int_equal(options.report_grace_ns, 3 * SEC / 2);
 	assert_int_equal(options.rights.priority, NVSHARE_PRIORITY_LOW);
 	assert_int_equal(rights_priority(&options.rights, 1000, NULL, 0), NVSHARE_PRIORITY_HIGH);
 	assert_int_equal(options.config.max_runtime_ns, 11 * SEC);
@@ -160,6 +170,13 @@ static void an_error_names_variable_value_and_what_is_allowed(void **state)
 		 "NVSHARE_SCHEDULING_MODE is 'x'; allowed is one of auto, serial, concurrent"},
 		{"NVSHARE_ENERGY_BUDGET_W", "10001",
 		 "NVSHARE_ENERGY_BUDGET_W is '10001'; allowed is a whole number from 0 to 10000"},
+		{"NVSHARE_GPUS", "0=80GiB",
+		 "NVSHARE_GPUS is '0=80GiB'; allowed is GPU-UUID=SIZE or MIG-UUID=SIZE, up to 16"
+		 " with commas, each once"},
+		{"NVSHARE_REPORT_SLACK_PERCENT", "101",
+		 "NVSHARE_REPORT_SLACK_PERCENT is '101'; allowed is a whole number from 0 to 100"},
+		{"NVSHARE_REPORT_GRACE_SEC", "0.5",
+		 "NVSHARE_REPORT_GRACE_SEC is '0.5'; allowed is seconds from 1 to 3600"},
 		{"NVSHARE_SLICE_RULE", "slow",
 		 "NVSHARE_SLICE_RULE is 'slow'; allowed is one of fixed, slack, exponential,"
 		 " feedback"},
@@ -405,7 +422,8 @@ static void the_help_states_the_defaults(void **state)
 		char arg[256], *c;
 
 		assert_true(find_default(help, name, value, sizeof(value)));
-		if (!strcmp(name, "NVSHARE_SOCK_DIR") || !strcmp(name, "NVSHARE_PRIORITY_MAX"))
+		if (!strcmp(name, "NVSHARE_SOCK_DIR") || !strcmp(name, "NVSHARE_PRIORITY_MAX") ||
+		    !strcmp(name, "NVSHARE_GPUS"))
 			continue;
 		(void)snprintf(arg, sizeof(arg), "--%s=%s", name + strlen("NVSHARE_"), value);
 		for (c = arg; *c != '='; c++)

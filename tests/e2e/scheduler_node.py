@@ -176,6 +176,21 @@ def child_main(path, what, *_):
             wire_.send("HEARTBEAT", *values)
 
 
+@contextlib.contextmanager
+def somebody(uid, group=NOBODY, groups=()):
+    """Connections made here are of that user; the kernel looks when they are made."""
+    saved = os.getgroups(), os.getegid(), os.geteuid()
+    os.setgroups(list(groups))
+    os.setegid(group)
+    os.seteuid(uid)
+    try:
+        yield
+    finally:
+        os.seteuid(saved[2])
+        os.setegid(saved[1])
+        os.setgroups(saved[0])
+
+
 def as_nobody(path, *words):
     run = subprocess.run(
         [sys.executable, __file__, str(path), "nobody", *words], capture_output=True, text=True, timeout=PATIENCE

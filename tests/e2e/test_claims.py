@@ -1,12 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """What clients claim of a GPU's time: who may claim and change what, and what the tool says."""
 
-import contextlib
 import json
 import os
 
 import pytest
-from scheduler_node import NOBODY, Node, open_to_all
+from scheduler_node import NOBODY, Node, open_to_all, somebody
 from wire import DENIED, FIXED, OK
 
 LOW, NORMAL, HIGH, CRITICAL = range(4)
@@ -20,21 +19,6 @@ def node(tmp_path):
     node_ = Node(tmp_path)
     yield node_
     node_.stop()
-
-
-@contextlib.contextmanager
-def somebody(uid, group=NOBODY, groups=()):
-    """Connections made here are of that user; the kernel looks when they are made."""
-    saved = os.getgroups(), os.getegid(), os.geteuid()
-    os.setgroups(list(groups))
-    os.setegid(group)
-    os.seteuid(uid)
-    try:
-        yield
-    finally:
-        os.seteuid(saved[2])
-        os.setegid(saved[1])
-        os.setgroups(saved[0])
 
 
 def claims(node):

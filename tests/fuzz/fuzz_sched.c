@@ -106,6 +106,8 @@ static enum sched_event_type event_type(struct input *in)
 
 	if (b < 234)
 		return (enum sched_event_type)(b % (SCHED_EVENT_TIME + 1));
+	if (b >= 250)
+		return SCHED_EVENT_DOUBT;
 	return b & 1 ? SCHED_EVENT_CLAIM : SCHED_EVENT_USED;
 }
 
@@ -156,6 +158,7 @@ static void one_event(struct input *in, uint64_t *now)
 	event.memory.wanted = amount(in);
 	event.memory.wanted_pinned = amount(in);
 	event.memory.second = event.memory.pinned;
+	event.doubted = event.type == SCHED_EVENT_DOUBT ? event.bytes : 0;
 	event.gpu_ns = event.type == SCHED_EVENT_USED ? event.bytes << (flags & 31) : 0;
 	step(&event);
 }

@@ -1,0 +1,287 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+
+/*
+ * Reports that NVML does not confirm. What is doubted of one counts for nobody: it is in no
+ * GPU's sums, and the core does not charge it. The client is not told.
+ */
+
+#include "daemon/server.h"
+
+#include "util/clock.h"
+#include "util/log.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#define PROCESSES_MAX 512
+
+/* NVML lists a GPU's processes so often at the most; until then the last list holds. */
+#define LIST_NS (100 * CLOCK_NS_PER_MS)
+
+/* All clients of a GPU are compared so often at the most because of one's reports. */
+#define COMPARE_NS (10 * CLOCK_NS_PER_MS)
+
+struct doubts {
+	uint64_t due_ns; /* the next comparison; SERVER_NEVER: none */
+	struct evidence_report reports[SERVER_PEERS_MAX];
+	struct doubts_gpu {
+		uint64_t listed_ns; /* 0: never */
+		uint64_t compared_ns;
+		uint64_t used;
+		bool is_suspect; /* to be compared at due_ns, also if nobody waits */
+		uint32_t n;
+		struct nvml_process at[PROCESSES_MAX];
+	} gpus[SCHED_GPUS_MAX];
+};
+
+int doubts_init(struct server *server)
+{
+	server->doubts = calloc(1, sizeof(*server->doubts));
+	if (!server->doubts)
+		return -ENOMEM;
+	server->doubts->due_ns = SERVER_NEVER;
+	return 0;
+}
+
+void doubts_deinit(struct server *server)
+{
+	free(server->doubts);
+}
+
+uint64_t doubts_deadline(const struct server *server)
+{
+	return server->doubts->due_ns;
+}
+
+static uint64_t least_of(uint64_t a, uint64_t b)
+{
+	return a < b ? a : b;
+}
+
+static uint64_t less(uint64_t a, uint64_t b)
+{
+	return a > b ? a - b : 0;
+}
+
+static uint64_t slack_of(const struct server *server, uint32_t index)
+{
+	return server->gpus.at[index].total / 100 * server->options.report_slack_percent;
+}
+
+static bool may_doubt(const struct server *server, uint32_t index)
+{
+	return server->gpus.at[index].device && server->options.report_slack_percent < 100 &&
+	       !server->grace_ns;
+}
+
+static void compare_by(struct server *server, uint32_t index, uint64_t at_ns)
+{
+	server->doubts->gpus[index].is_suspect = true;
+	if (server->doubts->due_ns > at_ns)
+		server->doubts->due_ns = at_ns;
+}
+
+/* False: NVML says nothing, so nothing is known against anybody. */
+static bool list(struct server *server, uint32_t index)
+{
+	struct doubts_gpu *doubts = &server->doubts->gpus[index];
+	const struct gpu *gpu = &server->gpus.at[index];
+	uint64_t total;
+
+	if (doubts->listed_ns && server->now_ns - doubts->listed_ns < LIST_NS)
+		return true;
+	if (!nvml_memory(&server->gpus.nvml, gpu->device, &total, &doubts->used))
+		return false;
+	if (!nvml_processes(&server->gpus.nvml, gpu->device, doubts->at, PROCESSES_MAX, &doubts->n))
+		doubts->n = 0;
+	doubts->listed_ns = server->now_ns;
+	return true;
+}
+
+static bool is_on(const struct peer *peer, const struct peer *newcomer, uint32_t index)
+{
+	if (peer->is_closing || peer->gpu != index)
+		return false;
+	return peer->state == PEER_STATE_CLIENT || peer == newcomer;
+}
+
+/* A hung client's budget counts like a report: it does not answer, and may never use it. */
+static uint64_t reported_by(const struct server *server, const struct peer *peer)
+{
+	uint64_t bytes = peer->share.on_card;
+	struct sched_client_status status;
+
+	if (peer->state == PEER_STATE_CLIENT && peer->share.budget > bytes) {
+		sched_client_status(&server->sched, peer->slot, server->now_ns, &status);
+		if (status.hung)
+			bytes = peer->share.budget;
+	}
+	return bytes;
+}
+
+static uint32_t collect(struct server *server, uint32_t index, const struct peer *newcomer)
+{
+	uint32_t n = 0;
+
+	for (uint32_t i = 0; i < server->slots_used; i++) {
+		const struct peer *peer = &server->peers[i];
+
+		if (!is_on(peer, newcomer, index))
+			continue;
+		server->doubts->reports[n++] = (struct evidence_report){
+			.slot = i,
+			.pid = peer->cred.pid > 0 ? (uint32_t)peer->cred.pid : 0,
+			.bytes = reported_by(server, peer) + peer->mem.second,
+			.managed =
+				peer->mem.pinned[NVSHARE_PINNED_MANAGED] +
+				(peer->backend == NVSHARE_BACKEND_MANAGED ? peer->mem.resident : 0),
+			.is_trusted = peer->cred.uid == 0 || peer->cred.uid == geteuid(),
+		};
+	}
+	return n;
+}
+
+static void note(struct server *server, const struct peer *peer, uint64_t before)
+{
+	if ((before == 0) == (peer->evidence.doubted == 0))
+		return;
+	if (before)
+		server_log(server, peer->cred.uid, LOG_LEVEL_INFO, "believed pid=%d uid=%u gpu=%u",
+			   (int)peer->cred.pid, (unsigned int)peer->cred.uid, peer->gpu);
+	else
+		server_log(
+			server, peer->cred.uid, LOG_LEVEL_WARN,
+			"doubted pid=%d uid=%u gpu=%u reported=%llu bytes=%llu: so much is not on"
+			" the card, and does not count for others",
+			(int)peer->cred.pid, (unsigned int)peer->cred.uid, peer->gpu,
+			(unsigned long long)peer->share.on_card,
+			(unsigned long long)peer->evidence.doubted);
+}
+
+/* The newcomer is none of the core's yet: it joins with what is doubted. */
+static void apply(struct server *server, struct peer *peer, uint64_t lacking)
+{
+	struct sched_event event = {.type = SCHED_EVENT_DOUBT, .client = peer->slot};
+	uint64_t before = peer->evidence.doubted, most = reported_by(server, peer);
+
+	evidence_weigh(&peer->evidence, lacking, server->now_ns, server->options.report_grace_ns);
+	if (!before && !peer->evidence.doubted)
+		return;
+	/* Its own memory is doubted first. */
+	peer->doubted = least_of(peer->evidence.doubted, most);
+	peer->doubted_second = peer->evidence.doubted - peer->doubted;
+	server_account(server, peer, peer->share.on_card, peer->share.budget);
+	event.doubted = peer->doubted;
+	if (peer->state == PEER_STATE_CLIENT)
+		(void)dispatch_event(server, &event);
+	note(server, peer, before);
+}
+
+/* True: something is still suspected or doubted. */
+static bool compare(struct server *server, uint32_t index, const struct peer *newcomer)
+{
+	struct doubts_gpu *doubts = &server->doubts->gpus[index];
+	struct nvml_process processes[PROCESSES_MAX];
+	bool is_suspect = false;
+	uint32_t n;
+
+	if (!list(server, index))
+		return false;
+	doubts->compared_ns = server->now_ns;
+	memcpy(processes, doubts->at, doubts->n * sizeof(*processes));
+	n = collect(server, index, newcomer);
+	evidence_compare(server->doubts->reports, n, processes, doubts->n, doubts->used,
+			 slack_of(server, index));
+	for (uint32_t i = 0; i < n; i++) {
+		const struct evidence_report *report = &server->doubts->reports[i];
+		struct peer *peer = &server->peers[report->slot];
+
+		apply(server, peer, report->lacking);
+		is_suspect |= peer->evidence.is_suspect || peer->evidence.doubted;
+	}
+	return is_suspect;
+}
+
+/* What is reported no more is what was not there: the core takes it for the same. */
+static void follow(struct server *server, struct peer *peer, uint64_t before)
+{
+	uint64_t there = less(before, peer->doubted);
+
+	if (peer->doubted <= less(peer->share.on_card, there))
+		return;
+	peer->doubted = less(peer->share.on_card, there);
+	peer->evidence.doubted = peer->doubted + peer->doubted_second;
+	server_account(server, peer, peer->share.on_card, peer->share.budget);
+}
+
+/* Ours is lower for a while when a report has crossed a new budget: the core's is right. */
+static uint64_t budget_of(const struct server *server, const struct peer *peer)
+{
+	struct sched_client_status status;
+
+	if (peer->state != PEER_STATE_CLIENT || peer->share.on_card <= peer->share.budget)
+		return peer->share.budget;
+	sched_client_status(&server->sched, peer->slot, server->now_ns, &status);
+	return status.budget > peer->share.budget ? status.budget : peer->share.budget;
+}
+
+/* It has more than its budget, which must be there, so nobody need suffer from it for a moment. */
+static void compare_now(struct server *server, struct peer *peer)
+{
+	struct doubts_gpu *doubts = &server->doubts->gpus[peer->gpu];
+	uint64_t excess;
+
+	if (server->now_ns - doubts->compared_ns >= COMPARE_NS) {
+		if (compare(server, peer->gpu, peer))
+			compare_by(server, peer->gpu, server->now_ns + SERVER_SAMPLE_NS);
+		return;
+	}
+	/* Reports were explained a moment ago, so what is not any more is this one. */
+	excess = less(server->gpus.at[peer->gpu].reported,
+		      doubts->used + slack_of(server, peer->gpu));
+	apply(server, peer, peer->evidence.doubted + excess);
+	compare_by(server, peer->gpu, server->now_ns + COMPARE_NS);
+}
+
+void doubts_hear(struct server *server, struct peer *peer, const struct gpu_share *before)
+{
+	uint64_t there = peer->evidence.there, slack;
+
+	if (!may_doubt(server, peer->gpu))
+		return;
+	slack = slack_of(server, peer->gpu);
+	follow(server, peer, before->on_card);
+	evidence_report(&peer->evidence, peer->share.on_card, budget_of(server, peer));
+	if (peer->evidence.there > there + slack)
+		compare_now(server, peer);
+	else if (peer->share.on_card + peer->mem.second > before->on_card + before->second + slack)
+		compare_by(server, peer->gpu, server->now_ns + server->options.report_grace_ns);
+}
+
+void doubts_wake(struct server *server, uint32_t index)
+{
+	if (may_doubt(server, index))
+		compare_by(server, index, server->now_ns);
+}
+
+void doubts_due(struct server *server)
+{
+	struct sched_gpu_status status;
+
+	if (server->doubts->due_ns > server->now_ns)
+		return;
+	server->doubts->due_ns = SERVER_NEVER;
+	for (uint32_t i = 0; i < server->gpus.n; i++) {
+		bool is_suspect = server->doubts->gpus[i].is_suspect;
+
+		server->doubts->gpus[i].is_suspect = false;
+		if (!is_suspect || !may_doubt(server, i))
+			continue;
+		is_suspect = compare(server, i, NULL);
+		sched_gpu_status(&server->sched, i, &status);
+		if (is_suspect || status.n_waiting)
+			compare_by(server, i, server->now_ns + SERVER_SAMPLE_NS);
+	}
+}

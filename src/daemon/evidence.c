@@ -1,0 +1,109 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "daemon/evidence.h"
+
+#include <stdlib.h>
+
+static uint64_t least_of(uint64_t a, uint64_t b)
+{
+	return a < b ? a : b;
+}
+
+static uint64_t less(uint64_t a, uint64_t b)
+{
+	return a > b ? a - b : 0;
+}
+
+static int by_pid(const void *a, const void *b)
+{
+	const struct nvml_process *x = a, *y = b;
+
+	return (x->pid > y->pid) - (x->pid < y->pid);
+}
+
+static int rank(const struct evidence_report *report)
+{
+	return (report->is_listed ? 0 : 2) + (report->is_trusted ? 0 : 1);
+}
+
+/* Who has a process there is explained before who has none, small reports before large ones. */
+static int by_rank(const void *a, const void *b)
+{
+	const struct evidence_report *x = a, *y = b;
+
+	if (rank(x) != rank(y))
+		return rank(x) - rank(y);
+	return (x->lacking > y->lacking) - (x->lacking < y->lacking);
+}
+
+/* What its process has explains a report; several clients of one process share it. */
+static uint64_t explain_by_process(struct evidence_report *report, struct nvml_process *processes,
+				   uint32_t n)
+{
+	const struct nvml_process key = {.pid = report->pid};
+	struct nvml_process *process = NULL;
+	uint64_t bytes;
+
+	if (report->pid && n)
+		process = bsearch(&key, processes, n, sizeof(*processes), by_pid);
+	report->is_listed = process != NULL;
+	report->lacking = report->bytes;
+	if (!process)
+		return 0;
+	report->lacking = less(report->bytes, report->managed);
+	if (process->bytes == UINT64_MAX)
+		return 0; /* not told */
+	bytes = least_of(report->lacking, process->bytes);
+	report->lacking -= bytes;
+	process->bytes -= bytes;
+	return bytes;
+}
+
+void evidence_compare(struct evidence_report *reports, uint32_t n, struct nvml_process *processes,
+		      uint32_t n_processes, uint64_t used, uint64_t slack)
+{
+	uint64_t rest = used;
+
+	qsort(processes, n_processes, sizeof(*processes), by_pid);
+	for (uint32_t i = 0; i < n; i++)
+		rest = less(rest, explain_by_process(&reports[i], processes, n_processes));
+	rest += slack;
+	qsort(reports, n, sizeof(*reports), by_rank);
+	for (uint32_t i = 0; i < n; i++) {
+		uint64_t bytes = least_of(reports[i].lacking, rest);
+
+		reports[i].lacking -= bytes;
+		rest -= bytes;
+	}
+}
+
+void evidence_report(struct evidence *evidence, uint64_t bytes, uint64_t budget)
+{
+	evidence->there = least_of(evidence->there, bytes);
+	if (less(bytes, budget) > evidence->there)
+		evidence->there = bytes - budget;
+}
+
+void evidence_weigh(struct evidence *evidence, uint64_t lacking, uint64_t now_ns, uint64_t grace_ns)
+{
+	uint64_t at_once = least_of(lacking, evidence->there);
+
+	if (lacking < evidence->doubted)
+		evidence->doubted = lacking;
+	if (at_once > evidence->doubted)
+		evidence->doubted = at_once;
+	if (lacking == evidence->doubted) {
+		evidence->is_suspect = false;
+		return;
+	}
+	if (!evidence->is_suspect) {
+		evidence->is_suspect = true;
+		evidence->since_ns = now_ns;
+		evidence->low = lacking;
+	}
+	evidence->low = least_of(evidence->low, lacking);
+	if (now_ns - evidence->since_ns < grace_ns)
+		return;
+	if (evidence->low > evidence->doubted)
+		evidence->doubted = evidence->low;
+	evidence->is_suspect = false; /* what is beyond has its own time */
+}

@@ -1,0 +1,28 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef NVS_DAEMON_SIZES_H
+#define NVS_DAEMON_SIZES_H
+
+/*
+ * What the node's owner says of GPUs that NVML does not list: NVSHARE_GPUS, as
+ * "GPU-8d0a...=80GiB,MIG-11ff...=10GiB". Each is named once. If any is named, no other is known.
+ */
+
+#include "core/sched.h"
+
+#include <stdint.h>
+
+struct sizes {
+	uint32_t n;
+	struct {
+		uint8_t uuid[16];
+		uint64_t total; /* bytes, not 0 */
+	} at[SCHED_GPUS_MAX];
+};
+
+/* 0, or -EINVAL: not of the form, too many, or one twice; ret is untouched then. */
+int sizes_parse(const char *s, struct sizes *ret);
+
+/* Bytes; 0: it is not named. */
+uint64_t sizes_of(const struct sizes *sizes, const uint8_t uuid[16]);
+
+#endif

@@ -1,0 +1,167 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "daemon/evidence.h"
+
+#include "util/clock.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#define S     CLOCK_NS_PER_SEC
+#define GRACE (10 * S)
+#define N     4
+#define NOT   UINT64_MAX /* NVML does not tell */
+
+struct row {
+	const char *what;
+	struct {
+		uint32_t pid;
+		uint64_t bytes, managed;
+		bool is_trusted;
+		uint64_t lacking;
+	} clients[N];
+	struct {
+		uint32_t pid;
+		uint64_t bytes;
+	} processes[N];
+	uint64_t used;
+};
+
+/* Has reported bytes, of which so many are lacking. */
+#define C(pid, bytes, lacking)                \
+	{                                     \
+		pid, bytes, 0, false, lacking \
+	}
+
+static const struct row rows[] = {
+	{"nobody", {{.pid = 0}}, {{0, 0}}, 7},
+	{"all there", {C(1, 40, 0), C(2, 30, 0)}, {{2, 31}, {1, 41}}, 72},
+	{"a liar without a process", {C(1, 40, 0), C(2, 80, 73)}, {{1, 41}}, 41 + 1},
+	{"a liar with a process", {C(1, 40, 0), C(2, 80, 74)}, {{2, 1}, {1, 40}}, 41},
+	{"a liar alone", {C(2, 80, 75)}, {{0, 0}}, 0},
+	{"the slack", {C(2, 5, 0)}, {{0, 0}}, 0},
+	{"memory that another process made", {C(1, 10, 0), C(2, 50, 0)}, {{1, 60}}, 60},
+	{"the same beside a liar", {C(1, 10, 0), C(2, 50, 0), C(3, 60, 55)}, {{1, 60}, {2, 1}}, 60},
+	{"memory that was handed over, and is listed for neither",
+	 {C(1, 46, 0), C(2, 30, 0), C(3, 70, 64)},
+	 {{1, 32}, {2, 30}, {3, 1}},
+	 77},
+	{"two clients of one process", {C(1, 40, 0), C(1, 40, 35)}, {{1, 40}}, 40},
+	{"others use the card", {C(1, 40, 0), C(2, 30, 0)}, {{1, 40}, {9, 30}}, 70},
+	{"a liar hides there once", {C(2, 30, 0), C(3, 31, 26)}, {{9, 30}}, 30},
+	{"pids of another namespace", {C(0, 40, 0), C(0, 30, 0)}, {{1, 40}, {2, 30}}, 70},
+	{"the same with a liar", {C(0, 40, 0), C(0, 80, 75)}, {{1, 40}}, 40},
+	{"root's goes first", {{0, 80, 0, true, 0}, C(0, 40, 35)}, {{0, 0}}, 80},
+	{"NVML tells of no process", {C(1, 40, 0), C(2, 30, 0)}, {{1, NOT}, {2, NOT}}, 70},
+	{"nor of a liar's", {C(1, 40, 0), C(2, 90, 45)}, {{1, NOT}, {2, NOT}}, 80},
+	{"managed memory that nobody has touched",
+	 {{1, 50, 40, false, 0}, C(2, 5, 0)},
+	 {{1, 10}, {2, 5}},
+	 15},
+	{"managed memory of nobody's process", {{1, 50, 50, false, 45}}, {{2, 0}}, 0},
+	{"one that draws, too, is listed twice", {C(1, 40, 0), C(2, 9, 4)}, {{1, 40}, {1, 40}}, 40},
+};
+
+static void used_bytes_explain_reports(void **state)
+{
+	(void)state;
+	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+		struct evidence_report reports[N];
+		struct nvml_process processes[N];
+		uint32_t n = 0, n_processes = 0;
+
+		print_message("%s\n", rows[i].what);
+		for (; n < N && rows[i].clients[n].bytes; n++)
+			reports[n] = (struct evidence_report){
+				.slot = n,
+				.pid = rows[i].clients[n].pid,
+				.bytes = rows[i].clients[n].bytes,
+				.managed = rows[i].clients[n].managed,
+				.is_trusted = rows[i].clients[n].is_trusted,
+			};
+		for (; n_processes < N && rows[i].processes[n_processes].pid; n_processes++)
+			processes[n_processes] = (struct nvml_process){
+				.pid = rows[i].processes[n_processes].pid,
+				.bytes = rows[i].processes[n_processes].bytes,
+			};
+		evidence_compare(reports, n, processes, n_processes, rows[i].used, 5);
+		for (uint32_t j = 0; j < n; j++)
+			assert_int_equal(reports[j].lacking,
+					 rows[i].clients[reports[j].slot].lacking);
+	}
+}
+
+/* The driver makes it after the report. */
+static void what_comes_within_the_grace_is_never_doubted(void **state)
+{
+	struct evidence e = {.doubted = 0};
+
+	(void)state;
+	evidence_report(&e, 40, 40);
+	evidence_weigh(&e, 0, 100 * S, GRACE);
+	for (uint64_t s = 200; s < 210; s++) {
+		evidence_weigh(&e, 40, s * S, GRACE);
+		assert_int_equal(e.doubted, 0);
+		assert_true(e.is_suspect);
+	}
+	evidence_weigh(&e, 0, 210 * S, GRACE);
+	assert_false(e.is_suspect);
+	evidence_weigh(&e, 40, 211 * S, GRACE);
+	assert_int_equal(e.doubted, 0);
+}
+
+static void what_lacks_for_long_is_doubted_until_it_is_there(void **state)
+{
+	struct evidence e = {.doubted = 0};
+
+	(void)state;
+	evidence_report(&e, 40, 40);
+	evidence_weigh(&e, 40, S, GRACE);
+	evidence_weigh(&e, 30, 6 * S, GRACE); /* the least of it lacked all the time */
+	evidence_weigh(&e, 40, 11 * S, GRACE);
+	assert_int_equal(e.doubted, 30);
+	evidence_weigh(&e, 40, 12 * S, GRACE);
+	assert_true(e.is_suspect);
+	evidence_weigh(&e, 40, 22 * S, GRACE);
+	assert_int_equal(e.doubted, 40);
+	assert_false(e.is_suspect);
+	evidence_weigh(&e, 10, 23 * S, GRACE);
+	assert_int_equal(e.doubted, 10);
+	evidence_weigh(&e, 0, 24 * S, GRACE);
+	assert_int_equal(e.doubted, 0);
+}
+
+/* It was given no budget for it, so it must be there when it is reported. */
+static void what_nobody_allowed_has_no_grace(void **state)
+{
+	struct evidence e = {.doubted = 0};
+
+	(void)state;
+	evidence_report(&e, 50, 40);
+	evidence_weigh(&e, 45, S, GRACE);
+	assert_int_equal(e.doubted, 10);
+	assert_true(e.is_suspect);
+	evidence_report(&e, 50, 50); /* to be given a budget for it later is no help */
+	evidence_weigh(&e, 45, 2 * S, GRACE);
+	assert_int_equal(e.doubted, 10);
+	evidence_report(&e, 4, 50);
+	evidence_report(&e, 50, 50);
+	evidence_weigh(&e, 4, 3 * S, GRACE);
+	evidence_weigh(&e, 45, 4 * S, GRACE);
+	assert_int_equal(e.doubted, 4);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(used_bytes_explain_reports),
+		cmocka_unit_test(what_comes_within_the_grace_is_never_doubted),
+		cmocka_unit_test(what_lacks_for_long_is_doubted_until_it_is_there),
+		cmocka_unit_test(what_nobody_allowed_has_no_grace),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,149 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Clients that report memory which NVML does not show, beside programs that need the room."""
+
+import pathlib
+import sys
+
+import pytest
+
+sys.path.insert(0, str(pathlib.Path(__file__).parent))
+
+from conftest import MIB, until  # noqa: E402
+from wire import FORMATS, NO_DOOR, OK, RUNNING, Wire, mem  # noqa: E402
+
+CARD = 256 * MIB
+HALF = CARD // 2
+HONEST = ("oversub", "--size", "200MiB", "--buffers", "4", "--passes", "2")
+
+
+class Liar:
+    """Speaks the protocol, has no memory on the card, and answers nothing."""
+
+    alive = []
+
+    def __init__(self, node, memory=mem(), flags=0, budget=0):
+        self.wire = Wire(node.sock_dir / "scheduler.sock")
+        self.wire.send("GET_STATUS", b"")
+        uuid, total = self.wire.expect("STATUS_GPU")[:2]
+        assert total == CARD
+        self.wire.close()
+        self.wire = Wire(node.sock_dir / "scheduler.sock")
+        self.wire.send("REGISTER", uuid, total, budget, *memory, flags, 1, 1, 100, 0, 0, NO_DOOR, b"liar", b"")
+        assert self.wire.expect("REGISTERED")[0] == OK
+        Liar.alive.append(self)
+
+    def ask(self, memory):
+        self.wire.send("REQ_LOCK", *memory)
+        return self.wire.expect("LOCK_OK")
+
+    def report(self, epoch, budget, memory):
+        self.wire.send("MEM_UPDATE", budget, epoch, 0, 0, *memory)
+
+
+@pytest.fixture(autouse=True)
+def no_liars_left():
+    yield
+    for liar in Liar.alive:
+        liar.wire.close()
+    Liar.alive.clear()
+
+
+def second(size):
+    values = list(mem())
+    values[7] = size
+    assert len(values) * 8 == FORMATS["REQ_LOCK"].size
+    return tuple(values)
+
+
+def managed(size):
+    values = list(mem())
+    values[13] = size
+    return tuple(values)
+
+
+def expect_doubted(node):
+    until("the doubt in the log", lambda: " doubted pid=" in node.scheduler.output())
+
+
+# Nothing is refused within the time of the test, so a liar that is believed stops others for good.
+PATIENT = {"NVSHARE_WAIT_BOUND_SEC": "3600", "NVSHARE_HEARTBEAT_LIMIT_SEC": "3600"}
+QUICK = {"NVSHARE_REPORT_GRACE_SEC": "1"}
+
+
+@pytest.mark.parametrize("memory", [mem(pinned=CARD), mem(resident=CARD), managed(CARD)], ids=["pinned", "resident", "managed"])
+def test_what_a_newcomer_says_it_has_must_be_there(node, memory):
+    node.start_scheduler(NVSHARE_REPORT_GRACE_SEC="3600", **PATIENT)
+    Liar(node, memory, flags=RUNNING, budget=CARD)
+    expect_doubted(node)
+    assert node.gpu()["available_memory"] >= CARD * 85 // 100
+    node.app(*HONEST).expect_verified()
+
+
+def test_many_newcomers_at_once_must_have_it(node):
+    node.start_scheduler(NVSHARE_REPORT_GRACE_SEC="3600", **PATIENT)
+    for _ in range(5):
+        Liar(node, mem(pinned=CARD), flags=RUNNING, budget=CARD)
+        assert node.gpu()["available_memory"] >= CARD * 85 // 100
+    for _ in range(50):
+        Liar.alive[0].report(0, 0, mem())
+        Liar.alive[0].report(0, 0, mem(pinned=CARD))
+    assert node.gpu()["available_memory"] >= CARD * 85 // 100
+    node.app(*HONEST).expect_verified()
+
+
+def test_what_nobody_allowed_must_be_there(node):
+    """So must what is claimed when one asks to run; later it is no matter of a budget."""
+    node.start_scheduler(NVSHARE_REPORT_GRACE_SEC="3600", **PATIENT)
+    Liar(node).ask(mem(resident=HALF))
+    Liar(node).report(0, 0, mem(pinned=HALF))
+    expect_doubted(node)
+    node.app(*HONEST).expect_verified()
+
+
+def test_what_is_in_the_budget_has_its_time(node):
+    node.start_scheduler(NVSHARE_SWITCH_TIME_MIN="3600", NVSHARE_SWITCH_TIME_MAX="3600", **QUICK, **PATIENT)
+    liar = Liar(node)
+    _, budget, epoch = liar.ask(mem(wanted_pinned=HALF))
+    assert budget == HALF
+    liar.report(epoch, budget, mem(pinned=HALF))
+    assert " doubted pid=" not in node.scheduler.output()
+    expect_doubted(node)
+    node.app(*HONEST).expect_verified()
+
+
+def test_a_hung_client_keeps_what_it_has(node):
+    """Its budget has room, which it may never use: it has not answered."""
+    node.start_scheduler(NVSHARE_ANSWER_SEC="0.1", **QUICK, **PATIENT)
+    _, budget, _ = Liar(node).ask(mem(wanted=HALF))
+    assert budget == HALF
+    node.app(*HONEST).expect_verified()
+    assert " hung client=" in node.scheduler.output()
+
+
+def test_second_contexts_must_be_there(node):
+    node.start_scheduler(NVSHARE_REPORT_SLACK_PERCENT="1", **QUICK, **PATIENT)
+    liar = Liar(node)
+    liar.report(0, 0, second(CARD))
+    expect_doubted(node)
+    assert node.gpu()["context_memory"] <= CARD * 2 // 100
+    liar.report(0, 0, mem())
+    until("belief", lambda: " believed pid=" in node.scheduler.output())
+
+
+def test_reports_may_count_whatever_nvml_shows(node):
+    node.start_scheduler(NVSHARE_REPORT_SLACK_PERCENT="100", **QUICK, **PATIENT)
+    liar = Liar(node, mem(pinned=CARD), flags=RUNNING, budget=CARD)
+    program = node.app(*HONEST)
+    until("the program waits", lambda: (node.client(program) or {}).get("state") == "waiting")
+    assert " doubted pid=" not in node.scheduler.output()
+    liar.wire.close()
+    program.expect_verified()
+
+
+def test_honest_programs_are_believed(node):
+    """What they report is there, in the middle of switches, too."""
+    node.start_scheduler()
+    programs = [node.app("oversub", "--size", "200MiB", "--buffers", "4", "--passes", "6") for _ in range(3)]
+    for program in programs:
+        program.expect_verified()
+    assert " doubted pid=" not in node.scheduler.output()
