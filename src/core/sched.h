@@ -67,6 +67,7 @@ struct sched_config {
 	enum sched_switch_mode switch_mode;
 	enum sched_policy policy;
 	bool anti_thrash;           /* false: nobody is stopped for a turn (nvsharectl -S off) */
+	bool fair_users;            /* turns go by owners first; default true */
 	uint32_t switch_multiplier; /* auto: swap time * this; default 5 */
 	uint32_t reserve_percent;   /* of each card, 0..50; default 5 */
 	uint64_t tq_ns;             /* quantum of concurrent; default 30 s */
@@ -107,7 +108,7 @@ enum sched_client_state {
 enum sched_event_type {
 	SCHED_EVENT_GPU,      /* gpu, bytes = total (to 16 TiB), external: first, and on change */
 	SCHED_EVENT_CONFIG,   /* config */
-	SCHED_EVENT_JOIN,     /* client, gpu, running, fixed, memory, budget, claim */
+	SCHED_EVENT_JOIN,     /* client, gpu, owner, running, fixed, memory, budget, claim */
 	SCHED_EVENT_LEAVE,    /* client: its process or connection is gone, with its memory */
 	SCHED_EVENT_REQUEST,  /* client, memory: wants to run */
 	SCHED_EVENT_RELEASED, /* client, grant, epoch, budget, memory, outcome, wants, moved... */
@@ -132,6 +133,7 @@ struct sched_event {
 	uint64_t moved;
 	uint64_t move_ns;
 	uint64_t gpu_ns;
+	uint32_t owner;   /* JOIN: any number, the same for all clients of a user */
 	uint32_t outcome; /* 0 success, else why the client did not stop */
 	bool is_part;     /* RELEASED with an outcome: its budget is used up, the rest waits */
 	bool is_short;    /* the same: it lacks what others may give back at any time */
