@@ -222,8 +222,13 @@ uint32_t owner_turn(struct sched *sched, uint32_t client, bool has_switched)
 	struct sched_client *c = &sched->clients[client];
 	struct sched_owner *o = owner_of(sched, c);
 
-	/* Else it passes: that is nobody's turn, and must not cost its owner the next one. */
-	c->has_turn = c->is_front || has_switched;
+	bool is_first = sched->gpus[c->gpu].queue.first == client;
+
+	/*
+	 * Else it passes, or finds room at once: nobody waits longer for that, so it must not cost
+	 * its owner the next turn.
+	 */
+	c->has_turn = has_switched || (is_first && c->asked_ns < sched->now_ns);
 	if (!c->has_turn)
 		return SCHED_NONE;
 	c->kept_turn_ns = o->turn_ns;

@@ -41,9 +41,10 @@ uint32_t owner_enter(struct sched *sched, uint32_t client);
 uint32_t owner_exit(struct sched *sched, uint32_t client);
 
 /*
- * client is chosen, from the queue: that is its owner's turn, if it is the front, or others are
- * stopped for it. It is put back: its owner has the place that it had before. Both return a
- * front that may have moved and stays in the queue; SCHED_NONE: there is none.
+ * client is chosen, from the queue: that is its owner's turn, if it has waited and is the first
+ * of all, or if others are stopped for it. It is put back: its owner has the place that it had
+ * before. Both return a front that may have moved and stays in the queue; SCHED_NONE: there is
+ * none.
  */
 uint32_t owner_turn(struct sched *sched, uint32_t client, bool has_switched);
 uint32_t owner_put_back(struct sched *sched, uint32_t client);
