@@ -237,7 +237,8 @@ static void who_finds_room_at_once_costs_its_user_no_turn(void **state)
 		join(OTHER + i, i, SCHED_PRIORITY_NORMAL);
 		rig_request(&rig, OTHER + i, rig_mem(0, 80, 0));
 	}
-	join(0, 2, SCHED_PRIORITY_NORMAL);
+	/* Of a higher class, so that it is its user's front, and the first of all. */
+	join(0, 2, SCHED_PRIORITY_HIGH);
 	for (int i = 0; i < 300; i++) {
 		obey_as(80);
 		rig_request(&rig, 0, rig_mem(0, 0, 0));
