@@ -143,7 +143,6 @@ struct sched_client {
 	uint32_t n_short;  /* of those, for want of what others have */
 	uint32_t last_outcome;
 
-	uint64_t ticket;     /* grows with each wait */
 	uint64_t since_ns;   /* of its state */
 	uint64_t turn_ns;    /* its turn began */
 	uint64_t granted_ns; /* the last GRANT; SCHED_NO_DEADLINE: never */
@@ -158,21 +157,14 @@ struct sched_client {
 	uint64_t ends_blocked_ns; /* the same, of those that wait for memory */
 	uint64_t spared_ns;       /* it was put back, since no more turns could be ended */
 
-	/* Its rank, since it entered the queue: smallest first, then by ticket (rank.c). */
-	uint32_t band;
-	uint64_t key;
 	uint64_t asked_ns; /* this wait began */
 	bool is_aged;      /* it has lasted so long that it goes first, of its owner's */
 
-	/* Its owner (owner.c), and where that stands in the queue, of its first one there. */
+	/* Its owner (owner.c). */
 	uint32_t owner_number;
-	uint32_t owner; /* slot of its struct sched_owner */
-	bool is_awake;  /* as counted there */
-	bool is_front;
-	bool has_turn;                    /* chosen: its owner's turn began with that */
-	enum sched_priority queued_level; /* as counted there */
-	uint32_t front_band;
-	uint64_t front_key;
+	bool is_awake;                        /* as counted there */
+	bool has_turn;                        /* chosen: its owner's turn began with that */
+	enum sched_priority queued_level;     /* as counted there */
 	uint64_t kept_turn_ns, kept_since_ns; /* has_turn: its owner's before */
 
 	/* What the policies keep (policy*.c). */
@@ -196,9 +188,18 @@ struct sched_client {
 	uint64_t beat_ns;
 	uint64_t silent_ns; /* not a timer: of the first BEAT not answered */
 
-	struct sched_link link[SCHED_LINK_COUNT_];
-	struct sched_tree tree;
 	struct sched_node node[SCHED_NODE_COUNT_];
+	struct sched_link link[SCHED_LINK_COUNT_];
+
+	/* Its rank, since it entered the queue: smallest first, then by ticket (rank.c). Together,
+	 * since a look for a place reads this of many. */
+	struct sched_tree tree;
+	uint32_t front_band; /* where its owner stands, of the front; 0 of the others */
+	uint32_t band;
+	uint64_t front_key, key;
+	uint64_t ticket; /* grows with each wait */
+	uint32_t owner;  /* slot of its struct sched_owner */
+	bool is_front;
 
 	struct sched_owner own; /* not its own: outlives it in the slot, so it is the last */
 };
