@@ -514,10 +514,7 @@ int main(int argc, char **argv)
 		 .weight = {50, 400, 100},
 		 .slo_ns = {0, 30 * S, 5 * S}},
 		{.name = "two of one user, one fault", .n_faults = 1, .owner = {0, 0, 1}},
-		{.name = "two of one user, serial, one is high",
-		 .mode = SCHED_MODE_SERIAL,
-		 .first = SCHED_PRIORITY_HIGH,
-		 .owner = {0, 1, 1}},
+		{.name = "two of one user, serial", .mode = SCHED_MODE_SERIAL, .owner = {0, 0, 1}},
 	};
 	uint32_t depth = argc > 1 ? (uint32_t)strtoul(argv[1], NULL, 0) : 8;
 	static struct node node;
