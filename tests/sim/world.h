@@ -68,6 +68,14 @@ struct world_proc {
 	struct world_queue up, down;
 };
 
+/* Who waits, as world_users.h looks at it after each step. */
+struct world_users {
+	int able[WORLD_GPUS][WORLD_OWNERS]; /* class of those that could come; -1: nobody */
+	int all[WORLD_GPUS][WORLD_OWNERS];  /* class of all that wait; -1: nobody */
+	enum sched_line line[WORLD_PROCS];
+	enum sched_client_state state[WORLD_PROCS];
+};
+
 struct world {
 	struct sched sched;
 	struct sched_client clients[WORLD_PROCS];
@@ -85,6 +93,7 @@ struct world {
 	uint64_t n_progress, n_parts; /* reports from within an eviction; restores in part */
 	uint64_t n_ahead;             /* restores that began before others were to stop */
 	uint64_t n_told;              /* restores that told so before they had ended */
+	struct world_users users;
 	/* While the first owner waits the second one had so many turns (world_users.h). */
 	uint32_t n_passed[WORLD_GPUS][WORLD_OWNERS][WORLD_OWNERS];
 	/* The driver's: something is in the queue, or work has begun. May be NULL. */
@@ -230,14 +239,14 @@ static inline int world_step(struct world *world, struct sched_event *event)
 {
 	struct sched_actions actions;
 	struct world_before before;
-	struct world_users users;
+	const struct world_users users = world->users;
 	int r;
 
 	event->now_ns = world->now;
 	world_look(world, event, &before);
-	if (world->has_users)
-		world_look_users(world, &users);
 	r = sched_step(&world->sched, event, &actions);
+	if (world->has_users)
+		world_look_users(world, &world->users);
 	if (event->type == SCHED_EVENT_CONFIG)
 		memset(world->n_passed, 0, sizeof(world->n_passed));
 	else if (world->has_users)
@@ -337,6 +346,7 @@ static inline void world_restart(struct world *world)
 		memset(&world->procs[p].down, 0, sizeof(world->procs[p].down));
 	}
 	memset(world->n_passed, 0, sizeof(world->n_passed));
+	memset(&world->users, -1, sizeof(world->users));
 	sched_init(&world->sched, world->clients, WORLD_PROCS, &world->config);
 	for (uint32_t g = 0; g < WORLD_GPUS; g++)
 		world_tell_external(world, g);

@@ -8,13 +8,6 @@
  * turn is one for which others are stopped. Those of users with a higher class do not count.
  */
 
-struct world_users {
-	int able[WORLD_GPUS][WORLD_OWNERS]; /* class of those that could come; -1: nobody */
-	int all[WORLD_GPUS][WORLD_OWNERS];  /* class of all that wait; -1: nobody */
-	enum sched_line line[WORLD_PROCS];
-	enum sched_client_state state[WORLD_PROCS];
-};
-
 static inline void world_look_users(const struct world *world, struct world_users *ret_users)
 {
 	memset(ret_users, -1, sizeof(*ret_users));
@@ -62,9 +55,8 @@ static inline void world_turn_of(struct world *world, uint32_t p, bool is_back,
 static inline void world_check_users(struct world *world, const struct world_users *before)
 {
 	uint32_t n_turns[WORLD_GPUS][WORLD_OWNERS] = {0};
-	struct world_users now;
+	const struct world_users now = world->users;
 
-	world_look_users(world, &now);
 	for (uint32_t p = 0; p < WORLD_PROCS; p++) {
 		const struct sched_client *c = &world->clients[p];
 		bool was_queued = before->line[p] == SCHED_LINE_QUEUE;
