@@ -229,8 +229,30 @@ static void obey_as(uint64_t gib)
 	rig_clear(&rig);
 }
 
+/* Ten of many small ones fit at a time, and others come as soon as one gives up by itself. */
+static void passers_of_one_user_do_not_hold_up_another(void **state)
+{
+	(void)state;
+	for (uint32_t i = 0; i < MANY; i++) {
+		join(i, USER, SCHED_PRIORITY_NORMAL);
+		rig_request(&rig, i, rig_mem(0, 10, 0));
+	}
+	for (int i = 0; i < 120 && n_granted < MANY; i++) {
+		obey_as(10);
+		rig_at(&rig, rig.now + S);
+	}
+	ask(OTHER, ROOT, SCHED_PRIORITY_NORMAL);
+	for (uint32_t i = 0; rig_state(&rig, OTHER) == SCHED_CLIENT_WAITING; i++) {
+		assert_in_range(i, 0, 25);
+		obey_as(10);
+		if (rig_state(&rig, i % MANY) == SCHED_CLIENT_RUNNING)
+			(void)rig_release(&rig, i % MANY, rig_mem(0, 10, 0), true);
+		rig_at(&rig, rig.now + S);
+	}
+}
+
 /* Small ones that come and go beside large ones: its large one has its turns all the same. */
-static void who_finds_room_at_once_costs_its_user_no_turn(void **state)
+static void finding_room_at_once_costs_a_user_no_turn(void **state)
 {
 	(void)state;
 	for (uint32_t i = 0; i < 3; i++) {
@@ -254,7 +276,7 @@ static void who_finds_room_at_once_costs_its_user_no_turn(void **state)
 }
 
 /* Its first process can not come in: what it wants pinned would shut out others for ever. */
-static void who_can_not_come_does_not_hold_up_its_user(void **state)
+static void one_that_cannot_come_does_not_hold_up_its_user(void **state)
 {
 	(void)state;
 	rig_join(&rig, 50);
@@ -324,8 +346,9 @@ int main(void)
 		T(many_of_a_user_do_not_make_the_turns_of_others_short),
 		T(a_higher_class_goes_first_until_the_other_user_has_aged),
 		T(a_user_has_the_class_of_its_highest),
-		T(who_finds_room_at_once_costs_its_user_no_turn),
-		T(who_can_not_come_does_not_hold_up_its_user),
+		T(passers_of_one_user_do_not_hold_up_another),
+		T(finding_room_at_once_costs_a_user_no_turn),
+		T(one_that_cannot_come_does_not_hold_up_its_user),
 		T(positions_count_the_turns_of_others),
 		T(the_setting_changes_while_they_wait),
 #undef T

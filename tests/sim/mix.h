@@ -97,7 +97,7 @@ static inline void mix_forecast(uint64_t *hash, uint64_t now, const struct sched
 	mix_list(hash, clients, &f->near, SCHED_LINK_TOLD);
 }
 
-/* Who of two owners had a turn later, and what else decides their order. */
+/* Which of two owners had a turn later, and all else that decides their order. */
 static inline void mix_owner(uint64_t *hash, const struct sched *sched,
 			     const struct sched_client *c)
 {
