@@ -120,7 +120,7 @@ uint32_t line_able(const struct sched *sched, uint32_t client)
 
 	if (is_able(sched, client))
 		return client;
-	if (!c->is_front || n_owners == 1)
+	if (owner_of(sched, c)->front != client || n_owners == 1)
 		return SCHED_NONE;
 	for (uint32_t n = 0; n <= ABLE_MAX / n_owners; n++) {
 		next = owner_next(sched, next);

@@ -74,9 +74,9 @@ struct sched_owner {
 	uint32_t n_awake;   /* of them: want something or run, and are not hung */
 	uint32_t next;      /* slot of the next one in its bucket, or of those not in use */
 	uint32_t bucket;    /* not its own: slot of the first one whose hash is this slot */
-	uint32_t front;     /* its first in the queue; SCHED_NONE: none waits */
+	uint32_t front;     /* its first in the queue, not resident; SCHED_NONE: none waits */
 	uint32_t ranked;    /* the others in the queue, as a tree */
-	uint32_t n_queued[SCHED_PRIORITY_COUNT_]; /* all of them, by level */
+	uint32_t n_queued[SCHED_PRIORITY_COUNT_]; /* both, by level */
 	uint64_t turn_ns;                         /* its last turn began; or it came */
 	uint64_t since_ns;                        /* it waits since then, or since its last turn */
 	bool is_aged;                             /* that is so long that it goes first */

@@ -126,7 +126,8 @@ static void check_queue(const struct sched *sched, const struct sched_gpu *g)
 
 		if (before)
 			check_order(sched, before, c);
-		assert(c->is_front == (o->front == i));
+		assert(c->is_front == (o->front == i || c->is_resident));
+		assert(!c->is_front || c->front_band == policy_front_band(sched, i));
 		n_fronts += c->is_front;
 		nth = c->is_front ? 0 : before->owner == c->owner ? nth + 1 : 1;
 		if (!c->is_front)
@@ -155,6 +156,8 @@ static void check_owner(const struct sched *sched, const struct sched_owner *o)
 		n_awake += c->is_awake;
 		if (c->line != SCHED_LINE_QUEUE)
 			continue;
+		if (c->is_resident)
+			continue;
 		n_queued[c->level]++;
 		n_behind += !c->is_front;
 		assert(o->front != SCHED_NONE && !rank_is_before(c, &sched->clients[o->front]));
@@ -165,7 +168,6 @@ static void check_owner(const struct sched *sched, const struct sched_owner *o)
 	if (o->front == SCHED_NONE)
 		return;
 	front = &sched->clients[o->front];
-	assert(front->front_band == policy_front_band(sched, o));
 	assert(front->front_key == o->turn_ns);
 }
 

@@ -301,6 +301,32 @@ static void one_that_cannot_come_does_not_hold_up_its_user(void **state)
 	assert_true(turns_of(OTHER + 1, OTHER + 1) >= 4);
 }
 
+/* A critical one that does not fit beside another one waits; that gives its user's others nothing.
+ */
+static void a_critical_one_that_waits_makes_no_other_of_its_user_first(void **state)
+{
+	(void)state;
+	join(50, 1000, SCHED_PRIORITY_CRITICAL);
+	rig_request(&rig, 50, rig_mem(0, 20, 0));
+	(void)rig_memory(&rig, 50, rig_mem(20, 0, 0));
+	rig_clear(&rig);
+	join(51, USER, SCHED_PRIORITY_CRITICAL);
+	rig_request(&rig, 51, rig_mem(0, 90, 0));
+	assert_int_equal(rig_why(&rig, 51), SCHED_WAIT_STUCK);
+	for (uint32_t i = 0; i < 3; i++) {
+		join(i, USER, SCHED_PRIORITY_NORMAL);
+		rig_request(&rig, i, rig_mem(0, 70, 0));
+	}
+	join(OTHER, ROOT, SCHED_PRIORITY_NORMAL);
+	rig_request(&rig, OTHER, rig_mem(0, 70, 0));
+	for (int i = 0; i < 110; i++) {
+		obey_as(70);
+		rig_at(&rig, rig.now + S);
+	}
+	assert_in_range(turns_of(0, 2), 4, 7);
+	assert_in_range(turns_of(OTHER, OTHER), 4, 7);
+}
+
 /* Places in the queue: no more turns than that before it. */
 static void positions_count_the_turns_of_others(void **state)
 {
@@ -349,6 +375,7 @@ int main(void)
 		T(passers_of_one_user_do_not_hold_up_another),
 		T(finding_room_at_once_costs_a_user_no_turn),
 		T(one_that_cannot_come_does_not_hold_up_its_user),
+		T(a_critical_one_that_waits_makes_no_other_of_its_user_first),
 		T(positions_count_the_turns_of_others),
 		T(the_setting_changes_while_they_wait),
 #undef T

@@ -20,7 +20,8 @@ static inline void world_look_users(const struct world *world, struct world_user
 		ret_users->state[p] = c->state;
 		if (c->line != SCHED_LINE_QUEUE)
 			continue;
-		if (level > ret_users->all[c->gpu][owner])
+		/* Resident ones that can not come make no other one urgent. */
+		if (!c->is_resident && level > ret_users->all[c->gpu][owner])
 			ret_users->all[c->gpu][owner] = level;
 		if (!c->is_resting && fit_ever(&world->sched, p) &&
 		    level > ret_users->able[c->gpu][owner])

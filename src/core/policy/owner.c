@@ -133,8 +133,8 @@ static void insert_front(struct sched *sched, uint32_t client)
 	struct sched_owner *o = owner_of(sched, c);
 
 	c->is_front = true;
-	c->front_band = policy_front_band(sched, o);
-	c->front_key = o->turn_ns;
+	c->front_band = policy_front_band(sched, client);
+	c->front_key = c->is_resident ? 0 : o->turn_ns;
 	rank_insert(sched, client);
 }
 
@@ -156,7 +156,8 @@ static uint32_t move_front(struct sched *sched, const struct sched_owner *o)
 	if (o->front == SCHED_NONE)
 		return SCHED_NONE;
 	front = &sched->clients[o->front];
-	if (front->front_band == policy_front_band(sched, o) && front->front_key == o->turn_ns)
+	if (front->front_band == policy_front_band(sched, o->front) &&
+	    front->front_key == o->turn_ns)
 		return o->front;
 	rank_remove(sched, o->front);
 	insert_front(sched, o->front);
@@ -181,6 +182,10 @@ uint32_t owner_enter(struct sched *sched, uint32_t client)
 	struct sched_owner *o = owner_of(sched, c);
 	uint32_t old = o->front;
 
+	if (c->is_resident) {
+		insert_front(sched, client);
+		return SCHED_NONE;
+	}
 	c->queued_level = c->level;
 	o->n_queued[c->level]++;
 	if (old != SCHED_NONE && !rank_is_before(c, &sched->clients[old])) {
@@ -203,6 +208,10 @@ uint32_t owner_exit(struct sched *sched, uint32_t client)
 	struct sched_owner *o = owner_of(sched, c);
 
 	rank_remove(sched, client);
+	if (c->is_front && o->front != client) { /* it entered as a resident one */
+		c->is_front = false;
+		return SCHED_NONE;
+	}
 	o->n_queued[c->queued_level]--;
 	if (o->front != client) {
 		(void)move_front(sched, o);
@@ -236,7 +245,7 @@ uint32_t owner_turn(struct sched *sched, uint32_t client, bool has_switched)
 	o->turn_ns = sched->now_ns;
 	o->since_ns = sched->now_ns;
 	o->is_aged = false;
-	return c->is_front ? SCHED_NONE : move_front(sched, o);
+	return o->front == client ? SCHED_NONE : move_front(sched, o);
 }
 
 uint32_t owner_put_back(struct sched *sched, uint32_t client)

@@ -6,7 +6,8 @@
  * Turns among owners. All clients of one owner on one GPU stand in the queue as one: the first
  * of them by rank, the front, stands for them. Fronts go by the classes, and within one by the
  * beginning of their owners' last turns. So an owner waits for one turn of each other owner,
- * however many clients those have. Its other clients stand behind all fronts.
+ * however many clients those have. Its other clients stand behind all fronts. The resident wait
+ * for nobody's turn, so each of them is a front by itself, and stands for nobody else.
  *
  * An owner is a number that SCHED_EVENT_JOIN tells. With config.fair_users off all clients count
  * as one owner's.
@@ -49,9 +50,9 @@ uint32_t owner_exit(struct sched *sched, uint32_t client);
 uint32_t owner_turn(struct sched *sched, uint32_t client, bool has_switched);
 uint32_t owner_put_back(struct sched *sched, uint32_t client);
 
-/* The highest level of those of its clients that wait; one does. */
+/* The highest level of those of its clients that wait, but for the resident. */
 enum sched_priority owner_level(const struct sched_owner *owner);
-/* How many owners wait for gpu. */
+/* How many fronts wait for gpu. */
 uint32_t owner_n_waiting(const struct sched *sched, uint32_t gpu);
 /* The next of client's owner behind it in the queue; SCHED_NONE: it is the last one. */
 uint32_t owner_next(const struct sched *sched, uint32_t client);

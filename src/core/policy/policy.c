@@ -169,12 +169,15 @@ void policy_choose(struct sched *sched, uint32_t client)
 		policy_of(sched)->choose(sched, client);
 }
 
-uint32_t policy_front_band(const struct sched *sched, const struct sched_owner *owner)
+uint32_t policy_front_band(const struct sched *sched, uint32_t client)
 {
-	if (sched->clients[owner->front].is_resident)
+	const struct sched_client *c = &sched->clients[client];
+	const struct sched_owner *o = owner_of(sched, c);
+
+	if (c->is_resident)
 		return BAND_RESIDENT;
 	/* Not the front's own level: it may be one that has aged, before others of a higher one. */
-	return owner->is_aged ? BAND_AGED : band_of(owner_level(owner));
+	return o->is_aged ? BAND_AGED : band_of(owner_level(o));
 }
 
 uint64_t policy_waits_ns(const struct sched *sched, uint32_t client)

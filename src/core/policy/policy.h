@@ -74,8 +74,8 @@ void policy_charge(struct sched *sched, uint32_t client);
 void policy_rank(struct sched *sched, uint32_t client);
 /* client is about to leave the queue because it may come. */
 void policy_choose(struct sched *sched, uint32_t client);
-/* The band of owner's front, among owners. */
-uint32_t policy_front_band(const struct sched *sched, const struct sched_owner *owner);
+/* The band of client, a front, among fronts. */
+uint32_t policy_front_band(const struct sched *sched, uint32_t client);
 /*
  * When the wait began, half of wait_bound before client, in the queue, ages, or its owner, whose
  * front it is; SCHED_NO_DEADLINE: both have, or do not. And when it ages.
