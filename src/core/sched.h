@@ -75,12 +75,12 @@ struct sched_config {
 	uint64_t switch_min_ns;     /* auto: bounds; default 10 s */
 	uint64_t switch_max_ns;     /* default 300 s */
 	uint64_t max_runtime_ns;    /* longest run while others wait; default 300 s */
-	uint64_t wait_bound_ns; /* of any wait, of an owner if there are several; default 240 s */
-	uint64_t prepare_ns;    /* PREPARE_SWAP_OUT goes out so long before a stop, and before
-				 * anybody waits if that is foreseen; default 5 s */
-	uint64_t answer_ns;     /* to answer DROP_LOCK with 0 bytes, or a restore; default 15 s;
-				 * a second a GiB comes on top */
-	uint64_t heartbeat_ns;  /* asked so often; default 10 s */
+	uint64_t wait_bound_ns;     /* of any wait of an owner; default 240 s */
+	uint64_t prepare_ns;        /* PREPARE_SWAP_OUT goes out so long before a stop, and before
+				     * anybody waits if that is foreseen; default 5 s */
+	uint64_t answer_ns;         /* to answer DROP_LOCK with 0 bytes, or a restore; default 15 s;
+				     * a second a GiB comes on top */
+	uint64_t heartbeat_ns;      /* asked so often; default 10 s */
 	uint64_t heartbeat_limit_ns; /* silence after which a client counts as hung; default 30 s */
 	uint64_t retry_ns;           /* after a stop that failed; default 10 s */
 };
