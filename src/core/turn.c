@@ -58,8 +58,9 @@ void turn_grant(struct sched *sched, uint32_t client)
 
 	fit_out(sched, client);
 	line_leave(sched, client);
+	/* Put back and chosen again for less, it may still be at work within the larger one. */
 	if (!c->is_given)
-		c->budget = c->need;
+		c->budget = max_u64(c->need, c->budget);
 	/* It has come to want this since it was chosen: it is to ask again, as one that runs. */
 	if (!fit_pinned(sched, client))
 		c->memory.wanted_pinned = 0;
