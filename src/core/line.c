@@ -6,10 +6,12 @@
 #include "core/fit.h"
 #include "core/heap.h"
 #include "core/list.h"
+#include "core/policy/owner.h"
 #include "core/policy/policy.h"
 #include "core/policy/rank.h"
 
-#define AGE_MAX 4 /* at a time: a thousand may have come together */
+#define AGE_MAX  4   /* at a time: a thousand may have come together */
+#define ABLE_MAX 512 /* looks behind fronts that can not come, of all owners */
 
 void line_bound(const struct sched *sched, struct sched_client *c)
 {
@@ -21,23 +23,35 @@ void line_bound(const struct sched *sched, struct sched_client *c)
 		c->bound_ns = sched->now_ns + sched->config.wait_bound_ns;
 }
 
+/* When client, in the queue or none, ages has changed, or how. */
+static void set_age(struct sched *sched, uint32_t client)
+{
+	uint64_t waits_ns;
+	uint32_t *oldest;
+
+	if (client == SCHED_NONE)
+		return;
+	oldest = &sched->gpus[sched->clients[client].gpu].oldest;
+	waits_ns = policy_waits_ns(sched, client);
+	if (waits_ns != SCHED_NO_DEADLINE)
+		heap_set(sched->clients, oldest, SCHED_NODE_AGE, client, waits_ns);
+	else
+		heap_remove(sched->clients, oldest, SCHED_NODE_AGE, client);
+}
+
 static void enter_queue(struct sched *sched, uint32_t client)
 {
-	struct sched_client *c = &sched->clients[client];
-
 	policy_rank(sched, client);
-	rank_insert(sched, client);
-	if (policy_ages_ns(sched, client) != SCHED_NO_DEADLINE)
-		heap_set(sched->clients, &sched->gpus[c->gpu].oldest, SCHED_NODE_AGE, client,
-			 c->asked_ns);
-	c->line = SCHED_LINE_QUEUE;
+	set_age(sched, owner_enter(sched, client));
+	set_age(sched, client);
+	sched->clients[client].line = SCHED_LINE_QUEUE;
 }
 
 static void leave_queue(struct sched *sched, uint32_t client)
 {
 	struct sched_gpu *g = &sched->gpus[sched->clients[client].gpu];
 
-	rank_remove(sched, client);
+	set_age(sched, owner_exit(sched, client));
 	heap_remove(sched->clients, &g->oldest, SCHED_NODE_AGE, client);
 }
 
@@ -51,6 +65,7 @@ void line_push(struct sched *sched, uint32_t client)
 	c->is_aged = false;
 	c->due_ns = SCHED_NO_DEADLINE;
 	c->ready_ns = SCHED_NO_DEADLINE;
+	owner_wait(sched, client);
 	line_push_again(sched, client);
 }
 
@@ -59,17 +74,60 @@ void line_push_again(struct sched *sched, uint32_t client)
 	struct sched_client *c = &sched->clients[client];
 
 	assert(c->line == SCHED_LINE_NONE);
+	set_age(sched, owner_put_back(sched, client));
 	enter_queue(sched, client);
 	c->is_wait_told = false;
 	line_bound(sched, c);
 }
 
+void line_unrank(struct sched *sched, uint32_t client)
+{
+	if (sched->clients[client].line == SCHED_LINE_QUEUE)
+		leave_queue(sched, client);
+}
+
+void line_rerank(struct sched *sched, uint32_t client)
+{
+	if (sched->clients[client].line == SCHED_LINE_QUEUE)
+		enter_queue(sched, client);
+}
+
 void line_rank(struct sched *sched, uint32_t client)
 {
-	if (sched->clients[client].line != SCHED_LINE_QUEUE)
-		return;
-	leave_queue(sched, client);
-	enter_queue(sched, client);
+	line_unrank(sched, client);
+	line_rerank(sched, client);
+}
+
+void line_choose(struct sched *sched, uint32_t client, bool has_switched)
+{
+	policy_choose(sched, client);
+	set_age(sched, owner_turn(sched, client, has_switched));
+}
+
+static bool is_able(const struct sched *sched, uint32_t client)
+{
+	return !sched->clients[client].is_resting && fit_ever(sched, client);
+}
+
+/*
+ * The next in the queue would be another owner's: as long as others wait, those behind a first
+ * one that can not come would never be first.
+ */
+uint32_t line_able(const struct sched *sched, uint32_t client)
+{
+	const struct sched_client *c = &sched->clients[client];
+	uint32_t n_owners = owner_n_waiting(sched, c->gpu), next = client;
+
+	if (is_able(sched, client))
+		return client;
+	if (owner_of(sched, c)->front != client || n_owners == 1)
+		return SCHED_NONE;
+	for (uint32_t n = 0; n <= ABLE_MAX / n_owners; n++) {
+		next = owner_next(sched, next);
+		if (next == SCHED_NONE || is_able(sched, next))
+			return next;
+	}
+	return SCHED_NONE;
 }
 
 uint64_t line_ages_ns(const struct sched *sched, uint32_t gpu)
@@ -84,7 +142,7 @@ void line_age(struct sched *sched, uint32_t gpu)
 	for (int n = 0; n < AGE_MAX && line_ages_ns(sched, gpu) <= sched->now_ns; n++) {
 		uint32_t client = sched->gpus[gpu].oldest;
 
-		sched->clients[client].is_aged = true;
+		policy_age(sched, client);
 		line_rank(sched, client);
 	}
 }

@@ -29,6 +29,13 @@ void line_leave(struct sched *sched, uint32_t client); /* whichever it is in; no
 
 /* What client's rank comes from has changed; whichever line it is in. Between out and in. */
 void line_rank(struct sched *sched, uint32_t client);
+/* The same in two, if all change. */
+void line_unrank(struct sched *sched, uint32_t client);
+void line_rerank(struct sched *sched, uint32_t client);
+/* client is about to leave the queue because it may come. */
+void line_choose(struct sched *sched, uint32_t client, bool has_switched);
+/* client, or for an owner whose first can not come: its next one that can; SCHED_NONE. */
+uint32_t line_able(const struct sched *sched, uint32_t client);
 /* Those that have waited for long go to the front: not too many at a time. */
 void line_age(struct sched *sched, uint32_t gpu);
 /* When the next one has; SCHED_NO_DEADLINE: nobody will. */

@@ -9,6 +9,7 @@
 #include "core/line.h"
 #include "core/list.h"
 #include "core/notice.h"
+#include "core/policy/owner.h"
 #include "core/policy/policy.h"
 #include "core/stop.h"
 #include "core/turn.h"
@@ -31,6 +32,7 @@ void sched_config_default(struct sched_config *ret_config)
 		.switch_mode = SCHED_SWITCH_AUTO,
 		.policy = SCHED_POLICY_PRIORITY,
 		.anti_thrash = true,
+		.fair_users = true,
 		.switch_multiplier = 5,
 		.reserve_percent = 5,
 		.tq_ns = 30 * SECOND_NS,
@@ -75,7 +77,8 @@ int sched_config_check(const struct sched_config *config)
 
 static void clear_slot(struct sched_client *c)
 {
-	memset(c, 0, sizeof(*c));
+	memset(c, 0, offsetof(struct sched_client, own));
+	c->owner = SCHED_NONE;
 	c->granted_ns = SCHED_NO_DEADLINE;
 	c->due_ns = SCHED_NO_DEADLINE;
 	c->ready_ns = SCHED_NO_DEADLINE;
@@ -108,6 +111,7 @@ void sched_init(struct sched *sched, struct sched_client *clients, uint32_t n_cl
 	sched->timers = SCHED_NONE;
 	for (uint32_t i = 0; i < n_clients; i++)
 		clear_slot(&clients[i]);
+	owner_init(sched);
 	for (uint32_t i = 0; i < SCHED_GPUS_MAX; i++) {
 		struct sched_gpu *g = &sched->gpus[i];
 
@@ -115,8 +119,6 @@ void sched_init(struct sched *sched, struct sched_client *clients, uint32_t n_cl
 		g->restoring = SCHED_NONE;
 		g->ranked = SCHED_NONE;
 		g->oldest = SCHED_NONE;
-		for (int level = 0; level < SCHED_PRIORITY_COUNT_; level++)
-			g->least[level] = SCHED_NONE;
 		g->wake_ns = SCHED_NO_DEADLINE;
 		list_init(&g->queue);
 		list_init(&g->coming);
@@ -151,14 +153,20 @@ static void reorder(struct sched *sched, const struct sched_config *config)
 		if (sched->clients[i].state == SCHED_CLIENT_FREE)
 			continue;
 		fit_out(sched, i);
+		line_unrank(sched, i);
 		policy_awake(sched, i, false);
+		owner_leave(sched, i);
 	}
 	sched->config = *config;
+	for (uint32_t i = 0; i < sched->n_clients; i++) {
+		if (sched->clients[i].state != SCHED_CLIENT_FREE)
+			owner_join(sched, i);
+	}
 	policy_reset(sched);
 	for (uint32_t i = 0; i < sched->n_clients; i++) {
 		if (sched->clients[i].state == SCHED_CLIENT_FREE)
 			continue;
-		line_rank(sched, i);
+		line_rerank(sched, i);
 		fit_in(sched, i);
 	}
 }
@@ -172,7 +180,7 @@ static int on_config(struct sched *sched, const struct sched_event *event)
 	if (r)
 		return r;
 	if (new->policy != old->policy || new->mode != old->mode ||
-	    new->anti_thrash != old->anti_thrash)
+	    new->anti_thrash != old->anti_thrash || new->fair_users != old->fair_users)
 		reorder(sched, new);
 	sched->config = *new;
 	for (uint32_t i = 0; i < SCHED_GPUS_MAX; i++)
@@ -233,6 +241,8 @@ static int on_join(struct sched *sched, const struct sched_event *event)
 	clear_slot(c);
 	c->gpu = event->gpu;
 	c->is_fixed = event->fixed;
+	c->owner_number = event->owner;
+	owner_join(sched, event->client);
 	set_claim(c, &event->claim);
 	policy_join(sched, event->client);
 	sched->gpus[c->gpu].n_clients++;
@@ -284,6 +294,7 @@ static int on_leave(struct sched *sched, const struct sched_event *event)
 	c->answer_ns = SCHED_NO_DEADLINE;
 	c->retry_ns = SCHED_NO_DEADLINE;
 	fit_in(sched, event->client); /* out of the last list and heap */
+	owner_leave(sched, event->client);
 	clear_slot(c);
 	sched->gpus[gpu].n_clients--;
 	return 0;

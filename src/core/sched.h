@@ -70,6 +70,7 @@ struct sched_config {
 	enum sched_switch_mode switch_mode;
 	enum sched_policy policy;
 	bool anti_thrash;           /* false: nobody is stopped for a turn (nvsharectl -S off) */
+	bool fair_users;            /* turns go by owners first; default true */
 	uint32_t switch_multiplier; /* auto: swap time * this; default 5 */
 	uint32_t reserve_percent;   /* of each card, 0..50; default 5 */
 	uint64_t tq_ns;             /* quantum of concurrent; default 30 s */
@@ -77,7 +78,7 @@ struct sched_config {
 	uint64_t switch_min_ns;     /* auto: bounds; default 10 s */
 	uint64_t switch_max_ns;     /* default 300 s */
 	uint64_t max_runtime_ns;    /* longest run while others wait; default 300 s */
-	uint64_t wait_bound_ns;     /* of any wait; default 240 s */
+	uint64_t wait_bound_ns;     /* of any wait of an owner; default 240 s */
 	uint64_t prepare_ns;        /* PREPARE_SWAP_OUT goes out so long before a stop, and before
 				     * anybody waits if that is foreseen; default 5 s */
 	uint64_t answer_ns;         /* to answer DROP_LOCK with 0 bytes, or a restore; default 15 s;
@@ -108,10 +109,10 @@ enum sched_client_state {
 };
 
 enum sched_event_type {
-	SCHED_EVENT_GPU,      /* gpu, bytes = total (to 16 TiB), external: first, and on change */
-	SCHED_EVENT_CONFIG,   /* config */
-	SCHED_EVENT_JOIN,     /* client, gpu, running, fixed, memory, budget, claim, doubted */
-	SCHED_EVENT_LEAVE,    /* client: its process or connection is gone, with its memory */
+	SCHED_EVENT_GPU,    /* gpu, bytes = total (to 16 TiB), external: first, and on change */
+	SCHED_EVENT_CONFIG, /* config */
+	SCHED_EVENT_JOIN,   /* client, gpu, owner, running, fixed, memory, budget, claim, doubted */
+	SCHED_EVENT_LEAVE,  /* client: its process or connection is gone, with its memory */
 	SCHED_EVENT_REQUEST,  /* client, memory: wants to run */
 	SCHED_EVENT_RELEASED, /* client, grant, epoch, budget, memory, outcome, wants, moved... */
 	SCHED_EVENT_MEMORY,   /* client, epoch, budget, memory, moved, move_ns */
@@ -138,6 +139,7 @@ struct sched_event {
 	uint64_t gpu_ns;
 	uint64_t doubted; /* JOIN, DOUBT: of what it may have on the card, bytes that are not there,
 			   * and so do not count for others */
+	uint32_t owner;   /* JOIN: any number, the same for all clients of a user */
 	uint32_t outcome; /* 0 success, else why the client did not stop */
 	bool is_part;     /* RELEASED with an outcome: its budget is used up, the rest waits */
 	bool is_short;    /* the same: it lacks what others may give back at any time */
@@ -238,7 +240,7 @@ void sched_assert_valid(const struct sched *sched);
 struct sched_gpu_status {
 	uint64_t total, usable, external, available, running; /* bytes */
 	uint64_t spare; /* of the reserve, that pinned bytes take now */
-	uint64_t n_switches, moved_out, moved_in, bandwidth;  /* bytes; bytes a second */
+	uint64_t n_switches, moved_out, moved_in, bandwidth; /* bytes; bytes a second */
 	uint64_t overcommitted;  /* bytes beyond usable, if that was reported and still is so */
 	uint64_t next_switch_ns; /* monotonic; SCHED_NO_DEADLINE: none planned */
 	uint32_t n_running, n_waiting, n_clients;

@@ -37,7 +37,7 @@ enum sched_line { SCHED_LINE_NONE, SCHED_LINE_QUEUE, SCHED_LINE_COMING };
 enum sched_link_kind { SCHED_LINK_PLACE, SCHED_LINK_LINE, SCHED_LINK_TOLD, SCHED_LINK_COUNT_ };
 enum sched_node_kind {
 	SCHED_NODE_TIMER,
-	SCHED_NODE_AGE,   /* waits, and has not aged; by asked_ns */
+	SCHED_NODE_AGE,   /* waits, and it or its owner has not aged; by policy_waits_ns() */
 	SCHED_NODE_VTIME, /* runs or waits; by vtime_ns, or less */
 	SCHED_NODE_COUNT_
 };
@@ -57,10 +57,32 @@ struct sched_node {
 	bool is_in;
 };
 
-/* Of the queue as a tree, by rank. */
+/* Of the queue as trees, by rank: the owners' fronts, and of each owner the others. */
 struct sched_tree {
 	uint32_t up, left, right;
 	uint32_t n; /* clients from here down */
+};
+
+/*
+ * All of one owner on one GPU (policy/owner.c). There are no more of them than clients, so each
+ * lies in the slot of a client, whoever's that is.
+ */
+struct sched_owner {
+	uint32_t number, gpu;
+	uint32_t n_clients; /* 0: not in use */
+	uint32_t n_awake;   /* of them: want something or run, and are not hung */
+	uint32_t next;      /* slot of the next one in its bucket, or of those not in use */
+	uint32_t bucket;    /* not its own: slot of the first one whose hash is this slot */
+	uint32_t front;     /* its first in the queue, not resident; SCHED_NONE: none waits */
+	uint32_t ranked;    /* the others in the queue, as a tree */
+	uint32_t n_queued[SCHED_PRIORITY_COUNT_]; /* both, by level */
+	uint64_t turn_ns;                         /* its last turn began; or it came */
+	uint64_t since_ns;                        /* it waits since then, or since its last turn */
+	bool is_aged;                             /* that is so long that it goes first */
+
+	uint32_t least[SCHED_PRIORITY_COUNT_];    /* heaps, by level: SCHED_NODE_VTIME */
+	uint64_t vtime_ns[SCHED_PRIORITY_COUNT_]; /* where newcomers begin */
+	uint64_t credit_round;
 };
 
 /* Sums over the clients of a GPU, and one client's share of them; fit.c keeps them. */
@@ -121,7 +143,6 @@ struct sched_client {
 	uint32_t n_short;  /* of those, for want of what others have */
 	uint32_t last_outcome;
 
-	uint64_t ticket;     /* grows with each wait */
 	uint64_t since_ns;   /* of its state */
 	uint64_t turn_ns;    /* its turn began */
 	uint64_t granted_ns; /* the last GRANT; SCHED_NO_DEADLINE: never */
@@ -136,11 +157,15 @@ struct sched_client {
 	uint64_t ends_blocked_ns; /* the same, of those that wait for memory */
 	uint64_t spared_ns;       /* it was put back, since no more turns could be ended */
 
-	/* Its rank, since it entered the queue: smallest first, then by ticket (rank.c). */
-	uint32_t band;
-	uint64_t key;
 	uint64_t asked_ns; /* this wait began */
-	bool is_aged;      /* it has lasted so long that it goes first */
+	bool is_aged;      /* it has lasted so long that it goes first, of its owner's */
+
+	/* Its owner (owner.c). */
+	uint32_t owner_number;
+	bool is_awake;                        /* as counted there */
+	bool has_turn;                        /* chosen: its owner's turn began with that */
+	enum sched_priority queued_level;     /* as counted there */
+	uint64_t kept_turn_ns, kept_since_ns; /* has_turn: its owner's before */
 
 	/* What the policies keep (policy*.c). */
 	enum sched_priority level; /* of its claim, as far as the policy looks at it */
@@ -163,9 +188,20 @@ struct sched_client {
 	uint64_t beat_ns;
 	uint64_t silent_ns; /* not a timer: of the first BEAT not answered */
 
-	struct sched_link link[SCHED_LINK_COUNT_];
-	struct sched_tree tree;
 	struct sched_node node[SCHED_NODE_COUNT_];
+	struct sched_link link[SCHED_LINK_COUNT_];
+
+	/* Its rank, since it entered the queue: smallest first, then by ticket (rank.c). Together,
+	 * since a look for a place reads this of many. */
+	struct sched_tree tree;
+	uint32_t front_band; /* where its owner stands, of the front; 0 of the others */
+	uint32_t band;
+	uint64_t front_key, key;
+	uint64_t ticket; /* grows with each wait */
+	uint32_t owner;  /* slot of its struct sched_owner */
+	bool is_front;
+
+	struct sched_owner own; /* not its own: outlives it in the slot, so it is the last */
 };
 
 /* What tells that somebody will lack memory soon, and who knows (forecast.c). */
@@ -194,12 +230,10 @@ struct sched_gpu {
 	uint32_t n_clients;
 	struct sched_sums sums;
 	struct sched_list place[SCHED_PLACE_COUNT_];
-	struct sched_list queue, coming;          /* SCHED_LINK_LINE; queue: by rank */
-	uint32_t ranked;                          /* queue's tree */
-	uint32_t oldest;                          /* heap: SCHED_NODE_AGE */
-	uint32_t least[SCHED_PRIORITY_COUNT_];    /* heaps, by level: SCHED_NODE_VTIME */
-	uint64_t vtime_ns[SCHED_PRIORITY_COUNT_]; /* where newcomers begin */
-	uint64_t credit_round;
+	struct sched_list queue, coming; /* SCHED_LINK_LINE; queue: by rank, fronts first */
+	uint32_t ranked;                 /* the tree of the owners' fronts */
+	uint32_t oldest;                 /* heap: SCHED_NODE_AGE */
+	uint32_t n_owners;               /* of which somebody is awake */
 	struct sched_list told;
 	struct sched_forecast forecast;
 };
@@ -211,6 +245,7 @@ struct sched {
 	struct sched_client *clients; /* the caller's */
 	uint32_t n_clients;
 	uint32_t timers;           /* heap: SCHED_NODE_TIMER */
+	uint32_t free_owner;       /* the first slot whose struct sched_owner is not in use */
 	struct sched_actions *out; /* of the step under way, else NULL */
 	struct sched_gpu gpus[SCHED_GPUS_MAX];
 };

@@ -5,6 +5,7 @@
 #include "core/fit.h"
 #include "core/forecast.h"
 #include "core/line.h"
+#include "core/policy/owner.h"
 #include "core/policy/policy.h"
 #include "core/policy/rank.h"
 #include "core/sched.h"
@@ -89,25 +90,110 @@ static uint32_t count(const struct sched *sched, const struct sched_list *list,
 	return n;
 }
 
-/* By rank, each where the tree says. */
+static bool is_front_before(const struct sched_client *a, const struct sched_client *b)
+{
+	if (a->front_band != b->front_band)
+		return a->front_band < b->front_band;
+	return a->front_key != b->front_key ? a->front_key < b->front_key : rank_is_before(a, b);
+}
+
+/* Of two neighbours in the queue: fronts first, then the rest of each owner's together. */
+static void check_order(const struct sched *sched, const struct sched_client *a,
+			const struct sched_client *b)
+{
+	assert(a->is_front >= b->is_front);
+	if (b->is_front)
+		assert(is_front_before(a, b));
+	else if (a->is_front || a->owner != b->owner)
+		assert(owner_of(sched, b)->ranked != SCHED_NONE &&
+		       rank_first(sched, owner_of(sched, b)->ranked) ==
+			       (uint32_t)(b - sched->clients));
+	else
+		assert(rank_is_before(a, b));
+}
+
+/* By rank, each where the trees say: for a single owner that is the queue's order. */
 static void check_queue(const struct sched *sched, const struct sched_gpu *g)
 {
 	const struct sched_client *before = NULL;
-	uint32_t position = 0;
+	uint32_t position = 0, n_fronts = 0, nth = 0;
 
 	for (uint32_t i = g->queue.first; i != SCHED_NONE;
 	     i = sched->clients[i].link[SCHED_LINK_LINE].next) {
 		const struct sched_client *c = &sched->clients[i];
+		const struct sched_owner *o = owner_of(sched, c);
+		uint64_t turns = ++position;
 
-		position++;
-		assert(rank_position(sched, i) == position);
-		assert(!before || before->band < c->band ||
-		       (before->band == c->band &&
-			(before->key < c->key ||
-			 (before->key == c->key && before->ticket < c->ticket))));
+		if (before)
+			check_order(sched, before, c);
+		assert(c->is_front == (o->front == i || c->is_resident));
+		assert(!c->is_front || c->front_band == policy_front_band(sched, i));
+		n_fronts += c->is_front;
+		nth = c->is_front ? 0 : before->owner == c->owner ? nth + 1 : 1;
+		if (!c->is_front)
+			turns = (uint64_t)nth * n_fronts + rank_position(sched, o->front);
+		assert(rank_position(sched, i) == (turns < g->queue.n ? turns : g->queue.n));
 		before = c;
 	}
-	assert(g->ranked == SCHED_NONE || sched->clients[g->ranked].tree.n == g->queue.n);
+	assert(owner_n_waiting(sched, (uint32_t)(g - sched->gpus)) == n_fronts);
+}
+
+/* What it counts, and its place in the queue. */
+static void check_owner(const struct sched *sched, const struct sched_owner *o)
+{
+	uint32_t n_clients = 0, n_awake = 0, n_behind = 0, n_queued[SCHED_PRIORITY_COUNT_] = {0};
+	const struct sched_client *front;
+
+	for (uint32_t i = 0; i < sched->n_clients; i++) {
+		const struct sched_client *c = &sched->clients[i];
+
+		if (c->state == SCHED_CLIENT_FREE || owner_of(sched, c) != o)
+			continue;
+		assert(c->gpu == o->gpu);
+		assert(o->number == (sched->config.fair_users ? c->owner_number : 0));
+		assert(c->is_awake == (c->state > SCHED_CLIENT_IDLE && !c->is_hung));
+		n_clients++;
+		n_awake += c->is_awake;
+		if (c->line != SCHED_LINE_QUEUE)
+			continue;
+		if (c->is_resident)
+			continue;
+		n_queued[c->level]++;
+		n_behind += !c->is_front;
+		assert(o->front != SCHED_NONE && !rank_is_before(c, &sched->clients[o->front]));
+	}
+	assert(n_clients == o->n_clients && n_awake == o->n_awake);
+	assert(memcmp(n_queued, o->n_queued, sizeof(n_queued)) == 0);
+	assert((o->ranked == SCHED_NONE ? 0 : sched->clients[o->ranked].tree.n) == n_behind);
+	if (o->front == SCHED_NONE)
+		return;
+	front = &sched->clients[o->front];
+	assert(front->front_key == o->turn_ns);
+}
+
+/* Each slot is one owner's, found by its number, or free; and n_owners are awake. */
+static void check_owners(const struct sched *sched)
+{
+	uint32_t n_awake[SCHED_GPUS_MAX] = {0}, n = 0;
+
+	for (uint32_t i = 0; i < sched->n_clients; i++) {
+		for (uint32_t j = sched->clients[i].own.bucket; j != SCHED_NONE;
+		     j = sched->clients[j].own.next) {
+			const struct sched_owner *o = &sched->clients[j].own;
+
+			assert(o->n_clients > 0 && n < sched->n_clients);
+			check_owner(sched, o);
+			n_awake[o->gpu] += o->n_awake > 0;
+			n++;
+		}
+	}
+	for (uint32_t j = sched->free_owner; j != SCHED_NONE; j = sched->clients[j].own.next) {
+		assert(sched->clients[j].own.n_clients == 0 && n < sched->n_clients);
+		n++;
+	}
+	assert(n == sched->n_clients);
+	for (uint32_t gpu = 0; gpu < SCHED_GPUS_MAX; gpu++)
+		assert(n_awake[gpu] == sched->gpus[gpu].n_owners);
 }
 
 /* Who waits will age, and who wants something is among those whose time counts. */
@@ -121,7 +207,9 @@ static void check_policy(const struct sched *sched, uint32_t client)
 	       (c->line == SCHED_LINE_QUEUE && policy_ages_ns(sched, client) != SCHED_NO_DEADLINE));
 	assert(c->node[SCHED_NODE_VTIME].is_in ==
 	       (has_clock && c->state > SCHED_CLIENT_IDLE && !c->is_hung));
-	assert(c->line == SCHED_LINE_QUEUE || c->tree.n == 0);
+	assert(!c->node[SCHED_NODE_AGE].is_in ||
+	       c->node[SCHED_NODE_AGE].key == policy_waits_ns(sched, client));
+	assert(c->line == SCHED_LINE_QUEUE || (c->tree.n == 0 && !c->is_front));
 	assert(!c->is_resident || c->level == SCHED_PRIORITY_CRITICAL);
 	assert(!c->is_resident || !fit_exclusive(sched));
 }
@@ -206,6 +294,7 @@ static void check_gpu(const struct sched *sched, uint32_t gpu)
 void sched_assert_valid(const struct sched *sched)
 {
 	assert(sched->out == NULL);
+	check_owners(sched);
 	for (uint32_t gpu = 0; gpu < SCHED_GPUS_MAX; gpu++) {
 		if (sched->gpus[gpu].is_known)
 			check_gpu(sched, gpu);

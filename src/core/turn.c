@@ -58,8 +58,9 @@ void turn_grant(struct sched *sched, uint32_t client)
 
 	fit_out(sched, client);
 	line_leave(sched, client);
+	/* Put back and chosen again for less, it may still be at work within the larger one. */
 	if (!c->is_given)
-		c->budget = c->need;
+		c->budget = max_u64(c->need, c->budget);
 	/* Its budget does not hold this: it asks again, as one that runs. */
 	if (c->budget < fit_footprint(c))
 		c->memory.wanted_pinned = 0;
@@ -236,7 +237,7 @@ static void admit(struct sched *sched, uint32_t client, bool has_switched)
 
 	if (has_switched)
 		sched->gpus[c->gpu].n_switches++;
-	policy_choose(sched, client);
+	line_choose(sched, client, has_switched);
 	fit_out(sched, client);
 	c->kept_bound_ns = c->bound_ns;
 	line_leave(sched, client);
@@ -371,6 +372,19 @@ static bool admit_stalled(struct sched *sched, uint32_t gpu)
 	return true;
 }
 
+static bool admit_beside(struct sched *sched, uint32_t client, uint32_t head)
+{
+	const struct sched_gpu *g = &sched->gpus[sched->clients[client].gpu];
+
+	if (sched->clients[client].is_resting ||
+	    g->coming.n >= (head == SCHED_NONE ? COMING_MAX : PASSERS_MAX) ||
+	    !fit_beside(sched, client))
+		return false;
+	plan_beside(sched, client);
+	admit(sched, client, false);
+	return true;
+}
+
 static bool admit_next(struct sched *sched, uint32_t gpu)
 {
 	struct sched_gpu *g = &sched->gpus[gpu];
@@ -378,18 +392,20 @@ static bool admit_next(struct sched *sched, uint32_t gpu)
 
 	for (uint32_t i = g->queue.first; i != SCHED_NONE && n < LINE_LOOK_AHEAD;
 	     i = next_in_line(sched, i), n++) {
-		if (sched->clients[i].is_resting ||
-		    (is_held_up(sched, head) && sched->clients[i].state == SCHED_CLIENT_WAITING))
+		uint32_t able;
+
+		if (is_held_up(sched, head) && sched->clients[i].state == SCHED_CLIENT_WAITING)
 			continue;
-		if (g->coming.n < (head == SCHED_NONE ? COMING_MAX : PASSERS_MAX) &&
-		    fit_beside(sched, i)) {
-			plan_beside(sched, i);
-			admit(sched, i, false);
+		if (admit_beside(sched, i, head))
 			return true;
-		}
-		if (head != SCHED_NONE || !fit_ever(sched, i))
+		if (head != SCHED_NONE)
 			continue;
-		head = i;
+		able = line_able(sched, i);
+		if (able == SCHED_NONE)
+			continue;
+		if (able != i && admit_beside(sched, able, head))
+			return true;
+		head = able;
 		set_head(sched, gpu, head);
 		if (fit_by_switch(sched, head) && plan_head(sched, head) &&
 		    g->coming.n < COMING_MAX) {

@@ -212,6 +212,7 @@ static enum nvshare_register_result join(struct server *server, struct peer *pee
 	struct sched_event event = {
 		.type = SCHED_EVENT_JOIN,
 		.client = peer->slot,
+		.owner = peer->cred.uid,
 		.running = reg->flags & NVSHARE_REGISTER_RUNNING,
 		.fixed = reg->flags & NVSHARE_REGISTER_FIXED,
 		.claim = claims_core(&peer->claim),

@@ -59,6 +59,8 @@ static const struct option {
 	{"NVSHARE_POLICY", OPTION_ENUM, AT(config.policy), 0, 4, policy_names,
 	 "whose turn is next: by class and then fair; by weighted GPU time; by rounds of"
 	 " 10 s for a weight of 100, however short the switch time; by slack"},
+	{"NVSHARE_FAIR_USERS", OPTION_BOOL, AT(config.fair_users), 0, 0, NULL,
+	 "turns go round the users first, then among each one's programs; 0: among programs alone"},
 	{"NVSHARE_PRIORITY_MAX", OPTION_RIGHTS, AT(rights), 0, 0, NULL,
 	 "how high a priority users may claim (normal)"},
 	{"NVSHARE_TQ", OPTION_SECONDS, AT(config.tq_ns), TURN_MIN, TURN_MAX, NULL,

@@ -58,6 +58,8 @@ static void defaults_are_those_of_the_core(void **state)
 	assert_int_equal(options.config.mode, expected.mode);
 	assert_int_equal(options.config.switch_mode, expected.switch_mode);
 	assert_int_equal(options.config.anti_thrash, expected.anti_thrash);
+	assert_int_equal(options.config.fair_users, expected.fair_users);
+	assert_true(options.config.fair_users);
 	assert_int_equal(options.config.switch_multiplier, expected.switch_multiplier);
 	assert_int_equal(options.config.reserve_percent, expected.reserve_percent);
 	assert_memory_equal(&options.config.tq_ns, &expected.tq_ns,

@@ -89,6 +89,7 @@ static void configure(struct input *in, struct sched_config *config)
 	b = byte(in);
 	config->tq_ns = (uint64_t)b * 1000000000ull;
 	config->policy = (enum sched_policy)(b & 3);
+	config->fair_users = b & 4;
 }
 
 /* Often the number that is right. */
@@ -139,6 +140,7 @@ static void one_event(struct input *in, uint64_t *now)
 	flags = byte(in);
 	event.running = flags & 1;
 	event.fixed = flags & 2 && flags & 4;
+	event.owner = flags >> 4 & 3;
 	event.claim = claim_of(event.type == SCHED_EVENT_JOIN ? flags >> 6 << 5 | (flags & 56) >> 3
 							      : flags);
 	event.wants = flags & 8;

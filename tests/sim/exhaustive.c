@@ -156,6 +156,12 @@ static uint64_t hash_of(const struct node *node)
 	mix(&hash, g->external);
 	mix(&hash, ahead(now, g->wake_ns));
 	mix(&hash, world->is_strict | world->may_overlap << 1);
+	for (uint32_t p = 0; world->has_users && p < WORLD_PROCS; p++) {
+		if (world->clients[p].state != SCHED_CLIENT_FREE)
+			mix_owner(&hash, &world->sched, &world->clients[p]);
+		for (uint32_t i = 0; i < WORLD_OWNERS; i++)
+			mix(&hash, world->n_passed[0][world->procs[p].owner][i]);
+	}
 	return hash;
 }
 
@@ -419,6 +425,7 @@ struct run {
 	uint32_t weight[WORLD_PROCS]; /* 0: the default */
 	uint64_t slo_ns[WORLD_PROCS]; /* 0: none */
 	bool is_full; /* one has all that is usable, and the others have nothing yet */
+	uint32_t owner[WORLD_PROCS];
 	const char *name;
 };
 
@@ -453,9 +460,11 @@ static void begin(struct node *node, const struct run *run)
 	configure(&config, run);
 	world_init(&node->world, &config, total);
 	node->world.is_strict = true;
+	node->world.has_users = run->owner[WORLD_PROCS - 1] > 0;
 	node->n_faults = run->n_faults;
 	for (uint32_t p = 0; p < WORLD_PROCS; p++) {
 		world_spawn(&node->world, p, 0);
+		node->world.procs[p].owner = run->owner[p];
 		node->world.procs[p].claim = (struct sched_claim){
 			.priority = p == 0 ? run->first : SCHED_PRIORITY_LOW,
 			.weight = run->weight[p],
@@ -527,6 +536,8 @@ int main(int argc, char **argv)
 		 .first = SCHED_PRIORITY_HIGH,
 		 .weight = {50, 400, 100},
 		 .slo_ns = {0, 30 * S, 5 * S}},
+		{.name = "two of one user, one fault", .n_faults = 1, .owner = {0, 0, 1}},
+		{.name = "two of one user, serial", .mode = SCHED_MODE_SERIAL, .owner = {0, 0, 1}},
 	};
 	uint32_t depth = argc > 1 ? (uint32_t)strtoul(argv[1], NULL, 0) : 8;
 	static struct node node;

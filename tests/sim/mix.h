@@ -97,18 +97,37 @@ static inline void mix_forecast(uint64_t *hash, uint64_t now, const struct sched
 	mix_list(hash, clients, &f->near, SCHED_LINK_TOLD);
 }
 
+/* Which of two owners had a turn later, and all else that decides their order. */
+static inline void mix_owner(uint64_t *hash, const struct sched *sched,
+			     const struct sched_client *c)
+{
+	const struct sched_owner *o = &sched->clients[c->owner].own;
+
+	mix(hash, c->owner);
+	mix(hash, o->is_aged | (uint64_t)c->has_turn << 1);
+	for (uint32_t i = 0; i < sched->n_clients; i++) {
+		const struct sched_client *other = &sched->clients[i];
+
+		if (other->state != SCHED_CLIENT_FREE)
+			mix(hash, o->turn_ns < sched->clients[other->owner].own.turn_ns);
+	}
+	if (o->front != SCHED_NONE)
+		mix(hash, age(sched->now_ns, o->since_ns));
+}
+
 /* What decides the order; clocks count by their distances. */
 static inline void mix_policy(uint64_t *hash, const struct sched *sched,
 			      const struct sched_client *c)
 {
-	const struct sched_gpu *g = &sched->gpus[c->gpu];
+	const struct sched_owner *o;
 
 	if (c->state == SCHED_CLIENT_FREE)
 		return;
+	o = &sched->clients[c->owner].own;
 	mix(hash, c->claim.priority | (uint64_t)c->is_aged << 8 | (uint64_t)c->is_boosted << 9);
-	mix(hash, c->vtime_ns - g->vtime_ns[c->level]);
+	mix(hash, c->vtime_ns - o->vtime_ns[c->level]);
 	mix(hash, (uint64_t)c->credit_ns);
-	mix(hash, g->credit_round - c->credit_round);
+	mix(hash, o->credit_round - c->credit_round);
 	mix(hash, c->run_mean_ns);
 	if (c->state >= SCHED_CLIENT_RUNNING) {
 		mix(hash, c->turn_used_ns);

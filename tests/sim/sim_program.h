@@ -46,6 +46,7 @@ struct sim {
 	bool has_critical; /* and some stay once they run, so that others may wait longer */
 	bool is_calm;
 	uint32_t n_slots;
+	uint32_t n_owners;
 	uint64_t grace_ns;
 	uint64_t wait_max_ns, n_ended, n_spawned;
 	struct sim_queue queue;
@@ -210,12 +211,21 @@ static void on_op(struct sim *sim, uint32_t p)
 	}
 }
 
+/* One user has most of the programs. */
+static uint32_t owner_of_slot(const struct sim *sim, uint32_t p)
+{
+	uint32_t nth = p / WORLD_GPUS;
+
+	return nth % 4 ? 0 : nth / 4 % sim->n_owners;
+}
+
 static void spawn(struct sim *sim, uint32_t p)
 {
 	struct sim_program *prog = &sim->programs[p];
 	uint32_t life = prog->life + 1, linked = prog->linked + 1;
 
 	world_spawn(&sim->world, p, p % WORLD_GPUS);
+	sim->world.procs[p].owner = owner_of_slot(sim, p);
 	*prog = (struct sim_program){.life = life, .linked = linked, .asked_ns = NEVER};
 	prog->n_ops = (uint32_t)between(sim, 1, 25);
 	prog->is_metered = one_in(sim, 2);

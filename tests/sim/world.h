@@ -24,6 +24,8 @@
 #define WORLD_QUEUE 48
 #endif
 
+#define WORLD_OWNERS 8
+
 enum world_work { WORLD_WORK_NONE, WORLD_WORK_DRAIN, WORLD_WORK_EVICT, WORLD_WORK_RESTORE };
 
 /* type: a client's message is enum sched_event_type, the scheduler's enum sched_action_type. */
@@ -50,6 +52,7 @@ struct world_proc {
 	bool is_open;    /* the gate, as the actions have left it */
 	enum world_work work;
 	uint32_t gpu;
+	uint32_t owner; /* below WORLD_OWNERS */
 	struct lease lease;
 	struct sched_claim claim;
 	uint64_t budget;
@@ -66,6 +69,14 @@ struct world_proc {
 	struct world_queue up, down;
 };
 
+/* Who waits, as world_users.h looks at it after each step. */
+struct world_users {
+	int able[WORLD_GPUS][WORLD_OWNERS]; /* class of those that could come; -1: nobody */
+	int all[WORLD_GPUS][WORLD_OWNERS];  /* class of all that wait; -1: nobody */
+	enum sched_line line[WORLD_PROCS];
+	enum sched_client_state state[WORLD_PROCS];
+};
+
 struct world {
 	struct sched sched;
 	struct sched_client clients[WORLD_PROCS];
@@ -75,6 +86,7 @@ struct world {
 	uint64_t external[WORLD_GPUS]; /* as the scheduler was told last */
 	uint64_t now;
 	bool is_strict;   /* nobody runs unmanaged: what is within a budget is on the card */
+	bool has_users;   /* programs are of several owners */
 	bool may_overlap; /* the mode has changed, or a hung one has come back */
 	uint64_t hash;    /* of all that the scheduler asked for */
 	uint64_t n_grants, n_drops, n_hung, n_refused, n_steps;
@@ -82,6 +94,9 @@ struct world {
 	uint64_t n_progress, n_parts; /* reports from within an eviction; restores in part */
 	uint64_t n_ahead;             /* restores that began before others were to stop */
 	uint64_t n_told;              /* restores that told so before they had ended */
+	struct world_users users;
+	/* While the first owner waits the second one had so many turns (world_users.h). */
+	uint32_t n_passed[WORLD_GPUS][WORLD_OWNERS][WORLD_OWNERS];
 	/* The driver's: something is in the queue, or work has begun. May be NULL. */
 	void (*on_up)(struct world *world, uint32_t p);
 	void (*on_down)(struct world *world, uint32_t p);
@@ -267,16 +282,24 @@ static inline void world_note(struct world *world, const struct sched_action *a)
 }
 
 #include "world_turns.h"
+#include "world_users.h"
 
 static inline int world_step(struct world *world, struct sched_event *event)
 {
 	struct sched_actions actions;
 	struct world_before before;
+	const struct world_users users = world->users;
 	int r;
 
 	event->now_ns = world->now;
 	world_look(world, event, &before);
 	r = sched_step(&world->sched, event, &actions);
+	if (world->has_users)
+		world_look_users(world, &world->users);
+	if (event->type == SCHED_EVENT_CONFIG)
+		memset(world->n_passed, 0, sizeof(world->n_passed));
+	else if (world->has_users)
+		world_check_users(world, &users);
 	world->n_steps++;
 	for (uint32_t i = 0; i < actions.n; i++) {
 		const struct sched_action *a = &actions.at[i];
@@ -375,6 +398,8 @@ static inline void world_restart(struct world *world)
 		memset(&world->procs[p].up, 0, sizeof(world->procs[p].up));
 		memset(&world->procs[p].down, 0, sizeof(world->procs[p].down));
 	}
+	memset(world->n_passed, 0, sizeof(world->n_passed));
+	memset(&world->users, -1, sizeof(world->users));
 	sched_init(&world->sched, world->clients, WORLD_PROCS, &world->config);
 	for (uint32_t g = 0; g < WORLD_GPUS; g++)
 		world_tell_external(world, g);

@@ -372,6 +372,7 @@ static inline void world_join(struct world *world, uint32_t p, const struct worl
 	struct sched_event event = {.type = SCHED_EVENT_JOIN,
 				    .client = p,
 				    .gpu = proc->gpu,
+				    .owner = proc->owner,
 				    .budget = msg->budget,
 				    .memory = msg->memory,
 				    .claim = proc->claim,
@@ -524,10 +525,11 @@ static inline void world_kill(struct world *world, uint32_t p)
 {
 	struct world_proc *proc = &world->procs[p];
 	bool is_joined = proc->is_joined;
-	uint32_t gpu = proc->gpu;
+	uint32_t gpu = proc->gpu, owner = proc->owner;
 
 	memset(proc, 0, sizeof(*proc));
 	proc->gpu = gpu;
+	proc->owner = owner;
 	proc->is_joined = is_joined;
 	if (!is_joined)
 		world_refresh_external(world, gpu);

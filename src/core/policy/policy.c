@@ -3,11 +3,13 @@
 #include "core/policy/policy.h"
 
 #include "core/fit.h"
+#include "core/policy/owner.h"
 #include "core/policy/quantum.h"
 
 #include <assert.h>
 
-/* Bands of the queue. Below BAND_LEVELS stand the levels, the highest first. */
+/* Bands of the queue, and of an owner's own clients. Below BAND_LEVELS stand the levels, the
+ * highest first. */
 enum { BAND_RESIDENT, BAND_AGED, BAND_LEVELS };
 
 static const struct policy *const policies[SCHED_POLICY_COUNT_] = {
@@ -62,12 +64,12 @@ void policy_claim(struct sched *sched, uint32_t client)
 
 void policy_reset(struct sched *sched)
 {
-	for (uint32_t i = 0; i < SCHED_GPUS_MAX; i++) {
-		struct sched_gpu *g = &sched->gpus[i];
+	for (uint32_t i = 0; i < sched->n_clients; i++) {
+		struct sched_owner *o = &sched->clients[i].own;
 
 		for (int level = 0; level < SCHED_PRIORITY_COUNT_; level++)
-			g->vtime_ns[level] = 0;
-		g->credit_round = 0;
+			o->vtime_ns[level] = 0;
+		o->credit_round = 0;
 	}
 	for (uint32_t i = 0; i < sched->n_clients; i++) {
 		struct sched_client *c = &sched->clients[i];
@@ -80,8 +82,8 @@ void policy_reset(struct sched *sched)
 		c->credit_round = 0;
 		c->is_boosted = false;
 		policy_join(sched, i);
-		if (is_awake(c) && policy_of(sched)->wake)
-			policy_of(sched)->wake(sched, i);
+		if (is_awake(c))
+			policy_awake(sched, i, true);
 	}
 }
 
@@ -90,6 +92,7 @@ void policy_awake(struct sched *sched, uint32_t client, bool awake)
 	void (*change)(struct sched *, uint32_t) =
 		awake ? policy_of(sched)->wake : policy_of(sched)->sleep;
 
+	owner_awake(sched, client, awake);
 	if (change)
 		change(sched, client);
 }
@@ -138,6 +141,11 @@ void policy_charge(struct sched *sched, uint32_t client)
 		policy_of(sched)->charge(sched, client, ns);
 }
 
+static uint32_t band_of(enum sched_priority level)
+{
+	return BAND_LEVELS + (uint32_t)(SCHED_PRIORITY_CRITICAL - level);
+}
+
 void policy_rank(struct sched *sched, uint32_t client)
 {
 	struct sched_client *c = &sched->clients[client];
@@ -149,7 +157,7 @@ void policy_rank(struct sched *sched, uint32_t client)
 		c->band = BAND_AGED;
 		c->key = c->asked_ns;
 	} else {
-		c->band = BAND_LEVELS + (uint32_t)(SCHED_PRIORITY_CRITICAL - c->level);
+		c->band = band_of(c->level);
 	}
 }
 
@@ -157,16 +165,65 @@ void policy_choose(struct sched *sched, uint32_t client)
 {
 	const struct sched_client *c = &sched->clients[client];
 
-	if (sched->gpus[c->gpu].queue.first == client && policy_of(sched)->choose)
+	if (c->is_front && policy_of(sched)->choose)
 		policy_of(sched)->choose(sched, client);
+}
+
+uint32_t policy_front_band(const struct sched *sched, uint32_t client)
+{
+	const struct sched_client *c = &sched->clients[client];
+	const struct sched_owner *o = owner_of(sched, c);
+
+	if (c->is_resident)
+		return BAND_RESIDENT;
+	/* Not the front's own level: it may be one that has aged, before others of a higher one. */
+	return o->is_aged ? BAND_AGED : band_of(owner_level(o));
+}
+
+uint64_t policy_waits_ns(const struct sched *sched, uint32_t client)
+{
+	const struct sched_client *c = &sched->clients[client];
+	const struct sched_owner *o = owner_of(sched, c);
+	uint64_t waits_ns = SCHED_NO_DEADLINE;
+
+	if (c->band == BAND_RESIDENT)
+		return SCHED_NO_DEADLINE;
+	if (c->band >= BAND_LEVELS)
+		waits_ns = c->asked_ns;
+	if (sched->config.fair_users && c->is_front && !o->is_aged && o->since_ns < waits_ns)
+		waits_ns = o->since_ns;
+	return waits_ns;
 }
 
 uint64_t policy_ages_ns(const struct sched *sched, uint32_t client)
 {
-	const struct sched_client *c = &sched->clients[client];
+	uint64_t waits_ns = policy_waits_ns(sched, client);
 
-	return c->band < BAND_LEVELS ? SCHED_NO_DEADLINE
-				     : c->asked_ns + sched->config.wait_bound_ns / 2;
+	return waits_ns == SCHED_NO_DEADLINE ? SCHED_NO_DEADLINE
+					     : waits_ns + sched->config.wait_bound_ns / 2;
+}
+
+void policy_age(struct sched *sched, uint32_t client)
+{
+	struct sched_client *c = &sched->clients[client];
+	struct sched_owner *o = owner_of(sched, c);
+	uint64_t half_ns = sched->config.wait_bound_ns / 2;
+
+	if (c->asked_ns + half_ns <= sched->now_ns)
+		c->is_aged = true;
+	if (sched->config.fair_users && c->is_front && o->since_ns + half_ns <= sched->now_ns)
+		o->is_aged = true;
+}
+
+/* The same among owners, where only classes make a difference. */
+static uint64_t end_for_owner(const struct sched *sched, const struct sched_client *victim,
+			      const struct sched_owner *owner, uint64_t end_ns)
+{
+	uint64_t ages_ns = owner->since_ns + sched->config.wait_bound_ns / 2;
+
+	if (owner->is_aged || victim->level <= owner_level(owner))
+		return end_ns;
+	return end_ns > ages_ns ? end_ns : ages_ns;
 }
 
 uint64_t policy_end(const struct sched *sched, uint32_t victim, uint32_t head, uint64_t turn_ns)
@@ -176,10 +233,12 @@ uint64_t policy_end(const struct sched *sched, uint32_t victim, uint32_t head, u
 
 	if (h->band == BAND_RESIDENT)
 		return sched->now_ns;
+	if (v->owner != h->owner)
+		return end_for_owner(sched, v, owner_of(sched, h), end_ns);
 	if (h->band == BAND_AGED || v->level < h->level)
 		return end_ns;
 	if (v->level > h->level) {
-		ages_ns = policy_ages_ns(sched, head);
+		ages_ns = h->asked_ns + sched->config.wait_bound_ns / 2;
 		return end_ns > ages_ns ? end_ns : ages_ns;
 	}
 	return policy_of(sched)->end(sched, victim, head, end_ns,

@@ -11,6 +11,10 @@
  * nobody waits for ever; then the rest, by level and then as the policy has it. A turn of
  * a higher level lasts until those below it have aged.
  *
+ * That is the order of one owner's clients. Owners have the same bands, the level being the
+ * highest of those that wait; an owner ages when it has waited for half of wait_bound since
+ * its last turn. Within a band they take turns (owner.h), of usual length, whatever the policy.
+ *
  *   priority  the level is the claim's priority; within one as fair
  *   fair      who had least GPU time for its weight; newcomers begin with the least that
  *             anybody has
@@ -42,7 +46,7 @@ struct policy {
 	void (*join)(struct sched *sched, uint32_t client);
 	void (*wake)(struct sched *sched, uint32_t client);   /* wants to run, or runs */
 	void (*sleep)(struct sched *sched, uint32_t client);  /* no more; not without wake */
-	void (*choose)(struct sched *sched, uint32_t client); /* first in the queue; is let in */
+	void (*choose)(struct sched *sched, uint32_t client); /* its owner's first; is let in */
 	void (*run)(struct sched *sched, uint32_t client);    /* has a grant from now on */
 	void (*stop)(struct sched *sched, uint32_t client);   /* no more */
 };
@@ -70,8 +74,16 @@ void policy_charge(struct sched *sched, uint32_t client);
 void policy_rank(struct sched *sched, uint32_t client);
 /* client is about to leave the queue because it may come. */
 void policy_choose(struct sched *sched, uint32_t client);
-/* When client, in the queue, ages; SCHED_NO_DEADLINE: it has, or does not. */
+/* The band of client, a front, among fronts. */
+uint32_t policy_front_band(const struct sched *sched, uint32_t client);
+/*
+ * When the wait began, half of wait_bound before client, in the queue, ages, or its owner, whose
+ * front it is; SCHED_NO_DEADLINE: both have, or do not. And when it ages.
+ */
+uint64_t policy_waits_ns(const struct sched *sched, uint32_t client);
 uint64_t policy_ages_ns(const struct sched *sched, uint32_t client);
+/* It ages, or its owner, or both: what is due. */
+void policy_age(struct sched *sched, uint32_t client);
 /* When victim's turn of turn_ns is over for head's sake. */
 uint64_t policy_end(const struct sched *sched, uint32_t victim, uint32_t head, uint64_t turn_ns);
 

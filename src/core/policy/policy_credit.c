@@ -6,10 +6,13 @@
  * goes first of all, once. When those are chosen that have none, the next round begins: as
  * many rounds as it takes until the first of them has some. Debts last, savings do not.
  *
+ * Rounds are each owner's own: clients of others neither begin nor end them.
+ *
  * So the key is the round in which a client will have some left, which stays true while
  * it waits, and nobody has to go through the queue when a round begins.
  */
 
+#include "core/policy/owner.h"
 #include "core/policy/policy.h"
 
 #define ROUND_NS    10000000000ull /* of one with the default weight */
@@ -25,7 +28,7 @@ static int64_t refill(const struct sched_client *c)
 static void look(struct sched *sched, uint32_t client)
 {
 	struct sched_client *c = &sched->clients[client];
-	uint64_t round = sched->gpus[c->gpu].credit_round, n = round - c->credit_round;
+	uint64_t round = owner_of(sched, c)->credit_round, n = round - c->credit_round;
 
 	c->credit_round = round;
 	if (n >= ROUNDS_FAR)
@@ -40,7 +43,7 @@ static void join(struct sched *sched, uint32_t client)
 {
 	struct sched_client *c = &sched->clients[client];
 
-	c->credit_round = sched->gpus[c->gpu].credit_round;
+	c->credit_round = owner_of(sched, c)->credit_round;
 	c->credit_ns = refill(c);
 }
 
@@ -74,10 +77,10 @@ static uint64_t key(struct sched *sched, uint32_t client)
 static void choose(struct sched *sched, uint32_t client)
 {
 	struct sched_client *c = &sched->clients[client];
-	struct sched_gpu *g = &sched->gpus[c->gpu];
+	struct sched_owner *o = owner_of(sched, c);
 
-	if (!c->is_aged && !c->is_resident && c->key > g->credit_round + 1)
-		g->credit_round = c->key - 1;
+	if (!c->is_aged && !c->is_resident && c->key > o->credit_round + 1)
+		o->credit_round = c->key - 1;
 	c->is_boosted = false;
 }
 
@@ -89,7 +92,7 @@ static uint64_t end(const struct sched *sched, uint32_t victim, uint32_t head, u
 		    uint64_t last_ns)
 {
 	const struct sched_client *v = &sched->clients[victim], *h = &sched->clients[head];
-	uint64_t round = sched->gpus[v->gpu].credit_round, until_ns;
+	uint64_t round = owner_of(sched, v)->credit_round, until_ns;
 	uint64_t n_rounds = h->key > round + 2 ? h->key - 2 - round : 0;
 	int64_t left_ns = v->credit_ns - (int64_t)policy_pending(sched, v);
 

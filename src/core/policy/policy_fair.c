@@ -6,10 +6,12 @@
  * it has caught up with the next one. So each gets its share, whatever the turns.
  *
  * Nobody gains by not wanting: who comes, or comes back, begins with the least time that
- * anybody has who is there. priority has such clocks for each level by itself.
+ * anybody has who is there. priority has such clocks for each level by itself. All of that is
+ * among the clients of one owner.
  */
 
 #include "core/heap.h"
+#include "core/policy/owner.h"
 #include "core/policy/policy.h"
 
 /*
@@ -38,8 +40,8 @@ static uint64_t by_weight(const struct sched_client *c, uint64_t ns)
 static uint64_t least(struct sched *sched, uint32_t client)
 {
 	const struct sched_client *c = &sched->clients[client];
-	struct sched_gpu *g = &sched->gpus[c->gpu];
-	uint32_t *root = &g->least[c->level];
+	struct sched_owner *o = owner_of(sched, c);
+	uint32_t *root = &o->least[c->level];
 
 	for (int n = 0; n < LOOKS_MAX && *root != SCHED_NONE; n++) {
 		uint32_t first = *root;
@@ -52,15 +54,15 @@ static uint64_t least(struct sched *sched, uint32_t client)
 			 sched->clients[first].vtime_ns);
 	}
 	if (*root != SCHED_NONE &&
-	    g->vtime_ns[c->level] < sched->clients[*root].node[SCHED_NODE_VTIME].key)
-		g->vtime_ns[c->level] = sched->clients[*root].node[SCHED_NODE_VTIME].key;
-	return g->vtime_ns[c->level];
+	    o->vtime_ns[c->level] < sched->clients[*root].node[SCHED_NODE_VTIME].key)
+		o->vtime_ns[c->level] = sched->clients[*root].node[SCHED_NODE_VTIME].key;
+	return o->vtime_ns[c->level];
 }
 
 static void wake(struct sched *sched, uint32_t client)
 {
 	struct sched_client *c = &sched->clients[client];
-	struct sched_gpu *g = &sched->gpus[c->gpu];
+	struct sched_owner *o = owner_of(sched, c);
 	uint64_t from;
 
 	if (c->node[SCHED_NODE_VTIME].is_in)
@@ -68,11 +70,11 @@ static void wake(struct sched *sched, uint32_t client)
 	from = least(sched, client);
 	/* Among others now: it is as far ahead of them as it was of those before. */
 	if (c->vtime_level != c->level)
-		c->vtime_ns += from - g->vtime_ns[c->vtime_level];
+		c->vtime_ns += from - o->vtime_ns[c->vtime_level];
 	c->vtime_level = c->level;
 	if ((int64_t)(c->vtime_ns - from) < 0)
 		c->vtime_ns = from;
-	heap_set(sched->clients, &g->least[c->level], SCHED_NODE_VTIME, client, c->vtime_ns);
+	heap_set(sched->clients, &o->least[c->level], SCHED_NODE_VTIME, client, c->vtime_ns);
 }
 
 static void sleep(struct sched *sched, uint32_t client)
@@ -81,7 +83,7 @@ static void sleep(struct sched *sched, uint32_t client)
 
 	/* The floor moves on with who leaves: who was alone took all of it with itself. */
 	(void)least(sched, client);
-	heap_remove(sched->clients, &sched->gpus[c->gpu].least[c->vtime_level], SCHED_NODE_VTIME,
+	heap_remove(sched->clients, &owner_of(sched, c)->least[c->vtime_level], SCHED_NODE_VTIME,
 		    client);
 }
 

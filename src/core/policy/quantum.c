@@ -2,6 +2,8 @@
 
 #include "core/policy/quantum.h"
 
+#include "core/policy/owner.h"
+
 #define SECOND_NS     1000000000ull
 #define GIB           (1ull << 30)
 #define BANDWIDTH_MAX (1ull << 43) /* 8 TiB/s: above any bus; keeps the average from overflow */
@@ -43,7 +45,9 @@ uint64_t quantum_swap(const struct sched *sched, uint32_t gpu, uint64_t bytes)
 uint64_t quantum_most(const struct sched *sched, uint32_t gpu)
 {
 	const struct sched_config *config = &sched->config;
-	uint64_t n_waiting = sched->gpus[gpu].queue.n;
+	const struct sched_gpu *g = &sched->gpus[gpu];
+	/* Many clients of one owner must not make the turns of others short. */
+	uint64_t n_waiting = g->n_owners > 1 ? owner_n_waiting(sched, gpu) : g->queue.n;
 
 	if (n_waiting == 0)
 		return config->max_runtime_ns;

@@ -12,7 +12,7 @@
  * The length of a turn while somebody waits for gpu and the switch to come moves bytes.
  * Auto: the time the bytes take * multiplier, within [switch_min, switch_max]; fixed:
  * switch_fixed; concurrent: tq. Never above max_runtime, nor above wait_bound / waiters
- * (of which at least a second is left).
+ * (of which at least a second is left). Waiters are owners, unless there is only one.
  */
 uint64_t quantum_turn(const struct sched *sched, uint32_t gpu, uint64_t bytes);
 

@@ -1,19 +1,35 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-/* A treap by rank (treap.h). */
+/* Treaps by rank (treap.h). */
 
 #include "core/policy/rank.h"
 
 #include "core/list.h"
+#include "core/policy/owner.h"
 #include "core/treap.h"
 
 #include <assert.h>
 
-static bool is_before(const struct sched_client *a, const struct sched_client *b)
+bool rank_is_before(const struct sched_client *a, const struct sched_client *b)
 {
 	if (a->band != b->band)
 		return a->band < b->band;
 	return a->key != b->key ? a->key < b->key : a->ticket < b->ticket;
+}
+
+/* Of two in one tree. */
+static bool is_before(const struct sched_client *a, const struct sched_client *b)
+{
+	if (a->front_band != b->front_band)
+		return a->front_band < b->front_band;
+	if (a->front_key != b->front_key)
+		return a->front_key < b->front_key;
+	return rank_is_before(a, b);
+}
+
+static uint32_t *root_of(struct sched *sched, const struct sched_client *c)
+{
+	return c->is_front ? &sched->gpus[c->gpu].ranked : &owner_of(sched, c)->ranked;
 }
 
 static uint32_t count(const struct sched_client *clients, uint32_t client)
@@ -67,12 +83,27 @@ static void rotate(struct sched_client *clients, uint32_t *root, uint32_t client
 	recount(clients, client);
 }
 
+/* Between two of its tree; the only one of it stands before, or behind, all the others. */
+static void list_between(struct sched *sched, uint32_t client, uint32_t prev, uint32_t next)
+{
+	struct sched_client *clients = sched->clients, *c = &clients[client];
+	struct sched_list *queue = &sched->gpus[c->gpu].queue;
+
+	if (next == SCHED_NONE && prev != SCHED_NONE)
+		next = clients[prev].link[SCHED_LINK_LINE].next;
+	else if (next == SCHED_NONE && c->is_front)
+		next = queue->first;
+	if (next == SCHED_NONE)
+		list_push_back(clients, queue, SCHED_LINK_LINE, client);
+	else
+		list_insert(clients, queue, SCHED_LINK_LINE, client, next);
+}
+
 void rank_insert(struct sched *sched, uint32_t client)
 {
 	struct sched_client *clients = sched->clients, *c = &clients[client];
-	struct sched_gpu *g = &sched->gpus[c->gpu];
-	uint32_t up = SCHED_NONE, next = SCHED_NONE;
-	uint32_t *place = &g->ranked;
+	uint32_t up = SCHED_NONE, prev = SCHED_NONE, next = SCHED_NONE;
+	uint32_t *root = root_of(sched, c), *place = root;
 
 	while (*place != SCHED_NONE) {
 		up = *place;
@@ -81,17 +112,15 @@ void rank_insert(struct sched *sched, uint32_t client)
 			next = up;
 			place = &clients[up].tree.left;
 		} else {
+			prev = up;
 			place = &clients[up].tree.right;
 		}
 	}
 	*place = client;
 	c->tree = (struct sched_tree){up, SCHED_NONE, SCHED_NONE, 1};
-	if (next == SCHED_NONE)
-		list_push_back(clients, &g->queue, SCHED_LINK_LINE, client);
-	else
-		list_insert(clients, &g->queue, SCHED_LINK_LINE, client, next);
+	list_between(sched, client, prev, next);
 	while (c->tree.up != SCHED_NONE && treap_is_above(client, c->tree.up))
-		rotate(clients, &g->ranked, client);
+		rotate(clients, root, client);
 }
 
 /* The child that may stand above the other one; SCHED_NONE: there is none. */
@@ -107,19 +136,27 @@ static uint32_t upper_child(const struct sched_tree *t)
 void rank_remove(struct sched *sched, uint32_t client)
 {
 	struct sched_client *clients = sched->clients, *c = &clients[client];
-	struct sched_gpu *g = &sched->gpus[c->gpu];
-	uint32_t child;
+	uint32_t *root = root_of(sched, c), child;
 
 	while ((child = upper_child(&c->tree)) != SCHED_NONE)
-		rotate(clients, &g->ranked, child);
-	hang(clients, &g->ranked, c->tree.up, client, SCHED_NONE);
+		rotate(clients, root, child);
+	hang(clients, root, c->tree.up, client, SCHED_NONE);
 	for (uint32_t up = c->tree.up; up != SCHED_NONE; up = clients[up].tree.up)
 		recount(clients, up);
 	c->tree = (struct sched_tree){SCHED_NONE, SCHED_NONE, SCHED_NONE, 0};
-	list_remove(clients, &g->queue, SCHED_LINK_LINE, client);
+	list_remove(clients, &sched->gpus[c->gpu].queue, SCHED_LINK_LINE, client);
 }
 
-uint32_t rank_position(const struct sched *sched, uint32_t client)
+uint32_t rank_first(const struct sched *sched, uint32_t root)
+{
+	uint32_t first = root;
+
+	while (first != SCHED_NONE && sched->clients[first].tree.left != SCHED_NONE)
+		first = sched->clients[first].tree.left;
+	return first;
+}
+
+static uint32_t position_in_tree(const struct sched *sched, uint32_t client)
 {
 	const struct sched_client *clients = sched->clients;
 	uint32_t position = count(clients, clients[client].tree.left) + 1;
@@ -129,4 +166,16 @@ uint32_t rank_position(const struct sched *sched, uint32_t client)
 			position += count(clients, clients[up].tree.left) + 1;
 	}
 	return position;
+}
+
+uint32_t rank_position(const struct sched *sched, uint32_t client)
+{
+	const struct sched_client *c = &sched->clients[client];
+	uint64_t position = position_in_tree(sched, client);
+	uint32_t n = sched->gpus[c->gpu].queue.n;
+
+	if (!c->is_front)
+		position = position * owner_n_waiting(sched, c->gpu) +
+			   position_in_tree(sched, owner_of(sched, c)->front);
+	return position < n ? (uint32_t)position : n;
 }
