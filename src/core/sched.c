@@ -141,6 +141,7 @@ static int on_gpu(struct sched *sched, const struct sched_event *event)
 	g->is_known = true;
 	g->total = event->bytes;
 	g->external = event->external;
+	g->link_bandwidth = event->link_bandwidth;
 	g->is_dirty = true;
 	return 0;
 }

@@ -105,11 +105,12 @@ enum sched_client_state {
 };
 
 enum sched_event_type {
-	SCHED_EVENT_GPU,      /* gpu, bytes = total (to 16 TiB), external: first, and on change */
-	SCHED_EVENT_CONFIG,   /* config */
-	SCHED_EVENT_JOIN,     /* client, gpu, running, fixed, memory, budget, claim */
-	SCHED_EVENT_LEAVE,    /* client: its process or connection is gone, with its memory */
-	SCHED_EVENT_REQUEST,  /* client, memory: wants to run */
+	SCHED_EVENT_GPU,     /* gpu, bytes = total (to 16 TiB), external, link_bandwidth: first, and
+			      * on change */
+	SCHED_EVENT_CONFIG,  /* config */
+	SCHED_EVENT_JOIN,    /* client, gpu, running, fixed, memory, budget, claim */
+	SCHED_EVENT_LEAVE,   /* client: its process or connection is gone, with its memory */
+	SCHED_EVENT_REQUEST, /* client, memory: wants to run */
 	SCHED_EVENT_RELEASED, /* client, grant, epoch, budget, memory, outcome, wants, moved... */
 	SCHED_EVENT_MEMORY,   /* client, epoch, budget, memory, moved, move_ns */
 	SCHED_EVENT_ALIVE,    /* client: a heartbeat was answered */
@@ -126,6 +127,8 @@ struct sched_event {
 	uint64_t now_ns; /* monotonic, never before the previous event's */
 	uint64_t bytes;
 	uint64_t external;
+	uint64_t link_bandwidth; /* bytes a second that its link to the host should reach; 0:
+				  * unknown. It counts until a switch has measured some */
 	uint64_t grant;
 	uint64_t epoch;
 	uint64_t budget;
@@ -231,7 +234,9 @@ void sched_assert_valid(const struct sched *sched);
 
 struct sched_gpu_status {
 	uint64_t total, usable, external, available, running; /* bytes */
-	uint64_t n_switches, moved_out, moved_in, bandwidth;  /* bytes; bytes a second */
+	uint64_t n_switches, moved_out, moved_in;             /* bytes */
+	uint64_t bandwidth;      /* bytes a second, measured; 0: not yet */
+	uint64_t link_bandwidth; /* as SCHED_EVENT_GPU told it */
 	uint64_t overcommitted;  /* bytes beyond usable, if that was reported and still is so */
 	uint64_t next_switch_ns; /* monotonic; SCHED_NO_DEADLINE: none planned */
 	uint32_t n_running, n_waiting, n_clients;

@@ -22,6 +22,7 @@ void sched_gpu_status(const struct sched *sched, uint32_t gpu, struct sched_gpu_
 		.moved_out = g->moved_out,
 		.moved_in = g->moved_in,
 		.bandwidth = g->bandwidth,
+		.link_bandwidth = g->link_bandwidth,
 		.overcommitted = g->is_overcommitted && g->sums.charged > usable
 					 ? g->sums.charged - usable
 					 : 0,

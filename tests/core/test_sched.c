@@ -140,7 +140,7 @@ static void serial_runs_one_at_a_time(void **state)
 {
 	(void)state;
 	rig.config.mode = SCHED_MODE_SERIAL;
-	assert_int_equal(rig_config(&rig), 0);
+	rig_turns(&rig, 50);
 	rig_run(&rig, 0, 10);
 	rig_start(&rig, 1, 10);
 	assert_int_equal(rig_state(&rig, 1), SCHED_CLIENT_WAITING);
@@ -178,7 +178,7 @@ static void one_that_has_outgrown_the_usable_card_still_gets_its_turn(void **sta
 
 	(void)state;
 	rig.config.reserve_percent = 5;
-	assert_int_equal(rig_config(&rig), 0);
+	rig_turns(&rig, 240);
 	join.memory = rig_mem(97, 0, 1); /* without a scheduler nobody kept the reserve free */
 	assert_int_equal(rig_step(&rig, join), 0);
 	rig_start(&rig, 1, 50);
@@ -314,6 +314,7 @@ static void an_early_release_that_crosses_a_drop_is_its_answer(void **state)
 	struct sched_event released = {.type = SCHED_EVENT_RELEASED};
 
 	(void)state;
+	rig_turns(&rig, 240);
 	rig_run(&rig, 0, 80);
 	released.grant = rig.clients[0].grant;
 	released.epoch = rig.clients[0].epoch;
@@ -384,6 +385,7 @@ static void a_budget_is_given_back_only_with_the_last_epoch(void **state)
 static void bring_into(enum sched_client_state to)
 {
 	rig_init(&rig);
+	rig_turns(&rig, 240);
 	if (to == SCHED_CLIENT_FREE)
 		return;
 	if (to == SCHED_CLIENT_WAITING || to == SCHED_CLIENT_INCOMING)
@@ -499,6 +501,7 @@ static void many_actions_come_in_several_steps(void **state)
 	uint32_t n_drops = 0;
 
 	(void)state;
+	rig_turns(&rig, 240);
 	for (uint32_t i = 0; i < 100; i++)
 		rig_run(&rig, i, 1);
 	rig_start(&rig, 100, 99);
