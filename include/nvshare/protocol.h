@@ -433,6 +433,7 @@ struct nvshare_status_gpu {
 	uint64_t n_hints;        /* requests announced by latency-critical clients */
 	uint64_t n_hints_missed; /* others held in vain: taken back, or lapsed */
 	uint64_t hint_error_ns;  /* how far off the predicted beginning was: average */
+	uint64_t link_bandwidth; /* bytes a second that the link should reach; 0: unknown */
 	uint32_t index;
 	uint32_t n_running;
 	uint32_t n_waiting;

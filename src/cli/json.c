@@ -99,10 +99,11 @@ static void print_gpu(FILE *out, const struct nvshare_status_gpu *gpu)
 		      (double)gpu->known_ns / NS, status_utilisation(gpu), gpu->contexts,
 		      gpu->contexts_max);
 	(void)fprintf(out,
-		      ",\n     \"preempt_overhead_seconds\": {\"p50\": %.6f, \"p99\": %.6f"
+		      ",\n     \"link_bytes_per_second\": %" PRIu64
+		      ", \"preempt_overhead_seconds\": {\"p50\": %.6f, \"p99\": %.6f"
 		      ", \"max\": %.6f}",
-		      (double)gpu->preempt_over_ns_p50 / NS, (double)gpu->preempt_over_ns_p99 / NS,
-		      (double)gpu->preempt_over_ns_max / NS);
+		      gpu->link_bandwidth, (double)gpu->preempt_over_ns_p50 / NS,
+		      (double)gpu->preempt_over_ns_p99 / NS, (double)gpu->preempt_over_ns_max / NS);
 	(void)fprintf(out,
 		      ",\n     \"hints\": %" PRIu64 ", \"hints_missed\": %" PRIu64
 		      ", \"hint_error_seconds\": %.6f",

@@ -213,6 +213,8 @@ static void print_gpu(FILE *out, const struct nvshare_status_gpu *gpu, bool has_
 			      size(gpu->moved_in).s);
 	if (gpu->bandwidth)
 		(void)fprintf(out, ", at %s/s", size(gpu->bandwidth).s);
+	else if (gpu->link_bandwidth)
+		(void)fprintf(out, ", at %s/s (assumed)", size(gpu->link_bandwidth).s);
 	if (gpu->next_switch_ms != UINT64_MAX)
 		(void)fprintf(out, "; next in %s",
 			      duration(gpu->next_switch_ms * CLOCK_NS_PER_MS).s);

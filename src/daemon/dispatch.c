@@ -97,6 +97,7 @@ static void tell_gpu(struct server *server, uint32_t index)
 		.gpu = index,
 		.bytes = gpu->total,
 		.external = gpu->external,
+		.link_bandwidth = gpu->link_bandwidth,
 	};
 
 	gpu->is_told = true;
@@ -115,9 +116,12 @@ void dispatch_gpus(struct server *server)
 			continue;
 		tell_gpu(server, i);
 		if (server_may_log(server))
-			log_info("gpu index=%u total=%llu external=%llu by=%s name=\"%s\"", i,
-				 (unsigned long long)gpu->total, (unsigned long long)gpu->external,
-				 gpu->device ? "nvml" : "client", gpu->name);
+			log_info(
+				"gpu index=%u total=%llu external=%llu link=%llu by=%s name=\"%s\"",
+				i, (unsigned long long)gpu->total,
+				(unsigned long long)gpu->external,
+				(unsigned long long)gpu->link_bandwidth,
+				gpu->device ? "nvml" : "client", gpu->name);
 	}
 }
 

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "daemon/gpus.h"
 
+#include "daemon/link.h"
 #include "util/clock.h"
 #include "util/text.h"
 
@@ -64,6 +65,7 @@ static void add_nvml(struct gpus *gpus, uint64_t now_ns)
 		(void)snprintf(gpu->name, sizeof(gpu->name), "%s", found[i].name);
 		text_sanitize(gpu->name);
 		gpu->device = found[i].device;
+		gpu->link_bandwidth = link_bandwidth(&gpus->nvml, found[i].card);
 		gpu->total = found[i].total;
 		gpu->external = found[i].used;
 		gpu->sample = found[i].used;

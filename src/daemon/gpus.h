@@ -19,6 +19,7 @@ struct gpu {
 	uint8_t uuid[16];
 	char name[NVSHARE_NAME_LEN];
 	struct nvml_device_st *device; /* NULL: not of NVML */
+	uint64_t link_bandwidth;       /* bytes a second, as NVML describes the link; 0: unknown */
 	uint64_t total;                /* bytes */
 	uint64_t reported;             /* on the card, by the reports of our clients */
 	uint64_t footprint;            /* that, and what is in host memory */

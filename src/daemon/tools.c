@@ -75,6 +75,7 @@ static void fill_gpu(const struct server *server, uint32_t index, struct nvshare
 		.moved_out = status.moved_out,
 		.moved_in = status.moved_in,
 		.bandwidth = status.bandwidth,
+		.link_bandwidth = status.link_bandwidth,
 		.next_switch_ms = next_ms,
 		.n_preemptions = share.n_preemptions,
 		.n_preempt_failures = share.n_failures,

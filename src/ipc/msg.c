@@ -17,7 +17,7 @@ _Static_assert(sizeof(struct nvshare_lock_released) == 184, "lock_released");
 _Static_assert(sizeof(struct nvshare_mem_update) == 168, "mem_update");
 _Static_assert(sizeof(struct nvshare_wait_for_mem) == 16, "wait_for_mem");
 _Static_assert(sizeof(struct nvshare_status_node) == 104, "status_node");
-_Static_assert(sizeof(struct nvshare_status_gpu) == 352, "status_gpu");
+_Static_assert(sizeof(struct nvshare_status_gpu) == 360, "status_gpu");
 _Static_assert(sizeof(struct nvshare_status_client) == 544, "status_client");
 _Static_assert(sizeof(struct nvshare_set) == 16, "set");
 _Static_assert(sizeof(struct nvshare_activity) == 48, "activity");

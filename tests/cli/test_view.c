@@ -469,9 +469,35 @@ static void energy_is_shown_where_it_is_known(void **state)
 	clients[0].energy_j = 0;
 }
 
+static void the_view_says_what_the_bus_is_thought_to_reach(void **state)
+{
+	const uint64_t measured = gpu.bandwidth;
+	char *text;
+
+	(void)state;
+	gpu.link_bandwidth = 47 * GIB;
+	text = view(false);
+	has(text, ", at 20.0 GiB/s; next");
+	free(text);
+	gpu.bandwidth = 0;
+	text = view(false);
+	has(text, ", at 47.0 GiB/s (assumed); next");
+	free(text);
+	text = json();
+	has(text, "\"bandwidth_bytes_per_second\": 0");
+	has(text, "\"link_bytes_per_second\": 50465865728");
+	free(text);
+	gpu.link_bandwidth = 0;
+	text = view(false);
+	assert_null(strstr(text, "/s;"));
+	free(text);
+	gpu.bandwidth = measured;
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(the_view_says_what_the_bus_is_thought_to_reach),
 		cmocka_unit_test(how_the_time_is_shared_is_shown_where_it_is),
 		cmocka_unit_test(hints_are_shown_where_there_were_some),
 		cmocka_unit_test(energy_is_shown_where_it_is_known),

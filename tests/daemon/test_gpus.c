@@ -103,6 +103,23 @@ static int device_power(struct nvml_device_st *device, unsigned int *mw)
 	return device->mw ? 0 : 3;
 }
 
+static bool is_instance(const struct nvml_device_st *device)
+{
+	return device == &instances[0] || device == &instances[1];
+}
+
+static int pcie_generation(struct nvml_device_st *device, unsigned int *generation)
+{
+	*generation = device == &devices[0] ? 5 : 4;
+	return is_instance(device) ? 3 : 0;
+}
+
+static int pcie_lanes(struct nvml_device_st *device, unsigned int *lanes)
+{
+	*lanes = 16;
+	return is_instance(device) ? 3 : 0;
+}
+
 /* Not opened by dlopen: never closed either. */
 static void fake_nvml(struct nvml *nvml)
 {
@@ -115,6 +132,8 @@ static void fake_nvml(struct nvml *nvml)
 		.device_memory = device_memory,
 		.device_energy = device_energy,
 		.device_power = device_power,
+		.pcie_generation = pcie_generation,
+		.pcie_lanes = pcie_lanes,
 		.mig_mode = mig_mode,
 		.mig_count = mig_count,
 		.mig_handle = mig_handle,
@@ -234,6 +253,9 @@ static void a_gpu_that_appears_later_is_found(void **state)
 	assert_int_equal(gpus_find(&gpus, uuid, 0, CLOCK_NS_PER_SEC, &i), 0);
 	assert_int_equal(gpus.at[i].total, 10 * GIB);
 	assert_int_equal(gpus.n, 3);
+	/* An instance has the link of its card. */
+	assert_int_equal(gpus.at[i].link_bandwidth, 25203200000ull);
+	assert_int_equal(gpus.at[0].link_bandwidth, 50406400000ull);
 }
 
 /* A fresh card of 100 GiB, of which strangers use 2. */
