@@ -251,6 +251,8 @@ struct sched_client_status {
 	struct sched_claim claim;
 	struct sched_memory memory;
 	uint64_t budget, since_ns, last_scheduled_ns, run_ns, used_ns, n_switches;
+	uint64_t outside; /* bytes of external in the way of what it waits for; 0: it waits for
+			   * other reasons, or waits for nothing */
 };
 
 /*

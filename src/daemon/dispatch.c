@@ -125,16 +125,10 @@ void dispatch_gpus(struct server *server)
 	}
 }
 
-static bool measure(struct server *server, uint32_t index, uint64_t came)
-{
-	handover_note(server, index);
-	return gpus_sample(&server->gpus, index, server->now_ns, came);
-}
-
 static void sample(struct server *server, uint32_t index)
 {
 	server->gpus.at[index].is_left = false;
-	if (measure(server, index, 0))
+	if (measure_gpu(server, index, 0))
 		tell_gpu(server, index);
 }
 
@@ -147,11 +141,11 @@ static void sample_due(struct server *server)
 		if (!server->gpus.at[i].device)
 			continue;
 		sched_gpu_status(&server->sched, i, &status);
-		if (status.n_waiting == 0 && !server->gpus.at[i].is_left)
+		if (status.n_waiting == 0 && measure_is_settled(server, i))
 			continue;
-		if (status.n_waiting)
-			server->sample_ns = server->now_ns + SERVER_SAMPLE_NS;
 		sample(server, i);
+		if (status.n_waiting || !measure_is_settled(server, i))
+			server->sample_ns = server->now_ns + SERVER_SAMPLE_NS;
 	}
 }
 
@@ -170,9 +164,7 @@ void dispatch_sample(struct server *server)
 	if (server->grace_ns)
 		return; /* what is used belongs to those who are about to come back */
 	for (uint32_t i = 0; i < server->gpus.n; i++) {
-		const struct gpu *gpu = &server->gpus.at[i];
-
-		if (!gpu->is_left && server->now_ns - gpu->sampled_ns >= SERVER_SAMPLE_NS)
+		if (server->gpus.at[i].device)
 			sample(server, i);
 	}
 }
@@ -253,7 +245,8 @@ static enum nvshare_register_result join(struct server *server, struct peer *pee
 	event.gpu = peer->gpu;
 	event.budget = clamp_budget(server, peer, reg->budget);
 	take_memory(server, peer, &reg->mem, &event.memory);
-	if (!server->grace_ns && measure(server, peer->gpu, gpus_footprint(&peer->share)))
+	measure_join(server, peer);
+	if (!server->grace_ns && measure_gpu(server, peer->gpu, gpus_footprint(&peer->share)))
 		tell_gpu(server, peer->gpu);
 	r = step(server, &event, ret_actions);
 	if (!r)
@@ -395,6 +388,24 @@ static void on_released(struct server *server, struct peer *peer,
 	perform(server, peer, &actions);
 }
 
+/*
+ * It gives back what it asks for: the driver had no room within the budget, so others have more
+ * than the core knows. Before it hears of that the bytes are the client's no more.
+ */
+static void look_again(struct server *server, struct peer *peer, const struct sched_event *event)
+{
+	struct sched_event back = *event;
+
+	if (!server->gpus.at[peer->gpu].device ||
+	    sched_client_state(&server->sched, peer->slot) != SCHED_CLIENT_RUNNING)
+		return;
+	back.memory.wanted = 0;
+	back.memory.wanted_pinned = 0;
+	back.moved = 0;
+	if (!dispatch_event(server, &back))
+		sample(server, peer->gpu);
+}
+
 static void on_mem_update(struct server *server, struct peer *peer,
 			  const struct nvshare_mem_update *update)
 {
@@ -421,8 +432,11 @@ static void on_mem_update(struct server *server, struct peer *peer,
 		peer->held_epoch = update->epoch;
 	}
 	/* It may give back, not take; what the core adds comes as an action. */
-	if (event.budget < peer->share.budget)
+	if (event.budget < peer->share.budget) {
 		server_account(server, peer, peer->share.on_card, event.budget);
+		if (event.memory.wanted || event.memory.wanted_pinned)
+			look_again(server, peer, &event);
+	}
 	r = dispatch_event(server, &event);
 	if (r)
 		log_debug("ignored client=%u message=MEM_UPDATE core=%d", peer->id, r);
@@ -529,7 +543,7 @@ static void end_grace(struct server *server)
 	log_info("recovered clients=%u", server->n_clients);
 	server->grace_ns = 0;
 	for (uint32_t i = 0; i < server->gpus.n; i++) {
-		if (measure(server, i, server->gpus.at[i].footprint))
+		if (measure_gpu(server, i, server->gpus.at[i].footprint))
 			tell_gpu(server, i);
 	}
 	while ((peer = server->held)) {
@@ -579,6 +593,7 @@ void dispatch_gone(struct server *server, struct peer *peer)
 	peer->mem = (struct nvshare_mem){0};
 	host_in(server, peer);
 	peer->promised = 0;
+	measure_leave(server, peer);
 	server_account(server, peer, 0, 0);
 	gpu->n_clients--;
 	if (gpu->taker == peer->slot + 1)
@@ -588,6 +603,5 @@ void dispatch_gone(struct server *server, struct peer *peer)
 		log_info("leave client=%u gpu=%u pid=%d", peer->id, peer->gpu, (int)peer->cred.pid);
 	shares_gone(server, peer);
 	(void)dispatch_event(server, &event);
-	if (gpu->n_clients == 0)
-		sample_later(server, gpu);
+	sample_later(server, gpu);
 }

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "daemon/nvml.h"
 
+#include "abi/nvml_abi.h"
+
 #include <dlfcn.h>
 #include <stddef.h>
 #include <string.h>
@@ -35,6 +37,9 @@ static const struct {
 	{"nvmlDeviceGetMaxPcieLinkWidth", offsetof(struct nvml, pcie_lanes), true},
 	{"nvmlDeviceGetC2cModeInfoV", offsetof(struct nvml, c2c_mode), true},
 	{"nvmlDeviceGetFieldValues", offsetof(struct nvml, field_values), true},
+	{"nvmlDeviceGetComputeRunningProcesses_v3", offsetof(struct nvml, compute_processes), true},
+	{"nvmlDeviceGetGraphicsRunningProcesses_v3", offsetof(struct nvml, graphics_processes),
+	 true},
 	{"nvmlDeviceGetMigMode", offsetof(struct nvml, mig_mode), true},
 	{"nvmlDeviceGetMaxMigDeviceCount", offsetof(struct nvml, mig_count), true},
 	{"nvmlDeviceGetMigDeviceHandleByIndex", offsetof(struct nvml, mig_handle), true},
@@ -142,6 +147,26 @@ bool nvml_power(const struct nvml *nvml, struct nvml_device_st *device, uint64_t
 	if (!nvml->device_power || nvml->device_power(device, &mw) != 0)
 		return false;
 	*ret_mw = mw;
+	return true;
+}
+
+_Static_assert(sizeof(struct nvml_process) == sizeof(nvmlProcessInfo_t) &&
+		       offsetof(struct nvml_process, bytes) ==
+			       offsetof(nvmlProcessInfo_t, usedGpuMemory),
+	       "one layout");
+
+bool nvml_processes(const struct nvml *nvml, struct nvml_device_st *device,
+		    struct nvml_process *ret_processes, uint32_t max, uint32_t *ret_n)
+{
+	unsigned int n = max, n_graphics;
+
+	if (!nvml->compute_processes || nvml->compute_processes(device, &n, ret_processes) != 0)
+		return false;
+	n_graphics = max - n;
+	if (nvml->graphics_processes &&
+	    nvml->graphics_processes(device, &n_graphics, ret_processes + n) == 0)
+		n += n_graphics;
+	*ret_n = n;
 	return true;
 }
 

@@ -28,6 +28,8 @@ struct nvml {
 	int (*field_values)(struct nvml_device_st *device, int n, void *values);
 	int (*device_energy)(struct nvml_device_st *device, unsigned long long *mj);
 	int (*device_power)(struct nvml_device_st *device, unsigned int *mw);
+	int (*compute_processes)(struct nvml_device_st *device, unsigned int *n, void *processes);
+	int (*graphics_processes)(struct nvml_device_st *device, unsigned int *n, void *processes);
 	int (*mig_mode)(struct nvml_device_st *device, unsigned int *current,
 			unsigned int *pending);
 	int (*mig_count)(struct nvml_device_st *device, unsigned int *count);
@@ -44,6 +46,14 @@ struct nvml_gpu {
 	char name[64];
 };
 
+/* As NVML lays it out. */
+struct nvml_process {
+	uint32_t pid;   /* as this process's pid namespace has it; 0: in none that it can see */
+	uint64_t bytes; /* on the device; UINT64_MAX: not told */
+	uint32_t gpu_instance;
+	uint32_t compute_instance;
+};
+
 /* False if there is no NVML or no driver; nvml is usable (and empty) all the same. */
 bool nvml_open(struct nvml *nvml);
 void nvml_close(struct nvml *nvml);
@@ -58,6 +68,13 @@ bool nvml_memory(const struct nvml *nvml, struct nvml_device_st *device, uint64_
 /* Since the driver was loaded, and now; false if the device does not say (MIG instances). */
 bool nvml_energy(const struct nvml *nvml, struct nvml_device_st *device, uint64_t *ret_mj);
 bool nvml_power(const struct nvml *nvml, struct nvml_device_st *device, uint64_t *ret_mw);
+
+/*
+ * Those that have memory on the device, to compute or to draw; who does both may be there twice.
+ * False: NVML does not tell, or there are more than max.
+ */
+bool nvml_processes(const struct nvml *nvml, struct nvml_device_st *device,
+		    struct nvml_process *ret_processes, uint32_t max, uint32_t *ret_n);
 
 /* "GPU-" or "MIG-" and 32 hexadecimal digits with dashes. */
 bool nvml_parse_uuid(const char *text, uint8_t ret_uuid[16]);

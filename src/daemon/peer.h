@@ -34,6 +34,7 @@ enum peer_stage {
 	PEER_STAGE_NONE,
 	PEER_STAGE_NODE,
 	PEER_STAGE_GPUS,
+	PEER_STAGE_OUTSIDERS,
 	PEER_STAGE_CLIENTS,
 	PEER_STAGE_END
 };
@@ -42,7 +43,7 @@ enum peer_stage {
 struct peer_cursor {
 	enum peer_stage stage;
 	uint32_t seq;
-	uint32_t at; /* next GPU or slot */
+	uint32_t at; /* next GPU, outsider or slot */
 	uint32_t n_clients;
 };
 

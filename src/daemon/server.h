@@ -18,6 +18,7 @@
 #include "core/share/share.h"
 #include "daemon/gpus.h"
 #include "daemon/options.h"
+#include "daemon/outsiders.h"
 #include "daemon/peer.h"
 
 #include <stdbool.h>
@@ -35,8 +36,8 @@
 #define SERVER_SLOT_SIGNAL   0x7ffffffdu
 
 /*
- * While somebody waits for memory, NVML is asked so often what others use; else for a
- * status, and once when the last client of a GPU has left.
+ * While somebody waits for memory, NVML is asked so often what others use, and from the moment
+ * on in which a client has left until its memory is free; else for a status.
  */
 #define SERVER_SAMPLE_NS (1000 * CLOCK_NS_PER_MS)
 
@@ -52,6 +53,7 @@ struct server {
 	struct share_client *share_clients; /* by slot */
 	struct peer *peers;                 /* by slot */
 	struct gpus gpus;
+	struct outsiders outsiders;
 
 	int epoll_fd;
 	int listen_fd;
@@ -135,6 +137,16 @@ void dispatch_due(struct server *server);
 void dispatch_gone(struct server *server, struct peer *peer);
 void dispatch_gpus(struct server *server);   /* tells the core of new ones */
 void dispatch_sample(struct server *server); /* measures what was last measured too long ago */
+
+/*
+ * measure.c: what others use of GPU index, for gpus_sample(), which says what came and what is
+ * returned; whether all that clients had that have left is free. peer is about to register on
+ * peer->gpu, or leaves it.
+ */
+bool measure_gpu(struct server *server, uint32_t index, uint64_t came);
+bool measure_is_settled(const struct server *server, uint32_t index);
+void measure_join(struct server *server, const struct peer *peer);
+void measure_leave(struct server *server, const struct peer *peer);
 
 /* What peer has on its GPU by its last report, and may have; the GPU's sums follow. */
 void server_account(struct server *server, struct peer *peer, uint64_t on_card, uint64_t budget);
