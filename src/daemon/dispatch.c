@@ -149,16 +149,6 @@ static void sample_due(struct server *server)
 	}
 }
 
-/* A client is gone before all of its memory is free: that is not other programs'. */
-static void sample_later(struct server *server, struct gpu *gpu)
-{
-	if (!gpu->device || server->grace_ns)
-		return;
-	gpu->is_left = true;
-	if (server->sample_ns == SERVER_NEVER)
-		server->sample_ns = server->now_ns + SERVER_SAMPLE_NS;
-}
-
 void dispatch_sample(struct server *server)
 {
 	if (server->grace_ns)
@@ -603,5 +593,4 @@ void dispatch_gone(struct server *server, struct peer *peer)
 		log_info("leave client=%u gpu=%u pid=%d", peer->id, peer->gpu, (int)peer->cred.pid);
 	shares_gone(server, peer);
 	(void)dispatch_event(server, &event);
-	sample_later(server, gpu);
 }

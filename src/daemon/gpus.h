@@ -48,7 +48,7 @@ struct gpu {
 	uint64_t power_mw;      /* as last found; 0: not known */
 	uint32_t n_clients;
 	uint32_t taker; /* slot of the client that others hand memory to, and 1; 0: nobody */
-	bool is_left;   /* by its last client; to be measured when that one's memory is free */
+	bool is_left;   /* by a client; to be measured when its memory may be free */
 	bool is_told;   /* the core knows it */
 };
 

@@ -3,6 +3,7 @@
 /* What others than our clients use of a GPU: asked of NVML, sorted by who is a client. */
 
 #include "daemon/server.h"
+#include "util/clock.h"
 
 /* Marks the clients among n found. False: one of GPU index has a pid that nobody knows. */
 static bool mark_clients(struct server *server, uint32_t index, uint32_t n)
@@ -58,8 +59,16 @@ void measure_join(struct server *server, const struct peer *peer)
 	outsiders_note(&server->outsiders, (int)peer->cred.pid, server->now_ns);
 }
 
+/* It is gone before all of its memory is free: that is not other programs'. */
 void measure_leave(struct server *server, const struct peer *peer)
 {
+	struct gpu *gpu = &server->gpus.at[peer->gpu];
+
 	outsiders_note(&server->outsiders, (int)peer->cred.pid, server->now_ns);
-	gpus_leave(&server->gpus.at[peer->gpu], &peer->share, server->now_ns);
+	gpus_leave(gpu, &peer->share, server->now_ns);
+	if (!gpu->device || server->grace_ns)
+		return;
+	gpu->is_left = true;
+	if (server->sample_ns == SERVER_NEVER)
+		server->sample_ns = server->now_ns + SERVER_SAMPLE_NS;
 }

@@ -518,6 +518,40 @@ static void many_actions_come_in_several_steps(void **state)
 	assert_int_equal(rig_state(&rig, 100), SCHED_CLIENT_RUNNING);
 }
 
+static uint64_t outside(uint32_t client)
+{
+	struct sched_client_status status;
+
+	sched_client_status(&rig.sched, client, rig.now, &status);
+	return status.outside / GIB;
+}
+
+static void who_waits_because_of_others_than_clients_is_told_from_the_rest(void **state)
+{
+	(void)state;
+	rig_gpu(&rig, 100, 70);
+	rig_run(&rig, 0, 20);
+	assert_int_equal(outside(0), 0);
+	/* One that runs and grows, from the first moment on. */
+	assert_int_equal(rig_memory(&rig, 0, rig_want(rig_mem(20, 0, 0), 25, 0)), 0);
+	assert_int_equal(rig_state(&rig, 0), SCHED_CLIENT_RUNNING);
+	assert_int_equal(outside(0), 15);
+	/* One that would fit in its turn waits for that. */
+	rig_start(&rig, 1, 28);
+	assert_int_equal(rig_state(&rig, 1), SCHED_CLIENT_WAITING);
+	assert_int_equal(outside(1), 0);
+	/* What could not be had on an empty card is refused. */
+	rig_start(&rig, 2, 101);
+	assert_int_equal(outside(2), 0);
+	rig_leave(&rig, 2);
+	/* Less than is in the way, and then less than that. */
+	rig_gpu(&rig, 100, 60);
+	assert_int_equal(outside(0), 5);
+	rig_gpu(&rig, 100, 50);
+	assert_int_equal(outside(0), 0);
+	assert_int_equal(outside(199), 0);
+}
+
 static void hostile_numbers_stay_within_the_card(void **state)
 {
 	struct sched_memory huge = {UINT64_MAX, UINT64_MAX, UINT64_MAX,
@@ -572,6 +606,8 @@ int main(void)
 		cmocka_unit_test_setup(what_is_out_of_range_is_refused, set_up),
 		cmocka_unit_test_setup(configuration_ranges, set_up),
 		cmocka_unit_test_setup(many_actions_come_in_several_steps, set_up),
+		cmocka_unit_test_setup(
+			who_waits_because_of_others_than_clients_is_told_from_the_rest, set_up),
 		cmocka_unit_test_setup(hostile_numbers_stay_within_the_card, set_up),
 	};
 
