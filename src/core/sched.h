@@ -105,12 +105,12 @@ enum sched_client_state {
 };
 
 enum sched_event_type {
-	SCHED_EVENT_GPU,     /* gpu, bytes = total (to 16 TiB), external, link_bandwidth: first, and
-			      * on change */
-	SCHED_EVENT_CONFIG,  /* config */
-	SCHED_EVENT_JOIN,    /* client, gpu, running, fixed, memory, budget, claim */
-	SCHED_EVENT_LEAVE,   /* client: its process or connection is gone, with its memory */
-	SCHED_EVENT_REQUEST, /* client, memory: wants to run */
+	SCHED_EVENT_GPU,      /* gpu, bytes = total (to 16 TiB), external, link_bandwidth, is_other:
+			       * first, and on change */
+	SCHED_EVENT_CONFIG,   /* config */
+	SCHED_EVENT_JOIN,     /* client, gpu, running, fixed, memory, budget, claim */
+	SCHED_EVENT_LEAVE,    /* client: its process or connection is gone, with its memory */
+	SCHED_EVENT_REQUEST,  /* client, memory: wants to run */
 	SCHED_EVENT_RELEASED, /* client, grant, epoch, budget, memory, outcome, wants, moved... */
 	SCHED_EVENT_MEMORY,   /* client, epoch, budget, memory, moved, move_ns */
 	SCHED_EVENT_ALIVE,    /* client: a heartbeat was answered */
@@ -139,8 +139,9 @@ struct sched_event {
 	bool is_part;     /* RELEASED with an outcome: its budget is used up, the rest waits */
 	bool is_short;    /* the same: it lacks what others may give back at any time */
 	bool wants;
-	bool running; /* JOIN: it has run until now without us */
-	bool fixed;   /* JOIN: can not take turns */
+	bool running;  /* JOIN: it has run until now without us */
+	bool fixed;    /* JOIN: can not take turns */
+	bool is_other; /* GPU: the index stands for another GPU than before */
 	struct sched_memory memory;
 	struct sched_claim claim;
 	const struct sched_config *config;

@@ -98,6 +98,7 @@ static void tell_gpu(struct server *server, uint32_t index)
 		.bytes = gpu->total,
 		.external = gpu->external,
 		.link_bandwidth = gpu->link_bandwidth,
+		.is_other = !gpu->is_told,
 	};
 
 	gpu->is_told = true;

@@ -145,6 +145,14 @@ static void a_measured_bandwidth_outlives_clients_and_announcements(void **state
 	assert_int_equal(quantum_bandwidth(&rig.sched, 0), 10 * GIB);
 	sched_gpu_status(&rig.sched, 0, &status);
 	assert_int_equal(status.bandwidth, 10 * GIB);
+	assert_int_equal(status.moved_in, 10 * GIB);
+
+	/* Another card that takes the index over has another bus. */
+	gpu.is_other = true;
+	assert_int_equal(rig_step(&rig, gpu), 0);
+	assert_int_equal(quantum_bandwidth(&rig.sched, 0), 50 * GIB);
+	sched_gpu_status(&rig.sched, 0, &status);
+	assert_int_equal(status.moved_in, 0);
 }
 
 /* Beside 50 GiB that never rest, on a scheduler that has seen no switch. */
