@@ -379,24 +379,6 @@ static void on_released(struct server *server, struct peer *peer,
 	perform(server, peer, &actions);
 }
 
-/*
- * It gives back what it asks for: the driver had no room within the budget, so others have more
- * than the core knows. Before it hears of that the bytes are the client's no more.
- */
-static void look_again(struct server *server, struct peer *peer, const struct sched_event *event)
-{
-	struct sched_event back = *event;
-
-	if (!server->gpus.at[peer->gpu].device ||
-	    sched_client_state(&server->sched, peer->slot) != SCHED_CLIENT_RUNNING)
-		return;
-	back.memory.wanted = 0;
-	back.memory.wanted_pinned = 0;
-	back.moved = 0;
-	if (!dispatch_event(server, &back))
-		sample(server, peer->gpu);
-}
-
 static void on_mem_update(struct server *server, struct peer *peer,
 			  const struct nvshare_mem_update *update)
 {
@@ -408,6 +390,7 @@ static void on_mem_update(struct server *server, struct peer *peer,
 		.moved = update->moved,
 		.move_ns = update->move_ns,
 	};
+	bool is_short = false;
 	int r;
 
 	take_memory(server, peer, &update->mem, &event.memory);
@@ -425,12 +408,18 @@ static void on_mem_update(struct server *server, struct peer *peer,
 	/* It may give back, not take; what the core adds comes as an action. */
 	if (event.budget < peer->share.budget) {
 		server_account(server, peer, peer->share.on_card, event.budget);
-		if (event.memory.wanted || event.memory.wanted_pinned)
-			look_again(server, peer, &event);
+		is_short = event.memory.wanted || event.memory.wanted_pinned;
 	}
 	r = dispatch_event(server, &event);
 	if (r)
 		log_debug("ignored client=%u message=MEM_UPDATE core=%d", peer->id, r);
+	/*
+	 * It gives back what it asks for: the driver had no room within the budget, so others may
+	 * have more than the core knows. It will have been told when the client asks again.
+	 */
+	if (is_short && !server->grace_ns &&
+	    sched_client_state(&server->sched, peer->slot) == SCHED_CLIENT_RUNNING)
+		sample(server, peer->gpu);
 }
 
 static void on_heartbeat(struct server *server, struct peer *peer,
