@@ -255,10 +255,11 @@ struct nvshare_mem_update {
 /* Why a client waits; also in the status. */
 enum nvshare_wait {
 	NVSHARE_WAIT_NOT,
-	NVSHARE_WAIT_TURN,   /* serial, concurrent: somebody else's turn */
-	NVSHARE_WAIT_MEMORY, /* does not fit beside those that run */
-	NVSHARE_WAIT_SWAP,   /* room is being made, or its memory brought in */
-	NVSHARE_WAIT_STUCK,  /* what others have in the way can not be moved */
+	NVSHARE_WAIT_TURN,      /* serial, concurrent: somebody else's turn */
+	NVSHARE_WAIT_MEMORY,    /* does not fit beside those that run */
+	NVSHARE_WAIT_SWAP,      /* room is being made, or its memory brought in */
+	NVSHARE_WAIT_STUCK,     /* what others have in the way can not be moved */
+	NVSHARE_WAIT_OUTSIDERS, /* what processes outside nvshare have; in the status only */
 	NVSHARE_WAIT_COUNT
 };
 
@@ -439,11 +440,23 @@ struct nvshare_status_gpu {
 	uint64_t n_hints;        /* requests announced by latency-critical clients */
 	uint64_t n_hints_missed; /* others held in vain: taken back, or lapsed */
 	uint64_t hint_error_ns;  /* how far off the predicted beginning was: average */
+	uint64_t link_bandwidth; /* bytes a second that the link should reach; 0: unknown */
+	uint64_t outside;        /* of external, what NVML lists for processes outside nvshare */
 	uint32_t index;
 	uint32_t n_running;
 	uint32_t n_waiting;
 	uint32_t n_clients;
+	uint32_t n_outsiders; /* those processes, also the ones that no STATUS_OUTSIDER tells of */
+	uint32_t unused;
 	char name[NVSHARE_NAME_LEN];
+};
+
+/* A process that uses the GPU without nvshare; those with most memory, most first. */
+struct nvshare_status_outsider {
+	uint64_t bytes; /* on the GPU, as NVML says; 0: it does not */
+	uint32_t gpu;   /* status_gpu::index */
+	uint32_t pid;
+	char name[NVSHARE_NAME_LEN]; /* of the program, as it calls itself; "": unknown */
 };
 
 enum nvshare_client_state {

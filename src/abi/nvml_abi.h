@@ -157,6 +157,40 @@ typedef struct nvmlEventData_st {
 #define NVML_CC_SYSTEM_FEATURE_DISABLED        0
 #define NVML_CC_SYSTEM_FEATURE_ENABLED         1
 
+typedef struct nvmlC2cModeInfo_v1_st {
+	unsigned int isC2cEnabled;
+} nvmlC2cModeInfo_v1_t;
+
+/* nvmlFieldValue_t::fieldId; of the last two scopeId is the link. */
+#define NVML_FI_DEV_C2C_LINK_COUNT      170
+#define NVML_FI_DEV_C2C_LINK_GET_STATUS 171 /* 1: active */
+#define NVML_FI_DEV_C2C_LINK_GET_MAX_BW 172 /* MB/s, one direction */
+
+typedef enum nvmlValueType_enum {
+	NVML_VALUE_TYPE_DOUBLE = 0,
+	NVML_VALUE_TYPE_UNSIGNED_INT = 1,
+	NVML_VALUE_TYPE_UNSIGNED_LONG = 2,
+	NVML_VALUE_TYPE_UNSIGNED_LONG_LONG = 3,
+} nvmlValueType_t;
+
+typedef union nvmlValue_st {
+	double dVal;
+	int siVal;
+	unsigned int uiVal;
+	unsigned long ulVal;
+	unsigned long long ullVal;
+} nvmlValue_t;
+
+typedef struct nvmlFieldValue_st {
+	unsigned int fieldId;
+	unsigned int scopeId;
+	long long timestamp; /* microseconds since 1970 */
+	long long latencyUsec;
+	nvmlValueType_t valueType;
+	nvmlReturn_t nvmlReturn;
+	nvmlValue_t value;
+} nvmlFieldValue_t;
+
 typedef struct nvmlConfComputeSystemState_st {
 	unsigned int environment;
 	unsigned int ccFeature;
@@ -212,6 +246,13 @@ nvmlReturn_t nvmlDeviceGetComputeRunningProcesses_v2(nvmlDevice_t device, unsign
 						     nvmlProcessInfo_t *infos);
 nvmlReturn_t nvmlDeviceGetComputeRunningProcesses_v3(nvmlDevice_t device, unsigned int *infoCount,
 						     nvmlProcessInfo_t *infos);
+nvmlReturn_t nvmlDeviceGetGraphicsRunningProcesses_v3(nvmlDevice_t device, unsigned int *infoCount,
+						      nvmlProcessInfo_t *infos);
+nvmlReturn_t nvmlDeviceGetMaxPcieLinkGeneration(nvmlDevice_t device, unsigned int *maxLinkGen);
+nvmlReturn_t nvmlDeviceGetMaxPcieLinkWidth(nvmlDevice_t device, unsigned int *maxLinkWidth);
+nvmlReturn_t nvmlDeviceGetC2cModeInfoV(nvmlDevice_t device, nvmlC2cModeInfo_v1_t *c2cModeInfo);
+nvmlReturn_t nvmlDeviceGetFieldValues(nvmlDevice_t device, int valuesCount,
+				      nvmlFieldValue_t *values);
 nvmlReturn_t nvmlDeviceGetUtilizationRates(nvmlDevice_t device, nvmlUtilization_t *utilization);
 nvmlReturn_t nvmlDeviceGetPowerUsage(nvmlDevice_t device, unsigned int *power);
 nvmlReturn_t nvmlDeviceGetTemperature(nvmlDevice_t device, nvmlTemperatureSensors_t sensorType,

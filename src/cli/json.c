@@ -8,7 +8,7 @@
 #define NS  1e9
 #define PPM 1e6
 
-static const char *const wait_names[] = {NULL, "turn", "memory", "swap", "stuck"};
+static const char *const wait_names[] = {NULL, "turn", "memory", "swap", "stuck", "outsiders"};
 
 static const char *const pinned_names[NVSHARE_PINNED_COUNT] = {
 	"context", "plain", "async", "vmm", "array", "managed", "graph", "module",
@@ -64,7 +64,30 @@ static void print_node(FILE *out, const struct status *status)
 		(double)node->max_runtime_ns / NS, node->reserve_percent);
 }
 
-static void print_gpu(FILE *out, const struct nvshare_status_gpu *gpu)
+/* All of them are counted; not all are there with their pids. */
+static void print_outsiders(FILE *out, const struct status *status,
+			    const struct nvshare_status_gpu *gpu)
+{
+	const char *gap = "";
+
+	(void)fprintf(out,
+		      ",\n     \"outsiders_count\": %u, \"outsiders_memory\": %" PRIu64
+		      ", \"outsiders\": [",
+		      gpu->n_outsiders, gpu->outside);
+	for (size_t i = 0; i < status->n_outsiders; i++) {
+		const struct nvshare_status_outsider *outsider = &status->outsiders[i];
+
+		if (outsider->gpu != gpu->index)
+			continue;
+		(void)fprintf(out, "%s{\"pid\": %u, \"name\": ", gap, outsider->pid);
+		print_string(out, outsider->name);
+		(void)fprintf(out, ", \"memory\": %" PRIu64 "}", outsider->bytes);
+		gap = ", ";
+	}
+	(void)fputc(']', out);
+}
+
+static void print_gpu(FILE *out, const struct status *status, const struct nvshare_status_gpu *gpu)
 {
 	char uuid[STATUS_UUID_LEN];
 
@@ -101,14 +124,16 @@ static void print_gpu(FILE *out, const struct nvshare_status_gpu *gpu)
 		      (double)gpu->known_ns / NS, status_utilisation(gpu), gpu->contexts,
 		      gpu->contexts_max);
 	(void)fprintf(out,
-		      ",\n     \"preempt_overhead_seconds\": {\"p50\": %.6f, \"p99\": %.6f"
+		      ",\n     \"link_bytes_per_second\": %" PRIu64
+		      ", \"preempt_overhead_seconds\": {\"p50\": %.6f, \"p99\": %.6f"
 		      ", \"max\": %.6f}",
-		      (double)gpu->preempt_over_ns_p50 / NS, (double)gpu->preempt_over_ns_p99 / NS,
-		      (double)gpu->preempt_over_ns_max / NS);
+		      gpu->link_bandwidth, (double)gpu->preempt_over_ns_p50 / NS,
+		      (double)gpu->preempt_over_ns_p99 / NS, (double)gpu->preempt_over_ns_max / NS);
 	(void)fprintf(out,
 		      ",\n     \"hints\": %" PRIu64 ", \"hints_missed\": %" PRIu64
 		      ", \"hint_error_seconds\": %.6f",
 		      gpu->n_hints, gpu->n_hints_missed, (double)gpu->hint_error_ns / NS);
+	print_outsiders(out, status, gpu);
 	if (gpu->next_switch_ms == UINT64_MAX)
 		(void)fprintf(out, ", \"next_switch_seconds\": null}");
 	else
@@ -275,7 +300,7 @@ void json_print(FILE *out, const struct status *status)
 	(void)fputs("  \"gpus\": [", out);
 	for (size_t i = 0; i < status->n_gpus; i++) {
 		(void)fputs(i ? ",\n" : "\n", out);
-		print_gpu(out, &status->gpus[i]);
+		print_gpu(out, status, &status->gpus[i]);
 	}
 	(void)fputs("\n  ],\n  \"clients\": [", out);
 	for (size_t i = 0; i < status->n_clients; i++) {

@@ -39,6 +39,7 @@ static const char *const drain_reasons[NVSHARE_HALT_COUNT] = {
 void status_deinit(struct status *status)
 {
 	free(status->gpus);
+	free(status->outsiders);
 	free(status->clients);
 }
 
@@ -107,6 +108,11 @@ static int take(struct status *status, const struct msg *msg, bool *ret_is_last)
 		array = append(status->gpus, &status->n_gpus, sizeof(*status->gpus),
 			       &msg->body.status_gpu_18);
 		status->gpus = array ? array : status->gpus;
+		return array ? 0 : -ENOMEM;
+	case NVSHARE_MSG_STATUS_OUTSIDER:
+		array = append(status->outsiders, &status->n_outsiders, sizeof(*status->outsiders),
+			       &msg->body.status_outsider_29);
+		status->outsiders = array ? array : status->outsiders;
 		return array ? 0 : -ENOMEM;
 	case NVSHARE_MSG_STATUS_CLIENT:
 		array = append(status->clients, &status->n_clients, sizeof(*status->clients),

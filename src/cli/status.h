@@ -13,8 +13,10 @@
 struct status {
 	struct nvshare_status_node node;
 	struct nvshare_status_gpu *gpus;
+	struct nvshare_status_outsider *outsiders;
 	struct nvshare_status_client *clients;
 	size_t n_gpus;
+	size_t n_outsiders;
 	size_t n_clients;
 	double unix_seconds; /* when it was taken */
 };

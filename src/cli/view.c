@@ -214,12 +214,84 @@ static void print_gpu(FILE *out, const struct nvshare_status_gpu *gpu, bool has_
 			      size(gpu->moved_in).s);
 	if (gpu->bandwidth)
 		(void)fprintf(out, ", at %s/s", size(gpu->bandwidth).s);
+	else if (gpu->link_bandwidth)
+		(void)fprintf(out, ", at %s/s (assumed)", size(gpu->link_bandwidth).s);
 	if (gpu->next_switch_ms != UINT64_MAX)
 		(void)fprintf(out, "; next in %s",
 			      duration(gpu->next_switch_ms * CLOCK_NS_PER_MS).s);
 	(void)fputc('\n', out);
 	print_preemptions(out, gpu);
 	print_hints(out, gpu);
+}
+
+struct process {
+	char s[NVSHARE_NAME_LEN + sizeof(" (pid 4294967295)")];
+};
+
+struct who {
+	char s[192];
+};
+
+/* "python3 (pid 123)", or what is known of that. */
+static struct process process(const struct nvshare_status_outsider *outsider)
+{
+	struct process named;
+
+	if (outsider->name[0])
+		(void)snprintf(named.s, sizeof(named.s), "%s (pid %u)", outsider->name,
+			       outsider->pid);
+	else
+		(void)snprintf(named.s, sizeof(named.s), "pid %u", outsider->pid);
+	return named;
+}
+
+static void print_outsiders(FILE *out, const struct status *status,
+			    const struct nvshare_status_gpu *gpu)
+{
+	uint32_t n_more = gpu->n_outsiders;
+	uint64_t more = gpu->outside;
+	const char *gap = "  outside   nvshare: ";
+
+	for (size_t i = 0; i < status->n_outsiders; i++) {
+		const struct nvshare_status_outsider *outsider = &status->outsiders[i];
+
+		if (outsider->gpu != gpu->index)
+			continue;
+		(void)fprintf(out, "%s%s", gap, process(outsider).s);
+		if (outsider->bytes)
+			(void)fprintf(out, " with %s", size(outsider->bytes).s);
+		gap = ", ";
+		n_more -= n_more > 0;
+		more -= outsider->bytes < more ? outsider->bytes : more;
+	}
+	if (n_more)
+		(void)fprintf(out, "%s%u %s with %s", gap, n_more,
+			      n_more < gpu->n_outsiders ? "more" : "unnamed", size(more).s);
+	if (gpu->n_outsiders)
+		(void)fputc('\n', out);
+}
+
+/* Who uses the GPU outside nvshare, in few words, and how much of it. */
+static struct who outsiders(const struct status *status, uint32_t index)
+{
+	const struct nvshare_status_outsider *first = NULL;
+	const struct nvshare_status_gpu *gpu = NULL;
+	struct who who;
+
+	for (size_t i = 0; i < status->n_gpus; i++)
+		gpu = status->gpus[i].index == index ? &status->gpus[i] : gpu;
+	for (size_t i = status->n_outsiders; i > 0; i--)
+		first = status->outsiders[i - 1].gpu == index ? &status->outsiders[i - 1] : first;
+	if (!gpu || !first)
+		(void)snprintf(who.s, sizeof(who.s), "others, outside nvshare, have %s",
+			       size(gpu ? gpu->external : 0).s);
+	else if (gpu->n_outsiders > 1)
+		(void)snprintf(who.s, sizeof(who.s), "%s and %u more, outside nvshare, have %s",
+			       process(first).s, gpu->n_outsiders - 1, size(gpu->outside).s);
+	else
+		(void)snprintf(who.s, sizeof(who.s), "%s, outside nvshare, has %s",
+			       process(first).s, size(gpu->outside).s);
+	return who;
 }
 
 static const char *state_colour(const struct nvshare_status_client *client)
@@ -267,7 +339,7 @@ __attribute__((format(printf, 2, 3))) static void add_words(struct note *note, c
 							    ...)
 {
 	size_t len = strlen(note->s);
-	char words[128];
+	char words[sizeof(struct who)];
 	va_list args;
 
 	va_start(args, format);
@@ -293,6 +365,7 @@ static void add_wait(struct note *note, const struct status *status,
 		[NVSHARE_WAIT_MEMORY] = "waits for memory",
 		[NVSHARE_WAIT_SWAP] = "memory is being moved",
 		[NVSHARE_WAIT_STUCK] = "",
+		[NVSHARE_WAIT_OUTSIDERS] = "waits for memory",
 	};
 	const char *reason = reasons[client->why];
 	struct blame blame;
@@ -309,6 +382,8 @@ static void add_wait(struct note *note, const struct status *status,
 		add_words(note, "#%u%s%s", client->position, reason[0] ? " " : "", reason);
 	else if (reason[0])
 		add_words(note, "%s", reason);
+	if (client->why == NVSHARE_WAIT_OUTSIDERS)
+		add_words(note, "%s", outsiders(status, client->gpu).s);
 }
 
 /* What is worth a word: why it waits, and what is wrong with it. */
@@ -355,7 +430,8 @@ static void add_note(struct table *table, const struct status *status,
 		add_words(&note, "did not move: %s", failed);
 	if (status_drain_reason(client))
 		add_words(&note, "can not be frozen: %s", status_drain_reason(client));
-	is_wrong = client->why == NVSHARE_WAIT_STUCK && !lacks_turns(&status->node, client);
+	is_wrong = client->why == NVSHARE_WAIT_OUTSIDERS ||
+		   (client->why == NVSHARE_WAIT_STUCK && !lacks_turns(&status->node, client));
 	table_add(table, is_wrong || failed[0] ? RED : NULL, "%s", note.s);
 }
 
@@ -475,6 +551,7 @@ void view_print(FILE *out, const struct status *status, size_t width, bool has_c
 	for (size_t i = 0; i < status->n_gpus; i++) {
 		if (lines_begin(&lines)) {
 			print_gpu(lines.file, &status->gpus[i], has_colours);
+			print_outsiders(lines.file, status, &status->gpus[i]);
 			for (size_t k = 0; k < status->n_clients; k++) {
 				if (status->clients[k].gpu == status->gpus[i].index)
 					print_learned(lines.file, &status->clients[k]);

@@ -139,9 +139,14 @@ static int on_gpu(struct sched *sched, const struct sched_event *event)
 		return SCHED_E_CONFIG;
 
 	g = &sched->gpus[event->gpu];
+	if (event->is_other) { /* what its clients have measured says nothing of this one */
+		g->bandwidth = 0;
+		g->n_switches = g->moved_out = g->moved_in = 0;
+	}
 	g->is_known = true;
 	g->total = event->bytes;
 	g->external = event->external;
+	g->link_bandwidth = event->link_bandwidth;
 	g->is_dirty = true;
 	return 0;
 }

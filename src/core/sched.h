@@ -109,7 +109,8 @@ enum sched_client_state {
 };
 
 enum sched_event_type {
-	SCHED_EVENT_GPU,    /* gpu, bytes = total (to 16 TiB), external: first, and on change */
+	SCHED_EVENT_GPU,    /* gpu, bytes = total (to 16 TiB), external, link_bandwidth, is_other:
+			     * first, and on change */
 	SCHED_EVENT_CONFIG, /* config */
 	SCHED_EVENT_JOIN,   /* client, gpu, owner, running, fixed, memory, budget, claim, doubted */
 	SCHED_EVENT_LEAVE,  /* client: its process or connection is gone, with its memory */
@@ -131,6 +132,8 @@ struct sched_event {
 	uint64_t now_ns; /* monotonic, never before the previous event's */
 	uint64_t bytes;
 	uint64_t external;
+	uint64_t link_bandwidth; /* bytes a second that its link to the host should reach; 0:
+				  * unknown. It counts until a switch has measured some */
 	uint64_t grant;
 	uint64_t epoch;
 	uint64_t budget;
@@ -144,8 +147,9 @@ struct sched_event {
 	bool is_part;     /* RELEASED with an outcome: its budget is used up, the rest waits */
 	bool is_short;    /* the same: it lacks what others may give back at any time */
 	bool wants;
-	bool running; /* JOIN: it has run until now without us */
-	bool fixed;   /* JOIN: can not take turns */
+	bool running;  /* JOIN: it has run until now without us */
+	bool fixed;    /* JOIN: can not take turns */
+	bool is_other; /* GPU: the index stands for another GPU than before */
 	struct sched_memory memory;
 	struct sched_claim claim;
 	const struct sched_config *config;
@@ -239,8 +243,10 @@ void sched_assert_valid(const struct sched *sched);
 
 struct sched_gpu_status {
 	uint64_t total, usable, external, available, running; /* bytes */
-	uint64_t spare; /* of the reserve, that pinned bytes take now */
-	uint64_t n_switches, moved_out, moved_in, bandwidth; /* bytes; bytes a second */
+	uint64_t spare;                           /* of the reserve, that pinned bytes take now */
+	uint64_t n_switches, moved_out, moved_in; /* bytes */
+	uint64_t bandwidth;                       /* bytes a second, measured; 0: not yet */
+	uint64_t link_bandwidth;                  /* as SCHED_EVENT_GPU told it */
 	uint64_t overcommitted;  /* bytes beyond usable, if that was reported and still is so */
 	uint64_t next_switch_ns; /* monotonic; SCHED_NO_DEADLINE: none planned */
 	uint32_t n_running, n_waiting, n_clients;
@@ -255,6 +261,8 @@ struct sched_client_status {
 	struct sched_claim claim;
 	struct sched_memory memory;
 	uint64_t budget, since_ns, last_scheduled_ns, run_ns, used_ns, n_switches;
+	uint64_t outside; /* bytes of external in the way of what it waits for; 0: it waits for
+			   * other reasons, or waits for nothing */
 };
 
 /*

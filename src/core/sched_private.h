@@ -222,8 +222,9 @@ struct sched_gpu {
 	uint32_t head;         /* whom room is planned for, by due_ns */
 	uint32_t restoring;    /* the one client that is_given */
 	uint64_t total, external;
-	uint64_t wake_ns;   /* to prepare or to switch */
-	uint64_t bandwidth; /* bytes a second */
+	uint64_t wake_ns;        /* to prepare or to switch */
+	uint64_t bandwidth;      /* bytes a second, as switches measured it; 0: none has */
+	uint64_t link_bandwidth; /* the same, as told; 0: unknown */
 	uint64_t n_switches, moved_out, moved_in;
 	uint64_t still_ns; /* since when no memory moved, and nobody was busy, let in or refused */
 	uint64_t n_tickets;

@@ -23,6 +23,7 @@ void sched_gpu_status(const struct sched *sched, uint32_t gpu, struct sched_gpu_
 		.moved_out = g->moved_out,
 		.moved_in = g->moved_in,
 		.bandwidth = g->bandwidth,
+		.link_bandwidth = g->link_bandwidth,
 		.overcommitted = g->is_overcommitted && g->sums.charged > usable
 					 ? g->sums.charged - usable
 					 : 0,
@@ -39,6 +40,19 @@ enum sched_client_state sched_client_state(const struct sched *sched, uint32_t c
 {
 	assert(client < sched->n_clients);
 	return sched->clients[client].state;
+}
+
+/* What it lacks although all that can go of the other clients' had gone, if external is so much. */
+static uint64_t outside(const struct sched *sched, uint32_t client)
+{
+	const struct sched_client *c = &sched->clients[client];
+	uint64_t need = fit_footprint(c), limit = fit_limit(sched, client);
+
+	if (c->line != SCHED_LINE_QUEUE && c->state != SCHED_CLIENT_WAITING)
+		return 0;
+	if (need <= limit || need - limit > sched->gpus[c->gpu].external || fit_ever(sched, client))
+		return 0;
+	return need - limit;
 }
 
 void sched_client_status(const struct sched *sched, uint32_t client, uint64_t now_ns,
@@ -67,5 +81,6 @@ void sched_client_status(const struct sched *sched, uint32_t client, uint64_t no
 		.run_ns = c->run_ns + (runs ? now_ns - c->granted_ns : 0),
 		.used_ns = c->used_ns,
 		.n_switches = c->n_switches,
+		.outside = c->state == SCHED_CLIENT_FREE ? 0 : outside(sched, client),
 	};
 }

@@ -424,8 +424,8 @@ static uint64_t ahead_ns(const struct sched *sched, uint32_t gpu, uint64_t bytes
 	const struct sched_client *c = &sched->clients[g->head];
 	uint64_t takes_ns;
 
-	if (bytes == 0 || g->is_ahead || g->bandwidth == 0 || g->coming.n > 0 || c->is_asked ||
-	    c->state != SCHED_CLIENT_WAITING)
+	if (bytes == 0 || g->is_ahead || quantum_bandwidth(sched, gpu) == 0 || g->coming.n > 0 ||
+	    c->is_asked || c->state != SCHED_CLIENT_WAITING)
 		return SCHED_NO_DEADLINE;
 	takes_ns = min_u64(AHEAD_TIMES * quantum_swap(sched, gpu, bytes), sched->config.prepare_ns);
 	return due_ns - min_u64(takes_ns, due_ns);

@@ -90,6 +90,8 @@ static void tell_gpu(struct server *server, uint32_t index)
 		.gpu = index,
 		.bytes = gpu->total,
 		.external = gpu->external,
+		.link_bandwidth = gpu->link_bandwidth,
+		.is_other = !gpu->is_told,
 	};
 
 	gpu->is_told = true;
@@ -110,22 +112,19 @@ void dispatch_gpus(struct server *server)
 		tell_gpu(server, i);
 		/* NVML's are told in any case; clients can name any number of others. */
 		if (gpu->device || server_may_log(server, QUOTA_NOBODY, LOG_LEVEL_INFO))
-			log_info("gpu index=%u total=%llu external=%llu by=%s name=\"%s\"", i,
-				 (unsigned long long)gpu->total, (unsigned long long)gpu->external,
-				 gpu->device ? "nvml" : "client", gpu->name);
+			log_info(
+				"gpu index=%u total=%llu external=%llu link=%llu by=%s name=\"%s\"",
+				i, (unsigned long long)gpu->total,
+				(unsigned long long)gpu->external,
+				(unsigned long long)gpu->link_bandwidth,
+				gpu->device ? "nvml" : "client", gpu->name);
 	}
-}
-
-static bool measure(struct server *server, uint32_t index, uint64_t came)
-{
-	handover_note(server, index);
-	return gpus_sample(&server->gpus, index, server->now_ns, came);
 }
 
 static void sample(struct server *server, uint32_t index)
 {
 	server->gpus.at[index].is_left = false;
-	if (measure(server, index, 0))
+	if (measure_gpu(server, index, 0))
 		tell_gpu(server, index);
 }
 
@@ -138,22 +137,12 @@ static void sample_due(struct server *server)
 		if (!server->gpus.at[i].device)
 			continue;
 		sched_gpu_status(&server->sched, i, &status);
-		if (status.n_waiting == 0 && !server->gpus.at[i].is_left)
+		if (status.n_waiting == 0 && measure_is_settled(server, i))
 			continue;
-		if (status.n_waiting)
-			server->sample_ns = server->now_ns + SERVER_SAMPLE_NS;
 		sample(server, i);
+		if (status.n_waiting || !measure_is_settled(server, i))
+			server->sample_ns = server->now_ns + SERVER_SAMPLE_NS;
 	}
-}
-
-/* A client is gone before all of its memory is free: that is not other programs'. */
-static void sample_later(struct server *server, struct gpu *gpu)
-{
-	if (!gpu->device || server->grace_ns)
-		return;
-	gpu->is_left = true;
-	if (server->sample_ns == SERVER_NEVER)
-		server->sample_ns = server->now_ns + SERVER_SAMPLE_NS;
 }
 
 void dispatch_sample(struct server *server)
@@ -161,9 +150,7 @@ void dispatch_sample(struct server *server)
 	if (server->grace_ns)
 		return; /* what is used belongs to those who are about to come back */
 	for (uint32_t i = 0; i < server->gpus.n; i++) {
-		const struct gpu *gpu = &server->gpus.at[i];
-
-		if (!gpu->is_left && server->now_ns - gpu->sampled_ns >= SERVER_SAMPLE_NS)
+		if (server->gpus.at[i].device)
 			sample(server, i);
 	}
 }
@@ -199,9 +186,7 @@ static void left_gpu(struct server *server, uint32_t index)
 {
 	struct gpu *gpu = &server->gpus.at[index];
 
-	if (gpu->n_clients == 0 && gpu->device)
-		sample_later(server, gpu);
-	else if (hearsay_left(server, index))
+	if (!gpu->device && hearsay_left(server, index))
 		tell_gpu(server, index);
 }
 
@@ -226,7 +211,8 @@ static enum nvshare_register_result join(struct server *server, struct peer *pee
 	event.budget = clamp_budget(server, peer, reg->budget);
 	take_memory(server, peer, &reg->mem, &event.memory);
 	event.doubted = peer->doubted;
-	if (!server->grace_ns && measure(server, peer->gpu, gpus_footprint(&peer->share)))
+	measure_join(server, peer);
+	if (!server->grace_ns && measure_gpu(server, peer->gpu, gpus_footprint(&peer->share)))
 		tell_gpu(server, peer->gpu);
 	r = step(server, &event, ret_actions);
 	if (!r)
@@ -387,6 +373,7 @@ static void on_mem_update(struct server *server, struct peer *peer,
 		.moved = update->moved,
 		.move_ns = update->move_ns,
 	};
+	bool is_short = false;
 	int r;
 
 	take_memory(server, peer, &update->mem, &event.memory);
@@ -402,11 +389,20 @@ static void on_mem_update(struct server *server, struct peer *peer,
 		peer->held_epoch = update->epoch;
 	}
 	/* It may give back, not take; what the core adds comes as an action. */
-	if (event.budget < peer->share.budget)
+	if (event.budget < peer->share.budget) {
 		server_account(server, peer, peer->share.on_card, event.budget);
+		is_short = event.memory.wanted || event.memory.wanted_pinned;
+	}
 	r = dispatch_event(server, &event);
 	if (r)
 		log_debug("ignored client=%u message=MEM_UPDATE core=%d", peer->id, r);
+	/*
+	 * It gives back what it asks for: the driver had no room within the budget, so others may
+	 * have more than the core knows. It will have been told when the client asks again.
+	 */
+	if (is_short && !server->grace_ns &&
+	    sched_client_state(&server->sched, peer->slot) == SCHED_CLIENT_RUNNING)
+		sample(server, peer->gpu);
 }
 
 static void on_heartbeat(struct server *server, struct peer *peer,
@@ -511,7 +507,7 @@ static void end_grace(struct server *server)
 	log_info("recovered clients=%u", server->n_clients);
 	server->grace_ns = 0;
 	for (uint32_t i = 0; i < server->gpus.n; i++) {
-		if (measure(server, i, server->gpus.at[i].footprint))
+		if (measure_gpu(server, i, server->gpus.at[i].footprint))
 			tell_gpu(server, i);
 		doubts_wake(server, i);
 	}
@@ -562,6 +558,7 @@ void dispatch_gone(struct server *server, struct peer *peer)
 	peer->mem = (struct nvshare_mem){0};
 	host_in(server, peer);
 	peer->promised = 0;
+	measure_leave(server, peer);
 	server_account(server, peer, 0, 0);
 	gpu->n_clients--;
 	if (gpu->taker == peer->slot + 1)

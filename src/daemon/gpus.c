@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "daemon/gpus.h"
 
+#include "daemon/link.h"
 #include "util/clock.h"
 #include "util/text.h"
 
@@ -23,6 +24,15 @@
  * than this no allocation takes (64 GiB in chunks: a second, beside others' evictions).
  */
 #define ALLOCATION_NS (5 * CLOCK_NS_PER_SEC)
+
+/*
+ * The driver frees a process's memory within so long of its death, or its connection's end.
+ * What is there after that is others'.
+ */
+#define GONE_NS (5 * CLOCK_NS_PER_SEC)
+
+/* A rise that nobody can be named for counts when it has lasted so long. */
+#define RISE_NS (900 * CLOCK_NS_PER_MS)
 
 /* Changes below are noise: other processes' contexts come and go. */
 #define SAMPLE_NOISE (1ull << 20)
@@ -83,6 +93,7 @@ static void add_nvml(struct gpus *gpus, uint64_t now_ns)
 		(void)snprintf(gpu->name, sizeof(gpu->name), "%s", found[i].name);
 		text_sanitize(gpu->name);
 		gpu->device = found[i].device;
+		gpu->link_bandwidth = link_bandwidth(&gpus->nvml, found[i].card);
 		gpu->total = found[i].total;
 		gpu->external = found[i].used;
 		gpu->sample = found[i].used;
@@ -186,19 +197,53 @@ static uint64_t grown(const struct gpu *gpu)
  */
 static uint64_t estimate(const struct gpu *gpu, uint64_t used)
 {
-	uint64_t least = less(used, gpu->allowed + gpu->on_way);
+	uint64_t least = less(used, gpu->allowed + gpu->on_way + gpu->gone);
 	uint64_t most = less(used, less(gpu->reported, grown(gpu)));
+	uint64_t outside = least_of(gpu->outside, most);
 
+	if (least < outside)
+		least = outside;
 	if (gpu->external < least)
 		return least;
 	return gpu->external > most ? most : gpu->external;
+}
+
+/* Nobody's by the estimate: no more than that is left of those that have gone. */
+static uint64_t still_gone(const struct gpu *gpu, uint64_t used)
+{
+	return least_of(gpu->gone, less(used, gpu->sample + less(gpu->reported, grown(gpu))));
+}
+
+/*
+ * What of a rise counts. A client that makes a context has more than was thought for a moment,
+ * so a rise counts when it has lasted; but at once as far as NVML lists others' processes for
+ * it, where no client can have caused it, and where the last sample says nothing about now.
+ */
+static uint64_t lasting(struct gpu *gpu, uint64_t now_ns, bool is_fresh)
+{
+	uint64_t sure = least_of(gpu->sample, gpu->outside);
+
+	if (!is_fresh || gpu->sample <= gpu->external || (gpu->n_clients == 0 && gpu->gone == 0)) {
+		gpu->rise_ns = 0;
+		return gpu->sample;
+	}
+	if (!gpu->rise_ns) {
+		gpu->rise_ns = now_ns;
+		gpu->rise = gpu->sample;
+	}
+	gpu->rise = least_of(gpu->rise, gpu->sample);
+	if (now_ns - gpu->rise_ns >= RISE_NS) {
+		sure = gpu->rise > sure ? gpu->rise : sure;
+		gpu->rise_ns = now_ns; /* what is beyond has still to last */
+		gpu->rise = gpu->sample;
+	}
+	return sure > gpu->external ? sure : gpu->external;
 }
 
 bool gpus_sample(struct gpus *gpus, uint32_t index, uint64_t now_ns, uint64_t came)
 {
 	struct gpu *gpu = &gpus->at[index];
 	bool is_fresh = gpu->sampled_ns && now_ns - gpu->sampled_ns < SAMPLE_FRESH_NS;
-	uint64_t before = gpu->sample;
 	uint64_t external;
 	uint64_t total;
 	uint64_t used;
@@ -207,17 +252,16 @@ bool gpus_sample(struct gpus *gpus, uint32_t index, uint64_t now_ns, uint64_t ca
 		return false;
 	if (came == 0 && gpu->sampled_ns && now_ns - gpu->sampled_ns < SAMPLE_PERIOD_NS)
 		return false;
+	if (now_ns - gpu->gone_ns >= GONE_NS)
+		gpu->gone = 0;
 	if (!nvml_memory(&gpus->nvml, gpu->device, &total, &used))
 		return false;
 	turn_period(gpu, now_ns);
 	settle(gpu, came);
 	gpu->sample = estimate(gpu, used);
+	gpu->gone = still_gone(gpu, used);
 	gpu->sampled_ns = now_ns;
-	/*
-	 * A client that died is out of our sums before its memory is free. A rise counts
-	 * once it was seen twice.
-	 */
-	external = is_fresh && before < gpu->sample ? before : gpu->sample;
+	external = lasting(gpu, now_ns, is_fresh);
 	if (total == gpu->total && external < gpu->external + SAMPLE_NOISE &&
 	    gpu->external < external + SAMPLE_NOISE)
 		return false;
@@ -275,6 +319,12 @@ static uint64_t contexts_of(const struct gpu_share *share)
 uint64_t gpus_footprint(const struct gpu_share *share)
 {
 	return share->on_card + share->second + share->swapped;
+}
+
+void gpus_leave(struct gpu *gpu, const struct gpu_share *share, uint64_t now_ns)
+{
+	gpu->gone += larger(share) + share->second + share->kept;
+	gpu->gone_ns = now_ns;
 }
 
 void gpus_account(struct gpu *gpu, const struct gpu_share *before, const struct gpu_share *after,

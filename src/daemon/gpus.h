@@ -19,6 +19,7 @@ struct gpu {
 	uint8_t uuid[16];
 	char name[NVSHARE_NAME_LEN];
 	struct nvml_device_st *device; /* NULL: not of NVML */
+	uint64_t link_bandwidth;       /* bytes a second, as NVML describes the link; 0: unknown */
 	uint64_t total;                /* bytes; 0: the entry is free */
 	uint64_t reported;             /* on the card, by the reports of our clients */
 	uint64_t footprint;            /* that, and what is in host memory */
@@ -32,6 +33,11 @@ struct gpu {
 	uint64_t promised;     /* of second contexts that may be made, and are not yet reported */
 	uint32_t n_promised;
 	uint64_t on_way;     /* from client to client at the most; in no report, but used */
+	uint64_t outside;    /* of processes that are no clients, as NVML lists them */
+	uint64_t gone;       /* of clients that have left: it may not be free yet */
+	uint64_t gone_ns;    /* the last of these left */
+	uint64_t rise;       /* of external, since rise_ns at the least */
+	uint64_t rise_ns;    /* 0: none is under way */
 	uint64_t external;   /* used by others, as last told to the core */
 	uint64_t sample;     /* the same, as last measured */
 	uint64_t sampled_ns; /* 0: never */
@@ -41,7 +47,7 @@ struct gpu {
 	uint64_t power_mw;   /* as last found; 0: not known */
 	uint32_t n_clients;
 	uint32_t taker;  /* slot of the client that others hand memory to, and 1; 0: nobody */
-	bool is_left;    /* by its last client; to be measured when that one's memory is free */
+	bool is_left;    /* by a client; to be measured when its memory may be free */
 	bool is_told;    /* the core knows it */
 	bool is_resized; /* with another total */
 };
@@ -113,6 +119,9 @@ struct gpu_share {
 	uint64_t promised;
 };
 uint64_t gpus_footprint(const struct gpu_share *share); /* wherever it is */
+/* Its client leaves. What it had stays in use until its process has ended. Account for it next. */
+void gpus_leave(struct gpu *gpu, const struct gpu_share *share, uint64_t now_ns);
+
 void gpus_account(struct gpu *gpu, const struct gpu_share *before, const struct gpu_share *after,
 		  uint64_t now_ns);
 

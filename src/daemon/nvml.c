@@ -33,6 +33,10 @@ static const struct {
 	{"nvmlDeviceGetMemoryInfo", offsetof(struct nvml, device_memory), false},
 	{"nvmlDeviceGetTotalEnergyConsumption", offsetof(struct nvml, device_energy), true},
 	{"nvmlDeviceGetPowerUsage", offsetof(struct nvml, device_power), true},
+	{"nvmlDeviceGetMaxPcieLinkGeneration", offsetof(struct nvml, pcie_generation), true},
+	{"nvmlDeviceGetMaxPcieLinkWidth", offsetof(struct nvml, pcie_lanes), true},
+	{"nvmlDeviceGetC2cModeInfoV", offsetof(struct nvml, c2c_mode), true},
+	{"nvmlDeviceGetFieldValues", offsetof(struct nvml, field_values), true},
 	{"nvmlDeviceGetComputeRunningProcesses_v3", offsetof(struct nvml, compute_processes), true},
 	{"nvmlDeviceGetGraphicsRunningProcesses_v3", offsetof(struct nvml, graphics_processes),
 	 true},
@@ -166,13 +170,15 @@ bool nvml_processes(const struct nvml *nvml, struct nvml_device_st *device,
 	return true;
 }
 
-/* 1 if device could be added at *gpu, else 0. */
-static uint32_t add(const struct nvml *nvml, struct nvml_device_st *device, struct nvml_gpu *gpu)
+/* 1 if device, of card, could be added at *gpu, else 0. */
+static uint32_t add(const struct nvml *nvml, struct nvml_device_st *device,
+		    struct nvml_device_st *card, struct nvml_gpu *gpu)
 {
 	char uuid[NVML_UUID_LEN] = "";
 
 	memset(gpu, 0, sizeof(*gpu));
 	gpu->device = device;
+	gpu->card = card;
 	if (nvml->device_uuid(device, uuid, sizeof(uuid)) != 0 ||
 	    !nvml_parse_uuid(uuid, gpu->uuid) ||
 	    !nvml_memory(nvml, device, &gpu->total, &gpu->used))
@@ -205,7 +211,7 @@ uint32_t nvml_list(const struct nvml *nvml, struct nvml_gpu *ret_gpus, uint32_t 
 		if (nvml->device_handle(i, &device) != 0)
 			continue;
 		if (!is_mig(nvml, device)) {
-			n_found += add(nvml, device, &ret_gpus[n_found]);
+			n_found += add(nvml, device, device, &ret_gpus[n_found]);
 			continue;
 		}
 		n_migs = 0;
@@ -213,7 +219,7 @@ uint32_t nvml_list(const struct nvml *nvml, struct nvml_gpu *ret_gpus, uint32_t 
 			continue;
 		for (unsigned int j = 0; j < n_migs && n_found < n; j++) {
 			if (nvml->mig_handle(device, j, &mig) == 0)
-				n_found += add(nvml, mig, &ret_gpus[n_found]);
+				n_found += add(nvml, mig, device, &ret_gpus[n_found]);
 		}
 	}
 	return n_found;

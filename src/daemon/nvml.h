@@ -22,6 +22,10 @@ struct nvml {
 	int (*device_uuid)(struct nvml_device_st *device, char *uuid, unsigned int length);
 	int (*device_memory)(struct nvml_device_st *device, void *memory);
 	/* NULL where the driver is too old to know these, or MIG */
+	int (*pcie_generation)(struct nvml_device_st *device, unsigned int *generation);
+	int (*pcie_lanes)(struct nvml_device_st *device, unsigned int *lanes);
+	int (*c2c_mode)(struct nvml_device_st *device, void *mode);
+	int (*field_values)(struct nvml_device_st *device, int n, void *values);
 	int (*device_energy)(struct nvml_device_st *device, unsigned long long *mj);
 	int (*device_power)(struct nvml_device_st *device, unsigned int *mw);
 	int (*compute_processes)(struct nvml_device_st *device, unsigned int *n, void *processes);
@@ -35,6 +39,7 @@ struct nvml {
 
 struct nvml_gpu {
 	struct nvml_device_st *device;
+	struct nvml_device_st *card; /* of which a MIG instance is a part; else device */
 	uint8_t uuid[16];
 	uint64_t total; /* bytes */
 	uint64_t used;

@@ -37,6 +37,7 @@ enum peer_stage {
 	PEER_STAGE_NONE,
 	PEER_STAGE_NODE,
 	PEER_STAGE_GPUS,
+	PEER_STAGE_OUTSIDERS,
 	PEER_STAGE_CLIENTS,
 	PEER_STAGE_END
 };
@@ -46,7 +47,7 @@ struct peer_cursor {
 	enum peer_stage stage;
 	uint32_t seq;
 	uint64_t ticket; /* of the request: parts of a snapshot from then on are good */
-	uint32_t at;     /* next GPU or slot */
+	uint32_t at;     /* next GPU, outsider or slot */
 	uint32_t n_gpus;
 	uint32_t n_clients;
 };

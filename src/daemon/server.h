@@ -21,6 +21,7 @@
 #include "core/share/share.h"
 #include "daemon/gpus.h"
 #include "daemon/options.h"
+#include "daemon/outsiders.h"
 #include "daemon/peer.h"
 #include "daemon/quota.h"
 #include "daemon/reaper.h"
@@ -47,8 +48,8 @@
 #define SERVER_SLOT_TOOLS    0x7ffffffcu /* tools_fd */
 
 /*
- * While somebody waits for memory, NVML is asked so often what others use; else for a
- * status, and once when the last client of a GPU has left.
+ * While somebody waits for memory, NVML is asked so often what others use, and from the moment
+ * on in which a client has left until its memory is free; else for a status.
  */
 #define SERVER_SAMPLE_NS (1000 * CLOCK_NS_PER_MS)
 
@@ -67,6 +68,7 @@ struct server {
 	struct users users;
 	struct reaper reaper; /* used only where listener.takes_rights */
 	struct doubts *doubts;
+	struct outsiders outsiders;
 
 	struct listener listener;
 	int epoll_fd;
@@ -195,6 +197,16 @@ void dispatch_sample(struct server *server); /* measures what was last measured 
  */
 void process_connected(struct server *server, struct peer *peer);
 bool process_watch(struct server *server, struct peer *peer);
+
+/*
+ * measure.c: what others use of GPU index, for gpus_sample(), which says what came and what is
+ * returned; whether all that clients had that have left is free. peer is about to register on
+ * peer->gpu, or leaves it.
+ */
+bool measure_gpu(struct server *server, uint32_t index, uint64_t came);
+bool measure_is_settled(const struct server *server, uint32_t index);
+void measure_join(struct server *server, const struct peer *peer);
+void measure_leave(struct server *server, const struct peer *peer);
 
 /* What peer has on its GPU by its last report, and may have; the GPU's sums follow. */
 void server_account(struct server *server, struct peer *peer, uint64_t on_card, uint64_t budget);

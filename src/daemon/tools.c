@@ -90,6 +90,7 @@ static void fill_gpu(const struct server *server, uint32_t index, struct nvshare
 		.moved_out = status.moved_out,
 		.moved_in = status.moved_in,
 		.bandwidth = status.bandwidth,
+		.link_bandwidth = status.link_bandwidth,
 		.next_switch_ms = next_ms,
 		.n_preemptions = share.n_preemptions,
 		.n_preempt_failures = share.n_failures,
@@ -117,6 +118,8 @@ static void fill_gpu(const struct server *server, uint32_t index, struct nvshare
 		.n_running = status.n_running,
 		.n_waiting = status.n_waiting,
 		.n_clients = status.n_clients,
+		.outside = server->outsiders.gpus[index].bytes,
+		.n_outsiders = server->outsiders.gpus[index].n,
 	};
 	memcpy(ret->uuid, gpu->uuid, sizeof(ret->uuid));
 	memcpy(ret->name, gpu->name, sizeof(ret->name));
@@ -195,7 +198,7 @@ static void fill_client(const struct server *server, const struct peer *peer,
 		.pid = (uint32_t)peer->cred.pid,
 		.uid = peer->cred.uid,
 		.state = (uint32_t)status.state - 1,
-		.why = status.why,
+		.why = status.outside ? NVSHARE_WAIT_OUTSIDERS : (uint32_t)status.why,
 		.position = status.position,
 		.backend = peer->backend,
 		.flags = client_flags(peer, &status, &share),
@@ -224,12 +227,35 @@ static const struct nvshare_status_client *client_part(struct server *server,
 	return made;
 }
 
+/* From at on, GPU by GPU; false: there is no more. */
+static bool next_outsider(const struct server *server, uint32_t *at,
+			  struct nvshare_status_outsider *ret)
+{
+	for (; *at < server->gpus.n * OUTSIDERS_SHOWN; (*at)++) {
+		uint32_t gpu = *at / OUTSIDERS_SHOWN, i = *at % OUTSIDERS_SHOWN;
+		const struct outsiders_gpu *outside = &server->outsiders.gpus[gpu];
+
+		if (i >= outside->n_shown)
+			continue;
+		*ret = (struct nvshare_status_outsider){
+			.bytes = outside->shown[i].bytes,
+			.gpu = gpu,
+			.pid = outside->shown[i].pid,
+		};
+		outsiders_name(ret->pid, ret->name);
+		(*at)++;
+		return true;
+	}
+	return false;
+}
+
 /* The next packet of the status; false when this turn's slots are all looked at. */
 static bool next_packet(struct server *server, struct peer_cursor *cursor, struct msg *ret_msg)
 {
 	union {
 		struct nvshare_status_node node;
 		struct nvshare_status_gpu gpu;
+		struct nvshare_status_outsider outsider;
 		struct nvshare_status_end end;
 	} body;
 	uint32_t n_looked = 0;
@@ -250,6 +276,14 @@ static bool next_packet(struct server *server, struct peer_cursor *cursor, struc
 			cursor->n_gpus++;
 			fill_gpu(server, cursor->at++, &body.gpu);
 			(void)msg_encode(NVSHARE_MSG_STATUS_GPU, cursor->seq, &body, ret_msg);
+			return true;
+		}
+		cursor->stage = PEER_STAGE_OUTSIDERS;
+		cursor->at = 0;
+	}
+	if (cursor->stage == PEER_STAGE_OUTSIDERS) {
+		if (next_outsider(server, &cursor->at, &body.outsider)) {
+			(void)msg_encode(NVSHARE_MSG_STATUS_OUTSIDER, cursor->seq, &body, ret_msg);
 			return true;
 		}
 		cursor->stage = PEER_STAGE_CLIENTS;

@@ -17,7 +17,8 @@ _Static_assert(sizeof(struct nvshare_lock_released) == 184, "lock_released");
 _Static_assert(sizeof(struct nvshare_mem_update) == 168, "mem_update");
 _Static_assert(sizeof(struct nvshare_wait_for_mem) == 16, "wait_for_mem");
 _Static_assert(sizeof(struct nvshare_status_node) == 104, "status_node");
-_Static_assert(sizeof(struct nvshare_status_gpu) == 352, "status_gpu");
+_Static_assert(sizeof(struct nvshare_status_gpu) == 376, "status_gpu");
+_Static_assert(sizeof(struct nvshare_status_outsider) == 80, "status_outsider");
 _Static_assert(sizeof(struct nvshare_status_client) == 544, "status_client");
 _Static_assert(sizeof(struct nvshare_set) == 16, "set");
 _Static_assert(sizeof(struct nvshare_activity) == 48, "activity");
@@ -111,6 +112,9 @@ static int check_strings(const struct msg *msg)
 		break;
 	case NVSHARE_MSG_STATUS_GPU:
 		is_good = HAS_NUL(status_gpu_18, name);
+		break;
+	case NVSHARE_MSG_STATUS_OUTSIDER:
+		is_good = HAS_NUL(status_outsider_29, name);
 		break;
 	case NVSHARE_MSG_STATUS_CLIENT:
 		is_good = HAS_NUL(status_client_19, name) && HAS_NUL(status_client_19, pod);

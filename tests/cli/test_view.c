@@ -532,9 +532,85 @@ static void energy_is_shown_where_it_is_known(void **state)
 	clients[0].energy_j = 0;
 }
 
+static void the_view_names_who_is_outside_and_in_the_way(void **state)
+{
+	struct nvshare_status_outsider outsiders[] = {
+		{.bytes = 3 * GIB, .pid = 77, .name = "elsewhere", .gpu = 1},
+		{.bytes = GIB / 2, .pid = 123, .name = "py\\thon3"},
+		{.bytes = 0, .pid = 4},
+	};
+	char *text;
+
+	(void)state;
+	text = view(false);
+	assert_null(strstr(text, "outside"));
+	free(text);
+	gpu.outside = GIB;
+	gpu.n_outsiders = 2;
+	clients[1].why = NVSHARE_WAIT_OUTSIDERS;
+	text = view(false);
+	has(text, "\n  outside   nvshare: 2 unnamed with 1.0 GiB\n");
+	has(text, "#3 waits for memory, others, outside nvshare, have 2.0 GiB, needs 5.0 GiB more");
+	free(text);
+
+	status.outsiders = outsiders;
+	status.n_outsiders = 2;
+	text = view(false);
+	has(text, "\n  outside   nvshare: py\\thon3 (pid 123) with 512.0 MiB, 1 more with"
+		  " 512.0 MiB\n");
+	has(text, "#3 waits for memory, py\\thon3 (pid 123) and 1 more, outside nvshare, have"
+		  " 1.0 GiB, needs");
+	free(text);
+	status.n_outsiders = 3;
+	text = view(false);
+	has(text, "py\\thon3 (pid 123) with 512.0 MiB, pid 4\n");
+	free(text);
+	gpu.outside = GIB / 2;
+	gpu.n_outsiders = 1;
+	status.n_outsiders = 2;
+	text = view(false);
+	has(text, "#3 waits for memory, py\\thon3 (pid 123), outside nvshare, has 512.0 MiB,");
+	free(text);
+	text = json();
+	has(text, "\"outsiders_count\": 1, \"outsiders_memory\": 536870912, \"outsiders\":"
+		  " [{\"pid\": 123, \"name\": \"py\\\\thon3\", \"memory\": 536870912}]");
+	has(text, "\"wait_reason\": \"outsiders\"");
+	free(text);
+	clients[1].why = NVSHARE_WAIT_MEMORY;
+	gpu.outside = gpu.n_outsiders = 0;
+	status.n_outsiders = 0;
+}
+
+static void the_view_says_what_the_bus_is_thought_to_reach(void **state)
+{
+	const uint64_t measured = gpu.bandwidth;
+	char *text;
+
+	(void)state;
+	gpu.link_bandwidth = 47 * GIB;
+	text = view(false);
+	has(text, ", at 20.0 GiB/s; next");
+	free(text);
+	gpu.bandwidth = 0;
+	text = view(false);
+	has(text, ", at 47.0 GiB/s (assumed); next");
+	free(text);
+	text = json();
+	has(text, "\"bandwidth_bytes_per_second\": 0");
+	has(text, "\"link_bytes_per_second\": 50465865728");
+	free(text);
+	gpu.link_bandwidth = 0;
+	text = view(false);
+	assert_null(strstr(text, "/s;"));
+	free(text);
+	gpu.bandwidth = measured;
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(the_view_names_who_is_outside_and_in_the_way),
+		cmocka_unit_test(the_view_says_what_the_bus_is_thought_to_reach),
 		cmocka_unit_test(how_the_time_is_shared_is_shown_where_it_is),
 		cmocka_unit_test(hints_are_shown_where_there_were_some),
 		cmocka_unit_test(energy_is_shown_where_it_is_known),

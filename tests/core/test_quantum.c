@@ -11,6 +11,7 @@ struct row {
 	enum sched_mode mode;
 	enum sched_switch_mode switch_mode;
 	uint64_t bandwidth; /* GiB a second; 0: not measured */
+	uint64_t link;      /* GiB a second; 0: unknown */
 	uint64_t running;   /* GiB */
 	uint64_t moved;     /* GiB */
 	uint32_t n_waiting;
@@ -23,25 +24,32 @@ struct row {
 
 static const struct row rows[] = {
 	/* measured: bytes / bandwidth * 5, within 10 and 300 s */
-	{AUTO, 10, 80, 40, 1, 20},
-	{AUTO, 10, 80, 4, 1, 10},
-	{AUTO, 1, 80, 100, 0, 300},
-	{AUTO, 4, 80, 40, 1, 50},
-	/* not measured: a second a GiB of running memory */
-	{AUTO, 0, 6, 100, 1, 30},
-	{AUTO, 0, 0, 100, 1, 10},
-	{AUTO, 0, 90, 0, 0, 300},
+	{AUTO, 10, 0, 80, 40, 1, 20},
+	{AUTO, 10, 0, 80, 4, 1, 10},
+	{AUTO, 1, 0, 80, 100, 0, 300},
+	{AUTO, 4, 0, 80, 40, 1, 50},
+	/* not measured: the same at what the link should reach, whatever runs */
+	{AUTO, 0, 10, 80, 40, 1, 20},
+	{AUTO, 0, 50, 90, 50, 1, 10},
+	{AUTO, 0, 1, 0, 100, 0, 300},
+	/* what is measured counts, slower or faster */
+	{AUTO, 4, 50, 80, 40, 1, 50},
+	{AUTO, 10, 1, 80, 40, 1, 20},
+	/* neither: the shortest turn */
+	{AUTO, 0, 0, 6, 100, 1, 10},
+	{AUTO, 0, 0, 0, 100, 1, 10},
+	{AUTO, 0, 0, 90, 100, 0, 10},
 	/* fixed */
-	{FIXED, 10, 80, 40, 1, 30},
-	{FIXED, 0, 1, 0, 1, 30},
+	{FIXED, 10, 0, 80, 40, 1, 30},
+	{FIXED, 0, 0, 1, 0, 1, 30},
 	/* concurrent: tq */
-	{CONCURRENT, 0, 80, 80, 1, 45},
+	{CONCURRENT, 0, 0, 80, 80, 1, 45},
 	/* everybody within the bound of 240 s; a second at least */
-	{FIXED, 0, 1, 0, 10, 24},
-	{AUTO, 1, 80, 100, 2, 120},
-	{AUTO, 10, 80, 40, 48, 5},
-	{CONCURRENT, 0, 80, 80, 240, 1},
-	{CONCURRENT, 0, 80, 80, 5000, 1},
+	{FIXED, 0, 0, 1, 0, 10, 24},
+	{AUTO, 1, 0, 80, 100, 2, 120},
+	{AUTO, 10, 0, 80, 40, 48, 5},
+	{CONCURRENT, 0, 0, 80, 80, 240, 1},
+	{CONCURRENT, 0, 0, 80, 80, 5000, 1},
 };
 
 static void the_table(void **state)
@@ -55,6 +63,7 @@ static void the_table(void **state)
 		rig.sched.config.switch_mode = row->switch_mode;
 		rig.sched.config.tq_ns = 45 * S;
 		rig.sched.gpus[0].bandwidth = row->bandwidth * GIB;
+		rig.sched.gpus[0].link_bandwidth = row->link * GIB;
 		rig.sched.gpus[0].sums.held = row->running * GIB;
 		rig.sched.gpus[0].queue.n = row->n_waiting;
 		assert_int_equal(quantum_turn(&rig.sched, 0, row->moved * GIB), row->seconds * S);
@@ -81,6 +90,14 @@ static void answers_have_a_second_for_each_gib(void **state)
 	assert_int_equal(quantum_answer(&rig.sched, 0, 10 * GIB), 95 * S);
 	rig.sched.gpus[0].bandwidth = 1;
 	assert_int_equal(quantum_answer(&rig.sched, 0, 10 * GIB), 3615 * S);
+	/* A link that should be slow has longer, one that should be fast no less than without. */
+	rig.sched.gpus[0].bandwidth = 0;
+	rig.sched.gpus[0].link_bandwidth = GIB / 4;
+	assert_int_equal(quantum_answer(&rig.sched, 0, 10 * GIB), 95 * S);
+	rig.sched.gpus[0].link_bandwidth = 50 * GIB;
+	assert_int_equal(quantum_answer(&rig.sched, 0, 40 * GIB), 55 * S);
+	rig.sched.gpus[0].link_bandwidth = 1;
+	assert_int_equal(quantum_answer(&rig.sched, 0, 10 * GIB), 3615 * S);
 }
 
 static void no_report_overflows_the_bandwidth(void **state)
@@ -104,12 +121,68 @@ static void no_report_overflows_the_bandwidth(void **state)
 	assert_true(rig.sched.gpus[0].bandwidth > 0);
 }
 
+static void a_measured_bandwidth_outlives_clients_and_announcements(void **state)
+{
+	struct sched_event gpu = {.type = SCHED_EVENT_GPU, .bytes = 100 * GIB};
+	struct sched_event memory = {.type = SCHED_EVENT_MEMORY, .moved = 10 * GIB, .move_ns = S};
+	struct sched_gpu_status status;
+
+	(void)state;
+	rig_init(&rig);
+	gpu.link_bandwidth = 50 * GIB;
+	assert_int_equal(rig_step(&rig, gpu), 0);
+	assert_int_equal(quantum_bandwidth(&rig.sched, 0), 50 * GIB);
+	sched_gpu_status(&rig.sched, 0, &status);
+	assert_int_equal(status.bandwidth, 0);
+	assert_int_equal(status.link_bandwidth, 50 * GIB);
+
+	rig_run(&rig, 0, 10);
+	memory.memory = rig_mem(10, 0, 0);
+	assert_int_equal(rig_step(&rig, memory), 0);
+	assert_int_equal(quantum_bandwidth(&rig.sched, 0), 10 * GIB);
+	assert_int_equal(rig_step(&rig, (struct sched_event){.type = SCHED_EVENT_LEAVE}), 0);
+	assert_int_equal(rig_step(&rig, gpu), 0);
+	assert_int_equal(quantum_bandwidth(&rig.sched, 0), 10 * GIB);
+	sched_gpu_status(&rig.sched, 0, &status);
+	assert_int_equal(status.bandwidth, 10 * GIB);
+	assert_int_equal(status.moved_in, 10 * GIB);
+
+	/* Another card that takes the index over has another bus. */
+	gpu.is_other = true;
+	assert_int_equal(rig_step(&rig, gpu), 0);
+	assert_int_equal(quantum_bandwidth(&rig.sched, 0), 50 * GIB);
+	sched_gpu_status(&rig.sched, 0, &status);
+	assert_int_equal(status.moved_in, 0);
+}
+
+/* Beside 50 GiB that never rest, on a scheduler that has seen no switch. */
+static void a_newcomers_first_turn_is_planned_within_the_shortest(void **state)
+{
+	struct sched_event gpu = {.type = SCHED_EVENT_GPU, .bytes = 100 * GIB};
+
+	(void)state;
+	for (uint64_t link = 0; link <= 50 * GIB; link += 50 * GIB) {
+		struct sched_gpu_status status;
+
+		rig_init(&rig);
+		gpu.link_bandwidth = link;
+		assert_int_equal(rig_step(&rig, gpu), 0);
+		rig_run(&rig, 0, 50);
+		rig_join(&rig, 1);
+		rig_request(&rig, 1, rig_want(rig_mem(0, 0, 0), 60, 0));
+		sched_gpu_status(&rig.sched, 0, &status);
+		assert_int_equal(status.next_switch_ns, rig.now + rig.config.switch_min_ns);
+	}
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(the_table),
 		cmocka_unit_test(the_longest_run_bounds_every_turn),
 		cmocka_unit_test(answers_have_a_second_for_each_gib),
+		cmocka_unit_test(a_measured_bandwidth_outlives_clients_and_announcements),
+		cmocka_unit_test(a_newcomers_first_turn_is_planned_within_the_shortest),
 		cmocka_unit_test(no_report_overflows_the_bandwidth),
 	};
 

@@ -140,7 +140,7 @@ static void serial_runs_one_at_a_time(void **state)
 {
 	(void)state;
 	rig.config.mode = SCHED_MODE_SERIAL;
-	assert_int_equal(rig_config(&rig), 0);
+	rig_turns(&rig, 50);
 	rig_run(&rig, 0, 10);
 	rig_start(&rig, 1, 10);
 	assert_int_equal(rig_state(&rig, 1), SCHED_CLIENT_WAITING);
@@ -178,7 +178,7 @@ static void one_that_has_outgrown_the_usable_card_still_gets_its_turn(void **sta
 
 	(void)state;
 	rig.config.reserve_percent = 5;
-	assert_int_equal(rig_config(&rig), 0);
+	rig_turns(&rig, 240);
 	join.memory = rig_mem(97, 0, 1); /* without a scheduler nobody kept the reserve free */
 	assert_int_equal(rig_step(&rig, join), 0);
 	rig_start(&rig, 1, 50);
@@ -314,6 +314,7 @@ static void an_early_release_that_crosses_a_drop_is_its_answer(void **state)
 	struct sched_event released = {.type = SCHED_EVENT_RELEASED};
 
 	(void)state;
+	rig_turns(&rig, 240);
 	rig_run(&rig, 0, 80);
 	released.grant = rig.clients[0].grant;
 	released.epoch = rig.clients[0].epoch;
@@ -384,6 +385,7 @@ static void a_budget_is_given_back_only_with_the_last_epoch(void **state)
 static void bring_into(enum sched_client_state to)
 {
 	rig_init(&rig);
+	rig_turns(&rig, 240);
 	if (to == SCHED_CLIENT_FREE)
 		return;
 	if (to == SCHED_CLIENT_WAITING || to == SCHED_CLIENT_INCOMING)
@@ -500,6 +502,7 @@ static void many_actions_come_in_several_steps(void **state)
 	uint32_t n_drops = 0;
 
 	(void)state;
+	rig_turns(&rig, 240);
 	for (uint32_t i = 0; i < 100; i++)
 		rig_run(&rig, i, 1);
 	rig_start(&rig, 100, 99);
@@ -514,6 +517,40 @@ static void many_actions_come_in_several_steps(void **state)
 			assert_int_equal(rig_release(&rig, i, rig_mem(0, 1, 0), true), 0);
 	}
 	assert_int_equal(rig_state(&rig, 100), SCHED_CLIENT_RUNNING);
+}
+
+static uint64_t outside(uint32_t client)
+{
+	struct sched_client_status status;
+
+	sched_client_status(&rig.sched, client, rig.now, &status);
+	return status.outside / GIB;
+}
+
+static void who_waits_because_of_others_than_clients_is_told_from_the_rest(void **state)
+{
+	(void)state;
+	rig_gpu(&rig, 100, 70);
+	rig_run(&rig, 0, 20);
+	assert_int_equal(outside(0), 0);
+	/* One that runs and grows, from the first moment on. */
+	assert_int_equal(rig_memory(&rig, 0, rig_want(rig_mem(20, 0, 0), 25, 0)), 0);
+	assert_int_equal(rig_state(&rig, 0), SCHED_CLIENT_RUNNING);
+	assert_int_equal(outside(0), 15);
+	/* One that would fit in its turn waits for that. */
+	rig_start(&rig, 1, 28);
+	assert_int_equal(rig_state(&rig, 1), SCHED_CLIENT_WAITING);
+	assert_int_equal(outside(1), 0);
+	/* What could not be had on an empty card is refused. */
+	rig_start(&rig, 2, 101);
+	assert_int_equal(outside(2), 0);
+	rig_leave(&rig, 2);
+	/* Less than is in the way, and then less than that. */
+	rig_gpu(&rig, 100, 60);
+	assert_int_equal(outside(0), 5);
+	rig_gpu(&rig, 100, 50);
+	assert_int_equal(outside(0), 0);
+	assert_int_equal(outside(199), 0);
 }
 
 static void hostile_numbers_stay_within_the_card(void **state)
@@ -570,6 +607,8 @@ int main(void)
 		cmocka_unit_test_setup(what_is_out_of_range_is_refused, set_up),
 		cmocka_unit_test_setup(configuration_ranges, set_up),
 		cmocka_unit_test_setup(many_actions_come_in_several_steps, set_up),
+		cmocka_unit_test_setup(
+			who_waits_because_of_others_than_clients_is_told_from_the_rest, set_up),
 		cmocka_unit_test_setup(hostile_numbers_stay_within_the_card, set_up),
 	};
 

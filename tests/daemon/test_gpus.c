@@ -103,6 +103,23 @@ static int device_power(struct nvml_device_st *device, unsigned int *mw)
 	return device->mw ? 0 : 3;
 }
 
+static bool is_instance(const struct nvml_device_st *device)
+{
+	return device == &instances[0] || device == &instances[1];
+}
+
+static int pcie_generation(struct nvml_device_st *device, unsigned int *generation)
+{
+	*generation = device == &devices[0] ? 5 : 4;
+	return is_instance(device) ? 3 : 0;
+}
+
+static int pcie_lanes(struct nvml_device_st *device, unsigned int *lanes)
+{
+	*lanes = 16;
+	return is_instance(device) ? 3 : 0;
+}
+
 /* Not opened by dlopen: never closed either. */
 static void fake_nvml(struct nvml *nvml)
 {
@@ -115,6 +132,8 @@ static void fake_nvml(struct nvml *nvml)
 		.device_memory = device_memory,
 		.device_energy = device_energy,
 		.device_power = device_power,
+		.pcie_generation = pcie_generation,
+		.pcie_lanes = pcie_lanes,
 		.mig_mode = mig_mode,
 		.mig_count = mig_count,
 		.mig_handle = mig_handle,
@@ -234,6 +253,9 @@ static void a_gpu_that_appears_later_is_found(void **state)
 	assert_int_equal(gpus_find(&gpus, uuid, 0, CLOCK_NS_PER_SEC, &i), 0);
 	assert_int_equal(gpus.at[i].total, 10 * GIB);
 	assert_int_equal(gpus.n, 3);
+	/* An instance has the link of its card. */
+	assert_int_equal(gpus.at[i].link_bandwidth, 25203200000ull);
+	assert_int_equal(gpus.at[0].link_bandwidth, 50406400000ull);
 }
 
 /* Others have taken all places, and only half of them are still used. */
@@ -582,8 +604,11 @@ static void a_rise_counts_when_it_was_seen_twice(void **state)
 
 	(void)state;
 	start_sampling(&gpus);
+	gpus.at[0].n_clients = 1;
 	devices[0].used = 20 * GIB;
 	assert_false(gpus_sample(&gpus, 0, 2 * CLOCK_NS_PER_SEC, 0));
+	/* Twice in a moment is once. */
+	assert_false(gpus_sample(&gpus, 0, 2 * CLOCK_NS_PER_SEC + 500 * CLOCK_NS_PER_MS, 0));
 	assert_int_equal(gpus.at[0].external, 2 * GIB);
 	assert_true(gpus_sample(&gpus, 0, 3 * CLOCK_NS_PER_SEC, 0));
 	assert_int_equal(gpus.at[0].external, 20 * GIB);
@@ -594,6 +619,119 @@ static void a_rise_counts_when_it_was_seen_twice(void **state)
 	devices[0].used = 50 * GIB;
 	assert_true(gpus_sample(&gpus, 0, 60 * CLOCK_NS_PER_SEC, 0));
 	assert_int_equal(gpus.at[0].external, 50 * GIB);
+}
+
+static void a_rise_that_goes_on_is_followed(void **state)
+{
+	struct gpus gpus;
+
+	(void)state;
+	start_sampling(&gpus);
+	gpus.at[0].n_clients = 1;
+	for (uint64_t s = 2; s < 10; s++) {
+		devices[0].used = 10 * s * GIB;
+		(void)gpus_sample(&gpus, 0, s * CLOCK_NS_PER_SEC, 0);
+		if (s > 2)
+			assert_int_equal(gpus.at[0].external, 10 * (s - 1) * GIB);
+	}
+}
+
+static void a_rise_counts_at_once_where_no_client_can_have_caused_it(void **state)
+{
+	struct gpus gpus;
+
+	(void)state;
+	start_sampling(&gpus);
+	devices[0].used = 20 * GIB;
+	assert_true(gpus_sample(&gpus, 0, 2 * CLOCK_NS_PER_SEC, 0));
+	assert_int_equal(gpus.at[0].external, 20 * GIB);
+}
+
+/* Clients have a budget of 60 GiB, of which nothing tells whether they have used it. */
+static void what_nvml_lists_for_others_counts_at_once(void **state)
+{
+	struct gpus gpus;
+
+	(void)state;
+	start_sampling(&gpus);
+	gpus.at[0].n_clients = 1;
+	account(&gpus, 10 * GIB, 60 * GIB);
+	devices[0].used = 42 * GIB;
+	gpus.at[0].outside = 20 * GIB;
+	assert_true(gpus_sample(&gpus, 0, 2 * CLOCK_NS_PER_SEC, 0));
+	assert_int_equal(gpus.at[0].external, 20 * GIB);
+	/* More than there is can not be theirs: the list is of a moment ago. */
+	devices[0].used = 15 * GIB;
+	assert_true(gpus_sample(&gpus, 0, 60 * CLOCK_NS_PER_SEC, 0));
+	assert_int_equal(gpus.at[0].external, 5 * GIB);
+	account(&gpus, 0, 0);
+}
+
+static void leave(struct gpus *gpus, uint64_t bytes, uint64_t now_ns)
+{
+	const struct gpu_share share = {.on_card = bytes, .budget = bytes};
+
+	gpus_leave(&gpus->at[0], &share, now_ns);
+	account(gpus, 0, 0);
+	gpus->at[0].n_clients = 0;
+}
+
+/* Nobody has sampled for a while: the last sample says nothing. */
+static void what_a_client_had_that_has_left_is_not_external(void **state)
+{
+	const uint64_t sec = CLOCK_NS_PER_SEC;
+	struct gpus gpus;
+
+	(void)state;
+	start_sampling(&gpus);
+	account(&gpus, 40 * GIB, 40 * GIB);
+	devices[0].used = 42 * GIB;
+	leave(&gpus, 40 * GIB, 60 * sec);
+	for (uint64_t s = 60; s < 64; s++) {
+		(void)gpus_sample(&gpus, 0, s * sec, 0);
+		assert_int_equal(gpus.at[0].external, 2 * GIB);
+		assert_int_equal(gpus.at[0].gone, 40 * GIB);
+	}
+	/* A part is free, and then all of it. */
+	devices[0].used = 12 * GIB;
+	(void)gpus_sample(&gpus, 0, 64 * sec, 0);
+	assert_int_equal(gpus.at[0].gone, 10 * GIB);
+	devices[0].used = 2 * GIB;
+	(void)gpus_sample(&gpus, 0, 64 * sec + sec / 2, 0);
+	assert_int_equal(gpus.at[0].gone, 0);
+	assert_int_equal(gpus.at[0].external, 2 * GIB);
+	/* So what comes now is others', at once. */
+	devices[0].used = 12 * GIB;
+	(void)gpus_sample(&gpus, 0, 64 * sec + sec * 3 / 4, 0);
+	assert_int_equal(gpus.at[0].external, 12 * GIB);
+}
+
+static void what_one_leaves_behind_for_good_is_external(void **state)
+{
+	const uint64_t sec = CLOCK_NS_PER_SEC;
+	struct gpus gpus;
+
+	(void)state;
+	start_sampling(&gpus);
+	account(&gpus, 40 * GIB, 40 * GIB);
+	devices[0].used = 42 * GIB;
+	leave(&gpus, 40 * GIB, 60 * sec);
+	(void)gpus_sample(&gpus, 0, 61 * sec, 0);
+	/* What comes meanwhile on top is others'. */
+	devices[0].used = 52 * GIB;
+	gpus.at[0].outside = 12 * GIB;
+	(void)gpus_sample(&gpus, 0, 62 * sec, 0);
+	assert_int_equal(gpus.at[0].external, 12 * GIB);
+	gpus.at[0].outside = 0;
+	(void)gpus_sample(&gpus, 0, 65 * sec, 0);
+	assert_int_equal(gpus.at[0].gone, 0);
+	assert_int_equal(gpus.at[0].external, 52 * GIB);
+	/* A GPU that does not answer keeps nobody waiting for it. */
+	leave(&gpus, 40 * GIB, 70 * sec);
+	devices[0].error = 15;
+	(void)gpus_sample(&gpus, 0, 75 * sec, 0);
+	devices[0].error = 0;
+	assert_int_equal(gpus.at[0].gone, 0);
 }
 
 static void after_a_restart_what_is_used_is_our_clients_own(void **state)
@@ -691,6 +829,11 @@ int main(void)
 		cmocka_unit_test(after_a_restart_what_is_used_is_our_clients_own),
 		cmocka_unit_test(a_client_that_comes_late_takes_its_memory_out_of_external),
 		cmocka_unit_test(a_rise_counts_when_it_was_seen_twice),
+		cmocka_unit_test(a_rise_that_goes_on_is_followed),
+		cmocka_unit_test(a_rise_counts_at_once_where_no_client_can_have_caused_it),
+		cmocka_unit_test(what_nvml_lists_for_others_counts_at_once),
+		cmocka_unit_test(what_a_client_had_that_has_left_is_not_external),
+		cmocka_unit_test(what_one_leaves_behind_for_good_is_external),
 		cmocka_unit_test(nvml_is_not_asked_too_often_nor_for_noise),
 		cmocka_unit_test(a_second_context_has_limits),
 		cmocka_unit_test(memory_on_its_way_is_not_external),

@@ -33,7 +33,7 @@ TYPES = {
     "MEM_REFUSED": (15, "<2Q"),
     "GET_STATUS": (16, "<8s"),
     "STATUS_NODE": (17, "<6Q10I16s"),
-    "STATUS_GPU": (18, "<16s32Q4I64s"),
+    "STATUS_GPU": (18, "<16s34Q6I64s"),
     "STATUS_CLIENT": (19, "<13Q2I12I" + MEM + "16I64s128s"),
     "STATUS_END": (20, "<II"),
     "SET": (21, "<QII"),
@@ -44,6 +44,7 @@ TYPES = {
     "SHARE_SET": (26, "<2QII"),
     "HOST_MEMORY": (27, "<2Q"),
     "HANDOVER": (28, "<Q"),
+    "STATUS_OUTSIDER": (29, "<QII64s"),
 }
 NAMES = {number: name for name, (number, _) in TYPES.items()}
 FORMATS = {name: struct.Struct(form) for name, (_, form) in TYPES.items()}
@@ -176,7 +177,8 @@ class Wire:
             if name == "STATUS_END":
                 assert values == (len(gpus), len(clients))
                 return node[1], gpus, clients
-            (gpus if name == "STATUS_GPU" else clients).append(values)
+            if name != "STATUS_OUTSIDER":
+                (gpus if name == "STATUS_GPU" else clients).append(values)
 
     def ask(self, name, *values):
         """(code, text) of a setting's answer."""
@@ -189,7 +191,7 @@ class Wire:
 # Indices into the values of a STATUS_CLIENT and a STATUS_GPU.
 CLIENT_ID, CLIENT_GPU, CLIENT_PID, CLIENT_UID, CLIENT_STATE, CLIENT_WHY = 47, 48, 49, 50, 51, 52
 CLIENT_FLAGS = 55
-GPU_N_CLIENTS = 36
+GPU_N_CLIENTS = 38
 HUNG = 1
 
 

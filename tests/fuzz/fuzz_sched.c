@@ -153,6 +153,7 @@ static void one_event(struct input *in, uint64_t *now)
 	event.bytes = amount(in);
 	event.external = amount(in);
 	event.moved = amount(in);
+	event.link_bandwidth = event.moved;
 	event.move_ns = amount(in);
 	event.memory.resident = amount(in);
 	event.memory.swapped = amount(in);

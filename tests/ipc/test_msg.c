@@ -71,10 +71,10 @@ static void numbers_of_the_first_twelve_never_change(void **state)
 	for (uint16_t i = 0; i < 12; i++)
 		assert_string_equal(msg_name((uint16_t)(i + 1)), names[i]);
 	assert_string_equal(msg_name(0), "?");
-	assert_string_equal(msg_name(29), "?");
+	assert_string_equal(msg_name(30), "?");
 	assert_string_equal(msg_name(65535), "?");
 	assert_int_equal(msg_size(0), 0);
-	assert_int_equal(msg_size(29), 0);
+	assert_int_equal(msg_size(30), 0);
 	assert_int_equal(msg_size(65535), 0);
 }
 
@@ -142,7 +142,7 @@ static void a_wrong_header_is_refused(void **state)
 		msg = sample(i);
 		msg.header.type = 0;
 		assert_int_equal(decode(&msg, all[i].size, receiver(i)), MSG_E_TYPE);
-		msg.header.type = 29;
+		msg.header.type = 30;
 		assert_int_equal(decode(&msg, all[i].size, receiver(i)), MSG_E_TYPE);
 		msg.header.type = 65535;
 		assert_int_equal(decode(&msg, all[i].size, receiver(i)), MSG_E_TYPE);
@@ -169,6 +169,7 @@ static void a_string_without_its_end_is_refused(void **state)
 		STRING(REGISTER, register, pod),
 		STRING(STATUS_NODE, status_node, version),
 		STRING(STATUS_GPU, status_gpu, name),
+		STRING(STATUS_OUTSIDER, status_outsider, name),
 		STRING(STATUS_CLIENT, status_client, name),
 		STRING(STATUS_CLIENT, status_client, pod),
 		STRING(RESULT, result_msg, text),

@@ -432,6 +432,50 @@ static void counts_memory_of_an_instance_for_it_and_its_gpu(void **state)
 	munmap(shared, sizeof(*shared));
 }
 
+static void describes_the_link_as_ordered(void **state)
+{
+	nvmlFieldValue_t fields[3] = {{.fieldId = NVML_FI_DEV_C2C_LINK_COUNT},
+				      {.fieldId = NVML_FI_DEV_C2C_LINK_GET_MAX_BW, .scopeId = 9},
+				      {.fieldId = NVML_FI_DEV_C2C_LINK_GET_MAX_BW, .scopeId = 10}};
+	nvmlC2cModeInfo_v1_t c2c;
+	unsigned int n = 1;
+
+	(void)state;
+	start("1", "2", "1GiB");
+	assert_int_equal(nvmlDeviceGetMaxPcieLinkGeneration(gpu(0), &n), NVML_SUCCESS);
+	assert_int_equal(n, 3);
+	assert_int_equal(nvmlDeviceGetMaxPcieLinkWidth(gpu(0), &n), NVML_SUCCESS);
+	assert_int_equal(n, 16);
+	assert_int_equal(nvmlDeviceGetMaxPcieLinkWidth(gpu(0), NULL), NVML_ERROR_INVALID_ARGUMENT);
+	assert_int_equal(nvmlDeviceGetMaxPcieLinkWidth(mig(0, 0), &n), NVML_ERROR_NOT_SUPPORTED);
+	assert_int_equal(nvmlDeviceGetC2cModeInfoV(gpu(0), &c2c), NVML_SUCCESS);
+	assert_int_equal(c2c.isC2cEnabled, 0);
+	n = 1;
+	assert_int_equal(nvmlDeviceGetGraphicsRunningProcesses_v3(gpu(0), &n, NULL),
+			 NVML_ERROR_INVALID_ARGUMENT);
+	assert_int_equal(nvmlShutdown(), NVML_SUCCESS);
+
+	setenv("NVSHARE_SIM_LINK", "5x8", 1);
+	start("1", "0", "1GiB");
+	assert_int_equal(nvmlDeviceGetMaxPcieLinkGeneration(gpu(0), &n), NVML_SUCCESS);
+	assert_int_equal(n, 5);
+	assert_int_equal(nvmlDeviceGetMaxPcieLinkWidth(gpu(0), &n), NVML_SUCCESS);
+	assert_int_equal(n, 8);
+	assert_int_equal(nvmlShutdown(), NVML_SUCCESS);
+
+	setenv("NVSHARE_SIM_LINK", "c2c", 1);
+	start("1", "0", "1GiB");
+	unsetenv("NVSHARE_SIM_LINK");
+	assert_int_equal(nvmlDeviceGetMaxPcieLinkGeneration(gpu(0), &n), NVML_ERROR_NOT_SUPPORTED);
+	assert_int_equal(nvmlDeviceGetC2cModeInfoV(gpu(0), &c2c), NVML_SUCCESS);
+	assert_int_equal(c2c.isC2cEnabled, 1);
+	assert_int_equal(nvmlDeviceGetFieldValues(gpu(0), 3, fields), NVML_SUCCESS);
+	assert_int_equal(fields[0].value.uiVal, 10);
+	assert_int_equal(fields[1].nvmlReturn, NVML_SUCCESS);
+	assert_int_equal(fields[1].value.uiVal, 44712);
+	assert_int_equal(fields[2].nvmlReturn, NVML_ERROR_NOT_SUPPORTED);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -448,6 +492,7 @@ int main(void)
 		cmocka_unit_test_teardown(tells_who_computes, stop),
 		cmocka_unit_test_teardown(without_mig_there_are_no_instances, stop),
 		cmocka_unit_test_teardown(cuts_each_gpu_into_instances, stop),
+		cmocka_unit_test_teardown(describes_the_link_as_ordered, stop),
 		cmocka_unit_test_teardown(counts_memory_of_an_instance_for_it_and_its_gpu, stop),
 	};
 

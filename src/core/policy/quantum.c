@@ -33,13 +33,18 @@ static uint64_t scale(uint64_t value, uint64_t mul, uint64_t div)
 	return whole * mul > UINT64_MAX - part ? UINT64_MAX : whole * mul + part;
 }
 
-uint64_t quantum_swap(const struct sched *sched, uint32_t gpu, uint64_t bytes)
+uint64_t quantum_bandwidth(const struct sched *sched, uint32_t gpu)
 {
 	const struct sched_gpu *g = &sched->gpus[gpu];
 
-	if (g->bandwidth > 0)
-		return scale(bytes, SECOND_NS, g->bandwidth);
-	return max_u64(SECOND_NS, scale(g->sums.held, SECOND_NS, GIB));
+	return g->bandwidth > 0 ? g->bandwidth : g->link_bandwidth;
+}
+
+uint64_t quantum_swap(const struct sched *sched, uint32_t gpu, uint64_t bytes)
+{
+	uint64_t bandwidth = quantum_bandwidth(sched, gpu);
+
+	return bandwidth > 0 ? scale(bytes, SECOND_NS, bandwidth) : 0;
 }
 
 uint64_t quantum_most(const struct sched *sched, uint32_t gpu)
@@ -74,9 +79,10 @@ uint64_t quantum_turn(const struct sched *sched, uint32_t gpu, uint64_t bytes)
 uint64_t quantum_answer(const struct sched *sched, uint32_t gpu, uint64_t bytes)
 {
 	uint64_t copy = scale(bytes, SECOND_NS, GIB);
+	uint64_t bandwidth = quantum_bandwidth(sched, gpu);
 
-	if (sched->gpus[gpu].bandwidth > 0)
-		copy = max_u64(copy, scale(bytes, 2 * SECOND_NS, sched->gpus[gpu].bandwidth));
+	if (bandwidth > 0)
+		copy = max_u64(copy, scale(bytes, 2 * SECOND_NS, bandwidth));
 	/* A hostile report of a crawling bus must not hold an answer open for days. */
 	return sched->config.answer_ns + min_u64(copy, 3600 * SECOND_NS);
 }

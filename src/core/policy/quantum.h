@@ -19,10 +19,13 @@ uint64_t quantum_turn(const struct sched *sched, uint32_t gpu, uint64_t bytes);
 /* The longest turn of any policy: the last sentence of that. */
 uint64_t quantum_most(const struct sched *sched, uint32_t gpu);
 
-/* bytes at the measured bandwidth; unmeasured: 1 s a GiB of running memory, at least 1 s. */
+/* Bytes a second: as switches measured it, until then as the link should reach; 0: unknown. */
+uint64_t quantum_bandwidth(const struct sched *sched, uint32_t gpu);
+
+/* The time that bytes take at that bandwidth; 0 where it is unknown. */
 uint64_t quantum_swap(const struct sched *sched, uint32_t gpu, uint64_t bytes);
 
-/* For an answer that moves bytes: answer_ns and a second a GiB, or twice the measured time. */
+/* For an answer that moves bytes: answer_ns and a second a GiB, or twice quantum_swap(). */
 uint64_t quantum_answer(const struct sched *sched, uint32_t gpu, uint64_t bytes);
 
 /* Takes note of a copy: a moving average, each new one counts for 0.3. */

@@ -85,6 +85,29 @@ static void read_memory(struct node_config *ret)
 	}
 }
 
+/* "GENERATIONxLANES", "c2c" or "none". */
+static void read_link(struct node_config *ret)
+{
+	const char *s = getenv("NVSHARE_SIM_LINK");
+	unsigned int generation = 3, width = 16;
+	int end = 0;
+
+	if (s && strcmp(s, "none") == 0)
+		return;
+	if (s && strcmp(s, "c2c") == 0) {
+		ret->n_c2c = 10;
+		return;
+	}
+	if (s && *s &&
+	    (sscanf(s, "%2ux%2u%n", &generation, &width, &end) != 2 || s[end] != '\0')) {
+		node_debug("NVSHARE_SIM_LINK=%s is no link: ignored", s);
+		generation = 3;
+		width = 16;
+	}
+	ret->pcie_generation = generation;
+	ret->pcie_width = width;
+}
+
 void node_config_read(struct node_config *ret)
 {
 	memset(ret, 0, sizeof(*ret));
@@ -99,6 +122,7 @@ void node_config_read(struct node_config *ret)
 	ret->context_bytes = read_size("NVSHARE_SIM_CONTEXT", 16ull << 20);
 	ret->bandwidth = read_size("NVSHARE_SIM_BANDWIDTH", 8ull << 30);
 	read_memory(ret);
+	read_link(ret);
 }
 
 unsigned int node_connections(void)

@@ -125,6 +125,21 @@ nvmlReturn_t nvmlDeviceGetComputeRunningProcesses_v2(nvmlDevice_t device, unsign
 	return nvmlDeviceGetComputeRunningProcesses_v3(device, infoCount, infos);
 }
 
+/* The simulated card draws nothing. */
+nvmlReturn_t nvmlDeviceGetGraphicsRunningProcesses_v3(nvmlDevice_t device, unsigned int *infoCount,
+						      nvmlProcessInfo_t *infos)
+{
+	nvmlReturn_t r = ml_enter_device(device, ML_NEED_ALIVE);
+
+	if (r)
+		return r;
+	ml_leave();
+	if (!infoCount || (!infos && *infoCount))
+		return NVML_ERROR_INVALID_ARGUMENT;
+	*infoCount = 0;
+	return NVML_SUCCESS;
+}
+
 /* The entries were smaller. */
 nvmlReturn_t nvmlDeviceGetComputeRunningProcesses(nvmlDevice_t device, unsigned int *infoCount,
 						  nvmlProcessInfo_v1_t *infos)
