@@ -216,19 +216,11 @@ static uint64_t all_there_is(const struct sched *sched, uint32_t client)
 	return above(capacity_for(sched, client), pinned_by_others(sched, client));
 }
 
-/* What there is at the most, for client and the pinned bytes of the others. */
-static uint64_t most_beside_pinned(const struct sched *sched, uint32_t client)
-{
-	uint32_t gpu = sched->clients[client].gpu;
-
-	return fit_usable(sched, gpu) +
-	       min_u64(half_of_reserve(sched, gpu),
-		       above(reserve_of(sched, gpu), second_of_all(sched, client)));
-}
-
 /*
  * With all the others out there is room for what it needs. One that is larger than the card may
- * try, but not while pinned bytes of others are why it does not fit.
+ * try, but not while pinned bytes of others are why it does not fit. Second contexts do not count:
+ * they come and go, and the client that was given pinned bytes last must always be able to come,
+ * or all would wait for each other.
  */
 static bool can_be_whole(const struct sched *sched, uint32_t client)
 {
@@ -239,7 +231,8 @@ static bool can_be_whole(const struct sched *sched, uint32_t client)
 	if (need > fit_limit(sched, client))
 		return pinned_in_the_way(sched, client) == 0 ||
 		       need <= fit_limit_alone(sched, client);
-	return need + pinned_by_others(sched, client) <= most_beside_pinned(sched, client);
+	return need + pinned_by_others(sched, client) <=
+	       fit_room(sched, sched->clients[client].gpu);
 }
 
 /*
@@ -577,7 +570,7 @@ bool fit_has_room(const struct sched *sched, uint32_t client)
 
 	/* Beyond its weight it takes of the reserve, and so not what others are to leave yet. */
 	if (c->need > c->weight && c->need <= fit_limit(sched, client))
-		return others + c->need <= most_beside_pinned(sched, client);
+		return others + c->need <= fit_room(sched, c->gpu);
 	return others + c->weight <= room_now(sched, c->gpu);
 }
 

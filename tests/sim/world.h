@@ -201,11 +201,6 @@ static inline bool world_could_have(const struct world *world, uint32_t p, uint6
 	const struct sched_client *c = &world->clients[p];
 	uint64_t usable = fit_usable(&world->sched, c->gpu);
 	uint64_t spare = fit_room(&world->sched, c->gpu) - usable, pinned = 0;
-	uint64_t left = world->total[c->gpu] - world->external[c->gpu] - usable;
-
-	left -= world->sched.gpus[c->gpu].sums.second < left ? world->sched.gpus[c->gpu].sums.second
-							     : left;
-	spare = left < spare ? left : spare;
 
 	for (uint32_t q = 0; q < WORLD_PROCS; q++) {
 		const struct sched_client *other = &world->clients[q];
