@@ -244,9 +244,11 @@ static void check_work_conserving(const struct sched *sched, const struct sched_
 {
 	for (uint32_t i = g->queue.first; i != SCHED_NONE && !g->is_dirty;
 	     i = sched->clients[i].link[SCHED_LINK_LINE].next) {
-		if (sched->clients[i].is_resting)
+		uint32_t able = line_able(sched, i);
+
+		if (able == SCHED_NONE)
 			continue;
-		assert(!fit_beside(sched, i) || g->coming.n > 0);
+		assert(!fit_beside(sched, able) || g->coming.n > 0);
 		break;
 	}
 }

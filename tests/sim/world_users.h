@@ -44,11 +44,11 @@ static inline void world_turn_of(struct world *world, uint32_t p, bool is_back,
 	for (uint32_t i = 0; i < WORLD_OWNERS; i++) {
 		uint32_t *n = &world->n_passed[gpu][i][owner];
 
-		if (i == owner || before->able[gpu][i] < level)
+		if (i == owner)
 			continue;
 		if (is_back)
 			*n -= *n > 0;
-		else
+		else if (before->able[gpu][i] >= level)
 			(*n)++;
 	}
 }
@@ -63,7 +63,7 @@ static inline void world_check_users(struct world *world, const struct world_use
 		bool was_queued = before->line[p] == SCHED_LINE_QUEUE;
 
 		/* It may have come into the queue in this step. */
-		if (c->has_turn && world->clients[c->owner].own.turn_ns == world->now)
+		if (c->has_turn && world->clients[c->owner].own.turn_ns >= world->now)
 			n_turns[c->gpu][world->procs[p].owner]++;
 		if (was_queued && c->has_turn && c->has_switched &&
 		    before->state[p] == SCHED_CLIENT_WAITING)

@@ -242,7 +242,8 @@ uint32_t owner_turn(struct sched *sched, uint32_t client, bool has_switched)
 		return SCHED_NONE;
 	c->kept_turn_ns = o->turn_ns;
 	c->kept_since_ns = o->since_ns;
-	o->turn_ns = sched->now_ns;
+	/* Later than those who came, or were sorted anew, in this moment. */
+	o->turn_ns = sched->now_ns > o->turn_ns ? sched->now_ns : o->turn_ns + 1;
 	o->since_ns = sched->now_ns;
 	o->is_aged = false;
 	return o->front == client ? SCHED_NONE : move_front(sched, o);
