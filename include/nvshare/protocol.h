@@ -28,7 +28,7 @@
 #include <stdint.h>
 
 #define NVSHARE_PROTOCOL_MAGIC   0x4853564eu /* "NVSH" */
-#define NVSHARE_PROTOCOL_VERSION 1
+#define NVSHARE_PROTOCOL_VERSION 2
 #define NVSHARE_SOCK_DIR_DEFAULT "/run/nvshare"
 #define NVSHARE_SOCK_NAME        "scheduler.sock"
 #define NVSHARE_MSG_SIZE_MAX     1024 /* no message is longer, header included */

@@ -253,11 +253,12 @@ static void print_client(FILE *out, const struct status *status,
 		print_string(out, wait_names[client->why]);
 	else
 		(void)fputs("null", out);
-	print_blame(out, status, client);
 	if (client->position)
-		(void)fprintf(out, ", \"queue_position\": %u,\n     ", client->position);
+		(void)fprintf(out, ", \"queue_position\": %u", client->position);
 	else
-		(void)fputs(", \"queue_position\": null,\n     ", out);
+		(void)fputs(", \"queue_position\": null", out);
+	print_blame(out, status, client);
+	(void)fputs(",\n     ", out);
 	print_memory(out, &client->mem);
 	(void)fprintf(out,
 		      "\"budget\": %" PRIu64 ", \"state_seconds\": %.3f, \"run_seconds\": %.3f"

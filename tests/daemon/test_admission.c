@@ -112,6 +112,11 @@ static void hear_all(struct fixture *f)
 		if (server->peers[i].state != PEER_STATE_FREE && !server->peers[i].is_closing)
 			connections_handle(server, &server->peers[i], POLLIN);
 	}
+	/* A tool's answer goes out behind what all have said. */
+	for (uint32_t i = 0; i < server->slots_used; i++) {
+		if (server->peers[i].state == PEER_STATE_TOOL && !server->peers[i].is_closing)
+			connections_handle(server, &server->peers[i], POLLOUT);
+	}
 	connections_end(server);
 }
 
