@@ -4,6 +4,7 @@
 
 #include "core/heap.h"
 #include "core/list.h"
+#include "core/reserve.h"
 
 #include <assert.h>
 
@@ -18,14 +19,6 @@
  */
 #define PART_MIN  (64ull << 20)
 #define PART_CARD 64 /* or of a small card so much */
-
-/*
- * Half of the reserve serves who comes: its copies begin at once, not when the first chunk of the
- * other one is out. Pinned bytes live in the same half, so that a program may fill all that it is
- * told is free, although the contexts of others are on the card. The other half is for second
- * contexts, and for what the driver takes by itself.
- */
-#define RESERVE_PART 2
 
 static uint64_t min_u64(uint64_t a, uint64_t b)
 {
@@ -48,49 +41,23 @@ static const struct sched_gpu *gpu_of(const struct sched *sched, uint32_t client
 	return &sched->gpus[sched->clients[client].gpu];
 }
 
-/* In bytes. */
-static uint64_t reserve_of(const struct sched *sched, uint32_t gpu)
-{
-	uint64_t total = sched->gpus[gpu].total, part = 100 - sched->config.reserve_percent;
-
-	return total - (total / 100 * part + total % 100 * part / 100);
-}
-
 uint64_t fit_usable(const struct sched *sched, uint32_t gpu)
 {
 	const struct sched_gpu *g = &sched->gpus[gpu];
 
-	return above(g->total - reserve_of(sched, gpu), g->external);
-}
-
-/* The most that pinned bytes and the lead take of the reserve together. */
-static uint64_t half_of_reserve(const struct sched *sched, uint32_t gpu)
-{
-	return reserve_of(sched, gpu) / RESERVE_PART;
+	return above(g->total - reserve_bytes(sched, gpu), g->external);
 }
 
 uint64_t fit_room(const struct sched *sched, uint32_t gpu)
 {
-	return fit_usable(sched, gpu) + half_of_reserve(sched, gpu);
-}
-
-/*
- * Usable, and of the half of the reserve that second contexts leave what pinned bytes take, and up
- * to lead bytes more.
- */
-static uint64_t capacity_with(const struct sched *sched, uint32_t gpu, uint64_t second,
-			      uint64_t pinned, uint64_t lead)
-{
-	uint64_t most = above(reserve_of(sched, gpu), second) / RESERVE_PART;
-
-	return fit_usable(sched, gpu) + min_u64(most, min_u64(pinned, most) + min_u64(lead, most));
+	return fit_usable(sched, gpu) + reserve_half(sched, gpu);
 }
 
 static uint64_t capacity_now(const struct sched *sched, uint32_t gpu, uint64_t lead)
 {
 	const struct sched_sums *sums = &sched->gpus[gpu].sums;
 
-	return capacity_with(sched, gpu, sums->second, sums->pinned, lead);
+	return fit_usable(sched, gpu) + reserve_used(sched, gpu, sums->second, sums->pinned, lead);
 }
 
 uint64_t fit_capacity(const struct sched *sched, uint32_t gpu)
@@ -156,7 +123,7 @@ static uint64_t card_of(const struct sched *sched, uint32_t gpu)
 static uint64_t pinned_in_the_way(const struct sched *sched, uint32_t client)
 {
 	return above(pinned_by_others(sched, client),
-		     half_of_reserve(sched, sched->clients[client].gpu));
+		     reserve_half(sched, sched->clients[client].gpu));
 }
 
 uint64_t fit_limit_alone(const struct sched *sched, uint32_t client)
@@ -205,9 +172,11 @@ static uint64_t capacity_for(const struct sched *sched, uint32_t client)
 {
 	const struct sched_client *c = &sched->clients[client];
 
-	return capacity_with(
-		sched, c->gpu, second_of_all(sched, client),
-		pinned_by_others(sched, client) + fixed_bytes(c) + c->memory.wanted_pinned, 0);
+	return fit_usable(sched, c->gpu) +
+	       reserve_used(sched, c->gpu, second_of_all(sched, client),
+			    pinned_by_others(sched, client) + fixed_bytes(c) +
+				    c->memory.wanted_pinned,
+			    0);
 }
 
 /* All that there is for it when the others are out. */

@@ -16,7 +16,8 @@ const char *sock_dir(const char *dir);
 
 /*
  * A non-blocking descriptor, or -errno; -EAGAIN: a scheduler is there, and its backlog is full.
- * Where the kernel can it lets nobody send descriptors over it: pass_allow() when the scheduler may.
+ * Where the kernel can it lets nobody send descriptors over it: pass_allow() when the scheduler
+ * may.
  */
 int sock_connect(const char *dir);
 

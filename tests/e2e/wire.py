@@ -9,7 +9,7 @@ import struct
 import time
 
 MAGIC = 0x4853564E
-VERSION = 1
+VERSION = 2
 HEADER = struct.Struct("<IHHII")
 MEM = "16Q"  # allocated resident swapped wanted wanted_pinned host host_wanted second, eight kinds of pinned
 RUNNING, RECONNECT, FIXED, HANDS_OVER = 1, 2, 4, 8

@@ -99,7 +99,7 @@ struct node_config {
 	uint32_t n_devices;
 	uint32_t is_coherent; /* host and GPU memory are one, as on boards that join the two */
 	uint32_t is_confidential;
-	uint32_t is_mps; /* as far as the device attribute says so */
+	uint32_t is_mps;                      /* as far as the device attribute says so */
 	uint32_t pcie_generation, pcie_width; /* 0: NVML does not tell */
 	uint32_t n_c2c;                       /* NVLink-C2C links to the host */
 	uint64_t gpu_memory[NODE_GPUS_MAX];

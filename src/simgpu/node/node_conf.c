@@ -98,8 +98,7 @@ static void read_link(struct node_config *ret)
 		ret->n_c2c = 10;
 		return;
 	}
-	if (s && *s &&
-	    (sscanf(s, "%2ux%2u%n", &generation, &width, &end) != 2 || s[end] != '\0')) {
+	if (s && *s && (sscanf(s, "%2ux%2u%n", &generation, &width, &end) != 2 || s[end] != '\0')) {
 		node_debug("NVSHARE_SIM_LINK=%s is no link: ignored", s);
 		generation = 3;
 		width = 16;
