@@ -10,7 +10,7 @@ import sys
 sys.path.insert(0, str(pathlib.Path(__file__).parent))
 
 from conftest import MIB, PATIENCE, until  # noqa: E402
-from wire import Wire, mem  # noqa: E402
+from wire import VERSION, Wire, mem  # noqa: E402
 
 REGISTER_VERSION = 4  # enum nvshare_register_result
 
@@ -84,7 +84,7 @@ def test_a_program_short_of_descriptors_hears_that_it_is(node):
 def test_the_scheduler_names_its_version_to_another_one(node):
     node.start_scheduler()
     stranger = Wire(node.sock_dir / "scheduler.sock")
-    stranger.send("REQ_LOCK", *mem(), version=2)
+    stranger.send("REQ_LOCK", *mem(), version=VERSION + 1)
     name, values = stranger.receive()  # its header is of the scheduler's version
     assert name == "REGISTERED" and values[0] == REGISTER_VERSION
     stranger.expect_closed()

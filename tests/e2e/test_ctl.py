@@ -71,7 +71,7 @@ def test_names_show_nothing_that_is_not_seen(node):
     node.start()
     for text in UNSEEN_TEXTS:
         wire_ = node.connect()
-        wire_.send("REGISTER", bytes([1] * 16), GIB, 0, *mem(), 0, 1, *wire.CLAIM, wire.NO_DOOR, text, text)
+        wire_.send("REGISTER", bytes([1] * 16), GIB, 0, *mem(), 0, 1, *wire.CLAIM, text, text)
         assert wire_.expect("REGISTERED")[0] == 0
     for args in [("status",), ("status", "--json")]:
         run = node.ctl(*args, is_text=False)
@@ -92,13 +92,18 @@ def test_ctl_trusts_no_word_of_a_scheduler(tmp_path):
     listener.bind(str(tmp_path / "scheduler.sock"))
     listener.listen()
 
+    def shown(name, *texts):
+        """A packet with nothing but these texts at its end."""
+        form = wire.FORMATS[name]
+        return wire.packet(name, *form.unpack(bytes(form.size))[:-len(texts)], *texts)
+
     def answer():
         sock = listener.accept()[0]
         request = sock.recv(4096)
         for text in UNSEEN_TEXTS if request[6:8] == struct.pack("<H", wire.TYPES["GET_STATUS"][0]) else []:
-            sock.send(wire.packet("STATUS_GPU", bytes(16), *[0] * 36, text))
-            sock.send(wire.packet("STATUS_CLIENT", *[0] * (13 + 2 + 12 + 16 + 16), text, text))
-        sock.send(wire.packet("STATUS_NODE", *[0] * 16, b"1\x1b[2J"))
+            sock.send(shown("STATUS_GPU", text))
+            sock.send(shown("STATUS_CLIENT", text, text))
+        sock.send(shown("STATUS_NODE", b"1\x1b[2J"))
         sock.send(wire.packet("STATUS_END", len(UNSEEN_TEXTS), len(UNSEEN_TEXTS)))
         sock.close()
 

@@ -9,7 +9,7 @@ import pytest
 sys.path.insert(0, str(pathlib.Path(__file__).parent))
 
 from conftest import MIB, until  # noqa: E402
-from wire import FORMATS, NO_DOOR, OK, RUNNING, Wire, mem  # noqa: E402
+from wire import FORMATS, OK, RUNNING, Wire, mem  # noqa: E402
 
 CARD = 256 * MIB
 HALF = CARD // 2
@@ -28,7 +28,7 @@ class Liar:
         assert total == CARD
         self.wire.close()
         self.wire = Wire(node.sock_dir / "scheduler.sock")
-        self.wire.send("REGISTER", uuid, total, budget, *memory, flags, 1, 1, 100, 0, 0, NO_DOOR, b"liar", b"")
+        self.wire.send("REGISTER", uuid, total, budget, *memory, flags, 1, 1, 100, 0, 0, b"liar", b"")
         assert self.wire.expect("REGISTERED")[0] == OK
         Liar.alive.append(self)
 

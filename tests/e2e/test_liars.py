@@ -123,7 +123,7 @@ def test_an_honest_one_after_it_gets_the_program(node, listener):
     client.grant(2)
     client.expect_closed(PATIENCE)
     client = accept(listener)
-    assert client.welcome()[REGISTER_FLAGS] == wire.RECONNECT
+    assert client.welcome()[REGISTER_FLAGS] & wire.RECONNECT
     assert client.expect("REQ_LOCK", PATIENCE)[REQ_SWAPPED]
     client.restore()
     before = passes(program)

@@ -57,7 +57,7 @@ NOT_OURS = [
     b"\0" * 1024,
     b"\xff" * 65536,
     wire.packet("REQ_LOCK", *mem(), magic=1),
-    wire.packet("REQ_LOCK", *mem(), version=2),
+    wire.packet("REQ_LOCK", *mem(), version=wire.VERSION + 1),
     wire.packet("REQ_LOCK", *mem(), size=0xFFFFFFFF),
     wire.packet("REQ_LOCK", *mem(), number=0),
     wire.packet("REQ_LOCK", *mem(), number=9999),
