@@ -83,11 +83,18 @@ class Card:
         self.ahead = 0  # of that: what turned out to be needed beside what the scheduler shows
         self.external = 0  # bytes of others when no program was there
         self.beside = 0  # to be left beside what is to be usable: the reserve, mostly
+        self.total = 0  # bytes of the card, once a scheduler has said so
+        self.second = 0  # of one program's second context, once it has one
         self.slack = rigs.size(args.slack)
         self.buffer = rigs.size(args.buffer)
         self.settings = {}  # of the scheduler
         self.holder = None
         self.until = None
+
+    def spare(self):
+        """What the two programs' pinned bytes take of the reserve: half of what second contexts leave."""
+        reserve = self.total * RESERVE // 100
+        return min(max(reserve - 2 * self.second, 0) // 2, 2 * self.pinned)
 
     def make(self, usable, **env):
         for _ in range(6):
@@ -100,6 +107,7 @@ class Card:
             gpu = self.rig.status()["gpus"][0]
             found = gpu["usable_memory"]
             self.external = gpu["external_memory"]
+            self.total = gpu["total_memory"]
             if abs(found - usable) < 4 * rigs.MIB:
                 return
             self.give_back()
@@ -137,6 +145,7 @@ class Card:
             external += [gpu["external_memory"] for gpu in status["gpus"][:1]]
             for client in status["clients"]:
                 seen.setdefault(client["name"], []).append(client["memory_pinned"])
+                self.second = max(self.second, client["memory_second_context"])
             time.sleep(0.05)
         found = [statistics.median(values) for values in seen.values() if values]
         if found and external:
@@ -153,7 +162,7 @@ class Card:
 
     def try_both_ways(self, n_bytes, n_switches, turn, n_graphs, is_ahead):
         """None: both or neither fitted; what is thought to be pinned has been mended."""
-        self.make(n_bytes + 2 * self.pinned + self.slack,
+        self.make(n_bytes + 2 * self.pinned + self.slack - self.spare(),
                   NVSHARE_SWITCH_TIME_MODE="fixed", NVSHARE_SWITCH_TIME_FIXED=f"{turn:.3f}",
                   **({} if is_ahead else {"NVSHARE_PREPARE_SEC": "0"}))
         flag = self.rig.flag()
@@ -200,7 +209,7 @@ class Card:
 
     def one_way(self, n_bytes):
         """One program has it all, another comes: twice, of which the second counts."""
-        self.make(n_bytes + 2 * self.pinned + self.slack,
+        self.make(n_bytes + 2 * self.pinned + self.slack - self.spare(),
                   NVSHARE_SWITCH_TIME_MODE="fixed", NVSHARE_SWITCH_TIME_FIXED="1")
         flag = self.rig.flag()
         first = self.start("first", n_bytes, flag, NVSHARE_DRAIN_MS="0")

@@ -83,7 +83,7 @@ def main():
     try:
         card.both_ways(rigs.size(args.size), 2, 1.0)  # what is pinned; the host's memory is there then
         for i in range(args.rounds):
-            card.make(rigs.size(args.size) + 2 * card.pinned + card.slack,
+            card.make(rigs.size(args.size) + 2 * card.pinned + card.slack - card.spare(),
                       NVSHARE_SWITCH_TIME_MODE="fixed", NVSHARE_SWITCH_TIME_FIXED=str(args.turn))
             before = cards.used_mib()
             stages.append(one_round(card, args, *victims[i % len(victims)]))
