@@ -84,7 +84,6 @@ class Card:
         self.external = 0  # bytes of others when no program was there
         self.beside = 0  # to be left beside what is to be usable: the reserve, mostly
         self.total = 0  # bytes of the card, once a scheduler has said so
-        self.second = 0  # of one program's second context, once it has one
         self.slack = rigs.size(args.slack)
         self.buffer = rigs.size(args.buffer)
         self.settings = {}  # of the scheduler
@@ -92,9 +91,8 @@ class Card:
         self.until = None
 
     def spare(self):
-        """What the two programs' pinned bytes take of the reserve: half of what second contexts leave."""
-        reserve = self.total * RESERVE // 100
-        return min(max(reserve - 2 * self.second, 0) // 2, 2 * self.pinned)
+        """What the two programs' pinned bytes take of the reserve, before they have second contexts."""
+        return min(self.total * RESERVE // 200, 2 * self.pinned)
 
     def make(self, usable, **env):
         for _ in range(6):
@@ -145,7 +143,6 @@ class Card:
             external += [gpu["external_memory"] for gpu in status["gpus"][:1]]
             for client in status["clients"]:
                 seen.setdefault(client["name"], []).append(client["memory_pinned"])
-                self.second = max(self.second, client["memory_second_context"])
             time.sleep(0.05)
         found = [statistics.median(values) for values in seen.values() if values]
         if found and external:

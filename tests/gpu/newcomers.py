@@ -82,6 +82,7 @@ def scene(args, name, fraction):
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--bin", required=True, help="folder of the build")
+    parser.add_argument("--fraction", type=float, default=0.92, help="of the card, held in the first scene")
     parser.add_argument("--newcomers", default="64MiB,20GiB", help="sizes, one after the other")
     parser.add_argument("--buffers", type=int, default=64, help="of the holder")
     parser.add_argument("--buffer", default="1GiB", help="of a newcomer, at the least")
@@ -89,7 +90,7 @@ def main():
     parser.add_argument("--most", type=float, default=40, help="seconds that a newcomer may wait")
     parser.add_argument("--patience", type=float, default=200, help="seconds")
     args = parser.parse_args()
-    good = [scene(args, "0.92 of the card held", 0.92), scene(args, "all that is free held", None)]
+    good = [scene(args, f"{args.fraction:g} of the card held", args.fraction), scene(args, "all that is free held", None)]
     print("newcomers got in" if all(good) else "FAILED: a newcomer waited too long")
     return 0 if all(good) else 1
 
