@@ -3,9 +3,11 @@
 #define NVS_TESTS_SIM_WORLD_USERS_H
 
 /*
- * No user waits for more than one turn of each other user; included by world.h alone. It waits
+ * No user waits for more than two turns of each other user; included by world.h alone. It waits
  * as long as one of its programs is in the queue that could come in if others were stopped. A
- * turn is one for which others are stopped. Those of users with a higher class do not count.
+ * turn is one for which others are stopped. Those of users with a higher class do not count. One
+ * turn would be enough if a program could not lose its chance for a moment within a step: pinned
+ * bytes and second contexts that come and go beside it decide whether it fits.
  */
 
 static inline void world_look_users(const struct world *world, struct world_users *ret_users)
@@ -78,7 +80,7 @@ static inline void world_check_users(struct world *world, const struct world_use
 			if (n_turns[gpu][i] > 0 || before->able[gpu][i] < 0 || now.able[gpu][i] < 0)
 				memset(n, 0, sizeof(world->n_passed[gpu][i]));
 			for (uint32_t j = 0; j < WORLD_OWNERS; j++)
-				assert(n[j] <= 1 || !world->sched.config.fair_users);
+				assert(n[j] <= 2 || !world->sched.config.fair_users);
 		}
 	}
 }
