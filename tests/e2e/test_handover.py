@@ -28,7 +28,8 @@ def kernel():
 
 
 def start_keeper(node, flags=wire.HANDS_OVER):
-    """A client that is stopped and has memory in the way of the next one."""
+    """A client that is stopped and has memory in the way of the next one; it is this process."""
+    taker.prctl(taker.PR_SET_DUMPABLE, 1)  # a test before this one may have been another user
     keeper, (grant, _, epoch) = node.holder(memory=mem(resident=SIZE), flags=flags)
     keeper.release(grant, epoch, budget=SIZE, memory=mem(resident=SIZE))
     return keeper

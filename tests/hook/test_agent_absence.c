@@ -135,10 +135,17 @@ static void expect_it_to_come_back(void)
 
 /* ---- nobody listens ----------------------------------------------------------------------- */
 
+/* The sanitizer of threads ends a forked child that starts a thread, as an agent is. */
+#ifdef __SANITIZE_THREAD__
+#define MAY_FORK false
+#else
+#define MAY_FORK true
+#endif
+
 static void a_terminal_hears_once_that_there_is_no_scheduler(void)
 {
 	int status = -1;
-	pid_t pid;
+	pid_t pid = -1;
 
 	listen_on_a_terminal();
 	check(agent_use_device(0) == CUDA_SUCCESS);
@@ -147,10 +154,11 @@ static void a_terminal_hears_once_that_there_is_no_scheduler(void)
 		       "Start nvshare-scheduler, or set NVSHARE_SOCK_DIR."));
 	check(agent_use_device(0) == CUDA_SUCCESS);
 	check(agent_use_device(1) == CUDA_SUCCESS);
-	pid = fork();
+	if (MAY_FORK)
+		pid = fork();
 	if (pid == 0)
 		_exit(agent_use_device(0) != CUDA_SUCCESS);
-	check(pid > 0 && waitpid(pid, &status, 0) == pid && status == 0);
+	check(!MAY_FORK || (pid > 0 && waitpid(pid, &status, 0) == pid && status == 0));
 	check(lines_said() == 1);
 }
 
