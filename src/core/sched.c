@@ -252,7 +252,7 @@ static int on_join(struct sched *sched, const struct sched_event *event)
 	policy_join(sched, event->client);
 	sched->gpus[c->gpu].n_clients++;
 	fit_set_memory(sched, event->client, &event->memory);
-	c->doubted = event->doubted;
+	c->doubted = event->doubted < fit_allowed(c) ? event->doubted : fit_allowed(c);
 	stop_set_state(sched, event->client, SCHED_CLIENT_IDLE);
 	fit_in(sched, event->client);
 	if (!event->running) {
@@ -273,7 +273,7 @@ static int on_doubt(struct sched *sched, const struct sched_event *event)
 		return SCHED_E_NO_CLIENT;
 
 	fit_out(sched, event->client);
-	c->doubted = event->doubted;
+	c->doubted = event->doubted < fit_allowed(c) ? event->doubted : fit_allowed(c);
 	fit_in(sched, event->client);
 	return 0;
 }

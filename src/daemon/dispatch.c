@@ -15,6 +15,11 @@
 /* Looks into /proc and NVML, a new place in the core's order: so many messages' work. */
 #define REGISTER_COST 4
 
+static uint64_t least_of(uint64_t a, uint64_t b)
+{
+	return a < b ? a : b;
+}
+
 static uint64_t pinned_sum(const struct nvshare_mem *mem)
 {
 	uint64_t sum = 0;
@@ -24,21 +29,27 @@ static uint64_t pinned_sum(const struct nvshare_mem *mem)
 	return sum;
 }
 
-/* Takes a client's report; the GPU's account and the event's memory follow it. */
+/*
+ * Takes a client's report; the GPU's account and the event's memory follow it. Nobody has more on
+ * a card than the card: what is compared with NVML must be what the core counts.
+ */
 static void take_memory(struct server *server, struct peer *peer, const struct nvshare_mem *mem,
 			struct sched_memory *ret_memory)
 {
 	const struct gpu_share before = peer->share;
-	uint64_t pinned = pinned_sum(mem);
+	uint64_t total = server->gpus.at[peer->gpu].total;
+	uint64_t pinned = least_of(pinned_sum(mem), total);
+	uint64_t resident = least_of(mem->resident, total - pinned);
 
 	hearsay_note_context(server, peer, mem->pinned[NVSHARE_PINNED_CONTEXT]);
 	host_out(server, peer);
 	peer->mem = *mem;
+	peer->mem.second = least_of(mem->second, total);
 	host_in(server, peer);
-	server_account(server, peer, mem->resident + pinned, peer->share.budget);
+	server_account(server, peer, resident + pinned, peer->share.budget);
 	doubts_hear(server, peer, &before);
 	*ret_memory = (struct sched_memory){
-		.resident = mem->resident,
+		.resident = resident,
 		.swapped = mem->swapped,
 		.pinned = pinned,
 		.wanted = mem->wanted,
@@ -202,11 +213,12 @@ static enum nvshare_register_result join(struct server *server, struct peer *pee
 		.fixed = reg->flags & NVSHARE_REGISTER_FIXED,
 		.claim = claims_core(&peer->claim),
 	};
+	bool is_found = hearsay_find(server, peer, reg);
 	int r;
 
-	if (!hearsay_find(server, peer, reg))
+	dispatch_gpus(server); /* NVML's new ones, whoever made us look for them */
+	if (!is_found)
 		return NVSHARE_REGISTER_GPU;
-	dispatch_gpus(server);
 	event.gpu = peer->gpu;
 	event.budget = clamp_budget(server, peer, reg->budget);
 	take_memory(server, peer, &reg->mem, &event.memory);

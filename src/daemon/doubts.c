@@ -160,8 +160,12 @@ static void note(struct server *server, const struct peer *peer, uint64_t before
 			(unsigned long long)peer->evidence.doubted);
 }
 
-/* The newcomer is none of the core's yet: it joins with what is doubted. */
-static void apply(struct server *server, struct peer *peer, uint64_t lacking)
+/*
+ * The newcomer is none of the core's yet: it joins with what is doubted. Of the reporter the core
+ * hears after its report: with the report before, the doubt would make room that is not there.
+ */
+static void apply(struct server *server, struct peer *peer, uint64_t lacking,
+		  const struct peer *reporter)
 {
 	struct sched_event event = {.type = SCHED_EVENT_DOUBT, .client = peer->slot};
 	uint64_t before = peer->evidence.doubted, most = reported_by(server, peer);
@@ -174,13 +178,13 @@ static void apply(struct server *server, struct peer *peer, uint64_t lacking)
 	peer->doubted_second = peer->evidence.doubted - peer->doubted;
 	server_account(server, peer, peer->share.on_card, peer->share.budget);
 	event.doubted = peer->doubted;
-	if (peer->state == PEER_STATE_CLIENT)
+	if (peer->state == PEER_STATE_CLIENT && peer != reporter)
 		(void)dispatch_event(server, &event);
 	note(server, peer, before);
 }
 
 /* True: something is still suspected or doubted. */
-static bool compare(struct server *server, uint32_t index, const struct peer *newcomer)
+static bool compare(struct server *server, uint32_t index, const struct peer *reporter)
 {
 	struct doubts_gpu *doubts = &server->doubts->gpus[index];
 	struct nvml_process processes[PROCESSES_MAX];
@@ -191,14 +195,14 @@ static bool compare(struct server *server, uint32_t index, const struct peer *ne
 		return false;
 	doubts->compared_ns = server->now_ns;
 	memcpy(processes, doubts->at, doubts->n * sizeof(*processes));
-	n = collect(server, index, newcomer);
+	n = collect(server, index, reporter);
 	evidence_compare(server->doubts->reports, n, processes, doubts->n, doubts->used,
 			 slack_of(server, index));
 	for (uint32_t i = 0; i < n; i++) {
 		const struct evidence_report *report = &server->doubts->reports[i];
 		struct peer *peer = &server->peers[report->slot];
 
-		apply(server, peer, report->lacking);
+		apply(server, peer, report->lacking, reporter);
 		is_suspect |= peer->evidence.is_suspect || peer->evidence.doubted;
 	}
 	return is_suspect;
@@ -235,14 +239,14 @@ static void compare_now(struct server *server, struct peer *peer)
 
 	if (server->now_ns - doubts->compared_ns >= COMPARE_NS) {
 		if (compare(server, peer->gpu, peer))
-			compare_by(server, peer->gpu, server->now_ns + SERVER_SAMPLE_NS);
+			compare_by(server, peer->gpu, server->now_ns);
 		return;
 	}
 	/* Reports were explained a moment ago, so what is not any more is this one. */
 	excess = less(server->gpus.at[peer->gpu].reported,
 		      doubts->used + slack_of(server, peer->gpu));
-	apply(server, peer, peer->evidence.doubted + excess);
-	compare_by(server, peer->gpu, server->now_ns + COMPARE_NS);
+	apply(server, peer, peer->evidence.doubted + excess, peer);
+	compare_by(server, peer->gpu, server->now_ns);
 }
 
 void doubts_hear(struct server *server, struct peer *peer, const struct gpu_share *before)

@@ -65,9 +65,12 @@ static struct gpu *take_entry(struct gpus *gpus)
 }
 
 /* Clients are on it already: what they said of it does not count any more. */
-static void adopt(struct gpu *gpu, const struct nvml_gpu *found)
+static void adopt(const struct gpus *gpus, struct gpu *gpu, const struct nvml_gpu *found)
 {
+	(void)snprintf(gpu->name, sizeof(gpu->name), "%s", found->name);
+	text_sanitize(gpu->name);
 	gpu->device = found->device;
+	gpu->link_bandwidth = link_bandwidth(&gpus->nvml, found->card);
 	gpu->total = found->total;
 	gpu->is_resized = true;
 }
@@ -82,7 +85,7 @@ static void add_nvml(struct gpus *gpus, uint64_t now_ns)
 		struct gpu *gpu = find(gpus, found[i].uuid);
 
 		if (gpu && !gpu->device)
-			adopt(gpu, &found[i]);
+			adopt(gpus, gpu, &found[i]);
 		if (gpu)
 			continue;
 		gpu = take_entry(gpus);

@@ -2,12 +2,14 @@
 """Clients that report memory which NVML does not show, beside programs that need the room."""
 
 import pathlib
+import subprocess
 import sys
 
 import pytest
 
 sys.path.insert(0, str(pathlib.Path(__file__).parent))
 
+import real_liar  # noqa: E402
 from conftest import MIB, until  # noqa: E402
 from wire import FORMATS, OK, RUNNING, Wire, mem  # noqa: E402
 
@@ -147,3 +149,22 @@ def test_honest_programs_are_believed(node):
     for program in programs:
         program.expect_verified()
     assert " doubted pid=" not in node.scheduler.output()
+
+
+@pytest.mark.parametrize("says", [CARD, 4 * CARD, 1 << 47])
+def test_what_is_there_counts_whatever_is_said_beyond_it(node, says):
+    """To say more than the card has must not make room for others where memory is."""
+    node.start_scheduler(**PATIENT, **QUICK)
+    liar = subprocess.Popen(
+        [sys.executable, real_liar.__file__, str(node.sock_dir / "scheduler.sock"), str(150 * MIB), str(says)],
+        env=node.env, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
+    )
+    try:
+        assert liar.stdout.readline() == "told\n"
+        expect_doubted(node)
+        gpu = until("the doubt", lambda: (g := node.gpu()) and node.client(liar.pid)["doubted"] and g)
+        # The slack of 5 % counts for it.
+        assert gpu["available_memory"] <= CARD * 95 // 100 - 150 * MIB
+    finally:
+        liar.stdin.close()
+        assert liar.wait() == 0

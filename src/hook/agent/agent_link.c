@@ -303,6 +303,7 @@ void agent_link_connect(struct agent_link *link)
 	int fd = agent_absence_has_descriptors() ? sock_connect(hook_options()->sock_dir) : -EMFILE;
 
 	link->is_refused = false;
+	link->is_wrong = false;
 	link->absence = AGENT_ABSENCE_NONE;
 	if (fd < 0) {
 		hook_debug("device %d: no scheduler: %s", (int)link->dev, strerror(-fd));
