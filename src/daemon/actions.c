@@ -126,7 +126,9 @@ static bool may_freeze(const struct peer *peer)
  */
 static uint64_t promise_second(struct server *server, struct peer *peer, bool is_needed)
 {
-	uint64_t max = second_max(server, peer), context = hearsay_context(server, peer);
+	uint64_t max = second_max(server, peer);
+	/* Its own context is the best guess; all others' would have to be looked at each time. */
+	uint64_t context = peer->context_bytes ? peer->context_bytes : peer->context_told;
 
 	peer->promised = max < context ? max : context;
 	if (!is_needed || !may_freeze(peer))

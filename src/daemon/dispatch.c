@@ -278,7 +278,8 @@ static void on_register(struct server *server, struct peer *peer,
 	/* First the answer, then what the core makes of the newcomer. */
 	answer.client = peer->id;
 	answer.claim = peer->claim;
-	answer.context_bytes = hearsay_context(server, peer);
+	peer->context_told = hearsay_context(server, peer);
+	answer.context_bytes = peer->context_told;
 	answer.reserve_percent = server->config.reserve_percent;
 	server_send_body(server, peer, NVSHARE_MSG_REGISTERED, 0, &answer);
 	shares_join(server, peer);

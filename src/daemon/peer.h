@@ -94,6 +94,7 @@ struct peer {
 	bool can_hand_over;         /* NVSHARE_REGISTER_HANDOVER */
 	uint64_t gpu_total;         /* bytes that its GPU has, as it says; 0: it does not */
 	uint64_t context_bytes; /* of its first context, as far as that is plausible; 0: none yet */
+	uint64_t context_told;  /* what it was told that one costs; 0: nobody knew */
 	uint64_t gpu_ns;        /* GPU time, as far as the core has been told of it */
 	struct gpu_share share; /* as accounted with its GPU */
 	struct evidence evidence;
