@@ -102,13 +102,28 @@ def test_what_nobody_allowed_must_be_there(node):
     node.app(*HONEST).expect_verified()
 
 
-def test_what_is_in_the_budget_has_its_time(node):
-    node.start_scheduler(NVSHARE_SWITCH_TIME_MIN="3600", NVSHARE_SWITCH_TIME_MAX="3600", **QUICK, **PATIENT)
+LONG_TURNS = {"NVSHARE_SWITCH_TIME_MIN": "3600", "NVSHARE_SWITCH_TIME_MAX": "3600"}
+
+
+def report_within_budget(node):
     liar = Liar(node)
     _, budget, epoch = liar.ask(mem(wanted_pinned=HALF))
     assert budget == HALF
     liar.report(epoch, budget, mem(pinned=HALF))
+    liar.wire.send("PING", 1)  # the report is taken when this is answered
+    liar.wire.expect("PING")
+
+
+def test_what_is_in_the_budget_is_not_doubted_before_its_time(node):
+    node.start_scheduler(**LONG_TURNS, **PATIENT, NVSHARE_REPORT_GRACE_SEC="3600")
+    report_within_budget(node)
+    assert node.gpu()["available_memory"] <= CARD * 95 // 100 - HALF
     assert " doubted pid=" not in node.scheduler.output()
+
+
+def test_what_is_in_the_budget_is_doubted_after_its_time(node):
+    node.start_scheduler(**LONG_TURNS, **QUICK, **PATIENT)
+    report_within_budget(node)
     expect_doubted(node)
     node.app(*HONEST).expect_verified()
 
