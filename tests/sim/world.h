@@ -194,9 +194,11 @@ static inline void world_check(const struct world *world)
 /*
  * p has enough once all pageable bytes of the others are out: what it has and wanted bytes fit
  * beside what the others have pinned, of which the reserve takes its part. As far as the scheduler
- * knows.
+ * knows. What a coming client is to pin is as good as pinned; was_coming, unless NULL, are those
+ * that came until now: the step that has refused p may have put one back.
  */
-static inline bool world_could_have(const struct world *world, uint32_t p, uint64_t wanted)
+static inline bool world_could_have(const struct world *world, uint32_t p, uint64_t wanted,
+				    const bool *was_coming)
 {
 	const struct sched_client *c = &world->clients[p];
 	uint64_t usable = fit_usable(&world->sched, c->gpu);
@@ -208,7 +210,7 @@ static inline bool world_could_have(const struct world *world, uint32_t p, uint6
 		if (q == p || other->state == SCHED_CLIENT_FREE || other->gpu != c->gpu)
 			continue;
 		pinned += other->memory.pinned + other->promised;
-		if (other->line == SCHED_LINE_COMING)
+		if (other->line == SCHED_LINE_COMING || (was_coming && was_coming[q]))
 			pinned += other->memory.wanted_pinned;
 	}
 	return fit_charge(c) + c->memory.swapped + wanted + (pinned > spare ? pinned - spare : 0) <=
@@ -236,7 +238,7 @@ static inline bool world_is_locked_out(const struct world *world, uint32_t p)
 	const struct sched_client *c = &world->clients[p];
 
 	return world->procs[p].is_joined && c->state != SCHED_CLIENT_FREE &&
-	       !world_could_have(world, p, c->memory.wanted + c->memory.wanted_pinned);
+	       !world_could_have(world, p, c->memory.wanted + c->memory.wanted_pinned, NULL);
 }
 
 /* ---- the scheduler's side ------------------------------------------------------ */
@@ -309,7 +311,7 @@ static inline int world_step(struct world *world, struct sched_event *event)
 		/* No error while a turn could bring what is lacking. */
 		if (a->type == SCHED_ACTION_REFUSE && world->is_strict &&
 		    world_takes_turns(world, world->clients[a->client].gpu))
-			assert(!world_could_have(world, a->client, a->bytes));
+			assert(!world_could_have(world, a->client, a->bytes, before.is_coming));
 		if (a->type == SCHED_ACTION_BUDGET)
 			before.is_blocked[a->client] = false; /* it has what it waited for */
 		if (a->type == SCHED_ACTION_DROP && a->grant)

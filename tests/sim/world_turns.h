@@ -13,8 +13,9 @@
 struct world_before {
 	bool is_blocked[WORLD_PROCS]; /* runs, and waits for memory, as far as the core knows */
 	bool is_free[WORLD_PROCS];    /* runs, and does not wait */
-	uint32_t n_on[WORLD_GPUS];    /* run, stop or come */
-	uint32_t joining;             /* is it, and has run until now, without a scheduler */
+	bool is_coming[WORLD_PROCS];
+	uint32_t n_on[WORLD_GPUS]; /* run, stop or come */
+	uint32_t joining;          /* is it, and has run until now, without a scheduler */
 };
 
 static inline void world_look(const struct world *world, const struct sched_event *event,
@@ -32,6 +33,7 @@ static inline void world_look(const struct world *world, const struct sched_even
 		if (event->client == p && is_heard && event->epoch == c->epoch)
 			is_blocked = event->memory.wanted || event->memory.wanted_pinned;
 		ret_before->n_on[c->gpu] += c->state >= SCHED_CLIENT_INCOMING;
+		ret_before->is_coming[p] = c->line == SCHED_LINE_COMING;
 		if (event->client == p && event->type == SCHED_EVENT_LEAVE)
 			continue;
 		if (event->client == p && event->type == SCHED_EVENT_RELEASED)
