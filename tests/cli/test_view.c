@@ -113,6 +113,22 @@ static void has(const char *text, const char *part)
 	assert_non_null(strstr(text, part));
 }
 
+static void view_has(const char *part)
+{
+	char *text = view(false);
+
+	has(text, part);
+	free(text);
+}
+
+static void json_has(const char *part)
+{
+	char *text = json();
+
+	has(text, part);
+	free(text);
+}
+
 static void the_view_says_who_runs_and_why_others_wait(void **state)
 {
 	char *text = view(false);
@@ -160,10 +176,8 @@ static void claims_show_where_somebody_has_another(void **state)
 		  " \"compute_limit_percent\": null,");
 	free(text);
 	clients[1].flags = NVSHARE_CLIENT_FIXED;
-	text = view(false);
-	has(text, "takes no turns, slo 12.5 ms, at most 40 % of the time: not kept on several"
-		  " GPUs\n");
-	free(text);
+	view_has("takes no turns, slo 12.5 ms, at most 40 % of the time: not kept on several"
+		 " GPUs\n");
 	clients[1].flags = 0;
 	clients[1].claim = clients[0].claim;
 }
@@ -171,23 +185,14 @@ static void claims_show_where_somebody_has_another(void **state)
 static void why_memory_stays_is_told(void **state)
 {
 	struct nvshare_status_client saved = clients[0];
-	char *text;
 
 	(void)state;
 	clients[0].flags = NVSHARE_CLIENT_RDMA;
-	text = view(false);
-	has(text, "stays on the card: rdma");
-	free(text);
-	text = json();
-	has(text, "\"rdma\": true, \"no_proc\": false");
-	free(text);
+	view_has("stays on the card: rdma");
+	json_has("\"rdma\": true, \"no_proc\": false");
 	clients[0].flags = NVSHARE_CLIENT_NO_PROC;
-	text = view(false);
-	has(text, "stays on the card: it sees no /proc");
-	free(text);
-	text = json();
-	has(text, "\"rdma\": false, \"no_proc\": true");
-	free(text);
+	view_has("stays on the card: it sees no /proc");
+	json_has("\"rdma\": false, \"no_proc\": true");
 	clients[0] = saved;
 }
 
@@ -200,12 +205,8 @@ static void reports_that_are_doubted_are_told(void **state)
 	has(text, "\"doubted\": false");
 	free(text);
 	clients[0].flags = NVSHARE_CLIENT_DOUBTED;
-	text = view(false);
-	has(text, "not all there");
-	free(text);
-	text = json();
-	has(text, "\"doubted\": true");
-	free(text);
+	view_has("not all there");
+	json_has("\"doubted\": true");
 	clients[0] = saved;
 }
 
@@ -245,9 +246,7 @@ static void what_is_learned_of_bursts_is_told(void **state)
 		  " with short timeslices: 0.97 ms)\n");
 	has(text, "(1): bursts: not decided yet (tail when preempting: not tried,");
 	free(text);
-	text = json();
-	has(text, "\"announced\": {\"bursts\": 12, \"prefers\": \"undecided\",");
-	free(text);
+	json_has("\"announced\": {\"bursts\": 12, \"prefers\": \"undecided\",");
 	clients[0] = saved;
 }
 
@@ -295,17 +294,11 @@ static void who_waits_since_turns_are_off_is_told_how_to_get_them(void **state)
 	has(text, "#3 waits for memory: turns are off (nvsharectl -S on), needs 5.0 GiB more\n");
 	assert_null(strstr(text, "could not be stopped, needs"));
 	free(text);
-	text = json();
-	has(text, "\"wait_reason\": \"stuck\"");
-	free(text);
+	json_has("\"wait_reason\": \"stuck\"");
 	clients[1].why = NVSHARE_WAIT_MEMORY;
-	text = view(false);
-	has(text, "#3 waits for memory: turns are off (nvsharectl -S on), needs 5.0 GiB more\n");
-	free(text);
+	view_has("#3 waits for memory: turns are off (nvsharectl -S on), needs 5.0 GiB more\n");
 	clients[1].why = NVSHARE_WAIT_SWAP;
-	text = view(false);
-	has(text, "#3 memory is being moved, needs 5.0 GiB more\n");
-	free(text);
+	view_has("#3 memory is being moved, needs 5.0 GiB more\n");
 	status.node.anti_thrash = 1;
 	clients[1] = saved;
 }
@@ -365,10 +358,8 @@ static void why_it_can_not_be_frozen_is_told(void **state)
 				 halt > NVSHARE_HALT_FREEZE);
 	}
 	clients[1].halt = NVSHARE_HALT_TRACED;
-	text = view(false);
-	has(text, "  drain     #3 waits for memory, needs 5.0 GiB more,"
-		  " can not be frozen: a debugger is attached\n");
-	free(text);
+	view_has("  drain     #3 waits for memory, needs 5.0 GiB more,"
+		 " can not be frozen: a debugger is attached\n");
 	text = json();
 	has(text, "\"stops_by\": \"freeze\", \"drains_because\": null}");
 	has(text, "\"stops_by\": \"drain\", \"drains_because\": \"a debugger is attached\"}");
@@ -493,13 +484,9 @@ static void hints_are_shown_where_there_were_some(void **state)
 	free(text);
 	gpu.n_hints = 40;
 	gpu.hint_error_ns = 310000;
-	text = view(false);
-	has(text, "  hints     40, off by 0.31 ms on average\n");
-	free(text);
+	view_has("  hints     40, off by 0.31 ms on average\n");
 	gpu.n_hints_missed = 3;
-	text = view(false);
-	has(text, "  hints     40, off by 0.31 ms on average; 3 in vain\n");
-	free(text);
+	view_has("  hints     40, off by 0.31 ms on average; 3 in vain\n");
 	gpu = saved_gpu;
 }
 
@@ -526,9 +513,7 @@ static void energy_is_shown_where_it_is_known(void **state)
 		free(text);
 	}
 	clients[0].energy_j = 1234;
-	text = json();
-	has(text, "\"energy_joules\": 1234");
-	free(text);
+	json_has("\"energy_joules\": 1234");
 	clients[0].energy_j = 0;
 }
 
@@ -562,15 +547,11 @@ static void the_view_names_who_is_outside_and_in_the_way(void **state)
 		  " 1.0 GiB, needs");
 	free(text);
 	status.n_outsiders = 3;
-	text = view(false);
-	has(text, "py\\thon3 (pid 123) with 512.0 MiB, pid 4\n");
-	free(text);
+	view_has("py\\thon3 (pid 123) with 512.0 MiB, pid 4\n");
 	gpu.outside = GIB / 2;
 	gpu.n_outsiders = 1;
 	status.n_outsiders = 2;
-	text = view(false);
-	has(text, "#3 waits for memory, py\\thon3 (pid 123), outside nvshare, has 512.0 MiB,");
-	free(text);
+	view_has("#3 waits for memory, py\\thon3 (pid 123), outside nvshare, has 512.0 MiB,");
 	text = json();
 	has(text, "\"outsiders_count\": 1, \"outsiders_memory\": 536870912, \"outsiders\":"
 		  " [{\"pid\": 123, \"name\": \"py\\\\thon3\", \"memory\": 536870912}]");
@@ -588,13 +569,9 @@ static void the_view_says_what_the_bus_is_thought_to_reach(void **state)
 
 	(void)state;
 	gpu.link_bandwidth = 47 * GIB;
-	text = view(false);
-	has(text, ", at 20.0 GiB/s; next");
-	free(text);
+	view_has(", at 20.0 GiB/s; next");
 	gpu.bandwidth = 0;
-	text = view(false);
-	has(text, ", at 47.0 GiB/s (assumed); next");
-	free(text);
+	view_has(", at 47.0 GiB/s (assumed); next");
 	text = json();
 	has(text, "\"bandwidth_bytes_per_second\": 0");
 	has(text, "\"link_bytes_per_second\": 50465865728");

@@ -2,14 +2,13 @@
 #ifndef NVS_TESTS_DAEMON_LINGER_H
 #define NVS_TESTS_DAEMON_LINGER_H
 
-/* Descriptors whose last close() waits until linger_end(), and packets that carry them. */
+/* Descriptors whose last close() waits until linger_end(). */
 
+#include "ipc/pass.h"
 #include "util/fd.h"
 
-#include <errno.h>
 #include <netinet/in.h>
-#include <stdlib.h>
-#include <string.h>
+#include <stdint.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -54,26 +53,6 @@ static inline void linger_end(struct linger_pair *pair)
 	pair->far = fd_close(pair->far);
 }
 
-/* A packet of one byte with fd. 0 or -errno. */
-static inline int linger_send(int socket_fd, int fd)
-{
-	char control[CMSG_SPACE(sizeof(int))] __attribute__((aligned(8))) = {0};
-	struct iovec part = {.iov_base = (char[]){'x'}, .iov_len = 1};
-	struct msghdr msg = {
-		.msg_iov = &part,
-		.msg_iovlen = 1,
-		.msg_control = control,
-		.msg_controllen = sizeof(control),
-	};
-	struct cmsghdr *header = CMSG_FIRSTHDR(&msg);
-
-	header->cmsg_level = SOL_SOCKET;
-	header->cmsg_type = SCM_RIGHTS;
-	header->cmsg_len = CMSG_LEN(sizeof(int));
-	memcpy(CMSG_DATA(header), &fd, sizeof(fd));
-	return sendmsg(socket_fd, &msg, MSG_NOSIGNAL | MSG_DONTWAIT) < 0 ? -errno : 0;
-}
-
 /*
  * One whose close() waits although nobody can take SO_LINGER off: a socket in whose queue the
  * lingering one lies. Takes pair->fd. -1: not to be had.
@@ -85,7 +64,7 @@ static inline int linger_nested(struct linger_pair *pair)
 
 	if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, fds) < 0)
 		return -1;
-	r = linger_send(fds[0], pair->fd);
+	r = pass_send(fds[0], "x", 1, pair->fd);
 	pair->fd = fd_close(pair->fd);
 	(void)fd_close(fds[0]);
 	return r ? fd_close(fds[1]) : fds[1];

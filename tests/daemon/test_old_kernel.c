@@ -4,6 +4,7 @@
 
 #include "daemon/server.h"
 
+#include "ipc/pass.h"
 #include "linger.h"
 #include "util/log.h"
 
@@ -207,7 +208,7 @@ static void a_peer_that_sends_descriptors_is_closed(void **state)
 	struct fixture *f = *state;
 	int fd = connect_to(f);
 
-	assert_int_equal(linger_send(fd, STDERR_FILENO), 0);
+	assert_int_equal(pass_send(fd, "x", 1, STDERR_FILENO), 0);
 	assert_closed(fd);
 	assert_answers(f);
 	await_fds(f);
@@ -224,7 +225,7 @@ static void descriptors_that_hang_stop_nobody(void **state)
 		/* Ours is closed before it looks: the packet has the last one. */
 		(void)kill(f->scheduler, SIGSTOP);
 		peer = connect_to(f);
-		assert_int_equal(linger_send(peer, fd), 0);
+		assert_int_equal(pass_send(peer, "x", 1, fd), 0);
 		(void)fd_close(fd);
 		(void)kill(f->scheduler, SIGCONT);
 		assert_answers(f);
@@ -246,7 +247,7 @@ static void what_is_unread_when_a_peer_is_closed_stops_nobody(void **state)
 	(void)kill(f->scheduler, SIGSTOP);
 	peer = connect_to(f);
 	assert_true(send(peer, garbage, sizeof(garbage), MSG_NOSIGNAL) > 0);
-	assert_int_equal(linger_send(peer, fd), 0);
+	assert_int_equal(pass_send(peer, "x", 1, fd), 0);
 	(void)fd_close(fd);
 	(void)kill(f->scheduler, SIGCONT);
 	assert_closed(peer);
@@ -262,7 +263,7 @@ static void what_is_unread_at_the_end_stops_it_no_longer(void **state)
 		int fd = hanging(&f->pairs[i]);
 		int peer = connect_to(f);
 
-		assert_int_equal(linger_send(peer, fd), 0);
+		assert_int_equal(pass_send(peer, "x", 1, fd), 0);
 		(void)fd_close(fd);
 		(void)fd_close(peer);
 	}

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "daemon/reaper.h"
 
+#include "ipc/pass.h"
 #include "linger.h"
 
 #include <poll.h>
@@ -78,7 +79,7 @@ static void every_descriptor_in_its_queue_is_closed(void **state)
 	(void)state;
 	assert_int_equal(pipe(ends), 0);
 	for (int i = 0; i < 5; i++)
-		assert_int_equal(linger_send(far, ends[1]), 0);
+		assert_int_equal(pass_send(far, "x", 1, ends[1]), 0);
 	(void)fd_close(ends[1]);
 	reaper_take(&reaper, fd, 8);
 	assert_int_equal(expect_done(), 8);
@@ -99,7 +100,7 @@ static void a_socket_that_lingers_holds_nobody_up(void **state)
 		pairs[i] = linger_begin();
 		if (pairs[i].fd < 0)
 			skip();
-		assert_int_equal(linger_send(far, pairs[i].fd), 0);
+		assert_int_equal(pass_send(far, "x", 1, pairs[i].fd), 0);
 		(void)fd_close(pairs[i].fd);
 		(void)fd_close(far);
 		reaper_take(&reaper, fd, i);
@@ -124,7 +125,7 @@ static void one_that_hangs_takes_a_thread_and_no_more(void **state)
 		nested = pairs[i].fd < 0 ? -1 : linger_nested(&pairs[i]);
 		if (nested < 0)
 			skip();
-		assert_int_equal(linger_send(far, nested), 0);
+		assert_int_equal(pass_send(far, "x", 1, nested), 0);
 		(void)fd_close(nested);
 		(void)fd_close(far);
 		reaper_take(&reaper, fd, i);

@@ -133,6 +133,33 @@ static void expect_it_to_come_back(void)
 	(void)fake_expect(fd, NVSHARE_MSG_HEARTBEAT);
 }
 
+/* The program's first CUDA call, of which the scheduler hears. */
+static void begin_first_call(struct user *user)
+{
+	fake_listen(dir);
+	listen_to_errors();
+	start(user, use_device);
+}
+
+/* The scheduler accepts the connection and reads the registration, which it does not answer. */
+static int take_registration(void)
+{
+	int fd = fake_accept();
+
+	(void)fake_expect(fd, NVSHARE_MSG_REGISTER);
+	return fd;
+}
+
+/* It runs without nvshare, says why in one line, and comes in when it may. */
+static void expect_reason_and_return(struct user *user, const char *reason)
+{
+	check(finish(user) == CUDA_SUCCESS);
+	check(gate_get() == GATE_OPEN);
+	check(has_said(reason));
+	expect_it_to_come_back();
+	check(lines_said() == 1);
+}
+
 /* ---- nobody listens ----------------------------------------------------------------------- */
 
 /* The sanitizer of threads ends a forked child that starts a thread, as an agent is. */
@@ -210,9 +237,7 @@ static void is_let_in_after_it_was_turned_away(void)
 	struct user user = {.dev = 0};
 	int fd;
 
-	fake_listen(dir);
-	listen_to_errors();
-	start(&user, use_device);
+	begin_first_call(&user);
 	turn_away();
 	turn_away();
 	check(fake_admit(&fd).flags == 0);
@@ -224,9 +249,7 @@ static void says_that_it_was_turned_away_and_comes_back(void)
 {
 	struct user user = {.dev = 0};
 
-	fake_listen(dir);
-	listen_to_errors();
-	start(&user, use_device);
+	begin_first_call(&user);
 	turn_away_until_done(&user);
 	check(finish(&user) == CUDA_SUCCESS);
 	check(gate_get() == GATE_OPEN);
@@ -242,16 +265,10 @@ static void says_that_the_scheduler_is_full_and_comes_back(void)
 	struct user user = {.dev = 0};
 	int fd;
 
-	fake_listen(dir);
-	listen_to_errors();
-	start(&user, use_device);
-	fd = fake_accept();
-	(void)fake_expect(fd, NVSHARE_MSG_REGISTER);
+	begin_first_call(&user);
+	fd = take_registration();
 	fake_registered(fd, NVSHARE_REGISTER_FULL);
-	check(finish(&user) == CUDA_SUCCESS);
-	check(has_said("too many clients"));
-	expect_it_to_come_back();
-	check(lines_said() == 1);
+	expect_reason_and_return(&user, "too many clients");
 }
 
 /* It may refuse at once, and end with unread packets: a read, or a write, fails first. */
@@ -260,17 +277,12 @@ static void hears_a_refusal_that_came_before_it_was_asked(void)
 	struct user user = {.dev = 0};
 	int fd;
 
-	fake_listen(dir);
-	listen_to_errors();
-	start(&user, use_device);
+	begin_first_call(&user);
 	fd = fake_accept();
 	check(fake_readable(fd, FAKE_WAIT_MS));
 	fake_registered(fd, NVSHARE_REGISTER_FULL);
 	check(close(fd) == 0);
-	check(finish(&user) == CUDA_SUCCESS);
-	check(has_said("too many clients"));
-	expect_it_to_come_back();
-	check(lines_said() == 1);
+	expect_reason_and_return(&user, "too many clients");
 }
 
 static void two_gpus_wait_for_a_busy_scheduler(void)
@@ -311,17 +323,11 @@ static void meet_version(uint16_t version, const char *advice)
 		       "speaks version %u of the protocol, this library version %u", version,
 		       NVSHARE_PROTOCOL_VERSION);
 
-	fake_listen(dir);
-	listen_to_errors();
-	start(&user, use_device);
-	fd = fake_accept();
-	(void)fake_expect(fd, NVSHARE_MSG_REGISTER);
+	begin_first_call(&user);
+	fd = take_registration();
 	answer_as(fd, version);
-	check(finish(&user) == CUDA_SUCCESS);
-	check(gate_get() == GATE_OPEN);
-	check(has_said(versions) && has_said(advice));
-	expect_it_to_come_back();
-	check(lines_said() == 1);
+	expect_reason_and_return(&user, versions);
+	check(has_said(advice));
 }
 
 static void names_the_versions_when_the_scheduler_is_newer(void)

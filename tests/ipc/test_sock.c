@@ -164,25 +164,6 @@ static void a_client_is_passed_no_descriptor_unless_it_says_so(void **state)
 	(void)fd_close(server);
 }
 
-static int send_descriptor(int fd)
-{
-	char control[CMSG_SPACE(sizeof(int))] = {0};
-	struct iovec part = {.iov_base = (char[]){'x'}, .iov_len = 1};
-	struct msghdr msg = {
-		.msg_iov = &part,
-		.msg_iovlen = 1,
-		.msg_control = control,
-		.msg_controllen = sizeof(control),
-	};
-	struct cmsghdr *header = CMSG_FIRSTHDR(&msg);
-
-	header->cmsg_level = SOL_SOCKET;
-	header->cmsg_type = SCM_RIGHTS;
-	header->cmsg_len = CMSG_LEN(sizeof(int));
-	memcpy(CMSG_DATA(header), &(int){STDERR_FILENO}, sizeof(int));
-	return sendmsg(fd, &msg, MSG_NOSIGNAL) < 0 ? -errno : 0;
-}
-
 static void a_kernel_that_can_refuses_descriptors_in_the_sender(void **state)
 {
 	struct fixture *f = *state;
@@ -194,10 +175,10 @@ static void a_kernel_that_can_refuses_descriptors_in_the_sender(void **state)
 		skip(); /* before Linux 6.16 */
 	client = sock_connect(f->dir);
 	/* Before and after accept(), in both directions. */
-	assert_int_equal(send_descriptor(client), -EPERM);
+	assert_int_equal(pass_send(client, "x", 1, STDERR_FILENO), -EPERM);
 	server = accept_one(f);
-	assert_int_equal(send_descriptor(client), -EPERM);
-	assert_int_equal(send_descriptor(server), -EPERM);
+	assert_int_equal(pass_send(client, "x", 1, STDERR_FILENO), -EPERM);
+	assert_int_equal(pass_send(server, "x", 1, STDERR_FILENO), -EPERM);
 	assert_int_equal(sock_recv(server, &got, sizeof(got)), -EAGAIN);
 	(void)fd_close(client);
 	(void)fd_close(server);
@@ -216,7 +197,7 @@ static void what_comes_next_is_known_before_it_is_taken(void **state)
 	assert_int_equal(sock_next(fds[0]), SOCK_NEXT_NONE);
 	assert_int_equal(send(fds[1], "", 0, 0), 0);
 	assert_int_equal(send(fds[1], "abc", 3, 0), 3);
-	assert_int_equal(send_descriptor(fds[1]), 0);
+	assert_int_equal(pass_send(fds[1], "x", 1, STDERR_FILENO), 0);
 	assert_int_equal(sock_next(fds[0]), SOCK_NEXT_PACKET);
 	assert_int_equal(sock_recv(fds[0], &got, sizeof(got)), 0);
 	assert_int_equal(sock_next(fds[0]), SOCK_NEXT_PACKET);
