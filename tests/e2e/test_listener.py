@@ -47,7 +47,7 @@ class Somebody:
     """A Python program of another user, which prints lines; "path" is the socket's."""
 
     PRELUDE = """
-import array, os, socket, struct, sys, time
+import array, os, signal, socket, struct, sys
 os.setgroups([]); os.setgid(int(sys.argv[2])); os.setuid(int(sys.argv[2]))
 path = sys.argv[1]
 sys.path.insert(0, sys.argv[3])
@@ -101,7 +101,7 @@ try:
     say("sent")
 except PermissionError:
     say("refused")
-time.sleep(1000)
+signal.pause()
 """
 
 
@@ -146,7 +146,7 @@ for one in wires[::2]:
 sys.stdin.readline()
 one = Wire(path)
 say(one.register()[0])
-time.sleep(1000)
+signal.pause()
 """
 
 # The descriptors of a small node: one user other than root has less than a third as connections.
@@ -163,7 +163,7 @@ def test_one_user_s_connections_leave_room_for_root_and_for_others(node):
     # Root's programs and tools, and another user's, come and go as if nobody was there.
     node.holder()
     assert node.ctl("status").returncode == 0
-    other = Somebody(node, "one = Wire(path); say(one.register()[0]); time.sleep(1000)", NOBODY - 1)
+    other = Somebody(node, "one = Wire(path); say(one.register()[0]); signal.pause()", NOBODY - 1)
     assert other.hear() == "0"
     crowd.tell()
     closed, busy, status = map(int, crowd.hear().split())
@@ -192,7 +192,7 @@ while True:
     if wires[-1].receive()[0] == "RESULT":
         break
 say("full")
-time.sleep(1000)
+signal.pause()
 """,
     )
     assert crowd.hear() == "full"
