@@ -8,12 +8,21 @@ import time
 
 import pytest
 
-from conftest import until
+from conftest import MIB, until
 
 
 def start(node, name, enough, seed):
     return node.app("oversub", "--size", "110MiB", "--buffers", 6, "--passes", 2, "--until", enough,
                     "--seed", seed, "--name", name, name=name)
+
+
+def take_turns(node, programs, n, bytes_each):
+    """After n switches, once none has anything left to allocate: that can fail without a scheduler."""
+    def has_all(client):
+        return client and client["memory_resident"] + client["memory_swapped"] >= bytes_each
+
+    until("all have their memory, and take turns",
+          lambda: all(has_all(node.client(p)) for p in programs) and node.gpu()["switches"] >= n)
 
 
 def one_in_state(node, programs, states):
@@ -72,7 +81,7 @@ def test_a_scheduler_that_stays_away_stops_nobody(node):
                  name=f"p{i}", NVSHARE_ORPHAN_TIMEOUT_SEC="1")
         for i in range(3)
     ]
-    until("they take turns", lambda: node.gpu()["switches"] >= 3)
+    take_turns(node, programs, 3, 70 * MIB)
     node.kill_scheduler()
     enough.touch()
     for program in programs:
@@ -89,7 +98,7 @@ def test_stopped_programs_of_a_lost_scheduler_come_in_one_by_one(node):
                  name=f"p{i}", NVSHARE_ORPHAN_TIMEOUT_SEC="1")
         for i in range(3)
     ]
-    until("they take turns", lambda: node.gpu()["switches"] >= 6)
+    take_turns(node, programs, 6, 150 * MIB)
     node.kill_scheduler()
     enough.touch()
     for program in programs:
@@ -107,7 +116,7 @@ def test_a_scheduler_that_hangs_keeps_nobody_waiting(node, goes_on):
                  name=f"p{i}", NVSHARE_ORPHAN_TIMEOUT_SEC="1", NVSHARE_DEBUG="1")
         for i in range(3)
     ]
-    until("they take turns", lambda: node.gpu()["switches"] >= 6)
+    take_turns(node, programs, 6, 150 * MIB)
     os.kill(node.scheduler.pid, signal.SIGSTOP)
     waiter = until("one finds out",
                    lambda: next((p for p in programs if "the scheduler hangs" in p.output()), None))
