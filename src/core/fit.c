@@ -5,6 +5,7 @@
 #include "core/heap.h"
 #include "core/list.h"
 #include "core/reserve.h"
+#include "core/u64.h"
 
 #include <assert.h>
 
@@ -20,22 +21,6 @@
 #define PART_MIN  (64ull << 20)
 #define PART_CARD 64 /* or of a small card so much */
 
-static uint64_t min_u64(uint64_t a, uint64_t b)
-{
-	return a < b ? a : b;
-}
-
-static uint64_t max_u64(uint64_t a, uint64_t b)
-{
-	return a > b ? a : b;
-}
-
-/* a - b, not below 0. */
-static uint64_t above(uint64_t a, uint64_t b)
-{
-	return a > b ? a - b : 0;
-}
-
 static const struct sched_gpu *gpu_of(const struct sched *sched, uint32_t client)
 {
 	return &sched->gpus[sched->clients[client].gpu];
@@ -45,7 +30,7 @@ uint64_t fit_usable(const struct sched *sched, uint32_t gpu)
 {
 	const struct sched_gpu *g = &sched->gpus[gpu];
 
-	return above(g->total - reserve_bytes(sched, gpu), g->external);
+	return u64_excess(g->total - reserve_bytes(sched, gpu), g->external);
 }
 
 uint64_t fit_room(const struct sched *sched, uint32_t gpu)
@@ -68,9 +53,9 @@ uint64_t fit_capacity(const struct sched *sched, uint32_t gpu)
 uint64_t fit_spare(const struct sched *sched, uint32_t gpu)
 {
 	const struct sched_sums *sums = &sched->gpus[gpu].sums;
-	uint64_t stays = min_u64(above(sums->charged, sums->asked), fit_room(sched, gpu));
+	uint64_t stays = u64_min(u64_excess(sums->charged, sums->asked), fit_room(sched, gpu));
 
-	return above(stays, fit_usable(sched, gpu));
+	return u64_excess(stays, fit_usable(sched, gpu));
 }
 
 /* What may be used now, as long as more is on its way out. */
@@ -88,19 +73,19 @@ uint64_t fit_footprint(const struct sched_client *client)
 
 uint64_t fit_allowed(const struct sched_client *client)
 {
-	return max_u64(client->budget,
+	return u64_max(client->budget,
 		       client->memory.resident + client->memory.pinned + client->promised);
 }
 
 uint64_t fit_charge(const struct sched_client *client)
 {
-	return above(fit_allowed(client), client->doubted);
+	return u64_excess(fit_allowed(client), client->doubted);
 }
 
 /* What no eviction takes; what was given to be pinned counts until a report says what is. */
 static uint64_t fixed_bytes(const struct sched_client *client)
 {
-	return min_u64(client->memory.pinned + client->promised, fit_charge(client));
+	return u64_min(client->memory.pinned + client->promised, fit_charge(client));
 }
 
 uint64_t fit_pageable(const struct sched_client *client)
@@ -122,19 +107,20 @@ static uint64_t card_of(const struct sched *sched, uint32_t gpu)
 /* What others have pinned beyond their part of the reserve. */
 static uint64_t pinned_in_the_way(const struct sched *sched, uint32_t client)
 {
-	return above(pinned_by_others(sched, client),
-		     reserve_half(sched, sched->clients[client].gpu));
+	return u64_excess(pinned_by_others(sched, client),
+			  reserve_half(sched, sched->clients[client].gpu));
 }
 
 uint64_t fit_limit_alone(const struct sched *sched, uint32_t client)
 {
-	return above(card_of(sched, sched->clients[client].gpu), pinned_in_the_way(sched, client));
+	return u64_excess(card_of(sched, sched->clients[client].gpu),
+			  pinned_in_the_way(sched, client));
 }
 
 uint64_t fit_limit(const struct sched *sched, uint32_t client)
 {
-	return above(fit_usable(sched, sched->clients[client].gpu),
-		     pinned_in_the_way(sched, client));
+	return u64_excess(fit_usable(sched, sched->clients[client].gpu),
+			  pinned_in_the_way(sched, client));
 }
 
 static uint64_t owned_by(const struct sched_client *c)
@@ -156,7 +142,7 @@ uint64_t fit_need(const struct sched *sched, uint32_t client)
 	if (c->state == SCHED_CLIENT_RUNNING)
 		return c->is_growing ? c->need : fit_charge(c);
 	if (fit_oversize(sched, client))
-		return min_u64(owned_by(c), gpu_of(sched, client)->total);
+		return u64_min(owned_by(c), gpu_of(sched, client)->total);
 	return fit_footprint(c);
 }
 
@@ -182,7 +168,7 @@ static uint64_t capacity_for(const struct sched *sched, uint32_t client)
 /* All that there is for it when the others are out. */
 static uint64_t all_there_is(const struct sched *sched, uint32_t client)
 {
-	return above(capacity_for(sched, client), pinned_by_others(sched, client));
+	return u64_excess(capacity_for(sched, client), pinned_by_others(sched, client));
 }
 
 /*
@@ -210,10 +196,10 @@ static bool can_be_whole(const struct sched *sched, uint32_t client)
  */
 static uint64_t weight_of(const struct sched *sched, uint32_t client)
 {
-	uint64_t weight = max_u64(fit_need(sched, client), fit_charge(&sched->clients[client]));
+	uint64_t weight = u64_max(fit_need(sched, client), fit_charge(&sched->clients[client]));
 
 	if (fit_oversize(sched, client) || fit_need(sched, client) <= fit_limit(sched, client))
-		weight = min_u64(weight, all_there_is(sched, client));
+		weight = u64_min(weight, all_there_is(sched, client));
 	return weight;
 }
 
@@ -266,7 +252,7 @@ static void share_running(const struct sched_client *c, struct sched_sums *share
 		share->n_never = 1;
 	} else if (c->is_retrying || c->line == SCHED_LINE_COMING) {
 		share->n_fast = 1;
-		share->later = above(share->load, pinned);
+		share->later = u64_excess(share->load, pinned);
 	} else if (c->is_growing) {
 		share->blocked = charge - pinned;
 	} else {
@@ -281,9 +267,9 @@ struct sched_sums fit_share(const struct sched_client *c)
 	bool is_coming = c->line == SCHED_LINE_COMING;
 
 	if (c->is_asked && !c->is_hung && !is_coming)
-		share.asked = min_u64(c->drop_bytes, charge - pinned);
+		share.asked = u64_min(c->drop_bytes, charge - pinned);
 	if (is_coming)
-		share.reserved = above(c->need, charge);
+		share.reserved = u64_excess(c->need, charge);
 	if (is_coming)
 		share.pinned += c->memory.wanted_pinned; /* as good as pinned */
 
@@ -295,13 +281,13 @@ struct sched_sums fit_share(const struct sched_client *c)
 		share.load = c->is_hung || c->is_retrying || is_kept(c) ? charge : pinned;
 		break;
 	case SCHED_CLIENT_INCOMING:
-		share.load = c->is_given ? max_u64(c->weight, charge) : c->weight;
+		share.load = c->is_given ? u64_max(c->weight, charge) : c->weight;
 		share.n_on = 1;
 		share.n_fast = 1;
 		if (c->is_fixed || c->is_resident)
 			share.n_never = 1;
 		else
-			share.later = above(share.load, pinned);
+			share.later = u64_excess(share.load, pinned);
 		break;
 	case SCHED_CLIENT_RUNNING:
 		share_running(c, &share);
@@ -382,7 +368,7 @@ void fit_out(struct sched *sched, uint32_t client)
 
 static uint64_t timer_of(const struct sched_client *c)
 {
-	return min_u64(min_u64(c->answer_ns, c->retry_ns), min_u64(c->bound_ns, c->beat_ns));
+	return u64_min(u64_min(c->answer_ns, c->retry_ns), u64_min(c->bound_ns, c->beat_ns));
 }
 
 /*
@@ -436,17 +422,17 @@ void fit_in(struct sched *sched, uint32_t client)
 void fit_set_memory(struct sched *sched, uint32_t client, const struct sched_memory *memory)
 {
 	struct sched_client *c = &sched->clients[client];
-	uint64_t total = min_u64(sched->gpus[c->gpu].total, FIELD_MAX);
-	uint64_t there = above(c->memory.resident + c->memory.pinned, c->doubted);
+	uint64_t total = u64_min(sched->gpus[c->gpu].total, FIELD_MAX);
+	uint64_t there = u64_excess(c->memory.resident + c->memory.pinned, c->doubted);
 
-	c->memory.pinned = min_u64(memory->pinned, total);
-	c->memory.resident = min_u64(memory->resident, total - c->memory.pinned);
-	c->memory.swapped = min_u64(memory->swapped, FIELD_MAX);
-	c->memory.second = min_u64(memory->second, total);
-	c->memory.wanted = min_u64(memory->wanted, FIELD_MAX);
-	c->memory.wanted_pinned = min_u64(memory->wanted_pinned, FIELD_MAX);
+	c->memory.pinned = u64_min(memory->pinned, total);
+	c->memory.resident = u64_min(memory->resident, total - c->memory.pinned);
+	c->memory.swapped = u64_min(memory->swapped, FIELD_MAX);
+	c->memory.second = u64_min(memory->second, total);
+	c->memory.wanted = u64_min(memory->wanted, FIELD_MAX);
+	c->memory.wanted_pinned = u64_min(memory->wanted_pinned, FIELD_MAX);
 	/* What is not reported any more is what was not there. */
-	c->doubted = min_u64(c->doubted, above(c->memory.resident + c->memory.pinned, there));
+	c->doubted = u64_min(c->doubted, u64_excess(c->memory.resident + c->memory.pinned, there));
 }
 
 bool fit_exclusive(const struct sched *sched)
@@ -519,7 +505,7 @@ uint64_t fit_missing(const struct sched *sched, uint32_t client)
 	const struct sched_client *c = &sched->clients[client];
 	uint64_t load = gpu_of(sched, client)->sums.load - c->share.load;
 
-	return above(load + weight_of(sched, client), capacity_for(sched, client));
+	return u64_excess(load + weight_of(sched, client), capacity_for(sched, client));
 }
 
 uint64_t fit_to_evict(const struct sched *sched, uint32_t gpu, uint32_t client)
@@ -528,8 +514,8 @@ uint64_t fit_to_evict(const struct sched *sched, uint32_t gpu, uint32_t client)
 	uint64_t want = sums->charged + sums->reserved;
 
 	if (client != SCHED_NONE)
-		want += above(fit_need(sched, client), fit_charge(&sched->clients[client]));
-	return above(want, fit_capacity(sched, gpu) + sums->asked);
+		want += u64_excess(fit_need(sched, client), fit_charge(&sched->clients[client]));
+	return u64_excess(want, fit_capacity(sched, gpu) + sums->asked);
 }
 
 bool fit_has_room(const struct sched *sched, uint32_t client)
@@ -546,8 +532,8 @@ bool fit_has_room(const struct sched *sched, uint32_t client)
 /* What of lack there is room for; 0: too little to be worth a message. */
 static uint64_t part_of(const struct sched_gpu *g, uint64_t lack, uint64_t room)
 {
-	uint64_t part = min_u64(lack, above(room, g->sums.charged));
-	uint64_t least = min_u64(PART_MIN, g->total / PART_CARD);
+	uint64_t part = u64_min(lack, u64_excess(room, g->sums.charged));
+	uint64_t least = u64_min(PART_MIN, g->total / PART_CARD);
 
 	return part < lack && part < least ? 0 : part;
 }
@@ -556,15 +542,15 @@ uint64_t fit_part(const struct sched *sched, uint32_t client)
 {
 	const struct sched_client *c = &sched->clients[client];
 
-	return part_of(gpu_of(sched, client), above(c->need, fit_charge(c)),
+	return part_of(gpu_of(sched, client), u64_excess(c->need, fit_charge(c)),
 		       room_now(sched, c->gpu));
 }
 
 uint64_t fit_ahead(const struct sched *sched, uint32_t client)
 {
 	const struct sched_client *c = &sched->clients[client];
-	uint64_t lack = above(fit_need(sched, client), fit_charge(c));
+	uint64_t lack = u64_excess(fit_need(sched, client), fit_charge(c));
 
-	return part_of(gpu_of(sched, client), min_u64(lack, c->memory.swapped),
+	return part_of(gpu_of(sched, client), u64_min(lack, c->memory.swapped),
 		       capacity_now(sched, c->gpu, UINT64_MAX));
 }

@@ -5,6 +5,7 @@
 #include "core/act.h"
 #include "core/fit.h"
 #include "core/list.h"
+#include "core/u64.h"
 
 #define MS_NS     1000000ull
 #define SECOND_NS (1000 * MS_NS)
@@ -24,16 +25,6 @@
 
 /* Of one place: that many are looked at. */
 #define LOOK_MAX 16
-
-static uint64_t min_u64(uint64_t a, uint64_t b)
-{
-	return a < b ? a : b;
-}
-
-static uint64_t max_u64(uint64_t a, uint64_t b)
-{
-	return a > b ? a : b;
-}
 
 /* One alone has nobody in its way. */
 static bool is_possible(const struct sched *sched, uint32_t gpu)
@@ -58,7 +49,7 @@ void forecast_grown(struct sched *sched, uint32_t client, uint64_t bytes)
 		f->grown = 0;
 		f->second_ns += SECOND_NS;
 	}
-	f->grown = min_u64(f->grown + bytes, total);
+	f->grown = u64_min(f->grown + bytes, total);
 	f->grower = client;
 	f->growth_ends_ns = sched->now_ns + CALM_NS;
 }
@@ -97,7 +88,7 @@ static bool is_cause(const struct sched *sched, const struct sched_forecast *f, 
 static uint64_t expected(const struct sched *sched, uint32_t gpu)
 {
 	const struct sched_forecast *f = &sched->gpus[gpu].forecast;
-	uint64_t horizon_ms = min_u64(sched->config.prepare_ns, HORIZON_MAX_NS) / MS_NS;
+	uint64_t horizon_ms = u64_min(sched->config.prepare_ns, HORIZON_MAX_NS) / MS_NS;
 	uint64_t usable = fit_usable(sched, gpu), bytes = 0;
 
 	if (!is_possible(sched, gpu))
@@ -105,8 +96,8 @@ static uint64_t expected(const struct sched *sched, uint32_t gpu)
 	if (sched->now_ns < f->growth_ends_ns)
 		bytes = (f->before + f->grown) * horizon_ms / (RATE_SECONDS * 1000);
 	if (sched->now_ns < f->newcomer_ends_ns)
-		bytes = max_u64(bytes, usable / NEWCOMER_PART);
-	return min_u64(bytes, usable);
+		bytes = u64_max(bytes, usable / NEWCOMER_PART);
+	return u64_min(bytes, usable);
 }
 
 /* Of these bytes, what there is no room for. */
@@ -192,7 +183,7 @@ static bool tell_place(struct sched *sched, uint32_t gpu, enum sched_place place
 	     i != SCHED_NONE && *left > 0 && n < LOOK_MAX;
 	     i = sched->clients[i].link[SCHED_LINK_PLACE].next, n++) {
 		const struct sched_client *c = &sched->clients[i];
-		uint64_t bytes = min_u64(min_u64(fit_pageable(c), each_max), *left);
+		uint64_t bytes = u64_min(u64_min(fit_pageable(c), each_max), *left);
 
 		if (is_cause(sched, &g->forecast, i) || is_out_of_it(c))
 			continue;
@@ -239,5 +230,5 @@ uint64_t forecast_wake_ns(const struct sched *sched, uint32_t gpu)
 
 	if (f->near.n == 0)
 		return SCHED_NO_DEADLINE;
-	return max_u64(max_u64(f->growth_ends_ns, f->newcomer_ends_ns), sched->now_ns);
+	return u64_max(u64_max(f->growth_ends_ns, f->newcomer_ends_ns), sched->now_ns);
 }

@@ -9,18 +9,9 @@
 #include "core/policy/policy.h"
 #include "core/policy/quantum.h"
 #include "core/policy/rank.h"
+#include "core/u64.h"
 
 #define ANYBODY UINT64_MAX /* as a time by which turns began */
-
-static uint64_t min_u64(uint64_t a, uint64_t b)
-{
-	return a < b ? a : b;
-}
-
-static uint64_t max_u64(uint64_t a, uint64_t b)
-{
-	return a > b ? a : b;
-}
 
 /* The next place to look for victims after place; SCHED_PLACE_NONE: no more. */
 static enum sched_place next_place(const struct sched *sched, enum sched_place place)
@@ -61,9 +52,9 @@ static void plan_turn(const struct sched *sched, struct plan *plan, enum sched_p
 
 	if (sched->clients[plan->head].is_resident)
 		return;
-	plan->ready_ns = max_u64(plan->ready_ns, least_ns);
+	plan->ready_ns = u64_max(plan->ready_ns, least_ns);
 	/* Who waits for memory makes no use of more than that. */
-	plan->due_ns = max_u64(plan->due_ns,
+	plan->due_ns = u64_max(plan->due_ns,
 			       place == SCHED_PLACE_BLOCKED
 				       ? least_ns
 				       : policy_end(sched, victim, plan->head, plan->turn_ns));
@@ -83,7 +74,7 @@ static void plan_place(struct sched *sched, struct plan *plan, enum sched_place 
 			continue;
 		if (prepare && act_has_room(sched))
 			notice_tell(sched, i, plan->out, sched->clients[plan->head].ready_ns);
-		plan->missing -= min_u64(plan->missing, fit_pageable(victim));
+		plan->missing -= u64_min(plan->missing, fit_pageable(victim));
 		/* So many: assume that the youngest turn is among them. */
 		if (++n == LINE_LOOK_AHEAD) {
 			i = list->last;
@@ -126,11 +117,11 @@ bool plan_head(struct sched *sched, uint32_t head)
 	struct sched_client *c = &sched->clients[head];
 	struct plan plan = plan_victims(sched, head, false);
 
-	c->due_ns = min_u64(c->due_ns, plan.due_ns);
-	c->ready_ns = max_u64(c->due_ns, plan.ready_ns);
+	c->due_ns = u64_min(c->due_ns, plan.due_ns);
+	c->ready_ns = u64_max(c->due_ns, plan.ready_ns);
 	/* Chosen a moment ago, and there was nobody to stop: not again in the same moment. */
 	if (c->spared_ns == sched->now_ns)
-		c->ready_ns = max_u64(c->ready_ns, sched->now_ns + 1);
+		c->ready_ns = u64_max(c->ready_ns, sched->now_ns + 1);
 	if (c->ready_ns > sched->now_ns)
 		return false;
 	plan_beside(sched, head);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 #include "core/reserve.h"
+#include "core/u64.h"
 
 /*
  * Half of the reserve serves a client that comes: its copies begin at once, not when the first
@@ -9,11 +10,6 @@
  * second contexts, and for what the driver takes by itself.
  */
 #define RESERVE_PART 2
-
-static uint64_t min_u64(uint64_t a, uint64_t b)
-{
-	return a < b ? a : b;
-}
 
 uint64_t reserve_bytes(const struct sched *sched, uint32_t gpu)
 {
@@ -33,5 +29,5 @@ uint64_t reserve_used(const struct sched *sched, uint32_t gpu, uint64_t second, 
 	uint64_t all = reserve_bytes(sched, gpu);
 	uint64_t most = all > second ? (all - second) / RESERVE_PART : 0;
 
-	return min_u64(most, min_u64(pinned, most) + min_u64(lead, most));
+	return u64_min(most, u64_min(pinned, most) + u64_min(lead, most));
 }

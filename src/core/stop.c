@@ -9,6 +9,7 @@
 #include "core/notice.h"
 #include "core/policy/policy.h"
 #include "core/policy/quantum.h"
+#include "core/u64.h"
 
 #define FAILED_MAX 3 /* stops in a row, then the client counts as not preemptible */
 #define SHORT_PART 8 /* of retry_ns, for the first time that something was lacking */
@@ -90,11 +91,6 @@ void stop_evict(struct sched *sched, uint32_t client, uint64_t bytes, uint32_t t
 					      .epoch = c->epoch});
 }
 
-static uint64_t min_u64(uint64_t a, uint64_t b)
-{
-	return a < b ? a : b;
-}
-
 /* An eviction that frees nothing would be asked for again at once, and for ever. */
 static bool freed_nothing(const struct sched_client *c, uint64_t charge_before)
 {
@@ -112,14 +108,14 @@ void stop_progress(struct sched *sched, uint32_t client, uint64_t charge_before)
 	sched->gpus[c->gpu].still_ns = sched->now_ns;
 	fit_out(sched, client);
 	c->has_freed = true;
-	c->drop_bytes -= min_u64(c->drop_bytes, charge_before - charge);
+	c->drop_bytes -= u64_min(c->drop_bytes, charge_before - charge);
 	fit_in(sched, client);
 }
 
 static void retry_in(struct sched *sched, struct sched_client *c, uint64_t ns)
 {
 	c->is_retrying = true;
-	c->retry_ns = sched->now_ns + min_u64(ns, sched->config.retry_ns);
+	c->retry_ns = sched->now_ns + u64_min(ns, sched->config.retry_ns);
 }
 
 static void retry_later(struct sched *sched, struct sched_client *c)
@@ -142,7 +138,7 @@ static void keep(struct sched *sched, const struct sched_event *event, bool has_
 
 	fit_set_memory(sched, event->client, &event->memory);
 	c->promised = 0;
-	c->budget = min_u64(event->budget, allowed);
+	c->budget = u64_min(event->budget, allowed);
 	c->last_outcome = 0;
 	if (has_seen && freed_nothing(c, before))
 		retry_later(sched, c);

@@ -12,6 +12,7 @@
 #include "core/policy/policy.h"
 #include "core/policy/quantum.h"
 #include "core/stop.h"
+#include "core/u64.h"
 
 /*
  * How many may come at once. Few, because they are looked at one by one; passers take
@@ -25,16 +26,6 @@
 
 /* What comes ahead is told so many times sooner than it should need. */
 #define AHEAD_TIMES 2
-
-static uint64_t min_u64(uint64_t a, uint64_t b)
-{
-	return a < b ? a : b;
-}
-
-static uint64_t max_u64(uint64_t a, uint64_t b)
-{
-	return a > b ? a : b;
-}
 
 static uint32_t next_in_line(const struct sched *sched, uint32_t client)
 {
@@ -60,7 +51,7 @@ void turn_grant(struct sched *sched, uint32_t client)
 	line_leave(sched, client);
 	/* Put back and chosen again for less, it may still be at work within the larger one. */
 	if (!c->is_given)
-		c->budget = max_u64(c->need, c->budget);
+		c->budget = u64_max(c->need, c->budget);
 	/* Its budget does not hold this: it asks again, as one that runs. */
 	if (c->budget < fit_footprint(c))
 		c->memory.wanted_pinned = 0;
@@ -101,7 +92,7 @@ void turn_grow(struct sched *sched, uint32_t client)
 
 	fit_out(sched, client);
 	line_leave(sched, client);
-	c->budget = max_u64(c->need, c->budget);
+	c->budget = u64_max(c->need, c->budget);
 	promise(sched, client);
 	c->is_growing = false;
 	/* Who waited for its turn in order to grow has a whole turn before it: else two that
@@ -121,7 +112,7 @@ static void start_restore(struct sched *sched, uint32_t client, uint64_t budget)
 
 	fit_out(sched, client);
 	/* Put back and chosen again, it may still be at work within an earlier, larger one. */
-	c->budget = max_u64(budget, c->budget);
+	c->budget = u64_max(budget, c->budget);
 	c->is_given = true;
 	c->answer_ns = sched->now_ns + quantum_answer(sched, c->gpu, c->memory.swapped);
 	stop_epoch(c, false);
@@ -268,7 +259,7 @@ void turn_put_back(struct sched *sched, uint32_t client)
 	line_push_again(sched, client);
 	/* It has waited all the while: else whoever is put back again and again waits for ever. */
 	if (c->bound_ns != SCHED_NO_DEADLINE)
-		c->bound_ns = min_u64(c->bound_ns, c->kept_bound_ns);
+		c->bound_ns = u64_min(c->bound_ns, c->kept_bound_ns);
 	/* What it has brought in stays, and can be asked back: the copies are still clean. */
 	if (c->is_given)
 		c->answer_ns = SCHED_NO_DEADLINE;
@@ -303,7 +294,7 @@ static bool evict_from(struct sched *sched, uint32_t client, uint64_t bytes)
 {
 	if (client == SCHED_NONE)
 		return false;
-	stop_evict(sched, client, min_u64(bytes, fit_pageable(&sched->clients[client])),
+	stop_evict(sched, client, u64_min(bytes, fit_pageable(&sched->clients[client])),
 		   first_without_budget(sched, sched->clients[client].gpu, client));
 	return true;
 }
@@ -322,7 +313,7 @@ static bool make_room(struct sched *sched, uint32_t gpu)
 
 		if (victim != SCHED_NONE) {
 			stop_drop(sched, victim,
-				  min_u64(bytes, fit_pageable(&sched->clients[victim])),
+				  u64_min(bytes, fit_pageable(&sched->clients[victim])),
 				  first_without_budget(sched, gpu, victim));
 			return true;
 		}
@@ -427,8 +418,8 @@ static uint64_t ahead_ns(const struct sched *sched, uint32_t gpu, uint64_t bytes
 	if (bytes == 0 || g->is_ahead || quantum_bandwidth(sched, gpu) == 0 || g->coming.n > 0 ||
 	    c->is_asked || c->state != SCHED_CLIENT_WAITING)
 		return SCHED_NO_DEADLINE;
-	takes_ns = min_u64(AHEAD_TIMES * quantum_swap(sched, gpu, bytes), sched->config.prepare_ns);
-	return due_ns - min_u64(takes_ns, due_ns);
+	takes_ns = u64_min(AHEAD_TIMES * quantum_swap(sched, gpu, bytes), sched->config.prepare_ns);
+	return due_ns - u64_min(takes_ns, due_ns);
 }
 
 /*
@@ -469,13 +460,13 @@ static void set_wake(struct sched *sched, uint32_t gpu)
 		g->is_prepared = true;
 		plan_prepare(sched, g->head);
 	}
-	g->wake_ns = min_u64(g->wake_ns, g->is_prepared ? due_ns : due_ns - prepare_ns);
+	g->wake_ns = u64_min(g->wake_ns, g->is_prepared ? due_ns : due_ns - prepare_ns);
 	bytes = fit_ahead(sched, g->head);
 	begin_ns = ahead_ns(sched, gpu, bytes, due_ns);
 	if (begin_ns <= sched->now_ns && act_has_room(sched))
 		come_ahead(sched, g->head, bytes);
 	else
-		g->wake_ns = min_u64(g->wake_ns, begin_ns);
+		g->wake_ns = u64_min(g->wake_ns, begin_ns);
 }
 
 void turn_dispatch(struct sched *sched, uint32_t gpu)
@@ -503,5 +494,5 @@ void turn_dispatch(struct sched *sched, uint32_t gpu)
 	}
 	set_wake(sched, gpu);
 	g->is_dirty = !notice_update(sched, gpu) || !forecast_update(sched, gpu);
-	g->wake_ns = min_u64(g->wake_ns, forecast_wake_ns(sched, gpu));
+	g->wake_ns = u64_min(g->wake_ns, forecast_wake_ns(sched, gpu));
 }

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+#include "core/u64.h"
 #include "daemon/server.h"
 
 #include "util/clock.h"
@@ -14,11 +15,6 @@
 
 /* Looks into /proc and NVML, a new place in the core's order: so many messages' work. */
 #define REGISTER_COST 4
-
-static uint64_t least_of(uint64_t a, uint64_t b)
-{
-	return a < b ? a : b;
-}
 
 static uint64_t pinned_sum(const struct nvshare_mem *mem)
 {
@@ -38,13 +34,13 @@ static void take_memory(struct server *server, struct peer *peer, const struct n
 {
 	const struct gpu_share before = peer->share;
 	uint64_t total = server->gpus.at[peer->gpu].total;
-	uint64_t pinned = least_of(pinned_sum(mem), total);
-	uint64_t resident = least_of(mem->resident, total - pinned);
+	uint64_t pinned = u64_min(pinned_sum(mem), total);
+	uint64_t resident = u64_min(mem->resident, total - pinned);
 
 	hearsay_note_context(server, peer, mem->pinned[NVSHARE_PINNED_CONTEXT]);
 	host_out(server, peer);
 	peer->mem = *mem;
-	peer->mem.second = least_of(mem->second, total);
+	peer->mem.second = u64_min(mem->second, total);
 	host_in(server, peer);
 	server_account(server, peer, resident + pinned, peer->share.budget);
 	doubts_hear(server, peer, &before);

@@ -5,6 +5,7 @@
  * GPU's sums, and the core does not charge it. The client is not told.
  */
 
+#include "core/u64.h"
 #include "daemon/server.h"
 
 #include "util/clock.h"
@@ -53,16 +54,6 @@ void doubts_deinit(struct server *server)
 uint64_t doubts_deadline(const struct server *server)
 {
 	return server->doubts->due_ns;
-}
-
-static uint64_t least_of(uint64_t a, uint64_t b)
-{
-	return a < b ? a : b;
-}
-
-static uint64_t less(uint64_t a, uint64_t b)
-{
-	return a > b ? a - b : 0;
 }
 
 static uint64_t slack_of(const struct server *server, uint32_t index)
@@ -174,7 +165,7 @@ static void apply(struct server *server, struct peer *peer, uint64_t lacking,
 	if (!before && !peer->evidence.doubted)
 		return;
 	/* Its own memory is doubted first. */
-	peer->doubted = least_of(peer->evidence.doubted, most);
+	peer->doubted = u64_min(peer->evidence.doubted, most);
 	peer->doubted_second = peer->evidence.doubted - peer->doubted;
 	server_account(server, peer, peer->share.on_card, peer->share.budget);
 	event.doubted = peer->doubted;
@@ -211,11 +202,11 @@ static bool compare(struct server *server, uint32_t index, const struct peer *re
 /* What is reported no more is what was not there: the core takes it for the same. */
 static void follow(struct server *server, struct peer *peer, uint64_t before)
 {
-	uint64_t there = less(before, peer->doubted);
+	uint64_t there = u64_excess(before, peer->doubted);
 
-	if (peer->doubted <= less(peer->share.on_card, there))
+	if (peer->doubted <= u64_excess(peer->share.on_card, there))
 		return;
-	peer->doubted = less(peer->share.on_card, there);
+	peer->doubted = u64_excess(peer->share.on_card, there);
 	peer->evidence.doubted = peer->doubted + peer->doubted_second;
 	server_account(server, peer, peer->share.on_card, peer->share.budget);
 }
@@ -243,8 +234,8 @@ static void compare_now(struct server *server, struct peer *peer)
 		return;
 	}
 	/* Reports were explained a moment ago, so what is not any more is this one. */
-	excess = less(server->gpus.at[peer->gpu].reported,
-		      doubts->used + slack_of(server, peer->gpu));
+	excess = u64_excess(server->gpus.at[peer->gpu].reported,
+			    doubts->used + slack_of(server, peer->gpu));
 	apply(server, peer, peer->evidence.doubted + excess, peer);
 	compare_by(server, peer->gpu, server->now_ns);
 }

@@ -1,17 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "daemon/evidence.h"
+#include "core/u64.h"
 
 #include <stdlib.h>
-
-static uint64_t least_of(uint64_t a, uint64_t b)
-{
-	return a < b ? a : b;
-}
-
-static uint64_t less(uint64_t a, uint64_t b)
-{
-	return a > b ? a - b : 0;
-}
 
 static int by_pid(const void *a, const void *b)
 {
@@ -49,10 +40,10 @@ static uint64_t explain_by_process(struct evidence_report *report, struct nvml_p
 	report->lacking = report->bytes;
 	if (!process)
 		return 0;
-	report->lacking = less(report->bytes, report->managed);
+	report->lacking = u64_excess(report->bytes, report->managed);
 	if (process->bytes == UINT64_MAX)
 		return 0; /* not told */
-	bytes = least_of(report->lacking, process->bytes);
+	bytes = u64_min(report->lacking, process->bytes);
 	report->lacking -= bytes;
 	process->bytes -= bytes;
 	return bytes;
@@ -65,11 +56,11 @@ void evidence_compare(struct evidence_report *reports, uint32_t n, struct nvml_p
 
 	qsort(processes, n_processes, sizeof(*processes), by_pid);
 	for (uint32_t i = 0; i < n; i++)
-		rest = less(rest, explain_by_process(&reports[i], processes, n_processes));
+		rest = u64_excess(rest, explain_by_process(&reports[i], processes, n_processes));
 	rest += slack;
 	qsort(reports, n, sizeof(*reports), by_rank);
 	for (uint32_t i = 0; i < n; i++) {
-		uint64_t bytes = least_of(reports[i].lacking, rest);
+		uint64_t bytes = u64_min(reports[i].lacking, rest);
 
 		reports[i].lacking -= bytes;
 		rest -= bytes;
@@ -78,14 +69,14 @@ void evidence_compare(struct evidence_report *reports, uint32_t n, struct nvml_p
 
 void evidence_report(struct evidence *evidence, uint64_t bytes, uint64_t budget)
 {
-	evidence->there = least_of(evidence->there, bytes);
-	if (less(bytes, budget) > evidence->there)
+	evidence->there = u64_min(evidence->there, bytes);
+	if (u64_excess(bytes, budget) > evidence->there)
 		evidence->there = bytes - budget;
 }
 
 void evidence_weigh(struct evidence *evidence, uint64_t lacking, uint64_t now_ns, uint64_t grace_ns)
 {
-	uint64_t at_once = least_of(lacking, evidence->there);
+	uint64_t at_once = u64_min(lacking, evidence->there);
 
 	if (lacking < evidence->doubted)
 		evidence->doubted = lacking;
@@ -100,7 +91,7 @@ void evidence_weigh(struct evidence *evidence, uint64_t lacking, uint64_t now_ns
 		evidence->since_ns = now_ns;
 		evidence->low = lacking;
 	}
-	evidence->low = least_of(evidence->low, lacking);
+	evidence->low = u64_min(evidence->low, lacking);
 	if (now_ns - evidence->since_ns < grace_ns)
 		return;
 	if (evidence->low > evidence->doubted)

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "daemon/gpus.h"
+#include "core/u64.h"
 
 #include "daemon/link.h"
 #include "util/clock.h"
@@ -154,23 +155,13 @@ uint64_t gpus_possible_total(uint64_t total)
 	return total <= GPU_TOTAL_MAX ? total : 0;
 }
 
-static uint64_t less(uint64_t a, uint64_t b)
-{
-	return a > b ? a - b : 0;
-}
-
-static uint64_t least_of(uint64_t a, uint64_t b)
-{
-	return a < b ? a : b;
-}
-
 /* Bytes of our clients' are there for certain. */
 static void settle(struct gpu *gpu, uint64_t bytes)
 {
 	for (size_t i = 0; i < 2; i++) {
 		uint64_t *low = &gpu->footprint_low[i];
 
-		*low = least_of(gpu->footprint, *low + bytes);
+		*low = u64_min(gpu->footprint, *low + bytes);
 	}
 }
 
@@ -190,7 +181,7 @@ static void turn_period(struct gpu *gpu, uint64_t now_ns)
 /* Of what is reported, bytes that the driver may still have to make. What moves is none. */
 static uint64_t grown(const struct gpu *gpu)
 {
-	return less(gpu->footprint, least_of(gpu->footprint_low[0], gpu->footprint_low[1]));
+	return u64_excess(gpu->footprint, u64_min(gpu->footprint_low[0], gpu->footprint_low[1]));
 }
 
 /*
@@ -200,9 +191,9 @@ static uint64_t grown(const struct gpu *gpu)
  */
 static uint64_t estimate(const struct gpu *gpu, uint64_t used)
 {
-	uint64_t least = less(used, gpu->allowed + gpu->on_way + gpu->gone);
-	uint64_t most = less(used, less(gpu->reported, grown(gpu)));
-	uint64_t outside = least_of(gpu->outside, most);
+	uint64_t least = u64_excess(used, gpu->allowed + gpu->on_way + gpu->gone);
+	uint64_t most = u64_excess(used, u64_excess(gpu->reported, grown(gpu)));
+	uint64_t outside = u64_min(gpu->outside, most);
 
 	if (least < outside)
 		least = outside;
@@ -214,7 +205,8 @@ static uint64_t estimate(const struct gpu *gpu, uint64_t used)
 /* Nobody's by the estimate: no more than that is left of those that have gone. */
 static uint64_t still_gone(const struct gpu *gpu, uint64_t used)
 {
-	return least_of(gpu->gone, less(used, gpu->sample + less(gpu->reported, grown(gpu))));
+	return u64_min(gpu->gone,
+		       u64_excess(used, gpu->sample + u64_excess(gpu->reported, grown(gpu))));
 }
 
 /*
@@ -224,7 +216,7 @@ static uint64_t still_gone(const struct gpu *gpu, uint64_t used)
  */
 static uint64_t lasting(struct gpu *gpu, uint64_t now_ns, bool is_fresh)
 {
-	uint64_t sure = least_of(gpu->sample, gpu->outside);
+	uint64_t sure = u64_min(gpu->sample, gpu->outside);
 
 	if (!is_fresh || gpu->sample <= gpu->external || (gpu->n_clients == 0 && gpu->gone == 0)) {
 		gpu->rise_ns = 0;
@@ -234,7 +226,7 @@ static uint64_t lasting(struct gpu *gpu, uint64_t now_ns, bool is_fresh)
 		gpu->rise_ns = now_ns;
 		gpu->rise = gpu->sample;
 	}
-	gpu->rise = least_of(gpu->rise, gpu->sample);
+	gpu->rise = u64_min(gpu->rise, gpu->sample);
 	if (now_ns - gpu->rise_ns >= RISE_NS) {
 		sure = gpu->rise > sure ? gpu->rise : sure;
 		gpu->rise_ns = now_ns; /* what is beyond has still to last */
@@ -304,19 +296,20 @@ void gpus_await_clients(struct gpus *gpus)
 
 static uint64_t larger(const struct gpu_share *share)
 {
-	return less(share->on_card > share->budget ? share->on_card : share->budget,
-		    share->doubted);
+	return u64_excess(share->on_card > share->budget ? share->on_card : share->budget,
+			  share->doubted);
 }
 
 static uint64_t counted(const struct gpu_share *share)
 {
-	return less(share->on_card, share->doubted) + share->second;
+	return u64_excess(share->on_card, share->doubted) + share->second;
 }
 
 /* All else that it reports is doubted before its contexts are. */
 static uint64_t contexts_of(const struct gpu_share *share)
 {
-	return less(share->contexts, less(share->doubted, less(share->on_card, share->contexts)));
+	return u64_excess(share->contexts,
+			  u64_excess(share->doubted, u64_excess(share->on_card, share->contexts)));
 }
 
 uint64_t gpus_footprint(const struct gpu_share *share)
@@ -336,7 +329,7 @@ void gpus_account(struct gpu *gpu, const struct gpu_share *before, const struct 
 	turn_period(gpu, now_ns);
 	gpu->reported += counted(after) - counted(before);
 	gpu->footprint += gpus_footprint(after) - gpus_footprint(before);
-	gpu->footprint_low[0] = least_of(gpu->footprint_low[0], gpu->footprint);
+	gpu->footprint_low[0] = u64_min(gpu->footprint_low[0], gpu->footprint);
 	gpu->allowed += larger(after) + after->second + after->kept;
 	gpu->allowed -= larger(before) + before->second + before->kept;
 	gpu->seconds += after->second - before->second;

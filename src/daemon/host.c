@@ -2,14 +2,10 @@
 
 /* Host memory for what is out: whose it is, and who is to give some back to whom. */
 
+#include "core/u64.h"
 #include "daemon/server.h"
 
 #include "util/log.h"
-
-static uint64_t min_u64(uint64_t a, uint64_t b)
-{
-	return a < b ? a : b;
-}
 
 /* Clients alone: the rest have none, and hear of none. */
 static bool is_client(const struct peer *peer)
@@ -44,9 +40,9 @@ void host_in(struct server *server, struct peer *peer)
 	uint64_t total = server->gpus.at[peer->gpu].total;
 
 	/* More than a card can not have gone there; and what strangers say must not add up. */
-	peer->mem.host = min_u64(peer->mem.host, total);
-	peer->mem.host_wanted = min_u64(peer->mem.host_wanted, total);
-	peer->mem.second = min_u64(peer->mem.second, total);
+	peer->mem.host = u64_min(peer->mem.host, total);
+	peer->mem.host_wanted = u64_min(peer->mem.host_wanted, total);
+	peer->mem.second = u64_min(peer->mem.second, total);
 	server->host_bytes += peer->mem.host;
 	server->host_wanted += peer->mem.host_wanted;
 	if (server->host_bytes != server->host_bytes_then ||
@@ -85,7 +81,7 @@ static uint64_t staying(const struct peer *peer)
 {
 	if (peer->backend != NVSHARE_BACKEND_MANAGED)
 		return 0;
-	return peer->mem.host - min_u64(peer->mem.host, peer->mem.swapped);
+	return peer->mem.host - u64_min(peer->mem.host, peer->mem.swapped);
 }
 
 /*
@@ -103,7 +99,7 @@ uint64_t host_coming(const struct server *server, const struct peer *from, uint3
 			continue;
 		bytes += peer->mem.host - staying(peer);
 		if (i != to)
-			bytes -= min_u64(peer->mem.host, peer->mem.swapped);
+			bytes -= u64_min(peer->mem.host, peer->mem.swapped);
 	}
-	return bytes - min_u64(bytes, lacked);
+	return bytes - u64_min(bytes, lacked);
 }

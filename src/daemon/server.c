@@ -17,6 +17,7 @@
 #include <sys/signalfd.h>
 #include <sys/socket.h>
 #include <sys/timerfd.h>
+#include <time.h>
 
 /* More than a round accepts: connections that end again do not pile up before others' events. */
 #define EVENTS_A_BATCH 256

@@ -7,6 +7,7 @@
 
 #include "core/client/asked.h"
 #include "core/client/sampler.h"
+#include "core/u64.h"
 #include "hook/gate/drain.h"
 #include "hook/gate/gate.h"
 #include "hook/hook_options.h"
@@ -17,7 +18,6 @@
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
-#include <time.h>
 
 #include <cmocka.h>
 
@@ -91,7 +91,7 @@ static uint64_t own_at(uint64_t ns)
 
 	if (!turns_ns)
 		return ns;
-	return ns / turns_ns * own_ns + share_earlier(ns % turns_ns, own_ns);
+	return ns / turns_ns * own_ns + u64_min(ns % turns_ns, own_ns);
 }
 
 static uint64_t held_at(uint64_t ns)
@@ -144,7 +144,7 @@ static uint64_t n_submitted(void)
 	uint64_t n_run = (own_at(world.now_ns) - own_at(world.begin_ns)) * b->n_calls / b->work_ns;
 	uint64_t n = 1 + (world.now_ns - world.begin_ns) / CALL_NS;
 
-	return share_earlier(share_earlier(n, n_run + CALLS_AHEAD), b->n_calls);
+	return u64_min(u64_min(n, n_run + CALLS_AHEAD), b->n_calls);
 }
 
 /* An event behind it. */
@@ -158,20 +158,15 @@ static uint64_t submitted_done_at(void)
 
 /* ---- what the meter calls ---------------------------------------------------------------- */
 
-int clock_gettime(clockid_t id, struct timespec *ret)
+uint64_t clock_now_ns(void)
 {
-	(void)id;
 	pass_to(world.now_ns + CLOCK_NS);
-	ret->tv_sec = (time_t)(world.now_ns / CLOCK_NS_PER_SEC);
-	ret->tv_nsec = (long)(world.now_ns % CLOCK_NS_PER_SEC);
-	return 0;
+	return world.now_ns;
 }
 
-int nanosleep(const struct timespec *time, struct timespec *rest)
+void clock_nap(uint64_t ns)
 {
-	(void)rest;
-	pass_to(world.now_ns + (uint64_t)time->tv_nsec + world.sleeps.nap_late_ns);
-	return 0;
+	pass_to(world.now_ns + ns + world.sleeps.nap_late_ns);
 }
 
 uint64_t gate_activity(void)
@@ -320,9 +315,9 @@ static uint64_t next_wake(void)
 
 	assert_true(wake_ns == SHARE_NEVER || !share_off_is_on());
 	if (world.is_armed)
-		wake_ns = share_earlier(wake_ns, world.next_ns);
+		wake_ns = u64_min(wake_ns, world.next_ns);
 	if (world.is_held)
-		wake_ns = share_earlier(wake_ns, next_turn());
+		wake_ns = u64_min(wake_ns, next_turn());
 	if (wake_ns <= world.now_ns) {
 		world.awake_ns += ROUND_NS;
 		assert_true(world.awake_ns <= SAMPLER_LATE_NS_MAX);

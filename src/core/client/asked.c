@@ -1,22 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 #include "core/client/asked.h"
+#include "core/u64.h"
 
 #define CALL       256u
 #define CALLS_MAX  (1u << 20) /* at once: keeps products from overflow */
 #define RAN_NS_MAX (1ull << 40)
-
-static uint64_t least(uint64_t a, uint64_t b)
-{
-	return a < b ? a : b;
-}
 
 static uint64_t new_calls(struct asked *asked, uint64_t n_calls)
 {
 	uint64_t n = n_calls - asked->n_calls;
 
 	asked->n_calls = n_calls;
-	return least(n, CALLS_MAX);
+	return u64_min(n, CALLS_MAX);
 }
 
 void asked_begin(struct asked *asked, bool is_all, uint64_t n_calls, uint64_t ran_ns)
@@ -41,7 +37,7 @@ void asked_forget(struct asked *asked)
 /* As far as is known. */
 static uint64_t run(const struct asked *asked, uint64_t n)
 {
-	return asked->calls ? least(asked->ran_ns * CALL / asked->calls, RAN_NS_MAX) * n : 0;
+	return asked->calls ? u64_min(asked->ran_ns * CALL / asked->calls, RAN_NS_MAX) * n : 0;
 }
 
 static bool is_far_from(uint64_t ran_ns, uint64_t thought_ns)
@@ -54,7 +50,7 @@ static bool is_far_from(uint64_t ran_ns, uint64_t thought_ns)
 void asked_end(struct asked *asked, uint64_t n_calls, uint64_t ran_ns)
 {
 	uint64_t n = new_calls(asked, n_calls);
-	uint64_t new_ns = least(ran_ns - asked->begin_ran_ns, RAN_NS_MAX);
+	uint64_t new_ns = u64_min(ran_ns - asked->begin_ran_ns, RAN_NS_MAX);
 
 	if (!asked->is_now)
 		return;
@@ -76,7 +72,7 @@ uint64_t asked_part(struct asked *asked, uint64_t busy_ns, uint64_t n_calls)
 		return busy_ns;
 	asked->rest_busy_ns += busy_ns;
 	asked->rest_ns += run(asked, n);
-	ns = least(asked->rest_ns, asked->rest_busy_ns + ASKED_SLACK_NS);
+	ns = u64_min(asked->rest_ns, asked->rest_busy_ns + ASKED_SLACK_NS);
 	if (ns <= asked->rest_ran_ns)
 		return 0;
 	ns -= asked->rest_ran_ns;

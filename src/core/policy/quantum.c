@@ -3,20 +3,11 @@
 #include "core/policy/quantum.h"
 
 #include "core/policy/owner.h"
+#include "core/u64.h"
 
 #define SECOND_NS     1000000000ull
 #define GIB           (1ull << 30)
 #define BANDWIDTH_MAX (1ull << 43) /* 8 TiB/s: above any bus; keeps the average from overflow */
-
-static uint64_t min_u64(uint64_t a, uint64_t b)
-{
-	return a < b ? a : b;
-}
-
-static uint64_t max_u64(uint64_t a, uint64_t b)
-{
-	return a > b ? a : b;
-}
 
 /* value * mul / div, div > 0, saturating. Digit by digit, so that nothing overflows. */
 static uint64_t scale(uint64_t value, uint64_t mul, uint64_t div)
@@ -56,8 +47,8 @@ uint64_t quantum_most(const struct sched *sched, uint32_t gpu)
 
 	if (n_waiting == 0)
 		return config->max_runtime_ns;
-	return min_u64(config->max_runtime_ns,
-		       max_u64(config->wait_bound_ns / n_waiting, SECOND_NS));
+	return u64_min(config->max_runtime_ns,
+		       u64_max(config->wait_bound_ns / n_waiting, SECOND_NS));
 }
 
 uint64_t quantum_turn(const struct sched *sched, uint32_t gpu, uint64_t bytes)
@@ -71,9 +62,9 @@ uint64_t quantum_turn(const struct sched *sched, uint32_t gpu, uint64_t bytes)
 		turn = config->switch_fixed_ns;
 	} else {
 		turn = scale(quantum_swap(sched, gpu, bytes), config->switch_multiplier, 1);
-		turn = min_u64(max_u64(turn, config->switch_min_ns), config->switch_max_ns);
+		turn = u64_min(u64_max(turn, config->switch_min_ns), config->switch_max_ns);
 	}
-	return min_u64(turn, quantum_most(sched, gpu));
+	return u64_min(turn, quantum_most(sched, gpu));
 }
 
 uint64_t quantum_answer(const struct sched *sched, uint32_t gpu, uint64_t bytes)
@@ -82,9 +73,9 @@ uint64_t quantum_answer(const struct sched *sched, uint32_t gpu, uint64_t bytes)
 	uint64_t bandwidth = quantum_bandwidth(sched, gpu);
 
 	if (bandwidth > 0)
-		copy = max_u64(copy, scale(bytes, 2 * SECOND_NS, bandwidth));
+		copy = u64_max(copy, scale(bytes, 2 * SECOND_NS, bandwidth));
 	/* A hostile report of a crawling bus must not hold an answer open for days. */
-	return sched->config.answer_ns + min_u64(copy, 3600 * SECOND_NS);
+	return sched->config.answer_ns + u64_min(copy, 3600 * SECOND_NS);
 }
 
 void quantum_measure(struct sched *sched, uint32_t gpu, uint64_t moved, uint64_t move_ns)
@@ -94,6 +85,6 @@ void quantum_measure(struct sched *sched, uint32_t gpu, uint64_t moved, uint64_t
 
 	if (moved == 0 || move_ns == 0)
 		return;
-	bandwidth = min_u64(max_u64(scale(moved, SECOND_NS, move_ns), 1), BANDWIDTH_MAX);
+	bandwidth = u64_min(u64_max(scale(moved, SECOND_NS, move_ns), 1), BANDWIDTH_MAX);
 	g->bandwidth = g->bandwidth == 0 ? bandwidth : (g->bandwidth * 7 + bandwidth * 3) / 10;
 }

@@ -3,6 +3,7 @@
 #include "core/share/usage.h"
 
 #include "core/share/chain.h"
+#include "core/u64.h"
 
 #include <assert.h>
 
@@ -243,15 +244,10 @@ static uint64_t by_slices(struct share_usage *u, uint64_t busy_ns, uint64_t expe
 	return busy_ns / 1000 * use_ppm / 1000;
 }
 
-static uint64_t least(uint64_t a, uint64_t b)
-{
-	return a < b ? a : b;
-}
-
 /* Of more than can have been since the last report, which was the first if it said nothing. */
 static uint64_t owed(uint64_t last_ns, uint64_t more_ns)
 {
-	return last_ns ? least(more_ns, OWED_MAX) : 0;
+	return last_ns ? u64_min(more_ns, OWED_MAX) : 0;
 }
 
 void usage_burst_begins(struct share *share, uint32_t gpu)
@@ -266,15 +262,15 @@ void usage_burst_ends(struct share *share, uint32_t gpu, uint64_t end_ns)
 {
 	struct share_gpu_usage *gu = &share->gpus[gpu].usage;
 
-	gu->burst_end_ns = least(gu->burst_end_ns, end_ns);
+	gu->burst_end_ns = u64_min(gu->burst_end_ns, end_ns);
 }
 
 void usage_held(struct share *share, uint32_t client, uint64_t ns)
 {
 	struct share_client *c = &share->clients[client];
 	const struct share_gpu_usage *gu = &share->gpus[c->gpu].usage;
-	uint64_t from_ns = share->now_ns - least(ns, share->now_ns);
-	uint64_t to_ns = least(share->now_ns - least(STOPS_NS, ns / 2), gu->burst_end_ns);
+	uint64_t from_ns = share->now_ns - u64_min(ns, share->now_ns);
+	uint64_t to_ns = u64_min(share->now_ns - u64_min(STOPS_NS, ns / 2), gu->burst_end_ns);
 
 	from_ns = gu->burst_ns > from_ns ? gu->burst_ns : from_ns;
 	if (c->claim.class != SHARE_CLASS_CRITICAL && gu->burst_ns && to_ns > from_ns)
@@ -285,9 +281,9 @@ void usage_held(struct share *share, uint32_t client, uint64_t ns)
 static uint64_t not_its_own(const struct share_usage *u, uint64_t held_ns, uint64_t ran_ns,
 			    uint64_t passed_ns)
 {
-	uint64_t free_ns = passed_ns - least(held_ns - u->held_ns, passed_ns);
-	uint64_t new_us = least(ran_ns - u->heard_ns, free_ns) / 1000, free_us = free_ns / 1000;
-	uint64_t unseen_us = least(u->unseen_ns, free_ns) / 1000;
+	uint64_t free_ns = passed_ns - u64_min(held_ns - u->held_ns, passed_ns);
+	uint64_t new_us = u64_min(ran_ns - u->heard_ns, free_ns) / 1000, free_us = free_ns / 1000;
+	uint64_t unseen_us = u64_min(u->unseen_ns, free_ns) / 1000;
 
 	/* Its looks say how much of the time in which it is not held it runs. */
 	return free_us && free_us < UINT32_MAX ? unseen_us * new_us / free_us * 1000 : 0;
@@ -303,19 +299,20 @@ void usage_report(struct share *share, uint32_t client, uint64_t busy_ns, uint64
 
 	if (busy_ns < u->busy_ns || held_ns < u->held_ns || (is_known && ran_ns < u->ran_ns))
 		return;
-	new_ns = least(busy_ns - u->busy_ns, passed_ns);
+	new_ns = u64_min(busy_ns - u->busy_ns, passed_ns);
 	advance(share, c->gpu);
 	leave(share, client);
 	expected_ns = u->present_ns / ONE * u->part;
 	right_ns = new_ns;
 	if (expected_ns > 0 && u->given_ns > 0) {
-		right_ns = least(by_slices(u, new_ns, expected_ns), new_ns);
+		right_ns = u64_min(by_slices(u, new_ns, expected_ns), new_ns);
 		learn(u, new_ns);
 	}
 	if (is_known && u->ran_ns)
-		u->ran_ns += least(not_its_own(u, held_ns, ran_ns, passed_ns), ran_ns - u->ran_ns);
+		u->ran_ns +=
+			u64_min(not_its_own(u, held_ns, ran_ns, passed_ns), ran_ns - u->ran_ns);
 	if (is_known)
-		right_ns = least(ran_ns - u->ran_ns, passed_ns);
+		right_ns = u64_min(ran_ns - u->ran_ns, passed_ns);
 	correct(&share->gpus[c->gpu].usage, u, right_ns);
 	u->busy_ns = busy_ns - owed(u->busy_ns, busy_ns - u->busy_ns - new_ns);
 	if (is_known)

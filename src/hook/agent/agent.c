@@ -6,6 +6,7 @@
  */
 
 #include "hook/agent/agent.h"
+#include "core/u64.h"
 
 #include "hook/agent/agent_private.h"
 #include "hook/cond.h"
@@ -32,6 +33,7 @@
 #include <sys/eventfd.h>
 #include <sys/prctl.h>
 #include <sys/syscall.h>
+#include <time.h>
 #include <unistd.h>
 
 /*
@@ -197,11 +199,6 @@ static void take_asks(void)
 	}
 }
 
-static uint64_t earlier(uint64_t a, uint64_t b)
-{
-	return a < b ? a : b;
-}
-
 /* What is due for link now is done; returns when the next thing is. */
 static uint64_t link_timers(struct agent_link *link, uint64_t now)
 {
@@ -223,17 +220,17 @@ static uint64_t link_timers(struct agent_link *link, uint64_t now)
 	if (link->state == AGENT_LINK_REGISTERING)
 		next = link->register_ns;
 	if (agent_link_wants_retry(link))
-		next = earlier(next, link->retry_ns);
+		next = u64_min(next, link->retry_ns);
 	if (link->state == AGENT_LINK_UP &&
 	    (link->is_report_due ||
 	     __atomic_load_n(&device(link->dev)->has_changed, __ATOMIC_ACQUIRE)))
-		next = earlier(next, link->report_ns);
-	next = earlier(next, agent_link_listen(link, now));
-	next = earlier(next, transfer_tick(link->dev, now, !lease_is_open(&link->lease)));
+		next = u64_min(next, link->report_ns);
+	next = u64_min(next, agent_link_listen(link, now));
+	next = u64_min(next, transfer_tick(link->dev, now, !lease_is_open(&link->lease)));
 	if (link->is_broken)
 		next = 0;
-	next = earlier(next, agent_halt_tick(link, now));
-	return earlier(next, link->orphan_ns);
+	next = u64_min(next, agent_halt_tick(link, now));
+	return u64_min(next, link->orphan_ns);
 }
 
 struct awaited {
@@ -318,10 +315,10 @@ static uint64_t run_once(void)
 	}
 	now = clock_now_ns();
 	for (struct agent_link *l = agent_link_next(NULL); l; l = agent_link_next(l))
-		due = earlier(due, link_timers(l, now));
-	due = earlier(due, agent_watch_tick(now));
-	due = earlier(due, freeze_tick(now));
-	return earlier(due, share_tick(clock_now_ns()));
+		due = u64_min(due, link_timers(l, now));
+	due = u64_min(due, agent_watch_tick(now));
+	due = u64_min(due, freeze_tick(now));
+	return u64_min(due, share_tick(clock_now_ns()));
 }
 
 /* Whether a thread that is let through now could touch memory that is not there. */
@@ -352,7 +349,6 @@ static void let_all_go(void)
  */
 static void linger(void)
 {
-	struct timespec pause = {.tv_sec = AGENT_LINGER_NS / CLOCK_NS_PER_SEC};
 	bool is_out = is_anything_out();
 
 	for (CUdevice dev = 0; dev < DEVICE_COUNT_MAX; dev++)
@@ -364,7 +360,7 @@ static void linger(void)
 	pthread_cond_broadcast(&state.changed);
 	pthread_mutex_unlock(&state.lock);
 	if (is_out) {
-		(void)clock_nanosleep(CLOCK_MONOTONIC, 0, &pause, NULL);
+		clock_nap(AGENT_LINGER_NS);
 		let_all_go();
 	}
 }
@@ -468,7 +464,7 @@ uint64_t agent_context_bytes(CUdevice dev)
 	bytes = d->context_bytes;
 	pthread_mutex_unlock(&state.lock);
 	if (!bytes) /* nobody has seen one: half a GiB on a large card */
-		bytes = earlier(AGENT_CONTEXT_BYTES_MAX, total / 32);
+		bytes = u64_min(AGENT_CONTEXT_BYTES_MAX, total / 32);
 	return bytes;
 }
 

@@ -22,8 +22,6 @@
 #include "hook/table/cuda_real.h"
 #include "util/clock.h"
 
-#include <time.h>
-
 /*
  * From the freeze to the first memory given up: a probe and one copy, milliseconds. A
  * driver that is in the way for longer is let go on, by thawing. Copies that take longer, or
@@ -359,7 +357,6 @@ static bool can_move(const struct agent_link *link)
 /* The gate closes for whoever is not inside; who is, is blocked when it has settled. */
 static uint32_t freeze(const struct agent_link *link, uint64_t begin_ns)
 {
-	struct timespec pause = {.tv_nsec = HALT_PAUSE_NS};
 	int r = FREEZE_E_BUSY;
 
 	gate_set(GATE_CLOSED);
@@ -367,7 +364,7 @@ static uint32_t freeze(const struct agent_link *link, uint64_t begin_ns)
 		agent_halt_prove(link->dev, true);
 	for (int i = 0; i < HALT_TRIES_MAX && r == FREEZE_E_BUSY; i++) {
 		if (i > 0)
-			(void)nanosleep(&pause, NULL); /* there was a freeze just now */
+			clock_nap(HALT_PAUSE_NS); /* there was a freeze just now */
 		if (share_hand_over(HALT_LIMIT_NS))
 			r = 0;
 		else

@@ -20,7 +20,6 @@
 #include "util/clock.h"
 
 #include <string.h>
-#include <time.h>
 
 #define REPORT_INTERVAL_NS (10 * CLOCK_NS_PER_MS)
 #define ORPHAN_RETRY_NS    CLOCK_NS_PER_SEC

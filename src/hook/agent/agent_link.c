@@ -2,6 +2,7 @@
 
 /* The agent's connections: one a device, made, kept and made again. */
 
+#include "core/u64.h"
 #include "hook/agent/agent_private.h"
 #include "hook/gate/gate.h"
 #include "hook/hook_log.h"
@@ -45,11 +46,6 @@ static void read_name(char *ret, size_t size)
 	(void)fd_close(fd);
 	ret[n > 0 ? n : 0] = '\0';
 	ret[strcspn(ret, "\n")] = '\0';
-}
-
-static uint64_t smaller(uint64_t a, uint64_t b)
-{
-	return a < b ? a : b;
 }
 
 void agent_link_wrong(struct agent_link *link)
@@ -414,14 +410,14 @@ static bool is_still_lacked(const struct agent_link *link, uint64_t wanted)
 static uint64_t possible_budget(const struct agent_link *link, uint64_t budget)
 {
 	if (backend_of(link->dev) == NVSHARE_BACKEND_MANAGED)
-		return smaller(budget, LINK_BYTES_MAX);
-	return smaller(budget, link->total);
+		return u64_min(budget, LINK_BYTES_MAX);
+	return u64_min(budget, link->total);
 }
 
 /* Sums of them do not overflow. */
 static void take_others(uint64_t others)
 {
-	hostmem_set_others(smaller(others, LINK_BYTES_MAX));
+	hostmem_set_others(u64_min(others, LINK_BYTES_MAX));
 }
 
 /* Takes fd, which may be -1: one that comes with a message that has none is closed. */
@@ -472,8 +468,8 @@ static void handle_message(struct agent_link *link, const struct msg *msg)
 		event.epoch = msg->body.drop_lock_6.epoch;
 		take_others(msg->body.drop_lock_6.host_others);
 		hostmem_set_coming(
-			smaller(msg->body.drop_lock_6.host_coming,
-				smaller(msg->body.drop_lock_6.host_others, LINK_BYTES_MAX)));
+			u64_min(msg->body.drop_lock_6.host_coming,
+				u64_min(msg->body.drop_lock_6.host_others, LINK_BYTES_MAX)));
 		link->second_max = msg->body.drop_lock_6.second_max;
 		link->charge = msg->body.drop_lock_6.charge;
 		break;

@@ -6,8 +6,6 @@
 #include "hook/memory/budget.h"
 #include "util/clock.h"
 
-#include <time.h>
-
 /* Others can use it: so much, or this share of a small card. */
 #define PROGRESS_BYTES_MAX (64ull << 20)
 #define PROGRESS_CARD      64
@@ -87,7 +85,6 @@ static bool hear_beside_eviction(struct agent_link *link)
 
 bool agent_await_host(CUdevice dev, uint64_t moved, uint64_t bytes, int wait_ms)
 {
-	const struct timespec pause = {.tv_nsec = wait_ms * (long)CLOCK_NS_PER_MS};
 	struct agent_link *link = agent_link_of(dev);
 
 	if (!link || link->state != AGENT_LINK_UP || link->is_broken)
@@ -96,7 +93,7 @@ bool agent_await_host(CUdevice dev, uint64_t moved, uint64_t bytes, int wait_ms)
 	if (!agent_link_hear(link, wait_ms))
 		return true;
 	if (!hear_beside_eviction(link))
-		(void)nanosleep(&pause, NULL);
+		clock_nap((uint64_t)wait_ms * CLOCK_NS_PER_MS);
 	return !link->is_broken;
 }
 

@@ -14,7 +14,6 @@
 #include <pthread.h>
 #include <stddef.h>
 #include <sys/syscall.h>
-#include <time.h>
 #include <unistd.h>
 
 /* Each freeze makes the GPU put its work away and fetch it again: not for nothing. */
@@ -77,14 +76,6 @@ static enum freeze_word_state state(void)
 	return freeze_word_state(__atomic_load_n(&word, __ATOMIC_SEQ_CST));
 }
 
-static void pause_a_little(void)
-{
-	int saved_errno = errno;
-
-	(void)nanosleep(&(struct timespec){.tv_nsec = FREEZE_POLL_NS}, NULL);
-	errno = saved_errno;
-}
-
 static void tell_waiters(void)
 {
 	__atomic_add_fetch(&n_news, 1, __ATOMIC_SEQ_CST);
@@ -99,7 +90,7 @@ static int thaw(void)
 	int r;
 
 	while (freeze_word_births(__atomic_load_n(&word, __ATOMIC_SEQ_CST)) > 0)
-		pause_a_little();
+		clock_nap(FREEZE_POLL_NS);
 	if (!__atomic_exchange_n(&has_newborn, false, __ATOMIC_ACQ_REL))
 		all = __atomic_load_n(&scope, __ATOMIC_ACQUIRE);
 	r = freeze_switch_on(all, false);
@@ -134,7 +125,7 @@ static bool is_keeping_out(void)
 static void let_leave(uint64_t end_ns)
 {
 	while (__atomic_load_n(&n_inside, __ATOMIC_SEQ_CST) > 0 && clock_now_ns() < end_ns)
-		pause_a_little();
+		clock_nap(FREEZE_POLL_NS);
 }
 
 static uint64_t end_of(uint64_t start_ns, uint64_t limit_ns)
@@ -241,7 +232,7 @@ int freeze_end(void)
 	}
 	/* Or the watchdog is at it. */
 	while (state() == FREEZE_WORD_THAWING)
-		pause_a_little();
+		clock_nap(FREEZE_POLL_NS);
 	return r;
 }
 
@@ -268,7 +259,7 @@ bool freeze_newborn(const struct channels_batch *channel)
 		if (r == FREEZE_WORD_E_STATE)
 			return true;
 		if (r)
-			pause_a_little();
+			clock_nap(FREEZE_POLL_NS);
 	} while (r);
 	__atomic_store_n(&has_newborn, true, __ATOMIC_RELEASE);
 	for (unsigned int i = 0; i < 3 && !is_off; i++)
@@ -317,7 +308,7 @@ bool freeze_hold(void)
 	stay_begin();
 	while ((r = step(FREEZE_WORD_HOLD))) {
 		if (r == FREEZE_WORD_E_COUNT) {
-			pause_a_little();
+			clock_nap(FREEZE_POLL_NS);
 		} else if (!wait_for_thaw(freeze_is_on)) {
 			stay_end();
 			return false;

@@ -20,7 +20,6 @@
 
 #include <pthread.h>
 #include <string.h>
-#include <time.h>
 
 #define PROVE_STILL_NS (5 * CLOCK_NS_PER_MS)    /* so long nothing may land, at least */
 #define PROVE_TURNS    3                        /* and so often as long as one waits for its turn */
@@ -122,11 +121,6 @@ static void *send_value(void *arg)
 
 /* ---- the agent's ------------------------------------------------------------------ */
 
-static void pause_a_little(void)
-{
-	(void)nanosleep(&(struct timespec){.tv_nsec = PROVE_PAUSE_NS}, NULL);
-}
-
 static enum sending sending(const struct proof *proof)
 {
 	return (enum sending)__atomic_load_n(&proof->sending, __ATOMIC_ACQUIRE);
@@ -144,7 +138,7 @@ static bool lands(const struct proof *proof, uint64_t within_ns)
 	while (!has_landed(proof)) {
 		if (clock_now_ns() >= end_ns)
 			return false;
-		pause_a_little();
+		clock_nap(PROVE_PAUSE_NS);
 	}
 	return true;
 }
@@ -163,7 +157,7 @@ static enum sending send_next(struct proof *proof, uint64_t within_ns)
 		__atomic_store_n(&proof->sending, SENDING_NO_MEANS, __ATOMIC_RELEASE);
 	}
 	while (sending(proof) == SENDING_NOW && clock_now_ns() < end_ns)
-		pause_a_little();
+		clock_nap(PROVE_PAUSE_NS);
 	return sending(proof);
 }
 
@@ -317,7 +311,7 @@ int freeze_prove_busy(CUdevice dev, CUcontext ctx)
 		return FREEZE_E_BUSY;
 	while (!freeze_why_not() && !freeze_is_proven(dev) && !gate_quiet() &&
 	       clock_now_ns() < end_ns)
-		pause_a_little();
+		clock_nap(PROVE_PAUSE_NS);
 	return prove_when(dev, ctx, false);
 }
 

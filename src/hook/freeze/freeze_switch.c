@@ -6,10 +6,10 @@
 #include "hook/freeze/freeze_private.h"
 #include "hook/freeze/ioctl_next.h"
 #include "hook/hook_log.h"
+#include "util/clock.h"
 
 #include <errno.h>
 #include <string.h>
-#include <time.h>
 
 enum {
 	OFF_TRIES = 10, /* a channel may go between the look at the book and the control */
@@ -80,7 +80,6 @@ int freeze_switch_off(enum channels_scope scope)
 /* For the same reason what can not be put back meanwhile is no channel that stays off. */
 static bool put_back(const struct channels_batch *one, bool is_again)
 {
-	const struct timespec pause = {.tv_nsec = ON_PAUSE_NS};
 	struct channels_counts before;
 
 	for (unsigned int try = 1;; try++) {
@@ -90,7 +89,7 @@ static bool put_back(const struct channels_batch *one, bool is_again)
 			return true;
 		if (is_again || try >= (before.n_going ? ON_TRIES_GOING : ON_TRIES))
 			return false;
-		(void)nanosleep(&pause, NULL);
+		clock_nap(ON_PAUSE_NS);
 	}
 }
 

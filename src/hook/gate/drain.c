@@ -10,7 +10,6 @@
 #include "util/clock.h"
 
 #include <sched.h>
-#include <time.h>
 
 /*
  * Most work ends within microseconds: worth a short spin. After that the waits grow, so
@@ -32,7 +31,6 @@ static bool is_cancelled;
 static bool wait_on(struct drain_wait *wait)
 {
 	uint64_t now = clock_now_ns();
-	struct timespec pause = {.tv_nsec = (long)wait->pause_ns};
 
 	if (now >= wait->end_ns || __atomic_load_n(&is_cancelled, __ATOMIC_ACQUIRE))
 		return false;
@@ -40,7 +38,7 @@ static bool wait_on(struct drain_wait *wait)
 		(void)sched_yield();
 		return true;
 	}
-	(void)nanosleep(&pause, NULL);
+	clock_nap(wait->pause_ns);
 	wait->pause_ns += wait->pause_ns / 2;
 	if (wait->pause_ns > DRAIN_PAUSE_NS_MAX)
 		wait->pause_ns = DRAIN_PAUSE_NS_MAX;

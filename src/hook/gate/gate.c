@@ -23,7 +23,6 @@
 #include <stdlib.h>
 #include <sys/mman.h>
 #include <sys/syscall.h>
-#include <time.h>
 #include <unistd.h>
 
 uint32_t gate_word;
@@ -91,7 +90,7 @@ static void gate_add_chunk(void)
 		     0);
 	if (chunk == MAP_FAILED) {
 		/* Not to enter unseen: wait for memory, like a page fault would. */
-		(void)nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
+		clock_nap(CLOCK_NS_PER_MS);
 		return;
 	}
 

@@ -121,7 +121,7 @@ bool settle_wait(uint64_t limit_ns)
 
 	settle.n = 0;
 	while (!(is_settled = look(&settle)) && clock_now_ns() < end_ns)
-		(void)nanosleep(&(struct timespec){.tv_nsec = SETTLE_PAUSE_NS}, NULL);
+		clock_nap(SETTLE_PAUSE_NS);
 	errno = saved_errno;
 	return is_settled;
 }

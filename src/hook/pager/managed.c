@@ -12,10 +12,10 @@
 #include "hook/pager/oversub.h"
 #include "hook/pager/pager_private.h"
 #include "hook/table/cuda_real.h"
+#include "util/clock.h"
 
 #include <pthread.h>
 #include <stdlib.h>
-#include <time.h>
 
 /* Prefetches take whole blocks of this; what is charged follows. */
 #define MANAGED_ALIGN (64ull << 10)
@@ -52,14 +52,6 @@ static struct {
 	pthread_cond_t changed; /* a block is not busy any more */
 	struct managed_tree blocks;
 } managed = {.lock = PTHREAD_MUTEX_INITIALIZER, .changed = PTHREAD_COND_INITIALIZER};
-
-static uint64_t now_ns(void)
-{
-	struct timespec ts;
-
-	clock_gettime(CLOCK_MONOTONIC, &ts);
-	return (uint64_t)ts.tv_sec * 1000000000u + (uint64_t)ts.tv_nsec;
-}
 
 /* Lock held. */
 static struct managed_block *find(CUdeviceptr ptr)
@@ -358,7 +350,7 @@ static int evict(struct managed_block *block, struct pager_mover *mover, struct 
 
 int managed_evict(CUdevice dev, uint64_t bytes, struct pager_move *ret_move)
 {
-	uint64_t start = now_ns();
+	uint64_t start = clock_now_ns();
 	int outcome = NVSHARE_OUTCOME_SUCCESS;
 	struct managed_block *block;
 	struct pager_mover *mover;
@@ -383,7 +375,7 @@ int managed_evict(CUdevice dev, uint64_t bytes, struct pager_move *ret_move)
 		if (outcome == NVSHARE_OUTCOME_SUCCESS)
 			agent_moved_out(dev, ret_move->bytes);
 	}
-	ret_move->ns = now_ns() - start;
+	ret_move->ns = clock_now_ns() - start;
 	return outcome;
 }
 
@@ -422,7 +414,7 @@ static int restore(struct managed_block *block, struct pager_mover *mover, struc
 
 int managed_restore(CUdevice dev, struct pager_move *ret_move)
 {
-	uint64_t start = now_ns();
+	uint64_t start = clock_now_ns();
 	int outcome = NVSHARE_OUTCOME_SUCCESS;
 	struct pager_mover *mover = NULL;
 	struct managed_block *block;
@@ -435,7 +427,7 @@ int managed_restore(CUdevice dev, struct pager_move *ret_move)
 			mover = pager_mover();
 		outcome = restore(block, mover, ret_move);
 	}
-	ret_move->ns = ret_move->bytes ? now_ns() - start : 0;
+	ret_move->ns = ret_move->bytes ? clock_now_ns() - start : 0;
 	return outcome;
 }
 

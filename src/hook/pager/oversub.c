@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 #include "hook/pager/oversub.h"
+#include "core/u64.h"
 
 #include "hook/agent/agent.h"
 #include "hook/host/hostmem.h"
@@ -26,22 +27,13 @@ static bool is_counted(CUdevice dev)
 	return dev >= 0 && dev < BUDGET_DEVICES;
 }
 
-static uint64_t less(uint64_t a, uint64_t b)
-{
-	return a > b ? a - b : 0;
-}
-
-static uint64_t least_of(uint64_t a, uint64_t b)
-{
-	return a < b ? a : b;
-}
-
 /* After a refusal it is less where others have pinned memory, or use the card without us. */
 static uint64_t most_of(CUdevice dev)
 {
 	uint64_t total = budget_total(dev);
 
-	return least_of(total - total / LEFT_PART, less(budget_bound(dev), total / SPARE_PART));
+	return u64_min(total - total / LEFT_PART,
+		       u64_excess(budget_bound(dev), total / SPARE_PART));
 }
 
 /* What of bytes may move if all that does may be most. */
@@ -54,7 +46,7 @@ static size_t part_within(CUdevice dev, size_t bytes, uint64_t most)
 	used = mem.resident + mem.swapped;
 	for (int i = 0; i < NVSHARE_PINNED_COUNT; i++)
 		used += mem.pinned[i];
-	room = less(most, used);
+	room = u64_excess(most, used);
 	return room < bytes ? (size_t)room & ~(SPLIT - 1) : bytes;
 }
 

@@ -12,7 +12,6 @@
 #include "util/clock.h"
 
 #include <stdlib.h>
-#include <time.h>
 
 /*
  * How long it sleeps between two looks at a copy: this share of what it has waited so far, so
@@ -83,7 +82,7 @@ static CUresult wait_for(struct pager_mover *mover, CUevent event)
 			pause_ns = PAUSE_NS_MIN;
 		if (pause_ns > PAUSE_NS_MAX)
 			pause_ns = PAUSE_NS_MAX;
-		(void)nanosleep(&(struct timespec){.tv_nsec = (long)pause_ns}, NULL);
+		clock_nap(pause_ns);
 		now_ns = clock_now_ns();
 		took_ns = now_ns - before_ns;
 		waited_ns += took_ns < PAUSE_COUNTS_NS ? took_ns : PAUSE_COUNTS_NS;

@@ -17,8 +17,6 @@
 #include "hook/table/cuda_real.h"
 #include "util/clock.h"
 
-#include <time.h>
-
 /*
  * What a program that was just killed had is free for the scheduler before it is for the
  * driver. So long a whole restore waits for that, looking so often.
@@ -94,14 +92,13 @@ static void end_oldest_in(struct pager_moving *move)
 /* The card is full although our budget is not. false: it has been for too long. */
 static bool wait_for_room(struct pager_moving *move)
 {
-	const struct timespec pause = {.tv_nsec = ROOM_PAUSE_NS};
 	uint64_t now = clock_now_ns();
 
 	if (!move->room_until_ns)
 		move->room_until_ns = now + ROOM_WAIT_NS;
 	if (now >= move->room_until_ns || agent_is_stopping())
 		return false;
-	(void)nanosleep(&pause, NULL);
+	clock_nap(ROOM_PAUSE_NS);
 	return true;
 }
 

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 #include "hook/share/share.h"
+#include "core/u64.h"
 
 #include "hook/freeze/freeze.h"
 #include "hook/gate/drain.h"
@@ -290,9 +291,9 @@ uint64_t share_tick(uint64_t now_ns)
 	share_for_each_link (l)
 		share_limit_count(l->dev, l->share.use_ppm);
 	due_ns = share_limit_tick(first->dev, now_ns, claim.compute_limit);
-	due_ns = share_earlier(due_ns, share_off_tick(now_ns));
-	due_ns = share_earlier(due_ns, share_burst_tick(now_ns, look, is_told_often()));
-	due_ns = share_earlier(due_ns, share_meter_due());
+	due_ns = u64_min(due_ns, share_off_tick(now_ns));
+	due_ns = u64_min(due_ns, share_burst_tick(now_ns, look, is_told_often()));
+	due_ns = u64_min(due_ns, share_meter_due());
 	share_for_each_link (l)
 		publish(l, now_ns);
 	return was_off && !share_off_is_on() ? now_ns : due_ns;

@@ -6,6 +6,7 @@
  * the first submission after idleness until it has been idle for NVSHARE_BURST_IDLE_US.
  */
 
+#include "core/u64.h"
 #include "hook/gate/gate.h"
 #include "hook/hook_options.h"
 #include "hook/share/share_private.h"
@@ -88,7 +89,7 @@ static void tell_end(bool is_request, uint64_t took_ns, uint32_t n_calls, uint64
 	uint64_t since_ns = now_ns > burst.again_ns ? now_ns - burst.again_ns : 0;
 
 	tell_begin(is_request, now_ns);
-	share_tell(NVSHARE_ACTIVITY_END, share_earlier(took_ns, since_ns), n_calls, now_ns);
+	share_tell(NVSHARE_ACTIVITY_END, u64_min(took_ns, since_ns), n_calls, now_ns);
 	burst.is_told = false;
 }
 
@@ -335,6 +336,6 @@ uint64_t share_burst_tick(uint64_t now_ns, enum share_look look, bool is_often)
 	if (is_critical && !burst.has_requests)
 		due_ns = step_copies(now_ns);
 	if (is_critical)
-		due_ns = share_earlier(due_ns, step_warm(meter.is_busy, now_ns));
-	return share_earlier(due_ns, step_use(&meter, is_often, now_ns));
+		due_ns = u64_min(due_ns, step_warm(meter.is_busy, now_ns));
+	return u64_min(due_ns, step_use(&meter, is_often, now_ns));
 }

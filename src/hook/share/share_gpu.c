@@ -19,7 +19,6 @@
 #include "util/clock.h"
 
 #include <string.h>
-#include <time.h>
 
 /* An idle GPU has reached an event by then; it takes it some GPU_REACH_NS. */
 #define GPU_EVENT_NS 20000
@@ -50,13 +49,6 @@ struct share_gpu *share_gpu_next(const struct share_gpu *prev)
 void share_gpu_reset(void)
 {
 	memset(gpus, 0, sizeof(gpus));
-}
-
-static void wait_a_moment(void)
-{
-	const struct timespec moment = {.tv_nsec = GPU_EVENT_NS};
-
-	(void)nanosleep(&moment, NULL);
 }
 
 /*
@@ -123,7 +115,7 @@ static void look_here(struct share_gpu *gpu, bool knows_work)
 	ask_here(gpu, knows_work);
 	if (!gpu->asked.is_now)
 		return;
-	wait_a_moment();
+	clock_nap(GPU_EVENT_NS);
 	/* What has ended meanwhile was on the GPU for that. */
 	note_here(gpu, share_here_is(dev_of(gpu), knows_work) ||
 			       (knows_work && drain_probe_done(dev_of(gpu))));
@@ -149,7 +141,7 @@ static uint32_t ask(struct share_gpu *gpu, bool counts, uint64_t *ret_asked_ns)
 	if (gpu->is_awake)
 		wait_awake(at_ns + GPU_EVENT_NS);
 	else
-		wait_a_moment();
+		clock_nap(GPU_EVENT_NS);
 	if (is_reached(gpu, at_ns, &first_ns))
 		return 0;
 	if (!counts)
@@ -157,7 +149,7 @@ static uint32_t ask(struct share_gpu *gpu, bool counts, uint64_t *ret_asked_ns)
 	/* Not before: a program that waits for all its streams would wait for the answer. */
 	take_time(gpu);
 	ask_here(gpu, true);
-	wait_a_moment();
+	clock_nap(GPU_EVENT_NS);
 	if (!is_reached(gpu, at_ns, &second_ns)) {
 		note_here(gpu, gpu->asked.is_now && share_here_is(dev_of(gpu), true));
 		return SHARE_PART_ONE;

@@ -6,6 +6,7 @@
  * a moment, and a look comes late) is missing in the next one; what it did not use is gone.
  */
 
+#include "core/u64.h"
 #include "hook/share/share_private.h"
 #include "util/clock.h"
 
@@ -47,7 +48,7 @@ static void roll(uint64_t now_ns, uint64_t allowed_ns)
 	if (limit.used_ns > LIMIT_PERIODS_MAX * LIMIT_PERIOD_NS)
 		limit.used_ns = LIMIT_PERIODS_MAX * LIMIT_PERIOD_NS;
 	limit.start_ns += n * LIMIT_PERIOD_NS;
-	limit.used_ns -= share_earlier(limit.used_ns, n * allowed_ns);
+	limit.used_ns -= u64_min(limit.used_ns, n * allowed_ns);
 }
 
 static uint64_t own(uint64_t ns, uint64_t use_ppm)

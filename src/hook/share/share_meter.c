@@ -15,6 +15,7 @@
 
 #include "core/client/quiet.h"
 #include "core/client/sampler.h"
+#include "core/u64.h"
 #include "hook/gate/drain.h"
 #include "hook/gate/gate.h"
 #include "hook/hook_options.h"
@@ -79,7 +80,7 @@ void share_meter_read_gpu(CUdevice dev, struct share_meter_gpu *ret)
 
 static void look_at(uint64_t at_ns)
 {
-	meter.tick_ns = share_earlier(meter.tick_ns, at_ns);
+	meter.tick_ns = u64_min(meter.tick_ns, at_ns);
 	sampler_hurry(&meter.sampler, at_ns);
 }
 
@@ -170,7 +171,7 @@ static uint32_t find_work(uint64_t now_ns, bool counts, bool *ret_is_new)
 /* For the end of a burst. */
 static uint64_t fine_ns(void)
 {
-	uint64_t ns = share_earlier(hook_options()->burst_idle_ns / 4, METER_TICK_NS / 4);
+	uint64_t ns = u64_min(hook_options()->burst_idle_ns / 4, METER_TICK_NS / 4);
 
 	return ns > METER_TICK_NS_MIN ? ns : METER_TICK_NS_MIN;
 }
@@ -207,7 +208,7 @@ static uint64_t step_ns(uint64_t now_ns)
 	if (!is_asked_closely())
 		return METER_TICK_NS;
 	part_ns = (now_ns - meter.out.begin_ns) / METER_CLOSE_PART;
-	return share_earlier(part_ns > fine_ns() ? part_ns : fine_ns(), METER_TICK_NS);
+	return u64_min(part_ns > fine_ns() ? part_ns : fine_ns(), METER_TICK_NS);
 }
 
 /* Nothing is known: an event will show. */
@@ -242,7 +243,7 @@ static void plan(uint64_t now_ns)
 {
 	meter.tick_ns = meter.sampler.look_ns;
 	if (meter.how == SHARE_LOOK_FINE)
-		meter.tick_ns = share_earlier(meter.tick_ns, now_ns + fine_ns());
+		meter.tick_ns = u64_min(meter.tick_ns, now_ns + fine_ns());
 	meter.is_slept_for =
 		meter.tick_ns == meter.sampler.look_ns && meter.tick_ns > clock_now_ns();
 }
@@ -283,7 +284,7 @@ static void count(uint64_t now_ns)
 	uint64_t chance = prng_next(&meter.chance), most_ns = 0;
 	uint64_t ns = sampler_take(&meter.sampler, now_ns, step_ns(now_ns), chance);
 
-	ns = share_earlier(ns, METER_GAP_NS_MAX);
+	ns = u64_min(ns, METER_GAP_NS_MAX);
 	share_for_each_gpu (gpu) {
 		uint64_t busy_ns = ns * gpu->part / SHARE_PART_ONE;
 

@@ -5,6 +5,7 @@
  * end, after which the agent thaws, and a little later the watchdog does.
  */
 
+#include "core/u64.h"
 #include "hook/device.h"
 #include "hook/freeze/freeze.h"
 #include "hook/hook_log.h"
@@ -13,7 +14,6 @@
 #include "util/clock.h"
 
 #include <string.h>
-#include <time.h>
 
 #define OFF_GRACE_NS (2 * CLOCK_NS_PER_MS) /* the watchdog is only there in case */
 
@@ -98,7 +98,7 @@ void share_off_prove(CUdevice dev)
 	if (off.n_proofs++ < PROVE_TRIES)
 		off.prove_pause_ns = PROVE_PAUSE_NS;
 	else
-		off.prove_pause_ns = share_earlier(2 * off.prove_pause_ns, PROVE_PAUSE_NS_MAX);
+		off.prove_pause_ns = u64_min(2 * off.prove_pause_ns, PROVE_PAUSE_NS_MAX);
 	agent_halt_prove(dev, true);
 	off.prove_ns = clock_now_ns() + off.prove_pause_ns;
 }
@@ -125,14 +125,13 @@ static uint32_t bar(CUdevice dev)
 /* ret_ns: what the try that counts took. */
 static int freeze_now(uint64_t until_ns, uint64_t *ret_ns)
 {
-	const struct timespec pause = {.tv_nsec = OFF_PAUSE_NS};
 	int r = FREEZE_E_BUSY;
 
 	for (int i = 0; i < OFF_TRIES && r == FREEZE_E_BUSY; i++) {
 		uint64_t now_ns;
 
 		if (i > 0)
-			(void)nanosleep(&pause, NULL);
+			clock_nap(OFF_PAUSE_NS);
 		now_ns = clock_now_ns();
 		if (now_ns >= until_ns)
 			break;
@@ -171,7 +170,7 @@ static uint32_t begin(CUdevice dev, enum share_reason reason)
 	}
 	off.is_frozen = true;
 	took_ns = clock_now_ns() - start_ns;
-	off.since_ns = start_ns + took_ns - share_earlier(OFF_STOPS_NS, call_ns / 2);
+	off.since_ns = start_ns + took_ns - u64_min(OFF_STOPS_NS, call_ns / 2);
 	off.stats.n_holds++;
 	off.stats.took_ns_last = took_ns;
 	if (took_ns > off.stats.took_ns_max)

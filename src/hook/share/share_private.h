@@ -16,11 +16,6 @@
 #define SHARE_NEVER AGENT_NEVER
 #define SHARE_PPM   1000000u
 
-static inline uint64_t share_earlier(uint64_t a, uint64_t b)
-{
-	return a < b ? a : b;
-}
-
 /* share.c. n_calls: of END, else 0 */
 void share_tell(enum nvshare_activity_kind kind, uint64_t value, uint32_t n_calls, uint64_t now_ns);
 

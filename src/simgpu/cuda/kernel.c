@@ -8,6 +8,7 @@
  */
 
 #include <string.h>
+#include <time.h>
 
 #include "simgpu/cuda/space.h"
 #include "simgpu/cuda/state.h"
