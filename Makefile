@@ -140,8 +140,8 @@ $(B)/libprograms.a: $(filter-out %/main.o,$(daemon_obj) $(cli_obj))
 $(unit_tests_sim): $(B)/tests/%: $(B)/tests/%.o $(filter-out %/main.o,$(sim_obj)) $(B)/libcore.a $(B)/libutil.a
 	$(LINK) -o $@ $^ $(CMOCKA_LIBS) -lm
 
-$(unit_tests_simgpu): $(B)/tests/%: $(B)/tests/%.o $(B)/simgpu/libcuda.so.1 $(B)/simgpu/libnvidia-ml.so.1
-	$(LINK) -o $@ $< -L$(B)/simgpu -l:libcuda.so.1 -l:libnvidia-ml.so.1 \
+$(unit_tests_simgpu): $(B)/tests/%: $(B)/tests/%.o $(B)/libutil.a $(B)/simgpu/libcuda.so.1 $(B)/simgpu/libnvidia-ml.so.1
+	$(LINK) -o $@ $< $(B)/libutil.a -L$(B)/simgpu -l:libcuda.so.1 -l:libnvidia-ml.so.1 \
 	    -Wl,-rpath,$(abspath $(B)/simgpu) $(CMOCKA_LIBS) -ldl
 
 # CUDA driver API programs: linked against nothing, they dlopen libcuda.so.1, so that the
@@ -168,9 +168,11 @@ ALL_UNIT_TESTS = $(unit_tests) $(unit_tests_sim) $(unit_tests_daemon) $(unit_tes
 .PHONY: check
 check: check-unit check-sim check-house check-preload check-e2e check-api ## every test that takes minutes
 
+# They wait more than they compute; under a sanitizer they do not.
+UNIT_JOBS ?= $(shell echo $$(($$(nproc) * $(if $(SAN),1,2))))
 .PHONY: check-unit
 check-unit: $(ALL_UNIT_TESTS) ## unit tests of every module (add SAN=address,undefined or SAN=thread)
-	@set -e; for t in $(ALL_UNIT_TESTS); do echo "== $$t"; $$t; done
+	@scripts/run-tests $(UNIT_JOBS) $(B)/logs $(ALL_UNIT_TESTS)
 
 # Simulation of scheduler and leases: one seed is the whole run. Replay: make sim SEED=n SEEDS=1
 SEED  ?= 1
