@@ -6,7 +6,7 @@
  */
 #include "hook/freeze/freeze.h"
 #include "hook/freeze/channels.h"
-#include "hook/load.h"
+#include "hook/table/load.h"
 #include "lib/app.h"
 #include "lib/buffer.h"
 #include "lib/self.h"

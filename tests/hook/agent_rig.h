@@ -7,13 +7,15 @@
  * a process of its own. Included by one file a program.
  */
 
-#include "hook/agent/agent.h"
+#include "hook/agent/agent_private.h"
 
 #include "fake_driver.h"
 #include "fake_scheduler.h"
+#include "hook/base/hook_log.h"
+#include "hook/gate/bell.h"
 #include "hook/gate/gate.h"
-#include "hook/hook_log.h"
 #include "hook/memory/budget.h"
+#include "hook/memory/context_cost.h"
 #include "util/clock.h"
 
 #include <pthread.h>

@@ -7,7 +7,7 @@
  * fake_memory.h, whose state it uses.
  */
 
-#include "hook/device.h"
+#include "hook/gate/device.h"
 
 CUresult agent_use_device(CUdevice dev)
 {
@@ -15,7 +15,7 @@ CUresult agent_use_device(CUdevice dev)
 	return CUDA_SUCCESS;
 }
 
-uint64_t agent_context_bytes(CUdevice dev)
+uint64_t context_cost(CUdevice dev)
 {
 	(void)dev;
 	return 0;
@@ -31,13 +31,13 @@ uint64_t agent_forget_context(CUcontext ctx)
 	return device_context_forget(ctx);
 }
 
-void agent_memory_changed(CUdevice dev)
+void bell_memory_changed(CUdevice dev)
 {
 	if (fake.on_changed)
 		fake.on_changed(dev);
 }
 
-void agent_want_memory(CUdevice dev)
+void bell_memory_wanted(CUdevice dev)
 {
 	__atomic_add_fetch(&fake.n_wants, 1, __ATOMIC_SEQ_CST);
 	if (fake.on_want)
@@ -48,26 +48,26 @@ void agent_stop(void)
 {
 }
 
-bool agent_is_stopping(void)
+bool bell_is_stopping(void)
 {
 	return fake.is_stopping;
 }
 
-void agent_moved_out(CUdevice dev, uint64_t bytes)
+static void fake_moved_out(CUdevice dev, uint64_t bytes)
 {
 	(void)dev;
 	fake.moved_out = bytes;
 	fake.n_moved_out++;
 }
 
-enum agent_more agent_more_budget(CUdevice dev, int wait_ms)
+static enum pager_more fake_more_budget(CUdevice dev, int wait_ms)
 {
 	(void)dev;
 	(void)wait_ms;
-	return fake.on_more ? fake.on_more() : AGENT_MORE_LATER;
+	return fake.on_more ? fake.on_more() : PAGER_MORE_LATER;
 }
 
-bool agent_await_host(CUdevice dev, uint64_t moved, uint64_t bytes, int wait_ms)
+static bool fake_await_host(CUdevice dev, uint64_t moved, uint64_t bytes, int wait_ms)
 {
 	(void)dev;
 	(void)moved;
@@ -75,19 +75,34 @@ bool agent_await_host(CUdevice dev, uint64_t moved, uint64_t bytes, int wait_ms)
 	return fake.on_await_host && fake.on_await_host(bytes);
 }
 
-void agent_give_host(CUdevice dev)
+static void fake_give_host(CUdevice dev)
 {
 	(void)dev;
 	fake.n_given_host++;
 }
 
-void agent_wake(void)
+void bell_ring(void)
 {
 }
 
 void agent_after_fork_child(void)
 {
 }
+
+void bell_after_fork_child(void)
+{
+}
+
+void context_cost_after_fork_child(void)
+{
+}
+
+static const struct pager_agent fake_agent = {
+	.moved_out = fake_moved_out,
+	.more_budget = fake_more_budget,
+	.await_host = fake_await_host,
+	.give_host = fake_give_host,
+};
 
 const struct hook_options *hook_options(void)
 {

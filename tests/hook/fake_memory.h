@@ -239,6 +239,7 @@ static inline void fake_setup(void)
 	memset(&cuda_real, 0, sizeof(cuda_real));
 	fake_fill();
 	fake_current = FAKE_CTX;
+	pager_set_agent(&fake_agent);
 	fake.capacity = 1ull << 30;
 	fake.bytes_free = 12345;
 	fake_fault.fail_at = 0;

@@ -5,9 +5,12 @@
 /* Of fake_memory.h: what the driver has, its failures on demand, its contexts and devices. */
 
 #include "hook/agent/agent.h"
-#include "hook/hook_options.h"
-#include "hook/memory/backend.h"
+#include "hook/base/hook_options.h"
+#include "hook/gate/bell.h"
 #include "hook/memory/budget.h"
+#include "hook/memory/context_cost.h"
+#include "hook/pager/backend.h"
+#include "hook/pager/pager_ops.h"
 #include "hook/table/cuda_real.h"
 #include "util/clock.h"
 
@@ -79,14 +82,14 @@ static struct {
 	void (*on_event_wait)(void); /* called once, as a copy that is not done is looked at */
 	size_t n_looks;              /* in a row, at what was not done */
 	bool is_hung;                /* no copy ends */
-	unsigned int n_given_host;   /* agent_give_host() */
+	unsigned int n_given_host;   /* pager_agent::give_host() */
 	void (*on_want)(CUdevice dev);
 	void (*on_changed)(CUdevice dev);
 	int n_wants;
-	int n_moved_out; /* agent_moved_out() was called, the last time with */
+	int n_moved_out; /* moved_out() was called, the last time with */
 	uint64_t moved_out;
-	enum agent_more (*on_more)(void);      /* agent_more_budget() was called */
-	bool (*on_await_host)(uint64_t bytes); /* agent_await_host() was called; NULL: false */
+	enum pager_more (*on_more)(void);      /* more_budget() was called */
+	bool (*on_await_host)(uint64_t bytes); /* await_host() was called; NULL: false */
 	bool is_stopping;                      /* the process leaves */
 	enum nvshare_backend backend;
 	struct hook_options options;

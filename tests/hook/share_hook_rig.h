@@ -8,7 +8,7 @@
 #include "hook/share/share.h"
 
 #include "agent_rig.h"
-#include "hook/hook_options.h"
+#include "hook/base/hook_options.h"
 
 #define HOUR_US 3600000000ull
 

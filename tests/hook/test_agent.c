@@ -23,7 +23,7 @@ static void registers(void)
 	check(strcmp(r.name, "trainer") == 0);
 	check(strcmp(r.pod, "lab/one") == 0);
 	check(gate_get() == GATE_CLOSED);
-	check(agent_context_bytes(0) == 16 * MIB);
+	check(context_cost(0) == 16 * MIB);
 	check(agent_use_device(0) == CUDA_SUCCESS); /* once is enough */
 	check(!fake_readable(fake_listener, 0));
 	check(!fake_readable(fd, 0));

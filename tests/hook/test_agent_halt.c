@@ -309,13 +309,13 @@ static void what_a_stop_needs_goes_when_it_has_been_idle_for_long(void)
 	int fd = begin_idle();
 
 	__atomic_store_n(&later_s, 20, __ATOMIC_SEQ_CST);
-	agent_wake();
+	bell_ring();
 	fake_drop(fd, 0, 10 * MIB, 5);
 	r = fake_expect(fd, NVSHARE_MSG_LOCK_RELEASED).body.lock_released_7;
 	check(r.mem.swapped == 70 * MIB);
 	check(fake_get(n_second_drops) == 0);
 	__atomic_store_n(&later_s, 31, __ATOMIC_SEQ_CST);
-	agent_wake();
+	bell_ring();
 	wait_until(fake_get(n_second_drops) == 1);
 	wait_until(fake_get(n_loose) == 0); /* what is out comes back as quickly as ever */
 
@@ -348,16 +348,16 @@ static void host_memory_goes_when_nothing_is_foreseen_any_more(void)
 	fake_send(fd, NVSHARE_MSG_PREPARE_SWAP_OUT, &foreseen);
 	wait_until(fake_get(n_touches) == 1);
 	__atomic_store_n(&later_s, 100, __ATOMIC_SEQ_CST);
-	agent_wake();
+	bell_ring();
 	fake_send(fd, NVSHARE_MSG_PREPARE_SWAP_OUT, &off);
 	wait_until(fake_get(n_touches) == 2);
 	__atomic_store_n(&later_s, 120, __ATOMIC_SEQ_CST);
-	agent_wake();
+	bell_ring();
 	fake_send(fd, NVSHARE_MSG_HEARTBEAT, &beat);
 	(void)fake_expect(fd, NVSHARE_MSG_HEARTBEAT);
 	check(fake_get(n_trims) == n_trims);
 	__atomic_store_n(&later_s, 131, __ATOMIC_SEQ_CST);
-	agent_wake();
+	bell_ring();
 	wait_until(fake_get(n_trims) == n_trims + 1);
 }
 

@@ -9,7 +9,7 @@ static void set_host(uint64_t bytes, uint64_t used)
 {
 	fake_set(host, bytes);
 	fake_set(host_used, used);
-	agent_memory_changed(0);
+	bell_memory_changed(0);
 }
 
 static void tell_host(int fd, uint64_t others, uint64_t wanted)
@@ -141,11 +141,11 @@ static void what_is_foreseen_takes_host_memory_and_nothing_else(void)
 	sync_with(fd);
 	check(fake_get(n_touches) == 1 && fake_get(touched) == 100 * MIB); /* what there is */
 	fake_set(host, 64 * MIB);
-	agent_wake();              /* a slab is there */
+	bell_ring();               /* a slab is there */
 	expect_host(fd, 64 * MIB); /* others count with it */
 	fake_set(n_slabs, 2);
 	for (int i = 0; i < 50; i++) {
-		agent_wake();
+		bell_ring();
 		nap();
 	}
 	sync_with(fd);
@@ -189,7 +189,7 @@ static void what_is_only_touched_goes_to_those_who_lack_it(void)
 	sync_with(fd);
 	fake_set(n_slabs, 2);
 	fake_set(host, 96 * MIB);
-	agent_wake();
+	bell_ring();
 	expect_host(fd, 96 * MIB);
 	tell_host(fd, 0, 60 * MIB);
 	expect_host(fd, 64 * MIB); /* of one that runs in its own contexts: no more */
@@ -202,7 +202,7 @@ static void tells_of_less_than_it_told(void)
 	int fd = begin_with_host();
 
 	fake_set(host, 64 * MIB); /* what was being touched when it was given back */
-	agent_wake();
+	bell_ring();
 	expect_host(fd, 64 * MIB);
 	tell_host(fd, 0, 16 * MIB);
 	expect_host(fd, 48 * MIB);
@@ -222,7 +222,7 @@ static void an_idle_one_makes_host_memory_ready(void)
 	sync_with(fd);
 	check(fake_get(n_touches) == 1 && fake_get(touched) == 10 * MIB);
 	fake_set(n_slabs, 2);
-	agent_wake();
+	bell_ring();
 	wait_until(fake_get(n_slabs) == 0);
 }
 

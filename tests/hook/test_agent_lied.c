@@ -85,7 +85,7 @@ static void a_context_costs_no_more_than_the_card(void)
 	fake_send(fd, NVSHARE_MSG_REGISTERED,
 		  &(struct nvshare_registered){.client = 7, .context_bytes = TOO_MUCH});
 	check(finish(&user) == CUDA_SUCCESS);
-	check(agent_context_bytes(0) == FAKE_TOTAL / 32);
+	check(context_cost(0) == FAKE_TOTAL / 32);
 }
 
 static void a_drop_of_more_than_there_is_takes_all(void)

@@ -122,7 +122,7 @@ static void runs_without_a_scheduler_and_joins_one(void)
 
 	check(agent_use_device(0) == CUDA_SUCCESS);
 	wait_until(gate_get() == GATE_OPEN);
-	check(agent_context_bytes(0) == FAKE_TOTAL / 32);
+	check(context_cost(0) == FAKE_TOTAL / 32);
 	check(agent_add_context(CONTEXT, 0, 0));
 	budget_force(0, 5 * MIB, NVSHARE_PINNED_CONTEXT);
 	fake_listen(dir);
@@ -268,8 +268,8 @@ static void a_forked_child_starts_afresh(void)
 		budget_read(0, &mem);
 		check(mem.resident == 0 && mem.swapped == 0);
 		check(budget_get(0) == BUDGET_UNLIMITED);
-		agent_memory_changed(0);
-		agent_want_memory(0);
+		bell_memory_changed(0);
+		bell_memory_wanted(0);
 		agent_stop(); /* nothing to stop */
 		/* The parent's connection is not the child's: only the parent keeps it open. */
 		(void)pause();

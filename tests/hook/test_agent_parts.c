@@ -7,12 +7,12 @@
 /* As the pager does while copies are on their way; false: the restore ends. */
 static bool ask_for_more(CUdevice dev)
 {
-	enum agent_more more;
+	enum pager_more more;
 
 	do
 		more = agent_more_budget(dev, 1);
-	while (more == AGENT_MORE_NOT_YET);
-	return more == AGENT_MORE_GIVEN;
+	while (more == PAGER_MORE_NOT_YET);
+	return more == PAGER_MORE_GIVEN;
 }
 
 /* Told to come in with part of its memory: that part is in, and it has said so. */

@@ -3,7 +3,7 @@
 #include "hook/gate/drain.h"
 
 #include "fake_driver.h"
-#include "hook/device.h"
+#include "hook/gate/device.h"
 #include "hook/gate/gate.h"
 #include "nvshare/protocol.h"
 

@@ -3,7 +3,7 @@
 /* Whether a driver is found to freeze, and what a refusal means. */
 
 #include "fake_rm.h"
-#include "hook/device.h"
+#include "hook/gate/device.h"
 #include "hook/gate/gate.h"
 #include "hook/table/cuda_real.h"
 

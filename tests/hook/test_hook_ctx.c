@@ -8,7 +8,7 @@
 
 #include "fake_families.h"
 
-#include "hook/device.h"
+#include "hook/gate/device.h"
 #include "hook/pager/second.h"
 
 #define N_CONTEXTS 4

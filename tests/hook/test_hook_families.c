@@ -4,7 +4,7 @@
 
 #include "fake_families.h"
 #include "hook/calls/graph_memory.h"
-#include "hook/device.h"
+#include "hook/gate/device.h"
 
 /* ---- the other families --------------------------------------------------- */
 

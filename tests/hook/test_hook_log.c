@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-#include "hook/hook_log.h"
+#include "hook/base/hook_log.h"
 
 #include <errno.h>
 #include <fcntl.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-#include "hook/hook_options.h"
+#include "hook/base/hook_options.h"
 
 #include "nvshare/protocol.h"
 

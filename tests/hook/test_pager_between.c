@@ -7,7 +7,7 @@
 
 #include "vmm_rig.h"
 
-#include "hook/device.h"
+#include "hook/gate/device.h"
 #include "hook/pager/pager_private.h"
 
 static void (*meanwhile)(void); /* once */

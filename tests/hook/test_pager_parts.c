@@ -116,13 +116,13 @@ static void large_allocations_have_large_chunks(void **state)
 
 static int n_asked; /* for more */
 
-static enum agent_more more_the_second_time(void)
+static enum pager_more more_the_second_time(void)
 {
 	assert_true(fake.n_copies > 0); /* the bus has work */
 	if (++n_asked % 2)
-		return AGENT_MORE_NOT_YET;
+		return PAGER_MORE_NOT_YET;
 	budget_set(0, budget_get(0) + 4 * MIB);
-	return AGENT_MORE_GIVEN;
+	return PAGER_MORE_GIVEN;
 }
 
 static void more_budget_is_taken_up_while_copies_are_on_their_way(void **state)
@@ -150,22 +150,22 @@ static void more_budget_is_taken_up_while_copies_are_on_their_way(void **state)
 	release(c);
 }
 
-static enum agent_more not_before_the_copy_has_ended(void)
+static enum pager_more not_before_the_copy_has_ended(void)
 {
 	n_asked++;
 	assert_int_equal(fake.n_copies, 1);
 	fake_run(1);
-	return AGENT_MORE_NOT_YET;
+	return PAGER_MORE_NOT_YET;
 }
 
-static enum agent_more later(void)
+static enum pager_more later(void)
 {
 	n_asked++;
-	return AGENT_MORE_LATER;
+	return PAGER_MORE_LATER;
 }
 
 /* The first answer is the last: nobody is asked with nothing on its way. */
-static void restore_a_part(enum agent_more (*answer)(void), int outcome, uint64_t bytes)
+static void restore_a_part(enum pager_more (*answer)(void), int outcome, uint64_t bytes)
 {
 	struct pager_move move;
 
@@ -196,13 +196,13 @@ static void a_restore_ends_with_its_copies_when_no_more_budget_comes(void **stat
 	release(b);
 }
 
-static enum agent_more more_as_a_copy_fails(void)
+static enum pager_more more_as_a_copy_fails(void)
 {
 	n_asked++;
 	fake_run(1);
 	budget_set(0, BUDGET_UNLIMITED);
 	fake_arm(2, CUDA_ERROR_LAUNCH_FAILED); /* cuEventQuery is the first */
-	return AGENT_MORE_GIVEN;
+	return PAGER_MORE_GIVEN;
 }
 
 static void a_copy_that_fails_ends_a_restore_that_was_given_more(void **state)

@@ -7,7 +7,7 @@
 
 #include "fake_pools.h"
 
-#include "hook/device.h"
+#include "hook/gate/device.h"
 
 #include <sched.h>
 

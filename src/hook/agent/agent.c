@@ -9,19 +9,21 @@
 #include "core/u64.h"
 
 #include "hook/agent/agent_private.h"
-#include "hook/cond.h"
+#include "hook/base/cond.h"
+#include "hook/base/hook_log.h"
+#include "hook/base/hook_options.h"
+#include "hook/base/lifecycle.h"
+#include "hook/base/thread.h"
 #include "hook/freeze/freeze.h"
+#include "hook/gate/bell.h"
 #include "hook/gate/drain.h"
 #include "hook/gate/gate.h"
-#include "hook/hook_log.h"
-#include "hook/hook_options.h"
 #include "hook/host/hostmem.h"
-#include "hook/lifecycle.h"
 #include "hook/memory/budget.h"
+#include "hook/pager/pager_ops.h"
 #include "hook/pager/transfer.h"
 #include "hook/share/share.h"
 #include "hook/table/cuda_real.h"
-#include "hook/thread.h"
 #include "util/clock.h"
 #include "util/fd.h"
 
@@ -30,9 +32,7 @@
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/eventfd.h>
 #include <sys/prctl.h>
-#include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -47,16 +47,11 @@
 
 #define AGENT_SLACK_NS 1000ul
 
-#define AGENT_CONTEXT_BYTES_MAX (512ull << 20)
-
 enum agent_ask { AGENT_ASK_NONE, AGENT_ASK_OPEN, AGENT_ASK_SETTLED };
 
 struct agent_device {
 	enum agent_ask ask; /* state.lock */
 	CUresult answer;
-	uint64_t context_bytes;
-	bool has_changed;        /* atomic */
-	bool is_wanted;          /* atomic */
 	struct agent_link *link; /* the agent's */
 };
 
@@ -65,29 +60,13 @@ static struct {
 	pthread_cond_t changed; /* monotonic clock */
 	bool is_ready;          /* the condition variable is */
 	bool is_started;
-	bool is_stopping; /* atomic too */
 	bool has_stopped; /* the agent makes no driver call any more */
-	int wake_fd;      /* atomic; -1: no agent */
 	struct agent_device devices[DEVICE_COUNT_MAX];
-} state = {.lock = PTHREAD_MUTEX_INITIALIZER, .wake_fd = -1};
+} state = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
 static struct agent_device *device(CUdevice dev)
 {
 	return dev >= 0 && dev < DEVICE_COUNT_MAX ? &state.devices[dev] : NULL;
-}
-
-/* Called by the gate, too: from any thread, with nothing allowed but a system call. */
-void agent_wake(void)
-{
-	int saved = errno, fd = __atomic_load_n(&state.wake_fd, __ATOMIC_ACQUIRE);
-	uint64_t one = 1;
-	long n;
-
-	if (fd >= 0) {
-		n = syscall(SYS_write, fd, &one, sizeof(one)); /* write() is a cancellation point */
-		(void)n;                                       /* full: it is awake already */
-	}
-	errno = saved;
 }
 
 /* ---- for the other parts of the agent -------------------------------------- */
@@ -130,23 +109,6 @@ void agent_settle(CUdevice dev, CUresult res)
 		pthread_cond_broadcast(&state.changed);
 	}
 	pthread_mutex_unlock(&state.lock);
-}
-
-void agent_set_context_bytes(CUdevice dev, uint64_t bytes)
-{
-	pthread_mutex_lock(&state.lock);
-	device(dev)->context_bytes = bytes;
-	pthread_mutex_unlock(&state.lock);
-}
-
-bool agent_take_wanted(CUdevice dev)
-{
-	return __atomic_exchange_n(&device(dev)->is_wanted, false, __ATOMIC_ACQ_REL);
-}
-
-bool agent_take_changed(CUdevice dev)
-{
-	return __atomic_exchange_n(&device(dev)->has_changed, false, __ATOMIC_ACQ_REL);
 }
 
 /* ---- the loop ---------------------------------------------------------------- */
@@ -221,9 +183,7 @@ static uint64_t link_timers(struct agent_link *link, uint64_t now)
 		next = link->register_ns;
 	if (agent_link_wants_retry(link))
 		next = u64_min(next, link->retry_ns);
-	if (link->state == AGENT_LINK_UP &&
-	    (link->is_report_due ||
-	     __atomic_load_n(&device(link->dev)->has_changed, __ATOMIC_ACQUIRE)))
+	if (link->state == AGENT_LINK_UP && (link->is_report_due || bell_has_changed(link->dev)))
 		next = u64_min(next, link->report_ns);
 	next = u64_min(next, agent_link_listen(link, now));
 	next = u64_min(next, transfer_tick(link->dev, now, !lease_is_open(&link->lease)));
@@ -267,21 +227,18 @@ static nfds_t list_awaited(struct pollfd ret_fds[AWAITED_MAX], struct awaited re
 
 static void wait_for_news(uint64_t due_ns)
 {
-	struct pollfd fds[AWAITED_MAX] = {{.fd = state.wake_fd, .events = POLLIN}};
+	struct pollfd fds[AWAITED_MAX] = {{.fd = bell_fd(), .events = POLLIN}};
 	struct awaited awaited[AWAITED_MAX];
-	uint64_t now = clock_now_ns(), n_wakes;
+	uint64_t now = clock_now_ns();
 	uint64_t left = due_ns > now ? due_ns - now : 0;
 	struct timespec timeout = {.tv_sec = (time_t)(left / CLOCK_NS_PER_SEC),
 				   .tv_nsec = (long)(left % CLOCK_NS_PER_SEC)};
 	nfds_t n_fds = list_awaited(fds, awaited);
-	ssize_t n;
 
 	if (ppoll(fds, n_fds + 1, due_ns == AGENT_NEVER ? NULL : &timeout, NULL) < 0)
 		return;
-	if (fds[0].revents) {
-		n = read(state.wake_fd, &n_wakes, sizeof(n_wakes));
-		(void)n;
-	}
+	if (fds[0].revents)
+		bell_answer();
 	for (nfds_t i = 1; i <= n_fds; i++) {
 		if (awaited[i].is_source && fds[i].revents)
 			transfer_receive(awaited[i].link->dev);
@@ -292,11 +249,6 @@ static void wait_for_news(uint64_t due_ns)
 		if (fds[i].revents & ~POLLOUT)
 			agent_link_receive(awaited[i].link);
 	}
-}
-
-bool agent_is_stopping(void)
-{
-	return __atomic_load_n(&state.is_stopping, __ATOMIC_ACQUIRE);
 }
 
 static uint64_t run_once(void)
@@ -310,7 +262,7 @@ static uint64_t run_once(void)
 	agent_pair_step();
 	take_asks();
 	for (struct agent_link *l = agent_link_next(NULL); l; l = agent_link_next(l)) {
-		if (agent_take_wanted(l->dev) || l->lease.state == LEASE_IDLE)
+		if (bell_take_wanted(l->dev) || l->lease.state == LEASE_IDLE)
 			agent_lease_want(l);
 	}
 	now = clock_now_ns();
@@ -377,14 +329,21 @@ static void *agent_main(void *arg)
 	/* Else our driver calls would break a capture of another thread. */
 	if (cuda_real.cuThreadExchangeStreamCaptureMode)
 		(void)cuda_real.cuThreadExchangeStreamCaptureMode(&mode);
-	while (!agent_is_stopping()) {
+	while (!bell_is_stopping()) {
 		wait_for_news(due);
-		if (!agent_is_stopping())
+		if (!bell_is_stopping())
 			due = run_once();
 	}
 	linger();
 	return NULL;
 }
+
+static const struct pager_agent pager_ops = {
+	.moved_out = agent_moved_out,
+	.more_budget = agent_more_budget,
+	.await_host = agent_await_host,
+	.give_host = agent_give_host,
+};
 
 /* ---- starting and stopping, by threads of the program ----------------------------- */
 
@@ -392,7 +351,7 @@ static void *agent_main(void *arg)
 static bool start_locked(void)
 {
 	pthread_condattr_t attr;
-	int fd, r;
+	int r;
 
 	if (state.is_started)
 		return true;
@@ -407,16 +366,14 @@ static bool start_locked(void)
 		agent_absence_tell(AGENT_ABSENCE_DESCRIPTORS, 0);
 		return false;
 	}
-	fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-	r = fd < 0 ? -errno : 0;
+	r = bell_open();
 	if (!r) {
-		__atomic_store_n(&state.wake_fd, fd, __ATOMIC_RELEASE);
-		gate_set_waker(agent_wake);
+		gate_set_waker(bell_ring);
+		pager_set_agent(&pager_ops);
 		r = thread_start(agent_main, NULL, AGENT_STACK_SIZE);
 	}
 	if (r) {
-		__atomic_store_n(&state.wake_fd, -1, __ATOMIC_RELEASE);
-		(void)fd_close(fd);
+		bell_close();
 		hook_warn_once("cannot start a thread (%s); this program runs unmanaged",
 			       strerror(-r));
 		return false;
@@ -437,13 +394,13 @@ CUresult agent_use_device(CUdevice dev)
 	freeze_load();
 	hostmem_set_limit(hook_options()->host_memory_limit);
 	pthread_mutex_lock(&state.lock);
-	if (!state.is_stopping && !start_locked()) {
+	if (!bell_is_stopping() && !start_locked()) {
 		if (hook_options()->require_scheduler)
 			res = CUDA_ERROR_SYSTEM_NOT_READY;
-	} else if (!state.is_stopping) {
+	} else if (!bell_is_stopping()) {
 		d->ask = AGENT_ASK_OPEN; /* whoever asks too shares the answer */
-		agent_wake();
-		while (d->ask == AGENT_ASK_OPEN && !state.is_stopping)
+		bell_ring();
+		while (d->ask == AGENT_ASK_OPEN && !bell_is_stopping())
 			cond_wait(&state.changed, &state.lock);
 		if (d->ask == AGENT_ASK_SETTLED)
 			res = d->answer;
@@ -453,53 +410,18 @@ CUresult agent_use_device(CUdevice dev)
 	return res;
 }
 
-uint64_t agent_context_bytes(CUdevice dev)
-{
-	struct agent_device *d = device(dev);
-	uint64_t bytes, total = budget_total(dev);
-
-	if (!d)
-		return 0;
-	pthread_mutex_lock(&state.lock);
-	bytes = d->context_bytes;
-	pthread_mutex_unlock(&state.lock);
-	if (!bytes) /* nobody has seen one: half a GiB on a large card */
-		bytes = u64_min(AGENT_CONTEXT_BYTES_MAX, total / 32);
-	return bytes;
-}
-
 bool agent_add_context(CUcontext ctx, CUdevice dev, uint64_t charged)
 {
 	bool is_new = device_context_add(ctx, dev, charged);
 
 	if (is_new)
-		agent_wake(); /* a lost scheduler is looked for while there is a context */
+		bell_ring(); /* a lost scheduler is looked for while there is a context */
 	return is_new;
 }
 
 uint64_t agent_forget_context(CUcontext ctx)
 {
 	return device_context_forget(ctx);
-}
-
-void agent_memory_changed(CUdevice dev)
-{
-	struct agent_device *d = device(dev);
-
-	/* The agent takes the mark when it reports, so that in between this costs a load. */
-	if (d && !__atomic_load_n(&d->has_changed, __ATOMIC_ACQUIRE) &&
-	    !__atomic_exchange_n(&d->has_changed, true, __ATOMIC_ACQ_REL))
-		agent_wake();
-}
-
-void agent_want_memory(CUdevice dev)
-{
-	struct agent_device *d = device(dev);
-
-	if (!d)
-		return;
-	__atomic_store_n(&d->is_wanted, true, __ATOMIC_RELEASE);
-	agent_wake();
 }
 
 void agent_stop(void)
@@ -511,12 +433,11 @@ void agent_stop(void)
 	bool was_running;
 
 	pthread_mutex_lock(&state.lock);
-	was_running = state.is_started && !state.is_stopping;
-	__atomic_store_n(&state.is_stopping, true, __ATOMIC_RELEASE);
+	was_running = bell_stop() && state.is_started;
 	if (was_running) {
 		drain_cancel();
 		pthread_cond_broadcast(&state.changed);
-		agent_wake();
+		bell_ring();
 		while (!state.has_stopped && r != ETIMEDOUT)
 			r = pthread_cond_timedwait(&state.changed, &state.lock, &end);
 	}
@@ -537,10 +458,8 @@ void agent_after_fork_child(void)
 	/* The scheduler watches for the end of our connections: the child must not keep them. */
 	for (struct agent_link *l = agent_link_next(NULL); l; l = agent_link_next(l))
 		(void)fd_close(l->fd);
-	(void)fd_close(state.wake_fd);
 	memset(&state, 0, sizeof(state));
 	pthread_mutex_init(&state.lock, NULL);
-	state.wake_fd = -1;
 	agent_pair_reset();
 	agent_halt_reset();
 	share_after_fork_child();

@@ -6,9 +6,9 @@
  */
 
 #include "hook/agent/agent_private.h"
-#include "hook/descriptors.h"
-#include "hook/hook_log.h"
-#include "hook/hook_options.h"
+#include "hook/base/descriptors.h"
+#include "hook/base/hook_log.h"
+#include "hook/base/hook_options.h"
 #include "hook/memory/budget.h"
 #include "util/clock.h"
 

@@ -8,16 +8,17 @@
  */
 
 #include "hook/agent/agent_private.h"
-#include "hook/device.h"
+#include "hook/base/hook_log.h"
+#include "hook/base/hook_options.h"
 #include "hook/freeze/freeze.h"
+#include "hook/gate/bell.h"
+#include "hook/gate/device.h"
 #include "hook/gate/drain.h"
 #include "hook/gate/gate.h"
 #include "hook/gate/settle.h"
-#include "hook/hook_log.h"
-#include "hook/hook_options.h"
 #include "hook/host/hostpool.h"
-#include "hook/memory/backend.h"
 #include "hook/memory/budget.h"
+#include "hook/pager/backend.h"
 #include "hook/pager/second.h"
 #include "hook/table/cuda_real.h"
 #include "util/clock.h"
@@ -218,7 +219,7 @@ static bool let_go(const struct agent_link *link)
 		hostpool_trim();
 	}
 	if (has_any)
-		agent_memory_changed(link->dev);
+		bell_memory_changed(link->dev);
 	return !is_hung;
 }
 
@@ -253,7 +254,7 @@ static bool add_host_memory(const struct agent_link *link)
 		return false;
 	hostpool_add_one();
 	agent_leave_context(&place);
-	agent_memory_changed(link->dev);
+	bell_memory_changed(link->dev);
 	return true;
 }
 
@@ -298,7 +299,7 @@ static bool give_host_memory(const struct agent_link *link)
 		return false;
 	hook_debug("device %d: gave %llu bytes of host memory back to others", (int)link->dev,
 		   (unsigned long long)given);
-	agent_memory_changed(link->dev);
+	bell_memory_changed(link->dev);
 	return true;
 }
 
@@ -327,7 +328,7 @@ uint64_t agent_halt_tick(struct agent_link *link, uint64_t now_ns)
 	struct nvshare_mem mem;
 
 	if (is_host_news(link))
-		agent_memory_changed(link->dev);
+		bell_memory_changed(link->dev);
 	if (!device_has_context(link->dev)) {
 		budget_read(link->dev, &mem);
 		if (!mem.swapped) /* ours alone is no reason to hold the card, but for that */

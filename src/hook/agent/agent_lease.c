@@ -3,16 +3,17 @@
 /* What happens goes into the lease, what it decides is done here. */
 
 #include "hook/agent/agent_private.h"
-#include "hook/descriptors.h"
+#include "hook/base/descriptors.h"
+#include "hook/base/hook_log.h"
+#include "hook/base/hook_options.h"
 #include "hook/freeze/channels.h"
+#include "hook/gate/bell.h"
 #include "hook/gate/gate.h"
-#include "hook/hook_log.h"
-#include "hook/hook_options.h"
 #include "hook/host/hostmem.h"
 #include "hook/host/hostpool.h"
-#include "hook/memory/backend.h"
 #include "hook/memory/budget.h"
 #include "hook/memory/rdma.h"
+#include "hook/pager/backend.h"
 #include "hook/pager/oversub.h"
 #include "hook/pager/second.h"
 #include "hook/pager/transfer.h"
@@ -321,7 +322,7 @@ void agent_lease_report(struct agent_link *link, bool is_urgent)
 {
 	struct nvshare_mem mem;
 
-	if (agent_take_changed(link->dev)) {
+	if (bell_take_changed(link->dev)) {
 		agent_lease_memory(link->dev, &mem);
 		if (memcmp(&mem, &link->reported, sizeof(mem)) != 0)
 			is_urgent = true;
@@ -335,7 +336,7 @@ static void send_request(struct agent_link *link)
 {
 	struct nvshare_req_lock body;
 
-	(void)agent_take_changed(link->dev);
+	(void)bell_take_changed(link->dev);
 	agent_lease_memory(link->dev, &body.mem);
 	link->reported = body.mem;
 	agent_link_send(link, NVSHARE_MSG_REQ_LOCK, &body);
@@ -354,7 +355,7 @@ static void send_released(struct agent_link *link, const struct lease_action *ac
 		.flags = report_flags(),
 	};
 
-	(void)agent_take_changed(link->dev);
+	(void)bell_take_changed(link->dev);
 	pin_registrable(link);
 	agent_lease_memory(link->dev, &body.mem);
 	body.budget = action->outcome == NVSHARE_OUTCOME_SUCCESS ? on_card(&body.mem)

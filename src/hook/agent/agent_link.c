@@ -4,12 +4,13 @@
 
 #include "core/u64.h"
 #include "hook/agent/agent_private.h"
+#include "hook/base/hook_log.h"
+#include "hook/base/hook_options.h"
 #include "hook/gate/gate.h"
-#include "hook/hook_log.h"
-#include "hook/hook_options.h"
 #include "hook/host/hostmem.h"
-#include "hook/memory/backend.h"
 #include "hook/memory/budget.h"
+#include "hook/memory/context_cost.h"
+#include "hook/pager/backend.h"
 #include "hook/pager/transfer.h"
 #include "ipc/pass.h"
 #include "ipc/sock.h"
@@ -385,7 +386,7 @@ static void handle_registered(struct agent_link *link, const struct nvshare_regi
 	link->orphan_ns = AGENT_NEVER;
 	link->is_orphan_late = false;
 	if (body->context_bytes && body->context_bytes <= link->total)
-		agent_set_context_bytes(link->dev, body->context_bytes);
+		context_cost_learn(link->dev, body->context_bytes);
 	budget_set_reserve(link->dev, body->reserve_percent);
 	agent_lease_step(link, &(struct lease_event){.type = LEASE_EVENT_REGISTERED,
 						     .running = link->is_running});

@@ -97,28 +97,28 @@ bool agent_await_host(CUdevice dev, uint64_t moved, uint64_t bytes, int wait_ms)
 	return !link->is_broken;
 }
 
-enum agent_more agent_more_budget(CUdevice dev, int wait_ms)
+enum pager_more agent_more_budget(CUdevice dev, int wait_ms)
 {
 	struct agent_link *link = agent_link_of(dev);
 	struct nvshare_mem mem;
 
 	if (!link)
-		return AGENT_MORE_LATER;
+		return PAGER_MORE_LATER;
 	/* What lacked a budget has been freed: all will have come in when the copies have. */
 	budget_read(dev, &mem);
 	if (!mem.swapped)
-		return AGENT_MORE_LATER;
+		return PAGER_MORE_LATER;
 	if (!link->lease.is_used_up)
 		agent_lease_step(link, &(struct lease_event){.type = LEASE_EVENT_PART,
 							     .outcome = NVSHARE_OUTCOME_PARTIAL});
 	if (!link->lease.is_used_up)
-		return AGENT_MORE_LATER;
+		return PAGER_MORE_LATER;
 	if (!agent_link_hear(link, wait_ms))
-		return AGENT_MORE_NOT_YET;
+		return PAGER_MORE_NOT_YET;
 	if (agent_link_receive_if(link, NVSHARE_MSG_HOST_MEMORY) ||
 	    agent_link_receive_if(link, NVSHARE_MSG_HANDOVER))
-		return AGENT_MORE_NOT_YET; /* it is for what is taken, not for what comes back */
+		return PAGER_MORE_NOT_YET; /* it is for what is taken, not for what comes back */
 	if (!agent_link_receive_if(link, NVSHARE_MSG_MEM_AVAILABLE) || link->lease.is_used_up)
-		return AGENT_MORE_LATER;
-	return AGENT_MORE_GIVEN;
+		return PAGER_MORE_LATER;
+	return PAGER_MORE_GIVEN;
 }

@@ -8,7 +8,7 @@
  */
 
 #include "hook/agent/agent_private.h"
-#include "hook/hook_log.h"
+#include "hook/base/hook_log.h"
 
 enum pair_phase {
 	PAIR_NONE,

@@ -7,10 +7,10 @@
  */
 
 #include "hook/agent/agent_private.h"
+#include "hook/base/hook_log.h"
+#include "hook/base/hook_options.h"
 #include "hook/gate/drain.h"
 #include "hook/gate/gate.h"
-#include "hook/hook_log.h"
-#include "hook/hook_options.h"
 #include "hook/memory/budget.h"
 #include "util/clock.h"
 

@@ -7,12 +7,13 @@
  */
 
 #include "hook/agent/agent.h"
-#include "hook/device.h"
+#include "hook/base/lifecycle.h"
 #include "hook/freeze/channels.h"
 #include "hook/freeze/freeze.h"
+#include "hook/gate/device.h"
 #include "hook/gate/gate.h"
-#include "hook/lifecycle.h"
 #include "hook/memory/budget.h"
+#include "hook/memory/context_cost.h"
 #include "hook/pager/pager.h"
 #include "hook/table/cuda_real.h"
 #include "hook/table/hooks.h"
@@ -136,7 +137,7 @@ static CUresult make_context(const struct context_call *call)
 	if (res != CUDA_SUCCESS)
 		return res;
 	gate_enter();
-	charged = agent_context_bytes(call->dev);
+	charged = context_cost(call->dev);
 	res = budget_take(call->dev, charged, NVSHARE_PINNED_CONTEXT);
 	if (res != CUDA_SUCCESS)
 		goto out;

@@ -2,7 +2,7 @@
 
 /* cuInit: nothing of ours starts here; many programs only look which devices there are. */
 
-#include "hook/lifecycle.h"
+#include "hook/base/lifecycle.h"
 #include "hook/table/cuda_real.h"
 #include "hook/table/hooks.h"
 

@@ -7,7 +7,7 @@
 
 #include "hook/table/hooks.h"
 
-#include "hook/hook_log.h"
+#include "hook/base/hook_log.h"
 #include "hook/pager/managed.h"
 #include "hook/pager/pager.h"
 #include "hook/table/cuda_real.h"

@@ -6,9 +6,9 @@
 
 #include "hook/freeze/freeze.h"
 #include "hook/gate/gate.h"
-#include "hook/memory/backend.h"
 #include "hook/memory/budget.h"
 #include "hook/memory/charge.h"
+#include "hook/pager/backend.h"
 #include "hook/pager/managed.h"
 #include "hook/pager/pager.h"
 #include "hook/table/cuda_real.h"

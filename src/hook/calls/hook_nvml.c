@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-#include "hook/calls/hook_nvml.h"
+#include "hook/table/hook_nvml.h"
 
 #include "hook/memory/budget.h"
 #include "hook/memory/meminfo.h"

@@ -5,8 +5,8 @@
 #include "hook/table/hooks.h"
 
 #include "hook/memory/charge.h"
-#include "hook/memory/peer.h"
 #include "hook/pager/pager_private.h"
+#include "hook/pager/peer.h"
 #include "hook/table/cuda_real.h"
 
 static CUresult device_of(CUcontext ctx, CUdevice *ret_dev)

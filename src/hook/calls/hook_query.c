@@ -7,8 +7,8 @@
 
 #include "hook/table/hooks.h"
 
+#include "hook/base/hook_options.h"
 #include "hook/gate/gate.h"
-#include "hook/hook_options.h"
 #include "hook/memory/charge.h"
 #include "hook/memory/meminfo.h"
 #include "hook/pager/managed.h"

@@ -2,7 +2,7 @@
 
 #include "hook/freeze/channels.h"
 
-#include "hook/device.h"
+#include "hook/gate/device.h"
 
 #include <errno.h>
 #include <pthread.h>

@@ -3,9 +3,9 @@
 #include "hook/freeze/freeze.h"
 
 #include "core/client/freeze_word.h"
+#include "hook/base/hook_log.h"
 #include "hook/freeze/freeze_private.h"
 #include "hook/gate/gate.h"
-#include "hook/hook_log.h"
 #include "util/clock.h"
 
 #include <errno.h>

@@ -10,12 +10,12 @@
  * in a queue or for a lock of a thread that waits for room: as long as a kernel takes.
  */
 
-#include "hook/device.h"
+#include "hook/base/hook_log.h"
+#include "hook/base/thread.h"
 #include "hook/freeze/freeze_private.h"
+#include "hook/gate/device.h"
 #include "hook/gate/gate.h"
-#include "hook/hook_log.h"
 #include "hook/table/cuda_real.h"
-#include "hook/thread.h"
 #include "util/clock.h"
 
 #include <pthread.h>

@@ -2,10 +2,10 @@
 
 /* The controls themselves: channels off and on, timeslices. */
 
-#include "hook/device.h"
+#include "hook/base/hook_log.h"
 #include "hook/freeze/freeze_private.h"
 #include "hook/freeze/ioctl_next.h"
-#include "hook/hook_log.h"
+#include "hook/gate/device.h"
 #include "util/clock.h"
 
 #include <errno.h>

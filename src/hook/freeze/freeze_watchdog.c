@@ -5,8 +5,8 @@
  * may be waiting in the driver for a lock which a frozen thread holds.
  */
 
+#include "hook/base/thread.h"
 #include "hook/freeze/freeze_private.h"
-#include "hook/thread.h"
 #include "util/clock.h"
 
 #include <limits.h>

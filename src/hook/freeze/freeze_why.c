@@ -2,10 +2,10 @@
 
 /* Where freezing must not be tried, or can not work. */
 
+#include "hook/base/hook_log.h"
+#include "hook/base/hook_options.h"
 #include "hook/freeze/freeze_private.h"
 #include "hook/freeze/ioctl_next.h"
-#include "hook/hook_log.h"
-#include "hook/hook_options.h"
 #include "hook/table/cuda_real.h"
 #include "hook/table/elf_find.h"
 #include "nvshare/protocol.h"

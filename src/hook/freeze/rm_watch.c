@@ -2,9 +2,9 @@
 
 #include "hook/freeze/rm_watch.h"
 
+#include "hook/base/hook_log.h"
 #include "hook/freeze/freeze_private.h"
 #include "hook/freeze/ioctl_next.h"
-#include "hook/hook_log.h"
 
 #include <errno.h>
 #include <stddef.h>

@@ -2,9 +2,9 @@
 
 #include "hook/gate/drain.h"
 
-#include "hook/device.h"
+#include "hook/base/hook_log.h"
+#include "hook/gate/device.h"
 #include "hook/gate/gate.h"
-#include "hook/hook_log.h"
 #include "hook/table/cuda_real.h"
 #include "nvshare/protocol.h"
 #include "util/clock.h"

@@ -2,10 +2,10 @@
 
 #include "hook/host/hostpool.h"
 
-#include "hook/hook_log.h"
+#include "hook/base/hook_log.h"
+#include "hook/host/extent.h"
 #include "hook/host/hostmem.h"
 #include "hook/host/touched.h"
-#include "hook/pager/extent.h"
 #include "hook/table/cuda_real.h"
 
 #include <errno.h>

@@ -2,7 +2,7 @@
 
 #include "hook/host/touched.h"
 
-#include "hook/cond.h"
+#include "hook/base/cond.h"
 #include "hook/host/hostmem.h"
 #include "util/clock.h"
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-#include "hook/agent/agent.h"
-#include "hook/hook_options.h"
+#include "hook/base/hook_options.h"
+#include "hook/gate/bell.h"
 #include "hook/memory/budget_private.h"
 #include "hook/table/cuda_real.h"
 #include "util/clock.h"
@@ -128,7 +128,7 @@ void budget_allocated(CUdevice dev, int64_t delta)
 	else
 		d->mem.allocated += (uint64_t)delta;
 	pthread_mutex_unlock(&budget_state.lock);
-	agent_memory_changed(dev);
+	bell_memory_changed(dev);
 }
 
 /* The waker of those who wait, too: what one frees may be what another lacks. */
@@ -146,7 +146,7 @@ static void add(CUdevice dev, uint64_t bytes, int kind, bool is_more)
 	if (d->ticket_next != d->ticket_served)
 		pthread_cond_broadcast(&budget_state.changed);
 	pthread_mutex_unlock(&budget_state.lock);
-	agent_memory_changed(dev);
+	bell_memory_changed(dev);
 }
 
 void budget_give(CUdevice dev, uint64_t bytes, int kind)
@@ -170,7 +170,7 @@ void budget_pin(CUdevice dev, uint64_t bytes, int kind)
 	budget_subtract(&d->mem.resident, bytes);
 	*budget_counter(d, kind) += bytes;
 	pthread_mutex_unlock(&budget_state.lock);
-	agent_memory_changed(dev);
+	bell_memory_changed(dev);
 }
 
 void budget_swapped_out(CUdevice dev, uint64_t bytes)
@@ -183,7 +183,7 @@ void budget_swapped_out(CUdevice dev, uint64_t bytes)
 	budget_subtract(&d->mem.resident, bytes);
 	d->mem.swapped += bytes;
 	pthread_mutex_unlock(&budget_state.lock);
-	agent_memory_changed(dev);
+	bell_memory_changed(dev);
 }
 
 bool budget_swapped_in(CUdevice dev, uint64_t bytes)
@@ -201,7 +201,7 @@ bool budget_swapped_in(CUdevice dev, uint64_t bytes)
 	}
 	pthread_mutex_unlock(&budget_state.lock);
 	if (fits)
-		agent_memory_changed(dev);
+		bell_memory_changed(dev);
 	return fits;
 }
 
@@ -214,7 +214,7 @@ void budget_swapped_freed(CUdevice dev, uint64_t bytes)
 	pthread_mutex_lock(&budget_state.lock);
 	budget_subtract(&d->mem.swapped, bytes);
 	pthread_mutex_unlock(&budget_state.lock);
-	agent_memory_changed(dev);
+	bell_memory_changed(dev);
 }
 
 static void stick(CUdevice dev, uint64_t bytes, bool is_more)
@@ -229,7 +229,7 @@ static void stick(CUdevice dev, uint64_t bytes, bool is_more)
 	else
 		budget_subtract(&d->stuck, bytes);
 	pthread_mutex_unlock(&budget_state.lock);
-	agent_memory_changed(dev);
+	bell_memory_changed(dev);
 }
 
 void budget_stuck(CUdevice dev, uint64_t bytes)

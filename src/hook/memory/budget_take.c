@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-#include "hook/agent/agent.h"
-#include "hook/cond.h"
-#include "hook/descriptors.h"
+#include "hook/base/cond.h"
+#include "hook/base/descriptors.h"
+#include "hook/base/hook_log.h"
+#include "hook/base/hook_options.h"
+#include "hook/gate/bell.h"
 #include "hook/gate/gate.h"
-#include "hook/hook_log.h"
-#include "hook/hook_options.h"
 #include "hook/memory/budget_private.h"
 #include "hook/table/cuda_real.h"
 #include "util/clock.h"
@@ -35,7 +35,7 @@ static bool take_now(struct budget_device *d, uint64_t bytes, int kind)
 static void wait_for_room(CUdevice dev, struct budget_device *d, uint64_t bytes, uint64_t n_refused)
 {
 	pthread_mutex_unlock(&budget_state.lock);
-	agent_want_memory(dev);
+	bell_memory_wanted(dev);
 	pthread_mutex_lock(&budget_state.lock);
 	while (d->n_refused == n_refused && budget_unused(d) < bytes)
 		cond_wait(&budget_state.changed, &budget_state.lock);
@@ -149,7 +149,7 @@ static bool press_once(CUdevice dev, struct budget_device *d, uint64_t bytes, in
 	press(d, bytes, kind);
 	n_refused = d->n_refused;
 	pthread_mutex_unlock(&budget_state.lock);
-	agent_want_memory(dev);
+	bell_memory_wanted(dev);
 	pthread_mutex_lock(&budget_state.lock);
 	while (!(is_taken = take_now(d, bytes, kind)) && n_refused == d->n_refused && !r)
 		r = wait_in_capture(end_ns);
@@ -217,7 +217,7 @@ CUresult budget_take(CUdevice dev, uint64_t bytes, int kind)
 		res = may_wait ? take_waiting(dev, d, bytes, kind)
 			       : take_pressing(dev, d, bytes, kind);
 	if (res == CUDA_SUCCESS)
-		agent_memory_changed(dev);
+		bell_memory_changed(dev);
 	return res;
 }
 
@@ -308,9 +308,9 @@ CUresult budget_retry(CUdevice dev, uint64_t bytes, int kind, struct budget_trie
 
 	gate_leave();
 	if (is_wanted)
-		agent_want_memory(dev);
+		bell_memory_wanted(dev);
 	else
-		agent_memory_changed(dev);
+		bell_memory_changed(dev);
 	pthread_mutex_lock(&budget_state.lock);
 	pause_retry(d, pause_ns, n_refused);
 	pthread_mutex_unlock(&budget_state.lock);

@@ -2,7 +2,7 @@
 
 #include "hook/memory/charge.h"
 
-#include "hook/device.h"
+#include "hook/gate/device.h"
 #include "hook/gate/gate.h"
 #include "hook/table/cuda_real.h"
 

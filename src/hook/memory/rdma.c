@@ -2,8 +2,8 @@
 
 #include "hook/memory/rdma.h"
 
-#include "hook/hook_log.h"
-#include "hook/hook_options.h"
+#include "hook/base/hook_log.h"
+#include "hook/base/hook_options.h"
 
 #include <dirent.h>
 #include <errno.h>

@@ -2,14 +2,15 @@
 
 #include "hook/pager/managed.h"
 
-#include "hook/agent/agent.h"
-#include "hook/cond.h"
+#include "hook/base/cond.h"
+#include "hook/base/hook_options.h"
+#include "hook/gate/bell.h"
 #include "hook/gate/gate.h"
-#include "hook/hook_options.h"
 #include "hook/host/hostmem.h"
 #include "hook/memory/budget.h"
 #include "hook/memory/rbtree.h"
 #include "hook/pager/oversub.h"
+#include "hook/pager/pager_ops.h"
 #include "hook/pager/pager_private.h"
 #include "hook/table/cuda_real.h"
 #include "util/clock.h"
@@ -285,7 +286,7 @@ static CUresult prefetch(const struct managed_block *block, CUdevice to, struct 
 	*ret_begun = 0;
 	for (size_t at = 0; res == CUDA_SUCCESS && at < bytes; at += size) {
 		size = bytes - at < MANAGED_PIECE ? bytes - at : MANAGED_PIECE;
-		if (agent_is_stopping())
+		if (bell_is_stopping())
 			return CUDA_ERROR_NOT_READY;
 		res = cuda_real.cuMemPrefetchAsync(block->addr + at, size, to, mover->stream);
 		if (res == CUDA_SUCCESS) {
@@ -313,7 +314,7 @@ static bool is_gone(const struct managed_block *block)
  */
 static bool call_back(const struct managed_block *block, struct pager_mover *mover, size_t begun)
 {
-	if (agent_is_stopping() || is_gone(block))
+	if (bell_is_stopping() || is_gone(block))
 		return true;
 	if (advise(block, false) != CUDA_SUCCESS)
 		return false;
@@ -373,7 +374,7 @@ int managed_evict(CUdevice dev, uint64_t bytes, struct pager_move *ret_move)
 		addr = block->addr + 1;
 		outcome = evict(block, mover, ret_move);
 		if (outcome == NVSHARE_OUTCOME_SUCCESS)
-			agent_moved_out(dev, ret_move->bytes);
+			pager_agent()->moved_out(dev, ret_move->bytes);
 	}
 	ret_move->ns = clock_now_ns() - start;
 	return outcome;

@@ -3,7 +3,7 @@
 #include "hook/pager/oversub.h"
 #include "core/u64.h"
 
-#include "hook/agent/agent.h"
+#include "hook/gate/bell.h"
 #include "hook/host/hostmem.h"
 #include "hook/memory/budget.h"
 
@@ -77,7 +77,7 @@ static void leave_free(CUdevice dev)
 	if (budget == BUDGET_UNLIMITED || budget <= most_of(dev))
 		return;
 	if (budget_return_slack(dev, 0) < budget)
-		agent_memory_changed(dev);
+		bell_memory_changed(dev);
 }
 
 /* Touched or not: it will be. */

@@ -2,19 +2,19 @@
 
 #include "hook/pager/pager.h"
 
+#include "hook/pager/pager_ops.h"
 #include "hook/pager/pager_private.h"
 
-#include "hook/device.h"
+#include "hook/gate/device.h"
 #include "hook/gate/gate.h"
 #include "hook/memory/charge.h"
 #include "hook/memory/ledger.h"
-#include "hook/memory/peer.h"
 #include "hook/memory/vmm.h"
 #include "hook/pager/managed.h"
 #include "hook/pager/pager_vmm.h"
+#include "hook/pager/peer.h"
 #include "hook/pager/second.h"
 #include "hook/pager/transfer.h"
-#include "hook/pools/pools.h"
 #include "hook/table/cuda_real.h"
 
 #include <stdlib.h>
@@ -242,7 +242,7 @@ void pager_release(struct pager_alloc *alloc)
 	bool is_last = false;
 
 	if (alloc->block) {
-		pools_block_free(alloc->block);
+		pager_pools()->block_free(alloc->block);
 		return;
 	}
 	if (alloc->arena) {
@@ -437,7 +437,8 @@ void pager_context_gone(CUcontext ctx)
 		budget_allocated(allocs->dev, -(int64_t)allocs->size);
 		pager_release(allocs);
 	}
-	pools_context_gone(ctx); /* before the arenas: what is pending there may be theirs */
+	pager_pools()->context_gone(
+		ctx); /* before the arenas: what is pending there may be theirs */
 	while ((arena = arenas)) {
 		arenas = arena->next;
 		end_arena(arena);
@@ -458,7 +459,6 @@ void pager_after_fork_child(void)
 	pager.movers = NULL;
 	for (CUdevice dev = 0; dev < PAGER_DEVICES; dev++)
 		pager.devices[dev] = (struct pager_device){0};
-	pools_after_fork_child();
 	second_after_fork_child();
 	hostpool_after_fork_child();
 	managed_after_fork_child();

@@ -6,16 +6,16 @@
  */
 
 #include "hook/pager/pager.h"
+#include "hook/pager/pager_ops.h"
 #include "hook/pager/pager_plan.h"
 #include "hook/pager/pager_private.h"
 
-#include "hook/agent/agent.h"
+#include "hook/base/hook_log.h"
 #include "hook/freeze/freeze.h"
-#include "hook/hook_log.h"
-#include "hook/memory/backend.h"
+#include "hook/gate/bell.h"
+#include "hook/pager/backend.h"
 #include "hook/pager/managed.h"
 #include "hook/pager/transfer.h"
-#include "hook/pools/pools.h"
 #include "hook/table/cuda_real.h"
 #include "util/clock.h"
 
@@ -198,7 +198,7 @@ static void end_out(struct pager_moving *move, CUdevice dev)
 {
 	while (move->n_ended < move->n_started) {
 		end_oldest_out(move);
-		agent_moved_out(dev, move->bytes);
+		pager_agent()->moved_out(dev, move->bytes);
 	}
 }
 
@@ -210,7 +210,7 @@ static void fall_short(struct pager_moving *move, CUdevice dev)
 	move->is_host_short = true;
 	hook_debug("device %d: %llu bytes of host memory are lacking, which others have", (int)dev,
 		   (unsigned long long)bytes);
-	(void)agent_await_host(dev, move->bytes, bytes, 0);
+	(void)pager_agent()->await_host(dev, move->bytes, bytes, 0);
 }
 
 /*
@@ -223,10 +223,11 @@ static void await_host(struct pager_moving *move, CUdevice dev, uint64_t until_n
 	(void)transfer_drop(dev);
 	if (move->outcome != NVSHARE_OUTCOME_SUCCESS)
 		return;
-	if (agent_is_stopping())
+	if (bell_is_stopping())
 		move->outcome = NVSHARE_OUTCOME_INVALID_STATE;
 	else if (clock_now_ns() >= until_ns ||
-		 !agent_await_host(dev, move->bytes, hostpool_lacks(move->to_copy), HOST_WAIT_MS))
+		 !pager_agent()->await_host(dev, move->bytes, hostpool_lacks(move->to_copy),
+					    HOST_WAIT_MS))
 		move->outcome = NVSHARE_OUTCOME_NO_HOST_MEMORY;
 	/* Nothing has gone yet: the time limit of the freeze is for a driver in the way. */
 	if (move->is_frozen && !move->bytes)
@@ -251,7 +252,7 @@ static void wait_for_host(struct pager_moving *move, CUdevice dev, struct pager_
 	}
 	/* That is over: as much that is lacking later on would be no news. */
 	if (until_ns && move->outcome == NVSHARE_OUTCOME_SUCCESS)
-		(void)agent_await_host(dev, move->bytes, hostpool_lacks(move->to_copy), 0);
+		(void)pager_agent()->await_host(dev, move->bytes, hostpool_lacks(move->to_copy), 0);
 }
 
 /*
@@ -265,7 +266,7 @@ static void begin_out(struct pager_moving *move, CUdevice dev, const struct page
 		move->outcome = NVSHARE_OUTCOME_NO_HOST_MEMORY;
 		return;
 	}
-	hostpool_begin(move->to_copy, true, agent_wake);
+	hostpool_begin(move->to_copy, true, bell_ring);
 	if (!hostpool_has(move->to_copy)) {
 		fall_short(move, dev);
 		wait_for_host(move, dev, plan->chunks[0], has_host);
@@ -277,8 +278,8 @@ static void move_out(struct pager_moving *move, CUdevice dev, const struct pager
 	for (size_t i = 0; i < plan->n_chunks && move->outcome == NVSHARE_OUTCOME_SUCCESS; i++) {
 		if (move->n_started - move->n_ended == PAGER_IN_FLIGHT)
 			end_oldest_out(move);
-		agent_moved_out(dev, move->bytes);
-		if (agent_is_stopping())
+		pager_agent()->moved_out(dev, move->bytes);
+		if (bell_is_stopping())
 			move->outcome = NVSHARE_OUTCOME_INVALID_STATE; /* the process exits */
 		wait_for_host(move, dev, plan->chunks[i], start_out);
 		/* Where memory for the copies is slow to come they end before more are begun. */
@@ -318,7 +319,7 @@ int pager_evict(CUdevice dev, uint64_t bytes, bool is_frozen, struct pager_move 
 	/* Nothing runs, so nothing is waited for; and no dead bytes move. What is frozen waits. */
 	if (!is_frozen) {
 		pager_flush_frees();
-		(void)pools_release(dev);
+		(void)pager_pools()->release(dev);
 	}
 	if (!pager_device(dev))
 		return NVSHARE_OUTCOME_UNSUPPORTED;

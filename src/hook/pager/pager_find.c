@@ -6,7 +6,7 @@
 
 #include "hook/pager/pager_private.h"
 
-#include "hook/cond.h"
+#include "hook/base/cond.h"
 #include "hook/gate/gate.h"
 #include "util/clock.h"
 

@@ -3,11 +3,11 @@
 /* Host memory for what moves out: taken ahead, and given back to others. */
 
 #include "hook/pager/pager.h"
+#include "hook/pager/pager_ops.h"
 #include "hook/pager/pager_private.h"
 
-#include "hook/agent/agent.h"
-#include "hook/memory/backend.h"
-#include "hook/pools/pools.h"
+#include "hook/gate/bell.h"
+#include "hook/pager/backend.h"
 #include "hook/table/cuda_real.h"
 
 /* Registering host memory needs a context; the caller need not have one current. */
@@ -51,18 +51,18 @@ static bool takes_host_memory(CUdevice dev)
 void pager_touch(CUdevice dev, uint64_t bytes)
 {
 	if (takes_host_memory(dev))
-		hostpool_touch(bytes, agent_wake);
+		hostpool_touch(bytes, bell_ring);
 }
 
 void pager_prepare(CUdevice dev, uint64_t bytes, bool is_urgent)
 {
 	bool pushed;
 
-	(void)pools_release(dev); /* somebody waits: what no one uses need not be moved */
+	(void)pager_pools()->release(dev); /* somebody waits: what no one uses need not be moved */
 	if (!takes_host_memory(dev) || !enter_any(dev, &pushed))
 		return;
 	if (bytes)
-		hostpool_begin(bytes, is_urgent, agent_wake);
+		hostpool_begin(bytes, is_urgent, bell_ring);
 	else
 		hostpool_trim();
 	pager_pop(pushed);

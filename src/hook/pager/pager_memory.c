@@ -2,7 +2,7 @@
 
 #include "hook/pager/pager_memory.h"
 
-#include "hook/hook_log.h"
+#include "hook/base/hook_log.h"
 #include "hook/memory/budget.h"
 #include "hook/table/cuda_real.h"
 

@@ -5,9 +5,9 @@
 #include "hook/pager/pager.h"
 #include "hook/pager/pager_private.h"
 
+#include "hook/base/hook_log.h"
+#include "hook/base/hook_options.h"
 #include "hook/freeze/freeze.h"
-#include "hook/hook_log.h"
-#include "hook/hook_options.h"
 #include "hook/table/cuda_real.h"
 #include "util/clock.h"
 

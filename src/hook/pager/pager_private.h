@@ -15,10 +15,10 @@
  */
 
 #include "abi/cuda_abi.h"
+#include "hook/host/extent.h"
 #include "hook/host/hostpool.h"
 #include "hook/memory/budget.h"
 #include "hook/memory/rbtree.h"
-#include "hook/pager/extent.h"
 
 #include <pthread.h>
 #include <stdbool.h>

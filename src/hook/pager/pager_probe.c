@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-#include "hook/hook_log.h"
+#include "hook/base/hook_log.h"
 #include "hook/pager/pager_plan.h"
 #include "hook/pager/pager_private.h"
 #include "hook/pager/transfer.h"

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-#include "hook/cond.h"
+#include "hook/base/cond.h"
 #include "hook/pager/pager.h"
+#include "hook/pager/pager_ops.h"
 #include "hook/pager/pager_private.h"
 
 #include "hook/gate/gate.h"
 #include "hook/pager/transfer.h"
-#include "hook/pools/pools.h"
 #include "hook/table/cuda_real.h"
 
 #include <stdlib.h>
@@ -462,7 +462,7 @@ CUresult pager_range_new(CUdevice dev, CUcontext ctx, struct pager_arena *arena,
 	bool is_relaxed;
 	CUresult res;
 
-	pools_make_room(dev, size);
+	pager_pools()->make_room(dev, size);
 	res = budget_take(dev, size, BUDGET_PAGEABLE);
 	if (res != CUDA_SUCCESS)
 		return res;
@@ -473,7 +473,7 @@ CUresult pager_range_new(CUdevice dev, CUcontext ctx, struct pager_arena *arena,
 		if (range && res != CUDA_SUCCESS)
 			pager_range_unref(range);
 	} while (res == CUDA_ERROR_OUT_OF_MEMORY &&
-		 (pools_release(dev) ||
+		 (pager_pools()->release(dev) ||
 		  budget_retry(dev, size, BUDGET_PAGEABLE, &tries) == CUDA_SUCCESS));
 	if (is_relaxed)
 		(void)cuda_real.cuThreadExchangeStreamCaptureMode(&mode);

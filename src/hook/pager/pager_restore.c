@@ -6,12 +6,13 @@
  */
 
 #include "hook/pager/pager.h"
+#include "hook/pager/pager_ops.h"
 #include "hook/pager/pager_plan.h"
 #include "hook/pager/pager_private.h"
 
-#include "hook/agent/agent.h"
-#include "hook/hook_log.h"
-#include "hook/memory/backend.h"
+#include "hook/base/hook_log.h"
+#include "hook/gate/bell.h"
+#include "hook/pager/backend.h"
 #include "hook/pager/managed.h"
 #include "hook/pager/transfer.h"
 #include "hook/table/cuda_real.h"
@@ -96,7 +97,7 @@ static bool wait_for_room(struct pager_moving *move)
 
 	if (!move->room_until_ns)
 		move->room_until_ns = now + ROOM_WAIT_NS;
-	if (now >= move->room_until_ns || agent_is_stopping())
+	if (now >= move->room_until_ns || bell_is_stopping())
 		return false;
 	clock_nap(ROOM_PAUSE_NS);
 	return true;
@@ -156,16 +157,16 @@ static bool has_oldest_ended(const struct pager_moving *move)
  */
 static void wait_for_budget(struct pager_moving *move, CUdevice dev)
 {
-	enum agent_more more = AGENT_MORE_NOT_YET;
+	enum pager_more more = PAGER_MORE_NOT_YET;
 
-	while (more == AGENT_MORE_NOT_YET && move->n_ended < move->n_started &&
-	       !agent_is_stopping()) {
-		more = agent_more_budget(dev, MORE_WAIT_MS);
-		agent_give_host(dev);
+	while (more == PAGER_MORE_NOT_YET && move->n_ended < move->n_started &&
+	       !bell_is_stopping()) {
+		more = pager_agent()->more_budget(dev, MORE_WAIT_MS);
+		pager_agent()->give_host(dev);
 		while (move->n_ended < move->n_started && has_oldest_ended(move))
 			end_oldest_in(move);
 	}
-	if (more != AGENT_MORE_GIVEN || move->outcome != NVSHARE_OUTCOME_PARTIAL)
+	if (more != PAGER_MORE_GIVEN || move->outcome != NVSHARE_OUTCOME_PARTIAL)
 		return;
 	move->outcome = NVSHARE_OUTCOME_SUCCESS;
 	move->room_until_ns = 0;
@@ -185,7 +186,7 @@ static void bring_in(struct pager_moving *move, struct pager_chunk *chunk)
 {
 	if (move->n_started - move->n_ended == PAGER_IN_FLIGHT)
 		end_oldest_in(move);
-	if (agent_is_stopping())
+	if (bell_is_stopping())
 		move->outcome = NVSHARE_OUTCOME_INVALID_STATE;
 	if (move->outcome == NVSHARE_OUTCOME_SUCCESS)
 		start_in(move, chunk);
@@ -224,7 +225,7 @@ int pager_restore(CUdevice dev, struct pager_move *ret_move)
 		move.outcome = NVSHARE_OUTCOME_SUCCESS;
 	if (move.outcome == NVSHARE_OUTCOME_SUCCESS) {
 		pager_drop_host_copies(dev);
-		agent_give_host(dev);
+		pager_agent()->give_host(dev);
 	}
 	/*
 	 * What comes next is for the rest of a restore that goes on. And after one that was ahead

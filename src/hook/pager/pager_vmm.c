@@ -2,11 +2,11 @@
 
 #include "hook/pager/pager_vmm.h"
 
-#include "hook/cond.h"
+#include "hook/base/cond.h"
 #include "hook/gate/gate.h"
-#include "hook/memory/backend.h"
 #include "hook/memory/budget.h"
 #include "hook/memory/vmm.h"
+#include "hook/pager/backend.h"
 #include "hook/table/cuda_real.h"
 #include "util/clock.h"
 

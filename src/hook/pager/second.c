@@ -2,10 +2,11 @@
 
 #include "hook/pager/second.h"
 
-#include "hook/agent/agent.h"
-#include "hook/device.h"
+#include "hook/base/hook_log.h"
 #include "hook/freeze/channels.h"
-#include "hook/hook_log.h"
+#include "hook/gate/bell.h"
+#include "hook/gate/device.h"
+#include "hook/memory/context_cost.h"
 #include "hook/pager/pager.h"
 #include "hook/table/cuda_real.h"
 #include "util/clock.h"
@@ -65,13 +66,13 @@ static CUcontext make(CUdevice dev)
 /* What it will cost, before it was measured: less than the program's own, by the limits. */
 static uint64_t expected(CUdevice dev)
 {
-	return agent_context_bytes(dev) / 5 * 3;
+	return context_cost(dev) / 5 * 3;
 }
 
 /* Others take and give memory meanwhile: it costs no more than the program's own. */
 static uint64_t plausible(CUdevice dev, uint64_t before, uint64_t after)
 {
-	uint64_t most = agent_context_bytes(dev);
+	uint64_t most = context_cost(dev);
 
 	if (before <= after || before - after > most)
 		return expected(dev);
@@ -129,7 +130,7 @@ bool second_make(CUdevice dev, uint64_t max)
 	device_turn_end();
 	if (!seconds[dev].ctx)
 		return false;
-	agent_memory_changed(dev);
+	bell_memory_changed(dev);
 	hook_debug("device %d: second context, %llu MiB", (int)dev,
 		   (unsigned long long)(seconds[dev].bytes >> 20));
 	return true;
@@ -154,7 +155,7 @@ void second_drop(CUdevice dev)
 	seconds[dev].ctx = NULL;
 	(void)cuda_real.cuCtxDestroy_v2(ctx);
 	pager_mover_gone(ctx);
-	agent_memory_changed(dev);
+	bell_memory_changed(dev);
 	hook_debug("device %d: second context gone", (int)dev);
 }
 

@@ -2,9 +2,9 @@
 
 #include "hook/pager/transfer.h"
 
-#include "hook/device.h"
-#include "hook/hook_log.h"
-#include "hook/hook_options.h"
+#include "hook/base/hook_log.h"
+#include "hook/base/hook_options.h"
+#include "hook/gate/device.h"
 #include "hook/table/cuda_real.h"
 #include "ipc/pass.h"
 #include "util/clock.h"

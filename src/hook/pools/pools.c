@@ -224,6 +224,7 @@ static struct pools_block *block_of(struct pager_alloc *alloc)
 
 	if (block)
 		return block;
+	pools_join_pager();
 	block = calloc(1, sizeof(*block));
 	if (block)
 		block->plain = alloc;
@@ -460,6 +461,18 @@ void pools_context_gone(CUcontext ctx)
 	pthread_mutex_unlock(&pools.lock);
 	pools_drop_plain(plain);
 	pools_free_regions(gone);
+}
+
+void pools_join_pager(void)
+{
+	static const struct pager_pools ops = {
+		.release = pools_release,
+		.make_room = pools_make_room,
+		.block_free = pools_block_free,
+		.context_gone = pools_context_gone,
+	};
+
+	pager_set_pools(&ops);
 }
 
 void pools_after_fork_child(void)

@@ -63,9 +63,11 @@ void pools_stream_gone(CUstream stream);
 bool pools_release(CUdevice dev);
 void pools_make_room(CUdevice dev, uint64_t bytes);
 
-/* The pager's side: an allocation whose work has ended is freed; a dead context. */
+/* What the pager asks for (pager_ops.h), once the pools have joined it. */
 void pools_block_free(struct pools_block *block);
 void pools_context_gone(CUcontext ctx);
+void pools_join_pager(void);
+
 void pools_after_fork_child(void);
 
 #endif

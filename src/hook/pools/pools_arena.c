@@ -8,7 +8,7 @@
 #include "hook/pools/pools.h"
 #include "hook/pools/pools_private.h"
 
-#include "hook/memory/backend.h"
+#include "hook/pager/backend.h"
 #include "hook/pager/pager.h"
 #include "hook/table/cuda_real.h"
 #include "nvshare/protocol.h"
@@ -53,6 +53,7 @@ static struct pools_pool *pool_new(CUmemoryPool handle, CUdevice dev, bool is_ou
 
 	if (!pool)
 		return NULL;
+	pools_join_pager();
 	pool->handle = handle;
 	pool->dev = dev;
 	pool->is_ours = is_ours;

@@ -13,8 +13,9 @@
  */
 
 #include "abi/cuda_abi.h"
+#include "hook/host/extent.h"
 #include "hook/memory/rbtree.h"
-#include "hook/pager/extent.h"
+#include "hook/pager/pager_ops.h"
 #include "hook/pager/pager_private.h"
 
 #include <pthread.h>

@@ -12,7 +12,7 @@
 #include "hook/pools/pools.h"
 #include "hook/pools/pools_private.h"
 
-#include "hook/device.h"
+#include "hook/gate/device.h"
 #include "hook/gate/gate.h"
 #include "hook/table/cuda_real.h"
 

@@ -8,7 +8,7 @@
 #define NVSHARE_IS_LIBRARY
 #include "nvshare/nvshare.h"
 
-#include "hook/hook_options.h"
+#include "hook/base/hook_options.h"
 #include "hook/share/share.h"
 #include "ipc/sock.h"
 #include "util/clock.h"

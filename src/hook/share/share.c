@@ -3,10 +3,10 @@
 #include "hook/share/share.h"
 #include "core/u64.h"
 
+#include "hook/base/hook_log.h"
 #include "hook/freeze/freeze.h"
 #include "hook/gate/drain.h"
 #include "hook/gate/gate.h"
-#include "hook/hook_log.h"
 #include "hook/share/share_private.h"
 #include "util/clock.h"
 

@@ -5,8 +5,9 @@
  * known of each GPU the other. One short lock; nothing is called while it is held.
  */
 
-#include "hook/hook_options.h"
-#include "hook/lifecycle.h"
+#include "hook/base/hook_options.h"
+#include "hook/base/lifecycle.h"
+#include "hook/gate/bell.h"
 #include "hook/memory/budget.h"
 #include "hook/share/share_private.h"
 #include "util/clock.h"
@@ -66,7 +67,7 @@ int share_hint(uint32_t us)
 	}
 	pthread_mutex_unlock(&api.lock);
 	if (r == 0)
-		agent_wake();
+		bell_ring();
 	return r;
 }
 
@@ -100,7 +101,7 @@ int64_t share_request_begin(void)
 	}
 	pthread_mutex_unlock(&api.lock);
 	if (is_first)
-		agent_wake();
+		bell_ring();
 	return number;
 }
 
@@ -136,7 +137,7 @@ int share_request_end(int64_t number)
 	share_claim_now(&claim);
 	/* One beside others is told with what comes next, which the agent has to see to, once. */
 	if (share_tasks_add(took_ns, claim.slo_us) || is_last)
-		agent_wake();
+		bell_ring();
 	return 0;
 }
 
@@ -183,7 +184,7 @@ void share_claim(enum nvshare_key key, uint32_t value)
 	else if (key == NVSHARE_KEY_COMPUTE_LIMIT)
 		api.claim.compute_limit = value;
 	pthread_mutex_unlock(&api.lock);
-	agent_wake();
+	bell_ring();
 }
 
 /*

@@ -7,8 +7,8 @@
  */
 
 #include "core/u64.h"
+#include "hook/base/hook_options.h"
 #include "hook/gate/gate.h"
-#include "hook/hook_options.h"
 #include "hook/share/share_private.h"
 #include "util/clock.h"
 

@@ -16,7 +16,7 @@
  * answer comes first, it was not. When the one and the other were is what their events say.
  */
 
-#include "hook/device.h"
+#include "hook/gate/device.h"
 #include "hook/share/share_private.h"
 #include "hook/table/cuda_real.h"
 

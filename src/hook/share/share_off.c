@@ -6,10 +6,10 @@
  */
 
 #include "core/u64.h"
-#include "hook/device.h"
+#include "hook/base/hook_log.h"
 #include "hook/freeze/freeze.h"
-#include "hook/hook_log.h"
-#include "hook/memory/backend.h"
+#include "hook/gate/device.h"
+#include "hook/pager/backend.h"
 #include "hook/share/share_private.h"
 #include "util/clock.h"
 

@@ -10,7 +10,7 @@
  * the GPU ahead of them; share_tasks.c: how long they took; share_api.c: what other threads ask.
  */
 
-#include "hook/agent/agent_private.h"
+#include "hook/agent/agent_link.h"
 #include "hook/share/share.h"
 
 #define SHARE_NEVER AGENT_NEVER

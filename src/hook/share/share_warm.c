@@ -7,8 +7,8 @@
  * event does not.
  */
 
-#include "hook/device.h"
-#include "hook/hook_log.h"
+#include "hook/base/hook_log.h"
+#include "hook/gate/device.h"
 #include "hook/share/share_private.h"
 #include "hook/table/cuda_real.h"
 

@@ -2,7 +2,7 @@
 
 #include "hook/table/cuda_real.h"
 
-#include "hook/load.h"
+#include "hook/table/load.h"
 
 #define STAND_IN(symbol, params, args)                   \
 	static CUresult stand_in_##symbol params         \

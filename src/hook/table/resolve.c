@@ -2,10 +2,10 @@
 
 #include "hook/table/resolve.h"
 
-#include "hook/calls/hook_nvml.h"
-#include "hook/load.h"
 #include "hook/table/elf_find.h"
+#include "hook/table/hook_nvml.h"
 #include "hook/table/hook_table.h"
+#include "hook/table/load.h"
 
 #include <dlfcn.h>
 #include <stdbool.h>

@@ -3,7 +3,7 @@
 
 #include "hook/freeze/channels.h"
 #include "hook/freeze/freeze.h"
-#include "hook/load.h"
+#include "hook/table/load.h"
 
 #include <time.h>
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-#include "hook/load.h"
+#include "hook/table/load.h"
 
-#include "hook/hook_log.h"
+#include "hook/base/hook_log.h"
 #include "hook/table/cuda_real.h"
 #include "hook/table/elf_find.h"
 #include "hook/table/resolve.h"

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-#include "hook/device.h"
+#include "hook/gate/device.h"
 
-#include "hook/cond.h"
+#include "hook/base/cond.h"
 #include "hook/table/cuda_real.h"
 
 #include <pthread.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-#include "hook/memory/peer.h"
+#include "hook/pager/peer.h"
 
 #include "hook/pager/pager.h"
 

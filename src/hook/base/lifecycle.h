@@ -27,6 +27,13 @@
  * Threading: any thread.
  */
 
+typedef void lifecycle_step(void);
+
+/* What is called then, in this order, NULL at the end. lifecycle_steps.c, above all rooms, has
+ * them. */
+extern lifecycle_step *const lifecycle_on_fork_child[];
+extern lifecycle_step *const lifecycle_on_exit[];
+
 /* Registers the handlers; the first call only. */
 void lifecycle_start(void);
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-#include "hook/hook_options.h"
+#include "hook/base/hook_options.h"
 
-#include "hook/hook_log.h"
+#include "hook/base/hook_log.h"
 #include "util/clock.h"
 #include "util/parse.h"
 

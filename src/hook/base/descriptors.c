@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-#include "hook/descriptors.h"
+#include "hook/base/descriptors.h"
 
 #include <errno.h>
 #include <fcntl.h>

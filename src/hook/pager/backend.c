@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-#include "hook/memory/backend.h"
+#include "hook/pager/backend.h"
 
-#include "hook/hook_log.h"
-#include "hook/hook_options.h"
+#include "hook/base/hook_log.h"
+#include "hook/base/hook_options.h"
 #include "hook/memory/budget.h"
 #include "hook/pager/pager.h"
 #include "hook/table/cuda_real.h"

@@ -1,14 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-#include "hook/lifecycle.h"
-
-#include "hook/agent/agent.h"
-#include "hook/device.h"
-#include "hook/freeze/freeze.h"
-#include "hook/gate/gate.h"
-#include "hook/memory/budget.h"
-#include "hook/memory/rdma.h"
-#include "hook/pager/pager.h"
+#include "hook/base/lifecycle.h"
 
 #include <errno.h>
 #include <pthread.h>
@@ -21,21 +13,15 @@ static void on_fork_child(void)
 {
 	int saved_errno = errno;
 
-	agent_after_fork_child();
-	gate_after_fork_child();
-	device_after_fork_child();
-	budget_after_fork_child();
-	pager_after_fork_child();
-	rdma_after_fork_child();
-	freeze_after_fork_child();
+	for (size_t i = 0; lifecycle_on_fork_child[i]; i++)
+		lifecycle_on_fork_child[i]();
 	errno = saved_errno;
 }
 
-/* The agent first: it may be about to freeze, or to thaw. */
 static void on_exit_or_unload(void)
 {
-	agent_stop();
-	freeze_stop();
+	for (size_t i = 0; lifecycle_on_exit[i]; i++)
+		lifecycle_on_exit[i]();
 }
 
 static void register_exit(void)

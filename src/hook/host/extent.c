@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-#include "hook/pager/extent.h"
+#include "hook/host/extent.h"
 
 #include "hook/memory/rbtree.h"
 

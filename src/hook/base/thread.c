@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-#include "hook/thread.h"
+#include "hook/base/thread.h"
 
 #include <errno.h>
 #include <pthread.h>
