@@ -11,6 +11,7 @@ PREFIX     ?= /usr/local
 BINDIR     ?= $(PREFIX)/bin
 LIBDIR     ?= $(PREFIX)/lib
 INCLUDEDIR ?= $(PREFIX)/include
+MANDIR     ?= $(PREFIX)/share/man
 INSTALL    ?= install
 PKG_CONFIG ?= pkg-config
 PYTHON     ?= /usr/bin/python3
@@ -55,7 +56,7 @@ simnvml_obj := $(call obj,$(call src,simgpu/node) $(call src,simgpu/nvml))
 libs := $(B)/libipc.a $(B)/libcore.a $(B)/libutil.a
 
 .PHONY: all
-all: $(B)/libnvshare.so $(B)/nvshare-scheduler $(B)/nvsharectl simgpu ## build everything
+all: $(B)/libnvshare.so $(B)/nvshare-scheduler $(B)/nvsharectl simgpu man ## build everything
 
 .PHONY: simgpu
 simgpu: $(B)/simgpu/libcuda.so.1 $(B)/simgpu/libnvidia-ml.so.1 ## the simulated GPU
@@ -106,6 +107,19 @@ $(B)/simgpu/libnvidia-ml.so.1: $(simnvml_obj) $(B)/libutil.a
 	@mkdir -p $(@D)
 	$(LINK) -shared -Wl,-soname,libnvidia-ml.so.1 -Wl,-z,defs -o $@ $^ -ldl -lm
 	ln -sf libnvidia-ml.so.1 $(@D)/libnvidia-ml.so
+
+# ---- manual pages ----------------------------------------------------------
+
+man_pages := $(patsubst src/man/%.md,%,$(sort $(wildcard src/man/*.md)))
+# A build needs neither of the two.
+man_tool  := $(shell command -v lowdown || command -v pandoc)
+.PHONY: man
+man: $(if $(man_tool),$(man_pages:%=$(B)/man/%)) ## manual pages, where lowdown or pandoc is there
+	@$(if $(man_tool),:,echo "no manual pages: neither lowdown nor pandoc is there (scripts/setup installs lowdown)")
+
+$(B)/man/%: src/man/%.md scripts/man-page include/nvshare/version.h
+	@mkdir -p $(@D)
+	scripts/man-page $(VERSION) $< >$@
 
 # ---- tests -----------------------------------------------------------------
 
@@ -302,10 +316,14 @@ bench-decisions: $(B)/tests/bench/bench_share $(B)/tests/bench/bench_policy ## c
 
 # ---- house -----------------------------------------------------------------
 
-.PHONY: check-house check-includes
-check-house: check-includes check-core check-exports check-abi check-simgpu-exports check-glibc ## structure, exports, ABI
+.PHONY: check-house check-includes check-settings check-words
+check-house: check-includes check-core check-exports check-abi check-simgpu-exports check-glibc check-settings check-words ## structure, exports, ABI, documents
 check-includes:
 	scripts/check-includes
+check-settings: $(B)/nvshare-scheduler ## the manual pages name the settings that the code has
+	scripts/check-settings $<
+check-words:
+	scripts/check-words
 
 .PHONY: check-core
 check-core: $(core_obj) ## the core calls nothing but itself, mem*() and assert()
@@ -337,7 +355,7 @@ check-lint:
 	shellcheck $(wildcard scripts/* tests/gpu/run tests/gpu/rehearse tests/gpu/contained) .ci/run
 
 .PHONY: install uninstall check-install clean help
-install: all ## DESTDIR, PREFIX, BINDIR, LIBDIR, INCLUDEDIR, PYTHONDIR
+install: all ## DESTDIR, PREFIX, BINDIR, LIBDIR, INCLUDEDIR, MANDIR, PYTHONDIR
 	$(INSTALL) -D -m 755 $(B)/nvshare-scheduler $(DESTDIR)$(BINDIR)/nvshare-scheduler
 	$(INSTALL) -D -m 755 $(B)/nvsharectl $(DESTDIR)$(BINDIR)/nvsharectl
 	$(INSTALL) -D -m 755 $(B)/libnvshare.so $(DESTDIR)$(LIBDIR)/libnvshare.so
@@ -347,10 +365,13 @@ install: all ## DESTDIR, PREFIX, BINDIR, LIBDIR, INCLUDEDIR, PYTHONDIR
 	    $(INSTALL) -D -m 644 include/nvshare/$$h $(DESTDIR)$(INCLUDEDIR)/nvshare/$$h || exit 1; done
 	for f in $(notdir $(wildcard src/python/nvshare/*.py*)); do \
 	    $(INSTALL) -D -m 644 src/python/nvshare/$$f $(DESTDIR)$(PYTHONDIR)/nvshare/$$f || exit 1; done
+	$(if $(man_tool),for p in $(man_pages); do \
+	    $(INSTALL) -D -m 644 $(B)/man/$$p $(DESTDIR)$(MANDIR)/man$${p##*.}/$$p || exit 1; done)
 
 uninstall:
 	rm -f $(DESTDIR)$(BINDIR)/nvshare-scheduler $(DESTDIR)$(BINDIR)/nvsharectl $(DESTDIR)$(LIBDIR)/libnvshare.so
 	rm -rf $(DESTDIR)$(LIBDIR)/nvshare $(DESTDIR)$(INCLUDEDIR)/nvshare $(DESTDIR)$(PYTHONDIR)/nvshare
+	for p in $(man_pages); do rm -f $(DESTDIR)$(MANDIR)/man$${p##*.}/$$p || exit 1; done
 
 check-install: all apps ## install into a fresh folder and run the demo's job from there
 	scripts/check-install $(abspath $(B))
