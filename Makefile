@@ -190,7 +190,7 @@ check-unit: $(ALL_UNIT_TESTS) ## unit tests of every module (add SAN=address,und
 
 # Simulation of scheduler and leases: one seed is the whole run. Replay: make sim SEED=n SEEDS=1
 SEED  ?= 1
-SEEDS ?= $(if $(SAN),100,400)
+SEEDS ?= $(if $(SAN),60,200)
 .PHONY: sim check-sim check-sim-sched check-sim-share check-exhaustive check-exhaustive-share
 $(B)/tests/sim/sim_sched: $(B)/tests/sim/sim_sched.o $(B)/libcore.a
 	$(LINK) -o $@ $^
@@ -204,11 +204,11 @@ check-sim: check-corpus check-sim-sched check-sim-share check-exhaustive check-e
 check-sim-sched: $(B)/tests/sim/sim_sched
 	$< $(SEED) $(SEEDS)
 check-sim-share: $(B)/tests/sim/sim_share
-	$< $(SEED) $(if $(SAN),20,200)
+	$< $(SEED) $(if $(SAN),12,100)
 check-exhaustive: $(B)/tests/sim/exhaustive
-	$< $(if $(SAN),6,7)
-check-exhaustive-share: $(B)/tests/sim/exhaustive_share
 	$< $(if $(SAN),5,6)
+check-exhaustive-share: $(B)/tests/sim/exhaustive_share
+	$< $(if $(SAN),4,5)
 
 # Three clients, every interleaving: 7 moves take 40 s, each one more about four times that;
 # what they may say of a GPU's time: 6 moves take 150 s, each one more about seven times that.
@@ -271,13 +271,15 @@ $(B)/tests/hook/preload/libleaver.so $(B)/tests/hook/preload/libearly.so: $(B)/t
 
 # End to end: real programs, the real scheduler, the simulated GPU.
 # The end-to-end tests wait more than they compute: several at a time where
-# pytest-xdist is there. Not the slow ones: measurements are rehearsed there, within a time;
-# nor those that measure times themselves. Where none is found, pytest fails (5).
-XDIST = $(shell $(PYTHON) -c 'import xdist' 2>/dev/null && printf ' -n 4')
+# pytest-xdist is there; of the slow ones, which compute more, fewer. Not those that measure times
+# themselves. Where none is found, pytest fails (5).
+HAS_XDIST = $(shell $(PYTHON) -c 'import xdist' 2>/dev/null && echo 1)
+XDIST      = $(if $(HAS_XDIST),-n 6)
+XDIST_SLOW = $(if $(HAS_XDIST),-n 3)
 PYTEST = NVSHARE_BUILD=$(abspath $(B)) $(PYTHON) -m pytest -q -p no:cacheprovider
 .PHONY: check-preload check-e2e check-api check-e2e-slow
 check-preload: all apps $(fixtures)
-	$(PYTEST) tests/hook/preload
+	$(PYTEST) $(XDIST) tests/hook/preload
 check-e2e: all apps
 	$(PYTEST) $(XDIST) -m 'not slow and not alone' tests/e2e
 	$(PYTEST) -m 'alone and not slow' tests/e2e
@@ -285,7 +287,7 @@ check-api: all apps ## what programs may call: Python, C++
 	$(PYTEST) tests/python
 	$(PYTEST) tests/cpp
 check-e2e-slow: all apps
-	$(PYTEST) -m slow tests/e2e
+	$(PYTEST) $(XDIST_SLOW) -m slow tests/e2e
 
 # Benchmarks print; they judge nothing, since other work on the machine would decide.
 benches := $(patsubst %.c,$(B)/%,$(sort $(wildcard tests/bench/bench_*.c)))
@@ -297,7 +299,8 @@ $(benches): $(B)/tests/bench/%: $(B)/tests/bench/%.o $(B)/libhook.a $(B)/libprog
 plot-sim: $(B)/nvshare-sim ## latency against throughput, and beside theory, simulated, as PNGs
 	$(PYTHON) tests/sim/plot_sim.py $< tests/sim/results
 
-.PHONY: bench
+.PHONY: bench benches
+benches: $(benches)
 bench: all apps $(benches) ## costs of the gate, a launch, a decision, of tools beside it
 	@set -e; for b in $(benches); do $$b; done
 	tests/bench/bench_launch $(abspath $(B))
