@@ -233,7 +233,7 @@ static bool lacks_nothing(const struct sched_client *c)
 	return c->memory.wanted == 0 && c->memory.wanted_pinned == 0;
 }
 
-static void share_running(const struct sched_client *c, struct sched_sums *share)
+static void timeshare_running(const struct sched_client *c, struct sched_sums *share)
 {
 	uint64_t charge = fit_charge(c), pinned = fixed_bytes(c);
 
@@ -290,7 +290,7 @@ struct sched_sums fit_share(const struct sched_client *c)
 			share.later = u64_excess(share.load, pinned);
 		break;
 	case SCHED_CLIENT_RUNNING:
-		share_running(c, &share);
+		timeshare_running(c, &share);
 		break;
 	case SCHED_CLIENT_STOPPING:
 		share.held = charge;

@@ -4,11 +4,11 @@
 
 #include "core/act.h"
 #include "core/fit.h"
-#include "core/line.h"
 #include "core/notice.h"
 #include "core/policy/policy.h"
 #include "core/policy/quantum.h"
 #include "core/policy/rank.h"
+#include "core/queue.h"
 #include "core/u64.h"
 
 #define ANYBODY UINT64_MAX /* as a time by which turns began */

@@ -5,12 +5,12 @@
 #include "core/act.h"
 #include "core/fit.h"
 #include "core/forecast.h"
-#include "core/hear.h"
-#include "core/line.h"
 #include "core/list.h"
 #include "core/notice.h"
 #include "core/policy/owner.h"
 #include "core/policy/policy.h"
+#include "core/queue.h"
+#include "core/reports.h"
 #include "core/stop.h"
 #include "core/turn.h"
 
@@ -158,7 +158,7 @@ static void reorder(struct sched *sched, const struct sched_config *config)
 		if (sched->clients[i].state == SCHED_CLIENT_FREE)
 			continue;
 		fit_out(sched, i);
-		line_unrank(sched, i);
+		queue_unrank(sched, i);
 		policy_awake(sched, i, false);
 		owner_leave(sched, i);
 	}
@@ -171,7 +171,7 @@ static void reorder(struct sched *sched, const struct sched_config *config)
 	for (uint32_t i = 0; i < sched->n_clients; i++) {
 		if (sched->clients[i].state == SCHED_CLIENT_FREE)
 			continue;
-		line_rerank(sched, i);
+		queue_rerank(sched, i);
 		fit_in(sched, i);
 	}
 }
@@ -290,7 +290,7 @@ static int on_leave(struct sched *sched, const struct sched_event *event)
 	forecast_left(sched, event->client);
 	fit_out(sched, event->client);
 	sched->gpus[gpu].still_ns = sched->now_ns;
-	line_leave(sched, event->client);
+	queue_leave(sched, event->client);
 	policy_state(sched, event->client, c->state, SCHED_CLIENT_FREE);
 	c->state = SCHED_CLIENT_FREE;
 	c->memory = (struct sched_memory){0};
@@ -318,7 +318,7 @@ static int on_claim(struct sched *sched, const struct sched_event *event)
 	policy_charge(sched, event->client);
 	set_claim(c, &event->claim);
 	policy_claim(sched, event->client);
-	line_rank(sched, event->client);
+	queue_rank(sched, event->client);
 	fit_in(sched, event->client);
 	return 0;
 }
@@ -346,7 +346,7 @@ static void on_timer(struct sched *sched, uint32_t client)
 	else if (c->retry_ns <= sched->now_ns)
 		stop_retry(sched, client);
 	else if (c->bound_ns <= sched->now_ns)
-		hear_bound(sched, client);
+		reports_bound(sched, client);
 	else
 		notice_beat(sched, client);
 }
@@ -380,13 +380,13 @@ static int handle(struct sched *sched, const struct sched_event *event)
 	case SCHED_EVENT_LEAVE:
 		return on_leave(sched, event);
 	case SCHED_EVENT_REQUEST:
-		return hear_request(sched, event);
+		return reports_request(sched, event);
 	case SCHED_EVENT_RELEASED:
-		return hear_released(sched, event);
+		return reports_released(sched, event);
 	case SCHED_EVENT_MEMORY:
-		return hear_memory(sched, event);
+		return reports_memory(sched, event);
 	case SCHED_EVENT_ALIVE:
-		return hear_alive(sched, event);
+		return reports_alive(sched, event);
 	case SCHED_EVENT_TIME:
 		return on_time(sched);
 	case SCHED_EVENT_CLAIM:
@@ -414,7 +414,7 @@ static void tell_wait(struct sched *sched, uint32_t client)
 
 	if (c->state != SCHED_CLIENT_FREE && c->line != SCHED_LINE_NONE && !c->is_wait_told &&
 	    !c->is_given)
-		line_tell(sched, client);
+		queue_tell(sched, client);
 }
 
 int sched_step(struct sched *sched, const struct sched_event *event,

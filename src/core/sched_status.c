@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 #include "core/fit.h"
-#include "core/line.h"
+#include "core/queue.h"
 #include "core/sched.h"
 
 #include <assert.h>
@@ -64,9 +64,9 @@ void sched_client_status(const struct sched *sched, uint32_t client, uint64_t no
 	assert(client < sched->n_clients);
 	*ret = (struct sched_client_status){
 		.state = c->state,
-		.why = c->state == SCHED_CLIENT_FREE ? SCHED_WAIT_NOT : line_why(sched, client),
+		.why = c->state == SCHED_CLIENT_FREE ? SCHED_WAIT_NOT : queue_why(sched, client),
 		.gpu = c->gpu,
-		.position = c->state == SCHED_CLIENT_FREE ? 0 : line_position(sched, client),
+		.position = c->state == SCHED_CLIENT_FREE ? 0 : queue_position(sched, client),
 		.last_outcome = c->last_outcome,
 		.hung = c->is_hung,
 		.not_preemptible = c->is_not_preemptible,

@@ -4,10 +4,10 @@
 
 #include "core/fit.h"
 #include "core/forecast.h"
-#include "core/line.h"
 #include "core/policy/owner.h"
 #include "core/policy/policy.h"
 #include "core/policy/rank.h"
+#include "core/queue.h"
 #include "core/sched.h"
 
 #include <assert.h>
@@ -244,7 +244,7 @@ static void check_work_conserving(const struct sched *sched, const struct sched_
 {
 	for (uint32_t i = g->queue.first; i != SCHED_NONE && !g->is_dirty;
 	     i = sched->clients[i].link[SCHED_LINK_LINE].next) {
-		uint32_t able = line_able(sched, i);
+		uint32_t able = queue_able(sched, i);
 
 		if (able == SCHED_NONE)
 			continue;

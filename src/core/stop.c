@@ -5,10 +5,10 @@
 #include "core/act.h"
 #include "core/fit.h"
 #include "core/forecast.h"
-#include "core/line.h"
 #include "core/notice.h"
 #include "core/policy/policy.h"
 #include "core/policy/quantum.h"
+#include "core/queue.h"
 #include "core/u64.h"
 
 #define FAILED_MAX 3 /* stops in a row, then the client counts as not preemptible */
@@ -60,7 +60,7 @@ void stop_drop(struct sched *sched, uint32_t client, uint64_t bytes, uint32_t to
 		notice_tell(sched, client, bytes, sched->now_ns);
 	notice_forget(sched, client);
 	fit_out(sched, client);
-	line_leave(sched, client);
+	queue_leave(sched, client);
 	c->is_growing = false;
 	c->n_switches++;
 	ask(sched, client, bytes, true);
@@ -154,7 +154,7 @@ void stop_done(struct sched *sched, const struct sched_event *event, bool has_se
 	if (event->wants)
 		forecast_forget(sched, client);
 	fit_out(sched, client);
-	line_leave(sched, client);
+	queue_leave(sched, client);
 	c->is_growing = false;
 	c->is_not_preemptible = false;
 	c->is_retrying = false;
@@ -164,7 +164,7 @@ void stop_done(struct sched *sched, const struct sched_event *event, bool has_se
 	keep(sched, event, has_seen);
 	stop_set_state(sched, client, event->wants ? SCHED_CLIENT_WAITING : SCHED_CLIENT_IDLE);
 	if (event->wants)
-		line_push(sched, client);
+		queue_push(sched, client);
 	fit_in(sched, client);
 }
 
@@ -173,7 +173,7 @@ void stop_evicted(struct sched *sched, const struct sched_event *event)
 	fit_out(sched, event->client);
 	sched->clients[event->client].n_short = 0;
 	keep(sched, event, true);
-	line_bound(sched, &sched->clients[event->client]);
+	queue_bound(sched, &sched->clients[event->client]);
 	fit_in(sched, event->client);
 }
 
@@ -213,7 +213,7 @@ void stop_touch(struct sched *sched, uint32_t client)
 	if (c->is_asked)
 		c->answer_ns = sched->now_ns + quantum_answer(sched, c->gpu, c->drop_bytes);
 	if ((c->state == SCHED_CLIENT_WAITING || c->is_growing) && c->line == SCHED_LINE_NONE)
-		line_push(sched, client);
+		queue_push(sched, client);
 	fit_in(sched, client);
 	act_report(sched, client, SCHED_REPORT_BACK, 0);
 }
@@ -226,7 +226,7 @@ void stop_hung(struct sched *sched, uint32_t client)
 	c->is_hung = true;
 	policy_awake(sched, client, false);
 	c->answer_ns = SCHED_NO_DEADLINE;
-	line_leave(sched, client);
+	queue_leave(sched, client);
 	fit_in(sched, client);
 	act_report(sched, client, SCHED_REPORT_HUNG, 0);
 }
@@ -238,7 +238,7 @@ void stop_late(struct sched *sched, uint32_t client)
 	act_report(sched, client, SCHED_REPORT_LATE, 0);
 	if (c->state == SCHED_CLIENT_INCOMING) {
 		fit_out(sched, client);
-		line_leave(sched, client);
+		queue_leave(sched, client);
 		c->is_given = false;
 		stop_set_state(sched, client, SCHED_CLIENT_WAITING);
 		fit_in(sched, client);
@@ -251,14 +251,14 @@ void stop_restore_failed(struct sched *sched, uint32_t client, uint32_t outcome)
 	struct sched_client *c = &sched->clients[client];
 
 	fit_out(sched, client);
-	line_leave(sched, client);
+	queue_leave(sched, client);
 	c->is_given = false;
 	c->answer_ns = SCHED_NO_DEADLINE;
 	c->last_outcome = outcome;
 	c->is_resting = true;
 	c->retry_ns = sched->now_ns + sched->config.retry_ns;
 	stop_set_state(sched, client, SCHED_CLIENT_WAITING);
-	line_push(sched, client);
+	queue_push(sched, client);
 	fit_in(sched, client);
 	act_report(sched, client, SCHED_REPORT_STOP_FAILED, outcome);
 }

@@ -5,12 +5,12 @@
 #include "core/act.h"
 #include "core/fit.h"
 #include "core/forecast.h"
-#include "core/line.h"
 #include "core/list.h"
 #include "core/notice.h"
 #include "core/plan.h"
 #include "core/policy/policy.h"
 #include "core/policy/quantum.h"
+#include "core/queue.h"
 #include "core/stop.h"
 #include "core/u64.h"
 
@@ -48,7 +48,7 @@ void turn_grant(struct sched *sched, uint32_t client)
 	struct sched_client *c = &sched->clients[client];
 
 	fit_out(sched, client);
-	line_leave(sched, client);
+	queue_leave(sched, client);
 	/* Put back and chosen again for less, it may still be at work within the larger one. */
 	if (!c->is_given)
 		c->budget = u64_max(c->need, c->budget);
@@ -91,7 +91,7 @@ void turn_grow(struct sched *sched, uint32_t client)
 	struct sched_client *c = &sched->clients[client];
 
 	fit_out(sched, client);
-	line_leave(sched, client);
+	queue_leave(sched, client);
 	c->budget = u64_max(c->need, c->budget);
 	promise(sched, client);
 	c->is_growing = false;
@@ -228,11 +228,11 @@ static void admit(struct sched *sched, uint32_t client, bool has_switched)
 
 	if (has_switched)
 		sched->gpus[c->gpu].n_switches++;
-	line_choose(sched, client, has_switched);
+	queue_choose(sched, client, has_switched);
 	fit_out(sched, client);
 	c->kept_bound_ns = c->bound_ns;
-	line_leave(sched, client);
-	line_push_coming(sched, client);
+	queue_leave(sched, client);
+	queue_push_coming(sched, client);
 	fit_aim(sched, client);
 	c->has_switched = has_switched;
 	if (c->state == SCHED_CLIENT_WAITING)
@@ -255,8 +255,8 @@ void turn_put_back(struct sched *sched, uint32_t client)
 	struct sched_client *c = &sched->clients[client];
 
 	fit_out(sched, client);
-	line_leave(sched, client);
-	line_push_again(sched, client);
+	queue_leave(sched, client);
+	queue_push_again(sched, client);
 	/* It has waited all the while: else whoever is put back again and again waits for ever. */
 	if (c->bound_ns != SCHED_NO_DEADLINE)
 		c->bound_ns = u64_min(c->bound_ns, c->kept_bound_ns);
@@ -267,7 +267,7 @@ void turn_put_back(struct sched *sched, uint32_t client)
 	if (c->state == SCHED_CLIENT_INCOMING)
 		stop_set_state(sched, client, SCHED_CLIENT_WAITING);
 	fit_in(sched, client);
-	line_tell(sched, client);
+	queue_tell(sched, client);
 }
 
 /* The last one that came and has not all its budget yet; SCHED_NONE: all have. */
@@ -391,7 +391,7 @@ static bool admit_next(struct sched *sched, uint32_t gpu)
 			return true;
 		if (head != SCHED_NONE)
 			continue;
-		able = line_able(sched, i);
+		able = queue_able(sched, i);
 		if (able == SCHED_NONE)
 			continue;
 		if (able != i && admit_beside(sched, able, head))
@@ -446,7 +446,7 @@ static void set_wake(struct sched *sched, uint32_t gpu)
 {
 	struct sched_gpu *g = &sched->gpus[gpu];
 	uint64_t due_ns, begin_ns, bytes, prepare_ns = sched->config.prepare_ns;
-	uint64_t ages_ns = line_ages_ns(sched, gpu);
+	uint64_t ages_ns = queue_ages_ns(sched, gpu);
 
 	g->wake_ns = ages_ns;
 	if (plan_stalled(sched, gpu) != SCHED_NONE)
@@ -474,7 +474,7 @@ void turn_dispatch(struct sched *sched, uint32_t gpu)
 	struct sched_gpu *g = &sched->gpus[gpu];
 	uint32_t n = 0;
 
-	line_age(sched, gpu);
+	queue_age(sched, gpu);
 	do {
 		if (!act_has_room(sched)) {
 			g->is_dirty = true;

@@ -94,7 +94,7 @@ static void give_budget(struct server *server, struct peer *peer, uint64_t budge
 {
 	uint64_t total = server->gpus.at[peer->gpu].total;
 
-	server_account(server, peer, peer->share.on_card, budget < total ? budget : total);
+	server_account(server, peer, peer->account.on_card, budget < total ? budget : total);
 }
 
 /* Second contexts live in the reserve beside pinned bytes; a client that finds it full drains. */
@@ -110,7 +110,7 @@ static uint64_t second_max(const struct server *server, struct peer *peer)
 
 	sched_gpu_status(&server->sched, peer->gpu, &status);
 	limits.reserve = reserve > status.spare ? reserve - status.spare : 0;
-	return gpus_second_max(gpu, &peer->share, &limits, &peer->is_second_limited);
+	return gpus_second_max(gpu, &peer->account, &limits, &peer->is_second_limited);
 }
 
 /* Who is not frozen for another reason than room has no use for one. */
@@ -133,7 +133,7 @@ static uint64_t promise_second(struct server *server, struct peer *peer, bool is
 	peer->promised = max < context ? max : context;
 	if (!is_needed || !may_freeze(peer))
 		peer->promised = 0;
-	server_account(server, peer, peer->share.on_card, peer->share.budget);
+	server_account(server, peer, peer->account.on_card, peer->account.budget);
 	return max;
 }
 

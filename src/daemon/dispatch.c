@@ -32,7 +32,7 @@ static uint64_t pinned_sum(const struct nvshare_mem *mem)
 static void take_memory(struct server *server, struct peer *peer, const struct nvshare_mem *mem,
 			struct sched_memory *ret_memory)
 {
-	const struct gpu_share before = peer->share;
+	const struct memory_account before = peer->account;
 	uint64_t total = server->gpus.at[peer->gpu].total;
 	uint64_t pinned = u64_min(pinned_sum(mem), total);
 	uint64_t resident = u64_min(mem->resident, total - pinned);
@@ -42,7 +42,7 @@ static void take_memory(struct server *server, struct peer *peer, const struct n
 	peer->mem = *mem;
 	peer->mem.second = u64_min(mem->second, total);
 	host_in(server, peer);
-	server_account(server, peer, resident + pinned, peer->share.budget);
+	server_account(server, peer, resident + pinned, peer->account.budget);
 	doubts_hear(server, peer, &before);
 	*ret_memory = (struct sched_memory){
 		.resident = resident,
@@ -220,7 +220,7 @@ static enum nvshare_register_result join(struct server *server, struct peer *pee
 	take_memory(server, peer, &reg->mem, &event.memory);
 	event.doubted = peer->doubted;
 	measure_join(server, peer);
-	if (!server->grace_ns && measure_gpu(server, peer->gpu, gpus_footprint(&peer->share)))
+	if (!server->grace_ns && measure_gpu(server, peer->gpu, gpus_footprint(&peer->account)))
 		tell_gpu(server, peer->gpu);
 	r = step(server, &event, ret_actions);
 	if (!r)
@@ -363,7 +363,7 @@ static void on_released(struct server *server, struct peer *peer,
 	if (released->wants && !peer->asked_ns)
 		peer->asked_ns = server->now_ns;
 	if (!released->outcome) {
-		server_account(server, peer, peer->share.on_card, event.budget);
+		server_account(server, peer, peer->account.on_card, event.budget);
 		peer->n_failed = 0;
 		peer->is_host_taker = false; /* until it may have to go again */
 	}
@@ -398,8 +398,8 @@ static void on_mem_update(struct server *server, struct peer *peer,
 		peer->held_epoch = update->epoch;
 	}
 	/* It may give back, not take; what the core adds comes as an action. */
-	if (event.budget < peer->share.budget) {
-		server_account(server, peer, peer->share.on_card, event.budget);
+	if (event.budget < peer->account.budget) {
+		server_account(server, peer, peer->account.on_card, event.budget);
 		is_short = event.memory.wanted || event.memory.wanted_pinned;
 	}
 	r = dispatch_event(server, &event);
@@ -499,7 +499,7 @@ static void grow(struct server *server, struct peer *peer, const struct nvshare_
 		.type = SCHED_EVENT_MEMORY,
 		.client = peer->slot,
 		.epoch = peer->held_epoch,
-		.budget = peer->share.budget,
+		.budget = peer->account.budget,
 	};
 	int r;
 

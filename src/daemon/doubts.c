@@ -101,13 +101,13 @@ static bool is_on(const struct peer *peer, const struct peer *newcomer, uint32_t
 /* A hung client's budget counts like a report: it does not answer, and may never use it. */
 static uint64_t reported_by(const struct server *server, const struct peer *peer)
 {
-	uint64_t bytes = peer->share.on_card;
+	uint64_t bytes = peer->account.on_card;
 	struct sched_client_status status;
 
-	if (peer->state == PEER_STATE_CLIENT && peer->share.budget > bytes) {
+	if (peer->state == PEER_STATE_CLIENT && peer->account.budget > bytes) {
 		sched_client_status(&server->sched, peer->slot, server->now_ns, &status);
 		if (status.hung)
-			bytes = peer->share.budget;
+			bytes = peer->account.budget;
 	}
 	return bytes;
 }
@@ -147,7 +147,7 @@ static void note(struct server *server, const struct peer *peer, uint64_t before
 			"doubted pid=%d uid=%u gpu=%u reported=%llu bytes=%llu: so much is not on"
 			" the card, and does not count for others",
 			(int)peer->cred.pid, (unsigned int)peer->cred.uid, peer->gpu,
-			(unsigned long long)peer->share.on_card,
+			(unsigned long long)peer->account.on_card,
 			(unsigned long long)peer->evidence.doubted);
 }
 
@@ -167,7 +167,7 @@ static void apply(struct server *server, struct peer *peer, uint64_t lacking,
 	/* Its own memory is doubted first. */
 	peer->doubted = u64_min(peer->evidence.doubted, most);
 	peer->doubted_second = peer->evidence.doubted - peer->doubted;
-	server_account(server, peer, peer->share.on_card, peer->share.budget);
+	server_account(server, peer, peer->account.on_card, peer->account.budget);
 	event.doubted = peer->doubted;
 	if (peer->state == PEER_STATE_CLIENT && peer != reporter)
 		(void)dispatch_event(server, &event);
@@ -204,11 +204,11 @@ static void follow(struct server *server, struct peer *peer, uint64_t before)
 {
 	uint64_t there = u64_excess(before, peer->doubted);
 
-	if (peer->doubted <= u64_excess(peer->share.on_card, there))
+	if (peer->doubted <= u64_excess(peer->account.on_card, there))
 		return;
-	peer->doubted = u64_excess(peer->share.on_card, there);
+	peer->doubted = u64_excess(peer->account.on_card, there);
 	peer->evidence.doubted = peer->doubted + peer->doubted_second;
-	server_account(server, peer, peer->share.on_card, peer->share.budget);
+	server_account(server, peer, peer->account.on_card, peer->account.budget);
 }
 
 /* Ours is lower for a while when a report has crossed a new budget: the core's is right. */
@@ -216,10 +216,10 @@ static uint64_t budget_of(const struct server *server, const struct peer *peer)
 {
 	struct sched_client_status status;
 
-	if (peer->state != PEER_STATE_CLIENT || peer->share.on_card <= peer->share.budget)
-		return peer->share.budget;
+	if (peer->state != PEER_STATE_CLIENT || peer->account.on_card <= peer->account.budget)
+		return peer->account.budget;
 	sched_client_status(&server->sched, peer->slot, server->now_ns, &status);
-	return status.budget > peer->share.budget ? status.budget : peer->share.budget;
+	return status.budget > peer->account.budget ? status.budget : peer->account.budget;
 }
 
 /* It has more than its budget, which must be there, so nobody need suffer from it for a moment. */
@@ -240,7 +240,7 @@ static void compare_now(struct server *server, struct peer *peer)
 	compare_by(server, peer->gpu, server->now_ns);
 }
 
-void doubts_hear(struct server *server, struct peer *peer, const struct gpu_share *before)
+void doubts_hear(struct server *server, struct peer *peer, const struct memory_account *before)
 {
 	uint64_t there = peer->evidence.there, slack;
 
@@ -248,10 +248,11 @@ void doubts_hear(struct server *server, struct peer *peer, const struct gpu_shar
 		return;
 	slack = slack_of(server, peer->gpu);
 	follow(server, peer, before->on_card);
-	evidence_report(&peer->evidence, peer->share.on_card, budget_of(server, peer));
+	evidence_report(&peer->evidence, peer->account.on_card, budget_of(server, peer));
 	if (peer->evidence.there > there + slack)
 		compare_now(server, peer);
-	else if (peer->share.on_card + peer->mem.second > before->on_card + before->second + slack)
+	else if (peer->account.on_card + peer->mem.second >
+		 before->on_card + before->second + slack)
 		compare_by(server, peer->gpu, server->now_ns + server->options.report_grace_ns);
 }
 

@@ -294,37 +294,38 @@ void gpus_await_clients(struct gpus *gpus)
 	}
 }
 
-static uint64_t larger(const struct gpu_share *share)
+static uint64_t larger(const struct memory_account *account)
 {
-	return u64_excess(share->on_card > share->budget ? share->on_card : share->budget,
-			  share->doubted);
+	return u64_excess(account->on_card > account->budget ? account->on_card : account->budget,
+			  account->doubted);
 }
 
-static uint64_t counted(const struct gpu_share *share)
+static uint64_t counted(const struct memory_account *account)
 {
-	return u64_excess(share->on_card, share->doubted) + share->second;
+	return u64_excess(account->on_card, account->doubted) + account->second;
 }
 
 /* All else that it reports is doubted before its contexts are. */
-static uint64_t contexts_of(const struct gpu_share *share)
+static uint64_t contexts_of(const struct memory_account *account)
 {
-	return u64_excess(share->contexts,
-			  u64_excess(share->doubted, u64_excess(share->on_card, share->contexts)));
+	return u64_excess(
+		account->contexts,
+		u64_excess(account->doubted, u64_excess(account->on_card, account->contexts)));
 }
 
-uint64_t gpus_footprint(const struct gpu_share *share)
+uint64_t gpus_footprint(const struct memory_account *account)
 {
-	return share->on_card + share->second + share->swapped;
+	return account->on_card + account->second + account->swapped;
 }
 
-void gpus_leave(struct gpu *gpu, const struct gpu_share *share, uint64_t now_ns)
+void gpus_leave(struct gpu *gpu, const struct memory_account *account, uint64_t now_ns)
 {
-	gpu->gone += larger(share) + share->second + share->kept;
+	gpu->gone += larger(account) + account->second + account->kept;
 	gpu->gone_ns = now_ns;
 }
 
-void gpus_account(struct gpu *gpu, const struct gpu_share *before, const struct gpu_share *after,
-		  uint64_t now_ns)
+void gpus_account(struct gpu *gpu, const struct memory_account *before,
+		  const struct memory_account *after, uint64_t now_ns)
 {
 	turn_period(gpu, now_ns);
 	gpu->reported += counted(after) - counted(before);
@@ -349,14 +350,14 @@ static uint64_t left_of(uint64_t limit, uint64_t taken)
 	return limit > taken ? limit - taken : 0;
 }
 
-uint64_t gpus_second_max(const struct gpu *gpu, const struct gpu_share *share,
+uint64_t gpus_second_max(const struct gpu *gpu, const struct memory_account *account,
 			 const struct gpu_limits *limits, bool *ret_is_limited)
 {
-	uint64_t others = gpu->promised - share->promised - share->second;
+	uint64_t others = gpu->promised - account->promised - account->second;
 	uint64_t room = left_of(limits->reserve, gpu->seconds + others), max = room;
 	uint64_t left = left_of(limits->bytes, gpu->contexts + others);
 	uint32_t n =
-		gpu->n_contexts + gpu->n_promised - (share->second > 0) - (share->promised > 0);
+		gpu->n_contexts + gpu->n_promised - (account->second > 0) - (account->promised > 0);
 
 	if (limits->bytes && left < max)
 		max = left;

@@ -108,7 +108,7 @@ void gpus_await_clients(struct gpus *gpus);
  * may have on the card, what is not there, and so is in no sum; its contexts; and what a second
  * context may take that it has been told to make.
  */
-struct gpu_share {
+struct memory_account {
 	uint64_t on_card;
 	uint64_t swapped;
 	uint64_t budget;
@@ -118,12 +118,12 @@ struct gpu_share {
 	uint64_t contexts;
 	uint64_t promised;
 };
-uint64_t gpus_footprint(const struct gpu_share *share); /* wherever it is */
+uint64_t gpus_footprint(const struct memory_account *account); /* wherever it is */
 /* Its client leaves. What it had stays in use until its process has ended. Account for it next. */
-void gpus_leave(struct gpu *gpu, const struct gpu_share *share, uint64_t now_ns);
+void gpus_leave(struct gpu *gpu, const struct memory_account *account, uint64_t now_ns);
 
-void gpus_account(struct gpu *gpu, const struct gpu_share *before, const struct gpu_share *after,
-		  uint64_t now_ns);
+void gpus_account(struct gpu *gpu, const struct memory_account *before,
+		  const struct memory_account *after, uint64_t now_ns);
 
 /* Of second contexts, which live in reserve; of all contexts together, 0: none. */
 struct gpu_limits {
@@ -133,11 +133,11 @@ struct gpu_limits {
 };
 
 /*
- * Bytes that a second context may cost share's client, beside those that others have and were
+ * Bytes that a second context may cost account's client, beside those that others have and were
  * promised. is_limited: it would be more without the
  * limits of all contexts.
  */
-uint64_t gpus_second_max(const struct gpu *gpu, const struct gpu_share *share,
+uint64_t gpus_second_max(const struct gpu *gpu, const struct memory_account *account,
 			 const struct gpu_limits *limits, bool *ret_is_limited);
 
 #endif

@@ -65,7 +65,7 @@ void measure_leave(struct server *server, const struct peer *peer)
 	struct gpu *gpu = &server->gpus.at[peer->gpu];
 
 	outsiders_note(&server->outsiders, (int)peer->cred.pid, server->now_ns);
-	gpus_leave(gpu, &peer->share, server->now_ns);
+	gpus_leave(gpu, &peer->account, server->now_ns);
 	if (!gpu->device || server->grace_ns)
 		return;
 	gpu->is_left = true;

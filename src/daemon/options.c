@@ -114,7 +114,8 @@ static const struct option {
 	 NVSHARE_SLICE_US_MAX, NULL, "shortest timeslice among equals"},
 	{"NVSHARE_SLICE_BE_US", OPTION_SLICE, AT(share.be_slice_us), NVSHARE_SLICE_US_MIN,
 	 NVSHARE_SLICE_US_MAX, NULL, "timeslice beside a latency-critical client"},
-	{"NVSHARE_SLICE_RULE", OPTION_ENUM, AT(share.slice_rule), 0, SHARE_RULE_COUNT_, rule_names,
+	{"NVSHARE_SLICE_RULE", OPTION_ENUM, AT(share.slice_rule), 0, TIMESHARE_RULE_COUNT_,
+	 rule_names,
 	 "timeslices beside latency-critical clients: fixed; by what is left of the SLO; in six"
 	 " levels; by what bursts take"},
 	{"NVSHARE_SLICE_LEVELS", OPTION_SLICES, AT(share.slice_us), NVSHARE_SLICE_US_MIN,
@@ -122,7 +123,7 @@ static const struct option {
 	{"NVSHARE_ENERGY", OPTION_BOOL, AT(share.is_saving), 0, 0, NULL,
 	 "take others off the GPU only where slices break an SLO or cost more energy"},
 	{"NVSHARE_ENERGY_BUDGET_W", OPTION_NUMBER, AT(share.energy_budget_w), 0,
-	 SHARE_POWER_MAX / 1000, NULL,
+	 TIMESHARE_POWER_MAX / 1000, NULL,
 	 "what that may cost beyond slices, watts on average; 0: no limit"},
 	{"NVSHARE_ACTIVE_MS", OPTION_MS, AT(share.active_ns), SEC / 1000, 60 * SEC, NULL,
 	 "a client without work counts as active for so long"},
@@ -229,8 +230,8 @@ static void allowed(const struct option *option, char *buf, size_t size)
 /* "high=1000,low=200": those that are named change, if all of it is good. */
 static int set_slices(const struct option *option, const char *value, uint64_t *slices)
 {
-	uint64_t us[SHARE_CLASS_COUNT_];
-	bool is_given[SHARE_CLASS_COUNT_] = {false};
+	uint64_t us[TIMESHARE_CLASS_COUNT_];
+	bool is_given[TIMESHARE_CLASS_COUNT_] = {false};
 
 	memcpy(us, slices, sizeof(us));
 	while (*value) {
@@ -247,7 +248,7 @@ static int set_slices(const struct option *option, const char *value, uint64_t *
 		if (!number)
 			return -EINVAL;
 		*number++ = '\0';
-		r = parse_enum(part, option->names, SHARE_CLASS_COUNT_, &class);
+		r = parse_enum(part, option->names, TIMESHARE_CLASS_COUNT_, &class);
 		if (!r)
 			r = parse_u64(number, option->min, option->max, &us[class]);
 		if (r || is_given[class])
@@ -409,7 +410,7 @@ static void set_defaults(struct options *options)
 		.first_message_ns = 30 * SEC,
 	};
 	sched_config_default(&options->config);
-	share_config_default(&options->share);
+	timeshare_config_default(&options->share);
 }
 
 int options_parse(char *const *args, char *(*get_env)(const char *name),
@@ -441,7 +442,7 @@ static void print_slices(const struct option *option, const uint64_t *slices, ch
 {
 	size_t n = 0;
 
-	for (int i = SHARE_CLASS_COUNT_ - 1; i >= 0 && n < size; i--)
+	for (int i = TIMESHARE_CLASS_COUNT_ - 1; i >= 0 && n < size; i--)
 		n += (size_t)snprintf(buf + n, size - n, "%s=%llu%s", option->names[i],
 				      (unsigned long long)slices[i], i ? "," : "");
 }

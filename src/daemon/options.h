@@ -8,7 +8,7 @@
  */
 
 #include "core/sched.h"
-#include "core/share/share.h"
+#include "core/timeshare/timeshare.h"
 #include "daemon/rights.h"
 #include "daemon/sizes.h"
 #include "util/log.h"
@@ -19,7 +19,7 @@
 struct options {
 	const char *sock_dir; /* NULL: the default; borrowed from argv or the environment */
 	struct sched_config config;
-	struct share_config share;
+	struct timeshare_config share;
 	struct rights rights;
 	struct sizes sizes;
 	enum log_level log_level;

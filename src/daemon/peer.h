@@ -96,7 +96,7 @@ struct peer {
 	uint64_t context_bytes; /* of its first context, as far as that is plausible; 0: none yet */
 	uint64_t context_told;  /* what it was told that one costs; 0: nobody knew */
 	uint64_t gpu_ns;        /* GPU time, as far as the core has been told of it */
-	struct gpu_share share; /* as accounted with its GPU */
+	struct memory_account account; /* as accounted with its GPU */
 	struct evidence evidence;
 	uint64_t doubted;        /* of what it has, or, if it is hung, may have on its GPU */
 	uint64_t doubted_second; /* of its second context */

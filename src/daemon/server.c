@@ -179,10 +179,10 @@ static int allocate(struct server *server)
 	/* Fixed for good: no message makes the daemon allocate. Untouched pages cost nothing. */
 	server->peers = calloc(SERVER_PEERS_MAX, sizeof(*server->peers));
 	server->sched_clients = calloc(SERVER_PEERS_MAX, sizeof(*server->sched_clients));
-	server->share_clients = calloc(SERVER_PEERS_MAX, sizeof(*server->share_clients));
+	server->timeshare_clients = calloc(SERVER_PEERS_MAX, sizeof(*server->timeshare_clients));
 	server->free_slots = calloc(SERVER_PEERS_MAX, sizeof(*server->free_slots));
 	server->snapshot.parts = calloc(SERVER_PEERS_MAX, sizeof(*server->snapshot.parts));
-	if (!server->peers || !server->sched_clients || !server->share_clients ||
+	if (!server->peers || !server->sched_clients || !server->timeshare_clients ||
 	    !server->free_slots || !server->snapshot.parts)
 		return -ENOMEM;
 	r = users_init(&server->users, &limits);
@@ -216,7 +216,8 @@ int server_init(struct server *server, const struct options *options)
 	if (r)
 		return r;
 	sched_init(&server->sched, server->sched_clients, SERVER_PEERS_MAX, &server->config);
-	share_init(&server->share, server->share_clients, SERVER_PEERS_MAX, &server->options.share);
+	timeshare_init(&server->share, server->timeshare_clients, SERVER_PEERS_MAX,
+		       &server->options.share);
 	shares_policy(server);
 	gpus_init(&server->gpus, server->now_ns);
 	if (server->grace_ns)
@@ -244,7 +245,7 @@ void server_deinit(struct server *server)
 	doubts_deinit(server);
 	free(server->snapshot.parts);
 	free(server->free_slots);
-	free(server->share_clients);
+	free(server->timeshare_clients);
 	free(server->sched_clients);
 	free(server->peers);
 }
@@ -252,7 +253,7 @@ void server_deinit(struct server *server)
 void server_account(struct server *server, struct peer *peer, uint64_t on_card, uint64_t budget)
 {
 	uint64_t total = server->gpus.at[peer->gpu].total;
-	struct gpu_share share = {
+	struct memory_account share = {
 		.on_card = on_card,
 		.swapped = peer->mem.swapped,
 		.budget = budget,
@@ -266,8 +267,8 @@ void server_account(struct server *server, struct peer *peer, uint64_t on_card, 
 
 	if (peer->backend == NVSHARE_BACKEND_MANAGED)
 		share.kept = peer->mem.swapped < total ? peer->mem.swapped : total;
-	gpus_account(&server->gpus.at[peer->gpu], &peer->share, &share, server->now_ns);
-	peer->share = share;
+	gpus_account(&server->gpus.at[peer->gpu], &peer->account, &share, server->now_ns);
+	peer->account = share;
 }
 
 /* ---- the loop -------------------------------------------------------------- */
@@ -326,8 +327,8 @@ static uint64_t next_deadline(const struct server *server)
 {
 	uint64_t at_ns = sched_deadline(&server->sched);
 
-	if (share_deadline(&server->share) < at_ns)
-		at_ns = share_deadline(&server->share);
+	if (timeshare_deadline(&server->share) < at_ns)
+		at_ns = timeshare_deadline(&server->share);
 	if (server->grace_ns && server->grace_ns < at_ns)
 		at_ns = server->grace_ns;
 	if (server->sample_ns < at_ns)

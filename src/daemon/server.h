@@ -18,7 +18,7 @@
  */
 
 #include "core/sched.h"
-#include "core/share/share.h"
+#include "core/timeshare/timeshare.h"
 #include "daemon/gpus.h"
 #include "daemon/options.h"
 #include "daemon/outsiders.h"
@@ -61,9 +61,9 @@ struct server {
 	struct sched_config config; /* as set by now */
 	struct sched sched;
 	struct sched_client *sched_clients; /* by slot */
-	struct share share;
-	struct share_client *share_clients; /* by slot */
-	struct peer *peers;                 /* by slot */
+	struct timeshare share;
+	struct timeshare_client *timeshare_clients; /* by slot */
+	struct peer *peers;                         /* by slot */
 	struct gpus gpus;
 	struct users users;
 	struct reaper reaper; /* used only where listener.takes_rights */
@@ -288,7 +288,7 @@ uint64_t hearsay_context(const struct server *server, const struct peer *peer);
  */
 int doubts_init(struct server *server);
 void doubts_deinit(struct server *server);
-void doubts_hear(struct server *server, struct peer *peer, const struct gpu_share *before);
+void doubts_hear(struct server *server, struct peer *peer, const struct memory_account *before);
 void doubts_wake(struct server *server, uint32_t index);
 void doubts_due(struct server *server);
 uint64_t doubts_deadline(const struct server *server);

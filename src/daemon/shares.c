@@ -5,12 +5,15 @@
 #include "util/log.h"
 
 /* The core names its classes and activities like the wire does; so numbers pass unchanged. */
-_Static_assert((int)SHARE_CLASS_CRITICAL == (int)NVSHARE_PRIORITY_CRITICAL, "enum share_class");
-_Static_assert((int)SHARE_CLASS_COUNT_ == (int)NVSHARE_PRIORITY_COUNT, "enum share_class");
-_Static_assert((int)SHARE_ACTIVITY_HINT == (int)NVSHARE_ACTIVITY_HINT, "enum share_activity");
-_Static_assert((int)SHARE_ACTIVITY_COUNT_ == (int)NVSHARE_ACTIVITY_COUNT, "enum share_activity");
-_Static_assert((int)SHARE_SLICE_MIN == (int)NVSHARE_SLICE_US_MIN, "slices");
-_Static_assert((int)SHARE_SLICE_MAX == (int)NVSHARE_SLICE_US_MAX, "slices");
+_Static_assert((int)TIMESHARE_CLASS_CRITICAL == (int)NVSHARE_PRIORITY_CRITICAL,
+	       "enum timeshare_class");
+_Static_assert((int)TIMESHARE_CLASS_COUNT_ == (int)NVSHARE_PRIORITY_COUNT, "enum timeshare_class");
+_Static_assert((int)TIMESHARE_ACTIVITY_HINT == (int)NVSHARE_ACTIVITY_HINT,
+	       "enum timeshare_activity");
+_Static_assert((int)TIMESHARE_ACTIVITY_COUNT_ == (int)NVSHARE_ACTIVITY_COUNT,
+	       "enum timeshare_activity");
+_Static_assert((int)TIMESHARE_SLICE_MIN == (int)NVSHARE_SLICE_US_MIN, "slices");
+_Static_assert((int)TIMESHARE_SLICE_MAX == (int)NVSHARE_SLICE_US_MAX, "slices");
 
 /* One pass over what is due makes at most so many steps, then the peers are heard again. */
 #define DUE_STEPS_MAX 256
@@ -21,7 +24,7 @@ _Static_assert((int)SHARE_SLICE_MAX == (int)NVSHARE_SLICE_US_MAX, "slices");
 /* The order of turns need not know of less. */
 #define USED_STEP_NS CLOCK_NS_PER_MS
 
-static void tell(struct server *server, const struct share_action *action)
+static void tell(struct server *server, const struct timeshare_action *action)
 {
 	struct peer *peer = &server->peers[action->client];
 
@@ -35,13 +38,13 @@ static void tell(struct server *server, const struct share_action *action)
 			  });
 }
 
-static void log_client(struct server *server, const struct share_action *action)
+static void log_client(struct server *server, const struct timeshare_action *action)
 {
 	const struct peer *peer = &server->peers[action->client];
 
 	if (!server_may_log(server, peer->cred.uid, LOG_LEVEL_WARN))
 		return;
-	if (action->report == SHARE_REPORT_MUTE)
+	if (action->report == TIMESHARE_REPORT_MUTE)
 		log_warn("share-unanswered client=%u pid=%d gpu=%u", peer->id, (int)peer->cred.pid,
 			 peer->gpu);
 	else
@@ -49,56 +52,56 @@ static void log_client(struct server *server, const struct share_action *action)
 			 (int)peer->cred.pid, peer->gpu, actions_outcome(action->seq));
 }
 
-static void log_report(struct server *server, const struct share_action *action)
+static void log_report(struct server *server, const struct timeshare_action *action)
 {
 	switch (action->report) {
-	case SHARE_REPORT_MUTE:
-	case SHARE_REPORT_NOT_HELD:
+	case TIMESHARE_REPORT_MUTE:
+	case TIMESHARE_REPORT_NOT_HELD:
 		log_client(server, action);
 		break;
-	case SHARE_REPORT_SLOW:
+	case TIMESHARE_REPORT_SLOW:
 		/* By what clients say of how long it takes: by any of them. */
 		server_log(server, QUOTA_NOBODY, LOG_LEVEL_INFO,
 			   "holds-slow gpu=%u: the bursts of latency-critical programs are left to"
 			   " timeslices for a while",
 			   action->gpu);
 		break;
-	case SHARE_REPORT_FAST:
+	case TIMESHARE_REPORT_FAST:
 		log_debug("holds-tried-again gpu=%u", action->gpu);
 		break;
-	case SHARE_REPORT_CAPPED:
+	case TIMESHARE_REPORT_CAPPED:
 		log_debug("capped gpu=%u", action->gpu);
 		break;
-	case SHARE_REPORT_NOT_CAPPED:
+	case TIMESHARE_REPORT_NOT_CAPPED:
 		log_debug("not-capped gpu=%u", action->gpu);
 		break;
 	}
 }
 
 /* Somebody's request waits for the messages: they leave before anything else is done. */
-static int step(struct server *server, struct share_event *event)
+static int step(struct server *server, struct timeshare_event *event)
 {
-	struct share_actions actions;
+	struct timeshare_actions actions;
 	int r;
 
 	event->now_ns = server->now_ns;
-	r = share_step(&server->share, event, &actions);
+	r = timeshare_step(&server->share, event, &actions);
 	for (uint32_t i = 0; i < actions.n; i++) {
-		if (actions.at[i].type == SHARE_ACTION_SET)
+		if (actions.at[i].type == TIMESHARE_ACTION_SET)
 			tell(server, &actions.at[i]);
 	}
 	server_flush(server);
 	for (uint32_t i = 0; i < actions.n; i++) {
-		if (actions.at[i].type == SHARE_ACTION_REPORT)
+		if (actions.at[i].type == TIMESHARE_ACTION_REPORT)
 			log_report(server, &actions.at[i]);
 	}
 	return r;
 }
 
-static struct share_claim core_claim(const struct nvshare_claim *claim)
+static struct timeshare_claim core_claim(const struct nvshare_claim *claim)
 {
-	return (struct share_claim){
-		.class = (enum share_class)claim->priority,
+	return (struct timeshare_claim){
+		.class = (enum timeshare_class)claim->priority,
 		.weight = claim->weight ? claim->weight : NVSHARE_WEIGHT_DEFAULT,
 		.slo_us = claim->slo_us,
 		.limit = claim->compute_limit,
@@ -107,8 +110,8 @@ static struct share_claim core_claim(const struct nvshare_claim *claim)
 
 void shares_join(struct server *server, struct peer *peer)
 {
-	struct share_event event = {
-		.type = SHARE_EVENT_JOIN,
+	struct timeshare_event event = {
+		.type = TIMESHARE_EVENT_JOIN,
 		.client = peer->slot,
 		.gpu = peer->gpu,
 		.claim = core_claim(&peer->claim),
@@ -122,8 +125,8 @@ void shares_join(struct server *server, struct peer *peer)
 
 void shares_claim(struct server *server, struct peer *peer)
 {
-	struct share_event event = {
-		.type = SHARE_EVENT_CLAIM,
+	struct timeshare_event event = {
+		.type = TIMESHARE_EVENT_CLAIM,
 		.client = peer->slot,
 		.claim = core_claim(&peer->claim),
 	};
@@ -133,7 +136,7 @@ void shares_claim(struct server *server, struct peer *peer)
 
 void shares_follow(struct server *server, struct peer *peer)
 {
-	struct share_event event = {.type = SHARE_EVENT_RUN, .client = peer->slot};
+	struct timeshare_event event = {.type = TIMESHARE_EVENT_RUN, .client = peer->slot};
 
 	if (peer->state != PEER_STATE_CLIENT)
 		return;
@@ -152,7 +155,7 @@ void shares_stop(struct server *server, struct peer *peer)
 static void tell_used(struct server *server, struct peer *peer)
 {
 	struct sched_event event = {.type = SCHED_EVENT_USED, .client = peer->slot};
-	uint64_t gpu_ns = share_gpu_ns(&server->share, peer->slot);
+	uint64_t gpu_ns = timeshare_gpu_ns(&server->share, peer->slot);
 
 	if (gpu_ns < peer->gpu_ns + USED_STEP_NS)
 		return;
@@ -164,10 +167,10 @@ static void tell_used(struct server *server, struct peer *peer)
 void shares_activity(struct server *server, struct peer *peer,
 		     const struct nvshare_activity *activity)
 {
-	struct share_event event = {
-		.type = SHARE_EVENT_ACTIVITY,
+	struct timeshare_event event = {
+		.type = TIMESHARE_EVENT_ACTIVITY,
 		.client = peer->slot,
-		.activity = (enum share_activity)activity->kind,
+		.activity = (enum timeshare_activity)activity->kind,
 		.busy_ns = activity->busy_ns,
 		.held_ns = activity->held_ns,
 		.ran_ns = activity->ran_ns,
@@ -183,8 +186,8 @@ void shares_activity(struct server *server, struct peer *peer,
 
 void shares_set(struct server *server, struct peer *peer, const struct nvshare_share_set *set)
 {
-	struct share_event event = {
-		.type = SHARE_EVENT_DONE,
+	struct timeshare_event event = {
+		.type = TIMESHARE_EVENT_DONE,
 		.client = peer->slot,
 		.seq = set->seq,
 		.outcome = set->outcome,
@@ -195,21 +198,21 @@ void shares_set(struct server *server, struct peer *peer, const struct nvshare_s
 
 	r = step(server, &event);
 	if (r)
-		log_debug("ignored client=%u message=SHARE_SET seq=%llu core=%d", peer->id,
+		log_debug("ignored client=%u message=TIMESHARE_SET seq=%llu core=%d", peer->id,
 			  (unsigned long long)set->seq, r);
 }
 
 void shares_gone(struct server *server, struct peer *peer)
 {
-	struct share_event event = {.type = SHARE_EVENT_LEAVE, .client = peer->slot};
+	struct timeshare_event event = {.type = TIMESHARE_EVENT_LEAVE, .client = peer->slot};
 
 	(void)step(server, &event);
 }
 
 void shares_policy(struct server *server)
 {
-	struct share_config config = server->share.config;
-	struct share_event event = {.type = SHARE_EVENT_CONFIG, .config = &config};
+	struct timeshare_config config = server->share.config;
+	struct timeshare_event event = {.type = TIMESHARE_EVENT_CONFIG, .config = &config};
 
 	config.has_classes = server->config.policy == SCHED_POLICY_PRIORITY;
 	if (config.has_classes != server->share.config.has_classes)
@@ -219,8 +222,8 @@ void shares_policy(struct server *server)
 void shares_power(struct server *server)
 {
 	for (uint32_t i = 0; i < server->gpus.n; i++) {
-		struct share_event event = {
-			.type = SHARE_EVENT_POWER,
+		struct timeshare_event event = {
+			.type = TIMESHARE_EVENT_POWER,
 			.gpu = i,
 			.value = gpus_power(&server->gpus, i, server->now_ns),
 		};
@@ -236,9 +239,9 @@ void shares_due(struct server *server)
 		shares_power(server);
 	}
 	for (unsigned int i = 0; i < DUE_STEPS_MAX; i++) {
-		struct share_event event = {.type = SHARE_EVENT_TIME};
+		struct timeshare_event event = {.type = TIMESHARE_EVENT_TIME};
 
-		if (share_deadline(&server->share) > server->now_ns)
+		if (timeshare_deadline(&server->share) > server->now_ns)
 			break;
 		(void)step(server, &event);
 	}

@@ -71,11 +71,11 @@ static void fill_gpu(const struct server *server, uint32_t index, struct nvshare
 {
 	const struct gpu *gpu = &server->gpus.at[index];
 	struct sched_gpu_status status;
-	struct share_gpu_status share;
+	struct timeshare_gpu_status share;
 	uint64_t next_ms = UINT64_MAX;
 
 	sched_gpu_status(&server->sched, index, &status);
-	share_gpu_status(&server->share, index, &share);
+	timeshare_gpu_status(&server->share, index, &share);
 	if (status.next_switch_ns != SCHED_NO_DEADLINE)
 		next_ms = status.next_switch_ns > server->now_ns
 				  ? (status.next_switch_ns - server->now_ns) / CLOCK_NS_PER_MS
@@ -126,7 +126,7 @@ static void fill_gpu(const struct server *server, uint32_t index, struct nvshare
 }
 
 static uint32_t client_flags(const struct peer *peer, const struct sched_client_status *status,
-			     const struct share_client_status *share)
+			     const struct timeshare_client_status *share)
 {
 	return (status->hung ? NVSHARE_CLIENT_HUNG : 0) |
 	       (status->not_preemptible ? NVSHARE_CLIENT_NOT_PREEMPTIBLE : 0) |
@@ -140,19 +140,19 @@ static uint32_t client_flags(const struct peer *peer, const struct sched_client_
 	       (peer->evidence.doubted ? NVSHARE_CLIENT_DOUBTED : 0);
 }
 
-_Static_assert((int)SHARE_WARNING_HINT == NVSHARE_WARNING_HINT &&
-		       (int)SHARE_WARNING_PAUSE == NVSHARE_WARNING_PAUSE &&
-		       (int)SHARE_WARNINGS_ == NVSHARE_WARNING_COUNT,
+_Static_assert((int)TIMESHARE_WARNING_HINT == NVSHARE_WARNING_HINT &&
+		       (int)TIMESHARE_WARNING_PAUSE == NVSHARE_WARNING_PAUSE &&
+		       (int)TIMESHARE_WARNINGS_ == NVSHARE_WARNING_COUNT,
 	       "the same order");
 
-static enum nvshare_preference preference(const struct share_learned *learned)
+static enum nvshare_preference preference(const struct timeshare_learned *learned)
 {
 	if (!learned->is_decided)
 		return NVSHARE_PREFERS_UNDECIDED;
 	return learned->is_holding ? NVSHARE_PREFERS_PREEMPTION : NVSHARE_PREFERS_TIMESLICES;
 }
 
-static void fill_learned(const struct share_client_status *share,
+static void fill_learned(const struct timeshare_client_status *share,
 			 struct nvshare_learned ret[NVSHARE_WARNING_COUNT])
 {
 	for (size_t i = 0; i < NVSHARE_WARNING_COUNT; i++) {
@@ -169,10 +169,10 @@ static void fill_client(const struct server *server, const struct peer *peer,
 			struct nvshare_status_client *ret)
 {
 	struct sched_client_status status;
-	struct share_client_status share;
+	struct timeshare_client_status share;
 	uint64_t energy_j;
 
-	share_client_status(&server->share, peer->slot, &share);
+	timeshare_client_status(&server->share, peer->slot, &share);
 	energy_j = share.energy_uj / 1000000;
 	sched_client_status(&server->sched, peer->slot, server->now_ns, &status);
 	assert(status.state != SCHED_CLIENT_FREE); /* core and peers go together */

@@ -2,8 +2,8 @@
 
 #include "sim/engine.h"
 
-#include "core/share/arm.h"
-#include "core/share/share.h"
+#include "core/timeshare/preempt_choice.h"
+#include "core/timeshare/timeshare.h"
 #include "sim/gpu.h"
 #include "sim/traffic.h"
 
@@ -20,14 +20,14 @@
 #define BE_TELL_NS 1000000000u /* with work for so long, it says that it has */
 
 struct order { /* SET_SHARE: on its way, then being done */
-	struct share_action set;
+	struct timeshare_action set;
 	uint64_t at_ns;
 	bool is_begun;
 };
 
 struct up { /* to the machine */
 	uint64_t at_ns;
-	struct share_event event;
+	struct timeshare_event event;
 };
 
 struct client {
@@ -48,8 +48,8 @@ struct engine {
 	struct gpu gpu;
 	struct client clients[CLIENTS];
 	uint32_t n_clients;
-	struct share share;
-	struct share_client slots[CLIENTS];
+	struct timeshare share;
+	struct timeshare_client slots[CLIENTS];
 	struct up ups[UPS]; /* a ring */
 	uint32_t first_up, n_ups;
 
@@ -66,7 +66,7 @@ static bool is_managed(const struct engine *e)
 
 /* ---- the machine --------------------------------------------------------------- */
 
-static void take(struct engine *e, const struct share_action *action)
+static void take(struct engine *e, const struct timeshare_action *action)
 {
 	struct client *c = &e->clients[action->client];
 
@@ -76,23 +76,23 @@ static void take(struct engine *e, const struct share_action *action)
 	e->result->n_holds += action->hold_us && c->until_ns <= e->now_ns;
 }
 
-static void step(struct engine *e, struct share_event *event)
+static void step(struct engine *e, struct timeshare_event *event)
 {
-	struct share_actions actions;
+	struct timeshare_actions actions;
 
 	event->now_ns = e->now_ns;
 	/* Which of the two serves better is the question here, so it is not left to learn. */
-	for (int i = 0; i < SHARE_WARNINGS_; i++)
-		e->slots[LC].arms[i] = (struct share_arm){
-			.n_bursts = 1025, .n_noted = ARM_FIRST_BURSTS, .best = SHARE_ARM_HOLD};
-	(void)share_step(&e->share, event, &actions);
+	for (int i = 0; i < TIMESHARE_WARNINGS_; i++)
+		e->slots[LC].arms[i] = (struct timeshare_arm){
+			.n_bursts = 1025, .n_noted = ARM_FIRST_BURSTS, .best = TIMESHARE_ARM_HOLD};
+	(void)timeshare_step(&e->share, event, &actions);
 	for (uint32_t i = 0; i < actions.n; i++) {
-		if (actions.at[i].type == SHARE_ACTION_SET)
+		if (actions.at[i].type == TIMESHARE_ACTION_SET)
 			take(e, &actions.at[i]);
 	}
 }
 
-static void send_up(struct engine *e, struct share_event event)
+static void send_up(struct engine *e, struct timeshare_event event)
 {
 	if (!is_managed(e))
 		return;
@@ -101,25 +101,25 @@ static void send_up(struct engine *e, struct share_event event)
 		(struct up){.at_ns = e->now_ns + e->config->wire_ns, .event = event};
 }
 
-static void say(struct engine *e, uint32_t client, enum share_activity activity, uint64_t value)
+static void say(struct engine *e, uint32_t client, enum timeshare_activity activity, uint64_t value)
 {
-	send_up(e, (struct share_event){.type = SHARE_EVENT_ACTIVITY,
-					.client = client,
-					.activity = activity,
-					.value = value});
+	send_up(e, (struct timeshare_event){.type = TIMESHARE_EVENT_ACTIVITY,
+					    .client = client,
+					    .activity = activity,
+					    .value = value});
 }
 
 static void hear(struct engine *e)
 {
 	while (e->n_ups && e->ups[e->first_up].at_ns <= e->now_ns) {
-		struct share_event event = e->ups[e->first_up].event;
+		struct timeshare_event event = e->ups[e->first_up].event;
 
 		e->first_up = (e->first_up + 1) % UPS;
 		e->n_ups--;
 		step(e, &event);
 	}
-	while (is_managed(e) && share_deadline(&e->share) <= e->now_ns)
-		step(e, &(struct share_event){.type = SHARE_EVENT_TIME});
+	while (is_managed(e) && timeshare_deadline(&e->share) <= e->now_ns)
+		step(e, &(struct timeshare_event){.type = TIMESHARE_EVENT_TIME});
 }
 
 /* How long a client takes for an order that it has got. */
@@ -147,11 +147,11 @@ static void obey(struct engine *e, uint32_t client)
 	e->gpu.clients[client].slice_ns =
 		order->set.slice_us ? order->set.slice_us * 1000 : e->config->slice_ns;
 	gpu_set_frozen(&e->gpu, e->now_ns, client, c->until_ns > 0);
-	send_up(e, (struct share_event){.type = SHARE_EVENT_DONE,
-					.client = client,
-					.seq = order->set.seq,
-					.took_ns = took_ns,
-					.is_held = c->until_ns > 0});
+	send_up(e, (struct timeshare_event){.type = TIMESHARE_EVENT_DONE,
+					    .client = client,
+					    .seq = order->set.seq,
+					    .took_ns = took_ns,
+					    .is_held = c->until_ns > 0});
 	c->n_orders--;
 	memmove(c->orders, c->orders + 1, c->n_orders * sizeof(c->orders[0]));
 }
@@ -192,7 +192,7 @@ static void on_request(struct engine *e)
 	if (!lc->is_told) {
 		lc->is_told = true;
 		e->begun_ns = e->now_ns;
-		say(e, LC, SHARE_ACTIVITY_BEGIN, 0);
+		say(e, LC, TIMESHARE_ACTIVITY_BEGIN, 0);
 	}
 	serve(e);
 }
@@ -241,7 +241,7 @@ static void lc_tick(struct engine *e)
 	struct client *lc = &e->clients[LC];
 
 	while (hint_at(e) <= e->now_ns) {
-		say(e, LC, SHARE_ACTIVITY_HINT,
+		say(e, LC, TIMESHARE_ACTIVITY_HINT,
 		    e->config->requests[e->next_hint].at_ns - e->now_ns);
 		e->next_hint++;
 	}
@@ -254,7 +254,7 @@ static void lc_tick(struct engine *e)
 	if (lc->is_told && lc->idle_ns != UINT64_MAX &&
 	    lc->idle_ns + e->config->burst_idle_ns <= e->now_ns) {
 		lc->is_told = false;
-		say(e, LC, SHARE_ACTIVITY_END, lc->idle_ns - e->begun_ns);
+		say(e, LC, TIMESHARE_ACTIVITY_END, lc->idle_ns - e->begun_ns);
 	}
 }
 
@@ -268,7 +268,7 @@ static void be_give(struct engine *e, uint32_t client)
 	if (!c->is_told || e->now_ns - c->told_ns >= BE_TELL_NS) {
 		c->is_told = true;
 		c->told_ns = e->now_ns;
-		say(e, client, SHARE_ACTIVITY_BUSY, 0);
+		say(e, client, TIMESHARE_ACTIVITY_BUSY, 0);
 	}
 	gpu_give(&e->gpu, e->now_ns, client, e->config->be_kernel_ns);
 }
@@ -299,7 +299,7 @@ static void be_tick(struct engine *e, uint32_t client)
 	}
 	if (c->is_told && c->idle_ns != UINT64_MAX && c->idle_ns + BE_IDLE_NS <= e->now_ns) {
 		c->is_told = false;
-		say(e, client, SHARE_ACTIVITY_IDLE, 0);
+		say(e, client, TIMESHARE_ACTIVITY_IDLE, 0);
 	}
 }
 
@@ -333,7 +333,7 @@ static uint64_t next_event(const struct engine *e)
 	if (e->n_ups)
 		least(&at_ns, e->ups[e->first_up].at_ns);
 	if (is_managed(e))
-		least(&at_ns, share_deadline(&e->share));
+		least(&at_ns, timeshare_deadline(&e->share));
 	if (e->next < e->config->n_requests)
 		least(&at_ns, e->config->requests[e->next].at_ns);
 	least(&at_ns, hint_at(e));
@@ -370,15 +370,15 @@ static void happen(struct engine *e)
 
 static void begin(struct engine *e)
 {
-	struct share_config config;
+	struct timeshare_config config;
 
 	e->n_clients = 1 + e->config->n_be;
 	e->gap_end_ns = UINT64_MAX;
 	e->rng = ~e->config->seed; /* not the sequence that requests are drawn from */
 	gpu_init(&e->gpu, e->n_clients, e->config->slice_ns, e->config->switch_ns);
-	share_config_default(&config);
+	timeshare_config_default(&config);
 	config.is_holding = e->config->mode >= ENGINE_MODE_FREEZE;
-	share_init(&e->share, e->slots, e->n_clients, &config);
+	timeshare_init(&e->share, e->slots, e->n_clients, &config);
 	for (uint32_t i = 0; i < e->n_clients; i++) {
 		e->clients[i].idle_ns = UINT64_MAX;
 		e->clients[i].next_ns = UINT64_MAX;
@@ -388,13 +388,13 @@ static void begin(struct engine *e)
 							: 0;
 		if (!is_managed(e))
 			continue;
-		step(e, &(struct share_event){
-				.type = SHARE_EVENT_JOIN,
-				.client = i,
-				.claim = {i == LC ? SHARE_CLASS_CRITICAL : SHARE_CLASS_NORMAL, 100,
-					  0, 0}});
-		step(e,
-		     &(struct share_event){.type = SHARE_EVENT_RUN, .client = i, .running = true});
+		step(e, &(struct timeshare_event){.type = TIMESHARE_EVENT_JOIN,
+						  .client = i,
+						  .claim = {i == LC ? TIMESHARE_CLASS_CRITICAL
+								    : TIMESHARE_CLASS_NORMAL,
+							    100, 0, 0}});
+		step(e, &(struct timeshare_event){
+				.type = TIMESHARE_EVENT_RUN, .client = i, .running = true});
 	}
 }
 

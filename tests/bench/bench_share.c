@@ -14,7 +14,7 @@
  * or a cold page takes is no cost of a decision.
  */
 
-#include "core/share/share.h"
+#include "core/timeshare/timeshare.h"
 #include "util/clock.h"
 #include "util/prng.h"
 
@@ -31,9 +31,9 @@
 #define SECOND      CLOCK_NS_PER_SEC
 
 struct bench {
-	struct share share;
-	struct share_client clients[CLIENTS_MAX];
-	struct share_event answers[QUEUE];
+	struct timeshare share;
+	struct timeshare_client clients[CLIENTS_MAX];
+	struct timeshare_event answers[QUEUE];
 	uint64_t n_answered, n_orders;
 	uint64_t busy_ns[CLIENTS_MAX];
 	uint64_t now_ns, seed;
@@ -56,15 +56,15 @@ static uint64_t cpu_ns(void)
 	return (uint64_t)t.tv_sec * CLOCK_NS_PER_SEC + (uint64_t)t.tv_nsec;
 }
 
-static void queue_answers(const struct share_actions *actions)
+static void queue_answers(const struct timeshare_actions *actions)
 {
 	for (uint32_t i = 0; i < actions->n; i++) {
-		const struct share_action *act = &actions->at[i];
+		const struct timeshare_action *act = &actions->at[i];
 
-		if (act->type != SHARE_ACTION_SET || bench.is_mute)
+		if (act->type != TIMESHARE_ACTION_SET || bench.is_mute)
 			continue;
-		bench.answers[bench.n_orders++ % QUEUE] = (struct share_event){
-			.type = SHARE_EVENT_DONE,
+		bench.answers[bench.n_orders++ % QUEUE] = (struct timeshare_event){
+			.type = TIMESHARE_EVENT_DONE,
 			.client = act->client,
 			.seq = act->seq,
 			.took_ns = 600000,
@@ -92,14 +92,14 @@ static void record(uint64_t ns)
 	bench.n_steps++;
 }
 
-static void step(struct share_event *event)
+static void step(struct timeshare_event *event)
 {
-	struct share_actions actions;
+	struct timeshare_actions actions;
 	uint64_t before_ns;
 
 	event->now_ns = bench.now_ns;
 	before_ns = cpu_ns();
-	(void)share_step(&bench.share, event, &actions);
+	(void)timeshare_step(&bench.share, event, &actions);
 	record(cpu_ns() - before_ns);
 	queue_answers(&actions);
 }
@@ -107,9 +107,10 @@ static void step(struct share_event *event)
 /* What is due, and the answers to all that was ordered. */
 static void settle(void)
 {
-	struct share_event time = {.type = SHARE_EVENT_TIME};
+	struct timeshare_event time = {.type = TIMESHARE_EVENT_TIME};
 
-	while (share_deadline(&bench.share) <= bench.now_ns || bench.n_answered < bench.n_orders) {
+	while (timeshare_deadline(&bench.share) <= bench.now_ns ||
+	       bench.n_answered < bench.n_orders) {
 		if (bench.n_answered < bench.n_orders)
 			step(&bench.answers[bench.n_answered++ % QUEUE]);
 		else
@@ -117,10 +118,10 @@ static void settle(void)
 	}
 }
 
-static void tell(uint32_t client, enum share_activity activity, uint64_t value)
+static void tell(uint32_t client, enum timeshare_activity activity, uint64_t value)
 {
-	struct share_event event = {
-		.type = SHARE_EVENT_ACTIVITY,
+	struct timeshare_event event = {
+		.type = TIMESHARE_EVENT_ACTIVITY,
 		.client = client,
 		.activity = activity,
 		.busy_ns = bench.busy_ns[client],
@@ -131,27 +132,28 @@ static void tell(uint32_t client, enum share_activity activity, uint64_t value)
 }
 
 /* The first n_critical are critical; the others all have work. */
-static void begin(uint32_t n, uint32_t n_critical, const struct share_config *config)
+static void begin(uint32_t n, uint32_t n_critical, const struct timeshare_config *config)
 {
 	bench = (struct bench){
 		.n_clients = n, .n_critical = n_critical, .now_ns = SECOND, .seed = n};
-	share_init(&bench.share, bench.clients, n, config);
+	timeshare_init(&bench.share, bench.clients, n, config);
 	for (uint32_t i = 0; i < n; i++) {
-		struct share_event join = {
-			.type = SHARE_EVENT_JOIN,
+		struct timeshare_event join = {
+			.type = TIMESHARE_EVENT_JOIN,
 			.client = i,
-			.claim = {.class = i < n_critical ? SHARE_CLASS_CRITICAL
-							  : SHARE_CLASS_NORMAL,
+			.claim = {.class = i < n_critical ? TIMESHARE_CLASS_CRITICAL
+							  : TIMESHARE_CLASS_NORMAL,
 				  .weight = 100,
 				  .slo_us = i < n_critical ? 2000 : 0},
 		};
-		struct share_event run = {.type = SHARE_EVENT_RUN, .client = i, .running = true};
+		struct timeshare_event run = {
+			.type = TIMESHARE_EVENT_RUN, .client = i, .running = true};
 
 		step(&join);
 		step(&run);
 		settle();
 		if (i >= n_critical)
-			tell(i, SHARE_ACTIVITY_BUSY, 0);
+			tell(i, TIMESHARE_ACTIVITY_BUSY, 0);
 		settle();
 	}
 }
@@ -162,26 +164,27 @@ struct usual {
 	const char *name;
 	uint32_t n_clients;
 	bool has_hints, has_claims, is_saving;
-	enum share_rule rule;
+	enum timeshare_rule rule;
 };
 
 static const struct usual usuals[] = {
-	{"bursts", 2, false, false, false, SHARE_RULE_FIXED},
-	{"bursts", 10, false, false, false, SHARE_RULE_FIXED},
-	{"bursts", 100, false, false, false, SHARE_RULE_FIXED},
-	{"bursts", 1000, false, false, false, SHARE_RULE_FIXED},
-	{"bursts, hints", 1000, true, false, false, SHARE_RULE_FIXED},
-	{"bursts, hints, claims", 1000, true, true, false, SHARE_RULE_FIXED},
-	{"the same, rule slack", 1000, true, true, false, SHARE_RULE_SLACK},
-	{"the same, rule exponential", 1000, true, true, false, SHARE_RULE_EXPONENTIAL},
-	{"the same, rule feedback", 1000, true, true, false, SHARE_RULE_FEEDBACK},
-	{"bursts, hints, claims, energy", 1000, true, true, true, SHARE_RULE_FIXED},
+	{"bursts", 2, false, false, false, TIMESHARE_RULE_FIXED},
+	{"bursts", 10, false, false, false, TIMESHARE_RULE_FIXED},
+	{"bursts", 100, false, false, false, TIMESHARE_RULE_FIXED},
+	{"bursts", 1000, false, false, false, TIMESHARE_RULE_FIXED},
+	{"bursts, hints", 1000, true, false, false, TIMESHARE_RULE_FIXED},
+	{"bursts, hints, claims", 1000, true, true, false, TIMESHARE_RULE_FIXED},
+	{"the same, rule slack", 1000, true, true, false, TIMESHARE_RULE_SLACK},
+	{"the same, rule exponential", 1000, true, true, false, TIMESHARE_RULE_EXPONENTIAL},
+	{"the same, rule feedback", 1000, true, true, false, TIMESHARE_RULE_FEEDBACK},
+	{"bursts, hints, claims, energy", 1000, true, true, true, TIMESHARE_RULE_FIXED},
 };
 
 static void claim_weight(uint32_t client, uint32_t weight)
 {
-	struct share_event event = {
-		.type = SHARE_EVENT_CLAIM, .client = client, .claim = bench.clients[client].claim};
+	struct timeshare_event event = {.type = TIMESHARE_EVENT_CLAIM,
+					.client = client,
+					.claim = bench.clients[client].claim};
 
 	event.claim.weight = weight;
 	step(&event);
@@ -195,12 +198,12 @@ static void round_of_work(const struct usual *usual)
 	uint64_t took_ns = 500000 + prng_below(&bench.seed, 2000000);
 
 	if (usual->has_hints) {
-		tell(lc, SHARE_ACTIVITY_HINT, 2000000);
+		tell(lc, TIMESHARE_ACTIVITY_HINT, 2000000);
 		settle();
 		bench.now_ns += 2000000;
 		settle();
 	}
-	tell(lc, SHARE_ACTIVITY_BEGIN, 0);
+	tell(lc, TIMESHARE_ACTIVITY_BEGIN, 0);
 	settle();
 	for (int i = 0; i < 4; i++) {
 		uint32_t be = bench.n_critical + (uint32_t)prng_below(&bench.seed, n_others);
@@ -208,16 +211,16 @@ static void round_of_work(const struct usual *usual)
 		bench.now_ns += took_ns / 4;
 		bench.busy_ns[be] += took_ns / 8;
 		tell(be,
-		     i < 2    ? SHARE_ACTIVITY_USE
-		     : i == 2 ? SHARE_ACTIVITY_IDLE
-			      : SHARE_ACTIVITY_BUSY,
+		     i < 2    ? TIMESHARE_ACTIVITY_USE
+		     : i == 2 ? TIMESHARE_ACTIVITY_IDLE
+			      : TIMESHARE_ACTIVITY_BUSY,
 		     0);
 		settle();
 		if (usual->has_claims && i == 0)
 			claim_weight(be, 1 + (uint32_t)prng_below(&bench.seed, 1000));
 	}
 	bench.busy_ns[lc] += took_ns;
-	tell(lc, SHARE_ACTIVITY_END, took_ns);
+	tell(lc, TIMESHARE_ACTIVITY_END, took_ns);
 	settle();
 	bench.now_ns += 1000000 + prng_below(&bench.seed, 20000000);
 	settle();
@@ -250,10 +253,10 @@ static void print(const char *name)
 
 static void measure(const struct usual *usual)
 {
-	struct share_event power = {.type = SHARE_EVENT_POWER, .value = 300000};
-	struct share_config config;
+	struct timeshare_event power = {.type = TIMESHARE_EVENT_POWER, .value = 300000};
+	struct timeshare_config config;
 
-	share_config_default(&config);
+	timeshare_config_default(&config);
 	config.slice_rule = usual->rule;
 	config.is_saving = usual->is_saving;
 	for (n_run = 0; n_run < RUNS; n_run++) {
@@ -273,31 +276,33 @@ static void measure(const struct usual *usual)
 
 static void pause_and_begin(void)
 {
-	tell(LC, SHARE_ACTIVITY_END, 1000000);
+	tell(LC, TIMESHARE_ACTIVITY_END, 1000000);
 	settle();
 	bench.now_ns += 2 * SECOND;
 	settle();
 	bench.is_timed = true;
-	tell(LC, SHARE_ACTIVITY_BEGIN, 0);
+	tell(LC, TIMESHARE_ACTIVITY_BEGIN, 0);
 	settle();
 }
 
 /* Nobody holds any more, and all have long slices again. */
 static void pause_only(void)
 {
-	tell(LC, SHARE_ACTIVITY_BEGIN, 0);
+	tell(LC, TIMESHARE_ACTIVITY_BEGIN, 0);
 	settle();
-	tell(LC, SHARE_ACTIVITY_END, 1000000);
+	tell(LC, TIMESHARE_ACTIVITY_END, 1000000);
 	settle();
 	bench.is_timed = true;
 	bench.now_ns += 2 * SECOND;
 	settle();
 }
 
-static void come(uint32_t client, const struct share_claim *claim)
+static void come(uint32_t client, const struct timeshare_claim *claim)
 {
-	struct share_event join = {.type = SHARE_EVENT_JOIN, .client = client, .claim = *claim};
-	struct share_event run = {.type = SHARE_EVENT_RUN, .client = client, .running = true};
+	struct timeshare_event join = {
+		.type = TIMESHARE_EVENT_JOIN, .client = client, .claim = *claim};
+	struct timeshare_event run = {
+		.type = TIMESHARE_EVENT_RUN, .client = client, .running = true};
 
 	bench.busy_ns[client] = 0;
 	step(&join);
@@ -305,10 +310,10 @@ static void come(uint32_t client, const struct share_claim *claim)
 	settle();
 }
 
-static void leave_and_come(uint32_t client, enum share_activity activity)
+static void leave_and_come(uint32_t client, enum timeshare_activity activity)
 {
-	struct share_event event = {.type = SHARE_EVENT_LEAVE, .client = client};
-	struct share_claim claim = bench.clients[client].claim;
+	struct timeshare_event event = {.type = TIMESHARE_EVENT_LEAVE, .client = client};
+	struct timeshare_claim claim = bench.clients[client].claim;
 
 	bench.is_timed = true;
 	step(&event);
@@ -320,7 +325,7 @@ static void leave_and_come(uint32_t client, enum share_activity activity)
 
 static void critical_leaves(void)
 {
-	leave_and_come(LC, SHARE_ACTIVITY_BEGIN);
+	leave_and_come(LC, TIMESHARE_ACTIVITY_BEGIN);
 }
 
 /* Whose turn it is. */
@@ -328,7 +333,7 @@ static void equal_leaves(void)
 {
 	uint32_t turn = bench.share.gpus[0].turn;
 
-	leave_and_come(turn == SHARE_NONE ? LAST : turn, SHARE_ACTIVITY_BUSY);
+	leave_and_come(turn == TIMESHARE_NONE ? LAST : turn, TIMESHARE_ACTIVITY_BUSY);
 }
 
 /* All have another slice, for the least weight is another; and back. */
@@ -341,9 +346,9 @@ static void least_weight_changes(void)
 	settle();
 }
 
-static void configure(const struct share_config *config)
+static void configure(const struct timeshare_config *config)
 {
-	struct share_event event = {.type = SHARE_EVENT_CONFIG, .config = config};
+	struct timeshare_event event = {.type = TIMESHARE_EVENT_CONFIG, .config = config};
 
 	step(&event);
 	settle();
@@ -351,7 +356,7 @@ static void configure(const struct share_config *config)
 
 static void slices_are_configured(void)
 {
-	struct share_config config = bench.share.config;
+	struct timeshare_config config = bench.share.config;
 
 	bench.is_timed = true;
 	config.be_slice_us += 100;
@@ -364,7 +369,7 @@ static void slices_are_configured(void)
 
 static void classes_are_configured(void)
 {
-	struct share_config config = bench.share.config;
+	struct timeshare_config config = bench.share.config;
 
 	bench.is_timed = true;
 	config.has_classes = !config.has_classes;
@@ -377,13 +382,13 @@ static void classes_are_configured(void)
 static void all_pause(void)
 {
 	for (uint32_t i = 1; i < CLIENTS_MAX; i++)
-		tell(i, SHARE_ACTIVITY_IDLE, 0);
+		tell(i, TIMESHARE_ACTIVITY_IDLE, 0);
 	settle();
 	bench.is_timed = true;
 	bench.now_ns += 2 * SECOND;
 	settle();
 	for (uint32_t i = 1; i < CLIENTS_MAX; i++)
-		tell(i, SHARE_ACTIVITY_BUSY, 0);
+		tell(i, TIMESHARE_ACTIVITY_BUSY, 0);
 	settle();
 }
 
@@ -396,9 +401,9 @@ static void all_are_mute(void)
 	pause_and_begin();
 	bench.is_timed = true;
 	bench.is_mute = true;
-	tell(LC, SHARE_ACTIVITY_END, 1000000);
+	tell(LC, TIMESHARE_ACTIVITY_END, 1000000);
 	bench.now_ns += SECOND;
-	tell(LC, SHARE_ACTIVITY_BEGIN, 0);
+	tell(LC, TIMESHARE_ACTIVITY_BEGIN, 0);
 	bench.now_ns += SECOND;
 	settle();
 	bench.is_mute = false;
@@ -406,7 +411,7 @@ static void all_are_mute(void)
 	settle();
 	bench.is_timed = false;
 	for (uint32_t i = 1; i < CLIENTS_MAX; i++)
-		tell(i, SHARE_ACTIVITY_BUSY, 0);
+		tell(i, TIMESHARE_ACTIVITY_BUSY, 0);
 	settle();
 }
 
@@ -433,13 +438,13 @@ static const struct worst worsts[] = {
 
 static void measure_worst(const struct worst *worst)
 {
-	struct share_config config;
+	struct timeshare_config config;
 
-	share_config_default(&config);
+	timeshare_config_default(&config);
 	for (n_run = 0; n_run < RUNS; n_run++) {
 		begin(CLIENTS_MAX, 1, &config);
 		if (worst->is_beside_burst)
-			tell(LC, SHARE_ACTIVITY_BEGIN, 0);
+			tell(LC, TIMESHARE_ACTIVITY_BEGIN, 0);
 		else
 			bench.now_ns += 2 * SECOND;
 		settle();

@@ -107,7 +107,7 @@ static void go_on(uint64_t time, const uint32_t *used_percent, uint32_t n)
 }
 
 /* Client's share of the time that all n have had with a grant, in tenths of a percent. */
-static uint64_t share_of(uint32_t client, uint32_t n)
+static uint64_t timeshare_of(uint32_t client, uint32_t n)
 {
 	uint64_t all = 0;
 
@@ -257,14 +257,14 @@ static void shares_of_turns_become_the_weights(void **state)
 		run(0, SCHED_PRIORITY_NORMAL, 100);
 		ask(1, SCHED_PRIORITY_NORMAL, 300);
 		go_on(20000 * S, unmetered, 2);
-		assert_in_range(share_of(0, 2), 240, 260);
+		assert_in_range(timeshare_of(0, 2), 240, 260);
 		ask(2, SCHED_PRIORITY_NORMAL, 200);
 		for (uint32_t k = 0; k < 3; k++)
 			rig.clients[k].run_ns = 0;
 		go_on(60000 * S, unmetered, 3);
-		assert_in_range(share_of(0, 3), 150, 185);
-		assert_in_range(share_of(1, 3), 480, 520);
-		assert_in_range(share_of(2, 3), 315, 350);
+		assert_in_range(timeshare_of(0, 3), 150, 185);
+		assert_in_range(timeshare_of(1, 3), 480, 520);
+		assert_in_range(timeshare_of(2, 3), 315, 350);
 	}
 }
 
@@ -279,8 +279,8 @@ static void measured_time_counts_not_time_with_a_grant(void **state)
 	ask(1, SCHED_PRIORITY_NORMAL, 0);
 	ask(2, SCHED_PRIORITY_NORMAL, 0);
 	go_on(40000 * S, percent, 3);
-	assert_in_range(share_of(0, 3), 480, 520);
-	assert_in_range(share_of(1, 3), 240, 260);
+	assert_in_range(timeshare_of(0, 3), 480, 520);
+	assert_in_range(timeshare_of(1, 3), 240, 260);
 }
 
 static void newcomers_start_where_the_others_are(void **state)

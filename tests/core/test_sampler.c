@@ -2,7 +2,7 @@
 
 /* When to look: whatever a program repeats itself in, the looks find what it has of the time. */
 
-#include "core/client/sampler.h"
+#include "core/meter/sampler.h"
 #include "util/prng.h"
 
 #include <setjmp.h>

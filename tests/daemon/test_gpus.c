@@ -323,19 +323,19 @@ static void start_sampling(struct gpus *gpus)
 
 static void account(struct gpus *gpus, uint64_t on_card, uint64_t budget)
 {
-	static struct gpu_share share;
-	struct gpu_share after = {.on_card = on_card, .budget = budget};
+	static struct memory_account share;
+	struct memory_account after = {.on_card = on_card, .budget = budget};
 
 	if (gpus->at[0].reported == 0 && gpus->at[0].allowed == 0)
-		share = (struct gpu_share){0};
+		share = (struct memory_account){0};
 	gpus_account(&gpus->at[0], &share, &after, gpus->at[0].sampled_ns);
 	share = after;
 }
 
 static void second_contexts_are_not_external(void **state)
 {
-	const struct gpu_share none = {0},
-			       share = {.budget = 4 * GIB, .second = 2 * GIB, .contexts = GIB};
+	const struct memory_account none = {0},
+				    share = {.budget = 4 * GIB, .second = 2 * GIB, .contexts = GIB};
 	struct gpus gpus;
 
 	(void)state;
@@ -354,9 +354,9 @@ static void second_contexts_are_not_external(void **state)
 /* A liar's bytes are neither its own nor taken off others'. */
 static void what_is_doubted_is_in_no_sum(void **state)
 {
-	const struct gpu_share none = {0};
-	struct gpu_share liar = {.on_card = 90 * GIB, .budget = 90 * GIB, .contexts = 8 * GIB};
-	struct gpu_share before = liar;
+	const struct memory_account none = {0};
+	struct memory_account liar = {.on_card = 90 * GIB, .budget = 90 * GIB, .contexts = 8 * GIB};
+	struct memory_account before = liar;
 	struct gpus gpus;
 
 	(void)state;
@@ -400,18 +400,18 @@ static void a_second_context_has_limits(void **state)
 		{4 * GIB, 0, 3, 0, true},
 		{2 * GIB, 0, 3, 0, false}, /* there would be none anyway */
 	};
-	const struct gpu_share other = {.second = 2 * GIB, .contexts = GIB};
-	const struct gpu_share own = {.contexts = GIB};
-	const struct gpu_share both = {.contexts = GIB, .second = GIB};
-	const struct gpu_share told = {.promised = 2 * GIB, .contexts = GIB};
-	const struct gpu_share own_told = {.contexts = GIB, .promised = GIB};
+	const struct memory_account other = {.second = 2 * GIB, .contexts = GIB};
+	const struct memory_account own = {.contexts = GIB};
+	const struct memory_account both = {.contexts = GIB, .second = GIB};
+	const struct memory_account told = {.promised = 2 * GIB, .contexts = GIB};
+	const struct memory_account own_told = {.contexts = GIB, .promised = GIB};
 	struct gpus gpus;
 	bool is_limited;
 
 	(void)state;
 	start_sampling(&gpus);
-	gpus_account(&gpus.at[0], &(struct gpu_share){0}, &other, CLOCK_NS_PER_SEC);
-	gpus_account(&gpus.at[0], &(struct gpu_share){0}, &own, CLOCK_NS_PER_SEC);
+	gpus_account(&gpus.at[0], &(struct memory_account){0}, &other, CLOCK_NS_PER_SEC);
+	gpus_account(&gpus.at[0], &(struct memory_account){0}, &own, CLOCK_NS_PER_SEC);
 	assert_int_equal(gpus.at[0].n_contexts, 3);
 	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
 		const struct gpu_limits limits = {rows[i].reserve, rows[i].bytes, rows[i].n};
@@ -439,8 +439,8 @@ static void a_second_context_has_limits(void **state)
 		assert_int_equal(is_limited, rows[i].is_limited);
 	}
 	assert_int_equal(gpus.at[0].n_contexts, 2);
-	gpus_account(&gpus.at[0], &own_told, &(struct gpu_share){0}, CLOCK_NS_PER_SEC);
-	gpus_account(&gpus.at[0], &told, &(struct gpu_share){0}, CLOCK_NS_PER_SEC);
+	gpus_account(&gpus.at[0], &own_told, &(struct memory_account){0}, CLOCK_NS_PER_SEC);
+	gpus_account(&gpus.at[0], &told, &(struct memory_account){0}, CLOCK_NS_PER_SEC);
 	assert_int_equal(gpus.at[0].n_contexts, 0);
 	assert_int_equal(gpus.at[0].n_promised, 0);
 	assert_int_equal(gpus.at[0].promised, 0);
@@ -449,13 +449,13 @@ static void a_second_context_has_limits(void **state)
 /* What one has given up and the other has not got yet is in no report. */
 static void memory_on_its_way_is_not_external(void **state)
 {
-	const struct gpu_share all = {.on_card = 40 * GIB, .budget = 40 * GIB};
-	const struct gpu_share rest = {.on_card = 10 * GIB, .budget = 10 * GIB};
+	const struct memory_account all = {.on_card = 40 * GIB, .budget = 40 * GIB};
+	const struct memory_account rest = {.on_card = 10 * GIB, .budget = 10 * GIB};
 	struct gpus gpus;
 
 	(void)state;
 	start_sampling(&gpus);
-	gpus_account(&gpus.at[0], &(struct gpu_share){0}, &all, CLOCK_NS_PER_SEC);
+	gpus_account(&gpus.at[0], &(struct memory_account){0}, &all, CLOCK_NS_PER_SEC);
 	devices[0].used = 42 * GIB;
 	assert_false(gpus_sample(&gpus, 0, 2 * CLOCK_NS_PER_SEC, 0));
 	gpus_account(&gpus.at[0], &all, &rest, CLOCK_NS_PER_SEC);
@@ -473,13 +473,13 @@ static void memory_on_its_way_is_not_external(void **state)
 /* The driver leaves managed memory's place on the card until others need it. */
 static void what_the_driver_keeps_of_managed_memory_is_not_external(void **state)
 {
-	const struct gpu_share in = {.on_card = 40 * GIB, .budget = 40 * GIB};
-	const struct gpu_share out = {.on_card = GIB, .budget = GIB, .kept = 39 * GIB};
+	const struct memory_account in = {.on_card = 40 * GIB, .budget = 40 * GIB};
+	const struct memory_account out = {.on_card = GIB, .budget = GIB, .kept = 39 * GIB};
 	struct gpus gpus;
 
 	(void)state;
 	start_sampling(&gpus);
-	gpus_account(&gpus.at[0], &(struct gpu_share){0}, &in, CLOCK_NS_PER_SEC);
+	gpus_account(&gpus.at[0], &(struct memory_account){0}, &in, CLOCK_NS_PER_SEC);
 	devices[0].used = 42 * GIB;
 	assert_false(gpus_sample(&gpus, 0, 2 * CLOCK_NS_PER_SEC, 0));
 	gpus_account(&gpus.at[0], &in, &out, CLOCK_NS_PER_SEC);
@@ -491,7 +491,7 @@ static void what_the_driver_keeps_of_managed_memory_is_not_external(void **state
 	(void)gpus_sample(&gpus, 0, 8 * CLOCK_NS_PER_SEC, 0);
 	(void)gpus_sample(&gpus, 0, 9 * CLOCK_NS_PER_SEC, 0);
 	assert_int_equal(gpus.at[0].external, 10 * GIB);
-	gpus_account(&gpus.at[0], &out, &(struct gpu_share){0}, CLOCK_NS_PER_SEC);
+	gpus_account(&gpus.at[0], &out, &(struct memory_account){0}, CLOCK_NS_PER_SEC);
 	assert_int_equal(gpus.at[0].allowed, 0);
 }
 
@@ -559,16 +559,16 @@ static void what_is_about_to_be_allocated_is_not_taken_out_of_external(void **st
 /* Two that take turns, at each of which less is reported for a moment than before and after. */
 static void what_moves_is_not_about_to_be_allocated(void **state)
 {
-	struct gpu_share in = {.on_card = 60 * GIB, .budget = 60 * GIB};
-	struct gpu_share out = {.swapped = 60 * GIB};
+	struct memory_account in = {.on_card = 60 * GIB, .budget = 60 * GIB};
+	struct memory_account out = {.swapped = 60 * GIB};
 	struct gpus gpus;
 
 	(void)state;
 	start_sampling(&gpus);
 	gpus.at[0].external = 32 * GIB;
 	gpus.at[0].sample = 32 * GIB;
-	gpus_account(&gpus.at[0], &(struct gpu_share){0}, &in, CLOCK_NS_PER_SEC);
-	gpus_account(&gpus.at[0], &(struct gpu_share){0}, &out, CLOCK_NS_PER_SEC);
+	gpus_account(&gpus.at[0], &(struct memory_account){0}, &in, CLOCK_NS_PER_SEC);
+	gpus_account(&gpus.at[0], &(struct memory_account){0}, &out, CLOCK_NS_PER_SEC);
 	devices[0].used = 92 * GIB;
 	for (uint64_t ns = 2 * CLOCK_NS_PER_SEC; ns < 30 * CLOCK_NS_PER_SEC;
 	     ns += CLOCK_NS_PER_SEC) {
@@ -669,7 +669,7 @@ static void what_nvml_lists_for_others_counts_at_once(void **state)
 
 static void leave(struct gpus *gpus, uint64_t bytes, uint64_t now_ns)
 {
-	const struct gpu_share share = {.on_card = bytes, .budget = bytes};
+	const struct memory_account share = {.on_card = bytes, .budget = bytes};
 
 	gpus_leave(&gpus->at[0], &share, now_ns);
 	account(gpus, 0, 0);

@@ -145,7 +145,7 @@ static void every_variable_is_taken(void **state)
 	assert_int_equal(options.config.switch_max_ns, 4 * SEC);
 	assert_int_equal(options.config.reserve_percent, 0);
 	assert_int_equal(options.config.policy, SCHED_POLICY_DEADLINE);
-	assert_int_equal(options.share.slice_rule, SHARE_RULE_FEEDBACK);
+	assert_int_equal(options.share.slice_rule, TIMESHARE_RULE_FEEDBACK);
 	assert_true(options.share.is_saving);
 	assert_false(options.share.is_hinting);
 	assert_int_equal(options.share.prepare_ns, 250000);
@@ -309,10 +309,10 @@ static void slices_are_set_class_by_class_or_not_at_all(void **state)
 
 	(void)state;
 	assert_int_equal(parse(some, NULL, &options, text), 0);
-	assert_int_equal(options.share.slice_us[SHARE_CLASS_LOW], 100);
-	assert_int_equal(options.share.slice_us[SHARE_CLASS_NORMAL], 500);
-	assert_int_equal(options.share.slice_us[SHARE_CLASS_HIGH], 2000);
-	assert_int_equal(options.share.slice_us[SHARE_CLASS_CRITICAL], 5000000);
+	assert_int_equal(options.share.slice_us[TIMESHARE_CLASS_LOW], 100);
+	assert_int_equal(options.share.slice_us[TIMESHARE_CLASS_NORMAL], 500);
+	assert_int_equal(options.share.slice_us[TIMESHARE_CLASS_HIGH], 2000);
+	assert_int_equal(options.share.slice_us[TIMESHARE_CLASS_CRITICAL], 5000000);
 	for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
 		assert_int_equal(parse(bad[i], NULL, &options, text), OPTIONS_E_BAD);
 		assert_non_null(strstr(text, "microseconds from 100 to 10000000"));
@@ -338,10 +338,10 @@ static void shares_of_time_are_options_too(void **state)
 
 	(void)state;
 	assert_int_equal(parse(NULL, NULL, &options, text), 0);
-	assert_int_equal(share_config_check(&options.share), 0);
+	assert_int_equal(timeshare_config_check(&options.share), 0);
 	assert_true(options.share.is_holding);
 	assert_int_equal(parse(env, NULL, &options, text), 0);
-	assert_int_equal(share_config_check(&options.share), 0);
+	assert_int_equal(timeshare_config_check(&options.share), 0);
 	assert_false(options.share.is_holding);
 	assert_int_equal(options.share.lc_max_percent, 75);
 	assert_int_equal(options.share.slow_ns, 1500000);
@@ -397,8 +397,8 @@ static void assert_same(const struct options *a, const struct options *b)
 	assert_int_equal(a->share.is_holding, b->share.is_holding);
 	assert_int_equal(a->share.lc_max_percent, b->share.lc_max_percent);
 	assert_memory_equal(&a->share.lc_window_ns, &b->share.lc_window_ns,
-			    offsetof(struct share_config, is_saving) -
-				    offsetof(struct share_config, lc_window_ns));
+			    offsetof(struct timeshare_config, is_saving) -
+				    offsetof(struct timeshare_config, lc_window_ns));
 	assert_int_equal(a->share.is_saving, b->share.is_saving);
 	assert_int_equal(a->share.energy_budget_w, b->share.energy_budget_w);
 	assert_int_equal(a->grace_ns, b->grace_ns);

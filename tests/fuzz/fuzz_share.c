@@ -6,7 +6,7 @@
  * never asks to be called again at once for ever, and when all are silent it lets go.
  */
 
-#include "core/share/share.h"
+#include "core/timeshare/timeshare.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -23,8 +23,8 @@ struct input {
 	size_t size;
 };
 
-static struct share share;
-static struct share_client clients[CLIENTS];
+static struct timeshare share;
+static struct timeshare_client clients[CLIENTS];
 static uint64_t until_ns[CLIENTS]; /* held until then, as told */
 static uint64_t now_ns;
 
@@ -48,52 +48,52 @@ static uint64_t amount(struct input *in)
 	return UINT64_MAX - (b - 250);
 }
 
-static void step(struct share_event *event)
+static void step(struct timeshare_event *event)
 {
-	struct share_actions actions;
+	struct timeshare_actions actions;
 	int r;
 
 	event->now_ns = now_ns;
-	r = share_step(&share, event, &actions);
-	if (r < 0 || r > SHARE_E_STALE || (r && actions.n) || actions.n > SHARE_ACTIONS_MAX)
+	r = timeshare_step(&share, event, &actions);
+	if (r < 0 || r > TIMESHARE_E_STALE || (r && actions.n) || actions.n > TIMESHARE_ACTIONS_MAX)
 		abort();
 	for (uint32_t i = 0; i < actions.n; i++) {
-		const struct share_action *action = &actions.at[i];
+		const struct timeshare_action *action = &actions.at[i];
 
-		if (action->type == SHARE_ACTION_REPORT)
+		if (action->type == TIMESHARE_ACTION_REPORT)
 			continue;
-		if (action->client >= CLIENTS || action->slice_us > SHARE_SLICE_MAX ||
+		if (action->client >= CLIENTS || action->slice_us > TIMESHARE_SLICE_MAX ||
 		    action->hold_us * 1000 > share.config.hold_ns + share.config.hint_ns)
 			abort();
 		until_ns[action->client] = now_ns + action->hold_us * 1000;
 	}
-	share_assert_valid(&share);
+	timeshare_assert_valid(&share);
 }
 
 static void pass(uint64_t ns)
 {
-	struct share_event event = {.type = SHARE_EVENT_TIME};
+	struct timeshare_event event = {.type = TIMESHARE_EVENT_TIME};
 	uint64_t end_ns = now_ns + ns;
 	int n = 0;
 
-	while (share_deadline(&share) <= end_ns) {
-		n = share_deadline(&share) > now_ns ? 0 : n + 1;
+	while (timeshare_deadline(&share) <= end_ns) {
+		n = timeshare_deadline(&share) > now_ns ? 0 : n + 1;
 		if (n == SPIN_MAX)
 			abort();
-		if (share_deadline(&share) > now_ns)
-			now_ns = share_deadline(&share);
+		if (timeshare_deadline(&share) > now_ns)
+			now_ns = timeshare_deadline(&share);
 		step(&event);
 	}
 	now_ns = end_ns;
 }
 
-static void configure(struct input *in, struct share_config *config)
+static void configure(struct input *in, struct timeshare_config *config)
 {
 	uint8_t b = byte(in);
 
-	share_config_default(config);
+	timeshare_config_default(config);
 	config->is_holding = b & 1;
-	config->slice_rule = (enum share_rule)(b % (SHARE_RULE_COUNT_ + 1));
+	config->slice_rule = (enum timeshare_rule)(b % (TIMESHARE_RULE_COUNT_ + 1));
 	config->is_saving = b & 2;
 	config->energy_budget_w = b / 4;
 	config->lc_max_percent = b / 2;
@@ -104,9 +104,10 @@ static void configure(struct input *in, struct share_config *config)
 
 static void one_event(struct input *in)
 {
-	struct share_config config;
-	struct share_event event = {.type = (enum share_event_type)(byte(in) % SHARE_EVENT_COUNT_)};
-	const struct share_client *c;
+	struct timeshare_config config;
+	struct timeshare_event event = {
+		.type = (enum timeshare_event_type)(byte(in) % TIMESHARE_EVENT_COUNT_)};
+	const struct timeshare_client *c;
 	uint8_t b = byte(in);
 
 	if (b < 240)
@@ -117,18 +118,19 @@ static void one_event(struct input *in)
 	c = &clients[event.client];
 	event.gpu = byte(in) % (GPUS + 1) * 15 / 2;
 	b = byte(in);
-	event.claim = (struct share_claim){(enum share_class)(b % 5), b * 40u, b * 100u, b / 2};
+	event.claim =
+		(struct timeshare_claim){(enum timeshare_class)(b % 5), b * 40u, b * 100u, b / 2};
 	event.running = b & 1;
 	event.is_held = b & 2;
 	event.n_calls = b < 250 ? b : UINT32_MAX;
 	event.outcome = b & 4 && b & 8 ? 6 : 0;
-	event.activity = (enum share_activity)(byte(in) % (SHARE_ACTIVITY_COUNT_ + 1));
+	event.activity = (enum timeshare_activity)(byte(in) % (TIMESHARE_ACTIVITY_COUNT_ + 1));
 	event.busy_ns = c->usage.busy_ns + amount(in);
 	event.held_ns = c->usage.held_ns + amount(in);
 	event.value = amount(in);
 	event.took_ns = amount(in);
 	event.seq = c->told.seq + (byte(in) % 8 ? 0 : (uint64_t)byte(in) - 128);
-	if (event.type == SHARE_EVENT_CONFIG) {
+	if (event.type == TIMESHARE_EVENT_CONFIG) {
 		configure(in, &config);
 		event.config = &config;
 	}
@@ -138,22 +140,22 @@ static void one_event(struct input *in)
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
 	struct input in = {data, size};
-	struct share_config config;
+	struct timeshare_config config;
 
 	memset(clients, 0, sizeof(clients));
 	memset(until_ns, 0, sizeof(until_ns));
 	now_ns = S;
-	share_config_default(&config);
-	share_init(&share, clients, CLIENTS, &config);
+	timeshare_config_default(&config);
+	timeshare_init(&share, clients, CLIENTS, &config);
 	while (in.size > 0)
 		one_event(&in);
 	/* Bursts in which nothing is said end; nobody stays active without saying so. */
 	for (uint32_t i = 0; i < CLIENTS; i++)
-		step(&(struct share_event){.type = SHARE_EVENT_ACTIVITY,
-					   .client = i,
-					   .activity = SHARE_ACTIVITY_IDLE,
-					   .busy_ns = clients[i].usage.busy_ns,
-					   .held_ns = clients[i].usage.held_ns});
+		step(&(struct timeshare_event){.type = TIMESHARE_EVENT_ACTIVITY,
+					       .client = i,
+					       .activity = TIMESHARE_ACTIVITY_IDLE,
+					       .busy_ns = clients[i].usage.busy_ns,
+					       .held_ns = clients[i].usage.held_ns});
 	pass(30 * S);
 	for (uint32_t i = 0; i < CLIENTS; i++) {
 		if (until_ns[i] > now_ns)

@@ -20,7 +20,7 @@
 #include "hook/memory/context_cost.h"
 #include "hook/pager/backend.h"
 #include "hook/pager/pager.h"
-#include "hook/pager/second.h"
+#include "hook/pager/pager_context.h"
 #include "hook/table/cuda_real.h"
 
 #include <errno.h>
@@ -352,13 +352,13 @@ lifecycle_step *const lifecycle_on_exit[] = {agent_stop, freeze_stop, NULL};
 
 /* ---- the second context, and freezing: as the test says ------------------------- */
 
-uint64_t second_bytes(CUdevice dev)
+uint64_t pager_context_bytes(CUdevice dev)
 {
 	(void)dev;
 	return 0;
 }
 
-bool second_make(CUdevice dev, uint64_t max)
+bool pager_context_make(CUdevice dev, uint64_t max)
 {
 	(void)dev;
 	(void)max;
@@ -368,13 +368,13 @@ bool second_make(CUdevice dev, uint64_t max)
 	return fake_get(can_freeze) != 0;
 }
 
-CUcontext second_get(CUdevice dev)
+CUcontext pager_context_get(CUdevice dev)
 {
 	(void)dev;
 	return fake_get(has_second) ? FAKE_SECOND : NULL;
 }
 
-void second_drop(CUdevice dev)
+void pager_context_drop(CUdevice dev)
 {
 	(void)dev;
 	if (fake_get(has_second))

@@ -9,7 +9,7 @@
 #include "fake_families.h"
 
 #include "hook/gate/device.h"
-#include "hook/pager/second.h"
+#include "hook/pager/pager_context.h"
 
 #define N_CONTEXTS 4
 
@@ -224,7 +224,7 @@ static void owners_that_leave_at_the_same_time_end_a_primary_context(void **stat
 
 static void *make_second(void *data)
 {
-	assert_false(second_make(0, UINT64_MAX));
+	assert_false(pager_context_make(0, UINT64_MAX));
 	return data;
 }
 
@@ -237,8 +237,8 @@ static void none_of_ours_is_made_as_one_of_the_programs_ends(void **state)
 	meanwhile = make_second;
 	assert_int_equal(cuCtxDestroy_v2(ctx), CUDA_SUCCESS);
 	assert_null(meanwhile);
-	assert_true(second_make(0, UINT64_MAX));
-	second_drop(0);
+	assert_true(pager_context_make(0, UINT64_MAX));
+	pager_context_drop(0);
 }
 
 static void *create_cancelled(void *data)

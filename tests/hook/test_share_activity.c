@@ -2,7 +2,7 @@
 
 /* What the program is at, as the scheduler hears of it: work, bursts, requests, hints. */
 
-#include "core/client/quiet.h"
+#include "core/meter/burst_end.h"
 
 #include "share_hook_rig.h"
 

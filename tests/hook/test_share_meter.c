@@ -5,8 +5,8 @@
  * test's own, which the meter's clock and naps are given, so each run finds the same.
  */
 
-#include "core/client/asked.h"
-#include "core/client/sampler.h"
+#include "core/meter/probe_schedule.h"
+#include "core/meter/sampler.h"
 #include "core/u64.h"
 #include "hook/base/hook_options.h"
 #include "hook/gate/drain.h"

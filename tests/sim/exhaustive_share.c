@@ -18,7 +18,7 @@
  * cap leaves them. Then it stops: all are let go, and the machine comes to rest.
  */
 
-#include "core/share/burst.h"
+#include "core/timeshare/burst.h"
 #include "mix.h"
 #include "seen.h"
 #include "share_mix.h"
@@ -83,17 +83,17 @@ static uint32_t path_len;
 
 /* ---- moves ---------------------------------------------------------------------- */
 
-static int say(struct node *node, uint32_t client, enum share_activity activity, uint64_t value)
+static int say(struct node *node, uint32_t client, enum timeshare_activity activity, uint64_t value)
 {
 	struct client *c = &node->clients[client];
 
 	c->said_ns = node->now_ns;
-	return step(node, (struct share_event){.type = SHARE_EVENT_ACTIVITY,
-					       .client = client,
-					       .activity = activity,
-					       .busy_ns = c->busy_ns,
-					       .held_ns = c->held_ns,
-					       .value = value});
+	return step(node, (struct timeshare_event){.type = TIMESHARE_EVENT_ACTIVITY,
+						   .client = client,
+						   .activity = activity,
+						   .busy_ns = c->busy_ns,
+						   .held_ns = c->held_ns,
+						   .value = value});
 }
 
 static uint64_t slice_of(const struct client *c)
@@ -138,7 +138,7 @@ static void pass(struct node *node, uint64_t ns)
 /* Until somebody's hold ends, or the machine wants to be called. */
 static uint64_t next_ns(const struct node *node)
 {
-	uint64_t due_ns = share_deadline(&node->share);
+	uint64_t due_ns = timeshare_deadline(&node->share);
 
 	for (uint32_t i = 0; i < CLIENTS; i++) {
 		const struct client *c = &node->clients[i];
@@ -159,11 +159,11 @@ static bool move_time(struct node *node, enum move move)
 		pass(node, SHORT_NS);
 		return true;
 	}
-	if (due_ns == SHARE_NO_DEADLINE)
+	if (due_ns == TIMESHARE_NO_DEADLINE)
 		return false;
 	pass(node, due_ns - node->now_ns);
-	if (share_deadline(&node->share) <= node->now_ns)
-		(void)step(node, (struct share_event){.type = SHARE_EVENT_TIME});
+	if (timeshare_deadline(&node->share) <= node->now_ns)
+		(void)step(node, (struct timeshare_event){.type = TIMESHARE_EVENT_TIME});
 	return true;
 }
 
@@ -181,13 +181,13 @@ static bool move_answer(struct node *node, enum move move, uint32_t client)
 	c->n--;
 	memmove(c->queue, c->queue + 1, c->n * sizeof(c->queue[0]));
 	if (move != MOVE_LOSE)
-		assert(step(node, (struct share_event){.type = SHARE_EVENT_DONE,
-						       .client = client,
-						       .seq = order.seq,
-						       .outcome = order.outcome,
-						       .took_ns = TOOK_NS,
-						       .is_held = c->until_ns > node->now_ns}) ==
-		       0);
+		assert(step(node,
+			    (struct timeshare_event){.type = TIMESHARE_EVENT_DONE,
+						     .client = client,
+						     .seq = order.seq,
+						     .outcome = order.outcome,
+						     .took_ns = TOOK_NS,
+						     .is_held = c->until_ns > node->now_ns}) == 0);
 	return true;
 }
 
@@ -208,7 +208,7 @@ static bool move_work(struct node *node, enum move move, uint32_t client)
 {
 	struct client *c = &node->clients[client];
 	uint64_t need_ns = node->now_ns;
-	enum share_activity activity;
+	enum timeshare_activity activity;
 	uint64_t value = 0;
 
 	if (!c->is_running)
@@ -217,27 +217,27 @@ static bool move_work(struct node *node, enum move move, uint32_t client)
 		if (c->is_busy == (move == MOVE_BUSY))
 			return false;
 		c->is_busy = move == MOVE_BUSY;
-		activity = c->is_busy ? SHARE_ACTIVITY_BUSY : SHARE_ACTIVITY_IDLE;
+		activity = c->is_busy ? TIMESHARE_ACTIVITY_BUSY : TIMESHARE_ACTIVITY_IDLE;
 	} else if (move == MOVE_HINT) {
 		if (!is_critical(client) || c->is_bursting)
 			return false;
 		/* It may begin late, as predicted, and then lasts as long as it may. */
 		need_ns += 200 * HINT_NS + node->share.config.hint_ns;
 		c->hint_ns = need_ns;
-		activity = SHARE_ACTIVITY_HINT;
+		activity = TIMESHARE_ACTIVITY_HINT;
 		value = HINT_NS;
 	} else if (!is_critical(client)) {
 		if (c->is_asked == (move == MOVE_BEGIN))
 			return false;
 		c->is_asked = move == MOVE_BEGIN;
-		activity = c->is_asked ? SHARE_ACTIVITY_BEGIN : SHARE_ACTIVITY_END;
+		activity = c->is_asked ? TIMESHARE_ACTIVITY_BEGIN : TIMESHARE_ACTIVITY_END;
 		return say(node, client, activity, MS) == 0;
 	} else {
 		if (c->is_bursting == (move == MOVE_BEGIN))
 			return false;
 		c->is_bursting = move == MOVE_BEGIN;
 		c->hint_ns = 0;
-		activity = c->is_bursting ? SHARE_ACTIVITY_BEGIN : SHARE_ACTIVITY_END;
+		activity = c->is_bursting ? TIMESHARE_ACTIVITY_BEGIN : TIMESHARE_ACTIVITY_END;
 		value = MS;
 	}
 	c->active_ns = node->now_ns;
@@ -259,24 +259,24 @@ static void forget_need(struct node *node)
 static bool move_life(struct node *node, enum move move, uint32_t client)
 {
 	struct client *c = &node->clients[client];
-	struct share_event event = {.client = client};
+	struct timeshare_event event = {.client = client};
 
 	if (c->is_joined == (move == MOVE_JOIN))
 		return false;
 	if (move == MOVE_JOIN) {
 		*c = (struct client){.is_joined = true};
-		event.type = SHARE_EVENT_JOIN;
-		event.claim = (struct share_claim){run->class[client], 100, run -> slo_us, 0};
+		event.type = TIMESHARE_EVENT_JOIN;
+		event.claim = (struct timeshare_claim){run->class[client], 100, run -> slo_us, 0};
 	} else if (move == MOVE_LEAVE) {
 		*c = (struct client){0};
-		event.type = SHARE_EVENT_LEAVE;
+		event.type = TIMESHARE_EVENT_LEAVE;
 	} else {
 		if (c->is_running == (move == MOVE_RUN))
 			return false;
 		obey_all(node, client);
 		c->is_running = move == MOVE_RUN;
 		c->is_busy = c->is_bursting = c->is_asked = false;
-		event.type = SHARE_EVENT_RUN;
+		event.type = TIMESHARE_EVENT_RUN;
 		event.running = c->is_running;
 	}
 	forget_need(node);
@@ -341,7 +341,7 @@ static void go_on(struct node *node, uint64_t ns)
 		settle(node);
 		for (uint32_t i = 0; i < CLIENTS; i++) {
 			if (is_at_work(&node->clients[i]))
-				(void)say(node, i, SHARE_ACTIVITY_USE, 0);
+				(void)say(node, i, TIMESHARE_ACTIVITY_USE, 0);
 		}
 		settle(node);
 		if (next_ns(node) > node->now_ns + 10 * MS)
@@ -383,11 +383,12 @@ static void check_served(const struct node *from, bool is_bursting)
 		for (size_t k = 0; k < sizeof(done) / sizeof(done[0]); k++)
 			(void)do_move(&node, done[k], i);
 	}
-	for (uint32_t i = 0; i < 100 && share_deadline(&node.share) != SHARE_NO_DEADLINE; i++) {
+	for (uint32_t i = 0; i < 100 && timeshare_deadline(&node.share) != TIMESHARE_NO_DEADLINE;
+	     i++) {
 		settle(&node);
 		(void)do_move(&node, MOVE_TIME, 0);
 	}
-	assert(share_deadline(&node.share) == SHARE_NO_DEADLINE);
+	assert(timeshare_deadline(&node.share) == TIMESHARE_NO_DEADLINE);
 	for (uint32_t i = 0; i < CLIENTS; i++)
 		assert(node.clients[i].until_ns <= node.now_ns);
 }
@@ -396,15 +397,15 @@ static void check_served(const struct node *from, bool is_bursting)
 
 static uint64_t hash_of(const struct node *node)
 {
-	const struct share_gpu *g = &node->share.gpus[0];
+	const struct timeshare_gpu *g = &node->share.gpus[0];
 	uint64_t hash = node->n_faults, now = node->now_ns;
 
 	for (uint32_t i = 0; i < CLIENTS; i++) {
 		mix_slot(&hash, now, &node->slots[i]);
 		mix_world(&hash, now, &node->clients[i]);
 	}
-	for (uint32_t i = g->running.first; i != SHARE_NONE;
-	     i = node->slots[i].link[SHARE_LINK_RUNNING].next)
+	for (uint32_t i = g->running.first; i != TIMESHARE_NONE;
+	     i = node->slots[i].link[TIMESHARE_LINK_RUNNING].next)
 		mix(&hash, i + 1);
 	mix(&hash, g->is_dirty | g->is_shared << 1 | g->is_taking << 2 | g->is_holding << 3 |
 			   g->is_brief << 4 | g->is_capped << 5 | g->is_slow << 6);
@@ -473,9 +474,9 @@ static void on_abort(int sig)
 static void begin(struct node *node)
 {
 	static const enum move ready[] = {MOVE_JOIN, MOVE_RUN, MOVE_BUSY};
-	struct share_config config;
+	struct timeshare_config config;
 
-	share_config_default(&config);
+	timeshare_config_default(&config);
 	config.slice_rule = run->rule;
 	config.is_saving = run->is_saving;
 	config.be_slice_us = 200; /* there are shorter ones */
@@ -484,9 +485,9 @@ static void begin(struct node *node)
 	config.lc_window_ns = run->lc_window_ns ? run->lc_window_ns : config.lc_window_ns;
 	memset(node, 0, sizeof(*node));
 	node->now_ns = S;
-	node->turn = SHARE_NONE;
+	node->turn = TIMESHARE_NONE;
 	node->n_faults = run->n_faults;
-	share_init(&node->share, node->slots, CLIENTS, &config);
+	timeshare_init(&node->share, node->slots, CLIENTS, &config);
 	for (uint32_t i = 0; i < CLIENTS; i++) {
 		for (size_t k = 0; k < sizeof(ready) / sizeof(ready[0]); k++) {
 			if (ready[k] != MOVE_BUSY || !is_critical(i))
@@ -496,10 +497,10 @@ static void begin(struct node *node)
 	}
 }
 
-#define LOW      SHARE_CLASS_LOW
-#define NORMAL   SHARE_CLASS_NORMAL
-#define HIGH     SHARE_CLASS_HIGH
-#define CRITICAL SHARE_CLASS_CRITICAL
+#define LOW      TIMESHARE_CLASS_LOW
+#define NORMAL   TIMESHARE_CLASS_NORMAL
+#define HIGH     TIMESHARE_CLASS_HIGH
+#define CRITICAL TIMESHARE_CLASS_CRITICAL
 
 int main(int argc, char **argv)
 {
@@ -510,11 +511,11 @@ int main(int argc, char **argv)
 		 {CRITICAL, NORMAL, LOW},
 		 .n_faults = 1,
 		 .lc_window_ns = 10 * MS},
-		{"a critical one, slices", {CRITICAL, NORMAL, LOW}, .arm = SHARE_ARM_SLICES},
+		{"a critical one, slices", {CRITICAL, NORMAL, LOW}, .arm = TIMESHARE_ARM_SLICES},
 		{"a critical one, no cap", {CRITICAL, NORMAL, NORMAL}, .is_uncapped = true},
 		{"a critical one learns",
 		 {CRITICAL, NORMAL, NORMAL},
-		 .arm = SHARE_ARMS_,
+		 .arm = TIMESHARE_ARMS_,
 		 .n_faults = 1},
 		{"a critical one, no holds",
 		 {CRITICAL, NORMAL, NORMAL},
@@ -522,22 +523,22 @@ int main(int argc, char **argv)
 		 .n_faults = 1},
 		{"a critical one, slack",
 		 {CRITICAL, NORMAL, NORMAL},
-		 .arm = SHARE_ARM_SLICES,
-		 .rule = SHARE_RULE_SLACK,
+		 .arm = TIMESHARE_ARM_SLICES,
+		 .rule = TIMESHARE_RULE_SLACK,
 		 .slo_us = 1500},
 		{"two critical ones, slack",
 		 {CRITICAL, CRITICAL, NORMAL},
-		 .arm = SHARE_ARM_SLICES,
-		 .rule = SHARE_RULE_SLACK,
+		 .arm = TIMESHARE_ARM_SLICES,
+		 .rule = TIMESHARE_RULE_SLACK,
 		 .slo_us = 1500},
 		{"a critical one, exponential",
 		 {CRITICAL, NORMAL, LOW},
-		 .arm = SHARE_ARM_SLICES,
-		 .rule = SHARE_RULE_EXPONENTIAL},
+		 .arm = TIMESHARE_ARM_SLICES,
+		 .rule = TIMESHARE_RULE_EXPONENTIAL},
 		{"a critical one, feedback",
 		 {CRITICAL, NORMAL, NORMAL},
-		 .arm = SHARE_ARM_SLICES,
-		 .rule = SHARE_RULE_FEEDBACK,
+		 .arm = TIMESHARE_ARM_SLICES,
+		 .rule = TIMESHARE_RULE_FEEDBACK,
 		 .slo_us = 3000},
 		{"a critical one, saving energy",
 		 {CRITICAL, NORMAL, NORMAL},

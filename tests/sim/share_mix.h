@@ -7,22 +7,22 @@
 #include "mix.h"
 #include "share_node.h"
 
-static inline void mix_pace(uint64_t *hash, uint64_t now, const struct share_pace *pace)
+static inline void mix_pace(uint64_t *hash, uint64_t now, const struct timeshare_pace *pace)
 {
-	if (run->rule == SHARE_RULE_SLACK) {
+	if (run->rule == TIMESHARE_RULE_SLACK) {
 		mix(hash, pace->slack);
 		mix(hash, pace->mean_ns);
-	} else if (run->rule == SHARE_RULE_EXPONENTIAL) {
+	} else if (run->rule == TIMESHARE_RULE_EXPONENTIAL) {
 		mix(hash, pace->level << 1 | pace->was_busy);
 		mix(hash, pace->work_ns);
 		mix(hash, age(now, pace->at_ns));
 	}
 }
 
-static inline void mix_slot(uint64_t *hash, uint64_t now, const struct share_client *slot)
+static inline void mix_slot(uint64_t *hash, uint64_t now, const struct timeshare_client *slot)
 {
-	const struct share_told *told = &slot->told;
-	const struct share_predict *predict = &slot->predict;
+	const struct timeshare_told *told = &slot->told;
+	const struct timeshare_predict *predict = &slot->predict;
 	const uint64_t timers[] = {slot->linger_ns, slot->burst_end_ns, slot->hint_ns,
 				   slot->answer_ns, slot->renew_ns,     slot->retry_ns,
 				   slot->pace_ns,   slot->silent_ns};
@@ -35,7 +35,7 @@ static inline void mix_slot(uint64_t *hash, uint64_t now, const struct share_cli
 	if (!slot->is_joined)
 		return;
 	for (size_t i = 0; i < sizeof(timers) / sizeof(timers[0]); i++)
-		mix(hash, timers[i] == SHARE_NO_DEADLINE ? UINT64_MAX : ahead(now, timers[i]));
+		mix(hash, timers[i] == TIMESHARE_NO_DEADLINE ? UINT64_MAX : ahead(now, timers[i]));
 	mix(hash, slot->is_busy ? age(now, slot->heard_ns) : 0);
 	mix(hash, slot->pause_ns);
 	mix(hash, told->seq - told->seq_done);
@@ -44,11 +44,11 @@ static inline void mix_slot(uint64_t *hash, uint64_t now, const struct share_cli
 	mix(hash, ahead(now, told->until_ns));
 	mix(hash, slot->arm);
 	mix(hash, slot->warning);
-	for (int i = 0; i < SHARE_WARNINGS_; i++) {
-		mix(hash, run->arm == SHARE_ARMS_ ? slot->arms[i].n_bursts : 0);
-		mix(hash, run->arm == SHARE_ARMS_ ? slot->arms[i].n_noted : 0);
-		mix(hash, run->arm == SHARE_ARMS_ ? slot->arms[i].n[SHARE_ARM_HOLD] : 0);
-		mix(hash, run->arm == SHARE_ARMS_ ? slot->arms[i].n[SHARE_ARM_SLICES] : 0);
+	for (int i = 0; i < TIMESHARE_WARNINGS_; i++) {
+		mix(hash, run->arm == TIMESHARE_ARMS_ ? slot->arms[i].n_bursts : 0);
+		mix(hash, run->arm == TIMESHARE_ARMS_ ? slot->arms[i].n_noted : 0);
+		mix(hash, run->arm == TIMESHARE_ARMS_ ? slot->arms[i].n[TIMESHARE_ARM_HOLD] : 0);
+		mix(hash, run->arm == TIMESHARE_ARMS_ ? slot->arms[i].n[TIMESHARE_ARM_SLICES] : 0);
 		mix(hash, slot->arms[i].best);
 	}
 	mix(hash, predict->said_ns ? now - predict->said_ns + 1 : 0);

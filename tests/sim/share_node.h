@@ -8,8 +8,8 @@
  * the one that node_copy() sets.
  */
 
-#include "core/share/arm.h"
-#include "core/share/share.h"
+#include "core/timeshare/preempt_choice.h"
+#include "core/timeshare/timeshare.h"
 #include "nvshare/protocol.h"
 
 #include <assert.h>
@@ -23,12 +23,12 @@
 
 struct run {
 	const char *name;
-	enum share_class class[CLIENTS];
-	enum share_arm_kind arm; /* SHARE_ARMS_: learns */
+	enum timeshare_class class[CLIENTS];
+	enum timeshare_arm_kind arm; /* TIMESHARE_ARMS_: learns */
 	bool is_not_holding;
 	uint32_t n_faults;
 	uint64_t lc_window_ns; /* 0: the default */
-	enum share_rule rule;
+	enum timeshare_rule rule;
 	uint32_t slo_us;
 	bool is_saving;   /* and then arm is not the last word */
 	bool is_uncapped; /* then the others may wait as long as it wants */
@@ -57,8 +57,8 @@ struct client {
 };
 
 struct node {
-	struct share share;
-	struct share_client slots[CLIENTS];
+	struct timeshare share;
+	struct timeshare_client slots[CLIENTS];
 	struct client clients[CLIENTS];
 	uint64_t now_ns;
 	uint64_t lc_ns; /* some critical client needed room last; may be ahead, for a hint */
@@ -79,7 +79,7 @@ static void node_copy(struct node *to, const struct node *from)
 
 static bool is_critical(uint32_t client)
 {
-	return run->class[client] == SHARE_CLASS_CRITICAL;
+	return run->class[client] == TIMESHARE_CLASS_CRITICAL;
 }
 
 static bool is_at_work(const struct client *c)
@@ -169,7 +169,7 @@ static bool is_only_one(const struct node *node, uint32_t client)
 
 static void check_hold(const struct node *node, uint32_t client, uint64_t hold_ns)
 {
-	const struct share_config *config = &node->share.config;
+	const struct timeshare_config *config = &node->share.config;
 
 	assert(hold_ns <= config->hold_ns);
 	if (is_critical(client)) {
@@ -186,20 +186,20 @@ static void check_turn(const struct node *node, uint32_t client)
 {
 	uint32_t old = node->turn;
 
-	if (old == client || old == SHARE_NONE || !node->share.gpus[0].is_taking ||
+	if (old == client || old == TIMESHARE_NONE || !node->share.gpus[0].is_taking ||
 	    node->slots[old].is_unholdable || node->slots[client].is_unholdable)
 		return;
 	assert(!is_known_to_compute(node, old));
 }
 
-static void take(struct node *node, const struct share_action *action)
+static void take(struct node *node, const struct timeshare_action *action)
 {
 	struct client *c = &node->clients[action->client];
 	uint64_t hold_ns = action->hold_us * US;
 
 	assert(c->is_joined && c->is_running && c->n < QUEUE);
-	assert(action->slice_us == 0 ||
-	       (action->slice_us >= SHARE_SLICE_MIN && action->slice_us <= SHARE_SLICE_MAX));
+	assert(action->slice_us == 0 || (action->slice_us >= TIMESHARE_SLICE_MIN &&
+					 action->slice_us <= TIMESHARE_SLICE_MAX));
 	check_hold(node, action->client, hold_ns);
 	if (!is_critical(action->client) && hold_ns == 0 && is_at_work(c) &&
 	    !node->slots[action->client].is_silent)
@@ -215,24 +215,25 @@ static void take(struct node *node, const struct share_action *action)
 /* Before a step: whom the critical leave to compute. */
 static void note_turn(struct node *node)
 {
-	const struct share_gpu *g = &node->share.gpus[0];
+	const struct timeshare_gpu *g = &node->share.gpus[0];
 
-	if (g->is_taking && !g->is_holding && g->leaving == SHARE_NONE)
+	if (g->is_taking && !g->is_holding && g->leaving == TIMESHARE_NONE)
 		node->turn = g->turn;
-	if (!g->is_taking || node->turn == SHARE_NONE || !is_at_work(&node->clients[node->turn]))
-		node->turn = SHARE_NONE; /* whoever comes back to work is told to be off, too */
+	if (!g->is_taking || node->turn == TIMESHARE_NONE ||
+	    !is_at_work(&node->clients[node->turn]))
+		node->turn = TIMESHARE_NONE; /* whoever comes back to work is told to be off, too */
 	else if (node->slots[node->turn].is_unholdable || node->slots[node->turn].is_silent)
-		node->turn = SHARE_NONE; /* and who is tried again is off a moment later */
+		node->turn = TIMESHARE_NONE; /* and who is tried again is off a moment later */
 }
 
-static int step(struct node *node, struct share_event event)
+static int step(struct node *node, struct timeshare_event event)
 {
-	struct share_actions actions;
+	struct timeshare_actions actions;
 	uint32_t n_told[CLIENTS] = {0};
 	int r;
 
-	for (uint32_t i = 0; i < CLIENTS && run->arm != SHARE_ARMS_; i++) {
-		for (int k = 0; k < SHARE_WARNINGS_; k++) {
+	for (uint32_t i = 0; i < CLIENTS && run->arm != TIMESHARE_ARMS_; i++) {
+		for (int k = 0; k < TIMESHARE_WARNINGS_; k++) {
 			node->slots[i].arms[k].n_bursts = 1025;
 			node->slots[i].arms[k].n_noted = ARM_FIRST_BURSTS;
 			node->slots[i].arms[k].best = run->arm;
@@ -240,10 +241,10 @@ static int step(struct node *node, struct share_event event)
 	}
 	event.now_ns = node->now_ns;
 	note_turn(node);
-	r = share_step(&node->share, &event, &actions);
+	r = timeshare_step(&node->share, &event, &actions);
 	assert(!r || actions.n == 0);
 	for (uint32_t i = 0; i < actions.n; i++) {
-		if (actions.at[i].type != SHARE_ACTION_SET)
+		if (actions.at[i].type != TIMESHARE_ACTION_SET)
 			continue;
 		assert(++n_told[actions.at[i].client] == 1);
 		take(node, &actions.at[i]);
@@ -255,7 +256,7 @@ static int step(struct node *node, struct share_event event)
 
 static void check_computing(const struct node *node)
 {
-	const struct share_gpu *g = &node->share.gpus[0];
+	const struct timeshare_gpu *g = &node->share.gpus[0];
 	uint32_t n = 0;
 
 	for (uint32_t i = 0; i < CLIENTS; i++) {
@@ -265,8 +266,9 @@ static void check_computing(const struct node *node)
 		     !node->slots[i].is_unholdable;
 	}
 	if (has_burst(node) && !run->is_not_holding && !g->is_slow)
-		assert(n <=
-		       (run->arm == SHARE_ARM_HOLD && !run->is_saving && !g->is_capped ? 0u : 1u));
+		assert(n <= (run->arm == TIMESHARE_ARM_HOLD && !run->is_saving && !g->is_capped
+				     ? 0u
+				     : 1u));
 	for (uint32_t i = 0; i < CLIENTS && !is_needed(node); i++)
 		assert(node->clients[i].until_ns <= node->now_ns + node->clients[i].late_ns);
 }
@@ -275,7 +277,7 @@ static void check_computing(const struct node *node)
 static void check_slices(const struct node *node)
 {
 	/* With levels each has its own. */
-	for (uint32_t i = 0; i < CLIENTS && run->rule != SHARE_RULE_EXPONENTIAL; i++) {
+	for (uint32_t i = 0; i < CLIENTS && run->rule != TIMESHARE_RULE_EXPONENTIAL; i++) {
 		const struct client *c = &node->clients[i];
 
 		for (uint32_t k = 0; k < CLIENTS; k++) {
@@ -286,7 +288,7 @@ static void check_slices(const struct node *node)
 				continue;
 			assert(c->slice_us > 0);
 			if (run->class[i] == run->class[k] &&
-			    (!is_critical(i) || run->rule != SHARE_RULE_SLACK))
+			    (!is_critical(i) || run->rule != TIMESHARE_RULE_SLACK))
 				assert(c->slice_us == other->slice_us);
 			else if (run->class[i] < run -> class[k] &&
 								!node -> share.gpus[0].is_capped)
@@ -320,14 +322,14 @@ static void check_cap(const struct node *node)
 /* Beside a critical client's burst that has no slack left the others have the least. */
 static void check_late(const struct node *node)
 {
-	if (run->rule != SHARE_RULE_SLACK || node->share.gpus[0].n_late == 0 ||
+	if (run->rule != TIMESHARE_RULE_SLACK || node->share.gpus[0].n_late == 0 ||
 	    node->share.gpus[0].is_capped)
 		return;
 	for (uint32_t i = 0; i < CLIENTS; i++) {
 		const struct client *c = &node->clients[i];
 
 		if (!is_critical(i) && c->n == 0 && is_known_to_compute(node, i))
-			assert(c->slice_us == SHARE_SLICE_MIN);
+			assert(c->slice_us == TIMESHARE_SLICE_MIN);
 	}
 }
 
@@ -335,12 +337,12 @@ static void check(const struct node *node)
 {
 	uint64_t sum_ns = 0;
 
-	share_assert_valid(&node->share);
+	timeshare_assert_valid(&node->share);
 	for (uint32_t i = 0; i < CLIENTS; i++)
 		assert(!node->slots[i].is_silent ||
 		       node->now_ns >= node->clients[i].said_ns + node->share.config.burst_ns);
 	for (uint32_t i = 0; i < CLIENTS; i++)
-		sum_ns += node->slots[i].is_joined ? share_gpu_ns(&node->share, i) : 0;
+		sum_ns += node->slots[i].is_joined ? timeshare_gpu_ns(&node->share, i) : 0;
 	assert(sum_ns <= node->now_ns - S);
 	check_computing(node);
 	check_slices(node);

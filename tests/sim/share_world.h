@@ -11,8 +11,8 @@
  * A header with code, and one world, because sim_share.c would be too long with it.
  */
 
-#include "core/share/arm.h"
-#include "core/share/share.h"
+#include "core/timeshare/preempt_choice.h"
+#include "core/timeshare/timeshare.h"
 #include "util/prng.h"
 
 #include <inttypes.h>
@@ -36,7 +36,7 @@
 #define SLO_US     5000u
 
 struct order { /* a SET_SHARE on its way, then being done */
-	struct share_action set;
+	struct timeshare_action set;
 	uint64_t at_ns;
 	bool is_answer;
 	uint32_t outcome;
@@ -71,8 +71,8 @@ struct client {
 };
 
 static struct world {
-	struct share share;
-	struct share_client slots[CLIENTS];
+	struct timeshare share;
+	struct timeshare_client slots[CLIENTS];
 	struct client clients[CLIENTS];
 	uint64_t seed, rng, now_ns, hash;
 	bool has_faults;
@@ -86,7 +86,7 @@ static struct world {
 	bool is_pinned;      /* their bursts hold others, whatever they learn */
 	uint32_t n_lc, n_be; /* the critical are the first; the next one is greedy and lives */
 	uint32_t lc_max_percent;
-	enum share_rule rule;
+	enum timeshare_rule rule;
 	uint64_t be_ns;   /* GPU time of the others, while one of them is greedy */
 	uint64_t need_ns; /* a burst, or a hint of one, asked for room last */
 	uint64_t start_ns;
@@ -132,7 +132,7 @@ static void mix(uint64_t value)
 
 /* ---- the machine ----------------------------------------------------------- */
 
-static void take(const struct share_action *action)
+static void take(const struct timeshare_action *action)
 {
 	struct client *c = &world.clients[action->client];
 
@@ -141,8 +141,8 @@ static void take(const struct share_action *action)
 	check(action->hold_us * US <= world.share.config.hold_ns, "held for too long",
 	      action->client);
 	check(!c->is_critical || action->hold_us * US <= MS, "critical, and held", action->client);
-	check(action->slice_us == 0 ||
-		      (action->slice_us >= SHARE_SLICE_MIN && action->slice_us <= SHARE_SLICE_MAX),
+	check(action->slice_us == 0 || (action->slice_us >= TIMESHARE_SLICE_MIN &&
+					action->slice_us <= TIMESHARE_SLICE_MAX),
 	      "a slice out of bounds", action->client);
 	c->queue[c->n_queued++] = (struct order){
 		.set = *action,
@@ -156,50 +156,50 @@ static void take(const struct share_action *action)
 	world.n_told++;
 }
 
-static void step(struct share_event event)
+static void step(struct timeshare_event event)
 {
-	struct share_actions actions;
+	struct timeshare_actions actions;
 
 	event.now_ns = world.now_ns;
 	for (uint32_t i = 0; i < world.n_lc && world.is_pinned; i++) {
-		for (int k = 0; k < SHARE_WARNINGS_; k++) {
+		for (int k = 0; k < TIMESHARE_WARNINGS_; k++) {
 			world.slots[i].arms[k].n_bursts = 1025;
 			world.slots[i].arms[k].n_noted = ARM_FIRST_BURSTS;
-			world.slots[i].arms[k].best = SHARE_ARM_HOLD;
+			world.slots[i].arms[k].best = TIMESHARE_ARM_HOLD;
 		}
 	}
-	(void)share_step(&world.share, &event, &actions);
+	(void)timeshare_step(&world.share, &event, &actions);
 	world.n_at_once++;
 	if (event.now_ns > world.last_ns + US) {
 		world.last_ns = event.now_ns;
 		world.n_at_once = 0;
 	}
 	check(world.n_at_once < 1000, "asks to be called at once for ever", CLIENTS);
-	share_assert_valid(&world.share);
+	timeshare_assert_valid(&world.share);
 	world.n_steps++;
 	for (uint32_t i = 0; i < actions.n; i++) {
 		mix(actions.at[i].client + actions.at[i].slice_us * 3 + actions.at[i].hold_us * 7);
-		if (actions.at[i].type == SHARE_ACTION_SET)
+		if (actions.at[i].type == TIMESHARE_ACTION_SET)
 			take(&actions.at[i]);
 	}
 }
 
-static void say(uint32_t client, enum share_activity activity, uint64_t value)
+static void say(uint32_t client, enum timeshare_activity activity, uint64_t value)
 {
 	struct client *c = &world.clients[client];
 
-	if (activity == SHARE_ACTIVITY_BUSY || activity == SHARE_ACTIVITY_IDLE)
-		c->is_told_busy = activity == SHARE_ACTIVITY_BUSY;
-	if (activity == SHARE_ACTIVITY_BUSY)
+	if (activity == TIMESHARE_ACTIVITY_BUSY || activity == TIMESHARE_ACTIVITY_IDLE)
+		c->is_told_busy = activity == TIMESHARE_ACTIVITY_BUSY;
+	if (activity == TIMESHARE_ACTIVITY_BUSY)
 		c->told_ns = world.now_ns;
 	c->report_ns = world.now_ns + REPORT_NS;
-	step((struct share_event){.type = SHARE_EVENT_ACTIVITY,
-				  .client = client,
-				  .activity = activity,
-				  .busy_ns = c->busy_ns,
-				  .held_ns = c->held_ns,
-				  .ran_ns = world.is_blind ? 0 : c->got_ns,
-				  .value = value});
+	step((struct timeshare_event){.type = TIMESHARE_EVENT_ACTIVITY,
+				      .client = client,
+				      .activity = activity,
+				      .busy_ns = c->busy_ns,
+				      .held_ns = c->held_ns,
+				      .ran_ns = world.is_blind ? 0 : c->got_ns,
+				      .value = value});
 }
 
 /* ---- the clients ----------------------------------------------------------- */
@@ -229,11 +229,13 @@ static void join(uint32_t client)
 		.report_ns = world.now_ns,
 		.last_ns = world.now_ns,
 	};
-	step((struct share_event){.type = SHARE_EVENT_JOIN,
-				  .client = client,
-				  .claim = {is_critical ? SHARE_CLASS_CRITICAL : SHARE_CLASS_NORMAL,
-					    c->weight, SLO_US, 0}});
-	step((struct share_event){.type = SHARE_EVENT_RUN, .client = client, .running = true});
+	step((struct timeshare_event){
+		.type = TIMESHARE_EVENT_JOIN,
+		.client = client,
+		.claim = {is_critical ? TIMESHARE_CLASS_CRITICAL : TIMESHARE_CLASS_NORMAL,
+			  c->weight, SLO_US, 0}});
+	step((struct timeshare_event){
+		.type = TIMESHARE_EVENT_RUN, .client = client, .running = true});
 }
 
 /* Nobody is held for the dead. */
@@ -254,7 +256,7 @@ static void die(uint32_t client)
 	world.clients[client].is_alive = false;
 	world.clients[client].n_queued = 0;
 	world.clients[client].next_ns = world.now_ns + below(300 * MS);
-	step((struct share_event){.type = SHARE_EVENT_LEAVE, .client = client});
+	step((struct timeshare_event){.type = TIMESHARE_EVENT_LEAVE, .client = client});
 	forget_need();
 }
 
@@ -265,7 +267,7 @@ static void give_hint(uint32_t client)
 	c->hint_ns = 0;
 	if (world.need_ns < c->next_ns + world.share.config.hint_ns)
 		world.need_ns = c->next_ns + world.share.config.hint_ns;
-	say(client, SHARE_ACTIVITY_HINT, c->next_ns - world.now_ns);
+	say(client, TIMESHARE_ACTIVITY_HINT, c->next_ns - world.now_ns);
 }
 
 /* The first order has arrived, or has been done. */
@@ -301,12 +303,12 @@ static void on_order(uint32_t client)
 		memmove(c->queue, c->queue + 1, c->n_queued * sizeof(c->queue[0]));
 		if (world.has_faults && is_lucky(1))
 			return; /* the answer is lost */
-		step((struct share_event){.type = SHARE_EVENT_DONE,
-					  .client = client,
-					  .seq = done.set.seq,
-					  .outcome = done.outcome,
-					  .took_ns = done.took_ns,
-					  .is_held = c->until_ns > 0});
+		step((struct timeshare_event){.type = TIMESHARE_EVENT_DONE,
+					      .client = client,
+					      .seq = done.set.seq,
+					      .outcome = done.outcome,
+					      .took_ns = done.took_ns,
+					      .is_held = c->until_ns > 0});
 	}
 }
 
@@ -324,7 +326,7 @@ static void begin_burst(uint32_t client)
 	c->next_ns = UINT64_MAX;
 	c->hint_ns = 0;
 	world.n_bursts++;
-	say(client, SHARE_ACTIVITY_BEGIN, 0);
+	say(client, TIMESHARE_ACTIVITY_BEGIN, 0);
 }
 
 static void end_burst(uint32_t client)
@@ -339,7 +341,7 @@ static void end_burst(uint32_t client)
 	c->next_ns = world.now_ns + gap_ns;
 	if (gap_ns > 3 * MS && is_lucky(30))
 		c->hint_ns = c->next_ns - 2 * MS - below(MS);
-	say(client, SHARE_ACTIVITY_END, world.now_ns - c->begun_ns);
+	say(client, TIMESHARE_ACTIVITY_END, world.now_ns - c->begun_ns);
 }
 
 static void on_next(uint32_t client)
@@ -356,7 +358,8 @@ static void on_next(uint32_t client)
 		c->is_at_work = c->is_greedy || !c->is_at_work;
 		if (world.has_requests && is_lucky(50)) {
 			c->is_asked = !c->is_asked;
-			say(client, c->is_asked ? SHARE_ACTIVITY_BEGIN : SHARE_ACTIVITY_END, MS);
+			say(client, c->is_asked ? TIMESHARE_ACTIVITY_BEGIN : TIMESHARE_ACTIVITY_END,
+			    MS);
 		}
 		c->last_ns = world.now_ns;
 		c->next_ns = world.now_ns + (c->is_greedy ? 100 * MS : 100 * US + below(60 * MS));
@@ -372,12 +375,13 @@ static void run_on(uint32_t client)
 	struct client *c = &world.clients[client];
 
 	c->until_ns = 0;
-	step((struct share_event){.type = SHARE_EVENT_RUN, .client = client});
-	step((struct share_event){.type = SHARE_EVENT_RUN, .client = client, .running = true});
+	step((struct timeshare_event){.type = TIMESHARE_EVENT_RUN, .client = client});
+	step((struct timeshare_event){
+		.type = TIMESHARE_EVENT_RUN, .client = client, .running = true});
 	if (c->is_bursting || c->is_asked)
-		say(client, SHARE_ACTIVITY_BEGIN, 0);
+		say(client, TIMESHARE_ACTIVITY_BEGIN, 0);
 	if (c->is_told_busy)
-		say(client, SHARE_ACTIVITY_BUSY, 0);
+		say(client, TIMESHARE_ACTIVITY_BUSY, 0);
 }
 
 static void on_report(uint32_t client)
@@ -387,9 +391,9 @@ static void on_report(uint32_t client)
 	if (world.has_faults && is_lucky(1))
 		run_on(client);
 	if (c->is_at_work != c->is_told_busy)
-		say(client, c->is_at_work ? SHARE_ACTIVITY_BUSY : SHARE_ACTIVITY_IDLE, 0);
+		say(client, c->is_at_work ? TIMESHARE_ACTIVITY_BUSY : TIMESHARE_ACTIVITY_IDLE, 0);
 	else
-		say(client, SHARE_ACTIVITY_USE, 0);
+		say(client, TIMESHARE_ACTIVITY_USE, 0);
 }
 
 /* ---- time ------------------------------------------------------------------ */
@@ -413,14 +417,14 @@ static uint64_t slices(void)
 	return sum;
 }
 
-static uint64_t share_of(const struct client *c, uint64_t ns, uint64_t sum)
+static uint64_t timeshare_of(const struct client *c, uint64_t ns, uint64_t sum)
 {
 	return (uint64_t)((double)ns * (double)(c->slice_us ? c->slice_us : 2048) / (double)sum);
 }
 
 static uint64_t next_event(void)
 {
-	uint64_t at_ns = share_deadline(&world.share), sum = slices();
+	uint64_t at_ns = timeshare_deadline(&world.share), sum = slices();
 
 	for (uint32_t i = 0; i < CLIENTS; i++) {
 		const struct client *c = &world.clients[i];
@@ -458,13 +462,14 @@ static void pass(uint64_t at_ns)
 		if (!computes(c))
 			continue;
 		c->busy_ns += ns;
-		c->got_ns += share_of(c, ns, sum);
+		c->got_ns += timeshare_of(c, ns, sum);
 		c->last_ns = at_ns;
 		if (c->is_bursting)
-			c->left_ns -= share_of(c, ns, sum) < c->left_ns ? share_of(c, ns, sum)
-									: c->left_ns;
+			c->left_ns -= timeshare_of(c, ns, sum) < c->left_ns
+					      ? timeshare_of(c, ns, sum)
+					      : c->left_ns;
 		if (!c->is_critical)
-			world.be_ns += share_of(c, ns, sum);
+			world.be_ns += timeshare_of(c, ns, sum);
 	}
 	for (uint32_t i = 0; i < world.n_lc; i++) {
 		const struct client *c = &world.clients[i];

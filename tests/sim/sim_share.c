@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
- * share in a closed loop with simulated clients (share_world.h). One seed decides everything
+ * share in a closed loop with simulated clients (timeshare_world.h). One seed decides everything
  * and is printed first; each run is made twice and must be the same. Some seeds have faults:
  * answers that are late or never come, freezes that are slow or fail, stops that fail; some have
  * deaths, of critical clients and of others. Checked all the time:
@@ -13,7 +13,7 @@
  *   gets it within a bound, and shares of equals become their weights;
  * - what a client has said that it is at is not forgotten when a stop of it fails;
  * - nobody is held longer than somebody may need it, also when that one has died;
- * - all of it with each rule of slices beside the critical (pace.h);
+ * - all of it with each rule of slices beside the critical (slice_policy.h);
  * - GPU time is what the clients really had, and never more than time.
  *
  *     sim_share SEED SEEDS
@@ -33,7 +33,7 @@ static bool is_settled(const struct client *c)
 static void check_burst(uint32_t lc)
 {
 	struct client *l = &world.clients[lc];
-	const struct share_gpu *g = &world.share.gpus[0];
+	const struct timeshare_gpu *g = &world.share.gpus[0];
 
 	if (!l->is_alive || !l->is_bursting)
 		return;
@@ -51,14 +51,14 @@ static void check_burst(uint32_t lc)
 static uint64_t given_ns(const struct client *c)
 {
 	switch (world.rule) {
-	case SHARE_RULE_FIXED:
-	case SHARE_RULE_COUNT_:
+	case TIMESHARE_RULE_FIXED:
+	case TIMESHARE_RULE_COUNT_:
 		break;
-	case SHARE_RULE_SLACK: /* with 1 ms beside be_slice_us, until it is urgent */
+	case TIMESHARE_RULE_SLACK: /* with 1 ms beside be_slice_us, until it is urgent */
 		return SLO_US * US / 2 + c->need_ns / 1000;
-	case SHARE_RULE_EXPONENTIAL: /* 10 s beside 1 s, at most */
+	case TIMESHARE_RULE_EXPONENTIAL: /* 10 s beside 1 s, at most */
 		return c->need_ns / 10;
-	case SHARE_RULE_FEEDBACK: /* 5 s beside half of the SLO */
+	case TIMESHARE_RULE_FEEDBACK: /* 5 s beside half of the SLO */
 		return c->need_ns / 100;
 	}
 	/* Beside short slices it has nearly all; the hold that is no preemption adds nothing. */
@@ -141,7 +141,7 @@ static void check_usage(void)
 	uint64_t slack_ns =
 		wall_ns / 100 *
 		((world.lc_max_percent < 90 ? 3 : 2) + 2 * world.is_loose + 2 * world.is_blind);
-	struct share_client_status status;
+	struct timeshare_client_status status;
 
 	for (uint32_t i = 0; i < CLIENTS; i++) {
 		const struct client *c = &world.clients[i];
@@ -149,7 +149,7 @@ static void check_usage(void)
 
 		if (!c->is_alive)
 			continue;
-		share_client_status(&world.share, i, &status);
+		timeshare_client_status(&world.share, i, &status);
 		sum_ns += status.gpu_ns;
 		error_ns = status.gpu_ns > c->got_ns ? status.gpu_ns - c->got_ns
 						     : c->got_ns - status.gpu_ns;
@@ -205,8 +205,8 @@ static void check_end(void)
 			while (c->is_alive && c->n_queued && c->queue[0].at_ns <= world.now_ns)
 				on_order(i);
 		}
-		if (share_deadline(&world.share) <= world.now_ns)
-			step((struct share_event){.type = SHARE_EVENT_TIME});
+		if (timeshare_deadline(&world.share) <= world.now_ns)
+			step((struct timeshare_event){.type = TIMESHARE_EVENT_TIME});
 	}
 	for (uint32_t i = 0; i < CLIENTS; i++)
 		check(!world.clients[i].is_alive || !is_held(&world.clients[i]), "is held for ever",
@@ -240,8 +240,8 @@ static void run_until(uint64_t end_ns)
 		pass(next_event());
 		for (uint32_t i = 0; i < CLIENTS; i++)
 			happen(i);
-		if (share_deadline(&world.share) <= world.now_ns)
-			step((struct share_event){.type = SHARE_EVENT_TIME});
+		if (timeshare_deadline(&world.share) <= world.now_ns)
+			step((struct timeshare_event){.type = TIMESHARE_EVENT_TIME});
 		for (uint32_t i = 0; i < world.n_lc; i++)
 			check_burst(i);
 		check_alone();
@@ -254,7 +254,7 @@ static void run_until(uint64_t end_ns)
 static void begin(uint64_t seed)
 {
 	static const uint32_t percents[] = {90, 50, 75, 95};
-	struct share_config config;
+	struct timeshare_config config;
 
 	memset(&world, 0, sizeof(world));
 	world.seed = world.rng = seed;
@@ -270,15 +270,15 @@ static void begin(uint64_t seed)
 	world.n_be = 1 + (uint32_t)below(CLIENTS - 2);
 	world.lc_max_percent = percents[below(sizeof(percents) / sizeof(percents[0]))];
 	world.is_saving = seed / 8 % 2;
-	world.rule = (enum share_rule)(seed / 2 % SHARE_RULE_COUNT_);
+	world.rule = (enum timeshare_rule)(seed / 2 % TIMESHARE_RULE_COUNT_);
 	world.start_ns = world.now_ns = 1000 * S;
-	share_config_default(&config);
+	timeshare_config_default(&config);
 	config.lc_max_percent = world.lc_max_percent;
 	config.slice_rule = world.rule;
 	config.is_saving = world.is_saving;
 	config.energy_budget_w = world.is_saving && seed % 3 ? 1 : 0;
-	share_init(&world.share, world.slots, CLIENTS, &config);
-	step((struct share_event){.type = SHARE_EVENT_POWER, .value = 300000});
+	timeshare_init(&world.share, world.slots, CLIENTS, &config);
+	step((struct timeshare_event){.type = TIMESHARE_EVENT_POWER, .value = 300000});
 	for (uint32_t i = 0; i < CLIENTS; i++)
 		world.clients[i].next_ns =
 			i < world.n_lc + world.n_be ? world.now_ns + below(MS) : UINT64_MAX;

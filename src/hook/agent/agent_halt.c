@@ -15,11 +15,11 @@
 #include "hook/gate/device.h"
 #include "hook/gate/drain.h"
 #include "hook/gate/gate.h"
-#include "hook/gate/settle.h"
+#include "hook/gate/inflight_threads.h"
 #include "hook/host/hostpool.h"
 #include "hook/memory/budget.h"
 #include "hook/pager/backend.h"
-#include "hook/pager/second.h"
+#include "hook/pager/pager_context.h"
 #include "hook/table/cuda_real.h"
 #include "util/clock.h"
 
@@ -154,7 +154,8 @@ bool agent_halt_prepare(struct agent_link *link, uint64_t bytes, bool is_urgent)
 
 	budget_read(link->dev, &mem);
 	is_ready = may_freeze(link);
-	link->lacks_second = is_ready && mem.resident && !second_make(link->dev, link->second_max);
+	link->lacks_second =
+		is_ready && mem.resident && !pager_context_make(link->dev, link->second_max);
 	is_ready = is_ready && !link->lacks_second;
 	/* The first stop finds it proven, whatever is in its way then. */
 	if (is_ready && !is_urgent && !freeze_is_proven(link->dev) && !share_is_frozen())
@@ -188,7 +189,7 @@ void agent_halt_touch(const struct agent_link *link, uint64_t bytes)
 
 void agent_halt_keep(struct agent_link *link)
 {
-	bool has_any = second_get(link->dev) || hostpool_bytes();
+	bool has_any = pager_context_get(link->dev) || hostpool_bytes();
 	bool may_lie = lease_is_open(&link->lease) || link->lease.state == LEASE_IDLE;
 
 	if (!has_any || !may_lie || link->is_watched || link->is_near)
@@ -203,7 +204,7 @@ void agent_halt_keep(struct agent_link *link)
  */
 static bool let_go(const struct agent_link *link)
 {
-	bool has_any = second_get(link->dev) || hostpool_bytes(), is_hung = false;
+	bool has_any = pager_context_get(link->dev) || hostpool_bytes(), is_hung = false;
 	struct agent_place place;
 
 	if (agent_enter_context(link->dev, &place)) {
@@ -214,7 +215,7 @@ static bool let_go(const struct agent_link *link)
 			hostpool_trim();
 		agent_leave_context(&place);
 		if (!is_hung)
-			second_drop(link->dev);
+			pager_context_drop(link->dev);
 	} else {
 		hostpool_trim();
 	}
@@ -247,7 +248,8 @@ static bool register_host_memory(struct agent_link *link)
  */
 static bool add_host_memory(const struct agent_link *link)
 {
-	bool may_add = link->is_watched || !lease_is_open(&link->lease) || second_get(link->dev);
+	bool may_add =
+		link->is_watched || !lease_is_open(&link->lease) || pager_context_get(link->dev);
 	struct agent_place place;
 
 	if (!may_add || !hostpool_may_add() || !agent_enter_context(link->dev, &place))
@@ -281,7 +283,7 @@ static uint64_t give_some(const struct agent_link *link)
 	struct agent_place place;
 	uint64_t given;
 
-	if (!second_get(link->dev) && lease_is_open(&link->lease))
+	if (!pager_context_get(link->dev) && lease_is_open(&link->lease))
 		return hostpool_give_touched();
 	if (!agent_enter_context(link->dev, &place))
 		return 0;
@@ -352,7 +354,7 @@ static bool can_move(const struct agent_link *link)
 	struct nvshare_mem mem;
 
 	budget_read(link->dev, &mem);
-	return !mem.resident || second_get(link->dev);
+	return !mem.resident || pager_context_get(link->dev);
 }
 
 /* The gate closes for whoever is not inside; who is, is blocked when it has settled. */
@@ -373,7 +375,7 @@ static uint32_t freeze(const struct agent_link *link, uint64_t begin_ns)
 							: FREEZE_E_UNPROVEN;
 	}
 	/* The time limit is for what follows; where it has ended all the same, that finds out. */
-	if (!r && can_move(link) && settle_wait(HALT_SETTLE_NS)) {
+	if (!r && can_move(link) && inflight_wait(HALT_SETTLE_NS)) {
 		(void)freeze_extend(HALT_LIMIT_NS);
 	} else if (!r) {
 		agent_resume();

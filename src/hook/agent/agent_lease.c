@@ -15,7 +15,7 @@
 #include "hook/memory/rdma.h"
 #include "hook/pager/backend.h"
 #include "hook/pager/oversub.h"
-#include "hook/pager/second.h"
+#include "hook/pager/pager_context.h"
 #include "hook/pager/transfer.h"
 #include "hook/table/cuda_real.h"
 #include "util/clock.h"
@@ -55,7 +55,7 @@ void agent_lease_memory(CUdevice dev, struct nvshare_mem *ret_mem)
 	if (backend_of(dev) == NVSHARE_BACKEND_MANAGED)
 		ret_mem->host += ret_mem->swapped + oversub_bytes(dev);
 	ret_mem->host_wanted = link ? link->host_lacked : 0;
-	ret_mem->second = second_bytes(dev);
+	ret_mem->second = pager_context_bytes(dev);
 }
 
 /* The gate is one a process: it opens when the process may use all of its GPUs. */
@@ -78,7 +78,7 @@ void agent_lease_sync_gate(void)
 bool agent_enter_context(CUdevice dev, struct agent_place *ret_place)
 {
 	struct device_context *c = device_context_hold(dev);
-	CUcontext second = second_get(dev);
+	CUcontext second = pager_context_get(dev);
 
 	if ((!c && !second) ||
 	    cuda_real.cuCtxPushCurrent_v2(second ? second : c->ctx) != CUDA_SUCCESS) {
@@ -109,8 +109,8 @@ static bool enter_to_move(CUdevice dev, uint64_t bytes, uint64_t max, struct age
 {
 	if (agent_enter_context(dev, ret_place))
 		return true;
-	return bytes && backend_of(dev) != NVSHARE_BACKEND_MANAGED && second_make(dev, max) &&
-	       agent_enter_context(dev, ret_place);
+	return bytes && backend_of(dev) != NVSHARE_BACKEND_MANAGED &&
+	       pager_context_make(dev, max) && agent_enter_context(dev, ret_place);
 }
 
 /* What the order named is for what it asks for, and for nothing after it. */
@@ -185,7 +185,7 @@ static uint32_t evict(struct agent_link *link, uint64_t bytes)
 	if (!enter_to_move(link->dev, bytes ? mem.resident : 0, link->second_max, &place))
 		return agent_halt_evicted(bytes && mem.resident ? NVSHARE_OUTCOME_INVALID_STATE
 								: NVSHARE_OUTCOME_SUCCESS);
-	if (agent_halt_is_frozen() && !second_get(link->dev))
+	if (agent_halt_is_frozen() && !pager_context_get(link->dev))
 		outcome = NVSHARE_OUTCOME_INVALID_STATE; /* copies would stand still, too */
 	else if (bytes)
 		outcome = evict_and_hand_over(link, bytes);

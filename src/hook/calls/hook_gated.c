@@ -9,7 +9,7 @@
 
 #include "hook/freeze/freeze.h"
 #include "hook/gate/gate.h"
-#include "hook/memory/room.h"
+#include "hook/memory/oom_retry.h"
 #include "hook/table/cuda_real.h"
 #include "hook/table/hooks.h"
 

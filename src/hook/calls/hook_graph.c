@@ -11,7 +11,7 @@
 #include "hook/freeze/freeze.h"
 #include "hook/gate/gate.h"
 #include "hook/memory/charge.h"
-#include "hook/memory/room.h"
+#include "hook/memory/oom_retry.h"
 #include "hook/table/cuda_real.h"
 #include "nvshare/protocol.h"
 

@@ -12,7 +12,7 @@
 #include "hook/freeze/freeze.h"
 #include "hook/gate/gate.h"
 #include "hook/memory/charge.h"
-#include "hook/memory/room.h"
+#include "hook/memory/oom_retry.h"
 #include "hook/memory/vmm.h"
 #include "hook/pager/pager.h"
 #include "hook/pager/pager_vmm.h"

@@ -11,9 +11,9 @@
 #include "hook/memory/ledger.h"
 #include "hook/memory/vmm.h"
 #include "hook/pager/managed.h"
+#include "hook/pager/pager_context.h"
 #include "hook/pager/pager_vmm.h"
 #include "hook/pager/peer.h"
-#include "hook/pager/second.h"
 #include "hook/pager/transfer.h"
 #include "hook/table/cuda_real.h"
 
@@ -459,7 +459,7 @@ void pager_after_fork_child(void)
 	pager.movers = NULL;
 	for (CUdevice dev = 0; dev < PAGER_DEVICES; dev++)
 		pager.devices[dev] = (struct pager_device){0};
-	second_after_fork_child();
+	pager_context_after_fork_child();
 	hostpool_after_fork_child();
 	managed_after_fork_child();
 	pager_vmm_after_fork_child();

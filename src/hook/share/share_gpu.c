@@ -8,8 +8,8 @@
  * before 12.5) work counts as being there as long as threads submit.
  *
  * Work that is there may wait for other processes' slices. What has run is what was there in
- * looks that found the program on the GPU (share_here.c, ran.h). Of programs in a hurry only
- * some bursts are asked for that (asked.h).
+ * looks that found the program on the GPU (share_here.c, runtime_estimate.h). Of programs in a
+ * hurry only some bursts are asked for that (probe_schedule.h).
  */
 
 #include "hook/share/share_gpu.h"
@@ -87,7 +87,7 @@ static void ask_here(struct share_gpu *gpu, bool knows_work)
 	here = share_here_ask(dev_of(gpu), knows_work);
 	gpu->out.is_blind = gpu->out.is_blind || here == SHARE_HERE_BLIND;
 	if (here == SHARE_HERE_ASKED)
-		ran_asked(&gpu->ran);
+		runtime_asked(&gpu->ran);
 }
 
 /* The work that was asked for last is done. */
@@ -97,7 +97,7 @@ static void settle(struct share_gpu *gpu, bool is_fine)
 	bool has_waited = is_reached && gpu->ran.has_others && share_here_waited(dev_of(gpu));
 
 	gpu->is_probing = false;
-	ran_ended(&gpu->ran, is_reached, has_waited, !is_fine);
+	runtime_ended(&gpu->ran, is_reached, has_waited, !is_fine);
 	gpu->out.is_blind = gpu->out.is_blind || gpu->ran.is_blind;
 	share_here_forget(dev_of(gpu));
 }
@@ -106,7 +106,7 @@ static void note_here(struct share_gpu *gpu, bool is_here)
 {
 	gpu->is_here = is_here;
 	if (is_here)
-		ran_found(&gpu->ran);
+		runtime_found(&gpu->ran);
 }
 
 static void look_here(struct share_gpu *gpu, bool knows_work)
@@ -168,7 +168,7 @@ uint32_t share_gpu_find(struct share_gpu *gpu, bool counts, bool is_fine, uint64
 		settle(gpu, is_fine);
 	if (gpu->is_probing && !counts) {
 		if (gpu->ran.maybe_ns && share_here_is(dev_of(gpu), true))
-			ran_answered(&gpu->ran);
+			runtime_answered(&gpu->ran);
 		return SHARE_PART_ONE;
 	}
 	if (gpu->is_probing) {
@@ -181,10 +181,11 @@ uint32_t share_gpu_find(struct share_gpu *gpu, bool counts, bool is_fine, uint64
 void share_gpu_ran(struct share_gpu *gpu, uint64_t busy_ns)
 {
 	if (!gpu->ran.has_others)
-		ran_count(&gpu->ran, busy_ns, true);
+		runtime_count(&gpu->ran, busy_ns, true);
 	else if (gpu->asked.is_now)
-		ran_count(&gpu->ran, busy_ns, gpu->is_here);
+		runtime_count(&gpu->ran, busy_ns, gpu->is_here);
 	else
-		ran_count(&gpu->ran, asked_part(&gpu->asked, busy_ns, gate_activity()), true);
+		runtime_count(&gpu->ran, probe_schedule_part(&gpu->asked, busy_ns, gate_activity()),
+			      true);
 	gpu->out.ran_ns = gpu->out.is_blind ? 0 : gpu->ran.ns;
 }

@@ -7,8 +7,8 @@
  * of its time there. Threading: the agent's thread.
  */
 
-#include "core/client/asked.h"
-#include "core/client/ran.h"
+#include "core/meter/probe_schedule.h"
+#include "core/meter/runtime_estimate.h"
 #include "hook/share/share_private.h"
 
 /* What a look that found work stands for, of the time since the last one; at most 3 of it. */
@@ -22,8 +22,8 @@ struct share_gpu {
 	bool is_here;      /* was on the GPU at the last look that counts and found work */
 	uint32_t part;     /* what that look stands for; set by who looks, */
 	uint64_t found_ns; /* as when it found some last */
-	struct ran ran;
-	struct asked asked;
+	struct runtime_estimate ran;
+	struct probe_schedule asked;
 	struct share_meter_gpu out;
 };
 

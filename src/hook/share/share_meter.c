@@ -3,8 +3,8 @@
 /*
  * Does the program have work on the GPU? Looked at a thousand times a second while it has, a
  * hundred where only the status wants to know, more often at the beginning of bursts that are
- * asked (asked.h); the share of the looks that found some is the share of the time. While it has
- * none nobody looks: the gate is armed, and tells when that changes.
+ * asked (probe_schedule.h); the share of the looks that found some is the share of the time. While
+ * it has none nobody looks: the gate is armed, and tells when that changes.
  *
  * Looks that count come by chance, one in each step of time (sampler.h); others, for the end of a
  * burst, come in between, and count for nothing.
@@ -13,8 +13,8 @@
  * and what is known of it, is each GPU's (share_gpu.c).
  */
 
-#include "core/client/quiet.h"
-#include "core/client/sampler.h"
+#include "core/meter/burst_end.h"
+#include "core/meter/sampler.h"
 #include "core/u64.h"
 #include "hook/base/hook_options.h"
 #include "hook/gate/drain.h"
@@ -46,7 +46,7 @@ static struct {
 	bool was_shut;          /* the gate, too */
 	uint64_t chance;        /* prng.h */
 	struct sampler sampler; /* when those come that count */
-	struct quiet quiet;     /* looking finely */
+	struct burst_end quiet; /* looking finely */
 	struct share_meter out;
 } meter;
 
@@ -93,13 +93,14 @@ void share_meter_soon(uint64_t now_ns, uint64_t ns)
 
 static void begin_asking(struct share_gpu *gpu)
 {
-	asked_begin(&gpu->asked, meter.how != SHARE_LOOK_FINE, gate_activity(), gpu->ran.ns);
+	probe_schedule_begin(&gpu->asked, meter.how != SHARE_LOOK_FINE, gate_activity(),
+			     gpu->ran.ns);
 }
 
 /* What is under way may never end. */
 static void forget_asked(struct share_gpu *gpu)
 {
-	asked_forget(&gpu->asked);
+	probe_schedule_forget(&gpu->asked);
 	if (meter.state == METER_BUSY)
 		begin_asking(gpu);
 }
@@ -108,7 +109,7 @@ void share_meter_set_use(CUdevice dev, uint64_t use_ppm)
 {
 	struct share_gpu *gpu = share_gpu_of(dev);
 
-	if (ran_set_use(&gpu->ran, use_ppm))
+	if (runtime_set_use(&gpu->ran, use_ppm))
 		forget_asked(gpu);
 }
 
@@ -227,8 +228,8 @@ static void start(uint64_t now_ns)
 static void note_pause(uint64_t since_ns)
 {
 	if (meter.how == SHARE_LOOK_FINE && meter.out.idle_ns && since_ns > meter.out.idle_ns)
-		quiet_note_pause(&meter.quiet, since_ns - meter.out.idle_ns,
-				 hook_options()->burst_idle_ns);
+		burst_end_note_pause(&meter.quiet, since_ns - meter.out.idle_ns,
+				     hook_options()->burst_idle_ns);
 }
 
 static void set_busy(uint64_t since_ns)
@@ -300,7 +301,7 @@ static void end_asking(void)
 	share_for_each_gpu (gpu) {
 		if (!gpu->asked.is_now)
 			share_gpu_ran(gpu, 0);
-		asked_end(&gpu->asked, gate_activity(), gpu->ran.ns);
+		probe_schedule_end(&gpu->asked, gate_activity(), gpu->ran.ns);
 	}
 }
 
@@ -371,13 +372,13 @@ static void look(uint64_t now_ns)
 		meter.out.idle_ns = clock_now_ns(); /* the look has taken a moment */
 	}
 	if (is_fine && meter.out.idle_ns)
-		idle_ns = quiet_ns(&meter.quiet, burst_length(), hook_options()->burst_idle_ns);
+		idle_ns = burst_end_ns(&meter.quiet, burst_length(), hook_options()->burst_idle_ns);
 	if (meter.out.idle_ns && now_ns >= meter.out.idle_ns + idle_ns) {
 		meter.state = METER_IDLE;
 		if (is_fine)
 			end_asking();
 		if (is_fine && meter.out.is_busy)
-			quiet_note_end(&meter.quiet);
+			burst_end_note_end(&meter.quiet);
 		meter.out.is_busy = false;
 		return;
 	}

@@ -1,0 +1,331 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+
+#include "core/reports.h"
+
+#include "core/act.h"
+#include "core/fit.h"
+#include "core/forecast.h"
+#include "core/policy/quantum.h"
+#include "core/queue.h"
+#include "core/stop.h"
+#include "core/turn.h"
+
+static void cancel_growth(struct sched *sched, uint32_t client)
+{
+	struct sched_client *c = &sched->clients[client];
+
+	if (!c->is_growing)
+		return;
+	fit_out(sched, client);
+	queue_leave(sched, client);
+	c->is_growing = false;
+	fit_in(sched, client);
+}
+
+/* The blocked allocations fail; whoever made them goes on without, so nothing is wanted. */
+static void refuse(struct sched *sched, uint32_t client)
+{
+	struct sched_client *c = &sched->clients[client];
+
+	act_emit(sched, (struct sched_action){.type = SCHED_ACTION_REFUSE,
+					      .client = client,
+					      .bytes = c->memory.wanted + c->memory.wanted_pinned,
+					      .budget = fit_limit(sched, client)});
+	sched->gpus[c->gpu].still_ns = sched->now_ns;
+	cancel_growth(sched, client);
+	fit_out(sched, client);
+	c->memory.wanted = 0;
+	c->memory.wanted_pinned = 0;
+	queue_bound(sched, c);
+	if (c->state == SCHED_CLIENT_INCOMING && !c->is_given)
+		fit_aim(sched, client);
+	fit_in(sched, client);
+}
+
+/* Makes client a grower that is to have need bytes; at once if the card has them. */
+static void grow(struct sched *sched, uint32_t client, uint64_t need)
+{
+	struct sched_client *c = &sched->clients[client];
+	uint64_t charged;
+
+	if (c->line == SCHED_LINE_NONE) {
+		/* Taken out, so that it keeps its place among the runners. */
+		fit_out(sched, client);
+		c->need = need;
+		c->is_growing = true;
+		c->has_switched = false;
+		charged = sched->gpus[c->gpu].sums.charged;
+		if (fit_beside(sched, client) && charged + need <= fit_capacity(sched, c->gpu)) {
+			turn_grow(sched, client);
+			return;
+		}
+		queue_push(sched, client);
+		fit_in(sched, client);
+		turn_admit(sched, client);
+	} else {
+		fit_out(sched, client);
+		c->need = need;
+		fit_aim(sched, client);
+		fit_in(sched, client);
+	}
+}
+
+/*
+ * All that hold the GPU lack memory, and none has moved for as long as anybody waits: those in
+ * the way can not go, as there is nowhere that their memory could. Somebody has to do without.
+ */
+static bool is_standstill(const struct sched *sched, uint32_t gpu)
+{
+	const struct sched_gpu *g = &sched->gpus[gpu];
+
+	return g->sums.n_busy == 0 && sched->now_ns - g->still_ns >= sched->config.wait_bound_ns;
+}
+
+/*
+ * wanted is what the client lacks beyond the budget it knew of. If that was not the last
+ * one, another is on its way, and the client will say whether it is enough.
+ */
+void reports_growth(struct sched *sched, uint32_t client, bool is_last_epoch)
+{
+	struct sched_client *c = &sched->clients[client];
+	uint64_t wanted = c->memory.wanted + c->memory.wanted_pinned;
+	uint64_t need = fit_allowed(c) + wanted;
+
+	if (wanted == 0)
+		cancel_growth(sched, client);
+	else if (!is_last_epoch)
+		return;
+	else if (need > fit_limit_alone(sched, client) || is_standstill(sched, c->gpu))
+		refuse(sched, client);
+	else
+		grow(sched, client, need);
+}
+
+/* A stopped client's report: what is wanted may be more than the card can ever give. */
+static void check_wanted(struct sched *sched, uint32_t client)
+{
+	if (fit_never(sched, client))
+		refuse(sched, client);
+}
+
+void reports_bound(struct sched *sched, uint32_t client)
+{
+	struct sched_client *c = &sched->clients[client];
+
+	if (!fit_ever(sched, client) || is_standstill(sched, c->gpu)) {
+		refuse(sched, client);
+		return;
+	}
+	fit_out(sched, client);
+	c->bound_ns = sched->now_ns + sched->config.wait_bound_ns;
+	fit_in(sched, client);
+}
+
+int reports_request(struct sched *sched, const struct sched_event *event)
+{
+	struct sched_client *c = &sched->clients[event->client];
+
+	switch (c->state) {
+	case SCHED_CLIENT_FREE:
+		return SCHED_E_NO_CLIENT;
+	case SCHED_CLIENT_WAITING:
+	case SCHED_CLIENT_INCOMING:
+	case SCHED_CLIENT_RUNNING:
+	case SCHED_CLIENT_STOPPING:
+		return SCHED_E_STATE;
+	case SCHED_CLIENT_IDLE:
+		break;
+	case SCHED_CLIENT_STATE_COUNT_:
+		assert(!"client state out of range");
+	}
+
+	stop_touch(sched, event->client);
+	forecast_forget(sched, event->client);
+	fit_out(sched, event->client);
+	fit_set_memory(sched, event->client, &event->memory);
+	c->promised = 0;
+	stop_set_state(sched, event->client, SCHED_CLIENT_WAITING);
+	queue_push(sched, event->client);
+	fit_in(sched, event->client);
+	check_wanted(sched, event->client);
+	return 0;
+}
+
+static void take_report(struct sched *sched, const struct sched_event *event)
+{
+	struct sched_client *c = &sched->clients[event->client];
+
+	stop_touch(sched, event->client);
+	fit_out(sched, event->client);
+	fit_set_memory(sched, event->client, &event->memory);
+	if (event->epoch == c->epoch)
+		c->promised = 0;
+	queue_bound(sched, c);
+	fit_in(sched, event->client);
+}
+
+/* What RELEASED means; REL_STALE changes nothing, REL_ALIVE nothing but that it is heard. */
+enum released {
+	REL_STALE,
+	REL_ALIVE,
+	REL_STOPPED,
+	REL_EVICTED,
+	REL_FAILED,
+	REL_RESTORE_FAILED,
+	REL_RESTORED_PART
+};
+
+static enum released released_means(const struct sched_client *c, const struct sched_event *event)
+{
+	/* Stops come to pass, or fail: nobody has stopped in part. */
+	bool is_answer = c->is_asked && event->epoch == c->drop_epoch && !event->is_part;
+
+	switch (c->state) {
+	case SCHED_CLIENT_IDLE:
+	case SCHED_CLIENT_WAITING:
+		/* It restores ahead of its turn, or was put back while it did: that is worth to
+		 * know. */
+		if (event->grant == 0 && event->outcome && event->epoch == c->epoch && !c->is_asked)
+			return REL_ALIVE;
+		if (event->grant != 0 || !is_answer)
+			return REL_STALE;
+		return event->outcome ? REL_FAILED : REL_EVICTED;
+	case SCHED_CLIENT_INCOMING:
+		if (event->grant == 0 && is_answer)
+			return event->outcome ? REL_FAILED : REL_EVICTED;
+		if (event->grant == 0 && c->is_given && event->epoch == c->epoch && event->outcome)
+			return event->is_part ? REL_RESTORED_PART : REL_RESTORE_FAILED;
+		return REL_STALE;
+	case SCHED_CLIENT_RUNNING:
+		return event->grant == c->grant && !event->outcome ? REL_STOPPED : REL_STALE;
+	case SCHED_CLIENT_STOPPING:
+		if (event->grant != c->grant)
+			return REL_STALE;
+		if (!event->outcome)
+			return REL_STOPPED; /* the answer, or given up early before it came */
+		return is_answer ? REL_FAILED : REL_STALE;
+	case SCHED_CLIENT_FREE:
+	case SCHED_CLIENT_STATE_COUNT_:
+		break;
+	}
+	assert(!"client state out of range");
+	return REL_STALE;
+}
+
+/* It waits, and has ended what it brought in ahead: nothing more of that will be used. */
+static void end_ahead(struct sched *sched, const struct sched_event *event)
+{
+	struct sched_client *c = &sched->clients[event->client];
+
+	if (c->state != SCHED_CLIENT_WAITING || c->is_asked || event->epoch != c->epoch ||
+	    event->budget >= c->budget)
+		return;
+	fit_out(sched, event->client);
+	c->budget = event->budget;
+	fit_in(sched, event->client);
+}
+
+int reports_released(struct sched *sched, const struct sched_event *event)
+{
+	struct sched_client *c = &sched->clients[event->client];
+	struct sched_gpu *g = &sched->gpus[c->gpu];
+	enum released means;
+
+	if (c->state == SCHED_CLIENT_FREE)
+		return SCHED_E_NO_CLIENT;
+	means = released_means(c, event);
+	if (means == REL_STALE && c->is_hung)
+		means = REL_ALIVE; /* so late that it was given up */
+	if (means == REL_STALE)
+		return SCHED_E_STALE;
+
+	quantum_measure(sched, c->gpu, event->moved, event->move_ns);
+	g->moved_out += event->moved;
+	if (event->moved)
+		g->still_ns = sched->now_ns;
+	if (means == REL_STOPPED || means == REL_EVICTED) {
+		bool has_seen = c->is_asked && event->epoch == c->drop_epoch;
+
+		stop_touch(sched, event->client);
+		if (means == REL_STOPPED)
+			stop_done(sched, event, has_seen);
+		else
+			stop_evicted(sched, event);
+	} else {
+		take_report(sched, event);
+		if (means == REL_FAILED)
+			stop_failed(sched, event->client, event->outcome, event->is_short);
+		else if (means == REL_RESTORE_FAILED ||
+			 (means == REL_RESTORED_PART && !turn_restored_part(sched, event->client)))
+			stop_restore_failed(sched, event->client, event->outcome);
+		else
+			end_ahead(sched, event);
+	}
+
+	if (c->state == SCHED_CLIENT_RUNNING)
+		reports_growth(sched, event->client, event->epoch == c->epoch);
+	else if (c->state != SCHED_CLIENT_IDLE)
+		check_wanted(sched, event->client);
+	return 0;
+}
+
+int reports_memory(struct sched *sched, const struct sched_event *event)
+{
+	struct sched_client *c = &sched->clients[event->client];
+	bool is_last_epoch = event->epoch == c->epoch;
+	uint64_t charge_before;
+
+	if (c->state == SCHED_CLIENT_FREE)
+		return SCHED_E_NO_CLIENT;
+
+	charge_before = fit_charge(c);
+	take_report(sched, event);
+	quantum_measure(sched, c->gpu, event->moved, event->move_ns);
+	sched->gpus[c->gpu].moved_in += event->moved;
+	if (event->moved)
+		sched->gpus[c->gpu].still_ns = sched->now_ns;
+	fit_out(sched, event->client);
+	/* A restore needs all that it was given. */
+	if (is_last_epoch && event->budget < c->budget &&
+	    (c->state != SCHED_CLIENT_INCOMING || c->is_asked))
+		c->budget = event->budget;
+	fit_in(sched, event->client);
+	if (is_last_epoch && c->is_asked)
+		stop_progress(sched, event->client, charge_before);
+
+	switch (c->state) {
+	case SCHED_CLIENT_WAITING:
+		check_wanted(sched, event->client);
+		break;
+	case SCHED_CLIENT_INCOMING:
+		if (c->is_given) {
+			/* More than the card: who says that it can run so, may. */
+			if (is_last_epoch &&
+			    (c->memory.swapped == 0 || fit_oversize(sched, event->client)))
+				turn_restored(sched, event->client);
+			break;
+		}
+		check_wanted(sched, event->client);
+		fit_out(sched, event->client);
+		fit_aim(sched, event->client);
+		fit_in(sched, event->client);
+		break;
+	case SCHED_CLIENT_RUNNING:
+		reports_growth(sched, event->client, is_last_epoch);
+		break;
+	case SCHED_CLIENT_FREE:
+	case SCHED_CLIENT_IDLE:
+	case SCHED_CLIENT_STOPPING:
+	case SCHED_CLIENT_STATE_COUNT_:
+		break;
+	}
+	return 0;
+}
+
+int reports_alive(struct sched *sched, const struct sched_event *event)
+{
+	if (sched->clients[event->client].state == SCHED_CLIENT_FREE)
+		return SCHED_E_NO_CLIENT;
+	stop_touch(sched, event->client);
+	return 0;
+}

@@ -1,0 +1,23 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef NVS_CORE_REPORTS_H
+#define NVS_CORE_REPORTS_H
+
+/*
+ * What clients say. Each returns what sched_step() returns; the client's slot is in use.
+ * None emits more than ACT_MARGIN actions.
+ */
+
+#include "core/sched.h"
+
+int reports_request(struct sched *sched, const struct sched_event *event);
+int reports_released(struct sched *sched, const struct sched_event *event);
+int reports_memory(struct sched *sched, const struct sched_event *event);
+int reports_alive(struct sched *sched, const struct sched_event *event);
+
+/* client runs: does it lack memory? Grows at once if it can, else queues; or no more. */
+void reports_growth(struct sched *sched, uint32_t client, bool is_last_epoch);
+
+/* A wait for memory has reached its bound: refused, if there is no end to it. */
+void reports_bound(struct sched *sched, uint32_t client);
+
+#endif

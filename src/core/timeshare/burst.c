@@ -1,0 +1,420 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+
+#include "core/timeshare/burst.h"
+
+#include "core/timeshare/chain.h"
+#include "core/timeshare/preempt_choice.h"
+#include "core/timeshare/timeshare_update.h"
+
+#define SLOW_MIN      2u /* of the last holds: one that is slow tells nothing of a tail */
+#define PAUSE_PART    8u /* of retry_ns, for the first time */
+#define WEIGHT_MEAN   100u
+#define TURN_PARTS    20u      /* a turn is from 1/5 to 20 times turn_ns */
+#define TURN_LATE_NS  5000000u /* so much later it ends where a burst would be in its way */
+#define SPAN_MAX_NS   (60ull * 1000000000) /* fills the credit; keeps the product from overflow */
+#define LOOSE_MEAN_US 50000u
+#define LEAD_SAMPLES  32u
+#define LEAD_FIRST_NS 1000000u /* before anybody was held */
+
+static bool may_take_turns(const struct timeshare_client *c)
+{
+	return c->part.is_active && c->part.class != TIMESHARE_CLASS_CRITICAL && !c->is_unholdable;
+}
+
+uint64_t burst_credit_max(const struct timeshare_config *config)
+{
+	return config->lc_window_ns / 100 * config->lc_max_percent * (100 - config->lc_max_percent);
+}
+
+/*
+ * Of TIMESHARE_ONE: how much of the time that somebody else wants the critical take. Work without
+ * a burst keeps the others to their short slices, too.
+ */
+static uint64_t taken(const struct timeshare_gpu *g)
+{
+	if (g->n_wanting == 0)
+		return 0;
+	if (g->n_bursting > 0 || g->is_holding)
+		return TIMESHARE_ONE;
+	return g->loose < TIMESHARE_ONE ? g->loose : TIMESHARE_ONE;
+}
+
+/* What the credit loses in TIMESHARE_ONE ns, if above 0, or gains. Who is capped loses nothing. */
+static int64_t drain(const struct timeshare *share, const struct timeshare_gpu *g)
+{
+	uint64_t percent = share->config.lc_max_percent;
+
+	if (g->is_capped)
+		return -(int64_t)((TIMESHARE_ONE - taken(g)) * percent);
+	return (int64_t)(taken(g) * 100) - (int64_t)(TIMESHARE_ONE * percent);
+}
+
+void burst_advance(struct timeshare *share, uint32_t gpu)
+{
+	struct timeshare_gpu *g = &share->gpus[gpu];
+	uint64_t ns = share->now_ns - g->at_ns, max = burst_credit_max(&share->config);
+	int64_t change;
+
+	g->at_ns = share->now_ns;
+	if (!g->is_holding)
+		g->turn_left_ns -= ns < g->turn_left_ns ? ns : g->turn_left_ns;
+	ns = ns < SPAN_MAX_NS ? ns : SPAN_MAX_NS;
+	change = (int64_t)ns * drain(share, g) / (int64_t)TIMESHARE_ONE;
+	if (change > 0)
+		g->credit -= (uint64_t)change < g->credit ? (uint64_t)change : g->credit;
+	else
+		g->credit += (uint64_t)-change;
+	g->credit = g->credit < max ? g->credit : max;
+}
+
+void burst_note_loose(struct timeshare *share, uint32_t client, uint64_t busy_ns)
+{
+	struct timeshare_client *c = &share->clients[client];
+	uint64_t passed_us = (share->now_ns - c->usage.report_ns) / 1000, busy_us, sum_us;
+
+	if (!c->is_busy || c->is_bursting || busy_ns < c->usage.busy_ns)
+		return;
+	busy_us = (busy_ns - c->usage.busy_ns + 999) / 1000;
+	busy_us = busy_us < passed_us ? busy_us : passed_us;
+	sum_us = LOOSE_MEAN_US + passed_us;
+	c->loose = (uint32_t)((c->loose * LOOSE_MEAN_US + busy_us * TIMESHARE_ONE + sum_us - 1) /
+			      sum_us);
+}
+
+static void report(struct timeshare *share, uint32_t gpu, enum timeshare_report what)
+{
+	timeshare_update_report(share, TIMESHARE_NONE, gpu, what, 0);
+}
+
+static void plan_cap(struct timeshare *share, uint32_t gpu)
+{
+	struct timeshare_gpu *g = &share->gpus[gpu];
+	uint64_t max = burst_credit_max(&share->config);
+
+	if (!g->is_capped && g->credit == 0 && max > 0 && drain(share, g) > 0) {
+		g->is_capped = true;
+		report(share, gpu, TIMESHARE_REPORT_CAPPED);
+	} else if (g->is_capped && g->credit >= max / 2) {
+		g->is_capped = false;
+		report(share, gpu, TIMESHARE_REPORT_NOT_CAPPED);
+	}
+}
+
+static void plan_speed(struct timeshare *share, uint32_t gpu)
+{
+	struct timeshare_gpu *g = &share->gpus[gpu];
+
+	if (!g->is_slow || g->slow_ns > share->now_ns)
+		return;
+	g->is_slow = false;
+	report(share, gpu, TIMESHARE_REPORT_FAST);
+}
+
+/* In proportion to its weight and to what its class has beside critical ones. */
+static uint64_t turn_length(const struct timeshare *share, const struct timeshare_client *c)
+{
+	const struct timeshare_config *config = &share->config;
+	uint64_t least_ns = config->turn_ns / 5, most_ns = config->turn_ns * TURN_PARTS;
+	uint64_t mean = config->slice_us[TIMESHARE_CLASS_NORMAL] * WEIGHT_MEAN;
+	uint64_t ns = config->turn_ns / 1000 * config->slice_us[c->part.class] / mean *
+		      c->part.weight * 1000;
+
+	ns = ns < least_ns ? least_ns : ns;
+	return ns < most_ns ? ns : most_ns;
+}
+
+/* The first that wants the GPU; if nobody does, the first that might. */
+static uint32_t next_turn(const struct timeshare *share, const struct timeshare_gpu *g)
+{
+	uint32_t idle = TIMESHARE_NONE;
+
+	for (uint32_t at = g->running.first; at != TIMESHARE_NONE;
+	     at = share->clients[at].link[TIMESHARE_LINK_RUNNING].next) {
+		const struct timeshare_client *c = &share->clients[at];
+
+		if (!may_take_turns(c))
+			continue;
+		if (c->part.is_wanting)
+			return at;
+		if (idle == TIMESHARE_NONE)
+			idle = at;
+	}
+	return idle;
+}
+
+static void give_turn(struct timeshare *share, struct timeshare_gpu *g, uint32_t client)
+{
+	uint32_t old = g->turn;
+
+	g->turn = client;
+	if (client == TIMESHARE_NONE)
+		return;
+	g->turn_left_ns = turn_length(share, &share->clients[client]) + TURN_LATE_NS;
+	/* The list is the queue: whoever has had the turn is its last. */
+	timeshare_update_moves(share, client);
+	chain_remove(share->clients, &g->running, TIMESHARE_LINK_RUNNING, client);
+	chain_push_back(share->clients, &g->running, TIMESHARE_LINK_RUNNING, client);
+	if (client == old)
+		return;
+	if (old != TIMESHARE_NONE && may_take_turns(&share->clients[old])) {
+		g->leaving = old;
+		touch(share, old);
+	}
+	touch(share, client);
+}
+
+/*
+ * Of turn_left_ns: until it ends. Who is taken off and who is let on change the GPU's list of
+ * what runs, which delays the work of a burst that is on it; after a burst there is none.
+ */
+static uint64_t turn_rest(const struct timeshare_gpu *g)
+{
+	uint64_t late_ns = g->n_bursting > 0 ? 0 : TURN_LATE_NS;
+
+	return g->turn_left_ns > late_ns ? g->turn_left_ns - late_ns : 0;
+}
+
+static void plan_turn(struct timeshare *share, struct timeshare_gpu *g)
+{
+	const struct timeshare_client *holder = NULL;
+	uint32_t next;
+
+	if (g->turn != TIMESHARE_NONE && may_take_turns(&share->clients[g->turn]))
+		holder = &share->clients[g->turn];
+	if (holder && turn_rest(g) > 0 && (holder->part.is_wanting || g->n_wanting == 0))
+		return;
+	next = next_turn(share, g);
+	if (!holder)
+		give_turn(share, g, next);
+	else if (next != TIMESHARE_NONE && share->clients[next].part.is_wanting)
+		give_turn(share, g, next);
+	else
+		g->turn_left_ns = turn_length(share, holder) + TURN_LATE_NS;
+}
+
+static bool is_off(const struct timeshare_client *c)
+{
+	return c->told.hold_seq > 0 && c->told.seq_done >= c->told.hold_seq;
+}
+
+static void plan_leaving(struct timeshare *share, struct timeshare_gpu *g)
+{
+	const struct timeshare_client *c;
+
+	if (g->leaving == TIMESHARE_NONE)
+		return;
+	c = &share->clients[g->leaving];
+	if (may_take_turns(c) && g->leaving != g->turn && !is_off(c))
+		return;
+	g->leaving = TIMESHARE_NONE;
+	if (g->turn != TIMESHARE_NONE)
+		touch(share, g->turn);
+}
+
+static void plan_wake(struct timeshare *share, struct timeshare_gpu *g)
+{
+	uint64_t half = burst_credit_max(&share->config) / 2, wake_ns = TIMESHARE_NO_DEADLINE,
+		 at_ns;
+	int64_t rate = drain(share, g);
+
+	if (g->is_slow)
+		wake_ns = g->slow_ns;
+	if (g->is_capped ? rate < 0 : rate > 0) {
+		at_ns = share->now_ns + 1;
+		at_ns += g->is_capped ? (half - g->credit) * TIMESHARE_ONE / (uint64_t)-rate
+				      : g->credit * TIMESHARE_ONE / (uint64_t)rate;
+		wake_ns = at_ns < wake_ns ? at_ns : wake_ns;
+	}
+	if (g->is_taking && !g->is_holding && g->n_wanting > 1 && g->turn != TIMESHARE_NONE) {
+		at_ns = share->now_ns + turn_rest(g);
+		wake_ns = at_ns < wake_ns ? at_ns : wake_ns;
+	}
+	g->wake_ns = wake_ns;
+}
+
+void burst_plan(struct timeshare *share, uint32_t gpu)
+{
+	struct timeshare_gpu *g = &share->gpus[gpu];
+	bool was_taking = g->is_taking, was_holding = g->is_holding, was_brief = g->is_brief;
+
+	burst_advance(share, gpu);
+	plan_speed(share, gpu);
+	plan_cap(share, gpu);
+	g->is_taking = g->n_active[TIMESHARE_CLASS_CRITICAL] > 0 && share->config.is_holding;
+	if (g->is_taking) {
+		plan_turn(share, g);
+		plan_leaving(share, g);
+	} else {
+		g->turn = TIMESHARE_NONE;
+		g->leaving = TIMESHARE_NONE;
+	}
+	g->is_holding = g->is_taking && g->n_holders > 0 && !g->is_capped && !g->is_slow;
+	g->is_brief = g->is_holding && g->n_bursting == 0;
+	if (g->is_taking != was_taking)
+		timeshare_update_all(share, gpu);
+	else if ((g->is_holding != was_holding || g->is_brief != was_brief || g->is_brief) &&
+		 g->turn != TIMESHARE_NONE)
+		touch(share, g->turn);
+	plan_wake(share, g);
+}
+
+bool burst_holds(const struct timeshare *share, uint32_t client)
+{
+	const struct timeshare_client *c = &share->clients[client];
+	const struct timeshare_gpu *g = &share->gpus[c->gpu];
+
+	if (!g->is_taking || !may_take_turns(c))
+		return false;
+	return client != g->turn || g->is_holding || g->leaving != TIMESHARE_NONE;
+}
+
+bool burst_is_brief(const struct timeshare *share, uint32_t client)
+{
+	const struct timeshare_gpu *g = &share->gpus[share->clients[client].gpu];
+
+	return client == g->turn && g->is_brief && g->leaving == TIMESHARE_NONE;
+}
+
+uint64_t burst_until(const struct timeshare *share, uint32_t client)
+{
+	const struct timeshare_gpu *g = &share->gpus[share->clients[client].gpu];
+
+	return burst_is_brief(share, client) ? g->hint_end_ns
+					     : share->now_ns + share->config.hold_ns;
+}
+
+void burst_note_asked(struct timeshare *share, uint32_t client)
+{
+	struct timeshare_client *c = &share->clients[client];
+	struct timeshare_gpu *g = &share->gpus[c->gpu];
+
+	struct timeshare_batch *last = &g->batches[g->n_batches % TIMESHARE_BATCHES];
+
+	c->told.asked_ns = share->now_ns;
+	if (last->n == 0 || last->asked_ns != share->now_ns) {
+		last = &g->batches[++g->n_batches % TIMESHARE_BATCHES];
+		*last = (struct timeshare_batch){.asked_ns = share->now_ns};
+	}
+	last->n++;
+}
+
+/* Those that were asked while one that took ns was on its way off; itself among them. */
+static uint32_t n_at_once(const struct timeshare_gpu *g, uint64_t asked_ns, uint64_t ns)
+{
+	uint32_t n = 0;
+
+	for (uint32_t i = 0; i < TIMESHARE_BATCHES; i++) {
+		uint64_t at_ns = g->batches[i].asked_ns;
+
+		if ((at_ns > asked_ns ? at_ns - asked_ns : asked_ns - at_ns) <= ns)
+			n += g->batches[i].n;
+	}
+	return n ? n : 1;
+}
+
+/*
+ * A program that loads is slow to be held for a moment, one that makes contexts in a loop
+ * always. How long holds are left alone doubles when they are slow again soon, or before
+ * as many as are looked at have been made.
+ */
+static uint64_t pause_length(const struct timeshare_gpu *g, const struct timeshare_config *config,
+			     uint64_t now_ns)
+{
+	uint64_t first_ns = config->retry_ns / PAUSE_PART;
+
+	if (g->pause_ns == 0)
+		return first_ns;
+	if (now_ns - g->slow_ns > config->retry_ns && g->n_took >= TIMESHARE_HOLD_SAMPLES)
+		return first_ns;
+	return g->pause_ns < config->retry_ns / 2 ? g->pause_ns * 2 : config->retry_ns;
+}
+
+/*
+ * Those that are taken off at once wait for each other in the driver. While bursts hold
+ * nobody, the holds that turns need tell nothing of how it will be then.
+ */
+void burst_note_took(struct timeshare *share, uint32_t client, uint64_t ns)
+{
+	const struct timeshare_client *c = &share->clients[client];
+	struct timeshare_gpu *g = &share->gpus[c->gpu];
+	uint64_t us = ns / 1000;
+	uint32_t n, n_slow = 0;
+
+	if (g->is_slow)
+		return;
+	us /= n_at_once(g, c->told.asked_ns, ns);
+	g->took_us[g->n_took++ % TIMESHARE_HOLD_SAMPLES] =
+		us < UINT32_MAX ? (uint32_t)us : UINT32_MAX;
+	n = g->n_took < TIMESHARE_HOLD_SAMPLES ? g->n_took : TIMESHARE_HOLD_SAMPLES;
+	for (uint32_t i = 0; i < n; i++)
+		n_slow += g->took_us[i] > share->config.slow_ns / 1000;
+	if (n_slow < SLOW_MIN)
+		return;
+	g->pause_ns = pause_length(g, &share->config, share->now_ns);
+	g->is_slow = true;
+	g->slow_ns = share->now_ns + g->pause_ns;
+	g->n_took = 0;
+	g->is_dirty = true;
+	report(share, c->gpu, TIMESHARE_REPORT_SLOW);
+}
+
+void burst_note_off(struct timeshare *share, uint32_t client, bool is_off_now)
+{
+	struct timeshare_client *c = &share->clients[client];
+	struct timeshare_gpu *g = &share->gpus[c->gpu];
+	uint64_t ns = share->now_ns - g->preempt_ns;
+
+	if (!c->is_preempted)
+		return;
+	c->is_preempted = false;
+	g->n_pending--;
+	g->n_preemptions += is_off_now;
+	if (!is_off_now || g->n_pending > 0)
+		return;
+	g->preempt_us[g->n_preempted++ % TIMESHARE_PREEMPTIONS] =
+		ns / 1000 < UINT32_MAX ? (uint32_t)(ns / 1000) : UINT32_MAX;
+	g->preempt_ns_total += ns;
+	g->preempt_ns_max = ns > g->preempt_ns_max ? ns : g->preempt_ns_max;
+}
+
+/* What the last few preemptions took; how many they are. */
+static uint32_t last_us(const struct timeshare_gpu *g, uint32_t us[LEAD_SAMPLES])
+{
+	uint32_t n = 0;
+
+	while (n < LEAD_SAMPLES && n < g->n_preempted) {
+		us[n] = g->preempt_us[(g->n_preempted - 1 - n) % TIMESHARE_PREEMPTIONS];
+		n++;
+	}
+	return n;
+}
+
+static uint64_t bounded(const struct timeshare *share, uint64_t lead_ns)
+{
+	uint64_t most_ns = share->config.hint_ns / 2;
+
+	return lead_ns < most_ns ? lead_ns : most_ns;
+}
+
+/*
+ * The tail of the last few, and a quarter more, for one in a hundred takes longer than that
+ * (on a card 1.06 to 1.3 ms, where the median was 0.76). One alone may have met a lock of
+ * the driver.
+ */
+uint64_t burst_lead(const struct timeshare *share, uint32_t gpu)
+{
+	uint32_t us[LEAD_SAMPLES], n = last_us(&share->gpus[gpu], us);
+
+	return bounded(share, n > 0 ? preempt_choice_second_of(us, n) * 1250ull : LEAD_FIRST_NS);
+}
+
+/*
+ * The median: two slow ones among the last few, as when a program loads, would make all
+ * hints too late for as long as nobody is preempted, which nobody is then.
+ */
+uint64_t burst_lead_usual(const struct timeshare *share, uint32_t gpu)
+{
+	uint32_t us[LEAD_SAMPLES], n = last_us(&share->gpus[gpu], us);
+
+	return bounded(share, n > 0 ? preempt_choice_median_of(us, n) * 1000ull : LEAD_FIRST_NS);
+}

@@ -1,0 +1,96 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+
+#include "core/timeshare/slice.h"
+
+#include "core/timeshare/slice_policy.h"
+
+#define WEIGHT_DEFAULT 100u
+
+/* Capped, nobody is in a hurry any more: a switch costs about 0.2 ms, two of them in each round. */
+#define CAPPED_ROUND_US 10000u /* at least */
+#define CAPPED_OTHER_US 1000u  /* of that, the one that is not critical: at least */
+
+/* Scaled to the least of them, unless the greatest would have too much. */
+static void equals(const struct timeshare_config *config, const struct timeshare_gpu *gpu,
+		   enum timeshare_class class, struct timeshare_slices *ret)
+{
+	uint64_t base_us = config->equal_slice_us, min = gpu->weights[class].min;
+	uint64_t max = gpu->weights[class].max;
+
+	if (gpu->n_active[class] == 0) {
+		min = WEIGHT_DEFAULT;
+	} else if (base_us * max / min > TIMESHARE_SLICE_MAX) {
+		base_us = TIMESHARE_SLICE_MAX;
+		min = max;
+	}
+	ret->base_us[class] = base_us;
+	ret->base_weight[class] = min;
+}
+
+static void below(const struct timeshare_config *config, const struct timeshare_gpu *gpu,
+		  enum timeshare_class class, struct timeshare_slices *ret)
+{
+	ret->base_us[class] = config->slice_us[class];
+	ret->base_weight[class] = gpu->n_active[class] ? gpu->weights[class].max : 0;
+}
+
+static void all(struct timeshare_slices *ret, enum timeshare_class class, uint64_t us)
+{
+	ret->base_us[class] = us;
+	ret->base_weight[class] = 0;
+}
+
+/* The critical together and the one other that computes divide the time as the cap says. */
+static void capped(const struct timeshare_config *config, const struct timeshare_gpu *gpu,
+		   struct timeshare_slices *ret)
+{
+	uint64_t percent = config->lc_max_percent;
+	uint64_t n = gpu->n_active[TIMESHARE_CLASS_CRITICAL];
+	uint64_t be_us = CAPPED_ROUND_US * (100 - percent) / 100, lc_us;
+
+	be_us = be_us < CAPPED_OTHER_US ? CAPPED_OTHER_US : be_us;
+	lc_us = be_us * percent / (100 - percent) / (n ? n : 1);
+	if (lc_us < TIMESHARE_SLICE_MIN) {
+		lc_us = TIMESHARE_SLICE_MIN;
+		be_us = lc_us * n * (100 - percent) / percent;
+	}
+	all(ret, TIMESHARE_CLASS_CRITICAL, lc_us);
+	for (int class = 0; class < TIMESHARE_CLASS_CRITICAL; class ++)
+		all(ret, (enum timeshare_class) class, be_us);
+}
+
+void slice_plan(const struct timeshare_config *config, const struct timeshare_gpu *gpu,
+		struct timeshare_slices *ret_slices)
+{
+	int top = TIMESHARE_CLASS_CRITICAL;
+
+	while (top >= 0 && gpu->n_active[top] == 0)
+		top--;
+	if (gpu->is_capped) {
+		capped(config, gpu, ret_slices);
+		return;
+	}
+	for (int i = 0; i < TIMESHARE_CLASS_COUNT_; i++) {
+		enum timeshare_class class = (enum timeshare_class)i;
+
+		if (class == TIMESHARE_CLASS_CRITICAL && gpu->n_active[class] < 2)
+			all(ret_slices, class, config->slice_us[class]);
+		else if (i >= top)
+			equals(config, gpu, class, ret_slices);
+		else if (top == TIMESHARE_CLASS_CRITICAL)
+			all(ret_slices, class, slice_policy_others(config, gpu));
+		else
+			below(config, gpu, class, ret_slices);
+	}
+}
+
+uint64_t slice_of(const struct timeshare_slices *slices, const struct timeshare_part *part)
+{
+	uint64_t us = slices->base_us[part->class];
+	uint64_t weight = slices->base_weight[part->class];
+
+	if (weight)
+		us = us * part->weight / weight;
+	us = us < TIMESHARE_SLICE_MIN ? TIMESHARE_SLICE_MIN : us;
+	return us < TIMESHARE_SLICE_MAX ? us : TIMESHARE_SLICE_MAX;
+}

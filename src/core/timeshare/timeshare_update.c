@@ -1,0 +1,290 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+
+#include "core/timeshare/timeshare_update.h"
+
+#include "core/timeshare/burst.h"
+#include "core/timeshare/chain.h"
+#include "core/timeshare/slice.h"
+#include "core/timeshare/slice_policy.h"
+#include "core/timeshare/timers.h"
+#include "core/timeshare/usage.h"
+
+#include <assert.h>
+
+/* Reports that one event may cause, beside what it tells clients. */
+#define REPORTS_MAX 8u
+
+/* To look at one takes some 0.1 us, and three times that where its memory is cold. */
+#define LOOKS_MAX 48u
+
+/* Who answers no more must not have its socket filled. */
+#define OPEN_MAX 8u
+
+/* When a client has another part of its busy time it hears of it: its limit hangs on that. */
+#define USE_STEP_LIMIT 20000u
+#define USE_STEP       100000u
+
+/* Cutting a slice does not end one that has begun; being off for a moment does. */
+#define KICK_NS 1000000ull
+
+void touch(struct timeshare *share, uint32_t client)
+{
+	struct timeshare_client *c = &share->clients[client];
+
+	if (c->is_dirty)
+		return;
+	c->is_dirty = true;
+	if (c->claim.class == TIMESHARE_CLASS_CRITICAL)
+		chain_push_back(share->clients, &share->dirty, TIMESHARE_LINK_DIRTY, client);
+	else
+		chain_push_front(share->clients, &share->dirty, TIMESHARE_LINK_DIRTY, client);
+}
+
+void timeshare_update_all(struct timeshare *share, uint32_t gpu)
+{
+	share->gpus[gpu].n_sweep = share->gpus[gpu].running.n;
+}
+
+/* It may be looked at once more than it needs to be, and so may the first; nobody is left out. */
+void timeshare_update_moves(struct timeshare *share, uint32_t client)
+{
+	struct timeshare_client *c = &share->clients[client];
+	struct timeshare_gpu *g = &share->gpus[c->gpu];
+
+	if (g->n_sweep == 0)
+		return;
+	if (g->sweep_at == client)
+		g->sweep_at = c->link[TIMESHARE_LINK_RUNNING].next;
+	g->n_sweep++;
+	touch(share, client); /* after the last there is no next one: then this is not swept */
+}
+
+bool timeshare_update_is_pending(const struct timeshare *share)
+{
+	if (share->dirty.n > 0)
+		return true;
+	for (uint32_t i = 0; i < TIMESHARE_GPUS_MAX; i++) {
+		if (share->gpus[i].n_sweep > 0)
+			return true;
+	}
+	return false;
+}
+
+void timeshare_update_none(struct timeshare *share, uint32_t client)
+{
+	struct timeshare_client *c = &share->clients[client];
+
+	if (!c->is_dirty)
+		return;
+	c->is_dirty = false;
+	chain_remove(share->clients, &share->dirty, TIMESHARE_LINK_DIRTY, client);
+}
+
+void timeshare_update_report(struct timeshare *share, uint32_t client, uint32_t gpu,
+			     enum timeshare_report report, uint64_t seq)
+{
+	/* A line in a log is worth less than a place that others need. */
+	if (share->out->n == TIMESHARE_ACTIONS_MAX)
+		return;
+	share->out->at[share->out->n++] = (struct timeshare_action){
+		.type = TIMESHARE_ACTION_REPORT,
+		.client = client,
+		.gpu = gpu,
+		.report = report,
+		.seq = seq,
+	};
+}
+
+bool timeshare_update_may_tell(const struct timeshare_client *c)
+{
+	return c->told.seq - c->told.seq_done < OPEN_MAX;
+}
+
+static bool is_told_held(const struct timeshare *share, const struct timeshare_client *c)
+{
+	return c->told.until_ns > share->now_ns;
+}
+
+static uint64_t slice_for(const struct timeshare *share, const struct timeshare_client *c)
+{
+	const struct timeshare_gpu *g = &share->gpus[c->gpu];
+
+	if (!g->is_shared)
+		return 0;
+	/* Who is not at work keeps what it has: a change would be a message for nothing. */
+	if (!c->part.is_active && c->told.slice_us)
+		return c->told.slice_us;
+	return slice_policy_slice(&share->config, g, c, slice_of(&g->slices, &c->part));
+}
+
+bool timeshare_update_has_slice(const struct timeshare *share, uint32_t client)
+{
+	const struct timeshare_client *c = &share->clients[client];
+
+	return !c->part.is_running || !timeshare_update_may_tell(c) ||
+	       slice_for(share, c) == c->told.slice_us;
+}
+
+/* Time to renew, which a hint's hold is not; but it becomes a burst's in the same way. */
+static bool is_renewal(const struct timeshare *share, uint32_t client, uint64_t until_ns)
+{
+	uint64_t told_ns = share->clients[client].told.until_ns;
+
+	if (burst_is_brief(share, client))
+		return until_ns > told_ns;
+	return until_ns >= told_ns + share->config.hold_ns / 2;
+}
+
+static bool has_news(const struct timeshare *share, uint32_t client, uint64_t slice_us,
+		     uint64_t until_ns)
+{
+	const struct timeshare_client *c = &share->clients[client];
+	uint64_t use_ppm = c->usage.use_ppm, told_ppm = c->told.use_ppm;
+	uint64_t step_ppm = c->claim.limit ? USE_STEP_LIMIT : USE_STEP;
+
+	if (slice_us != c->told.slice_us || c->is_claim_new || c->is_stray)
+		return true;
+	if ((until_ns > 0) != is_told_held(share, c))
+		return true;
+	if (until_ns > 0 && is_renewal(share, client, until_ns))
+		return true;
+	return slice_us > 0 &&
+	       (use_ppm > told_ppm ? use_ppm - told_ppm : told_ppm - use_ppm) >= step_ppm;
+}
+
+static void note_hold(struct timeshare *share, uint32_t client, uint64_t until_ns)
+{
+	struct timeshare_client *c = &share->clients[client];
+	struct timeshare_gpu *g = &share->gpus[c->gpu];
+
+	c->renew_ns = TIMESHARE_NO_DEADLINE;
+	if (until_ns == 0) {
+		c->told.hold_seq = 0;
+		burst_note_off(share, client, false);
+	} else if (!is_told_held(share, c)) {
+		c->told.hold_seq = c->told.seq;
+		burst_note_asked(share, client);
+		if (g->is_holding && !c->is_preempted) {
+			c->is_preempted = true;
+			/* From here on: others may have been held for long, and be off. */
+			if (g->n_pending++ == 0)
+				g->preempt_ns = share->now_ns;
+		}
+	}
+	if (until_ns > share->now_ns + share->config.hold_ns / 2)
+		c->renew_ns = until_ns - share->config.hold_ns / 2;
+	c->told.until_ns = until_ns;
+}
+
+/* A critical client's work may be in a slice. */
+static bool has_begun(const struct timeshare *share, const struct timeshare_client *c)
+{
+	if (c->claim.class != TIMESHARE_CLASS_CRITICAL)
+		return false;
+	return c->is_bursting ? c->pace.begin_ns < share->now_ns : c->is_busy;
+}
+
+static void tell(struct timeshare *share, uint32_t client, uint64_t slice_us, uint64_t until_ns)
+{
+	struct timeshare_client *c = &share->clients[client];
+	uint64_t hold_ns = until_ns ? until_ns - share->now_ns : 0;
+
+	if (has_begun(share, c) && slice_us < c->told.slice_us / 2)
+		hold_ns = KICK_NS;
+	c->told.seq++;
+	note_hold(share, client, until_ns);
+	c->told.slice_us = slice_us;
+	c->told.use_ppm = c->usage.use_ppm;
+	c->is_claim_new = false;
+	c->is_stray = false;
+	if (c->answer_ns == TIMESHARE_NO_DEADLINE)
+		c->answer_ns = share->now_ns + share->config.answer_ns;
+	timers_set(share, client);
+	share->out->at[share->out->n++] = (struct timeshare_action){
+		.type = TIMESHARE_ACTION_SET,
+		.client = client,
+		.gpu = c->gpu,
+		.seq = c->told.seq,
+		.slice_us = slice_us,
+		.hold_us = (hold_ns + 999) / 1000,
+		.use_ppm = c->told.use_ppm,
+	};
+}
+
+static void look(struct timeshare *share, uint32_t client)
+{
+	struct timeshare_client *c = &share->clients[client];
+	uint64_t slice_us = slice_for(share, c), until_ns = 0;
+
+	if (burst_holds(share, client))
+		until_ns = burst_until(share, client);
+	if (c->part.is_running && timeshare_update_may_tell(c) &&
+	    has_news(share, client, slice_us, until_ns))
+		tell(share, client, slice_us, until_ns);
+	else if (!c->part.is_running && timeshare_update_may_tell(c) && c->is_claim_new)
+		tell(share, client, c->told.slice_us, 0); /* it claims that of the next scheduler */
+	if (!is_told_held(share, c) && c->told.hold_seq) {
+		c->told.hold_seq = 0; /* the hold has ended by itself */
+		burst_note_off(share, client, false);
+	}
+	/* A request may have its work later. */
+	usage_set(share, client,
+		  c->part.is_running && !is_told_held(share, c) &&
+			  (c->is_busy || (c->part.is_bursting && !c->is_request)),
+		  c->told.slice_us);
+}
+
+static bool may_look(const struct timeshare *share, uint32_t n_looks)
+{
+	return n_looks < LOOKS_MAX && share->out->n + REPORTS_MAX < TIMESHARE_ACTIONS_MAX;
+}
+
+static void flush_touched(struct timeshare *share, bool is_critical_too, uint32_t *n_looks)
+{
+	while (share->dirty.n > 0 && may_look(share, *n_looks)) {
+		uint32_t client = share->dirty.first;
+
+		if (!is_critical_too &&
+		    share->clients[client].claim.class == TIMESHARE_CLASS_CRITICAL)
+			return;
+		timeshare_update_none(share, client);
+		look(share, client);
+		(*n_looks)++;
+	}
+}
+
+/* The critical come after all others. */
+static void flush_sweep(struct timeshare *share, struct timeshare_gpu *g, uint32_t *n_looks)
+{
+	while (g->n_sweep > 0 && g->running.n > 0 && may_look(share, *n_looks)) {
+		uint32_t client = g->sweep_at == TIMESHARE_NONE ? g->running.first : g->sweep_at;
+
+		g->n_sweep--;
+		g->sweep_at = share->clients[client].link[TIMESHARE_LINK_RUNNING].next;
+		(*n_looks)++;
+		if (share->clients[client].claim.class == TIMESHARE_CLASS_CRITICAL) {
+			touch(share, client);
+			continue;
+		}
+		timeshare_update_none(share, client);
+		look(share, client);
+	}
+	if (g->n_sweep == 0 || g->running.n == 0) {
+		g->n_sweep = 0;
+		g->sweep_at = TIMESHARE_NONE;
+	}
+}
+
+void timeshare_update_flush(struct timeshare *share)
+{
+	bool is_sweeping = false;
+	uint32_t n_looks = 0;
+
+	flush_touched(share, false, &n_looks);
+	for (uint32_t i = 0; i < TIMESHARE_GPUS_MAX; i++) {
+		flush_sweep(share, &share->gpus[i], &n_looks);
+		is_sweeping = is_sweeping || share->gpus[i].n_sweep > 0;
+	}
+	if (!is_sweeping)
+		flush_touched(share, true, &n_looks);
+}

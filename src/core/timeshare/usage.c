@@ -1,0 +1,357 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+
+#include "core/timeshare/usage.h"
+
+#include "core/timeshare/chain.h"
+#include "core/u64.h"
+
+#include <assert.h>
+
+#define ONE        1024u /* of timeshare_usage::part */
+#define EXACT_MAX  6u
+#define SLICE_NONE 2048u        /* us: the driver's */
+#define DRAWN_BITS 28           /* of timeshare_gpu_usage::drawn behind the point */
+#define PIECE_MAX  (1ull << 34) /* ns: keeps the products from overflow */
+
+/* A part of zero would never be corrected upwards by what it is given. */
+#define PART_MIN 32u
+
+/* What a client counts, too (src/hook/share/timeshare_off.c): its work stops before it says so. */
+#define STOPS_NS 230000u
+
+#define OWED_MAX 50000000ull /* ns: what looks found more is no chance any more */
+
+void usage_init(struct timeshare *share, uint32_t gpu)
+{
+	chain_init(&share->gpus[gpu].usage.present);
+}
+
+static void give(struct timeshare_gpu_usage *gu, struct timeshare_usage *u, uint64_t ns)
+{
+	u->gpu_ns += ns;
+	u->given_ns += ns;
+	gu->class_ns[u->is_critical] += ns;
+	gu->unsure_ns[u->is_critical] += ns;
+}
+
+/* The chance, of 1 << 30, that exactly those of mask are busy; their slices in ret_sum_us. */
+static uint64_t chance(struct timeshare_usage *const *u, uint32_t n, uint32_t mask,
+		       uint64_t *ret_sum_us)
+{
+	uint64_t p = 1u << 30, sum_us = 0;
+
+	for (uint32_t i = 0; i < n; i++) {
+		if (mask >> i & 1) {
+			p = p * u[i]->part / ONE;
+			sum_us += u[i]->slice_us;
+		} else {
+			p = p * (ONE - u[i]->part) / ONE;
+		}
+	}
+	*ret_sum_us = sum_us;
+	return p;
+}
+
+static void draw_exact(struct timeshare *share, struct timeshare_gpu_usage *gu, uint64_t ns)
+{
+	struct timeshare_usage *u[EXACT_MAX];
+	uint64_t got_ns[EXACT_MAX] = {0}, sum_us;
+	uint32_t n = 0;
+
+	for (uint32_t at = gu->present.first; at != TIMESHARE_NONE;
+	     at = share->clients[at].link[TIMESHARE_LINK_PRESENT].next)
+		u[n++] = &share->clients[at].usage;
+	for (uint32_t mask = 1; mask < 1u << n; mask++) {
+		uint64_t p = chance(u, n, mask, &sum_us);
+		uint64_t part_ns = ns * (p >> 8) >> 22;
+
+		for (uint32_t i = 0; i < n && part_ns; i++) {
+			if (mask >> i & 1)
+				got_ns[i] += part_ns * u[i]->slice_us / sum_us;
+		}
+	}
+	for (uint32_t i = 0; i < n; i++) {
+		give(gu, u[i], got_ns[i]);
+		gu->given_ns += got_ns[i];
+	}
+}
+
+/* Everybody at once: what a unit of weight gets when the others are so busy on average. */
+static void draw_many(struct timeshare_gpu_usage *gu, uint64_t ns)
+{
+	uint64_t others = gu->weights + gu->rests / gu->present.n;
+
+	gu->drawn += (ns << DRAWN_BITS) / others;
+	gu->given_ns += ns; /* they settle one by one, and not for more than this */
+}
+
+/* Settles the time since the last change; who is present, and its slice, were the same. */
+static void advance(struct timeshare *share, uint32_t gpu)
+{
+	struct timeshare_gpu_usage *gu = &share->gpus[gpu].usage;
+
+	while (gu->at_ns < share->now_ns) {
+		uint64_t ns = share->now_ns - gu->at_ns;
+
+		if (gu->present.n > 0 && ns > PIECE_MAX)
+			ns = PIECE_MAX;
+		gu->at_ns += ns;
+		gu->wall_ns += ns;
+		if (gu->present.n > EXACT_MAX)
+			draw_many(gu, ns);
+		else if (gu->present.n > 0)
+			draw_exact(share, gu, ns);
+	}
+}
+
+static uint64_t weight(const struct timeshare_usage *u)
+{
+	return (uint64_t)u->slice_us * u->part;
+}
+
+static uint64_t drawn_ns(const struct timeshare_gpu_usage *gu, const struct timeshare_usage *u)
+{
+	return (uint64_t)((unsigned __int128)(gu->drawn - u->drawn) * weight(u) >> DRAWN_BITS);
+}
+
+/* What it has had while many were present. */
+static void settle(struct timeshare_gpu_usage *gu, struct timeshare_usage *u)
+{
+	if (!u->is_present)
+		return;
+	give(gu, u, drawn_ns(gu, u));
+	u->drawn = gu->drawn;
+}
+
+static void enter(struct timeshare *share, uint32_t client)
+{
+	struct timeshare_client *c = &share->clients[client];
+	struct timeshare_gpu_usage *gu = &share->gpus[c->gpu].usage;
+
+	c->usage.drawn = gu->drawn;
+	gu->weights += weight(&c->usage);
+	gu->rests += (uint64_t)c->usage.slice_us * (ONE - c->usage.part);
+	chain_push_back(share->clients, &gu->present, TIMESHARE_LINK_PRESENT, client);
+	c->usage.since_ns = share->now_ns;
+	c->usage.is_present = true;
+}
+
+static void leave(struct timeshare *share, uint32_t client)
+{
+	struct timeshare_client *c = &share->clients[client];
+	struct timeshare_gpu_usage *gu = &share->gpus[c->gpu].usage;
+
+	if (!c->usage.is_present)
+		return;
+	settle(gu, &c->usage);
+	gu->weights -= weight(&c->usage);
+	gu->rests -= (uint64_t)c->usage.slice_us * (ONE - c->usage.part);
+	chain_remove(share->clients, &gu->present, TIMESHARE_LINK_PRESENT, client);
+	c->usage.present_ns += share->now_ns - c->usage.since_ns;
+	c->usage.is_present = false;
+}
+
+void usage_join(struct timeshare *share, uint32_t client)
+{
+	struct timeshare_client *c = &share->clients[client];
+
+	if (share->gpus[c->gpu].usage.wall_ns == 0)
+		share->gpus[c->gpu].usage.at_ns = share->now_ns;
+	c->usage = (struct timeshare_usage){
+		.report_ns = share->now_ns,
+		.slice_us = SLICE_NONE,
+		.part = ONE,
+		.use_ppm = TIMESHARE_PPM,
+	};
+}
+
+/* From here on what it was given since its last report will not change. */
+static void confirm(struct timeshare_gpu_usage *gu, struct timeshare_usage *u)
+{
+	gu->unsure_ns[u->is_critical] -= u->given_ns;
+	u->given_ns = 0;
+}
+
+void usage_leave(struct timeshare *share, uint32_t client)
+{
+	struct timeshare_client *c = &share->clients[client];
+
+	advance(share, c->gpu);
+	leave(share, client);
+	confirm(&share->gpus[c->gpu].usage, &c->usage);
+}
+
+void usage_set(struct timeshare *share, uint32_t client, bool is_present, uint64_t slice_us)
+{
+	struct timeshare_usage *u = &share->clients[client].usage;
+	struct timeshare_gpu_usage *gu = &share->gpus[share->clients[client].gpu].usage;
+	bool is_critical = share->clients[client].claim.class == TIMESHARE_CLASS_CRITICAL;
+	uint32_t slice = slice_us ? (uint32_t)slice_us : SLICE_NONE;
+
+	if (u->is_present == is_present && u->slice_us == slice && u->is_critical == is_critical)
+		return;
+	advance(share, share->clients[client].gpu);
+	leave(share, client);
+	u->slice_us = slice;
+	if (u->is_critical != is_critical) {
+		/* The next report corrects what was given in the class that it is of then. */
+		gu->class_ns[u->is_critical] -= u->given_ns;
+		gu->class_ns[is_critical] += u->given_ns;
+		gu->unsure_ns[u->is_critical] -= u->given_ns;
+		gu->unsure_ns[is_critical] += u->given_ns;
+	}
+	u->is_critical = is_critical;
+	if (is_present)
+		enter(share, client);
+}
+
+/* More goes only as far as the GPU's time has not been given to anybody. */
+static void correct(struct timeshare_gpu_usage *gu, struct timeshare_usage *u, uint64_t right_ns)
+{
+	uint64_t left_ns = gu->wall_ns - gu->given_ns;
+
+	if (right_ns > u->given_ns) {
+		right_ns -= u->given_ns;
+		right_ns = right_ns < left_ns ? right_ns : left_ns;
+		give(gu, u, right_ns);
+		gu->given_ns += right_ns;
+		return;
+	}
+	right_ns = u->given_ns - right_ns;
+	u->gpu_ns -= right_ns;
+	u->given_ns -= right_ns;
+	gu->given_ns -= right_ns;
+	gu->class_ns[u->is_critical] -= right_ns;
+	gu->unsure_ns[u->is_critical] -= right_ns;
+}
+
+/* busy_ns, of the time since the last report: how much of its presence it is busy. */
+static void learn(struct timeshare_usage *u, uint64_t busy_ns)
+{
+	uint64_t part = busy_ns / (u->present_ns / ONE ? u->present_ns / ONE : 1);
+
+	part = (u->part + part) / 2;
+	u->part = (uint32_t)(part < PART_MIN ? PART_MIN : part < ONE ? part : ONE);
+}
+
+/* What it was thought to have of the time in which it was thought to be busy. */
+static uint64_t by_slices(struct timeshare_usage *u, uint64_t busy_ns, uint64_t expected_ns)
+{
+	uint64_t use_ppm = u->given_ns * 1000 / (expected_ns / 1000 ? expected_ns / 1000 : 1);
+
+	use_ppm = use_ppm < TIMESHARE_PPM ? use_ppm : TIMESHARE_PPM;
+	u->use_ppm = (uint32_t)((u->use_ppm + use_ppm) / 2);
+	return busy_ns / 1000 * use_ppm / 1000;
+}
+
+/* Of more than can have been since the last report, which was the first if it said nothing. */
+static uint64_t owed(uint64_t last_ns, uint64_t more_ns)
+{
+	return last_ns ? u64_min(more_ns, OWED_MAX) : 0;
+}
+
+void usage_burst_begins(struct timeshare *share, uint32_t gpu)
+{
+	struct timeshare_gpu_usage *gu = &share->gpus[gpu].usage;
+
+	gu->burst_ns = share->now_ns;
+	gu->burst_end_ns = UINT64_MAX;
+}
+
+void usage_burst_ends(struct timeshare *share, uint32_t gpu, uint64_t end_ns)
+{
+	struct timeshare_gpu_usage *gu = &share->gpus[gpu].usage;
+
+	gu->burst_end_ns = u64_min(gu->burst_end_ns, end_ns);
+}
+
+void usage_held(struct timeshare *share, uint32_t client, uint64_t ns)
+{
+	struct timeshare_client *c = &share->clients[client];
+	const struct timeshare_gpu_usage *gu = &share->gpus[c->gpu].usage;
+	uint64_t from_ns = share->now_ns - u64_min(ns, share->now_ns);
+	uint64_t to_ns = u64_min(share->now_ns - u64_min(STOPS_NS, ns / 2), gu->burst_end_ns);
+
+	from_ns = gu->burst_ns > from_ns ? gu->burst_ns : from_ns;
+	if (c->claim.class != TIMESHARE_CLASS_CRITICAL && gu->burst_ns && to_ns > from_ns)
+		c->usage.unseen_ns += to_ns - from_ns;
+}
+
+/* Of what it says that has run: what it took for its own in times that it did not see. */
+static uint64_t not_its_own(const struct timeshare_usage *u, uint64_t held_ns, uint64_t ran_ns,
+			    uint64_t passed_ns)
+{
+	uint64_t free_ns = passed_ns - u64_min(held_ns - u->held_ns, passed_ns);
+	uint64_t new_us = u64_min(ran_ns - u->heard_ns, free_ns) / 1000, free_us = free_ns / 1000;
+	uint64_t unseen_us = u64_min(u->unseen_ns, free_ns) / 1000;
+
+	/* Its looks say how much of the time in which it is not held it runs. */
+	return free_us && free_us < UINT32_MAX ? unseen_us * new_us / free_us * 1000 : 0;
+}
+
+void usage_report(struct timeshare *share, uint32_t client, uint64_t busy_ns, uint64_t held_ns,
+		  uint64_t ran_ns)
+{
+	struct timeshare_client *c = &share->clients[client];
+	struct timeshare_usage *u = &c->usage;
+	uint64_t passed_ns = share->now_ns - u->report_ns, new_ns, right_ns, expected_ns;
+	bool was_present = u->is_present, is_known = ran_ns > 0;
+
+	if (busy_ns < u->busy_ns || held_ns < u->held_ns || (is_known && ran_ns < u->ran_ns))
+		return;
+	new_ns = u64_min(busy_ns - u->busy_ns, passed_ns);
+	advance(share, c->gpu);
+	leave(share, client);
+	expected_ns = u->present_ns / ONE * u->part;
+	right_ns = new_ns;
+	if (expected_ns > 0 && u->given_ns > 0) {
+		right_ns = u64_min(by_slices(u, new_ns, expected_ns), new_ns);
+		learn(u, new_ns);
+	}
+	if (is_known && u->ran_ns)
+		u->ran_ns +=
+			u64_min(not_its_own(u, held_ns, ran_ns, passed_ns), ran_ns - u->ran_ns);
+	if (is_known)
+		right_ns = u64_min(ran_ns - u->ran_ns, passed_ns);
+	correct(&share->gpus[c->gpu].usage, u, right_ns);
+	u->busy_ns = busy_ns - owed(u->busy_ns, busy_ns - u->busy_ns - new_ns);
+	if (is_known)
+		u->ran_ns = ran_ns - owed(u->ran_ns, ran_ns - u->ran_ns - u->given_ns);
+	u->heard_ns = ran_ns;
+	u->held_ns = held_ns;
+	u->report_ns = share->now_ns;
+	confirm(&share->gpus[c->gpu].usage, u);
+	u->present_ns = 0;
+	u->unseen_ns = 0;
+	if (was_present)
+		enter(share, client);
+}
+
+uint64_t usage_ns(const struct timeshare *share, uint32_t client)
+{
+	const struct timeshare_client *c = &share->clients[client];
+	const struct timeshare_gpu_usage *gu = &share->gpus[c->gpu].usage;
+
+	return c->usage.gpu_ns + (c->usage.is_present ? drawn_ns(gu, &c->usage) : 0);
+}
+
+uint64_t usage_sure_ns(const struct timeshare *share, uint32_t client)
+{
+	const struct timeshare_usage *u = &share->clients[client].usage;
+
+	return u->gpu_ns - u->given_ns;
+}
+
+uint64_t usage_class_ns(const struct timeshare *share, uint32_t gpu, bool is_critical)
+{
+	const struct timeshare_gpu_usage *gu = &share->gpus[gpu].usage;
+
+	return gu->class_ns[is_critical] - gu->unsure_ns[is_critical];
+}
+
+uint64_t usage_known_ns(const struct timeshare *share, uint32_t gpu)
+{
+	const struct timeshare_gpu_usage *gu = &share->gpus[gpu].usage;
+
+	return gu->at_ns ? gu->wall_ns + (share->now_ns - gu->at_ns) : 0;
+}

@@ -1,0 +1,24 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef NVS_CORE_WEIGHTS_H
+#define NVS_CORE_WEIGHTS_H
+
+/*
+ * The active clients of one class by weight, and the active critical ones that have an SLO
+ * by that. There may be a thousand of them, so each order is a search tree, which knows its
+ * least and its greatest. Class, weight and SLO are those of timeshare_client::part.
+ */
+
+#include "core/timeshare/timeshare.h"
+
+void weights_init(struct timeshare_weights *weights, enum timeshare_order order);
+void weights_add(struct timeshare *share, uint32_t client);
+void weights_remove(struct timeshare *share, uint32_t client); /* that was added, as it was then */
+
+/* An active critical client of gpu has this SLO, in us. */
+bool weights_has_slo(const struct timeshare *share, uint32_t gpu, uint32_t slo_us);
+
+/* Aborts unless those of weights are n, and in order. For tests. */
+void weights_assert_valid(const struct timeshare *share, const struct timeshare_weights *weights,
+			  uint32_t n);
+
+#endif

@@ -1,0 +1,166 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+
+#include "hook/pager/pager_context.h"
+
+#include "hook/base/hook_log.h"
+#include "hook/freeze/channels.h"
+#include "hook/gate/bell.h"
+#include "hook/gate/device.h"
+#include "hook/memory/context_cost.h"
+#include "hook/pager/pager.h"
+#include "hook/table/cuda_real.h"
+#include "util/clock.h"
+
+#include <stddef.h>
+
+/* It launches nothing: the least that the driver takes, 294 instead of 524 MiB on an H200. */
+#define SECOND_STACK_BYTES 128
+#define SECOND_HEAP_BYTES  1024
+
+#define SECOND_TURN_NS  (200 * CLOCK_NS_PER_MS)
+#define SECOND_PAUSE_NS CLOCK_NS_PER_MS
+
+static struct {
+	CUcontext ctx;
+	uint64_t bytes;
+} seconds[DEVICE_COUNT_MAX];
+
+/* What is free on the card, as the current context sees it; 0: it does not say. */
+static uint64_t free_bytes(void)
+{
+	size_t free = 0, total;
+
+	if (cuda_real.cuMemGetInfo_v2(&free, &total) != CUDA_SUCCESS)
+		return 0;
+	return free;
+}
+
+static void set_limits(void)
+{
+	if (!cuda_real.cuCtxSetLimit)
+		return;
+	(void)cuda_real.cuCtxSetLimit(CU_LIMIT_STACK_SIZE, SECOND_STACK_BYTES);
+	(void)cuda_real.cuCtxSetLimit(CU_LIMIT_PRINTF_FIFO_SIZE, SECOND_HEAP_BYTES);
+	(void)cuda_real.cuCtxSetLimit(CU_LIMIT_MALLOC_HEAP_SIZE, SECOND_HEAP_BYTES);
+}
+
+static CUcontext make(CUdevice dev)
+{
+	CUcontext ctx = NULL, popped;
+	CUresult res;
+
+	channels_own_begin();
+	res = cuda_real.cuCtxCreate_v2(&ctx, CU_CTX_SCHED_BLOCKING_SYNC, dev);
+	if (res == CUDA_SUCCESS) {
+		set_limits();
+		(void)cuda_real.cuCtxPopCurrent_v2(&popped);
+	}
+	channels_own_end();
+	if (res != CUDA_SUCCESS) {
+		hook_debug("device %d: no second context: error %d", (int)dev, (int)res);
+		return NULL;
+	}
+	return ctx;
+}
+
+/* What it will cost, before it was measured: less than the program's own, by the limits. */
+static uint64_t expected(CUdevice dev)
+{
+	return context_cost(dev) / 5 * 3;
+}
+
+/* Others take and give memory meanwhile: it costs no more than the program's own. */
+static uint64_t plausible(CUdevice dev, uint64_t before, uint64_t after)
+{
+	uint64_t most = context_cost(dev);
+
+	if (before <= after || before - after > most)
+		return expected(dev);
+	return before - after;
+}
+
+/* By what is free before and after, which is asked for in a context of the program's. */
+static void make_measured(CUdevice dev)
+{
+	struct device_context *c = device_context_hold(dev);
+	uint64_t before = 0, after = 0;
+	CUcontext popped;
+
+	if (c && cuda_real.cuCtxPushCurrent_v2(c->ctx) == CUDA_SUCCESS) {
+		before = free_bytes();
+		seconds[dev].ctx = make(dev);
+		after = free_bytes();
+		(void)cuda_real.cuCtxPopCurrent_v2(&popped);
+	} else {
+		seconds[dev].ctx = make(dev);
+	}
+	device_context_drop(c);
+	seconds[dev].bytes = plausible(dev, before, after);
+}
+
+/*
+ * One of the program's contexts may end just now, and its handle be ours before it is
+ * forgotten. That takes the driver milliseconds.
+ */
+static bool take_turn(void)
+{
+	uint64_t end_ns = clock_now_ns() + SECOND_TURN_NS;
+	bool is_ours;
+
+	while (!(is_ours = device_turn_try()) && clock_now_ns() < end_ns)
+		clock_nap(SECOND_PAUSE_NS);
+	return is_ours;
+}
+
+bool pager_context_make(CUdevice dev, uint64_t max)
+{
+	if (dev < 0 || dev >= DEVICE_COUNT_MAX || !cuda_real.cuCtxCreate_v2)
+		return false;
+	if (seconds[dev].ctx)
+		return true;
+	if (expected(dev) > max) {
+		hook_debug("device %d: no second context: it takes %llu KiB, the reserve has %llu",
+			   (int)dev, (unsigned long long)(expected(dev) >> 10),
+			   (unsigned long long)(max >> 10));
+		return false;
+	}
+	if (!take_turn())
+		return false;
+	make_measured(dev);
+	device_turn_end();
+	if (!seconds[dev].ctx)
+		return false;
+	bell_memory_changed(dev);
+	hook_debug("device %d: second context, %llu MiB", (int)dev,
+		   (unsigned long long)(seconds[dev].bytes >> 20));
+	return true;
+}
+
+uint64_t pager_context_bytes(CUdevice dev)
+{
+	return pager_context_get(dev) ? seconds[dev].bytes : 0;
+}
+
+CUcontext pager_context_get(CUdevice dev)
+{
+	return dev >= 0 && dev < DEVICE_COUNT_MAX ? seconds[dev].ctx : NULL;
+}
+
+void pager_context_drop(CUdevice dev)
+{
+	CUcontext ctx = pager_context_get(dev);
+
+	if (!ctx)
+		return;
+	seconds[dev].ctx = NULL;
+	(void)cuda_real.cuCtxDestroy_v2(ctx);
+	pager_mover_gone(ctx);
+	bell_memory_changed(dev);
+	hook_debug("device %d: second context gone", (int)dev);
+}
+
+void pager_context_after_fork_child(void)
+{
+	for (CUdevice dev = 0; dev < DEVICE_COUNT_MAX; dev++)
+		seconds[dev].ctx = NULL;
+}
