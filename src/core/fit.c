@@ -375,7 +375,7 @@ static uint64_t timer_of(const struct sched_client *c)
  * Runners stand by the beginning of their turns. One that comes back among them (it had
  * waited for memory, or could not be stopped) is old: its place is near the front.
  */
-static void enter_place(struct sched *sched, struct sched_list *list, enum sched_place place,
+static void enter_place(struct sched *sched, struct list *list, enum sched_place place,
 			uint32_t client)
 {
 	const struct sched_client *clients = sched->clients;
@@ -384,12 +384,12 @@ static void enter_place(struct sched *sched, struct sched_list *list, enum sched
 
 	if (place < SCHED_PLACE_RUNNING_LOW || list->n == 0 ||
 	    clients[list->last].turn_ns <= turn_ns) {
-		list_push_back(sched->clients, list, SCHED_LINK_PLACE, client);
+		list_push_back(LIST_SLOTS(sched->clients, SCHED_LINK_PLACE), list, client);
 		return;
 	}
 	for (int n = 0; n < WALK_MAX && clients[before].turn_ns <= turn_ns; n++)
 		before = clients[before].link[SCHED_LINK_PLACE].next;
-	list_insert(sched->clients, list, SCHED_LINK_PLACE, client, before);
+	list_insert(LIST_SLOTS(sched->clients, SCHED_LINK_PLACE), list, client, before);
 }
 
 void fit_in(struct sched *sched, uint32_t client)
@@ -403,7 +403,8 @@ void fit_in(struct sched *sched, uint32_t client)
 	fit_sums_add(&g->sums, &c->share, 1);
 	if (place != c->place) {
 		if (c->place != SCHED_PLACE_NONE)
-			list_remove(sched->clients, &g->place[c->place], SCHED_LINK_PLACE, client);
+			list_remove(LIST_SLOTS(sched->clients, SCHED_LINK_PLACE),
+				    &g->place[c->place], client);
 		if (place != SCHED_PLACE_NONE)
 			enter_place(sched, &g->place[place], place, client);
 		c->place = place;

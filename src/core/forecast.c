@@ -123,7 +123,8 @@ void forecast_forget(struct sched *sched, uint32_t client)
 	if (!c->is_near)
 		return;
 	c->is_near = false;
-	list_remove(sched->clients, &sched->gpus[c->gpu].forecast.near, SCHED_LINK_TOLD, client);
+	list_remove(LIST_SLOTS(sched->clients, SCHED_LINK_TOLD), &sched->gpus[c->gpu].forecast.near,
+		    client);
 }
 
 /* Its memory stays whatever comes, or is gone. */
@@ -153,8 +154,8 @@ static void tell(struct sched *sched, uint32_t client, uint64_t bytes)
 	struct sched_client *c = &sched->clients[client];
 
 	if (!c->is_near)
-		list_push_back(sched->clients, &sched->gpus[c->gpu].forecast.near, SCHED_LINK_TOLD,
-			       client);
+		list_push_back(LIST_SLOTS(sched->clients, SCHED_LINK_TOLD),
+			       &sched->gpus[c->gpu].forecast.near, client);
 	c->is_near = true;
 	c->told_bytes = bytes;
 	emit(sched, client, bytes);

@@ -4,64 +4,65 @@
 
 #include <assert.h>
 
-void list_init(struct sched_list *list)
+static struct list_link *link_of(struct list_slots slots, uint32_t slot)
 {
-	*list = (struct sched_list){SCHED_NONE, SCHED_NONE, 0};
+	return (struct list_link *)(void *)((char *)slots.first + slot * slots.stride);
 }
 
-void list_push_back(struct sched_client *clients, struct sched_list *list,
-		    enum sched_link_kind kind, uint32_t client)
+void list_init(struct list *list)
 {
-	clients[client].link[kind] = (struct sched_link){list->last, SCHED_NONE};
-	if (list->last == SCHED_NONE)
-		list->first = client;
+	*list = (struct list){LIST_END, LIST_END, 0};
+}
+
+void list_push_back(struct list_slots slots, struct list *list, uint32_t slot)
+{
+	*link_of(slots, slot) = (struct list_link){list->last, LIST_END};
+	if (list->last == LIST_END)
+		list->first = slot;
 	else
-		clients[list->last].link[kind].next = client;
-	list->last = client;
+		link_of(slots, list->last)->next = slot;
+	list->last = slot;
 	list->n++;
 }
 
-void list_push_front(struct sched_client *clients, struct sched_list *list,
-		     enum sched_link_kind kind, uint32_t client)
+void list_push_front(struct list_slots slots, struct list *list, uint32_t slot)
 {
-	clients[client].link[kind] = (struct sched_link){SCHED_NONE, list->first};
-	if (list->first == SCHED_NONE)
-		list->last = client;
+	*link_of(slots, slot) = (struct list_link){LIST_END, list->first};
+	if (list->first == LIST_END)
+		list->last = slot;
 	else
-		clients[list->first].link[kind].prev = client;
-	list->first = client;
+		link_of(slots, list->first)->prev = slot;
+	list->first = slot;
 	list->n++;
 }
 
-void list_insert(struct sched_client *clients, struct sched_list *list, enum sched_link_kind kind,
-		 uint32_t client, uint32_t before)
+void list_insert(struct list_slots slots, struct list *list, uint32_t slot, uint32_t before)
 {
-	uint32_t prev = clients[before].link[kind].prev;
+	uint32_t prev = link_of(slots, before)->prev;
 
-	if (prev == SCHED_NONE) {
-		list_push_front(clients, list, kind, client);
+	if (prev == LIST_END) {
+		list_push_front(slots, list, slot);
 		return;
 	}
-	clients[client].link[kind] = (struct sched_link){prev, before};
-	clients[prev].link[kind].next = client;
-	clients[before].link[kind].prev = client;
+	*link_of(slots, slot) = (struct list_link){prev, before};
+	link_of(slots, prev)->next = slot;
+	link_of(slots, before)->prev = slot;
 	list->n++;
 }
 
-void list_remove(struct sched_client *clients, struct sched_list *list, enum sched_link_kind kind,
-		 uint32_t client)
+void list_remove(struct list_slots slots, struct list *list, uint32_t slot)
 {
-	struct sched_link link = clients[client].link[kind];
+	struct list_link link = *link_of(slots, slot);
 
 	assert(list->n > 0);
-	if (link.prev == SCHED_NONE)
+	if (link.prev == LIST_END)
 		list->first = link.next;
 	else
-		clients[link.prev].link[kind].next = link.next;
-	if (link.next == SCHED_NONE)
+		link_of(slots, link.prev)->next = link.next;
+	if (link.next == LIST_END)
 		list->last = link.prev;
 	else
-		clients[link.next].link[kind].prev = link.prev;
-	clients[client].link[kind] = (struct sched_link){SCHED_NONE, SCHED_NONE};
+		link_of(slots, link.next)->prev = link.prev;
+	*link_of(slots, slot) = (struct list_link){LIST_END, LIST_END};
 	list->n--;
 }

@@ -26,7 +26,8 @@ static void remember(struct sched *sched, uint32_t client)
 	fit_out(sched, client);
 	c->is_told = true;
 	c->beat_ns = sched->now_ns + sched->config.heartbeat_ns;
-	list_push_back(sched->clients, &sched->gpus[c->gpu].told, SCHED_LINK_TOLD, client);
+	list_push_back(LIST_SLOTS(sched->clients, SCHED_LINK_TOLD), &sched->gpus[c->gpu].told,
+		       client);
 	fit_in(sched, client);
 }
 
@@ -72,7 +73,7 @@ void notice_forget(struct sched *sched, uint32_t client)
 	fit_out(sched, client);
 	c->is_told = false;
 	c->beat_ns = SCHED_NO_DEADLINE;
-	list_remove(sched->clients, &sched->gpus[c->gpu].told, SCHED_LINK_TOLD, client);
+	list_remove(LIST_SLOTS(sched->clients, SCHED_LINK_TOLD), &sched->gpus[c->gpu].told, client);
 	fit_in(sched, client);
 }
 

@@ -63,7 +63,7 @@ static void plan_turn(const struct sched *sched, struct plan *plan, enum sched_p
 /* Takes victims of one place in order until nothing is missing. */
 static void plan_place(struct sched *sched, struct plan *plan, enum sched_place place, bool prepare)
 {
-	const struct sched_list *list = &sched->gpus[sched->clients[plan->head].gpu].place[place];
+	const struct list *list = &sched->gpus[sched->clients[plan->head].gpu].place[place];
 	uint32_t n = 0;
 
 	for (uint32_t i = list->first; i != SCHED_NONE && (plan->missing > 0 || plan->is_all);

@@ -154,11 +154,11 @@ void queue_push_coming(struct sched *sched, uint32_t client)
 	assert(c->line == SCHED_LINE_NONE);
 	/* The resident wait for nobody else who comes; and are the last to be put back. */
 	if (c->is_resident)
-		list_push_front(sched->clients, &sched->gpus[c->gpu].coming, SCHED_LINK_LINE,
-				client);
+		list_push_front(LIST_SLOTS(sched->clients, SCHED_LINK_LINE),
+				&sched->gpus[c->gpu].coming, client);
 	else
-		list_push_back(sched->clients, &sched->gpus[c->gpu].coming, SCHED_LINK_LINE,
-			       client);
+		list_push_back(LIST_SLOTS(sched->clients, SCHED_LINK_LINE),
+			       &sched->gpus[c->gpu].coming, client);
 	c->line = SCHED_LINE_COMING;
 }
 
@@ -176,7 +176,7 @@ void queue_leave(struct sched *sched, uint32_t client)
 			g->head = SCHED_NONE;
 		break;
 	case SCHED_LINE_COMING:
-		list_remove(sched->clients, &g->coming, SCHED_LINK_LINE, client);
+		list_remove(LIST_SLOTS(sched->clients, SCHED_LINK_LINE), &g->coming, client);
 		if (g->restoring == client)
 			g->restoring = SCHED_NONE;
 		break;

@@ -90,7 +90,7 @@ static void clear_slot(struct sched_client *c)
 	c->beat_ns = SCHED_NO_DEADLINE;
 	c->silent_ns = SCHED_NO_DEADLINE;
 	for (int i = 0; i < SCHED_LINK_COUNT_; i++)
-		c->link[i] = (struct sched_link){SCHED_NONE, SCHED_NONE};
+		c->link[i] = (struct list_link){SCHED_NONE, SCHED_NONE};
 	for (int i = 0; i < SCHED_NODE_COUNT_; i++) {
 		c->node[i].up = SCHED_NONE;
 		c->node[i].left = SCHED_NONE;

@@ -10,6 +10,8 @@
  * compared and hashed as bytes.
  */
 
+#include "core/list.h"
+
 #include <stdbool.h>
 #include <stdint.h>
 
@@ -40,14 +42,6 @@ enum sched_node_kind {
 	SCHED_NODE_AGE,   /* waits, and it or its owner has not aged; by policy_waits_ns() */
 	SCHED_NODE_VTIME, /* runs or waits; by vtime_ns, or less */
 	SCHED_NODE_COUNT_
-};
-
-struct sched_link {
-	uint32_t prev, next;
-};
-
-struct sched_list {
-	uint32_t first, last, n;
 };
 
 struct sched_node {
@@ -189,7 +183,7 @@ struct sched_client {
 	uint64_t silent_ns; /* not a timer: of the first BEAT not answered */
 
 	struct sched_node node[SCHED_NODE_COUNT_];
-	struct sched_link link[SCHED_LINK_COUNT_];
+	struct list_link link[SCHED_LINK_COUNT_];
 
 	/* Its rank, since it entered the queue: smallest first, then by ticket (rank.c). Together,
 	 * since a look for a place reads this of many. */
@@ -210,7 +204,7 @@ struct sched_forecast {
 	uint64_t second_ns;     /* that second began */
 	uint32_t grower, newcomer; /* the last ones, until then: */
 	uint64_t growth_ends_ns, newcomer_ends_ns;
-	struct sched_list near;
+	struct list near;
 };
 
 struct sched_gpu {
@@ -230,12 +224,12 @@ struct sched_gpu {
 	uint64_t n_tickets;
 	uint32_t n_clients;
 	struct sched_sums sums;
-	struct sched_list place[SCHED_PLACE_COUNT_];
-	struct sched_list queue, coming; /* SCHED_LINK_LINE; queue: by rank, fronts first */
-	uint32_t ranked;                 /* the tree of the owners' fronts */
-	uint32_t oldest;                 /* heap: SCHED_NODE_AGE */
-	uint32_t n_owners;               /* of which somebody is awake */
-	struct sched_list told;
+	struct list place[SCHED_PLACE_COUNT_];
+	struct list queue, coming; /* SCHED_LINK_LINE; queue: by rank, fronts first */
+	uint32_t ranked;           /* the tree of the owners' fronts */
+	uint32_t oldest;           /* heap: SCHED_NODE_AGE */
+	uint32_t n_owners;         /* of which somebody is awake */
+	struct list told;
 	struct sched_forecast forecast;
 };
 

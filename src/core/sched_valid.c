@@ -74,8 +74,7 @@ static void check_line(const struct sched_client *c)
 		(c->memory.wanted > 0 || c->memory.wanted_pinned > 0)));
 }
 
-static uint32_t count(const struct sched *sched, const struct sched_list *list,
-		      enum sched_link_kind kind)
+static uint32_t count(const struct sched *sched, const struct list *list, enum sched_link_kind kind)
 {
 	uint32_t n = 0, prev = SCHED_NONE;
 

@@ -40,7 +40,7 @@ static inline void mix_memory(uint64_t *hash, const struct sched_memory *m)
 }
 
 static inline void mix_list(uint64_t *hash, const struct sched_client *clients,
-			    const struct sched_list *list, enum sched_link_kind kind)
+			    const struct list *list, enum sched_link_kind kind)
 {
 	mix(hash, list->n);
 	for (uint32_t i = list->first; i != SCHED_NONE; i = clients[i].link[kind].next)

@@ -87,16 +87,16 @@ static void rotate(struct sched_client *clients, uint32_t *root, uint32_t client
 static void list_between(struct sched *sched, uint32_t client, uint32_t prev, uint32_t next)
 {
 	struct sched_client *clients = sched->clients, *c = &clients[client];
-	struct sched_list *queue = &sched->gpus[c->gpu].queue;
+	struct list *queue = &sched->gpus[c->gpu].queue;
 
 	if (next == SCHED_NONE && prev != SCHED_NONE)
 		next = clients[prev].link[SCHED_LINK_LINE].next;
 	else if (next == SCHED_NONE && c->is_front)
 		next = queue->first;
 	if (next == SCHED_NONE)
-		list_push_back(clients, queue, SCHED_LINK_LINE, client);
+		list_push_back(LIST_SLOTS(clients, SCHED_LINK_LINE), queue, client);
 	else
-		list_insert(clients, queue, SCHED_LINK_LINE, client, next);
+		list_insert(LIST_SLOTS(clients, SCHED_LINK_LINE), queue, client, next);
 }
 
 void rank_insert(struct sched *sched, uint32_t client)
@@ -144,7 +144,7 @@ void rank_remove(struct sched *sched, uint32_t client)
 	for (uint32_t up = c->tree.up; up != SCHED_NONE; up = clients[up].tree.up)
 		recount(clients, up);
 	c->tree = (struct sched_tree){SCHED_NONE, SCHED_NONE, SCHED_NONE, 0};
-	list_remove(clients, &sched->gpus[c->gpu].queue, SCHED_LINK_LINE, client);
+	list_remove(LIST_SLOTS(clients, SCHED_LINK_LINE), &sched->gpus[c->gpu].queue, client);
 }
 
 uint32_t rank_first(const struct sched *sched, uint32_t root)

@@ -2,7 +2,7 @@
 
 #include "core/timeshare/burst.h"
 
-#include "core/timeshare/chain.h"
+#include "core/list.h"
 #include "core/timeshare/preempt_choice.h"
 #include "core/timeshare/timeshare_update.h"
 
@@ -152,8 +152,8 @@ static void give_turn(struct timeshare *share, struct timeshare_gpu *g, uint32_t
 	g->turn_left_ns = turn_length(share, &share->clients[client]) + TURN_LATE_NS;
 	/* The list is the queue: whoever has had the turn is its last. */
 	timeshare_update_moves(share, client);
-	chain_remove(share->clients, &g->running, TIMESHARE_LINK_RUNNING, client);
-	chain_push_back(share->clients, &g->running, TIMESHARE_LINK_RUNNING, client);
+	list_remove(LIST_SLOTS(share->clients, TIMESHARE_LINK_RUNNING), &g->running, client);
+	list_push_back(LIST_SLOTS(share->clients, TIMESHARE_LINK_RUNNING), &g->running, client);
 	if (client == old)
 		return;
 	if (old != TIMESHARE_NONE && may_take_turns(&share->clients[old])) {

@@ -2,8 +2,8 @@
 
 #include "core/timeshare/timeshare.h"
 
+#include "core/list.h"
 #include "core/timeshare/burst.h"
-#include "core/timeshare/chain.h"
 #include "core/timeshare/energy.h"
 #include "core/timeshare/slice.h"
 #include "core/timeshare/slice_policy.h"
@@ -89,11 +89,11 @@ void timeshare_init(struct timeshare *share, struct timeshare_client *clients, u
 	share->config = *config;
 	share->clients = clients;
 	share->n_clients = n_clients;
-	chain_init(&share->dirty);
+	list_init(&share->dirty);
 	for (uint32_t i = 0; i < TIMESHARE_GPUS_MAX; i++) {
 		struct timeshare_gpu *g = &share->gpus[i];
 
-		chain_init(&g->running);
+		list_init(&g->running);
 		usage_init(share, i);
 		g->sweep_at = TIMESHARE_NONE;
 		g->turn = TIMESHARE_NONE;

@@ -2,8 +2,8 @@
 
 #include "core/timeshare/timeshare_events.h"
 
+#include "core/list.h"
 #include "core/timeshare/burst.h"
-#include "core/timeshare/chain.h"
 #include "core/timeshare/energy.h"
 #include "core/timeshare/predict.h"
 #include "core/timeshare/preempt_choice.h"
@@ -110,10 +110,12 @@ void timeshare_events_refresh(struct timeshare *share, uint32_t client)
 	if (old.is_bursting && !part.is_bursting && g->n_bursting == 0)
 		usage_burst_ends(share, c->gpu, share->now_ns);
 	if (part.is_running && !old.is_running)
-		chain_push_back(share->clients, &g->running, TIMESHARE_LINK_RUNNING, client);
+		list_push_back(LIST_SLOTS(share->clients, TIMESHARE_LINK_RUNNING), &g->running,
+			       client);
 	if (!part.is_running && old.is_running) {
 		timeshare_update_moves(share, client);
-		chain_remove(share->clients, &g->running, TIMESHARE_LINK_RUNNING, client);
+		list_remove(LIST_SLOTS(share->clients, TIMESHARE_LINK_RUNNING), &g->running,
+			    client);
 	}
 	g->is_dirty = true;
 }

@@ -4,11 +4,13 @@
 
 /*
  * What struct timeshare and struct timeshare_client consist of. Outside src/core only their size
- * matters: include core/timeshare.h, and read states through its functions.
+ * matters: include core/timeshare/timeshare.h, and read states through its functions.
  *
  * Clients are linked by their slot numbers, so that the whole state may be copied,
  * compared and hashed as bytes.
  */
+
+#include "core/list.h"
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -24,14 +26,6 @@ enum timeshare_link_kind {
 	TIMESHARE_LINK_PRESENT,
 	TIMESHARE_LINK_DIRTY,
 	TIMESHARE_LINKS_
-};
-
-struct timeshare_link {
-	uint32_t prev, next;
-};
-
-struct timeshare_list {
-	uint32_t first, last, n;
 };
 
 /* weights.c: what its clients are sorted by. */
@@ -160,7 +154,7 @@ struct timeshare_usage {
 struct timeshare_client {
 	/* What is looked at of many, one after the other, lies together. */
 	struct timeshare_part part; /* as counted */
-	struct timeshare_link link[TIMESHARE_LINKS_];
+	struct list_link link[TIMESHARE_LINKS_];
 	struct timeshare_tree tree[TIMESHARE_ORDERS_];
 	bool is_joined;
 	bool is_let_in; /* by sched: runs */
@@ -238,7 +232,7 @@ struct timeshare_gpu_usage {
 	uint64_t rests;        /* slice * (1024 - part) of the same */
 	uint64_t burst_ns;     /* critical clients' bursts, as one: the last began then, */
 	uint64_t burst_end_ns; /* and had no work any more then; UINT64_MAX: it has */
-	struct timeshare_list present;
+	struct list present;
 };
 
 struct timeshare_gpu {
@@ -258,7 +252,7 @@ struct timeshare_gpu {
 	uint64_t slow_ns;     /* slices only until then */
 	uint64_t pause_ns;    /* and for so long; 0: never yet */
 	uint64_t hint_end_ns; /* of the last hint's hold */
-	struct timeshare_list running;
+	struct list running;
 	uint32_t n_sweep;  /* timeshare_update.c: so many of them are to be looked at, */
 	uint32_t sweep_at; /* from this one on; TIMESHARE_NONE: from the first */
 	uint32_t n_active[4];
@@ -296,7 +290,7 @@ struct timeshare {
 	uint32_t n_timers;
 	uint32_t n_stale; /* timeshare.c: the last slots, whose class may be of another
 			     configuration */
-	struct timeshare_list dirty;
+	struct list dirty;
 	struct timeshare_actions *out; /* of the step under way, else NULL */
 	struct timeshare_gpu gpus[TIMESHARE_GPUS_MAX];
 };

@@ -2,8 +2,8 @@
 
 #include "core/timeshare/timeshare_update.h"
 
+#include "core/list.h"
 #include "core/timeshare/burst.h"
-#include "core/timeshare/chain.h"
 #include "core/timeshare/slice.h"
 #include "core/timeshare/slice_policy.h"
 #include "core/timeshare/timers.h"
@@ -35,9 +35,11 @@ void touch(struct timeshare *share, uint32_t client)
 		return;
 	c->is_dirty = true;
 	if (c->claim.class == TIMESHARE_CLASS_CRITICAL)
-		chain_push_back(share->clients, &share->dirty, TIMESHARE_LINK_DIRTY, client);
+		list_push_back(LIST_SLOTS(share->clients, TIMESHARE_LINK_DIRTY), &share->dirty,
+			       client);
 	else
-		chain_push_front(share->clients, &share->dirty, TIMESHARE_LINK_DIRTY, client);
+		list_push_front(LIST_SLOTS(share->clients, TIMESHARE_LINK_DIRTY), &share->dirty,
+				client);
 }
 
 void timeshare_update_all(struct timeshare *share, uint32_t gpu)
@@ -77,7 +79,7 @@ void timeshare_update_none(struct timeshare *share, uint32_t client)
 	if (!c->is_dirty)
 		return;
 	c->is_dirty = false;
-	chain_remove(share->clients, &share->dirty, TIMESHARE_LINK_DIRTY, client);
+	list_remove(LIST_SLOTS(share->clients, TIMESHARE_LINK_DIRTY), &share->dirty, client);
 }
 
 void timeshare_update_report(struct timeshare *share, uint32_t client, uint32_t gpu,

@@ -90,7 +90,7 @@ static void add(const struct timeshare *share, uint32_t client, struct sums *sum
 }
 
 /* A list has n members, each linked back to the one before. */
-static void check_list(const struct timeshare *share, const struct timeshare_list *list,
+static void check_list(const struct timeshare *share, const struct list *list,
 		       enum timeshare_link_kind kind)
 {
 	uint32_t n = 0, prev = TIMESHARE_NONE;

@@ -2,7 +2,7 @@
 
 #include "core/timeshare/usage.h"
 
-#include "core/timeshare/chain.h"
+#include "core/list.h"
 #include "core/u64.h"
 
 #include <assert.h>
@@ -23,7 +23,7 @@
 
 void usage_init(struct timeshare *share, uint32_t gpu)
 {
-	chain_init(&share->gpus[gpu].usage.present);
+	list_init(&share->gpus[gpu].usage.present);
 }
 
 static void give(struct timeshare_gpu_usage *gu, struct timeshare_usage *u, uint64_t ns)
@@ -131,7 +131,7 @@ static void enter(struct timeshare *share, uint32_t client)
 	c->usage.drawn = gu->drawn;
 	gu->weights += weight(&c->usage);
 	gu->rests += (uint64_t)c->usage.slice_us * (ONE - c->usage.part);
-	chain_push_back(share->clients, &gu->present, TIMESHARE_LINK_PRESENT, client);
+	list_push_back(LIST_SLOTS(share->clients, TIMESHARE_LINK_PRESENT), &gu->present, client);
 	c->usage.since_ns = share->now_ns;
 	c->usage.is_present = true;
 }
@@ -146,7 +146,7 @@ static void leave(struct timeshare *share, uint32_t client)
 	settle(gu, &c->usage);
 	gu->weights -= weight(&c->usage);
 	gu->rests -= (uint64_t)c->usage.slice_us * (ONE - c->usage.part);
-	chain_remove(share->clients, &gu->present, TIMESHARE_LINK_PRESENT, client);
+	list_remove(LIST_SLOTS(share->clients, TIMESHARE_LINK_PRESENT), &gu->present, client);
 	c->usage.present_ns += share->now_ns - c->usage.since_ns;
 	c->usage.is_present = false;
 }
