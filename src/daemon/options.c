@@ -63,7 +63,7 @@ static const struct option {
 	 "turns go round the users first, then among each one's programs; 0: among programs alone"},
 	{"NVSHARE_PRIORITY_MAX", OPTION_RIGHTS, AT(rights), 0, 0, NULL,
 	 "how high a priority users may claim (normal)"},
-	{"NVSHARE_TQ", OPTION_SECONDS, AT(config.tq_ns), TURN_MIN, TURN_MAX, NULL,
+	{"NVSHARE_QUANTUM_SEC", OPTION_SECONDS, AT(config.tq_ns), TURN_MIN, TURN_MAX, NULL,
 	 "length of a turn in mode concurrent"},
 	{"NVSHARE_SWITCH_TIME_MODE", OPTION_ENUM, AT(config.switch_mode), 0, 2, switch_mode_names,
 	 "auto: from the time that a switch takes"},
@@ -112,7 +112,7 @@ static const struct option {
 	 "of the time that others want, for latency-critical clients"},
 	{"NVSHARE_SLICE_EQUAL_US", OPTION_SLICE, AT(share.equal_slice_us), NVSHARE_SLICE_US_MIN,
 	 NVSHARE_SLICE_US_MAX, NULL, "shortest timeslice among equals"},
-	{"NVSHARE_SLICE_BE_US", OPTION_SLICE, AT(share.be_slice_us), NVSHARE_SLICE_US_MIN,
+	{"NVSHARE_SLICE_BEST_EFFORT_US", OPTION_SLICE, AT(share.be_slice_us), NVSHARE_SLICE_US_MIN,
 	 NVSHARE_SLICE_US_MAX, NULL, "timeslice beside a latency-critical client"},
 	{"NVSHARE_SLICE_RULE", OPTION_ENUM, AT(share.slice_rule), 0, TIMESHARE_RULE_COUNT_,
 	 rule_names,
@@ -148,10 +148,30 @@ static const struct option {
 };
 #define N_OPTIONS (sizeof(options_table) / sizeof(options_table[0]))
 
-/* "--tq" of NVSHARE_TQ. */
-static void flag_name(const struct option *option, char *buf, size_t size)
+/* Names that settings had once, and are still understood. */
+static const struct alias {
+	const char *old;
+	const char *variable;
+} aliases[] = {
+	{"NVSHARE_TQ", "NVSHARE_QUANTUM_SEC"},
+	{"NVSHARE_SLICE_BE_US", "NVSHARE_SLICE_BEST_EFFORT_US"},
+};
+#define N_ALIASES (sizeof(aliases) / sizeof(aliases[0]))
+
+/* NULL: it never had another name. */
+static const char *old_name(const char *variable)
 {
-	const char *s = option->variable + strlen("NVSHARE_");
+	for (size_t i = 0; i < N_ALIASES; i++) {
+		if (!strcmp(aliases[i].variable, variable))
+			return aliases[i].old;
+	}
+	return NULL;
+}
+
+/* "--quantum-sec" of NVSHARE_QUANTUM_SEC. */
+static void flag_name(const char *variable, char *buf, size_t size)
+{
+	const char *s = variable + strlen("NVSHARE_");
 	size_t n = 2;
 
 	(void)snprintf(buf, size, "--");
@@ -327,40 +347,64 @@ static int take_environment(struct options *options, char *(*get_env)(const char
 			    char *ret_text)
 {
 	for (size_t i = 0; i < N_OPTIONS; i++) {
-		const char *value = get_env(options_table[i].variable);
+		const char *name = options_table[i].variable, *old = old_name(name);
+		const char *value = get_env(name), *old_value = old ? get_env(old) : NULL;
 		int r;
 
+		/* Set but empty is as good as not set. */
+		if (!value || !*value) {
+			name = old;
+			value = old_value;
+		} else if (old_value && *old_value && strcmp(value, old_value) != 0) {
+			(void)snprintf(ret_text, OPTIONS_TEXT_LEN,
+				       "%s and %s are one setting with two values; unset %s", name,
+				       old, old);
+			return OPTIONS_E_BAD;
+		}
 		if (!value || !*value)
-			continue; /* set but empty is as good as not set */
-		r = take_value(options, &options_table[i], options_table[i].variable, value,
-			       ret_text);
+			continue;
+		r = take_value(options, &options_table[i], name, value, ret_text);
 		if (r)
 			return r;
 	}
 	return 0;
 }
 
-/* "--tq=5" or "--tq 5" at *args, which is moved behind it. */
+/* The option that arg, of len characters before its value, is a flag of; its name to ret. */
+static const struct option *find_flag(const char *arg, size_t len, char *ret, size_t size)
+{
+	for (size_t i = 0; i < N_OPTIONS; i++) {
+		const char *names[] = {options_table[i].variable,
+				       old_name(options_table[i].variable)};
+
+		for (size_t n = 0; n < 2 && names[n]; n++) {
+			flag_name(names[n], ret, size);
+			if (strlen(ret) == len && strncmp(arg, ret, len) == 0)
+				return &options_table[i];
+		}
+	}
+	return NULL;
+}
+
+/* "--quantum-sec=5" or "--quantum-sec 5" at *args, which is moved behind it. */
 static int take_flag(struct options *options, char *const **args, char *ret_text)
 {
 	const char *arg = **args;
 	const char *value = strchr(arg, '=');
 	size_t len = value ? (size_t)(value - arg) : strlen(arg);
 	char name[64];
+	const struct option *option = find_flag(arg, len, name, sizeof(name));
 
 	(*args)++;
-	for (size_t i = 0; i < N_OPTIONS; i++) {
-		flag_name(&options_table[i], name, sizeof(name));
-		if (strlen(name) != len || strncmp(arg, name, len) != 0)
-			continue;
-		if (value)
-			return take_value(options, &options_table[i], name, value + 1, ret_text);
-		if (**args)
-			return take_value(options, &options_table[i], name, *(*args)++, ret_text);
+	if (option && value)
+		return take_value(options, option, name, value + 1, ret_text);
+	if (option && **args)
+		return take_value(options, option, name, *(*args)++, ret_text);
+	if (option)
 		(void)snprintf(ret_text, OPTIONS_TEXT_LEN, "%s needs a value", name);
-		return OPTIONS_E_BAD;
-	}
-	(void)snprintf(ret_text, OPTIONS_TEXT_LEN, "unknown option '%.80s'; see --help", arg);
+	else
+		(void)snprintf(ret_text, OPTIONS_TEXT_LEN, "unknown option '%.80s'; see --help",
+			       arg);
 	return OPTIONS_E_BAD;
 }
 
@@ -512,10 +556,13 @@ void options_print_help(FILE *out)
 		char name[64];
 		char what[160], value[128];
 
-		flag_name(&options_table[i], name, sizeof(name));
+		flag_name(options_table[i].variable, name, sizeof(name));
 		print_value(&defaults, &options_table[i], value, sizeof(value));
 		allowed(&options_table[i], what, sizeof(what));
 		(void)fprintf(out, "\n  %s=VALUE, %s\n      %s%s; %s\n", name,
 			      options_table[i].variable, options_table[i].help, value, what);
 	}
+	(void)fputs("\nOld names of settings that still work:\n", out);
+	for (size_t i = 0; i < N_ALIASES; i++)
+		(void)fprintf(out, "  %s, now %s\n", aliases[i].old, aliases[i].variable);
 }

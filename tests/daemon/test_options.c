@@ -71,8 +71,8 @@ static void defaults_are_those_of_the_core(void **state)
 
 static void the_command_line_wins_over_the_environment(void **state)
 {
-	const char *env[] = {"NVSHARE_TQ", "5", "NVSHARE_SCHEDULING_MODE", "serial", NULL};
-	const char *args[] = {"--tq=0.5", "--switch-time-min", "0.2", NULL};
+	const char *env[] = {"NVSHARE_QUANTUM_SEC", "5", "NVSHARE_SCHEDULING_MODE", "serial", NULL};
+	const char *args[] = {"--quantum-sec=0.5", "--switch-time-min", "0.2", NULL};
 	struct options options;
 	char text[OPTIONS_TEXT_LEN];
 
@@ -167,7 +167,8 @@ static void every_variable_is_taken(void **state)
 static void an_error_names_variable_value_and_what_is_allowed(void **state)
 {
 	static const char *const table[][3] = {
-		{"NVSHARE_TQ", "1m", "NVSHARE_TQ is '1m'; allowed is seconds from 0.01 to 86400"},
+		{"NVSHARE_QUANTUM_SEC", "1m",
+		 "NVSHARE_QUANTUM_SEC is '1m'; allowed is seconds from 0.01 to 86400"},
 		{"NVSHARE_SCHEDULING_MODE", "x",
 		 "NVSHARE_SCHEDULING_MODE is 'x'; allowed is one of auto, serial, concurrent"},
 		{"NVSHARE_ENERGY_BUDGET_W", "10001",
@@ -211,7 +212,7 @@ static void an_error_names_variable_value_and_what_is_allowed(void **state)
 
 static void a_value_set_but_empty_is_not_set(void **state)
 {
-	const char *env[] = {"NVSHARE_TQ", "", "NVSHARE_SOCK_DIR", "", NULL};
+	const char *env[] = {"NVSHARE_QUANTUM_SEC", "", "NVSHARE_SOCK_DIR", "", NULL};
 	struct options options;
 	char text[OPTIONS_TEXT_LEN];
 
@@ -221,14 +222,42 @@ static void a_value_set_but_empty_is_not_set(void **state)
 	assert_null(options.sock_dir);
 }
 
+static void old_names_of_settings_work(void **state)
+{
+	const char *old[] = {"NVSHARE_TQ", "5", "NVSHARE_SLICE_BE_US", "300", NULL};
+	const char *same[] = {"NVSHARE_TQ", "5", "NVSHARE_QUANTUM_SEC", "5", NULL};
+	const char *empty[] = {"NVSHARE_TQ", "", "NVSHARE_QUANTUM_SEC", "6", NULL};
+	const char *differ[] = {"NVSHARE_TQ", "5", "NVSHARE_QUANTUM_SEC", "6", NULL};
+	const char *bad[] = {"NVSHARE_TQ", "x", NULL};
+	const char *flags[] = {"--tq=7", "--slice-be-us", "400", NULL};
+	struct options options;
+	char text[OPTIONS_TEXT_LEN];
+
+	(void)state;
+	assert_int_equal(parse(old, NULL, &options, text), 0);
+	assert_int_equal(options.config.tq_ns, 5 * SEC);
+	assert_int_equal(options.share.be_slice_us, 300);
+	assert_int_equal(parse(same, NULL, &options, text), 0);
+	assert_int_equal(parse(empty, NULL, &options, text), 0);
+	assert_int_equal(options.config.tq_ns, 6 * SEC);
+	assert_int_equal(parse(old, flags, &options, text), 0);
+	assert_int_equal(options.config.tq_ns, 7 * SEC);
+	assert_int_equal(options.share.be_slice_us, 400);
+	assert_int_equal(parse(differ, NULL, &options, text), OPTIONS_E_BAD);
+	assert_string_equal(text, "NVSHARE_QUANTUM_SEC and NVSHARE_TQ are one setting with two"
+				  " values; unset NVSHARE_TQ");
+	assert_int_equal(parse(bad, NULL, &options, text), OPTIONS_E_BAD);
+	assert_string_equal(text, "NVSHARE_TQ is 'x'; allowed is seconds from 0.01 to 86400");
+}
+
 static void wrong_command_lines_are_refused(void **state)
 {
 	static const char *const table[][2] = {
 		{"--tqq=5", "unknown option '--tqq=5'; see --help"},
 		{"--t=5", "unknown option '--t=5'; see --help"},
 		{"tq", "unknown option 'tq'; see --help"},
-		{"--tq", "--tq needs a value"},
-		{"--tq=x", "--tq is 'x'; allowed is seconds from 0.01 to 86400"},
+		{"--quantum-sec", "--quantum-sec needs a value"},
+		{"--quantum-sec=x", "--quantum-sec is 'x'; allowed is seconds from 0.01 to 86400"},
 		{"--sock-dir=", "--sock-dir is ''; allowed is a directory"},
 	};
 	const char *both[] = {"--switch-time-min=20", "--switch-time-max=10", NULL};
@@ -248,7 +277,7 @@ static void wrong_command_lines_are_refused(void **state)
 
 static void help_is_given_in_a_wrong_environment(void **state)
 {
-	const char *env[] = {"NVSHARE_TQ", "x", NULL};
+	const char *env[] = {"NVSHARE_QUANTUM_SEC", "x", NULL};
 	const char *help[] = {"--tq=5", "-h", NULL};
 	const char *version[] = {"--version", NULL};
 	struct options options;
@@ -263,7 +292,7 @@ static void help_is_given_in_a_wrong_environment(void **state)
 static void the_core_takes_what_the_table_allows(void **state)
 {
 	static const char *const names[][3] = {
-		{"NVSHARE_TQ", "0.01", "86400"},
+		{"NVSHARE_QUANTUM_SEC", "0.01", "86400"},
 		{"NVSHARE_SWITCH_TIME_FIXED", "0.01", "86400"},
 		{"NVSHARE_SWITCH_TIME_MULTIPLIER", "1", "1000"},
 		{"NVSHARE_SWITCH_TIME_MIN", "0.01", "300"},
@@ -331,7 +360,7 @@ static void shares_of_time_are_options_too(void **state)
 				   "1500",
 				   "NVSHARE_BE_TURN_MS",
 				   "20",
-				   "NVSHARE_SLICE_BE_US",
+				   "NVSHARE_SLICE_BEST_EFFORT_US",
 				   "300",
 				   NULL};
 	const char *const margin[] = {"NVSHARE_HINT_MARGIN_US", "20000", NULL};
@@ -435,7 +464,7 @@ static void the_help_states_the_defaults(void **state)
 		n_stated++;
 	}
 	assert_true(n_stated > 30);
-	assert_true(find_default(help, "NVSHARE_SLICE_BE_US", value, sizeof(value)));
+	assert_true(find_default(help, "NVSHARE_SLICE_BEST_EFFORT_US", value, sizeof(value)));
 	assert_string_equal(value, "100");
 	assert_true(find_default(help, "NVSHARE_SLICE_LEVELS", value, sizeof(value)));
 	assert_string_equal(value, "critical=5000000,high=1000,normal=500,low=200");
@@ -454,6 +483,7 @@ int main(void)
 		cmocka_unit_test(every_variable_is_taken),
 		cmocka_unit_test(an_error_names_variable_value_and_what_is_allowed),
 		cmocka_unit_test(a_value_set_but_empty_is_not_set),
+		cmocka_unit_test(old_names_of_settings_work),
 		cmocka_unit_test(wrong_command_lines_are_refused),
 		cmocka_unit_test(help_is_given_in_a_wrong_environment),
 		cmocka_unit_test(the_help_states_the_defaults),

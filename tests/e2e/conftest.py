@@ -124,7 +124,7 @@ class Node:
             "NVSHARE_SIM_CONTEXT": "4MiB",
             "NVSHARE_SWITCH_TIME_MIN": "0.2",
             "NVSHARE_SWITCH_TIME_MAX": "0.5",
-            "NVSHARE_TQ": "0.3",
+            "NVSHARE_QUANTUM_SEC": "0.3",
             "NVSHARE_IDLE_MS": "200",
         }
 

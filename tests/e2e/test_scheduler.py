@@ -256,8 +256,8 @@ def test_without_a_stale_socket_nobody_is_held_back(node):
     "variable, value, allowed",
     [
         ("NVSHARE_SCHEDULING_MODE", "fast", "one of auto, serial, concurrent"),
-        ("NVSHARE_TQ", "0", "seconds from 0.01 to 86400"),
-        ("NVSHARE_TQ", "-1", "seconds"),
+        ("NVSHARE_QUANTUM_SEC", "0", "seconds from 0.01 to 86400"),
+        ("NVSHARE_QUANTUM_SEC", "-1", "seconds"),
         ("NVSHARE_SWITCH_TIME_MODE", "sometimes", "one of auto, fixed"),
         ("NVSHARE_MEMORY_RESERVE_PERCENT", "51", "a whole number from 0 to 50"),
         ("NVSHARE_MAX_RUNTIME_SEC", "9", "seconds from 10 to 86400"),
@@ -282,7 +282,7 @@ def test_it_fails_when_its_output_is_lost(option):
 
 
 def test_help_names_every_variable(tmp_path):
-    env = clean_env(tmp_path, NVSHARE_TQ="bad")
+    env = clean_env(tmp_path, NVSHARE_QUANTUM_SEC="bad")
     run = subprocess.run([SCHEDULER, "--help"], env=env, capture_output=True, text=True, check=False)
     assert run.returncode == 0 and run.stderr == ""
     for name in ("SOCK_DIR", "SCHEDULING_MODE", "TQ", "SWITCH_TIME_MULTIPLIER", "WAIT_BOUND_SEC", "LOG"):

@@ -612,7 +612,7 @@ def test_what_a_config_file_says_of_the_node_is_left_out_by_name(tmp_path):
     said = next(str(w.message) for w in warnings if "left out" in str(w.message))
     found = set(re.findall(r"preemption[\w.\[\]]*", said))
     assert found == names_in(_config._NODE), "the file has each that is known, and each is named"
-    assert "preemption.timeslice.be_task_us (NVSHARE_SLICE_BE_US)" in said
+    assert "preemption.timeslice.be_task_us (NVSHARE_SLICE_BEST_EFFORT_US)" in said
     assert warnings[0].filename == __file__, "it is about the program's line"
     path = tmp_path / "both.yaml"
     path.write_text("weight: none\n" + (HERE / "gpreempt.yaml").read_text())

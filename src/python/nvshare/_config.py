@@ -34,7 +34,7 @@ _NODE = {
         "enabled": (_BOOL, "NVSHARE_HOLD"),
         "timeslice": {
             "lc_task_us": (_NUMBER, "NVSHARE_SLICE_LEVELS"),
-            "be_task_us": (_NUMBER, "NVSHARE_SLICE_BE_US"),
+            "be_task_us": (_NUMBER, "NVSHARE_SLICE_BEST_EFFORT_US"),
             "min_timeslice_us": (_NUMBER, None),
             "max_timeslice_us": (_NUMBER, None),
         },
