@@ -198,7 +198,7 @@ void shares_set(struct server *server, struct peer *peer, const struct nvshare_s
 
 	r = step(server, &event);
 	if (r)
-		log_debug("ignored client=%u message=TIMESHARE_SET seq=%llu core=%d", peer->id,
+		log_debug("ignored client=%u message=SHARE_SET seq=%llu core=%d", peer->id,
 			  (unsigned long long)set->seq, r);
 }
 

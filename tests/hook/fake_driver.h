@@ -8,19 +8,16 @@
  * pager_*() in place of the library's. Counters are atomic: the agent's thread calls.
  */
 
-#include "hook/agent/agent.h"
-#include "hook/base/lifecycle.h"
 #include "hook/freeze/channels.h"
 #include "hook/freeze/freeze.h"
 #include "hook/gate/bell.h"
-#include "hook/gate/device.h"
 #include "hook/gate/gate.h"
 #include "hook/host/hostpool.h"
 #include "hook/memory/budget.h"
-#include "hook/memory/context_cost.h"
 #include "hook/pager/backend.h"
 #include "hook/pager/pager.h"
 #include "hook/pager/pager_context.h"
+#include "hook/pools/pools.h"
 #include "hook/table/cuda_real.h"
 
 #include <errno.h>
@@ -342,13 +339,9 @@ void pager_after_fork_child(void)
 {
 }
 
-/* As lifecycle_steps.c has them, without the rooms that are not here. */
-lifecycle_step *const lifecycle_on_fork_child[] = {
-	agent_after_fork_child,  bell_after_fork_child,   gate_after_fork_child,
-	device_after_fork_child, budget_after_fork_child, context_cost_after_fork_child,
-	pager_after_fork_child,  freeze_after_fork_child, NULL,
-};
-lifecycle_step *const lifecycle_on_exit[] = {agent_stop, freeze_stop, NULL};
+void pools_after_fork_child(void)
+{
+}
 
 /* ---- the second context, and freezing: as the test says ------------------------- */
 

@@ -21,7 +21,9 @@ uint64_t clock_now_ns(void)
 
 void clock_nap(uint64_t ns)
 {
-	(void)nanosleep(&(struct timespec){.tv_nsec = (long)ns}, NULL);
+	(void)nanosleep(&(struct timespec){.tv_sec = (time_t)(ns / CLOCK_NS_PER_SEC),
+					   .tv_nsec = (long)(ns % CLOCK_NS_PER_SEC)},
+			NULL);
 }
 
 static void keeps_the_gpu_when_work_does_not_end(void)

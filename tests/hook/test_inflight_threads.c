@@ -337,5 +337,5 @@ int main(void)
 		cmocka_unit_test(the_child_of_a_fork_has_its_own_number),
 	};
 
-	return cmocka_run_group_tests_name("hook/settle", tests, NULL, NULL);
+	return cmocka_run_group_tests_name("hook/inflight_threads", tests, NULL, NULL);
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
- * share in a closed loop with simulated clients (timeshare_world.h). One seed decides everything
+ * share in a closed loop with simulated clients (share_world.h). One seed decides everything
  * and is printed first; each run is made twice and must be the same. Some seeds have faults:
  * answers that are late or never come, freezes that are slow or fail, stops that fail; some have
  * deaths, of critical clients and of others. Checked all the time:

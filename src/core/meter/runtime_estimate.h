@@ -4,7 +4,7 @@
 
 /*
  * Of the time in which a program has work, what has run: the rest waited for other processes'
- * slices. Whether it is on the GPU is asked with an event (src/hook/share/timeshare_here.c), and
+ * slices. Whether it is on the GPU is asked with an event (src/hook/share/share_here.c), and
  * what was not answered at once is decided later:
  *
  * - the work ends, and the event was not reached: all of it had been handed over to the GPU

@@ -16,7 +16,7 @@
 /* A part of zero would never be corrected upwards by what it is given. */
 #define PART_MIN 32u
 
-/* What a client counts, too (src/hook/share/timeshare_off.c): its work stops before it says so. */
+/* What a client counts, too (src/hook/share/share_off.c): its work stops before it says so. */
 #define STOPS_NS 230000u
 
 #define OWED_MAX 50000000ull /* ns: what looks found more is no chance any more */
