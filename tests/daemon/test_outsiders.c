@@ -22,16 +22,16 @@
 
 /* ---- an NVML of our own ------------------------------------------------------- */
 
-struct list {
+struct listing {
 	uint32_t n;
 	struct nvml_process at[16];
 };
 
 struct nvml_device_st {
-	struct list compute, graphics;
+	struct listing compute, graphics;
 };
 
-static int tell(const struct list *list, unsigned int *n, void *processes)
+static int tell(const struct listing *list, unsigned int *n, void *processes)
 {
 	int r = list->n > *n ? NVML_ERROR_INSUFFICIENT_SIZE : NVML_SUCCESS;
 

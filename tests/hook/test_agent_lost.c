@@ -268,6 +268,7 @@ static void a_forked_child_starts_afresh(void)
 		budget_read(0, &mem);
 		check(mem.resident == 0 && mem.swapped == 0);
 		check(budget_get(0) == BUDGET_UNLIMITED);
+		check(bell_fd() < 0); /* else it would wake the parent's agent */
 		bell_memory_changed(0);
 		bell_memory_wanted(0);
 		agent_stop(); /* nothing to stop */
