@@ -5,7 +5,8 @@
 /*
  * One GPU in virtual time: a latency-critical client whose requests come one after another,
  * others that compute beside it, and, but for the driver's own slices, the scheduler's
- * machine for shares of time (core/timeshare/timeshare.h) with messages, freezes and thaws that take time.
+ * machine for shares of time (core/timeshare/timeshare.h) with messages, freezes and thaws that
+ * take time.
  *
  * The GPU gives each client with work its slice in turn; a switch costs switch_ns, in which
  * nobody computes. A request is n_pieces of work of equal length with gap_ns of host time
