@@ -73,13 +73,14 @@ def main():
     parser.add_argument("--turn", type=float, default=0.3, help="seconds")
     parser.add_argument("--switch", type=float, default=0.09, help="seconds that a switch takes, about")
     parser.add_argument("--patience", type=float, default=60, help="seconds for the others to end")
+    parser.add_argument("--victims", default="first,second,scheduler", help="in turns, with each signal")
     parser.add_argument("--seed", type=int, default=1)
     args = parser.parse_args()
     random.seed(args.seed)
     card = cards.Card(args)
     failed = False
     stages = []
-    victims = [(v, s) for s in SIGNALS for v in ("first", "second", "scheduler")]
+    victims = [(v, s) for s in SIGNALS for v in args.victims.split(",")]
     try:
         card.both_ways(rigs.size(args.size), 2, 1.0)  # what is pinned; the host's memory is there then
         for i in range(args.rounds):
