@@ -15,10 +15,12 @@ CUresult agent_use_device(CUdevice dev)
 	return CUDA_SUCCESS;
 }
 
+static uint64_t fake_context_cost;
+
 uint64_t context_cost(CUdevice dev)
 {
 	(void)dev;
-	return 0;
+	return fake_context_cost;
 }
 
 bool agent_add_context(CUcontext ctx, CUdevice dev, uint64_t charged)

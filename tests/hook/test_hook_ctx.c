@@ -17,6 +17,7 @@ static bool is_live[N_CONTEXTS];
 static bool is_through;            /* a thread that is cancelled */
 static int n_owners;               /* of the primary context */
 static void *(*meanwhile)(void *); /* on a thread of its own, once */
+static int64_t takes;              /* bytes of the card that the next context and others take */
 
 static CUcontext handle_of(int i)
 {
@@ -52,6 +53,7 @@ static CUresult drv_ctx_create(CUcontext *ctx, unsigned int flags, CUdevice dev)
 		i++;
 	assert_true(i < N_CONTEXTS);
 	is_live[i] = true;
+	fake.bytes_free -= (uint64_t)takes;
 	*ctx = handle_of(i);
 	pthread_testcancel(); /* as its files do */
 	return fake_push(*ctx);
@@ -241,6 +243,34 @@ static void none_of_ours_is_made_as_one_of_the_programs_ends(void **state)
 	pager_context_drop(0);
 }
 
+static void a_second_context_counts_as_measured_only_where_that_is_likely(void **state)
+{
+	static const struct {
+		int64_t takes_mib;
+		uint64_t counts_mib;
+	} cases[] = {
+		{290, 290},             /* of 300 that are expected */
+		{480, 480}, {163, 300}, /* somebody gave memory back meanwhile */
+		{-40, 300},             /* more than the context took */
+		{900, 300},             /* or took some */
+	};
+	CUcontext ctx;
+
+	(void)state;
+	fake.bytes_free = 8ull << 30;
+	assert_int_equal(cuCtxCreate_v2(&ctx, 0, 0), CUDA_SUCCESS);
+	fake_context_cost = 500ull << 20;
+	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+		takes = cases[i].takes_mib * (1 << 20);
+		assert_true(pager_context_make(0, UINT64_MAX));
+		assert_int_equal(pager_context_bytes(0) >> 20, cases[i].counts_mib);
+		pager_context_drop(0);
+	}
+	takes = 0;
+	fake_context_cost = 0;
+	assert_int_equal(cuCtxDestroy_v2(ctx), CUDA_SUCCESS);
+}
+
 static void *create_cancelled(void *data)
 {
 	CUcontext ctx;
@@ -275,6 +305,7 @@ int main(void)
 		CTX_TEST(the_memory_of_a_new_context_does_not_end_with_the_last_one_of_its_handle),
 		CTX_TEST(a_primary_context_that_is_made_again_is_not_the_one_that_ended),
 		CTX_TEST(none_of_ours_is_made_as_one_of_the_programs_ends),
+		CTX_TEST(a_second_context_counts_as_measured_only_where_that_is_likely),
 		CTX_TEST(owners_that_leave_at_the_same_time_end_a_primary_context),
 		CTX_TEST(a_cancelled_thread_ends_after_its_turn),
 	};

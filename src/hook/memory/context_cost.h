@@ -5,7 +5,6 @@
 /* Bytes that a context takes of a card. Threading: any thread. */
 
 #include "abi/cuda_abi.h"
-#include "hook/memory/context_cost.h"
 
 #include <stdint.h>
 

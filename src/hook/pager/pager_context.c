@@ -69,12 +69,16 @@ static uint64_t expected(CUdevice dev)
 	return context_cost(dev) / 5 * 3;
 }
 
-/* Others take and give memory meanwhile: it costs no more than the program's own. */
+/*
+ * Others take and give memory meanwhile. The context costs no more than the program's own. Bytes
+ * that a report leaves out count as memory of others, and no program has them. So a figure that
+ * is well below what is expected is not believed either.
+ */
 static uint64_t plausible(CUdevice dev, uint64_t before, uint64_t after)
 {
-	uint64_t most = context_cost(dev);
+	uint64_t most = context_cost(dev), least = expected(dev) / 10 * 9;
 
-	if (before <= after || before - after > most)
+	if (before <= after || before - after > most || before - after < least)
 		return expected(dev);
 	return before - after;
 }
