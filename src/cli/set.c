@@ -2,6 +2,7 @@
 #include "cli/cli.h"
 #include "cli/status.h"
 
+#include "ipc/names.h"
 #include "util/clock.h"
 #include "util/fd.h"
 #include "util/parse.h"
@@ -94,11 +95,10 @@ int set_anti_thrash(const char *value, bool is_trial)
 
 static int set_mode(const char *value)
 {
-	static const char *const names[] = {"auto", "serial", "concurrent"};
 	struct nvshare_set body = {.key = NVSHARE_KEY_MODE};
 	unsigned int mode;
 
-	if (parse_enum(value, names, NVSHARE_MODE_COUNT, &mode))
+	if (parse_enum(value, names_mode, NVSHARE_MODE_COUNT, &mode))
 		return bad_value("mode", value, "auto, serial or concurrent");
 	body.value = mode;
 	return change(NVSHARE_MSG_SET, &body);
@@ -138,7 +138,7 @@ static int set_policy(const char *value)
 	struct nvshare_set body = {.key = NVSHARE_KEY_POLICY};
 	unsigned int policy;
 
-	if (parse_enum(value, status_policy_names, NVSHARE_POLICY_COUNT, &policy))
+	if (parse_enum(value, names_policy, NVSHARE_POLICY_COUNT, &policy))
 		return bad_value("policy", value, "priority, fair, credit or deadline");
 	body.value = policy;
 	return change(NVSHARE_MSG_SET, &body);
@@ -186,7 +186,7 @@ static int set_priority(const char *value, const char *client)
 	struct nvshare_set body = {.key = NVSHARE_KEY_PRIORITY};
 	unsigned int priority;
 
-	if (parse_enum(value, status_priority_names, NVSHARE_PRIORITY_COUNT, &priority))
+	if (parse_enum(value, names_priority, NVSHARE_PRIORITY_COUNT, &priority))
 		return bad_value("priority", value, "low, normal, high or critical");
 	body.value = priority;
 	return change_client(&body, client);
@@ -228,23 +228,17 @@ static int set_compute_limit(const char *value, const char *client)
 
 /* ---- which -------------------------------------------------------------------- */
 
-static const struct {
-	const char *name;
-	int (*set)(const char *value);
-} node_settings[] = {
-	{"mode", set_mode},       {"policy", set_policy},
-	{"tq", set_tq_now},       {"switch-time", set_switch_time},
-	{"reserve", set_reserve}, {"max-runtime", set_max_runtime},
+static int (*const node_setters[NVSHARE_KEY_COUNT])(const char *value) = {
+	[NVSHARE_KEY_MODE] = set_mode,       [NVSHARE_KEY_POLICY] = set_policy,
+	[NVSHARE_KEY_TQ] = set_tq_now,       [NVSHARE_KEY_SWITCH_TIME] = set_switch_time,
+	[NVSHARE_KEY_RESERVE] = set_reserve, [NVSHARE_KEY_MAX_RUNTIME] = set_max_runtime,
 };
 
-static const struct {
-	const char *name;
-	int (*set)(const char *value, const char *client);
-} client_settings[] = {
-	{"priority", set_priority},
-	{"weight", set_weight},
-	{"slo", set_slo},
-	{"compute-limit", set_compute_limit},
+static int (*const client_setters[NVSHARE_KEY_COUNT])(const char *value, const char *client) = {
+	[NVSHARE_KEY_PRIORITY] = set_priority,
+	[NVSHARE_KEY_WEIGHT] = set_weight,
+	[NVSHARE_KEY_SLO] = set_slo,
+	[NVSHARE_KEY_COMPUTE_LIMIT] = set_compute_limit,
 };
 
 static int wrong_usage(const char *what)
@@ -259,17 +253,13 @@ int set_command(char *const *args)
 
 	while (args[n])
 		n++;
-	for (size_t i = 0; n && i < sizeof(node_settings) / sizeof(*node_settings); i++) {
-		if (strcmp(args[0], node_settings[i].name) != 0)
+	for (size_t key = 0; n && key < NVSHARE_KEY_COUNT; key++) {
+		if (strcmp(args[0], names_key[key]) != 0)
 			continue;
-		return n == 2 ? node_settings[i].set(args[1])
-			      : wrong_usage("a setting and a value");
-	}
-	for (size_t i = 0; n && i < sizeof(client_settings) / sizeof(*client_settings); i++) {
-		if (strcmp(args[0], client_settings[i].name) != 0)
-			continue;
-		return n == 3 ? client_settings[i].set(args[1], args[2])
-			      : wrong_usage("a value and a client for this");
+		if (client_setters[key])
+			return n == 3 ? client_setters[key](args[1], args[2])
+				      : wrong_usage("a value and a client for this");
+		return n == 2 ? node_setters[key](args[1]) : wrong_usage("a setting and a value");
 	}
 	if (n < 2)
 		return wrong_usage("a setting and a value");

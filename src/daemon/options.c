@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "daemon/options.h"
 
+#include "ipc/names.h"
 #include "nvshare/protocol.h"
 #include "util/clock.h"
 #include "util/parse.h"
@@ -33,9 +34,6 @@ enum option_kind {
 #define MAX_RUNTIME_MIN (NVSHARE_MAX_RUNTIME_MS_MIN * CLOCK_NS_PER_MS)
 #define MAX_RUNTIME_MAX (NVSHARE_MAX_RUNTIME_MS_MAX * CLOCK_NS_PER_MS)
 
-static const char *const mode_names[] = {"auto", "serial", "concurrent"};
-static const char *const policy_names[] = {"priority", "fair", "credit", "deadline"};
-static const char *const switch_mode_names[] = {"auto", "fixed"};
 static const char *const rule_names[] = {"fixed", "slack", "exponential", "feedback"};
 
 /*
@@ -54,9 +52,9 @@ static const struct option {
 #define AT(field) offsetof(struct options, field)
 	{"NVSHARE_SOCK_DIR", OPTION_TEXT, AT(sock_dir), 0, 0, NULL,
 	 "directory of the socket (" NVSHARE_SOCK_DIR_DEFAULT ")"},
-	{"NVSHARE_SCHEDULING_MODE", OPTION_ENUM, AT(config.mode), 0, 3, mode_names,
+	{"NVSHARE_SCHEDULING_MODE", OPTION_ENUM, AT(config.mode), 0, 3, names_mode,
 	 "auto: side by side when all fit, else in turns"},
-	{"NVSHARE_POLICY", OPTION_ENUM, AT(config.policy), 0, 4, policy_names,
+	{"NVSHARE_POLICY", OPTION_ENUM, AT(config.policy), 0, 4, names_policy,
 	 "whose turn is next: by class and then fair; by weighted GPU time; by rounds of"
 	 " 10 s for a weight of 100, however short the switch time; by slack"},
 	{"NVSHARE_FAIR_USERS", OPTION_BOOL, AT(config.fair_users), 0, 0, NULL,
@@ -65,7 +63,7 @@ static const struct option {
 	 "how high a priority users may claim (normal)"},
 	{"NVSHARE_QUANTUM_SEC", OPTION_SECONDS, AT(config.tq_ns), TURN_MIN, TURN_MAX, NULL,
 	 "length of a turn in mode concurrent"},
-	{"NVSHARE_SWITCH_TIME_MODE", OPTION_ENUM, AT(config.switch_mode), 0, 2, switch_mode_names,
+	{"NVSHARE_SWITCH_TIME_MODE", OPTION_ENUM, AT(config.switch_mode), 0, 2, names_switch_mode,
 	 "auto: from the time that a switch takes"},
 	{"NVSHARE_SWITCH_TIME_FIXED", OPTION_SECONDS, AT(config.switch_fixed_ns), TURN_MIN,
 	 TURN_MAX, NULL, "length of a turn with switch time fixed"},
@@ -119,7 +117,7 @@ static const struct option {
 	 "timeslices beside latency-critical clients: fixed; by what is left of the SLO; in six"
 	 " levels; by what bursts take"},
 	{"NVSHARE_SLICE_LEVELS", OPTION_SLICES, AT(share.slice_us), NVSHARE_SLICE_US_MIN,
-	 NVSHARE_SLICE_US_MAX, rights_priority_names, "below a higher class, and critical's own"},
+	 NVSHARE_SLICE_US_MAX, names_priority, "below a higher class, and critical's own"},
 	{"NVSHARE_ENERGY", OPTION_BOOL, AT(share.is_saving), 0, 0, NULL,
 	 "take others off the GPU only where slices break an SLO or cost more energy"},
 	{"NVSHARE_ENERGY_BUDGET_W", OPTION_NUMBER, AT(share.energy_budget_w), 0,

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "daemon/server.h"
 
+#include "ipc/names.h"
 #include "nvshare/version.h"
 #include "util/clock.h"
 #include "util/log.h"
@@ -364,7 +365,6 @@ __attribute__((format(printf, 5, 6))) static void apply(struct server *server, s
 
 static void set_mode(struct server *server, struct peer *peer, uint32_t seq, uint64_t value)
 {
-	static const char *const names[] = {"auto", "serial", "concurrent"};
 	struct sched_config config = server->config;
 
 	if (value >= NVSHARE_MODE_COUNT) {
@@ -373,12 +373,11 @@ static void set_mode(struct server *server, struct peer *peer, uint32_t seq, uin
 		return;
 	}
 	config.mode = (enum sched_mode)value;
-	apply(server, peer, seq, &config, "mode is %s", names[value]);
+	apply(server, peer, seq, &config, "mode is %s", names_mode[value]);
 }
 
 static void set_policy(struct server *server, struct peer *peer, uint32_t seq, uint64_t value)
 {
-	static const char *const names[] = {"priority", "fair", "credit", "deadline"};
 	struct sched_config config = server->config;
 
 	if (value >= NVSHARE_POLICY_COUNT) {
@@ -387,7 +386,7 @@ static void set_policy(struct server *server, struct peer *peer, uint32_t seq, u
 		return;
 	}
 	config.policy = (enum sched_policy)value;
-	apply(server, peer, seq, &config, "policy is %s", names[value]);
+	apply(server, peer, seq, &config, "policy is %s", names_policy[value]);
 	shares_policy(server);
 }
 

@@ -3,6 +3,7 @@
 #include "hook/base/hook_options.h"
 
 #include "hook/base/hook_log.h"
+#include "ipc/names.h"
 #include "util/clock.h"
 #include "util/parse.h"
 
@@ -21,9 +22,6 @@ static const char *const backend_names[] = {
 	[HOOK_OPTIONS_BACKEND_MANAGED] = "managed",
 	[HOOK_OPTIONS_BACKEND_NONE] = "none",
 };
-
-/* In the order of enum nvshare_priority. */
-static const char *const priority_names[] = {"low", "normal", "high", "critical"};
 
 static struct hook_options options;
 static pthread_once_t options_once = PTHREAD_ONCE_INIT;
@@ -129,7 +127,7 @@ static void read_slo(char *(*get)(const char *name), uint32_t *ret_us)
 
 const char *hook_options_priority(uint32_t priority)
 {
-	return priority < NVSHARE_PRIORITY_COUNT ? priority_names[priority] : "?";
+	return priority < NVSHARE_PRIORITY_COUNT ? names_priority[priority] : "?";
 }
 
 static void read_claim(char *(*get)(const char *name), struct nvshare_claim *ret)
@@ -141,7 +139,7 @@ static void read_claim(char *(*get)(const char *name), struct nvshare_claim *ret
 	bool is_critical = false;
 	unsigned int index;
 
-	if (value && parse_enum(value, priority_names, NVSHARE_PRIORITY_COUNT, &index))
+	if (value && parse_enum(value, names_priority, NVSHARE_PRIORITY_COUNT, &index))
 		complain("NVSHARE_PRIORITY", value, "critical, high, normal or low");
 	else if (value)
 		ret->priority = index;
