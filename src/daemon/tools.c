@@ -46,7 +46,7 @@ static uint32_t n_gpus(const struct server *server)
 
 static void fill_node(const struct server *server, struct nvshare_status_node *ret)
 {
-	const struct sched_config *config = &server->config;
+	const struct sched_config *config = &server->options.config;
 
 	*ret = (struct nvshare_status_node){
 		.uptime_ns = server->now_ns - server->started_ns,
@@ -356,7 +356,7 @@ __attribute__((format(printf, 5, 6))) static void apply(struct server *server, s
 			     "the scheduler does not take that value together with the others");
 		return;
 	}
-	server->config = *config;
+	server->options.config = *config;
 	va_start(args, format);
 	(void)vsnprintf(text, sizeof(text), format, args);
 	va_end(args);
@@ -365,7 +365,7 @@ __attribute__((format(printf, 5, 6))) static void apply(struct server *server, s
 
 static void set_mode(struct server *server, struct peer *peer, uint32_t seq, uint64_t value)
 {
-	struct sched_config config = server->config;
+	struct sched_config config = server->options.config;
 
 	if (value >= NVSHARE_MODE_COUNT) {
 		tools_answer(server, peer, seq, NVSHARE_RESULT_INVALID,
@@ -378,7 +378,7 @@ static void set_mode(struct server *server, struct peer *peer, uint32_t seq, uin
 
 static void set_policy(struct server *server, struct peer *peer, uint32_t seq, uint64_t value)
 {
-	struct sched_config config = server->config;
+	struct sched_config config = server->options.config;
 
 	if (value >= NVSHARE_POLICY_COUNT) {
 		tools_answer(server, peer, seq, NVSHARE_RESULT_INVALID,
@@ -414,7 +414,7 @@ static const char *unused(const struct sched_config *config, bool is_tq)
 
 static void set_tq(struct server *server, struct peer *peer, uint32_t seq, uint64_t ms)
 {
-	struct sched_config config = server->config;
+	struct sched_config config = server->options.config;
 
 	if (!is_time(server, peer, seq, "tq", ms, NVSHARE_TURN_MS_MIN, NVSHARE_TURN_MS_MAX))
 		return;
@@ -425,7 +425,7 @@ static void set_tq(struct server *server, struct peer *peer, uint32_t seq, uint6
 
 static void set_switch_time(struct server *server, struct peer *peer, uint32_t seq, uint64_t ms)
 {
-	struct sched_config config = server->config;
+	struct sched_config config = server->options.config;
 
 	if (ms == 0) {
 		config.switch_mode = SCHED_SWITCH_AUTO;
@@ -443,7 +443,7 @@ static void set_switch_time(struct server *server, struct peer *peer, uint32_t s
 
 static void set_reserve(struct server *server, struct peer *peer, uint32_t seq, uint64_t percent)
 {
-	struct sched_config config = server->config;
+	struct sched_config config = server->options.config;
 
 	if (percent > NVSHARE_RESERVE_PERCENT_MAX) {
 		tools_answer(server, peer, seq, NVSHARE_RESULT_INVALID,
@@ -456,7 +456,7 @@ static void set_reserve(struct server *server, struct peer *peer, uint32_t seq, 
 
 static void set_max_runtime(struct server *server, struct peer *peer, uint32_t seq, uint64_t ms)
 {
-	struct sched_config config = server->config;
+	struct sched_config config = server->options.config;
 
 	if (!is_time(server, peer, seq, "max-runtime", ms, NVSHARE_MAX_RUNTIME_MS_MIN,
 		     NVSHARE_MAX_RUNTIME_MS_MAX))
@@ -504,7 +504,7 @@ static void on_set(struct server *server, struct peer *peer, uint32_t seq,
 
 static void set_anti_thrash(struct server *server, struct peer *peer, uint32_t seq, bool is_on)
 {
-	struct sched_config config = server->config;
+	struct sched_config config = server->options.config;
 
 	config.anti_thrash = is_on;
 	apply(server, peer, seq, &config,

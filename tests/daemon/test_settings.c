@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "daemon/options.h"
+#include "daemon/settings.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -29,7 +29,7 @@ static char *get_env(const char *name)
 	return NULL;
 }
 
-static int parse(const char *const *env, const char *const *args, struct options *ret_options,
+static int parse(const char *const *env, const char *const *args, struct settings *ret_options,
 		 char *ret_text)
 {
 	char *copies[8] = {NULL};
@@ -39,7 +39,7 @@ static int parse(const char *const *env, const char *const *args, struct options
 		copies[i] = strdup(args[i]);
 	environment = env;
 	ret_text[0] = '\0';
-	r = options_parse(copies, get_env, ret_options, ret_text);
+	r = settings_parse(copies, get_env, ret_options, ret_text);
 	for (size_t i = 0; i < 8; i++)
 		free(copies[i]);
 	return r;
@@ -48,8 +48,8 @@ static int parse(const char *const *env, const char *const *args, struct options
 static void defaults_are_those_of_the_core(void **state)
 {
 	struct sched_config expected;
-	struct options options;
-	char text[OPTIONS_TEXT_LEN];
+	struct settings options;
+	char text[SETTINGS_TEXT_LEN];
 
 	(void)state;
 	sched_config_default(&expected);
@@ -73,8 +73,8 @@ static void the_command_line_wins_over_the_environment(void **state)
 {
 	const char *env[] = {"NVSHARE_QUANTUM_SEC", "5", "NVSHARE_SCHEDULING_MODE", "serial", NULL};
 	const char *args[] = {"--quantum-sec=0.5", "--switch-time-min", "0.2", NULL};
-	struct options options;
-	char text[OPTIONS_TEXT_LEN];
+	struct settings options;
+	char text[SETTINGS_TEXT_LEN];
 
 	(void)state;
 	assert_int_equal(parse(env, args, &options, text), 0);
@@ -132,8 +132,8 @@ static void every_variable_is_taken(void **state)
 			     "NVSHARE_REPORT_GRACE_SEC",
 			     "1.5",
 			     NULL};
-	struct options options;
-	char text[OPTIONS_TEXT_LEN];
+	struct settings options;
+	char text[SETTINGS_TEXT_LEN];
 
 	(void)state;
 	assert_int_equal(parse(env, NULL, &options, text), 0);
@@ -198,13 +198,13 @@ static void an_error_names_variable_value_and_what_is_allowed(void **state)
 	(void)state;
 	for (size_t i = 0; i < sizeof(table) / sizeof(table[0]); i++) {
 		const char *env[] = {table[i][0], table[i][1], NULL};
-		struct options options;
-		struct options before;
-		char text[OPTIONS_TEXT_LEN];
+		struct settings options;
+		struct settings before;
+		char text[SETTINGS_TEXT_LEN];
 
 		memset(&options, 0x5a, sizeof(options));
 		before = options;
-		assert_int_equal(parse(env, NULL, &options, text), OPTIONS_E_BAD);
+		assert_int_equal(parse(env, NULL, &options, text), SETTINGS_E_BAD);
 		assert_string_equal(text, table[i][2]);
 		assert_memory_equal(&options, &before, sizeof(options));
 	}
@@ -213,8 +213,8 @@ static void an_error_names_variable_value_and_what_is_allowed(void **state)
 static void a_value_set_but_empty_is_not_set(void **state)
 {
 	const char *env[] = {"NVSHARE_QUANTUM_SEC", "", "NVSHARE_SOCK_DIR", "", NULL};
-	struct options options;
-	char text[OPTIONS_TEXT_LEN];
+	struct settings options;
+	char text[SETTINGS_TEXT_LEN];
 
 	(void)state;
 	assert_int_equal(parse(env, NULL, &options, text), 0);
@@ -230,8 +230,8 @@ static void old_names_of_settings_work(void **state)
 	const char *differ[] = {"NVSHARE_TQ", "5", "NVSHARE_QUANTUM_SEC", "6", NULL};
 	const char *bad[] = {"NVSHARE_TQ", "x", NULL};
 	const char *flags[] = {"--tq=7", "--slice-be-us", "400", NULL};
-	struct options options;
-	char text[OPTIONS_TEXT_LEN];
+	struct settings options;
+	char text[SETTINGS_TEXT_LEN];
 
 	(void)state;
 	assert_int_equal(parse(old, NULL, &options, text), 0);
@@ -243,10 +243,10 @@ static void old_names_of_settings_work(void **state)
 	assert_int_equal(parse(old, flags, &options, text), 0);
 	assert_int_equal(options.config.tq_ns, 7 * SEC);
 	assert_int_equal(options.share.be_slice_us, 400);
-	assert_int_equal(parse(differ, NULL, &options, text), OPTIONS_E_BAD);
+	assert_int_equal(parse(differ, NULL, &options, text), SETTINGS_E_BAD);
 	assert_string_equal(text, "NVSHARE_QUANTUM_SEC and NVSHARE_TQ are one setting with two"
 				  " values; unset NVSHARE_TQ");
-	assert_int_equal(parse(bad, NULL, &options, text), OPTIONS_E_BAD);
+	assert_int_equal(parse(bad, NULL, &options, text), SETTINGS_E_BAD);
 	assert_string_equal(text, "NVSHARE_TQ is 'x'; allowed is seconds from 0.01 to 86400");
 }
 
@@ -261,17 +261,17 @@ static void wrong_command_lines_are_refused(void **state)
 		{"--sock-dir=", "--sock-dir is ''; allowed is a directory"},
 	};
 	const char *both[] = {"--switch-time-min=20", "--switch-time-max=10", NULL};
-	struct options options;
-	char text[OPTIONS_TEXT_LEN];
+	struct settings options;
+	char text[SETTINGS_TEXT_LEN];
 
 	(void)state;
 	for (size_t i = 0; i < sizeof(table) / sizeof(table[0]); i++) {
 		const char *args[] = {table[i][0], NULL};
 
-		assert_int_equal(parse(NULL, args, &options, text), OPTIONS_E_BAD);
+		assert_int_equal(parse(NULL, args, &options, text), SETTINGS_E_BAD);
 		assert_string_equal(text, table[i][1]);
 	}
-	assert_int_equal(parse(NULL, both, &options, text), OPTIONS_E_BAD);
+	assert_int_equal(parse(NULL, both, &options, text), SETTINGS_E_BAD);
 	assert_non_null(strstr(text, "NVSHARE_SWITCH_TIME_MAX"));
 }
 
@@ -280,12 +280,12 @@ static void help_is_given_in_a_wrong_environment(void **state)
 	const char *env[] = {"NVSHARE_QUANTUM_SEC", "x", NULL};
 	const char *help[] = {"--tq=5", "-h", NULL};
 	const char *version[] = {"--version", NULL};
-	struct options options;
-	char text[OPTIONS_TEXT_LEN];
+	struct settings options;
+	char text[SETTINGS_TEXT_LEN];
 
 	(void)state;
-	assert_int_equal(parse(env, help, &options, text), OPTIONS_E_HELP);
-	assert_int_equal(parse(env, version, &options, text), OPTIONS_E_VERSION);
+	assert_int_equal(parse(env, help, &options, text), SETTINGS_E_HELP);
+	assert_int_equal(parse(env, version, &options, text), SETTINGS_E_VERSION);
 }
 
 /* What the table lets pass, the core takes: each option at both of its ends. */
@@ -311,8 +311,8 @@ static void the_core_takes_what_the_table_allows(void **state)
 	for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
 		for (size_t end = 1; end <= 2; end++) {
 			const char *env[] = {names[i][0], names[i][end], NULL};
-			struct options options;
-			char text[OPTIONS_TEXT_LEN];
+			struct settings options;
+			char text[SETTINGS_TEXT_LEN];
 
 			print_message("%s=%s\n", env[0], env[1]);
 			assert_int_equal(parse(env, NULL, &options, text), 0);
@@ -323,8 +323,8 @@ static void the_core_takes_what_the_table_allows(void **state)
 
 static void slices_are_set_class_by_class_or_not_at_all(void **state)
 {
-	struct options options = {.sock_dir = NULL};
-	char text[OPTIONS_TEXT_LEN];
+	struct settings options = {.sock_dir = NULL};
+	char text[SETTINGS_TEXT_LEN];
 	const char *const some[] = {"NVSHARE_SLICE_LEVELS", "high=2000,low=100", NULL};
 	const char *const bad[][3] = {
 		{"NVSHARE_SLICE_LEVELS", "high=2000,low=99", NULL},
@@ -343,15 +343,15 @@ static void slices_are_set_class_by_class_or_not_at_all(void **state)
 	assert_int_equal(options.share.slice_us[TIMESHARE_CLASS_HIGH], 2000);
 	assert_int_equal(options.share.slice_us[TIMESHARE_CLASS_CRITICAL], 5000000);
 	for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
-		assert_int_equal(parse(bad[i], NULL, &options, text), OPTIONS_E_BAD);
+		assert_int_equal(parse(bad[i], NULL, &options, text), SETTINGS_E_BAD);
 		assert_non_null(strstr(text, "microseconds from 100 to 10000000"));
 	}
 }
 
 static void shares_of_time_are_options_too(void **state)
 {
-	struct options options = {.sock_dir = NULL};
-	char text[OPTIONS_TEXT_LEN];
+	struct settings options = {.sock_dir = NULL};
+	char text[SETTINGS_TEXT_LEN];
 	const char *const env[] = {"NVSHARE_HOLD",
 				   "0",
 				   "NVSHARE_LC_MAX_PERCENT",
@@ -376,7 +376,7 @@ static void shares_of_time_are_options_too(void **state)
 	assert_int_equal(options.share.slow_ns, 1500000);
 	assert_int_equal(options.share.turn_ns, 20000000);
 	assert_int_equal(options.share.be_slice_us, 300);
-	assert_int_equal(parse(margin, NULL, &options, text), OPTIONS_E_BAD);
+	assert_int_equal(parse(margin, NULL, &options, text), SETTINGS_E_BAD);
 	assert_non_null(strstr(text, "NVSHARE_HINT_MAX_MS"));
 }
 
@@ -413,7 +413,7 @@ static bool next_variable(const char **at, char *ret_name, size_t size)
 }
 
 /* Where the structures have gaps, these are all numbers that lie between. */
-static void assert_same(const struct options *a, const struct options *b)
+static void assert_same(const struct settings *a, const struct settings *b)
 {
 	assert_int_equal(a->config.mode, b->config.mode);
 	assert_int_equal(a->config.switch_mode, b->config.switch_mode);
@@ -437,8 +437,8 @@ static void assert_same(const struct options *a, const struct options *b)
 /* So given as a value each changes nothing. */
 static void the_help_states_the_defaults(void **state)
 {
-	char *help = NULL, text[OPTIONS_TEXT_LEN], name[64], value[128];
-	struct options defaults, options;
+	char *help = NULL, text[SETTINGS_TEXT_LEN], name[64], value[128];
+	struct settings defaults, options;
 	size_t size, n_stated = 0;
 	const char *at;
 	FILE *out;
@@ -446,7 +446,7 @@ static void the_help_states_the_defaults(void **state)
 	(void)state;
 	out = open_memstream(&help, &size);
 	assert_non_null(out);
-	options_print_help(out);
+	settings_print_help(out);
 	assert_int_equal(fclose(out), 0);
 	assert_int_equal(parse(NULL, NULL, &defaults, text), 0);
 	for (at = help; next_variable(&at, name, sizeof(name));) {
