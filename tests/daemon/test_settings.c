@@ -380,6 +380,133 @@ static void shares_of_time_are_options_too(void **state)
 	assert_non_null(strstr(text, "NVSHARE_HINT_MAX_MS"));
 }
 
+/* A text for number, which is in the unit of the field. */
+static void write_number(const struct setting *setting, uint64_t number, char buf[64])
+{
+	if (setting->kind == SETTING_DECIMAL)
+		(void)snprintf(buf, 64, "%llu.%09llu", (unsigned long long)(number / SEC),
+			       (unsigned long long)(number % SEC));
+	else
+		(void)snprintf(buf, 64, "%llu", (unsigned long long)number);
+}
+
+static void assert_tool_sets(const struct setting *setting, const char *value)
+{
+	char text[SETTINGS_TEXT_LEN], printed[SETTING_TEXT_LEN], again[SETTING_TEXT_LEN];
+	struct settings options, copy;
+
+	settings_default(&options);
+	assert_int_equal(settings_set(&options, setting->key, value, SETTINGS_TOOL, text), 0);
+	/* What the value is printed as is the same value. */
+	setting_print(setting, &options, printed);
+	settings_default(&copy);
+	assert_int_equal(settings_set(&copy, setting->key, printed, SETTINGS_TOOL, text), 0);
+	setting_print(setting, &copy, again);
+	assert_string_equal(printed, again);
+}
+
+static void assert_tool_refused(const struct setting *setting, const char *value)
+{
+	char text[SETTINGS_TEXT_LEN], allowed[SETTING_TEXT_LEN], expected[SETTINGS_TEXT_LEN];
+	struct settings options, before;
+
+	memset(&options, 0x5a, sizeof(options));
+	before = options;
+	setting_allowed(setting, allowed);
+	(void)snprintf(expected, sizeof(expected), "%s is '%s'; allowed is %s", setting->key, value,
+		       allowed);
+	assert_int_equal(settings_set(&options, setting->key, value, SETTINGS_TOOL, text),
+			 SETTINGS_E_BAD);
+	assert_string_equal(text, expected);
+	assert_memory_equal(&options, &before, sizeof(options));
+}
+
+static void tools_set_within_the_table_s_range_and_are_refused_in_its_words(void **state)
+{
+	size_t n = 0;
+
+	(void)state;
+	for (size_t i = 0; i < settings_table_len; i++) {
+		const struct setting *setting = &settings_table[i];
+		char value[64];
+
+		if (!setting->key)
+			continue;
+		print_message("%s\n", setting->key);
+		n++;
+		assert_tool_refused(setting, "x");
+		assert_tool_refused(setting, "");
+		for (uint64_t w = 0; setting->kind == SETTING_ENUM && w < setting->max; w++)
+			assert_tool_sets(setting, setting->names[w]);
+		if (setting->kind == SETTING_BOOL)
+			assert_tool_sets(setting, "0");
+		if (setting->kind != SETTING_NUMBER && setting->kind != SETTING_DECIMAL)
+			continue;
+		write_number(setting, setting->min, value);
+		assert_tool_sets(setting, value);
+		write_number(setting, setting->max, value);
+		assert_tool_sets(setting, value);
+		write_number(setting, setting->max + 1, value);
+		assert_tool_refused(setting, value);
+		write_number(setting, setting->min - 1, value);
+		if (setting->min)
+			assert_tool_refused(setting, value);
+	}
+	assert_int_equal(n, 8);
+}
+
+static void each_source_has_its_own_names(void **state)
+{
+	static const struct {
+		const char *name;
+		enum settings_source source;
+	} same[] = {
+		{"NVSHARE_QUANTUM_SEC", SETTINGS_ENVIRONMENT},
+		{"NVSHARE_TQ", SETTINGS_ENVIRONMENT},
+		{"--quantum-sec", SETTINGS_COMMAND_LINE},
+		{"--tq", SETTINGS_COMMAND_LINE},
+		{"tq", SETTINGS_TOOL},
+	};
+	struct settings options;
+	char text[SETTINGS_TEXT_LEN];
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(same) / sizeof(same[0]); i++) {
+		settings_default(&options);
+		assert_int_equal(settings_set(&options, same[i].name, "7", same[i].source, text),
+				 0);
+		assert_int_equal(options.config.tq_ns, 7 * SEC);
+		for (enum settings_source other = 0; other <= SETTINGS_TOOL; other++) {
+			if (other != same[i].source)
+				assert_null(settings_find(same[i].name, other));
+		}
+	}
+	/* A setting without a key stays while the scheduler runs. */
+	assert_null(settings_find("sock-dir", SETTINGS_TOOL));
+	assert_int_equal(settings_set(&options, "sock-dir", "/x", SETTINGS_TOOL, text),
+			 SETTINGS_E_BAD);
+	assert_string_equal(text, "there is no setting 'sock-dir'");
+}
+
+static void no_two_rows_share_a_name_or_a_field(void **state)
+{
+	(void)state;
+	for (size_t i = 0; i < settings_table_len; i++) {
+		const struct setting *a = &settings_table[i];
+
+		assert_true(a->variable || a->key);
+		assert_non_null(a->help);
+		for (size_t j = 0; j < i; j++) {
+			const struct setting *b = &settings_table[j];
+
+			assert_int_not_equal(a->offset, b->offset);
+			assert_false(a->key && b->key && !strcmp(a->key, b->key));
+			assert_false(a->variable && b->variable &&
+				     !strcmp(a->variable, b->variable));
+		}
+	}
+}
+
 /* The default that the help gives for variable; false: none, or no such variable. */
 static bool find_default(const char *help, const char *variable, char *ret_value, size_t size)
 {
@@ -488,6 +615,9 @@ int main(void)
 		cmocka_unit_test(help_is_given_in_a_wrong_environment),
 		cmocka_unit_test(the_help_states_the_defaults),
 		cmocka_unit_test(the_core_takes_what_the_table_allows),
+		cmocka_unit_test(tools_set_within_the_table_s_range_and_are_refused_in_its_words),
+		cmocka_unit_test(each_source_has_its_own_names),
+		cmocka_unit_test(no_two_rows_share_a_name_or_a_field),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
