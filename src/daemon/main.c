@@ -17,12 +17,12 @@ enum { EXIT_USAGE = 2 };
 int main(int argc, char **argv)
 {
 	static struct server server; /* too large for a stack */
-	struct settings options;
+	struct settings settings;
 	char text[SETTINGS_TEXT_LEN];
 	int r;
 
 	log_open("nvshare-scheduler", LOG_LEVEL_INFO, STDERR_FILENO);
-	switch (settings_parse(argv + (argc > 0), getenv, &options, text)) {
+	switch (settings_parse(argv + (argc > 0), getenv, &settings, text)) {
 	case SETTINGS_E_HELP:
 		settings_print_help(stdout);
 		return output_arrived("nvshare-scheduler") ? EXIT_SUCCESS : EXIT_FAILURE;
@@ -35,8 +35,8 @@ int main(int argc, char **argv)
 	default:
 		break;
 	}
-	log_set_level(options.log_level);
-	r = server_init(&server, &options);
+	log_set_level(settings.log_level);
+	r = server_init(&server, &settings);
 	if (!r)
 		r = server_run(&server);
 	server_deinit(&server);

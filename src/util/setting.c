@@ -30,6 +30,7 @@ static uint64_t setting_unit(enum setting_kind kind, const char **ret_word)
 	case SETTING_ENUM:
 	case SETTING_SIZE:
 	case SETTING_DECIMAL:
+	case SETTING_SLO:
 	case SETTING_OWN:
 		break;
 	}
@@ -51,6 +52,17 @@ static int setting_parse_whole(const struct setting *setting, const char *value,
 	return 0;
 }
 
+/* Taken for seconds, a thousandth of a millisecond comes to 1,000,000 ns. */
+static int setting_parse_slo(const struct setting *setting, const char *value, uint32_t *ret_us)
+{
+	uint64_t ns;
+	int r = parse_seconds(value, setting->min * 1000000, setting->max * 1000000, &ns);
+
+	if (!r)
+		*ret_us = (uint32_t)(ns / 1000000);
+	return r;
+}
+
 int setting_parse(const struct setting *setting, const char *value, void *owner)
 {
 	void *field = (char *)owner + setting->offset;
@@ -70,6 +82,8 @@ int setting_parse(const struct setting *setting, const char *value, void *owner)
 	case SETTING_US:
 	case SETTING_SLICE:
 		return setting_parse_whole(setting, value, field);
+	case SETTING_SLO:
+		return setting_parse_slo(setting, value, field);
 	case SETTING_OWN:
 		return setting->form->parse(setting, value, field);
 	}
@@ -103,6 +117,9 @@ void setting_allowed(const struct setting *setting, char buf[SETTING_TEXT_LEN])
 		(void)snprintf(buf, SETTING_TEXT_LEN, "seconds from %.8g to %.8g",
 			       (double)setting->min / (double)CLOCK_NS_PER_SEC,
 			       (double)setting->max / (double)CLOCK_NS_PER_SEC);
+	else if (setting->kind == SETTING_SLO)
+		(void)snprintf(buf, SETTING_TEXT_LEN, "milliseconds from %.10g to %.10g",
+			       (double)setting->min / 1000, (double)setting->max / 1000);
 	else
 		(void)snprintf(buf, SETTING_TEXT_LEN, "%s", setting->form->allowed);
 }
@@ -132,6 +149,10 @@ void setting_print(const struct setting *setting, const void *owner, char buf[SE
 	case SETTING_DECIMAL:
 		(void)snprintf(buf, SETTING_TEXT_LEN, "%.8g",
 			       (double)*(const uint64_t *)field / (double)CLOCK_NS_PER_SEC);
+		break;
+	case SETTING_SLO:
+		(void)snprintf(buf, SETTING_TEXT_LEN, "%.10g",
+			       (double)*(const uint32_t *)field / 1000);
 		break;
 	case SETTING_SIZE:
 		setting_print_number(*(const uint64_t *)field, buf);

@@ -24,7 +24,8 @@ enum setting_kind {
 	SETTING_MS,      /* uint64_t: nanoseconds, written as whole milliseconds */
 	SETTING_US,      /* uint64_t: nanoseconds, written as whole microseconds */
 	SETTING_SLICE,   /* uint64_t: microseconds, written as they are */
-	SETTING_OWN,     /* what form says */
+	SETTING_SLO, /* uint32_t: microseconds, written as milliseconds, a fraction is allowed */
+	SETTING_OWN, /* what form says */
 };
 
 struct setting;

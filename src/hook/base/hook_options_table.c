@@ -77,26 +77,6 @@ static const struct setting_form limit_form = {
 	.allowed = "a size like 20GiB, or a part like 50%",
 };
 
-_Static_assert(NVSHARE_SLO_US_MAX == 3600000000u, "the text below");
-
-/* Milliseconds with a fraction: services answer in less than one. */
-static int parse_slo(const struct setting *setting, const char *value, void *field)
-{
-	uint64_t n;
-	/* Taken for seconds, so that a thousandth of a millisecond comes to 1000 x 1000 x 1 ns. */
-	int r = parse_seconds(value, 1000000, NVSHARE_SLO_US_MAX * 1000000ull, &n);
-
-	(void)setting;
-	if (!r)
-		*(uint32_t *)field = (uint32_t)(n / 1000000);
-	return r;
-}
-
-static const struct setting_form slo_form = {
-	.parse = parse_slo,
-	.allowed = "milliseconds from 0.001 to 3600000",
-};
-
 /* hook_log.c has read it before any other setting: any value but 0 counts. */
 static int parse_debug(const struct setting *setting, const char *value, void *field)
 {
@@ -188,7 +168,8 @@ const struct setting hook_options_table[] = {
 	SWITCH("NVSHARE_LATENCY_CRITICAL", latency_critical, "the same as class critical"),
 	ROW("NVSHARE_WEIGHT", NUMBER, claim.weight, uint32_t, NVSHARE_WEIGHT_MIN,
 	    NVSHARE_WEIGHT_MAX, "share of the GPU's time among equals"),
-	OWN("NVSHARE_SLO_MS", claim.slo_us, slo, "how long a request may take", .unset = "none"),
+	ROW("NVSHARE_SLO_MS", SLO, claim.slo_us, uint32_t, 1, NVSHARE_SLO_US_MAX,
+	    "how long a request may take", .unset = "none"),
 	ROW("NVSHARE_COMPUTE_LIMIT", NUMBER, claim.compute_limit, uint32_t, 1, 100,
 	    "percent of the GPU's time that the program gets at the most", .unset = "none"),
 	ROW("NVSHARE_BURST_IDLE_US", US, burst_idle_ns, uint64_t, 100 * US, 1000000 * US,
