@@ -68,7 +68,7 @@ struct value {
 		.offset = SETTING_AT(struct value, ns, uint64_t), __VA_ARGS__ \
 	}
 
-/* What people may write for a key. unset: the word for 0. */
+/* The values that people may write for a key. unset: the word for 0. */
 static const struct setting key_values[NVSHARE_KEY_COUNT] = {
 	[NVSHARE_KEY_MODE] = WORD(names_mode),
 	[NVSHARE_KEY_TQ] = SECONDS(NVSHARE_TURN_MS_MIN, NVSHARE_TURN_MS_MAX),
@@ -83,7 +83,7 @@ static const struct setting key_values[NVSHARE_KEY_COUNT] = {
 	[NVSHARE_KEY_COMPUTE_LIMIT] = NUMBER(SETTING_NUMBER, 1, 100, .unset = "off"),
 };
 
-/* What people write, to the number on the wire; 0 or CLI_EXIT_USAGE, said. */
+/* From people's text to the number on the wire; 0 or CLI_EXIT_USAGE, said. */
 static int parse_value(enum nvshare_key key, const char *text, uint64_t *ret)
 {
 	const struct setting *setting = &key_values[key];

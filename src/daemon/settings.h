@@ -3,9 +3,9 @@
 #define NVS_DAEMON_SETTINGS_H
 
 /*
- * What the scheduler was told to do. One table names all settings (settings_table.c), and
- * settings_set() is the only function that changes a value, whoever asks for it: a variable of
- * the environment, the command line, or a tool. A source only brings names and texts.
+ * The scheduler's settings. One table names them all (settings_table.c). settings_set() is the
+ * only function that changes a value, for every source: the environment, the command line, or a
+ * tool. A source only brings names and texts, so another source needs no rules of its own.
  *
  * Ownership: struct settings is the caller's. sock_dir is borrowed from argv or the environment.
  * Threading: none; the scheduler has one thread.

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-/* What brings settings at the start: the environment and the command line; and the help. */
+/* The sources of settings at the start, the environment and the command line; and the help. */
 
 #include "daemon/settings.h"
 

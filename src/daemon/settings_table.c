@@ -116,6 +116,7 @@ static const char *const rule_names[TIMESHARE_RULE_COUNT_] = {"fixed", "slack", 
 #define TURN_MIN        (NVSHARE_TURN_MS_MIN * MS)
 #define TURN_MAX        (NVSHARE_TURN_MS_MAX * MS)
 #define MAX_RUNTIME_MIN (NVSHARE_MAX_RUNTIME_MS_MIN * MS)
+#define HOLD_MAX        (NVSHARE_HOLD_US_MAX * US)
 #define MAX_RUNTIME_MAX (NVSHARE_MAX_RUNTIME_MS_MAX * MS)
 
 #define ROW(name, its_kind, field, type, least, most, text, ...)                                   \
@@ -155,43 +156,44 @@ const struct setting settings_table[] = {
 	       "turns go round the users first, then among each one's programs; 0: among programs"
 	       " alone"),
 	WORD("NVSHARE_SWITCH_TIME_MODE", config.switch_mode, enum sched_switch_mode,
-	     names_switch_mode, "auto: from the time that a switch takes",
+	     names_switch_mode, "auto: the switch time follows from the time that a switch takes",
 	     .key = "switch-time-mode"),
 	ROW("NVSHARE_SWITCH_TIME_MULTIPLIER", NUMBER, config.switch_multiplier, uint32_t, 1, 1000,
-	    "auto: the time of a switch, times this"),
+	    "auto: a turn is so many times as long as its switch"),
 	ROW("NVSHARE_SWITCH_TIME_MIN", DECIMAL, config.switch_min_ns, uint64_t, SEC / 100, DAY,
-	    "auto: at least"),
+	    "auto: the shortest switch time"),
 	ROW("NVSHARE_SWITCH_TIME_MAX", DECIMAL, config.switch_max_ns, uint64_t, SEC / 100, DAY,
-	    "auto: at most"),
+	    "auto: the longest switch time"),
 	ROW("NVSHARE_SWITCH_TIME_FIXED", DECIMAL, config.switch_fixed_ns, uint64_t, TURN_MIN,
-	    TURN_MAX, "length of a turn with switch time fixed", .key = "switch-time"),
+	    TURN_MAX, "fixed: the switch time", .key = "switch-time"),
 	ROW("NVSHARE_QUANTUM_SEC", DECIMAL, config.tq_ns, uint64_t, TURN_MIN, TURN_MAX,
-	    "length of a turn in mode concurrent", .alias = "NVSHARE_TQ", .key = "tq"),
+	    "the quantum of mode concurrent", .alias = "NVSHARE_TQ", .key = "tq"),
 	ROW("NVSHARE_MAX_RUNTIME_SEC", DECIMAL, config.max_runtime_ns, uint64_t, MAX_RUNTIME_MIN,
-	    MAX_RUNTIME_MAX, "longest run while others wait", .key = "max-runtime"),
+	    MAX_RUNTIME_MAX, "the longest run while others wait", .key = "max-runtime"),
 	ROW("NVSHARE_WAIT_BOUND_SEC", DECIMAL, config.wait_bound_ns, uint64_t, SEC, DAY,
-	    "bound on any wait of a user"),
+	    "the bound on any wait of a user"),
 	ROW("NVSHARE_PREPARE_SEC", DECIMAL, config.prepare_ns, uint64_t, 0, DAY,
-	    "clients are told so long before they must stop"),
+	    "the holder makes host memory ready so long before a switch"),
 	SWITCH(NULL, config.anti_thrash, "0: a client that fits runs, and nobody takes turns",
 	       .key = "anti-thrash"),
 
 	ROW("NVSHARE_MEMORY_RESERVE_PERCENT", NUMBER, config.reserve_percent, uint32_t, 0,
-	    NVSHARE_RESERVE_PERCENT_MAX, "of each GPU's memory, left alone", .key = "reserve"),
+	    NVSHARE_RESERVE_PERCENT_MAX, "the part of each GPU's memory that no program gets",
+	    .key = "reserve"),
 	ROW("NVSHARE_CONTEXT_MEMORY_MAX", SIZE, context_bytes_max, uint64_t, 0, UINT64_MAX,
-	    "of each GPU's memory in contexts, then programs are not frozen but drain; 0: no"
-	    " limit"),
+	    "the most memory in contexts on each GPU; beyond it programs drain"
+	    " instead of being frozen; 0: no limit"),
 	ROW("NVSHARE_CONTEXTS_MAX", NUMBER, n_contexts_max, uint32_t, 0, 100000,
-	    "the same, programs that have contexts and second contexts together; 0: no limit"),
-	OWN("NVSHARE_GPUS", sizes, sizes,
-	    "where NVML lists none: the GPUs and their memory, whatever programs say",
+	    "the same limit by number: programs that have contexts, plus second"
+	    " contexts; 0: no limit"),
+	OWN("NVSHARE_GPUS", sizes, sizes, "the GPUs and their memory, where NVML lists none",
 	    .unset = "none"),
 
-	OWN("NVSHARE_PRIORITY_MAX", rights, rights, "how high a priority users may claim",
+	OWN("NVSHARE_PRIORITY_MAX", rights, rights, "the highest class that users may claim",
 	    .unset = "normal"),
 
 	ROW("NVSHARE_ANSWER_SEC", DECIMAL, config.answer_ns, uint64_t, SEC / 100, DAY,
-	    "time to stop, besides 1 s a GiB"),
+	    "time to answer a stop or a restore, plus one second per GiB"),
 	ROW("NVSHARE_RETRY_SEC", DECIMAL, config.retry_ns, uint64_t, SEC / 100, DAY,
 	    "pause after a stop that failed"),
 	ROW("NVSHARE_HEARTBEAT_SEC", DECIMAL, config.heartbeat_ns, uint64_t, SEC / 100, DAY,
@@ -199,53 +201,62 @@ const struct setting settings_table[] = {
 	ROW("NVSHARE_HEARTBEAT_LIMIT_SEC", DECIMAL, config.heartbeat_limit_ns, uint64_t, SEC / 100,
 	    DAY, "silence after which a client counts as hung"),
 	ROW("NVSHARE_RECONNECT_GRACE_MS", MS, grace_ns, uint64_t, 0, 60 * SEC,
-	    "after a restart, time for clients to come back"),
+	    "after a restart, time for running programs to come back"),
 	ROW("NVSHARE_FIRST_MESSAGE_SEC", DECIMAL, first_message_ns, uint64_t, SEC / 100, DAY,
 	    "a connection that has said nothing by then is closed"),
 
 	ROW("NVSHARE_REPORT_SLACK_PERCENT", NUMBER, report_slack_percent, uint32_t, 0, 100,
-	    "of a GPU: what programs report beyond that and what NVML shows does not count for"
-	    " others; 100: all reports count"),
+	    "of each GPU: programs together may report so much more than NVML shows;"
+	    " 100: all reports count"),
 	ROW("NVSHARE_REPORT_GRACE_SEC", DECIMAL, report_grace_ns, uint64_t, SEC, 3600 * SEC,
-	    "the driver may take so long to make what was reported"),
+	    "a report may be ahead of the driver for so long"),
 
 	SWITCH("NVSHARE_HOLD", share.is_holding,
-	       "take others off the GPU for latency-critical ones; else slices only"),
+	       "1: others are preempted for latency-critical clients; 0: these only"
+	       " have a longer timeslice"),
 	ROW("NVSHARE_LC_MAX_PERCENT", NUMBER, share.lc_max_percent, uint32_t, 10, 100,
-	    "of the time that others want, for latency-critical clients"),
+	    "the most that latency-critical clients get of the time that others want"
+	    " too"),
 	ROW("NVSHARE_SLICE_EQUAL_US", SLICE, share.equal_slice_us, uint64_t, NVSHARE_SLICE_US_MIN,
-	    NVSHARE_SLICE_US_MAX, "shortest timeslice among equals"),
+	    NVSHARE_SLICE_US_MAX, "timeslice of the client with the smallest weight among equals"),
 	ROW("NVSHARE_SLICE_BEST_EFFORT_US", SLICE, share.be_slice_us, uint64_t,
 	    NVSHARE_SLICE_US_MIN, NVSHARE_SLICE_US_MAX,
-	    "timeslice beside a latency-critical client", .alias = "NVSHARE_SLICE_BE_US"),
+	    "timeslice of best-effort clients beside a latency-critical one",
+	    .alias = "NVSHARE_SLICE_BE_US"),
 	WORD("NVSHARE_SLICE_RULE", share.slice_rule, enum timeshare_rule, rule_names,
-	     "timeslices beside latency-critical clients: fixed; by what is left of the SLO; in six"
-	     " levels; by what bursts take"),
+	     "timeslices beside a latency-critical client: fixed; by what is left of"
+	     " the SLO; in six levels; by what bursts take"),
 	OWN("NVSHARE_SLICE_LEVELS", share.slice_us, slices,
-	    "below a higher class, and critical's own", .min = NVSHARE_SLICE_US_MIN,
-	    .max = NVSHARE_SLICE_US_MAX, .names = names_priority),
+	    "timeslice of a class while a higher class is active, and a"
+	    " latency-critical client's own",
+	    .min = NVSHARE_SLICE_US_MIN, .max = NVSHARE_SLICE_US_MAX, .names = names_priority),
 	ROW("NVSHARE_ACTIVE_MS", MS, share.active_ns, uint64_t, MS, 60 * SEC,
-	    "a client without work counts as active for so long"),
+	    "a client whose work has ended counts as active for so long"),
 	ROW("NVSHARE_BE_TURN_MS", MS, share.turn_ns, uint64_t, MS, 10 * SEC,
-	    "beside a latency-critical client, one of the others computes for so long"),
-	ROW("NVSHARE_HOLD_MAX_MS", MS, share.hold_ns, uint64_t, 10 * MS, NVSHARE_HOLD_US_MAX *US,
-	    "a client is held no longer without being told again"),
+	    "beside a latency-critical client, best-effort clients compute in turns"
+	    " of this length"),
+	ROW("NVSHARE_HOLD_MAX_MS", MS, share.hold_ns, uint64_t, 10 * MS, HOLD_MAX,
+	    "a preempted client that hears no more goes on after this time"),
 	ROW("NVSHARE_HOLD_SLOW_US", US, share.slow_ns, uint64_t, US, SEC,
-	    "when holding takes longer, bursts hold nobody for a while"),
+	    "when preempting takes longer, bursts preempt nobody for a while"),
 
 	SWITCH("NVSHARE_HINTS", share.is_hinting,
-	       "hold others for work that is announced; 0: hints are counted only"),
+	       "1: others are preempted for announced work; 0: hints are counted only"),
 	ROW("NVSHARE_HINT_MAX_MS", MS, share.hint_ns, uint64_t, MS, SEC,
-	    "a hint holds others no longer"),
+	    "the longest that others stay preempted for announced work that does not"
+	    " come"),
 	ROW("NVSHARE_HINT_MARGIN_US", US, share.margin_ns, uint64_t, US, SEC,
-	    "a hint's hold is so early, until more is known"),
+	    "others are preempted so much earlier for announced work, until more is"
+	    " known"),
 	ROW("NVSHARE_HINT_MIN_PREPARE_US", US, share.prepare_ns, uint64_t, 0, SEC,
-	    "for work that is announced less long ahead others are held at once"),
+	    "others are preempted at once for work that is announced less long ahead"),
 
 	SWITCH("NVSHARE_ENERGY", share.is_saving,
-	       "take others off the GPU only where slices break an SLO or cost more energy"),
+	       "1: others are preempted only where timeslices break an SLO or cost more"
+	       " energy"),
 	ROW("NVSHARE_ENERGY_BUDGET_W", NUMBER, share.energy_budget_w, uint32_t, 0,
 	    TIMESHARE_POWER_MAX / 1000,
-	    "what that may cost beyond slices, watts on average; 0: no limit"),
+	    "with that: the watts that preempting may cost beyond timeslices; 0: no"
+	    " limit"),
 };
 const size_t settings_table_len = sizeof(settings_table) / sizeof(settings_table[0]);

@@ -7,7 +7,7 @@
 #include <errno.h>
 #include <stdio.h>
 
-/* What one written unit is in the unit of the field, and its word; 0: not of whole numbers. */
+/* One written unit in the unit of the field, and its word; 0: the kind has no whole numbers. */
 static uint64_t setting_unit(enum setting_kind kind, const char **ret_word)
 {
 	switch (kind) {

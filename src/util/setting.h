@@ -65,7 +65,7 @@ struct setting {
 /* Sets the field in owner. 0, or -EINVAL (not of the kind) or -ERANGE; owner is untouched then. */
 int setting_parse(const struct setting *setting, const char *value, void *owner);
 
-/* What setting_parse() takes: "one of auto, serial", "seconds from 0.01 to 86400". */
+/* The values that setting_parse() takes: "one of auto, serial", "seconds from 0.01 to 86400". */
 void setting_allowed(const struct setting *setting, char buf[SETTING_TEXT_LEN]);
 
 /* The value in owner as setting_parse() would take it; "" where the form has no text for it. */

@@ -15,7 +15,7 @@
 /* The environment of a test: name, value, name, value, NULL. */
 static const char *const *environment;
 
-/* What getenv would return: it stays where it is, for settings borrow it. */
+/* The strings that getenv() would return: they stay where they are, for settings borrow them. */
 static char values[32][64];
 
 static char *get_env(const char *name)
@@ -288,7 +288,7 @@ static void help_is_given_in_a_wrong_environment(void **state)
 	assert_int_equal(parse(env, version, &settings, text), SETTINGS_E_VERSION);
 }
 
-/* What the table lets pass, the core takes: each option at both of its ends. */
+/* The core takes all that the table lets pass: each setting at both of its ends. */
 static void the_core_takes_what_the_table_allows(void **state)
 {
 	static const char *const names[][3] = {
@@ -397,7 +397,7 @@ static void assert_tool_sets(const struct setting *setting, const char *value)
 
 	settings_default(&settings);
 	assert_int_equal(settings_set(&settings, setting->key, value, SETTINGS_TOOL, text), 0);
-	/* What the value is printed as is the same value. */
+	/* The printed text stands for the same value. */
 	setting_print(setting, &settings, printed);
 	settings_default(&copy);
 	assert_int_equal(settings_set(&copy, setting->key, printed, SETTINGS_TOOL, text), 0);
@@ -524,7 +524,7 @@ static bool find_default(const char *help, const char *variable, char *ret_value
 	return true;
 }
 
-/* What follows NVSHARE_ on each line that names one. */
+/* The next variable of the help, from *at on; false: there is no more. */
 static bool next_variable(const char **at, char *ret_name, size_t size)
 {
 	const char *name = strstr(*at, ", NVSHARE_");

@@ -186,7 +186,7 @@ static void a_bad_value_is_said_in_one_line_and_the_default_used(void **unused)
 	}
 }
 
-/* What value of a setting makes of the defaults, and what is said of it. */
+/* Parses one setting, with value in the unit of its field. */
 static struct hook_options parse_one(const struct setting *setting, uint64_t value, char *ret_said,
 				     size_t size)
 {

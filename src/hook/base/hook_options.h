@@ -3,9 +3,9 @@
 #define NVS_HOOK_HOOK_OPTIONS_H
 
 /*
- * What the user asked of the library: its NVSHARE_* variables, read once, at the first use. One
- * table names them all (hook_options_table.c). A value that is not allowed is said once, with what
- * is allowed, and the default is used. Some variables of others matter to the library too.
+ * The library's settings: its NVSHARE_* variables, read once, at the first use. One table names
+ * them all (hook_options_table.c). For a value that is not allowed the default is used, and one
+ * line says so, with the values that are allowed. The library also reads variables of others.
  *
  * Threading: any thread; the first use is in one of the program's, as all getenv() is,
  * since a setenv() of the program at the same time may move what another thread reads.
