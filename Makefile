@@ -323,7 +323,10 @@ bench-decisions: $(B)/tests/bench/bench_share $(B)/tests/bench/bench_policy ## c
 check-house: check-includes check-core check-exports check-abi check-simgpu-exports check-glibc check-settings check-words ## structure, exports, ABI, documents
 check-includes:
 	scripts/check-includes
-check-settings: $(B)/nvshare-scheduler ## the manual pages name the settings that the code has
+# All of the code's tables, as the manual has them; of the programs it takes what it needs.
+$(B)/src/man/settings_rows: $(B)/src/man/settings_rows.o $(B)/libhook.a $(B)/libprograms.a $(libs)
+	$(LINK) -o $@ $^ -ldl
+check-settings: $(B)/src/man/settings_rows ## the manual pages have the settings, defaults and limits of the code
 	scripts/check-settings $<
 check-words:
 	scripts/check-words

@@ -2,6 +2,7 @@
 #include "cli/status.h"
 
 #include "cli/blame.h"
+#include "ipc/names.h"
 
 #include <inttypes.h>
 
@@ -56,12 +57,11 @@ static void print_node(FILE *out, const struct status *status)
 		" \"min_seconds\": %.3f, \"max_seconds\": %.3f, \"multiplier\": %u},\n"
 		"  \"max_runtime_seconds\": %.3f,\n  \"memory_reserve_percent\": %u,\n",
 		node->pid, status->unix_seconds, (double)node->uptime_ns / NS,
-		status_mode_names[node->mode], status_policy_names[node->policy],
+		names_mode[node->mode], names_policy[node->policy],
 		node->anti_thrash ? "true" : "false", (double)node->tq_ns / NS,
-		node->switch_mode == NVSHARE_SWITCH_AUTO ? "auto" : "fixed",
-		(double)node->switch_fixed_ns / NS, (double)node->switch_min_ns / NS,
-		(double)node->switch_max_ns / NS, node->switch_multiplier,
-		(double)node->max_runtime_ns / NS, node->reserve_percent);
+		names_switch_mode[node->switch_mode], (double)node->switch_fixed_ns / NS,
+		(double)node->switch_min_ns / NS, (double)node->switch_max_ns / NS,
+		node->switch_multiplier, (double)node->max_runtime_ns / NS, node->reserve_percent);
 }
 
 /* All of them are counted; not all are there with their pids. */
@@ -183,7 +183,7 @@ static void print_claim(FILE *out, const struct nvshare_status_client *client)
 	const struct nvshare_claim *claim = &client->claim;
 
 	(void)fprintf(out, ",\n     \"priority\": \"%s\", \"weight\": %u, \"slo_seconds\": ",
-		      status_priority_names[claim->priority], claim->weight);
+		      names_priority[claim->priority], claim->weight);
 	if (claim->slo_us)
 		(void)fprintf(out, "%.6f", (double)claim->slo_us / 1e6);
 	else

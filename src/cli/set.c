@@ -2,9 +2,11 @@
 #include "cli/cli.h"
 #include "cli/status.h"
 
+#include "ipc/names.h"
 #include "util/clock.h"
 #include "util/fd.h"
 #include "util/parse.h"
+#include "util/setting.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -42,43 +44,78 @@ static int bad_value(const char *what, const char *value, const char *allowed)
 	return CLI_EXIT_USAGE;
 }
 
-struct span {
-	const char *what;
-	const char *also; /* what may stand there beside a number */
-	uint64_t min, max;
+/* A parsed value, in the field that its kind needs. */
+struct value {
+	unsigned int word;
+	uint32_t number;
+	uint64_t ns;
 };
 
-static const struct span tq_span = {"tq", "", NVSHARE_TURN_MS_MIN, NVSHARE_TURN_MS_MAX};
-static const struct span switch_time_span = {"switch-time", "auto, or ", NVSHARE_TURN_MS_MIN,
-					     NVSHARE_TURN_MS_MAX};
-static const struct span max_runtime_span = {"max-runtime", "", NVSHARE_MAX_RUNTIME_MS_MIN,
-					     NVSHARE_MAX_RUNTIME_MS_MAX};
+#define WORD(words)                                                                                \
+	{                                                                                          \
+		.kind = SETTING_ENUM, .names = (words), .max = sizeof(words) / sizeof((words)[0]), \
+		.offset = SETTING_AT(struct value, word, unsigned int)                             \
+	}
+#define NUMBER(its_kind, least, most, ...)                                        \
+	{                                                                         \
+		.kind = (its_kind), .min = (least), .max = (most),                \
+		.offset = SETTING_AT(struct value, number, uint32_t), __VA_ARGS__ \
+	}
+#define SECONDS(least_ms, most_ms, ...)                                       \
+	{                                                                     \
+		.kind = SETTING_DECIMAL, .min = (least_ms)*CLOCK_NS_PER_MS,   \
+		.max = (most_ms)*CLOCK_NS_PER_MS,                             \
+		.offset = SETTING_AT(struct value, ns, uint64_t), __VA_ARGS__ \
+	}
 
-/* Seconds, in which people think, to the milliseconds of the wire; 0 or CLI_EXIT_USAGE. */
-static int parse_ms(const struct span *span, const char *value, uint64_t *ret)
+/* The values that people may write for a key. unset: the word for 0. */
+static const struct setting key_values[NVSHARE_KEY_COUNT] = {
+	[NVSHARE_KEY_MODE] = WORD(names_mode),
+	[NVSHARE_KEY_TQ] = SECONDS(NVSHARE_TURN_MS_MIN, NVSHARE_TURN_MS_MAX),
+	[NVSHARE_KEY_SWITCH_TIME] =
+		SECONDS(NVSHARE_TURN_MS_MIN, NVSHARE_TURN_MS_MAX, .unset = "auto"),
+	[NVSHARE_KEY_RESERVE] = NUMBER(SETTING_NUMBER, 0, NVSHARE_RESERVE_PERCENT_MAX),
+	[NVSHARE_KEY_MAX_RUNTIME] = SECONDS(NVSHARE_MAX_RUNTIME_MS_MIN, NVSHARE_MAX_RUNTIME_MS_MAX),
+	[NVSHARE_KEY_POLICY] = WORD(names_policy),
+	[NVSHARE_KEY_PRIORITY] = WORD(names_priority),
+	[NVSHARE_KEY_WEIGHT] = NUMBER(SETTING_NUMBER, NVSHARE_WEIGHT_MIN, NVSHARE_WEIGHT_MAX),
+	[NVSHARE_KEY_SLO] = NUMBER(SETTING_SLO, 1, NVSHARE_SLO_US_MAX, .unset = "off"),
+	[NVSHARE_KEY_COMPUTE_LIMIT] = NUMBER(SETTING_NUMBER, 1, 100, .unset = "off"),
+};
+
+/* From people's text to the number on the wire; 0 or CLI_EXIT_USAGE, said. */
+static int parse_value(enum nvshare_key key, const char *text, uint64_t *ret)
 {
-	uint64_t ns;
+	const struct setting *setting = &key_values[key];
+	char range[SETTING_TEXT_LEN], allowed[SETTING_TEXT_LEN + 16];
+	struct value value = {0};
 
-	if (!parse_seconds(value, span->min * CLOCK_NS_PER_MS, span->max * CLOCK_NS_PER_MS, &ns)) {
-		*ret = ns / CLOCK_NS_PER_MS;
+	if (setting->unset && !strcmp(text, setting->unset)) {
+		*ret = 0;
 		return CLI_EXIT_OK;
 	}
-	(void)fprintf(stderr, "nvsharectl: %s is '%s'; allowed is %s%g to %g seconds\n", span->what,
-		      value, span->also, (double)span->min / 1000, (double)span->max / 1000);
-	return CLI_EXIT_USAGE;
+	if (setting_parse(setting, text, &value)) {
+		setting_allowed(setting, range);
+		(void)snprintf(allowed, sizeof(allowed), "%s%s%s",
+			       setting->unset ? setting->unset : "", setting->unset ? ", or " : "",
+			       range);
+		return bad_value(names_key[key], text, allowed);
+	}
+	if (setting->kind == SETTING_ENUM)
+		*ret = value.word;
+	else if (setting->kind == SETTING_DECIMAL)
+		*ret = value.ns / CLOCK_NS_PER_MS;
+	else
+		*ret = value.number;
+	return CLI_EXIT_OK;
 }
 
 int set_tq(const char *value, bool is_trial)
 {
 	struct nvshare_set_tq body;
-	int r = parse_ms(&tq_span, value, &body.ms);
+	int r = parse_value(NVSHARE_KEY_TQ, value, &body.ms);
 
 	return r || is_trial ? r : change(NVSHARE_MSG_SET_TQ, &body);
-}
-
-static int set_tq_now(const char *value)
-{
-	return set_tq(value, false);
 }
 
 int set_anti_thrash(const char *value, bool is_trial)
@@ -90,58 +127,6 @@ int set_anti_thrash(const char *value, bool is_trial)
 	if (is_trial)
 		return CLI_EXIT_OK;
 	return change(is_on ? NVSHARE_MSG_SCHED_ON : NVSHARE_MSG_SCHED_OFF, NULL);
-}
-
-static int set_mode(const char *value)
-{
-	static const char *const names[] = {"auto", "serial", "concurrent"};
-	struct nvshare_set body = {.key = NVSHARE_KEY_MODE};
-	unsigned int mode;
-
-	if (parse_enum(value, names, NVSHARE_MODE_COUNT, &mode))
-		return bad_value("mode", value, "auto, serial or concurrent");
-	body.value = mode;
-	return change(NVSHARE_MSG_SET, &body);
-}
-
-static int set_switch_time(const char *value)
-{
-	struct nvshare_set body = {.key = NVSHARE_KEY_SWITCH_TIME, .value = 0};
-	int r = 0;
-
-	if (strcmp(value, "auto") != 0)
-		r = parse_ms(&switch_time_span, value, &body.value);
-	return r ? r : change(NVSHARE_MSG_SET, &body);
-}
-
-static int set_reserve(const char *value)
-{
-	struct nvshare_set body = {.key = NVSHARE_KEY_RESERVE};
-
-	if (!parse_u64(value, 0, NVSHARE_RESERVE_PERCENT_MAX, &body.value))
-		return change(NVSHARE_MSG_SET, &body);
-	(void)fprintf(stderr, "nvsharectl: reserve is '%s'; allowed is 0 to %u percent\n", value,
-		      NVSHARE_RESERVE_PERCENT_MAX);
-	return CLI_EXIT_USAGE;
-}
-
-static int set_max_runtime(const char *value)
-{
-	struct nvshare_set body = {.key = NVSHARE_KEY_MAX_RUNTIME};
-	int r = parse_ms(&max_runtime_span, value, &body.value);
-
-	return r ? r : change(NVSHARE_MSG_SET, &body);
-}
-
-static int set_policy(const char *value)
-{
-	struct nvshare_set body = {.key = NVSHARE_KEY_POLICY};
-	unsigned int policy;
-
-	if (parse_enum(value, status_policy_names, NVSHARE_POLICY_COUNT, &policy))
-		return bad_value("policy", value, "priority, fair, credit or deadline");
-	body.value = policy;
-	return change(NVSHARE_MSG_SET, &body);
 }
 
 /* ---- a client's settings ------------------------------------------------------ */
@@ -181,71 +166,13 @@ static int change_client(struct nvshare_set *body, const char *client)
 	return change(NVSHARE_MSG_SET, body);
 }
 
-static int set_priority(const char *value, const char *client)
-{
-	struct nvshare_set body = {.key = NVSHARE_KEY_PRIORITY};
-	unsigned int priority;
-
-	if (parse_enum(value, status_priority_names, NVSHARE_PRIORITY_COUNT, &priority))
-		return bad_value("priority", value, "low, normal, high or critical");
-	body.value = priority;
-	return change_client(&body, client);
-}
-
-static int set_weight(const char *value, const char *client)
-{
-	struct nvshare_set body = {.key = NVSHARE_KEY_WEIGHT};
-
-	if (parse_u64(value, NVSHARE_WEIGHT_MIN, NVSHARE_WEIGHT_MAX, &body.value))
-		return bad_value("weight", value, "1 to 10000");
-	return change_client(&body, client);
-}
-
-/* Milliseconds, as NVSHARE_SLO_MS has them: "12.5" is 12500 us. */
-static int set_slo(const char *value, const char *client)
-{
-	struct nvshare_set body = {.key = NVSHARE_KEY_SLO};
-	uint64_t ns;
-
-	if (strcmp(value, "off") != 0) {
-		/* A thousand of them in place of seconds: the same digits. */
-		if (parse_seconds(value, CLOCK_NS_PER_SEC / 1000,
-				  NVSHARE_SLO_US_MAX * CLOCK_NS_PER_MS, &ns))
-			return bad_value("slo", value, "off, or 0.001 to 3600000 ms");
-		body.value = ns / CLOCK_NS_PER_MS;
-	}
-	return change_client(&body, client);
-}
-
-static int set_compute_limit(const char *value, const char *client)
-{
-	struct nvshare_set body = {.key = NVSHARE_KEY_COMPUTE_LIMIT};
-
-	if (strcmp(value, "off") != 0 && parse_u64(value, 1, 100, &body.value))
-		return bad_value("compute-limit", value, "off, or 1 to 100 percent");
-	return change_client(&body, client);
-}
-
 /* ---- which -------------------------------------------------------------------- */
 
-static const struct {
-	const char *name;
-	int (*set)(const char *value);
-} node_settings[] = {
-	{"mode", set_mode},       {"policy", set_policy},
-	{"tq", set_tq_now},       {"switch-time", set_switch_time},
-	{"reserve", set_reserve}, {"max-runtime", set_max_runtime},
-};
-
-static const struct {
-	const char *name;
-	int (*set)(const char *value, const char *client);
-} client_settings[] = {
-	{"priority", set_priority},
-	{"weight", set_weight},
-	{"slo", set_slo},
-	{"compute-limit", set_compute_limit},
-};
+static bool is_of_client(enum nvshare_key key)
+{
+	return key == NVSHARE_KEY_PRIORITY || key == NVSHARE_KEY_WEIGHT || key == NVSHARE_KEY_SLO ||
+	       key == NVSHARE_KEY_COMPUTE_LIMIT;
+}
 
 static int wrong_usage(const char *what)
 {
@@ -259,17 +186,20 @@ int set_command(char *const *args)
 
 	while (args[n])
 		n++;
-	for (size_t i = 0; n && i < sizeof(node_settings) / sizeof(*node_settings); i++) {
-		if (strcmp(args[0], node_settings[i].name) != 0)
+	for (enum nvshare_key key = 0; n && key < NVSHARE_KEY_COUNT; key++) {
+		struct nvshare_set body = {.key = key};
+		int r;
+
+		if (strcmp(args[0], names_key[key]) != 0)
 			continue;
-		return n == 2 ? node_settings[i].set(args[1])
-			      : wrong_usage("a setting and a value");
-	}
-	for (size_t i = 0; n && i < sizeof(client_settings) / sizeof(*client_settings); i++) {
-		if (strcmp(args[0], client_settings[i].name) != 0)
-			continue;
-		return n == 3 ? client_settings[i].set(args[1], args[2])
-			      : wrong_usage("a value and a client for this");
+		if (n != (is_of_client(key) ? 3 : 2))
+			return wrong_usage(is_of_client(key) ? "a value and a client for this"
+							     : "a setting and a value");
+		r = parse_value(key, args[1], &body.value);
+		if (r)
+			return r;
+		return is_of_client(key) ? change_client(&body, args[2])
+					 : change(NVSHARE_MSG_SET, &body);
 	}
 	if (n < 2)
 		return wrong_usage("a setting and a value");

@@ -11,9 +11,6 @@
 #include <time.h>
 #include <unistd.h>
 
-const char *const status_mode_names[] = {"auto", "serial", "concurrent"};
-const char *const status_policy_names[] = {"priority", "fair", "credit", "deadline"};
-const char *const status_priority_names[] = {"low", "normal", "high", "critical"};
 const char *const status_state_names[] = {"idle", "waiting", "incoming", "running", "stopping"};
 const char *const status_backend_names[] = {"none", "vmm", "managed"};
 const char *const status_outcome_names[] = {"success",        "timeout",  "save-failed",

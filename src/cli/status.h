@@ -42,9 +42,6 @@ bool status_is_running(const struct nvshare_status_client *client);
 const char *status_stops_by(const struct nvshare_status_client *client);
 const char *status_drain_reason(const struct nvshare_status_client *client);
 
-extern const char *const status_mode_names[NVSHARE_MODE_COUNT];
-extern const char *const status_policy_names[NVSHARE_POLICY_COUNT];
-extern const char *const status_priority_names[NVSHARE_PRIORITY_COUNT];
 extern const char *const status_state_names[NVSHARE_CLIENT_STATE_COUNT];
 extern const char *const status_backend_names[NVSHARE_BACKEND_MANAGED + 1];
 extern const char *const status_outcome_names[NVSHARE_OUTCOME_COUNT];

@@ -4,6 +4,7 @@
 #include "cli/blame.h"
 #include "cli/fold.h"
 #include "cli/table.h"
+#include "ipc/names.h"
 #include "util/clock.h"
 #include "util/parse.h"
 
@@ -90,8 +91,8 @@ static void print_node(FILE *out, const struct nvshare_status_node *node, bool h
 	(void)fprintf(out, "%snvshare-scheduler %s%s, pid %u, up %s\n", has_colours ? BOLD : "",
 		      node->version, has_colours ? RESET : "", node->pid,
 		      duration(node->uptime_ns).s);
-	(void)fprintf(out, "mode %s, policy %s, ", status_mode_names[node->mode],
-		      status_policy_names[node->policy]);
+	(void)fprintf(out, "mode %s, policy %s, ", names_mode[node->mode],
+		      names_policy[node->policy]);
 	if (node->mode == NVSHARE_MODE_CONCURRENT)
 		(void)fprintf(out, "turns of %s (tq)", seconds(node->tq_ns).s);
 	else if (node->switch_mode == NVSHARE_SWITCH_FIXED)
@@ -439,7 +440,7 @@ static void add_note(struct table *table, const struct status *status,
 static void add_claim(struct table *table, const struct nvshare_claim *claim)
 {
 	if (claim->priority != NVSHARE_PRIORITY_NORMAL)
-		table_add(table, NULL, "%s", status_priority_names[claim->priority]);
+		table_add(table, NULL, "%s", names_priority[claim->priority]);
 	else
 		table_add(table, NULL, "%s", "");
 	if (claim->weight != NVSHARE_WEIGHT_DEFAULT)

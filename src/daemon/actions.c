@@ -101,7 +101,7 @@ static void give_budget(struct server *server, struct peer *peer, uint64_t budge
 static uint64_t second_max(const struct server *server, struct peer *peer)
 {
 	const struct gpu *gpu = &server->gpus.at[peer->gpu];
-	uint64_t reserve = gpu->total / 100 * server->config.reserve_percent;
+	uint64_t reserve = gpu->total / 100 * server->options.config.reserve_percent;
 	struct sched_gpu_status status;
 	struct gpu_limits limits = {
 		.bytes = server->options.context_bytes_max,

@@ -4,6 +4,8 @@
 
 #include "daemon/server.h"
 
+#include "ipc/names.h"
+
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -67,8 +69,8 @@ void claims_take(struct server *server, struct peer *peer, const struct nvshare_
 	peer->claim.priority = max;
 	server_log(server, peer->cred.uid, LOG_LEVEL_INFO,
 		   "claim-cut pid=%d uid=%u priority=%s given=%s", (int)peer->cred.pid,
-		   (unsigned int)peer->cred.uid, rights_priority_names[claim->priority],
-		   rights_priority_names[max]);
+		   (unsigned int)peer->cred.uid, names_priority[claim->priority],
+		   names_priority[max]);
 }
 
 struct sched_claim claims_core(const struct nvshare_claim *claim)
@@ -160,7 +162,7 @@ static void tell(struct server *server, struct peer *tool, uint32_t seq, const s
 
 	if (key == NVSHARE_KEY_PRIORITY)
 		tools_answer(server, tool, seq, NVSHARE_RESULT_OK, "priority of client %u is %s",
-			     client->id, rights_priority_names[claim->priority]);
+			     client->id, names_priority[claim->priority]);
 	else if (key == NVSHARE_KEY_WEIGHT)
 		tools_answer(server, tool, seq, NVSHARE_RESULT_OK, "weight of client %u is %u",
 			     client->id, claim->weight);
@@ -204,7 +206,7 @@ void claims_set(struct server *server, struct peer *tool, uint32_t seq,
 	if (set->key == NVSHARE_KEY_PRIORITY && claim.priority > max) {
 		tools_answer(server, tool, seq, NVSHARE_RESULT_DENIED,
 			     "not permitted: uid %u may claim %s at the most",
-			     (unsigned int)tool->cred.uid, rights_priority_names[max]);
+			     (unsigned int)tool->cred.uid, names_priority[max]);
 		return;
 	}
 	change(server, client, &claim);

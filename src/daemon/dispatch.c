@@ -276,7 +276,7 @@ static void on_register(struct server *server, struct peer *peer,
 	answer.claim = peer->claim;
 	peer->context_told = hearsay_context(server, peer);
 	answer.context_bytes = peer->context_told;
-	answer.reserve_percent = server->config.reserve_percent;
+	answer.reserve_percent = server->options.config.reserve_percent;
 	server_send_body(server, peer, NVSHARE_MSG_REGISTERED, 0, &answer);
 	shares_join(server, peer);
 	perform(server, peer, &actions);

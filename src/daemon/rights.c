@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "daemon/rights.h"
 
+#include "ipc/names.h"
 #include "util/parse.h"
 
 #include <errno.h>
@@ -8,9 +9,6 @@
 #include <string.h>
 
 #define WORD_LEN 48
-
-const char *const rights_priority_names[NVSHARE_PRIORITY_COUNT] = {"low", "normal", "high",
-								   "critical"};
 
 /* "uid:1000=critical" or "gid:27=high". */
 static int parse_rule(char *word, struct rights_rule *ret)
@@ -25,7 +23,7 @@ static int parse_rule(char *word, struct rights_rule *ret)
 	ret->is_group = !strncmp(word, "gid:", 4);
 	if ((!ret->is_group && strncmp(word, "uid:", 4) != 0) ||
 	    parse_u64(word + 4, 0, UINT32_MAX - 1, &id) ||
-	    parse_enum(value, rights_priority_names, NVSHARE_PRIORITY_COUNT, &priority))
+	    parse_enum(value, names_priority, NVSHARE_PRIORITY_COUNT, &priority))
 		return -EINVAL;
 	ret->id = (uint32_t)id;
 	ret->priority = priority;
@@ -63,8 +61,8 @@ int rights_parse(const char *s, struct rights *ret)
 		if (!strchr(word, ':')) {
 			unsigned int priority;
 
-			if (is_said || parse_enum(word, rights_priority_names,
-						  NVSHARE_PRIORITY_COUNT, &priority))
+			if (is_said ||
+			    parse_enum(word, names_priority, NVSHARE_PRIORITY_COUNT, &priority))
 				return -EINVAL;
 			rights.priority = priority;
 			is_said = true;

@@ -35,7 +35,4 @@ int rights_parse(const char *s, struct rights *ret);
 uint32_t rights_priority(const struct rights *rights, uid_t uid, const gid_t *groups,
 			 size_t n_groups);
 
-/* enum nvshare_priority's, as people write them. */
-extern const char *const rights_priority_names[NVSHARE_PRIORITY_COUNT];
-
 #endif

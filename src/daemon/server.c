@@ -189,13 +189,12 @@ static int allocate(struct server *server)
 	return r ? r : doubts_init(server);
 }
 
-int server_init(struct server *server, const struct options *options)
+int server_init(struct server *server, const struct settings *options)
 {
 	const struct group *group = getgrnam("nvshare");
 	int r;
 
 	server->options = *options;
-	server->config = options->config;
 	server->listener = (struct listener){.fd = -1, .lock_fd = -1, .dir_fd = -1};
 	server->epoll_fd = server->tools_fd = -1;
 	server->timer_fd = server->signal_fd = server->spare_fd = -1;
@@ -215,7 +214,8 @@ int server_init(struct server *server, const struct options *options)
 	r = open_listener(server);
 	if (r)
 		return r;
-	sched_init(&server->sched, server->sched_clients, SERVER_PEERS_MAX, &server->config);
+	sched_init(&server->sched, server->sched_clients, SERVER_PEERS_MAX,
+		   &server->options.config);
 	timeshare_init(&server->share, server->timeshare_clients, SERVER_PEERS_MAX,
 		       &server->options.share);
 	shares_policy(server);

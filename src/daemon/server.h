@@ -20,11 +20,11 @@
 #include "core/sched.h"
 #include "core/timeshare/timeshare.h"
 #include "daemon/gpus.h"
-#include "daemon/options.h"
 #include "daemon/outsiders.h"
 #include "daemon/peer.h"
 #include "daemon/quota.h"
 #include "daemon/reaper.h"
+#include "daemon/settings.h"
 #include "daemon/snapshot.h"
 #include "daemon/users.h"
 #include "ipc/listener.h"
@@ -57,8 +57,7 @@
 #define SERVER_OVER_NS (5 * CLOCK_NS_PER_SEC)
 
 struct server {
-	struct options options;
-	struct sched_config config; /* as set by now */
+	struct settings options; /* as set by now */
 	struct sched sched;
 	struct sched_client *sched_clients; /* by slot */
 	struct timeshare share;
@@ -113,7 +112,7 @@ struct server {
 };
 
 /* server: zeroed. 0 or -errno, logged; deinit is allowed (and needed) either way. */
-int server_init(struct server *server, const struct options *options);
+int server_init(struct server *server, const struct settings *options);
 void server_deinit(struct server *server);
 
 /* Until a signal ends it. 0 or -errno, logged. */

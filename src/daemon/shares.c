@@ -214,7 +214,7 @@ void shares_policy(struct server *server)
 	struct timeshare_config config = server->share.config;
 	struct timeshare_event event = {.type = TIMESHARE_EVENT_CONFIG, .config = &config};
 
-	config.has_classes = server->config.policy == SCHED_POLICY_PRIORITY;
+	config.has_classes = server->options.config.policy == SCHED_POLICY_PRIORITY;
 	if (config.has_classes != server->share.config.has_classes)
 		(void)step(server, &event);
 }

@@ -12,6 +12,7 @@
  */
 
 #include "core/sched.h"
+#include "ipc/names.h"
 #include "util/clock.h"
 #include "util/prng.h"
 
@@ -161,8 +162,6 @@ static void run(enum sched_policy policy, bool is_first)
 
 int main(void)
 {
-	static const char *const names[] = {"priority", "fair", "credit", "deadline"};
-
 	printf("a step of the core, us, %d clients, the least of %d runs (target: 20)\n"
 	       "  policy      mean     p50     p99   p99.9 longest  to another policy\n",
 	       CLIENTS, RUNS);
@@ -174,7 +173,7 @@ int main(void)
 		for (uint32_t i = 0; i < STEPS; i++)
 			sum += took_ns[i];
 		qsort(took_ns, STEPS, sizeof(*took_ns), by_value);
-		printf("  %-9s %7.2f %7.2f %7.2f %7.2f %7.2f %18.2f\n", names[policy],
+		printf("  %-9s %7.2f %7.2f %7.2f %7.2f %7.2f %18.2f\n", names_policy[policy],
 		       (double)sum / STEPS / 1000, (double)took_ns[STEPS / 2] / 1000,
 		       (double)took_ns[STEPS / 100 * 99] / 1000,
 		       (double)took_ns[STEPS / 1000 * 999] / 1000,

@@ -37,8 +37,8 @@ static char *no_environment(const char *name)
 static int set_up(void **state)
 {
 	struct fixture *f = calloc(1, sizeof(*f));
-	struct options options;
-	char text[OPTIONS_TEXT_LEN];
+	struct settings options;
+	char text[SETTINGS_TEXT_LEN];
 
 	if (!f)
 		return -1;
@@ -48,7 +48,7 @@ static int set_up(void **state)
 	(void)snprintf(f->dir, sizeof(f->dir), "/tmp/nvshare-admission-XXXXXX");
 	f->server = calloc(1, sizeof(*f->server));
 	if (!f->server || !mkdtemp(f->dir) ||
-	    options_parse((char *const[]){NULL}, no_environment, &options, text))
+	    settings_parse((char *const[]){NULL}, no_environment, &options, text))
 		return -1;
 	options.sock_dir = f->dir;
 	options.first_message_ns = SILENT_NS;

@@ -48,12 +48,12 @@ static char *no_environment(const char *name)
 static int run_scheduler(const char *dir)
 {
 	static struct server server;
-	struct options options;
-	char text[OPTIONS_TEXT_LEN];
+	struct settings options;
+	char text[SETTINGS_TEXT_LEN];
 	int r;
 
 	log_open("nvshare-scheduler", LOG_LEVEL_INFO, open("/dev/null", O_WRONLY | O_CLOEXEC));
-	if (options_parse((char *const[]){NULL}, no_environment, &options, text))
+	if (settings_parse((char *const[]){NULL}, no_environment, &options, text))
 		return 1;
 	options.sock_dir = dir;
 	r = server_init(&server, &options);

@@ -253,15 +253,18 @@ def test_settings_out_of_range_are_refused_with_a_reason(node):
     node.start()
     tool = node.connect()
     table = [
-        (0, 3, "mode is auto"),
-        (1, 9, "tq is 0.01 to 86400 seconds"),
-        (2, 86400001, "switch-time is auto, or it is 0.01 to 86400 seconds"),
-        (3, 51, "reserve is 0 to 50 percent"),
-        (4, 9999, "max-runtime is 10 to 86400 seconds"),
+        (0, 3, "mode is '3'; allowed is one of auto, serial, concurrent"),
+        (1, 9, "tq is '0.009'; allowed is seconds from 0.01 to 86400"),
+        (2, 86400001, "switch-time is '86400.001'; allowed is seconds from 0.01 to 86400"),
+        (3, 51, "reserve is '51'; allowed is a whole number from 0 to 50"),
+        (4, 9999, "max-runtime is '9.999'; allowed is seconds from 10 to 86400"),
+        (5, 4, "policy is '4'; allowed is one of priority, fair, credit, deadline"),
+        (1, 2**64 - 1, "tq is '18446744073709551.615'; allowed is seconds from 0.01 to 86400"),
     ]
-    for key, value, word in table:
-        code, text = tool.ask("SET", value, key, 0)
-        assert code == wire.INVALID and text.startswith(word)
+    before = tool.status()[0]
+    for key, value, words in table:
+        assert tool.ask("SET", value, key, 0) == (wire.INVALID, words)
+    assert tool.status()[0][1:] == before[1:], "nothing has changed"
     code, text = tool.ask("SET", 1, 0, 7)
     assert code == wire.INVALID and "client" in text
     assert tool.ask("SET_TQ", 9)[0] == wire.INVALID

@@ -62,7 +62,7 @@ static void defaults_hold_when_nothing_is_set(void **unused)
 	assert_false(o.require_scheduler);
 	assert_false(o.ipc);
 	assert_true(o.transfer);
-	assert_false(o.ignores_rdma);
+	assert_int_equal(o.rdma, HOOK_OPTIONS_RDMA_STAY);
 	assert_false(o.single_oversub);
 	assert_int_equal(o.orphan_ns, 30000000000ull);
 	assert_int_equal(o.drain_ns, 10000000);
@@ -113,7 +113,7 @@ static void every_variable_is_read(void **unused)
 	assert_true(o.require_scheduler);
 	assert_true(o.ipc);
 	assert_false(o.transfer);
-	assert_true(o.ignores_rdma);
+	assert_int_equal(o.rdma, HOOK_OPTIONS_RDMA_IGNORE);
 	assert_true(o.single_oversub);
 	assert_int_equal(o.orphan_ns, 0);
 	assert_int_equal(o.drain_ns, 0);
@@ -151,13 +151,13 @@ static void a_bad_value_is_said_in_one_line_and_the_default_used(void **unused)
 		struct variable v;
 		const char *allowed;
 	} cases[] = {
-		{{"NVSHARE_MEMORY_BACKEND", bad_backend}, "auto, vmm, managed or none"},
+		{{"NVSHARE_MEMORY_BACKEND", bad_backend}, "one of auto, vmm, managed, none"},
 		{{"NVSHARE_MEMORY_BACKEND", empty}, NULL},
-		{{"NVSHARE_REQUIRE_SCHEDULER", bad_bool}, "1 or 0"},
-		{{"NVSHARE_TRANSFER", bad_bool}, "1 or 0"},
-		{{"NVSHARE_RDMA", bad_bool}, "stay or ignore"},
-		{{"NVSHARE_ORPHAN_TIMEOUT_SEC", huge}, "0 to 86400"},
-		{{"NVSHARE_DRAIN_MS", bad_number}, "0 to 600000"},
+		{{"NVSHARE_REQUIRE_SCHEDULER", bad_bool}, "0 or 1"},
+		{{"NVSHARE_TRANSFER", bad_bool}, "0 or 1"},
+		{{"NVSHARE_RDMA", bad_bool}, "one of stay, ignore"},
+		{{"NVSHARE_ORPHAN_TIMEOUT_SEC", huge}, "whole seconds from 0 to 86400"},
+		{{"NVSHARE_DRAIN_MS", bad_number}, "milliseconds from 0 to 600000"},
 		{{"NVSHARE_DRAIN_MAX_MS", bad_number}, "1 to 600000"},
 		{{"NVSHARE_DRAIN_MAX_MS", zero}, "1 to 600000"},
 		{{"NVSHARE_IDLE_MS", zero}, "1 to 3600000"},
@@ -184,6 +184,52 @@ static void a_bad_value_is_said_in_one_line_and_the_default_used(void **unused)
 		assert_non_null(strstr(said, cases[i].allowed));
 		assert_ptr_equal(strchr(said, '\n'), said + strlen(said) - 1);
 	}
+}
+
+/* Parses one setting, with value in the unit of its field. */
+static struct hook_options parse_one(const struct setting *setting, uint64_t value, char *ret_said,
+				     size_t size)
+{
+	static const uint64_t units[] = {
+		[SETTING_NUMBER] = 1,
+		[SETTING_SECONDS] = 1000000000,
+		[SETTING_MS] = 1000000,
+		[SETTING_US] = 1000,
+	};
+	char text[32];
+	struct variable v[] = {{setting->variable, text}, {NULL, NULL}};
+
+	(void)snprintf(text, sizeof(text), "%llu",
+		       (unsigned long long)(value / units[setting->kind]));
+	return parse(v, ret_said, size);
+}
+
+static void every_range_holds_and_is_said_in_the_table_s_words(void **unused)
+{
+	char said[512], allowed[SETTING_TEXT_LEN];
+	struct hook_options o, d = parse(NULL, said, sizeof(said));
+	size_t n = 0;
+
+	(void)unused;
+	for (size_t i = 0; i < hook_options_table_len; i++) {
+		const struct setting *s = &hook_options_table[i];
+
+		if (s->kind != SETTING_NUMBER && s->kind != SETTING_SECONDS &&
+		    s->kind != SETTING_MS && s->kind != SETTING_US)
+			continue;
+		print_message("%s\n", s->variable);
+		n++;
+		(void)parse_one(s, s->min, said, sizeof(said));
+		assert_string_equal(said, "");
+		(void)parse_one(s, s->max, said, sizeof(said));
+		assert_string_equal(said, "");
+		o = parse_one(s, s->max + s->max, said, sizeof(said));
+		assert_memory_equal(&o, &d, sizeof(o));
+		setting_allowed(s, allowed);
+		assert_non_null(strstr(said, s->variable));
+		assert_non_null(strstr(said, allowed));
+	}
+	assert_int_equal(n, 8);
 }
 
 /* The compiler would have it that getenv() may change it. */
@@ -272,6 +318,7 @@ int main(void)
 		cmocka_unit_test(every_variable_is_read),
 		cmocka_unit_test(a_pod_is_known_by_the_names_that_kubernetes_gives),
 		cmocka_unit_test(a_bad_value_is_said_in_one_line_and_the_default_used),
+		cmocka_unit_test(every_range_holds_and_is_said_in_the_table_s_words),
 		cmocka_unit_test(the_folder_of_the_socket_is_absolute_and_short),
 	};
 

@@ -624,7 +624,7 @@ def test_what_a_config_file_says_of_the_node_is_left_out_by_name(tmp_path):
 
 
 def test_the_node_s_settings_name_settings_of_the_scheduler():
-    options = (ROOT / "src" / "daemon" / "options.c").read_text()
+    options = (ROOT / "src" / "daemon" / "settings_table.c").read_text()
 
     def settings_in(known):
         if isinstance(known, tuple):

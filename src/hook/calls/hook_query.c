@@ -309,7 +309,7 @@ static bool set_sync_memops(bool on, CUdeviceptr ptr)
 	CUdeviceptr base;
 	size_t size;
 
-	if (on && !hook_options()->ignores_rdma &&
+	if (on && hook_options()->rdma != HOOK_OPTIONS_RDMA_IGNORE &&
 	    pager_find(ptr, &base, &size, NULL, NULL, NULL)) {
 		gate_enter();
 		if (pager_hold(base, size, &hold))

@@ -70,7 +70,7 @@ enum rdma rdma_look(const char *folder)
 	enum rdma found = rdma_seen();
 	DIR *dir;
 
-	if (hook_options()->ignores_rdma)
+	if (hook_options()->rdma == HOOK_OPTIONS_RDMA_IGNORE)
 		return RDMA_NONE;
 	if (found != RDMA_NONE)
 		return found;

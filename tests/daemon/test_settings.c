@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "daemon/options.h"
+#include "daemon/settings.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -15,7 +15,7 @@
 /* The environment of a test: name, value, name, value, NULL. */
 static const char *const *environment;
 
-/* What getenv would return: it stays where it is, for options borrow it. */
+/* The strings that getenv() would return: they stay where they are, for settings borrow them. */
 static char values[32][64];
 
 static char *get_env(const char *name)
@@ -29,7 +29,7 @@ static char *get_env(const char *name)
 	return NULL;
 }
 
-static int parse(const char *const *env, const char *const *args, struct options *ret_options,
+static int parse(const char *const *env, const char *const *args, struct settings *ret_options,
 		 char *ret_text)
 {
 	char *copies[8] = {NULL};
@@ -39,7 +39,7 @@ static int parse(const char *const *env, const char *const *args, struct options
 		copies[i] = strdup(args[i]);
 	environment = env;
 	ret_text[0] = '\0';
-	r = options_parse(copies, get_env, ret_options, ret_text);
+	r = settings_parse(copies, get_env, ret_options, ret_text);
 	for (size_t i = 0; i < 8; i++)
 		free(copies[i]);
 	return r;
@@ -48,39 +48,39 @@ static int parse(const char *const *env, const char *const *args, struct options
 static void defaults_are_those_of_the_core(void **state)
 {
 	struct sched_config expected;
-	struct options options;
-	char text[OPTIONS_TEXT_LEN];
+	struct settings settings;
+	char text[SETTINGS_TEXT_LEN];
 
 	(void)state;
 	sched_config_default(&expected);
-	assert_int_equal(parse(NULL, NULL, &options, text), 0);
+	assert_int_equal(parse(NULL, NULL, &settings, text), 0);
 	/* Field by field where the structure has gaps, whose bytes say nothing. */
-	assert_int_equal(options.config.mode, expected.mode);
-	assert_int_equal(options.config.switch_mode, expected.switch_mode);
-	assert_int_equal(options.config.anti_thrash, expected.anti_thrash);
-	assert_int_equal(options.config.fair_users, expected.fair_users);
-	assert_true(options.config.fair_users);
-	assert_int_equal(options.config.switch_multiplier, expected.switch_multiplier);
-	assert_int_equal(options.config.reserve_percent, expected.reserve_percent);
-	assert_memory_equal(&options.config.tq_ns, &expected.tq_ns,
+	assert_int_equal(settings.config.mode, expected.mode);
+	assert_int_equal(settings.config.switch_mode, expected.switch_mode);
+	assert_int_equal(settings.config.anti_thrash, expected.anti_thrash);
+	assert_int_equal(settings.config.fair_users, expected.fair_users);
+	assert_true(settings.config.fair_users);
+	assert_int_equal(settings.config.switch_multiplier, expected.switch_multiplier);
+	assert_int_equal(settings.config.reserve_percent, expected.reserve_percent);
+	assert_memory_equal(&settings.config.tq_ns, &expected.tq_ns,
 			    sizeof(expected) - offsetof(struct sched_config, tq_ns));
-	assert_null(options.sock_dir);
-	assert_int_equal(options.log_level, LOG_LEVEL_INFO);
-	assert_int_equal(options.grace_ns, 3 * SEC / 2);
+	assert_null(settings.sock_dir);
+	assert_int_equal(settings.log_level, LOG_LEVEL_INFO);
+	assert_int_equal(settings.grace_ns, 3 * SEC / 2);
 }
 
 static void the_command_line_wins_over_the_environment(void **state)
 {
 	const char *env[] = {"NVSHARE_QUANTUM_SEC", "5", "NVSHARE_SCHEDULING_MODE", "serial", NULL};
 	const char *args[] = {"--quantum-sec=0.5", "--switch-time-min", "0.2", NULL};
-	struct options options;
-	char text[OPTIONS_TEXT_LEN];
+	struct settings settings;
+	char text[SETTINGS_TEXT_LEN];
 
 	(void)state;
-	assert_int_equal(parse(env, args, &options, text), 0);
-	assert_int_equal(options.config.tq_ns, SEC / 2);
-	assert_int_equal(options.config.switch_min_ns, SEC / 5);
-	assert_int_equal(options.config.mode, SCHED_MODE_SERIAL);
+	assert_int_equal(parse(env, args, &settings, text), 0);
+	assert_int_equal(settings.config.tq_ns, SEC / 2);
+	assert_int_equal(settings.config.switch_min_ns, SEC / 5);
+	assert_int_equal(settings.config.mode, SCHED_MODE_SERIAL);
 }
 
 static void every_variable_is_taken(void **state)
@@ -132,36 +132,36 @@ static void every_variable_is_taken(void **state)
 			     "NVSHARE_REPORT_GRACE_SEC",
 			     "1.5",
 			     NULL};
-	struct options options;
-	char text[OPTIONS_TEXT_LEN];
+	struct settings settings;
+	char text[SETTINGS_TEXT_LEN];
 
 	(void)state;
-	assert_int_equal(parse(env, NULL, &options, text), 0);
-	assert_string_equal(options.sock_dir, "/x");
-	assert_int_equal(options.config.switch_mode, SCHED_SWITCH_FIXED);
-	assert_int_equal(options.config.switch_fixed_ns, 3 * SEC);
-	assert_int_equal(options.config.switch_multiplier, 7);
-	assert_int_equal(options.config.switch_min_ns, 2 * SEC);
-	assert_int_equal(options.config.switch_max_ns, 4 * SEC);
-	assert_int_equal(options.config.reserve_percent, 0);
-	assert_int_equal(options.config.policy, SCHED_POLICY_DEADLINE);
-	assert_int_equal(options.share.slice_rule, TIMESHARE_RULE_FEEDBACK);
-	assert_true(options.share.is_saving);
-	assert_false(options.share.is_hinting);
-	assert_int_equal(options.share.prepare_ns, 250000);
-	assert_int_equal(options.share.energy_budget_w, 25);
-	assert_int_equal(options.context_bytes_max, 1000ull << 20);
-	assert_int_equal(options.n_contexts_max, 20);
-	assert_int_equal(options.sizes.n, 1);
-	assert_int_equal(options.sizes.at[0].total, 80ull << 30);
-	assert_int_equal(options.report_slack_percent, 100);
-	assert_int_equal(options.report_grace_ns, 3 * SEC / 2);
-	assert_int_equal(options.rights.priority, NVSHARE_PRIORITY_LOW);
-	assert_int_equal(rights_priority(&options.rights, 1000, NULL, 0), NVSHARE_PRIORITY_HIGH);
-	assert_int_equal(options.config.max_runtime_ns, 11 * SEC);
-	assert_int_equal(options.config.wait_bound_ns, 12 * SEC);
-	assert_int_equal(options.log_level, LOG_LEVEL_DEBUG);
-	assert_int_equal(options.grace_ns, SEC / 50);
+	assert_int_equal(parse(env, NULL, &settings, text), 0);
+	assert_string_equal(settings.sock_dir, "/x");
+	assert_int_equal(settings.config.switch_mode, SCHED_SWITCH_FIXED);
+	assert_int_equal(settings.config.switch_fixed_ns, 3 * SEC);
+	assert_int_equal(settings.config.switch_multiplier, 7);
+	assert_int_equal(settings.config.switch_min_ns, 2 * SEC);
+	assert_int_equal(settings.config.switch_max_ns, 4 * SEC);
+	assert_int_equal(settings.config.reserve_percent, 0);
+	assert_int_equal(settings.config.policy, SCHED_POLICY_DEADLINE);
+	assert_int_equal(settings.share.slice_rule, TIMESHARE_RULE_FEEDBACK);
+	assert_true(settings.share.is_saving);
+	assert_false(settings.share.is_hinting);
+	assert_int_equal(settings.share.prepare_ns, 250000);
+	assert_int_equal(settings.share.energy_budget_w, 25);
+	assert_int_equal(settings.context_bytes_max, 1000ull << 20);
+	assert_int_equal(settings.n_contexts_max, 20);
+	assert_int_equal(settings.sizes.n, 1);
+	assert_int_equal(settings.sizes.at[0].total, 80ull << 30);
+	assert_int_equal(settings.report_slack_percent, 100);
+	assert_int_equal(settings.report_grace_ns, 3 * SEC / 2);
+	assert_int_equal(settings.rights.priority, NVSHARE_PRIORITY_LOW);
+	assert_int_equal(rights_priority(&settings.rights, 1000, NULL, 0), NVSHARE_PRIORITY_HIGH);
+	assert_int_equal(settings.config.max_runtime_ns, 11 * SEC);
+	assert_int_equal(settings.config.wait_bound_ns, 12 * SEC);
+	assert_int_equal(settings.log_level, LOG_LEVEL_DEBUG);
+	assert_int_equal(settings.grace_ns, SEC / 50);
 }
 
 static void an_error_names_variable_value_and_what_is_allowed(void **state)
@@ -198,28 +198,28 @@ static void an_error_names_variable_value_and_what_is_allowed(void **state)
 	(void)state;
 	for (size_t i = 0; i < sizeof(table) / sizeof(table[0]); i++) {
 		const char *env[] = {table[i][0], table[i][1], NULL};
-		struct options options;
-		struct options before;
-		char text[OPTIONS_TEXT_LEN];
+		struct settings settings;
+		struct settings before;
+		char text[SETTINGS_TEXT_LEN];
 
-		memset(&options, 0x5a, sizeof(options));
-		before = options;
-		assert_int_equal(parse(env, NULL, &options, text), OPTIONS_E_BAD);
+		memset(&settings, 0x5a, sizeof(settings));
+		before = settings;
+		assert_int_equal(parse(env, NULL, &settings, text), SETTINGS_E_BAD);
 		assert_string_equal(text, table[i][2]);
-		assert_memory_equal(&options, &before, sizeof(options));
+		assert_memory_equal(&settings, &before, sizeof(settings));
 	}
 }
 
 static void a_value_set_but_empty_is_not_set(void **state)
 {
 	const char *env[] = {"NVSHARE_QUANTUM_SEC", "", "NVSHARE_SOCK_DIR", "", NULL};
-	struct options options;
-	char text[OPTIONS_TEXT_LEN];
+	struct settings settings;
+	char text[SETTINGS_TEXT_LEN];
 
 	(void)state;
-	assert_int_equal(parse(env, NULL, &options, text), 0);
-	assert_int_equal(options.config.tq_ns, 30 * SEC);
-	assert_null(options.sock_dir);
+	assert_int_equal(parse(env, NULL, &settings, text), 0);
+	assert_int_equal(settings.config.tq_ns, 30 * SEC);
+	assert_null(settings.sock_dir);
 }
 
 static void old_names_of_settings_work(void **state)
@@ -230,23 +230,23 @@ static void old_names_of_settings_work(void **state)
 	const char *differ[] = {"NVSHARE_TQ", "5", "NVSHARE_QUANTUM_SEC", "6", NULL};
 	const char *bad[] = {"NVSHARE_TQ", "x", NULL};
 	const char *flags[] = {"--tq=7", "--slice-be-us", "400", NULL};
-	struct options options;
-	char text[OPTIONS_TEXT_LEN];
+	struct settings settings;
+	char text[SETTINGS_TEXT_LEN];
 
 	(void)state;
-	assert_int_equal(parse(old, NULL, &options, text), 0);
-	assert_int_equal(options.config.tq_ns, 5 * SEC);
-	assert_int_equal(options.share.be_slice_us, 300);
-	assert_int_equal(parse(same, NULL, &options, text), 0);
-	assert_int_equal(parse(empty, NULL, &options, text), 0);
-	assert_int_equal(options.config.tq_ns, 6 * SEC);
-	assert_int_equal(parse(old, flags, &options, text), 0);
-	assert_int_equal(options.config.tq_ns, 7 * SEC);
-	assert_int_equal(options.share.be_slice_us, 400);
-	assert_int_equal(parse(differ, NULL, &options, text), OPTIONS_E_BAD);
+	assert_int_equal(parse(old, NULL, &settings, text), 0);
+	assert_int_equal(settings.config.tq_ns, 5 * SEC);
+	assert_int_equal(settings.share.be_slice_us, 300);
+	assert_int_equal(parse(same, NULL, &settings, text), 0);
+	assert_int_equal(parse(empty, NULL, &settings, text), 0);
+	assert_int_equal(settings.config.tq_ns, 6 * SEC);
+	assert_int_equal(parse(old, flags, &settings, text), 0);
+	assert_int_equal(settings.config.tq_ns, 7 * SEC);
+	assert_int_equal(settings.share.be_slice_us, 400);
+	assert_int_equal(parse(differ, NULL, &settings, text), SETTINGS_E_BAD);
 	assert_string_equal(text, "NVSHARE_QUANTUM_SEC and NVSHARE_TQ are one setting with two"
 				  " values; unset NVSHARE_TQ");
-	assert_int_equal(parse(bad, NULL, &options, text), OPTIONS_E_BAD);
+	assert_int_equal(parse(bad, NULL, &settings, text), SETTINGS_E_BAD);
 	assert_string_equal(text, "NVSHARE_TQ is 'x'; allowed is seconds from 0.01 to 86400");
 }
 
@@ -261,17 +261,17 @@ static void wrong_command_lines_are_refused(void **state)
 		{"--sock-dir=", "--sock-dir is ''; allowed is a directory"},
 	};
 	const char *both[] = {"--switch-time-min=20", "--switch-time-max=10", NULL};
-	struct options options;
-	char text[OPTIONS_TEXT_LEN];
+	struct settings settings;
+	char text[SETTINGS_TEXT_LEN];
 
 	(void)state;
 	for (size_t i = 0; i < sizeof(table) / sizeof(table[0]); i++) {
 		const char *args[] = {table[i][0], NULL};
 
-		assert_int_equal(parse(NULL, args, &options, text), OPTIONS_E_BAD);
+		assert_int_equal(parse(NULL, args, &settings, text), SETTINGS_E_BAD);
 		assert_string_equal(text, table[i][1]);
 	}
-	assert_int_equal(parse(NULL, both, &options, text), OPTIONS_E_BAD);
+	assert_int_equal(parse(NULL, both, &settings, text), SETTINGS_E_BAD);
 	assert_non_null(strstr(text, "NVSHARE_SWITCH_TIME_MAX"));
 }
 
@@ -280,15 +280,15 @@ static void help_is_given_in_a_wrong_environment(void **state)
 	const char *env[] = {"NVSHARE_QUANTUM_SEC", "x", NULL};
 	const char *help[] = {"--tq=5", "-h", NULL};
 	const char *version[] = {"--version", NULL};
-	struct options options;
-	char text[OPTIONS_TEXT_LEN];
+	struct settings settings;
+	char text[SETTINGS_TEXT_LEN];
 
 	(void)state;
-	assert_int_equal(parse(env, help, &options, text), OPTIONS_E_HELP);
-	assert_int_equal(parse(env, version, &options, text), OPTIONS_E_VERSION);
+	assert_int_equal(parse(env, help, &settings, text), SETTINGS_E_HELP);
+	assert_int_equal(parse(env, version, &settings, text), SETTINGS_E_VERSION);
 }
 
-/* What the table lets pass, the core takes: each option at both of its ends. */
+/* The core takes all that the table lets pass: each setting at both of its ends. */
 static void the_core_takes_what_the_table_allows(void **state)
 {
 	static const char *const names[][3] = {
@@ -311,20 +311,20 @@ static void the_core_takes_what_the_table_allows(void **state)
 	for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
 		for (size_t end = 1; end <= 2; end++) {
 			const char *env[] = {names[i][0], names[i][end], NULL};
-			struct options options;
-			char text[OPTIONS_TEXT_LEN];
+			struct settings settings;
+			char text[SETTINGS_TEXT_LEN];
 
 			print_message("%s=%s\n", env[0], env[1]);
-			assert_int_equal(parse(env, NULL, &options, text), 0);
-			assert_int_equal(sched_config_check(&options.config), 0);
+			assert_int_equal(parse(env, NULL, &settings, text), 0);
+			assert_int_equal(sched_config_check(&settings.config), 0);
 		}
 	}
 }
 
 static void slices_are_set_class_by_class_or_not_at_all(void **state)
 {
-	struct options options = {.sock_dir = NULL};
-	char text[OPTIONS_TEXT_LEN];
+	struct settings settings = {.sock_dir = NULL};
+	char text[SETTINGS_TEXT_LEN];
 	const char *const some[] = {"NVSHARE_SLICE_LEVELS", "high=2000,low=100", NULL};
 	const char *const bad[][3] = {
 		{"NVSHARE_SLICE_LEVELS", "high=2000,low=99", NULL},
@@ -337,21 +337,21 @@ static void slices_are_set_class_by_class_or_not_at_all(void **state)
 	};
 
 	(void)state;
-	assert_int_equal(parse(some, NULL, &options, text), 0);
-	assert_int_equal(options.share.slice_us[TIMESHARE_CLASS_LOW], 100);
-	assert_int_equal(options.share.slice_us[TIMESHARE_CLASS_NORMAL], 500);
-	assert_int_equal(options.share.slice_us[TIMESHARE_CLASS_HIGH], 2000);
-	assert_int_equal(options.share.slice_us[TIMESHARE_CLASS_CRITICAL], 5000000);
+	assert_int_equal(parse(some, NULL, &settings, text), 0);
+	assert_int_equal(settings.share.slice_us[TIMESHARE_CLASS_LOW], 100);
+	assert_int_equal(settings.share.slice_us[TIMESHARE_CLASS_NORMAL], 500);
+	assert_int_equal(settings.share.slice_us[TIMESHARE_CLASS_HIGH], 2000);
+	assert_int_equal(settings.share.slice_us[TIMESHARE_CLASS_CRITICAL], 5000000);
 	for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
-		assert_int_equal(parse(bad[i], NULL, &options, text), OPTIONS_E_BAD);
+		assert_int_equal(parse(bad[i], NULL, &settings, text), SETTINGS_E_BAD);
 		assert_non_null(strstr(text, "microseconds from 100 to 10000000"));
 	}
 }
 
-static void shares_of_time_are_options_too(void **state)
+static void shares_of_time_are_settings_too(void **state)
 {
-	struct options options = {.sock_dir = NULL};
-	char text[OPTIONS_TEXT_LEN];
+	struct settings settings = {.sock_dir = NULL};
+	char text[SETTINGS_TEXT_LEN];
 	const char *const env[] = {"NVSHARE_HOLD",
 				   "0",
 				   "NVSHARE_LC_MAX_PERCENT",
@@ -366,18 +366,145 @@ static void shares_of_time_are_options_too(void **state)
 	const char *const margin[] = {"NVSHARE_HINT_MARGIN_US", "20000", NULL};
 
 	(void)state;
-	assert_int_equal(parse(NULL, NULL, &options, text), 0);
-	assert_int_equal(timeshare_config_check(&options.share), 0);
-	assert_true(options.share.is_holding);
-	assert_int_equal(parse(env, NULL, &options, text), 0);
-	assert_int_equal(timeshare_config_check(&options.share), 0);
-	assert_false(options.share.is_holding);
-	assert_int_equal(options.share.lc_max_percent, 75);
-	assert_int_equal(options.share.slow_ns, 1500000);
-	assert_int_equal(options.share.turn_ns, 20000000);
-	assert_int_equal(options.share.be_slice_us, 300);
-	assert_int_equal(parse(margin, NULL, &options, text), OPTIONS_E_BAD);
+	assert_int_equal(parse(NULL, NULL, &settings, text), 0);
+	assert_int_equal(timeshare_config_check(&settings.share), 0);
+	assert_true(settings.share.is_holding);
+	assert_int_equal(parse(env, NULL, &settings, text), 0);
+	assert_int_equal(timeshare_config_check(&settings.share), 0);
+	assert_false(settings.share.is_holding);
+	assert_int_equal(settings.share.lc_max_percent, 75);
+	assert_int_equal(settings.share.slow_ns, 1500000);
+	assert_int_equal(settings.share.turn_ns, 20000000);
+	assert_int_equal(settings.share.be_slice_us, 300);
+	assert_int_equal(parse(margin, NULL, &settings, text), SETTINGS_E_BAD);
 	assert_non_null(strstr(text, "NVSHARE_HINT_MAX_MS"));
+}
+
+/* A text for number, which is in the unit of the field. */
+static void write_number(const struct setting *setting, uint64_t number, char buf[64])
+{
+	if (setting->kind == SETTING_DECIMAL)
+		(void)snprintf(buf, 64, "%llu.%09llu", (unsigned long long)(number / SEC),
+			       (unsigned long long)(number % SEC));
+	else
+		(void)snprintf(buf, 64, "%llu", (unsigned long long)number);
+}
+
+static void assert_tool_sets(const struct setting *setting, const char *value)
+{
+	char text[SETTINGS_TEXT_LEN], printed[SETTING_TEXT_LEN], again[SETTING_TEXT_LEN];
+	struct settings settings, copy;
+
+	settings_default(&settings);
+	assert_int_equal(settings_set(&settings, setting->key, value, SETTINGS_TOOL, text), 0);
+	/* The printed text stands for the same value. */
+	setting_print(setting, &settings, printed);
+	settings_default(&copy);
+	assert_int_equal(settings_set(&copy, setting->key, printed, SETTINGS_TOOL, text), 0);
+	setting_print(setting, &copy, again);
+	assert_string_equal(printed, again);
+}
+
+static void assert_tool_refused(const struct setting *setting, const char *value)
+{
+	char text[SETTINGS_TEXT_LEN], allowed[SETTING_TEXT_LEN], expected[SETTINGS_TEXT_LEN];
+	struct settings settings, before;
+
+	memset(&settings, 0x5a, sizeof(settings));
+	before = settings;
+	setting_allowed(setting, allowed);
+	(void)snprintf(expected, sizeof(expected), "%s is '%s'; allowed is %s", setting->key, value,
+		       allowed);
+	assert_int_equal(settings_set(&settings, setting->key, value, SETTINGS_TOOL, text),
+			 SETTINGS_E_BAD);
+	assert_string_equal(text, expected);
+	assert_memory_equal(&settings, &before, sizeof(settings));
+}
+
+static void tools_set_within_the_table_s_range_and_are_refused_in_its_words(void **state)
+{
+	size_t n = 0;
+
+	(void)state;
+	for (size_t i = 0; i < settings_table_len; i++) {
+		const struct setting *setting = &settings_table[i];
+		char value[64];
+
+		if (!setting->key)
+			continue;
+		print_message("%s\n", setting->key);
+		n++;
+		assert_tool_refused(setting, "x");
+		assert_tool_refused(setting, "");
+		for (uint64_t w = 0; setting->kind == SETTING_ENUM && w < setting->max; w++)
+			assert_tool_sets(setting, setting->names[w]);
+		if (setting->kind == SETTING_BOOL)
+			assert_tool_sets(setting, "0");
+		if (setting->kind != SETTING_NUMBER && setting->kind != SETTING_DECIMAL)
+			continue;
+		write_number(setting, setting->min, value);
+		assert_tool_sets(setting, value);
+		write_number(setting, setting->max, value);
+		assert_tool_sets(setting, value);
+		write_number(setting, setting->max + 1, value);
+		assert_tool_refused(setting, value);
+		write_number(setting, setting->min - 1, value);
+		if (setting->min)
+			assert_tool_refused(setting, value);
+	}
+	assert_int_equal(n, 8);
+}
+
+static void each_source_has_its_own_names(void **state)
+{
+	static const struct {
+		const char *name;
+		enum settings_source source;
+	} same[] = {
+		{"NVSHARE_QUANTUM_SEC", SETTINGS_ENVIRONMENT},
+		{"NVSHARE_TQ", SETTINGS_ENVIRONMENT},
+		{"--quantum-sec", SETTINGS_COMMAND_LINE},
+		{"--tq", SETTINGS_COMMAND_LINE},
+		{"tq", SETTINGS_TOOL},
+	};
+	struct settings settings;
+	char text[SETTINGS_TEXT_LEN];
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(same) / sizeof(same[0]); i++) {
+		settings_default(&settings);
+		assert_int_equal(settings_set(&settings, same[i].name, "7", same[i].source, text),
+				 0);
+		assert_int_equal(settings.config.tq_ns, 7 * SEC);
+		for (enum settings_source other = 0; other <= SETTINGS_TOOL; other++) {
+			if (other != same[i].source)
+				assert_null(settings_find(same[i].name, other));
+		}
+	}
+	/* A setting without a key stays while the scheduler runs. */
+	assert_null(settings_find("sock-dir", SETTINGS_TOOL));
+	assert_int_equal(settings_set(&settings, "sock-dir", "/x", SETTINGS_TOOL, text),
+			 SETTINGS_E_BAD);
+	assert_string_equal(text, "there is no setting 'sock-dir'");
+}
+
+static void no_two_rows_share_a_name_or_a_field(void **state)
+{
+	(void)state;
+	for (size_t i = 0; i < settings_table_len; i++) {
+		const struct setting *a = &settings_table[i];
+
+		assert_true(a->variable || a->key);
+		assert_non_null(a->help);
+		for (size_t j = 0; j < i; j++) {
+			const struct setting *b = &settings_table[j];
+
+			assert_int_not_equal(a->offset, b->offset);
+			assert_false(a->key && b->key && !strcmp(a->key, b->key));
+			assert_false(a->variable && b->variable &&
+				     !strcmp(a->variable, b->variable));
+		}
+	}
 }
 
 /* The default that the help gives for variable; false: none, or no such variable. */
@@ -397,7 +524,7 @@ static bool find_default(const char *help, const char *variable, char *ret_value
 	return true;
 }
 
-/* What follows NVSHARE_ on each line that names one. */
+/* The next variable of the help, from *at on; false: there is no more. */
 static bool next_variable(const char **at, char *ret_name, size_t size)
 {
 	const char *name = strstr(*at, ", NVSHARE_");
@@ -413,7 +540,7 @@ static bool next_variable(const char **at, char *ret_name, size_t size)
 }
 
 /* Where the structures have gaps, these are all numbers that lie between. */
-static void assert_same(const struct options *a, const struct options *b)
+static void assert_same(const struct settings *a, const struct settings *b)
 {
 	assert_int_equal(a->config.mode, b->config.mode);
 	assert_int_equal(a->config.switch_mode, b->config.switch_mode);
@@ -437,8 +564,8 @@ static void assert_same(const struct options *a, const struct options *b)
 /* So given as a value each changes nothing. */
 static void the_help_states_the_defaults(void **state)
 {
-	char *help = NULL, text[OPTIONS_TEXT_LEN], name[64], value[128];
-	struct options defaults, options;
+	char *help = NULL, text[SETTINGS_TEXT_LEN], name[64], value[128];
+	struct settings defaults, settings;
 	size_t size, n_stated = 0;
 	const char *at;
 	FILE *out;
@@ -446,7 +573,7 @@ static void the_help_states_the_defaults(void **state)
 	(void)state;
 	out = open_memstream(&help, &size);
 	assert_non_null(out);
-	options_print_help(out);
+	settings_print_help(out);
 	assert_int_equal(fclose(out), 0);
 	assert_int_equal(parse(NULL, NULL, &defaults, text), 0);
 	for (at = help; next_variable(&at, name, sizeof(name));) {
@@ -459,8 +586,8 @@ static void the_help_states_the_defaults(void **state)
 		(void)snprintf(arg, sizeof(arg), "--%s=%s", name + strlen("NVSHARE_"), value);
 		for (c = arg; *c != '='; c++)
 			*c = (char)(*c == '_' ? '-' : *c | ' ');
-		assert_int_equal(parse(NULL, (const char *const[]){arg, NULL}, &options, text), 0);
-		assert_same(&options, &defaults);
+		assert_int_equal(parse(NULL, (const char *const[]){arg, NULL}, &settings, text), 0);
+		assert_same(&settings, &defaults);
 		n_stated++;
 	}
 	assert_true(n_stated > 30);
@@ -477,7 +604,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(slices_are_set_class_by_class_or_not_at_all),
-		cmocka_unit_test(shares_of_time_are_options_too),
+		cmocka_unit_test(shares_of_time_are_settings_too),
 		cmocka_unit_test(defaults_are_those_of_the_core),
 		cmocka_unit_test(the_command_line_wins_over_the_environment),
 		cmocka_unit_test(every_variable_is_taken),
@@ -488,6 +615,9 @@ int main(void)
 		cmocka_unit_test(help_is_given_in_a_wrong_environment),
 		cmocka_unit_test(the_help_states_the_defaults),
 		cmocka_unit_test(the_core_takes_what_the_table_allows),
+		cmocka_unit_test(tools_set_within_the_table_s_range_and_are_refused_in_its_words),
+		cmocka_unit_test(each_source_has_its_own_names),
+		cmocka_unit_test(no_two_rows_share_a_name_or_a_field),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,0 +1,113 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "daemon/settings_tool.h"
+
+#include "daemon/server.h"
+#include "ipc/names.h"
+
+#include <assert.h>
+#include <stdio.h>
+
+#define NUMBER_LEN 32
+
+/* Of a number on the wire, the text: a word, seconds of milliseconds, or the number itself. */
+static void number_text(const struct setting *setting, uint64_t number, char buf[NUMBER_LEN])
+{
+	if (setting->kind == SETTING_ENUM && number < setting->max)
+		(void)snprintf(buf, NUMBER_LEN, "%s", setting->names[number]);
+	else if (setting->kind == SETTING_DECIMAL)
+		(void)snprintf(buf, NUMBER_LEN, "%llu.%03llu", (unsigned long long)number / 1000,
+			       (unsigned long long)number % 1000);
+	else
+		(void)snprintf(buf, NUMBER_LEN, "%llu", (unsigned long long)number);
+}
+
+/* Puts value into settings, or answers why not. */
+static bool settings_tool_take(struct server *server, struct peer *tool, uint32_t seq,
+			       struct settings *settings, const char *key, const char *value)
+{
+	char text[SETTINGS_TEXT_LEN];
+
+	if (!settings_set(settings, key, value, SETTINGS_TOOL, text))
+		return true;
+	tools_answer(server, tool, seq, NVSHARE_RESULT_INVALID, "%s", text);
+	return false;
+}
+
+/* Makes settings the node's, or answers why not. */
+static bool settings_tool_apply(struct server *server, struct peer *tool, uint32_t seq,
+				const struct settings *settings)
+{
+	struct sched_event event = {.type = SCHED_EVENT_CONFIG, .config = &settings->config};
+
+	if (dispatch_event(server, &event)) {
+		tools_answer(server, tool, seq, NVSHARE_RESULT_INVALID,
+			     "the scheduler does not take that value together with the others");
+		return false;
+	}
+	server->options = *settings;
+	return true;
+}
+
+/* A turn's length that the mode does not look at would seem to have no effect. */
+static const char *unused_note(enum nvshare_key key, enum sched_mode mode)
+{
+	if (key == NVSHARE_KEY_TQ && mode != SCHED_MODE_CONCURRENT)
+		return "; it counts in mode concurrent only";
+	if (key == NVSHARE_KEY_SWITCH_TIME && mode == SCHED_MODE_CONCURRENT)
+		return "; it does not count in mode concurrent";
+	return "";
+}
+
+static const char *unit_of(const struct setting *setting)
+{
+	if (setting->kind == SETTING_DECIMAL)
+		return " s";
+	return setting->kind == SETTING_NUMBER ? " percent" : "";
+}
+
+void settings_tool_set(struct server *server, struct peer *tool, uint32_t seq,
+		       const struct nvshare_set *set)
+{
+	struct settings settings = server->options;
+	const char *key = names_key[set->key];
+	const struct setting *setting = settings_find(key, SETTINGS_TOOL);
+	bool is_switch_time = set->key == NVSHARE_KEY_SWITCH_TIME;
+	char text[SETTING_TEXT_LEN] = "auto";
+
+	assert(setting); /* the table has a row for each key of the node */
+	if (set->client != 0) {
+		tools_answer(server, tool, seq, NVSHARE_RESULT_INVALID,
+			     "this setting is the node's, not a client's");
+		return;
+	}
+	/* One number for two settings: 0 is the mode, all others are the fixed time. */
+	if (is_switch_time &&
+	    !settings_tool_take(
+		    server, tool, seq, &settings, "switch-time-mode",
+		    names_switch_mode[set->value ? NVSHARE_SWITCH_FIXED : NVSHARE_SWITCH_AUTO]))
+		return;
+	if (!is_switch_time || set->value) {
+		number_text(setting, set->value, text);
+		if (!settings_tool_take(server, tool, seq, &settings, key, text))
+			return;
+		setting_print(setting, &settings, text);
+	}
+	if (!settings_tool_apply(server, tool, seq, &settings))
+		return;
+	tools_answer(server, tool, seq, NVSHARE_RESULT_OK, "%s is %s%s%s", key, text,
+		     is_switch_time && !set->value ? "" : unit_of(setting),
+		     unused_note(set->key, settings.config.mode));
+	if (set->key == NVSHARE_KEY_POLICY)
+		shares_policy(server);
+}
+
+void settings_tool_anti_thrash(struct server *server, struct peer *tool, uint32_t seq, bool is_on)
+{
+	struct settings settings = server->options;
+
+	if (settings_tool_take(server, tool, seq, &settings, "anti-thrash", is_on ? "1" : "0") &&
+	    settings_tool_apply(server, tool, seq, &settings))
+		tools_answer(server, tool, seq, NVSHARE_RESULT_OK,
+			     is_on ? "anti-thrash is on: programs take turns"
+				   : "anti-thrash is off: nobody takes turns");
+}

@@ -1,0 +1,40 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "ipc/names.h"
+
+const char *const names_mode[NVSHARE_MODE_COUNT] = {
+	[NVSHARE_MODE_AUTO] = "auto",
+	[NVSHARE_MODE_SERIAL] = "serial",
+	[NVSHARE_MODE_CONCURRENT] = "concurrent",
+};
+
+const char *const names_policy[NVSHARE_POLICY_COUNT] = {
+	[NVSHARE_POLICY_PRIORITY] = "priority",
+	[NVSHARE_POLICY_FAIR] = "fair",
+	[NVSHARE_POLICY_CREDIT] = "credit",
+	[NVSHARE_POLICY_DEADLINE] = "deadline",
+};
+
+const char *const names_priority[NVSHARE_PRIORITY_COUNT] = {
+	[NVSHARE_PRIORITY_LOW] = "low",
+	[NVSHARE_PRIORITY_NORMAL] = "normal",
+	[NVSHARE_PRIORITY_HIGH] = "high",
+	[NVSHARE_PRIORITY_CRITICAL] = "critical",
+};
+
+const char *const names_switch_mode[NVSHARE_SWITCH_COUNT] = {
+	[NVSHARE_SWITCH_AUTO] = "auto",
+	[NVSHARE_SWITCH_FIXED] = "fixed",
+};
+
+const char *const names_key[NVSHARE_KEY_COUNT] = {
+	[NVSHARE_KEY_MODE] = "mode",
+	[NVSHARE_KEY_TQ] = "tq",
+	[NVSHARE_KEY_SWITCH_TIME] = "switch-time",
+	[NVSHARE_KEY_RESERVE] = "reserve",
+	[NVSHARE_KEY_MAX_RUNTIME] = "max-runtime",
+	[NVSHARE_KEY_POLICY] = "policy",
+	[NVSHARE_KEY_PRIORITY] = "priority",
+	[NVSHARE_KEY_WEIGHT] = "weight",
+	[NVSHARE_KEY_SLO] = "slo",
+	[NVSHARE_KEY_COMPUTE_LIMIT] = "compute-limit",
+};

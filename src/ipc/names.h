@@ -1,0 +1,19 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef NVS_IPC_NAMES_H
+#define NVS_IPC_NAMES_H
+
+/*
+ * The words that people read and write for numbers on the wire. Each array is in the order of its
+ * enum in nvshare/protocol.h. Scheduler, tools and library take them from here, so that a new
+ * value gets its name once.
+ */
+
+#include "nvshare/protocol.h"
+
+extern const char *const names_mode[NVSHARE_MODE_COUNT];
+extern const char *const names_policy[NVSHARE_POLICY_COUNT];
+extern const char *const names_priority[NVSHARE_PRIORITY_COUNT];
+extern const char *const names_switch_mode[NVSHARE_SWITCH_COUNT];
+extern const char *const names_key[NVSHARE_KEY_COUNT]; /* what nvsharectl sets */
+
+#endif

@@ -1,0 +1,60 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+
+/*
+ * settings_rows scheduler|library: the rows of the manual's tables of settings, as the code's
+ * tables have them: name, default, what is allowed, help. settings_rows aliases: other names.
+ * For scripts/check-settings.
+ */
+
+#include "daemon/settings.h"
+#include "hook/base/hook_options.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static void print_rows(const struct setting *table, size_t len, const void *defaults)
+{
+	for (size_t i = 0; i < len; i++) {
+		char value[SETTING_TEXT_LEN], allowed[SETTING_TEXT_LEN];
+		const char *quote;
+
+		if (!table[i].variable)
+			continue;
+		setting_print_default(&table[i], defaults, value);
+		setting_allowed(&table[i], allowed);
+		quote = strchr(value, ' ') ? "" : "`"; /* words, or what one could write */
+		(void)printf("| `%s` | %s%s%s | %s | %s\n", table[i].variable, quote, value, quote,
+			     allowed, table[i].help);
+	}
+}
+
+static void print_aliases(const struct setting *table, size_t len)
+{
+	for (size_t i = 0; i < len; i++) {
+		if (table[i].alias)
+			(void)printf("`%s` is `%s`\n", table[i].alias, table[i].variable);
+	}
+}
+
+int main(int argc, char **argv)
+{
+	const char *what = argc == 2 ? argv[1] : "";
+	struct settings settings;
+	struct hook_options options;
+
+	settings_default(&settings);
+	hook_options_default(&options);
+	if (!strcmp(what, "scheduler")) {
+		print_rows(settings_table, settings_table_len, &settings);
+	} else if (!strcmp(what, "library")) {
+		print_rows(hook_options_table, hook_options_table_len, &options);
+	} else if (!strcmp(what, "aliases")) {
+		print_aliases(settings_table, settings_table_len);
+		print_aliases(hook_options_table, hook_options_table_len);
+	} else {
+		(void)fprintf(stderr, "usage: settings_rows scheduler|library|aliases\n");
+		return EXIT_FAILURE;
+	}
+	return EXIT_SUCCESS;
+}
