@@ -38,7 +38,6 @@ print(memory.used)
 
 def pytest_configure(config):
     config.addinivalue_line("markers", "slow: minutes; only in check-e2e-slow")
-    config.addinivalue_line("markers", "alone: its times are measured, or it takes the processors: nothing beside it")
 
 
 def until(what, condition, patience=PATIENCE):
