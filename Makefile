@@ -270,9 +270,8 @@ $(B)/tests/hook/preload/libleaver.so $(B)/tests/hook/preload/libearly.so: $(B)/t
 	$(LINK) -shared -o $@ $^ -ldl -lm
 
 # End to end: real programs, the real scheduler, the simulated GPU.
-# The end-to-end tests wait more than they compute: several at a time where
-# pytest-xdist is there; of the slow ones, which compute more, fewer. Not those that measure times
-# themselves. Where none is found, pytest fails (5).
+# The end-to-end tests wait more than they compute, and decide nothing by the clock: several at a time
+# where pytest-xdist is there; of the slow ones, which compute more, fewer.
 HAS_XDIST = $(shell $(PYTHON) -c 'import xdist' 2>/dev/null && echo 1)
 XDIST      = $(if $(HAS_XDIST),-n 6)
 XDIST_SLOW = $(if $(HAS_XDIST),-n 3)
@@ -281,8 +280,7 @@ PYTEST = NVSHARE_BUILD=$(abspath $(B)) $(PYTHON) -m pytest -q -p no:cacheprovide
 check-preload: all apps $(fixtures)
 	$(PYTEST) $(XDIST) tests/hook/preload
 check-e2e: all apps
-	$(PYTEST) $(XDIST) -m 'not slow and not alone' tests/e2e
-	$(PYTEST) -m 'alone and not slow' tests/e2e
+	$(PYTEST) $(XDIST) -m 'not slow' tests/e2e
 check-api: all apps ## what programs may call: Python, C++
 	$(PYTEST) tests/python
 	$(PYTEST) tests/cpp

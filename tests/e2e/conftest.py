@@ -15,13 +15,13 @@ import time
 
 import pytest
 
+sys.path.insert(0, str(pathlib.Path(__file__).parent))
+
+from wire import PATIENCE  # noqa: E402
+
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 BUILD = pathlib.Path(os.environ.get("NVSHARE_BUILD", ROOT / "build" / "plain")).resolve()
 MIB = 1 << 20
-
-# How long anything may take before the test fails: far more than it ever takes, since
-# the machine may be busy.
-PATIENCE = 300.0  # seconds; only a failure takes so long
 
 NVML_USED = """
 import ctypes, sys
@@ -38,7 +38,6 @@ print(memory.used)
 
 def pytest_configure(config):
     config.addinivalue_line("markers", "slow: minutes; only in check-e2e-slow")
-    config.addinivalue_line("markers", "alone: its times are measured, or it takes the processors: nothing beside it")
 
 
 def until(what, condition, patience=PATIENCE):

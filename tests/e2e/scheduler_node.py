@@ -16,14 +16,13 @@ import pytest
 sys.path.insert(0, str(pathlib.Path(__file__).parent))
 
 import wire  # noqa: E402
-from wire import Wire  # noqa: E402
+from wire import PATIENCE, Wire  # noqa: E402
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 BUILD = pathlib.Path(os.environ.get("NVSHARE_BUILD", ROOT / "build" / "plain")).resolve()
 SCHEDULER = BUILD / "nvshare-scheduler"
 CTL = BUILD / "nvsharectl"
 GIB = 1 << 30
-PATIENCE = 60.0
 NOBODY = 65534
 SAVE_FAILED, NO_CARD_MEMORY = 2, 8  # enum nvshare_outcome
 
@@ -171,9 +170,20 @@ def child_main(path, what, *_):
         os._exit(0)
     print("ready", flush=True)
     while True:
-        name, values = wire_.receive(patience=1000)
+        name, values = wire_.receive(10 * PATIENCE)  # the test ends it
         if name == "HEARTBEAT":
             wire_.send("HEARTBEAT", *values)
+
+
+def hand_over(a, b, grant, epoch):
+    """The lock goes from a to b, and back: nobody else wants it meanwhile, whoever has had less of it."""
+    a.release(grant, epoch)
+    grant, _, epoch = b.expect("LOCK_OK")
+    a.request()
+    b.release(grant, epoch)
+    grant, _, epoch = a.expect("LOCK_OK")
+    b.request()
+    return grant, epoch
 
 
 @contextlib.contextmanager
@@ -214,31 +224,9 @@ def open_to_all(folder):
             part.chmod(part.stat().st_mode | 0o055)
 
 
-def cpu_seconds(pid):
-    fields = pathlib.Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()
-    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
-
-
-def settle(pid):
-    """Waits until the process has been asleep for a while, and returns its wake-ups by then."""
-
-    def is_quiet():
-        before = wire.read_stat(pid)
-        time.sleep(0.3)
-        return before if before == wire.read_stat(pid) else 0
-
-    return until("a quiet scheduler", is_quiet)
-
-
 def expect_asleep(pid, seconds=1.5):
-    """For so long, once; who wakes up without a reason never is."""
-
-    def is_asleep():
-        before = wire.read_stat(pid)
-        time.sleep(seconds)
-        return before == wire.read_stat(pid)
-
-    until("a scheduler that sleeps", is_asleep, 30)
+    """A process that spins, or wakes up for ever, never sleeps for so long."""
+    until("a scheduler that sleeps", lambda: wire.sleeps(pid, seconds))
 
 
 @contextlib.contextmanager

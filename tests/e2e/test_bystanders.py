@@ -8,6 +8,8 @@ import subprocess
 
 import pytest
 
+from conftest import PATIENCE
+
 STATIC_C = r"""
 #include <stdio.h>
 int main(void) { puts("static"); return 7; }
@@ -19,7 +21,7 @@ def run(command, preload=None, **kwargs):
     if preload:
         env["LD_PRELOAD"] = str(preload)
     return subprocess.run(command, env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-                          timeout=60, **kwargs)
+                          timeout=PATIENCE, **kwargs)
 
 
 @pytest.fixture

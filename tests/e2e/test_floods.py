@@ -11,7 +11,7 @@ import time
 sys.path.insert(0, str(pathlib.Path(__file__).parent))
 
 import wire  # noqa: E402
-from scheduler_node import NOBODY, node, open_to_all, until  # noqa: E402,F401
+from scheduler_node import NOBODY, hand_over, node, open_to_all, until  # noqa: E402,F401
 from wire import mem  # noqa: E402
 
 WEIGHT = 7  # enum nvshare_key
@@ -32,17 +32,6 @@ def flooder(node):
     finally:
         if IS_ROOT:
             os.seteuid(0)
-
-
-def hand_over(a, b, grant, epoch):
-    """The lock goes from a to b, and back: nobody else wants it meanwhile, whoever has had less of it."""
-    a.release(grant, epoch)
-    grant, _, epoch = b.expect("LOCK_OK")
-    a.request()
-    b.release(grant, epoch)
-    grant, _, epoch = a.expect("LOCK_OK")
-    b.request()
-    return grant, epoch
 
 
 def test_settings_and_locks_in_a_loop_do_not_fill_the_log(node):

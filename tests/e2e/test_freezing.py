@@ -14,8 +14,12 @@ from conftest import MIB, until
 REHEARSE = pathlib.Path(__file__).parents[1] / "gpu" / "rehearse"
 
 
+# A step that hangs does so for ever: --hang-ms is the patience. --settle-ms is for a thread to get into its call; a
+# shorter one on a busy machine would have nothing to find.
+
+
 def test_memory_moves_whatever_call_of_the_driver_a_thread_is_in(node):
-    program = node.app("locks", "--freezes", "30", "--size", "4MiB", preload=False)
+    program = node.app("locks", "--freezes", "30", "--size", "4MiB", "--hang-ms", "10000", preload=False)
     program.expect_verified()
     assert "hangs=0" in program.output()
 
@@ -23,7 +27,7 @@ def test_memory_moves_whatever_call_of_the_driver_a_thread_is_in(node):
 def test_host_memory_is_not_registered_beside_a_context_that_ends(node):
     """As on a real card; no freeze of the library's begins there."""
     program = node.app("locks", "--freezes", "2", "--call", "26", "--size", "4MiB", "--hang-ms", "300",
-                       "--settle-ms", "100", preload=False)
+                       "--settle-ms", "2000", preload=False)
     program.expect_verified()
     assert "hangs=0" in program.output()
     assert "hangs_apart=0" not in program.output()
@@ -31,7 +35,7 @@ def test_host_memory_is_not_registered_beside_a_context_that_ends(node):
 
 def test_a_driver_whose_locks_keep_the_agent_out_is_noticed(node):
     program = node.app("locks", "--freezes", "1", "--call", "4", "--size", "4MiB", "--hang-ms", "300",
-                       "--settle-ms", "300", preload=False, NVSHARE_SIM_LOCKS="process")
+                       "--settle-ms", "2000", preload=False, NVSHARE_SIM_LOCKS="process")
     program.expect(1)
     assert "hangs=1" in program.output()
 

@@ -27,6 +27,7 @@ from scheduler_node import (  # noqa: E402
     more_descriptors,
     until,
 )
+from wire import Closed  # noqa: E402
 
 HERE = pathlib.Path(__file__).parent
 
@@ -216,7 +217,13 @@ signal.pause()
 
 def test_a_connection_that_says_nothing_is_closed_and_a_client_is_not(node):
     node.start(NVSHARE_FIRST_MESSAGE_SEC="0.2")
-    client = node.client()
+
+    def registered():
+        """It may have come to say something too late."""
+        with contextlib.suppress(Closed):
+            return node.client()
+
+    client = until("a client is there", registered)
     silent = node.connect()
     silent.expect_closed(PATIENCE)
     node.expect_log("it has said nothing")

@@ -52,7 +52,6 @@ def test_frozen_programs_compute_as_others(node, mode):
     node.expect_sound_scheduler()
 
 
-@pytest.mark.alone
 def test_threads_that_hardly_get_the_processor_are_not_between_us_and_the_driver(node):
     """What they are about to give to the driver is there when they come to it."""
     node.start_scheduler(NVSHARE_SWITCH_TIME_MODE="fixed", NVSHARE_SWITCH_TIME_FIXED="0.1")

@@ -8,6 +8,8 @@ import socket
 import struct
 import time
 
+PATIENCE = 300.0  # seconds: far more than anything takes on a busy machine; only a failure takes so long
+
 MAGIC = 0x4853564E
 VERSION = 2
 HEADER = struct.Struct("<IHHII")
@@ -119,7 +121,7 @@ class Wire:
         except (BrokenPipeError, ConnectionResetError) as error:
             raise Closed from error
 
-    def receive(self, patience=20.0):
+    def receive(self, patience=PATIENCE):
         if not is_ready(self.sock, patience):
             raise TimeoutError("the scheduler says nothing")
         try:
@@ -133,7 +135,7 @@ class Wire:
         name = NAMES[number]
         return name, FORMATS[name].unpack(data[HEADER.size :])
 
-    def expect(self, name, patience=20.0):
+    def expect(self, name, patience=PATIENCE):
         """The values of the next message of that name; others are dropped."""
         end = time.monotonic() + patience
         while True:
@@ -148,7 +150,7 @@ class Wire:
             names.append(self.receive()[0])
         return names
 
-    def expect_closed(self, patience=20.0):
+    def expect_closed(self, patience=PATIENCE):
         end = time.monotonic() + patience
         try:
             while True:
@@ -195,12 +197,20 @@ GPU_N_CLIENTS = 38
 HUNG = 1
 
 
-def read_stat(pid):
-    """Voluntary context switches of a process."""
-    for line in open(f"/proc/{pid}/status", encoding="ascii"):
-        if line.startswith("voluntary_ctxt_switches"):
-            return int(line.split()[1])
-    raise AssertionError
+def work_done(pid):
+    """The state of a process, or of one of its threads (PID/task/TID), its time on processors, and how often it slept."""
+    with open(f"/proc/{pid}/stat", encoding="utf-8", errors="replace") as file:
+        fields = file.read().rpartition(")")[2].split()
+    with open(f"/proc/{pid}/status", encoding="utf-8", errors="replace") as lines:
+        n_sleeps = next(int(line.split()[1]) for line in lines if line.startswith("voluntary_ctxt_switches"))
+    return fields[0], fields[11], fields[12], n_sleeps
+
+
+def sleeps(pid, seconds):
+    """Looks for so long whether it sleeps all the time. What spins never does, nor does what wakes up for ever."""
+    before = work_done(pid)
+    time.sleep(seconds)
+    return before == work_done(pid) and before[0] == "S"
 
 
 def open_descriptors(pid):

@@ -271,14 +271,15 @@ def test_others_are_held_for_a_decorated_function(node, start):
     door.touch()
     other = node.app("be", "--rounds", "40", "--door", door)
     until("it computes", lambda: "ready" in other.output())
-    start(START + """
+    held = node.flag("held")
+    program = start(START + f"""
 gpu = start_managed()
 
 @nvshare.latency_critical(slo_ms=60000)
 def infer():
     gpu.spin(5)
 
-for _ in range(20):
+while nvshare.metrics().tasks_completed < 20 or not os.path.exists({str(held)!r}):
     with nvshare.hint_prepare(2000):
         time.sleep(0.002)
     infer()
@@ -287,7 +288,10 @@ m = nvshare.metrics()
 assert m.tasks_completed >= 20 and m.slo_violations == 0 and m.hints > 0, m
 assert m.busy_seconds > 0 and m.total_preemptions == 0 and m.preemption_failures == 0, m
 print("verified")
-""").expect_verified()
+""")
+    until("the other one is held", lambda: node.client(other)["held_seconds"] > 0)
+    held.touch()
+    program.expect_verified()
     node.flag("door.end").touch()
     door.unlink()
     other.expect_verified()

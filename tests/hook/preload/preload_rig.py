@@ -13,15 +13,12 @@ import time
 ROOT = pathlib.Path(__file__).resolve().parents[3]
 sys.path.insert(0, str(ROOT / "tests" / "e2e"))
 
-from wire import Wire, is_ready  # noqa: E402
+from wire import PATIENCE, Wire, is_ready  # noqa: E402
 
 BUILD = pathlib.Path(os.environ["NVSHARE_BUILD"])
 PRELOAD = BUILD / "tests/hook/preload"
 MIB = 1 << 20
 BUDGET = 256 * MIB
-
-# Whoever does not end within this hangs. (They end in a fraction of a second.)
-PATIENCE = 30.0
 
 # Positions in a message's values (include/nvshare/protocol.h).
 REGISTER_MEM, REGISTER_FLAGS = 3, 19

@@ -61,7 +61,7 @@ def ask(*arguments, preload=True, **env):
             env=clean,
             capture_output=True,
             text=True,
-            timeout=60,
+            timeout=300,
         )
     assert done.returncode == 0, done.stderr
     assert done.stderr == ""

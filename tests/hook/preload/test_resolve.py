@@ -20,7 +20,7 @@ def run(command, preload, **env):
     """Runs command with libraries in front of it; returns the finished process."""
     clean = {name: value for name, value in os.environ.items() if not name.startswith("NVSHARE")}
     clean.update(env, LD_PRELOAD=":".join(preload))
-    return subprocess.run(command, env=clean, capture_output=True, text=True, timeout=60)
+    return subprocess.run(command, env=clean, capture_output=True, text=True, timeout=300)
 
 
 @pytest.mark.parametrize("probe", ["probe", "probe_linked"])
