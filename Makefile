@@ -136,8 +136,13 @@ $(unit_tests): $(B)/tests/%: $(B)/tests/%.o $(libs)
 	$(LINK) -o $@ $^ $(CMOCKA_LIBS)
 
 # Hook modules are tested as objects; what a test replaces it defines itself.
-$(unit_tests_hook): $(B)/tests/%: $(B)/tests/%.o $(B)/libhook.a $(libs)
+$(unit_tests_hook): $(B)/tests/%: $(B)/tests/%.o $(B)/libhooktest.a $(B)/libhook.a $(libs)
 	$(LINK) -o $@ $^ $(CMOCKA_LIBS) -ldl
+
+# Before the library's objects, in whose place some of these stand.
+$(B)/libhooktest.a: $(call obj,$(sort $(wildcard tests/hook/lib/*.c)))
+	rm -f $@
+	$(AR) rcs $@ $^
 
 # A sanitizer's runtime looks its own functions up before ours could answer.
 $(B)/libhook.a: $(filter-out %/hook_dlsym.o %/hook_ioctl.o,$(hook_obj))

@@ -4,7 +4,7 @@
 
 /*
  * The agent between a scheduler and a driver that do what the test says. Each test runs in
- * a process of its own. Included by one file a program.
+ * a process of its own, and in virtual time. Included by one file a program.
  */
 
 #include "hook/agent/agent_private.h"
@@ -16,6 +16,7 @@
 #include "hook/gate/gate.h"
 #include "hook/memory/budget.h"
 #include "hook/memory/context_cost.h"
+#include "lib/virtual_clock.h"
 #include "util/clock.h"
 
 #include <pthread.h>
@@ -56,7 +57,7 @@ char *getenv(const char *name)
 
 static inline void nap(void)
 {
-	(void)nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
+	clock_nap(CLOCK_NS_PER_MS);
 }
 
 /* What was seen once has been: it may be otherwise again when it is looked at next. */
@@ -65,6 +66,10 @@ static inline void nap(void)
 		uint64_t end_ns_ = clock_now_ns() + FAKE_WAIT_MS * CLOCK_NS_PER_MS; \
 		bool is_so_ = (condition);                                          \
                                                                                     \
+		if (!is_so_) {                                                      \
+			virtual_clock_settle();                                     \
+			is_so_ = (condition);                                       \
+		}                                                                   \
 		for (; !is_so_ && clock_now_ns() < end_ns_; is_so_ = (condition))   \
 			nap();                                                      \
 		if (!is_so_)                                                        \
@@ -190,7 +195,8 @@ static inline int run_child(void (*body)(void))
 	fake_dir(dir, sizeof(dir));
 	pid = fork();
 	if (pid == 0) {
-		(void)alarm(120);
+		(void)alarm(600);
+		virtual_clock_start();
 		fake_install();
 		(void)hook_log_enabled(); /* as who loads the driver does */
 		body();
@@ -208,25 +214,9 @@ static inline void in_child(void **state)
 	assert_int_equal(run_child((void (*)(void))(uintptr_t)*state), 0);
 }
 
-/* What a machine that stands still for a moment makes wrong: what is broken is wrong each time. */
-static inline void in_one_of_three(void **state)
-{
-	int status = -1;
-
-	for (int i = 0; i < 3 && status; i++)
-		status = run_child((void (*)(void))(uintptr_t)*state);
-	assert_int_equal(status, 0);
-}
-
 #define child_test(body)                                               \
 	{                                                              \
 #body, in_child, NULL, NULL, (void *)(uintptr_t)(body) \
-	}
-
-/* Of times that are measured; never of races, whose tests must fail when they fail once. */
-#define timed_child_test(body)                                                \
-	{                                                                     \
-#body, in_one_of_three, NULL, NULL, (void *)(uintptr_t)(body) \
 	}
 
 #endif

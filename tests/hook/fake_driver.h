@@ -19,6 +19,7 @@
 #include "hook/pager/pager_context.h"
 #include "hook/pools/pools.h"
 #include "hook/table/cuda_real.h"
+#include "util/clock.h"
 
 #include <errno.h>
 #include <stdint.h>
@@ -483,7 +484,7 @@ int freeze_begin_compute(uint64_t limit_ns)
 {
 	fake_set(hold_limit_ns, limit_ns);
 	fake_count(n_holds);
-	(void)nanosleep(&(struct timespec){.tv_nsec = fake_get(hold_ms) * 1000000l}, NULL);
+	clock_nap((uint64_t)fake_get(hold_ms) * CLOCK_NS_PER_MS);
 	if (fake_get(n_busy) > 0) {
 		fake_set(n_busy, fake_get(n_busy) - 1);
 		return FREEZE_E_BUSY;

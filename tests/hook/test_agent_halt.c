@@ -4,28 +4,6 @@
 
 #include "share_hook_rig.h"
 
-#include <time.h>
-
-/* Half a minute passes at once. */
-static uint64_t later_s;
-
-uint64_t clock_now_ns(void)
-{
-	struct timespec ts;
-
-	check(clock_gettime(CLOCK_MONOTONIC, &ts) == 0);
-	return ((uint64_t)ts.tv_sec + __atomic_load_n(&later_s, __ATOMIC_SEQ_CST)) *
-		       CLOCK_NS_PER_SEC +
-	       (uint64_t)ts.tv_nsec;
-}
-
-void clock_nap(uint64_t ns)
-{
-	(void)nanosleep(&(struct timespec){.tv_sec = (time_t)(ns / CLOCK_NS_PER_SEC),
-					   .tv_nsec = (long)(ns % CLOCK_NS_PER_SEC)},
-			NULL);
-}
-
 static void keeps_the_gpu_when_work_does_not_end(void)
 {
 	struct nvshare_lock_released r;
@@ -310,15 +288,14 @@ static void what_a_stop_needs_goes_when_it_has_been_idle_for_long(void)
 	struct user user = {0};
 	int fd = begin_idle();
 
-	__atomic_store_n(&later_s, 20, __ATOMIC_SEQ_CST);
-	bell_ring();
+	clock_nap(20 * CLOCK_NS_PER_SEC);
 	fake_drop(fd, 0, 10 * MIB, 5);
 	r = fake_expect(fd, NVSHARE_MSG_LOCK_RELEASED).body.lock_released_7;
 	check(r.mem.swapped == 70 * MIB);
+	clock_nap(9 * CLOCK_NS_PER_SEC);
 	check(fake_get(n_second_drops) == 0);
-	__atomic_store_n(&later_s, 31, __ATOMIC_SEQ_CST);
-	bell_ring();
-	wait_until(fake_get(n_second_drops) == 1);
+	clock_nap(2 * CLOCK_NS_PER_SEC);
+	check(fake_get(n_second_drops) == 1);
 	wait_until(fake_get(n_loose) == 0); /* what is out comes back as quickly as ever */
 
 	start(&user, pass_gate);
@@ -340,7 +317,6 @@ static void what_a_stop_needs_goes_when_it_has_been_idle_for_long(void)
 static void host_memory_goes_when_nothing_is_foreseen_any_more(void)
 {
 	struct nvshare_prepare_swap_out foreseen = {.bytes = 10 * MIB}, off = {0};
-	struct nvshare_heartbeat beat = {0};
 	int fd, n_trims;
 
 	fake_listen(dir);
@@ -349,18 +325,13 @@ static void host_memory_goes_when_nothing_is_foreseen_any_more(void)
 	fake_set(host, 10 * MIB);
 	fake_send(fd, NVSHARE_MSG_PREPARE_SWAP_OUT, &foreseen);
 	wait_until(fake_get(n_touches) == 1);
-	__atomic_store_n(&later_s, 100, __ATOMIC_SEQ_CST);
-	bell_ring();
+	clock_nap(100 * CLOCK_NS_PER_SEC);
 	fake_send(fd, NVSHARE_MSG_PREPARE_SWAP_OUT, &off);
 	wait_until(fake_get(n_touches) == 2);
-	__atomic_store_n(&later_s, 120, __ATOMIC_SEQ_CST);
-	bell_ring();
-	fake_send(fd, NVSHARE_MSG_HEARTBEAT, &beat);
-	(void)fake_expect(fd, NVSHARE_MSG_HEARTBEAT);
+	clock_nap(29 * CLOCK_NS_PER_SEC);
 	check(fake_get(n_trims) == n_trims);
-	__atomic_store_n(&later_s, 131, __ATOMIC_SEQ_CST);
-	bell_ring();
-	wait_until(fake_get(n_trims) == n_trims + 1);
+	clock_nap(2 * CLOCK_NS_PER_SEC);
+	check(fake_get(n_trims) == n_trims + 1);
 }
 
 int main(void)

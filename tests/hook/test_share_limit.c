@@ -166,11 +166,11 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		child_test(a_limit_of_a_program_with_several_gpus_fails_once),
-		timed_child_test(keeps_to_its_limit),
+		child_test(keeps_to_its_limit),
 		child_test(a_limit_and_a_hold_each_keep_it_off),
 		child_test(the_time_of_others_is_not_found),
-		timed_child_test(the_time_of_others_does_not_count),
-		timed_child_test(who_is_alone_has_all_the_time_that_it_computes),
+		child_test(the_time_of_others_does_not_count),
+		child_test(who_is_alone_has_all_the_time_that_it_computes),
 	};
 
 	return cmocka_run_group_tests_name("hook/share_limit", tests, NULL, NULL);
