@@ -4,8 +4,8 @@
 
 /*
  * A resource manager for tests of freezing: it answers the ioctls that the driver's library
- * would make, which rm_watch_ioctl() sees, and those of the freeze itself. Included by one
- * file a program, which thus replaces ioctl_next.
+ * would make, which rm_watch_ioctl() sees, and those of the freeze itself. Time is virtual.
+ * Included by one file a program, which thus replaces ioctl_next.
  */
 
 #include "hook/freeze/channels.h"
@@ -13,6 +13,7 @@
 #include "hook/freeze/freeze_private.h"
 #include "hook/freeze/ioctl_next.h"
 #include "hook/freeze/rm_watch.h"
+#include "lib/virtual_clock.h"
 #include "util/clock.h"
 
 #include <errno.h>
@@ -45,7 +46,7 @@ static struct {
 	uint32_t refuse_on;   /* so many times putting back is refused */
 	uint32_t alloc_status;
 	uint32_t n_freed;
-	long free_ns; /* so long the caller is kept after a free */
+	uint64_t free_ns; /* so long the caller is kept after a free */
 	uint64_t timeslice_us;
 	void (*meanwhile)(void); /* called once, in the next control that takes off */
 } rm = {.lock = PTHREAD_MUTEX_INITIALIZER};
@@ -129,7 +130,7 @@ int ioctl_next_rm(int fd, unsigned long request, void *arg)
 	const struct rm_abi_xfer *xfer = arg;
 	uint32_t nr = _IOC_NR(request), size = _IOC_SIZE(request);
 	void (*meanwhile)(void) = NULL;
-	long pause_ns = 0;
+	uint64_t pause_ns = 0;
 
 	if (fd != FD) {
 		errno = ENOTTY;
@@ -157,7 +158,7 @@ int ioctl_next_rm(int fd, unsigned long request, void *arg)
 	}
 	pthread_mutex_unlock(&rm.lock);
 	if (pause_ns)
-		(void)nanosleep(&(struct timespec){.tv_nsec = pause_ns}, NULL);
+		clock_nap(pause_ns);
 	if (meanwhile)
 		meanwhile();
 	return 0;
@@ -264,6 +265,7 @@ static inline int setup(void **unused)
 	struct rm_abi_device_params gpu = {.deviceId = 3};
 
 	(void)unused;
+	virtual_clock_start();
 	pthread_mutex_init(&rm.lock, NULL);
 	memset((char *)&rm + sizeof(rm.lock), 0, sizeof(rm) - sizeof(rm.lock));
 	freeze_after_fork_child();
@@ -286,7 +288,7 @@ static inline int teardown(void **unused)
 static inline void wait_until_running(void)
 {
 	while (freeze_is_on())
-		(void)nanosleep(&(struct timespec){.tv_nsec = 100000}, NULL);
+		clock_nap(CLOCK_NS_PER_MS);
 }
 
 /*

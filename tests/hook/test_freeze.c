@@ -137,10 +137,10 @@ static void free_slowly(uint32_t handle)
 {
 	uint32_t n = n_left();
 
-	rm.free_ns = 900 * (long)CLOCK_NS_PER_MS;
+	rm.free_ns = 900 * CLOCK_NS_PER_MS;
 	assert_int_equal(pthread_create(&freer, NULL, free_one, (void *)(uintptr_t)handle), 0);
 	while (n_left() == n)
-		(void)nanosleep(&(struct timespec){.tv_nsec = 100000}, NULL);
+		virtual_clock_settle();
 }
 
 static void go_slowly_meanwhile(void)
@@ -161,7 +161,7 @@ static void a_channel_whose_free_takes_long_is_no_refusal(void **unused)
 	assert_int_equal(n_off(), 0);
 	assert_int_equal(pthread_join(freer, NULL), 0);
 	while ((r = freeze_begin(UINT64_MAX)) == FREEZE_E_BUSY)
-		(void)nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
+		clock_nap(CLOCK_NS_PER_MS);
 	assert_int_equal(r, 0);
 	assert_int_equal(n_off(), 99);
 }
@@ -208,7 +208,10 @@ static void the_watchdog_thaws_what_is_not_committed(void **unused)
 
 	(void)unused;
 	make_channels(GROUP, 4);
-	assert_int_equal(freeze_begin(CLOCK_NS_PER_MS), 0);
+	assert_int_equal(freeze_begin(3 * CLOCK_NS_PER_MS), 0);
+	clock_nap(2 * CLOCK_NS_PER_MS);
+	assert_int_equal(n_off(), 4);
+	clock_nap(CLOCK_NS_PER_MS);
 	wait_until_running();
 	assert_int_equal(n_off(), 0);
 	assert_false(freeze_commit());
@@ -220,53 +223,38 @@ static void the_watchdog_thaws_what_is_not_committed(void **unused)
 
 static void an_extension_puts_the_watchdog_off(void **unused)
 {
-	uint64_t start_ns = clock_now_ns();
-
 	(void)unused;
 	make_channels(GROUP, 4);
 	assert_false(freeze_extend(CLOCK_NS_PER_SEC));
 	assert_int_equal(freeze_begin_compute(600 * CLOCK_NS_PER_SEC), 0);
-	(void)freeze_extend(20 * CLOCK_NS_PER_MS); /* on a busy machine that is over at once */
-	while (freeze_is_on())
-		(void)nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
-	assert_true(clock_now_ns() - start_ns < 600 * CLOCK_NS_PER_SEC);
+	assert_true(freeze_extend(700 * CLOCK_NS_PER_SEC));
+	clock_nap(699 * CLOCK_NS_PER_SEC);
+	assert_true(freeze_is_on());
+	clock_nap(2 * CLOCK_NS_PER_SEC);
+	assert_false(freeze_is_on());
 	assert_int_equal(n_off(), 0);
 }
 
 static void the_watchdog_leaves_what_is_committed(void **unused)
 {
-	uint64_t limit_ns = 10 * CLOCK_NS_PER_MS, start_ns;
-
 	(void)unused;
 	make_channels(GROUP, 4);
-	do {
-		(void)freeze_end();
-		limit_ns *= 2;
-		while (freeze_begin(limit_ns) == FREEZE_E_BUSY)
-			(void)nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
-		start_ns = clock_now_ns();
-	} while (!freeze_commit()); /* on a busy machine its time may be over by then */
-	while (clock_now_ns() < start_ns + 2 * limit_ns)
-		(void)nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
+	assert_int_equal(freeze_begin(10 * CLOCK_NS_PER_MS), 0);
+	assert_true(freeze_commit());
+	clock_nap(CLOCK_NS_PER_SEC);
 	assert_true(freeze_is_on());
 	assert_int_equal(n_off(), 4);
 }
 
 static void freezes_have_a_pause_between_them(void **unused)
 {
-	int r = 0;
-
 	(void)unused;
 	make_channels(GROUP, 4);
 	assert_int_equal(freeze_begin(UINT64_MAX), 0);
 	assert_int_equal(freeze_begin(UINT64_MAX), FREEZE_E_BUSY);
-	/* On a busy machine the pause may be over before the next line is. */
-	for (int i = 0; i < 100 && r == 0; i++) {
-		assert_int_equal(freeze_end(), 0);
-		r = freeze_begin(UINT64_MAX);
-	}
-	assert_int_equal(r, FREEZE_E_BUSY);
-	(void)nanosleep(&(struct timespec){.tv_nsec = 6000000}, NULL);
+	assert_int_equal(freeze_end(), 0);
+	assert_int_equal(freeze_begin(UINT64_MAX), FREEZE_E_BUSY);
+	clock_nap(6 * CLOCK_NS_PER_MS);
 	assert_int_equal(freeze_begin(UINT64_MAX), 0);
 }
 
@@ -372,7 +360,7 @@ static void calls_wait_for_the_thaw(void **unused)
 	assert_int_equal(freeze_begin(UINT64_MAX), 0);
 	assert_true(freeze_commit());
 	assert_int_equal(pthread_create(&thread, NULL, call_the_driver, &n_in_driver), 0);
-	(void)nanosleep(&(struct timespec){.tv_nsec = 5000000}, NULL);
+	virtual_clock_settle();
 	assert_int_equal(__atomic_load_n(&n_in_driver, __ATOMIC_SEQ_CST), 0);
 	assert_int_equal(freeze_end(), 0);
 	assert_int_equal(pthread_join(thread, &ret), 0);
@@ -405,7 +393,7 @@ static void closing_what_another_process_shares_waits_for_the_thaw(void **unused
 	assert_int_equal(freeze_begin(UINT64_MAX), 0);
 	assert_true(freeze_commit());
 	assert_int_equal(pthread_create(&thread, NULL, close_handle, &n_in_driver), 0);
-	(void)nanosleep(&(struct timespec){.tv_nsec = 5000000}, NULL);
+	virtual_clock_settle();
 	assert_int_equal(__atomic_load_n(&n_in_driver, __ATOMIC_SEQ_CST), 0);
 	assert_int_equal(freeze_end(), 0);
 	assert_int_equal(pthread_join(thread, &ret), 0);
@@ -510,7 +498,7 @@ static void *come_and_go(void *arg)
 	while (!__atomic_load_n(&is_over, __ATOMIC_ACQUIRE)) {
 		make_group(group);
 		make_channels(group, 10);
-		(void)nanosleep(&(struct timespec){.tv_nsec = 2000000}, NULL);
+		clock_nap(2 * CLOCK_NS_PER_MS);
 		for (uint32_t i = 0; i < 10; i++)
 			destroy(group + 1 + i);
 		destroy(group);
@@ -534,8 +522,10 @@ static void channels_come_and_go_in_many_freezes(void **unused)
 				 0);
 	while (n_done < 200) {
 		r = freeze_begin(n_done % 3 ? UINT64_MAX : CLOCK_NS_PER_MS / 10);
-		if (r == FREEZE_E_BUSY || r == FREEZE_E_REFUSED)
+		if (r == FREEZE_E_BUSY || r == FREEZE_E_REFUSED) {
+			clock_nap(CLOCK_NS_PER_MS / 10);
 			continue;
+		}
 		assert_int_equal(r, 0);
 		n_done++;
 		if (freeze_commit()) {

@@ -8,7 +8,6 @@
 #include "hook/table/cuda_real.h"
 
 #include <pthread.h>
-#include <sched.h>
 
 #define CTX ((CUcontext)0x1000)
 
@@ -55,7 +54,7 @@ static pthread_t turn;
 
 static void *land_in_turn(void *unused)
 {
-	(void)nanosleep(&(struct timespec){.tv_nsec = 8 * (long)CLOCK_NS_PER_MS}, NULL);
+	clock_nap(8 * CLOCK_NS_PER_MS);
 	land();
 	return unused;
 }
@@ -100,7 +99,7 @@ static int set_up(void **state)
 
 static void pause_freezes(void)
 {
-	(void)nanosleep(&(struct timespec){.tv_nsec = 110 * (long)CLOCK_NS_PER_MS}, NULL);
+	clock_nap(110 * CLOCK_NS_PER_MS);
 }
 
 /* The next try that counts: it is some time after the last. */
@@ -147,7 +146,7 @@ static void *visit_gate(void *unused)
 	gate_enter();
 	__atomic_store_n(&visit, 1, __ATOMIC_SEQ_CST);
 	while (__atomic_load_n(&visit, __ATOMIC_SEQ_CST) != 2)
-		sched_yield();
+		clock_nap(CLOCK_NS_PER_MS);
 	gate_leave();
 	return unused;
 }
@@ -159,8 +158,8 @@ static pthread_t close_behind_visitor(void)
 
 	__atomic_store_n(&visit, 0, __ATOMIC_SEQ_CST);
 	assert_int_equal(pthread_create(&visitor, NULL, visit_gate, NULL), 0);
-	while (__atomic_load_n(&visit, __ATOMIC_SEQ_CST) != 1)
-		sched_yield();
+	virtual_clock_settle();
+	assert_int_equal(__atomic_load_n(&visit, __ATOMIC_SEQ_CST), 1);
 	gate_set(GATE_CLOSED);
 	return visitor;
 }

@@ -23,7 +23,8 @@
 #include <utlist.h>
 
 #define START_NS   (1000 * CLOCK_NS_PER_SEC)
-#define LOOK_NS    20000                     /* real time between two looks */
+#define LOOK_NS    20000                     /* real time between two looks, */
+#define LOOK_MAX   (CLOCK_NS_PER_MS / 2)     /* which grows to this */
 #define STUCK_NS   (60 * CLOCK_NS_PER_SEC)   /* real time in which nothing moves */
 #define LONGEST_NS (7200 * CLOCK_NS_PER_SEC) /* virtual time that no test takes */
 #define READS_MAX  16                        /* of the clock, while time stands still */
@@ -207,7 +208,7 @@ static void *turn(void *arg)
 {
 	struct look last = {0}, look;
 	DIR *tasks = open_tasks();
-	uint64_t still_ns = 0;
+	uint64_t still_ns = 0, look_ns = LOOK_NS;
 
 	(void)arg;
 	(void)prctl(PR_SET_TIMERSLACK, 1ul, 0, 0, 0);
@@ -216,11 +217,14 @@ static void *turn(void *arg)
 		look = look_at_all(tasks);
 		if (!look.is_asleep || !last.is_asleep || look.sum != last.sum) {
 			still_ns = 0;
-			if (!look.is_asleep)
-				real_nap(LOOK_NS);
+			if (!look.is_asleep) {
+				real_nap(look_ns);
+				look_ns = look_ns < LOOK_MAX ? look_ns * 3 / 2 : LOOK_MAX;
+			}
 			last = look;
 			continue;
 		}
+		look_ns = LOOK_NS;
 		if (move_on()) {
 			last.is_asleep = false;
 			continue;
