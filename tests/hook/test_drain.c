@@ -2,9 +2,9 @@
 
 #include "hook/gate/drain.h"
 
-#include "fake_driver.h"
 #include "hook/gate/device.h"
 #include "hook/gate/gate.h"
+#include "lib/fake_driver.h"
 #include "lib/virtual_clock.h"
 #include "nvshare/protocol.h"
 #include "util/clock.h"

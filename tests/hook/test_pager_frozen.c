@@ -9,7 +9,7 @@
 #include "hook/pager/pager_private.h"
 #include "pager_rig.h"
 
-#include "fake_rm.h"
+#include "lib/fake_rm.h"
 
 #define MIB (1ull << 20)
 
@@ -46,8 +46,8 @@ static int set_up(void **state)
 	cuda_real.cuEventQuery = query_slowly;
 	cuda_real.cuMemHostRegister_v2 = register_slowly;
 	assert_true(pager_supported(0));
-	(void)setup(state);
-	make_channels(GROUP, 4);
+	(void)fake_rm_setup(state);
+	fake_rm_make_channels(GROUP, 4);
 	for (size_t i = 0; i < N_BIG; i++) {
 		assert_int_equal(allocate(64 * MIB, &big[i]), CUDA_SUCCESS);
 		words(big[i])[i] = 0x1234 + (uint32_t)i;
@@ -57,7 +57,7 @@ static int set_up(void **state)
 
 static int tear_down(void **state)
 {
-	(void)teardown(state);
+	(void)fake_rm_teardown(state);
 	for (size_t i = 0; i < N_BIG; i++)
 		assert_int_equal(words(big[i])[i], 0x1234 + i);
 	pager_context_gone(FAKE_CTX);
@@ -75,7 +75,7 @@ static void evict_within(uint64_t limit_ns)
 	assert_int_equal(freeze_begin(limit_ns), 0);
 	assert_int_equal(pager_evict(0, UINT64_MAX, true, &move), NVSHARE_OUTCOME_SUCCESS);
 	assert_int_equal(move.bytes, N_BIG * 64 * MIB);
-	assert_int_equal(n_off(), 4);
+	assert_int_equal(fake_rm_n_off(), 4);
 	assert_true(freeze_commit());
 	assert_int_equal(pager_restore(0, &move), NVSHARE_OUTCOME_SUCCESS);
 	assert_int_equal(freeze_end(), 0);
@@ -218,5 +218,5 @@ int main(void)
 		FROZEN_TEST(a_lock_that_host_memory_needs_is_found_before_anything_goes),
 	};
 
-	return run_all_apart(tests, sizeof(tests) / sizeof(tests[0]));
+	return fake_rm_run_all_apart(tests, sizeof(tests) / sizeof(tests[0]));
 }

@@ -37,15 +37,18 @@ struct sleeper {
 	pthread_cond_t *cond;
 	uint32_t *word;
 	bool is_polling;
-	struct sleeper *prev, *next; /* clock::sleepers */
+	struct sleeper *prev, *next; /* vclock::sleepers */
 };
+
+enum ready { NOT_READY, READY, READY_APART /* with descriptors of its own */ };
 
 static struct {
 	pthread_mutex_t lock;
-	uint64_t now_ns; /* atomic */
-	bool is_virtual; /* atomic */
-	int poll_fd;     /* counts the sleepers whose poll() is over */
-	uint64_t ahead_ns;
+	uint64_t now_ns;   /* atomic */
+	bool is_virtual;   /* atomic */
+	int poll_fd;       /* counts the sleepers whose poll() is over */
+	uint64_t ahead_ns; /* of real time, in a forked child */
+	uint32_t is_ready; /* a futex, atomic; enum ready */
 	pid_t hand;
 	struct sleeper *sleepers;
 } vclock = {.lock = PTHREAD_MUTEX_INITIALIZER, .poll_fd = -1};
@@ -188,31 +191,32 @@ static bool move_on(void)
 	return now != CLOCK_NEVER;
 }
 
-/* Descriptors of its own: a test may count those of the process, and use them up. */
-static DIR *open_tasks(void)
+/*
+ * The hand has descriptors of its own: a test may count those of the process, use them up, or wait
+ * for the end of a connection. true: it has.
+ */
+static bool part_from_descriptors(DIR *tasks)
 {
-	DIR *tasks = opendir("/proc/self/task");
-
-	if (!tasks)
-		abort();
-	if (!unshare(CLONE_FILES)) {
-		for (int fd = STDERR_FILENO + 1; fd < 1024; fd++) {
-			if (fd != dirfd(tasks) && fd != vclock.poll_fd)
-				real_close(fd);
-		}
+	if (unshare(CLONE_FILES))
+		return false;
+	for (int fd = STDERR_FILENO + 1; fd < FD_SETSIZE; fd++) {
+		if (fd != dirfd(tasks) && fd != vclock.poll_fd)
+			real_close(fd);
 	}
-	return tasks;
+	return true;
 }
 
 static void *turn(void *arg)
 {
 	struct look last = {0}, look;
-	DIR *tasks = open_tasks();
+	DIR *tasks = arg;
 	uint64_t still_ns = 0, look_ns = LOOK_NS;
 
-	(void)arg;
 	(void)prctl(PR_SET_TIMERSLACK, 1ul, 0, 0, 0);
 	vclock.hand = gettid();
+	__atomic_store_n(&vclock.is_ready, part_from_descriptors(tasks) ? READY_APART : READY,
+			 __ATOMIC_RELEASE);
+	(void)futex(&vclock.is_ready, FUTEX_WAKE, INT_MAX);
 	for (;;) {
 		look = look_at_all(tasks);
 		if (!look.is_asleep || !last.is_asleep || look.sum != last.sum) {
@@ -248,6 +252,7 @@ static void after_fork_child(void)
 	vclock.sleepers = NULL;
 	vclock.ahead_ns = vclock.now_ns - real_now_ns();
 	vclock.is_virtual = false;
+	vclock.is_ready = NOT_READY;
 }
 
 void virtual_clock_start(void)
@@ -256,6 +261,7 @@ void virtual_clock_start(void)
 	sigset_t all, before;
 	pthread_attr_t attr;
 	pthread_t hand;
+	DIR *tasks;
 	int r;
 
 	if (is_virtual())
@@ -265,17 +271,24 @@ void virtual_clock_start(void)
 	is_prepared = true;
 	if (vclock.poll_fd < 0)
 		vclock.poll_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK | EFD_SEMAPHORE);
+	tasks = opendir("/proc/self/task");
+	if (!tasks || vclock.poll_fd < 0)
+		abort();
 	vclock.now_ns = START_NS;
 	__atomic_store_n(&vclock.is_virtual, true, __ATOMIC_RELEASE);
 	(void)sigfillset(&all);
 	(void)pthread_sigmask(SIG_SETMASK, &all, &before);
 	(void)pthread_attr_init(&attr);
 	(void)pthread_attr_setdetachstate(&attr, PTHREAD_CREATE_DETACHED);
-	r = pthread_create(&hand, &attr, turn, NULL);
+	r = pthread_create(&hand, &attr, turn, tasks);
 	(void)pthread_attr_destroy(&attr);
 	(void)pthread_sigmask(SIG_SETMASK, &before, NULL);
-	if (r || vclock.poll_fd < 0)
+	if (r)
 		abort();
+	while (__atomic_load_n(&vclock.is_ready, __ATOMIC_ACQUIRE) == NOT_READY)
+		(void)futex(&vclock.is_ready, FUTEX_WAIT, NOT_READY);
+	if (vclock.is_ready == READY_APART)
+		real_close(dirfd(tasks)); /* the hand has it */
 }
 
 void virtual_clock_skip(uint64_t ns)
