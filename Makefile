@@ -136,8 +136,18 @@ $(unit_tests): $(B)/tests/%: $(B)/tests/%.o $(libs)
 	$(LINK) -o $@ $^ $(CMOCKA_LIBS)
 
 # Hook modules are tested as objects; what a test replaces it defines itself.
-$(unit_tests_hook): $(B)/tests/%: $(B)/tests/%.o $(B)/libhook.a $(libs)
-	$(LINK) -o $@ $^ $(CMOCKA_LIBS) -ldl
+$(unit_tests_hook): $(B)/tests/%: $(B)/tests/%.o $(B)/libhooktest.a $(B)/libhook.a $(libs)
+	$(LINK) -o $@ $(filter %.o,$^) $(filter %.a,$^) $(CMOCKA_LIBS) -ldl
+
+# Those that stand in place of the library's objects are linked only where a test is to have them.
+hook_lib = $(1:%=$(B)/tests/hook/lib/%.o)
+hook_tests = $(filter $(1:%=$(B)/tests/hook/test_%),$(unit_tests_hook))
+$(call hook_tests,agent% share share_activity share_limit): $(call hook_lib,agent_rig share_hook_rig fake_driver)
+$(call hook_tests,drain): $(call hook_lib,fake_driver)
+$(call hook_tests,channels freeze% pager_frozen): $(call hook_lib,fake_rm)
+$(B)/libhooktest.a: $(call hook_lib,fake_scheduler virtual_clock)
+	rm -f $@
+	$(AR) rcs $@ $^
 
 # A sanitizer's runtime looks its own functions up before ours could answer.
 $(B)/libhook.a: $(filter-out %/hook_dlsym.o %/hook_ioctl.o,$(hook_obj))

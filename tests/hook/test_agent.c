@@ -2,7 +2,7 @@
 
 /* The agent: running, growing, moving out and coming back. */
 
-#include "agent_rig.h"
+#include "lib/agent_rig.h"
 
 static void registers(void)
 {
@@ -12,8 +12,8 @@ static void registers(void)
 
 	check(prctl(PR_SET_NAME, "trainer") == 0);
 	check(setenv("NVSHARE_POD", "lab/one", 1) == 0);
-	fake_listen(dir);
-	fd = begin(&r);
+	fake_listen(rig_dir);
+	fd = rig_begin(&r);
 	memset(uuid, 0x40, sizeof(uuid));
 	check(memcmp(r.gpu_uuid, uuid, sizeof(uuid)) == 0);
 	check(r.gpu_total_bytes == FAKE_TOTAL);
@@ -36,15 +36,15 @@ static void runs_when_granted(void)
 	struct msg msg;
 	int fd;
 
-	fake_listen(dir);
-	fd = begin(NULL);
-	start(&user, pass_gate);
+	fake_listen(rig_dir);
+	fd = rig_begin(NULL);
+	user_start(&user, rig_pass_gate);
 	msg = fake_expect(fd, NVSHARE_MSG_REQ_LOCK);
 	check(msg.body.req_lock_4.mem.wanted == 0);
-	nap();
-	check(!is_done(&user));
+	rig_nap();
+	check(!user_is_done(&user));
 	fake_grant(fd, 1, 300 * MIB, 2);
-	(void)finish(&user);
+	(void)user_finish(&user);
 	wait_until(gate_get() == GATE_OPEN);
 	check(budget_get(0) == 300 * MIB);
 }
@@ -54,8 +54,8 @@ static void stops_when_told(void)
 	struct nvshare_lock_released r;
 	int fd;
 
-	fake_listen(dir);
-	fd = begin_running();
+	fake_listen(rig_dir);
+	fd = rig_begin_running();
 	fake_set(is_working, 1);
 	fake_drop(fd, 1, 60 * MIB, 4);
 	wait_until(gate_get() == GATE_CLOSED && fake_get(n_records) > 0);
@@ -79,19 +79,19 @@ static void says_that_it_wants_on(void)
 	struct nvshare_lock_released r;
 	int fd;
 
-	fake_listen(dir);
-	fd = begin_running();
+	fake_listen(rig_dir);
+	fd = rig_begin_running();
 	fake_set(is_working, 1);
 	fake_drop(fd, 1, 0, 4);
 	wait_until(gate_get() == GATE_CLOSED);
-	start(&user, pass_gate);
+	user_start(&user, rig_pass_gate);
 	wait_until(gate_wanted());
 	fake_set(is_working, 0);
 	r = fake_expect(fd, NVSHARE_MSG_LOCK_RELEASED).body.lock_released_7;
 	check(r.wants == 1);
-	check(!is_done(&user));
+	check(!user_is_done(&user));
 	fake_grant(fd, 2, 200 * MIB, 6);
-	(void)finish(&user);
+	(void)user_finish(&user);
 }
 
 static void comes_back(void)
@@ -100,11 +100,11 @@ static void comes_back(void)
 	struct nvshare_mem_update u;
 	int fd;
 
-	fake_listen(dir);
-	fd = begin_running();
+	fake_listen(rig_dir);
+	fd = rig_begin_running();
 	fake_drop(fd, 1, 60 * MIB, 4);
 	(void)fake_expect(fd, NVSHARE_MSG_LOCK_RELEASED);
-	start(&user, pass_gate);
+	user_start(&user, rig_pass_gate);
 	check(fake_expect(fd, NVSHARE_MSG_REQ_LOCK).body.req_lock_4.mem.swapped == 60 * MIB);
 	fake_available(fd, 150 * MIB, 7);
 	do
@@ -113,9 +113,9 @@ static void comes_back(void)
 	check(u.budget == 100 * MIB && u.epoch == 7);
 	check(u.moved == 60 * MIB && u.move_ns == 1000);
 	check(u.mem.resident == 100 * MIB);
-	check(!is_done(&user));
+	check(!user_is_done(&user));
 	fake_grant(fd, 2, 150 * MIB, 8);
-	(void)finish(&user);
+	(void)user_finish(&user);
 }
 
 static int has_told;
@@ -125,7 +125,7 @@ static void tell(CUdevice dev, uint64_t bytes)
 {
 	while (!__atomic_load_n(&has_told, __ATOMIC_SEQ_CST)) {
 		agent_moved_out(dev, bytes);
-		nap();
+		rig_nap();
 	}
 }
 
@@ -133,10 +133,10 @@ static void tell(CUdevice dev, uint64_t bytes)
 static int begin_telling(void)
 {
 	struct nvshare_mem_update u;
-	int fd = begin_running();
+	int fd = rig_begin_running();
 
 	fake_set(evict_first, 30 * MIB);
-	fake.on_first = tell;
+	fake_driver.on_first = tell;
 	fake_drop(fd, 1, 60 * MIB, 4);
 	do
 		u = fake_expect(fd, NVSHARE_MSG_MEM_UPDATE).body.mem_update_9;
@@ -152,7 +152,7 @@ static void tells_how_far_it_has_moved_out(void)
 	struct nvshare_lock_released r;
 	int fd;
 
-	fake_listen(dir);
+	fake_listen(rig_dir);
 	fd = begin_telling();
 	__atomic_store_n(&has_told, 1, __ATOMIC_SEQ_CST);
 	r = fake_expect(fd, NVSHARE_MSG_LOCK_RELEASED).body.lock_released_7;
@@ -172,7 +172,7 @@ static void tell_much(CUdevice dev, uint64_t bytes)
 		agent_moved_out(dev, ++n * 64 * MIB);
 	__atomic_store_n(&has_told, 1, __ATOMIC_SEQ_CST);
 	while (__atomic_load_n(&is_read, __ATOMIC_SEQ_CST) == 0)
-		nap();
+		rig_nap();
 	for (int i = 0; i < 16; i++)
 		agent_moved_out(dev, ++n * 64 * MIB);
 }
@@ -183,10 +183,10 @@ static void tells_on_when_the_scheduler_has_not_read_for_a_while(void)
 	struct msg msg;
 	int fd;
 
-	fake_listen(dir);
-	fd = begin_running();
+	fake_listen(rig_dir);
+	fd = rig_begin_running();
 	fake_set(evict_first, 30 * MIB);
-	fake.on_first = tell_much;
+	fake_driver.on_first = tell_much;
 	fake_drop(fd, 1, 1ull << 40, 4);
 	wait_until(__atomic_load_n(&has_told, __ATOMIC_SEQ_CST));
 	while (recv(fd, &msg, sizeof(msg), MSG_DONTWAIT) > 0)
@@ -201,7 +201,7 @@ static void stays_stopped_when_a_part_was_told_as_gone(void)
 	struct nvshare_lock_released r;
 	int fd;
 
-	fake_listen(dir);
+	fake_listen(rig_dir);
 	fd = begin_telling();
 	fake_set(evict_outcome, NVSHARE_OUTCOME_SAVE_FAILED);
 	__atomic_store_n(&has_told, 1, __ATOMIC_SEQ_CST);
@@ -220,15 +220,15 @@ static void memory_moves_when_the_last_context_is_gone(void)
 	struct user user = {0};
 	int fd;
 
-	fake_listen(dir);
-	fd = begin_running();
+	fake_listen(rig_dir);
+	fd = rig_begin_running();
 	fake_set(can_freeze, 1); /* a second context can be had */
 	(void)agent_forget_context(CONTEXT);
 	fake_drop(fd, 1, 60 * MIB, 4);
 	r = fake_expect(fd, NVSHARE_MSG_LOCK_RELEASED).body.lock_released_7;
 	check(r.outcome == NVSHARE_OUTCOME_SUCCESS);
 	check(r.moved == 60 * MIB && r.mem.swapped == 60 * MIB);
-	start(&user, pass_gate);
+	user_start(&user, rig_pass_gate);
 	(void)fake_expect(fd, NVSHARE_MSG_REQ_LOCK);
 	check(fake_get(n_second_drops) == 0);
 	fake_available(fd, 150 * MIB, 7);
@@ -237,9 +237,9 @@ static void memory_moves_when_the_last_context_is_gone(void)
 	while (u.epoch != 7);
 	check(u.mem.swapped == 0 && u.mem.resident == 100 * MIB);
 	wait_until(fake_get(n_second_drops) == 1);
-	check(!is_done(&user));
+	check(!user_is_done(&user));
 	fake_grant(fd, 2, 150 * MIB, 8);
-	(void)finish(&user);
+	(void)user_finish(&user);
 }
 
 /* It is not said to have moved, then. */
@@ -249,12 +249,12 @@ static void memory_stays_where_no_context_can_be_had(void)
 	struct user user = {0};
 	int fd;
 
-	fake_listen(dir);
-	fd = begin_running();
+	fake_listen(rig_dir);
+	fd = rig_begin_running();
 	fake_drop(fd, 1, 60 * MIB, 4);
 	(void)fake_expect(fd, NVSHARE_MSG_LOCK_RELEASED);
 	(void)agent_forget_context(CONTEXT);
-	start(&user, pass_gate);
+	user_start(&user, rig_pass_gate);
 	(void)fake_expect(fd, NVSHARE_MSG_REQ_LOCK);
 	fake_available(fd, 150 * MIB, 7);
 	r = fake_expect(fd, NVSHARE_MSG_LOCK_RELEASED).body.lock_released_7;
@@ -262,7 +262,7 @@ static void memory_stays_where_no_context_can_be_had(void)
 	fake_drop(fd, 0, 40 * MIB, 9);
 	r = fake_expect(fd, NVSHARE_MSG_LOCK_RELEASED).body.lock_released_7;
 	check(r.outcome == NVSHARE_OUTCOME_INVALID_STATE && r.mem.resident == 40 * MIB);
-	check(!is_done(&user));
+	check(!user_is_done(&user));
 
 	fake_set(can_freeze, 1);
 	fake_available(fd, 150 * MIB, 11);
@@ -270,7 +270,7 @@ static void memory_stays_where_no_context_can_be_had(void)
 		r.mem = fake_expect(fd, NVSHARE_MSG_MEM_UPDATE).body.mem_update_9.mem;
 	while (r.mem.swapped);
 	fake_grant(fd, 2, 150 * MIB, 12);
-	(void)finish(&user);
+	(void)user_finish(&user);
 }
 
 static void frees_memory_while_stopped(void)
@@ -278,8 +278,8 @@ static void frees_memory_while_stopped(void)
 	struct nvshare_lock_released r;
 	int fd;
 
-	fake_listen(dir);
-	fd = begin_running();
+	fake_listen(rig_dir);
+	fd = rig_begin_running();
 	fake_drop(fd, 1, 0, 4);
 	r = fake_expect(fd, NVSHARE_MSG_LOCK_RELEASED).body.lock_released_7;
 	check(fake_get(n_evictions) == 0);
@@ -297,8 +297,8 @@ static void unused_budget_goes_before_memory(void)
 	struct nvshare_mem_update u;
 	int fd;
 
-	fake_listen(dir);
-	fd = begin_running();
+	fake_listen(rig_dir);
+	fd = rig_begin_running();
 	fake_drop(fd, 1, 0, 4);
 	(void)fake_expect(fd, NVSHARE_MSG_LOCK_RELEASED);
 	fake_send(fd, NVSHARE_MSG_DROP_LOCK, &drop);
@@ -320,27 +320,27 @@ static void an_allocation_waits_for_room(void)
 	struct nvshare_mem_update u;
 	int fd;
 
-	fake_listen(dir);
-	fd = begin_running();
+	fake_listen(rig_dir);
+	fd = rig_begin_running();
 	fake_available(fd, 110 * MIB, 4);
 	wait_until(budget_get(0) == 110 * MIB);
-	start(&user, take_memory);
+	user_start(&user, rig_take_memory);
 	do
 		u = fake_expect(fd, NVSHARE_MSG_MEM_UPDATE).body.mem_update_9;
 	while (!u.mem.wanted);
 	check(u.mem.wanted == 54 * MIB);
 	check(u.mem.resident == 100 * MIB);
-	check(!is_done(&user));
+	check(!user_is_done(&user));
 	fake_available(fd, 164 * MIB, 6);
-	check(finish(&user) == CUDA_SUCCESS);
+	check(user_finish(&user) == CUDA_SUCCESS);
 
-	start(&user, take_memory);
+	user_start(&user, rig_take_memory);
 	do
 		u = fake_expect(fd, NVSHARE_MSG_MEM_UPDATE).body.mem_update_9;
 	while (!u.mem.wanted);
 	check(u.mem.wanted == 64 * MIB);
 	fake_send(fd, NVSHARE_MSG_MEM_REFUSED, &(struct nvshare_mem_refused){.wanted = 64 * MIB});
-	check(finish(&user) == CUDA_ERROR_OUT_OF_MEMORY);
+	check(user_finish(&user) == CUDA_ERROR_OUT_OF_MEMORY);
 }
 
 /* It asks for more than it lacks, unless others had to stop for that. */
@@ -351,11 +351,11 @@ static void what_is_waited_for_is_what_is_missing(void)
 	struct user user = {0};
 	int fd;
 
-	fake_listen(dir);
-	fd = begin_running();
+	fake_listen(rig_dir);
+	fd = rig_begin_running();
 	fake_available(fd, 102 * MIB, 4);
 	wait_until(budget_get(0) == 102 * MIB);
-	start(&user, take_a_little);
+	user_start(&user, rig_take_a_little);
 	do
 		u = fake_expect(fd, NVSHARE_MSG_MEM_UPDATE).body.mem_update_9;
 	while (!u.mem.wanted);
@@ -368,7 +368,7 @@ static void what_is_waited_for_is_what_is_missing(void)
 	u = fake_expect(fd, NVSHARE_MSG_MEM_UPDATE).body.mem_update_9;
 	check(u.mem.wanted == 6 * MIB);
 	fake_available(fd, 108 * MIB, 6);
-	check(finish(&user) == CUDA_SUCCESS);
+	check(user_finish(&user) == CUDA_SUCCESS);
 }
 
 static void a_refusal_of_more_than_it_lacks_now_is_an_old_one(void)
@@ -377,11 +377,11 @@ static void a_refusal_of_more_than_it_lacks_now_is_an_old_one(void)
 	struct nvshare_mem_update u;
 	int fd;
 
-	fake_listen(dir);
-	fd = begin_running();
+	fake_listen(rig_dir);
+	fd = rig_begin_running();
 	fake_available(fd, 110 * MIB, 4);
 	wait_until(budget_get(0) == 110 * MIB);
-	start(&user, take_memory);
+	user_start(&user, rig_take_memory);
 	do
 		u = fake_expect(fd, NVSHARE_MSG_MEM_UPDATE).body.mem_update_9;
 	while (!u.mem.wanted);
@@ -389,9 +389,9 @@ static void a_refusal_of_more_than_it_lacks_now_is_an_old_one(void)
 		  &(struct nvshare_mem_refused){.wanted = 54 * MIB + 1});
 	u = fake_expect(fd, NVSHARE_MSG_MEM_UPDATE).body.mem_update_9;
 	check(u.mem.wanted == 54 * MIB);
-	check(!is_done(&user));
+	check(!user_is_done(&user));
 	fake_available(fd, 164 * MIB, 6);
-	check(finish(&user) == CUDA_SUCCESS);
+	check(user_finish(&user) == CUDA_SUCCESS);
 }
 
 /* A process that waits for memory can be switched out meanwhile. */
@@ -402,11 +402,11 @@ static void is_stopped_inside_an_allocation(void)
 	struct nvshare_lock_released r;
 	int fd;
 
-	fake_listen(dir);
-	fd = begin_running();
+	fake_listen(rig_dir);
+	fd = rig_begin_running();
 	fake_available(fd, 100 * MIB, 4);
 	wait_until(budget_get(0) == 100 * MIB);
-	start(&user, take_memory);
+	user_start(&user, rig_take_memory);
 	do
 		u = fake_expect(fd, NVSHARE_MSG_MEM_UPDATE).body.mem_update_9;
 	while (!u.mem.wanted);
@@ -418,9 +418,9 @@ static void is_stopped_inside_an_allocation(void)
 	do
 		u = fake_expect(fd, NVSHARE_MSG_MEM_UPDATE).body.mem_update_9;
 	while (u.mem.swapped);
-	check(!is_done(&user)); /* room alone is not the turn */
+	check(!user_is_done(&user)); /* room alone is not the turn */
 	fake_grant(fd, 2, 164 * MIB, 8);
-	check(finish(&user) == CUDA_SUCCESS);
+	check(user_finish(&user) == CUDA_SUCCESS);
 }
 
 static void reports_are_coalesced(void)
@@ -429,14 +429,14 @@ static void reports_are_coalesced(void)
 	struct msg msg;
 	int fd, n = 0;
 
-	fake_listen(dir);
-	fd = begin_running();
+	fake_listen(rig_dir);
+	fd = rig_begin_running();
 	begin_ns = clock_now_ns();
 	for (int i = 0; i < 20000; i++) {
 		budget_force(0, 1, NVSHARE_PINNED_ARRAY);
 		budget_give(0, 1, NVSHARE_PINNED_ARRAY);
 		if (i % 1000 == 0)
-			nap();
+			rig_nap();
 	}
 	budget_force(0, 77, NVSHARE_PINNED_ARRAY);
 	do {
@@ -452,8 +452,8 @@ static void unused_budget_goes_back_when_somebody_waits(void)
 	struct nvshare_mem_update u;
 	int fd;
 
-	fake_listen(dir);
-	fd = begin_running();
+	fake_listen(rig_dir);
+	fd = rig_begin_running();
 	fake_available(fd, 900 * MIB, 4);
 	wait_until(budget_get(0) == 900 * MIB);
 	fake_send(fd, NVSHARE_MSG_PREPARE_SWAP_OUT,
@@ -472,8 +472,8 @@ static void an_idle_process_gives_the_gpu_up(void)
 	int fd;
 
 	check(setenv("NVSHARE_IDLE_MS", "1", 1) == 0);
-	fake_listen(dir);
-	fd = begin_running();
+	fake_listen(rig_dir);
+	fd = rig_begin_running();
 	fake_set(is_working, 1);
 	fake_send(fd, NVSHARE_MSG_PREPARE_SWAP_OUT,
 		  &(struct nvshare_prepare_swap_out){.due_ms = 100000});
@@ -490,8 +490,8 @@ static void answers_heartbeats(void)
 	struct nvshare_heartbeat beat = {.nonce = 4711};
 	int fd;
 
-	fake_listen(dir);
-	fd = begin(NULL);
+	fake_listen(rig_dir);
+	fd = rig_begin(NULL);
 	fake_send(fd, NVSHARE_MSG_HEARTBEAT, &beat);
 	check(fake_expect(fd, NVSHARE_MSG_HEARTBEAT).body.heartbeat_13.nonce == 4711);
 }

@@ -2,7 +2,7 @@
 
 /* The agent and a scheduler that is not there, has no time or room, or is another's. */
 
-#include "agent_rig.h"
+#include "lib/agent_rig.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -86,7 +86,8 @@ static void fill_queue(void)
 	struct sockaddr_un addr = {.sun_family = AF_UNIX};
 	int r = 0;
 
-	(void)snprintf(addr.sun_path, sizeof(addr.sun_path), "%.80s/%s", dir, NVSHARE_SOCK_NAME);
+	(void)snprintf(addr.sun_path, sizeof(addr.sun_path), "%.80s/%s", rig_dir,
+		       NVSHARE_SOCK_NAME);
 	check(listen(fake_listener, 1) == 0);
 	while (r == 0) {
 		int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
@@ -116,7 +117,7 @@ static void turn_away(void)
 /* Until user has its answer. */
 static void turn_away_until_done(struct user *user)
 {
-	while (!is_done(user)) {
+	while (!user_is_done(user)) {
 		if (fake_readable(fake_listener, 10))
 			turn_away();
 	}
@@ -136,9 +137,9 @@ static void expect_it_to_come_back(void)
 /* The program's first CUDA call, of which the scheduler hears. */
 static void begin_first_call(struct user *user)
 {
-	fake_listen(dir);
+	fake_listen(rig_dir);
 	listen_to_errors();
-	start(user, use_device);
+	user_start(user, rig_use_device);
 }
 
 /* The scheduler accepts the connection and reads the registration, which it does not answer. */
@@ -153,7 +154,7 @@ static int take_registration(void)
 /* It runs without nvshare, says why in one line, and comes in when it may. */
 static void expect_reason_and_return(struct user *user, const char *reason)
 {
-	check(finish(user) == CUDA_SUCCESS);
+	check(user_finish(user) == CUDA_SUCCESS);
 	check(gate_get() == GATE_OPEN);
 	check(has_said(reason));
 	expect_it_to_come_back();
@@ -204,21 +205,21 @@ static void waits_for_a_scheduler_that_is_busy(void)
 	struct user user = {.dev = 0};
 	int fd;
 
-	fake_listen(dir);
+	fake_listen(rig_dir);
 	listen_to_errors();
 	fill_queue();
-	start(&user, use_device);
+	user_start(&user, rig_use_device);
 	wait_until(__atomic_load_n(&n_busy, __ATOMIC_SEQ_CST) > 0);
 	empty_queue();
 	check(fake_admit(&fd).flags == 0);
-	check(finish(&user) == CUDA_SUCCESS);
+	check(user_finish(&user) == CUDA_SUCCESS);
 	wait_until(gate_get() == GATE_CLOSED); /* it takes its turn */
 	check(lines_said() == 0);
 }
 
 static void runs_on_when_it_stays_busy_and_comes_back(void)
 {
-	fake_listen(dir);
+	fake_listen(rig_dir);
 	listen_to_errors();
 	fill_queue();
 	check(agent_use_device(0) == CUDA_SUCCESS);
@@ -241,7 +242,7 @@ static void is_let_in_after_it_was_turned_away(void)
 	turn_away();
 	turn_away();
 	check(fake_admit(&fd).flags == 0);
-	check(finish(&user) == CUDA_SUCCESS);
+	check(user_finish(&user) == CUDA_SUCCESS);
 	check(lines_said() == 0);
 }
 
@@ -251,7 +252,7 @@ static void says_that_it_was_turned_away_and_comes_back(void)
 
 	begin_first_call(&user);
 	turn_away_until_done(&user);
-	check(finish(&user) == CUDA_SUCCESS);
+	check(user_finish(&user) == CUDA_SUCCESS);
 	check(gate_get() == GATE_OPEN);
 	check(has_said("closes the connection without an answer"));
 	check(agent_add_context(CONTEXT, 0, 0));
@@ -290,15 +291,15 @@ static void two_gpus_wait_for_a_busy_scheduler(void)
 	struct user user = {.dev = 1};
 	int fd_second, fd_first;
 
-	fake_listen(dir);
-	(void)begin_running();
+	fake_listen(rig_dir);
+	(void)rig_begin_running();
 	fill_queue();
-	start(&user, use_device);
+	user_start(&user, rig_use_device);
 	wait_until(__atomic_load_n(&n_busy, __ATOMIC_SEQ_CST) > 0);
 	empty_queue();
 	check(fake_admit(&fd_second).flags == NVSHARE_REGISTER_FIXED);
 	check(fake_admit(&fd_first).flags & NVSHARE_REGISTER_FIXED);
-	check(finish(&user) == CUDA_SUCCESS);
+	check(user_finish(&user) == CUDA_SUCCESS);
 }
 
 /* ---- it is another's ---------------------------------------------------------------------- */
@@ -344,7 +345,7 @@ static void names_the_versions_when_the_scheduler_is_older(void)
 
 static void says_that_the_scheduler_does_not_answer(void)
 {
-	fake_listen(dir);
+	fake_listen(rig_dir);
 	listen_to_errors();
 	check(agent_use_device(0) == CUDA_SUCCESS);
 	check(has_said("does not answer") && lines_said() == 1);
@@ -371,7 +372,7 @@ static void leave_descriptors(int n)
 
 static void a_program_keeps_its_last_descriptors(void)
 {
-	fake_listen(dir);
+	fake_listen(rig_dir);
 	listen_to_errors();
 	for (int n = 0; n < 16; n += 5) {
 		leave_descriptors(n);
@@ -388,7 +389,7 @@ static void a_program_keeps_its_last_descriptors(void)
 static void a_program_that_needs_a_scheduler_hears_why_there_is_none(void)
 {
 	check(setenv("NVSHARE_REQUIRE_SCHEDULER", "1", 1) == 0);
-	fake_listen(dir);
+	fake_listen(rig_dir);
 	listen_to_errors();
 	leave_descriptors(15);
 	check(agent_use_device(0) == CUDA_ERROR_SYSTEM_NOT_READY);
@@ -399,9 +400,9 @@ static void comes_back_when_there_are_descriptors_again(void)
 {
 	int fd;
 
-	fake_listen(dir);
+	fake_listen(rig_dir);
 	listen_to_errors();
-	fd = begin_running();
+	fd = rig_begin_running();
 	leave_descriptors(0);
 	check(shutdown(fd, SHUT_RDWR) == 0);
 	wait_until(has_said("file descriptors are short"));
@@ -417,9 +418,9 @@ static void says_that_memory_can_not_move_without_descriptors(void)
 	struct nvshare_lock_released r;
 	int fd;
 
-	fake_listen(dir);
+	fake_listen(rig_dir);
 	listen_to_errors();
-	fd = begin_running();
+	fd = rig_begin_running();
 	leave_descriptors(0);
 	fake_drop(fd, 1, 60 * MIB, 4);
 	r = fake_expect(fd, NVSHARE_MSG_LOCK_RELEASED).body.lock_released_7;

@@ -2,29 +2,7 @@
 
 /* The agent stops the program: by waiting for its work, or by a freeze. */
 
-#include "share_hook_rig.h"
-
-#include <time.h>
-
-/* Half a minute passes at once. */
-static uint64_t later_s;
-
-uint64_t clock_now_ns(void)
-{
-	struct timespec ts;
-
-	check(clock_gettime(CLOCK_MONOTONIC, &ts) == 0);
-	return ((uint64_t)ts.tv_sec + __atomic_load_n(&later_s, __ATOMIC_SEQ_CST)) *
-		       CLOCK_NS_PER_SEC +
-	       (uint64_t)ts.tv_nsec;
-}
-
-void clock_nap(uint64_t ns)
-{
-	(void)nanosleep(&(struct timespec){.tv_sec = (time_t)(ns / CLOCK_NS_PER_SEC),
-					   .tv_nsec = (long)(ns % CLOCK_NS_PER_SEC)},
-			NULL);
-}
+#include "lib/share_hook_rig.h"
 
 static void keeps_the_gpu_when_work_does_not_end(void)
 {
@@ -32,8 +10,8 @@ static void keeps_the_gpu_when_work_does_not_end(void)
 	int fd;
 
 	check(setenv("NVSHARE_DRAIN_MAX_MS", "5", 1) == 0);
-	fake_listen(dir);
-	fd = begin_running();
+	fake_listen(rig_dir);
+	fd = rig_begin_running();
 	fake_set(is_working, 1);
 	fake_drop(fd, 1, 60 * MIB, 4);
 	r = fake_expect(fd, NVSHARE_MSG_LOCK_RELEASED).body.lock_released_7;
@@ -49,8 +27,8 @@ static int begin_busy(void)
 	int fd;
 
 	check(setenv("NVSHARE_DRAIN_MS", "5", 1) == 0);
-	fake_listen(dir);
-	fd = begin_running();
+	fake_listen(rig_dir);
+	fd = rig_begin_running();
 	fake_set(is_working, 1);
 	fake_set(can_freeze, 1);
 	return fd;
@@ -194,11 +172,11 @@ static void drains_after_freezes_that_came_to_nothing(void)
 	check(fake_get(n_freezes) == 2);
 
 	fake_set(is_working, 1);
-	start(&user, pass_gate);
+	user_start(&user, rig_pass_gate);
 	(void)fake_expect(fd, NVSHARE_MSG_REQ_LOCK);
 	fake_restore(fd, 200 * MIB, 9);
 	fake_grant(fd, 2, 200 * MIB, 10);
-	(void)finish(&user);
+	(void)user_finish(&user);
 	fake_drop(fd, 2, 60 * MIB, 12);
 	r = fake_expect(fd, NVSHARE_MSG_LOCK_RELEASED).body.lock_released_7;
 	check(r.outcome == NVSHARE_OUTCOME_SUCCESS && fake_get(n_freezes) == 3);
@@ -215,7 +193,7 @@ static void *capture(void *arg)
 	gate_leave_capture(user, NULL, true);
 	__atomic_store_n(&user->is_done, 1, __ATOMIC_SEQ_CST);
 	while (!__atomic_load_n(&is_to_go_on, __ATOMIC_SEQ_CST))
-		nap();
+		rig_nap();
 	gate_enter();
 	gate_leave();
 	gate_end_capture(gate_find_capture(user));
@@ -224,14 +202,14 @@ static void *capture(void *arg)
 
 static void begin_capture(struct user *user)
 {
-	start(user, capture);
-	wait_until(is_done(user));
+	user_start(user, capture);
+	wait_until(user_is_done(user));
 }
 
 static void end_capture(struct user *user)
 {
 	__atomic_store_n(&is_to_go_on, 1, __ATOMIC_SEQ_CST);
-	(void)finish(user);
+	(void)user_finish(user);
 }
 
 static void a_capture_can_end_when_it_can_not_freeze(void)
@@ -260,8 +238,8 @@ static void a_capture_can_end_when_the_gate_was_barred(void)
 	int fd;
 
 	check(setenv("NVSHARE_DRAIN_MAX_MS", "10000", 1) == 0);
-	fake_listen(dir);
-	fd = begin_running();
+	fake_listen(rig_dir);
+	fd = rig_begin_running();
 	begin_capture(&user);
 	(void)share_out(fd, 2000, HOUR_US, NULL);
 	check(gate_get() == GATE_CLOSED);
@@ -276,8 +254,8 @@ static void undoes_an_eviction_that_fails(void)
 	struct nvshare_lock_released r;
 	int fd;
 
-	fake_listen(dir);
-	fd = begin_running();
+	fake_listen(rig_dir);
+	fd = rig_begin_running();
 	fake_set(evict_outcome, NVSHARE_OUTCOME_NO_HOST_MEMORY);
 	fake_drop(fd, 1, 60 * MIB, 4);
 	r = fake_expect(fd, NVSHARE_MSG_LOCK_RELEASED).body.lock_released_7;
@@ -292,8 +270,8 @@ static int begin_idle(void)
 	struct nvshare_lock_released r;
 	int fd;
 
-	fake_listen(dir);
-	fd = begin_running();
+	fake_listen(rig_dir);
+	fd = rig_begin_running();
 	fake_set(can_freeze, 1);
 	fake_set(has_second, 1); /* it was prepared for */
 	fake_set(n_loose, 3);
@@ -310,25 +288,24 @@ static void what_a_stop_needs_goes_when_it_has_been_idle_for_long(void)
 	struct user user = {0};
 	int fd = begin_idle();
 
-	__atomic_store_n(&later_s, 20, __ATOMIC_SEQ_CST);
-	bell_ring();
+	clock_nap(20 * CLOCK_NS_PER_SEC);
 	fake_drop(fd, 0, 10 * MIB, 5);
 	r = fake_expect(fd, NVSHARE_MSG_LOCK_RELEASED).body.lock_released_7;
 	check(r.mem.swapped == 70 * MIB);
+	clock_nap(9 * CLOCK_NS_PER_SEC);
 	check(fake_get(n_second_drops) == 0);
-	__atomic_store_n(&later_s, 31, __ATOMIC_SEQ_CST);
-	bell_ring();
-	wait_until(fake_get(n_second_drops) == 1);
+	clock_nap(2 * CLOCK_NS_PER_SEC);
+	check(fake_get(n_second_drops) == 1);
 	wait_until(fake_get(n_loose) == 0); /* what is out comes back as quickly as ever */
 
-	start(&user, pass_gate);
+	user_start(&user, rig_pass_gate);
 	(void)fake_expect(fd, NVSHARE_MSG_REQ_LOCK);
 	fake_available(fd, 150 * MIB, 7);
 	do
 		u = fake_expect(fd, NVSHARE_MSG_MEM_UPDATE).body.mem_update_9;
 	while (u.mem.swapped);
 	fake_grant(fd, 2, 150 * MIB, 8);
-	(void)finish(&user);
+	(void)user_finish(&user);
 	fake_set(is_working, 1);
 	fake_drop(fd, 2, 60 * MIB, 9);
 	r = fake_expect(fd, NVSHARE_MSG_LOCK_RELEASED).body.lock_released_7;
@@ -340,27 +317,21 @@ static void what_a_stop_needs_goes_when_it_has_been_idle_for_long(void)
 static void host_memory_goes_when_nothing_is_foreseen_any_more(void)
 {
 	struct nvshare_prepare_swap_out foreseen = {.bytes = 10 * MIB}, off = {0};
-	struct nvshare_heartbeat beat = {0};
 	int fd, n_trims;
 
-	fake_listen(dir);
-	fd = begin_running();
+	fake_listen(rig_dir);
+	fd = rig_begin_running();
 	n_trims = fake_get(n_trims); /* without a context */
 	fake_set(host, 10 * MIB);
 	fake_send(fd, NVSHARE_MSG_PREPARE_SWAP_OUT, &foreseen);
 	wait_until(fake_get(n_touches) == 1);
-	__atomic_store_n(&later_s, 100, __ATOMIC_SEQ_CST);
-	bell_ring();
+	clock_nap(100 * CLOCK_NS_PER_SEC);
 	fake_send(fd, NVSHARE_MSG_PREPARE_SWAP_OUT, &off);
 	wait_until(fake_get(n_touches) == 2);
-	__atomic_store_n(&later_s, 120, __ATOMIC_SEQ_CST);
-	bell_ring();
-	fake_send(fd, NVSHARE_MSG_HEARTBEAT, &beat);
-	(void)fake_expect(fd, NVSHARE_MSG_HEARTBEAT);
+	clock_nap(29 * CLOCK_NS_PER_SEC);
 	check(fake_get(n_trims) == n_trims);
-	__atomic_store_n(&later_s, 131, __ATOMIC_SEQ_CST);
-	bell_ring();
-	wait_until(fake_get(n_trims) == n_trims + 1);
+	clock_nap(2 * CLOCK_NS_PER_SEC);
+	check(fake_get(n_trims) == n_trims + 1);
 }
 
 int main(void)

@@ -2,9 +2,9 @@
 
 /* The agent and descriptors: those that it waits for, and those that it does not. */
 
-#include "agent_rig.h"
 #include "hook/table/cuda_real.h"
 #include "ipc/pass.h"
+#include "lib/agent_rig.h"
 
 #include <errno.h>
 
@@ -42,7 +42,7 @@ static void enable(void)
 	cuda_real.cuDeviceGetAttribute = attribute;
 	cuda_real.cuMemExportToShareableHandle = export;
 	cuda_real.cuMemImportFromShareableHandle = import;
-	fake_listen(dir);
+	fake_listen(rig_dir);
 }
 
 static void pass_message(int fd, enum nvshare_msg_type type, const void *body, int passed)
@@ -59,7 +59,8 @@ static void expect_closed(int end)
 {
 	struct pollfd p = {.fd = end};
 
-	check(poll(&p, 1, FAKE_WAIT_MS) == 1 && p.revents & (POLLHUP | POLLERR));
+	check(clock_poll(&p, 1, clock_now_ns() + FAKE_WAIT_MS * CLOCK_NS_PER_MS) == 1);
+	check(p.revents & (POLLHUP | POLLERR));
 	check(close(end) == 0);
 }
 
@@ -90,7 +91,7 @@ static void a_source_is_kept_until_it_ends(void)
 	int fd, ends[2];
 
 	enable();
-	fd = begin(&r);
+	fd = rig_begin(&r);
 	check(r.flags == NVSHARE_REGISTER_HANDOVER);
 	make_pair(ends);
 	pass_message(fd, NVSHARE_MSG_HANDOVER, NULL, ends[1]);
@@ -113,7 +114,7 @@ static void a_sink_is_for_one_eviction(void)
 	int fd, ends[2];
 
 	enable();
-	fd = begin_running();
+	fd = rig_begin_running();
 	make_pair(ends);
 	pass_message(fd, NVSHARE_MSG_DROP_LOCK, &drop, ends[1]);
 	(void)fake_expect(fd, NVSHARE_MSG_LOCK_RELEASED);
@@ -126,7 +127,7 @@ static void one_that_nobody_waits_for_is_closed(void)
 	int fd, ends[2];
 
 	enable();
-	fd = begin_running();
+	fd = rig_begin_running();
 	make_pair(ends);
 	pass_message(fd, NVSHARE_MSG_PING, NULL, ends[1]);
 	expect_closed(ends[0]);
@@ -150,7 +151,7 @@ static void a_message_that_has_lost_its_descriptor_is_no_harm(void)
 	int fd;
 
 	enable();
-	fd = begin_running();
+	fd = rig_begin_running();
 	fake_send(fd, NVSHARE_MSG_HANDOVER, NULL);
 	fake_send(fd, NVSHARE_MSG_DROP_LOCK, &drop);
 	check(fake_expect(fd, NVSHARE_MSG_LOCK_RELEASED).body.lock_released_7.outcome ==
@@ -171,7 +172,7 @@ static void another_user_s_scheduler_is_taken_nothing_from(void)
 	check(seteuid(NOBODY) == 0);
 	check(listen(fake_listener, 16) == 0); /* whoever listens is known to whom connects */
 	check(seteuid(0) == 0);
-	fd = begin(&r);
+	fd = rig_begin(&r);
 	check(r.flags == 0);
 	make_pair(ends);
 	r_pass = pass_send(fd, &msg, size, ends[1]);

@@ -2,8 +2,8 @@
 
 /* The agent where host memory is short: what it gives back to others, and what it asks for. */
 
-#include "agent_rig.h"
 #include "hook/host/hostmem.h"
+#include "lib/agent_rig.h"
 
 static void set_host(uint64_t bytes, uint64_t used)
 {
@@ -39,8 +39,8 @@ static void gives_back_nothing_of_one_that_runs_without_a_second_context(void)
 {
 	int fd;
 
-	fake_listen(dir);
-	fd = begin_running();
+	fake_listen(rig_dir);
+	fd = rig_begin_running();
 	set_host(96 * MIB, 0);
 	expect_host(fd, 96 * MIB);
 	tell_host(fd, 0, 40 * MIB);
@@ -56,8 +56,8 @@ static int begin_with_host(void)
 {
 	int fd;
 
-	fake_listen(dir);
-	fd = begin_running();
+	fake_listen(rig_dir);
+	fd = rig_begin_running();
 	fake_set(has_second, 1);
 	set_host(96 * MIB, 0);
 	expect_host(fd, 96 * MIB);
@@ -74,7 +74,7 @@ static void gives_back_what_others_lack_and_no_more(void)
 	tell_host(fd, 50 * MIB, 40 * MIB); /* the same lack: others have more, and not yet enough */
 	sync_with(fd);
 	for (int i = 0; i < 20; i++)
-		nap();
+		rig_nap();
 	check(fake_get(n_gives) == 3);
 	tell_host(fd, 0, 1);
 	expect_host(fd, 32 * MIB);
@@ -86,8 +86,8 @@ static void gives_back_later_what_is_in_use_now(void)
 {
 	int fd;
 
-	fake_listen(dir);
-	fd = begin_running();
+	fake_listen(rig_dir);
+	fd = rig_begin_running();
 	fake_set(has_second, 1);
 	set_host(96 * MIB, 96 * MIB);
 	expect_host(fd, 96 * MIB);
@@ -108,8 +108,8 @@ static void takes_nothing_ahead_while_others_lack(void)
 	struct nvshare_prepare_swap_out prepare = {.bytes = 10 * MIB, .due_ms = 1000};
 	int fd;
 
-	fake_listen(dir);
-	fd = begin_running();
+	fake_listen(rig_dir);
+	fd = rig_begin_running();
 	tell_host(fd, 0, MIB);
 	fake_send(fd, NVSHARE_MSG_PREPARE_SWAP_OUT, &prepare);
 	sync_with(fd);
@@ -132,8 +132,8 @@ static void what_is_foreseen_takes_host_memory_and_nothing_else(void)
 	int fd;
 
 	check(setenv("NVSHARE_IDLE_MS", "1", 1) == 0);
-	fake_listen(dir);
-	fd = begin_running();
+	fake_listen(rig_dir);
+	fd = rig_begin_running();
 	fake_set(can_freeze, 1);
 	fake_available(fd, 900 * MIB, 4);
 	wait_until(budget_get(0) == 900 * MIB);
@@ -146,7 +146,7 @@ static void what_is_foreseen_takes_host_memory_and_nothing_else(void)
 	fake_set(n_slabs, 2);
 	for (int i = 0; i < 50; i++) {
 		bell_ring();
-		nap();
+		rig_nap();
 	}
 	sync_with(fd);
 	check(fake_get(n_slabs) == 2); /* in the program's context, while it runs */
@@ -163,8 +163,8 @@ static void touches_no_more_when_it_is_called_off_or_others_lack(void)
 	struct nvshare_prepare_swap_out foreseen = {.bytes = 10 * MIB}, off = {0};
 	int fd;
 
-	fake_listen(dir);
-	fd = begin_running();
+	fake_listen(rig_dir);
+	fd = rig_begin_running();
 	tell_host(fd, 0, MIB);
 	fake_send(fd, NVSHARE_MSG_PREPARE_SWAP_OUT, &foreseen);
 	sync_with(fd);
@@ -183,8 +183,8 @@ static void what_is_only_touched_goes_to_those_who_lack_it(void)
 	struct nvshare_prepare_swap_out foreseen = {.bytes = 100 * MIB};
 	int fd;
 
-	fake_listen(dir);
-	fd = begin_running();
+	fake_listen(rig_dir);
+	fd = rig_begin_running();
 	fake_send(fd, NVSHARE_MSG_PREPARE_SWAP_OUT, &foreseen);
 	sync_with(fd);
 	fake_set(n_slabs, 2);
@@ -214,8 +214,8 @@ static void an_idle_one_makes_host_memory_ready(void)
 	struct nvshare_prepare_swap_out foreseen = {.bytes = 10 * MIB};
 	int fd;
 
-	fake_listen(dir);
-	fd = begin_running();
+	fake_listen(rig_dir);
+	fd = rig_begin_running();
 	fake_drop(fd, 1, 0, 4);
 	(void)fake_expect(fd, NVSHARE_MSG_LOCK_RELEASED);
 	fake_send(fd, NVSHARE_MSG_PREPARE_SWAP_OUT, &foreseen);
@@ -244,11 +244,11 @@ static int begin_lacking(void (*on_first)(CUdevice dev, uint64_t bytes))
 	int fd;
 
 	check(setenv("NVSHARE_HOST_MEMORY_LIMIT", "100MiB", 1) == 0);
-	fake_listen(dir);
-	fd = begin_running();
+	fake_listen(rig_dir);
+	fd = rig_begin_running();
 	hostmem_set_others(100 * MIB);
 	fake_set(evict_first, 12 * MIB); /* less than it would tell otherwise */
-	fake.on_first = on_first;
+	fake_driver.on_first = on_first;
 	fake_send(fd, NVSHARE_MSG_DROP_LOCK,
 		  &(struct nvshare_drop_lock){
 			  .grant = 1, .bytes = 60 * MIB, .epoch = 4, .host_others = 100 * MIB});
@@ -297,7 +297,7 @@ static void awaits_nothing_from_a_scheduler_that_is_gone(void)
 {
 	int fd = begin_lacking(await_the_end);
 
-	fake_gone(dir);
+	fake_gone(rig_dir);
 	check(close(fd) == 0);
 	wait_until(__atomic_load_n(&is_given, __ATOMIC_SEQ_CST));
 }

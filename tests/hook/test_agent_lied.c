@@ -2,7 +2,7 @@
 
 /* The agent and a scheduler that says what is not so. */
 
-#include "agent_rig.h"
+#include "lib/agent_rig.h"
 
 #define TOO_MUCH (UINT64_MAX - 1)
 
@@ -17,25 +17,25 @@ static void no_grant_opens_the_gate_while_memory_is_out(void)
 	int fd, n_lies = 0;
 
 	check(setenv("NVSHARE_ORPHAN_TIMEOUT_SEC", "2", 1) == 0);
-	fake_listen(dir);
-	fd = begin_waiting(&user);
+	fake_listen(rig_dir);
+	fd = rig_begin_waiting(&user);
 	for (;;) {
 		fake_grant(fd, 2, 200 * MIB, 6);
 		n_lies++;
-		wait_until(fake_readable(fake_listener, 0) || is_done(&user));
-		if (is_done(&user))
+		wait_until(fake_readable(fake_listener, 0) || user_is_done(&user));
+		if (user_is_done(&user))
 			break;
 		fd = fake_accept();
 		r = fake_expect(fd, NVSHARE_MSG_REGISTER).body.register_1;
 		check(r.flags == NVSHARE_REGISTER_RECONNECT && r.mem.swapped == 60 * MIB);
 		fake_registered(fd, NVSHARE_REGISTER_OK);
-		wait_until(fake_readable(fd, 0) || is_done(&user));
-		if (is_done(&user))
+		wait_until(fake_readable(fd, 0) || user_is_done(&user));
+		if (user_is_done(&user))
 			break;
 		(void)fake_expect(fd, NVSHARE_MSG_REQ_LOCK);
 		check(gate_get() == GATE_CLOSED && fake_get(n_restores) == 0);
 	}
-	(void)finish(&user);
+	(void)user_finish(&user);
 	check(n_lies > 1 && fake_get(n_restores) == 1);
 }
 
@@ -44,15 +44,15 @@ static void a_grant_after_a_restore_does(void)
 	struct user user = {0};
 	int fd;
 
-	fake_listen(dir);
-	fd = begin_waiting(&user);
+	fake_listen(rig_dir);
+	fd = rig_begin_waiting(&user);
 	fake_grant(fd, 2, 200 * MIB, 6);
 	(void)fake_admit(&fd);
 	(void)fake_expect(fd, NVSHARE_MSG_REQ_LOCK);
 	fake_restore(fd, 200 * MIB, 1);
 	check(gate_get() == GATE_CLOSED);
 	fake_grant(fd, 1, 200 * MIB, 2);
-	(void)finish(&user);
+	(void)user_finish(&user);
 	check(budget_get(0) == 200 * MIB);
 }
 
@@ -60,8 +60,8 @@ static void a_budget_is_of_this_card(void)
 {
 	int fd;
 
-	fake_listen(dir);
-	fd = begin_running();
+	fake_listen(rig_dir);
+	fd = rig_begin_running();
 	fake_available(fd, TOO_MUCH, 4);
 	wait_until(budget_get(0) == FAKE_TOTAL);
 	fake_available(fd, UINT64_MAX, 6); /* none at all, to the budget */
@@ -78,13 +78,13 @@ static void a_context_costs_no_more_than_the_card(void)
 	struct user user = {.dev = 0};
 	int fd;
 
-	fake_listen(dir);
-	start(&user, use_device);
+	fake_listen(rig_dir);
+	user_start(&user, rig_use_device);
 	fd = fake_accept();
 	(void)fake_expect(fd, NVSHARE_MSG_REGISTER);
 	fake_send(fd, NVSHARE_MSG_REGISTERED,
 		  &(struct nvshare_registered){.client = 7, .context_bytes = TOO_MUCH});
-	check(finish(&user) == CUDA_SUCCESS);
+	check(user_finish(&user) == CUDA_SUCCESS);
 	check(context_cost(0) == FAKE_TOTAL / 32);
 }
 
@@ -93,8 +93,8 @@ static void a_drop_of_more_than_there_is_takes_all(void)
 	struct nvshare_lock_released r;
 	int fd;
 
-	fake_listen(dir);
-	fd = begin_running();
+	fake_listen(rig_dir);
+	fd = rig_begin_running();
 	fake_send(fd, NVSHARE_MSG_DROP_LOCK,
 		  &(struct nvshare_drop_lock){.grant = 1,
 					      .bytes = TOO_MUCH,
@@ -113,14 +113,14 @@ static void a_refusal_that_nobody_asked_for_means_nothing(void)
 	struct user user = {0};
 	int fd;
 
-	fake_listen(dir);
-	fd = begin_running();
+	fake_listen(rig_dir);
+	fd = rig_begin_running();
 	fake_send(fd, NVSHARE_MSG_MEM_REFUSED, &(struct nvshare_mem_refused){.wanted = 0});
 	fake_send(fd, NVSHARE_MSG_MEM_REFUSED, &(struct nvshare_mem_refused){.wanted = TOO_MUCH});
 	fake_send(fd, NVSHARE_MSG_HEARTBEAT, &(struct nvshare_heartbeat){.nonce = 1});
 	(void)fake_expect(fd, NVSHARE_MSG_HEARTBEAT);
-	start(&user, take_memory);
-	check(finish(&user) == CUDA_SUCCESS);
+	user_start(&user, rig_take_memory);
+	check(user_finish(&user) == CUDA_SUCCESS);
 }
 
 /* Whoever has nothing out runs on, whatever comes, and is there for the next one. */
@@ -129,8 +129,8 @@ static void what_can_not_be_ends_the_connection_and_nothing_else(void)
 	struct msg msg;
 	int fd;
 
-	fake_listen(dir);
-	fd = begin_running();
+	fake_listen(rig_dir);
+	fd = rig_begin_running();
 	for (size_t cut = 1; cut < 32; cut += 10) {
 		size_t size = msg_encode(NVSHARE_MSG_DROP_LOCK, 0, NULL, &msg);
 

@@ -2,7 +2,7 @@
 
 /* The agent without a scheduler, with two GPUs, in a child, and at the end. */
 
-#include "agent_rig.h"
+#include "lib/agent_rig.h"
 
 #include <fcntl.h>
 #include <sys/syscall.h>
@@ -12,8 +12,8 @@ static void goes_on_when_the_scheduler_is_lost(void)
 	struct nvshare_register r;
 	int fd;
 
-	fake_listen(dir);
-	fd = begin_running();
+	fake_listen(rig_dir);
+	fd = rig_begin_running();
 	check(close(fd) == 0);
 	fd = fake_accept();
 	wait_until(gate_get() == GATE_OPEN);
@@ -33,8 +33,8 @@ static void waits_for_a_lost_scheduler_when_stopped(void)
 	struct nvshare_register r;
 	int fd;
 
-	fake_listen(dir);
-	fd = begin_running();
+	fake_listen(rig_dir);
+	fd = rig_begin_running();
 	fake_drop(fd, 1, 60 * MIB, 4);
 	(void)fake_expect(fd, NVSHARE_MSG_LOCK_RELEASED);
 	check(close(fd) == 0);
@@ -44,7 +44,7 @@ static void waits_for_a_lost_scheduler_when_stopped(void)
 	check(r.flags == NVSHARE_REGISTER_RECONNECT);
 	check(r.mem.swapped == 60 * MIB && r.budget == 40 * MIB);
 	fake_registered(fd, NVSHARE_REGISTER_OK);
-	start(&user, pass_gate);
+	user_start(&user, rig_pass_gate);
 	(void)fake_expect(fd, NVSHARE_MSG_REQ_LOCK);
 	check(fake_get(n_restores) == 0);
 }
@@ -55,17 +55,17 @@ static void an_orphan_helps_itself(void)
 	int fd;
 
 	check(setenv("NVSHARE_ORPHAN_TIMEOUT_SEC", "0", 1) == 0);
-	fake_listen(dir);
-	fd = begin_waiting(&user);
+	fake_listen(rig_dir);
+	fd = rig_begin_waiting(&user);
 	fake_set(restore_outcome, NVSHARE_OUTCOME_INVALID_STATE); /* no room yet */
-	fake_gone(dir);
+	fake_gone(rig_dir);
 	check(close(fd) == 0);
 	wait_until(fake_get(n_restores) == 1);
 	wait_until(fake_get(n_evictions) == 2); /* half of it in would be in others' way */
 	check(fake_get(evict_bytes) == UINT64_MAX);
-	check(!is_done(&user));
+	check(!user_is_done(&user));
 	fake_set(restore_outcome, 0);
-	(void)finish(&user);
+	(void)user_finish(&user);
 	wait_until(gate_get() == GATE_OPEN);
 	check(budget_get(0) == BUDGET_UNLIMITED);
 }
@@ -78,8 +78,8 @@ static void a_scheduler_that_hangs_is_lost(void)
 	int old, fd;
 
 	check(setenv("NVSHARE_ORPHAN_TIMEOUT_SEC", "1", 1) == 0);
-	fake_listen(dir);
-	old = begin_waiting(&user);
+	fake_listen(rig_dir);
+	old = rig_begin_waiting(&user);
 	for (int i = 0; i < 3; i++) {
 		struct msg ping = fake_expect(old, NVSHARE_MSG_PING);
 
@@ -91,10 +91,10 @@ static void a_scheduler_that_hangs_is_lost(void)
 	check(fake_readable(old, 0)); /* its end */
 	check(recv(old, &r, sizeof(r), 0) == 0);
 	(void)fake_expect(fd, NVSHARE_MSG_REQ_LOCK);
-	check(!is_done(&user));
+	check(!user_is_done(&user));
 	fake_restore(fd, 200 * MIB, 1);
 	fake_grant(fd, 1, 200 * MIB, 2);
-	(void)finish(&user);
+	(void)user_finish(&user);
 }
 
 static void a_thread_that_lacks_memory_notices_a_hang(void)
@@ -103,16 +103,16 @@ static void a_thread_that_lacks_memory_notices_a_hang(void)
 	int old, fd;
 
 	check(setenv("NVSHARE_ORPHAN_TIMEOUT_SEC", "1", 1) == 0);
-	fake_listen(dir);
-	old = begin_running();
+	fake_listen(rig_dir);
+	old = rig_begin_running();
 	budget_force(0, 100 * MIB, BUDGET_PAGEABLE);
-	start(&user, take_memory);
+	user_start(&user, rig_take_memory);
 	(void)fake_expect(old, NVSHARE_MSG_PING);
-	check(!is_done(&user));
+	check(!user_is_done(&user));
 	fd = fake_accept();
 	check(fake_expect(fd, NVSHARE_MSG_REGISTER).body.register_1.flags ==
 	      (NVSHARE_REGISTER_RUNNING | NVSHARE_REGISTER_RECONNECT));
-	check(finish(&user) == CUDA_SUCCESS); /* unmanaged, meanwhile */
+	check(user_finish(&user) == CUDA_SUCCESS); /* unmanaged, meanwhile */
 }
 
 static void runs_without_a_scheduler_and_joins_one(void)
@@ -125,7 +125,7 @@ static void runs_without_a_scheduler_and_joins_one(void)
 	check(context_cost(0) == FAKE_TOTAL / 32);
 	check(agent_add_context(CONTEXT, 0, 0));
 	budget_force(0, 5 * MIB, NVSHARE_PINNED_CONTEXT);
-	fake_listen(dir);
+	fake_listen(rig_dir);
 	r = fake_admit(&fd);
 	check(r.flags == NVSHARE_REGISTER_RUNNING);
 	check(r.budget == 5 * MIB);
@@ -139,15 +139,15 @@ static void can_be_told_to_need_a_scheduler(void)
 
 	check(setenv("NVSHARE_REQUIRE_SCHEDULER", "1", 1) == 0);
 	check(agent_use_device(0) == CUDA_ERROR_SYSTEM_NOT_READY);
-	fake_listen(dir);
-	start(&user, use_device);
+	fake_listen(rig_dir);
+	user_start(&user, rig_use_device);
 	(void)fake_admit(&fd);
-	check(finish(&user) == CUDA_SUCCESS);
+	check(user_finish(&user) == CUDA_SUCCESS);
 }
 
 static void a_scheduler_that_does_not_answer_is_none(void)
 {
-	fake_listen(dir);
+	fake_listen(rig_dir);
 	check(agent_use_device(0) == CUDA_SUCCESS);
 	wait_until(gate_get() == GATE_OPEN);
 }
@@ -156,8 +156,8 @@ static void nonsense_ends_the_connection_and_nothing_else(void)
 {
 	int fd;
 
-	fake_listen(dir);
-	fd = begin_running();
+	fake_listen(rig_dir);
+	fd = rig_begin_running();
 	check(send(fd, "nonsense", 8, MSG_NOSIGNAL) == 8);
 	fd = fake_accept();
 	(void)fake_expect(fd, NVSHARE_MSG_REGISTER);
@@ -171,15 +171,15 @@ static void what_has_begun_while_it_registered_registers_again(void)
 	struct nvshare_register r;
 	int old, fd;
 
-	fake_listen(dir);
-	start(&user, use_device);
+	fake_listen(rig_dir);
+	user_start(&user, rig_use_device);
 	old = fake_accept();
 	check(fake_expect(old, NVSHARE_MSG_REGISTER).body.register_1.flags == 0);
 	check(agent_add_context(CONTEXT, 0, 0)); /* by a thread that had waited long enough */
 	fake_registered(old, NVSHARE_REGISTER_OK);
 	r = fake_admit(&fd);
 	check(r.flags == NVSHARE_REGISTER_RUNNING);
-	check(finish(&user) == CUDA_SUCCESS);
+	check(user_finish(&user) == CUDA_SUCCESS);
 	wait_until(gate_get() == GATE_OPEN);
 	fake_grant(fd, 1, 200 * MIB, 2);
 	wait_until(budget_get(0) == 200 * MIB);
@@ -191,9 +191,9 @@ static void a_second_gpu_makes_both_fixed(void)
 	struct nvshare_register r;
 	int fd, fd_first, fd_second;
 
-	fake_listen(dir);
-	fd = begin_running();
-	start(&user, use_device);
+	fake_listen(rig_dir);
+	fd = rig_begin_running();
+	user_start(&user, rig_use_device);
 	r = fake_admit(&fd_second);
 	check(r.gpu_uuid[0] == 0x41);
 	check(r.flags == NVSHARE_REGISTER_FIXED);
@@ -201,14 +201,14 @@ static void a_second_gpu_makes_both_fixed(void)
 	check(r.gpu_uuid[0] == 0x40);
 	check(r.flags ==
 	      (NVSHARE_REGISTER_FIXED | NVSHARE_REGISTER_RUNNING | NVSHARE_REGISTER_RECONNECT));
-	check(finish(&user) == CUDA_SUCCESS);
+	check(user_finish(&user) == CUDA_SUCCESS);
 	check(recv(fd, &r, sizeof(r), 0) >= 0);
 	check(gate_get() == GATE_CLOSED); /* until it may use both */
-	start(&user, pass_gate);
+	user_start(&user, rig_pass_gate);
 	(void)fake_expect(fd_second, NVSHARE_MSG_REQ_LOCK);
-	check(!is_done(&user));
+	check(!user_is_done(&user));
 	fake_grant(fd_second, 1, 100 * MIB, 2);
-	(void)finish(&user);
+	(void)user_finish(&user);
 }
 
 static void a_second_gpu_can_be_refused(void)
@@ -216,13 +216,13 @@ static void a_second_gpu_can_be_refused(void)
 	struct user user = {.dev = 1};
 	int fd, fd_second;
 
-	fake_listen(dir);
-	fd = begin_running();
-	start(&user, use_device);
+	fake_listen(rig_dir);
+	fd = rig_begin_running();
+	user_start(&user, rig_use_device);
 	fd_second = fake_accept();
 	(void)fake_expect(fd_second, NVSHARE_MSG_REGISTER);
 	fake_registered(fd_second, NVSHARE_REGISTER_NO_FIT);
-	check(finish(&user) == CUDA_ERROR_NOT_SUPPORTED);
+	check(user_finish(&user) == CUDA_ERROR_NOT_SUPPORTED);
 	wait_until(gate_get() == GATE_OPEN);
 	fake_send(fd, NVSHARE_MSG_HEARTBEAT, &(struct nvshare_heartbeat){.nonce = 1});
 	(void)fake_expect(fd, NVSHARE_MSG_HEARTBEAT); /* the first one is as it was */
@@ -234,14 +234,14 @@ static void a_second_gpu_is_refused_when_the_first_can_not_be_fixed(void)
 	struct nvshare_register r;
 	int fd, fd_second;
 
-	fake_listen(dir);
-	(void)begin_running();
-	start(&user, use_device);
+	fake_listen(rig_dir);
+	(void)rig_begin_running();
+	user_start(&user, rig_use_device);
 	(void)fake_admit(&fd_second);
 	fd = fake_accept();
 	(void)fake_expect(fd, NVSHARE_MSG_REGISTER);
 	fake_registered(fd, NVSHARE_REGISTER_NO_FIT);
-	check(finish(&user) == CUDA_ERROR_NOT_SUPPORTED);
+	check(user_finish(&user) == CUDA_ERROR_NOT_SUPPORTED);
 	r = fake_admit(&fd);
 	check(r.flags == (NVSHARE_REGISTER_RUNNING | NVSHARE_REGISTER_RECONNECT));
 	wait_until(gate_get() == GATE_OPEN);
@@ -252,8 +252,8 @@ static void a_forked_child_starts_afresh(void)
 	int fd, status;
 	pid_t pid;
 
-	fake_listen(dir);
-	fd = begin_running();
+	fake_listen(rig_dir);
+	fd = rig_begin_running();
 	fake_drop(fd, 1, 10 * MIB, 4);
 	(void)fake_expect(fd, NVSHARE_MSG_LOCK_RELEASED);
 	check(gate_get() == GATE_CLOSED);
@@ -311,8 +311,8 @@ static void a_forked_child_keeps_the_programs_files(void)
 {
 	int fd;
 
-	fake_listen(dir);
-	fd = begin_running();
+	fake_listen(rig_dir);
+	fd = rig_begin_running();
 	__atomic_store_n(&forks_at_close, getpid(), __ATOMIC_SEQ_CST);
 	check(shutdown(fd, SHUT_RDWR) == 0);
 	wait_until(__atomic_load_n(&is_file_kept, __ATOMIC_SEQ_CST) >= 0);
@@ -324,18 +324,18 @@ static void exiting_passes_the_gate(void)
 	struct user user = {0};
 	int fd;
 
-	fake_listen(dir);
-	fd = begin_running();
+	fake_listen(rig_dir);
+	fd = rig_begin_running();
 	fake_drop(fd, 1, 60 * MIB, 4);
 	(void)fake_expect(fd, NVSHARE_MSG_LOCK_RELEASED);
-	start(&user, pass_gate);
+	user_start(&user, rig_pass_gate);
 	wait_until(gate_wanted());
 	agent_stop();
 	gate_enter(); /* would block for ever */
 	gate_leave();
 	check(budget_get(0) == BUDGET_UNLIMITED);
 	check(gate_get() == GATE_CLOSED); /* what the other thread would touch is out */
-	(void)finish(&user);              /* but it is not kept for ever */
+	(void)user_finish(&user);         /* but it is not kept for ever */
 	agent_stop();
 }
 
@@ -344,16 +344,16 @@ static void exiting_opens_the_gate_when_nothing_is_out(void)
 	struct user user = {0};
 	int fd;
 
-	fake_listen(dir);
-	fd = begin_running();
+	fake_listen(rig_dir);
+	fd = rig_begin_running();
 	fake_set(is_working, 1); /* stopped in the middle of a drain */
 	fake_drop(fd, 1, 60 * MIB, 4);
 	wait_until(gate_get() == GATE_CLOSED);
-	start(&user, pass_gate);
+	user_start(&user, rig_pass_gate);
 	wait_until(gate_wanted());
 	agent_stop();
 	wait_until(gate_get() == GATE_OPEN);
-	(void)finish(&user);
+	(void)user_finish(&user);
 	check(agent_use_device(1) == CUDA_SUCCESS); /* answers, and does nothing */
 }
 

@@ -2,7 +2,7 @@
 
 /* The agent told to come in with part of its memory, and with more as there is room. */
 
-#include "agent_rig.h"
+#include "lib/agent_rig.h"
 
 /* As the pager does while copies are on their way; false: the restore ends. */
 static bool ask_for_more(CUdevice dev)
@@ -19,9 +19,9 @@ static bool ask_for_more(CUdevice dev)
 static int begin_part(struct user *user, bool (*on_part)(CUdevice dev))
 {
 	struct nvshare_lock_released r;
-	int fd = begin_waiting(user);
+	int fd = rig_begin_waiting(user);
 
-	fake.on_part = on_part;
+	fake_driver.on_part = on_part;
 	fake_available(fd, 80 * MIB, 7);
 	r = fake_expect(fd, NVSHARE_MSG_LOCK_RELEASED).body.lock_released_7;
 	check(r.grant == 0 && r.epoch == 7 && r.outcome == NVSHARE_OUTCOME_PARTIAL && r.wants);
@@ -47,17 +47,17 @@ static void comes_back_in_parts(void)
 	struct nvshare_mem_update u;
 	int fd;
 
-	fake_listen(dir);
+	fake_listen(rig_dir);
 	fd = begin_part(&user, NULL);
-	check(!is_done(&user));
+	check(!user_is_done(&user));
 	fake_available(fd, 150 * MIB, 9);
 	u = expect_all(fd);
 	check(u.epoch == 9);
 	/* Both restores. */
 	check(u.moved == 60 * MIB && u.move_ns == 1500);
-	check(!is_done(&user));
+	check(!user_is_done(&user));
 	fake_grant(fd, 2, 150 * MIB, 10);
-	(void)finish(&user);
+	(void)user_finish(&user);
 }
 
 static void comes_back_with_what_it_is_given_meanwhile(void)
@@ -65,15 +65,15 @@ static void comes_back_with_what_it_is_given_meanwhile(void)
 	struct user user = {0};
 	int fd;
 
-	fake_listen(dir);
+	fake_listen(rig_dir);
 	fd = begin_part(&user, ask_for_more);
 	/* What others have is told just before; it comes in all the same. */
 	fake_send(fd, NVSHARE_MSG_HOST_MEMORY, &(struct nvshare_host_memory){.others = MIB});
 	fake_available(fd, 150 * MIB, 9);
 	check(expect_all(fd).epoch == 9 && fake_get(n_restores) == 1);
-	check(!is_done(&user));
+	check(!user_is_done(&user));
 	fake_grant(fd, 2, 150 * MIB, 10);
-	(void)finish(&user);
+	(void)user_finish(&user);
 }
 
 /* What comes first is answered first; what is in stays. */
@@ -84,7 +84,7 @@ static void hears_something_else_while_it_comes_back(void)
 	struct nvshare_mem_update u;
 	int fd;
 
-	fake_listen(dir);
+	fake_listen(rig_dir);
 	fd = begin_part(&user, ask_for_more);
 	fake_send(fd, NVSHARE_MSG_HEARTBEAT, &beat);
 	fake_available(fd, 150 * MIB, 9);
@@ -93,7 +93,7 @@ static void hears_something_else_while_it_comes_back(void)
 	check(fake_expect(fd, NVSHARE_MSG_HEARTBEAT).body.heartbeat_13.nonce == 4711);
 	check(expect_all(fd).epoch == 9 && fake_get(n_restores) == 2);
 	fake_grant(fd, 2, 150 * MIB, 10);
-	(void)finish(&user);
+	(void)user_finish(&user);
 }
 
 static void loses_the_scheduler_while_it_comes_back(void)
@@ -103,11 +103,11 @@ static void loses_the_scheduler_while_it_comes_back(void)
 	int fd;
 
 	check(setenv("NVSHARE_ORPHAN_TIMEOUT_SEC", "0", 1) == 0);
-	fake_listen(dir);
+	fake_listen(rig_dir);
 	fd = begin_part(&user, ask_for_more);
-	fake_gone(dir);
+	fake_gone(rig_dir);
 	check(close(fd) == 0);
-	(void)finish(&user); /* by itself */
+	(void)user_finish(&user); /* by itself */
 	budget_read(0, &mem);
 	check(mem.swapped == 0 && fake_get(n_restores) == 2);
 }

@@ -2,17 +2,18 @@
 
 #include "hook/gate/drain.h"
 
-#include "fake_driver.h"
 #include "hook/gate/device.h"
 #include "hook/gate/gate.h"
+#include "lib/fake_driver.h"
+#include "lib/virtual_clock.h"
 #include "nvshare/protocol.h"
+#include "util/clock.h"
 
 #include <pthread.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
-#include <time.h>
 
 #include <cmocka.h>
 
@@ -23,6 +24,7 @@
 static int setup(void **unused)
 {
 	(void)unused;
+	virtual_clock_start();
 	fake_install();
 	gate_set(GATE_OPEN);
 	(void)device_context_forget(OTHER);
@@ -32,7 +34,7 @@ static int setup(void **unused)
 
 static void nap(void)
 {
-	(void)nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
+	clock_nap(CLOCK_NS_PER_MS);
 }
 
 static void *drain_thread(void *arg)

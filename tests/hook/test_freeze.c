@@ -2,9 +2,9 @@
 
 /* Freezing: all is off or nothing is, and what happens in the worst moment. */
 
-#include "fake_rm.h"
 #include "hook/table/cuda_real.h"
 #include "hook/table/hooks.h"
+#include "lib/fake_rm.h"
 
 #include <sched.h>
 
@@ -13,14 +13,14 @@
 static void long_lists_are_split(void **unused)
 {
 	(void)unused;
-	make_channels(GROUP, 150);
+	fake_rm_make_channels(GROUP, 150);
 	assert_int_equal(freeze_begin(UINT64_MAX), 0);
 	assert_true(freeze_is_on());
-	assert_int_equal(n_off(), 150);
-	assert_int_equal(rm.n_max, RM_ABI_DISABLE_MAX);
+	assert_int_equal(fake_rm_n_off(), 150);
+	assert_int_equal(fake_rm.n_max, RM_ABI_DISABLE_MAX);
 	assert_int_equal(freeze_end(), 0);
 	assert_false(freeze_is_on());
-	assert_int_equal(n_off(), 0);
+	assert_int_equal(fake_rm_n_off(), 0);
 }
 
 static void a_refusal_undoes_all(void **unused)
@@ -28,11 +28,11 @@ static void a_refusal_undoes_all(void **unused)
 	struct freeze_stats stats;
 
 	(void)unused;
-	make_channels(GROUP, 150);
+	fake_rm_make_channels(GROUP, 150);
 	assert_null(freeze_why_not());
-	rm.refuse_from = rm.n_controls + 2;
+	fake_rm.refuse_from = fake_rm.n_controls + 2;
 	assert_int_equal(freeze_begin(UINT64_MAX), FREEZE_E_REFUSED);
-	assert_int_equal(n_off(), 0);
+	assert_int_equal(fake_rm_n_off(), 0);
 	assert_false(freeze_is_on());
 	freeze_stats(&stats);
 	assert_int_equal(stats.n_failures, 1);
@@ -42,31 +42,32 @@ static void a_refusal_undoes_all(void **unused)
 static void pictures_are_off_too_and_come_back(void **unused)
 {
 	(void)unused;
-	make_channels(GROUP, 4);
-	make_picture_groups(0x400);
+	fake_rm_make_channels(GROUP, 4);
+	fake_rm_make_picture_groups(0x400);
 	assert_int_equal(freeze_begin(UINT64_MAX), 0);
-	assert_int_equal(n_off(), 4 + PICTURE_GROUPS);
-	make_picture_groups(0x500); /* the program's first picture comes while it is frozen */
-	assert_int_equal(n_off(), 4 + 2 * PICTURE_GROUPS);
+	assert_int_equal(fake_rm_n_off(), 4 + PICTURE_GROUPS);
+	fake_rm_make_picture_groups(
+		0x500); /* the program's first picture comes while it is frozen */
+	assert_int_equal(fake_rm_n_off(), 4 + 2 * PICTURE_GROUPS);
 	assert_int_equal(freeze_end(), 0);
-	assert_int_equal(n_off(), 0);
+	assert_int_equal(fake_rm_n_off(), 0);
 }
 
 static void our_own_channels_go_on(void **unused)
 {
 	(void)unused;
-	make_channels(GROUP, 4);
+	fake_rm_make_channels(GROUP, 4);
 	channels_own_begin();
 	channels_own_begin();
 	channels_own_end();
-	make_group(0x300);
-	make_channels(0x300, 4);
+	fake_rm_make_group(0x300);
+	fake_rm_make_channels(0x300, 4);
 	channels_own_end();
 	/* One more in a group of ours, made later. */
-	assert_int_equal(make(0x300, 0x310, 0xc86f, NULL), RM_ABI_OK);
-	assert_int_equal(counts().n_own, 5);
+	assert_int_equal(fake_rm_make(0x300, 0x310, 0xc86f, NULL), RM_ABI_OK);
+	assert_int_equal(fake_rm_counts().n_own, 5);
 	assert_int_equal(freeze_begin(UINT64_MAX), 0);
-	assert_int_equal(n_off(), 4);
+	assert_int_equal(fake_rm_n_off(), 4);
 }
 
 static void nothing_to_freeze_is_said(void **unused)
@@ -79,16 +80,16 @@ static void nothing_to_freeze_is_said(void **unused)
 static void a_channel_born_while_frozen_is_off_and_thaws(void **unused)
 {
 	(void)unused;
-	make_channels(GROUP, 4);
+	fake_rm_make_channels(GROUP, 4);
 	assert_int_equal(freeze_begin(UINT64_MAX), 0);
-	make_group(0x300);
-	make_channels(0x300, 2);
-	assert_int_equal(n_off(), 6);
+	fake_rm_make_group(0x300);
+	fake_rm_make_channels(0x300, 2);
+	assert_int_equal(fake_rm_n_off(), 6);
 	assert_true(freeze_commit());
-	assert_int_equal(make(0x300, 0x310, 0xc86f, NULL), RM_ABI_OK);
-	assert_int_equal(n_off(), 7);
+	assert_int_equal(fake_rm_make(0x300, 0x310, 0xc86f, NULL), RM_ABI_OK);
+	assert_int_equal(fake_rm_n_off(), 7);
 	assert_int_equal(freeze_end(), 0);
-	assert_int_equal(n_off(), 0);
+	assert_int_equal(fake_rm_n_off(), 0);
 }
 
 static void a_channel_that_can_not_be_stopped_is_not_born(void **unused)
@@ -96,51 +97,51 @@ static void a_channel_that_can_not_be_stopped_is_not_born(void **unused)
 	struct rm_abi_alloc64 a = {CLIENT, GROUP, 0x901, 0xc86f, 0, 0, 0, 0, 1};
 
 	(void)unused;
-	make_channels(GROUP, 4);
+	fake_rm_make_channels(GROUP, 4);
 	assert_int_equal(freeze_begin(UINT64_MAX), 0);
 	assert_true(freeze_commit());
-	rm.refuse_from = 1;
+	fake_rm.refuse_from = 1;
 	assert_int_equal(rm_watch_ioctl(FD, RM_ABI_REQUEST_ALLOC64, &a), 0);
 	assert_int_equal(a.status, RM_ABI_INSUFFICIENT_RESOURCES);
-	assert_int_equal(rm.n_freed, 1);
-	assert_int_equal(rm.n, 4);
-	assert_int_equal(counts().n_channels, 4);
+	assert_int_equal(fake_rm.n_freed, 1);
+	assert_int_equal(fake_rm.n, 4);
+	assert_int_equal(fake_rm_counts().n_channels, 4);
 }
 
 static void go_meanwhile(void)
 {
-	destroy(GROUP + 2);
+	fake_rm_destroy(GROUP + 2);
 }
 
 static void a_channel_that_goes_meanwhile_does_no_harm(void **unused)
 {
 	(void)unused;
-	make_channels(GROUP, 100);
+	fake_rm_make_channels(GROUP, 100);
 	assert_null(freeze_why_not());
-	rm.meanwhile = go_meanwhile;
+	fake_rm.meanwhile = go_meanwhile;
 	assert_int_equal(freeze_begin(UINT64_MAX), 0);
-	assert_int_equal(n_off(), 99);
+	assert_int_equal(fake_rm_n_off(), 99);
 	assert_int_equal(freeze_end(), 0);
-	assert_int_equal(n_off(), 0);
+	assert_int_equal(fake_rm_n_off(), 0);
 }
 
 static pthread_t freer;
 
 static void *free_one(void *handle)
 {
-	destroy((uint32_t)(uintptr_t)handle);
+	fake_rm_destroy((uint32_t)(uintptr_t)handle);
 	return NULL;
 }
 
 /* The driver has freed it, and who freed it does not come to say so. */
 static void free_slowly(uint32_t handle)
 {
-	uint32_t n = n_left();
+	uint32_t n = fake_rm_n_left();
 
-	rm.free_ns = 900 * (long)CLOCK_NS_PER_MS;
+	fake_rm.free_ns = 900 * CLOCK_NS_PER_MS;
 	assert_int_equal(pthread_create(&freer, NULL, free_one, (void *)(uintptr_t)handle), 0);
-	while (n_left() == n)
-		(void)nanosleep(&(struct timespec){.tv_nsec = 100000}, NULL);
+	while (fake_rm_n_left() == n)
+		virtual_clock_settle();
 }
 
 static void go_slowly_meanwhile(void)
@@ -154,47 +155,47 @@ static void a_channel_whose_free_takes_long_is_no_refusal(void **unused)
 	int r;
 
 	(void)unused;
-	make_channels(GROUP, 100);
+	fake_rm_make_channels(GROUP, 100);
 	assert_null(freeze_why_not());
-	rm.meanwhile = go_slowly_meanwhile;
+	fake_rm.meanwhile = go_slowly_meanwhile;
 	assert_int_equal(freeze_begin(UINT64_MAX), FREEZE_E_BUSY);
-	assert_int_equal(n_off(), 0);
+	assert_int_equal(fake_rm_n_off(), 0);
 	assert_int_equal(pthread_join(freer, NULL), 0);
 	while ((r = freeze_begin(UINT64_MAX)) == FREEZE_E_BUSY)
-		(void)nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
+		clock_nap(CLOCK_NS_PER_MS);
 	assert_int_equal(r, 0);
-	assert_int_equal(n_off(), 99);
+	assert_int_equal(fake_rm_n_off(), 99);
 }
 
 static void putting_back_is_tried_again(void **unused)
 {
 	(void)unused;
-	make_channels(GROUP, 4);
+	fake_rm_make_channels(GROUP, 4);
 	assert_int_equal(freeze_begin(UINT64_MAX), 0);
-	rm.refuse_on = 3;
+	fake_rm.refuse_on = 3;
 	assert_int_equal(freeze_end(), 0);
-	assert_int_equal(n_off(), 0);
+	assert_int_equal(fake_rm_n_off(), 0);
 	assert_null(freeze_why_not());
 }
 
 static void a_channel_whose_free_takes_long_is_not_one_that_stays_off(void **unused)
 {
 	(void)unused;
-	make_channels(GROUP, 4);
+	fake_rm_make_channels(GROUP, 4);
 	assert_int_equal(freeze_begin(UINT64_MAX), 0);
 	free_slowly(GROUP + 1);
 	assert_int_equal(freeze_end(), 0);
 	assert_int_equal(pthread_join(freer, NULL), 0);
-	assert_int_equal(n_off(), 0);
+	assert_int_equal(fake_rm_n_off(), 0);
 	assert_null(freeze_why_not());
 }
 
 static void a_channel_that_stays_off_is_the_last_freeze(void **unused)
 {
 	(void)unused;
-	make_channels(GROUP, 1);
+	fake_rm_make_channels(GROUP, 1);
 	assert_int_equal(freeze_begin(UINT64_MAX), 0);
-	rm.refuse_on = 1000;
+	fake_rm.refuse_on = 1000;
 	assert_int_equal(freeze_end(), FREEZE_E_REFUSED);
 	assert_false(freeze_is_on());
 	assert_non_null(freeze_why_not());
@@ -207,10 +208,13 @@ static void the_watchdog_thaws_what_is_not_committed(void **unused)
 	uint64_t epoch = freeze_epoch();
 
 	(void)unused;
-	make_channels(GROUP, 4);
-	assert_int_equal(freeze_begin(CLOCK_NS_PER_MS), 0);
-	wait_until_running();
-	assert_int_equal(n_off(), 0);
+	fake_rm_make_channels(GROUP, 4);
+	assert_int_equal(freeze_begin(3 * CLOCK_NS_PER_MS), 0);
+	clock_nap(2 * CLOCK_NS_PER_MS);
+	assert_int_equal(fake_rm_n_off(), 4);
+	clock_nap(CLOCK_NS_PER_MS);
+	fake_rm_await_thaw();
+	assert_int_equal(fake_rm_n_off(), 0);
 	assert_false(freeze_commit());
 	assert_int_equal(freeze_epoch(), epoch + 1);
 	assert_int_equal(freeze_end(), 0);
@@ -220,53 +224,38 @@ static void the_watchdog_thaws_what_is_not_committed(void **unused)
 
 static void an_extension_puts_the_watchdog_off(void **unused)
 {
-	uint64_t start_ns = clock_now_ns();
-
 	(void)unused;
-	make_channels(GROUP, 4);
+	fake_rm_make_channels(GROUP, 4);
 	assert_false(freeze_extend(CLOCK_NS_PER_SEC));
 	assert_int_equal(freeze_begin_compute(600 * CLOCK_NS_PER_SEC), 0);
-	(void)freeze_extend(20 * CLOCK_NS_PER_MS); /* on a busy machine that is over at once */
-	while (freeze_is_on())
-		(void)nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
-	assert_true(clock_now_ns() - start_ns < 600 * CLOCK_NS_PER_SEC);
-	assert_int_equal(n_off(), 0);
+	assert_true(freeze_extend(700 * CLOCK_NS_PER_SEC));
+	clock_nap(699 * CLOCK_NS_PER_SEC);
+	assert_true(freeze_is_on());
+	clock_nap(2 * CLOCK_NS_PER_SEC);
+	assert_false(freeze_is_on());
+	assert_int_equal(fake_rm_n_off(), 0);
 }
 
 static void the_watchdog_leaves_what_is_committed(void **unused)
 {
-	uint64_t limit_ns = 10 * CLOCK_NS_PER_MS, start_ns;
-
 	(void)unused;
-	make_channels(GROUP, 4);
-	do {
-		(void)freeze_end();
-		limit_ns *= 2;
-		while (freeze_begin(limit_ns) == FREEZE_E_BUSY)
-			(void)nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
-		start_ns = clock_now_ns();
-	} while (!freeze_commit()); /* on a busy machine its time may be over by then */
-	while (clock_now_ns() < start_ns + 2 * limit_ns)
-		(void)nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
+	fake_rm_make_channels(GROUP, 4);
+	assert_int_equal(freeze_begin(10 * CLOCK_NS_PER_MS), 0);
+	assert_true(freeze_commit());
+	clock_nap(CLOCK_NS_PER_SEC);
 	assert_true(freeze_is_on());
-	assert_int_equal(n_off(), 4);
+	assert_int_equal(fake_rm_n_off(), 4);
 }
 
 static void freezes_have_a_pause_between_them(void **unused)
 {
-	int r = 0;
-
 	(void)unused;
-	make_channels(GROUP, 4);
+	fake_rm_make_channels(GROUP, 4);
 	assert_int_equal(freeze_begin(UINT64_MAX), 0);
 	assert_int_equal(freeze_begin(UINT64_MAX), FREEZE_E_BUSY);
-	/* On a busy machine the pause may be over before the next line is. */
-	for (int i = 0; i < 100 && r == 0; i++) {
-		assert_int_equal(freeze_end(), 0);
-		r = freeze_begin(UINT64_MAX);
-	}
-	assert_int_equal(r, FREEZE_E_BUSY);
-	(void)nanosleep(&(struct timespec){.tv_nsec = 6000000}, NULL);
+	assert_int_equal(freeze_end(), 0);
+	assert_int_equal(freeze_begin(UINT64_MAX), FREEZE_E_BUSY);
+	clock_nap(6 * CLOCK_NS_PER_MS);
 	assert_int_equal(freeze_begin(UINT64_MAX), 0);
 }
 
@@ -277,7 +266,7 @@ static void who_stops_channels_itself_is_left_alone(void **unused)
 		CLIENT, SUBDEVICE, RM_ABI_CMD_DISABLE_CHANNELS, 0, (uintptr_t)&p, sizeof(p), 0};
 
 	(void)unused;
-	make_channels(GROUP, 1);
+	fake_rm_make_channels(GROUP, 1);
 	p.hClientList[0] = CLIENT;
 	p.hChannelList[0] = GROUP + 1;
 	assert_int_equal(rm_watch_ioctl(FD, RM_ABI_REQUEST_CONTROL, &c), 0);
@@ -293,15 +282,15 @@ static void a_timeslice_outlasts_the_drivers_own(void **unused)
 	(void)unused;
 	assert_int_equal(freeze_set_timeslice(1, 500), -ENODEV);
 	assert_int_equal(freeze_set_timeslice(0, 500), 0);
-	assert_int_equal(rm.timeslice_us, 500);
-	rm.timeslice_us = 0;
-	make_group(0x300);
-	assert_int_equal(rm.timeslice_us, 500);
+	assert_int_equal(fake_rm.timeslice_us, 500);
+	fake_rm.timeslice_us = 0;
+	fake_rm_make_group(0x300);
+	assert_int_equal(fake_rm.timeslice_us, 500);
 	assert_int_equal(rm_watch_ioctl(FD, RM_ABI_REQUEST_CONTROL, &c), 0);
-	assert_int_equal(rm.timeslice_us, 500);
+	assert_int_equal(fake_rm.timeslice_us, 500);
 	assert_int_equal(freeze_set_timeslice(0, 0), 0);
 	assert_int_equal(rm_watch_ioctl(FD, RM_ABI_REQUEST_CONTROL, &c), 0);
-	assert_int_equal(rm.timeslice_us, 2048);
+	assert_int_equal(fake_rm.timeslice_us, 2048);
 }
 
 static void a_timeslice_is_undone_to_the_drivers(void **unused)
@@ -311,26 +300,26 @@ static void a_timeslice_is_undone_to_the_drivers(void **unused)
 				   sizeof(us), 0};
 
 	(void)unused;
-	rm.timeslice_us = 2048;
+	fake_rm.timeslice_us = 2048;
 	assert_int_equal(freeze_set_timeslice(0, 500), 0);
 	assert_int_equal(freeze_set_timeslice(0, 700), 0);
-	assert_int_equal(rm.timeslice_us, 700);
+	assert_int_equal(fake_rm.timeslice_us, 700);
 	assert_int_equal(freeze_set_timeslice(0, 0), 0);
-	assert_int_equal(rm.timeslice_us, 2048);
+	assert_int_equal(fake_rm.timeslice_us, 2048);
 	assert_int_equal(freeze_set_timeslice(0, 500), 0);
 	assert_int_equal(rm_watch_ioctl(FD, RM_ABI_REQUEST_CONTROL, &c), 0);
-	assert_int_equal(rm.timeslice_us, 500);
+	assert_int_equal(fake_rm.timeslice_us, 500);
 	assert_int_equal(freeze_set_timeslice(0, 0), 0);
-	assert_int_equal(rm.timeslice_us, 3000);
+	assert_int_equal(fake_rm.timeslice_us, 3000);
 }
 
 static void a_stop_thaws_what_is_not_committed(void **unused)
 {
 	(void)unused;
-	make_channels(GROUP, 2);
+	fake_rm_make_channels(GROUP, 2);
 	assert_int_equal(freeze_begin(UINT64_MAX), 0);
 	freeze_stop();
-	assert_int_equal(n_off(), 0);
+	assert_int_equal(fake_rm_n_off(), 0);
 	assert_int_equal(freeze_begin(UINT64_MAX), FREEZE_E_OFF);
 }
 
@@ -338,15 +327,15 @@ static void a_stop_thaws_what_is_not_committed(void **unused)
 static void after_a_stop_nobody_waits_for_what_stays_frozen(void **unused)
 {
 	(void)unused;
-	make_channels(GROUP, 2);
+	fake_rm_make_channels(GROUP, 2);
 	assert_int_equal(freeze_begin(UINT64_MAX), 0);
 	assert_true(freeze_commit());
 	freeze_stop();
-	assert_int_equal(n_off(), 2);
+	assert_int_equal(fake_rm_n_off(), 2);
 	assert_false(freeze_hold());
 	assert_false(freeze_enter());
 	assert_int_equal(FREEZE_AROUND(CUDA_SUCCESS), CUDA_ERROR_DEINITIALIZED);
-	assert_int_equal(n_off(), 2);
+	assert_int_equal(fake_rm_n_off(), 2);
 }
 
 /* ---- threads ------------------------------------------------------------------------ */
@@ -367,12 +356,12 @@ static void calls_wait_for_the_thaw(void **unused)
 	void *ret;
 
 	(void)unused;
-	make_channels(GROUP, 2);
+	fake_rm_make_channels(GROUP, 2);
 	n_in_driver = 0;
 	assert_int_equal(freeze_begin(UINT64_MAX), 0);
 	assert_true(freeze_commit());
 	assert_int_equal(pthread_create(&thread, NULL, call_the_driver, &n_in_driver), 0);
-	(void)nanosleep(&(struct timespec){.tv_nsec = 5000000}, NULL);
+	virtual_clock_settle();
 	assert_int_equal(__atomic_load_n(&n_in_driver, __ATOMIC_SEQ_CST), 0);
 	assert_int_equal(freeze_end(), 0);
 	assert_int_equal(pthread_join(thread, &ret), 0);
@@ -400,12 +389,12 @@ static void closing_what_another_process_shares_waits_for_the_thaw(void **unused
 
 	(void)unused;
 	cuda_real.cuIpcCloseMemHandle = close_opened;
-	make_channels(GROUP, 2);
+	fake_rm_make_channels(GROUP, 2);
 	n_in_driver = 0;
 	assert_int_equal(freeze_begin(UINT64_MAX), 0);
 	assert_true(freeze_commit());
 	assert_int_equal(pthread_create(&thread, NULL, close_handle, &n_in_driver), 0);
-	(void)nanosleep(&(struct timespec){.tv_nsec = 5000000}, NULL);
+	virtual_clock_settle();
 	assert_int_equal(__atomic_load_n(&n_in_driver, __ATOMIC_SEQ_CST), 0);
 	assert_int_equal(freeze_end(), 0);
 	assert_int_equal(pthread_join(thread, &ret), 0);
@@ -429,7 +418,7 @@ static void a_context_that_nobody_knows_is_not_frozen_as_it_goes(void **unused)
 	(void)unused;
 	cuda_real.cuCtxDestroy_v2 = destroy_unknown;
 	cuda_real.cuCtxDetach = destroy_unknown;
-	make_channels(GROUP, 2);
+	fake_rm_make_channels(GROUP, 2);
 	n_in_driver = 0;
 	assert_int_equal(cuCtxDestroy_v2(ctx), CUDA_SUCCESS);
 	assert_int_equal(cuCtxDetach(ctx), CUDA_SUCCESS);
@@ -441,10 +430,10 @@ static void a_context_that_nobody_knows_is_not_frozen_as_it_goes(void **unused)
 static void who_is_in_the_driver_is_no_reason_not_to_freeze(void **unused)
 {
 	(void)unused;
-	make_channels(GROUP, 2);
+	fake_rm_make_channels(GROUP, 2);
 	assert_true(freeze_enter());
 	assert_int_equal(freeze_begin(UINT64_MAX), 0);
-	assert_int_equal(n_off(), 2);
+	assert_int_equal(fake_rm_n_off(), 2);
 	freeze_leave();
 	assert_int_equal(freeze_end(), 0);
 }
@@ -484,7 +473,7 @@ static void who_is_cancelled_in_the_driver_ends_when_it_is_through(void **unused
 	void *ret;
 
 	(void)unused;
-	make_channels(GROUP, 2);
+	fake_rm_make_channels(GROUP, 2);
 	for (int i = 0; i < 2; i++) {
 		n_there = n_back = 0;
 		is_cancelled = false;
@@ -508,12 +497,12 @@ static void *come_and_go(void *arg)
 	uint32_t group = (uint32_t)(uintptr_t)arg;
 
 	while (!__atomic_load_n(&is_over, __ATOMIC_ACQUIRE)) {
-		make_group(group);
-		make_channels(group, 10);
-		(void)nanosleep(&(struct timespec){.tv_nsec = 2000000}, NULL);
+		fake_rm_make_group(group);
+		fake_rm_make_channels(group, 10);
+		clock_nap(2 * CLOCK_NS_PER_MS);
 		for (uint32_t i = 0; i < 10; i++)
-			destroy(group + 1 + i);
-		destroy(group);
+			fake_rm_destroy(group + 1 + i);
+		fake_rm_destroy(group);
 	}
 	return NULL;
 }
@@ -526,7 +515,7 @@ static void channels_come_and_go_in_many_freezes(void **unused)
 	int r;
 
 	(void)unused;
-	make_channels(GROUP, 20);
+	fake_rm_make_channels(GROUP, 20);
 	is_over = false;
 	for (uintptr_t i = 0; i < 2; i++)
 		assert_int_equal(pthread_create(&threads[i], NULL, come_and_go,
@@ -534,16 +523,18 @@ static void channels_come_and_go_in_many_freezes(void **unused)
 				 0);
 	while (n_done < 200) {
 		r = freeze_begin(n_done % 3 ? UINT64_MAX : CLOCK_NS_PER_MS / 10);
-		if (r == FREEZE_E_BUSY || r == FREEZE_E_REFUSED)
+		if (r == FREEZE_E_BUSY || r == FREEZE_E_REFUSED) {
+			clock_nap(CLOCK_NS_PER_MS / 10);
 			continue;
+		}
 		assert_int_equal(r, 0);
 		n_done++;
 		if (freeze_commit()) {
 			n_on = 0;
-			pthread_mutex_lock(&rm.lock);
-			for (uint32_t i = 0; i < rm.n; i++)
-				n_on += rm.handles[i] < 0x1000 && !rm.is_off[i];
-			pthread_mutex_unlock(&rm.lock);
+			pthread_mutex_lock(&fake_rm.lock);
+			for (uint32_t i = 0; i < fake_rm.n; i++)
+				n_on += fake_rm.handles[i] < 0x1000 && !fake_rm.is_off[i];
+			pthread_mutex_unlock(&fake_rm.lock);
 			assert_int_equal(n_on, 0);
 		}
 		assert_int_equal(freeze_end(), 0);
@@ -551,9 +542,9 @@ static void channels_come_and_go_in_many_freezes(void **unused)
 	__atomic_store_n(&is_over, true, __ATOMIC_RELEASE);
 	pthread_join(threads[0], NULL);
 	pthread_join(threads[1], NULL);
-	assert_int_equal(n_off(), 0);
-	assert_int_equal(rm.n, 20);
-	assert_int_equal(counts().n_channels, 20);
+	assert_int_equal(fake_rm_n_off(), 0);
+	assert_int_equal(fake_rm.n, 20);
+	assert_int_equal(fake_rm_counts().n_channels, 20);
 	freeze_stats(&stats);
 	assert_int_equal(stats.n_freezes, 200);
 }
@@ -590,5 +581,5 @@ int main(void)
 		TEST(channels_come_and_go_in_many_freezes),
 	};
 
-	return run_all_apart(tests, sizeof(tests) / sizeof(tests[0]));
+	return fake_rm_run_all_apart(tests, sizeof(tests) / sizeof(tests[0]));
 }

@@ -2,13 +2,12 @@
 
 /* Whether a driver is found to freeze, and what a refusal means. */
 
-#include "fake_rm.h"
 #include "hook/gate/device.h"
 #include "hook/gate/gate.h"
 #include "hook/table/cuda_real.h"
+#include "lib/fake_rm.h"
 
 #include <pthread.h>
-#include <sched.h>
 
 #define CTX ((CUcontext)0x1000)
 
@@ -55,7 +54,7 @@ static pthread_t turn;
 
 static void *land_in_turn(void *unused)
 {
-	(void)nanosleep(&(struct timespec){.tv_nsec = 8 * (long)CLOCK_NS_PER_MS}, NULL);
+	clock_nap(8 * CLOCK_NS_PER_MS);
 	land();
 	return unused;
 }
@@ -77,7 +76,7 @@ static CUresult write_value(CUstream stream, CUdeviceptr addr, cuuint32_t value,
 		pthread_join(leaver, NULL);
 	}
 	if (freeze_is_on())
-		rm.meanwhile = land;
+		fake_rm.meanwhile = land;
 	else
 		land();
 	return CUDA_SUCCESS;
@@ -85,7 +84,7 @@ static CUresult write_value(CUstream stream, CUdeviceptr addr, cuuint32_t value,
 
 static int set_up(void **state)
 {
-	(void)setup(state);
+	(void)fake_rm_setup(state);
 	flag = 0;
 	cuda_real.cuMemHostAlloc = alloc_flag;
 	cuda_real.cuStreamCreate = make_stream;
@@ -93,14 +92,14 @@ static int set_up(void **state)
 	cuda_real.cuCtxPopCurrent_v2 = leave;
 	cuda_real.cuStreamWriteValue32_v2 = write_value;
 	assert_true(device_context_add(CTX, 0, 0));
-	make_channels(GROUP, 2);
+	fake_rm_make_channels(GROUP, 2);
 	assert_null(freeze_why_not()); /* the control is known */
 	return 0;
 }
 
 static void pause_freezes(void)
 {
-	(void)nanosleep(&(struct timespec){.tv_nsec = 110 * (long)CLOCK_NS_PER_MS}, NULL);
+	clock_nap(110 * CLOCK_NS_PER_MS);
 }
 
 /* The next try that counts: it is some time after the last. */
@@ -115,7 +114,7 @@ static void what_stands_still_is_proven(void **unused)
 	(void)unused;
 	assert_int_equal(freeze_prove(0, CTX), 0);
 	assert_true(freeze_is_proven(0));
-	assert_int_equal(n_off(), 0);
+	assert_int_equal(fake_rm_n_off(), 0);
 }
 
 /* Others' time on the GPU may be longer than what a value has to stand still for. */
@@ -147,7 +146,7 @@ static void *visit_gate(void *unused)
 	gate_enter();
 	__atomic_store_n(&visit, 1, __ATOMIC_SEQ_CST);
 	while (__atomic_load_n(&visit, __ATOMIC_SEQ_CST) != 2)
-		sched_yield();
+		clock_nap(CLOCK_NS_PER_MS);
 	gate_leave();
 	return unused;
 }
@@ -159,8 +158,8 @@ static pthread_t close_behind_visitor(void)
 
 	__atomic_store_n(&visit, 0, __ATOMIC_SEQ_CST);
 	assert_int_equal(pthread_create(&visitor, NULL, visit_gate, NULL), 0);
-	while (__atomic_load_n(&visit, __ATOMIC_SEQ_CST) != 1)
-		sched_yield();
+	virtual_clock_settle();
+	assert_int_equal(__atomic_load_n(&visit, __ATOMIC_SEQ_CST), 1);
 	gate_set(GATE_CLOSED);
 	return visitor;
 }
@@ -214,11 +213,11 @@ static void who_stays_inside_has_sent_nothing(void **unused)
 static void a_refusal_may_be_of_that_moment(void **unused)
 {
 	(void)unused;
-	rm.refuse_from = 1;
+	fake_rm.refuse_from = 1;
 	assert_int_equal(freeze_prove(0, CTX), FREEZE_E_BUSY);
 	assert_int_equal(prove_later(), FREEZE_E_BUSY);
 	assert_null(freeze_why_not());
-	rm.refuse_from = 0;
+	fake_rm.refuse_from = 0;
 	assert_int_equal(prove_later(), 0);
 	assert_true(freeze_is_proven(0));
 }
@@ -226,12 +225,12 @@ static void a_refusal_may_be_of_that_moment(void **unused)
 static void a_driver_that_goes_on_refusing_is_believed(void **unused)
 {
 	(void)unused;
-	rm.refuse_from = 1;
+	fake_rm.refuse_from = 1;
 	assert_int_equal(freeze_prove(0, CTX), FREEZE_E_BUSY);
 	assert_int_equal(prove_later(), FREEZE_E_BUSY);
 	assert_int_equal(prove_later(), FREEZE_E_UNPROVEN);
 	assert_string_equal(freeze_why_not(), "the driver refused to freeze");
-	rm.refuse_from = 0;
+	fake_rm.refuse_from = 0;
 	assert_int_equal(prove_later(), FREEZE_E_OFF);
 }
 
@@ -243,7 +242,7 @@ static void what_stays_off_is_put_back_later(void **unused)
 	assert_int_equal(freeze_tick(now_ns), UINT64_MAX);
 	assert_int_equal(freeze_begin(UINT64_MAX), 0);
 	assert_int_equal(freeze_tick(now_ns), UINT64_MAX);
-	rm.refuse_on = 10000;
+	fake_rm.refuse_on = 10000;
 	assert_int_equal(freeze_end(), FREEZE_E_REFUSED);
 	due_ns = freeze_tick(now_ns);
 	for (int i = 0; i < 100; i++) {
@@ -253,20 +252,20 @@ static void what_stays_off_is_put_back_later(void **unused)
 		assert_int_equal(freeze_tick(due_ns - 1), due_ns);
 		now_ns = due_ns;
 		due_ns = freeze_tick(now_ns);
-		assert_int_equal(n_off(), 2);
+		assert_int_equal(fake_rm_n_off(), 2);
 	}
 	assert_true(pause_ns > CLOCK_NS_PER_SEC);
-	rm.refuse_on = 2; /* the list, and the first of it */
+	fake_rm.refuse_on = 2; /* the list, and the first of it */
 	due_ns = freeze_tick(due_ns);
-	assert_int_equal(n_off(), 1);
+	assert_int_equal(fake_rm_n_off(), 1);
 	assert_int_equal(freeze_tick(due_ns), UINT64_MAX);
-	assert_int_equal(n_off(), 0);
+	assert_int_equal(fake_rm_n_off(), 0);
 	assert_int_equal(freeze_begin(UINT64_MAX), FREEZE_E_OFF); /* once was enough */
 }
 
 int main(void)
 {
-#define PROVE_TEST(name) cmocka_unit_test_setup_teardown(name, set_up, teardown)
+#define PROVE_TEST(name) cmocka_unit_test_setup_teardown(name, set_up, fake_rm_teardown)
 	const struct CMUnitTest tests[] = {
 		PROVE_TEST(what_stands_still_is_proven),
 		PROVE_TEST(a_turn_of_others_is_not_taken_for_a_freeze),
@@ -280,5 +279,5 @@ int main(void)
 		PROVE_TEST(what_stays_off_is_put_back_later),
 	};
 
-	return run_all_apart(tests, sizeof(tests) / sizeof(tests[0]));
+	return fake_rm_run_all_apart(tests, sizeof(tests) / sizeof(tests[0]));
 }

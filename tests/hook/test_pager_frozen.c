@@ -9,11 +9,11 @@
 #include "hook/pager/pager_private.h"
 #include "pager_rig.h"
 
-#include "fake_rm.h"
+#include "lib/fake_rm.h"
 
 #define MIB (1ull << 20)
 
-enum { N_BIG = 4, TRIES = 6 };
+enum { N_BIG = 4 };
 
 static CUdeviceptr big[N_BIG];
 static uint64_t slow_ns;          /* that long a registration takes, but the first */
@@ -32,7 +32,7 @@ static CUresult register_slowly(void *p, size_t size, unsigned int flags)
 	uint64_t end_ns = clock_now_ns() + slow_ns;
 
 	while (fake.n_registered && clock_now_ns() < end_ns)
-		(void)nanosleep(&(struct timespec){.tv_nsec = 100000}, NULL);
+		clock_nap(CLOCK_NS_PER_MS);
 	return fake_register(p, size, flags);
 }
 
@@ -46,8 +46,8 @@ static int set_up(void **state)
 	cuda_real.cuEventQuery = query_slowly;
 	cuda_real.cuMemHostRegister_v2 = register_slowly;
 	assert_true(pager_supported(0));
-	(void)setup(state);
-	make_channels(GROUP, 4);
+	(void)fake_rm_setup(state);
+	fake_rm_make_channels(GROUP, 4);
 	for (size_t i = 0; i < N_BIG; i++) {
 		assert_int_equal(allocate(64 * MIB, &big[i]), CUDA_SUCCESS);
 		words(big[i])[i] = 0x1234 + (uint32_t)i;
@@ -57,7 +57,7 @@ static int set_up(void **state)
 
 static int tear_down(void **state)
 {
-	(void)teardown(state);
+	(void)fake_rm_teardown(state);
 	for (size_t i = 0; i < N_BIG; i++)
 		assert_int_equal(words(big[i])[i], 0x1234 + i);
 	pager_context_gone(FAKE_CTX);
@@ -66,55 +66,36 @@ static int tear_down(void **state)
 	return 0;
 }
 
-/* Everything goes, from a freeze that would end after limit_ns. Returns its outcome. */
-static int evict_within(uint64_t limit_ns)
+/* Everything goes, from a freeze that would end after limit_ns. */
+static void evict_within(uint64_t limit_ns)
 {
 	struct pager_move move;
-	int outcome, r;
 
 	hostpool_trim();
-	do
-		r = freeze_begin(limit_ns);
-	while (r == FREEZE_E_BUSY);
-	assert_int_equal(r, 0);
-	outcome = pager_evict(0, UINT64_MAX, true, &move);
-	if (outcome == NVSHARE_OUTCOME_SUCCESS) {
-		assert_int_equal(move.bytes, N_BIG * 64 * MIB);
-		assert_int_equal(n_off(), 4);
-		assert_true(freeze_commit());
-	} else {
-		assert_int_equal(outcome, NVSHARE_OUTCOME_TIMEOUT);
-		assert_int_equal(move.bytes, 0);
-	}
+	assert_int_equal(freeze_begin(limit_ns), 0);
+	assert_int_equal(pager_evict(0, UINT64_MAX, true, &move), NVSHARE_OUTCOME_SUCCESS);
+	assert_int_equal(move.bytes, N_BIG * 64 * MIB);
+	assert_int_equal(fake_rm_n_off(), 4);
+	assert_true(freeze_commit());
 	assert_int_equal(pager_restore(0, &move), NVSHARE_OUTCOME_SUCCESS);
 	assert_int_equal(freeze_end(), 0);
-	return outcome;
 }
 
-/* On a busy machine a freeze may be over before anything of it is begun: once more, for longer. */
 static void a_copy_that_takes_longer_than_the_freeze_extends_it(void **state)
 {
 	uint64_t limit_ns = 100 * CLOCK_NS_PER_MS;
-	int outcome = NVSHARE_OUTCOME_TIMEOUT;
 
 	(void)state;
-	for (int i = 0; i < TRIES && outcome != NVSHARE_OUTCOME_SUCCESS; i++, limit_ns *= 2) {
-		copies_end_ns = clock_now_ns() + 2 * limit_ns + PAGER_FREEZE_NS;
-		outcome = evict_within(limit_ns);
-	}
-	assert_int_equal(outcome, NVSHARE_OUTCOME_SUCCESS);
+	copies_end_ns = clock_now_ns() + 2 * limit_ns + PAGER_FREEZE_NS;
+	evict_within(limit_ns);
 }
 
 static void host_memory_that_comes_slowly_extends_the_freeze(void **state)
 {
-	int outcome = NVSHARE_OUTCOME_TIMEOUT;
-
 	(void)state;
 	copies_end_registered = N_BIG;
 	slow_ns = PAGER_FREEZE_NS * 2 / 5; /* three times: longer than one extension */
-	for (int i = 0; i < TRIES && outcome != NVSHARE_OUTCOME_SUCCESS; i++)
-		outcome = evict_within(PAGER_FREEZE_NS);
-	assert_int_equal(outcome, NVSHARE_OUTCOME_SUCCESS);
+	evict_within(PAGER_FREEZE_NS);
 }
 
 /* The first chunk's, when the second is yet to be begun: by then it commits the freeze. */
@@ -135,24 +116,12 @@ static CUresult end_at_once(CUevent event)
 	return fake_event_query(event);
 }
 
-/*
- * Each chunk extends the freeze by PAGER_FREEZE_NS. Under the sanitizer of threads on a busy
- * machine one of 64 MiB takes longer than that, in every try; and this is about one thread's order
- * of steps.
- */
 static void what_has_been_copied_goes_before_more_is_begun(void **state)
 {
-	int outcome = NVSHARE_OUTCOME_TIMEOUT;
-
 	(void)state;
-#ifdef __SANITIZE_THREAD__
-	skip();
-#endif
 	cuda_real.cuMemHostRegister_v2 = note_and_register;
 	cuda_real.cuEventQuery = end_at_once;
-	for (int i = 0; i < TRIES && outcome != NVSHARE_OUTCOME_SUCCESS; i++)
-		outcome = evict_within(60 * CLOCK_NS_PER_SEC);
-	assert_int_equal(outcome, NVSHARE_OUTCOME_SUCCESS);
+	evict_within(PAGER_FREEZE_NS);
 	assert_int_equal(n_gone_at_last, N_BIG - 1);
 }
 
@@ -174,20 +143,16 @@ static bool give_in_time(uint64_t bytes)
 	(void)bytes;
 	if (clock_now_ns() >= given_ns)
 		hostmem_set_limit("");
-	(void)nanosleep(&(struct timespec){.tv_nsec = 100000}, NULL);
+	clock_nap(CLOCK_NS_PER_MS);
 	return true;
 }
 
 static void host_memory_that_is_waited_for_extends_the_freeze(void **state)
 {
-	int outcome = NVSHARE_OUTCOME_TIMEOUT;
-
 	(void)state;
 	cuda_real.cuMemHostRegister_v2 = take_behind_the_probe;
 	fake.on_await_host = give_in_time;
-	for (int i = 0; i < TRIES && outcome != NVSHARE_OUTCOME_SUCCESS; i++)
-		outcome = evict_within(PAGER_FREEZE_NS);
-	assert_int_equal(outcome, NVSHARE_OUTCOME_SUCCESS);
+	evict_within(PAGER_FREEZE_NS);
 	assert_true(given_ns > 0);
 }
 
@@ -197,7 +162,7 @@ static void wait_for_the_thaw(void)
 {
 	n_in_the_way++;
 	while (freeze_is_on())
-		(void)nanosleep(&(struct timespec){.tv_nsec = 100000}, NULL);
+		clock_nap(CLOCK_NS_PER_MS);
 }
 
 /* A frozen thread has the lock that these need. */
@@ -253,5 +218,5 @@ int main(void)
 		FROZEN_TEST(a_lock_that_host_memory_needs_is_found_before_anything_goes),
 	};
 
-	return run_all_apart(tests, sizeof(tests) / sizeof(tests[0]));
+	return fake_rm_run_all_apart(tests, sizeof(tests) / sizeof(tests[0]));
 }

@@ -5,6 +5,7 @@
 #include "vmm_rig.h"
 
 #include "hook/host/hostmem.h"
+#include "lib/virtual_clock.h"
 
 static int n_awaited;
 static uint64_t lacked[8]; /* as it was told the first times */
@@ -13,13 +14,16 @@ static bool note_lack(uint64_t bytes)
 {
 	if (n_awaited < 8)
 		lacked[n_awaited] = bytes;
+	clock_nap(10 * CLOCK_NS_PER_MS); /* for an answer */
 	return ++n_awaited > 0;
 }
 
 static int setup_short(void **state)
 {
-	int r = setup(state);
+	int r;
 
+	virtual_clock_start();
+	r = setup(state);
 	n_awaited = 0;
 	hostmem_set_limit("8MiB");
 	return r;

@@ -4,9 +4,7 @@
 
 #include "core/meter/burst_end.h"
 
-#include "share_hook_rig.h"
-
-#include <sched.h>
+#include "lib/share_hook_rig.h"
 
 static struct nvshare_activity next_task(int fd)
 {
@@ -31,7 +29,7 @@ static struct nvshare_activity expect_task(int fd, enum nvshare_activity_kind ki
 /* As the program that runs, but with its claim granted. */
 static int begin_with(const struct nvshare_claim *claim)
 {
-	int fd = begin_holdable();
+	int fd = rig_begin_holdable();
 
 	(void)share_out(fd, 5000000, 0, claim);
 	return fd;
@@ -40,49 +38,49 @@ static int begin_with(const struct nvshare_claim *claim)
 static void tells_when_it_is_at_work(void)
 {
 	struct nvshare_activity a;
-	int fd = begin_holdable(), n;
+	int fd = rig_begin_holdable(), n;
 
 	fake_set(is_working, 1);
 	(void)share_out(fd, 500, 0, NULL);
-	submit();
-	(void)expect_activity(fd, NVSHARE_ACTIVITY_BUSY);
-	a = expect_activity(fd, NVSHARE_ACTIVITY_USE);
+	rig_submit();
+	(void)rig_expect_activity(fd, NVSHARE_ACTIVITY_BUSY);
+	a = rig_expect_activity(fd, NVSHARE_ACTIVITY_USE);
 	check(a.busy_ns > 0);
 	fake_set(is_working, 0);
-	a = expect_activity(fd, NVSHARE_ACTIVITY_IDLE);
+	a = rig_expect_activity(fd, NVSHARE_ACTIVITY_IDLE);
 	wait_until(gate_is_armed());
-	check(own_status().busy_ns == a.busy_ns);
+	check(rig_own_status().busy_ns == a.busy_ns);
 	/* Nobody looks any more, until the next submission. */
 	n = fake_get(n_records);
 	for (int i = 0; i < 20; i++)
-		nap();
+		rig_nap();
 	check(fake_get(n_records) == n && gate_is_armed());
 	fake_set(is_working, 1);
-	submit();
-	(void)expect_activity(fd, NVSHARE_ACTIVITY_BUSY);
+	rig_submit();
+	(void)rig_expect_activity(fd, NVSHARE_ACTIVITY_BUSY);
 }
 
 /* An event that is not reached says all: more of them would only pile up behind it. */
 static void looks_with_one_event_at_a_time(void)
 {
 	const struct nvshare_claim normal = {.priority = NVSHARE_PRIORITY_NORMAL, .weight = 100};
-	const struct nvshare_claim *claims[] = {&normal, &critical};
-	int fd = begin_holdable(), n;
+	const struct nvshare_claim *claims[] = {&normal, &rig_critical};
+	int fd = rig_begin_holdable(), n;
 
 	for (int i = 0; i < 2; i++) {
 		fake_set(is_working, 1);
 		(void)share_out(fd, 500, 0, claims[i]);
-		submit();
-		(void)expect_activity(fd, NVSHARE_ACTIVITY_USE);
+		rig_submit();
+		(void)rig_expect_activity(fd, NVSHARE_ACTIVITY_USE);
 		n = fake_get(n_records);
 		for (int k = 0; k < 30; k++) {
 			if (k % 3 == 0)
-				submit();
-			nap();
+				rig_submit();
+			rig_nap();
 		}
 		check(fake_get(n_records) <= n + 1);
 		fake_set(is_working, 0);
-		(void)expect_activity(fd, NVSHARE_ACTIVITY_IDLE);
+		(void)rig_expect_activity(fd, NVSHARE_ACTIVITY_IDLE);
 	}
 }
 
@@ -91,13 +89,13 @@ static void who_is_alone_is_looked_at_now_and_then(void)
 {
 	struct nvshare_activity a;
 	uint64_t from_ns, passed_ns;
-	int fd = begin_holdable();
+	int fd = rig_begin_holdable();
 
 	wait_until(gate_is_armed());
 	from_ns = clock_now_ns();
 	fake_set(is_working, 1);
-	submit();
-	a = expect_activity(fd, NVSHARE_ACTIVITY_BUSY);
+	rig_submit();
+	a = rig_expect_activity(fd, NVSHARE_ACTIVITY_BUSY);
 	check(a.busy_ns <= 20 * CLOCK_NS_PER_MS);
 	a = fake_expect(fd, NVSHARE_MSG_ACTIVITY).body.activity_24;
 	passed_ns = clock_now_ns() - from_ns;
@@ -105,9 +103,9 @@ static void who_is_alone_is_looked_at_now_and_then(void)
 	check(a.busy_ns <= passed_ns + 10 * CLOCK_NS_PER_MS && a.busy_ns > 0);
 	check(fake_get(n_queries) < 1500); /* eight a look, at the most */
 	fake_set(is_working, 0);
-	a = expect_activity(fd, NVSHARE_ACTIVITY_IDLE);
-	check(a.busy_ns == own_status().busy_ns && gate_is_armed());
-	check(own_status().n_tasks == 0);
+	a = rig_expect_activity(fd, NVSHARE_ACTIVITY_IDLE);
+	check(a.busy_ns == rig_own_status().busy_ns && gate_is_armed());
+	check(rig_own_status().n_tasks == 0);
 	/* Without a scheduler nobody wants to know. */
 	check(close(fd) == 0);
 	wait_until(!gate_is_armed());
@@ -116,19 +114,19 @@ static void who_is_alone_is_looked_at_now_and_then(void)
 /* What does not compute is no work, and nobody is told of it. */
 static void calls_alone_are_no_work(void)
 {
-	int fd = begin_holdable(), n;
+	int fd = rig_begin_holdable(), n;
 
 	for (int i = 0; i < 10; i++) {
 		wait_until(gate_is_armed());
-		submit();
+		rig_submit();
 	}
 	wait_until(gate_is_armed());
 	check(fake_get(n_records) >= 10);
 	n = fake_get(n_queries);
 	for (int i = 0; i < 40; i++)
-		nap();
+		rig_nap();
 	check(fake_get(n_queries) == n && gate_is_armed());
-	check(own_status().busy_ns == 0);
+	check(rig_own_status().busy_ns == 0);
 	fake_send(fd, NVSHARE_MSG_HEARTBEAT, &(struct nvshare_heartbeat){.nonce = 1});
 	for (struct msg msg = fake_receive(fd); msg.header.type != NVSHARE_MSG_HEARTBEAT;
 	     msg = fake_receive(fd))
@@ -137,17 +135,17 @@ static void calls_alone_are_no_work(void)
 
 static void who_has_company_is_looked_at_closely_at_once(void)
 {
-	int fd = begin_holdable(), n;
+	int fd = rig_begin_holdable(), n;
 
 	wait_until(gate_is_armed());
 	fake_set(is_working, 1);
-	submit();
-	(void)expect_activity(fd, NVSHARE_ACTIVITY_BUSY);
+	rig_submit();
+	(void)rig_expect_activity(fd, NVSHARE_ACTIVITY_BUSY);
 	(void)share_out(fd, 500, 0, NULL);
-	(void)expect_activity(fd, NVSHARE_ACTIVITY_BUSY); /* again: it may have come since */
+	(void)rig_expect_activity(fd, NVSHARE_ACTIVITY_BUSY); /* again: it may have come since */
 	n = fake_get(n_queries);
 	for (int i = 0; i < 5; i++)
-		(void)expect_activity(fd, NVSHARE_ACTIVITY_USE);
+		(void)rig_expect_activity(fd, NVSHARE_ACTIVITY_USE);
 	check(fake_get(n_queries) > n + 40);
 }
 
@@ -157,18 +155,18 @@ static struct nvshare_activity uses(int fd, int n)
 	struct nvshare_activity a = {0};
 
 	for (int i = 0; i < n; i++)
-		a = expect_activity(fd, NVSHARE_ACTIVITY_USE);
+		a = rig_expect_activity(fd, NVSHARE_ACTIVITY_USE);
 	return a;
 }
 
 static void what_waits_for_others_slices_has_not_run(void)
 {
 	struct nvshare_activity a, b;
-	int fd = begin_holdable();
+	int fd = rig_begin_holdable();
 
 	fake_set(is_working, 1);
 	(void)share_out_use(fd, 500, 0, NULL, 500000);
-	submit();
+	rig_submit();
 	a = uses(fd, 2);
 	b = uses(fd, 2);
 	check(b.busy_ns > a.busy_ns && b.ran_ns - a.ran_ns == b.busy_ns - a.busy_ns);
@@ -187,17 +185,17 @@ static void what_waits_for_others_slices_has_not_run(void)
 static void what_ends_before_it_is_answered_has_run(void)
 {
 	struct nvshare_activity a, b;
-	int fd = begin_holdable();
+	int fd = rig_begin_holdable();
 
 	fake_set(is_working, 1);
 	fake_set(is_away, 1);
 	(void)share_out_use(fd, 500, 0, NULL, 500000);
-	submit();
+	rig_submit();
 	a = uses(fd, 2);
 	b = uses(fd, 2);
 	check(b.busy_ns > a.busy_ns && b.ran_ns == 0);
 	fake_set(is_working, 0);
-	b = expect_activity(fd, NVSHARE_ACTIVITY_IDLE);
+	b = rig_expect_activity(fd, NVSHARE_ACTIVITY_IDLE);
 	check(b.ran_ns == b.busy_ns);
 }
 
@@ -205,27 +203,27 @@ static void what_ends_before_it_is_answered_has_run(void)
 static void what_ends_after_it_is_answered_had_waited(void)
 {
 	struct nvshare_activity a;
-	int fd = begin_holdable();
+	int fd = rig_begin_holdable();
 
 	fake_set(answered_us, 100);
 	fake_set(is_working, 1);
 	fake_set(is_away, 1);
 	(void)share_out_use(fd, 500, 0, NULL, 500000);
-	submit();
+	rig_submit();
 	a = uses(fd, 2);
 	check(a.busy_ns > 0 && a.ran_ns == 0);
 	/* Looks see the work before the answer: both ends at one moment. */
 	fake_set(is_gone, 1);
-	a = expect_activity(fd, NVSHARE_ACTIVITY_IDLE);
+	a = rig_expect_activity(fd, NVSHARE_ACTIVITY_IDLE);
 	check(a.busy_ns > 2 * CLOCK_NS_PER_MS && a.ran_ns <= CLOCK_NS_PER_MS);
 	/* At the end of the work it is a graph's. */
 	fake_set(answered_us, 10);
 	wait_until(gate_is_armed());
 	fake_set(is_gone, 0);
-	submit();
+	rig_submit();
 	(void)uses(fd, 2);
 	fake_set(is_gone, 1);
-	a = expect_activity(fd, NVSHARE_ACTIVITY_IDLE);
+	a = rig_expect_activity(fd, NVSHARE_ACTIVITY_IDLE);
 	check(a.ran_ns > CLOCK_NS_PER_MS);
 }
 
@@ -236,23 +234,23 @@ static void what_ends_after_it_is_answered_had_waited(void)
 static double percent_of_unasked(bool is_away)
 {
 	struct nvshare_activity a = {0}, b;
-	int fd = begin_with(&critical), n_asked = 0;
+	int fd = begin_with(&rig_critical), n_asked = 0;
 
-	(void)share_out_use(fd, 5000000, 0, &critical, 500000);
+	(void)share_out_use(fd, 5000000, 0, &rig_critical, 500000);
 	fake_set(answered_us, 100);
 	fake_set(is_away, is_away);
 	fake_set(is_working, 1);
 	for (int i = 0; i < 100; i++) {
 		wait_until(gate_is_armed());
 		fake_set(is_gone, 0);
-		submit();
+		rig_submit();
 		b = expect_task(fd, NVSHARE_ACTIVITY_BEGIN);
 		if (i == 70) {
 			n_asked = fake_get(n_timed);
 			a = b;
 		}
 		for (int k = 0; k < 2; k++)
-			nap();
+			rig_nap();
 		fake_set(is_gone, 1);
 		b = expect_task(fd, NVSHARE_ACTIVITY_END);
 	}
@@ -277,10 +275,10 @@ static void where_no_event_has_a_time_it_is_not_known(void)
 	int fd;
 
 	cuda_real.cuEventRecord = NULL;
-	fd = begin_holdable();
+	fd = rig_begin_holdable();
 	fake_set(is_working, 1);
 	(void)share_out_use(fd, 500, 0, NULL, 500000);
-	submit();
+	rig_submit();
 	check(uses(fd, 2).ran_ns == 0);
 }
 
@@ -289,21 +287,22 @@ static void what_it_is_at_is_told_again_after_a_stop(void)
 {
 	struct user user = {0};
 	struct nvshare_activity a;
-	int fd = begin_holdable();
+	int fd = rig_begin_holdable();
 
 	wait_until(gate_is_armed());
 	fake_set(is_working, 1);
-	submit();
-	(void)expect_activity(fd, NVSHARE_ACTIVITY_BUSY);
+	rig_submit();
+	(void)rig_expect_activity(fd, NVSHARE_ACTIVITY_BUSY);
 	fake_drop(fd, 1, 60 * MIB, 4);
 	(void)fake_expect(fd, NVSHARE_MSG_LOCK_RELEASED);
-	a = expect_activity(fd, NVSHARE_ACTIVITY_IDLE);
-	check(a.busy_ns == own_status().busy_ns);
-	start(&user, pass_gate); /* it had work when it was stopped, so it wants on anyway */
+	a = rig_expect_activity(fd, NVSHARE_ACTIVITY_IDLE);
+	check(a.busy_ns == rig_own_status().busy_ns);
+	user_start(&user,
+		   rig_pass_gate); /* it had work when it was stopped, so it wants on anyway */
 	fake_available(fd, 200 * MIB, 7);
 	fake_grant(fd, 2, 200 * MIB, 8);
-	(void)finish(&user);
-	(void)expect_activity(fd, NVSHARE_ACTIVITY_BUSY);
+	(void)user_finish(&user);
+	(void)rig_expect_activity(fd, NVSHARE_ACTIVITY_BUSY);
 }
 
 /* Which fails, since its work does not end; it was taken for idle when it was told to. */
@@ -322,17 +321,17 @@ static void what_it_is_at_is_told_again_after_a_stop_that_fails(void)
 	int fd;
 
 	check(setenv("NVSHARE_DRAIN_MAX_MS", "5", 1) == 0);
-	fd = begin_holdable();
+	fd = rig_begin_holdable();
 	wait_until(gate_is_armed());
 	fake_set(is_working, 1);
-	submit();
-	(void)expect_activity(fd, NVSHARE_ACTIVITY_BUSY);
+	rig_submit();
+	(void)rig_expect_activity(fd, NVSHARE_ACTIVITY_BUSY);
 	fail_to_stop(fd, 4);
-	(void)expect_activity(fd, NVSHARE_ACTIVITY_BUSY);
+	(void)rig_expect_activity(fd, NVSHARE_ACTIVITY_BUSY);
 	(void)share_out(fd, 500, 0, NULL);
-	(void)expect_activity(fd, NVSHARE_ACTIVITY_BUSY);
+	(void)rig_expect_activity(fd, NVSHARE_ACTIVITY_BUSY);
 	fail_to_stop(fd, 6);
-	(void)expect_activity(fd, NVSHARE_ACTIVITY_BUSY);
+	(void)rig_expect_activity(fd, NVSHARE_ACTIVITY_BUSY);
 }
 
 static void a_burst_is_told_again_after_a_stop_that_fails(void)
@@ -341,10 +340,10 @@ static void a_burst_is_told_again_after_a_stop_that_fails(void)
 	int fd;
 
 	check(setenv("NVSHARE_DRAIN_MAX_MS", "50", 1) == 0);
-	fd = begin_with(&critical);
+	fd = begin_with(&rig_critical);
 	wait_until(gate_is_armed());
 	fake_set(is_working, 1);
-	submit();
+	rig_submit();
 	(void)expect_task(fd, NVSHARE_ACTIVITY_BEGIN);
 	fail_to_stop(fd, 4);
 	begin_ns = clock_now_ns();
@@ -356,7 +355,7 @@ static void a_burst_is_told_again_after_a_stop_that_fails(void)
 	/* The next one is told once. */
 	wait_until(gate_is_armed());
 	fake_set(is_working, 1);
-	submit();
+	rig_submit();
 	(void)expect_task(fd, NVSHARE_ACTIVITY_BEGIN);
 	fake_set(is_working, 0);
 	(void)expect_task(fd, NVSHARE_ACTIVITY_END);
@@ -368,10 +367,10 @@ static void a_request_is_told_again_after_a_stop_that_fails(void)
 	int fd;
 
 	check(setenv("NVSHARE_DRAIN_MAX_MS", "5", 1) == 0);
-	fd = begin_with(&critical);
+	fd = begin_with(&rig_critical);
 	wait_until(gate_is_armed());
 	fake_set(is_working, 1);
-	submit();
+	rig_submit();
 	request = nvshare_request_begin();
 	check(request > 0);
 	(void)expect_task(fd, NVSHARE_ACTIVITY_BEGIN);
@@ -388,17 +387,17 @@ static void a_burst_is_told_again_after_a_stop(void)
 	int fd;
 
 	check(setenv("NVSHARE_DRAIN_MS", "5", 1) == 0);
-	fd = begin_with(&critical);
+	fd = begin_with(&rig_critical);
 	wait_until(gate_is_armed());
 	fake_set(is_working, 1);
-	submit();
+	rig_submit();
 	(void)expect_task(fd, NVSHARE_ACTIVITY_BEGIN);
 	fake_drop(fd, 1, 60 * MIB, 4);
 	(void)fake_expect(fd, NVSHARE_MSG_LOCK_RELEASED);
-	start(&user, pass_gate);
+	user_start(&user, rig_pass_gate);
 	fake_available(fd, 200 * MIB, 7);
 	fake_grant(fd, 2, 200 * MIB, 8);
-	(void)finish(&user);
+	(void)user_finish(&user);
 	(void)expect_task(fd, NVSHARE_ACTIVITY_BEGIN);
 	fake_set(is_working, 0);
 	(void)expect_task(fd, NVSHARE_ACTIVITY_END);
@@ -410,32 +409,32 @@ static void while_somebody_waits_it_tells_often(void)
 	int fd, n;
 
 	check(setenv("NVSHARE_IDLE_MS", "600000", 1) == 0);
-	fd = begin_holdable();
+	fd = rig_begin_holdable();
 	wait_until(gate_is_armed());
 	fake_set(is_working, 1);
-	submit();
-	(void)expect_activity(fd, NVSHARE_ACTIVITY_BUSY);
+	rig_submit();
+	(void)rig_expect_activity(fd, NVSHARE_ACTIVITY_BUSY);
 	fake_send(fd, NVSHARE_MSG_PREPARE_SWAP_OUT,
 		  &(struct nvshare_prepare_swap_out){.due_ms = 100000});
-	(void)expect_activity(fd, NVSHARE_ACTIVITY_USE);
+	(void)rig_expect_activity(fd, NVSHARE_ACTIVITY_USE);
 	n = fake_get(n_queries);
 	for (int i = 0; i < 5; i++)
-		(void)expect_activity(fd, NVSHARE_ACTIVITY_USE);
+		(void)rig_expect_activity(fd, NVSHARE_ACTIVITY_USE);
 	check(fake_get(n_queries) < n + 200); /* a second has a hundred looks */
 }
 
 static void an_open_capture_is_left_alone(void)
 {
-	int fd = begin_holdable(), n;
+	int fd = rig_begin_holdable(), n;
 
 	(void)fd;
 	wait_until(gate_is_armed());
 	gate_enter_capture();
 	gate_leave_capture(&fd, NULL, true);
 	n = fake_get(n_records);
-	submit();
+	rig_submit();
 	for (int i = 0; i < 60; i++)
-		nap();
+		rig_nap();
 	check(fake_get(n_records) == n);
 	gate_end_capture(gate_find_capture(&fd));
 	wait_until(fake_get(n_records) > n && gate_is_armed());
@@ -445,14 +444,14 @@ static void an_open_capture_is_left_alone(void)
 static void what_runs_beside_an_open_capture_has_run(void)
 {
 	struct nvshare_activity a, b;
-	int fd = begin_holdable();
+	int fd = rig_begin_holdable();
 
 	(void)share_out_use(fd, 500, 0, NULL, 500000);
 	wait_until(gate_is_armed()); /* no event is on its way */
 	gate_enter_capture();
 	gate_leave_capture(&fd, NULL, true);
 	fake_set(is_working, 1);
-	submit();
+	rig_submit();
 	a = uses(fd, 2);
 	b = uses(fd, 2);
 	check(b.busy_ns > a.busy_ns && b.ran_ns - a.ran_ns == b.busy_ns - a.busy_ns);
@@ -462,48 +461,48 @@ static void what_runs_beside_an_open_capture_has_run(void)
 static void time_in_a_hold_is_not_its_own(void)
 {
 	uint64_t busy_ns;
-	int fd = begin_holdable();
+	int fd = rig_begin_holdable();
 
 	fake_set(is_working, 1);
 	(void)share_out(fd, 500, 0, NULL);
-	submit();
-	(void)expect_activity(fd, NVSHARE_ACTIVITY_USE);
+	rig_submit();
+	(void)rig_expect_activity(fd, NVSHARE_ACTIVITY_USE);
 	check(share_out(fd, 500, HOUR_US, NULL).is_held);
-	wait_until(own_status().flags & NVSHARE_STATUS_HELD);
-	busy_ns = own_status().busy_ns;
+	wait_until(rig_own_status().flags & NVSHARE_STATUS_HELD);
+	busy_ns = rig_own_status().busy_ns;
 	for (int i = 0; i < 20; i++)
-		nap();
-	check(own_status().busy_ns == busy_ns);
+		rig_nap();
+	check(rig_own_status().busy_ns == busy_ns);
 	(void)share_out(fd, 500, 0, NULL);
-	wait_until(own_status().busy_ns > busy_ns);
-	check(own_status().held_ns >= 20 * CLOCK_NS_PER_MS);
+	wait_until(rig_own_status().busy_ns > busy_ns);
+	check(rig_own_status().held_ns >= 20 * CLOCK_NS_PER_MS);
 }
 
 /* It had been idle, and goes on when it is let: what it waits until then is nobody's. */
 static void who_submits_in_a_hold_begins_after_it(void)
 {
 	uint64_t busy_ns, from_ns;
-	int fd = begin_holdable();
+	int fd = rig_begin_holdable();
 
 	(void)share_out(fd, 500, 0, NULL);
 	for (int i = 0; i < 3; i++) {
 		wait_until(gate_is_armed());
 		for (int k = 0; k < 40; k++)
-			nap();
-		busy_ns = own_status().busy_ns;
+			rig_nap();
+		busy_ns = rig_own_status().busy_ns;
 		check(share_out(fd, 500, HOUR_US, NULL).is_held);
 		fake_set(is_working, 1);
-		submit();
+		rig_submit();
 		for (int k = 0; k < 15; k++)
-			nap();
+			rig_nap();
 		from_ns = clock_now_ns();
 		(void)share_out(fd, 500, 0, NULL);
 		for (int k = 0; k < 2; k++)
-			nap();
+			rig_nap();
 		fake_set(is_working, 0);
 		wait_until(gate_is_armed());
 		/* Nothing of the 15 ms and more that it waited. */
-		check(own_status().busy_ns - busy_ns <
+		check(rig_own_status().busy_ns - busy_ns <
 		      clock_now_ns() - from_ns + 2 * CLOCK_NS_PER_MS);
 	}
 }
@@ -512,13 +511,13 @@ static void who_submits_in_a_hold_begins_after_it(void)
 static void who_is_critical_no_more_is_asked_at_once(void)
 {
 	struct nvshare_activity a, b;
-	int fd = begin_with(&critical);
+	int fd = begin_with(&rig_critical);
 
-	(void)share_out_use(fd, 5000000, 0, &critical, 500000);
+	(void)share_out_use(fd, 5000000, 0, &rig_critical, 500000);
 	for (int i = 0; i < 70; i++) {
 		wait_until(gate_is_armed());
 		fake_set(is_working, 1);
-		submit();
+		rig_submit();
 		(void)expect_task(fd, NVSHARE_ACTIVITY_BEGIN);
 		fake_set(is_working, 0);
 		(void)expect_task(fd, NVSHARE_ACTIVITY_END);
@@ -526,7 +525,7 @@ static void who_is_critical_no_more_is_asked_at_once(void)
 	wait_until(gate_is_armed());
 	fake_set(is_away, 1);
 	fake_set(is_working, 1);
-	submit();
+	rig_submit();
 	(void)expect_task(fd, NVSHARE_ACTIVITY_BEGIN);
 	(void)share_out_use(fd, 500, 0, NULL, 500000);
 	(void)uses(fd, 2);
@@ -538,59 +537,50 @@ static void who_is_critical_no_more_is_asked_at_once(void)
 static void tells_of_a_critical_programs_bursts(void)
 {
 	struct nvshare_activity a;
-	int fd = begin_with(&critical);
+	int fd = begin_with(&rig_critical);
 
 	wait_until(gate_is_armed());
 	for (int i = 0; i < 3; i++) {
 		uint64_t begin_ns = clock_now_ns();
 
 		fake_set(is_working, 1);
-		submit();
+		rig_submit();
 		(void)expect_task(fd, NVSHARE_ACTIVITY_BEGIN);
-		nap();
+		rig_nap();
 		for (int j = 0; j < i; j++)
-			submit();
+			rig_submit();
 		fake_set(is_working, 0);
 		a = expect_task(fd, NVSHARE_ACTIVITY_END);
 		check(a.n_calls == (i ? 1u + (uint32_t)i : 0)); /* of the first it is not known */
 		check(a.value > CLOCK_NS_PER_MS && a.value < clock_now_ns() - begin_ns);
 		wait_until(gate_is_armed());
 	}
-	check(own_status().n_tasks >= 3);
-	check(own_status().n_slo_violations >= 3);
-	check(own_status().task_ns_p99 >= own_status().task_ns_p50);
+	check(rig_own_status().n_tasks >= 3);
+	check(rig_own_status().n_slo_violations >= 3);
+	check(rig_own_status().task_ns_p99 >= rig_own_status().task_ns_p50);
 }
 
-static void spin(uint64_t ns)
+static void ring_late(void)
 {
-	uint64_t end_ns = clock_now_ns() + ns;
-
-	while (clock_now_ns() < end_ns)
-		continue;
+	virtual_clock_skip(3 * CLOCK_NS_PER_MS);
+	bell_ring();
 }
 
-/* Not when the agent wakes up: it may be late. It is, having to share one processor. */
+/* Not when the agent wakes up: it may be late. */
 static void a_burst_begins_with_its_first_submission(void)
 {
-	uint64_t begin_ns, took_ns;
-	cpu_set_t one;
-	int fd;
+	int fd = begin_with(&rig_critical);
 
-	CPU_ZERO(&one);
-	CPU_SET(sched_getcpu(), &one);
-	check(sched_setaffinity(0, sizeof(one), &one) == 0);
-	fd = begin_with(&critical);
+	gate_set_waker(ring_late);
 	for (int i = 0; i < 5; i++) {
 		wait_until(gate_is_armed());
+		rig_nap(); /* the agent has looked before */
 		fake_set(is_working, 1);
-		submit();
-		begin_ns = clock_now_ns();
-		spin(3 * CLOCK_NS_PER_MS);
-		took_ns = clock_now_ns() - begin_ns;
-		nap();
+		rig_submit();
+		rig_nap();
 		fake_set(is_working, 0);
 		check(expect_task(fd, NVSHARE_ACTIVITY_BEGIN).value == 0);
-		check(expect_task(fd, NVSHARE_ACTIVITY_END).value >= took_ns + CLOCK_NS_PER_MS);
+		check(expect_task(fd, NVSHARE_ACTIVITY_END).value >= 4 * CLOCK_NS_PER_MS);
 	}
 }
 
@@ -601,7 +591,7 @@ static uint64_t burst_without_pause(int fd)
 	uint64_t idle_ns;
 
 	fake_set(is_working, 1);
-	submit();
+	rig_submit();
 	(void)expect_task(fd, NVSHARE_ACTIVITY_BEGIN);
 	idle_ns = clock_now_ns();
 	fake_set(is_working, 0);
@@ -611,20 +601,20 @@ static uint64_t burst_without_pause(int fd)
 	return idle_ns;
 }
 
-/* Never before it is known; then always, but for what a loaded machine takes on top. */
+/* Never before it is known; then always. */
 static void a_burst_is_over_sooner_where_there_were_no_pauses(void)
 {
 	int fd;
 
 	check(setenv("NVSHARE_BURST_IDLE_US", "20000", 1) == 0);
-	fd = begin_with(&critical);
+	fd = begin_with(&rig_critical);
 	wait_until(gate_is_armed());
 	for (uint32_t i = 0; i < QUIET_BURSTS; i++)
 		check(burst_without_pause(fd) >= QUIET_MOST_NS);
-	wait_until(burst_without_pause(fd) < QUIET_MOST_NS * 3 / 4);
+	check(burst_without_pause(fd) < QUIET_MOST_NS * 3 / 4);
 }
 
-/* What follows a copy so late is not its own; on a loaded machine that may happen. */
+/* What follows a copy so late is not its own. */
 #define COPY_OWN_NS (9 * CLOCK_NS_PER_MS)
 
 static void copy(void)
@@ -637,51 +627,37 @@ static void copy(void)
 static void a_copy_to_the_gpu_announces_work(void)
 {
 	struct nvshare_activity a, end;
-	uint64_t since_ns, took_ns, n_hints;
-	int fd = begin_with(&critical);
+	uint64_t n_hints;
+	int fd = begin_with(&rig_critical);
 
-	do {
-		wait_until(gate_is_armed() && !gate_copied_ns());
-		since_ns = clock_now_ns();
-		copy();
-		a = expect_task(fd, NVSHARE_ACTIVITY_HINT);
-		nap();
-		submit();
-		took_ns = clock_now_ns() - since_ns;
-		(void)expect_task(fd, NVSHARE_ACTIVITY_BEGIN);
-		end = expect_task(fd, NVSHARE_ACTIVITY_END);
-	} while (took_ns > COPY_OWN_NS);
+	copy();
+	a = expect_task(fd, NVSHARE_ACTIVITY_HINT);
+	rig_nap();
+	rig_submit();
+	(void)expect_task(fd, NVSHARE_ACTIVITY_BEGIN);
+	end = expect_task(fd, NVSHARE_ACTIVITY_END);
 	check(a.value > 0 && a.value <= COPY_OWN_NS);
 	check(end.value >= CLOCK_NS_PER_MS); /* it counts from the copy */
 	/* One that nothing follows is forgotten, and the next one told again. */
-	n_hints = own_status().n_hints;
+	n_hints = rig_own_status().n_hints;
 	copy();
 	(void)expect_task(fd, NVSHARE_ACTIVITY_HINT);
 	copy();
 	(void)expect_task(fd, NVSHARE_ACTIVITY_HINT);
-	check(own_status().n_hints == n_hints + 2);
+	check(rig_own_status().n_hints == n_hints + 2);
 }
 
 static void a_copy_of_announced_work_says_nothing_new(void)
 {
-	uint32_t kind; /* enum nvshare_activity_kind */
-	uint64_t since_ns, took_ns;
-	int fd = begin_with(&critical);
+	int fd = begin_with(&rig_critical);
 
-	do {
-		wait_until(gate_is_armed() && !gate_copied_ns());
-		since_ns = clock_now_ns();
-		check(nvshare_hint_prepare(2000) == 0);
-		(void)expect_task(fd, NVSHARE_ACTIVITY_HINT);
-		copy();
-		nap();
-		submit();
-		took_ns = clock_now_ns() - since_ns;
-		kind = next_task(fd).kind;
-		while (kind != NVSHARE_ACTIVITY_END && took_ns > COPY_OWN_NS)
-			kind = next_task(fd).kind;
-	} while (took_ns > COPY_OWN_NS);
-	check(kind == NVSHARE_ACTIVITY_BEGIN);
+	wait_until(gate_is_armed() && !gate_copied_ns());
+	check(nvshare_hint_prepare(2000) == 0);
+	(void)expect_task(fd, NVSHARE_ACTIVITY_HINT);
+	copy();
+	rig_nap();
+	rig_submit();
+	(void)expect_task(fd, NVSHARE_ACTIVITY_BEGIN);
 	(void)expect_task(fd, NVSHARE_ACTIVITY_END);
 	/* One of long before is its own story. */
 	check(nvshare_hint_prepare(NVSHARE_HINT_US_MAX) == 0);
@@ -693,25 +669,25 @@ static void a_copy_of_announced_work_says_nothing_new(void)
 static void requests_take_the_place_of_bursts(void)
 {
 	int64_t one, two;
-	int fd = begin_with(&critical);
+	int fd = begin_with(&rig_critical);
 
 	wait_until(gate_is_armed());
 	one = nvshare_request_begin();
 	check(one > 0);
 	check(expect_task(fd, NVSHARE_ACTIVITY_BEGIN).value == 1);
-	submit();
+	rig_submit();
 	two = nvshare_request_begin();
 	check(two > 0 && two != one);
 	check(nvshare_request_end(one) == 0);
 	check(nvshare_request_end(one) == -EINVAL);
-	nap();
+	rig_nap();
 	check(nvshare_request_end(two) == 0);
 	check(expect_task(fd, NVSHARE_ACTIVITY_END).value >= CLOCK_NS_PER_MS);
-	check(own_status().n_tasks >= 2);
+	check(rig_own_status().n_tasks >= 2);
 	check(nvshare_request_end(0) == -EINVAL && nvshare_request_end(INT64_MAX) == -EINVAL);
 	/* A submission alone is none any more. */
 	wait_until(gate_is_armed());
-	submit();
+	rig_submit();
 	one = nvshare_request_begin();
 	(void)expect_task(fd, NVSHARE_ACTIVITY_BEGIN);
 	check(nvshare_request_end(one) == 0);
@@ -737,35 +713,35 @@ static void requests_that_overlap_are_counted_each(void)
 {
 	const struct nvshare_claim relaxed = {
 		.priority = NVSHARE_PRIORITY_CRITICAL, .weight = 100, .slo_us = 3600000000u};
-	const struct nvshare_claim *claims[] = {&critical, &relaxed};
-	int fd = begin_holdable();
+	const struct nvshare_claim *claims[] = {&rig_critical, &relaxed};
+	int fd = rig_begin_holdable();
 
 	for (uint32_t k = 0; k < 2; k++) {
 		int64_t open[3];
 
 		(void)share_out(fd, 5000000, 0, claims[k]);
-		wait_until(own_status().claim.slo_us == claims[k]->slo_us);
+		wait_until(rig_own_status().claim.slo_us == claims[k]->slo_us);
 		wait_until(gate_is_armed());
 		for (int i = 0; i < 3; i++)
 			open[i] = nvshare_request_begin();
 		(void)expect_task(fd, NVSHARE_ACTIVITY_BEGIN);
-		nap();
+		rig_nap();
 		/* Two are always open. */
 		check(nvshare_request_end(open[0]) == 0);
 		expect_counted(fd, 1, k == 0);
 		for (int i = 1; i < 10; i++) {
 			int64_t next = nvshare_request_begin();
 
-			nap();
+			rig_nap();
 			check(nvshare_request_end(open[1 + i % 2]) == 0);
 			open[1 + i % 2] = next;
 		}
 		expect_counted(fd, 9, k == 0 ? 9 : 0);
 		check(nvshare_request_end(open[1]) == 0 && nvshare_request_end(open[2]) == 0);
-		check(own_status().n_tasks == 12u * (k + 1));
+		check(rig_own_status().n_tasks == 12u * (k + 1));
 		expect_counted(fd, 2, k == 0 ? 2 : 0);
 	}
-	check(own_status().n_slo_violations == 12);
+	check(rig_own_status().n_slo_violations == 12);
 }
 
 static void requests_have_a_limit(void)
@@ -788,17 +764,17 @@ static void hints_are_told_for_a_critical_program_alone(void)
 
 	check(nvshare_hint_prepare(100) == -ENOTCONN);
 	check(nvshare_hint_prepare(NVSHARE_HINT_US_MAX + 1) == -EINVAL);
-	fd = begin_with(&critical);
+	fd = begin_with(&rig_critical);
 	check(nvshare_hint_prepare(NVSHARE_HINT_US_MAX) == 0);
-	a = expect_activity(fd, NVSHARE_ACTIVITY_HINT);
+	a = rig_expect_activity(fd, NVSHARE_ACTIVITY_HINT);
 	check(a.value > 500 * CLOCK_NS_PER_MS && a.value <= NVSHARE_HINT_US_MAX * 1000ull);
 	check(nvshare_hint_prepare(0) == 0);
-	check(expect_activity(fd, NVSHARE_ACTIVITY_HINT).value == 0);
-	check(own_status().n_hints == 1);  /* what is called off announces nothing */
-	(void)share_out(fd, 500, 0, NULL); /* normal from now on */
+	check(rig_expect_activity(fd, NVSHARE_ACTIVITY_HINT).value == 0);
+	check(rig_own_status().n_hints == 1); /* what is called off announces nothing */
+	(void)share_out(fd, 500, 0, NULL);    /* normal from now on */
 	(void)share_out(fd, 500, 0, NULL);
 	check(nvshare_hint_prepare(1000) == 0);
-	wait_until(own_status().n_hints == 2);
+	wait_until(rig_own_status().n_hints == 2);
 }
 
 static void hint(int fd, uint32_t us)
@@ -810,7 +786,7 @@ static void hint(int fd, uint32_t us)
 /* All at once: the agent, which hears of them together, tells them in their order. */
 static void a_hint_belongs_to_the_request_after_it(void)
 {
-	int fd = begin_with(&critical);
+	int fd = begin_with(&rig_critical);
 
 	for (int i = 0; i < 50; i++) {
 		int64_t request = nvshare_request_begin();
@@ -832,7 +808,7 @@ static void a_hint_belongs_to_the_request_after_it(void)
 static void announced_work_finds_its_context_on_the_gpu(void)
 {
 	uint64_t begin_ns;
-	int fd = begin_with(&critical);
+	int fd = begin_with(&rig_critical);
 
 	begin_ns = clock_now_ns();
 	hint(fd, 100000);
@@ -844,11 +820,11 @@ static void announced_work_finds_its_context_on_the_gpu(void)
 	hint(fd, 399);
 	/* Nor while it is at work anyway. */
 	fake_set(is_working, 1);
-	submit();
+	rig_submit();
 	(void)expect_task(fd, NVSHARE_ACTIVITY_BEGIN);
 	hint(fd, 5000);
 	for (int i = 0; i < 10; i++)
-		nap();
+		rig_nap();
 	check(fake_get(n_launches) == 1);
 	fake_set(is_working, 0);
 	(void)expect_task(fd, NVSHARE_ACTIVITY_END);
@@ -859,7 +835,7 @@ static void announced_work_finds_its_context_on_the_gpu(void)
 /* Off the GPU, a driver call may have to wait until it is on it again. */
 static void who_is_off_the_gpu_asks_its_driver_nothing(void)
 {
-	int fd = begin_with(&critical);
+	int fd = begin_with(&rig_critical);
 
 	hint(fd, 500000);
 	wait_until(fake_get(n_loads) == 1);
@@ -868,18 +844,18 @@ static void who_is_off_the_gpu_asks_its_driver_nothing(void)
 	(void)fake_expect(fd, NVSHARE_MSG_LOCK_RELEASED);
 	hint(fd, 2000);
 	for (int i = 0; i < 10; i++)
-		nap();
+		rig_nap();
 	check(fake_get(n_loads) == 0 && fake_get(n_launches) == 0);
 }
 
 static void who_is_held_asks_its_driver_nothing(void)
 {
-	int fd = begin_with(&critical);
+	int fd = begin_with(&rig_critical);
 
-	check(share_out(fd, 500, HOUR_US, &critical).is_held);
+	check(share_out(fd, 500, HOUR_US, &rig_critical).is_held);
 	hint(fd, 2000);
 	for (int i = 0; i < 10; i++)
-		nap();
+		rig_nap();
 	check(fake_get(n_loads) == 0 && fake_get(n_launches) == 0);
 }
 
@@ -888,13 +864,13 @@ static void who_can_not_be_ahead_of_its_work_goes_on_without(void)
 	int fd;
 
 	fake_set(load_error, CUDA_ERROR_INVALID_PTX);
-	fd = begin_with(&critical);
+	fd = begin_with(&rig_critical);
 	for (int i = 0; i < 2; i++) {
 		hint(fd, 5000);
 		for (int j = 0; j < 10; j++)
-			nap();
+			rig_nap();
 	}
-	submit();
+	rig_submit();
 	(void)expect_task(fd, NVSHARE_ACTIVITY_BEGIN);
 	check(fake_get(n_launches) == 0);
 }
@@ -904,11 +880,11 @@ static void a_critical_program_keeps_its_gpu(void)
 	int fd;
 
 	check(setenv("NVSHARE_IDLE_MS", "1", 1) == 0);
-	fd = begin_with(&critical);
+	fd = begin_with(&rig_critical);
 	fake_send(fd, NVSHARE_MSG_PREPARE_SWAP_OUT,
 		  &(struct nvshare_prepare_swap_out){.due_ms = 100000});
 	for (int i = 0; i < 60; i++)
-		nap();
+		rig_nap();
 	fake_send(fd, NVSHARE_MSG_HEARTBEAT, &(struct nvshare_heartbeat){.nonce = 1});
 	for (struct msg msg = fake_receive(fd); msg.header.type != NVSHARE_MSG_HEARTBEAT;
 	     msg = fake_receive(fd))
@@ -921,21 +897,21 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		child_test(tells_when_it_is_at_work),
 		child_test(looks_with_one_event_at_a_time),
-		timed_child_test(who_is_alone_is_looked_at_now_and_then),
+		child_test(who_is_alone_is_looked_at_now_and_then),
 		child_test(calls_alone_are_no_work),
-		timed_child_test(who_has_company_is_looked_at_closely_at_once),
+		child_test(who_has_company_is_looked_at_closely_at_once),
 		child_test(what_waits_for_others_slices_has_not_run),
 		child_test(what_ends_before_it_is_answered_has_run),
 		child_test(what_ends_after_it_is_answered_had_waited),
-		timed_child_test(few_bursts_of_a_critical_program_are_asked),
-		timed_child_test(what_they_had_waited_the_others_had_too),
+		child_test(few_bursts_of_a_critical_program_are_asked),
+		child_test(what_they_had_waited_the_others_had_too),
 		child_test(where_no_event_has_a_time_it_is_not_known),
 		child_test(what_it_is_at_is_told_again_after_a_stop),
 		child_test(what_it_is_at_is_told_again_after_a_stop_that_fails),
 		child_test(a_burst_is_told_again_after_a_stop_that_fails),
 		child_test(a_request_is_told_again_after_a_stop_that_fails),
 		child_test(a_burst_is_told_again_after_a_stop),
-		timed_child_test(while_somebody_waits_it_tells_often),
+		child_test(while_somebody_waits_it_tells_often),
 		child_test(an_open_capture_is_left_alone),
 		child_test(what_runs_beside_an_open_capture_has_run),
 		child_test(time_in_a_hold_is_not_its_own),

@@ -5,13 +5,13 @@
 #include "hook/host/touched.h"
 
 #include "hook/host/hostmem.h"
+#include "lib/virtual_clock.h"
 #include "util/clock.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <sys/mman.h>
-#include <time.h>
 #include <unistd.h>
 
 #include <cmocka.h>
@@ -25,9 +25,7 @@ static bool is_plenty, is_given_back;
 
 static void nap(void)
 {
-	const struct timespec pause = {.tv_nsec = 1000000};
-
-	(void)nanosleep(&pause, NULL);
+	clock_nap(CLOCK_NS_PER_MS);
 }
 
 /* In place of the library's: the first two ask at the same time, and nothing is there yet. */
@@ -133,5 +131,6 @@ int main(void)
 		cmocka_unit_test(what_is_given_back_while_it_comes_is_told),
 	};
 
+	virtual_clock_start();
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

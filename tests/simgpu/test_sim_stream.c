@@ -171,6 +171,37 @@ static void measures_between_events(void **state)
 	assert_int_equal(cuEventElapsedTime(&ms, start, silent), CUDA_ERROR_INVALID_HANDLE);
 }
 
+/* However long the host takes for it, and for what is ahead of it. */
+static void a_kernel_takes_its_modelled_time(void **state)
+{
+	enum { WORDS = 2000000 };
+	CUevent events[4];
+	CUdeviceptr p;
+	float ms = 0;
+
+	(void)state;
+	for (int i = 0; i < 4; i++)
+		assert_cuda(cuEventCreate(&events[i], 0));
+	assert_cuda(cuMemAlloc_v2(&p, WORDS * 4));
+	/* What comes to an idle GPU begins when it comes. */
+	assert_cuda(launch4("nvs_spin", NULL, 5000000, 0, 0, 0));
+	assert_cuda(cuEventRecord(events[0], NULL));
+	assert_cuda(launch4("nvs_spin", NULL, 3000000, 0, 0, 0));
+	assert_cuda(cuEventRecord(events[1], NULL));
+	assert_cuda(launch4("nvs_fill_u32", NULL, p, WORDS, 7, 0));
+	assert_cuda(cuEventRecord(events[2], NULL));
+	assert_cuda(launch4("nvs_lcg_u32", NULL, p, WORDS, 20, 0));
+	assert_cuda(cuEventRecord(events[3], NULL));
+	assert_cuda(cuEventSynchronize(events[3]));
+	assert_cuda(cuEventElapsedTime(&ms, events[0], events[1]));
+	assert_true(ms == 3.0f);
+	assert_cuda(cuEventElapsedTime(&ms, events[1], events[2]));
+	assert_true(ms == 1.0f);
+	assert_cuda(cuEventElapsedTime(&ms, events[2], events[3]));
+	assert_true(ms == 20.0f);
+	assert_cuda(cuMemFree_v2(p));
+}
+
 struct calls {
 	unsigned int n;
 	CUresult inside;
@@ -396,6 +427,7 @@ int main(void)
 		TEST(legacy_stream_waits_for_blocking_ones),
 		TEST(blocking_stream_waits_for_the_legacy_one),
 		TEST(event_waits_for_the_record_of_its_time),
+		TEST(a_kernel_takes_its_modelled_time),
 		TEST(measures_between_events),
 		TEST(host_functions_run_in_order_and_may_not_call_the_driver),
 		TEST(each_thread_has_its_own_default_stream),

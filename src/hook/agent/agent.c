@@ -33,7 +33,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
-#include <time.h>
 #include <unistd.h>
 
 /*
@@ -229,13 +228,9 @@ static void wait_for_news(uint64_t due_ns)
 {
 	struct pollfd fds[AWAITED_MAX] = {{.fd = bell_fd(), .events = POLLIN}};
 	struct awaited awaited[AWAITED_MAX];
-	uint64_t now = clock_now_ns();
-	uint64_t left = due_ns > now ? due_ns - now : 0;
-	struct timespec timeout = {.tv_sec = (time_t)(left / CLOCK_NS_PER_SEC),
-				   .tv_nsec = (long)(left % CLOCK_NS_PER_SEC)};
 	nfds_t n_fds = list_awaited(fds, awaited);
 
-	if (ppoll(fds, n_fds + 1, due_ns == AGENT_NEVER ? NULL : &timeout, NULL) < 0)
+	if (clock_poll(fds, n_fds + 1, due_ns) < 0)
 		return;
 	if (fds[0].revents)
 		bell_answer();
@@ -427,8 +422,6 @@ uint64_t agent_forget_context(CUcontext ctx)
 void agent_stop(void)
 {
 	uint64_t end_ns = clock_now_ns() + CLOCK_NS_PER_SEC;
-	struct timespec end = {.tv_sec = (time_t)(end_ns / CLOCK_NS_PER_SEC),
-			       .tv_nsec = (long)(end_ns % CLOCK_NS_PER_SEC)};
 	int saved_errno = errno, r = 0;
 	bool was_running;
 
@@ -439,7 +432,7 @@ void agent_stop(void)
 		pthread_cond_broadcast(&state.changed);
 		bell_ring();
 		while (!state.has_stopped && r != ETIMEDOUT)
-			r = pthread_cond_timedwait(&state.changed, &state.lock, &end);
+			r = cond_wait_until(&state.changed, &state.lock, end_ns);
 	}
 	pthread_mutex_unlock(&state.lock);
 	if (was_running) {

@@ -572,7 +572,8 @@ bool agent_link_hear(const struct agent_link *link, int wait_ms)
 {
 	struct pollfd fd = {.fd = link->fd, .events = POLLIN};
 
-	return link->fd < 0 || link->is_broken || poll(&fd, 1, wait_ms) > 0;
+	return link->fd < 0 || link->is_broken ||
+	       clock_poll(&fd, 1, clock_now_ns() + (uint64_t)wait_ms * CLOCK_NS_PER_MS) > 0;
 }
 
 bool agent_link_receive_if(struct agent_link *link, uint16_t type)

@@ -11,7 +11,6 @@
 
 #include <pthread.h>
 #include <stdint.h>
-#include <time.h>
 
 static inline void cond_wait(pthread_cond_t *cond, pthread_mutex_t *lock)
 {
@@ -22,15 +21,13 @@ static inline void cond_wait(pthread_cond_t *cond, pthread_mutex_t *lock)
 	(void)pthread_setcancelstate(before, NULL);
 }
 
-/* Until end_ns of CLOCK_MONOTONIC; ETIMEDOUT then, else 0. */
+/* Until end_ns of clock_now_ns(); ETIMEDOUT then, else 0. */
 static inline int cond_wait_until(pthread_cond_t *cond, pthread_mutex_t *lock, uint64_t end_ns)
 {
-	struct timespec end = {.tv_sec = (time_t)(end_ns / CLOCK_NS_PER_SEC),
-			       .tv_nsec = (long)(end_ns % CLOCK_NS_PER_SEC)};
 	int before, r;
 
 	(void)pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &before);
-	r = pthread_cond_clockwait(cond, lock, CLOCK_MONOTONIC, &end);
+	r = clock_wait_cond(cond, lock, end_ns);
 	(void)pthread_setcancelstate(before, NULL);
 	return r;
 }

@@ -14,7 +14,6 @@
 #include <pthread.h>
 #include <stddef.h>
 #include <sys/syscall.h>
-#include <time.h>
 #include <unistd.h>
 
 #define WATCHDOG_STACK_SIZE (128u << 10)
@@ -22,23 +21,13 @@
 static struct {
 	pthread_mutex_t lock;
 	uint32_t n_changes; /* a futex: it outlives whoever waited on it, in a forked child */
-	uint64_t at_ns;     /* UINT64_MAX: no freeze is to be watched */
+	uint64_t at_ns;     /* CLOCK_NEVER: no freeze is to be watched */
 	uint64_t epoch;
 	bool is_started;
 } watchdog = {
 	.lock = PTHREAD_MUTEX_INITIALIZER,
-	.at_ns = UINT64_MAX,
+	.at_ns = CLOCK_NEVER,
 };
-
-/* Until something changes, or it is this time. */
-static void wait_for_change(uint32_t n_changes, uint64_t at_ns)
-{
-	const struct timespec at = {.tv_sec = (time_t)(at_ns / CLOCK_NS_PER_SEC),
-				    .tv_nsec = (long)(at_ns % CLOCK_NS_PER_SEC)};
-
-	(void)syscall(SYS_futex, &watchdog.n_changes, FUTEX_WAIT_BITSET_PRIVATE, n_changes,
-		      at_ns == UINT64_MAX ? NULL : &at, NULL, FUTEX_BITSET_MATCH_ANY);
-}
 
 static void *watch(void *arg)
 {
@@ -53,14 +42,14 @@ static void *watch(void *arg)
 		at_ns = watchdog.at_ns;
 		epoch = watchdog.epoch;
 		n_changes = watchdog.n_changes;
-		is_due = at_ns != UINT64_MAX && clock_now_ns() >= at_ns;
+		is_due = at_ns != CLOCK_NEVER && clock_now_ns() >= at_ns;
 		if (is_due)
-			watchdog.at_ns = UINT64_MAX;
+			watchdog.at_ns = CLOCK_NEVER;
 		pthread_mutex_unlock(&watchdog.lock);
 		if (is_due)
 			freeze_expire(epoch);
 		else
-			wait_for_change(n_changes, at_ns);
+			clock_wait_futex(&watchdog.n_changes, n_changes, at_ns);
 	}
 	return NULL;
 }
@@ -90,6 +79,6 @@ void freeze_watchdog_arm(uint64_t at_ns, uint64_t epoch)
 void freeze_watchdog_after_fork_child(void)
 {
 	pthread_mutex_init(&watchdog.lock, NULL);
-	watchdog.at_ns = UINT64_MAX;
+	watchdog.at_ns = CLOCK_NEVER;
 	watchdog.is_started = false;
 }

@@ -19,7 +19,7 @@
 #include <string.h>
 
 #define API_PATIENCE_NS CLOCK_NS_PER_SEC
-#define API_CONNECT_MS  10
+#define API_CONNECT_NS  (10 * CLOCK_NS_PER_MS)
 
 int nvshare_hint_prepare(uint32_t us)
 {
@@ -52,14 +52,11 @@ int nvshare_request_end(int64_t request)
 static int wait_for(int fd, uint64_t end_ns)
 {
 	struct pollfd p = {.fd = fd, .events = POLLIN};
-	uint64_t now_ns;
 	int n;
 
-	do {
-		now_ns = clock_now_ns();
-		n = now_ns < end_ns ? poll(&p, 1, (int)((end_ns - now_ns) / CLOCK_NS_PER_MS) + 1)
-				    : 0;
-	} while (n < 0 && errno == EINTR);
+	do
+		n = clock_poll(&p, 1, end_ns);
+	while (n < 0 && errno == EINTR);
 	return n > 0 ? 0 : n < 0 ? -errno : -ETIMEDOUT;
 }
 
@@ -85,7 +82,7 @@ static int connect_until(uint64_t end_ns)
 	int fd = sock_connect(hook_options()->sock_dir);
 
 	while (fd == -EAGAIN && clock_now_ns() < end_ns) {
-		(void)poll(NULL, 0, API_CONNECT_MS);
+		clock_nap(API_CONNECT_NS);
 		fd = sock_connect(hook_options()->sock_dir);
 	}
 	if (fd == -EAGAIN)

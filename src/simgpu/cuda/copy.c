@@ -12,9 +12,8 @@
 
 enum {
 	COPY_PIECE = 512 * 1024,
-	/* A transfer may be this far ahead of the bus: sleeping less than that costs more. */
-	COPY_AHEAD_NS = 1000000,
-	COPY_ROUNDING_NS = 60000,
+	COPY_AHEAD_NS = 1000000, /* a transfer may be this far ahead of the bus */
+	FILL_BYTES_A_NS = 16,
 };
 
 static bool is_side_fine(const struct CUctx_st *ctx, bool is_host, uint64_t addr, uint64_t size,
@@ -38,7 +37,7 @@ static enum work_step pace(struct CUctx_st *ctx, const struct work_copy *copy, u
 			   bytes);
 		end = node_copy_book(device_node(ctx->device), direction, bytes);
 		now = clock_now_ns();
-		if (end > now + (is_last ? COPY_ROUNDING_NS : COPY_AHEAD_NS))
+		if (end > now + (is_last ? WORK_ROUNDING_NS : COPY_AHEAD_NS))
 			progress->ready_ns = end;
 	}
 	return is_last ? WORK_STEP_DONE : WORK_STEP_MORE;
@@ -113,5 +112,6 @@ enum work_step copy_fill_step(struct CUctx_st *ctx, const struct work_fill *fill
 		progress->pos += n;
 		done += n;
 	}
+	progress->step_ns = done * fill->element_size / FILL_BYTES_A_NS;
 	return progress->pos >= total ? WORK_STEP_DONE : WORK_STEP_MORE;
 }

@@ -3,19 +3,26 @@
 /*
  * The kernels: host functions with the names and parameters of the PTX that the test
  * programs carry. Each goes on from progress where it stopped, looks up every piece before
- * touching it, and stops after WORK_STEP_NS. What a real grid would do in parallel is done
+ * touching it, and stops when the step has cost WORK_STEP_NS. A step costs what the model says,
+ * however long the host takes for it. What a real grid would do in parallel is done
  * in order; all of them give the same result in any order.
  */
 
 #include <string.h>
-#include <time.h>
 
 #include "simgpu/cuda/space.h"
 #include "simgpu/cuda/state.h"
 #include "simgpu/cuda/work.h"
-#include "util/clock.h"
 
-enum { PIECE = 16384 /* elements between two looks at the clock */, LCG_PIECE = 2048 };
+enum {
+	PIECE = 16384, /* elements at a time */
+	LCG_PIECE = 2048,
+	LCG_ROUNDS = 16, /* at a time */
+	/* The modelled cost. */
+	LAUNCH_NS = 1000,
+	TOUCH_NS = 100,
+	ELEMENTS_A_NS = 2,
+};
 
 static enum work_step fail(CUresult error, CUresult *ret_error)
 {
@@ -23,9 +30,9 @@ static enum work_step fail(CUresult error, CUresult *ret_error)
 	return WORK_STEP_FAILED;
 }
 
-static bool is_time_over(uint64_t from_ns)
+static bool is_step_over(const struct progress *progress)
 {
-	return clock_now_ns() - from_ns >= WORK_STEP_NS;
+	return progress->step_ns >= WORK_STEP_NS;
 }
 
 static bool touch(struct CUctx_st *ctx, uint64_t addr, uint64_t size, bool write,
@@ -48,7 +55,8 @@ static uint64_t piece(uint64_t n, const struct progress *progress, uint64_t limi
 static enum work_step step_empty(struct CUctx_st *ctx, const uint64_t *args,
 				 struct progress *progress, CUresult *ret_error)
 {
-	(void)ctx, (void)args, (void)progress, (void)ret_error;
+	(void)ctx, (void)args, (void)ret_error;
+	progress->step_ns = LAUNCH_NS;
 	return WORK_STEP_DONE;
 }
 
@@ -56,18 +64,19 @@ static enum work_step step_fill(struct CUctx_st *ctx, const uint64_t *args,
 				struct progress *progress, CUresult *ret_error)
 {
 	uint32_t *p = (uint32_t *)(uintptr_t)args[0], seed = (uint32_t)args[2];
-	uint64_t from = clock_now_ns(), n, i;
+	uint64_t n, i;
 
 	if (args[0] % 4)
 		return fail(CUDA_ERROR_MISALIGNED_ADDRESS, ret_error);
 	while ((n = piece(args[1], progress, PIECE))) {
-		if (is_time_over(from))
+		if (is_step_over(progress))
 			return WORK_STEP_MORE;
 		if (!touch(ctx, (uintptr_t)&p[progress->pos], n * 4, true, progress))
 			return fail(CUDA_ERROR_ILLEGAL_ADDRESS, ret_error);
 		for (i = progress->pos; i < progress->pos + n; i++)
 			p[i] = seed + (uint32_t)i * 2654435761u;
 		progress->pos += n;
+		progress->step_ns += n / ELEMENTS_A_NS;
 	}
 	return WORK_STEP_DONE;
 }
@@ -77,12 +86,12 @@ static enum work_step step_verify(struct CUctx_st *ctx, const uint64_t *args,
 {
 	const uint32_t *p = (const uint32_t *)(uintptr_t)args[0];
 	uint32_t seed = (uint32_t)args[2], n_wrong;
-	uint64_t from = clock_now_ns(), n, i;
+	uint64_t n, i;
 
 	if (args[0] % 4 || args[3] % 4)
 		return fail(CUDA_ERROR_MISALIGNED_ADDRESS, ret_error);
 	while ((n = piece(args[1], progress, PIECE))) {
-		if (is_time_over(from))
+		if (is_step_over(progress))
 			return WORK_STEP_MORE;
 		if (!touch(ctx, (uintptr_t)&p[progress->pos], n * 4, false, progress))
 			return fail(CUDA_ERROR_ILLEGAL_ADDRESS, ret_error);
@@ -96,6 +105,7 @@ static enum work_step step_verify(struct CUctx_st *ctx, const uint64_t *args,
 					   __ATOMIC_RELAXED);
 		}
 		progress->pos += n;
+		progress->step_ns += n / ELEMENTS_A_NS;
 	}
 	return WORK_STEP_DONE;
 }
@@ -105,20 +115,22 @@ static enum work_step step_lcg(struct CUctx_st *ctx, const uint64_t *args,
 			       struct progress *progress, CUresult *ret_error)
 {
 	uint32_t *p = (uint32_t *)(uintptr_t)args[0], rounds = (uint32_t)args[2];
-	uint64_t from = clock_now_ns(), n, i, k, todo;
+	uint64_t n, i, k, todo;
 
 	if (args[0] % 4)
 		return fail(CUDA_ERROR_MISALIGNED_ADDRESS, ret_error);
 	while (rounds && (n = piece(args[1], progress, LCG_PIECE))) {
-		if (is_time_over(from))
+		if (is_step_over(progress))
 			return WORK_STEP_MORE;
 		if (!touch(ctx, (uintptr_t)&p[progress->pos], n * 4, true, progress))
 			return fail(CUDA_ERROR_ILLEGAL_ADDRESS, ret_error);
-		todo = rounds - progress->round < 16 ? rounds - progress->round : 16;
+		todo = rounds - progress->round;
+		todo = todo < LCG_ROUNDS ? todo : LCG_ROUNDS;
 		for (k = 0; k < todo; k++)
 			for (i = progress->pos; i < progress->pos + n; i++)
 				p[i] = p[i] * 1664525u + 1013904223u;
 		progress->round += todo;
+		progress->step_ns += n * todo / ELEMENTS_A_NS;
 		if (progress->round == rounds) {
 			progress->round = 0;
 			progress->pos += n;
@@ -133,14 +145,14 @@ static enum work_step step_axpy(struct CUctx_st *ctx, const uint64_t *args,
 	float *y = (float *)(uintptr_t)args[0];
 	const float *x = (const float *)(uintptr_t)args[1];
 	uint32_t bits = (uint32_t)args[2];
-	uint64_t from = clock_now_ns(), n, i;
+	uint64_t n, i;
 	float a;
 
 	memcpy(&a, &bits, sizeof(a));
 	if (args[0] % 4 || args[1] % 4)
 		return fail(CUDA_ERROR_MISALIGNED_ADDRESS, ret_error);
 	while ((n = piece(args[3], progress, PIECE))) {
-		if (is_time_over(from))
+		if (is_step_over(progress))
 			return WORK_STEP_MORE;
 		if (!touch(ctx, (uintptr_t)&y[progress->pos], n * 4, true, progress) ||
 		    !touch(ctx, (uintptr_t)&x[progress->pos], n * 4, false, progress))
@@ -148,6 +160,7 @@ static enum work_step step_axpy(struct CUctx_st *ctx, const uint64_t *args,
 		for (i = progress->pos; i < progress->pos + n; i++)
 			y[i] = a * x[i] + y[i];
 		progress->pos += n;
+		progress->step_ns += n / ELEMENTS_A_NS;
 	}
 	return WORK_STEP_DONE;
 }
@@ -155,7 +168,7 @@ static enum work_step step_axpy(struct CUctx_st *ctx, const uint64_t *args,
 static enum work_step step_touch(struct CUctx_st *ctx, const uint64_t *args,
 				 struct progress *progress, CUresult *ret_error)
 {
-	uint64_t from = clock_now_ns(), addr;
+	uint64_t addr;
 
 	while (progress->pos < args[1]) {
 		addr = args[0] + progress->pos * args[2];
@@ -163,40 +176,35 @@ static enum work_step step_touch(struct CUctx_st *ctx, const uint64_t *args,
 			return fail(CUDA_ERROR_ILLEGAL_ADDRESS, ret_error);
 		++*(uint8_t *)(uintptr_t)addr;
 		progress->pos++;
-		if (progress->pos % 64 == 0 && is_time_over(from))
+		progress->step_ns += TOUCH_NS;
+		if (is_step_over(progress))
 			return WORK_STEP_MORE;
 	}
 	return WORK_STEP_DONE;
 }
 
-/* Spends GPU time without burning the host's, which the node's other processes need. */
+/* Until that much of the device's time has passed, also others' in their slices. */
 static enum work_step step_spin(struct CUctx_st *ctx, const uint64_t *args,
 				struct progress *progress, CUresult *ret_error)
 {
-	uint64_t left, nap;
-	struct timespec t = {0};
+	uint64_t passed = node_gpu_time(device_node(ctx->device)) - progress->started_ns;
+	uint64_t left = passed < args[0] ? args[0] - passed : 0;
 
-	(void)ctx, (void)ret_error;
-	/* %globaltimer goes on while the kernel does not. */
-	left = clock_now_ns() - progress->started_ns;
-	left = left < args[0] ? args[0] - left : 0;
-	nap = left < WORK_STEP_NS ? left : WORK_STEP_NS;
-	t.tv_nsec = (long)nap;
-	if (nap)
-		nanosleep(&t, NULL);
-	return left > nap ? WORK_STEP_MORE : WORK_STEP_DONE;
+	(void)ret_error;
+	progress->step_ns = left < WORK_STEP_NS ? left : WORK_STEP_NS;
+	return left > WORK_STEP_NS ? WORK_STEP_MORE : WORK_STEP_DONE;
 }
 
 static enum work_step step_sum(struct CUctx_st *ctx, const uint64_t *args,
 			       struct progress *progress, CUresult *ret_error)
 {
 	const uint32_t *p = (const uint32_t *)(uintptr_t)args[0];
-	uint64_t from = clock_now_ns(), n, i, sum;
+	uint64_t n, i, sum;
 
 	if (args[0] % 4 || args[2] % 8)
 		return fail(CUDA_ERROR_MISALIGNED_ADDRESS, ret_error);
 	while ((n = piece(args[1], progress, PIECE))) {
-		if (is_time_over(from))
+		if (is_step_over(progress))
 			return WORK_STEP_MORE;
 		if (!touch(ctx, (uintptr_t)&p[progress->pos], n * 4, false, progress) ||
 		    !touch(ctx, args[2], 8, true, progress))
@@ -206,6 +214,7 @@ static enum work_step step_sum(struct CUctx_st *ctx, const uint64_t *args,
 			sum += p[i];
 		__atomic_fetch_add((uint64_t *)(uintptr_t)args[2], sum, __ATOMIC_RELAXED);
 		progress->pos += n;
+		progress->step_ns += n / ELEMENTS_A_NS;
 	}
 	return WORK_STEP_DONE;
 }
@@ -218,6 +227,7 @@ static enum work_step step_count(struct CUctx_st *ctx, const uint64_t *args,
 	if (!touch(ctx, args[0], 4, true, progress))
 		return fail(CUDA_ERROR_ILLEGAL_ADDRESS, ret_error);
 	__atomic_fetch_add((uint32_t *)(uintptr_t)args[0], 1, __ATOMIC_RELAXED);
+	progress->step_ns = LAUNCH_NS;
 	return WORK_STEP_DONE;
 }
 

@@ -32,7 +32,7 @@ struct worker {
 	bool is_queued[NODE_DEVICES_MAX];   /* for the token */
 	bool wants_token[NODE_DEVICES_MAX]; /* in this round */
 	uint64_t slice_ns[NODE_DEVICES_MAX];
-	uint64_t slice_end_ns[NODE_DEVICES_MAX];
+	uint64_t spent_ns[NODE_DEVICES_MAX]; /* of the slice */
 	uint64_t sleep_until_ns;
 };
 
@@ -168,6 +168,10 @@ static bool may_compute(struct CUctx_st *ctx, uint64_t now)
 
 	worker.wants_token[device] = true;
 	worker.slice_ns[device] = rm_timeslice_ns(&ctx->rm);
+	if (worker.has_token[device] && node_gpu_until(device) > now + WORK_STEP_NS) {
+		sleep_until(node_gpu_until(device)); /* the host is faster than the device */
+		return false;
+	}
 	if (worker.has_token[device])
 		return true;
 	if (!node_token_try(device, rm_timeslice_ns(&ctx->rm))) {
@@ -177,7 +181,7 @@ static bool may_compute(struct CUctx_st *ctx, uint64_t now)
 	}
 	worker.is_queued[device] = false;
 	worker.has_token[device] = true;
-	worker.slice_end_ns[device] = now + rm_timeslice_ns(&ctx->rm);
+	worker.spent_ns[device] = 0;
 	return true;
 }
 
@@ -191,8 +195,12 @@ static bool may_step(struct CUstream_st *stream, uint64_t now)
 {
 	struct op *op = stream->head;
 	const struct work *work = &op->works[op->n_done];
+	unsigned int device = device_node(stream->ctx->device);
 
 	if (op->progress.ready_ns > now) {
+		/* Computed, but for the device it is under way until then. */
+		if (work_computes(work) && op->progress.ready_ns <= node_gpu_until(device))
+			worker.wants_token[device] = true;
 		sleep_until(op->progress.ready_ns);
 		return false;
 	}
@@ -225,10 +233,10 @@ static struct CUstream_st *choose(uint64_t now)
 	return best;
 }
 
-static void finish_record(struct event_record *record)
+static void finish_record(struct event_record *record, uint64_t time_ns)
 {
 	record->is_done = true;
-	record->time_ns = clock_now_ns();
+	record->time_ns = time_ns;
 }
 
 static void finish_work(struct CUstream_st *stream, struct op *op)
@@ -236,7 +244,10 @@ static void finish_work(struct CUstream_st *stream, struct op *op)
 	const struct work *work = &op->works[op->n_done];
 
 	if (work->kind == WORK_RECORD)
-		finish_record(work->record);
+		finish_record(work->record,
+			      work->record->is_timed
+				      ? node_gpu_spend(device_node(stream->ctx->device), 0)
+				      : 0);
 	if (op->progress.call)
 		host_call_free(op->progress.call);
 	op->progress = (struct progress){0};
@@ -260,6 +271,8 @@ static void serve(struct CUstream_st *stream)
 	step = work_do(ctx, work, &op->progress, &error);
 	node_count(NODE_COUNTER_STEPS, 1);
 	state_lock();
+	worker.spent_ns[device_node(ctx->device)] += op->progress.step_ns;
+	op->progress.step_ns = 0;
 	worker.current = NULL;
 	switch (step) {
 	case WORK_STEP_FAILED:
@@ -287,7 +300,7 @@ static void serve(struct CUstream_st *stream)
 }
 
 /* Gives away what is not needed any more or was held for a whole slice. */
-static void mind_tokens(uint64_t now)
+static void mind_tokens(void)
 {
 	unsigned int i, device;
 
@@ -298,11 +311,12 @@ static void mind_tokens(uint64_t now)
 		if (!worker.wants_token[device]) {
 			node_token_drop(device);
 			worker.has_token[device] = worker.is_queued[device] = false;
-		} else if (worker.has_token[device] && now >= worker.slice_end_ns[device]) {
+		} else if (worker.has_token[device] &&
+			   worker.spent_ns[device] >= worker.slice_ns[device]) {
 			worker.has_token[device] =
 				node_token_yield(device, worker.slice_ns[device]);
 			worker.is_queued[device] = !worker.has_token[device];
-			worker.slice_end_ns[device] = now + worker.slice_ns[device];
+			worker.spent_ns[device] = 0;
 		}
 	}
 }
@@ -323,7 +337,7 @@ static void *work_loop(void *arg)
 		for (i = 0; i < NODE_DEVICES_MAX; i++)
 			worker.wants_token[i] = false;
 		stream = choose(now);
-		mind_tokens(now);
+		mind_tokens();
 		if (stream) {
 			serve(stream);
 			continue;
@@ -428,7 +442,7 @@ CUresult run_submit(struct CUstream_st *stream, const struct work *work, void *s
 		return r;
 	}
 	if (is_at_once(stream, work)) {
-		finish_record(work->record);
+		finish_record(work->record, node_gpu_time(device_node(stream->ctx->device)));
 		event_record_unref(work->record);
 		return CUDA_SUCCESS;
 	}

@@ -86,17 +86,20 @@ static enum work_step value_step(struct CUctx_st *ctx, const struct work *work, 
 static enum work_step kernel_step(struct CUctx_st *ctx, const struct work *work,
 				  struct progress *progress, CUresult *ret_error)
 {
-	uint64_t from = clock_now_ns();
+	unsigned int device = device_node(ctx->device);
 	enum work_step step;
 
 	if (!progress->started_ns)
-		progress->started_ns = from;
+		progress->started_ns = node_gpu_time(device);
+	progress->step_ns = 0;
 	if (work->kind == WORK_FILL)
 		step = copy_fill_step(ctx, &work->fill, progress, ret_error);
 	else
 		step = work->kernel.kernel->step(ctx, work->kernel.args, progress, ret_error);
-	progress->spent_ns += clock_now_ns() - from;
-	node_busy_add(device_node(ctx->device), clock_now_ns() - from);
+	(void)node_gpu_spend(device, progress->step_ns);
+	if (step == WORK_STEP_DONE && node_gpu_until(device) > clock_now_ns() + WORK_ROUNDING_NS &&
+	    node_gpu_until(device) > progress->ready_ns)
+		progress->ready_ns = node_gpu_until(device);
 	return step;
 }
 

@@ -16,7 +16,11 @@
 #include <stddef.h>
 #include <stdint.h>
 
-enum { WORK_ARGS_MAX = 4, WORK_STEP_NS = 200000 };
+enum {
+	WORK_ARGS_MAX = 4,
+	WORK_STEP_NS = 200000,
+	WORK_ROUNDING_NS = 60000, /* sleeping less than that costs more */
+};
 
 enum work_kind {
 	WORK_NOTHING,
@@ -99,9 +103,9 @@ struct host_call;
 struct progress {
 	uint64_t pos; /* what it counts is the kind's own */
 	uint64_t round;
-	uint64_t started_ns; /* of computing; 0 before */
-	uint64_t spent_ns;
-	uint64_t ready_ns; /* no step before */
+	uint64_t started_ns; /* of computing, in the device's time; 0 before */
+	uint64_t step_ns;    /* modelled cost of the last step, as far as it computed */
+	uint64_t ready_ns;   /* no step before */
 	struct host_call *call;
 };
 

@@ -74,7 +74,9 @@ struct node_device {
 	uint32_t token_owner;       /* slot + 1; 0 is free */
 	uint32_t is_lost;           /* fell off the bus (Xid 79 or 119) until "recover" */
 	uint64_t copies_end_ns[NODE_DIRECTION_COUNT_];
-	uint64_t ecc_errors[2]; /* single, double */
+	uint64_t ecc_errors[2];  /* single, double */
+	uint64_t spent_until_ns; /* the host's time up to which the device's is accounted */
+	uint64_t late_ns;        /* so much is the device's clock behind the host's */
 	struct node_load load;
 };
 
@@ -197,12 +199,21 @@ void node_token_drop(unsigned int device);
 void node_wait(uint32_t seen, uint64_t until_ns);
 void node_wake_self(void);
 
+/*
+ * The clock of a device, which passes with modelled time. While the device computes it passes by
+ * what is spent, and with the host's clock else. A host that takes longer makes it late; one that
+ * is faster has to wait until node_gpu_until(), a time of the host's. Both need no lock.
+ */
+uint64_t node_gpu_time(unsigned int device);
+uint64_t node_gpu_until(unsigned int device);
+/* The holder of the token has computed for ns, of its own time too. The device's time then. */
+uint64_t node_gpu_spend(unsigned int device, uint64_t ns);
+
 /* Books bytes on the bus; the time at which the transfer is over. */
 uint64_t node_copy_book(unsigned int device, enum node_direction direction, uint64_t bytes);
-void node_busy_add(unsigned int device, uint64_t ns);
 void node_count(enum node_counter counter, uint64_t n);
 
-/* Busy share, 0..1, of the window that ended now. */
+/* Busy share, 0..1, of the window that ended now, which is of the device's time. */
 double node_load_ratio(const struct node_load *load, uint64_t now_ns, uint64_t window_ns);
 
 /*

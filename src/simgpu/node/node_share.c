@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
- * Compute time and bus time, shared by the node's processes.
+ * Compute time and bus time, shared by the node's processes. Compute time is modelled.
  *
  * The token goes round in the order of asking. It is a lease: when the holder is stopped, the
  * next one takes it after the deadline, and a holder that comes back merely computes one step
@@ -66,6 +66,15 @@ static struct node_proc *next_in_queue(unsigned int device)
 	return best;
 }
 
+/* Nobody has: until now the device's time has passed with the host's. */
+static void begin_computing(struct node_device *dev)
+{
+	uint64_t now = clock_now_ns();
+
+	if (dev->spent_until_ns < now)
+		__atomic_store_n(&dev->spent_until_ns, now, __ATOMIC_RELAXED);
+}
+
 static void give(unsigned int device, struct node_proc *proc, uint64_t slice_ns)
 {
 	struct node_device *dev = &node_view.shared->device[device];
@@ -101,6 +110,7 @@ bool node_token_try(unsigned int device, uint64_t slice_ns)
 	    (clock_now_ns() > dev->token_deadline_ns || dev->token_owner == dead))
 		dev->token_owner = 0;
 	if (!dev->token_owner) {
+		begin_computing(dev);
 		next = next_in_queue(device);
 		/* A queued process that is dead must not keep the living from their turn. */
 		if (next && next != node_view.self && !node_proc_is_alive(next)) {
@@ -187,16 +197,40 @@ static void load_add(struct node_load *load, uint64_t now_ns, uint64_t ns)
 	__atomic_fetch_add(&load->busy_ns[i], ns, __ATOMIC_RELAXED);
 }
 
-void node_busy_add(unsigned int device, uint64_t ns)
+uint64_t node_gpu_until(unsigned int device)
+{
+	return __atomic_load_n(&node_view.shared->device[device].spent_until_ns, __ATOMIC_RELAXED);
+}
+
+uint64_t node_gpu_time(unsigned int device)
+{
+	const struct node_device *dev = &node_view.shared->device[device];
+	uint64_t until = node_gpu_until(device), now = clock_now_ns();
+	bool is_computing = __atomic_load_n(&dev->token_owner, __ATOMIC_RELAXED) != 0;
+
+	return (is_computing || until > now ? until : now) -
+	       __atomic_load_n(&dev->late_ns, __ATOMIC_RELAXED);
+}
+
+uint64_t node_gpu_spend(unsigned int device, uint64_t ns)
 {
 	struct node_proc_device *mine = &node_view.self->device[device];
 	struct node_device *dev = &node_view.shared->device[device];
-	uint64_t now = clock_now_ns();
+	uint64_t until = node_gpu_until(device) + ns, now = clock_now_ns(), time;
 
+	if (until < now) {
+		__atomic_fetch_add(&dev->late_ns, now - until, __ATOMIC_RELAXED);
+		until = now;
+	}
+	__atomic_store_n(&dev->spent_until_ns, until, __ATOMIC_RELAXED);
+	time = until - __atomic_load_n(&dev->late_ns, __ATOMIC_RELAXED);
+	if (!ns)
+		return time;
 	__atomic_fetch_add(&dev->busy_ns, ns, __ATOMIC_RELAXED);
 	__atomic_fetch_add(&mine->busy_ns, ns, __ATOMIC_RELAXED);
-	load_add(&dev->load, now, ns);
-	load_add(&mine->load, now, ns);
+	load_add(&dev->load, time, ns);
+	load_add(&mine->load, time, ns);
+	return time;
 }
 
 double node_load_ratio(const struct node_load *load, uint64_t now_ns, uint64_t window_ns)

@@ -160,9 +160,9 @@ nvmlReturn_t nvmlDeviceGetComputeRunningProcesses(nvmlDevice_t device, unsigned 
 }
 
 /* Whole buckets only: the one that is being filled would make every load look smaller. */
-static double load_ratio(const struct node_load *load, uint64_t window_ns)
+static double load_ratio(unsigned int device, const struct node_load *load, uint64_t window_ns)
 {
-	return node_load_ratio(load, clock_now_ns() - BUCKET_NS, window_ns);
+	return node_load_ratio(load, node_gpu_time(device) - BUCKET_NS, window_ns);
 }
 
 /* 0..1; of a GPU that is cut, the mean of its instances. */
@@ -173,7 +173,8 @@ static double device_ratio(nvmlDevice_t device)
 
 	node_lock();
 	for (i = 0; i < ml_count(device); i++)
-		sum += load_ratio(&node_view.shared->device[ml_first(device) + i].load, WINDOW_NS);
+		sum += load_ratio(ml_first(device) + i,
+				  &node_view.shared->device[ml_first(device) + i].load, WINDOW_NS);
 	node_unlock();
 	return sum / ml_count(device);
 }
@@ -274,7 +275,8 @@ static unsigned int sample_processes(nvmlDevice_t device, uint64_t since_us, uin
 		if (!proc->pid)
 			continue;
 		percent =
-			(unsigned int)(load_ratio(&proc->device[ml_first(device)].load, window_ns) *
+			(unsigned int)(load_ratio(ml_first(device),
+						  &proc->device[ml_first(device)].load, window_ns) *
 					       100 +
 				       0.5);
 		if (percent)

@@ -1,12 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef NVS_TESTS_HOOK_FAKE_DRIVER_H
-#define NVS_TESTS_HOOK_FAKE_DRIVER_H
 
-/*
- * The few driver functions that the agent calls, and the pager, for tests of the agent
- * and of draining. Included by one file a program, which thus defines cuda_real and
- * pager_*() in place of the library's. Counters are atomic: the agent's thread calls.
- */
+#include "fake_driver.h"
 
 #include "hook/freeze/channels.h"
 #include "hook/freeze/freeze.h"
@@ -18,84 +12,13 @@
 #include "hook/pager/pager.h"
 #include "hook/pager/pager_context.h"
 #include "hook/pools/pools.h"
-#include "hook/table/cuda_real.h"
+#include "util/clock.h"
 
 #include <errno.h>
-#include <stdint.h>
 #include <string.h>
-#include <time.h>
-
-#define FAKE_TOTAL  (1ull << 30)
-#define FAKE_SECOND ((CUcontext)0x5ec0)
-#define FAKE_SLAB   (16ull << 20)
 
 struct cuda_real cuda_real;
-
-static struct {
-	int is_working;   /* submitted work is not done */
-	int is_away;      /* others' slice: a time is not written before it ends */
-	int answered_us;  /* so long before the end of the work it was, by the events' times */
-	int is_gone;      /* both at once: the work is done, and its time is written */
-	int is_answered;  /* the last time that was asked for was written, and stays so */
-	int n_timed;      /* times asked for on a stream of its own */
-	int record_error; /* what cuCtxRecordEvent answers */
-	int query_error;  /* what cuEventQuery answers */
-	int event_error;  /* what cuEventCreate answers */
-	int n_records;
-	int n_queries; /* of events */
-	int n_synchronizes;
-	int n_launches; /* of the kernel that does nothing */
-	int n_loads;    /* of its module */
-	int load_error; /* what cuModuleLoadData answers */
-	int n_evictions;
-	int n_restores;
-	int n_prepares;
-	int n_urgent;     /* of those */
-	int n_touches;    /* host memory, and nothing else; */
-	uint64_t touched; /* so much, the last time */
-	int n_slabs;      /* touched ones that nobody has added yet */
-	int n_trims;
-	uint64_t host;      /* what hostpool_bytes() says; of it */
-	uint64_t host_used; /* so much can not be given back */
-	int n_gives;        /* of FAKE_SLAB at the most */
-	int evict_outcome;
-	int restore_outcome;
-	int can_freeze;
-	int freeze_error; /* what freeze_begin() answers */
-	int is_frozen;
-	int is_committed;
-	int is_late; /* the watchdog has thawed when a freeze is to be committed */
-	int is_proven;
-	int proof_fails; /* kernels are in its way */
-	int n_proofs;
-	int n_holds;            /* freeze_begin_compute() */
-	uint64_t hold_limit_ns; /* of the last of them */
-	int hold_ms;            /* which takes so long, */
-	int n_busy;             /* and finds a thread in the driver so often */
-	int n_extends;          /* of a freeze that was on */
-	int n_widened;
-	uint64_t slice_us;
-	int has_no_groups; /* freeze_set_timeslice() finds none */
-	int n_freezes;
-	int n_thaws;
-	int stays_off; /* a thaw has left something off */
-	int n_backs;   /* times that the agent tried to put it back */
-	int n_seconds; /* asked for a second context */
-	int n_second_drops;
-	int n_loose; /* slabs of the second context, registered nowhere when it is gone */
-	int has_second;
-	int evict_was_frozen;
-	int capture_mode;
-	uint64_t evict_bytes; /* asked for */
-	uint64_t evict_first; /* so much is gone when on_first is called; then goes the rest */
-	void (*on_first)(CUdevice dev, uint64_t bytes);
-	bool (*on_part)(CUdevice dev); /* half is in, and there is no budget for more; true: now */
-	uint64_t swapped;
-} fake;
-
-#define fake_get(member)        __atomic_load_n(&fake.member, __ATOMIC_SEQ_CST)
-#define fake_set(member, value) __atomic_store_n(&fake.member, value, __ATOMIC_SEQ_CST)
-#define fake_count(member)      ((void)__atomic_add_fetch(&fake.member, 1, __ATOMIC_SEQ_CST))
+struct fake_driver fake_driver;
 
 static __thread CUcontext fake_current;
 
@@ -232,9 +155,9 @@ static CUresult fake_launch(CUfunction f, unsigned int grid_x, unsigned int grid
 	return CUDA_SUCCESS;
 }
 
-static void fake_install(void)
+void fake_install(void)
 {
-	memset(&fake, 0, sizeof(fake));
+	memset(&fake_driver, 0, sizeof(fake_driver));
 	cuda_real.cuDeviceGetUuid_v2 = fake_uuid;
 	cuda_real.cuDeviceTotalMem_v2 = fake_total;
 	cuda_real.cuCtxPushCurrent_v2 = fake_push;
@@ -266,8 +189,8 @@ int pager_evict(CUdevice dev, uint64_t bytes, bool is_frozen, struct pager_move 
 	budget_read(dev, &mem);
 	bytes = bytes < mem.resident ? bytes : mem.resident;
 	budget_swapped_out(dev, fake_get(evict_first));
-	if (fake.on_first)
-		fake.on_first(dev, fake_get(evict_first));
+	if (fake_driver.on_first)
+		fake_driver.on_first(dev, fake_get(evict_first));
 	if (fake_get(evict_outcome))
 		return fake_get(evict_outcome);
 	budget_swapped_out(dev, bytes - fake_get(evict_first));
@@ -287,7 +210,7 @@ int pager_restore(CUdevice dev, struct pager_move *ret_move)
 		*ret_move = (struct pager_move){.bytes = mem.swapped / 2, .ns = 500};
 		if (!budget_swapped_in(dev, mem.swapped / 2))
 			return NVSHARE_OUTCOME_INVALID_STATE;
-		if (!fake.on_part || !fake.on_part(dev))
+		if (!fake_driver.on_part || !fake_driver.on_part(dev))
 			return NVSHARE_OUTCOME_PARTIAL;
 		mem.swapped /= 2;
 		if (!budget_swapped_in(dev, mem.swapped))
@@ -483,7 +406,7 @@ int freeze_begin_compute(uint64_t limit_ns)
 {
 	fake_set(hold_limit_ns, limit_ns);
 	fake_count(n_holds);
-	(void)nanosleep(&(struct timespec){.tv_nsec = fake_get(hold_ms) * 1000000l}, NULL);
+	clock_nap((uint64_t)fake_get(hold_ms) * CLOCK_NS_PER_MS);
 	if (fake_get(n_busy) > 0) {
 		fake_set(n_busy, fake_get(n_busy) - 1);
 		return FREEZE_E_BUSY;
@@ -560,5 +483,3 @@ enum nvshare_backend backend_of(CUdevice dev)
 	(void)dev;
 	return NVSHARE_BACKEND_VMM;
 }
-
-#endif

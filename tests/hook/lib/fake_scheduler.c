@@ -1,45 +1,26 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef NVS_TESTS_HOOK_FAKE_SCHEDULER_H
-#define NVS_TESTS_HOOK_FAKE_SCHEDULER_H
 
-/*
- * A scheduler that does what the test says, one message at a time, on a real socket in
- * a directory of its own. Whatever does not come within 20 s fails the test.
- */
+#include "fake_scheduler.h"
 
-#include "ipc/msg.h"
-#include "nvshare/protocol.h"
+#include "util/clock.h"
+#include "virtual_clock.h"
 
 #include <poll.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <sys/un.h>
-#include <unistd.h>
 
-#define FAKE_WAIT_MS 20000
+int fake_listener = -1;
 
-/* The test runs in a child process, so that every one finds the library untouched. */
-#define check(condition)                                                                 \
-	do {                                                                             \
-		if (!(condition)) {                                                      \
-			(void)fprintf(stderr, "%s:%d: not so: %s\n", __FILE__, __LINE__, \
-				      #condition);                                       \
-			_exit(1);                                                        \
-		}                                                                        \
-	} while (0)
-
-static int fake_listener = -1;
-
-static void fake_dir(char *ret, size_t size)
+void fake_dir(char *ret, size_t size)
 {
 	(void)snprintf(ret, size, "/tmp/nvshare-agent-%d", (int)getpid());
 	check(mkdtemp(strcat(ret, "-XXXXXX")));
 	check(setenv("NVSHARE_SOCK_DIR", ret, 1) == 0);
 }
 
-static void fake_listen(const char *dir)
+void fake_listen(const char *dir)
 {
 	struct sockaddr_un addr = {.sun_family = AF_UNIX};
 
@@ -51,7 +32,7 @@ static void fake_listen(const char *dir)
 	check(listen(fake_listener, 16) == 0);
 }
 
-static void fake_gone(const char *dir)
+void fake_gone(const char *dir)
 {
 	char path[256];
 
@@ -62,14 +43,15 @@ static void fake_gone(const char *dir)
 	fake_listener = -1;
 }
 
-static bool fake_readable(int fd, int timeout_ms)
+bool fake_readable(int fd, unsigned int timeout_ms)
 {
 	struct pollfd p = {.fd = fd, .events = POLLIN};
 
-	return poll(&p, 1, timeout_ms) == 1;
+	virtual_clock_settle();
+	return clock_poll(&p, 1, clock_now_ns() + timeout_ms * CLOCK_NS_PER_MS) == 1;
 }
 
-static int fake_accept(void)
+int fake_accept(void)
 {
 	int fd;
 
@@ -79,7 +61,7 @@ static int fake_accept(void)
 	return fd;
 }
 
-static struct msg fake_receive(int fd)
+struct msg fake_receive(int fd)
 {
 	unsigned char bytes[NVSHARE_MSG_SIZE_MAX];
 	struct msg msg;
@@ -92,8 +74,7 @@ static struct msg fake_receive(int fd)
 	return msg;
 }
 
-/* The next message that is not a mere report. */
-static struct msg fake_expect(int fd, enum nvshare_msg_type type)
+struct msg fake_expect(int fd, enum nvshare_msg_type type)
 {
 	struct msg msg = fake_receive(fd);
 
@@ -106,7 +87,7 @@ static struct msg fake_expect(int fd, enum nvshare_msg_type type)
 	return msg;
 }
 
-static void fake_send(int fd, enum nvshare_msg_type type, const void *body)
+void fake_send(int fd, enum nvshare_msg_type type, const void *body)
 {
 	struct msg msg;
 	size_t size = msg_encode((uint16_t)type, 0, body, &msg);
@@ -114,15 +95,14 @@ static void fake_send(int fd, enum nvshare_msg_type type, const void *body)
 	check(send(fd, &msg, size, MSG_NOSIGNAL) == (ssize_t)size);
 }
 
-static void fake_registered(int fd, enum nvshare_register_result result)
+void fake_registered(int fd, enum nvshare_register_result result)
 {
 	fake_send(fd, NVSHARE_MSG_REGISTERED,
 		  &(struct nvshare_registered){
 			  .result = result, .client = 7, .context_bytes = 16 << 20});
 }
 
-/* Takes in a client that registers; returns what it said. */
-static struct nvshare_register fake_admit(int *ret_fd)
+struct nvshare_register fake_admit(int *ret_fd)
 {
 	*ret_fd = fake_accept();
 	struct msg msg = fake_expect(*ret_fd, NVSHARE_MSG_REGISTER);
@@ -131,26 +111,25 @@ static struct nvshare_register fake_admit(int *ret_fd)
 	return msg.body.register_1;
 }
 
-static void fake_grant(int fd, uint64_t grant, uint64_t budget, uint64_t epoch)
+void fake_grant(int fd, uint64_t grant, uint64_t budget, uint64_t epoch)
 {
 	fake_send(fd, NVSHARE_MSG_LOCK_OK,
 		  &(struct nvshare_lock_ok){.grant = grant, .budget = budget, .epoch = epoch});
 }
 
-static inline void fake_drop(int fd, uint64_t grant, uint64_t bytes, uint64_t epoch)
+void fake_drop(int fd, uint64_t grant, uint64_t bytes, uint64_t epoch)
 {
 	fake_send(fd, NVSHARE_MSG_DROP_LOCK,
 		  &(struct nvshare_drop_lock){.grant = grant, .bytes = bytes, .epoch = epoch});
 }
 
-static inline void fake_available(int fd, uint64_t budget, uint64_t epoch)
+void fake_available(int fd, uint64_t budget, uint64_t epoch)
 {
 	fake_send(fd, NVSHARE_MSG_MEM_AVAILABLE,
 		  &(struct nvshare_mem_available){.budget = budget, .epoch = epoch});
 }
 
-/* epoch: odd. Returns when the client has told that all of its memory is in. */
-static inline void fake_restore(int fd, uint64_t budget, uint64_t epoch)
+void fake_restore(int fd, uint64_t budget, uint64_t epoch)
 {
 	struct msg msg;
 
@@ -160,5 +139,3 @@ static inline void fake_restore(int fd, uint64_t budget, uint64_t epoch)
 	while (msg.header.type != NVSHARE_MSG_MEM_UPDATE || msg.body.mem_update_9.epoch != epoch ||
 	       msg.body.mem_update_9.mem.swapped);
 }
-
-#endif
