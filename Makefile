@@ -71,7 +71,7 @@ $(B)/src/hook/table/hook_dlsym.o: override CFLAGS += -fno-lto
 $(B)/libcore.a: $(core_obj)
 $(B)/libutil.a: $(util_obj)
 $(B)/libipc.a: $(ipc_obj)
-$(B)/libcore.a $(B)/libutil.a $(B)/libipc.a:
+$(B)/%.a:
 	rm -f $@
 	$(AR) rcs $@ $^
 
@@ -132,7 +132,11 @@ unit_tests_daemon := $(call tests_of,daemon) $(call tests_of,cli)
 unit_tests_simgpu := $(call tests_of,simgpu)
 unit_tests_sim    := $(call one_thread,sim)
 
-$(unit_tests): $(B)/tests/%: $(B)/tests/%.o $(libs)
+# What several tests share: the files of their folders that are no programs.
+helpers_of = $(call obj,$(filter-out tests/$(1)/test_%,$(sort $(wildcard tests/$(1)/*.c))))
+$(B)/libtest.a: $(foreach d,core daemon simgpu,$(call helpers_of,$(d)))
+
+$(unit_tests): $(B)/tests/%: $(B)/tests/%.o $(B)/libtest.a $(libs)
 	$(LINK) -o $@ $^ $(CMOCKA_LIBS)
 
 # Hook modules are tested as objects; what a test replaces it defines itself.
@@ -141,21 +145,17 @@ $(unit_tests_hook): $(B)/tests/%: $(B)/tests/%.o $(B)/libhook.a $(libs)
 
 # A sanitizer's runtime looks its own functions up before ours could answer.
 $(B)/libhook.a: $(filter-out %/hook_dlsym.o %/hook_ioctl.o,$(hook_obj))
-	rm -f $@
-	$(AR) rcs $@ $^
 
-$(unit_tests_daemon): $(B)/tests/%: $(B)/tests/%.o $(B)/libprograms.a $(libs)
+$(unit_tests_daemon): $(B)/tests/%: $(B)/tests/%.o $(B)/libtest.a $(B)/libprograms.a $(libs)
 	$(LINK) -o $@ $^ $(CMOCKA_LIBS) -ldl
 
 $(B)/libprograms.a: $(filter-out %/main.o,$(daemon_obj) $(cli_obj))
-	rm -f $@
-	$(AR) rcs $@ $^
 
 $(unit_tests_sim): $(B)/tests/%: $(B)/tests/%.o $(filter-out %/main.o,$(sim_obj)) $(B)/libcore.a $(B)/libutil.a
 	$(LINK) -o $@ $^ $(CMOCKA_LIBS) -lm
 
-$(unit_tests_simgpu): $(B)/tests/%: $(B)/tests/%.o $(B)/libutil.a $(B)/simgpu/libcuda.so.1 $(B)/simgpu/libnvidia-ml.so.1
-	$(LINK) -o $@ $< $(B)/libutil.a -L$(B)/simgpu -l:libcuda.so.1 -l:libnvidia-ml.so.1 \
+$(unit_tests_simgpu): $(B)/tests/%: $(B)/tests/%.o $(B)/libtest.a $(B)/libutil.a $(B)/simgpu/libcuda.so.1 $(B)/simgpu/libnvidia-ml.so.1
+	$(LINK) -o $@ $< $(B)/libtest.a $(B)/libutil.a -L$(B)/simgpu -l:libcuda.so.1 -l:libnvidia-ml.so.1 \
 	    -Wl,-rpath,$(abspath $(B)/simgpu) $(CMOCKA_LIBS) -ldl
 
 # CUDA driver API programs: linked against nothing, they dlopen libcuda.so.1, so that the
@@ -170,8 +170,6 @@ $(filter-out $(freezing_apps),$(apps)): $(B)/tests/apps/%: $(B)/tests/apps/%.o $
 	$(LINK) -o $@ $^ -ldl -lm
 
 $(B)/libapp.a: $(call obj,$(sort $(wildcard tests/apps/lib/*.c)))
-	rm -f $@
-	$(AR) rcs $@ $^
 
 .PHONY: apps
 apps: $(apps)
