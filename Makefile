@@ -134,7 +134,8 @@ unit_tests_sim    := $(call one_thread,sim)
 
 # What several tests share: the files of their folders that are no programs.
 helpers_of = $(call obj,$(filter-out tests/$(1)/test_%,$(sort $(wildcard tests/$(1)/*.c))))
-$(B)/libtest.a: $(foreach d,core daemon simgpu,$(call helpers_of,$(d)))
+sim_programs := $(addprefix $(B)/tests/sim/,sim_sched sim_share exhaustive_share)
+$(B)/libtest.a: $(filter-out $(sim_programs:=.o) %/exhaustive.o,$(foreach d,core daemon sim simgpu,$(call helpers_of,$(d))))
 
 $(unit_tests): $(B)/tests/%: $(B)/tests/%.o $(B)/libtest.a $(libs)
 	$(LINK) -o $@ $^ $(CMOCKA_LIBS)
@@ -190,10 +191,14 @@ check-unit: $(ALL_UNIT_TESTS) ## unit tests of every module (add SAN=address,und
 SEED  ?= 1
 SEEDS ?= $(if $(SAN),60,200)
 .PHONY: sim check-sim check-sim-sched check-sim-share check-exhaustive check-exhaustive-share
-$(B)/tests/sim/sim_sched: $(B)/tests/sim/sim_sched.o $(B)/libcore.a
+$(sim_programs): $(B)/tests/sim/%: $(B)/tests/sim/%.o $(B)/libtest.a $(B)/libcore.a
 	$(LINK) -o $@ $^
-$(B)/tests/sim/sim_share: $(B)/tests/sim/sim_share.o $(B)/libcore.a
+# A search copies its world at each step: three clients, not as many as there can be.
+$(B)/tests/sim/exhaustive: $(patsubst %,$(B)/tests/sim/small/%.o,exhaustive world world_client world_turns world_users) $(B)/libtest.a $(B)/libcore.a
 	$(LINK) -o $@ $^
+$(B)/tests/sim/small/%.o: tests/sim/%.c
+	@mkdir -p $(@D)
+	$(COMPILE) -DWORLD_SMALL -c -o $@ $<
 sim: $(B)/tests/sim/sim_sched $(B)/tests/sim/sim_share ## simulate SEEDS seeds from SEED on
 	$(B)/tests/sim/sim_sched $(SEED) $(SEEDS)
 	$(B)/tests/sim/sim_share $(SEED) $(SEEDS)
@@ -212,12 +217,8 @@ check-exhaustive-share: $(B)/tests/sim/exhaustive_share
 # what they may say of a GPU's time: 6 moves take 150 s, each one more about seven times that.
 DEPTH ?= 8
 .PHONY: exhaustive exhaustive-share
-$(B)/tests/sim/exhaustive: $(B)/tests/sim/exhaustive.o $(B)/libcore.a
-	$(LINK) -o $@ $^
 exhaustive: $(B)/tests/sim/exhaustive ## every interleaving of three clients, DEPTH moves deep
 	$< $(DEPTH)
-$(B)/tests/sim/exhaustive_share: $(B)/tests/sim/exhaustive_share.o $(B)/libcore.a
-	$(LINK) -o $@ $^
 exhaustive-share: $(B)/tests/sim/exhaustive_share ## the same of shares of a GPU's time
 	$< $(DEPTH)
 
