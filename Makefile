@@ -290,7 +290,7 @@ check-e2e-slow: all apps
 
 # Benchmarks print; they judge nothing, since other work on the machine would decide.
 benches := $(patsubst %.c,$(B)/%,$(sort $(wildcard tests/bench/bench_*.c)))
-$(benches): $(B)/tests/bench/%: $(B)/tests/bench/%.o $(B)/libhook.a $(B)/libprograms.a $(libs)
+$(benches): $(B)/tests/bench/%: $(B)/tests/bench/%.o $(B)/tests/bench/timing.o $(B)/libhook.a $(B)/libprograms.a $(libs)
 	$(LINK) -o $@ $^ -ldl
 
 # The plots in tests/sim/results; needs python3-matplotlib (scripts/setup plot).
