@@ -8,10 +8,14 @@
 
 #include "ipc/msg.h"
 
+#include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+int fuzz_left_out(void);
+
+static bool was_accepted[UINT8_MAX];
 
 static void check(const uint8_t *data, size_t size, enum msg_to to)
 {
@@ -23,6 +27,7 @@ static void check(const uint8_t *data, size_t size, enum msg_to to)
 		abort();
 	if (r)
 		return;
+	was_accepted[msg.header.type] = true;
 	if (msg_size(msg.header.type) != size || msg.header.size != size)
 		abort();
 	if (msg_encode(msg.header.type, msg.header.seq, &msg.body, &again) != size ||
@@ -39,6 +44,15 @@ static void check_for_all(const uint8_t *data, size_t size)
 	check(data, size, MSG_TO_SCHEDULER);
 	check(data, size, MSG_TO_CLIENT);
 	check(data, size, MSG_TO_TOOL);
+}
+
+int fuzz_left_out(void)
+{
+	for (int i = 0; i < UINT8_MAX; i++) {
+		if (msg_size((uint16_t)i) && !was_accepted[i])
+			return i;
+	}
+	return -1;
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)

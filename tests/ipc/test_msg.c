@@ -1,13 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "ipc/msg.h"
 
-#include <ctype.h>
-#include <dirent.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdbool.h>
 #include <stddef.h>
-#include <stdio.h>
 #include <string.h>
 
 #include <cmocka.h>
@@ -299,52 +296,6 @@ static void every_error_has_a_phrase(void **state)
 	assert_string_equal(msg_error(MSG_E_RANGE + 1), "?");
 }
 
-#define SEEDS "tests/fuzz/corpus_msg"
-
-/* A seed is a message's number and its body (fuzz_msg.c). */
-static int decode_seed(const char *name, uint16_t type, enum msg_to to)
-{
-	uint8_t seed[1 + sizeof(struct msg)];
-	struct msg given = {0}, msg;
-	char path[128];
-	FILE *file;
-	size_t n;
-
-	for (snprintf(path, sizeof(path), SEEDS "/%s", name), n = sizeof(SEEDS); path[n]; n++)
-		path[n] = (char)tolower(path[n]);
-	print_message("%s\n", path);
-	file = fopen(path, "re");
-	assert_non_null(file);
-	n = fread(seed, 1, sizeof(seed), file);
-	assert_int_equal(fclose(file), 0);
-	assert_int_equal(seed[0], type);
-	assert_int_equal(n, 1 + msg_size(type) - sizeof(msg.header));
-	memcpy(&given.body, seed + 1, n - 1);
-	n = msg_encode(type, 0, &given.body, &msg);
-	return decode(&msg, n, to);
-}
-
-static void every_seed_of_the_fuzzer_is_what_its_name_says(void **state)
-{
-	size_t n = N_ALL + 2;
-	struct dirent *entry;
-	DIR *dir;
-
-	(void)state;
-	for (size_t i = 0; i < N_ALL; i++)
-		assert_int_equal(decode_seed(all[i].name, all[i].type, receiver(i)), 0);
-	assert_int_equal(decode_seed("bad_string", NVSHARE_MSG_REGISTER, MSG_TO_SCHEDULER),
-			 MSG_E_STRING);
-	assert_int_equal(decode_seed("bad_range", NVSHARE_MSG_REQ_LOCK, MSG_TO_SCHEDULER),
-			 MSG_E_RANGE);
-	dir = opendir(SEEDS);
-	assert_non_null(dir);
-	while ((entry = readdir(dir)))
-		n -= entry->d_name[0] != '.';
-	assert_int_equal(closedir(dir), 0);
-	assert_int_equal(n, 0);
-}
-
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -358,7 +309,6 @@ int main(void)
 		cmocka_unit_test(sizes_that_overflow_together_are_refused),
 		cmocka_unit_test(bytes_need_no_alignment),
 		cmocka_unit_test(every_error_has_a_phrase),
-		cmocka_unit_test(every_seed_of_the_fuzzer_is_what_its_name_says),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
