@@ -32,7 +32,6 @@ struct order { /* a SET_SHARE on its way, then being done */
 	bool is_answer;
 	uint32_t outcome;
 	uint64_t took_ns;
-	bool is_held;
 };
 
 struct client {

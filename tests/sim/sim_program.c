@@ -80,7 +80,6 @@ static void next_op(struct sim *sim, uint32_t p)
 	prog->asked_ns = NEVER;
 	if (prog->n_ops-- == 0) {
 		prog->op = OP_END;
-		sim->n_ended++;
 		sim_end(sim, p);
 	} else if (what < 4) {
 		prog->op = OP_COMPUTE;
@@ -122,7 +121,6 @@ void sim_follow(struct sim *sim, uint32_t p)
 		uint64_t done = now - prog->since_ns;
 
 		prog->is_computing = false;
-		prog->computing++;
 		if (prog->is_metered)
 			world_used_gpu(&sim->world, p, sim_between(sim, done / 2, done));
 		prog->left_ns -= done < prog->left_ns ? done : prog->left_ns;

@@ -25,8 +25,7 @@ struct sim_program {
 	bool is_metered; /* its GPU time is told */
 	uint32_t life;   /* of the slot; an event of an earlier life is void */
 	uint32_t n_ops;
-	uint32_t computing; /* grows with each start and stop of a computation */
-	uint32_t linked;    /* grows with each connection */
+	uint32_t linked; /* grows with each connection */
 	uint64_t left_ns, since_ns;
 	uint64_t asked_ns; /* NEVER: does not wait */
 	uint64_t up_ns, down_ns;
@@ -44,7 +43,7 @@ struct sim {
 	uint32_t n_slots;
 	uint32_t n_owners;
 	uint64_t grace_ns;
-	uint64_t wait_max_ns, n_ended, n_spawned;
+	uint64_t wait_max_ns, n_spawned;
 	struct sim_queue queue;
 };
 

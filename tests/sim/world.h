@@ -59,7 +59,6 @@ struct world_proc {
 	uint64_t lack;                      /* size of the allocation that is blocked */
 	bool is_lack_pinned;
 	bool is_cut;         /* stopped before it had a turn, and lacks what it lacked then */
-	bool is_refused;     /* the blocked allocation has failed; the driver clears it */
 	uint64_t charge;     /* what the DROP under way counts as its own */
 	uint64_t work_bytes; /* of an eviction, still to go */
 	uint64_t moved;      /* since the last report */
@@ -87,7 +86,6 @@ struct world {
 	bool may_overlap; /* the mode has changed, or a hung one has come back */
 	uint64_t hash;    /* of all that the scheduler asked for */
 	uint64_t n_grants, n_drops, n_hung, n_refused, n_steps;
-	uint64_t n_cut;               /* stopped before they had a turn */
 	uint64_t n_progress, n_parts; /* reports from within an eviction; restores in part */
 	uint64_t n_ahead;             /* restores that began before others were to stop */
 	uint64_t n_told;              /* restores that told so before they had ended */

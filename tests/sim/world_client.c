@@ -96,7 +96,6 @@ static void world_act(struct world *world, uint32_t p, const struct lease_action
 		proc->budget = action->budget;
 		break;
 	case LEASE_ACTION_REFUSE:
-		proc->is_refused = proc->lack > 0;
 		proc->is_cut = false;
 		proc->lack = 0;
 		break;
@@ -147,9 +146,8 @@ static void world_unblock(struct world *world, uint32_t p)
 	}
 	if (world_on_card(world, proc->gpu) + proc->lack > world->total[proc->gpu]) {
 		assert(!world->is_strict);
-		proc->is_refused = true; /* the driver's own out of memory */
 		proc->is_cut = false;
-		proc->lack = 0;
+		proc->lack = 0; /* the driver's own out of memory */
 		return;
 	}
 	if (proc->is_lack_pinned) {
@@ -199,7 +197,6 @@ void world_alloc(struct world *world, uint32_t p, uint64_t bytes, bool is_pinned
 	assert(proc->lack == 0 && bytes > 0);
 	proc->lack = bytes;
 	proc->is_lack_pinned = is_pinned;
-	proc->is_refused = false;
 	world_unblock(world, p);
 	if (proc->lack > 0)
 		world_want(world, p);

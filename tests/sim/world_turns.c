@@ -97,5 +97,4 @@ void world_check_stop(struct world *world, uint32_t p, const struct world_before
 	assert(!world_has_free(world, c->gpu, before));
 	assert(!world->procs[p].is_cut);
 	world->procs[p].is_cut = true;
-	world->n_cut++;
 }
