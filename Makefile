@@ -71,7 +71,7 @@ $(B)/src/hook/table/hook_dlsym.o: override CFLAGS += -fno-lto
 $(B)/libcore.a: $(core_obj)
 $(B)/libutil.a: $(util_obj)
 $(B)/libipc.a: $(ipc_obj)
-$(B)/libcore.a $(B)/libutil.a $(B)/libipc.a:
+$(B)/%.a:
 	rm -f $@
 	$(AR) rcs $@ $^
 
@@ -132,7 +132,12 @@ unit_tests_daemon := $(call tests_of,daemon) $(call tests_of,cli)
 unit_tests_simgpu := $(call tests_of,simgpu)
 unit_tests_sim    := $(call one_thread,sim)
 
-$(unit_tests): $(B)/tests/%: $(B)/tests/%.o $(libs)
+# What several tests share: the files of their folders that are no programs.
+helpers_of = $(call obj,$(filter-out tests/$(1)/test_%,$(sort $(wildcard tests/$(1)/*.c))))
+sim_programs := $(addprefix $(B)/tests/sim/,sim_sched sim_share exhaustive_share)
+$(B)/libtest.a: $(filter-out $(sim_programs:=.o) %/exhaustive.o,$(foreach d,core daemon sim simgpu,$(call helpers_of,$(d))))
+
+$(unit_tests): $(B)/tests/%: $(B)/tests/%.o $(B)/libtest.a $(libs)
 	$(LINK) -o $@ $^ $(CMOCKA_LIBS)
 
 # Hook modules are tested as objects; what a test replaces it defines itself.
@@ -151,21 +156,17 @@ $(B)/libhooktest.a: $(call hook_lib,fake_scheduler virtual_clock)
 
 # A sanitizer's runtime looks its own functions up before ours could answer.
 $(B)/libhook.a: $(filter-out %/hook_dlsym.o %/hook_ioctl.o,$(hook_obj))
-	rm -f $@
-	$(AR) rcs $@ $^
 
-$(unit_tests_daemon): $(B)/tests/%: $(B)/tests/%.o $(B)/libprograms.a $(libs)
+$(unit_tests_daemon): $(B)/tests/%: $(B)/tests/%.o $(B)/libtest.a $(B)/libprograms.a $(libs)
 	$(LINK) -o $@ $^ $(CMOCKA_LIBS) -ldl
 
 $(B)/libprograms.a: $(filter-out %/main.o,$(daemon_obj) $(cli_obj))
-	rm -f $@
-	$(AR) rcs $@ $^
 
 $(unit_tests_sim): $(B)/tests/%: $(B)/tests/%.o $(filter-out %/main.o,$(sim_obj)) $(B)/libcore.a $(B)/libutil.a
 	$(LINK) -o $@ $^ $(CMOCKA_LIBS) -lm
 
-$(unit_tests_simgpu): $(B)/tests/%: $(B)/tests/%.o $(B)/libutil.a $(B)/simgpu/libcuda.so.1 $(B)/simgpu/libnvidia-ml.so.1
-	$(LINK) -o $@ $< $(B)/libutil.a -L$(B)/simgpu -l:libcuda.so.1 -l:libnvidia-ml.so.1 \
+$(unit_tests_simgpu): $(B)/tests/%: $(B)/tests/%.o $(B)/libtest.a $(B)/libutil.a $(B)/simgpu/libcuda.so.1 $(B)/simgpu/libnvidia-ml.so.1
+	$(LINK) -o $@ $< $(B)/libtest.a $(B)/libutil.a -L$(B)/simgpu -l:libcuda.so.1 -l:libnvidia-ml.so.1 \
 	    -Wl,-rpath,$(abspath $(B)/simgpu) $(CMOCKA_LIBS) -ldl
 
 # CUDA driver API programs: linked against nothing, they dlopen libcuda.so.1, so that the
@@ -180,8 +181,6 @@ $(filter-out $(freezing_apps),$(apps)): $(B)/tests/apps/%: $(B)/tests/apps/%.o $
 	$(LINK) -o $@ $^ -ldl -lm
 
 $(B)/libapp.a: $(call obj,$(sort $(wildcard tests/apps/lib/*.c)))
-	rm -f $@
-	$(AR) rcs $@ $^
 
 .PHONY: apps
 apps: $(apps)
@@ -202,10 +201,14 @@ check-unit: $(ALL_UNIT_TESTS) ## unit tests of every module (add SAN=address,und
 SEED  ?= 1
 SEEDS ?= $(if $(SAN),60,200)
 .PHONY: sim check-sim check-sim-sched check-sim-share check-exhaustive check-exhaustive-share
-$(B)/tests/sim/sim_sched: $(B)/tests/sim/sim_sched.o $(B)/libcore.a
+$(sim_programs): $(B)/tests/sim/%: $(B)/tests/sim/%.o $(B)/libtest.a $(B)/libcore.a
 	$(LINK) -o $@ $^
-$(B)/tests/sim/sim_share: $(B)/tests/sim/sim_share.o $(B)/libcore.a
+# A search copies its world at each step: three clients, not as many as there can be.
+$(B)/tests/sim/exhaustive: $(patsubst %,$(B)/tests/sim/small/%.o,exhaustive world world_client world_turns world_users) $(B)/libtest.a $(B)/libcore.a
 	$(LINK) -o $@ $^
+$(B)/tests/sim/small/%.o: tests/sim/%.c
+	@mkdir -p $(@D)
+	$(COMPILE) -DWORLD_SMALL -c -o $@ $<
 sim: $(B)/tests/sim/sim_sched $(B)/tests/sim/sim_share ## simulate SEEDS seeds from SEED on
 	$(B)/tests/sim/sim_sched $(SEED) $(SEEDS)
 	$(B)/tests/sim/sim_share $(SEED) $(SEEDS)
@@ -224,12 +227,8 @@ check-exhaustive-share: $(B)/tests/sim/exhaustive_share
 # what they may say of a GPU's time: 6 moves take 150 s, each one more about seven times that.
 DEPTH ?= 8
 .PHONY: exhaustive exhaustive-share
-$(B)/tests/sim/exhaustive: $(B)/tests/sim/exhaustive.o $(B)/libcore.a
-	$(LINK) -o $@ $^
 exhaustive: $(B)/tests/sim/exhaustive ## every interleaving of three clients, DEPTH moves deep
 	$< $(DEPTH)
-$(B)/tests/sim/exhaustive_share: $(B)/tests/sim/exhaustive_share.o $(B)/libcore.a
-	$(LINK) -o $@ $^
 exhaustive-share: $(B)/tests/sim/exhaustive_share ## the same of shares of a GPU's time
 	$< $(DEPTH)
 
@@ -299,7 +298,7 @@ check-e2e-slow: all apps
 
 # Benchmarks print; they judge nothing, since other work on the machine would decide.
 benches := $(patsubst %.c,$(B)/%,$(sort $(wildcard tests/bench/bench_*.c)))
-$(benches): $(B)/tests/bench/%: $(B)/tests/bench/%.o $(B)/libhook.a $(B)/libprograms.a $(libs)
+$(benches): $(B)/tests/bench/%: $(B)/tests/bench/%.o $(B)/tests/bench/timing.o $(B)/libhook.a $(B)/libprograms.a $(libs)
 	$(LINK) -o $@ $^ -ldl
 
 # The plots in tests/sim/results; needs python3-matplotlib (scripts/setup plot).

@@ -10,6 +10,7 @@
 #include "lib/app.h"
 #include "lib/buffer.h"
 #include "lib/self.h"
+#include "lib/spread.h"
 
 #include <pthread.h>
 #include <stdio.h>
@@ -129,18 +130,11 @@ static void freeze_now(void)
 	check_off(r, "freeze_begin");
 }
 
-static int by_value(const void *a, const void *b)
-{
-	uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
-
-	return x < y ? -1 : x > y;
-}
-
 static void print_row(const char *what, uint64_t *ns)
 {
 	uint64_t n = options.n_times;
 
-	qsort(ns, n, sizeof(*ns), by_value);
+	spread_sort(ns, n);
 	printf("%-24s %6llu %9.1f %9.1f %9.1f %9.1f\n", what, (unsigned long long)n,
 	       (double)ns[n / 2] / 1e3, (double)ns[n * 9 / 10] / 1e3,
 	       (double)ns[n * 99 / 100] / 1e3, (double)ns[n - 1] / 1e3);

@@ -6,6 +6,7 @@
 #include "lib/app.h"
 #include "lib/door.h"
 #include "lib/library.h"
+#include "lib/spread.h"
 #include "lib/work.h"
 #include "nvshare/nvshare.h"
 
@@ -147,13 +148,6 @@ static uint64_t request(struct work *work)
 	return set.is_probe ? took : app_now_ns() - start;
 }
 
-static int by_value(const void *a, const void *b)
-{
-	uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
-
-	return (x > y) - (x < y);
-}
-
 static double ms_at(uint64_t n, uint64_t percent)
 {
 	return n ? (double)took_ns[(n * percent + 99) / 100 - 1] / 1e6 : 0;
@@ -182,7 +176,7 @@ static void run(struct work *work, uint32_t n_warm)
 	end = app_now_ns();
 	if (!n && !set.door)
 		app_exit(APP_EXIT_WRONG, "there was no time for a request");
-	qsort(took_ns, n, sizeof(took_ns[0]), by_value);
+	spread_sort(took_ns, n);
 	library_print();
 	printf("%s verified requests=%llu avg_ms=%.3f p50_ms=%.3f p90_ms=%.3f p99_ms=%.3f "
 	       "max_ms=%.3f rounds=%u from_ns=%llu to_ns=%llu\n",

@@ -5,6 +5,7 @@
  * freed as well, or left for later.
  */
 #include "lib/app.h"
+#include "lib/spread.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -133,16 +134,9 @@ static uint64_t copy_out(const struct way *way, char *host, CUstream stream, CUe
 	return ns;
 }
 
-static int by_size(const void *a, const void *b)
-{
-	uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
-
-	return (x > y) - (x < y);
-}
-
 static double median_ms(uint64_t *ns)
 {
-	qsort(ns, REPEATS, sizeof(ns[0]), by_size);
+	spread_sort(ns, REPEATS);
 	return (double)ns[REPEATS / 2] / 1e6;
 }
 

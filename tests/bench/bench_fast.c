@@ -13,6 +13,7 @@
  */
 
 #include "ipc/sock.h"
+#include "timing.h"
 #include "util/clock.h"
 
 #include <errno.h>
@@ -217,13 +218,6 @@ static uint64_t cpu_ns(void)
 	return ns;
 }
 
-static int by_value(const void *a, const void *b)
-{
-	uint64_t left = *(const uint64_t *)a, right = *(const uint64_t *)b;
-
-	return left < right ? -1 : left > right;
-}
-
 /* The median, us. */
 static double measure(size_t n, double first_us)
 {
@@ -249,7 +243,7 @@ static double measure(size_t n, double first_us)
 	stop(n);
 	if (n_told < N_REQUESTS / 2)
 		give_up("nobody was held", EPROTO);
-	qsort(told_ns, n_told, sizeof(told_ns[0]), by_value);
+	timing_sort(told_ns, n_told);
 	if (!first_us)
 		first_us = (double)told_ns[n_told / 2] / 1000;
 	printf("%8zu  %8.1f  %8.1f  %8.1f  %8.1f  %10.2f\n", n, cpu_us,

@@ -5,24 +5,16 @@
  * since the open gate must write nothing that threads share.
  */
 #include "hook/gate/gate.h"
+#include "timing.h"
+#include "util/clock.h"
 
 #include <pthread.h>
 #include <stdint.h>
 #include <stdio.h>
-#include <stdlib.h>
-#include <time.h>
 
 #define BENCH_CALLS   2000000u
 #define BENCH_BATCHES 31
 #define BENCH_THREADS 4
-
-static uint64_t now_ns(void)
-{
-	struct timespec ts;
-
-	clock_gettime(CLOCK_MONOTONIC, &ts);
-	return (uint64_t)ts.tv_sec * 1000000000u + (uint64_t)ts.tv_nsec;
-}
 
 /* Stands for the driver's function; the compiler must neither inline nor drop it. */
 __attribute__((noinline)) static int driver_call(int x)
@@ -33,17 +25,17 @@ __attribute__((noinline)) static int driver_call(int x)
 
 static double direct_ns(void)
 {
-	uint64_t start = now_ns();
+	uint64_t start = clock_now_ns();
 	uint32_t i;
 
 	for (i = 0; i < BENCH_CALLS; i++)
 		driver_call((int)i);
-	return (double)(now_ns() - start) / BENCH_CALLS;
+	return (double)(clock_now_ns() - start) / BENCH_CALLS;
 }
 
 static double gated_ns(void)
 {
-	uint64_t start = now_ns();
+	uint64_t start = clock_now_ns();
 	uint32_t i;
 
 	for (i = 0; i < BENCH_CALLS; i++) {
@@ -51,21 +43,7 @@ static double gated_ns(void)
 		driver_call((int)i);
 		gate_leave();
 	}
-	return (double)(now_ns() - start) / BENCH_CALLS;
-}
-
-static int by_value(const void *a, const void *b)
-{
-	double x = *(const double *)a;
-	double y = *(const double *)b;
-
-	return (x > y) - (x < y);
-}
-
-static double median(double *values, int n)
-{
-	qsort(values, (size_t)n, sizeof(values[0]), by_value);
-	return values[n / 2];
+	return (double)(clock_now_ns() - start) / BENCH_CALLS;
 }
 
 static void *run(void *ret)
@@ -75,7 +53,7 @@ static void *run(void *ret)
 
 	for (i = 0; i < BENCH_BATCHES; i++)
 		values[i] = gated_ns();
-	*(double *)ret = median(values, BENCH_BATCHES);
+	*(double *)ret = timing_median(values, BENCH_BATCHES);
 	return NULL;
 }
 
@@ -92,8 +70,8 @@ int main(void)
 		direct[i] = direct_ns();
 		gated[i] = gated_ns();
 	}
-	a = median(direct, BENCH_BATCHES);
-	b = median(gated, BENCH_BATCHES);
+	a = timing_median(direct, BENCH_BATCHES);
+	b = timing_median(gated, BENCH_BATCHES);
 	printf("gate, one thread: direct %.2f ns, gated %.2f ns, added %.2f ns (target 20)\n", a, b,
 	       b - a);
 	for (i = 0; i < BENCH_THREADS; i++)
@@ -102,6 +80,6 @@ int main(void)
 	for (i = 0; i < BENCH_THREADS; i++)
 		pthread_join(threads[i], NULL);
 	printf("gate, %d threads at once: gated %.2f ns (median thread)\n", BENCH_THREADS,
-	       median(each, BENCH_THREADS));
+	       timing_median(each, BENCH_THREADS));
 	return 0;
 }

@@ -13,12 +13,12 @@
 
 #include "core/sched.h"
 #include "ipc/names.h"
+#include "timing.h"
 #include "util/clock.h"
 #include "util/prng.h"
 
 #include <stdio.h>
 #include <stdlib.h>
-#include <time.h>
 
 #define CLIENTS 1000
 #define STEPS   200000
@@ -40,21 +40,13 @@ static struct sched_claim any_claim(void)
 }
 
 /* Of this thread alone: others may want the processor meanwhile. */
-static uint64_t cpu_ns(void)
-{
-	struct timespec t;
-
-	(void)clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
-	return (uint64_t)t.tv_sec * CLOCK_NS_PER_SEC + (uint64_t)t.tv_nsec;
-}
-
 static uint64_t step(struct sched_event *event, struct sched_actions *ret_actions)
 {
-	uint64_t before = cpu_ns();
+	uint64_t before = timing_cpu_ns();
 
 	event->now_ns = now_ns;
 	(void)sched_step(&sched, event, ret_actions);
-	return cpu_ns() - before;
+	return timing_cpu_ns() - before;
 }
 
 /* Who has a grant now; SCHED_NONE: nobody. */
@@ -126,13 +118,6 @@ static struct sched_event any_event(uint32_t holder)
 	return event;
 }
 
-static int by_value(const void *a, const void *b)
-{
-	uint64_t left = *(const uint64_t *)a, right = *(const uint64_t *)b;
-
-	return left < right ? -1 : left > right;
-}
-
 static uint64_t least(uint64_t a, uint64_t b)
 {
 	return a < b ? a : b;
@@ -172,7 +157,7 @@ int main(void)
 			run((enum sched_policy)policy, i == 0);
 		for (uint32_t i = 0; i < STEPS; i++)
 			sum += took_ns[i];
-		qsort(took_ns, STEPS, sizeof(*took_ns), by_value);
+		timing_sort(took_ns, STEPS);
 		printf("  %-9s %7.2f %7.2f %7.2f %7.2f %7.2f %18.2f\n", names_policy[policy],
 		       (double)sum / STEPS / 1000, (double)took_ns[STEPS / 2] / 1000,
 		       (double)took_ns[STEPS / 100 * 99] / 1000,

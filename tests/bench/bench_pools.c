@@ -5,25 +5,18 @@
  */
 #include "hook/table/cuda_real.h"
 #include "hook/table/hooks.h"
+#include "timing.h"
+#include "util/clock.h"
 
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 #define BENCH_CALLS   500000u
 #define BENCH_BATCHES 11
 #define BENCH_GRANULE (2u << 20)
 #define BENCH_HANDLE  0x1000u
-
-static uint64_t now_ns(void)
-{
-	struct timespec ts;
-
-	clock_gettime(CLOCK_MONOTONIC, &ts);
-	return (uint64_t)ts.tv_sec * 1000000000u + (uint64_t)ts.tv_nsec;
-}
 
 static CUresult current(CUcontext *ctx)
 {
@@ -209,7 +202,7 @@ static void fill(void)
 static double pair_ns(void)
 {
 	CUstream stream = (CUstream)(uintptr_t)BENCH_HANDLE;
-	uint64_t start = now_ns();
+	uint64_t start = clock_now_ns();
 	CUdeviceptr p;
 	uint32_t i;
 
@@ -218,15 +211,7 @@ static double pair_ns(void)
 		    cuMemFreeAsync(p, stream) != CUDA_SUCCESS)
 			exit(1);
 	}
-	return (double)(now_ns() - start) / BENCH_CALLS;
-}
-
-static int by_value(const void *a, const void *b)
-{
-	double x = *(const double *)a;
-	double y = *(const double *)b;
-
-	return (x > y) - (x < y);
+	return (double)(clock_now_ns() - start) / BENCH_CALLS;
 }
 
 int main(void)
@@ -238,8 +223,7 @@ int main(void)
 	pair_ns();
 	for (i = 0; i < BENCH_BATCHES; i++)
 		batches[i] = pair_ns();
-	qsort(batches, BENCH_BATCHES, sizeof(batches[0]), by_value);
 	printf("allocation and free in stream order, of a cached block: %.0f ns in the library\n",
-	       batches[BENCH_BATCHES / 2]);
+	       timing_median(batches, BENCH_BATCHES));
 	return 0;
 }

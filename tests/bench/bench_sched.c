@@ -13,6 +13,7 @@
  */
 
 #include "ipc/sock.h"
+#include "timing.h"
 #include "util/clock.h"
 #include "util/fd.h"
 
@@ -306,14 +307,6 @@ static double count_calls(struct bench *bench)
 	return calls < 0 ? -1 : sum_calls(out) / DECISIONS_TRACED;
 }
 
-static int by_value(const void *a, const void *b)
-{
-	uint64_t left = *(const uint64_t *)a;
-	uint64_t right = *(const uint64_t *)b;
-
-	return left < right ? -1 : left > right;
-}
-
 static struct row measure(struct bench *bench, size_t n)
 {
 	struct row row;
@@ -325,7 +318,7 @@ static struct row measure(struct bench *bench, size_t n)
 	before = cpu_ns(bench);
 	hand_over(bench, DECISIONS);
 	row.cpu_us = (double)(cpu_ns(bench) - before) / DECISIONS / 1000;
-	qsort(bench->latency_ns, DECISIONS, sizeof(*bench->latency_ns), by_value);
+	timing_sort(bench->latency_ns, DECISIONS);
 	row.p50_us = (double)bench->latency_ns[DECISIONS / 2] / 1000;
 	row.p99_us = (double)bench->latency_ns[DECISIONS / 100 * 99] / 1000;
 	row.calls = count_calls(bench);

@@ -15,12 +15,12 @@
  */
 
 #include "core/timeshare/timeshare.h"
+#include "timing.h"
 #include "util/clock.h"
 #include "util/prng.h"
 
 #include <stdio.h>
 #include <stdlib.h>
-#include <time.h>
 
 #define CLIENTS_MAX 1000
 #define ROUNDS      20000
@@ -48,14 +48,6 @@ static uint64_t step_ns[STEPS_MAX]; /* the least of the runs so far */
 static uint32_t n_run;
 
 /* Of this thread alone: others may want the processor meanwhile. */
-static uint64_t cpu_ns(void)
-{
-	struct timespec t;
-
-	(void)clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
-	return (uint64_t)t.tv_sec * CLOCK_NS_PER_SEC + (uint64_t)t.tv_nsec;
-}
-
 static void queue_answers(const struct timeshare_actions *actions)
 {
 	for (uint32_t i = 0; i < actions->n; i++) {
@@ -98,9 +90,9 @@ static void step(struct timeshare_event *event)
 	uint64_t before_ns;
 
 	event->now_ns = bench.now_ns;
-	before_ns = cpu_ns();
+	before_ns = timing_cpu_ns();
 	(void)timeshare_step(&bench.share, event, &actions);
-	record(cpu_ns() - before_ns);
+	record(timing_cpu_ns() - before_ns);
 	queue_answers(&actions);
 }
 
@@ -226,13 +218,6 @@ static void round_of_work(const struct usual *usual)
 	settle();
 }
 
-static int by_value(const void *a, const void *b)
-{
-	uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
-
-	return (x > y) - (x < y);
-}
-
 static double us_at(double part)
 {
 	return (double)step_ns[(size_t)((double)(bench.n_steps - 1) * part)] / 1000;
@@ -244,7 +229,7 @@ static void print(const char *name)
 
 	for (size_t i = 0; i < bench.n_steps; i++)
 		sum_ns += (double)step_ns[i];
-	qsort(step_ns, bench.n_steps, sizeof(step_ns[0]), by_value);
+	timing_sort(step_ns, bench.n_steps);
 	printf("  %-42s %7u %8zu %7.2f %7.2f %7.2f %7.2f %8.2f\n", name, bench.n_clients,
 	       bench.n_steps, sum_ns / (double)bench.n_steps / 1000, us_at(0.5), us_at(0.99),
 	       us_at(0.999), us_at(1));

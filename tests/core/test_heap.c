@@ -6,6 +6,8 @@
 #include "rig.h"
 #include "util/prng.h"
 
+#include <string.h>
+
 #define N 64
 
 static struct rig rig;

@@ -2,46 +2,47 @@
 
 /* The rules by which timeslices beside critical clients follow what happens. */
 
-#include "timeshare_rig.h"
+#include "time_rig.h"
 
 #include "core/timeshare/slice_policy.h"
 
-static struct rig rig;
+static struct time_rig rig;
 
 enum { LC, BE, LC2, LC3 };
 
 static int set_up(void **state)
 {
 	(void)state;
-	rig_init(&rig);
+	time_rig_init(&rig);
 	return 0;
 }
 
 static void use(enum timeshare_rule rule)
 {
 	rig.config.slice_rule = rule;
-	assert_int_equal(rig_config(&rig), 0);
+	assert_int_equal(time_rig_config(&rig), 0);
 }
 
 static void join(uint32_t client, enum timeshare_class class, uint32_t slo_us)
 {
-	assert_int_equal(rig_step(&rig, (struct timeshare_event){.type = TIMESHARE_EVENT_JOIN,
-								 .client = client,
-								 .claim = {class, 100, slo_us, 0}}),
-			 0);
-	rig_run(&rig, client, true);
-	rig_arm(&rig, client, TIMESHARE_ARM_SLICES);
+	assert_int_equal(
+		time_rig_step(&rig, (struct timeshare_event){.type = TIMESHARE_EVENT_JOIN,
+							     .client = client,
+							     .claim = {class, 100, slo_us, 0}}),
+		0);
+	time_rig_run(&rig, client, true);
+	time_rig_arm(&rig, client, TIMESHARE_ARM_SLICES);
 }
 
 /* A critical client, and another that has work. */
 static void node(enum timeshare_rule rule, uint32_t slo_us, enum timeshare_class other)
 {
-	rig_init(&rig);
+	time_rig_init(&rig);
 	rig.config.be_slice_us = 200;
 	use(rule);
 	join(LC, TIMESHARE_CLASS_CRITICAL, slo_us);
 	join(BE, other, 0);
-	rig_busy(&rig, BE);
+	time_rig_busy(&rig, BE);
 }
 
 /* ---- slack ----------------------------------------------------------------- */
@@ -87,10 +88,10 @@ static void slices_follow_the_slack_of_a_burst(void **state)
 
 		node(TIMESHARE_RULE_SLACK, row->slo_us, TIMESHARE_CLASS_NORMAL);
 		rig.clients[LC].pace.mean_ns = row->mean_us * US;
-		rig_does(&rig, LC, TIMESHARE_ACTIVITY_BEGIN, 0);
-		rig_in(&rig, row->passed_us * US);
-		assert_int_equal(rig_slice(&rig, LC), row->lc_us);
-		assert_int_equal(rig_slice(&rig, BE),
+		time_rig_does(&rig, LC, TIMESHARE_ACTIVITY_BEGIN, 0);
+		time_rig_in(&rig, row->passed_us * US);
+		assert_int_equal(time_rig_slice(&rig, LC), row->lc_us);
+		assert_int_equal(time_rig_slice(&rig, BE),
 				 row->be_us ? row->be_us : rig.config.be_slice_us);
 	}
 }
@@ -100,15 +101,15 @@ static void a_burst_begins_without_a_message_and_is_not_interrupted(void **state
 	(void)state;
 	node(TIMESHARE_RULE_SLACK, 10000, TIMESHARE_CLASS_NORMAL);
 	for (uint32_t i = 0; i < 5; i++) {
-		rig_burst(&rig, LC, 9500 * US);
-		assert_int_equal(rig_slice(&rig, BE), rig.config.be_slice_us);
-		rig_in(&rig, 20 * MS);
+		time_rig_burst(&rig, LC, 9500 * US);
+		assert_int_equal(time_rig_slice(&rig, BE), rig.config.be_slice_us);
+		time_rig_in(&rig, 20 * MS);
 		rig.n_told = 0;
-		rig_does(&rig, LC, TIMESHARE_ACTIVITY_BEGIN, 0);
+		time_rig_does(&rig, LC, TIMESHARE_ACTIVITY_BEGIN, 0);
 		assert_int_equal(rig.n_told, 0);
-		rig_in(&rig, MS);
-		assert_false(rig_is_held(&rig, LC));
-		rig_does(&rig, LC, TIMESHARE_ACTIVITY_END, MS);
+		time_rig_in(&rig, MS);
+		assert_false(time_rig_is_held(&rig, LC));
+		time_rig_does(&rig, LC, TIMESHARE_ACTIVITY_END, MS);
 	}
 }
 
@@ -120,26 +121,26 @@ static void a_burst_that_begins_with_a_shorter_slice_is_not_interrupted(void **s
 
 	(void)state;
 	node(TIMESHARE_RULE_SLACK, 0, TIMESHARE_CLASS_NORMAL);
-	assert_int_equal(rig_step(&rig, claim), 0);
-	assert_int_equal(rig_slice(&rig, LC), 5000000);
-	rig_in(&rig, 2 * S);
-	rig_does(&rig, LC, TIMESHARE_ACTIVITY_BEGIN, 0);
-	assert_int_equal(rig_slice(&rig, LC), 1000);
-	assert_false(rig_is_held(&rig, LC));
+	assert_int_equal(time_rig_step(&rig, claim), 0);
+	assert_int_equal(time_rig_slice(&rig, LC), 5000000);
+	time_rig_in(&rig, 2 * S);
+	time_rig_does(&rig, LC, TIMESHARE_ACTIVITY_BEGIN, 0);
+	assert_int_equal(time_rig_slice(&rig, LC), 1000);
+	assert_false(time_rig_is_held(&rig, LC));
 }
 
 static void what_bursts_take_is_learned_and_forgotten(void **state)
 {
 	(void)state;
 	node(TIMESHARE_RULE_SLACK, 10000, TIMESHARE_CLASS_NORMAL);
-	rig_burst(&rig, LC, 8 * MS);
+	time_rig_burst(&rig, LC, 8 * MS);
 	assert_int_equal(rig.clients[LC].pace.mean_ns, 8 * MS);
 	for (uint32_t i = 0; i < 20; i++)
-		rig_burst(&rig, LC, 2 * MS);
+		time_rig_burst(&rig, LC, 2 * MS);
 	assert_in_range(rig.clients[LC].pace.mean_ns, 2 * MS, 2010 * US);
 	/* Nobody's word is longer than an hour. */
-	rig_does(&rig, LC, TIMESHARE_ACTIVITY_BEGIN, 0);
-	rig_does(&rig, LC, TIMESHARE_ACTIVITY_END, UINT64_MAX);
+	time_rig_does(&rig, LC, TIMESHARE_ACTIVITY_BEGIN, 0);
+	time_rig_does(&rig, LC, TIMESHARE_ACTIVITY_END, UINT64_MAX);
 	assert_true(rig.clients[LC].pace.mean_ns < 3600 * S);
 }
 
@@ -148,30 +149,30 @@ static void of_two_that_are_late_neither_has_all(void **state)
 	(void)state;
 	node(TIMESHARE_RULE_SLACK, 5000, TIMESHARE_CLASS_NORMAL);
 	join(LC2, TIMESHARE_CLASS_CRITICAL, 5000);
-	rig_does(&rig, LC, TIMESHARE_ACTIVITY_BEGIN, 0);
-	rig_does(&rig, LC2, TIMESHARE_ACTIVITY_BEGIN, 0);
-	rig_in(&rig, MS);
-	assert_int_equal(rig_slice(&rig, LC), 1000);
-	assert_int_equal(rig_slice(&rig, LC2), 1000);
-	rig_in(&rig, 10 * MS);
-	assert_int_equal(rig_slice(&rig, LC), 10000);
-	assert_int_equal(rig_slice(&rig, LC2), 10000);
-	assert_int_equal(rig_slice(&rig, BE), 100);
-	rig_does(&rig, LC, TIMESHARE_ACTIVITY_END, 11 * MS);
-	assert_int_equal(rig_slice(&rig, BE), 100);
-	rig_leave(&rig, LC2);
-	assert_int_equal(rig_slice(&rig, BE), rig.config.be_slice_us);
+	time_rig_does(&rig, LC, TIMESHARE_ACTIVITY_BEGIN, 0);
+	time_rig_does(&rig, LC2, TIMESHARE_ACTIVITY_BEGIN, 0);
+	time_rig_in(&rig, MS);
+	assert_int_equal(time_rig_slice(&rig, LC), 1000);
+	assert_int_equal(time_rig_slice(&rig, LC2), 1000);
+	time_rig_in(&rig, 10 * MS);
+	assert_int_equal(time_rig_slice(&rig, LC), 10000);
+	assert_int_equal(time_rig_slice(&rig, LC2), 10000);
+	assert_int_equal(time_rig_slice(&rig, BE), 100);
+	time_rig_does(&rig, LC, TIMESHARE_ACTIVITY_END, 11 * MS);
+	assert_int_equal(time_rig_slice(&rig, BE), 100);
+	time_rig_leave(&rig, LC2);
+	assert_int_equal(time_rig_slice(&rig, BE), rig.config.be_slice_us);
 }
 
 static void the_cap_comes_before_slack(void **state)
 {
 	(void)state;
 	node(TIMESHARE_RULE_SLACK, 1000, TIMESHARE_CLASS_NORMAL);
-	rig_does(&rig, LC, TIMESHARE_ACTIVITY_BEGIN, 0);
-	rig_in(&rig, 3 * S);
+	time_rig_does(&rig, LC, TIMESHARE_ACTIVITY_BEGIN, 0);
+	time_rig_in(&rig, 3 * S);
 	assert_true(rig.share.gpus[0].is_capped);
-	assert_int_equal(rig_slice(&rig, BE), 1000);
-	assert_int_equal(rig_slice(&rig, LC), 9000);
+	assert_int_equal(time_rig_slice(&rig, BE), 1000);
+	assert_int_equal(time_rig_slice(&rig, LC), 9000);
 }
 
 /* ---- levels ---------------------------------------------------------------- */
@@ -214,7 +215,7 @@ static void bare_node(enum timeshare_class class)
 {
 	struct timeshare_client *c = &rig.clients[BE];
 
-	rig_init(&rig);
+	time_rig_init(&rig);
 	use(TIMESHARE_RULE_EXPONENTIAL);
 	rig.share.gpus[0].n_active[TIMESHARE_CLASS_CRITICAL] = 1;
 	c->claim.class = class;
@@ -278,27 +279,27 @@ static void levels_count_beside_critical_clients_only(void **state)
 static void another_rule_is_told_at_once(void **state)
 {
 	(void)state;
-	rig_init(&rig);
+	time_rig_init(&rig);
 	join(LC, TIMESHARE_CLASS_CRITICAL, 0);
 	join(BE, TIMESHARE_CLASS_NORMAL, 0);
-	rig_busy(&rig, LC);
-	assert_int_equal(rig_slice(&rig, LC), 5000000);
+	time_rig_busy(&rig, LC);
+	assert_int_equal(time_rig_slice(&rig, LC), 5000000);
 	use(TIMESHARE_RULE_EXPONENTIAL);
-	assert_int_equal(rig_slice(&rig, LC), 10000000);
+	assert_int_equal(time_rig_slice(&rig, LC), 10000000);
 }
 
 static void the_critical_have_the_highest_level_or_are_equals(void **state)
 {
 	(void)state;
 	node(TIMESHARE_RULE_EXPONENTIAL, 0, TIMESHARE_CLASS_NORMAL);
-	rig_burst(&rig, LC, MS);
-	assert_int_equal(rig_slice(&rig, LC), 10000000);
-	assert_int_equal(rig_slice(&rig, BE), 1000);
+	time_rig_burst(&rig, LC, MS);
+	assert_int_equal(time_rig_slice(&rig, LC), 10000000);
+	assert_int_equal(time_rig_slice(&rig, BE), 1000);
 	join(LC2, TIMESHARE_CLASS_CRITICAL, 0);
-	rig_burst(&rig, LC2, MS);
-	rig_burst(&rig, LC, MS);
-	assert_int_equal(rig_slice(&rig, LC), 10000);
-	assert_int_equal(rig_slice(&rig, LC2), 10000);
+	time_rig_burst(&rig, LC2, MS);
+	time_rig_burst(&rig, LC, MS);
+	assert_int_equal(time_rig_slice(&rig, LC), 10000);
+	assert_int_equal(time_rig_slice(&rig, LC2), 10000);
 }
 
 /* ---- feedback -------------------------------------------------------------- */
@@ -334,9 +335,9 @@ static const struct feedback_row feedback_rows[] = {
 
 static uint64_t burst_of(uint64_t us)
 {
-	rig_does(&rig, LC, TIMESHARE_ACTIVITY_BEGIN, 0);
-	rig_does(&rig, LC, TIMESHARE_ACTIVITY_END, us * US);
-	return rig_slice(&rig, BE);
+	time_rig_does(&rig, LC, TIMESHARE_ACTIVITY_BEGIN, 0);
+	time_rig_does(&rig, LC, TIMESHARE_ACTIVITY_END, us * US);
+	return time_rig_slice(&rig, BE);
 }
 
 static void the_others_slice_follows_the_latency(void **state)
@@ -350,7 +351,7 @@ static void the_others_slice_follows_the_latency(void **state)
 		use(TIMESHARE_RULE_FEEDBACK);
 		for (uint32_t j = 0; j < 4 && row->took_us[j]; j++)
 			(void)burst_of(row->took_us[j]);
-		assert_int_equal(rig_slice(&rig, BE), row->slice_us);
+		assert_int_equal(time_rig_slice(&rig, BE), row->slice_us);
 	}
 }
 
@@ -374,7 +375,7 @@ static void what_is_fed_back_settles_within_the_slo(void **state)
 		node(TIMESHARE_RULE_FEEDBACK, rows[i].slo_us, TIMESHARE_CLASS_NORMAL);
 		rig.config.is_holding = false; /* of bursts that were held nothing is fed back */
 		use(TIMESHARE_RULE_FEEDBACK);
-		us = rig_slice(&rig, BE);
+		us = time_rig_slice(&rig, BE);
 		for (uint32_t j = 0; j < 1000; j++) {
 			uint64_t took_us = rows[i].work_us + us * (j % 10 == 0 ? 2 : 1);
 
@@ -396,12 +397,12 @@ static void what_has_summed_up_is_bounded(void **state)
 	node(TIMESHARE_RULE_FEEDBACK, 10000, TIMESHARE_CLASS_NORMAL);
 	for (uint32_t i = 0; i < 10000; i++)
 		(void)burst_of(100000);
-	assert_int_equal(rig_slice(&rig, BE), 100);
+	assert_int_equal(time_rig_slice(&rig, BE), 100);
 	while (burst_of(10) <= 200)
 		assert_true(++n < 8);
 	for (uint32_t i = 0; i < 10000; i++)
 		(void)burst_of(10);
-	assert_int_equal(rig_slice(&rig, BE), 5000);
+	assert_int_equal(time_rig_slice(&rig, BE), 5000);
 	n = 0;
 	while (burst_of(16000) > 200)
 		assert_true(++n < 8);
@@ -411,14 +412,14 @@ static void bursts_that_hold_or_are_alone_tell_nothing(void **state)
 {
 	(void)state;
 	node(TIMESHARE_RULE_FEEDBACK, 10000, TIMESHARE_CLASS_NORMAL);
-	rig_arm(&rig, LC, TIMESHARE_ARM_HOLD);
+	time_rig_arm(&rig, LC, TIMESHARE_ARM_HOLD);
 	(void)burst_of(10);
 	assert_int_equal(rig.share.gpus[0].pid.us, 0);
-	rig_arm(&rig, LC, TIMESHARE_ARM_SLICES);
-	rig_idle(&rig, BE);
+	time_rig_arm(&rig, LC, TIMESHARE_ARM_SLICES);
+	time_rig_idle(&rig, BE);
 	(void)burst_of(10);
 	assert_int_equal(rig.share.gpus[0].pid.us, 0);
-	rig_busy(&rig, BE);
+	time_rig_busy(&rig, BE);
 	(void)burst_of(10);
 	assert_true(rig.share.gpus[0].pid.us > 0);
 }
@@ -432,22 +433,22 @@ static void the_shortest_slo_counts_until_nobody_is_there(void **state)
 	join(LC2, TIMESHARE_CLASS_CRITICAL, 50000);
 	us = burst_of(8000);
 	assert_int_equal(us, rig.config.be_slice_us);
-	rig_does(&rig, LC2, TIMESHARE_ACTIVITY_BEGIN, 0);
-	rig_does(&rig, LC2, TIMESHARE_ACTIVITY_END, 10 * US);
-	assert_int_equal(rig_slice(&rig, BE), us);
-	rig_leave(&rig, LC);
-	rig_in(&rig, 2 * S);
-	rig_does(&rig, LC2, TIMESHARE_ACTIVITY_BEGIN, 0);
-	rig_does(&rig, LC2, TIMESHARE_ACTIVITY_END, 10 * US);
-	assert_true(rig_slice(&rig, BE) > us);
+	time_rig_does(&rig, LC2, TIMESHARE_ACTIVITY_BEGIN, 0);
+	time_rig_does(&rig, LC2, TIMESHARE_ACTIVITY_END, 10 * US);
+	assert_int_equal(time_rig_slice(&rig, BE), us);
+	time_rig_leave(&rig, LC);
+	time_rig_in(&rig, 2 * S);
+	time_rig_does(&rig, LC2, TIMESHARE_ACTIVITY_BEGIN, 0);
+	time_rig_does(&rig, LC2, TIMESHARE_ACTIVITY_END, 10 * US);
+	assert_true(time_rig_slice(&rig, BE) > us);
 }
 
 static int claim(uint32_t client, uint32_t weight, uint32_t slo_us)
 {
-	return rig_step(&rig, (struct timeshare_event){
-				      .type = TIMESHARE_EVENT_CLAIM,
-				      .client = client,
-				      .claim = {TIMESHARE_CLASS_CRITICAL, weight, slo_us, 0}});
+	return time_rig_step(&rig, (struct timeshare_event){
+					   .type = TIMESHARE_EVENT_CLAIM,
+					   .client = client,
+					   .claim = {TIMESHARE_CLASS_CRITICAL, weight, slo_us, 0}});
 }
 
 /* Another one is active all the time. */
@@ -459,25 +460,25 @@ static void what_was_found_for_an_slo_goes_with_it(void **state)
 	(void)state;
 	node(TIMESHARE_RULE_FEEDBACK, 10000, TIMESHARE_CLASS_NORMAL);
 	join(LC2, TIMESHARE_CLASS_CRITICAL, 50000);
-	rig_does(&rig, LC2, TIMESHARE_ACTIVITY_BEGIN, 0);
+	time_rig_does(&rig, LC2, TIMESHARE_ACTIVITY_BEGIN, 0);
 	us = burst_of(80000);
 	assert_true(us < rig.config.be_slice_us);
 	assert_int_equal(claim(LC, 200, 10000), 0); /* the same SLO */
-	assert_int_equal(rig_slice(&rig, BE), us);
+	assert_int_equal(time_rig_slice(&rig, BE), us);
 	assert_int_equal(claim(LC, 200, 20000), 0);
-	assert_int_equal(rig_slice(&rig, BE), rig.config.be_slice_us);
+	assert_int_equal(time_rig_slice(&rig, BE), rig.config.be_slice_us);
 	us = burst_of(10);
 	assert_true(us > rig.config.be_slice_us);
 	assert_int_equal(pid->slo_us, 20000);
 	/* That of who leaves, and nobody else's. */
 	join(LC3, TIMESHARE_CLASS_CRITICAL, 50000);
-	rig_leave(&rig, LC3);
-	assert_int_equal(rig_slice(&rig, BE), us);
-	rig_leave(&rig, LC);
-	assert_int_equal(rig_slice(&rig, BE), rig.config.be_slice_us);
-	rig_does(&rig, LC2, TIMESHARE_ACTIVITY_END, 10 * US);
+	time_rig_leave(&rig, LC3);
+	assert_int_equal(time_rig_slice(&rig, BE), us);
+	time_rig_leave(&rig, LC);
+	assert_int_equal(time_rig_slice(&rig, BE), rig.config.be_slice_us);
+	time_rig_does(&rig, LC2, TIMESHARE_ACTIVITY_END, 10 * US);
 	assert_int_equal(pid->slo_us, 50000);
-	assert_true(rig_slice(&rig, BE) > rig.config.be_slice_us);
+	assert_true(time_rig_slice(&rig, BE) > rig.config.be_slice_us);
 }
 
 /* It may be silent for ever, and another one has an SLO of its own all the time. */
@@ -489,18 +490,18 @@ static void what_was_found_for_an_slo_goes_when_its_owner_falls_silent(void **st
 	(void)state;
 	node(TIMESHARE_RULE_FEEDBACK, 5000, TIMESHARE_CLASS_NORMAL);
 	rig.config.lc_max_percent = 100;
-	assert_int_equal(rig_config(&rig), 0);
+	assert_int_equal(time_rig_config(&rig), 0);
 	join(LC2, TIMESHARE_CLASS_CRITICAL, 50000);
 	us = burst_of(10);
 	assert_true(us > rig.config.be_slice_us);
-	rig_does(&rig, LC2, TIMESHARE_ACTIVITY_BEGIN, 0);
-	rig_in(&rig, rig.config.active_ns - 1);
+	time_rig_does(&rig, LC2, TIMESHARE_ACTIVITY_BEGIN, 0);
+	time_rig_in(&rig, rig.config.active_ns - 1);
 	assert_int_equal(pid->slo_us, 5000);
-	rig_in(&rig, 1);
-	assert_int_equal(rig_slice(&rig, BE), rig.config.be_slice_us);
-	rig_does(&rig, LC2, TIMESHARE_ACTIVITY_END, 200 * MS);
+	time_rig_in(&rig, 1);
+	assert_int_equal(time_rig_slice(&rig, BE), rig.config.be_slice_us);
+	time_rig_does(&rig, LC2, TIMESHARE_ACTIVITY_END, 200 * MS);
 	assert_int_equal(pid->slo_us, 50000);
-	assert_int_equal(rig_slice(&rig, BE), 100);
+	assert_int_equal(time_rig_slice(&rig, BE), 100);
 }
 
 /* Clients of one service have the same SLO, and pause at different times. */
@@ -513,30 +514,30 @@ static void what_was_found_for_an_slo_stays_while_an_active_client_has_it(void *
 	(void)state;
 	node(TIMESHARE_RULE_FEEDBACK, 5000, TIMESHARE_CLASS_NORMAL);
 	rig.config.lc_max_percent = 100;
-	assert_int_equal(rig_config(&rig), 0);
+	assert_int_equal(time_rig_config(&rig), 0);
 	join(LC2, TIMESHARE_CLASS_CRITICAL, 5000);
 	join(LC3, TIMESHARE_CLASS_CRITICAL, 50000);
 	us = burst_of(10);
 	assert_true(us > rig.config.be_slice_us);
-	rig_does(&rig, LC2, TIMESHARE_ACTIVITY_BEGIN, 0);
-	rig_does(&rig, LC3, TIMESHARE_ACTIVITY_BEGIN, 0);
+	time_rig_does(&rig, LC2, TIMESHARE_ACTIVITY_BEGIN, 0);
+	time_rig_does(&rig, LC3, TIMESHARE_ACTIVITY_BEGIN, 0);
 	n_told = rig.at[BE].n_told;
-	rig_in(&rig, rig.config.active_ns);
+	time_rig_in(&rig, rig.config.active_ns);
 	assert_false(rig.clients[LC].part.is_active);
-	rig_leave(&rig, LC);
+	time_rig_leave(&rig, LC);
 	assert_int_equal(pid->slo_us, 5000);
-	assert_int_equal(rig_slice(&rig, BE), us);
+	assert_int_equal(time_rig_slice(&rig, BE), us);
 	assert_int_equal(rig.at[BE].n_told, n_told);
-	rig_leave(&rig, LC2);
+	time_rig_leave(&rig, LC2);
 	assert_int_equal(pid->slo_us, 0);
-	assert_int_equal(rig_slice(&rig, BE), rig.config.be_slice_us);
+	assert_int_equal(time_rig_slice(&rig, BE), rig.config.be_slice_us);
 }
 
 static void a_rule_that_there_is_not_is_refused(void **state)
 {
 	(void)state;
 	rig.config.slice_rule = TIMESHARE_RULE_COUNT_;
-	assert_int_equal(rig_config(&rig), TIMESHARE_E_VALUE);
+	assert_int_equal(time_rig_config(&rig), TIMESHARE_E_VALUE);
 }
 
 #define TEST(name) cmocka_unit_test_setup(name, set_up)

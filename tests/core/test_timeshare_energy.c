@@ -2,11 +2,11 @@
 
 /* What clients' work costs in energy, and which holds are worth theirs. */
 
-#include "timeshare_rig.h"
+#include "time_rig.h"
 
 #include "core/timeshare/energy.h"
 
-static struct rig rig;
+static struct time_rig rig;
 
 enum { LC, BE };
 
@@ -15,14 +15,14 @@ enum { LC, BE };
 static int set_up(void **state)
 {
 	(void)state;
-	rig_init(&rig);
+	time_rig_init(&rig);
 	return 0;
 }
 
 static int power(uint32_t gpu, uint64_t mw)
 {
-	return rig_step(&rig, (struct timeshare_event){
-				      .type = TIMESHARE_EVENT_POWER, .gpu = gpu, .value = mw});
+	return time_rig_step(&rig, (struct timeshare_event){
+					   .type = TIMESHARE_EVENT_POWER, .gpu = gpu, .value = mw});
 }
 
 /* ---- whose energy ---------------------------------------------------------- */
@@ -39,18 +39,19 @@ static void compute(uint32_t client, uint64_t ns)
 {
 	uint64_t busy_ns = rig.clients[client].usage.busy_ns + ns;
 
-	rig_in(&rig, ns);
-	assert_int_equal(rig_step(&rig, (struct timeshare_event){.type = TIMESHARE_EVENT_ACTIVITY,
-								 .client = client,
-								 .activity = TIMESHARE_ACTIVITY_USE,
-								 .busy_ns = busy_ns}),
-			 0);
+	time_rig_in(&rig, ns);
+	assert_int_equal(
+		time_rig_step(&rig, (struct timeshare_event){.type = TIMESHARE_EVENT_ACTIVITY,
+							     .client = client,
+							     .activity = TIMESHARE_ACTIVITY_USE,
+							     .busy_ns = busy_ns}),
+		0);
 }
 
 static void energy_is_power_times_gpu_time(void **state)
 {
 	(void)state;
-	rig_join(&rig, BE, TIMESHARE_CLASS_NORMAL, 100);
+	time_rig_join(&rig, BE, TIMESHARE_CLASS_NORMAL, 100);
 	compute(BE, 2 * S);
 	assert_int_equal(joules(BE), 0); /* the power is not known */
 	assert_int_equal(power(0, 300 * WATT), 0);
@@ -62,7 +63,7 @@ static void energy_is_power_times_gpu_time(void **state)
 	assert_int_equal(joules(BE), 1500);
 	compute(BE, 3 * S);
 	assert_int_equal(joules(BE), 1800);
-	rig_in(&rig, 100 * S); /* without work */
+	time_rig_in(&rig, 100 * S); /* without work */
 	assert_int_equal(joules(BE), 1800);
 }
 
@@ -71,19 +72,20 @@ static void what_is_shared_adds_up(void **state)
 	uint64_t sum;
 
 	(void)state;
-	rig_join(&rig, 0, TIMESHARE_CLASS_NORMAL, 100);
-	rig_join(&rig, 1, TIMESHARE_CLASS_NORMAL, 300);
-	rig_busy(&rig, 0);
-	rig_busy(&rig, 1);
+	time_rig_join(&rig, 0, TIMESHARE_CLASS_NORMAL, 100);
+	time_rig_join(&rig, 1, TIMESHARE_CLASS_NORMAL, 300);
+	time_rig_busy(&rig, 0);
+	time_rig_busy(&rig, 1);
 	assert_int_equal(power(0, 500 * WATT), 0);
 	for (uint32_t i = 0; i < 100; i++) {
 		uint64_t busy_ns = rig.clients[0].usage.busy_ns + 100 * MS;
 
 		compute(1, 100 * MS);
 		assert_int_equal(
-			rig_step(&rig, (struct timeshare_event){.type = TIMESHARE_EVENT_ACTIVITY,
-								.activity = TIMESHARE_ACTIVITY_USE,
-								.busy_ns = busy_ns}),
+			time_rig_step(&rig,
+				      (struct timeshare_event){.type = TIMESHARE_EVENT_ACTIVITY,
+							       .activity = TIMESHARE_ACTIVITY_USE,
+							       .busy_ns = busy_ns}),
 			0);
 	}
 	sum = joules(0) + joules(1);
@@ -96,7 +98,7 @@ static void what_is_corrected_is_not_paid_twice(void **state)
 	struct timeshare_client *c = &rig.clients[BE];
 
 	(void)state;
-	rig_join(&rig, BE, TIMESHARE_CLASS_NORMAL, 100);
+	time_rig_join(&rig, BE, TIMESHARE_CLASS_NORMAL, 100);
 	assert_int_equal(power(0, 100 * WATT), 0);
 	c->usage.gpu_ns = 5 * S;
 	energy_charge(&rig.share, BE);
@@ -134,21 +136,22 @@ static void saving_node(const struct row *row)
 {
 	struct timeshare_client *c = &rig.clients[LC];
 
-	rig_init(&rig);
+	time_rig_init(&rig);
 	rig.config.is_saving = true;
 	rig.config.be_slice_us = 200;
-	assert_int_equal(rig_config(&rig), 0);
-	assert_int_equal(rig_step(&rig, (struct timeshare_event){.type = TIMESHARE_EVENT_JOIN,
-								 .client = LC,
-								 .claim = {TIMESHARE_CLASS_CRITICAL,
-									   100, row->slo_us, 0}}),
-			 0);
-	rig_run(&rig, LC, true);
-	rig_join(&rig, BE, TIMESHARE_CLASS_NORMAL, 100);
-	rig_busy(&rig, BE);
+	assert_int_equal(time_rig_config(&rig), 0);
+	assert_int_equal(
+		time_rig_step(&rig, (struct timeshare_event){.type = TIMESHARE_EVENT_JOIN,
+							     .client = LC,
+							     .claim = {TIMESHARE_CLASS_CRITICAL,
+								       100, row->slo_us, 0}}),
+		0);
+	time_rig_run(&rig, LC, true);
+	time_rig_join(&rig, BE, TIMESHARE_CLASS_NORMAL, 100);
+	time_rig_busy(&rig, BE);
 	assert_int_equal(power(0, row->watt * WATT), 0);
 	/* Holding has been the better one, as far as latency goes. */
-	rig_arm(&rig, LC, TIMESHARE_ARM_HOLD);
+	time_rig_arm(&rig, LC, TIMESHARE_ARM_HOLD);
 	for (int i = 0; i < TIMESHARE_WARNINGS_; i++) {
 		c->arms[i].n[TIMESHARE_ARM_SLICES] = 2;
 		c->arms[i].ns[TIMESHARE_ARM_SLICES][0] = row->tail_us * 1000;
@@ -186,17 +189,17 @@ static void holds_are_for_the_slo_or_to_save(void **state)
 	(void)state;
 	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
 		saving_node(&rows[i]);
-		rig_does(&rig, LC, TIMESHARE_ACTIVITY_BEGIN, 0);
-		assert_int_equal(rig_is_held(&rig, BE), rows[i].is_held);
+		time_rig_does(&rig, LC, TIMESHARE_ACTIVITY_BEGIN, 0);
+		assert_int_equal(time_rig_is_held(&rig, BE), rows[i].is_held);
 		saving_node(&rows[i]);
-		rig_does(&rig, LC, TIMESHARE_ACTIVITY_HINT, 100 * US);
-		assert_int_equal(rig_is_held(&rig, BE), rows[i].is_held);
+		time_rig_does(&rig, LC, TIMESHARE_ACTIVITY_HINT, 100 * US);
+		assert_int_equal(time_rig_is_held(&rig, BE), rows[i].is_held);
 		/* Unasked, the one with the shorter tail. */
 		saving_node(&rows[i]);
 		rig.config.is_saving = false;
-		assert_int_equal(rig_config(&rig), 0);
-		rig_does(&rig, LC, TIMESHARE_ACTIVITY_BEGIN, 0);
-		assert_true(rig_is_held(&rig, BE));
+		assert_int_equal(time_rig_config(&rig), 0);
+		time_rig_does(&rig, LC, TIMESHARE_ACTIVITY_BEGIN, 0);
+		assert_true(time_rig_is_held(&rig, BE));
 	}
 }
 
@@ -207,11 +210,11 @@ static bool burst_holds_others(void)
 {
 	bool is_held;
 
-	rig_arm(&rig, LC, TIMESHARE_ARM_HOLD);
+	time_rig_arm(&rig, LC, TIMESHARE_ARM_HOLD);
 	rig.clients[LC].usage.part = costly.part;
-	rig_does(&rig, LC, TIMESHARE_ACTIVITY_BEGIN, 0);
-	is_held = rig_is_held(&rig, BE);
-	rig_does(&rig, LC, TIMESHARE_ACTIVITY_END, costly.mean_us * US);
+	time_rig_does(&rig, LC, TIMESHARE_ACTIVITY_BEGIN, 0);
+	is_held = time_rig_is_held(&rig, BE);
+	time_rig_does(&rig, LC, TIMESHARE_ACTIVITY_END, costly.mean_us * US);
 	rig.clients[LC].pace.mean_ns = costly.mean_us * US;
 	return is_held;
 }
@@ -223,17 +226,17 @@ static void holds_are_paid_from_the_budget(void **state)
 	for (uint32_t i = 0; i < 100; i++)
 		assert_true(burst_holds_others()); /* there is none */
 	rig.config.energy_budget_w = 1;
-	assert_int_equal(rig_config(&rig), 0);
+	assert_int_equal(time_rig_config(&rig), 0);
 	/* Ten joules, of which 3.5136 go each time. */
 	assert_true(burst_holds_others());
 	assert_true(burst_holds_others());
 	assert_false(burst_holds_others());
-	rig_in(&rig, 541 * MS); /* 2.9728 are left */
+	time_rig_in(&rig, 541 * MS); /* 2.9728 are left */
 	assert_true(burst_holds_others());
 	assert_false(burst_holds_others());
 	/* No more than ten seconds are saved up. */
-	rig_in(&rig, 3600 * S);
-	rig_does(&rig, BE, TIMESHARE_ACTIVITY_USE, 0);
+	time_rig_in(&rig, 3600 * S);
+	time_rig_does(&rig, BE, TIMESHARE_ACTIVITY_USE, 0);
 	assert_true(burst_holds_others());
 	assert_true(burst_holds_others());
 	assert_false(burst_holds_others());
@@ -246,14 +249,14 @@ static void what_saves_costs_no_budget(void **state)
 	(void)state;
 	saving_node(&saves);
 	rig.config.energy_budget_w = 1;
-	assert_int_equal(rig_config(&rig), 0);
+	assert_int_equal(time_rig_config(&rig), 0);
 	for (uint32_t i = 0; i < 1000; i++) {
-		rig_arm(&rig, LC, TIMESHARE_ARM_HOLD);
+		time_rig_arm(&rig, LC, TIMESHARE_ARM_HOLD);
 		rig.clients[LC].usage.part = saves.part;
 		rig.clients[LC].told.slice_us = saves.slice_us;
-		rig_does(&rig, LC, TIMESHARE_ACTIVITY_BEGIN, 0);
-		assert_true(rig_is_held(&rig, BE));
-		rig_does(&rig, LC, TIMESHARE_ACTIVITY_END, saves.mean_us * US);
+		time_rig_does(&rig, LC, TIMESHARE_ACTIVITY_BEGIN, 0);
+		assert_true(time_rig_is_held(&rig, BE));
+		time_rig_does(&rig, LC, TIMESHARE_ACTIVITY_END, saves.mean_us * US);
 	}
 	assert_int_equal(rig.share.gpus[0].budget_uj, 10000000);
 }
@@ -270,21 +273,21 @@ static void the_other_one_is_tried_now_and_then(void **state)
 		saving_node(both[i]);
 		for (int k = 0; k < TIMESHARE_WARNINGS_; k++)
 			rig.clients[LC].arms[k].n_bursts = 1024;
-		rig_does(&rig, LC, TIMESHARE_ACTIVITY_BEGIN, 0);
-		assert_int_equal(rig_is_held(&rig, BE), !both[i]->is_held);
+		time_rig_does(&rig, LC, TIMESHARE_ACTIVITY_BEGIN, 0);
+		assert_int_equal(time_rig_is_held(&rig, BE), !both[i]->is_held);
 		/* The first ones take turns. */
 		for (uint32_t n = 0; n < 64; n++) {
 			saving_node(both[i]);
 			arm->n_noted = n;
 			arm->n[TIMESHARE_ARM_HOLD] = (n + 1) / 2;
 			arm->n[TIMESHARE_ARM_SLICES] = n / 2;
-			rig_does(&rig, LC, TIMESHARE_ACTIVITY_BEGIN, 0);
-			assert_int_equal(rig_is_held(&rig, BE), n % 2 == 0);
+			time_rig_does(&rig, LC, TIMESHARE_ACTIVITY_BEGIN, 0);
+			assert_int_equal(time_rig_is_held(&rig, BE), n % 2 == 0);
 		}
 		saving_node(both[i]);
 		arm->n_bursts = 32;
-		rig_does(&rig, LC, TIMESHARE_ACTIVITY_BEGIN, 0);
-		assert_int_equal(rig_is_held(&rig, BE), both[i]->is_held);
+		time_rig_does(&rig, LC, TIMESHARE_ACTIVITY_BEGIN, 0);
+		assert_int_equal(time_rig_is_held(&rig, BE), both[i]->is_held);
 	}
 }
 
@@ -292,7 +295,7 @@ static void a_budget_that_can_not_be_is_refused(void **state)
 {
 	(void)state;
 	rig.config.energy_budget_w = 10001;
-	assert_int_equal(rig_config(&rig), TIMESHARE_E_VALUE);
+	assert_int_equal(time_rig_config(&rig), TIMESHARE_E_VALUE);
 }
 
 #define TEST(name) cmocka_unit_test_setup(name, set_up)

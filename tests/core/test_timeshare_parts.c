@@ -5,15 +5,15 @@
 #include "core/timeshare/predict.h"
 #include "core/timeshare/preempt_choice.h"
 #include "core/timeshare/slice.h"
-#include "timeshare_rig.h"
+#include "time_rig.h"
 #include "util/prng.h"
 
-static struct rig rig;
+static struct time_rig rig;
 
 static int set_up(void **state)
 {
 	(void)state;
-	rig_init(&rig);
+	time_rig_init(&rig);
 	return 0;
 }
 
@@ -57,64 +57,64 @@ static void slices_follow_class_and_weight(void **state)
 	for (size_t i = 0; i < sizeof(slice_rows) / sizeof(slice_rows[0]); i++) {
 		const struct slice_row *row = &slice_rows[i];
 
-		rig_init(&rig);
+		time_rig_init(&rig);
 		rig.config.is_holding = false;
-		assert_int_equal(rig_config(&rig), 0);
+		assert_int_equal(time_rig_config(&rig), 0);
 		for (uint32_t j = 0; j < 4 && row->at[j].weight; j++) {
-			rig_join(&rig, j, row->at[j].class, row->at[j].weight);
-			rig_busy(&rig, j);
+			time_rig_join(&rig, j, row->at[j].class, row->at[j].weight);
+			time_rig_busy(&rig, j);
 		}
 		for (uint32_t j = 0; j < 4 && row->at[j].weight; j++)
-			assert_int_equal(rig_slice(&rig, j), row->at[j].slice_us);
+			assert_int_equal(time_rig_slice(&rig, j), row->at[j].slice_us);
 	}
 }
 
 static void who_is_idle_for_a_while_makes_nobody_short(void **state)
 {
 	(void)state;
-	rig_join(&rig, 0, TIMESHARE_CLASS_HIGH, 100);
-	rig_join(&rig, 1, TIMESHARE_CLASS_NORMAL, 100);
-	rig_busy(&rig, 0);
-	rig_busy(&rig, 1);
-	assert_int_equal(rig_slice(&rig, 1), 500);
-	rig_idle(&rig, 0);
-	rig_in(&rig, 900 * MS);
-	assert_int_equal(rig_slice(&rig, 1), 500);
-	rig_in(&rig, 200 * MS);
-	assert_int_equal(rig_slice(&rig, 1), 10000);
-	assert_int_equal(rig_slice(&rig, 0), 10000); /* as it was: no message for nothing */
-	rig_busy(&rig, 0);
-	assert_int_equal(rig_slice(&rig, 1), 500);
+	time_rig_join(&rig, 0, TIMESHARE_CLASS_HIGH, 100);
+	time_rig_join(&rig, 1, TIMESHARE_CLASS_NORMAL, 100);
+	time_rig_busy(&rig, 0);
+	time_rig_busy(&rig, 1);
+	assert_int_equal(time_rig_slice(&rig, 1), 500);
+	time_rig_idle(&rig, 0);
+	time_rig_in(&rig, 900 * MS);
+	assert_int_equal(time_rig_slice(&rig, 1), 500);
+	time_rig_in(&rig, 200 * MS);
+	assert_int_equal(time_rig_slice(&rig, 1), 10000);
+	assert_int_equal(time_rig_slice(&rig, 0), 10000); /* as it was: no message for nothing */
+	time_rig_busy(&rig, 0);
+	assert_int_equal(time_rig_slice(&rig, 1), 500);
 }
 
 static void without_classes_all_but_the_critical_are_equals(void **state)
 {
 	(void)state;
-	rig_join(&rig, 0, TIMESHARE_CLASS_HIGH, 100);
-	rig_join(&rig, 1, TIMESHARE_CLASS_NORMAL, 300);
-	rig_join(&rig, 2, TIMESHARE_CLASS_LOW, 100);
+	time_rig_join(&rig, 0, TIMESHARE_CLASS_HIGH, 100);
+	time_rig_join(&rig, 1, TIMESHARE_CLASS_NORMAL, 300);
+	time_rig_join(&rig, 2, TIMESHARE_CLASS_LOW, 100);
 	for (uint32_t i = 0; i < 3; i++)
-		rig_busy(&rig, i);
-	assert_int_equal(rig_slice(&rig, 1), 500);
+		time_rig_busy(&rig, i);
+	assert_int_equal(time_rig_slice(&rig, 1), 500);
 	rig.config.has_classes = false;
-	assert_int_equal(rig_config(&rig), 0);
-	assert_int_equal(rig_slice(&rig, 0), 10000);
-	assert_int_equal(rig_slice(&rig, 1), 30000);
-	assert_int_equal(rig_slice(&rig, 2), 10000);
-	rig_join(&rig, 3, TIMESHARE_CLASS_LOW, 200);
-	rig_busy(&rig, 3);
-	assert_int_equal(rig_slice(&rig, 3), 20000);
-	rig_join(&rig, 4, TIMESHARE_CLASS_CRITICAL, 100);
-	rig_does(&rig, 4, TIMESHARE_ACTIVITY_BEGIN, 0);
-	assert_int_equal(rig_slice(&rig, 4), 5000000);
-	assert_true(rig_is_held(&rig, 0));
-	rig_leave(&rig, 4);
+	assert_int_equal(time_rig_config(&rig), 0);
+	assert_int_equal(time_rig_slice(&rig, 0), 10000);
+	assert_int_equal(time_rig_slice(&rig, 1), 30000);
+	assert_int_equal(time_rig_slice(&rig, 2), 10000);
+	time_rig_join(&rig, 3, TIMESHARE_CLASS_LOW, 200);
+	time_rig_busy(&rig, 3);
+	assert_int_equal(time_rig_slice(&rig, 3), 20000);
+	time_rig_join(&rig, 4, TIMESHARE_CLASS_CRITICAL, 100);
+	time_rig_does(&rig, 4, TIMESHARE_ACTIVITY_BEGIN, 0);
+	assert_int_equal(time_rig_slice(&rig, 4), 5000000);
+	assert_true(time_rig_is_held(&rig, 0));
+	time_rig_leave(&rig, 4);
 	rig.config.has_classes = true;
-	assert_int_equal(rig_config(&rig), 0);
-	assert_int_equal(rig_slice(&rig, 0), 10000);
-	assert_int_equal(rig_slice(&rig, 1), 500);
-	assert_int_equal(rig_slice(&rig, 2), 100);
-	assert_int_equal(rig_slice(&rig, 3), 200);
+	assert_int_equal(time_rig_config(&rig), 0);
+	assert_int_equal(time_rig_slice(&rig, 0), 10000);
+	assert_int_equal(time_rig_slice(&rig, 1), 500);
+	assert_int_equal(time_rig_slice(&rig, 2), 100);
+	assert_int_equal(time_rig_slice(&rig, 3), 200);
 }
 
 static void capped_slices_leave_what_the_cap_says(void **state)
@@ -228,10 +228,10 @@ static void hostile_hints_do_no_harm(void **state)
 
 static void hinted_node(void)
 {
-	rig_join(&rig, 0, TIMESHARE_CLASS_CRITICAL, 100);
-	rig_join(&rig, 1, TIMESHARE_CLASS_NORMAL, 100);
-	rig_busy(&rig, 1);
-	rig_arm(&rig, 0, TIMESHARE_ARM_HOLD);
+	time_rig_join(&rig, 0, TIMESHARE_CLASS_CRITICAL, 100);
+	time_rig_join(&rig, 1, TIMESHARE_CLASS_NORMAL, 100);
+	time_rig_busy(&rig, 1);
+	time_rig_arm(&rig, 0, TIMESHARE_ARM_HOLD);
 }
 
 static void what_is_learned_of_hints_is_in_the_status(void **state)
@@ -244,11 +244,11 @@ static void what_is_learned_of_hints_is_in_the_status(void **state)
 	timeshare_client_status(&rig.share, 0, &client);
 	assert_int_equal(client.n_hints + client.margin_ns + client.prepare_ns, 0);
 	assert_int_equal(client.ratio_ppm + client.error_ppm, 0);
-	rig_does(&rig, 0, TIMESHARE_ACTIVITY_HINT, 4 * MS);
-	rig_in(&rig, 3 * MS);
-	rig_burst(&rig, 0, MS);
-	rig_does(&rig, 0, TIMESHARE_ACTIVITY_HINT, 4 * MS);
-	rig_does(&rig, 0, TIMESHARE_ACTIVITY_HINT, 0);
+	time_rig_does(&rig, 0, TIMESHARE_ACTIVITY_HINT, 4 * MS);
+	time_rig_in(&rig, 3 * MS);
+	time_rig_burst(&rig, 0, MS);
+	time_rig_does(&rig, 0, TIMESHARE_ACTIVITY_HINT, 4 * MS);
+	time_rig_does(&rig, 0, TIMESHARE_ACTIVITY_HINT, 0);
 	timeshare_client_status(&rig.share, 0, &client);
 	assert_int_equal(client.n_hints, 2);
 	assert_int_equal(client.margin_ns, rig.config.margin_ns);
@@ -268,19 +268,19 @@ static void hints_can_be_forbidden(void **state)
 
 	(void)state;
 	rig.config.is_hinting = false;
-	assert_int_equal(rig_config(&rig), 0);
+	assert_int_equal(time_rig_config(&rig), 0);
 	hinted_node();
 	for (int i = 0; i < 2; i++) {
-		rig_does(&rig, 0, TIMESHARE_ACTIVITY_HINT, US);
-		rig_in(&rig, MS);
-		assert_false(rig_is_held(&rig, 1));
-		rig_does(&rig, 0, TIMESHARE_ACTIVITY_HINT, 0);
-		rig_does(&rig, 0, TIMESHARE_ACTIVITY_BEGIN, 0);
-		rig_does(&rig, 0, TIMESHARE_ACTIVITY_HINT, 4 * MS);
-		rig_does(&rig, 0, TIMESHARE_ACTIVITY_END, MS);
+		time_rig_does(&rig, 0, TIMESHARE_ACTIVITY_HINT, US);
+		time_rig_in(&rig, MS);
+		assert_false(time_rig_is_held(&rig, 1));
+		time_rig_does(&rig, 0, TIMESHARE_ACTIVITY_HINT, 0);
+		time_rig_does(&rig, 0, TIMESHARE_ACTIVITY_BEGIN, 0);
+		time_rig_does(&rig, 0, TIMESHARE_ACTIVITY_HINT, 4 * MS);
+		time_rig_does(&rig, 0, TIMESHARE_ACTIVITY_END, MS);
 	}
-	rig_in(&rig, 3900 * US);
-	assert_false(rig_is_held(&rig, 1));
+	time_rig_in(&rig, 3900 * US);
+	assert_false(time_rig_is_held(&rig, 1));
 	timeshare_gpu_status(&rig.share, 0, &gpu);
 	timeshare_client_status(&rig.share, 0, &client);
 	assert_int_equal(gpu.n_hints, 4);
@@ -293,15 +293,15 @@ static void a_hint_holds_just_before_its_time_and_ends_by_itself(void **state)
 
 	(void)state;
 	hinted_node();
-	rig_does(&rig, 0, TIMESHARE_ACTIVITY_HINT, 5 * MS);
-	rig_in(&rig, 3 * MS);
-	assert_false(rig_is_held(&rig, 1));
-	rig_in(&rig, MS);
-	assert_true(rig_is_held(&rig, 1));
-	rig_in(&rig, 9 * MS);
-	assert_true(rig_is_held(&rig, 1));
-	rig_in(&rig, MS);
-	assert_false(rig_is_held(&rig, 1));
+	time_rig_does(&rig, 0, TIMESHARE_ACTIVITY_HINT, 5 * MS);
+	time_rig_in(&rig, 3 * MS);
+	assert_false(time_rig_is_held(&rig, 1));
+	time_rig_in(&rig, MS);
+	assert_true(time_rig_is_held(&rig, 1));
+	time_rig_in(&rig, 9 * MS);
+	assert_true(time_rig_is_held(&rig, 1));
+	time_rig_in(&rig, MS);
+	assert_false(time_rig_is_held(&rig, 1));
 	timeshare_gpu_status(&rig.share, 0, &status);
 	assert_int_equal(status.n_hints, 1);
 	assert_int_equal(status.n_hints_missed, 1);
@@ -314,30 +314,30 @@ static void a_hint_outlives_a_stop_that_fails(void **state)
 
 	(void)state;
 	hinted_node();
-	rig_does(&rig, 0, TIMESHARE_ACTIVITY_HINT, 500 * MS);
-	rig_in(&rig, 100 * MS);
-	rig_run(&rig, 0, false);
-	rig_in(&rig, 100 * MS);
-	rig_run(&rig, 0, true);
-	rig_in(&rig, 298 * MS);
-	assert_false(rig_is_held(&rig, 1));
-	rig_in(&rig, 2 * MS);
-	assert_true(rig_is_held(&rig, 1));
-	rig_burst(&rig, 0, MS);
+	time_rig_does(&rig, 0, TIMESHARE_ACTIVITY_HINT, 500 * MS);
+	time_rig_in(&rig, 100 * MS);
+	time_rig_run(&rig, 0, false);
+	time_rig_in(&rig, 100 * MS);
+	time_rig_run(&rig, 0, true);
+	time_rig_in(&rig, 298 * MS);
+	assert_false(time_rig_is_held(&rig, 1));
+	time_rig_in(&rig, 2 * MS);
+	assert_true(time_rig_is_held(&rig, 1));
+	time_rig_burst(&rig, 0, MS);
 	/* It waited for longer than it prepared: nothing is learned of that. */
 	timeshare_client_status(&rig.share, 0, &status);
 	assert_int_equal(status.prepare_ns, 500 * MS);
-	rig_does(&rig, 0, TIMESHARE_ACTIVITY_HINT, 5 * MS);
-	rig_run(&rig, 0, false);
-	rig_in(&rig, 60 * S);
-	rig_does(&rig, 0, TIMESHARE_ACTIVITY_BEGIN, 0);
-	rig_run(&rig, 0, true);
-	rig_does(&rig, 0, TIMESHARE_ACTIVITY_END, MS);
-	rig_does(&rig, 0, TIMESHARE_ACTIVITY_HINT, 5 * MS);
-	rig_run(&rig, 0, false);
-	rig_in(&rig, 60 * S);
-	rig_run(&rig, 0, true);
-	rig_burst(&rig, 0, MS);
+	time_rig_does(&rig, 0, TIMESHARE_ACTIVITY_HINT, 5 * MS);
+	time_rig_run(&rig, 0, false);
+	time_rig_in(&rig, 60 * S);
+	time_rig_does(&rig, 0, TIMESHARE_ACTIVITY_BEGIN, 0);
+	time_rig_run(&rig, 0, true);
+	time_rig_does(&rig, 0, TIMESHARE_ACTIVITY_END, MS);
+	time_rig_does(&rig, 0, TIMESHARE_ACTIVITY_HINT, 5 * MS);
+	time_rig_run(&rig, 0, false);
+	time_rig_in(&rig, 60 * S);
+	time_rig_run(&rig, 0, true);
+	time_rig_burst(&rig, 0, MS);
 	timeshare_client_status(&rig.share, 0, &status);
 	assert_int_equal(status.prepare_ns, 500 * MS);
 }
@@ -347,15 +347,15 @@ static void a_hint_that_is_called_off_in_time_makes_nobody_active(void **state)
 {
 	(void)state;
 	hinted_node();
-	rig_in(&rig, 2 * S);
-	rig_does(&rig, 0, TIMESHARE_ACTIVITY_HINT, 500 * MS);
-	rig_in(&rig, MS);
-	rig_does(&rig, 0, TIMESHARE_ACTIVITY_HINT, 0);
+	time_rig_in(&rig, 2 * S);
+	time_rig_does(&rig, 0, TIMESHARE_ACTIVITY_HINT, 500 * MS);
+	time_rig_in(&rig, MS);
+	time_rig_does(&rig, 0, TIMESHARE_ACTIVITY_HINT, 0);
 	assert_int_equal(rig.share.gpus[0].n_active[TIMESHARE_CLASS_CRITICAL], 0);
-	rig_does(&rig, 0, TIMESHARE_ACTIVITY_HINT, 5 * MS);
-	rig_in(&rig, 5 * MS);
-	assert_true(rig_is_held(&rig, 1));
-	rig_does(&rig, 0, TIMESHARE_ACTIVITY_HINT, 0);
+	time_rig_does(&rig, 0, TIMESHARE_ACTIVITY_HINT, 5 * MS);
+	time_rig_in(&rig, 5 * MS);
+	assert_true(time_rig_is_held(&rig, 1));
+	time_rig_does(&rig, 0, TIMESHARE_ACTIVITY_HINT, 0);
 	assert_int_equal(rig.share.gpus[0].n_active[TIMESHARE_CLASS_CRITICAL], 1);
 }
 
@@ -367,20 +367,20 @@ static void a_hint_s_hold_begins_as_early_as_the_slower_ones_took(void **state)
 	hinted_node();
 	for (uint32_t i = 0; i < 200; i++)
 		g->preempt_us[g->n_preempted++ % TIMESHARE_PREEMPTIONS] = i % 10 == 7 ? 2500 : 700;
-	rig_does(&rig, 0, TIMESHARE_ACTIVITY_HINT, 5 * MS);
-	rig_in(&rig, 1800 * US); /* 3125 us, and the margin */
-	assert_false(rig_is_held(&rig, 1));
-	rig_in(&rig, 50 * US);
-	assert_true(rig_is_held(&rig, 1));
+	time_rig_does(&rig, 0, TIMESHARE_ACTIVITY_HINT, 5 * MS);
+	time_rig_in(&rig, 1800 * US); /* 3125 us, and the margin */
+	assert_false(time_rig_is_held(&rig, 1));
+	time_rig_in(&rig, 50 * US);
+	assert_true(time_rig_is_held(&rig, 1));
 	/* Long ago, and one alone, are no reason. */
-	rig_does(&rig, 0, TIMESHARE_ACTIVITY_HINT, 0);
+	time_rig_does(&rig, 0, TIMESHARE_ACTIVITY_HINT, 0);
 	for (uint32_t i = 0; i < 32; i++)
 		g->preempt_us[g->n_preempted++ % TIMESHARE_PREEMPTIONS] = i == 5 ? 9000 : 700;
-	rig_does(&rig, 0, TIMESHARE_ACTIVITY_HINT, 5 * MS);
-	rig_in(&rig, 4 * MS);
-	assert_false(rig_is_held(&rig, 1));
-	rig_in(&rig, MS / 2);
-	assert_true(rig_is_held(&rig, 1));
+	time_rig_does(&rig, 0, TIMESHARE_ACTIVITY_HINT, 5 * MS);
+	time_rig_in(&rig, 4 * MS);
+	assert_false(time_rig_is_held(&rig, 1));
+	time_rig_in(&rig, MS / 2);
+	assert_true(time_rig_is_held(&rig, 1));
 }
 
 static void what_is_best_is_decided_when_both_were_seen(void **state)
@@ -415,7 +415,7 @@ static void announced_bursts_and_others_are_learned_of_apart(void **state)
 	hinted_node();
 	rig.clients[0].arms[TIMESHARE_WARNING_NONE].best = TIMESHARE_ARM_SLICES;
 	/* After a pause, and soon after another. */
-	rig_burst(&rig, 0, 3 * MS);
+	time_rig_burst(&rig, 0, 3 * MS);
 	assert_int_equal(arms[TIMESHARE_WARNING_PAUSE].n[TIMESHARE_ARM_HOLD], 1);
 	timeshare_client_status(&rig.share, 0, &told);
 	assert_int_equal(told.learned[TIMESHARE_WARNING_PAUSE].n_bursts, 1);
@@ -428,63 +428,63 @@ static void announced_bursts_and_others_are_learned_of_apart(void **state)
 	timeshare_client_status(&rig.share, 1, &told); /* not critical: nothing is learned */
 	assert_false(told.learned[TIMESHARE_WARNING_PAUSE].is_holding);
 	rig.share.gpus[0].n_preempted = 0; /* hints are for at once again */
-	rig_does(&rig, 0, TIMESHARE_ACTIVITY_BEGIN, 0);
-	assert_false(rig_is_held(&rig, 1));
-	rig_does(&rig, 0, TIMESHARE_ACTIVITY_END, 3 * MS);
+	time_rig_does(&rig, 0, TIMESHARE_ACTIVITY_BEGIN, 0);
+	assert_false(time_rig_is_held(&rig, 1));
+	time_rig_does(&rig, 0, TIMESHARE_ACTIVITY_END, 3 * MS);
 	assert_int_equal(arms[TIMESHARE_WARNING_NONE].n[TIMESHARE_ARM_SLICES], 1);
-	rig_does(&rig, 0, TIMESHARE_ACTIVITY_HINT, MS);
-	assert_true(rig_is_held(&rig, 1));
-	rig_does(&rig, 0, TIMESHARE_ACTIVITY_BEGIN, 0);
-	assert_true(rig_is_held(&rig, 1));
-	rig_does(&rig, 0, TIMESHARE_ACTIVITY_END, 2 * MS);
+	time_rig_does(&rig, 0, TIMESHARE_ACTIVITY_HINT, MS);
+	assert_true(time_rig_is_held(&rig, 1));
+	time_rig_does(&rig, 0, TIMESHARE_ACTIVITY_BEGIN, 0);
+	assert_true(time_rig_is_held(&rig, 1));
+	time_rig_does(&rig, 0, TIMESHARE_ACTIVITY_END, 2 * MS);
 	assert_int_equal(arms[TIMESHARE_WARNING_HINT].n[TIMESHARE_ARM_HOLD], 1);
 	/* One that was taken back announces nothing. */
-	rig_does(&rig, 0, TIMESHARE_ACTIVITY_HINT, MS);
-	rig_does(&rig, 0, TIMESHARE_ACTIVITY_HINT, 0);
-	rig_does(&rig, 0, TIMESHARE_ACTIVITY_BEGIN, 0);
-	assert_false(rig_is_held(&rig, 1));
-	rig_does(&rig, 0, TIMESHARE_ACTIVITY_END, 3 * MS);
+	time_rig_does(&rig, 0, TIMESHARE_ACTIVITY_HINT, MS);
+	time_rig_does(&rig, 0, TIMESHARE_ACTIVITY_HINT, 0);
+	time_rig_does(&rig, 0, TIMESHARE_ACTIVITY_BEGIN, 0);
+	assert_false(time_rig_is_held(&rig, 1));
+	time_rig_does(&rig, 0, TIMESHARE_ACTIVITY_END, 3 * MS);
 	assert_int_equal(arms[TIMESHARE_WARNING_NONE].n[TIMESHARE_ARM_SLICES], 2);
 	/* Nor does it when nobody would have been held. */
 	rig.clients[0].arms[TIMESHARE_WARNING_HINT].best = TIMESHARE_ARM_SLICES;
-	rig_does(&rig, 0, TIMESHARE_ACTIVITY_HINT, 5 * MS);
-	rig_does(&rig, 0, TIMESHARE_ACTIVITY_HINT, 0);
-	rig_burst(&rig, 0, 3 * MS);
+	time_rig_does(&rig, 0, TIMESHARE_ACTIVITY_HINT, 5 * MS);
+	time_rig_does(&rig, 0, TIMESHARE_ACTIVITY_HINT, 0);
+	time_rig_burst(&rig, 0, 3 * MS);
 	assert_int_equal(arms[TIMESHARE_WARNING_NONE].n[TIMESHARE_ARM_SLICES], 3);
 	/* Nor one that nobody can be off in time for. */
 	rig.clients[0].arms[TIMESHARE_WARNING_HINT].best = TIMESHARE_ARM_HOLD;
-	rig_does(&rig, 0, TIMESHARE_ACTIVITY_HINT, 0);
+	time_rig_does(&rig, 0, TIMESHARE_ACTIVITY_HINT, 0);
 	rig.share.gpus[0].n_preempted = 0;
 	n = arms[TIMESHARE_WARNING_NONE].n[TIMESHARE_ARM_SLICES];
-	rig_does(&rig, 0, TIMESHARE_ACTIVITY_HINT, 499 * US);
-	assert_false(rig_is_held(&rig, 1));
-	rig_burst(&rig, 0, 3 * MS);
+	time_rig_does(&rig, 0, TIMESHARE_ACTIVITY_HINT, 499 * US);
+	assert_false(time_rig_is_held(&rig, 1));
+	time_rig_burst(&rig, 0, 3 * MS);
 	assert_int_equal(arms[TIMESHARE_WARNING_NONE].n[TIMESHARE_ARM_SLICES], n + 1);
-	rig_does(&rig, 0, TIMESHARE_ACTIVITY_HINT, 500 * US);
-	assert_true(rig_is_held(&rig, 1));
+	time_rig_does(&rig, 0, TIMESHARE_ACTIVITY_HINT, 500 * US);
+	assert_true(time_rig_is_held(&rig, 1));
 	assert_int_equal(rig.clients[0].warning, TIMESHARE_WARNING_HINT);
 	/* Few slow preemptions do not make it so: it would be so until there are others. */
-	rig_burst(&rig, 0, 3 * MS);
+	time_rig_burst(&rig, 0, 3 * MS);
 	for (uint32_t i = 0; i < 32; i++)
 		g->preempt_us[g->n_preempted++ % TIMESHARE_PREEMPTIONS] = i % 4 ? 800 : 9000;
 	rig.clients[0].predict.n = 0; /* the last ones began at once */
-	rig_does(&rig, 0, TIMESHARE_ACTIVITY_HINT, 2 * MS);
-	assert_true(rig_is_held(&rig, 1));
+	time_rig_does(&rig, 0, TIMESHARE_ACTIVITY_HINT, 2 * MS);
+	assert_true(time_rig_is_held(&rig, 1));
 	assert_int_equal(rig.clients[0].warning, TIMESHARE_WARNING_HINT);
 	/* Where all are slow, half of the longest hold for a hint is time enough to try. */
-	rig_burst(&rig, 0, 3 * MS);
+	time_rig_burst(&rig, 0, 3 * MS);
 	for (uint32_t i = 0; i < 32; i++)
 		g->preempt_us[g->n_preempted++ % TIMESHARE_PREEMPTIONS] = 12000;
 	rig.clients[0].predict.n = 0;
-	rig_does(&rig, 0, TIMESHARE_ACTIVITY_HINT, 3 * MS);
+	time_rig_does(&rig, 0, TIMESHARE_ACTIVITY_HINT, 3 * MS);
 	assert_int_equal(rig.clients[0].warning, TIMESHARE_WARNING_HINT);
 	/* Given in time, but then a burst was in the way. */
-	rig_does(&rig, 0, TIMESHARE_ACTIVITY_BEGIN, 0);
+	time_rig_does(&rig, 0, TIMESHARE_ACTIVITY_BEGIN, 0);
 	rig.clients[0].predict.n = 0;
-	rig_does(&rig, 0, TIMESHARE_ACTIVITY_HINT, 5 * MS);
-	rig_in(&rig, 4700 * US);
+	time_rig_does(&rig, 0, TIMESHARE_ACTIVITY_HINT, 5 * MS);
+	time_rig_in(&rig, 4700 * US);
 	rig.share.gpus[0].n_preempted = 0;
-	rig_does(&rig, 0, TIMESHARE_ACTIVITY_END, 5 * MS);
+	time_rig_does(&rig, 0, TIMESHARE_ACTIVITY_END, 5 * MS);
 	assert_int_equal(rig.clients[0].warning, TIMESHARE_WARNING_NONE);
 }
 
@@ -492,14 +492,14 @@ static void the_burst_that_follows_a_hint_takes_its_hold_over(void **state)
 {
 	(void)state;
 	hinted_node();
-	rig_does(&rig, 0, TIMESHARE_ACTIVITY_HINT, 2 * MS);
-	rig_in(&rig, 2 * MS);
-	assert_true(rig_is_held(&rig, 1));
-	rig_does(&rig, 0, TIMESHARE_ACTIVITY_BEGIN, 0);
-	rig_in(&rig, 50 * MS);
-	assert_true(rig_is_held(&rig, 1));
-	rig_does(&rig, 0, TIMESHARE_ACTIVITY_END, 50 * MS);
-	assert_false(rig_is_held(&rig, 1));
+	time_rig_does(&rig, 0, TIMESHARE_ACTIVITY_HINT, 2 * MS);
+	time_rig_in(&rig, 2 * MS);
+	assert_true(time_rig_is_held(&rig, 1));
+	time_rig_does(&rig, 0, TIMESHARE_ACTIVITY_BEGIN, 0);
+	time_rig_in(&rig, 50 * MS);
+	assert_true(time_rig_is_held(&rig, 1));
+	time_rig_does(&rig, 0, TIMESHARE_ACTIVITY_END, 50 * MS);
+	assert_false(time_rig_is_held(&rig, 1));
 }
 
 /* A burst is over half a millisecond after its last work; the next is announced before. */
@@ -512,52 +512,52 @@ static void a_hint_within_a_burst_is_for_the_next(void **state)
 	while (g->n_preempted < 20)
 		g->preempt_us[g->n_preempted++] = 700;
 	for (uint32_t i = 0; i < 2; i++) {
-		rig_does(&rig, 0, TIMESHARE_ACTIVITY_BEGIN, 0);
-		rig_in(&rig, MS);
-		rig_does(&rig, 0, TIMESHARE_ACTIVITY_HINT, 4 * MS);
-		assert_true(rig_is_held(&rig, 1));
-		rig_in(&rig, MS / 2);
-		rig_does(&rig, 0, TIMESHARE_ACTIVITY_END, MS);
-		assert_false(rig_is_held(&rig, 1));
-		rig_in(&rig, 3 * MS);
-		assert_true(rig_is_held(&rig, 1));
+		time_rig_does(&rig, 0, TIMESHARE_ACTIVITY_BEGIN, 0);
+		time_rig_in(&rig, MS);
+		time_rig_does(&rig, 0, TIMESHARE_ACTIVITY_HINT, 4 * MS);
+		assert_true(time_rig_is_held(&rig, 1));
+		time_rig_in(&rig, MS / 2);
+		time_rig_does(&rig, 0, TIMESHARE_ACTIVITY_END, MS);
+		assert_false(time_rig_is_held(&rig, 1));
+		time_rig_in(&rig, 3 * MS);
+		assert_true(time_rig_is_held(&rig, 1));
 		if (i == 0)
-			rig_in(&rig, MS / 2);
+			time_rig_in(&rig, MS / 2);
 	}
 	/* One for now leaves nobody time to come back. */
-	rig_does(&rig, 0, TIMESHARE_ACTIVITY_BEGIN, 0);
-	rig_in(&rig, MS);
-	rig_does(&rig, 0, TIMESHARE_ACTIVITY_HINT, MS);
-	rig_in(&rig, MS / 2);
-	rig_does(&rig, 0, TIMESHARE_ACTIVITY_END, MS);
-	assert_true(rig_is_held(&rig, 1));
+	time_rig_does(&rig, 0, TIMESHARE_ACTIVITY_BEGIN, 0);
+	time_rig_in(&rig, MS);
+	time_rig_does(&rig, 0, TIMESHARE_ACTIVITY_HINT, MS);
+	time_rig_in(&rig, MS / 2);
+	time_rig_does(&rig, 0, TIMESHARE_ACTIVITY_END, MS);
+	assert_true(time_rig_is_held(&rig, 1));
 	/* What was announced, and taken back, or has been a part of this burst, is not awaited. */
-	rig_does(&rig, 0, TIMESHARE_ACTIVITY_BEGIN, 0);
-	rig_does(&rig, 0, TIMESHARE_ACTIVITY_HINT, 100 * MS);
-	rig_does(&rig, 0, TIMESHARE_ACTIVITY_HINT, 0);
-	assert_true(rig_is_held(&rig, 1));
-	rig_does(&rig, 0, TIMESHARE_ACTIVITY_END, MS);
-	assert_false(rig_is_held(&rig, 1));
-	rig_does(&rig, 0, TIMESHARE_ACTIVITY_BEGIN, 0);
-	rig_does(&rig, 0, TIMESHARE_ACTIVITY_HINT, MS);
-	rig_in(&rig, 10 * MS);
-	rig_does(&rig, 0, TIMESHARE_ACTIVITY_END, 10 * MS);
-	rig_in(&rig, 5 * MS);
-	assert_false(rig_is_held(&rig, 1));
+	time_rig_does(&rig, 0, TIMESHARE_ACTIVITY_BEGIN, 0);
+	time_rig_does(&rig, 0, TIMESHARE_ACTIVITY_HINT, 100 * MS);
+	time_rig_does(&rig, 0, TIMESHARE_ACTIVITY_HINT, 0);
+	assert_true(time_rig_is_held(&rig, 1));
+	time_rig_does(&rig, 0, TIMESHARE_ACTIVITY_END, MS);
+	assert_false(time_rig_is_held(&rig, 1));
+	time_rig_does(&rig, 0, TIMESHARE_ACTIVITY_BEGIN, 0);
+	time_rig_does(&rig, 0, TIMESHARE_ACTIVITY_HINT, MS);
+	time_rig_in(&rig, 10 * MS);
+	time_rig_does(&rig, 0, TIMESHARE_ACTIVITY_END, 10 * MS);
+	time_rig_in(&rig, 5 * MS);
+	assert_false(time_rig_is_held(&rig, 1));
 }
 
 static void a_hint_can_be_taken_back(void **state)
 {
 	(void)state;
 	hinted_node();
-	rig_does(&rig, 0, TIMESHARE_ACTIVITY_HINT, 100 * US);
-	assert_true(rig_is_held(&rig, 1));
-	rig_does(&rig, 0, TIMESHARE_ACTIVITY_HINT, 0);
-	assert_false(rig_is_held(&rig, 1));
-	rig_does(&rig, 0, TIMESHARE_ACTIVITY_HINT, 5 * MS);
-	rig_does(&rig, 0, TIMESHARE_ACTIVITY_HINT, 0);
-	rig_in(&rig, 10 * MS);
-	assert_false(rig_is_held(&rig, 1));
+	time_rig_does(&rig, 0, TIMESHARE_ACTIVITY_HINT, 100 * US);
+	assert_true(time_rig_is_held(&rig, 1));
+	time_rig_does(&rig, 0, TIMESHARE_ACTIVITY_HINT, 0);
+	assert_false(time_rig_is_held(&rig, 1));
+	time_rig_does(&rig, 0, TIMESHARE_ACTIVITY_HINT, 5 * MS);
+	time_rig_does(&rig, 0, TIMESHARE_ACTIVITY_HINT, 0);
+	time_rig_in(&rig, 10 * MS);
+	assert_false(time_rig_is_held(&rig, 1));
 }
 
 static void hints_without_end_hold_no_longer_than_the_cap(void **state)
@@ -567,9 +567,9 @@ static void hints_without_end_hold_no_longer_than_the_cap(void **state)
 	(void)state;
 	hinted_node();
 	for (uint32_t i = 0; i < 5000; i++) {
-		rig_does(&rig, 0, TIMESHARE_ACTIVITY_HINT, 100 * US);
-		rig_in(&rig, MS);
-		held += rig_is_held(&rig, 1);
+		time_rig_does(&rig, 0, TIMESHARE_ACTIVITY_HINT, 100 * US);
+		time_rig_in(&rig, MS);
+		held += time_rig_is_held(&rig, 1);
 	}
 	assert_true(held <= 4650);
 }
@@ -579,20 +579,20 @@ static void hints_without_end_hold_no_longer_than_the_cap(void **state)
 /* percent of its time at work, as its reports say; a report every 10 ms, for 10 s. */
 static void work(uint32_t n, const uint32_t *percent)
 {
-	uint64_t busy[RIG_CLIENTS] = {0};
+	uint64_t busy[TIME_RIG_CLIENTS] = {0};
 
 	for (uint32_t i = 0; i < n; i++)
-		rig_busy(&rig, i);
+		time_rig_busy(&rig, i);
 	for (uint32_t t = 0; t < 1000; t++) {
-		rig_in(&rig, 10 * MS);
+		time_rig_in(&rig, 10 * MS);
 		for (uint32_t i = 0; i < n; i++) {
 			busy[i] += 10 * MS * percent[i] / 100;
-			assert_int_equal(rig_step(&rig,
-						  (struct timeshare_event){
-							  .type = TIMESHARE_EVENT_ACTIVITY,
-							  .client = i,
-							  .activity = TIMESHARE_ACTIVITY_USE,
-							  .busy_ns = busy[i]}),
+			assert_int_equal(time_rig_step(&rig,
+						       (struct timeshare_event){
+							       .type = TIMESHARE_EVENT_ACTIVITY,
+							       .client = i,
+							       .activity = TIMESHARE_ACTIVITY_USE,
+							       .busy_ns = busy[i]}),
 					 0);
 		}
 	}
@@ -603,9 +603,9 @@ static void time_is_divided_by_the_slices(void **state)
 	static const uint32_t percent[] = {100, 100, 100};
 
 	(void)state;
-	rig_join(&rig, 0, TIMESHARE_CLASS_NORMAL, 100);
-	rig_join(&rig, 1, TIMESHARE_CLASS_NORMAL, 200);
-	rig_join(&rig, 2, TIMESHARE_CLASS_NORMAL, 400);
+	time_rig_join(&rig, 0, TIMESHARE_CLASS_NORMAL, 100);
+	time_rig_join(&rig, 1, TIMESHARE_CLASS_NORMAL, 200);
+	time_rig_join(&rig, 2, TIMESHARE_CLASS_NORMAL, 400);
 	work(3, percent);
 	assert_in_range(timeshare_gpu_ns(&rig.share, 0), 10 * S / 7 - 100 * MS,
 			10 * S / 7 + 100 * MS);
@@ -621,8 +621,8 @@ static void who_is_there_half_of_the_time_counts_half(void **state)
 	static const uint32_t percent[] = {50, 100};
 
 	(void)state;
-	rig_join(&rig, 0, TIMESHARE_CLASS_NORMAL, 100);
-	rig_join(&rig, 1, TIMESHARE_CLASS_NORMAL, 100);
+	time_rig_join(&rig, 0, TIMESHARE_CLASS_NORMAL, 100);
+	time_rig_join(&rig, 1, TIMESHARE_CLASS_NORMAL, 100);
 	work(2, percent);
 	/* Beside another that is always there, half of the half; the rest is the other's. */
 	assert_in_range(timeshare_gpu_ns(&rig.share, 0), 2400 * MS, 2600 * MS);
@@ -631,12 +631,13 @@ static void who_is_there_half_of_the_time_counts_half(void **state)
 
 static void finds(uint32_t client, uint64_t busy_ns, uint64_t ran_ns)
 {
-	assert_int_equal(rig_step(&rig, (struct timeshare_event){.type = TIMESHARE_EVENT_ACTIVITY,
-								 .client = client,
-								 .activity = TIMESHARE_ACTIVITY_USE,
-								 .busy_ns = busy_ns,
-								 .ran_ns = ran_ns}),
-			 0);
+	assert_int_equal(
+		time_rig_step(&rig, (struct timeshare_event){.type = TIMESHARE_EVENT_ACTIVITY,
+							     .client = client,
+							     .activity = TIMESHARE_ACTIVITY_USE,
+							     .busy_ns = busy_ns,
+							     .ran_ns = ran_ns}),
+		0);
 }
 
 /*
@@ -648,12 +649,12 @@ static void what_ran_counts_where_it_is_known(void **state)
 	uint64_t seed = 1, busy_ns = 0, ran_ns = 0, all_ns = 0;
 
 	(void)state;
-	rig_join(&rig, 0, TIMESHARE_CLASS_NORMAL, 100);
-	rig_join(&rig, 1, TIMESHARE_CLASS_NORMAL, 100);
-	rig_busy(&rig, 0);
-	rig_busy(&rig, 1);
+	time_rig_join(&rig, 0, TIMESHARE_CLASS_NORMAL, 100);
+	time_rig_join(&rig, 1, TIMESHARE_CLASS_NORMAL, 100);
+	time_rig_busy(&rig, 0);
+	time_rig_busy(&rig, 1);
 	for (uint32_t t = 0; t < 10000; t++) {
-		rig_in(&rig, 3 * MS);
+		time_rig_in(&rig, 3 * MS);
 		if (prng_below(&seed, 10) < 3)
 			busy_ns += 10 * MS;
 		if (prng_below(&seed, 50) < 3)
@@ -669,7 +670,7 @@ static void what_ran_counts_where_it_is_known(void **state)
 	/* It goes on like that; and nobody is owed for ever what can not have been. */
 	ran_ns += 60 * S;
 	finds(0, busy_ns, ran_ns);
-	rig_in(&rig, 10 * S);
+	time_rig_in(&rig, 10 * S);
 	finds(0, busy_ns, ran_ns);
 	assert_in_range(timeshare_gpu_ns(&rig.share, 0), ran_ns - 60 * S - 100 * MS,
 			ran_ns - 60 * S + 100 * MS);
@@ -683,14 +684,14 @@ static void what_is_shown_never_goes_back(void **state)
 
 	(void)state;
 	for (uint32_t i = 0; i < 2; i++) {
-		rig_join(&rig, i, TIMESHARE_CLASS_NORMAL, 100);
-		rig_busy(&rig, i);
+		time_rig_join(&rig, i, TIMESHARE_CLASS_NORMAL, 100);
+		time_rig_busy(&rig, i);
 	}
 	for (uint32_t t = 0; t < 2000; t++) {
 		uint32_t which = (uint32_t)prng_below(&seed, 2);
 		struct timeshare_client_status client;
 
-		rig_in(&rig, 7 * MS);
+		time_rig_in(&rig, 7 * MS);
 		ran_ns[which] += prng_below(&seed, 6) * MS;
 		finds(which, 7 * (t + 1) * MS, ran_ns[which]);
 		for (uint32_t i = 0; i < 2; i++) {
@@ -707,8 +708,8 @@ static void what_is_shown_never_goes_back(void **state)
 	assert_in_range(shown_ns[0] + shown_ns[1], ran_ns[0] + ran_ns[1] - 10 * MS,
 			ran_ns[0] + ran_ns[1] + 20 * MS);
 	/* Who has left has had what it was thought to. */
-	rig_leave(&rig, 0);
-	rig_leave(&rig, 1);
+	time_rig_leave(&rig, 0);
+	time_rig_leave(&rig, 1);
 	timeshare_gpu_status(&rig.share, 0, &gpu);
 	assert_in_range(gpu.be_gpu_ns, class_ns, class_ns + 14 * MS);
 }
@@ -719,35 +720,36 @@ static void an_open_request_alone_is_no_gpu_time(void **state)
 	struct timeshare_gpu_status gpu;
 
 	(void)state;
-	rig_join(&rig, 0, TIMESHARE_CLASS_CRITICAL, 100);
-	rig_does(&rig, 0, TIMESHARE_ACTIVITY_BEGIN, 1);
-	rig_in(&rig, 5 * S);
+	time_rig_join(&rig, 0, TIMESHARE_CLASS_CRITICAL, 100);
+	time_rig_does(&rig, 0, TIMESHARE_ACTIVITY_BEGIN, 1);
+	time_rig_in(&rig, 5 * S);
 	timeshare_client_status(&rig.share, 0, &status);
 	assert_false(status.is_busy);
 	assert_int_equal(status.gpu_ns, 0);
-	rig_leave(&rig, 0);
+	time_rig_leave(&rig, 0);
 	timeshare_gpu_status(&rig.share, 0, &gpu);
 	assert_int_equal(gpu.lc_gpu_ns, 0);
 }
 
 static void report_of_1(uint64_t ns, uint64_t held_ns)
 {
-	assert_int_equal(rig_step(&rig, (struct timeshare_event){.type = TIMESHARE_EVENT_ACTIVITY,
-								 .client = 1,
-								 .activity = TIMESHARE_ACTIVITY_USE,
-								 .busy_ns = ns,
-								 .held_ns = held_ns,
-								 .ran_ns = ns}),
-			 0);
+	assert_int_equal(
+		time_rig_step(&rig, (struct timeshare_event){.type = TIMESHARE_EVENT_ACTIVITY,
+							     .client = 1,
+							     .activity = TIMESHARE_ACTIVITY_USE,
+							     .busy_ns = ns,
+							     .held_ns = held_ns,
+							     .ran_ns = ns}),
+		0);
 }
 
 static void answer_of_1(uint64_t seq)
 {
-	assert_int_equal(rig_step(&rig, (struct timeshare_event){.type = TIMESHARE_EVENT_DONE,
-								 .client = 1,
-								 .seq = seq,
-								 .took_ns = 750 * US,
-								 .is_held = true}),
+	assert_int_equal(time_rig_step(&rig, (struct timeshare_event){.type = TIMESHARE_EVENT_DONE,
+								      .client = 1,
+								      .seq = seq,
+								      .took_ns = 750 * US,
+								      .is_held = true}),
 			 0);
 }
 
@@ -777,34 +779,35 @@ static void what_a_burst_has_while_others_are_being_held_is_not_theirs(void **st
 	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
 		uint64_t before_ns, told_ns, seq = 0, held_ns = 1 * S, ran_ns = 100 * S;
 
-		rig_init(&rig);
-		rig_join(&rig, 0, TIMESHARE_CLASS_CRITICAL, 100);
-		rig_join(&rig, 1, TIMESHARE_CLASS_NORMAL, 100);
-		rig_arm(&rig, 0, TIMESHARE_ARM_HOLD);
-		rig_burst(&rig, 0, MS);
-		rig_busy(&rig, 1);
+		time_rig_init(&rig);
+		time_rig_join(&rig, 0, TIMESHARE_CLASS_CRITICAL, 100);
+		time_rig_join(&rig, 1, TIMESHARE_CLASS_NORMAL, 100);
+		time_rig_arm(&rig, 0, TIMESHARE_ARM_HOLD);
+		time_rig_burst(&rig, 0, MS);
+		time_rig_busy(&rig, 1);
 		rig.at[1].is_mute = true;
-		rig_in(&rig, 10 * MS);
+		time_rig_in(&rig, 10 * MS);
 		report_of_1(ran_ns, held_ns);
 		before_ns = timeshare_gpu_ns(&rig.share, 1);
 		told_ns = rig.now;
 		if (rows[i].begin_us)
-			rig_does(&rig, 0, TIMESHARE_ACTIVITY_HINT, 800 * US);
+			time_rig_does(&rig, 0, TIMESHARE_ACTIVITY_HINT, 800 * US);
 		for (uint64_t us = 0; us <= 950; us += 10) {
-			rig_at(&rig, told_ns + us * US);
+			time_rig_at(&rig, told_ns + us * US);
 			if (us == rows[i].begin_us)
-				rig_does(&rig, 0, TIMESHARE_ACTIVITY_BEGIN, rows[i].is_request);
+				time_rig_does(&rig, 0, TIMESHARE_ACTIVITY_BEGIN,
+					      rows[i].is_request);
 			if (us == 0) {
-				assert_true(rig_is_held(&rig, 1));
+				assert_true(time_rig_is_held(&rig, 1));
 				seq = rig.at[1].last.seq;
 			}
 			if (us == 800)
 				answer_of_1(seq);
 			if (us == rows[i].end_us + 50) /* that is seen some time later */
-				rig_does(&rig, 0, TIMESHARE_ACTIVITY_END,
-					 (rows[i].end_us - rows[i].begin_us) * US);
+				time_rig_does(&rig, 0, TIMESHARE_ACTIVITY_END,
+					      (rows[i].end_us - rows[i].begin_us) * US);
 		}
-		rig_at(&rig, told_ns + 10 * MS);
+		time_rig_at(&rig, told_ns + 10 * MS);
 		report_of_1(ran_ns + rows[i].ran_us * US, held_ns + 5 * MS);
 		assert_in_range(timeshare_gpu_ns(&rig.share, 1) - before_ns + US,
 				rows[i].counts_us * US, rows[i].counts_us * US + 6 * US);
@@ -815,11 +818,11 @@ static void what_a_burst_has_while_others_are_being_held_is_not_theirs(void **st
 static void a_critical_one_s_own_burst_is_its_own(void **state)
 {
 	(void)state;
-	rig_join(&rig, 0, TIMESHARE_CLASS_CRITICAL, 100);
-	rig_join(&rig, 1, TIMESHARE_CLASS_CRITICAL, 400);
-	rig_does(&rig, 0, TIMESHARE_ACTIVITY_BEGIN, 0);
-	rig_in(&rig, 2 * MS);
-	rig_busy(&rig, 1);
+	time_rig_join(&rig, 0, TIMESHARE_CLASS_CRITICAL, 100);
+	time_rig_join(&rig, 1, TIMESHARE_CLASS_CRITICAL, 400);
+	time_rig_does(&rig, 0, TIMESHARE_ACTIVITY_BEGIN, 0);
+	time_rig_in(&rig, 2 * MS);
+	time_rig_busy(&rig, 1);
 	assert_int_equal(rig.at[0].last.hold_us, 1000);
 	assert_int_equal(rig.clients[0].usage.unseen_ns, 0);
 }
@@ -828,19 +831,19 @@ static void a_critical_one_s_own_burst_is_its_own(void **state)
 static void who_was_there_before_brings_no_time_along(void **state)
 {
 	(void)state;
-	rig_join(&rig, 0, TIMESHARE_CLASS_NORMAL, 100);
-	rig_busy(&rig, 0);
-	rig_in(&rig, 2 * MS);
+	time_rig_join(&rig, 0, TIMESHARE_CLASS_NORMAL, 100);
+	time_rig_busy(&rig, 0);
+	time_rig_in(&rig, 2 * MS);
 	finds(0, 100 * S, 80 * S);
 	assert_in_range(timeshare_gpu_ns(&rig.share, 0), 0, 2 * MS);
-	rig_in(&rig, 100 * MS);
+	time_rig_in(&rig, 100 * MS);
 	finds(0, 100 * S + 60 * MS, 80 * S + 30 * MS);
 	assert_in_range(timeshare_gpu_ns(&rig.share, 0), 30 * MS, 32 * MS);
 	/* One that can not tell what ran. */
-	rig_join(&rig, 1, TIMESHARE_CLASS_NORMAL, 100);
-	rig_in(&rig, 2 * MS);
+	time_rig_join(&rig, 1, TIMESHARE_CLASS_NORMAL, 100);
+	time_rig_in(&rig, 2 * MS);
 	finds(1, 100 * S, 0);
-	rig_in(&rig, 100 * MS);
+	time_rig_in(&rig, 100 * MS);
 	finds(1, 100 * S + 60 * MS, 0);
 	assert_in_range(timeshare_gpu_ns(&rig.share, 1), 0, 62 * MS);
 }
@@ -852,18 +855,18 @@ static void who_says_nothing_any_more_has_no_time_of_others(void **state)
 	uint64_t ns = 0, before_ns;
 
 	(void)state;
-	rig_join(&rig, 0, TIMESHARE_CLASS_NORMAL, 100);
-	rig_join(&rig, 1, TIMESHARE_CLASS_NORMAL, 100);
-	rig_busy(&rig, 0);
-	rig_busy(&rig, 1);
+	time_rig_join(&rig, 0, TIMESHARE_CLASS_NORMAL, 100);
+	time_rig_join(&rig, 1, TIMESHARE_CLASS_NORMAL, 100);
+	time_rig_busy(&rig, 0);
+	time_rig_busy(&rig, 1);
 	for (; ns < 2 * S; ns += 50 * MS) {
-		rig_in(&rig, 50 * MS);
+		time_rig_in(&rig, 50 * MS);
 		finds(0, ns, ns / 2 + 1);
 		finds(1, ns, ns / 2 + 1);
 	}
 	before_ns = timeshare_gpu_ns(&rig.share, 1);
 	for (uint64_t t = 0; t < 60 * S; t += 50 * MS) {
-		rig_in(&rig, 50 * MS);
+		time_rig_in(&rig, 50 * MS);
 		finds(1, ns + t, ns / 2 + 1 + t);
 	}
 	timeshare_client_status(&rig.share, 0, &status);
@@ -882,20 +885,20 @@ static void who_is_held_for_long_still_wants_the_gpu(void **state)
 	(void)state;
 	rig.config.hold_ns = 60 * S;
 	rig.config.lc_max_percent = 100;
-	assert_int_equal(rig_config(&rig), 0);
-	rig_join(&rig, 0, TIMESHARE_CLASS_CRITICAL, 100);
-	rig_join(&rig, 1, TIMESHARE_CLASS_NORMAL, 100);
-	rig_arm(&rig, 0, TIMESHARE_ARM_HOLD);
-	rig_busy(&rig, 1);
-	rig_does(&rig, 0, TIMESHARE_ACTIVITY_BEGIN, 0);
+	assert_int_equal(time_rig_config(&rig), 0);
+	time_rig_join(&rig, 0, TIMESHARE_CLASS_CRITICAL, 100);
+	time_rig_join(&rig, 1, TIMESHARE_CLASS_NORMAL, 100);
+	time_rig_arm(&rig, 0, TIMESHARE_ARM_HOLD);
+	time_rig_busy(&rig, 1);
+	time_rig_does(&rig, 0, TIMESHARE_ACTIVITY_BEGIN, 0);
 	for (uint32_t i = 0; i < 120; i++) {
-		rig_in(&rig, 500 * MS);
-		rig_does(&rig, 0, TIMESHARE_ACTIVITY_USE, 0);
-		assert_true(rig_is_held(&rig, 1));
+		time_rig_in(&rig, 500 * MS);
+		time_rig_does(&rig, 0, TIMESHARE_ACTIVITY_USE, 0);
+		assert_true(time_rig_is_held(&rig, 1));
 		assert_true(rig.clients[1].is_busy);
 	}
-	rig_does(&rig, 0, TIMESHARE_ACTIVITY_END, 60 * S);
-	rig_in(&rig, 9 * S);
+	time_rig_does(&rig, 0, TIMESHARE_ACTIVITY_END, 60 * S);
+	time_rig_in(&rig, 9 * S);
 	assert_true(rig.clients[1].is_busy);
 }
 
@@ -906,7 +909,7 @@ static void many_get_their_parts_too(void **state)
 
 	(void)state;
 	for (uint32_t i = 0; i < 40; i++) {
-		rig_join(&rig, i, TIMESHARE_CLASS_NORMAL, i < 20 ? 100 : 300);
+		time_rig_join(&rig, i, TIMESHARE_CLASS_NORMAL, i < 20 ? 100 : 300);
 		percent[i] = 100;
 	}
 	work(40, percent);
@@ -923,29 +926,32 @@ static void many_get_their_parts_too(void **state)
 static void who_is_alone_and_reports_now_and_then_had_what_it_says(void **state)
 {
 	(void)state;
-	rig_join(&rig, 0, TIMESHARE_CLASS_NORMAL, 100);
-	rig_in(&rig, 100 * S);
-	assert_int_equal(rig_step(&rig, (struct timeshare_event){.type = TIMESHARE_EVENT_ACTIVITY,
-								 .activity = TIMESHARE_ACTIVITY_USE,
-								 .busy_ns = 60 * S}),
-			 0);
+	time_rig_join(&rig, 0, TIMESHARE_CLASS_NORMAL, 100);
+	time_rig_in(&rig, 100 * S);
+	assert_int_equal(
+		time_rig_step(&rig, (struct timeshare_event){.type = TIMESHARE_EVENT_ACTIVITY,
+							     .activity = TIMESHARE_ACTIVITY_USE,
+							     .busy_ns = 60 * S}),
+		0);
 	assert_int_equal(timeshare_gpu_ns(&rig.share, 0), 60 * S);
 	/* Nobody has more than the time that has passed, whatever is said. */
-	rig_in(&rig, S);
-	assert_int_equal(rig_step(&rig, (struct timeshare_event){.type = TIMESHARE_EVENT_ACTIVITY,
-								 .activity = TIMESHARE_ACTIVITY_USE,
-								 .busy_ns = UINT64_MAX}),
-			 0);
+	time_rig_in(&rig, S);
+	assert_int_equal(
+		time_rig_step(&rig, (struct timeshare_event){.type = TIMESHARE_EVENT_ACTIVITY,
+							     .activity = TIMESHARE_ACTIVITY_USE,
+							     .busy_ns = UINT64_MAX}),
+		0);
 	assert_int_equal(timeshare_gpu_ns(&rig.share, 0), 61 * S);
 }
 
 static void reports(uint32_t client, enum timeshare_activity what, uint64_t busy_ns)
 {
-	assert_int_equal(rig_step(&rig, (struct timeshare_event){.type = TIMESHARE_EVENT_ACTIVITY,
-								 .client = client,
-								 .activity = what,
-								 .busy_ns = busy_ns}),
-			 0);
+	assert_int_equal(
+		time_rig_step(&rig, (struct timeshare_event){.type = TIMESHARE_EVENT_ACTIVITY,
+							     .client = client,
+							     .activity = what,
+							     .busy_ns = busy_ns}),
+		0);
 }
 
 /* So does who is alone: once a second, whatever it is at just then. */
@@ -968,9 +974,9 @@ static void reports_of_a_second_follow_the_work(void **state)
 	uint64_t busy_ns = 0;
 
 	(void)state;
-	rig_join(&rig, 0, TIMESHARE_CLASS_NORMAL, 100);
+	time_rig_join(&rig, 0, TIMESHARE_CLASS_NORMAL, 100);
 	for (uint32_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
-		rig_in(&rig, rows[i].after_ns);
+		time_rig_in(&rig, rows[i].after_ns);
 		busy_ns += rows[i].busy_ns;
 		reports(0, rows[i].activity, busy_ns);
 		assert_in_range(timeshare_gpu_ns(&rig.share, 0), busy_ns - MS, busy_ns);

@@ -6,8 +6,8 @@
  * that nobody is left out when the rest follows in the next steps.
  */
 
-#include "core/timeshare/timeshare.h"
 #include "core/timeshare/timeshare_update.h"
+#include "time_rig.h"
 
 #include <string.h>
 
@@ -15,17 +15,10 @@
 #define LOOKS    48u  /* as timeshare_update.c has it */
 #define STEP_MAX 300u /* clients that one step may change: with those beside them in lists */
 
-static int counted_step(struct timeshare *share, const struct timeshare_event *event,
-			struct timeshare_actions *ret_actions);
-
-#define timeshare_step counted_step
-#include "timeshare_rig.h"
-#undef timeshare_step
-
 #define LC   0u
 #define LAST (N - 1)
 
-static struct rig rig;
+static struct time_rig rig;
 static struct timeshare_client before[N];
 static uint32_t most;  /* clients that a step has changed */
 static uint32_t total; /* in all steps */
@@ -48,14 +41,16 @@ static int counted_step(struct timeshare *share, const struct timeshare_event *e
 /* A critical client that has paused for long, and others that are equals and have work. */
 static void busy_node(void)
 {
-	rig_init(&rig);
+	time_rig_init(&rig);
+	rig.step = counted_step;
 	for (uint32_t i = 0; i < N; i++) {
-		rig_join(&rig, i, i == LC ? TIMESHARE_CLASS_CRITICAL : TIMESHARE_CLASS_NORMAL, 100);
+		time_rig_join(&rig, i, i == LC ? TIMESHARE_CLASS_CRITICAL : TIMESHARE_CLASS_NORMAL,
+			      100);
 		if (i != LC)
-			rig_busy(&rig, i);
+			time_rig_busy(&rig, i);
 	}
-	rig_arm(&rig, LC, TIMESHARE_ARM_HOLD);
-	rig_in(&rig, 3 * S);
+	time_rig_arm(&rig, LC, TIMESHARE_ARM_HOLD);
+	time_rig_in(&rig, 3 * S);
 	most = 0;
 	total = 0;
 }
@@ -63,7 +58,7 @@ static void busy_node(void)
 /* What was begun has been finished, in steps of which none was long. */
 static void expect_short_steps(uint32_t n_changed)
 {
-	rig_in(&rig, 0);
+	time_rig_in(&rig, 0);
 	assert_true(timeshare_deadline(&rig.share) > rig.now);
 	assert_true(total >= n_changed); /* else it has not concerned all, and proves nothing */
 	assert_true(most <= STEP_MAX);
@@ -74,25 +69,25 @@ static uint32_t n_held(void)
 	uint32_t n = 0;
 
 	for (uint32_t i = 0; i < N; i++)
-		n += rig_is_held(&rig, i);
+		n += time_rig_is_held(&rig, i);
 	return n;
 }
 
 static void expect_slices(uint64_t us)
 {
 	for (uint32_t i = 1; i < N; i++)
-		assert_int_equal(rig_slice(&rig, i), us);
+		assert_int_equal(time_rig_slice(&rig, i), us);
 }
 
 static void a_critical_one_that_comes_after_a_pause(void **state)
 {
 	(void)state;
 	busy_node();
-	rig_does(&rig, LC, TIMESHARE_ACTIVITY_BEGIN, 0);
+	time_rig_does(&rig, LC, TIMESHARE_ACTIVITY_BEGIN, 0);
 	expect_short_steps(N - 1);
 	assert_int_equal(n_held(), N - 1);
-	rig_does(&rig, LC, TIMESHARE_ACTIVITY_END, MS);
-	rig_in(&rig, 3 * S);
+	time_rig_does(&rig, LC, TIMESHARE_ACTIVITY_END, MS);
+	time_rig_in(&rig, 3 * S);
 	expect_short_steps(2 * (N - 1));
 	assert_int_equal(n_held(), 0);
 	expect_slices(10000);
@@ -102,10 +97,10 @@ static void a_critical_one_that_leaves(void **state)
 {
 	(void)state;
 	busy_node();
-	rig_does(&rig, LC, TIMESHARE_ACTIVITY_BEGIN, 0);
+	time_rig_does(&rig, LC, TIMESHARE_ACTIVITY_BEGIN, 0);
 	expect_short_steps(N - 1);
 	total = 0;
-	rig_leave(&rig, LC);
+	time_rig_leave(&rig, LC);
 	expect_short_steps(N - 1);
 	assert_int_equal(n_held(), 0);
 	expect_slices(10000);
@@ -119,14 +114,14 @@ static void a_weight_that_is_the_least(void **state)
 
 	(void)state;
 	busy_node();
-	assert_int_equal(rig_step(&rig, event), 0);
+	assert_int_equal(time_rig_step(&rig, event), 0);
 	expect_short_steps(N - 2);
-	assert_int_equal(rig_slice(&rig, LAST), 10000);
-	assert_int_equal(rig_slice(&rig, 1), 20000);
+	assert_int_equal(time_rig_slice(&rig, LAST), 10000);
+	assert_int_equal(time_rig_slice(&rig, 1), 20000);
 	total = 0;
-	rig_leave(&rig, LAST);
+	time_rig_leave(&rig, LAST);
 	expect_short_steps(N - 2);
-	assert_int_equal(rig_slice(&rig, 1), 10000);
+	assert_int_equal(time_rig_slice(&rig, 1), 10000);
 }
 
 static void a_configuration_of_slices(void **state)
@@ -134,7 +129,7 @@ static void a_configuration_of_slices(void **state)
 	(void)state;
 	busy_node();
 	rig.config.equal_slice_us = 7000;
-	assert_int_equal(rig_config(&rig), 0);
+	assert_int_equal(time_rig_config(&rig), 0);
 	expect_short_steps(N - 1);
 	expect_slices(7000);
 }
@@ -149,22 +144,22 @@ static void a_configuration_without_classes(void **state)
 	for (uint32_t i = 1; i < N; i += 2) {
 		event.client = i;
 		event.claim = (struct timeshare_claim){TIMESHARE_CLASS_HIGH, 100, 0, 0};
-		assert_int_equal(rig_step(&rig, event), 0);
+		assert_int_equal(time_rig_step(&rig, event), 0);
 	}
-	rig_in(&rig, 0);
-	assert_int_equal(rig_slice(&rig, 2), 500);
+	time_rig_in(&rig, 0);
+	assert_int_equal(time_rig_slice(&rig, 2), 500);
 	total = 0;
 	for (int i = 0; i < 3; i++) {
 		rig.config.has_classes = !rig.config.has_classes;
-		assert_int_equal(rig_config(&rig), 0);
+		assert_int_equal(time_rig_config(&rig), 0);
 	}
 	expect_short_steps((N - 1) / 2);
 	expect_slices(10000);
 	rig.config.has_classes = true;
-	assert_int_equal(rig_config(&rig), 0);
+	assert_int_equal(time_rig_config(&rig), 0);
 	expect_short_steps(N - 1);
-	assert_int_equal(rig_slice(&rig, 1), 10000);
-	assert_int_equal(rig_slice(&rig, 2), 500);
+	assert_int_equal(time_rig_slice(&rig, 1), 10000);
+	assert_int_equal(time_rig_slice(&rig, 2), 500);
 }
 
 /* All lingered for the same time. */
@@ -173,10 +168,10 @@ static void the_end_of_all_work_at_once(void **state)
 	(void)state;
 	busy_node();
 	for (uint32_t i = 1; i < N; i++)
-		rig_idle(&rig, i);
-	rig_in(&rig, rig.config.active_ns - 1);
+		time_rig_idle(&rig, i);
+	time_rig_in(&rig, rig.config.active_ns - 1);
 	total = 0;
-	rig_in(&rig, 1);
+	time_rig_in(&rig, 1);
 	expect_short_steps(N - 1);
 	assert_int_equal(rig.share.gpus[0].n_active[TIMESHARE_CLASS_NORMAL], 0);
 }
@@ -187,10 +182,10 @@ static void the_silence_of_all(void **state)
 	busy_node();
 	for (uint32_t i = 1; i < N; i++)
 		rig.at[i].is_mute = true;
-	rig_does(&rig, LC, TIMESHARE_ACTIVITY_BEGIN, 0);
-	rig_in(&rig, rig.config.answer_ns - 1);
+	time_rig_does(&rig, LC, TIMESHARE_ACTIVITY_BEGIN, 0);
+	time_rig_in(&rig, rig.config.answer_ns - 1);
 	total = 0;
-	rig_in(&rig, 1);
+	time_rig_in(&rig, 1);
 	expect_short_steps(N - 1);
 	assert_int_equal(rig.reports[TIMESHARE_REPORT_MUTE], N - 1);
 }
@@ -199,9 +194,9 @@ static void stop_and_run(uint32_t client)
 {
 	if (client == TIMESHARE_NONE || client == LC)
 		return;
-	rig_run(&rig, client, false);
-	rig_run(&rig, client, true);
-	rig_busy(&rig, client);
+	time_rig_run(&rig, client, false);
+	time_rig_run(&rig, client, true);
+	time_rig_busy(&rig, client);
 }
 
 /*
@@ -218,12 +213,12 @@ static void all_are_told_while_the_queue_moves(void **state)
 	(void)state;
 	busy_node();
 	rig.config.turn_ns = MS;
-	rig_burst(&rig, LC, MS);
+	time_rig_burst(&rig, LC, MS);
 	for (uint32_t i = 0; i < N; i++)
 		rig.at[i].is_mute = true;
 	for (uint32_t i = 1; i <= 3; i++) {
 		rig.config.be_slice_us = 200 + i;
-		assert_int_equal(rig_config(&rig), 0);
+		assert_int_equal(time_rig_config(&rig), 0);
 		for (; timeshare_deadline(&rig.share) <= rig.now; n++) {
 			bool is_again = rig.config.be_slice_us != 100 + i;
 			uint32_t next =
@@ -232,14 +227,14 @@ static void all_are_told_while_the_queue_moves(void **state)
 			stop_and_run(i % 2 ? rig.clients[next].link[TIMESHARE_LINK_RUNNING].prev
 					   : next);
 			rig.config.be_slice_us = is_again ? 100 + i : rig.config.be_slice_us;
-			assert_int_equal(is_again ? rig_config(&rig) : 0, 0);
+			assert_int_equal(is_again ? time_rig_config(&rig) : 0, 0);
 			rig.now += rig.config.turn_ns / 5;
-			assert_int_equal(rig_step(&rig, time), 0);
+			assert_int_equal(time_rig_step(&rig, time), 0);
 		}
 		expect_short_steps(N - 1);
 		for (uint32_t k = 1; k < N; k++)
 			assert_true(!timeshare_update_may_tell(&rig.clients[k]) ||
-				    rig_slice(&rig, k) == 100 + i);
+				    time_rig_slice(&rig, k) == 100 + i);
 	}
 	assert_true(n >= 8);
 }
@@ -257,32 +252,32 @@ static void who_keeps_the_turn_is_told_as_all(void **state)
 	(void)state;
 	busy_node();
 	rig.config.turn_ns = MS;
-	assert_int_equal(rig_config(&rig), 0);
-	rig_busy(&rig, LC);
-	rig_in(&rig, 0);
+	assert_int_equal(time_rig_config(&rig), 0);
+	time_rig_busy(&rig, LC);
+	time_rig_in(&rig, 0);
 	holder = g->turn;
 	for (uint32_t i = 1; i < N; i++) {
 		if (i == holder)
 			continue;
-		rig_idle(&rig, i);
+		time_rig_idle(&rig, i);
 		if (g->running.n % LOOKS != 1) /* else no step ends before the last one */
-			rig_run(&rig, i, false);
+			time_rig_run(&rig, i, false);
 	}
-	rig_in(&rig, 0);
+	time_rig_in(&rig, 0);
 	for (uint32_t i = 0; i < N; i++)
 		rig.at[i].is_mute = true; /* each answer is a step that looks at more of them */
 	rig.config.be_slice_us = 777;
-	assert_int_equal(rig_config(&rig), 0);
+	assert_int_equal(time_rig_config(&rig), 0);
 	while (g->sweep_at != holder) {
 		assert_true(timeshare_deadline(&rig.share) <= rig.now && ++n < N);
-		assert_int_equal(rig_step(&rig, time), 0);
+		assert_int_equal(time_rig_step(&rig, time), 0);
 	}
 	assert_true(g->turn == holder && g->running.last == holder && g->running.first == LC);
 	rig.now += g->turn_left_ns;
-	rig_run(&rig, rig.clients[g->running.first].link[TIMESHARE_LINK_RUNNING].next, false);
+	time_rig_run(&rig, rig.clients[g->running.first].link[TIMESHARE_LINK_RUNNING].next, false);
 	assert_int_equal(g->turn, holder);
-	rig_in(&rig, 0);
-	assert_int_equal(rig_slice(&rig, holder), 777);
+	time_rig_in(&rig, 0);
+	assert_int_equal(time_rig_slice(&rig, holder), 777);
 }
 
 /* Each pauses for longer than it counts as active; there is always one that is. */
@@ -297,17 +292,17 @@ static void requests_of_many_that_have_one_slo(void **state)
 	busy_node();
 	rig.config.slice_rule = TIMESHARE_RULE_FEEDBACK;
 	rig.config.is_holding = false;
-	assert_int_equal(rig_config(&rig), 0);
+	assert_int_equal(time_rig_config(&rig), 0);
 	for (claim.client = 0; claim.client < n_critical; claim.client++) {
-		rig_idle(&rig, claim.client);
-		assert_int_equal(rig_step(&rig, claim), 0);
+		time_rig_idle(&rig, claim.client);
+		assert_int_equal(time_rig_step(&rig, claim), 0);
 	}
 	for (uint32_t i = 0; i < n_requests; i++) {
 		if (i == n_critical)
 			n_told = rig.n_told;
-		rig_does(&rig, i % n_critical, TIMESHARE_ACTIVITY_BEGIN, 0);
-		rig_does(&rig, i % n_critical, TIMESHARE_ACTIVITY_END, 4 * MS);
-		rig_in(&rig, rig.config.active_ns / 10);
+		time_rig_does(&rig, i % n_critical, TIMESHARE_ACTIVITY_BEGIN, 0);
+		time_rig_does(&rig, i % n_critical, TIMESHARE_ACTIVITY_END, 4 * MS);
+		time_rig_in(&rig, rig.config.active_ns / 10);
 	}
 	assert_true(rig.share.gpus[0].pid.us > 0);
 	assert_true(rig.n_told - n_told < n_requests * 10);

@@ -6,9 +6,11 @@
 
 #include "ipc/pass.h"
 #include "linger.h"
+#include "util/fd.h"
 #include "util/log.h"
 
 #include <dirent.h>
+#include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
 #include <setjmp.h>
@@ -18,7 +20,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/socket.h>
 #include <sys/wait.h>
+#include <unistd.h>
 
 #include <cmocka.h>
 

@@ -3,6 +3,7 @@
 
 #include "ipc/pass.h"
 #include "linger.h"
+#include "util/fd.h"
 
 #include <poll.h>
 #include <setjmp.h>
@@ -10,6 +11,8 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <sys/socket.h>
+#include <unistd.h>
 
 #include <cmocka.h>
 

@@ -13,6 +13,9 @@
 #include <string.h>
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+int fuzz_left_out(void);
+
+static bool was_accepted[LEASE_EVENT_COUNT_];
 
 struct model {
 	bool is_open;
@@ -72,6 +75,7 @@ static void step(struct lease *lease, struct model *model, const struct lease_ev
 			abort();
 		return;
 	}
+	was_accepted[event->type] = true;
 	model->n_work -= is_end;
 	model->is_connected = lease->is_connected;
 	if (actions.n >= LEASE_ACTIONS_MAX)
@@ -85,6 +89,15 @@ static void step(struct lease *lease, struct model *model, const struct lease_ev
 	if (event->type == LEASE_EVENT_LOCK_OK && event->is_out && !lease_is_open(&before) &&
 	    model->is_open)
 		abort();
+}
+
+int fuzz_left_out(void)
+{
+	for (int i = 0; i < LEASE_EVENT_COUNT_; i++) {
+		if (!was_accepted[i])
+			return i;
+	}
+	return -1;
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)

@@ -13,6 +13,7 @@
 #include <string.h>
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+int fuzz_left_out(void);
 
 #define CLIENTS  6
 #define GPUS     2
@@ -25,6 +26,7 @@ struct input {
 
 static struct sched sched;
 static struct sched_client clients[CLIENTS];
+static bool was_accepted[SCHED_EVENT_COUNT_];
 
 static uint8_t byte(struct input *in)
 {
@@ -55,6 +57,7 @@ static void step(struct sched_event *event)
 		abort();
 	if (actions.n > SCHED_ACTIONS_MAX)
 		abort();
+	was_accepted[event->type] |= !r;
 	for (uint32_t i = 0; i < actions.n; i++) {
 		if (actions.at[i].client >= CLIENTS)
 			abort();
@@ -164,6 +167,15 @@ static void one_event(struct input *in, uint64_t *now)
 	event.doubted = event.type == SCHED_EVENT_DOUBT ? event.bytes : 0;
 	event.gpu_ns = event.type == SCHED_EVENT_USED ? event.bytes << (flags & 31) : 0;
 	step(&event);
+}
+
+int fuzz_left_out(void)
+{
+	for (int i = 0; i < SCHED_EVENT_COUNT_; i++) {
+		if (!was_accepted[i])
+			return i;
+	}
+	return -1;
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)

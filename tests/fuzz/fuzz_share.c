@@ -12,6 +12,7 @@
 #include <string.h>
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+int fuzz_left_out(void);
 
 #define CLIENTS  6
 #define GPUS     2
@@ -27,6 +28,7 @@ static struct timeshare share;
 static struct timeshare_client clients[CLIENTS];
 static uint64_t until_ns[CLIENTS]; /* held until then, as told */
 static uint64_t now_ns;
+static bool was_accepted[TIMESHARE_EVENT_COUNT_];
 
 static uint8_t byte(struct input *in)
 {
@@ -57,6 +59,7 @@ static void step(struct timeshare_event *event)
 	r = timeshare_step(&share, event, &actions);
 	if (r < 0 || r > TIMESHARE_E_STALE || (r && actions.n) || actions.n > TIMESHARE_ACTIONS_MAX)
 		abort();
+	was_accepted[event->type] |= !r;
 	for (uint32_t i = 0; i < actions.n; i++) {
 		const struct timeshare_action *action = &actions.at[i];
 
@@ -135,6 +138,15 @@ static void one_event(struct input *in)
 		event.config = &config;
 	}
 	step(&event);
+}
+
+int fuzz_left_out(void)
+{
+	for (int i = 0; i < TIMESHARE_EVENT_COUNT_; i++) {
+		if (!was_accepted[i])
+			return i;
+	}
+	return -1;
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)

@@ -3,6 +3,8 @@
 /*
  * Runs a fuzzer's corpus without libFuzzer: `replay_x DIR|FILE...` feeds each file to
  * LLVMFuzzerTestOneInput once. A crash is the failure; the file's name is printed first.
+ * A folder also fails if its seeds never get one kind of input accepted: they become stale
+ * when what they encode changes. `make fuzz` finds others.
  */
 
 #include <dirent.h>
@@ -14,6 +16,8 @@
 #include <sys/stat.h>
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+/* The number of a kind of input that none has been accepted of so far; -1: there is none. */
+int fuzz_left_out(void);
 
 static unsigned int n_run;
 
@@ -64,6 +68,11 @@ static int replay(const char *path)
 		r |= replay_file(name);
 	}
 	(void)closedir(dir);
+	if (fuzz_left_out() >= 0) {
+		fprintf(stderr, "replay: %s: nothing of kind %d is accepted\n", path,
+			fuzz_left_out());
+		r = 1;
+	}
 	return r;
 }
 

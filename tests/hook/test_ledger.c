@@ -50,7 +50,7 @@ static int clear(void **state)
 	return ledger_count() == 0 ? 0 : -1;
 }
 
-static void an_entry_is_found_by_key_and_by_range(void **state)
+static void an_entry_is_found_by_key(void **state)
 {
 	struct ledger_entry entry;
 
@@ -60,12 +60,8 @@ static void an_entry_is_found_by_key_and_by_range(void **state)
 	add(LEDGER_ARRAY, 1000, 7, CTX1, 0); /* another class: another key */
 	assert_true(ledger_find(LEDGER_ARRAY, 1000, &entry));
 	assert_int_equal(entry.bytes, 7);
-	assert_true(ledger_find_range(1099, &entry));
-	assert_int_equal(entry.key, 1000);
-	assert_true(ledger_find_range(1100, &entry));
+	assert_true(ledger_find(LEDGER_ADDRESS, 1100, &entry));
 	assert_int_equal(entry.key, 1100);
-	assert_false(ledger_find_range(1150, &entry));
-	assert_false(ledger_find_range(999, &entry));
 	assert_false(ledger_find(LEDGER_ADDRESS, 1001, NULL));
 	assert_int_equal(ledger_add(&entry), LEDGER_E_EXISTS);
 	assert_true(ledger_remove(LEDGER_ADDRESS, 1000, &entry));
@@ -122,7 +118,7 @@ static void fifty_thousand_entries_are_kept_apart(void **state)
 	for (uint64_t i = 0; i < N; i++)
 		add(LEDGER_ADDRESS, i * 7919 % N * 512 + 512, 512, CTX1, 0);
 	for (uint64_t i = 0; i < N; i++) {
-		assert_true(ledger_find_range(i * 512 + 512 + 511, &entry));
+		assert_true(ledger_find(LEDGER_ADDRESS, i * 512 + 512, &entry));
 		assert_int_equal(entry.key, i * 512 + 512);
 	}
 	for (uint64_t i = 0; i < N; i++)
@@ -133,8 +129,7 @@ static void fifty_thousand_entries_are_kept_apart(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test_setup_teardown(an_entry_is_found_by_key_and_by_range, reset,
-						clear),
+		cmocka_unit_test_setup_teardown(an_entry_is_found_by_key, reset, clear),
 		cmocka_unit_test_setup_teardown(a_context_takes_its_entries_of_every_class, reset,
 						clear),
 		cmocka_unit_test_setup_teardown(a_pool_knows_what_came_from_it, reset, clear),

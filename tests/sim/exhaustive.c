@@ -11,18 +11,16 @@
  * States that differ only in names of numbers (epochs, grants, absolute times) are one.
  */
 
-#define WORLD_PROCS 3
-#define WORLD_GPUS  1
-#define WORLD_QUEUE 12
-
 #include "mix.h"
 #include "seen.h"
-#include "world.h"
+#include "world_client.h"
 
+#include <assert.h>
 #include <inttypes.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <unistd.h>
 
 #define S         UINT64_C(1000000000)
@@ -154,7 +152,7 @@ static uint64_t hash_of(const struct node *node)
 	mix(&hash, g->head);
 	mix(&hash, g->restoring);
 	mix(&hash, g->external);
-	mix(&hash, ahead(now, g->wake_ns));
+	mix(&hash, mix_ahead(now, g->wake_ns));
 	mix(&hash, world->is_strict | world->may_overlap << 1);
 	for (uint32_t p = 0; world->has_users && p < WORLD_PROCS; p++) {
 		if (world->clients[p].state != SCHED_CLIENT_FREE)
@@ -552,7 +550,7 @@ int main(int argc, char **argv)
 		explore(&node, depth);
 		printf("exhaustive: %s: depth %" PRIu32 ", %" PRIu64 " states, %" PRIu64
 		       " moves, served from %" PRIu64 "\n",
-		       runs[i].name, depth, n_seen, n_moves, n_served);
+		       runs[i].name, depth, seen_count(), n_moves, n_served);
 		(void)fflush(stdout);
 	}
 	seen_reset(0);

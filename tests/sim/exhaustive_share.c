@@ -20,13 +20,16 @@
 
 #include "core/timeshare/burst.h"
 #include "mix.h"
+#include "nvshare/protocol.h"
 #include "seen.h"
 #include "share_mix.h"
 #include "share_node.h"
 
+#include <assert.h>
 #include <inttypes.h>
 #include <signal.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -88,12 +91,12 @@ static int say(struct node *node, uint32_t client, enum timeshare_activity activ
 	struct client *c = &node->clients[client];
 
 	c->said_ns = node->now_ns;
-	return step(node, (struct timeshare_event){.type = TIMESHARE_EVENT_ACTIVITY,
-						   .client = client,
-						   .activity = activity,
-						   .busy_ns = c->busy_ns,
-						   .held_ns = c->held_ns,
-						   .value = value});
+	return node_step(node, (struct timeshare_event){.type = TIMESHARE_EVENT_ACTIVITY,
+							.client = client,
+							.activity = activity,
+							.busy_ns = c->busy_ns,
+							.held_ns = c->held_ns,
+							.value = value});
 }
 
 static uint64_t slice_of(const struct client *c)
@@ -107,7 +110,7 @@ static uint64_t slices(const struct node *node)
 	uint64_t sum_us = 0;
 
 	for (uint32_t i = 0; i < CLIENTS; i++)
-		sum_us += computes(node, i) ? slice_of(&node->clients[i]) : 0;
+		sum_us += node_computes(node, i) ? slice_of(&node->clients[i]) : 0;
 	return sum_us;
 }
 
@@ -119,15 +122,15 @@ static void pass(struct node *node, uint64_t ns)
 		struct client *c = &node->clients[i];
 		uint64_t held_ns = c->until_ns > node->now_ns ? c->until_ns - node->now_ns : 0;
 
-		if (!is_at_work(c))
+		if (!node_is_at_work(c))
 			continue;
 		held_ns = held_ns < ns ? held_ns : ns;
 		c->held_ns += held_ns;
 		c->busy_ns += ns - held_ns;
-		if (computes(node, i))
+		if (node_computes(node, i))
 			c->used_ns += ns * slice_of(c) / sum_us;
 		c->active_ns = node->now_ns + ns;
-		if (is_critical(i) && node->lc_ns < c->active_ns)
+		if (node_is_critical(i) && node->lc_ns < c->active_ns)
 			node->lc_ns = c->active_ns;
 	}
 	node->n_at_once = ns > US ? 0 : node->n_at_once + 1;
@@ -163,7 +166,7 @@ static bool move_time(struct node *node, enum move move)
 		return false;
 	pass(node, due_ns - node->now_ns);
 	if (timeshare_deadline(&node->share) <= node->now_ns)
-		(void)step(node, (struct timeshare_event){.type = TIMESHARE_EVENT_TIME});
+		(void)node_step(node, (struct timeshare_event){.type = TIMESHARE_EVENT_TIME});
 	return true;
 }
 
@@ -176,18 +179,18 @@ static bool move_answer(struct node *node, enum move move, uint32_t client)
 		return false;
 	if (move == MOVE_FAIL)
 		c->queue[0].outcome = NVSHARE_OUTCOME_UNSUPPORTED;
-	obey(node, client, &c->queue[0]);
+	node_obey(node, client, &c->queue[0]);
 	order = c->queue[0];
 	c->n--;
 	memmove(c->queue, c->queue + 1, c->n * sizeof(c->queue[0]));
 	if (move != MOVE_LOSE)
-		assert(step(node,
-			    (struct timeshare_event){.type = TIMESHARE_EVENT_DONE,
-						     .client = client,
-						     .seq = order.seq,
-						     .outcome = order.outcome,
-						     .took_ns = TOOK_NS,
-						     .is_held = c->until_ns > node->now_ns}) == 0);
+		assert(node_step(node, (struct timeshare_event){.type = TIMESHARE_EVENT_DONE,
+								.client = client,
+								.seq = order.seq,
+								.outcome = order.outcome,
+								.took_ns = TOOK_NS,
+								.is_held = c->until_ns >
+									   node->now_ns}) == 0);
 	return true;
 }
 
@@ -219,14 +222,14 @@ static bool move_work(struct node *node, enum move move, uint32_t client)
 		c->is_busy = move == MOVE_BUSY;
 		activity = c->is_busy ? TIMESHARE_ACTIVITY_BUSY : TIMESHARE_ACTIVITY_IDLE;
 	} else if (move == MOVE_HINT) {
-		if (!is_critical(client) || c->is_bursting)
+		if (!node_is_critical(client) || c->is_bursting)
 			return false;
 		/* It may begin late, as predicted, and then lasts as long as it may. */
 		need_ns += 200 * HINT_NS + node->share.config.hint_ns;
 		c->hint_ns = need_ns;
 		activity = TIMESHARE_ACTIVITY_HINT;
 		value = HINT_NS;
-	} else if (!is_critical(client)) {
+	} else if (!node_is_critical(client)) {
 		if (c->is_asked == (move == MOVE_BEGIN))
 			return false;
 		c->is_asked = move == MOVE_BEGIN;
@@ -241,7 +244,7 @@ static bool move_work(struct node *node, enum move move, uint32_t client)
 		value = MS;
 	}
 	c->active_ns = node->now_ns;
-	if (is_critical(client) && node->lc_ns < need_ns)
+	if (node_is_critical(client) && node->lc_ns < need_ns)
 		node->lc_ns = need_ns;
 	return say(node, client, activity, value) == 0;
 }
@@ -250,7 +253,7 @@ static bool move_work(struct node *node, enum move move, uint32_t client)
 static void forget_need(struct node *node)
 {
 	for (uint32_t i = 0; i < CLIENTS; i++) {
-		if (is_critical(i) && node->clients[i].is_running)
+		if (node_is_critical(i) && node->clients[i].is_running)
 			return;
 	}
 	node->lc_ns = 0;
@@ -266,14 +269,15 @@ static bool move_life(struct node *node, enum move move, uint32_t client)
 	if (move == MOVE_JOIN) {
 		*c = (struct client){.is_joined = true};
 		event.type = TIMESHARE_EVENT_JOIN;
-		event.claim = (struct timeshare_claim){run->class[client], 100, run -> slo_us, 0};
+		event.claim = (struct timeshare_claim){node_run->class[client], 100,
+						       node_run -> slo_us, 0};
 	} else if (move == MOVE_LEAVE) {
 		*c = (struct client){0};
 		event.type = TIMESHARE_EVENT_LEAVE;
 	} else {
 		if (c->is_running == (move == MOVE_RUN))
 			return false;
-		obey_all(node, client);
+		node_obey_all(node, client);
 		c->is_running = move == MOVE_RUN;
 		c->is_busy = c->is_bursting = c->is_asked = false;
 		event.type = TIMESHARE_EVENT_RUN;
@@ -283,7 +287,7 @@ static bool move_life(struct node *node, enum move move, uint32_t client)
 	/* What it announced before it was stopped may be still to come. */
 	if (move == MOVE_RUN && node->lc_ns < c->hint_ns)
 		node->lc_ns = c->hint_ns;
-	return step(node, event) == 0;
+	return node_step(node, event) == 0;
 }
 
 /* What it is at was forgotten when it was told to stop: a client says it again. */
@@ -330,7 +334,7 @@ static bool do_move(struct node *node, enum move move, uint32_t client)
 static void settle(struct node *node)
 {
 	(void)move_all(node);
-	check(node);
+	node_check(node);
 }
 
 static void go_on(struct node *node, uint64_t ns)
@@ -340,7 +344,7 @@ static void go_on(struct node *node, uint64_t ns)
 	while (node->now_ns < end_ns) {
 		settle(node);
 		for (uint32_t i = 0; i < CLIENTS; i++) {
-			if (is_at_work(&node->clients[i]))
+			if (node_is_at_work(&node->clients[i]))
 				(void)say(node, i, TIMESHARE_ACTIVITY_USE, 0);
 		}
 		settle(node);
@@ -358,7 +362,7 @@ static void check_floor(const struct node *node)
 	uint64_t capped_ns = SERVE_NS - node->share.config.lc_window_ns;
 
 	for (uint32_t i = 0; i < CLIENTS; i++)
-		used_ns += is_critical(i) ? 0 : node->clients[i].used_ns;
+		used_ns += node_is_critical(i) ? 0 : node->clients[i].used_ns;
 	assert(used_ns >= capped_ns / 100 * (100 - percent) / 10 * 8);
 }
 
@@ -379,7 +383,7 @@ static void check_served(const struct node *from, bool is_bursting)
 	go_on(&node, SERVE_NS);
 	check_floor(&node);
 	for (uint32_t i = 0; i < CLIENTS; i++) {
-		assert(node.clients[i].used_ns >= SERVED_NS || run->is_uncapped);
+		assert(node.clients[i].used_ns >= SERVED_NS || node_run->is_uncapped);
 		for (size_t k = 0; k < sizeof(done) / sizeof(done[0]); k++)
 			(void)do_move(&node, done[k], i);
 	}
@@ -401,8 +405,8 @@ static uint64_t hash_of(const struct node *node)
 	uint64_t hash = node->n_faults, now = node->now_ns;
 
 	for (uint32_t i = 0; i < CLIENTS; i++) {
-		mix_slot(&hash, now, &node->slots[i]);
-		mix_world(&hash, now, &node->clients[i]);
+		share_mix_slot(&hash, now, &node->slots[i]);
+		share_mix_world(&hash, now, &node->clients[i]);
 	}
 	for (uint32_t i = g->running.first; i != TIMESHARE_NONE;
 	     i = node->slots[i].link[TIMESHARE_LINK_RUNNING].next)
@@ -413,9 +417,9 @@ static uint64_t hash_of(const struct node *node)
 	mix(&hash, g->turn_left_ns);
 	mix(&hash, g->credit);
 	mix(&hash, now - g->at_ns);
-	mix(&hash, ahead(now, g->wake_ns));
-	mix(&hash, ahead(now, g->hint_end_ns));
-	mix(&hash, g->is_slow ? ahead(now, g->slow_ns) : 0);
+	mix(&hash, mix_ahead(now, g->wake_ns));
+	mix(&hash, mix_ahead(now, g->hint_end_ns));
+	mix(&hash, g->is_slow ? mix_ahead(now, g->slow_ns) : 0);
 	mix(&hash, g->pause_ns);
 	if (g->pause_ns && !g->is_slow && now - g->slow_ns <= node->share.config.retry_ns)
 		mix(&hash, now - g->slow_ns);
@@ -424,7 +428,7 @@ static uint64_t hash_of(const struct node *node)
 	mix(&hash, g->pid.us);
 	mix(&hash, (uint64_t)g->pid.sum_ppm);
 	mix(&hash, node->turn);
-	mix(&hash, ahead(now, node->lc_ns + node->share.config.active_ns));
+	mix(&hash, mix_ahead(now, node->lc_ns + node->share.config.active_ns));
 	return hash;
 }
 
@@ -447,7 +451,7 @@ static void explore(const struct node *node, uint32_t left)
 			path[path_len++].client = i;
 			if (do_move(next, (enum move)move, i)) {
 				n_moves++;
-				check(next);
+				node_check(next);
 				hash = hash_of(next);
 				if (seen_is_new(hash, left)) {
 					if (hash % 64 == 0)
@@ -464,7 +468,7 @@ static void explore(const struct node *node, uint32_t left)
 static void on_abort(int sig)
 {
 	(void)sig;
-	dprintf(STDERR_FILENO, "exhaustive_share: %s: failed after:\n", run->name);
+	dprintf(STDERR_FILENO, "exhaustive_share: %s: failed after:\n", node_run->name);
 	for (uint32_t i = 0; i < path_len; i++)
 		dprintf(STDERR_FILENO, "  client %" PRIu32 " %s\n", path[i].client,
 			move_names[path[i].move]);
@@ -477,20 +481,20 @@ static void begin(struct node *node)
 	struct timeshare_config config;
 
 	timeshare_config_default(&config);
-	config.slice_rule = run->rule;
-	config.is_saving = run->is_saving;
+	config.slice_rule = node_run->rule;
+	config.is_saving = node_run->is_saving;
 	config.be_slice_us = 200; /* there are shorter ones */
-	config.is_holding = !run->is_not_holding;
-	config.lc_max_percent = run->is_uncapped ? 100 : config.lc_max_percent;
-	config.lc_window_ns = run->lc_window_ns ? run->lc_window_ns : config.lc_window_ns;
+	config.is_holding = !node_run->is_not_holding;
+	config.lc_max_percent = node_run->is_uncapped ? 100 : config.lc_max_percent;
+	config.lc_window_ns = node_run->lc_window_ns ? node_run->lc_window_ns : config.lc_window_ns;
 	memset(node, 0, sizeof(*node));
 	node->now_ns = S;
 	node->turn = TIMESHARE_NONE;
-	node->n_faults = run->n_faults;
+	node->n_faults = node_run->n_faults;
 	timeshare_init(&node->share, node->slots, CLIENTS, &config);
 	for (uint32_t i = 0; i < CLIENTS; i++) {
 		for (size_t k = 0; k < sizeof(ready) / sizeof(ready[0]); k++) {
-			if (ready[k] != MOVE_BUSY || !is_critical(i))
+			if (ready[k] != MOVE_BUSY || !node_is_critical(i))
 				(void)do_move(node, ready[k], i);
 		}
 		settle(node);
@@ -554,14 +558,14 @@ int main(int argc, char **argv)
 	(void)signal(SIGABRT, on_abort);
 	assert(depth < PATH_MAX_);
 	for (size_t i = 0; i < sizeof(runs) / sizeof(*runs); i++) {
-		run = &runs[i];
+		node_run = &runs[i];
 		seen_reset(1u << 20);
 		n_moves = n_served = 0;
 		begin(&node);
 		explore(&node, depth);
 		printf("exhaustive_share: %s: depth %" PRIu32 ", %" PRIu64 " states, %" PRIu64
 		       " moves, served from %" PRIu64 "\n",
-		       run->name, depth, n_seen, n_moves, n_served);
+		       node_run->name, depth, seen_count(), n_moves, n_served);
 		(void)fflush(stdout);
 	}
 	seen_reset(0);

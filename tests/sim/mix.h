@@ -8,133 +8,36 @@
 
 #define MIX_AGE_MAX UINT64_C(100000000000) /* ns; older than all that is ever asked */
 
+/* These three stay inline: a search calls them a hundred times for each of its states. */
 static inline void mix(uint64_t *hash, uint64_t value)
 {
 	*hash = (*hash ^ value) * 0x9e3779b97f4a7c15ull;
 	*hash ^= *hash >> 29;
 }
 
-static inline uint64_t ahead(uint64_t now, uint64_t time)
+static inline uint64_t mix_ahead(uint64_t now, uint64_t time)
 {
 	return time == SCHED_NO_DEADLINE ? UINT64_MAX : time > now ? time - now : 0;
 }
 
-static inline uint64_t age(uint64_t now, uint64_t time)
+static inline uint64_t mix_age(uint64_t now, uint64_t time)
 {
 	return now - time < MIX_AGE_MAX ? now - time : MIX_AGE_MAX;
 }
 
-/* A time by which a turn began: 0 is none at all, the largest is any. */
-static inline uint64_t began(uint64_t now, uint64_t time)
-{
-	return time == 0 || time == UINT64_MAX ? time : age(now, time) + 1;
-}
-
-static inline void mix_memory(uint64_t *hash, const struct sched_memory *m)
-{
-	mix(hash, m->resident);
-	mix(hash, m->swapped);
-	mix(hash, m->pinned);
-	mix(hash, m->wanted);
-	mix(hash, m->wanted_pinned);
-}
-
-static inline void mix_list(uint64_t *hash, const struct sched_client *clients,
-			    const struct list *list, enum sched_link_kind kind)
-{
-	mix(hash, list->n);
-	for (uint32_t i = list->first; i != SCHED_NONE; i = clients[i].link[kind].next)
-		mix(hash, i);
-}
-
-static inline void mix_client(uint64_t *hash, uint64_t now, const struct sched_client *c)
-{
-	const bool flags[] = {c->is_hung,   c->is_not_preemptible, c->is_growing, c->is_asked,
-			      c->is_given,  c->is_retrying,        c->is_resting, c->is_told,
-			      c->is_warned, c->has_switched,       c->has_freed,  c->is_near};
-	const uint64_t timers[] = {c->due_ns,   c->ready_ns, c->answer_ns,
-				   c->retry_ns, c->bound_ns, c->beat_ns};
-	bool is_coming = c->line == SCHED_LINE_COMING;
-
-	mix(hash, c->state);
-	if (c->state == SCHED_CLIENT_FREE)
-		return;
-	mix(hash, c->line);
-	mix_memory(hash, &c->memory);
-	mix(hash, c->promised);
-	mix(hash, c->budget);
-	mix(hash, c->epoch & 1);
-	mix(hash, c->is_growing || c->line == SCHED_LINE_COMING ? c->need : 0);
-	mix(hash, c->line == SCHED_LINE_COMING ? c->weight : 0);
-	mix(hash, c->drop_bytes);
-	mix(hash, c->is_asked ? c->epoch - c->drop_epoch : 0);
-	for (size_t i = 0; i < sizeof(flags) / sizeof(*flags); i++)
-		mix(hash, flags[i]);
-	for (size_t i = 0; i < sizeof(timers) / sizeof(*timers); i++)
-		mix(hash, ahead(now, timers[i]));
-	mix(hash, c->silent_ns == SCHED_NO_DEADLINE ? UINT64_MAX : age(now, c->silent_ns));
-	mix(hash, c->state == SCHED_CLIENT_RUNNING ? age(now, c->turn_ns) : 0);
-	mix(hash, is_coming ? began(now, c->ends_ns) : 0);
-	mix(hash, is_coming ? began(now, c->ends_blocked_ns) : 0);
-	mix(hash, c->spared_ns == now);
-	mix(hash, c->n_failed);
-	mix(hash, c->is_near ? c->told_bytes : 0);
-}
+void mix_memory(uint64_t *hash, const struct sched_memory *m);
+void mix_list(uint64_t *hash, const struct sched_client *clients, const struct list *list,
+	      enum sched_link_kind kind);
+void mix_client(uint64_t *hash, uint64_t now, const struct sched_client *c);
 
 /* What is foreseen for a GPU; whoever was its cause counts only as long as it is. */
-static inline void mix_forecast(uint64_t *hash, uint64_t now, const struct sched_client *clients,
-				const struct sched_forecast *f)
-{
-	bool grows = now < f->growth_ends_ns, is_new = now < f->newcomer_ends_ns;
-
-	mix(hash, ahead(now, f->growth_ends_ns));
-	mix(hash, ahead(now, f->newcomer_ends_ns));
-	mix(hash, grows ? f->grown : 0);
-	mix(hash, grows ? f->before : 0);
-	mix(hash, grows ? age(now, f->second_ns) : 0);
-	mix(hash, grows ? f->grower : SCHED_NONE);
-	mix(hash, is_new ? f->newcomer : SCHED_NONE);
-	mix_list(hash, clients, &f->near, SCHED_LINK_TOLD);
-}
+void mix_forecast(uint64_t *hash, uint64_t now, const struct sched_client *clients,
+		  const struct sched_forecast *f);
 
 /* Which of two owners had a turn later, and all else that decides their order. */
-static inline void mix_owner(uint64_t *hash, const struct sched *sched,
-			     const struct sched_client *c)
-{
-	const struct sched_owner *o = &sched->clients[c->owner].own;
-
-	mix(hash, c->owner);
-	mix(hash, o->is_aged | (uint64_t)c->has_turn << 1);
-	for (uint32_t i = 0; i < sched->n_clients; i++) {
-		const struct sched_client *other = &sched->clients[i];
-
-		if (other->state != SCHED_CLIENT_FREE)
-			mix(hash, o->turn_ns < sched->clients[other->owner].own.turn_ns);
-	}
-	if (o->front != SCHED_NONE)
-		mix(hash, age(sched->now_ns, o->since_ns));
-}
+void mix_owner(uint64_t *hash, const struct sched *sched, const struct sched_client *c);
 
 /* What decides the order; clocks count by their distances. */
-static inline void mix_policy(uint64_t *hash, const struct sched *sched,
-			      const struct sched_client *c)
-{
-	const struct sched_owner *o;
-
-	if (c->state == SCHED_CLIENT_FREE)
-		return;
-	o = &sched->clients[c->owner].own;
-	mix(hash, c->claim.priority | (uint64_t)c->is_aged << 8 | (uint64_t)c->is_boosted << 9);
-	mix(hash, c->vtime_ns - o->vtime_ns[c->level]);
-	mix(hash, (uint64_t)c->credit_ns);
-	mix(hash, o->credit_round - c->credit_round);
-	mix(hash, c->run_mean_ns);
-	if (c->state >= SCHED_CLIENT_RUNNING) {
-		mix(hash, c->turn_used_ns);
-		mix(hash, age(sched->now_ns, c->charged_ns));
-	}
-	if (c->line == SCHED_LINE_QUEUE)
-		mix(hash, age(sched->now_ns, c->asked_ns));
-}
+void mix_policy(uint64_t *hash, const struct sched *sched, const struct sched_client *c);
 
 #endif

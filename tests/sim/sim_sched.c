@@ -11,15 +11,15 @@
  * the same seed replays it exactly, and every seed is run twice to prove that.
  */
 
-#define WORLD_PROCS 160
-#define WORLD_GPUS  3
-
 #include "sim_program.h"
+#include "util/prng.h"
 
+#include <assert.h>
 #include <inttypes.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <unistd.h>
 
 #define CALM_NS   (3000 * S)   /* from then on no faults, and nobody new */
@@ -35,8 +35,8 @@ static void on_up(struct world *world, uint32_t p)
 	struct sim *sim = sim_of(world);
 	struct sim_program *prog = &sim->programs[p];
 
-	prog->up_ns = later(prog->up_ns, world->now + between(sim, 10000, 3 * MS));
-	schedule(sim, prog->up_ns, SIM_UP, p, prog->linked);
+	prog->up_ns = sim_later(prog->up_ns, world->now + sim_between(sim, 10000, 3 * MS));
+	sim_schedule(sim, prog->up_ns, SIM_UP, p, prog->linked);
 }
 
 static void on_down(struct world *world, uint32_t p)
@@ -44,8 +44,8 @@ static void on_down(struct world *world, uint32_t p)
 	struct sim *sim = sim_of(world);
 	struct sim_program *prog = &sim->programs[p];
 
-	prog->down_ns = later(prog->down_ns, world->now + between(sim, 10000, 3 * MS));
-	schedule(sim, prog->down_ns, SIM_DOWN, p, prog->linked);
+	prog->down_ns = sim_later(prog->down_ns, world->now + sim_between(sim, 10000, 3 * MS));
+	sim_schedule(sim, prog->down_ns, SIM_DOWN, p, prog->linked);
 }
 
 static void on_work(struct world *world, uint32_t p)
@@ -57,22 +57,22 @@ static void on_work(struct world *world, uint32_t p)
 	uint64_t bytes = proc->work == WORLD_WORK_EVICT     ? out
 			 : proc->work == WORLD_WORK_RESTORE ? proc->swapped
 							    : 0;
-	uint64_t took = between(sim, MS, 500 * MS) + bytes / 10; /* 10 bytes a nanosecond */
+	uint64_t took = sim_between(sim, MS, 500 * MS) + bytes / 10; /* 10 bytes a nanosecond */
 
 	if (sim->faults & FAULT_ANSWERS && !sim->is_calm) {
-		if (one_in(sim, 200))
+		if (sim_one_in(sim, 200))
 			took = STUCK_NS;
-		else if (one_in(sim, 50))
-			took += between(sim, 0, 200 * S);
+		else if (sim_one_in(sim, 50))
+			took += sim_between(sim, 0, 200 * S);
 	}
 	prog->work_ns = world->now + took;
 	/* Reports on the way, as many as the library would send, and at odd times. */
 	if (proc->work == WORLD_WORK_EVICT || proc->work == WORLD_WORK_RESTORE) {
-		for (uint64_t n = between(sim, 0, 6); n > 0; n--)
-			schedule(sim, world->now + between(sim, 0, took), SIM_PROGRESS, p,
-				 prog->life);
+		for (uint64_t n = sim_between(sim, 0, 6); n > 0; n--)
+			sim_schedule(sim, world->now + sim_between(sim, 0, took), SIM_PROGRESS, p,
+				     prog->life);
 	}
-	schedule(sim, prog->work_ns, SIM_WORK, p, prog->life);
+	sim_schedule(sim, prog->work_ns, SIM_WORK, p, prog->life);
 }
 
 /* ---- faults --------------------------------------------------------------------- */
@@ -85,23 +85,23 @@ static void break_link(struct sim *sim, uint32_t p)
 	world_gone(&sim->world, p);
 	sim->programs[p].linked++;
 	if (was_linked)
-		schedule(sim, sim->world.now + between(sim, 0, 2 * S), SIM_LOST, p,
-			 sim->programs[p].life);
+		sim_schedule(sim, sim->world.now + sim_between(sim, 0, 2 * S), SIM_LOST, p,
+			     sim->programs[p].life);
 	else
-		schedule(sim, sim->world.now + S, SIM_REGISTER, p, sim->programs[p].life);
+		sim_schedule(sim, sim->world.now + S, SIM_REGISTER, p, sim->programs[p].life);
 }
 
 static void restart(struct sim *sim)
 {
 	for (uint32_t p = 0; p < sim->n_slots; p++) {
 		struct world_proc *proc = &sim->world.procs[p];
-		uint64_t time = sim->world.now + between(sim, 0, 3 * S);
+		uint64_t time = sim->world.now + sim_between(sim, 0, 3 * S);
 
 		sim->programs[p].linked++;
 		if (proc->is_alive && proc->is_linked)
-			schedule(sim, time, SIM_LOST, p, sim->programs[p].life);
+			sim_schedule(sim, time, SIM_LOST, p, sim->programs[p].life);
 		else if (proc->is_alive && proc->is_joined)
-			schedule(sim, time, SIM_REGISTER, p, sim->programs[p].life);
+			sim_schedule(sim, time, SIM_REGISTER, p, sim->programs[p].life);
 	}
 	world_restart(&sim->world);
 	sim->grace_ns = sim->world.now + GRACE_NS;
@@ -113,11 +113,11 @@ static void change_config(struct sim *sim)
 	struct sched_event event = {.type = SCHED_EVENT_CONFIG, .config = config};
 
 	config->mode = (enum sched_mode)prng_below(&sim->seed, 3);
-	config->anti_thrash = !one_in(sim, 5);
+	config->anti_thrash = !sim_one_in(sim, 5);
 	config->switch_mode = (enum sched_switch_mode)prng_below(&sim->seed, 2);
-	config->tq_ns = between(sim, 1, 60) * S;
+	config->tq_ns = sim_between(sim, 1, 60) * S;
 	config->policy = (enum sched_policy)prng_below(&sim->seed, SCHED_POLICY_COUNT_);
-	config->fair_users = !one_in(sim, 4);
+	config->fair_users = !sim_one_in(sim, 4);
 	sim->world.may_overlap = true;
 	assert(world_step(&sim->world, &event) == 0);
 }
@@ -127,28 +127,29 @@ static void on_fault(struct sim *sim)
 	uint32_t p = (uint32_t)prng_below(&sim->seed, sim->n_slots);
 	struct world_proc *proc = &sim->world.procs[p];
 
-	schedule(sim, sim->world.now + between(sim, 10 * MS, 5 * S), SIM_FAULT, 0, 0);
+	sim_schedule(sim, sim->world.now + sim_between(sim, 10 * MS, 5 * S), SIM_FAULT, 0, 0);
 	if (!proc->is_alive && !proc->is_joined)
-		spawn(sim, p);
-	else if (proc->is_alive && sim->faults & FAULT_DEATHS && one_in(sim, 4))
-		end_program(sim, p);
-	else if (proc->is_alive && proc->is_joined && sim->faults & FAULT_LINKS && one_in(sim, 3))
+		sim_spawn(sim, p);
+	else if (proc->is_alive && sim->faults & FAULT_DEATHS && sim_one_in(sim, 4))
+		sim_end(sim, p);
+	else if (proc->is_alive && proc->is_joined && sim->faults & FAULT_LINKS &&
+		 sim_one_in(sim, 3))
 		break_link(sim, p);
-	else if (sim->faults & FAULT_LINKS && one_in(sim, 200))
+	else if (sim->faults & FAULT_LINKS && sim_one_in(sim, 200))
 		restart(sim);
-	else if (proc->is_alive && sim->faults & FAULT_CONFIG && one_in(sim, 10))
-		world_claim(&sim->world, p, any_claim(sim));
-	else if (sim->faults & FAULT_CONFIG && one_in(sim, 30))
+	else if (proc->is_alive && sim->faults & FAULT_CONFIG && sim_one_in(sim, 10))
+		world_claim(&sim->world, p, sim_any_claim(sim));
+	else if (sim->faults & FAULT_CONFIG && sim_one_in(sim, 30))
 		change_config(sim);
-	follow(sim, p);
+	sim_follow(sim, p);
 }
 
 /* ---- the run ---------------------------------------------------------------------- */
 
 static uint32_t work_outcome(struct sim *sim)
 {
-	return sim->faults & FAULT_ANSWERS && !sim->is_calm && one_in(sim, 10)
-		       ? (uint32_t)between(sim, 1, 6)
+	return sim->faults & FAULT_ANSWERS && !sim->is_calm && sim_one_in(sim, 10)
+		       ? (uint32_t)sim_between(sim, 1, 6)
 		       : 0;
 }
 
@@ -159,8 +160,8 @@ static void on_down_due(struct sim *sim, const struct sim_event *event)
 
 	/* The agent is busy: it reads on when its work has ended. */
 	if (proc->work != WORLD_WORK_NONE && !world_may_deliver_down(&sim->world, event->p)) {
-		prog->down_ns = later(prog->down_ns, prog->work_ns);
-		schedule(sim, prog->work_ns, SIM_DOWN, event->p, event->life);
+		prog->down_ns = sim_later(prog->down_ns, prog->work_ns);
+		sim_schedule(sim, prog->work_ns, SIM_DOWN, event->p, event->life);
 		return;
 	}
 	if (proc->down.n > 0)
@@ -173,8 +174,9 @@ static void on_up_due(struct sim *sim, const struct sim_event *event)
 
 	/* After a restart the daemon lets those that run come back first. */
 	if (sim->world.now < sim->grace_ns) {
-		sim->programs[event->p].up_ns = later(sim->programs[event->p].up_ns, sim->grace_ns);
-		schedule(sim, sim->grace_ns, SIM_UP, event->p, event->life);
+		sim->programs[event->p].up_ns =
+			sim_later(sim->programs[event->p].up_ns, sim->grace_ns);
+		sim_schedule(sim, sim->grace_ns, SIM_UP, event->p, event->life);
 		return;
 	}
 	if (proc->up.n > 0)
@@ -189,8 +191,8 @@ static void on_work_due(struct sim *sim, const struct sim_event *event)
 		return;
 	world_work_done(&sim->world, event->p, work_outcome(sim));
 	if (proc->lease.state == LEASE_ORPHAN)
-		schedule(sim, sim->world.now + between(sim, 0, S), SIM_REGISTER, event->p,
-			 event->life);
+		sim_schedule(sim, sim->world.now + sim_between(sim, 0, S), SIM_REGISTER, event->p,
+			     event->life);
 }
 
 static void on_progress(struct sim *sim, uint32_t p)
@@ -200,7 +202,7 @@ static void on_progress(struct sim *sim, uint32_t p)
 
 	/* Perhaps of an eviction that has ended since, or another: no harm. */
 	if (proc->work == WORLD_WORK_EVICT && left > 1)
-		world_progress(&sim->world, p, between(sim, 1, left - 1));
+		world_progress(&sim->world, p, sim_between(sim, 1, left - 1));
 	else if (proc->work == WORLD_WORK_RESTORE)
 		(void)world_part(&sim->world, p);
 }
@@ -210,9 +212,9 @@ static void on_lost(struct sim *sim, uint32_t p)
 	if (!sim->world.procs[p].is_linked || sim->world.procs[p].is_joined)
 		return;
 	world_lost(&sim->world, p);
-	schedule(sim, sim->world.now + between(sim, 10 * MS, 60 * S), SIM_REGISTER, p,
-		 sim->programs[p].life);
-	schedule(sim, sim->world.now + ORPHAN_NS, SIM_ORPHAN, p, sim->programs[p].life);
+	sim_schedule(sim, sim->world.now + sim_between(sim, 10 * MS, 60 * S), SIM_REGISTER, p,
+		     sim->programs[p].life);
+	sim_schedule(sim, sim->world.now + ORPHAN_NS, SIM_ORPHAN, p, sim->programs[p].life);
 }
 
 static void on_register(struct sim *sim, uint32_t p)
@@ -222,8 +224,8 @@ static void on_register(struct sim *sim, uint32_t p)
 	if (proc->is_joined || proc->is_linked)
 		return;
 	if (proc->work != WORLD_WORK_NONE) {
-		schedule(sim, later(sim->programs[p].work_ns, sim->world.now) + MS, SIM_REGISTER, p,
-			 sim->programs[p].life);
+		sim_schedule(sim, sim_later(sim->programs[p].work_ns, sim->world.now) + MS,
+			     SIM_REGISTER, p, sim->programs[p].life);
 		return;
 	}
 	world_register(&sim->world, p);
@@ -257,7 +259,7 @@ static void on_report(struct sim *sim, uint32_t p)
 	sim->programs[p].is_reporting = false;
 	if (!proc->is_linked || proc->work != WORLD_WORK_NONE)
 		return;
-	if (proc->is_watched || one_in(sim, 4))
+	if (proc->is_watched || sim_one_in(sim, 4))
 		world_return_slack(&sim->world, p);
 	else
 		world_report(&sim->world, p);
@@ -274,11 +276,11 @@ static void calm_down(struct sim *sim)
 		if (!proc->is_alive || proc->work == WORLD_WORK_NONE ||
 		    prog->work_ns < sim->world.now + 60 * S)
 			continue;
-		prog->work_ns = sim->world.now + between(sim, 0, 60 * S);
+		prog->work_ns = sim->world.now + sim_between(sim, 0, 60 * S);
 		prog->down_ns = prog->work_ns;
-		schedule(sim, prog->work_ns, SIM_WORK, p, prog->life);
+		sim_schedule(sim, prog->work_ns, SIM_WORK, p, prog->life);
 		for (uint32_t i = 0; i < proc->down.n; i++)
-			schedule(sim, prog->work_ns, SIM_DOWN, p, prog->linked);
+			sim_schedule(sim, prog->work_ns, SIM_DOWN, p, prog->linked);
 	}
 }
 
@@ -308,7 +310,7 @@ static void handle(struct sim *sim, const struct sim_event *event)
 		on_progress(sim, event->p);
 		break;
 	case SIM_OP:
-		on_op(sim, event->p);
+		sim_on_op(sim, event->p);
 		break;
 	case SIM_REPORT:
 		on_report(sim, event->p);
@@ -332,7 +334,7 @@ static void handle(struct sim *sim, const struct sim_event *event)
 	case SIM_FAULT:
 		break;
 	}
-	follow(sim, event->p);
+	sim_follow(sim, event->p);
 }
 
 static void configure(struct sim *sim, uint64_t *ret_total)
@@ -343,15 +345,15 @@ static void configure(struct sim *sim, uint64_t *ret_total)
 	config.mode = (enum sched_mode)prng_below(&sim->seed, 3);
 	config.switch_mode = (enum sched_switch_mode)prng_below(&sim->seed, 2);
 	config.policy = (enum sched_policy)prng_below(&sim->seed, SCHED_POLICY_COUNT_);
-	sim->has_claims = one_in(sim, 2);
-	sim->has_critical = one_in(sim, 2);
-	config.anti_thrash = !one_in(sim, 8);
-	config.reserve_percent = (uint32_t)between(sim, 0, 10);
+	sim->has_claims = sim_one_in(sim, 2);
+	sim->has_critical = sim_one_in(sim, 2);
+	config.anti_thrash = !sim_one_in(sim, 8);
+	config.reserve_percent = (uint32_t)sim_between(sim, 0, 10);
 	for (uint32_t g = 0; g < WORLD_GPUS; g++)
-		ret_total[g] = between(sim, 16, 140) * GIB;
-	sim->n_slots = (uint32_t)between(sim, 2, WORLD_PROCS);
-	sim->n_owners = (uint32_t)between(sim, 1, WORLD_OWNERS);
-	config.fair_users = !one_in(sim, 4);
+		ret_total[g] = sim_between(sim, 16, 140) * GIB;
+	sim->n_slots = (uint32_t)sim_between(sim, 2, WORLD_PROCS);
+	sim->n_owners = (uint32_t)sim_between(sim, 1, WORLD_OWNERS);
+	config.fair_users = !sim_one_in(sim, 4);
 	sim->world.config = config;
 }
 
@@ -390,14 +392,14 @@ static void advance(struct sim *sim)
 	if (due <= next) {
 		struct sched_event event = {.type = SCHED_EVENT_TIME};
 
-		sim->world.now = later(sim->world.now, due);
+		sim->world.now = sim_later(sim->world.now, due);
 		(void)world_step(&sim->world, &event);
 		return;
 	}
 	{
 		struct sim_event event = sim_queue_pop(&sim->queue);
 
-		sim->world.now = later(sim->world.now, event.time);
+		sim->world.now = sim_later(sim->world.now, event.time);
 		handle(sim, &event);
 	}
 }
@@ -420,7 +422,7 @@ static struct result run(uint64_t seed, int faults)
 	sim.world.on_work = on_work;
 	sim.faults = faults;
 	sim.world.is_strict = !(faults & FAULT_LINKS);
-	schedule(&sim, 0, SIM_FAULT, 0, 0);
+	sim_schedule(&sim, 0, SIM_FAULT, 0, 0);
 	while (!sim.is_calm || !is_over(&sim)) {
 		if (!sim.is_calm && sim.world.now >= CALM_NS)
 			calm_down(&sim);
@@ -488,7 +490,7 @@ int main(int argc, char **argv)
 		all.n_ahead += a.n_ahead;
 		all.n_told += a.n_told;
 		all.n_spawned += a.n_spawned;
-		all.wait_max_ns = later(all.wait_max_ns, a.wait_max_ns);
+		all.wait_max_ns = sim_later(all.wait_max_ns, a.wait_max_ns);
 		if (is_wordy)
 			printf("seed %" PRIu64 " faults %d: %" PRIu64 " steps, %" PRIu64
 			       " programs, %" PRIu64 " grants, %" PRIu64 " drops, %" PRIu64

@@ -19,7 +19,14 @@
  *     sim_share SEED SEEDS
  */
 
+#include "mix.h"
 #include "share_world.h"
+
+#include <inttypes.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
 
 /* ---- what must hold -------------------------------------------------------- */
 
@@ -43,7 +50,7 @@ static void check_burst(uint32_t lc)
 	for (uint32_t i = world.n_lc; i < CLIENTS; i++) {
 		const struct client *c = &world.clients[i];
 
-		check(!computes(c) || !is_settled(c), "computes in a burst", i);
+		share_check(!share_computes(c) || !is_settled(c), "computes in a burst", i);
 	}
 }
 
@@ -73,7 +80,7 @@ static void check_burst_end(uint32_t client)
 
 	if (world.n_lc > 1 || world.has_faults || c->was_capped)
 		return;
-	check(waited_ns <= ENOUGH + given_ns(c), "a burst waits too long", client);
+	share_check(waited_ns <= ENOUGH + given_ns(c), "a burst waits too long", client);
 }
 
 /* Beside the critical at most one of the others computes. */
@@ -84,8 +91,8 @@ static void check_alone(void)
 	if (!world.share.gpus[0].is_taking || world.has_faults)
 		return;
 	for (uint32_t i = world.n_lc; i < CLIENTS; i++)
-		n += computes(&world.clients[i]) && is_settled(&world.clients[i]);
-	check(n <= 1, "several compute", CLIENTS);
+		n += share_computes(&world.clients[i]) && is_settled(&world.clients[i]);
+	share_check(n <= 1, "several compute", CLIENTS);
 }
 
 /* What a client is at is what it has said, whatever stops it was told since. */
@@ -99,8 +106,8 @@ static void check_known(void)
 
 		if (!c->is_alive)
 			continue;
-		check(world.slots[i].is_busy == c->is_told_busy, "is taken for idle", i);
-		check(!is_new || world.slots[i].is_bursting, "its burst is forgotten", i);
+		share_check(world.slots[i].is_busy == c->is_told_busy, "is taken for idle", i);
+		share_check(!is_new || world.slots[i].is_bursting, "its burst is forgotten", i);
 	}
 }
 
@@ -112,8 +119,8 @@ static void check_held(void)
 	for (uint32_t i = world.n_lc; i < CLIENTS; i++) {
 		const struct client *c = &world.clients[i];
 
-		if (c->is_alive && is_held(c))
-			check(world.now_ns <= end_ns, "is held for nobody", i);
+		if (c->is_alive && share_is_held(c))
+			share_check(world.now_ns <= end_ns, "is held for nobody", i);
 	}
 }
 
@@ -126,7 +133,7 @@ static void check_waits(void)
 		const struct client *c = &world.clients[i];
 
 		if (c->is_alive && c->is_at_work)
-			check(world.now_ns - c->last_ns < bound_ns, "waits too long", i);
+			share_check(world.now_ns - c->last_ns < bound_ns, "waits too long", i);
 	}
 }
 
@@ -154,9 +161,9 @@ static void check_usage(void)
 		error_ns = status.gpu_ns > c->got_ns ? status.gpu_ns - c->got_ns
 						     : c->got_ns - status.gpu_ns;
 		if (!world.has_faults)
-			check(error_ns < slack_ns, "GPU time is wrong", i);
+			share_check(error_ns < slack_ns, "GPU time is wrong", i);
 	}
-	check(sum_ns <= wall_ns, "more GPU time than time", CLIENTS);
+	share_check(sum_ns <= wall_ns, "more GPU time than time", CLIENTS);
 }
 
 /* Of equals that always want the GPU, over the second half of the run. */
@@ -173,7 +180,7 @@ static void check_shares(void)
 		double asked = (double)c->weight / (double)weights;
 		double got = (double)(c->got_ns - c->half_ns) / (double)sum_ns;
 
-		check(got > asked - 0.01 && got < asked + 0.01, "share is not its weight", i);
+		share_check(got > asked - 0.01 && got < asked + 0.01, "share is not its weight", i);
 	}
 }
 
@@ -182,7 +189,7 @@ static void check_floor(void)
 {
 	uint64_t floor_ns = RUN_NS / 100 * (100 - world.lc_max_percent) / 10 * 8;
 
-	check(world.be_ns >= floor_ns, "less than the floor", CLIENTS);
+	share_check(world.be_ns >= floor_ns, "less than the floor", CLIENTS);
 }
 
 /* With the critical gone and nobody saying anything, everybody is soon let go. */
@@ -193,25 +200,25 @@ static void check_end(void)
 	world.has_faults = false;
 	for (uint32_t i = 0; i < world.n_lc; i++) {
 		if (world.clients[i].is_alive)
-			die(i);
+			share_die(i);
 	}
 	for (uint32_t i = 0; i < CLIENTS; i++)
 		world.clients[i].next_ns = world.clients[i].report_ns = UINT64_MAX;
-	while (next_event() <= end_ns) {
-		pass(next_event());
+	while (share_next_event() <= end_ns) {
+		share_pass(share_next_event());
 		for (uint32_t i = 0; i < CLIENTS; i++) {
 			struct client *c = &world.clients[i];
 
 			while (c->is_alive && c->n_queued && c->queue[0].at_ns <= world.now_ns)
-				on_order(i);
+				share_on_order(i);
 		}
 		if (timeshare_deadline(&world.share) <= world.now_ns)
-			step((struct timeshare_event){.type = TIMESHARE_EVENT_TIME});
+			share_step((struct timeshare_event){.type = TIMESHARE_EVENT_TIME});
 	}
 	for (uint32_t i = 0; i < CLIENTS; i++)
-		check(!world.clients[i].is_alive || !is_held(&world.clients[i]), "is held for ever",
-		      i);
-	check(!world.share.gpus[0].is_capped, "is capped for ever", CLIENTS);
+		share_check(!world.clients[i].is_alive || !share_is_held(&world.clients[i]),
+			    "is held for ever", i);
+	share_check(!world.share.gpus[0].is_capped, "is capped for ever", CLIENTS);
 }
 
 /* ---- a run ----------------------------------------------------------------- */
@@ -221,27 +228,27 @@ static void happen(uint32_t client)
 	struct client *c = &world.clients[client];
 
 	if (c->is_alive && c->n_queued && c->queue[0].at_ns <= world.now_ns)
-		on_order(client);
+		share_on_order(client);
 	if (c->is_alive && c->is_bursting && c->left_ns == 0) {
 		check_burst_end(client);
-		end_burst(client);
+		share_end_burst(client);
 	}
 	if (c->is_alive && c->hint_ns && c->hint_ns <= world.now_ns)
-		give_hint(client);
+		share_give_hint(client);
 	if (c->next_ns <= world.now_ns)
-		on_next(client);
+		share_on_next(client);
 	if (c->is_alive && (c->is_at_work || c->is_told_busy) && c->report_ns <= world.now_ns)
-		on_report(client);
+		share_on_report(client);
 }
 
 static void run_until(uint64_t end_ns)
 {
 	while (world.now_ns < end_ns) {
-		pass(next_event());
+		share_pass(share_next_event());
 		for (uint32_t i = 0; i < CLIENTS; i++)
 			happen(i);
 		if (timeshare_deadline(&world.share) <= world.now_ns)
-			step((struct timeshare_event){.type = TIMESHARE_EVENT_TIME});
+			share_step((struct timeshare_event){.type = TIMESHARE_EVENT_TIME});
 		for (uint32_t i = 0; i < world.n_lc; i++)
 			check_burst(i);
 		check_alone();
@@ -267,8 +274,8 @@ static void begin(uint64_t seed)
 	world.is_blind = seed % 4 == 0;
 	world.is_pinned = seed % 3 == 0;
 	world.n_lc = world.are_equals ? 0 : seed % 7 < 2 ? 2 : 1;
-	world.n_be = 1 + (uint32_t)below(CLIENTS - 2);
-	world.lc_max_percent = percents[below(sizeof(percents) / sizeof(percents[0]))];
+	world.n_be = 1 + (uint32_t)share_below(CLIENTS - 2);
+	world.lc_max_percent = percents[share_below(sizeof(percents) / sizeof(percents[0]))];
 	world.is_saving = seed / 8 % 2;
 	world.rule = (enum timeshare_rule)(seed / 2 % TIMESHARE_RULE_COUNT_);
 	world.start_ns = world.now_ns = 1000 * S;
@@ -278,10 +285,10 @@ static void begin(uint64_t seed)
 	config.is_saving = world.is_saving;
 	config.energy_budget_w = world.is_saving && seed % 3 ? 1 : 0;
 	timeshare_init(&world.share, world.slots, CLIENTS, &config);
-	step((struct timeshare_event){.type = TIMESHARE_EVENT_POWER, .value = 300000});
+	share_step((struct timeshare_event){.type = TIMESHARE_EVENT_POWER, .value = 300000});
 	for (uint32_t i = 0; i < CLIENTS; i++)
 		world.clients[i].next_ns =
-			i < world.n_lc + world.n_be ? world.now_ns + below(MS) : UINT64_MAX;
+			i < world.n_lc + world.n_be ? world.now_ns + share_below(MS) : UINT64_MAX;
 }
 
 static uint64_t run(uint64_t seed)
@@ -297,7 +304,7 @@ static uint64_t run(uint64_t seed)
 	else if (!world.has_faults)
 		check_floor();
 	check_end();
-	mix(world.n_steps);
+	mix(&world.hash, world.n_steps);
 	return world.hash;
 }
 
@@ -307,13 +314,13 @@ int main(int argc, char **argv)
 	uint64_t n = argc > 2 ? strtoull(argv[2], NULL, 10) : 100;
 	uint64_t n_steps = 0, n_told = 0, n_bursts = 0;
 
-	(void)signal(SIGABRT, on_abort);
+	(void)signal(SIGABRT, share_on_abort);
 	printf("sim_share: seeds %" PRIu64 " to %" PRIu64 "\n", first, first + n - 1);
 	for (uint64_t seed = first; seed < first + n; seed++) {
 		uint64_t hash = run(seed);
 
 		if (run(seed) != hash)
-			check(false, "a second run differs", CLIENTS);
+			share_check(false, "a second run differs", CLIENTS);
 		n_steps += world.n_steps;
 		n_told += world.n_told;
 		n_bursts += world.n_bursts;

@@ -3,6 +3,13 @@
 /* libnvidia-ml.so.1 of the simulated GPU: devices, instances, memory, processes, load. */
 
 #include "nvml_fixture.h"
+#include "util/clock.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <time.h>
+#include <unistd.h>
 
 /* The last second was computed through for this share of the time, and so are the next two. */
 static void fill_load(struct node_load *load, double ratio)
@@ -50,7 +57,7 @@ static void counts_inits_and_shutdowns(void **state)
 	unsigned int n;
 
 	(void)state;
-	start("2", "0", "1GiB");
+	nvml_start("2", "0", "1GiB");
 	assert_int_equal(nvmlInit(), NVML_SUCCESS);
 	assert_int_equal(nvmlInitWithFlags(1), NVML_SUCCESS);
 	assert_int_equal(nvmlShutdown(), NVML_SUCCESS);
@@ -67,13 +74,13 @@ static void computing_is_confidential_only_when_ordered(void **state)
 
 	(void)state;
 	assert_int_equal(nvmlSystemGetConfComputeState(&cc), NVML_ERROR_UNINITIALIZED);
-	start("1", "0", "1GiB");
+	nvml_start("1", "0", "1GiB");
 	assert_int_equal(nvmlSystemGetConfComputeState(NULL), NVML_ERROR_INVALID_ARGUMENT);
 	assert_int_equal(nvmlSystemGetConfComputeState(&cc), NVML_SUCCESS);
 	assert_int_equal(cc.ccFeature, NVML_CC_SYSTEM_FEATURE_DISABLED);
 	assert_int_equal(nvmlShutdown(), NVML_SUCCESS);
 	setenv("NVSHARE_SIM_CONFIDENTIAL", "1", 1);
-	start("1", "0", "1GiB");
+	nvml_start("1", "0", "1GiB");
 	unsetenv("NVSHARE_SIM_CONFIDENTIAL");
 	assert_int_equal(nvmlSystemGetConfComputeState(&cc), NVML_SUCCESS);
 	assert_int_equal(cc.ccFeature, NVML_CC_SYSTEM_FEATURE_ENABLED);
@@ -85,11 +92,11 @@ static void gives_the_slot_back_at_the_last_shutdown(void **state)
 	struct node_shared *shared;
 
 	(void)state;
-	start("1", "0", "1GiB");
-	shared = map_node();
-	assert_non_null(slot_of(shared, getpid()));
+	nvml_start("1", "0", "1GiB");
+	shared = nvml_map_node();
+	assert_non_null(nvml_slot_of(shared, getpid()));
 	assert_int_equal(nvmlShutdown(), NVML_SUCCESS);
-	assert_null(slot_of(shared, getpid()));
+	assert_null(nvml_slot_of(shared, getpid()));
 	munmap(shared, sizeof(*shared));
 }
 
@@ -101,30 +108,30 @@ static void finds_each_device_by_index_uuid_and_bus(void **state)
 	nvmlPciInfo_t pci;
 
 	(void)state;
-	start("3", "0", "1GiB");
+	nvml_start("3", "0", "1GiB");
 	for (i = 0; i < 3; i++) {
-		assert_int_equal(nvmlDeviceGetUUID(gpu(i), uuid, sizeof(uuid)), NVML_SUCCESS);
+		assert_int_equal(nvmlDeviceGetUUID(nvml_gpu(i), uuid, sizeof(uuid)), NVML_SUCCESS);
 		assert_int_equal(strlen(uuid), 40);
 		assert_memory_equal(uuid, "GPU-6e767368-", 13);
 		assert_int_equal(nvmlDeviceGetHandleByUUID(uuid, &device), NVML_SUCCESS);
-		assert_ptr_equal(device, gpu(i));
-		assert_int_equal(nvmlDeviceGetPciInfo_v3(gpu(i), &pci), NVML_SUCCESS);
+		assert_ptr_equal(device, nvml_gpu(i));
+		assert_int_equal(nvmlDeviceGetPciInfo_v3(nvml_gpu(i), &pci), NVML_SUCCESS);
 		assert_int_equal(pci.bus, i + 1);
 		assert_int_equal(nvmlDeviceGetHandleByPciBusId_v2(pci.busId, &device), 0);
-		assert_ptr_equal(device, gpu(i));
+		assert_ptr_equal(device, nvml_gpu(i));
 		assert_int_equal(nvmlDeviceGetHandleByPciBusId_v2(pci.busIdLegacy, &device), 0);
-		assert_ptr_equal(device, gpu(i));
-		assert_int_equal(nvmlDeviceGetIndex(gpu(i), &index), NVML_SUCCESS);
+		assert_ptr_equal(device, nvml_gpu(i));
+		assert_int_equal(nvmlDeviceGetIndex(nvml_gpu(i), &index), NVML_SUCCESS);
 		assert_int_equal(index, i);
-		assert_int_equal(nvmlDeviceGetMinorNumber(gpu(i), &index), NVML_SUCCESS);
+		assert_int_equal(nvmlDeviceGetMinorNumber(nvml_gpu(i), &index), NVML_SUCCESS);
 		assert_int_equal(index, i);
 	}
-	assert_int_equal(nvmlDeviceGetUUID(gpu(0), other, sizeof(other)), NVML_SUCCESS);
+	assert_int_equal(nvmlDeviceGetUUID(nvml_gpu(0), other, sizeof(other)), NVML_SUCCESS);
 	assert_string_not_equal(uuid, other);
 	assert_string_equal(pci.busId, "00000000:03:00.0");
 	assert_string_equal(pci.busIdLegacy, "0000:03:00.0");
 	assert_int_equal(nvmlDeviceGetHandleByPciBusId_v2("02:00.0", &device), NVML_SUCCESS);
-	assert_ptr_equal(device, gpu(1));
+	assert_ptr_equal(device, nvml_gpu(1));
 	assert_int_equal(nvmlDeviceGetHandleByPciBusId_v2("0:2:0", &device), NVML_SUCCESS);
 	assert_int_equal(nvmlDeviceGetHandleByPciBusId_v2("0:9:0.0", &device),
 			 NVML_ERROR_NOT_FOUND);
@@ -140,16 +147,16 @@ static void writes_no_more_of_the_old_structures_than_there_was(void **state)
 	nvmlEventSet_t set;
 
 	(void)state;
-	start("1", "0", "1GiB");
+	nvml_start("1", "0", "1GiB");
 	memset(&pci, 0x5a, sizeof(pci));
-	assert_int_equal(nvmlDeviceGetPciInfo(gpu(0), &pci), NVML_SUCCESS);
+	assert_int_equal(nvmlDeviceGetPciInfo(nvml_gpu(0), &pci), NVML_SUCCESS);
 	assert_int_equal(pci.busId[0], 0x5a);
 
 	memset(&data, 0x5a, sizeof(data));
 	assert_int_equal(nvmlEventSetCreate(&set), NVML_SUCCESS);
-	assert_int_equal(nvmlDeviceRegisterEvents(gpu(0), nvmlEventTypeXidCriticalError, set),
+	assert_int_equal(nvmlDeviceRegisterEvents(nvml_gpu(0), nvmlEventTypeXidCriticalError, set),
 			 NVML_SUCCESS);
-	inject("xid 13 gpu 0");
+	nvml_inject("xid 13 gpu 0");
 	assert_int_equal(nvmlEventSetWait(set, &data, 1000), NVML_SUCCESS);
 	assert_int_equal(data.eventData, 13);
 	assert_int_equal(data.gpuInstanceId, 0x5a5a5a5a);
@@ -164,27 +171,28 @@ static void refuses_what_is_no_device(void **state)
 	char text[96];
 
 	(void)state;
-	start("2", "0", "1GiB");
+	nvml_start("2", "0", "1GiB");
 	assert_int_equal(nvmlDeviceGetHandleByIndex_v2(2, &device), NVML_ERROR_INVALID_ARGUMENT);
 	assert_int_equal(nvmlDeviceGetHandleByIndex_v2(0, NULL), NVML_ERROR_INVALID_ARGUMENT);
 	assert_int_equal(nvmlDeviceGetCount_v2(NULL), NVML_ERROR_INVALID_ARGUMENT);
 	assert_int_equal(nvmlDeviceGetName(NULL, text, 96), NVML_ERROR_INVALID_ARGUMENT);
 	assert_int_equal(nvmlDeviceGetIndex((nvmlDevice_t)(void *)junk, &n),
 			 NVML_ERROR_INVALID_ARGUMENT);
-	assert_int_equal(nvmlDeviceGetIndex((nvmlDevice_t)(void *)((char *)gpu(0) + 1), &n),
+	assert_int_equal(nvmlDeviceGetIndex((nvmlDevice_t)(void *)((char *)nvml_gpu(0) + 1), &n),
 			 NVML_ERROR_INVALID_ARGUMENT);
 	/* Aligned like a handle, and not to be looked at. */
-	assert_int_equal(nvmlDeviceGetIndex((nvmlDevice_t)((uintptr_t)gpu(0) + (1ull << 46)), &n),
-			 NVML_ERROR_INVALID_ARGUMENT);
-	assert_int_equal(nvmlDeviceGetName(gpu(0), text, 4), NVML_ERROR_INSUFFICIENT_SIZE);
-	assert_int_equal(nvmlDeviceGetName(gpu(0), NULL, 4), NVML_ERROR_INVALID_ARGUMENT);
-	assert_int_equal(nvmlDeviceGetUUID(gpu(0), text, 40), NVML_ERROR_INSUFFICIENT_SIZE);
-	assert_int_equal(nvmlDeviceGetUUID(gpu(0), text, 41), NVML_SUCCESS);
+	assert_int_equal(
+		nvmlDeviceGetIndex((nvmlDevice_t)((uintptr_t)nvml_gpu(0) + (1ull << 46)), &n),
+		NVML_ERROR_INVALID_ARGUMENT);
+	assert_int_equal(nvmlDeviceGetName(nvml_gpu(0), text, 4), NVML_ERROR_INSUFFICIENT_SIZE);
+	assert_int_equal(nvmlDeviceGetName(nvml_gpu(0), NULL, 4), NVML_ERROR_INVALID_ARGUMENT);
+	assert_int_equal(nvmlDeviceGetUUID(nvml_gpu(0), text, 40), NVML_ERROR_INSUFFICIENT_SIZE);
+	assert_int_equal(nvmlDeviceGetUUID(nvml_gpu(0), text, 41), NVML_SUCCESS);
 
 	/* The second GPU is gone when the node is made again with one. */
-	device = gpu(1);
+	device = nvml_gpu(1);
 	assert_int_equal(nvmlShutdown(), NVML_SUCCESS);
-	start("1", "0", "1GiB");
+	nvml_start("1", "0", "1GiB");
 	assert_int_equal(nvmlDeviceGetIndex(device, &n), NVML_ERROR_INVALID_ARGUMENT);
 }
 
@@ -197,26 +205,27 @@ static void an_empty_gpu_is_empty(void **state)
 	nvmlMemory_t memory;
 
 	(void)state;
-	start("2", "0", "3GiB,512MiB");
-	assert_int_equal(nvmlDeviceGetMemoryInfo(gpu(0), &memory), NVML_SUCCESS);
+	nvml_start("2", "0", "3GiB,512MiB");
+	assert_int_equal(nvmlDeviceGetMemoryInfo(nvml_gpu(0), &memory), NVML_SUCCESS);
 	assert_int_equal(memory.total, 3072 * MIB);
 	assert_int_equal(memory.free, 3072 * MIB);
 	assert_int_equal(memory.used, 0);
-	assert_int_equal(nvmlDeviceGetMemoryInfo_v2(gpu(1), &v2), NVML_SUCCESS);
+	assert_int_equal(nvmlDeviceGetMemoryInfo_v2(nvml_gpu(1), &v2), NVML_SUCCESS);
 	assert_int_equal(v2.total, 512 * MIB);
 	assert_int_equal(v2.reserved + v2.used, 0);
 	v2.version = 1;
-	assert_int_equal(nvmlDeviceGetMemoryInfo_v2(gpu(1), &v2),
+	assert_int_equal(nvmlDeviceGetMemoryInfo_v2(nvml_gpu(1), &v2),
 			 NVML_ERROR_ARGUMENT_VERSION_MISMATCH);
-	assert_int_equal(nvmlDeviceGetMemoryInfo(gpu(0), NULL), NVML_ERROR_INVALID_ARGUMENT);
-	assert_int_equal(nvmlDeviceGetComputeRunningProcesses_v3(gpu(0), &n, NULL), NVML_SUCCESS);
+	assert_int_equal(nvmlDeviceGetMemoryInfo(nvml_gpu(0), NULL), NVML_ERROR_INVALID_ARGUMENT);
+	assert_int_equal(nvmlDeviceGetComputeRunningProcesses_v3(nvml_gpu(0), &n, NULL),
+			 NVML_SUCCESS);
 	n = 1;
-	assert_int_equal(nvmlDeviceGetComputeRunningProcesses_v3(gpu(0), &n, &info), 0);
+	assert_int_equal(nvmlDeviceGetComputeRunningProcesses_v3(nvml_gpu(0), &n, &info), 0);
 	assert_int_equal(n, 0);
-	assert_int_equal(nvmlDeviceGetUtilizationRates(gpu(0), &utilization), NVML_SUCCESS);
+	assert_int_equal(nvmlDeviceGetUtilizationRates(nvml_gpu(0), &utilization), NVML_SUCCESS);
 	assert_int_equal(utilization.gpu, 0);
 	n = 0;
-	assert_int_equal(nvmlDeviceGetProcessUtilization(gpu(0), NULL, &n, 0),
+	assert_int_equal(nvmlDeviceGetProcessUtilization(nvml_gpu(0), NULL, &n, 0),
 			 NVML_ERROR_NOT_FOUND);
 }
 
@@ -230,42 +239,42 @@ static void tells_what_each_process_holds_and_forgets_the_dead(void **state)
 	pid_t a, b;
 
 	(void)state;
-	start("2", "0", "1GiB");
-	a = start_peer();
-	b = start_peer();
-	shared = map_node();
-	slot_of(shared, a)->device[0].used = 100 * MIB;
-	slot_of(shared, b)->device[0].used = 30 * MIB;
-	slot_of(shared, b)->device[1].used = 7 * MIB;
+	nvml_start("2", "0", "1GiB");
+	a = nvml_start_peer();
+	b = nvml_start_peer();
+	shared = nvml_map_node();
+	nvml_slot_of(shared, a)->device[0].used = 100 * MIB;
+	nvml_slot_of(shared, b)->device[0].used = 30 * MIB;
+	nvml_slot_of(shared, b)->device[1].used = 7 * MIB;
 
-	assert_int_equal(nvmlDeviceGetMemoryInfo(gpu(0), &memory), NVML_SUCCESS);
+	assert_int_equal(nvmlDeviceGetMemoryInfo(nvml_gpu(0), &memory), NVML_SUCCESS);
 	assert_int_equal(memory.used, 130 * MIB);
 	assert_int_equal(memory.free, (1024 - 130) * MIB);
-	assert_int_equal(nvmlDeviceGetMemoryInfo(gpu(1), &memory), NVML_SUCCESS);
+	assert_int_equal(nvmlDeviceGetMemoryInfo(nvml_gpu(1), &memory), NVML_SUCCESS);
 	assert_int_equal(memory.used, 7 * MIB);
 
 	n = 0;
-	assert_int_equal(nvmlDeviceGetComputeRunningProcesses_v3(gpu(0), &n, NULL),
+	assert_int_equal(nvmlDeviceGetComputeRunningProcesses_v3(nvml_gpu(0), &n, NULL),
 			 NVML_ERROR_INSUFFICIENT_SIZE);
 	assert_int_equal(n, 2);
 	n = 4;
-	assert_int_equal(nvmlDeviceGetComputeRunningProcesses_v3(gpu(0), &n, infos), 0);
+	assert_int_equal(nvmlDeviceGetComputeRunningProcesses_v3(nvml_gpu(0), &n, infos), 0);
 	assert_int_equal(n, 2);
 	assert_int_equal(infos[0].pid + infos[1].pid, a + b);
 	assert_int_equal(infos[infos[1].pid == (unsigned int)a].usedGpuMemory, 100 * MIB);
 	assert_int_equal(infos[0].gpuInstanceId, NVML_NO_INSTANCE);
 	n = 2;
-	assert_int_equal(nvmlDeviceGetComputeRunningProcesses(gpu(1), &n, old), NVML_SUCCESS);
+	assert_int_equal(nvmlDeviceGetComputeRunningProcesses(nvml_gpu(1), &n, old), NVML_SUCCESS);
 	assert_int_equal(n, 1);
 	assert_int_equal(old[0].pid, b);
 	assert_int_equal(old[0].usedGpuMemory, 7 * MIB);
 
-	kill_peer(a);
-	assert_int_equal(nvmlDeviceGetMemoryInfo(gpu(0), &memory), NVML_SUCCESS);
+	nvml_kill_peer(a);
+	assert_int_equal(nvmlDeviceGetMemoryInfo(nvml_gpu(0), &memory), NVML_SUCCESS);
 	assert_int_equal(memory.used, 30 * MIB);
-	kill_peer(b);
+	nvml_kill_peer(b);
 	n = 4;
-	assert_int_equal(nvmlDeviceGetComputeRunningProcesses_v3(gpu(0), &n, infos), 0);
+	assert_int_equal(nvmlDeviceGetComputeRunningProcesses_v3(nvml_gpu(0), &n, infos), 0);
 	assert_int_equal(n, 0);
 	munmap(shared, sizeof(*shared));
 }
@@ -282,51 +291,52 @@ static void tells_who_computes(void **state)
 	pid_t a, b;
 
 	(void)state;
-	start("1", "0", "1GiB");
-	a = start_peer();
-	b = start_peer();
-	shared = map_node();
-	assert_int_equal(nvmlDeviceGetPowerUsage(gpu(0), &idle_mw), NVML_SUCCESS);
-	assert_int_equal(nvmlDeviceGetTotalEnergyConsumption(gpu(0), &before), NVML_SUCCESS);
-	fill_load(&slot_of(shared, a)->device[0].load, 0.5);
+	nvml_start("1", "0", "1GiB");
+	a = nvml_start_peer();
+	b = nvml_start_peer();
+	shared = nvml_map_node();
+	assert_int_equal(nvmlDeviceGetPowerUsage(nvml_gpu(0), &idle_mw), NVML_SUCCESS);
+	assert_int_equal(nvmlDeviceGetTotalEnergyConsumption(nvml_gpu(0), &before), NVML_SUCCESS);
+	fill_load(&nvml_slot_of(shared, a)->device[0].load, 0.5);
 	fill_load(&shared->device[0].load, 0.5);
 	shared->device[0].busy_ns += 1000000000u;
 
-	assert_int_equal(nvmlDeviceGetUtilizationRates(gpu(0), &utilization), NVML_SUCCESS);
+	assert_int_equal(nvmlDeviceGetUtilizationRates(nvml_gpu(0), &utilization), NVML_SUCCESS);
 	assert_int_equal(utilization.gpu, 50);
-	assert_int_equal(nvmlDeviceGetPowerUsage(gpu(0), &mw), NVML_SUCCESS);
+	assert_int_equal(nvmlDeviceGetPowerUsage(nvml_gpu(0), &mw), NVML_SUCCESS);
 	assert_in_range(mw, idle_mw + 300000, idle_mw + 325000);
-	assert_int_equal(nvmlDeviceGetTemperature(gpu(0), NVML_TEMPERATURE_GPU, &celsius), 0);
+	assert_int_equal(nvmlDeviceGetTemperature(nvml_gpu(0), NVML_TEMPERATURE_GPU, &celsius), 0);
 	assert_int_equal(celsius, 50);
-	assert_int_equal(nvmlDeviceGetTemperature(gpu(0), (nvmlTemperatureSensors_t)9, &celsius),
-			 NVML_ERROR_INVALID_ARGUMENT);
-	assert_int_equal(nvmlDeviceGetTotalEnergyConsumption(gpu(0), &after), NVML_SUCCESS);
+	assert_int_equal(
+		nvmlDeviceGetTemperature(nvml_gpu(0), (nvmlTemperatureSensors_t)9, &celsius),
+		NVML_ERROR_INVALID_ARGUMENT);
+	assert_int_equal(nvmlDeviceGetTotalEnergyConsumption(nvml_gpu(0), &after), NVML_SUCCESS);
 	assert_true(after - before >= 625000);
 
-	assert_int_equal(nvmlDeviceGetProcessUtilization(gpu(0), NULL, &n, 0),
+	assert_int_equal(nvmlDeviceGetProcessUtilization(nvml_gpu(0), NULL, &n, 0),
 			 NVML_ERROR_INSUFFICIENT_SIZE);
 	assert_int_equal(n, 1);
-	assert_int_equal(nvmlDeviceGetProcessUtilization(gpu(0), samples, &n, second_ago_us()),
+	assert_int_equal(nvmlDeviceGetProcessUtilization(nvml_gpu(0), samples, &n, second_ago_us()),
 			 NVML_SUCCESS);
 	assert_int_equal(samples[0].pid, a);
 	assert_int_equal(samples[0].smUtil, 50);
 	n = 4;
-	assert_int_equal(nvmlDeviceGetProcessUtilization(gpu(0), samples, &n, UINT64_MAX),
+	assert_int_equal(nvmlDeviceGetProcessUtilization(nvml_gpu(0), samples, &n, UINT64_MAX),
 			 NVML_ERROR_NOT_FOUND);
 
 	info.processSamplesCount = 4;
 	info.lastSeenTimeStamp = second_ago_us();
 	info.procUtilArray = array;
-	assert_int_equal(nvmlDeviceGetProcessesUtilizationInfo(gpu(0), &info), NVML_SUCCESS);
+	assert_int_equal(nvmlDeviceGetProcessesUtilizationInfo(nvml_gpu(0), &info), NVML_SUCCESS);
 	assert_int_equal(info.processSamplesCount, 1);
 	assert_int_equal(array[0].pid, a);
 	assert_int_equal(array[0].smUtil, 50);
 	assert_true(array[0].timeStamp >= samples[0].timeStamp);
 	info.version = 7;
-	assert_int_equal(nvmlDeviceGetProcessesUtilizationInfo(gpu(0), &info),
+	assert_int_equal(nvmlDeviceGetProcessesUtilizationInfo(nvml_gpu(0), &info),
 			 NVML_ERROR_ARGUMENT_VERSION_MISMATCH);
-	kill_peer(a);
-	kill_peer(b);
+	nvml_kill_peer(a);
+	nvml_kill_peer(b);
 	munmap(shared, sizeof(*shared));
 }
 
@@ -336,19 +346,19 @@ static void without_mig_there_are_no_instances(void **state)
 	nvmlDevice_t device;
 
 	(void)state;
-	start("1", "0", "1GiB");
-	assert_int_equal(nvmlDeviceGetMigMode(gpu(0), &current, &pending), NVML_SUCCESS);
+	nvml_start("1", "0", "1GiB");
+	assert_int_equal(nvmlDeviceGetMigMode(nvml_gpu(0), &current, &pending), NVML_SUCCESS);
 	assert_int_equal(current, NVML_DEVICE_MIG_DISABLE);
 	assert_int_equal(pending, NVML_DEVICE_MIG_DISABLE);
-	assert_int_equal(nvmlDeviceGetMaxMigDeviceCount(gpu(0), &n), NVML_SUCCESS);
+	assert_int_equal(nvmlDeviceGetMaxMigDeviceCount(nvml_gpu(0), &n), NVML_SUCCESS);
 	assert_int_equal(n, 0);
-	assert_int_equal(nvmlDeviceGetMigDeviceHandleByIndex(gpu(0), 0, &device),
+	assert_int_equal(nvmlDeviceGetMigDeviceHandleByIndex(nvml_gpu(0), 0, &device),
 			 NVML_ERROR_NOT_FOUND);
-	assert_int_equal(nvmlDeviceIsMigDeviceHandle(gpu(0), &n), NVML_SUCCESS);
+	assert_int_equal(nvmlDeviceIsMigDeviceHandle(nvml_gpu(0), &n), NVML_SUCCESS);
 	assert_int_equal(n, 0);
-	assert_int_equal(nvmlDeviceGetDeviceHandleFromMigDeviceHandle(gpu(0), &device),
+	assert_int_equal(nvmlDeviceGetDeviceHandleFromMigDeviceHandle(nvml_gpu(0), &device),
 			 NVML_ERROR_INVALID_ARGUMENT);
-	assert_int_equal(nvmlDeviceGetGpuInstanceId(gpu(0), &n), NVML_ERROR_NOT_SUPPORTED);
+	assert_int_equal(nvmlDeviceGetGpuInstanceId(nvml_gpu(0), &n), NVML_ERROR_NOT_SUPPORTED);
 }
 
 static void cuts_each_gpu_into_instances(void **state)
@@ -360,23 +370,23 @@ static void cuts_each_gpu_into_instances(void **state)
 	nvmlMemory_t memory;
 
 	(void)state;
-	start("2", "3", "3GiB");
+	nvml_start("2", "3", "3GiB");
 	assert_int_equal(nvmlDeviceGetCount_v2(&n), NVML_SUCCESS);
 	assert_int_equal(n, 2);
-	assert_int_equal(nvmlDeviceGetMigMode(gpu(1), &current, &pending), NVML_SUCCESS);
+	assert_int_equal(nvmlDeviceGetMigMode(nvml_gpu(1), &current, &pending), NVML_SUCCESS);
 	assert_int_equal(current, NVML_DEVICE_MIG_ENABLE);
-	assert_int_equal(nvmlDeviceGetMaxMigDeviceCount(gpu(1), &n), NVML_SUCCESS);
+	assert_int_equal(nvmlDeviceGetMaxMigDeviceCount(nvml_gpu(1), &n), NVML_SUCCESS);
 	assert_int_equal(n, 7);
 	for (i = 0; i < n; i++)
-		n_found += nvmlDeviceGetMigDeviceHandleByIndex(gpu(1), i, &device) == 0;
+		n_found += nvmlDeviceGetMigDeviceHandleByIndex(nvml_gpu(1), i, &device) == 0;
 	assert_int_equal(n_found, 3);
-	assert_int_equal(nvmlDeviceGetMigDeviceHandleByIndex(gpu(1), 7, &device),
+	assert_int_equal(nvmlDeviceGetMigDeviceHandleByIndex(nvml_gpu(1), 7, &device),
 			 NVML_ERROR_INVALID_ARGUMENT);
 
-	assert_int_equal(nvmlDeviceGetUUID(mig(1, 2), uuid, sizeof(uuid)), NVML_SUCCESS);
+	assert_int_equal(nvmlDeviceGetUUID(nvml_mig(1, 2), uuid, sizeof(uuid)), NVML_SUCCESS);
 	assert_memory_equal(uuid, "MIG-", 4);
 	assert_int_equal(nvmlDeviceGetHandleByUUID(uuid, &device), NVML_SUCCESS);
-	assert_ptr_equal(device, mig(1, 2));
+	assert_ptr_equal(device, nvml_mig(1, 2));
 	assert_int_equal(nvmlDeviceIsMigDeviceHandle(device, &n), NVML_SUCCESS);
 	assert_int_equal(n, 1);
 	assert_int_equal(nvmlDeviceGetIndex(device, &n), NVML_SUCCESS);
@@ -386,19 +396,19 @@ static void cuts_each_gpu_into_instances(void **state)
 	assert_int_equal(nvmlDeviceGetComputeInstanceId(device, &n), NVML_SUCCESS);
 	assert_int_equal(n, 0);
 	assert_int_equal(nvmlDeviceGetDeviceHandleFromMigDeviceHandle(device, &device), 0);
-	assert_ptr_equal(device, gpu(1));
+	assert_ptr_equal(device, nvml_gpu(1));
 
-	assert_int_equal(nvmlDeviceGetMemoryInfo(mig(0, 0), &memory), NVML_SUCCESS);
+	assert_int_equal(nvmlDeviceGetMemoryInfo(nvml_mig(0, 0), &memory), NVML_SUCCESS);
 	assert_int_equal(memory.total, 1024 * MIB);
-	assert_int_equal(nvmlDeviceGetMemoryInfo(gpu(0), &memory), NVML_SUCCESS);
+	assert_int_equal(nvmlDeviceGetMemoryInfo(nvml_gpu(0), &memory), NVML_SUCCESS);
 	assert_int_equal(memory.total, 3072 * MIB);
-	assert_int_equal(nvmlDeviceGetUtilizationRates(gpu(0), &utilization),
+	assert_int_equal(nvmlDeviceGetUtilizationRates(nvml_gpu(0), &utilization),
 			 NVML_ERROR_NOT_SUPPORTED);
-	assert_int_equal(nvmlDeviceGetUtilizationRates(mig(0, 0), &utilization),
+	assert_int_equal(nvmlDeviceGetUtilizationRates(nvml_mig(0, 0), &utilization),
 			 NVML_ERROR_NOT_SUPPORTED);
-	assert_int_equal(nvmlDeviceGetPowerUsage(mig(0, 0), &n), NVML_ERROR_NOT_SUPPORTED);
-	assert_int_equal(nvmlDeviceGetPowerUsage(gpu(0), &n), NVML_SUCCESS);
-	assert_int_equal(nvmlDeviceGetMigMode(mig(0, 0), &current, &pending),
+	assert_int_equal(nvmlDeviceGetPowerUsage(nvml_mig(0, 0), &n), NVML_ERROR_NOT_SUPPORTED);
+	assert_int_equal(nvmlDeviceGetPowerUsage(nvml_gpu(0), &n), NVML_SUCCESS);
+	assert_int_equal(nvmlDeviceGetMigMode(nvml_mig(0, 0), &current, &pending),
 			 NVML_ERROR_NOT_SUPPORTED);
 }
 
@@ -411,24 +421,24 @@ static void counts_memory_of_an_instance_for_it_and_its_gpu(void **state)
 	pid_t pid;
 
 	(void)state;
-	start("2", "2", "2GiB");
-	pid = start_peer();
-	shared = map_node();
-	slot_of(shared, pid)->device[3].used = 9 * MIB; /* GPU 1, instance 1 */
-	assert_int_equal(nvmlDeviceGetMemoryInfo(mig(1, 1), &memory), NVML_SUCCESS);
+	nvml_start("2", "2", "2GiB");
+	pid = nvml_start_peer();
+	shared = nvml_map_node();
+	nvml_slot_of(shared, pid)->device[3].used = 9 * MIB; /* GPU 1, instance 1 */
+	assert_int_equal(nvmlDeviceGetMemoryInfo(nvml_mig(1, 1), &memory), NVML_SUCCESS);
 	assert_int_equal(memory.used, 9 * MIB);
-	assert_int_equal(nvmlDeviceGetMemoryInfo(mig(1, 0), &memory), NVML_SUCCESS);
+	assert_int_equal(nvmlDeviceGetMemoryInfo(nvml_mig(1, 0), &memory), NVML_SUCCESS);
 	assert_int_equal(memory.used, 0);
-	assert_int_equal(nvmlDeviceGetMemoryInfo(gpu(1), &memory), NVML_SUCCESS);
+	assert_int_equal(nvmlDeviceGetMemoryInfo(nvml_gpu(1), &memory), NVML_SUCCESS);
 	assert_int_equal(memory.used, 9 * MIB);
-	assert_int_equal(nvmlDeviceGetMemoryInfo(gpu(0), &memory), NVML_SUCCESS);
+	assert_int_equal(nvmlDeviceGetMemoryInfo(nvml_gpu(0), &memory), NVML_SUCCESS);
 	assert_int_equal(memory.used, 0);
-	assert_int_equal(nvmlDeviceGetComputeRunningProcesses_v3(gpu(1), &n, infos), 0);
+	assert_int_equal(nvmlDeviceGetComputeRunningProcesses_v3(nvml_gpu(1), &n, infos), 0);
 	assert_int_equal(n, 1);
 	assert_int_equal(infos[0].pid, pid);
 	assert_int_equal(infos[0].gpuInstanceId, 2);
 	assert_int_equal(infos[0].computeInstanceId, 0);
-	kill_peer(pid);
+	nvml_kill_peer(pid);
 	munmap(shared, sizeof(*shared));
 }
 
@@ -441,35 +451,38 @@ static void describes_the_link_as_ordered(void **state)
 	unsigned int n = 1;
 
 	(void)state;
-	start("1", "2", "1GiB");
-	assert_int_equal(nvmlDeviceGetMaxPcieLinkGeneration(gpu(0), &n), NVML_SUCCESS);
+	nvml_start("1", "2", "1GiB");
+	assert_int_equal(nvmlDeviceGetMaxPcieLinkGeneration(nvml_gpu(0), &n), NVML_SUCCESS);
 	assert_int_equal(n, 3);
-	assert_int_equal(nvmlDeviceGetMaxPcieLinkWidth(gpu(0), &n), NVML_SUCCESS);
+	assert_int_equal(nvmlDeviceGetMaxPcieLinkWidth(nvml_gpu(0), &n), NVML_SUCCESS);
 	assert_int_equal(n, 16);
-	assert_int_equal(nvmlDeviceGetMaxPcieLinkWidth(gpu(0), NULL), NVML_ERROR_INVALID_ARGUMENT);
-	assert_int_equal(nvmlDeviceGetMaxPcieLinkWidth(mig(0, 0), &n), NVML_ERROR_NOT_SUPPORTED);
-	assert_int_equal(nvmlDeviceGetC2cModeInfoV(gpu(0), &c2c), NVML_SUCCESS);
+	assert_int_equal(nvmlDeviceGetMaxPcieLinkWidth(nvml_gpu(0), NULL),
+			 NVML_ERROR_INVALID_ARGUMENT);
+	assert_int_equal(nvmlDeviceGetMaxPcieLinkWidth(nvml_mig(0, 0), &n),
+			 NVML_ERROR_NOT_SUPPORTED);
+	assert_int_equal(nvmlDeviceGetC2cModeInfoV(nvml_gpu(0), &c2c), NVML_SUCCESS);
 	assert_int_equal(c2c.isC2cEnabled, 0);
 	n = 1;
-	assert_int_equal(nvmlDeviceGetGraphicsRunningProcesses_v3(gpu(0), &n, NULL),
+	assert_int_equal(nvmlDeviceGetGraphicsRunningProcesses_v3(nvml_gpu(0), &n, NULL),
 			 NVML_ERROR_INVALID_ARGUMENT);
 	assert_int_equal(nvmlShutdown(), NVML_SUCCESS);
 
 	setenv("NVSHARE_SIM_LINK", "5x8", 1);
-	start("1", "0", "1GiB");
-	assert_int_equal(nvmlDeviceGetMaxPcieLinkGeneration(gpu(0), &n), NVML_SUCCESS);
+	nvml_start("1", "0", "1GiB");
+	assert_int_equal(nvmlDeviceGetMaxPcieLinkGeneration(nvml_gpu(0), &n), NVML_SUCCESS);
 	assert_int_equal(n, 5);
-	assert_int_equal(nvmlDeviceGetMaxPcieLinkWidth(gpu(0), &n), NVML_SUCCESS);
+	assert_int_equal(nvmlDeviceGetMaxPcieLinkWidth(nvml_gpu(0), &n), NVML_SUCCESS);
 	assert_int_equal(n, 8);
 	assert_int_equal(nvmlShutdown(), NVML_SUCCESS);
 
 	setenv("NVSHARE_SIM_LINK", "c2c", 1);
-	start("1", "0", "1GiB");
+	nvml_start("1", "0", "1GiB");
 	unsetenv("NVSHARE_SIM_LINK");
-	assert_int_equal(nvmlDeviceGetMaxPcieLinkGeneration(gpu(0), &n), NVML_ERROR_NOT_SUPPORTED);
-	assert_int_equal(nvmlDeviceGetC2cModeInfoV(gpu(0), &c2c), NVML_SUCCESS);
+	assert_int_equal(nvmlDeviceGetMaxPcieLinkGeneration(nvml_gpu(0), &n),
+			 NVML_ERROR_NOT_SUPPORTED);
+	assert_int_equal(nvmlDeviceGetC2cModeInfoV(nvml_gpu(0), &c2c), NVML_SUCCESS);
 	assert_int_equal(c2c.isC2cEnabled, 1);
-	assert_int_equal(nvmlDeviceGetFieldValues(gpu(0), 3, fields), NVML_SUCCESS);
+	assert_int_equal(nvmlDeviceGetFieldValues(nvml_gpu(0), 3, fields), NVML_SUCCESS);
 	assert_int_equal(fields[0].value.uiVal, 10);
 	assert_int_equal(fields[1].nvmlReturn, NVML_SUCCESS);
 	assert_int_equal(fields[1].value.uiVal, 44712);
@@ -479,22 +492,24 @@ static void describes_the_link_as_ordered(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test_teardown(refuses_everything_before_init, stop),
-		cmocka_unit_test_teardown(counts_inits_and_shutdowns, stop),
-		cmocka_unit_test_teardown(computing_is_confidential_only_when_ordered, stop),
-		cmocka_unit_test_teardown(gives_the_slot_back_at_the_last_shutdown, stop),
-		cmocka_unit_test_teardown(finds_each_device_by_index_uuid_and_bus, stop),
+		cmocka_unit_test_teardown(refuses_everything_before_init, nvml_stop),
+		cmocka_unit_test_teardown(counts_inits_and_shutdowns, nvml_stop),
+		cmocka_unit_test_teardown(computing_is_confidential_only_when_ordered, nvml_stop),
+		cmocka_unit_test_teardown(gives_the_slot_back_at_the_last_shutdown, nvml_stop),
+		cmocka_unit_test_teardown(finds_each_device_by_index_uuid_and_bus, nvml_stop),
 		cmocka_unit_test_teardown(writes_no_more_of_the_old_structures_than_there_was,
-					  stop),
-		cmocka_unit_test_teardown(refuses_what_is_no_device, stop),
-		cmocka_unit_test_teardown(an_empty_gpu_is_empty, stop),
-		cmocka_unit_test_teardown(tells_what_each_process_holds_and_forgets_the_dead, stop),
-		cmocka_unit_test_teardown(tells_who_computes, stop),
-		cmocka_unit_test_teardown(without_mig_there_are_no_instances, stop),
-		cmocka_unit_test_teardown(cuts_each_gpu_into_instances, stop),
-		cmocka_unit_test_teardown(describes_the_link_as_ordered, stop),
-		cmocka_unit_test_teardown(counts_memory_of_an_instance_for_it_and_its_gpu, stop),
+					  nvml_stop),
+		cmocka_unit_test_teardown(refuses_what_is_no_device, nvml_stop),
+		cmocka_unit_test_teardown(an_empty_gpu_is_empty, nvml_stop),
+		cmocka_unit_test_teardown(tells_what_each_process_holds_and_forgets_the_dead,
+					  nvml_stop),
+		cmocka_unit_test_teardown(tells_who_computes, nvml_stop),
+		cmocka_unit_test_teardown(without_mig_there_are_no_instances, nvml_stop),
+		cmocka_unit_test_teardown(cuts_each_gpu_into_instances, nvml_stop),
+		cmocka_unit_test_teardown(describes_the_link_as_ordered, nvml_stop),
+		cmocka_unit_test_teardown(counts_memory_of_an_instance_for_it_and_its_gpu,
+					  nvml_stop),
 	};
 
-	return cmocka_run_group_tests_name("nvml", tests, make_dir, remove_dir);
+	return cmocka_run_group_tests_name("nvml", tests, nvml_make_dir, nvml_remove_dir);
 }

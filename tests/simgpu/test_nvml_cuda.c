@@ -6,6 +6,9 @@
 
 #include "abi/cuda_abi.h"
 
+#include <stdio.h>
+#include <unistd.h>
+
 CUresult cuInit(unsigned int Flags);
 CUresult cuDriverGetVersion(int *driverVersion);
 CUresult cuDeviceGetUuid_v2(CUuuid *uuid, CUdevice dev);
@@ -25,7 +28,7 @@ static void names_devices_as_cuda_does(void **state)
 	int i;
 
 	(void)state;
-	start("2", "0", "1GiB");
+	nvml_start("2", "0", "1GiB");
 	assert_int_equal(cuInit(0), CUDA_SUCCESS);
 	for (i = 0; i < 2; i++) {
 		const unsigned char *b = (const unsigned char *)uuid.bytes;
@@ -35,10 +38,11 @@ static void names_devices_as_cuda_does(void **state)
 			 "GPU-%02x%02x%02x%02x-%02x%02x-%02x%02x-%02x%02x-%02x%02x%02x%02x%02x%02x",
 			 b[0], b[1], b[2], b[3], b[4], b[5], b[6], b[7], b[8], b[9], b[10], b[11],
 			 b[12], b[13], b[14], b[15]);
-		assert_int_equal(nvmlDeviceGetUUID(gpu((unsigned int)i), text, sizeof(text)), 0);
+		assert_int_equal(nvmlDeviceGetUUID(nvml_gpu((unsigned int)i), text, sizeof(text)),
+				 0);
 		assert_string_equal(text, expected);
 		assert_int_equal(cuDeviceGetPCIBusId(bus, sizeof(bus), i), CUDA_SUCCESS);
-		assert_int_equal(nvmlDeviceGetPciInfo_v3(gpu((unsigned int)i), &pci), 0);
+		assert_int_equal(nvmlDeviceGetPciInfo_v3(nvml_gpu((unsigned int)i), &pci), 0);
 		assert_string_equal(pci.busIdLegacy, bus);
 	}
 	assert_int_equal(cuDriverGetVersion(&version_cuda), CUDA_SUCCESS);
@@ -56,36 +60,36 @@ static void counts_what_cuda_allocates(void **state)
 	CUdeviceptr p;
 
 	(void)state;
-	start("2", "0", "1GiB");
+	nvml_start("2", "0", "1GiB");
 	assert_int_equal(cuInit(0), CUDA_SUCCESS);
 	assert_int_equal(cuDevicePrimaryCtxRetain(&context, 1), CUDA_SUCCESS);
 	assert_int_equal(cuCtxSetCurrent(context), CUDA_SUCCESS);
-	assert_int_equal(nvmlDeviceGetMemoryInfo(gpu(1), &before), NVML_SUCCESS);
+	assert_int_equal(nvmlDeviceGetMemoryInfo(nvml_gpu(1), &before), NVML_SUCCESS);
 	assert_true(before.used > 0);
 	assert_int_equal(cuMemAlloc_v2(&p, 64 * MIB), CUDA_SUCCESS);
-	assert_int_equal(nvmlDeviceGetMemoryInfo(gpu(1), &with), NVML_SUCCESS);
+	assert_int_equal(nvmlDeviceGetMemoryInfo(nvml_gpu(1), &with), NVML_SUCCESS);
 	assert_int_equal(with.used - before.used, 64 * MIB);
 	assert_int_equal(cuMemGetInfo_v2(&free_bytes, &total_bytes), CUDA_SUCCESS);
 	assert_int_equal(with.free, free_bytes);
 	assert_int_equal(with.total, total_bytes);
 	/* This process has two slots on the node, one a library; it is listed once. */
-	assert_int_equal(nvmlDeviceGetComputeRunningProcesses_v3(gpu(1), &n, infos), 0);
+	assert_int_equal(nvmlDeviceGetComputeRunningProcesses_v3(nvml_gpu(1), &n, infos), 0);
 	assert_int_equal(n, 1);
 	assert_int_equal(infos[0].pid, getpid());
 	assert_int_equal(infos[0].usedGpuMemory, with.used);
-	assert_int_equal(nvmlDeviceGetMemoryInfo(gpu(0), &after), NVML_SUCCESS);
+	assert_int_equal(nvmlDeviceGetMemoryInfo(nvml_gpu(0), &after), NVML_SUCCESS);
 	assert_int_equal(after.used, 0);
 	assert_int_equal(cuMemFree_v2(p), CUDA_SUCCESS);
-	assert_int_equal(nvmlDeviceGetMemoryInfo(gpu(1), &after), NVML_SUCCESS);
+	assert_int_equal(nvmlDeviceGetMemoryInfo(nvml_gpu(1), &after), NVML_SUCCESS);
 	assert_int_equal(after.used, before.used);
 }
 
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test_teardown(names_devices_as_cuda_does, stop),
-		cmocka_unit_test_teardown(counts_what_cuda_allocates, stop),
+		cmocka_unit_test_teardown(names_devices_as_cuda_does, nvml_stop),
+		cmocka_unit_test_teardown(counts_what_cuda_allocates, nvml_stop),
 	};
 
-	return cmocka_run_group_tests_name("nvml_cuda", tests, make_dir, remove_dir);
+	return cmocka_run_group_tests_name("nvml_cuda", tests, nvml_make_dir, nvml_remove_dir);
 }

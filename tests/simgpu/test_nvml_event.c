@@ -4,6 +4,11 @@
 
 #include "nvml_fixture.h"
 
+#include <pthread.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
 static void reports_only_what_was_asked_for_and_only_later(void **state)
 {
 	nvmlEventData_t data;
@@ -11,30 +16,32 @@ static void reports_only_what_was_asked_for_and_only_later(void **state)
 	nvmlEventSet_t set;
 
 	(void)state;
-	start("2", "0", "1GiB");
-	assert_int_equal(nvmlDeviceGetSupportedEventTypes(gpu(0), &types), NVML_SUCCESS);
+	nvml_start("2", "0", "1GiB");
+	assert_int_equal(nvmlDeviceGetSupportedEventTypes(nvml_gpu(0), &types), NVML_SUCCESS);
 	assert_int_equal(types, nvmlEventTypeXidCriticalError | nvmlEventTypeSingleBitEccError |
 					nvmlEventTypeDoubleBitEccError);
 	assert_int_equal(nvmlEventSetCreate(&set), NVML_SUCCESS);
-	inject("xid 31 gpu 0");
-	assert_int_equal(nvmlDeviceRegisterEvents(gpu(0), nvmlEventTypeXidCriticalError, set), 0);
-	assert_int_equal(nvmlDeviceRegisterEvents(gpu(0), 4, set), NVML_ERROR_NOT_SUPPORTED);
-	assert_int_equal(nvmlDeviceRegisterEvents(gpu(1), nvmlEventTypeDoubleBitEccError, set), 0);
+	nvml_inject("xid 31 gpu 0");
+	assert_int_equal(nvmlDeviceRegisterEvents(nvml_gpu(0), nvmlEventTypeXidCriticalError, set),
+			 0);
+	assert_int_equal(nvmlDeviceRegisterEvents(nvml_gpu(0), 4, set), NVML_ERROR_NOT_SUPPORTED);
+	assert_int_equal(nvmlDeviceRegisterEvents(nvml_gpu(1), nvmlEventTypeDoubleBitEccError, set),
+			 0);
 	assert_int_equal(nvmlEventSetWait_v2(set, &data, 0), NVML_ERROR_TIMEOUT);
 	assert_int_equal(nvmlEventSetWait_v2(set, &data, 30), NVML_ERROR_TIMEOUT);
 
-	inject("ecc double gpu 0");
-	inject("xid 43 gpu 1");
-	inject("xid 48 gpu 0");
-	inject("ecc single gpu 1");
-	inject("ecc double gpu 1");
+	nvml_inject("ecc double gpu 0");
+	nvml_inject("xid 43 gpu 1");
+	nvml_inject("xid 48 gpu 0");
+	nvml_inject("ecc single gpu 1");
+	nvml_inject("ecc double gpu 1");
 	assert_int_equal(nvmlEventSetWait_v2(set, &data, 1000), NVML_SUCCESS);
-	assert_ptr_equal(data.device, gpu(0));
+	assert_ptr_equal(data.device, nvml_gpu(0));
 	assert_int_equal(data.eventType, nvmlEventTypeXidCriticalError);
 	assert_int_equal(data.eventData, 48);
 	assert_int_equal(data.gpuInstanceId, NVML_NO_INSTANCE);
 	assert_int_equal(nvmlEventSetWait_v2(set, &data, 1000), NVML_SUCCESS);
-	assert_ptr_equal(data.device, gpu(1));
+	assert_ptr_equal(data.device, nvml_gpu(1));
 	assert_int_equal(data.eventType, nvmlEventTypeDoubleBitEccError);
 	assert_int_equal(nvmlEventSetWait_v2(set, &data, 0), NVML_ERROR_TIMEOUT);
 	assert_int_equal(nvmlEventSetWait_v2(set, NULL, 0), NVML_ERROR_INVALID_ARGUMENT);
@@ -42,7 +49,8 @@ static void reports_only_what_was_asked_for_and_only_later(void **state)
 	assert_int_equal(nvmlEventSetFree(set), NVML_SUCCESS);
 	assert_int_equal(nvmlEventSetFree(set), NVML_ERROR_INVALID_ARGUMENT);
 	assert_int_equal(nvmlEventSetWait_v2(set, &data, 0), NVML_ERROR_INVALID_ARGUMENT);
-	assert_int_equal(nvmlDeviceRegisterEvents(gpu(0), 0, NULL), NVML_ERROR_INVALID_ARGUMENT);
+	assert_int_equal(nvmlDeviceRegisterEvents(nvml_gpu(0), 0, NULL),
+			 NVML_ERROR_INVALID_ARGUMENT);
 }
 
 static void every_set_sees_every_event_once(void **state)
@@ -52,14 +60,14 @@ static void every_set_sees_every_event_once(void **state)
 	int i;
 
 	(void)state;
-	start("1", "0", "1GiB");
+	nvml_start("1", "0", "1GiB");
 	for (i = 0; i < 2; i++) {
 		assert_int_equal(nvmlEventSetCreate(&sets[i]), NVML_SUCCESS);
-		assert_int_equal(
-			nvmlDeviceRegisterEvents(gpu(0), nvmlEventTypeXidCriticalError, sets[i]),
-			NVML_SUCCESS);
+		assert_int_equal(nvmlDeviceRegisterEvents(nvml_gpu(0),
+							  nvmlEventTypeXidCriticalError, sets[i]),
+				 NVML_SUCCESS);
 	}
-	inject("xid 62 gpu 0");
+	nvml_inject("xid 62 gpu 0");
 	for (i = 0; i < 2; i++) {
 		assert_int_equal(nvmlEventSetWait_v2(sets[i], &data, 1000), NVML_SUCCESS);
 		assert_int_equal(data.eventData, 62);
@@ -84,12 +92,13 @@ static void a_waiter_keeps_nobody_from_working(void **state)
 	void *result;
 
 	(void)state;
-	start("1", "0", "1GiB");
+	nvml_start("1", "0", "1GiB");
 	assert_int_equal(nvmlEventSetCreate(&set), NVML_SUCCESS);
-	assert_int_equal(nvmlDeviceRegisterEvents(gpu(0), nvmlEventTypeXidCriticalError, set), 0);
+	assert_int_equal(nvmlDeviceRegisterEvents(nvml_gpu(0), nvmlEventTypeXidCriticalError, set),
+			 0);
 	assert_int_equal(pthread_create(&thread, NULL, wait_for_event, set), 0);
-	assert_int_equal(nvmlDeviceGetMemoryInfo(gpu(0), &memory), NVML_SUCCESS);
-	inject("xid 94 gpu 0");
+	assert_int_equal(nvmlDeviceGetMemoryInfo(nvml_gpu(0), &memory), NVML_SUCCESS);
+	nvml_inject("xid 94 gpu 0");
 	assert_int_equal(pthread_join(thread, &result), 0);
 	assert_int_equal((uintptr_t)result, 94);
 	assert_int_equal(nvmlEventSetFree(set), NVML_SUCCESS);
@@ -102,14 +111,14 @@ static void a_lost_gpu_says_so_until_it_recovers(void **state)
 	char text[96];
 
 	(void)state;
-	start("2", "0", "1GiB");
-	inject("xid 79 gpu 1");
-	assert_int_equal(nvmlDeviceGetMemoryInfo(gpu(1), &memory), NVML_ERROR_GPU_IS_LOST);
-	assert_int_equal(nvmlDeviceGetPowerUsage(gpu(1), &n), NVML_ERROR_GPU_IS_LOST);
-	assert_int_equal(nvmlDeviceGetUUID(gpu(1), text, sizeof(text)), NVML_SUCCESS);
-	assert_int_equal(nvmlDeviceGetMemoryInfo(gpu(0), &memory), NVML_SUCCESS);
-	inject("recover gpu 1");
-	assert_int_equal(nvmlDeviceGetMemoryInfo(gpu(1), &memory), NVML_SUCCESS);
+	nvml_start("2", "0", "1GiB");
+	nvml_inject("xid 79 gpu 1");
+	assert_int_equal(nvmlDeviceGetMemoryInfo(nvml_gpu(1), &memory), NVML_ERROR_GPU_IS_LOST);
+	assert_int_equal(nvmlDeviceGetPowerUsage(nvml_gpu(1), &n), NVML_ERROR_GPU_IS_LOST);
+	assert_int_equal(nvmlDeviceGetUUID(nvml_gpu(1), text, sizeof(text)), NVML_SUCCESS);
+	assert_int_equal(nvmlDeviceGetMemoryInfo(nvml_gpu(0), &memory), NVML_SUCCESS);
+	nvml_inject("recover gpu 1");
+	assert_int_equal(nvmlDeviceGetMemoryInfo(nvml_gpu(1), &memory), NVML_SUCCESS);
 }
 
 static void a_forked_child_is_a_process_of_its_own(void **state)
@@ -121,22 +130,22 @@ static void a_forked_child_is_a_process_of_its_own(void **state)
 	pid_t pid;
 
 	(void)state;
-	start("1", "0", "1GiB");
-	device = gpu(0);
-	shared = map_node();
+	nvml_start("1", "0", "1GiB");
+	device = nvml_gpu(0);
+	shared = nvml_map_node();
 	pid = fork();
 	assert_true(pid >= 0);
 	if (pid == 0) {
 		if (nvmlDeviceGetMemoryInfo(device, &memory) || memory.total != 1024 * MIB)
 			_exit(1);
-		if (!slot_of(shared, getpid()) || !slot_of(shared, getppid()))
+		if (!nvml_slot_of(shared, getpid()) || !nvml_slot_of(shared, getppid()))
 			_exit(2);
-		_exit(nvmlShutdown() ? 3 : slot_of(shared, getpid()) ? 4 : 0);
+		_exit(nvmlShutdown() ? 3 : nvml_slot_of(shared, getpid()) ? 4 : 0);
 	}
 	assert_int_equal(waitpid(pid, &status, 0), pid);
 	assert_true(WIFEXITED(status));
 	assert_int_equal(WEXITSTATUS(status), 0);
-	assert_non_null(slot_of(shared, getpid()));
+	assert_non_null(nvml_slot_of(shared, getpid()));
 	munmap(shared, sizeof(*shared));
 }
 
@@ -148,7 +157,7 @@ static void *use(void *arg)
 	for (i = 0; i < 200; i++) {
 		*n_failed += nvmlInit_v2() != NVML_SUCCESS;
 		*n_failed += nvmlDeviceGetCount_v2(&n) != NVML_SUCCESS;
-		*n_failed += nvmlDeviceGetMemoryInfo(gpu(0), &memory) != NVML_SUCCESS;
+		*n_failed += nvmlDeviceGetMemoryInfo(nvml_gpu(0), &memory) != NVML_SUCCESS;
 		*n_failed += memory.used != 0;
 		*n_failed += nvmlShutdown() != NVML_SUCCESS;
 	}
@@ -161,7 +170,7 @@ static void threads_come_and_go(void **state)
 	pthread_t threads[4];
 
 	(void)state;
-	start("1", "0", "1GiB");
+	nvml_start("1", "0", "1GiB");
 	assert_int_equal(nvmlShutdown(), NVML_SUCCESS);
 	for (i = 0; i < 4; i++)
 		assert_int_equal(pthread_create(&threads[i], NULL, use, &n_failed[i]), 0);
@@ -175,13 +184,14 @@ static void threads_come_and_go(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test_teardown(reports_only_what_was_asked_for_and_only_later, stop),
-		cmocka_unit_test_teardown(every_set_sees_every_event_once, stop),
-		cmocka_unit_test_teardown(a_waiter_keeps_nobody_from_working, stop),
-		cmocka_unit_test_teardown(a_lost_gpu_says_so_until_it_recovers, stop),
-		cmocka_unit_test_teardown(a_forked_child_is_a_process_of_its_own, stop),
-		cmocka_unit_test_teardown(threads_come_and_go, stop),
+		cmocka_unit_test_teardown(reports_only_what_was_asked_for_and_only_later,
+					  nvml_stop),
+		cmocka_unit_test_teardown(every_set_sees_every_event_once, nvml_stop),
+		cmocka_unit_test_teardown(a_waiter_keeps_nobody_from_working, nvml_stop),
+		cmocka_unit_test_teardown(a_lost_gpu_says_so_until_it_recovers, nvml_stop),
+		cmocka_unit_test_teardown(a_forked_child_is_a_process_of_its_own, nvml_stop),
+		cmocka_unit_test_teardown(threads_come_and_go, nvml_stop),
 	};
 
-	return cmocka_run_group_tests_name("nvml_event", tests, make_dir, remove_dir);
+	return cmocka_run_group_tests_name("nvml_event", tests, nvml_make_dir, nvml_remove_dir);
 }

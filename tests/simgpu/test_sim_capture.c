@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
+#include "node_dir.h"
 #include "sim_fixture.h"
 
 #include <pthread.h>
@@ -60,7 +61,7 @@ static void replays_what_was_captured(void **state)
 	begin(CU_STREAM_CAPTURE_MODE_GLOBAL);
 	assert_int_equal(status(stream), CU_STREAM_CAPTURE_STATUS_ACTIVE);
 	assert_int_equal(status(NULL), CU_STREAM_CAPTURE_STATUS_NONE);
-	assert_cuda(launch4("nvs_count", stream, p, 0, 0, 0));
+	assert_cuda(sim_launch("nvs_count", stream, p, 0, 0, 0));
 	assert_cuda(cuMemcpyDtoDAsync_v2(p + 4, p, 4, stream));
 	assert_cuda(cuMemsetD32Async(p + 8, 7, 1, stream));
 	graph = end();
@@ -96,7 +97,7 @@ static void unsafe_calls_kill_a_global_capture(void **state)
 		CUresult r = CUDA_SUCCESS;
 
 		begin(CU_STREAM_CAPTURE_MODE_GLOBAL);
-		assert_cuda(launch4("nvs_empty", stream, 0, 0, 0, 0));
+		assert_cuda(sim_launch("nvs_empty", stream, 0, 0, 0, 0));
 		switch (i) {
 		case 0:
 			r = cuMemAlloc_v2(&p, 4);
@@ -122,7 +123,7 @@ static void unsafe_calls_kill_a_global_capture(void **state)
 		}
 		assert_int_equal(r, CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
 		assert_int_equal(status(stream), CU_STREAM_CAPTURE_STATUS_INVALIDATED);
-		assert_int_equal(launch4("nvs_empty", stream, 0, 0, 0, 0),
+		assert_int_equal(sim_launch("nvs_empty", stream, 0, 0, 0, 0),
 				 CUDA_ERROR_STREAM_CAPTURE_INVALIDATED);
 		assert_ends_with(CUDA_ERROR_STREAM_CAPTURE_INVALIDATED);
 	}
@@ -139,7 +140,7 @@ static void *allocate(void *arg)
 	struct other_thread *other = arg;
 	CUdeviceptr p;
 
-	cuCtxSetCurrent(ctx);
+	cuCtxSetCurrent(sim_ctx);
 	cuThreadExchangeStreamCaptureMode(&other->mode);
 	other->result = cuMemAlloc_v2(&p, 4);
 	return NULL;
@@ -209,7 +210,7 @@ static void legacy_stream_kills_a_capture_it_would_wait_for(void **state)
 	(void)state;
 	assert_cuda(cuStreamCreate(&blocking, CU_STREAM_DEFAULT));
 	assert_cuda(cuStreamBeginCapture_v2(blocking, CU_STREAM_CAPTURE_MODE_RELAXED));
-	assert_int_equal(launch4("nvs_empty", NULL, 0, 0, 0, 0),
+	assert_int_equal(sim_launch("nvs_empty", NULL, 0, 0, 0, 0),
 			 CUDA_ERROR_STREAM_CAPTURE_IMPLICIT);
 	assert_int_equal(cuStreamEndCapture(blocking, &graph),
 			 CUDA_ERROR_STREAM_CAPTURE_INVALIDATED);
@@ -217,7 +218,7 @@ static void legacy_stream_kills_a_capture_it_would_wait_for(void **state)
 			 CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
 	/* A stream that does not wait for the legacy one does not mind it. */
 	begin(CU_STREAM_CAPTURE_MODE_RELAXED);
-	assert_cuda(launch4("nvs_empty", NULL, 0, 0, 0, 0));
+	assert_cuda(sim_launch("nvs_empty", NULL, 0, 0, 0, 0));
 	assert_cuda(cuGraphDestroy(end()));
 }
 
@@ -233,28 +234,28 @@ static void forks_and_joins_by_events(void **state)
 	assert_cuda(cuEventCreate(&fork_event, 0));
 	assert_cuda(cuEventCreate(&join_event, 0));
 	begin(CU_STREAM_CAPTURE_MODE_THREAD_LOCAL);
-	assert_cuda(launch4("nvs_empty", stream, 0, 0, 0, 0));
+	assert_cuda(sim_launch("nvs_empty", stream, 0, 0, 0, 0));
 	assert_cuda(cuEventRecord(fork_event, stream));
 	assert_cuda(cuStreamWaitEvent(side, fork_event, 0));
 	assert_int_equal(status(side), CU_STREAM_CAPTURE_STATUS_ACTIVE);
-	assert_cuda(launch4("nvs_empty", side, 0, 0, 0, 0));
+	assert_cuda(sim_launch("nvs_empty", side, 0, 0, 0, 0));
 	assert_int_equal(cuStreamEndCapture(side, &graph), CUDA_ERROR_STREAM_CAPTURE_UNMATCHED);
 	assert_ends_with(CUDA_ERROR_STREAM_CAPTURE_INVALIDATED);
 
 	begin(CU_STREAM_CAPTURE_MODE_THREAD_LOCAL);
 	assert_cuda(cuEventRecord(fork_event, stream));
 	assert_cuda(cuStreamWaitEvent(side, fork_event, 0));
-	assert_cuda(launch4("nvs_empty", side, 0, 0, 0, 0));
+	assert_cuda(sim_launch("nvs_empty", side, 0, 0, 0, 0));
 	assert_ends_with(CUDA_ERROR_STREAM_CAPTURE_UNJOINED);
 	assert_int_equal(status(side), CU_STREAM_CAPTURE_STATUS_NONE);
 
 	begin(CU_STREAM_CAPTURE_MODE_THREAD_LOCAL);
 	assert_cuda(cuEventRecord(fork_event, stream));
 	assert_cuda(cuStreamWaitEvent(side, fork_event, 0));
-	assert_cuda(launch4("nvs_empty", side, 0, 0, 0, 0));
+	assert_cuda(sim_launch("nvs_empty", side, 0, 0, 0, 0));
 	assert_cuda(cuEventRecord(join_event, side));
 	assert_cuda(cuStreamWaitEvent(stream, join_event, 0));
-	assert_cuda(launch4("nvs_empty", stream, 0, 0, 0, 0));
+	assert_cuda(sim_launch("nvs_empty", stream, 0, 0, 0, 0));
 	graph = end();
 	assert_cuda(cuGraphGetNodes(graph, NULL, &n));
 	assert_int_equal(n, 2);
@@ -302,7 +303,7 @@ static void *end_elsewhere(void *arg)
 	CUgraph graph;
 
 	(void)arg;
-	cuCtxSetCurrent(ctx);
+	cuCtxSetCurrent(sim_ctx);
 	return (void *)(intptr_t)cuStreamEndCapture(stream, &graph);
 }
 
@@ -327,7 +328,7 @@ static void ends_on_the_thread_that_began(void **state)
 
 static void graph_memory_stays_reserved_until_it_is_trimmed(void **state)
 {
-	uint64_t before = memory_used(), now;
+	uint64_t before = sim_memory_used(), now;
 	CUgraphExec exec;
 	CUgraph graph;
 	CUdeviceptr p;
@@ -335,15 +336,15 @@ static void graph_memory_stays_reserved_until_it_is_trimmed(void **state)
 	(void)state;
 	begin(CU_STREAM_CAPTURE_MODE_GLOBAL);
 	assert_cuda(cuMemAllocAsync(&p, 10 * MIB, stream));
-	assert_cuda(fill(stream, p, 10 * MIB / 4, 8));
+	assert_cuda(sim_fill(stream, p, 10 * MIB / 4, 8));
 	assert_cuda(cuMemFreeAsync(p, stream));
 	graph = end();
-	assert_int_equal(memory_used(), before);
+	assert_int_equal(sim_memory_used(), before);
 	assert_cuda(cuGraphInstantiateWithFlags(&exec, graph, 0));
 	assert_cuda(cuGraphLaunch(exec, stream));
 	assert_cuda(cuGraphLaunch(exec, stream));
 	assert_cuda(cuStreamSynchronize(stream));
-	assert_int_equal(memory_used(), before + 10 * MIB);
+	assert_int_equal(sim_memory_used(), before + 10 * MIB);
 	assert_cuda(cuDeviceGetGraphMemAttribute(0, CU_GRAPH_MEM_ATTR_USED_MEM_CURRENT, &now));
 	assert_int_equal(now, 0);
 	assert_cuda(cuDeviceGetGraphMemAttribute(0, CU_GRAPH_MEM_ATTR_RESERVED_MEM_CURRENT, &now));
@@ -351,12 +352,12 @@ static void graph_memory_stays_reserved_until_it_is_trimmed(void **state)
 	assert_cuda(cuDeviceGetGraphMemAttribute(0, CU_GRAPH_MEM_ATTR_USED_MEM_HIGH, &now));
 	assert_int_equal(now, 10 * MIB);
 	assert_cuda(cuDeviceGraphMemTrim(0));
-	assert_int_equal(memory_used(), before);
+	assert_int_equal(sim_memory_used(), before);
 	assert_cuda(cuGraphLaunch(exec, stream));
 	assert_cuda(cuStreamSynchronize(stream));
 	assert_cuda(cuMemAlloc_v2(&p, 56 * MIB)); /* a card that is full takes it */
 	assert_cuda(cuMemFree_v2(p));
-	assert_int_equal(memory_used(), before);
+	assert_int_equal(sim_memory_used(), before);
 	assert_cuda(cuGraphExecDestroy(exec));
 	assert_cuda(cuGraphDestroy(graph));
 }
@@ -390,10 +391,10 @@ static void updates_an_instance(void **state)
 	(void)state;
 	assert_cuda(cuMemAlloc_v2(&p, 4096));
 	begin(CU_STREAM_CAPTURE_MODE_GLOBAL);
-	assert_cuda(fill(stream, p, 1024, 1));
+	assert_cuda(sim_fill(stream, p, 1024, 1));
 	first = end();
 	begin(CU_STREAM_CAPTURE_MODE_GLOBAL);
-	assert_cuda(fill(stream, p, 1024, 2));
+	assert_cuda(sim_fill(stream, p, 1024, 2));
 	second = end();
 	begin(CU_STREAM_CAPTURE_MODE_GLOBAL);
 	assert_cuda(cuMemsetD32Async(p, 0, 1, stream));
@@ -402,7 +403,7 @@ static void updates_an_instance(void **state)
 	assert_cuda(cuGraphExecUpdate_v2(exec, second, &info));
 	assert_cuda(cuGraphLaunch(exec, stream));
 	assert_cuda(cuStreamSynchronize(stream));
-	assert_int_equal(errors_in(p, 1024, 2), 0);
+	assert_int_equal(sim_errors_in(p, 1024, 2), 0);
 	assert_int_equal(cuGraphExecUpdate_v2(exec, third, &info), 910);
 	assert_int_equal(info.result, CU_GRAPH_EXEC_UPDATE_ERROR_NODE_TYPE_CHANGED);
 	assert_cuda(cuGraphExecDestroy(exec));
@@ -418,7 +419,7 @@ static void graphs_are_made_by_hand(void **state)
 	uint32_t seed = 5;
 	void *params[] = {&p, &n, &seed};
 	CUDA_KERNEL_NODE_PARAMS kernel = {
-		function("nvs_fill_u32"), 1, 1, 1, 1, 1, 1, 0, params, NULL, NULL, NULL};
+		sim_function("nvs_fill_u32"), 1, 1, 1, 1, 1, 1, 0, params, NULL, NULL, NULL};
 	CUDA_MEMSET_NODE_PARAMS memset_params;
 	CUgraphNode nodes[3];
 	CUgraphExec exec;
@@ -432,7 +433,7 @@ static void graphs_are_made_by_hand(void **state)
 	assert_cuda(cuGraphCreate(&graph, 0));
 	assert_cuda(cuGraphAddEmptyNode(&nodes[0], graph, NULL, 0));
 	assert_cuda(cuGraphAddKernelNode_v2(&nodes[1], graph, &nodes[0], 1, &kernel));
-	assert_cuda(cuGraphAddMemsetNode(&nodes[2], graph, &nodes[1], 1, &memset_params, ctx));
+	assert_cuda(cuGraphAddMemsetNode(&nodes[2], graph, &nodes[1], 1, &memset_params, sim_ctx));
 	assert_cuda(cuGraphNodeGetType(nodes[1], &type));
 	assert_int_equal(type, CU_GRAPH_NODE_TYPE_KERNEL);
 	assert_cuda(cuGraphInstantiateWithFlags(&exec, graph, 0));
@@ -453,7 +454,7 @@ static void a_destroyed_stream_ends_its_capture(void **state)
 
 	(void)state;
 	begin(CU_STREAM_CAPTURE_MODE_GLOBAL);
-	assert_cuda(launch4("nvs_empty", stream, 0, 0, 0, 0));
+	assert_cuda(sim_launch("nvs_empty", stream, 0, 0, 0, 0));
 	assert_cuda(cuStreamDestroy_v2(stream));
 	assert_cuda(cuMemAlloc_v2(&p, 4)); /* no capture is in the way */
 }
@@ -483,6 +484,6 @@ int main(void)
 	if (cuInit(0))
 		return 1;
 	r = cmocka_run_group_tests(tests, NULL, NULL);
-	sim_remove();
+	(void)node_dir_remove();
 	return r;
 }

@@ -2,7 +2,10 @@
 
 /* What a second context costs, and what it may be made with. */
 
+#include "node_dir.h"
 #include "sim_fixture.h"
+
+#include <stdlib.h>
 
 enum { WHOLE = 10 * MIB, SMALL = 6 * MIB };
 
@@ -16,8 +19,8 @@ static uint64_t before;
 static int setup(void **state)
 {
 	(void)state;
-	assert_cuda(cuCtxCreate_v2(&ctx, 0, 0));
-	before = memory_used();
+	assert_cuda(cuCtxCreate_v2(&sim_ctx, 0, 0));
+	before = sim_memory_used();
 	return 0;
 }
 
@@ -26,7 +29,7 @@ static CUcontext second(void)
 	CUcontext other;
 
 	assert_cuda(cuCtxCreate_v2(&other, 0, 0));
-	assert_int_equal(memory_used(), before + WHOLE);
+	assert_int_equal(sim_memory_used(), before + WHOLE);
 	return other;
 }
 
@@ -44,16 +47,16 @@ static void costs_less_with_low_limits(void **state)
 
 	(void)state;
 	assert_cuda(cuCtxSetLimit(CU_LIMIT_STACK_SIZE, 128));
-	assert_in_range(memory_used(), before + SMALL + 1, before + WHOLE - 1);
+	assert_in_range(sim_memory_used(), before + SMALL + 1, before + WHOLE - 1);
 	lower(128, 1024, 1024);
-	assert_int_equal(memory_used(), before + SMALL);
+	assert_int_equal(sim_memory_used(), before + SMALL);
 	assert_cuda(cuCtxGetLimit(&value, CU_LIMIT_MALLOC_HEAP_SIZE));
 	assert_int_equal(value, 1024);
 	lower(1 << 16, 2 << 20, 64 << 20);
-	assert_int_equal(memory_used(), before + WHOLE);
+	assert_int_equal(sim_memory_used(), before + WHOLE);
 	lower(128, 1024, 1024);
 	assert_cuda(cuCtxDestroy_v2(other));
-	assert_int_equal(memory_used(), before);
+	assert_int_equal(sim_memory_used(), before);
 }
 
 static void costs_the_same_after_its_first_work(void **state)
@@ -65,9 +68,9 @@ static void costs_the_same_after_its_first_work(void **state)
 	assert_cuda(cuMemAlloc_v2(&p, PAGE));
 	assert_cuda(cuMemsetD8_v2(p, 0, PAGE));
 	lower(128, 1024, 1024);
-	assert_int_equal(memory_used(), before + WHOLE + PAGE);
+	assert_int_equal(sim_memory_used(), before + WHOLE + PAGE);
 	assert_cuda(cuCtxDestroy_v2(other));
-	assert_int_equal(memory_used(), before);
+	assert_int_equal(sim_memory_used(), before);
 }
 
 static void raising_needs_room(void **state)
@@ -82,7 +85,7 @@ static void raising_needs_room(void **state)
 	assert_int_equal(cuCtxSetLimit(CU_LIMIT_STACK_SIZE, 1024), CUDA_ERROR_OUT_OF_MEMORY);
 	assert_cuda(cuCtxGetLimit(&value, CU_LIMIT_STACK_SIZE));
 	assert_int_equal(value, 128);
-	assert_int_equal(memory_used(), 64 * MIB);
+	assert_int_equal(sim_memory_used(), 64 * MIB);
 	assert_int_equal(cuCtxSetLimit((CUlimit)99, 1), CUDA_ERROR_UNSUPPORTED_LIMIT);
 	assert_cuda(cuCtxDestroy_v2(other));
 }
@@ -98,7 +101,7 @@ static void keeps_flags_that_mean_something(void **state)
 	for (i = 0; i < sizeof(wrong) / sizeof(*wrong); i++)
 		assert_int_equal(cuCtxCreate_v2(&other, wrong[i], 0), CUDA_ERROR_INVALID_VALUE);
 	assert_int_equal(cuDevicePrimaryCtxSetFlags_v2(0, 3), CUDA_ERROR_INVALID_VALUE);
-	assert_int_equal(memory_used(), before);
+	assert_int_equal(sim_memory_used(), before);
 	assert_cuda(cuCtxCreate_v2(&other, 0x8c, 0));
 	assert_cuda(cuCtxGetFlags(&flags));
 	assert_int_equal(flags, 0x8c);
@@ -121,6 +124,6 @@ int main(void)
 	if (cuInit(0))
 		return 1;
 	r = cmocka_run_group_tests(tests, NULL, NULL);
-	sim_remove();
+	(void)node_dir_remove();
 	return r;
 }

@@ -1,6 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
+#include "node_dir.h"
 #include "sim_fixture.h"
+
+#include <stdlib.h>
+#include <string.h>
 
 static void fill_host(unsigned char *p, size_t n)
 {
@@ -102,7 +106,7 @@ static void copies_rectangles(void **state)
 static void copies_boxes_and_arrays(void **state)
 {
 	CUDA_ARRAY3D_DESCRIPTOR desc = {8, 4, 3, CU_AD_FORMAT_UNSIGNED_INT8, 2, 0}, told;
-	uint64_t before = memory_used();
+	uint64_t before = sim_memory_used();
 	unsigned char from[16 * 4 * 3], back[16 * 4 * 3];
 	CUDA_MEMCPY3D copy = {0};
 	CUarray array;
@@ -111,7 +115,7 @@ static void copies_boxes_and_arrays(void **state)
 	fill_host(from, sizeof(from));
 	memset(back, 0, sizeof(back));
 	assert_cuda(cuArray3DCreate_v2(&array, &desc));
-	assert_true(memory_used() > before);
+	assert_true(sim_memory_used() > before);
 	assert_cuda(cuArray3DGetDescriptor_v2(&told, array));
 	assert_int_equal(told.Depth, 3);
 	copy.srcMemoryType = CU_MEMORYTYPE_HOST;
@@ -134,7 +138,7 @@ static void copies_boxes_and_arrays(void **state)
 	assert_cuda(cuStreamSynchronize(NULL));
 	assert_memory_equal(from, back, sizeof(from));
 	assert_cuda(cuArrayDestroy(array));
-	assert_int_equal(memory_used(), before);
+	assert_int_equal(sim_memory_used(), before);
 }
 
 static void sets_memory(void **state)
@@ -187,7 +191,7 @@ static uint64_t migrated(enum node_counter counter)
 
 static void managed_memory_moves_when_touched(void **state)
 {
-	uint64_t before = memory_used(), in = migrated(NODE_COUNTER_MIGRATED_TO_DEVICE),
+	uint64_t before = sim_memory_used(), in = migrated(NODE_COUNTER_MIGRATED_TO_DEVICE),
 		 out = migrated(NODE_COUNTER_MIGRATED_TO_HOST);
 	unsigned int is_managed;
 	uint32_t *host;
@@ -196,32 +200,32 @@ static void managed_memory_moves_when_touched(void **state)
 
 	(void)state;
 	assert_cuda(cuMemAllocManaged(&p, 10 * MIB, CU_MEM_ATTACH_GLOBAL));
-	assert_int_equal(memory_used(), before);
+	assert_int_equal(sim_memory_used(), before);
 	assert_cuda(cuPointerGetAttribute(&is_managed, CU_POINTER_ATTRIBUTE_IS_MANAGED, p));
 	assert_true(is_managed);
-	assert_cuda(fill(NULL, p, 3 * MIB / 4, 21));
+	assert_cuda(sim_fill(NULL, p, 3 * MIB / 4, 21));
 	assert_cuda(cuCtxSynchronize());
-	assert_int_equal(memory_used(), before + 4 * MIB); /* two pieces of five */
+	assert_int_equal(sim_memory_used(), before + 4 * MIB); /* two pieces of five */
 	assert_int_equal(migrated(NODE_COUNTER_MIGRATED_TO_DEVICE) - in, 4 * MIB);
 	host = (uint32_t *)(uintptr_t)p;
 	assert_int_equal(host[1], 21 + 2654435761u);
 	assert_cuda(cuMemPrefetchAsync(p, 10 * MIB, CU_DEVICE_CPU, NULL));
 	assert_cuda(cuCtxSynchronize());
-	assert_int_equal(memory_used(), before + 4 * MIB); /* kept, as a card's driver does */
+	assert_int_equal(sim_memory_used(), before + 4 * MIB); /* kept, as a card's driver does */
 	assert_int_equal(migrated(NODE_COUNTER_MIGRATED_TO_HOST) - out, 4 * MIB);
 	assert_cuda(cuMemRangeGetAttribute(&where, sizeof(where),
 					   CU_MEM_RANGE_ATTRIBUTE_LAST_PREFETCH_LOCATION, p, 1));
 	assert_int_equal(where, CU_DEVICE_CPU);
 	assert_cuda(cuMemPrefetchAsync(p, 10 * MIB, 0, NULL));
 	assert_cuda(cuCtxSynchronize());
-	assert_int_equal(memory_used(), before + 10 * MIB);
+	assert_int_equal(sim_memory_used(), before + 10 * MIB);
 	assert_cuda(cuMemFree_v2(p));
-	assert_int_equal(memory_used(), before);
+	assert_int_equal(sim_memory_used(), before);
 }
 
 static void what_managed_memory_keeps_goes_to_whoever_needs_it(void **state)
 {
-	uint64_t before = memory_used(), out;
+	uint64_t before = sim_memory_used(), out;
 	CUdeviceptr p, rest;
 	size_t left, total;
 
@@ -230,35 +234,35 @@ static void what_managed_memory_keeps_goes_to_whoever_needs_it(void **state)
 	assert_cuda(cuMemPrefetchAsync(p, 8 * MIB, 0, NULL));
 	assert_cuda(cuMemPrefetchAsync(p, 8 * MIB, CU_DEVICE_CPU, NULL));
 	assert_cuda(cuCtxSynchronize());
-	assert_int_equal(memory_used(), before + 8 * MIB);
+	assert_int_equal(sim_memory_used(), before + 8 * MIB);
 	assert_cuda(cuMemGetInfo_v2(&left, &total));
 	out = migrated(NODE_COUNTER_MIGRATED_TO_HOST);
 	assert_cuda(cuMemAlloc_v2(&rest, left + 6 * MIB));
 	assert_int_equal(migrated(NODE_COUNTER_MIGRATED_TO_HOST), out);
-	assert_int_equal(memory_used(), total);
+	assert_int_equal(sim_memory_used(), total);
 	assert_cuda(cuMemPrefetchAsync(p, 2 * MIB, 0, NULL)); /* there is still room for one */
 	assert_cuda(cuCtxSynchronize());
-	assert_int_equal(memory_used(), total);
+	assert_int_equal(sim_memory_used(), total);
 	assert_cuda(cuMemFree_v2(rest));
-	assert_int_equal(memory_used(), before + 2 * MIB);
+	assert_int_equal(sim_memory_used(), before + 2 * MIB);
 	assert_cuda(cuMemPrefetchAsync(p, 8 * MIB, 0, NULL));
 	assert_cuda(cuCtxSynchronize());
-	assert_int_equal(memory_used(), before + 8 * MIB);
+	assert_int_equal(sim_memory_used(), before + 8 * MIB);
 	assert_cuda(cuMemFree_v2(p));
-	assert_int_equal(memory_used(), before);
+	assert_int_equal(sim_memory_used(), before);
 }
 
 static void advice_keeps_managed_memory_on_the_host(void **state)
 {
-	uint64_t before = memory_used();
+	uint64_t before = sim_memory_used();
 	CUdeviceptr p;
 
 	(void)state;
 	assert_cuda(cuMemAllocManaged(&p, 4 * MIB, CU_MEM_ATTACH_GLOBAL));
 	assert_cuda(cuMemAdvise(p, 4 * MIB, CU_MEM_ADVISE_SET_PREFERRED_LOCATION, CU_DEVICE_CPU));
-	assert_cuda(fill(NULL, p, MIB, 2));
-	assert_int_equal(errors_in(p, MIB, 2), 0);
-	assert_int_equal(memory_used(), before);
+	assert_cuda(sim_fill(NULL, p, MIB, 2));
+	assert_int_equal(sim_errors_in(p, MIB, 2), 0);
+	assert_int_equal(sim_memory_used(), before);
 	assert_int_equal(cuMemAdvise(p, 5 * MIB, CU_MEM_ADVISE_UNSET_PREFERRED_LOCATION, 0),
 			 CUDA_ERROR_INVALID_VALUE);
 	assert_cuda(cuMemFree_v2(p));
@@ -266,7 +270,7 @@ static void advice_keeps_managed_memory_on_the_host(void **state)
 
 static void advice_is_of_the_pages_that_it_names(void **state)
 {
-	uint64_t before = memory_used();
+	uint64_t before = sim_memory_used();
 	CUdeviceptr p;
 	int where;
 
@@ -274,9 +278,9 @@ static void advice_is_of_the_pages_that_it_names(void **state)
 	assert_cuda(cuMemAllocManaged(&p, 8 * MIB, CU_MEM_ATTACH_GLOBAL));
 	assert_cuda(cuMemAdvise(p + 2 * MIB, 6 * MIB, CU_MEM_ADVISE_SET_PREFERRED_LOCATION,
 				CU_DEVICE_CPU));
-	assert_cuda(fill(NULL, p, 2 * MIB, 2)); /* 8 MiB */
-	assert_int_equal(errors_in(p, 2 * MIB, 2), 0);
-	assert_int_equal(memory_used(), before + 2 * MIB);
+	assert_cuda(sim_fill(NULL, p, 2 * MIB, 2)); /* 8 MiB */
+	assert_int_equal(sim_errors_in(p, 2 * MIB, 2), 0);
+	assert_int_equal(sim_memory_used(), before + 2 * MIB);
 	assert_cuda(cuMemRangeGetAttribute(&where, sizeof(where),
 					   CU_MEM_RANGE_ATTRIBUTE_PREFERRED_LOCATION, p + 2 * MIB,
 					   6 * MIB));
@@ -285,7 +289,7 @@ static void advice_is_of_the_pages_that_it_names(void **state)
 					   CU_MEM_RANGE_ATTRIBUTE_PREFERRED_LOCATION, p, 8 * MIB));
 	assert_int_equal(where, CU_DEVICE_INVALID);
 	assert_cuda(cuMemFree_v2(p));
-	assert_int_equal(memory_used(), before);
+	assert_int_equal(sim_memory_used(), before);
 }
 
 static void managed_memory_may_exceed_the_card(void **state)
@@ -296,16 +300,16 @@ static void managed_memory_may_exceed_the_card(void **state)
 	(void)state;
 	assert_cuda(cuMemAllocManaged(&p, 100 * MIB, CU_MEM_ATTACH_GLOBAL));
 	for (i = 0; i < 2; i++)
-		assert_cuda(fill(NULL, p, 25 * MIB, 4));
-	assert_int_equal(errors_in(p, 25 * MIB, 4), 0);
-	assert_true(memory_used() <= 64 * MIB);
-	assert_true(memory_used() >= 50 * MIB);
+		assert_cuda(sim_fill(NULL, p, 25 * MIB, 4));
+	assert_int_equal(sim_errors_in(p, 25 * MIB, 4), 0);
+	assert_true(sim_memory_used() <= 64 * MIB);
+	assert_true(sim_memory_used() >= 50 * MIB);
 	assert_cuda(cuMemFree_v2(p));
 }
 
 static void pools_keep_what_their_threshold_allows(void **state)
 {
-	uint64_t before = memory_used(), threshold = UINT64_MAX, value;
+	uint64_t before = sim_memory_used(), threshold = UINT64_MAX, value;
 	CUmemPoolProps props = {.allocType = CU_MEM_ALLOCATION_TYPE_PINNED,
 				.location = {CU_MEM_LOCATION_TYPE_DEVICE, 0}};
 	CUdeviceptr p, q;
@@ -313,18 +317,18 @@ static void pools_keep_what_their_threshold_allows(void **state)
 
 	(void)state;
 	assert_cuda(cuMemAllocAsync(&p, 10 * MIB, NULL));
-	assert_int_equal(memory_used(), before + 10 * MIB);
+	assert_int_equal(sim_memory_used(), before + 10 * MIB);
 	assert_cuda(cuMemFreeAsync(p, NULL));
 	assert_int_equal(cuMemFreeAsync(p, NULL), CUDA_ERROR_INVALID_VALUE);
 	assert_cuda(cuStreamSynchronize(NULL));
-	assert_int_equal(memory_used(), before);
+	assert_int_equal(sim_memory_used(), before);
 
 	assert_cuda(cuMemPoolCreate(&pool, &props));
 	assert_cuda(cuMemPoolSetAttribute(pool, CU_MEMPOOL_ATTR_RELEASE_THRESHOLD, &threshold));
 	assert_cuda(cuMemAllocFromPoolAsync(&p, 10 * MIB, pool, NULL));
 	assert_cuda(cuMemFreeAsync(p, NULL));
 	assert_cuda(cuStreamSynchronize(NULL));
-	assert_int_equal(memory_used(), before + 10 * MIB);
+	assert_int_equal(sim_memory_used(), before + 10 * MIB);
 	assert_cuda(cuMemPoolGetAttribute(pool, CU_MEMPOOL_ATTR_USED_MEM_CURRENT, &value));
 	assert_int_equal(value, 0);
 	assert_cuda(cuMemPoolGetAttribute(pool, CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT, &value));
@@ -336,7 +340,7 @@ static void pools_keep_what_their_threshold_allows(void **state)
 	/* A card that is full takes it back. */
 	assert_cuda(cuMemAlloc_v2(&q, 54 * MIB));
 	assert_cuda(cuMemFree_v2(q));
-	assert_int_equal(memory_used(), before);
+	assert_int_equal(sim_memory_used(), before);
 	assert_cuda(cuMemPoolDestroy(pool));
 	assert_int_equal(cuMemAllocFromPoolAsync(&q, 1, pool, NULL), CUDA_ERROR_INVALID_VALUE);
 }
@@ -347,7 +351,7 @@ static void an_allocation_waits_for_frees_that_are_queued(void **state)
 
 	(void)state;
 	assert_cuda(cuMemAllocAsync(&p, 50 * MIB, NULL));
-	assert_cuda(launch4("nvs_spin", NULL, 1000000, 0, 0, 0));
+	assert_cuda(sim_launch("nvs_spin", NULL, 1000000, 0, 0, 0));
 	assert_cuda(cuMemFreeAsync(p, NULL));
 	assert_cuda(cuMemAllocAsync(&q, 50 * MIB, NULL));
 	assert_cuda(cuMemFree_v2(q));
@@ -377,6 +381,6 @@ int main(void)
 	if (cuInit(0))
 		return 1;
 	r = cmocka_run_group_tests(tests, NULL, NULL);
-	sim_remove();
+	(void)node_dir_remove();
 	return r;
 }

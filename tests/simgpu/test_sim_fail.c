@@ -2,9 +2,18 @@
 
 /* What NVSHARE_SIM_FAIL can order beyond a CUresult; each order in a process of its own. */
 
+#include "node_dir.h"
 #include "rm_fixture.h"
 
 #include "util/clock.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 static CUresult create(void)
 {
@@ -45,24 +54,28 @@ static int part_answers(void)
 	assert_cuda(cuInit(0));
 	rm_setup(NULL);
 	/* rm_disable:1:86,rm_disable:2:errno:16,rm_enable:1:22,rm_timeslice:2:51:always */
-	assert_int_equal(try_disable(&groups[0], true), 86);
-	assert_int_equal(try_disable(&groups[0], true), -EBUSY);
-	assert_cuda(launch4("nvs_empty", NULL, 0, 0, 0, 0));
+	assert_int_equal(rm_try_disable(&rm_groups[0], true), 86);
+	assert_int_equal(rm_try_disable(&rm_groups[0], true), -EBUSY);
+	assert_cuda(sim_launch("nvs_empty", NULL, 0, 0, 0, 0));
 	assert_cuda(cuCtxSynchronize()); /* neither took anything off the GPU */
-	assert_int_equal(try_disable(&groups[0], true), RM_ABI_OK);
-	assert_int_equal(try_disable(&groups[0], false), 22);
-	assert_cuda(launch4("nvs_empty", NULL, 0, 0, 0, 0));
+	assert_int_equal(rm_try_disable(&rm_groups[0], true), RM_ABI_OK);
+	assert_int_equal(rm_try_disable(&rm_groups[0], false), 22);
+	assert_cuda(sim_launch("nvs_empty", NULL, 0, 0, 0, 0));
 	assert_int_equal(cuStreamQuery(NULL), CUDA_ERROR_NOT_READY);
-	assert_int_equal(try_disable(&groups[0], false), RM_ABI_OK);
+	assert_int_equal(rm_try_disable(&rm_groups[0], false), RM_ABI_OK);
 	assert_cuda(cuCtxSynchronize());
-	assert_int_equal(control(&groups[0], groups[0].handle, RM_ABI_CMD_SET_TIMESLICE, &us, 8),
-			 RM_ABI_OK);
-	assert_int_equal(control(&groups[0], groups[0].handle, RM_ABI_CMD_SET_TIMESLICE, &us, 8),
-			 51);
-	assert_int_equal(control(&groups[1], groups[1].handle, RM_ABI_CMD_SET_TIMESLICE, &us, 8),
-			 51);
-	assert_int_equal(control(&groups[0], groups[0].handle, RM_ABI_CMD_GET_TIMESLICE, &us, 8),
-			 RM_ABI_OK);
+	assert_int_equal(
+		rm_control(&rm_groups[0], rm_groups[0].handle, RM_ABI_CMD_SET_TIMESLICE, &us, 8),
+		RM_ABI_OK);
+	assert_int_equal(
+		rm_control(&rm_groups[0], rm_groups[0].handle, RM_ABI_CMD_SET_TIMESLICE, &us, 8),
+		51);
+	assert_int_equal(
+		rm_control(&rm_groups[1], rm_groups[1].handle, RM_ABI_CMD_SET_TIMESLICE, &us, 8),
+		51);
+	assert_int_equal(
+		rm_control(&rm_groups[0], rm_groups[0].handle, RM_ABI_CMD_GET_TIMESLICE, &us, 8),
+		RM_ABI_OK);
 	assert_int_equal(us, 300);
 	return 0;
 }
@@ -71,11 +84,11 @@ static int part_lie(void)
 {
 	assert_cuda(cuInit(0));
 	rm_setup(NULL);
-	assert_int_equal(try_disable(&groups[0], true), RM_ABI_OK);
-	assert_cuda(launch4("nvs_empty", NULL, 0, 0, 0, 0));
+	assert_int_equal(rm_try_disable(&rm_groups[0], true), RM_ABI_OK);
+	assert_cuda(sim_launch("nvs_empty", NULL, 0, 0, 0, 0));
 	assert_cuda(cuCtxSynchronize()); /* it said yes, and stopped nothing */
-	assert_int_equal(try_disable(&groups[0], true), RM_ABI_OK);
-	assert_cuda(launch4("nvs_empty", NULL, 0, 0, 0, 0));
+	assert_int_equal(rm_try_disable(&rm_groups[0], true), RM_ABI_OK);
+	assert_cuda(sim_launch("nvs_empty", NULL, 0, 0, 0, 0));
 	assert_int_equal(cuStreamQuery(NULL), CUDA_ERROR_NOT_READY);
 	return 0;
 }
@@ -87,9 +100,9 @@ static int part_objects(void)
 	assert_cuda(cuInit(0));
 	/* rm_alloc:1:81,rm_alloc:7:errno:12: the client of the first, a channel of the second */
 	for (i = 0; i < 2; i++)
-		assert_int_equal(cuCtxCreate_v2(&ctx, 0, 0), CUDA_ERROR_OUT_OF_MEMORY);
-	assert_cuda(cuCtxCreate_v2(&ctx, 0, 0));
-	assert_int_equal(memory_used(), 2 * MIB);
+		assert_int_equal(cuCtxCreate_v2(&sim_ctx, 0, 0), CUDA_ERROR_OUT_OF_MEMORY);
+	assert_cuda(cuCtxCreate_v2(&sim_ctx, 0, 0));
+	assert_int_equal(sim_memory_used(), 2 * MIB);
 	return 0;
 }
 
@@ -127,11 +140,11 @@ static const struct part {
 
 static int run_with(const char *orders, const char *part)
 {
-	struct peer peer;
+	struct sim_peer peer;
 
 	setenv("NVSHARE_SIM_FAIL", orders, 1);
-	peer = peer_start(part);
-	return peer_end(&peer);
+	peer = sim_peer_start(part);
+	return sim_peer_end(&peer);
 }
 
 static void ends_the_process_at_a_call(void **state)
@@ -144,19 +157,19 @@ static void ends_the_process_at_a_call(void **state)
 
 static void stops_the_process_at_a_call(void **state)
 {
-	struct peer peer;
+	struct sim_peer peer;
 	int status;
 
 	(void)state;
 	setenv("NVSHARE_SIM_FAIL", "cuMemCreate:2:stop", 1);
-	peer = peer_start("create_three");
+	peer = sim_peer_start("create_three");
 	assert_int_equal(waitpid(peer.pid, &status, WUNTRACED), peer.pid);
 	assert_true(WIFSTOPPED(status));
 	assert_int_equal(kill(peer.pid, SIGCONT), 0);
-	assert_int_equal(peer_end(&peer), 3);
+	assert_int_equal(sim_peer_end(&peer), 3);
 }
 
-static bool ends_within(const struct peer *peer, uint64_t sec)
+static bool ends_within(const struct sim_peer *peer, uint64_t sec)
 {
 	uint64_t end_ns = clock_now_ns() + sec * CLOCK_NS_PER_SEC;
 	siginfo_t info = {0};
@@ -174,19 +187,19 @@ static void a_stopped_process_is_in_nobodys_way(void **state)
 {
 	(void)state;
 	for (int i = 0; i < 20; i++) {
-		struct peer stopped, other;
+		struct sim_peer stopped, other;
 		bool has_ended;
 		int status;
 
 		setenv("NVSHARE_SIM_FAIL", "cuMemAddressReserve:1:stop", 1);
-		stopped = peer_start("stop_busy");
+		stopped = sim_peer_start("stop_busy");
 		assert_int_equal(waitpid(stopped.pid, &status, WUNTRACED), stopped.pid);
 		assert_true(WIFSTOPPED(status));
-		other = peer_start("create_three");
+		other = sim_peer_start("create_three");
 		has_ended = ends_within(&other, 20);
 		assert_int_equal(kill(stopped.pid, SIGCONT), 0);
-		assert_int_equal(peer_end(&stopped), 0);
-		assert_int_equal(peer_end(&other), 3);
+		assert_int_equal(sim_peer_end(&stopped), 0);
+		assert_int_equal(sim_peer_end(&other), 3);
 		assert_true(has_ended);
 	}
 }
@@ -246,6 +259,6 @@ int main(int argc, char **argv)
 			return parts[i].run();
 	sim_environment("1", "64MiB");
 	r = cmocka_run_group_tests(tests, NULL, NULL);
-	sim_remove();
+	(void)node_dir_remove();
 	return r;
 }

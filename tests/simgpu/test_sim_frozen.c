@@ -2,10 +2,14 @@
 
 /* What stands still in a frozen context, and what goes on around it. */
 
+#include "node_dir.h"
 #include "rm_fixture.h"
 
 #include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
 #include <sys/mman.h>
+#include <unistd.h>
 
 enum { BANDWIDTH = 8 * MIB }; /* slow enough for a copy to be caught under way */
 
@@ -23,7 +27,7 @@ static int setup(void **state)
 	assert_cuda(cuStreamCreate(&in, CU_STREAM_NON_BLOCKING));
 	assert_cuda(cuStreamCreate(&out, CU_STREAM_NON_BLOCKING));
 	assert_cuda(cuCtxCreate_v2(&agent, 0, 0));
-	assert_cuda(cuCtxSetCurrent(ctx));
+	assert_cuda(cuCtxSetCurrent(sim_ctx));
 	return 0;
 }
 
@@ -36,24 +40,24 @@ static int teardown(void **state)
 /* The worker has looked at everything since: the second context had work of every kind done. */
 static void let_the_others_work(void)
 {
-	CUmodule theirs, ours = module;
+	CUmodule theirs, ours = sim_module;
 
 	assert_cuda(cuCtxSetCurrent(agent));
-	assert_cuda(cuModuleLoadData(&theirs, ptx));
-	module = theirs;
-	assert_cuda(fill(NULL, q, MIB / 4, 5));
+	assert_cuda(cuModuleLoadData(&theirs, sim_ptx));
+	sim_module = theirs;
+	assert_cuda(sim_fill(NULL, q, MIB / 4, 5));
 	assert_cuda(cuMemcpyDtoHAsync_v2(host + 16 * MIB / 4, q, 65536, NULL));
 	assert_cuda(cuMemcpyHtoDAsync_v2(q, host + 16 * MIB / 4, 65536, NULL));
 	assert_cuda(cuStreamSynchronize(NULL));
-	module = ours;
+	sim_module = ours;
 	assert_cuda(cuModuleUnload(theirs));
-	assert_cuda(cuCtxSetCurrent(ctx));
+	assert_cuda(cuCtxSetCurrent(sim_ctx));
 }
 
 static void copies_stop_under_way(void **state)
 {
-	uint64_t to_device = counter_of(NODE_COUNTER_BYTES_TO_DEVICE), now;
-	uint64_t to_host = counter_of(NODE_COUNTER_BYTES_TO_HOST);
+	uint64_t to_device = rm_counter_of(NODE_COUNTER_BYTES_TO_DEVICE), now;
+	uint64_t to_host = rm_counter_of(NODE_COUNTER_BYTES_TO_HOST);
 	size_t i;
 
 	(void)state;
@@ -61,20 +65,20 @@ static void copies_stop_under_way(void **state)
 		host[i] = (uint32_t)i;
 	assert_cuda(cuMemcpyHtoDAsync_v2(p, host, 4 * MIB, in));
 	assert_cuda(cuMemcpyDtoHAsync_v2(host + 4 * MIB / 4, p + 4 * MIB, 4 * MIB, out));
-	wait_for_counter(NODE_COUNTER_BYTES_TO_DEVICE, to_device);
-	wait_for_counter(NODE_COUNTER_BYTES_TO_HOST, to_host);
-	freeze(true);
-	now = counter_of(NODE_COUNTER_BYTES_TO_DEVICE);
-	to_host = counter_of(NODE_COUNTER_BYTES_TO_HOST);
+	rm_wait_for_counter(NODE_COUNTER_BYTES_TO_DEVICE, to_device);
+	rm_wait_for_counter(NODE_COUNTER_BYTES_TO_HOST, to_host);
+	rm_freeze(true);
+	now = rm_counter_of(NODE_COUNTER_BYTES_TO_DEVICE);
+	to_host = rm_counter_of(NODE_COUNTER_BYTES_TO_HOST);
 	assert_in_range(now - to_device, 1, 4 * MIB - 1);
 	let_the_others_work();
-	assert_int_equal(counter_of(NODE_COUNTER_BYTES_TO_DEVICE), now + 65536);
-	assert_int_equal(counter_of(NODE_COUNTER_BYTES_TO_HOST), to_host + 65536);
+	assert_int_equal(rm_counter_of(NODE_COUNTER_BYTES_TO_DEVICE), now + 65536);
+	assert_int_equal(rm_counter_of(NODE_COUNTER_BYTES_TO_HOST), to_host + 65536);
 	assert_int_equal(cuStreamQuery(in), CUDA_ERROR_NOT_READY);
 	assert_int_equal(cuStreamQuery(out), CUDA_ERROR_NOT_READY);
-	freeze(false);
+	rm_freeze(false);
 	assert_cuda(cuCtxSynchronize());
-	assert_int_equal(counter_of(NODE_COUNTER_BYTES_TO_DEVICE), to_device + 4 * MIB + 65536);
+	assert_int_equal(rm_counter_of(NODE_COUNTER_BYTES_TO_DEVICE), to_device + 4 * MIB + 65536);
 	assert_cuda(cuMemcpyDtoH_v2(host + 8 * MIB / 4, p, 4 * MIB));
 	assert_memory_equal(host, host + 8 * MIB / 4, 4 * MIB);
 }
@@ -98,7 +102,7 @@ static void nothing_of_a_stream_happens(void **state)
 	assert_cuda(cuEventCreate(&event, 0));
 	assert_cuda(cuMemsetD32_v2(p, 0, 1));
 	assert_cuda(cuCtxSynchronize());
-	freeze(true);
+	rm_freeze(true);
 	assert_cuda(cuEventRecord(event, streams[0]));
 	assert_cuda(cuLaunchHostFunc(streams[1], note, &is_called));
 	assert_cuda(cuStreamWriteValue32_v2(streams[2], p, 7, 0));
@@ -110,8 +114,8 @@ static void nothing_of_a_stream_happens(void **state)
 	assert_cuda(cuCtxSetCurrent(agent));
 	assert_cuda(cuMemcpyDtoH_v2(&word, p, 4));
 	assert_int_equal(word, 0);
-	assert_cuda(cuCtxSetCurrent(ctx));
-	freeze(false);
+	assert_cuda(cuCtxSetCurrent(sim_ctx));
+	rm_freeze(false);
 	assert_cuda(cuCtxSynchronize());
 	assert_cuda(cuMemcpyDtoH_v2(&word, p, 4));
 	assert_int_equal(word, 7);
@@ -125,7 +129,7 @@ static struct node_shared *map_node(void)
 	char path[64];
 	int fd;
 
-	snprintf(path, sizeof(path), "%s/node", sim_dir);
+	snprintf(path, sizeof(path), "%s/node", node_dir);
 	fd = open(path, O_RDWR | O_CLOEXEC);
 	assert_true(fd >= 0);
 	node = mmap(NULL, sizeof(*node), PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
@@ -146,7 +150,7 @@ static void directions_of_the_bus_are_two(void **state)
 	booked = end[NODE_TO_DEVICE] += hour;
 	assert_cuda(cuMemcpyHtoDAsync_v2(p, host, 65536, in));
 	assert_cuda(cuMemcpyDtoHAsync_v2(host, p, MIB, out));
-	assert_cuda(fill(NULL, q, MIB / 4, 3));
+	assert_cuda(sim_fill(NULL, q, MIB / 4, 3));
 	assert_cuda(cuStreamSynchronize(out));
 	assert_cuda(cuStreamSynchronize(NULL));
 	assert_int_equal(cuStreamQuery(in), CUDA_ERROR_NOT_READY);
@@ -156,7 +160,7 @@ static void directions_of_the_bus_are_two(void **state)
 	end[NODE_TO_DEVICE] = 0;
 	munmap(node, sizeof(*node));
 	/* The hour is not waited for: the context goes with a sticky error. */
-	assert_cuda(launch4("nvs_fill_u32", NULL, 8, 1, 0, 0));
+	assert_cuda(sim_launch("nvs_fill_u32", NULL, 8, 1, 0, 0));
 	assert_int_equal(cuCtxSynchronize(), CUDA_ERROR_ILLEGAL_ADDRESS);
 }
 
@@ -174,6 +178,6 @@ int main(void)
 	if (cuInit(0))
 		return 1;
 	r = cmocka_run_group_tests(tests, NULL, NULL);
-	sim_remove();
+	(void)node_dir_remove();
 	return r;
 }

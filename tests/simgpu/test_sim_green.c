@@ -2,6 +2,7 @@
 
 /* Contexts that are parts of others or counted: green ones, cuCtxAttach and cuCtxDetach. */
 
+#include "node_dir.h"
 #include "sim_fixture.h"
 
 static CUdevResourceDesc whole_device(void)
@@ -115,15 +116,15 @@ static void the_last_to_detach_destroys(void **state)
 	CUcontext attached, current;
 
 	(void)state;
-	assert_cuda(cuCtxCreate_v2(&ctx, 0, 0));
+	assert_cuda(cuCtxCreate_v2(&sim_ctx, 0, 0));
 	assert_int_equal(cuCtxAttach(&attached, 1), CUDA_ERROR_INVALID_VALUE);
 	assert_cuda(cuCtxAttach(&attached, 0));
-	assert_ptr_equal(attached, ctx);
-	assert_cuda(cuCtxDetach(ctx));
+	assert_ptr_equal(attached, sim_ctx);
+	assert_cuda(cuCtxDetach(sim_ctx));
 	assert_cuda(cuCtxGetCurrent(&current));
-	assert_ptr_equal(current, ctx);
-	assert_cuda(cuCtxDetach(ctx));
-	assert_int_equal(cuCtxPushCurrent_v2(ctx), CUDA_ERROR_INVALID_CONTEXT);
+	assert_ptr_equal(current, sim_ctx);
+	assert_cuda(cuCtxDetach(sim_ctx));
+	assert_int_equal(cuCtxPushCurrent_v2(sim_ctx), CUDA_ERROR_INVALID_CONTEXT);
 }
 
 int main(void)
@@ -138,6 +139,6 @@ int main(void)
 
 	sim_environment("1", "256MiB");
 	r = cmocka_run_group_tests_name("simgpu/green", tests, NULL, NULL);
-	sim_remove();
+	(void)node_dir_remove();
 	return r;
 }

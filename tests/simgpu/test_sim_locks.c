@@ -5,9 +5,12 @@
  * second context works on; whoever needs the first one waits until it is thawed.
  */
 
+#include "node_dir.h"
 #include "rm_fixture.h"
 
 #include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
 
 static CUcontext agent;
 static CUstream stream;
@@ -16,7 +19,7 @@ static CUmodule spare;
 static CUarray array;
 static CUgraphExec graph;
 static void *pinned, *registered;
-static struct mapped mapped;
+static struct rm_mapped mapped;
 static char pageable[MIB];
 
 static CUresult queue_is_full(void)
@@ -25,7 +28,7 @@ static CUresult queue_is_full(void)
 	int i;
 
 	for (i = 0; !r && i < 1025; i++)
-		r = launch4("nvs_empty", stream, 0, 0, 0, 0);
+		r = sim_launch("nvs_empty", stream, 0, 0, 0, 0);
 	return r;
 }
 
@@ -73,7 +76,7 @@ static CUresult load_module(void)
 {
 	CUmodule m;
 
-	return cuModuleLoadData(&m, ptx);
+	return cuModuleLoadData(&m, sim_ptx);
 }
 
 static CUresult unload_module(void)
@@ -83,7 +86,7 @@ static CUresult unload_module(void)
 
 static CUresult destroy_context(void)
 {
-	return cuCtxDestroy_v2(ctx);
+	return cuCtxDestroy_v2(sim_ctx);
 }
 
 /* The pool keeps a piece that is in the way. */
@@ -136,7 +139,7 @@ static void make_graph(void)
 	CUgraph g;
 
 	assert_cuda(cuStreamBeginCapture_v2(stream, CU_STREAM_CAPTURE_MODE_GLOBAL));
-	assert_cuda(launch4("nvs_empty", stream, 0, 0, 0, 0));
+	assert_cuda(sim_launch("nvs_empty", stream, 0, 0, 0, 0));
 	assert_cuda(cuStreamEndCapture(stream, &g));
 	assert_cuda(cuGraphInstantiateWithFlags(&graph, g, 0));
 	assert_cuda(cuGraphDestroy(g));
@@ -168,16 +171,16 @@ static int setup(void **state)
 	assert_cuda(cuMemHostAlloc(&pinned, MIB, 0));
 	registered = aligned_alloc(4096, 4096);
 	assert_cuda(cuMemHostRegister_v2(registered, 4096, 0));
-	assert_cuda(cuModuleLoadData(&spare, ptx));
+	assert_cuda(cuModuleLoadData(&spare, sim_ptx));
 	assert_cuda(cuArrayCreate_v2(&array, &desc));
 	make_graph();
 	keep_in_pool();
-	mapped_new(&mapped);
+	rm_mapped_new(&mapped);
 	assert_cuda(cuCtxSynchronize());
 	assert_cuda(cuCtxCreate_v2(&agent, 0, 0));
-	assert_cuda(cuCtxSetCurrent(ctx));
-	freeze(true); /* first: a kernel that is under way could be over by then */
-	assert_cuda(launch4("nvs_lcg_u32", stream, busy, MIB / 4, 50, 0));
+	assert_cuda(cuCtxSetCurrent(sim_ctx));
+	rm_freeze(true); /* first: a kernel that is under way could be over by then */
+	assert_cuda(sim_launch("nvs_lcg_u32", stream, busy, MIB / 4, 50, 0));
 	assert_cuda(cuCtxSetCurrent(agent));
 	return 0;
 }
@@ -186,10 +189,10 @@ static int teardown(void **state)
 {
 	(void)state;
 	assert_cuda(cuCtxSetCurrent(agent));
-	mapped_free(&mapped);
+	rm_mapped_free(&mapped);
 	assert_cuda(cuCtxDestroy_v2(agent));
-	if (cuCtxSetCurrent(ctx) == CUDA_SUCCESS)
-		assert_cuda(cuCtxDestroy_v2(ctx));
+	if (cuCtxSetCurrent(sim_ctx) == CUDA_SUCCESS)
+		assert_cuda(cuCtxDestroy_v2(sim_ctx));
 	free(registered);
 	return 0;
 }
@@ -210,24 +213,24 @@ static CUresult ask_for_stream(void)
 
 static void second_context_works_beside_a_call_that_holds(void **state)
 {
-	uint64_t holds = counter_of(NODE_COUNTER_HOLDS), blocked;
+	uint64_t holds = rm_counter_of(NODE_COUNTER_HOLDS), blocked;
 	struct caller inside, outside, by_handle;
 	call_fn *call = *state;
 
-	caller_start(&inside, ctx, call);
-	wait_for_counter(NODE_COUNTER_HOLDS, holds);
-	blocked = counter_of(NODE_COUNTER_BLOCKED);
-	mapped_move(&mapped);
+	caller_start(&inside, sim_ctx, call);
+	rm_wait_for_counter(NODE_COUNTER_HOLDS, holds);
+	blocked = rm_counter_of(NODE_COUNTER_BLOCKED);
+	rm_mapped_move(&mapped);
 	assert_cuda(ask());
-	assert_int_equal(counter_of(NODE_COUNTER_BLOCKED), blocked);
+	assert_int_equal(rm_counter_of(NODE_COUNTER_BLOCKED), blocked);
 	/* With the context current, and with another one but a stream of it. */
-	caller_start(&outside, ctx, ask);
-	wait_for_counter(NODE_COUNTER_BLOCKED, blocked);
+	caller_start(&outside, sim_ctx, ask);
+	rm_wait_for_counter(NODE_COUNTER_BLOCKED, blocked);
 	caller_start(&by_handle, agent, ask_for_stream);
-	wait_for_counter(NODE_COUNTER_BLOCKED, blocked + 1);
+	rm_wait_for_counter(NODE_COUNTER_BLOCKED, blocked + 1);
 	assert_false(caller_is_back(&inside) || caller_is_back(&outside));
 	assert_false(caller_is_back(&by_handle));
-	freeze(false);
+	rm_freeze(false);
 	assert_cuda(caller_join(&inside));
 	if (call == destroy_context) {
 		assert_int_equal(caller_join(&outside), CUDA_ERROR_CONTEXT_IS_DESTROYED);
@@ -255,17 +258,17 @@ static CUresult copy_from_pinned(void)
 
 static void waiting_alone_holds_nothing(void **state)
 {
-	uint64_t holds = counter_of(NODE_COUNTER_HOLDS);
+	uint64_t holds = rm_counter_of(NODE_COUNTER_HOLDS);
 	struct caller inside;
 
-	caller_start(&inside, ctx, *state);
-	assert_cuda(cuCtxSetCurrent(ctx));
+	caller_start(&inside, sim_ctx, *state);
+	assert_cuda(cuCtxSetCurrent(sim_ctx));
 	assert_cuda(ask());
-	assert_cuda(launch4("nvs_empty", stream, 0, 0, 0, 0));
+	assert_cuda(sim_launch("nvs_empty", stream, 0, 0, 0, 0));
 	assert_int_equal(cuStreamQuery(stream), CUDA_ERROR_NOT_READY);
-	freeze(false);
+	rm_freeze(false);
 	assert_cuda(caller_join(&inside));
-	assert_int_equal(counter_of(NODE_COUNTER_HOLDS), holds);
+	assert_int_equal(rm_counter_of(NODE_COUNTER_HOLDS), holds);
 }
 
 static void idle_context_is_never_held(void **state)
@@ -273,15 +276,15 @@ static void idle_context_is_never_held(void **state)
 	uint64_t holds;
 
 	(void)state;
-	freeze(false);
-	assert_cuda(cuCtxSetCurrent(ctx));
+	rm_freeze(false);
+	assert_cuda(cuCtxSetCurrent(sim_ctx));
 	assert_cuda(cuCtxSynchronize());
-	holds = counter_of(NODE_COUNTER_HOLDS);
+	holds = rm_counter_of(NODE_COUNTER_HOLDS);
 	assert_cuda(free_memory());
 	assert_cuda(free_pinned());
 	assert_cuda(unload_module());
 	assert_cuda(load_module());
-	assert_int_equal(counter_of(NODE_COUNTER_HOLDS), holds);
+	assert_int_equal(rm_counter_of(NODE_COUNTER_HOLDS), holds);
 }
 
 /* ---- one lock for the process ------------------------------------------------ */
@@ -293,27 +296,27 @@ static int part_process_wide(void)
 
 	assert_cuda(cuInit(0));
 	setup(NULL);
-	holds = counter_of(NODE_COUNTER_HOLDS);
-	blocked = counter_of(NODE_COUNTER_BLOCKED);
-	caller_start(&inside, ctx, free_memory);
-	wait_for_counter(NODE_COUNTER_HOLDS, holds);
+	holds = rm_counter_of(NODE_COUNTER_HOLDS);
+	blocked = rm_counter_of(NODE_COUNTER_BLOCKED);
+	caller_start(&inside, sim_ctx, free_memory);
+	rm_wait_for_counter(NODE_COUNTER_HOLDS, holds);
 	caller_start(&outside, agent, ask);
-	wait_for_counter(NODE_COUNTER_BLOCKED, blocked);
+	rm_wait_for_counter(NODE_COUNTER_BLOCKED, blocked);
 	if (caller_is_back(&inside) || caller_is_back(&outside))
 		return 1;
-	freeze(false); /* no call of the driver: this gets through */
+	rm_freeze(false); /* no call of the driver: this gets through */
 	return caller_join(&inside) || caller_join(&outside);
 }
 
 static void one_lock_for_all_leaves_the_ioctl(void **state)
 {
-	struct peer peer;
+	struct sim_peer peer;
 
 	(void)state;
 	setenv("NVSHARE_SIM_LOCKS", "process", 1);
-	peer = peer_start("process_wide");
+	peer = sim_peer_start("process_wide");
 	unsetenv("NVSHARE_SIM_LOCKS");
-	assert_int_equal(peer_end(&peer), 0);
+	assert_int_equal(sim_peer_end(&peer), 0);
 }
 
 #define HOLDS(call)                                                                    \
@@ -355,6 +358,6 @@ int main(int argc, char **argv)
 	if (cuInit(0))
 		return 1;
 	r = cmocka_run_group_tests(tests, NULL, NULL);
-	sim_remove();
+	(void)node_dir_remove();
 	return r;
 }

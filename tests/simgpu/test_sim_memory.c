@@ -1,9 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
+#include "node_dir.h"
 #include "sim_fixture.h"
 
 #include <fcntl.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
 #include <sys/mman.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 /* 64 MiB of which contexts take 2 each. */
 static int part_holder(void)
@@ -13,8 +20,8 @@ static int part_holder(void)
 
 	if (cuInit(0) || cuCtxCreate_v2(&mine, 0, 0) || cuMemAlloc_v2(&p, 40 * MIB))
 		return 1;
-	peer_say('h');
-	peer_wait();
+	sim_peer_say('h');
+	sim_peer_wait();
 	return 0;
 }
 
@@ -46,68 +53,68 @@ static void refuses_what_exceeds_the_card(void **state)
 	assert_cuda(cuMemAlloc_v2(&q, 4 * MIB));
 	assert_cuda(cuMemFree_v2(p));
 	assert_cuda(cuMemFree_v2(q));
-	assert_int_equal(memory_used(),
+	assert_int_equal(sim_memory_used(),
 			 2 * MIB + 2 * MIB); /* context, and the module's variables */
 }
 
 static void counts_what_other_processes_hold(void **state)
 {
-	uint64_t before = memory_used();
-	struct peer peer = peer_start("holder");
+	uint64_t before = sim_memory_used();
+	struct sim_peer peer = sim_peer_start("holder");
 	CUdeviceptr p;
 
 	(void)state;
-	assert_int_equal(peer_hear(&peer), 'h');
-	assert_int_equal(memory_used(), before + 42 * MIB);
+	assert_int_equal(sim_peer_hear(&peer), 'h');
+	assert_int_equal(sim_memory_used(), before + 42 * MIB);
 	assert_int_equal(cuMemAlloc_v2(&p, 30 * MIB), CUDA_ERROR_OUT_OF_MEMORY);
-	assert_int_equal(peer_end(&peer), 0);
-	assert_int_equal(memory_used(), before);
+	assert_int_equal(sim_peer_end(&peer), 0);
+	assert_int_equal(sim_memory_used(), before);
 	assert_cuda(cuMemAlloc_v2(&p, 30 * MIB));
 	assert_cuda(cuMemFree_v2(p));
 }
 
 static void takes_back_what_a_killed_process_held(void **state)
 {
-	struct peer peer = peer_start("holder");
+	struct sim_peer peer = sim_peer_start("holder");
 	CUdeviceptr p;
 
 	(void)state;
-	assert_int_equal(peer_hear(&peer), 'h');
+	assert_int_equal(sim_peer_hear(&peer), 'h');
 	assert_int_equal(cuMemAlloc_v2(&p, 50 * MIB), CUDA_ERROR_OUT_OF_MEMORY);
 	assert_int_equal(kill(peer.pid, SIGKILL), 0);
-	assert_int_equal(peer_end(&peer), -SIGKILL);
+	assert_int_equal(sim_peer_end(&peer), -SIGKILL);
 	assert_cuda(cuMemAlloc_v2(&p, 50 * MIB));
 	assert_cuda(cuMemFree_v2(p));
 }
 
 static void takes_back_from_a_zombie(void **state)
 {
-	struct peer peer = peer_start("holder");
+	struct sim_peer peer = sim_peer_start("holder");
 	siginfo_t info;
 	CUdeviceptr p;
 
 	(void)state;
-	assert_int_equal(peer_hear(&peer), 'h');
+	assert_int_equal(sim_peer_hear(&peer), 'h');
 	kill(peer.pid, SIGKILL);
 	/* Dead, and nobody has waited for it. */
 	assert_int_equal(waitid(P_PID, (id_t)peer.pid, &info, WEXITED | WNOWAIT), 0);
 	assert_cuda(cuMemAlloc_v2(&p, 50 * MIB));
 	assert_cuda(cuMemFree_v2(p));
-	assert_int_equal(peer_end(&peer), -SIGKILL);
+	assert_int_equal(sim_peer_end(&peer), -SIGKILL);
 }
 
 static void survives_a_death_under_the_lock(void **state)
 {
-	struct peer peer = peer_start("locker");
+	struct sim_peer peer = sim_peer_start("locker");
 
 	(void)state;
-	assert_int_equal(peer_end(&peer), -SIGKILL);
-	assert_int_equal(memory_used(), 4 * MIB);
+	assert_int_equal(sim_peer_end(&peer), -SIGKILL);
+	assert_int_equal(sim_memory_used(), 4 * MIB);
 }
 
 static void packs_small_allocations(void **state)
 {
-	uint64_t before = memory_used();
+	uint64_t before = sim_memory_used();
 	CUdeviceptr p[1000], base, large;
 	size_t size, i;
 
@@ -115,16 +122,16 @@ static void packs_small_allocations(void **state)
 	for (i = 0; i < 1000; i++)
 		assert_cuda(cuMemAlloc_v2(&p[i], 500));
 	/* All in the block that the module's variables began. */
-	assert_int_equal(memory_used(), before);
+	assert_int_equal(sim_memory_used(), before);
 	assert_cuda(cuMemAlloc_v2(&large, PAGE + 1));
-	assert_int_equal(memory_used(), before + 2 * PAGE);
+	assert_int_equal(sim_memory_used(), before + 2 * PAGE);
 	assert_cuda(cuMemFree_v2(large));
 	assert_cuda(cuMemGetAddressRange_v2(&base, &size, p[7] + 99));
 	assert_int_equal(base, p[7]);
 	assert_int_equal(size, 500);
 	for (i = 0; i < 1000; i++)
 		assert_cuda(cuMemFree_v2(p[(i * 7) % 1000]));
-	assert_int_equal(memory_used(), before);
+	assert_int_equal(sim_memory_used(), before);
 }
 
 static void refuses_wrong_frees(void **state)
@@ -144,7 +151,7 @@ static void refuses_wrong_frees(void **state)
 
 static void frees_all_with_the_context(void **state)
 {
-	uint64_t before = memory_used();
+	uint64_t before = sim_memory_used();
 	CUcontext other;
 	CUdeviceptr p;
 	CUarray array;
@@ -156,9 +163,9 @@ static void frees_all_with_the_context(void **state)
 	assert_cuda(cuMemAlloc_v2(&p, 100));
 	assert_cuda(cuMemAllocAsync(&p, 5 * MIB, NULL));
 	assert_cuda(cuArrayCreate_v2(&array, &desc));
-	assert_true(memory_used() > before + 18 * MIB);
+	assert_true(sim_memory_used() > before + 18 * MIB);
 	assert_cuda(cuCtxDestroy_v2(other));
-	assert_int_equal(memory_used(), before);
+	assert_int_equal(sim_memory_used(), before);
 	assert_int_equal(cuMemFree_v2(p), CUDA_ERROR_INVALID_VALUE);
 }
 
@@ -244,23 +251,23 @@ static void registers_host_memory_once(void **state)
 static void remakes_a_damaged_node(void **state)
 {
 	char path[64];
-	struct peer peer;
+	struct sim_peer peer;
 	int fd;
 
 	(void)state;
 	/* What this process has mapped stays; a new one finds garbage and starts afresh. */
-	snprintf(path, sizeof(path), "%s/node", sim_dir);
+	snprintf(path, sizeof(path), "%s/node", node_dir);
 	fd = open(path, O_WRONLY | O_CLOEXEC);
 	assert_true(fd >= 0);
 	assert_int_equal(write(fd, "garbage!", 8), 8);
 	close(fd);
-	peer = peer_start("holder");
-	assert_int_equal(peer_hear(&peer), 'h');
-	assert_int_equal(peer_end(&peer), 0);
+	peer = sim_peer_start("holder");
+	assert_int_equal(sim_peer_hear(&peer), 'h');
+	assert_int_equal(sim_peer_end(&peer), 0);
 	assert_int_equal(truncate(path, 100), 0);
-	peer = peer_start("holder");
-	assert_int_equal(peer_hear(&peer), 'h');
-	assert_int_equal(peer_end(&peer), 0);
+	peer = sim_peer_start("holder");
+	assert_int_equal(sim_peer_hear(&peer), 'h');
+	assert_int_equal(sim_peer_end(&peer), 0);
 }
 
 int main(int argc, char **argv)
@@ -291,6 +298,6 @@ int main(int argc, char **argv)
 	if (cuInit(0))
 		return 1;
 	r = cmocka_run_group_tests(tests, NULL, NULL);
-	sim_remove();
+	(void)node_dir_remove();
 	return r;
 }

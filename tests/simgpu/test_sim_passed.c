@@ -2,10 +2,15 @@
 
 /* Exported memory goes from process to process and is used, once, until its last holder ends. */
 
+#include "node_dir.h"
 #include "sim_fixture.h"
 
 #include <errno.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
 #include <sys/socket.h>
+#include <unistd.h>
 
 #define PASSED (8 * PAGE)
 #define WORDS  (PASSED / 4)
@@ -90,13 +95,13 @@ static int part_give(void)
 	NEED(cuInit(0) == CUDA_SUCCESS && sim_setup(NULL) == 0);
 	NEED(cuMemCreate(&h, PASSED, &prop, 0) == CUDA_SUCCESS);
 	NEED(map_it(h, &p) == 0);
-	NEED(fill(NULL, p, WORDS, 7) == CUDA_SUCCESS && cuCtxSynchronize() == CUDA_SUCCESS);
+	NEED(sim_fill(NULL, p, WORDS, 7) == CUDA_SUCCESS && cuCtxSynchronize() == CUDA_SUCCESS);
 	NEED(cuMemExportToShareableHandle(&fd, h, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0) ==
 	     CUDA_SUCCESS);
 	NEED(cuMemUnmap(p, PASSED) == CUDA_SUCCESS && cuMemRelease(h) == CUDA_SUCCESS);
 	NEED(move_fd(true, fd) == 0 && close(fd) == 0);
-	peer_say('g');
-	peer_wait();
+	sim_peer_say('g');
+	sim_peer_wait();
 	return 0;
 }
 
@@ -110,13 +115,13 @@ static int part_take(void)
 	NEED(cuInit(0) == CUDA_SUCCESS && sim_setup(NULL) == 0);
 	NEED(import_it(&fd, &h) == 0);
 	NEED(map_it(h, &p) == 0);
-	NEED(errors_in(p, WORDS, 7) == 0);
+	NEED(sim_errors_in(p, WORDS, 7) == 0);
 	NEED(cuMemExportToShareableHandle(&again, h, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0) ==
 	     CUDA_ERROR_INVALID_VALUE);
 	NEED(cuMemUnmap(p, PASSED) == CUDA_SUCCESS && cuMemRelease(h) == CUDA_SUCCESS);
 	NEED(move_fd(true, fd) == 0 && close(fd) == 0);
-	peer_say('t');
-	peer_wait();
+	sim_peer_say('t');
+	sim_peer_wait();
 	return 0;
 }
 
@@ -128,16 +133,16 @@ static int part_hold(void)
 	NEED(cuInit(0) == CUDA_SUCCESS && sim_setup(NULL) == 0);
 	NEED(import_it(&fd, &h) == 0);
 	NEED(close(fd) == 0);
-	peer_say('h');
-	peer_wait();
+	sim_peer_say('h');
+	sim_peer_wait();
 	return cuMemRelease(h) == CUDA_SUCCESS ? 0 : 1;
 }
 
 /* MiB in use beside its own context, as its status. */
 static int part_look(void)
 {
-	NEED(cuInit(0) == CUDA_SUCCESS && cuCtxCreate_v2(&ctx, 0, 0) == CUDA_SUCCESS);
-	return (int)(memory_used() / MIB) - 2;
+	NEED(cuInit(0) == CUDA_SUCCESS && cuCtxCreate_v2(&sim_ctx, 0, 0) == CUDA_SUCCESS);
+	return (int)(sim_memory_used() / MIB) - 2;
 }
 
 /* The whole card but its own context: what nobody holds can be had. */
@@ -145,57 +150,57 @@ static int part_fill(void)
 {
 	CUmemGenericAllocationHandle h;
 
-	NEED(cuInit(0) == CUDA_SUCCESS && cuCtxCreate_v2(&ctx, 0, 0) == CUDA_SUCCESS);
+	NEED(cuInit(0) == CUDA_SUCCESS && cuCtxCreate_v2(&sim_ctx, 0, 0) == CUDA_SUCCESS);
 	return cuMemCreate(&h, 60 * MIB, &prop, 0) == CUDA_SUCCESS ? 0 : 1;
 }
 
 static int used_mib(void)
 {
-	struct peer look = peer_start("look");
+	struct sim_peer look = sim_peer_start("look");
 
-	return peer_end(&look);
+	return sim_peer_end(&look);
 }
 
-static void kill_peer(struct peer *peer)
+static void kill_peer(struct sim_peer *peer)
 {
 	assert_int_equal(kill(peer->pid, SIGKILL), 0);
-	assert_int_equal(peer_end(peer), -SIGKILL);
+	assert_int_equal(sim_peer_end(peer), -SIGKILL);
 }
 
 static void memory_is_used_once_until_its_last_holder_is_gone(void **state)
 {
-	struct peer giver = peer_start("give"), taker, holder, all;
+	struct sim_peer giver = sim_peer_start("give"), taker, holder, all;
 
 	(void)state;
-	assert_int_equal(peer_hear(&giver), 'g');
+	assert_int_equal(sim_peer_hear(&giver), 'g');
 	assert_int_equal(used_mib(), 16 + PARTY); /* on its way, and what the giver has */
 	kill_peer(&giver);
 	assert_int_equal(used_mib(), 16);
-	taker = peer_start("take");
-	assert_int_equal(peer_hear(&taker), 't');
+	taker = sim_peer_start("take");
+	assert_int_equal(sim_peer_hear(&taker), 't');
 	assert_int_equal(used_mib(), 16 + PARTY);
-	holder = peer_start("hold");
-	assert_int_equal(peer_hear(&holder), 'h');
+	holder = sim_peer_start("hold");
+	assert_int_equal(sim_peer_hear(&holder), 'h');
 	assert_int_equal(used_mib(), 16 + 2 * PARTY);
 	kill_peer(&taker); /* its input is open in the holder as well */
 	assert_int_equal(used_mib(), 16 + PARTY);
-	all = peer_start("fill");
-	assert_int_equal(peer_end(&all), 1);
+	all = sim_peer_start("fill");
+	assert_int_equal(sim_peer_end(&all), 1);
 	kill_peer(&holder);
 	assert_int_equal(used_mib(), 0);
-	all = peer_start("fill");
-	assert_int_equal(peer_end(&all), 0);
+	all = sim_peer_start("fill");
+	assert_int_equal(sim_peer_end(&all), 0);
 }
 
 static void a_killed_exporter_leaves_nothing(void **state)
 {
-	struct peer giver = peer_start("give"), holder;
+	struct sim_peer giver = sim_peer_start("give"), holder;
 
 	(void)state;
-	assert_int_equal(peer_hear(&giver), 'g');
-	holder = peer_start("hold");
-	assert_int_equal(peer_hear(&holder), 'h');
-	assert_int_equal(peer_end(&holder), 0);
+	assert_int_equal(sim_peer_hear(&giver), 'g');
+	holder = sim_peer_start("hold");
+	assert_int_equal(sim_peer_hear(&holder), 'h');
+	assert_int_equal(sim_peer_end(&holder), 0);
 	assert_int_equal(used_mib(), PARTY);
 	kill_peer(&giver);
 	assert_int_equal(used_mib(), 0);
@@ -246,6 +251,6 @@ int main(int argc, char **argv)
 	close(fds[0]), close(fds[1]);
 	sim_environment("1", "64MiB");
 	r = cmocka_run_group_tests(tests, NULL, NULL);
-	sim_remove();
+	(void)node_dir_remove();
 	return r;
 }

@@ -2,9 +2,16 @@
 
 /* Each behaviour in a process of its own: environment, forks and ends are process-wide. */
 
+#include "node_dir.h"
 #include "sim_fixture.h"
 
 #include <errno.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 /* ---- parts: run in processes started for them, status 0 is right ---------- */
 
@@ -26,7 +33,7 @@ static int part_fork(void)
 	int status;
 	pid_t child;
 
-	NEED(cuInit(0) == CUDA_SUCCESS && cuCtxCreate_v2(&ctx, 0, 0) == CUDA_SUCCESS);
+	NEED(cuInit(0) == CUDA_SUCCESS && cuCtxCreate_v2(&sim_ctx, 0, 0) == CUDA_SUCCESS);
 	NEED(cuMemAlloc_v2(&p, 10 * MIB) == CUDA_SUCCESS);
 	child = fork();
 	if (child == 0) {
@@ -41,14 +48,14 @@ static int part_fork(void)
 		exit(0); /* destructors and all */
 	}
 	NEED(waitpid(child, &status, 0) == child && status == 0);
-	NEED(memory_used() == 12 * MIB); /* the child gave nothing of ours back */
+	NEED(sim_memory_used() == 12 * MIB); /* the child gave nothing of ours back */
 	child = fork();
 	if (child == 0) {
 		execl("/proc/self/exe", "test", "plain", (char *)NULL);
 		_exit(127);
 	}
 	NEED(waitpid(child, &status, 0) == child && status == 0);
-	NEED(cuMemFree_v2(p) == CUDA_SUCCESS && cuCtxDestroy_v2(ctx) == CUDA_SUCCESS);
+	NEED(cuMemFree_v2(p) == CUDA_SUCCESS && cuCtxDestroy_v2(sim_ctx) == CUDA_SUCCESS);
 	return 0;
 }
 
@@ -60,9 +67,9 @@ static int part_plain(void)
 	NEED(cuInit(1) == CUDA_ERROR_INVALID_VALUE);
 	NEED(cuInit(0) == CUDA_SUCCESS);
 	NEED(cuMemAlloc_v2(&p, 1) == CUDA_ERROR_INVALID_CONTEXT);
-	NEED(cuCtxCreate_v2(&ctx, 0, 0) == CUDA_SUCCESS);
+	NEED(cuCtxCreate_v2(&sim_ctx, 0, 0) == CUDA_SUCCESS);
 	NEED(cuMemAlloc_v2(&p, 1) == CUDA_SUCCESS);
-	NEED(memory_used() >= 4 * MIB);
+	NEED(sim_memory_used() >= 4 * MIB);
 	return 0;
 }
 
@@ -79,7 +86,7 @@ static int part_leave_kernel(void)
 
 	NEED(cuInit(0) == CUDA_SUCCESS && sim_setup(NULL) == 0);
 	NEED(cuMemAlloc_v2(&p, MIB) == CUDA_SUCCESS);
-	NEED(launch4("nvs_lcg_u32", NULL, p, MIB / 4, UINT32_MAX, 0) == CUDA_SUCCESS);
+	NEED(sim_launch("nvs_lcg_u32", NULL, p, MIB / 4, UINT32_MAX, 0) == CUDA_SUCCESS);
 	return 0; /* a kernel of hours is left behind */
 }
 
@@ -114,7 +121,7 @@ static int part_ordered_failures(void)
 	CUdeviceptr p;
 	int i;
 
-	NEED(cuInit(0) == CUDA_SUCCESS && cuCtxCreate_v2(&ctx, 0, 0) == CUDA_SUCCESS);
+	NEED(cuInit(0) == CUDA_SUCCESS && cuCtxCreate_v2(&sim_ctx, 0, 0) == CUDA_SUCCESS);
 	for (i = 1; i <= 5; i++)
 		NEED((int)cuMemCreate(&h, PAGE, &prop, 0) == (i == 3 ? 2 : i == 5 ? 304 : 0));
 	NEED(cuMemAlloc_v2(&p, 1) == CUDA_ERROR_UNKNOWN);
@@ -156,8 +163,8 @@ static int part_instances(void)
 	NEED(cuDeviceGetUuid(&a, 2) == CUDA_SUCCESS && cuDeviceGetUuid(&gpu, 3) == CUDA_SUCCESS);
 	NEED(memcmp(&a, &gpu, sizeof(a)) == 0);
 	NEED(cuDeviceCanAccessPeer(&can, 0, 1) == CUDA_SUCCESS && !can);
-	NEED(cuCtxCreate_v2(&ctx, 0, 1) == CUDA_SUCCESS && memory_used() == 2 * MIB);
-	NEED(cuCtxCreate_v2(&ctx, 0, 0) == CUDA_SUCCESS && memory_used() == 2 * MIB);
+	NEED(cuCtxCreate_v2(&sim_ctx, 0, 1) == CUDA_SUCCESS && sim_memory_used() == 2 * MIB);
+	NEED(cuCtxCreate_v2(&sim_ctx, 0, 0) == CUDA_SUCCESS && sim_memory_used() == 2 * MIB);
 	return 0;
 }
 
@@ -167,17 +174,17 @@ static int part_peers(void)
 	CUdeviceptr p;
 
 	NEED(cuInit(0) == CUDA_SUCCESS && cuCtxCreate_v2(&b, 0, 1) == CUDA_SUCCESS);
-	NEED(cuMemAlloc_v2(&p, 4096) == CUDA_SUCCESS && memory_used() == 4 * MIB);
-	NEED(cuCtxCreate_v2(&a, 0, 0) == CUDA_SUCCESS && memory_used() == 2 * MIB);
-	NEED(cuModuleLoadData(&module, ptx) == CUDA_SUCCESS);
+	NEED(cuMemAlloc_v2(&p, 4096) == CUDA_SUCCESS && sim_memory_used() == 4 * MIB);
+	NEED(cuCtxCreate_v2(&a, 0, 0) == CUDA_SUCCESS && sim_memory_used() == 2 * MIB);
+	NEED(cuModuleLoadData(&sim_module, sim_ptx) == CUDA_SUCCESS);
 	NEED(cuCtxEnablePeerAccess(a, 0) == CUDA_ERROR_PEER_ACCESS_UNSUPPORTED);
 	NEED(cuCtxDisablePeerAccess(b) == CUDA_ERROR_PEER_ACCESS_NOT_ENABLED);
 	NEED(cuCtxEnablePeerAccess(b, 0) == CUDA_SUCCESS);
 	NEED(cuCtxEnablePeerAccess(b, 0) == CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED);
-	NEED(fill(NULL, p, 1024, 3) == CUDA_SUCCESS && cuCtxSynchronize() == CUDA_SUCCESS);
-	NEED(errors_in(p, 1024, 3) == 0);
+	NEED(sim_fill(NULL, p, 1024, 3) == CUDA_SUCCESS && cuCtxSynchronize() == CUDA_SUCCESS);
+	NEED(sim_errors_in(p, 1024, 3) == 0);
 	NEED(cuCtxDisablePeerAccess(b) == CUDA_SUCCESS);
-	NEED(fill(NULL, p, 1024, 3) == CUDA_SUCCESS);
+	NEED(sim_fill(NULL, p, 1024, 3) == CUDA_SUCCESS);
 	NEED(cuCtxSynchronize() == CUDA_ERROR_ILLEGAL_ADDRESS);
 	return 0;
 }
@@ -190,10 +197,10 @@ static int part_compute(void)
 
 	NEED(cuInit(0) == CUDA_SUCCESS && sim_setup(NULL) == 0);
 	NEED(cuMemAlloc_v2(&p, MIB) == CUDA_SUCCESS);
-	peer_say('r');
+	sim_peer_say('r');
 	for (i = 0; i < 50; i++) {
-		NEED(fill(NULL, p, MIB / 4, i) == CUDA_SUCCESS);
-		NEED(errors_in(p, MIB / 4, i) == 0);
+		NEED(sim_fill(NULL, p, MIB / 4, i) == CUDA_SUCCESS);
+		NEED(sim_errors_in(p, MIB / 4, i) == 0);
 	}
 	return 0;
 }
@@ -202,9 +209,9 @@ static int part_compute(void)
 static int part_spin(void)
 {
 	NEED(cuInit(0) == CUDA_SUCCESS && sim_setup(NULL) == 0);
-	NEED(launch4("nvs_spin", NULL, 1000000000000, 0, 0, 0) == CUDA_SUCCESS);
-	peer_say('s');
-	peer_wait();
+	NEED(sim_launch("nvs_spin", NULL, 1000000000000, 0, 0, 0) == CUDA_SUCCESS);
+	sim_peer_say('s');
+	sim_peer_wait();
 	_exit(0);
 }
 
@@ -221,8 +228,8 @@ static int part_copy_in(void)
 	NEED(cuMemcpyHtoDAsync_v2(p, host, 32 * MIB, NULL) == CUDA_SUCCESS);
 	while (!bytes)
 		NEED(nvshare_sim_counter(NODE_COUNTER_BYTES_TO_DEVICE, &bytes) == CUDA_SUCCESS);
-	peer_say('c');
-	peer_wait();
+	sim_peer_say('c');
+	sim_peer_wait();
 	NEED(cuStreamQuery(NULL) == CUDA_ERROR_NOT_READY);
 	return 0;
 }
@@ -235,7 +242,7 @@ static int part_copy_out(void)
 	NEED(cuInit(0) == CUDA_SUCCESS && sim_setup(NULL) == 0);
 	NEED(cuMemAlloc_v2(&p, MIB) == CUDA_SUCCESS);
 	NEED(cuMemHostAlloc(&host, MIB, 0) == CUDA_SUCCESS);
-	NEED(fill(NULL, p, MIB / 4, 1) == CUDA_SUCCESS);
+	NEED(sim_fill(NULL, p, MIB / 4, 1) == CUDA_SUCCESS);
 	NEED(cuMemcpyDtoH_v2(host, p, 65536) == CUDA_SUCCESS);
 	return 0;
 }
@@ -334,9 +341,9 @@ static int clean_environment(void **state)
 
 static void assert_part(const char *name)
 {
-	struct peer peer = peer_start(name);
+	struct sim_peer peer = sim_peer_start(name);
 
-	assert_int_equal(peer_end(&peer), 0);
+	assert_int_equal(sim_peer_end(&peer), 0);
 }
 
 static void children_can_not_use_cuda_but_exit_and_exec(void **state)
@@ -399,53 +406,53 @@ static void peers_need_permission(void **state)
 
 static void processes_compute_side_by_side(void **state)
 {
-	struct peer a = peer_start("compute"), b = peer_start("compute");
+	struct sim_peer a = sim_peer_start("compute"), b = sim_peer_start("compute");
 
 	(void)state;
-	assert_int_equal(peer_hear(&a), 'r');
-	assert_int_equal(peer_hear(&b), 'r');
-	assert_int_equal(peer_end(&a), 0);
-	assert_int_equal(peer_end(&b), 0);
+	assert_int_equal(sim_peer_hear(&a), 'r');
+	assert_int_equal(sim_peer_hear(&b), 'r');
+	assert_int_equal(sim_peer_end(&a), 0);
+	assert_int_equal(sim_peer_end(&b), 0);
 }
 
 static void a_stopped_or_killed_process_holds_up_nobody(void **state)
 {
-	struct peer stopped = peer_start("spin"), killed = peer_start("spin");
+	struct sim_peer stopped = sim_peer_start("spin"), killed = sim_peer_start("spin");
 
 	(void)state;
-	assert_int_equal(peer_hear(&stopped), 's');
-	assert_int_equal(peer_hear(&killed), 's');
+	assert_int_equal(sim_peer_hear(&stopped), 's');
+	assert_int_equal(sim_peer_hear(&killed), 's');
 	assert_int_equal(kill(stopped.pid, SIGSTOP), 0);
 	assert_int_equal(kill(killed.pid, SIGKILL), 0);
 	assert_part("compute");
 	assert_int_equal(kill(stopped.pid, SIGKILL), 0);
-	assert_int_equal(peer_end(&stopped), -SIGKILL);
-	assert_int_equal(peer_end(&killed), -SIGKILL);
+	assert_int_equal(sim_peer_end(&stopped), -SIGKILL);
+	assert_int_equal(sim_peer_end(&killed), -SIGKILL);
 }
 
 static void copies_of_one_leave_the_other_direction_and_kernels(void **state)
 {
-	struct peer in;
+	struct sim_peer in;
 
 	(void)state;
 	setenv("NVSHARE_SIM_BANDWIDTH", "1MiB", 1);
-	in = peer_start("copy_in");
-	assert_int_equal(peer_hear(&in), 'c');
+	in = sim_peer_start("copy_in");
+	assert_int_equal(sim_peer_hear(&in), 'c');
 	assert_part("copy_out");
-	assert_int_equal(peer_end(&in), 0);
+	assert_int_equal(sim_peer_end(&in), 0);
 	setenv("NVSHARE_SIM_BANDWIDTH", "64GiB", 1);
 }
 
 static void memory_is_one_only_when_ordered(void **state)
 {
-	struct peer peer;
+	struct sim_peer peer;
 
 	(void)state;
 	assert_part("count_coherent");
 	setenv("NVSHARE_SIM_COHERENT", "1", 1);
-	peer = peer_start("count_coherent");
+	peer = sim_peer_start("count_coherent");
 	unsetenv("NVSHARE_SIM_COHERENT");
-	assert_int_equal(peer_end(&peer), 4);
+	assert_int_equal(sim_peer_end(&peer), 4);
 }
 
 static void finds_functions_by_version_and_stream(void **state)
@@ -456,17 +463,17 @@ static void finds_functions_by_version_and_stream(void **state)
 
 static void the_first_process_says_what_the_hardware_is(void **state)
 {
-	struct peer first;
+	struct sim_peer first;
 
 	(void)state;
 	setenv("NVSHARE_SIM_GPUS", "3", 1);
 	setenv("NVSHARE_SIM_MEMORY", "16MiB,32MiB,48MiB", 1);
-	first = peer_start("spin");
-	assert_int_equal(peer_hear(&first), 's');
+	first = sim_peer_start("spin");
+	assert_int_equal(sim_peer_hear(&first), 's');
 	setenv("NVSHARE_SIM_GPUS", "1", 1);
 	setenv("CUDA_VISIBLE_DEVICES", "2,0", 1);
 	assert_part("visible"); /* three, whatever this one thinks */
-	assert_int_equal(peer_end(&first), 0);
+	assert_int_equal(sim_peer_end(&first), 0);
 	unsetenv("CUDA_VISIBLE_DEVICES");
 	setenv("NVSHARE_SIM_GPUS", "2", 1);
 	setenv("NVSHARE_SIM_MIG", "2", 1);
@@ -500,6 +507,6 @@ int main(int argc, char **argv)
 			return parts[i].run();
 	sim_environment("1", "64MiB");
 	r = cmocka_run_group_tests(tests, NULL, NULL);
-	sim_remove();
+	(void)node_dir_remove();
 	return r;
 }

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
+#include "node_dir.h"
 #include "sim_fixture.h"
 
 #include <pthread.h>
@@ -48,8 +49,8 @@ static void keeps_the_order_of_a_stream(void **state)
 	assert_cuda(cuMemAlloc_v2(&p, MIB));
 	close_gate(NULL);
 	for (i = 0; i < 20; i++)
-		assert_cuda(fill(NULL, p, n, i));
-	assert_cuda(launch4("nvs_lcg_u32", NULL, p, n, 3, 0));
+		assert_cuda(sim_fill(NULL, p, n, i));
+	assert_cuda(sim_launch("nvs_lcg_u32", NULL, p, n, 3, 0));
 	open_gate();
 	assert_cuda(cuMemcpyDtoH_v2(&word, p, 4));
 	wanted = 19;
@@ -68,7 +69,7 @@ static void streams_do_not_wait_for_each_other(void **state)
 	assert_cuda(cuStreamCreate(&stuck, 0));
 	assert_cuda(cuStreamCreate(&other, 0));
 	close_gate(stuck);
-	assert_cuda(fill(other, p, 10, 1));
+	assert_cuda(sim_fill(other, p, 10, 1));
 	assert_cuda(cuStreamSynchronize(other));
 	assert_int_equal(cuStreamQuery(stuck), CUDA_ERROR_NOT_READY);
 	assert_cuda(cuStreamQuery(other));
@@ -89,9 +90,9 @@ static void legacy_stream_waits_for_blocking_ones(void **state)
 	assert_cuda(cuEventCreate(&legacy_done, 0));
 	assert_cuda(cuEventCreate(&free_done, 0));
 	close_gate(blocking);
-	assert_cuda(launch4("nvs_empty", NULL, 0, 0, 0, 0));
+	assert_cuda(sim_launch("nvs_empty", NULL, 0, 0, 0, 0));
 	assert_cuda(cuEventRecord(legacy_done, NULL));
-	assert_cuda(launch4("nvs_empty", free_one, 0, 0, 0, 0));
+	assert_cuda(sim_launch("nvs_empty", free_one, 0, 0, 0, 0));
 	assert_cuda(cuEventRecord(free_done, free_one));
 	assert_cuda(cuEventSynchronize(free_done));
 	assert_int_equal(cuEventQuery(legacy_done), CUDA_ERROR_NOT_READY);
@@ -111,7 +112,7 @@ static void blocking_stream_waits_for_the_legacy_one(void **state)
 	assert_cuda(cuEventCreate(&done, 0));
 	close_gate(NULL);
 	assert_cuda(cuEventRecord(done, blocking));
-	assert_cuda(launch4("nvs_empty", free_one, 0, 0, 0, 0));
+	assert_cuda(sim_launch("nvs_empty", free_one, 0, 0, 0, 0));
 	assert_cuda(cuStreamSynchronize(free_one));
 	assert_int_equal(cuEventQuery(done), CUDA_ERROR_NOT_READY);
 	open_gate();
@@ -138,7 +139,7 @@ static void event_waits_for_the_record_of_its_time(void **state)
 	assert_cuda(cuStreamSynchronize(c));
 	assert_cuda(cuStreamWaitEvent(c, event, 0));
 	for (i = 0; i < 3; i++) {
-		assert_cuda(launch4("nvs_empty", b, 0, 0, 0, 0));
+		assert_cuda(sim_launch("nvs_empty", b, 0, 0, 0, 0));
 		assert_cuda(cuStreamSynchronize(b)); /* the device had its chance with c */
 	}
 	assert_int_equal(cuStreamQuery(c), CUDA_ERROR_NOT_READY);
@@ -159,7 +160,7 @@ static void measures_between_events(void **state)
 	assert_cuda(cuEventCreate(&silent, CU_EVENT_DISABLE_TIMING));
 	assert_int_equal(cuEventElapsedTime(&ms, start, end), CUDA_ERROR_INVALID_HANDLE);
 	assert_cuda(cuEventRecord(start, NULL));
-	assert_cuda(launch4("nvs_spin", NULL, 2000000, 0, 0, 0));
+	assert_cuda(sim_launch("nvs_spin", NULL, 2000000, 0, 0, 0));
 	close_gate(NULL);
 	assert_cuda(cuEventRecord(end, NULL));
 	assert_cuda(cuEventRecord(silent, NULL));
@@ -267,7 +268,7 @@ static void each_thread_has_its_own_default_stream(void **state)
 	(void)state;
 	close_gate(CU_STREAM_PER_THREAD);
 	assert_int_equal(cuStreamQuery_ptsz(NULL), CUDA_ERROR_NOT_READY);
-	assert_int_equal(pthread_create(&thread, NULL, in_a_thread, ctx), 0);
+	assert_int_equal(pthread_create(&thread, NULL, in_a_thread, sim_ctx), 0);
 	assert_int_equal(pthread_join(thread, &result), 0);
 	assert_int_equal((intptr_t)result, CUDA_SUCCESS);
 	open_gate();
@@ -285,10 +286,10 @@ static void context_events_cover_all_streams(void **state)
 	assert_cuda(cuStreamCreate(&b, CU_STREAM_NON_BLOCKING));
 	assert_cuda(cuEventCreate(&event, 0));
 	close_gate(a);
-	assert_cuda(cuCtxRecordEvent(ctx, event));
+	assert_cuda(cuCtxRecordEvent(sim_ctx, event));
 	assert_int_equal(cuEventQuery(event), CUDA_ERROR_NOT_READY);
-	assert_cuda(cuCtxWaitEvent(ctx, event));
-	assert_cuda(launch4("nvs_empty", b, 0, 0, 0, 0));
+	assert_cuda(cuCtxWaitEvent(sim_ctx, event));
+	assert_cuda(sim_launch("nvs_empty", b, 0, 0, 0, 0));
 	assert_int_equal(cuStreamQuery(b), CUDA_ERROR_NOT_READY);
 	open_gate();
 	assert_cuda(cuStreamSynchronize(b));
@@ -333,12 +334,12 @@ static void destroyed_stream_finishes_its_work(void **state)
 	assert_cuda(cuMemAlloc_v2(&p, 4096));
 	assert_cuda(cuStreamCreate(&stream, 0));
 	close_gate(stream);
-	assert_cuda(fill(stream, p, 1024, 9));
+	assert_cuda(sim_fill(stream, p, 1024, 9));
 	assert_cuda(cuStreamDestroy_v2(stream));
 	assert_int_equal(cuStreamQuery(stream), CUDA_ERROR_INVALID_HANDLE);
 	open_gate();
 	assert_cuda(cuCtxSynchronize());
-	assert_int_equal(errors_in(p, 1024, 9), 0);
+	assert_int_equal(sim_errors_in(p, 1024, 9), 0);
 }
 
 static void kernels_say_what_they_cannot(void **state)
@@ -355,17 +356,17 @@ static void kernels_say_what_they_cannot(void **state)
 			 &buffer_size, CU_LAUNCH_PARAM_END};
 
 	(void)state;
-	assert_int_equal(cuModuleGetFunction(&f, module, "in_a_comment"), CUDA_ERROR_NOT_FOUND);
-	assert_int_equal(cuModuleGetFunction(&f, module, "nothing"), CUDA_ERROR_NOT_FOUND);
-	assert_int_equal(launch4("somebody_elses", NULL, 0, 0, 0, 0), CUDA_ERROR_NOT_SUPPORTED);
-	assert_cuda(cuModuleGetGlobal_v2(&p, &size, module, "table"));
+	assert_int_equal(cuModuleGetFunction(&f, sim_module, "in_a_comment"), CUDA_ERROR_NOT_FOUND);
+	assert_int_equal(cuModuleGetFunction(&f, sim_module, "nothing"), CUDA_ERROR_NOT_FOUND);
+	assert_int_equal(sim_launch("somebody_elses", NULL, 0, 0, 0, 0), CUDA_ERROR_NOT_SUPPORTED);
+	assert_cuda(cuModuleGetGlobal_v2(&p, &size, sim_module, "table"));
 	assert_int_equal(size, 256);
-	assert_cuda(cuModuleGetGlobal_v2(NULL, &size, module, "counter"));
+	assert_cuda(cuModuleGetGlobal_v2(NULL, &size, sim_module, "counter"));
 	assert_int_equal(size, 4);
 	buffer.p = p;
-	f = function("nvs_fill_u32");
+	f = sim_function("nvs_fill_u32");
 	assert_cuda(cuLaunchKernel(f, 1, 1, 1, 1, 1, 1, 0, NULL, NULL, extra));
-	assert_int_equal(errors_in(p, 10, 3), 0);
+	assert_int_equal(sim_errors_in(p, 10, 3), 0);
 	buffer_size = 19;
 	assert_int_equal(cuLaunchKernel(f, 1, 1, 1, 1, 1, 1, 0, NULL, NULL, extra),
 			 CUDA_ERROR_INVALID_VALUE);
@@ -373,8 +374,9 @@ static void kernels_say_what_they_cannot(void **state)
 			 CUDA_ERROR_INVALID_VALUE);
 	assert_int_equal(cuLaunchKernel(f, 1, 1, 1, 1025, 1, 1, 0, NULL, NULL, extra),
 			 CUDA_ERROR_INVALID_VALUE);
-	assert_int_equal(cuModuleLoadData(&module, "no module at all"), CUDA_ERROR_INVALID_IMAGE);
-	assert_int_equal(cuModuleLoadData(&module, "\177ELF........"),
+	assert_int_equal(cuModuleLoadData(&sim_module, "no module at all"),
+			 CUDA_ERROR_INVALID_IMAGE);
+	assert_int_equal(cuModuleLoadData(&sim_module, "\177ELF........"),
 			 CUDA_ERROR_NO_BINARY_FOR_GPU);
 }
 
@@ -395,25 +397,25 @@ static void kernels_compute(void **state)
 	assert_cuda(cuMemAlloc_v2(&out, 8));
 	for (i = 0; i < 300; i++)
 		ones[i] = (float)i;
-	assert_cuda(fill(NULL, p, 300, 11));
+	assert_cuda(sim_fill(NULL, p, 300, 11));
 	assert_cuda(cuMemcpyDtoH_v2(words, p, sizeof(words)));
 	for (i = 0; i < 300; i++) {
 		assert_int_equal(words[i], 11 + (uint32_t)i * 2654435761u);
 		wanted += words[i];
 	}
 	assert_cuda(cuMemsetD32_v2(out, 0, 2));
-	assert_cuda(launch4("nvs_sum_u32", NULL, p, 300, out, 0));
+	assert_cuda(sim_launch("nvs_sum_u32", NULL, p, 300, out, 0));
 	assert_cuda(cuMemcpyDtoH_v2(&sum, out, 8));
 	assert_int_equal(sum, wanted);
 	assert_cuda(cuMemcpyHtoD_v2(x, ones, sizeof(ones)));
 	assert_cuda(cuMemsetD32_v2(p, 0, 300));
-	assert_cuda(launch4("nvs_axpy_f32", NULL, p, x, two.u, 300));
+	assert_cuda(sim_launch("nvs_axpy_f32", NULL, p, x, two.u, 300));
 	assert_cuda(cuMemcpyDtoH_v2(y, p, sizeof(y)));
 	for (i = 0; i < 300; i++)
 		assert_true(y[i] == 2.0f * (float)i);
 	assert_cuda(cuMemsetD8_v2(p, 0, 100));
-	assert_cuda(launch4("nvs_touch_u8", NULL, p, 10, 3, 0));
-	assert_cuda(launch4("nvs_count", NULL, p, 0, 0, 0));
+	assert_cuda(sim_launch("nvs_touch_u8", NULL, p, 10, 3, 0));
+	assert_cuda(sim_launch("nvs_count", NULL, p, 0, 0, 0));
 	assert_cuda(cuMemcpyDtoH_v2(words, p, 4));
 	assert_int_equal(words[0], 0x01000002);
 }
@@ -444,6 +446,6 @@ int main(void)
 	if (cuInit(0))
 		return 1;
 	r = cmocka_run_group_tests(tests, NULL, NULL);
-	sim_remove();
+	(void)node_dir_remove();
 	return r;
 }

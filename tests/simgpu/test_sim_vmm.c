@@ -1,6 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
+#include "node_dir.h"
 #include "sim_fixture.h"
+
+#include <string.h>
+#include <unistd.h>
 
 static const CUmemAllocationProp prop = {
 	.type = CU_MEM_ALLOCATION_TYPE_PINNED,
@@ -68,7 +72,7 @@ static void checks_arguments(void **state)
 
 static void moves_bytes_out_and_in_at_one_address(void **state)
 {
-	uint64_t before = memory_used(), n = 4 * PAGE / 4;
+	uint64_t before = sim_memory_used(), n = 4 * PAGE / 4;
 	static uint32_t host[4 * PAGE / 4];
 	CUmemGenericAllocationHandle h[4];
 	CUdeviceptr p;
@@ -78,23 +82,23 @@ static void moves_bytes_out_and_in_at_one_address(void **state)
 	assert_cuda(cuMemAddressReserve(&p, 4 * PAGE, 0, 0, 0));
 	for (i = 0; i < 4; i++)
 		map_at(p + i * PAGE, PAGE, &h[i]);
-	assert_int_equal(memory_used(), before + 4 * PAGE);
-	assert_cuda(fill(NULL, p, n, 17));
+	assert_int_equal(sim_memory_used(), before + 4 * PAGE);
+	assert_cuda(sim_fill(NULL, p, n, 17));
 	assert_cuda(cuMemcpyDtoH_v2(host, p, sizeof(host)));
 	for (i = 0; i < 4; i++)
 		unmap_at(p + i * PAGE, PAGE, h[i]);
-	assert_int_equal(memory_used(), before);
+	assert_int_equal(sim_memory_used(), before);
 	map_at(p, 4 * PAGE, &h[0]);
-	assert_true(errors_in(p, n, 17) > n / 2); /* other pages, at the same address */
+	assert_true(sim_errors_in(p, n, 17) > n / 2); /* other pages, at the same address */
 	assert_cuda(cuMemcpyHtoD_v2(p, host, sizeof(host)));
-	assert_int_equal(errors_in(p, n, 17), 0);
+	assert_int_equal(sim_errors_in(p, n, 17), 0);
 	unmap_at(p, 4 * PAGE, h[0]);
 	assert_cuda(cuMemAddressFree(p, 4 * PAGE));
 }
 
 static void keeps_pages_while_handle_or_mapping_lasts(void **state)
 {
-	uint64_t before = memory_used();
+	uint64_t before = sim_memory_used();
 	CUmemGenericAllocationHandle h, again;
 	CUdeviceptr p, q;
 
@@ -103,17 +107,17 @@ static void keeps_pages_while_handle_or_mapping_lasts(void **state)
 	assert_cuda(cuMemAddressReserve(&q, PAGE, 0, 0, 0));
 	map_at(p, PAGE, &h);
 	assert_cuda(cuMemRelease(h));
-	assert_int_equal(memory_used(), before + PAGE);
-	assert_cuda(fill(NULL, p, 1000, 5));
+	assert_int_equal(sim_memory_used(), before + PAGE);
+	assert_cuda(sim_fill(NULL, p, 1000, 5));
 	assert_cuda(cuCtxSynchronize());
 	assert_cuda(cuMemRetainAllocationHandle(&again, (void *)(uintptr_t)p));
 	assert_cuda(cuMemMap(q, PAGE, 0, again, 0));
 	assert_cuda(cuMemSetAccess(q, PAGE, &read_only, 1));
 	assert_cuda(cuMemUnmap(p, PAGE));
-	assert_int_equal(errors_in(q, 1000, 5), 0);
+	assert_int_equal(sim_errors_in(q, 1000, 5), 0);
 	assert_cuda(cuMemRelease(again));
 	assert_cuda(cuMemUnmap(q, PAGE));
-	assert_int_equal(memory_used(), before);
+	assert_int_equal(sim_memory_used(), before);
 	assert_cuda(cuMemAddressFree(p, PAGE));
 	assert_cuda(cuMemAddressFree(q, PAGE));
 }
@@ -134,7 +138,7 @@ static void kernel_on_evicted_memory_is_fatal(void **state)
 	CUdeviceptr p;
 
 	(void)state;
-	kept_function = function("nvs_fill_u32");
+	kept_function = sim_function("nvs_fill_u32");
 	assert_cuda(cuMemAddressReserve(&p, 2 * PAGE, 0, 0, 0));
 	map_at(p, PAGE, &h);
 	assert_cuda(launch_kept(p, PAGE / 4));
@@ -156,7 +160,7 @@ static void unset_access_is_fatal(void **state)
 	assert_cuda(cuMemAddressReserve(&p, PAGE, 0, 0, 0));
 	assert_cuda(cuMemCreate(&h, PAGE, &prop, 0));
 	assert_cuda(cuMemMap(p, PAGE, 0, h, 0));
-	assert_cuda(fill(NULL, p, 1, 1));
+	assert_cuda(sim_fill(NULL, p, 1, 1));
 	assert_int_equal(cuCtxSynchronize(), CUDA_ERROR_ILLEGAL_ADDRESS);
 	unmap_at(p, PAGE, h);
 	assert_cuda(cuMemAddressFree(p, PAGE));
@@ -174,9 +178,9 @@ static void write_to_read_only_is_fatal(void **state)
 	assert_cuda(cuMemSetAccess(p, PAGE, &read_only, 1));
 	assert_cuda(cuMemGetAccess(&flags, &prop.location, p));
 	assert_int_equal(flags, CU_MEM_ACCESS_FLAGS_PROT_READ);
-	assert_int_equal(errors_in(p, 100, 1), 100); /* reading is fine */
+	assert_int_equal(sim_errors_in(p, 100, 1), 100); /* reading is fine */
 	assert_int_equal(cuMemsetD32_v2(p, 1, 1), CUDA_ERROR_INVALID_VALUE);
-	assert_cuda(fill(NULL, p, 1, 1));
+	assert_cuda(sim_fill(NULL, p, 1, 1));
 	assert_int_equal(cuCtxSynchronize(), CUDA_ERROR_ILLEGAL_ADDRESS);
 	unmap_at(p, PAGE, h);
 	assert_cuda(cuMemAddressFree(p, PAGE));
@@ -238,7 +242,7 @@ static void eviction_under_a_running_kernel_is_fatal(void **state)
 	assert_cuda(cuMemAddressReserve(&p, PAGE, 0, 0, 0));
 	map_at(p, PAGE, &h);
 	assert_cuda(nvshare_sim_counter(NODE_COUNTER_STEPS, &steps));
-	assert_cuda(launch4("nvs_lcg_u32", NULL, p, PAGE / 4, UINT32_MAX, 0));
+	assert_cuda(sim_launch("nvs_lcg_u32", NULL, p, PAGE / 4, UINT32_MAX, 0));
 	do
 		assert_cuda(nvshare_sim_counter(NODE_COUNTER_STEPS, &now));
 	while (now < steps + 3);
@@ -253,7 +257,7 @@ static void freed_memory_is_fatal(void **state)
 
 	(void)state;
 	assert_cuda(cuMemAlloc_v2(&p, 4096));
-	kept_function = function("nvs_fill_u32");
+	kept_function = sim_function("nvs_fill_u32");
 	assert_cuda(launch_kept(p, 1024));
 	assert_cuda(cuMemFree_v2(p)); /* waits for the kernel */
 	assert_cuda(launch_kept(p, 1024));
@@ -266,19 +270,19 @@ static void misaligned_access_is_fatal(void **state)
 
 	(void)state;
 	assert_cuda(cuMemAlloc_v2(&p, 4096));
-	assert_cuda(fill(NULL, p + 1, 10, 1));
+	assert_cuda(sim_fill(NULL, p + 1, 10, 1));
 	assert_int_equal(cuCtxSynchronize(), CUDA_ERROR_MISALIGNED_ADDRESS);
 }
 
 static void an_error_is_for_ever(void **state)
 {
 	CUmemGenericAllocationHandle h;
-	CUfunction empty = function("nvs_empty");
+	CUfunction empty = sim_function("nvs_empty");
 	CUdeviceptr p;
 
 	(void)state;
 	assert_cuda(cuMemAddressReserve(&p, PAGE, 0, 0, 0));
-	assert_cuda(fill(NULL, p, 1, 1));
+	assert_cuda(sim_fill(NULL, p, 1, 1));
 	assert_int_equal(cuCtxSynchronize(), CUDA_ERROR_ILLEGAL_ADDRESS);
 	map_at(p, PAGE, &h); /* too late */
 	assert_int_equal(cuLaunchKernel(empty, 1, 1, 1, 1, 1, 1, 0, NULL, NULL, NULL),
@@ -299,7 +303,7 @@ static void second_context_reaches_the_same_memory(void **state)
 	(void)state;
 	assert_cuda(cuMemAddressReserve(&p, PAGE, 0, 0, 0));
 	map_at(p, PAGE, &h);
-	assert_cuda(fill(NULL, p, 100, 1234));
+	assert_cuda(sim_fill(NULL, p, 100, 1234));
 	assert_cuda(cuCtxSynchronize());
 	assert_cuda(cuCtxCreate_v2(&other, 0, 0));
 	assert_cuda(cuMemcpyDtoH_v2(&first, p, 4));
@@ -329,8 +333,8 @@ static void shares_pages_by_descriptor(void **state)
 	assert_cuda(cuMemMap(p, PAGE, 0, h, 0));
 	assert_cuda(cuMemMap(q, PAGE, 0, imported, 0));
 	assert_cuda(cuMemSetAccess(p, 2 * PAGE, &read_write, 1));
-	assert_cuda(fill(NULL, p, PAGE / 4, 3));
-	assert_int_equal(errors_in(q, PAGE / 4, 3), 0);
+	assert_cuda(sim_fill(NULL, p, PAGE / 4, 3));
+	assert_int_equal(sim_errors_in(q, PAGE / 4, 3), 0);
 	assert_cuda(cuMemUnmap(p, 2 * PAGE));
 	assert_cuda(cuMemRelease(h));
 	assert_cuda(cuMemRelease(imported));
@@ -346,13 +350,13 @@ static void an_error_is_the_whole_process_s(void **state)
 	assert_cuda(cuCtxCreate_v2(&other, 0, 0));
 	assert_cuda(cuCtxPopCurrent_v2(NULL));
 	assert_cuda(cuMemAddressReserve(&p, PAGE, 0, 0, 0));
-	assert_cuda(fill(NULL, p, 1, 1));
+	assert_cuda(sim_fill(NULL, p, 1, 1));
 	assert_int_equal(cuCtxSynchronize(), CUDA_ERROR_ILLEGAL_ADDRESS);
 	assert_cuda(cuMemAddressFree(p, PAGE));
 	assert_cuda(cuCtxPushCurrent_v2(other));
 	assert_int_equal(cuMemAlloc_v2(&q, 1), CUDA_ERROR_ILLEGAL_ADDRESS);
 	assert_cuda(cuCtxDestroy_v2(other));
-	assert_cuda(cuCtxDestroy_v2(ctx));
+	assert_cuda(cuCtxDestroy_v2(sim_ctx));
 	assert_int_equal(cuCtxCreate_v2(&other, 0, 0), CUDA_ERROR_ILLEGAL_ADDRESS);
 }
 
@@ -374,9 +378,9 @@ static const struct fatal {
 
 static void in_its_own_process(void **state)
 {
-	struct peer peer = peer_start(*state);
+	struct sim_peer peer = sim_peer_start(*state);
 
-	assert_int_equal(peer_end(&peer), 0);
+	assert_int_equal(sim_peer_end(&peer), 0);
 }
 
 static int run_fatal(const char *name)
@@ -425,6 +429,6 @@ int main(int argc, char **argv)
 	if (cuInit(0))
 		return 1;
 	r = cmocka_run_group_tests(tests, NULL, NULL);
-	sim_remove();
+	(void)node_dir_remove();
 	return r;
 }

@@ -38,24 +38,6 @@ static struct ledger_node *find(enum ledger_class class, uint64_t key)
 	return RB_FIND(ledger_tree, &ledger.trees[class], &probe);
 }
 
-/* The last one at or below addr, if it reaches over addr. */
-static struct ledger_node *find_range(uint64_t addr)
-{
-	struct ledger_node *node = ledger.trees[LEDGER_ADDRESS].rbh_root, *best = NULL;
-
-	while (node) {
-		if (node->entry.key <= addr) {
-			best = node;
-			node = node->link.rbe_right;
-		} else {
-			node = node->link.rbe_left;
-		}
-	}
-	if (best && addr - best->entry.key >= best->entry.bytes && addr != best->entry.key)
-		best = NULL;
-	return best;
-}
-
 static void count_owned(const struct ledger_entry *entry, bool is_new)
 {
 	struct ledger_node *pool;
@@ -118,18 +100,6 @@ bool ledger_find(enum ledger_class class, uint64_t key, struct ledger_entry *ret
 
 	pthread_mutex_lock(&ledger.lock);
 	node = find(class, key);
-	if (node && ret_entry)
-		*ret_entry = node->entry;
-	pthread_mutex_unlock(&ledger.lock);
-	return node != NULL;
-}
-
-bool ledger_find_range(uint64_t addr, struct ledger_entry *ret_entry)
-{
-	struct ledger_node *node;
-
-	pthread_mutex_lock(&ledger.lock);
-	node = find_range(addr);
 	if (node && ret_entry)
 		*ret_entry = node->entry;
 	pthread_mutex_unlock(&ledger.lock);

@@ -16,7 +16,7 @@
 
 /* Keys of different classes may be the same number. */
 enum ledger_class {
-	LEDGER_ADDRESS, /* device memory; a range look-up finds it too */
+	LEDGER_ADDRESS, /* device memory */
 	LEDGER_ARRAY,
 	LEDGER_MIPMAP,
 	LEDGER_POOL,  /* memory pool: kind is its device's, bytes what it keeps beyond the requests
@@ -44,9 +44,6 @@ int ledger_add(const struct ledger_entry *entry);
 /* false: there is none. ret_entry may be NULL. */
 bool ledger_remove(enum ledger_class class, uint64_t key, struct ledger_entry *ret_entry);
 bool ledger_find(enum ledger_class class, uint64_t key, struct ledger_entry *ret_entry);
-
-/* The allocation that addr lies in. */
-bool ledger_find_range(uint64_t addr, struct ledger_entry *ret_entry);
 
 /* Changes the bytes of an entry; returns the difference, 0 when there is no such entry. */
 int64_t ledger_resize(enum ledger_class class, uint64_t key, uint64_t bytes);

@@ -158,17 +158,6 @@ void managed_release(struct range *range)
 	free(range->managed);
 }
 
-uint64_t managed_resident(const struct range *range)
-{
-	uint64_t bytes = 0;
-	size_t page;
-
-	for (page = 0; page < range->managed->n_pages; page++)
-		if (is_resident(range, page))
-			bytes += SPACE_GRANULARITY;
-	return bytes;
-}
-
 API(cuMemAllocManaged, (CUdeviceptr * dptr, size_t bytesize, unsigned int flags))
 {
 	struct CUctx_st *ctx = context_current();

@@ -15,6 +15,5 @@
 enum work_step managed_prefetch_step(const struct work_memory *memory, struct progress *progress);
 /* The range is being freed; space's write lock held. */
 void managed_release(struct range *range);
-uint64_t managed_resident(const struct range *range); /* bytes on any GPU */
 
 #endif

@@ -7,11 +7,16 @@
 static const uint64_t bounds_us[] = {50, 100, 200, 500, 1000, 2000, 5000, 10000, 20000, 50000};
 #define N_BOUNDS (sizeof(bounds_us) / sizeof(bounds_us[0]))
 
-static int by_value(const void *a, const void *b)
+static int spread_by_ns(const void *a, const void *b)
 {
 	uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
 
 	return x < y ? -1 : x > y;
+}
+
+void spread_sort(uint64_t *ns, uint64_t n)
+{
+	qsort(ns, n, sizeof(*ns), spread_by_ns);
 }
 
 void spread_print_head(const char *what)
@@ -33,7 +38,7 @@ void spread_print(const char *name, uint64_t *ns, uint64_t n)
 	uint64_t i = 0;
 	size_t b;
 
-	qsort(ns, n, sizeof(*ns), by_value);
+	spread_sort(ns, n);
 	printf("%-22s %6llu %8.0f %8.0f %8.0f %8.0f    |", name, (unsigned long long)n,
 	       (double)ns[n / 2] / 1e3, (double)ns[n * 9 / 10] / 1e3,
 	       (double)ns[n * 99 / 100] / 1e3, (double)ns[n - 1] / 1e3);

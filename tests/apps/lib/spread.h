@@ -10,6 +10,8 @@
 
 #include <stdint.h>
 
+void spread_sort(uint64_t *ns, uint64_t n);
+
 void spread_print_head(const char *what); /* the line above; `what` heads the first column */
 void spread_print(const char *name, uint64_t *ns, uint64_t n);
 
