@@ -31,8 +31,8 @@ static inline struct nvshare_share_set share_out_use(int fd, uint64_t slice_us, 
 	fake_send(fd, NVSHARE_MSG_SET_SHARE, &body);
 	do
 		msg = fake_expect(fd, NVSHARE_MSG_SHARE_SET);
-	while (msg.body.share_set_26.seq != last_seq);
-	return msg.body.share_set_26;
+	while (msg.body.share_set.seq != last_seq);
+	return msg.body.share_set;
 }
 
 static inline struct nvshare_share_set share_out(int fd, uint64_t slice_us, uint64_t hold_us,
@@ -46,7 +46,7 @@ static inline struct nvshare_activity expect_activity(int fd, enum nvshare_activ
 	struct nvshare_activity a;
 
 	do
-		a = fake_expect(fd, NVSHARE_MSG_ACTIVITY).body.activity_24;
+		a = fake_expect(fd, NVSHARE_MSG_ACTIVITY).body.activity;
 	while (a.kind != kind);
 	return a;
 }
