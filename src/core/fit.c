@@ -221,7 +221,8 @@ void fit_aim_again(struct sched *sched, uint32_t client)
 {
 	struct sched_client *c = &sched->clients[client];
 
-	if (c->state != SCHED_CLIENT_INCOMING || c->is_given || c->weight >= c->need)
+	if (c->state != SCHED_CLIENT_INCOMING || c->task == SCHED_TASK_RESTORE ||
+	    c->weight >= c->need)
 		return;
 	fit_out(sched, client);
 	fit_aim(sched, client);
@@ -266,7 +267,7 @@ struct sched_sums fit_share(const struct sched_client *c)
 	struct sched_sums share = {.charged = charge, .pinned = pinned, .second = c->memory.second};
 	bool is_coming = c->line == SCHED_LINE_COMING;
 
-	if (c->is_asked && !c->is_hung && !is_coming)
+	if (sched_has_drop(c) && !c->is_hung && !is_coming)
 		share.asked = u64_min(c->drop_bytes, charge - pinned);
 	if (is_coming)
 		share.reserved = u64_excess(c->need, charge);
@@ -281,7 +282,7 @@ struct sched_sums fit_share(const struct sched_client *c)
 		share.load = c->is_hung || c->is_retrying || is_kept(c) ? charge : pinned;
 		break;
 	case SCHED_CLIENT_INCOMING:
-		share.load = c->is_given ? u64_max(c->weight, charge) : c->weight;
+		share.load = c->task == SCHED_TASK_RESTORE ? u64_max(c->weight, charge) : c->weight;
 		share.n_on = 1;
 		share.n_fast = 1;
 		if (c->is_fixed || c->is_resident)
@@ -306,8 +307,8 @@ struct sched_sums fit_share(const struct sched_client *c)
 
 enum sched_place fit_place(const struct sched_client *c)
 {
-	bool can_give = fit_pageable(c) > 0 && !c->is_hung && !c->is_retrying && !c->is_asked &&
-			!is_kept(c);
+	bool can_give = fit_pageable(c) > 0 && !c->is_hung && !c->is_retrying &&
+			!sched_has_drop(c) && !is_kept(c);
 
 	switch (c->state) {
 	case SCHED_CLIENT_IDLE:

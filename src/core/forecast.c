@@ -120,9 +120,9 @@ void forecast_forget(struct sched *sched, uint32_t client)
 {
 	struct sched_client *c = &sched->clients[client];
 
-	if (!c->is_near)
+	if (c->prepare != SCHED_PREPARE_SOON)
 		return;
-	c->is_near = false;
+	c->prepare = SCHED_PREPARE_NONE;
 	list_remove(LIST_SLOTS(sched->clients, SCHED_LINK_TOLD), &sched->gpus[c->gpu].forecast.near,
 		    client);
 }
@@ -153,10 +153,10 @@ static void tell(struct sched *sched, uint32_t client, uint64_t bytes)
 {
 	struct sched_client *c = &sched->clients[client];
 
-	if (!c->is_near)
+	if (c->prepare != SCHED_PREPARE_SOON)
 		list_push_back(LIST_SLOTS(sched->clients, SCHED_LINK_TOLD),
 			       &sched->gpus[c->gpu].forecast.near, client);
-	c->is_near = true;
+	c->prepare = SCHED_PREPARE_SOON;
 	c->told_bytes = bytes;
 	emit(sched, client, bytes);
 	c->silent_ns = sched->now_ns;
@@ -171,7 +171,7 @@ static void tell(struct sched *sched, uint32_t client, uint64_t bytes)
 static bool is_news(const struct sched_client *c, uint64_t bytes)
 {
 	return bytes > 0 && c->silent_ns == SCHED_NO_DEADLINE &&
-	       (!c->is_near || bytes > c->told_bytes + c->told_bytes / 4);
+	       (c->prepare != SCHED_PREPARE_SOON || bytes > c->told_bytes + c->told_bytes / 4);
 }
 
 /* In the order in which they would be asked, until *left is 0. */
@@ -190,8 +190,8 @@ static bool tell_place(struct sched *sched, uint32_t gpu, enum sched_place place
 			continue;
 		*left -= bytes;
 		/* Who was told that somebody waits has it ready already. */
-		if (c->is_told || !is_news(c, bytes) ||
-		    (!c->is_near && g->forecast.near.n >= FORECAST_NEAR_MAX))
+		if (c->prepare == SCHED_PREPARE_NOW || !is_news(c, bytes) ||
+		    (c->prepare != SCHED_PREPARE_SOON && g->forecast.near.n >= FORECAST_NEAR_MAX))
 			continue;
 		if (!act_has_room(sched))
 			return false;

@@ -24,7 +24,7 @@ static void remember(struct sched *sched, uint32_t client)
 	struct sched_client *c = &sched->clients[client];
 
 	fit_out(sched, client);
-	c->is_told = true;
+	c->prepare = SCHED_PREPARE_NOW;
 	c->beat_ns = sched->now_ns + sched->config.heartbeat_ns;
 	list_push_back(LIST_SLOTS(sched->clients, SCHED_LINK_TOLD), &sched->gpus[c->gpu].told,
 		       client);
@@ -35,7 +35,7 @@ void notice_resume(struct sched *sched, uint32_t client)
 {
 	const struct sched_client *c = &sched->clients[client];
 
-	if (c->is_warned && !c->is_told && sched->gpus[c->gpu].queue.n == 0)
+	if (c->is_warned && c->prepare != SCHED_PREPARE_NOW && sched->gpus[c->gpu].queue.n == 0)
 		remember(sched, client);
 }
 
@@ -57,7 +57,7 @@ void notice_tell(struct sched *sched, uint32_t client, uint64_t bytes, uint64_t 
 		 : due_ns <= sched->now_ns   ? 0
 					     : (due_ns - sched->now_ns) / 1000000;
 	forecast_forget(sched, client);
-	if (!c->is_told)
+	if (c->prepare != SCHED_PREPARE_NOW)
 		remember(sched, client);
 	c->is_warned = true;
 	c->told_bytes = bytes_of(c, bytes);
@@ -68,10 +68,10 @@ void notice_forget(struct sched *sched, uint32_t client)
 {
 	struct sched_client *c = &sched->clients[client];
 
-	if (!c->is_told)
+	if (c->prepare != SCHED_PREPARE_NOW)
 		return;
 	fit_out(sched, client);
-	c->is_told = false;
+	c->prepare = SCHED_PREPARE_NONE;
 	c->beat_ns = SCHED_NO_DEADLINE;
 	list_remove(LIST_SLOTS(sched->clients, SCHED_LINK_TOLD), &sched->gpus[c->gpu].told, client);
 	fit_in(sched, client);
@@ -101,9 +101,9 @@ static bool tell_place(struct sched *sched, uint32_t gpu, enum sched_place place
 		if (c->is_hung || c->is_resident ||
 		    (c->line == SCHED_LINE_QUEUE && g->queue.n == 1))
 			continue;
-		if (c->is_told && !is_outdated(c, bytes))
+		if (c->prepare == SCHED_PREPARE_NOW && !is_outdated(c, bytes))
 			continue;
-		if (!c->is_told && g->told.n >= TOLD_MAX)
+		if (c->prepare != SCHED_PREPARE_NOW && g->told.n >= TOLD_MAX)
 			return true;
 		if (!act_has_room(sched))
 			return false;

@@ -37,7 +37,7 @@ static void refuse(struct sched *sched, uint32_t client)
 	c->memory.wanted = 0;
 	c->memory.wanted_pinned = 0;
 	queue_bound(sched, c);
-	if (c->state == SCHED_CLIENT_INCOMING && !c->is_given)
+	if (c->state == SCHED_CLIENT_INCOMING && c->task != SCHED_TASK_RESTORE)
 		fit_aim(sched, client);
 	fit_in(sched, client);
 }
@@ -178,14 +178,15 @@ enum released {
 static enum released released_means(const struct sched_client *c, const struct sched_event *event)
 {
 	/* Stops come to pass, or fail: nobody has stopped in part. */
-	bool is_answer = c->is_asked && event->epoch == c->drop_epoch && !event->is_part;
+	bool is_answer = sched_has_drop(c) && event->epoch == c->drop_epoch && !event->is_part;
 
 	switch (c->state) {
 	case SCHED_CLIENT_IDLE:
 	case SCHED_CLIENT_WAITING:
 		/* It restores ahead of its turn, or was put back while it did: that is worth to
 		 * know. */
-		if (event->grant == 0 && event->outcome && event->epoch == c->epoch && !c->is_asked)
+		if (event->grant == 0 && event->outcome && event->epoch == c->epoch &&
+		    !sched_has_drop(c))
 			return REL_ALIVE;
 		if (event->grant != 0 || !is_answer)
 			return REL_STALE;
@@ -193,7 +194,8 @@ static enum released released_means(const struct sched_client *c, const struct s
 	case SCHED_CLIENT_INCOMING:
 		if (event->grant == 0 && is_answer)
 			return event->outcome ? REL_FAILED : REL_EVICTED;
-		if (event->grant == 0 && c->is_given && event->epoch == c->epoch && event->outcome)
+		if (event->grant == 0 && c->task == SCHED_TASK_RESTORE &&
+		    event->epoch == c->epoch && event->outcome)
 			return event->is_part ? REL_RESTORED_PART : REL_RESTORE_FAILED;
 		return REL_STALE;
 	case SCHED_CLIENT_RUNNING:
@@ -217,7 +219,7 @@ static void end_ahead(struct sched *sched, const struct sched_event *event)
 {
 	struct sched_client *c = &sched->clients[event->client];
 
-	if (c->state != SCHED_CLIENT_WAITING || c->is_asked || event->epoch != c->epoch ||
+	if (c->state != SCHED_CLIENT_WAITING || sched_has_drop(c) || event->epoch != c->epoch ||
 	    event->budget >= c->budget)
 		return;
 	fit_out(sched, event->client);
@@ -244,7 +246,7 @@ int reports_released(struct sched *sched, const struct sched_event *event)
 	if (event->moved)
 		g->still_ns = sched->now_ns;
 	if (means == REL_STOPPED || means == REL_EVICTED) {
-		bool has_seen = c->is_asked && event->epoch == c->drop_epoch;
+		bool has_seen = sched_has_drop(c) && event->epoch == c->drop_epoch;
 
 		stop_touch(sched, event->client);
 		if (means == REL_STOPPED)
@@ -287,10 +289,10 @@ int reports_memory(struct sched *sched, const struct sched_event *event)
 	fit_out(sched, event->client);
 	/* A restore needs all that it was given. */
 	if (is_last_epoch && event->budget < c->budget &&
-	    (c->state != SCHED_CLIENT_INCOMING || c->is_asked))
+	    (c->state != SCHED_CLIENT_INCOMING || sched_has_drop(c)))
 		c->budget = event->budget;
 	fit_in(sched, event->client);
-	if (is_last_epoch && c->is_asked)
+	if (is_last_epoch && sched_has_drop(c))
 		stop_progress(sched, event->client, charge_before);
 
 	switch (c->state) {
@@ -298,7 +300,7 @@ int reports_memory(struct sched *sched, const struct sched_event *event)
 		check_wanted(sched, event->client);
 		break;
 	case SCHED_CLIENT_INCOMING:
-		if (c->is_given) {
+		if (c->task == SCHED_TASK_RESTORE) {
 			/* More than the card: who says that it can run so, may. */
 			if (is_last_epoch &&
 			    (c->memory.swapped == 0 || fit_oversize(sched, event->client)))

@@ -413,7 +413,7 @@ static void tell_wait(struct sched *sched, uint32_t client)
 	const struct sched_client *c = &sched->clients[client];
 
 	if (c->state != SCHED_CLIENT_FREE && c->line != SCHED_LINE_NONE && !c->is_wait_told &&
-	    !c->is_given)
+	    c->task != SCHED_TASK_RESTORE)
 		queue_tell(sched, client);
 }
 

@@ -32,6 +32,23 @@ enum sched_place {
 
 enum sched_line { SCHED_LINE_NONE, SCHED_LINE_QUEUE, SCHED_LINE_COMING };
 
+/* What a client was told to do with its memory, and has not answered. */
+enum sched_task {
+	SCHED_TASK_NONE,
+	SCHED_TASK_DROP,      /* give up drop_bytes; with the grant, if it has one */
+	SCHED_TASK_DROP_PART, /* the same, and its reports say that a part is out */
+	SCHED_TASK_RESTORE,   /* comes, and brings its memory in, of need or of a part */
+	SCHED_TASK_COUNT_
+};
+
+/* Which PREPARE holds for a client. It is in the list of those who have the same. */
+enum sched_prepare {
+	SCHED_PREPARE_NONE,
+	SCHED_PREPARE_SOON, /* somebody may wait soon (forecast.c); nothing was sent since */
+	SCHED_PREPARE_NOW,  /* somebody waits, and this run may end (notice.c) */
+	SCHED_PREPARE_COUNT_
+};
+
 /*
  * A client is in up to one list by each kind of link, and in one heap by each kind of node. TOLD:
  * sched_gpu::told or sched_forecast::near, for who hears of one is not in the other.
@@ -103,6 +120,8 @@ struct sched_client {
 	enum sched_client_state state;
 	enum sched_place place;
 	enum sched_line line;
+	enum sched_task task;
+	enum sched_prepare prepare;
 	uint32_t gpu;
 	struct sched_claim claim; /* weight: not 0 */
 	struct sched_memory memory;
@@ -122,14 +141,9 @@ struct sched_client {
 	bool is_fixed;
 	bool is_not_preemptible;
 	bool is_growing;   /* runs, and an allocation waits */
-	bool is_asked;     /* a DROP is not answered yet */
-	bool has_freed;    /* since that DROP, as its reports say */
-	bool is_given;     /* comes, and restores within its budget, of need or of a part */
 	bool is_retrying;  /* a stop or an eviction failed: not asked again before retry_ns */
 	bool is_resting;   /* its restore failed: not chosen again before retry_ns */
-	bool is_told;      /* PREPARE sent for this run */
-	bool is_warned;    /* PREPARE sent, and not taken back */
-	bool is_near;      /* PREPARE sent although nobody waits, and nothing since (forecast.c) */
+	bool is_warned;    /* SCHED_PREPARE_NOW was sent, in this run or before; not taken back */
 	bool is_wait_told; /* WAIT sent since it was queued */
 	bool has_switched; /* others were stopped for its sake: a new turn begins */
 	uint64_t told_bytes;
@@ -207,6 +221,11 @@ struct sched_forecast {
 	struct list near;
 };
 
+static inline bool sched_has_drop(const struct sched_client *client)
+{
+	return client->task == SCHED_TASK_DROP || client->task == SCHED_TASK_DROP_PART;
+}
+
 struct sched_gpu {
 	bool is_known;
 	bool is_dirty;         /* to be looked at before the step ends, or in the next one */
@@ -214,7 +233,7 @@ struct sched_gpu {
 	bool is_prepared;      /* the victims of head know */
 	bool is_ahead;         /* head has been given what can come in before they stop */
 	uint32_t head;         /* whom room is planned for, by due_ns */
-	uint32_t restoring;    /* the one client that is_given */
+	uint32_t restoring;    /* the one client with SCHED_TASK_RESTORE */
 	uint64_t total, external;
 	uint64_t wake_ns;        /* to prepare or to switch */
 	uint64_t bandwidth;      /* bytes a second, as switches measured it; 0: none has */

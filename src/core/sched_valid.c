@@ -29,49 +29,63 @@ static void check_timers(const struct sched *sched, const struct sched_client *c
 	assert(sched->clients[sched->timers].node[SCHED_NODE_TIMER].key <= first);
 }
 
-/* An answer is awaited exactly where one is owed. */
-static void check_debts(const struct sched_client *c)
-{
-	bool owes = (c->is_asked || c->is_given) && !c->is_hung;
+enum fact { HUNG = 1, RETRYING = 2, RESTING = 4, GROWING = 8, NOT_PREEMPTIBLE = 16 };
 
-	assert((c->answer_ns != SCHED_NO_DEADLINE) == owes);
-	assert(!c->is_asked || !c->is_given);
-	assert(c->is_asked || (c->drop_bytes == 0 && !c->has_freed));
-	assert((c->retry_ns != SCHED_NO_DEADLINE) == (c->is_retrying || c->is_resting));
-	assert((c->beat_ns != SCHED_NO_DEADLINE) == c->is_told);
-	assert(!c->is_told || (c->state == SCHED_CLIENT_RUNNING && !c->is_hung));
-	/* Who is near hears of it when that is over: nobody forgets it on the way. */
-	assert(!c->is_near || c->state == SCHED_CLIENT_RUNNING || c->state == SCHED_CLIENT_IDLE);
-	assert(!c->is_near || (!c->is_told && !c->is_asked && !c->is_hung));
-	assert(!c->is_growing || c->state == SCHED_CLIENT_RUNNING);
-	assert(!c->is_given || c->state == SCHED_CLIENT_INCOMING);
+/* Sets, of what a client in a state may be. src/README.md has the same table, and what it means. */
+static const struct allowed {
+	uint32_t lines, tasks, prepares, facts;
+} allowed[SCHED_CLIENT_STATE_COUNT_] = {
+#define OF(value) (1u << SCHED_##value)
+	[SCHED_CLIENT_IDLE] = {OF(LINE_NONE), OF(TASK_NONE) | OF(TASK_DROP) | OF(TASK_DROP_PART),
+			       OF(PREPARE_NONE) | OF(PREPARE_SOON), HUNG | RETRYING},
+	[SCHED_CLIENT_WAITING] = {OF(LINE_NONE) | OF(LINE_QUEUE),
+				  OF(TASK_NONE) | OF(TASK_DROP) | OF(TASK_DROP_PART),
+				  OF(PREPARE_NONE), HUNG | RETRYING | RESTING},
+	[SCHED_CLIENT_INCOMING] = {OF(LINE_COMING),
+				   OF(TASK_NONE) | OF(TASK_DROP) | OF(TASK_DROP_PART) |
+					   OF(TASK_RESTORE),
+				   OF(PREPARE_NONE), RETRYING},
+	[SCHED_CLIENT_RUNNING] = {OF(LINE_NONE) | OF(LINE_QUEUE) | OF(LINE_COMING), OF(TASK_NONE),
+				  OF(PREPARE_NONE) | OF(PREPARE_SOON) | OF(PREPARE_NOW),
+				  HUNG | RETRYING | GROWING | NOT_PREEMPTIBLE},
+	[SCHED_CLIENT_STOPPING] = {OF(LINE_NONE), OF(TASK_DROP) | OF(TASK_DROP_PART),
+				   OF(PREPARE_NONE), HUNG},
+#undef OF
+};
+
+static void check_state(const struct sched_client *c)
+{
+	const struct allowed *may = &allowed[c->state];
+	uint32_t facts = (c->is_hung ? HUNG : 0) | (c->is_retrying ? RETRYING : 0) |
+			 (c->is_resting ? RESTING : 0) | (c->is_growing ? GROWING : 0) |
+			 (c->is_not_preemptible ? NOT_PREEMPTIBLE : 0);
+
+	assert(may->lines & 1u << c->line);
+	assert(may->tasks & 1u << c->task);
+	assert(may->prepares & 1u << c->prepare);
+	assert(!(facts & ~may->facts));
+	/* Who hangs is in no line, and hears nothing before it is heard. */
+	assert(!c->is_hung || (c->line == SCHED_LINE_NONE && c->prepare == SCHED_PREPARE_NONE));
+	if (c->state == SCHED_CLIENT_WAITING)
+		assert(c->is_hung || c->line == SCHED_LINE_QUEUE);
+	if (c->state == SCHED_CLIENT_RUNNING)
+		assert((c->is_growing && !c->is_hung) == (c->line != SCHED_LINE_NONE));
+	assert(!sched_has_drop(c) || (c->prepare == SCHED_PREPARE_NONE && !c->is_retrying));
+	assert(c->prepare != SCHED_PREPARE_NOW || c->is_warned);
 }
 
-static void check_line(const struct sched_client *c)
+/* An answer is awaited exactly where one is owed; and so on with the other times. */
+static void check_debts(const struct sched_client *c)
 {
-	switch (c->state) {
-	case SCHED_CLIENT_IDLE:
-	case SCHED_CLIENT_STOPPING:
-		assert(c->line == SCHED_LINE_NONE);
-		break;
-	case SCHED_CLIENT_WAITING:
-		assert(c->line == (c->is_hung ? SCHED_LINE_NONE : SCHED_LINE_QUEUE));
-		break;
-	case SCHED_CLIENT_INCOMING:
-		assert(c->line == SCHED_LINE_COMING);
-		break;
-	case SCHED_CLIENT_RUNNING:
-		assert((c->is_growing && !c->is_hung) == (c->line != SCHED_LINE_NONE));
-		break;
-	case SCHED_CLIENT_FREE:
-	case SCHED_CLIENT_STATE_COUNT_:
-		assert(!"client state out of range");
-	}
-	assert((c->state == SCHED_CLIENT_STOPPING) <= c->is_asked);
+	bool wants = c->memory.wanted > 0 || c->memory.wanted_pinned > 0;
+	bool is_told = c->prepare == SCHED_PREPARE_NOW;
+
+	assert((c->answer_ns != SCHED_NO_DEADLINE) == (c->task != SCHED_TASK_NONE && !c->is_hung));
+	assert(sched_has_drop(c) || c->drop_bytes == 0);
+	assert((c->retry_ns != SCHED_NO_DEADLINE) == (c->is_retrying || c->is_resting));
+	assert((c->beat_ns != SCHED_NO_DEADLINE) == is_told);
 	/* What is waited for and can not be had is refused at some time. */
-	assert((c->bound_ns != SCHED_NO_DEADLINE) ==
-	       (c->line == SCHED_LINE_QUEUE &&
-		(c->memory.wanted > 0 || c->memory.wanted_pinned > 0)));
+	assert((c->bound_ns != SCHED_NO_DEADLINE) == (c->line == SCHED_LINE_QUEUE && wants));
 }
 
 static uint32_t count(const struct sched *sched, const struct list *list, enum sched_link_kind kind)
@@ -229,10 +243,10 @@ static void check_client(const struct sched *sched, uint32_t client, struct coun
 	counts->n_clients++;
 	counts->n_queue += c->line == SCHED_LINE_QUEUE;
 	counts->n_coming += c->line == SCHED_LINE_COMING;
-	counts->n_told += c->is_told;
-	counts->n_near += c->is_near;
+	counts->n_told += c->prepare == SCHED_PREPARE_NOW;
+	counts->n_near += c->prepare == SCHED_PREPARE_SOON;
 	counts->n_place[c->place]++;
-	check_line(c);
+	check_state(c);
 	check_debts(c);
 	check_timers(sched, c);
 	check_policy(sched, client);
@@ -285,7 +299,8 @@ static void check_gpu(const struct sched *sched, uint32_t gpu)
 	assert(counts.n_told == count(sched, &g->told, SCHED_LINK_TOLD));
 	for (int place = SCHED_PLACE_NONE + 1; place < SCHED_PLACE_COUNT_; place++)
 		assert(counts.n_place[place] == count(sched, &g->place[place], SCHED_LINK_PLACE));
-	assert(g->restoring == SCHED_NONE || sched->clients[g->restoring].is_given);
+	assert(g->restoring == SCHED_NONE ||
+	       sched->clients[g->restoring].task == SCHED_TASK_RESTORE);
 	assert(g->head == SCHED_NONE || sched->clients[g->head].line == SCHED_LINE_QUEUE);
 	check_forecast(sched, g, counts.n_near);
 	check_queue(sched, g);

@@ -37,8 +37,7 @@ static void ask(struct sched *sched, uint32_t client, uint64_t bytes, bool runs)
 {
 	struct sched_client *c = &sched->clients[client];
 
-	c->is_asked = true;
-	c->has_freed = false;
+	c->task = SCHED_TASK_DROP;
 	c->drop_bytes = bytes;
 	c->drop_epoch = stop_epoch(c, runs);
 	c->answer_ns = sched->now_ns + quantum_answer(sched, c->gpu, bytes);
@@ -46,8 +45,7 @@ static void ask(struct sched *sched, uint32_t client, uint64_t bytes, bool runs)
 
 static void answered(struct sched_client *c)
 {
-	c->is_asked = false;
-	c->has_freed = false;
+	c->task = SCHED_TASK_NONE;
 	c->drop_bytes = 0;
 	c->answer_ns = SCHED_NO_DEADLINE;
 }
@@ -56,7 +54,7 @@ void stop_drop(struct sched *sched, uint32_t client, uint64_t bytes, uint32_t to
 {
 	struct sched_client *c = &sched->clients[client];
 
-	if (!c->is_told)
+	if (c->prepare != SCHED_PREPARE_NOW)
 		notice_tell(sched, client, bytes, sched->now_ns);
 	notice_forget(sched, client);
 	fit_out(sched, client);
@@ -94,8 +92,8 @@ void stop_evict(struct sched *sched, uint32_t client, uint64_t bytes, uint32_t t
 /* An eviction that frees nothing would be asked for again at once, and for ever. */
 static bool freed_nothing(const struct sched_client *c, uint64_t charge_before)
 {
-	return !c->has_freed && c->drop_bytes > 0 && fit_charge(c) >= charge_before &&
-	       fit_pageable(c) > 0;
+	return c->task != SCHED_TASK_DROP_PART && c->drop_bytes > 0 &&
+	       fit_charge(c) >= charge_before && fit_pageable(c) > 0;
 }
 
 void stop_progress(struct sched *sched, uint32_t client, uint64_t charge_before)
@@ -107,7 +105,7 @@ void stop_progress(struct sched *sched, uint32_t client, uint64_t charge_before)
 		return;
 	sched->gpus[c->gpu].still_ns = sched->now_ns;
 	fit_out(sched, client);
-	c->has_freed = true;
+	c->task = SCHED_TASK_DROP_PART;
 	c->drop_bytes -= u64_min(c->drop_bytes, charge_before - charge);
 	fit_in(sched, client);
 }
@@ -210,7 +208,7 @@ void stop_touch(struct sched *sched, uint32_t client)
 	c->is_hung = false;
 	if (c->state > SCHED_CLIENT_IDLE)
 		policy_awake(sched, client, true);
-	if (c->is_asked)
+	if (sched_has_drop(c))
 		c->answer_ns = sched->now_ns + quantum_answer(sched, c->gpu, c->drop_bytes);
 	if ((c->state == SCHED_CLIENT_WAITING || c->is_growing) && c->line == SCHED_LINE_NONE)
 		queue_push(sched, client);
@@ -239,7 +237,8 @@ void stop_late(struct sched *sched, uint32_t client)
 	if (c->state == SCHED_CLIENT_INCOMING) {
 		fit_out(sched, client);
 		queue_leave(sched, client);
-		c->is_given = false;
+		if (c->task == SCHED_TASK_RESTORE)
+			c->task = SCHED_TASK_NONE;
 		stop_set_state(sched, client, SCHED_CLIENT_WAITING);
 		fit_in(sched, client);
 	}
@@ -252,7 +251,7 @@ void stop_restore_failed(struct sched *sched, uint32_t client, uint32_t outcome)
 
 	fit_out(sched, client);
 	queue_leave(sched, client);
-	c->is_given = false;
+	c->task = SCHED_TASK_NONE;
 	c->answer_ns = SCHED_NO_DEADLINE;
 	c->last_outcome = outcome;
 	c->is_resting = true;

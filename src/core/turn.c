@@ -50,13 +50,13 @@ void turn_grant(struct sched *sched, uint32_t client)
 	fit_out(sched, client);
 	queue_leave(sched, client);
 	/* Put back and chosen again for less, it may still be at work within the larger one. */
-	if (!c->is_given)
+	if (c->task != SCHED_TASK_RESTORE)
 		c->budget = u64_max(c->need, c->budget);
 	/* Its budget does not hold this: it asks again, as one that runs. */
 	if (c->budget < fit_footprint(c))
 		c->memory.wanted_pinned = 0;
 	promise(sched, client);
-	c->is_given = false;
+	c->task = SCHED_TASK_NONE;
 	c->has_switched = false;
 	c->last_outcome = 0; /* whatever failed before: it is back */
 	c->answer_ns = SCHED_NO_DEADLINE;
@@ -113,7 +113,7 @@ static void start_restore(struct sched *sched, uint32_t client, uint64_t budget)
 	fit_out(sched, client);
 	/* Put back and chosen again, it may still be at work within an earlier, larger one. */
 	c->budget = u64_max(budget, c->budget);
-	c->is_given = true;
+	c->task = SCHED_TASK_RESTORE;
 	c->answer_ns = sched->now_ns + quantum_answer(sched, c->gpu, c->memory.swapped);
 	stop_epoch(c, false);
 	sched->gpus[c->gpu].restoring = client;
@@ -124,7 +124,7 @@ static void start_restore(struct sched *sched, uint32_t client, uint64_t budget)
 /* It has all that it is to get, or can have it now. */
 static bool is_whole(const struct sched_client *c)
 {
-	return c->is_given && fit_allowed(c) >= c->need;
+	return c->task == SCHED_TASK_RESTORE && fit_allowed(c) >= c->need;
 }
 
 /* Two with a grant would be one too many, even while the first one stops. */
@@ -140,7 +140,7 @@ bool turn_restored_part(struct sched *sched, uint32_t client)
 	struct sched_client *c = &sched->clients[client];
 
 	fit_out(sched, client);
-	c->is_given = false;
+	c->task = SCHED_TASK_NONE;
 	c->answer_ns = SCHED_NO_DEADLINE;
 	sched->gpus[c->gpu].restoring = SCHED_NONE;
 	fit_aim(sched, client);
@@ -172,7 +172,7 @@ static bool can_give(const struct sched *sched, uint32_t client)
 	const struct sched_client *c = &sched->clients[client];
 	const struct sched_gpu *g = &sched->gpus[c->gpu];
 
-	if (c->is_given || c->is_asked || !fit_has_room(sched, client) || is_barred(sched, client))
+	if (c->task != SCHED_TASK_NONE || !fit_has_room(sched, client) || is_barred(sched, client))
 		return false;
 	return c->state == SCHED_CLIENT_RUNNING || c->memory.swapped == 0 ||
 	       g->restoring == SCHED_NONE;
@@ -212,7 +212,7 @@ static bool give_part(struct sched *sched, uint32_t gpu)
 	if (g->coming.n == 0 || g->restoring != SCHED_NONE)
 		return false;
 	c = &sched->clients[g->coming.first];
-	if (c->state != SCHED_CLIENT_INCOMING || c->memory.swapped == 0 || c->is_asked)
+	if (c->state != SCHED_CLIENT_INCOMING || c->memory.swapped == 0 || sched_has_drop(c))
 		return false;
 	part = fit_part(sched, g->coming.first);
 	if (part == 0)
@@ -261,9 +261,10 @@ void turn_put_back(struct sched *sched, uint32_t client)
 	if (c->bound_ns != SCHED_NO_DEADLINE)
 		c->bound_ns = u64_min(c->bound_ns, c->kept_bound_ns);
 	/* What it has brought in stays, and can be asked back: the copies are still clean. */
-	if (c->is_given)
+	if (c->task == SCHED_TASK_RESTORE) {
 		c->answer_ns = SCHED_NO_DEADLINE;
-	c->is_given = false;
+		c->task = SCHED_TASK_NONE;
+	}
 	if (c->state == SCHED_CLIENT_INCOMING)
 		stop_set_state(sched, client, SCHED_CLIENT_WAITING);
 	fit_in(sched, client);
@@ -416,7 +417,7 @@ static uint64_t ahead_ns(const struct sched *sched, uint32_t gpu, uint64_t bytes
 	uint64_t takes_ns;
 
 	if (bytes == 0 || g->is_ahead || quantum_bandwidth(sched, gpu) == 0 || g->coming.n > 0 ||
-	    c->is_asked || c->state != SCHED_CLIENT_WAITING)
+	    sched_has_drop(c) || c->state != SCHED_CLIENT_WAITING)
 		return SCHED_NO_DEADLINE;
 	takes_ns = u64_min(AHEAD_TIMES * quantum_swap(sched, gpu, bytes), sched->config.prepare_ns);
 	return due_ns - u64_min(takes_ns, due_ns);
