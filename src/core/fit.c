@@ -224,9 +224,8 @@ void fit_aim_again(struct sched *sched, uint32_t client)
 	if (c->state != SCHED_CLIENT_INCOMING || c->task == SCHED_TASK_RESTORE ||
 	    c->weight >= c->need)
 		return;
-	fit_out(sched, client);
 	fit_aim(sched, client);
-	fit_in(sched, client);
+	fit_change(sched, client);
 }
 
 static bool lacks_nothing(const struct sched_client *c)
@@ -357,16 +356,6 @@ void fit_sums_add(struct sched_sums *sums, const struct sched_sums *share, uint3
 	sums->n_busy += sign * share->n_busy;
 }
 
-void fit_out(struct sched *sched, uint32_t client)
-{
-	struct sched_client *c = &sched->clients[client];
-
-	if (c->share.n_busy)
-		sched->gpus[c->gpu].still_ns = sched->now_ns; /* up to now */
-	fit_sums_add(&sched->gpus[c->gpu].sums, &c->share, UINT32_MAX);
-	c->share = (struct sched_sums){0};
-}
-
 static uint64_t timer_of(const struct sched_client *c)
 {
 	return u64_min(u64_min(c->answer_ns, c->retry_ns), u64_min(c->bound_ns, c->beat_ns));
@@ -393,13 +382,15 @@ static void enter_place(struct sched *sched, struct list *list, enum sched_place
 	list_insert(LIST_SLOTS(sched->clients, SCHED_LINK_PLACE), list, client, before);
 }
 
-void fit_in(struct sched *sched, uint32_t client)
+void fit_change(struct sched *sched, uint32_t client)
 {
 	struct sched_client *c = &sched->clients[client];
 	struct sched_gpu *g = &sched->gpus[c->gpu];
 	enum sched_place place = fit_place(c);
 
-	fit_out(sched, client); /* if it is still in, or in again */
+	if (c->share.n_busy)
+		g->still_ns = sched->now_ns; /* up to now */
+	fit_sums_add(&g->sums, &c->share, UINT32_MAX);
 	c->share = fit_share(c);
 	fit_sums_add(&g->sums, &c->share, 1);
 	if (place != c->place) {
@@ -529,6 +520,17 @@ bool fit_has_room(const struct sched *sched, uint32_t client)
 	if (c->need > c->weight && c->need <= fit_limit(sched, client))
 		return others + c->need <= fit_room(sched, c->gpu);
 	return others + c->weight <= room_now(sched, c->gpu);
+}
+
+bool fit_at_once(const struct sched *sched, uint32_t client)
+{
+	const struct sched_client *c = &sched->clients[client];
+	const struct sched_sums *sums = &gpu_of(sched, client)->sums;
+	uint64_t capacity = fit_usable(sched, c->gpu) +
+			    reserve_used(sched, c->gpu, sums->second - c->share.second,
+					 pinned_by_others(sched, client), 0);
+
+	return sums->charged - c->share.charged + c->need <= capacity;
 }
 
 /* What of lack there is room for; 0: too little to be worth a message. */

@@ -12,8 +12,7 @@
  * client is admitted when load leaves room for its need; it gets its budget when charged
  * does. In between, evictions turn the one into the other.
  *
- * Everything here takes constant time: a client's share of the sums is taken out before
- * its fields change (fit_out) and put back after (fit_in).
+ * Everything here takes constant time: fit_change() replaces a client's part of the sums.
  */
 
 #include "core/sched.h"
@@ -22,11 +21,10 @@
 #include <stdint.h>
 
 /*
- * Around every change of a client's fields; both may be repeated. fit_in also moves the
- * client to the list, and sets the timer, that its fields ask for.
+ * The fields of client have changed: its part of the sums, its list and its timer follow. To be
+ * called once a change is whole, since a client that moves between lists loses its place.
  */
-void fit_out(struct sched *sched, uint32_t client);
-void fit_in(struct sched *sched, uint32_t client);
+void fit_change(struct sched *sched, uint32_t client);
 
 uint64_t fit_usable(const struct sched *sched, uint32_t gpu);
 /*
@@ -62,7 +60,7 @@ uint64_t fit_limit_alone(const struct sched *sched, uint32_t client);
 bool fit_oversize(const struct sched *sched, uint32_t client);
 /* The budget it would run with: its footprint; while it grows, what it asks for. */
 uint64_t fit_need(const struct sched *sched, uint32_t client);
-/* Sets what a client that comes is to get, from its memory as it is now. Between out and in. */
+/* Sets what a client that comes is to get, from its memory as it is now. fit_change() follows. */
 void fit_aim(struct sched *sched, uint32_t client);
 /* The same, for one that came to get the whole card, which may be another now. */
 void fit_aim_again(struct sched *sched, uint32_t client);
@@ -89,6 +87,8 @@ uint64_t fit_missing(const struct sched *sched, uint32_t client);
 uint64_t fit_to_evict(const struct sched *sched, uint32_t gpu, uint32_t client);
 /* The card has room now for what is promised to client beyond its charge. */
 bool fit_has_room(const struct sched *sched, uint32_t client);
+/* The same for one that runs and asks for its need, with no part of what others move out. */
+bool fit_at_once(const struct sched *sched, uint32_t client);
 /*
  * What the card has room for now, of what client is to get beyond its charge, with the lead
  * while others move out. 0 if that is too little to be worth a message.

@@ -23,12 +23,11 @@ static void remember(struct sched *sched, uint32_t client)
 {
 	struct sched_client *c = &sched->clients[client];
 
-	fit_out(sched, client);
 	c->prepare = SCHED_PREPARE_NOW;
 	c->beat_ns = sched->now_ns + sched->config.heartbeat_ns;
 	list_push_back(LIST_SLOTS(sched->clients, SCHED_LINK_TOLD), &sched->gpus[c->gpu].told,
 		       client);
-	fit_in(sched, client);
+	fit_change(sched, client);
 }
 
 void notice_resume(struct sched *sched, uint32_t client)
@@ -70,11 +69,10 @@ void notice_forget(struct sched *sched, uint32_t client)
 
 	if (c->prepare != SCHED_PREPARE_NOW)
 		return;
-	fit_out(sched, client);
 	c->prepare = SCHED_PREPARE_NONE;
 	c->beat_ns = SCHED_NO_DEADLINE;
 	list_remove(LIST_SLOTS(sched->clients, SCHED_LINK_TOLD), &sched->gpus[c->gpu].told, client);
-	fit_in(sched, client);
+	fit_change(sched, client);
 }
 
 /* What it was told is far from what it would be told now. */
@@ -150,8 +148,7 @@ void notice_beat(struct sched *sched, uint32_t client)
 	}
 	if (c->silent_ns == SCHED_NO_DEADLINE)
 		c->silent_ns = sched->now_ns;
-	fit_out(sched, client);
 	c->beat_ns = sched->now_ns + sched->config.heartbeat_ns;
-	fit_in(sched, client);
+	fit_change(sched, client);
 	act_emit(sched, (struct sched_action){.type = SCHED_ACTION_BEAT, .client = client});
 }

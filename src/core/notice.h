@@ -16,7 +16,7 @@
 /* PREPARE for client, which runs; due_ns: when it may be stopped. */
 void notice_tell(struct sched *sched, uint32_t client, uint64_t bytes, uint64_t due_ns);
 
-/* Client runs no more, or is told to stop: what it was told is over. Not between fit_out/in. */
+/* Client runs no more, or is told to stop: what it was told is over. Before other changes. */
 void notice_forget(struct sched *sched, uint32_t client);
 
 /* Client runs again. What it was told before and is true no more will be taken back. */

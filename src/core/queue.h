@@ -16,8 +16,8 @@
 #define LINE_LOOK_AHEAD 128 /* how deep into the queue a decision looks */
 
 /*
- * These are called between fit_out() and fit_in() of the client. Entering the
- * queue starts the clock of a wait for memory; leaving it stops it.
+ * The caller's fit_change() of the client follows. Entering the queue starts the clock of a wait
+ * for memory; leaving it stops it.
  */
 void queue_push(struct sched *sched, uint32_t client);
 /* The same, to where it stood: its wait goes on. */
@@ -27,7 +27,7 @@ void queue_push_coming(struct sched *sched, uint32_t client);
 void queue_bound(const struct sched *sched, struct sched_client *client);
 void queue_leave(struct sched *sched, uint32_t client); /* whichever it is in; none: nothing */
 
-/* What client's rank comes from has changed; whichever line it is in. Between out and in. */
+/* What client's rank comes from has changed; whichever line it is in. fit_change() follows. */
 void queue_rank(struct sched *sched, uint32_t client);
 /* The same in two, if all change. */
 void queue_unrank(struct sched *sched, uint32_t client);

@@ -16,10 +16,9 @@ static void cancel_growth(struct sched *sched, uint32_t client)
 
 	if (!c->is_growing)
 		return;
-	fit_out(sched, client);
 	queue_leave(sched, client);
 	c->is_growing = false;
-	fit_in(sched, client);
+	fit_change(sched, client);
 }
 
 /* The blocked allocations fail; whoever made them goes on without, so nothing is wanted. */
@@ -33,40 +32,35 @@ static void refuse(struct sched *sched, uint32_t client)
 					      .budget = fit_limit(sched, client)});
 	sched->gpus[c->gpu].still_ns = sched->now_ns;
 	cancel_growth(sched, client);
-	fit_out(sched, client);
 	c->memory.wanted = 0;
 	c->memory.wanted_pinned = 0;
 	queue_bound(sched, c);
 	if (c->state == SCHED_CLIENT_INCOMING && c->task != SCHED_TASK_RESTORE)
 		fit_aim(sched, client);
-	fit_in(sched, client);
+	fit_change(sched, client);
 }
 
 /* Makes client a grower that is to have need bytes; at once if the card has them. */
 static void grow(struct sched *sched, uint32_t client, uint64_t need)
 {
 	struct sched_client *c = &sched->clients[client];
-	uint64_t charged;
 
 	if (c->line == SCHED_LINE_NONE) {
-		/* Taken out, so that it keeps its place among the runners. */
-		fit_out(sched, client);
 		c->need = need;
 		c->is_growing = true;
 		c->has_switched = false;
-		charged = sched->gpus[c->gpu].sums.charged;
-		if (fit_beside(sched, client) && charged + need <= fit_capacity(sched, c->gpu)) {
+		/* Then the sums never see it wait, so that it keeps its place among the runners. */
+		if (fit_beside(sched, client) && fit_at_once(sched, client)) {
 			turn_grow(sched, client);
 			return;
 		}
 		queue_push(sched, client);
-		fit_in(sched, client);
+		fit_change(sched, client);
 		turn_admit(sched, client);
 	} else {
-		fit_out(sched, client);
 		c->need = need;
 		fit_aim(sched, client);
-		fit_in(sched, client);
+		fit_change(sched, client);
 	}
 }
 
@@ -116,9 +110,8 @@ void reports_bound(struct sched *sched, uint32_t client)
 		refuse(sched, client);
 		return;
 	}
-	fit_out(sched, client);
 	c->bound_ns = sched->now_ns + sched->config.wait_bound_ns;
-	fit_in(sched, client);
+	fit_change(sched, client);
 }
 
 int reports_request(struct sched *sched, const struct sched_event *event)
@@ -141,12 +134,11 @@ int reports_request(struct sched *sched, const struct sched_event *event)
 
 	stop_touch(sched, event->client);
 	forecast_forget(sched, event->client);
-	fit_out(sched, event->client);
 	fit_set_memory(sched, event->client, &event->memory);
 	c->promised = 0;
 	stop_set_state(sched, event->client, SCHED_CLIENT_WAITING);
 	queue_push(sched, event->client);
-	fit_in(sched, event->client);
+	fit_change(sched, event->client);
 	check_wanted(sched, event->client);
 	return 0;
 }
@@ -156,12 +148,11 @@ static void take_report(struct sched *sched, const struct sched_event *event)
 	struct sched_client *c = &sched->clients[event->client];
 
 	stop_touch(sched, event->client);
-	fit_out(sched, event->client);
 	fit_set_memory(sched, event->client, &event->memory);
 	if (event->epoch == c->epoch)
 		c->promised = 0;
 	queue_bound(sched, c);
-	fit_in(sched, event->client);
+	fit_change(sched, event->client);
 }
 
 /* What RELEASED means; REL_STALE changes nothing, REL_ALIVE nothing but that it is heard. */
@@ -222,9 +213,8 @@ static void end_ahead(struct sched *sched, const struct sched_event *event)
 	if (c->state != SCHED_CLIENT_WAITING || sched_has_drop(c) || event->epoch != c->epoch ||
 	    event->budget >= c->budget)
 		return;
-	fit_out(sched, event->client);
 	c->budget = event->budget;
-	fit_in(sched, event->client);
+	fit_change(sched, event->client);
 }
 
 int reports_released(struct sched *sched, const struct sched_event *event)
@@ -286,12 +276,11 @@ int reports_memory(struct sched *sched, const struct sched_event *event)
 	sched->gpus[c->gpu].moved_in += event->moved;
 	if (event->moved)
 		sched->gpus[c->gpu].still_ns = sched->now_ns;
-	fit_out(sched, event->client);
 	/* A restore needs all that it was given. */
 	if (is_last_epoch && event->budget < c->budget &&
 	    (c->state != SCHED_CLIENT_INCOMING || sched_has_drop(c)))
 		c->budget = event->budget;
-	fit_in(sched, event->client);
+	fit_change(sched, event->client);
 	if (is_last_epoch && sched_has_drop(c))
 		stop_progress(sched, event->client, charge_before);
 
@@ -308,9 +297,8 @@ int reports_memory(struct sched *sched, const struct sched_event *event)
 			break;
 		}
 		check_wanted(sched, event->client);
-		fit_out(sched, event->client);
 		fit_aim(sched, event->client);
-		fit_in(sched, event->client);
+		fit_change(sched, event->client);
 		break;
 	case SCHED_CLIENT_RUNNING:
 		reports_growth(sched, event->client, is_last_epoch);

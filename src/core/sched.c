@@ -157,7 +157,6 @@ static void reorder(struct sched *sched, const struct sched_config *config)
 	for (uint32_t i = 0; i < sched->n_clients; i++) {
 		if (sched->clients[i].state == SCHED_CLIENT_FREE)
 			continue;
-		fit_out(sched, i);
 		queue_unrank(sched, i);
 		policy_awake(sched, i, false);
 		owner_leave(sched, i);
@@ -172,7 +171,7 @@ static void reorder(struct sched *sched, const struct sched_config *config)
 		if (sched->clients[i].state == SCHED_CLIENT_FREE)
 			continue;
 		queue_rerank(sched, i);
-		fit_in(sched, i);
+		fit_change(sched, i);
 	}
 }
 
@@ -254,7 +253,7 @@ static int on_join(struct sched *sched, const struct sched_event *event)
 	fit_set_memory(sched, event->client, &event->memory);
 	c->doubted = event->doubted < fit_allowed(c) ? event->doubted : fit_allowed(c);
 	stop_set_state(sched, event->client, SCHED_CLIENT_IDLE);
-	fit_in(sched, event->client);
+	fit_change(sched, event->client);
 	if (!event->running) {
 		forecast_joined(sched, event->client);
 		return 0;
@@ -272,9 +271,8 @@ static int on_doubt(struct sched *sched, const struct sched_event *event)
 	if (c->state == SCHED_CLIENT_FREE)
 		return SCHED_E_NO_CLIENT;
 
-	fit_out(sched, event->client);
 	c->doubted = event->doubted < fit_allowed(c) ? event->doubted : fit_allowed(c);
-	fit_in(sched, event->client);
+	fit_change(sched, event->client);
 	return 0;
 }
 
@@ -288,7 +286,6 @@ static int on_leave(struct sched *sched, const struct sched_event *event)
 
 	notice_forget(sched, event->client);
 	forecast_left(sched, event->client);
-	fit_out(sched, event->client);
 	sched->gpus[gpu].still_ns = sched->now_ns;
 	queue_leave(sched, event->client);
 	policy_state(sched, event->client, c->state, SCHED_CLIENT_FREE);
@@ -298,7 +295,7 @@ static int on_leave(struct sched *sched, const struct sched_event *event)
 	c->budget = 0;
 	c->answer_ns = SCHED_NO_DEADLINE;
 	c->retry_ns = SCHED_NO_DEADLINE;
-	fit_in(sched, event->client); /* out of the last list and heap */
+	fit_change(sched, event->client); /* out of the last list and heap */
 	owner_leave(sched, event->client);
 	clear_slot(c);
 	sched->gpus[gpu].n_clients--;
@@ -314,12 +311,11 @@ static int on_claim(struct sched *sched, const struct sched_event *event)
 	if (!is_good_claim(&event->claim))
 		return SCHED_E_CONFIG;
 
-	fit_out(sched, event->client);
 	policy_charge(sched, event->client);
 	set_claim(c, &event->claim);
 	policy_claim(sched, event->client);
 	queue_rank(sched, event->client);
-	fit_in(sched, event->client);
+	fit_change(sched, event->client);
 	return 0;
 }
 

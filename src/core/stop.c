@@ -57,13 +57,12 @@ void stop_drop(struct sched *sched, uint32_t client, uint64_t bytes, uint32_t to
 	if (c->prepare != SCHED_PREPARE_NOW)
 		notice_tell(sched, client, bytes, sched->now_ns);
 	notice_forget(sched, client);
-	fit_out(sched, client);
 	queue_leave(sched, client);
 	c->is_growing = false;
 	c->n_switches++;
 	ask(sched, client, bytes, true);
 	stop_set_state(sched, client, SCHED_CLIENT_STOPPING);
-	fit_in(sched, client);
+	fit_change(sched, client);
 	act_emit(sched, (struct sched_action){.type = SCHED_ACTION_DROP,
 					      .client = client,
 					      .to = to,
@@ -78,9 +77,8 @@ void stop_evict(struct sched *sched, uint32_t client, uint64_t bytes, uint32_t t
 	struct sched_client *c = &sched->clients[client];
 
 	forecast_forget(sched, client);
-	fit_out(sched, client);
 	ask(sched, client, bytes, false);
-	fit_in(sched, client);
+	fit_change(sched, client);
 	act_emit(sched, (struct sched_action){.type = SCHED_ACTION_DROP,
 					      .client = client,
 					      .to = to,
@@ -104,10 +102,9 @@ void stop_progress(struct sched *sched, uint32_t client, uint64_t charge_before)
 	if (charge >= charge_before)
 		return;
 	sched->gpus[c->gpu].still_ns = sched->now_ns;
-	fit_out(sched, client);
 	c->task = SCHED_TASK_DROP_PART;
 	c->drop_bytes -= u64_min(c->drop_bytes, charge_before - charge);
-	fit_in(sched, client);
+	fit_change(sched, client);
 }
 
 static void retry_in(struct sched *sched, struct sched_client *c, uint64_t ns)
@@ -151,7 +148,6 @@ void stop_done(struct sched *sched, const struct sched_event *event, bool has_se
 	notice_forget(sched, client);
 	if (event->wants)
 		forecast_forget(sched, client);
-	fit_out(sched, client);
 	queue_leave(sched, client);
 	c->is_growing = false;
 	c->is_not_preemptible = false;
@@ -163,23 +159,21 @@ void stop_done(struct sched *sched, const struct sched_event *event, bool has_se
 	stop_set_state(sched, client, event->wants ? SCHED_CLIENT_WAITING : SCHED_CLIENT_IDLE);
 	if (event->wants)
 		queue_push(sched, client);
-	fit_in(sched, client);
+	fit_change(sched, client);
 }
 
 void stop_evicted(struct sched *sched, const struct sched_event *event)
 {
-	fit_out(sched, event->client);
 	sched->clients[event->client].n_short = 0;
 	keep(sched, event, true);
 	queue_bound(sched, &sched->clients[event->client]);
-	fit_in(sched, event->client);
+	fit_change(sched, event->client);
 }
 
 void stop_failed(struct sched *sched, uint32_t client, uint32_t outcome, bool is_short)
 {
 	struct sched_client *c = &sched->clients[client];
 
-	fit_out(sched, client);
 	answered(c);
 	c->last_outcome = outcome;
 	if (is_short)
@@ -194,7 +188,7 @@ void stop_failed(struct sched *sched, uint32_t client, uint32_t outcome, bool is
 			act_report(sched, client, SCHED_REPORT_NOT_PREEMPTIBLE, outcome);
 		}
 	}
-	fit_in(sched, client);
+	fit_change(sched, client);
 }
 
 void stop_touch(struct sched *sched, uint32_t client)
@@ -204,7 +198,6 @@ void stop_touch(struct sched *sched, uint32_t client)
 	c->silent_ns = SCHED_NO_DEADLINE;
 	if (!c->is_hung)
 		return;
-	fit_out(sched, client);
 	c->is_hung = false;
 	if (c->state > SCHED_CLIENT_IDLE)
 		policy_awake(sched, client, true);
@@ -212,7 +205,7 @@ void stop_touch(struct sched *sched, uint32_t client)
 		c->answer_ns = sched->now_ns + quantum_answer(sched, c->gpu, c->drop_bytes);
 	if ((c->state == SCHED_CLIENT_WAITING || c->is_growing) && c->line == SCHED_LINE_NONE)
 		queue_push(sched, client);
-	fit_in(sched, client);
+	fit_change(sched, client);
 	act_report(sched, client, SCHED_REPORT_BACK, 0);
 }
 
@@ -220,12 +213,11 @@ void stop_hung(struct sched *sched, uint32_t client)
 {
 	struct sched_client *c = &sched->clients[client];
 
-	fit_out(sched, client);
 	c->is_hung = true;
 	policy_awake(sched, client, false);
 	c->answer_ns = SCHED_NO_DEADLINE;
 	queue_leave(sched, client);
-	fit_in(sched, client);
+	fit_change(sched, client);
 	act_report(sched, client, SCHED_REPORT_HUNG, 0);
 }
 
@@ -235,12 +227,11 @@ void stop_late(struct sched *sched, uint32_t client)
 
 	act_report(sched, client, SCHED_REPORT_LATE, 0);
 	if (c->state == SCHED_CLIENT_INCOMING) {
-		fit_out(sched, client);
 		queue_leave(sched, client);
 		if (c->task == SCHED_TASK_RESTORE)
 			c->task = SCHED_TASK_NONE;
 		stop_set_state(sched, client, SCHED_CLIENT_WAITING);
-		fit_in(sched, client);
+		fit_change(sched, client);
 	}
 	stop_hung(sched, client);
 }
@@ -249,7 +240,6 @@ void stop_restore_failed(struct sched *sched, uint32_t client, uint32_t outcome)
 {
 	struct sched_client *c = &sched->clients[client];
 
-	fit_out(sched, client);
 	queue_leave(sched, client);
 	c->task = SCHED_TASK_NONE;
 	c->answer_ns = SCHED_NO_DEADLINE;
@@ -258,7 +248,7 @@ void stop_restore_failed(struct sched *sched, uint32_t client, uint32_t outcome)
 	c->retry_ns = sched->now_ns + sched->config.retry_ns;
 	stop_set_state(sched, client, SCHED_CLIENT_WAITING);
 	queue_push(sched, client);
-	fit_in(sched, client);
+	fit_change(sched, client);
 	act_report(sched, client, SCHED_REPORT_STOP_FAILED, outcome);
 }
 
@@ -266,9 +256,8 @@ void stop_retry(struct sched *sched, uint32_t client)
 {
 	struct sched_client *c = &sched->clients[client];
 
-	fit_out(sched, client);
 	c->is_retrying = false;
 	c->is_resting = false;
 	c->retry_ns = SCHED_NO_DEADLINE;
-	fit_in(sched, client);
+	fit_change(sched, client);
 }

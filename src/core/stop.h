@@ -49,7 +49,7 @@ void stop_hung(struct sched *sched, uint32_t client);
 /* answer_ns has come. */
 void stop_late(struct sched *sched, uint32_t client);
 
-/* Goes to a state; run time and "since" follow. Between fit_out() and fit_in(). */
+/* Goes to a state; run time and "since" follow. fit_change() follows. */
 void stop_set_state(struct sched *sched, uint32_t client, enum sched_client_state state);
 
 #endif

@@ -47,7 +47,6 @@ void turn_grant(struct sched *sched, uint32_t client)
 {
 	struct sched_client *c = &sched->clients[client];
 
-	fit_out(sched, client);
 	queue_leave(sched, client);
 	/* Put back and chosen again for less, it may still be at work within the larger one. */
 	if (c->task != SCHED_TASK_RESTORE)
@@ -66,7 +65,7 @@ void turn_grant(struct sched *sched, uint32_t client)
 	c->granted_ns = sched->now_ns;
 	c->turn_ns = sched->now_ns;
 	sched->gpus[c->gpu].still_ns = sched->now_ns;
-	fit_in(sched, client);
+	fit_change(sched, client);
 	act_emit(sched, (struct sched_action){.type = SCHED_ACTION_GRANT,
 					      .client = client,
 					      .grant = c->grant,
@@ -90,7 +89,6 @@ void turn_grow(struct sched *sched, uint32_t client)
 {
 	struct sched_client *c = &sched->clients[client];
 
-	fit_out(sched, client);
 	queue_leave(sched, client);
 	c->budget = u64_max(c->need, c->budget);
 	promise(sched, client);
@@ -102,7 +100,7 @@ void turn_grow(struct sched *sched, uint32_t client)
 	c->has_switched = false;
 	sched->gpus[c->gpu].still_ns = sched->now_ns;
 	stop_epoch(c, true);
-	fit_in(sched, client);
+	fit_change(sched, client);
 	emit_budget(sched, client);
 }
 
@@ -110,14 +108,13 @@ static void start_restore(struct sched *sched, uint32_t client, uint64_t budget)
 {
 	struct sched_client *c = &sched->clients[client];
 
-	fit_out(sched, client);
 	/* Put back and chosen again, it may still be at work within an earlier, larger one. */
 	c->budget = u64_max(budget, c->budget);
 	c->task = SCHED_TASK_RESTORE;
 	c->answer_ns = sched->now_ns + quantum_answer(sched, c->gpu, c->memory.swapped);
 	stop_epoch(c, false);
 	sched->gpus[c->gpu].restoring = client;
-	fit_in(sched, client);
+	fit_change(sched, client);
 	emit_budget(sched, client);
 }
 
@@ -139,12 +136,11 @@ bool turn_restored_part(struct sched *sched, uint32_t client)
 {
 	struct sched_client *c = &sched->clients[client];
 
-	fit_out(sched, client);
 	c->task = SCHED_TASK_NONE;
 	c->answer_ns = SCHED_NO_DEADLINE;
 	sched->gpus[c->gpu].restoring = SCHED_NONE;
 	fit_aim(sched, client);
-	fit_in(sched, client);
+	fit_change(sched, client);
 	return fit_allowed(c) < c->need;
 }
 
@@ -229,7 +225,6 @@ static void admit(struct sched *sched, uint32_t client, bool has_switched)
 	if (has_switched)
 		sched->gpus[c->gpu].n_switches++;
 	queue_choose(sched, client, has_switched);
-	fit_out(sched, client);
 	c->kept_bound_ns = c->bound_ns;
 	queue_leave(sched, client);
 	queue_push_coming(sched, client);
@@ -237,7 +232,7 @@ static void admit(struct sched *sched, uint32_t client, bool has_switched)
 	c->has_switched = has_switched;
 	if (c->state == SCHED_CLIENT_WAITING)
 		stop_set_state(sched, client, SCHED_CLIENT_INCOMING);
-	fit_in(sched, client);
+	fit_change(sched, client);
 }
 
 void turn_admit(struct sched *sched, uint32_t client)
@@ -254,7 +249,6 @@ void turn_put_back(struct sched *sched, uint32_t client)
 {
 	struct sched_client *c = &sched->clients[client];
 
-	fit_out(sched, client);
 	queue_leave(sched, client);
 	queue_push_again(sched, client);
 	/* It has waited all the while: else whoever is put back again and again waits for ever. */
@@ -267,7 +261,7 @@ void turn_put_back(struct sched *sched, uint32_t client)
 	}
 	if (c->state == SCHED_CLIENT_INCOMING)
 		stop_set_state(sched, client, SCHED_CLIENT_WAITING);
-	fit_in(sched, client);
+	fit_change(sched, client);
 	queue_tell(sched, client);
 }
 
@@ -431,10 +425,9 @@ static void come_ahead(struct sched *sched, uint32_t client, uint64_t bytes)
 {
 	struct sched_client *c = &sched->clients[client];
 
-	fit_out(sched, client);
 	c->budget = fit_allowed(c) + bytes;
 	stop_epoch(c, false);
-	fit_in(sched, client);
+	fit_change(sched, client);
 	emit_budget(sched, client);
 	sched->gpus[c->gpu].is_ahead = true;
 }

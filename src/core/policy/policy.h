@@ -55,7 +55,7 @@ extern const struct policy policy_priority, policy_fair, policy_credit, policy_d
 
 /* A slot's first look at its claim, before anything else. */
 void policy_join(struct sched *sched, uint32_t client);
-/* Its claim has changed; what it had so far is charged. Between fit_out() and fit_in(). */
+/* Its claim has changed; what it had so far is charged. fit_change() follows. */
 void policy_claim(struct sched *sched, uint32_t client);
 /* The policy, or what may run side by side, has changed: all begin anew. */
 void policy_reset(struct sched *sched);
