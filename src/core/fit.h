@@ -9,7 +9,7 @@
  * matter: "charged", which passes the usable memory by a part of the reserve at the most, and only
  * while others move out (so that the card never overflows), and "load", which is what stays
  * on the card once every stopped and stopping client has given up all that it can. A
- * client is admitted when load leaves room for its need; it gets its budget when charged
+ * client is admitted when load leaves room for its target; it gets its budget when charged
  * does. In between, evictions turn the one into the other.
  *
  * Everything here takes constant time: fit_change() replaces a client's part of the sums.
@@ -46,8 +46,8 @@ uint64_t fit_allowed(const struct sched_client *client);
 uint64_t fit_charge(const struct sched_client *client);
 /* Of its charge, what it can be asked to give up. */
 uint64_t fit_pageable(const struct sched_client *client);
-/* Adds a client's share to sums; sign UINT32_MAX takes it out again. */
-void fit_sums_add(struct sched_sums *sums, const struct sched_sums *share, uint32_t sign);
+/* Adds a client's part to sums; sign UINT32_MAX takes it out again. */
+void fit_sums_add(struct sched_sums *sums, const struct sched_sums *part, uint32_t sign);
 /* The most that it can have: usable less what the others can not give up. */
 uint64_t fit_limit(const struct sched *sched, uint32_t client);
 /* The same, were there no others than our clients: their memory comes and goes. */
@@ -59,12 +59,12 @@ uint64_t fit_limit_alone(const struct sched *sched, uint32_t client);
  */
 bool fit_oversize(const struct sched *sched, uint32_t client);
 /* The budget it would run with: its footprint; while it grows, what it asks for. */
-uint64_t fit_need(const struct sched *sched, uint32_t client);
+uint64_t fit_budget_target(const struct sched *sched, uint32_t client);
 /* Sets what a client that comes is to get, from its memory as it is now. fit_change() follows. */
-void fit_aim(struct sched *sched, uint32_t client);
+void fit_set_target(struct sched *sched, uint32_t client);
 /* The same, for one that came to get the whole card, which may be another now. */
-void fit_aim_again(struct sched *sched, uint32_t client);
-struct sched_sums fit_share(const struct sched_client *client);
+void fit_update_target(struct sched *sched, uint32_t client);
+struct sched_sums fit_sums_of(const struct sched_client *client);
 enum sched_place fit_place(const struct sched_client *client);
 
 /* Takes over a report, kept to what can be true of a card of this size. */
@@ -81,13 +81,13 @@ bool fit_by_switch(const struct sched *sched, uint32_t client);
 /* It may come at some time if nobody leaves: no client that can never be stopped is in the way. */
 bool fit_ever(const struct sched *sched, uint32_t client);
 
-/* Bytes that client lacks, logically: load + need - usable. */
+/* Bytes that client lacks, logically: load + target - usable. */
 uint64_t fit_missing(const struct sched *sched, uint32_t client);
 /* Bytes still to be evicted for those that come, and for client too if not SCHED_NONE. */
 uint64_t fit_to_evict(const struct sched *sched, uint32_t gpu, uint32_t client);
 /* The card has room now for what is promised to client beyond its charge. */
 bool fit_has_room(const struct sched *sched, uint32_t client);
-/* The same for one that runs and asks for its need, with no part of what others move out. */
+/* The same for one that runs and asks for its target, with no part of what others move out. */
 bool fit_at_once(const struct sched *sched, uint32_t client);
 /*
  * What the card has room for now, of what client is to get beyond its charge, with the lead

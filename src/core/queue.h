@@ -5,7 +5,7 @@
 /*
  * The two lines of a GPU. In the queue stand those that want to run, and those that run
  * and want to grow, in the order of core/policy/policy.h. Chosen ones stand among the coming: their
- * need is counted, room is being made for them.
+ * budget is counted, room is being made for them.
  */
 
 #include "core/sched.h"

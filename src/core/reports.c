@@ -36,17 +36,17 @@ static void refuse(struct sched *sched, uint32_t client)
 	c->memory.wanted_pinned = 0;
 	queue_bound(sched, c);
 	if (c->state == SCHED_CLIENT_INCOMING && c->task != SCHED_TASK_RESTORE)
-		fit_aim(sched, client);
+		fit_set_target(sched, client);
 	fit_change(sched, client);
 }
 
-/* Makes client a grower that is to have need bytes; at once if the card has them. */
-static void grow(struct sched *sched, uint32_t client, uint64_t need)
+/* Makes client a grower that is to have target bytes; at once if the card has them. */
+static void grow(struct sched *sched, uint32_t client, uint64_t target)
 {
 	struct sched_client *c = &sched->clients[client];
 
 	if (c->line == SCHED_LINE_NONE) {
-		c->need = need;
+		c->budget_target = target;
 		c->is_growing = true;
 		c->has_switched = false;
 		/* Then the sums never see it wait, so that it keeps its place among the runners. */
@@ -58,8 +58,8 @@ static void grow(struct sched *sched, uint32_t client, uint64_t need)
 		fit_change(sched, client);
 		turn_admit(sched, client);
 	} else {
-		c->need = need;
-		fit_aim(sched, client);
+		c->budget_target = target;
+		fit_set_target(sched, client);
 		fit_change(sched, client);
 	}
 }
@@ -83,16 +83,16 @@ void reports_growth(struct sched *sched, uint32_t client, bool is_last_epoch)
 {
 	struct sched_client *c = &sched->clients[client];
 	uint64_t wanted = c->memory.wanted + c->memory.wanted_pinned;
-	uint64_t need = fit_allowed(c) + wanted;
+	uint64_t target = fit_allowed(c) + wanted;
 
 	if (wanted == 0)
 		cancel_growth(sched, client);
 	else if (!is_last_epoch)
 		return;
-	else if (need > fit_limit_alone(sched, client) || is_standstill(sched, c->gpu))
+	else if (target > fit_limit_alone(sched, client) || is_standstill(sched, c->gpu))
 		refuse(sched, client);
 	else
-		grow(sched, client, need);
+		grow(sched, client, target);
 }
 
 /* A stopped client's report: what is wanted may be more than the card can ever give. */
@@ -297,7 +297,7 @@ int reports_memory(struct sched *sched, const struct sched_event *event)
 			break;
 		}
 		check_wanted(sched, event->client);
-		fit_aim(sched, event->client);
+		fit_set_target(sched, event->client);
 		fit_change(sched, event->client);
 		break;
 	case SCHED_CLIENT_RUNNING:

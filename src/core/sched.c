@@ -259,7 +259,7 @@ static int on_join(struct sched *sched, const struct sched_event *event)
 		return 0;
 	}
 	/* Its gate is open, so no budget that it names can hold: what it has is what it gets. */
-	c->need = fit_charge(c);
+	c->budget_target = fit_charge(c);
 	turn_grant(sched, event->client);
 	return 0;
 }

@@ -95,7 +95,7 @@ struct sched_memory {
 	uint64_t pinned;   /* can not be moved */
 	uint64_t wanted;   /* pageable bytes that a blocked allocation lacks beyond the budget */
 	uint64_t wanted_pinned; /* the same, bytes that will be pinned */
-	uint64_t second; /* our own context in the process: of the reserve, and in no budget */
+	uint64_t pager_context; /* ours in the process: of the reserve, and in no budget */
 };
 
 enum sched_client_state {

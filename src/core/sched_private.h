@@ -37,7 +37,7 @@ enum sched_task {
 	SCHED_TASK_NONE,
 	SCHED_TASK_DROP,      /* give up drop_bytes; with the grant, if it has one */
 	SCHED_TASK_DROP_PART, /* the same, and its reports say that a part is out */
-	SCHED_TASK_RESTORE,   /* comes, and brings its memory in, of need or of a part */
+	SCHED_TASK_RESTORE,   /* comes, and brings its memory in, all or a part */
 	SCHED_TASK_COUNT_
 };
 
@@ -96,24 +96,24 @@ struct sched_owner {
 	uint64_t credit_round;
 };
 
-/* Sums over the clients of a GPU, and one client's share of them; fit.c keeps them. */
+/* Sums over the clients of a GPU, and one client's part of them; fit.c keeps them. */
 struct sched_sums {
-	uint64_t charged;   /* what they may have on the card now */
-	uint64_t load;      /* what stays there once all is out that is told, or free, to go */
-	uint64_t pinned;    /* what no eviction takes */
-	uint64_t running;   /* of load: goes when SCHED_PLACE_RUNNING_* are stopped */
-	uint64_t blocked;   /* of load: goes when SCHED_PLACE_BLOCKED is stopped */
-	uint64_t later;     /* of load: can go, but not just now */
-	uint64_t asked;     /* DROP sent for so much, not yet answered */
-	uint64_t reserved;  /* promised to those that come, beyond what they are charged */
-	uint64_t held;      /* charged to those that run or stop */
-	uint64_t second;    /* of the reserve: contexts of ours */
-	uint32_t n_on;      /* run, or come */
-	uint32_t n_fast;    /* of n_on: can not be stopped just now */
-	uint32_t n_never;   /* of n_on: can never be stopped */
-	uint32_t n_holding; /* run, or stop */
-	uint32_t n_blocked; /* run, and wait in the queue for memory */
-	uint32_t n_busy;    /* run, or stop, and lack no memory: they may get done */
+	uint64_t charged;       /* what they may have on the card now */
+	uint64_t load;          /* what stays there once all is out that is told, or free, to go */
+	uint64_t pinned;        /* what no eviction takes */
+	uint64_t running;       /* of load: goes when SCHED_PLACE_RUNNING_* are stopped */
+	uint64_t blocked;       /* of load: goes when SCHED_PLACE_BLOCKED is stopped */
+	uint64_t later;         /* of load: can go, but not just now */
+	uint64_t asked;         /* DROP sent for so much, not yet answered */
+	uint64_t reserved;      /* promised to those that come, beyond what they are charged */
+	uint64_t holder_bytes;  /* charged to those that run or stop */
+	uint64_t pager_context; /* of the reserve: contexts of ours */
+	uint32_t n_on;          /* run, or come */
+	uint32_t n_fast;        /* of n_on: can not be stopped just now */
+	uint32_t n_never;       /* of n_on: can never be stopped */
+	uint32_t n_holding;     /* run, or stop */
+	uint32_t n_blocked;     /* run, and wait in the queue for memory */
+	uint32_t n_busy;        /* run, or stop, and lack no memory: they may get done */
 };
 
 struct sched_client {
@@ -125,16 +125,16 @@ struct sched_client {
 	uint32_t gpu;
 	struct sched_claim claim; /* weight: not 0 */
 	struct sched_memory memory;
-	struct sched_sums share; /* as added to its GPU's sums */
+	struct sched_sums counted; /* as added to its GPU's sums */
 
 	uint64_t promised; /* of its budget: given to be pinned, since the last report */
 	uint64_t doubted;  /* of its budget, or reports where these are more: it is not there */
 	uint64_t budget;
 	uint64_t epoch;
-	uint64_t grant;      /* the last one's number */
-	uint64_t need;       /* of a client that comes or grows: the budget it is to get */
-	uint64_t weight;     /* of a client that comes: what it adds to the load */
-	uint64_t drop_bytes; /* of the DROP not yet answered */
+	uint64_t grant;         /* the last one's number */
+	uint64_t budget_target; /* of a client that comes or grows: the budget it is to get */
+	uint64_t load_bytes;    /* of a client that comes: what it adds to the load */
+	uint64_t drop_bytes;    /* of the DROP not yet answered */
 	uint64_t drop_epoch;
 
 	bool is_hung;

@@ -17,7 +17,7 @@ void sched_gpu_status(const struct sched *sched, uint32_t gpu, struct sched_gpu_
 		.usable = usable,
 		.external = g->external,
 		.available = usable > g->sums.charged ? usable - g->sums.charged : 0,
-		.running = g->sums.held,
+		.running = g->sums.holder_bytes,
 		.spare = fit_spare(sched, gpu),
 		.n_switches = g->n_switches,
 		.moved_out = g->moved_out,

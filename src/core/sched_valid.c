@@ -235,11 +235,11 @@ struct counts {
 static void check_client(const struct sched *sched, uint32_t client, struct counts *counts)
 {
 	const struct sched_client *c = &sched->clients[client];
-	struct sched_sums share = fit_share(c);
+	struct sched_sums sums = fit_sums_of(c);
 
-	assert(memcmp(&share, &c->share, sizeof(share)) == 0);
+	assert(memcmp(&sums, &c->counted, sizeof(sums)) == 0);
 	assert(c->place == fit_place(c));
-	fit_sums_add(&counts->sums, &share, 1);
+	fit_sums_add(&counts->sums, &sums, 1);
 	counts->n_clients++;
 	counts->n_queue += c->line == SCHED_LINE_QUEUE;
 	counts->n_coming += c->line == SCHED_LINE_COMING;

@@ -50,7 +50,7 @@ void turn_grant(struct sched *sched, uint32_t client)
 	queue_leave(sched, client);
 	/* Put back and chosen again for less, it may still be at work within the larger one. */
 	if (c->task != SCHED_TASK_RESTORE)
-		c->budget = u64_max(c->need, c->budget);
+		c->budget = u64_max(c->budget_target, c->budget);
 	/* Its budget does not hold this: it asks again, as one that runs. */
 	if (c->budget < fit_footprint(c))
 		c->memory.wanted_pinned = 0;
@@ -90,7 +90,7 @@ void turn_grow(struct sched *sched, uint32_t client)
 	struct sched_client *c = &sched->clients[client];
 
 	queue_leave(sched, client);
-	c->budget = u64_max(c->need, c->budget);
+	c->budget = u64_max(c->budget_target, c->budget);
 	promise(sched, client);
 	c->is_growing = false;
 	/* Who waited for its turn in order to grow has a whole turn before it: else two that
@@ -121,7 +121,7 @@ static void start_restore(struct sched *sched, uint32_t client, uint64_t budget)
 /* It has all that it is to get, or can have it now. */
 static bool is_whole(const struct sched_client *c)
 {
-	return c->task == SCHED_TASK_RESTORE && fit_allowed(c) >= c->need;
+	return c->task == SCHED_TASK_RESTORE && fit_allowed(c) >= c->budget_target;
 }
 
 /* Two with a grant would be one too many, even while the first one stops. */
@@ -129,7 +129,7 @@ static bool is_barred(const struct sched *sched, uint32_t client)
 {
 	const struct sched_client *c = &sched->clients[client];
 
-	return fit_exclusive(sched) && sched->gpus[c->gpu].sums.n_holding > c->share.n_holding;
+	return fit_exclusive(sched) && sched->gpus[c->gpu].sums.n_holding > c->counted.n_holding;
 }
 
 bool turn_restored_part(struct sched *sched, uint32_t client)
@@ -139,9 +139,9 @@ bool turn_restored_part(struct sched *sched, uint32_t client)
 	c->task = SCHED_TASK_NONE;
 	c->answer_ns = SCHED_NO_DEADLINE;
 	sched->gpus[c->gpu].restoring = SCHED_NONE;
-	fit_aim(sched, client);
+	fit_set_target(sched, client);
 	fit_change(sched, client);
-	return fit_allowed(c) < c->need;
+	return fit_allowed(c) < c->budget_target;
 }
 
 /*
@@ -152,7 +152,7 @@ static bool has_all(const struct sched *sched, uint32_t client)
 {
 	const struct sched_client *c = &sched->clients[client];
 
-	return is_whole(c) && fit_allowed(c) >= fit_need(sched, client);
+	return is_whole(c) && fit_allowed(c) >= fit_budget_target(sched, client);
 }
 
 void turn_restored(struct sched *sched, uint32_t client)
@@ -180,13 +180,13 @@ static bool give(struct sched *sched, uint32_t gpu)
 	     i = next_in_line(sched, i)) {
 		struct sched_client *c = &sched->clients[i];
 
-		fit_aim_again(sched, i);
+		fit_update_target(sched, i);
 		if (!can_give(sched, i))
 			continue;
 		if (c->state == SCHED_CLIENT_RUNNING)
 			turn_grow(sched, i);
 		else if (c->memory.swapped > 0)
-			start_restore(sched, i, c->need);
+			start_restore(sched, i, c->budget_target);
 		else
 			turn_grant(sched, i);
 		return true;
@@ -217,7 +217,7 @@ static bool give_part(struct sched *sched, uint32_t gpu)
 	return true;
 }
 
-/* Chosen: from now on its need is counted, and room is made. */
+/* Chosen: from now on its target is counted, and room is made. */
 static void admit(struct sched *sched, uint32_t client, bool has_switched)
 {
 	struct sched_client *c = &sched->clients[client];
@@ -228,7 +228,7 @@ static void admit(struct sched *sched, uint32_t client, bool has_switched)
 	c->kept_bound_ns = c->bound_ns;
 	queue_leave(sched, client);
 	queue_push_coming(sched, client);
-	fit_aim(sched, client);
+	fit_set_target(sched, client);
 	c->has_switched = has_switched;
 	if (c->state == SCHED_CLIENT_WAITING)
 		stop_set_state(sched, client, SCHED_CLIENT_INCOMING);

@@ -41,7 +41,7 @@ void turn_admit(struct sched *sched, uint32_t client);
 /* client, which comes, can not have what it came for after all: back to where it stood. */
 void turn_put_back(struct sched *sched, uint32_t client);
 
-/* client, which runs, gets its need: the blocked allocation goes on. */
+/* client, which runs, gets its budget: the blocked allocation goes on. */
 void turn_grow(struct sched *sched, uint32_t client);
 
 #endif

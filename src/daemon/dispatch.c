@@ -40,7 +40,7 @@ static void take_memory(struct server *server, struct peer *peer, const struct n
 	hearsay_note_context(server, peer, mem->pinned[NVSHARE_PINNED_CONTEXT]);
 	host_out(server, peer);
 	peer->mem = *mem;
-	peer->mem.second = u64_min(mem->second, total);
+	peer->mem.pager_context = u64_min(mem->pager_context, total);
 	host_in(server, peer);
 	server_account(server, peer, resident + pinned, peer->account.budget);
 	doubts_hear(server, peer, &before);
@@ -50,7 +50,7 @@ static void take_memory(struct server *server, struct peer *peer, const struct n
 		.pinned = pinned,
 		.wanted = mem->wanted,
 		.wanted_pinned = mem->wanted_pinned,
-		.second = peer->mem.second,
+		.pager_context = peer->mem.pager_context,
 	};
 }
 

@@ -81,8 +81,9 @@ static bool has_nul(const char *s, size_t size)
 
 static bool mem_in_range(const struct nvshare_mem *mem)
 {
-	const uint64_t parts[] = {mem->allocated,     mem->resident, mem->swapped,     mem->wanted,
-				  mem->wanted_pinned, mem->host,     mem->host_wanted, mem->second};
+	const uint64_t parts[] = {mem->allocated,   mem->resident,      mem->swapped,
+				  mem->wanted,      mem->wanted_pinned, mem->host,
+				  mem->host_wanted, mem->pager_context};
 	uint64_t sum = 0;
 
 	for (size_t i = 0; i < sizeof(parts) / sizeof(parts[0]); i++) {

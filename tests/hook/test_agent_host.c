@@ -127,7 +127,7 @@ static void takes_nothing_ahead_while_others_lack(void)
 /* Nobody waits: it is not looked whether it is idle, and the budget stays its own. */
 static void what_is_foreseen_takes_host_memory_and_nothing_else(void)
 {
-	struct nvshare_prepare_swap_out foreseen = {.bytes = 1000 * MIB, .second_max = MIB};
+	struct nvshare_prepare_swap_out foreseen = {.bytes = 1000 * MIB, .pager_context_max = MIB};
 	struct nvshare_prepare_swap_out waits = {.bytes = 10 * MIB, .due_ms = 100000};
 	int fd;
 

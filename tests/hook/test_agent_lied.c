@@ -101,7 +101,7 @@ static void a_drop_of_more_than_there_is_takes_all(void)
 					      .epoch = 4,
 					      .host_others = TOO_MUCH,
 					      .host_coming = TOO_MUCH,
-					      .second_max = TOO_MUCH});
+					      .pager_context_max = TOO_MUCH});
 	r = fake_expect(fd, NVSHARE_MSG_LOCK_RELEASED).body.lock_released;
 	check(r.outcome == NVSHARE_OUTCOME_SUCCESS && r.budget == r.mem.resident);
 	check(gate_get() == GATE_CLOSED);

@@ -73,8 +73,8 @@ static inline void mix_client(uint64_t *hash, uint64_t now, const struct sched_c
 	mix(hash, c->promised);
 	mix(hash, c->budget);
 	mix(hash, c->epoch & 1);
-	mix(hash, c->is_growing || c->line == SCHED_LINE_COMING ? c->need : 0);
-	mix(hash, c->line == SCHED_LINE_COMING ? c->weight : 0);
+	mix(hash, c->is_growing || c->line == SCHED_LINE_COMING ? c->budget_target : 0);
+	mix(hash, c->line == SCHED_LINE_COMING ? c->load_bytes : 0);
 	mix(hash, c->drop_bytes);
 	mix(hash, sched_has_drop(c) ? c->epoch - c->drop_epoch : 0);
 	for (size_t i = 0; i < sizeof(flags) / sizeof(*flags); i++)

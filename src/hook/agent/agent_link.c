@@ -471,7 +471,7 @@ static void handle_message(struct agent_link *link, const struct msg *msg)
 		hostmem_set_coming(
 			u64_min(msg->body.drop_lock.host_coming,
 				u64_min(msg->body.drop_lock.host_others, LINK_BYTES_MAX)));
-		link->second_max = msg->body.drop_lock.second_max;
+		link->second_max = msg->body.drop_lock.pager_context_max;
 		link->charge = msg->body.drop_lock.charge;
 		break;
 	case NVSHARE_MSG_MEM_AVAILABLE:
@@ -488,7 +488,7 @@ static void handle_message(struct agent_link *link, const struct msg *msg)
 		event.bytes = msg->body.prepare_swap_out.bytes;
 		event.due_ms = msg->body.prepare_swap_out.due_ms;
 		take_others(msg->body.prepare_swap_out.host_others);
-		link->second_max = msg->body.prepare_swap_out.second_max;
+		link->second_max = msg->body.prepare_swap_out.pager_context_max;
 		break;
 	case NVSHARE_MSG_HOST_MEMORY:
 		take_others(msg->body.host_memory.others);
