@@ -18,7 +18,8 @@
 
 static bool may_take_turns(const struct timeshare_client *c)
 {
-	return c->part.is_active && c->part.class != TIMESHARE_CLASS_CRITICAL && !c->is_unholdable;
+	return c->part.is_active && c->part.class != TIMESHARE_CLASS_CRITICAL &&
+	       c->hold != TIMESHARE_HOLD_FAILED;
 }
 
 uint64_t burst_credit_max(const struct timeshare_config *config)
@@ -72,7 +73,8 @@ void burst_note_loose(struct timeshare *share, uint32_t client, uint64_t busy_ns
 	struct timeshare_client *c = &share->clients[client];
 	uint64_t passed_us = (share->now_ns - c->usage.report_ns) / 1000, busy_us, sum_us;
 
-	if (!c->is_busy || c->is_bursting || busy_ns < c->usage.busy_ns)
+	if (c->work != TIMESHARE_WORK_BUSY || timeshare_is_in_burst(c) ||
+	    busy_ns < c->usage.busy_ns)
 		return;
 	busy_us = (busy_ns - c->usage.busy_ns + 999) / 1000;
 	busy_us = busy_us < passed_us ? busy_us : passed_us;
@@ -364,9 +366,9 @@ void burst_note_off(struct timeshare *share, uint32_t client, bool is_off_now)
 	struct timeshare_gpu *g = &share->gpus[c->gpu];
 	uint64_t ns = share->now_ns - g->preempt_ns;
 
-	if (!c->is_preempted)
+	if (c->hold != TIMESHARE_HOLD_TIMED)
 		return;
-	c->is_preempted = false;
+	c->hold = TIMESHARE_HOLD_TOLD;
 	g->n_pending--;
 	g->n_preemptions += is_off_now;
 	if (!is_off_now || g->n_pending > 0)

@@ -41,7 +41,8 @@ void slice_policy_look(struct timeshare *share, uint32_t client)
 {
 	struct timeshare_client *c = &share->clients[client];
 	int64_t mean_ns = (int64_t)c->pace.mean_ns, slack_ns;
-	uint64_t now_ns = share->now_ns, from_ns = c->is_bursting ? c->pace.begin_ns : now_ns;
+	uint64_t now_ns = share->now_ns,
+		 from_ns = timeshare_is_in_burst(c) ? c->pace.begin_ns : now_ns;
 
 	c->pace_ns = TIMESHARE_NO_DEADLINE;
 	c->pace.slack = TIMESHARE_SLACK_NONE;
@@ -57,7 +58,7 @@ void slice_policy_look(struct timeshare *share, uint32_t client)
 		c->pace.slack = TIMESHARE_SLACK_AMPLE;
 		slack_ns -= mean_ns / 10;
 	}
-	if (c->is_bursting)
+	if (timeshare_is_in_burst(c))
 		c->pace_ns = now_ns + (uint64_t)slack_ns + 1;
 }
 
@@ -79,7 +80,7 @@ void slice_policy_report(struct timeshare *share, uint32_t client)
 	/* By our own clock, for what a client says of its waiting would be what it likes. */
 	pace->work_ns += pace->was_busy ? share->now_ns - pace->at_ns : 0;
 	pace->at_ns = share->now_ns;
-	pace->was_busy = c->is_busy;
+	pace->was_busy = c->work == TIMESHARE_WORK_BUSY;
 	if (share->config.slice_rule != TIMESHARE_RULE_EXPONENTIAL || is_critical(c))
 		return;
 	if (share->gpus[c->gpu].n_active[TIMESHARE_CLASS_CRITICAL] == 0 || gpu_ns < pace->gpu_ns) {

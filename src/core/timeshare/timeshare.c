@@ -144,7 +144,7 @@ static int on_join(struct timeshare *share, const struct timeshare_event *event)
 	struct timeshare_client *c = &share->clients[event->client];
 	uint32_t heap_slot = c->heap_slot;
 
-	if (c->is_joined)
+	if (c->state != TIMESHARE_CLIENT_FREE)
 		return TIMESHARE_E_EXISTS;
 	if (event->gpu >= TIMESHARE_GPUS_MAX)
 		return TIMESHARE_E_NO_GPU;
@@ -153,7 +153,7 @@ static int on_join(struct timeshare *share, const struct timeshare_event *event)
 
 	memset(c, 0, sizeof(*c));
 	c->heap_slot = heap_slot; /* another's */
-	c->is_joined = true;
+	c->state = TIMESHARE_CLIENT_STOPPED;
 	c->gpu = event->gpu;
 	c->claim = event->claim;
 	c->part.class = timeshare_events_class(share, &event->claim);
@@ -184,7 +184,7 @@ static int on_leave(struct timeshare *share, const struct timeshare_event *event
 	timers_set(share, event->client);
 	usage_leave(share, event->client);
 	timeshare_update_none(share, event->client);
-	c->is_joined = false;
+	c->state = TIMESHARE_CLIENT_FREE;
 	return 0;
 }
 
@@ -205,7 +205,7 @@ static int on_run(struct timeshare *share, const struct timeshare_event *event)
 {
 	struct timeshare_client *c = &share->clients[event->client];
 
-	if (event->running == c->is_let_in)
+	if (event->running == (c->state == TIMESHARE_CLIENT_RUNNING))
 		return 0;
 	if (event->running)
 		timeshare_events_run(share, event->client);
@@ -293,7 +293,7 @@ static void refresh_stale(struct timeshare *share)
 	for (uint32_t n = 0; n < REFRESH_MAX && share->n_stale > 0; n++) {
 		uint32_t client = share->n_clients - share->n_stale--;
 
-		if (share->clients[client].is_joined)
+		if (share->clients[client].state != TIMESHARE_CLIENT_FREE)
 			timeshare_events_refresh(share, client);
 	}
 }
@@ -316,7 +316,7 @@ int timeshare_step(struct timeshare *share, const struct timeshare_event *event,
 	ret_actions->n = 0;
 	share->out = ret_actions;
 	if (is_of_client(event->type) && event->type != TIMESHARE_EVENT_JOIN &&
-	    !share->clients[event->client].is_joined)
+	    share->clients[event->client].state == TIMESHARE_CLIENT_FREE)
 		r = TIMESHARE_E_NO_CLIENT;
 	else
 		r = handle(share, event);

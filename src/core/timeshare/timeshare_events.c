@@ -31,29 +31,32 @@ enum timeshare_class timeshare_events_class(const struct timeshare *share,
 /* A request of one in no hurry says nothing of the GPU: its work may come later, or never. */
 static bool is_at_work(const struct timeshare_client *c)
 {
-	return c->is_busy || (c->is_bursting && c->claim.class == TIMESHARE_CLASS_CRITICAL);
+	return c->work == TIMESHARE_WORK_BUSY ||
+	       (timeshare_is_in_burst(c) && c->claim.class == TIMESHARE_CLASS_CRITICAL);
 }
 
 static struct timeshare_part part_of(const struct timeshare *share,
 				     const struct timeshare_client *c)
 {
 	bool is_critical = c->claim.class == TIMESHARE_CLASS_CRITICAL;
+	bool is_busy = c->work == TIMESHARE_WORK_BUSY, is_bursting = timeshare_is_in_burst(c);
+	bool is_hinted = c->burst == TIMESHARE_BURST_HINTED;
 	enum timeshare_class class = timeshare_events_class(share, &c->claim);
 
-	if (!c->is_let_in)
+	if (c->state != TIMESHARE_CLIENT_RUNNING)
 		return (struct timeshare_part){.class = class, .weight = c->claim.weight};
 	return (struct timeshare_part){
 		.class = class,
 		.weight = c->claim.weight,
 		.slo_us = is_critical ? c->claim.slo_us : 0,
-		.loose = is_critical && c->is_busy && !c->is_bursting ? c->loose : 0,
+		.loose = is_critical && is_busy && !is_bursting ? c->loose : 0,
 		.is_running = true,
-		.is_active = is_at_work(c) || c->is_hinted || c->linger_ns != TIMESHARE_NO_DEADLINE,
+		.is_active = is_at_work(c) || is_hinted || c->linger_ns != TIMESHARE_NO_DEADLINE,
 		.is_wanting = !is_critical && is_at_work(c),
-		.is_bursting = is_critical && c->is_bursting,
-		.is_holding = is_critical &&
-			      ((c->is_bursting && c->arm == TIMESHARE_ARM_HOLD) || c->is_hinted),
-		.is_late = is_critical && c->is_bursting && c->pace.slack == TIMESHARE_SLACK_LATE,
+		.is_bursting = is_critical && is_bursting,
+		.is_holding =
+			is_critical && ((is_bursting && c->arm == TIMESHARE_ARM_HOLD) || is_hinted),
+		.is_late = is_critical && is_bursting && c->pace.slack == TIMESHARE_SLACK_LATE,
 	};
 }
 
@@ -105,7 +108,8 @@ void timeshare_events_refresh(struct timeshare *share, uint32_t client)
 	uncount(share, client);
 	c->part = part;
 	count(share, client);
-	if (part.is_bursting && !old.is_bursting && g->n_bursting == 1 && !c->is_request)
+	if (part.is_bursting && !old.is_bursting && g->n_bursting == 1 &&
+	    c->burst != TIMESHARE_BURST_REQUEST)
 		usage_burst_begins(share, c->gpu);
 	if (old.is_bursting && !part.is_bursting && g->n_bursting == 0)
 		usage_burst_ends(share, c->gpu, share->now_ns);
@@ -122,7 +126,7 @@ void timeshare_events_refresh(struct timeshare *share, uint32_t client)
 
 static void linger(struct timeshare *share, struct timeshare_client *c)
 {
-	if (!is_at_work(c) && !c->is_hinted)
+	if (!is_at_work(c) && c->burst != TIMESHARE_BURST_HINTED)
 		c->linger_ns = share->now_ns + share->config.active_ns;
 }
 
@@ -130,13 +134,10 @@ void timeshare_events_stop(struct timeshare *share, uint32_t client)
 {
 	struct timeshare_client *c = &share->clients[client];
 
-	c->is_let_in = false;
-	c->is_busy = false;
-	c->is_silent = false;
-	c->is_bursting = false;
+	c->state = TIMESHARE_CLIENT_STOPPED;
+	c->work = TIMESHARE_WORK_NONE;
+	c->burst = TIMESHARE_BURST_NONE;
 	c->is_overdue = false;
-	c->is_hinted = false;
-	c->is_armed = false;
 	c->linger_ns = TIMESHARE_NO_DEADLINE;
 	c->burst_end_ns = TIMESHARE_NO_DEADLINE;
 	c->hint_ns = TIMESHARE_NO_DEADLINE;
@@ -148,11 +149,11 @@ void timeshare_events_stop(struct timeshare *share, uint32_t client)
 
 static void arm(struct timeshare *share, struct timeshare_client *c, enum timeshare_warning warning)
 {
-	if (!c->is_armed) {
-		c->warning = warning;
-		c->arm = energy_arm(share, c, warning, preempt_choice_next(&c->arms[warning]));
-	}
-	c->is_armed = true;
+	if (c->burst != TIMESHARE_BURST_NONE)
+		return;
+	c->burst = TIMESHARE_BURST_PLANNED;
+	c->warning = warning;
+	c->arm = energy_arm(share, c, warning, preempt_choice_next(&c->arms[warning]));
 }
 
 static void on_begin(struct timeshare *share, struct timeshare_client *c, uint64_t value)
@@ -160,18 +161,16 @@ static void on_begin(struct timeshare *share, struct timeshare_client *c, uint64
 	struct timeshare_gpu *g = &share->gpus[c->gpu];
 	uint64_t error_ns;
 
-	if (!c->is_let_in)
+	if (c->state != TIMESHARE_CLIENT_RUNNING)
 		predict_cancel(&c->predict); /* waiting is no preparing */
 	if (predict_begin(&c->predict, &share->config, share->now_ns, &error_ns))
 		g->hint_error_ns =
 			g->hint_error_ns ? (g->hint_error_ns * 7 + error_ns * 3) / 10 : error_ns;
 	arm(share, c, c->part.is_active ? TIMESHARE_WARNING_NONE : TIMESHARE_WARNING_PAUSE);
 	c->hint_ns = TIMESHARE_NO_DEADLINE;
-	c->is_hinted = false;
-	c->is_bursting = true;
+	c->burst = value ? TIMESHARE_BURST_REQUEST : TIMESHARE_BURST_WORK;
 	if (is_at_work(c)) /* else it counts as active by that alone, until its work comes */
 		c->linger_ns = TIMESHARE_NO_DEADLINE;
-	c->is_request = value != 0;
 	c->is_overdue = false;
 	slice_policy_begin(share, c);
 }
@@ -180,7 +179,7 @@ static void begin_hint(struct timeshare *share, struct timeshare_client *c)
 {
 	struct timeshare_gpu *g = &share->gpus[c->gpu];
 
-	c->is_hinted = true;
+	c->burst = TIMESHARE_BURST_HINTED;
 	c->linger_ns = TIMESHARE_NO_DEADLINE;
 	c->hint_ns = share->now_ns + share->config.hint_ns;
 	g->hint_end_ns = c->hint_ns;
@@ -188,11 +187,10 @@ static void begin_hint(struct timeshare *share, struct timeshare_client *c)
 
 static void end_hint(struct timeshare *share, struct timeshare_client *c)
 {
-	bool was_hinted = c->is_hinted;
+	bool was_hinted = c->burst == TIMESHARE_BURST_HINTED;
 
 	share->gpus[c->gpu].n_hints_missed++;
-	c->is_hinted = false;
-	c->is_armed = false;
+	c->burst = TIMESHARE_BURST_NONE;
 	c->hint_ns = TIMESHARE_NO_DEADLINE;
 	if (was_hinted)
 		linger(share, c);
@@ -218,7 +216,7 @@ static void plan_hint(struct timeshare *share, struct timeshare_client *c)
 	uint64_t start_ns;
 
 	arm(share, c, warning_of(share, c));
-	if (c->is_hinted || c->arm != TIMESHARE_ARM_HOLD)
+	if (c->burst == TIMESHARE_BURST_HINTED || c->arm != TIMESHARE_ARM_HOLD)
 		return; /* one hold lasts as long as it lasts, however often it is asked for */
 	start_ns = predict_start(&c->predict, &share->config, burst_lead(share, c->gpu));
 	c->hint_ns = start_ns;
@@ -240,8 +238,7 @@ static void end_burst(struct timeshare *share, struct timeshare_client *c)
 {
 	bool was_at_work = is_at_work(c);
 
-	c->is_bursting = false;
-	c->is_armed = false;
+	c->burst = TIMESHARE_BURST_NONE;
 	c->burst_end_ns = TIMESHARE_NO_DEADLINE;
 	if (was_at_work)
 		linger(share, c);
@@ -252,8 +249,8 @@ void timeshare_events_run(struct timeshare *share, uint32_t client)
 {
 	struct timeshare_client *c = &share->clients[client];
 
-	c->is_let_in = true;
-	if (!c->is_bursting)
+	c->state = TIMESHARE_CLIENT_RUNNING;
+	if (!timeshare_is_in_burst(c))
 		plan_hint_or_forget(share, c);
 	timeshare_events_refresh(share, client);
 }
@@ -274,7 +271,7 @@ static void on_end(struct timeshare *share, struct timeshare_client *c, uint64_t
 	bool was_overdue = c->is_overdue; /* what took so long was not this burst */
 
 	c->is_overdue = false;
-	if (!c->is_bursting)
+	if (!timeshare_is_in_burst(c))
 		return;
 	slice_policy_end(share, c, took_ns);
 	if (c->part.is_bursting && g->n_bursting == 1)
@@ -294,7 +291,8 @@ static void on_hint(struct timeshare *share, struct timeshare_client *c, uint64_
 		if (c->hint_ns != TIMESHARE_NO_DEADLINE)
 			end_hint(share, c);
 		predict_cancel(&c->predict);
-		c->is_armed = c->is_bursting;
+		if (c->burst == TIMESHARE_BURST_PLANNED)
+			c->burst = TIMESHARE_BURST_NONE;
 		return;
 	}
 	c->n_hints++;
@@ -302,7 +300,7 @@ static void on_hint(struct timeshare *share, struct timeshare_client *c, uint64_
 	if (!share->config.is_hinting)
 		return;
 	predict_hint(&c->predict, &share->config, share->now_ns, value_ns);
-	if (!c->is_bursting)
+	if (!timeshare_is_in_burst(c))
 		plan_hint(share, c);
 }
 
@@ -314,10 +312,10 @@ static void on_hint(struct timeshare *share, struct timeshare_client *c, uint64_
  */
 static void on_busy(struct timeshare *share, struct timeshare_client *c)
 {
-	c->is_busy = true;
+	c->work = TIMESHARE_WORK_BUSY;
 	c->silent_ns = share->now_ns + share->config.burst_ns;
 	c->linger_ns = TIMESHARE_NO_DEADLINE;
-	if (!c->is_overdue || c->is_bursting)
+	if (!c->is_overdue || timeshare_is_in_burst(c))
 		return;
 	on_begin(share, c, 0);
 	c->is_overdue = true;
@@ -325,11 +323,11 @@ static void on_busy(struct timeshare *share, struct timeshare_client *c)
 
 static void on_idle(struct timeshare *share, struct timeshare_client *c)
 {
-	if (!c->is_busy)
+	if (c->work != TIMESHARE_WORK_BUSY)
 		return;
-	c->is_busy = false;
+	c->work = TIMESHARE_WORK_NONE;
 	c->silent_ns = TIMESHARE_NO_DEADLINE;
-	if (c->is_overdue && c->is_bursting)
+	if (c->is_overdue && timeshare_is_in_burst(c))
 		end_burst(share, c);
 	linger(share, c);
 }
@@ -346,16 +344,15 @@ static void on_silence(struct timeshare *share, struct timeshare_client *c)
 	if (c->silent_ns > share->now_ns)
 		return;
 	on_idle(share, c);
-	c->is_silent = true;
+	c->work = TIMESHARE_WORK_SILENT;
 }
 
 /* It has said nothing of its work being over. */
 static void on_word(struct timeshare *share, struct timeshare_client *c)
 {
 	c->heard_ns = share->now_ns;
-	if (c->is_silent)
+	if (c->work == TIMESHARE_WORK_SILENT)
 		on_busy(share, c);
-	c->is_silent = false;
 }
 
 /* Not by END: requests that always overlap never come to one. */
@@ -402,7 +399,7 @@ int timeshare_events_activity(struct timeshare *share, const struct timeshare_ev
 	case TIMESHARE_ACTIVITY_COUNT_:
 		break;
 	}
-	if (c->is_bursting)
+	if (timeshare_is_in_burst(c))
 		c->burst_end_ns = share->now_ns + share->config.burst_ns;
 	count_tasks(share, c, event);
 	usage_report(share, event->client, event->busy_ns, event->held_ns, event->ran_ns);
@@ -434,7 +431,7 @@ static void fail(struct timeshare *share, uint32_t client, enum timeshare_report
 	c->told.hold_seq = 0;
 	c->renew_ns = TIMESHARE_NO_DEADLINE;
 	burst_note_off(share, client, false);
-	c->is_unholdable = true;
+	c->hold = TIMESHARE_HOLD_FAILED;
 	c->retry_ns = share->now_ns + next_pause(&share->config, c);
 	share->gpus[c->gpu].is_dirty = true;
 	timeshare_update_report(share, client, c->gpu, report, outcome);
@@ -450,7 +447,7 @@ static void note_overhead(struct timeshare *share, const struct timeshare_client
 	struct timeshare_gpu *g = &share->gpus[c->gpu];
 	uint64_t ns = share->now_ns - g->preempt_ns;
 
-	if (!c->is_preempted || g->n_pending > 1)
+	if (c->hold != TIMESHARE_HOLD_TIMED || g->n_pending > 1)
 		return;
 	ns -= event->took_ns < ns ? event->took_ns : ns;
 	g->over_ns[g->n_over++ % TIMESHARE_PREEMPTIONS] =
@@ -487,7 +484,8 @@ int timeshare_events_done(struct timeshare *share, const struct timeshare_event 
 	}
 	if (g->leaving == event->client)
 		g->is_dirty = true;
-	c->is_stray = c->is_unholdable && event->is_held && event->seq == c->told.seq;
+	c->is_stray =
+		c->hold == TIMESHARE_HOLD_FAILED && event->is_held && event->seq == c->told.seq;
 	touch(share, event->client);
 	timers_set(share, event->client);
 	return 0;
@@ -506,9 +504,10 @@ static void on_mute(struct timeshare *share, uint32_t client)
 /* Who can be told nothing can not be held; others would wait for its answer for ever. */
 static void retry(struct timeshare *share, struct timeshare_client *c)
 {
-	c->is_unholdable = !timeshare_update_may_tell(c);
-	c->retry_ns =
-		c->is_unholdable ? share->now_ns + share->config.retry_ns : TIMESHARE_NO_DEADLINE;
+	bool may_tell = timeshare_update_may_tell(c);
+
+	c->hold = may_tell ? TIMESHARE_HOLD_NONE : TIMESHARE_HOLD_FAILED;
+	c->retry_ns = may_tell ? TIMESHARE_NO_DEADLINE : share->now_ns + share->config.retry_ns;
 	share->gpus[c->gpu].is_dirty = true;
 }
 
@@ -520,13 +519,14 @@ void timeshare_events_timer(struct timeshare *share, uint32_t client)
 	if (c->linger_ns <= now_ns)
 		c->linger_ns = TIMESHARE_NO_DEADLINE;
 	if (c->burst_end_ns <= now_ns) {
-		c->is_overdue = c->is_overdue || c->is_request;
+		if (c->burst == TIMESHARE_BURST_REQUEST)
+			c->is_overdue = true;
 		end_burst(share, c);
 	}
 	if (c->silent_ns <= now_ns)
 		on_silence(share, c);
 	if (c->hint_ns <= now_ns) {
-		if (c->is_hinted)
+		if (c->burst == TIMESHARE_BURST_HINTED)
 			end_hint(share, c);
 		else
 			begin_hint(share, c);

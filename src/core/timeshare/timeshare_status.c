@@ -108,7 +108,7 @@ void timeshare_client_status(const struct timeshare *share, uint32_t client,
 	const struct timeshare_client *c = &share->clients[client];
 	bool is_critical = c->claim.class == TIMESHARE_CLASS_CRITICAL;
 
-	assert(client < share->n_clients && c->is_joined);
+	assert(client < share->n_clients && c->state != TIMESHARE_CLIENT_FREE);
 	*ret = (struct timeshare_client_status){
 		.claim = c->claim,
 		.gpu_ns = usage_sure_ns(share, client),
@@ -124,7 +124,8 @@ void timeshare_client_status(const struct timeshare *share, uint32_t client,
 		.ratio_ppm = (uint32_t)c->predict.ratio_ppm, /* RATIO_MAX at the most, both */
 		.error_ppm = (uint32_t)c->predict.error_ppm,
 		.is_held = c->part.is_running && c->told.until_ns > share->now_ns,
-		.is_busy = c->part.is_running && (c->is_busy || (c->is_bursting && !c->is_request)),
+		.is_busy = c->part.is_running &&
+			   (c->work == TIMESHARE_WORK_BUSY || c->burst == TIMESHARE_BURST_WORK),
 		.is_slices_only = is_critical && share->gpus[c->gpu].is_slow,
 	};
 	for (size_t i = 0; is_critical && i < TIMESHARE_WARNINGS_; i++)

@@ -154,6 +154,16 @@ static bool has_news(const struct timeshare *share, uint32_t client, uint64_t sl
 	       (use_ppm > told_ppm ? use_ppm - told_ppm : told_ppm - use_ppm) >= step_ppm;
 }
 
+static void end_hold(struct timeshare *share, uint32_t client)
+{
+	struct timeshare_client *c = &share->clients[client];
+
+	c->told.hold_seq = 0;
+	burst_note_off(share, client, false);
+	if (c->hold == TIMESHARE_HOLD_TOLD)
+		c->hold = TIMESHARE_HOLD_NONE;
+}
+
 static void note_hold(struct timeshare *share, uint32_t client, uint64_t until_ns)
 {
 	struct timeshare_client *c = &share->clients[client];
@@ -161,13 +171,14 @@ static void note_hold(struct timeshare *share, uint32_t client, uint64_t until_n
 
 	c->renew_ns = TIMESHARE_NO_DEADLINE;
 	if (until_ns == 0) {
-		c->told.hold_seq = 0;
-		burst_note_off(share, client, false);
+		end_hold(share, client);
 	} else if (!is_told_held(share, c)) {
 		c->told.hold_seq = c->told.seq;
 		burst_note_asked(share, client);
-		if (g->is_holding && !c->is_preempted) {
-			c->is_preempted = true;
+		if (c->hold == TIMESHARE_HOLD_NONE)
+			c->hold = TIMESHARE_HOLD_TOLD;
+		if (g->is_holding && c->hold != TIMESHARE_HOLD_TIMED) {
+			c->hold = TIMESHARE_HOLD_TIMED;
 			/* From here on: others may have been held for long, and be off. */
 			if (g->n_pending++ == 0)
 				g->preempt_ns = share->now_ns;
@@ -183,7 +194,8 @@ static bool has_begun(const struct timeshare *share, const struct timeshare_clie
 {
 	if (c->claim.class != TIMESHARE_CLASS_CRITICAL)
 		return false;
-	return c->is_bursting ? c->pace.begin_ns < share->now_ns : c->is_busy;
+	return timeshare_is_in_burst(c) ? c->pace.begin_ns < share->now_ns
+					: c->work == TIMESHARE_WORK_BUSY;
 }
 
 static void tell(struct timeshare *share, uint32_t client, uint64_t slice_us, uint64_t until_ns)
@@ -225,14 +237,13 @@ static void look(struct timeshare *share, uint32_t client)
 		tell(share, client, slice_us, until_ns);
 	else if (!c->part.is_running && timeshare_update_may_tell(c) && c->is_claim_new)
 		tell(share, client, c->told.slice_us, 0); /* it claims that of the next scheduler */
-	if (!is_told_held(share, c) && c->told.hold_seq) {
-		c->told.hold_seq = 0; /* the hold has ended by itself */
-		burst_note_off(share, client, false);
-	}
+	if (!is_told_held(share, c) && c->told.hold_seq)
+		end_hold(share, client); /* it has ended by itself */
 	/* A request may have its work later. */
 	usage_set(share, client,
 		  c->part.is_running && !is_told_held(share, c) &&
-			  (c->is_busy || (c->part.is_bursting && !c->is_request)),
+			  (c->work == TIMESHARE_WORK_BUSY ||
+			   (c->part.is_bursting && c->burst != TIMESHARE_BURST_REQUEST)),
 		  c->told.slice_us);
 }
 

@@ -41,28 +41,42 @@ static void check_flags(const struct timeshare *share, const struct timeshare_cl
 {
 	const struct timeshare_part *part = &c->part;
 
-	assert(part->is_running == c->is_let_in);
+	assert(part->is_running == (c->state == TIMESHARE_CLIENT_RUNNING));
 	assert(!part->is_active || part->is_running);
 	assert(!part->is_wanting || (part->is_active && part->class != TIMESHARE_CLASS_CRITICAL));
 	assert(!part->is_bursting || (part->is_active && part->class == TIMESHARE_CLASS_CRITICAL));
 	assert(!part->is_holding || (part->is_active && part->class == TIMESHARE_CLASS_CRITICAL));
 	assert(!part->is_late || part->is_bursting);
 	assert(part->loose <= TIMESHARE_ONE);
-	assert(!part->loose || (c->is_busy && part->class == TIMESHARE_CLASS_CRITICAL));
+	assert(!part->loose ||
+	       (c->work == TIMESHARE_WORK_BUSY && part->class == TIMESHARE_CLASS_CRITICAL));
 	assert(!part->loose || !part->is_bursting);
-	assert(c->pace_ns == TIMESHARE_NO_DEADLINE || (c->is_bursting && c->claim.slo_us));
+	assert(c->pace_ns == TIMESHARE_NO_DEADLINE ||
+	       (timeshare_is_in_burst(c) && c->claim.slo_us));
 	assert(c->pace.level < TIMESHARE_LEVELS);
 	assert(part->weight == c->claim.weight);
 	assert(part->class == timeshare_events_class(share, &c->claim) ||
 	       c >= share->clients + share->n_clients - share->n_stale);
-	assert(c->is_bursting == (c->burst_end_ns != TIMESHARE_NO_DEADLINE));
-	assert(c->is_busy == (c->silent_ns != TIMESHARE_NO_DEADLINE));
-	assert(!c->is_silent || !c->is_busy);
-	assert(!c->is_hinted || c->hint_ns != TIMESHARE_NO_DEADLINE);
-	assert(c->is_unholdable == (c->retry_ns != TIMESHARE_NO_DEADLINE));
 	assert(c->told.seq_done <= c->told.seq);
 	assert(c->told.slice_us == 0 || (c->told.slice_us >= TIMESHARE_SLICE_MIN &&
 					 c->told.slice_us <= TIMESHARE_SLICE_MAX));
+}
+
+/* src/core/timeshare/README.md has the states. A timer runs exactly in those that it ends. */
+static void check_states(const struct timeshare_client *c)
+{
+	bool is_hinted = c->burst == TIMESHARE_BURST_HINTED;
+	bool is_off = c->hold == TIMESHARE_HOLD_TOLD || c->hold == TIMESHARE_HOLD_TIMED;
+
+	assert(timeshare_is_in_burst(c) == (c->burst_end_ns != TIMESHARE_NO_DEADLINE));
+	assert(c->hint_ns == TIMESHARE_NO_DEADLINE || is_hinted ||
+	       c->burst == TIMESHARE_BURST_PLANNED);
+	assert(!is_hinted || c->hint_ns != TIMESHARE_NO_DEADLINE);
+	assert((c->work == TIMESHARE_WORK_BUSY) == (c->silent_ns != TIMESHARE_NO_DEADLINE));
+	assert((c->hold == TIMESHARE_HOLD_FAILED) == (c->retry_ns != TIMESHARE_NO_DEADLINE));
+	assert(is_off == (c->told.hold_seq > 0));
+	assert(c->hold != TIMESHARE_HOLD_TIMED || c->told.seq_done < c->told.hold_seq);
+	assert(!c->is_overdue || c->burst != TIMESHARE_BURST_REQUEST);
 }
 
 static void add(const struct timeshare *share, uint32_t client, struct sums *sums)
@@ -78,9 +92,9 @@ static void add(const struct timeshare *share, uint32_t client, struct sums *sum
 	sums->n_holders += part->is_holding;
 	sums->n_late += part->is_late;
 	sums->loose += part->loose;
-	sums->n_pending += c->is_preempted;
+	sums->n_pending += c->hold == TIMESHARE_HOLD_TIMED;
 	sums->n_computing += part->is_active && part->class != TIMESHARE_CLASS_CRITICAL &&
-			     !c->is_unholdable && !burst_holds(share, client);
+			     c->hold != TIMESHARE_HOLD_FAILED && !burst_holds(share, client);
 	if (c->usage.is_present) {
 		sums->weights += (uint64_t)c->usage.slice_us * c->usage.part;
 		sums->rests += (uint64_t)c->usage.slice_us * (1024 - c->usage.part);
@@ -153,10 +167,11 @@ void timeshare_assert_valid(const struct timeshare *share)
 	for (uint32_t i = 0; i < share->n_clients; i++) {
 		const struct timeshare_client *c = &share->clients[i];
 
-		if (!c->is_joined)
+		if (c->state == TIMESHARE_CLIENT_FREE)
 			continue;
 		check_timers(share, i);
 		check_flags(share, c);
+		check_states(c);
 		add(share, i, &sums[c->gpu]);
 		n_timers += c->due_ns != TIMESHARE_NO_DEADLINE;
 		n_dirty += c->is_dirty;
@@ -167,7 +182,7 @@ void timeshare_assert_valid(const struct timeshare *share)
 		check_gpu(share, i, &sums[i]);
 	/* Nobody was left out when all were to be looked at. */
 	for (uint32_t i = 0; i < share->n_clients && !timeshare_update_is_pending(share); i++)
-		assert(!share->clients[i].is_joined ||
+		assert(share->clients[i].state == TIMESHARE_CLIENT_FREE ||
 		       share->gpus[share->clients[i].gpu].is_dirty ||
 		       timeshare_update_has_slice(share, i));
 }
