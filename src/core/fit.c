@@ -2,17 +2,10 @@
 
 #include "core/fit.h"
 
-#include "core/heap.h"
-#include "core/list.h"
 #include "core/reserve.h"
 #include "core/u64.h"
 
 #include <assert.h>
-
-/* No sum of five of these over 2^17 clients overflows. */
-#define FIELD_MAX (1ull << 44)
-
-#define WALK_MAX 128 /* runners, to find a place among them */
 
 /*
  * The least part of a restore: a millisecond of the bus, which a message takes a tenth of.
@@ -65,35 +58,6 @@ static uint64_t room_now(const struct sched *sched, uint32_t gpu)
 	return capacity_now(sched, gpu, sched->gpus[gpu].sums.asked);
 }
 
-uint64_t fit_footprint(const struct sched_client *client)
-{
-	const struct sched_memory *m = &client->memory;
-
-	return m->resident + m->pinned + m->swapped + m->wanted + m->wanted_pinned;
-}
-
-uint64_t fit_allowed(const struct sched_client *client)
-{
-	return u64_max(client->budget,
-		       client->memory.resident + client->memory.pinned + client->promised);
-}
-
-uint64_t fit_charge(const struct sched_client *client)
-{
-	return u64_excess(fit_allowed(client), client->doubted);
-}
-
-/* What no eviction takes; what was given to be pinned counts until a report says what is. */
-static uint64_t fixed_bytes(const struct sched_client *client)
-{
-	return u64_min(client->memory.pinned + client->promised, fit_charge(client));
-}
-
-uint64_t fit_pageable(const struct sched_client *client)
-{
-	return fit_charge(client) - fixed_bytes(client);
-}
-
 static uint64_t pinned_by_others(const struct sched *sched, uint32_t client)
 {
 	return gpu_of(sched, client)->sums.pinned - sched->clients[client].counted.pinned;
@@ -124,7 +88,7 @@ uint64_t fit_limit(const struct sched *sched, uint32_t client)
 			  pinned_in_the_way(sched, client));
 }
 
-static uint64_t owned_by(const struct sched_client *c)
+static uint64_t owned_bytes(const struct sched_client *c)
 {
 	return c->memory.resident + c->memory.pinned + c->memory.swapped;
 }
@@ -133,7 +97,7 @@ bool fit_oversize(const struct sched *sched, uint32_t client)
 {
 	const struct sched_client *c = &sched->clients[client];
 
-	return c->state != SCHED_CLIENT_RUNNING && owned_by(c) > fit_limit(sched, client);
+	return c->state != SCHED_CLIENT_RUNNING && owned_bytes(c) > fit_limit(sched, client);
 }
 
 uint64_t fit_budget_target(const struct sched *sched, uint32_t client)
@@ -143,7 +107,7 @@ uint64_t fit_budget_target(const struct sched *sched, uint32_t client)
 	if (c->state == SCHED_CLIENT_RUNNING)
 		return c->is_growing ? c->budget_target : fit_charge(c);
 	if (fit_oversize(sched, client))
-		return u64_min(owned_by(c), gpu_of(sched, client)->total);
+		return u64_min(owned_bytes(c), gpu_of(sched, client)->total);
 	return fit_footprint(c);
 }
 
@@ -161,10 +125,9 @@ static uint64_t capacity_for(const struct sched *sched, uint32_t client)
 	const struct sched_client *c = &sched->clients[client];
 
 	return fit_usable(sched, c->gpu) +
-	       reserve_used(sched, c->gpu, pager_contexts_of_all(sched, client),
-			    pinned_by_others(sched, client) + fixed_bytes(c) +
-				    c->memory.wanted_pinned,
-			    0);
+	       reserve_used(
+		       sched, c->gpu, pager_contexts_of_all(sched, client),
+		       pinned_by_others(sched, client) + fit_fixed(c) + c->memory.wanted_pinned, 0);
 }
 
 /* All that there is for it when the others are out. */
@@ -215,12 +178,6 @@ void fit_set_target(struct sched *sched, uint32_t client)
 	c->load_bytes = load_bytes_of(sched, client);
 }
 
-/* Critical, and whole: its memory is not asked back even when it has nothing to do. */
-static bool is_kept(const struct sched_client *c)
-{
-	return c->is_resident && c->granted_ns != SCHED_NO_DEADLINE && c->memory.swapped == 0;
-}
-
 void fit_update_target(struct sched *sched, uint32_t client)
 {
 	struct sched_client *c = &sched->clients[client];
@@ -232,208 +189,6 @@ void fit_update_target(struct sched *sched, uint32_t client)
 	fit_change(sched, client);
 }
 
-static bool lacks_nothing(const struct sched_client *c)
-{
-	return c->memory.wanted == 0 && c->memory.wanted_pinned == 0;
-}
-
-static void sums_of_holder(const struct sched_client *c, struct sched_sums *sums)
-{
-	uint64_t charge = fit_charge(c), pinned = fixed_bytes(c);
-
-	sums->holder_bytes = charge;
-	sums->load = charge;
-	if (c->is_hung)
-		return;
-	sums->n_busy = lacks_nothing(c);
-	sums->n_on = 1;
-	sums->n_holding = 1;
-	sums->n_blocked = c->line == SCHED_LINE_QUEUE;
-	if (c->line == SCHED_LINE_COMING)
-		sums->load = c->load_bytes;
-	if (c->is_fixed || c->is_not_preemptible || c->is_resident) {
-		sums->n_fast = 1;
-		sums->n_never = 1;
-	} else if (c->is_retrying || c->line == SCHED_LINE_COMING) {
-		sums->n_fast = 1;
-		sums->later = u64_excess(sums->load, pinned);
-	} else if (c->is_growing) {
-		sums->blocked = charge - pinned;
-	} else {
-		sums->running = charge - pinned;
-	}
-}
-
-struct sched_sums fit_sums_of(const struct sched_client *c)
-{
-	uint64_t charge = fit_charge(c), pinned = fixed_bytes(c);
-	struct sched_sums sums = {
-		.charged = charge, .pinned = pinned, .pager_context = c->memory.pager_context};
-	bool is_coming = c->line == SCHED_LINE_COMING;
-
-	if (sched_has_drop(c) && !c->is_hung && !is_coming)
-		sums.asked = u64_min(c->drop_bytes, charge - pinned);
-	if (is_coming)
-		sums.reserved = u64_excess(c->budget_target, charge);
-	if (is_coming)
-		sums.pinned += c->memory.wanted_pinned; /* as good as pinned */
-
-	switch (c->state) {
-	case SCHED_CLIENT_FREE:
-		return (struct sched_sums){0};
-	case SCHED_CLIENT_IDLE:
-	case SCHED_CLIENT_WAITING:
-		sums.load = c->is_hung || c->is_retrying || is_kept(c) ? charge : pinned;
-		break;
-	case SCHED_CLIENT_INCOMING:
-		sums.load = c->task == SCHED_TASK_RESTORE ? u64_max(c->load_bytes, charge)
-							  : c->load_bytes;
-		sums.n_on = 1;
-		sums.n_fast = 1;
-		if (c->is_fixed || c->is_resident)
-			sums.n_never = 1;
-		else
-			sums.later = u64_excess(sums.load, pinned);
-		break;
-	case SCHED_CLIENT_RUNNING:
-		sums_of_holder(c, &sums);
-		break;
-	case SCHED_CLIENT_STOPPING:
-		sums.holder_bytes = charge;
-		sums.load = c->is_hung ? charge : pinned;
-		sums.n_holding = !c->is_hung;
-		sums.n_busy = !c->is_hung && lacks_nothing(c);
-		break;
-	case SCHED_CLIENT_STATE_COUNT_:
-		assert(!"client state out of range");
-	}
-	return sums;
-}
-
-enum sched_place fit_place(const struct sched_client *c)
-{
-	bool can_give = fit_pageable(c) > 0 && !c->is_hung && !c->is_retrying &&
-			!sched_has_drop(c) && !is_kept(c);
-
-	switch (c->state) {
-	case SCHED_CLIENT_IDLE:
-		return can_give ? SCHED_PLACE_IDLE : SCHED_PLACE_NONE;
-	case SCHED_CLIENT_WAITING:
-		return can_give ? SCHED_PLACE_QUEUED : SCHED_PLACE_NONE;
-	case SCHED_CLIENT_RUNNING:
-		if (c->is_hung || c->is_fixed || c->is_not_preemptible || c->is_resident ||
-		    c->is_retrying || c->line == SCHED_LINE_COMING)
-			return SCHED_PLACE_KEPT;
-		if (fit_pageable(c) == 0)
-			return SCHED_PLACE_BARE;
-		return c->is_growing ? SCHED_PLACE_BLOCKED
-				     : SCHED_PLACE_RUNNING_LOW + (unsigned int)c->level;
-	case SCHED_CLIENT_FREE:
-	case SCHED_CLIENT_INCOMING:
-	case SCHED_CLIENT_STOPPING:
-		return SCHED_PLACE_NONE;
-	case SCHED_CLIENT_STATE_COUNT_:
-		break;
-	}
-	assert(!"client state out of range");
-	return SCHED_PLACE_NONE;
-}
-
-/* Unsigned arithmetic wraps, so that adding minus a part takes it out again. */
-void fit_sums_add(struct sched_sums *sums, const struct sched_sums *part, uint32_t sign)
-{
-	uint64_t wide = sign == 1 ? 1 : UINT64_MAX;
-
-	sums->charged += wide * part->charged;
-	sums->load += wide * part->load;
-	sums->pinned += wide * part->pinned;
-	sums->running += wide * part->running;
-	sums->blocked += wide * part->blocked;
-	sums->later += wide * part->later;
-	sums->asked += wide * part->asked;
-	sums->reserved += wide * part->reserved;
-	sums->holder_bytes += wide * part->holder_bytes;
-	sums->pager_context += wide * part->pager_context;
-	sums->n_on += sign * part->n_on;
-	sums->n_fast += sign * part->n_fast;
-	sums->n_never += sign * part->n_never;
-	sums->n_holding += sign * part->n_holding;
-	sums->n_blocked += sign * part->n_blocked;
-	sums->n_busy += sign * part->n_busy;
-}
-
-static uint64_t timer_of(const struct sched_client *c)
-{
-	return u64_min(u64_min(c->answer_ns, c->retry_ns), u64_min(c->bound_ns, c->beat_ns));
-}
-
-/*
- * Runners stand by the beginning of their turns. One that comes back among them (it had
- * waited for memory, or could not be stopped) is old: its place is near the front.
- */
-static void enter_place(struct sched *sched, struct list *list, enum sched_place place,
-			uint32_t client)
-{
-	const struct sched_client *clients = sched->clients;
-	uint64_t turn_ns = clients[client].turn_ns;
-	uint32_t before = list->first;
-
-	if (place < SCHED_PLACE_RUNNING_LOW || list->n == 0 ||
-	    clients[list->last].turn_ns <= turn_ns) {
-		list_push_back(LIST_SLOTS(sched->clients, SCHED_LINK_PLACE), list, client);
-		return;
-	}
-	for (int n = 0; n < WALK_MAX && clients[before].turn_ns <= turn_ns; n++)
-		before = clients[before].link[SCHED_LINK_PLACE].next;
-	list_insert(LIST_SLOTS(sched->clients, SCHED_LINK_PLACE), list, client, before);
-}
-
-void fit_change(struct sched *sched, uint32_t client)
-{
-	struct sched_client *c = &sched->clients[client];
-	struct sched_gpu *g = &sched->gpus[c->gpu];
-	enum sched_place place = fit_place(c);
-
-	if (c->counted.n_busy)
-		g->still_ns = sched->now_ns; /* up to now */
-	fit_sums_add(&g->sums, &c->counted, UINT32_MAX);
-	c->counted = fit_sums_of(c);
-	fit_sums_add(&g->sums, &c->counted, 1);
-	if (place != c->place) {
-		if (c->place != SCHED_PLACE_NONE)
-			list_remove(LIST_SLOTS(sched->clients, SCHED_LINK_PLACE),
-				    &g->place[c->place], client);
-		if (place != SCHED_PLACE_NONE)
-			enter_place(sched, &g->place[place], place, client);
-		c->place = place;
-	}
-	if (timer_of(c) != SCHED_NO_DEADLINE)
-		heap_set(sched->clients, &sched->timers, SCHED_NODE_TIMER, client, timer_of(c));
-	else
-		heap_remove(sched->clients, &sched->timers, SCHED_NODE_TIMER, client);
-	g->is_dirty = true;
-}
-
-/*
- * What is on the card can not be more than the card has, whatever a client says: so a
- * lie costs others no more than what its teller could allocate anyway.
- */
-void fit_set_memory(struct sched *sched, uint32_t client, const struct sched_memory *memory)
-{
-	struct sched_client *c = &sched->clients[client];
-	uint64_t total = u64_min(sched->gpus[c->gpu].total, FIELD_MAX);
-	uint64_t there = u64_excess(c->memory.resident + c->memory.pinned, c->doubted);
-
-	c->memory.pinned = u64_min(memory->pinned, total);
-	c->memory.resident = u64_min(memory->resident, total - c->memory.pinned);
-	c->memory.swapped = u64_min(memory->swapped, FIELD_MAX);
-	c->memory.pager_context = u64_min(memory->pager_context, total);
-	c->memory.wanted = u64_min(memory->wanted, FIELD_MAX);
-	c->memory.wanted_pinned = u64_min(memory->wanted_pinned, FIELD_MAX);
-	/* What is not reported any more is what was not there. */
-	c->doubted = u64_min(c->doubted, u64_excess(c->memory.resident + c->memory.pinned, there));
-}
-
 bool fit_exclusive(const struct sched *sched)
 {
 	return sched->config.anti_thrash && sched->config.mode != SCHED_MODE_AUTO;
@@ -443,7 +198,7 @@ bool fit_never(const struct sched *sched, uint32_t client)
 {
 	const struct sched_client *c = &sched->clients[client];
 
-	if (lacks_nothing(c))
+	if (fit_lacks_nothing(c))
 		return false;
 	return fit_footprint(c) > fit_limit_alone(sched, client);
 }
@@ -542,7 +297,7 @@ bool fit_at_once(const struct sched *sched, uint32_t client)
 }
 
 /* What of lack there is room for; 0: too little to be worth a message. */
-static uint64_t part_of(const struct sched_gpu *g, uint64_t lack, uint64_t room)
+static uint64_t part_of_lack(const struct sched_gpu *g, uint64_t lack, uint64_t room)
 {
 	uint64_t part = u64_min(lack, u64_excess(room, g->sums.charged));
 	uint64_t least = u64_min(PART_MIN, g->total / PART_CARD);
@@ -554,8 +309,8 @@ uint64_t fit_part(const struct sched *sched, uint32_t client)
 {
 	const struct sched_client *c = &sched->clients[client];
 
-	return part_of(gpu_of(sched, client), u64_excess(c->budget_target, fit_charge(c)),
-		       room_now(sched, c->gpu));
+	return part_of_lack(gpu_of(sched, client), u64_excess(c->budget_target, fit_charge(c)),
+			    room_now(sched, c->gpu));
 }
 
 uint64_t fit_ahead(const struct sched *sched, uint32_t client)
@@ -563,6 +318,6 @@ uint64_t fit_ahead(const struct sched *sched, uint32_t client)
 	const struct sched_client *c = &sched->clients[client];
 	uint64_t lack = u64_excess(fit_budget_target(sched, client), fit_charge(c));
 
-	return part_of(gpu_of(sched, client), u64_min(lack, c->memory.swapped),
-		       capacity_now(sched, c->gpu, UINT64_MAX));
+	return part_of_lack(gpu_of(sched, client), u64_min(lack, c->memory.swapped),
+			    capacity_now(sched, c->gpu, UINT64_MAX));
 }

@@ -44,8 +44,12 @@ uint64_t fit_footprint(const struct sched_client *client);
 uint64_t fit_allowed(const struct sched_client *client);
 /* The same, without what is doubted: so much counts for others. */
 uint64_t fit_charge(const struct sched_client *client);
-/* Of its charge, what it can be asked to give up. */
+/* Of its charge, what no eviction takes; what it was given to pin counts until its next report. */
+uint64_t fit_fixed(const struct sched_client *client);
+/* The rest of its charge: what it can be asked to give up. */
 uint64_t fit_pageable(const struct sched_client *client);
+/* No allocation of it waits for bytes. */
+bool fit_lacks_nothing(const struct sched_client *client);
 /* Adds a client's part to sums; sign UINT32_MAX takes it out again. */
 void fit_sums_add(struct sched_sums *sums, const struct sched_sums *part, uint32_t sign);
 /* The most that it can have: usable less what the others can not give up. */

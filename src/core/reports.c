@@ -5,6 +5,7 @@
 #include "core/act.h"
 #include "core/fit.h"
 #include "core/forecast.h"
+#include "core/grant.h"
 #include "core/policy/quantum.h"
 #include "core/queue.h"
 #include "core/stop.h"
@@ -22,7 +23,7 @@ static void cancel_growth(struct sched *sched, uint32_t client)
 }
 
 /* The blocked allocations fail; whoever made them goes on without, so nothing is wanted. */
-static void refuse(struct sched *sched, uint32_t client)
+static void refuse_wanted(struct sched *sched, uint32_t client)
 {
 	struct sched_client *c = &sched->clients[client];
 
@@ -41,7 +42,7 @@ static void refuse(struct sched *sched, uint32_t client)
 }
 
 /* Makes client a grower that is to have target bytes; at once if the card has them. */
-static void grow(struct sched *sched, uint32_t client, uint64_t target)
+static void request_growth(struct sched *sched, uint32_t client, uint64_t target)
 {
 	struct sched_client *c = &sched->clients[client];
 
@@ -51,7 +52,7 @@ static void grow(struct sched *sched, uint32_t client, uint64_t target)
 		c->has_switched = false;
 		/* Then the sums never see it wait, so that it keeps its place among the runners. */
 		if (fit_beside(sched, client) && fit_at_once(sched, client)) {
-			turn_grow(sched, client);
+			grant_growth(sched, client);
 			return;
 		}
 		queue_push(sched, client);
@@ -90,16 +91,16 @@ void reports_growth(struct sched *sched, uint32_t client, bool is_last_epoch)
 	else if (!is_last_epoch)
 		return;
 	else if (target > fit_limit_alone(sched, client) || is_standstill(sched, c->gpu))
-		refuse(sched, client);
+		refuse_wanted(sched, client);
 	else
-		grow(sched, client, target);
+		request_growth(sched, client, target);
 }
 
 /* A stopped client's report: what is wanted may be more than the card can ever give. */
 static void check_wanted(struct sched *sched, uint32_t client)
 {
 	if (fit_never(sched, client))
-		refuse(sched, client);
+		refuse_wanted(sched, client);
 }
 
 void reports_bound(struct sched *sched, uint32_t client)
@@ -107,7 +108,7 @@ void reports_bound(struct sched *sched, uint32_t client)
 	struct sched_client *c = &sched->clients[client];
 
 	if (!fit_ever(sched, client) || is_standstill(sched, c->gpu)) {
-		refuse(sched, client);
+		refuse_wanted(sched, client);
 		return;
 	}
 	c->bound_ns = sched->now_ns + sched->config.wait_bound_ns;
@@ -132,7 +133,7 @@ int reports_request(struct sched *sched, const struct sched_event *event)
 		assert(!"client state out of range");
 	}
 
-	stop_touch(sched, event->client);
+	stop_client_alive(sched, event->client);
 	forecast_forget(sched, event->client);
 	fit_set_memory(sched, event->client, &event->memory);
 	c->promised = 0;
@@ -147,7 +148,7 @@ static void take_report(struct sched *sched, const struct sched_event *event)
 {
 	struct sched_client *c = &sched->clients[event->client];
 
-	stop_touch(sched, event->client);
+	stop_client_alive(sched, event->client);
 	fit_set_memory(sched, event->client, &event->memory);
 	if (event->epoch == c->epoch)
 		c->promised = 0;
@@ -206,7 +207,7 @@ static enum released released_means(const struct sched_client *c, const struct s
 }
 
 /* It waits, and has ended what it brought in ahead: nothing more of that will be used. */
-static void end_ahead(struct sched *sched, const struct sched_event *event)
+static void end_coming_ahead(struct sched *sched, const struct sched_event *event)
 {
 	struct sched_client *c = &sched->clients[event->client];
 
@@ -238,7 +239,7 @@ int reports_released(struct sched *sched, const struct sched_event *event)
 	if (means == REL_STOPPED || means == REL_EVICTED) {
 		bool has_seen = sched_has_drop(c) && event->epoch == c->drop_epoch;
 
-		stop_touch(sched, event->client);
+		stop_client_alive(sched, event->client);
 		if (means == REL_STOPPED)
 			stop_done(sched, event, has_seen);
 		else
@@ -248,10 +249,10 @@ int reports_released(struct sched *sched, const struct sched_event *event)
 		if (means == REL_FAILED)
 			stop_failed(sched, event->client, event->outcome, event->is_short);
 		else if (means == REL_RESTORE_FAILED ||
-			 (means == REL_RESTORED_PART && !turn_restored_part(sched, event->client)))
+			 (means == REL_RESTORED_PART && !grant_restored_part(sched, event->client)))
 			stop_restore_failed(sched, event->client, event->outcome);
 		else
-			end_ahead(sched, event);
+			end_coming_ahead(sched, event);
 	}
 
 	if (c->state == SCHED_CLIENT_RUNNING)
@@ -293,7 +294,7 @@ int reports_memory(struct sched *sched, const struct sched_event *event)
 			/* More than the card: who says that it can run so, may. */
 			if (is_last_epoch &&
 			    (c->memory.swapped == 0 || fit_oversize(sched, event->client)))
-				turn_restored(sched, event->client);
+				grant_restored(sched, event->client);
 			break;
 		}
 		check_wanted(sched, event->client);
@@ -316,6 +317,6 @@ int reports_alive(struct sched *sched, const struct sched_event *event)
 {
 	if (sched->clients[event->client].state == SCHED_CLIENT_FREE)
 		return SCHED_E_NO_CLIENT;
-	stop_touch(sched, event->client);
+	stop_client_alive(sched, event->client);
 	return 0;
 }

@@ -43,7 +43,7 @@ enum sched_client_state sched_client_state(const struct sched *sched, uint32_t c
 }
 
 /* What it lacks although all that can go of the other clients' had gone, if external is so much. */
-static uint64_t outside(const struct sched *sched, uint32_t client)
+static uint64_t outside_bytes(const struct sched *sched, uint32_t client)
 {
 	const struct sched_client *c = &sched->clients[client];
 	uint64_t need = fit_footprint(c), limit = fit_limit(sched, client);
@@ -81,6 +81,6 @@ void sched_client_status(const struct sched *sched, uint32_t client, uint64_t no
 		.run_ns = c->run_ns + (runs ? now_ns - c->granted_ns : 0),
 		.used_ns = c->used_ns,
 		.n_switches = c->n_switches,
-		.outside = c->state == SCHED_CLIENT_FREE ? 0 : outside(sched, client),
+		.outside = c->state == SCHED_CLIENT_FREE ? 0 : outside_bytes(sched, client),
 	};
 }

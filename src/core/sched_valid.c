@@ -88,7 +88,8 @@ static void check_debts(const struct sched_client *c)
 	assert((c->bound_ns != SCHED_NO_DEADLINE) == (c->line == SCHED_LINE_QUEUE && wants));
 }
 
-static uint32_t count(const struct sched *sched, const struct list *list, enum sched_link_kind kind)
+static uint32_t count_list(const struct sched *sched, const struct list *list,
+			   enum sched_link_kind kind)
 {
 	uint32_t n = 0, prev = SCHED_NONE;
 
@@ -271,7 +272,7 @@ static void check_forecast(const struct sched *sched, const struct sched_gpu *g,
 {
 	const struct sched_forecast *f = &g->forecast;
 
-	assert(n_near == count(sched, &f->near, SCHED_LINK_TOLD));
+	assert(n_near == count_list(sched, &f->near, SCHED_LINK_TOLD));
 	assert(n_near <= FORECAST_NEAR_MAX);
 	if (n_near == 0 || g->is_dirty)
 		return;
@@ -294,11 +295,12 @@ static void check_gpu(const struct sched *sched, uint32_t gpu)
 	}
 	assert(memcmp(&counts.sums, &g->sums, sizeof(g->sums)) == 0);
 	assert(counts.n_clients == g->n_clients);
-	assert(counts.n_queue == count(sched, &g->queue, SCHED_LINK_LINE));
-	assert(counts.n_coming == count(sched, &g->coming, SCHED_LINK_LINE));
-	assert(counts.n_told == count(sched, &g->told, SCHED_LINK_TOLD));
+	assert(counts.n_queue == count_list(sched, &g->queue, SCHED_LINK_LINE));
+	assert(counts.n_coming == count_list(sched, &g->coming, SCHED_LINK_LINE));
+	assert(counts.n_told == count_list(sched, &g->told, SCHED_LINK_TOLD));
 	for (int place = SCHED_PLACE_NONE + 1; place < SCHED_PLACE_COUNT_; place++)
-		assert(counts.n_place[place] == count(sched, &g->place[place], SCHED_LINK_PLACE));
+		assert(counts.n_place[place] ==
+		       count_list(sched, &g->place[place], SCHED_LINK_PLACE));
 	assert(g->restoring == SCHED_NONE ||
 	       sched->clients[g->restoring].task == SCHED_TASK_RESTORE);
 	assert(g->head == SCHED_NONE || sched->clients[g->head].line == SCHED_LINE_QUEUE);

@@ -33,7 +33,7 @@ uint64_t stop_epoch(struct sched_client *client, bool runs)
 	return client->epoch;
 }
 
-static void ask(struct sched *sched, uint32_t client, uint64_t bytes, bool runs)
+static void drop_begin(struct sched *sched, uint32_t client, uint64_t bytes, bool runs)
 {
 	struct sched_client *c = &sched->clients[client];
 
@@ -43,7 +43,7 @@ static void ask(struct sched *sched, uint32_t client, uint64_t bytes, bool runs)
 	c->answer_ns = sched->now_ns + quantum_answer(sched, c->gpu, bytes);
 }
 
-static void answered(struct sched_client *c)
+static void drop_end(struct sched_client *c)
 {
 	c->task = SCHED_TASK_NONE;
 	c->drop_bytes = 0;
@@ -60,7 +60,7 @@ void stop_drop(struct sched *sched, uint32_t client, uint64_t bytes, uint32_t to
 	queue_leave(sched, client);
 	c->is_growing = false;
 	c->n_switches++;
-	ask(sched, client, bytes, true);
+	drop_begin(sched, client, bytes, true);
 	stop_set_state(sched, client, SCHED_CLIENT_STOPPING);
 	fit_change(sched, client);
 	act_emit(sched, (struct sched_action){.type = SCHED_ACTION_DROP,
@@ -77,7 +77,7 @@ void stop_evict(struct sched *sched, uint32_t client, uint64_t bytes, uint32_t t
 	struct sched_client *c = &sched->clients[client];
 
 	forecast_forget(sched, client);
-	ask(sched, client, bytes, false);
+	drop_begin(sched, client, bytes, false);
 	fit_change(sched, client);
 	act_emit(sched, (struct sched_action){.type = SCHED_ACTION_DROP,
 					      .client = client,
@@ -88,7 +88,7 @@ void stop_evict(struct sched *sched, uint32_t client, uint64_t bytes, uint32_t t
 }
 
 /* An eviction that frees nothing would be asked for again at once, and for ever. */
-static bool freed_nothing(const struct sched_client *c, uint64_t charge_before)
+static bool drop_freed_nothing(const struct sched_client *c, uint64_t charge_before)
 {
 	return c->task != SCHED_TASK_DROP_PART && c->drop_bytes > 0 &&
 	       fit_charge(c) >= charge_before && fit_pageable(c) > 0;
@@ -107,26 +107,26 @@ void stop_progress(struct sched *sched, uint32_t client, uint64_t charge_before)
 	fit_change(sched, client);
 }
 
-static void retry_in(struct sched *sched, struct sched_client *c, uint64_t ns)
+static void stop_retry_in(struct sched *sched, struct sched_client *c, uint64_t ns)
 {
 	c->is_retrying = true;
 	c->retry_ns = sched->now_ns + u64_min(ns, sched->config.retry_ns);
 }
 
-static void retry_later(struct sched *sched, struct sched_client *c)
+static void stop_retry_later(struct sched *sched, struct sched_client *c)
 {
-	retry_in(sched, c, sched->config.retry_ns);
+	stop_retry_in(sched, c, sched->config.retry_ns);
 }
 
 /* It can be stopped, and may be soon; less and less soon. */
-static void retry_soon(struct sched *sched, struct sched_client *c)
+static void stop_retry_soon(struct sched *sched, struct sched_client *c)
 {
-	retry_in(sched, c, sched->config.retry_ns / SHORT_PART << c->n_short);
+	stop_retry_in(sched, c, sched->config.retry_ns / SHORT_PART << c->n_short);
 	c->n_short += c->n_short < 3;
 }
 
 /* Takes the report in: less is charged from now on, never more than before. */
-static void keep(struct sched *sched, const struct sched_event *event, bool has_seen)
+static void stop_take_report(struct sched *sched, const struct sched_event *event, bool has_seen)
 {
 	struct sched_client *c = &sched->clients[event->client];
 	uint64_t before = fit_charge(c), allowed = fit_allowed(c);
@@ -135,9 +135,9 @@ static void keep(struct sched *sched, const struct sched_event *event, bool has_
 	c->promised = 0;
 	c->budget = u64_min(event->budget, allowed);
 	c->last_outcome = 0;
-	if (has_seen && freed_nothing(c, before))
-		retry_later(sched, c);
-	answered(c);
+	if (has_seen && drop_freed_nothing(c, before))
+		stop_retry_later(sched, c);
+	drop_end(c);
 }
 
 void stop_done(struct sched *sched, const struct sched_event *event, bool has_seen)
@@ -155,7 +155,7 @@ void stop_done(struct sched *sched, const struct sched_event *event, bool has_se
 	c->retry_ns = SCHED_NO_DEADLINE;
 	c->n_failed = 0;
 	c->n_short = 0;
-	keep(sched, event, has_seen);
+	stop_take_report(sched, event, has_seen);
 	stop_set_state(sched, client, event->wants ? SCHED_CLIENT_WAITING : SCHED_CLIENT_IDLE);
 	if (event->wants)
 		queue_push(sched, client);
@@ -165,7 +165,7 @@ void stop_done(struct sched *sched, const struct sched_event *event, bool has_se
 void stop_evicted(struct sched *sched, const struct sched_event *event)
 {
 	sched->clients[event->client].n_short = 0;
-	keep(sched, event, true);
+	stop_take_report(sched, event, true);
 	queue_bound(sched, &sched->clients[event->client]);
 	fit_change(sched, event->client);
 }
@@ -174,12 +174,12 @@ void stop_failed(struct sched *sched, uint32_t client, uint32_t outcome, bool is
 {
 	struct sched_client *c = &sched->clients[client];
 
-	answered(c);
+	drop_end(c);
 	c->last_outcome = outcome;
 	if (is_short)
-		retry_soon(sched, c);
+		stop_retry_soon(sched, c);
 	else
-		retry_later(sched, c);
+		stop_retry_later(sched, c);
 	act_report(sched, client, SCHED_REPORT_STOP_FAILED, outcome);
 	if (c->state == SCHED_CLIENT_STOPPING) {
 		stop_set_state(sched, client, SCHED_CLIENT_RUNNING);
@@ -191,7 +191,7 @@ void stop_failed(struct sched *sched, uint32_t client, uint32_t outcome, bool is
 	fit_change(sched, client);
 }
 
-void stop_touch(struct sched *sched, uint32_t client)
+void stop_client_alive(struct sched *sched, uint32_t client)
 {
 	struct sched_client *c = &sched->clients[client];
 

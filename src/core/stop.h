@@ -44,7 +44,7 @@ void stop_retry(struct sched *sched, uint32_t client);
 void stop_failed(struct sched *sched, uint32_t client, uint32_t outcome, bool is_short);
 
 /* A sign of life; a hung client is taken back. Two actions at most. */
-void stop_touch(struct sched *sched, uint32_t client);
+void stop_client_alive(struct sched *sched, uint32_t client);
 void stop_hung(struct sched *sched, uint32_t client);
 /* answer_ns has come. */
 void stop_late(struct sched *sched, uint32_t client);

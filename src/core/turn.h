@@ -27,21 +27,10 @@
 
 void turn_dispatch(struct sched *sched, uint32_t gpu);
 
-/* client has all its memory on the card, or never lacked any: it runs. */
-void turn_grant(struct sched *sched, uint32_t client);
-
-/* client, which restores, has all its memory on the card: it runs, or waits for the rest. */
-void turn_restored(struct sched *sched, uint32_t client);
-/* client has used up its budget, and bytes are out. false: no larger one will come of it. */
-bool turn_restored_part(struct sched *sched, uint32_t client);
-
 /* client, in the queue, is chosen at once if it fits: however long the queue is. */
 void turn_admit(struct sched *sched, uint32_t client);
 
 /* client, which comes, can not have what it came for after all: back to where it stood. */
 void turn_put_back(struct sched *sched, uint32_t client);
-
-/* client, which runs, gets its budget: the blocked allocation goes on. */
-void turn_grow(struct sched *sched, uint32_t client);
 
 #endif

@@ -31,7 +31,7 @@ uint64_t burst_credit_max(const struct timeshare_config *config)
  * Of TIMESHARE_ONE: how much of the time that somebody else wants the critical take. Work without
  * a burst keeps the others to their short slices, too.
  */
-static uint64_t taken(const struct timeshare_gpu *g)
+static uint64_t credit_taken(const struct timeshare_gpu *g)
 {
 	if (g->n_wanting == 0)
 		return 0;
@@ -41,13 +41,13 @@ static uint64_t taken(const struct timeshare_gpu *g)
 }
 
 /* What the credit loses in TIMESHARE_ONE ns, if above 0, or gains. Who is capped loses nothing. */
-static int64_t drain(const struct timeshare *share, const struct timeshare_gpu *g)
+static int64_t credit_drain(const struct timeshare *share, const struct timeshare_gpu *g)
 {
 	uint64_t percent = share->config.lc_max_percent;
 
 	if (g->is_capped)
-		return -(int64_t)((TIMESHARE_ONE - taken(g)) * percent);
-	return (int64_t)(taken(g) * 100) - (int64_t)(TIMESHARE_ONE * percent);
+		return -(int64_t)((TIMESHARE_ONE - credit_taken(g)) * percent);
+	return (int64_t)(credit_taken(g) * 100) - (int64_t)(TIMESHARE_ONE * percent);
 }
 
 void burst_advance(struct timeshare *share, uint32_t gpu)
@@ -60,7 +60,7 @@ void burst_advance(struct timeshare *share, uint32_t gpu)
 	if (!g->is_holding)
 		g->turn_left_ns -= ns < g->turn_left_ns ? ns : g->turn_left_ns;
 	ns = ns < SPAN_MAX_NS ? ns : SPAN_MAX_NS;
-	change = (int64_t)ns * drain(share, g) / (int64_t)TIMESHARE_ONE;
+	change = (int64_t)ns * credit_drain(share, g) / (int64_t)TIMESHARE_ONE;
 	if (change > 0)
 		g->credit -= (uint64_t)change < g->credit ? (uint64_t)change : g->credit;
 	else
@@ -83,7 +83,7 @@ void burst_note_loose(struct timeshare *share, uint32_t client, uint64_t busy_ns
 			      sum_us);
 }
 
-static void report(struct timeshare *share, uint32_t gpu, enum timeshare_report what)
+static void burst_report(struct timeshare *share, uint32_t gpu, enum timeshare_report what)
 {
 	timeshare_update_report(share, TIMESHARE_NONE, gpu, what, 0);
 }
@@ -93,12 +93,12 @@ static void plan_cap(struct timeshare *share, uint32_t gpu)
 	struct timeshare_gpu *g = &share->gpus[gpu];
 	uint64_t max = burst_credit_max(&share->config);
 
-	if (!g->is_capped && g->credit == 0 && max > 0 && drain(share, g) > 0) {
+	if (!g->is_capped && g->credit == 0 && max > 0 && credit_drain(share, g) > 0) {
 		g->is_capped = true;
-		report(share, gpu, TIMESHARE_REPORT_CAPPED);
+		burst_report(share, gpu, TIMESHARE_REPORT_CAPPED);
 	} else if (g->is_capped && g->credit >= max / 2) {
 		g->is_capped = false;
-		report(share, gpu, TIMESHARE_REPORT_NOT_CAPPED);
+		burst_report(share, gpu, TIMESHARE_REPORT_NOT_CAPPED);
 	}
 }
 
@@ -109,7 +109,7 @@ static void plan_speed(struct timeshare *share, uint32_t gpu)
 	if (!g->is_slow || g->slow_ns > share->now_ns)
 		return;
 	g->is_slow = false;
-	report(share, gpu, TIMESHARE_REPORT_FAST);
+	burst_report(share, gpu, TIMESHARE_REPORT_FAST);
 }
 
 /* In proportion to its weight and to what its class has beside critical ones. */
@@ -160,9 +160,9 @@ static void give_turn(struct timeshare *share, struct timeshare_gpu *g, uint32_t
 		return;
 	if (old != TIMESHARE_NONE && may_take_turns(&share->clients[old])) {
 		g->leaving = old;
-		touch(share, old);
+		timeshare_update_touch(share, old);
 	}
-	touch(share, client);
+	timeshare_update_touch(share, client);
 }
 
 /*
@@ -194,7 +194,7 @@ static void plan_turn(struct timeshare *share, struct timeshare_gpu *g)
 		g->turn_left_ns = turn_length(share, holder) + TURN_LATE_NS;
 }
 
-static bool is_off(const struct timeshare_client *c)
+static bool client_is_off(const struct timeshare_client *c)
 {
 	return c->told.hold_seq > 0 && c->told.seq_done >= c->told.hold_seq;
 }
@@ -206,18 +206,18 @@ static void plan_leaving(struct timeshare *share, struct timeshare_gpu *g)
 	if (g->leaving == TIMESHARE_NONE)
 		return;
 	c = &share->clients[g->leaving];
-	if (may_take_turns(c) && g->leaving != g->turn && !is_off(c))
+	if (may_take_turns(c) && g->leaving != g->turn && !client_is_off(c))
 		return;
 	g->leaving = TIMESHARE_NONE;
 	if (g->turn != TIMESHARE_NONE)
-		touch(share, g->turn);
+		timeshare_update_touch(share, g->turn);
 }
 
 static void plan_wake(struct timeshare *share, struct timeshare_gpu *g)
 {
 	uint64_t half = burst_credit_max(&share->config) / 2, wake_ns = TIMESHARE_NO_DEADLINE,
 		 at_ns;
-	int64_t rate = drain(share, g);
+	int64_t rate = credit_drain(share, g);
 
 	if (g->is_slow)
 		wake_ns = g->slow_ns;
@@ -256,7 +256,7 @@ void burst_plan(struct timeshare *share, uint32_t gpu)
 		timeshare_update_all(share, gpu);
 	else if ((g->is_holding != was_holding || g->is_brief != was_brief || g->is_brief) &&
 		 g->turn != TIMESHARE_NONE)
-		touch(share, g->turn);
+		timeshare_update_touch(share, g->turn);
 	plan_wake(share, g);
 }
 
@@ -357,7 +357,7 @@ void burst_note_took(struct timeshare *share, uint32_t client, uint64_t ns)
 	g->slow_ns = share->now_ns + g->pause_ns;
 	g->n_took = 0;
 	g->is_dirty = true;
-	report(share, c->gpu, TIMESHARE_REPORT_SLOW);
+	burst_report(share, c->gpu, TIMESHARE_REPORT_SLOW);
 }
 
 void burst_note_off(struct timeshare *share, uint32_t client, bool is_off_now)
@@ -380,7 +380,7 @@ void burst_note_off(struct timeshare *share, uint32_t client, bool is_off_now)
 }
 
 /* What the last few preemptions took; how many they are. */
-static uint32_t last_us(const struct timeshare_gpu *g, uint32_t us[LEAD_SAMPLES])
+static uint32_t last_preempt_us(const struct timeshare_gpu *g, uint32_t us[LEAD_SAMPLES])
 {
 	uint32_t n = 0;
 
@@ -391,7 +391,7 @@ static uint32_t last_us(const struct timeshare_gpu *g, uint32_t us[LEAD_SAMPLES]
 	return n;
 }
 
-static uint64_t bounded(const struct timeshare *share, uint64_t lead_ns)
+static uint64_t lead_bounded(const struct timeshare *share, uint64_t lead_ns)
 {
 	uint64_t most_ns = share->config.hint_ns / 2;
 
@@ -405,9 +405,10 @@ static uint64_t bounded(const struct timeshare *share, uint64_t lead_ns)
  */
 uint64_t burst_lead(const struct timeshare *share, uint32_t gpu)
 {
-	uint32_t us[LEAD_SAMPLES], n = last_us(&share->gpus[gpu], us);
+	uint32_t us[LEAD_SAMPLES], n = last_preempt_us(&share->gpus[gpu], us);
 
-	return bounded(share, n > 0 ? preempt_choice_second_of(us, n) * 1250ull : LEAD_FIRST_NS);
+	return lead_bounded(share,
+			    n > 0 ? preempt_choice_second_of(us, n) * 1250ull : LEAD_FIRST_NS);
 }
 
 /*
@@ -416,7 +417,8 @@ uint64_t burst_lead(const struct timeshare *share, uint32_t gpu)
  */
 uint64_t burst_lead_usual(const struct timeshare *share, uint32_t gpu)
 {
-	uint32_t us[LEAD_SAMPLES], n = last_us(&share->gpus[gpu], us);
+	uint32_t us[LEAD_SAMPLES], n = last_preempt_us(&share->gpus[gpu], us);
 
-	return bounded(share, n > 0 ? preempt_choice_median_of(us, n) * 1000ull : LEAD_FIRST_NS);
+	return lead_bounded(share,
+			    n > 0 ? preempt_choice_median_of(us, n) * 1000ull : LEAD_FIRST_NS);
 }

@@ -40,21 +40,21 @@ void energy_charge(struct timeshare *share, uint32_t client)
 	c->energy.gpu_ns = gpu_ns;
 }
 
-static uint64_t budget_max(const struct timeshare_config *config)
+static uint64_t energy_budget_max(const struct timeshare_config *config)
 {
 	return config->energy_budget_w * (SAVED_NS / NJ_UJ);
 }
 
 void energy_fill(struct timeshare *share, uint32_t gpu)
 {
-	share->gpus[gpu].budget_uj = budget_max(&share->config);
+	share->gpus[gpu].budget_uj = energy_budget_max(&share->config);
 	share->gpus[gpu].budget_ns = share->now_ns;
 }
 
 /* Whether there was so much left to be paid. */
-static bool pay(struct timeshare *share, struct timeshare_gpu *g, uint64_t uj)
+static bool energy_pay(struct timeshare *share, struct timeshare_gpu *g, uint64_t uj)
 {
-	uint64_t ns = share->now_ns - g->budget_ns, max_uj = budget_max(&share->config);
+	uint64_t ns = share->now_ns - g->budget_ns, max_uj = energy_budget_max(&share->config);
 
 	if (share->config.energy_budget_w == 0)
 		return true;
@@ -68,8 +68,9 @@ static bool pay(struct timeshare *share, struct timeshare_gpu *g, uint64_t uj)
 	return true;
 }
 
-static enum timeshare_arm_kind choose(struct timeshare *share, const struct timeshare_client *c,
-				      const struct timeshare_arm *arm)
+static enum timeshare_arm_kind energy_choose(struct timeshare *share,
+					     const struct timeshare_client *c,
+					     const struct timeshare_arm *arm)
 {
 	struct timeshare_gpu *g = &share->gpus[c->gpu];
 	uint64_t switch_uj = SWITCH_UJ + power_uj(SWITCH_NS, g->power_mw);
@@ -83,7 +84,7 @@ static enum timeshare_arm_kind choose(struct timeshare *share, const struct time
 
 	if (!is_broken && slices_uj <= hold_uj)
 		return TIMESHARE_ARM_SLICES;
-	if (!pay(share, g, hold_uj > slices_uj ? hold_uj - slices_uj : 0))
+	if (!energy_pay(share, g, hold_uj > slices_uj ? hold_uj - slices_uj : 0))
 		return TIMESHARE_ARM_SLICES;
 	return TIMESHARE_ARM_HOLD;
 }
@@ -95,7 +96,7 @@ enum timeshare_arm_kind energy_arm(struct timeshare *share, const struct timesha
 
 	if (!share->config.is_saving || preempt_choice_is_first(arm))
 		return kind;
-	kind = choose(share, c, arm);
+	kind = energy_choose(share, c, arm);
 	if (!preempt_choice_is_trial(arm))
 		return kind;
 	return kind == TIMESHARE_ARM_HOLD ? TIMESHARE_ARM_SLICES : TIMESHARE_ARM_HOLD;

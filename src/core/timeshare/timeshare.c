@@ -9,9 +9,11 @@
 #include "core/timeshare/slice_policy.h"
 #include "core/timeshare/timers.h"
 #include "core/timeshare/timeshare_events.h"
+#include "core/timeshare/timeshare_part.h"
 #include "core/timeshare/timeshare_update.h"
 #include "core/timeshare/usage.h"
 #include "core/timeshare/weights.h"
+#include "core/u64.h"
 
 #include <assert.h>
 #include <string.h>
@@ -51,33 +53,29 @@ void timeshare_config_default(struct timeshare_config *ret_config)
 	};
 }
 
-static bool within(uint64_t value, uint64_t min, uint64_t max)
-{
-	return value >= min && value <= max;
-}
-
 int timeshare_config_check(const struct timeshare_config *config)
 {
-	bool is_good = within(config->slice_rule, 0, TIMESHARE_RULE_COUNT_ - 1) &&
-		       within(config->lc_max_percent, 10, 100) &&
-		       within(config->lc_window_ns, 10 * MS_NS, 60 * SECOND_NS) &&
-		       within(config->equal_slice_us, TIMESHARE_SLICE_MIN, TIMESHARE_SLICE_MAX) &&
-		       within(config->be_slice_us, TIMESHARE_SLICE_MIN, TIMESHARE_SLICE_MAX) &&
-		       within(config->active_ns, MS_NS, 60 * SECOND_NS) &&
-		       within(config->turn_ns, MS_NS, 10 * SECOND_NS) &&
-		       within(config->hold_ns, 10 * MS_NS, 60 * SECOND_NS) &&
-		       within(config->hint_ns, 100 * US_NS, SECOND_NS) &&
-		       within(config->margin_ns, US_NS, config->hint_ns) &&
-		       within(config->prepare_ns, 0, config->hint_ns) &&
-		       within(config->burst_ns, MS_NS, HOUR_NS) &&
-		       within(config->slow_ns, US_NS, SECOND_NS) &&
-		       within(config->answer_ns, MS_NS, 60 * SECOND_NS) &&
-		       within(config->retry_ns, MS_NS, HOUR_NS) &&
-		       within(config->energy_budget_w, 0, WATT_MAX);
+	bool is_good =
+		u64_is_within(config->slice_rule, 0, TIMESHARE_RULE_COUNT_ - 1) &&
+		u64_is_within(config->lc_max_percent, 10, 100) &&
+		u64_is_within(config->lc_window_ns, 10 * MS_NS, 60 * SECOND_NS) &&
+		u64_is_within(config->equal_slice_us, TIMESHARE_SLICE_MIN, TIMESHARE_SLICE_MAX) &&
+		u64_is_within(config->be_slice_us, TIMESHARE_SLICE_MIN, TIMESHARE_SLICE_MAX) &&
+		u64_is_within(config->active_ns, MS_NS, 60 * SECOND_NS) &&
+		u64_is_within(config->turn_ns, MS_NS, 10 * SECOND_NS) &&
+		u64_is_within(config->hold_ns, 10 * MS_NS, 60 * SECOND_NS) &&
+		u64_is_within(config->hint_ns, 100 * US_NS, SECOND_NS) &&
+		u64_is_within(config->margin_ns, US_NS, config->hint_ns) &&
+		u64_is_within(config->prepare_ns, 0, config->hint_ns) &&
+		u64_is_within(config->burst_ns, MS_NS, HOUR_NS) &&
+		u64_is_within(config->slow_ns, US_NS, SECOND_NS) &&
+		u64_is_within(config->answer_ns, MS_NS, 60 * SECOND_NS) &&
+		u64_is_within(config->retry_ns, MS_NS, HOUR_NS) &&
+		u64_is_within(config->energy_budget_w, 0, WATT_MAX);
 
 	for (int i = 0; i < TIMESHARE_CLASS_COUNT_; i++)
-		is_good = is_good &&
-			  within(config->slice_us[i], TIMESHARE_SLICE_MIN, TIMESHARE_SLICE_MAX);
+		is_good = is_good && u64_is_within(config->slice_us[i], TIMESHARE_SLICE_MIN,
+						   TIMESHARE_SLICE_MAX);
 	return is_good ? 0 : TIMESHARE_E_VALUE;
 }
 
@@ -108,10 +106,10 @@ void timeshare_init(struct timeshare *share, struct timeshare_client *clients, u
 	}
 }
 
-static bool is_claim_good(const struct timeshare_claim *claim)
+static bool claim_is_good(const struct timeshare_claim *claim)
 {
-	return within(claim->class, 0, TIMESHARE_CLASS_COUNT_ - 1) &&
-	       within(claim->weight, 1, WEIGHT_MAX) && within(claim->limit, 0, 100);
+	return u64_is_within(claim->class, 0, TIMESHARE_CLASS_COUNT_ - 1) &&
+	       u64_is_within(claim->weight, 1, WEIGHT_MAX) && u64_is_within(claim->limit, 0, 100);
 }
 
 static int on_config(struct timeshare *share, const struct timeshare_event *event)
@@ -148,7 +146,7 @@ static int on_join(struct timeshare *share, const struct timeshare_event *event)
 		return TIMESHARE_E_EXISTS;
 	if (event->gpu >= TIMESHARE_GPUS_MAX)
 		return TIMESHARE_E_NO_GPU;
-	if (!is_claim_good(&event->claim))
+	if (!claim_is_good(&event->claim))
 		return TIMESHARE_E_VALUE;
 
 	memset(c, 0, sizeof(*c));
@@ -156,7 +154,7 @@ static int on_join(struct timeshare *share, const struct timeshare_event *event)
 	c->state = TIMESHARE_CLIENT_STOPPED;
 	c->gpu = event->gpu;
 	c->claim = event->claim;
-	c->part.class = timeshare_events_class(share, &event->claim);
+	c->part.class = timeshare_part_class(share, &event->claim);
 	c->part.weight = event->claim.weight;
 	c->loose = TIMESHARE_ONE;
 	c->linger_ns = TIMESHARE_NO_DEADLINE;
@@ -192,12 +190,12 @@ static int on_claim(struct timeshare *share, const struct timeshare_event *event
 {
 	struct timeshare_client *c = &share->clients[event->client];
 
-	if (!is_claim_good(&event->claim))
+	if (!claim_is_good(&event->claim))
 		return TIMESHARE_E_VALUE;
 	timeshare_update_none(share, event->client); /* its class says where it belongs there */
 	c->claim = event->claim;
 	c->is_claim_new = true;
-	timeshare_events_refresh(share, event->client);
+	timeshare_part_refresh(share, event->client);
 	return 0;
 }
 
@@ -231,7 +229,7 @@ static int on_time(struct timeshare *share)
 	for (uint32_t n = 0; n < TIMERS_MAX; n++) {
 		client = timers_first(share);
 		if (client == TIMESHARE_NONE || share->clients[client].due_ns > share->now_ns ||
-		    share->out->n + HARK_REPORTS_MAX >= TIMESHARE_ACTIONS_MAX)
+		    share->out->n + EVENTS_REPORTS_MAX >= TIMESHARE_ACTIONS_MAX)
 			break;
 		timeshare_events_timer(share, client);
 	}
@@ -242,7 +240,7 @@ static int on_time(struct timeshare *share)
 	return 0;
 }
 
-static int handle(struct timeshare *share, const struct timeshare_event *event)
+static int timeshare_handle(struct timeshare *share, const struct timeshare_event *event)
 {
 	switch (event->type) {
 	case TIMESHARE_EVENT_CONFIG:
@@ -270,7 +268,7 @@ static int handle(struct timeshare *share, const struct timeshare_event *event)
 	return TIMESHARE_E_VALUE;
 }
 
-static void plan(struct timeshare *share, uint32_t gpu)
+static void timeshare_plan(struct timeshare *share, uint32_t gpu)
 {
 	struct timeshare_gpu *g = &share->gpus[gpu];
 	struct timeshare_slices slices;
@@ -288,17 +286,17 @@ static void plan(struct timeshare *share, uint32_t gpu)
 }
 
 /* After a CONFIG, some in each step. */
-static void refresh_stale(struct timeshare *share)
+static void timeshare_refresh_stale(struct timeshare *share)
 {
 	for (uint32_t n = 0; n < REFRESH_MAX && share->n_stale > 0; n++) {
 		uint32_t client = share->n_clients - share->n_stale--;
 
 		if (share->clients[client].state != TIMESHARE_CLIENT_FREE)
-			timeshare_events_refresh(share, client);
+			timeshare_part_refresh(share, client);
 	}
 }
 
-static bool is_of_client(enum timeshare_event_type type)
+static bool event_is_of_client(enum timeshare_event_type type)
 {
 	return type != TIMESHARE_EVENT_CONFIG && type != TIMESHARE_EVENT_POWER &&
 	       type != TIMESHARE_EVENT_TIME;
@@ -310,21 +308,21 @@ int timeshare_step(struct timeshare *share, const struct timeshare_event *event,
 	int r = 0;
 
 	assert(event->now_ns >= share->now_ns);
-	assert(!is_of_client(event->type) || event->client < share->n_clients);
+	assert(!event_is_of_client(event->type) || event->client < share->n_clients);
 
 	share->now_ns = event->now_ns;
 	ret_actions->n = 0;
 	share->out = ret_actions;
-	if (is_of_client(event->type) && event->type != TIMESHARE_EVENT_JOIN &&
+	if (event_is_of_client(event->type) && event->type != TIMESHARE_EVENT_JOIN &&
 	    share->clients[event->client].state == TIMESHARE_CLIENT_FREE)
 		r = TIMESHARE_E_NO_CLIENT;
 	else
-		r = handle(share, event);
+		r = timeshare_handle(share, event);
 	if (!r) {
-		refresh_stale(share);
+		timeshare_refresh_stale(share);
 		for (uint32_t i = 0; i < TIMESHARE_GPUS_MAX; i++) {
 			if (share->gpus[i].is_dirty)
-				plan(share, i);
+				timeshare_plan(share, i);
 		}
 		timeshare_update_flush(share);
 	}

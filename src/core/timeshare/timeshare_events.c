@@ -2,131 +2,21 @@
 
 #include "core/timeshare/timeshare_events.h"
 
-#include "core/list.h"
 #include "core/timeshare/burst.h"
 #include "core/timeshare/energy.h"
 #include "core/timeshare/predict.h"
 #include "core/timeshare/preempt_choice.h"
 #include "core/timeshare/slice_policy.h"
 #include "core/timeshare/timers.h"
+#include "core/timeshare/timeshare_part.h"
 #include "core/timeshare/timeshare_update.h"
 #include "core/timeshare/usage.h"
-#include "core/timeshare/weights.h"
-
-#include <assert.h>
-#include <string.h>
 
 #define RETRY_PART 32u /* of retry_ns, for the first time */
 
-/* ---- what a client counts as ----------------------------------------------- */
-
-enum timeshare_class timeshare_events_class(const struct timeshare *share,
-					    const struct timeshare_claim *claim)
+static void client_linger(struct timeshare *share, struct timeshare_client *c)
 {
-	if (share->config.has_classes || claim->class == TIMESHARE_CLASS_CRITICAL)
-		return claim->class;
-	return TIMESHARE_CLASS_NORMAL;
-}
-
-/* A request of one in no hurry says nothing of the GPU: its work may come later, or never. */
-static bool is_at_work(const struct timeshare_client *c)
-{
-	return c->work == TIMESHARE_WORK_BUSY ||
-	       (timeshare_is_in_burst(c) && c->claim.class == TIMESHARE_CLASS_CRITICAL);
-}
-
-static struct timeshare_part part_of(const struct timeshare *share,
-				     const struct timeshare_client *c)
-{
-	bool is_critical = c->claim.class == TIMESHARE_CLASS_CRITICAL;
-	bool is_busy = c->work == TIMESHARE_WORK_BUSY, is_bursting = timeshare_is_in_burst(c);
-	bool is_hinted = c->burst == TIMESHARE_BURST_HINTED;
-	enum timeshare_class class = timeshare_events_class(share, &c->claim);
-
-	if (c->state != TIMESHARE_CLIENT_RUNNING)
-		return (struct timeshare_part){.class = class, .weight = c->claim.weight};
-	return (struct timeshare_part){
-		.class = class,
-		.weight = c->claim.weight,
-		.slo_us = is_critical ? c->claim.slo_us : 0,
-		.loose = is_critical && is_busy && !is_bursting ? c->loose : 0,
-		.is_running = true,
-		.is_active = is_at_work(c) || is_hinted || c->linger_ns != TIMESHARE_NO_DEADLINE,
-		.is_wanting = !is_critical && is_at_work(c),
-		.is_bursting = is_critical && is_bursting,
-		.is_holding =
-			is_critical && ((is_bursting && c->arm == TIMESHARE_ARM_HOLD) || is_hinted),
-		.is_late = is_critical && is_bursting && c->pace.slack == TIMESHARE_SLACK_LATE,
-	};
-}
-
-static void uncount(struct timeshare *share, uint32_t client)
-{
-	const struct timeshare_part *part = &share->clients[client].part;
-	struct timeshare_gpu *g = &share->gpus[share->clients[client].gpu];
-
-	g->n_wanting -= part->is_wanting;
-	g->n_bursting -= part->is_bursting;
-	g->n_holders -= part->is_holding;
-	g->n_late -= part->is_late;
-	g->loose -= part->loose;
-	if (!part->is_active)
-		return;
-	g->n_active[part->class]--;
-	weights_remove(share, client);
-}
-
-static void count(struct timeshare *share, uint32_t client)
-{
-	const struct timeshare_part *part = &share->clients[client].part;
-	struct timeshare_gpu *g = &share->gpus[share->clients[client].gpu];
-
-	g->n_wanting += part->is_wanting;
-	g->n_bursting += part->is_bursting;
-	g->n_holders += part->is_holding;
-	g->n_late += part->is_late;
-	g->loose += part->loose;
-	if (!part->is_active)
-		return;
-	g->n_active[part->class]++;
-	weights_add(share, client);
-}
-
-void timeshare_events_refresh(struct timeshare *share, uint32_t client)
-{
-	struct timeshare_client *c = &share->clients[client];
-	struct timeshare_gpu *g = &share->gpus[c->gpu];
-	struct timeshare_part old = c->part, part;
-
-	slice_policy_look(share, client);
-	part = part_of(share, c);
-	timers_set(share, client);
-	touch(share, client);
-	if (!memcmp(&old, &part, sizeof(part)))
-		return;
-	burst_advance(share, c->gpu);
-	uncount(share, client);
-	c->part = part;
-	count(share, client);
-	if (part.is_bursting && !old.is_bursting && g->n_bursting == 1 &&
-	    c->burst != TIMESHARE_BURST_REQUEST)
-		usage_burst_begins(share, c->gpu);
-	if (old.is_bursting && !part.is_bursting && g->n_bursting == 0)
-		usage_burst_ends(share, c->gpu, share->now_ns);
-	if (part.is_running && !old.is_running)
-		list_push_back(LIST_SLOTS(share->clients, TIMESHARE_LINK_RUNNING), &g->running,
-			       client);
-	if (!part.is_running && old.is_running) {
-		timeshare_update_moves(share, client);
-		list_remove(LIST_SLOTS(share->clients, TIMESHARE_LINK_RUNNING), &g->running,
-			    client);
-	}
-	g->is_dirty = true;
-}
-
-static void linger(struct timeshare *share, struct timeshare_client *c)
-{
-	if (!is_at_work(c) && c->burst != TIMESHARE_BURST_HINTED)
+	if (!timeshare_part_is_at_work(c) && c->burst != TIMESHARE_BURST_HINTED)
 		c->linger_ns = share->now_ns + share->config.active_ns;
 }
 
@@ -142,12 +32,13 @@ void timeshare_events_stop(struct timeshare *share, uint32_t client)
 	c->burst_end_ns = TIMESHARE_NO_DEADLINE;
 	c->hint_ns = TIMESHARE_NO_DEADLINE;
 	c->silent_ns = TIMESHARE_NO_DEADLINE;
-	timeshare_events_refresh(share, client);
+	timeshare_part_refresh(share, client);
 }
 
 /* ---- requests and bursts --------------------------------------------------- */
 
-static void arm(struct timeshare *share, struct timeshare_client *c, enum timeshare_warning warning)
+static void client_arm(struct timeshare *share, struct timeshare_client *c,
+		       enum timeshare_warning warning)
 {
 	if (c->burst != TIMESHARE_BURST_NONE)
 		return;
@@ -166,10 +57,11 @@ static void on_begin(struct timeshare *share, struct timeshare_client *c, uint64
 	if (predict_begin(&c->predict, &share->config, share->now_ns, &error_ns))
 		g->hint_error_ns =
 			g->hint_error_ns ? (g->hint_error_ns * 7 + error_ns * 3) / 10 : error_ns;
-	arm(share, c, c->part.is_active ? TIMESHARE_WARNING_NONE : TIMESHARE_WARNING_PAUSE);
+	client_arm(share, c, c->part.is_active ? TIMESHARE_WARNING_NONE : TIMESHARE_WARNING_PAUSE);
 	c->hint_ns = TIMESHARE_NO_DEADLINE;
 	c->burst = value ? TIMESHARE_BURST_REQUEST : TIMESHARE_BURST_WORK;
-	if (is_at_work(c)) /* else it counts as active by that alone, until its work comes */
+	if (timeshare_part_is_at_work(
+		    c)) /* else it counts as active by that alone, until its work comes */
 		c->linger_ns = TIMESHARE_NO_DEADLINE;
 	c->is_overdue = false;
 	slice_policy_begin(share, c);
@@ -193,7 +85,7 @@ static void end_hint(struct timeshare *share, struct timeshare_client *c)
 	c->burst = TIMESHARE_BURST_NONE;
 	c->hint_ns = TIMESHARE_NO_DEADLINE;
 	if (was_hinted)
-		linger(share, c);
+		client_linger(share, c);
 }
 
 /*
@@ -215,7 +107,7 @@ static void plan_hint(struct timeshare *share, struct timeshare_client *c)
 {
 	uint64_t start_ns;
 
-	arm(share, c, warning_of(share, c));
+	client_arm(share, c, warning_of(share, c));
 	if (c->burst == TIMESHARE_BURST_HINTED || c->arm != TIMESHARE_ARM_HOLD)
 		return; /* one hold lasts as long as it lasts, however often it is asked for */
 	start_ns = predict_start(&c->predict, &share->config, burst_lead(share, c->gpu));
@@ -236,12 +128,12 @@ static void plan_hint_or_forget(struct timeshare *share, struct timeshare_client
 /* That it is over is seen some time after its last work; the next may be announced by then. */
 static void end_burst(struct timeshare *share, struct timeshare_client *c)
 {
-	bool was_at_work = is_at_work(c);
+	bool was_at_work = timeshare_part_is_at_work(c);
 
 	c->burst = TIMESHARE_BURST_NONE;
 	c->burst_end_ns = TIMESHARE_NO_DEADLINE;
 	if (was_at_work)
-		linger(share, c);
+		client_linger(share, c);
 	plan_hint_or_forget(share, c);
 }
 
@@ -252,12 +144,12 @@ void timeshare_events_run(struct timeshare *share, uint32_t client)
 	c->state = TIMESHARE_CLIENT_RUNNING;
 	if (!timeshare_is_in_burst(c))
 		plan_hint_or_forget(share, c);
-	timeshare_events_refresh(share, client);
+	timeshare_part_refresh(share, client);
 }
 
 /* That it has is known some time later. */
-static uint64_t ended_ns(const struct timeshare *share, const struct timeshare_client *c,
-			 uint64_t took_ns)
+static uint64_t burst_ended_ns(const struct timeshare *share, const struct timeshare_client *c,
+			       uint64_t took_ns)
 {
 	uint64_t since_ns = share->now_ns - c->pace.begin_ns;
 
@@ -275,7 +167,7 @@ static void on_end(struct timeshare *share, struct timeshare_client *c, uint64_t
 		return;
 	slice_policy_end(share, c, took_ns);
 	if (c->part.is_bursting && g->n_bursting == 1)
-		usage_burst_ends(share, c->gpu, ended_ns(share, c, took_ns));
+		usage_burst_ends(share, c->gpu, burst_ended_ns(share, c, took_ns));
 	/* Where nobody was in the way, or nobody could be held, it tells nothing. */
 	if (c->part.is_bursting && !was_overdue && g->n_wanting > 0 && g->is_taking &&
 	    !g->is_capped && !g->is_slow)
@@ -329,7 +221,7 @@ static void on_idle(struct timeshare *share, struct timeshare_client *c)
 	c->silent_ns = TIMESHARE_NO_DEADLINE;
 	if (c->is_overdue && timeshare_is_in_burst(c))
 		end_burst(share, c);
-	linger(share, c);
+	client_linger(share, c);
 }
 
 /*
@@ -405,7 +297,7 @@ int timeshare_events_activity(struct timeshare *share, const struct timeshare_ev
 	usage_report(share, event->client, event->busy_ns, event->held_ns, event->ran_ns);
 	slice_policy_report(share, event->client);
 	energy_charge(share, event->client);
-	timeshare_events_refresh(share, event->client);
+	timeshare_part_refresh(share, event->client);
 	return 0;
 }
 
@@ -413,7 +305,7 @@ int timeshare_events_activity(struct timeshare *share, const struct timeshare_ev
  * What was in the way may be over in a moment, as a proof that has to be tried again, or never:
  * the time until the next try doubles.
  */
-static uint64_t next_pause(const struct timeshare_config *config, struct timeshare_client *c)
+static uint64_t hold_next_pause(const struct timeshare_config *config, struct timeshare_client *c)
 {
 	uint64_t first_ns = config->retry_ns / RETRY_PART;
 
@@ -422,8 +314,8 @@ static uint64_t next_pause(const struct timeshare_config *config, struct timesha
 	return c->pause_ns;
 }
 
-static void fail(struct timeshare *share, uint32_t client, enum timeshare_report report,
-		 uint64_t outcome)
+static void hold_fail(struct timeshare *share, uint32_t client, enum timeshare_report report,
+		      uint64_t outcome)
 {
 	struct timeshare_client *c = &share->clients[client];
 
@@ -432,7 +324,7 @@ static void fail(struct timeshare *share, uint32_t client, enum timeshare_report
 	c->renew_ns = TIMESHARE_NO_DEADLINE;
 	burst_note_off(share, client, false);
 	c->hold = TIMESHARE_HOLD_FAILED;
-	c->retry_ns = share->now_ns + next_pause(&share->config, c);
+	c->retry_ns = share->now_ns + hold_next_pause(&share->config, c);
 	share->gpus[c->gpu].is_dirty = true;
 	timeshare_update_report(share, client, c->gpu, report, outcome);
 }
@@ -441,8 +333,8 @@ static void fail(struct timeshare *share, uint32_t client, enum timeshare_report
  * The last one is off. What the preemption took beyond holding that one is ours: the messages,
  * and two processes that have to wake up.
  */
-static void note_overhead(struct timeshare *share, const struct timeshare_client *c,
-			  const struct timeshare_event *event)
+static void hold_note_overhead(struct timeshare *share, const struct timeshare_client *c,
+			       const struct timeshare_event *event)
 {
 	struct timeshare_gpu *g = &share->gpus[c->gpu];
 	uint64_t ns = share->now_ns - g->preempt_ns;
@@ -474,10 +366,10 @@ int timeshare_events_done(struct timeshare *share, const struct timeshare_event 
 	}
 	if (hold_seq && event->seq >= hold_seq && event->outcome) {
 		g->n_failures++;
-		fail(share, event->client, TIMESHARE_REPORT_NOT_HELD, event->outcome);
+		hold_fail(share, event->client, TIMESHARE_REPORT_NOT_HELD, event->outcome);
 	} else if (was_open && event->seq >= hold_seq) {
 		if (event->seq == hold_seq && event->is_held) {
-			note_overhead(share, c, event);
+			hold_note_overhead(share, c, event);
 			burst_note_took(share, event->client, event->took_ns);
 		}
 		burst_note_off(share, event->client, true);
@@ -486,7 +378,7 @@ int timeshare_events_done(struct timeshare *share, const struct timeshare_event 
 		g->is_dirty = true;
 	c->is_stray =
 		c->hold == TIMESHARE_HOLD_FAILED && event->is_held && event->seq == c->told.seq;
-	touch(share, event->client);
+	timeshare_update_touch(share, event->client);
 	timers_set(share, event->client);
 	return 0;
 }
@@ -498,11 +390,11 @@ static void on_mute(struct timeshare *share, uint32_t client)
 	c->answer_ns = TIMESHARE_NO_DEADLINE;
 	c->pause_ns = share->config.retry_ns; /* to be told more would fill its socket */
 	share->gpus[c->gpu].n_timeouts++;
-	fail(share, client, TIMESHARE_REPORT_MUTE, 0);
+	hold_fail(share, client, TIMESHARE_REPORT_MUTE, 0);
 }
 
 /* Who can be told nothing can not be held; others would wait for its answer for ever. */
-static void retry(struct timeshare *share, struct timeshare_client *c)
+static void hold_retry(struct timeshare *share, struct timeshare_client *c)
 {
 	bool may_tell = timeshare_update_may_tell(c);
 
@@ -536,6 +428,6 @@ void timeshare_events_timer(struct timeshare *share, uint32_t client)
 	if (c->renew_ns <= now_ns)
 		c->renew_ns = TIMESHARE_NO_DEADLINE; /* being touched, it is renewed */
 	if (c->retry_ns <= now_ns)
-		retry(share, c);
-	timeshare_events_refresh(share, client);
+		hold_retry(share, c);
+	timeshare_part_refresh(share, client);
 }

@@ -2,19 +2,12 @@
 #ifndef NVS_CORE_TIMESHARE_EVENTS_H
 #define NVS_CORE_TIMESHARE_EVENTS_H
 
-/* What share hears: what clients do, what they answer, and what they do not. */
+/* What timeshare hears: what clients do, what they answer, and what they do not. */
 
 #include "core/timeshare/timeshare.h"
 
 /* The most reports that one timer causes. */
-#define HARK_REPORTS_MAX 8u
-
-/* What claim counts as: without classes all but the critical are normal. */
-enum timeshare_class timeshare_events_class(const struct timeshare *share,
-					    const struct timeshare_claim *claim);
-
-/* Counts client as what it is now; it is touched, and its GPU is planned anew. */
-void timeshare_events_refresh(struct timeshare *share, uint32_t client);
+#define EVENTS_REPORTS_MAX 8u
 
 /* It runs from now on. What it announced before, and is still to come, counts. */
 void timeshare_events_run(struct timeshare *share, uint32_t client);

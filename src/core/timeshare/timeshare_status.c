@@ -9,7 +9,7 @@
 #include <assert.h>
 #include <string.h>
 
-static void sift(uint32_t *values, uint32_t n, uint32_t at)
+static void sort_sift(uint32_t *values, uint32_t n, uint32_t at)
 {
 	for (;;) {
 		uint32_t child = 2 * at + 1, value = values[at];
@@ -24,16 +24,16 @@ static void sift(uint32_t *values, uint32_t n, uint32_t at)
 	}
 }
 
-static void sort(uint32_t *values, uint32_t n)
+static void sort_us(uint32_t *values, uint32_t n)
 {
 	for (uint32_t i = n / 2; i > 0; i--)
-		sift(values, n, i - 1);
+		sort_sift(values, n, i - 1);
 	for (uint32_t i = n; i > 1; i--) {
 		uint32_t last = values[i - 1];
 
 		values[i - 1] = values[0];
 		values[0] = last;
-		sift(values, i - 1, 0);
+		sort_sift(values, i - 1, 0);
 	}
 }
 
@@ -47,7 +47,7 @@ static void percentiles(const uint32_t last[TIMESHARE_PREEMPTIONS], uint64_t n, 
 	if (n_kept == 0)
 		return;
 	memcpy(sorted, last, n_kept * sizeof(sorted[0]));
-	sort(sorted, n_kept);
+	sort_us(sorted, n_kept);
 	*ret_p50 = sorted[(n_kept - 1) / 2];
 	*ret_p99 = sorted[(n_kept - 1) * 99 / 100];
 }
@@ -84,7 +84,7 @@ void timeshare_gpu_status(const struct timeshare *share, uint32_t gpu,
 	percentiles(g->over_ns, g->n_over, &ret->over_ns_p50, &ret->over_ns_p99);
 }
 
-static uint32_t tail_us(const struct timeshare_arm *arm, enum timeshare_arm_kind kind)
+static uint32_t learned_tail_us(const struct timeshare_arm *arm, enum timeshare_arm_kind kind)
 {
 	uint64_t us = preempt_choice_tail(arm, kind);
 
@@ -95,8 +95,8 @@ static struct timeshare_learned learned_of(const struct timeshare_arm *arm)
 {
 	return (struct timeshare_learned){
 		.n_bursts = arm->n[TIMESHARE_ARM_HOLD] + arm->n[TIMESHARE_ARM_SLICES],
-		.hold_us = tail_us(arm, TIMESHARE_ARM_HOLD),
-		.slices_us = tail_us(arm, TIMESHARE_ARM_SLICES),
+		.hold_us = learned_tail_us(arm, TIMESHARE_ARM_HOLD),
+		.slices_us = learned_tail_us(arm, TIMESHARE_ARM_SLICES),
 		.is_holding = arm->best == TIMESHARE_ARM_HOLD,
 		.is_decided = preempt_choice_is_decided(arm),
 	};

@@ -27,7 +27,7 @@
 /* Cutting a slice does not end one that has begun; being off for a moment does. */
 #define KICK_NS 1000000ull
 
-void touch(struct timeshare *share, uint32_t client)
+void timeshare_update_touch(struct timeshare *share, uint32_t client)
 {
 	struct timeshare_client *c = &share->clients[client];
 
@@ -58,7 +58,8 @@ void timeshare_update_moves(struct timeshare *share, uint32_t client)
 	if (g->sweep_at == client)
 		g->sweep_at = c->link[TIMESHARE_LINK_RUNNING].next;
 	g->n_sweep++;
-	touch(share, client); /* after the last there is no next one: then this is not swept */
+	timeshare_update_touch(
+		share, client); /* after the last there is no next one: then this is not swept */
 }
 
 bool timeshare_update_is_pending(const struct timeshare *share)
@@ -102,12 +103,12 @@ bool timeshare_update_may_tell(const struct timeshare_client *c)
 	return c->told.seq - c->told.seq_done < OPEN_MAX;
 }
 
-static bool is_told_held(const struct timeshare *share, const struct timeshare_client *c)
+static bool client_is_told_held(const struct timeshare *share, const struct timeshare_client *c)
 {
 	return c->told.until_ns > share->now_ns;
 }
 
-static uint64_t slice_for(const struct timeshare *share, const struct timeshare_client *c)
+static uint64_t client_slice(const struct timeshare *share, const struct timeshare_client *c)
 {
 	const struct timeshare_gpu *g = &share->gpus[c->gpu];
 
@@ -124,11 +125,11 @@ bool timeshare_update_has_slice(const struct timeshare *share, uint32_t client)
 	const struct timeshare_client *c = &share->clients[client];
 
 	return !c->part.is_running || !timeshare_update_may_tell(c) ||
-	       slice_for(share, c) == c->told.slice_us;
+	       client_slice(share, c) == c->told.slice_us;
 }
 
 /* Time to renew, which a hint's hold is not; but it becomes a burst's in the same way. */
-static bool is_renewal(const struct timeshare *share, uint32_t client, uint64_t until_ns)
+static bool hold_is_renewal(const struct timeshare *share, uint32_t client, uint64_t until_ns)
 {
 	uint64_t told_ns = share->clients[client].told.until_ns;
 
@@ -137,8 +138,8 @@ static bool is_renewal(const struct timeshare *share, uint32_t client, uint64_t 
 	return until_ns >= told_ns + share->config.hold_ns / 2;
 }
 
-static bool has_news(const struct timeshare *share, uint32_t client, uint64_t slice_us,
-		     uint64_t until_ns)
+static bool client_has_news(const struct timeshare *share, uint32_t client, uint64_t slice_us,
+			    uint64_t until_ns)
 {
 	const struct timeshare_client *c = &share->clients[client];
 	uint64_t use_ppm = c->usage.use_ppm, told_ppm = c->told.use_ppm;
@@ -146,15 +147,15 @@ static bool has_news(const struct timeshare *share, uint32_t client, uint64_t sl
 
 	if (slice_us != c->told.slice_us || c->is_claim_new || c->is_stray)
 		return true;
-	if ((until_ns > 0) != is_told_held(share, c))
+	if ((until_ns > 0) != client_is_told_held(share, c))
 		return true;
-	if (until_ns > 0 && is_renewal(share, client, until_ns))
+	if (until_ns > 0 && hold_is_renewal(share, client, until_ns))
 		return true;
 	return slice_us > 0 &&
 	       (use_ppm > told_ppm ? use_ppm - told_ppm : told_ppm - use_ppm) >= step_ppm;
 }
 
-static void end_hold(struct timeshare *share, uint32_t client)
+static void hold_end(struct timeshare *share, uint32_t client)
 {
 	struct timeshare_client *c = &share->clients[client];
 
@@ -164,15 +165,15 @@ static void end_hold(struct timeshare *share, uint32_t client)
 		c->hold = TIMESHARE_HOLD_NONE;
 }
 
-static void note_hold(struct timeshare *share, uint32_t client, uint64_t until_ns)
+static void hold_note(struct timeshare *share, uint32_t client, uint64_t until_ns)
 {
 	struct timeshare_client *c = &share->clients[client];
 	struct timeshare_gpu *g = &share->gpus[c->gpu];
 
 	c->renew_ns = TIMESHARE_NO_DEADLINE;
 	if (until_ns == 0) {
-		end_hold(share, client);
-	} else if (!is_told_held(share, c)) {
+		hold_end(share, client);
+	} else if (!client_is_told_held(share, c)) {
 		c->told.hold_seq = c->told.seq;
 		burst_note_asked(share, client);
 		if (c->hold == TIMESHARE_HOLD_NONE)
@@ -190,7 +191,7 @@ static void note_hold(struct timeshare *share, uint32_t client, uint64_t until_n
 }
 
 /* A critical client's work may be in a slice. */
-static bool has_begun(const struct timeshare *share, const struct timeshare_client *c)
+static bool burst_has_begun(const struct timeshare *share, const struct timeshare_client *c)
 {
 	if (c->claim.class != TIMESHARE_CLASS_CRITICAL)
 		return false;
@@ -198,15 +199,16 @@ static bool has_begun(const struct timeshare *share, const struct timeshare_clie
 					: c->work == TIMESHARE_WORK_BUSY;
 }
 
-static void tell(struct timeshare *share, uint32_t client, uint64_t slice_us, uint64_t until_ns)
+static void client_tell(struct timeshare *share, uint32_t client, uint64_t slice_us,
+			uint64_t until_ns)
 {
 	struct timeshare_client *c = &share->clients[client];
 	uint64_t hold_ns = until_ns ? until_ns - share->now_ns : 0;
 
-	if (has_begun(share, c) && slice_us < c->told.slice_us / 2)
+	if (burst_has_begun(share, c) && slice_us < c->told.slice_us / 2)
 		hold_ns = KICK_NS;
 	c->told.seq++;
-	note_hold(share, client, until_ns);
+	hold_note(share, client, until_ns);
 	c->told.slice_us = slice_us;
 	c->told.use_ppm = c->usage.use_ppm;
 	c->is_claim_new = false;
@@ -225,23 +227,24 @@ static void tell(struct timeshare *share, uint32_t client, uint64_t slice_us, ui
 	};
 }
 
-static void look(struct timeshare *share, uint32_t client)
+static void client_look(struct timeshare *share, uint32_t client)
 {
 	struct timeshare_client *c = &share->clients[client];
-	uint64_t slice_us = slice_for(share, c), until_ns = 0;
+	uint64_t slice_us = client_slice(share, c), until_ns = 0;
 
 	if (burst_holds(share, client))
 		until_ns = burst_until(share, client);
 	if (c->part.is_running && timeshare_update_may_tell(c) &&
-	    has_news(share, client, slice_us, until_ns))
-		tell(share, client, slice_us, until_ns);
+	    client_has_news(share, client, slice_us, until_ns))
+		client_tell(share, client, slice_us, until_ns);
 	else if (!c->part.is_running && timeshare_update_may_tell(c) && c->is_claim_new)
-		tell(share, client, c->told.slice_us, 0); /* it claims that of the next scheduler */
-	if (!is_told_held(share, c) && c->told.hold_seq)
-		end_hold(share, client); /* it has ended by itself */
+		client_tell(share, client, c->told.slice_us,
+			    0); /* it claims that of the next scheduler */
+	if (!client_is_told_held(share, c) && c->told.hold_seq)
+		hold_end(share, client); /* it has ended by itself */
 	/* A request may have its work later. */
 	usage_set(share, client,
-		  c->part.is_running && !is_told_held(share, c) &&
+		  c->part.is_running && !client_is_told_held(share, c) &&
 			  (c->work == TIMESHARE_WORK_BUSY ||
 			   (c->part.is_bursting && c->burst != TIMESHARE_BURST_REQUEST)),
 		  c->told.slice_us);
@@ -261,7 +264,7 @@ static void flush_touched(struct timeshare *share, bool is_critical_too, uint32_
 		    share->clients[client].claim.class == TIMESHARE_CLASS_CRITICAL)
 			return;
 		timeshare_update_none(share, client);
-		look(share, client);
+		client_look(share, client);
 		(*n_looks)++;
 	}
 }
@@ -276,11 +279,11 @@ static void flush_sweep(struct timeshare *share, struct timeshare_gpu *g, uint32
 		g->sweep_at = share->clients[client].link[TIMESHARE_LINK_RUNNING].next;
 		(*n_looks)++;
 		if (share->clients[client].claim.class == TIMESHARE_CLASS_CRITICAL) {
-			touch(share, client);
+			timeshare_update_touch(share, client);
 			continue;
 		}
 		timeshare_update_none(share, client);
-		look(share, client);
+		client_look(share, client);
 	}
 	if (g->n_sweep == 0 || g->running.n == 0) {
 		g->n_sweep = 0;

@@ -11,7 +11,7 @@
 
 #include "core/timeshare/timeshare.h"
 
-void touch(struct timeshare *share, uint32_t client);
+void timeshare_update_touch(struct timeshare *share, uint32_t client);
 void timeshare_update_all(struct timeshare *share,
 			  uint32_t gpu); /* all that run on it, one by one */
 void timeshare_update_none(struct timeshare *share, uint32_t client); /* not any more */

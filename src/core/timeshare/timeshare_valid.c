@@ -4,7 +4,7 @@
 
 #include "core/timeshare/burst.h"
 #include "core/timeshare/timeshare.h"
-#include "core/timeshare/timeshare_events.h"
+#include "core/timeshare/timeshare_part.h"
 #include "core/timeshare/timeshare_update.h"
 #include "core/timeshare/weights.h"
 
@@ -55,7 +55,7 @@ static void check_flags(const struct timeshare *share, const struct timeshare_cl
 	       (timeshare_is_in_burst(c) && c->claim.slo_us));
 	assert(c->pace.level < TIMESHARE_LEVELS);
 	assert(part->weight == c->claim.weight);
-	assert(part->class == timeshare_events_class(share, &c->claim) ||
+	assert(part->class == timeshare_part_class(share, &c->claim) ||
 	       c >= share->clients + share->n_clients - share->n_stale);
 	assert(c->told.seq_done <= c->told.seq);
 	assert(c->told.slice_us == 0 || (c->told.slice_us >= TIMESHARE_SLICE_MIN &&
@@ -79,7 +79,7 @@ static void check_states(const struct timeshare_client *c)
 	assert(!c->is_overdue || c->burst != TIMESHARE_BURST_REQUEST);
 }
 
-static void add(const struct timeshare *share, uint32_t client, struct sums *sums)
+static void sums_add_client(const struct timeshare *share, uint32_t client, struct sums *sums)
 {
 	const struct timeshare_client *c = &share->clients[client];
 	const struct timeshare_part *part = &c->part;
@@ -172,7 +172,7 @@ void timeshare_assert_valid(const struct timeshare *share)
 		check_timers(share, i);
 		check_flags(share, c);
 		check_states(c);
-		add(share, i, &sums[c->gpu]);
+		sums_add_client(share, i, &sums[c->gpu]);
 		n_timers += c->due_ns != TIMESHARE_NO_DEADLINE;
 		n_dirty += c->is_dirty;
 	}
