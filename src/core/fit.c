@@ -52,7 +52,7 @@ uint64_t fit_spare(const struct sched *sched, uint32_t gpu)
 	return u64_excess(stays, fit_usable(sched, gpu));
 }
 
-/* What may be used now, as long as more is on its way out. */
+/* The bytes that may be used now, as long as more is on its way out. */
 static uint64_t room_now(const struct sched *sched, uint32_t gpu)
 {
 	return capacity_now(sched, gpu, sched->gpus[gpu].sums.asked);
@@ -69,7 +69,7 @@ static uint64_t card_of(const struct sched *sched, uint32_t gpu)
 	return fit_usable(sched, gpu) + sched->gpus[gpu].external;
 }
 
-/* What others have pinned beyond their part of the reserve. */
+/* The bytes that others have pinned beyond their part of the reserve. */
 static uint64_t pinned_in_the_way(const struct sched *sched, uint32_t client)
 {
 	return u64_excess(pinned_by_others(sched, client),
@@ -156,8 +156,9 @@ static bool can_be_whole(const struct sched *sched, uint32_t client)
 }
 
 /*
- * What it adds to the load. One that needs more than all that there is comes when the others are
- * out: it is larger than the card, or pager contexts take of the reserve what it needs of it.
+ * The bytes that it adds to the load. One that needs more than all that there is comes when the
+ * others are out: it is larger than the card, or pager contexts take of the reserve what it needs
+ * of it.
  */
 static uint64_t load_bytes_of(const struct sched *sched, uint32_t client)
 {
@@ -296,7 +297,7 @@ bool fit_at_once(const struct sched *sched, uint32_t client)
 	return sums->charged - c->counted.charged + c->budget_target <= capacity;
 }
 
-/* What of lack there is room for; 0: too little to be worth a message. */
+/* The part of lack that there is room for; 0: too little to be worth a message. */
 static uint64_t part_of_lack(const struct sched_gpu *g, uint64_t lack, uint64_t room)
 {
 	uint64_t part = u64_min(lack, u64_excess(room, g->sums.charged));

@@ -6,11 +6,11 @@
  * Admission by memory: what each client is charged, what it needs, who fits.
  *
  * A client is charged max(budget, resident + pinned), less what is doubted. Per GPU two sums
- * matter: "charged", which passes the usable memory by a part of the reserve at the most, and only
- * while others move out (so that the card never overflows), and "load", which is what stays
- * on the card once every stopped and stopping client has given up all that it can. A
- * client is admitted when load leaves room for its target; it gets its budget when charged
- * does. In between, evictions turn the one into the other.
+ * matter: "charged" and "load". Charged passes the usable memory by a part of the reserve at the
+ * most, and only while others move out, so that the card never overflows. Load is what stays on
+ * the card once every stopped and stopping client has given up all that it can. A client is
+ * admitted when load leaves room for its target; it gets its budget when charged does. In between,
+ * evictions turn the one into the other.
  *
  * Everything here takes constant time: fit_change() replaces a client's part of the sums.
  */
@@ -28,19 +28,19 @@ void fit_change(struct sched *sched, uint32_t client);
 
 uint64_t fit_usable(const struct sched *sched, uint32_t gpu);
 /*
- * What there is for all of them at the most: who comes in has a lead, of what is in reserve, for
- * as long as at least so much is on its way out.
+ * The most that there is for all of them: who comes in has a lead, of what is in reserve, for as
+ * long as at least so much is on its way out.
  */
 uint64_t fit_room(const struct sched *sched, uint32_t gpu);
 /*
- * What those may have that run, and the pinned bytes of those that do not: usable, and as much of
- * half of the reserve as pinned bytes take. It never exceeds fit_room().
+ * The most that holders may have, and the pinned bytes of all others: usable, and as much of half
+ * of the reserve as pinned bytes take. It never exceeds fit_room().
  */
 uint64_t fit_capacity(const struct sched *sched, uint32_t gpu);
 /* Of that, what lies in the reserve now. */
 uint64_t fit_spare(const struct sched *sched, uint32_t gpu);
 uint64_t fit_footprint(const struct sched_client *client);
-/* What a client may have on the card: its budget, or what it has where that is more. */
+/* The bytes that a client may have on the card: its budget, or what it has where that is more. */
 uint64_t fit_allowed(const struct sched_client *client);
 /* The same, without what is doubted: so much counts for others. */
 uint64_t fit_charge(const struct sched_client *client);
@@ -94,8 +94,8 @@ bool fit_has_room(const struct sched *sched, uint32_t client);
 /* The same for one that runs and asks for its target, with no part of what others move out. */
 bool fit_at_once(const struct sched *sched, uint32_t client);
 /*
- * What the card has room for now, of what client is to get beyond its charge, with the lead
- * while others move out. 0 if that is too little to be worth a message.
+ * Of the bytes that client is to get beyond its charge, those that the card has room for now, with
+ * the lead while others move out. 0 if that is too little to be worth a message.
  */
 uint64_t fit_part(const struct sched *sched, uint32_t client);
 /*

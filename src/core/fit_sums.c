@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-/* What each client counts as: its part of its GPU's sums, its list, its timer. */
+/* Each client as it counts: its part of its GPU's sums, its list, its timer. */
 
 #include "core/fit.h"
 #include "core/heap.h"
@@ -32,7 +32,6 @@ uint64_t fit_charge(const struct sched_client *client)
 	return u64_excess(fit_allowed(client), client->doubted);
 }
 
-/* What no eviction takes; what was given to be pinned counts until a report says what is. */
 uint64_t fit_fixed(const struct sched_client *client)
 {
 	return u64_min(client->memory.pinned + client->promised, fit_charge(client));
@@ -233,8 +232,8 @@ void fit_change(struct sched *sched, uint32_t client)
 }
 
 /*
- * What is on the card can not be more than the card has, whatever a client says: so a
- * lie costs others no more than what its teller could allocate anyway.
+ * A client can not have more on the card than the card has, whatever it says: so a lie costs
+ * others no more than what its teller could allocate anyway.
  */
 void fit_set_memory(struct sched *sched, uint32_t client, const struct sched_memory *memory)
 {
@@ -248,6 +247,6 @@ void fit_set_memory(struct sched *sched, uint32_t client, const struct sched_mem
 	c->memory.pager_context = u64_min(memory->pager_context, total);
 	c->memory.wanted = u64_min(memory->wanted, FIELD_MAX);
 	c->memory.wanted_pinned = u64_min(memory->wanted_pinned, FIELD_MAX);
-	/* What is not reported any more is what was not there. */
+	/* Bytes that are not reported any more are those that were not there. */
 	c->doubted = u64_min(c->doubted, u64_excess(c->memory.resident + c->memory.pinned, there));
 }

@@ -19,7 +19,7 @@
 /* Without growth for so long nothing is coming any more. */
 #define CALM_NS (5 * SECOND_NS)
 
-/* What a program that has nothing yet may come to want, and what one is told at the most. */
+/* The bytes that a program without any may come to want, and the most that one client is told. */
 #define NEWCOMER_PART 4 /* of what is usable */
 #define EACH_PART     8
 
@@ -84,7 +84,10 @@ static bool is_cause(const struct sched *sched, const struct sched_forecast *f, 
 	return client == f->grower;
 }
 
-/* What will be wanted on top of what there is. No sum overflows: each is a card at most. */
+/*
+ * The bytes that will be wanted on top of those that there are. No sum overflows: each is a card at
+ * most.
+ */
 static uint64_t expected_bytes(const struct sched *sched, uint32_t gpu)
 {
 	const struct sched_forecast *f = &sched->gpus[gpu].forecast;
@@ -164,8 +167,8 @@ static void forecast_tell(struct sched *sched, uint32_t client, uint64_t bytes)
 }
 
 /*
- * Host memory that is there stays as long as any is wanted, so less than it was told is no
- * news; nor is a little more. What was told last must have been heard: a stopped process would
+ * Host memory that is there stays as long as any is wanted, so less than it was told is no news;
+ * nor is a little more. The client must have heard what it was told last: a stopped process would
  * find its buffers full of what comes and goes.
  */
 static bool forecast_is_news(const struct sched_client *c, uint64_t bytes)
@@ -190,7 +193,7 @@ static bool forecast_tell_place(struct sched *sched, uint32_t gpu, enum sched_pl
 		if (is_cause(sched, &g->forecast, i) || forecast_spares(c))
 			continue;
 		*left -= bytes;
-		/* Who was told that somebody waits has it ready already. */
+		/* A client that was told that somebody waits has it ready already. */
 		if (c->prepare == SCHED_PREPARE_NOW || !forecast_is_news(c, bytes) ||
 		    (c->prepare != SCHED_PREPARE_SOON && g->forecast.near.n >= FORECAST_NEAR_MAX))
 			continue;
@@ -206,7 +209,7 @@ bool forecast_update(struct sched *sched, uint32_t gpu)
 	const struct sched_gpu *g = &sched->gpus[gpu];
 	uint64_t bytes, left;
 
-	/* Who waits is no forecast any more (notice.c). */
+	/* A client that waits is no forecast any more (notice.c). */
 	if (g->forecast.near.n == 0 && g->queue.n > 0)
 		return true;
 	bytes = expected_bytes(sched, gpu);

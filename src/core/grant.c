@@ -11,7 +11,7 @@
 #include "core/stop.h"
 #include "core/u64.h"
 
-/* What was wanted is in the budget now, and wanted no more. */
+/* The bytes that it wanted are in its budget now, and wanted no more. */
 static void grant_settle_wanted(struct sched *sched, uint32_t client)
 {
 	struct sched_client *c = &sched->clients[client];
@@ -71,8 +71,8 @@ void grant_growth(struct sched *sched, uint32_t client)
 	c->budget = u64_max(c->budget_target, c->budget);
 	grant_settle_wanted(sched, client);
 	c->is_growing = false;
-	/* Who waited for its turn in order to grow has a whole turn before it: else two that
-	 * outgrow the card would stop each other at every allocation. */
+	/* A client that waited for its turn in order to grow has a whole turn before it: else two
+	 * that outgrow the card would stop each other at every allocation. */
 	if (c->has_switched)
 		c->turn_ns = sched->now_ns;
 	c->has_switched = false;
@@ -123,8 +123,8 @@ bool grant_restored_part(struct sched *sched, uint32_t client)
 }
 
 /*
- * What it has come to want since it was given its budget is not in it: to let it run
- * without would be to stop somebody for nothing.
+ * Its budget does not hold what it has come to want since: to let it run without would be to stop
+ * somebody for nothing.
  */
 static bool grant_has_all(const struct sched *sched, uint32_t client)
 {
@@ -174,9 +174,8 @@ bool grant_next(struct sched *sched, uint32_t gpu)
 }
 
 /*
- * The first that comes restores within what is there while those in its way still move
- * out, so that both directions of the bus are used. Whoever stands behind it would take
- * the room that it waits for.
+ * The first that comes restores within what is there while those in its way still move out, so
+ * that both directions of the bus are used. The next ones would take the room that it waits for.
  */
 bool grant_part(struct sched *sched, uint32_t gpu)
 {

@@ -75,7 +75,7 @@ void notice_forget(struct sched *sched, uint32_t client)
 	fit_change(sched, client);
 }
 
-/* What it was told is far from what it would be told now. */
+/* It was told something far from what it would be told now. */
 static bool notice_is_outdated(const struct sched_client *c, uint64_t bytes)
 {
 	uint64_t now = notice_bytes_of(c, bytes), quarter = c->told_bytes / 4;
@@ -94,8 +94,8 @@ static bool notice_tell_place(struct sched *sched, uint32_t gpu, enum sched_plac
 	     i = sched->clients[i].link[SCHED_LINK_PLACE].next, n++) {
 		const struct sched_client *c = &sched->clients[i];
 
-		/* Who is the only one to wait needs not hear of itself. */
-		/* Nor whoever keeps its memory: to give up early would help nobody. */
+		/* A client that is the only one to wait need not hear of itself. */
+		/* Nor one that keeps its memory: to give up early would help nobody. */
 		if (c->is_hung || c->is_resident ||
 		    (c->line == SCHED_LINE_QUEUE && g->queue.n == 1))
 			continue;
@@ -133,7 +133,7 @@ void notice_beat(struct sched *sched, uint32_t client)
 {
 	struct sched_client *c = &sched->clients[client];
 
-	/* Only now, since who waits often waits for an instant, and each time all would hear. */
+	/* Only now: a wait often lasts for an instant, and each time all would hear. */
 	if (sched->gpus[c->gpu].queue.n == 0) {
 		notice_forget(sched, client);
 		c->is_warned = false;

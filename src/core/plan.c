@@ -39,7 +39,7 @@ struct plan {
 	uint64_t ready_ns; /* all have had something of theirs */
 };
 
-/* What of a turn nobody can take from a victim in this place. */
+/* The part of a turn that nobody can take from a victim in this place. */
 static uint64_t plan_least_turn(enum sched_place place, uint64_t turn_ns)
 {
 	return place == SCHED_PLACE_BLOCKED ? turn_ns : turn_ns / POLICY_TURN_PART;
@@ -53,7 +53,7 @@ static void plan_turn(const struct sched *sched, struct plan *plan, enum sched_p
 	if (sched->clients[plan->head].is_resident)
 		return;
 	plan->ready_ns = u64_max(plan->ready_ns, least_ns);
-	/* Who waits for memory makes no use of more than that. */
+	/* A client that waits for memory makes no use of more than that. */
 	plan->due_ns = u64_max(plan->due_ns,
 			       place == SCHED_PLACE_BLOCKED
 				       ? least_ns
@@ -192,8 +192,8 @@ void plan_stall(struct sched *sched, uint32_t client)
 }
 
 /*
- * Turns that began before it can be ended for client, if they are of those that wait for
- * memory. What a stall allows lasts as long as nobody computes.
+ * Turns that began before it can be ended for client, if they are of those that wait for memory. A
+ * stall allows it as long as nobody computes.
  */
 static uint64_t plan_ends_blocked(const struct sched *sched, const struct sched_gpu *g,
 				  uint32_t client)

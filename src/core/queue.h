@@ -23,11 +23,14 @@ void queue_push(struct sched *sched, uint32_t client);
 /* The same, to where it stood: its wait goes on. */
 void queue_push_again(struct sched *sched, uint32_t client);
 void queue_push_coming(struct sched *sched, uint32_t client);
-/* What client wants has changed: the clock of its wait for memory starts, stops, or runs on. */
+/* The wants of client have changed: the clock of its wait for memory starts, stops, or runs on. */
 void queue_bound(const struct sched *sched, struct sched_client *client);
 void queue_leave(struct sched *sched, uint32_t client); /* whichever it is in; none: nothing */
 
-/* What client's rank comes from has changed; whichever line it is in. fit_change() follows. */
+/*
+ * Something that client's rank comes from has changed; whichever line it is in. fit_change()
+ * follows.
+ */
 void queue_rank(struct sched *sched, uint32_t client);
 /* The same in two, if all change. */
 void queue_unrank(struct sched *sched, uint32_t client);

@@ -156,7 +156,7 @@ static void take_report(struct sched *sched, const struct sched_event *event)
 	fit_change(sched, event->client);
 }
 
-/* What RELEASED means; REL_STALE changes nothing, REL_ALIVE nothing but that it is heard. */
+/* The meaning of RELEASED; REL_STALE changes nothing, REL_ALIVE nothing but that it is heard. */
 enum released {
 	REL_STALE,
 	REL_ALIVE,

@@ -18,8 +18,8 @@ uint64_t reserve_bytes(const struct sched *sched, uint32_t gpu);
 uint64_t reserve_half(const struct sched *sched, uint32_t gpu);
 
 /*
- * What pinned bytes, and up to lead bytes more, take of it: no more than half of what the bytes of
- * pager contexts leave.
+ * The bytes of it that pinned bytes, and up to lead bytes more, take: no more than half of what
+ * the bytes of pager contexts leave.
  */
 uint64_t reserve_used(const struct sched *sched, uint32_t gpu, uint64_t pager_contexts,
 		      uint64_t pinned, uint64_t lead);

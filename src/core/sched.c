@@ -402,7 +402,7 @@ static bool event_is_of_client(enum sched_event_type type)
 	return type != SCHED_EVENT_GPU && type != SCHED_EVENT_CONFIG && type != SCHED_EVENT_TIME;
 }
 
-/* Who was queued and not served in the same step hears why. */
+/* A client that was queued and not served in the same step hears why. */
 static void sched_tell_wait(struct sched *sched, uint32_t client)
 {
 	const struct sched_client *c = &sched->clients[client];

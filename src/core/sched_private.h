@@ -3,8 +3,8 @@
 #define NVS_CORE_SCHED_PRIVATE_H
 
 /*
- * What struct sched and struct sched_client consist of. Outside src/core only their
- * size matters: include core/sched.h, and read states through its functions.
+ * The members of struct sched and struct sched_client. Outside src/core only their size matters:
+ * include core/sched.h, and read states through its functions.
  *
  * Clients are linked by their slot numbers, so that the whole state may be copied,
  * compared and hashed as bytes.
@@ -32,7 +32,7 @@ enum sched_place {
 
 enum sched_line { SCHED_LINE_NONE, SCHED_LINE_QUEUE, SCHED_LINE_COMING };
 
-/* What a client was told to do with its memory, and has not answered. */
+/* The order about its memory that a client has not answered. */
 enum sched_task {
 	SCHED_TASK_NONE,
 	SCHED_TASK_DROP,      /* give up drop_bytes; with the grant, if it has one */
@@ -175,7 +175,7 @@ struct sched_client {
 	enum sched_priority queued_level;     /* as counted there */
 	uint64_t kept_turn_ns, kept_since_ns; /* has_turn: its owner's before */
 
-	/* What the policies keep (policy*.c). */
+	/* Kept by the policies (policy*.c). */
 	enum sched_priority level; /* of its claim, as far as the policy looks at it */
 	bool is_resident;          /* critical: once granted its memory stays, and so does it */
 	bool is_metered;           /* used time is told; else its time with a grant counts */
@@ -212,7 +212,7 @@ struct sched_client {
 	struct sched_owner own; /* not its own: outlives it in the slot, so it is the last */
 };
 
-/* What tells that somebody will lack memory soon, and who knows (forecast.c). */
+/* The signs that somebody will lack memory soon, and who knows (forecast.c). */
 struct sched_forecast {
 	uint64_t grown, before; /* bytes given on top: in the second under way, and the last one */
 	uint64_t second_ns;     /* that second began */

@@ -42,7 +42,10 @@ enum sched_client_state sched_client_state(const struct sched *sched, uint32_t c
 	return sched->clients[client].state;
 }
 
-/* What it lacks although all that can go of the other clients' had gone, if external is so much. */
+/*
+ * The bytes that it would lack if all that can go of the other clients had gone; 0 if external is
+ * less.
+ */
 static uint64_t outside_bytes(const struct sched *sched, uint32_t client)
 {
 	const struct sched_client *c = &sched->clients[client];

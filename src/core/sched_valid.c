@@ -64,7 +64,7 @@ static void check_state(const struct sched_client *c)
 	assert(may->tasks & 1u << c->task);
 	assert(may->prepares & 1u << c->prepare);
 	assert(!(facts & ~may->facts));
-	/* Who hangs is in no line, and hears nothing before it is heard. */
+	/* A hung client is in no line, and is told nothing before it is heard. */
 	assert(!c->is_hung || (c->line == SCHED_LINE_NONE && c->prepare == SCHED_PREPARE_NONE));
 	if (c->state == SCHED_CLIENT_WAITING)
 		assert(c->is_hung || c->line == SCHED_LINE_QUEUE);
@@ -84,7 +84,7 @@ static void check_debts(const struct sched_client *c)
 	assert(sched_has_drop(c) || c->drop_bytes == 0);
 	assert((c->retry_ns != SCHED_NO_DEADLINE) == (c->is_retrying || c->is_resting));
 	assert((c->beat_ns != SCHED_NO_DEADLINE) == is_told);
-	/* What is waited for and can not be had is refused at some time. */
+	/* Each wait for memory has a bound, at which it may be refused. */
 	assert((c->bound_ns != SCHED_NO_DEADLINE) == (c->line == SCHED_LINE_QUEUE && wants));
 }
 
@@ -152,7 +152,7 @@ static void check_queue(const struct sched *sched, const struct sched_gpu *g)
 	assert(owner_n_waiting(sched, (uint32_t)(g - sched->gpus)) == n_fronts);
 }
 
-/* What it counts, and its place in the queue. */
+/* Its counts, and its place in the queue. */
 static void check_owner(const struct sched *sched, const struct sched_owner *o)
 {
 	uint32_t n_clients = 0, n_awake = 0, n_behind = 0, n_queued[SCHED_PRIORITY_COUNT_] = {0};
@@ -210,7 +210,7 @@ static void check_owners(const struct sched *sched)
 		assert(n_awake[gpu] == sched->gpus[gpu].n_owners);
 }
 
-/* Who waits will age, and who wants something is among those whose time counts. */
+/* A waiter will age, and the time of a client that wants something counts. */
 static void check_policy(const struct sched *sched, uint32_t client)
 {
 	const struct sched_client *c = &sched->clients[client];

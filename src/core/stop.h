@@ -32,8 +32,8 @@ void stop_done(struct sched *sched, const struct sched_event *event, bool has_se
 /* The client has answered a DROP with grant 0, and keeps what the event says. */
 void stop_evicted(struct sched *sched, const struct sched_event *event);
 /*
- * A report before the answer has lowered client's charge: so much less of the DROP is
- * still to come. Who reported so can not take it back: it is stopped for good.
+ * A report before the answer has lowered client's charge: so much less of the DROP is still to
+ * come. A client that reported so can not take it back: it is stopped for good.
  */
 void stop_progress(struct sched *sched, uint32_t client, uint64_t charge_before);
 /* client could not bring its memory in: to the tail, and not before retry_ns again. */

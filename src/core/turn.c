@@ -25,7 +25,7 @@
 /* More than any look at a GPU can need: each round sends, moves or admits a client. */
 #define ROUNDS_MAX 4096
 
-/* What comes ahead is told so many times sooner than it should need. */
+/* The head is told to come ahead so many times sooner than its copies should need. */
 #define AHEAD_TIMES 2
 
 static uint32_t next_in_line(const struct sched *sched, uint32_t client)
@@ -70,7 +70,9 @@ void turn_put_back(struct sched *sched, uint32_t client)
 	/* It has waited all the while: else whoever is put back again and again waits for ever. */
 	if (c->bound_ns != SCHED_NO_DEADLINE)
 		c->bound_ns = u64_min(c->bound_ns, c->kept_bound_ns);
-	/* What it has brought in stays, and can be asked back: the copies are still clean. */
+	/*
+	 * The bytes that it has brought in stay, and can be asked back: the copies are still clean.
+	 */
 	if (c->task == SCHED_TASK_RESTORE) {
 		c->answer_ns = SCHED_NO_DEADLINE;
 		c->task = SCHED_TASK_NONE;
@@ -91,7 +93,7 @@ static uint32_t last_without_budget(const struct sched *sched, uint32_t gpu)
 	return i;
 }
 
-/* Whom the room is for that victim makes: the first that comes, as it is the first to restore. */
+/* The client that victim makes room for: the first that comes, as it is the first to restore. */
 static uint32_t first_without_budget(const struct sched *sched, uint32_t gpu, uint32_t victim)
 {
 	uint32_t i = sched->gpus[gpu].coming.first;
@@ -137,7 +139,7 @@ static bool make_room(struct sched *sched, uint32_t gpu)
 	return bytes > 0 && evict_from(sched, g->place[SCHED_PLACE_QUEUED].last, bytes);
 }
 
-/* Who was head before is overtaken: those who run may be others when it is head again. */
+/* The former head is overtaken: those who run may be others when it is head again. */
 static void turn_set_head(struct sched *sched, uint32_t gpu, uint32_t head)
 {
 	struct sched_gpu *g = &sched->gpus[gpu];

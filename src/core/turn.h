@@ -14,10 +14,10 @@
  *   admit      the head of the queue, if it fits or its due time has come; and up to
  *              LINE_LOOK_AHEAD behind it that fit beside all that is promised.
  *
- * The head is the first in the queue that can be served at all. Its due time is the
- * latest end of the turns of its victims (core/policy/policy.h), fixed when it becomes head, and
- * only ever brought forward: by more waiters, or a victim that blocks. Whom that may stop,
- * and whom not yet, is plan.h's.
+ * The head is the first in the queue that can be served at all. Its due time is the latest end of
+ * the turns of its victims (core/policy/policy.h), fixed when it becomes head, and only ever
+ * brought forward: by more waiters, or a victim that blocks. plan.h says which victims may be
+ * stopped for it, and which not yet.
  */
 
 #include "core/sched.h"

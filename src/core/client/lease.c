@@ -188,18 +188,18 @@ static int on_lock_ok(struct lease *lease, const struct lease_event *event,
 static int on_drop(struct lease *lease, const struct lease_event *event,
 		   struct lease_actions *actions)
 {
-	bool is_held = event->grant != 0;
+	bool has_grant = event->grant != 0;
 
 	switch (lease->state) {
 	case LEASE_HOLDING:
-		if (!is_held || event->grant != lease->grant)
+		if (!has_grant || event->grant != lease->grant)
 			return LEASE_E_STATE;
 		lease_start(lease, LEASE_DRAINING, LEASE_WORK_DROP);
 		lease_act(actions, LEASE_ACTION_DRAIN)->bytes = event->bytes;
 		break;
 	case LEASE_IDLE:
 	case LEASE_ASKED:
-		if (is_held)
+		if (has_grant)
 			return LEASE_E_STATE; /* our release was on its way: it is the answer */
 		lease_start(lease, LEASE_EVICTING,
 			    lease->state == LEASE_IDLE ? LEASE_WORK_EVICT_IDLE
@@ -292,7 +292,7 @@ static void lease_evicted_stopped(struct lease *lease, const struct lease_event 
 		lease_act(actions, LEASE_ACTION_SEND_REQ);
 }
 
-/* What has gone is given to others from now on: nothing is taken back. */
+/* Others get the bytes that have gone from now on: nothing is taken back. */
 static int on_progress(struct lease *lease, struct lease_actions *actions)
 {
 	if (lease->state != LEASE_EVICTING || !lease->is_connected)
@@ -370,7 +370,10 @@ static int on_restored(struct lease *lease, const struct lease_event *event,
 	if (lease->state != LEASE_RESTORING)
 		return LEASE_E_STATE;
 	if (!lease->is_connected) {
-		/* What we were to come in with is nobody's word any more; the rest is whole. */
+		/*
+		 * The budget that we were to come in with is nobody's word any more; the rest is
+		 * whole.
+		 */
 		if (event->outcome || work == LEASE_WORK_COME)
 			lease_orphan(lease, actions);
 		else
@@ -383,8 +386,8 @@ static int on_restored(struct lease *lease, const struct lease_event *event,
 	}
 	lease_enter(lease, LEASE_ASKED);
 	/*
-	 * Whatever was not used is kept for us, until a larger one comes or the grant. Till
-	 * then it is none, so that what is wanted is told as if nothing of it were there.
+	 * The scheduler keeps for us what was not used, until a larger budget comes or the grant.
+	 * Till then it is none, so that what is wanted is told as if nothing of it were there.
 	 */
 	lease_set_budget(lease, 0, actions);
 	if (event->outcome && !is_told)

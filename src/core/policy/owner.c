@@ -148,7 +148,7 @@ static void owner_insert_behind(struct sched *sched, uint32_t client)
 	rank_insert(sched, client);
 }
 
-/* What its owner's place comes from has changed. */
+/* Something that its owner's place comes from has changed. */
 static uint32_t owner_move_front(struct sched *sched, const struct sched_owner *o)
 {
 	const struct sched_client *front;

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
- * Rounds: in each a client has so much time as its weight says. Who has some left (under)
- * goes before who has none (over), first come, first served; who comes back with some left
- * goes first of all, once. When those are chosen that have none, the next round begins: as
- * many rounds as it takes until the first of them has some. Debts last, savings do not.
+ * Rounds: in each a client has so much time as its weight says. Clients with time left (under) go
+ * before those without (over), first come, first served; who comes back with some left goes first
+ * of all, once. When those are chosen that have none, the next round begins: as many rounds as it
+ * takes until the first of them has some. Debts last, savings do not.
  *
  * Rounds are each owner's own: clients of others neither begin nor end them.
  *
@@ -85,8 +85,8 @@ static void credit_choose(struct sched *sched, uint32_t client)
 }
 
 /*
- * What it has left may be used up, and so may what it will get in the rounds before the one
- * in which head has some: were it stopped now, it would stand before head.
+ * It may use up what it has left, and what it will get in the rounds before the one in which head
+ * has some: were it stopped now, it would stand before head.
  */
 static uint64_t credit_end(const struct sched *sched, uint32_t victim, uint32_t head,
 			   uint64_t end_ns, uint64_t last_ns)

@@ -40,7 +40,7 @@ static uint64_t credit_taken(const struct timeshare_gpu *g)
 	return g->loose < TIMESHARE_ONE ? g->loose : TIMESHARE_ONE;
 }
 
-/* What the credit loses in TIMESHARE_ONE ns, if above 0, or gains. Who is capped loses nothing. */
+/* The loss of the credit in TIMESHARE_ONE ns; below 0 it gains. A capped GPU loses nothing. */
 static int64_t credit_drain(const struct timeshare *share, const struct timeshare_gpu *g)
 {
 	uint64_t percent = share->config.lc_max_percent;
@@ -166,8 +166,8 @@ static void give_turn(struct timeshare *share, struct timeshare_gpu *g, uint32_t
 }
 
 /*
- * Of turn_left_ns: until it ends. Who is taken off and who is let on change the GPU's list of
- * what runs, which delays the work of a burst that is on it; after a burst there is none.
+ * Of turn_left_ns: until it ends. Each client that is taken off or let on changes the GPU's list
+ * of what runs. The change delays the work of a burst that is on it; after a burst there is none.
  */
 static uint64_t turn_rest(const struct timeshare_gpu *g)
 {
@@ -379,7 +379,7 @@ void burst_note_off(struct timeshare *share, uint32_t client, bool is_off_now)
 	g->preempt_ns_max = ns > g->preempt_ns_max ? ns : g->preempt_ns_max;
 }
 
-/* What the last few preemptions took; how many they are. */
+/* The times that the last few preemptions took; how many they are. */
 static uint32_t last_preempt_us(const struct timeshare_gpu *g, uint32_t us[LEAD_SAMPLES])
 {
 	uint32_t n = 0;

@@ -3,11 +3,11 @@
 #define NVS_CORE_BURST_H
 
 /*
- * What the others on a GPU leave to its critical clients.
+ * The time that the others on a GPU leave to its critical clients.
  *
- * While a critical client is active, one of the others may compute; the rest are held until
- * it is their turn. That one is held as well while a burst asks for it (is_holding). Turns
- * are handed over through the held: who had it must be off before the next one is on.
+ * While a critical client is active, one of the others may compute; the rest are held until it is
+ * their turn. The last one is held as well while a burst asks for it (is_holding). Turns are
+ * handed over through the held: who had it must be off before the next one is on.
  *
  * The cap is a credit in ns * percent. Critical clients' work while others want the GPU draws
  * on it, the rest of the time fills it; with none left the slices divide the time, until half
@@ -40,7 +40,7 @@ bool burst_is_brief(const struct timeshare *share, uint32_t client);
 /* How long before it counts a hold has to begin: what the slower of the last ones took. */
 uint64_t burst_lead(const struct timeshare *share, uint32_t gpu);
 
-/* What half of the last ones took no more than: whether somebody can be off in that time. */
+/* The median of the last ones: whether somebody can be off in that time. */
 uint64_t burst_lead_usual(const struct timeshare *share, uint32_t gpu);
 
 /* client is told to be off; it was taken off, which took ns. */

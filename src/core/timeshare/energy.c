@@ -33,7 +33,7 @@ void energy_charge(struct timeshare *share, uint32_t client)
 	struct timeshare_client *c = &share->clients[client];
 	uint64_t gpu_ns = usage_ns(share, client);
 
-	/* What was counted too much, and is corrected, is not paid twice. */
+	/* Time that was counted too much, and is corrected, is not paid twice. */
 	if (share->gpus[c->gpu].power_mw == 0 || gpu_ns <= c->energy.gpu_ns)
 		return;
 	c->energy.uj = energy_uj(share, client);

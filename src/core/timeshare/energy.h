@@ -3,7 +3,7 @@
 #define NVS_CORE_ENERGY_H
 
 /*
- * What clients' work costs in energy, and whether a hold is worth its own.
+ * The energy of clients' work, and whether a hold is worth its own.
  *
  * The GPU's power (TIMESHARE_EVENT_POWER) times a client's GPU time is its energy: an
  * estimate, in which what the GPU draws while nobody computes is nobody's. Time from
@@ -18,9 +18,9 @@
  *   client has nothing on it: others could have used that;
  * - slices are two switches each time that both have had theirs.
  *
- * The work itself costs the same in both. What holds cost beyond slices is paid from
- * energy_budget_w, of which ten seconds may be saved up; without that nobody is held. The
- * first bursts of a client, and later one in 256, try what is not chosen.
+ * The work itself costs the same in both. energy_budget_w pays what holds cost beyond slices; ten
+ * seconds of it may be saved up; without that nobody is held. The first bursts of a client, and
+ * later one in 256, try what is not chosen.
  */
 
 #include "core/timeshare/timeshare.h"

@@ -133,9 +133,9 @@ static void arm_forget(struct timeshare_arm *arm)
 }
 
 /*
- * What was seen beside others than now stays: of the worse one hardly anything new is
- * seen. So when the better one is not what it was, both are tried again; ever less often,
- * where that goes on.
+ * Times that were seen beside others than now stay: of the worse one hardly anything new is seen.
+ * So when the better one is not what it was, both are tried again; ever less often, where that
+ * goes on.
  */
 static void arm_look_again(struct timeshare_arm *arm)
 {

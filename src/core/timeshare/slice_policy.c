@@ -173,7 +173,7 @@ void slice_policy_plan(struct timeshare *share, uint32_t gpu)
 {
 	struct timeshare_gpu *g = &share->gpus[gpu];
 
-	/* What was found for an SLO is for as long as it is that of an active client, of any. */
+	/* A value found for an SLO holds as long as any active client has that SLO. */
 	if (share->config.slice_rule != TIMESHARE_RULE_FEEDBACK ||
 	    !weights_has_slo(share, gpu, g->pid.slo_us))
 		g->pid = (struct timeshare_pid){0};

@@ -3,7 +3,7 @@
 #define NVS_CORE_TIMESHARE_H
 
 /*
- * Who computes when, of those that run side by side on a GPU.
+ * The time of a GPU: which client computes when, of those that run side by side.
  *
  * Beside sched, which decides who runs at all. A pure state machine of the same kind: one
  * event at a time, with its time; actions come back, and are carried out in order.
@@ -18,7 +18,7 @@
  *   beyond that their slice is cut, and nobody is held for their bursts.
  * - Each hold names its own end, so that it ends without us as well.
  *
- * "Active" is who has work, or had some within active_ns. GPU time is estimated from what
+ * A client is active if it has work, or had some within active_ns. GPU time is estimated from what
  * clients report and from the slices of those that were busy together (usage.h).
  *
  * Ownership: the caller owns struct timeshare and the array of clients that it names.
@@ -46,7 +46,7 @@ enum timeshare_class {
 	TIMESHARE_CLASS_COUNT_
 };
 
-/* Who has which timeslice beside critical clients: slice_policy.h. */
+/* The timeslices beside critical clients: slice_policy.h. */
 enum timeshare_rule {
 	TIMESHARE_RULE_FIXED,
 	TIMESHARE_RULE_SLACK,
@@ -178,7 +178,8 @@ enum {
 	TIMESHARE_E_STALE,     /* an answer to nothing that is open */
 };
 
-#include "core/timeshare/timeshare_private.h" /* struct timeshare, struct timeshare_client: for their size only */
+/* struct timeshare, struct timeshare_client: for their size only */
+#include "core/timeshare/timeshare_private.h"
 
 void timeshare_config_default(struct timeshare_config *ret_config);
 

@@ -125,7 +125,7 @@ static void plan_hint_or_forget(struct timeshare *share, struct timeshare_client
 		predict_cancel(&c->predict);
 }
 
-/* That it is over is seen some time after its last work; the next may be announced by then. */
+/* The end is seen some time after its last work; the next may be announced by then. */
 static void end_burst(struct timeshare *share, struct timeshare_client *c)
 {
 	bool was_at_work = timeshare_part_is_at_work(c);
@@ -147,7 +147,7 @@ void timeshare_events_run(struct timeshare *share, uint32_t client)
 	timeshare_part_refresh(share, client);
 }
 
-/* That it has is known some time later. */
+/* The end is known some time later. */
 static uint64_t burst_ended_ns(const struct timeshare *share, const struct timeshare_client *c,
 			       uint64_t took_ns)
 {
@@ -225,8 +225,9 @@ static void on_idle(struct timeshare *share, struct timeshare_client *c)
 }
 
 /*
- * Who has work says so every second at the least, unless it is held. One that is stopped, as by a
- * signal, says nothing: its work has ended, or stands still, and must not be given others' time.
+ * A client with work says so every second at the least, unless it is held. One that is stopped, as
+ * by a signal, says nothing: its work has ended, or stands still, and must not be given others'
+ * time.
  */
 static void on_silence(struct timeshare *share, struct timeshare_client *c)
 {
@@ -302,8 +303,8 @@ int timeshare_events_activity(struct timeshare *share, const struct timeshare_ev
 }
 
 /*
- * What was in the way may be over in a moment, as a proof that has to be tried again, or never:
- * the time until the next try doubles.
+ * The obstacle may be over in a moment, as a proof that has to be tried again, or never: the time
+ * until the next try doubles.
  */
 static uint64_t hold_next_pause(const struct timeshare_config *config, struct timeshare_client *c)
 {
@@ -330,8 +331,8 @@ static void hold_fail(struct timeshare *share, uint32_t client, enum timeshare_r
 }
 
 /*
- * The last one is off. What the preemption took beyond holding that one is ours: the messages,
- * and two processes that have to wake up.
+ * The last one is off. The time that the preemption took beyond holding that one is ours: the
+ * messages, and two processes that have to wake up.
  */
 static void hold_note_overhead(struct timeshare *share, const struct timeshare_client *c,
 			       const struct timeshare_event *event)
@@ -393,7 +394,7 @@ static void on_mute(struct timeshare *share, uint32_t client)
 	hold_fail(share, client, TIMESHARE_REPORT_MUTE, 0);
 }
 
-/* Who can be told nothing can not be held; others would wait for its answer for ever. */
+/* A client that can be told nothing can not be held; others would wait for its answer for ever. */
 static void hold_retry(struct timeshare *share, struct timeshare_client *c)
 {
 	bool may_tell = timeshare_update_may_tell(c);

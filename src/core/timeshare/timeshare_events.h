@@ -2,14 +2,14 @@
 #ifndef NVS_CORE_TIMESHARE_EVENTS_H
 #define NVS_CORE_TIMESHARE_EVENTS_H
 
-/* What timeshare hears: what clients do, what they answer, and what they do not. */
+/* All that timeshare hears: what clients do, what they answer, and what they do not. */
 
 #include "core/timeshare/timeshare.h"
 
 /* The most reports that one timer causes. */
 #define EVENTS_REPORTS_MAX 8u
 
-/* It runs from now on. What it announced before, and is still to come, counts. */
+/* It runs from now on. An announcement of before that is still to come counts. */
 void timeshare_events_run(struct timeshare *share, uint32_t client);
 
 /* It does not run any more: whatever it did is over. */

@@ -2,11 +2,11 @@
 #ifndef NVS_CORE_TIMESHARE_PART_H
 #define NVS_CORE_TIMESHARE_PART_H
 
-/* What a client counts as on its GPU (struct timeshare_part), and the counts. */
+/* The part of its GPU that a client counts for (struct timeshare_part), and the counts. */
 
 #include "core/timeshare/timeshare.h"
 
-/* What claim counts as: without classes all but the critical are normal. */
+/* The class that claim counts as: without classes all but the critical are normal. */
 enum timeshare_class timeshare_part_class(const struct timeshare *share,
 					  const struct timeshare_claim *claim);
 

@@ -3,7 +3,7 @@
 #define NVS_CORE_TIMESHARE_PRIVATE_H
 
 /*
- * What struct timeshare and struct timeshare_client consist of. Outside src/core only their size
+ * The members of struct timeshare and struct timeshare_client. Outside src/core only their size
  * matters: include core/timeshare/timeshare.h, and read states through its functions.
  *
  * Clients are linked by their slot numbers, so that the whole state may be copied,
@@ -106,7 +106,7 @@ struct timeshare_energy {
 	uint64_t gpu_ns; /* it is of so much GPU time */
 };
 
-/* What a client was told, and what it has answered. */
+/* The last SET of a client, and its answer. */
 struct timeshare_told {
 	uint64_t seq;
 	uint64_t seq_done;
@@ -157,7 +157,7 @@ enum timeshare_client_state {
 	TIMESHARE_CLIENT_RUNNING  /* sched has let it in */
 };
 
-/* What a client says of its work. */
+/* A client's work, as its reports say. */
 enum timeshare_work {
 	TIMESHARE_WORK_NONE,
 	TIMESHARE_WORK_BUSY,
@@ -182,7 +182,7 @@ enum timeshare_hold {
 };
 
 struct timeshare_client {
-	/* What is looked at of many, one after the other, lies together. */
+	/* Members that are read of many clients in turn lie together. */
 	struct timeshare_part part; /* as counted */
 	struct list_link link[TIMESHARE_LINKS_];
 	struct timeshare_tree tree[TIMESHARE_ORDERS_];

@@ -17,7 +17,7 @@
 /* To look at one takes some 0.1 us, and three times that where its memory is cold. */
 #define LOOKS_MAX 48u
 
-/* Who answers no more must not have its socket filled. */
+/* The socket of a client that answers no more must not fill. */
 #define OPEN_MAX 8u
 
 /* When a client has another part of its busy time it hears of it: its limit hangs on that. */
@@ -114,7 +114,9 @@ static uint64_t client_slice(const struct timeshare *share, const struct timesha
 
 	if (!g->is_shared)
 		return 0;
-	/* Who is not at work keeps what it has: a change would be a message for nothing. */
+	/*
+	 * A client that is not at work keeps what it has: a change would be a message for nothing.
+	 */
 	if (!c->part.is_active && c->told.slice_us)
 		return c->told.slice_us;
 	return slice_policy_slice(&share->config, g, c, slice_of(&g->slices, &c->part));

@@ -3,10 +3,10 @@
 #define NVS_CORE_TIMESHARE_UPDATE_H
 
 /*
- * Who is to be looked at before the step ends: what a client is told is only ever found out
- * there, by comparing what it should have with what it was told last. Those that may be
- * held come first, since somebody waits for it. So many are looked at in one step, and the
- * rest in the next: a step is to be short, however many there are.
+ * The clients to look at before the step ends: what a client is told is only ever found out there,
+ * by comparing what it should have with what it was told last. Those that may be held come first,
+ * since somebody waits for it. So many are looked at in one step, and the rest in the next: a step
+ * is to be short, however many there are.
  */
 
 #include "core/timeshare/timeshare.h"

@@ -152,7 +152,7 @@ static void check_gpu(const struct timeshare *share, uint32_t gpu, const struct 
 	assert(!g->is_taking || sums->n_active[TIMESHARE_CLASS_CRITICAL] > 0);
 	assert(g->turn == TIMESHARE_NONE || g->is_taking);
 	assert(g->leaving == TIMESHARE_NONE || g->is_taking);
-	/* Who is waited for owes an answer by a deadline, or is about to be asked. */
+	/* A client that is waited for owes an answer by a deadline, or is about to be asked. */
 	assert(g->leaving == TIMESHARE_NONE || share->clients[g->leaving].is_dirty ||
 	       share->clients[g->leaving].answer_ns != TIMESHARE_NO_DEADLINE);
 	assert(g->is_shared == (g->running.n > 1));

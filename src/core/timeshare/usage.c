@@ -16,7 +16,7 @@
 /* A part of zero would never be corrected upwards by what it is given. */
 #define PART_MIN 32u
 
-/* What a client counts, too (src/hook/share/share_off.c): its work stops before it says so. */
+/* A client counts it too (src/hook/share/share_off.c): its work stops before it says so. */
 #define STOPS_NS 230000u
 
 #define OWED_MAX 50000000ull /* ns: what looks found more is no chance any more */
@@ -116,7 +116,7 @@ static uint64_t usage_drawn_ns(const struct timeshare_gpu_usage *gu,
 			  DRAWN_BITS);
 }
 
-/* What it has had while many were present. */
+/* The time that it has had while many were present. */
 static void usage_settle(struct timeshare_gpu_usage *gu, struct timeshare_usage *u)
 {
 	if (!u->is_present)
@@ -237,7 +237,7 @@ static void usage_learn(struct timeshare_usage *u, uint64_t busy_ns)
 	u->part = (uint32_t)(part < PART_MIN ? PART_MIN : part < ONE ? part : ONE);
 }
 
-/* What it was thought to have of the time in which it was thought to be busy. */
+/* The time that it was thought to have, of that in which it was thought to be busy. */
 static uint64_t usage_by_slices(struct timeshare_usage *u, uint64_t busy_ns, uint64_t expected_ns)
 {
 	uint64_t use_ppm = u->given_ns * 1000 / (expected_ns / 1000 ? expected_ns / 1000 : 1);
