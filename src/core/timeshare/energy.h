@@ -26,16 +26,16 @@
 #include "core/timeshare/timeshare.h"
 
 /* client has had GPU time. */
-void energy_charge(struct timeshare *share, uint32_t client);
+void energy_charge(struct timeshare *timeshare, uint32_t client);
 
 /* uJ, until now. */
-uint64_t energy_uj(const struct timeshare *share, uint32_t client);
+uint64_t energy_uj(const struct timeshare *timeshare, uint32_t client);
 
 /* For the burst of c for which preempt_choice_next() has said kind: what it is to be. */
-enum timeshare_arm_kind energy_arm(struct timeshare *share, const struct timeshare_client *c,
+enum timeshare_arm_kind energy_arm(struct timeshare *timeshare, const struct timeshare_client *c,
 				   enum timeshare_warning warning, enum timeshare_arm_kind kind);
 
 /* At first, and when the configuration changes: the budget is full. */
-void energy_fill(struct timeshare *share, uint32_t gpu);
+void energy_fill(struct timeshare *timeshare, uint32_t gpu);
 
 #endif

@@ -37,16 +37,16 @@ void slice_policy_join(struct timeshare_client *c)
 
 /* ---- slack ----------------------------------------------------------------- */
 
-void slice_policy_look(struct timeshare *share, uint32_t client)
+void slice_policy_look(struct timeshare *timeshare, uint32_t client)
 {
-	struct timeshare_client *c = &share->clients[client];
+	struct timeshare_client *c = &timeshare->clients[client];
 	int64_t mean_ns = (int64_t)c->pace.mean_ns, slack_ns;
-	uint64_t now_ns = share->now_ns,
+	uint64_t now_ns = timeshare->now_ns,
 		 from_ns = timeshare_is_in_burst(c) ? c->pace.begin_ns : now_ns;
 
 	c->pace_ns = TIMESHARE_NO_DEADLINE;
 	c->pace.slack = TIMESHARE_SLACK_NONE;
-	if (share->config.slice_rule != TIMESHARE_RULE_SLACK || !client_is_critical(c) ||
+	if (timeshare->config.slice_rule != TIMESHARE_RULE_SLACK || !client_is_critical(c) ||
 	    !c->claim.slo_us)
 		return;
 	slack_ns = (int64_t)c->claim.slo_us * 1000 - (int64_t)(now_ns - from_ns) - mean_ns;
@@ -72,19 +72,20 @@ static void client_change_level(struct timeshare_pace *pace, uint32_t level, uin
 	pace->work_ns = 0;
 }
 
-void slice_policy_report(struct timeshare *share, uint32_t client)
+void slice_policy_report(struct timeshare *timeshare, uint32_t client)
 {
-	struct timeshare_client *c = &share->clients[client];
+	struct timeshare_client *c = &timeshare->clients[client];
 	struct timeshare_pace *pace = &c->pace;
-	uint64_t gpu_ns = usage_ns(share, client), used_ns;
+	uint64_t gpu_ns = usage_ns(timeshare, client), used_ns;
 
 	/* By our own clock, for what a client says of its waiting would be what it likes. */
-	pace->work_ns += pace->was_busy ? share->now_ns - pace->at_ns : 0;
-	pace->at_ns = share->now_ns;
+	pace->work_ns += pace->was_busy ? timeshare->now_ns - pace->at_ns : 0;
+	pace->at_ns = timeshare->now_ns;
 	pace->was_busy = c->work == TIMESHARE_WORK_BUSY;
-	if (share->config.slice_rule != TIMESHARE_RULE_EXPONENTIAL || client_is_critical(c))
+	if (timeshare->config.slice_rule != TIMESHARE_RULE_EXPONENTIAL || client_is_critical(c))
 		return;
-	if (share->gpus[c->gpu].n_active[TIMESHARE_CLASS_CRITICAL] == 0 || gpu_ns < pace->gpu_ns) {
+	if (timeshare->gpus[c->gpu].n_active[TIMESHARE_CLASS_CRITICAL] == 0 ||
+	    gpu_ns < pace->gpu_ns) {
 		client_change_level(pace, pace->level, gpu_ns);
 		return;
 	}
@@ -127,11 +128,11 @@ static int64_t pid_control(struct timeshare_pid *pid, uint64_t slo_us, uint64_t 
 			     (int64_t)TIMESHARE_PPM);
 }
 
-static void pid_feed_back(struct timeshare *share, struct timeshare_gpu *g, uint32_t slo_us,
+static void pid_feed_back(struct timeshare *timeshare, struct timeshare_gpu *g, uint32_t slo_us,
 			  uint64_t took_us)
 {
 	struct timeshare_pid *pid = &g->pid;
-	int64_t base_us = pid_base(&share->config), out, max_us, us, step_us;
+	int64_t base_us = pid_base(&timeshare->config), out, max_us, us, step_us;
 
 	if (pid->slo_us && slo_us > pid->slo_us)
 		return;
@@ -151,31 +152,31 @@ static void pid_feed_back(struct timeshare *share, struct timeshare_gpu *g, uint
 
 /* ---- bursts ---------------------------------------------------------------- */
 
-void slice_policy_begin(struct timeshare *share, struct timeshare_client *c)
+void slice_policy_begin(struct timeshare *timeshare, struct timeshare_client *c)
 {
-	c->pace.begin_ns = share->now_ns;
+	c->pace.begin_ns = timeshare->now_ns;
 }
 
-void slice_policy_end(struct timeshare *share, struct timeshare_client *c, uint64_t ns)
+void slice_policy_end(struct timeshare *timeshare, struct timeshare_client *c, uint64_t ns)
 {
-	struct timeshare_gpu *g = &share->gpus[c->gpu];
+	struct timeshare_gpu *g = &timeshare->gpus[c->gpu];
 
 	ns = ns < TOOK_MAX ? ns : TOOK_MAX;
 	c->pace.mean_ns = c->pace.mean_ns ? (c->pace.mean_ns * 7 + ns * 3) / 10 : ns;
-	if (share->config.slice_rule == TIMESHARE_RULE_FEEDBACK && c->part.is_bursting &&
+	if (timeshare->config.slice_rule == TIMESHARE_RULE_FEEDBACK && c->part.is_bursting &&
 	    c->claim.slo_us && g->n_wanting > 0 && !g->is_holding && !g->is_capped)
-		pid_feed_back(share, g, c->claim.slo_us, ns / 1000);
+		pid_feed_back(timeshare, g, c->claim.slo_us, ns / 1000);
 }
 
 /* ---- slices ---------------------------------------------------------------- */
 
-void slice_policy_plan(struct timeshare *share, uint32_t gpu)
+void slice_policy_plan(struct timeshare *timeshare, uint32_t gpu)
 {
-	struct timeshare_gpu *g = &share->gpus[gpu];
+	struct timeshare_gpu *g = &timeshare->gpus[gpu];
 
 	/* A value found for an SLO holds as long as any active client has that SLO. */
-	if (share->config.slice_rule != TIMESHARE_RULE_FEEDBACK ||
-	    !weights_has_slo(share, gpu, g->pid.slo_us))
+	if (timeshare->config.slice_rule != TIMESHARE_RULE_FEEDBACK ||
+	    !weights_has_slo(timeshare, gpu, g->pid.slo_us))
 		g->pid = (struct timeshare_pid){0};
 }
 

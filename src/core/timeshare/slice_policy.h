@@ -33,17 +33,17 @@
 void slice_policy_join(struct timeshare_client *c);
 
 /* client's state has changed, or time has come: its slack, and when to look again. */
-void slice_policy_look(struct timeshare *share, uint32_t client);
+void slice_policy_look(struct timeshare *timeshare, uint32_t client);
 
 /* A burst begins; one has ended, after ns. */
-void slice_policy_begin(struct timeshare *share, struct timeshare_client *c);
-void slice_policy_end(struct timeshare *share, struct timeshare_client *c, uint64_t ns);
+void slice_policy_begin(struct timeshare *timeshare, struct timeshare_client *c);
+void slice_policy_end(struct timeshare *timeshare, struct timeshare_client *c, uint64_t ns);
 
 /* client has said what it does, which usage has heard. */
-void slice_policy_report(struct timeshare *share, uint32_t client);
+void slice_policy_report(struct timeshare *timeshare, uint32_t client);
 
 /* Updates what depends on the active clients of gpu, before its slices are planned. */
-void slice_policy_plan(struct timeshare *share, uint32_t gpu);
+void slice_policy_plan(struct timeshare *timeshare, uint32_t gpu);
 
 /* us: of who is not critical, beside critical ones. */
 uint64_t slice_policy_others(const struct timeshare_config *config,

@@ -2,54 +2,55 @@
 
 #include "core/timeshare/timers.h"
 
-static uint64_t timers_due_at(const struct timeshare *share, uint32_t place)
+static uint64_t timers_due_at(const struct timeshare *timeshare, uint32_t place)
 {
-	return share->clients[share->clients[place].heap_slot].due_ns;
+	return timeshare->clients[timeshare->clients[place].heap_slot].due_ns;
 }
 
-static void timers_put(struct timeshare *share, uint32_t place, uint32_t client)
+static void timers_put(struct timeshare *timeshare, uint32_t place, uint32_t client)
 {
-	share->clients[place].heap_slot = client;
-	share->clients[client].heap_at = place;
+	timeshare->clients[place].heap_slot = client;
+	timeshare->clients[client].heap_at = place;
 }
 
-static void timers_sift_up(struct timeshare *share, uint32_t place, uint32_t client)
+static void timers_sift_up(struct timeshare *timeshare, uint32_t place, uint32_t client)
 {
-	uint64_t due_ns = share->clients[client].due_ns;
+	uint64_t due_ns = timeshare->clients[client].due_ns;
 
-	while (place > 0 && timers_due_at(share, (place - 1) / 2) > due_ns) {
-		timers_put(share, place, share->clients[(place - 1) / 2].heap_slot);
+	while (place > 0 && timers_due_at(timeshare, (place - 1) / 2) > due_ns) {
+		timers_put(timeshare, place, timeshare->clients[(place - 1) / 2].heap_slot);
 		place = (place - 1) / 2;
 	}
-	timers_put(share, place, client);
+	timers_put(timeshare, place, client);
 }
 
-static void timers_sift_down(struct timeshare *share, uint32_t place, uint32_t client)
+static void timers_sift_down(struct timeshare *timeshare, uint32_t place, uint32_t client)
 {
-	uint64_t due_ns = share->clients[client].due_ns;
+	uint64_t due_ns = timeshare->clients[client].due_ns;
 
 	for (;;) {
 		uint32_t child = 2 * place + 1;
 
-		if (child >= share->n_timers)
+		if (child >= timeshare->n_timers)
 			break;
-		if (child + 1 < share->n_timers &&
-		    timers_due_at(share, child + 1) < timers_due_at(share, child))
+		if (child + 1 < timeshare->n_timers &&
+		    timers_due_at(timeshare, child + 1) < timers_due_at(timeshare, child))
 			child++;
-		if (timers_due_at(share, child) >= due_ns)
+		if (timers_due_at(timeshare, child) >= due_ns)
 			break;
-		timers_put(share, place, share->clients[child].heap_slot);
+		timers_put(timeshare, place, timeshare->clients[child].heap_slot);
 		place = child;
 	}
-	timers_put(share, place, client);
+	timers_put(timeshare, place, client);
 }
 
-static void timers_move(struct timeshare *share, uint32_t place, uint32_t client)
+static void timers_move(struct timeshare *timeshare, uint32_t place, uint32_t client)
 {
-	if (place > 0 && timers_due_at(share, (place - 1) / 2) > share->clients[client].due_ns)
-		timers_sift_up(share, place, client);
+	if (place > 0 &&
+	    timers_due_at(timeshare, (place - 1) / 2) > timeshare->clients[client].due_ns)
+		timers_sift_up(timeshare, place, client);
 	else
-		timers_sift_down(share, place, client);
+		timers_sift_down(timeshare, place, client);
 }
 
 static uint64_t timers_least(const struct timeshare_client *c)
@@ -63,9 +64,9 @@ static uint64_t timers_least(const struct timeshare_client *c)
 	return due_ns;
 }
 
-void timers_set(struct timeshare *share, uint32_t client)
+void timers_set(struct timeshare *timeshare, uint32_t client)
 {
-	struct timeshare_client *c = &share->clients[client];
+	struct timeshare_client *c = &timeshare->clients[client];
 	bool was_in = c->due_ns != TIMESHARE_NO_DEADLINE;
 	uint64_t due_ns = timers_least(c);
 	uint32_t place = c->heap_at;
@@ -74,18 +75,18 @@ void timers_set(struct timeshare *share, uint32_t client)
 		return;
 	c->due_ns = due_ns;
 	if (!was_in) {
-		timers_sift_up(share, share->n_timers++, client);
+		timers_sift_up(timeshare, timeshare->n_timers++, client);
 	} else if (due_ns != TIMESHARE_NO_DEADLINE) {
-		timers_move(share, place, client);
+		timers_move(timeshare, place, client);
 	} else {
-		uint32_t last = share->clients[--share->n_timers].heap_slot;
+		uint32_t last = timeshare->clients[--timeshare->n_timers].heap_slot;
 
 		if (last != client)
-			timers_move(share, place, last);
+			timers_move(timeshare, place, last);
 	}
 }
 
-uint32_t timers_first(const struct timeshare *share)
+uint32_t timers_first(const struct timeshare *timeshare)
 {
-	return share->n_timers ? share->clients[0].heap_slot : TIMESHARE_NONE;
+	return timeshare->n_timers ? timeshare->clients[0].heap_slot : TIMESHARE_NONE;
 }

@@ -187,8 +187,8 @@ void timeshare_config_default(struct timeshare_config *ret_config);
 int timeshare_config_check(const struct timeshare_config *config);
 
 /* clients: n_clients slots of zeroes; kept, and used, until the last call. */
-void timeshare_init(struct timeshare *share, struct timeshare_client *clients, uint32_t n_clients,
-		    const struct timeshare_config *config);
+void timeshare_init(struct timeshare *timeshare, struct timeshare_client *clients,
+		    uint32_t n_clients, const struct timeshare_config *config);
 
 /*
  * Returns 0, or one of TIMESHARE_E_* when the event is refused; a refused event changes
@@ -196,14 +196,14 @@ void timeshare_init(struct timeshare *share, struct timeshare_client *clients, u
  * ret_actions, or than one step is to take with a thousand clients, timeshare_deadline() is at
  * once now: step again with TIMESHARE_EVENT_TIME.
  */
-int timeshare_step(struct timeshare *share, const struct timeshare_event *event,
+int timeshare_step(struct timeshare *timeshare, const struct timeshare_event *event,
 		   struct timeshare_actions *ret_actions);
 
 /* When the next TIMESHARE_EVENT_TIME is due; TIMESHARE_NO_DEADLINE if none is. */
-uint64_t timeshare_deadline(const struct timeshare *share);
+uint64_t timeshare_deadline(const struct timeshare *timeshare);
 
 /* Aborts if an invariant is broken. For tests, and after every step in debug builds. */
-void timeshare_assert_valid(const struct timeshare *share);
+void timeshare_assert_valid(const struct timeshare *timeshare);
 
 struct timeshare_gpu_status {
 	uint64_t n_preemptions, n_failures, n_timeouts;
@@ -236,12 +236,12 @@ struct timeshare_client_status {
 };
 
 /* gpu < TIMESHARE_GPUS_MAX; client < n_clients, and joined. */
-void timeshare_gpu_status(const struct timeshare *share, uint32_t gpu,
+void timeshare_gpu_status(const struct timeshare *timeshare, uint32_t gpu,
 			  struct timeshare_gpu_status *ret);
-void timeshare_client_status(const struct timeshare *share, uint32_t client,
+void timeshare_client_status(const struct timeshare *timeshare, uint32_t client,
 			     struct timeshare_client_status *ret);
 
 /* GPU time of client, to the last event: an estimate, which a report may correct downwards. */
-uint64_t timeshare_gpu_ns(const struct timeshare *share, uint32_t client);
+uint64_t timeshare_gpu_ns(const struct timeshare *timeshare, uint32_t client);
 
 #endif

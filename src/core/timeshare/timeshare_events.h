@@ -10,15 +10,15 @@
 #define EVENTS_REPORTS_MAX 8u
 
 /* It runs from now on. An announcement of before that is still to come counts. */
-void timeshare_events_run(struct timeshare *share, uint32_t client);
+void timeshare_events_run(struct timeshare *timeshare, uint32_t client);
 
 /* It does not run any more: whatever it did is over. */
-void timeshare_events_stop(struct timeshare *share, uint32_t client);
+void timeshare_events_stop(struct timeshare *timeshare, uint32_t client);
 
-int timeshare_events_activity(struct timeshare *share, const struct timeshare_event *event);
-int timeshare_events_done(struct timeshare *share, const struct timeshare_event *event);
+int timeshare_events_activity(struct timeshare *timeshare, const struct timeshare_event *event);
+int timeshare_events_done(struct timeshare *timeshare, const struct timeshare_event *event);
 
 /* One of client's timers is due. */
-void timeshare_events_timer(struct timeshare *share, uint32_t client);
+void timeshare_events_timer(struct timeshare *timeshare, uint32_t client);
 
 #endif

@@ -12,10 +12,10 @@
 
 #include <string.h>
 
-enum timeshare_class timeshare_part_class(const struct timeshare *share,
+enum timeshare_class timeshare_part_class(const struct timeshare *timeshare,
 					  const struct timeshare_claim *claim)
 {
-	if (share->config.has_classes || claim->class == TIMESHARE_CLASS_CRITICAL)
+	if (timeshare->config.has_classes || claim->class == TIMESHARE_CLASS_CRITICAL)
 		return claim->class;
 	return TIMESHARE_CLASS_NORMAL;
 }
@@ -27,13 +27,13 @@ bool timeshare_part_is_at_work(const struct timeshare_client *c)
 	       (timeshare_is_in_burst(c) && c->claim.class == TIMESHARE_CLASS_CRITICAL);
 }
 
-static struct timeshare_part client_part(const struct timeshare *share,
+static struct timeshare_part client_part(const struct timeshare *timeshare,
 					 const struct timeshare_client *c)
 {
 	bool is_critical = c->claim.class == TIMESHARE_CLASS_CRITICAL;
 	bool is_busy = c->work == TIMESHARE_WORK_BUSY, is_bursting = timeshare_is_in_burst(c);
 	bool is_hinted = c->burst == TIMESHARE_BURST_HINTED;
-	enum timeshare_class class = timeshare_part_class(share, &c->claim);
+	enum timeshare_class class = timeshare_part_class(timeshare, &c->claim);
 
 	if (c->state != TIMESHARE_CLIENT_RUNNING)
 		return (struct timeshare_part){.class = class, .weight = c->claim.weight};
@@ -53,10 +53,10 @@ static struct timeshare_part client_part(const struct timeshare *share,
 	};
 }
 
-static void client_uncount(struct timeshare *share, uint32_t client)
+static void client_uncount(struct timeshare *timeshare, uint32_t client)
 {
-	const struct timeshare_part *part = &share->clients[client].part;
-	struct timeshare_gpu *g = &share->gpus[share->clients[client].gpu];
+	const struct timeshare_part *part = &timeshare->clients[client].part;
+	struct timeshare_gpu *g = &timeshare->gpus[timeshare->clients[client].gpu];
 
 	g->n_wanting -= part->is_wanting;
 	g->n_bursting -= part->is_bursting;
@@ -66,13 +66,13 @@ static void client_uncount(struct timeshare *share, uint32_t client)
 	if (!part->is_active)
 		return;
 	g->n_active[part->class]--;
-	weights_remove(share, client);
+	weights_remove(timeshare, client);
 }
 
-static void client_count(struct timeshare *share, uint32_t client)
+static void client_count(struct timeshare *timeshare, uint32_t client)
 {
-	const struct timeshare_part *part = &share->clients[client].part;
-	struct timeshare_gpu *g = &share->gpus[share->clients[client].gpu];
+	const struct timeshare_part *part = &timeshare->clients[client].part;
+	struct timeshare_gpu *g = &timeshare->gpus[timeshare->clients[client].gpu];
 
 	g->n_wanting += part->is_wanting;
 	g->n_bursting += part->is_bursting;
@@ -82,36 +82,36 @@ static void client_count(struct timeshare *share, uint32_t client)
 	if (!part->is_active)
 		return;
 	g->n_active[part->class]++;
-	weights_add(share, client);
+	weights_add(timeshare, client);
 }
 
-void timeshare_part_refresh(struct timeshare *share, uint32_t client)
+void timeshare_part_refresh(struct timeshare *timeshare, uint32_t client)
 {
-	struct timeshare_client *c = &share->clients[client];
-	struct timeshare_gpu *g = &share->gpus[c->gpu];
+	struct timeshare_client *c = &timeshare->clients[client];
+	struct timeshare_gpu *g = &timeshare->gpus[c->gpu];
 	struct timeshare_part old = c->part, part;
 
-	slice_policy_look(share, client);
-	part = client_part(share, c);
-	timers_set(share, client);
-	timeshare_update_touch(share, client);
+	slice_policy_look(timeshare, client);
+	part = client_part(timeshare, c);
+	timers_set(timeshare, client);
+	timeshare_update_touch(timeshare, client);
 	if (!memcmp(&old, &part, sizeof(part)))
 		return;
-	burst_advance(share, c->gpu);
-	client_uncount(share, client);
+	burst_advance(timeshare, c->gpu);
+	client_uncount(timeshare, client);
 	c->part = part;
-	client_count(share, client);
+	client_count(timeshare, client);
 	if (part.is_bursting && !old.is_bursting && g->n_bursting == 1 &&
 	    c->burst != TIMESHARE_BURST_REQUEST)
-		usage_burst_begins(share, c->gpu);
+		usage_burst_begins(timeshare, c->gpu);
 	if (old.is_bursting && !part.is_bursting && g->n_bursting == 0)
-		usage_burst_ends(share, c->gpu, share->now_ns);
+		usage_burst_ends(timeshare, c->gpu, timeshare->now_ns);
 	if (part.is_running && !old.is_running)
-		list_push_back(LIST_SLOTS(share->clients, TIMESHARE_LINK_RUNNING), &g->running,
+		list_push_back(LIST_SLOTS(timeshare->clients, TIMESHARE_LINK_RUNNING), &g->running,
 			       client);
 	if (!part.is_running && old.is_running) {
-		timeshare_update_moves(share, client);
-		list_remove(LIST_SLOTS(share->clients, TIMESHARE_LINK_RUNNING), &g->running,
+		timeshare_update_moves(timeshare, client);
+		list_remove(LIST_SLOTS(timeshare->clients, TIMESHARE_LINK_RUNNING), &g->running,
 			    client);
 	}
 	g->is_dirty = true;

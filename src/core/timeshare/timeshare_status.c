@@ -52,10 +52,10 @@ static void percentiles(const uint32_t last[TIMESHARE_PREEMPTIONS], uint64_t n, 
 	*ret_p99 = sorted[(n_kept - 1) * 99 / 100];
 }
 
-void timeshare_gpu_status(const struct timeshare *share, uint32_t gpu,
+void timeshare_gpu_status(const struct timeshare *timeshare, uint32_t gpu,
 			  struct timeshare_gpu_status *ret)
 {
-	const struct timeshare_gpu *g = &share->gpus[gpu];
+	const struct timeshare_gpu *g = &timeshare->gpus[gpu];
 
 	assert(gpu < TIMESHARE_GPUS_MAX);
 	*ret = (struct timeshare_gpu_status){
@@ -69,9 +69,9 @@ void timeshare_gpu_status(const struct timeshare *share, uint32_t gpu,
 		.n_lc_tasks = g->n_lc_tasks,
 		.n_be_tasks = g->n_be_tasks,
 		.n_slo_violations = g->n_slo_violations,
-		.lc_gpu_ns = usage_class_ns(share, gpu, true),
-		.be_gpu_ns = usage_class_ns(share, gpu, false),
-		.known_ns = usage_known_ns(share, gpu),
+		.lc_gpu_ns = usage_class_ns(timeshare, gpu, true),
+		.be_gpu_ns = usage_class_ns(timeshare, gpu, false),
+		.known_ns = usage_known_ns(timeshare, gpu),
 		.n_hints = g->n_hints,
 		.n_hints_missed = g->n_hints_missed,
 		.hint_error_ns = g->hint_error_ns,
@@ -102,18 +102,18 @@ static struct timeshare_learned learned_of(const struct timeshare_arm *arm)
 	};
 }
 
-void timeshare_client_status(const struct timeshare *share, uint32_t client,
+void timeshare_client_status(const struct timeshare *timeshare, uint32_t client,
 			     struct timeshare_client_status *ret)
 {
-	const struct timeshare_client *c = &share->clients[client];
+	const struct timeshare_client *c = &timeshare->clients[client];
 	bool is_critical = c->claim.class == TIMESHARE_CLASS_CRITICAL;
 
-	assert(client < share->n_clients && c->state != TIMESHARE_CLIENT_FREE);
+	assert(client < timeshare->n_clients && c->state != TIMESHARE_CLIENT_FREE);
 	*ret = (struct timeshare_client_status){
 		.claim = c->claim,
-		.gpu_ns = usage_sure_ns(share, client),
+		.gpu_ns = usage_sure_ns(timeshare, client),
 		.busy_ns = c->usage.busy_ns,
-		.energy_uj = energy_uj(share, client),
+		.energy_uj = energy_uj(timeshare, client),
 		.held_ns = c->usage.held_ns,
 		.slice_us = c->told.slice_us,
 		.n_tasks = c->n_tasks,
@@ -123,17 +123,17 @@ void timeshare_client_status(const struct timeshare *share, uint32_t client,
 		.prepare_ns = c->predict.last_ns,
 		.ratio_ppm = (uint32_t)c->predict.ratio_ppm, /* RATIO_MAX at the most, both */
 		.error_ppm = (uint32_t)c->predict.error_ppm,
-		.is_held = c->part.is_running && c->told.until_ns > share->now_ns,
+		.is_held = c->part.is_running && c->told.until_ns > timeshare->now_ns,
 		.is_busy = c->part.is_running &&
 			   (c->work == TIMESHARE_WORK_BUSY || c->burst == TIMESHARE_BURST_WORK),
-		.is_slices_only = is_critical && share->gpus[c->gpu].is_slow,
+		.is_slices_only = is_critical && timeshare->gpus[c->gpu].is_slow,
 	};
 	for (size_t i = 0; is_critical && i < TIMESHARE_WARNINGS_; i++)
 		ret->learned[i] = learned_of(&c->arms[i]);
 }
 
-uint64_t timeshare_gpu_ns(const struct timeshare *share, uint32_t client)
+uint64_t timeshare_gpu_ns(const struct timeshare *timeshare, uint32_t client)
 {
-	assert(client < share->n_clients);
-	return usage_ns(share, client);
+	assert(client < timeshare->n_clients);
+	return usage_ns(timeshare, client);
 }

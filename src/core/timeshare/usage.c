@@ -21,9 +21,9 @@
 
 #define OWED_MAX 50000000ull /* ns: what looks found more is no chance any more */
 
-void usage_init(struct timeshare *share, uint32_t gpu)
+void usage_init(struct timeshare *timeshare, uint32_t gpu)
 {
-	list_init(&share->gpus[gpu].usage.present);
+	list_init(&timeshare->gpus[gpu].usage.present);
 }
 
 static void usage_give(struct timeshare_gpu_usage *gu, struct timeshare_usage *u, uint64_t ns)
@@ -52,15 +52,16 @@ static uint64_t usage_chance(struct timeshare_usage *const *u, uint32_t n, uint3
 	return p;
 }
 
-static void usage_draw_exact(struct timeshare *share, struct timeshare_gpu_usage *gu, uint64_t ns)
+static void usage_draw_exact(struct timeshare *timeshare, struct timeshare_gpu_usage *gu,
+			     uint64_t ns)
 {
 	struct timeshare_usage *u[EXACT_MAX];
 	uint64_t got_ns[EXACT_MAX] = {0}, sum_us;
 	uint32_t n = 0;
 
 	for (uint32_t at = gu->present.first; at != TIMESHARE_NONE;
-	     at = share->clients[at].link[TIMESHARE_LINK_PRESENT].next)
-		u[n++] = &share->clients[at].usage;
+	     at = timeshare->clients[at].link[TIMESHARE_LINK_PRESENT].next)
+		u[n++] = &timeshare->clients[at].usage;
 	for (uint32_t mask = 1; mask < 1u << n; mask++) {
 		uint64_t p = usage_chance(u, n, mask, &sum_us);
 		uint64_t part_ns = ns * (p >> 8) >> 22;
@@ -86,12 +87,12 @@ static void usage_draw_many(struct timeshare_gpu_usage *gu, uint64_t ns)
 }
 
 /* Settles the time since the last change; who is present, and its slice, were the same. */
-static void usage_advance(struct timeshare *share, uint32_t gpu)
+static void usage_advance(struct timeshare *timeshare, uint32_t gpu)
 {
-	struct timeshare_gpu_usage *gu = &share->gpus[gpu].usage;
+	struct timeshare_gpu_usage *gu = &timeshare->gpus[gpu].usage;
 
-	while (gu->at_ns < share->now_ns) {
-		uint64_t ns = share->now_ns - gu->at_ns;
+	while (gu->at_ns < timeshare->now_ns) {
+		uint64_t ns = timeshare->now_ns - gu->at_ns;
 
 		if (gu->present.n > 0 && ns > PIECE_MAX)
 			ns = PIECE_MAX;
@@ -100,7 +101,7 @@ static void usage_advance(struct timeshare *share, uint32_t gpu)
 		if (gu->present.n > EXACT_MAX)
 			usage_draw_many(gu, ns);
 		else if (gu->present.n > 0)
-			usage_draw_exact(share, gu, ns);
+			usage_draw_exact(timeshare, gu, ns);
 	}
 }
 
@@ -125,42 +126,43 @@ static void usage_settle(struct timeshare_gpu_usage *gu, struct timeshare_usage 
 	u->drawn = gu->drawn;
 }
 
-static void usage_set_present(struct timeshare *share, uint32_t client)
+static void usage_set_present(struct timeshare *timeshare, uint32_t client)
 {
-	struct timeshare_client *c = &share->clients[client];
-	struct timeshare_gpu_usage *gu = &share->gpus[c->gpu].usage;
+	struct timeshare_client *c = &timeshare->clients[client];
+	struct timeshare_gpu_usage *gu = &timeshare->gpus[c->gpu].usage;
 
 	c->usage.drawn = gu->drawn;
 	gu->weights += usage_weight(&c->usage);
 	gu->rests += (uint64_t)c->usage.slice_us * (ONE - c->usage.part);
-	list_push_back(LIST_SLOTS(share->clients, TIMESHARE_LINK_PRESENT), &gu->present, client);
-	c->usage.since_ns = share->now_ns;
+	list_push_back(LIST_SLOTS(timeshare->clients, TIMESHARE_LINK_PRESENT), &gu->present,
+		       client);
+	c->usage.since_ns = timeshare->now_ns;
 	c->usage.is_present = true;
 }
 
-static void usage_set_absent(struct timeshare *share, uint32_t client)
+static void usage_set_absent(struct timeshare *timeshare, uint32_t client)
 {
-	struct timeshare_client *c = &share->clients[client];
-	struct timeshare_gpu_usage *gu = &share->gpus[c->gpu].usage;
+	struct timeshare_client *c = &timeshare->clients[client];
+	struct timeshare_gpu_usage *gu = &timeshare->gpus[c->gpu].usage;
 
 	if (!c->usage.is_present)
 		return;
 	usage_settle(gu, &c->usage);
 	gu->weights -= usage_weight(&c->usage);
 	gu->rests -= (uint64_t)c->usage.slice_us * (ONE - c->usage.part);
-	list_remove(LIST_SLOTS(share->clients, TIMESHARE_LINK_PRESENT), &gu->present, client);
-	c->usage.present_ns += share->now_ns - c->usage.since_ns;
+	list_remove(LIST_SLOTS(timeshare->clients, TIMESHARE_LINK_PRESENT), &gu->present, client);
+	c->usage.present_ns += timeshare->now_ns - c->usage.since_ns;
 	c->usage.is_present = false;
 }
 
-void usage_join(struct timeshare *share, uint32_t client)
+void usage_join(struct timeshare *timeshare, uint32_t client)
 {
-	struct timeshare_client *c = &share->clients[client];
+	struct timeshare_client *c = &timeshare->clients[client];
 
-	if (share->gpus[c->gpu].usage.wall_ns == 0)
-		share->gpus[c->gpu].usage.at_ns = share->now_ns;
+	if (timeshare->gpus[c->gpu].usage.wall_ns == 0)
+		timeshare->gpus[c->gpu].usage.at_ns = timeshare->now_ns;
 	c->usage = (struct timeshare_usage){
-		.report_ns = share->now_ns,
+		.report_ns = timeshare->now_ns,
 		.slice_us = SLICE_NONE,
 		.part = ONE,
 		.use_ppm = TIMESHARE_PPM,
@@ -174,26 +176,26 @@ static void usage_confirm(struct timeshare_gpu_usage *gu, struct timeshare_usage
 	u->given_ns = 0;
 }
 
-void usage_leave(struct timeshare *share, uint32_t client)
+void usage_leave(struct timeshare *timeshare, uint32_t client)
 {
-	struct timeshare_client *c = &share->clients[client];
+	struct timeshare_client *c = &timeshare->clients[client];
 
-	usage_advance(share, c->gpu);
-	usage_set_absent(share, client);
-	usage_confirm(&share->gpus[c->gpu].usage, &c->usage);
+	usage_advance(timeshare, c->gpu);
+	usage_set_absent(timeshare, client);
+	usage_confirm(&timeshare->gpus[c->gpu].usage, &c->usage);
 }
 
-void usage_set(struct timeshare *share, uint32_t client, bool is_present, uint64_t slice_us)
+void usage_set(struct timeshare *timeshare, uint32_t client, bool is_present, uint64_t slice_us)
 {
-	struct timeshare_usage *u = &share->clients[client].usage;
-	struct timeshare_gpu_usage *gu = &share->gpus[share->clients[client].gpu].usage;
-	bool is_critical = share->clients[client].claim.class == TIMESHARE_CLASS_CRITICAL;
+	struct timeshare_usage *u = &timeshare->clients[client].usage;
+	struct timeshare_gpu_usage *gu = &timeshare->gpus[timeshare->clients[client].gpu].usage;
+	bool is_critical = timeshare->clients[client].claim.class == TIMESHARE_CLASS_CRITICAL;
 	uint32_t slice = slice_us ? (uint32_t)slice_us : SLICE_NONE;
 
 	if (u->is_present == is_present && u->slice_us == slice && u->is_critical == is_critical)
 		return;
-	usage_advance(share, share->clients[client].gpu);
-	usage_set_absent(share, client);
+	usage_advance(timeshare, timeshare->clients[client].gpu);
+	usage_set_absent(timeshare, client);
 	u->slice_us = slice;
 	if (u->is_critical != is_critical) {
 		/* The next report corrects what was given in the class that it is of then. */
@@ -204,7 +206,7 @@ void usage_set(struct timeshare *share, uint32_t client, bool is_present, uint64
 	}
 	u->is_critical = is_critical;
 	if (is_present)
-		usage_set_present(share, client);
+		usage_set_present(timeshare, client);
 }
 
 /* More goes only as far as the GPU's time has not been given to anybody. */
@@ -253,27 +255,27 @@ static uint64_t usage_owed(uint64_t last_ns, uint64_t more_ns)
 	return last_ns ? u64_min(more_ns, OWED_MAX) : 0;
 }
 
-void usage_burst_begins(struct timeshare *share, uint32_t gpu)
+void usage_burst_begins(struct timeshare *timeshare, uint32_t gpu)
 {
-	struct timeshare_gpu_usage *gu = &share->gpus[gpu].usage;
+	struct timeshare_gpu_usage *gu = &timeshare->gpus[gpu].usage;
 
-	gu->burst_ns = share->now_ns;
+	gu->burst_ns = timeshare->now_ns;
 	gu->burst_end_ns = UINT64_MAX;
 }
 
-void usage_burst_ends(struct timeshare *share, uint32_t gpu, uint64_t end_ns)
+void usage_burst_ends(struct timeshare *timeshare, uint32_t gpu, uint64_t end_ns)
 {
-	struct timeshare_gpu_usage *gu = &share->gpus[gpu].usage;
+	struct timeshare_gpu_usage *gu = &timeshare->gpus[gpu].usage;
 
 	gu->burst_end_ns = u64_min(gu->burst_end_ns, end_ns);
 }
 
-void usage_held(struct timeshare *share, uint32_t client, uint64_t ns)
+void usage_held(struct timeshare *timeshare, uint32_t client, uint64_t ns)
 {
-	struct timeshare_client *c = &share->clients[client];
-	const struct timeshare_gpu_usage *gu = &share->gpus[c->gpu].usage;
-	uint64_t from_ns = share->now_ns - u64_min(ns, share->now_ns);
-	uint64_t to_ns = u64_min(share->now_ns - u64_min(STOPS_NS, ns / 2), gu->burst_end_ns);
+	struct timeshare_client *c = &timeshare->clients[client];
+	const struct timeshare_gpu_usage *gu = &timeshare->gpus[c->gpu].usage;
+	uint64_t from_ns = timeshare->now_ns - u64_min(ns, timeshare->now_ns);
+	uint64_t to_ns = u64_min(timeshare->now_ns - u64_min(STOPS_NS, ns / 2), gu->burst_end_ns);
 
 	from_ns = gu->burst_ns > from_ns ? gu->burst_ns : from_ns;
 	if (c->claim.class != TIMESHARE_CLASS_CRITICAL && gu->burst_ns && to_ns > from_ns)
@@ -292,19 +294,19 @@ static uint64_t usage_not_its_own(const struct timeshare_usage *u, uint64_t held
 	return free_us && free_us < UINT32_MAX ? unseen_us * new_us / free_us * 1000 : 0;
 }
 
-void usage_report(struct timeshare *share, uint32_t client, uint64_t busy_ns, uint64_t held_ns,
+void usage_report(struct timeshare *timeshare, uint32_t client, uint64_t busy_ns, uint64_t held_ns,
 		  uint64_t ran_ns)
 {
-	struct timeshare_client *c = &share->clients[client];
+	struct timeshare_client *c = &timeshare->clients[client];
 	struct timeshare_usage *u = &c->usage;
-	uint64_t passed_ns = share->now_ns - u->report_ns, new_ns, right_ns, expected_ns;
+	uint64_t passed_ns = timeshare->now_ns - u->report_ns, new_ns, right_ns, expected_ns;
 	bool was_present = u->is_present, is_known = ran_ns > 0;
 
 	if (busy_ns < u->busy_ns || held_ns < u->held_ns || (is_known && ran_ns < u->ran_ns))
 		return;
 	new_ns = u64_min(busy_ns - u->busy_ns, passed_ns);
-	usage_advance(share, c->gpu);
-	usage_set_absent(share, client);
+	usage_advance(timeshare, c->gpu);
+	usage_set_absent(timeshare, client);
 	expected_ns = u->present_ns / ONE * u->part;
 	right_ns = new_ns;
 	if (expected_ns > 0 && u->given_ns > 0) {
@@ -316,45 +318,45 @@ void usage_report(struct timeshare *share, uint32_t client, uint64_t busy_ns, ui
 				     ran_ns - u->ran_ns);
 	if (is_known)
 		right_ns = u64_min(ran_ns - u->ran_ns, passed_ns);
-	usage_correct(&share->gpus[c->gpu].usage, u, right_ns);
+	usage_correct(&timeshare->gpus[c->gpu].usage, u, right_ns);
 	u->busy_ns = busy_ns - usage_owed(u->busy_ns, busy_ns - u->busy_ns - new_ns);
 	if (is_known)
 		u->ran_ns = ran_ns - usage_owed(u->ran_ns, ran_ns - u->ran_ns - u->given_ns);
 	u->heard_ns = ran_ns;
 	u->held_ns = held_ns;
-	u->report_ns = share->now_ns;
-	usage_confirm(&share->gpus[c->gpu].usage, u);
+	u->report_ns = timeshare->now_ns;
+	usage_confirm(&timeshare->gpus[c->gpu].usage, u);
 	u->present_ns = 0;
 	u->unseen_ns = 0;
 	if (was_present)
-		usage_set_present(share, client);
+		usage_set_present(timeshare, client);
 }
 
-uint64_t usage_ns(const struct timeshare *share, uint32_t client)
+uint64_t usage_ns(const struct timeshare *timeshare, uint32_t client)
 {
-	const struct timeshare_client *c = &share->clients[client];
-	const struct timeshare_gpu_usage *gu = &share->gpus[c->gpu].usage;
+	const struct timeshare_client *c = &timeshare->clients[client];
+	const struct timeshare_gpu_usage *gu = &timeshare->gpus[c->gpu].usage;
 
 	return c->usage.gpu_ns + (c->usage.is_present ? usage_drawn_ns(gu, &c->usage) : 0);
 }
 
-uint64_t usage_sure_ns(const struct timeshare *share, uint32_t client)
+uint64_t usage_sure_ns(const struct timeshare *timeshare, uint32_t client)
 {
-	const struct timeshare_usage *u = &share->clients[client].usage;
+	const struct timeshare_usage *u = &timeshare->clients[client].usage;
 
 	return u->gpu_ns - u->given_ns;
 }
 
-uint64_t usage_class_ns(const struct timeshare *share, uint32_t gpu, bool is_critical)
+uint64_t usage_class_ns(const struct timeshare *timeshare, uint32_t gpu, bool is_critical)
 {
-	const struct timeshare_gpu_usage *gu = &share->gpus[gpu].usage;
+	const struct timeshare_gpu_usage *gu = &timeshare->gpus[gpu].usage;
 
 	return gu->class_ns[is_critical] - gu->unsure_ns[is_critical];
 }
 
-uint64_t usage_known_ns(const struct timeshare *share, uint32_t gpu)
+uint64_t usage_known_ns(const struct timeshare *timeshare, uint32_t gpu)
 {
-	const struct timeshare_gpu_usage *gu = &share->gpus[gpu].usage;
+	const struct timeshare_gpu_usage *gu = &timeshare->gpus[gpu].usage;
 
-	return gu->at_ns ? gu->wall_ns + (share->now_ns - gu->at_ns) : 0;
+	return gu->at_ns ? gu->wall_ns + (timeshare->now_ns - gu->at_ns) : 0;
 }

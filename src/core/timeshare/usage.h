@@ -25,36 +25,36 @@
 
 #include "core/timeshare/timeshare.h"
 
-void usage_init(struct timeshare *share, uint32_t gpu);
-void usage_join(struct timeshare *share, uint32_t client);
-void usage_leave(struct timeshare *share, uint32_t client);
+void usage_init(struct timeshare *timeshare, uint32_t gpu);
+void usage_join(struct timeshare *timeshare, uint32_t client);
+void usage_leave(struct timeshare *timeshare, uint32_t client);
 
 /* The state of client from now on; what has been until now is settled first. */
-void usage_set(struct timeshare *share, uint32_t client, bool is_present, uint64_t slice_us);
+void usage_set(struct timeshare *timeshare, uint32_t client, bool is_present, uint64_t slice_us);
 
 /* Counters as reported; what can not be true of them is cut. ran_ns 0: not known. */
-void usage_report(struct timeshare *share, uint32_t client, uint64_t busy_ns, uint64_t held_ns,
+void usage_report(struct timeshare *timeshare, uint32_t client, uint64_t busy_ns, uint64_t held_ns,
 		  uint64_t ran_ns);
 
 /* The first of the critical clients on gpu begins a burst, with work; the last had none since
  * end_ns. */
-void usage_burst_begins(struct timeshare *share, uint32_t gpu);
-void usage_burst_ends(struct timeshare *share, uint32_t gpu, uint64_t end_ns);
+void usage_burst_begins(struct timeshare *timeshare, uint32_t gpu);
+void usage_burst_ends(struct timeshare *timeshare, uint32_t gpu, uint64_t end_ns);
 
 /* client is held now, which took ns. Its work has stopped some time before. */
-void usage_held(struct timeshare *share, uint32_t client, uint64_t ns);
+void usage_held(struct timeshare *timeshare, uint32_t client, uint64_t ns);
 
 /* Its GPU time until now, estimated. */
-uint64_t usage_ns(const struct timeshare *share, uint32_t client);
+uint64_t usage_ns(const struct timeshare *timeshare, uint32_t client);
 
 /*
  * The same until its last report, and the sum over a GPU's clients, those that have left with
  * them: these never go back, as what counters are made of must not.
  */
-uint64_t usage_sure_ns(const struct timeshare *share, uint32_t client);
-uint64_t usage_class_ns(const struct timeshare *share, uint32_t gpu, bool is_critical);
+uint64_t usage_sure_ns(const struct timeshare *timeshare, uint32_t client);
+uint64_t usage_class_ns(const struct timeshare *timeshare, uint32_t gpu, bool is_critical);
 
 /* Since the first client of a GPU has joined; 0: none has. */
-uint64_t usage_known_ns(const struct timeshare *share, uint32_t gpu);
+uint64_t usage_known_ns(const struct timeshare *timeshare, uint32_t gpu);
 
 #endif

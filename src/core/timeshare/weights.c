@@ -33,16 +33,16 @@ static bool weights_is_before(const struct nodes *nodes, uint32_t a, uint32_t b)
 	return left != right ? left < right : a < b;
 }
 
-static struct timeshare_weights *weights_of(struct timeshare *share, uint32_t client)
+static struct timeshare_weights *weights_of(struct timeshare *timeshare, uint32_t client)
 {
-	const struct timeshare_client *c = &share->clients[client];
+	const struct timeshare_client *c = &timeshare->clients[client];
 
-	return &share->gpus[c->gpu].weights[c->part.class];
+	return &timeshare->gpus[c->gpu].weights[c->part.class];
 }
 
-static struct timeshare_weights *slos_of(struct timeshare *share, uint32_t client)
+static struct timeshare_weights *slos_of(struct timeshare *timeshare, uint32_t client)
 {
-	return &share->gpus[share->clients[client].gpu].slos;
+	return &timeshare->gpus[timeshare->clients[client].gpu].slos;
 }
 
 void weights_init(struct timeshare_weights *weights, enum timeshare_order order)
@@ -103,9 +103,10 @@ static void weights_find_extremes(const struct nodes *nodes, struct timeshare_we
 		weights->max = weights_key(nodes, at);
 }
 
-static void tree_add(struct timeshare *share, struct timeshare_weights *weights, uint32_t client)
+static void tree_add(struct timeshare *timeshare, struct timeshare_weights *weights,
+		     uint32_t client)
 {
-	const struct nodes nodes = {share->clients, weights->order};
+	const struct nodes nodes = {timeshare->clients, weights->order};
 	uint32_t *place = &weights->root;
 
 	while (*place != TIMESHARE_NONE && treap_is_above(*place, client))
@@ -116,10 +117,10 @@ static void tree_add(struct timeshare *share, struct timeshare_weights *weights,
 	weights_find_extremes(&nodes, weights);
 }
 
-static void tree_take_out(struct timeshare *share, struct timeshare_weights *weights,
+static void tree_take_out(struct timeshare *timeshare, struct timeshare_weights *weights,
 			  uint32_t client)
 {
-	const struct nodes nodes = {share->clients, weights->order};
+	const struct nodes nodes = {timeshare->clients, weights->order};
 	uint32_t *place = &weights->root;
 
 	while (*place != client)
@@ -129,24 +130,24 @@ static void tree_take_out(struct timeshare *share, struct timeshare_weights *wei
 	weights_find_extremes(&nodes, weights);
 }
 
-void weights_add(struct timeshare *share, uint32_t client)
+void weights_add(struct timeshare *timeshare, uint32_t client)
 {
-	tree_add(share, weights_of(share, client), client);
-	if (share->clients[client].part.slo_us)
-		tree_add(share, slos_of(share, client), client);
+	tree_add(timeshare, weights_of(timeshare, client), client);
+	if (timeshare->clients[client].part.slo_us)
+		tree_add(timeshare, slos_of(timeshare, client), client);
 }
 
-void weights_remove(struct timeshare *share, uint32_t client)
+void weights_remove(struct timeshare *timeshare, uint32_t client)
 {
-	tree_take_out(share, weights_of(share, client), client);
-	if (share->clients[client].part.slo_us)
-		tree_take_out(share, slos_of(share, client), client);
+	tree_take_out(timeshare, weights_of(timeshare, client), client);
+	if (timeshare->clients[client].part.slo_us)
+		tree_take_out(timeshare, slos_of(timeshare, client), client);
 }
 
-bool weights_has_slo(const struct timeshare *share, uint32_t gpu, uint32_t slo_us)
+bool weights_has_slo(const struct timeshare *timeshare, uint32_t gpu, uint32_t slo_us)
 {
-	const struct nodes nodes = {share->clients, TIMESHARE_ORDER_SLO};
-	uint32_t at = share->gpus[gpu].slos.root;
+	const struct nodes nodes = {timeshare->clients, TIMESHARE_ORDER_SLO};
+	uint32_t at = timeshare->gpus[gpu].slos.root;
 
 	while (at != TIMESHARE_NONE && weights_key(&nodes, at) != slo_us)
 		at = weights_key(&nodes, at) > slo_us ? weights_links(&nodes, at)->left
@@ -172,10 +173,10 @@ static uint32_t tree_check(const struct nodes *nodes, uint32_t at, uint32_t *las
 	return n + 1 + tree_check(nodes, tree->right, last);
 }
 
-void weights_assert_valid(const struct timeshare *share, const struct timeshare_weights *weights,
-			  uint32_t n)
+void weights_assert_valid(const struct timeshare *timeshare,
+			  const struct timeshare_weights *weights, uint32_t n)
 {
-	const struct nodes nodes = {share->clients, weights->order};
+	const struct nodes nodes = {timeshare->clients, weights->order};
 	struct timeshare_weights found = *weights;
 	uint32_t last = TIMESHARE_NONE, n_found = tree_check(&nodes, weights->root, &last);
 
