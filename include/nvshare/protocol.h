@@ -48,7 +48,7 @@
 #define NVSHARE_TEXT_LEN 256
 
 enum nvshare_msg_type {
-#define NVSHARE_MSG(id, NAME, body, direction) NVSHARE_MSG_##NAME = id,
+#define NVSHARE_MSG(id, NAME, field, body, direction) NVSHARE_MSG_##NAME = id,
 #include "nvshare/messages.def"
 #undef NVSHARE_MSG
 };
@@ -79,7 +79,7 @@ enum nvshare_pinned {
  * resident + swapped is what the pager holds for it (whole chunks); pinned[] comes
  * on top. wanted and wanted_pinned are what a blocked allocation lacks: 0 if none. host is
  * the host memory that its process has taken for evicted bytes, in use or not; host_wanted
- * what an eviction under way lacks of it; second what the library's own context costs, which
+ * what an eviction under way lacks of it; pager_context what the library's own context costs, which
  * lives in the reserve and not in the budget.
  */
 struct nvshare_mem {
@@ -90,7 +90,7 @@ struct nvshare_mem {
 	uint64_t wanted_pinned;
 	uint64_t host;
 	uint64_t host_wanted;
-	uint64_t second;
+	uint64_t pager_context;
 	uint64_t pinned[NVSHARE_PINNED_COUNT];
 };
 
@@ -160,11 +160,11 @@ struct nvshare_drop_lock {
 	uint64_t grant;
 	uint64_t bytes; /* to free of charge, at least; what is not in use goes first; may be 0 */
 	uint64_t epoch;
-	uint64_t host_others; /* nvshare_mem::host of all other clients of the node */
-	uint64_t host_coming; /* of that, what they will have given back when this is done */
-	uint64_t second_max;  /* what a second context may cost; less: do without */
-	uint64_t charge;      /* counted as its own on the card: what it has, used or not */
-	uint64_t hand_bytes;  /* of what goes, so much may be handed over; 0: nothing */
+	uint64_t host_others;       /* nvshare_mem::host of all other clients of the node */
+	uint64_t host_coming;       /* of that, what they will have given back when this is done */
+	uint64_t pager_context_max; /* what its own context may cost; less: do without */
+	uint64_t charge;            /* counted as its own on the card: what it has, used or not */
+	uint64_t hand_bytes;        /* of what goes, so much may be handed over; 0: nothing */
 };
 
 /* Always with a descriptor: the receiving end of a pair, through which memory may come. */
@@ -289,8 +289,8 @@ struct nvshare_mem_available {
 struct nvshare_prepare_swap_out {
 	uint64_t bytes;
 	uint64_t due_ms;
-	uint64_t host_others; /* nvshare_mem::host of all other clients of the node */
-	uint64_t second_max;  /* what a second context may cost; less: do without */
+	uint64_t host_others;       /* nvshare_mem::host of all other clients of the node */
+	uint64_t pager_context_max; /* what its own context may cost; less: do without */
 };
 
 /*

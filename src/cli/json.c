@@ -149,7 +149,7 @@ static void print_memory(FILE *out, const struct nvshare_mem *mem)
 		      ",\n     \"memory_host\": %" PRIu64 ", \"memory_second_context\": %" PRIu64
 		      ",\n     \"memory_pinned\": %" PRIu64 ", \"memory_pinned_by_kind\": {",
 		      mem->allocated, mem->resident, mem->swapped, mem->wanted + mem->wanted_pinned,
-		      mem->host, mem->second, status_pinned(mem));
+		      mem->host, mem->pager_context, status_pinned(mem));
 	for (size_t i = 0; i < NVSHARE_PINNED_COUNT; i++)
 		(void)fprintf(out, "%s\"%s\": %" PRIu64, i ? ", " : "", pinned_names[i],
 			      mem->pinned[i]);

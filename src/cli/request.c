@@ -81,17 +81,17 @@ static void sanitize_texts(struct msg *msg)
 {
 	switch (msg->header.type) {
 	case NVSHARE_MSG_STATUS_NODE:
-		text_sanitize(msg->body.status_node_17.version);
+		text_sanitize(msg->body.status_node.version);
 		break;
 	case NVSHARE_MSG_STATUS_GPU:
-		text_sanitize(msg->body.status_gpu_18.name);
+		text_sanitize(msg->body.status_gpu.name);
 		break;
 	case NVSHARE_MSG_STATUS_CLIENT:
-		text_sanitize(msg->body.status_client_19.name);
-		text_sanitize(msg->body.status_client_19.pod);
+		text_sanitize(msg->body.status_client.name);
+		text_sanitize(msg->body.status_client.pod);
 		break;
 	case NVSHARE_MSG_RESULT:
-		text_sanitize(msg->body.result_msg_22.text);
+		text_sanitize(msg->body.result.text);
 		break;
 	}
 }
@@ -113,8 +113,8 @@ int request_receive(int fd, struct msg *ret_msg)
 		if (!r)
 			sanitize_texts(ret_msg);
 		if (!r && ret_msg->header.type == NVSHARE_MSG_RESULT &&
-		    ret_msg->body.result_msg_22.code == NVSHARE_RESULT_BUSY) {
-			(void)fprintf(stderr, "nvsharectl: %s\n", ret_msg->body.result_msg_22.text);
+		    ret_msg->body.result.code == NVSHARE_RESULT_BUSY) {
+			(void)fprintf(stderr, "nvsharectl: %s\n", ret_msg->body.result.text);
 			return CLI_EXIT_NO_SCHEDULER;
 		}
 		if (!r)

@@ -30,11 +30,11 @@ static int change(uint16_t type, const void *body)
 			      msg_name(msg.header.type));
 		return CLI_EXIT_NO_SCHEDULER;
 	}
-	if (msg.body.result_msg_22.code == NVSHARE_RESULT_OK) {
-		(void)printf("%s\n", msg.body.result_msg_22.text);
+	if (msg.body.result.code == NVSHARE_RESULT_OK) {
+		(void)printf("%s\n", msg.body.result.text);
 		return CLI_EXIT_OK;
 	}
-	(void)fprintf(stderr, "nvsharectl: %s\n", msg.body.result_msg_22.text);
+	(void)fprintf(stderr, "nvsharectl: %s\n", msg.body.result.text);
 	return CLI_EXIT_REFUSED;
 }
 

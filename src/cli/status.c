@@ -99,21 +99,21 @@ static int take(struct status *status, const struct msg *msg, bool *ret_is_last)
 
 	switch (msg->header.type) {
 	case NVSHARE_MSG_STATUS_NODE:
-		status->node = msg->body.status_node_17;
+		status->node = msg->body.status_node;
 		return 0;
 	case NVSHARE_MSG_STATUS_GPU:
 		array = append(status->gpus, &status->n_gpus, sizeof(*status->gpus),
-			       &msg->body.status_gpu_18);
+			       &msg->body.status_gpu);
 		status->gpus = array ? array : status->gpus;
 		return array ? 0 : -ENOMEM;
 	case NVSHARE_MSG_STATUS_OUTSIDER:
 		array = append(status->outsiders, &status->n_outsiders, sizeof(*status->outsiders),
-			       &msg->body.status_outsider_29);
+			       &msg->body.status_outsider);
 		status->outsiders = array ? array : status->outsiders;
 		return array ? 0 : -ENOMEM;
 	case NVSHARE_MSG_STATUS_CLIENT:
 		array = append(status->clients, &status->n_clients, sizeof(*status->clients),
-			       &msg->body.status_client_19);
+			       &msg->body.status_client);
 		status->clients = array ? array : status->clients;
 		return array ? 0 : -ENOMEM;
 	default:

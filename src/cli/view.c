@@ -493,7 +493,8 @@ static void add_client(struct table *table, const struct status *status,
 	table_add(table, NULL, "%s", cell_size(client->mem.allocated).s);
 	table_add(table, NULL, "%s", cell_size(client->mem.resident).s);
 	table_add(table, NULL, "%s", cell_size(client->mem.swapped).s);
-	table_add(table, NULL, "%s", cell_size(status_pinned(&client->mem) + client->mem.second).s);
+	table_add(table, NULL, "%s",
+		  cell_size(status_pinned(&client->mem) + client->mem.pager_context).s);
 	table_add(table, NULL, "%s", part_of_time(client).s);
 	table_add(table, NULL, "%s", energy(client).s);
 	table_add(table, NULL, "%" PRIu64, client->n_switches);

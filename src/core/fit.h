@@ -6,14 +6,13 @@
  * Admission by memory: what each client is charged, what it needs, who fits.
  *
  * A client is charged max(budget, resident + pinned), less what is doubted. Per GPU two sums
- * matter: "charged", which passes the usable memory by a part of the reserve at the most, and only
- * while others move out (so that the card never overflows), and "load", which is what stays
- * on the card once every stopped and stopping client has given up all that it can. A
- * client is admitted when load leaves room for its need; it gets its budget when charged
- * does. In between, evictions turn the one into the other.
+ * matter: "charged" and "load". Charged passes the usable memory by a part of the reserve at the
+ * most, and only while others move out, so that the card never overflows. Load is what stays on
+ * the card once every stopped and stopping client has given up all that it can. A client is
+ * admitted when load leaves room for its target; it gets its budget when charged does. In between,
+ * evictions turn the one into the other.
  *
- * Everything here takes constant time: a client's share of the sums is taken out before
- * its fields change (fit_out) and put back after (fit_in).
+ * Everything here takes constant time: fit_change() replaces a client's part of the sums.
  */
 
 #include "core/sched.h"
@@ -22,34 +21,37 @@
 #include <stdint.h>
 
 /*
- * Around every change of a client's fields; both may be repeated. fit_in also moves the
- * client to the list, and sets the timer, that its fields ask for.
+ * The fields of client have changed: its part of the sums, its list and its timer follow. To be
+ * called once a change is whole, since a client that moves between lists loses its place.
  */
-void fit_out(struct sched *sched, uint32_t client);
-void fit_in(struct sched *sched, uint32_t client);
+void fit_change(struct sched *sched, uint32_t client);
 
 uint64_t fit_usable(const struct sched *sched, uint32_t gpu);
 /*
- * What there is for all of them at the most: who comes in has a lead, of what is in reserve, for
- * as long as at least so much is on its way out.
+ * The most that there is for all of them: who comes in has a lead, of what is in reserve, for as
+ * long as at least so much is on its way out.
  */
 uint64_t fit_room(const struct sched *sched, uint32_t gpu);
 /*
- * What those may have that run, and the pinned bytes of those that do not: usable, and as much of
- * half of the reserve as pinned bytes take. It never exceeds fit_room().
+ * The most that holders may have, and the pinned bytes of all others: usable, and as much of half
+ * of the reserve as pinned bytes take. It never exceeds fit_room().
  */
 uint64_t fit_capacity(const struct sched *sched, uint32_t gpu);
 /* Of that, what lies in the reserve now. */
 uint64_t fit_spare(const struct sched *sched, uint32_t gpu);
 uint64_t fit_footprint(const struct sched_client *client);
-/* What a client may have on the card: its budget, or what it has where that is more. */
+/* The bytes that a client may have on the card: its budget, or what it has where that is more. */
 uint64_t fit_allowed(const struct sched_client *client);
 /* The same, without what is doubted: so much counts for others. */
 uint64_t fit_charge(const struct sched_client *client);
-/* Of its charge, what it can be asked to give up. */
+/* Of its charge, what no eviction takes; what it was given to pin counts until its next report. */
+uint64_t fit_fixed(const struct sched_client *client);
+/* The rest of its charge: what it can be asked to give up. */
 uint64_t fit_pageable(const struct sched_client *client);
-/* Adds a client's share to sums; sign UINT32_MAX takes it out again. */
-void fit_sums_add(struct sched_sums *sums, const struct sched_sums *share, uint32_t sign);
+/* No allocation of it waits for bytes. */
+bool fit_lacks_nothing(const struct sched_client *client);
+/* Adds a client's part to sums; sign UINT32_MAX takes it out again. */
+void fit_sums_add(struct sched_sums *sums, const struct sched_sums *part, uint32_t sign);
 /* The most that it can have: usable less what the others can not give up. */
 uint64_t fit_limit(const struct sched *sched, uint32_t client);
 /* The same, were there no others than our clients: their memory comes and goes. */
@@ -61,12 +63,12 @@ uint64_t fit_limit_alone(const struct sched *sched, uint32_t client);
  */
 bool fit_oversize(const struct sched *sched, uint32_t client);
 /* The budget it would run with: its footprint; while it grows, what it asks for. */
-uint64_t fit_need(const struct sched *sched, uint32_t client);
-/* Sets what a client that comes is to get, from its memory as it is now. Between out and in. */
-void fit_aim(struct sched *sched, uint32_t client);
+uint64_t fit_budget_target(const struct sched *sched, uint32_t client);
+/* Sets what a client that comes is to get, from its memory as it is now. fit_change() follows. */
+void fit_set_target(struct sched *sched, uint32_t client);
 /* The same, for one that came to get the whole card, which may be another now. */
-void fit_aim_again(struct sched *sched, uint32_t client);
-struct sched_sums fit_share(const struct sched_client *client);
+void fit_update_target(struct sched *sched, uint32_t client);
+struct sched_sums fit_sums_of(const struct sched_client *client);
 enum sched_place fit_place(const struct sched_client *client);
 
 /* Takes over a report, kept to what can be true of a card of this size. */
@@ -83,15 +85,17 @@ bool fit_by_switch(const struct sched *sched, uint32_t client);
 /* It may come at some time if nobody leaves: no client that can never be stopped is in the way. */
 bool fit_ever(const struct sched *sched, uint32_t client);
 
-/* Bytes that client lacks, logically: load + need - usable. */
+/* Bytes that client lacks, logically: load + target - usable. */
 uint64_t fit_missing(const struct sched *sched, uint32_t client);
 /* Bytes still to be evicted for those that come, and for client too if not SCHED_NONE. */
 uint64_t fit_to_evict(const struct sched *sched, uint32_t gpu, uint32_t client);
 /* The card has room now for what is promised to client beyond its charge. */
 bool fit_has_room(const struct sched *sched, uint32_t client);
+/* The same for one that runs and asks for its target, with no part of what others move out. */
+bool fit_at_once(const struct sched *sched, uint32_t client);
 /*
- * What the card has room for now, of what client is to get beyond its charge, with the lead
- * while others move out. 0 if that is too little to be worth a message.
+ * Of the bytes that client is to get beyond its charge, those that the card has room for now, with
+ * the lead while others move out. 0 if that is too little to be worth a message.
  */
 uint64_t fit_part(const struct sched *sched, uint32_t client);
 /*

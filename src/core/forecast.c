@@ -19,7 +19,7 @@
 /* Without growth for so long nothing is coming any more. */
 #define CALM_NS (5 * SECOND_NS)
 
-/* What a program that has nothing yet may come to want, and what one is told at the most. */
+/* The bytes that a program without any may come to want, and the most that one client is told. */
 #define NEWCOMER_PART 4 /* of what is usable */
 #define EACH_PART     8
 
@@ -27,7 +27,7 @@
 #define LOOK_MAX 16
 
 /* One alone has nobody in its way. */
-static bool is_possible(const struct sched *sched, uint32_t gpu)
+static bool forecast_is_possible(const struct sched *sched, uint32_t gpu)
 {
 	return sched->config.prepare_ns > 0 && sched->gpus[gpu].n_clients > 1;
 }
@@ -38,7 +38,7 @@ void forecast_grown(struct sched *sched, uint32_t client, uint64_t bytes)
 	struct sched_forecast *f = &sched->gpus[gpu].forecast;
 	uint64_t total = sched->gpus[gpu].total;
 
-	if (bytes == 0 || !is_possible(sched, gpu))
+	if (bytes == 0 || !forecast_is_possible(sched, gpu))
 		return;
 	if (sched->now_ns - f->second_ns >= RATE_SECONDS * SECOND_NS) {
 		f->before = 0;
@@ -59,7 +59,7 @@ void forecast_joined(struct sched *sched, uint32_t client)
 	const struct sched_client *c = &sched->clients[client];
 	struct sched_forecast *f = &sched->gpus[c->gpu].forecast;
 
-	if (!is_possible(sched, c->gpu) || c->memory.resident + c->memory.swapped > 0)
+	if (!forecast_is_possible(sched, c->gpu) || c->memory.resident + c->memory.swapped > 0)
 		return;
 	f->newcomer = client;
 	f->newcomer_ends_ns = sched->now_ns + CALM_NS;
@@ -84,14 +84,17 @@ static bool is_cause(const struct sched *sched, const struct sched_forecast *f, 
 	return client == f->grower;
 }
 
-/* What will be wanted on top of what there is. No sum overflows: each is a card at most. */
-static uint64_t expected(const struct sched *sched, uint32_t gpu)
+/*
+ * The bytes that will be wanted on top of those that there are. No sum overflows: each is a card at
+ * most.
+ */
+static uint64_t expected_bytes(const struct sched *sched, uint32_t gpu)
 {
 	const struct sched_forecast *f = &sched->gpus[gpu].forecast;
 	uint64_t horizon_ms = u64_min(sched->config.prepare_ns, HORIZON_MAX_NS) / MS_NS;
 	uint64_t usable = fit_usable(sched, gpu), bytes = 0;
 
-	if (!is_possible(sched, gpu))
+	if (!forecast_is_possible(sched, gpu))
 		return 0;
 	if (sched->now_ns < f->growth_ends_ns)
 		bytes = (f->before + f->grown) * horizon_ms / (RATE_SECONDS * 1000);
@@ -101,7 +104,7 @@ static uint64_t expected(const struct sched *sched, uint32_t gpu)
 }
 
 /* Of these bytes, what there is no room for. */
-static uint64_t lacking(const struct sched *sched, uint32_t gpu, uint64_t bytes)
+static uint64_t lacking_bytes(const struct sched *sched, uint32_t gpu, uint64_t bytes)
 {
 	const struct sched_sums *sums = &sched->gpus[gpu].sums;
 	uint64_t want = sums->charged + sums->reserved + bytes;
@@ -110,7 +113,7 @@ static uint64_t lacking(const struct sched *sched, uint32_t gpu, uint64_t bytes)
 	return bytes > 0 && want > room ? want - room : 0;
 }
 
-static void emit(struct sched *sched, uint32_t client, uint64_t bytes)
+static void forecast_emit(struct sched *sched, uint32_t client, uint64_t bytes)
 {
 	act_emit(sched, (struct sched_action){
 				.type = SCHED_ACTION_PREPARE, .client = client, .bytes = bytes});
@@ -120,62 +123,63 @@ void forecast_forget(struct sched *sched, uint32_t client)
 {
 	struct sched_client *c = &sched->clients[client];
 
-	if (!c->is_near)
+	if (c->prepare != SCHED_PREPARE_SOON)
 		return;
-	c->is_near = false;
+	c->prepare = SCHED_PREPARE_NONE;
 	list_remove(LIST_SLOTS(sched->clients, SCHED_LINK_TOLD), &sched->gpus[c->gpu].forecast.near,
 		    client);
 }
 
 /* Its memory stays whatever comes, or is gone. */
-static bool is_out_of_it(const struct sched_client *c)
+static bool forecast_spares(const struct sched_client *c)
 {
 	return c->level == SCHED_PRIORITY_CRITICAL || fit_pageable(c) == 0;
 }
 
-static bool take_back(struct sched *sched, uint32_t gpu, bool is_all)
+static bool forecast_take_back(struct sched *sched, uint32_t gpu, bool is_all)
 {
 	uint32_t next;
 
 	for (uint32_t i = sched->gpus[gpu].forecast.near.first; i != SCHED_NONE; i = next) {
 		next = sched->clients[i].link[SCHED_LINK_TOLD].next;
-		if (!is_all && !is_out_of_it(&sched->clients[i]))
+		if (!is_all && !forecast_spares(&sched->clients[i]))
 			continue;
 		if (!act_has_room(sched))
 			return false;
 		forecast_forget(sched, i);
-		emit(sched, i, 0);
+		forecast_emit(sched, i, 0);
 	}
 	return true;
 }
 
-static void tell(struct sched *sched, uint32_t client, uint64_t bytes)
+static void forecast_tell(struct sched *sched, uint32_t client, uint64_t bytes)
 {
 	struct sched_client *c = &sched->clients[client];
 
-	if (!c->is_near)
+	if (c->prepare != SCHED_PREPARE_SOON)
 		list_push_back(LIST_SLOTS(sched->clients, SCHED_LINK_TOLD),
 			       &sched->gpus[c->gpu].forecast.near, client);
-	c->is_near = true;
+	c->prepare = SCHED_PREPARE_SOON;
 	c->told_bytes = bytes;
-	emit(sched, client, bytes);
+	forecast_emit(sched, client, bytes);
 	c->silent_ns = sched->now_ns;
 	act_emit(sched, (struct sched_action){.type = SCHED_ACTION_BEAT, .client = client});
 }
 
 /*
- * Host memory that is there stays as long as any is wanted, so less than it was told is no
- * news; nor is a little more. What was told last must have been heard: a stopped process would
+ * Host memory that is there stays as long as any is wanted, so less than it was told is no news;
+ * nor is a little more. The client must have heard what it was told last: a stopped process would
  * find its buffers full of what comes and goes.
  */
-static bool is_news(const struct sched_client *c, uint64_t bytes)
+static bool forecast_is_news(const struct sched_client *c, uint64_t bytes)
 {
 	return bytes > 0 && c->silent_ns == SCHED_NO_DEADLINE &&
-	       (!c->is_near || bytes > c->told_bytes + c->told_bytes / 4);
+	       (c->prepare != SCHED_PREPARE_SOON || bytes > c->told_bytes + c->told_bytes / 4);
 }
 
 /* In the order in which they would be asked, until *left is 0. */
-static bool tell_place(struct sched *sched, uint32_t gpu, enum sched_place place, uint64_t *left)
+static bool forecast_tell_place(struct sched *sched, uint32_t gpu, enum sched_place place,
+				uint64_t *left)
 {
 	const struct sched_gpu *g = &sched->gpus[gpu];
 	uint64_t each_max = fit_usable(sched, gpu) / EACH_PART;
@@ -186,16 +190,16 @@ static bool tell_place(struct sched *sched, uint32_t gpu, enum sched_place place
 		const struct sched_client *c = &sched->clients[i];
 		uint64_t bytes = u64_min(u64_min(fit_pageable(c), each_max), *left);
 
-		if (is_cause(sched, &g->forecast, i) || is_out_of_it(c))
+		if (is_cause(sched, &g->forecast, i) || forecast_spares(c))
 			continue;
 		*left -= bytes;
-		/* Who was told that somebody waits has it ready already. */
-		if (c->is_told || !is_news(c, bytes) ||
-		    (!c->is_near && g->forecast.near.n >= FORECAST_NEAR_MAX))
+		/* A client that was told that somebody waits has it ready already. */
+		if (c->prepare == SCHED_PREPARE_NOW || !forecast_is_news(c, bytes) ||
+		    (c->prepare != SCHED_PREPARE_SOON && g->forecast.near.n >= FORECAST_NEAR_MAX))
 			continue;
 		if (!act_has_room(sched))
 			return false;
-		tell(sched, i, bytes);
+		forecast_tell(sched, i, bytes);
 	}
 	return true;
 }
@@ -205,21 +209,21 @@ bool forecast_update(struct sched *sched, uint32_t gpu)
 	const struct sched_gpu *g = &sched->gpus[gpu];
 	uint64_t bytes, left;
 
-	/* Who waits is no forecast any more (notice.c). */
+	/* A client that waits is no forecast any more (notice.c). */
 	if (g->forecast.near.n == 0 && g->queue.n > 0)
 		return true;
-	bytes = expected(sched, gpu);
-	left = lacking(sched, gpu, bytes);
+	bytes = expected_bytes(sched, gpu);
+	left = lacking_bytes(sched, gpu, bytes);
 	/* Told once, it is over only when there is a good deal of room. */
-	if (!take_back(sched, gpu, lacking(sched, gpu, bytes + bytes / 4) == 0))
+	if (!forecast_take_back(sched, gpu, lacking_bytes(sched, gpu, bytes + bytes / 4) == 0))
 		return false;
 	if (g->queue.n > 0)
 		return true;
-	if (!tell_place(sched, gpu, SCHED_PLACE_IDLE, &left))
+	if (!forecast_tell_place(sched, gpu, SCHED_PLACE_IDLE, &left))
 		return false;
 	for (int place = SCHED_PLACE_RUNNING_LOW;
 	     place <= SCHED_PLACE_RUNNING_HIGH && sched->config.anti_thrash; place++) {
-		if (!tell_place(sched, gpu, (enum sched_place)place, &left))
+		if (!forecast_tell_place(sched, gpu, (enum sched_place)place, &left))
 			return false;
 	}
 	return true;

@@ -3,11 +3,11 @@
 #define NVS_CORE_FORECAST_H
 
 /*
- * Contention that is coming: nobody waits yet, but at the rate at which budgets have just
- * grown the room ends within prepare_ns, or a program is new that has taken nothing yet,
- * and less than a quarter of the card is free for it. Those who would have to go hear it
- * (PREPARE with due_ms 0), so that their host memory is there in time, and nothing else:
- * they are near. It is taken back when nobody has grown for a while, or there is room again.
+ * Contention that is coming: nobody waits yet. Either the room ends within prepare_ns at the rate
+ * at which budgets have just grown; or a program is new, has taken nothing yet, and less than a
+ * quarter of the card is free for it. Those who would have to go hear it (PREPARE with due_ms 0),
+ * so that their host memory is there in time, and nothing else: they are near. It is taken back
+ * when nobody has grown for a while, or there is room again.
  *
  * Looking ahead by prepare_ns is what NVSHARE_PREPARE_SEC is for; 0: none of it happens.
  */

@@ -9,41 +9,41 @@
 
 #include "core/heap.h"
 
-static struct sched_node *node_at(struct sched_client *clients, enum sched_node_kind kind,
-				  uint32_t client)
+static struct sched_node *heap_node(struct sched_client *clients, enum sched_node_kind kind,
+				    uint32_t client)
 {
 	return &clients[client].node[kind];
 }
 
-static uint32_t rank(struct sched_client *clients, enum sched_node_kind kind, uint32_t client)
+static uint32_t heap_rank(struct sched_client *clients, enum sched_node_kind kind, uint32_t client)
 {
-	return client == SCHED_NONE ? 0 : node_at(clients, kind, client)->rank;
+	return client == SCHED_NONE ? 0 : heap_node(clients, kind, client)->rank;
 }
 
 /* Equal keys: the lower slot wins, so that a run can be replayed. */
-static bool is_before(struct sched_client *clients, enum sched_node_kind kind, uint32_t a,
-		      uint32_t b)
+static bool heap_is_before(struct sched_client *clients, enum sched_node_kind kind, uint32_t a,
+			   uint32_t b)
 {
-	uint64_t left = node_at(clients, kind, a)->key, right = node_at(clients, kind, b)->key;
+	uint64_t left = heap_node(clients, kind, a)->key, right = heap_node(clients, kind, b)->key;
 
 	return left != right ? left < right : a < b;
 }
 
 /* Its rank, when those below it have changed. */
-static void balance(struct sched_client *clients, enum sched_node_kind kind,
-		    struct sched_node *node)
+static void heap_balance(struct sched_client *clients, enum sched_node_kind kind,
+			 struct sched_node *node)
 {
 	uint32_t left = node->left;
 
-	if (rank(clients, kind, left) < rank(clients, kind, node->right)) {
+	if (heap_rank(clients, kind, left) < heap_rank(clients, kind, node->right)) {
 		node->left = node->right;
 		node->right = left;
 	}
-	node->rank = rank(clients, kind, node->right) + 1;
+	node->rank = heap_rank(clients, kind, node->right) + 1;
 }
 
-static uint32_t meld(struct sched_client *clients, enum sched_node_kind kind, uint32_t a,
-		     uint32_t b)
+static uint32_t heap_meld(struct sched_client *clients, enum sched_node_kind kind, uint32_t a,
+			  uint32_t b)
 {
 	struct sched_node *node;
 
@@ -51,24 +51,25 @@ static uint32_t meld(struct sched_client *clients, enum sched_node_kind kind, ui
 		return b;
 	if (b == SCHED_NONE)
 		return a;
-	if (is_before(clients, kind, b, a)) {
+	if (heap_is_before(clients, kind, b, a)) {
 		uint32_t swap = a;
 
 		a = b;
 		b = swap;
 	}
-	node = node_at(clients, kind, a);
-	node->right = meld(clients, kind, node->right, b); /* no deeper than two ranks together */
-	node_at(clients, kind, node->right)->up = a;
-	balance(clients, kind, node);
+	node = heap_node(clients, kind, a);
+	node->right =
+		heap_meld(clients, kind, node->right, b); /* no deeper than two ranks together */
+	heap_node(clients, kind, node->right)->up = a;
+	heap_balance(clients, kind, node);
 	return a;
 }
 
 /* at has lost client, and has rest instead. */
-static void replace(struct sched_client *clients, enum sched_node_kind kind, uint32_t at,
-		    uint32_t client, uint32_t rest)
+static void heap_replace(struct sched_client *clients, enum sched_node_kind kind, uint32_t at,
+			 uint32_t client, uint32_t rest)
 {
-	struct sched_node *node = node_at(clients, kind, at);
+	struct sched_node *node = heap_node(clients, kind, at);
 	uint32_t old;
 
 	if (node->left == client)
@@ -77,39 +78,39 @@ static void replace(struct sched_client *clients, enum sched_node_kind kind, uin
 		node->right = rest;
 	for (;;) {
 		old = node->rank;
-		balance(clients, kind, node);
+		heap_balance(clients, kind, node);
 		if (node->rank == old || node->up == SCHED_NONE)
 			return;
-		node = node_at(clients, kind, node->up);
+		node = heap_node(clients, kind, node->up);
 	}
 }
 
 void heap_remove(struct sched_client *clients, uint32_t *root, enum sched_node_kind kind,
 		 uint32_t client)
 {
-	struct sched_node *node = node_at(clients, kind, client);
+	struct sched_node *node = heap_node(clients, kind, client);
 	uint32_t rest;
 
 	if (!node->is_in)
 		return;
-	rest = meld(clients, kind, node->left, node->right);
+	rest = heap_meld(clients, kind, node->left, node->right);
 	if (rest != SCHED_NONE)
-		node_at(clients, kind, rest)->up = node->up;
+		heap_node(clients, kind, rest)->up = node->up;
 	if (node->up == SCHED_NONE)
 		*root = rest;
 	else
-		replace(clients, kind, node->up, client, rest);
+		heap_replace(clients, kind, node->up, client, rest);
 	*node = (struct sched_node){0, SCHED_NONE, SCHED_NONE, SCHED_NONE, 0, false};
 }
 
 void heap_set(struct sched_client *clients, uint32_t *root, enum sched_node_kind kind,
 	      uint32_t client, uint64_t key)
 {
-	struct sched_node *node = node_at(clients, kind, client);
+	struct sched_node *node = heap_node(clients, kind, client);
 
 	if (node->is_in && node->key == key)
 		return;
 	heap_remove(clients, root, kind, client);
 	*node = (struct sched_node){key, SCHED_NONE, SCHED_NONE, SCHED_NONE, 1, true};
-	*root = meld(clients, kind, *root, client);
+	*root = heap_meld(clients, kind, *root, client);
 }

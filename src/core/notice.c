@@ -11,7 +11,7 @@
 /* No card runs more at once with any sense; it bounds the work of one newcomer. */
 #define TOLD_MAX 64
 
-static void emit_prepare(struct sched *sched, uint32_t client, uint64_t bytes, uint64_t due_ms)
+static void notice_emit(struct sched *sched, uint32_t client, uint64_t bytes, uint64_t due_ms)
 {
 	act_emit(sched, (struct sched_action){.type = SCHED_ACTION_PREPARE,
 					      .client = client,
@@ -19,28 +19,27 @@ static void emit_prepare(struct sched *sched, uint32_t client, uint64_t bytes, u
 					      .due_ms = due_ms});
 }
 
-static void remember(struct sched *sched, uint32_t client)
+static void notice_remember(struct sched *sched, uint32_t client)
 {
 	struct sched_client *c = &sched->clients[client];
 
-	fit_out(sched, client);
-	c->is_told = true;
+	c->prepare = SCHED_PREPARE_NOW;
 	c->beat_ns = sched->now_ns + sched->config.heartbeat_ns;
 	list_push_back(LIST_SLOTS(sched->clients, SCHED_LINK_TOLD), &sched->gpus[c->gpu].told,
 		       client);
-	fit_in(sched, client);
+	fit_change(sched, client);
 }
 
 void notice_resume(struct sched *sched, uint32_t client)
 {
 	const struct sched_client *c = &sched->clients[client];
 
-	if (c->is_warned && !c->is_told && sched->gpus[c->gpu].queue.n == 0)
-		remember(sched, client);
+	if (c->is_warned && c->prepare != SCHED_PREPARE_NOW && sched->gpus[c->gpu].queue.n == 0)
+		notice_remember(sched, client);
 }
 
 /* Its part of what has to go: all of it at the most. */
-static uint64_t bytes_of(const struct sched_client *c, uint64_t bytes)
+static uint64_t notice_bytes_of(const struct sched_client *c, uint64_t bytes)
 {
 	uint64_t pageable = fit_pageable(c);
 
@@ -57,35 +56,34 @@ void notice_tell(struct sched *sched, uint32_t client, uint64_t bytes, uint64_t 
 		 : due_ns <= sched->now_ns   ? 0
 					     : (due_ns - sched->now_ns) / 1000000;
 	forecast_forget(sched, client);
-	if (!c->is_told)
-		remember(sched, client);
+	if (c->prepare != SCHED_PREPARE_NOW)
+		notice_remember(sched, client);
 	c->is_warned = true;
-	c->told_bytes = bytes_of(c, bytes);
-	emit_prepare(sched, client, c->told_bytes, due_ms ? due_ms : 1);
+	c->told_bytes = notice_bytes_of(c, bytes);
+	notice_emit(sched, client, c->told_bytes, due_ms ? due_ms : 1);
 }
 
 void notice_forget(struct sched *sched, uint32_t client)
 {
 	struct sched_client *c = &sched->clients[client];
 
-	if (!c->is_told)
+	if (c->prepare != SCHED_PREPARE_NOW)
 		return;
-	fit_out(sched, client);
-	c->is_told = false;
+	c->prepare = SCHED_PREPARE_NONE;
 	c->beat_ns = SCHED_NO_DEADLINE;
 	list_remove(LIST_SLOTS(sched->clients, SCHED_LINK_TOLD), &sched->gpus[c->gpu].told, client);
-	fit_in(sched, client);
+	fit_change(sched, client);
 }
 
-/* What it was told is far from what it would be told now. */
-static bool is_outdated(const struct sched_client *c, uint64_t bytes)
+/* It was told something far from what it would be told now. */
+static bool notice_is_outdated(const struct sched_client *c, uint64_t bytes)
 {
-	uint64_t now = bytes_of(c, bytes), quarter = c->told_bytes / 4;
+	uint64_t now = notice_bytes_of(c, bytes), quarter = c->told_bytes / 4;
 
 	return now > c->told_bytes + quarter || now < c->told_bytes - quarter;
 }
 
-static bool tell_place(struct sched *sched, uint32_t gpu, enum sched_place place)
+static bool notice_tell_place(struct sched *sched, uint32_t gpu, enum sched_place place)
 {
 	const struct sched_gpu *g = &sched->gpus[gpu];
 	uint64_t bytes = fit_to_evict(sched, gpu, g->head);
@@ -96,14 +94,14 @@ static bool tell_place(struct sched *sched, uint32_t gpu, enum sched_place place
 	     i = sched->clients[i].link[SCHED_LINK_PLACE].next, n++) {
 		const struct sched_client *c = &sched->clients[i];
 
-		/* Who is the only one to wait needs not hear of itself. */
-		/* Nor whoever keeps its memory: to give up early would help nobody. */
+		/* A client that is the only one to wait need not hear of itself. */
+		/* Nor one that keeps its memory: to give up early would help nobody. */
 		if (c->is_hung || c->is_resident ||
 		    (c->line == SCHED_LINE_QUEUE && g->queue.n == 1))
 			continue;
-		if (c->is_told && !is_outdated(c, bytes))
+		if (c->prepare == SCHED_PREPARE_NOW && !notice_is_outdated(c, bytes))
 			continue;
-		if (!c->is_told && g->told.n >= TOLD_MAX)
+		if (c->prepare != SCHED_PREPARE_NOW && g->told.n >= TOLD_MAX)
 			return true;
 		if (!act_has_room(sched))
 			return false;
@@ -112,10 +110,10 @@ static bool tell_place(struct sched *sched, uint32_t gpu, enum sched_place place
 	return true;
 }
 
-static bool tell_running(struct sched *sched, uint32_t gpu)
+static bool notice_tell_running(struct sched *sched, uint32_t gpu)
 {
 	for (int place = SCHED_PLACE_RUNNING_LOW; place <= SCHED_PLACE_RUNNING_CRITICAL; place++) {
-		if (!tell_place(sched, gpu, (enum sched_place)place))
+		if (!notice_tell_place(sched, gpu, (enum sched_place)place))
 			return false;
 	}
 	return true;
@@ -125,21 +123,21 @@ bool notice_update(struct sched *sched, uint32_t gpu)
 {
 	const struct sched_gpu *g = &sched->gpus[gpu];
 
-	return g->queue.n == 0 ||
-	       (tell_place(sched, gpu, SCHED_PLACE_BLOCKED) && tell_running(sched, gpu) &&
-		tell_place(sched, gpu, SCHED_PLACE_BARE) &&
-		tell_place(sched, gpu, SCHED_PLACE_KEPT));
+	return g->queue.n == 0 || (notice_tell_place(sched, gpu, SCHED_PLACE_BLOCKED) &&
+				   notice_tell_running(sched, gpu) &&
+				   notice_tell_place(sched, gpu, SCHED_PLACE_BARE) &&
+				   notice_tell_place(sched, gpu, SCHED_PLACE_KEPT));
 }
 
 void notice_beat(struct sched *sched, uint32_t client)
 {
 	struct sched_client *c = &sched->clients[client];
 
-	/* Only now, since who waits often waits for an instant, and each time all would hear. */
+	/* Only now: a wait often lasts for an instant, and each time all would hear. */
 	if (sched->gpus[c->gpu].queue.n == 0) {
 		notice_forget(sched, client);
 		c->is_warned = false;
-		emit_prepare(sched, client, 0, 0);
+		notice_emit(sched, client, 0, 0);
 		return;
 	}
 	if (c->silent_ns != SCHED_NO_DEADLINE &&
@@ -150,8 +148,7 @@ void notice_beat(struct sched *sched, uint32_t client)
 	}
 	if (c->silent_ns == SCHED_NO_DEADLINE)
 		c->silent_ns = sched->now_ns;
-	fit_out(sched, client);
 	c->beat_ns = sched->now_ns + sched->config.heartbeat_ns;
-	fit_in(sched, client);
+	fit_change(sched, client);
 	act_emit(sched, (struct sched_action){.type = SCHED_ACTION_BEAT, .client = client});
 }

@@ -14,7 +14,7 @@
 #define ANYBODY UINT64_MAX /* as a time by which turns began */
 
 /* The next place to look for victims after place; SCHED_PLACE_NONE: no more. */
-static enum sched_place next_place(const struct sched *sched, enum sched_place place)
+static enum sched_place plan_next_place(const struct sched *sched, enum sched_place place)
 {
 	if (place == SCHED_PLACE_NONE)
 		return SCHED_PLACE_BLOCKED;
@@ -39,8 +39,8 @@ struct plan {
 	uint64_t ready_ns; /* all have had something of theirs */
 };
 
-/* What of a turn nobody can take from a victim in this place. */
-static uint64_t least_turn(enum sched_place place, uint64_t turn_ns)
+/* The part of a turn that nobody can take from a victim in this place. */
+static uint64_t plan_least_turn(enum sched_place place, uint64_t turn_ns)
 {
 	return place == SCHED_PLACE_BLOCKED ? turn_ns : turn_ns / POLICY_TURN_PART;
 }
@@ -48,12 +48,12 @@ static uint64_t least_turn(enum sched_place place, uint64_t turn_ns)
 static void plan_turn(const struct sched *sched, struct plan *plan, enum sched_place place,
 		      uint32_t victim)
 {
-	uint64_t least_ns = sched->clients[victim].turn_ns + least_turn(place, plan->turn_ns);
+	uint64_t least_ns = sched->clients[victim].turn_ns + plan_least_turn(place, plan->turn_ns);
 
 	if (sched->clients[plan->head].is_resident)
 		return;
 	plan->ready_ns = u64_max(plan->ready_ns, least_ns);
-	/* Who waits for memory makes no use of more than that. */
+	/* A client that waits for memory makes no use of more than that. */
 	plan->due_ns = u64_max(plan->due_ns,
 			       place == SCHED_PLACE_BLOCKED
 				       ? least_ns
@@ -100,14 +100,14 @@ static struct plan plan_victims(struct sched *sched, uint32_t head, bool prepare
 	};
 
 	plan.turn_ns = quantum_turn(sched, c->gpu, plan.out + c->memory.swapped);
-	for (enum sched_place place = next_place(sched, SCHED_PLACE_NONE);
-	     place != SCHED_PLACE_NONE; place = next_place(sched, place))
+	for (enum sched_place place = plan_next_place(sched, SCHED_PLACE_NONE);
+	     place != SCHED_PLACE_NONE; place = plan_next_place(sched, place))
 		plan_place(sched, &plan, place, prepare);
 	return plan;
 }
 
 /* Turns that began before it have lasted for span_ns now. */
-static uint64_t begun_before(const struct sched *sched, uint64_t span_ns)
+static uint64_t plan_begun_before(const struct sched *sched, uint64_t span_ns)
 {
 	return sched->now_ns >= span_ns ? sched->now_ns - span_ns + 1 : 0;
 }
@@ -126,9 +126,10 @@ bool plan_head(struct sched *sched, uint32_t head)
 		return false;
 	plan_beside(sched, head);
 	if (!c->is_resident) {
-		c->ends_ns = begun_before(sched, least_turn(SCHED_PLACE_RUNNING_LOW, plan.turn_ns));
-		c->ends_blocked_ns =
-			begun_before(sched, least_turn(SCHED_PLACE_BLOCKED, plan.turn_ns));
+		c->ends_ns = plan_begun_before(
+			sched, plan_least_turn(SCHED_PLACE_RUNNING_LOW, plan.turn_ns));
+		c->ends_blocked_ns = plan_begun_before(
+			sched, plan_least_turn(SCHED_PLACE_BLOCKED, plan.turn_ns));
 	}
 	if (plan.is_rough)
 		c->ends_ns = c->ends_blocked_ns = ANYBODY;
@@ -149,7 +150,7 @@ void plan_beside(struct sched *sched, uint32_t client)
 }
 
 /* a rather than b is to get what it lacks. */
-static bool is_rather(const struct sched *sched, uint32_t a, uint32_t b)
+static bool plan_is_rather(const struct sched *sched, uint32_t a, uint32_t b)
 {
 	const struct sched_client *x = &sched->clients[a], *y = &sched->clients[b];
 
@@ -174,8 +175,8 @@ uint32_t plan_stalled(const struct sched *sched, uint32_t gpu)
 
 		for (uint32_t j = g->place[places[i]].last; j != SCHED_NONE && n < LINE_LOOK_AHEAD;
 		     j = sched->clients[j].link[SCHED_LINK_PLACE].prev, n++) {
-			if (sched->clients[j].share.n_blocked > 0 && fit_by_switch(sched, j) &&
-			    (best == SCHED_NONE || is_rather(sched, j, best)))
+			if (sched->clients[j].counted.n_blocked > 0 && fit_by_switch(sched, j) &&
+			    (best == SCHED_NONE || plan_is_rather(sched, j, best)))
 				best = j;
 		}
 	}
@@ -191,10 +192,11 @@ void plan_stall(struct sched *sched, uint32_t client)
 }
 
 /*
- * Turns that began before it can be ended for client, if they are of those that wait for
- * memory. What a stall allows lasts as long as nobody computes.
+ * Turns that began before it can be ended for client, if they are of those that wait for memory. A
+ * stall allows it as long as nobody computes.
  */
-static uint64_t ends_blocked(const struct sched *sched, const struct sched_gpu *g, uint32_t client)
+static uint64_t plan_ends_blocked(const struct sched *sched, const struct sched_gpu *g,
+				  uint32_t client)
 {
 	const struct sched_client *c = &sched->clients[client];
 	bool is_anybody_free = g->sums.n_on - g->sums.n_blocked > g->coming.n;
@@ -208,15 +210,15 @@ uint32_t plan_victim(const struct sched *sched, uint32_t gpu, uint32_t client)
 {
 	const struct sched_gpu *g = &sched->gpus[gpu];
 
-	for (enum sched_place place = next_place(sched, SCHED_PLACE_NONE);
-	     place != SCHED_PLACE_NONE; place = next_place(sched, place)) {
+	for (enum sched_place place = plan_next_place(sched, SCHED_PLACE_NONE);
+	     place != SCHED_PLACE_NONE; place = plan_next_place(sched, place)) {
 		uint32_t victim = g->place[place].first;
 		uint64_t ends_ns = ANYBODY;
 
 		if (victim == SCHED_NONE)
 			continue;
 		if (client != SCHED_NONE)
-			ends_ns = place == SCHED_PLACE_BLOCKED ? ends_blocked(sched, g, client)
+			ends_ns = place == SCHED_PLACE_BLOCKED ? plan_ends_blocked(sched, g, client)
 							       : sched->clients[client].ends_ns;
 		if (sched->clients[victim].turn_ns < ends_ns)
 			return victim;

@@ -3,14 +3,14 @@
 #define NVS_CORE_PLAN_H
 
 /*
- * Whom to stop for somebody, and when.
+ * The holders to stop for somebody, and when.
  *
- * Nobody is stopped before it had something of its turn: an eighth of a usual one; all of
- * it while its allocation waits, since then it had nothing yet. There are two exceptions.
- * Critical clients wait for nobody's turn. And where all that run wait for memory, time
- * brings nothing: one of them, whose turn is youngest, gets what it lacks, and those are
- * stopped that are in its way. What these want comes with their next grant, so that each
- * of them has got further before it can be stopped again.
+ * Nobody is stopped before it had something of its turn: an eighth of a usual one; all of it while
+ * its allocation waits, since then it had nothing yet. There are two exceptions. Critical clients
+ * wait for nobody's turn. And where all that run wait for memory, time brings nothing: one of
+ * them, whose turn is youngest, gets what it lacks, and those are stopped that are in its way.
+ * They get what they want with their next grant. So each of them has got further before it can be
+ * stopped again.
  */
 
 #include "core/sched.h"
@@ -26,7 +26,9 @@ bool plan_head(struct sched *sched, uint32_t head);
 /* Tells head's victims how much, and when. */
 void plan_prepare(struct sched *sched, uint32_t head);
 
-/* Who is to get what it lacks because all that run wait for memory; SCHED_NONE: not so. */
+/*
+ * The client that is to get what it lacks because all that run wait for memory; SCHED_NONE: not so.
+ */
 uint32_t plan_stalled(const struct sched *sched, uint32_t gpu);
 /* client, which is it, comes: who waits for memory can be stopped for it. */
 void plan_stall(struct sched *sched, uint32_t client);

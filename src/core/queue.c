@@ -24,7 +24,7 @@ void queue_bound(const struct sched *sched, struct sched_client *c)
 }
 
 /* When client, in the queue or none, ages has changed, or how. */
-static void set_age(struct sched *sched, uint32_t client)
+static void queue_set_age(struct sched *sched, uint32_t client)
 {
 	uint64_t waits_ns;
 	uint32_t *oldest;
@@ -39,19 +39,19 @@ static void set_age(struct sched *sched, uint32_t client)
 		heap_remove(sched->clients, oldest, SCHED_NODE_AGE, client);
 }
 
-static void enter_queue(struct sched *sched, uint32_t client)
+static void queue_enter(struct sched *sched, uint32_t client)
 {
 	policy_rank(sched, client);
-	set_age(sched, owner_enter(sched, client));
-	set_age(sched, client);
+	queue_set_age(sched, owner_enter(sched, client));
+	queue_set_age(sched, client);
 	sched->clients[client].line = SCHED_LINE_QUEUE;
 }
 
-static void leave_queue(struct sched *sched, uint32_t client)
+static void queue_exit(struct sched *sched, uint32_t client)
 {
 	struct sched_gpu *g = &sched->gpus[sched->clients[client].gpu];
 
-	set_age(sched, owner_exit(sched, client));
+	queue_set_age(sched, owner_exit(sched, client));
 	heap_remove(sched->clients, &g->oldest, SCHED_NODE_AGE, client);
 }
 
@@ -74,8 +74,8 @@ void queue_push_again(struct sched *sched, uint32_t client)
 	struct sched_client *c = &sched->clients[client];
 
 	assert(c->line == SCHED_LINE_NONE);
-	set_age(sched, owner_put_back(sched, client));
-	enter_queue(sched, client);
+	queue_set_age(sched, owner_put_back(sched, client));
+	queue_enter(sched, client);
 	c->is_wait_told = false;
 	queue_bound(sched, c);
 }
@@ -83,13 +83,13 @@ void queue_push_again(struct sched *sched, uint32_t client)
 void queue_unrank(struct sched *sched, uint32_t client)
 {
 	if (sched->clients[client].line == SCHED_LINE_QUEUE)
-		leave_queue(sched, client);
+		queue_exit(sched, client);
 }
 
 void queue_rerank(struct sched *sched, uint32_t client)
 {
 	if (sched->clients[client].line == SCHED_LINE_QUEUE)
-		enter_queue(sched, client);
+		queue_enter(sched, client);
 }
 
 void queue_rank(struct sched *sched, uint32_t client)
@@ -101,10 +101,10 @@ void queue_rank(struct sched *sched, uint32_t client)
 void queue_choose(struct sched *sched, uint32_t client, bool has_switched)
 {
 	policy_choose(sched, client);
-	set_age(sched, owner_turn(sched, client, has_switched));
+	queue_set_age(sched, owner_turn(sched, client, has_switched));
 }
 
-static bool is_able(const struct sched *sched, uint32_t client)
+static bool queue_is_able(const struct sched *sched, uint32_t client)
 {
 	return !sched->clients[client].is_resting && fit_ever(sched, client);
 }
@@ -118,13 +118,13 @@ uint32_t queue_able(const struct sched *sched, uint32_t client)
 	const struct sched_client *c = &sched->clients[client];
 	uint32_t n_owners = owner_n_waiting(sched, c->gpu), next = client;
 
-	if (is_able(sched, client))
+	if (queue_is_able(sched, client))
 		return client;
 	if (owner_of(sched, c)->front != client || n_owners == 1)
 		return SCHED_NONE;
 	for (uint32_t n = 0; n <= ABLE_MAX / n_owners; n++) {
 		next = owner_next(sched, next);
-		if (next == SCHED_NONE || is_able(sched, next))
+		if (next == SCHED_NONE || queue_is_able(sched, next))
 			return next;
 	}
 	return SCHED_NONE;
@@ -171,7 +171,7 @@ void queue_leave(struct sched *sched, uint32_t client)
 	case SCHED_LINE_NONE:
 		return;
 	case SCHED_LINE_QUEUE:
-		leave_queue(sched, client);
+		queue_exit(sched, client);
 		if (g->head == client)
 			g->head = SCHED_NONE;
 		break;

@@ -5,7 +5,7 @@
 /*
  * The two lines of a GPU. In the queue stand those that want to run, and those that run
  * and want to grow, in the order of core/policy/policy.h. Chosen ones stand among the coming: their
- * need is counted, room is being made for them.
+ * budget is counted, room is being made for them.
  */
 
 #include "core/sched.h"
@@ -16,18 +16,21 @@
 #define LINE_LOOK_AHEAD 128 /* how deep into the queue a decision looks */
 
 /*
- * These are called between fit_out() and fit_in() of the client. Entering the
- * queue starts the clock of a wait for memory; leaving it stops it.
+ * The caller's fit_change() of the client follows. Entering the queue starts the clock of a wait
+ * for memory; leaving it stops it.
  */
 void queue_push(struct sched *sched, uint32_t client);
 /* The same, to where it stood: its wait goes on. */
 void queue_push_again(struct sched *sched, uint32_t client);
 void queue_push_coming(struct sched *sched, uint32_t client);
-/* What client wants has changed: the clock of its wait for memory starts, stops, or runs on. */
+/* The wants of client have changed: the clock of its wait for memory starts, stops, or runs on. */
 void queue_bound(const struct sched *sched, struct sched_client *client);
 void queue_leave(struct sched *sched, uint32_t client); /* whichever it is in; none: nothing */
 
-/* What client's rank comes from has changed; whichever line it is in. Between out and in. */
+/*
+ * Something that client's rank comes from has changed; whichever line it is in. fit_change()
+ * follows.
+ */
 void queue_rank(struct sched *sched, uint32_t client);
 /* The same in two, if all change. */
 void queue_unrank(struct sched *sched, uint32_t client);

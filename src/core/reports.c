@@ -5,6 +5,7 @@
 #include "core/act.h"
 #include "core/fit.h"
 #include "core/forecast.h"
+#include "core/grant.h"
 #include "core/policy/quantum.h"
 #include "core/queue.h"
 #include "core/stop.h"
@@ -16,14 +17,13 @@ static void cancel_growth(struct sched *sched, uint32_t client)
 
 	if (!c->is_growing)
 		return;
-	fit_out(sched, client);
 	queue_leave(sched, client);
 	c->is_growing = false;
-	fit_in(sched, client);
+	fit_change(sched, client);
 }
 
 /* The blocked allocations fail; whoever made them goes on without, so nothing is wanted. */
-static void refuse(struct sched *sched, uint32_t client)
+static void refuse_wanted(struct sched *sched, uint32_t client)
 {
 	struct sched_client *c = &sched->clients[client];
 
@@ -33,40 +33,35 @@ static void refuse(struct sched *sched, uint32_t client)
 					      .budget = fit_limit(sched, client)});
 	sched->gpus[c->gpu].still_ns = sched->now_ns;
 	cancel_growth(sched, client);
-	fit_out(sched, client);
 	c->memory.wanted = 0;
 	c->memory.wanted_pinned = 0;
 	queue_bound(sched, c);
-	if (c->state == SCHED_CLIENT_INCOMING && !c->is_given)
-		fit_aim(sched, client);
-	fit_in(sched, client);
+	if (c->state == SCHED_CLIENT_INCOMING && c->task != SCHED_TASK_RESTORE)
+		fit_set_target(sched, client);
+	fit_change(sched, client);
 }
 
-/* Makes client a grower that is to have need bytes; at once if the card has them. */
-static void grow(struct sched *sched, uint32_t client, uint64_t need)
+/* Makes client a grower that is to have target bytes; at once if the card has them. */
+static void request_growth(struct sched *sched, uint32_t client, uint64_t target)
 {
 	struct sched_client *c = &sched->clients[client];
-	uint64_t charged;
 
 	if (c->line == SCHED_LINE_NONE) {
-		/* Taken out, so that it keeps its place among the runners. */
-		fit_out(sched, client);
-		c->need = need;
+		c->budget_target = target;
 		c->is_growing = true;
 		c->has_switched = false;
-		charged = sched->gpus[c->gpu].sums.charged;
-		if (fit_beside(sched, client) && charged + need <= fit_capacity(sched, c->gpu)) {
-			turn_grow(sched, client);
+		/* Then the sums never see it wait, so that it keeps its place among the runners. */
+		if (fit_beside(sched, client) && fit_at_once(sched, client)) {
+			grant_growth(sched, client);
 			return;
 		}
 		queue_push(sched, client);
-		fit_in(sched, client);
+		fit_change(sched, client);
 		turn_admit(sched, client);
 	} else {
-		fit_out(sched, client);
-		c->need = need;
-		fit_aim(sched, client);
-		fit_in(sched, client);
+		c->budget_target = target;
+		fit_set_target(sched, client);
+		fit_change(sched, client);
 	}
 }
 
@@ -89,23 +84,23 @@ void reports_growth(struct sched *sched, uint32_t client, bool is_last_epoch)
 {
 	struct sched_client *c = &sched->clients[client];
 	uint64_t wanted = c->memory.wanted + c->memory.wanted_pinned;
-	uint64_t need = fit_allowed(c) + wanted;
+	uint64_t target = fit_allowed(c) + wanted;
 
 	if (wanted == 0)
 		cancel_growth(sched, client);
 	else if (!is_last_epoch)
 		return;
-	else if (need > fit_limit_alone(sched, client) || is_standstill(sched, c->gpu))
-		refuse(sched, client);
+	else if (target > fit_limit_alone(sched, client) || is_standstill(sched, c->gpu))
+		refuse_wanted(sched, client);
 	else
-		grow(sched, client, need);
+		request_growth(sched, client, target);
 }
 
 /* A stopped client's report: what is wanted may be more than the card can ever give. */
 static void check_wanted(struct sched *sched, uint32_t client)
 {
 	if (fit_never(sched, client))
-		refuse(sched, client);
+		refuse_wanted(sched, client);
 }
 
 void reports_bound(struct sched *sched, uint32_t client)
@@ -113,12 +108,11 @@ void reports_bound(struct sched *sched, uint32_t client)
 	struct sched_client *c = &sched->clients[client];
 
 	if (!fit_ever(sched, client) || is_standstill(sched, c->gpu)) {
-		refuse(sched, client);
+		refuse_wanted(sched, client);
 		return;
 	}
-	fit_out(sched, client);
 	c->bound_ns = sched->now_ns + sched->config.wait_bound_ns;
-	fit_in(sched, client);
+	fit_change(sched, client);
 }
 
 int reports_request(struct sched *sched, const struct sched_event *event)
@@ -139,14 +133,13 @@ int reports_request(struct sched *sched, const struct sched_event *event)
 		assert(!"client state out of range");
 	}
 
-	stop_touch(sched, event->client);
+	stop_client_alive(sched, event->client);
 	forecast_forget(sched, event->client);
-	fit_out(sched, event->client);
 	fit_set_memory(sched, event->client, &event->memory);
 	c->promised = 0;
 	stop_set_state(sched, event->client, SCHED_CLIENT_WAITING);
 	queue_push(sched, event->client);
-	fit_in(sched, event->client);
+	fit_change(sched, event->client);
 	check_wanted(sched, event->client);
 	return 0;
 }
@@ -155,16 +148,15 @@ static void take_report(struct sched *sched, const struct sched_event *event)
 {
 	struct sched_client *c = &sched->clients[event->client];
 
-	stop_touch(sched, event->client);
-	fit_out(sched, event->client);
+	stop_client_alive(sched, event->client);
 	fit_set_memory(sched, event->client, &event->memory);
 	if (event->epoch == c->epoch)
 		c->promised = 0;
 	queue_bound(sched, c);
-	fit_in(sched, event->client);
+	fit_change(sched, event->client);
 }
 
-/* What RELEASED means; REL_STALE changes nothing, REL_ALIVE nothing but that it is heard. */
+/* The meaning of RELEASED; REL_STALE changes nothing, REL_ALIVE nothing but that it is heard. */
 enum released {
 	REL_STALE,
 	REL_ALIVE,
@@ -178,14 +170,15 @@ enum released {
 static enum released released_means(const struct sched_client *c, const struct sched_event *event)
 {
 	/* Stops come to pass, or fail: nobody has stopped in part. */
-	bool is_answer = c->is_asked && event->epoch == c->drop_epoch && !event->is_part;
+	bool is_answer = sched_has_drop(c) && event->epoch == c->drop_epoch && !event->is_part;
 
 	switch (c->state) {
 	case SCHED_CLIENT_IDLE:
 	case SCHED_CLIENT_WAITING:
 		/* It restores ahead of its turn, or was put back while it did: that is worth to
 		 * know. */
-		if (event->grant == 0 && event->outcome && event->epoch == c->epoch && !c->is_asked)
+		if (event->grant == 0 && event->outcome && event->epoch == c->epoch &&
+		    !sched_has_drop(c))
 			return REL_ALIVE;
 		if (event->grant != 0 || !is_answer)
 			return REL_STALE;
@@ -193,7 +186,8 @@ static enum released released_means(const struct sched_client *c, const struct s
 	case SCHED_CLIENT_INCOMING:
 		if (event->grant == 0 && is_answer)
 			return event->outcome ? REL_FAILED : REL_EVICTED;
-		if (event->grant == 0 && c->is_given && event->epoch == c->epoch && event->outcome)
+		if (event->grant == 0 && c->task == SCHED_TASK_RESTORE &&
+		    event->epoch == c->epoch && event->outcome)
 			return event->is_part ? REL_RESTORED_PART : REL_RESTORE_FAILED;
 		return REL_STALE;
 	case SCHED_CLIENT_RUNNING:
@@ -213,16 +207,15 @@ static enum released released_means(const struct sched_client *c, const struct s
 }
 
 /* It waits, and has ended what it brought in ahead: nothing more of that will be used. */
-static void end_ahead(struct sched *sched, const struct sched_event *event)
+static void end_coming_ahead(struct sched *sched, const struct sched_event *event)
 {
 	struct sched_client *c = &sched->clients[event->client];
 
-	if (c->state != SCHED_CLIENT_WAITING || c->is_asked || event->epoch != c->epoch ||
+	if (c->state != SCHED_CLIENT_WAITING || sched_has_drop(c) || event->epoch != c->epoch ||
 	    event->budget >= c->budget)
 		return;
-	fit_out(sched, event->client);
 	c->budget = event->budget;
-	fit_in(sched, event->client);
+	fit_change(sched, event->client);
 }
 
 int reports_released(struct sched *sched, const struct sched_event *event)
@@ -244,9 +237,9 @@ int reports_released(struct sched *sched, const struct sched_event *event)
 	if (event->moved)
 		g->still_ns = sched->now_ns;
 	if (means == REL_STOPPED || means == REL_EVICTED) {
-		bool has_seen = c->is_asked && event->epoch == c->drop_epoch;
+		bool has_seen = sched_has_drop(c) && event->epoch == c->drop_epoch;
 
-		stop_touch(sched, event->client);
+		stop_client_alive(sched, event->client);
 		if (means == REL_STOPPED)
 			stop_done(sched, event, has_seen);
 		else
@@ -256,10 +249,10 @@ int reports_released(struct sched *sched, const struct sched_event *event)
 		if (means == REL_FAILED)
 			stop_failed(sched, event->client, event->outcome, event->is_short);
 		else if (means == REL_RESTORE_FAILED ||
-			 (means == REL_RESTORED_PART && !turn_restored_part(sched, event->client)))
+			 (means == REL_RESTORED_PART && !grant_restored_part(sched, event->client)))
 			stop_restore_failed(sched, event->client, event->outcome);
 		else
-			end_ahead(sched, event);
+			end_coming_ahead(sched, event);
 	}
 
 	if (c->state == SCHED_CLIENT_RUNNING)
@@ -284,13 +277,12 @@ int reports_memory(struct sched *sched, const struct sched_event *event)
 	sched->gpus[c->gpu].moved_in += event->moved;
 	if (event->moved)
 		sched->gpus[c->gpu].still_ns = sched->now_ns;
-	fit_out(sched, event->client);
 	/* A restore needs all that it was given. */
 	if (is_last_epoch && event->budget < c->budget &&
-	    (c->state != SCHED_CLIENT_INCOMING || c->is_asked))
+	    (c->state != SCHED_CLIENT_INCOMING || sched_has_drop(c)))
 		c->budget = event->budget;
-	fit_in(sched, event->client);
-	if (is_last_epoch && c->is_asked)
+	fit_change(sched, event->client);
+	if (is_last_epoch && sched_has_drop(c))
 		stop_progress(sched, event->client, charge_before);
 
 	switch (c->state) {
@@ -298,17 +290,16 @@ int reports_memory(struct sched *sched, const struct sched_event *event)
 		check_wanted(sched, event->client);
 		break;
 	case SCHED_CLIENT_INCOMING:
-		if (c->is_given) {
+		if (c->task == SCHED_TASK_RESTORE) {
 			/* More than the card: who says that it can run so, may. */
 			if (is_last_epoch &&
 			    (c->memory.swapped == 0 || fit_oversize(sched, event->client)))
-				turn_restored(sched, event->client);
+				grant_restored(sched, event->client);
 			break;
 		}
 		check_wanted(sched, event->client);
-		fit_out(sched, event->client);
-		fit_aim(sched, event->client);
-		fit_in(sched, event->client);
+		fit_set_target(sched, event->client);
+		fit_change(sched, event->client);
 		break;
 	case SCHED_CLIENT_RUNNING:
 		reports_growth(sched, event->client, is_last_epoch);
@@ -326,6 +317,6 @@ int reports_alive(struct sched *sched, const struct sched_event *event)
 {
 	if (sched->clients[event->client].state == SCHED_CLIENT_FREE)
 		return SCHED_E_NO_CLIENT;
-	stop_touch(sched, event->client);
+	stop_client_alive(sched, event->client);
 	return 0;
 }

@@ -3,7 +3,7 @@
 #define NVS_CORE_REPORTS_H
 
 /*
- * What clients say. Each returns what sched_step() returns; the client's slot is in use.
+ * The reports of clients. Each returns what sched_step() returns; the client's slot is in use.
  * None emits more than ACT_MARGIN actions.
  */
 

@@ -3,7 +3,7 @@
 #define NVS_CORE_RESERVE_H
 
 /*
- * The part of a card that no budget counts on, and what lives there all the same: second contexts,
+ * The part of a card that no budget counts on, and what lives there all the same: pager contexts,
  * and in one half pinned bytes and the lead of a client that comes. All in bytes.
  */
 
@@ -18,10 +18,10 @@ uint64_t reserve_bytes(const struct sched *sched, uint32_t gpu);
 uint64_t reserve_half(const struct sched *sched, uint32_t gpu);
 
 /*
- * What pinned bytes, and up to lead bytes more, take of it: no more than half of what second
- * contexts, of second bytes, leave.
+ * The bytes of it that pinned bytes, and up to lead bytes more, take: no more than half of what
+ * the bytes of pager contexts leave.
  */
-uint64_t reserve_used(const struct sched *sched, uint32_t gpu, uint64_t second, uint64_t pinned,
-		      uint64_t lead);
+uint64_t reserve_used(const struct sched *sched, uint32_t gpu, uint64_t pager_contexts,
+		      uint64_t pinned, uint64_t lead);
 
 #endif

@@ -5,6 +5,7 @@
 #include "core/act.h"
 #include "core/fit.h"
 #include "core/forecast.h"
+#include "core/grant.h"
 #include "core/list.h"
 #include "core/notice.h"
 #include "core/policy/owner.h"
@@ -13,6 +14,7 @@
 #include "core/reports.h"
 #include "core/stop.h"
 #include "core/turn.h"
+#include "core/u64.h"
 
 #include <string.h>
 
@@ -49,33 +51,30 @@ void sched_config_default(struct sched_config *ret_config)
 	};
 }
 
-static bool within(uint64_t value, uint64_t min, uint64_t max)
-{
-	return value >= min && value <= max;
-}
-
 int sched_config_check(const struct sched_config *config)
 {
 	bool is_good =
-		within(config->mode, SCHED_MODE_AUTO, SCHED_MODE_CONCURRENT) &&
-		within(config->switch_mode, SCHED_SWITCH_AUTO, SCHED_SWITCH_FIXED) &&
-		within(config->policy, SCHED_POLICY_PRIORITY, SCHED_POLICY_DEADLINE) &&
-		within(config->switch_multiplier, 1, 1000) &&
-		within(config->reserve_percent, 0, 50) && within(config->tq_ns, MS_NS, DAY_NS) &&
-		within(config->switch_fixed_ns, MS_NS, DAY_NS) &&
-		within(config->switch_min_ns, MS_NS, DAY_NS) &&
-		within(config->switch_max_ns, config->switch_min_ns, DAY_NS) &&
-		within(config->max_runtime_ns, 10 * SECOND_NS, DAY_NS) &&
-		within(config->wait_bound_ns, SECOND_NS, DAY_NS) &&
-		within(config->prepare_ns, 0, DAY_NS) && within(config->answer_ns, MS_NS, DAY_NS) &&
-		within(config->heartbeat_ns, MS_NS, DAY_NS) &&
-		within(config->heartbeat_limit_ns, config->heartbeat_ns, DAY_NS) &&
-		within(config->retry_ns, MS_NS, DAY_NS);
+		u64_is_within(config->mode, SCHED_MODE_AUTO, SCHED_MODE_CONCURRENT) &&
+		u64_is_within(config->switch_mode, SCHED_SWITCH_AUTO, SCHED_SWITCH_FIXED) &&
+		u64_is_within(config->policy, SCHED_POLICY_PRIORITY, SCHED_POLICY_DEADLINE) &&
+		u64_is_within(config->switch_multiplier, 1, 1000) &&
+		u64_is_within(config->reserve_percent, 0, 50) &&
+		u64_is_within(config->tq_ns, MS_NS, DAY_NS) &&
+		u64_is_within(config->switch_fixed_ns, MS_NS, DAY_NS) &&
+		u64_is_within(config->switch_min_ns, MS_NS, DAY_NS) &&
+		u64_is_within(config->switch_max_ns, config->switch_min_ns, DAY_NS) &&
+		u64_is_within(config->max_runtime_ns, 10 * SECOND_NS, DAY_NS) &&
+		u64_is_within(config->wait_bound_ns, SECOND_NS, DAY_NS) &&
+		u64_is_within(config->prepare_ns, 0, DAY_NS) &&
+		u64_is_within(config->answer_ns, MS_NS, DAY_NS) &&
+		u64_is_within(config->heartbeat_ns, MS_NS, DAY_NS) &&
+		u64_is_within(config->heartbeat_limit_ns, config->heartbeat_ns, DAY_NS) &&
+		u64_is_within(config->retry_ns, MS_NS, DAY_NS);
 
 	return is_good ? 0 : SCHED_E_CONFIG;
 }
 
-static void clear_slot(struct sched_client *c)
+static void client_clear(struct sched_client *c)
 {
 	memset(c, 0, offsetof(struct sched_client, own));
 	c->owner = SCHED_NONE;
@@ -110,7 +109,7 @@ void sched_init(struct sched *sched, struct sched_client *clients, uint32_t n_cl
 	sched->n_clients = n_clients;
 	sched->timers = SCHED_NONE;
 	for (uint32_t i = 0; i < n_clients; i++)
-		clear_slot(&clients[i]);
+		client_clear(&clients[i]);
 	owner_init(sched);
 	for (uint32_t i = 0; i < SCHED_GPUS_MAX; i++) {
 		struct sched_gpu *g = &sched->gpus[i];
@@ -152,12 +151,11 @@ static int on_gpu(struct sched *sched, const struct sched_event *event)
 }
 
 /* Another order: all are taken out of the old one, and ranked anew in the other. */
-static void reorder(struct sched *sched, const struct sched_config *config)
+static void sched_reorder(struct sched *sched, const struct sched_config *config)
 {
 	for (uint32_t i = 0; i < sched->n_clients; i++) {
 		if (sched->clients[i].state == SCHED_CLIENT_FREE)
 			continue;
-		fit_out(sched, i);
 		queue_unrank(sched, i);
 		policy_awake(sched, i, false);
 		owner_leave(sched, i);
@@ -172,7 +170,7 @@ static void reorder(struct sched *sched, const struct sched_config *config)
 		if (sched->clients[i].state == SCHED_CLIENT_FREE)
 			continue;
 		queue_rerank(sched, i);
-		fit_in(sched, i);
+		fit_change(sched, i);
 	}
 }
 
@@ -186,7 +184,7 @@ static int on_config(struct sched *sched, const struct sched_event *event)
 		return r;
 	if (new->policy != old->policy || new->mode != old->mode ||
 	    new->anti_thrash != old->anti_thrash || new->fair_users != old->fair_users)
-		reorder(sched, new);
+		sched_reorder(sched, new);
 	sched->config = *new;
 	for (uint32_t i = 0; i < SCHED_GPUS_MAX; i++)
 		sched->gpus[i].is_dirty = sched->gpus[i].is_known;
@@ -217,13 +215,13 @@ static bool can_join_fixed(const struct sched *sched, const struct sched_event *
 	return true;
 }
 
-static bool is_good_claim(const struct sched_claim *claim)
+static bool claim_is_good(const struct sched_claim *claim)
 {
-	return within(claim->priority, SCHED_PRIORITY_LOW, SCHED_PRIORITY_CRITICAL) &&
+	return u64_is_within(claim->priority, SCHED_PRIORITY_LOW, SCHED_PRIORITY_CRITICAL) &&
 	       claim->weight <= SCHED_WEIGHT_MAX && claim->slo_ns <= SCHED_SLO_NS_MAX;
 }
 
-static void set_claim(struct sched_client *c, const struct sched_claim *claim)
+static void client_set_claim(struct sched_client *c, const struct sched_claim *claim)
 {
 	c->claim = *claim;
 	if (c->claim.weight == 0)
@@ -238,30 +236,30 @@ static int on_join(struct sched *sched, const struct sched_event *event)
 		return SCHED_E_EXISTS;
 	if (event->gpu >= SCHED_GPUS_MAX || !sched->gpus[event->gpu].is_known)
 		return SCHED_E_NO_GPU;
-	if (!is_good_claim(&event->claim))
+	if (!claim_is_good(&event->claim))
 		return SCHED_E_CONFIG;
 	if (event->fixed && !can_join_fixed(sched, event))
 		return SCHED_E_NO_FIT;
 
-	clear_slot(c);
+	client_clear(c);
 	c->gpu = event->gpu;
 	c->is_fixed = event->fixed;
 	c->owner_number = event->owner;
 	owner_join(sched, event->client);
-	set_claim(c, &event->claim);
+	client_set_claim(c, &event->claim);
 	policy_join(sched, event->client);
 	sched->gpus[c->gpu].n_clients++;
 	fit_set_memory(sched, event->client, &event->memory);
 	c->doubted = event->doubted < fit_allowed(c) ? event->doubted : fit_allowed(c);
 	stop_set_state(sched, event->client, SCHED_CLIENT_IDLE);
-	fit_in(sched, event->client);
+	fit_change(sched, event->client);
 	if (!event->running) {
 		forecast_joined(sched, event->client);
 		return 0;
 	}
 	/* Its gate is open, so no budget that it names can hold: what it has is what it gets. */
-	c->need = fit_charge(c);
-	turn_grant(sched, event->client);
+	c->budget_target = fit_charge(c);
+	grant_run(sched, event->client);
 	return 0;
 }
 
@@ -272,9 +270,8 @@ static int on_doubt(struct sched *sched, const struct sched_event *event)
 	if (c->state == SCHED_CLIENT_FREE)
 		return SCHED_E_NO_CLIENT;
 
-	fit_out(sched, event->client);
 	c->doubted = event->doubted < fit_allowed(c) ? event->doubted : fit_allowed(c);
-	fit_in(sched, event->client);
+	fit_change(sched, event->client);
 	return 0;
 }
 
@@ -288,7 +285,6 @@ static int on_leave(struct sched *sched, const struct sched_event *event)
 
 	notice_forget(sched, event->client);
 	forecast_left(sched, event->client);
-	fit_out(sched, event->client);
 	sched->gpus[gpu].still_ns = sched->now_ns;
 	queue_leave(sched, event->client);
 	policy_state(sched, event->client, c->state, SCHED_CLIENT_FREE);
@@ -298,9 +294,9 @@ static int on_leave(struct sched *sched, const struct sched_event *event)
 	c->budget = 0;
 	c->answer_ns = SCHED_NO_DEADLINE;
 	c->retry_ns = SCHED_NO_DEADLINE;
-	fit_in(sched, event->client); /* out of the last list and heap */
+	fit_change(sched, event->client); /* out of the last list and heap */
 	owner_leave(sched, event->client);
-	clear_slot(c);
+	client_clear(c);
 	sched->gpus[gpu].n_clients--;
 	return 0;
 }
@@ -311,15 +307,14 @@ static int on_claim(struct sched *sched, const struct sched_event *event)
 
 	if (c->state == SCHED_CLIENT_FREE)
 		return SCHED_E_NO_CLIENT;
-	if (!is_good_claim(&event->claim))
+	if (!claim_is_good(&event->claim))
 		return SCHED_E_CONFIG;
 
-	fit_out(sched, event->client);
 	policy_charge(sched, event->client);
-	set_claim(c, &event->claim);
+	client_set_claim(c, &event->claim);
 	policy_claim(sched, event->client);
 	queue_rank(sched, event->client);
-	fit_in(sched, event->client);
+	fit_change(sched, event->client);
 	return 0;
 }
 
@@ -368,7 +363,7 @@ static int on_time(struct sched *sched)
 	return 0;
 }
 
-static int handle(struct sched *sched, const struct sched_event *event)
+static int sched_handle(struct sched *sched, const struct sched_event *event)
 {
 	switch (event->type) {
 	case SCHED_EVENT_GPU:
@@ -402,18 +397,18 @@ static int handle(struct sched *sched, const struct sched_event *event)
 	return SCHED_E_STATE;
 }
 
-static bool is_of_client(enum sched_event_type type)
+static bool event_is_of_client(enum sched_event_type type)
 {
 	return type != SCHED_EVENT_GPU && type != SCHED_EVENT_CONFIG && type != SCHED_EVENT_TIME;
 }
 
-/* Who was queued and not served in the same step hears why. */
-static void tell_wait(struct sched *sched, uint32_t client)
+/* A client that was queued and not served in the same step hears why. */
+static void sched_tell_wait(struct sched *sched, uint32_t client)
 {
 	const struct sched_client *c = &sched->clients[client];
 
 	if (c->state != SCHED_CLIENT_FREE && c->line != SCHED_LINE_NONE && !c->is_wait_told &&
-	    !c->is_given)
+	    c->task != SCHED_TASK_RESTORE)
 		queue_tell(sched, client);
 }
 
@@ -423,19 +418,19 @@ int sched_step(struct sched *sched, const struct sched_event *event,
 	int r;
 
 	assert(event->now_ns >= sched->now_ns);
-	assert(!is_of_client(event->type) || event->client < sched->n_clients);
+	assert(!event_is_of_client(event->type) || event->client < sched->n_clients);
 
 	sched->now_ns = event->now_ns;
 	ret_actions->n = 0;
 	sched->out = ret_actions;
-	r = handle(sched, event);
+	r = sched_handle(sched, event);
 	if (!r) {
 		for (uint32_t i = 0; i < SCHED_GPUS_MAX; i++) {
 			if (sched->gpus[i].is_dirty)
 				turn_dispatch(sched, i);
 		}
-		if (is_of_client(event->type))
-			tell_wait(sched, event->client);
+		if (event_is_of_client(event->type))
+			sched_tell_wait(sched, event->client);
 	}
 	sched->out = NULL;
 	return r;

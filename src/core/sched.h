@@ -3,18 +3,17 @@
 #define NVS_CORE_SCHED_H
 
 /*
- * Who runs on each GPU, who waits, whose memory is where.
+ * The scheduler: who runs on each GPU, who waits, whose memory is where.
  *
  * A pure state machine. The caller feeds one event at a time, with the time it
  * happened, and carries out the actions that come back, in order. Nothing here
  * reads a clock, allocates, logs or touches a file descriptor.
  *
- * Memory model. Every client has a budget: the bytes (resident + pinned) that it may
- * have on its card. A client never exceeds its budget but by what its reports show
- * afterwards (a context costs more than was thought). The core hands out budgets so
- * that their sum, and what others use (external), stays within the usable memory:
- * total * (100 - reserve) / 100. What a client could still be asked to give up is
- * budget - pinned; its footprint is what it needs to run: resident + pinned +
+ * Memory model. Every client has a budget: the bytes (resident + pinned) that it may have on its
+ * card. A client never exceeds its budget but by what its reports show afterwards (a context costs
+ * more than was thought). The core hands out budgets so that their sum, and what others use
+ * (external), stays within the usable memory: total * (100 - reserve) / 100. A client could still
+ * be asked to give up budget - pinned; its footprint is what it needs to run: resident + pinned +
  * swapped + wanted + wanted_pinned.
  *
  * Reports are believed, unless the caller doubts some of a client's bytes: those are not charged
@@ -36,7 +35,7 @@
 enum sched_mode { SCHED_MODE_AUTO, SCHED_MODE_SERIAL, SCHED_MODE_CONCURRENT };
 enum sched_switch_mode { SCHED_SWITCH_AUTO, SCHED_SWITCH_FIXED };
 
-/* Who is next when not all fit (core/policy/policy.h). */
+/* The order of those that wait when not all fit (core/policy/policy.h). */
 enum sched_policy {
 	SCHED_POLICY_PRIORITY,
 	SCHED_POLICY_FAIR,
@@ -57,7 +56,7 @@ enum sched_priority {
 #define SCHED_WEIGHT_MAX     10000
 #define SCHED_SLO_NS_MAX     3600000000000ull /* an hour */
 
-/* What a client claims of the GPU's time, cut to what it may. */
+/* The part of the GPU's time that a client claims, cut to what it may. */
 struct sched_claim {
 	enum sched_priority priority;
 	uint32_t weight; /* to SCHED_WEIGHT_MAX; 0: the default */
@@ -88,14 +87,14 @@ struct sched_config {
 	uint64_t retry_ns;           /* after a stop that failed; default 10 s */
 };
 
-/* What the core knows of a client's memory, bytes (struct nvshare_mem, summed). */
+/* A client's memory as the core knows it, bytes (struct nvshare_mem, summed). */
 struct sched_memory {
 	uint64_t resident; /* pageable, on the card */
 	uint64_t swapped;  /* pageable, in host memory */
 	uint64_t pinned;   /* can not be moved */
 	uint64_t wanted;   /* pageable bytes that a blocked allocation lacks beyond the budget */
 	uint64_t wanted_pinned; /* the same, bytes that will be pinned */
-	uint64_t second; /* our own context in the process: of the reserve, and in no budget */
+	uint64_t pager_context; /* ours in the process: of the reserve, and in no budget */
 };
 
 enum sched_client_state {

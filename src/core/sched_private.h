@@ -3,8 +3,8 @@
 #define NVS_CORE_SCHED_PRIVATE_H
 
 /*
- * What struct sched and struct sched_client consist of. Outside src/core only their
- * size matters: include core/sched.h, and read states through its functions.
+ * The members of struct sched and struct sched_client. Outside src/core only their size matters:
+ * include core/sched.h, and read states through its functions.
  *
  * Clients are linked by their slot numbers, so that the whole state may be copied,
  * compared and hashed as bytes.
@@ -31,6 +31,23 @@ enum sched_place {
 };
 
 enum sched_line { SCHED_LINE_NONE, SCHED_LINE_QUEUE, SCHED_LINE_COMING };
+
+/* The order about its memory that a client has not answered. */
+enum sched_task {
+	SCHED_TASK_NONE,
+	SCHED_TASK_DROP,      /* give up drop_bytes; with the grant, if it has one */
+	SCHED_TASK_DROP_PART, /* the same, and its reports say that a part is out */
+	SCHED_TASK_RESTORE,   /* comes, and brings its memory in, all or a part */
+	SCHED_TASK_COUNT_
+};
+
+/* Which PREPARE holds for a client. It is in the list of those who have the same. */
+enum sched_prepare {
+	SCHED_PREPARE_NONE,
+	SCHED_PREPARE_SOON, /* somebody may wait soon (forecast.c); nothing was sent since */
+	SCHED_PREPARE_NOW,  /* somebody waits, and this run may end (notice.c) */
+	SCHED_PREPARE_COUNT_
+};
 
 /*
  * A client is in up to one list by each kind of link, and in one heap by each kind of node. TOLD:
@@ -79,57 +96,54 @@ struct sched_owner {
 	uint64_t credit_round;
 };
 
-/* Sums over the clients of a GPU, and one client's share of them; fit.c keeps them. */
+/* Sums over the clients of a GPU, and one client's part of them; fit.c keeps them. */
 struct sched_sums {
-	uint64_t charged;   /* what they may have on the card now */
-	uint64_t load;      /* what stays there once all is out that is told, or free, to go */
-	uint64_t pinned;    /* what no eviction takes */
-	uint64_t running;   /* of load: goes when SCHED_PLACE_RUNNING_* are stopped */
-	uint64_t blocked;   /* of load: goes when SCHED_PLACE_BLOCKED is stopped */
-	uint64_t later;     /* of load: can go, but not just now */
-	uint64_t asked;     /* DROP sent for so much, not yet answered */
-	uint64_t reserved;  /* promised to those that come, beyond what they are charged */
-	uint64_t held;      /* charged to those that run or stop */
-	uint64_t second;    /* of the reserve: contexts of ours */
-	uint32_t n_on;      /* run, or come */
-	uint32_t n_fast;    /* of n_on: can not be stopped just now */
-	uint32_t n_never;   /* of n_on: can never be stopped */
-	uint32_t n_holding; /* run, or stop */
-	uint32_t n_blocked; /* run, and wait in the queue for memory */
-	uint32_t n_busy;    /* run, or stop, and lack no memory: they may get done */
+	uint64_t charged;       /* what they may have on the card now */
+	uint64_t load;          /* what stays there once all is out that is told, or free, to go */
+	uint64_t pinned;        /* what no eviction takes */
+	uint64_t running;       /* of load: goes when SCHED_PLACE_RUNNING_* are stopped */
+	uint64_t blocked;       /* of load: goes when SCHED_PLACE_BLOCKED is stopped */
+	uint64_t later;         /* of load: can go, but not just now */
+	uint64_t asked;         /* DROP sent for so much, not yet answered */
+	uint64_t reserved;      /* promised to those that come, beyond what they are charged */
+	uint64_t holder_bytes;  /* charged to those that run or stop */
+	uint64_t pager_context; /* of the reserve: contexts of ours */
+	uint32_t n_on;          /* run, or come */
+	uint32_t n_fast;        /* of n_on: can not be stopped just now */
+	uint32_t n_never;       /* of n_on: can never be stopped */
+	uint32_t n_holding;     /* run, or stop */
+	uint32_t n_blocked;     /* run, and wait in the queue for memory */
+	uint32_t n_busy;        /* run, or stop, and lack no memory: they may get done */
 };
 
 struct sched_client {
 	enum sched_client_state state;
 	enum sched_place place;
 	enum sched_line line;
+	enum sched_task task;
+	enum sched_prepare prepare;
 	uint32_t gpu;
 	struct sched_claim claim; /* weight: not 0 */
 	struct sched_memory memory;
-	struct sched_sums share; /* as added to its GPU's sums */
+	struct sched_sums counted; /* as added to its GPU's sums */
 
 	uint64_t promised; /* of its budget: given to be pinned, since the last report */
 	uint64_t doubted;  /* of its budget, or reports where these are more: it is not there */
 	uint64_t budget;
 	uint64_t epoch;
-	uint64_t grant;      /* the last one's number */
-	uint64_t need;       /* of a client that comes or grows: the budget it is to get */
-	uint64_t weight;     /* of a client that comes: what it adds to the load */
-	uint64_t drop_bytes; /* of the DROP not yet answered */
+	uint64_t grant;         /* the last one's number */
+	uint64_t budget_target; /* of a client that comes or grows: the budget it is to get */
+	uint64_t load_bytes;    /* of a client that comes: what it adds to the load */
+	uint64_t drop_bytes;    /* of the DROP not yet answered */
 	uint64_t drop_epoch;
 
 	bool is_hung;
 	bool is_fixed;
 	bool is_not_preemptible;
 	bool is_growing;   /* runs, and an allocation waits */
-	bool is_asked;     /* a DROP is not answered yet */
-	bool has_freed;    /* since that DROP, as its reports say */
-	bool is_given;     /* comes, and restores within its budget, of need or of a part */
 	bool is_retrying;  /* a stop or an eviction failed: not asked again before retry_ns */
 	bool is_resting;   /* its restore failed: not chosen again before retry_ns */
-	bool is_told;      /* PREPARE sent for this run */
-	bool is_warned;    /* PREPARE sent, and not taken back */
-	bool is_near;      /* PREPARE sent although nobody waits, and nothing since (forecast.c) */
+	bool is_warned;    /* SCHED_PREPARE_NOW was sent, in this run or before; not taken back */
 	bool is_wait_told; /* WAIT sent since it was queued */
 	bool has_switched; /* others were stopped for its sake: a new turn begins */
 	uint64_t told_bytes;
@@ -161,7 +175,7 @@ struct sched_client {
 	enum sched_priority queued_level;     /* as counted there */
 	uint64_t kept_turn_ns, kept_since_ns; /* has_turn: its owner's before */
 
-	/* What the policies keep (policy*.c). */
+	/* Kept by the policies (policy*.c). */
 	enum sched_priority level; /* of its claim, as far as the policy looks at it */
 	bool is_resident;          /* critical: once granted its memory stays, and so does it */
 	bool is_metered;           /* used time is told; else its time with a grant counts */
@@ -198,7 +212,7 @@ struct sched_client {
 	struct sched_owner own; /* not its own: outlives it in the slot, so it is the last */
 };
 
-/* What tells that somebody will lack memory soon, and who knows (forecast.c). */
+/* The signs that somebody will lack memory soon, and who knows (forecast.c). */
 struct sched_forecast {
 	uint64_t grown, before; /* bytes given on top: in the second under way, and the last one */
 	uint64_t second_ns;     /* that second began */
@@ -207,6 +221,11 @@ struct sched_forecast {
 	struct list near;
 };
 
+static inline bool sched_has_drop(const struct sched_client *client)
+{
+	return client->task == SCHED_TASK_DROP || client->task == SCHED_TASK_DROP_PART;
+}
+
 struct sched_gpu {
 	bool is_known;
 	bool is_dirty;         /* to be looked at before the step ends, or in the next one */
@@ -214,7 +233,7 @@ struct sched_gpu {
 	bool is_prepared;      /* the victims of head know */
 	bool is_ahead;         /* head has been given what can come in before they stop */
 	uint32_t head;         /* whom room is planned for, by due_ns */
-	uint32_t restoring;    /* the one client that is_given */
+	uint32_t restoring;    /* the one client with SCHED_TASK_RESTORE */
 	uint64_t total, external;
 	uint64_t wake_ns;        /* to prepare or to switch */
 	uint64_t bandwidth;      /* bytes a second, as switches measured it; 0: none has */

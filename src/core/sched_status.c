@@ -17,7 +17,7 @@ void sched_gpu_status(const struct sched *sched, uint32_t gpu, struct sched_gpu_
 		.usable = usable,
 		.external = g->external,
 		.available = usable > g->sums.charged ? usable - g->sums.charged : 0,
-		.running = g->sums.held,
+		.running = g->sums.holder_bytes,
 		.spare = fit_spare(sched, gpu),
 		.n_switches = g->n_switches,
 		.moved_out = g->moved_out,
@@ -42,8 +42,11 @@ enum sched_client_state sched_client_state(const struct sched *sched, uint32_t c
 	return sched->clients[client].state;
 }
 
-/* What it lacks although all that can go of the other clients' had gone, if external is so much. */
-static uint64_t outside(const struct sched *sched, uint32_t client)
+/*
+ * The bytes that it would lack if all that can go of the other clients had gone; 0 if external is
+ * less.
+ */
+static uint64_t outside_bytes(const struct sched *sched, uint32_t client)
 {
 	const struct sched_client *c = &sched->clients[client];
 	uint64_t need = fit_footprint(c), limit = fit_limit(sched, client);
@@ -81,6 +84,6 @@ void sched_client_status(const struct sched *sched, uint32_t client, uint64_t no
 		.run_ns = c->run_ns + (runs ? now_ns - c->granted_ns : 0),
 		.used_ns = c->used_ns,
 		.n_switches = c->n_switches,
-		.outside = c->state == SCHED_CLIENT_FREE ? 0 : outside(sched, client),
+		.outside = c->state == SCHED_CLIENT_FREE ? 0 : outside_bytes(sched, client),
 	};
 }

@@ -29,52 +29,67 @@ static void check_timers(const struct sched *sched, const struct sched_client *c
 	assert(sched->clients[sched->timers].node[SCHED_NODE_TIMER].key <= first);
 }
 
-/* An answer is awaited exactly where one is owed. */
+enum fact { HUNG = 1, RETRYING = 2, RESTING = 4, GROWING = 8, NOT_PREEMPTIBLE = 16 };
+
+/* Sets, of what a client in a state may be. src/README.md has the same table, and what it means. */
+static const struct allowed {
+	uint32_t lines, tasks, prepares, facts;
+} allowed[SCHED_CLIENT_STATE_COUNT_] = {
+#define OF(value) (1u << SCHED_##value)
+	[SCHED_CLIENT_IDLE] = {OF(LINE_NONE), OF(TASK_NONE) | OF(TASK_DROP) | OF(TASK_DROP_PART),
+			       OF(PREPARE_NONE) | OF(PREPARE_SOON), HUNG | RETRYING},
+	[SCHED_CLIENT_WAITING] = {OF(LINE_NONE) | OF(LINE_QUEUE),
+				  OF(TASK_NONE) | OF(TASK_DROP) | OF(TASK_DROP_PART),
+				  OF(PREPARE_NONE), HUNG | RETRYING | RESTING},
+	[SCHED_CLIENT_INCOMING] = {OF(LINE_COMING),
+				   OF(TASK_NONE) | OF(TASK_DROP) | OF(TASK_DROP_PART) |
+					   OF(TASK_RESTORE),
+				   OF(PREPARE_NONE), RETRYING},
+	[SCHED_CLIENT_RUNNING] = {OF(LINE_NONE) | OF(LINE_QUEUE) | OF(LINE_COMING), OF(TASK_NONE),
+				  OF(PREPARE_NONE) | OF(PREPARE_SOON) | OF(PREPARE_NOW),
+				  HUNG | RETRYING | GROWING | NOT_PREEMPTIBLE},
+	[SCHED_CLIENT_STOPPING] = {OF(LINE_NONE), OF(TASK_DROP) | OF(TASK_DROP_PART),
+				   OF(PREPARE_NONE), HUNG},
+#undef OF
+};
+
+static void check_state(const struct sched_client *c)
+{
+	const struct allowed *may = &allowed[c->state];
+	uint32_t facts = (c->is_hung ? HUNG : 0) | (c->is_retrying ? RETRYING : 0) |
+			 (c->is_resting ? RESTING : 0) | (c->is_growing ? GROWING : 0) |
+			 (c->is_not_preemptible ? NOT_PREEMPTIBLE : 0);
+
+	assert(may->lines & 1u << c->line);
+	assert(may->tasks & 1u << c->task);
+	assert(may->prepares & 1u << c->prepare);
+	assert(!(facts & ~may->facts));
+	/* A hung client is in no line, and is told nothing before it is heard. */
+	assert(!c->is_hung || (c->line == SCHED_LINE_NONE && c->prepare == SCHED_PREPARE_NONE));
+	if (c->state == SCHED_CLIENT_WAITING)
+		assert(c->is_hung || c->line == SCHED_LINE_QUEUE);
+	if (c->state == SCHED_CLIENT_RUNNING)
+		assert((c->is_growing && !c->is_hung) == (c->line != SCHED_LINE_NONE));
+	assert(!sched_has_drop(c) || (c->prepare == SCHED_PREPARE_NONE && !c->is_retrying));
+	assert(c->prepare != SCHED_PREPARE_NOW || c->is_warned);
+}
+
+/* An answer is awaited exactly where one is owed; and so on with the other times. */
 static void check_debts(const struct sched_client *c)
 {
-	bool owes = (c->is_asked || c->is_given) && !c->is_hung;
+	bool wants = c->memory.wanted > 0 || c->memory.wanted_pinned > 0;
+	bool is_told = c->prepare == SCHED_PREPARE_NOW;
 
-	assert((c->answer_ns != SCHED_NO_DEADLINE) == owes);
-	assert(!c->is_asked || !c->is_given);
-	assert(c->is_asked || (c->drop_bytes == 0 && !c->has_freed));
+	assert((c->answer_ns != SCHED_NO_DEADLINE) == (c->task != SCHED_TASK_NONE && !c->is_hung));
+	assert(sched_has_drop(c) || c->drop_bytes == 0);
 	assert((c->retry_ns != SCHED_NO_DEADLINE) == (c->is_retrying || c->is_resting));
-	assert((c->beat_ns != SCHED_NO_DEADLINE) == c->is_told);
-	assert(!c->is_told || (c->state == SCHED_CLIENT_RUNNING && !c->is_hung));
-	/* Who is near hears of it when that is over: nobody forgets it on the way. */
-	assert(!c->is_near || c->state == SCHED_CLIENT_RUNNING || c->state == SCHED_CLIENT_IDLE);
-	assert(!c->is_near || (!c->is_told && !c->is_asked && !c->is_hung));
-	assert(!c->is_growing || c->state == SCHED_CLIENT_RUNNING);
-	assert(!c->is_given || c->state == SCHED_CLIENT_INCOMING);
+	assert((c->beat_ns != SCHED_NO_DEADLINE) == is_told);
+	/* Each wait for memory has a bound, at which it may be refused. */
+	assert((c->bound_ns != SCHED_NO_DEADLINE) == (c->line == SCHED_LINE_QUEUE && wants));
 }
 
-static void check_line(const struct sched_client *c)
-{
-	switch (c->state) {
-	case SCHED_CLIENT_IDLE:
-	case SCHED_CLIENT_STOPPING:
-		assert(c->line == SCHED_LINE_NONE);
-		break;
-	case SCHED_CLIENT_WAITING:
-		assert(c->line == (c->is_hung ? SCHED_LINE_NONE : SCHED_LINE_QUEUE));
-		break;
-	case SCHED_CLIENT_INCOMING:
-		assert(c->line == SCHED_LINE_COMING);
-		break;
-	case SCHED_CLIENT_RUNNING:
-		assert((c->is_growing && !c->is_hung) == (c->line != SCHED_LINE_NONE));
-		break;
-	case SCHED_CLIENT_FREE:
-	case SCHED_CLIENT_STATE_COUNT_:
-		assert(!"client state out of range");
-	}
-	assert((c->state == SCHED_CLIENT_STOPPING) <= c->is_asked);
-	/* What is waited for and can not be had is refused at some time. */
-	assert((c->bound_ns != SCHED_NO_DEADLINE) ==
-	       (c->line == SCHED_LINE_QUEUE &&
-		(c->memory.wanted > 0 || c->memory.wanted_pinned > 0)));
-}
-
-static uint32_t count(const struct sched *sched, const struct list *list, enum sched_link_kind kind)
+static uint32_t count_list(const struct sched *sched, const struct list *list,
+			   enum sched_link_kind kind)
 {
 	uint32_t n = 0, prev = SCHED_NONE;
 
@@ -137,7 +152,7 @@ static void check_queue(const struct sched *sched, const struct sched_gpu *g)
 	assert(owner_n_waiting(sched, (uint32_t)(g - sched->gpus)) == n_fronts);
 }
 
-/* What it counts, and its place in the queue. */
+/* Its counts, and its place in the queue. */
 static void check_owner(const struct sched *sched, const struct sched_owner *o)
 {
 	uint32_t n_clients = 0, n_awake = 0, n_behind = 0, n_queued[SCHED_PRIORITY_COUNT_] = {0};
@@ -195,7 +210,7 @@ static void check_owners(const struct sched *sched)
 		assert(n_awake[gpu] == sched->gpus[gpu].n_owners);
 }
 
-/* Who waits will age, and who wants something is among those whose time counts. */
+/* A waiter will age, and the time of a client that wants something counts. */
 static void check_policy(const struct sched *sched, uint32_t client)
 {
 	const struct sched_client *c = &sched->clients[client];
@@ -221,18 +236,18 @@ struct counts {
 static void check_client(const struct sched *sched, uint32_t client, struct counts *counts)
 {
 	const struct sched_client *c = &sched->clients[client];
-	struct sched_sums share = fit_share(c);
+	struct sched_sums sums = fit_sums_of(c);
 
-	assert(memcmp(&share, &c->share, sizeof(share)) == 0);
+	assert(memcmp(&sums, &c->counted, sizeof(sums)) == 0);
 	assert(c->place == fit_place(c));
-	fit_sums_add(&counts->sums, &share, 1);
+	fit_sums_add(&counts->sums, &sums, 1);
 	counts->n_clients++;
 	counts->n_queue += c->line == SCHED_LINE_QUEUE;
 	counts->n_coming += c->line == SCHED_LINE_COMING;
-	counts->n_told += c->is_told;
-	counts->n_near += c->is_near;
+	counts->n_told += c->prepare == SCHED_PREPARE_NOW;
+	counts->n_near += c->prepare == SCHED_PREPARE_SOON;
 	counts->n_place[c->place]++;
-	check_line(c);
+	check_state(c);
 	check_debts(c);
 	check_timers(sched, c);
 	check_policy(sched, client);
@@ -257,7 +272,7 @@ static void check_forecast(const struct sched *sched, const struct sched_gpu *g,
 {
 	const struct sched_forecast *f = &g->forecast;
 
-	assert(n_near == count(sched, &f->near, SCHED_LINK_TOLD));
+	assert(n_near == count_list(sched, &f->near, SCHED_LINK_TOLD));
 	assert(n_near <= FORECAST_NEAR_MAX);
 	if (n_near == 0 || g->is_dirty)
 		return;
@@ -280,12 +295,14 @@ static void check_gpu(const struct sched *sched, uint32_t gpu)
 	}
 	assert(memcmp(&counts.sums, &g->sums, sizeof(g->sums)) == 0);
 	assert(counts.n_clients == g->n_clients);
-	assert(counts.n_queue == count(sched, &g->queue, SCHED_LINK_LINE));
-	assert(counts.n_coming == count(sched, &g->coming, SCHED_LINK_LINE));
-	assert(counts.n_told == count(sched, &g->told, SCHED_LINK_TOLD));
+	assert(counts.n_queue == count_list(sched, &g->queue, SCHED_LINK_LINE));
+	assert(counts.n_coming == count_list(sched, &g->coming, SCHED_LINK_LINE));
+	assert(counts.n_told == count_list(sched, &g->told, SCHED_LINK_TOLD));
 	for (int place = SCHED_PLACE_NONE + 1; place < SCHED_PLACE_COUNT_; place++)
-		assert(counts.n_place[place] == count(sched, &g->place[place], SCHED_LINK_PLACE));
-	assert(g->restoring == SCHED_NONE || sched->clients[g->restoring].is_given);
+		assert(counts.n_place[place] ==
+		       count_list(sched, &g->place[place], SCHED_LINK_PLACE));
+	assert(g->restoring == SCHED_NONE ||
+	       sched->clients[g->restoring].task == SCHED_TASK_RESTORE);
 	assert(g->head == SCHED_NONE || sched->clients[g->head].line == SCHED_LINE_QUEUE);
 	check_forecast(sched, g, counts.n_near);
 	check_queue(sched, g);

@@ -33,21 +33,19 @@ uint64_t stop_epoch(struct sched_client *client, bool runs)
 	return client->epoch;
 }
 
-static void ask(struct sched *sched, uint32_t client, uint64_t bytes, bool runs)
+static void drop_begin(struct sched *sched, uint32_t client, uint64_t bytes, bool runs)
 {
 	struct sched_client *c = &sched->clients[client];
 
-	c->is_asked = true;
-	c->has_freed = false;
+	c->task = SCHED_TASK_DROP;
 	c->drop_bytes = bytes;
 	c->drop_epoch = stop_epoch(c, runs);
 	c->answer_ns = sched->now_ns + quantum_answer(sched, c->gpu, bytes);
 }
 
-static void answered(struct sched_client *c)
+static void drop_end(struct sched_client *c)
 {
-	c->is_asked = false;
-	c->has_freed = false;
+	c->task = SCHED_TASK_NONE;
 	c->drop_bytes = 0;
 	c->answer_ns = SCHED_NO_DEADLINE;
 }
@@ -56,16 +54,15 @@ void stop_drop(struct sched *sched, uint32_t client, uint64_t bytes, uint32_t to
 {
 	struct sched_client *c = &sched->clients[client];
 
-	if (!c->is_told)
+	if (c->prepare != SCHED_PREPARE_NOW)
 		notice_tell(sched, client, bytes, sched->now_ns);
 	notice_forget(sched, client);
-	fit_out(sched, client);
 	queue_leave(sched, client);
 	c->is_growing = false;
 	c->n_switches++;
-	ask(sched, client, bytes, true);
+	drop_begin(sched, client, bytes, true);
 	stop_set_state(sched, client, SCHED_CLIENT_STOPPING);
-	fit_in(sched, client);
+	fit_change(sched, client);
 	act_emit(sched, (struct sched_action){.type = SCHED_ACTION_DROP,
 					      .client = client,
 					      .to = to,
@@ -80,9 +77,8 @@ void stop_evict(struct sched *sched, uint32_t client, uint64_t bytes, uint32_t t
 	struct sched_client *c = &sched->clients[client];
 
 	forecast_forget(sched, client);
-	fit_out(sched, client);
-	ask(sched, client, bytes, false);
-	fit_in(sched, client);
+	drop_begin(sched, client, bytes, false);
+	fit_change(sched, client);
 	act_emit(sched, (struct sched_action){.type = SCHED_ACTION_DROP,
 					      .client = client,
 					      .to = to,
@@ -92,10 +88,10 @@ void stop_evict(struct sched *sched, uint32_t client, uint64_t bytes, uint32_t t
 }
 
 /* An eviction that frees nothing would be asked for again at once, and for ever. */
-static bool freed_nothing(const struct sched_client *c, uint64_t charge_before)
+static bool drop_freed_nothing(const struct sched_client *c, uint64_t charge_before)
 {
-	return !c->has_freed && c->drop_bytes > 0 && fit_charge(c) >= charge_before &&
-	       fit_pageable(c) > 0;
+	return c->task != SCHED_TASK_DROP_PART && c->drop_bytes > 0 &&
+	       fit_charge(c) >= charge_before && fit_pageable(c) > 0;
 }
 
 void stop_progress(struct sched *sched, uint32_t client, uint64_t charge_before)
@@ -106,32 +102,31 @@ void stop_progress(struct sched *sched, uint32_t client, uint64_t charge_before)
 	if (charge >= charge_before)
 		return;
 	sched->gpus[c->gpu].still_ns = sched->now_ns;
-	fit_out(sched, client);
-	c->has_freed = true;
+	c->task = SCHED_TASK_DROP_PART;
 	c->drop_bytes -= u64_min(c->drop_bytes, charge_before - charge);
-	fit_in(sched, client);
+	fit_change(sched, client);
 }
 
-static void retry_in(struct sched *sched, struct sched_client *c, uint64_t ns)
+static void stop_retry_in(struct sched *sched, struct sched_client *c, uint64_t ns)
 {
 	c->is_retrying = true;
 	c->retry_ns = sched->now_ns + u64_min(ns, sched->config.retry_ns);
 }
 
-static void retry_later(struct sched *sched, struct sched_client *c)
+static void stop_retry_later(struct sched *sched, struct sched_client *c)
 {
-	retry_in(sched, c, sched->config.retry_ns);
+	stop_retry_in(sched, c, sched->config.retry_ns);
 }
 
 /* It can be stopped, and may be soon; less and less soon. */
-static void retry_soon(struct sched *sched, struct sched_client *c)
+static void stop_retry_soon(struct sched *sched, struct sched_client *c)
 {
-	retry_in(sched, c, sched->config.retry_ns / SHORT_PART << c->n_short);
+	stop_retry_in(sched, c, sched->config.retry_ns / SHORT_PART << c->n_short);
 	c->n_short += c->n_short < 3;
 }
 
 /* Takes the report in: less is charged from now on, never more than before. */
-static void keep(struct sched *sched, const struct sched_event *event, bool has_seen)
+static void stop_take_report(struct sched *sched, const struct sched_event *event, bool has_seen)
 {
 	struct sched_client *c = &sched->clients[event->client];
 	uint64_t before = fit_charge(c), allowed = fit_allowed(c);
@@ -140,9 +135,9 @@ static void keep(struct sched *sched, const struct sched_event *event, bool has_
 	c->promised = 0;
 	c->budget = u64_min(event->budget, allowed);
 	c->last_outcome = 0;
-	if (has_seen && freed_nothing(c, before))
-		retry_later(sched, c);
-	answered(c);
+	if (has_seen && drop_freed_nothing(c, before))
+		stop_retry_later(sched, c);
+	drop_end(c);
 }
 
 void stop_done(struct sched *sched, const struct sched_event *event, bool has_seen)
@@ -153,7 +148,6 @@ void stop_done(struct sched *sched, const struct sched_event *event, bool has_se
 	notice_forget(sched, client);
 	if (event->wants)
 		forecast_forget(sched, client);
-	fit_out(sched, client);
 	queue_leave(sched, client);
 	c->is_growing = false;
 	c->is_not_preemptible = false;
@@ -161,33 +155,31 @@ void stop_done(struct sched *sched, const struct sched_event *event, bool has_se
 	c->retry_ns = SCHED_NO_DEADLINE;
 	c->n_failed = 0;
 	c->n_short = 0;
-	keep(sched, event, has_seen);
+	stop_take_report(sched, event, has_seen);
 	stop_set_state(sched, client, event->wants ? SCHED_CLIENT_WAITING : SCHED_CLIENT_IDLE);
 	if (event->wants)
 		queue_push(sched, client);
-	fit_in(sched, client);
+	fit_change(sched, client);
 }
 
 void stop_evicted(struct sched *sched, const struct sched_event *event)
 {
-	fit_out(sched, event->client);
 	sched->clients[event->client].n_short = 0;
-	keep(sched, event, true);
+	stop_take_report(sched, event, true);
 	queue_bound(sched, &sched->clients[event->client]);
-	fit_in(sched, event->client);
+	fit_change(sched, event->client);
 }
 
 void stop_failed(struct sched *sched, uint32_t client, uint32_t outcome, bool is_short)
 {
 	struct sched_client *c = &sched->clients[client];
 
-	fit_out(sched, client);
-	answered(c);
+	drop_end(c);
 	c->last_outcome = outcome;
 	if (is_short)
-		retry_soon(sched, c);
+		stop_retry_soon(sched, c);
 	else
-		retry_later(sched, c);
+		stop_retry_later(sched, c);
 	act_report(sched, client, SCHED_REPORT_STOP_FAILED, outcome);
 	if (c->state == SCHED_CLIENT_STOPPING) {
 		stop_set_state(sched, client, SCHED_CLIENT_RUNNING);
@@ -196,25 +188,24 @@ void stop_failed(struct sched *sched, uint32_t client, uint32_t outcome, bool is
 			act_report(sched, client, SCHED_REPORT_NOT_PREEMPTIBLE, outcome);
 		}
 	}
-	fit_in(sched, client);
+	fit_change(sched, client);
 }
 
-void stop_touch(struct sched *sched, uint32_t client)
+void stop_client_alive(struct sched *sched, uint32_t client)
 {
 	struct sched_client *c = &sched->clients[client];
 
 	c->silent_ns = SCHED_NO_DEADLINE;
 	if (!c->is_hung)
 		return;
-	fit_out(sched, client);
 	c->is_hung = false;
 	if (c->state > SCHED_CLIENT_IDLE)
 		policy_awake(sched, client, true);
-	if (c->is_asked)
+	if (sched_has_drop(c))
 		c->answer_ns = sched->now_ns + quantum_answer(sched, c->gpu, c->drop_bytes);
 	if ((c->state == SCHED_CLIENT_WAITING || c->is_growing) && c->line == SCHED_LINE_NONE)
 		queue_push(sched, client);
-	fit_in(sched, client);
+	fit_change(sched, client);
 	act_report(sched, client, SCHED_REPORT_BACK, 0);
 }
 
@@ -222,12 +213,11 @@ void stop_hung(struct sched *sched, uint32_t client)
 {
 	struct sched_client *c = &sched->clients[client];
 
-	fit_out(sched, client);
 	c->is_hung = true;
 	policy_awake(sched, client, false);
 	c->answer_ns = SCHED_NO_DEADLINE;
 	queue_leave(sched, client);
-	fit_in(sched, client);
+	fit_change(sched, client);
 	act_report(sched, client, SCHED_REPORT_HUNG, 0);
 }
 
@@ -237,11 +227,11 @@ void stop_late(struct sched *sched, uint32_t client)
 
 	act_report(sched, client, SCHED_REPORT_LATE, 0);
 	if (c->state == SCHED_CLIENT_INCOMING) {
-		fit_out(sched, client);
 		queue_leave(sched, client);
-		c->is_given = false;
+		if (c->task == SCHED_TASK_RESTORE)
+			c->task = SCHED_TASK_NONE;
 		stop_set_state(sched, client, SCHED_CLIENT_WAITING);
-		fit_in(sched, client);
+		fit_change(sched, client);
 	}
 	stop_hung(sched, client);
 }
@@ -250,16 +240,15 @@ void stop_restore_failed(struct sched *sched, uint32_t client, uint32_t outcome)
 {
 	struct sched_client *c = &sched->clients[client];
 
-	fit_out(sched, client);
 	queue_leave(sched, client);
-	c->is_given = false;
+	c->task = SCHED_TASK_NONE;
 	c->answer_ns = SCHED_NO_DEADLINE;
 	c->last_outcome = outcome;
 	c->is_resting = true;
 	c->retry_ns = sched->now_ns + sched->config.retry_ns;
 	stop_set_state(sched, client, SCHED_CLIENT_WAITING);
 	queue_push(sched, client);
-	fit_in(sched, client);
+	fit_change(sched, client);
 	act_report(sched, client, SCHED_REPORT_STOP_FAILED, outcome);
 }
 
@@ -267,9 +256,8 @@ void stop_retry(struct sched *sched, uint32_t client)
 {
 	struct sched_client *c = &sched->clients[client];
 
-	fit_out(sched, client);
 	c->is_retrying = false;
 	c->is_resting = false;
 	c->retry_ns = SCHED_NO_DEADLINE;
-	fit_in(sched, client);
+	fit_change(sched, client);
 }

@@ -32,8 +32,8 @@ void stop_done(struct sched *sched, const struct sched_event *event, bool has_se
 /* The client has answered a DROP with grant 0, and keeps what the event says. */
 void stop_evicted(struct sched *sched, const struct sched_event *event);
 /*
- * A report before the answer has lowered client's charge: so much less of the DROP is
- * still to come. Who reported so can not take it back: it is stopped for good.
+ * A report before the answer has lowered client's charge: so much less of the DROP is still to
+ * come. A client that reported so can not take it back: it is stopped for good.
  */
 void stop_progress(struct sched *sched, uint32_t client, uint64_t charge_before);
 /* client could not bring its memory in: to the tail, and not before retry_ns again. */
@@ -44,12 +44,12 @@ void stop_retry(struct sched *sched, uint32_t client);
 void stop_failed(struct sched *sched, uint32_t client, uint32_t outcome, bool is_short);
 
 /* A sign of life; a hung client is taken back. Two actions at most. */
-void stop_touch(struct sched *sched, uint32_t client);
+void stop_client_alive(struct sched *sched, uint32_t client);
 void stop_hung(struct sched *sched, uint32_t client);
 /* answer_ns has come. */
 void stop_late(struct sched *sched, uint32_t client);
 
-/* Goes to a state; run time and "since" follow. Between fit_out() and fit_in(). */
+/* Goes to a state; run time and "since" follow. fit_change() follows. */
 void stop_set_state(struct sched *sched, uint32_t client, enum sched_client_state state);
 
 #endif

@@ -3,9 +3,9 @@
 #define NVS_CORE_TREAP_H
 
 /*
- * What makes a search tree flat: it is a heap by a number, too, that each slot has. The
- * numbers are as good as random, so the tree is flat whatever comes in which order, and
- * they are always the same, so that a run can be replayed.
+ * The means to keep a search tree flat: it is a heap by a number, too, that each slot has. The
+ * numbers are as good as random, so the tree is flat whatever comes in which order, and they are
+ * always the same, so that a run can be replayed.
  */
 
 #include <stdbool.h>

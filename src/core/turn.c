@@ -5,6 +5,7 @@
 #include "core/act.h"
 #include "core/fit.h"
 #include "core/forecast.h"
+#include "core/grant.h"
 #include "core/list.h"
 #include "core/notice.h"
 #include "core/plan.h"
@@ -24,7 +25,7 @@
 /* More than any look at a GPU can need: each round sends, moves or admits a client. */
 #define ROUNDS_MAX 4096
 
-/* What comes ahead is told so many times sooner than it should need. */
+/* The head is told to come ahead so many times sooner than its copies should need. */
 #define AHEAD_TIMES 2
 
 static uint32_t next_in_line(const struct sched *sched, uint32_t client)
@@ -32,212 +33,22 @@ static uint32_t next_in_line(const struct sched *sched, uint32_t client)
 	return sched->clients[client].link[SCHED_LINK_LINE].next;
 }
 
-/* What was wanted is in the budget now, and wanted no more. */
-static void promise(struct sched *sched, uint32_t client)
-{
-	struct sched_client *c = &sched->clients[client];
-
-	forecast_grown(sched, client, c->memory.wanted + c->memory.wanted_pinned);
-	c->promised += c->memory.wanted_pinned;
-	c->memory.wanted = 0;
-	c->memory.wanted_pinned = 0;
-}
-
-void turn_grant(struct sched *sched, uint32_t client)
-{
-	struct sched_client *c = &sched->clients[client];
-
-	fit_out(sched, client);
-	queue_leave(sched, client);
-	/* Put back and chosen again for less, it may still be at work within the larger one. */
-	if (!c->is_given)
-		c->budget = u64_max(c->need, c->budget);
-	/* Its budget does not hold this: it asks again, as one that runs. */
-	if (c->budget < fit_footprint(c))
-		c->memory.wanted_pinned = 0;
-	promise(sched, client);
-	c->is_given = false;
-	c->has_switched = false;
-	c->last_outcome = 0; /* whatever failed before: it is back */
-	c->answer_ns = SCHED_NO_DEADLINE;
-	c->grant = ++sched->n_grants;
-	stop_epoch(c, true);
-	stop_set_state(sched, client, SCHED_CLIENT_RUNNING);
-	c->granted_ns = sched->now_ns;
-	c->turn_ns = sched->now_ns;
-	sched->gpus[c->gpu].still_ns = sched->now_ns;
-	fit_in(sched, client);
-	act_emit(sched, (struct sched_action){.type = SCHED_ACTION_GRANT,
-					      .client = client,
-					      .grant = c->grant,
-					      .budget = c->budget,
-					      .epoch = c->epoch});
-	notice_resume(sched, client);
-}
-
-static void emit_budget(struct sched *sched, uint32_t client)
-{
-	const struct sched_client *c = &sched->clients[client];
-
-	act_emit(sched, (struct sched_action){.type = SCHED_ACTION_BUDGET,
-					      .client = client,
-					      .budget = c->budget,
-					      .epoch = c->epoch});
-}
-
-/* A running client's allocation gets what it lacks. */
-void turn_grow(struct sched *sched, uint32_t client)
-{
-	struct sched_client *c = &sched->clients[client];
-
-	fit_out(sched, client);
-	queue_leave(sched, client);
-	c->budget = u64_max(c->need, c->budget);
-	promise(sched, client);
-	c->is_growing = false;
-	/* Who waited for its turn in order to grow has a whole turn before it: else two that
-	 * outgrow the card would stop each other at every allocation. */
-	if (c->has_switched)
-		c->turn_ns = sched->now_ns;
-	c->has_switched = false;
-	sched->gpus[c->gpu].still_ns = sched->now_ns;
-	stop_epoch(c, true);
-	fit_in(sched, client);
-	emit_budget(sched, client);
-}
-
-static void start_restore(struct sched *sched, uint32_t client, uint64_t budget)
-{
-	struct sched_client *c = &sched->clients[client];
-
-	fit_out(sched, client);
-	/* Put back and chosen again, it may still be at work within an earlier, larger one. */
-	c->budget = u64_max(budget, c->budget);
-	c->is_given = true;
-	c->answer_ns = sched->now_ns + quantum_answer(sched, c->gpu, c->memory.swapped);
-	stop_epoch(c, false);
-	sched->gpus[c->gpu].restoring = client;
-	fit_in(sched, client);
-	emit_budget(sched, client);
-}
-
-/* It has all that it is to get, or can have it now. */
-static bool is_whole(const struct sched_client *c)
-{
-	return c->is_given && fit_allowed(c) >= c->need;
-}
-
-/* Two with a grant would be one too many, even while the first one stops. */
-static bool is_barred(const struct sched *sched, uint32_t client)
-{
-	const struct sched_client *c = &sched->clients[client];
-
-	return fit_exclusive(sched) && sched->gpus[c->gpu].sums.n_holding > c->share.n_holding;
-}
-
-bool turn_restored_part(struct sched *sched, uint32_t client)
-{
-	struct sched_client *c = &sched->clients[client];
-
-	fit_out(sched, client);
-	c->is_given = false;
-	c->answer_ns = SCHED_NO_DEADLINE;
-	sched->gpus[c->gpu].restoring = SCHED_NONE;
-	fit_aim(sched, client);
-	fit_in(sched, client);
-	return fit_allowed(c) < c->need;
-}
-
-/*
- * What it has come to want since it was given its budget is not in it: to let it run
- * without would be to stop somebody for nothing.
- */
-static bool has_all(const struct sched *sched, uint32_t client)
-{
-	const struct sched_client *c = &sched->clients[client];
-
-	return is_whole(c) && fit_allowed(c) >= fit_need(sched, client);
-}
-
-void turn_restored(struct sched *sched, uint32_t client)
-{
-	if (has_all(sched, client) && !is_barred(sched, client))
-		turn_grant(sched, client);
-	else
-		(void)turn_restored_part(sched, client);
-}
-
-static bool can_give(const struct sched *sched, uint32_t client)
-{
-	const struct sched_client *c = &sched->clients[client];
-	const struct sched_gpu *g = &sched->gpus[c->gpu];
-
-	if (c->is_given || c->is_asked || !fit_has_room(sched, client) || is_barred(sched, client))
-		return false;
-	return c->state == SCHED_CLIENT_RUNNING || c->memory.swapped == 0 ||
-	       g->restoring == SCHED_NONE;
-}
-
-static bool give(struct sched *sched, uint32_t gpu)
-{
-	for (uint32_t i = sched->gpus[gpu].coming.first; i != SCHED_NONE;
-	     i = next_in_line(sched, i)) {
-		struct sched_client *c = &sched->clients[i];
-
-		fit_aim_again(sched, i);
-		if (!can_give(sched, i))
-			continue;
-		if (c->state == SCHED_CLIENT_RUNNING)
-			turn_grow(sched, i);
-		else if (c->memory.swapped > 0)
-			start_restore(sched, i, c->need);
-		else
-			turn_grant(sched, i);
-		return true;
-	}
-	return false;
-}
-
-/*
- * The first that comes restores within what is there while those in its way still move
- * out, so that both directions of the bus are used. Whoever stands behind it would take
- * the room that it waits for.
- */
-static bool give_part(struct sched *sched, uint32_t gpu)
-{
-	const struct sched_gpu *g = &sched->gpus[gpu];
-	const struct sched_client *c;
-	uint64_t part;
-
-	if (g->coming.n == 0 || g->restoring != SCHED_NONE)
-		return false;
-	c = &sched->clients[g->coming.first];
-	if (c->state != SCHED_CLIENT_INCOMING || c->memory.swapped == 0 || c->is_asked)
-		return false;
-	part = fit_part(sched, g->coming.first);
-	if (part == 0)
-		return false;
-	start_restore(sched, g->coming.first, fit_allowed(c) + part);
-	return true;
-}
-
-/* Chosen: from now on its need is counted, and room is made. */
-static void admit(struct sched *sched, uint32_t client, bool has_switched)
+/* Chosen: from now on its target is counted, and room is made. */
+static void admit_client(struct sched *sched, uint32_t client, bool has_switched)
 {
 	struct sched_client *c = &sched->clients[client];
 
 	if (has_switched)
 		sched->gpus[c->gpu].n_switches++;
 	queue_choose(sched, client, has_switched);
-	fit_out(sched, client);
 	c->kept_bound_ns = c->bound_ns;
 	queue_leave(sched, client);
 	queue_push_coming(sched, client);
-	fit_aim(sched, client);
+	fit_set_target(sched, client);
 	c->has_switched = has_switched;
 	if (c->state == SCHED_CLIENT_WAITING)
 		stop_set_state(sched, client, SCHED_CLIENT_INCOMING);
-	fit_in(sched, client);
+	fit_change(sched, client);
 }
 
 void turn_admit(struct sched *sched, uint32_t client)
@@ -247,26 +58,28 @@ void turn_admit(struct sched *sched, uint32_t client)
 	if (sched->gpus[c->gpu].coming.n >= COMING_MAX || !fit_beside(sched, client))
 		return;
 	plan_beside(sched, client);
-	admit(sched, client, false);
+	admit_client(sched, client, false);
 }
 
 void turn_put_back(struct sched *sched, uint32_t client)
 {
 	struct sched_client *c = &sched->clients[client];
 
-	fit_out(sched, client);
 	queue_leave(sched, client);
 	queue_push_again(sched, client);
 	/* It has waited all the while: else whoever is put back again and again waits for ever. */
 	if (c->bound_ns != SCHED_NO_DEADLINE)
 		c->bound_ns = u64_min(c->bound_ns, c->kept_bound_ns);
-	/* What it has brought in stays, and can be asked back: the copies are still clean. */
-	if (c->is_given)
+	/*
+	 * The bytes that it has brought in stay, and can be asked back: the copies are still clean.
+	 */
+	if (c->task == SCHED_TASK_RESTORE) {
 		c->answer_ns = SCHED_NO_DEADLINE;
-	c->is_given = false;
+		c->task = SCHED_TASK_NONE;
+	}
 	if (c->state == SCHED_CLIENT_INCOMING)
 		stop_set_state(sched, client, SCHED_CLIENT_WAITING);
-	fit_in(sched, client);
+	fit_change(sched, client);
 	queue_tell(sched, client);
 }
 
@@ -275,17 +88,17 @@ static uint32_t last_without_budget(const struct sched *sched, uint32_t gpu)
 {
 	uint32_t i = sched->gpus[gpu].coming.last;
 
-	while (i != SCHED_NONE && is_whole(&sched->clients[i]))
+	while (i != SCHED_NONE && grant_is_whole(&sched->clients[i]))
 		i = sched->clients[i].link[SCHED_LINK_LINE].prev;
 	return i;
 }
 
-/* Whom the room is for that victim makes: the first that comes, as it is the first to restore. */
+/* The client that victim makes room for: the first that comes, as it is the first to restore. */
 static uint32_t first_without_budget(const struct sched *sched, uint32_t gpu, uint32_t victim)
 {
 	uint32_t i = sched->gpus[gpu].coming.first;
 
-	while (i != SCHED_NONE && (i == victim || is_whole(&sched->clients[i])))
+	while (i != SCHED_NONE && (i == victim || grant_is_whole(&sched->clients[i])))
 		i = next_in_line(sched, i);
 	return i;
 }
@@ -326,8 +139,8 @@ static bool make_room(struct sched *sched, uint32_t gpu)
 	return bytes > 0 && evict_from(sched, g->place[SCHED_PLACE_QUEUED].last, bytes);
 }
 
-/* Who was head before is overtaken: those who run may be others when it is head again. */
-static void set_head(struct sched *sched, uint32_t gpu, uint32_t head)
+/* The former head is overtaken: those who run may be others when it is head again. */
+static void turn_set_head(struct sched *sched, uint32_t gpu, uint32_t head)
 {
 	struct sched_gpu *g = &sched->gpus[gpu];
 
@@ -346,7 +159,7 @@ static void set_head(struct sched *sched, uint32_t gpu, uint32_t head)
  * Its time has come, and it waits only for the turns of those who came last: who passed it
  * now would have one more of them.
  */
-static bool is_held_up(const struct sched *sched, uint32_t head)
+static bool head_is_held_up(const struct sched *sched, uint32_t head)
 {
 	return head != SCHED_NONE && sched->clients[head].due_ns <= sched->now_ns &&
 	       sched->clients[head].ready_ns > sched->now_ns;
@@ -359,7 +172,7 @@ static bool admit_stalled(struct sched *sched, uint32_t gpu)
 	if (client == SCHED_NONE || sched->clients[client].spared_ns == sched->now_ns)
 		return false;
 	plan_stall(sched, client);
-	admit(sched, client, true);
+	admit_client(sched, client, true);
 	return true;
 }
 
@@ -372,7 +185,7 @@ static bool admit_beside(struct sched *sched, uint32_t client, uint32_t head)
 	    !fit_beside(sched, client))
 		return false;
 	plan_beside(sched, client);
-	admit(sched, client, false);
+	admit_client(sched, client, false);
 	return true;
 }
 
@@ -385,7 +198,7 @@ static bool admit_next(struct sched *sched, uint32_t gpu)
 	     i = next_in_line(sched, i), n++) {
 		uint32_t able;
 
-		if (is_held_up(sched, head) && sched->clients[i].state == SCHED_CLIENT_WAITING)
+		if (head_is_held_up(sched, head) && sched->clients[i].state == SCHED_CLIENT_WAITING)
 			continue;
 		if (admit_beside(sched, i, head))
 			return true;
@@ -397,26 +210,27 @@ static bool admit_next(struct sched *sched, uint32_t gpu)
 		if (able != i && admit_beside(sched, able, head))
 			return true;
 		head = able;
-		set_head(sched, gpu, head);
+		turn_set_head(sched, gpu, head);
 		if (fit_by_switch(sched, head) && plan_head(sched, head) &&
 		    g->coming.n < COMING_MAX) {
-			admit(sched, head, true);
+			admit_client(sched, head, true);
 			return true;
 		}
 	}
-	set_head(sched, gpu, head);
+	turn_set_head(sched, gpu, head);
 	return admit_stalled(sched, gpu);
 }
 
 /* When head is to bring in bytes before its victims stop, at due_ns. */
-static uint64_t ahead_ns(const struct sched *sched, uint32_t gpu, uint64_t bytes, uint64_t due_ns)
+static uint64_t ahead_begins_ns(const struct sched *sched, uint32_t gpu, uint64_t bytes,
+				uint64_t due_ns)
 {
 	const struct sched_gpu *g = &sched->gpus[gpu];
 	const struct sched_client *c = &sched->clients[g->head];
 	uint64_t takes_ns;
 
 	if (bytes == 0 || g->is_ahead || quantum_bandwidth(sched, gpu) == 0 || g->coming.n > 0 ||
-	    c->is_asked || c->state != SCHED_CLIENT_WAITING)
+	    sched_has_drop(c) || c->state != SCHED_CLIENT_WAITING)
 		return SCHED_NO_DEADLINE;
 	takes_ns = u64_min(AHEAD_TIMES * quantum_swap(sched, gpu, bytes), sched->config.prepare_ns);
 	return due_ns - u64_min(takes_ns, due_ns);
@@ -430,11 +244,10 @@ static void come_ahead(struct sched *sched, uint32_t client, uint64_t bytes)
 {
 	struct sched_client *c = &sched->clients[client];
 
-	fit_out(sched, client);
 	c->budget = fit_allowed(c) + bytes;
 	stop_epoch(c, false);
-	fit_in(sched, client);
-	emit_budget(sched, client);
+	fit_change(sched, client);
+	grant_emit_budget(sched, client);
 	sched->gpus[c->gpu].is_ahead = true;
 }
 
@@ -442,7 +255,7 @@ static void come_ahead(struct sched *sched, uint32_t client, uint64_t bytes)
  * When to look again by ourselves: somebody ages, or the victims are to prepare, or to stop, or
  * who waits for that is to begin.
  */
-static void set_wake(struct sched *sched, uint32_t gpu)
+static void turn_set_wake(struct sched *sched, uint32_t gpu)
 {
 	struct sched_gpu *g = &sched->gpus[gpu];
 	uint64_t due_ns, begin_ns, bytes, prepare_ns = sched->config.prepare_ns;
@@ -462,7 +275,7 @@ static void set_wake(struct sched *sched, uint32_t gpu)
 	}
 	g->wake_ns = u64_min(g->wake_ns, g->is_prepared ? due_ns : due_ns - prepare_ns);
 	bytes = fit_ahead(sched, g->head);
-	begin_ns = ahead_ns(sched, gpu, bytes, due_ns);
+	begin_ns = ahead_begins_ns(sched, gpu, bytes, due_ns);
 	if (begin_ns <= sched->now_ns && act_has_room(sched))
 		come_ahead(sched, g->head, bytes);
 	else
@@ -482,7 +295,7 @@ void turn_dispatch(struct sched *sched, uint32_t gpu)
 		}
 		n++;
 		assert(n <= ROUNDS_MAX);
-	} while (give(sched, gpu) || make_room(sched, gpu) || give_part(sched, gpu) ||
+	} while (grant_next(sched, gpu) || make_room(sched, gpu) || grant_part(sched, gpu) ||
 		 admit_next(sched, gpu));
 
 	if (g->sums.charged > fit_room(sched, gpu)) {
@@ -492,7 +305,7 @@ void turn_dispatch(struct sched *sched, uint32_t gpu)
 	} else {
 		g->is_overcommitted = false;
 	}
-	set_wake(sched, gpu);
+	turn_set_wake(sched, gpu);
 	g->is_dirty = !notice_update(sched, gpu) || !forecast_update(sched, gpu);
 	g->wake_ns = u64_min(g->wake_ns, forecast_wake_ns(sched, gpu));
 }

@@ -14,10 +14,10 @@
  *   admit      the head of the queue, if it fits or its due time has come; and up to
  *              LINE_LOOK_AHEAD behind it that fit beside all that is promised.
  *
- * The head is the first in the queue that can be served at all. Its due time is the
- * latest end of the turns of its victims (core/policy/policy.h), fixed when it becomes head, and
- * only ever brought forward: by more waiters, or a victim that blocks. Whom that may stop,
- * and whom not yet, is plan.h's.
+ * The head is the first in the queue that can be served at all. Its due time is the latest end of
+ * the turns of its victims (core/policy/policy.h), fixed when it becomes head, and only ever
+ * brought forward: by more waiters, or a victim that blocks. plan.h says which victims may be
+ * stopped for it, and which not yet.
  */
 
 #include "core/sched.h"
@@ -27,21 +27,10 @@
 
 void turn_dispatch(struct sched *sched, uint32_t gpu);
 
-/* client has all its memory on the card, or never lacked any: it runs. */
-void turn_grant(struct sched *sched, uint32_t client);
-
-/* client, which restores, has all its memory on the card: it runs, or waits for the rest. */
-void turn_restored(struct sched *sched, uint32_t client);
-/* client has used up its budget, and bytes are out. false: no larger one will come of it. */
-bool turn_restored_part(struct sched *sched, uint32_t client);
-
 /* client, in the queue, is chosen at once if it fits: however long the queue is. */
 void turn_admit(struct sched *sched, uint32_t client);
 
 /* client, which comes, can not have what it came for after all: back to where it stood. */
 void turn_put_back(struct sched *sched, uint32_t client);
-
-/* client, which runs, gets its need: the blocked allocation goes on. */
-void turn_grow(struct sched *sched, uint32_t client);
 
 #endif

@@ -4,6 +4,7 @@
 
 /* Arithmetic of bytes and of nanoseconds. */
 
+#include <stdbool.h>
 #include <stdint.h>
 
 static inline uint64_t u64_min(uint64_t a, uint64_t b)
@@ -20,6 +21,11 @@ static inline uint64_t u64_max(uint64_t a, uint64_t b)
 static inline uint64_t u64_excess(uint64_t a, uint64_t b)
 {
 	return a > b ? a - b : 0;
+}
+
+static inline bool u64_is_within(uint64_t value, uint64_t min, uint64_t max)
+{
+	return value >= min && value <= max;
 }
 
 #endif

@@ -145,7 +145,7 @@ static void tell_drop(struct server *server, struct peer *peer, const struct sch
 		.epoch = action->epoch,
 		.host_others = host_others(server, peer, true),
 		.host_coming = host_coming(server, peer, action->to),
-		.second_max = promise_second(server, peer, true),
+		.pager_context_max = promise_second(server, peer, true),
 		.charge = action->budget,
 	};
 

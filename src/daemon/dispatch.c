@@ -40,7 +40,7 @@ static void take_memory(struct server *server, struct peer *peer, const struct n
 	hearsay_note_context(server, peer, mem->pinned[NVSHARE_PINNED_CONTEXT]);
 	host_out(server, peer);
 	peer->mem = *mem;
-	peer->mem.second = u64_min(mem->second, total);
+	peer->mem.pager_context = u64_min(mem->pager_context, total);
 	host_in(server, peer);
 	server_account(server, peer, resident + pinned, peer->account.budget);
 	doubts_hear(server, peer, &before);
@@ -50,7 +50,7 @@ static void take_memory(struct server *server, struct peer *peer, const struct n
 		.pinned = pinned,
 		.wanted = mem->wanted,
 		.wanted_pinned = mem->wanted_pinned,
-		.second = peer->mem.second,
+		.pager_context = peer->mem.pager_context,
 	};
 }
 
@@ -430,25 +430,25 @@ static bool client_message(struct server *server, struct peer *peer, const struc
 {
 	switch (msg->header.type) {
 	case NVSHARE_MSG_REQ_LOCK:
-		on_req_lock(server, peer, &msg->body.req_lock_4);
+		on_req_lock(server, peer, &msg->body.req_lock);
 		return true;
 	case NVSHARE_MSG_LOCK_RELEASED:
-		on_released(server, peer, &msg->body.lock_released_7);
+		on_released(server, peer, &msg->body.lock_released);
 		return true;
 	case NVSHARE_MSG_MEM_UPDATE:
-		on_mem_update(server, peer, &msg->body.mem_update_9);
+		on_mem_update(server, peer, &msg->body.mem_update);
 		return true;
 	case NVSHARE_MSG_HEARTBEAT:
-		on_heartbeat(server, peer, &msg->body.heartbeat_13);
+		on_heartbeat(server, peer, &msg->body.heartbeat);
 		return true;
 	case NVSHARE_MSG_PING:
-		server_send_body(server, peer, NVSHARE_MSG_PING, 0, &msg->body.heartbeat_23);
+		server_send_body(server, peer, NVSHARE_MSG_PING, 0, &msg->body.ping);
 		return true;
 	case NVSHARE_MSG_ACTIVITY:
-		shares_activity(server, peer, &msg->body.activity_24);
+		shares_activity(server, peer, &msg->body.activity);
 		return true;
 	case NVSHARE_MSG_SHARE_SET:
-		shares_set(server, peer, &msg->body.share_set_26);
+		shares_set(server, peer, &msg->body.share_set);
 		return true;
 	default:
 		return false;
@@ -476,7 +476,7 @@ void dispatch_message(struct server *server, struct peer *peer, const struct msg
 		return;
 	case PEER_STATE_NEW:
 		if (msg->header.type == NVSHARE_MSG_REGISTER) {
-			on_register(server, peer, &msg->body.register_1);
+			on_register(server, peer, &msg->body.registration);
 			return;
 		}
 		break;

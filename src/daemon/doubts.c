@@ -124,7 +124,7 @@ static uint32_t collect(struct server *server, uint32_t index, const struct peer
 		server->doubts->reports[n++] = (struct evidence_report){
 			.slot = i,
 			.pid = peer->cred.pid > 0 ? (uint32_t)peer->cred.pid : 0,
-			.bytes = reported_by(server, peer) + peer->mem.second,
+			.bytes = reported_by(server, peer) + peer->mem.pager_context,
 			.managed =
 				peer->mem.pinned[NVSHARE_PINNED_MANAGED] +
 				(peer->backend == NVSHARE_BACKEND_MANAGED ? peer->mem.resident : 0),
@@ -251,7 +251,7 @@ void doubts_hear(struct server *server, struct peer *peer, const struct memory_a
 	evidence_report(&peer->evidence, peer->account.on_card, budget_of(server, peer));
 	if (peer->evidence.there > there + slack)
 		compare_now(server, peer);
-	else if (peer->account.on_card + peer->mem.second >
+	else if (peer->account.on_card + peer->mem.pager_context >
 		 before->on_card + before->second + slack)
 		compare_by(server, peer->gpu, server->now_ns + server->options.report_grace_ns);
 }

@@ -42,7 +42,7 @@ void host_in(struct server *server, struct peer *peer)
 	/* More than a card can not have gone there; and what strangers say must not add up. */
 	peer->mem.host = u64_min(peer->mem.host, total);
 	peer->mem.host_wanted = u64_min(peer->mem.host_wanted, total);
-	peer->mem.second = u64_min(peer->mem.second, total);
+	peer->mem.pager_context = u64_min(peer->mem.pager_context, total);
 	server->host_bytes += peer->mem.host;
 	server->host_wanted += peer->mem.host_wanted;
 	if (server->host_bytes != server->host_bytes_then ||

@@ -257,12 +257,12 @@ void server_account(struct server *server, struct peer *peer, uint64_t on_card, 
 		.on_card = on_card,
 		.swapped = peer->mem.swapped,
 		.budget = budget,
-		.second = peer->mem.second - (peer->doubted_second < peer->mem.second
-						      ? peer->doubted_second
-						      : peer->mem.second),
+		.second = peer->mem.pager_context - (peer->doubted_second < peer->mem.pager_context
+							     ? peer->doubted_second
+							     : peer->mem.pager_context),
 		.doubted = peer->doubted,
 		.contexts = peer->mem.pinned[NVSHARE_PINNED_CONTEXT],
-		.promised = peer->mem.second ? 0 : peer->promised,
+		.promised = peer->mem.pager_context ? 0 : peer->promised,
 	};
 
 	if (peer->backend == NVSHARE_BACKEND_MANAGED)

@@ -355,8 +355,8 @@ void tools_message(struct server *server, struct peer *peer, const struct msg *m
 		return;
 	}
 	flow_charge(server, peer, SET_COST + server->slots_used / SLOTS_A_PACKET);
-	if (msg->header.type == NVSHARE_MSG_SET && claims_is_key(msg->body.set_21.key)) {
-		claims_set(server, peer, seq, &msg->body.set_21);
+	if (msg->header.type == NVSHARE_MSG_SET && claims_is_key(msg->body.set.key)) {
+		claims_set(server, peer, seq, &msg->body.set);
 		return;
 	}
 	if (!claims_may_steer(server, peer)) {
@@ -369,12 +369,12 @@ void tools_message(struct server *server, struct peer *peer, const struct msg *m
 	}
 	switch (msg->header.type) {
 	case NVSHARE_MSG_SET:
-		settings_tool_set(server, peer, seq, &msg->body.set_21);
+		settings_tool_set(server, peer, seq, &msg->body.set);
 		break;
 	case NVSHARE_MSG_SET_TQ:
-		settings_tool_set(server, peer, seq,
-				  &(struct nvshare_set){.key = NVSHARE_KEY_TQ,
-							.value = msg->body.set_tq_8.ms});
+		settings_tool_set(
+			server, peer, seq,
+			&(struct nvshare_set){.key = NVSHARE_KEY_TQ, .value = msg->body.set_tq.ms});
 		break;
 	case NVSHARE_MSG_SCHED_ON:
 	case NVSHARE_MSG_SCHED_OFF:

@@ -30,7 +30,7 @@ _Static_assert(sizeof(struct nvshare_result_msg) == 260, "result_msg");
 _Static_assert(sizeof(struct msg) == NVSHARE_MSG_SIZE_MAX, "msg");
 
 /* Strictly below the limit, so that a longer packet cut to it never has a valid size. */
-#define NVSHARE_MSG(id, NAME, body, direction)                                             \
+#define NVSHARE_MSG(id, NAME, field, body, direction)                                      \
 	_Static_assert(sizeof(struct nvshare_msg_header) + sizeof(struct nvshare_##body) < \
 			       NVSHARE_MSG_SIZE_MAX,                                       \
 		       #NAME ": too long");
@@ -47,7 +47,7 @@ static const struct type_info {
 	uint16_t size;
 	enum direction direction;
 } types[] = {
-#define NVSHARE_MSG(id, NAME, body, direction)                                            \
+#define NVSHARE_MSG(id, NAME, field, body, direction)                                     \
 	[id] = {#NAME, sizeof(struct nvshare_msg_header) + sizeof(struct nvshare_##body), \
 		direction},
 #include "nvshare/messages.def"
@@ -81,8 +81,9 @@ static bool has_nul(const char *s, size_t size)
 
 static bool mem_in_range(const struct nvshare_mem *mem)
 {
-	const uint64_t parts[] = {mem->allocated,     mem->resident, mem->swapped,     mem->wanted,
-				  mem->wanted_pinned, mem->host,     mem->host_wanted, mem->second};
+	const uint64_t parts[] = {mem->allocated,   mem->resident,      mem->swapped,
+				  mem->wanted,      mem->wanted_pinned, mem->host,
+				  mem->host_wanted, mem->pager_context};
 	uint64_t sum = 0;
 
 	for (size_t i = 0; i < sizeof(parts) / sizeof(parts[0]); i++) {
@@ -105,22 +106,22 @@ static int check_strings(const struct msg *msg)
 
 	switch (msg->header.type) {
 	case NVSHARE_MSG_REGISTER:
-		is_good = HAS_NUL(register_1, name) && HAS_NUL(register_1, pod);
+		is_good = HAS_NUL(registration, name) && HAS_NUL(registration, pod);
 		break;
 	case NVSHARE_MSG_STATUS_NODE:
-		is_good = HAS_NUL(status_node_17, version);
+		is_good = HAS_NUL(status_node, version);
 		break;
 	case NVSHARE_MSG_STATUS_GPU:
-		is_good = HAS_NUL(status_gpu_18, name);
+		is_good = HAS_NUL(status_gpu, name);
 		break;
 	case NVSHARE_MSG_STATUS_OUTSIDER:
-		is_good = HAS_NUL(status_outsider_29, name);
+		is_good = HAS_NUL(status_outsider, name);
 		break;
 	case NVSHARE_MSG_STATUS_CLIENT:
-		is_good = HAS_NUL(status_client_19, name) && HAS_NUL(status_client_19, pod);
+		is_good = HAS_NUL(status_client, name) && HAS_NUL(status_client, pod);
 		break;
 	case NVSHARE_MSG_RESULT:
-		is_good = HAS_NUL(result_msg_22, text);
+		is_good = HAS_NUL(result, text);
 		break;
 	}
 #undef HAS_NUL
@@ -163,57 +164,57 @@ static int check_ranges(const struct msg *msg)
 
 	switch (msg->header.type) {
 	case NVSHARE_MSG_REGISTER:
-		is_good = register_in_range(&msg->body.register_1);
+		is_good = register_in_range(&msg->body.registration);
 		break;
 	case NVSHARE_MSG_REQ_LOCK:
-		is_good = mem_in_range(&msg->body.req_lock_4.mem);
+		is_good = mem_in_range(&msg->body.req_lock.mem);
 		break;
 	case NVSHARE_MSG_LOCK_RELEASED:
-		is_good = msg->body.lock_released_7.outcome < NVSHARE_OUTCOME_COUNT &&
-			  msg->body.lock_released_7.wants <= 1 &&
-			  msg->body.lock_released_7.halt < NVSHARE_HALT_COUNT &&
-			  !(msg->body.lock_released_7.flags & ~REPORT_FLAGS) &&
-			  mem_in_range(&msg->body.lock_released_7.mem);
+		is_good = msg->body.lock_released.outcome < NVSHARE_OUTCOME_COUNT &&
+			  msg->body.lock_released.wants <= 1 &&
+			  msg->body.lock_released.halt < NVSHARE_HALT_COUNT &&
+			  !(msg->body.lock_released.flags & ~REPORT_FLAGS) &&
+			  mem_in_range(&msg->body.lock_released.mem);
 		break;
 	case NVSHARE_MSG_MEM_UPDATE:
-		is_good = msg->body.mem_update_9.halt < NVSHARE_HALT_COUNT &&
-			  !(msg->body.mem_update_9.flags & ~REPORT_FLAGS) &&
-			  mem_in_range(&msg->body.mem_update_9.mem);
+		is_good = msg->body.mem_update.halt < NVSHARE_HALT_COUNT &&
+			  !(msg->body.mem_update.flags & ~REPORT_FLAGS) &&
+			  mem_in_range(&msg->body.mem_update.mem);
 		break;
 	case NVSHARE_MSG_WAIT_FOR_MEM:
-		is_good = msg->body.wait_for_mem_10.why < NVSHARE_WAIT_COUNT;
+		is_good = msg->body.wait_for_mem.why < NVSHARE_WAIT_COUNT;
 		break;
 	case NVSHARE_MSG_REGISTERED:
-		is_good = msg->body.registered_14.result <= NVSHARE_REGISTER_VERSION &&
-			  msg->body.registered_14.reserve_percent <= NVSHARE_RESERVE_PERCENT_MAX &&
-			  (msg->body.registered_14.result != NVSHARE_REGISTER_OK ||
-			   claim_in_range(&msg->body.registered_14.claim));
+		is_good = msg->body.registered.result <= NVSHARE_REGISTER_VERSION &&
+			  msg->body.registered.reserve_percent <= NVSHARE_RESERVE_PERCENT_MAX &&
+			  (msg->body.registered.result != NVSHARE_REGISTER_OK ||
+			   claim_in_range(&msg->body.registered.claim));
 		break;
 	case NVSHARE_MSG_STATUS_NODE:
-		is_good = msg->body.status_node_17.mode < NVSHARE_MODE_COUNT &&
-			  msg->body.status_node_17.switch_mode < NVSHARE_SWITCH_COUNT &&
-			  msg->body.status_node_17.policy < NVSHARE_POLICY_COUNT;
+		is_good = msg->body.status_node.mode < NVSHARE_MODE_COUNT &&
+			  msg->body.status_node.switch_mode < NVSHARE_SWITCH_COUNT &&
+			  msg->body.status_node.policy < NVSHARE_POLICY_COUNT;
 		break;
 	case NVSHARE_MSG_STATUS_CLIENT:
-		is_good = client_in_range(&msg->body.status_client_19);
+		is_good = client_in_range(&msg->body.status_client);
 		break;
 	case NVSHARE_MSG_ACTIVITY:
-		is_good = msg->body.activity_24.kind < NVSHARE_ACTIVITY_COUNT &&
-			  msg->body.activity_24.n_violations <= msg->body.activity_24.n_tasks;
+		is_good = msg->body.activity.kind < NVSHARE_ACTIVITY_COUNT &&
+			  msg->body.activity.n_violations <= msg->body.activity.n_tasks;
 		break;
 	case NVSHARE_MSG_SET_SHARE:
-		is_good = msg->body.set_share_25.use_ppm <= 1000000 &&
-			  claim_in_range(&msg->body.set_share_25.claim);
+		is_good = msg->body.set_share.use_ppm <= 1000000 &&
+			  claim_in_range(&msg->body.set_share.claim);
 		break;
 	case NVSHARE_MSG_SHARE_SET:
-		is_good = msg->body.share_set_26.outcome < NVSHARE_OUTCOME_COUNT &&
-			  msg->body.share_set_26.is_held <= 1;
+		is_good = msg->body.share_set.outcome < NVSHARE_OUTCOME_COUNT &&
+			  msg->body.share_set.is_held <= 1;
 		break;
 	case NVSHARE_MSG_SET:
-		is_good = msg->body.set_21.key < NVSHARE_KEY_COUNT;
+		is_good = msg->body.set.key < NVSHARE_KEY_COUNT;
 		break;
 	case NVSHARE_MSG_RESULT:
-		is_good = msg->body.result_msg_22.code < NVSHARE_RESULT_COUNT;
+		is_good = msg->body.result.code < NVSHARE_RESULT_COUNT;
 		break;
 	}
 	return is_good ? 0 : MSG_E_RANGE;

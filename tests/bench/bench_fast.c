@@ -109,7 +109,7 @@ static struct msg receive(size_t i)
 /* What it is told it does, and says so. */
 static void obey(size_t i, const struct msg *msg)
 {
-	const struct nvshare_set_share *set = &msg->body.set_share_25;
+	const struct nvshare_set_share *set = &msg->body.set_share;
 	struct nvshare_share_set body = {.seq = set->seq, .is_held = set->hold_us > 0};
 
 	if (msg->header.type != NVSHARE_MSG_SET_SHARE)

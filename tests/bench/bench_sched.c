@@ -172,8 +172,8 @@ static void take_grant(struct bench *bench)
 		msg = receive_one(bench, event.data.u32, NVSHARE_MSG_LOCK_OK);
 	} while (msg.header.type != NVSHARE_MSG_LOCK_OK);
 	bench->holder = event.data.u32;
-	bench->grant = msg.body.lock_ok_5.grant;
-	bench->epoch = msg.body.lock_ok_5.epoch;
+	bench->grant = msg.body.lock_ok.grant;
+	bench->epoch = msg.body.lock_ok.epoch;
 }
 
 static void connect_client(struct bench *bench, size_t i)

@@ -64,7 +64,7 @@ static void the_table(void **state)
 		rig.sched.config.tq_ns = 45 * S;
 		rig.sched.gpus[0].bandwidth = row->bandwidth * GIB;
 		rig.sched.gpus[0].link_bandwidth = row->link * GIB;
-		rig.sched.gpus[0].sums.held = row->running * GIB;
+		rig.sched.gpus[0].sums.holder_bytes = row->running * GIB;
 		rig.sched.gpus[0].queue.n = row->n_waiting;
 		assert_int_equal(quantum_turn(&rig.sched, 0, row->moved * GIB), row->seconds * S);
 	}

@@ -95,7 +95,7 @@ static void the_lead_is_of_what_the_reserve_has_left(void **state)
 
 	(void)state;
 	run_first(80);
-	memory.second = 4 * GIB;
+	memory.pager_context = 4 * GIB;
 	rig_request(&rig, 1, memory);
 	rig_at(&rig, TURN);
 	assert_int_equal(told(1)->budget, 15 * GIB + LEAD(GIB));

@@ -219,7 +219,7 @@ static void bare_node(enum timeshare_class class)
 	use(TIMESHARE_RULE_EXPONENTIAL);
 	rig.share.gpus[0].n_active[TIMESHARE_CLASS_CRITICAL] = 1;
 	c->claim.class = class;
-	c->is_busy = true;
+	c->work = TIMESHARE_WORK_BUSY;
 	c->part.class = class;
 	slice_policy_join(c);
 	slice_policy_report(&rig.share, BE);
@@ -250,10 +250,10 @@ static void only_who_has_work_waits(void **state)
 {
 	(void)state;
 	bare_node(TIMESHARE_CLASS_LOW);
-	rig.clients[BE].is_busy = false;
+	rig.clients[BE].work = TIMESHARE_WORK_NONE;
 	assert_int_equal(report(5000, 0), 100);
 	assert_int_equal(report(1000000, 0), 100);
-	rig.clients[BE].is_busy = true;
+	rig.clients[BE].work = TIMESHARE_WORK_BUSY;
 	assert_int_equal(report(1000000, 0), 100);
 	assert_int_equal(report(5000, 0), 1000);
 }

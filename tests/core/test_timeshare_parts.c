@@ -895,11 +895,11 @@ static void who_is_held_for_long_still_wants_the_gpu(void **state)
 		time_rig_in(&rig, 500 * MS);
 		time_rig_does(&rig, 0, TIMESHARE_ACTIVITY_USE, 0);
 		assert_true(time_rig_is_held(&rig, 1));
-		assert_true(rig.clients[1].is_busy);
+		assert_int_equal(rig.clients[1].work, TIMESHARE_WORK_BUSY);
 	}
 	time_rig_does(&rig, 0, TIMESHARE_ACTIVITY_END, 60 * S);
 	time_rig_in(&rig, 9 * S);
-	assert_true(rig.clients[1].is_busy);
+	assert_int_equal(rig.clients[1].work, TIMESHARE_WORK_BUSY);
 }
 
 static void many_get_their_parts_too(void **state)

@@ -201,13 +201,13 @@ static void one_too_many_is_told_so_by_the_answer_that_it_expects(void **state)
 		assert_true(receive_one(f->fds[i], MSG_TO_TOOL, &msg));
 		assert_int_equal(msg.header.type, NVSHARE_MSG_RESULT);
 		assert_int_equal(msg.header.seq, 9);
-		assert_int_equal(msg.body.result_msg_22.code, NVSHARE_RESULT_BUSY);
-		assert_non_null(strstr(msg.body.result_msg_22.text, "busy"));
+		assert_int_equal(msg.body.result.code, NVSHARE_RESULT_BUSY);
+		assert_non_null(strstr(msg.body.result.text, "busy"));
 		assert_false(receive_one(f->fds[i], MSG_TO_TOOL, &msg));
 	}
 	assert_true(receive_one(f->fds[4], MSG_TO_CLIENT, &msg));
 	assert_int_equal(msg.header.type, NVSHARE_MSG_REGISTERED);
-	assert_int_equal(msg.body.registered_14.result, NVSHARE_REGISTER_FULL);
+	assert_int_equal(msg.body.registered.result, NVSHARE_REGISTER_FULL);
 	assert_false(receive_one(f->fds[4], MSG_TO_CLIENT, &msg));
 	/* There is room again: it comes back, and is admitted. */
 	f->fds[1] = fd_close(f->fds[1]);

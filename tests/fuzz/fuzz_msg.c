@@ -34,8 +34,8 @@ static void check(const uint8_t *data, size_t size, enum msg_to to)
 	    memcmp(&again, data, size) != 0)
 		abort();
 	if (msg.header.type == NVSHARE_MSG_REGISTER &&
-	    (strlen(msg.body.register_1.name) >= NVSHARE_NAME_LEN ||
-	     strlen(msg.body.register_1.pod) >= NVSHARE_POD_LEN))
+	    (strlen(msg.body.registration.name) >= NVSHARE_NAME_LEN ||
+	     strlen(msg.body.registration.pod) >= NVSHARE_POD_LEN))
 		abort();
 }
 

@@ -163,7 +163,7 @@ static void one_event(struct input *in, uint64_t *now)
 	event.memory.pinned = amount(in);
 	event.memory.wanted = amount(in);
 	event.memory.wanted_pinned = amount(in);
-	event.memory.second = event.memory.pinned;
+	event.memory.pager_context = event.memory.pinned;
 	event.doubted = event.type == SCHED_EVENT_DOUBT ? event.bytes : 0;
 	event.gpu_ns = event.type == SCHED_EVENT_USED ? event.bytes << (flags & 31) : 0;
 	step(&event);

@@ -40,7 +40,7 @@ static void runs_when_granted(void)
 	fd = rig_begin(NULL);
 	user_start(&user, rig_pass_gate);
 	msg = fake_expect(fd, NVSHARE_MSG_REQ_LOCK);
-	check(msg.body.req_lock_4.mem.wanted == 0);
+	check(msg.body.req_lock.mem.wanted == 0);
 	rig_nap();
 	check(!user_is_done(&user));
 	fake_grant(fd, 1, 300 * MIB, 2);
@@ -61,7 +61,7 @@ static void stops_when_told(void)
 	wait_until(gate_get() == GATE_CLOSED && fake_get(n_records) > 0);
 	check(fake_get(n_evictions) == 0); /* never under work that runs */
 	fake_set(is_working, 0);
-	r = fake_expect(fd, NVSHARE_MSG_LOCK_RELEASED).body.lock_released_7;
+	r = fake_expect(fd, NVSHARE_MSG_LOCK_RELEASED).body.lock_released;
 	check(r.grant == 1 && r.epoch == 4);
 	check(r.outcome == NVSHARE_OUTCOME_SUCCESS);
 	check(fake_get(evict_bytes) == 60 * MIB);
@@ -87,7 +87,7 @@ static void says_that_it_wants_on(void)
 	user_start(&user, rig_pass_gate);
 	wait_until(gate_wanted());
 	fake_set(is_working, 0);
-	r = fake_expect(fd, NVSHARE_MSG_LOCK_RELEASED).body.lock_released_7;
+	r = fake_expect(fd, NVSHARE_MSG_LOCK_RELEASED).body.lock_released;
 	check(r.wants == 1);
 	check(!user_is_done(&user));
 	fake_grant(fd, 2, 200 * MIB, 6);
@@ -105,10 +105,10 @@ static void comes_back(void)
 	fake_drop(fd, 1, 60 * MIB, 4);
 	(void)fake_expect(fd, NVSHARE_MSG_LOCK_RELEASED);
 	user_start(&user, rig_pass_gate);
-	check(fake_expect(fd, NVSHARE_MSG_REQ_LOCK).body.req_lock_4.mem.swapped == 60 * MIB);
+	check(fake_expect(fd, NVSHARE_MSG_REQ_LOCK).body.req_lock.mem.swapped == 60 * MIB);
 	fake_available(fd, 150 * MIB, 7);
 	do
-		u = fake_expect(fd, NVSHARE_MSG_MEM_UPDATE).body.mem_update_9;
+		u = fake_expect(fd, NVSHARE_MSG_MEM_UPDATE).body.mem_update;
 	while (u.mem.swapped);
 	check(u.budget == 100 * MIB && u.epoch == 7);
 	check(u.moved == 60 * MIB && u.move_ns == 1000);
@@ -139,7 +139,7 @@ static int begin_telling(void)
 	fake_driver.on_first = tell;
 	fake_drop(fd, 1, 60 * MIB, 4);
 	do
-		u = fake_expect(fd, NVSHARE_MSG_MEM_UPDATE).body.mem_update_9;
+		u = fake_expect(fd, NVSHARE_MSG_MEM_UPDATE).body.mem_update;
 	while (!u.mem.swapped);
 	check(u.epoch == 4 && u.moved == 0);
 	check(u.mem.swapped == 30 * MIB && u.mem.resident == 70 * MIB);
@@ -155,7 +155,7 @@ static void tells_how_far_it_has_moved_out(void)
 	fake_listen(rig_dir);
 	fd = begin_telling();
 	__atomic_store_n(&has_told, 1, __ATOMIC_SEQ_CST);
-	r = fake_expect(fd, NVSHARE_MSG_LOCK_RELEASED).body.lock_released_7;
+	r = fake_expect(fd, NVSHARE_MSG_LOCK_RELEASED).body.lock_released;
 	check(r.grant == 1 && r.outcome == NVSHARE_OUTCOME_SUCCESS);
 	check(r.moved == 60 * MIB && r.budget == 40 * MIB);
 }
@@ -192,7 +192,7 @@ static void tells_on_when_the_scheduler_has_not_read_for_a_while(void)
 	while (recv(fd, &msg, sizeof(msg), MSG_DONTWAIT) > 0)
 		;
 	__atomic_store_n(&is_read, 1, __ATOMIC_SEQ_CST);
-	r = fake_expect(fd, NVSHARE_MSG_LOCK_RELEASED).body.lock_released_7;
+	r = fake_expect(fd, NVSHARE_MSG_LOCK_RELEASED).body.lock_released;
 	check(r.grant == 1 && r.outcome == NVSHARE_OUTCOME_SUCCESS);
 }
 
@@ -205,7 +205,7 @@ static void stays_stopped_when_a_part_was_told_as_gone(void)
 	fd = begin_telling();
 	fake_set(evict_outcome, NVSHARE_OUTCOME_SAVE_FAILED);
 	__atomic_store_n(&has_told, 1, __ATOMIC_SEQ_CST);
-	r = fake_expect(fd, NVSHARE_MSG_LOCK_RELEASED).body.lock_released_7;
+	r = fake_expect(fd, NVSHARE_MSG_LOCK_RELEASED).body.lock_released;
 	check(r.grant == 1 && r.outcome == NVSHARE_OUTCOME_SUCCESS && r.wants == 1);
 	check(r.budget == 70 * MIB);
 	check(fake_get(n_restores) == 0);
@@ -225,7 +225,7 @@ static void memory_moves_when_the_last_context_is_gone(void)
 	fake_set(can_freeze, 1); /* a second context can be had */
 	(void)agent_forget_context(CONTEXT);
 	fake_drop(fd, 1, 60 * MIB, 4);
-	r = fake_expect(fd, NVSHARE_MSG_LOCK_RELEASED).body.lock_released_7;
+	r = fake_expect(fd, NVSHARE_MSG_LOCK_RELEASED).body.lock_released;
 	check(r.outcome == NVSHARE_OUTCOME_SUCCESS);
 	check(r.moved == 60 * MIB && r.mem.swapped == 60 * MIB);
 	user_start(&user, rig_pass_gate);
@@ -233,7 +233,7 @@ static void memory_moves_when_the_last_context_is_gone(void)
 	check(fake_get(n_second_drops) == 0);
 	fake_available(fd, 150 * MIB, 7);
 	do
-		u = fake_expect(fd, NVSHARE_MSG_MEM_UPDATE).body.mem_update_9;
+		u = fake_expect(fd, NVSHARE_MSG_MEM_UPDATE).body.mem_update;
 	while (u.epoch != 7);
 	check(u.mem.swapped == 0 && u.mem.resident == 100 * MIB);
 	wait_until(fake_get(n_second_drops) == 1);
@@ -257,17 +257,17 @@ static void memory_stays_where_no_context_can_be_had(void)
 	user_start(&user, rig_pass_gate);
 	(void)fake_expect(fd, NVSHARE_MSG_REQ_LOCK);
 	fake_available(fd, 150 * MIB, 7);
-	r = fake_expect(fd, NVSHARE_MSG_LOCK_RELEASED).body.lock_released_7;
+	r = fake_expect(fd, NVSHARE_MSG_LOCK_RELEASED).body.lock_released;
 	check(r.outcome == NVSHARE_OUTCOME_INVALID_STATE && r.mem.swapped == 60 * MIB);
 	fake_drop(fd, 0, 40 * MIB, 9);
-	r = fake_expect(fd, NVSHARE_MSG_LOCK_RELEASED).body.lock_released_7;
+	r = fake_expect(fd, NVSHARE_MSG_LOCK_RELEASED).body.lock_released;
 	check(r.outcome == NVSHARE_OUTCOME_INVALID_STATE && r.mem.resident == 40 * MIB);
 	check(!user_is_done(&user));
 
 	fake_set(can_freeze, 1);
 	fake_available(fd, 150 * MIB, 11);
 	do
-		r.mem = fake_expect(fd, NVSHARE_MSG_MEM_UPDATE).body.mem_update_9.mem;
+		r.mem = fake_expect(fd, NVSHARE_MSG_MEM_UPDATE).body.mem_update.mem;
 	while (r.mem.swapped);
 	fake_grant(fd, 2, 150 * MIB, 12);
 	(void)user_finish(&user);
@@ -281,11 +281,11 @@ static void frees_memory_while_stopped(void)
 	fake_listen(rig_dir);
 	fd = rig_begin_running();
 	fake_drop(fd, 1, 0, 4);
-	r = fake_expect(fd, NVSHARE_MSG_LOCK_RELEASED).body.lock_released_7;
+	r = fake_expect(fd, NVSHARE_MSG_LOCK_RELEASED).body.lock_released;
 	check(fake_get(n_evictions) == 0);
 	check(r.budget == 100 * MIB);
 	fake_drop(fd, 0, 100 * MIB, 5);
-	r = fake_expect(fd, NVSHARE_MSG_LOCK_RELEASED).body.lock_released_7;
+	r = fake_expect(fd, NVSHARE_MSG_LOCK_RELEASED).body.lock_released;
 	check(r.grant == 0 && r.epoch == 5 && r.budget == 0 && r.moved == 100 * MIB);
 }
 
@@ -302,14 +302,14 @@ static void unused_budget_goes_before_memory(void)
 	fake_drop(fd, 1, 0, 4);
 	(void)fake_expect(fd, NVSHARE_MSG_LOCK_RELEASED);
 	fake_send(fd, NVSHARE_MSG_DROP_LOCK, &drop);
-	u = fake_expect(fd, NVSHARE_MSG_MEM_UPDATE).body.mem_update_9;
+	u = fake_expect(fd, NVSHARE_MSG_MEM_UPDATE).body.mem_update;
 	check(u.budget == 100 * MIB && u.epoch == 5);
-	r = fake_expect(fd, NVSHARE_MSG_LOCK_RELEASED).body.lock_released_7;
+	r = fake_expect(fd, NVSHARE_MSG_LOCK_RELEASED).body.lock_released;
 	check(r.outcome == NVSHARE_OUTCOME_SUCCESS && r.moved == 0 && r.budget == 100 * MIB);
 
 	drop = (struct nvshare_drop_lock){.bytes = 30 * MIB, .epoch = 7, .charge = 110 * MIB};
 	fake_send(fd, NVSHARE_MSG_DROP_LOCK, &drop);
-	r = fake_expect(fd, NVSHARE_MSG_LOCK_RELEASED).body.lock_released_7;
+	r = fake_expect(fd, NVSHARE_MSG_LOCK_RELEASED).body.lock_released;
 	check(r.outcome == NVSHARE_OUTCOME_SUCCESS && r.moved == 20 * MIB);
 	check(r.budget == 80 * MIB);
 }
@@ -326,7 +326,7 @@ static void an_allocation_waits_for_room(void)
 	wait_until(budget_get(0) == 110 * MIB);
 	user_start(&user, rig_take_memory);
 	do
-		u = fake_expect(fd, NVSHARE_MSG_MEM_UPDATE).body.mem_update_9;
+		u = fake_expect(fd, NVSHARE_MSG_MEM_UPDATE).body.mem_update;
 	while (!u.mem.wanted);
 	check(u.mem.wanted == 54 * MIB);
 	check(u.mem.resident == 100 * MIB);
@@ -336,7 +336,7 @@ static void an_allocation_waits_for_room(void)
 
 	user_start(&user, rig_take_memory);
 	do
-		u = fake_expect(fd, NVSHARE_MSG_MEM_UPDATE).body.mem_update_9;
+		u = fake_expect(fd, NVSHARE_MSG_MEM_UPDATE).body.mem_update;
 	while (!u.mem.wanted);
 	check(u.mem.wanted == 64 * MIB);
 	fake_send(fd, NVSHARE_MSG_MEM_REFUSED, &(struct nvshare_mem_refused){.wanted = 64 * MIB});
@@ -357,7 +357,7 @@ static void what_is_waited_for_is_what_is_missing(void)
 	wait_until(budget_get(0) == 102 * MIB);
 	user_start(&user, rig_take_a_little);
 	do
-		u = fake_expect(fd, NVSHARE_MSG_MEM_UPDATE).body.mem_update_9;
+		u = fake_expect(fd, NVSHARE_MSG_MEM_UPDATE).body.mem_update;
 	while (!u.mem.wanted);
 	check(u.mem.wanted == 62 * MIB);
 	fake_send(fd, NVSHARE_MSG_WAIT_FOR_MEM, &wait);
@@ -365,7 +365,7 @@ static void what_is_waited_for_is_what_is_missing(void)
 	(void)fake_expect(fd, NVSHARE_MSG_HEARTBEAT);
 	wait.why = NVSHARE_WAIT_MEMORY;
 	fake_send(fd, NVSHARE_MSG_WAIT_FOR_MEM, &wait);
-	u = fake_expect(fd, NVSHARE_MSG_MEM_UPDATE).body.mem_update_9;
+	u = fake_expect(fd, NVSHARE_MSG_MEM_UPDATE).body.mem_update;
 	check(u.mem.wanted == 6 * MIB);
 	fake_available(fd, 108 * MIB, 6);
 	check(user_finish(&user) == CUDA_SUCCESS);
@@ -383,11 +383,11 @@ static void a_refusal_of_more_than_it_lacks_now_is_an_old_one(void)
 	wait_until(budget_get(0) == 110 * MIB);
 	user_start(&user, rig_take_memory);
 	do
-		u = fake_expect(fd, NVSHARE_MSG_MEM_UPDATE).body.mem_update_9;
+		u = fake_expect(fd, NVSHARE_MSG_MEM_UPDATE).body.mem_update;
 	while (!u.mem.wanted);
 	fake_send(fd, NVSHARE_MSG_MEM_REFUSED,
 		  &(struct nvshare_mem_refused){.wanted = 54 * MIB + 1});
-	u = fake_expect(fd, NVSHARE_MSG_MEM_UPDATE).body.mem_update_9;
+	u = fake_expect(fd, NVSHARE_MSG_MEM_UPDATE).body.mem_update;
 	check(u.mem.wanted == 54 * MIB);
 	check(!user_is_done(&user));
 	fake_available(fd, 164 * MIB, 6);
@@ -408,15 +408,15 @@ static void is_stopped_inside_an_allocation(void)
 	wait_until(budget_get(0) == 100 * MIB);
 	user_start(&user, rig_take_memory);
 	do
-		u = fake_expect(fd, NVSHARE_MSG_MEM_UPDATE).body.mem_update_9;
+		u = fake_expect(fd, NVSHARE_MSG_MEM_UPDATE).body.mem_update;
 	while (!u.mem.wanted);
 	fake_drop(fd, 1, 100 * MIB, 6);
-	r = fake_expect(fd, NVSHARE_MSG_LOCK_RELEASED).body.lock_released_7;
+	r = fake_expect(fd, NVSHARE_MSG_LOCK_RELEASED).body.lock_released;
 	check(r.outcome == NVSHARE_OUTCOME_SUCCESS && r.wants == 1);
 	check(r.mem.wanted >= 64 * MIB && r.mem.swapped == 100 * MIB);
 	fake_available(fd, 164 * MIB, 7);
 	do
-		u = fake_expect(fd, NVSHARE_MSG_MEM_UPDATE).body.mem_update_9;
+		u = fake_expect(fd, NVSHARE_MSG_MEM_UPDATE).body.mem_update;
 	while (u.mem.swapped);
 	check(!user_is_done(&user)); /* room alone is not the turn */
 	fake_grant(fd, 2, 164 * MIB, 8);
@@ -442,7 +442,7 @@ static void reports_are_coalesced(void)
 	do {
 		msg = fake_expect(fd, NVSHARE_MSG_MEM_UPDATE);
 		n++;
-	} while (msg.body.mem_update_9.mem.pinned[NVSHARE_PINNED_ARRAY] != 77);
+	} while (msg.body.mem_update.mem.pinned[NVSHARE_PINNED_ARRAY] != 77);
 	elapsed_ms = (clock_now_ns() - begin_ns) / CLOCK_NS_PER_MS;
 	check((uint64_t)n <= elapsed_ms / 10 + 2);
 }
@@ -459,7 +459,7 @@ static void unused_budget_goes_back_when_somebody_waits(void)
 	fake_send(fd, NVSHARE_MSG_PREPARE_SWAP_OUT,
 		  &(struct nvshare_prepare_swap_out){.bytes = 10 * MIB, .due_ms = 100000});
 	do
-		u = fake_expect(fd, NVSHARE_MSG_MEM_UPDATE).body.mem_update_9;
+		u = fake_expect(fd, NVSHARE_MSG_MEM_UPDATE).body.mem_update;
 	while (u.epoch != 4 || u.budget == 900 * MIB);
 	check(u.budget == 356 * MIB);
 	check(budget_get(0) == 356 * MIB);
@@ -480,7 +480,7 @@ static void an_idle_process_gives_the_gpu_up(void)
 	wait_until(fake_get(n_records) > 0);
 	wait_until(gate_get() == GATE_OPEN); /* a kernel runs: not idle */
 	fake_set(is_working, 0);
-	r = fake_expect(fd, NVSHARE_MSG_LOCK_RELEASED).body.lock_released_7;
+	r = fake_expect(fd, NVSHARE_MSG_LOCK_RELEASED).body.lock_released;
 	check(r.grant == 1 && r.outcome == NVSHARE_OUTCOME_SUCCESS && r.budget == 100 * MIB);
 	check(gate_get() == GATE_CLOSED);
 }
@@ -493,7 +493,7 @@ static void answers_heartbeats(void)
 	fake_listen(rig_dir);
 	fd = rig_begin(NULL);
 	fake_send(fd, NVSHARE_MSG_HEARTBEAT, &beat);
-	check(fake_expect(fd, NVSHARE_MSG_HEARTBEAT).body.heartbeat_13.nonce == 4711);
+	check(fake_expect(fd, NVSHARE_MSG_HEARTBEAT).body.heartbeat.nonce == 4711);
 }
 
 int main(void)

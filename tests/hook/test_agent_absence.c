@@ -423,12 +423,12 @@ static void says_that_memory_can_not_move_without_descriptors(void)
 	fd = rig_begin_running();
 	leave_descriptors(0);
 	fake_drop(fd, 1, 60 * MIB, 4);
-	r = fake_expect(fd, NVSHARE_MSG_LOCK_RELEASED).body.lock_released_7;
+	r = fake_expect(fd, NVSHARE_MSG_LOCK_RELEASED).body.lock_released;
 	check(r.outcome == NVSHARE_OUTCOME_UNSUPPORTED);
 	check(has_said("file descriptors are short (RLIMIT_NOFILE): memory of this program"));
 	check(setrlimit(RLIMIT_NOFILE, &old_limit) == 0);
 	fake_drop(fd, 1, 60 * MIB, 6);
-	r = fake_expect(fd, NVSHARE_MSG_LOCK_RELEASED).body.lock_released_7;
+	r = fake_expect(fd, NVSHARE_MSG_LOCK_RELEASED).body.lock_released;
 	check(r.outcome == NVSHARE_OUTCOME_SUCCESS && r.mem.swapped == 60 * MIB);
 	check(lines_said() == 1);
 }

@@ -14,7 +14,7 @@ static void keeps_the_gpu_when_work_does_not_end(void)
 	fd = rig_begin_running();
 	fake_set(is_working, 1);
 	fake_drop(fd, 1, 60 * MIB, 4);
-	r = fake_expect(fd, NVSHARE_MSG_LOCK_RELEASED).body.lock_released_7;
+	r = fake_expect(fd, NVSHARE_MSG_LOCK_RELEASED).body.lock_released;
 	check(r.outcome == NVSHARE_OUTCOME_TIMEOUT);
 	check(r.grant == 1 && r.budget == 200 * MIB);
 	wait_until(gate_get() == GATE_OPEN);
@@ -41,7 +41,7 @@ static void freezes_work_that_does_not_end(void)
 	int fd = begin_busy();
 
 	fake_drop(fd, 1, 60 * MIB, 4);
-	r = fake_expect(fd, NVSHARE_MSG_LOCK_RELEASED).body.lock_released_7;
+	r = fake_expect(fd, NVSHARE_MSG_LOCK_RELEASED).body.lock_released;
 	check(r.outcome == NVSHARE_OUTCOME_SUCCESS && r.mem.swapped == 60 * MIB);
 	check(r.wants == 1); /* it is in the middle of something */
 	check(r.halt == NVSHARE_HALT_FREEZE);
@@ -53,7 +53,7 @@ static void freezes_work_that_does_not_end(void)
 
 	fake_available(fd, 150 * MIB, 7);
 	do
-		u = fake_expect(fd, NVSHARE_MSG_MEM_UPDATE).body.mem_update_9;
+		u = fake_expect(fd, NVSHARE_MSG_MEM_UPDATE).body.mem_update;
 	while (u.mem.swapped);
 	check(fake_get(n_thaws) == 0); /* not before it has the word to run */
 	fake_grant(fd, 2, 150 * MIB, 8);
@@ -70,7 +70,7 @@ static void freezes_at_once_without_events(void)
 	cuda_real.cuCtxRecordEvent = NULL; /* before the agent's thread is there */
 	fd = begin_busy();
 	fake_drop(fd, 1, 60 * MIB, 4);
-	r = fake_expect(fd, NVSHARE_MSG_LOCK_RELEASED).body.lock_released_7;
+	r = fake_expect(fd, NVSHARE_MSG_LOCK_RELEASED).body.lock_released;
 	check(r.outcome == NVSHARE_OUTCOME_SUCCESS && r.mem.swapped == 60 * MIB);
 	check(fake_get(n_freezes) == 1 && fake_get(n_synchronizes) == 0);
 }
@@ -82,11 +82,11 @@ static void frees_memory_while_frozen(void)
 	int fd = begin_busy();
 
 	fake_drop(fd, 1, 0, 4);
-	r = fake_expect(fd, NVSHARE_MSG_LOCK_RELEASED).body.lock_released_7;
+	r = fake_expect(fd, NVSHARE_MSG_LOCK_RELEASED).body.lock_released;
 	check(r.outcome == NVSHARE_OUTCOME_SUCCESS && r.moved == 0);
 	check(fake_get(n_freezes) == 1 && fake_get(n_seconds) == 1);
 	fake_drop(fd, 0, 60 * MIB, 5);
-	r = fake_expect(fd, NVSHARE_MSG_LOCK_RELEASED).body.lock_released_7;
+	r = fake_expect(fd, NVSHARE_MSG_LOCK_RELEASED).body.lock_released;
 	check(r.outcome == NVSHARE_OUTCOME_SUCCESS && r.mem.swapped == 60 * MIB);
 	check(fake_get(evict_was_frozen) == 1);
 }
@@ -113,10 +113,10 @@ static void frees_memory_when_drained_after_a_freeze(void)
 	fake_drop(fd, 1, 0, 4);
 	wait_until(fake_get(n_freezes) == 1);
 	fake_set(is_working, 0);
-	r = fake_expect(fd, NVSHARE_MSG_LOCK_RELEASED).body.lock_released_7;
+	r = fake_expect(fd, NVSHARE_MSG_LOCK_RELEASED).body.lock_released;
 	check(r.outcome == NVSHARE_OUTCOME_SUCCESS && r.wants == 0);
 	fake_drop(fd, 0, 60 * MIB, 5);
-	r = fake_expect(fd, NVSHARE_MSG_LOCK_RELEASED).body.lock_released_7;
+	r = fake_expect(fd, NVSHARE_MSG_LOCK_RELEASED).body.lock_released;
 	check(r.outcome == NVSHARE_OUTCOME_SUCCESS && r.mem.swapped == 60 * MIB);
 	check(fake_get(evict_was_frozen) == 0);
 }
@@ -128,7 +128,7 @@ static void does_not_freeze_work_that_ends(void)
 
 	fake_set(is_working, 0);
 	fake_drop(fd, 1, 60 * MIB, 4);
-	r = fake_expect(fd, NVSHARE_MSG_LOCK_RELEASED).body.lock_released_7;
+	r = fake_expect(fd, NVSHARE_MSG_LOCK_RELEASED).body.lock_released;
 	check(r.outcome == NVSHARE_OUTCOME_SUCCESS && r.wants == 0);
 	check(fake_get(n_freezes) == 0 && fake_get(evict_was_frozen) == 0);
 }
@@ -143,7 +143,7 @@ static void drains_when_it_can_not_freeze(void)
 	fake_set(freeze_error, 5);
 	fake_drop(fd, 1, 60 * MIB, 4);
 	wait_until(fake_get(n_freezes) == 1);
-	r = fake_expect(fd, NVSHARE_MSG_LOCK_RELEASED).body.lock_released_7;
+	r = fake_expect(fd, NVSHARE_MSG_LOCK_RELEASED).body.lock_released;
 	check(r.outcome == NVSHARE_OUTCOME_TIMEOUT);
 	check(fake_get(n_evictions) == 0);
 	wait_until(gate_get() == GATE_OPEN);
@@ -159,7 +159,7 @@ static void drains_after_freezes_that_came_to_nothing(void)
 	fake_set(evict_outcome, NVSHARE_OUTCOME_TIMEOUT);
 	for (uint64_t epoch = 4; epoch <= 6; epoch += 2) {
 		fake_drop(fd, 1, 60 * MIB, epoch);
-		r = fake_expect(fd, NVSHARE_MSG_LOCK_RELEASED).body.lock_released_7;
+		r = fake_expect(fd, NVSHARE_MSG_LOCK_RELEASED).body.lock_released;
 		check(r.outcome == NVSHARE_OUTCOME_TIMEOUT);
 		wait_until(gate_get() == GATE_OPEN);
 	}
@@ -167,7 +167,7 @@ static void drains_after_freezes_that_came_to_nothing(void)
 	fake_set(evict_outcome, 0);
 	fake_set(is_working, 0);
 	fake_drop(fd, 1, 60 * MIB, 8);
-	r = fake_expect(fd, NVSHARE_MSG_LOCK_RELEASED).body.lock_released_7;
+	r = fake_expect(fd, NVSHARE_MSG_LOCK_RELEASED).body.lock_released;
 	check(r.outcome == NVSHARE_OUTCOME_SUCCESS && r.halt == NVSHARE_HALT_FREEZE);
 	check(fake_get(n_freezes) == 2);
 
@@ -178,7 +178,7 @@ static void drains_after_freezes_that_came_to_nothing(void)
 	fake_grant(fd, 2, 200 * MIB, 10);
 	(void)user_finish(&user);
 	fake_drop(fd, 2, 60 * MIB, 12);
-	r = fake_expect(fd, NVSHARE_MSG_LOCK_RELEASED).body.lock_released_7;
+	r = fake_expect(fd, NVSHARE_MSG_LOCK_RELEASED).body.lock_released;
 	check(r.outcome == NVSHARE_OUTCOME_SUCCESS && fake_get(n_freezes) == 3);
 }
 
@@ -226,7 +226,7 @@ static void a_capture_can_end_when_it_can_not_freeze(void)
 	fake_drop(fd, 1, 60 * MIB, 4);
 	wait_until(fake_get(n_freezes) == 1);
 	end_capture(&user);
-	r = fake_expect(fd, NVSHARE_MSG_LOCK_RELEASED).body.lock_released_7;
+	r = fake_expect(fd, NVSHARE_MSG_LOCK_RELEASED).body.lock_released;
 	check(r.outcome == NVSHARE_OUTCOME_SUCCESS && r.mem.swapped == 60 * MIB);
 }
 
@@ -245,7 +245,7 @@ static void a_capture_can_end_when_the_gate_was_barred(void)
 	check(gate_get() == GATE_CLOSED);
 	fake_drop(fd, 1, 60 * MIB, 4);
 	end_capture(&user);
-	r = fake_expect(fd, NVSHARE_MSG_LOCK_RELEASED).body.lock_released_7;
+	r = fake_expect(fd, NVSHARE_MSG_LOCK_RELEASED).body.lock_released;
 	check(r.outcome == NVSHARE_OUTCOME_SUCCESS && r.mem.swapped == 60 * MIB);
 }
 
@@ -258,7 +258,7 @@ static void undoes_an_eviction_that_fails(void)
 	fd = rig_begin_running();
 	fake_set(evict_outcome, NVSHARE_OUTCOME_NO_HOST_MEMORY);
 	fake_drop(fd, 1, 60 * MIB, 4);
-	r = fake_expect(fd, NVSHARE_MSG_LOCK_RELEASED).body.lock_released_7;
+	r = fake_expect(fd, NVSHARE_MSG_LOCK_RELEASED).body.lock_released;
 	check(r.outcome == NVSHARE_OUTCOME_NO_HOST_MEMORY);
 	check(fake_get(n_restores) == 1);
 	wait_until(gate_get() == GATE_OPEN);
@@ -276,7 +276,7 @@ static int begin_idle(void)
 	fake_set(has_second, 1); /* it was prepared for */
 	fake_set(n_loose, 3);
 	fake_drop(fd, 1, 60 * MIB, 4);
-	r = fake_expect(fd, NVSHARE_MSG_LOCK_RELEASED).body.lock_released_7;
+	r = fake_expect(fd, NVSHARE_MSG_LOCK_RELEASED).body.lock_released;
 	check(r.outcome == NVSHARE_OUTCOME_SUCCESS && r.mem.swapped == 60 * MIB && !r.wants);
 	return fd;
 }
@@ -290,7 +290,7 @@ static void what_a_stop_needs_goes_when_it_has_been_idle_for_long(void)
 
 	clock_nap(20 * CLOCK_NS_PER_SEC);
 	fake_drop(fd, 0, 10 * MIB, 5);
-	r = fake_expect(fd, NVSHARE_MSG_LOCK_RELEASED).body.lock_released_7;
+	r = fake_expect(fd, NVSHARE_MSG_LOCK_RELEASED).body.lock_released;
 	check(r.mem.swapped == 70 * MIB);
 	clock_nap(9 * CLOCK_NS_PER_SEC);
 	check(fake_get(n_second_drops) == 0);
@@ -302,13 +302,13 @@ static void what_a_stop_needs_goes_when_it_has_been_idle_for_long(void)
 	(void)fake_expect(fd, NVSHARE_MSG_REQ_LOCK);
 	fake_available(fd, 150 * MIB, 7);
 	do
-		u = fake_expect(fd, NVSHARE_MSG_MEM_UPDATE).body.mem_update_9;
+		u = fake_expect(fd, NVSHARE_MSG_MEM_UPDATE).body.mem_update;
 	while (u.mem.swapped);
 	fake_grant(fd, 2, 150 * MIB, 8);
 	(void)user_finish(&user);
 	fake_set(is_working, 1);
 	fake_drop(fd, 2, 60 * MIB, 9);
-	r = fake_expect(fd, NVSHARE_MSG_LOCK_RELEASED).body.lock_released_7;
+	r = fake_expect(fd, NVSHARE_MSG_LOCK_RELEASED).body.lock_released;
 	check(r.outcome == NVSHARE_OUTCOME_SUCCESS && r.mem.swapped == 60 * MIB);
 	check(fake_get(has_second) == 1 && fake_get(evict_was_frozen) == 1);
 }

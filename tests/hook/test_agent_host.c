@@ -21,7 +21,7 @@ static void tell_host(int fd, uint64_t others, uint64_t wanted)
 
 static void expect_host(int fd, uint64_t bytes)
 {
-	while (fake_expect(fd, NVSHARE_MSG_MEM_UPDATE).body.mem_update_9.mem.host != bytes)
+	while (fake_expect(fd, NVSHARE_MSG_MEM_UPDATE).body.mem_update.mem.host != bytes)
 		;
 }
 
@@ -127,7 +127,7 @@ static void takes_nothing_ahead_while_others_lack(void)
 /* Nobody waits: it is not looked whether it is idle, and the budget stays its own. */
 static void what_is_foreseen_takes_host_memory_and_nothing_else(void)
 {
-	struct nvshare_prepare_swap_out foreseen = {.bytes = 1000 * MIB, .second_max = MIB};
+	struct nvshare_prepare_swap_out foreseen = {.bytes = 1000 * MIB, .pager_context_max = MIB};
 	struct nvshare_prepare_swap_out waits = {.bytes = 10 * MIB, .due_ms = 100000};
 	int fd;
 
@@ -253,7 +253,7 @@ static int begin_lacking(void (*on_first)(CUdevice dev, uint64_t bytes))
 		  &(struct nvshare_drop_lock){
 			  .grant = 1, .bytes = 60 * MIB, .epoch = 4, .host_others = 100 * MIB});
 	do
-		u = fake_expect(fd, NVSHARE_MSG_MEM_UPDATE).body.mem_update_9;
+		u = fake_expect(fd, NVSHARE_MSG_MEM_UPDATE).body.mem_update;
 	while (!u.mem.host_wanted);
 	check(u.mem.host_wanted == 20 * MIB && u.epoch == 4);
 	check(u.mem.swapped == 12 * MIB && u.budget == 88 * MIB);
@@ -270,7 +270,7 @@ static void tells_what_it_lacks_and_hears_what_others_gave(void)
 	fake_send(fd, NVSHARE_MSG_WAIT_FOR_MEM,
 		  &(struct nvshare_wait_for_mem){.missing = MIB, .why = NVSHARE_WAIT_MEMORY});
 	fake_send(fd, NVSHARE_MSG_HEARTBEAT, &beat);
-	check(fake_expect(fd, NVSHARE_MSG_HEARTBEAT).body.heartbeat_13.nonce == 4711);
+	check(fake_expect(fd, NVSHARE_MSG_HEARTBEAT).body.heartbeat.nonce == 4711);
 	check(!__atomic_load_n(&is_given, __ATOMIC_SEQ_CST));
 	tell_host(fd, 90 * MIB, 0);
 	sync_with(fd);
@@ -280,7 +280,7 @@ static void tells_what_it_lacks_and_hears_what_others_gave(void)
 		  &(struct nvshare_set_share){.seq = 1, .slice_us = 10000});
 	tell_host(fd, 80 * MIB, 0);
 	(void)fake_expect(fd, NVSHARE_MSG_SHARE_SET);
-	r = fake_expect(fd, NVSHARE_MSG_LOCK_RELEASED).body.lock_released_7;
+	r = fake_expect(fd, NVSHARE_MSG_LOCK_RELEASED).body.lock_released;
 	check(r.outcome == NVSHARE_OUTCOME_SUCCESS && r.moved == 60 * MIB);
 	check(r.mem.host_wanted == 0);
 }

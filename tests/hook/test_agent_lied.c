@@ -26,7 +26,7 @@ static void no_grant_opens_the_gate_while_memory_is_out(void)
 		if (user_is_done(&user))
 			break;
 		fd = fake_accept();
-		r = fake_expect(fd, NVSHARE_MSG_REGISTER).body.register_1;
+		r = fake_expect(fd, NVSHARE_MSG_REGISTER).body.registration;
 		check(r.flags == NVSHARE_REGISTER_RECONNECT && r.mem.swapped == 60 * MIB);
 		fake_registered(fd, NVSHARE_REGISTER_OK);
 		wait_until(fake_readable(fd, 0) || user_is_done(&user));
@@ -101,8 +101,8 @@ static void a_drop_of_more_than_there_is_takes_all(void)
 					      .epoch = 4,
 					      .host_others = TOO_MUCH,
 					      .host_coming = TOO_MUCH,
-					      .second_max = TOO_MUCH});
-	r = fake_expect(fd, NVSHARE_MSG_LOCK_RELEASED).body.lock_released_7;
+					      .pager_context_max = TOO_MUCH});
+	r = fake_expect(fd, NVSHARE_MSG_LOCK_RELEASED).body.lock_released;
 	check(r.outcome == NVSHARE_OUTCOME_SUCCESS && r.budget == r.mem.resident);
 	check(gate_get() == GATE_CLOSED);
 }

@@ -18,7 +18,7 @@ static void goes_on_when_the_scheduler_is_lost(void)
 	fd = fake_accept();
 	wait_until(gate_get() == GATE_OPEN);
 	check(budget_get(0) == BUDGET_UNLIMITED);
-	r = fake_expect(fd, NVSHARE_MSG_REGISTER).body.register_1;
+	r = fake_expect(fd, NVSHARE_MSG_REGISTER).body.registration;
 	check(r.flags == (NVSHARE_REGISTER_RUNNING | NVSHARE_REGISTER_RECONNECT));
 	check(r.budget == 100 * MIB && r.mem.resident == 100 * MIB);
 	fake_registered(fd, NVSHARE_REGISTER_OK);
@@ -40,7 +40,7 @@ static void waits_for_a_lost_scheduler_when_stopped(void)
 	check(close(fd) == 0);
 	fd = fake_accept();
 	check(gate_get() == GATE_CLOSED);
-	r = fake_expect(fd, NVSHARE_MSG_REGISTER).body.register_1;
+	r = fake_expect(fd, NVSHARE_MSG_REGISTER).body.registration;
 	check(r.flags == NVSHARE_REGISTER_RECONNECT);
 	check(r.mem.swapped == 60 * MIB && r.budget == 40 * MIB);
 	fake_registered(fd, NVSHARE_REGISTER_OK);
@@ -83,7 +83,7 @@ static void a_scheduler_that_hangs_is_lost(void)
 	for (int i = 0; i < 3; i++) {
 		struct msg ping = fake_expect(old, NVSHARE_MSG_PING);
 
-		fake_send(old, NVSHARE_MSG_PING, &ping.body.heartbeat_23);
+		fake_send(old, NVSHARE_MSG_PING, &ping.body.ping);
 	}
 	(void)fake_expect(old, NVSHARE_MSG_PING); /* not answered any more */
 	r = fake_admit(&fd);
@@ -110,7 +110,7 @@ static void a_thread_that_lacks_memory_notices_a_hang(void)
 	(void)fake_expect(old, NVSHARE_MSG_PING);
 	check(!user_is_done(&user));
 	fd = fake_accept();
-	check(fake_expect(fd, NVSHARE_MSG_REGISTER).body.register_1.flags ==
+	check(fake_expect(fd, NVSHARE_MSG_REGISTER).body.registration.flags ==
 	      (NVSHARE_REGISTER_RUNNING | NVSHARE_REGISTER_RECONNECT));
 	check(user_finish(&user) == CUDA_SUCCESS); /* unmanaged, meanwhile */
 }
@@ -174,7 +174,7 @@ static void what_has_begun_while_it_registered_registers_again(void)
 	fake_listen(rig_dir);
 	user_start(&user, rig_use_device);
 	old = fake_accept();
-	check(fake_expect(old, NVSHARE_MSG_REGISTER).body.register_1.flags == 0);
+	check(fake_expect(old, NVSHARE_MSG_REGISTER).body.registration.flags == 0);
 	check(agent_add_context(CONTEXT, 0, 0)); /* by a thread that had waited long enough */
 	fake_registered(old, NVSHARE_REGISTER_OK);
 	r = fake_admit(&fd);

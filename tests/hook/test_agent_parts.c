@@ -23,7 +23,7 @@ static int begin_part(struct user *user, bool (*on_part)(CUdevice dev))
 
 	fake_driver.on_part = on_part;
 	fake_available(fd, 80 * MIB, 7);
-	r = fake_expect(fd, NVSHARE_MSG_LOCK_RELEASED).body.lock_released_7;
+	r = fake_expect(fd, NVSHARE_MSG_LOCK_RELEASED).body.lock_released;
 	check(r.grant == 0 && r.epoch == 7 && r.outcome == NVSHARE_OUTCOME_PARTIAL && r.wants);
 	check(r.mem.resident == 70 * MIB && r.mem.swapped == 30 * MIB);
 	check(r.moved == 0);
@@ -36,7 +36,7 @@ static struct nvshare_mem_update expect_all(int fd)
 	struct nvshare_mem_update u;
 
 	do
-		u = fake_expect(fd, NVSHARE_MSG_MEM_UPDATE).body.mem_update_9;
+		u = fake_expect(fd, NVSHARE_MSG_MEM_UPDATE).body.mem_update;
 	while (u.mem.swapped);
 	return u;
 }
@@ -88,9 +88,9 @@ static void hears_something_else_while_it_comes_back(void)
 	fd = begin_part(&user, ask_for_more);
 	fake_send(fd, NVSHARE_MSG_HEARTBEAT, &beat);
 	fake_available(fd, 150 * MIB, 9);
-	u = fake_expect(fd, NVSHARE_MSG_MEM_UPDATE).body.mem_update_9;
+	u = fake_expect(fd, NVSHARE_MSG_MEM_UPDATE).body.mem_update;
 	check(u.epoch == 7 && u.mem.swapped == 30 * MIB && u.moved == 30 * MIB);
-	check(fake_expect(fd, NVSHARE_MSG_HEARTBEAT).body.heartbeat_13.nonce == 4711);
+	check(fake_expect(fd, NVSHARE_MSG_HEARTBEAT).body.heartbeat.nonce == 4711);
 	check(expect_all(fd).epoch == 9 && fake_get(n_restores) == 2);
 	fake_grant(fd, 2, 150 * MIB, 10);
 	(void)user_finish(&user);

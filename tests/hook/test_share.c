@@ -126,7 +126,7 @@ static void a_claim_waits_for_a_busy_scheduler(void)
 	while (n-- > 0)
 		check(close(fake_accept()) == 0);
 	tool = fake_accept();
-	set = fake_expect(tool, NVSHARE_MSG_SET).body.set_21;
+	set = fake_expect(tool, NVSHARE_MSG_SET).body.set;
 	check(set.key == NVSHARE_KEY_PRIORITY && set.value == NVSHARE_PRIORITY_HIGH);
 	fake_send(tool, NVSHARE_MSG_RESULT, &(struct nvshare_result_msg){.text = ""});
 	check((int)user_finish(&user) == 0);
@@ -227,7 +227,7 @@ static void a_claim_is_told_to_the_scheduler(void)
 	(void)share_out(fd, 0, 0, NULL);
 	user_start(&user, set_weight);
 	tool = fake_accept();
-	set = fake_expect(tool, NVSHARE_MSG_SET).body.set_21;
+	set = fake_expect(tool, NVSHARE_MSG_SET).body.set;
 	check(set.key == NVSHARE_KEY_WEIGHT && set.value == 300 && set.client == 7);
 	fake_send(tool, NVSHARE_MSG_RESULT,
 		  &(struct nvshare_result_msg){.code = NVSHARE_RESULT_DENIED, .text = "no"});
@@ -429,7 +429,7 @@ static void a_stop_goes_on_from_a_hold(void)
 	check(share_out(fd, 200, HOUR_US, NULL).is_held);
 	fake_set(n_records, 0);
 	fake_drop(fd, 1, 60 * MIB, 4);
-	r = fake_expect(fd, NVSHARE_MSG_LOCK_RELEASED).body.lock_released_7;
+	r = fake_expect(fd, NVSHARE_MSG_LOCK_RELEASED).body.lock_released;
 	check(r.outcome == NVSHARE_OUTCOME_SUCCESS);
 	check(fake_get(evict_was_frozen) && fake_get(n_widened) == 1);
 	check(!fake_get(n_freezes) && !fake_get(n_thaws) && !fake_get(n_records));

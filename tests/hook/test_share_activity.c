@@ -11,7 +11,7 @@ static struct nvshare_activity next_task(int fd)
 	struct nvshare_activity a;
 
 	do
-		a = fake_expect(fd, NVSHARE_MSG_ACTIVITY).body.activity_24;
+		a = fake_expect(fd, NVSHARE_MSG_ACTIVITY).body.activity;
 	while (a.kind != NVSHARE_ACTIVITY_BEGIN && a.kind != NVSHARE_ACTIVITY_END &&
 	       a.kind != NVSHARE_ACTIVITY_HINT);
 	return a;
@@ -97,7 +97,7 @@ static void who_is_alone_is_looked_at_now_and_then(void)
 	rig_submit();
 	a = rig_expect_activity(fd, NVSHARE_ACTIVITY_BUSY);
 	check(a.busy_ns <= 20 * CLOCK_NS_PER_MS);
-	a = fake_expect(fd, NVSHARE_MSG_ACTIVITY).body.activity_24;
+	a = fake_expect(fd, NVSHARE_MSG_ACTIVITY).body.activity;
 	passed_ns = clock_now_ns() - from_ns;
 	check(a.kind == NVSHARE_ACTIVITY_USE && passed_ns >= CLOCK_NS_PER_SEC);
 	check(a.busy_ns <= passed_ns + 10 * CLOCK_NS_PER_MS && a.busy_ns > 0);
@@ -312,7 +312,7 @@ static void fail_to_stop(int fd, uint64_t epoch)
 
 	fake_set(can_freeze, 0);
 	fake_drop(fd, 1, 60 * MIB, epoch);
-	r = fake_expect(fd, NVSHARE_MSG_LOCK_RELEASED).body.lock_released_7;
+	r = fake_expect(fd, NVSHARE_MSG_LOCK_RELEASED).body.lock_released;
 	check(r.outcome == NVSHARE_OUTCOME_TIMEOUT);
 }
 
@@ -700,7 +700,7 @@ static void expect_counted(int fd, uint32_t n, uint32_t n_violations)
 	struct nvshare_activity a;
 
 	while (n > 0) {
-		a = fake_expect(fd, NVSHARE_MSG_ACTIVITY).body.activity_24;
+		a = fake_expect(fd, NVSHARE_MSG_ACTIVITY).body.activity;
 		check(a.n_tasks <= n && a.n_violations <= n_violations);
 		n -= a.n_tasks;
 		n_violations -= a.n_violations;

@@ -17,7 +17,7 @@ static const struct {
 	size_t size;
 	enum direction direction;
 } all[] = {
-#define NVSHARE_MSG(id, NAME, body, direction) \
+#define NVSHARE_MSG(id, NAME, field, body, direction) \
 	{id, #NAME, sizeof(struct nvshare_msg_header) + sizeof(struct nvshare_##body), direction},
 #include "nvshare/messages.def"
 #undef NVSHARE_MSG
@@ -269,10 +269,10 @@ static void sizes_that_overflow_together_are_refused(void **state)
 	struct msg msg = sample(NVSHARE_MSG_REQ_LOCK - 1);
 
 	(void)state;
-	msg.body.req_lock_4.mem.resident = 1ull << 47;
-	msg.body.req_lock_4.mem.pinned[0] = 1ull << 47;
+	msg.body.req_lock.mem.resident = 1ull << 47;
+	msg.body.req_lock.mem.pinned[0] = 1ull << 47;
 	assert_int_equal(decode(&msg, msg.header.size, MSG_TO_SCHEDULER), 0);
-	msg.body.req_lock_4.mem.swapped = 1;
+	msg.body.req_lock.mem.swapped = 1;
 	assert_int_equal(decode(&msg, msg.header.size, MSG_TO_SCHEDULER), MSG_E_RANGE);
 }
 

@@ -26,9 +26,18 @@ void mix_list(uint64_t *hash, const struct sched_client *clients, const struct l
 
 void mix_client(uint64_t *hash, uint64_t now, const struct sched_client *c)
 {
-	const bool flags[] = {c->is_hung,   c->is_not_preemptible, c->is_growing, c->is_asked,
-			      c->is_given,  c->is_retrying,        c->is_resting, c->is_told,
-			      c->is_warned, c->has_switched,       c->has_freed,  c->is_near};
+	const bool flags[] = {c->is_hung,
+			      c->is_not_preemptible,
+			      c->is_growing,
+			      sched_has_drop(c),
+			      c->task == SCHED_TASK_RESTORE,
+			      c->is_retrying,
+			      c->is_resting,
+			      c->prepare == SCHED_PREPARE_NOW,
+			      c->is_warned,
+			      c->has_switched,
+			      c->task == SCHED_TASK_DROP_PART,
+			      c->prepare == SCHED_PREPARE_SOON};
 	const uint64_t timers[] = {c->due_ns,   c->ready_ns, c->answer_ns,
 				   c->retry_ns, c->bound_ns, c->beat_ns};
 	bool is_coming = c->line == SCHED_LINE_COMING;
@@ -41,10 +50,10 @@ void mix_client(uint64_t *hash, uint64_t now, const struct sched_client *c)
 	mix(hash, c->promised);
 	mix(hash, c->budget);
 	mix(hash, c->epoch & 1);
-	mix(hash, c->is_growing || c->line == SCHED_LINE_COMING ? c->need : 0);
-	mix(hash, c->line == SCHED_LINE_COMING ? c->weight : 0);
+	mix(hash, c->is_growing || c->line == SCHED_LINE_COMING ? c->budget_target : 0);
+	mix(hash, c->line == SCHED_LINE_COMING ? c->load_bytes : 0);
 	mix(hash, c->drop_bytes);
-	mix(hash, c->is_asked ? c->epoch - c->drop_epoch : 0);
+	mix(hash, sched_has_drop(c) ? c->epoch - c->drop_epoch : 0);
 	for (size_t i = 0; i < sizeof(flags) / sizeof(*flags); i++)
 		mix(hash, flags[i]);
 	for (size_t i = 0; i < sizeof(timers) / sizeof(*timers); i++)
@@ -55,7 +64,7 @@ void mix_client(uint64_t *hash, uint64_t now, const struct sched_client *c)
 	mix(hash, is_coming ? began(now, c->ends_blocked_ns) : 0);
 	mix(hash, c->spared_ns == now);
 	mix(hash, c->n_failed);
-	mix(hash, c->is_near ? c->told_bytes : 0);
+	mix(hash, c->prepare == SCHED_PREPARE_SOON ? c->told_bytes : 0);
 }
 
 void mix_forecast(uint64_t *hash, uint64_t now, const struct sched_client *clients,

@@ -21,17 +21,14 @@ void share_mix_slot(uint64_t *hash, uint64_t now, const struct timeshare_client 
 				   slot->answer_ns, slot->renew_ns,     slot->retry_ns,
 				   slot->pace_ns,   slot->silent_ns};
 
-	mix(hash, slot->is_joined | slot->is_let_in << 1 | slot->is_dirty << 2 |
-			  slot->is_busy << 3 | slot->is_bursting << 4 | slot->is_hinted << 5 |
-			  slot->is_unholdable << 6 | slot->is_claim_new << 7 |
-			  slot->is_preempted << 8 | slot->is_armed << 9 | slot->is_overdue << 10 |
-			  slot->is_request << 11 | slot->is_silent << 12);
-	if (!slot->is_joined)
+	mix(hash, slot->state | slot->work << 2 | slot->burst << 4 | slot->hold << 7 |
+			  slot->is_dirty << 9 | slot->is_claim_new << 10 | slot->is_overdue << 11);
+	if (slot->state == TIMESHARE_CLIENT_FREE)
 		return;
 	for (size_t i = 0; i < sizeof(timers) / sizeof(timers[0]); i++)
 		mix(hash,
 		    timers[i] == TIMESHARE_NO_DEADLINE ? UINT64_MAX : mix_ahead(now, timers[i]));
-	mix(hash, slot->is_busy ? mix_age(now, slot->heard_ns) : 0);
+	mix(hash, slot->work == TIMESHARE_WORK_BUSY ? mix_age(now, slot->heard_ns) : 0);
 	mix(hash, slot->pause_ns);
 	mix(hash, told->seq - told->seq_done);
 	mix(hash, told->hold_seq ? told->seq - told->hold_seq + 1 : 0);

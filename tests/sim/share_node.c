@@ -36,7 +36,7 @@ bool node_computes(const struct node *node, uint32_t client)
 /* Computes, and has said something lately. */
 static bool is_known_to_compute(const struct node *node, uint32_t client)
 {
-	return node_computes(node, client) && !node->slots[client].is_silent;
+	return node_computes(node, client) && node->slots[client].work != TIMESHARE_WORK_SILENT;
 }
 
 /* At work as far as can be known: that of which nothing is said counts as over in the end. */
@@ -44,8 +44,9 @@ static bool is_known_busy(const struct node *node, uint32_t client)
 {
 	const struct client *c = &node->clients[client];
 
-	return node_is_at_work(c) && ((c->is_busy && !node->slots[client].is_silent) ||
-				      node->now_ns < c->said_ns + node->share.config.burst_ns);
+	return node_is_at_work(c) &&
+	       ((c->is_busy && node->slots[client].work != TIMESHARE_WORK_SILENT) ||
+		node->now_ns < c->said_ns + node->share.config.burst_ns);
 }
 
 static bool has_burst(const struct node *node)
@@ -124,7 +125,8 @@ static void check_turn(const struct node *node, uint32_t client)
 	uint32_t old = node->turn;
 
 	if (old == client || old == TIMESHARE_NONE || !node->share.gpus[0].is_taking ||
-	    node->slots[old].is_unholdable || node->slots[client].is_unholdable)
+	    node->slots[old].hold == TIMESHARE_HOLD_FAILED ||
+	    node->slots[client].hold == TIMESHARE_HOLD_FAILED)
 		return;
 	assert(!is_known_to_compute(node, old));
 }
@@ -139,7 +141,7 @@ static void take(struct node *node, const struct timeshare_action *action)
 					 action->slice_us <= TIMESHARE_SLICE_MAX));
 	check_hold(node, action->client, hold_ns);
 	if (!node_is_critical(action->client) && hold_ns == 0 && node_is_at_work(c) &&
-	    !node->slots[action->client].is_silent)
+	    node->slots[action->client].work != TIMESHARE_WORK_SILENT)
 		check_turn(node, action->client);
 	c->queue[c->n++] = (struct order){
 		.seq = action->seq,
@@ -159,7 +161,8 @@ static void note_turn(struct node *node)
 	if (!g->is_taking || node->turn == TIMESHARE_NONE ||
 	    !node_is_at_work(&node->clients[node->turn]))
 		node->turn = TIMESHARE_NONE; /* whoever comes back to work is told to be off, too */
-	else if (node->slots[node->turn].is_unholdable || node->slots[node->turn].is_silent)
+	else if (node->slots[node->turn].hold == TIMESHARE_HOLD_FAILED ||
+		 node->slots[node->turn].work == TIMESHARE_WORK_SILENT)
 		node->turn = TIMESHARE_NONE; /* and who is tried again is off a moment later */
 }
 
@@ -200,7 +203,7 @@ static void check_computing(const struct node *node)
 		if (node->clients[i].n > 0)
 			return; /* a moment later */
 		n += !node_is_critical(i) && is_known_to_compute(node, i) &&
-		     !node->slots[i].is_unholdable;
+		     node->slots[i].hold != TIMESHARE_HOLD_FAILED;
 	}
 	if (has_burst(node) && !node_run->is_not_holding && !g->is_slow)
 		assert(n <=
@@ -277,10 +280,10 @@ void node_check(const struct node *node)
 
 	timeshare_assert_valid(&node->share);
 	for (uint32_t i = 0; i < CLIENTS; i++)
-		assert(!node->slots[i].is_silent ||
+		assert(node->slots[i].work != TIMESHARE_WORK_SILENT ||
 		       node->now_ns >= node->clients[i].said_ns + node->share.config.burst_ns);
 	for (uint32_t i = 0; i < CLIENTS; i++)
-		sum_ns += node->slots[i].is_joined ? timeshare_gpu_ns(&node->share, i) : 0;
+		sum_ns += node->slots[i].state ? timeshare_gpu_ns(&node->share, i) : 0;
 	assert(sum_ns <= node->now_ns - S);
 	check_computing(node);
 	check_slices(node);

@@ -106,8 +106,10 @@ static void check_known(void)
 
 		if (!c->is_alive)
 			continue;
-		share_check(world.slots[i].is_busy == c->is_told_busy, "is taken for idle", i);
-		share_check(!is_new || world.slots[i].is_bursting, "its burst is forgotten", i);
+		share_check((world.slots[i].work == TIMESHARE_WORK_BUSY) == c->is_told_busy,
+			    "is taken for idle", i);
+		share_check(!is_new || timeshare_is_in_burst(&world.slots[i]),
+			    "its burst is forgotten", i);
 	}
 }
 

@@ -219,7 +219,7 @@ int world_step(struct world *world, struct sched_event *event)
 			world_check_stop(world, a->client, &before);
 		/* More than the card: it may try to run with what it owns, and nothing more. */
 		if (a->type == SCHED_ACTION_GRANT &&
-		    world->clients[a->client].weight < world->clients[a->client].need)
+		    world->clients[a->client].load_bytes < world->clients[a->client].budget_target)
 			world->procs[a->client].is_cut = false;
 		if (a->type == SCHED_ACTION_REPORT || a->type == SCHED_ACTION_WAIT)
 			continue;

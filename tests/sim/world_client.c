@@ -21,7 +21,7 @@ static struct sched_memory world_memory(const struct world_proc *proc)
 		.resident = proc->resident,
 		.swapped = proc->swapped,
 		.pinned = proc->pinned,
-		.second = proc->second,
+		.pager_context = proc->second,
 		.wanted = proc->is_lack_pinned ? 0 : lack,
 		.wanted_pinned = proc->is_lack_pinned ? lack : 0,
 	};

@@ -25,14 +25,14 @@ uint64_t freeze_word_epoch(uint64_t word)
 	return word >> EPOCH_SHIFT;
 }
 
-static uint64_t with_state(uint64_t word, enum freeze_word_state state)
+static uint64_t word_with_state(uint64_t word, enum freeze_word_state state)
 {
 	return (word & ~((1ull << STATE_BITS) - 1)) | (uint64_t)state;
 }
 
 /* The states that an event may come in, and the one that it leads to. */
-static bool is_allowed(enum freeze_word_event event, enum freeze_word_state state,
-		       enum freeze_word_state *ret_next)
+static bool word_is_allowed(enum freeze_word_event event, enum freeze_word_state state,
+			    enum freeze_word_state *ret_next)
 {
 	*ret_next = state;
 	switch (event) {
@@ -74,12 +74,12 @@ static bool is_allowed(enum freeze_word_event event, enum freeze_word_state stat
 	return false;
 }
 
-static bool adds(enum freeze_word_event event)
+static bool event_adds(enum freeze_word_event event)
 {
 	return event == FREEZE_WORD_BORN || event == FREEZE_WORD_HOLD;
 }
 
-static bool takes(enum freeze_word_event event)
+static bool event_takes(enum freeze_word_event event)
 {
 	return event == FREEZE_WORD_SETTLED || event == FREEZE_WORD_DROP;
 }
@@ -90,18 +90,18 @@ int freeze_word_step(uint64_t word, enum freeze_word_event event, uint64_t *ret_
 	uint32_t count = freeze_word_births(word);
 	bool wants_none = event == FREEZE_WORD_BEGIN || event == FREEZE_WORD_THAWED;
 
-	if (!is_allowed(event, freeze_word_state(word), &next))
+	if (!word_is_allowed(event, freeze_word_state(word), &next))
 		return FREEZE_WORD_E_STATE;
-	if ((wants_none && count > 0) || (adds(event) && count == FREEZE_WORD_COUNT_MAX) ||
-	    (takes(event) && count == 0))
+	if ((wants_none && count > 0) || (event_adds(event) && count == FREEZE_WORD_COUNT_MAX) ||
+	    (event_takes(event) && count == 0))
 		return FREEZE_WORD_E_COUNT;
 
-	word = with_state(word, next);
+	word = word_with_state(word, next);
 	if (event == FREEZE_WORD_THAWED)
 		word += EPOCH_ONE;
-	else if (adds(event))
+	else if (event_adds(event))
 		word += COUNT_ONE;
-	else if (takes(event))
+	else if (event_takes(event))
 		word -= COUNT_ONE;
 	*ret_next = word;
 	return 0;

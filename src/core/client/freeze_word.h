@@ -6,9 +6,9 @@
  * The word that says whether a process's channels are off its GPUs, and how it may change.
  *
  * Pure: a step maps a word to the next one, and whoever shares the word applies it by
- * compare-and-swap. Three parties do: the agent freezes, commits and thaws; the watchdog
- * thaws what is frozen and not committed; a thread that has just made a channel takes it
- * off as long as the others are. What keeps them apart:
+ * compare-and-swap. Three parties do: the agent freezes, commits and thaws; the watchdog thaws
+ * what is frozen and not committed; a thread that has just made a channel takes it off as long as
+ * the others are. Rules that keep them apart:
  *
  *   - a thread first records its channel, then asks (BORN); the freezer first says
  *     FREEZING, then looks at the records: one of the two sees the channel;

@@ -10,7 +10,7 @@
 #include <assert.h>
 #include <stddef.h>
 
-static struct lease_action *act(struct lease_actions *actions, enum lease_action_type type)
+static struct lease_action *lease_act(struct lease_actions *actions, enum lease_action_type type)
 {
 	struct lease_action *action;
 
@@ -22,19 +22,19 @@ static struct lease_action *act(struct lease_actions *actions, enum lease_action
 	return action;
 }
 
-static void set_budget(struct lease *lease, uint64_t budget, struct lease_actions *actions)
+static void lease_set_budget(struct lease *lease, uint64_t budget, struct lease_actions *actions)
 {
-	struct lease_action *action = act(actions, LEASE_ACTION_SET_BUDGET);
+	struct lease_action *action = lease_act(actions, LEASE_ACTION_SET_BUDGET);
 
 	lease->budget = budget;
 	action->budget = budget;
 	action->epoch = lease->epoch;
 }
 
-static void send_released(const struct lease *lease, uint64_t grant, uint32_t outcome, bool wants,
-			  struct lease_actions *actions)
+static void lease_send_released(const struct lease *lease, uint64_t grant, uint32_t outcome,
+				bool wants, struct lease_actions *actions)
 {
-	struct lease_action *action = act(actions, LEASE_ACTION_SEND_RELEASED);
+	struct lease_action *action = lease_act(actions, LEASE_ACTION_SEND_RELEASED);
 
 	action->grant = grant;
 	action->epoch = lease->epoch;
@@ -42,41 +42,42 @@ static void send_released(const struct lease *lease, uint64_t grant, uint32_t ou
 	action->wants = wants;
 }
 
-static void start(struct lease *lease, enum lease_state state, enum lease_work work)
+static void lease_start(struct lease *lease, enum lease_state state, enum lease_work work)
 {
 	lease->state = state;
 	lease->work = work;
 }
 
-static void enter(struct lease *lease, enum lease_state state)
+static void lease_enter(struct lease *lease, enum lease_state state)
 {
-	start(lease, state, LEASE_WORK_NONE);
+	lease_start(lease, state, LEASE_WORK_NONE);
 	lease->outcome = 0;
 	lease->is_used_up = false;
 }
 
-static void run_unmanaged(struct lease *lease, bool open, struct lease_actions *actions)
+static void lease_run_unmanaged(struct lease *lease, bool open, struct lease_actions *actions)
 {
-	enter(lease, LEASE_OFF);
+	lease_enter(lease, LEASE_OFF);
 	lease->grant = 0;
-	set_budget(lease, LEASE_UNLIMITED, actions);
+	lease_set_budget(lease, LEASE_UNLIMITED, actions);
 	if (open)
-		act(actions, LEASE_ACTION_OPEN);
+		lease_act(actions, LEASE_ACTION_OPEN);
 }
 
-static void orphan(struct lease *lease, struct lease_actions *actions)
+static void lease_orphan(struct lease *lease, struct lease_actions *actions)
 {
-	enter(lease, LEASE_ORPHAN);
+	lease_enter(lease, LEASE_ORPHAN);
 	lease->grant = 0;
-	act(actions, LEASE_ACTION_ORPHAN_TIMER);
+	lease_act(actions, LEASE_ACTION_ORPHAN_TIMER);
 }
 
 /* The gate is closed, and what is on the card stays as it is: nothing more may be taken. */
-static void stopped(struct lease *lease, uint64_t grant, bool wants, struct lease_actions *actions)
+static void lease_stop(struct lease *lease, uint64_t grant, bool wants,
+		       struct lease_actions *actions)
 {
-	set_budget(lease, 0, actions);
-	send_released(lease, grant, 0, wants, actions);
-	enter(lease, wants ? LEASE_ASKED : LEASE_IDLE);
+	lease_set_budget(lease, 0, actions);
+	lease_send_released(lease, grant, 0, wants, actions);
+	lease_enter(lease, wants ? LEASE_ASKED : LEASE_IDLE);
 	lease->grant = 0;
 }
 
@@ -90,15 +91,15 @@ static int on_registered(struct lease *lease, const struct lease_event *event,
 	lease->epoch = 0;
 	lease->grant = 0;
 	if (lease->state == LEASE_OFF && event->running) {
-		enter(lease, LEASE_HOLDING);
+		lease_enter(lease, LEASE_HOLDING);
 		return 0;
 	}
 	if (lease->state == LEASE_OFF)
-		act(actions, LEASE_ACTION_CLOSE);
-	set_budget(lease, 0, actions);
-	enter(lease, event->wanting ? LEASE_ASKED : LEASE_IDLE);
+		lease_act(actions, LEASE_ACTION_CLOSE);
+	lease_set_budget(lease, 0, actions);
+	lease_enter(lease, event->wanting ? LEASE_ASKED : LEASE_IDLE);
 	if (event->wanting)
-		act(actions, LEASE_ACTION_SEND_REQ);
+		lease_act(actions, LEASE_ACTION_SEND_REQ);
 	return 0;
 }
 
@@ -110,11 +111,11 @@ static int on_lost(struct lease *lease, struct lease_actions *actions)
 	lease->is_connected = false;
 	switch (lease->state) {
 	case LEASE_HOLDING:
-		run_unmanaged(lease, false, actions);
+		lease_run_unmanaged(lease, false, actions);
 		return 0;
 	case LEASE_IDLE:
 	case LEASE_ASKED:
-		orphan(lease, actions);
+		lease_orphan(lease, actions);
 		return 0;
 	case LEASE_RESTORING:
 	case LEASE_DRAINING:
@@ -133,12 +134,12 @@ static int on_want(struct lease *lease, struct lease_actions *actions)
 {
 	switch (lease->state) {
 	case LEASE_IDLE:
-		enter(lease, LEASE_ASKED);
-		act(actions, LEASE_ACTION_SEND_REQ);
+		lease_enter(lease, LEASE_ASKED);
+		lease_act(actions, LEASE_ACTION_SEND_REQ);
 		return 0;
 	case LEASE_ASKED:
 	case LEASE_HOLDING:
-		act(actions, LEASE_ACTION_SEND_MEMORY);
+		lease_act(actions, LEASE_ACTION_SEND_MEMORY);
 		return 0;
 	case LEASE_OFF:
 	case LEASE_RESTORING:
@@ -164,7 +165,7 @@ static int on_lock_ok(struct lease *lease, const struct lease_event *event,
 	case LEASE_IDLE:
 		/* Not asked for; whatever went wrong, the scheduler must not count on us. */
 		lease->epoch = event->epoch;
-		send_released(lease, event->grant, 0, false, actions);
+		lease_send_released(lease, event->grant, 0, false, actions);
 		return 0;
 	case LEASE_OFF:
 	case LEASE_RESTORING:
@@ -177,34 +178,35 @@ static int on_lock_ok(struct lease *lease, const struct lease_event *event,
 
 	lease->epoch = event->epoch;
 	lease->grant = event->grant;
-	set_budget(lease, event->budget, actions);
+	lease_set_budget(lease, event->budget, actions);
 	if (lease->state == LEASE_ASKED)
-		act(actions, LEASE_ACTION_OPEN);
-	enter(lease, LEASE_HOLDING);
+		lease_act(actions, LEASE_ACTION_OPEN);
+	lease_enter(lease, LEASE_HOLDING);
 	return 0;
 }
 
 static int on_drop(struct lease *lease, const struct lease_event *event,
 		   struct lease_actions *actions)
 {
-	bool is_held = event->grant != 0;
+	bool has_grant = event->grant != 0;
 
 	switch (lease->state) {
 	case LEASE_HOLDING:
-		if (!is_held || event->grant != lease->grant)
+		if (!has_grant || event->grant != lease->grant)
 			return LEASE_E_STATE;
-		start(lease, LEASE_DRAINING, LEASE_WORK_DROP);
-		act(actions, LEASE_ACTION_DRAIN)->bytes = event->bytes;
+		lease_start(lease, LEASE_DRAINING, LEASE_WORK_DROP);
+		lease_act(actions, LEASE_ACTION_DRAIN)->bytes = event->bytes;
 		break;
 	case LEASE_IDLE:
 	case LEASE_ASKED:
-		if (is_held)
+		if (has_grant)
 			return LEASE_E_STATE; /* our release was on its way: it is the answer */
-		start(lease, LEASE_EVICTING,
-		      lease->state == LEASE_IDLE ? LEASE_WORK_EVICT_IDLE : LEASE_WORK_EVICT_ASKED);
+		lease_start(lease, LEASE_EVICTING,
+			    lease->state == LEASE_IDLE ? LEASE_WORK_EVICT_IDLE
+						       : LEASE_WORK_EVICT_ASKED);
 		/* One that has come in too late was given a budget that is not ours any more. */
-		set_budget(lease, 0, actions);
-		act(actions, LEASE_ACTION_EVICT)->bytes = event->bytes;
+		lease_set_budget(lease, 0, actions);
+		lease_act(actions, LEASE_ACTION_EVICT)->bytes = event->bytes;
 		break;
 	case LEASE_OFF:
 	case LEASE_RESTORING:
@@ -227,29 +229,29 @@ static int on_budget(struct lease *lease, const struct lease_event *event,
 
 	if (lease->state == LEASE_HOLDING && is_for_running) {
 		lease->epoch = event->epoch;
-		set_budget(lease, event->budget, actions);
+		lease_set_budget(lease, event->budget, actions);
 		return 0;
 	}
 	if (lease->is_used_up && !is_for_running) {
 		lease->epoch = event->epoch;
 		lease->is_used_up = false;
-		set_budget(lease, event->budget, actions);
+		lease_set_budget(lease, event->budget, actions);
 		return 0;
 	}
 	if (lease->state == LEASE_ASKED && !is_for_running) {
 		lease->epoch = event->epoch;
-		set_budget(lease, event->budget, actions);
-		start(lease, LEASE_RESTORING, LEASE_WORK_COME);
-		act(actions, LEASE_ACTION_RESTORE);
+		lease_set_budget(lease, event->budget, actions);
+		lease_start(lease, LEASE_RESTORING, LEASE_WORK_COME);
+		lease_act(actions, LEASE_ACTION_RESTORE);
 		return 0;
 	}
 	return LEASE_E_STATE;
 }
 
 /* Bytes have gone, or all stays: the DROP is answered. */
-static void answer_drop(struct lease *lease, bool wanting, struct lease_actions *actions)
+static void lease_answer_drop(struct lease *lease, bool wanting, struct lease_actions *actions)
 {
-	stopped(lease, lease->grant, wanting, actions);
+	lease_stop(lease, lease->grant, wanting, actions);
 }
 
 static int on_drained(struct lease *lease, const struct lease_event *event,
@@ -260,45 +262,45 @@ static int on_drained(struct lease *lease, const struct lease_event *event,
 	if (lease->state != LEASE_DRAINING)
 		return LEASE_E_STATE;
 	if (!lease->is_connected) {
-		run_unmanaged(lease, true, actions);
+		lease_run_unmanaged(lease, true, actions);
 		return 0;
 	}
 	if (event->outcome) {
-		enter(lease, LEASE_HOLDING);
-		act(actions, LEASE_ACTION_OPEN);
+		lease_enter(lease, LEASE_HOLDING);
+		lease_act(actions, LEASE_ACTION_OPEN);
 		if (is_drop)
-			send_released(lease, lease->grant, event->outcome, true, actions);
+			lease_send_released(lease, lease->grant, event->outcome, true, actions);
 		return 0;
 	}
 	if (is_drop && lease->drop_bytes > 0) {
-		start(lease, LEASE_EVICTING, LEASE_WORK_DROP);
-		act(actions, LEASE_ACTION_EVICT)->bytes = lease->drop_bytes;
+		lease_start(lease, LEASE_EVICTING, LEASE_WORK_DROP);
+		lease_act(actions, LEASE_ACTION_EVICT)->bytes = lease->drop_bytes;
 		return 0;
 	}
-	answer_drop(lease, event->wanting, actions);
+	lease_answer_drop(lease, event->wanting, actions);
 	return 0;
 }
 
-static void evicted_while_stopped(struct lease *lease, const struct lease_event *event,
+static void lease_evicted_stopped(struct lease *lease, const struct lease_event *event,
 				  struct lease_actions *actions)
 {
 	bool has_asked = lease->work == LEASE_WORK_EVICT_ASKED;
 
-	send_released(lease, 0, event->outcome, has_asked || event->wanting, actions);
-	enter(lease, has_asked || event->wanting ? LEASE_ASKED : LEASE_IDLE);
+	lease_send_released(lease, 0, event->outcome, has_asked || event->wanting, actions);
+	lease_enter(lease, has_asked || event->wanting ? LEASE_ASKED : LEASE_IDLE);
 	if (!has_asked && event->wanting)
-		act(actions, LEASE_ACTION_SEND_REQ);
+		lease_act(actions, LEASE_ACTION_SEND_REQ);
 }
 
-/* What has gone is given to others from now on: nothing is taken back. */
+/* Others get the bytes that have gone from now on: nothing is taken back. */
 static int on_progress(struct lease *lease, struct lease_actions *actions)
 {
 	if (lease->state != LEASE_EVICTING || !lease->is_connected)
 		return LEASE_E_STATE;
 	if (lease->work == LEASE_WORK_DROP && !lease->has_freed)
-		set_budget(lease, 0, actions);
+		lease_set_budget(lease, 0, actions);
 	lease->has_freed = true;
-	act(actions, LEASE_ACTION_SEND_MEMORY);
+	lease_act(actions, LEASE_ACTION_SEND_MEMORY);
 	return 0;
 }
 
@@ -308,42 +310,42 @@ static int on_evicted(struct lease *lease, const struct lease_event *event,
 	if (lease->state != LEASE_EVICTING)
 		return LEASE_E_STATE;
 	if (!lease->is_connected) {
-		orphan(lease, actions);
+		lease_orphan(lease, actions);
 		return 0;
 	}
 	if (lease->work != LEASE_WORK_DROP) {
-		evicted_while_stopped(lease, event, actions);
+		lease_evicted_stopped(lease, event, actions);
 		return 0;
 	}
 	if (event->outcome && lease->has_freed) {
 		/* Its room is another's: so we have stopped, if with less freed. */
-		answer_drop(lease, true, actions);
+		lease_answer_drop(lease, true, actions);
 		return 0;
 	}
 	if (event->outcome) {
 		/* Nothing may run while bytes are out: first all comes back. */
-		start(lease, LEASE_RESTORING, LEASE_WORK_UNDO);
+		lease_start(lease, LEASE_RESTORING, LEASE_WORK_UNDO);
 		lease->outcome = event->outcome;
-		act(actions, LEASE_ACTION_RESTORE);
+		lease_act(actions, LEASE_ACTION_RESTORE);
 		return 0;
 	}
-	answer_drop(lease, event->wanting, actions);
+	lease_answer_drop(lease, event->wanting, actions);
 	return 0;
 }
 
-static void restored_undo(struct lease *lease, const struct lease_event *event,
-			  struct lease_actions *actions)
+static void lease_undone(struct lease *lease, const struct lease_event *event,
+			 struct lease_actions *actions)
 {
 	uint32_t outcome = lease->outcome;
 
 	if (event->outcome) {
 		/* Part is out and can not come back: so we have stopped, if with less freed. */
-		answer_drop(lease, true, actions);
+		lease_answer_drop(lease, true, actions);
 		return;
 	}
-	enter(lease, LEASE_HOLDING);
-	act(actions, LEASE_ACTION_OPEN);
-	send_released(lease, lease->grant, outcome, true, actions);
+	lease_enter(lease, LEASE_HOLDING);
+	lease_act(actions, LEASE_ACTION_OPEN);
+	lease_send_released(lease, lease->grant, outcome, true, actions);
 }
 
 /* Told before the copies have ended, so that more can come while the bus still has work. */
@@ -354,8 +356,8 @@ static int on_part(struct lease *lease, const struct lease_event *event,
 		return LEASE_E_STATE;
 	lease->is_used_up = true;
 	/* Nothing more is taken of it, even if something is freed meanwhile. */
-	set_budget(lease, 0, actions);
-	send_released(lease, 0, event->outcome, true, actions);
+	lease_set_budget(lease, 0, actions);
+	lease_send_released(lease, 0, event->outcome, true, actions);
 	return 0;
 }
 
@@ -368,27 +370,30 @@ static int on_restored(struct lease *lease, const struct lease_event *event,
 	if (lease->state != LEASE_RESTORING)
 		return LEASE_E_STATE;
 	if (!lease->is_connected) {
-		/* What we were to come in with is nobody's word any more; the rest is whole. */
+		/*
+		 * The budget that we were to come in with is nobody's word any more; the rest is
+		 * whole.
+		 */
 		if (event->outcome || work == LEASE_WORK_COME)
-			orphan(lease, actions);
+			lease_orphan(lease, actions);
 		else
-			run_unmanaged(lease, true, actions);
+			lease_run_unmanaged(lease, true, actions);
 		return 0;
 	}
 	if (work == LEASE_WORK_UNDO) {
-		restored_undo(lease, event, actions);
+		lease_undone(lease, event, actions);
 		return 0;
 	}
-	enter(lease, LEASE_ASKED);
+	lease_enter(lease, LEASE_ASKED);
 	/*
-	 * Whatever was not used is kept for us, until a larger one comes or the grant. Till
-	 * then it is none, so that what is wanted is told as if nothing of it were there.
+	 * The scheduler keeps for us what was not used, until a larger budget comes or the grant.
+	 * Till then it is none, so that what is wanted is told as if nothing of it were there.
 	 */
-	set_budget(lease, 0, actions);
+	lease_set_budget(lease, 0, actions);
 	if (event->outcome && !is_told)
-		send_released(lease, 0, event->outcome, true, actions);
+		lease_send_released(lease, 0, event->outcome, true, actions);
 	else
-		act(actions, LEASE_ACTION_SEND_MEMORY);
+		lease_act(actions, LEASE_ACTION_SEND_MEMORY);
 	return 0;
 }
 
@@ -397,8 +402,8 @@ static int on_idle(struct lease *lease, struct lease_actions *actions)
 	/* Without a number there is nothing yet that could be given up. */
 	if (lease->state != LEASE_HOLDING || lease->grant == 0)
 		return LEASE_E_STATE;
-	start(lease, LEASE_DRAINING, LEASE_WORK_GIVE_UP);
-	act(actions, LEASE_ACTION_DRAIN);
+	lease_start(lease, LEASE_DRAINING, LEASE_WORK_GIVE_UP);
+	lease_act(actions, LEASE_ACTION_DRAIN);
 	return 0;
 }
 
@@ -406,9 +411,9 @@ static int on_orphan_time(struct lease *lease, struct lease_actions *actions)
 {
 	if (lease->state != LEASE_ORPHAN)
 		return LEASE_E_STATE;
-	start(lease, LEASE_RESTORING, LEASE_WORK_ALONE);
-	set_budget(lease, LEASE_UNLIMITED, actions);
-	act(actions, LEASE_ACTION_RESTORE);
+	lease_start(lease, LEASE_RESTORING, LEASE_WORK_ALONE);
+	lease_set_budget(lease, LEASE_UNLIMITED, actions);
+	lease_act(actions, LEASE_ACTION_RESTORE);
 	return 0;
 }
 
@@ -416,7 +421,7 @@ static int on_refused(const struct lease *lease, struct lease_actions *actions)
 {
 	if (lease->state != LEASE_ASKED && lease->state != LEASE_HOLDING)
 		return LEASE_E_STATE;
-	act(actions, LEASE_ACTION_REFUSE);
+	lease_act(actions, LEASE_ACTION_REFUSE);
 	return 0;
 }
 
@@ -429,7 +434,7 @@ static int on_prepare(const struct lease *lease, const struct lease_event *event
 
 	if (lease->state != LEASE_HOLDING && !is_of_idle)
 		return LEASE_E_STATE;
-	action = act(actions, LEASE_ACTION_PREPARE);
+	action = lease_act(actions, LEASE_ACTION_PREPARE);
 	action->bytes = event->bytes;
 	action->due_ms = event->due_ms;
 	return 0;

@@ -43,7 +43,7 @@ enum lease_state {
 	LEASE_STATE_COUNT_
 };
 
-/* What the agent's work is for. */
+/* The purpose of the agent's work. */
 enum lease_work {
 	LEASE_WORK_NONE,
 	LEASE_WORK_DROP,        /* draining, evicting: a DROP of our grant */

@@ -7,7 +7,7 @@
 #define CALLS_MAX  (1u << 20) /* at once: keeps products from overflow */
 #define RAN_NS_MAX (1ull << 40)
 
-static uint64_t new_calls(struct probe_schedule *asked, uint64_t n_calls)
+static uint64_t probe_new_calls(struct probe_schedule *asked, uint64_t n_calls)
 {
 	uint64_t n = n_calls - asked->n_calls;
 
@@ -36,12 +36,12 @@ void probe_schedule_forget(struct probe_schedule *asked)
 }
 
 /* As far as is known. */
-static uint64_t run(const struct probe_schedule *asked, uint64_t n)
+static uint64_t probe_run(const struct probe_schedule *asked, uint64_t n)
 {
 	return asked->calls ? u64_min(asked->ran_ns * CALL / asked->calls, RAN_NS_MAX) * n : 0;
 }
 
-static bool is_far_from(uint64_t ran_ns, uint64_t thought_ns)
+static bool probe_is_far_from(uint64_t ran_ns, uint64_t thought_ns)
 {
 	if (ran_ns < ASKED_SURE_NS && thought_ns < ASKED_SURE_NS)
 		return false;
@@ -50,12 +50,12 @@ static bool is_far_from(uint64_t ran_ns, uint64_t thought_ns)
 
 void probe_schedule_end(struct probe_schedule *asked, uint64_t n_calls, uint64_t ran_ns)
 {
-	uint64_t n = new_calls(asked, n_calls);
+	uint64_t n = probe_new_calls(asked, n_calls);
 	uint64_t new_ns = u64_min(ran_ns - asked->begin_ran_ns, RAN_NS_MAX);
 
 	if (!asked->is_now)
 		return;
-	if (asked->n <= ASKED_FIRST || !is_far_from(new_ns, run(asked, n)))
+	if (asked->n <= ASKED_FIRST || !probe_is_far_from(new_ns, probe_run(asked, n)))
 		asked->n_wrong = 0;
 	else if (++asked->n_wrong == ASKED_WRONG)
 		probe_schedule_forget(asked);
@@ -67,12 +67,12 @@ void probe_schedule_end(struct probe_schedule *asked, uint64_t n_calls, uint64_t
 
 uint64_t probe_schedule_part(struct probe_schedule *asked, uint64_t busy_ns, uint64_t n_calls)
 {
-	uint64_t n = new_calls(asked, n_calls), ns;
+	uint64_t n = probe_new_calls(asked, n_calls), ns;
 
 	if (!asked->calls)
 		return busy_ns;
 	asked->rest_busy_ns += busy_ns;
-	asked->rest_ns += run(asked, n);
+	asked->rest_ns += probe_run(asked, n);
 	ns = u64_min(asked->rest_ns, asked->rest_busy_ns + ASKED_SLACK_NS);
 	if (ns <= asked->rest_ran_ns)
 		return 0;

@@ -3,15 +3,15 @@
 #define NVS_CORE_PROBE_SCHEDULE_H
 
 /*
- * Which bursts of a program in a hurry are asked whether it is on the GPU (runtime_estimate.h). To
- * ask costs others a switch of the GPU, and requests some of their tail (on an H200, for a graph of
- * 1 ms each 7 ms beside a process that computes all the time: 4.5 % of that one's time; 0.05 to 0.1
- * ms). So the first bursts are asked, and then one in ASKED_EVERY.
+ * Which bursts of a program in a hurry are asked whether it is on the GPU (runtime_estimate.h).
+ * To ask costs others a switch of the GPU, and requests some of their tail. On an H200, for a graph
+ * of 1 ms each 7 ms beside a process that computes all the time, it was 4.5 % of that one's time
+ * and 0.05 to 0.1 ms. So the first bursts are asked, and then one in ASKED_EVERY.
  *
- * What they find is kept for each call that gave work, and holds for the calls of the others:
- * how long work waits for other processes changes when those come and go, what a request runs
- * does not. No more than there was work in them, but for ASKED_SLACK_NS, since that is known
- * from looks by chance only.
+ * Their answer is kept for each call that gave work, and holds for the calls of the others: how
+ * long work waits for other processes changes when those come and go, what a request runs does
+ * not. No more than there was work in them, but for ASKED_SLACK_NS, since that is known from looks
+ * by chance only.
  *
  * All times in ns; times and calls are sums since the start. Pure; not thread-safe. All zero:
  * none yet.
@@ -53,10 +53,12 @@ void probe_schedule_begin(struct probe_schedule *asked, bool is_all, uint64_t n_
 /* It has ended, and counts for what is learned: calls since the last end, and what has run. */
 void probe_schedule_end(struct probe_schedule *asked, uint64_t n_calls, uint64_t ran_ns);
 
-/* What was learned does not hold any more. The burst under way is to begin again. */
+/* The last answers do not hold any more. The burst under way is to begin again. */
 void probe_schedule_forget(struct probe_schedule *asked);
 
-/* What has run in a burst that is not asked, of busy_ns more with work and the calls since. */
+/*
+ * The time that a burst which is not asked has run, of busy_ns more with work and the calls since.
+ */
 uint64_t probe_schedule_part(struct probe_schedule *asked, uint64_t busy_ns, uint64_t n_calls);
 
 #endif

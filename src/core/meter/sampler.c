@@ -24,13 +24,14 @@ void sampler_hurry(struct sampler *sampler, uint64_t at_ns)
 	sampler->is_early = true;
 }
 
-static void note_when(struct sampler *sampler, uint64_t now_ns)
+static void sampler_note_when(struct sampler *sampler, uint64_t now_ns)
 {
 	sampler->is_ahead = sampler->look_ns > now_ns;
 	sampler->is_behind = sampler->at_ns <= now_ns;
 }
 
-static void plan(struct sampler *sampler, uint64_t now_ns, uint64_t step_ns, uint64_t chance)
+static void sampler_plan(struct sampler *sampler, uint64_t now_ns, uint64_t step_ns,
+			 uint64_t chance)
 {
 	uint64_t at_ns = sampler->begin_ns + chance % step_ns;
 
@@ -38,7 +39,7 @@ static void plan(struct sampler *sampler, uint64_t now_ns, uint64_t step_ns, uin
 	sampler->at_ns = at_ns;
 	sampler->look_ns = at_ns > sampler->late_ns ? at_ns - sampler->late_ns : 0;
 	sampler->is_early = false;
-	note_when(sampler, now_ns);
+	sampler_note_when(sampler, now_ns);
 }
 
 void sampler_resume(struct sampler *sampler, uint64_t begin_ns, uint64_t now_ns, uint64_t step_ns,
@@ -50,12 +51,12 @@ void sampler_resume(struct sampler *sampler, uint64_t begin_ns, uint64_t now_ns,
 		sampler->begin_ns = begin_ns;
 	} else if (begin_ns >= sampler->begin_ns) {
 		if (sampler->at_ns > begin_ns) {
-			note_when(sampler, now_ns);
+			sampler_note_when(sampler, now_ns);
 			return;
 		}
 		sampler->begin_ns = end_ns;
 	}
-	plan(sampler, now_ns, step_ns, chance);
+	sampler_plan(sampler, now_ns, step_ns, chance);
 }
 
 void sampler_forget(struct sampler *sampler)
@@ -82,7 +83,7 @@ void sampler_note_late(struct sampler *sampler, uint64_t at_ns)
 }
 
 /* Its step, and those that it came too late for. */
-static uint64_t span(const struct sampler *sampler, uint64_t now_ns)
+static uint64_t sampler_span(const struct sampler *sampler, uint64_t now_ns)
 {
 	uint64_t late_ns = now_ns > sampler->at_ns ? now_ns - sampler->at_ns : 0;
 
@@ -93,9 +94,9 @@ static uint64_t span(const struct sampler *sampler, uint64_t now_ns)
 
 uint64_t sampler_take(struct sampler *sampler, uint64_t now_ns, uint64_t step_ns, uint64_t chance)
 {
-	uint64_t ns = span(sampler, now_ns);
+	uint64_t ns = sampler_span(sampler, now_ns);
 
 	sampler->begin_ns += ns;
-	plan(sampler, now_ns, step_ns, chance);
+	sampler_plan(sampler, now_ns, step_ns, chance);
 	return ns;
 }

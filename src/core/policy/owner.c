@@ -8,7 +8,7 @@
 #include <assert.h>
 
 /* The slot whose bucket holds the owners with this hash. */
-static uint32_t *bucket_of(const struct sched *sched, uint32_t number, uint32_t gpu)
+static uint32_t *owner_bucket(const struct sched *sched, uint32_t number, uint32_t gpu)
 {
 	uint32_t x = (number ^ gpu << 27) * 0x9e3779b1u;
 
@@ -28,9 +28,9 @@ void owner_init(struct sched *sched)
 }
 
 /* There is a slot, as there are no more owners than clients. */
-static uint32_t new_owner(struct sched *sched, uint32_t number, uint32_t gpu)
+static uint32_t owner_new(struct sched *sched, uint32_t number, uint32_t gpu)
 {
-	uint32_t *bucket = bucket_of(sched, number, gpu), slot = sched->free_owner;
+	uint32_t *bucket = owner_bucket(sched, number, gpu), slot = sched->free_owner;
 	struct sched_owner *o = &sched->clients[slot].own;
 
 	assert(slot != SCHED_NONE);
@@ -48,7 +48,7 @@ static uint32_t new_owner(struct sched *sched, uint32_t number, uint32_t gpu)
 	};
 	for (int level = 0; level < SCHED_PRIORITY_COUNT_; level++)
 		o->least[level] = SCHED_NONE;
-	*bucket_of(sched, number, gpu) = slot;
+	*owner_bucket(sched, number, gpu) = slot;
 	return slot;
 }
 
@@ -56,7 +56,7 @@ void owner_join(struct sched *sched, uint32_t client)
 {
 	struct sched_client *c = &sched->clients[client];
 	uint32_t number = sched->config.fair_users ? c->owner_number : 0;
-	uint32_t slot = *bucket_of(sched, number, c->gpu);
+	uint32_t slot = *owner_bucket(sched, number, c->gpu);
 
 	while (slot != SCHED_NONE) {
 		const struct sched_owner *o = &sched->clients[slot].own;
@@ -66,7 +66,7 @@ void owner_join(struct sched *sched, uint32_t client)
 		slot = o->next;
 	}
 	if (slot == SCHED_NONE)
-		slot = new_owner(sched, number, c->gpu);
+		slot = owner_new(sched, number, c->gpu);
 	c->owner = slot;
 	sched->clients[slot].own.n_clients++;
 }
@@ -80,7 +80,7 @@ void owner_leave(struct sched *sched, uint32_t client)
 	c->owner = SCHED_NONE;
 	if (--o->n_clients > 0)
 		return;
-	place = bucket_of(sched, o->number, o->gpu);
+	place = owner_bucket(sched, o->number, o->gpu);
 	while (*place != slot)
 		place = &sched->clients[*place].own.next;
 	*place = o->next;
@@ -127,7 +127,7 @@ uint32_t owner_next(const struct sched *sched, uint32_t client)
 	return next != SCHED_NONE && sched->clients[next].owner == c->owner ? next : SCHED_NONE;
 }
 
-static void insert_front(struct sched *sched, uint32_t client)
+static void owner_insert_front(struct sched *sched, uint32_t client)
 {
 	struct sched_client *c = &sched->clients[client];
 	struct sched_owner *o = owner_of(sched, c);
@@ -138,7 +138,7 @@ static void insert_front(struct sched *sched, uint32_t client)
 	rank_insert(sched, client);
 }
 
-static void insert_behind(struct sched *sched, uint32_t client)
+static void owner_insert_behind(struct sched *sched, uint32_t client)
 {
 	struct sched_client *c = &sched->clients[client];
 
@@ -148,8 +148,8 @@ static void insert_behind(struct sched *sched, uint32_t client)
 	rank_insert(sched, client);
 }
 
-/* What its owner's place comes from has changed. */
-static uint32_t move_front(struct sched *sched, const struct sched_owner *o)
+/* Something that its owner's place comes from has changed. */
+static uint32_t owner_move_front(struct sched *sched, const struct sched_owner *o)
 {
 	const struct sched_client *front;
 
@@ -160,7 +160,7 @@ static uint32_t move_front(struct sched *sched, const struct sched_owner *o)
 	    front->front_key == o->turn_ns)
 		return o->front;
 	rank_remove(sched, o->front);
-	insert_front(sched, o->front);
+	owner_insert_front(sched, o->front);
 	return o->front;
 }
 
@@ -183,22 +183,22 @@ uint32_t owner_enter(struct sched *sched, uint32_t client)
 	uint32_t old = o->front;
 
 	if (c->is_resident) {
-		insert_front(sched, client);
+		owner_insert_front(sched, client);
 		return SCHED_NONE;
 	}
 	c->queued_level = c->level;
 	o->n_queued[c->level]++;
 	if (old != SCHED_NONE && !rank_is_before(c, &sched->clients[old])) {
-		insert_behind(sched, client);
-		(void)move_front(sched, o);
+		owner_insert_behind(sched, client);
+		(void)owner_move_front(sched, o);
 		return SCHED_NONE;
 	}
 	if (old != SCHED_NONE)
 		rank_remove(sched, old);
 	o->front = client;
-	insert_front(sched, client);
+	owner_insert_front(sched, client);
 	if (old != SCHED_NONE)
-		insert_behind(sched, old);
+		owner_insert_behind(sched, old);
 	return old;
 }
 
@@ -214,7 +214,7 @@ uint32_t owner_exit(struct sched *sched, uint32_t client)
 	}
 	o->n_queued[c->queued_level]--;
 	if (o->front != client) {
-		(void)move_front(sched, o);
+		(void)owner_move_front(sched, o);
 		return SCHED_NONE;
 	}
 	c->is_front = false;
@@ -222,7 +222,7 @@ uint32_t owner_exit(struct sched *sched, uint32_t client)
 	if (o->front == SCHED_NONE)
 		return SCHED_NONE;
 	rank_remove(sched, o->front);
-	insert_front(sched, o->front);
+	owner_insert_front(sched, o->front);
 	return o->front;
 }
 
@@ -246,7 +246,7 @@ uint32_t owner_turn(struct sched *sched, uint32_t client, bool has_switched)
 	o->turn_ns = sched->now_ns > o->turn_ns ? sched->now_ns : o->turn_ns + 1;
 	o->since_ns = sched->now_ns;
 	o->is_aged = false;
-	return o->front == client ? SCHED_NONE : move_front(sched, o);
+	return o->front == client ? SCHED_NONE : owner_move_front(sched, o);
 }
 
 uint32_t owner_put_back(struct sched *sched, uint32_t client)
@@ -259,5 +259,5 @@ uint32_t owner_put_back(struct sched *sched, uint32_t client)
 	c->has_turn = false;
 	o->turn_ns = c->kept_turn_ns < o->turn_ns ? c->kept_turn_ns : o->turn_ns;
 	o->since_ns = c->kept_since_ns < o->since_ns ? c->kept_since_ns : o->since_ns;
-	return move_front(sched, o);
+	return owner_move_front(sched, o);
 }

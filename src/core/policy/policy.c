@@ -29,12 +29,12 @@ static bool has_grant(enum sched_client_state state)
 	return state == SCHED_CLIENT_RUNNING || state == SCHED_CLIENT_STOPPING;
 }
 
-static bool is_awake(const struct sched_client *c)
+static bool client_is_awake(const struct sched_client *c)
 {
 	return c->state >= SCHED_CLIENT_WAITING && !c->is_hung;
 }
 
-static void set_level(const struct sched *sched, struct sched_client *c)
+static void client_set_level(const struct sched *sched, struct sched_client *c)
 {
 	bool is_critical = c->claim.priority == SCHED_PRIORITY_CRITICAL;
 
@@ -45,7 +45,7 @@ static void set_level(const struct sched *sched, struct sched_client *c)
 
 void policy_join(struct sched *sched, uint32_t client)
 {
-	set_level(sched, &sched->clients[client]);
+	client_set_level(sched, &sched->clients[client]);
 	if (policy_of(sched)->join)
 		policy_of(sched)->join(sched, client);
 }
@@ -53,11 +53,11 @@ void policy_join(struct sched *sched, uint32_t client)
 void policy_claim(struct sched *sched, uint32_t client)
 {
 	struct sched_client *c = &sched->clients[client];
-	bool moves = is_awake(c) && policy_of(sched)->sleep;
+	bool moves = client_is_awake(c) && policy_of(sched)->sleep;
 
 	if (moves)
 		policy_of(sched)->sleep(sched, client);
-	set_level(sched, c);
+	client_set_level(sched, c);
 	if (moves)
 		policy_of(sched)->wake(sched, client);
 }
@@ -82,7 +82,7 @@ void policy_reset(struct sched *sched)
 		c->credit_round = 0;
 		c->is_boosted = false;
 		policy_join(sched, i);
-		if (is_awake(c))
+		if (client_is_awake(c))
 			policy_awake(sched, i, true);
 	}
 }
@@ -141,7 +141,7 @@ void policy_charge(struct sched *sched, uint32_t client)
 		policy_of(sched)->charge(sched, client, ns);
 }
 
-static uint32_t band_of(enum sched_priority level)
+static uint32_t band_of_level(enum sched_priority level)
 {
 	return BAND_LEVELS + (uint32_t)(SCHED_PRIORITY_CRITICAL - level);
 }
@@ -157,7 +157,7 @@ void policy_rank(struct sched *sched, uint32_t client)
 		c->band = BAND_AGED;
 		c->key = c->asked_ns;
 	} else {
-		c->band = band_of(c->level);
+		c->band = band_of_level(c->level);
 	}
 }
 
@@ -177,7 +177,7 @@ uint32_t policy_front_band(const struct sched *sched, uint32_t client)
 	if (c->is_resident)
 		return BAND_RESIDENT;
 	/* Not the front's own level: it may be one that has aged, before others of a higher one. */
-	return o->is_aged ? BAND_AGED : band_of(owner_level(o));
+	return o->is_aged ? BAND_AGED : band_of_level(owner_level(o));
 }
 
 uint64_t policy_waits_ns(const struct sched *sched, uint32_t client)

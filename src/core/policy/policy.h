@@ -11,9 +11,9 @@
  * nobody waits for ever; then the rest, by level and then as the policy has it. A turn of
  * a higher level lasts until those below it have aged.
  *
- * That is the order of one owner's clients. Owners have the same bands, the level being the
- * highest of those that wait; an owner ages when it has waited for half of wait_bound since
- * its last turn. Within a band they take turns (owner.h), of usual length, whatever the policy.
+ * This is the order of one owner's clients. Owners have the same bands, the level being the
+ * highest of those that wait; an owner ages when it has waited for half of wait_bound since its
+ * last turn. Within a band they take turns (owner.h), of usual length, whatever the policy.
  *
  *   priority  the level is the claim's priority; within one as fair
  *   fair      who had least GPU time for its weight; newcomers begin with the least that
@@ -42,7 +42,7 @@ struct policy {
 			uint64_t last_ns);
 	/* client has had so much more GPU time. */
 	void (*charge)(struct sched *sched, uint32_t client, uint64_t ns);
-	/* What follows may be NULL. */
+	/* The members from here on may be NULL. */
 	void (*join)(struct sched *sched, uint32_t client);
 	void (*wake)(struct sched *sched, uint32_t client);   /* wants to run, or runs */
 	void (*sleep)(struct sched *sched, uint32_t client);  /* no more; not without wake */
@@ -55,7 +55,7 @@ extern const struct policy policy_priority, policy_fair, policy_credit, policy_d
 
 /* A slot's first look at its claim, before anything else. */
 void policy_join(struct sched *sched, uint32_t client);
-/* Its claim has changed; what it had so far is charged. Between fit_out() and fit_in(). */
+/* Its claim has changed; what it had so far is charged. fit_change() follows. */
 void policy_claim(struct sched *sched, uint32_t client);
 /* The policy, or what may run side by side, has changed: all begin anew. */
 void policy_reset(struct sched *sched);

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
- * Rounds: in each a client has so much time as its weight says. Who has some left (under)
- * goes before who has none (over), first come, first served; who comes back with some left
- * goes first of all, once. When those are chosen that have none, the next round begins: as
- * many rounds as it takes until the first of them has some. Debts last, savings do not.
+ * Rounds: in each a client has so much time as its weight says. Clients with time left (under) go
+ * before those without (over), first come, first served; who comes back with some left goes first
+ * of all, once. When those are chosen that have none, the next round begins: as many rounds as it
+ * takes until the first of them has some. Debts last, savings do not.
  *
  * Rounds are each owner's own: clients of others neither begin nor end them.
  *
@@ -19,62 +19,62 @@
 #define ROUNDS_FAR  1000000        /* whatever the debt was, it is over */
 #define DEBT_MAX_NS 120000000000ll
 
-static int64_t refill(const struct sched_client *c)
+static int64_t credit_refill(const struct sched_client *c)
 {
 	return (int64_t)(ROUND_NS / SCHED_WEIGHT_DEFAULT * c->claim.weight);
 }
 
 /* Credits for the rounds that have begun since the last look. */
-static void look(struct sched *sched, uint32_t client)
+static void credit_look(struct sched *sched, uint32_t client)
 {
 	struct sched_client *c = &sched->clients[client];
 	uint64_t round = owner_of(sched, c)->credit_round, n = round - c->credit_round;
 
 	c->credit_round = round;
 	if (n >= ROUNDS_FAR)
-		c->credit_ns = refill(c);
+		c->credit_ns = credit_refill(c);
 	else
-		c->credit_ns += (int64_t)n * refill(c);
-	if (c->credit_ns > refill(c))
-		c->credit_ns = refill(c);
+		c->credit_ns += (int64_t)n * credit_refill(c);
+	if (c->credit_ns > credit_refill(c))
+		c->credit_ns = credit_refill(c);
 }
 
-static void join(struct sched *sched, uint32_t client)
+static void credit_join(struct sched *sched, uint32_t client)
 {
 	struct sched_client *c = &sched->clients[client];
 
 	c->credit_round = owner_of(sched, c)->credit_round;
-	c->credit_ns = refill(c);
+	c->credit_ns = credit_refill(c);
 }
 
-static void wake(struct sched *sched, uint32_t client)
+static void credit_wake(struct sched *sched, uint32_t client)
 {
-	look(sched, client);
+	credit_look(sched, client);
 	sched->clients[client].is_boosted = sched->clients[client].credit_ns > 0;
 }
 
 /* Debts have a limit: who was alone for long is not to pay for it for ever. */
-static void charge(struct sched *sched, uint32_t client, uint64_t ns)
+static void credit_charge(struct sched *sched, uint32_t client, uint64_t ns)
 {
 	struct sched_client *c = &sched->clients[client];
 	uint64_t most = (uint64_t)(c->credit_ns + DEBT_MAX_NS);
 
 	/* First what was used, of which most was before the next round began; then that one. */
 	c->credit_ns -= (int64_t)(ns < most ? ns : most);
-	look(sched, client);
+	credit_look(sched, client);
 }
 
-static uint64_t key(struct sched *sched, uint32_t client)
+static uint64_t credit_key(struct sched *sched, uint32_t client)
 {
 	struct sched_client *c = &sched->clients[client];
 
-	look(sched, client);
+	credit_look(sched, client);
 	if (c->credit_ns > 0)
 		return c->is_boosted ? 0 : c->credit_round + 1;
-	return c->credit_round + 2 + (uint64_t)(-c->credit_ns / refill(c));
+	return c->credit_round + 2 + (uint64_t)(-c->credit_ns / credit_refill(c));
 }
 
-static void choose(struct sched *sched, uint32_t client)
+static void credit_choose(struct sched *sched, uint32_t client)
 {
 	struct sched_client *c = &sched->clients[client];
 	struct sched_owner *o = owner_of(sched, c);
@@ -85,11 +85,11 @@ static void choose(struct sched *sched, uint32_t client)
 }
 
 /*
- * What it has left may be used up, and so may what it will get in the rounds before the one
- * in which head has some: were it stopped now, it would stand before head.
+ * It may use up what it has left, and what it will get in the rounds before the one in which head
+ * has some: were it stopped now, it would stand before head.
  */
-static uint64_t end(const struct sched *sched, uint32_t victim, uint32_t head, uint64_t end_ns,
-		    uint64_t last_ns)
+static uint64_t credit_end(const struct sched *sched, uint32_t victim, uint32_t head,
+			   uint64_t end_ns, uint64_t last_ns)
 {
 	const struct sched_client *v = &sched->clients[victim], *h = &sched->clients[head];
 	uint64_t round = owner_of(sched, v)->credit_round, until_ns;
@@ -97,7 +97,7 @@ static uint64_t end(const struct sched *sched, uint32_t victim, uint32_t head, u
 	int64_t left_ns = v->credit_ns - (int64_t)policy_pending(sched, v);
 
 	n_rounds += round - v->credit_round;
-	left_ns += (int64_t)(n_rounds < ROUNDS_FAR ? n_rounds : ROUNDS_FAR) * refill(v);
+	left_ns += (int64_t)(n_rounds < ROUNDS_FAR ? n_rounds : ROUNDS_FAR) * credit_refill(v);
 	if (left_ns <= 0)
 		return end_ns;
 	until_ns = sched->now_ns + (uint64_t)left_ns;
@@ -108,11 +108,11 @@ static uint64_t end(const struct sched *sched, uint32_t victim, uint32_t head, u
 
 const struct policy policy_credit = {
 	.has_levels = false,
-	.key = key,
-	.end = end,
-	.charge = charge,
-	.join = join,
-	.wake = wake,
-	.choose = choose,
-	.run = look,
+	.key = credit_key,
+	.end = credit_end,
+	.charge = credit_charge,
+	.join = credit_join,
+	.wake = credit_wake,
+	.choose = credit_choose,
+	.run = credit_look,
 };

@@ -27,7 +27,7 @@
 /* Far beyond any honest clock; two of them add up to no overflow. */
 #define VTIME_MAX (1ull << 62)
 
-static uint64_t by_weight(const struct sched_client *c, uint64_t ns)
+static uint64_t fair_by_weight(const struct sched_client *c, uint64_t ns)
 {
 	return ns / c->claim.weight * SCHED_WEIGHT_DEFAULT +
 	       ns % c->claim.weight * SCHED_WEIGHT_DEFAULT / c->claim.weight;
@@ -37,7 +37,7 @@ static uint64_t by_weight(const struct sched_client *c, uint64_t ns)
  * The least time of those that are there, of client's level. Their nodes are older than
  * their clocks, so the first ones are brought up to date until the first stays first.
  */
-static uint64_t least(struct sched *sched, uint32_t client)
+static uint64_t fair_least(struct sched *sched, uint32_t client)
 {
 	const struct sched_client *c = &sched->clients[client];
 	struct sched_owner *o = owner_of(sched, c);
@@ -59,7 +59,7 @@ static uint64_t least(struct sched *sched, uint32_t client)
 	return o->vtime_ns[c->level];
 }
 
-static void wake(struct sched *sched, uint32_t client)
+static void fair_wake(struct sched *sched, uint32_t client)
 {
 	struct sched_client *c = &sched->clients[client];
 	struct sched_owner *o = owner_of(sched, c);
@@ -67,7 +67,7 @@ static void wake(struct sched *sched, uint32_t client)
 
 	if (c->node[SCHED_NODE_VTIME].is_in)
 		return;
-	from = least(sched, client);
+	from = fair_least(sched, client);
 	/* Among others now: it is as far ahead of them as it was of those before. */
 	if (c->vtime_level != c->level)
 		c->vtime_ns += from - o->vtime_ns[c->vtime_level];
@@ -77,45 +77,46 @@ static void wake(struct sched *sched, uint32_t client)
 	heap_set(sched->clients, &o->least[c->level], SCHED_NODE_VTIME, client, c->vtime_ns);
 }
 
-static void sleep(struct sched *sched, uint32_t client)
+static void fair_sleep(struct sched *sched, uint32_t client)
 {
 	struct sched_client *c = &sched->clients[client];
 
 	/* The floor moves on with who leaves: who was alone took all of it with itself. */
-	(void)least(sched, client);
+	(void)fair_least(sched, client);
 	heap_remove(sched->clients, &owner_of(sched, c)->least[c->vtime_level], SCHED_NODE_VTIME,
 		    client);
 }
 
-static void join(struct sched *sched, uint32_t client)
+static void fair_join(struct sched *sched, uint32_t client)
 {
 	sched->clients[client].vtime_level = sched->clients[client].level;
 }
 
-static void charge(struct sched *sched, uint32_t client, uint64_t ns)
+static void fair_charge(struct sched *sched, uint32_t client, uint64_t ns)
 {
 	struct sched_client *c = &sched->clients[client];
-	uint64_t vtime_ns = c->vtime_ns + by_weight(c, ns);
+	uint64_t vtime_ns = c->vtime_ns + fair_by_weight(c, ns);
 
 	c->vtime_ns = vtime_ns < VTIME_MAX ? vtime_ns : VTIME_MAX;
 }
 
-static uint64_t key(struct sched *sched, uint32_t client)
+static uint64_t fair_key(struct sched *sched, uint32_t client)
 {
 	return sched->clients[client].vtime_ns / GRAIN_NS;
 }
 
-static uint64_t clock_of(const struct sched *sched, const struct sched_client *c)
+static uint64_t fair_clock_of(const struct sched *sched, const struct sched_client *c)
 {
-	return c->vtime_ns + by_weight(c, policy_pending(sched, c));
+	return c->vtime_ns + fair_by_weight(c, policy_pending(sched, c));
 }
 
 /* When victim's clock shows what head's does, but not before a turn is over. */
-static uint64_t end(const struct sched *sched, uint32_t victim, uint32_t head, uint64_t end_ns,
-		    uint64_t last_ns)
+static uint64_t fair_end(const struct sched *sched, uint32_t victim, uint32_t head, uint64_t end_ns,
+			 uint64_t last_ns)
 {
 	const struct sched_client *v = &sched->clients[victim], *h = &sched->clients[head];
-	uint64_t from_ns = clock_of(sched, v), to_ns = clock_of(sched, h), left_ns, until_ns;
+	uint64_t from_ns = fair_clock_of(sched, v), to_ns = fair_clock_of(sched, h), left_ns,
+		 until_ns;
 
 	if (from_ns >= to_ns || last_ns <= end_ns)
 		return end_ns;
@@ -130,20 +131,20 @@ static uint64_t end(const struct sched *sched, uint32_t victim, uint32_t head, u
 
 const struct policy policy_priority = {
 	.has_levels = true,
-	.key = key,
-	.end = end,
-	.charge = charge,
-	.join = join,
-	.wake = wake,
-	.sleep = sleep,
+	.key = fair_key,
+	.end = fair_end,
+	.charge = fair_charge,
+	.join = fair_join,
+	.wake = fair_wake,
+	.sleep = fair_sleep,
 };
 
 const struct policy policy_fair = {
 	.has_levels = false,
-	.key = key,
-	.end = end,
-	.charge = charge,
-	.join = join,
-	.wake = wake,
-	.sleep = sleep,
+	.key = fair_key,
+	.end = fair_end,
+	.charge = fair_charge,
+	.join = fair_join,
+	.wake = fair_wake,
+	.sleep = fair_sleep,
 };

@@ -10,7 +10,7 @@
 #define BANDWIDTH_MAX (1ull << 43) /* 8 TiB/s: above any bus; keeps the average from overflow */
 
 /* value * mul / div, div > 0, saturating. Digit by digit, so that nothing overflows. */
-static uint64_t scale(uint64_t value, uint64_t mul, uint64_t div)
+static uint64_t quantum_scale(uint64_t value, uint64_t mul, uint64_t div)
 {
 	uint64_t whole = value / div, rest = value % div, part;
 
@@ -35,7 +35,7 @@ uint64_t quantum_swap(const struct sched *sched, uint32_t gpu, uint64_t bytes)
 {
 	uint64_t bandwidth = quantum_bandwidth(sched, gpu);
 
-	return bandwidth > 0 ? scale(bytes, SECOND_NS, bandwidth) : 0;
+	return bandwidth > 0 ? quantum_scale(bytes, SECOND_NS, bandwidth) : 0;
 }
 
 uint64_t quantum_most(const struct sched *sched, uint32_t gpu)
@@ -61,7 +61,7 @@ uint64_t quantum_turn(const struct sched *sched, uint32_t gpu, uint64_t bytes)
 	} else if (config->switch_mode == SCHED_SWITCH_FIXED) {
 		turn = config->switch_fixed_ns;
 	} else {
-		turn = scale(quantum_swap(sched, gpu, bytes), config->switch_multiplier, 1);
+		turn = quantum_scale(quantum_swap(sched, gpu, bytes), config->switch_multiplier, 1);
 		turn = u64_min(u64_max(turn, config->switch_min_ns), config->switch_max_ns);
 	}
 	return u64_min(turn, quantum_most(sched, gpu));
@@ -69,11 +69,11 @@ uint64_t quantum_turn(const struct sched *sched, uint32_t gpu, uint64_t bytes)
 
 uint64_t quantum_answer(const struct sched *sched, uint32_t gpu, uint64_t bytes)
 {
-	uint64_t copy = scale(bytes, SECOND_NS, GIB);
+	uint64_t copy = quantum_scale(bytes, SECOND_NS, GIB);
 	uint64_t bandwidth = quantum_bandwidth(sched, gpu);
 
 	if (bandwidth > 0)
-		copy = u64_max(copy, scale(bytes, 2 * SECOND_NS, bandwidth));
+		copy = u64_max(copy, quantum_scale(bytes, 2 * SECOND_NS, bandwidth));
 	/* A hostile report of a crawling bus must not hold an answer open for days. */
 	return sched->config.answer_ns + u64_min(copy, 3600 * SECOND_NS);
 }
@@ -85,6 +85,6 @@ void quantum_measure(struct sched *sched, uint32_t gpu, uint64_t moved, uint64_t
 
 	if (moved == 0 || move_ns == 0)
 		return;
-	bandwidth = u64_min(u64_max(scale(moved, SECOND_NS, move_ns), 1), BANDWIDTH_MAX);
+	bandwidth = u64_min(u64_max(quantum_scale(moved, SECOND_NS, move_ns), 1), BANDWIDTH_MAX);
 	g->bandwidth = g->bandwidth == 0 ? bandwidth : (g->bandwidth * 7 + bandwidth * 3) / 10;
 }

@@ -18,7 +18,7 @@ bool rank_is_before(const struct sched_client *a, const struct sched_client *b)
 }
 
 /* Of two in one tree. */
-static bool is_before(const struct sched_client *a, const struct sched_client *b)
+static bool rank_node_is_before(const struct sched_client *a, const struct sched_client *b)
 {
 	if (a->front_band != b->front_band)
 		return a->front_band < b->front_band;
@@ -27,26 +27,26 @@ static bool is_before(const struct sched_client *a, const struct sched_client *b
 	return rank_is_before(a, b);
 }
 
-static uint32_t *root_of(struct sched *sched, const struct sched_client *c)
+static uint32_t *rank_root_of(struct sched *sched, const struct sched_client *c)
 {
 	return c->is_front ? &sched->gpus[c->gpu].ranked : &owner_of(sched, c)->ranked;
 }
 
-static uint32_t count(const struct sched_client *clients, uint32_t client)
+static uint32_t rank_count(const struct sched_client *clients, uint32_t client)
 {
 	return client == SCHED_NONE ? 0 : clients[client].tree.n;
 }
 
-static void recount(struct sched_client *clients, uint32_t client)
+static void rank_recount(struct sched_client *clients, uint32_t client)
 {
 	struct sched_tree *t = &clients[client].tree;
 
-	t->n = count(clients, t->left) + count(clients, t->right) + 1;
+	t->n = rank_count(clients, t->left) + rank_count(clients, t->right) + 1;
 }
 
 /* Puts child, or nothing, where old is under up. */
-static void hang(struct sched_client *clients, uint32_t *root, uint32_t up, uint32_t old,
-		 uint32_t child)
+static void rank_hang(struct sched_client *clients, uint32_t *root, uint32_t up, uint32_t old,
+		      uint32_t child)
 {
 	if (up == SCHED_NONE)
 		*root = child;
@@ -59,14 +59,14 @@ static void hang(struct sched_client *clients, uint32_t *root, uint32_t up, uint
 }
 
 /* client and its parent change places; the order stays. */
-static void rotate(struct sched_client *clients, uint32_t *root, uint32_t client)
+static void rank_rotate(struct sched_client *clients, uint32_t *root, uint32_t client)
 {
 	struct sched_tree *t = &clients[client].tree;
 	uint32_t up = t->up;
 	struct sched_tree *u = &clients[up].tree;
 	uint32_t middle;
 
-	hang(clients, root, u->up, up, client);
+	rank_hang(clients, root, u->up, up, client);
 	if (u->left == client) {
 		middle = t->right;
 		u->left = middle;
@@ -79,12 +79,12 @@ static void rotate(struct sched_client *clients, uint32_t *root, uint32_t client
 	if (middle != SCHED_NONE)
 		clients[middle].tree.up = up;
 	u->up = client;
-	recount(clients, up);
-	recount(clients, client);
+	rank_recount(clients, up);
+	rank_recount(clients, client);
 }
 
 /* Between two of its tree; the only one of it stands before, or behind, all the others. */
-static void list_between(struct sched *sched, uint32_t client, uint32_t prev, uint32_t next)
+static void rank_list_between(struct sched *sched, uint32_t client, uint32_t prev, uint32_t next)
 {
 	struct sched_client *clients = sched->clients, *c = &clients[client];
 	struct list *queue = &sched->gpus[c->gpu].queue;
@@ -103,12 +103,12 @@ void rank_insert(struct sched *sched, uint32_t client)
 {
 	struct sched_client *clients = sched->clients, *c = &clients[client];
 	uint32_t up = SCHED_NONE, prev = SCHED_NONE, next = SCHED_NONE;
-	uint32_t *root = root_of(sched, c), *place = root;
+	uint32_t *root = rank_root_of(sched, c), *place = root;
 
 	while (*place != SCHED_NONE) {
 		up = *place;
 		clients[up].tree.n++;
-		if (is_before(c, &clients[up])) {
+		if (rank_node_is_before(c, &clients[up])) {
 			next = up;
 			place = &clients[up].tree.left;
 		} else {
@@ -118,13 +118,13 @@ void rank_insert(struct sched *sched, uint32_t client)
 	}
 	*place = client;
 	c->tree = (struct sched_tree){up, SCHED_NONE, SCHED_NONE, 1};
-	list_between(sched, client, prev, next);
+	rank_list_between(sched, client, prev, next);
 	while (c->tree.up != SCHED_NONE && treap_is_above(client, c->tree.up))
-		rotate(clients, root, client);
+		rank_rotate(clients, root, client);
 }
 
 /* The child that may stand above the other one; SCHED_NONE: there is none. */
-static uint32_t upper_child(const struct sched_tree *t)
+static uint32_t rank_upper_child(const struct sched_tree *t)
 {
 	if (t->left == SCHED_NONE)
 		return t->right;
@@ -136,13 +136,13 @@ static uint32_t upper_child(const struct sched_tree *t)
 void rank_remove(struct sched *sched, uint32_t client)
 {
 	struct sched_client *clients = sched->clients, *c = &clients[client];
-	uint32_t *root = root_of(sched, c), child;
+	uint32_t *root = rank_root_of(sched, c), child;
 
-	while ((child = upper_child(&c->tree)) != SCHED_NONE)
-		rotate(clients, root, child);
-	hang(clients, root, c->tree.up, client, SCHED_NONE);
+	while ((child = rank_upper_child(&c->tree)) != SCHED_NONE)
+		rank_rotate(clients, root, child);
+	rank_hang(clients, root, c->tree.up, client, SCHED_NONE);
 	for (uint32_t up = c->tree.up; up != SCHED_NONE; up = clients[up].tree.up)
-		recount(clients, up);
+		rank_recount(clients, up);
 	c->tree = (struct sched_tree){SCHED_NONE, SCHED_NONE, SCHED_NONE, 0};
 	list_remove(LIST_SLOTS(clients, SCHED_LINK_LINE), &sched->gpus[c->gpu].queue, client);
 }
@@ -159,11 +159,11 @@ uint32_t rank_first(const struct sched *sched, uint32_t root)
 static uint32_t position_in_tree(const struct sched *sched, uint32_t client)
 {
 	const struct sched_client *clients = sched->clients;
-	uint32_t position = count(clients, clients[client].tree.left) + 1;
+	uint32_t position = rank_count(clients, clients[client].tree.left) + 1;
 
 	for (uint32_t i = client, up; (up = clients[i].tree.up) != SCHED_NONE; i = up) {
 		if (clients[up].tree.right == i)
-			position += count(clients, clients[up].tree.left) + 1;
+			position += rank_count(clients, clients[up].tree.left) + 1;
 	}
 	return position;
 }

@@ -18,7 +18,8 @@
 
 static bool may_take_turns(const struct timeshare_client *c)
 {
-	return c->part.is_active && c->part.class != TIMESHARE_CLASS_CRITICAL && !c->is_unholdable;
+	return c->part.is_active && c->part.class != TIMESHARE_CLASS_CRITICAL &&
+	       c->hold != TIMESHARE_HOLD_FAILED;
 }
 
 uint64_t burst_credit_max(const struct timeshare_config *config)
@@ -30,7 +31,7 @@ uint64_t burst_credit_max(const struct timeshare_config *config)
  * Of TIMESHARE_ONE: how much of the time that somebody else wants the critical take. Work without
  * a burst keeps the others to their short slices, too.
  */
-static uint64_t taken(const struct timeshare_gpu *g)
+static uint64_t credit_taken(const struct timeshare_gpu *g)
 {
 	if (g->n_wanting == 0)
 		return 0;
@@ -39,27 +40,27 @@ static uint64_t taken(const struct timeshare_gpu *g)
 	return g->loose < TIMESHARE_ONE ? g->loose : TIMESHARE_ONE;
 }
 
-/* What the credit loses in TIMESHARE_ONE ns, if above 0, or gains. Who is capped loses nothing. */
-static int64_t drain(const struct timeshare *share, const struct timeshare_gpu *g)
+/* The loss of the credit in TIMESHARE_ONE ns; below 0 it gains. A capped GPU loses nothing. */
+static int64_t credit_drain(const struct timeshare *timeshare, const struct timeshare_gpu *g)
 {
-	uint64_t percent = share->config.lc_max_percent;
+	uint64_t percent = timeshare->config.lc_max_percent;
 
 	if (g->is_capped)
-		return -(int64_t)((TIMESHARE_ONE - taken(g)) * percent);
-	return (int64_t)(taken(g) * 100) - (int64_t)(TIMESHARE_ONE * percent);
+		return -(int64_t)((TIMESHARE_ONE - credit_taken(g)) * percent);
+	return (int64_t)(credit_taken(g) * 100) - (int64_t)(TIMESHARE_ONE * percent);
 }
 
-void burst_advance(struct timeshare *share, uint32_t gpu)
+void burst_advance(struct timeshare *timeshare, uint32_t gpu)
 {
-	struct timeshare_gpu *g = &share->gpus[gpu];
-	uint64_t ns = share->now_ns - g->at_ns, max = burst_credit_max(&share->config);
+	struct timeshare_gpu *g = &timeshare->gpus[gpu];
+	uint64_t ns = timeshare->now_ns - g->at_ns, max = burst_credit_max(&timeshare->config);
 	int64_t change;
 
-	g->at_ns = share->now_ns;
+	g->at_ns = timeshare->now_ns;
 	if (!g->is_holding)
 		g->turn_left_ns -= ns < g->turn_left_ns ? ns : g->turn_left_ns;
 	ns = ns < SPAN_MAX_NS ? ns : SPAN_MAX_NS;
-	change = (int64_t)ns * drain(share, g) / (int64_t)TIMESHARE_ONE;
+	change = (int64_t)ns * credit_drain(timeshare, g) / (int64_t)TIMESHARE_ONE;
 	if (change > 0)
 		g->credit -= (uint64_t)change < g->credit ? (uint64_t)change : g->credit;
 	else
@@ -67,12 +68,13 @@ void burst_advance(struct timeshare *share, uint32_t gpu)
 	g->credit = g->credit < max ? g->credit : max;
 }
 
-void burst_note_loose(struct timeshare *share, uint32_t client, uint64_t busy_ns)
+void burst_note_loose(struct timeshare *timeshare, uint32_t client, uint64_t busy_ns)
 {
-	struct timeshare_client *c = &share->clients[client];
-	uint64_t passed_us = (share->now_ns - c->usage.report_ns) / 1000, busy_us, sum_us;
+	struct timeshare_client *c = &timeshare->clients[client];
+	uint64_t passed_us = (timeshare->now_ns - c->usage.report_ns) / 1000, busy_us, sum_us;
 
-	if (!c->is_busy || c->is_bursting || busy_ns < c->usage.busy_ns)
+	if (c->work != TIMESHARE_WORK_BUSY || timeshare_is_in_burst(c) ||
+	    busy_ns < c->usage.busy_ns)
 		return;
 	busy_us = (busy_ns - c->usage.busy_ns + 999) / 1000;
 	busy_us = busy_us < passed_us ? busy_us : passed_us;
@@ -81,39 +83,39 @@ void burst_note_loose(struct timeshare *share, uint32_t client, uint64_t busy_ns
 			      sum_us);
 }
 
-static void report(struct timeshare *share, uint32_t gpu, enum timeshare_report what)
+static void burst_report(struct timeshare *timeshare, uint32_t gpu, enum timeshare_report what)
 {
-	timeshare_update_report(share, TIMESHARE_NONE, gpu, what, 0);
+	timeshare_update_report(timeshare, TIMESHARE_NONE, gpu, what, 0);
 }
 
-static void plan_cap(struct timeshare *share, uint32_t gpu)
+static void plan_cap(struct timeshare *timeshare, uint32_t gpu)
 {
-	struct timeshare_gpu *g = &share->gpus[gpu];
-	uint64_t max = burst_credit_max(&share->config);
+	struct timeshare_gpu *g = &timeshare->gpus[gpu];
+	uint64_t max = burst_credit_max(&timeshare->config);
 
-	if (!g->is_capped && g->credit == 0 && max > 0 && drain(share, g) > 0) {
+	if (!g->is_capped && g->credit == 0 && max > 0 && credit_drain(timeshare, g) > 0) {
 		g->is_capped = true;
-		report(share, gpu, TIMESHARE_REPORT_CAPPED);
+		burst_report(timeshare, gpu, TIMESHARE_REPORT_CAPPED);
 	} else if (g->is_capped && g->credit >= max / 2) {
 		g->is_capped = false;
-		report(share, gpu, TIMESHARE_REPORT_NOT_CAPPED);
+		burst_report(timeshare, gpu, TIMESHARE_REPORT_NOT_CAPPED);
 	}
 }
 
-static void plan_speed(struct timeshare *share, uint32_t gpu)
+static void plan_speed(struct timeshare *timeshare, uint32_t gpu)
 {
-	struct timeshare_gpu *g = &share->gpus[gpu];
+	struct timeshare_gpu *g = &timeshare->gpus[gpu];
 
-	if (!g->is_slow || g->slow_ns > share->now_ns)
+	if (!g->is_slow || g->slow_ns > timeshare->now_ns)
 		return;
 	g->is_slow = false;
-	report(share, gpu, TIMESHARE_REPORT_FAST);
+	burst_report(timeshare, gpu, TIMESHARE_REPORT_FAST);
 }
 
 /* In proportion to its weight and to what its class has beside critical ones. */
-static uint64_t turn_length(const struct timeshare *share, const struct timeshare_client *c)
+static uint64_t turn_length(const struct timeshare *timeshare, const struct timeshare_client *c)
 {
-	const struct timeshare_config *config = &share->config;
+	const struct timeshare_config *config = &timeshare->config;
 	uint64_t least_ns = config->turn_ns / 5, most_ns = config->turn_ns * TURN_PARTS;
 	uint64_t mean = config->slice_us[TIMESHARE_CLASS_NORMAL] * WEIGHT_MEAN;
 	uint64_t ns = config->turn_ns / 1000 * config->slice_us[c->part.class] / mean *
@@ -124,13 +126,13 @@ static uint64_t turn_length(const struct timeshare *share, const struct timeshar
 }
 
 /* The first that wants the GPU; if nobody does, the first that might. */
-static uint32_t next_turn(const struct timeshare *share, const struct timeshare_gpu *g)
+static uint32_t next_turn(const struct timeshare *timeshare, const struct timeshare_gpu *g)
 {
 	uint32_t idle = TIMESHARE_NONE;
 
 	for (uint32_t at = g->running.first; at != TIMESHARE_NONE;
-	     at = share->clients[at].link[TIMESHARE_LINK_RUNNING].next) {
-		const struct timeshare_client *c = &share->clients[at];
+	     at = timeshare->clients[at].link[TIMESHARE_LINK_RUNNING].next) {
+		const struct timeshare_client *c = &timeshare->clients[at];
 
 		if (!may_take_turns(c))
 			continue;
@@ -142,30 +144,30 @@ static uint32_t next_turn(const struct timeshare *share, const struct timeshare_
 	return idle;
 }
 
-static void give_turn(struct timeshare *share, struct timeshare_gpu *g, uint32_t client)
+static void give_turn(struct timeshare *timeshare, struct timeshare_gpu *g, uint32_t client)
 {
 	uint32_t old = g->turn;
 
 	g->turn = client;
 	if (client == TIMESHARE_NONE)
 		return;
-	g->turn_left_ns = turn_length(share, &share->clients[client]) + TURN_LATE_NS;
+	g->turn_left_ns = turn_length(timeshare, &timeshare->clients[client]) + TURN_LATE_NS;
 	/* The list is the queue: whoever has had the turn is its last. */
-	timeshare_update_moves(share, client);
-	list_remove(LIST_SLOTS(share->clients, TIMESHARE_LINK_RUNNING), &g->running, client);
-	list_push_back(LIST_SLOTS(share->clients, TIMESHARE_LINK_RUNNING), &g->running, client);
+	timeshare_update_moves(timeshare, client);
+	list_remove(LIST_SLOTS(timeshare->clients, TIMESHARE_LINK_RUNNING), &g->running, client);
+	list_push_back(LIST_SLOTS(timeshare->clients, TIMESHARE_LINK_RUNNING), &g->running, client);
 	if (client == old)
 		return;
-	if (old != TIMESHARE_NONE && may_take_turns(&share->clients[old])) {
+	if (old != TIMESHARE_NONE && may_take_turns(&timeshare->clients[old])) {
 		g->leaving = old;
-		touch(share, old);
+		timeshare_update_touch(timeshare, old);
 	}
-	touch(share, client);
+	timeshare_update_touch(timeshare, client);
 }
 
 /*
- * Of turn_left_ns: until it ends. Who is taken off and who is let on change the GPU's list of
- * what runs, which delays the work of a burst that is on it; after a burst there is none.
+ * Of turn_left_ns: until it ends. Each client that is taken off or let on changes the GPU's list
+ * of what runs. The change delays the work of a burst that is on it; after a burst there is none.
  */
 static uint64_t turn_rest(const struct timeshare_gpu *g)
 {
@@ -174,76 +176,76 @@ static uint64_t turn_rest(const struct timeshare_gpu *g)
 	return g->turn_left_ns > late_ns ? g->turn_left_ns - late_ns : 0;
 }
 
-static void plan_turn(struct timeshare *share, struct timeshare_gpu *g)
+static void plan_turn(struct timeshare *timeshare, struct timeshare_gpu *g)
 {
 	const struct timeshare_client *holder = NULL;
 	uint32_t next;
 
-	if (g->turn != TIMESHARE_NONE && may_take_turns(&share->clients[g->turn]))
-		holder = &share->clients[g->turn];
+	if (g->turn != TIMESHARE_NONE && may_take_turns(&timeshare->clients[g->turn]))
+		holder = &timeshare->clients[g->turn];
 	if (holder && turn_rest(g) > 0 && (holder->part.is_wanting || g->n_wanting == 0))
 		return;
-	next = next_turn(share, g);
+	next = next_turn(timeshare, g);
 	if (!holder)
-		give_turn(share, g, next);
-	else if (next != TIMESHARE_NONE && share->clients[next].part.is_wanting)
-		give_turn(share, g, next);
+		give_turn(timeshare, g, next);
+	else if (next != TIMESHARE_NONE && timeshare->clients[next].part.is_wanting)
+		give_turn(timeshare, g, next);
 	else
-		g->turn_left_ns = turn_length(share, holder) + TURN_LATE_NS;
+		g->turn_left_ns = turn_length(timeshare, holder) + TURN_LATE_NS;
 }
 
-static bool is_off(const struct timeshare_client *c)
+static bool client_is_off(const struct timeshare_client *c)
 {
 	return c->told.hold_seq > 0 && c->told.seq_done >= c->told.hold_seq;
 }
 
-static void plan_leaving(struct timeshare *share, struct timeshare_gpu *g)
+static void plan_leaving(struct timeshare *timeshare, struct timeshare_gpu *g)
 {
 	const struct timeshare_client *c;
 
 	if (g->leaving == TIMESHARE_NONE)
 		return;
-	c = &share->clients[g->leaving];
-	if (may_take_turns(c) && g->leaving != g->turn && !is_off(c))
+	c = &timeshare->clients[g->leaving];
+	if (may_take_turns(c) && g->leaving != g->turn && !client_is_off(c))
 		return;
 	g->leaving = TIMESHARE_NONE;
 	if (g->turn != TIMESHARE_NONE)
-		touch(share, g->turn);
+		timeshare_update_touch(timeshare, g->turn);
 }
 
-static void plan_wake(struct timeshare *share, struct timeshare_gpu *g)
+static void plan_wake(struct timeshare *timeshare, struct timeshare_gpu *g)
 {
-	uint64_t half = burst_credit_max(&share->config) / 2, wake_ns = TIMESHARE_NO_DEADLINE,
+	uint64_t half = burst_credit_max(&timeshare->config) / 2, wake_ns = TIMESHARE_NO_DEADLINE,
 		 at_ns;
-	int64_t rate = drain(share, g);
+	int64_t rate = credit_drain(timeshare, g);
 
 	if (g->is_slow)
 		wake_ns = g->slow_ns;
 	if (g->is_capped ? rate < 0 : rate > 0) {
-		at_ns = share->now_ns + 1;
+		at_ns = timeshare->now_ns + 1;
 		at_ns += g->is_capped ? (half - g->credit) * TIMESHARE_ONE / (uint64_t)-rate
 				      : g->credit * TIMESHARE_ONE / (uint64_t)rate;
 		wake_ns = at_ns < wake_ns ? at_ns : wake_ns;
 	}
 	if (g->is_taking && !g->is_holding && g->n_wanting > 1 && g->turn != TIMESHARE_NONE) {
-		at_ns = share->now_ns + turn_rest(g);
+		at_ns = timeshare->now_ns + turn_rest(g);
 		wake_ns = at_ns < wake_ns ? at_ns : wake_ns;
 	}
 	g->wake_ns = wake_ns;
 }
 
-void burst_plan(struct timeshare *share, uint32_t gpu)
+void burst_plan(struct timeshare *timeshare, uint32_t gpu)
 {
-	struct timeshare_gpu *g = &share->gpus[gpu];
+	struct timeshare_gpu *g = &timeshare->gpus[gpu];
 	bool was_taking = g->is_taking, was_holding = g->is_holding, was_brief = g->is_brief;
 
-	burst_advance(share, gpu);
-	plan_speed(share, gpu);
-	plan_cap(share, gpu);
-	g->is_taking = g->n_active[TIMESHARE_CLASS_CRITICAL] > 0 && share->config.is_holding;
+	burst_advance(timeshare, gpu);
+	plan_speed(timeshare, gpu);
+	plan_cap(timeshare, gpu);
+	g->is_taking = g->n_active[TIMESHARE_CLASS_CRITICAL] > 0 && timeshare->config.is_holding;
 	if (g->is_taking) {
-		plan_turn(share, g);
-		plan_leaving(share, g);
+		plan_turn(timeshare, g);
+		plan_leaving(timeshare, g);
 	} else {
 		g->turn = TIMESHARE_NONE;
 		g->leaving = TIMESHARE_NONE;
@@ -251,49 +253,49 @@ void burst_plan(struct timeshare *share, uint32_t gpu)
 	g->is_holding = g->is_taking && g->n_holders > 0 && !g->is_capped && !g->is_slow;
 	g->is_brief = g->is_holding && g->n_bursting == 0;
 	if (g->is_taking != was_taking)
-		timeshare_update_all(share, gpu);
+		timeshare_update_all(timeshare, gpu);
 	else if ((g->is_holding != was_holding || g->is_brief != was_brief || g->is_brief) &&
 		 g->turn != TIMESHARE_NONE)
-		touch(share, g->turn);
-	plan_wake(share, g);
+		timeshare_update_touch(timeshare, g->turn);
+	plan_wake(timeshare, g);
 }
 
-bool burst_holds(const struct timeshare *share, uint32_t client)
+bool burst_holds(const struct timeshare *timeshare, uint32_t client)
 {
-	const struct timeshare_client *c = &share->clients[client];
-	const struct timeshare_gpu *g = &share->gpus[c->gpu];
+	const struct timeshare_client *c = &timeshare->clients[client];
+	const struct timeshare_gpu *g = &timeshare->gpus[c->gpu];
 
 	if (!g->is_taking || !may_take_turns(c))
 		return false;
 	return client != g->turn || g->is_holding || g->leaving != TIMESHARE_NONE;
 }
 
-bool burst_is_brief(const struct timeshare *share, uint32_t client)
+bool burst_is_brief(const struct timeshare *timeshare, uint32_t client)
 {
-	const struct timeshare_gpu *g = &share->gpus[share->clients[client].gpu];
+	const struct timeshare_gpu *g = &timeshare->gpus[timeshare->clients[client].gpu];
 
 	return client == g->turn && g->is_brief && g->leaving == TIMESHARE_NONE;
 }
 
-uint64_t burst_until(const struct timeshare *share, uint32_t client)
+uint64_t burst_until(const struct timeshare *timeshare, uint32_t client)
 {
-	const struct timeshare_gpu *g = &share->gpus[share->clients[client].gpu];
+	const struct timeshare_gpu *g = &timeshare->gpus[timeshare->clients[client].gpu];
 
-	return burst_is_brief(share, client) ? g->hint_end_ns
-					     : share->now_ns + share->config.hold_ns;
+	return burst_is_brief(timeshare, client) ? g->hint_end_ns
+						 : timeshare->now_ns + timeshare->config.hold_ns;
 }
 
-void burst_note_asked(struct timeshare *share, uint32_t client)
+void burst_note_asked(struct timeshare *timeshare, uint32_t client)
 {
-	struct timeshare_client *c = &share->clients[client];
-	struct timeshare_gpu *g = &share->gpus[c->gpu];
+	struct timeshare_client *c = &timeshare->clients[client];
+	struct timeshare_gpu *g = &timeshare->gpus[c->gpu];
 
 	struct timeshare_batch *last = &g->batches[g->n_batches % TIMESHARE_BATCHES];
 
-	c->told.asked_ns = share->now_ns;
-	if (last->n == 0 || last->asked_ns != share->now_ns) {
+	c->told.asked_ns = timeshare->now_ns;
+	if (last->n == 0 || last->asked_ns != timeshare->now_ns) {
 		last = &g->batches[++g->n_batches % TIMESHARE_BATCHES];
-		*last = (struct timeshare_batch){.asked_ns = share->now_ns};
+		*last = (struct timeshare_batch){.asked_ns = timeshare->now_ns};
 	}
 	last->n++;
 }
@@ -333,10 +335,10 @@ static uint64_t pause_length(const struct timeshare_gpu *g, const struct timesha
  * Those that are taken off at once wait for each other in the driver. While bursts hold
  * nobody, the holds that turns need tell nothing of how it will be then.
  */
-void burst_note_took(struct timeshare *share, uint32_t client, uint64_t ns)
+void burst_note_took(struct timeshare *timeshare, uint32_t client, uint64_t ns)
 {
-	const struct timeshare_client *c = &share->clients[client];
-	struct timeshare_gpu *g = &share->gpus[c->gpu];
+	const struct timeshare_client *c = &timeshare->clients[client];
+	struct timeshare_gpu *g = &timeshare->gpus[c->gpu];
 	uint64_t us = ns / 1000;
 	uint32_t n, n_slow = 0;
 
@@ -347,26 +349,26 @@ void burst_note_took(struct timeshare *share, uint32_t client, uint64_t ns)
 		us < UINT32_MAX ? (uint32_t)us : UINT32_MAX;
 	n = g->n_took < TIMESHARE_HOLD_SAMPLES ? g->n_took : TIMESHARE_HOLD_SAMPLES;
 	for (uint32_t i = 0; i < n; i++)
-		n_slow += g->took_us[i] > share->config.slow_ns / 1000;
+		n_slow += g->took_us[i] > timeshare->config.slow_ns / 1000;
 	if (n_slow < SLOW_MIN)
 		return;
-	g->pause_ns = pause_length(g, &share->config, share->now_ns);
+	g->pause_ns = pause_length(g, &timeshare->config, timeshare->now_ns);
 	g->is_slow = true;
-	g->slow_ns = share->now_ns + g->pause_ns;
+	g->slow_ns = timeshare->now_ns + g->pause_ns;
 	g->n_took = 0;
 	g->is_dirty = true;
-	report(share, c->gpu, TIMESHARE_REPORT_SLOW);
+	burst_report(timeshare, c->gpu, TIMESHARE_REPORT_SLOW);
 }
 
-void burst_note_off(struct timeshare *share, uint32_t client, bool is_off_now)
+void burst_note_off(struct timeshare *timeshare, uint32_t client, bool is_off_now)
 {
-	struct timeshare_client *c = &share->clients[client];
-	struct timeshare_gpu *g = &share->gpus[c->gpu];
-	uint64_t ns = share->now_ns - g->preempt_ns;
+	struct timeshare_client *c = &timeshare->clients[client];
+	struct timeshare_gpu *g = &timeshare->gpus[c->gpu];
+	uint64_t ns = timeshare->now_ns - g->preempt_ns;
 
-	if (!c->is_preempted)
+	if (c->hold != TIMESHARE_HOLD_TIMED)
 		return;
-	c->is_preempted = false;
+	c->hold = TIMESHARE_HOLD_TOLD;
 	g->n_pending--;
 	g->n_preemptions += is_off_now;
 	if (!is_off_now || g->n_pending > 0)
@@ -377,8 +379,8 @@ void burst_note_off(struct timeshare *share, uint32_t client, bool is_off_now)
 	g->preempt_ns_max = ns > g->preempt_ns_max ? ns : g->preempt_ns_max;
 }
 
-/* What the last few preemptions took; how many they are. */
-static uint32_t last_us(const struct timeshare_gpu *g, uint32_t us[LEAD_SAMPLES])
+/* The times that the last few preemptions took; how many they are. */
+static uint32_t last_preempt_us(const struct timeshare_gpu *g, uint32_t us[LEAD_SAMPLES])
 {
 	uint32_t n = 0;
 
@@ -389,9 +391,9 @@ static uint32_t last_us(const struct timeshare_gpu *g, uint32_t us[LEAD_SAMPLES]
 	return n;
 }
 
-static uint64_t bounded(const struct timeshare *share, uint64_t lead_ns)
+static uint64_t lead_bounded(const struct timeshare *timeshare, uint64_t lead_ns)
 {
-	uint64_t most_ns = share->config.hint_ns / 2;
+	uint64_t most_ns = timeshare->config.hint_ns / 2;
 
 	return lead_ns < most_ns ? lead_ns : most_ns;
 }
@@ -401,20 +403,22 @@ static uint64_t bounded(const struct timeshare *share, uint64_t lead_ns)
  * (on a card 1.06 to 1.3 ms, where the median was 0.76). One alone may have met a lock of
  * the driver.
  */
-uint64_t burst_lead(const struct timeshare *share, uint32_t gpu)
+uint64_t burst_lead(const struct timeshare *timeshare, uint32_t gpu)
 {
-	uint32_t us[LEAD_SAMPLES], n = last_us(&share->gpus[gpu], us);
+	uint32_t us[LEAD_SAMPLES], n = last_preempt_us(&timeshare->gpus[gpu], us);
 
-	return bounded(share, n > 0 ? preempt_choice_second_of(us, n) * 1250ull : LEAD_FIRST_NS);
+	return lead_bounded(timeshare,
+			    n > 0 ? preempt_choice_second_of(us, n) * 1250ull : LEAD_FIRST_NS);
 }
 
 /*
  * The median: two slow ones among the last few, as when a program loads, would make all
  * hints too late for as long as nobody is preempted, which nobody is then.
  */
-uint64_t burst_lead_usual(const struct timeshare *share, uint32_t gpu)
+uint64_t burst_lead_usual(const struct timeshare *timeshare, uint32_t gpu)
 {
-	uint32_t us[LEAD_SAMPLES], n = last_us(&share->gpus[gpu], us);
+	uint32_t us[LEAD_SAMPLES], n = last_preempt_us(&timeshare->gpus[gpu], us);
 
-	return bounded(share, n > 0 ? preempt_choice_median_of(us, n) * 1000ull : LEAD_FIRST_NS);
+	return lead_bounded(timeshare,
+			    n > 0 ? preempt_choice_median_of(us, n) * 1000ull : LEAD_FIRST_NS);
 }

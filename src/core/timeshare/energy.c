@@ -19,48 +19,49 @@ static uint64_t power_uj(uint64_t ns, uint64_t mw)
 	return ns / PJ_UJ * mw + ns % PJ_UJ * mw / PJ_UJ;
 }
 
-uint64_t energy_uj(const struct timeshare *share, uint32_t client)
+uint64_t energy_uj(const struct timeshare *timeshare, uint32_t client)
 {
-	const struct timeshare_client *c = &share->clients[client];
-	uint64_t gpu_ns = usage_ns(share, client), new_ns;
+	const struct timeshare_client *c = &timeshare->clients[client];
+	uint64_t gpu_ns = usage_ns(timeshare, client), new_ns;
 
 	new_ns = gpu_ns > c->energy.gpu_ns ? gpu_ns - c->energy.gpu_ns : 0;
-	return c->energy.uj + power_uj(new_ns, share->gpus[c->gpu].power_mw);
+	return c->energy.uj + power_uj(new_ns, timeshare->gpus[c->gpu].power_mw);
 }
 
-void energy_charge(struct timeshare *share, uint32_t client)
+void energy_charge(struct timeshare *timeshare, uint32_t client)
 {
-	struct timeshare_client *c = &share->clients[client];
-	uint64_t gpu_ns = usage_ns(share, client);
+	struct timeshare_client *c = &timeshare->clients[client];
+	uint64_t gpu_ns = usage_ns(timeshare, client);
 
-	/* What was counted too much, and is corrected, is not paid twice. */
-	if (share->gpus[c->gpu].power_mw == 0 || gpu_ns <= c->energy.gpu_ns)
+	/* Time that was counted too much, and is corrected, is not paid twice. */
+	if (timeshare->gpus[c->gpu].power_mw == 0 || gpu_ns <= c->energy.gpu_ns)
 		return;
-	c->energy.uj = energy_uj(share, client);
+	c->energy.uj = energy_uj(timeshare, client);
 	c->energy.gpu_ns = gpu_ns;
 }
 
-static uint64_t budget_max(const struct timeshare_config *config)
+static uint64_t energy_budget_max(const struct timeshare_config *config)
 {
 	return config->energy_budget_w * (SAVED_NS / NJ_UJ);
 }
 
-void energy_fill(struct timeshare *share, uint32_t gpu)
+void energy_fill(struct timeshare *timeshare, uint32_t gpu)
 {
-	share->gpus[gpu].budget_uj = budget_max(&share->config);
-	share->gpus[gpu].budget_ns = share->now_ns;
+	timeshare->gpus[gpu].budget_uj = energy_budget_max(&timeshare->config);
+	timeshare->gpus[gpu].budget_ns = timeshare->now_ns;
 }
 
 /* Whether there was so much left to be paid. */
-static bool pay(struct timeshare *share, struct timeshare_gpu *g, uint64_t uj)
+static bool energy_pay(struct timeshare *timeshare, struct timeshare_gpu *g, uint64_t uj)
 {
-	uint64_t ns = share->now_ns - g->budget_ns, max_uj = budget_max(&share->config);
+	uint64_t ns = timeshare->now_ns - g->budget_ns,
+		 max_uj = energy_budget_max(&timeshare->config);
 
-	if (share->config.energy_budget_w == 0)
+	if (timeshare->config.energy_budget_w == 0)
 		return true;
 	ns = ns < SAVED_NS ? ns : SAVED_NS;
-	g->budget_ns = share->now_ns;
-	g->budget_uj += share->config.energy_budget_w * ns / NJ_UJ;
+	g->budget_ns = timeshare->now_ns;
+	g->budget_uj += timeshare->config.energy_budget_w * ns / NJ_UJ;
 	g->budget_uj = g->budget_uj < max_uj ? g->budget_uj : max_uj;
 	if (uj > g->budget_uj)
 		return false;
@@ -68,14 +69,15 @@ static bool pay(struct timeshare *share, struct timeshare_gpu *g, uint64_t uj)
 	return true;
 }
 
-static enum timeshare_arm_kind choose(struct timeshare *share, const struct timeshare_client *c,
-				      const struct timeshare_arm *arm)
+static enum timeshare_arm_kind energy_choose(struct timeshare *timeshare,
+					     const struct timeshare_client *c,
+					     const struct timeshare_arm *arm)
 {
-	struct timeshare_gpu *g = &share->gpus[c->gpu];
+	struct timeshare_gpu *g = &timeshare->gpus[c->gpu];
 	uint64_t switch_uj = SWITCH_UJ + power_uj(SWITCH_NS, g->power_mw);
 	uint64_t idle_ns = c->pace.mean_ns / PARTS * (PARTS - c->usage.part);
 	uint64_t own_us = c->told.slice_us ? c->told.slice_us : SLICE_ALONE;
-	uint64_t round_us = own_us + slice_policy_others(&share->config, g);
+	uint64_t round_us = own_us + slice_policy_others(&timeshare->config, g);
 	uint64_t hold_uj = 2 * switch_uj + power_uj(idle_ns, g->power_mw);
 	uint64_t slices_uj = 2 * switch_uj * (c->pace.mean_ns / 1000 / round_us + 1);
 	bool is_broken =
@@ -83,19 +85,19 @@ static enum timeshare_arm_kind choose(struct timeshare *share, const struct time
 
 	if (!is_broken && slices_uj <= hold_uj)
 		return TIMESHARE_ARM_SLICES;
-	if (!pay(share, g, hold_uj > slices_uj ? hold_uj - slices_uj : 0))
+	if (!energy_pay(timeshare, g, hold_uj > slices_uj ? hold_uj - slices_uj : 0))
 		return TIMESHARE_ARM_SLICES;
 	return TIMESHARE_ARM_HOLD;
 }
 
-enum timeshare_arm_kind energy_arm(struct timeshare *share, const struct timeshare_client *c,
+enum timeshare_arm_kind energy_arm(struct timeshare *timeshare, const struct timeshare_client *c,
 				   enum timeshare_warning warning, enum timeshare_arm_kind kind)
 {
 	const struct timeshare_arm *arm = &c->arms[warning];
 
-	if (!share->config.is_saving || preempt_choice_is_first(arm))
+	if (!timeshare->config.is_saving || preempt_choice_is_first(arm))
 		return kind;
-	kind = choose(share, c, arm);
+	kind = energy_choose(timeshare, c, arm);
 	if (!preempt_choice_is_trial(arm))
 		return kind;
 	return kind == TIMESHARE_ARM_HOLD ? TIMESHARE_ARM_SLICES : TIMESHARE_ARM_HOLD;

@@ -3,7 +3,7 @@
 #define NVS_CORE_ENERGY_H
 
 /*
- * What clients' work costs in energy, and whether a hold is worth its own.
+ * The energy of clients' work, and whether a hold is worth its own.
  *
  * The GPU's power (TIMESHARE_EVENT_POWER) times a client's GPU time is its energy: an
  * estimate, in which what the GPU draws while nobody computes is nobody's. Time from
@@ -18,24 +18,24 @@
  *   client has nothing on it: others could have used that;
  * - slices are two switches each time that both have had theirs.
  *
- * The work itself costs the same in both. What holds cost beyond slices is paid from
- * energy_budget_w, of which ten seconds may be saved up; without that nobody is held. The
- * first bursts of a client, and later one in 256, try what is not chosen.
+ * The work itself costs the same in both. energy_budget_w pays what holds cost beyond slices; ten
+ * seconds of it may be saved up; without that nobody is held. The first bursts of a client, and
+ * later one in 256, try what is not chosen.
  */
 
 #include "core/timeshare/timeshare.h"
 
 /* client has had GPU time. */
-void energy_charge(struct timeshare *share, uint32_t client);
+void energy_charge(struct timeshare *timeshare, uint32_t client);
 
 /* uJ, until now. */
-uint64_t energy_uj(const struct timeshare *share, uint32_t client);
+uint64_t energy_uj(const struct timeshare *timeshare, uint32_t client);
 
 /* For the burst of c for which preempt_choice_next() has said kind: what it is to be. */
-enum timeshare_arm_kind energy_arm(struct timeshare *share, const struct timeshare_client *c,
+enum timeshare_arm_kind energy_arm(struct timeshare *timeshare, const struct timeshare_client *c,
 				   enum timeshare_warning warning, enum timeshare_arm_kind kind);
 
 /* At first, and when the configuration changes: the budget is full. */
-void energy_fill(struct timeshare *share, uint32_t gpu);
+void energy_fill(struct timeshare *timeshare, uint32_t gpu);
 
 #endif

@@ -9,7 +9,7 @@
 #define ERROR_HIGH    200000u                /* ppm: be earlier */
 #define ERROR_LOW     50000u                 /* ppm: be later */
 
-static uint64_t average(uint64_t old, uint64_t new)
+static uint64_t predict_average(uint64_t old, uint64_t new)
 {
 	return (old * (100 - ALPHA_PERCENT) + new *ALPHA_PERCENT) / 100;
 }
@@ -55,8 +55,10 @@ bool predict_begin(struct timeshare_predict *predict, const struct timeshare_con
 						  : predict->expected_ns - took_ns;
 	error_ppm = error_ns / (took_ns / 1000 ? took_ns / 1000 : 1) * (TIMESHARE_PPM / 1000);
 	error_ppm = error_ppm < RATIO_MAX ? error_ppm : RATIO_MAX;
-	predict->ratio_ppm = predict->n ? average(predict->ratio_ppm, ratio_ppm) : ratio_ppm;
-	predict->error_ppm = predict->n ? average(predict->error_ppm, error_ppm) : error_ppm;
+	predict->ratio_ppm =
+		predict->n ? predict_average(predict->ratio_ppm, ratio_ppm) : ratio_ppm;
+	predict->error_ppm =
+		predict->n ? predict_average(predict->error_ppm, error_ppm) : error_ppm;
 	if (predict->n < SAMPLES_MIN)
 		predict->n++;
 	else if (error_ppm > ERROR_HIGH && predict->margin_ns < margin_max)

@@ -3,9 +3,9 @@
 #define NVS_CORE_PREDICT_H
 
 /*
- * When to make room for a burst that has been announced: as late as possible, but before
- * it begins. What is learned is how long preparing takes in proportion to what is
- * announced, and how far ahead of that one has to be to be sure.
+ * When to make room for a burst that has been announced: as late as possible, but before it
+ * begins. Two things are learned: how long preparing takes in proportion to what is announced, and
+ * how far ahead of that a hold has to begin.
  */
 
 #include "core/timeshare/timeshare.h"

@@ -62,7 +62,7 @@ uint32_t preempt_choice_second_of(const uint32_t *us, uint32_t n)
 }
 
 /* ns, for each call. */
-static uint64_t tail(const struct timeshare_arm *arm, enum timeshare_arm_kind kind)
+static uint64_t arm_tail(const struct timeshare_arm *arm, enum timeshare_arm_kind kind)
 {
 	uint32_t longest[TIMESHARE_ARM_SAMPLES / TAIL_PART] = {0};
 	uint32_t n = arm->n[kind] < TIMESHARE_ARM_SAMPLES ? arm->n[kind] : TIMESHARE_ARM_SAMPLES;
@@ -88,7 +88,7 @@ static uint64_t tail(const struct timeshare_arm *arm, enum timeshare_arm_kind ki
 
 uint64_t preempt_choice_tail(const struct timeshare_arm *arm, enum timeshare_arm_kind kind)
 {
-	return tail(arm, kind) * arm->calls / CALLS_ONE / 1000;
+	return arm_tail(arm, kind) * arm->calls / CALLS_ONE / 1000;
 }
 
 uint32_t preempt_choice_median_of(const uint32_t *values, uint32_t n)
@@ -107,24 +107,24 @@ uint32_t preempt_choice_median_of(const uint32_t *values, uint32_t n)
 }
 
 /* ns, for each call. Tails differ by chance, even where nothing has changed. */
-static uint64_t median(const struct timeshare_arm *arm, enum timeshare_arm_kind kind)
+static uint64_t arm_median(const struct timeshare_arm *arm, enum timeshare_arm_kind kind)
 {
 	return preempt_choice_median_of(arm->ns[kind], arm->n[kind] < TIMESHARE_ARM_SAMPLES
 							       ? arm->n[kind]
 							       : TIMESHARE_ARM_SAMPLES);
 }
 
-static void choose(struct timeshare_arm *arm, enum timeshare_arm_kind best)
+static void arm_choose(struct timeshare_arm *arm, enum timeshare_arm_kind best)
 {
 	if (best == arm->best && !preempt_choice_is_first(arm))
 		return;
 	arm->best = best;
 	arm->n_steady = 0;
-	arm->median_then = median(arm, best);
+	arm->median_then = arm_median(arm, best);
 }
 
 /* Both are tried anew; what is best stays so meanwhile. */
-static void forget(struct timeshare_arm *arm)
+static void arm_forget(struct timeshare_arm *arm)
 {
 	arm->n_noted = SETTLE_BURSTS;
 	arm->calls = 0;
@@ -133,13 +133,13 @@ static void forget(struct timeshare_arm *arm)
 }
 
 /*
- * What was seen beside others than now stays: of the worse one hardly anything new is
- * seen. So when the better one is not what it was, both are tried again; ever less often,
- * where that goes on.
+ * Times that were seen beside others than now stay: of the worse one hardly anything new is seen.
+ * So when the better one is not what it was, both are tried again; ever less often, where that
+ * goes on.
  */
-static void look_again(struct timeshare_arm *arm)
+static void arm_look_again(struct timeshare_arm *arm)
 {
-	uint64_t now = median(arm, arm->best), then = arm->median_then;
+	uint64_t now = arm_median(arm, arm->best), then = arm->median_then;
 	uint64_t change = now > then ? now - then : then - now;
 	uint32_t gap = arm->gap ? arm->gap : GAP_MIN;
 
@@ -149,29 +149,30 @@ static void look_again(struct timeshare_arm *arm)
 	if (then == 0 || change <= then / CHANGE_PART || arm->n_noted < ARM_FIRST_BURSTS + gap)
 		return;
 	arm->gap = gap < GAP_MAX ? gap * 2 : gap;
-	forget(arm);
+	arm_forget(arm);
 }
 
 /* By more than chance does to a median, and its tail is no longer by more than chance does. */
-static bool is_clearly_better(const struct timeshare_arm *arm, enum timeshare_arm_kind kind)
+static bool arm_is_clearly_better(const struct timeshare_arm *arm, enum timeshare_arm_kind kind)
 {
 	enum timeshare_arm_kind other =
 		kind == TIMESHARE_ARM_HOLD ? TIMESHARE_ARM_SLICES : TIMESHARE_ARM_HOLD;
-	uint64_t median_ns = median(arm, kind), tail_ns = tail(arm, other);
+	uint64_t median_ns = arm_median(arm, kind), tail_ns = arm_tail(arm, other);
 
-	return median_ns + median_ns / CLEAR_PART < median(arm, other) &&
-	       tail(arm, kind) < tail_ns + tail_ns / CHANCE_PART;
+	return median_ns + median_ns / CLEAR_PART < arm_median(arm, other) &&
+	       arm_tail(arm, kind) < tail_ns + tail_ns / CHANCE_PART;
 }
 
-static enum timeshare_arm_kind better(const struct timeshare_arm *arm,
-				      enum timeshare_warning warning)
+static enum timeshare_arm_kind arm_better(const struct timeshare_arm *arm,
+					  enum timeshare_warning warning)
 {
 	uint64_t part = warning == TIMESHARE_WARNING_HINT ? 50 : 20;
-	uint64_t hold = tail(arm, TIMESHARE_ARM_HOLD), slices = tail(arm, TIMESHARE_ARM_SLICES);
+	uint64_t hold = arm_tail(arm, TIMESHARE_ARM_HOLD),
+		 slices = arm_tail(arm, TIMESHARE_ARM_SLICES);
 
-	if (is_clearly_better(arm, TIMESHARE_ARM_HOLD))
+	if (arm_is_clearly_better(arm, TIMESHARE_ARM_HOLD))
 		return TIMESHARE_ARM_HOLD;
-	if (is_clearly_better(arm, TIMESHARE_ARM_SLICES))
+	if (arm_is_clearly_better(arm, TIMESHARE_ARM_SLICES))
 		return TIMESHARE_ARM_SLICES;
 	return slices <= hold + hold / part ? TIMESHARE_ARM_SLICES : TIMESHARE_ARM_HOLD;
 }
@@ -189,10 +190,10 @@ void preempt_choice_note(struct timeshare_arm *arm, enum timeshare_warning warni
 		calls = arm->calls * CALLS_STEP;
 	arm->calls = arm->calls ? (arm->calls * 15 + calls) / 16 : calls;
 	if (preempt_choice_is_decided(arm))
-		choose(arm, better(arm, warning));
+		arm_choose(arm, arm_better(arm, warning));
 	arm->n_noted += arm->n_noted < UINT32_MAX;
 	if (arm->n_noted == SETTLE_BURSTS)
-		forget(arm);
+		arm_forget(arm);
 	if (kind == arm->best && ++arm->n_steady == TIMESHARE_ARM_SAMPLES)
-		look_again(arm);
+		arm_look_again(arm);
 }

@@ -11,10 +11,10 @@
  * is by a fifth not what it was then. Else the worse one is tried once in 256 bursts: that is
  * rarely enough not to be in the 99th percentile itself.
  *
- * What delays a burst in a hundred of either kind (a processor that is busy for a moment) makes
- * tails of so few bursts differ by chance, and of the kind in use there is always news, of the
- * other hardly any: it would not be used again for long. So a median that is shorter by a tenth
- * counts for more than a tail that is longer by less than a quarter.
+ * A busy processor delays a burst in a hundred of either kind, so tails of so few bursts differ by
+ * chance. Of the kind in use there is always news, of the other hardly any: it would not be used
+ * again for long. So a median that is shorter by a tenth counts for more than a tail that is
+ * longer by less than a quarter.
  *
  * Requests that come close together are one burst, which says nothing of its length: so
  * what counts is the time for each call that gave work.

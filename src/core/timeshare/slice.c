@@ -11,8 +11,8 @@
 #define CAPPED_OTHER_US 1000u  /* of that, the one that is not critical: at least */
 
 /* Scaled to the least of them, unless the greatest would have too much. */
-static void equals(const struct timeshare_config *config, const struct timeshare_gpu *gpu,
-		   enum timeshare_class class, struct timeshare_slices *ret)
+static void slice_equals(const struct timeshare_config *config, const struct timeshare_gpu *gpu,
+			 enum timeshare_class class, struct timeshare_slices *ret)
 {
 	uint64_t base_us = config->equal_slice_us, min = gpu->weights[class].min;
 	uint64_t max = gpu->weights[class].max;
@@ -27,22 +27,22 @@ static void equals(const struct timeshare_config *config, const struct timeshare
 	ret->base_weight[class] = min;
 }
 
-static void below(const struct timeshare_config *config, const struct timeshare_gpu *gpu,
-		  enum timeshare_class class, struct timeshare_slices *ret)
+static void slice_below(const struct timeshare_config *config, const struct timeshare_gpu *gpu,
+			enum timeshare_class class, struct timeshare_slices *ret)
 {
 	ret->base_us[class] = config->slice_us[class];
 	ret->base_weight[class] = gpu->n_active[class] ? gpu->weights[class].max : 0;
 }
 
-static void all(struct timeshare_slices *ret, enum timeshare_class class, uint64_t us)
+static void slice_all(struct timeshare_slices *ret, enum timeshare_class class, uint64_t us)
 {
 	ret->base_us[class] = us;
 	ret->base_weight[class] = 0;
 }
 
 /* The critical together and the one other that computes divide the time as the cap says. */
-static void capped(const struct timeshare_config *config, const struct timeshare_gpu *gpu,
-		   struct timeshare_slices *ret)
+static void slice_capped(const struct timeshare_config *config, const struct timeshare_gpu *gpu,
+			 struct timeshare_slices *ret)
 {
 	uint64_t percent = config->lc_max_percent;
 	uint64_t n = gpu->n_active[TIMESHARE_CLASS_CRITICAL];
@@ -54,9 +54,9 @@ static void capped(const struct timeshare_config *config, const struct timeshare
 		lc_us = TIMESHARE_SLICE_MIN;
 		be_us = lc_us * n * (100 - percent) / percent;
 	}
-	all(ret, TIMESHARE_CLASS_CRITICAL, lc_us);
+	slice_all(ret, TIMESHARE_CLASS_CRITICAL, lc_us);
 	for (int class = 0; class < TIMESHARE_CLASS_CRITICAL; class ++)
-		all(ret, (enum timeshare_class) class, be_us);
+		slice_all(ret, (enum timeshare_class) class, be_us);
 }
 
 void slice_plan(const struct timeshare_config *config, const struct timeshare_gpu *gpu,
@@ -67,20 +67,20 @@ void slice_plan(const struct timeshare_config *config, const struct timeshare_gp
 	while (top >= 0 && gpu->n_active[top] == 0)
 		top--;
 	if (gpu->is_capped) {
-		capped(config, gpu, ret_slices);
+		slice_capped(config, gpu, ret_slices);
 		return;
 	}
 	for (int i = 0; i < TIMESHARE_CLASS_COUNT_; i++) {
 		enum timeshare_class class = (enum timeshare_class)i;
 
 		if (class == TIMESHARE_CLASS_CRITICAL && gpu->n_active[class] < 2)
-			all(ret_slices, class, config->slice_us[class]);
+			slice_all(ret_slices, class, config->slice_us[class]);
 		else if (i >= top)
-			equals(config, gpu, class, ret_slices);
+			slice_equals(config, gpu, class, ret_slices);
 		else if (top == TIMESHARE_CLASS_CRITICAL)
-			all(ret_slices, class, slice_policy_others(config, gpu));
+			slice_all(ret_slices, class, slice_policy_others(config, gpu));
 		else
-			below(config, gpu, class, ret_slices);
+			slice_below(config, gpu, class, ret_slices);
 	}
 }
 

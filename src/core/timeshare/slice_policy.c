@@ -22,7 +22,7 @@
 
 static const uint64_t levels_us[TIMESHARE_LEVELS] = {10000000, 1000000, 100000, 10000, 1000, 100};
 
-static bool is_critical(const struct timeshare_client *c)
+static bool client_is_critical(const struct timeshare_client *c)
 {
 	return c->claim.class == TIMESHARE_CLASS_CRITICAL;
 }
@@ -37,15 +37,17 @@ void slice_policy_join(struct timeshare_client *c)
 
 /* ---- slack ----------------------------------------------------------------- */
 
-void slice_policy_look(struct timeshare *share, uint32_t client)
+void slice_policy_look(struct timeshare *timeshare, uint32_t client)
 {
-	struct timeshare_client *c = &share->clients[client];
+	struct timeshare_client *c = &timeshare->clients[client];
 	int64_t mean_ns = (int64_t)c->pace.mean_ns, slack_ns;
-	uint64_t now_ns = share->now_ns, from_ns = c->is_bursting ? c->pace.begin_ns : now_ns;
+	uint64_t now_ns = timeshare->now_ns,
+		 from_ns = timeshare_is_in_burst(c) ? c->pace.begin_ns : now_ns;
 
 	c->pace_ns = TIMESHARE_NO_DEADLINE;
 	c->pace.slack = TIMESHARE_SLACK_NONE;
-	if (share->config.slice_rule != TIMESHARE_RULE_SLACK || !is_critical(c) || !c->claim.slo_us)
+	if (timeshare->config.slice_rule != TIMESHARE_RULE_SLACK || !client_is_critical(c) ||
+	    !c->claim.slo_us)
 		return;
 	slack_ns = (int64_t)c->claim.slo_us * 1000 - (int64_t)(now_ns - from_ns) - mean_ns;
 	if (slack_ns < 0) {
@@ -57,84 +59,86 @@ void slice_policy_look(struct timeshare *share, uint32_t client)
 		c->pace.slack = TIMESHARE_SLACK_AMPLE;
 		slack_ns -= mean_ns / 10;
 	}
-	if (c->is_bursting)
+	if (timeshare_is_in_burst(c))
 		c->pace_ns = now_ns + (uint64_t)slack_ns + 1;
 }
 
 /* ---- levels ---------------------------------------------------------------- */
 
-static void change_level(struct timeshare_pace *pace, uint32_t level, uint64_t gpu_ns)
+static void client_change_level(struct timeshare_pace *pace, uint32_t level, uint64_t gpu_ns)
 {
 	pace->level = level;
 	pace->gpu_ns = gpu_ns;
 	pace->work_ns = 0;
 }
 
-void slice_policy_report(struct timeshare *share, uint32_t client)
+void slice_policy_report(struct timeshare *timeshare, uint32_t client)
 {
-	struct timeshare_client *c = &share->clients[client];
+	struct timeshare_client *c = &timeshare->clients[client];
 	struct timeshare_pace *pace = &c->pace;
-	uint64_t gpu_ns = usage_ns(share, client), used_ns;
+	uint64_t gpu_ns = usage_ns(timeshare, client), used_ns;
 
 	/* By our own clock, for what a client says of its waiting would be what it likes. */
-	pace->work_ns += pace->was_busy ? share->now_ns - pace->at_ns : 0;
-	pace->at_ns = share->now_ns;
-	pace->was_busy = c->is_busy;
-	if (share->config.slice_rule != TIMESHARE_RULE_EXPONENTIAL || is_critical(c))
+	pace->work_ns += pace->was_busy ? timeshare->now_ns - pace->at_ns : 0;
+	pace->at_ns = timeshare->now_ns;
+	pace->was_busy = c->work == TIMESHARE_WORK_BUSY;
+	if (timeshare->config.slice_rule != TIMESHARE_RULE_EXPONENTIAL || client_is_critical(c))
 		return;
-	if (share->gpus[c->gpu].n_active[TIMESHARE_CLASS_CRITICAL] == 0 || gpu_ns < pace->gpu_ns) {
-		change_level(pace, pace->level, gpu_ns);
+	if (timeshare->gpus[c->gpu].n_active[TIMESHARE_CLASS_CRITICAL] == 0 ||
+	    gpu_ns < pace->gpu_ns) {
+		client_change_level(pace, pace->level, gpu_ns);
 		return;
 	}
 	used_ns = gpu_ns - pace->gpu_ns;
 	if (used_ns >= levels_us[pace->level] * 1000)
-		change_level(pace, pace->level + (pace->level + 1 < TIMESHARE_LEVELS), gpu_ns);
+		client_change_level(pace, pace->level + (pace->level + 1 < TIMESHARE_LEVELS),
+				    gpu_ns);
 	else if (pace->level > 1 && pace->work_ns >= used_ns &&
 		 pace->work_ns - used_ns >= levels_us[pace->level - 1] * 1000 * WAIT_FACTOR)
-		change_level(pace, pace->level - 1, gpu_ns);
+		client_change_level(pace, pace->level - 1, gpu_ns);
 }
 
 /* ---- feedback -------------------------------------------------------------- */
 
-static int64_t between(int64_t value, int64_t min, int64_t max)
+static int64_t value_between(int64_t value, int64_t min, int64_t max)
 {
 	value = value < min ? min : value;
 	return value < max ? value : max;
 }
 
 /* Where the output is 0. */
-static int64_t feedback_base(const struct timeshare_config *config)
+static int64_t pid_base(const struct timeshare_config *config)
 {
-	return between((int64_t)config->be_slice_us, FEEDBACK_MIN, FEEDBACK_MAX);
+	return value_between((int64_t)config->be_slice_us, FEEDBACK_MIN, FEEDBACK_MAX);
 }
 
 /* ppm; -TIMESHARE_PPM: the least, TIMESHARE_PPM: the most that there is. */
-static int64_t control(struct timeshare_pid *pid, uint64_t slo_us, uint64_t took_us)
+static int64_t pid_control(struct timeshare_pid *pid, uint64_t slo_us, uint64_t took_us)
 {
 	int64_t aim_us = (int64_t)(slo_us * AIM_PERCENT / 100), error, change;
 
 	aim_us = aim_us ? aim_us : 1;
 	error = (aim_us - (int64_t)took_us) * (int64_t)TIMESHARE_PPM / aim_us;
-	error = between(error, ERROR_MIN, ERROR_MAX);
+	error = value_between(error, ERROR_MIN, ERROR_MAX);
 	change = pid->us ? error - pid->last_ppm : 0;
 	pid->last_ppm = error;
-	pid->sum_ppm =
-		between(pid->sum_ppm + error * (error < 0 ? LATE_WEIGHT : 1), -SUM_MAX, SUM_MAX);
-	return between(error / 2 + pid->sum_ppm / 10 + change / 20, -(int64_t)TIMESHARE_PPM,
-		       (int64_t)TIMESHARE_PPM);
+	pid->sum_ppm = value_between(pid->sum_ppm + error * (error < 0 ? LATE_WEIGHT : 1), -SUM_MAX,
+				     SUM_MAX);
+	return value_between(error / 2 + pid->sum_ppm / 10 + change / 20, -(int64_t)TIMESHARE_PPM,
+			     (int64_t)TIMESHARE_PPM);
 }
 
-static void feed_back(struct timeshare *share, struct timeshare_gpu *g, uint32_t slo_us,
-		      uint64_t took_us)
+static void pid_feed_back(struct timeshare *timeshare, struct timeshare_gpu *g, uint32_t slo_us,
+			  uint64_t took_us)
 {
 	struct timeshare_pid *pid = &g->pid;
-	int64_t base_us = feedback_base(&share->config), out, max_us, us, step_us;
+	int64_t base_us = pid_base(&timeshare->config), out, max_us, us, step_us;
 
 	if (pid->slo_us && slo_us > pid->slo_us)
 		return;
 	pid->slo_us = slo_us;
-	out = control(pid, slo_us, took_us);
-	max_us = between((int64_t)slo_us / 2, base_us, FEEDBACK_MAX);
+	out = pid_control(pid, slo_us, took_us);
+	max_us = value_between((int64_t)slo_us / 2, base_us, FEEDBACK_MAX);
 	us = base_us +
 	     (out > 0 ? max_us - base_us : base_us - FEEDBACK_MIN) * out / (int64_t)TIMESHARE_PPM;
 	/* Each change is a message to all of them: small ones are not worth it. */
@@ -148,31 +152,31 @@ static void feed_back(struct timeshare *share, struct timeshare_gpu *g, uint32_t
 
 /* ---- bursts ---------------------------------------------------------------- */
 
-void slice_policy_begin(struct timeshare *share, struct timeshare_client *c)
+void slice_policy_begin(struct timeshare *timeshare, struct timeshare_client *c)
 {
-	c->pace.begin_ns = share->now_ns;
+	c->pace.begin_ns = timeshare->now_ns;
 }
 
-void slice_policy_end(struct timeshare *share, struct timeshare_client *c, uint64_t ns)
+void slice_policy_end(struct timeshare *timeshare, struct timeshare_client *c, uint64_t ns)
 {
-	struct timeshare_gpu *g = &share->gpus[c->gpu];
+	struct timeshare_gpu *g = &timeshare->gpus[c->gpu];
 
 	ns = ns < TOOK_MAX ? ns : TOOK_MAX;
 	c->pace.mean_ns = c->pace.mean_ns ? (c->pace.mean_ns * 7 + ns * 3) / 10 : ns;
-	if (share->config.slice_rule == TIMESHARE_RULE_FEEDBACK && c->part.is_bursting &&
+	if (timeshare->config.slice_rule == TIMESHARE_RULE_FEEDBACK && c->part.is_bursting &&
 	    c->claim.slo_us && g->n_wanting > 0 && !g->is_holding && !g->is_capped)
-		feed_back(share, g, c->claim.slo_us, ns / 1000);
+		pid_feed_back(timeshare, g, c->claim.slo_us, ns / 1000);
 }
 
 /* ---- slices ---------------------------------------------------------------- */
 
-void slice_policy_plan(struct timeshare *share, uint32_t gpu)
+void slice_policy_plan(struct timeshare *timeshare, uint32_t gpu)
 {
-	struct timeshare_gpu *g = &share->gpus[gpu];
+	struct timeshare_gpu *g = &timeshare->gpus[gpu];
 
-	/* What was found for an SLO is for as long as it is that of an active client, of any. */
-	if (share->config.slice_rule != TIMESHARE_RULE_FEEDBACK ||
-	    !weights_has_slo(share, gpu, g->pid.slo_us))
+	/* A value found for an SLO holds as long as any active client has that SLO. */
+	if (timeshare->config.slice_rule != TIMESHARE_RULE_FEEDBACK ||
+	    !weights_has_slo(timeshare, gpu, g->pid.slo_us))
 		g->pid = (struct timeshare_pid){0};
 }
 
@@ -214,9 +218,9 @@ uint64_t slice_policy_slice(const struct timeshare_config *config, const struct 
 	case TIMESHARE_RULE_SLACK:
 		return slack_slice(c, us);
 	case TIMESHARE_RULE_EXPONENTIAL:
-		if (n_critical == 0 || (is_critical(c) && n_critical > 1))
+		if (n_critical == 0 || (client_is_critical(c) && n_critical > 1))
 			return us;
-		return is_critical(c) ? levels_us[0] : levels_us[c->pace.level];
+		return client_is_critical(c) ? levels_us[0] : levels_us[c->pace.level];
 	}
 	return us;
 }

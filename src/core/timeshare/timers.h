@@ -10,9 +10,9 @@
 #include "core/timeshare/timeshare.h"
 
 /* Puts client where its timers, of which due_ns becomes the least, want it, or takes it out. */
-void timers_set(struct timeshare *share, uint32_t client);
+void timers_set(struct timeshare *timeshare, uint32_t client);
 
 /* The client whose timer is the earliest; TIMESHARE_NONE if no timer runs. */
-uint32_t timers_first(const struct timeshare *share);
+uint32_t timers_first(const struct timeshare *timeshare);
 
 #endif

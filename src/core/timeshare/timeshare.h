@@ -3,7 +3,7 @@
 #define NVS_CORE_TIMESHARE_H
 
 /*
- * Who computes when, of those that run side by side on a GPU.
+ * The time of a GPU: which client computes when, of those that run side by side.
  *
  * Beside sched, which decides who runs at all. A pure state machine of the same kind: one
  * event at a time, with its time; actions come back, and are carried out in order.
@@ -18,7 +18,7 @@
  *   beyond that their slice is cut, and nobody is held for their bursts.
  * - Each hold names its own end, so that it ends without us as well.
  *
- * "Active" is who has work, or had some within active_ns. GPU time is estimated from what
+ * A client is active if it has work, or had some within active_ns. GPU time is estimated from what
  * clients report and from the slices of those that were busy together (usage.h).
  *
  * Ownership: the caller owns struct timeshare and the array of clients that it names.
@@ -46,7 +46,7 @@ enum timeshare_class {
 	TIMESHARE_CLASS_COUNT_
 };
 
-/* Who has which timeslice beside critical clients: slice_policy.h. */
+/* The timeslices beside critical clients: slice_policy.h. */
 enum timeshare_rule {
 	TIMESHARE_RULE_FIXED,
 	TIMESHARE_RULE_SLACK,
@@ -178,7 +178,8 @@ enum {
 	TIMESHARE_E_STALE,     /* an answer to nothing that is open */
 };
 
-#include "core/timeshare/timeshare_private.h" /* struct timeshare, struct timeshare_client: for their size only */
+/* struct timeshare, struct timeshare_client: for their size only */
+#include "core/timeshare/timeshare_private.h"
 
 void timeshare_config_default(struct timeshare_config *ret_config);
 
@@ -186,8 +187,8 @@ void timeshare_config_default(struct timeshare_config *ret_config);
 int timeshare_config_check(const struct timeshare_config *config);
 
 /* clients: n_clients slots of zeroes; kept, and used, until the last call. */
-void timeshare_init(struct timeshare *share, struct timeshare_client *clients, uint32_t n_clients,
-		    const struct timeshare_config *config);
+void timeshare_init(struct timeshare *timeshare, struct timeshare_client *clients,
+		    uint32_t n_clients, const struct timeshare_config *config);
 
 /*
  * Returns 0, or one of TIMESHARE_E_* when the event is refused; a refused event changes
@@ -195,14 +196,14 @@ void timeshare_init(struct timeshare *share, struct timeshare_client *clients, u
  * ret_actions, or than one step is to take with a thousand clients, timeshare_deadline() is at
  * once now: step again with TIMESHARE_EVENT_TIME.
  */
-int timeshare_step(struct timeshare *share, const struct timeshare_event *event,
+int timeshare_step(struct timeshare *timeshare, const struct timeshare_event *event,
 		   struct timeshare_actions *ret_actions);
 
 /* When the next TIMESHARE_EVENT_TIME is due; TIMESHARE_NO_DEADLINE if none is. */
-uint64_t timeshare_deadline(const struct timeshare *share);
+uint64_t timeshare_deadline(const struct timeshare *timeshare);
 
 /* Aborts if an invariant is broken. For tests, and after every step in debug builds. */
-void timeshare_assert_valid(const struct timeshare *share);
+void timeshare_assert_valid(const struct timeshare *timeshare);
 
 struct timeshare_gpu_status {
 	uint64_t n_preemptions, n_failures, n_timeouts;
@@ -235,12 +236,12 @@ struct timeshare_client_status {
 };
 
 /* gpu < TIMESHARE_GPUS_MAX; client < n_clients, and joined. */
-void timeshare_gpu_status(const struct timeshare *share, uint32_t gpu,
+void timeshare_gpu_status(const struct timeshare *timeshare, uint32_t gpu,
 			  struct timeshare_gpu_status *ret);
-void timeshare_client_status(const struct timeshare *share, uint32_t client,
+void timeshare_client_status(const struct timeshare *timeshare, uint32_t client,
 			     struct timeshare_client_status *ret);
 
 /* GPU time of client, to the last event: an estimate, which a report may correct downwards. */
-uint64_t timeshare_gpu_ns(const struct timeshare *share, uint32_t client);
+uint64_t timeshare_gpu_ns(const struct timeshare *timeshare, uint32_t client);
 
 #endif

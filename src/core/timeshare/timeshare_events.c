@@ -2,308 +2,199 @@
 
 #include "core/timeshare/timeshare_events.h"
 
-#include "core/list.h"
 #include "core/timeshare/burst.h"
 #include "core/timeshare/energy.h"
 #include "core/timeshare/predict.h"
 #include "core/timeshare/preempt_choice.h"
 #include "core/timeshare/slice_policy.h"
 #include "core/timeshare/timers.h"
+#include "core/timeshare/timeshare_part.h"
 #include "core/timeshare/timeshare_update.h"
 #include "core/timeshare/usage.h"
-#include "core/timeshare/weights.h"
-
-#include <assert.h>
-#include <string.h>
 
 #define RETRY_PART 32u /* of retry_ns, for the first time */
 
-/* ---- what a client counts as ----------------------------------------------- */
-
-enum timeshare_class timeshare_events_class(const struct timeshare *share,
-					    const struct timeshare_claim *claim)
+static void client_linger(struct timeshare *timeshare, struct timeshare_client *c)
 {
-	if (share->config.has_classes || claim->class == TIMESHARE_CLASS_CRITICAL)
-		return claim->class;
-	return TIMESHARE_CLASS_NORMAL;
+	if (!timeshare_part_is_at_work(c) && c->burst != TIMESHARE_BURST_HINTED)
+		c->linger_ns = timeshare->now_ns + timeshare->config.active_ns;
 }
 
-/* A request of one in no hurry says nothing of the GPU: its work may come later, or never. */
-static bool is_at_work(const struct timeshare_client *c)
+void timeshare_events_stop(struct timeshare *timeshare, uint32_t client)
 {
-	return c->is_busy || (c->is_bursting && c->claim.class == TIMESHARE_CLASS_CRITICAL);
-}
+	struct timeshare_client *c = &timeshare->clients[client];
 
-static struct timeshare_part part_of(const struct timeshare *share,
-				     const struct timeshare_client *c)
-{
-	bool is_critical = c->claim.class == TIMESHARE_CLASS_CRITICAL;
-	enum timeshare_class class = timeshare_events_class(share, &c->claim);
-
-	if (!c->is_let_in)
-		return (struct timeshare_part){.class = class, .weight = c->claim.weight};
-	return (struct timeshare_part){
-		.class = class,
-		.weight = c->claim.weight,
-		.slo_us = is_critical ? c->claim.slo_us : 0,
-		.loose = is_critical && c->is_busy && !c->is_bursting ? c->loose : 0,
-		.is_running = true,
-		.is_active = is_at_work(c) || c->is_hinted || c->linger_ns != TIMESHARE_NO_DEADLINE,
-		.is_wanting = !is_critical && is_at_work(c),
-		.is_bursting = is_critical && c->is_bursting,
-		.is_holding = is_critical &&
-			      ((c->is_bursting && c->arm == TIMESHARE_ARM_HOLD) || c->is_hinted),
-		.is_late = is_critical && c->is_bursting && c->pace.slack == TIMESHARE_SLACK_LATE,
-	};
-}
-
-static void uncount(struct timeshare *share, uint32_t client)
-{
-	const struct timeshare_part *part = &share->clients[client].part;
-	struct timeshare_gpu *g = &share->gpus[share->clients[client].gpu];
-
-	g->n_wanting -= part->is_wanting;
-	g->n_bursting -= part->is_bursting;
-	g->n_holders -= part->is_holding;
-	g->n_late -= part->is_late;
-	g->loose -= part->loose;
-	if (!part->is_active)
-		return;
-	g->n_active[part->class]--;
-	weights_remove(share, client);
-}
-
-static void count(struct timeshare *share, uint32_t client)
-{
-	const struct timeshare_part *part = &share->clients[client].part;
-	struct timeshare_gpu *g = &share->gpus[share->clients[client].gpu];
-
-	g->n_wanting += part->is_wanting;
-	g->n_bursting += part->is_bursting;
-	g->n_holders += part->is_holding;
-	g->n_late += part->is_late;
-	g->loose += part->loose;
-	if (!part->is_active)
-		return;
-	g->n_active[part->class]++;
-	weights_add(share, client);
-}
-
-void timeshare_events_refresh(struct timeshare *share, uint32_t client)
-{
-	struct timeshare_client *c = &share->clients[client];
-	struct timeshare_gpu *g = &share->gpus[c->gpu];
-	struct timeshare_part old = c->part, part;
-
-	slice_policy_look(share, client);
-	part = part_of(share, c);
-	timers_set(share, client);
-	touch(share, client);
-	if (!memcmp(&old, &part, sizeof(part)))
-		return;
-	burst_advance(share, c->gpu);
-	uncount(share, client);
-	c->part = part;
-	count(share, client);
-	if (part.is_bursting && !old.is_bursting && g->n_bursting == 1 && !c->is_request)
-		usage_burst_begins(share, c->gpu);
-	if (old.is_bursting && !part.is_bursting && g->n_bursting == 0)
-		usage_burst_ends(share, c->gpu, share->now_ns);
-	if (part.is_running && !old.is_running)
-		list_push_back(LIST_SLOTS(share->clients, TIMESHARE_LINK_RUNNING), &g->running,
-			       client);
-	if (!part.is_running && old.is_running) {
-		timeshare_update_moves(share, client);
-		list_remove(LIST_SLOTS(share->clients, TIMESHARE_LINK_RUNNING), &g->running,
-			    client);
-	}
-	g->is_dirty = true;
-}
-
-static void linger(struct timeshare *share, struct timeshare_client *c)
-{
-	if (!is_at_work(c) && !c->is_hinted)
-		c->linger_ns = share->now_ns + share->config.active_ns;
-}
-
-void timeshare_events_stop(struct timeshare *share, uint32_t client)
-{
-	struct timeshare_client *c = &share->clients[client];
-
-	c->is_let_in = false;
-	c->is_busy = false;
-	c->is_silent = false;
-	c->is_bursting = false;
+	c->state = TIMESHARE_CLIENT_STOPPED;
+	c->work = TIMESHARE_WORK_NONE;
+	c->burst = TIMESHARE_BURST_NONE;
 	c->is_overdue = false;
-	c->is_hinted = false;
-	c->is_armed = false;
 	c->linger_ns = TIMESHARE_NO_DEADLINE;
 	c->burst_end_ns = TIMESHARE_NO_DEADLINE;
 	c->hint_ns = TIMESHARE_NO_DEADLINE;
 	c->silent_ns = TIMESHARE_NO_DEADLINE;
-	timeshare_events_refresh(share, client);
+	timeshare_part_refresh(timeshare, client);
 }
 
 /* ---- requests and bursts --------------------------------------------------- */
 
-static void arm(struct timeshare *share, struct timeshare_client *c, enum timeshare_warning warning)
+static void client_arm(struct timeshare *timeshare, struct timeshare_client *c,
+		       enum timeshare_warning warning)
 {
-	if (!c->is_armed) {
-		c->warning = warning;
-		c->arm = energy_arm(share, c, warning, preempt_choice_next(&c->arms[warning]));
-	}
-	c->is_armed = true;
+	if (c->burst != TIMESHARE_BURST_NONE)
+		return;
+	c->burst = TIMESHARE_BURST_PLANNED;
+	c->warning = warning;
+	c->arm = energy_arm(timeshare, c, warning, preempt_choice_next(&c->arms[warning]));
 }
 
-static void on_begin(struct timeshare *share, struct timeshare_client *c, uint64_t value)
+static void on_begin(struct timeshare *timeshare, struct timeshare_client *c, uint64_t value)
 {
-	struct timeshare_gpu *g = &share->gpus[c->gpu];
+	struct timeshare_gpu *g = &timeshare->gpus[c->gpu];
 	uint64_t error_ns;
 
-	if (!c->is_let_in)
+	if (c->state != TIMESHARE_CLIENT_RUNNING)
 		predict_cancel(&c->predict); /* waiting is no preparing */
-	if (predict_begin(&c->predict, &share->config, share->now_ns, &error_ns))
+	if (predict_begin(&c->predict, &timeshare->config, timeshare->now_ns, &error_ns))
 		g->hint_error_ns =
 			g->hint_error_ns ? (g->hint_error_ns * 7 + error_ns * 3) / 10 : error_ns;
-	arm(share, c, c->part.is_active ? TIMESHARE_WARNING_NONE : TIMESHARE_WARNING_PAUSE);
+	client_arm(timeshare, c,
+		   c->part.is_active ? TIMESHARE_WARNING_NONE : TIMESHARE_WARNING_PAUSE);
 	c->hint_ns = TIMESHARE_NO_DEADLINE;
-	c->is_hinted = false;
-	c->is_bursting = true;
-	if (is_at_work(c)) /* else it counts as active by that alone, until its work comes */
+	c->burst = value ? TIMESHARE_BURST_REQUEST : TIMESHARE_BURST_WORK;
+	if (timeshare_part_is_at_work(
+		    c)) /* else it counts as active by that alone, until its work comes */
 		c->linger_ns = TIMESHARE_NO_DEADLINE;
-	c->is_request = value != 0;
 	c->is_overdue = false;
-	slice_policy_begin(share, c);
+	slice_policy_begin(timeshare, c);
 }
 
-static void begin_hint(struct timeshare *share, struct timeshare_client *c)
+static void begin_hint(struct timeshare *timeshare, struct timeshare_client *c)
 {
-	struct timeshare_gpu *g = &share->gpus[c->gpu];
+	struct timeshare_gpu *g = &timeshare->gpus[c->gpu];
 
-	c->is_hinted = true;
+	c->burst = TIMESHARE_BURST_HINTED;
 	c->linger_ns = TIMESHARE_NO_DEADLINE;
-	c->hint_ns = share->now_ns + share->config.hint_ns;
+	c->hint_ns = timeshare->now_ns + timeshare->config.hint_ns;
 	g->hint_end_ns = c->hint_ns;
 }
 
-static void end_hint(struct timeshare *share, struct timeshare_client *c)
+static void end_hint(struct timeshare *timeshare, struct timeshare_client *c)
 {
-	bool was_hinted = c->is_hinted;
+	bool was_hinted = c->burst == TIMESHARE_BURST_HINTED;
 
-	share->gpus[c->gpu].n_hints_missed++;
-	c->is_hinted = false;
-	c->is_armed = false;
+	timeshare->gpus[c->gpu].n_hints_missed++;
+	c->burst = TIMESHARE_BURST_NONE;
 	c->hint_ns = TIMESHARE_NO_DEADLINE;
 	if (was_hinted)
-		linger(share, c);
+		client_linger(timeshare, c);
 }
 
 /*
  * A hint gives no warning where nobody can be off by the time: as the one that a copy is, of
  * work which follows at once.
  */
-static enum timeshare_warning warning_of(const struct timeshare *share,
+static enum timeshare_warning warning_of(const struct timeshare *timeshare,
 					 const struct timeshare_client *c)
 {
 	uint64_t begin_ns = c->predict.said_ns + c->predict.expected_ns;
 
-	if (begin_ns >= share->now_ns + burst_lead_usual(share, c->gpu) / 2)
+	if (begin_ns >= timeshare->now_ns + burst_lead_usual(timeshare, c->gpu) / 2)
 		return TIMESHARE_WARNING_HINT;
 	return c->part.is_active ? TIMESHARE_WARNING_NONE : TIMESHARE_WARNING_PAUSE;
 }
 
 /* A hint is open, and no burst under way. */
-static void plan_hint(struct timeshare *share, struct timeshare_client *c)
+static void plan_hint(struct timeshare *timeshare, struct timeshare_client *c)
 {
 	uint64_t start_ns;
 
-	arm(share, c, warning_of(share, c));
-	if (c->is_hinted || c->arm != TIMESHARE_ARM_HOLD)
+	client_arm(timeshare, c, warning_of(timeshare, c));
+	if (c->burst == TIMESHARE_BURST_HINTED || c->arm != TIMESHARE_ARM_HOLD)
 		return; /* one hold lasts as long as it lasts, however often it is asked for */
-	start_ns = predict_start(&c->predict, &share->config, burst_lead(share, c->gpu));
+	start_ns = predict_start(&c->predict, &timeshare->config, burst_lead(timeshare, c->gpu));
 	c->hint_ns = start_ns;
-	if (start_ns <= share->now_ns)
-		begin_hint(share, c);
+	if (start_ns <= timeshare->now_ns)
+		begin_hint(timeshare, c);
 }
 
-static void plan_hint_or_forget(struct timeshare *share, struct timeshare_client *c)
+static void plan_hint_or_forget(struct timeshare *timeshare, struct timeshare_client *c)
 {
 	if (c->claim.class == TIMESHARE_CLASS_CRITICAL &&
-	    predict_is_ahead(&c->predict, share->now_ns))
-		plan_hint(share, c);
+	    predict_is_ahead(&c->predict, timeshare->now_ns))
+		plan_hint(timeshare, c);
 	else
 		predict_cancel(&c->predict);
 }
 
-/* That it is over is seen some time after its last work; the next may be announced by then. */
-static void end_burst(struct timeshare *share, struct timeshare_client *c)
+/* The end is seen some time after its last work; the next may be announced by then. */
+static void end_burst(struct timeshare *timeshare, struct timeshare_client *c)
 {
-	bool was_at_work = is_at_work(c);
+	bool was_at_work = timeshare_part_is_at_work(c);
 
-	c->is_bursting = false;
-	c->is_armed = false;
+	c->burst = TIMESHARE_BURST_NONE;
 	c->burst_end_ns = TIMESHARE_NO_DEADLINE;
 	if (was_at_work)
-		linger(share, c);
-	plan_hint_or_forget(share, c);
+		client_linger(timeshare, c);
+	plan_hint_or_forget(timeshare, c);
 }
 
-void timeshare_events_run(struct timeshare *share, uint32_t client)
+void timeshare_events_run(struct timeshare *timeshare, uint32_t client)
 {
-	struct timeshare_client *c = &share->clients[client];
+	struct timeshare_client *c = &timeshare->clients[client];
 
-	c->is_let_in = true;
-	if (!c->is_bursting)
-		plan_hint_or_forget(share, c);
-	timeshare_events_refresh(share, client);
+	c->state = TIMESHARE_CLIENT_RUNNING;
+	if (!timeshare_is_in_burst(c))
+		plan_hint_or_forget(timeshare, c);
+	timeshare_part_refresh(timeshare, client);
 }
 
-/* That it has is known some time later. */
-static uint64_t ended_ns(const struct timeshare *share, const struct timeshare_client *c,
-			 uint64_t took_ns)
+/* The end is known some time later. */
+static uint64_t burst_ended_ns(const struct timeshare *timeshare, const struct timeshare_client *c,
+			       uint64_t took_ns)
 {
-	uint64_t since_ns = share->now_ns - c->pace.begin_ns;
+	uint64_t since_ns = timeshare->now_ns - c->pace.begin_ns;
 
 	return c->pace.begin_ns + (took_ns < since_ns ? took_ns : since_ns);
 }
 
-static void on_end(struct timeshare *share, struct timeshare_client *c, uint64_t took_ns,
+static void on_end(struct timeshare *timeshare, struct timeshare_client *c, uint64_t took_ns,
 		   uint32_t n_calls)
 {
-	const struct timeshare_gpu *g = &share->gpus[c->gpu];
+	const struct timeshare_gpu *g = &timeshare->gpus[c->gpu];
 	bool was_overdue = c->is_overdue; /* what took so long was not this burst */
 
 	c->is_overdue = false;
-	if (!c->is_bursting)
+	if (!timeshare_is_in_burst(c))
 		return;
-	slice_policy_end(share, c, took_ns);
+	slice_policy_end(timeshare, c, took_ns);
 	if (c->part.is_bursting && g->n_bursting == 1)
-		usage_burst_ends(share, c->gpu, ended_ns(share, c, took_ns));
+		usage_burst_ends(timeshare, c->gpu, burst_ended_ns(timeshare, c, took_ns));
 	/* Where nobody was in the way, or nobody could be held, it tells nothing. */
 	if (c->part.is_bursting && !was_overdue && g->n_wanting > 0 && g->is_taking &&
 	    !g->is_capped && !g->is_slow)
 		preempt_choice_note(&c->arms[c->warning], c->warning, c->arm, took_ns, n_calls);
-	end_burst(share, c);
+	end_burst(timeshare, c);
 }
 
-static void on_hint(struct timeshare *share, struct timeshare_client *c, uint64_t value_ns)
+static void on_hint(struct timeshare *timeshare, struct timeshare_client *c, uint64_t value_ns)
 {
 	if (c->claim.class != TIMESHARE_CLASS_CRITICAL)
 		return;
 	if (value_ns == 0) {
 		if (c->hint_ns != TIMESHARE_NO_DEADLINE)
-			end_hint(share, c);
+			end_hint(timeshare, c);
 		predict_cancel(&c->predict);
-		c->is_armed = c->is_bursting;
+		if (c->burst == TIMESHARE_BURST_PLANNED)
+			c->burst = TIMESHARE_BURST_NONE;
 		return;
 	}
 	c->n_hints++;
-	share->gpus[c->gpu].n_hints++;
-	if (!share->config.is_hinting)
+	timeshare->gpus[c->gpu].n_hints++;
+	if (!timeshare->config.is_hinting)
 		return;
-	predict_hint(&c->predict, &share->config, share->now_ns, value_ns);
-	if (!c->is_bursting)
-		plan_hint(share, c);
+	predict_hint(&c->predict, &timeshare->config, timeshare->now_ns, value_ns);
+	if (!timeshare_is_in_burst(c))
+		plan_hint(timeshare, c);
 }
 
 /* ---- events ---------------------------------------------------------------- */
@@ -312,57 +203,57 @@ static void on_hint(struct timeshare *share, struct timeshare_client *c, uint64_
  * A request that said nothing for so long that it counts as over may be one that is never
  * ended, and no other begins before it does: its work stands for those.
  */
-static void on_busy(struct timeshare *share, struct timeshare_client *c)
+static void on_busy(struct timeshare *timeshare, struct timeshare_client *c)
 {
-	c->is_busy = true;
-	c->silent_ns = share->now_ns + share->config.burst_ns;
+	c->work = TIMESHARE_WORK_BUSY;
+	c->silent_ns = timeshare->now_ns + timeshare->config.burst_ns;
 	c->linger_ns = TIMESHARE_NO_DEADLINE;
-	if (!c->is_overdue || c->is_bursting)
+	if (!c->is_overdue || timeshare_is_in_burst(c))
 		return;
-	on_begin(share, c, 0);
+	on_begin(timeshare, c, 0);
 	c->is_overdue = true;
 }
 
-static void on_idle(struct timeshare *share, struct timeshare_client *c)
+static void on_idle(struct timeshare *timeshare, struct timeshare_client *c)
 {
-	if (!c->is_busy)
+	if (c->work != TIMESHARE_WORK_BUSY)
 		return;
-	c->is_busy = false;
+	c->work = TIMESHARE_WORK_NONE;
 	c->silent_ns = TIMESHARE_NO_DEADLINE;
-	if (c->is_overdue && c->is_bursting)
-		end_burst(share, c);
-	linger(share, c);
+	if (c->is_overdue && timeshare_is_in_burst(c))
+		end_burst(timeshare, c);
+	client_linger(timeshare, c);
 }
 
 /*
- * Who has work says so every second at the least, unless it is held. One that is stopped, as by a
- * signal, says nothing: its work has ended, or stands still, and must not be given others' time.
+ * A client with work says so every second at the least, unless it is held. One that is stopped, as
+ * by a signal, says nothing: its work has ended, or stands still, and must not be given others'
+ * time.
  */
-static void on_silence(struct timeshare *share, struct timeshare_client *c)
+static void on_silence(struct timeshare *timeshare, struct timeshare_client *c)
 {
 	uint64_t heard_ns = c->told.until_ns > c->heard_ns ? c->told.until_ns : c->heard_ns;
 
-	c->silent_ns = heard_ns + share->config.burst_ns;
-	if (c->silent_ns > share->now_ns)
+	c->silent_ns = heard_ns + timeshare->config.burst_ns;
+	if (c->silent_ns > timeshare->now_ns)
 		return;
-	on_idle(share, c);
-	c->is_silent = true;
+	on_idle(timeshare, c);
+	c->work = TIMESHARE_WORK_SILENT;
 }
 
 /* It has said nothing of its work being over. */
-static void on_word(struct timeshare *share, struct timeshare_client *c)
+static void on_word(struct timeshare *timeshare, struct timeshare_client *c)
 {
-	c->heard_ns = share->now_ns;
-	if (c->is_silent)
-		on_busy(share, c);
-	c->is_silent = false;
+	c->heard_ns = timeshare->now_ns;
+	if (c->work == TIMESHARE_WORK_SILENT)
+		on_busy(timeshare, c);
 }
 
 /* Not by END: requests that always overlap never come to one. */
-static void count_tasks(struct timeshare *share, struct timeshare_client *c,
+static void count_tasks(struct timeshare *timeshare, struct timeshare_client *c,
 			const struct timeshare_event *event)
 {
-	struct timeshare_gpu *g = &share->gpus[c->gpu];
+	struct timeshare_gpu *g = &timeshare->gpus[c->gpu];
 
 	if (c->claim.class == TIMESHARE_CLASS_CRITICAL)
 		g->n_lc_tasks += event->n_tasks;
@@ -373,50 +264,50 @@ static void count_tasks(struct timeshare *share, struct timeshare_client *c,
 	g->n_slo_violations += event->n_violations;
 }
 
-int timeshare_events_activity(struct timeshare *share, const struct timeshare_event *event)
+int timeshare_events_activity(struct timeshare *timeshare, const struct timeshare_event *event)
 {
-	struct timeshare_client *c = &share->clients[event->client];
+	struct timeshare_client *c = &timeshare->clients[event->client];
 
 	if (event->activity >= TIMESHARE_ACTIVITY_COUNT_)
 		return TIMESHARE_E_VALUE;
-	burst_note_loose(share, event->client, event->busy_ns);
-	on_word(share, c);
+	burst_note_loose(timeshare, event->client, event->busy_ns);
+	on_word(timeshare, c);
 	switch (event->activity) {
 	case TIMESHARE_ACTIVITY_USE:
 		break;
 	case TIMESHARE_ACTIVITY_BUSY:
-		on_busy(share, c);
+		on_busy(timeshare, c);
 		break;
 	case TIMESHARE_ACTIVITY_IDLE:
-		on_idle(share, c);
+		on_idle(timeshare, c);
 		break;
 	case TIMESHARE_ACTIVITY_BEGIN:
-		on_begin(share, c, event->value);
+		on_begin(timeshare, c, event->value);
 		break;
 	case TIMESHARE_ACTIVITY_END:
-		on_end(share, c, event->value, event->n_calls);
+		on_end(timeshare, c, event->value, event->n_calls);
 		break;
 	case TIMESHARE_ACTIVITY_HINT:
-		on_hint(share, c, event->value);
+		on_hint(timeshare, c, event->value);
 		break;
 	case TIMESHARE_ACTIVITY_COUNT_:
 		break;
 	}
-	if (c->is_bursting)
-		c->burst_end_ns = share->now_ns + share->config.burst_ns;
-	count_tasks(share, c, event);
-	usage_report(share, event->client, event->busy_ns, event->held_ns, event->ran_ns);
-	slice_policy_report(share, event->client);
-	energy_charge(share, event->client);
-	timeshare_events_refresh(share, event->client);
+	if (timeshare_is_in_burst(c))
+		c->burst_end_ns = timeshare->now_ns + timeshare->config.burst_ns;
+	count_tasks(timeshare, c, event);
+	usage_report(timeshare, event->client, event->busy_ns, event->held_ns, event->ran_ns);
+	slice_policy_report(timeshare, event->client);
+	energy_charge(timeshare, event->client);
+	timeshare_part_refresh(timeshare, event->client);
 	return 0;
 }
 
 /*
- * What was in the way may be over in a moment, as a proof that has to be tried again, or never:
- * the time until the next try doubles.
+ * The obstacle may be over in a moment, as a proof that has to be tried again, or never: the time
+ * until the next try doubles.
  */
-static uint64_t next_pause(const struct timeshare_config *config, struct timeshare_client *c)
+static uint64_t hold_next_pause(const struct timeshare_config *config, struct timeshare_client *c)
 {
 	uint64_t first_ns = config->retry_ns / RETRY_PART;
 
@@ -425,32 +316,32 @@ static uint64_t next_pause(const struct timeshare_config *config, struct timesha
 	return c->pause_ns;
 }
 
-static void fail(struct timeshare *share, uint32_t client, enum timeshare_report report,
-		 uint64_t outcome)
+static void hold_fail(struct timeshare *timeshare, uint32_t client, enum timeshare_report report,
+		      uint64_t outcome)
 {
-	struct timeshare_client *c = &share->clients[client];
+	struct timeshare_client *c = &timeshare->clients[client];
 
 	c->told.until_ns = 0;
 	c->told.hold_seq = 0;
 	c->renew_ns = TIMESHARE_NO_DEADLINE;
-	burst_note_off(share, client, false);
-	c->is_unholdable = true;
-	c->retry_ns = share->now_ns + next_pause(&share->config, c);
-	share->gpus[c->gpu].is_dirty = true;
-	timeshare_update_report(share, client, c->gpu, report, outcome);
+	burst_note_off(timeshare, client, false);
+	c->hold = TIMESHARE_HOLD_FAILED;
+	c->retry_ns = timeshare->now_ns + hold_next_pause(&timeshare->config, c);
+	timeshare->gpus[c->gpu].is_dirty = true;
+	timeshare_update_report(timeshare, client, c->gpu, report, outcome);
 }
 
 /*
- * The last one is off. What the preemption took beyond holding that one is ours: the messages,
- * and two processes that have to wake up.
+ * The last one is off. The time that the preemption took beyond holding that one is ours: the
+ * messages, and two processes that have to wake up.
  */
-static void note_overhead(struct timeshare *share, const struct timeshare_client *c,
-			  const struct timeshare_event *event)
+static void hold_note_overhead(struct timeshare *timeshare, const struct timeshare_client *c,
+			       const struct timeshare_event *event)
 {
-	struct timeshare_gpu *g = &share->gpus[c->gpu];
-	uint64_t ns = share->now_ns - g->preempt_ns;
+	struct timeshare_gpu *g = &timeshare->gpus[c->gpu];
+	uint64_t ns = timeshare->now_ns - g->preempt_ns;
 
-	if (!c->is_preempted || g->n_pending > 1)
+	if (c->hold != TIMESHARE_HOLD_TIMED || g->n_pending > 1)
 		return;
 	ns -= event->took_ns < ns ? event->took_ns : ns;
 	g->over_ns[g->n_over++ % TIMESHARE_PREEMPTIONS] =
@@ -458,84 +349,88 @@ static void note_overhead(struct timeshare *share, const struct timeshare_client
 	g->over_ns_max = ns > g->over_ns_max ? ns : g->over_ns_max;
 }
 
-int timeshare_events_done(struct timeshare *share, const struct timeshare_event *event)
+int timeshare_events_done(struct timeshare *timeshare, const struct timeshare_event *event)
 {
-	struct timeshare_client *c = &share->clients[event->client];
-	struct timeshare_gpu *g = &share->gpus[c->gpu];
+	struct timeshare_client *c = &timeshare->clients[event->client];
+	struct timeshare_gpu *g = &timeshare->gpus[c->gpu];
 	uint64_t hold_seq = c->told.hold_seq;
 	bool was_open = hold_seq > c->told.seq_done;
 
 	if (event->seq <= c->told.seq_done || event->seq > c->told.seq)
 		return TIMESHARE_E_STALE;
-	c->heard_ns = share->now_ns;
+	c->heard_ns = timeshare->now_ns;
 	c->told.seq_done = event->seq;
 	c->answer_ns = event->seq == c->told.seq ? TIMESHARE_NO_DEADLINE
-						 : share->now_ns + share->config.answer_ns;
+						 : timeshare->now_ns + timeshare->config.answer_ns;
 	if (event->is_held && !event->outcome) { /* even if it has been let go since */
-		usage_held(share, event->client, event->took_ns);
+		usage_held(timeshare, event->client, event->took_ns);
 		c->pause_ns = 0;
 	}
 	if (hold_seq && event->seq >= hold_seq && event->outcome) {
 		g->n_failures++;
-		fail(share, event->client, TIMESHARE_REPORT_NOT_HELD, event->outcome);
+		hold_fail(timeshare, event->client, TIMESHARE_REPORT_NOT_HELD, event->outcome);
 	} else if (was_open && event->seq >= hold_seq) {
 		if (event->seq == hold_seq && event->is_held) {
-			note_overhead(share, c, event);
-			burst_note_took(share, event->client, event->took_ns);
+			hold_note_overhead(timeshare, c, event);
+			burst_note_took(timeshare, event->client, event->took_ns);
 		}
-		burst_note_off(share, event->client, true);
+		burst_note_off(timeshare, event->client, true);
 	}
 	if (g->leaving == event->client)
 		g->is_dirty = true;
-	c->is_stray = c->is_unholdable && event->is_held && event->seq == c->told.seq;
-	touch(share, event->client);
-	timers_set(share, event->client);
+	c->is_stray =
+		c->hold == TIMESHARE_HOLD_FAILED && event->is_held && event->seq == c->told.seq;
+	timeshare_update_touch(timeshare, event->client);
+	timers_set(timeshare, event->client);
 	return 0;
 }
 
-static void on_mute(struct timeshare *share, uint32_t client)
+static void on_mute(struct timeshare *timeshare, uint32_t client)
 {
-	struct timeshare_client *c = &share->clients[client];
+	struct timeshare_client *c = &timeshare->clients[client];
 
 	c->answer_ns = TIMESHARE_NO_DEADLINE;
-	c->pause_ns = share->config.retry_ns; /* to be told more would fill its socket */
-	share->gpus[c->gpu].n_timeouts++;
-	fail(share, client, TIMESHARE_REPORT_MUTE, 0);
+	c->pause_ns = timeshare->config.retry_ns; /* to be told more would fill its socket */
+	timeshare->gpus[c->gpu].n_timeouts++;
+	hold_fail(timeshare, client, TIMESHARE_REPORT_MUTE, 0);
 }
 
-/* Who can be told nothing can not be held; others would wait for its answer for ever. */
-static void retry(struct timeshare *share, struct timeshare_client *c)
+/* A client that can be told nothing can not be held; others would wait for its answer for ever. */
+static void hold_retry(struct timeshare *timeshare, struct timeshare_client *c)
 {
-	c->is_unholdable = !timeshare_update_may_tell(c);
+	bool may_tell = timeshare_update_may_tell(c);
+
+	c->hold = may_tell ? TIMESHARE_HOLD_NONE : TIMESHARE_HOLD_FAILED;
 	c->retry_ns =
-		c->is_unholdable ? share->now_ns + share->config.retry_ns : TIMESHARE_NO_DEADLINE;
-	share->gpus[c->gpu].is_dirty = true;
+		may_tell ? TIMESHARE_NO_DEADLINE : timeshare->now_ns + timeshare->config.retry_ns;
+	timeshare->gpus[c->gpu].is_dirty = true;
 }
 
-void timeshare_events_timer(struct timeshare *share, uint32_t client)
+void timeshare_events_timer(struct timeshare *timeshare, uint32_t client)
 {
-	struct timeshare_client *c = &share->clients[client];
-	uint64_t now_ns = share->now_ns;
+	struct timeshare_client *c = &timeshare->clients[client];
+	uint64_t now_ns = timeshare->now_ns;
 
 	if (c->linger_ns <= now_ns)
 		c->linger_ns = TIMESHARE_NO_DEADLINE;
 	if (c->burst_end_ns <= now_ns) {
-		c->is_overdue = c->is_overdue || c->is_request;
-		end_burst(share, c);
+		if (c->burst == TIMESHARE_BURST_REQUEST)
+			c->is_overdue = true;
+		end_burst(timeshare, c);
 	}
 	if (c->silent_ns <= now_ns)
-		on_silence(share, c);
+		on_silence(timeshare, c);
 	if (c->hint_ns <= now_ns) {
-		if (c->is_hinted)
-			end_hint(share, c);
+		if (c->burst == TIMESHARE_BURST_HINTED)
+			end_hint(timeshare, c);
 		else
-			begin_hint(share, c);
+			begin_hint(timeshare, c);
 	}
 	if (c->answer_ns <= now_ns)
-		on_mute(share, client);
+		on_mute(timeshare, client);
 	if (c->renew_ns <= now_ns)
 		c->renew_ns = TIMESHARE_NO_DEADLINE; /* being touched, it is renewed */
 	if (c->retry_ns <= now_ns)
-		retry(share, c);
-	timeshare_events_refresh(share, client);
+		hold_retry(timeshare, c);
+	timeshare_part_refresh(timeshare, client);
 }

@@ -2,30 +2,23 @@
 #ifndef NVS_CORE_TIMESHARE_EVENTS_H
 #define NVS_CORE_TIMESHARE_EVENTS_H
 
-/* What share hears: what clients do, what they answer, and what they do not. */
+/* All that timeshare hears: what clients do, what they answer, and what they do not. */
 
 #include "core/timeshare/timeshare.h"
 
 /* The most reports that one timer causes. */
-#define HARK_REPORTS_MAX 8u
+#define EVENTS_REPORTS_MAX 8u
 
-/* What claim counts as: without classes all but the critical are normal. */
-enum timeshare_class timeshare_events_class(const struct timeshare *share,
-					    const struct timeshare_claim *claim);
-
-/* Counts client as what it is now; it is touched, and its GPU is planned anew. */
-void timeshare_events_refresh(struct timeshare *share, uint32_t client);
-
-/* It runs from now on. What it announced before, and is still to come, counts. */
-void timeshare_events_run(struct timeshare *share, uint32_t client);
+/* It runs from now on. An announcement of before that is still to come counts. */
+void timeshare_events_run(struct timeshare *timeshare, uint32_t client);
 
 /* It does not run any more: whatever it did is over. */
-void timeshare_events_stop(struct timeshare *share, uint32_t client);
+void timeshare_events_stop(struct timeshare *timeshare, uint32_t client);
 
-int timeshare_events_activity(struct timeshare *share, const struct timeshare_event *event);
-int timeshare_events_done(struct timeshare *share, const struct timeshare_event *event);
+int timeshare_events_activity(struct timeshare *timeshare, const struct timeshare_event *event);
+int timeshare_events_done(struct timeshare *timeshare, const struct timeshare_event *event);
 
 /* One of client's timers is due. */
-void timeshare_events_timer(struct timeshare *share, uint32_t client);
+void timeshare_events_timer(struct timeshare *timeshare, uint32_t client);
 
 #endif

@@ -3,7 +3,7 @@
 #define NVS_CORE_TIMESHARE_PRIVATE_H
 
 /*
- * What struct timeshare and struct timeshare_client consist of. Outside src/core only their size
+ * The members of struct timeshare and struct timeshare_client. Outside src/core only their size
  * matters: include core/timeshare/timeshare.h, and read states through its functions.
  *
  * Clients are linked by their slot numbers, so that the whole state may be copied,
@@ -106,7 +106,7 @@ struct timeshare_energy {
 	uint64_t gpu_ns; /* it is of so much GPU time */
 };
 
-/* What a client was told, and what it has answered. */
+/* The last SET of a client, and its answer. */
 struct timeshare_told {
 	uint64_t seq;
 	uint64_t seq_done;
@@ -151,26 +151,51 @@ struct timeshare_usage {
 	bool is_critical;
 };
 
+enum timeshare_client_state {
+	TIMESHARE_CLIENT_FREE,    /* slot unused */
+	TIMESHARE_CLIENT_STOPPED, /* joined, and sched does not let it in */
+	TIMESHARE_CLIENT_RUNNING  /* sched has let it in */
+};
+
+/* A client's work, as its reports say. */
+enum timeshare_work {
+	TIMESHARE_WORK_NONE,
+	TIMESHARE_WORK_BUSY,
+	TIMESHARE_WORK_SILENT /* was busy, and has said nothing since for burst_ns */
+};
+
+/* Where a client is between the announcement of a burst and its end. */
+enum timeshare_burst {
+	TIMESHARE_BURST_NONE,
+	TIMESHARE_BURST_PLANNED, /* announced; arm is chosen, and nobody is held for it yet */
+	TIMESHARE_BURST_HINTED,  /* others are held for what was announced */
+	TIMESHARE_BURST_REQUEST, /* in a burst whose work may not have come yet */
+	TIMESHARE_BURST_WORK     /* in a burst */
+};
+
+/* Is a client taken off the GPU? */
+enum timeshare_hold {
+	TIMESHARE_HOLD_NONE,
+	TIMESHARE_HOLD_TOLD,  /* by the SET told.hold_seq */
+	TIMESHARE_HOLD_TIMED, /* the same, and it is part of the preemption being timed */
+	TIMESHARE_HOLD_FAILED /* could not be; not tried again before retry_ns */
+};
+
 struct timeshare_client {
-	/* What is looked at of many, one after the other, lies together. */
+	/* Members that are read of many clients in turn lie together. */
 	struct timeshare_part part; /* as counted */
 	struct list_link link[TIMESHARE_LINKS_];
 	struct timeshare_tree tree[TIMESHARE_ORDERS_];
-	bool is_joined;
-	bool is_let_in; /* by sched: runs */
-	bool is_dirty;  /* TIMESHARE_LINK_DIRTY */
-	bool is_busy;
-	bool is_silent; /* was busy, and has said nothing since for burst_ns */
-	bool is_bursting;
-	bool is_request;    /* in a burst whose work may not have come yet */
-	bool is_overdue;    /* the last request was silent for burst_ns, and has no end */
-	bool is_hinted;     /* others are held for what was announced */
-	bool is_unholdable; /* until retry_ns */
-	bool is_claim_new;  /* not told yet */
-	bool is_stray;      /* held by an order that was given up; to be let go */
-	bool is_preempted;  /* its hold is part of the preemption being timed */
-	bool is_armed;      /* arm is that of the burst to come, or under way */
-	enum timeshare_warning warning; /* of this burst; what arm was chosen by */
+	enum timeshare_client_state state;
+	enum timeshare_work work;
+	enum timeshare_burst burst;
+	enum timeshare_hold hold;
+	bool is_dirty;     /* TIMESHARE_LINK_DIRTY */
+	bool is_overdue;   /* the last request was silent for burst_ns, and has no end */
+	bool is_claim_new; /* not told yet */
+	bool is_stray;     /* held by an order that was given up; to be let go */
+	enum timeshare_warning
+		warning; /* of this burst, or the one to come; what arm was chosen by */
 	enum timeshare_arm_kind arm;
 	uint32_t loose; /* of TIMESHARE_ONE: of the time between bursts in which it is busy */
 	uint32_t gpu;
@@ -187,7 +212,7 @@ struct timeshare_client {
 	uint64_t retry_ns;
 	uint64_t pause_ns;  /* until then, the last time; 0: it could be held since */
 	uint64_t pace_ns;   /* its slack is another then */
-	uint64_t silent_ns; /* is_busy is looked at then: has anything been heard? */
+	uint64_t silent_ns; /* TIMESHARE_WORK_BUSY is looked at then: has anything been heard? */
 	uint64_t due_ns;    /* the least of them, as in the heap */
 
 	uint64_t heard_ns; /* anything */
@@ -201,6 +226,11 @@ struct timeshare_client {
 	struct timeshare_energy energy;
 	struct timeshare_arm arms[TIMESHARE_WARNINGS_];
 };
+
+static inline bool timeshare_is_in_burst(const struct timeshare_client *client)
+{
+	return client->burst >= TIMESHARE_BURST_REQUEST;
+}
 
 /* Slices of a class: base_us * weight / base_weight; base_weight 0: base_us for each. */
 struct timeshare_slices {

@@ -9,7 +9,7 @@
 #include <assert.h>
 #include <string.h>
 
-static void sift(uint32_t *values, uint32_t n, uint32_t at)
+static void sort_sift(uint32_t *values, uint32_t n, uint32_t at)
 {
 	for (;;) {
 		uint32_t child = 2 * at + 1, value = values[at];
@@ -24,16 +24,16 @@ static void sift(uint32_t *values, uint32_t n, uint32_t at)
 	}
 }
 
-static void sort(uint32_t *values, uint32_t n)
+static void sort_us(uint32_t *values, uint32_t n)
 {
 	for (uint32_t i = n / 2; i > 0; i--)
-		sift(values, n, i - 1);
+		sort_sift(values, n, i - 1);
 	for (uint32_t i = n; i > 1; i--) {
 		uint32_t last = values[i - 1];
 
 		values[i - 1] = values[0];
 		values[0] = last;
-		sift(values, i - 1, 0);
+		sort_sift(values, i - 1, 0);
 	}
 }
 
@@ -47,15 +47,15 @@ static void percentiles(const uint32_t last[TIMESHARE_PREEMPTIONS], uint64_t n, 
 	if (n_kept == 0)
 		return;
 	memcpy(sorted, last, n_kept * sizeof(sorted[0]));
-	sort(sorted, n_kept);
+	sort_us(sorted, n_kept);
 	*ret_p50 = sorted[(n_kept - 1) / 2];
 	*ret_p99 = sorted[(n_kept - 1) * 99 / 100];
 }
 
-void timeshare_gpu_status(const struct timeshare *share, uint32_t gpu,
+void timeshare_gpu_status(const struct timeshare *timeshare, uint32_t gpu,
 			  struct timeshare_gpu_status *ret)
 {
-	const struct timeshare_gpu *g = &share->gpus[gpu];
+	const struct timeshare_gpu *g = &timeshare->gpus[gpu];
 
 	assert(gpu < TIMESHARE_GPUS_MAX);
 	*ret = (struct timeshare_gpu_status){
@@ -69,9 +69,9 @@ void timeshare_gpu_status(const struct timeshare *share, uint32_t gpu,
 		.n_lc_tasks = g->n_lc_tasks,
 		.n_be_tasks = g->n_be_tasks,
 		.n_slo_violations = g->n_slo_violations,
-		.lc_gpu_ns = usage_class_ns(share, gpu, true),
-		.be_gpu_ns = usage_class_ns(share, gpu, false),
-		.known_ns = usage_known_ns(share, gpu),
+		.lc_gpu_ns = usage_class_ns(timeshare, gpu, true),
+		.be_gpu_ns = usage_class_ns(timeshare, gpu, false),
+		.known_ns = usage_known_ns(timeshare, gpu),
 		.n_hints = g->n_hints,
 		.n_hints_missed = g->n_hints_missed,
 		.hint_error_ns = g->hint_error_ns,
@@ -84,7 +84,7 @@ void timeshare_gpu_status(const struct timeshare *share, uint32_t gpu,
 	percentiles(g->over_ns, g->n_over, &ret->over_ns_p50, &ret->over_ns_p99);
 }
 
-static uint32_t tail_us(const struct timeshare_arm *arm, enum timeshare_arm_kind kind)
+static uint32_t learned_tail_us(const struct timeshare_arm *arm, enum timeshare_arm_kind kind)
 {
 	uint64_t us = preempt_choice_tail(arm, kind);
 
@@ -95,25 +95,25 @@ static struct timeshare_learned learned_of(const struct timeshare_arm *arm)
 {
 	return (struct timeshare_learned){
 		.n_bursts = arm->n[TIMESHARE_ARM_HOLD] + arm->n[TIMESHARE_ARM_SLICES],
-		.hold_us = tail_us(arm, TIMESHARE_ARM_HOLD),
-		.slices_us = tail_us(arm, TIMESHARE_ARM_SLICES),
+		.hold_us = learned_tail_us(arm, TIMESHARE_ARM_HOLD),
+		.slices_us = learned_tail_us(arm, TIMESHARE_ARM_SLICES),
 		.is_holding = arm->best == TIMESHARE_ARM_HOLD,
 		.is_decided = preempt_choice_is_decided(arm),
 	};
 }
 
-void timeshare_client_status(const struct timeshare *share, uint32_t client,
+void timeshare_client_status(const struct timeshare *timeshare, uint32_t client,
 			     struct timeshare_client_status *ret)
 {
-	const struct timeshare_client *c = &share->clients[client];
+	const struct timeshare_client *c = &timeshare->clients[client];
 	bool is_critical = c->claim.class == TIMESHARE_CLASS_CRITICAL;
 
-	assert(client < share->n_clients && c->is_joined);
+	assert(client < timeshare->n_clients && c->state != TIMESHARE_CLIENT_FREE);
 	*ret = (struct timeshare_client_status){
 		.claim = c->claim,
-		.gpu_ns = usage_sure_ns(share, client),
+		.gpu_ns = usage_sure_ns(timeshare, client),
 		.busy_ns = c->usage.busy_ns,
-		.energy_uj = energy_uj(share, client),
+		.energy_uj = energy_uj(timeshare, client),
 		.held_ns = c->usage.held_ns,
 		.slice_us = c->told.slice_us,
 		.n_tasks = c->n_tasks,
@@ -123,16 +123,17 @@ void timeshare_client_status(const struct timeshare *share, uint32_t client,
 		.prepare_ns = c->predict.last_ns,
 		.ratio_ppm = (uint32_t)c->predict.ratio_ppm, /* RATIO_MAX at the most, both */
 		.error_ppm = (uint32_t)c->predict.error_ppm,
-		.is_held = c->part.is_running && c->told.until_ns > share->now_ns,
-		.is_busy = c->part.is_running && (c->is_busy || (c->is_bursting && !c->is_request)),
-		.is_slices_only = is_critical && share->gpus[c->gpu].is_slow,
+		.is_held = c->part.is_running && c->told.until_ns > timeshare->now_ns,
+		.is_busy = c->part.is_running &&
+			   (c->work == TIMESHARE_WORK_BUSY || c->burst == TIMESHARE_BURST_WORK),
+		.is_slices_only = is_critical && timeshare->gpus[c->gpu].is_slow,
 	};
 	for (size_t i = 0; is_critical && i < TIMESHARE_WARNINGS_; i++)
 		ret->learned[i] = learned_of(&c->arms[i]);
 }
 
-uint64_t timeshare_gpu_ns(const struct timeshare *share, uint32_t client)
+uint64_t timeshare_gpu_ns(const struct timeshare *timeshare, uint32_t client)
 {
-	assert(client < share->n_clients);
-	return usage_ns(share, client);
+	assert(client < timeshare->n_clients);
+	return usage_ns(timeshare, client);
 }

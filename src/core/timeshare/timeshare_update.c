@@ -17,7 +17,7 @@
 /* To look at one takes some 0.1 us, and three times that where its memory is cold. */
 #define LOOKS_MAX 48u
 
-/* Who answers no more must not have its socket filled. */
+/* The socket of a client that answers no more must not fill. */
 #define OPEN_MAX 8u
 
 /* When a client has another part of its busy time it hears of it: its limit hangs on that. */
@@ -27,68 +27,71 @@
 /* Cutting a slice does not end one that has begun; being off for a moment does. */
 #define KICK_NS 1000000ull
 
-void touch(struct timeshare *share, uint32_t client)
+void timeshare_update_touch(struct timeshare *timeshare, uint32_t client)
 {
-	struct timeshare_client *c = &share->clients[client];
+	struct timeshare_client *c = &timeshare->clients[client];
 
 	if (c->is_dirty)
 		return;
 	c->is_dirty = true;
 	if (c->claim.class == TIMESHARE_CLASS_CRITICAL)
-		list_push_back(LIST_SLOTS(share->clients, TIMESHARE_LINK_DIRTY), &share->dirty,
-			       client);
+		list_push_back(LIST_SLOTS(timeshare->clients, TIMESHARE_LINK_DIRTY),
+			       &timeshare->dirty, client);
 	else
-		list_push_front(LIST_SLOTS(share->clients, TIMESHARE_LINK_DIRTY), &share->dirty,
-				client);
+		list_push_front(LIST_SLOTS(timeshare->clients, TIMESHARE_LINK_DIRTY),
+				&timeshare->dirty, client);
 }
 
-void timeshare_update_all(struct timeshare *share, uint32_t gpu)
+void timeshare_update_all(struct timeshare *timeshare, uint32_t gpu)
 {
-	share->gpus[gpu].n_sweep = share->gpus[gpu].running.n;
+	timeshare->gpus[gpu].n_sweep = timeshare->gpus[gpu].running.n;
 }
 
 /* It may be looked at once more than it needs to be, and so may the first; nobody is left out. */
-void timeshare_update_moves(struct timeshare *share, uint32_t client)
+void timeshare_update_moves(struct timeshare *timeshare, uint32_t client)
 {
-	struct timeshare_client *c = &share->clients[client];
-	struct timeshare_gpu *g = &share->gpus[c->gpu];
+	struct timeshare_client *c = &timeshare->clients[client];
+	struct timeshare_gpu *g = &timeshare->gpus[c->gpu];
 
 	if (g->n_sweep == 0)
 		return;
 	if (g->sweep_at == client)
 		g->sweep_at = c->link[TIMESHARE_LINK_RUNNING].next;
 	g->n_sweep++;
-	touch(share, client); /* after the last there is no next one: then this is not swept */
+	timeshare_update_touch(
+		timeshare,
+		client); /* after the last there is no next one: then this is not swept */
 }
 
-bool timeshare_update_is_pending(const struct timeshare *share)
+bool timeshare_update_is_pending(const struct timeshare *timeshare)
 {
-	if (share->dirty.n > 0)
+	if (timeshare->dirty.n > 0)
 		return true;
 	for (uint32_t i = 0; i < TIMESHARE_GPUS_MAX; i++) {
-		if (share->gpus[i].n_sweep > 0)
+		if (timeshare->gpus[i].n_sweep > 0)
 			return true;
 	}
 	return false;
 }
 
-void timeshare_update_none(struct timeshare *share, uint32_t client)
+void timeshare_update_none(struct timeshare *timeshare, uint32_t client)
 {
-	struct timeshare_client *c = &share->clients[client];
+	struct timeshare_client *c = &timeshare->clients[client];
 
 	if (!c->is_dirty)
 		return;
 	c->is_dirty = false;
-	list_remove(LIST_SLOTS(share->clients, TIMESHARE_LINK_DIRTY), &share->dirty, client);
+	list_remove(LIST_SLOTS(timeshare->clients, TIMESHARE_LINK_DIRTY), &timeshare->dirty,
+		    client);
 }
 
-void timeshare_update_report(struct timeshare *share, uint32_t client, uint32_t gpu,
+void timeshare_update_report(struct timeshare *timeshare, uint32_t client, uint32_t gpu,
 			     enum timeshare_report report, uint64_t seq)
 {
 	/* A line in a log is worth less than a place that others need. */
-	if (share->out->n == TIMESHARE_ACTIONS_MAX)
+	if (timeshare->out->n == TIMESHARE_ACTIONS_MAX)
 		return;
-	share->out->at[share->out->n++] = (struct timeshare_action){
+	timeshare->out->at[timeshare->out->n++] = (struct timeshare_action){
 		.type = TIMESHARE_ACTION_REPORT,
 		.client = client,
 		.gpu = gpu,
@@ -102,107 +105,122 @@ bool timeshare_update_may_tell(const struct timeshare_client *c)
 	return c->told.seq - c->told.seq_done < OPEN_MAX;
 }
 
-static bool is_told_held(const struct timeshare *share, const struct timeshare_client *c)
+static bool client_is_told_held(const struct timeshare *timeshare, const struct timeshare_client *c)
 {
-	return c->told.until_ns > share->now_ns;
+	return c->told.until_ns > timeshare->now_ns;
 }
 
-static uint64_t slice_for(const struct timeshare *share, const struct timeshare_client *c)
+static uint64_t client_slice(const struct timeshare *timeshare, const struct timeshare_client *c)
 {
-	const struct timeshare_gpu *g = &share->gpus[c->gpu];
+	const struct timeshare_gpu *g = &timeshare->gpus[c->gpu];
 
 	if (!g->is_shared)
 		return 0;
-	/* Who is not at work keeps what it has: a change would be a message for nothing. */
+	/*
+	 * A client that is not at work keeps what it has: a change would be a message for nothing.
+	 */
 	if (!c->part.is_active && c->told.slice_us)
 		return c->told.slice_us;
-	return slice_policy_slice(&share->config, g, c, slice_of(&g->slices, &c->part));
+	return slice_policy_slice(&timeshare->config, g, c, slice_of(&g->slices, &c->part));
 }
 
-bool timeshare_update_has_slice(const struct timeshare *share, uint32_t client)
+bool timeshare_update_has_slice(const struct timeshare *timeshare, uint32_t client)
 {
-	const struct timeshare_client *c = &share->clients[client];
+	const struct timeshare_client *c = &timeshare->clients[client];
 
 	return !c->part.is_running || !timeshare_update_may_tell(c) ||
-	       slice_for(share, c) == c->told.slice_us;
+	       client_slice(timeshare, c) == c->told.slice_us;
 }
 
 /* Time to renew, which a hint's hold is not; but it becomes a burst's in the same way. */
-static bool is_renewal(const struct timeshare *share, uint32_t client, uint64_t until_ns)
+static bool hold_is_renewal(const struct timeshare *timeshare, uint32_t client, uint64_t until_ns)
 {
-	uint64_t told_ns = share->clients[client].told.until_ns;
+	uint64_t told_ns = timeshare->clients[client].told.until_ns;
 
-	if (burst_is_brief(share, client))
+	if (burst_is_brief(timeshare, client))
 		return until_ns > told_ns;
-	return until_ns >= told_ns + share->config.hold_ns / 2;
+	return until_ns >= told_ns + timeshare->config.hold_ns / 2;
 }
 
-static bool has_news(const struct timeshare *share, uint32_t client, uint64_t slice_us,
-		     uint64_t until_ns)
+static bool client_has_news(const struct timeshare *timeshare, uint32_t client, uint64_t slice_us,
+			    uint64_t until_ns)
 {
-	const struct timeshare_client *c = &share->clients[client];
+	const struct timeshare_client *c = &timeshare->clients[client];
 	uint64_t use_ppm = c->usage.use_ppm, told_ppm = c->told.use_ppm;
 	uint64_t step_ppm = c->claim.limit ? USE_STEP_LIMIT : USE_STEP;
 
 	if (slice_us != c->told.slice_us || c->is_claim_new || c->is_stray)
 		return true;
-	if ((until_ns > 0) != is_told_held(share, c))
+	if ((until_ns > 0) != client_is_told_held(timeshare, c))
 		return true;
-	if (until_ns > 0 && is_renewal(share, client, until_ns))
+	if (until_ns > 0 && hold_is_renewal(timeshare, client, until_ns))
 		return true;
 	return slice_us > 0 &&
 	       (use_ppm > told_ppm ? use_ppm - told_ppm : told_ppm - use_ppm) >= step_ppm;
 }
 
-static void note_hold(struct timeshare *share, uint32_t client, uint64_t until_ns)
+static void hold_end(struct timeshare *timeshare, uint32_t client)
 {
-	struct timeshare_client *c = &share->clients[client];
-	struct timeshare_gpu *g = &share->gpus[c->gpu];
+	struct timeshare_client *c = &timeshare->clients[client];
+
+	c->told.hold_seq = 0;
+	burst_note_off(timeshare, client, false);
+	if (c->hold == TIMESHARE_HOLD_TOLD)
+		c->hold = TIMESHARE_HOLD_NONE;
+}
+
+static void hold_note(struct timeshare *timeshare, uint32_t client, uint64_t until_ns)
+{
+	struct timeshare_client *c = &timeshare->clients[client];
+	struct timeshare_gpu *g = &timeshare->gpus[c->gpu];
 
 	c->renew_ns = TIMESHARE_NO_DEADLINE;
 	if (until_ns == 0) {
-		c->told.hold_seq = 0;
-		burst_note_off(share, client, false);
-	} else if (!is_told_held(share, c)) {
+		hold_end(timeshare, client);
+	} else if (!client_is_told_held(timeshare, c)) {
 		c->told.hold_seq = c->told.seq;
-		burst_note_asked(share, client);
-		if (g->is_holding && !c->is_preempted) {
-			c->is_preempted = true;
+		burst_note_asked(timeshare, client);
+		if (c->hold == TIMESHARE_HOLD_NONE)
+			c->hold = TIMESHARE_HOLD_TOLD;
+		if (g->is_holding && c->hold != TIMESHARE_HOLD_TIMED) {
+			c->hold = TIMESHARE_HOLD_TIMED;
 			/* From here on: others may have been held for long, and be off. */
 			if (g->n_pending++ == 0)
-				g->preempt_ns = share->now_ns;
+				g->preempt_ns = timeshare->now_ns;
 		}
 	}
-	if (until_ns > share->now_ns + share->config.hold_ns / 2)
-		c->renew_ns = until_ns - share->config.hold_ns / 2;
+	if (until_ns > timeshare->now_ns + timeshare->config.hold_ns / 2)
+		c->renew_ns = until_ns - timeshare->config.hold_ns / 2;
 	c->told.until_ns = until_ns;
 }
 
 /* A critical client's work may be in a slice. */
-static bool has_begun(const struct timeshare *share, const struct timeshare_client *c)
+static bool burst_has_begun(const struct timeshare *timeshare, const struct timeshare_client *c)
 {
 	if (c->claim.class != TIMESHARE_CLASS_CRITICAL)
 		return false;
-	return c->is_bursting ? c->pace.begin_ns < share->now_ns : c->is_busy;
+	return timeshare_is_in_burst(c) ? c->pace.begin_ns < timeshare->now_ns
+					: c->work == TIMESHARE_WORK_BUSY;
 }
 
-static void tell(struct timeshare *share, uint32_t client, uint64_t slice_us, uint64_t until_ns)
+static void client_tell(struct timeshare *timeshare, uint32_t client, uint64_t slice_us,
+			uint64_t until_ns)
 {
-	struct timeshare_client *c = &share->clients[client];
-	uint64_t hold_ns = until_ns ? until_ns - share->now_ns : 0;
+	struct timeshare_client *c = &timeshare->clients[client];
+	uint64_t hold_ns = until_ns ? until_ns - timeshare->now_ns : 0;
 
-	if (has_begun(share, c) && slice_us < c->told.slice_us / 2)
+	if (burst_has_begun(timeshare, c) && slice_us < c->told.slice_us / 2)
 		hold_ns = KICK_NS;
 	c->told.seq++;
-	note_hold(share, client, until_ns);
+	hold_note(timeshare, client, until_ns);
 	c->told.slice_us = slice_us;
 	c->told.use_ppm = c->usage.use_ppm;
 	c->is_claim_new = false;
 	c->is_stray = false;
 	if (c->answer_ns == TIMESHARE_NO_DEADLINE)
-		c->answer_ns = share->now_ns + share->config.answer_ns;
-	timers_set(share, client);
-	share->out->at[share->out->n++] = (struct timeshare_action){
+		c->answer_ns = timeshare->now_ns + timeshare->config.answer_ns;
+	timers_set(timeshare, client);
+	timeshare->out->at[timeshare->out->n++] = (struct timeshare_action){
 		.type = TIMESHARE_ACTION_SET,
 		.client = client,
 		.gpu = c->gpu,
@@ -213,63 +231,63 @@ static void tell(struct timeshare *share, uint32_t client, uint64_t slice_us, ui
 	};
 }
 
-static void look(struct timeshare *share, uint32_t client)
+static void client_look(struct timeshare *timeshare, uint32_t client)
 {
-	struct timeshare_client *c = &share->clients[client];
-	uint64_t slice_us = slice_for(share, c), until_ns = 0;
+	struct timeshare_client *c = &timeshare->clients[client];
+	uint64_t slice_us = client_slice(timeshare, c), until_ns = 0;
 
-	if (burst_holds(share, client))
-		until_ns = burst_until(share, client);
+	if (burst_holds(timeshare, client))
+		until_ns = burst_until(timeshare, client);
 	if (c->part.is_running && timeshare_update_may_tell(c) &&
-	    has_news(share, client, slice_us, until_ns))
-		tell(share, client, slice_us, until_ns);
+	    client_has_news(timeshare, client, slice_us, until_ns))
+		client_tell(timeshare, client, slice_us, until_ns);
 	else if (!c->part.is_running && timeshare_update_may_tell(c) && c->is_claim_new)
-		tell(share, client, c->told.slice_us, 0); /* it claims that of the next scheduler */
-	if (!is_told_held(share, c) && c->told.hold_seq) {
-		c->told.hold_seq = 0; /* the hold has ended by itself */
-		burst_note_off(share, client, false);
-	}
+		client_tell(timeshare, client, c->told.slice_us,
+			    0); /* it claims that of the next scheduler */
+	if (!client_is_told_held(timeshare, c) && c->told.hold_seq)
+		hold_end(timeshare, client); /* it has ended by itself */
 	/* A request may have its work later. */
-	usage_set(share, client,
-		  c->part.is_running && !is_told_held(share, c) &&
-			  (c->is_busy || (c->part.is_bursting && !c->is_request)),
+	usage_set(timeshare, client,
+		  c->part.is_running && !client_is_told_held(timeshare, c) &&
+			  (c->work == TIMESHARE_WORK_BUSY ||
+			   (c->part.is_bursting && c->burst != TIMESHARE_BURST_REQUEST)),
 		  c->told.slice_us);
 }
 
-static bool may_look(const struct timeshare *share, uint32_t n_looks)
+static bool may_look(const struct timeshare *timeshare, uint32_t n_looks)
 {
-	return n_looks < LOOKS_MAX && share->out->n + REPORTS_MAX < TIMESHARE_ACTIONS_MAX;
+	return n_looks < LOOKS_MAX && timeshare->out->n + REPORTS_MAX < TIMESHARE_ACTIONS_MAX;
 }
 
-static void flush_touched(struct timeshare *share, bool is_critical_too, uint32_t *n_looks)
+static void flush_touched(struct timeshare *timeshare, bool is_critical_too, uint32_t *n_looks)
 {
-	while (share->dirty.n > 0 && may_look(share, *n_looks)) {
-		uint32_t client = share->dirty.first;
+	while (timeshare->dirty.n > 0 && may_look(timeshare, *n_looks)) {
+		uint32_t client = timeshare->dirty.first;
 
 		if (!is_critical_too &&
-		    share->clients[client].claim.class == TIMESHARE_CLASS_CRITICAL)
+		    timeshare->clients[client].claim.class == TIMESHARE_CLASS_CRITICAL)
 			return;
-		timeshare_update_none(share, client);
-		look(share, client);
+		timeshare_update_none(timeshare, client);
+		client_look(timeshare, client);
 		(*n_looks)++;
 	}
 }
 
 /* The critical come after all others. */
-static void flush_sweep(struct timeshare *share, struct timeshare_gpu *g, uint32_t *n_looks)
+static void flush_sweep(struct timeshare *timeshare, struct timeshare_gpu *g, uint32_t *n_looks)
 {
-	while (g->n_sweep > 0 && g->running.n > 0 && may_look(share, *n_looks)) {
+	while (g->n_sweep > 0 && g->running.n > 0 && may_look(timeshare, *n_looks)) {
 		uint32_t client = g->sweep_at == TIMESHARE_NONE ? g->running.first : g->sweep_at;
 
 		g->n_sweep--;
-		g->sweep_at = share->clients[client].link[TIMESHARE_LINK_RUNNING].next;
+		g->sweep_at = timeshare->clients[client].link[TIMESHARE_LINK_RUNNING].next;
 		(*n_looks)++;
-		if (share->clients[client].claim.class == TIMESHARE_CLASS_CRITICAL) {
-			touch(share, client);
+		if (timeshare->clients[client].claim.class == TIMESHARE_CLASS_CRITICAL) {
+			timeshare_update_touch(timeshare, client);
 			continue;
 		}
-		timeshare_update_none(share, client);
-		look(share, client);
+		timeshare_update_none(timeshare, client);
+		client_look(timeshare, client);
 	}
 	if (g->n_sweep == 0 || g->running.n == 0) {
 		g->n_sweep = 0;
@@ -277,16 +295,16 @@ static void flush_sweep(struct timeshare *share, struct timeshare_gpu *g, uint32
 	}
 }
 
-void timeshare_update_flush(struct timeshare *share)
+void timeshare_update_flush(struct timeshare *timeshare)
 {
 	bool is_sweeping = false;
 	uint32_t n_looks = 0;
 
-	flush_touched(share, false, &n_looks);
+	flush_touched(timeshare, false, &n_looks);
 	for (uint32_t i = 0; i < TIMESHARE_GPUS_MAX; i++) {
-		flush_sweep(share, &share->gpus[i], &n_looks);
-		is_sweeping = is_sweeping || share->gpus[i].n_sweep > 0;
+		flush_sweep(timeshare, &timeshare->gpus[i], &n_looks);
+		is_sweeping = is_sweeping || timeshare->gpus[i].n_sweep > 0;
 	}
 	if (!is_sweeping)
-		flush_touched(share, true, &n_looks);
+		flush_touched(timeshare, true, &n_looks);
 }

@@ -4,7 +4,7 @@
 
 #include "core/timeshare/burst.h"
 #include "core/timeshare/timeshare.h"
-#include "core/timeshare/timeshare_events.h"
+#include "core/timeshare/timeshare_part.h"
 #include "core/timeshare/timeshare_update.h"
 #include "core/timeshare/weights.h"
 
@@ -19,9 +19,9 @@ struct sums {
 	uint32_t n_present;
 };
 
-static void check_timers(const struct timeshare *share, uint32_t client)
+static void check_timers(const struct timeshare *timeshare, uint32_t client)
 {
-	const struct timeshare_client *c = &share->clients[client];
+	const struct timeshare_client *c = &timeshare->clients[client];
 	const uint64_t all[] = {c->linger_ns, c->burst_end_ns, c->hint_ns, c->answer_ns,
 				c->renew_ns,  c->retry_ns,     c->pace_ns, c->silent_ns};
 	uint64_t first = TIMESHARE_NO_DEADLINE;
@@ -31,43 +31,58 @@ static void check_timers(const struct timeshare *share, uint32_t client)
 	assert(c->due_ns == first);
 	if (first == TIMESHARE_NO_DEADLINE)
 		return;
-	assert(c->heap_at < share->n_timers && share->clients[c->heap_at].heap_slot == client);
+	assert(c->heap_at < timeshare->n_timers &&
+	       timeshare->clients[c->heap_at].heap_slot == client);
 	if (c->heap_at > 0)
-		assert(share->clients[share->clients[(c->heap_at - 1) / 2].heap_slot].due_ns <=
-		       first);
+		assert(timeshare->clients[timeshare->clients[(c->heap_at - 1) / 2].heap_slot]
+			       .due_ns <= first);
 }
 
-static void check_flags(const struct timeshare *share, const struct timeshare_client *c)
+static void check_flags(const struct timeshare *timeshare, const struct timeshare_client *c)
 {
 	const struct timeshare_part *part = &c->part;
 
-	assert(part->is_running == c->is_let_in);
+	assert(part->is_running == (c->state == TIMESHARE_CLIENT_RUNNING));
 	assert(!part->is_active || part->is_running);
 	assert(!part->is_wanting || (part->is_active && part->class != TIMESHARE_CLASS_CRITICAL));
 	assert(!part->is_bursting || (part->is_active && part->class == TIMESHARE_CLASS_CRITICAL));
 	assert(!part->is_holding || (part->is_active && part->class == TIMESHARE_CLASS_CRITICAL));
 	assert(!part->is_late || part->is_bursting);
 	assert(part->loose <= TIMESHARE_ONE);
-	assert(!part->loose || (c->is_busy && part->class == TIMESHARE_CLASS_CRITICAL));
+	assert(!part->loose ||
+	       (c->work == TIMESHARE_WORK_BUSY && part->class == TIMESHARE_CLASS_CRITICAL));
 	assert(!part->loose || !part->is_bursting);
-	assert(c->pace_ns == TIMESHARE_NO_DEADLINE || (c->is_bursting && c->claim.slo_us));
+	assert(c->pace_ns == TIMESHARE_NO_DEADLINE ||
+	       (timeshare_is_in_burst(c) && c->claim.slo_us));
 	assert(c->pace.level < TIMESHARE_LEVELS);
 	assert(part->weight == c->claim.weight);
-	assert(part->class == timeshare_events_class(share, &c->claim) ||
-	       c >= share->clients + share->n_clients - share->n_stale);
-	assert(c->is_bursting == (c->burst_end_ns != TIMESHARE_NO_DEADLINE));
-	assert(c->is_busy == (c->silent_ns != TIMESHARE_NO_DEADLINE));
-	assert(!c->is_silent || !c->is_busy);
-	assert(!c->is_hinted || c->hint_ns != TIMESHARE_NO_DEADLINE);
-	assert(c->is_unholdable == (c->retry_ns != TIMESHARE_NO_DEADLINE));
+	assert(part->class == timeshare_part_class(timeshare, &c->claim) ||
+	       c >= timeshare->clients + timeshare->n_clients - timeshare->n_stale);
 	assert(c->told.seq_done <= c->told.seq);
 	assert(c->told.slice_us == 0 || (c->told.slice_us >= TIMESHARE_SLICE_MIN &&
 					 c->told.slice_us <= TIMESHARE_SLICE_MAX));
 }
 
-static void add(const struct timeshare *share, uint32_t client, struct sums *sums)
+/* src/core/timeshare/README.md has the states. A timer runs exactly in those that it ends. */
+static void check_states(const struct timeshare_client *c)
 {
-	const struct timeshare_client *c = &share->clients[client];
+	bool is_hinted = c->burst == TIMESHARE_BURST_HINTED;
+	bool is_off = c->hold == TIMESHARE_HOLD_TOLD || c->hold == TIMESHARE_HOLD_TIMED;
+
+	assert(timeshare_is_in_burst(c) == (c->burst_end_ns != TIMESHARE_NO_DEADLINE));
+	assert(c->hint_ns == TIMESHARE_NO_DEADLINE || is_hinted ||
+	       c->burst == TIMESHARE_BURST_PLANNED);
+	assert(!is_hinted || c->hint_ns != TIMESHARE_NO_DEADLINE);
+	assert((c->work == TIMESHARE_WORK_BUSY) == (c->silent_ns != TIMESHARE_NO_DEADLINE));
+	assert((c->hold == TIMESHARE_HOLD_FAILED) == (c->retry_ns != TIMESHARE_NO_DEADLINE));
+	assert(is_off == (c->told.hold_seq > 0));
+	assert(c->hold != TIMESHARE_HOLD_TIMED || c->told.seq_done < c->told.hold_seq);
+	assert(!c->is_overdue || c->burst != TIMESHARE_BURST_REQUEST);
+}
+
+static void sums_add_client(const struct timeshare *timeshare, uint32_t client, struct sums *sums)
+{
+	const struct timeshare_client *c = &timeshare->clients[client];
 	const struct timeshare_part *part = &c->part;
 
 	sums->n_running += part->is_running;
@@ -78,9 +93,9 @@ static void add(const struct timeshare *share, uint32_t client, struct sums *sum
 	sums->n_holders += part->is_holding;
 	sums->n_late += part->is_late;
 	sums->loose += part->loose;
-	sums->n_pending += c->is_preempted;
+	sums->n_pending += c->hold == TIMESHARE_HOLD_TIMED;
 	sums->n_computing += part->is_active && part->class != TIMESHARE_CLASS_CRITICAL &&
-			     !c->is_unholdable && !burst_holds(share, client);
+			     c->hold != TIMESHARE_HOLD_FAILED && !burst_holds(timeshare, client);
 	if (c->usage.is_present) {
 		sums->weights += (uint64_t)c->usage.slice_us * c->usage.part;
 		sums->rests += (uint64_t)c->usage.slice_us * (1024 - c->usage.part);
@@ -90,14 +105,14 @@ static void add(const struct timeshare *share, uint32_t client, struct sums *sum
 }
 
 /* A list has n members, each linked back to the one before. */
-static void check_list(const struct timeshare *share, const struct list *list,
+static void check_list(const struct timeshare *timeshare, const struct list *list,
 		       enum timeshare_link_kind kind)
 {
 	uint32_t n = 0, prev = TIMESHARE_NONE;
 
 	for (uint32_t at = list->first; at != TIMESHARE_NONE;
-	     at = share->clients[at].link[kind].next) {
-		assert(share->clients[at].link[kind].prev == prev);
+	     at = timeshare->clients[at].link[kind].next) {
+		assert(timeshare->clients[at].link[kind].prev == prev);
 		assert(n < list->n);
 		n++;
 		prev = at;
@@ -105,22 +120,22 @@ static void check_list(const struct timeshare *share, const struct list *list,
 	assert(n == list->n && list->last == prev);
 }
 
-static void check_gpu(const struct timeshare *share, uint32_t gpu, const struct sums *sums)
+static void check_gpu(const struct timeshare *timeshare, uint32_t gpu, const struct sums *sums)
 {
-	const struct timeshare_gpu *g = &share->gpus[gpu];
+	const struct timeshare_gpu *g = &timeshare->gpus[gpu];
 
-	check_list(share, &g->running, TIMESHARE_LINK_RUNNING);
-	check_list(share, &g->usage.present, TIMESHARE_LINK_PRESENT);
+	check_list(timeshare, &g->running, TIMESHARE_LINK_RUNNING);
+	check_list(timeshare, &g->usage.present, TIMESHARE_LINK_PRESENT);
 	assert(g->n_sweep == 0 || g->running.n > 0);
 	assert(g->sweep_at == TIMESHARE_NONE ||
-	       (g->n_sweep > 0 && share->clients[g->sweep_at].part.is_running &&
-		share->clients[g->sweep_at].gpu == gpu));
+	       (g->n_sweep > 0 && timeshare->clients[g->sweep_at].part.is_running &&
+		timeshare->clients[g->sweep_at].gpu == gpu));
 	assert(g->running.n == sums->n_running && g->usage.present.n == sums->n_present);
 	assert(!memcmp(g->n_active, sums->n_active, sizeof(sums->n_active)));
 	for (int i = 0; i < TIMESHARE_CLASS_COUNT_; i++)
-		weights_assert_valid(share, &g->weights[i], sums->n_active[i]);
-	weights_assert_valid(share, &g->slos, sums->n_slos);
-	assert(g->is_dirty || !g->pid.slo_us || weights_has_slo(share, gpu, g->pid.slo_us));
+		weights_assert_valid(timeshare, &g->weights[i], sums->n_active[i]);
+	weights_assert_valid(timeshare, &g->slos, sums->n_slos);
+	assert(g->is_dirty || !g->pid.slo_us || weights_has_slo(timeshare, gpu, g->pid.slo_us));
 	assert(g->n_wanting == sums->n_wanting && g->n_bursting == sums->n_bursting);
 	assert(g->n_late == sums->n_late && g->loose == sums->loose);
 	assert(g->n_holders == sums->n_holders && g->n_pending == sums->n_pending);
@@ -128,8 +143,8 @@ static void check_gpu(const struct timeshare *share, uint32_t gpu, const struct 
 	assert(g->usage.given_ns <= g->usage.wall_ns);
 	assert(g->usage.class_ns[0] + g->usage.class_ns[1] <= g->usage.given_ns);
 	assert(g->power_mw <= TIMESHARE_POWER_MAX);
-	assert(g->budget_uj <= share->config.energy_budget_w * 10000000ull);
-	assert(g->credit <= burst_credit_max(&share->config));
+	assert(g->budget_uj <= timeshare->config.energy_budget_w * 10000000ull);
+	assert(g->credit <= burst_credit_max(&timeshare->config));
 	if (g->is_dirty)
 		return;
 	/* While a critical client is active, at most one of the others computes. */
@@ -138,36 +153,38 @@ static void check_gpu(const struct timeshare *share, uint32_t gpu, const struct 
 	assert(!g->is_taking || sums->n_active[TIMESHARE_CLASS_CRITICAL] > 0);
 	assert(g->turn == TIMESHARE_NONE || g->is_taking);
 	assert(g->leaving == TIMESHARE_NONE || g->is_taking);
-	/* Who is waited for owes an answer by a deadline, or is about to be asked. */
-	assert(g->leaving == TIMESHARE_NONE || share->clients[g->leaving].is_dirty ||
-	       share->clients[g->leaving].answer_ns != TIMESHARE_NO_DEADLINE);
+	/* A client that is waited for owes an answer by a deadline, or is about to be asked. */
+	assert(g->leaving == TIMESHARE_NONE || timeshare->clients[g->leaving].is_dirty ||
+	       timeshare->clients[g->leaving].answer_ns != TIMESHARE_NO_DEADLINE);
 	assert(g->is_shared == (g->running.n > 1));
 }
 
-void timeshare_assert_valid(const struct timeshare *share)
+void timeshare_assert_valid(const struct timeshare *timeshare)
 {
 	struct sums sums[TIMESHARE_GPUS_MAX];
 	uint32_t n_timers = 0, n_dirty = 0;
 
 	memset(sums, 0, sizeof(sums));
-	for (uint32_t i = 0; i < share->n_clients; i++) {
-		const struct timeshare_client *c = &share->clients[i];
+	for (uint32_t i = 0; i < timeshare->n_clients; i++) {
+		const struct timeshare_client *c = &timeshare->clients[i];
 
-		if (!c->is_joined)
+		if (c->state == TIMESHARE_CLIENT_FREE)
 			continue;
-		check_timers(share, i);
-		check_flags(share, c);
-		add(share, i, &sums[c->gpu]);
+		check_timers(timeshare, i);
+		check_flags(timeshare, c);
+		check_states(c);
+		sums_add_client(timeshare, i, &sums[c->gpu]);
 		n_timers += c->due_ns != TIMESHARE_NO_DEADLINE;
 		n_dirty += c->is_dirty;
 	}
-	assert(n_timers == share->n_timers && n_dirty == share->dirty.n);
-	check_list(share, &share->dirty, TIMESHARE_LINK_DIRTY);
+	assert(n_timers == timeshare->n_timers && n_dirty == timeshare->dirty.n);
+	check_list(timeshare, &timeshare->dirty, TIMESHARE_LINK_DIRTY);
 	for (uint32_t i = 0; i < TIMESHARE_GPUS_MAX; i++)
-		check_gpu(share, i, &sums[i]);
+		check_gpu(timeshare, i, &sums[i]);
 	/* Nobody was left out when all were to be looked at. */
-	for (uint32_t i = 0; i < share->n_clients && !timeshare_update_is_pending(share); i++)
-		assert(!share->clients[i].is_joined ||
-		       share->gpus[share->clients[i].gpu].is_dirty ||
-		       timeshare_update_has_slice(share, i));
+	for (uint32_t i = 0; i < timeshare->n_clients && !timeshare_update_is_pending(timeshare);
+	     i++)
+		assert(timeshare->clients[i].state == TIMESHARE_CLIENT_FREE ||
+		       timeshare->gpus[timeshare->clients[i].gpu].is_dirty ||
+		       timeshare_update_has_slice(timeshare, i));
 }

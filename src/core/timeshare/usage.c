@@ -16,17 +16,17 @@
 /* A part of zero would never be corrected upwards by what it is given. */
 #define PART_MIN 32u
 
-/* What a client counts, too (src/hook/share/share_off.c): its work stops before it says so. */
+/* A client counts it too (src/hook/share/share_off.c): its work stops before it says so. */
 #define STOPS_NS 230000u
 
 #define OWED_MAX 50000000ull /* ns: what looks found more is no chance any more */
 
-void usage_init(struct timeshare *share, uint32_t gpu)
+void usage_init(struct timeshare *timeshare, uint32_t gpu)
 {
-	list_init(&share->gpus[gpu].usage.present);
+	list_init(&timeshare->gpus[gpu].usage.present);
 }
 
-static void give(struct timeshare_gpu_usage *gu, struct timeshare_usage *u, uint64_t ns)
+static void usage_give(struct timeshare_gpu_usage *gu, struct timeshare_usage *u, uint64_t ns)
 {
 	u->gpu_ns += ns;
 	u->given_ns += ns;
@@ -35,8 +35,8 @@ static void give(struct timeshare_gpu_usage *gu, struct timeshare_usage *u, uint
 }
 
 /* The chance, of 1 << 30, that exactly those of mask are busy; their slices in ret_sum_us. */
-static uint64_t chance(struct timeshare_usage *const *u, uint32_t n, uint32_t mask,
-		       uint64_t *ret_sum_us)
+static uint64_t usage_chance(struct timeshare_usage *const *u, uint32_t n, uint32_t mask,
+			     uint64_t *ret_sum_us)
 {
 	uint64_t p = 1u << 30, sum_us = 0;
 
@@ -52,17 +52,18 @@ static uint64_t chance(struct timeshare_usage *const *u, uint32_t n, uint32_t ma
 	return p;
 }
 
-static void draw_exact(struct timeshare *share, struct timeshare_gpu_usage *gu, uint64_t ns)
+static void usage_draw_exact(struct timeshare *timeshare, struct timeshare_gpu_usage *gu,
+			     uint64_t ns)
 {
 	struct timeshare_usage *u[EXACT_MAX];
 	uint64_t got_ns[EXACT_MAX] = {0}, sum_us;
 	uint32_t n = 0;
 
 	for (uint32_t at = gu->present.first; at != TIMESHARE_NONE;
-	     at = share->clients[at].link[TIMESHARE_LINK_PRESENT].next)
-		u[n++] = &share->clients[at].usage;
+	     at = timeshare->clients[at].link[TIMESHARE_LINK_PRESENT].next)
+		u[n++] = &timeshare->clients[at].usage;
 	for (uint32_t mask = 1; mask < 1u << n; mask++) {
-		uint64_t p = chance(u, n, mask, &sum_us);
+		uint64_t p = usage_chance(u, n, mask, &sum_us);
 		uint64_t part_ns = ns * (p >> 8) >> 22;
 
 		for (uint32_t i = 0; i < n && part_ns; i++) {
@@ -71,13 +72,13 @@ static void draw_exact(struct timeshare *share, struct timeshare_gpu_usage *gu, 
 		}
 	}
 	for (uint32_t i = 0; i < n; i++) {
-		give(gu, u[i], got_ns[i]);
+		usage_give(gu, u[i], got_ns[i]);
 		gu->given_ns += got_ns[i];
 	}
 }
 
 /* Everybody at once: what a unit of weight gets when the others are so busy on average. */
-static void draw_many(struct timeshare_gpu_usage *gu, uint64_t ns)
+static void usage_draw_many(struct timeshare_gpu_usage *gu, uint64_t ns)
 {
 	uint64_t others = gu->weights + gu->rests / gu->present.n;
 
@@ -86,79 +87,82 @@ static void draw_many(struct timeshare_gpu_usage *gu, uint64_t ns)
 }
 
 /* Settles the time since the last change; who is present, and its slice, were the same. */
-static void advance(struct timeshare *share, uint32_t gpu)
+static void usage_advance(struct timeshare *timeshare, uint32_t gpu)
 {
-	struct timeshare_gpu_usage *gu = &share->gpus[gpu].usage;
+	struct timeshare_gpu_usage *gu = &timeshare->gpus[gpu].usage;
 
-	while (gu->at_ns < share->now_ns) {
-		uint64_t ns = share->now_ns - gu->at_ns;
+	while (gu->at_ns < timeshare->now_ns) {
+		uint64_t ns = timeshare->now_ns - gu->at_ns;
 
 		if (gu->present.n > 0 && ns > PIECE_MAX)
 			ns = PIECE_MAX;
 		gu->at_ns += ns;
 		gu->wall_ns += ns;
 		if (gu->present.n > EXACT_MAX)
-			draw_many(gu, ns);
+			usage_draw_many(gu, ns);
 		else if (gu->present.n > 0)
-			draw_exact(share, gu, ns);
+			usage_draw_exact(timeshare, gu, ns);
 	}
 }
 
-static uint64_t weight(const struct timeshare_usage *u)
+static uint64_t usage_weight(const struct timeshare_usage *u)
 {
 	return (uint64_t)u->slice_us * u->part;
 }
 
-static uint64_t drawn_ns(const struct timeshare_gpu_usage *gu, const struct timeshare_usage *u)
+static uint64_t usage_drawn_ns(const struct timeshare_gpu_usage *gu,
+			       const struct timeshare_usage *u)
 {
-	return (uint64_t)((unsigned __int128)(gu->drawn - u->drawn) * weight(u) >> DRAWN_BITS);
+	return (uint64_t)((unsigned __int128)(gu->drawn - u->drawn) * usage_weight(u) >>
+			  DRAWN_BITS);
 }
 
-/* What it has had while many were present. */
-static void settle(struct timeshare_gpu_usage *gu, struct timeshare_usage *u)
+/* The time that it has had while many were present. */
+static void usage_settle(struct timeshare_gpu_usage *gu, struct timeshare_usage *u)
 {
 	if (!u->is_present)
 		return;
-	give(gu, u, drawn_ns(gu, u));
+	usage_give(gu, u, usage_drawn_ns(gu, u));
 	u->drawn = gu->drawn;
 }
 
-static void enter(struct timeshare *share, uint32_t client)
+static void usage_set_present(struct timeshare *timeshare, uint32_t client)
 {
-	struct timeshare_client *c = &share->clients[client];
-	struct timeshare_gpu_usage *gu = &share->gpus[c->gpu].usage;
+	struct timeshare_client *c = &timeshare->clients[client];
+	struct timeshare_gpu_usage *gu = &timeshare->gpus[c->gpu].usage;
 
 	c->usage.drawn = gu->drawn;
-	gu->weights += weight(&c->usage);
+	gu->weights += usage_weight(&c->usage);
 	gu->rests += (uint64_t)c->usage.slice_us * (ONE - c->usage.part);
-	list_push_back(LIST_SLOTS(share->clients, TIMESHARE_LINK_PRESENT), &gu->present, client);
-	c->usage.since_ns = share->now_ns;
+	list_push_back(LIST_SLOTS(timeshare->clients, TIMESHARE_LINK_PRESENT), &gu->present,
+		       client);
+	c->usage.since_ns = timeshare->now_ns;
 	c->usage.is_present = true;
 }
 
-static void leave(struct timeshare *share, uint32_t client)
+static void usage_set_absent(struct timeshare *timeshare, uint32_t client)
 {
-	struct timeshare_client *c = &share->clients[client];
-	struct timeshare_gpu_usage *gu = &share->gpus[c->gpu].usage;
+	struct timeshare_client *c = &timeshare->clients[client];
+	struct timeshare_gpu_usage *gu = &timeshare->gpus[c->gpu].usage;
 
 	if (!c->usage.is_present)
 		return;
-	settle(gu, &c->usage);
-	gu->weights -= weight(&c->usage);
+	usage_settle(gu, &c->usage);
+	gu->weights -= usage_weight(&c->usage);
 	gu->rests -= (uint64_t)c->usage.slice_us * (ONE - c->usage.part);
-	list_remove(LIST_SLOTS(share->clients, TIMESHARE_LINK_PRESENT), &gu->present, client);
-	c->usage.present_ns += share->now_ns - c->usage.since_ns;
+	list_remove(LIST_SLOTS(timeshare->clients, TIMESHARE_LINK_PRESENT), &gu->present, client);
+	c->usage.present_ns += timeshare->now_ns - c->usage.since_ns;
 	c->usage.is_present = false;
 }
 
-void usage_join(struct timeshare *share, uint32_t client)
+void usage_join(struct timeshare *timeshare, uint32_t client)
 {
-	struct timeshare_client *c = &share->clients[client];
+	struct timeshare_client *c = &timeshare->clients[client];
 
-	if (share->gpus[c->gpu].usage.wall_ns == 0)
-		share->gpus[c->gpu].usage.at_ns = share->now_ns;
+	if (timeshare->gpus[c->gpu].usage.wall_ns == 0)
+		timeshare->gpus[c->gpu].usage.at_ns = timeshare->now_ns;
 	c->usage = (struct timeshare_usage){
-		.report_ns = share->now_ns,
+		.report_ns = timeshare->now_ns,
 		.slice_us = SLICE_NONE,
 		.part = ONE,
 		.use_ppm = TIMESHARE_PPM,
@@ -166,32 +170,32 @@ void usage_join(struct timeshare *share, uint32_t client)
 }
 
 /* From here on what it was given since its last report will not change. */
-static void confirm(struct timeshare_gpu_usage *gu, struct timeshare_usage *u)
+static void usage_confirm(struct timeshare_gpu_usage *gu, struct timeshare_usage *u)
 {
 	gu->unsure_ns[u->is_critical] -= u->given_ns;
 	u->given_ns = 0;
 }
 
-void usage_leave(struct timeshare *share, uint32_t client)
+void usage_leave(struct timeshare *timeshare, uint32_t client)
 {
-	struct timeshare_client *c = &share->clients[client];
+	struct timeshare_client *c = &timeshare->clients[client];
 
-	advance(share, c->gpu);
-	leave(share, client);
-	confirm(&share->gpus[c->gpu].usage, &c->usage);
+	usage_advance(timeshare, c->gpu);
+	usage_set_absent(timeshare, client);
+	usage_confirm(&timeshare->gpus[c->gpu].usage, &c->usage);
 }
 
-void usage_set(struct timeshare *share, uint32_t client, bool is_present, uint64_t slice_us)
+void usage_set(struct timeshare *timeshare, uint32_t client, bool is_present, uint64_t slice_us)
 {
-	struct timeshare_usage *u = &share->clients[client].usage;
-	struct timeshare_gpu_usage *gu = &share->gpus[share->clients[client].gpu].usage;
-	bool is_critical = share->clients[client].claim.class == TIMESHARE_CLASS_CRITICAL;
+	struct timeshare_usage *u = &timeshare->clients[client].usage;
+	struct timeshare_gpu_usage *gu = &timeshare->gpus[timeshare->clients[client].gpu].usage;
+	bool is_critical = timeshare->clients[client].claim.class == TIMESHARE_CLASS_CRITICAL;
 	uint32_t slice = slice_us ? (uint32_t)slice_us : SLICE_NONE;
 
 	if (u->is_present == is_present && u->slice_us == slice && u->is_critical == is_critical)
 		return;
-	advance(share, share->clients[client].gpu);
-	leave(share, client);
+	usage_advance(timeshare, timeshare->clients[client].gpu);
+	usage_set_absent(timeshare, client);
 	u->slice_us = slice;
 	if (u->is_critical != is_critical) {
 		/* The next report corrects what was given in the class that it is of then. */
@@ -202,18 +206,19 @@ void usage_set(struct timeshare *share, uint32_t client, bool is_present, uint64
 	}
 	u->is_critical = is_critical;
 	if (is_present)
-		enter(share, client);
+		usage_set_present(timeshare, client);
 }
 
 /* More goes only as far as the GPU's time has not been given to anybody. */
-static void correct(struct timeshare_gpu_usage *gu, struct timeshare_usage *u, uint64_t right_ns)
+static void usage_correct(struct timeshare_gpu_usage *gu, struct timeshare_usage *u,
+			  uint64_t right_ns)
 {
 	uint64_t left_ns = gu->wall_ns - gu->given_ns;
 
 	if (right_ns > u->given_ns) {
 		right_ns -= u->given_ns;
 		right_ns = right_ns < left_ns ? right_ns : left_ns;
-		give(gu, u, right_ns);
+		usage_give(gu, u, right_ns);
 		gu->given_ns += right_ns;
 		return;
 	}
@@ -226,7 +231,7 @@ static void correct(struct timeshare_gpu_usage *gu, struct timeshare_usage *u, u
 }
 
 /* busy_ns, of the time since the last report: how much of its presence it is busy. */
-static void learn(struct timeshare_usage *u, uint64_t busy_ns)
+static void usage_learn(struct timeshare_usage *u, uint64_t busy_ns)
 {
 	uint64_t part = busy_ns / (u->present_ns / ONE ? u->present_ns / ONE : 1);
 
@@ -234,8 +239,8 @@ static void learn(struct timeshare_usage *u, uint64_t busy_ns)
 	u->part = (uint32_t)(part < PART_MIN ? PART_MIN : part < ONE ? part : ONE);
 }
 
-/* What it was thought to have of the time in which it was thought to be busy. */
-static uint64_t by_slices(struct timeshare_usage *u, uint64_t busy_ns, uint64_t expected_ns)
+/* The time that it was thought to have, of that in which it was thought to be busy. */
+static uint64_t usage_by_slices(struct timeshare_usage *u, uint64_t busy_ns, uint64_t expected_ns)
 {
 	uint64_t use_ppm = u->given_ns * 1000 / (expected_ns / 1000 ? expected_ns / 1000 : 1);
 
@@ -245,32 +250,32 @@ static uint64_t by_slices(struct timeshare_usage *u, uint64_t busy_ns, uint64_t 
 }
 
 /* Of more than can have been since the last report, which was the first if it said nothing. */
-static uint64_t owed(uint64_t last_ns, uint64_t more_ns)
+static uint64_t usage_owed(uint64_t last_ns, uint64_t more_ns)
 {
 	return last_ns ? u64_min(more_ns, OWED_MAX) : 0;
 }
 
-void usage_burst_begins(struct timeshare *share, uint32_t gpu)
+void usage_burst_begins(struct timeshare *timeshare, uint32_t gpu)
 {
-	struct timeshare_gpu_usage *gu = &share->gpus[gpu].usage;
+	struct timeshare_gpu_usage *gu = &timeshare->gpus[gpu].usage;
 
-	gu->burst_ns = share->now_ns;
+	gu->burst_ns = timeshare->now_ns;
 	gu->burst_end_ns = UINT64_MAX;
 }
 
-void usage_burst_ends(struct timeshare *share, uint32_t gpu, uint64_t end_ns)
+void usage_burst_ends(struct timeshare *timeshare, uint32_t gpu, uint64_t end_ns)
 {
-	struct timeshare_gpu_usage *gu = &share->gpus[gpu].usage;
+	struct timeshare_gpu_usage *gu = &timeshare->gpus[gpu].usage;
 
 	gu->burst_end_ns = u64_min(gu->burst_end_ns, end_ns);
 }
 
-void usage_held(struct timeshare *share, uint32_t client, uint64_t ns)
+void usage_held(struct timeshare *timeshare, uint32_t client, uint64_t ns)
 {
-	struct timeshare_client *c = &share->clients[client];
-	const struct timeshare_gpu_usage *gu = &share->gpus[c->gpu].usage;
-	uint64_t from_ns = share->now_ns - u64_min(ns, share->now_ns);
-	uint64_t to_ns = u64_min(share->now_ns - u64_min(STOPS_NS, ns / 2), gu->burst_end_ns);
+	struct timeshare_client *c = &timeshare->clients[client];
+	const struct timeshare_gpu_usage *gu = &timeshare->gpus[c->gpu].usage;
+	uint64_t from_ns = timeshare->now_ns - u64_min(ns, timeshare->now_ns);
+	uint64_t to_ns = u64_min(timeshare->now_ns - u64_min(STOPS_NS, ns / 2), gu->burst_end_ns);
 
 	from_ns = gu->burst_ns > from_ns ? gu->burst_ns : from_ns;
 	if (c->claim.class != TIMESHARE_CLASS_CRITICAL && gu->burst_ns && to_ns > from_ns)
@@ -278,8 +283,8 @@ void usage_held(struct timeshare *share, uint32_t client, uint64_t ns)
 }
 
 /* Of what it says that has run: what it took for its own in times that it did not see. */
-static uint64_t not_its_own(const struct timeshare_usage *u, uint64_t held_ns, uint64_t ran_ns,
-			    uint64_t passed_ns)
+static uint64_t usage_not_its_own(const struct timeshare_usage *u, uint64_t held_ns,
+				  uint64_t ran_ns, uint64_t passed_ns)
 {
 	uint64_t free_ns = passed_ns - u64_min(held_ns - u->held_ns, passed_ns);
 	uint64_t new_us = u64_min(ran_ns - u->heard_ns, free_ns) / 1000, free_us = free_ns / 1000;
@@ -289,69 +294,69 @@ static uint64_t not_its_own(const struct timeshare_usage *u, uint64_t held_ns, u
 	return free_us && free_us < UINT32_MAX ? unseen_us * new_us / free_us * 1000 : 0;
 }
 
-void usage_report(struct timeshare *share, uint32_t client, uint64_t busy_ns, uint64_t held_ns,
+void usage_report(struct timeshare *timeshare, uint32_t client, uint64_t busy_ns, uint64_t held_ns,
 		  uint64_t ran_ns)
 {
-	struct timeshare_client *c = &share->clients[client];
+	struct timeshare_client *c = &timeshare->clients[client];
 	struct timeshare_usage *u = &c->usage;
-	uint64_t passed_ns = share->now_ns - u->report_ns, new_ns, right_ns, expected_ns;
+	uint64_t passed_ns = timeshare->now_ns - u->report_ns, new_ns, right_ns, expected_ns;
 	bool was_present = u->is_present, is_known = ran_ns > 0;
 
 	if (busy_ns < u->busy_ns || held_ns < u->held_ns || (is_known && ran_ns < u->ran_ns))
 		return;
 	new_ns = u64_min(busy_ns - u->busy_ns, passed_ns);
-	advance(share, c->gpu);
-	leave(share, client);
+	usage_advance(timeshare, c->gpu);
+	usage_set_absent(timeshare, client);
 	expected_ns = u->present_ns / ONE * u->part;
 	right_ns = new_ns;
 	if (expected_ns > 0 && u->given_ns > 0) {
-		right_ns = u64_min(by_slices(u, new_ns, expected_ns), new_ns);
-		learn(u, new_ns);
+		right_ns = u64_min(usage_by_slices(u, new_ns, expected_ns), new_ns);
+		usage_learn(u, new_ns);
 	}
 	if (is_known && u->ran_ns)
-		u->ran_ns +=
-			u64_min(not_its_own(u, held_ns, ran_ns, passed_ns), ran_ns - u->ran_ns);
+		u->ran_ns += u64_min(usage_not_its_own(u, held_ns, ran_ns, passed_ns),
+				     ran_ns - u->ran_ns);
 	if (is_known)
 		right_ns = u64_min(ran_ns - u->ran_ns, passed_ns);
-	correct(&share->gpus[c->gpu].usage, u, right_ns);
-	u->busy_ns = busy_ns - owed(u->busy_ns, busy_ns - u->busy_ns - new_ns);
+	usage_correct(&timeshare->gpus[c->gpu].usage, u, right_ns);
+	u->busy_ns = busy_ns - usage_owed(u->busy_ns, busy_ns - u->busy_ns - new_ns);
 	if (is_known)
-		u->ran_ns = ran_ns - owed(u->ran_ns, ran_ns - u->ran_ns - u->given_ns);
+		u->ran_ns = ran_ns - usage_owed(u->ran_ns, ran_ns - u->ran_ns - u->given_ns);
 	u->heard_ns = ran_ns;
 	u->held_ns = held_ns;
-	u->report_ns = share->now_ns;
-	confirm(&share->gpus[c->gpu].usage, u);
+	u->report_ns = timeshare->now_ns;
+	usage_confirm(&timeshare->gpus[c->gpu].usage, u);
 	u->present_ns = 0;
 	u->unseen_ns = 0;
 	if (was_present)
-		enter(share, client);
+		usage_set_present(timeshare, client);
 }
 
-uint64_t usage_ns(const struct timeshare *share, uint32_t client)
+uint64_t usage_ns(const struct timeshare *timeshare, uint32_t client)
 {
-	const struct timeshare_client *c = &share->clients[client];
-	const struct timeshare_gpu_usage *gu = &share->gpus[c->gpu].usage;
+	const struct timeshare_client *c = &timeshare->clients[client];
+	const struct timeshare_gpu_usage *gu = &timeshare->gpus[c->gpu].usage;
 
-	return c->usage.gpu_ns + (c->usage.is_present ? drawn_ns(gu, &c->usage) : 0);
+	return c->usage.gpu_ns + (c->usage.is_present ? usage_drawn_ns(gu, &c->usage) : 0);
 }
 
-uint64_t usage_sure_ns(const struct timeshare *share, uint32_t client)
+uint64_t usage_sure_ns(const struct timeshare *timeshare, uint32_t client)
 {
-	const struct timeshare_usage *u = &share->clients[client].usage;
+	const struct timeshare_usage *u = &timeshare->clients[client].usage;
 
 	return u->gpu_ns - u->given_ns;
 }
 
-uint64_t usage_class_ns(const struct timeshare *share, uint32_t gpu, bool is_critical)
+uint64_t usage_class_ns(const struct timeshare *timeshare, uint32_t gpu, bool is_critical)
 {
-	const struct timeshare_gpu_usage *gu = &share->gpus[gpu].usage;
+	const struct timeshare_gpu_usage *gu = &timeshare->gpus[gpu].usage;
 
 	return gu->class_ns[is_critical] - gu->unsure_ns[is_critical];
 }
 
-uint64_t usage_known_ns(const struct timeshare *share, uint32_t gpu)
+uint64_t usage_known_ns(const struct timeshare *timeshare, uint32_t gpu)
 {
-	const struct timeshare_gpu_usage *gu = &share->gpus[gpu].usage;
+	const struct timeshare_gpu_usage *gu = &timeshare->gpus[gpu].usage;
 
-	return gu->at_ns ? gu->wall_ns + (share->now_ns - gu->at_ns) : 0;
+	return gu->at_ns ? gu->wall_ns + (timeshare->now_ns - gu->at_ns) : 0;
 }

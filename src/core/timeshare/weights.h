@@ -11,14 +11,15 @@
 #include "core/timeshare/timeshare.h"
 
 void weights_init(struct timeshare_weights *weights, enum timeshare_order order);
-void weights_add(struct timeshare *share, uint32_t client);
-void weights_remove(struct timeshare *share, uint32_t client); /* that was added, as it was then */
+void weights_add(struct timeshare *timeshare, uint32_t client);
+void weights_remove(struct timeshare *timeshare,
+		    uint32_t client); /* that was added, as it was then */
 
 /* An active critical client of gpu has this SLO, in us. */
-bool weights_has_slo(const struct timeshare *share, uint32_t gpu, uint32_t slo_us);
+bool weights_has_slo(const struct timeshare *timeshare, uint32_t gpu, uint32_t slo_us);
 
 /* Aborts unless those of weights are n, and in order. For tests. */
-void weights_assert_valid(const struct timeshare *share, const struct timeshare_weights *weights,
-			  uint32_t n);
+void weights_assert_valid(const struct timeshare *timeshare,
+			  const struct timeshare_weights *weights, uint32_t n);
 
 #endif

@@ -55,7 +55,7 @@ void agent_lease_memory(CUdevice dev, struct nvshare_mem *ret_mem)
 	if (backend_of(dev) == NVSHARE_BACKEND_MANAGED)
 		ret_mem->host += ret_mem->swapped + oversub_bytes(dev);
 	ret_mem->host_wanted = link ? link->host_lacked : 0;
-	ret_mem->second = pager_context_bytes(dev);
+	ret_mem->pager_context = pager_context_bytes(dev);
 }
 
 /* The gate is one a process: it opens when the process may use all of its GPUs. */

@@ -104,7 +104,7 @@ static void hear_last_words(struct agent_link *link)
 			return;
 		if (msg_decode(bytes, (size_t)n, MSG_TO_CLIENT, &msg) == 0 &&
 		    msg.header.type == NVSHARE_MSG_SET_SHARE)
-			share_adopt(link, &msg.body.set_share_25.claim);
+			share_adopt(link, &msg.body.set_share.claim);
 	}
 }
 
@@ -146,8 +146,8 @@ static void hear_refusal(struct agent_link *link)
 		if (r == MSG_E_VERSION)
 			note_version(link, bytes);
 		else if (!r && msg.header.type == NVSHARE_MSG_REGISTERED &&
-			 msg.body.registered_14.result != NVSHARE_REGISTER_OK)
-			note_refusal(link, &msg.body.registered_14);
+			 msg.body.registered.result != NVSHARE_REGISTER_OK)
+			note_refusal(link, &msg.body.registered);
 	}
 }
 
@@ -428,7 +428,7 @@ static void take_passed(struct agent_link *link, const struct msg *msg, int fd)
 	bool is_awaited = link->may_hand_over && link->state == AGENT_LINK_UP;
 
 	if (is_drop) /* for this order, whatever became of an earlier one */
-		link->hand_bytes = fd >= 0 && is_awaited ? msg->body.drop_lock_6.hand_bytes : 0;
+		link->hand_bytes = fd >= 0 && is_awaited ? msg->body.drop_lock.hand_bytes : 0;
 	if (is_drop && link->hand_bytes)
 		transfer_set_sink(link->dev, fd);
 	else if (msg->header.type == NVSHARE_MSG_HANDOVER && is_awaited && fd >= 0)
@@ -444,62 +444,62 @@ static void handle_message(struct agent_link *link, const struct msg *msg)
 
 	switch (msg->header.type) {
 	case NVSHARE_MSG_REGISTERED:
-		handle_registered(link, &msg->body.registered_14);
+		handle_registered(link, &msg->body.registered);
 		return;
 	case NVSHARE_MSG_HEARTBEAT:
-		agent_link_send(link, NVSHARE_MSG_HEARTBEAT, &msg->body.heartbeat_13);
+		agent_link_send(link, NVSHARE_MSG_HEARTBEAT, &msg->body.heartbeat);
 		return;
 	case NVSHARE_MSG_SET_SHARE:
 		if (link->state == AGENT_LINK_UP)
-			share_set(link, &msg->body.set_share_25);
+			share_set(link, &msg->body.set_share);
 		else
 			link->is_broken = true;
 		return;
 	case NVSHARE_MSG_LOCK_OK:
 		budget_set_bound(link->dev, UINT64_MAX);
 		event.type = LEASE_EVENT_LOCK_OK;
-		event.grant = msg->body.lock_ok_5.grant;
-		event.budget = possible_budget(link, msg->body.lock_ok_5.budget);
-		event.epoch = msg->body.lock_ok_5.epoch;
+		event.grant = msg->body.lock_ok.grant;
+		event.budget = possible_budget(link, msg->body.lock_ok.budget);
+		event.epoch = msg->body.lock_ok.epoch;
 		break;
 	case NVSHARE_MSG_DROP_LOCK:
 		event.type = LEASE_EVENT_DROP;
-		event.grant = msg->body.drop_lock_6.grant;
-		event.bytes = msg->body.drop_lock_6.bytes;
-		event.epoch = msg->body.drop_lock_6.epoch;
-		take_others(msg->body.drop_lock_6.host_others);
+		event.grant = msg->body.drop_lock.grant;
+		event.bytes = msg->body.drop_lock.bytes;
+		event.epoch = msg->body.drop_lock.epoch;
+		take_others(msg->body.drop_lock.host_others);
 		hostmem_set_coming(
-			u64_min(msg->body.drop_lock_6.host_coming,
-				u64_min(msg->body.drop_lock_6.host_others, LINK_BYTES_MAX)));
-		link->second_max = msg->body.drop_lock_6.second_max;
-		link->charge = msg->body.drop_lock_6.charge;
+			u64_min(msg->body.drop_lock.host_coming,
+				u64_min(msg->body.drop_lock.host_others, LINK_BYTES_MAX)));
+		link->second_max = msg->body.drop_lock.pager_context_max;
+		link->charge = msg->body.drop_lock.charge;
 		break;
 	case NVSHARE_MSG_MEM_AVAILABLE:
 		event.type = LEASE_EVENT_BUDGET;
-		event.budget = possible_budget(link, msg->body.mem_available_11.budget);
-		event.epoch = msg->body.mem_available_11.epoch;
+		event.budget = possible_budget(link, msg->body.mem_available.budget);
+		event.epoch = msg->body.mem_available.epoch;
 		break;
 	case NVSHARE_MSG_MEM_REFUSED:
 		event.type = LEASE_EVENT_REFUSED;
-		budget_set_bound(link->dev, msg->body.mem_refused_15.limit);
+		budget_set_bound(link->dev, msg->body.mem_refused.limit);
 		break;
 	case NVSHARE_MSG_PREPARE_SWAP_OUT:
 		event.type = LEASE_EVENT_PREPARE;
-		event.bytes = msg->body.prepare_swap_out_12.bytes;
-		event.due_ms = msg->body.prepare_swap_out_12.due_ms;
-		take_others(msg->body.prepare_swap_out_12.host_others);
-		link->second_max = msg->body.prepare_swap_out_12.second_max;
+		event.bytes = msg->body.prepare_swap_out.bytes;
+		event.due_ms = msg->body.prepare_swap_out.due_ms;
+		take_others(msg->body.prepare_swap_out.host_others);
+		link->second_max = msg->body.prepare_swap_out.pager_context_max;
 		break;
 	case NVSHARE_MSG_HOST_MEMORY:
-		take_others(msg->body.host_memory_27.others);
-		agent_halt_wanted(link, msg->body.host_memory_27.wanted);
+		take_others(msg->body.host_memory.others);
+		agent_halt_wanted(link, msg->body.host_memory.wanted);
 		hook_debug("others have %llu bytes of host memory, and lack %llu",
-			   (unsigned long long)msg->body.host_memory_27.others,
-			   (unsigned long long)msg->body.host_memory_27.wanted);
+			   (unsigned long long)msg->body.host_memory.others,
+			   (unsigned long long)msg->body.host_memory.wanted);
 		return;
 	case NVSHARE_MSG_WAIT_FOR_MEM:
 		/* Memory that is being moved comes with what was asked for on top. */
-		if (msg->body.wait_for_mem_10.why != NVSHARE_WAIT_SWAP &&
+		if (msg->body.wait_for_mem.why != NVSHARE_WAIT_SWAP &&
 		    link->state == AGENT_LINK_UP && budget_drop_slack(link->dev))
 			agent_lease_report(link, true);
 		return;
@@ -512,7 +512,7 @@ static void handle_message(struct agent_link *link, const struct msg *msg)
 	}
 	hook_debug("device %d: %s", (int)link->dev, msg_name(msg->header.type));
 	if (event.type == LEASE_EVENT_REFUSED &&
-	    !is_still_lacked(link, msg->body.mem_refused_15.wanted)) {
+	    !is_still_lacked(link, msg->body.mem_refused.wanted)) {
 		agent_lease_want(link); /* told again: is that, too, never to be had? */
 		return;
 	}

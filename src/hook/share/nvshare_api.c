@@ -109,7 +109,7 @@ static int ask(int fd, const struct nvshare_set *set, uint64_t end_ns)
 	if (msg_decode(bytes, (size_t)n, MSG_TO_TOOL, &msg) ||
 	    msg.header.type != NVSHARE_MSG_RESULT)
 		return -EPROTO;
-	return result_of(&msg.body.result_msg_22);
+	return result_of(&msg.body.result);
 }
 
 static uint32_t value_of(const struct nvshare_claim *claim, enum nvshare_key key)

@@ -108,7 +108,7 @@ struct nvshare_register fake_admit(int *ret_fd)
 	struct msg msg = fake_expect(*ret_fd, NVSHARE_MSG_REGISTER);
 
 	fake_registered(*ret_fd, NVSHARE_REGISTER_OK);
-	return msg.body.register_1;
+	return msg.body.registration;
 }
 
 void fake_grant(int fd, uint64_t grant, uint64_t budget, uint64_t epoch)
@@ -136,6 +136,6 @@ void fake_restore(int fd, uint64_t budget, uint64_t epoch)
 	fake_available(fd, budget, epoch);
 	do
 		msg = fake_receive(fd);
-	while (msg.header.type != NVSHARE_MSG_MEM_UPDATE || msg.body.mem_update_9.epoch != epoch ||
-	       msg.body.mem_update_9.mem.swapped);
+	while (msg.header.type != NVSHARE_MSG_MEM_UPDATE || msg.body.mem_update.epoch != epoch ||
+	       msg.body.mem_update.mem.swapped);
 }

@@ -22,8 +22,8 @@ struct nvshare_share_set share_out_use(int fd, uint64_t slice_us, uint64_t hold_
 	fake_send(fd, NVSHARE_MSG_SET_SHARE, &body);
 	do
 		msg = fake_expect(fd, NVSHARE_MSG_SHARE_SET);
-	while (msg.body.share_set_26.seq != last_seq);
-	return msg.body.share_set_26;
+	while (msg.body.share_set.seq != last_seq);
+	return msg.body.share_set;
 }
 
 struct nvshare_share_set share_out(int fd, uint64_t slice_us, uint64_t hold_us,
@@ -37,7 +37,7 @@ struct nvshare_activity rig_expect_activity(int fd, enum nvshare_activity_kind k
 	struct nvshare_activity a;
 
 	do
-		a = fake_expect(fd, NVSHARE_MSG_ACTIVITY).body.activity_24;
+		a = fake_expect(fd, NVSHARE_MSG_ACTIVITY).body.activity;
 	while (a.kind != kind);
 	return a;
 }
