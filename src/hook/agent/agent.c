@@ -9,8 +9,8 @@
 #include "core/u64.h"
 
 #include "hook/agent/agent_private.h"
-#include "hook/base/cond.h"
 #include "hook/base/hook_log.h"
+#include "hook/base/hook_mutex.h"
 #include "hook/base/hook_options.h"
 #include "hook/base/lifecycle.h"
 #include "hook/base/thread.h"
@@ -56,13 +56,12 @@ struct agent_device {
 };
 
 static struct {
-	pthread_mutex_t lock;
-	pthread_cond_t changed; /* monotonic clock */
-	bool is_ready;          /* the condition variable is */
+	struct hook_mutex lock;
+	pthread_cond_t changed;
 	bool is_started;
 	bool has_stopped; /* the agent makes no driver call any more */
 	struct agent_device devices[DEVICE_COUNT_MAX];
-} state = {.lock = PTHREAD_MUTEX_INITIALIZER};
+} state = {.lock = HOOK_MUTEX(HOOK_LOCK_AGENT), .changed = PTHREAD_COND_INITIALIZER};
 
 static struct agent_device *device(CUdevice dev)
 {
@@ -102,13 +101,13 @@ void agent_settle(CUdevice dev, CUresult res)
 {
 	struct agent_device *d = device(dev);
 
-	pthread_mutex_lock(&state.lock);
+	hook_lock(&state.lock);
 	if (d->ask == AGENT_ASK_OPEN) {
 		d->ask = AGENT_ASK_SETTLED;
 		d->answer = res;
 		pthread_cond_broadcast(&state.changed);
 	}
-	pthread_mutex_unlock(&state.lock);
+	hook_unlock(&state.lock);
 }
 
 /* ---- the loop ---------------------------------------------------------------- */
@@ -153,9 +152,9 @@ static void take_asks(void)
 	for (CUdevice dev = 0; dev < DEVICE_COUNT_MAX; dev++) {
 		bool is_open;
 
-		pthread_mutex_lock(&state.lock);
+		hook_lock(&state.lock);
 		is_open = state.devices[dev].ask == AGENT_ASK_OPEN;
-		pthread_mutex_unlock(&state.lock);
+		hook_unlock(&state.lock);
 		if (is_open)
 			take_ask(dev);
 	}
@@ -307,10 +306,10 @@ static void linger(void)
 		transfer_close(dev);
 	if (!is_out)
 		let_all_go();
-	pthread_mutex_lock(&state.lock);
+	hook_lock(&state.lock);
 	state.has_stopped = true;
 	pthread_cond_broadcast(&state.changed);
-	pthread_mutex_unlock(&state.lock);
+	hook_unlock(&state.lock);
 	if (is_out) {
 		clock_nap(AGENT_LINGER_NS);
 		let_all_go();
@@ -350,18 +349,10 @@ static const struct pager_agent pager_ops = {
 /* Lock held. */
 static bool start_locked(void)
 {
-	pthread_condattr_t attr;
 	int r;
 
 	if (state.is_started)
 		return true;
-	if (!state.is_ready) {
-		(void)pthread_condattr_init(&attr);
-		(void)pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
-		(void)pthread_cond_init(&state.changed, &attr);
-		(void)pthread_condattr_destroy(&attr);
-		state.is_ready = true;
-	}
 	if (!agent_absence_has_descriptors()) {
 		agent_absence_tell(AGENT_ABSENCE_DESCRIPTORS, 0);
 		return false;
@@ -393,7 +384,7 @@ CUresult agent_use_device(CUdevice dev)
 	lifecycle_start();
 	freeze_load();
 	hostmem_set_limit(hook_options()->host_memory_limit);
-	pthread_mutex_lock(&state.lock);
+	hook_lock(&state.lock);
 	if (!bell_is_stopping() && !start_locked()) {
 		if (hook_options()->require_scheduler)
 			res = CUDA_ERROR_SYSTEM_NOT_READY;
@@ -401,11 +392,11 @@ CUresult agent_use_device(CUdevice dev)
 		d->ask = AGENT_ASK_OPEN; /* whoever asks too shares the answer */
 		bell_ring();
 		while (d->ask == AGENT_ASK_OPEN && !bell_is_stopping())
-			cond_wait(&state.changed, &state.lock);
+			hook_wait(&state.changed, &state.lock);
 		if (d->ask == AGENT_ASK_SETTLED)
 			res = d->answer;
 	}
-	pthread_mutex_unlock(&state.lock);
+	hook_unlock(&state.lock);
 	errno = saved_errno;
 	return res;
 }
@@ -427,21 +418,19 @@ uint64_t agent_forget_context(CUcontext ctx)
 void agent_stop(void)
 {
 	uint64_t end_ns = clock_now_ns() + CLOCK_NS_PER_SEC;
-	struct timespec end = {.tv_sec = (time_t)(end_ns / CLOCK_NS_PER_SEC),
-			       .tv_nsec = (long)(end_ns % CLOCK_NS_PER_SEC)};
 	int saved_errno = errno, r = 0;
 	bool was_running;
 
-	pthread_mutex_lock(&state.lock);
+	hook_lock(&state.lock);
 	was_running = bell_stop() && state.is_started;
 	if (was_running) {
 		drain_cancel();
 		pthread_cond_broadcast(&state.changed);
 		bell_ring();
 		while (!state.has_stopped && r != ETIMEDOUT)
-			r = pthread_cond_timedwait(&state.changed, &state.lock, &end);
+			r = hook_wait_until(&state.changed, &state.lock, end_ns);
 	}
-	pthread_mutex_unlock(&state.lock);
+	hook_unlock(&state.lock);
 	if (was_running) {
 		gate_pass_always();
 		for (CUdevice dev = 0; dev < DEVICE_COUNT_MAX; dev++)
@@ -458,8 +447,11 @@ void agent_after_fork_child(void)
 	/* The scheduler watches for the end of our connections: the child must not keep them. */
 	for (struct agent_link *l = agent_link_next(NULL); l; l = agent_link_next(l))
 		(void)fd_close(l->fd);
-	memset(&state, 0, sizeof(state));
-	pthread_mutex_init(&state.lock, NULL);
+	memset(state.devices, 0, sizeof(state.devices));
+	state.is_started = false;
+	state.has_stopped = false;
+	hook_mutex_renew(&state.lock, HOOK_LOCK_AGENT);
+	(void)pthread_cond_init(&state.changed, NULL);
 	agent_pair_reset();
 	agent_halt_reset();
 	share_after_fork_child();

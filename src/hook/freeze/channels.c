@@ -2,10 +2,10 @@
 
 #include "hook/freeze/channels.h"
 
+#include "hook/base/hook_mutex.h"
 #include "hook/gate/device.h"
 
 #include <errno.h>
-#include <pthread.h>
 #include <stddef.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -40,7 +40,7 @@ struct channels_object {
  * allocator that somebody has put in malloc's place.
  */
 static struct {
-	pthread_mutex_t lock;
+	struct hook_mutex lock;
 	struct channels_object *objects;
 	struct channels_object *unused;
 	uint64_t generation;
@@ -48,7 +48,7 @@ static struct {
 	uint64_t last_serial;
 	uint32_t gpu_of[DEVICE_COUNT_MAX];
 	bool has_gpu[DEVICE_COUNT_MAX];
-} book = {.lock = PTHREAD_MUTEX_INITIALIZER};
+} book = {.lock = HOOK_MUTEX(HOOK_LOCK_CHANNELS)};
 
 static const char *why_lost;
 
@@ -284,9 +284,9 @@ void channels_add(const struct channels_new *made, struct channels_batch *ret_ch
 	ret_channel->n = 0;
 	if (!kind_of(made->class, &kind))
 		return;
-	pthread_mutex_lock(&book.lock);
+	hook_lock(&book.lock);
 	add_locked(made, kind, ret_channel);
-	pthread_mutex_unlock(&book.lock);
+	hook_unlock(&book.lock);
 	errno = saved_errno;
 }
 
@@ -295,13 +295,13 @@ uint64_t channels_free_begin(uint32_t client, uint32_t handle)
 	struct channels_object *o;
 	uint64_t serial = 0;
 
-	pthread_mutex_lock(&book.lock);
+	hook_lock(&book.lock);
 	o = find(client, handle);
 	if (o) {
 		serial = o->serial;
 		book.n_going++;
 	}
-	pthread_mutex_unlock(&book.lock);
+	hook_unlock(&book.lock);
 	return serial;
 }
 
@@ -311,22 +311,22 @@ void channels_free_end(uint64_t serial, bool is_gone)
 
 	if (!serial)
 		return;
-	pthread_mutex_lock(&book.lock);
+	hook_lock(&book.lock);
 	DL_SEARCH_SCALAR(book.objects, o, serial, serial);
 	if (o && is_gone)
 		drop(o);
 	book.n_going--;
 	book.generation++;
-	pthread_mutex_unlock(&book.lock);
+	hook_unlock(&book.lock);
 }
 
 bool channels_has(uint32_t client, uint32_t handle)
 {
 	bool has;
 
-	pthread_mutex_lock(&book.lock);
+	hook_lock(&book.lock);
 	has = find(client, handle) != NULL;
-	pthread_mutex_unlock(&book.lock);
+	hook_unlock(&book.lock);
 	return has;
 }
 
@@ -365,7 +365,7 @@ bool channels_next(struct channels_cursor *cursor, struct channels_batch *ret_ba
 	struct channels_object *o;
 	bool has = false;
 
-	pthread_mutex_lock(&book.lock);
+	hook_lock(&book.lock);
 	DL_FOREACH (book.objects, o) {
 		if (o->kind != CHANNELS_SUBDEVICE || o->serial < cursor->subdevice)
 			continue;
@@ -377,7 +377,7 @@ bool channels_next(struct channels_cursor *cursor, struct channels_batch *ret_ba
 		if (has)
 			break;
 	}
-	pthread_mutex_unlock(&book.lock);
+	hook_unlock(&book.lock);
 	return has;
 }
 
@@ -385,7 +385,7 @@ bool channels_next_group(uint32_t gpu, uint64_t *cursor, struct channels_target 
 {
 	struct channels_object *o;
 
-	pthread_mutex_lock(&book.lock);
+	hook_lock(&book.lock);
 	DL_FOREACH (book.objects, o) {
 		if (o->kind == CHANNELS_GROUP && !o->is_own && o->serial > *cursor && o->parent &&
 		    o->parent->gpu == gpu)
@@ -395,7 +395,7 @@ bool channels_next_group(uint32_t gpu, uint64_t *cursor, struct channels_target 
 		*cursor = o->serial;
 		*ret_group = target_of(o);
 	}
-	pthread_mutex_unlock(&book.lock);
+	hook_unlock(&book.lock);
 	return o != NULL;
 }
 
@@ -404,12 +404,12 @@ bool channels_group_gpu(uint32_t client, uint32_t handle, uint32_t *ret_gpu)
 	struct channels_object *o;
 	bool is_group;
 
-	pthread_mutex_lock(&book.lock);
+	hook_lock(&book.lock);
 	o = find(client, handle);
 	is_group = o && o->kind == CHANNELS_GROUP && !o->is_own && o->parent;
 	if (is_group)
 		*ret_gpu = o->parent->gpu;
-	pthread_mutex_unlock(&book.lock);
+	hook_unlock(&book.lock);
 	return is_group;
 }
 
@@ -418,10 +418,10 @@ uint64_t channels_timeslice(uint32_t client, uint32_t handle)
 	struct channels_object *o;
 	uint64_t us;
 
-	pthread_mutex_lock(&book.lock);
+	hook_lock(&book.lock);
 	o = find(client, handle);
 	us = o ? o->timeslice_us : 0;
-	pthread_mutex_unlock(&book.lock);
+	hook_unlock(&book.lock);
 	return us;
 }
 
@@ -429,25 +429,25 @@ void channels_keep_timeslice(uint32_t client, uint32_t handle, uint64_t us)
 {
 	struct channels_object *o;
 
-	pthread_mutex_lock(&book.lock);
+	hook_lock(&book.lock);
 	o = find(client, handle);
 	if (o)
 		o->timeslice_us = us;
-	pthread_mutex_unlock(&book.lock);
+	hook_unlock(&book.lock);
 }
 
 bool channels_any_subdevice(struct channels_target *ret_subdevice)
 {
 	struct channels_object *o;
 
-	pthread_mutex_lock(&book.lock);
+	hook_lock(&book.lock);
 	DL_FOREACH (book.objects, o) {
 		if (o->kind == CHANNELS_SUBDEVICE)
 			break;
 	}
 	if (o)
 		*ret_subdevice = target_of(o);
-	pthread_mutex_unlock(&book.lock);
+	hook_unlock(&book.lock);
 	return o != NULL;
 }
 
@@ -457,11 +457,11 @@ bool channels_gpu_of(CUdevice dev, uint32_t *ret_gpu)
 
 	if (dev < 0 || dev >= DEVICE_COUNT_MAX)
 		return false;
-	pthread_mutex_lock(&book.lock);
+	hook_lock(&book.lock);
 	is_known = book.has_gpu[dev];
 	if (is_known)
 		*ret_gpu = book.gpu_of[dev];
-	pthread_mutex_unlock(&book.lock);
+	hook_unlock(&book.lock);
 	return is_known;
 }
 
@@ -483,7 +483,7 @@ void channels_count(struct channels_counts *ret)
 	struct channels_object *o;
 
 	memset(ret, 0, sizeof(*ret));
-	pthread_mutex_lock(&book.lock);
+	hook_lock(&book.lock);
 	DL_FOREACH (book.objects, o) {
 		if (o->kind == CHANNELS_CHANNEL)
 			count_channel(o, ret);
@@ -494,14 +494,14 @@ void channels_count(struct channels_counts *ret)
 	}
 	ret->n_going = book.n_going;
 	ret->generation = book.generation;
-	pthread_mutex_unlock(&book.lock);
+	hook_unlock(&book.lock);
 }
 
 /* The parent's records are leaked: they may be half changed. */
 void channels_after_fork_child(void)
 {
 	memset(&book, 0, sizeof(book));
-	pthread_mutex_init(&book.lock, NULL);
+	hook_mutex_renew(&book.lock, HOOK_LOCK_CHANNELS);
 	why_lost = NULL;
 	memset(&self, 0, sizeof(self));
 }

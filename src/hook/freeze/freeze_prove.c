@@ -11,6 +11,7 @@
  */
 
 #include "hook/base/hook_log.h"
+#include "hook/base/hook_mutex.h"
 #include "hook/base/thread.h"
 #include "hook/freeze/freeze_private.h"
 #include "hook/gate/device.h"
@@ -18,7 +19,6 @@
 #include "hook/table/cuda_real.h"
 #include "util/clock.h"
 
-#include <pthread.h>
 #include <string.h>
 
 #define PROVE_STILL_NS (5 * CLOCK_NS_PER_MS)    /* so long nothing may land, at least */
@@ -54,7 +54,7 @@ struct proof {
 	struct device_context *held; /* by the sender */
 };
 
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static struct hook_mutex lock = HOOK_MUTEX(HOOK_LOCK_FREEZE_PROVE);
 static struct proof proofs[DEVICE_COUNT_MAX];
 
 static unsigned int n_refusals; /* the agent's: in a row, of those that count */
@@ -265,10 +265,10 @@ static int prove(struct proof *proof, bool is_idle)
 /* Of the context that is there now; what there was of another's is left to it. */
 static void take_context(struct proof *proof, CUcontext ctx)
 {
-	pthread_mutex_lock(&lock);
+	hook_lock(&lock);
 	if (proof->ctx != ctx)
 		*proof = (struct proof){.ctx = ctx};
-	pthread_mutex_unlock(&lock);
+	hook_unlock(&lock);
 }
 
 static int prove_when(CUdevice dev, CUcontext ctx, bool is_idle)
@@ -317,7 +317,7 @@ int freeze_prove_busy(CUdevice dev, CUcontext ctx)
 
 void freeze_context_gone(CUcontext ctx)
 {
-	pthread_mutex_lock(&lock);
+	hook_lock(&lock);
 	for (CUdevice dev = 0; dev < DEVICE_COUNT_MAX; dev++) {
 		struct proof *proof = &proofs[dev];
 
@@ -329,12 +329,12 @@ void freeze_context_gone(CUcontext ctx)
 		proof->sent = 0;
 		__atomic_store_n(&proof->sending, SENDING_NOT, __ATOMIC_RELEASE);
 	}
-	pthread_mutex_unlock(&lock);
+	hook_unlock(&lock);
 }
 
 void freeze_prove_after_fork_child(void)
 {
-	pthread_mutex_init(&lock, NULL);
+	hook_mutex_renew(&lock, HOOK_LOCK_FREEZE_PROVE);
 	memset(proofs, 0, sizeof(proofs));
 	n_refusals = 0;
 }

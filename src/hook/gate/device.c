@@ -2,7 +2,7 @@
 
 #include "hook/gate/device.h"
 
-#include "hook/base/cond.h"
+#include "hook/base/hook_mutex.h"
 #include "hook/table/cuda_real.h"
 
 #include <pthread.h>
@@ -11,13 +11,13 @@
 #include <utlist.h>
 
 static struct {
-	pthread_mutex_t lock;
+	struct hook_mutex lock;
 	pthread_cond_t dropped;
 	struct device_context *contexts;
 	pthread_cond_t turn_ended;
 	bool is_turn_taken;
 	CUcontext ending; /* forgotten in this turn */
-} state = {.lock = PTHREAD_MUTEX_INITIALIZER,
+} state = {.lock = HOOK_MUTEX(HOOK_LOCK_DEVICE),
 	   .dropped = PTHREAD_COND_INITIALIZER,
 	   .turn_ended = PTHREAD_COND_INITIALIZER};
 
@@ -32,12 +32,12 @@ static bool take_turn(bool waits)
 	if (n_turns == 0) {
 		/* The driver reads and writes files: a thread that ended there would keep it. */
 		(void)pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &before);
-		pthread_mutex_lock(&state.lock);
+		hook_lock(&state.lock);
 		while (state.is_turn_taken && waits)
-			cond_wait(&state.turn_ended, &state.lock);
+			hook_wait(&state.turn_ended, &state.lock);
 		is_taken = state.is_turn_taken;
 		state.is_turn_taken = true;
-		pthread_mutex_unlock(&state.lock);
+		hook_unlock(&state.lock);
 		if (is_taken) {
 			(void)pthread_setcancelstate(before, NULL);
 			return false;
@@ -62,11 +62,11 @@ void device_turn_end(void)
 {
 	if (--n_turns > 0)
 		return;
-	pthread_mutex_lock(&state.lock);
+	hook_lock(&state.lock);
 	state.is_turn_taken = false;
 	state.ending = NULL;
 	pthread_cond_signal(&state.turn_ended);
-	pthread_mutex_unlock(&state.lock);
+	hook_unlock(&state.lock);
 	(void)pthread_setcancelstate(cancel_before, NULL);
 }
 
@@ -88,12 +88,12 @@ bool device_context_add(CUcontext ctx, CUdevice dev, uint64_t charged)
 	if (!c)
 		return false;
 	*c = (struct device_context){.ctx = ctx, .dev = dev, .charged = charged};
-	pthread_mutex_lock(&state.lock);
+	hook_lock(&state.lock);
 	if (!find(ctx)) {
 		DL_APPEND(state.contexts, c);
 		c = NULL; /* taken by the list */
 	}
-	pthread_mutex_unlock(&state.lock);
+	hook_unlock(&state.lock);
 	free(c);
 	return !c;
 }
@@ -103,18 +103,18 @@ uint64_t device_context_forget(CUcontext ctx)
 	struct device_context *c;
 	uint64_t charged = 0;
 
-	pthread_mutex_lock(&state.lock);
+	hook_lock(&state.lock);
 	c = find(ctx);
 	if (c) {
 		__atomic_store_n(&c->is_going, true, __ATOMIC_RELEASE);
 		while (c->n_held)
-			cond_wait(&state.dropped, &state.lock);
+			hook_wait(&state.dropped, &state.lock);
 		DL_DELETE(state.contexts, c);
 		charged = c->charged;
 		if (state.is_turn_taken)
 			state.ending = ctx;
 	}
-	pthread_mutex_unlock(&state.lock);
+	hook_unlock(&state.lock);
 	free(c);
 	return charged;
 }
@@ -123,11 +123,11 @@ bool device_context_retained(CUcontext ctx)
 {
 	struct device_context *c;
 
-	pthread_mutex_lock(&state.lock);
+	hook_lock(&state.lock);
 	c = find(ctx);
 	if (c)
 		c->n_retained++;
-	pthread_mutex_unlock(&state.lock);
+	hook_unlock(&state.lock);
 	return c != NULL;
 }
 
@@ -136,7 +136,7 @@ bool device_context_released(CUdevice dev, CUcontext *ret_last)
 	struct device_context *c;
 	bool is_last = false;
 
-	pthread_mutex_lock(&state.lock);
+	hook_lock(&state.lock);
 	DL_FOREACH (state.contexts, c) {
 		if (c->dev != dev || !c->n_retained || c->is_going)
 			continue;
@@ -145,7 +145,7 @@ bool device_context_released(CUdevice dev, CUcontext *ret_last)
 			*ret_last = c->ctx;
 		break;
 	}
-	pthread_mutex_unlock(&state.lock);
+	hook_unlock(&state.lock);
 	return is_last;
 }
 
@@ -154,10 +154,10 @@ bool device_context_is_last(CUdevice dev)
 	struct device_context *c;
 	bool is_last = false;
 
-	pthread_mutex_lock(&state.lock);
+	hook_lock(&state.lock);
 	DL_FOREACH (state.contexts, c)
 		is_last = is_last || (c->dev == dev && c->n_retained == 1 && !c->is_going);
-	pthread_mutex_unlock(&state.lock);
+	hook_unlock(&state.lock);
 	return is_last;
 }
 
@@ -165,11 +165,11 @@ void device_context_attached(CUcontext ctx)
 {
 	struct device_context *c;
 
-	pthread_mutex_lock(&state.lock);
+	hook_lock(&state.lock);
 	c = find(ctx);
 	if (c)
 		c->n_attached++;
-	pthread_mutex_unlock(&state.lock);
+	hook_unlock(&state.lock);
 }
 
 bool device_context_detached(CUcontext ctx)
@@ -177,12 +177,12 @@ bool device_context_detached(CUcontext ctx)
 	struct device_context *c;
 	bool was_attached;
 
-	pthread_mutex_lock(&state.lock);
+	hook_lock(&state.lock);
 	c = find(ctx);
 	was_attached = c && c->n_attached;
 	if (was_attached)
 		c->n_attached--;
-	pthread_mutex_unlock(&state.lock);
+	hook_unlock(&state.lock);
 	return was_attached;
 }
 
@@ -191,10 +191,10 @@ CUdevice device_of(CUcontext ctx)
 	struct device_context *c;
 	CUdevice dev;
 
-	pthread_mutex_lock(&state.lock);
+	hook_lock(&state.lock);
 	c = find(ctx);
 	dev = c ? c->dev : DEVICE_ANY;
-	pthread_mutex_unlock(&state.lock);
+	hook_unlock(&state.lock);
 	return dev;
 }
 
@@ -203,12 +203,12 @@ CUcontext device_primary(CUdevice dev)
 	struct device_context *c;
 	CUcontext ctx = NULL;
 
-	pthread_mutex_lock(&state.lock);
+	hook_lock(&state.lock);
 	DL_FOREACH (state.contexts, c) {
 		if (c->dev == dev && c->n_retained && !c->is_going)
 			ctx = c->ctx;
 	}
-	pthread_mutex_unlock(&state.lock);
+	hook_unlock(&state.lock);
 	return ctx;
 }
 
@@ -239,9 +239,9 @@ struct device_context *device_context_hold(CUdevice dev)
 {
 	struct device_context *c;
 
-	pthread_mutex_lock(&state.lock);
+	hook_lock(&state.lock);
 	c = hold_from(state.contexts, dev);
-	pthread_mutex_unlock(&state.lock);
+	hook_unlock(&state.lock);
 	return c;
 }
 
@@ -249,10 +249,10 @@ struct device_context *device_context_hold_next(struct device_context *held, CUd
 {
 	struct device_context *c;
 
-	pthread_mutex_lock(&state.lock);
+	hook_lock(&state.lock);
 	c = hold_from(held->next, dev);
 	drop_locked(held);
-	pthread_mutex_unlock(&state.lock);
+	hook_unlock(&state.lock);
 	return c;
 }
 
@@ -260,9 +260,9 @@ void device_context_drop(struct device_context *held)
 {
 	if (!held)
 		return;
-	pthread_mutex_lock(&state.lock);
+	hook_lock(&state.lock);
 	drop_locked(held);
-	pthread_mutex_unlock(&state.lock);
+	hook_unlock(&state.lock);
 }
 
 bool device_context_hold_this(CUcontext ctx, struct device_context **ret_held)
@@ -270,7 +270,7 @@ bool device_context_hold_this(CUcontext ctx, struct device_context **ret_held)
 	struct device_context *c;
 	bool is_ending;
 
-	pthread_mutex_lock(&state.lock);
+	hook_lock(&state.lock);
 	DL_FOREACH (state.contexts, c) {
 		if (c->ctx == ctx)
 			break;
@@ -280,7 +280,7 @@ bool device_context_hold_this(CUcontext ctx, struct device_context **ret_held)
 		is_ending = false; /* by the caller itself */
 	if (c && !is_ending)
 		c->n_held++;
-	pthread_mutex_unlock(&state.lock);
+	hook_unlock(&state.lock);
 	if (!is_ending)
 		*ret_held = c;
 	return !is_ending;
@@ -295,12 +295,12 @@ bool device_has_context(CUdevice dev)
 {
 	struct device_context *c;
 
-	pthread_mutex_lock(&state.lock);
+	hook_lock(&state.lock);
 	DL_FOREACH (state.contexts, c) {
 		if (dev == DEVICE_ANY || c->dev == dev)
 			break;
 	}
-	pthread_mutex_unlock(&state.lock);
+	hook_unlock(&state.lock);
 	return c != NULL;
 }
 
@@ -342,7 +342,7 @@ void device_context_leave(void)
 /* What is left of the parent's list is leaked: its links may be half changed. */
 void device_after_fork_child(void)
 {
-	pthread_mutex_init(&state.lock, NULL);
+	hook_mutex_renew(&state.lock, HOOK_LOCK_DEVICE);
 	pthread_cond_init(&state.dropped, NULL);
 	pthread_cond_init(&state.turn_ended, NULL);
 	state.is_turn_taken = false;

@@ -2,12 +2,12 @@
 
 /* Which stream captures are open, who began them, and keeping new ones from beginning. */
 
+#include "hook/base/hook_mutex.h"
 #include "hook/gate/gate.h"
 #include "hook/gate/gate_private.h"
 
 #include <errno.h>
 #include <limits.h>
-#include <pthread.h>
 #include <stdlib.h>
 #include <utlist.h>
 
@@ -19,7 +19,7 @@ struct gate_capture {
 	struct gate_capture *next;     /* gate_captures */
 };
 
-static pthread_mutex_t gate_captures_lock = PTHREAD_MUTEX_INITIALIZER;
+static struct hook_mutex gate_captures_lock = HOOK_MUTEX(HOOK_LOCK_CAPTURES);
 static struct gate_capture *gate_captures;
 static uint32_t gate_n_captures;
 static uint32_t gate_n_bars; /* threads that keep captures from beginning; a futex */
@@ -30,10 +30,10 @@ static bool gate_has_capture_of(const struct gate_slot *slot)
 	struct gate_capture *capture;
 	bool has = false;
 
-	(void)pthread_mutex_lock(&gate_captures_lock);
+	hook_lock(&gate_captures_lock);
 	LL_FOREACH (gate_captures, capture)
 		has = has || capture->owner == slot;
-	(void)pthread_mutex_unlock(&gate_captures_lock);
+	hook_unlock(&gate_captures_lock);
 
 	return has;
 }
@@ -43,10 +43,10 @@ void gate_disown_captures(const struct gate_slot *slot)
 {
 	struct gate_capture *capture;
 
-	(void)pthread_mutex_lock(&gate_captures_lock);
+	hook_lock(&gate_captures_lock);
 	LL_FOREACH (gate_captures, capture)
 		capture->owner = capture->owner == slot ? NULL : capture->owner;
-	(void)pthread_mutex_unlock(&gate_captures_lock);
+	hook_unlock(&gate_captures_lock);
 }
 
 /*
@@ -125,11 +125,11 @@ void gate_leave_capture(const void *stream, const void *ctx, bool began)
 	capture = began ? malloc(sizeof(*capture)) : NULL;
 	if (capture) {
 		*capture = (struct gate_capture){.stream = stream, .ctx = ctx, .owner = slot};
-		(void)pthread_mutex_lock(&gate_captures_lock);
+		hook_lock(&gate_captures_lock);
 		capture->id = ++gate_last_capture;
 		LL_PREPEND(gate_captures, capture);
 		__atomic_add_fetch(&gate_n_captures, 1, __ATOMIC_SEQ_CST);
-		(void)pthread_mutex_unlock(&gate_captures_lock);
+		hook_unlock(&gate_captures_lock);
 	}
 
 	/* After it is counted, so that gate_capture_open() sees the one or the other. */
@@ -147,11 +147,11 @@ uint64_t gate_find_capture(const void *stream)
 	if (__atomic_load_n(&gate_n_captures, __ATOMIC_SEQ_CST) == 0)
 		return 0;
 
-	(void)pthread_mutex_lock(&gate_captures_lock);
+	hook_lock(&gate_captures_lock);
 	LL_SEARCH_SCALAR(gate_captures, capture, stream, stream);
 	if (capture)
 		id = capture->id;
-	(void)pthread_mutex_unlock(&gate_captures_lock);
+	hook_unlock(&gate_captures_lock);
 
 	return id;
 }
@@ -160,7 +160,7 @@ static void gate_drop_captures(uint64_t id, const void *ctx)
 {
 	struct gate_capture *capture, *next, *gone = NULL;
 
-	(void)pthread_mutex_lock(&gate_captures_lock);
+	hook_lock(&gate_captures_lock);
 	LL_FOREACH_SAFE (gate_captures, capture, next) {
 		if (id ? capture->id != id : capture->ctx != ctx)
 			continue;
@@ -168,7 +168,7 @@ static void gate_drop_captures(uint64_t id, const void *ctx)
 		LL_PREPEND(gone, capture);
 		__atomic_sub_fetch(&gate_n_captures, 1, __ATOMIC_SEQ_CST);
 	}
-	(void)pthread_mutex_unlock(&gate_captures_lock);
+	hook_unlock(&gate_captures_lock);
 
 	LL_FOREACH_SAFE (gone, capture, next)
 		free(capture);
@@ -204,7 +204,7 @@ bool gate_capture_open(void)
 
 void gate_captures_after_fork_child(void)
 {
-	(void)pthread_mutex_init(&gate_captures_lock, NULL);
+	hook_mutex_renew(&gate_captures_lock, HOOK_LOCK_CAPTURES);
 	gate_captures = NULL;
 	gate_n_captures = 0;
 	gate_n_bars = 0;

@@ -3,13 +3,13 @@
 #include "hook/host/hostpool.h"
 
 #include "hook/base/hook_log.h"
+#include "hook/base/hook_mutex.h"
 #include "hook/host/extent.h"
 #include "hook/host/hostmem.h"
 #include "hook/host/touched.h"
 #include "hook/table/cuda_real.h"
 
 #include <errno.h>
-#include <pthread.h>
 #include <stdlib.h>
 #include <sys/mman.h>
 #include <unistd.h>
@@ -26,19 +26,19 @@ struct hostpool_slab {
 };
 
 static struct {
-	pthread_mutex_t lock;
+	struct hook_mutex lock;
 	struct hostpool_slab *slabs;
 	struct extent extent;
 	uint64_t bytes;
-} pool = {.lock = PTHREAD_MUTEX_INITIALIZER};
+} pool = {.lock = HOOK_MUTEX(HOOK_LOCK_HOSTPOOL)};
 
 static uint64_t bytes_added(void)
 {
 	uint64_t bytes;
 
-	pthread_mutex_lock(&pool.lock);
+	hook_lock(&pool.lock);
 	bytes = pool.bytes;
-	pthread_mutex_unlock(&pool.lock);
+	hook_unlock(&pool.lock);
 	return bytes;
 }
 
@@ -51,9 +51,9 @@ uint64_t hostpool_unused(void)
 {
 	uint64_t bytes;
 
-	pthread_mutex_lock(&pool.lock);
+	hook_lock(&pool.lock);
 	bytes = pool.extent.bytes_free;
-	pthread_mutex_unlock(&pool.lock);
+	hook_unlock(&pool.lock);
 	return bytes;
 }
 
@@ -106,9 +106,9 @@ static void slab_register(struct hostpool_slab *slab)
 		hook_debug("host memory can not be registered; copies will be slower");
 		return;
 	}
-	pthread_mutex_lock(&pool.lock);
+	hook_lock(&pool.lock);
 	slab->ctx = ctx;
-	pthread_mutex_unlock(&pool.lock);
+	hook_unlock(&pool.lock);
 }
 
 /* Slabs go away by hostpool_trim() alone, which is called by the thread that is here. */
@@ -116,12 +116,12 @@ bool hostpool_register_one(void)
 {
 	struct hostpool_slab *slab;
 
-	pthread_mutex_lock(&pool.lock);
+	hook_lock(&pool.lock);
 	for (slab = pool.slabs; slab && (slab->ctx || slab->is_tried); slab = slab->next)
 		;
 	if (slab)
 		slab->is_tried = true;
-	pthread_mutex_unlock(&pool.lock);
+	hook_unlock(&pool.lock);
 	if (slab)
 		slab_register(slab);
 	return slab != NULL;
@@ -142,14 +142,14 @@ static bool add(void *addr, size_t size)
 	slab->is_tried = true;
 	slab_register(slab);
 
-	pthread_mutex_lock(&pool.lock);
+	hook_lock(&pool.lock);
 	r = extent_add(&pool.extent, (uintptr_t)slab->addr, size);
 	if (r == 0) {
 		slab->next = pool.slabs;
 		pool.slabs = slab;
 		pool.bytes += size;
 	}
-	pthread_mutex_unlock(&pool.lock);
+	hook_unlock(&pool.lock);
 	if (r == 0)
 		return true;
 	if (slab->ctx)
@@ -239,11 +239,11 @@ static int get_part(uint64_t bytes, struct hostpool_part *part)
 	uint64_t largest, addr;
 	int r;
 
-	pthread_mutex_lock(&pool.lock);
+	hook_lock(&pool.lock);
 	largest = extent_largest(&pool.extent);
 	part->size = bytes < largest ? bytes : largest;
 	r = largest ? extent_alloc(&pool.extent, part->size, &addr) : EXTENT_E_FULL;
-	pthread_mutex_unlock(&pool.lock);
+	hook_unlock(&pool.lock);
 	if (r == 0)
 		part->addr = (void *)(uintptr_t)addr;
 	return r;
@@ -278,10 +278,10 @@ struct hostpool_part *hostpool_put(struct hostpool_part *parts)
 {
 	struct hostpool_part *next;
 
-	pthread_mutex_lock(&pool.lock);
+	hook_lock(&pool.lock);
 	for (struct hostpool_part *part = parts; part; part = part->next)
 		(void)extent_free(&pool.extent, (uintptr_t)part->addr, NULL);
-	pthread_mutex_unlock(&pool.lock);
+	hook_unlock(&pool.lock);
 	for (; parts; parts = next) {
 		next = parts->next;
 		free(parts);
@@ -297,7 +297,7 @@ static struct hostpool_slab *take_unused(uint64_t n, CUcontext ctx)
 {
 	struct hostpool_slab **link, *slab, *taken = NULL;
 
-	pthread_mutex_lock(&pool.lock);
+	hook_lock(&pool.lock);
 	for (link = &pool.slabs; n && (slab = *link);) {
 		if ((ctx && slab->ctx && slab->ctx != ctx) ||
 		    extent_remove(&pool.extent, (uintptr_t)slab->addr) != 0) {
@@ -310,7 +310,7 @@ static struct hostpool_slab *take_unused(uint64_t n, CUcontext ctx)
 		taken = slab;
 		n--;
 	}
-	pthread_mutex_unlock(&pool.lock);
+	hook_unlock(&pool.lock);
 	return taken;
 }
 
@@ -363,20 +363,20 @@ uint64_t hostpool_give_touched(void)
 
 void hostpool_context_gone(CUcontext ctx)
 {
-	pthread_mutex_lock(&pool.lock);
+	hook_lock(&pool.lock);
 	for (struct hostpool_slab *slab = pool.slabs; slab; slab = slab->next) {
 		if (slab->ctx != ctx)
 			continue;
 		slab->ctx = NULL;
 		slab->is_tried = false;
 	}
-	pthread_mutex_unlock(&pool.lock);
+	hook_unlock(&pool.lock);
 }
 
 /* The slabs were not inherited; their bookkeeping was, and is left behind. */
 void hostpool_after_fork_child(void)
 {
-	pthread_mutex_init(&pool.lock, NULL);
+	hook_mutex_renew(&pool.lock, HOOK_LOCK_HOSTPOOL);
 	pool.slabs = NULL;
 	pool.bytes = 0;
 	extent_init(&pool.extent);

@@ -2,7 +2,7 @@
 
 #include "hook/host/touched.h"
 
-#include "hook/base/cond.h"
+#include "hook/base/hook_mutex.h"
 #include "hook/host/hostmem.h"
 #include "util/clock.h"
 
@@ -32,7 +32,7 @@ struct slab {
 };
 
 static struct {
-	pthread_mutex_t lock;
+	struct hook_mutex lock;
 	pthread_cond_t changed;
 	struct slab *first, **last; /* ready */
 	uint64_t wanted;            /* bytes that are yet to be begun */
@@ -45,7 +45,7 @@ static struct {
 	unsigned int n_running;   /* threads that are there */
 	unsigned int n_forgotten; /* times that what was wanted was not any more */
 	void (*ready)(void);
-} touched = {.lock = PTHREAD_MUTEX_INITIALIZER,
+} touched = {.lock = HOOK_MUTEX(HOOK_LOCK_TOUCHED),
 	     .changed = PTHREAD_COND_INITIALIZER,
 	     .last = &touched.first};
 
@@ -152,7 +152,7 @@ void *touched_map(size_t size)
 static void keep_pace(void)
 {
 	while (touched.wanted && !touched.is_urgent && clock_now_ns() < touched.next_ns)
-		(void)cond_wait_until(&touched.changed, &touched.lock, touched.next_ns);
+		(void)hook_wait_until(&touched.changed, &touched.lock, touched.next_ns);
 	if (touched.wanted)
 		touched.next_ns = clock_now_ns() + SLOWLY_NS;
 }
@@ -173,9 +173,9 @@ static size_t begin_slab(void)
 	size = round_up(size, TOUCHED_ALIGN);
 	touched.asking += size;
 	needed = touched.touching + touched.asking;
-	pthread_mutex_unlock(&touched.lock);
+	hook_unlock(&touched.lock);
 	available = hostmem_available(taken); /* reads files */
-	pthread_mutex_lock(&touched.lock);
+	hook_lock(&touched.lock);
 	touched.asking -= size;
 	if (needed > available) {
 		touched.wanted = 0;
@@ -221,16 +221,16 @@ static void *run(void *arg)
 	size_t size;
 
 	(void)arg;
-	pthread_mutex_lock(&touched.lock);
+	hook_lock(&touched.lock);
 	for (;;) {
 		keep_pace();
 		was = touched.n_forgotten;
 		size = begin_slab();
 		if (!size)
 			break;
-		pthread_mutex_unlock(&touched.lock);
+		hook_unlock(&touched.lock);
 		slab = make_slab(size);
-		pthread_mutex_lock(&touched.lock);
+		hook_lock(&touched.lock);
 		ready = touched.ready; /* what is not there after all is news, too */
 		dead = NULL;
 		touched.touching -= size;
@@ -244,15 +244,15 @@ static void *run(void *arg)
 			touched.last = &slab->next;
 		}
 		pthread_cond_broadcast(&touched.changed);
-		pthread_mutex_unlock(&touched.lock);
+		hook_unlock(&touched.lock);
 		free_slabs(dead);
 		if (ready)
 			ready();
-		pthread_mutex_lock(&touched.lock);
+		hook_lock(&touched.lock);
 	}
 	touched.n_running--;
 	pthread_cond_broadcast(&touched.changed);
-	pthread_mutex_unlock(&touched.lock);
+	hook_unlock(&touched.lock);
 	return NULL;
 }
 
@@ -280,7 +280,7 @@ void touched_want(uint64_t bytes, uint64_t used, bool is_urgent, void (*ready)(v
 	unsigned int n;
 	uint64_t begun;
 
-	pthread_mutex_lock(&touched.lock);
+	hook_lock(&touched.lock);
 	touched.used = used;
 	touched.ready = ready;
 	touched.is_urgent = is_urgent;
@@ -294,7 +294,7 @@ void touched_want(uint64_t bytes, uint64_t used, bool is_urgent, void (*ready)(v
 	if (!touched.n_running)
 		touched.wanted = 0; /* it is touched when it is needed, then */
 	pthread_cond_broadcast(&touched.changed);
-	pthread_mutex_unlock(&touched.lock);
+	hook_unlock(&touched.lock);
 }
 
 uint64_t touched_give_back(void)
@@ -302,7 +302,7 @@ uint64_t touched_give_back(void)
 	struct slab *all;
 	uint64_t bytes;
 
-	pthread_mutex_lock(&touched.lock);
+	hook_lock(&touched.lock);
 	touched.wanted = 0;
 	pthread_cond_broadcast(&touched.changed);
 	touched.n_forgotten++;
@@ -311,7 +311,7 @@ uint64_t touched_give_back(void)
 	touched.last = &touched.first;
 	bytes = touched.ready_bytes;
 	touched.ready_bytes = 0;
-	pthread_mutex_unlock(&touched.lock);
+	hook_unlock(&touched.lock);
 	free_slabs(all);
 	return bytes;
 }
@@ -345,9 +345,9 @@ bool touched_is_ready(void)
 {
 	bool is_ready;
 
-	pthread_mutex_lock(&touched.lock);
+	hook_lock(&touched.lock);
 	is_ready = touched.first != NULL;
-	pthread_mutex_unlock(&touched.lock);
+	hook_unlock(&touched.lock);
 	return is_ready;
 }
 
@@ -355,9 +355,9 @@ bool touched_take(void **ret_addr, size_t *ret_size)
 {
 	struct slab *slab;
 
-	pthread_mutex_lock(&touched.lock);
+	hook_lock(&touched.lock);
 	slab = take();
-	pthread_mutex_unlock(&touched.lock);
+	hook_unlock(&touched.lock);
 	return give(slab, ret_addr, ret_size);
 }
 
@@ -365,13 +365,13 @@ bool touched_wait(void **ret_addr, size_t *ret_size)
 {
 	struct slab *slab;
 
-	pthread_mutex_lock(&touched.lock);
+	hook_lock(&touched.lock);
 	touched.is_urgent = true;
 	pthread_cond_broadcast(&touched.changed);
 	while (!touched.first && touched.n_running)
-		cond_wait(&touched.changed, &touched.lock);
+		hook_wait(&touched.changed, &touched.lock);
 	slab = take();
-	pthread_mutex_unlock(&touched.lock);
+	hook_unlock(&touched.lock);
 	return give(slab, ret_addr, ret_size);
 }
 
@@ -379,15 +379,15 @@ uint64_t touched_bytes(void)
 {
 	uint64_t bytes;
 
-	pthread_mutex_lock(&touched.lock);
+	hook_lock(&touched.lock);
 	bytes = touched.ready_bytes + touched.touching;
-	pthread_mutex_unlock(&touched.lock);
+	hook_unlock(&touched.lock);
 	return bytes;
 }
 
 void touched_after_fork_child(void)
 {
-	pthread_mutex_init(&touched.lock, NULL);
+	hook_mutex_renew(&touched.lock, HOOK_LOCK_TOUCHED);
 	pthread_cond_init(&touched.changed, NULL);
 	touched.first = NULL;
 	touched.last = &touched.first;

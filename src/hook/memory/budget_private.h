@@ -7,6 +7,7 @@
  * them; budget_take.c: taking bytes, and waiting for them.
  */
 
+#include "hook/base/hook_mutex.h"
 #include "hook/memory/budget.h"
 
 #include <pthread.h>
@@ -40,7 +41,7 @@ struct budget_device {
 
 /* lock: every function below is called with it held, but budget_device(). */
 struct budget_state {
-	pthread_mutex_t lock;
+	struct hook_mutex lock;
 	pthread_cond_t changed;
 	struct budget_device devices[BUDGET_DEVICES];
 };

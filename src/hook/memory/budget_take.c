@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-#include "hook/base/cond.h"
 #include "hook/base/descriptors.h"
 #include "hook/base/hook_log.h"
 #include "hook/base/hook_options.h"
@@ -34,11 +33,11 @@ static bool take_now(struct budget_device *d, uint64_t bytes, int kind)
 /* For the first in line, lock held: until bytes are free, or one more refusal than that. */
 static void wait_for_room(CUdevice dev, struct budget_device *d, uint64_t bytes, uint64_t n_refused)
 {
-	pthread_mutex_unlock(&budget_state.lock);
+	hook_unlock(&budget_state.lock);
 	bell_memory_wanted(dev);
-	pthread_mutex_lock(&budget_state.lock);
+	hook_lock(&budget_state.lock);
 	while (d->n_refused == n_refused && budget_unused(d) < bytes)
-		cond_wait(&budget_state.changed, &budget_state.lock);
+		hook_wait(&budget_state.changed, &budget_state.lock);
 }
 
 static void stand_in_line(struct budget_device *d)
@@ -46,7 +45,7 @@ static void stand_in_line(struct budget_device *d)
 	uint64_t ticket = d->ticket_next++;
 
 	while (d->ticket_served != ticket)
-		cond_wait(&budget_state.changed, &budget_state.lock);
+		hook_wait(&budget_state.changed, &budget_state.lock);
 }
 
 static void leave_line(struct budget_device *d)
@@ -75,7 +74,7 @@ static CUresult take_waiting(CUdevice dev, struct budget_device *d, uint64_t byt
 		step = 0;
 
 	gate_leave();
-	pthread_mutex_lock(&budget_state.lock);
+	hook_lock(&budget_state.lock);
 	stand_in_line(d);
 	for (;;) {
 		n_refused = d->n_refused;
@@ -88,19 +87,19 @@ static CUresult take_waiting(CUdevice dev, struct budget_device *d, uint64_t byt
 			step = 0; /* refused with the slack; perhaps not without */
 			continue;
 		}
-		pthread_mutex_unlock(&budget_state.lock);
+		hook_unlock(&budget_state.lock);
 		gate_enter();
-		pthread_mutex_lock(&budget_state.lock);
+		hook_lock(&budget_state.lock);
 		is_taken = take_now(d, bytes, kind);
 		if (is_taken || (d->n_refused != n_refused && !step))
 			break;
 		step = d->n_refused == n_refused ? step : 0;
-		pthread_mutex_unlock(&budget_state.lock);
+		hook_unlock(&budget_state.lock);
 		gate_leave();
-		pthread_mutex_lock(&budget_state.lock);
+		hook_lock(&budget_state.lock);
 	}
 	leave_line(d);
-	pthread_mutex_unlock(&budget_state.lock);
+	hook_unlock(&budget_state.lock);
 	return is_taken ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
 }
 
@@ -129,7 +128,7 @@ static void press_no_more(struct budget_device *d, uint64_t bytes, int kind, uin
  */
 static int wait_in_capture(uint64_t *end_ns)
 {
-	int r = cond_wait_until(&budget_state.changed, &budget_state.lock, *end_ns);
+	int r = hook_wait_until(&budget_state.changed, &budget_state.lock, *end_ns);
 
 	if (!r || gate_get() != GATE_CLOSED)
 		return r;
@@ -145,17 +144,17 @@ static bool press_once(CUdevice dev, struct budget_device *d, uint64_t bytes, in
 	bool is_taken;
 	int r = 0;
 
-	pthread_mutex_lock(&budget_state.lock);
+	hook_lock(&budget_state.lock);
 	press(d, bytes, kind);
 	n_refused = d->n_refused;
-	pthread_mutex_unlock(&budget_state.lock);
+	hook_unlock(&budget_state.lock);
 	bell_memory_wanted(dev);
-	pthread_mutex_lock(&budget_state.lock);
+	hook_lock(&budget_state.lock);
 	while (!(is_taken = take_now(d, bytes, kind)) && n_refused == d->n_refused && !r)
 		r = wait_in_capture(end_ns);
 	press_no_more(d, bytes, kind, n_refused);
 	*ret_refused = n_refused == d->n_refused ? 0 : d->refused;
-	pthread_mutex_unlock(&budget_state.lock);
+	hook_unlock(&budget_state.lock);
 	return is_taken;
 }
 
@@ -165,12 +164,12 @@ static void let_first(struct budget_device *d, uint64_t bytes, uint64_t *end_ns)
 	uint64_t served;
 	int r = 0;
 
-	pthread_mutex_lock(&budget_state.lock);
+	hook_lock(&budget_state.lock);
 	served = d->ticket_served;
 	while (!r && d->ticket_next != served && d->ticket_served == served &&
 	       budget_unused(d) < bytes)
 		r = wait_in_capture(end_ns);
-	pthread_mutex_unlock(&budget_state.lock);
+	hook_unlock(&budget_state.lock);
 }
 
 /*
@@ -200,12 +199,12 @@ CUresult budget_take(CUdevice dev, uint64_t bytes, int kind)
 
 	if (!d)
 		return CUDA_SUCCESS;
-	pthread_mutex_lock(&budget_state.lock);
+	hook_lock(&budget_state.lock);
 	is_over = limit != UINT64_MAX && !budget_within(d, bytes, limit);
 	/* Nobody passes those who wait, except who may not wait. */
 	is_first = d->ticket_next == d->ticket_served || !may_wait;
 	is_taken = !is_over && is_first && take_now(d, bytes, kind);
-	pthread_mutex_unlock(&budget_state.lock);
+	hook_unlock(&budget_state.lock);
 
 	if (is_over) {
 		hook_warn_once(
@@ -268,7 +267,7 @@ static void pause_retry(struct budget_device *d, uint64_t pause_ns, uint64_t n_r
 {
 	uint64_t end_ns = clock_now_ns() + pause_ns;
 
-	while (cond_wait_until(&budget_state.changed, &budget_state.lock, end_ns) == 0 &&
+	while (hook_wait_until(&budget_state.changed, &budget_state.lock, end_ns) == 0 &&
 	       may_ask(d) && d->n_refused == n_refused)
 		;
 }
@@ -290,7 +289,7 @@ CUresult budget_retry(CUdevice dev, uint64_t bytes, int kind, struct budget_trie
 	}
 	hook_debug("device %d: the driver has no room for %llu bytes that the budget has", dev,
 		   (unsigned long long)bytes);
-	pthread_mutex_lock(&budget_state.lock);
+	hook_lock(&budget_state.lock);
 	n_refused = d->n_refused;
 	can_ask = may_ask(d);
 	is_wanted = can_ask && d->is_set;
@@ -302,7 +301,7 @@ CUresult budget_retry(CUdevice dev, uint64_t bytes, int kind, struct budget_trie
 		/* Or it would be given to those who wait behind. */
 		press(d, bytes, kind);
 	}
-	pthread_mutex_unlock(&budget_state.lock);
+	hook_unlock(&budget_state.lock);
 	if (!can_ask)
 		return CUDA_ERROR_OUT_OF_MEMORY;
 
@@ -311,16 +310,16 @@ CUresult budget_retry(CUdevice dev, uint64_t bytes, int kind, struct budget_trie
 		bell_memory_wanted(dev);
 	else
 		bell_memory_changed(dev);
-	pthread_mutex_lock(&budget_state.lock);
+	hook_lock(&budget_state.lock);
 	pause_retry(d, pause_ns, n_refused);
-	pthread_mutex_unlock(&budget_state.lock);
+	hook_unlock(&budget_state.lock);
 	gate_enter();
-	pthread_mutex_lock(&budget_state.lock);
+	hook_lock(&budget_state.lock);
 	if (is_wanted)
 		press_no_more(d, bytes, kind, n_refused);
 	/* With what others lacked it may have been too much, and by itself not. */
 	is_refused = is_wanted && d->n_refused != n_refused && d->refused == bytes;
-	pthread_mutex_unlock(&budget_state.lock);
+	hook_unlock(&budget_state.lock);
 	if (!is_refused)
 		res = budget_take(dev, bytes, kind);
 	if (res != CUDA_SUCCESS)

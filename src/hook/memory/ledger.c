@@ -2,10 +2,10 @@
 
 #include "hook/memory/ledger.h"
 
+#include "hook/base/hook_mutex.h"
 #include "hook/memory/rbtree.h"
 
 #include <errno.h>
-#include <pthread.h>
 #include <stdlib.h>
 
 struct ledger_node {
@@ -26,10 +26,10 @@ static int compare(struct ledger_node *a, struct ledger_node *b)
 RBTREE_GENERATE(ledger_tree, ledger_node, link, compare)
 
 static struct {
-	pthread_mutex_t lock;
+	struct hook_mutex lock;
 	struct ledger_tree trees[LEDGER_CLASS_COUNT_];
 	uint64_t n_entries;
-} ledger = {.lock = PTHREAD_MUTEX_INITIALIZER};
+} ledger = {.lock = HOOK_MUTEX(HOOK_LOCK_LEDGER)};
 
 static struct ledger_node *find(enum ledger_class class, uint64_t key)
 {
@@ -74,13 +74,13 @@ int ledger_add(const struct ledger_entry *entry)
 	if (!node)
 		return -ENOMEM;
 	node->entry = *entry;
-	pthread_mutex_lock(&ledger.lock);
+	hook_lock(&ledger.lock);
 	other = RB_INSERT(ledger_tree, &ledger.trees[entry->class], node);
 	if (!other) {
 		ledger.n_entries++;
 		count_owned(entry, true);
 	}
-	pthread_mutex_unlock(&ledger.lock);
+	hook_unlock(&ledger.lock);
 	if (other) {
 		free(node);
 		return LEDGER_E_EXISTS;
@@ -99,11 +99,11 @@ bool ledger_remove(enum ledger_class class, uint64_t key, struct ledger_entry *r
 {
 	struct ledger_node *node;
 
-	pthread_mutex_lock(&ledger.lock);
+	hook_lock(&ledger.lock);
 	node = find(class, key);
 	if (node)
 		unlink_node(node);
-	pthread_mutex_unlock(&ledger.lock);
+	hook_unlock(&ledger.lock);
 	if (!node)
 		return false;
 	if (ret_entry)
@@ -116,11 +116,11 @@ bool ledger_find(enum ledger_class class, uint64_t key, struct ledger_entry *ret
 {
 	struct ledger_node *node;
 
-	pthread_mutex_lock(&ledger.lock);
+	hook_lock(&ledger.lock);
 	node = find(class, key);
 	if (node && ret_entry)
 		*ret_entry = node->entry;
-	pthread_mutex_unlock(&ledger.lock);
+	hook_unlock(&ledger.lock);
 	return node != NULL;
 }
 
@@ -128,11 +128,11 @@ bool ledger_find_range(uint64_t addr, struct ledger_entry *ret_entry)
 {
 	struct ledger_node *node;
 
-	pthread_mutex_lock(&ledger.lock);
+	hook_lock(&ledger.lock);
 	node = find_range(addr);
 	if (node && ret_entry)
 		*ret_entry = node->entry;
-	pthread_mutex_unlock(&ledger.lock);
+	hook_unlock(&ledger.lock);
 	return node != NULL;
 }
 
@@ -141,13 +141,13 @@ int64_t ledger_resize(enum ledger_class class, uint64_t key, uint64_t bytes)
 	struct ledger_node *node;
 	int64_t delta = 0;
 
-	pthread_mutex_lock(&ledger.lock);
+	hook_lock(&ledger.lock);
 	node = find(class, key);
 	if (node) {
 		delta = (int64_t)(bytes - node->entry.bytes);
 		node->entry.bytes = bytes;
 	}
-	pthread_mutex_unlock(&ledger.lock);
+	hook_unlock(&ledger.lock);
 	return delta;
 }
 
@@ -155,7 +155,7 @@ void ledger_context_gone(CUcontext ctx, void (*each)(const struct ledger_entry *
 {
 	struct ledger_node *node, *next, *gone = NULL;
 
-	pthread_mutex_lock(&ledger.lock);
+	hook_lock(&ledger.lock);
 	for (size_t i = 0; i < LEDGER_CLASS_COUNT_; i++) {
 		RB_FOREACH_SAFE(node, ledger_tree, &ledger.trees[i], next)
 		{
@@ -166,7 +166,7 @@ void ledger_context_gone(CUcontext ctx, void (*each)(const struct ledger_entry *
 			gone = node;
 		}
 	}
-	pthread_mutex_unlock(&ledger.lock);
+	hook_unlock(&ledger.lock);
 
 	for (node = gone; node; node = next) {
 		next = node->next;
@@ -180,11 +180,11 @@ uint64_t ledger_owner_bytes(uint64_t owner)
 	struct ledger_node *pool;
 	uint64_t bytes = 0;
 
-	pthread_mutex_lock(&ledger.lock);
+	hook_lock(&ledger.lock);
 	pool = find(LEDGER_POOL, owner);
 	if (pool)
 		bytes = pool->owned;
-	pthread_mutex_unlock(&ledger.lock);
+	hook_unlock(&ledger.lock);
 	return bytes;
 }
 
@@ -192,16 +192,16 @@ uint64_t ledger_count(void)
 {
 	uint64_t n;
 
-	pthread_mutex_lock(&ledger.lock);
+	hook_lock(&ledger.lock);
 	n = ledger.n_entries;
-	pthread_mutex_unlock(&ledger.lock);
+	hook_unlock(&ledger.lock);
 	return n;
 }
 
 /* The parent's memory is none of the child's, and its lock may have been held by anyone. */
 void ledger_after_fork_child(void)
 {
-	pthread_mutex_init(&ledger.lock, NULL);
+	hook_mutex_renew(&ledger.lock, HOOK_LOCK_LEDGER);
 	for (size_t i = 0; i < LEDGER_CLASS_COUNT_; i++)
 		RB_INIT(&ledger.trees[i]);
 	ledger.n_entries = 0;

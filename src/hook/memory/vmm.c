@@ -2,10 +2,10 @@
 
 #include "hook/memory/vmm.h"
 
+#include "hook/base/hook_mutex.h"
 #include "hook/memory/budget.h"
 #include "hook/memory/rbtree.h"
 
-#include <pthread.h>
 #include <stdlib.h>
 
 struct vmm_block {
@@ -43,10 +43,10 @@ RBTREE_GENERATE(vmm_block_tree, vmm_block, link, compare_block)
 RBTREE_GENERATE(vmm_map_tree, vmm_map, link, compare_map)
 
 static struct {
-	pthread_mutex_t lock;
+	struct hook_mutex lock;
 	struct vmm_block_tree blocks;
 	struct vmm_map_tree maps;
-} vmm = {.lock = PTHREAD_MUTEX_INITIALIZER};
+} vmm = {.lock = HOOK_MUTEX(HOOK_LOCK_VMM)};
 
 static struct vmm_block *find(CUmemGenericAllocationHandle handle)
 {
@@ -77,9 +77,9 @@ bool vmm_created(CUmemGenericAllocationHandle handle, CUdevice dev, size_t size)
 	block->size = size;
 	block->dev = dev;
 	block->n_handles = 1;
-	pthread_mutex_lock(&vmm.lock);
+	hook_lock(&vmm.lock);
 	RB_INSERT(vmm_block_tree, &vmm.blocks, block);
-	pthread_mutex_unlock(&vmm.lock);
+	hook_unlock(&vmm.lock);
 	return true;
 }
 
@@ -87,14 +87,14 @@ struct vmm_block *vmm_release_begin(CUmemGenericAllocationHandle handle)
 {
 	struct vmm_block *block;
 
-	pthread_mutex_lock(&vmm.lock);
+	hook_lock(&vmm.lock);
 	block = find(handle);
 	if (block) {
 		block->n_busy++;
 		if (--block->n_handles == 0)
 			RB_REMOVE(vmm_block_tree, &vmm.blocks, block);
 	}
-	pthread_mutex_unlock(&vmm.lock);
+	hook_unlock(&vmm.lock);
 	return block;
 }
 
@@ -104,12 +104,12 @@ void vmm_release_end(struct vmm_block *block, bool is_released)
 
 	if (!block)
 		return;
-	pthread_mutex_lock(&vmm.lock);
+	hook_lock(&vmm.lock);
 	block->n_busy--;
 	if (!is_released && block->n_handles++ == 0)
 		RB_INSERT(vmm_block_tree, &vmm.blocks, block);
 	was_last = is_gone(block);
-	pthread_mutex_unlock(&vmm.lock);
+	hook_unlock(&vmm.lock);
 	if (was_last)
 		give_back(block);
 }
@@ -135,7 +135,7 @@ void vmm_retained(CUmemGenericAllocationHandle handle, CUdeviceptr ptr)
 	struct vmm_block *block;
 	struct vmm_map *map;
 
-	pthread_mutex_lock(&vmm.lock);
+	hook_lock(&vmm.lock);
 	map = find_map(ptr);
 	block = find(handle);
 	if (!block && map) {
@@ -146,7 +146,7 @@ void vmm_retained(CUmemGenericAllocationHandle handle, CUdeviceptr ptr)
 	}
 	if (block)
 		block->n_handles++;
-	pthread_mutex_unlock(&vmm.lock);
+	hook_unlock(&vmm.lock);
 }
 
 void vmm_mapped(CUdeviceptr ptr, CUmemGenericAllocationHandle handle)
@@ -156,13 +156,13 @@ void vmm_mapped(CUdeviceptr ptr, CUmemGenericAllocationHandle handle)
 	if (!map)
 		return;
 	map->addr = ptr;
-	pthread_mutex_lock(&vmm.lock);
+	hook_lock(&vmm.lock);
 	map->block = find(handle);
 	if (map->block) {
 		map->block->n_maps++;
 		RB_INSERT(vmm_map_tree, &vmm.maps, map);
 	}
-	pthread_mutex_unlock(&vmm.lock);
+	hook_unlock(&vmm.lock);
 	if (!map->block)
 		free(map);
 }
@@ -174,7 +174,7 @@ void vmm_unmapped(CUdeviceptr ptr, size_t size)
 
 	for (;;) {
 		gone = NULL;
-		pthread_mutex_lock(&vmm.lock);
+		hook_lock(&vmm.lock);
 		map = RB_NFIND(vmm_map_tree, &vmm.maps, &key);
 		for (; map && map->addr - ptr < size && !gone; map = next) {
 			next = RB_NEXT(vmm_map_tree, &vmm.maps, map);
@@ -183,7 +183,7 @@ void vmm_unmapped(CUdeviceptr ptr, size_t size)
 			gone = is_gone(map->block) ? map->block : NULL;
 			free(map);
 		}
-		pthread_mutex_unlock(&vmm.lock);
+		hook_unlock(&vmm.lock);
 		if (!gone)
 			return;
 		give_back(gone);
@@ -192,7 +192,7 @@ void vmm_unmapped(CUdeviceptr ptr, size_t size)
 
 void vmm_after_fork_child(void)
 {
-	pthread_mutex_init(&vmm.lock, NULL);
+	hook_mutex_renew(&vmm.lock, HOOK_LOCK_VMM);
 	RB_INIT(&vmm.blocks);
 	RB_INIT(&vmm.maps);
 }

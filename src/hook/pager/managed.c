@@ -2,7 +2,7 @@
 
 #include "hook/pager/managed.h"
 
-#include "hook/base/cond.h"
+#include "hook/base/hook_mutex.h"
 #include "hook/base/hook_options.h"
 #include "hook/gate/bell.h"
 #include "hook/gate/gate.h"
@@ -49,10 +49,10 @@ static int compare(struct managed_block *a, struct managed_block *b)
 RBTREE_GENERATE(managed_tree, managed_block, link, compare)
 
 static struct {
-	pthread_mutex_t lock;
+	struct hook_mutex lock;
 	pthread_cond_t changed; /* a block is not busy any more */
 	struct managed_tree blocks;
-} managed = {.lock = PTHREAD_MUTEX_INITIALIZER, .changed = PTHREAD_COND_INITIALIZER};
+} managed = {.lock = HOOK_MUTEX(HOOK_LOCK_MANAGED), .changed = PTHREAD_COND_INITIALIZER};
 
 /* Lock held. */
 static struct managed_block *find(CUdeviceptr ptr)
@@ -74,9 +74,9 @@ bool managed_find(CUdeviceptr ptr)
 {
 	bool is_found;
 
-	pthread_mutex_lock(&managed.lock);
+	hook_lock(&managed.lock);
 	is_found = find(ptr) != NULL;
-	pthread_mutex_unlock(&managed.lock);
+	hook_unlock(&managed.lock);
 	return is_found;
 }
 
@@ -156,13 +156,13 @@ static void add_block(struct managed_block *block)
 {
 	struct managed_block *stale, *gone = NULL;
 
-	pthread_mutex_lock(&managed.lock);
+	hook_lock(&managed.lock);
 	stale = RB_INSERT(managed_tree, &managed.blocks, block);
 	if (stale) {
 		forget(stale, &gone);
 		RB_INSERT(managed_tree, &managed.blocks, block);
 	}
-	pthread_mutex_unlock(&managed.lock);
+	hook_unlock(&managed.lock);
 	give_back_all(gone);
 }
 
@@ -208,12 +208,12 @@ bool managed_free(CUdeviceptr ptr, CUresult *ret_res)
 {
 	struct managed_block *block;
 
-	pthread_mutex_lock(&managed.lock);
+	hook_lock(&managed.lock);
 	while ((block = find(ptr)) && block->is_busy)
-		cond_wait(&managed.changed, &managed.lock);
+		hook_wait(&managed.changed, &managed.lock);
 	if (block && block->addr == ptr)
 		RB_REMOVE(managed_tree, &managed.blocks, block);
-	pthread_mutex_unlock(&managed.lock);
+	hook_unlock(&managed.lock);
 	if (!block)
 		return false;
 	if (block->addr != ptr) {
@@ -222,9 +222,9 @@ bool managed_free(CUdeviceptr ptr, CUresult *ret_res)
 	}
 	*ret_res = cuda_real.cuMemFree_v2(ptr);
 	if (*ret_res != CUDA_SUCCESS) { /* still there: a capture forbade it, say */
-		pthread_mutex_lock(&managed.lock);
+		hook_lock(&managed.lock);
 		RB_INSERT(managed_tree, &managed.blocks, block);
-		pthread_mutex_unlock(&managed.lock);
+		hook_unlock(&managed.lock);
 		return true;
 	}
 	give_back(block);
@@ -236,14 +236,14 @@ static struct managed_block *claim(CUdevice dev, CUdeviceptr addr, bool is_out)
 {
 	struct managed_block key = {.addr = addr}, *block;
 
-	pthread_mutex_lock(&managed.lock);
+	hook_lock(&managed.lock);
 	block = RB_NFIND(managed_tree, &managed.blocks, &key);
 	while (block &&
 	       (block->dev != dev || block->is_out != is_out || block->is_busy || !block->charged))
 		block = RB_NEXT(managed_tree, &managed.blocks, block);
 	if (block)
 		block->is_busy = true;
-	pthread_mutex_unlock(&managed.lock);
+	hook_unlock(&managed.lock);
 	return block;
 }
 
@@ -252,12 +252,12 @@ static bool unclaim(struct managed_block *block, bool is_out)
 {
 	bool is_gone;
 
-	pthread_mutex_lock(&managed.lock);
+	hook_lock(&managed.lock);
 	block->is_out = is_out;
 	block->is_busy = false;
 	is_gone = block->is_gone;
 	pthread_cond_broadcast(&managed.changed);
-	pthread_mutex_unlock(&managed.lock);
+	hook_unlock(&managed.lock);
 	if (is_gone)
 		give_back(block);
 	return !is_gone;
@@ -302,9 +302,9 @@ static bool is_gone(const struct managed_block *block)
 {
 	bool gone;
 
-	pthread_mutex_lock(&managed.lock);
+	hook_lock(&managed.lock);
 	gone = block->is_gone;
-	pthread_mutex_unlock(&managed.lock);
+	hook_unlock(&managed.lock);
 	return gone;
 }
 
@@ -436,19 +436,19 @@ void managed_context_gone(CUcontext ctx)
 {
 	struct managed_block *block, *next, *gone = NULL;
 
-	pthread_mutex_lock(&managed.lock);
+	hook_lock(&managed.lock);
 	RB_FOREACH_SAFE(block, managed_tree, &managed.blocks, next)
 	{
 		if (block->ctx == ctx)
 			forget(block, &gone);
 	}
-	pthread_mutex_unlock(&managed.lock);
+	hook_unlock(&managed.lock);
 	give_back_all(gone);
 }
 
 void managed_after_fork_child(void)
 {
-	pthread_mutex_init(&managed.lock, NULL);
+	hook_mutex_renew(&managed.lock, HOOK_LOCK_MANAGED);
 	pthread_cond_init(&managed.changed, NULL);
 	RB_INIT(&managed.blocks);
 	oversub_after_fork_child();

@@ -23,7 +23,7 @@
 #define PAGER_FIRST_ID (1ull << 48)
 
 struct pager pager = {
-	.lock = PTHREAD_MUTEX_INITIALIZER,
+	.lock = HOOK_MUTEX(HOOK_LOCK_PAGER),
 	.changed = PTHREAD_COND_INITIALIZER,
 	.last_id = PAGER_FIRST_ID,
 };
@@ -100,7 +100,7 @@ static int add_and_place(struct pager_arena *arena, struct pager_range *range, b
 	bool is_needed = false;
 	int r;
 
-	pthread_mutex_lock(&pager.lock);
+	hook_lock(&pager.lock);
 	r = extent_add(&arena->extent, range->addr, range->size);
 	if (r == 0) {
 		r = place(arena, alloc);
@@ -112,7 +112,7 @@ static int add_and_place(struct pager_arena *arena, struct pager_range *range, b
 		if (!is_needed)
 			(void)extent_remove(&arena->extent, range->addr);
 	}
-	pthread_mutex_unlock(&pager.lock);
+	hook_unlock(&pager.lock);
 	if (!is_needed)
 		pager_range_free(range);
 	return r;
@@ -127,12 +127,12 @@ static CUresult alloc_small(struct pager_device *device, CUdevice dev, CUcontext
 	CUresult res;
 	int r = -1;
 
-	pthread_mutex_lock(&pager.lock);
+	hook_lock(&pager.lock);
 	arena = get_arena(dev, ctx);
 	if (arena)
 		r = place(arena, alloc);
 	size = arena ? next_size(arena, device->granularity) : 0;
-	pthread_mutex_unlock(&pager.lock);
+	hook_unlock(&pager.lock);
 	while (r == EXTENT_E_FULL) {
 		res = pager_range_new(dev, ctx, arena, size, &range);
 		if (res == CUDA_ERROR_OUT_OF_MEMORY && size > device->granularity) {
@@ -158,9 +158,9 @@ static CUresult alloc_large(struct pager_device *device, CUdevice dev, CUcontext
 	if (res != CUDA_SUCCESS)
 		return res;
 	alloc->addr = alloc->range->addr;
-	pthread_mutex_lock(&pager.lock);
+	hook_lock(&pager.lock);
 	add_alloc(alloc);
-	pthread_mutex_unlock(&pager.lock);
+	hook_unlock(&pager.lock);
 	return CUDA_SUCCESS;
 }
 
@@ -225,9 +225,9 @@ static struct pager_range *unplace(struct pager_alloc *alloc)
 
 void pager_add(struct pager_alloc *alloc)
 {
-	pthread_mutex_lock(&pager.lock);
+	hook_lock(&pager.lock);
 	add_alloc(alloc);
-	pthread_mutex_unlock(&pager.lock);
+	hook_unlock(&pager.lock);
 }
 
 static void arena_free(struct pager_arena *arena)
@@ -246,10 +246,10 @@ void pager_release(struct pager_alloc *alloc)
 		return;
 	}
 	if (alloc->arena) {
-		pthread_mutex_lock(&pager.lock);
+		hook_lock(&pager.lock);
 		range = unplace(alloc);
 		is_last = alloc->arena->is_dead && !alloc->arena->extent.n_used;
-		pthread_mutex_unlock(&pager.lock);
+		hook_unlock(&pager.lock);
 	}
 	if (range)
 		pager_range_free(range);
@@ -297,10 +297,10 @@ static bool synchronize(CUcontext ctx, CUresult *ret_res)
 
 static void put_off(struct pager_alloc *alloc)
 {
-	pthread_mutex_lock(&pager.lock);
+	hook_lock(&pager.lock);
 	alloc->next = pager.put_off;
 	__atomic_store_n(&pager.put_off, alloc, __ATOMIC_RELAXED);
-	pthread_mutex_unlock(&pager.lock);
+	hook_unlock(&pager.lock);
 }
 
 /* What was freed is not found again: the driver refuses a second free itself. */
@@ -309,14 +309,14 @@ bool pager_take(CUdeviceptr ptr, struct pager_alloc **ret_alloc)
 	struct pager_alloc *alloc;
 	bool is_ours;
 
-	pthread_mutex_lock(&pager.lock);
+	hook_lock(&pager.lock);
 	alloc = pager_alloc_at(ptr);
 	is_ours = alloc != NULL;
 	if (alloc && alloc->addr == ptr)
 		RB_REMOVE(pager_tree, &pager.allocs, alloc);
 	else
 		alloc = NULL;
-	pthread_mutex_unlock(&pager.lock);
+	hook_unlock(&pager.lock);
 	*ret_alloc = alloc;
 	return is_ours;
 }
@@ -349,10 +349,10 @@ void pager_flush_frees(void)
 
 	if (gate_capture_open())
 		return;
-	pthread_mutex_lock(&pager.lock);
+	hook_lock(&pager.lock);
 	list = pager.put_off;
 	__atomic_store_n(&pager.put_off, NULL, __ATOMIC_RELAXED);
-	pthread_mutex_unlock(&pager.lock);
+	hook_unlock(&pager.lock);
 	for (; list; list = next) {
 		next = list->next;
 		if (list->ctx != synced && !synchronize(list->ctx, &res)) {
@@ -406,14 +406,14 @@ static void end_arena(struct pager_arena *arena)
 	struct pager_range *spare;
 	bool is_last;
 
-	pthread_mutex_lock(&pager.lock);
+	hook_lock(&pager.lock);
 	spare = arena->spare;
 	if (spare)
 		(void)extent_remove(&arena->extent, spare->addr);
 	arena->spare = NULL;
 	arena->is_dead = true;
 	is_last = !arena->extent.n_used;
-	pthread_mutex_unlock(&pager.lock);
+	hook_unlock(&pager.lock);
 	if (spare)
 		pager_range_free(spare);
 	if (is_last)
@@ -425,9 +425,9 @@ void pager_context_gone(CUcontext ctx)
 	struct pager_alloc *allocs = NULL, *next;
 	struct pager_arena *arenas = NULL, *arena;
 
-	pthread_mutex_lock(&pager.lock);
+	hook_lock(&pager.lock);
 	take_context(ctx, &allocs, &arenas);
-	pthread_mutex_unlock(&pager.lock);
+	hook_unlock(&pager.lock);
 	pager_mover_gone(ctx);
 	managed_context_gone(ctx);
 	peer_context_gone(ctx);
@@ -451,7 +451,7 @@ void pager_context_gone(CUcontext ctx)
  */
 void pager_after_fork_child(void)
 {
-	pthread_mutex_init(&pager.lock, NULL);
+	hook_mutex_renew(&pager.lock, HOOK_LOCK_PAGER);
 	pthread_cond_init(&pager.changed, NULL);
 	RB_INIT(&pager.allocs);
 	pager.put_off = NULL;

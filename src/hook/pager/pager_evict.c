@@ -144,9 +144,9 @@ static bool has_host(struct pager_moving *move, struct pager_chunk *chunk)
 
 	if (!move->is_host_short)
 		return true;
-	pthread_mutex_lock(&pager.lock);
+	hook_lock(&pager.lock);
 	is_needed = needs_copy(chunk);
-	pthread_mutex_unlock(&pager.lock);
+	hook_unlock(&pager.lock);
 	return !is_needed || hostpool_has(chunk->size);
 }
 
@@ -185,12 +185,12 @@ static uint64_t bytes_to_copy(const struct pager_plan *plan)
 {
 	uint64_t bytes = 0;
 
-	pthread_mutex_lock(&pager.lock);
+	hook_lock(&pager.lock);
 	for (size_t i = 0; i < plan->n_chunks; i++) {
 		if (needs_copy(plan->chunks[i]))
 			bytes += plan->chunks[i]->size;
 	}
-	pthread_mutex_unlock(&pager.lock);
+	hook_unlock(&pager.lock);
 	return bytes;
 }
 

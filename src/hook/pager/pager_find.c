@@ -6,7 +6,6 @@
 
 #include "hook/pager/pager_private.h"
 
-#include "hook/base/cond.h"
 #include "hook/gate/gate.h"
 #include "util/clock.h"
 
@@ -41,7 +40,7 @@ bool pager_find(CUdeviceptr ptr, CUdeviceptr *ret_base, size_t *ret_size, CUcont
 {
 	struct pager_alloc *alloc;
 
-	pthread_mutex_lock(&pager.lock);
+	hook_lock(&pager.lock);
 	alloc = pager_alloc_at(ptr);
 	if (alloc) {
 		if (ret_base)
@@ -55,7 +54,7 @@ bool pager_find(CUdeviceptr ptr, CUdeviceptr *ret_base, size_t *ret_size, CUcont
 		if (ret_buffer_id)
 			*ret_buffer_id = alloc->id;
 	}
-	pthread_mutex_unlock(&pager.lock);
+	hook_unlock(&pager.lock);
 	return alloc != NULL;
 }
 
@@ -63,11 +62,11 @@ bool pager_pool(CUdeviceptr ptr, CUmemoryPool *ret_pool)
 {
 	struct pager_alloc *alloc;
 
-	pthread_mutex_lock(&pager.lock);
+	hook_lock(&pager.lock);
 	alloc = pager_alloc_at(ptr);
 	if (alloc)
 		*ret_pool = alloc->pool;
-	pthread_mutex_unlock(&pager.lock);
+	hook_unlock(&pager.lock);
 	return alloc != NULL;
 }
 
@@ -75,11 +74,11 @@ bool pager_sync_memops(CUdeviceptr ptr, bool *ret_on)
 {
 	struct pager_alloc *alloc;
 
-	pthread_mutex_lock(&pager.lock);
+	hook_lock(&pager.lock);
 	alloc = pager_alloc_at(ptr);
 	if (alloc)
 		*ret_on = alloc->sync_memops;
-	pthread_mutex_unlock(&pager.lock);
+	hook_unlock(&pager.lock);
 	return alloc != NULL;
 }
 
@@ -87,11 +86,11 @@ bool pager_set_sync_memops(CUdeviceptr ptr, bool on)
 {
 	struct pager_alloc *alloc;
 
-	pthread_mutex_lock(&pager.lock);
+	hook_lock(&pager.lock);
 	alloc = pager_alloc_at(ptr);
 	if (alloc)
 		alloc->sync_memops = on;
-	pthread_mutex_unlock(&pager.lock);
+	hook_unlock(&pager.lock);
 	return alloc != NULL;
 }
 
@@ -102,7 +101,7 @@ static bool try_hold(const struct pager_hold *hold)
 
 	for (size_t i = hold->first; i < hold->end; i++) {
 		while (chunks[i].state == PAGER_BUSY)
-			cond_wait(&pager.changed, &pager.lock);
+			hook_wait(&pager.changed, &pager.lock);
 		if (chunks[i].state != PAGER_SWAPPED) {
 			chunks[i].n_holds++;
 			continue;
@@ -120,12 +119,12 @@ bool pager_hold(CUdeviceptr ptr, size_t size, struct pager_hold *ret_hold)
 	struct pager_alloc *alloc;
 	uint64_t offset, rest;
 
-	pthread_mutex_lock(&pager.lock);
+	hook_lock(&pager.lock);
 	alloc = pager_alloc_at(ptr);
 	if (alloc)
 		hold.range = alloc->range ? alloc->range : pager_range_at(alloc->dev, ptr);
 	if (!hold.range) {
-		pthread_mutex_unlock(&pager.lock);
+		hook_unlock(&pager.lock);
 		return false;
 	}
 	pager_range_ref(hold.range);
@@ -135,16 +134,16 @@ bool pager_hold(CUdeviceptr ptr, size_t size, struct pager_hold *ret_hold)
 	hold.end = (offset + (size < rest ? size : rest) + hold.range->chunk_size - 1) /
 		   hold.range->chunk_size;
 	while (!try_hold(&hold)) {
-		pthread_mutex_unlock(&pager.lock);
+		hook_unlock(&pager.lock);
 		gate_leave(); /* it is brought in for those who wait there */
-		pthread_mutex_lock(&pager.lock);
-		(void)cond_wait_until(&pager.changed, &pager.lock,
+		hook_lock(&pager.lock);
+		(void)hook_wait_until(&pager.changed, &pager.lock,
 				      clock_now_ns() + PAGER_LOOK_AGAIN_NS);
-		pthread_mutex_unlock(&pager.lock);
+		hook_unlock(&pager.lock);
 		gate_enter();
-		pthread_mutex_lock(&pager.lock);
+		hook_lock(&pager.lock);
 	}
-	pthread_mutex_unlock(&pager.lock);
+	hook_unlock(&pager.lock);
 	*ret_hold = hold;
 	return true;
 }
@@ -157,7 +156,7 @@ static void wait_for_workers(const struct pager_hold *hold)
 
 	while (i < hold->end) {
 		if (chunks[i].state == PAGER_BUSY) {
-			cond_wait(&pager.changed, &pager.lock);
+			hook_wait(&pager.changed, &pager.lock);
 			i = hold->first; /* what was free may not be any more */
 		} else {
 			i++;
@@ -170,7 +169,7 @@ void pager_unhold(const struct pager_hold *hold, bool is_pinned)
 	CUdevice dev = hold->range->dev;
 	uint64_t bytes = 0;
 
-	pthread_mutex_lock(&pager.lock);
+	hook_lock(&pager.lock);
 	if (is_pinned)
 		wait_for_workers(hold);
 	for (size_t i = hold->first; i < hold->end; i++) {
@@ -184,7 +183,7 @@ void pager_unhold(const struct pager_hold *hold, bool is_pinned)
 	}
 	if (bytes)
 		budget_pin(dev, bytes, NVSHARE_PINNED_PLAIN);
-	pthread_mutex_unlock(&pager.lock);
+	hook_unlock(&pager.lock);
 	pager_range_unref(hold->range);
 }
 
@@ -197,7 +196,7 @@ static void pin_range(struct pager_range *range)
 {
 	uint64_t bytes = 0;
 
-	pthread_mutex_lock(&pager.lock);
+	hook_lock(&pager.lock);
 	for (size_t i = 0; i < range->n_chunks; i++) {
 		struct pager_chunk *chunk = &range->chunks[i];
 
@@ -208,7 +207,7 @@ static void pin_range(struct pager_range *range)
 	}
 	if (bytes)
 		budget_pin(range->dev, bytes, range->ops->pinned_kind);
-	pthread_mutex_unlock(&pager.lock);
+	hook_unlock(&pager.lock);
 }
 
 void pager_pin_all(CUdevice dev)

@@ -19,10 +19,10 @@ static bool enter_any(CUdevice dev, bool *ret_pushed)
 	*ret_pushed = false;
 	if (cuda_real.cuCtxGetCurrent(&ctx) == CUDA_SUCCESS && ctx)
 		return true;
-	pthread_mutex_lock(&pager.lock);
+	hook_lock(&pager.lock);
 	for (range = pager.devices[dev].ranges; range && !ctx; range = range->next)
 		ctx = range->ctx;
-	pthread_mutex_unlock(&pager.lock);
+	hook_unlock(&pager.lock);
 	return ctx && pager_push(ctx, ret_pushed) == CUDA_SUCCESS;
 }
 

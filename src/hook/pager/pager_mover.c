@@ -134,10 +134,10 @@ static struct pager_mover *find(CUcontext *ret_ctx)
 	*ret_ctx = NULL;
 	if (cuda_real.cuCtxGetCurrent(ret_ctx) != CUDA_SUCCESS || !*ret_ctx)
 		return NULL;
-	pthread_mutex_lock(&pager.lock);
+	hook_lock(&pager.lock);
 	for (mover = pager.movers; mover && mover->ctx != *ret_ctx; mover = mover->next)
 		;
-	pthread_mutex_unlock(&pager.lock);
+	hook_unlock(&pager.lock);
 	return mover ? up_to_date(mover) : NULL;
 }
 
@@ -151,10 +151,10 @@ struct pager_mover *pager_mover(void)
 	mover = mover_new(ctx);
 	if (!mover)
 		return NULL;
-	pthread_mutex_lock(&pager.lock);
+	hook_lock(&pager.lock);
 	mover->next = pager.movers;
 	pager.movers = mover;
-	pthread_mutex_unlock(&pager.lock);
+	hook_unlock(&pager.lock);
 	return mover;
 }
 
@@ -170,12 +170,12 @@ void pager_mover_gone(CUcontext ctx)
 {
 	struct pager_mover **link, *mover;
 
-	pthread_mutex_lock(&pager.lock);
+	hook_lock(&pager.lock);
 	for (link = &pager.movers; (mover = *link) && mover->ctx != ctx; link = &mover->next)
 		;
 	if (mover)
 		*link = mover->next;
-	pthread_mutex_unlock(&pager.lock);
+	hook_unlock(&pager.lock);
 	if (mover) {
 		(void)hostpool_put(mover->parked);
 		pager_probe_end(&mover->scrap);

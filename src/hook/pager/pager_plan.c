@@ -72,9 +72,9 @@ bool pager_plan_init(struct pager_plan *plan, CUdevice dev, enum pager_state sta
 		pager_plan_deinit(plan);
 		return false;
 	}
-	pthread_mutex_lock(&pager.lock);
+	hook_lock(&pager.lock);
 	plan->n_chunks = pick_all(plan, state, picks);
-	pthread_mutex_unlock(&pager.lock);
+	hook_unlock(&pager.lock);
 	qsort(picks, plan->n_chunks, sizeof(picks[0]), larger_first);
 	for (size_t i = 0; i < plan->n_chunks; i++)
 		plan->chunks[i] = picks[i].chunk;
@@ -133,10 +133,10 @@ bool pager_claim(struct pager_chunk *chunk, enum pager_state state)
 {
 	bool is_claimed;
 
-	pthread_mutex_lock(&pager.lock);
+	hook_lock(&pager.lock);
 	is_claimed = chunk->state == state && !chunk->n_holds && !chunk->is_pinned;
 	if (is_claimed)
 		chunk->state = PAGER_BUSY;
-	pthread_mutex_unlock(&pager.lock);
+	hook_unlock(&pager.lock);
 	return is_claimed;
 }

@@ -15,6 +15,7 @@
  */
 
 #include "abi/cuda_abi.h"
+#include "hook/base/hook_mutex.h"
 #include "hook/host/extent.h"
 #include "hook/host/hostpool.h"
 #include "hook/memory/budget.h"
@@ -146,7 +147,7 @@ struct pager_mover {
 };
 
 struct pager {
-	pthread_mutex_t lock;
+	struct hook_mutex lock;
 	pthread_cond_t changed; /* a chunk is not busy any more */
 	struct pager_tree allocs;
 	struct pager_alloc *put_off; /* frees that wait for the end of a capture */

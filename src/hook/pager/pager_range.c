@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-#include "hook/base/cond.h"
 #include "hook/pager/pager.h"
 #include "hook/pager/pager_ops.h"
 #include "hook/pager/pager_private.h"
@@ -38,10 +37,10 @@ bool pager_supported(CUdevice dev)
 
 	if (!device)
 		return false;
-	pthread_mutex_lock(&pager.lock);
+	hook_lock(&pager.lock);
 	is_known = device->is_known;
 	is_supported = device->is_supported;
-	pthread_mutex_unlock(&pager.lock);
+	hook_unlock(&pager.lock);
 	if (is_known || !cuda_real.cuMemAddressReserve || !cuda_real.cuMemGetAllocationGranularity)
 		return is_supported;
 
@@ -61,13 +60,13 @@ bool pager_supported(CUdevice dev)
 	/* Host memory comes in pieces of HOSTPOOL_ALIGN, and chunks are cut at powers of two. */
 	is_supported = is_supported && granularity && granularity <= PAGER_SHARED_MAX &&
 		       (granularity & (granularity - 1)) == 0;
-	pthread_mutex_lock(&pager.lock);
+	hook_lock(&pager.lock);
 	device->is_known = true;
 	device->is_supported = is_supported;
 	device->is_rdma = rdma != 0;
 	__atomic_store_n(&device->is_exportable, is_exportable, __ATOMIC_RELAXED);
 	device->granularity = granularity;
-	pthread_mutex_unlock(&pager.lock);
+	hook_unlock(&pager.lock);
 	return is_supported;
 }
 
@@ -119,9 +118,9 @@ void pager_chunk_set(struct pager_chunk *chunk, enum pager_state state)
 {
 	struct hostpool_part *old;
 
-	pthread_mutex_lock(&pager.lock);
+	hook_lock(&pager.lock);
 	old = pager_chunk_set_locked(chunk, state);
-	pthread_mutex_unlock(&pager.lock);
+	hook_unlock(&pager.lock);
 	if (old)
 		hostpool_put(old);
 }
@@ -131,10 +130,10 @@ bool pager_chunk_out(struct pager_chunk *chunk, bool is_out)
 	struct pager_device *device = pager_device(chunk->range->dev);
 	bool is_last;
 
-	pthread_mutex_lock(&pager.lock);
+	hook_lock(&pager.lock);
 	device->n_out += is_out ? 1 : -1;
 	is_last = device->n_out == 0;
-	pthread_mutex_unlock(&pager.lock);
+	hook_unlock(&pager.lock);
 	return is_last;
 }
 
@@ -142,7 +141,7 @@ void pager_drop_host_copies(CUdevice dev)
 {
 	struct hostpool_part *all = NULL, *parts, **tail;
 
-	pthread_mutex_lock(&pager.lock);
+	hook_lock(&pager.lock);
 	for (struct pager_range *range = pager.devices[dev].ranges; range; range = range->next) {
 		for (size_t i = 0; i < range->n_chunks; i++) {
 			struct pager_chunk *chunk = &range->chunks[i];
@@ -159,7 +158,7 @@ void pager_drop_host_copies(CUdevice dev)
 			all = parts;
 		}
 	}
-	pthread_mutex_unlock(&pager.lock);
+	hook_unlock(&pager.lock);
 	hostpool_put(all);
 }
 
@@ -169,7 +168,7 @@ static size_t access_list(CUdevice dev, CUmemAccessDesc descs[PAGER_DEVICES])
 	struct pager_device *device = pager_device(dev);
 	size_t n = 0;
 
-	pthread_mutex_lock(&pager.lock);
+	hook_lock(&pager.lock);
 	for (CUdevice peer = 0; peer < PAGER_DEVICES; peer++) {
 		if (peer != dev && !device->n_peers[peer])
 			continue;
@@ -178,7 +177,7 @@ static size_t access_list(CUdevice dev, CUmemAccessDesc descs[PAGER_DEVICES])
 			.flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE,
 		};
 	}
-	pthread_mutex_unlock(&pager.lock);
+	hook_unlock(&pager.lock);
 	return n;
 }
 
@@ -310,9 +309,9 @@ void pager_range_unref(struct pager_range *range)
 {
 	bool is_last;
 
-	pthread_mutex_lock(&pager.lock);
+	hook_lock(&pager.lock);
 	is_last = --range->n_refs == 0;
-	pthread_mutex_unlock(&pager.lock);
+	hook_unlock(&pager.lock);
 	if (is_last)
 		free(range);
 }
@@ -324,11 +323,11 @@ bool pager_ranges(CUdevice dev, struct pager_range ***ret_ranges, size_t *ret_n)
 	size_t n = 0, size = 0;
 
 	for (;;) {
-		pthread_mutex_lock(&pager.lock);
+		hook_lock(&pager.lock);
 		n = device->n_ranges;
 		if (n <= size)
 			break;
-		pthread_mutex_unlock(&pager.lock);
+		hook_unlock(&pager.lock);
 		free(ranges);
 		size = n + n / 4 + 16;
 		ranges = malloc(size * sizeof(*ranges));
@@ -340,7 +339,7 @@ bool pager_ranges(CUdevice dev, struct pager_range ***ret_ranges, size_t *ret_n)
 		pager_range_ref(range);
 		ranges[n++] = range;
 	}
-	pthread_mutex_unlock(&pager.lock);
+	hook_unlock(&pager.lock);
 	*ret_ranges = ranges;
 	*ret_n = n;
 	return true;
@@ -383,14 +382,14 @@ void pager_range_link(struct pager_range *range)
 {
 	struct pager_device *device = pager_device(range->dev);
 
-	pthread_mutex_lock(&pager.lock);
+	hook_lock(&pager.lock);
 	range->next = device->ranges;
 	range->link = &device->ranges;
 	if (range->next)
 		range->next->link = &range->next;
 	device->ranges = range;
 	device->n_ranges++;
-	pthread_mutex_unlock(&pager.lock);
+	hook_unlock(&pager.lock);
 }
 
 /* Busy from the start, so that whoever walks over the ranges waits for it to be mapped. */
@@ -409,12 +408,12 @@ static void range_cut(struct pager_range *range)
 
 static void range_unlink(struct pager_range *range)
 {
-	pthread_mutex_lock(&pager.lock);
+	hook_lock(&pager.lock);
 	*range->link = range->next;
 	if (range->next)
 		range->next->link = range->link;
 	pager_device(range->dev)->n_ranges--;
-	pthread_mutex_unlock(&pager.lock);
+	hook_unlock(&pager.lock);
 }
 
 static CUresult range_map(struct pager_range *range)
@@ -429,11 +428,11 @@ static CUresult range_map(struct pager_range *range)
 	for (n = 0; res == CUDA_SUCCESS && n < range->n_chunks; n++)
 		res = pager_chunk_map(&range->chunks[n]);
 	if (res == CUDA_SUCCESS) {
-		pthread_mutex_lock(&pager.lock);
+		hook_lock(&pager.lock);
 		for (size_t i = 0; i < range->n_chunks; i++)
 			range->chunks[i].state = PAGER_RESIDENT;
 		pthread_cond_broadcast(&pager.changed);
-		pthread_mutex_unlock(&pager.lock);
+		hook_unlock(&pager.lock);
 		return CUDA_SUCCESS;
 	}
 
@@ -491,14 +490,14 @@ static void chunk_free(struct pager_chunk *chunk)
 	struct hostpool_part *host;
 	enum pager_state was;
 
-	pthread_mutex_lock(&pager.lock);
+	hook_lock(&pager.lock);
 	while (chunk->state == PAGER_BUSY)
-		cond_wait(&pager.changed, &pager.lock);
+		hook_wait(&pager.changed, &pager.lock);
 	was = chunk->state;
 	chunk->state = PAGER_DEAD;
 	host = chunk->host;
 	chunk->host = NULL;
-	pthread_mutex_unlock(&pager.lock);
+	hook_unlock(&pager.lock);
 
 	hostpool_put(host);
 	(void)pager_chunk_unmap(chunk);
@@ -537,15 +536,15 @@ static CUresult chunk_peer(struct pager_chunk *chunk, CUdevice peer)
 	bool is_mapped;
 	CUresult res;
 
-	pthread_mutex_lock(&pager.lock);
+	hook_lock(&pager.lock);
 	while (chunk->state == PAGER_BUSY)
-		cond_wait(&pager.changed, &pager.lock);
+		hook_wait(&pager.changed, &pager.lock);
 	is_mapped = chunk->state == PAGER_RESIDENT;
 	if (is_mapped)
 		chunk->state = PAGER_BUSY;
 	if (pager_device(chunk->range->dev)->n_peers[peer])
 		desc.flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE;
-	pthread_mutex_unlock(&pager.lock);
+	hook_unlock(&pager.lock);
 	if (!is_mapped)
 		return CUDA_SUCCESS;
 	res = cuda_real.cuMemSetAccess(chunk->addr, chunk->size, &desc, 1);
@@ -584,11 +583,11 @@ CUresult pager_peer(CUdevice dev, CUdevice peer, bool enable)
 
 	if (!device || !pager_device(peer) || dev == peer)
 		return CUDA_SUCCESS;
-	pthread_mutex_lock(&pager.lock);
+	hook_lock(&pager.lock);
 	if (enable)
 		is_change = device->n_peers[peer]++ == 0;
 	else
 		is_change = device->n_peers[peer] && --device->n_peers[peer] == 0;
-	pthread_mutex_unlock(&pager.lock);
+	hook_unlock(&pager.lock);
 	return is_change ? open_ranges(dev, peer) : CUDA_SUCCESS;
 }

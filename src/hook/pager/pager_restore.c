@@ -176,9 +176,9 @@ static bool is_anything_out(CUdevice dev)
 {
 	bool is_out;
 
-	pthread_mutex_lock(&pager.lock);
+	hook_lock(&pager.lock);
 	is_out = pager.devices[dev].n_out > 0;
-	pthread_mutex_unlock(&pager.lock);
+	hook_unlock(&pager.lock);
 	return is_out;
 }
 

@@ -2,7 +2,6 @@
 
 #include "hook/pager/pager_vmm.h"
 
-#include "hook/base/cond.h"
 #include "hook/gate/gate.h"
 #include "hook/memory/budget.h"
 #include "hook/memory/vmm.h"
@@ -106,7 +105,7 @@ static void unlock_and_put(struct pager_memory *memory)
 
 	memory->n_uses--;
 	is_gone = !memory->n_uses && !memory->n_handles && !memory->mappings;
-	pthread_mutex_unlock(&pager.lock);
+	hook_unlock(&pager.lock);
 	if (is_gone)
 		pager_memory_free(memory);
 }
@@ -127,12 +126,12 @@ static bool uses_init(struct uses *uses, CUdeviceptr ptr, size_t size)
 	*uses = (struct uses){0};
 	for (;;) {
 		n = 0;
-		pthread_mutex_lock(&pager.lock);
+		hook_lock(&pager.lock);
 		for (m = first_in(ptr, size); m; m = next_in(m, ptr, size))
 			n++;
 		if (n <= n_max)
 			break;
-		pthread_mutex_unlock(&pager.lock);
+		hook_unlock(&pager.lock);
 		free(uses->memories);
 		n_max = n + n / 4;
 		uses->memories = malloc(n_max * sizeof(struct pager_memory *));
@@ -143,14 +142,14 @@ static bool uses_init(struct uses *uses, CUdeviceptr ptr, size_t size)
 		m->memory->n_uses++;
 		uses->memories[uses->n++] = m->memory;
 	}
-	pthread_mutex_unlock(&pager.lock);
+	hook_unlock(&pager.lock);
 	return true;
 }
 
 static void uses_deinit(struct uses *uses)
 {
 	for (size_t i = 0; i < uses->n; i++) {
-		pthread_mutex_lock(&pager.lock);
+		hook_lock(&pager.lock);
 		unlock_and_put(uses->memories[i]);
 	}
 	free(uses->memories);
@@ -163,7 +162,7 @@ static bool try_hold(const struct uses *uses)
 		struct pager_chunk *chunk = pager_memory_chunk(uses->memories[i]);
 
 		while (chunk->state == PAGER_BUSY)
-			cond_wait(&pager.changed, &pager.lock);
+			hook_wait(&pager.changed, &pager.lock);
 		if (chunk->state == PAGER_RESIDENT) {
 			chunk->n_holds++;
 			continue;
@@ -183,25 +182,25 @@ static void hold(const struct uses *uses)
 
 	for (;;) {
 		gate_enter();
-		pthread_mutex_lock(&pager.lock);
+		hook_lock(&pager.lock);
 		is_held = try_hold(uses);
-		pthread_mutex_unlock(&pager.lock);
+		hook_unlock(&pager.lock);
 		if (is_held)
 			return;
 		gate_leave();
 		end_ns = clock_now_ns() + PAGER_LOOK_AGAIN_NS;
-		pthread_mutex_lock(&pager.lock);
-		(void)cond_wait_until(&pager.changed, &pager.lock, end_ns);
-		pthread_mutex_unlock(&pager.lock);
+		hook_lock(&pager.lock);
+		(void)hook_wait_until(&pager.changed, &pager.lock, end_ns);
+		hook_unlock(&pager.lock);
 	}
 }
 
 static void unhold(const struct uses *uses)
 {
-	pthread_mutex_lock(&pager.lock);
+	hook_lock(&pager.lock);
 	for (size_t i = 0; i < uses->n; i++)
 		pager_memory_chunk(uses->memories[i])->n_holds--;
-	pthread_mutex_unlock(&pager.lock);
+	hook_unlock(&pager.lock);
 	gate_leave();
 }
 
@@ -210,11 +209,11 @@ static void pin(struct pager_memory *memory)
 {
 	struct pager_chunk *chunk = pager_memory_chunk(memory);
 
-	pthread_mutex_lock(&pager.lock);
+	hook_lock(&pager.lock);
 	if (!chunk->is_pinned)
 		budget_pin(memory->range->dev, chunk->size, NVSHARE_PINNED_VMM);
 	chunk->is_pinned = true;
-	pthread_mutex_unlock(&pager.lock);
+	hook_unlock(&pager.lock);
 }
 
 /* ---- handles --------------------------------------------------------------- */
@@ -243,10 +242,10 @@ CUresult pager_vmm_create(CUmemGenericAllocationHandle *ret_handle, size_t size,
 
 	if (res != CUDA_SUCCESS)
 		return res;
-	pthread_mutex_lock(&pager.lock);
+	hook_lock(&pager.lock);
 	*ret_handle = memory->handle = ++vmm.last_handle;
 	RB_INSERT(pager_memory_tree, &vmm.memories, memory);
-	pthread_mutex_unlock(&pager.lock);
+	hook_unlock(&pager.lock);
 	return CUDA_SUCCESS;
 }
 
@@ -254,10 +253,10 @@ bool pager_vmm_release(CUmemGenericAllocationHandle handle)
 {
 	struct pager_memory *memory;
 
-	pthread_mutex_lock(&pager.lock);
+	hook_lock(&pager.lock);
 	memory = find(handle);
 	if (!memory) {
-		pthread_mutex_unlock(&pager.lock);
+		hook_unlock(&pager.lock);
 		return false;
 	}
 	if (--memory->n_handles == 0)
@@ -271,7 +270,7 @@ bool pager_vmm_retain(CUdeviceptr ptr, CUmemGenericAllocationHandle *ret_handle)
 {
 	struct pager_mapping *mapping;
 
-	pthread_mutex_lock(&pager.lock);
+	hook_lock(&pager.lock);
 	mapping = first_in(ptr, 1);
 	if (mapping) {
 		/* Its handles may all be released: then the mapping alone kept it. */
@@ -279,7 +278,7 @@ bool pager_vmm_retain(CUdeviceptr ptr, CUmemGenericAllocationHandle *ret_handle)
 			RB_INSERT(pager_memory_tree, &vmm.memories, mapping->memory);
 		*ret_handle = mapping->memory->handle;
 	}
-	pthread_mutex_unlock(&pager.lock);
+	hook_unlock(&pager.lock);
 	return mapping != NULL;
 }
 
@@ -287,11 +286,11 @@ bool pager_vmm_properties(CUmemGenericAllocationHandle handle, CUmemAllocationPr
 {
 	struct pager_memory *memory;
 
-	pthread_mutex_lock(&pager.lock);
+	hook_lock(&pager.lock);
 	memory = find(handle);
 	if (memory)
 		*ret_prop = memory->prop;
-	pthread_mutex_unlock(&pager.lock);
+	hook_unlock(&pager.lock);
 	return memory != NULL;
 }
 
@@ -300,11 +299,11 @@ struct pager_memory *pager_vmm_hold(CUmemGenericAllocationHandle handle,
 {
 	struct pager_memory *memory;
 
-	pthread_mutex_lock(&pager.lock);
+	hook_lock(&pager.lock);
 	memory = find(handle);
 	if (memory)
 		memory->n_uses++;
-	pthread_mutex_unlock(&pager.lock);
+	hook_unlock(&pager.lock);
 	if (!memory)
 		return NULL;
 	hold(&(struct uses){.memories = &memory, .n = 1});
@@ -319,7 +318,7 @@ void pager_vmm_drop(struct pager_memory *memory, bool is_pinned)
 	if (is_pinned)
 		pin(memory);
 	unhold(&(struct uses){.memories = &memory, .n = 1});
-	pthread_mutex_lock(&pager.lock);
+	hook_lock(&pager.lock);
 	unlock_and_put(memory);
 }
 
@@ -359,10 +358,10 @@ bool pager_vmm_map(CUdeviceptr ptr, size_t size, size_t offset, CUmemGenericAllo
 		mapping->size = size;
 		mapping->offset = offset;
 		mapping->is_on = true;
-		pthread_mutex_lock(&pager.lock);
+		hook_lock(&pager.lock);
 		add_mapping(memory, mapping);
 		pager_memory_chunk(memory)->is_blank = false;
-		pthread_mutex_unlock(&pager.lock);
+		hook_unlock(&pager.lock);
 	} else {
 		free(mapping);
 	}
@@ -392,9 +391,9 @@ static CUresult unmap_and_unlock(struct pager_mapping *mapping)
 	memory->n_uses++;
 	if (chunk->state == PAGER_RESIDENT) {
 		chunk->state = PAGER_BUSY;
-		pthread_mutex_unlock(&pager.lock);
+		hook_unlock(&pager.lock);
 		res = pager_memory_unmap(mapping);
-		pthread_mutex_lock(&pager.lock);
+		hook_lock(&pager.lock);
 		old = pager_chunk_set_locked(chunk, PAGER_RESIDENT);
 	}
 	if (res == CUDA_SUCCESS)
@@ -411,10 +410,10 @@ static void bring_in_and_unlock(struct pager_memory *memory)
 	struct uses uses = {.memories = &memory, .n = 1};
 
 	memory->n_uses++;
-	pthread_mutex_unlock(&pager.lock);
+	hook_unlock(&pager.lock);
 	hold(&uses);
 	unhold(&uses);
-	pthread_mutex_lock(&pager.lock);
+	hook_lock(&pager.lock);
 	unlock_and_put(memory);
 }
 
@@ -425,13 +424,13 @@ static CUresult unmap_first(CUdeviceptr ptr, size_t size, CUdeviceptr *ret_end)
 	const struct pager_chunk *chunk;
 	CUdeviceptr end;
 
-	pthread_mutex_lock(&pager.lock);
+	hook_lock(&pager.lock);
 	while ((mapping = first_in(ptr, size)) && mapping->addr == ptr &&
 	       pager_memory_chunk(mapping->memory)->state == PAGER_BUSY)
-		cond_wait(&pager.changed, &pager.lock);
+		hook_wait(&pager.changed, &pager.lock);
 	if (!mapping || mapping->addr != ptr) {
 		end = mapping ? mapping->addr : ptr + size;
-		pthread_mutex_unlock(&pager.lock);
+		hook_unlock(&pager.lock);
 		unmap_other(ptr, end - ptr);
 		*ret_end = end;
 		return CUDA_SUCCESS;
@@ -450,10 +449,10 @@ bool pager_vmm_unmap(CUdeviceptr ptr, size_t size, CUresult *ret_res)
 	CUdeviceptr end = ptr + size;
 	bool is_ours, is_cut;
 
-	pthread_mutex_lock(&pager.lock);
+	hook_lock(&pager.lock);
 	is_ours = first_in(ptr, size) != NULL;
 	is_cut = cuts_a_mapping(ptr, size);
-	pthread_mutex_unlock(&pager.lock);
+	hook_unlock(&pager.lock);
 	if (!is_ours)
 		return false;
 	*ret_res = is_cut ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS;
@@ -504,10 +503,10 @@ bool pager_vmm_set_access(CUdeviceptr ptr, size_t size, const CUmemAccessDesc *d
 	hold(&uses);
 	*ret_res = cuda_real.cuMemSetAccess(ptr, size, descs, n);
 	if (*ret_res == CUDA_SUCCESS) {
-		pthread_mutex_lock(&pager.lock);
+		hook_lock(&pager.lock);
 		for (m = first_in(ptr, size); m; m = next_in(m, ptr, size))
 			is_foreign = note_access(m, descs, n) || is_foreign;
-		pthread_mutex_unlock(&pager.lock);
+		hook_unlock(&pager.lock);
 		for (size_t i = 0; is_foreign && i < uses.n; i++)
 			pin(uses.memories[i]);
 	}
@@ -523,14 +522,14 @@ bool pager_vmm_get_access(CUdeviceptr ptr, const CUmemLocation *location,
 
 	if (location->type != CU_MEM_LOCATION_TYPE_DEVICE || !pager_device(location->id))
 		return false;
-	pthread_mutex_lock(&pager.lock);
+	hook_lock(&pager.lock);
 	mapping = first_in(ptr, 1);
 	if (mapping && mapping->writers >> location->id & 1)
 		*ret_flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE;
 	else if (mapping)
 		*ret_flags = mapping->readers >> location->id & 1 ? CU_MEM_ACCESS_FLAGS_PROT_READ
 								  : CU_MEM_ACCESS_FLAGS_PROT_NONE;
-	pthread_mutex_unlock(&pager.lock);
+	hook_unlock(&pager.lock);
 	return mapping != NULL;
 }
 
@@ -540,9 +539,9 @@ bool pager_vmm_is_mapped(CUdeviceptr ptr, size_t size)
 {
 	bool is_mapped;
 
-	pthread_mutex_lock(&pager.lock);
+	hook_lock(&pager.lock);
 	is_mapped = first_in(ptr, size) != NULL;
-	pthread_mutex_unlock(&pager.lock);
+	hook_unlock(&pager.lock);
 	return is_mapped;
 }
 
@@ -550,13 +549,13 @@ void pager_vmm_keep_id(CUdeviceptr ptr, enum pager_id which, uint64_t *value)
 {
 	struct pager_mapping *mapping;
 
-	pthread_mutex_lock(&pager.lock);
+	hook_lock(&pager.lock);
 	mapping = first_in(ptr, 1);
 	if (mapping && !mapping->ids[which])
 		mapping->ids[which] = *value;
 	if (mapping)
 		*value = mapping->ids[which];
-	pthread_mutex_unlock(&pager.lock);
+	hook_unlock(&pager.lock);
 }
 
 void pager_vmm_after_fork_child(void)

@@ -2,9 +2,9 @@
 
 #include "hook/pager/peer.h"
 
+#include "hook/base/hook_mutex.h"
 #include "hook/pager/pager.h"
 
-#include <pthread.h>
 #include <stdbool.h>
 #include <stdlib.h>
 
@@ -17,9 +17,9 @@ struct peer_pair {
 };
 
 static struct {
-	pthread_mutex_t lock;
+	struct hook_mutex lock;
 	struct peer_pair *pairs;
-} peers = {.lock = PTHREAD_MUTEX_INITIALIZER};
+} peers = {.lock = HOOK_MUTEX(HOOK_LOCK_PEERS)};
 
 CUresult peer_enabled(CUcontext ctx, CUdevice dev, CUcontext target, CUdevice target_dev)
 {
@@ -38,10 +38,10 @@ CUresult peer_enabled(CUcontext ctx, CUdevice dev, CUcontext target, CUdevice ta
 		free(pair);
 		return res;
 	}
-	pthread_mutex_lock(&peers.lock);
+	hook_lock(&peers.lock);
 	pair->next = peers.pairs;
 	peers.pairs = pair;
-	pthread_mutex_unlock(&peers.lock);
+	hook_unlock(&peers.lock);
 	return CUDA_SUCCESS;
 }
 
@@ -50,7 +50,7 @@ static void drop(CUcontext ctx, CUcontext target)
 {
 	struct peer_pair **link, *pair, *gone = NULL;
 
-	pthread_mutex_lock(&peers.lock);
+	hook_lock(&peers.lock);
 	for (link = &peers.pairs; (pair = *link);) {
 		bool matches = target ? pair->ctx == ctx && pair->target == target
 				      : pair->ctx == ctx || pair->target == ctx;
@@ -63,7 +63,7 @@ static void drop(CUcontext ctx, CUcontext target)
 		pair->next = gone;
 		gone = pair;
 	}
-	pthread_mutex_unlock(&peers.lock);
+	hook_unlock(&peers.lock);
 	while ((pair = gone)) {
 		gone = pair->next;
 		(void)pager_peer(pair->target_dev, pair->dev, false);
@@ -83,6 +83,6 @@ void peer_context_gone(CUcontext ctx)
 
 void peer_after_fork_child(void)
 {
-	pthread_mutex_init(&peers.lock, NULL);
+	hook_mutex_renew(&peers.lock, HOOK_LOCK_PEERS);
 	peers.pairs = NULL;
 }

@@ -21,7 +21,7 @@
 /* So many frees until the memory beyond the threshold is looked at. */
 #define POOLS_FREES 64
 
-struct pools pools = {.lock = PTHREAD_MUTEX_INITIALIZER};
+struct pools pools = {.lock = HOOK_MUTEX(HOOK_LOCK_POOLS)};
 
 struct request {
 	struct pools_pool *pool;
@@ -39,9 +39,9 @@ static struct pools_block *place(const struct request *rq)
 {
 	struct pools_block *block;
 
-	pthread_mutex_lock(&pools.lock);
+	hook_lock(&pools.lock);
 	block = pools_arena_place(rq->arena, rq->size);
-	pthread_mutex_unlock(&pools.lock);
+	hook_unlock(&pools.lock);
 	return block;
 }
 
@@ -124,13 +124,13 @@ static void count_used(struct pools_pool *pool, uint64_t bytes)
 /* The block leaves its list for the program's use. */
 static void hand_out(const struct request *rq, struct pools_block *block, size_t bytes)
 {
-	pthread_mutex_lock(&pools.lock);
+	hook_lock(&pools.lock);
 	if (block->event)
 		pools_event_put(block->event);
 	block->event = NULL;
 	count_used(rq->pool, block->room);
 	rq->arena->n_users--;
-	pthread_mutex_unlock(&pools.lock);
+	hook_unlock(&pools.lock);
 	block->alloc.block = block;
 	block->alloc.pool = rq->pool->handle;
 	block->alloc.ctx = rq->where.ctx;
@@ -146,12 +146,12 @@ static bool begin(CUmemoryPool handle, size_t bytes, struct request *rq)
 	struct pools_pool *pool;
 	bool is_ours;
 
-	pthread_mutex_lock(&pools.lock);
+	hook_lock(&pools.lock);
 	pool = pools_find(handle);
 	if (!pool) {
-		pthread_mutex_unlock(&pools.lock);
+		hook_unlock(&pools.lock);
 		pools_learn(handle);
-		pthread_mutex_lock(&pools.lock);
+		hook_lock(&pools.lock);
 		pool = pools_find(handle);
 	}
 	is_ours = pool && pool->is_ours;
@@ -163,7 +163,7 @@ static bool begin(CUmemoryPool handle, size_t bytes, struct request *rq)
 		rq->size = (bytes + EXTENT_ALIGN - 1) & ~(size_t)(EXTENT_ALIGN - 1);
 		rq->arena = pools_arena_get(pool, rq->where.ctx, rq->size);
 	}
-	pthread_mutex_unlock(&pools.lock);
+	hook_unlock(&pools.lock);
 	return is_ours;
 }
 
@@ -179,9 +179,9 @@ static CUresult serve(const struct request *rq, size_t bytes, struct pools_block
 	if (res != CUDA_SUCCESS)
 		return res;
 	gate_enter();
-	pthread_mutex_lock(&pools.lock);
+	hook_lock(&pools.lock);
 	block = find_ready(rq);
-	pthread_mutex_unlock(&pools.lock);
+	hook_unlock(&pools.lock);
 	if (!block)
 		res = find_or_grow(rq, &block);
 	gate_leave();
@@ -208,9 +208,9 @@ bool pools_alloc(CUmemoryPool handle, CUstream stream, size_t bytes, CUdeviceptr
 		hand_out(&rq, block, bytes);
 		*ret_ptr = block->alloc.addr;
 	} else if (rq.arena) {
-		pthread_mutex_lock(&pools.lock);
+		hook_lock(&pools.lock);
 		rq.arena->n_users--;
-		pthread_mutex_unlock(&pools.lock);
+		hook_unlock(&pools.lock);
 	}
 	return true;
 }
@@ -268,7 +268,7 @@ static CUresult free_in_order(struct pager_alloc *alloc, const struct pools_wher
 
 	if (event)
 		res = record(where, event);
-	pthread_mutex_lock(&pools.lock);
+	hook_lock(&pools.lock);
 	if (res == CUDA_SUCCESS)
 		stream = pools_stream_get(where);
 	if (stream) {
@@ -280,7 +280,7 @@ static CUresult free_in_order(struct pager_alloc *alloc, const struct pools_wher
 	} else if (event) {
 		pools_event_put(event);
 	}
-	pthread_mutex_unlock(&pools.lock);
+	hook_unlock(&pools.lock);
 	if (!stream) {
 		if (!alloc->block)
 			free(block);
@@ -329,10 +329,10 @@ void pools_block_free(struct pools_block *block)
 	CUdevice dev = block->alloc.dev;
 	bool is_due;
 
-	pthread_mutex_lock(&pools.lock);
+	hook_lock(&pools.lock);
 	is_due = count_free(block);
 	pools_arena_give(block);
-	pthread_mutex_unlock(&pools.lock);
+	hook_unlock(&pools.lock);
 	if (is_due)
 		pools_settle(dev);
 }
@@ -344,12 +344,12 @@ static struct pools_pool *lock_own(CUmemoryPool handle)
 {
 	struct pools_pool *pool;
 
-	pthread_mutex_lock(&pools.lock);
+	hook_lock(&pools.lock);
 	pool = pools_find(handle);
 	if (!pool) {
-		pthread_mutex_unlock(&pools.lock);
+		hook_unlock(&pools.lock);
 		pools_learn(handle);
-		pthread_mutex_lock(&pools.lock);
+		hook_lock(&pools.lock);
 		pool = pools_find(handle);
 	}
 	return pool && pool->is_ours ? pool : NULL;
@@ -359,7 +359,7 @@ bool pools_trim(CUmemoryPool handle, uint64_t keep)
 {
 	struct pools_pool *pool = lock_own(handle);
 
-	pthread_mutex_unlock(&pools.lock);
+	hook_unlock(&pools.lock);
 	if (!pool)
 		return false;
 	pools_collect(false);
@@ -396,7 +396,7 @@ bool pools_get_attribute(CUmemoryPool handle, CUmemPool_attribute attr, void *va
 	pool = lock_own(handle);
 	if (pool && attr == CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT)
 		dev = pool->dev;
-	pthread_mutex_unlock(&pools.lock);
+	hook_unlock(&pools.lock);
 	if (dev >= 0) { /* who synchronised and looks then sees what went back by it */
 		pools_collect(false);
 		pools_settle(dev);
@@ -405,7 +405,7 @@ bool pools_get_attribute(CUmemoryPool handle, CUmemPool_attribute attr, void *va
 	bytes = pool ? counter(pool, attr) : NULL;
 	if (bytes)
 		memcpy(value, bytes, sizeof(*bytes));
-	pthread_mutex_unlock(&pools.lock);
+	hook_unlock(&pools.lock);
 	return bytes != NULL;
 }
 
@@ -444,7 +444,7 @@ bool pools_set_attribute(CUmemoryPool handle, CUmemPool_attribute attr, const vo
 			break;
 		}
 	}
-	pthread_mutex_unlock(&pools.lock);
+	hook_unlock(&pools.lock);
 	return pool != NULL;
 }
 
@@ -455,10 +455,10 @@ void pools_context_gone(CUcontext ctx)
 	struct pools_region *gone;
 	struct pools_block *plain;
 
-	pthread_mutex_lock(&pools.lock);
+	hook_lock(&pools.lock);
 	plain = pools_stream_context_gone(ctx);
 	gone = pools_arena_context_gone(ctx);
-	pthread_mutex_unlock(&pools.lock);
+	hook_unlock(&pools.lock);
 	pools_drop_plain(plain);
 	pools_free_regions(gone);
 }
@@ -478,5 +478,5 @@ void pools_join_pager(void)
 void pools_after_fork_child(void)
 {
 	pools = (struct pools){0};
-	pthread_mutex_init(&pools.lock, NULL);
+	hook_mutex_renew(&pools.lock, HOOK_LOCK_POOLS);
 }

@@ -74,11 +74,11 @@ static void add_pool(struct pools_pool *pool)
 
 	if (!pool)
 		return;
-	pthread_mutex_lock(&pools.lock);
+	hook_lock(&pools.lock);
 	is_known = pools_find(pool->handle) != NULL;
 	if (!is_known)
 		LL_PREPEND(pools.pools, pool);
-	pthread_mutex_unlock(&pools.lock);
+	hook_unlock(&pools.lock);
 	if (is_known)
 		free(pool);
 }
@@ -114,12 +114,12 @@ bool pools_created(CUmemoryPool handle, const CUmemPoolProps *props)
 	if (!pool)
 		return false;
 	pool->size_max = props->maxSize;
-	pthread_mutex_lock(&pools.lock);
+	hook_lock(&pools.lock);
 	stale = pools_find(handle);
 	if (stale)
 		stale->is_destroyed = true; /* without our seeing it: the driver knows better */
 	LL_PREPEND(pools.pools, pool);
-	pthread_mutex_unlock(&pools.lock);
+	hook_unlock(&pools.lock);
 	return is_ours;
 }
 
@@ -127,13 +127,13 @@ struct pools_pool *pools_destroy_begin(CUmemoryPool handle)
 {
 	struct pools_pool *pool;
 
-	pthread_mutex_lock(&pools.lock);
+	hook_lock(&pools.lock);
 	pool = pools_find(handle);
 	if (pool) {
 		pool->is_destroyed = true;
 		pool->is_leaving = true;
 	}
-	pthread_mutex_unlock(&pools.lock);
+	hook_unlock(&pools.lock);
 	return pool;
 }
 
@@ -142,14 +142,14 @@ void pools_destroy_end(struct pools_pool *pool, bool is_destroyed)
 	CUdevice dev = pool->dev;
 	uint64_t peers = 0;
 
-	pthread_mutex_lock(&pools.lock);
+	hook_lock(&pools.lock);
 	pool->is_destroyed = is_destroyed;
 	pool->is_leaving = false;
 	if (is_destroyed) {
 		peers = pool->peers;
 		pool->peers = 0;
 	}
-	pthread_mutex_unlock(&pools.lock);
+	hook_unlock(&pools.lock);
 	for (CUdevice peer = 0; peer < PAGER_DEVICES; peer++) {
 		if (peers >> peer & 1)
 			(void)pager_peer(dev, peer, false);
@@ -168,25 +168,25 @@ CUresult pools_set_access(CUmemoryPool handle, CUdevice peer, bool enable)
 
 	if (peer < 0 || peer >= PAGER_DEVICES)
 		return CUDA_SUCCESS;
-	pthread_mutex_lock(&pools.lock);
+	hook_lock(&pools.lock);
 	pool = pools_find(handle);
 	if (pool && pool->is_ours && pool->dev != peer) {
 		dev = pool->dev;
 		is_change = (pool->peers >> peer & 1) != enable;
 		pool->peers ^= (uint64_t)is_change << peer;
 	}
-	pthread_mutex_unlock(&pools.lock);
+	hook_unlock(&pools.lock);
 	if (!is_change)
 		return CUDA_SUCCESS;
 	res = pager_peer(dev, peer, enable);
 	if (res == CUDA_SUCCESS || !enable)
 		return CUDA_SUCCESS;
 	(void)pager_peer(dev, peer, false);
-	pthread_mutex_lock(&pools.lock);
+	hook_lock(&pools.lock);
 	pool = pools_find(handle);
 	if (pool)
 		pool->peers &= ~(1ull << peer);
-	pthread_mutex_unlock(&pools.lock);
+	hook_unlock(&pools.lock);
 	return res;
 }
 
@@ -270,7 +270,7 @@ static int add_region(struct pools_arena *arena, struct pools_region *region)
 	struct pager_range *range = region->range;
 	int r = -1;
 
-	pthread_mutex_lock(&pools.lock);
+	hook_lock(&pools.lock);
 	/* Others may have grown the pool meanwhile. */
 	if (!arena->is_dead && fits_pool(pool, range->size))
 		r = extent_add(&arena->extent, range->addr, range->size);
@@ -280,7 +280,7 @@ static int add_region(struct pools_arena *arena, struct pools_region *region)
 		if (pool->reserved > pool->reserved_high)
 			pool->reserved_high = pool->reserved;
 	}
-	pthread_mutex_unlock(&pools.lock);
+	hook_unlock(&pools.lock);
 	return r;
 }
 
@@ -294,12 +294,12 @@ CUresult pools_arena_grow(struct pools_arena *arena, size_t size)
 	if (size > SIZE_MAX - granularity)
 		return CUDA_ERROR_OUT_OF_MEMORY;
 	exact = (size + granularity - 1) & ~(granularity - 1);
-	pthread_mutex_lock(&pools.lock);
+	hook_lock(&pools.lock);
 	next = next_size(arena, size, granularity);
 	if (!fits_pool(pool, next))
 		next = exact;
 	res = fits_pool(pool, next) ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
-	pthread_mutex_unlock(&pools.lock);
+	hook_unlock(&pools.lock);
 	if (res != CUDA_SUCCESS)
 		return res;
 	if (next > exact && pools_is_short(pool->dev, next))
@@ -387,12 +387,12 @@ void pools_give_back(const struct pools_pool *pool, uint64_t keep)
 	struct pools_region *gone = NULL;
 	struct pools_arena *arena;
 
-	pthread_mutex_lock(&pools.lock);
+	hook_lock(&pools.lock);
 	LL_FOREACH (pools.arenas, arena) {
 		if (arena->pool == pool)
 			take_empty(arena, keep, &gone);
 	}
-	pthread_mutex_unlock(&pools.lock);
+	hook_unlock(&pools.lock);
 	pools_free_regions(gone);
 }
 
@@ -402,7 +402,7 @@ static bool give_back_all(CUdevice dev, bool to_threshold)
 	struct pools_arena *arena;
 	bool has_any;
 
-	pthread_mutex_lock(&pools.lock);
+	hook_lock(&pools.lock);
 	LL_FOREACH (pools.arenas, arena) {
 		const struct pools_pool *pool = arena->pool;
 
@@ -411,7 +411,7 @@ static bool give_back_all(CUdevice dev, bool to_threshold)
 				   &gone);
 	}
 	reap(&gone);
-	pthread_mutex_unlock(&pools.lock);
+	hook_unlock(&pools.lock);
 	has_any = gone != NULL;
 	pools_free_regions(gone);
 	return has_any;

@@ -13,12 +13,12 @@
  */
 
 #include "abi/cuda_abi.h"
+#include "hook/base/hook_mutex.h"
 #include "hook/host/extent.h"
 #include "hook/memory/rbtree.h"
 #include "hook/pager/pager_ops.h"
 #include "hook/pager/pager_private.h"
 
-#include <pthread.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -98,7 +98,7 @@ struct pools_stream {
 };
 
 struct pools {
-	pthread_mutex_t lock;
+	struct hook_mutex lock;
 	struct pools_pool *pools;
 	struct pools_arena *arenas;
 	struct pools_stream *streams;

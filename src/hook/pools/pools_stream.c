@@ -110,12 +110,12 @@ void pools_stream_gone(CUstream stream)
 {
 	struct pools_stream *s;
 
-	pthread_mutex_lock(&pools.lock);
+	hook_lock(&pools.lock);
 	DL_FOREACH (pools.streams, s) {
 		if (s->where.stream == stream)
 			s->is_detached = true;
 	}
-	pthread_mutex_unlock(&pools.lock);
+	hook_unlock(&pools.lock);
 }
 
 /* ---- events ----------------------------------------------------------------- */
@@ -161,14 +161,14 @@ struct pools_event *pools_event_get(CUcontext ctx)
 	struct inside inside;
 	CUresult res;
 
-	pthread_mutex_lock(&pools.lock);
+	hook_lock(&pools.lock);
 	for (link = &pools.events; (event = *link) && event->ctx != ctx; link = &event->next)
 		;
 	if (event) {
 		*link = event->next;
 		use(event);
 	}
-	pthread_mutex_unlock(&pools.lock);
+	hook_unlock(&pools.lock);
 	if (event)
 		return event;
 	event = calloc(1, sizeof(*event));
@@ -184,9 +184,9 @@ struct pools_event *pools_event_get(CUcontext ctx)
 		return NULL;
 	}
 	event->ctx = ctx;
-	pthread_mutex_lock(&pools.lock);
+	hook_lock(&pools.lock);
 	use(event);
-	pthread_mutex_unlock(&pools.lock);
+	hook_unlock(&pools.lock);
 	return event;
 }
 
@@ -335,13 +335,13 @@ struct pools_block *pools_take_other(struct pools_arena *arena, const struct poo
 	struct pools_block *block = NULL;
 	struct pools_stream *s;
 
-	pthread_mutex_lock(&pools.lock);
+	hook_lock(&pools.lock);
 	DL_FOREACH (pools.streams, s) {
 		block = pools_take_pending(s, arena, size);
 		if (block)
 			break;
 	}
-	pthread_mutex_unlock(&pools.lock);
+	hook_unlock(&pools.lock);
 	if (block)
 		wait_in_stream(where, block->event);
 	return block;
@@ -377,9 +377,9 @@ static bool collect_by(struct pools_stream *stream, struct pools_block *block, b
 	bool done;
 
 	event->n_users++;
-	pthread_mutex_unlock(&pools.lock);
+	hook_unlock(&pools.lock);
 	done = is_done(event, waits);
-	pthread_mutex_lock(&pools.lock);
+	hook_lock(&pools.lock);
 	if (done)
 		pop_done(stream, event, number, plain);
 	pools_event_put(event);
@@ -392,7 +392,7 @@ void pools_collect(bool waits)
 	struct pools_stream *s, *next;
 	uint64_t last;
 
-	pthread_mutex_lock(&pools.lock);
+	hook_lock(&pools.lock);
 	last = pools.n_pended;
 	for (s = pools.streams; s; s = next) {
 		s->n_users++;
@@ -405,7 +405,7 @@ void pools_collect(bool waits)
 		next = s->is_gone ? NULL : s->next;
 		pools_stream_put(s);
 	}
-	pthread_mutex_unlock(&pools.lock);
+	hook_unlock(&pools.lock);
 	pools_drop_plain(plain);
 }
 

@@ -5,6 +5,7 @@
  * known of each GPU the other. One short lock; nothing is called while it is held.
  */
 
+#include "hook/base/hook_mutex.h"
 #include "hook/base/hook_options.h"
 #include "hook/base/lifecycle.h"
 #include "hook/gate/bell.h"
@@ -13,7 +14,6 @@
 #include "util/clock.h"
 
 #include <errno.h>
-#include <pthread.h>
 #include <string.h>
 
 /* A request's number is its slot, and how often that was used before. */
@@ -23,7 +23,7 @@ struct request {
 };
 
 static struct {
-	pthread_mutex_t lock;
+	struct hook_mutex lock;
 	struct request requests[NVSHARE_REQUESTS_MAX];
 	uint32_t n_open;
 	uint32_t next; /* slot to look at first */
@@ -32,7 +32,7 @@ static struct {
 	struct nvshare_claim claim;
 	bool is_used[DEVICE_COUNT_MAX];
 	struct nvshare_status status[DEVICE_COUNT_MAX];
-} api = {.lock = PTHREAD_MUTEX_INITIALIZER};
+} api = {.lock = HOOK_MUTEX(HOOK_LOCK_SHARE_API)};
 
 /* Lock held. */
 static int first_device(void)
@@ -58,14 +58,14 @@ int share_hint(uint32_t us)
 {
 	int r;
 
-	pthread_mutex_lock(&api.lock);
+	hook_lock(&api.lock);
 	r = is_managed() ? 0 : -ENOTCONN;
 	if (r == 0) {
 		api.news.has_hint = true;
 		api.news.is_hint_last = true;
 		api.news.hint_ns = us ? clock_now_ns() + us * 1000ull : 0;
 	}
-	pthread_mutex_unlock(&api.lock);
+	hook_unlock(&api.lock);
 	if (r == 0)
 		bell_ring();
 	return r;
@@ -89,7 +89,7 @@ int64_t share_request_begin(void)
 	uint32_t slot;
 
 	lifecycle_start(); /* a child's fork handler: nothing else may have been called yet */
-	pthread_mutex_lock(&api.lock);
+	hook_lock(&api.lock);
 	slot = find_slot();
 	if (slot < NVSHARE_REQUESTS_MAX) {
 		api.next = slot + 1;
@@ -99,7 +99,7 @@ int64_t share_request_begin(void)
 		api.news.has_begun = true;
 		api.news.is_hint_last = false;
 	}
-	pthread_mutex_unlock(&api.lock);
+	hook_unlock(&api.lock);
 	if (is_first)
 		bell_ring();
 	return number;
@@ -111,7 +111,7 @@ static bool end_request(int64_t number, uint64_t *ret_took_ns, bool *ret_is_last
 	struct request *request = &api.requests[index % NVSHARE_REQUESTS_MAX];
 	bool is_known;
 
-	pthread_mutex_lock(&api.lock);
+	hook_lock(&api.lock);
 	is_known = request->begin_ns && request->n_used == index / NVSHARE_REQUESTS_MAX;
 	if (is_known) {
 		*ret_took_ns = clock_now_ns() - request->begin_ns;
@@ -122,7 +122,7 @@ static bool end_request(int64_t number, uint64_t *ret_took_ns, bool *ret_is_last
 		if (*ret_took_ns > api.news.longest_ns)
 			api.news.longest_ns = *ret_took_ns;
 	}
-	pthread_mutex_unlock(&api.lock);
+	hook_unlock(&api.lock);
 	return is_known;
 }
 
@@ -145,12 +145,12 @@ void share_api_take(struct share_api_news *ret)
 {
 	bool has_begun;
 
-	pthread_mutex_lock(&api.lock);
+	hook_lock(&api.lock);
 	has_begun = api.news.has_begun;
 	*ret = api.news;
 	ret->n_open = api.n_open;
 	api.news = (struct share_api_news){.has_begun = has_begun};
-	pthread_mutex_unlock(&api.lock);
+	hook_unlock(&api.lock);
 }
 
 /* ---- claims ------------------------------------------------------------------------ */
@@ -166,14 +166,14 @@ static const struct nvshare_claim *wanted(void)
 
 void share_wanted(struct nvshare_claim *ret)
 {
-	pthread_mutex_lock(&api.lock);
+	hook_lock(&api.lock);
 	*ret = *wanted();
-	pthread_mutex_unlock(&api.lock);
+	hook_unlock(&api.lock);
 }
 
 void share_claim(enum nvshare_key key, uint32_t value)
 {
-	pthread_mutex_lock(&api.lock);
+	hook_lock(&api.lock);
 	(void)wanted();
 	if (key == NVSHARE_KEY_PRIORITY)
 		api.claim.priority = value;
@@ -183,7 +183,7 @@ void share_claim(enum nvshare_key key, uint32_t value)
 		api.claim.slo_us = value;
 	else if (key == NVSHARE_KEY_COMPUTE_LIMIT)
 		api.claim.compute_limit = value;
-	pthread_mutex_unlock(&api.lock);
+	hook_unlock(&api.lock);
 	bell_ring();
 }
 
@@ -193,7 +193,7 @@ void share_claim(enum nvshare_key key, uint32_t value)
  */
 void share_api_adopt(const struct nvshare_claim *before, const struct nvshare_claim *after)
 {
-	pthread_mutex_lock(&api.lock);
+	hook_lock(&api.lock);
 	(void)wanted();
 	if (after->priority != before->priority)
 		api.claim.priority = after->priority;
@@ -203,27 +203,27 @@ void share_api_adopt(const struct nvshare_claim *before, const struct nvshare_cl
 		api.claim.slo_us = after->slo_us;
 	if (after->compute_limit != before->compute_limit)
 		api.claim.compute_limit = after->compute_limit;
-	pthread_mutex_unlock(&api.lock);
+	hook_unlock(&api.lock);
 }
 
 void share_claim_now(struct nvshare_claim *ret)
 {
 	int dev;
 
-	pthread_mutex_lock(&api.lock);
+	hook_lock(&api.lock);
 	dev = first_device();
 	*ret = dev < DEVICE_COUNT_MAX ? api.status[dev].claim : *wanted();
-	pthread_mutex_unlock(&api.lock);
+	hook_unlock(&api.lock);
 }
 
 /* ---- status ------------------------------------------------------------------------ */
 
 void share_api_publish(CUdevice dev, const struct nvshare_status *status)
 {
-	pthread_mutex_lock(&api.lock);
+	hook_lock(&api.lock);
 	api.is_used[dev] = true;
 	api.status[dev] = *status;
-	pthread_mutex_unlock(&api.lock);
+	hook_unlock(&api.lock);
 }
 
 /* In one: a thread claims, and then looks whether there is a scheduler to be told of it. */
@@ -232,7 +232,7 @@ bool share_api_admit(CUdevice dev, const struct nvshare_claim *claimed,
 {
 	bool is_same;
 
-	pthread_mutex_lock(&api.lock);
+	hook_lock(&api.lock);
 	is_same = memcmp(wanted(), claimed, sizeof(*claimed)) == 0;
 	if (is_same) {
 		api.is_used[dev] = true;
@@ -241,7 +241,7 @@ bool share_api_admit(CUdevice dev, const struct nvshare_claim *claimed,
 		api.status[dev].client = status->client;
 		api.status[dev].claim = status->claim;
 	}
-	pthread_mutex_unlock(&api.lock);
+	hook_unlock(&api.lock);
 	return is_same;
 }
 
@@ -249,14 +249,14 @@ bool share_client(unsigned int i, uint32_t *ret_client)
 {
 	bool is_found = false;
 
-	pthread_mutex_lock(&api.lock);
+	hook_lock(&api.lock);
 	for (int dev = 0; dev < DEVICE_COUNT_MAX && !is_found; dev++) {
 		if (!api.is_used[dev] || !(api.status[dev].flags & NVSHARE_STATUS_MANAGED) || i--)
 			continue;
 		*ret_client = api.status[dev].client;
 		is_found = true;
 	}
-	pthread_mutex_unlock(&api.lock);
+	hook_unlock(&api.lock);
 	return is_found;
 }
 
@@ -265,13 +265,13 @@ int share_status(int device, struct nvshare_status *ret)
 	struct nvshare_mem mem;
 	bool is_used;
 
-	pthread_mutex_lock(&api.lock);
+	hook_lock(&api.lock);
 	if (device == -1)
 		device = first_device();
 	is_used = device >= 0 && device < DEVICE_COUNT_MAX && api.is_used[device];
 	if (is_used)
 		*ret = api.status[device];
-	pthread_mutex_unlock(&api.lock);
+	hook_unlock(&api.lock);
 	if (!is_used)
 		return -ENODEV;
 	share_tasks_read(ret);
@@ -290,7 +290,7 @@ int share_status(int device, struct nvshare_status *ret)
  */
 void share_api_reset(void)
 {
-	pthread_mutex_init(&api.lock, NULL);
+	hook_mutex_renew(&api.lock, HOOK_LOCK_SHARE_API);
 	for (size_t i = 0; i < NVSHARE_REQUESTS_MAX; i++) {
 		api.requests[i].n_used += api.requests[i].begin_ns != 0;
 		api.requests[i].begin_ns = 0;
