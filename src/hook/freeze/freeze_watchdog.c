@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
- * A thread that sleeps until a freeze has lasted too long. Of its own, because the agent's
- * may be waiting in the driver for a lock which a frozen thread holds.
+ * A thread that sleeps until a freeze has lasted too long. The agent cannot do that, because it may
+ * wait in the driver for a lock that a frozen thread holds.
  */
 
 #include "hook/base/hook_mutex.h"
@@ -21,17 +21,17 @@
 
 static struct {
 	struct hook_mutex lock;
-	uint32_t n_changes; /* a futex: it outlives whoever waited on it, in a forked child */
-	uint64_t at_ns;     /* UINT64_MAX: no freeze is to be watched */
-	uint64_t epoch;
-	bool is_started;
+	uint32_t n_changes; /* lock to write; a futex, because that outlives its waiter in a fork */
+	uint64_t at_ns;     /* lock; UINT64_MAX: there is no freeze to watch */
+	uint64_t epoch;     /* lock */
+	bool is_started;    /* lock */
 } watchdog = {
 	.lock = HOOK_MUTEX(HOOK_LOCK_FREEZE_WATCHDOG),
 	.at_ns = UINT64_MAX,
 };
 
-/* Until something changes, or it is this time. */
-static void wait_for_change(uint32_t n_changes, uint64_t at_ns)
+/* Waits until something changes, or until at_ns. */
+static void watchdog_wait(uint32_t n_changes, uint64_t at_ns)
 {
 	const struct timespec at = {.tv_sec = (time_t)(at_ns / CLOCK_NS_PER_SEC),
 				    .tv_nsec = (long)(at_ns % CLOCK_NS_PER_SEC)};
@@ -40,10 +40,10 @@ static void wait_for_change(uint32_t n_changes, uint64_t at_ns)
 		      at_ns == UINT64_MAX ? NULL : &at, NULL, FUTEX_BITSET_MATCH_ANY);
 }
 
-static void *watch(void *arg)
+static void *watchdog_main(void *arg)
 {
 	(void)arg;
-	thread_name("nvshare-watch");
+	thread_name("nvshare-watchdog_main");
 	for (;;) {
 		uint64_t at_ns, epoch;
 		uint32_t n_changes;
@@ -60,7 +60,7 @@ static void *watch(void *arg)
 		if (is_due)
 			freeze_expire(epoch);
 		else
-			wait_for_change(n_changes, at_ns);
+			watchdog_wait(n_changes, at_ns);
 	}
 	return NULL;
 }
@@ -71,7 +71,7 @@ int freeze_watchdog_start(void)
 
 	hook_lock(&watchdog.lock);
 	if (!watchdog.is_started)
-		r = thread_start(watch, NULL, WATCHDOG_STACK_SIZE);
+		r = thread_start(watchdog_main, NULL, WATCHDOG_STACK_SIZE);
 	watchdog.is_started = r == 0;
 	hook_unlock(&watchdog.lock);
 	return r;
