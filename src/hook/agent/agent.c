@@ -273,7 +273,7 @@ static uint64_t agent_run_once(void)
 }
 
 /* A thread that passes the gate now could touch memory that is not there. */
-static bool is_anything_out(void)
+static bool agent_has_memory_out(void)
 {
 	struct nvshare_mem mem;
 	bool is_out = false;
@@ -300,7 +300,7 @@ static void agent_let_all_go(void)
  */
 static void agent_linger(void)
 {
-	bool is_out = is_anything_out();
+	bool is_out = agent_has_memory_out();
 
 	for (CUdevice dev = 0; dev < DEVICE_COUNT_MAX; dev++)
 		transfer_close(dev);
@@ -436,7 +436,7 @@ void agent_stop(void)
 		for (CUdevice dev = 0; dev < DEVICE_COUNT_MAX; dev++)
 			budget_set(dev, BUDGET_UNLIMITED);
 		/* The agent opens the gate in time, unless it is stuck. */
-		if (r == ETIMEDOUT && !is_anything_out())
+		if (r == ETIMEDOUT && !agent_has_memory_out())
 			gate_set(GATE_OPEN);
 	}
 	errno = saved_errno;

@@ -95,7 +95,7 @@ bool pager_set_sync_memops(CUdeviceptr ptr, bool on)
 }
 
 /* What was freed meanwhile holds as well as what is there. Lock held. */
-static bool try_hold(const struct pager_hold *hold)
+static bool range_try_hold(const struct pager_hold *hold)
 {
 	struct pager_chunk *chunks = hold->range->chunks;
 
@@ -133,7 +133,7 @@ bool pager_hold(CUdeviceptr ptr, size_t size, struct pager_hold *ret_hold)
 	hold.first = offset / hold.range->chunk_size;
 	hold.end = (offset + (size < rest ? size : rest) + hold.range->chunk_size - 1) /
 		   hold.range->chunk_size;
-	while (!try_hold(&hold)) {
+	while (!range_try_hold(&hold)) {
 		hook_unlock(&pager.lock);
 		gate_leave(); /* it is brought in for those who wait there */
 		hook_lock(&pager.lock);
@@ -149,7 +149,7 @@ bool pager_hold(CUdeviceptr ptr, size_t size, struct pager_hold *ret_hold)
 }
 
 /* What is held goes nowhere, but another thread may be opening it to a peer. Lock held. */
-static void wait_for_workers(const struct pager_hold *hold)
+static void range_wait_for_workers(const struct pager_hold *hold)
 {
 	const struct pager_chunk *chunks = hold->range->chunks;
 	size_t i = hold->first;
@@ -171,7 +171,7 @@ void pager_unhold(const struct pager_hold *hold, bool is_pinned)
 
 	hook_lock(&pager.lock);
 	if (is_pinned)
-		wait_for_workers(hold);
+		range_wait_for_workers(hold);
 	for (size_t i = hold->first; i < hold->end; i++) {
 		struct pager_chunk *chunk = &hold->range->chunks[i];
 
@@ -192,7 +192,7 @@ void pager_unhold(const struct pager_hold *hold, bool is_pinned)
  * is out has no mapping to be registered by. Counted under the lock, for who frees it gives
  * back what it counts as.
  */
-static void pin_range(struct pager_range *range)
+static void range_pin(struct pager_range *range)
 {
 	uint64_t bytes = 0;
 
@@ -219,7 +219,7 @@ void pager_pin_all(CUdevice dev)
 	if (!pager_device(dev) || !pager_ranges(dev, &ranges, &n))
 		return;
 	for (size_t i = 0; i < n; i++) {
-		pin_range(ranges[i]);
+		range_pin(ranges[i]);
 		pager_range_unref(ranges[i]);
 	}
 	free(ranges);

@@ -54,18 +54,18 @@ static struct pager_mover *mover_new(CUcontext ctx)
 	return NULL;
 }
 
-static CUresult look(const struct pager_mover *mover, CUevent event)
+static CUresult mover_look(const struct pager_mover *mover, CUevent event)
 {
 	return event ? cuda_real.cuEventQuery(event) : cuda_real.cuStreamQuery(mover->stream);
 }
 
-static CUresult wait_for(struct pager_mover *mover, CUevent event)
+static CUresult mover_wait_for(struct pager_mover *mover, CUevent event)
 {
 	uint64_t limit_ns = hook_options()->copy_max_ns, waited_ns = 0, before_ns = clock_now_ns();
 	uint64_t extend_ns = 0;
 	CUresult res;
 
-	while ((res = look(mover, event)) == CUDA_ERROR_NOT_READY && !mover->is_hung) {
+	while ((res = mover_look(mover, event)) == CUDA_ERROR_NOT_READY && !mover->is_hung) {
 		uint64_t pause_ns = waited_ns / PAUSE_PART, now_ns, took_ns;
 
 		if (waited_ns >= limit_ns) {
@@ -93,17 +93,17 @@ static CUresult wait_for(struct pager_mover *mover, CUevent event)
 
 CUresult pager_mover_wait(struct pager_mover *mover, size_t slot)
 {
-	return wait_for(mover, mover->events[slot]);
+	return mover_wait_for(mover, mover->events[slot]);
 }
 
 bool pager_mover_has_ended(const struct pager_mover *mover, size_t slot)
 {
-	return look(mover, mover->events[slot]) != CUDA_ERROR_NOT_READY;
+	return mover_look(mover, mover->events[slot]) != CUDA_ERROR_NOT_READY;
 }
 
 CUresult pager_mover_settle(struct pager_mover *mover)
 {
-	return wait_for(mover, NULL);
+	return mover_wait_for(mover, NULL);
 }
 
 void pager_mover_park(struct pager_mover *mover, struct hostpool_part *parts)
@@ -116,9 +116,9 @@ void pager_mover_park(struct pager_mover *mover, struct hostpool_part *parts)
 }
 
 /* What had hung may have ended since. */
-static struct pager_mover *up_to_date(struct pager_mover *mover)
+static struct pager_mover *mover_update(struct pager_mover *mover)
 {
-	if (mover->is_hung && look(mover, NULL) != CUDA_ERROR_NOT_READY) {
+	if (mover->is_hung && mover_look(mover, NULL) != CUDA_ERROR_NOT_READY) {
 		mover->is_hung = false;
 		mover->parked = hostpool_put(mover->parked);
 		pager_probe_end(&mover->scrap);
@@ -127,7 +127,7 @@ static struct pager_mover *up_to_date(struct pager_mover *mover)
 }
 
 /* Of the current context; NULL: none yet. */
-static struct pager_mover *find(CUcontext *ret_ctx)
+static struct pager_mover *mover_find(CUcontext *ret_ctx)
 {
 	struct pager_mover *mover;
 
@@ -138,13 +138,13 @@ static struct pager_mover *find(CUcontext *ret_ctx)
 	for (mover = pager.movers; mover && mover->ctx != *ret_ctx; mover = mover->next)
 		;
 	hook_unlock(&pager.lock);
-	return mover ? up_to_date(mover) : NULL;
+	return mover ? mover_update(mover) : NULL;
 }
 
 struct pager_mover *pager_mover(void)
 {
 	CUcontext ctx;
-	struct pager_mover *mover = find(&ctx);
+	struct pager_mover *mover = mover_find(&ctx);
 
 	if (mover || !ctx)
 		return mover;
@@ -161,7 +161,7 @@ struct pager_mover *pager_mover(void)
 bool pager_mover_is_hung(void)
 {
 	CUcontext ctx;
-	const struct pager_mover *mover = find(&ctx);
+	const struct pager_mover *mover = mover_find(&ctx);
 
 	return mover && mover->is_hung;
 }

@@ -46,7 +46,7 @@ CUresult peer_enabled(CUcontext ctx, CUdevice dev, CUcontext target, CUdevice ta
 }
 
 /* All pairs of ctx with target, or with anybody and in either role when target is NULL. */
-static void drop(CUcontext ctx, CUcontext target)
+static void pair_drop(CUcontext ctx, CUcontext target)
 {
 	struct peer_pair **link, *pair, *gone = NULL;
 
@@ -73,12 +73,12 @@ static void drop(CUcontext ctx, CUcontext target)
 
 void peer_disabled(CUcontext ctx, CUcontext target)
 {
-	drop(ctx, target);
+	pair_drop(ctx, target);
 }
 
 void peer_context_gone(CUcontext ctx)
 {
-	drop(ctx, NULL);
+	pair_drop(ctx, NULL);
 }
 
 void peer_after_fork_child(void)
