@@ -23,7 +23,7 @@ uint64_t budget_limit_of(uint64_t total)
 }
 
 /* Asked once: neither changes, and every allocation needs them. */
-static void learn(CUdevice dev, struct budget_device *d)
+static void budget_learn(CUdevice dev, struct budget_device *d)
 {
 	size_t total = 0;
 	uint64_t limit;
@@ -50,7 +50,7 @@ uint64_t budget_total(CUdevice dev)
 
 	if (!d)
 		return 0;
-	learn(dev, d);
+	budget_learn(dev, d);
 	hook_lock(&budget_state.lock);
 	total = d->total;
 	hook_unlock(&budget_state.lock);
@@ -64,7 +64,7 @@ uint64_t budget_limit(CUdevice dev)
 
 	if (!d)
 		return UINT64_MAX;
-	learn(dev, d);
+	budget_learn(dev, d);
 	hook_lock(&budget_state.lock);
 	limit = d->is_known ? d->limit : UINT64_MAX;
 	hook_unlock(&budget_state.lock);
@@ -132,7 +132,7 @@ void budget_allocated(CUdevice dev, int64_t delta)
 }
 
 /* The waker of those who wait, too: what one frees may be what another lacks. */
-static void add(CUdevice dev, uint64_t bytes, int kind, bool is_more)
+static void budget_add(CUdevice dev, uint64_t bytes, int kind, bool is_more)
 {
 	struct budget_device *d = budget_device(dev);
 
@@ -151,12 +151,12 @@ static void add(CUdevice dev, uint64_t bytes, int kind, bool is_more)
 
 void budget_give(CUdevice dev, uint64_t bytes, int kind)
 {
-	add(dev, bytes, kind, false);
+	budget_add(dev, bytes, kind, false);
 }
 
 void budget_force(CUdevice dev, uint64_t bytes, int kind)
 {
-	add(dev, bytes, kind, true);
+	budget_add(dev, bytes, kind, true);
 }
 
 /* At once: what is not counted for a moment is another thread's to take. */
@@ -217,7 +217,7 @@ void budget_swapped_freed(CUdevice dev, uint64_t bytes)
 	bell_memory_changed(dev);
 }
 
-static void stick(CUdevice dev, uint64_t bytes, bool is_more)
+static void budget_stick(CUdevice dev, uint64_t bytes, bool is_more)
 {
 	struct budget_device *d = budget_device(dev);
 
@@ -234,16 +234,16 @@ static void stick(CUdevice dev, uint64_t bytes, bool is_more)
 
 void budget_stuck(CUdevice dev, uint64_t bytes)
 {
-	stick(dev, bytes, true);
+	budget_stick(dev, bytes, true);
 }
 
 void budget_unstuck(CUdevice dev, uint64_t bytes)
 {
-	stick(dev, bytes, false);
+	budget_stick(dev, bytes, false);
 }
 
 /* One byte of it stays out, so that the program is not taken for whole and let go on. */
-static void tell_stuck(const struct budget_device *d, struct nvshare_mem *mem)
+static void budget_report_stuck(const struct budget_device *d, struct nvshare_mem *mem)
 {
 	if (!d->stuck || !mem->swapped)
 		return;
@@ -253,7 +253,7 @@ static void tell_stuck(const struct budget_device *d, struct nvshare_mem *mem)
 	mem->pinned[NVSHARE_PINNED_VMM] += d->stuck;
 }
 
-static uint64_t lacking(const struct budget_device *d)
+static uint64_t budget_lacking(const struct budget_device *d)
 {
 	uint64_t have = budget_unused(d), need = d->need + d->pressing;
 
@@ -270,8 +270,8 @@ void budget_read(CUdevice dev, struct nvshare_mem *ret_mem)
 		return;
 	hook_lock(&budget_state.lock);
 	*ret_mem = d->mem;
-	tell_stuck(d, ret_mem);
-	lack = lacking(d);
+	budget_report_stuck(d, ret_mem);
+	lack = budget_lacking(d);
 	if (lack && (d->pressing ? !d->pressing_pinned : d->need_kind == BUDGET_PAGEABLE))
 		ret_mem->wanted = lack + d->slack;
 	else
@@ -370,7 +370,7 @@ bool budget_drop_slack(CUdevice dev)
 	if (!d)
 		return false;
 	hook_lock(&budget_state.lock);
-	had_any = d->slack && lacking(d);
+	had_any = d->slack && budget_lacking(d);
 	if (had_any) {
 		d->slack = 0;
 		d->is_exact = true;
@@ -387,7 +387,7 @@ bool budget_wanting(CUdevice dev)
 	if (!d)
 		return false;
 	hook_lock(&budget_state.lock);
-	wanting = lacking(d) != 0;
+	wanting = budget_lacking(d) != 0;
 	hook_unlock(&budget_state.lock);
 	return wanting;
 }

@@ -17,13 +17,13 @@ struct ledger_node {
 
 RB_HEAD(ledger_tree, ledger_node);
 
-static int compare(struct ledger_node *a, struct ledger_node *b)
+static int node_compare(struct ledger_node *a, struct ledger_node *b)
 {
 	return a->entry.key < b->entry.key ? -1 : a->entry.key > b->entry.key;
 }
 
 /* cppcheck-suppress unknownMacro */
-RBTREE_GENERATE(ledger_tree, ledger_node, link, compare)
+RBTREE_GENERATE(ledger_tree, ledger_node, link, node_compare)
 
 static struct {
 	struct hook_mutex lock;
@@ -31,7 +31,7 @@ static struct {
 	uint64_t n_entries;
 } ledger = {.lock = HOOK_MUTEX(HOOK_LOCK_LEDGER)};
 
-static struct ledger_node *find(enum ledger_class class, uint64_t key)
+static struct ledger_node *node_find(enum ledger_class class, uint64_t key)
 {
 	struct ledger_node probe = {.entry.key = key};
 
@@ -39,7 +39,7 @@ static struct ledger_node *find(enum ledger_class class, uint64_t key)
 }
 
 /* The last one at or below addr, if it reaches over addr. */
-static struct ledger_node *find_range(uint64_t addr)
+static struct ledger_node *node_find_range(uint64_t addr)
 {
 	struct ledger_node *node = ledger.trees[LEDGER_ADDRESS].rbh_root, *best = NULL;
 
@@ -56,13 +56,13 @@ static struct ledger_node *find_range(uint64_t addr)
 	return best;
 }
 
-static void count_owned(const struct ledger_entry *entry, bool is_new)
+static void ledger_count_owned(const struct ledger_entry *entry, bool is_new)
 {
 	struct ledger_node *pool;
 
 	if (entry->class != LEDGER_ADDRESS || !entry->owner)
 		return;
-	pool = find(LEDGER_POOL, entry->owner);
+	pool = node_find(LEDGER_POOL, entry->owner);
 	if (pool)
 		pool->owned += is_new ? entry->bytes : -entry->bytes;
 }
@@ -78,7 +78,7 @@ int ledger_add(const struct ledger_entry *entry)
 	other = RB_INSERT(ledger_tree, &ledger.trees[entry->class], node);
 	if (!other) {
 		ledger.n_entries++;
-		count_owned(entry, true);
+		ledger_count_owned(entry, true);
 	}
 	hook_unlock(&ledger.lock);
 	if (other) {
@@ -88,11 +88,11 @@ int ledger_add(const struct ledger_entry *entry)
 	return 0;
 }
 
-static void unlink_node(struct ledger_node *node)
+static void node_unlink(struct ledger_node *node)
 {
 	RB_REMOVE(ledger_tree, &ledger.trees[node->entry.class], node);
 	ledger.n_entries--;
-	count_owned(&node->entry, false);
+	ledger_count_owned(&node->entry, false);
 }
 
 bool ledger_remove(enum ledger_class class, uint64_t key, struct ledger_entry *ret_entry)
@@ -100,9 +100,9 @@ bool ledger_remove(enum ledger_class class, uint64_t key, struct ledger_entry *r
 	struct ledger_node *node;
 
 	hook_lock(&ledger.lock);
-	node = find(class, key);
+	node = node_find(class, key);
 	if (node)
-		unlink_node(node);
+		node_unlink(node);
 	hook_unlock(&ledger.lock);
 	if (!node)
 		return false;
@@ -117,7 +117,7 @@ bool ledger_find(enum ledger_class class, uint64_t key, struct ledger_entry *ret
 	struct ledger_node *node;
 
 	hook_lock(&ledger.lock);
-	node = find(class, key);
+	node = node_find(class, key);
 	if (node && ret_entry)
 		*ret_entry = node->entry;
 	hook_unlock(&ledger.lock);
@@ -129,7 +129,7 @@ bool ledger_find_range(uint64_t addr, struct ledger_entry *ret_entry)
 	struct ledger_node *node;
 
 	hook_lock(&ledger.lock);
-	node = find_range(addr);
+	node = node_find_range(addr);
 	if (node && ret_entry)
 		*ret_entry = node->entry;
 	hook_unlock(&ledger.lock);
@@ -142,7 +142,7 @@ int64_t ledger_resize(enum ledger_class class, uint64_t key, uint64_t bytes)
 	int64_t delta = 0;
 
 	hook_lock(&ledger.lock);
-	node = find(class, key);
+	node = node_find(class, key);
 	if (node) {
 		delta = (int64_t)(bytes - node->entry.bytes);
 		node->entry.bytes = bytes;
@@ -161,7 +161,7 @@ void ledger_context_gone(CUcontext ctx, void (*each)(const struct ledger_entry *
 		{
 			if (!node->entry.ctx || node->entry.ctx != ctx)
 				continue;
-			unlink_node(node);
+			node_unlink(node);
 			node->next = gone;
 			gone = node;
 		}
@@ -181,7 +181,7 @@ uint64_t ledger_owner_bytes(uint64_t owner)
 	uint64_t bytes = 0;
 
 	hook_lock(&ledger.lock);
-	pool = find(LEDGER_POOL, owner);
+	pool = node_find(LEDGER_POOL, owner);
 	if (pool)
 		bytes = pool->owned;
 	hook_unlock(&ledger.lock);

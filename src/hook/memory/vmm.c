@@ -27,20 +27,20 @@ struct vmm_map {
 RB_HEAD(vmm_block_tree, vmm_block);
 RB_HEAD(vmm_map_tree, vmm_map);
 
-static int compare_block(struct vmm_block *a, struct vmm_block *b)
+static int block_compare(struct vmm_block *a, struct vmm_block *b)
 {
 	return a->handle < b->handle ? -1 : a->handle > b->handle;
 }
 
-static int compare_map(struct vmm_map *a, struct vmm_map *b)
+static int map_compare(struct vmm_map *a, struct vmm_map *b)
 {
 	return a->addr < b->addr ? -1 : a->addr > b->addr;
 }
 
 /* cppcheck-suppress unknownMacro */
-RBTREE_GENERATE(vmm_block_tree, vmm_block, link, compare_block)
+RBTREE_GENERATE(vmm_block_tree, vmm_block, link, block_compare)
 /* cppcheck-suppress unknownMacro */
-RBTREE_GENERATE(vmm_map_tree, vmm_map, link, compare_map)
+RBTREE_GENERATE(vmm_map_tree, vmm_map, link, map_compare)
 
 static struct {
 	struct hook_mutex lock;
@@ -48,19 +48,19 @@ static struct {
 	struct vmm_map_tree maps;
 } vmm = {.lock = HOOK_MUTEX(HOOK_LOCK_VMM)};
 
-static struct vmm_block *find(CUmemGenericAllocationHandle handle)
+static struct vmm_block *block_find(CUmemGenericAllocationHandle handle)
 {
 	struct vmm_block key = {.handle = handle};
 
 	return RB_FIND(vmm_block_tree, &vmm.blocks, &key);
 }
 
-static bool is_gone(const struct vmm_block *block)
+static bool block_is_gone(const struct vmm_block *block)
 {
 	return !block->n_handles && !block->n_maps && !block->n_busy;
 }
 
-static void give_back(struct vmm_block *block)
+static void block_give_back(struct vmm_block *block)
 {
 	budget_give(block->dev, block->size, NVSHARE_PINNED_VMM);
 	budget_allocated(block->dev, -(int64_t)block->size);
@@ -88,7 +88,7 @@ struct vmm_block *vmm_release_begin(CUmemGenericAllocationHandle handle)
 	struct vmm_block *block;
 
 	hook_lock(&vmm.lock);
-	block = find(handle);
+	block = block_find(handle);
 	if (block) {
 		block->n_busy++;
 		if (--block->n_handles == 0)
@@ -108,14 +108,14 @@ void vmm_release_end(struct vmm_block *block, bool is_released)
 	block->n_busy--;
 	if (!is_released && block->n_handles++ == 0)
 		RB_INSERT(vmm_block_tree, &vmm.blocks, block);
-	was_last = is_gone(block);
+	was_last = block_is_gone(block);
 	hook_unlock(&vmm.lock);
 	if (was_last)
-		give_back(block);
+		block_give_back(block);
 }
 
 /* The last mapping that starts at or below ptr: mappings do not overlap. Lock held. */
-static struct vmm_map *find_map(CUdeviceptr ptr)
+static struct vmm_map *map_find(CUdeviceptr ptr)
 {
 	struct vmm_map *map = vmm.maps.rbh_root, *best = NULL;
 
@@ -136,8 +136,8 @@ void vmm_retained(CUmemGenericAllocationHandle handle, CUdeviceptr ptr)
 	struct vmm_map *map;
 
 	hook_lock(&vmm.lock);
-	map = find_map(ptr);
-	block = find(handle);
+	map = map_find(ptr);
+	block = block_find(handle);
 	if (!block && map) {
 		/* Its handles were all released: the mapping alone kept it. */
 		block = map->block;
@@ -157,7 +157,7 @@ void vmm_mapped(CUdeviceptr ptr, CUmemGenericAllocationHandle handle)
 		return;
 	map->addr = ptr;
 	hook_lock(&vmm.lock);
-	map->block = find(handle);
+	map->block = block_find(handle);
 	if (map->block) {
 		map->block->n_maps++;
 		RB_INSERT(vmm_map_tree, &vmm.maps, map);
@@ -180,13 +180,13 @@ void vmm_unmapped(CUdeviceptr ptr, size_t size)
 			next = RB_NEXT(vmm_map_tree, &vmm.maps, map);
 			RB_REMOVE(vmm_map_tree, &vmm.maps, map);
 			map->block->n_maps--;
-			gone = is_gone(map->block) ? map->block : NULL;
+			gone = block_is_gone(map->block) ? map->block : NULL;
 			free(map);
 		}
 		hook_unlock(&vmm.lock);
 		if (!gone)
 			return;
-		give_back(gone);
+		block_give_back(gone);
 	}
 }
 
