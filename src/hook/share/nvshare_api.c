@@ -49,7 +49,7 @@ int nvshare_request_end(int64_t request)
 }
 
 /* Until something can be read; 0, or -errno. */
-static int wait_for(int fd, uint64_t end_ns)
+static int api_wait(int fd, uint64_t end_ns)
 {
 	struct pollfd p = {.fd = fd, .events = POLLIN};
 	uint64_t now_ns;
@@ -63,7 +63,7 @@ static int wait_for(int fd, uint64_t end_ns)
 	return n > 0 ? 0 : n < 0 ? -errno : -ETIMEDOUT;
 }
 
-static int result_of(const struct nvshare_result_msg *result)
+static int api_result(const struct nvshare_result_msg *result)
 {
 	switch ((enum nvshare_result)result->code) {
 	case NVSHARE_RESULT_OK:
@@ -80,7 +80,7 @@ static int result_of(const struct nvshare_result_msg *result)
 }
 
 /* Many may ask at once, and a scheduler that starts has not come to it: its backlog is full. */
-static int connect_until(uint64_t end_ns)
+static int api_connect_until(uint64_t end_ns)
 {
 	int fd = sock_connect(hook_options()->sock_dir);
 
@@ -93,7 +93,7 @@ static int connect_until(uint64_t end_ns)
 	return fd < 0 ? -ENOTCONN : fd;
 }
 
-static int ask(int fd, const struct nvshare_set *set, uint64_t end_ns)
+static int api_ask(int fd, const struct nvshare_set *set, uint64_t end_ns)
 {
 	uint8_t bytes[NVSHARE_MSG_SIZE_MAX + 1];
 	struct msg msg;
@@ -103,7 +103,7 @@ static int ask(int fd, const struct nvshare_set *set, uint64_t end_ns)
 	(void)msg_encode(NVSHARE_MSG_SET, 0, set, &msg);
 	r = sock_send(fd, &msg); /* a fresh connection has room for one request */
 	if (!r)
-		r = wait_for(fd, end_ns);
+		r = api_wait(fd, end_ns);
 	if (r)
 		return r;
 	n = sock_recv(fd, bytes, sizeof(bytes));
@@ -112,10 +112,10 @@ static int ask(int fd, const struct nvshare_set *set, uint64_t end_ns)
 	if (msg_decode(bytes, (size_t)n, MSG_TO_TOOL, &msg) ||
 	    msg.header.type != NVSHARE_MSG_RESULT)
 		return -EPROTO;
-	return result_of(&msg.body.result_msg_22);
+	return api_result(&msg.body.result_msg_22);
 }
 
-static uint32_t value_of(const struct nvshare_claim *claim, enum nvshare_key key)
+static uint32_t api_value(const struct nvshare_claim *claim, enum nvshare_key key)
 {
 	if (key == NVSHARE_KEY_PRIORITY)
 		return claim->priority;
@@ -136,15 +136,15 @@ static int claim(enum nvshare_key key, uint32_t value)
 	for (unsigned int i = 0; share_client(i, &set.client) && (i == 0 || r == 0); i++) {
 		uint64_t end_ns = clock_now_ns() + API_PATIENCE_NS;
 
-		fd = connect_until(end_ns);
-		r = fd < 0 ? fd : ask(fd, &set, end_ns);
+		fd = api_connect_until(end_ns);
+		r = fd < 0 ? fd : api_ask(fd, &set, end_ns);
 		(void)fd_close(fd);
 	}
 	/* One that ends, turns away or answers what we do not know looks after nobody. */
 	if (r == -ECONNRESET || r == -EPIPE || r == -EPROTO)
 		r = -ENOTCONN;
 	if (r == -EACCES || r == -EINVAL)
-		share_claim(key, value_of(&before, key));
+		share_claim(key, api_value(&before, key));
 	errno = saved_errno;
 	return r;
 }

@@ -35,7 +35,7 @@ static struct {
 } api = {.lock = HOOK_MUTEX(HOOK_LOCK_SHARE_API)};
 
 /* Lock held. */
-static int first_device(void)
+static int api_first_device(void)
 {
 	int dev = 0;
 
@@ -45,7 +45,7 @@ static int first_device(void)
 }
 
 /* Lock held. */
-static bool is_managed(void)
+static bool api_is_managed(void)
 {
 	for (int dev = 0; dev < DEVICE_COUNT_MAX; dev++) {
 		if (api.is_used[dev] && api.status[dev].flags & NVSHARE_STATUS_MANAGED)
@@ -59,7 +59,7 @@ int share_hint(uint32_t us)
 	int r;
 
 	hook_lock(&api.lock);
-	r = is_managed() ? 0 : -ENOTCONN;
+	r = api_is_managed() ? 0 : -ENOTCONN;
 	if (r == 0) {
 		api.news.has_hint = true;
 		api.news.is_hint_last = true;
@@ -72,7 +72,7 @@ int share_hint(uint32_t us)
 }
 
 /* Lock held. The one after the last is free, mostly. */
-static uint32_t find_slot(void)
+static uint32_t request_find_slot(void)
 {
 	uint32_t i = 0;
 
@@ -90,7 +90,7 @@ int64_t share_request_begin(void)
 
 	lifecycle_start(); /* a child's fork handler: nothing else may have been called yet */
 	hook_lock(&api.lock);
-	slot = find_slot();
+	slot = request_find_slot();
 	if (slot < NVSHARE_REQUESTS_MAX) {
 		api.next = slot + 1;
 		api.requests[slot].begin_ns = clock_now_ns();
@@ -105,7 +105,7 @@ int64_t share_request_begin(void)
 	return number;
 }
 
-static bool end_request(int64_t number, uint64_t *ret_took_ns, bool *ret_is_last)
+static bool request_end(int64_t number, uint64_t *ret_took_ns, bool *ret_is_last)
 {
 	uint64_t index = (uint64_t)number - 1;
 	struct request *request = &api.requests[index % NVSHARE_REQUESTS_MAX];
@@ -132,7 +132,7 @@ int share_request_end(int64_t number)
 	uint64_t took_ns = 0;
 	bool is_last = false;
 
-	if (number <= 0 || !end_request(number, &took_ns, &is_last))
+	if (number <= 0 || !request_end(number, &took_ns, &is_last))
 		return -EINVAL;
 	share_claim_now(&claim);
 	/* One beside others is told with what comes next, which the agent has to see to, once. */
@@ -156,7 +156,7 @@ void share_api_take(struct share_api_news *ret)
 /* ---- claims ------------------------------------------------------------------------ */
 
 /* Lock held. */
-static const struct nvshare_claim *wanted(void)
+static const struct nvshare_claim *api_wanted(void)
 {
 	if (!api.has_claim)
 		api.claim = hook_options()->claim;
@@ -167,14 +167,14 @@ static const struct nvshare_claim *wanted(void)
 void share_wanted(struct nvshare_claim *ret)
 {
 	hook_lock(&api.lock);
-	*ret = *wanted();
+	*ret = *api_wanted();
 	hook_unlock(&api.lock);
 }
 
 void share_claim(enum nvshare_key key, uint32_t value)
 {
 	hook_lock(&api.lock);
-	(void)wanted();
+	(void)api_wanted();
 	if (key == NVSHARE_KEY_PRIORITY)
 		api.claim.priority = value;
 	else if (key == NVSHARE_KEY_WEIGHT)
@@ -194,7 +194,7 @@ void share_claim(enum nvshare_key key, uint32_t value)
 void share_api_adopt(const struct nvshare_claim *before, const struct nvshare_claim *after)
 {
 	hook_lock(&api.lock);
-	(void)wanted();
+	(void)api_wanted();
 	if (after->priority != before->priority)
 		api.claim.priority = after->priority;
 	if (after->weight != before->weight)
@@ -211,8 +211,8 @@ void share_claim_now(struct nvshare_claim *ret)
 	int dev;
 
 	hook_lock(&api.lock);
-	dev = first_device();
-	*ret = dev < DEVICE_COUNT_MAX ? api.status[dev].claim : *wanted();
+	dev = api_first_device();
+	*ret = dev < DEVICE_COUNT_MAX ? api.status[dev].claim : *api_wanted();
 	hook_unlock(&api.lock);
 }
 
@@ -233,7 +233,7 @@ bool share_api_admit(CUdevice dev, const struct nvshare_claim *claimed,
 	bool is_same;
 
 	hook_lock(&api.lock);
-	is_same = memcmp(wanted(), claimed, sizeof(*claimed)) == 0;
+	is_same = memcmp(api_wanted(), claimed, sizeof(*claimed)) == 0;
 	if (is_same) {
 		api.is_used[dev] = true;
 		/* Its counters go on; whether it runs is for the next look. */
@@ -267,7 +267,7 @@ int share_status(int device, struct nvshare_status *ret)
 
 	hook_lock(&api.lock);
 	if (device == -1)
-		device = first_device();
+		device = api_first_device();
 	is_used = device >= 0 && device < DEVICE_COUNT_MAX && api.is_used[device];
 	if (is_used)
 		*ret = api.status[device];

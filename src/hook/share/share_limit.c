@@ -41,7 +41,7 @@ uint64_t share_limit_gpu_ns(CUdevice dev)
 	return accounts[dev].gpu_ns;
 }
 
-static void roll(uint64_t now_ns, uint64_t allowed_ns)
+static void account_roll(uint64_t now_ns, uint64_t allowed_ns)
 {
 	uint64_t n = (now_ns - limit.start_ns) / LIMIT_PERIOD_NS;
 
@@ -51,7 +51,7 @@ static void roll(uint64_t now_ns, uint64_t allowed_ns)
 	limit.used_ns -= u64_min(limit.used_ns, n * allowed_ns);
 }
 
-static uint64_t own(uint64_t ns, uint64_t use_ppm)
+static uint64_t limit_own(uint64_t ns, uint64_t use_ppm)
 {
 	return use_ppm && use_ppm < SHARE_PPM ? ns * use_ppm / SHARE_PPM : ns;
 }
@@ -63,13 +63,13 @@ void share_limit_count(CUdevice dev, uint64_t use_ppm)
 
 	share_meter_read_gpu(dev, now);
 	if (now->is_blind)
-		account->gpu_ns += own(now->busy_ns - last.busy_ns, use_ppm);
+		account->gpu_ns += limit_own(now->busy_ns - last.busy_ns, use_ppm);
 	else if (now->ran_ns > last.ran_ns)
 		account->gpu_ns += now->ran_ns - last.ran_ns;
 }
 
 /* It computes until it is off: that is counted by the first look after it. */
-static void use_up(CUdevice dev, uint64_t end_ns)
+static void account_use_up(CUdevice dev, uint64_t end_ns)
 {
 	bool may_be = share_off_may_be();
 
@@ -98,10 +98,10 @@ uint64_t share_limit_tick(CUdevice dev, uint64_t now_ns, uint32_t percent)
 		limit = (typeof(limit)){
 			.is_on = true, .start_ns = now_ns, .seen_ns = limit.seen_ns};
 	limit.used_ns += used_ns;
-	roll(now_ns, allowed_ns);
+	account_roll(now_ns, allowed_ns);
 	end_ns = limit.start_ns + LIMIT_PERIOD_NS;
 	if (limit.used_ns >= allowed_ns) {
-		use_up(dev, end_ns);
+		account_use_up(dev, end_ns);
 		return end_ns;
 	}
 	left_ns = allowed_ns - limit.used_ns;

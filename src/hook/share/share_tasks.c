@@ -61,7 +61,7 @@ void share_tasks_hint(void)
 	hook_unlock(&tasks.lock);
 }
 
-static int by_value(const void *a, const void *b)
+static int us_compare(const void *a, const void *b)
 {
 	uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
 
@@ -86,7 +86,7 @@ void share_tasks_read(struct nvshare_status *ret)
 	hook_unlock(&tasks.lock);
 	if (!n_kept)
 		return;
-	qsort(sorted, n_kept, sizeof(sorted[0]), by_value);
+	qsort(sorted, n_kept, sizeof(sorted[0]), us_compare);
 	ret->task_ns_p50 = sorted[(n_kept - 1) / 2];
 	ret->task_ns_p99 = sorted[(n_kept * 99 + 99) / 100 - 1];
 }
