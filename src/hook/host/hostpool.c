@@ -57,25 +57,26 @@ uint64_t hostpool_unused(void)
 	return bytes;
 }
 
-static uint64_t round_up(uint64_t bytes, uint64_t align)
+static uint64_t bytes_round_up(uint64_t bytes, uint64_t align)
 {
 	return (bytes + align - 1) & ~(align - 1);
 }
 
-/* Every unused byte serves, in however small pieces; what grow() adds are whole huge pages. */
-static uint64_t missing(uint64_t bytes)
+/* Every unused byte serves, in however small pieces; what slab_grow() adds are whole huge
+ * pages. */
+static uint64_t slab_missing(uint64_t bytes)
 {
 	uint64_t unused = hostpool_unused() + touched_bytes();
 
 	if (bytes > UINT64_MAX - 2 * HOSTPOOL_ALIGN)
 		return UINT64_MAX;
-	bytes = round_up(bytes, EXTENT_ALIGN);
-	return bytes <= unused ? 0 : round_up(bytes - unused, HOSTPOOL_ALIGN);
+	bytes = bytes_round_up(bytes, EXTENT_ALIGN);
+	return bytes <= unused ? 0 : bytes_round_up(bytes - unused, HOSTPOOL_ALIGN);
 }
 
 uint64_t hostpool_lacks(uint64_t bytes)
 {
-	uint64_t more = missing(bytes), available;
+	uint64_t more = slab_missing(bytes), available;
 
 	if (!more)
 		return 0;
@@ -90,7 +91,7 @@ bool hostpool_has(uint64_t bytes)
 
 bool hostpool_may_have(uint64_t bytes)
 {
-	uint64_t more = missing(bytes);
+	uint64_t more = slab_missing(bytes);
 
 	return !more || more <= hostmem_available_soon(hostpool_bytes());
 }
@@ -128,7 +129,7 @@ bool hostpool_register_one(void)
 }
 
 /* Takes addr, whatever comes of it. */
-static bool add(void *addr, size_t size)
+static bool slab_add(void *addr, size_t size)
 {
 	struct hostpool_slab *slab = calloc(1, sizeof(*slab));
 	int r;
@@ -159,18 +160,18 @@ static bool add(void *addr, size_t size)
 	return false;
 }
 
-/* By what is on its way, however much it is; else by bytes, at once. */
-static bool grow(uint64_t bytes)
+/* Adds the slab that is being touched, of any size; else one of bytes, made at once. */
+static bool slab_grow(uint64_t bytes)
 {
-	size_t size = round_up(bytes < SLAB_MAX ? bytes : SLAB_MAX, HOSTPOOL_ALIGN);
+	size_t size = bytes_round_up(bytes < SLAB_MAX ? bytes : SLAB_MAX, HOSTPOOL_ALIGN);
 	void *addr;
 
 	if (touched_wait(&addr, &size))
-		return add(addr, size);
+		return slab_add(addr, size);
 	if (size > hostmem_available(hostpool_bytes()))
 		return false;
 	addr = touched_map(size);
-	return addr && add(addr, size);
+	return addr && slab_add(addr, size);
 }
 
 /*
@@ -197,10 +198,10 @@ bool hostpool_grow(uint64_t bytes)
 {
 	uint64_t unused = hostpool_unused(), more = bytes > unused ? bytes - unused : 0;
 
-	return more && grow(more < STEP_MAX ? more : STEP_MAX);
+	return more && slab_grow(more < STEP_MAX ? more : STEP_MAX);
 }
 
-static void want(uint64_t bytes, bool is_urgent, void (*ready)(void))
+static void hostpool_want(uint64_t bytes, bool is_urgent, void (*ready)(void))
 {
 	uint64_t unused = hostpool_unused();
 
@@ -211,12 +212,12 @@ void hostpool_begin(uint64_t bytes, bool is_urgent, void (*ready)(void))
 {
 	while (hostpool_register_one())
 		;
-	want(bytes, is_urgent, ready);
+	hostpool_want(bytes, is_urgent, ready);
 }
 
 void hostpool_touch(uint64_t bytes, void (*ready)(void))
 {
-	want(bytes, false, ready);
+	hostpool_want(bytes, false, ready);
 }
 
 bool hostpool_may_add(void)
@@ -230,11 +231,11 @@ void hostpool_add_one(void)
 	void *addr;
 
 	if (touched_take(&addr, &size))
-		(void)add(addr, size);
+		(void)slab_add(addr, size);
 }
 
 /* As much as there is in one piece, at most bytes. */
-static int get_part(uint64_t bytes, struct hostpool_part *part)
+static int hostpool_get_part(uint64_t bytes, struct hostpool_part *part)
 {
 	uint64_t largest, addr;
 	int r;
@@ -258,8 +259,8 @@ struct hostpool_part *hostpool_get(uint64_t bytes)
 		part = calloc(1, sizeof(*part));
 		if (!part)
 			return hostpool_put(parts);
-		r = get_part(bytes, part);
-		if (r == EXTENT_E_FULL && grow(bytes)) {
+		r = hostpool_get_part(bytes, part);
+		if (r == EXTENT_E_FULL && slab_grow(bytes)) {
 			free(part);
 			continue;
 		}
@@ -293,7 +294,7 @@ struct hostpool_part *hostpool_put(struct hostpool_part *parts)
  * Takes slabs out of the pool that are not in use: n of them, or as many as there are. ctx: only
  * what is registered there or nowhere; NULL: all.
  */
-static struct hostpool_slab *take_unused(uint64_t n, CUcontext ctx)
+static struct hostpool_slab *hostpool_take_unused(uint64_t n, CUcontext ctx)
 {
 	struct hostpool_slab **link, *slab, *taken = NULL;
 
@@ -315,7 +316,7 @@ static struct hostpool_slab *take_unused(uint64_t n, CUcontext ctx)
 }
 
 /* Returns how many bytes that were. */
-static uint64_t free_slabs(struct hostpool_slab *slab)
+static uint64_t slabs_free(struct hostpool_slab *slab)
 {
 	struct hostpool_slab *next;
 	uint64_t bytes = 0;
@@ -334,7 +335,7 @@ static uint64_t free_slabs(struct hostpool_slab *slab)
 void hostpool_trim(void)
 {
 	(void)touched_give_back();
-	(void)free_slabs(take_unused(UINT64_MAX, NULL));
+	(void)slabs_free(hostpool_take_unused(UINT64_MAX, NULL));
 }
 
 void hostpool_trim_here(void)
@@ -343,7 +344,7 @@ void hostpool_trim_here(void)
 
 	(void)touched_give_back();
 	if (cuda_real.cuCtxGetCurrent(&ctx) == CUDA_SUCCESS)
-		(void)free_slabs(take_unused(UINT64_MAX, ctx));
+		(void)slabs_free(hostpool_take_unused(UINT64_MAX, ctx));
 }
 
 uint64_t hostpool_give_some(void)
@@ -353,7 +354,7 @@ uint64_t hostpool_give_some(void)
 
 	if (bytes || cuda_real.cuCtxGetCurrent(&ctx) != CUDA_SUCCESS)
 		return bytes;
-	return free_slabs(take_unused(1, ctx));
+	return slabs_free(hostpool_take_unused(1, ctx));
 }
 
 uint64_t hostpool_give_touched(void)

@@ -58,7 +58,7 @@ struct touch {
 	bool is_started;
 };
 
-static uint64_t round_up(uint64_t bytes, uint64_t align)
+static uint64_t bytes_round_up(uint64_t bytes, uint64_t align)
 {
 	return (bytes + align - 1) & ~(align - 1);
 }
@@ -70,7 +70,7 @@ static uint64_t round_up(uint64_t bytes, uint64_t align)
  * for it and lets nobody pass: measured with eight threads, 173 to 357 ms a GiB and 60 to
  * 120 ms for a mapping, against 30 and 0.02.
  */
-static void *touch_run(void *arg)
+static void *slab_touch_run(void *arg)
 {
 	struct touch *touch = arg;
 	size_t page = (size_t)sysconf(_SC_PAGESIZE);
@@ -80,7 +80,7 @@ static void *touch_run(void *arg)
 	return NULL;
 }
 
-static unsigned int touchers(uint64_t bytes, uint64_t each)
+static unsigned int touchers_wanted(uint64_t bytes, uint64_t each)
 {
 	long n_cpus = sysconf(_SC_NPROCESSORS_ONLN);
 	uint64_t n = (bytes + each - 1) / each;
@@ -93,10 +93,11 @@ static unsigned int touchers(uint64_t bytes, uint64_t each)
 }
 
 /* First touch is slower than the copies (2 to 7 GiB/s a thread): several threads share it. */
-static void touch_all(unsigned char *addr, size_t size)
+static void slab_touch_all(unsigned char *addr, size_t size)
 {
 	struct touch touches[TOUCHERS_MAX] = {0};
-	size_t n = touchers(size, TOUCH_MIN), share = round_up(size / n, TOUCHED_ALIGN);
+	size_t n = touchers_wanted(size, TOUCH_MIN),
+	       share = bytes_round_up(size / n, TOUCHED_ALIGN);
 
 	for (size_t i = 0; i < n && i * share < size; i++) {
 		touches[i].addr = addr + i * share;
@@ -104,9 +105,9 @@ static void touch_all(unsigned char *addr, size_t size)
 		/* The last share is this thread's own. */
 		touches[i].is_started =
 			(i + 1) * share < size &&
-			pthread_create(&touches[i].thread, NULL, touch_run, &touches[i]) == 0;
+			pthread_create(&touches[i].thread, NULL, slab_touch_run, &touches[i]) == 0;
 		if (!touches[i].is_started)
-			touch_run(&touches[i]);
+			slab_touch_run(&touches[i]);
 	}
 	for (size_t i = 0; i < n; i++) {
 		if (touches[i].is_started)
@@ -115,7 +116,7 @@ static void touch_all(unsigned char *addr, size_t size)
 }
 
 /* mmap() aligns to pages only: map more, cut the ends off. */
-static void *map_aligned(size_t size)
+static void *slab_map_aligned(size_t size)
 {
 	unsigned char *raw, *addr;
 	size_t before;
@@ -139,17 +140,17 @@ static void *map_aligned(size_t size)
 
 void *touched_map(size_t size)
 {
-	void *addr = map_aligned(size);
+	void *addr = slab_map_aligned(size);
 
 	if (addr)
-		touch_all(addr, size);
+		slab_touch_all(addr, size);
 	return addr;
 }
 
 /* ---- ahead ---------------------------------------------------------------- */
 
 /* Lock held. Until the next slab may be begun, or is not wanted. */
-static void keep_pace(void)
+static void toucher_keep_pace(void)
 {
 	while (touched.wanted && !touched.is_urgent && clock_now_ns() < touched.next_ns)
 		(void)hook_wait_until(&touched.changed, &touched.lock, touched.next_ns);
@@ -162,7 +163,7 @@ static void keep_pace(void)
  * threads take the same room, all of it has to be available together. The lock is held but
  * for a while. 0: none is wanted, or may be had.
  */
-static size_t begin_slab(void)
+static size_t slab_begin(void)
 {
 	uint64_t size = touched.wanted < SLAB_BYTES ? touched.wanted : SLAB_BYTES;
 	uint64_t taken = touched.used + touched.ready_bytes, available, needed;
@@ -170,7 +171,7 @@ static size_t begin_slab(void)
 	if (!size)
 		return 0;
 	touched.wanted -= size;
-	size = round_up(size, TOUCHED_ALIGN);
+	size = bytes_round_up(size, TOUCHED_ALIGN);
 	touched.asking += size;
 	needed = touched.touching + touched.asking;
 	hook_unlock(&touched.lock);
@@ -185,23 +186,23 @@ static size_t begin_slab(void)
 	return size;
 }
 
-static struct slab *make_slab(size_t size)
+static struct slab *slab_make(size_t size)
 {
 	struct slab *slab = calloc(1, sizeof(*slab));
 
 	if (!slab)
 		return NULL;
 	slab->size = size;
-	slab->addr = map_aligned(size);
+	slab->addr = slab_map_aligned(size);
 	if (!slab->addr) {
 		free(slab);
 		return NULL;
 	}
-	(void)touch_run(&(struct touch){.addr = slab->addr, .size = size});
+	(void)slab_touch_run(&(struct touch){.addr = slab->addr, .size = size});
 	return slab;
 }
 
-static void free_slabs(struct slab *slab)
+static void slabs_free(struct slab *slab)
 {
 	struct slab *next;
 
@@ -213,7 +214,7 @@ static void free_slabs(struct slab *slab)
 }
 
 /* Whole slabs, each by one thread: who share one are in each other's way in the kernel. */
-static void *run(void *arg)
+static void *toucher_run(void *arg)
 {
 	struct slab *slab, *dead;
 	void (*ready)(void);
@@ -223,13 +224,13 @@ static void *run(void *arg)
 	(void)arg;
 	hook_lock(&touched.lock);
 	for (;;) {
-		keep_pace();
+		toucher_keep_pace();
 		was = touched.n_forgotten;
-		size = begin_slab();
+		size = slab_begin();
 		if (!size)
 			break;
 		hook_unlock(&touched.lock);
-		slab = make_slab(size);
+		slab = slab_make(size);
 		hook_lock(&touched.lock);
 		ready = touched.ready; /* what is not there after all is news, too */
 		dead = NULL;
@@ -245,7 +246,7 @@ static void *run(void *arg)
 		}
 		pthread_cond_broadcast(&touched.changed);
 		hook_unlock(&touched.lock);
-		free_slabs(dead);
+		slabs_free(dead);
 		if (ready)
 			ready();
 		hook_lock(&touched.lock);
@@ -257,7 +258,7 @@ static void *run(void *arg)
 }
 
 /* The program's signals are for the program's threads. */
-static bool start(void)
+static bool toucher_start(void)
 {
 	sigset_t all, before;
 	pthread_attr_t attr;
@@ -269,7 +270,7 @@ static bool start(void)
 	(void)pthread_attr_setdetachstate(&attr, PTHREAD_CREATE_DETACHED);
 	(void)sigfillset(&all);
 	(void)pthread_sigmask(SIG_SETMASK, &all, &before);
-	r = pthread_create(&thread, &attr, run, NULL);
+	r = pthread_create(&thread, &attr, toucher_run, NULL);
 	(void)pthread_sigmask(SIG_SETMASK, &before, NULL);
 	(void)pthread_attr_destroy(&attr);
 	return r == 0;
@@ -286,10 +287,10 @@ void touched_want(uint64_t bytes, uint64_t used, bool is_urgent, void (*ready)(v
 	touched.is_urgent = is_urgent;
 	begun = touched.ready_bytes + touched.touching + touched.asking;
 	touched.wanted = bytes > begun ? bytes - begun : 0;
-	n = touchers(touched.wanted, SLAB_BYTES);
+	n = touchers_wanted(touched.wanted, SLAB_BYTES);
 	if (!is_urgent && n > TOUCHERS_FEW)
 		n = TOUCHERS_FEW;
-	while (touched.n_running < n && start())
+	while (touched.n_running < n && toucher_start())
 		touched.n_running++;
 	if (!touched.n_running)
 		touched.wanted = 0; /* it is touched when it is needed, then */
@@ -312,12 +313,12 @@ uint64_t touched_give_back(void)
 	bytes = touched.ready_bytes;
 	touched.ready_bytes = 0;
 	hook_unlock(&touched.lock);
-	free_slabs(all);
+	slabs_free(all);
 	return bytes;
 }
 
 /* Lock held. */
-static struct slab *take(void)
+static struct slab *slab_take(void)
 {
 	struct slab *slab = touched.first;
 
@@ -331,7 +332,7 @@ static struct slab *take(void)
 	return slab;
 }
 
-static bool give(struct slab *slab, void **ret_addr, size_t *ret_size)
+static bool slab_give(struct slab *slab, void **ret_addr, size_t *ret_size)
 {
 	if (!slab)
 		return false;
@@ -356,9 +357,9 @@ bool touched_take(void **ret_addr, size_t *ret_size)
 	struct slab *slab;
 
 	hook_lock(&touched.lock);
-	slab = take();
+	slab = slab_take();
 	hook_unlock(&touched.lock);
-	return give(slab, ret_addr, ret_size);
+	return slab_give(slab, ret_addr, ret_size);
 }
 
 bool touched_wait(void **ret_addr, size_t *ret_size)
@@ -370,9 +371,9 @@ bool touched_wait(void **ret_addr, size_t *ret_size)
 	pthread_cond_broadcast(&touched.changed);
 	while (!touched.first && touched.n_running)
 		hook_wait(&touched.changed, &touched.lock);
-	slab = take();
+	slab = slab_take();
 	hook_unlock(&touched.lock);
-	return give(slab, ret_addr, ret_size);
+	return slab_give(slab, ret_addr, ret_size);
 }
 
 uint64_t touched_bytes(void)
