@@ -18,16 +18,18 @@
 #include <stdatomic.h>
 #include <stdlib.h>
 
-static atomic_bool is_used;
+static struct {
+	atomic_bool is_used; /* the program has made a memory node */
+} graph_memory;
 
 void graph_memory_seen(void)
 {
-	atomic_store_explicit(&is_used, true, memory_order_relaxed);
+	atomic_store_explicit(&graph_memory.is_used, true, memory_order_relaxed);
 }
 
 bool graph_memory_is_used(void)
 {
-	return atomic_load_explicit(&is_used, memory_order_relaxed);
+	return atomic_load_explicit(&graph_memory.is_used, memory_order_relaxed);
 }
 
 static uint64_t graph_node_bytes(CUgraphNode node, CUdevice *ret_dev)

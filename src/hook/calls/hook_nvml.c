@@ -36,26 +36,26 @@ struct nvml_memory_v2 {
 
 typedef struct nvmlDevice_st *nvmlDevice_t;
 
+/* All atomic. is_loaded is set last. */
 static struct nvml_real {
+	bool is_loaded;
 	int (*get_memory)(nvmlDevice_t device, struct nvml_memory *memory);
 	int (*get_memory_v2)(nvmlDevice_t device, struct nvml_memory_v2 *memory);
 	int (*get_uuid)(nvmlDevice_t device, char *uuid, unsigned int length);
 } nvml_real;
-
-static bool nvml_loaded;
 
 #pragma GCC visibility push(default)
 int nvmlDeviceGetMemoryInfo(nvmlDevice_t device, struct nvml_memory *memory);
 int nvmlDeviceGetMemoryInfo_v2(nvmlDevice_t device, struct nvml_memory_v2 *memory);
 #pragma GCC visibility pop
 
-/* Like load_driver(): no lock, since the loader's is held by who may call us. */
+/* It takes no lock, because its caller may hold the loader's, as in load_driver(). */
 static bool nvml_load(void)
 {
 	int saved_errno = errno;
 	void *lib;
 
-	if (__atomic_load_n(&nvml_loaded, __ATOMIC_ACQUIRE))
+	if (__atomic_load_n(&nvml_real.is_loaded, __ATOMIC_ACQUIRE))
 		return true;
 
 	lib = dlopen(LIBNVML, RTLD_LAZY | RTLD_LOCAL);
@@ -67,7 +67,7 @@ static bool nvml_load(void)
 		__atomic_store_n((void **)&nvml_real.get_memory, memory, __ATOMIC_RELAXED);
 		__atomic_store_n((void **)&nvml_real.get_memory_v2, memory_v2, __ATOMIC_RELAXED);
 		__atomic_store_n((void **)&nvml_real.get_uuid, uuid, __ATOMIC_RELAXED);
-		__atomic_store_n(&nvml_loaded, true, __ATOMIC_RELEASE);
+		__atomic_store_n(&nvml_real.is_loaded, true, __ATOMIC_RELEASE);
 	}
 
 	errno = saved_errno;
@@ -82,7 +82,7 @@ bool hook_nvml_find(const char *name, void **ret_ours, void **ret_real)
 	if (!is_v1 && strcmp(name, "nvmlDeviceGetMemoryInfo_v2") != 0)
 		return false;
 
-	is_present = __atomic_load_n(&nvml_loaded, __ATOMIC_ACQUIRE) ||
+	is_present = __atomic_load_n(&nvml_real.is_loaded, __ATOMIC_ACQUIRE) ||
 		     (elf_find_loaded(LIBNVML) && nvml_load());
 	*ret_ours = is_v1 ? (void *)nvmlDeviceGetMemoryInfo : (void *)nvmlDeviceGetMemoryInfo_v2;
 	*ret_real = NULL;

@@ -15,8 +15,12 @@
 #define HOSTMEM_PATH_MAX 4096
 #define MARGIN_PART      20
 
-static uint64_t others, coming;
-static const char *limit_text = "";
+/* All atomic. */
+static struct {
+	uint64_t others;        /* hostmem_set_others() */
+	uint64_t coming;        /* hostmem_set_coming() */
+	const char *limit_text; /* hostmem_set_limit() */
+} hostmem = {.limit_text = ""};
 
 /* Plain read(2): no stdio buffer of ours in somebody else's heap. false: not there. */
 static bool file_read_text(char *buf, size_t size, const char *path)
@@ -162,9 +166,9 @@ static uint64_t cgroups_available(const char *root)
 
 static uint64_t machine_available(const char *root, uint64_t used)
 {
-	const char *text = __atomic_load_n(&limit_text, __ATOMIC_ACQUIRE);
+	const char *text = __atomic_load_n(&hostmem.limit_text, __ATOMIC_ACQUIRE);
 	uint64_t total = 0, available, limit;
-	uint64_t taken = used + __atomic_load_n(&others, __ATOMIC_RELAXED);
+	uint64_t taken = used + __atomic_load_n(&hostmem.others, __ATOMIC_RELAXED);
 
 	(void)file_read_number(root, "/proc", "meminfo", "MemTotal:", &total);
 	if (*text && parse_size_or_percent(text, total * 1024, &limit) == 0)
@@ -178,7 +182,7 @@ static uint64_t machine_available(const char *root, uint64_t used)
 uint64_t hostmem_available_below(const char *root, uint64_t used, bool is_soon)
 {
 	uint64_t machine = machine_available(root, used), groups = cgroups_available(root);
-	uint64_t more = is_soon ? __atomic_load_n(&coming, __ATOMIC_RELAXED) : 0;
+	uint64_t more = is_soon ? __atomic_load_n(&hostmem.coming, __ATOMIC_RELAXED) : 0;
 
 	machine = machine < UINT64_MAX - more ? machine + more : UINT64_MAX;
 	return machine < groups ? machine : groups;
@@ -186,17 +190,17 @@ uint64_t hostmem_available_below(const char *root, uint64_t used, bool is_soon)
 
 void hostmem_set_limit(const char *text)
 {
-	__atomic_store_n(&limit_text, text, __ATOMIC_RELEASE);
+	__atomic_store_n(&hostmem.limit_text, text, __ATOMIC_RELEASE);
 }
 
 void hostmem_set_others(uint64_t bytes)
 {
-	__atomic_store_n(&others, bytes, __ATOMIC_RELAXED);
+	__atomic_store_n(&hostmem.others, bytes, __ATOMIC_RELAXED);
 }
 
 void hostmem_set_coming(uint64_t bytes)
 {
-	__atomic_store_n(&coming, bytes, __ATOMIC_RELAXED);
+	__atomic_store_n(&hostmem.coming, bytes, __ATOMIC_RELAXED);
 }
 
 uint64_t hostmem_available(uint64_t used)

@@ -25,6 +25,7 @@ struct hostpool_slab {
 	bool is_tried; /* to be registered */
 };
 
+/* All under the lock. */
 static struct {
 	struct hook_mutex lock;
 	struct hostpool_slab *slabs;

@@ -31,19 +31,20 @@ struct slab {
 	size_t size;
 };
 
+/* All under the lock. */
 static struct {
 	struct hook_mutex lock;
 	pthread_cond_t changed;
 	struct slab *first, **last; /* ready */
-	uint64_t wanted;            /* bytes that are yet to be begun */
+	uint64_t wanted;            /* bytes that are not begun yet */
 	uint64_t ready_bytes;
-	uint64_t touching;        /* bytes: begun, and not all there yet */
-	uint64_t asking;          /* the same, and it is being looked whether there is so much */
-	uint64_t used;            /* by the caller, as said last */
-	uint64_t next_ns;         /* no slab is begun before, unless somebody waits */
-	bool is_urgent;           /* somebody does */
-	unsigned int n_running;   /* threads that are there */
-	unsigned int n_forgotten; /* times that what was wanted was not any more */
+	uint64_t touching;        /* bytes that are begun and not ready */
+	uint64_t asking;          /* the part of them for which it looks whether there is so much */
+	uint64_t used;            /* the caller's bytes, by touched_want() */
+	uint64_t next_ns;         /* no slab is begun before, unless a thread waits */
+	bool is_urgent;           /* a thread waits */
+	unsigned int n_running;   /* threads of ours */
+	unsigned int n_forgotten; /* grows when the wanted bytes are given up */
 	void (*ready)(void);
 } touched = {.lock = HOOK_MUTEX(HOOK_LOCK_TOUCHED),
 	     .changed = PTHREAD_COND_INITIALIZER,

@@ -25,6 +25,7 @@ static int node_compare(struct ledger_node *a, struct ledger_node *b)
 /* cppcheck-suppress unknownMacro */
 RBTREE_GENERATE(ledger_tree, ledger_node, link, node_compare)
 
+/* All under the lock. */
 static struct {
 	struct hook_mutex lock;
 	struct ledger_tree trees[LEDGER_CLASS_COUNT_];

@@ -42,6 +42,7 @@ RBTREE_GENERATE(vmm_block_tree, vmm_block, link, block_compare)
 /* cppcheck-suppress unknownMacro */
 RBTREE_GENERATE(vmm_map_tree, vmm_map, link, map_compare)
 
+/* All under the lock. */
 static struct {
 	struct hook_mutex lock;
 	struct vmm_block_tree blocks;

@@ -48,6 +48,7 @@ static int block_compare(struct managed_block *a, struct managed_block *b)
 /* cppcheck-suppress unknownMacro */
 RBTREE_GENERATE(managed_tree, managed_block, link, block_compare)
 
+/* All under the lock. */
 static struct {
 	struct hook_mutex lock;
 	pthread_cond_t changed; /* a block is not busy any more */

@@ -146,6 +146,7 @@ struct pager_mover {
 	struct pager_scrap scrap;     /* and to this */
 };
 
+/* All under the lock. */
 struct pager {
 	struct hook_mutex lock;
 	pthread_cond_t changed; /* a chunk is not busy any more */

@@ -16,6 +16,7 @@ struct peer_pair {
 	CUdevice target_dev;
 };
 
+/* All under the lock. */
 static struct {
 	struct hook_mutex lock;
 	struct peer_pair *pairs;

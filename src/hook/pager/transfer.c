@@ -43,12 +43,14 @@ struct stock {
 	struct parcel parcels[PARCELS_MAX];
 };
 
+/* The agent's, unless said otherwise. */
 static struct {
 	struct stock stocks[DEVICE_COUNT_MAX];
 	CUdevice aim_dev;
-	uint64_t aim_bytes; /* left */
-	int kept[KEPT_MAX]; /* as parcel::fd; taken by the agent, given up by any thread */
-	int in_hand;        /* the same: the agent's, on its way from one of these to another */
+	uint64_t aim_bytes; /* that may still go */
+	int kept[KEPT_MAX]; /* as parcel::fd, atomic; the agent fills a place, any thread clears it
+			     */
+	int in_hand;        /* the same; the descriptor that the agent moves from place to place */
 } transfer = {
 	.stocks = {[0 ... DEVICE_COUNT_MAX -
 		    1] = {.sink = -1,

@@ -97,6 +97,7 @@ struct pools_stream {
 	bool is_gone;     /* out of the list */
 };
 
+/* All under the lock. */
 struct pools {
 	struct hook_mutex lock;
 	struct pools_pool *pools;

@@ -22,6 +22,7 @@ struct request {
 	uint32_t n_used;
 };
 
+/* All under the lock. */
 static struct {
 	struct hook_mutex lock;
 	struct request requests[NVSHARE_REQUESTS_MAX];

@@ -10,6 +10,7 @@
 
 #define TASKS_KEPT 256
 
+/* All under the lock. */
 static struct {
 	struct hook_mutex lock;
 	uint64_t n, n_violations, n_hints;
