@@ -38,8 +38,7 @@ static uint32_t rdma_report_flags(void)
 	return 0;
 }
 
-/* Memory that a device may reach is pinned. What was allocated since the last look is pinned here.
- */
+/* Memory that a device may reach is pinned, with memory that was allocated since the last look. */
 static void link_pin_registrable(const struct agent_link *link)
 {
 	if (rdma_seen() != RDMA_NONE && backend_of(link->dev) != NVSHARE_BACKEND_MANAGED)

@@ -390,7 +390,7 @@ void gate_pass_always(void)
 
 void gate_after_fork_child(void)
 {
-	/* The parent's other threads are not here, so what they held or said is void. */
+	/* The parent's other threads are not here, so their slots and captures are void. */
 	gate_captures_after_fork_child();
 	gate.n_waiting = 0;
 	gate_for_each_slot (slot) {

@@ -22,7 +22,9 @@ static struct {
 	const char *limit_text; /* hostmem_set_limit() */
 } hostmem = {.limit_text = ""};
 
-/* Plain read(2): no stdio buffer of ours in somebody else's heap. false: not there. */
+/*
+ * read(2), because stdio would put a buffer into the program's heap. false: there is no such file.
+ */
 static bool file_read_text(char *buf, size_t size, const char *path)
 {
 	int fd = open(path, O_RDONLY | O_CLOEXEC);
@@ -77,7 +79,8 @@ struct hostmem_files {
 	const char *limit;
 	const char *slow; /* or NULL; a limit beyond which the group is held up at each page */
 	const char *usage;
-	const char *cache; /* name in memory.stat of what the kernel drops before it kills */
+	const char *
+		cache; /* the name in memory.stat of memory that the kernel drops before it kills */
 };
 
 static const struct hostmem_files files_v1 = {"memory.limit_in_bytes", NULL,
@@ -85,7 +88,7 @@ static const struct hostmem_files files_v1 = {"memory.limit_in_bytes", NULL,
 static const struct hostmem_files files_v2 = {"memory.max", "memory.high", "memory.current",
 					      "inactive_file "};
 
-/* A part of the whole: of what is free it would be less and less, slab by slab. */
+/* The margin is a part of the whole. A part of the free memory would shrink slab by slab. */
 static uint64_t bytes_less_margin(uint64_t available, uint64_t whole)
 {
 	uint64_t margin = whole / MARGIN_PART;
@@ -178,7 +181,7 @@ static uint64_t machine_available(const char *root, uint64_t used)
 	return bytes_less_margin(available * 1024, total * 1024);
 }
 
-/* What others give back is the machine's; a group of ours may be no group of theirs. */
+/* Memory that others give back is the machine's. Our control group may not be theirs. */
 uint64_t hostmem_available_below(const char *root, uint64_t used, bool is_soon)
 {
 	uint64_t machine = machine_available(root, used), groups = cgroups_available(root);

@@ -15,7 +15,7 @@
 #include <unistd.h>
 
 #define SLAB_MAX (1ull << 30)
-#define STEP_MAX (256ull << 20) /* what is added by steps */
+#define STEP_MAX (256ull << 20) /* the size of a slab that is added by steps */
 
 struct hostpool_slab {
 	struct hostpool_slab *next; /* hostpool::slabs */
@@ -63,8 +63,7 @@ static uint64_t bytes_round_up(uint64_t bytes, uint64_t align)
 	return (bytes + align - 1) & ~(align - 1);
 }
 
-/* Every unused byte serves, in however small pieces; what slab_grow() adds are whole huge
- * pages. */
+/* All unused bytes count, in pieces of any size. slab_grow() adds whole huge pages. */
 static uint64_t slab_missing(uint64_t bytes)
 {
 	uint64_t unused = hostpool_unused() + touched_bytes();
@@ -129,7 +128,7 @@ bool hostpool_register_one(void)
 	return slab != NULL;
 }
 
-/* Takes addr, whatever comes of it. */
+/* Takes addr, and unmaps it after a failure. */
 static bool slab_add(void *addr, size_t size)
 {
 	struct hostpool_slab *slab = calloc(1, sizeof(*slab));
@@ -176,8 +175,8 @@ static bool slab_grow(uint64_t bytes)
 }
 
 /*
- * What comes of it does not matter: these calls may fail. They must not wait for a lock. A page
- * takes 0.1 ms for both on an H100 (driver 580), where 2 MiB take 0.9.
+ * The results do not matter, so these calls may fail. They must not wait for a lock. A page takes
+ * 0.1 ms for both on an H100 (driver 580), and 2 MiB take 0.9 ms.
  */
 void hostpool_probe(void)
 {
@@ -292,8 +291,8 @@ struct hostpool_part *hostpool_put(struct hostpool_part *parts)
 }
 
 /*
- * Takes slabs out of the pool that are not in use: n of them, or as many as there are. ctx: only
- * what is registered there or nowhere; NULL: all.
+ * Takes unused slabs out of the pool: n of them, or as many as there are. ctx: only slabs that are
+ * registered there or nowhere; NULL: all.
  */
 static struct hostpool_slab *hostpool_take_unused(uint64_t n, CUcontext ctx)
 {

@@ -15,13 +15,13 @@
 /* Small ones: the first copies begin while most of the memory is still on its way. */
 #define SLAB_BYTES   (64ull << 20)
 #define TOUCHERS_MAX 8
-#define TOUCHERS_FEW 2             /* of what nobody waits for: the program needs its processors */
+#define TOUCHERS_FEW 2             /* where nobody waits, since the program needs its processors */
 #define TOUCH_MIN    (32ull << 20) /* less than this a thread is not worth its start */
 
 /*
- * From one slab that nobody waits for to the next: 6 GiB/s. Their registration takes the
- * driver's locks, and what others evict meanwhile needs the same: without a pause theirs
- * took 100 to 160 ms a GiB on a card, 48 when nobody prepared.
+ * The pause between two slabs where nobody waits: 6 GiB/s. Registering them takes the driver's
+ * locks, which evictions of others need, too. Without a pause these took 100 to 160 ms a GiB on a
+ * card, and 48 ms beside nobody.
  */
 #define SLOWLY_NS (10 * CLOCK_NS_PER_MS)
 
@@ -65,11 +65,10 @@ static uint64_t bytes_round_up(uint64_t bytes, uint64_t align)
 }
 
 /*
- * By writing: a fault locks but what it maps (before Linux 6.4 the address space, for that
- * one page). MADV_POPULATE_WRITE keeps the address space locked for as long as it lasts, and
- * whoever maps anything meanwhile, driver calls and the other threads here among them, waits
- * for it and lets nobody pass: measured with eight threads, 173 to 357 ms a GiB and 60 to
- * 120 ms for a mapping, against 30 and 0.02.
+ * It writes, because a page fault locks only the page (before Linux 6.4 the address space, for that
+ * page). MADV_POPULATE_WRITE keeps the address space locked as long as it runs. Threads that map
+ * memory then wait for it, driver calls and our other threads among them. With eight threads it
+ * took 173 to 357 ms a GiB, and 60 to 120 ms for a mapping, against 30 ms and 0.02 ms.
  */
 static void *slab_touch_run(void *arg)
 {
@@ -160,9 +159,9 @@ static void toucher_keep_pace(void)
 }
 
 /*
- * What is begun shows in no number of the machine's before it is there: so that no two
- * threads take the same room, all of it has to be available together. The lock is held but
- * for a while. 0: none is wanted, or may be had.
+ * A begun slab shows in no number of the machine before it is there. So all begun bytes must be
+ * available together, and no two threads take the same room. Opens the lock for a while. 0: none is
+ * wanted, or may be had.
  */
 static size_t slab_begin(void)
 {
@@ -214,7 +213,7 @@ static void slabs_free(struct slab *slab)
 	}
 }
 
-/* Whole slabs, each by one thread: who share one are in each other's way in the kernel. */
+/* One thread touches a whole slab: threads that share one are in each other's way in the kernel. */
 static void *toucher_run(void *arg)
 {
 	struct slab *slab, *dead;
@@ -233,7 +232,7 @@ static void *toucher_run(void *arg)
 		hook_unlock(&touched.lock);
 		slab = slab_make(size);
 		hook_lock(&touched.lock);
-		ready = touched.ready; /* what is not there after all is news, too */
+		ready = touched.ready; /* a failure is news, too */
 		dead = NULL;
 		touched.touching -= size;
 		if (!slab) {

@@ -94,7 +94,7 @@ uint64_t budget_most(CUdevice dev)
 	hook_unlock(&budget_state.lock);
 	if (percent == 100)
 		return total;
-	/* Allocations are made of whole granules, so that nobody gets the rest of the last one. */
+	/* Allocations consist of whole granules, so no client gets the rest of the last one. */
 	most = total / 100 * percent + total % 100 * percent / 100;
 	return most - most % GRANULE;
 }
@@ -131,7 +131,7 @@ void budget_allocated(CUdevice dev, int64_t delta)
 	bell_memory_changed(dev);
 }
 
-/* The waker of those who wait, too: what one frees may be what another lacks. */
+/* It also wakes threads that wait, since freed bytes may be the ones that another thread lacks. */
 static void budget_add(CUdevice dev, uint64_t bytes, int kind, bool is_more)
 {
 	struct budget_device *d = budget_device(dev);
@@ -159,7 +159,7 @@ void budget_force(CUdevice dev, uint64_t bytes, int kind)
 	budget_add(dev, bytes, kind, true);
 }
 
-/* At once: what is not counted for a moment is another thread's to take. */
+/* In one step: bytes that are not counted for a moment could be taken by another thread. */
 void budget_pin(CUdevice dev, uint64_t bytes, int kind)
 {
 	struct budget_device *d = budget_device(dev);

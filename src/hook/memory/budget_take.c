@@ -12,14 +12,14 @@
 /* Asked for at once, so that not every small allocation makes a round trip. */
 #define BUDGET_STEP_MAX (64ull << 20)
 
-/* In a capture, when what is refused was more than its own. */
+/* In a capture, after a refusal of more bytes than its own. */
 #define PRESS_TRIES 4
 
 /* Between tries of the driver, which says out of memory although the budget has room. */
 #define PAUSE_NS_MIN    CLOCK_NS_PER_MS
 #define PAUSE_NS_MAX    (250 * CLOCK_NS_PER_MS)
 #define PAUSED_NS_MAX   (240 * CLOCK_NS_PER_SEC) /* as long as any wait may be */
-#define BLIND_NS_MAX    (10 * CLOCK_NS_PER_SEC)  /* by the scheduler's word alone, who looks too */
+#define BLIND_NS_MAX    (10 * CLOCK_NS_PER_SEC)  /* where the driver does not tell the room */
 #define ROOMY_TRIES_MAX 6                        /* in a row, with room on the card */
 
 static bool want_take_now(struct budget_device *d, uint64_t bytes, int kind)
@@ -59,10 +59,10 @@ static void want_leave_line(struct budget_device *d)
 }
 
 /*
- * Outside the gate while it waits, so that this process can be switched out meanwhile;
- * inside again before it takes, since what is taken but not yet allocated could not be
- * evicted if the gate closed in between. A refusal that comes while it stands there holds,
- * too: what is refused is not wanted any more, and may be why the gate does not open.
+ * The thread is outside the gate while it waits, so the process can be stopped meanwhile. It is
+ * inside again before it takes: taken bytes that are not allocated yet could not be evicted if the
+ * gate closed in between. A refusal that comes while it stands at the gate counts. Refused bytes
+ * are not wanted any more, and may be why the gate stays closed.
  */
 static CUresult want_take_waiting(CUdevice dev, struct budget_device *d, uint64_t bytes, int kind)
 {
@@ -111,7 +111,9 @@ static void line_press(struct budget_device *d, uint64_t bytes, int kind)
 	d->pressing_pinned += kind == BUDGET_PAGEABLE ? 0 : bytes;
 }
 
-/* n_refused: when it began. What was refused is not wanted since then. */
+/*
+ * n_refused: the count when it began. Bytes that were refused since then are not wanted any more.
+ */
 static void line_press_no_more(struct budget_device *d, uint64_t bytes, int kind,
 			       uint64_t n_refused)
 {
@@ -160,7 +162,7 @@ static bool line_press_once(CUdevice dev, struct budget_device *d, uint64_t byte
 	return is_taken;
 }
 
-/* Until who is first in line has what it needs, or has given up; or there is room. */
+/* Waits until the first one in line has its bytes or has given up, or until there is room. */
 static void want_let_first(struct budget_device *d, uint64_t bytes, uint64_t *end_ns)
 {
 	uint64_t served;
@@ -175,8 +177,8 @@ static void want_let_first(struct budget_device *d, uint64_t bytes, uint64_t *en
 }
 
 /*
- * What is refused with what others lack may be there for us alone. But who stands in line gives up
- * at its second refusal, so that to ask again at once might be its end, and not ours.
+ * Bytes that were refused together with others' may be available alone. But a thread in line gives
+ * up at its second refusal, so to ask again at once might end its wait, and not ours.
  */
 static CUresult want_take_pressing(CUdevice dev, struct budget_device *d, uint64_t bytes, int kind)
 {
@@ -203,7 +205,7 @@ CUresult budget_take(CUdevice dev, uint64_t bytes, int kind)
 		return CUDA_SUCCESS;
 	hook_lock(&budget_state.lock);
 	is_over = limit != UINT64_MAX && !budget_within(d, bytes, limit);
-	/* Nobody passes those who wait, except who may not wait. */
+	/* No thread passes the ones in line, unless it must not wait. */
 	is_first = d->ticket_next == d->ticket_served || !may_wait;
 	is_taken = !is_over && is_first && want_take_now(d, bytes, kind);
 	hook_unlock(&budget_state.lock);
@@ -245,7 +247,7 @@ static bool driver_find_room(CUdevice dev, uint64_t bytes, bool *ret_has)
 	return true;
 }
 
-/* Whether to try once more, and after what pause. */
+/* true: try once more. It sets the pause before that. */
 static bool tries_next(struct budget_tries *tries, CUdevice dev, uint64_t bytes)
 {
 	bool has_room = false, is_known = driver_find_room(dev, bytes, &has_room);
@@ -262,8 +264,8 @@ static bool tries_next(struct budget_tries *tries, CUdevice dev, uint64_t bytes)
 }
 
 /*
- * The first try is to learn the scheduler's mind, and costs a round trip; the next ones
- * are for the card to become what the scheduler believes it is. Until a refusal.
+ * The first try asks the scheduler, which costs a round trip. The next ones wait until the card is
+ * as the scheduler believes. All end with a refusal.
  */
 static void tries_pause(struct budget_device *d, uint64_t pause_ns, uint64_t n_refused)
 {
@@ -300,7 +302,7 @@ CUresult budget_retry(CUdevice dev, uint64_t bytes, int kind, struct budget_trie
 	if (is_wanted) {
 		if (budget_unused(d))
 			d->budget = budget_on_card(d);
-		/* Or it would be given to those who wait behind. */
+		/* Else threads behind in line would get it. */
 		line_press(d, bytes, kind);
 	}
 	hook_unlock(&budget_state.lock);
@@ -319,7 +321,7 @@ CUresult budget_retry(CUdevice dev, uint64_t bytes, int kind, struct budget_trie
 	hook_lock(&budget_state.lock);
 	if (is_wanted)
 		line_press_no_more(d, bytes, kind, n_refused);
-	/* With what others lacked it may have been too much, and by itself not. */
+	/* Together with the bytes that others lacked it may have been too much. */
 	is_refused = is_wanted && d->n_refused != n_refused && d->refused == bytes;
 	hook_unlock(&budget_state.lock);
 	if (!is_refused)

@@ -63,7 +63,8 @@ bool charge_again(struct charge *charge, CUresult res)
 void charge_give_back(const struct ledger_entry *entry)
 {
 	budget_give(entry->dev, entry->bytes, entry->kind);
-	if (entry->class != LEDGER_POOL) /* what a pool keeps nobody asked for */
+	if (entry->class !=
+	    LEDGER_POOL) /* the program did not ask for the bytes that a pool keeps */
 		budget_allocated(entry->dev, -(int64_t)entry->bytes);
 }
 

@@ -10,7 +10,7 @@
 
 #include <stdatomic.h>
 
-/* Prefetching, which is what moves managed memory, needs both. */
+/* Prefetching moves managed memory, and needs both. */
 static bool managed_supported(CUdevice dev)
 {
 	int managed = 0, concurrent = 0;

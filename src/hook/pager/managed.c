@@ -18,7 +18,7 @@
 #include <pthread.h>
 #include <stdlib.h>
 
-/* Prefetches take whole blocks of this; what is charged follows. */
+/* Prefetches take whole blocks of this size, so charges are rounded to it. */
 #define MANAGED_ALIGN (64ull << 10)
 
 /* A prefetch can not be called off: pieces of 50 ms, for a process that wants to exit. */
@@ -29,7 +29,7 @@ struct managed_block {
 	struct managed_block *next; /* in a list being worked on */
 	CUdeviceptr addr;
 	size_t size;    /* as asked for */
-	size_t charged; /* rounded, without what stays */
+	size_t charged; /* rounded, without the bytes that stay */
 	size_t staying; /* behind that: in host memory for good (oversub.h) */
 	CUcontext ctx;
 	CUdevice dev;
@@ -110,7 +110,7 @@ static size_t block_is_moving(const struct managed_block *block)
 	return block->staying ? block->charged : block->size;
 }
 
-/* Without the advice it would be used all the same, but come and go, and be in others' way. */
+/* Without the advice the GPU would use it, too, but it would come and go, in the way of others. */
 static void block_keep_out(const struct managed_block *block)
 {
 	if (block->staying)
@@ -130,7 +130,7 @@ static void block_give_back(struct managed_block *block)
 	free(block);
 }
 
-/* Out of the books. Who moves it gives it back then. Lock held. */
+/* Takes it out of the books. A thread that moves it gives it back in the end. Lock held. */
 static void block_forget(struct managed_block *block, struct managed_block **gone)
 {
 	RB_REMOVE(managed_tree, &managed.blocks, block);
@@ -152,7 +152,7 @@ static void managed_give_back_all(struct managed_block *gone)
 	}
 }
 
-/* What is known there has ended with its context, and is about to be forgotten. */
+/* A block that is known there has ended with its context, and is about to be forgotten. */
 static void block_add(struct managed_block *block)
 {
 	struct managed_block *stale, *gone = NULL;
@@ -232,7 +232,7 @@ bool managed_free(CUdeviceptr ptr, CUresult *ret_res)
 	return true;
 }
 
-/* Claims the next block at or after addr that is on the wanted side; NULL: no more. */
+/* Claims the next block at or after addr on the wanted side. NULL: there is none. */
 static struct managed_block *block_claim(CUdevice dev, CUdeviceptr addr, bool is_out)
 {
 	struct managed_block key = {.addr = addr}, *block;
@@ -248,7 +248,7 @@ static struct managed_block *block_claim(CUdevice dev, CUdeviceptr addr, bool is
 	return block;
 }
 
-/* false: it has gone meanwhile, and whatever was done to it does not matter. */
+/* false: it has gone meanwhile, so the result does not matter. */
 static bool block_unclaim(struct managed_block *block, bool is_out)
 {
 	bool is_gone;
@@ -273,9 +273,9 @@ static CUresult block_advise(const struct managed_block *block, bool to_host)
 }
 
 /*
- * Piece by piece; behind one that hangs, all of them in its turn, and nobody waits for them.
- * ret_begun: bytes that may have moved. CUDA_ERROR_NOT_READY: the process leaves, or a piece
- * does not end.
+ * Prefetches piece by piece. Behind a piece that hangs it submits all others, and waits for none.
+ * ret_begun: bytes that may have moved. CUDA_ERROR_NOT_READY: the process exits, or a piece does
+ * not end.
  */
 static CUresult block_prefetch(const struct managed_block *block, CUdevice to,
 			       struct pager_mover *mover, size_t *ret_begun)
@@ -310,8 +310,8 @@ static bool block_is_gone(const struct managed_block *block)
 }
 
 /*
- * What has stayed in host memory would be used over the bus, for as long as the advice holds.
- * A process that leaves uses none of it. false: it is for the next restore to bring back.
+ * The GPU would use bytes in host memory over the bus for as long as the advice holds. A process
+ * that exits uses none. false: the next restore brings them back.
  */
 static bool block_call_back(const struct managed_block *block, struct pager_mover *mover,
 			    size_t begun)

@@ -10,9 +10,10 @@
 #include <stdbool.h>
 
 /*
- * A part of the card stays free, for the contexts of others: this program can do without, and
- * they can not. So much of the card at least; and so much less than what the scheduler says
- * there is, which is the card less its reserve and what others have pinned.
+ * The program's moving memory is at most the card less 1/LEFT_PART of it, and at most the
+ * scheduler's bound less 1/SPARE_PART of the card. The rest stays free for contexts of others,
+ * which need it more. The bound is the card without the reserve and without memory that others have
+ * pinned.
  */
 #define LEFT_PART  8
 #define SPARE_PART 16

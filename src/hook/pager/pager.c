@@ -79,7 +79,7 @@ static int arena_place(struct pager_arena *arena, struct pager_alloc *alloc)
 	return 0;
 }
 
-/* Twice what there is, so that few chunks hold many allocations, within bounds. */
+/* Twice the size so far, within bounds, so that few chunks hold many allocations. */
 static size_t arena_next_size(const struct pager_arena *arena, size_t granularity)
 {
 	uint64_t have = arena->extent.bytes_used + arena->extent.bytes_free;
@@ -187,7 +187,7 @@ CUresult pager_alloc(CUdevice dev, CUcontext ctx, size_t bytes, CUdeviceptr *ret
 	alloc->ctx = ctx;
 	alloc->dev = dev;
 	alloc->size = bytes;
-	alloc->sync_memops = true; /* what plain memory says of itself, as seen on 580 */
+	alloc->sync_memops = true; /* as plain memory says, seen on 580 */
 	if (bytes < PAGER_LARGE)
 		res = alloc_small(device, dev, ctx, alloc);
 	else
@@ -303,7 +303,7 @@ static void alloc_put_off(struct pager_alloc *alloc)
 	hook_unlock(&pager.lock);
 }
 
-/* What was freed is not found again: the driver refuses a second free itself. */
+/* Freed memory is not found again, so the driver refuses a second free itself. */
 bool pager_take(CUdeviceptr ptr, struct pager_alloc **ret_alloc)
 {
 	struct pager_alloc *alloc;
@@ -364,7 +364,7 @@ void pager_flush_frees(void)
 	}
 }
 
-/* What the dead context held, out of the books in one go. */
+/* Takes all allocations of the dead context out of the books in one go. */
 static void context_take(CUcontext ctx, struct pager_alloc **ret_allocs,
 			 struct pager_arena **ret_arenas)
 {
@@ -438,7 +438,7 @@ void pager_context_gone(CUcontext ctx)
 		pager_release(allocs);
 	}
 	pager_pools()->context_gone(
-		ctx); /* before the arenas: what is pending there may be theirs */
+		ctx); /* before the arenas, since pending memory may be theirs */
 	while ((arena = arenas)) {
 		arenas = arena->next;
 		arena_end(arena);

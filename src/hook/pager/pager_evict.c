@@ -20,8 +20,8 @@
 #include "util/clock.h"
 
 /*
- * Host memory that others give back, slab by slab, is waited for so long since the last of it
- * was used, and looked for so often.
+ * Others give host memory back slab by slab. An eviction waits so long since it last used some, and
+ * looks so often.
  */
 #define HOST_WAIT_NS 2000000000ull
 #define HOST_WAIT_MS 5
@@ -32,7 +32,10 @@ static void chunk_keep(struct pager_chunk *chunk)
 	pager_chunk_set(chunk, PAGER_RESIDENT);
 }
 
-/* Before the scheduler hears of it: whoever acts on its word finds the memory in its source. */
+/*
+ * The memory must be sent before the scheduler hears of it: a client that acts on its word finds
+ * the memory in its source.
+ */
 static CUresult chunk_unmap_or_hand_over(struct pager_moving *move, struct pager_chunk *chunk)
 {
 	CUdevice dev = chunk->range->dev;
@@ -135,8 +138,8 @@ static bool chunk_needs_copy(const struct pager_chunk *chunk)
 }
 
 /*
- * There is host memory for chunk, or it needs none. It is looked only where some was lacking
- * before: a look reads files. But to try takes what is there, even where it is too little.
+ * There is host memory for the chunk, or it needs none. It looks only after a lack, because a look
+ * reads files. A try takes the memory that is there, even too little of it.
  */
 static bool chunk_has_host(struct pager_moving *move, struct pager_chunk *chunk)
 {
@@ -202,7 +205,7 @@ static void out_end(struct pager_moving *move, CUdevice dev)
 	}
 }
 
-/* Those who have what is lacking hear of it at once. */
+/* Clients that have host memory hear of the lack at once. */
 static void out_fall_short(struct pager_moving *move, CUdevice dev)
 {
 	uint64_t bytes = hostpool_lacks(move->to_copy);
@@ -214,8 +217,8 @@ static void out_fall_short(struct pager_moving *move, CUdevice dev)
 }
 
 /*
- * Others give some back, among them who comes in as this goes out: so all that can go does so
- * first.
+ * Others give host memory back; so does the client that comes in as this one goes out. So all
+ * chunks that can go do so first.
  */
 static void out_await_host(struct pager_moving *move, CUdevice dev, uint64_t until_ns)
 {
@@ -235,8 +238,8 @@ static void out_await_host(struct pager_moving *move, CUdevice dev, uint64_t unt
 }
 
 /*
- * Until attempt finds host memory for chunk. What was there as the eviction began, or a moment
- * ago, may be taken by others, whom nobody asks before.
+ * Waits until attempt finds host memory for the chunk. Others may have taken memory that was there
+ * a moment ago.
  */
 static void out_wait_for_host(struct pager_moving *move, CUdevice dev, struct pager_chunk *chunk,
 			      bool (*attempt)(struct pager_moving *move, struct pager_chunk *chunk))
@@ -250,14 +253,14 @@ static void out_wait_for_host(struct pager_moving *move, CUdevice dev, struct pa
 			until_ns = clock_now_ns() + HOST_WAIT_NS;
 		out_await_host(move, dev, until_ns);
 	}
-	/* That is over: as much that is lacking later on would be no news. */
+	/* The lack is over. The same lack later on must count as news. */
 	if (until_ns && move->outcome == NVSHARE_OUTCOME_SUCCESS)
 		(void)pager_agent()->await_host(dev, move->bytes, hostpool_lacks(move->to_copy), 0);
 }
 
 /*
- * Nothing is begun but where there is host memory for all of plan, or will be as what goes
- * lets others in. Where it is not there now, they hear of it.
+ * Begins only if there is host memory for all of the plan, or if there will be as others come in.
+ * Tells others of a lack.
  */
 static void out_begin(struct pager_moving *move, CUdevice dev, const struct pager_plan *plan)
 {
@@ -290,7 +293,7 @@ static void out_move(struct pager_moving *move, CUdevice dev, const struct pager
 	out_end(move, dev);
 }
 
-/* That move can be begun, as it seems. */
+/* The move can begin, as far as it can be seen. */
 static void out_look_ahead(struct pager_moving *move, CUdevice dev, const struct pager_plan *plan)
 {
 	/* Before the probe, whose copies would wait behind those that hang. */
@@ -314,9 +317,9 @@ int pager_evict(CUdevice dev, uint64_t bytes, bool is_frozen, struct pager_move 
 	if (backend_of(dev) == NVSHARE_BACKEND_MANAGED)
 		return managed_evict(dev, bytes, ret_move);
 	*ret_move = (struct pager_move){0};
-	/* What has come since the last restore is room on the card that the next one lacks. */
+	/* Handed memory that has come since the last restore takes room that the next one needs. */
 	(void)transfer_drop(dev);
-	/* Nothing runs, so nothing is waited for; and no dead bytes move. What is frozen waits. */
+	/* Without running work nothing has to wait, and no dead bytes move. Frozen work waits. */
 	if (!is_frozen) {
 		pager_flush_frees();
 		(void)pager_pools()->release(dev);

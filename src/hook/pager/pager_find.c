@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-/* What an address lies in, and keeping that where it is. */
+/* Finds the memory that an address lies in, and keeps it where it is. */
 
 #include "hook/pager/pager.h"
 
@@ -94,7 +94,7 @@ bool pager_set_sync_memops(CUdeviceptr ptr, bool on)
 	return alloc != NULL;
 }
 
-/* What was freed meanwhile holds as well as what is there. Lock held. */
+/* Memory that was freed meanwhile counts as held. Lock held. */
 static bool range_try_hold(const struct pager_hold *hold)
 {
 	struct pager_chunk *chunks = hold->range->chunks;
@@ -135,7 +135,7 @@ bool pager_hold(CUdeviceptr ptr, size_t size, struct pager_hold *ret_hold)
 		   hold.range->chunk_size;
 	while (!range_try_hold(&hold)) {
 		hook_unlock(&pager.lock);
-		gate_leave(); /* it is brought in for those who wait there */
+		gate_leave(); /* threads that wait there get it brought in */
 		hook_lock(&pager.lock);
 		(void)hook_wait_until(&pager.changed, &pager.lock,
 				      clock_now_ns() + PAGER_LOOK_AGAIN_NS);
@@ -148,7 +148,7 @@ bool pager_hold(CUdeviceptr ptr, size_t size, struct pager_hold *ret_hold)
 	return true;
 }
 
-/* What is held goes nowhere, but another thread may be opening it to a peer. Lock held. */
+/* Held memory stays, but another thread may be opening it to a peer. Lock held. */
 static void range_wait_for_workers(const struct pager_hold *hold)
 {
 	const struct pager_chunk *chunks = hold->range->chunks;
@@ -157,7 +157,7 @@ static void range_wait_for_workers(const struct pager_hold *hold)
 	while (i < hold->end) {
 		if (chunks[i].state == PAGER_BUSY) {
 			hook_wait(&pager.changed, &pager.lock);
-			i = hold->first; /* what was free may not be any more */
+			i = hold->first; /* free memory may be in use by now */
 		} else {
 			i++;
 		}
@@ -188,9 +188,9 @@ void pager_unhold(const struct pager_hold *hold, bool is_pinned)
 }
 
 /*
- * What one thread works on is being taken or freed: it is nobody else's yet, or no more. What
- * is out has no mapping to be registered by. Counted under the lock, for who frees it gives
- * back what it counts as.
+ * A chunk that a thread works on is being made or freed, so no other has it. A chunk that is out
+ * has no mapping to register. It counts under the lock, because a free gives back the kind that it
+ * counts as.
  */
 static void range_pin(struct pager_range *range)
 {
@@ -215,7 +215,7 @@ void pager_pin_all(CUdevice dev)
 	struct pager_range **ranges;
 	size_t n;
 
-	/* What is not pinned now will be when it is asked for again. */
+	/* The rest is pinned when this is asked for again. */
 	if (!pager_device(dev) || !pager_ranges(dev, &ranges, &n))
 		return;
 	for (size_t i = 0; i < n; i++) {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-/* Host memory for what moves out: taken ahead, and given back to others. */
+/* Host memory for bytes that move out: taken ahead, and given back to others. */
 
 #include "hook/pager/pager.h"
 #include "hook/pager/pager_ops.h"
@@ -58,7 +58,8 @@ void pager_prepare(CUdevice dev, uint64_t bytes, bool is_urgent)
 {
 	bool pushed;
 
-	(void)pager_pools()->release(dev); /* somebody waits: what no one uses need not be moved */
+	(void)pager_pools()->release(
+		dev); /* a client waits, and memory that nobody uses need not move */
 	if (!host_is_taken(dev) || !host_enter_any(dev, &pushed))
 		return;
 	if (bytes)

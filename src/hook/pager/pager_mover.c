@@ -14,14 +14,14 @@
 #include <stdlib.h>
 
 /*
- * How long it sleeps between two looks at a copy: this share of what it has waited so far, so
- * that little of the time is lost, whatever the copy's size.
+ * It sleeps for this part of the time that it has waited so far. So it loses little time, for a
+ * copy of any size.
  */
 #define PAUSE_PART   64
 #define PAUSE_NS_MIN 20000u
 #define PAUSE_NS_MAX 1000000u
 
-/* So often a copy that is under way extends a freeze: a driver that answers is in nobody's way. */
+/* A copy under way extends a freeze so often. A driver that answers is in nobody's way. */
 #define EXTEND_NS (PAGER_FREEZE_NS / 8)
 
 /* More than a pause ever takes is time in which the machine, or the process, was stopped. */
@@ -115,7 +115,7 @@ void pager_mover_park(struct pager_mover *mover, struct hostpool_part *parts)
 	*tail = parts;
 }
 
-/* What had hung may have ended since. */
+/* The hung copy may have ended since. */
 static struct pager_mover *mover_update(struct pager_mover *mover)
 {
 	if (mover->is_hung && mover_look(mover, NULL) != CUDA_ERROR_NOT_READY) {

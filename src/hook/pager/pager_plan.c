@@ -84,9 +84,9 @@ bool pager_plan_init(struct pager_plan *plan, CUdevice dev, enum pager_state sta
 }
 
 /*
- * Who comes in has large chunks to bring in first, too. Where the first that goes makes all but
- * a little of the room for one, the second is waited for, and so on to the last: a few of the
- * smallest go before it.
+ * The incoming client starts with large chunks, too. If the first chunk that goes leaves a little
+ * too little room for one of them, it waits for the second, and so on to the last. So a few of the
+ * smallest go first.
  */
 static void plan_begin_small(struct pager_plan *plan)
 {

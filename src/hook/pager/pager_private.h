@@ -46,7 +46,7 @@ enum pager_state {
 
 struct pager_chunk {
 	struct pager_range *range;
-	CUdeviceptr addr; /* what copies read and write */
+	CUdeviceptr addr; /* copies read and write there */
 	size_t size;
 	CUmemGenericAllocationHandle handle;
 	struct hostpool_part *host; /* swapped, or resident and just restored: the same bytes */

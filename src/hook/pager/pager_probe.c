@@ -8,7 +8,7 @@
 
 #define PROBE_BYTES 4096
 
-/* What is tried, and on what. */
+/* The calls that are tried, and their memory. */
 struct probe {
 	CUdevice dev;
 	struct pager_mover *mover;
@@ -17,7 +17,7 @@ struct probe {
 	bool is_exportable; /* so is the memory */
 };
 
-/* In any case waited for: what is copied must not find its memory unmapped. */
+/* It waits in each case: a copy must not find its memory unmapped. */
 static CUresult probe_copy(const struct probe *probe, CUdeviceptr addr)
 {
 	CUstream stream = probe->mover->stream;
@@ -71,8 +71,8 @@ static CUresult probe_reserve(const struct probe *probe, struct pager_scrap *scr
 }
 
 /*
- * The card has no free page: what is to go is mapped once more. Where that is not there any
- * more, or the program's own, it is enough that the driver could be asked.
+ * The card has no free page, so a chunk that is to go is mapped once more. If that is not there any
+ * more, or is the program's own, it is enough that the driver could be asked.
  */
 static CUresult probe_chunk(struct probe *probe, struct pager_scrap *scrap,
 			    struct pager_chunk *chunk)

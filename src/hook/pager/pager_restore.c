@@ -19,8 +19,8 @@
 #include "util/clock.h"
 
 /*
- * What a program that was just killed had is free for the scheduler before it is for the
- * driver. So long a whole restore waits for that, looking so often.
+ * The scheduler counts the memory of a killed program as free before the driver does. A restore
+ * waits so long for that in all, and looks so often.
  */
 #define ROOM_WAIT_NS  2000000000ull
 #define ROOM_PAUSE_NS 5000000
@@ -29,8 +29,8 @@
 #define MORE_WAIT_MS 1
 
 /*
- * Back to where it was: out, with its bytes safe in host memory. What can not be unmapped keeps
- * its place on the card, which nobody else may be given. res: what the driver said.
+ * Puts the chunk back: out, with its bytes safe in host memory. If it cannot be unmapped it keeps
+ * its place on the card, which no other client may get. res: the driver's result.
  */
 static void in_give_up(struct pager_moving *move, struct pager_chunk *chunk, CUresult res)
 {
@@ -44,7 +44,7 @@ static void in_give_up(struct pager_moving *move, struct pager_chunk *chunk, CUr
 	pager_chunk_set(chunk, PAGER_SWAPPED);
 }
 
-/* A copy that may still come keeps what it writes to, on the card, too. */
+/* A copy that may still land keeps the memory that it writes to, on the card, too. */
 static void chunk_fail_in(struct pager_moving *move, struct pager_chunk *chunk, CUresult res)
 {
 	if (pager_mover_settle(move->mover) != CUDA_ERROR_NOT_READY) {
@@ -85,7 +85,10 @@ static void in_end_oldest(struct pager_moving *move)
 	move->handed += chunk->is_taken ? chunk->size : 0;
 	is_last = pager_chunk_out(chunk, false);
 	pager_chunk_set(chunk, PAGER_RESIDENT);
-	/* Of a restore in parts too: what it could not bring in may have been freed since. */
+	/*
+	 * This holds for a restore in parts, too: bytes that it could not bring in may have been
+	 * freed since.
+	 */
 	if (is_last)
 		pager_drop_host_copies(chunk->range->dev);
 }
@@ -104,8 +107,8 @@ static bool in_wait_for_room(struct pager_moving *move)
 }
 
 /*
- * The room may be that of what was handed over, and this chunk can not use: of another size, or
- * because it is the program's own memory, which takes nothing over.
+ * Handed memory may have the room, and this chunk cannot use it: the size differs, or it is the
+ * program's own memory, which takes nothing over.
  */
 static CUresult chunk_map_in(struct pager_moving *move, struct pager_chunk *chunk)
 {
@@ -152,8 +155,8 @@ static bool in_has_oldest_ended(const struct pager_moving *move)
 }
 
 /*
- * The budget is used up, but the bus has work: more that comes before it has none keeps it
- * busy. Whoever waits for a chunk does so no longer than its copy takes.
+ * The budget is used up, but the bus has work. If more budget comes before the work ends, the bus
+ * stays busy. A thread that waits for a chunk waits no longer than its copy takes.
  */
 static void in_wait_for_budget(struct pager_moving *move, CUdevice dev)
 {
@@ -220,7 +223,7 @@ int pager_restore(CUdevice dev, struct pager_move *ret_move)
 	while (move.n_ended < move.n_started)
 		in_end_oldest(&move);
 	pager_plan_deinit(&plan);
-	/* What lacked a budget was freed meanwhile. */
+	/* The bytes without a budget were freed meanwhile. */
 	if (move.outcome == NVSHARE_OUTCOME_PARTIAL && !device_is_anything_out(dev))
 		move.outcome = NVSHARE_OUTCOME_SUCCESS;
 	if (move.outcome == NVSHARE_OUTCOME_SUCCESS) {
@@ -228,8 +231,8 @@ int pager_restore(CUdevice dev, struct pager_move *ret_move)
 		pager_agent()->give_host(dev);
 	}
 	/*
-	 * What comes next is for the rest of a restore that goes on. And after one that was ahead
-	 * of who goes out the program first runs: what it did not need is closed by the agent.
+	 * A restore that goes on uses later memory, too. After one that was ahead of the client
+	 * that goes out the program runs first; the agent closes unused memory.
 	 */
 	if (move.outcome != NVSHARE_OUTCOME_PARTIAL && move.outcome != NVSHARE_OUTCOME_SUCCESS)
 		(void)transfer_drop(dev);

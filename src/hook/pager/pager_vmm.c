@@ -111,7 +111,7 @@ static void memory_put_and_unlock(struct pager_memory *memory)
 		pager_memory_free(memory);
 }
 
-/* ---- holding what is on the card ------------------------------------------- */
+/* ---- holding memory on the card ------------------------------------------- */
 
 struct uses {
 	struct pager_memory **memories; /* a use of each; one that is mapped twice is twice here */
@@ -156,7 +156,9 @@ static void uses_deinit(struct uses *uses)
 	free(uses->memories);
 }
 
-/* All or none; lock held. Who moves a busy one does not wait for those held here. */
+/*
+ * Holds all or none; lock held. A thread that moves a busy chunk does not wait for those held here.
+ */
 static bool uses_try_hold(const struct uses *uses)
 {
 	for (size_t i = 0; i < uses->n; i++) {
@@ -175,7 +177,7 @@ static bool uses_try_hold(const struct uses *uses)
 	return true;
 }
 
-/* Enters the gate, which is what brings memory back that is out. */
+/* Enters the gate, which brings memory back that is out. */
 static void uses_hold(const struct uses *uses)
 {
 	uint64_t end_ns;
@@ -220,9 +222,9 @@ static void memory_pin(struct pager_memory *memory)
 /* ---- handles --------------------------------------------------------------- */
 
 /*
- * What others may reach is pinned when they get it, not when they could: frameworks ask
- * for handle types and RDMA by default. Compressed memory has no plain copy, and that of
- * tile pools is mapped in ways of its own.
+ * Memory is pinned when others get access, not when they could: frameworks ask for handle types and
+ * RDMA by default. Compressed memory has no plain copy. Memory of tile pools is mapped in ways of
+ * its own.
  */
 bool pager_vmm_can(size_t size, const CUmemAllocationProp *prop, unsigned long long flags)
 {
@@ -371,7 +373,7 @@ bool pager_vmm_map(CUdeviceptr ptr, size_t size, size_t offset, CUmemGenericAllo
 	return true;
 }
 
-/* What lies between ours is the driver's, if anything is there. */
+/* Memory between ours is the driver's, if there is some. */
 static void driver_unmap(CUdeviceptr ptr, size_t size)
 {
 	if (cuda_real.cuMemUnmap(ptr, size) == CUDA_SUCCESS)
@@ -379,8 +381,8 @@ static void driver_unmap(CUdeviceptr ptr, size_t size)
 }
 
 /*
- * What is out has nothing to take away from the driver, and is never made busy here: a
- * restore would pass it over. Lock held, and released.
+ * Memory that is out has no mapping in the driver. It is not made busy here, since a restore would
+ * pass it over. Lock held, and released.
  */
 static CUresult mapping_unmap_and_unlock(struct pager_mapping *mapping)
 {
@@ -418,7 +420,7 @@ static void memory_bring_in_and_unlock(struct pager_memory *memory)
 	memory_put_and_unlock(memory);
 }
 
-/* One step: a mapping of ours, or what is before it; *ret_end is where that ended. */
+/* One step: unmaps a mapping of ours, or the memory before it. *ret_end: where that ends. */
 static CUresult mapping_unmap_first(CUdeviceptr ptr, size_t size, CUdeviceptr *ret_end)
 {
 	struct pager_mapping *mapping;
@@ -462,7 +464,7 @@ bool pager_vmm_unmap(CUdeviceptr ptr, size_t size, CUresult *ret_res)
 	return true;
 }
 
-/* true: somebody who is not a device of ours may reach it. Lock held. */
+/* true: some device that is not one of ours may reach it. Lock held. */
 static bool mapping_note_access(struct pager_mapping *mapping, const CUmemAccessDesc *descs,
 				size_t n)
 {

@@ -19,8 +19,8 @@
 /* Descriptors are the program's, too, and it may have few. */
 #define PARCELS_MAX 64
 #define KEPT_MAX    256
-#define KEPT_PART   8 /* of what it may open */
-/* The scheduler's word follows what was handed over within milliseconds. */
+#define KEPT_PART   8 /* of the descriptors that it may open */
+/* The scheduler's message follows handed memory within milliseconds. */
 #define LINGER_NS   CLOCK_NS_PER_SEC
 #define LETTERS_MAX 256 /* at a time */
 #define MAGIC       0x6e767368616e6431ull
@@ -106,8 +106,8 @@ static bool stock_close_parcels(struct stock *stock)
 }
 
 /*
- * First it takes no more, since a child that was forked just now may hold it, too. Then all that
- * waits is received: close() would wait for whatever a descriptor in there makes it wait for.
+ * It must stop taking first, because a child of this moment may hold it, too. Then it receives all
+ * packets in its queue: close() would wait as long as a descriptor in there makes it wait.
  */
 static void source_close(int *source)
 {
@@ -148,7 +148,9 @@ void transfer_add_source(CUdevice dev, int fd)
 	(void)parcel_forget(&transfer.in_hand);
 }
 
-/* The end of the pair: the other program takes what is there, and learns that no more comes. */
+/*
+ * Ends the pair: the other program takes the packets that are there, and learns that no more come.
+ */
 static void sink_close(struct stock *stock)
 {
 	if (stock->sink >= 0)
@@ -224,7 +226,7 @@ void transfer_receive(CUdevice dev)
 	}
 }
 
-/* When full, it is not read until what has come is used or closed: senders free theirs. */
+/* A full stock is not read until memory in it is used or closed. The senders free theirs then. */
 size_t transfer_fds(CUdevice dev, int ret_fds[TRANSFER_SOURCES_MAX])
 {
 	const struct stock *stock = transfer_stock_of(dev);
@@ -299,7 +301,7 @@ bool transfer_import(CUdevice dev, size_t size, CUmemGenericAllocationHandle *re
 	return false;
 }
 
-/* ---- what can be handed on ------------------------------------------------------- */
+/* ---- memory that can be handed over ----------------------------------------------- */
 
 static size_t transfer_kept_max(void)
 {
@@ -419,12 +421,12 @@ bool transfer_send(CUdevice dev, int fd, size_t size)
 	if (!r)
 		transfer.aim_bytes -= size < transfer.aim_bytes ? size : transfer.aim_bytes;
 	else if (r != -EAGAIN)
-		transfer.aim_bytes = 0; /* nobody is there any more */
+		transfer.aim_bytes = 0; /* the other end is closed */
 	transfer_discard(fd);
 	return !r;
 }
 
-/* What comes of it does not matter: these calls may fail. They must not wait for a lock. */
+/* The results do not matter, so these calls may fail. They must not wait for a lock. */
 void transfer_probe(CUmemGenericAllocationHandle handle)
 {
 	CUmemGenericAllocationHandle again;

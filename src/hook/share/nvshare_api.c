@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
- * The functions of nvshare.h. A claim is told to the scheduler as nvsharectl does it, by a
- * connection of its own, so that the caller hears what became of it.
+ * The functions of nvshare.h. A claim goes to the scheduler over a connection of its own, as with
+ * nvsharectl, so that the caller gets the answer.
  */
 
 #define NVSHARE_IS_LIBRARY
@@ -124,7 +124,7 @@ static uint32_t api_value(const struct nvshare_claim *claim, enum nvshare_key ke
 	return key == NVSHARE_KEY_SLO ? claim->slo_us : claim->compute_limit;
 }
 
-/* What was refused is not claimed of the next scheduler, which might grant it. */
+/* The next scheduler might grant a refused claim, so it is not kept. */
 static int claim(enum nvshare_key key, uint32_t value)
 {
 	struct nvshare_set set = {.value = value, .key = (uint32_t)key};
@@ -140,7 +140,10 @@ static int claim(enum nvshare_key key, uint32_t value)
 		r = fd < 0 ? fd : api_ask(fd, &set, end_ns);
 		(void)fd_close(fd);
 	}
-	/* One that ends, turns away or answers what we do not know looks after nobody. */
+	/*
+	 * A scheduler that ends, refuses the connection or answers with unknown messages counts as
+	 * none.
+	 */
 	if (r == -ECONNRESET || r == -EPIPE || r == -EPROTO)
 		r = -ENOTCONN;
 	if (r == -EACCES || r == -EINVAL)

@@ -16,7 +16,7 @@
 #define share_for_each_link(l) \
 	for (struct agent_link *l = agent_link_next(NULL); l; l = agent_link_next(l))
 
-/* ---- what the scheduler says --------------------------------------------------------- */
+/* ---- the scheduler's settings ------------------------------------------------------- */
 
 bool share_is_critical(const struct agent_link *link)
 {
@@ -54,7 +54,7 @@ void share_registered(struct agent_link *link, const struct nvshare_registered *
 	share_burst_lost();
 }
 
-/* Nobody says any more who else is there: as if it were alone. */
+/* Without a scheduler nobody tells of others, so it behaves as if it were alone. */
 void share_lost(struct agent_link *link)
 {
 	share_off_end(SHARE_REASON_HOLD);
@@ -91,7 +91,7 @@ static void slice_set(struct agent_link *link, uint64_t us)
 	slice_apply(link);
 }
 
-/* Who is stopped is off the GPU anyway; it is told again what holds when it runs. */
+/* A stopped program is off the GPU anyway. The scheduler repeats its settings when it runs. */
 static void hold_set(struct agent_link *link, uint64_t hold_us, struct nvshare_share_set *answer)
 {
 	uint64_t start_ns = clock_now_ns();
@@ -127,7 +127,7 @@ void share_set(struct agent_link *link, const struct nvshare_set_share *body)
 	struct nvshare_share_set answer = {.seq = body->seq, .outcome = NVSHARE_OUTCOME_SUCCESS};
 	bool was_shared = link->share.is_shared;
 
-	/* First what somebody waits for. */
+	/* Others wait for this, so it comes first. */
 	hold_set(link, body->hold_us, &answer);
 	agent_link_send(link, NVSHARE_MSG_SHARE_SET, &answer);
 	slice_set(link, body->slice_us);
@@ -143,9 +143,9 @@ void share_set(struct agent_link *link, const struct nvshare_set_share *body)
 		share_off_prove(link->dev);
 }
 
-/* ---- what it is told ------------------------------------------------------------------ */
+/* ---- reports --------------------------------------------------------------------------- */
 
-/* What the program is at is told of each GPU as it is there. */
+/* Reports the program's work for each GPU that has some. */
 static enum nvshare_activity_kind kind_for(struct agent_link *link, enum nvshare_activity_kind kind,
 					   bool is_busy)
 {
@@ -242,8 +242,8 @@ static void wanted_publish(const struct agent_link *link, uint64_t now_ns)
 }
 
 /*
- * Who is alone is looked at too, so that its GPU time is known, but not closely. Where that
- * would only see that calls are made, it is better not known.
+ * A program that is alone is looked at, too, so that its GPU time is known, but not closely. Where
+ * a look could only count calls, the time stays unknown.
  */
 static enum share_look wanted_look(uint32_t compute_limit)
 {
@@ -260,7 +260,7 @@ static enum share_look wanted_look(uint32_t compute_limit)
 	return look;
 }
 
-/* Slices and holds hang on it, or, while somebody waits for the GPU, whose turn is next. */
+/* Slices and holds depend on it; or, while another client waits for the GPU, the next turn does. */
 static bool link_is_told_often(void)
 {
 	share_for_each_link (l) {

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
- * Where the program's threads and the agent meet: requests and hints go one way, what is
- * known of each GPU the other. One short lock; nothing is called while it is held.
+ * The program's threads and the agent meet here. Requests and hints go one way, the state of each
+ * GPU the other. No function is called under the lock.
  */
 
 #include "hook/base/hook_mutex.h"
@@ -136,7 +136,9 @@ int share_request_end(int64_t number)
 	if (number <= 0 || !request_end(number, &took_ns, &is_last))
 		return -EINVAL;
 	share_claim_now(&claim);
-	/* One beside others is told with what comes next, which the agent has to see to, once. */
+	/*
+	 * Beside others a task is reported with the next message. The agent is woken once for that.
+	 */
 	if (share_tasks_add(took_ns, claim.slo_us) || is_last)
 		bell_ring();
 	return 0;
@@ -189,8 +191,8 @@ void share_claim(enum nvshare_key key, uint32_t value)
 }
 
 /*
- * Not all of it: what was given is not always what was claimed, and the next scheduler may give
- * more than this one.
+ * Only the change is kept, because the claim that was given may be less than the wanted one. The
+ * next scheduler may give more.
  */
 void share_api_adopt(const struct nvshare_claim *before, const struct nvshare_claim *after)
 {
@@ -286,8 +288,8 @@ int share_status(int device, struct nvshare_status *ret)
 }
 
 /*
- * Requests that were open stay so in the parent alone, and their numbers are nobody's here;
- * what was claimed is claimed here, too.
+ * Open requests stay open in the parent alone, and their numbers mean nothing here. The claim holds
+ * here, too.
  */
 void share_api_reset(void)
 {

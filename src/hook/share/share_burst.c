@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
- * What the scheduler is told: when the program is at work, and, of a critical one, when its
- * requests begin and end. Who tells no requests has its bursts of work taken for them: from
- * the first submission after idleness until it has been idle for NVSHARE_BURST_IDLE_US.
+ * Reports to the scheduler: when the program works; and for a critical program, when its requests
+ * begin and end. A program without requests has its bursts of work taken for them. A burst lasts
+ * from the first submission after idleness until the program has been idle for
+ * NVSHARE_BURST_IDLE_US.
  */
 
 #include "core/u64.h"
@@ -51,7 +52,7 @@ void share_burst_lost(void)
 {
 	uint32_t n, n_violations;
 
-	share_tasks_take(&n, &n_violations); /* nobody was there to count them */
+	share_tasks_take(&n, &n_violations); /* there was no counter yet */
 	burst.is_told = false;
 	burst.is_told_busy = false;
 	burst.told_ns = 0;
@@ -60,7 +61,7 @@ void share_burst_lost(void)
 	burst.activity = 0;
 }
 
-/* A limit keeps the meter going while nobody is told. */
+/* A limit keeps the meter going although nothing is reported. */
 void share_burst_again(void)
 {
 	burst.told_ns = 0;
@@ -83,7 +84,7 @@ static void burst_tell_begin(bool is_request, uint64_t now_ns)
 	burst.is_told = true;
 }
 
-/* What a stop took on the way tells nothing of those who were beside it. */
+/* The time of a stop says nothing about the clients beside it. */
 static void burst_tell_end(bool is_request, uint64_t took_ns, uint32_t n_calls, uint64_t now_ns)
 {
 	uint64_t since_ns = now_ns > burst.again_ns ? now_ns - burst.again_ns : 0;
@@ -111,8 +112,9 @@ static void burst_step_requests(const struct share_api_news *news, uint64_t now_
 }
 
 /*
- * What begins with a copy has begun with it, or what the copy waited for would not count. The
- * first few tell little of how long it prepares: a program loads things at first.
+ * A burst that begins with a copy has begun with that copy. Else the time that the copy waited
+ * would not count. The first few say little about the time from copy to work: a program loads
+ * things at first.
  */
 static void burst_begin(uint64_t begin_ns)
 {
@@ -186,7 +188,7 @@ static bool burst_is_hinted(uint64_t now_ns)
 	       now_ns < burst.hinted_ns + BURST_HINT_NS;
 }
 
-/* A copy to the GPU after idleness: what it brings will be worked on. */
+/* A copy to the GPU after idleness: work on its bytes will follow. */
 static uint64_t burst_step_copies(uint64_t now_ns)
 {
 	uint64_t copied_ns = gate_is_armed() ? gate_copied_ns() : 0, ahead_ns, past_ns;
@@ -217,7 +219,7 @@ static void use_tell(enum nvshare_activity_kind kind, const struct share_meter *
 	burst.told_busy_ns = meter->busy_ns;
 }
 
-/* What was forgotten is told when it runs again. */
+/* Forgotten reports are sent again when the program runs. */
 static void use_step_stopped(const struct share_meter *meter, uint64_t now_ns)
 {
 	if (burst.is_told_busy || meter->busy_ns != burst.told_busy_ns || share_tasks_are_new())
@@ -232,7 +234,7 @@ static bool use_is_there(const struct share_meter *meter)
 	return meter->is_busy || meter->busy_ns != burst.told_busy_ns || share_tasks_are_new();
 }
 
-/* Whose work nobody looks at may tell of requests all the same. */
+/* A program whose work is not looked at may still report requests. */
 static uint64_t burst_step_tasks(const struct share_meter *meter, uint64_t now_ns)
 {
 	if (!share_tasks_are_new())
@@ -287,7 +289,7 @@ static void hint_send(uint64_t at_ns, bool is_critical)
 }
 
 /*
- * What is at work is on the GPU. Of a program that is off it nothing may be asked that the
+ * A program at work has its context on the GPU. If it is off the GPU, no call may be made that the
  * driver answers only when it runs.
  */
 static uint64_t warm_step(bool is_busy, uint64_t now_ns)
@@ -317,7 +319,7 @@ uint64_t share_burst_tick(uint64_t now_ns, enum share_look look, bool is_often)
 	share_api_take(&news);
 	share_meter_read(&meter);
 	burst.has_requests = burst.has_requests || news.has_begun;
-	/* The scheduler takes what begins after a hint for what was announced. */
+	/* The scheduler takes work that begins after a hint for the announced work. */
 	is_hint_last = news.is_hint_last && burst.has_requests;
 	if (news.has_hint && !is_hint_last)
 		hint_send(news.hint_ns, is_critical);

@@ -24,7 +24,7 @@
 #define GPU_EVENT_NS 20000
 #define GPU_REACH_NS 3000
 
-/* What a look that found work stands for, of the time since the last one. */
+/* The part of the time since the last look that one with work stands for. */
 #define GPU_PART_MAX (3 * SHARE_PART_ONE)
 
 static struct share_gpu gpus[DEVICE_COUNT_MAX];
@@ -52,8 +52,8 @@ void share_gpu_reset(void)
 }
 
 /*
- * Looks by chance make up for what a nap hides. Those that come when the agent has just woken are
- * many of one moment, and do not.
+ * Random looks make up for the moments that a nap hides. Looks at the moments when the agent has
+ * just woken do not.
  */
 static void gpu_wait_awake(uint64_t end_ns)
 {
@@ -116,14 +116,14 @@ static void gpu_look_here(struct share_gpu *gpu, bool knows_work)
 	if (!gpu->asked.is_now)
 		return;
 	clock_nap(GPU_EVENT_NS);
-	/* What has ended meanwhile was on the GPU for that. */
+	/* Work that has ended meanwhile was on the GPU. */
 	gpu_note_here(gpu, share_here_is(gpu_dev(gpu), knows_work) ||
 				   (knows_work && drain_probe_done(gpu_dev(gpu))));
 }
 
 /*
- * What a look of now stands for. One that found work at its first moment but not at its
- * second stands for itself and for those that came too late for their first.
+ * The part that a look of now stands for. A look with work at its first moment and none at its
+ * second stands for itself, and for the ones that came too late for their first.
  */
 static uint32_t gpu_ask(struct share_gpu *gpu, bool counts, uint64_t *ret_asked_ns)
 {

@@ -26,7 +26,7 @@
  */
 #define HERE_PRIORITY (-100)
 
-/* An answer so long before the end of the work is one before it. */
+/* An answer so long before the end of the work came before the work. */
 #define HERE_BEFORE_MS 0.03f
 
 static bool here_has_driver(void)
@@ -54,7 +54,7 @@ static void here_prepare(struct device_context *c)
 	c->here_event = NULL;
 }
 
-/* Inside the context. What it had when the last event was recorded behind it is done. */
+/* Inside the context. The work before the last event is done. */
 static bool here_is_idle(const struct device_context *c)
 {
 	return c->is_recorded && cuda_real.cuEventQuery(c->event) == CUDA_SUCCESS;

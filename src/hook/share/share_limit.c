@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
- * The program's own limit: so many percent of the GPU's time in periods of a tenth of a
- * second. Who has had it is off until the period ends. What it had too much of (a freeze takes
- * a moment, and a look comes late) is missing in the next one; what it did not use is gone.
+ * The program's own limit: a percentage of the GPU's time in periods of a tenth of a second. When
+ * it is used up, the program is off until the period ends. Time on top (a freeze takes a moment,
+ * and a look comes late) is missing in the next period. Unused time is lost.
  */
 
 #include "core/u64.h"

@@ -30,7 +30,7 @@
 #define METER_TICK_NS_MIN (100000ull)
 #define METER_CLOSE_PART  8 /* of a burst so far: until the next look, if it is asked */
 #define METER_IDLE_NS     (5 * CLOCK_NS_PER_MS)  /* shorter gaps are none */
-#define METER_GAP_NS_MAX  (20 * CLOCK_NS_PER_MS) /* a look stands for no more than this */
+#define METER_GAP_NS_MAX  (20 * CLOCK_NS_PER_MS) /* the most time that a look stands for */
 
 enum meter_state { METER_OFF, METER_IDLE, METER_BUSY };
 
@@ -42,7 +42,7 @@ static struct {
 	uint64_t tick_ns;       /* the next, whether it counts or not, */
 	bool is_slept_for;      /* is one that counts, and comes as late as it usually does */
 	uint64_t seen_ns;       /* the last tick, */
-	uint64_t held_ns;       /* and what it had been held for then */
+	uint64_t held_ns;       /* and the time for which it had been held then */
 	bool was_shut;          /* the gate, too */
 	uint64_t chance;        /* prng.h */
 	struct sampler sampler; /* when those come that count */
@@ -62,7 +62,7 @@ static bool meter_has_one_gpu(void)
 	return first && !share_gpu_next(first);
 }
 
-/* Who uses one GPU is at work there from its submission on, before any look. */
+/* A program with one GPU is at work there from its submission on, before any look. */
 static bool meter_is_busy_on(const struct share_gpu *gpu)
 {
 	if (meter_has_one_gpu())
@@ -97,7 +97,7 @@ static void meter_begin_asking(struct share_gpu *gpu)
 			     gpu->ran.ns);
 }
 
-/* What is under way may never end. */
+/* Work under way may never end. */
 static void meter_forget_asked(struct share_gpu *gpu)
 {
 	probe_schedule_forget(&gpu->asked);
@@ -135,9 +135,8 @@ static uint32_t meter_guess(bool is_new, uint64_t now_ns)
 }
 
 /*
- * The most of any GPU. Who submits all the time is busy, as far as the end of a burst goes, and
- * its driver's locks are left alone; for how much of the time it is, an event is needed each
- * time.
+ * The largest part of any GPU. A program that submits all the time is busy as far as the end of a
+ * burst goes, so its driver's locks are left alone. The part of the time needs an event each time.
  */
 static uint32_t meter_find_work(uint64_t now_ns, bool counts, bool *ret_is_new)
 {
@@ -317,10 +316,7 @@ static bool meter_is_too_early(uint64_t now_ns)
 	       now_ns < meter.sampler.at_ns;
 }
 
-/*
- * Work has begun, which is known to the moment, and nobody was there at the moment that the look is
- * of.
- */
+/* Work has begun at a known moment, and the moment of the look had none. */
 static bool meter_is_behind(void)
 {
 	return meter.how != SHARE_LOOK_COARSE && meter.last_ns < meter.out.begin_ns &&
@@ -408,7 +404,7 @@ static void meter_skip_pauses(uint64_t now_ns)
 	meter.tick_ns += ns;
 }
 
-/* The gate is armed, or somebody has passed it; when it was tripped arming it would forget. */
+/* The gate is armed, or a thread has entered. After a trip, arming would lose its time. */
 static bool meter_is_entered(void)
 {
 	return !gate_is_armed() && (gate_tripped_ns() > meter.last_ns || !gate_arm(meter.activity));
@@ -435,7 +431,8 @@ void share_meter_tick(uint64_t now_ns, enum share_look how)
 		return;
 	}
 	if (meter_is_paused()) {
-		meter.last_ns = now_ns; /* who has submitted meanwhile begins when it goes on */
+		meter.last_ns =
+			now_ns; /* a program that has submitted meanwhile begins when it goes on */
 		return;
 	}
 	if (meter.state == METER_OFF)

@@ -122,7 +122,7 @@ static uint32_t off_bar(CUdevice dev)
 	return NVSHARE_OUTCOME_UNSUPPORTED;
 }
 
-/* ret_ns: what the try that counts took. */
+/* ret_ns: the time of the try that counts. */
 static int off_freeze(uint64_t until_ns, uint64_t *ret_ns)
 {
 	int r = FREEZE_E_BUSY;
@@ -142,8 +142,8 @@ static int off_freeze(uint64_t until_ns, uint64_t *ret_ns)
 }
 
 /*
- * For whoever asked first; the others find it done. Who can not be frozen yet, for its kernels
- * are in the way of the proof, is not held; but a limit is kept as well as it can be.
+ * For the first reason; the others find it done. A program that cannot be frozen yet, since its
+ * kernels are in the way of the proof, is not held. A limit is kept as well as possible.
  */
 static uint32_t off_begin(CUdevice dev, enum share_reason reason)
 {
