@@ -47,6 +47,7 @@ core_obj   := $(call obj,$(call src,core) $(call src,core/*))
 util_obj   := $(call obj,$(call src,util))
 ipc_obj    := $(call obj,$(call src,ipc))
 hook_obj   := $(call obj,$(call src,hook) $(call src,hook/*))
+checked_obj := $(patsubst $(B)/%,$(B)/checked/%,$(hook_obj))
 daemon_obj := $(call obj,$(call src,daemon))
 cli_obj    := $(call obj,$(call src,cli))
 sim_obj    := $(call obj,$(call src,sim))
@@ -66,7 +67,13 @@ $(B)/%.o: %.c
 	$(COMPILE) -c -o $@ $<
 
 # Its assembly defines versioned symbols, which a compiler that links sees too late.
-$(B)/src/hook/table/hook_dlsym.o: override CFLAGS += -fno-lto
+$(B)/src/hook/table/hook_dlsym.o $(B)/checked/src/hook/table/hook_dlsym.o: override CFLAGS += -fno-lto
+
+# The library again, as the unit and end-to-end tests have it: it aborts where a thread takes mutexes
+# out of their order (src/hook/base/hook_mutex.h).
+$(B)/checked/%.o: %.c
+	@mkdir -p $(@D)
+	$(COMPILE) -DNVSHARE_LOCK_ORDER -c -o $@ $<
 
 $(B)/libcore.a: $(core_obj)
 $(B)/libutil.a: $(util_obj)
@@ -82,9 +89,11 @@ $(B)/exports.map: src/hook/table/exports.map.in src/hook/table/cuda_hooks.def
 	@mkdir -p $(@D)
 	$(CC) -E -P -undef -x c -Isrc -DNVS_GLIBC_BASE=$(GLIBC_BASE) -o $@ $<
 
-$(B)/libnvshare.so: $(hook_obj) $(libs) $(B)/exports.map
+$(B)/libnvshare.so: $(hook_obj)
+$(B)/checked/libnvshare.so: $(checked_obj)
+$(B)/libnvshare.so $(B)/checked/libnvshare.so: $(libs) $(B)/exports.map
 	$(LINK) -shared -Wl,-soname,libnvshare.so -Wl,-z,defs -Wl,-z,nodelete -Wl,--as-needed \
-	    -Wl,-Bsymbolic-functions -Wl,--version-script=$(B)/exports.map -o $@ $(hook_obj) $(libs) -ldl
+	    -Wl,-Bsymbolic-functions -Wl,--version-script=$(B)/exports.map -o $@ $(filter %.o,$^) $(libs) -ldl
 
 $(B)/nvshare-scheduler: $(daemon_obj) $(libs)
 	$(LINK) -o $@ $(daemon_obj) $(libs) -ldl
@@ -141,7 +150,8 @@ $(unit_tests): $(B)/tests/%: $(B)/tests/%.o $(B)/libtest.a $(libs)
 	$(LINK) -o $@ $^ $(CMOCKA_LIBS)
 
 # Hook modules are tested as objects; what a test replaces it defines itself.
-$(unit_tests_hook): $(B)/tests/%: $(B)/tests/%.o $(B)/libhooktest.a $(B)/libhook.a $(libs)
+$(unit_tests_hook:=.o): NVS_CPPFLAGS += -DNVSHARE_LOCK_ORDER
+$(unit_tests_hook): $(B)/tests/%: $(B)/tests/%.o $(B)/libhooktest.a $(B)/checked/libhook.a $(libs)
 	$(LINK) -o $@ $(filter %.o,$^) $(filter %.a,$^) $(CMOCKA_LIBS) -ldl
 
 # Those that stand in place of the library's objects are linked only where a test is to have them.
@@ -156,6 +166,10 @@ $(B)/libhooktest.a: $(call hook_lib,fake_scheduler virtual_clock)
 
 # A sanitizer's runtime looks its own functions up before ours could answer.
 $(B)/libhook.a: $(filter-out %/hook_dlsym.o %/hook_ioctl.o,$(hook_obj))
+$(B)/checked/libhook.a: $(filter-out %/hook_dlsym.o %/hook_ioctl.o,$(checked_obj))
+$(B)/libhook.a $(B)/checked/libhook.a:
+	rm -f $@
+	$(AR) rcs $@ $^
 
 $(unit_tests_daemon): $(B)/tests/%: $(B)/tests/%.o $(B)/libtest.a $(B)/libprograms.a $(libs)
 	$(LINK) -o $@ $^ $(CMOCKA_LIBS) -ldl
@@ -288,8 +302,9 @@ PYTEST = NVSHARE_BUILD=$(abspath $(B)) $(PYTHON) -m pytest -q -p no:cacheprovide
 .PHONY: check-preload check-e2e check-api check-e2e-slow
 check-preload: all apps $(fixtures)
 	$(PYTEST) $(XDIST) tests/hook/preload
-check-e2e: all apps
-	$(PYTEST) $(XDIST) -m 'not slow' tests/e2e
+# With the library that looks at the order of its mutexes; check-e2e-slow has the one that is installed.
+check-e2e: all apps $(B)/checked/libnvshare.so
+	NVSHARE_LIBRARY=$(abspath $(B)/checked/libnvshare.so) $(PYTEST) $(XDIST) -m 'not slow' tests/e2e
 check-api: all apps ## what programs may call: Python, C++
 	$(PYTEST) tests/python
 	$(PYTEST) tests/cpp

@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """One simulated node a test: its own GPU, its own socket, the real scheduler, real programs.
 
-NVSHARE_BUILD names the build (build/plain). Nothing here sleeps for a fixed time to let
-something happen: until() polls for it, and fails when it does not come.
+NVSHARE_BUILD names the build (build/plain). NVSHARE_LIBRARY names the library that programs get, if
+it is not that of the build. Nothing here sleeps for a fixed time to let something happen: until()
+polls for it, and fails when it does not come.
 """
 
 import json
@@ -21,6 +22,7 @@ from wire import PATIENCE  # noqa: E402
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 BUILD = pathlib.Path(os.environ.get("NVSHARE_BUILD", ROOT / "build" / "plain")).resolve()
+LIBRARY = os.environ.get("NVSHARE_LIBRARY")
 MIB = 1 << 20
 
 NVML_USED = """
@@ -171,7 +173,7 @@ class Node:
         name = name or f"{pathlib.Path(str(command[0])).name}-{len(self.programs)}"
         settings = {**self.env, "NVSHARE_NAME": name, **env}
         if preload:
-            settings["LD_PRELOAD"] = str(self.build / "libnvshare.so")
+            settings["LD_PRELOAD"] = LIBRARY or str(self.build / "libnvshare.so")
         program = Program(name, command, settings, self.folder)
         self.programs.append(program)
         return program

@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
- * The thread and its loop. It sleeps in poll() without a time-out unless something is
- * due, so that a program that nobody waits for is never interrupted.
+ * The thread and its loop. It sleeps in ppoll() without a time-out unless something is due. So a
+ * program is never interrupted while nobody waits for it.
  */
 
 #include "hook/agent/agent.h"
 #include "core/u64.h"
 
 #include "hook/agent/agent_private.h"
-#include "hook/base/cond.h"
 #include "hook/base/hook_log.h"
+#include "hook/base/hook_mutex.h"
 #include "hook/base/hook_options.h"
 #include "hook/base/lifecycle.h"
 #include "hook/base/thread.h"
@@ -36,12 +36,12 @@
 #include <unistd.h>
 
 /*
- * Address space, not memory. Driver calls run on it: below 256 KiB some overflow, and
- * the C library takes the static thread-local storage of every library out of it.
+ * Driver calls run on it. Below 256 KiB some overflow, since the C library takes the static
+ * thread-local storage of all libraries out of it. It costs address space only.
  */
 #define AGENT_STACK_SIZE (1u << 20)
 
-/* Until then whoever still waits at the gate of an exiting process must not touch the GPU. */
+/* For so long the threads at the gate of an exiting process are kept from the GPU. */
 #define AGENT_LINGER_NS CLOCK_NS_PER_SEC
 
 #define AGENT_SLACK_NS 1000ul
@@ -49,30 +49,29 @@
 enum agent_ask { AGENT_ASK_NONE, AGENT_ASK_OPEN, AGENT_ASK_SETTLED };
 
 struct agent_device {
-	enum agent_ask ask; /* state.lock */
-	CUresult answer;
+	enum agent_ask ask;      /* agent.lock */
+	CUresult answer;         /* agent.lock */
 	struct agent_link *link; /* the agent's */
 };
 
 static struct {
-	pthread_mutex_t lock;
-	pthread_cond_t changed; /* monotonic clock */
-	bool is_ready;          /* the condition variable is */
+	struct hook_mutex lock;
+	pthread_cond_t changed;
 	bool is_started;
 	bool has_stopped; /* the agent makes no driver call any more */
 	struct agent_device devices[DEVICE_COUNT_MAX];
-} state = {.lock = PTHREAD_MUTEX_INITIALIZER};
+} agent = {.lock = HOOK_MUTEX(HOOK_LOCK_AGENT), .changed = PTHREAD_COND_INITIALIZER};
 
-static struct agent_device *device(CUdevice dev)
+static struct agent_device *agent_device_of(CUdevice dev)
 {
-	return dev >= 0 && dev < DEVICE_COUNT_MAX ? &state.devices[dev] : NULL;
+	return dev >= 0 && dev < DEVICE_COUNT_MAX ? &agent.devices[dev] : NULL;
 }
 
 /* ---- for the other parts of the agent -------------------------------------- */
 
 struct agent_link *agent_link_of(CUdevice dev)
 {
-	struct agent_device *d = device(dev);
+	struct agent_device *d = agent_device_of(dev);
 
 	return d ? d->link : NULL;
 }
@@ -80,17 +79,17 @@ struct agent_link *agent_link_of(CUdevice dev)
 struct agent_link *agent_link_next(struct agent_link *link)
 {
 	for (CUdevice dev = link ? link->dev + 1 : 0; dev < DEVICE_COUNT_MAX; dev++) {
-		if (state.devices[dev].link)
-			return state.devices[dev].link;
+		if (agent.devices[dev].link)
+			return agent.devices[dev].link;
 	}
 	return NULL;
 }
 
 void agent_link_remove(CUdevice dev)
 {
-	struct agent_link *link = device(dev)->link;
+	struct agent_link *link = agent_device_of(dev)->link;
 
-	device(dev)->link = NULL;
+	agent_device_of(dev)->link = NULL;
 	(void)fd_close(link->fd);
 	transfer_close(dev);
 	free(link);
@@ -99,20 +98,20 @@ void agent_link_remove(CUdevice dev)
 
 void agent_settle(CUdevice dev, CUresult res)
 {
-	struct agent_device *d = device(dev);
+	struct agent_device *d = agent_device_of(dev);
 
-	pthread_mutex_lock(&state.lock);
+	hook_lock(&agent.lock);
 	if (d->ask == AGENT_ASK_OPEN) {
 		d->ask = AGENT_ASK_SETTLED;
 		d->answer = res;
-		pthread_cond_broadcast(&state.changed);
+		pthread_cond_broadcast(&agent.changed);
 	}
-	pthread_mutex_unlock(&state.lock);
+	hook_unlock(&agent.lock);
 }
 
 /* ---- the loop ---------------------------------------------------------------- */
 
-static struct agent_link *make_link(CUdevice dev)
+static struct agent_link *link_make(CUdevice dev)
 {
 	struct agent_link *link = calloc(1, sizeof(*link));
 
@@ -128,17 +127,17 @@ static struct agent_link *make_link(CUdevice dev)
 		free(link);
 		return NULL;
 	}
-	device(dev)->link = link;
+	agent_device_of(dev)->link = link;
 	return link;
 }
 
 /* A thread is about to make a context on dev. */
-static void take_ask(CUdevice dev)
+static void agent_take_ask(CUdevice dev)
 {
 	struct agent_link *link = agent_link_of(dev);
 
 	if (!link)
-		link = make_link(dev);
+		link = link_make(dev);
 	if (link && agent_pair_owns(link))
 		return;
 	if (!link || link->state == AGENT_LINK_UP)
@@ -147,21 +146,21 @@ static void take_ask(CUdevice dev)
 		agent_link_connect(link);
 }
 
-static void take_asks(void)
+static void agent_take_asks(void)
 {
 	for (CUdevice dev = 0; dev < DEVICE_COUNT_MAX; dev++) {
 		bool is_open;
 
-		pthread_mutex_lock(&state.lock);
-		is_open = state.devices[dev].ask == AGENT_ASK_OPEN;
-		pthread_mutex_unlock(&state.lock);
+		hook_lock(&agent.lock);
+		is_open = agent.devices[dev].ask == AGENT_ASK_OPEN;
+		hook_unlock(&agent.lock);
 		if (is_open)
-			take_ask(dev);
+			agent_take_ask(dev);
 	}
 }
 
-/* What is due for link now is done; returns when the next thing is. */
-static uint64_t link_timers(struct agent_link *link, uint64_t now)
+/* Does what is due for link now. Returns when the next thing is due. */
+static uint64_t link_run_timers(struct agent_link *link, uint64_t now)
 {
 	uint64_t next = AGENT_NEVER;
 
@@ -176,7 +175,7 @@ static uint64_t link_timers(struct agent_link *link, uint64_t now)
 		agent_lease_step(link, &(struct lease_event){.type = LEASE_EVENT_ORPHAN_TIME});
 	}
 	if (link->state == AGENT_LINK_UP && now >= link->report_ns)
-		agent_lease_report(link, link->is_report_due);
+		agent_report(link, link->is_report_due);
 
 	if (link->state == AGENT_LINK_REGISTERING)
 		next = link->register_ns;
@@ -194,14 +193,14 @@ static uint64_t link_timers(struct agent_link *link, uint64_t now)
 
 struct awaited {
 	struct agent_link *link;
-	bool is_source; /* of memory; else the connection */
+	bool is_source; /* a source of memory; else the connection */
 };
 
-/* The wake-up, and of each link its connection and the sources of memory that it has. */
+/* The bell, and for each link its connection and its sources of memory. */
 #define AWAITED_MAX (DEVICE_COUNT_MAX * (1 + TRANSFER_SOURCES_MAX) + 1)
 
-/* The number of those from ret_fds[1] on. */
-static nfds_t list_awaited(struct pollfd ret_fds[AWAITED_MAX], struct awaited ret[AWAITED_MAX])
+/* Fills both from [1] on, and returns how many. */
+static nfds_t awaited_list(struct pollfd ret_fds[AWAITED_MAX], struct awaited ret[AWAITED_MAX])
 {
 	int sources[TRANSFER_SOURCES_MAX];
 	nfds_t n = 0;
@@ -224,11 +223,11 @@ static nfds_t list_awaited(struct pollfd ret_fds[AWAITED_MAX], struct awaited re
 	return n;
 }
 
-static void wait_for_news(uint64_t due_ns)
+static void agent_wait(uint64_t due_ns)
 {
 	struct pollfd fds[AWAITED_MAX] = {{.fd = bell_fd(), .events = POLLIN}};
 	struct awaited awaited[AWAITED_MAX];
-	nfds_t n_fds = list_awaited(fds, awaited);
+	nfds_t n_fds = awaited_list(fds, awaited);
 
 	if (clock_poll(fds, n_fds + 1, due_ns) < 0)
 		return;
@@ -246,7 +245,7 @@ static void wait_for_news(uint64_t due_ns)
 	}
 }
 
-static uint64_t run_once(void)
+static uint64_t agent_run_once(void)
 {
 	uint64_t due = AGENT_NEVER, now;
 
@@ -255,21 +254,21 @@ static uint64_t run_once(void)
 			agent_link_close(l);
 	}
 	agent_pair_step();
-	take_asks();
+	agent_take_asks();
 	for (struct agent_link *l = agent_link_next(NULL); l; l = agent_link_next(l)) {
 		if (bell_take_wanted(l->dev) || l->lease.state == LEASE_IDLE)
 			agent_lease_want(l);
 	}
 	now = clock_now_ns();
 	for (struct agent_link *l = agent_link_next(NULL); l; l = agent_link_next(l))
-		due = u64_min(due, link_timers(l, now));
+		due = u64_min(due, link_run_timers(l, now));
 	due = u64_min(due, agent_watch_tick(now));
 	due = u64_min(due, freeze_tick(now));
 	return u64_min(due, share_tick(clock_now_ns()));
 }
 
-/* Whether a thread that is let through now could touch memory that is not there. */
-static bool is_anything_out(void)
+/* A thread that passes the gate now could touch memory that is not there. */
+static bool agent_has_memory_out(void)
 {
 	struct nvshare_mem mem;
 	bool is_out = false;
@@ -281,34 +280,34 @@ static bool is_anything_out(void)
 	return is_out;
 }
 
-static void let_all_go(void)
+static void agent_let_all_go(void)
 {
 	agent_resume();
 	gate_set(GATE_OPEN);
 }
 
 /*
- * The process is exiting and we keep out of the driver. What it still asks of the driver is
- * refused where that would wait for what is frozen (FREEZE_AROUND), so most are gone, frozen,
- * before the second is over. Some exit handlers wait for threads that wait at our gate, or
- * in a call that is not ours for work that is frozen: these go on at last, so that nothing
- * waits for ever. Work whose memory is out then fails, which is the end of it.
+ * The process is exiting, and the agent leaves the driver alone. Calls that would wait for frozen
+ * work are refused (FREEZE_AROUND), so most processes are gone within the second. Some exit
+ * handlers wait for threads that stand at the gate, or that wait in the driver for frozen work.
+ * These threads go on in the end, so that no process waits for ever. Work whose memory is out then
+ * fails.
  */
-static void linger(void)
+static void agent_linger(void)
 {
-	bool is_out = is_anything_out();
+	bool is_out = agent_has_memory_out();
 
 	for (CUdevice dev = 0; dev < DEVICE_COUNT_MAX; dev++)
 		transfer_close(dev);
 	if (!is_out)
-		let_all_go();
-	pthread_mutex_lock(&state.lock);
-	state.has_stopped = true;
-	pthread_cond_broadcast(&state.changed);
-	pthread_mutex_unlock(&state.lock);
+		agent_let_all_go();
+	hook_lock(&agent.lock);
+	agent.has_stopped = true;
+	pthread_cond_broadcast(&agent.changed);
+	hook_unlock(&agent.lock);
 	if (is_out) {
 		clock_nap(AGENT_LINGER_NS);
-		let_all_go();
+		agent_let_all_go();
 	}
 }
 
@@ -319,17 +318,17 @@ static void *agent_main(void *arg)
 
 	(void)arg;
 	thread_name("nvshare");
-	/* It waits for tens of microseconds at times; 50 more are usual. */
+	/* Some waits last tens of microseconds; the usual slack would add 50. */
 	(void)prctl(PR_SET_TIMERSLACK, AGENT_SLACK_NS, 0, 0, 0);
-	/* Else our driver calls would break a capture of another thread. */
+	/* In another mode its driver calls would break captures of other threads. */
 	if (cuda_real.cuThreadExchangeStreamCaptureMode)
 		(void)cuda_real.cuThreadExchangeStreamCaptureMode(&mode);
 	while (!bell_is_stopping()) {
-		wait_for_news(due);
+		agent_wait(due);
 		if (!bell_is_stopping())
-			due = run_once();
+			due = agent_run_once();
 	}
-	linger();
+	agent_linger();
 	return NULL;
 }
 
@@ -343,20 +342,12 @@ static const struct pager_agent pager_ops = {
 /* ---- starting and stopping, by threads of the program ----------------------------- */
 
 /* Lock held. */
-static bool start_locked(void)
+static bool agent_start_locked(void)
 {
-	pthread_condattr_t attr;
 	int r;
 
-	if (state.is_started)
+	if (agent.is_started)
 		return true;
-	if (!state.is_ready) {
-		(void)pthread_condattr_init(&attr);
-		(void)pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
-		(void)pthread_cond_init(&state.changed, &attr);
-		(void)pthread_condattr_destroy(&attr);
-		state.is_ready = true;
-	}
 	if (!agent_absence_has_descriptors()) {
 		agent_absence_tell(AGENT_ABSENCE_DESCRIPTORS, 0);
 		return false;
@@ -373,13 +364,13 @@ static bool start_locked(void)
 			       strerror(-r));
 		return false;
 	}
-	state.is_started = true;
+	agent.is_started = true;
 	return true;
 }
 
 CUresult agent_use_device(CUdevice dev)
 {
-	struct agent_device *d = device(dev);
+	struct agent_device *d = agent_device_of(dev);
 	CUresult res = CUDA_SUCCESS;
 	int saved_errno = errno;
 
@@ -388,19 +379,19 @@ CUresult agent_use_device(CUdevice dev)
 	lifecycle_start();
 	freeze_load();
 	hostmem_set_limit(hook_options()->host_memory_limit);
-	pthread_mutex_lock(&state.lock);
-	if (!bell_is_stopping() && !start_locked()) {
+	hook_lock(&agent.lock);
+	if (!bell_is_stopping() && !agent_start_locked()) {
 		if (hook_options()->require_scheduler)
 			res = CUDA_ERROR_SYSTEM_NOT_READY;
 	} else if (!bell_is_stopping()) {
-		d->ask = AGENT_ASK_OPEN; /* whoever asks too shares the answer */
+		d->ask = AGENT_ASK_OPEN; /* threads that ask meanwhile share the answer */
 		bell_ring();
 		while (d->ask == AGENT_ASK_OPEN && !bell_is_stopping())
-			cond_wait(&state.changed, &state.lock);
+			hook_wait(&agent.changed, &agent.lock);
 		if (d->ask == AGENT_ASK_SETTLED)
 			res = d->answer;
 	}
-	pthread_mutex_unlock(&state.lock);
+	hook_unlock(&agent.lock);
 	errno = saved_errno;
 	return res;
 }
@@ -410,7 +401,7 @@ bool agent_add_context(CUcontext ctx, CUdevice dev, uint64_t charged)
 	bool is_new = device_context_add(ctx, dev, charged);
 
 	if (is_new)
-		bell_ring(); /* a lost scheduler is looked for while there is a context */
+		bell_ring(); /* with a context it looks for a lost scheduler */
 	return is_new;
 }
 
@@ -425,22 +416,22 @@ void agent_stop(void)
 	int saved_errno = errno, r = 0;
 	bool was_running;
 
-	pthread_mutex_lock(&state.lock);
-	was_running = bell_stop() && state.is_started;
+	hook_lock(&agent.lock);
+	was_running = bell_stop() && agent.is_started;
 	if (was_running) {
 		drain_cancel();
-		pthread_cond_broadcast(&state.changed);
+		pthread_cond_broadcast(&agent.changed);
 		bell_ring();
-		while (!state.has_stopped && r != ETIMEDOUT)
-			r = cond_wait_until(&state.changed, &state.lock, end_ns);
+		while (!agent.has_stopped && r != ETIMEDOUT)
+			r = hook_wait_until(&agent.changed, &agent.lock, end_ns);
 	}
-	pthread_mutex_unlock(&state.lock);
+	hook_unlock(&agent.lock);
 	if (was_running) {
 		gate_pass_always();
 		for (CUdevice dev = 0; dev < DEVICE_COUNT_MAX; dev++)
 			budget_set(dev, BUDGET_UNLIMITED);
-		/* The rest is the agent's; it opens the gate, unless it is stuck. */
-		if (r == ETIMEDOUT && !is_anything_out())
+		/* The agent opens the gate in time, unless it is stuck. */
+		if (r == ETIMEDOUT && !agent_has_memory_out())
 			gate_set(GATE_OPEN);
 	}
 	errno = saved_errno;
@@ -448,11 +439,14 @@ void agent_stop(void)
 
 void agent_after_fork_child(void)
 {
-	/* The scheduler watches for the end of our connections: the child must not keep them. */
+	/* The scheduler takes the end of a connection for our end, so the child must close them. */
 	for (struct agent_link *l = agent_link_next(NULL); l; l = agent_link_next(l))
 		(void)fd_close(l->fd);
-	memset(&state, 0, sizeof(state));
-	pthread_mutex_init(&state.lock, NULL);
+	memset(agent.devices, 0, sizeof(agent.devices));
+	agent.is_started = false;
+	agent.has_stopped = false;
+	hook_mutex_renew(&agent.lock, HOOK_LOCK_AGENT);
+	(void)pthread_cond_init(&agent.changed, NULL);
 	agent_pair_reset();
 	agent_halt_reset();
 	share_after_fork_child();

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
- * A program without a scheduler: why it has none, the one line that says so, and when it is tried
- * again. Each reason is said once a process; a forked child inherits that it was said.
+ * A program without a scheduler: the reason, the one line that says it, and the time of the next
+ * try. A process prints each reason once, and a forked child does not repeat it.
  */
 
 #include "hook/agent/agent_private.h"
@@ -17,7 +17,7 @@
 #include <unistd.h>
 
 #define ABSENCE_BACKOFF_NS_MAX  CLOCK_NS_PER_SEC /* shorter than a restarted scheduler's grace */
-#define ABSENCE_AWAY_NS_MAX     (8 * CLOCK_NS_PER_SEC) /* of one that is there, and takes us not */
+#define ABSENCE_AWAY_NS_MAX     (8 * CLOCK_NS_PER_SEC) /* for one that is there and refuses us */
 #define ABSENCE_BUSY_NS         (2 * CLOCK_NS_PER_SEC) /* agent.h says so, too */
 #define ABSENCE_NAP_NS          (20 * CLOCK_NS_PER_MS)
 #define ABSENCE_STEADY_NS       (10 * CLOCK_NS_PER_SEC)
@@ -27,8 +27,9 @@
 #define SOCKET_PATH "%s/" NVSHARE_SOCK_NAME
 
 /*
- * The wake-up, a connection, a door, two for looks into /proc, and some for what is handed over.
- * The rest is the driver's: memory that can not come back for want of one keeps others waiting.
+ * The bell, a connection, a handover socket, two for looks into /proc, and some for memory that is
+ * handed over. The driver needs the rest: memory that cannot come back for want of one keeps other
+ * clients waiting.
  */
 #define ABSENCE_DESCRIPTORS 16
 
@@ -50,8 +51,8 @@ enum agent_absence agent_absence_of(int error)
 	}
 }
 
-/* Where nvshare is not used at all, logs and pipes hear nothing of it. */
-static void tell_no_socket(const char *dir, uint32_t error)
+/* Where nvshare is not used at all, nothing of it goes into logs and pipes. */
+static void absence_tell_no_socket(const char *dir, uint32_t error)
 {
 	bool is_there = error != ENOENT;
 
@@ -63,7 +64,7 @@ static void tell_no_socket(const char *dir, uint32_t error)
 		       is_there ? ")" : "");
 }
 
-static void tell_version(const char *dir, uint32_t version)
+static void absence_tell_version(const char *dir, uint32_t version)
 {
 	hook_warn_once("the scheduler at " SOCKET_PATH " speaks version %u of the protocol, this "
 		       "library version %u: this program runs without nvshare. %s",
@@ -81,7 +82,7 @@ void agent_absence_tell(enum agent_absence why, uint32_t detail)
 	case AGENT_ABSENCE_NONE:
 		return;
 	case AGENT_ABSENCE_NO_SOCKET:
-		tell_no_socket(dir, detail);
+		absence_tell_no_socket(dir, detail);
 		return;
 	case AGENT_ABSENCE_BUSY:
 		hook_warn_once("the scheduler at " SOCKET_PATH " is too busy to take connections: "
@@ -108,7 +109,7 @@ void agent_absence_tell(enum agent_absence why, uint32_t detail)
 			       "it runs unmanaged");
 		return;
 	case AGENT_ABSENCE_VERSION:
-		tell_version(dir, detail);
+		absence_tell_version(dir, detail);
 		return;
 	case AGENT_ABSENCE_DESCRIPTORS:
 		hook_warn_once("file descriptors are short (RLIMIT_NOFILE): this program runs "
@@ -130,9 +131,9 @@ void agent_absence_retry(struct agent_link *link)
 }
 
 /*
- * A stopped program that is taken in waits for its turn, and does not help itself any more. A
- * scheduler that takes it in and fails, again and again, would keep it stopped for ever. So the
- * pauses outgrow the usual NVSHARE_ORPHAN_TIMEOUT_SEC, until it is let run.
+ * A stopped program that is registered waits for its turn, and does not restore itself. A scheduler
+ * that registers it and fails, again and again, would keep it stopped for ever. So the pauses
+ * outgrow the usual NVSHARE_ORPHAN_TIMEOUT_SEC, until the program runs.
  */
 void agent_absence_mistrust(struct agent_link *link)
 {
@@ -147,7 +148,7 @@ void agent_absence_mistrust(struct agent_link *link)
 		link->mistrust_ns *= ABSENCE_MISTRUST_GROWS;
 }
 
-/* Nobody takes us: the program goes on without, unless it is told not to. */
+/* No scheduler takes us. The program goes on without, unless it is told not to. */
 void agent_absence_settle(struct agent_link *link)
 {
 	if (agent_pair_owns(link))
@@ -162,7 +163,7 @@ void agent_absence_settle(struct agent_link *link)
 	agent_settle(link->dev, CUDA_ERROR_SYSTEM_NOT_READY);
 }
 
-/* Once for each time that it was there, else a program would wait for it for ever. */
+/* Once for each scheduler that is lost. More often would keep the program waiting for ever. */
 void agent_absence_miss(struct agent_link *link)
 {
 	if (!link->is_missed)
@@ -171,11 +172,10 @@ void agent_absence_miss(struct agent_link *link)
 }
 
 /*
- * A scheduler that is there, and has no time or room just now, has some in a moment: so long
- * who makes a context goes on waiting. After that the pauses grow, as all of its programs may
- * be at it. true: in a moment.
+ * A scheduler without time or room at the moment has some soon, so a thread that makes a context
+ * goes on waiting. Later the pauses grow, since all programs may be trying. true: try again soon.
  */
-static bool may_nap(struct agent_link *link, enum agent_absence why)
+static bool absence_may_nap(struct agent_link *link, enum agent_absence why)
 {
 	uint64_t now_ns = clock_now_ns(), nap_ns = ABSENCE_NAP_NS / 2 + now_ns % ABSENCE_NAP_NS;
 
@@ -183,16 +183,18 @@ static bool may_nap(struct agent_link *link, enum agent_absence why)
 		return false;
 	if (!link->busy_ns)
 		link->busy_ns = now_ns + ABSENCE_BUSY_NS;
-	/* Each connection that it closes is work of its own. */
+	/* Closing a connection is work for the scheduler, too. */
 	if (why == AGENT_ABSENCE_TURNED_AWAY)
 		nap_ns += AGENT_BACKOFF_NS_MIN;
 	link->retry_ns = now_ns + nap_ns;
 	return link->retry_ns < link->busy_ns;
 }
 
-/* Who lost one knows that there was one; several GPUs and REQUIRE_SCHEDULER have their own words.
+/*
+ * A program that has lost a scheduler knows that there was one. Several GPUs and REQUIRE_SCHEDULER
+ * have lines of their own.
  */
-static bool is_news(const struct agent_link *link, enum agent_absence why)
+static bool absence_is_news(const struct agent_link *link, enum agent_absence why)
 {
 	if (why == AGENT_ABSENCE_NO_SOCKET)
 		return !link->was_registered && !hook_options()->require_scheduler;
@@ -201,7 +203,7 @@ static bool is_news(const struct agent_link *link, enum agent_absence why)
 
 void agent_absence_begin(struct agent_link *link, enum agent_absence why, uint32_t detail)
 {
-	if (may_nap(link, why)) {
+	if (absence_may_nap(link, why)) {
 		link->state = AGENT_LINK_BUSY;
 		return;
 	}
@@ -209,8 +211,8 @@ void agent_absence_begin(struct agent_link *link, enum agent_absence why, uint32
 	link->busy_ns = 0;
 	link->is_away = why != AGENT_ABSENCE_NO_SOCKET;
 	if (link->is_away && !link->is_refused && why != AGENT_ABSENCE_DESCRIPTORS)
-		agent_absence_miss(link); /* it is there */
-	if (is_news(link, why))
+		agent_absence_miss(link); /* there is a scheduler */
+	if (absence_is_news(link, why))
 		agent_absence_tell(why, detail);
 	agent_absence_retry(link);
 	agent_absence_settle(link);

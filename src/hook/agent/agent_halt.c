@@ -155,7 +155,7 @@ bool agent_halt_prepare(struct agent_link *link, uint64_t bytes, bool is_urgent)
 	budget_read(link->dev, &mem);
 	is_ready = may_freeze(link);
 	link->lacks_second =
-		is_ready && mem.resident && !pager_context_make(link->dev, link->second_max);
+		is_ready && mem.resident && !pager_context_make(link->dev, link->pager_context_max);
 	is_ready = is_ready && !link->lacks_second;
 	/* The first stop finds it proven, whatever is in its way then. */
 	if (is_ready && !is_urgent && !freeze_is_proven(link->dev) && !share_is_frozen())

@@ -3,10 +3,10 @@
 #define NVS_HOOK_AGENT_LINK_H
 
 /*
- * The connection of each GPU, for the rooms whose code runs in the agent's thread: the agent itself
- * and share, which says over the same connection when the program works.
+ * The connection of each GPU. The agent uses it, and share, which reports over the same connection
+ * when the program works.
  *
- * Threading: everything here belongs to the agent's thread.
+ * Threading: the agent's thread alone.
  */
 
 #include "core/client/lease.h"
@@ -21,9 +21,9 @@
 #define AGENT_BACKOFF_NS_MIN (100 * CLOCK_NS_PER_MS) /* until it is tried again */
 
 enum agent_link_state {
-	AGENT_LINK_DOWN,        /* no connection */
-	AGENT_LINK_BUSY,        /* none yet: the scheduler is there, and is asked again soon */
-	AGENT_LINK_REGISTERING, /* REGISTER sent */
+	AGENT_LINK_DOWN, /* no connection */
+	AGENT_LINK_BUSY, /* no connection; the scheduler has no time, and is asked again soon */
+	AGENT_LINK_REGISTERING, /* REGISTER is sent */
 	AGENT_LINK_UP,
 };
 
@@ -37,10 +37,10 @@ enum agent_absence {
 	AGENT_ABSENCE_FULL,        /* NVSHARE_REGISTER_FULL */
 	AGENT_ABSENCE_GPU,         /* NVSHARE_REGISTER_GPU, or NO_FIT */
 	AGENT_ABSENCE_VERSION,     /* it speaks another version of the protocol */
-	AGENT_ABSENCE_DESCRIPTORS, /* of this process none is left for a connection */
+	AGENT_ABSENCE_DESCRIPTORS, /* this process has none left for a connection */
 };
 
-/* One a device that the program uses: a connection and a lease. */
+/* A connection and a lease, for each device that the program uses. Times are of clock_now_ns(). */
 struct agent_link {
 	CUdevice dev;
 	uint8_t uuid[16];
@@ -49,64 +49,64 @@ struct agent_link {
 	enum agent_link_state state;
 	int fd; /* -1: none */
 	struct lease lease;
-	bool is_broken; /* to be closed, as soon as nobody is using it */
+	bool is_broken; /* to be closed, as soon as nothing uses it */
 	bool was_registered;
-	bool is_fixed;                /* registers as one that can not take turns */
-	bool is_running;              /* it said so as it registered last */
-	bool is_refused;              /* the scheduler did not take it as it registered last */
-	bool is_missed;               /* it has been noted as lost, since it was there last */
-	struct nvshare_claim claimed; /* as it registered last */
-	enum agent_absence absence;   /* what the answer to REGISTER said, before it is closed */
-	uint32_t absence_detail;      /* the scheduler's version, if that is it */
-	bool is_away;                 /* it came to nothing, and nobody waits for it any more */
-	uint64_t busy_ns;             /* BUSY ends then; 0: it has not begun */
+	bool is_fixed;                /* registers as a client that takes no turns */
+	bool is_running;              /* the last REGISTER said that the program runs */
+	bool is_refused;              /* the scheduler refused the last REGISTER */
+	bool is_missed;               /* the loss of this scheduler has been noted */
+	struct nvshare_claim claimed; /* in the last REGISTER */
+	enum agent_absence absence;   /* the reason in the answer to REGISTER */
+	uint32_t absence_detail;      /* the scheduler's version, if that is the reason */
+	bool is_away;                 /* tries to connect failed, and no thread waits any more */
+	uint64_t busy_ns;             /* the end of BUSY; 0: it has not begun */
 	uint64_t retry_ns;            /* when to connect again */
-	uint64_t backoff_ns;
-	bool is_wrong;        /* it is closed because of what the scheduler said, or did not say */
-	uint64_t up_ns;       /* it was registered then */
-	uint64_t mistrust_ns; /* no less is backed off, since it failed before it let us run */
-	uint64_t register_ns; /* an answer to REGISTER is awaited until then */
-	uint64_t quiet_ns;    /* waiting, and nothing was heard since then; 0: it does not wait */
-	uint64_t ping_ns;     /* PING was sent, and nothing heard since; 0: not */
-	uint64_t orphan_ns;   /* LEASE_EVENT_ORPHAN_TIME is due then; AGENT_NEVER: not */
+	uint64_t backoff_ns;          /* the pause before the next try */
+	bool is_wrong;                /* closed because the scheduler was wrong, or silent */
+	uint64_t up_ns;               /* when it was registered */
+	uint64_t mistrust_ns; /* the least pause, since the scheduler failed before it let us run */
+	uint64_t register_ns; /* the latest time for the answer to REGISTER */
+	uint64_t quiet_ns;    /* it waits, and has heard nothing since then; 0: it does not wait */
+	uint64_t ping_ns;     /* when PING was sent, unanswered so far; 0: it was not */
+	uint64_t orphan_ns;   /* when LEASE_EVENT_ORPHAN_TIME is due; AGENT_NEVER: not */
 	bool is_orphan_late;  /* it has been due before */
 
-	bool is_watched;     /* somebody waits for this GPU */
-	bool is_near;        /* nobody does, but is expected to */
-	bool may_hand_over;  /* it said so as it registered last */
-	uint64_t hand_bytes; /* of the next eviction, so much goes to another; 0: none */
-	uint64_t second_max; /* bytes that a second context may cost, as said last */
-	bool lacks_second;   /* there was no room for one as it was needed last */
-	uint32_t told_how;   /* enum nvshare_halt, in the log */
-	uint64_t spare_ns;   /* what a stop needs is given up then; AGENT_NEVER: it is kept */
-	bool is_host_loose;  /* host memory in use may be registered nowhere */
+	bool is_watched;     /* a client waits for this GPU */
+	bool is_near;        /* none does, and one is expected */
+	bool may_hand_over;  /* the last REGISTER said so */
+	uint64_t hand_bytes; /* so many bytes of the next eviction are handed over; 0: none */
+	uint64_t pager_context_max; /* bytes that a second context may cost, by the last message */
+	bool lacks_second;          /* there was no room for one when it was needed */
+	uint32_t told_how;          /* enum nvshare_halt, in the log */
+	uint64_t spare_ns;          /* when to give up what a stop needs; AGENT_NEVER: keep it */
+	bool is_host_loose;         /* host memory in use may be unregistered */
 	bool is_report_due;
-	uint64_t report_ns; /* no report before then */
-	struct nvshare_mem reported;
+	uint64_t report_ns;          /* no report before this time */
+	struct nvshare_mem reported; /* by the last report */
 	uint64_t charge;       /* bytes that the scheduler counted as ours at the last DROP_LOCK */
-	struct pager_move out; /* of the last eviction */
-	uint64_t out_asked;    /* of the eviction under way, bytes; 0: none */
-	uint64_t out_told;     /* of these the scheduler knows */
-	uint64_t host_lacked;  /* by the eviction under way, bytes */
-	struct pager_move in;  /* since the last report */
+	struct pager_move out; /* the last eviction */
+	uint64_t out_asked;    /* bytes that the eviction under way is to move; 0: there is none */
+	uint64_t out_told;     /* the part of them that the scheduler knows to be out */
+	uint64_t host_lacked;  /* bytes of host memory that the eviction under way lacks */
+	struct pager_move in;  /* restored since the last report */
 
 	struct share_link share;
 
-	uint32_t n_queued; /* messages that the socket did not take yet */
+	uint32_t n_queued; /* messages that the socket has not taken yet */
 	struct msg queue[AGENT_QUEUE_MAX];
 };
 
-struct agent_link *agent_link_of(CUdevice dev);              /* NULL: not used */
-struct agent_link *agent_link_next(struct agent_link *link); /* NULL: the first */
+struct agent_link *agent_link_of(CUdevice dev);              /* NULL: dev is not used */
+struct agent_link *agent_link_next(struct agent_link *link); /* of NULL: the first one */
 void agent_link_send(struct agent_link *link, uint16_t type, const void *body);
 
-/* The gate, as all leases and share together want it. */
+/* Opens or closes the gate, as all leases and share want it together. */
 void agent_lease_sync_gate(void);
 
-/* enum nvshare_halt: how the program would be stopped now. */
+/* How the program would be stopped now: enum nvshare_halt. */
 uint32_t agent_halt_how(struct agent_link *link);
 
-/* That the program can be frozen; perhaps not now. */
+/* Proves that freezing works on dev, if that can be done now. is_busy: work is under way. */
 void agent_halt_prove(CUdevice dev, bool is_busy);
 
 #endif

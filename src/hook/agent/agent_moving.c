@@ -1,20 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-/* While memory moves, the scheduler hears how far it is, and the agent what it is given. */
+/* While memory moves: reports of progress, and messages that the agent takes meanwhile. */
 
 #include "hook/agent/agent_private.h"
 #include "hook/memory/budget.h"
 #include "util/clock.h"
 
-/* Others can use it: so much, or this share of a small card. */
+/* A report of progress pays after so many bytes, or after this part of a small card. */
 #define PROGRESS_BYTES_MAX (64ull << 20)
 #define PROGRESS_CARD      64
 
-/* Host memory that an eviction lacks is told again when it has changed by more than so much of it.
- */
+/* A lack of host memory is reported again when it has changed by more than this part of it. */
 #define LACK_PART 16
 
-/* Messages that are heard between two looks at an eviction. */
+/* Messages that are taken between two looks at an eviction. */
 #define HEAR_MAX 64
 
 void agent_moved_out(CUdevice dev, uint64_t bytes)
@@ -29,7 +28,7 @@ void agent_moved_out(CUdevice dev, uint64_t bytes)
 		step = PROGRESS_BYTES_MAX;
 	if (bytes - link->out_told < step)
 		return;
-	/* The next one says the same, and more. */
+	/* If the socket takes no more, the next report says it. */
 	agent_link_flush(link);
 	if (link->n_queued)
 		return;
@@ -37,18 +36,19 @@ void agent_moved_out(CUdevice dev, uint64_t bytes)
 	agent_lease_step(link, &(struct lease_event){.type = LEASE_EVENT_PROGRESS});
 }
 
-/* What the machine has changes all the time; all hear of it, so only much of a change is told. */
-static bool is_other_lack(uint64_t told, uint64_t lacked)
+/* The free host memory changes all the time. All clients hear of a report, so small changes wait.
+ */
+static bool lack_has_changed(uint64_t told, uint64_t lacked)
 {
 	uint64_t change = told < lacked ? lacked - told : told - lacked;
 
 	return !told != !lacked || change > told / LACK_PART;
 }
 
-/* Everything is told that has gone, for others have to come in to give host memory back. */
-static void tell_lack(struct agent_link *link, uint64_t moved, uint64_t lacked)
+/* Reports all that has gone: other clients give host memory back by coming in. */
+static void link_report_lack(struct agent_link *link, uint64_t moved, uint64_t lacked)
 {
-	bool is_news = is_other_lack(link->host_lacked, lacked);
+	bool is_news = lack_has_changed(link->host_lacked, lacked);
 
 	agent_link_flush(link);
 	if (link->n_queued)
@@ -59,19 +59,20 @@ static void tell_lack(struct agent_link *link, uint64_t moved, uint64_t lacked)
 		link->out_told = moved;
 		agent_lease_step(link, &(struct lease_event){.type = LEASE_EVENT_PROGRESS});
 	} else if (is_news) {
-		agent_lease_report(link, true);
+		agent_report(link, true);
 	}
 }
 
 /*
- * What means nothing to the lease. Anything else waits until the eviction has ended, but for what
- * is told to all at any time, behind which that there is host memory again would not be heard.
+ * Takes messages that the lease does not hear of; the others wait until the eviction has ended.
+ * Such messages come to all clients at any time, and the one about host memory may stand behind
+ * them.
  */
-static bool hear_beside_eviction(struct agent_link *link)
+static bool link_hear_beside_eviction(struct agent_link *link)
 {
 	bool has_any = false;
 
-	/* Whatever keeps coming, the eviction goes on. */
+	/* The eviction goes on, even if messages keep coming. */
 	for (int i = 0; i < HEAR_MAX && (agent_link_receive_if(link, NVSHARE_MSG_HOST_MEMORY) ||
 					 agent_link_receive_if(link, NVSHARE_MSG_HANDOVER) ||
 					 agent_link_receive_if(link, NVSHARE_MSG_WAIT_FOR_MEM) ||
@@ -89,10 +90,10 @@ bool agent_await_host(CUdevice dev, uint64_t moved, uint64_t bytes, int wait_ms)
 
 	if (!link || link->state != AGENT_LINK_UP || link->is_broken)
 		return false;
-	tell_lack(link, moved, bytes);
+	link_report_lack(link, moved, bytes);
 	if (!agent_link_hear(link, wait_ms))
 		return true;
-	if (!hear_beside_eviction(link))
+	if (!link_hear_beside_eviction(link))
 		clock_nap((uint64_t)wait_ms * CLOCK_NS_PER_MS);
 	return !link->is_broken;
 }
@@ -104,7 +105,7 @@ enum pager_more agent_more_budget(CUdevice dev, int wait_ms)
 
 	if (!link)
 		return PAGER_MORE_LATER;
-	/* What lacked a budget has been freed: all will have come in when the copies have. */
+	/* Nothing lacks a budget any more, so all is in when the copies have ended. */
 	budget_read(dev, &mem);
 	if (!mem.swapped)
 		return PAGER_MORE_LATER;
@@ -117,7 +118,7 @@ enum pager_more agent_more_budget(CUdevice dev, int wait_ms)
 		return PAGER_MORE_NOT_YET;
 	if (agent_link_receive_if(link, NVSHARE_MSG_HOST_MEMORY) ||
 	    agent_link_receive_if(link, NVSHARE_MSG_HANDOVER))
-		return PAGER_MORE_NOT_YET; /* it is for what is taken, not for what comes back */
+		return PAGER_MORE_NOT_YET; /* these bring no budget */
 	if (!agent_link_receive_if(link, NVSHARE_MSG_MEM_AVAILABLE) || link->lease.is_used_up)
 		return PAGER_MORE_LATER;
 	return PAGER_MORE_GIVEN;

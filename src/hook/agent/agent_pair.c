@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
- * A second GPU for the process. Taking turns on two GPUs could deadlock with another
- * process that holds one and waits for the other, so such a process does not take
- * turns: it registers as fixed on all of its GPUs, which the scheduler allows only when
- * it fits beside the others for good.
+ * A second GPU for the process. Two processes that take turns on two GPUs could deadlock: each
+ * holds one and waits for the other. So such a process takes no turns. It registers as fixed on all
+ * of its GPUs. The scheduler allows that only where it fits beside the others for good.
  */
 
 #include "hook/agent/agent_private.h"
@@ -17,6 +16,7 @@ enum pair_phase {
 	PAIR_FIXING,  /* the others register again, as fixed */
 };
 
+/* The agent's thread alone. */
 static struct {
 	enum pair_phase phase;
 	struct agent_link *added;
@@ -31,7 +31,7 @@ bool agent_pair_owns(const struct agent_link *link)
 	return pair.phase != PAIR_NONE && pair.added == link;
 }
 
-static void finish(CUresult res)
+static void pair_finish(CUresult res)
 {
 	CUdevice dev = pair.added->dev;
 
@@ -40,7 +40,7 @@ static void finish(CUresult res)
 	agent_settle(dev, res);
 }
 
-static void step_waiting(void)
+static void pair_step_waiting(void)
 {
 	for_each_other(l)
 	{
@@ -57,48 +57,48 @@ static void step_waiting(void)
 	agent_link_connect(pair.added);
 }
 
-static void register_again(struct agent_link *link, bool is_fixed)
+static void link_register_as(struct agent_link *link, bool is_fixed)
 {
 	link->is_fixed = is_fixed;
 	agent_link_close(link);
 	agent_link_connect(link);
 }
 
-static void refuse(void)
+static void pair_refuse(void)
 {
 	CUdevice dev = pair.added->dev;
 
 	hook_warn_once("a program that uses several GPUs can not take turns, and there is no room "
 		       "to let it run beside the others now: show it one GPU "
 		       "(CUDA_VISIBLE_DEVICES), or start it when the GPUs are free");
-	finish(CUDA_ERROR_NOT_SUPPORTED);
+	pair_finish(CUDA_ERROR_NOT_SUPPORTED);
 	agent_link_remove(dev);
 	for_each_other(l)
 	{
 		if (l->is_fixed)
-			register_again(l, false);
+			link_register_as(l, false);
 	}
 }
 
-static void step_adding(void)
+static void pair_step_adding(void)
 {
 	if (agent_link_is_coming(pair.added))
 		return;
 	if (pair.added->state == AGENT_LINK_DOWN && pair.added->is_refused) {
-		refuse();
+		pair_refuse();
 		return;
 	}
-	/* UP; or the scheduler has just gone, then this is how they register when it is back. */
+	/* UP; or the scheduler has gone, and they register so when it is back. */
 	pair.phase = PAIR_FIXING;
 	for_each_other(l)
 	{
 		if (l->state == AGENT_LINK_UP && !l->is_fixed)
-			register_again(l, true);
+			link_register_as(l, true);
 		l->is_fixed = true;
 	}
 }
 
-static void step_fixing(void)
+static void pair_step_fixing(void)
 {
 	for_each_other(l)
 	{
@@ -108,21 +108,21 @@ static void step_fixing(void)
 	for_each_other(l)
 	{
 		if (l->state == AGENT_LINK_DOWN && l->is_refused) {
-			refuse();
+			pair_refuse();
 			return;
 		}
 	}
-	finish(CUDA_SUCCESS);
+	pair_finish(CUDA_SUCCESS);
 }
 
 void agent_pair_step(void)
 {
 	if (pair.phase == PAIR_WAITING)
-		step_waiting();
+		pair_step_waiting();
 	if (pair.phase == PAIR_ADDING)
-		step_adding();
+		pair_step_adding();
 	if (pair.phase == PAIR_FIXING)
-		step_fixing();
+		pair_step_fixing();
 }
 
 bool agent_pair_begin(struct agent_link *link)
@@ -130,7 +130,7 @@ bool agent_pair_begin(struct agent_link *link)
 	bool has_other = false, is_managed = false;
 
 	if (pair.phase != PAIR_NONE)
-		return true; /* this one, or one that comes first */
+		return true; /* with this GPU, or with one that comes first */
 	pair.added = link;
 	for_each_other(l)
 	{
@@ -138,7 +138,7 @@ bool agent_pair_begin(struct agent_link *link)
 		is_managed = is_managed || l->state != AGENT_LINK_DOWN;
 	}
 	if (!is_managed) {
-		/* No scheduler: everything is allowed, and one that comes is told. */
+		/* Without a scheduler all is allowed. One that comes later hears of it. */
 		for_each_other(l) l->is_fixed = true;
 		link->is_fixed = has_other;
 		pair.added = NULL;

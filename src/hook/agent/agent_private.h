@@ -3,12 +3,13 @@
 #define NVS_HOOK_AGENT_PRIVATE_H
 
 /*
- * What the parts of the agent share. agent.c: thread and loop; agent_link.c: the
- * connection; agent_absence.c: there is none; agent_lease.c: events into the lease, its actions
- * out; agent_moving.c: what is said and heard meanwhile; agent_halt.c: stopping the program;
- * agent_watch.c: is the process idle; agent_pair.c: a second GPU.
+ * The parts of the agent: agent.c has the thread and its loop; agent_link.c the connection;
+ * agent_message.c takes the scheduler's messages; agent_absence.c copes without a scheduler;
+ * agent_lease.c passes events to the lease and carries out its actions; agent_report.c sends memory
+ * numbers; agent_moving.c talks while memory moves; agent_halt.c stops the program; agent_watch.c
+ * looks whether the process is idle; agent_pair.c adds a second GPU.
  *
- * Threading: everything here belongs to the agent's thread, but what says otherwise.
+ * Threading: the agent's thread alone, unless a function says otherwise.
  */
 
 #include "hook/agent/agent.h"
@@ -17,9 +18,10 @@
 #include "hook/pager/pager_ops.h"
 
 /* agent.c */
-void agent_link_remove(CUdevice dev);          /* as if it had never been used */
+void agent_link_remove(CUdevice dev);          /* forgets that dev was ever used */
 void agent_settle(CUdevice dev, CUresult res); /* the answer for agent_use_device() */
-/* agent_moving.c, and give_host of agent_halt.c: what the pager asks for (pager_ops.h). */
+
+/* The pager's calls (pager_ops.h): agent_moving.c; give_host is in agent_halt.c. */
 void agent_moved_out(CUdevice dev, uint64_t bytes);
 enum pager_more agent_more_budget(CUdevice dev, int wait_ms);
 bool agent_await_host(CUdevice dev, uint64_t moved, uint64_t bytes, int wait_ms);
@@ -27,32 +29,44 @@ void agent_give_host(CUdevice dev);
 
 /* agent_link.c */
 void agent_link_connect(struct agent_link *link);
-void agent_link_close(struct agent_link *link); /* LOST, if it was registered */
-void agent_link_wrong(struct agent_link *link); /* what the scheduler says can not be: it ends */
+void agent_link_close(struct agent_link *link); /* the lease hears LOST, if it was registered */
+void agent_link_wrong(struct agent_link *link); /* the scheduler is wrong: the connection ends */
 void agent_link_receive(struct agent_link *link);
-bool agent_link_hear(const struct agent_link *link, int wait_ms);       /* something has come */
-bool agent_link_receive_if(struct agent_link *link, uint16_t msg_type); /* only if that is next */
+bool agent_link_hear(const struct agent_link *link, int wait_ms); /* something can be read */
+/* Takes the next message if it is of this type. true: there may be more. */
+bool agent_link_receive_if(struct agent_link *link, uint16_t msg_type);
 void agent_link_flush(struct agent_link *link);
+void agent_link_register_again(struct agent_link *link);
+/* The answer to REGISTER was no. */
+void agent_link_refused(struct agent_link *link, const struct nvshare_registered *body);
 bool agent_link_wants_retry(const struct agent_link *link);
-uint64_t agent_link_listen(struct agent_link *link, uint64_t now_ns); /* due again; NEVER */
+/* Looks whether the scheduler hangs. Returns when to call it again, or AGENT_NEVER. */
+uint64_t agent_link_listen(struct agent_link *link, uint64_t now_ns);
 
-/* It is asked, or is about to be, and has not answered. */
+/* The scheduler is asked to register us, or soon will be, and has not answered. */
 bool agent_link_is_coming(const struct agent_link *link);
 
 /*
- * agent_absence.c. of: what connect() failed with. tell: one line a process and reason; detail:
- * NO_SOCKET: the error, VERSION: the scheduler's version. has_descriptors: enough for ours, and
- * some for the driver's.
+ * agent_message.c. First take_descriptor: takes the descriptor that came with the message, or -1.
+ * Then handle. msg_decode() has refused messages that are not for a client.
+ */
+void agent_message_take_descriptor(struct agent_link *link, const struct msg *msg, int fd);
+void agent_message_handle(struct agent_link *link, const struct msg *msg);
+
+/*
+ * agent_absence.c. of: the reason for an error of connect(). tell: prints one line for each reason;
+ * detail is the error (NO_SOCKET) or the scheduler's version (VERSION). has_descriptors: there are
+ * enough for the agent, and a few for the driver.
  */
 enum agent_absence agent_absence_of(int error);
 void agent_absence_tell(enum agent_absence why, uint32_t detail);
 bool agent_absence_has_descriptors(void);
 
 /*
- * begin: a try to connect has come to nothing; BUSY, or what follows. The rest of them are its
- * parts, for a connection that has ended otherwise. retry: when to connect again. mistrust: after
- * one that was registered: whether to be slower about it. miss: there was a scheduler, so a full
- * card may get room. settle: whoever makes a context goes on.
+ * begin: a try to connect has failed; the link is BUSY or gives up. The others are parts of begin,
+ * for a connection that has ended. retry: decides when to connect again. mistrust: after a
+ * registered connection, decides whether to wait longer. miss: there was a scheduler, so a full
+ * card may get room. settle: a thread that makes a context goes on.
  */
 void agent_absence_begin(struct agent_link *link, enum agent_absence why, uint32_t detail);
 void agent_absence_retry(struct agent_link *link);
@@ -62,43 +76,50 @@ void agent_absence_settle(struct agent_link *link);
 
 /* agent_lease.c */
 void agent_lease_step(struct agent_link *link, const struct lease_event *event);
-void agent_lease_want(struct agent_link *link); /* a thread waits, perhaps: tells the lease */
-void agent_lease_report(struct agent_link *link, bool is_urgent);
+void agent_lease_want(struct agent_link *link); /* tells the lease if a thread waits */
 void agent_lease_memory(CUdevice dev, struct nvshare_mem *ret_mem); /* for a report */
+/* The bytes of dev's budget, as the scheduler counts them: at least those on the card. */
 uint64_t agent_lease_budget(CUdevice dev, const struct nvshare_mem *mem);
+uint64_t agent_lease_on_card(const struct nvshare_mem *mem); /* bytes */
+
+/* agent_report.c. Sends MEM_UPDATE if is_urgent, or if numbers have changed. */
+void agent_report(struct agent_link *link, bool is_urgent);
+void agent_report_send(struct agent_link *link);    /* MEM_UPDATE */
+void agent_report_request(struct agent_link *link); /* REQ_LOCK */
+void agent_report_released(struct agent_link *link, const struct lease_action *action);
 
 /*
- * Driver calls of the pager need a context of the device, current for the agent. false:
- * there is none, of the program's or of ours.
+ * Driver calls of the pager need a current context of the device. false: there is none, of the
+ * program's or of ours.
  */
 struct agent_place {
-	struct device_context *held; /* of the program's: stays meanwhile; NULL: it has none */
-	bool is_second;              /* it is ours that is current */
+	struct device_context *held; /* the program's, which stays meanwhile; NULL: it has none */
+	bool is_second;              /* the second context is the current one */
 };
 bool agent_enter_context(CUdevice dev, struct agent_place *ret_place);
 void agent_leave_context(const struct agent_place *place);
 
 /*
- * agent_halt.c. prepare: what a halt needs, ahead of it; is_urgent: it has been ordered. touch:
- * of that no more than host memory, as nobody waits yet; 0: none.
- * halt: nothing of the program runs and nothing new starts; bytes are to be evicted then. Returns
- * an enum nvshare_outcome; on any but SUCCESS the caller opens the gate again. resume: undoes it,
- * before the gate opens.
+ * agent_halt.c. prepare: gets ready what a halt for bytes needs; is_urgent: it has been ordered.
+ * touch: touches host memory only, while nobody waits yet; 0: none.
+ * halt: stops the program's work; bytes are to be evicted then. Returns an enum nvshare_outcome; on
+ * any but SUCCESS the caller opens the gate again. resume: undoes it, before the gate opens.
  */
 bool agent_halt_prepare(struct agent_link *link, uint64_t bytes, bool is_urgent);
 void agent_halt_touch(const struct agent_link *link, uint64_t bytes);
-void agent_halt_wanted(const struct agent_link *link,
-		       uint64_t bytes); /* of host memory, by others */
+/* Others lack bytes of host memory. */
+void agent_halt_wanted(const struct agent_link *link, uint64_t bytes);
 uint32_t agent_halt(struct agent_link *link, uint64_t bytes, bool is_idle);
-bool agent_halt_is_frozen(void);               /* the last stop ended in a freeze */
-uint32_t agent_halt_evicted(uint32_t outcome); /* what it comes to: TIMEOUT: thawed */
+bool agent_halt_is_frozen(void); /* the last stop ended in a freeze */
+/* After an eviction: its outcome, or TIMEOUT where the watchdog has thawed. */
+uint32_t agent_halt_evicted(uint32_t outcome);
 void agent_resume(void);
 void agent_halt_reset(void); /* after fork() */
 
 /*
- * What makes a stop quick (the second context, host memory) is kept for a while after it
- * was needed; who is idle, its memory out or not, needs neither before it has run again. keep: it
- * may be needed, or not any more. tick: returns when to call it again.
+ * The second context and host memory make a stop quick. They are kept for a while after they were
+ * needed. An idle program needs neither before it has run again. keep: looks whether they may be
+ * needed. tick: gives them up in time, and returns when to call it again.
  */
 void agent_halt_keep(struct agent_link *link);
 uint64_t agent_halt_tick(struct agent_link *link, uint64_t now_ns);
@@ -107,12 +128,12 @@ uint64_t agent_halt_tick(struct agent_link *link, uint64_t now_ns);
 uint64_t agent_watch_tick(uint64_t now_ns);
 
 /*
- * agent_pair.c. begin: true when dev is not the process's only GPU, so that it is added
- * by agent_pair_step(), called whenever anything has happened.
+ * agent_pair.c. begin: true: the process has another GPU already, so agent_pair_step() adds this
+ * one. The loop calls that after each event.
  */
 bool agent_pair_begin(struct agent_link *link);
 void agent_pair_step(void);
-bool agent_pair_owns(const struct agent_link *link); /* it settles what link asked for */
+bool agent_pair_owns(const struct agent_link *link); /* it settles the question of link */
 void agent_pair_reset(void);
 
 #endif

@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
- * Is the process idle? Only asked while somebody waits for its GPU. Idle is: no thread
- * passed the gate or waits for memory, and what had been submitted is done, for
- * NVSHARE_IDLE_MS.
+ * Looks whether the process is idle, while a client waits for its GPU. It is idle when for
+ * NVSHARE_IDLE_MS no thread has passed the gate or waited for memory, and submitted work is done.
  */
 
 #include "hook/agent/agent_private.h"
@@ -22,30 +21,31 @@ enum watch_phase {
 	WATCH_QUIET,   /* since quiet_ns */
 };
 
+/* The agent's thread alone. */
 static struct {
 	enum watch_phase phase;
-	uint64_t activity;
-	uint64_t tick_ns;
-	uint64_t quiet_ns;
+	uint64_t activity; /* gate_activity() at the last look */
+	uint64_t tick_ns;  /* the next look */
+	uint64_t quiet_ns; /* since when the phase is WATCH_QUIET */
 } watch;
 
-/* Who waits for memory is not idle: it would give up the turn in which it is to get it. */
-static bool is_watched(const struct agent_link *link)
+/* A program that waits for memory is not idle: it would give up the turn that brings the memory. */
+static bool link_is_watched(const struct agent_link *link)
 {
 	return link->is_watched && link->lease.state == LEASE_HOLDING && !share_is_critical(link) &&
 	       !budget_wanting(link->dev);
 }
 
-static bool is_needed(void)
+static bool watch_is_needed(void)
 {
 	for (struct agent_link *l = agent_link_next(NULL); l; l = agent_link_next(l)) {
-		if (is_watched(l))
+		if (link_is_watched(l))
 			return gate_get() == GATE_OPEN && !share_is_frozen();
 	}
 	return false;
 }
 
-static void look(uint64_t now_ns)
+static void watch_look(uint64_t now_ns)
 {
 	uint64_t activity = gate_activity();
 
@@ -62,11 +62,11 @@ static void look(uint64_t now_ns)
 	}
 }
 
-static void give_up(void)
+static void watch_give_up(void)
 {
 	watch.phase = WATCH_BUSY;
 	for (struct agent_link *l = agent_link_next(NULL); l; l = agent_link_next(l)) {
-		if (!is_watched(l))
+		if (!link_is_watched(l))
 			continue;
 		hook_debug("device %d: idle, and others wait", (int)l->dev);
 		agent_lease_step(l, &(struct lease_event){.type = LEASE_EVENT_IDLE});
@@ -75,17 +75,17 @@ static void give_up(void)
 
 uint64_t agent_watch_tick(uint64_t now_ns)
 {
-	if (!is_needed()) {
+	if (!watch_is_needed()) {
 		watch.phase = WATCH_BUSY;
 		watch.tick_ns = 0;
 		return AGENT_NEVER;
 	}
 	if (now_ns >= watch.tick_ns) {
 		watch.tick_ns = now_ns + WATCH_TICK_NS;
-		look(now_ns);
+		watch_look(now_ns);
 		if (watch.phase == WATCH_QUIET &&
 		    now_ns - watch.quiet_ns >= hook_options()->idle_ns)
-			give_up();
+			watch_give_up();
 	}
-	return is_needed() ? watch.tick_ns : AGENT_NEVER;
+	return watch_is_needed() ? watch.tick_ns : AGENT_NEVER;
 }

@@ -9,18 +9,21 @@
 #include <string.h>
 #include <unistd.h>
 
-static int log_level = -1; /* -1: not read yet */
-static unsigned int log_warnings;
+/* All atomic. */
+static struct {
+	int level; /* -1: not read yet */
+	unsigned int n_warnings;
+} hook_log = {.level = -1};
 
 bool hook_log_enabled(void)
 {
-	int level = __atomic_load_n(&log_level, __ATOMIC_RELAXED);
+	int level = __atomic_load_n(&hook_log.level, __ATOMIC_RELAXED);
 
 	if (level < 0) {
 		const char *value = getenv("NVSHARE_DEBUG");
 
 		level = value && *value && strcmp(value, "0") != 0;
-		__atomic_store_n(&log_level, level, __ATOMIC_RELAXED);
+		__atomic_store_n(&hook_log.level, level, __ATOMIC_RELAXED);
 	}
 
 	return level > 0;
@@ -61,7 +64,7 @@ void hook_log_warn(const char *fmt, ...)
 {
 	va_list args;
 
-	if (__atomic_fetch_add(&log_warnings, 1, __ATOMIC_RELAXED) >= HOOK_LOG_WARNINGS_MAX)
+	if (__atomic_fetch_add(&hook_log.n_warnings, 1, __ATOMIC_RELAXED) >= HOOK_LOG_WARNINGS_MAX)
 		return;
 
 	va_start(args, fmt);

@@ -6,10 +6,12 @@
 #include <pthread.h>
 #include <stdlib.h>
 
-static pthread_once_t start_once = PTHREAD_ONCE_INIT;
-static pthread_once_t renew_once = PTHREAD_ONCE_INIT;
+static struct {
+	pthread_once_t start_once;
+	pthread_once_t renew_once;
+} lifecycle = {PTHREAD_ONCE_INIT, PTHREAD_ONCE_INIT};
 
-static void on_fork_child(void)
+static void lifecycle_fork_child(void)
 {
 	int saved_errno = errno;
 
@@ -18,35 +20,35 @@ static void on_fork_child(void)
 	errno = saved_errno;
 }
 
-static void on_exit_or_unload(void)
+static void lifecycle_exit_or_unload(void)
 {
 	for (size_t i = 0; lifecycle_on_exit[i]; i++)
 		lifecycle_on_exit[i]();
 }
 
-static void register_exit(void)
+static void lifecycle_register_exit(void)
 {
-	(void)atexit(on_exit_or_unload);
+	(void)atexit(lifecycle_exit_or_unload);
 }
 
-static void start(void)
+static void lifecycle_register(void)
 {
-	(void)pthread_atfork(NULL, NULL, on_fork_child);
-	register_exit();
+	(void)pthread_atfork(NULL, NULL, lifecycle_fork_child);
+	lifecycle_register_exit();
 }
 
 void lifecycle_start(void)
 {
-	(void)pthread_once(&start_once, start);
+	(void)pthread_once(&lifecycle.start_once, lifecycle_register);
 }
 
 void lifecycle_renew(void)
 {
-	(void)pthread_once(&renew_once, register_exit);
+	(void)pthread_once(&lifecycle.renew_once, lifecycle_register_exit);
 }
 
 /* For the process that ends without exit handlers of ours: one that never got that far. */
 __attribute__((destructor)) static void on_unload(void)
 {
-	on_exit_or_unload();
+	lifecycle_exit_or_unload();
 }

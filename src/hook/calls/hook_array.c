@@ -35,22 +35,22 @@ static uint64_t element_bytes(CUarray_format format, unsigned int n_channels)
 	return bytes * (n_channels ? n_channels : 1);
 }
 
-static uint64_t at_least_one(uint64_t n)
+static uint64_t extent_at_least_one(uint64_t n)
 {
 	return n ? n : 1;
 }
 
 /* Level 0 is the whole; each further level halves what is not a count of layers. */
-static uint64_t level_bytes(const CUDA_ARRAY3D_DESCRIPTOR *d, unsigned int level)
+static uint64_t mipmap_level_bytes(const CUDA_ARRAY3D_DESCRIPTOR *d, unsigned int level)
 {
 	bool is_layered = d->Flags & (CUDA_ARRAY3D_LAYERED | CUDA_ARRAY3D_CUBEMAP);
 	uint64_t depth = is_layered ? d->Depth : d->Depth >> level;
 
-	return element_bytes(d->Format, d->NumChannels) * at_least_one(d->Width >> level) *
-	       at_least_one(d->Height >> level) * at_least_one(depth);
+	return element_bytes(d->Format, d->NumChannels) * extent_at_least_one(d->Width >> level) *
+	       extent_at_least_one(d->Height >> level) * extent_at_least_one(depth);
 }
 
-static uint64_t total_bytes(const CUDA_ARRAY3D_DESCRIPTOR *d, unsigned int n_levels)
+static uint64_t mipmap_total_bytes(const CUDA_ARRAY3D_DESCRIPTOR *d, unsigned int n_levels)
 {
 	uint64_t bytes = 0;
 
@@ -58,11 +58,11 @@ static uint64_t total_bytes(const CUDA_ARRAY3D_DESCRIPTOR *d, unsigned int n_lev
 	if (d->Flags & (CUDA_ARRAY3D_SPARSE | CUDA_ARRAY3D_DEFERRED_MAPPING))
 		return 0;
 	for (unsigned int level = 0; level < n_levels && level < 32; level++)
-		bytes += level_bytes(d, level);
+		bytes += mipmap_level_bytes(d, level);
 	return bytes;
 }
 
-static uint64_t handle_key(const void *handle)
+static uint64_t array_handle_key(const void *handle)
 {
 	return (uintptr_t)handle;
 }
@@ -81,52 +81,53 @@ static uint64_t handle_key(const void *handle)
 				    .NumChannels = (d)->NumChannels, \
 				    .Flags = (d)->Flags})
 
-#define ARRAY_CREATE(symbol, class, bytes, params, args)                                        \
-	CUresult symbol params                                                                  \
-	{                                                                                       \
-		struct charge charge;                                                           \
-		CUresult res;                                                                   \
-                                                                                                \
-		if (!cuda_real.symbol)                                                          \
-			return CUDA_ERROR_NOT_FOUND;                                            \
-		if (!handle || !d)                                                              \
-			return cuda_real.symbol args;                                           \
-		res = charge_begin(&charge, bytes, NVSHARE_PINNED_ARRAY);                       \
-		if (res != CUDA_SUCCESS)                                                        \
-			return res;                                                             \
-		do                                                                              \
-			res = cuda_real.symbol args;                                            \
-		while (charge_again(&charge, res));                                             \
-		charge_end(&charge, res, class, res == CUDA_SUCCESS ? handle_key(*handle) : 0); \
-		return res;                                                                     \
-	}
-
-ARRAY_CREATE(cuArrayCreate, LEDGER_ARRAY, total_bytes(WIDEN_2D(d), 1),
-	     (CUarray * handle, const CUDA_ARRAY_DESCRIPTOR_v1 *d), (handle, d))
-ARRAY_CREATE(cuArrayCreate_v2, LEDGER_ARRAY, total_bytes(WIDEN_2D(d), 1),
-	     (CUarray * handle, const CUDA_ARRAY_DESCRIPTOR *d), (handle, d))
-ARRAY_CREATE(cuArray3DCreate, LEDGER_ARRAY, total_bytes(WIDEN_3D(d), 1),
-	     (CUarray * handle, const CUDA_ARRAY3D_DESCRIPTOR_v1 *d), (handle, d))
-ARRAY_CREATE(cuArray3DCreate_v2, LEDGER_ARRAY, total_bytes(d, 1),
-	     (CUarray * handle, const CUDA_ARRAY3D_DESCRIPTOR *d), (handle, d))
-ARRAY_CREATE(cuMipmappedArrayCreate, LEDGER_MIPMAP, total_bytes(d, n_levels),
-	     (CUmipmappedArray * handle, const CUDA_ARRAY3D_DESCRIPTOR *d, unsigned int n_levels),
-	     (handle, d, n_levels))
-
-#define ARRAY_DESTROY(symbol, class, type)                                       \
-	CUresult symbol(type handle)                                             \
+#define ARRAY_CREATE(symbol, class, bytes, params, args)                         \
+	CUresult symbol params                                                   \
 	{                                                                        \
-		struct ledger_entry entry;                                       \
-		bool is_known;                                                   \
+		struct charge charge;                                            \
 		CUresult res;                                                    \
                                                                                  \
 		if (!cuda_real.symbol)                                           \
 			return CUDA_ERROR_NOT_FOUND;                             \
-		is_known = charge_free_begin(class, handle_key(handle), &entry); \
-		res = FREEZE_AROUND(cuda_real.symbol(handle));                   \
-		if (is_known)                                                    \
-			charge_free_end(&entry, res);                            \
+		if (!handle || !d)                                               \
+			return cuda_real.symbol args;                            \
+		res = charge_begin(&charge, bytes, NVSHARE_PINNED_ARRAY);        \
+		if (res != CUDA_SUCCESS)                                         \
+			return res;                                              \
+		do                                                               \
+			res = cuda_real.symbol args;                             \
+		while (charge_again(&charge, res));                              \
+		charge_end(&charge, res, class,                                  \
+			   res == CUDA_SUCCESS ? array_handle_key(*handle) : 0); \
 		return res;                                                      \
+	}
+
+ARRAY_CREATE(cuArrayCreate, LEDGER_ARRAY, mipmap_total_bytes(WIDEN_2D(d), 1),
+	     (CUarray * handle, const CUDA_ARRAY_DESCRIPTOR_v1 *d), (handle, d))
+ARRAY_CREATE(cuArrayCreate_v2, LEDGER_ARRAY, mipmap_total_bytes(WIDEN_2D(d), 1),
+	     (CUarray * handle, const CUDA_ARRAY_DESCRIPTOR *d), (handle, d))
+ARRAY_CREATE(cuArray3DCreate, LEDGER_ARRAY, mipmap_total_bytes(WIDEN_3D(d), 1),
+	     (CUarray * handle, const CUDA_ARRAY3D_DESCRIPTOR_v1 *d), (handle, d))
+ARRAY_CREATE(cuArray3DCreate_v2, LEDGER_ARRAY, mipmap_total_bytes(d, 1),
+	     (CUarray * handle, const CUDA_ARRAY3D_DESCRIPTOR *d), (handle, d))
+ARRAY_CREATE(cuMipmappedArrayCreate, LEDGER_MIPMAP, mipmap_total_bytes(d, n_levels),
+	     (CUmipmappedArray * handle, const CUDA_ARRAY3D_DESCRIPTOR *d, unsigned int n_levels),
+	     (handle, d, n_levels))
+
+#define ARRAY_DESTROY(symbol, class, type)                                             \
+	CUresult symbol(type handle)                                                   \
+	{                                                                              \
+		struct ledger_entry entry;                                             \
+		bool is_known;                                                         \
+		CUresult res;                                                          \
+                                                                                       \
+		if (!cuda_real.symbol)                                                 \
+			return CUDA_ERROR_NOT_FOUND;                                   \
+		is_known = charge_free_begin(class, array_handle_key(handle), &entry); \
+		res = FREEZE_AROUND(cuda_real.symbol(handle));                         \
+		if (is_known)                                                          \
+			charge_free_end(&entry, res);                                  \
+		return res;                                                            \
 	}
 
 ARRAY_DESTROY(cuArrayDestroy, LEDGER_ARRAY, CUarray)

@@ -29,7 +29,7 @@ static uint64_t pool_key(CUmemoryPool pool)
  * A pool keeps what is freed into it up to its threshold, and takes in large steps: that
  * is on the card too, beyond what the program's requests sum up to.
  */
-static void count_reserve(const struct pool *pool)
+static void pool_count_reserve(const struct pool *pool)
 {
 	cuuint64_t reserved = 0, owned;
 	int64_t delta;
@@ -48,7 +48,7 @@ static void count_reserve(const struct pool *pool)
 }
 
 /* ctx: what a reset of it empties, for a device's own pool; NULL: the program's pool. */
-static void add_pool(const struct pool *pool, CUcontext ctx)
+static void pool_add(const struct pool *pool, CUcontext ctx)
 {
 	struct ledger_entry entry = {
 		.class = LEDGER_POOL,
@@ -62,7 +62,7 @@ static void add_pool(const struct pool *pool, CUcontext ctx)
 }
 
 /* The one that cuMemAllocAsync takes from; NULL: the driver does not say. */
-static CUmemoryPool current_pool(CUdevice dev)
+static CUmemoryPool pool_current(CUdevice dev)
 {
 	CUmemoryPool handle = NULL;
 
@@ -73,7 +73,7 @@ static CUmemoryPool current_pool(CUdevice dev)
 }
 
 /* A pool that we did not see being made is one of a device: the current one's. */
-static void find_pool(CUmemoryPool handle, CUcontext ctx, CUdevice dev, struct pool *ret_pool)
+static void pool_find(CUmemoryPool handle, CUcontext ctx, CUdevice dev, struct pool *ret_pool)
 {
 	struct ledger_entry entry;
 
@@ -84,11 +84,11 @@ static void find_pool(CUmemoryPool handle, CUcontext ctx, CUdevice dev, struct p
 	if (ledger_find(LEDGER_POOL, pool_key(ret_pool->handle), &entry))
 		ret_pool->dev = entry.dev;
 	else
-		add_pool(ret_pool, ctx);
+		pool_add(ret_pool, ctx);
 }
 
 /* Then an allocation is a node of a graph, and its memory is counted with the graph. */
-static bool is_capturing(CUstream stream)
+static bool stream_is_capturing(CUstream stream)
 {
 	CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
 
@@ -106,15 +106,15 @@ struct async_call {
 	CUstream stream;
 };
 
-static CUresult forward(const struct async_call *call, CUdeviceptr *dptr, size_t bytesize)
+static CUresult alloc_forward(const struct async_call *call, CUdeviceptr *dptr, size_t bytesize)
 {
 	if (call->from_pool)
 		return call->from_pool(dptr, bytesize, call->pool, call->stream);
 	return call->alloc(dptr, bytesize, call->stream);
 }
 
-static CUresult alloc(const struct async_call *call, CUstream stream, CUdeviceptr *dptr,
-		      size_t bytesize)
+static CUresult alloc_async(const struct async_call *call, CUstream stream, CUdeviceptr *dptr,
+			    size_t bytesize)
 {
 	struct charge charge;
 	CUmemoryPool handle;
@@ -127,17 +127,17 @@ static CUresult alloc(const struct async_call *call, CUstream stream, CUdevicept
 	if (!call->alloc && !call->from_pool)
 		return CUDA_ERROR_NOT_FOUND;
 	if (!dptr || !bytesize || charge_here(&ctx, &dev) != CUDA_SUCCESS)
-		return forward(call, dptr, bytesize);
-	handle = call->from_pool ? call->pool : current_pool(dev);
-	captures = is_capturing(stream);
+		return alloc_forward(call, dptr, bytesize);
+	handle = call->from_pool ? call->pool : pool_current(dev);
+	captures = stream_is_capturing(stream);
 	if (handle && !captures && pools_alloc(handle, stream, bytesize, dptr, &res))
 		return res;
-	find_pool(handle, ctx, dev, &pool);
+	pool_find(handle, ctx, dev, &pool);
 	if (pool.dev < 0 || captures) {
 		if (captures)
 			graph_memory_seen();
 		gate_enter();
-		res = forward(call, dptr, bytesize);
+		res = alloc_forward(call, dptr, bytesize);
 		gate_leave();
 		return res;
 	}
@@ -147,19 +147,19 @@ static CUresult alloc(const struct async_call *call, CUstream stream, CUdevicept
 	charge.ctx = ctx;
 	charge.owner = pool_key(pool.handle);
 	do
-		res = forward(call, dptr, bytesize);
+		res = alloc_forward(call, dptr, bytesize);
 	while (charge_again(&charge, res));
 	charge_end(&charge, res, LEDGER_ADDRESS, res == CUDA_SUCCESS ? *dptr : 0);
-	count_reserve(&pool);
+	pool_count_reserve(&pool);
 	return res;
 }
 
-static CUstream legacy_stream(CUstream stream)
+static CUstream stream_legacy(CUstream stream)
 {
 	return stream ? stream : CU_STREAM_LEGACY;
 }
 
-static CUstream own_stream(CUstream stream)
+static CUstream stream_own(CUstream stream)
 {
 	return stream ? stream : CU_STREAM_PER_THREAD;
 }
@@ -168,14 +168,14 @@ CUresult cuMemAllocAsync(CUdeviceptr *dptr, size_t bytesize, CUstream hStream)
 {
 	struct async_call call = {.alloc = cuda_real.cuMemAllocAsync, .stream = hStream};
 
-	return alloc(&call, legacy_stream(hStream), dptr, bytesize);
+	return alloc_async(&call, stream_legacy(hStream), dptr, bytesize);
 }
 
 CUresult cuMemAllocAsync_ptsz(CUdeviceptr *dptr, size_t bytesize, CUstream hStream)
 {
 	struct async_call call = {.alloc = cuda_real.cuMemAllocAsync_ptsz, .stream = hStream};
 
-	return alloc(&call, own_stream(hStream), dptr, bytesize);
+	return alloc_async(&call, stream_own(hStream), dptr, bytesize);
 }
 
 CUresult cuMemAllocFromPoolAsync(CUdeviceptr *dptr, size_t bytesize, CUmemoryPool pool,
@@ -184,7 +184,7 @@ CUresult cuMemAllocFromPoolAsync(CUdeviceptr *dptr, size_t bytesize, CUmemoryPoo
 	struct async_call call = {
 		.from_pool = cuda_real.cuMemAllocFromPoolAsync, .pool = pool, .stream = hStream};
 
-	return alloc(&call, legacy_stream(hStream), dptr, bytesize);
+	return alloc_async(&call, stream_legacy(hStream), dptr, bytesize);
 }
 
 CUresult cuMemAllocFromPoolAsync_ptsz(CUdeviceptr *dptr, size_t bytesize, CUmemoryPool pool,
@@ -194,15 +194,15 @@ CUresult cuMemAllocFromPoolAsync_ptsz(CUdeviceptr *dptr, size_t bytesize, CUmemo
 				  .pool = pool,
 				  .stream = hStream};
 
-	return alloc(&call, own_stream(hStream), dptr, bytesize);
+	return alloc_async(&call, stream_own(hStream), dptr, bytesize);
 }
 
 /*
  * Submits work, so it passes the gate. In a capture it makes a node of a graph, which may
  * only free what a node of a graph allocated: what is ours is refused, as by the driver.
  */
-static CUresult free_async(CUresult (*real)(CUdeviceptr dptr, CUstream hStream), CUdeviceptr dptr,
-			   CUstream hStream, CUstream stream)
+static CUresult alloc_free_async(CUresult (*real)(CUdeviceptr dptr, CUstream hStream),
+				 CUdeviceptr dptr, CUstream hStream, CUstream stream)
 {
 	struct ledger_entry entry;
 	struct pool pool;
@@ -211,7 +211,7 @@ static CUresult free_async(CUresult (*real)(CUdeviceptr dptr, CUstream hStream),
 
 	if (!real)
 		return CUDA_ERROR_NOT_FOUND;
-	captures = is_capturing(stream);
+	captures = stream_is_capturing(stream);
 	if (captures && pager_find(dptr, NULL, NULL, NULL, NULL, NULL))
 		return CUDA_ERROR_INVALID_VALUE;
 	if (!captures && (pools_free(dptr, stream, &res) || managed_free(dptr, &res)))
@@ -224,20 +224,20 @@ static CUresult free_async(CUresult (*real)(CUdeviceptr dptr, CUstream hStream),
 		return res;
 	charge_free_end(&entry, res);
 	if (entry.owner) {
-		find_pool((CUmemoryPool)(uintptr_t)entry.owner, entry.ctx, entry.dev, &pool);
-		count_reserve(&pool);
+		pool_find((CUmemoryPool)(uintptr_t)entry.owner, entry.ctx, entry.dev, &pool);
+		pool_count_reserve(&pool);
 	}
 	return res;
 }
 
 CUresult cuMemFreeAsync(CUdeviceptr dptr, CUstream hStream)
 {
-	return free_async(cuda_real.cuMemFreeAsync, dptr, hStream, legacy_stream(hStream));
+	return alloc_free_async(cuda_real.cuMemFreeAsync, dptr, hStream, stream_legacy(hStream));
 }
 
 CUresult cuMemFreeAsync_ptsz(CUdeviceptr dptr, CUstream hStream)
 {
-	return free_async(cuda_real.cuMemFreeAsync_ptsz, dptr, hStream, own_stream(hStream));
+	return alloc_free_async(cuda_real.cuMemFreeAsync_ptsz, dptr, hStream, stream_own(hStream));
 }
 
 CUresult cuMemPoolCreate(CUmemoryPool *pool, const CUmemPoolProps *poolProps)
@@ -253,7 +253,7 @@ CUresult cuMemPoolCreate(CUmemoryPool *pool, const CUmemPoolProps *poolProps)
 	made.handle = *pool;
 	made.dev = poolProps->location.type == CU_MEM_LOCATION_TYPE_DEVICE ? poolProps->location.id
 									   : -1;
-	add_pool(&made, NULL);
+	pool_add(&made, NULL);
 	return res;
 }
 
@@ -289,7 +289,7 @@ CUresult cuMemPoolTrimTo(CUmemoryPool pool, size_t minBytesToKeep)
 		return res;
 	if (ledger_find(LEDGER_POOL, pool_key(pool), &entry)) {
 		trimmed.dev = entry.dev;
-		count_reserve(&trimmed);
+		pool_count_reserve(&trimmed);
 	}
 	return res;
 }

@@ -33,7 +33,7 @@ struct context_call {
 	bool is_primary;
 };
 
-static bool memory_in(CUcontext ctx, size_t *ret_free, size_t *ret_total)
+static bool context_memory_in(CUcontext ctx, size_t *ret_free, size_t *ret_total)
 {
 	CUcontext popped;
 	CUresult res;
@@ -46,11 +46,11 @@ static bool memory_in(CUcontext ctx, size_t *ret_free, size_t *ret_total)
 }
 
 /* What is free before the context is made, as far as an earlier context can tell. */
-static bool memory_before(CUdevice dev, size_t *ret_free)
+static bool context_memory_before(CUdevice dev, size_t *ret_free)
 {
 	struct device_context *c = device_context_hold(dev);
 	size_t total;
-	bool is_known = c && memory_in(c->ctx, ret_free, &total);
+	bool is_known = c && context_memory_in(c->ctx, ret_free, &total);
 
 	device_context_drop(c);
 	return is_known;
@@ -60,12 +60,12 @@ static bool memory_before(CUdevice dev, size_t *ret_free)
  * What the new context cost. A first one can not be measured, since without a context
  * nothing can be asked; but it costs no more than is used on the card by everybody.
  */
-static uint64_t measure(CUcontext ctx, uint64_t expected, bool has_before, size_t before)
+static uint64_t context_measure(CUcontext ctx, uint64_t expected, bool has_before, size_t before)
 {
 	size_t after, total;
 	uint64_t cost;
 
-	if (!memory_in(ctx, &after, &total))
+	if (!context_memory_in(ctx, &after, &total))
 		return expected;
 	if (!has_before) {
 		cost = total > after ? total - after : 0;
@@ -75,7 +75,7 @@ static uint64_t measure(CUcontext ctx, uint64_t expected, bool has_before, size_
 	return cost < CONTEXT_BYTES_MAX ? cost : expected;
 }
 
-static void recharge(CUdevice dev, uint64_t charged, uint64_t cost)
+static void context_recharge(CUdevice dev, uint64_t charged, uint64_t cost)
 {
 	if (cost < charged)
 		budget_give(dev, charged - cost, NVSHARE_PINNED_CONTEXT);
@@ -84,7 +84,7 @@ static void recharge(CUdevice dev, uint64_t charged, uint64_t cost)
 }
 
 /* Books a context that was made, in the same turn; charged has been taken for it. */
-static void book(CUcontext ctx, CUdevice dev, uint64_t charged)
+static void context_book(CUcontext ctx, CUdevice dev, uint64_t charged)
 {
 	/* Two threads that retain one after the other make one context between them. */
 	if (!agent_add_context(ctx, dev, charged))
@@ -93,11 +93,11 @@ static void book(CUcontext ctx, CUdevice dev, uint64_t charged)
 }
 
 /* In one turn. A primary one has an owner more. */
-static CUresult make_and_book(const struct context_call *call, uint64_t charged)
+static CUresult context_make_and_book(const struct context_call *call, uint64_t charged)
 {
 	uint64_t cost;
 	size_t before = 0;
-	bool has_before = memory_before(call->dev, &before);
+	bool has_before = context_memory_before(call->dev, &before);
 	CUresult res;
 
 	channels_device_begin(call->dev);
@@ -105,29 +105,29 @@ static CUresult make_and_book(const struct context_call *call, uint64_t charged)
 	channels_device_end();
 	if (res != CUDA_SUCCESS)
 		return res;
-	cost = measure(*call->pctx, charged, has_before, before);
-	recharge(call->dev, charged, cost);
-	book(*call->pctx, call->dev, cost);
+	cost = context_measure(*call->pctx, charged, has_before, before);
+	context_recharge(call->dev, charged, cost);
+	context_book(*call->pctx, call->dev, cost);
 	if (call->is_primary)
 		(void)device_context_retained(*call->pctx);
 	return CUDA_SUCCESS;
 }
 
 /* No freeze is on, and none begins. */
-static CUresult make_held(const struct context_call *call, uint64_t charged)
+static CUresult context_make_held(const struct context_call *call, uint64_t charged)
 {
 	CUresult res;
 
 	if (!freeze_hold())
 		return CUDA_ERROR_DEINITIALIZED;
 	device_turn_begin();
-	res = make_and_book(call, charged);
+	res = context_make_and_book(call, charged);
 	device_turn_end();
 	freeze_drop();
 	return res;
 }
 
-static CUresult make_context(const struct context_call *call)
+static CUresult context_make(const struct context_call *call)
 {
 	struct budget_tries tries = {0};
 	uint64_t charged;
@@ -142,7 +142,7 @@ static CUresult make_context(const struct context_call *call)
 	if (res != CUDA_SUCCESS)
 		goto out;
 	do
-		res = make_held(call, charged);
+		res = context_make_held(call, charged);
 	while (res == CUDA_ERROR_OUT_OF_MEMORY &&
 	       budget_retry(call->dev, charged, NVSHARE_PINNED_CONTEXT, &tries) == CUDA_SUCCESS);
 	if (res != CUDA_SUCCESS)
@@ -153,7 +153,7 @@ out:
 }
 
 /* As the driver would do. What it says of it, it says again to who called. */
-static void finish_work(CUcontext ctx)
+static void context_finish_work(CUcontext ctx)
 {
 	CUcontext popped;
 
@@ -164,7 +164,7 @@ static void finish_work(CUcontext ctx)
 }
 
 /* The context is dead: everything in it is gone, and does not count any more. */
-static void context_gone(CUcontext ctx, CUdevice dev, uint64_t charged)
+static void context_is_gone(CUcontext ctx, CUdevice dev, uint64_t charged)
 {
 	gate_context_gone(ctx);
 	freeze_context_gone(ctx);
@@ -174,23 +174,23 @@ static void context_gone(CUcontext ctx, CUdevice dev, uint64_t charged)
 
 /* ---- cuCtxCreate ------------------------------------------------------------ */
 
-static CUresult make_v1(const struct context_call *call)
+static CUresult context_make_v1(const struct context_call *call)
 {
 	return cuda_real.cuCtxCreate(call->pctx, call->flags, call->dev);
 }
 
-static CUresult make_v2(const struct context_call *call)
+static CUresult context_make_v2(const struct context_call *call)
 {
 	return cuda_real.cuCtxCreate_v2(call->pctx, call->flags, call->dev);
 }
 
-static CUresult make_v3(const struct context_call *call)
+static CUresult context_make_v3(const struct context_call *call)
 {
 	return cuda_real.cuCtxCreate_v3(call->pctx, call->affinity, call->n_affinity, call->flags,
 					call->dev);
 }
 
-static CUresult make_v4(const struct context_call *call)
+static CUresult context_make_v4(const struct context_call *call)
 {
 	return cuda_real.cuCtxCreate_v4(call->pctx, call->params, call->flags, call->dev);
 }
@@ -201,8 +201,8 @@ CUresult cuCtxCreate(CUcontext *pctx, unsigned int flags, CUdevice dev)
 		return CUDA_ERROR_NOT_FOUND;
 	if (!pctx)
 		return cuda_real.cuCtxCreate(pctx, flags, dev);
-	return make_context(
-		&(struct context_call){.make = make_v1, .pctx = pctx, .flags = flags, .dev = dev});
+	return context_make(&(struct context_call){
+		.make = context_make_v1, .pctx = pctx, .flags = flags, .dev = dev});
 }
 
 CUresult cuCtxCreate_v2(CUcontext *pctx, unsigned int flags, CUdevice dev)
@@ -211,8 +211,8 @@ CUresult cuCtxCreate_v2(CUcontext *pctx, unsigned int flags, CUdevice dev)
 		return CUDA_ERROR_NOT_FOUND;
 	if (!pctx)
 		return cuda_real.cuCtxCreate_v2(pctx, flags, dev);
-	return make_context(
-		&(struct context_call){.make = make_v2, .pctx = pctx, .flags = flags, .dev = dev});
+	return context_make(&(struct context_call){
+		.make = context_make_v2, .pctx = pctx, .flags = flags, .dev = dev});
 }
 
 CUresult cuCtxCreate_v3(CUcontext *pctx, CUexecAffinityParam *paramsArray, int numParams,
@@ -222,7 +222,7 @@ CUresult cuCtxCreate_v3(CUcontext *pctx, CUexecAffinityParam *paramsArray, int n
 		return CUDA_ERROR_NOT_FOUND;
 	if (!pctx)
 		return cuda_real.cuCtxCreate_v3(pctx, paramsArray, numParams, flags, dev);
-	return make_context(&(struct context_call){.make = make_v3,
+	return context_make(&(struct context_call){.make = context_make_v3,
 						   .pctx = pctx,
 						   .affinity = paramsArray,
 						   .n_affinity = numParams,
@@ -237,7 +237,7 @@ CUresult cuCtxCreate_v4(CUcontext *pctx, CUctxCreateParams *ctxCreateParams, uns
 		return CUDA_ERROR_NOT_FOUND;
 	if (!pctx)
 		return cuda_real.cuCtxCreate_v4(pctx, ctxCreateParams, flags, dev);
-	return make_context(&(struct context_call){.make = make_v4,
+	return context_make(&(struct context_call){.make = context_make_v4,
 						   .pctx = pctx,
 						   .params = ctxCreateParams,
 						   .flags = flags,
@@ -251,17 +251,18 @@ CUresult cuCtxCreate_v4(CUcontext *pctx, CUctxCreateParams *ctxCreateParams, uns
  * goes on. So is its work: nobody else could tell that it runs, and memory that it uses
  * must not go meanwhile.
  */
-static CUresult destroy_booked(CUresult (*destroy)(CUcontext ctx), CUcontext ctx, CUdevice dev)
+static CUresult context_destroy_booked(CUresult (*destroy)(CUcontext ctx), CUcontext ctx,
+				       CUdevice dev)
 {
 	uint64_t charged;
 	CUresult res;
 
-	finish_work(ctx);
+	context_finish_work(ctx);
 	device_turn_begin();
 	charged = agent_forget_context(ctx);
 	res = destroy(ctx);
 	if (res == CUDA_SUCCESS)
-		context_gone(ctx, dev, charged);
+		context_is_gone(ctx, dev, charged);
 	else
 		(void)agent_add_context(ctx, dev, charged);
 	device_turn_end();
@@ -269,7 +270,7 @@ static CUresult destroy_booked(CUresult (*destroy)(CUcontext ctx), CUcontext ctx
 }
 
 /* One that was made past us, and is not in the books, must not be frozen as it goes, either. */
-static CUresult destroy_context(CUresult (*destroy)(CUcontext ctx), CUcontext ctx)
+static CUresult context_destroy(CUresult (*destroy)(CUcontext ctx), CUcontext ctx)
 {
 	CUdevice dev = device_of(ctx);
 	CUresult res;
@@ -279,7 +280,7 @@ static CUresult destroy_context(CUresult (*destroy)(CUcontext ctx), CUcontext ct
 		return destroy(ctx);
 	if (!freeze_hold())
 		return CUDA_ERROR_DEINITIALIZED;
-	res = dev == DEVICE_ANY ? destroy(ctx) : destroy_booked(destroy, ctx, dev);
+	res = dev == DEVICE_ANY ? destroy(ctx) : context_destroy_booked(destroy, ctx, dev);
 	freeze_drop();
 	return res;
 }
@@ -288,14 +289,14 @@ CUresult cuCtxDestroy(CUcontext ctx)
 {
 	if (!cuda_real.cuCtxDestroy)
 		return CUDA_ERROR_NOT_FOUND;
-	return destroy_context(cuda_real.cuCtxDestroy, ctx);
+	return context_destroy(cuda_real.cuCtxDestroy, ctx);
 }
 
 CUresult cuCtxDestroy_v2(CUcontext ctx)
 {
 	if (!cuda_real.cuCtxDestroy_v2)
 		return CUDA_ERROR_NOT_FOUND;
-	return destroy_context(cuda_real.cuCtxDestroy_v2, ctx);
+	return context_destroy(cuda_real.cuCtxDestroy_v2, ctx);
 }
 
 /* The count of before CUDA 4: the last one who detaches destroys. */
@@ -318,7 +319,7 @@ CUresult cuCtxDetach(CUcontext ctx)
 	if (!cuda_real.cuCtxDetach)
 		return CUDA_ERROR_NOT_FOUND;
 	if (!device_context_detached(ctx))
-		return destroy_context(cuda_real.cuCtxDetach, ctx);
+		return context_destroy(cuda_real.cuCtxDetach, ctx);
 	res = cuda_real.cuCtxDetach(ctx);
 	if (res != CUDA_SUCCESS)
 		device_context_attached(ctx);
@@ -327,12 +328,12 @@ CUresult cuCtxDetach(CUcontext ctx)
 
 /* ---- primary contexts --------------------------------------------------------- */
 
-static CUresult make_primary(const struct context_call *call)
+static CUresult primary_make(const struct context_call *call)
 {
 	return cuda_real.cuDevicePrimaryCtxRetain(call->pctx, call->dev);
 }
 
-static bool is_primary_active(CUdevice dev)
+static bool primary_is_active(CUdevice dev)
 {
 	unsigned int flags;
 	int active = 0;
@@ -342,12 +343,12 @@ static bool is_primary_active(CUdevice dev)
 }
 
 /* One more owner of one that is there, and known. false: it has to be made, or booked. */
-static bool retain_known(const struct context_call *call, CUresult *ret_res)
+static bool primary_retain_known(const struct context_call *call, CUresult *ret_res)
 {
 	bool is_known;
 
 	device_turn_begin();
-	is_known = is_primary_active(call->dev) && device_primary(call->dev);
+	is_known = primary_is_active(call->dev) && device_primary(call->dev);
 	if (is_known) {
 		*ret_res = call->make(call);
 		if (*ret_res == CUDA_SUCCESS)
@@ -364,33 +365,33 @@ static bool retain_known(const struct context_call *call, CUresult *ret_res)
 CUresult cuDevicePrimaryCtxRetain(CUcontext *pctx, CUdevice dev)
 {
 	struct context_call call = {
-		.make = make_primary, .pctx = pctx, .dev = dev, .is_primary = true};
+		.make = primary_make, .pctx = pctx, .dev = dev, .is_primary = true};
 	CUresult res;
 
 	if (!cuda_real.cuDevicePrimaryCtxRetain)
 		return CUDA_ERROR_NOT_FOUND;
 	if (!pctx)
 		return cuda_real.cuDevicePrimaryCtxRetain(pctx, dev);
-	return retain_known(&call, &res) ? res : make_context(&call);
+	return primary_retain_known(&call, &res) ? res : context_make(&call);
 }
 
 /* In one turn. */
-static CUresult release_last(CUresult (*release)(CUdevice dev), CUdevice dev, CUcontext ctx)
+static CUresult primary_release_last(CUresult (*release)(CUdevice dev), CUdevice dev, CUcontext ctx)
 {
 	uint64_t charged = agent_forget_context(ctx);
 	CUresult res = release(dev);
 
-	if (is_primary_active(dev)) {
+	if (primary_is_active(dev)) {
 		(void)agent_add_context(ctx, dev, charged);
 		(void)device_context_retained(ctx);
 	} else {
-		context_gone(ctx, dev, charged);
+		context_is_gone(ctx, dev, charged);
 	}
 	return res;
 }
 
 /* No freeze is on, and none begins. */
-static CUresult release_held(CUresult (*release)(CUdevice dev), CUdevice dev, bool is_reset)
+static CUresult primary_release_held(CUresult (*release)(CUdevice dev), CUdevice dev, bool is_reset)
 {
 	CUcontext ctx = NULL, finished = NULL;
 	CUresult res;
@@ -402,23 +403,23 @@ static CUresult release_held(CUresult (*release)(CUdevice dev), CUdevice dev, bo
 		if (!ctx || ctx == finished)
 			break;
 		device_turn_end();
-		finish_work(ctx);
+		context_finish_work(ctx);
 		finished = ctx;
 	}
 	if (!is_reset)
 		(void)device_context_released(dev, &ctx);
-	res = ctx ? release_last(release, dev, ctx) : release(dev);
+	res = ctx ? primary_release_last(release, dev, ctx) : release(dev);
 	device_turn_end();
 	return res;
 }
 
-static CUresult release_primary(CUresult (*release)(CUdevice dev), CUdevice dev, bool is_reset)
+static CUresult primary_release(CUresult (*release)(CUdevice dev), CUdevice dev, bool is_reset)
 {
 	CUresult res;
 
 	if (!freeze_hold())
 		return CUDA_ERROR_DEINITIALIZED;
-	res = release_held(release, dev, is_reset);
+	res = primary_release_held(release, dev, is_reset);
 	freeze_drop();
 	return res;
 }
@@ -427,26 +428,26 @@ CUresult cuDevicePrimaryCtxRelease(CUdevice dev)
 {
 	if (!cuda_real.cuDevicePrimaryCtxRelease)
 		return CUDA_ERROR_NOT_FOUND;
-	return release_primary(cuda_real.cuDevicePrimaryCtxRelease, dev, false);
+	return primary_release(cuda_real.cuDevicePrimaryCtxRelease, dev, false);
 }
 
 CUresult cuDevicePrimaryCtxRelease_v2(CUdevice dev)
 {
 	if (!cuda_real.cuDevicePrimaryCtxRelease_v2)
 		return CUDA_ERROR_NOT_FOUND;
-	return release_primary(cuda_real.cuDevicePrimaryCtxRelease_v2, dev, false);
+	return primary_release(cuda_real.cuDevicePrimaryCtxRelease_v2, dev, false);
 }
 
 CUresult cuDevicePrimaryCtxReset(CUdevice dev)
 {
 	if (!cuda_real.cuDevicePrimaryCtxReset)
 		return CUDA_ERROR_NOT_FOUND;
-	return release_primary(cuda_real.cuDevicePrimaryCtxReset, dev, true);
+	return primary_release(cuda_real.cuDevicePrimaryCtxReset, dev, true);
 }
 
 CUresult cuDevicePrimaryCtxReset_v2(CUdevice dev)
 {
 	if (!cuda_real.cuDevicePrimaryCtxReset_v2)
 		return CUDA_ERROR_NOT_FOUND;
-	return release_primary(cuda_real.cuDevicePrimaryCtxReset_v2, dev, true);
+	return primary_release(cuda_real.cuDevicePrimaryCtxReset_v2, dev, true);
 }

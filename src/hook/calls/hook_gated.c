@@ -30,13 +30,13 @@
 		return res;                                                                    \
 	}
 
-static void enter_walk(void)
+static void walk_enter(void)
 {
 	gate_begin_walk();
 	gate_enter();
 }
 
-static void leave_walk(void)
+static void walk_leave(void)
 {
 	gate_leave();
 	gate_end_walk();
@@ -47,7 +47,7 @@ static void leave_walk(void)
 #define HOOK_BODY_COPY(symbol, params, args) \
 	HOOK_BODY_ENTER(gate_enter_copy, gate_leave, symbol, params, args)
 #define HOOK_BODY_WALK(symbol, params, args) \
-	HOOK_BODY_ENTER(enter_walk, leave_walk, symbol, params, args)
+	HOOK_BODY_ENTER(walk_enter, walk_leave, symbol, params, args)
 
 /* Once room was made for it, the call is inside the gate: nobody is to take the room away. */
 #define HOOK_BODY_CONTROL(symbol, params, args)                                                \

@@ -18,19 +18,21 @@
 #include <stdatomic.h>
 #include <stdlib.h>
 
-static atomic_bool is_used;
+static struct {
+	atomic_bool is_used; /* the program has made a memory node */
+} graph_memory;
 
 void graph_memory_seen(void)
 {
-	atomic_store_explicit(&is_used, true, memory_order_relaxed);
+	atomic_store_explicit(&graph_memory.is_used, true, memory_order_relaxed);
 }
 
 bool graph_memory_is_used(void)
 {
-	return atomic_load_explicit(&is_used, memory_order_relaxed);
+	return atomic_load_explicit(&graph_memory.is_used, memory_order_relaxed);
 }
 
-static uint64_t node_bytes(CUgraphNode node, CUdevice *ret_dev)
+static uint64_t graph_node_bytes(CUgraphNode node, CUdevice *ret_dev)
 {
 	CUDA_MEM_ALLOC_NODE_PARAMS params;
 	CUgraphNodeType type;
@@ -59,7 +61,7 @@ static uint64_t graph_bytes(CUgraph graph, CUdevice *ret_dev)
 		return 0;
 	if (cuda_real.cuGraphGetNodes(graph, nodes, &n) == CUDA_SUCCESS) {
 		for (size_t i = 0; i < n; i++)
-			bytes += node_bytes(nodes[i], ret_dev);
+			bytes += graph_node_bytes(nodes[i], ret_dev);
 	}
 	free(nodes);
 	return bytes;
@@ -79,7 +81,7 @@ struct graph_call {
 	CUDA_GRAPH_INSTANTIATE_PARAMS *params;
 };
 
-static CUresult forward(const struct graph_call *call, CUgraphExec *exec, CUgraph graph)
+static CUresult graph_forward(const struct graph_call *call, CUgraphExec *exec, CUgraph graph)
 {
 	if (call->plain)
 		return call->plain(exec, graph, call->node, call->log, call->size);
@@ -94,19 +96,21 @@ static CUresult forward(const struct graph_call *call, CUgraphExec *exec, CUgrap
  * Without memory nodes it takes what the driver needs for the graph itself. Inside the gate, so
  * that the memory which the other nodes name is there.
  */
-static CUresult instantiate_plain(const struct graph_call *call, CUgraphExec *exec, CUgraph graph)
+static CUresult graph_instantiate_plain(const struct graph_call *call, CUgraphExec *exec,
+					CUgraph graph)
 {
 	CUresult res;
 
 	gate_enter();
-	res = forward(call, exec, graph);
+	res = graph_forward(call, exec, graph);
 	if (res == CUDA_ERROR_OUT_OF_MEMORY)
-		ROOM_RETRY(res, forward(call, exec, graph));
+		ROOM_RETRY(res, graph_forward(call, exec, graph));
 	gate_leave();
 	return res;
 }
 
-static CUresult instantiate_charged(const struct graph_call *call, CUgraphExec *exec, CUgraph graph)
+static CUresult graph_instantiate_charged(const struct graph_call *call, CUgraphExec *exec,
+					  CUgraph graph)
 {
 	struct charge charge;
 	uint64_t bytes;
@@ -115,25 +119,25 @@ static CUresult instantiate_charged(const struct graph_call *call, CUgraphExec *
 
 	bytes = graph_bytes(graph, &dev);
 	if (!bytes || !exec)
-		return instantiate_plain(call, exec, graph);
+		return graph_instantiate_plain(call, exec, graph);
 	res = charge_begin_on(&charge, dev, bytes, NVSHARE_PINNED_GRAPH);
 	if (res != CUDA_SUCCESS)
 		return res;
 	(void)charge_here(&charge.ctx, &dev);
 	do
-		res = forward(call, exec, graph);
+		res = graph_forward(call, exec, graph);
 	while (charge_again(&charge, res));
 	charge_end(&charge, res, LEDGER_GRAPH,
 		   res == CUDA_SUCCESS ? (uint64_t)(uintptr_t)*exec : 0);
 	return res;
 }
 
-static CUresult instantiate(const struct graph_call *call, CUgraphExec *exec, CUgraph graph)
+static CUresult graph_instantiate(const struct graph_call *call, CUgraphExec *exec, CUgraph graph)
 {
 	CUresult res;
 
 	gate_begin_walk();
-	res = instantiate_charged(call, exec, graph);
+	res = graph_instantiate_charged(call, exec, graph);
 	gate_end_walk();
 	return res;
 }
@@ -146,7 +150,7 @@ CUresult cuGraphInstantiate(CUgraphExec *phGraphExec, CUgraph hGraph, CUgraphNod
 				  .log = logBuffer,
 				  .size = bufferSize};
 
-	return instantiate(&call, phGraphExec, hGraph);
+	return graph_instantiate(&call, phGraphExec, hGraph);
 }
 
 CUresult cuGraphInstantiate_v2(CUgraphExec *phGraphExec, CUgraph hGraph, CUgraphNode *phErrorNode,
@@ -157,7 +161,7 @@ CUresult cuGraphInstantiate_v2(CUgraphExec *phGraphExec, CUgraph hGraph, CUgraph
 				  .log = logBuffer,
 				  .size = bufferSize};
 
-	return instantiate(&call, phGraphExec, hGraph);
+	return graph_instantiate(&call, phGraphExec, hGraph);
 }
 
 CUresult cuGraphInstantiateWithFlags(CUgraphExec *phGraphExec, CUgraph hGraph,
@@ -166,7 +170,7 @@ CUresult cuGraphInstantiateWithFlags(CUgraphExec *phGraphExec, CUgraph hGraph,
 	struct graph_call call = {.with_flags = cuda_real.cuGraphInstantiateWithFlags,
 				  .flags = flags};
 
-	return instantiate(&call, phGraphExec, hGraph);
+	return graph_instantiate(&call, phGraphExec, hGraph);
 }
 
 CUresult cuGraphInstantiateWithParams(CUgraphExec *phGraphExec, CUgraph hGraph,
@@ -175,7 +179,7 @@ CUresult cuGraphInstantiateWithParams(CUgraphExec *phGraphExec, CUgraph hGraph,
 	struct graph_call call = {.with_params = cuda_real.cuGraphInstantiateWithParams,
 				  .params = instantiateParams};
 
-	return instantiate(&call, phGraphExec, hGraph);
+	return graph_instantiate(&call, phGraphExec, hGraph);
 }
 
 CUresult cuGraphInstantiateWithParams_ptsz(CUgraphExec *phGraphExec, CUgraph hGraph,
@@ -184,7 +188,7 @@ CUresult cuGraphInstantiateWithParams_ptsz(CUgraphExec *phGraphExec, CUgraph hGr
 	struct graph_call call = {.with_params = cuda_real.cuGraphInstantiateWithParams_ptsz,
 				  .params = instantiateParams};
 
-	return instantiate(&call, phGraphExec, hGraph);
+	return graph_instantiate(&call, phGraphExec, hGraph);
 }
 
 CUresult cuGraphExecDestroy(CUgraphExec hGraphExec)
@@ -213,7 +217,7 @@ CUresult cuGraphAddMemAllocNode(CUgraphNode *phGraphNode, CUgraph hGraph,
 						nodeParams);
 }
 
-static void see_node(const CUgraphNodeParams *params)
+static void graph_see_node(const CUgraphNodeParams *params)
 {
 	if (params && params->type == CU_GRAPH_NODE_TYPE_MEM_ALLOC)
 		graph_memory_seen();
@@ -226,7 +230,7 @@ CUresult cuGraphAddNode(CUgraphNode *phGraphNode, CUgraph hGraph, const CUgraphN
 
 	if (!cuda_real.cuGraphAddNode)
 		return CUDA_ERROR_NOT_FOUND;
-	see_node(nodeParams);
+	graph_see_node(nodeParams);
 	gate_begin_walk();
 	gate_enter();
 	res = cuda_real.cuGraphAddNode(phGraphNode, hGraph, dependencies, numDependencies,
@@ -244,7 +248,7 @@ CUresult cuGraphAddNode_v2(CUgraphNode *phGraphNode, CUgraph hGraph,
 
 	if (!cuda_real.cuGraphAddNode_v2)
 		return CUDA_ERROR_NOT_FOUND;
-	see_node(nodeParams);
+	graph_see_node(nodeParams);
 	gate_begin_walk();
 	gate_enter();
 	res = cuda_real.cuGraphAddNode_v2(phGraphNode, hGraph, dependencies, dependencyData,

@@ -21,7 +21,7 @@ static uint64_t green_key(CUgreenCtx green)
 }
 
 /* What is not remembered is not ours to release later: the driver's own count holds it then. */
-static bool remember(CUgreenCtx green, CUcontext primary, CUdevice dev)
+static bool green_remember(CUgreenCtx green, CUcontext primary, CUdevice dev)
 {
 	struct ledger_entry entry = {
 		.class = LEDGER_GREEN,
@@ -52,7 +52,7 @@ CUresult cuGreenCtxCreate(CUgreenCtx *phCtx, CUdevResourceDesc desc, CUdevice de
 	if (res == CUDA_ERROR_OUT_OF_MEMORY)
 		ROOM_RETRY(res, cuda_real.cuGreenCtxCreate(phCtx, desc, dev, flags));
 	gate_leave();
-	if (res != CUDA_SUCCESS || !remember(*phCtx, primary, dev))
+	if (res != CUDA_SUCCESS || !green_remember(*phCtx, primary, dev))
 		(void)cuDevicePrimaryCtxRelease_v2(dev);
 	return res;
 }

@@ -16,7 +16,7 @@
 /* What the driver aligns rows to on every card so far. */
 #define PITCH_ALIGN 512u
 
-static CUresult alloc_plain(CUdeviceptr *dptr, size_t bytesize)
+static CUresult mem_alloc_plain(CUdeviceptr *dptr, size_t bytesize)
 {
 	struct charge charge;
 	CUresult res = charge_begin(&charge, bytesize, NVSHARE_PINNED_PLAIN);
@@ -30,8 +30,8 @@ static CUresult alloc_plain(CUdeviceptr *dptr, size_t bytesize)
 	return res;
 }
 
-static CUresult alloc_paged(CUcontext ctx, CUdevice dev, enum nvshare_backend backend,
-			    CUdeviceptr *dptr, size_t bytesize)
+static CUresult mem_alloc_paged(CUcontext ctx, CUdevice dev, enum nvshare_backend backend,
+				CUdeviceptr *dptr, size_t bytesize)
 {
 	CUresult res;
 
@@ -56,12 +56,12 @@ CUresult cuMemAlloc_v2(CUdeviceptr *dptr, size_t bytesize)
 		return cuda_real.cuMemAlloc_v2(dptr, bytesize); /* an error, of its choice */
 	backend = backend_of(dev);
 	if (backend == NVSHARE_BACKEND_NONE)
-		return alloc_plain(dptr, bytesize);
-	return alloc_paged(ctx, dev, backend, dptr, bytesize);
+		return mem_alloc_plain(dptr, bytesize);
+	return mem_alloc_paged(ctx, dev, backend, dptr, bytesize);
 }
 
-static CUresult pitch_plain(CUdeviceptr *dptr, size_t *pPitch, size_t width, size_t height,
-			    unsigned int element)
+static CUresult mem_pitch_plain(CUdeviceptr *dptr, size_t *pPitch, size_t width, size_t height,
+				unsigned int element)
 {
 	size_t row = (width + PITCH_ALIGN - 1) & ~(size_t)(PITCH_ALIGN - 1);
 	struct charge charge;
@@ -97,9 +97,9 @@ CUresult cuMemAllocPitch_v2(CUdeviceptr *dptr, size_t *pPitch, size_t WidthInByt
 						    ElementSizeBytes);
 	backend = backend_of(dev);
 	if (backend == NVSHARE_BACKEND_NONE)
-		return pitch_plain(dptr, pPitch, WidthInBytes, Height, ElementSizeBytes);
+		return mem_pitch_plain(dptr, pPitch, WidthInBytes, Height, ElementSizeBytes);
 	pitch = (WidthInBytes + PITCH_ALIGN - 1) & ~(size_t)(PITCH_ALIGN - 1);
-	res = alloc_paged(ctx, dev, backend, dptr, pitch * Height);
+	res = mem_alloc_paged(ctx, dev, backend, dptr, pitch * Height);
 	if (res == CUDA_SUCCESS)
 		*pPitch = pitch;
 	return res;

@@ -36,26 +36,26 @@ struct nvml_memory_v2 {
 
 typedef struct nvmlDevice_st *nvmlDevice_t;
 
+/* All atomic. is_loaded is set last. */
 static struct nvml_real {
+	bool is_loaded;
 	int (*get_memory)(nvmlDevice_t device, struct nvml_memory *memory);
 	int (*get_memory_v2)(nvmlDevice_t device, struct nvml_memory_v2 *memory);
 	int (*get_uuid)(nvmlDevice_t device, char *uuid, unsigned int length);
 } nvml_real;
-
-static bool nvml_loaded;
 
 #pragma GCC visibility push(default)
 int nvmlDeviceGetMemoryInfo(nvmlDevice_t device, struct nvml_memory *memory);
 int nvmlDeviceGetMemoryInfo_v2(nvmlDevice_t device, struct nvml_memory_v2 *memory);
 #pragma GCC visibility pop
 
-/* Like load_driver(): no lock, since the loader's is held by who may call us. */
+/* It takes no lock, because its caller may hold the loader's, as in load_driver(). */
 static bool nvml_load(void)
 {
 	int saved_errno = errno;
 	void *lib;
 
-	if (__atomic_load_n(&nvml_loaded, __ATOMIC_ACQUIRE))
+	if (__atomic_load_n(&nvml_real.is_loaded, __ATOMIC_ACQUIRE))
 		return true;
 
 	lib = dlopen(LIBNVML, RTLD_LAZY | RTLD_LOCAL);
@@ -67,7 +67,7 @@ static bool nvml_load(void)
 		__atomic_store_n((void **)&nvml_real.get_memory, memory, __ATOMIC_RELAXED);
 		__atomic_store_n((void **)&nvml_real.get_memory_v2, memory_v2, __ATOMIC_RELAXED);
 		__atomic_store_n((void **)&nvml_real.get_uuid, uuid, __ATOMIC_RELAXED);
-		__atomic_store_n(&nvml_loaded, true, __ATOMIC_RELEASE);
+		__atomic_store_n(&nvml_real.is_loaded, true, __ATOMIC_RELEASE);
 	}
 
 	errno = saved_errno;
@@ -82,7 +82,7 @@ bool hook_nvml_find(const char *name, void **ret_ours, void **ret_real)
 	if (!is_v1 && strcmp(name, "nvmlDeviceGetMemoryInfo_v2") != 0)
 		return false;
 
-	is_present = __atomic_load_n(&nvml_loaded, __ATOMIC_ACQUIRE) ||
+	is_present = __atomic_load_n(&nvml_real.is_loaded, __ATOMIC_ACQUIRE) ||
 		     (elf_find_loaded(LIBNVML) && nvml_load());
 	*ret_ours = is_v1 ? (void *)nvmlDeviceGetMemoryInfo : (void *)nvmlDeviceGetMemoryInfo_v2;
 	*ret_real = NULL;
@@ -91,7 +91,7 @@ bool hook_nvml_find(const char *name, void **ret_ours, void **ret_real)
 	return true;
 }
 
-static int hex_digit(char c)
+static int uuid_hex_digit(char c)
 {
 	if (c >= '0' && c <= '9')
 		return c - '0';
@@ -103,7 +103,7 @@ static int hex_digit(char c)
 }
 
 /* "GPU-" or "MIG-", then 16 bytes as hexadecimal digits with dashes between some. */
-static bool parse_uuid(const char *text, unsigned char ret_uuid[16])
+static bool uuid_parse(const char *text, unsigned char ret_uuid[16])
 {
 	unsigned char uuid[16];
 	unsigned int n = 0;
@@ -116,8 +116,8 @@ static bool parse_uuid(const char *text, unsigned char ret_uuid[16])
 
 		if (*c == '-')
 			continue;
-		high = hex_digit(c[0]);
-		low = high < 0 ? -1 : hex_digit(c[1]);
+		high = uuid_hex_digit(c[0]);
+		low = high < 0 ? -1 : uuid_hex_digit(c[1]);
 		if (low < 0 || n == sizeof(uuid))
 			return false;
 		uuid[n++] = (unsigned char)(high << 4 | low);
@@ -131,14 +131,14 @@ static bool parse_uuid(const char *text, unsigned char ret_uuid[16])
 }
 
 /* In: the card's numbers. Out: the program's own; false: the card's stand as they are. */
-static bool view_of(nvmlDevice_t device, unsigned long long *free, unsigned long long *total)
+static bool nvml_view_of(nvmlDevice_t device, unsigned long long *free, unsigned long long *total)
 {
 	uint64_t own_free, own_total, limit;
 	unsigned char uuid[16];
 	char text[NVML_UUID_SIZE];
 
 	if (nvml_real.get_uuid && nvml_real.get_uuid(device, text, sizeof(text)) == NVML_SUCCESS &&
-	    parse_uuid(text, uuid) && meminfo_by_uuid(uuid, &own_free, &own_total)) {
+	    uuid_parse(text, uuid) && meminfo_by_uuid(uuid, &own_free, &own_total)) {
 		*free = own_free;
 		*total = own_total;
 		return true;
@@ -165,7 +165,7 @@ int nvmlDeviceGetMemoryInfo(nvmlDevice_t device, struct nvml_memory *memory)
 		return NVML_ERROR_UNINITIALIZED;
 
 	res = nvml_real.get_memory(device, memory);
-	if (res == NVML_SUCCESS && view_of(device, &memory->free, &memory->total))
+	if (res == NVML_SUCCESS && nvml_view_of(device, &memory->free, &memory->total))
 		memory->used = memory->total - memory->free;
 
 	return res;
@@ -181,7 +181,7 @@ int nvmlDeviceGetMemoryInfo_v2(nvmlDevice_t device, struct nvml_memory_v2 *memor
 		return NVML_ERROR_UNINITIALIZED;
 
 	res = nvml_real.get_memory_v2(device, memory);
-	if (res == NVML_SUCCESS && view_of(device, &memory->free, &memory->total)) {
+	if (res == NVML_SUCCESS && nvml_view_of(device, &memory->free, &memory->total)) {
 		used = memory->total - memory->free;
 		if (memory->reserved > used)
 			memory->reserved = used;

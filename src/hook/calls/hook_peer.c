@@ -9,7 +9,7 @@
 #include "hook/pager/peer.h"
 #include "hook/table/cuda_real.h"
 
-static CUresult device_of(CUcontext ctx, CUdevice *ret_dev)
+static CUresult peer_context_device(CUcontext ctx, CUdevice *ret_dev)
 {
 	bool pushed;
 	CUresult res = pager_push(ctx, &pushed);
@@ -31,7 +31,7 @@ CUresult cuCtxEnablePeerAccess(CUcontext peerContext, unsigned int Flags)
 		return CUDA_ERROR_NOT_FOUND;
 	res = cuda_real.cuCtxEnablePeerAccess(peerContext, Flags);
 	if (res != CUDA_SUCCESS || charge_here(&ctx, &dev) != CUDA_SUCCESS ||
-	    device_of(peerContext, &target_dev) != CUDA_SUCCESS)
+	    peer_context_device(peerContext, &target_dev) != CUDA_SUCCESS)
 		return res;
 	res = peer_enabled(ctx, dev, peerContext, target_dev);
 	if (res != CUDA_SUCCESS)

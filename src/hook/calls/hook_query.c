@@ -60,7 +60,7 @@ CUresult cuDeviceTotalMem_v2(size_t *bytes, CUdevice dev)
 	return res;
 }
 
-static unsigned int clamp(uint64_t bytes)
+static unsigned int range_clamp(uint64_t bytes)
 {
 	return bytes < UINT_MAX ? (unsigned int)bytes : UINT_MAX;
 }
@@ -73,9 +73,9 @@ CUresult cuMemGetInfo(unsigned int *free, unsigned int *total)
 	if (res != CUDA_SUCCESS)
 		return res;
 	if (free)
-		*free = clamp(wide_free);
+		*free = range_clamp(wide_free);
 	if (total)
-		*total = clamp(wide_total);
+		*total = range_clamp(wide_total);
 	return CUDA_SUCCESS;
 }
 
@@ -87,7 +87,7 @@ CUresult cuDeviceTotalMem(unsigned int *bytes, CUdevice dev)
 		return CUDA_ERROR_NOT_FOUND;
 	res = cuda_real.cuDeviceTotalMem(bytes, dev);
 	if (res == CUDA_SUCCESS)
-		*bytes = clamp(meminfo_total(dev, *bytes));
+		*bytes = range_clamp(meminfo_total(dev, *bytes));
 	return res;
 }
 
@@ -97,7 +97,7 @@ CUresult cuDeviceTotalMem(unsigned int *bytes, CUdevice dev)
  * Of memory that the program mapped itself the driver knows the answers, and only while
  * it is there: who asks waits at the gate for it.
  */
-static bool enter_if_mapped(CUdeviceptr ptr)
+static bool gate_enter_if_mapped(CUdeviceptr ptr)
 {
 	bool is_mapped = pager_vmm_is_mapped(ptr, 1);
 
@@ -106,7 +106,7 @@ static bool enter_if_mapped(CUdeviceptr ptr)
 	return is_mapped;
 }
 
-static void leave_if(bool is_entered)
+static void gate_leave_if(bool is_entered)
 {
 	if (is_entered)
 		gate_leave();
@@ -121,9 +121,9 @@ CUresult cuMemGetAddressRange_v2(CUdeviceptr *pbase, size_t *psize, CUdeviceptr 
 		return CUDA_ERROR_NOT_FOUND;
 	if (pager_find(dptr, pbase, psize, NULL, NULL, NULL))
 		return CUDA_SUCCESS;
-	is_entered = enter_if_mapped(dptr);
+	is_entered = gate_enter_if_mapped(dptr);
 	res = cuda_real.cuMemGetAddressRange_v2(pbase, psize, dptr);
-	leave_if(is_entered);
+	gate_leave_if(is_entered);
 	return res;
 }
 
@@ -149,71 +149,73 @@ struct query {
 };
 
 /* Truth values and enumerations take four bytes, as seen on 580; the rest takes eight. */
-static void put_u32(void *data, uint32_t value)
+static void answer_put_u32(void *data, uint32_t value)
 {
 	memcpy(data, &value, sizeof(value));
 }
 
-static void put_u64(void *data, uint64_t value)
+static void answer_put_u64(void *data, uint64_t value)
 {
 	memcpy(data, &value, sizeof(value));
 }
 
-static void put_pointer(void *data, const void *value)
+static void answer_put_pointer(void *data, const void *value)
 {
 	memcpy(data, &value, sizeof(value));
 }
 
 /* What plain device memory answers; false: the driver knows better than we do. */
-static bool answer(const struct query *q, CUpointer_attribute attribute, void *data, CUresult *res)
+static bool attribute_answer(const struct query *q, CUpointer_attribute attribute, void *data,
+			     CUresult *res)
 {
 	*res = CUDA_SUCCESS;
 	switch (attribute) {
 	case CU_POINTER_ATTRIBUTE_CONTEXT:
-		put_pointer(data, q->ctx);
+		answer_put_pointer(data, q->ctx);
 		return true;
 	case CU_POINTER_ATTRIBUTE_MEMORY_TYPE:
-		put_u32(data, CU_MEMORYTYPE_DEVICE);
+		answer_put_u32(data, CU_MEMORYTYPE_DEVICE);
 		return true;
 	case CU_POINTER_ATTRIBUTE_DEVICE_POINTER:
-		put_u64(data, q->ptr);
+		answer_put_u64(data, q->ptr);
 		return true;
 	case CU_POINTER_ATTRIBUTE_HOST_POINTER:
-		put_pointer(data, NULL); /* and still an error: not reachable from the host */
+		answer_put_pointer(data,
+				   NULL); /* and still an error: not reachable from the host */
 		*res = CUDA_ERROR_INVALID_VALUE;
 		return true;
 	case CU_POINTER_ATTRIBUTE_SYNC_MEMOPS:
-		put_u32(data, q->sync_memops);
+		answer_put_u32(data, q->sync_memops);
 		return true;
 	case CU_POINTER_ATTRIBUTE_BUFFER_ID:
-		put_u64(data, q->buffer_id);
+		answer_put_u64(data, q->buffer_id);
 		return true;
 	case CU_POINTER_ATTRIBUTE_IS_MANAGED:
-		put_u32(data, 0);
+		answer_put_u32(data, 0);
 		return true;
 	case CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL:
-		put_u32(data, (uint32_t)q->dev);
+		answer_put_u32(data, (uint32_t)q->dev);
 		return true;
 	case CU_POINTER_ATTRIBUTE_RANGE_START_ADDR:
-		put_u64(data, q->base);
+		answer_put_u64(data, q->base);
 		return true;
 	case CU_POINTER_ATTRIBUTE_RANGE_SIZE:
-		put_u64(data, q->size);
+		answer_put_u64(data, q->size);
 		return true;
 	case CU_POINTER_ATTRIBUTE_MAPPED:
-		put_u32(data, 1);
+		answer_put_u32(data, 1);
 		return true;
 	case CU_POINTER_ATTRIBUTE_ALLOWED_HANDLE_TYPES:
-		put_u64(data, 0);
+		answer_put_u64(data, 0);
 		return true;
 	case CU_POINTER_ATTRIBUTE_ACCESS_FLAGS:
-		put_u32(data, CU_MEM_ACCESS_FLAGS_PROT_READWRITE);
+		answer_put_u32(data, CU_MEM_ACCESS_FLAGS_PROT_READWRITE);
 		return true;
 	case CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE:
-		put_pointer(data, q->pool);
+		answer_put_pointer(data, q->pool);
 		return true;
 	case CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE:
-		put_u32(data, 0); /* the truth: cuIpcGetMemHandle will refuse it */
+		answer_put_u32(data, 0); /* the truth: cuIpcGetMemHandle will refuse it */
 		return true;
 	case CU_POINTER_ATTRIBUTE_P2P_TOKENS:
 	case CU_POINTER_ATTRIBUTE_IS_GPU_DIRECT_RDMA_CAPABLE:
@@ -226,7 +228,7 @@ static bool answer(const struct query *q, CUpointer_attribute attribute, void *d
 	return false;
 }
 
-static bool find(CUdeviceptr ptr, struct query *q)
+static bool attribute_find(CUdeviceptr ptr, struct query *q)
 {
 	q->ptr = ptr;
 	return pager_find(ptr, &q->base, &q->size, &q->ctx, &q->dev, &q->buffer_id) &&
@@ -234,7 +236,7 @@ static bool find(CUdeviceptr ptr, struct query *q)
 }
 
 /* The driver counts these on with every mapping; the program may compare them. */
-static void keep_id(CUdeviceptr ptr, CUpointer_attribute attribute, void *data)
+static void attribute_keep_id(CUdeviceptr ptr, CUpointer_attribute attribute, void *data)
 {
 	uint64_t id;
 
@@ -245,7 +247,7 @@ static void keep_id(CUdeviceptr ptr, CUpointer_attribute attribute, void *data)
 	pager_vmm_keep_id(
 		ptr, attribute == CU_POINTER_ATTRIBUTE_BUFFER_ID ? PAGER_ID_BUFFER : PAGER_ID_BLOCK,
 		&id);
-	put_u64(data, id);
+	answer_put_u64(data, id);
 }
 
 CUresult cuPointerGetAttribute(void *data, CUpointer_attribute attribute, CUdeviceptr ptr)
@@ -256,16 +258,16 @@ CUresult cuPointerGetAttribute(void *data, CUpointer_attribute attribute, CUdevi
 
 	if (!cuda_real.cuPointerGetAttribute)
 		return CUDA_ERROR_NOT_FOUND;
-	if (data && find(ptr, &q) && answer(&q, attribute, data, &res))
+	if (data && attribute_find(ptr, &q) && attribute_answer(&q, attribute, data, &res))
 		return res;
-	is_entered = enter_if_mapped(ptr);
+	is_entered = gate_enter_if_mapped(ptr);
 	res = cuda_real.cuPointerGetAttribute(data, attribute, ptr);
-	leave_if(is_entered);
+	gate_leave_if(is_entered);
 	if (res == CUDA_SUCCESS && is_entered)
-		keep_id(ptr, attribute, data);
+		attribute_keep_id(ptr, attribute, data);
 	if (res == CUDA_SUCCESS && attribute == CU_POINTER_ATTRIBUTE_IS_MANAGED &&
 	    managed_find(ptr))
-		put_u32(data, 0);
+		answer_put_u32(data, 0);
 	return res;
 }
 
@@ -279,21 +281,22 @@ CUresult cuPointerGetAttributes(unsigned int numAttributes, CUpointer_attribute 
 
 	if (!cuda_real.cuPointerGetAttributes)
 		return CUDA_ERROR_NOT_FOUND;
-	is_entered = enter_if_mapped(ptr);
+	is_entered = gate_enter_if_mapped(ptr);
 	res = cuda_real.cuPointerGetAttributes(numAttributes, attributes, data, ptr);
-	leave_if(is_entered);
+	gate_leave_if(is_entered);
 	if (res != CUDA_SUCCESS)
 		return res;
-	is_ours = find(ptr, &q);
+	is_ours = attribute_find(ptr, &q);
 	for (unsigned int i = 0; i < numAttributes; i++) {
 		if (!data[i])
 			continue;
 		if (is_ours)
-			(void)answer(&q, attributes[i], data[i], &one); /* no errors here */
+			(void)attribute_answer(&q, attributes[i], data[i],
+					       &one); /* no errors here */
 		else if (is_entered)
-			keep_id(ptr, attributes[i], data[i]);
+			attribute_keep_id(ptr, attributes[i], data[i]);
 		else if (attributes[i] == CU_POINTER_ATTRIBUTE_IS_MANAGED && managed_find(ptr))
-			put_u32(data[i], 0);
+			answer_put_u32(data[i], 0);
 	}
 	return CUDA_SUCCESS;
 }
@@ -303,7 +306,7 @@ CUresult cuPointerGetAttributes(unsigned int numAttributes, CUpointer_attribute 
  * writes it by itself: so it stays, also when the attribute is taken back. false: not the
  * pager's.
  */
-static bool set_sync_memops(bool on, CUdeviceptr ptr)
+static bool attribute_set_sync_memops(bool on, CUdeviceptr ptr)
 {
 	struct pager_hold hold;
 	CUdeviceptr base;
@@ -329,7 +332,7 @@ CUresult cuPointerSetAttribute(const void *value, CUpointer_attribute attribute,
 		return CUDA_ERROR_NOT_FOUND;
 	if (value && attribute == CU_POINTER_ATTRIBUTE_SYNC_MEMOPS) {
 		memcpy(&on, value, sizeof(on));
-		if (set_sync_memops(on != 0, ptr)) {
+		if (attribute_set_sync_memops(on != 0, ptr)) {
 			/* It may refuse memory that is not plain; the answer stays ours. */
 			(void)cuda_real.cuPointerSetAttribute(value, attribute, ptr);
 			return CUDA_SUCCESS;
@@ -340,6 +343,6 @@ CUresult cuPointerSetAttribute(const void *value, CUpointer_attribute attribute,
 	if (is_entered)
 		gate_enter();
 	res = cuda_real.cuPointerSetAttribute(value, attribute, ptr);
-	leave_if(is_entered);
+	gate_leave_if(is_entered);
 	return res;
 }

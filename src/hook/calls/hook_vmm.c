@@ -22,8 +22,8 @@
 
 /* ---- handles -------------------------------------------------------------- */
 
-static CUresult create_pinned(CUmemGenericAllocationHandle *handle, size_t size,
-			      const CUmemAllocationProp *prop, unsigned long long flags)
+static CUresult vmm_create_pinned(CUmemGenericAllocationHandle *handle, size_t size,
+				  const CUmemAllocationProp *prop, unsigned long long flags)
 {
 	struct charge charge;
 	CUresult res = charge_begin_on(&charge, prop->location.id, size, NVSHARE_PINNED_VMM);
@@ -40,8 +40,8 @@ static CUresult create_pinned(CUmemGenericAllocationHandle *handle, size_t size,
 	return res;
 }
 
-static CUresult create_paged(CUmemGenericAllocationHandle *handle, size_t size,
-			     const CUmemAllocationProp *prop)
+static CUresult vmm_create_paged(CUmemGenericAllocationHandle *handle, size_t size,
+				 const CUmemAllocationProp *prop)
 {
 	uint64_t total = budget_total(prop->location.id);
 	struct charge charge;
@@ -72,8 +72,8 @@ CUresult cuMemCreate(CUmemGenericAllocationHandle *handle, size_t size,
 	if (!handle || !prop || prop->location.type != CU_MEM_LOCATION_TYPE_DEVICE)
 		return cuda_real.cuMemCreate(handle, size, prop, flags);
 	if (pager_vmm_can(size, prop, flags))
-		return create_paged(handle, size, prop);
-	return create_pinned(handle, size, prop, flags);
+		return vmm_create_paged(handle, size, prop);
+	return vmm_create_pinned(handle, size, prop, flags);
 }
 
 CUresult cuMemRelease(CUmemGenericAllocationHandle handle)
@@ -154,7 +154,8 @@ CUresult cuMemUnmap(CUdeviceptr ptr, size_t size)
 	return res;
 }
 
-static CUresult set_access(CUdeviceptr ptr, size_t size, const CUmemAccessDesc *desc, size_t count)
+static CUresult vmm_set_access_at(CUdeviceptr ptr, size_t size, const CUmemAccessDesc *desc,
+				  size_t count)
 {
 	CUresult res;
 
@@ -170,11 +171,11 @@ CUresult cuMemSetAccess(CUdeviceptr ptr, size_t size, const CUmemAccessDesc *des
 
 	if (!cuda_real.cuMemSetAccess)
 		return CUDA_ERROR_NOT_FOUND;
-	res = set_access(ptr, size, desc, count);
+	res = vmm_set_access_at(ptr, size, desc, count);
 	if (res != CUDA_ERROR_OUT_OF_MEMORY)
 		return res;
 	gate_enter();
-	ROOM_RETRY(res, set_access(ptr, size, desc, count));
+	ROOM_RETRY(res, vmm_set_access_at(ptr, size, desc, count));
 	gate_leave();
 	return res;
 }
@@ -251,7 +252,7 @@ struct reach {
 	bool is_held;
 };
 
-static void reach_begin(struct reach *reach, CUdeviceptr ptr, size_t size)
+static void vmm_reach_begin(struct reach *reach, CUdeviceptr ptr, size_t size)
 {
 	(void)pager_vmm_pin(ptr, size);
 	gate_enter();
@@ -259,7 +260,7 @@ static void reach_begin(struct reach *reach, CUdeviceptr ptr, size_t size)
 	gate_leave();
 }
 
-static CUresult reach_end(const struct reach *reach, CUresult res)
+static CUresult vmm_reach_end(const struct reach *reach, CUresult res)
 {
 	if (reach->is_held)
 		pager_unhold(&reach->hold, res == CUDA_SUCCESS);
@@ -273,9 +274,9 @@ CUresult cuMulticastBindAddr(CUmemGenericAllocationHandle mcHandle, size_t mcOff
 
 	if (!cuda_real.cuMulticastBindAddr)
 		return CUDA_ERROR_NOT_FOUND;
-	reach_begin(&reach, memptr, size);
-	return reach_end(&reach,
-			 cuda_real.cuMulticastBindAddr(mcHandle, mcOffset, memptr, size, flags));
+	vmm_reach_begin(&reach, memptr, size);
+	return vmm_reach_end(
+		&reach, cuda_real.cuMulticastBindAddr(mcHandle, mcOffset, memptr, size, flags));
 }
 
 /* A device behind the file descriptor may reach the bytes at any time from now on. */
@@ -286,7 +287,7 @@ CUresult cuMemGetHandleForAddressRange(void *handle, CUdeviceptr dptr, size_t si
 
 	if (!cuda_real.cuMemGetHandleForAddressRange)
 		return CUDA_ERROR_NOT_FOUND;
-	reach_begin(&reach, dptr, size);
-	return reach_end(&reach, cuda_real.cuMemGetHandleForAddressRange(handle, dptr, size,
-									 handleType, flags));
+	vmm_reach_begin(&reach, dptr, size);
+	return vmm_reach_end(&reach, cuda_real.cuMemGetHandleForAddressRange(handle, dptr, size,
+									     handleType, flags));
 }

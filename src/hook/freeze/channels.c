@@ -2,10 +2,10 @@
 
 #include "hook/freeze/channels.h"
 
+#include "hook/base/hook_mutex.h"
 #include "hook/gate/device.h"
 
 #include <errno.h>
-#include <pthread.h>
 #include <stddef.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -36,11 +36,11 @@ struct channels_object {
 #define CHANNELS_SLAB 128
 
 /*
- * Memory comes by the page, not from malloc(): the driver may be called from inside an
- * allocator that somebody has put in malloc's place.
+ * All under the lock, but why_lost. Memory comes by the page, because a program's own malloc() may
+ * call the driver, and so us.
  */
 static struct {
-	pthread_mutex_t lock;
+	struct hook_mutex lock;
 	struct channels_object *objects;
 	struct channels_object *unused;
 	uint64_t generation;
@@ -48,10 +48,10 @@ static struct {
 	uint64_t last_serial;
 	uint32_t gpu_of[DEVICE_COUNT_MAX];
 	bool has_gpu[DEVICE_COUNT_MAX];
-} book = {.lock = PTHREAD_MUTEX_INITIALIZER};
+	const char *why_lost; /* atomic */
+} book = {.lock = HOOK_MUTEX(HOOK_LOCK_CHANNELS)};
 
-static const char *why_lost;
-
+/* The calling thread: channels_own_begin(), channels_device_begin(). */
 static __thread struct {
 	uint32_t n_own;
 	CUdevice dev;
@@ -81,20 +81,20 @@ void channels_device_end(void)
 
 const char *channels_why_lost(void)
 {
-	return __atomic_load_n(&why_lost, __ATOMIC_ACQUIRE);
+	return __atomic_load_n(&book.why_lost, __ATOMIC_ACQUIRE);
 }
 
 void channels_lose(const char *why)
 {
 	const char *expected = NULL;
 
-	(void)__atomic_compare_exchange_n(&why_lost, &expected, why, false, __ATOMIC_ACQ_REL,
+	(void)__atomic_compare_exchange_n(&book.why_lost, &expected, why, false, __ATOMIC_ACQ_REL,
 					  __ATOMIC_RELAXED);
 }
 
 /* ---- the book; lock held ------------------------------------------------------- */
 
-static struct channels_object *take_unused(void)
+static struct channels_object *book_take_unused(void)
 {
 	struct channels_object *slab, *object;
 
@@ -111,7 +111,7 @@ static struct channels_object *take_unused(void)
 	return object;
 }
 
-static struct channels_object *find(uint32_t client, uint32_t handle)
+static struct channels_object *book_find(uint32_t client, uint32_t handle)
 {
 	struct channels_object *o;
 
@@ -122,17 +122,17 @@ static struct channels_object *find(uint32_t client, uint32_t handle)
 	return NULL;
 }
 
-static struct channels_object *up_to(struct channels_object *o, enum channels_kind kind)
+static struct channels_object *object_above(struct channels_object *o, enum channels_kind kind)
 {
 	while (o && o->kind != kind)
 		o = o->parent;
 	return o;
 }
 
-/* A device has its subdevice below it; another client's of the same GPU does as well. */
-static struct channels_object *subdevice_of(struct channels_object *channel)
+/* The subdevice below the channel's device; else one of another client on the same GPU. */
+static struct channels_object *object_subdevice(struct channels_object *channel)
 {
-	struct channels_object *device = up_to(channel, CHANNELS_DEVICE), *o, *other = NULL;
+	struct channels_object *device = object_above(channel, CHANNELS_DEVICE), *o, *other = NULL;
 
 	if (!device)
 		return NULL;
@@ -147,11 +147,11 @@ static struct channels_object *subdevice_of(struct channels_object *channel)
 	return other;
 }
 
-static void drop(struct channels_object *gone)
+static void book_drop(struct channels_object *gone)
 {
 	struct channels_object *o;
 
-	/* From the start each time: dropping one may drop what would have come next. */
+	/* From the start each time: dropping one object may drop the next one in the list. */
 	for (o = book.objects; o;) {
 		bool is_below = o != gone && (o->parent == gone || o->owner == gone);
 
@@ -159,16 +159,16 @@ static void drop(struct channels_object *gone)
 			o = o->next;
 			continue;
 		}
-		drop(o);
+		book_drop(o);
 		o = book.objects;
 	}
 	DL_DELETE(book.objects, gone);
 	DL_PREPEND(book.unused, gone);
 }
 
-static struct channels_object *add(const struct channels_object *what)
+static struct channels_object *book_add(const struct channels_object *what)
 {
-	struct channels_object *o = take_unused();
+	struct channels_object *o = book_take_unused();
 
 	if (!o) {
 		channels_lose("no memory to keep track of channels");
@@ -183,7 +183,7 @@ static struct channels_object *add(const struct channels_object *what)
 	return o;
 }
 
-static bool kind_of(uint32_t class, enum channels_kind *ret_kind)
+static bool class_kind(uint32_t class, enum channels_kind *ret_kind)
 {
 	if (class == RM_ABI_CLASS_DEVICE)
 		*ret_kind = CHANNELS_DEVICE;
@@ -198,21 +198,21 @@ static bool kind_of(uint32_t class, enum channels_kind *ret_kind)
 	return true;
 }
 
-/* Clients are recorded when something below them is: many never have anything. */
-static struct channels_object *client_of(const struct channels_new *made)
+/* A client is recorded with the first object below it: many never have one. */
+static struct channels_object *book_client(const struct channels_new *made)
 {
 	struct channels_object client = {
 		.kind = CHANNELS_CLIENT,
 		.handle = made->client,
 		.fd = made->fd,
 	};
-	struct channels_object *o = find(made->client, made->client);
+	struct channels_object *o = book_find(made->client, made->client);
 
-	return o ? o : add(&client);
+	return o ? o : book_add(&client);
 }
 
-/* The first group that is made with a context tells which GPU is which. */
-static void learn_gpu(const struct channels_object *group)
+/* The first group that is made with a context tells which GPU of the driver's a device is. */
+static void book_learn_gpu(const struct channels_object *group)
 {
 	const struct channels_object *device = group->parent;
 
@@ -223,7 +223,7 @@ static void learn_gpu(const struct channels_object *group)
 	book.has_gpu[self.dev] = true;
 }
 
-static struct channels_target target_of(const struct channels_object *o)
+static struct channels_target object_target(const struct channels_object *o)
 {
 	return (struct channels_target){
 		.fd = o->owner->fd,
@@ -232,7 +232,7 @@ static struct channels_target target_of(const struct channels_object *o)
 	};
 }
 
-static void put(struct channels_batch *batch, const struct channels_object *channel)
+static void batch_put(struct channels_batch *batch, const struct channels_object *channel)
 {
 	batch->clients[batch->n] = channel->owner->handle;
 	batch->channels[batch->n++] = channel->handle;
@@ -240,8 +240,8 @@ static void put(struct channels_batch *batch, const struct channels_object *chan
 
 /* ---- what comes and goes ------------------------------------------------------- */
 
-static void add_locked(const struct channels_new *made, enum channels_kind kind,
-		       struct channels_batch *ret_channel)
+static void book_add_made(const struct channels_new *made, enum channels_kind kind,
+			  struct channels_batch *ret_channel)
 {
 	struct channels_object what = {
 		.kind = kind,
@@ -252,11 +252,11 @@ static void add_locked(const struct channels_new *made, enum channels_kind kind,
 	};
 	struct channels_object *o, *subdevice, *parent;
 
-	/* A handle that is there already is one whose end we did not see. */
-	o = find(made->client, made->handle);
+	/* The end of an object with the same handle was not seen. */
+	o = book_find(made->client, made->handle);
 	if (o)
-		drop(o);
-	parent = find(made->client, made->parent);
+		book_drop(o);
+	parent = book_find(made->client, made->parent);
 	if (parent && parent->kind == CHANNELS_GROUP)
 		what.is_own = what.is_own || parent->is_own;
 	if (kind == CHANNELS_CHANNEL && !what.is_own)
@@ -267,13 +267,13 @@ static void add_locked(const struct channels_new *made, enum channels_kind kind,
 			.channels[0] = made->handle,
 		};
 	what.parent = parent;
-	what.owner = client_of(made);
-	o = what.owner ? add(&what) : NULL;
+	what.owner = book_client(made);
+	o = what.owner ? book_add(&what) : NULL;
 	if (o && kind == CHANNELS_GROUP)
-		learn_gpu(o);
-	subdevice = o && ret_channel->n ? subdevice_of(o) : NULL;
+		book_learn_gpu(o);
+	subdevice = o && ret_channel->n ? object_subdevice(o) : NULL;
 	if (subdevice)
-		ret_channel->subdevice = target_of(subdevice);
+		ret_channel->subdevice = object_target(subdevice);
 }
 
 void channels_add(const struct channels_new *made, struct channels_batch *ret_channel)
@@ -282,11 +282,11 @@ void channels_add(const struct channels_new *made, struct channels_batch *ret_ch
 	int saved_errno = errno;
 
 	ret_channel->n = 0;
-	if (!kind_of(made->class, &kind))
+	if (!class_kind(made->class, &kind))
 		return;
-	pthread_mutex_lock(&book.lock);
-	add_locked(made, kind, ret_channel);
-	pthread_mutex_unlock(&book.lock);
+	hook_lock(&book.lock);
+	book_add_made(made, kind, ret_channel);
+	hook_unlock(&book.lock);
 	errno = saved_errno;
 }
 
@@ -295,13 +295,13 @@ uint64_t channels_free_begin(uint32_t client, uint32_t handle)
 	struct channels_object *o;
 	uint64_t serial = 0;
 
-	pthread_mutex_lock(&book.lock);
-	o = find(client, handle);
+	hook_lock(&book.lock);
+	o = book_find(client, handle);
 	if (o) {
 		serial = o->serial;
 		book.n_going++;
 	}
-	pthread_mutex_unlock(&book.lock);
+	hook_unlock(&book.lock);
 	return serial;
 }
 
@@ -311,28 +311,28 @@ void channels_free_end(uint64_t serial, bool is_gone)
 
 	if (!serial)
 		return;
-	pthread_mutex_lock(&book.lock);
+	hook_lock(&book.lock);
 	DL_SEARCH_SCALAR(book.objects, o, serial, serial);
 	if (o && is_gone)
-		drop(o);
+		book_drop(o);
 	book.n_going--;
 	book.generation++;
-	pthread_mutex_unlock(&book.lock);
+	hook_unlock(&book.lock);
 }
 
 bool channels_has(uint32_t client, uint32_t handle)
 {
 	bool has;
 
-	pthread_mutex_lock(&book.lock);
-	has = find(client, handle) != NULL;
-	pthread_mutex_unlock(&book.lock);
+	hook_lock(&book.lock);
+	has = book_find(client, handle) != NULL;
+	hook_unlock(&book.lock);
 	return has;
 }
 
 /* ---- what there is --------------------------------------------------------------- */
 
-static bool is_in_scope(const struct channels_object *channel, enum channels_scope scope)
+static bool channel_is_in_scope(const struct channels_object *channel, enum channels_scope scope)
 {
 	const struct channels_object *parent = channel->parent;
 	bool computes = !parent || parent->kind != CHANNELS_GROUP ||
@@ -342,18 +342,18 @@ static bool is_in_scope(const struct channels_object *channel, enum channels_sco
 }
 
 /* Lock held: the program's channels on this subdevice, after the cursor's. */
-static void collect(struct channels_cursor *cursor, struct channels_object *subdevice,
-		    struct channels_batch *batch)
+static void batch_fill(struct channels_cursor *cursor, struct channels_object *subdevice,
+		       struct channels_batch *batch)
 {
 	struct channels_object *o;
 
 	batch->n = 0;
-	batch->subdevice = target_of(subdevice);
+	batch->subdevice = object_target(subdevice);
 	DL_FOREACH (book.objects, o) {
 		if (o->kind != CHANNELS_CHANNEL || o->is_own || o->serial <= cursor->channel ||
-		    subdevice_of(o) != subdevice || !is_in_scope(o, cursor->scope))
+		    object_subdevice(o) != subdevice || !channel_is_in_scope(o, cursor->scope))
 			continue;
-		put(batch, o);
+		batch_put(batch, o);
 		cursor->channel = o->serial;
 		if (batch->n == RM_ABI_DISABLE_MAX)
 			return;
@@ -365,19 +365,19 @@ bool channels_next(struct channels_cursor *cursor, struct channels_batch *ret_ba
 	struct channels_object *o;
 	bool has = false;
 
-	pthread_mutex_lock(&book.lock);
+	hook_lock(&book.lock);
 	DL_FOREACH (book.objects, o) {
 		if (o->kind != CHANNELS_SUBDEVICE || o->serial < cursor->subdevice)
 			continue;
 		if (o->serial > cursor->subdevice)
 			*cursor = (struct channels_cursor){.scope = cursor->scope,
 							   .subdevice = o->serial};
-		collect(cursor, o, ret_batch);
+		batch_fill(cursor, o, ret_batch);
 		has = ret_batch->n > 0;
 		if (has)
 			break;
 	}
-	pthread_mutex_unlock(&book.lock);
+	hook_unlock(&book.lock);
 	return has;
 }
 
@@ -385,7 +385,7 @@ bool channels_next_group(uint32_t gpu, uint64_t *cursor, struct channels_target 
 {
 	struct channels_object *o;
 
-	pthread_mutex_lock(&book.lock);
+	hook_lock(&book.lock);
 	DL_FOREACH (book.objects, o) {
 		if (o->kind == CHANNELS_GROUP && !o->is_own && o->serial > *cursor && o->parent &&
 		    o->parent->gpu == gpu)
@@ -393,9 +393,9 @@ bool channels_next_group(uint32_t gpu, uint64_t *cursor, struct channels_target 
 	}
 	if (o) {
 		*cursor = o->serial;
-		*ret_group = target_of(o);
+		*ret_group = object_target(o);
 	}
-	pthread_mutex_unlock(&book.lock);
+	hook_unlock(&book.lock);
 	return o != NULL;
 }
 
@@ -404,12 +404,12 @@ bool channels_group_gpu(uint32_t client, uint32_t handle, uint32_t *ret_gpu)
 	struct channels_object *o;
 	bool is_group;
 
-	pthread_mutex_lock(&book.lock);
-	o = find(client, handle);
+	hook_lock(&book.lock);
+	o = book_find(client, handle);
 	is_group = o && o->kind == CHANNELS_GROUP && !o->is_own && o->parent;
 	if (is_group)
 		*ret_gpu = o->parent->gpu;
-	pthread_mutex_unlock(&book.lock);
+	hook_unlock(&book.lock);
 	return is_group;
 }
 
@@ -418,10 +418,10 @@ uint64_t channels_timeslice(uint32_t client, uint32_t handle)
 	struct channels_object *o;
 	uint64_t us;
 
-	pthread_mutex_lock(&book.lock);
-	o = find(client, handle);
+	hook_lock(&book.lock);
+	o = book_find(client, handle);
 	us = o ? o->timeslice_us : 0;
-	pthread_mutex_unlock(&book.lock);
+	hook_unlock(&book.lock);
 	return us;
 }
 
@@ -429,25 +429,25 @@ void channels_keep_timeslice(uint32_t client, uint32_t handle, uint64_t us)
 {
 	struct channels_object *o;
 
-	pthread_mutex_lock(&book.lock);
-	o = find(client, handle);
+	hook_lock(&book.lock);
+	o = book_find(client, handle);
 	if (o)
 		o->timeslice_us = us;
-	pthread_mutex_unlock(&book.lock);
+	hook_unlock(&book.lock);
 }
 
 bool channels_any_subdevice(struct channels_target *ret_subdevice)
 {
 	struct channels_object *o;
 
-	pthread_mutex_lock(&book.lock);
+	hook_lock(&book.lock);
 	DL_FOREACH (book.objects, o) {
 		if (o->kind == CHANNELS_SUBDEVICE)
 			break;
 	}
 	if (o)
-		*ret_subdevice = target_of(o);
-	pthread_mutex_unlock(&book.lock);
+		*ret_subdevice = object_target(o);
+	hook_unlock(&book.lock);
 	return o != NULL;
 }
 
@@ -457,15 +457,15 @@ bool channels_gpu_of(CUdevice dev, uint32_t *ret_gpu)
 
 	if (dev < 0 || dev >= DEVICE_COUNT_MAX)
 		return false;
-	pthread_mutex_lock(&book.lock);
+	hook_lock(&book.lock);
 	is_known = book.has_gpu[dev];
 	if (is_known)
 		*ret_gpu = book.gpu_of[dev];
-	pthread_mutex_unlock(&book.lock);
+	hook_unlock(&book.lock);
 	return is_known;
 }
 
-static void count_channel(struct channels_object *o, struct channels_counts *counts)
+static void counts_add_channel(struct channels_object *o, struct channels_counts *counts)
 {
 	if (o->is_own) {
 		counts->n_own++;
@@ -474,7 +474,7 @@ static void count_channel(struct channels_object *o, struct channels_counts *cou
 	counts->n_channels++;
 	if (o->parent && o->parent->engine == RM_ABI_ENGINE_COMPUTE)
 		counts->n_compute++;
-	if (!subdevice_of(o))
+	if (!object_subdevice(o))
 		counts->n_orphans++;
 }
 
@@ -483,10 +483,10 @@ void channels_count(struct channels_counts *ret)
 	struct channels_object *o;
 
 	memset(ret, 0, sizeof(*ret));
-	pthread_mutex_lock(&book.lock);
+	hook_lock(&book.lock);
 	DL_FOREACH (book.objects, o) {
 		if (o->kind == CHANNELS_CHANNEL)
-			count_channel(o, ret);
+			counts_add_channel(o, ret);
 		else if (o->kind == CHANNELS_GROUP && !o->is_own)
 			ret->n_groups++;
 		else if (o->kind == CHANNELS_SUBDEVICE)
@@ -494,14 +494,13 @@ void channels_count(struct channels_counts *ret)
 	}
 	ret->n_going = book.n_going;
 	ret->generation = book.generation;
-	pthread_mutex_unlock(&book.lock);
+	hook_unlock(&book.lock);
 }
 
-/* The parent's records are leaked: they may be half changed. */
+/* The child leaks the parent's records, because they may be half changed. */
 void channels_after_fork_child(void)
 {
 	memset(&book, 0, sizeof(book));
-	pthread_mutex_init(&book.lock, NULL);
-	why_lost = NULL;
+	hook_mutex_renew(&book.lock, HOOK_LOCK_CHANNELS);
 	memset(&self, 0, sizeof(self));
 }

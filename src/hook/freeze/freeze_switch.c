@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-/* The controls themselves: channels off and on, timeslices. */
+/* The driver's controls: channels off and on, timeslices. */
 
 #include "hook/base/hook_log.h"
 #include "hook/freeze/freeze_private.h"
@@ -12,14 +12,16 @@
 #include <string.h>
 
 enum {
-	OFF_TRIES = 10, /* a channel may go between the look at the book and the control */
+	OFF_TRIES = 10, /* a channel may end between the look at the book and the control */
 	ON_TRIES = 5,
 	ON_TRIES_GOING = 1000,
 	ON_PAUSE_NS = 1000000,
 };
 
-/* By GPU of the driver's, which are small numbers; 0: the driver's own. */
-static uint64_t timeslices_us[DEVICE_COUNT_MAX];
+/* Indexed by the driver's number of the GPU, which is small. */
+static struct {
+	uint64_t us[DEVICE_COUNT_MAX]; /* atomic; 0: the driver's own */
+} timeslices;
 
 int freeze_switch(const struct channels_batch *batch, bool is_off)
 {
@@ -39,7 +41,7 @@ int freeze_switch(const struct channels_batch *batch, bool is_off)
 	return r;
 }
 
-static int switch_all_off(enum channels_scope scope)
+static int channels_switch_off(enum channels_scope scope)
 {
 	struct channels_cursor cursor = {.scope = scope};
 	struct channels_batch batch;
@@ -56,8 +58,8 @@ static int switch_all_off(enum channels_scope scope)
 }
 
 /*
- * Whoever frees a channel may be kept off the processor for long after the driver has freed it
- * and before the book knows: what is refused meanwhile says nothing of the driver.
+ * A thread that frees a channel may be preempted after the driver has freed it and before the book
+ * knows. A refusal in that time says nothing about the driver.
  */
 int freeze_switch_off(enum channels_scope scope)
 {
@@ -68,7 +70,7 @@ int freeze_switch_off(enum channels_scope scope)
 		channels_count(&before);
 		if (before.n_orphans)
 			return FREEZE_E_REFUSED;
-		r = switch_all_off(scope);
+		r = channels_switch_off(scope);
 		channels_count(&after);
 		if (r == FREEZE_E_REFUSED && !before.n_going && !after.n_going &&
 		    after.generation == before.generation)
@@ -77,8 +79,8 @@ int freeze_switch_off(enum channels_scope scope)
 	return r == FREEZE_E_REFUSED ? FREEZE_E_BUSY : r;
 }
 
-/* For the same reason what can not be put back meanwhile is no channel that stays off. */
-static bool put_back(const struct channels_batch *one, bool is_again)
+/* For the same reason a channel that cannot be put back in that time does not count as off. */
+static bool channel_put_back(const struct channels_batch *one, bool is_again)
 {
 	struct channels_counts before;
 
@@ -93,8 +95,8 @@ static bool put_back(const struct channels_batch *one, bool is_again)
 	}
 }
 
-/* One by one, so that one that is gone does not keep the others off. */
-static bool put_back_each(const struct channels_batch *batch, bool is_again)
+/* One by one, because a channel that is gone would keep the others off. */
+static bool batch_put_back(const struct channels_batch *batch, bool is_again)
 {
 	struct channels_batch one = {.subdevice = batch->subdevice, .n = 1};
 	bool are_all = true;
@@ -102,7 +104,7 @@ static bool put_back_each(const struct channels_batch *batch, bool is_again)
 	for (uint32_t i = 0; i < batch->n; i++) {
 		one.clients[0] = batch->clients[i];
 		one.channels[0] = batch->channels[i];
-		are_all = put_back(&one, is_again) && are_all;
+		are_all = channel_put_back(&one, is_again) && are_all;
 	}
 	return are_all;
 }
@@ -115,21 +117,21 @@ int freeze_switch_on(enum channels_scope scope, bool is_again)
 
 	while (channels_next(&cursor, &batch)) {
 		if (freeze_switch(&batch, false) != 0)
-			are_all = put_back_each(&batch, is_again) && are_all;
+			are_all = batch_put_back(&batch, is_again) && are_all;
 	}
 	return are_all ? 0 : FREEZE_E_REFUSED;
 }
 
 /* ---- timeslices ---------------------------------------------------------------- */
 
-static int set_timeslice(const struct channels_target *group, uint64_t us)
+static int group_set_timeslice(const struct channels_target *group, uint64_t us)
 {
 	return ioctl_control(group->fd, group->client, group->object, RM_ABI_CMD_SET_TIMESLICE, &us,
 			     sizeof(us));
 }
 
-/* What the driver had set, before the first of ours: that is what ours is undone to. */
-static void keep_drivers(const struct channels_target *group)
+/* Keeps the driver's own timeslice before the first of ours, which ends by setting it again. */
+static void group_keep_timeslice(const struct channels_target *group)
 {
 	uint64_t us = 0;
 
@@ -149,11 +151,11 @@ void freeze_on_group(int fd, uint32_t client, uint32_t group, uint64_t us)
 		return;
 	if (us)
 		channels_keep_timeslice(client, group, us);
-	ours_us = __atomic_load_n(&timeslices_us[gpu], __ATOMIC_RELAXED);
+	ours_us = __atomic_load_n(&timeslices.us[gpu], __ATOMIC_RELAXED);
 	if (!ours_us)
 		return;
-	keep_drivers(&target);
-	(void)set_timeslice(&target, ours_us);
+	group_keep_timeslice(&target);
+	(void)group_set_timeslice(&target, ours_us);
 }
 
 int freeze_set_timeslice(CUdevice dev, uint64_t us)
@@ -165,12 +167,12 @@ int freeze_set_timeslice(CUdevice dev, uint64_t us)
 
 	if (!channels_gpu_of(dev, &gpu) || gpu >= DEVICE_COUNT_MAX)
 		return -ENODEV;
-	if (__atomic_exchange_n(&timeslices_us[gpu], us, __ATOMIC_RELAXED) == us)
-		return 0; /* what comes later has it already */
+	if (__atomic_exchange_n(&timeslices.us[gpu], us, __ATOMIC_RELAXED) == us)
+		return 0; /* groups that come later get it, too */
 	while (channels_next_group(gpu, &cursor, &group)) {
-		keep_drivers(&group);
+		group_keep_timeslice(&group);
 		group_us = us ? us : channels_timeslice(group.client, group.object);
-		if (group_us && set_timeslice(&group, group_us) != 0 &&
+		if (group_us && group_set_timeslice(&group, group_us) != 0 &&
 		    channels_has(group.client, group.object))
 			r = FREEZE_E_REFUSED;
 	}
@@ -179,5 +181,5 @@ int freeze_set_timeslice(CUdevice dev, uint64_t us)
 
 void freeze_switch_after_fork_child(void)
 {
-	memset(timeslices_us, 0, sizeof(timeslices_us));
+	memset(&timeslices, 0, sizeof(timeslices));
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-/* Where freezing must not be tried, or can not work. */
+/* Why this process must not be frozen, or cannot be. */
 
 #include "hook/base/hook_log.h"
 #include "hook/base/hook_options.h"
@@ -21,11 +21,13 @@
 
 #define LIBNVML "libnvidia-ml.so.1"
 
-static void *nvml;        /* stays loaded */
-static bool has_no_nvml;  /* it was looked for */
-static int why;           /* enum freeze_why; for ever */
-static bool is_looked_up; /* agent's thread */
-static bool is_probed;    /* agent's thread */
+static struct {
+	void *nvml;        /* atomic; stays loaded */
+	bool has_no_nvml;  /* atomic; dlopen() did not find it */
+	int reason;        /* atomic; enum freeze_why; set once */
+	bool is_looked_up; /* the agent's */
+	bool is_probed;    /* the agent's */
+} why;
 
 static const struct {
 	uint32_t halt;
@@ -53,13 +55,13 @@ void freeze_why_set(enum freeze_why reason)
 {
 	int expected = FREEZE_WHY_NONE_;
 
-	if (__atomic_compare_exchange_n(&why, &expected, (int)reason, false, __ATOMIC_ACQ_REL,
-					__ATOMIC_RELAXED))
+	if (__atomic_compare_exchange_n(&why.reason, &expected, (int)reason, false,
+					__ATOMIC_ACQ_REL, __ATOMIC_RELAXED))
 		hook_debug("freeze: %s", reasons[reason].text);
 }
 
-/* What the file begins with; "" when it can not be read. */
-static void read_start(const char *path, char *buf, size_t size)
+/* Reads the start of the file; "" where that fails. */
+static void file_read_start(const char *path, char *buf, size_t size)
 {
 	int fd = open(path, O_RDONLY | O_CLOEXEC);
 	ssize_t n = fd < 0 ? -1 : read(fd, buf, size - 1);
@@ -70,9 +72,9 @@ static void read_start(const char *path, char *buf, size_t size)
 }
 
 /*
- * The MPS daemon leaves its number beside its sockets. In another process namespace that
- * number says nothing: then a directory that somebody chose to name is taken for live. Newer
- * drivers say it themselves, whatever the directory.
+ * The MPS daemon writes its pid beside its sockets. In another pid namespace that number says
+ * nothing, so a directory that the user has named counts as live. Newer drivers tell it by an
+ * attribute.
  */
 static bool is_mps_alive(void)
 {
@@ -84,7 +86,7 @@ static bool is_mps_alive(void)
 	if (!is_named)
 		folder = "/tmp/nvidia-mps";
 	(void)snprintf(path, sizeof(path), "%s/nvidia-cuda-mps-control.pid", folder);
-	read_start(path, text, sizeof(text));
+	file_read_start(path, text, sizeof(text));
 	pid = atoi(text);
 	if (pid > 0 && (kill(pid, 0) == 0 || errno == EPERM))
 		return true;
@@ -92,19 +94,19 @@ static bool is_mps_alive(void)
 	return is_named && access(path, F_OK) == 0;
 }
 
-/* A profiler or debugger that comes later shows here too. */
+/* This shows a profiler or debugger that comes later, too. */
 static bool is_traced(void)
 {
 	char text[2048];
 	const char *line;
 
-	read_start("/proc/self/status", text, sizeof(text));
+	file_read_start("/proc/self/status", text, sizeof(text));
 	line = strstr(text, "\nTracerPid:");
 	return line && atoi(line + strlen("\nTracerPid:")) != 0;
 }
 
-/* Of any of the program's GPUs. false, too: a driver that does not know the attribute. */
-static bool is_any(CUdevice_attribute attribute)
+/* Some GPU of the program has the attribute. false where the driver does not know it. */
+static bool any_device_has(CUdevice_attribute attribute)
 {
 	int n = 0, value;
 
@@ -120,21 +122,21 @@ static bool is_any(CUdevice_attribute attribute)
 }
 
 /*
- * In a thread of the program, which may be one that is loading a library and holds the
- * loader's lock: its constructors run within. Two threads at once open it twice.
+ * A thread of the program calls this. It may hold the loader's lock, as a constructor of a library
+ * does. Two threads at once may open the library twice; one closes it again.
  */
 void freeze_load(void)
 {
 	void *lib, *expected = NULL;
 	int saved_errno = errno;
 
-	if (__atomic_load_n(&nvml, __ATOMIC_ACQUIRE) ||
-	    __atomic_load_n(&has_no_nvml, __ATOMIC_ACQUIRE))
+	if (__atomic_load_n(&why.nvml, __ATOMIC_ACQUIRE) ||
+	    __atomic_load_n(&why.has_no_nvml, __ATOMIC_ACQUIRE))
 		return;
 	lib = dlopen(LIBNVML, RTLD_LAZY | RTLD_LOCAL);
 	if (!lib)
-		__atomic_store_n(&has_no_nvml, true, __ATOMIC_RELEASE);
-	else if (!__atomic_compare_exchange_n(&nvml, &expected, lib, false, __ATOMIC_ACQ_REL,
+		__atomic_store_n(&why.has_no_nvml, true, __ATOMIC_RELEASE);
+	else if (!__atomic_compare_exchange_n(&why.nvml, &expected, lib, false, __ATOMIC_ACQ_REL,
 					      __ATOMIC_RELAXED))
 		(void)dlclose(lib);
 	errno = saved_errno;
@@ -145,7 +147,7 @@ static bool is_confidential(void)
 	struct {
 		unsigned int environment, cc_feature, dev_tools;
 	} state = {0};
-	bool has_lib = __atomic_load_n(&nvml, __ATOMIC_ACQUIRE) != NULL;
+	bool has_lib = __atomic_load_n(&why.nvml, __ATOMIC_ACQUIRE) != NULL;
 	int (*start)(void) = has_lib ? (int (*)(void))elf_find_in(LIBNVML, "nvmlInit_v2") : NULL;
 	int (*end)(void) = has_lib ? (int (*)(void))elf_find_in(LIBNVML, "nvmlShutdown") : NULL;
 	int (*get)(void *) =
@@ -160,7 +162,7 @@ static bool is_confidential(void)
 	return is_on;
 }
 
-static void look_up(void)
+static void why_look_up(void)
 {
 	const struct hook_options *options = hook_options();
 	int saved_errno = errno;
@@ -169,10 +171,12 @@ static void look_up(void)
 		freeze_why_set(FREEZE_WHY_OFF);
 	else if (options->is_injected)
 		freeze_why_set(FREEZE_WHY_INJECTED);
-	else if (options->is_mps_part || is_mps_alive() || is_any(CU_DEVICE_ATTRIBUTE_MPS_ENABLED))
+	else if (options->is_mps_part || is_mps_alive() ||
+		 any_device_has(CU_DEVICE_ATTRIBUTE_MPS_ENABLED))
 		freeze_why_set(FREEZE_WHY_MPS);
-	/* The GPU works on the processor's own page tables: nothing stands still there. */
-	else if (is_any(CU_DEVICE_ATTRIBUTE_PAGEABLE_MEMORY_ACCESS_USES_HOST_PAGE_TABLES))
+	/* The GPU works on the processor's page tables there, and the processor does not stand
+	 * still. */
+	else if (any_device_has(CU_DEVICE_ATTRIBUTE_PAGEABLE_MEMORY_ACCESS_USES_HOST_PAGE_TABLES))
 		freeze_why_set(FREEZE_WHY_COHERENT);
 	else if (is_confidential())
 		freeze_why_set(FREEZE_WHY_CONFIDENTIAL);
@@ -180,10 +184,10 @@ static void look_up(void)
 }
 
 /*
- * A list of no channels stops nothing. A driver that knows the control complains of the
- * list, if anything; what it would do with a real one, the proof shows.
+ * An empty list of channels stops nothing. A driver that knows the control may complain of the
+ * list, and of nothing else. The proof shows what the control does with a real list.
  */
-static void probe(const struct channels_target *subdevice)
+static void why_probe(const struct channels_target *subdevice)
 {
 	struct channels_batch none = {.subdevice = *subdevice};
 	int r = freeze_switch(&none, true);
@@ -193,20 +197,20 @@ static void probe(const struct channels_target *subdevice)
 		freeze_why_set(FREEZE_WHY_NOT_OFFERED);
 }
 
-static enum freeze_why find_why(void)
+static enum freeze_why why_now(void)
 {
 	struct channels_target subdevice;
 	int reason;
 
-	if (!is_looked_up) {
-		is_looked_up = true;
-		look_up();
+	if (!why.is_looked_up) {
+		why.is_looked_up = true;
+		why_look_up();
 	}
-	reason = __atomic_load_n(&why, __ATOMIC_ACQUIRE);
-	if (!reason && !is_probed && channels_any_subdevice(&subdevice)) {
-		is_probed = true;
-		probe(&subdevice);
-		reason = __atomic_load_n(&why, __ATOMIC_ACQUIRE);
+	reason = __atomic_load_n(&why.reason, __ATOMIC_ACQUIRE);
+	if (!reason && !why.is_probed && channels_any_subdevice(&subdevice)) {
+		why.is_probed = true;
+		why_probe(&subdevice);
+		reason = __atomic_load_n(&why.reason, __ATOMIC_ACQUIRE);
 	}
 	if (!reason && channels_why_lost())
 		reason = FREEZE_WHY_LOST;
@@ -217,19 +221,19 @@ static enum freeze_why find_why(void)
 
 const char *freeze_why_not(void)
 {
-	enum freeze_why reason = find_why();
+	enum freeze_why reason = why_now();
 
 	return reason == FREEZE_WHY_LOST ? channels_why_lost() : reasons[reason].text;
 }
 
 uint32_t freeze_halt(void)
 {
-	return reasons[find_why()].halt;
+	return reasons[why_now()].halt;
 }
 
 void freeze_why_after_fork_child(void)
 {
-	why = FREEZE_WHY_NONE_;
-	is_looked_up = false;
-	is_probed = false;
+	why.reason = FREEZE_WHY_NONE_;
+	why.is_looked_up = false;
+	why.is_probed = false;
 }

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
- * ioctl() as programs and the driver's library reach it. In a file of its own, which
- * nothing refers to: a test that links the other objects keeps its ioctl().
+ * ioctl() as programs and the driver's library reach it. It has a file of its own that no other
+ * file refers to. So a test that links the other objects keeps its own ioctl().
  */
 
 #include "abi/rm_abi.h"
@@ -11,7 +11,7 @@
 
 #include <stdarg.h>
 
-/* The prototype of <sys/ioctl.h> again, only visible. */
+/* The prototype of <sys/ioctl.h>, made visible. */
 #pragma GCC visibility push(default)
 int ioctl(int fd, unsigned long request, ...) __THROW;
 #pragma GCC visibility pop

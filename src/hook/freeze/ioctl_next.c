@@ -16,12 +16,17 @@
 typedef int ioctl_fn(int fd, unsigned long request, ...);
 
 /*
- * A library behind us that interposes ioctl() too may find its own next one by dlsym(),
- * and be given ours: then it is called from inside our call, and the kernel is next.
+ * A library behind us may interpose ioctl(), too. It may look its next one up by dlsym(), and get
+ * ours. Such a call comes from inside ours, and goes to the kernel.
  */
 static __thread uint32_t depth __attribute__((tls_model("initial-exec")));
 
-static int call_kernel(int fd, unsigned long request, ...)
+static struct {
+	ioctl_fn *next;    /* atomic; NULL: not looked up yet */
+	ioctl_fn *next_rm; /* the same */
+} ioctls;
+
+static int ioctl_kernel(int fd, unsigned long request, ...)
 {
 	__builtin_va_list args;
 	void *arg;
@@ -32,57 +37,55 @@ static int call_kernel(int fd, unsigned long request, ...)
 	return (int)syscall(SYS_ioctl, fd, request, arg);
 }
 
-static int call(ioctl_fn *fn, int fd, unsigned long request, void *arg)
+static int ioctl_call(ioctl_fn *fn, int fd, unsigned long request, void *arg)
 {
 	int r;
 
 	if (depth > 0)
-		return call_kernel(fd, request, arg);
+		return ioctl_kernel(fd, request, arg);
 	depth++;
 	r = fn(fd, request, arg);
 	depth--;
 	return r;
 }
 
-static ioctl_fn *find_next(void)
+static ioctl_fn *ioctl_find_next(void)
 {
-	static ioctl_fn *next;
-	ioctl_fn *fn = __atomic_load_n(&next, __ATOMIC_RELAXED);
+	ioctl_fn *fn = __atomic_load_n(&ioctls.next, __ATOMIC_RELAXED);
 
 	if (fn)
 		return fn;
-	fn = (ioctl_fn *)elf_find_after((const void *)find_next, "ioctl");
+	fn = (ioctl_fn *)elf_find_after((const void *)ioctl_find_next, "ioctl");
 	if (!fn)
-		fn = call_kernel;
-	__atomic_store_n(&next, fn, __ATOMIC_RELAXED);
+		fn = ioctl_kernel;
+	__atomic_store_n(&ioctls.next, fn, __ATOMIC_RELAXED);
 	return fn;
 }
 
-/* Asked once libcuda.so.1 is there: without it a management library may be calling. */
-static ioctl_fn *find_next_rm(void)
+/* Before libcuda.so.1 is loaded, a management library may call: that decides nothing. */
+static ioctl_fn *ioctl_find_next_rm(void)
 {
-	static ioctl_fn *next;
-	ioctl_fn *fn = __atomic_load_n(&next, __ATOMIC_RELAXED);
+	ioctl_fn *fn = __atomic_load_n(&ioctls.next_rm, __ATOMIC_RELAXED);
 
 	if (fn)
 		return fn;
 	if (!elf_find_loaded(LIBCUDA))
-		return find_next();
+		return ioctl_find_next();
 	fn = (ioctl_fn *)elf_find_in(LIBCUDA, "ioctl");
 	if (!fn)
-		fn = find_next();
-	__atomic_store_n(&next, fn, __ATOMIC_RELAXED);
+		fn = ioctl_find_next();
+	__atomic_store_n(&ioctls.next_rm, fn, __ATOMIC_RELAXED);
 	return fn;
 }
 
 int ioctl_next(int fd, unsigned long request, void *arg)
 {
-	return call(find_next(), fd, request, arg);
+	return ioctl_call(ioctl_find_next(), fd, request, arg);
 }
 
 int ioctl_next_rm(int fd, unsigned long request, void *arg)
 {
-	return call(find_next_rm(), fd, request, arg);
+	return ioctl_call(ioctl_find_next_rm(), fd, request, arg);
 }
 
 int ioctl_control(int fd, uint32_t client, uint32_t object, uint32_t cmd, void *params,

@@ -9,16 +9,16 @@
 #include <errno.h>
 #include <stddef.h>
 
-/* A request without its wrapping. */
+/* A request, unwrapped. */
 struct rm_watch_call {
 	int fd;
 	uint32_t nr;
 	uint32_t size;
 	void *arg;
-	uint32_t was[2]; /* the last words of a short allocation, before */
+	uint32_t was[2]; /* the last two words of a short allocation, before the call */
 };
 
-static void unwrap(struct rm_watch_call *call, unsigned long request, void *arg)
+static void call_unwrap(struct rm_watch_call *call, unsigned long request, void *arg)
 {
 	const struct rm_abi_xfer *xfer = arg;
 
@@ -33,10 +33,10 @@ static void unwrap(struct rm_watch_call *call, unsigned long request, void *arg)
 }
 
 /*
- * The short form is as long with drivers before 535, but there the first of its last two
- * words is the status and the second is nothing. paramsSize is never changed by the call.
+ * With drivers before 535 the short form is as long, but the first of its last two words is the
+ * status and the second means nothing. No driver changes paramsSize.
  */
-static bool has_succeeded_short(const struct rm_watch_call *call)
+static bool call_has_succeeded_short(const struct rm_watch_call *call)
 {
 	const struct rm_abi_alloc *a = call->arg;
 
@@ -44,16 +44,16 @@ static bool has_succeeded_short(const struct rm_watch_call *call)
 	       (a->status == 0 || a->status == call->was[1]);
 }
 
-static bool has_succeeded(const struct rm_watch_call *call)
+static bool call_has_succeeded(const struct rm_watch_call *call)
 {
 	if (call->size == sizeof(struct rm_abi_alloc))
-		return has_succeeded_short(call);
+		return call_has_succeeded_short(call);
 	if (call->size == sizeof(struct rm_abi_alloc64))
 		return ((const struct rm_abi_alloc64 *)call->arg)->status == 0;
 	return ((const struct rm_abi_alloc64_old *)call->arg)->status == 0;
 }
 
-static void set_failed(struct rm_watch_call *call)
+static void call_set_failed(struct rm_watch_call *call)
 {
 	if (call->size == sizeof(struct rm_abi_alloc)) {
 		struct rm_abi_alloc *a = call->arg;
@@ -68,14 +68,14 @@ static void set_failed(struct rm_watch_call *call)
 	}
 }
 
-static bool is_alloc(const struct rm_watch_call *call)
+static bool call_is_alloc(const struct rm_watch_call *call)
 {
 	return call->nr == RM_ABI_ESC_ALLOC && (call->size == sizeof(struct rm_abi_alloc) ||
 						call->size == sizeof(struct rm_abi_alloc64) ||
 						call->size == sizeof(struct rm_abi_alloc64_old));
 }
 
-static void free_object(int fd, const struct channels_new *made)
+static void rm_free_object(int fd, const struct channels_new *made)
 {
 	struct rm_abi_free gone = {
 		.hRoot = made->client,
@@ -89,7 +89,7 @@ static void free_object(int fd, const struct channels_new *made)
 	channels_free_end(serial, r == 0 && gone.status == RM_ABI_OK);
 }
 
-static void on_alloc(struct rm_watch_call *call)
+static void rm_on_alloc(struct rm_watch_call *call)
 {
 	const struct rm_abi_alloc *a = call->arg; /* the forms begin alike */
 	const uint32_t *params = (const uint32_t *)(uintptr_t)a->pAllocParms;
@@ -102,9 +102,9 @@ static void on_alloc(struct rm_watch_call *call)
 	};
 	struct channels_batch channel;
 
-	if (!has_succeeded(call))
+	if (!call_has_succeeded(call))
 		return;
-	/* The driver has read them: they are there. */
+	/* The parameters can be read, because the driver has read them. */
 	if (made.class == RM_ABI_CLASS_GROUP && params)
 		made.engine = params[RM_ABI_GROUP_ENGINE];
 	if (made.class == RM_ABI_CLASS_DEVICE && params)
@@ -119,12 +119,12 @@ static void on_alloc(struct rm_watch_call *call)
 			   params[RM_ABI_CHANNEL_ENGINE]);
 	}
 	if (channel.n && !freeze_newborn(&channel)) {
-		free_object(made.fd, &made);
-		set_failed(call);
+		rm_free_object(made.fd, &made);
+		call_set_failed(call);
 	}
 }
 
-static int forward_free(const struct rm_watch_call *call, unsigned long request, void *arg)
+static int rm_forward_free(const struct rm_watch_call *call, unsigned long request, void *arg)
 {
 	const struct rm_abi_free *gone = call->arg;
 	uint64_t serial = channels_free_begin(gone->hRoot, gone->hObjectOld);
@@ -134,7 +134,7 @@ static int forward_free(const struct rm_watch_call *call, unsigned long request,
 	return r;
 }
 
-static void on_control(const struct rm_watch_call *call)
+static void rm_on_control(const struct rm_watch_call *call)
 {
 	const struct rm_abi_control *c = call->arg;
 
@@ -152,27 +152,27 @@ int rm_watch_ioctl(int fd, unsigned long request, void *arg)
 	struct rm_watch_call call = {.fd = fd};
 	int r, saved_errno;
 
-	/* An argument that is not there is for the kernel to refuse. */
+	/* The kernel refuses a request without an argument. */
 	if (arg)
-		unwrap(&call, request, arg);
+		call_unwrap(&call, request, arg);
 	if (!call.arg)
 		return ioctl_next_rm(fd, request, arg);
-	if (is_alloc(&call) && call.size == sizeof(struct rm_abi_alloc)) {
+	if (call_is_alloc(&call) && call.size == sizeof(struct rm_abi_alloc)) {
 		call.was[0] = ((const struct rm_abi_alloc *)call.arg)->paramsSize;
 		call.was[1] = ((const struct rm_abi_alloc *)call.arg)->status;
 	}
 
 	if (call.nr == RM_ABI_ESC_FREE && call.size == sizeof(struct rm_abi_free))
-		return forward_free(&call, request, arg);
+		return rm_forward_free(&call, request, arg);
 
 	r = ioctl_next_rm(fd, request, arg);
 	if (r < 0)
 		return r;
 	saved_errno = errno;
-	if (is_alloc(&call))
-		on_alloc(&call);
+	if (call_is_alloc(&call))
+		rm_on_alloc(&call);
 	else if (call.nr == RM_ABI_ESC_CONTROL && call.size == sizeof(struct rm_abi_control))
-		on_control(&call);
+		rm_on_control(&call);
 	errno = saved_errno;
 	return r;
 }

@@ -3,13 +3,13 @@
 #define NVS_HOOK_RM_WATCH_H
 
 /*
- * What the driver's library tells the resource manager: which objects come and go, and
- * which timeslices it sets. Forwards the call first; what failed has not happened.
+ * Listens to the driver's library as it talks to the resource manager: objects come and go, and
+ * timeslices are set. Forwards each call first, since a call that failed changes nothing.
  *
  * Threading: any thread.
  */
 
-/* As ioctl(), for a request of type RM_ABI_TYPE; exactly what the driver answers. */
+/* ioctl() for a request of type RM_ABI_TYPE. The caller gets the driver's own answer. */
 int rm_watch_ioctl(int fd, unsigned long request, void *arg);
 
 #endif

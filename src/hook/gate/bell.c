@@ -31,15 +31,16 @@ void bell_ring(void)
 	long n;
 
 	if (fd >= 0) {
-		n = syscall(SYS_write, fd, &one, sizeof(one)); /* write() is a cancellation point */
-		(void)n;                                       /* full: it is awake already */
+		/* write() would be a cancellation point. Where it is full, the agent is awake. */
+		n = syscall(SYS_write, fd, &one, sizeof(one));
+		(void)n;
 	}
 	errno = saved_errno;
 }
 
 void bell_memory_changed(CUdevice dev)
 {
-	/* The agent takes the mark when it reports, so that in between this costs a load. */
+	/* The agent takes the mark when it reports. Until then a call costs a load. */
 	if (is_device(dev) && !bell_has_changed(dev) &&
 	    !__atomic_exchange_n(&bell.has_changed[dev], true, __ATOMIC_ACQ_REL))
 		bell_ring();

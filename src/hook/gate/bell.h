@@ -4,43 +4,45 @@
 
 /*
  * The bell of the agent's thread. The rooms below the agent ring it, and know nothing else of the
- * agent. Without an agent ringing does nothing.
+ * agent. Without an agent a ring does nothing.
  *
- * Threading: any thread, with any lock held. errno stays; no cancellation point.
+ * Threading: any thread may ring, with any lock held. Ringing keeps errno and is no cancellation
+ * point.
  */
 
 #include "abi/cuda_abi.h"
 
 #include <stdbool.h>
 
-/* The agent is to look again. May be called where nothing but a system call is allowed. */
+/* Asks the agent to look again. It makes one system call, so it may be called anywhere. */
 void bell_ring(void);
 
-/* Memory numbers of dev changed: the agent reports soon, about 100 times a second at the most. */
+/* The memory numbers of dev have changed. The agent reports them soon, 100 times a second at most.
+ */
 void bell_memory_changed(CUdevice dev);
 
-/* A thread lacks memory of dev (budget.h); the answer comes through budget.h. */
+/* A thread lacks memory of dev. The answer comes through budget.h. */
 void bell_memory_wanted(CUdevice dev);
 
-/* The process is exiting: long work of the agent's comes to an end. */
+/* The process is exiting, so long work of the agent's must end. */
 bool bell_is_stopping(void);
 
 /* ---- the agent's side ---- */
 
-/* 0 or -errno. Closed again when there is no thread to hear it. */
+/* 0, or -errno. Close it again where no thread will hear it. */
 int bell_open(void);
 void bell_close(void);
 
-/* Readable when it has been rung; -1: there is none. answer: it is silent until the next ring. */
+/* A descriptor that is readable after a ring; -1: none. bell_answer() makes it silent again. */
 int bell_fd(void);
 void bell_answer(void);
 
-/* Rung with that meaning since it was taken last. */
+/* Was rung for dev since the last bell_take_*(). */
 bool bell_has_changed(CUdevice dev);
 bool bell_take_changed(CUdevice dev);
 bool bell_take_wanted(CUdevice dev);
 
-/* From now on bell_is_stopping(). true: it was not before. */
+/* Makes bell_is_stopping() true. Returns true the first time. */
 bool bell_stop(void);
 
 void bell_after_fork_child(void);

@@ -2,7 +2,7 @@
 
 #include "hook/gate/device.h"
 
-#include "hook/base/cond.h"
+#include "hook/base/hook_mutex.h"
 #include "hook/table/cuda_real.h"
 
 #include <pthread.h>
@@ -10,71 +10,76 @@
 #include <string.h>
 #include <utlist.h>
 
+/* All under the lock. */
 static struct {
-	pthread_mutex_t lock;
-	pthread_cond_t dropped;
-	struct device_context *contexts;
+	struct hook_mutex lock;
+	pthread_cond_t dropped; /* nobody holds a context that is going */
 	pthread_cond_t turn_ended;
-	bool is_turn_taken;
+	struct device_context *contexts;
 	CUcontext ending; /* forgotten in this turn */
-} state = {.lock = PTHREAD_MUTEX_INITIALIZER,
-	   .dropped = PTHREAD_COND_INITIALIZER,
-	   .turn_ended = PTHREAD_COND_INITIALIZER};
+	bool is_turn_taken;
+} device = {.lock = HOOK_MUTEX(HOOK_LOCK_DEVICE),
+	    .dropped = PTHREAD_COND_INITIALIZER,
+	    .turn_ended = PTHREAD_COND_INITIALIZER};
 
-static __thread unsigned int n_turns __attribute__((tls_model("initial-exec")));
-static __thread int cancel_before __attribute__((tls_model("initial-exec")));
+/* The thread's turns, and whether it could be cancelled before the first. */
+static __thread struct {
+	unsigned int n;
+	int cancel_before;
+} turns __attribute__((tls_model("initial-exec")));
 
-static bool take_turn(bool waits)
+static bool device_turn_take(bool waits)
 {
 	bool is_taken;
 	int before;
 
-	if (n_turns == 0) {
-		/* The driver reads and writes files: a thread that ended there would keep it. */
+	if (turns.n == 0) {
+		/* The driver reads and writes files, where a thread may be cancelled. */
 		(void)pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &before);
-		pthread_mutex_lock(&state.lock);
-		while (state.is_turn_taken && waits)
-			cond_wait(&state.turn_ended, &state.lock);
-		is_taken = state.is_turn_taken;
-		state.is_turn_taken = true;
-		pthread_mutex_unlock(&state.lock);
+		hook_lock(&device.lock);
+		while (device.is_turn_taken && waits)
+			hook_wait(&device.turn_ended, &device.lock);
+		is_taken = device.is_turn_taken;
+		device.is_turn_taken = true;
+		hook_unlock(&device.lock);
 		if (is_taken) {
 			(void)pthread_setcancelstate(before, NULL);
 			return false;
 		}
-		cancel_before = before;
+		turns.cancel_before = before;
 	}
-	n_turns++;
+	turns.n++;
 	return true;
 }
 
 void device_turn_begin(void)
 {
-	(void)take_turn(true);
+	(void)device_turn_take(true);
 }
 
 bool device_turn_try(void)
 {
-	return take_turn(false);
+	return device_turn_take(false);
 }
 
 void device_turn_end(void)
 {
-	if (--n_turns > 0)
+	if (--turns.n > 0)
 		return;
-	pthread_mutex_lock(&state.lock);
-	state.is_turn_taken = false;
-	state.ending = NULL;
-	pthread_cond_signal(&state.turn_ended);
-	pthread_mutex_unlock(&state.lock);
-	(void)pthread_setcancelstate(cancel_before, NULL);
+	hook_lock(&device.lock);
+	device.is_turn_taken = false;
+	device.ending = NULL;
+	pthread_cond_signal(&device.turn_ended);
+	hook_unlock(&device.lock);
+	(void)pthread_setcancelstate(turns.cancel_before, NULL);
 }
 
-static struct device_context *find(CUcontext ctx)
+/* Lock held. */
+static struct device_context *context_find(CUcontext ctx)
 {
 	struct device_context *c;
 
-	DL_FOREACH (state.contexts, c) {
+	DL_FOREACH (device.contexts, c) {
 		if (c->ctx == ctx && !c->is_going)
 			return c;
 	}
@@ -88,12 +93,12 @@ bool device_context_add(CUcontext ctx, CUdevice dev, uint64_t charged)
 	if (!c)
 		return false;
 	*c = (struct device_context){.ctx = ctx, .dev = dev, .charged = charged};
-	pthread_mutex_lock(&state.lock);
-	if (!find(ctx)) {
-		DL_APPEND(state.contexts, c);
+	hook_lock(&device.lock);
+	if (!context_find(ctx)) {
+		DL_APPEND(device.contexts, c);
 		c = NULL; /* taken by the list */
 	}
-	pthread_mutex_unlock(&state.lock);
+	hook_unlock(&device.lock);
 	free(c);
 	return !c;
 }
@@ -103,18 +108,18 @@ uint64_t device_context_forget(CUcontext ctx)
 	struct device_context *c;
 	uint64_t charged = 0;
 
-	pthread_mutex_lock(&state.lock);
-	c = find(ctx);
+	hook_lock(&device.lock);
+	c = context_find(ctx);
 	if (c) {
 		__atomic_store_n(&c->is_going, true, __ATOMIC_RELEASE);
 		while (c->n_held)
-			cond_wait(&state.dropped, &state.lock);
-		DL_DELETE(state.contexts, c);
+			hook_wait(&device.dropped, &device.lock);
+		DL_DELETE(device.contexts, c);
 		charged = c->charged;
-		if (state.is_turn_taken)
-			state.ending = ctx;
+		if (device.is_turn_taken)
+			device.ending = ctx;
 	}
-	pthread_mutex_unlock(&state.lock);
+	hook_unlock(&device.lock);
 	free(c);
 	return charged;
 }
@@ -123,11 +128,11 @@ bool device_context_retained(CUcontext ctx)
 {
 	struct device_context *c;
 
-	pthread_mutex_lock(&state.lock);
-	c = find(ctx);
+	hook_lock(&device.lock);
+	c = context_find(ctx);
 	if (c)
 		c->n_retained++;
-	pthread_mutex_unlock(&state.lock);
+	hook_unlock(&device.lock);
 	return c != NULL;
 }
 
@@ -136,8 +141,8 @@ bool device_context_released(CUdevice dev, CUcontext *ret_last)
 	struct device_context *c;
 	bool is_last = false;
 
-	pthread_mutex_lock(&state.lock);
-	DL_FOREACH (state.contexts, c) {
+	hook_lock(&device.lock);
+	DL_FOREACH (device.contexts, c) {
 		if (c->dev != dev || !c->n_retained || c->is_going)
 			continue;
 		is_last = --c->n_retained == 0;
@@ -145,7 +150,7 @@ bool device_context_released(CUdevice dev, CUcontext *ret_last)
 			*ret_last = c->ctx;
 		break;
 	}
-	pthread_mutex_unlock(&state.lock);
+	hook_unlock(&device.lock);
 	return is_last;
 }
 
@@ -154,10 +159,10 @@ bool device_context_is_last(CUdevice dev)
 	struct device_context *c;
 	bool is_last = false;
 
-	pthread_mutex_lock(&state.lock);
-	DL_FOREACH (state.contexts, c)
+	hook_lock(&device.lock);
+	DL_FOREACH (device.contexts, c)
 		is_last = is_last || (c->dev == dev && c->n_retained == 1 && !c->is_going);
-	pthread_mutex_unlock(&state.lock);
+	hook_unlock(&device.lock);
 	return is_last;
 }
 
@@ -165,11 +170,11 @@ void device_context_attached(CUcontext ctx)
 {
 	struct device_context *c;
 
-	pthread_mutex_lock(&state.lock);
-	c = find(ctx);
+	hook_lock(&device.lock);
+	c = context_find(ctx);
 	if (c)
 		c->n_attached++;
-	pthread_mutex_unlock(&state.lock);
+	hook_unlock(&device.lock);
 }
 
 bool device_context_detached(CUcontext ctx)
@@ -177,12 +182,12 @@ bool device_context_detached(CUcontext ctx)
 	struct device_context *c;
 	bool was_attached;
 
-	pthread_mutex_lock(&state.lock);
-	c = find(ctx);
+	hook_lock(&device.lock);
+	c = context_find(ctx);
 	was_attached = c && c->n_attached;
 	if (was_attached)
 		c->n_attached--;
-	pthread_mutex_unlock(&state.lock);
+	hook_unlock(&device.lock);
 	return was_attached;
 }
 
@@ -191,10 +196,10 @@ CUdevice device_of(CUcontext ctx)
 	struct device_context *c;
 	CUdevice dev;
 
-	pthread_mutex_lock(&state.lock);
-	c = find(ctx);
+	hook_lock(&device.lock);
+	c = context_find(ctx);
 	dev = c ? c->dev : DEVICE_ANY;
-	pthread_mutex_unlock(&state.lock);
+	hook_unlock(&device.lock);
 	return dev;
 }
 
@@ -203,12 +208,12 @@ CUcontext device_primary(CUdevice dev)
 	struct device_context *c;
 	CUcontext ctx = NULL;
 
-	pthread_mutex_lock(&state.lock);
-	DL_FOREACH (state.contexts, c) {
+	hook_lock(&device.lock);
+	DL_FOREACH (device.contexts, c) {
 		if (c->dev == dev && c->n_retained && !c->is_going)
 			ctx = c->ctx;
 	}
-	pthread_mutex_unlock(&state.lock);
+	hook_unlock(&device.lock);
 	return ctx;
 }
 
@@ -219,8 +224,8 @@ CUcontext device_owner(CUcontext ctx, CUdevice dev)
 	return primary ? primary : ctx;
 }
 
-/* Lock held: the first one from c on that fits. */
-static struct device_context *hold_from(struct device_context *c, CUdevice dev)
+/* Lock held: holds the first one from c on that is of dev. */
+static struct device_context *context_hold_from(struct device_context *c, CUdevice dev)
 {
 	while (c && (c->is_going || (dev != DEVICE_ANY && c->dev != dev)))
 		c = c->next;
@@ -229,19 +234,20 @@ static struct device_context *hold_from(struct device_context *c, CUdevice dev)
 	return c;
 }
 
-static void drop_locked(struct device_context *held)
+/* Lock held. */
+static void context_drop_locked(struct device_context *held)
 {
 	if (--held->n_held == 0 && held->is_going)
-		pthread_cond_broadcast(&state.dropped);
+		pthread_cond_broadcast(&device.dropped);
 }
 
 struct device_context *device_context_hold(CUdevice dev)
 {
 	struct device_context *c;
 
-	pthread_mutex_lock(&state.lock);
-	c = hold_from(state.contexts, dev);
-	pthread_mutex_unlock(&state.lock);
+	hook_lock(&device.lock);
+	c = context_hold_from(device.contexts, dev);
+	hook_unlock(&device.lock);
 	return c;
 }
 
@@ -249,10 +255,10 @@ struct device_context *device_context_hold_next(struct device_context *held, CUd
 {
 	struct device_context *c;
 
-	pthread_mutex_lock(&state.lock);
-	c = hold_from(held->next, dev);
-	drop_locked(held);
-	pthread_mutex_unlock(&state.lock);
+	hook_lock(&device.lock);
+	c = context_hold_from(held->next, dev);
+	context_drop_locked(held);
+	hook_unlock(&device.lock);
 	return c;
 }
 
@@ -260,9 +266,9 @@ void device_context_drop(struct device_context *held)
 {
 	if (!held)
 		return;
-	pthread_mutex_lock(&state.lock);
-	drop_locked(held);
-	pthread_mutex_unlock(&state.lock);
+	hook_lock(&device.lock);
+	context_drop_locked(held);
+	hook_unlock(&device.lock);
 }
 
 bool device_context_hold_this(CUcontext ctx, struct device_context **ret_held)
@@ -270,17 +276,17 @@ bool device_context_hold_this(CUcontext ctx, struct device_context **ret_held)
 	struct device_context *c;
 	bool is_ending;
 
-	pthread_mutex_lock(&state.lock);
-	DL_FOREACH (state.contexts, c) {
+	hook_lock(&device.lock);
+	DL_FOREACH (device.contexts, c) {
 		if (c->ctx == ctx)
 			break;
 	}
-	is_ending = c ? c->is_going : state.ending == ctx;
-	if (n_turns > 0)
-		is_ending = false; /* by the caller itself */
+	is_ending = c ? c->is_going : device.ending == ctx;
+	if (turns.n > 0)
+		is_ending = false; /* the caller itself ends it */
 	if (c && !is_ending)
 		c->n_held++;
-	pthread_mutex_unlock(&state.lock);
+	hook_unlock(&device.lock);
 	if (!is_ending)
 		*ret_held = c;
 	return !is_ending;
@@ -295,12 +301,12 @@ bool device_has_context(CUdevice dev)
 {
 	struct device_context *c;
 
-	pthread_mutex_lock(&state.lock);
-	DL_FOREACH (state.contexts, c) {
+	hook_lock(&device.lock);
+	DL_FOREACH (device.contexts, c) {
 		if (dev == DEVICE_ANY || c->dev == dev)
 			break;
 	}
-	pthread_mutex_unlock(&state.lock);
+	hook_unlock(&device.lock);
 	return c != NULL;
 }
 
@@ -311,7 +317,7 @@ bool device_identify(CUdevice dev, uint8_t ret_uuid[16], uint64_t *ret_total)
 	CUuuid uuid = {{0}};
 	bool is_known;
 
-	/* Before CUDA 11.4 there is only the first form, which does not know MIG instances. */
+	/* A driver before CUDA 11.4 has the first form only, which does not know MIG instances. */
 	if (!get_uuid)
 		get_uuid = cuda_real.cuDeviceGetUuid;
 	is_known = get_uuid && get_uuid(&uuid, dev) == CUDA_SUCCESS;
@@ -339,14 +345,14 @@ void device_context_leave(void)
 	(void)cuda_real.cuCtxPopCurrent_v2(&popped);
 }
 
-/* What is left of the parent's list is leaked: its links may be half changed. */
+/* The child leaks the parent's list, because its links may be half changed. */
 void device_after_fork_child(void)
 {
-	pthread_mutex_init(&state.lock, NULL);
-	pthread_cond_init(&state.dropped, NULL);
-	pthread_cond_init(&state.turn_ended, NULL);
-	state.is_turn_taken = false;
-	state.ending = NULL;
-	n_turns = 0;
-	state.contexts = NULL;
+	hook_mutex_renew(&device.lock, HOOK_LOCK_DEVICE);
+	pthread_cond_init(&device.dropped, NULL);
+	pthread_cond_init(&device.turn_ended, NULL);
+	device.is_turn_taken = false;
+	device.ending = NULL;
+	turns.n = 0;
+	device.contexts = NULL;
 }

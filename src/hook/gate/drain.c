@@ -12,8 +12,8 @@
 #include <sched.h>
 
 /*
- * Most work ends within microseconds: worth a short spin. After that the waits grow, so
- * that a long kernel costs about a thousand wake-ups a second, for two seconds at most.
+ * Most work ends within microseconds, so a short spin pays. After that the waits grow: a long
+ * kernel costs about a thousand wake-ups a second.
  */
 #define DRAIN_SPIN_NS      50000
 #define DRAIN_PAUSE_NS_MIN 20000
@@ -25,14 +25,16 @@ struct drain_wait {
 	uint64_t pause_ns;
 };
 
-static bool is_cancelled;
+static struct {
+	bool is_cancelled; /* atomic */
+} drain;
 
-/* Lets some time pass; false when there is none left. */
-static bool wait_on(struct drain_wait *wait)
+/* Lets some time pass. false: there is none left. */
+static bool drain_pause(struct drain_wait *wait)
 {
 	uint64_t now = clock_now_ns();
 
-	if (now >= wait->end_ns || __atomic_load_n(&is_cancelled, __ATOMIC_ACQUIRE))
+	if (now >= wait->end_ns || __atomic_load_n(&drain.is_cancelled, __ATOMIC_ACQUIRE))
 		return false;
 	if (now - wait->begin_ns < DRAIN_SPIN_NS) {
 		(void)sched_yield();
@@ -51,10 +53,10 @@ bool drain_has_limit(void)
 }
 
 /*
- * Inside the context. Waits in the driver, without a limit. Any result means that
- * nothing runs any more: a sticky error has stopped everything in that context.
+ * Inside the context. Waits in the driver, without a limit. After each result nothing runs any
+ * more, because a sticky error stops all work of its context.
  */
-static void synchronize(struct device_context *c)
+static void context_synchronize(struct device_context *c)
 {
 	CUresult res = cuda_real.cuCtxSynchronize();
 
@@ -62,8 +64,8 @@ static void synchronize(struct device_context *c)
 		hook_debug("drain: context %p: error %d", (void *)c->ctx, (int)res);
 }
 
-/* Inside the context, behind all its work. event: made at its first use. */
-static bool record_event(const struct device_context *c, CUevent *event, unsigned int flags)
+/* Inside the context. Records *event behind all its work, and makes the event at its first use. */
+static bool context_record_event(const struct device_context *c, CUevent *event, unsigned int flags)
 {
 	if (!*event && cuda_real.cuEventCreate(event, flags) != CUDA_SUCCESS) {
 		*event = NULL;
@@ -72,82 +74,82 @@ static bool record_event(const struct device_context *c, CUevent *event, unsigne
 	return cuda_real.cuCtxRecordEvent(c->ctx, *event) == CUDA_SUCCESS;
 }
 
-/* Inside the context. From here on c->is_recorded says whether its event stands for it. */
-static void record(struct device_context *c)
+/* Inside the context. Afterwards c->is_recorded says whether its event stands for its work. */
+static void context_record(struct device_context *c)
 {
-	c->is_recorded = record_event(c, &c->event, CU_EVENT_DISABLE_TIMING);
+	c->is_recorded = context_record_event(c, &c->event, CU_EVENT_DISABLE_TIMING);
 }
 
-/* Inside the context, where record() was. */
-static void record_time(struct device_context *c)
+/* Inside the context, after context_record(). */
+static void context_record_time(struct device_context *c)
 {
 	if (c->is_recorded)
-		c->is_end_recorded = record_event(c, &c->end_event, CU_EVENT_DEFAULT);
+		c->is_end_recorded = context_record_event(c, &c->end_event, CU_EVENT_DEFAULT);
 }
 
-/* Inside the context. An answer that makes no sense is no proof: then the driver waits. */
-static bool is_done(struct device_context *c)
+/* Inside the context. An unexpected answer proves nothing, so the driver is made to wait. */
+static bool context_is_done(struct device_context *c)
 {
 	CUresult res = cuda_real.cuEventQuery(c->event);
 
 	if (res == CUDA_ERROR_NOT_READY)
 		return false;
 	if (res != CUDA_SUCCESS)
-		synchronize(c);
+		context_synchronize(c);
 	return true;
 }
 
 /*
- * A capture that a thread was just beginning when captures were barred shows only once
- * that thread is out: then it is let finish, from the start.
+ * A capture that was just beginning when captures were barred shows only when its thread is out.
+ * The loop then begins anew, so that the program can finish the capture.
  */
-static bool wait_gate(struct drain_wait *wait)
+static bool drain_close_gate(struct drain_wait *wait)
 {
 	do {
-		if (gate_get() != GATE_CLOSED) /* another GPU's memory may be out */
+		if (gate_get() != GATE_CLOSED) /* closed: another GPU's memory may be out */
 			gate_set(GATE_NO_CAPTURES);
 		while (gate_capture_open()) {
-			if (!wait_on(wait))
+			if (!drain_pause(wait))
 				return false;
 		}
 		gate_set(GATE_CLOSED);
 		while (!gate_quiet()) {
-			if (!wait_on(wait))
+			if (!drain_pause(wait))
 				return false;
 		}
 	} while (gate_capture_open());
 	return true;
 }
 
-static bool wait_context(struct device_context *c, struct drain_wait *wait)
+static bool drain_wait_context(struct device_context *c, struct drain_wait *wait)
 {
 	bool is_over = true;
 
 	if (!device_context_enter(c))
 		return true;
 	if (!c->is_recorded)
-		synchronize(c);
+		context_synchronize(c);
 	else
-		while (is_over && !device_context_is_going(c) && !is_done(c))
-			is_over = wait_on(wait);
+		while (is_over && !device_context_is_going(c) && !context_is_done(c))
+			is_over = drain_pause(wait);
 	device_context_leave();
 	return is_over;
 }
 
-/* Everything is recorded first, so that the contexts' works end side by side. */
-static bool wait_work(struct drain_wait *wait)
+/* Records all contexts before it waits for one, so their work ends side by side. */
+static bool drain_wait_work(struct drain_wait *wait)
 {
 	struct device_context *c;
 
 	for (c = device_context_hold(DEVICE_ANY); c; c = device_context_hold_next(c, DEVICE_ANY)) {
 		c->is_recorded = false;
 		if (drain_has_limit() && device_context_enter(c)) {
-			record(c);
+			context_record(c);
 			device_context_leave();
 		}
 	}
 	for (c = device_context_hold(DEVICE_ANY); c; c = device_context_hold_next(c, DEVICE_ANY)) {
-		if (!wait_context(c, wait)) {
+		if (!drain_wait_context(c, wait)) {
 			device_context_drop(c);
 			return false;
 		}
@@ -164,7 +166,7 @@ int drain_run(uint64_t max_ns)
 		.pause_ns = DRAIN_PAUSE_NS_MIN,
 	};
 
-	if (!wait_gate(&wait) || !wait_work(&wait)) {
+	if (!drain_close_gate(&wait) || !drain_wait_work(&wait)) {
 		hook_debug("drain: not within %llu ms%s",
 			   (unsigned long long)(max_ns / CLOCK_NS_PER_MS),
 			   gate_capture_open() ? " (a stream capture is open)" : "");
@@ -176,15 +178,15 @@ int drain_run(uint64_t max_ns)
 
 void drain_cancel(void)
 {
-	__atomic_store_n(&is_cancelled, true, __ATOMIC_RELEASE);
+	__atomic_store_n(&drain.is_cancelled, true, __ATOMIC_RELEASE);
 }
 
 /*
- * Captures are barred for the moment of recording: cuCtxRecordEvent breaks one that is
- * open. Without it nothing but a synchronise could tell, which the open gate forbids:
- * then a quiet gate is all that idleness means, and the drain waits for the rest.
+ * Captures are barred while it records, because cuCtxRecordEvent() breaks an open capture. Where
+ * the driver lacks that function, only a synchronise could tell, which must not be with an open
+ * gate. There a quiet gate counts as idle, and the drain waits for the rest.
  */
-static bool record_all(CUdevice dev, void (*record_one)(struct device_context *c))
+static bool drain_record_all(CUdevice dev, void (*record_one)(struct device_context *c))
 {
 	struct device_context *c;
 	bool may_record;
@@ -202,22 +204,22 @@ static bool record_all(CUdevice dev, void (*record_one)(struct device_context *c
 	return may_record;
 }
 
-static void record_probe(struct device_context *c)
+static void context_record_probe(struct device_context *c)
 {
 	c->is_recorded = false;
 	c->is_end_recorded = false;
 	if (drain_has_limit())
-		record(c);
+		context_record(c);
 }
 
 bool drain_probe_start(CUdevice dev)
 {
-	return record_all(dev, record_probe);
+	return drain_record_all(dev, context_record_probe);
 }
 
 void drain_probe_time(CUdevice dev)
 {
-	(void)record_all(dev, record_time);
+	(void)drain_record_all(dev, context_record_time);
 }
 
 bool drain_probe_done(CUdevice dev)

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
- * Each thread says in a slot of its own that it is inside, then looks at the gate; the
- * closer shuts the gate, then looks at the slots. Both sides' first step is sequentially
- * consistent, so at least one sees the other: a thread that misses the closing is seen
- * by gate_quiet() (tests/hook/gate_model.c goes through every interleaving). A relaxed
- * store would stay in the processor's store buffer while the load passes it.
+ * Each thread says in a slot of its own that it is inside, then looks at the gate. The agent shuts
+ * the gate, then looks at the slots. Both first steps are sequentially consistent, so at least one
+ * side sees the other: gate_quiet() finds each thread that missed the closing. A relaxed store
+ * could stay in the processor's store buffer while the load passes it. tests/hook/test_gate_model.c
+ * goes through every interleaving.
  *
- * Slots are never freed, so that a scan needs no lock; a thread that ends gives its slot
- * to the next one.
+ * Slots are never freed, so a scan needs no lock. A thread that ends gives its slot to the next
+ * one.
  */
 
 #include "hook/gate/gate.h"
@@ -25,24 +25,23 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-uint32_t gate_word;
-static uint64_t gate_trip_ns;
-static uint64_t gate_copy_ns;
-static uint32_t gate_woken_word = UINT32_MAX; /* the waker was called for this word */
-static uint32_t gate_n_waiting;
-static void (*gate_waker)(void);
+/* Static, so that the first threads need no memory. */
+static struct gate_chunk first_chunk;
+struct gate gate = {.woken_word = UINT32_MAX, .chunks = &first_chunk};
 
-static struct gate_chunk gate_first_chunk;
-struct gate_chunk *gate_chunks = &gate_first_chunk;
+/* The key's destructor gives a thread's slot back. pthread_once() guards it. */
+static struct {
+	pthread_once_t once;
+	pthread_key_t key; /* GATE_NO_KEY: slots are not given back */
+} slot_key = {.once = PTHREAD_ONCE_INIT};
 
-static pthread_once_t gate_once = PTHREAD_ONCE_INIT;
-static pthread_key_t gate_key;
+#define GATE_NO_KEY ((pthread_key_t)-1)
 
 __thread struct gate_self gate_self __attribute__((tls_model("initial-exec")));
 
 static long gate_futex(int op, uint32_t value)
 {
-	return gate_futex_at(&gate_word, op, value);
+	return gate_futex_at(&gate.word, op, value);
 }
 
 /* ---- slots ---------------------------------------------------------------- */
@@ -63,9 +62,9 @@ static void gate_on_thread_end(void *arg)
 
 static void gate_make_key(void)
 {
-	/* Without a key slots are not given back: they cost memory, nothing else. */
-	if (pthread_key_create(&gate_key, gate_on_thread_end) != 0)
-		gate_key = (pthread_key_t)-1;
+	/* Slots that are not given back cost memory, and nothing else. */
+	if (pthread_key_create(&slot_key.key, gate_on_thread_end) != 0)
+		slot_key.key = GATE_NO_KEY;
 }
 
 static struct gate_slot *gate_find_slot(void)
@@ -89,13 +88,13 @@ static void gate_add_chunk(void)
 	chunk = mmap(NULL, sizeof(*chunk), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1,
 		     0);
 	if (chunk == MAP_FAILED) {
-		/* Not to enter unseen: wait for memory, like a page fault would. */
+		/* The thread must not enter unseen. It waits for memory, as in a page fault. */
 		clock_nap(CLOCK_NS_PER_MS);
 		return;
 	}
 
-	chunk->next = __atomic_load_n(&gate_chunks, __ATOMIC_RELAXED);
-	while (!__atomic_compare_exchange_n(&gate_chunks, &chunk->next, chunk, false,
+	chunk->next = __atomic_load_n(&gate.chunks, __ATOMIC_RELAXED);
+	while (!__atomic_compare_exchange_n(&gate.chunks, &chunk->next, chunk, false,
 					    __ATOMIC_ACQ_REL, __ATOMIC_RELAXED))
 		continue;
 }
@@ -105,14 +104,14 @@ struct gate_slot *gate_claim_slot(void)
 	int saved_errno = errno;
 	struct gate_slot *slot;
 
-	(void)pthread_once(&gate_once, gate_make_key);
+	(void)pthread_once(&slot_key.once, gate_make_key);
 	while (!(slot = gate_find_slot()))
 		gate_add_chunk();
 
 	__atomic_store_n(&slot->tid, gettid(), __ATOMIC_RELAXED);
 	gate_self.slot = slot;
-	if (gate_key != (pthread_key_t)-1)
-		(void)pthread_setspecific(gate_key, slot);
+	if (slot_key.key != GATE_NO_KEY)
+		(void)pthread_setspecific(slot_key.key, slot);
 
 	errno = saved_errno;
 	return slot;
@@ -132,7 +131,7 @@ bool gate_is_barred(enum gate_state state, enum gate_inside how)
 
 static void gate_call_waker(void)
 {
-	void (*wake)(void) = __atomic_load_n(&gate_waker, __ATOMIC_ACQUIRE);
+	void (*wake)(void) = __atomic_load_n(&gate.waker, __ATOMIC_ACQUIRE);
 
 	if (wake)
 		wake();
@@ -145,24 +144,24 @@ __attribute__((noinline)) void gate_wait(struct gate_slot *slot, enum gate_insid
 
 	do {
 		__atomic_store_n(&slot->inside, GATE_OUTSIDE, __ATOMIC_RELEASE);
-		__atomic_add_fetch(&gate_n_waiting, 1, __ATOMIC_SEQ_CST);
+		__atomic_add_fetch(&gate.n_waiting, 1, __ATOMIC_SEQ_CST);
 		for (;;) {
-			word = __atomic_load_n(&gate_word, __ATOMIC_SEQ_CST);
+			word = __atomic_load_n(&gate.word, __ATOMIC_SEQ_CST);
 			if (!gate_is_barred(GATE_STATE(word), how))
 				break;
-			if (__atomic_exchange_n(&gate_woken_word, word, __ATOMIC_ACQ_REL) != word)
+			if (__atomic_exchange_n(&gate.woken_word, word, __ATOMIC_ACQ_REL) != word)
 				gate_call_waker();
 			(void)gate_futex(FUTEX_WAIT, word);
 		}
-		__atomic_sub_fetch(&gate_n_waiting, 1, __ATOMIC_SEQ_CST);
+		__atomic_sub_fetch(&gate.n_waiting, 1, __ATOMIC_SEQ_CST);
 		__atomic_store_n(&slot->inside, how, __ATOMIC_SEQ_CST);
-		word = __atomic_load_n(&gate_word, __ATOMIC_SEQ_CST);
+		word = __atomic_load_n(&gate.word, __ATOMIC_SEQ_CST);
 	} while (gate_is_barred(GATE_STATE(word), how));
 
 	errno = saved_errno;
 }
 
-/* Inside an armed gate, of this word. false: it has changed; to be looked at again. */
+/* The thread has entered an armed gate. false: the word has changed; look at it again. */
 static bool gate_trip(uint32_t word, bool is_copy)
 {
 	uint32_t open = ((word >> GATE_STATE_BITS) + 1) << GATE_STATE_BITS | GATE_OPEN;
@@ -170,16 +169,16 @@ static bool gate_trip(uint32_t word, bool is_copy)
 	int saved_errno = errno;
 
 	if (is_copy) {
-		if (__atomic_compare_exchange_n(&gate_copy_ns, &none, now_ns, false,
+		if (__atomic_compare_exchange_n(&gate.copied_ns, &none, now_ns, false,
 						__ATOMIC_ACQ_REL, __ATOMIC_RELAXED))
 			gate_call_waker();
 		errno = saved_errno;
 		return true;
 	}
-	if (!__atomic_compare_exchange_n(&gate_word, &word, open, false, __ATOMIC_SEQ_CST,
+	if (!__atomic_compare_exchange_n(&gate.word, &word, open, false, __ATOMIC_SEQ_CST,
 					 __ATOMIC_SEQ_CST))
 		return false;
-	__atomic_store_n(&gate_trip_ns, now_ns, __ATOMIC_RELEASE);
+	__atomic_store_n(&gate.tripped_ns, now_ns, __ATOMIC_RELEASE);
 	gate_call_waker();
 	errno = saved_errno;
 	return true;
@@ -190,7 +189,7 @@ static __attribute__((noinline)) void gate_enter_slowly(struct gate_slot *slot, 
 	uint32_t word;
 
 	for (;;) {
-		word = __atomic_load_n(&gate_word, __ATOMIC_SEQ_CST);
+		word = __atomic_load_n(&gate.word, __ATOMIC_SEQ_CST);
 		if (GATE_BITS(word) == GATE_CLOSED)
 			gate_wait(slot, GATE_INSIDE);
 		else if (GATE_BITS(word) != GATE_ARMED || gate_trip(word, is_copy))
@@ -209,7 +208,7 @@ static inline __attribute__((always_inline)) void gate_enter_as(bool is_copy)
 
 	__atomic_store_n(&slot->n_entered, slot->n_entered + 1, __ATOMIC_RELAXED);
 	__atomic_store_n(&slot->inside, GATE_INSIDE, __ATOMIC_SEQ_CST);
-	if (__builtin_expect(__atomic_load_n(&gate_word, __ATOMIC_SEQ_CST) & GATE_SLOW_BIT, 0))
+	if (__builtin_expect(__atomic_load_n(&gate.word, __ATOMIC_SEQ_CST) & GATE_SLOW_BIT, 0))
 		gate_enter_slowly(slot, is_copy);
 }
 
@@ -246,7 +245,7 @@ void gate_unmark(void)
 	__atomic_store_n(&slot->n_marks, slot->n_marks - 1, __ATOMIC_RELEASE);
 }
 
-/* Before it enters, so that whoever sees it inside sees this, too. */
+/* The thread says so before it enters: each thread that sees it inside sees this, too. */
 void gate_begin_walk(void)
 {
 	struct gate_slot *slot = gate_self.slot;
@@ -267,18 +266,18 @@ void gate_end_walk(void)
 
 void gate_set(enum gate_state state)
 {
-	uint32_t word = __atomic_load_n(&gate_word, __ATOMIC_RELAXED);
+	uint32_t word = __atomic_load_n(&gate.word, __ATOMIC_RELAXED);
 	int saved_errno = errno;
 
 	word = ((word >> GATE_STATE_BITS) + 1) << GATE_STATE_BITS | (uint32_t)state;
-	__atomic_store_n(&gate_word, word, __ATOMIC_SEQ_CST);
+	__atomic_store_n(&gate.word, word, __ATOMIC_SEQ_CST);
 	(void)gate_futex(FUTEX_WAKE, INT_MAX);
 	errno = saved_errno;
 }
 
 enum gate_state gate_get(void)
 {
-	return GATE_STATE(__atomic_load_n(&gate_word, __ATOMIC_SEQ_CST));
+	return GATE_STATE(__atomic_load_n(&gate.word, __ATOMIC_SEQ_CST));
 }
 
 bool gate_quiet(void)
@@ -340,15 +339,15 @@ uint64_t gate_activity(void)
 
 bool gate_arm(uint64_t activity)
 {
-	uint32_t word = __atomic_load_n(&gate_word, __ATOMIC_RELAXED);
+	uint32_t word = __atomic_load_n(&gate.word, __ATOMIC_RELAXED);
 
 	if (GATE_STATE(word) != GATE_OPEN)
 		return false;
-	__atomic_store_n(&gate_trip_ns, 0, __ATOMIC_RELAXED);
-	__atomic_store_n(&gate_copy_ns, 0, __ATOMIC_RELAXED);
+	__atomic_store_n(&gate.tripped_ns, 0, __ATOMIC_RELAXED);
+	__atomic_store_n(&gate.copied_ns, 0, __ATOMIC_RELAXED);
 	word = ((word >> GATE_STATE_BITS) + 1) << GATE_STATE_BITS;
-	__atomic_store_n(&gate_word, word | GATE_ARMED, __ATOMIC_SEQ_CST);
-	/* Who has counted itself before this, and found the gate open, shows from here on. */
+	__atomic_store_n(&gate.word, word | GATE_ARMED, __ATOMIC_SEQ_CST);
+	/* A thread that found the gate open counted itself before. Its count shows from here on. */
 	__atomic_thread_fence(__ATOMIC_SEQ_CST);
 	if (gate_activity() == activity)
 		return true;
@@ -358,30 +357,30 @@ bool gate_arm(uint64_t activity)
 
 bool gate_is_armed(void)
 {
-	return GATE_BITS(__atomic_load_n(&gate_word, __ATOMIC_SEQ_CST)) == GATE_ARMED;
+	return GATE_BITS(__atomic_load_n(&gate.word, __ATOMIC_SEQ_CST)) == GATE_ARMED;
 }
 
 uint64_t gate_tripped_ns(void)
 {
-	return __atomic_load_n(&gate_trip_ns, __ATOMIC_ACQUIRE);
+	return __atomic_load_n(&gate.tripped_ns, __ATOMIC_ACQUIRE);
 }
 
 uint64_t gate_copied_ns(void)
 {
-	return __atomic_load_n(&gate_copy_ns, __ATOMIC_ACQUIRE);
+	return __atomic_load_n(&gate.copied_ns, __ATOMIC_ACQUIRE);
 }
 
 void gate_set_waker(void (*wake)(void))
 {
-	__atomic_store_n(&gate_waker, wake, __ATOMIC_RELEASE);
+	__atomic_store_n(&gate.waker, wake, __ATOMIC_RELEASE);
 }
 
 bool gate_wanted(void)
 {
-	return __atomic_load_n(&gate_n_waiting, __ATOMIC_SEQ_CST) > 0;
+	return __atomic_load_n(&gate.n_waiting, __ATOMIC_SEQ_CST) > 0;
 }
 
-/* As if it were inside, which it is not: nobody waits for it. */
+/* The depth says inside, so the thread passes. Its slot says outside, so nobody waits for it. */
 void gate_pass_always(void)
 {
 	if (!gate_self.slot)
@@ -391,9 +390,9 @@ void gate_pass_always(void)
 
 void gate_after_fork_child(void)
 {
-	/* The parent's other threads are not here: what they held or said is void. */
+	/* The parent's other threads are not here, so their slots and captures are void. */
 	gate_captures_after_fork_child();
-	gate_n_waiting = 0;
+	gate.n_waiting = 0;
 	gate_for_each_slot (slot) {
 		if (slot == gate_self.slot)
 			continue;

@@ -3,24 +3,23 @@
 #define NVS_HOOK_GATE_H
 
 /*
- * The gate between the program's threads and the driver: everything that submits work,
- * takes memory, or names memory that the driver looks up at once passes it. One gate a
- * process.
+ * The gate between the program's threads and the driver. A call passes it that submits work, takes
+ * memory, or names memory that the driver looks up at once. A process has one gate.
  *
- * Open: gate_enter() and gate_leave() cost a per-thread fenced store and a load; no
- * lock, no system call, no shared write. Closed: gate_enter() blocks; the agent hears
- * of it by gate_wanted().
+ * Open: gate_enter() and gate_leave() cost a fenced store of the thread's own, and a load. They
+ * take no lock, make no system call and write nothing shared. Closed: gate_enter() blocks, and the
+ * agent hears of it by gate_wanted().
  *
- * Closing has two steps, because a program in the middle of a stream capture must be
- * let finish it: first no new capture starts (GATE_NO_CAPTURES), then, with no capture
- * open, nothing enters (GATE_CLOSED). gate_quiet() says when nobody is inside. A thread
- * that has a capture open may begin another: it could not finish the first without.
+ * The agent closes in two steps, because a program must be let finish an open stream capture.
+ * First no new capture starts (GATE_NO_CAPTURES). When no capture is open, nothing enters
+ * (GATE_CLOSED). gate_quiet() says when all threads are out. A thread with an open capture may
+ * begin another one, since it may need that to finish the first.
  *
- * An open gate can be armed, so that the agent hears of the next thread that enters, which
- * does not wait for it: gate_arm().
+ * The agent can arm an open gate (gate_arm()). It then hears of the next thread that enters, and
+ * that thread does not wait.
  *
- * Threading: enter/leave from any thread, nested calls allowed; the rest is the agent's.
- * After fork() the child has an open gate and no other thread inside.
+ * Threading: any thread may enter and leave, nested, too. The other functions are the agent's,
+ * unless they say otherwise. After fork() the child has an open gate and no other thread inside.
  */
 
 #include <stdbool.h>
@@ -31,46 +30,53 @@
 enum gate_state { GATE_OPEN, GATE_NO_CAPTURES, GATE_CLOSED };
 
 void gate_enter(void);      /* blocks while closed; never fails; keeps errno */
-void gate_enter_copy(void); /* the same, for a copy to the GPU: gate_arm() */
+void gate_enter_copy(void); /* gate_enter() for a copy to the GPU; gate_arm() tells them apart */
 void gate_leave(void);
 
-/* Around cuStreamBeginCapture*: waits while captures are barred. Counts open captures. */
+/* ---- captures: any thread ---- */
+
+/* Around cuStreamBeginCapture*(): waits while captures are barred, and counts open captures. */
 void gate_enter_capture(void);
-/* began: the driver's BeginCapture on stream, which lives in ctx (or NULL), succeeded. */
+/* began: the driver has begun a capture on stream, which lives in ctx, or in NULL: unknown. */
 void gate_leave_capture(const void *stream, const void *ctx, bool began);
-/*
- * The open capture on stream, 0 if none; to be asked before the driver ends it or
- * destroys the stream, since afterwards the handle may already mean another one.
- */
-uint64_t gate_find_capture(const void *stream);
-void gate_end_capture(uint64_t capture); /* it ended, or failed to the end; 0: nothing */
-void gate_context_gone(const void *ctx); /* and with it its streams and their captures */
-bool gate_capture_open(void);            /* any capture of the process open now */
-bool gate_thread_captures(void);         /* one that the calling thread began is open */
 
 /*
- * Around a synchronise, which would break a capture that begins meanwhile: keeps captures
- * from beginning. false, and nothing is barred: one is open or about to be. Any thread.
+ * The number of the open capture on stream; 0: there is none. Ask before the driver ends the
+ * capture or destroys the stream, because the handle may mean another stream afterwards.
+ */
+uint64_t gate_find_capture(const void *stream);
+void gate_end_capture(uint64_t capture); /* it has ended, or failed for good; 0: nothing to do */
+void gate_context_gone(const void *ctx); /* its streams and their captures are gone, too */
+bool gate_capture_open(void);            /* some thread of the process has one open */
+bool gate_thread_captures(void);         /* the calling thread began one that is open */
+
+/*
+ * Around a synchronise, which would break a capture: keeps captures from beginning. false: a
+ * capture is open or about to be, and nothing is barred.
  */
 bool gate_bar_captures(void);
 void gate_allow_captures(void);
 
+/* ---- open and closed ---- */
+
 void gate_set(enum gate_state state);
 enum gate_state gate_get(void);
-bool gate_quiet(void); /* no thread but the caller's is inside */
-/* Which threads but the caller's are inside: another number when one comes or goes. 0: none. */
+bool gate_quiet(void); /* no thread but the caller is inside */
+
+/* A number for the threads inside without the caller. It changes as one comes or goes. 0: none. */
 uint64_t gate_visits(void);
 
 /*
- * Around a call that does not pass the gate, but is to be seen by who unmaps memory: one
- * that may keep a lock of the driver's while it waits for the GPU. Any thread, nested.
+ * Around a call that passes no gate, and that may keep a lock of the driver's while it waits for
+ * the GPU. gate_guests() lists its thread, because memory is unmapped only after such calls have
+ * settled. Any thread, nested.
  */
 void gate_mark(void);
 void gate_unmark(void);
 
 /*
- * Around a visit in which the driver looks addresses up to the end, as it walks through a graph.
- * Any thread, nested.
+ * Around a visit in which the driver looks addresses up until the call returns, as it does for a
+ * graph. Any thread, nested.
  */
 void gate_begin_walk(void);
 void gate_end_walk(void);
@@ -78,39 +84,47 @@ void gate_end_walk(void);
 /* One visit of a thread. */
 struct gate_guest {
 	pid_t tid;
-	uint64_t n_visits; /* with this one */
-	bool is_walking;
+	uint64_t n_visits; /* of the thread so far, with this one */
+	bool is_walking;   /* gate_begin_walk() */
 };
 
-/* Who is inside or marked but the caller: how many, of which at most n_max are written. */
+/*
+ * The threads that are inside or marked, without the caller. Returns how many there are; writes
+ * n_max of them at most.
+ */
 size_t gate_guests(struct gate_guest *ret, size_t n_max);
 
-uint64_t gate_activity(void); /* grows with every gate_enter(); sums threads */
+/* The sum of all visits since the start. */
+uint64_t gate_activity(void);
+
+/* ---- armed ---- */
 
 /*
- * The next thread that enters calls the waker, and disarms the gate; a copy calls it, once,
- * and leaves the gate armed. false: nothing of that, since the gate is not open, or somebody
- * has entered since gate_activity() was activity. gate_get() calls an armed gate open;
- * gate_set() disarms it, and to arm it again is to forget what it told.
+ * Arms the gate: the next thread that enters disarms it and calls the waker. The first copy calls
+ * the waker, too, and leaves the gate armed. false, and the gate is not armed: it is not open, or
+ * some thread has entered since gate_activity() returned activity. gate_get() calls an armed gate
+ * open. gate_set() disarms it. Arming sets both times below to 0.
  */
 bool gate_arm(uint64_t activity);
 bool gate_is_armed(void);
-uint64_t gate_tripped_ns(void); /* when it was disarmed by who entered; 0: it was not */
-uint64_t gate_copied_ns(void);  /* when the first copy came, since it was armed; 0: none */
+uint64_t gate_tripped_ns(void); /* when a thread disarmed it; 0: none has */
+uint64_t gate_copied_ns(void);  /* when the first copy came; 0: none has */
+
+/* ---- waiting ---- */
 
 /*
- * Called, once per gate_set() that bars it, by the first thread that has to wait; from
- * that thread, which is outside. Set before the agent starts.
+ * The first thread that has to wait calls wake, once for each gate_set(). It is outside then. Set
+ * this before the agent starts.
  */
 void gate_set_waker(void (*wake)(void));
-bool gate_wanted(void); /* a thread waits at the gate now */
+bool gate_wanted(void); /* a thread stands at the gate */
 
-/* At exit: the calling thread passes from now on, whatever the gate's state. */
+/* At exit: the calling thread passes from now on, in each state of the gate. */
 void gate_pass_always(void);
 
 /*
- * What stands for the calling thread's own default stream, which has the same handle in
- * every thread. Its captures end with the thread.
+ * Stands for the calling thread's own default stream, since that has the same handle in all
+ * threads. Its captures end with the thread. Any thread.
  */
 const void *gate_thread_stream(void);
 

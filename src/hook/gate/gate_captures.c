@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-/* Which stream captures are open, who began them, and keeping new ones from beginning. */
+/* The book of open stream captures, and bars that keep new ones from beginning. */
 
+#include "hook/base/hook_mutex.h"
 #include "hook/gate/gate.h"
 #include "hook/gate/gate_private.h"
 
 #include <errno.h>
 #include <limits.h>
-#include <pthread.h>
 #include <stdlib.h>
 #include <utlist.h>
 
@@ -15,25 +15,27 @@ struct gate_capture {
 	uint64_t id;
 	const void *stream;
 	const void *ctx;
-	const struct gate_slot *owner; /* the thread that began it; NULL: it has ended */
-	struct gate_capture *next;     /* gate_captures */
+	const struct gate_slot *owner; /* the thread that began it; NULL: that thread has ended */
+	struct gate_capture *next;     /* captures.open */
 };
 
-static pthread_mutex_t gate_captures_lock = PTHREAD_MUTEX_INITIALIZER;
-static struct gate_capture *gate_captures;
-static uint32_t gate_n_captures;
-static uint32_t gate_n_bars; /* threads that keep captures from beginning; a futex */
-static uint64_t gate_last_capture;
+static struct {
+	struct hook_mutex lock;
+	struct gate_capture *open; /* lock */
+	uint64_t last_id;          /* lock */
+	uint32_t n_open;           /* lock to write; atomic */
+	uint32_t n_bars;           /* atomic, a futex: threads that keep captures from beginning */
+} captures = {.lock = HOOK_MUTEX(HOOK_LOCK_CAPTURES)};
 
 static bool gate_has_capture_of(const struct gate_slot *slot)
 {
 	struct gate_capture *capture;
 	bool has = false;
 
-	(void)pthread_mutex_lock(&gate_captures_lock);
-	LL_FOREACH (gate_captures, capture)
+	hook_lock(&captures.lock);
+	LL_FOREACH (captures.open, capture)
 		has = has || capture->owner == slot;
-	(void)pthread_mutex_unlock(&gate_captures_lock);
+	hook_unlock(&captures.lock);
 
 	return has;
 }
@@ -43,26 +45,27 @@ void gate_disown_captures(const struct gate_slot *slot)
 {
 	struct gate_capture *capture;
 
-	(void)pthread_mutex_lock(&gate_captures_lock);
-	LL_FOREACH (gate_captures, capture)
+	hook_lock(&captures.lock);
+	LL_FOREACH (captures.open, capture)
 		capture->owner = capture->owner == slot ? NULL : capture->owner;
-	(void)pthread_mutex_unlock(&gate_captures_lock);
+	hook_unlock(&captures.lock);
 }
 
 /*
- * The one says that it begins and then looks for bars, the other bars and then looks for
- * beginnings: at least one of them sees the other. Who bars gives up, so nobody starves.
+ * A thread that begins a capture says so, then looks for bars. A thread that bars counts itself,
+ * then looks for beginnings. At least one of them sees the other. The bar is taken back then, so
+ * neither starves.
  */
 static void gate_wait_for_bars(struct gate_slot *slot)
 {
 	int saved_errno = errno;
 	uint32_t n;
 
-	while (__atomic_load_n(&gate_n_bars, __ATOMIC_SEQ_CST) > 0) {
+	while (__atomic_load_n(&captures.n_bars, __ATOMIC_SEQ_CST) > 0) {
 		__atomic_store_n(&slot->inside, gate_self.depth > 0 ? GATE_INSIDE : GATE_OUTSIDE,
 				 __ATOMIC_RELEASE);
-		while ((n = __atomic_load_n(&gate_n_bars, __ATOMIC_SEQ_CST)) > 0)
-			(void)gate_futex_at(&gate_n_bars, FUTEX_WAIT, n);
+		while ((n = __atomic_load_n(&captures.n_bars, __ATOMIC_SEQ_CST)) > 0)
+			(void)gate_futex_at(&captures.n_bars, FUTEX_WAIT, n);
 		__atomic_store_n(&slot->inside, GATE_BEGINNING_CAPTURE, __ATOMIC_SEQ_CST);
 	}
 	errno = saved_errno;
@@ -70,7 +73,7 @@ static void gate_wait_for_bars(struct gate_slot *slot)
 
 bool gate_bar_captures(void)
 {
-	__atomic_add_fetch(&gate_n_bars, 1, __ATOMIC_SEQ_CST);
+	__atomic_add_fetch(&captures.n_bars, 1, __ATOMIC_SEQ_CST);
 	if (!gate_capture_open())
 		return true;
 	gate_allow_captures();
@@ -81,8 +84,8 @@ void gate_allow_captures(void)
 {
 	int saved_errno = errno;
 
-	__atomic_sub_fetch(&gate_n_bars, 1, __ATOMIC_SEQ_CST);
-	(void)gate_futex_at(&gate_n_bars, FUTEX_WAKE, INT_MAX);
+	__atomic_sub_fetch(&captures.n_bars, 1, __ATOMIC_SEQ_CST);
+	(void)gate_futex_at(&captures.n_bars, FUTEX_WAKE, INT_MAX);
 	errno = saved_errno;
 }
 
@@ -101,13 +104,13 @@ void gate_enter_capture(void)
 		return;
 
 	for (;;) {
-		state = GATE_STATE(__atomic_load_n(&gate_word, __ATOMIC_SEQ_CST));
+		state = GATE_STATE(__atomic_load_n(&gate.word, __ATOMIC_SEQ_CST));
 		if (!gate_is_barred(state, GATE_BEGINNING_CAPTURE))
 			return;
 		if (state == GATE_NO_CAPTURES && gate_has_capture_of(slot))
 			return;
 		gate_wait(slot, GATE_BEGINNING_CAPTURE);
-		if (__atomic_load_n(&gate_n_bars, __ATOMIC_SEQ_CST) == 0)
+		if (__atomic_load_n(&captures.n_bars, __ATOMIC_SEQ_CST) == 0)
 			return;
 		gate_self.depth--;
 		gate_wait_for_bars(slot);
@@ -121,18 +124,18 @@ void gate_leave_capture(const void *stream, const void *ctx, bool began)
 	struct gate_capture *capture;
 	int saved_errno = errno;
 
-	/* Without memory it goes uncounted: a drain may then spoil this capture. */
+	/* Without memory the capture is not counted, and a drain may spoil it. */
 	capture = began ? malloc(sizeof(*capture)) : NULL;
 	if (capture) {
 		*capture = (struct gate_capture){.stream = stream, .ctx = ctx, .owner = slot};
-		(void)pthread_mutex_lock(&gate_captures_lock);
-		capture->id = ++gate_last_capture;
-		LL_PREPEND(gate_captures, capture);
-		__atomic_add_fetch(&gate_n_captures, 1, __ATOMIC_SEQ_CST);
-		(void)pthread_mutex_unlock(&gate_captures_lock);
+		hook_lock(&captures.lock);
+		capture->id = ++captures.last_id;
+		LL_PREPEND(captures.open, capture);
+		__atomic_add_fetch(&captures.n_open, 1, __ATOMIC_SEQ_CST);
+		hook_unlock(&captures.lock);
 	}
 
-	/* After it is counted, so that gate_capture_open() sees the one or the other. */
+	/* The capture must be counted first: gate_capture_open() then sees the one or the other. */
 	__atomic_store_n(&slot->inside, --gate_self.depth > 0 ? GATE_INSIDE : GATE_OUTSIDE,
 			 __ATOMIC_RELEASE);
 	errno = saved_errno;
@@ -144,14 +147,14 @@ uint64_t gate_find_capture(const void *stream)
 	uint64_t id = 0;
 
 	/* Most programs capture nothing, and destroy many streams. */
-	if (__atomic_load_n(&gate_n_captures, __ATOMIC_SEQ_CST) == 0)
+	if (__atomic_load_n(&captures.n_open, __ATOMIC_SEQ_CST) == 0)
 		return 0;
 
-	(void)pthread_mutex_lock(&gate_captures_lock);
-	LL_SEARCH_SCALAR(gate_captures, capture, stream, stream);
+	hook_lock(&captures.lock);
+	LL_SEARCH_SCALAR(captures.open, capture, stream, stream);
 	if (capture)
 		id = capture->id;
-	(void)pthread_mutex_unlock(&gate_captures_lock);
+	hook_unlock(&captures.lock);
 
 	return id;
 }
@@ -160,15 +163,15 @@ static void gate_drop_captures(uint64_t id, const void *ctx)
 {
 	struct gate_capture *capture, *next, *gone = NULL;
 
-	(void)pthread_mutex_lock(&gate_captures_lock);
-	LL_FOREACH_SAFE (gate_captures, capture, next) {
+	hook_lock(&captures.lock);
+	LL_FOREACH_SAFE (captures.open, capture, next) {
 		if (id ? capture->id != id : capture->ctx != ctx)
 			continue;
-		LL_DELETE(gate_captures, capture);
+		LL_DELETE(captures.open, capture);
 		LL_PREPEND(gone, capture);
-		__atomic_sub_fetch(&gate_n_captures, 1, __ATOMIC_SEQ_CST);
+		__atomic_sub_fetch(&captures.n_open, 1, __ATOMIC_SEQ_CST);
 	}
-	(void)pthread_mutex_unlock(&gate_captures_lock);
+	hook_unlock(&captures.lock);
 
 	LL_FOREACH_SAFE (gone, capture, next)
 		free(capture);
@@ -182,7 +185,7 @@ void gate_end_capture(uint64_t capture)
 
 void gate_context_gone(const void *ctx)
 {
-	if (ctx && __atomic_load_n(&gate_n_captures, __ATOMIC_SEQ_CST) > 0)
+	if (ctx && __atomic_load_n(&captures.n_open, __ATOMIC_SEQ_CST) > 0)
 		gate_drop_captures(0, ctx);
 }
 
@@ -193,19 +196,19 @@ bool gate_thread_captures(void)
 
 bool gate_capture_open(void)
 {
-	/* Slots first: a capture that begins is counted before its slot says it is done. */
+	/* Slots come first, since a capture is counted before its slot says that it has begun. */
 	gate_for_each_slot (slot) {
 		if (__atomic_load_n(&slot->inside, __ATOMIC_SEQ_CST) == GATE_BEGINNING_CAPTURE)
 			return true;
 	}
 
-	return __atomic_load_n(&gate_n_captures, __ATOMIC_SEQ_CST) > 0;
+	return __atomic_load_n(&captures.n_open, __ATOMIC_SEQ_CST) > 0;
 }
 
 void gate_captures_after_fork_child(void)
 {
-	(void)pthread_mutex_init(&gate_captures_lock, NULL);
-	gate_captures = NULL;
-	gate_n_captures = 0;
-	gate_n_bars = 0;
+	hook_mutex_renew(&captures.lock, HOOK_LOCK_CAPTURES);
+	captures.open = NULL;
+	captures.n_open = 0;
+	captures.n_bars = 0;
 }

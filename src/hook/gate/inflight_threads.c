@@ -13,22 +13,31 @@
 
 #define INFLIGHT_PAUSE_NS 50000
 
-static bool is_same(const struct gate_guest *a, const struct gate_guest *b)
+/* The agent's thread alone. Static, because it is too large for a stack. */
+static struct {
+	struct inflight_threads threads;
+	struct inflight_threads next;
+	struct gate_guest guests[INFLIGHT_MAX];
+	struct inflight_sight sights[INFLIGHT_MAX];
+} inflight;
+
+static bool guest_is_same(const struct gate_guest *a, const struct gate_guest *b)
 {
 	return a->tid == b->tid && a->n_visits == b->n_visits;
 }
 
-static size_t find(const struct inflight_threads *settle, const struct gate_guest *guest)
+/* threads->n: it was not there. */
+static size_t guest_index(const struct inflight_threads *threads, const struct gate_guest *guest)
 {
 	size_t i = 0;
 
-	while (i < settle->n && !is_same(&settle->last[i].guest, guest))
+	while (i < threads->n && !guest_is_same(&threads->last[i].guest, guest))
 		i++;
 	return i;
 }
 
-static bool has_settled(const struct inflight_sight *first, const struct inflight_sight *last,
-			const struct inflight_sight *now)
+static bool guest_has_settled(const struct inflight_sight *first, const struct inflight_sight *last,
+			      const struct inflight_sight *now)
 {
 	if (now->guest.is_walking)
 		return false;
@@ -37,34 +46,34 @@ static bool has_settled(const struct inflight_sight *first, const struct infligh
 	if (now->state == INFLIGHT_BLOCKED)
 		return now->cpu_ns == first->cpu_ns &&
 		       now->at_ns - first->at_ns >= INFLIGHT_BLOCKED_NS;
-	/* Awake in between, it may have come from a lock to where it looks addresses up. */
+	/* A thread that was awake in between may have got its lock, and look addresses up now. */
 	return last->state == INFLIGHT_ASLEEP && now->state == INFLIGHT_ASLEEP &&
 	       now->cpu_ns == last->cpu_ns;
 }
 
-bool inflight_look(struct inflight_threads *settle, const struct inflight_sight *sights, size_t n)
+bool inflight_look(struct inflight_threads *threads, const struct inflight_sight *sights, size_t n)
 {
-	static struct inflight_threads next; /* too much for a stack */
-	bool all = n == settle->n;
+	struct inflight_threads *next = &inflight.next;
+	bool all = n == threads->n;
 
 	for (size_t i = 0; i < n; i++) {
-		size_t at = find(settle, &sights[i].guest);
-		bool is_known = at < settle->n;
+		size_t at = guest_index(threads, &sights[i].guest);
+		bool is_known = at < threads->n;
 
-		next.first[i] = is_known ? settle->first[at] : sights[i];
-		next.last[i] = sights[i];
+		next->first[i] = is_known ? threads->first[at] : sights[i];
+		next->last[i] = sights[i];
 		all = all && is_known &&
-		      has_settled(&settle->first[at], &settle->last[at], &sights[i]);
+		      guest_has_settled(&threads->first[at], &threads->last[at], &sights[i]);
 	}
-	settle->n = n;
-	memcpy(settle->first, next.first, n * sizeof(next.first[0]));
-	memcpy(settle->last, next.last, n * sizeof(next.last[0]));
+	threads->n = n;
+	memcpy(threads->first, next->first, n * sizeof(next->first[0]));
+	memcpy(threads->last, next->last, n * sizeof(next->last[0]));
 	return all;
 }
 
-static uint64_t cpu_ns(pid_t tid)
+static uint64_t thread_cpu_ns(pid_t tid)
 {
-	/* The clock of any thread of the process, as pthread_getcpuclockid() makes it. */
+	/* pthread_getcpuclockid() makes it so, from a pthread_t that we lack. */
 	clockid_t clock = (clockid_t)((~(unsigned int)tid << 3) | 6);
 	struct timespec t;
 
@@ -73,8 +82,8 @@ static uint64_t cpu_ns(pid_t tid)
 	return (uint64_t)t.tv_sec * CLOCK_NS_PER_SEC + (uint64_t)t.tv_nsec;
 }
 
-/* Who can not be looked at counts as asleep: that is what all in the driver are, in time. */
-static enum inflight_state state_of(pid_t tid)
+/* A thread that cannot be looked at counts as asleep. In the driver all sleep sooner or later. */
+static enum inflight_state thread_state(pid_t tid)
 {
 	char path[48], text[128];
 	const char *state;
@@ -94,33 +103,33 @@ static enum inflight_state state_of(pid_t tid)
 	return state[2] == 'R' ? INFLIGHT_RUNNABLE : INFLIGHT_BLOCKED;
 }
 
-static bool look(struct inflight_threads *settle)
+static bool inflight_look_now(void)
 {
-	static struct gate_guest guests[INFLIGHT_MAX];
-	static struct inflight_sight sights[INFLIGHT_MAX];
-	size_t n = gate_guests(guests, INFLIGHT_MAX);
+	size_t n = gate_guests(inflight.guests, INFLIGHT_MAX);
 
 	if (n > INFLIGHT_MAX)
 		return false;
 	for (size_t i = 0; i < n; i++) {
-		sights[i].guest = guests[i];
-		/* In this order: who sleeps afterwards has had no more than that. */
-		sights[i].state = state_of(guests[i].tid);
-		sights[i].cpu_ns = cpu_ns(guests[i].tid);
-		sights[i].at_ns = clock_now_ns();
+		struct inflight_sight *sight = &inflight.sights[i];
+
+		sight->guest = inflight.guests[i];
+		/* The state first: a thread that sleeps in it gets no CPU time before the next
+		 * line. */
+		sight->state = thread_state(sight->guest.tid);
+		sight->cpu_ns = thread_cpu_ns(sight->guest.tid);
+		sight->at_ns = clock_now_ns();
 	}
-	return inflight_look(settle, sights, n);
+	return inflight_look(&inflight.threads, inflight.sights, n);
 }
 
 bool inflight_wait(uint64_t limit_ns)
 {
 	uint64_t end_ns = clock_now_ns() + limit_ns;
-	static struct inflight_threads settle;
 	int saved_errno = errno;
 	bool is_settled;
 
-	settle.n = 0;
-	while (!(is_settled = look(&settle)) && clock_now_ns() < end_ns)
+	inflight.threads.n = 0;
+	while (!(is_settled = inflight_look_now()) && clock_now_ns() < end_ns)
 		clock_nap(INFLIGHT_PAUSE_NS);
 	errno = saved_errno;
 	return is_settled;

@@ -19,23 +19,23 @@ struct extent_block {
 RB_HEAD(extent_addr_tree, extent_block);
 RB_HEAD(extent_size_tree, extent_block);
 
-static int compare_addr(struct extent_block *a, struct extent_block *b)
+static int block_compare_addr(struct extent_block *a, struct extent_block *b)
 {
 	return a->addr < b->addr ? -1 : a->addr > b->addr;
 }
 
 /* By address among equals, so that the lowest is taken first and regions can empty. */
-static int compare_size(struct extent_block *a, struct extent_block *b)
+static int block_compare_size(struct extent_block *a, struct extent_block *b)
 {
 	if (a->size != b->size)
 		return a->size < b->size ? -1 : 1;
-	return compare_addr(a, b);
+	return block_compare_addr(a, b);
 }
 
 /* cppcheck-suppress unknownMacro */
-RBTREE_GENERATE(extent_addr_tree, extent_block, addr_link, compare_addr)
+RBTREE_GENERATE(extent_addr_tree, extent_block, addr_link, block_compare_addr)
 /* cppcheck-suppress unknownMacro */
-RBTREE_GENERATE(extent_size_tree, extent_block, size_link, compare_size)
+RBTREE_GENERATE(extent_size_tree, extent_block, size_link, block_compare_size)
 
 /* The header keeps the trees opaque: a head is no more than its root. */
 static struct extent_addr_tree *addr_tree(struct extent *extent)
@@ -66,7 +66,7 @@ void extent_deinit(struct extent *extent)
 	extent_init(extent);
 }
 
-static struct extent_block *find(struct extent *extent, uint64_t addr)
+static struct extent_block *block_find(struct extent *extent, uint64_t addr)
 {
 	struct extent_block key = {.addr = addr};
 
@@ -88,7 +88,7 @@ int extent_add(struct extent *extent, uint64_t addr, uint64_t size)
 	return 0;
 }
 
-static bool is_whole_region(struct extent_block *block)
+static bool block_is_whole_region(struct extent_block *block)
 {
 	struct extent_block *next = RB_NEXT(extent_addr_tree, addr_tree(extent), block);
 
@@ -98,9 +98,9 @@ static bool is_whole_region(struct extent_block *block)
 
 int extent_remove(struct extent *extent, uint64_t addr)
 {
-	struct extent_block *block = find(extent, addr);
+	struct extent_block *block = block_find(extent, addr);
 
-	if (!block || !is_whole_region(block))
+	if (!block || !block_is_whole_region(block))
 		return EXTENT_E_UNKNOWN;
 	RB_REMOVE(extent_addr_tree, addr_tree(extent), block);
 	RB_REMOVE(extent_size_tree, size_tree(extent), block);
@@ -146,8 +146,8 @@ int extent_alloc(struct extent *extent, uint64_t size, uint64_t *ret_addr)
 }
 
 /* Makes one of two neighbours, a before b; both out of the size tree. */
-static struct extent_block *join(struct extent *extent, struct extent_block *a,
-				 struct extent_block *b)
+static struct extent_block *block_join(struct extent *extent, struct extent_block *a,
+				       struct extent_block *b)
 {
 	a->size += b->size;
 	RB_REMOVE(extent_addr_tree, addr_tree(extent), b);
@@ -157,7 +157,7 @@ static struct extent_block *join(struct extent *extent, struct extent_block *a,
 
 int extent_free(struct extent *extent, uint64_t addr, struct extent_region *ret_region)
 {
-	struct extent_block *block = find(extent, addr), *other;
+	struct extent_block *block = block_find(extent, addr), *other;
 
 	if (!block || !block->is_used)
 		return EXTENT_E_UNKNOWN;
@@ -169,18 +169,18 @@ int extent_free(struct extent *extent, uint64_t addr, struct extent_region *ret_
 	other = RB_NEXT(extent_addr_tree, addr_tree(extent), block);
 	if (other && !other->is_used && other->region == block->region) {
 		RB_REMOVE(extent_size_tree, size_tree(extent), other);
-		block = join(extent, block, other);
+		block = block_join(extent, block, other);
 	}
 	other = RB_PREV(extent_addr_tree, addr_tree(extent), block);
 	if (other && !other->is_used && other->region == block->region) {
 		RB_REMOVE(extent_size_tree, size_tree(extent), other);
-		block = join(extent, other, block);
+		block = block_join(extent, other, block);
 	}
 	RB_INSERT(extent_size_tree, size_tree(extent), block);
 
 	if (ret_region) {
 		ret_region->addr = block->region;
-		ret_region->is_empty = is_whole_region(block);
+		ret_region->is_empty = block_is_whole_region(block);
 		ret_region->size = ret_region->is_empty ? block->size : 0;
 	}
 	return 0;
@@ -188,7 +188,7 @@ int extent_free(struct extent *extent, uint64_t addr, struct extent_region *ret_
 
 int extent_split(struct extent *extent, uint64_t addr, uint64_t size)
 {
-	struct extent_block *block = find(extent, addr), *rest;
+	struct extent_block *block = block_find(extent, addr), *rest;
 
 	if (!block || !block->is_used || !size || size >= block->size || size % EXTENT_ALIGN)
 		return EXTENT_E_UNKNOWN;
@@ -235,7 +235,7 @@ bool extent_is_valid(const struct extent *const_extent)
 	prev = NULL;
 	RB_FOREACH(block, extent_size_tree, size_tree(extent))
 	{
-		if (block->is_used || (prev && compare_size(prev, block) >= 0))
+		if (block->is_used || (prev && block_compare_size(prev, block) >= 0))
 			return false;
 		n_sized++;
 		prev = block;

@@ -15,11 +15,17 @@
 #define HOSTMEM_PATH_MAX 4096
 #define MARGIN_PART      20
 
-static uint64_t others, coming;
-static const char *limit_text = "";
+/* All atomic. */
+static struct {
+	uint64_t others;        /* hostmem_set_others() */
+	uint64_t coming;        /* hostmem_set_coming() */
+	const char *limit_text; /* hostmem_set_limit() */
+} hostmem = {.limit_text = ""};
 
-/* Plain read(2): no stdio buffer of ours in somebody else's heap. false: not there. */
-static bool read_text(char *buf, size_t size, const char *path)
+/*
+ * read(2), because stdio would put a buffer into the program's heap. false: there is no such file.
+ */
+static bool file_read_text(char *buf, size_t size, const char *path)
 {
 	int fd = open(path, O_RDONLY | O_CLOEXEC);
 	size_t n = 0;
@@ -38,7 +44,7 @@ static bool read_text(char *buf, size_t size, const char *path)
 }
 
 /* The number after name at the start of a line. */
-static bool find_number(const char *text, const char *name, uint64_t *ret)
+static bool text_find_number(const char *text, const char *name, uint64_t *ret)
 {
 	size_t len = strlen(name);
 	char *end;
@@ -59,21 +65,22 @@ static bool find_number(const char *text, const char *name, uint64_t *ret)
 	return false;
 }
 
-static bool read_number(const char *root, const char *group, const char *file, const char *name,
-			uint64_t *ret)
+static bool file_read_number(const char *root, const char *group, const char *file,
+			     const char *name, uint64_t *ret)
 {
 	char path[HOSTMEM_PATH_MAX], text[8192];
 	int n = snprintf(path, sizeof(path), "%s%s/%s", root, group, file);
 
-	return n > 0 && (size_t)n < sizeof(path) && read_text(text, sizeof(text), path) &&
-	       find_number(text, name, ret);
+	return n > 0 && (size_t)n < sizeof(path) && file_read_text(text, sizeof(text), path) &&
+	       text_find_number(text, name, ret);
 }
 
 struct hostmem_files {
 	const char *limit;
 	const char *slow; /* or NULL; a limit beyond which the group is held up at each page */
 	const char *usage;
-	const char *cache; /* name in memory.stat of what the kernel drops before it kills */
+	const char *
+		cache; /* the name in memory.stat of memory that the kernel drops before it kills */
 };
 
 static const struct hostmem_files files_v1 = {"memory.limit_in_bytes", NULL,
@@ -81,29 +88,29 @@ static const struct hostmem_files files_v1 = {"memory.limit_in_bytes", NULL,
 static const struct hostmem_files files_v2 = {"memory.max", "memory.high", "memory.current",
 					      "inactive_file "};
 
-/* A part of the whole: of what is free it would be less and less, slab by slab. */
-static uint64_t less_margin(uint64_t available, uint64_t whole)
+/* The margin is a part of the whole. A part of the free memory would shrink slab by slab. */
+static uint64_t bytes_less_margin(uint64_t available, uint64_t whole)
 {
 	uint64_t margin = whole / MARGIN_PART;
 
 	return available > margin ? available - margin : 0;
 }
 
-static uint64_t group_available(const char *root, const char *group,
-				const struct hostmem_files *files)
+static uint64_t cgroup_available(const char *root, const char *group,
+				 const struct hostmem_files *files)
 {
 	uint64_t limit = UINT64_MAX, slow = UINT64_MAX, usage, cache = 0;
 
-	(void)read_number(root, group, files->limit, "", &limit);
+	(void)file_read_number(root, group, files->limit, "", &limit);
 	if (files->slow)
-		(void)read_number(root, group, files->slow, "", &slow);
+		(void)file_read_number(root, group, files->slow, "", &slow);
 	if (slow < limit)
 		limit = slow;
-	if (limit == UINT64_MAX || !read_number(root, group, files->usage, "", &usage))
+	if (limit == UINT64_MAX || !file_read_number(root, group, files->usage, "", &usage))
 		return UINT64_MAX;
-	(void)read_number(root, group, "memory.stat", files->cache, &cache);
+	(void)file_read_number(root, group, "memory.stat", files->cache, &cache);
 	usage -= cache < usage ? cache : usage;
-	return limit > usage ? less_margin(limit - usage, limit) : 0;
+	return limit > usage ? bytes_less_margin(limit - usage, limit) : 0;
 }
 
 /*
@@ -111,8 +118,8 @@ static uint64_t group_available(const char *root, const char *group,
  * mount point (a container that sees only its own part), its levels are not there and
  * the mount point itself, our group, is.
  */
-static uint64_t walk(const char *root, const char *mount, const char *path,
-		     const struct hostmem_files *files)
+static uint64_t cgroup_walk(const char *root, const char *mount, const char *path,
+			    const struct hostmem_files *files)
 {
 	char group[HOSTMEM_PATH_MAX];
 	uint64_t least = UINT64_MAX, bytes;
@@ -124,7 +131,7 @@ static uint64_t walk(const char *root, const char *mount, const char *path,
 	for (;;) {
 		char *slash;
 
-		bytes = group_available(root, group, files);
+		bytes = cgroup_available(root, group, files);
 		if (bytes < least)
 			least = bytes;
 		slash = strrchr(group, '/');
@@ -134,13 +141,13 @@ static uint64_t walk(const char *root, const char *mount, const char *path,
 	}
 }
 
-static uint64_t groups_available(const char *root)
+static uint64_t cgroups_available(const char *root)
 {
 	char path[HOSTMEM_PATH_MAX], text[8192], *line, *rest = text;
 	uint64_t least = UINT64_MAX, bytes = UINT64_MAX;
 
 	if (snprintf(path, sizeof(path), "%s/proc/self/cgroup", root) >= (int)sizeof(path) ||
-	    !read_text(text, sizeof(text), path))
+	    !file_read_text(text, sizeof(text), path))
 		return UINT64_MAX;
 	while ((line = strsep(&rest, "\n"))) {
 		char *controllers = strchr(line, ':'), *group;
@@ -151,9 +158,9 @@ static uint64_t groups_available(const char *root)
 		*group++ = '\0';
 		controllers++;
 		if (!*controllers)
-			bytes = walk(root, "/sys/fs/cgroup", group, &files_v2);
+			bytes = cgroup_walk(root, "/sys/fs/cgroup", group, &files_v2);
 		else if (strcmp(controllers, "memory") == 0)
-			bytes = walk(root, "/sys/fs/cgroup/memory", group, &files_v1);
+			bytes = cgroup_walk(root, "/sys/fs/cgroup/memory", group, &files_v1);
 		if (bytes < least)
 			least = bytes;
 	}
@@ -162,23 +169,23 @@ static uint64_t groups_available(const char *root)
 
 static uint64_t machine_available(const char *root, uint64_t used)
 {
-	const char *text = __atomic_load_n(&limit_text, __ATOMIC_ACQUIRE);
+	const char *text = __atomic_load_n(&hostmem.limit_text, __ATOMIC_ACQUIRE);
 	uint64_t total = 0, available, limit;
-	uint64_t taken = used + __atomic_load_n(&others, __ATOMIC_RELAXED);
+	uint64_t taken = used + __atomic_load_n(&hostmem.others, __ATOMIC_RELAXED);
 
-	(void)read_number(root, "/proc", "meminfo", "MemTotal:", &total);
+	(void)file_read_number(root, "/proc", "meminfo", "MemTotal:", &total);
 	if (*text && parse_size_or_percent(text, total * 1024, &limit) == 0)
 		return limit > taken ? limit - taken : 0;
-	if (!read_number(root, "/proc", "meminfo", "MemAvailable:", &available))
+	if (!file_read_number(root, "/proc", "meminfo", "MemAvailable:", &available))
 		return UINT64_MAX;
-	return less_margin(available * 1024, total * 1024);
+	return bytes_less_margin(available * 1024, total * 1024);
 }
 
-/* What others give back is the machine's; a group of ours may be no group of theirs. */
+/* Memory that others give back is the machine's. Our control group may not be theirs. */
 uint64_t hostmem_available_below(const char *root, uint64_t used, bool is_soon)
 {
-	uint64_t machine = machine_available(root, used), groups = groups_available(root);
-	uint64_t more = is_soon ? __atomic_load_n(&coming, __ATOMIC_RELAXED) : 0;
+	uint64_t machine = machine_available(root, used), groups = cgroups_available(root);
+	uint64_t more = is_soon ? __atomic_load_n(&hostmem.coming, __ATOMIC_RELAXED) : 0;
 
 	machine = machine < UINT64_MAX - more ? machine + more : UINT64_MAX;
 	return machine < groups ? machine : groups;
@@ -186,17 +193,17 @@ uint64_t hostmem_available_below(const char *root, uint64_t used, bool is_soon)
 
 void hostmem_set_limit(const char *text)
 {
-	__atomic_store_n(&limit_text, text, __ATOMIC_RELEASE);
+	__atomic_store_n(&hostmem.limit_text, text, __ATOMIC_RELEASE);
 }
 
 void hostmem_set_others(uint64_t bytes)
 {
-	__atomic_store_n(&others, bytes, __ATOMIC_RELAXED);
+	__atomic_store_n(&hostmem.others, bytes, __ATOMIC_RELAXED);
 }
 
 void hostmem_set_coming(uint64_t bytes)
 {
-	__atomic_store_n(&coming, bytes, __ATOMIC_RELAXED);
+	__atomic_store_n(&hostmem.coming, bytes, __ATOMIC_RELAXED);
 }
 
 uint64_t hostmem_available(uint64_t used)

@@ -3,19 +3,19 @@
 #include "hook/host/hostpool.h"
 
 #include "hook/base/hook_log.h"
+#include "hook/base/hook_mutex.h"
 #include "hook/host/extent.h"
 #include "hook/host/hostmem.h"
 #include "hook/host/touched.h"
 #include "hook/table/cuda_real.h"
 
 #include <errno.h>
-#include <pthread.h>
 #include <stdlib.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
 #define SLAB_MAX (1ull << 30)
-#define STEP_MAX (256ull << 20) /* what is added by steps */
+#define STEP_MAX (256ull << 20) /* the size of a slab that is added by steps */
 
 struct hostpool_slab {
 	struct hostpool_slab *next; /* hostpool::slabs */
@@ -25,20 +25,21 @@ struct hostpool_slab {
 	bool is_tried; /* to be registered */
 };
 
+/* All under the lock. */
 static struct {
-	pthread_mutex_t lock;
+	struct hook_mutex lock;
 	struct hostpool_slab *slabs;
 	struct extent extent;
 	uint64_t bytes;
-} pool = {.lock = PTHREAD_MUTEX_INITIALIZER};
+} pool = {.lock = HOOK_MUTEX(HOOK_LOCK_HOSTPOOL)};
 
 static uint64_t bytes_added(void)
 {
 	uint64_t bytes;
 
-	pthread_mutex_lock(&pool.lock);
+	hook_lock(&pool.lock);
 	bytes = pool.bytes;
-	pthread_mutex_unlock(&pool.lock);
+	hook_unlock(&pool.lock);
 	return bytes;
 }
 
@@ -51,31 +52,31 @@ uint64_t hostpool_unused(void)
 {
 	uint64_t bytes;
 
-	pthread_mutex_lock(&pool.lock);
+	hook_lock(&pool.lock);
 	bytes = pool.extent.bytes_free;
-	pthread_mutex_unlock(&pool.lock);
+	hook_unlock(&pool.lock);
 	return bytes;
 }
 
-static uint64_t round_up(uint64_t bytes, uint64_t align)
+static uint64_t bytes_round_up(uint64_t bytes, uint64_t align)
 {
 	return (bytes + align - 1) & ~(align - 1);
 }
 
-/* Every unused byte serves, in however small pieces; what grow() adds are whole huge pages. */
-static uint64_t missing(uint64_t bytes)
+/* All unused bytes count, in pieces of any size. slab_grow() adds whole huge pages. */
+static uint64_t slab_missing(uint64_t bytes)
 {
 	uint64_t unused = hostpool_unused() + touched_bytes();
 
 	if (bytes > UINT64_MAX - 2 * HOSTPOOL_ALIGN)
 		return UINT64_MAX;
-	bytes = round_up(bytes, EXTENT_ALIGN);
-	return bytes <= unused ? 0 : round_up(bytes - unused, HOSTPOOL_ALIGN);
+	bytes = bytes_round_up(bytes, EXTENT_ALIGN);
+	return bytes <= unused ? 0 : bytes_round_up(bytes - unused, HOSTPOOL_ALIGN);
 }
 
 uint64_t hostpool_lacks(uint64_t bytes)
 {
-	uint64_t more = missing(bytes), available;
+	uint64_t more = slab_missing(bytes), available;
 
 	if (!more)
 		return 0;
@@ -90,7 +91,7 @@ bool hostpool_has(uint64_t bytes)
 
 bool hostpool_may_have(uint64_t bytes)
 {
-	uint64_t more = missing(bytes);
+	uint64_t more = slab_missing(bytes);
 
 	return !more || more <= hostmem_available_soon(hostpool_bytes());
 }
@@ -106,9 +107,9 @@ static void slab_register(struct hostpool_slab *slab)
 		hook_debug("host memory can not be registered; copies will be slower");
 		return;
 	}
-	pthread_mutex_lock(&pool.lock);
+	hook_lock(&pool.lock);
 	slab->ctx = ctx;
-	pthread_mutex_unlock(&pool.lock);
+	hook_unlock(&pool.lock);
 }
 
 /* Slabs go away by hostpool_trim() alone, which is called by the thread that is here. */
@@ -116,19 +117,19 @@ bool hostpool_register_one(void)
 {
 	struct hostpool_slab *slab;
 
-	pthread_mutex_lock(&pool.lock);
+	hook_lock(&pool.lock);
 	for (slab = pool.slabs; slab && (slab->ctx || slab->is_tried); slab = slab->next)
 		;
 	if (slab)
 		slab->is_tried = true;
-	pthread_mutex_unlock(&pool.lock);
+	hook_unlock(&pool.lock);
 	if (slab)
 		slab_register(slab);
 	return slab != NULL;
 }
 
-/* Takes addr, whatever comes of it. */
-static bool add(void *addr, size_t size)
+/* Takes addr, and unmaps it after a failure. */
+static bool slab_add(void *addr, size_t size)
 {
 	struct hostpool_slab *slab = calloc(1, sizeof(*slab));
 	int r;
@@ -142,14 +143,14 @@ static bool add(void *addr, size_t size)
 	slab->is_tried = true;
 	slab_register(slab);
 
-	pthread_mutex_lock(&pool.lock);
+	hook_lock(&pool.lock);
 	r = extent_add(&pool.extent, (uintptr_t)slab->addr, size);
 	if (r == 0) {
 		slab->next = pool.slabs;
 		pool.slabs = slab;
 		pool.bytes += size;
 	}
-	pthread_mutex_unlock(&pool.lock);
+	hook_unlock(&pool.lock);
 	if (r == 0)
 		return true;
 	if (slab->ctx)
@@ -159,23 +160,23 @@ static bool add(void *addr, size_t size)
 	return false;
 }
 
-/* By what is on its way, however much it is; else by bytes, at once. */
-static bool grow(uint64_t bytes)
+/* Adds the slab that is being touched, of any size; else one of bytes, made at once. */
+static bool slab_grow(uint64_t bytes)
 {
-	size_t size = round_up(bytes < SLAB_MAX ? bytes : SLAB_MAX, HOSTPOOL_ALIGN);
+	size_t size = bytes_round_up(bytes < SLAB_MAX ? bytes : SLAB_MAX, HOSTPOOL_ALIGN);
 	void *addr;
 
 	if (touched_wait(&addr, &size))
-		return add(addr, size);
+		return slab_add(addr, size);
 	if (size > hostmem_available(hostpool_bytes()))
 		return false;
 	addr = touched_map(size);
-	return addr && add(addr, size);
+	return addr && slab_add(addr, size);
 }
 
 /*
- * What comes of it does not matter: these calls may fail. They must not wait for a lock. A page
- * takes 0.1 ms for both on an H100 (driver 580), where 2 MiB take 0.9.
+ * The results do not matter, so these calls may fail. They must not wait for a lock. A page takes
+ * 0.1 ms for both on an H100 (driver 580), and 2 MiB take 0.9 ms.
  */
 void hostpool_probe(void)
 {
@@ -197,10 +198,10 @@ bool hostpool_grow(uint64_t bytes)
 {
 	uint64_t unused = hostpool_unused(), more = bytes > unused ? bytes - unused : 0;
 
-	return more && grow(more < STEP_MAX ? more : STEP_MAX);
+	return more && slab_grow(more < STEP_MAX ? more : STEP_MAX);
 }
 
-static void want(uint64_t bytes, bool is_urgent, void (*ready)(void))
+static void hostpool_want(uint64_t bytes, bool is_urgent, void (*ready)(void))
 {
 	uint64_t unused = hostpool_unused();
 
@@ -211,12 +212,12 @@ void hostpool_begin(uint64_t bytes, bool is_urgent, void (*ready)(void))
 {
 	while (hostpool_register_one())
 		;
-	want(bytes, is_urgent, ready);
+	hostpool_want(bytes, is_urgent, ready);
 }
 
 void hostpool_touch(uint64_t bytes, void (*ready)(void))
 {
-	want(bytes, false, ready);
+	hostpool_want(bytes, false, ready);
 }
 
 bool hostpool_may_add(void)
@@ -230,20 +231,20 @@ void hostpool_add_one(void)
 	void *addr;
 
 	if (touched_take(&addr, &size))
-		(void)add(addr, size);
+		(void)slab_add(addr, size);
 }
 
 /* As much as there is in one piece, at most bytes. */
-static int get_part(uint64_t bytes, struct hostpool_part *part)
+static int hostpool_get_part(uint64_t bytes, struct hostpool_part *part)
 {
 	uint64_t largest, addr;
 	int r;
 
-	pthread_mutex_lock(&pool.lock);
+	hook_lock(&pool.lock);
 	largest = extent_largest(&pool.extent);
 	part->size = bytes < largest ? bytes : largest;
 	r = largest ? extent_alloc(&pool.extent, part->size, &addr) : EXTENT_E_FULL;
-	pthread_mutex_unlock(&pool.lock);
+	hook_unlock(&pool.lock);
 	if (r == 0)
 		part->addr = (void *)(uintptr_t)addr;
 	return r;
@@ -258,8 +259,8 @@ struct hostpool_part *hostpool_get(uint64_t bytes)
 		part = calloc(1, sizeof(*part));
 		if (!part)
 			return hostpool_put(parts);
-		r = get_part(bytes, part);
-		if (r == EXTENT_E_FULL && grow(bytes)) {
+		r = hostpool_get_part(bytes, part);
+		if (r == EXTENT_E_FULL && slab_grow(bytes)) {
 			free(part);
 			continue;
 		}
@@ -278,10 +279,10 @@ struct hostpool_part *hostpool_put(struct hostpool_part *parts)
 {
 	struct hostpool_part *next;
 
-	pthread_mutex_lock(&pool.lock);
+	hook_lock(&pool.lock);
 	for (struct hostpool_part *part = parts; part; part = part->next)
 		(void)extent_free(&pool.extent, (uintptr_t)part->addr, NULL);
-	pthread_mutex_unlock(&pool.lock);
+	hook_unlock(&pool.lock);
 	for (; parts; parts = next) {
 		next = parts->next;
 		free(parts);
@@ -290,14 +291,14 @@ struct hostpool_part *hostpool_put(struct hostpool_part *parts)
 }
 
 /*
- * Takes slabs out of the pool that are not in use: n of them, or as many as there are. ctx: only
- * what is registered there or nowhere; NULL: all.
+ * Takes unused slabs out of the pool: n of them, or as many as there are. ctx: only slabs that are
+ * registered there or nowhere; NULL: all.
  */
-static struct hostpool_slab *take_unused(uint64_t n, CUcontext ctx)
+static struct hostpool_slab *hostpool_take_unused(uint64_t n, CUcontext ctx)
 {
 	struct hostpool_slab **link, *slab, *taken = NULL;
 
-	pthread_mutex_lock(&pool.lock);
+	hook_lock(&pool.lock);
 	for (link = &pool.slabs; n && (slab = *link);) {
 		if ((ctx && slab->ctx && slab->ctx != ctx) ||
 		    extent_remove(&pool.extent, (uintptr_t)slab->addr) != 0) {
@@ -310,12 +311,12 @@ static struct hostpool_slab *take_unused(uint64_t n, CUcontext ctx)
 		taken = slab;
 		n--;
 	}
-	pthread_mutex_unlock(&pool.lock);
+	hook_unlock(&pool.lock);
 	return taken;
 }
 
 /* Returns how many bytes that were. */
-static uint64_t free_slabs(struct hostpool_slab *slab)
+static uint64_t slabs_free(struct hostpool_slab *slab)
 {
 	struct hostpool_slab *next;
 	uint64_t bytes = 0;
@@ -334,7 +335,7 @@ static uint64_t free_slabs(struct hostpool_slab *slab)
 void hostpool_trim(void)
 {
 	(void)touched_give_back();
-	(void)free_slabs(take_unused(UINT64_MAX, NULL));
+	(void)slabs_free(hostpool_take_unused(UINT64_MAX, NULL));
 }
 
 void hostpool_trim_here(void)
@@ -343,7 +344,7 @@ void hostpool_trim_here(void)
 
 	(void)touched_give_back();
 	if (cuda_real.cuCtxGetCurrent(&ctx) == CUDA_SUCCESS)
-		(void)free_slabs(take_unused(UINT64_MAX, ctx));
+		(void)slabs_free(hostpool_take_unused(UINT64_MAX, ctx));
 }
 
 uint64_t hostpool_give_some(void)
@@ -353,7 +354,7 @@ uint64_t hostpool_give_some(void)
 
 	if (bytes || cuda_real.cuCtxGetCurrent(&ctx) != CUDA_SUCCESS)
 		return bytes;
-	return free_slabs(take_unused(1, ctx));
+	return slabs_free(hostpool_take_unused(1, ctx));
 }
 
 uint64_t hostpool_give_touched(void)
@@ -363,20 +364,20 @@ uint64_t hostpool_give_touched(void)
 
 void hostpool_context_gone(CUcontext ctx)
 {
-	pthread_mutex_lock(&pool.lock);
+	hook_lock(&pool.lock);
 	for (struct hostpool_slab *slab = pool.slabs; slab; slab = slab->next) {
 		if (slab->ctx != ctx)
 			continue;
 		slab->ctx = NULL;
 		slab->is_tried = false;
 	}
-	pthread_mutex_unlock(&pool.lock);
+	hook_unlock(&pool.lock);
 }
 
 /* The slabs were not inherited; their bookkeeping was, and is left behind. */
 void hostpool_after_fork_child(void)
 {
-	pthread_mutex_init(&pool.lock, NULL);
+	hook_mutex_renew(&pool.lock, HOOK_LOCK_HOSTPOOL);
 	pool.slabs = NULL;
 	pool.bytes = 0;
 	extent_init(&pool.extent);

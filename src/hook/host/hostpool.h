@@ -3,14 +3,14 @@
 #define NVS_HOOK_HOSTPOOL_H
 
 /*
- * Host memory for evicted bytes: mapped, touched and registered with the driver, which
- * is what makes copies fast and costs more than the copies. So it is kept between
- * switches, and prepared ahead when a switch is near.
+ * Host memory for evicted bytes: mapped, touched and registered with the driver. That makes copies
+ * fast, and takes longer than the copies. So the memory is kept between switches, and made ready
+ * ahead of a switch.
  *
  * A child of fork() does not have this memory, and a core dump does not show it.
  *
- * Threading: growing, getting and trimming by one thread at a time (the agent's); the
- * rest by any. A short lock, never held over a driver call.
+ * Threading: one thread at a time, the agent's, grows, gets and trims. Any thread may call the
+ * other functions. A short lock, which no thread keeps over a driver call.
  */
 
 #include "abi/cuda_abi.h"
@@ -22,7 +22,7 @@
 
 #define HOSTPOOL_ALIGN TOUCHED_ALIGN
 
-/* Bytes come in parts, so that the pool never has to be in one piece. */
+/* A request is served in parts, so that the pool need not be in one piece. */
 struct hostpool_part {
 	struct hostpool_part *next;
 	void *addr;
@@ -30,72 +30,69 @@ struct hostpool_part {
 };
 
 /*
- * Whether hostpool_get() could give bytes now, in one call or in several whose sizes are
- * multiples of EXTENT_ALIGN: what is unused plus what may still be taken.
+ * hostpool_get() could give bytes now: unused ones and ones that may still be taken. In one call,
+ * or in several of multiples of EXTENT_ALIGN.
  */
 bool hostpool_has(uint64_t bytes);
 
-/* The same, once others have given back what they are to (hostmem_set_coming()). */
+/* The same, when others have given back the bytes of hostmem_set_coming(). */
 bool hostpool_may_have(uint64_t bytes);
 
-/* What is missing for hostpool_has(bytes), bytes; 0: nothing. */
+/* The bytes that are missing for hostpool_has(bytes). */
 uint64_t hostpool_lacks(uint64_t bytes);
 
 /*
- * Lets the pool grow until bytes are unused, as far as the machine can spare them: other
- * threads touch what is missing, more of them if is_urgent, and call ready (touched.h)
- * whenever there is some to add. hostpool_get() takes it, too. A context is current.
+ * Lets the pool grow until bytes are unused, as far as the machine can spare them. Other threads
+ * touch slabs, more threads if is_urgent, and call ready (touched.h) for each slab. Add it then;
+ * hostpool_get() takes it, too. Needs a current context.
  */
 void hostpool_begin(uint64_t bytes, bool is_urgent, void (*ready)(void));
 
-/* The same for what may be needed, and slowly: nothing is registered, so no context is current. */
+/* The same for memory that may be needed, slowly. Needs no context: it registers nothing. */
 void hostpool_touch(uint64_t bytes, void (*ready)(void));
 
 bool hostpool_may_add(void); /* there is a slab to add */
 
-/* Registers and adds one, which takes milliseconds. A context is current. */
+/* Registers and adds a slab, which takes milliseconds. Needs a current context. */
 void hostpool_add_one(void);
 
 /*
- * Registers a slab of a context that is dead, which takes milliseconds. A context is current.
- * false: there was none.
+ * Registers a slab again whose context has ended, which takes milliseconds. Needs a current
+ * context. false: there was none.
  */
 bool hostpool_register_one(void);
 
 /*
- * Adds one slab, not a large one, if less than bytes are unused, for who must not be away for as
- * long as all that is missing takes. A context is current. false: nothing was added.
+ * Adds one slab, not a large one, if less than bytes are unused. For callers that must not be busy
+ * for as long as all missing memory takes. Needs a current context. false: it added nothing.
  */
 bool hostpool_grow(uint64_t bytes);
 
-/* Parts of bytes in all, in order; grows the pool when it must. NULL: no memory. */
+/* Parts of bytes together, in order. Grows the pool if it must. NULL: no memory. */
 struct hostpool_part *hostpool_get(uint64_t bytes);
 struct hostpool_part *hostpool_put(struct hostpool_part *parts); /* returns NULL; takes NULL */
 
-/*
- * Makes each call of the driver that growing and giving take once, on a page of its own. A
- * context is current.
- */
+/* Makes each driver call of growing and giving once, on its own page. Needs a current context. */
 void hostpool_probe(void);
 
-/* Gives unused memory back to the machine, and what is on its way. A context is current. */
+/* Gives unused and coming memory back to the machine. Needs a current context. */
 void hostpool_trim(void);
-void hostpool_trim_here(void); /* only what is registered in that context, or nowhere */
+void hostpool_trim_here(void); /* only memory that is registered in that context, or nowhere */
 
 /*
- * Gives some unused memory back, milliseconds' work: what is on its way, else a slab that is
- * registered in the current context or nowhere. Returns how much, 0 when none is unused.
+ * Gives some unused memory back, in milliseconds: coming slabs, else one that is registered in the
+ * current context or nowhere. Returns the bytes; 0: none is unused.
  */
 uint64_t hostpool_give_some(void);
 
-/* The same of what is not registered yet: no driver call is made, and no context is current. */
+/* The same for memory that is not registered yet. Needs no context: it makes no driver call. */
 uint64_t hostpool_give_touched(void);
 
-/* The driver forgets what was registered in ctx. */
+/* The driver has forgotten the registrations of ctx. */
 void hostpool_context_gone(CUcontext ctx);
 
-uint64_t hostpool_bytes(void);  /* in all, what is being touched among them */
-uint64_t hostpool_unused(void); /* of these, and added */
+uint64_t hostpool_bytes(void);  /* all bytes, with those that are being touched */
+uint64_t hostpool_unused(void); /* those that are added and unused */
 
 void hostpool_after_fork_child(void);
 

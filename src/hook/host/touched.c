@@ -2,7 +2,7 @@
 
 #include "hook/host/touched.h"
 
-#include "hook/base/cond.h"
+#include "hook/base/hook_mutex.h"
 #include "hook/host/hostmem.h"
 #include "util/clock.h"
 
@@ -15,13 +15,13 @@
 /* Small ones: the first copies begin while most of the memory is still on its way. */
 #define SLAB_BYTES   (64ull << 20)
 #define TOUCHERS_MAX 8
-#define TOUCHERS_FEW 2             /* of what nobody waits for: the program needs its processors */
+#define TOUCHERS_FEW 2             /* where nobody waits, since the program needs its processors */
 #define TOUCH_MIN    (32ull << 20) /* less than this a thread is not worth its start */
 
 /*
- * From one slab that nobody waits for to the next: 6 GiB/s. Their registration takes the
- * driver's locks, and what others evict meanwhile needs the same: without a pause theirs
- * took 100 to 160 ms a GiB on a card, 48 when nobody prepared.
+ * The pause between two slabs where nobody waits: 6 GiB/s. Registering them takes the driver's
+ * locks, which evictions of others need, too. Without a pause these took 100 to 160 ms a GiB on a
+ * card, and 48 ms beside nobody.
  */
 #define SLOWLY_NS (10 * CLOCK_NS_PER_MS)
 
@@ -31,21 +31,22 @@ struct slab {
 	size_t size;
 };
 
+/* All under the lock. */
 static struct {
-	pthread_mutex_t lock;
+	struct hook_mutex lock;
 	pthread_cond_t changed;
 	struct slab *first, **last; /* ready */
-	uint64_t wanted;            /* bytes that are yet to be begun */
+	uint64_t wanted;            /* bytes that are not begun yet */
 	uint64_t ready_bytes;
-	uint64_t touching;        /* bytes: begun, and not all there yet */
-	uint64_t asking;          /* the same, and it is being looked whether there is so much */
-	uint64_t used;            /* by the caller, as said last */
-	uint64_t next_ns;         /* no slab is begun before, unless somebody waits */
-	bool is_urgent;           /* somebody does */
-	unsigned int n_running;   /* threads that are there */
-	unsigned int n_forgotten; /* times that what was wanted was not any more */
+	uint64_t touching;        /* bytes that are begun and not ready */
+	uint64_t asking;          /* the part of them for which it looks whether there is so much */
+	uint64_t used;            /* the caller's bytes, by touched_want() */
+	uint64_t next_ns;         /* no slab is begun before, unless a thread waits */
+	bool is_urgent;           /* a thread waits */
+	unsigned int n_running;   /* threads of ours */
+	unsigned int n_forgotten; /* grows when the wanted bytes are given up */
 	void (*ready)(void);
-} touched = {.lock = PTHREAD_MUTEX_INITIALIZER,
+} touched = {.lock = HOOK_MUTEX(HOOK_LOCK_TOUCHED),
 	     .changed = PTHREAD_COND_INITIALIZER,
 	     .last = &touched.first};
 
@@ -58,19 +59,18 @@ struct touch {
 	bool is_started;
 };
 
-static uint64_t round_up(uint64_t bytes, uint64_t align)
+static uint64_t bytes_round_up(uint64_t bytes, uint64_t align)
 {
 	return (bytes + align - 1) & ~(align - 1);
 }
 
 /*
- * By writing: a fault locks but what it maps (before Linux 6.4 the address space, for that
- * one page). MADV_POPULATE_WRITE keeps the address space locked for as long as it lasts, and
- * whoever maps anything meanwhile, driver calls and the other threads here among them, waits
- * for it and lets nobody pass: measured with eight threads, 173 to 357 ms a GiB and 60 to
- * 120 ms for a mapping, against 30 and 0.02.
+ * It writes, because a page fault locks only the page (before Linux 6.4 the address space, for that
+ * page). MADV_POPULATE_WRITE keeps the address space locked as long as it runs. Threads that map
+ * memory then wait for it, driver calls and our other threads among them. With eight threads it
+ * took 173 to 357 ms a GiB, and 60 to 120 ms for a mapping, against 30 ms and 0.02 ms.
  */
-static void *touch_run(void *arg)
+static void *slab_touch_run(void *arg)
 {
 	struct touch *touch = arg;
 	size_t page = (size_t)sysconf(_SC_PAGESIZE);
@@ -80,7 +80,7 @@ static void *touch_run(void *arg)
 	return NULL;
 }
 
-static unsigned int touchers(uint64_t bytes, uint64_t each)
+static unsigned int touchers_wanted(uint64_t bytes, uint64_t each)
 {
 	long n_cpus = sysconf(_SC_NPROCESSORS_ONLN);
 	uint64_t n = (bytes + each - 1) / each;
@@ -93,10 +93,11 @@ static unsigned int touchers(uint64_t bytes, uint64_t each)
 }
 
 /* First touch is slower than the copies (2 to 7 GiB/s a thread): several threads share it. */
-static void touch_all(unsigned char *addr, size_t size)
+static void slab_touch_all(unsigned char *addr, size_t size)
 {
 	struct touch touches[TOUCHERS_MAX] = {0};
-	size_t n = touchers(size, TOUCH_MIN), share = round_up(size / n, TOUCHED_ALIGN);
+	size_t n = touchers_wanted(size, TOUCH_MIN),
+	       share = bytes_round_up(size / n, TOUCHED_ALIGN);
 
 	for (size_t i = 0; i < n && i * share < size; i++) {
 		touches[i].addr = addr + i * share;
@@ -104,9 +105,9 @@ static void touch_all(unsigned char *addr, size_t size)
 		/* The last share is this thread's own. */
 		touches[i].is_started =
 			(i + 1) * share < size &&
-			pthread_create(&touches[i].thread, NULL, touch_run, &touches[i]) == 0;
+			pthread_create(&touches[i].thread, NULL, slab_touch_run, &touches[i]) == 0;
 		if (!touches[i].is_started)
-			touch_run(&touches[i]);
+			slab_touch_run(&touches[i]);
 	}
 	for (size_t i = 0; i < n; i++) {
 		if (touches[i].is_started)
@@ -115,7 +116,7 @@ static void touch_all(unsigned char *addr, size_t size)
 }
 
 /* mmap() aligns to pages only: map more, cut the ends off. */
-static void *map_aligned(size_t size)
+static void *slab_map_aligned(size_t size)
 {
 	unsigned char *raw, *addr;
 	size_t before;
@@ -139,30 +140,30 @@ static void *map_aligned(size_t size)
 
 void *touched_map(size_t size)
 {
-	void *addr = map_aligned(size);
+	void *addr = slab_map_aligned(size);
 
 	if (addr)
-		touch_all(addr, size);
+		slab_touch_all(addr, size);
 	return addr;
 }
 
 /* ---- ahead ---------------------------------------------------------------- */
 
 /* Lock held. Until the next slab may be begun, or is not wanted. */
-static void keep_pace(void)
+static void toucher_keep_pace(void)
 {
 	while (touched.wanted && !touched.is_urgent && clock_now_ns() < touched.next_ns)
-		(void)cond_wait_until(&touched.changed, &touched.lock, touched.next_ns);
+		(void)hook_wait_until(&touched.changed, &touched.lock, touched.next_ns);
 	if (touched.wanted)
 		touched.next_ns = clock_now_ns() + SLOWLY_NS;
 }
 
 /*
- * What is begun shows in no number of the machine's before it is there: so that no two
- * threads take the same room, all of it has to be available together. The lock is held but
- * for a while. 0: none is wanted, or may be had.
+ * A begun slab shows in no number of the machine before it is there. So all begun bytes must be
+ * available together, and no two threads take the same room. Opens the lock for a while. 0: none is
+ * wanted, or may be had.
  */
-static size_t begin_slab(void)
+static size_t slab_begin(void)
 {
 	uint64_t size = touched.wanted < SLAB_BYTES ? touched.wanted : SLAB_BYTES;
 	uint64_t taken = touched.used + touched.ready_bytes, available, needed;
@@ -170,12 +171,12 @@ static size_t begin_slab(void)
 	if (!size)
 		return 0;
 	touched.wanted -= size;
-	size = round_up(size, TOUCHED_ALIGN);
+	size = bytes_round_up(size, TOUCHED_ALIGN);
 	touched.asking += size;
 	needed = touched.touching + touched.asking;
-	pthread_mutex_unlock(&touched.lock);
+	hook_unlock(&touched.lock);
 	available = hostmem_available(taken); /* reads files */
-	pthread_mutex_lock(&touched.lock);
+	hook_lock(&touched.lock);
 	touched.asking -= size;
 	if (needed > available) {
 		touched.wanted = 0;
@@ -185,23 +186,23 @@ static size_t begin_slab(void)
 	return size;
 }
 
-static struct slab *make_slab(size_t size)
+static struct slab *slab_make(size_t size)
 {
 	struct slab *slab = calloc(1, sizeof(*slab));
 
 	if (!slab)
 		return NULL;
 	slab->size = size;
-	slab->addr = map_aligned(size);
+	slab->addr = slab_map_aligned(size);
 	if (!slab->addr) {
 		free(slab);
 		return NULL;
 	}
-	(void)touch_run(&(struct touch){.addr = slab->addr, .size = size});
+	(void)slab_touch_run(&(struct touch){.addr = slab->addr, .size = size});
 	return slab;
 }
 
-static void free_slabs(struct slab *slab)
+static void slabs_free(struct slab *slab)
 {
 	struct slab *next;
 
@@ -212,8 +213,8 @@ static void free_slabs(struct slab *slab)
 	}
 }
 
-/* Whole slabs, each by one thread: who share one are in each other's way in the kernel. */
-static void *run(void *arg)
+/* One thread touches a whole slab: threads that share one are in each other's way in the kernel. */
+static void *toucher_run(void *arg)
 {
 	struct slab *slab, *dead;
 	void (*ready)(void);
@@ -221,17 +222,17 @@ static void *run(void *arg)
 	size_t size;
 
 	(void)arg;
-	pthread_mutex_lock(&touched.lock);
+	hook_lock(&touched.lock);
 	for (;;) {
-		keep_pace();
+		toucher_keep_pace();
 		was = touched.n_forgotten;
-		size = begin_slab();
+		size = slab_begin();
 		if (!size)
 			break;
-		pthread_mutex_unlock(&touched.lock);
-		slab = make_slab(size);
-		pthread_mutex_lock(&touched.lock);
-		ready = touched.ready; /* what is not there after all is news, too */
+		hook_unlock(&touched.lock);
+		slab = slab_make(size);
+		hook_lock(&touched.lock);
+		ready = touched.ready; /* a failure is news, too */
 		dead = NULL;
 		touched.touching -= size;
 		if (!slab) {
@@ -244,20 +245,20 @@ static void *run(void *arg)
 			touched.last = &slab->next;
 		}
 		pthread_cond_broadcast(&touched.changed);
-		pthread_mutex_unlock(&touched.lock);
-		free_slabs(dead);
+		hook_unlock(&touched.lock);
+		slabs_free(dead);
 		if (ready)
 			ready();
-		pthread_mutex_lock(&touched.lock);
+		hook_lock(&touched.lock);
 	}
 	touched.n_running--;
 	pthread_cond_broadcast(&touched.changed);
-	pthread_mutex_unlock(&touched.lock);
+	hook_unlock(&touched.lock);
 	return NULL;
 }
 
 /* The program's signals are for the program's threads. */
-static bool start(void)
+static bool toucher_start(void)
 {
 	sigset_t all, before;
 	pthread_attr_t attr;
@@ -269,7 +270,7 @@ static bool start(void)
 	(void)pthread_attr_setdetachstate(&attr, PTHREAD_CREATE_DETACHED);
 	(void)sigfillset(&all);
 	(void)pthread_sigmask(SIG_SETMASK, &all, &before);
-	r = pthread_create(&thread, &attr, run, NULL);
+	r = pthread_create(&thread, &attr, toucher_run, NULL);
 	(void)pthread_sigmask(SIG_SETMASK, &before, NULL);
 	(void)pthread_attr_destroy(&attr);
 	return r == 0;
@@ -280,21 +281,21 @@ void touched_want(uint64_t bytes, uint64_t used, bool is_urgent, void (*ready)(v
 	unsigned int n;
 	uint64_t begun;
 
-	pthread_mutex_lock(&touched.lock);
+	hook_lock(&touched.lock);
 	touched.used = used;
 	touched.ready = ready;
 	touched.is_urgent = is_urgent;
 	begun = touched.ready_bytes + touched.touching + touched.asking;
 	touched.wanted = bytes > begun ? bytes - begun : 0;
-	n = touchers(touched.wanted, SLAB_BYTES);
+	n = touchers_wanted(touched.wanted, SLAB_BYTES);
 	if (!is_urgent && n > TOUCHERS_FEW)
 		n = TOUCHERS_FEW;
-	while (touched.n_running < n && start())
+	while (touched.n_running < n && toucher_start())
 		touched.n_running++;
 	if (!touched.n_running)
 		touched.wanted = 0; /* it is touched when it is needed, then */
 	pthread_cond_broadcast(&touched.changed);
-	pthread_mutex_unlock(&touched.lock);
+	hook_unlock(&touched.lock);
 }
 
 uint64_t touched_give_back(void)
@@ -302,7 +303,7 @@ uint64_t touched_give_back(void)
 	struct slab *all;
 	uint64_t bytes;
 
-	pthread_mutex_lock(&touched.lock);
+	hook_lock(&touched.lock);
 	touched.wanted = 0;
 	pthread_cond_broadcast(&touched.changed);
 	touched.n_forgotten++;
@@ -311,13 +312,13 @@ uint64_t touched_give_back(void)
 	touched.last = &touched.first;
 	bytes = touched.ready_bytes;
 	touched.ready_bytes = 0;
-	pthread_mutex_unlock(&touched.lock);
-	free_slabs(all);
+	hook_unlock(&touched.lock);
+	slabs_free(all);
 	return bytes;
 }
 
 /* Lock held. */
-static struct slab *take(void)
+static struct slab *slab_take(void)
 {
 	struct slab *slab = touched.first;
 
@@ -331,7 +332,7 @@ static struct slab *take(void)
 	return slab;
 }
 
-static bool give(struct slab *slab, void **ret_addr, size_t *ret_size)
+static bool slab_give(struct slab *slab, void **ret_addr, size_t *ret_size)
 {
 	if (!slab)
 		return false;
@@ -345,9 +346,9 @@ bool touched_is_ready(void)
 {
 	bool is_ready;
 
-	pthread_mutex_lock(&touched.lock);
+	hook_lock(&touched.lock);
 	is_ready = touched.first != NULL;
-	pthread_mutex_unlock(&touched.lock);
+	hook_unlock(&touched.lock);
 	return is_ready;
 }
 
@@ -355,39 +356,39 @@ bool touched_take(void **ret_addr, size_t *ret_size)
 {
 	struct slab *slab;
 
-	pthread_mutex_lock(&touched.lock);
-	slab = take();
-	pthread_mutex_unlock(&touched.lock);
-	return give(slab, ret_addr, ret_size);
+	hook_lock(&touched.lock);
+	slab = slab_take();
+	hook_unlock(&touched.lock);
+	return slab_give(slab, ret_addr, ret_size);
 }
 
 bool touched_wait(void **ret_addr, size_t *ret_size)
 {
 	struct slab *slab;
 
-	pthread_mutex_lock(&touched.lock);
+	hook_lock(&touched.lock);
 	touched.is_urgent = true;
 	pthread_cond_broadcast(&touched.changed);
 	while (!touched.first && touched.n_running)
-		cond_wait(&touched.changed, &touched.lock);
-	slab = take();
-	pthread_mutex_unlock(&touched.lock);
-	return give(slab, ret_addr, ret_size);
+		hook_wait(&touched.changed, &touched.lock);
+	slab = slab_take();
+	hook_unlock(&touched.lock);
+	return slab_give(slab, ret_addr, ret_size);
 }
 
 uint64_t touched_bytes(void)
 {
 	uint64_t bytes;
 
-	pthread_mutex_lock(&touched.lock);
+	hook_lock(&touched.lock);
 	bytes = touched.ready_bytes + touched.touching;
-	pthread_mutex_unlock(&touched.lock);
+	hook_unlock(&touched.lock);
 	return bytes;
 }
 
 void touched_after_fork_child(void)
 {
-	pthread_mutex_init(&touched.lock, NULL);
+	hook_mutex_renew(&touched.lock, HOOK_LOCK_TOUCHED);
 	pthread_cond_init(&touched.changed, NULL);
 	touched.first = NULL;
 	touched.last = &touched.first;

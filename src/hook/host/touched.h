@@ -3,51 +3,51 @@
 #define NVS_HOOK_TOUCHED_H
 
 /*
- * Host memory that is mapped and touched ahead, in slabs, by threads of their own: first
- * touch takes longer than the copies that the memory is for, and who waits for it would hear
- * no message meanwhile. They make no driver call, so nothing has to wait for them; they are
- * there only while slabs are on their way.
+ * Host memory that is mapped and touched ahead, in slabs, by threads of its own. First touch takes
+ * longer than the copies, and a thread that waited for it would take no messages. These threads
+ * make no driver call, so nothing has to wait for them. They live only while slabs are coming.
  *
- * Threading: taking and waiting by one thread at a time; the rest by any. A short lock.
+ * Threading: one thread at a time takes and waits; any thread may call the other functions. A short
+ * lock.
  */
 
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
-/* Alignment and least size of every slab: huge pages. */
+/* Alignment and least size of a slab: a huge page. */
 #define TOUCHED_ALIGN (2ull << 20)
 
 /*
- * So many bytes shall be there or on their way, not counting what is taken; more than that
- * stays until it is taken or given back. used: what the caller has already of what the
- * machine can spare (hostmem.h); where that is short fewer come. is_urgent: by as many threads
- * as it takes; else by a few, and with pauses, until somebody waits. ready is called for each
- * slab by the thread that touched it, with nothing allowed but a system call; when it was given
- * back meanwhile, too, for until then touched_bytes() has it.
+ * Wants so many bytes to be ready or coming, without those that were taken. More than that stays
+ * until it is taken or given back. Fewer come where the machine can spare less (hostmem.h); used:
+ * the bytes that the caller has already. is_urgent: as many threads as it takes; else a few, with
+ * pauses, until a thread waits. The thread that has touched a slab calls ready, which may make a
+ * system call and nothing else. It calls ready for a slab that was given back meanwhile, too:
+ * touched_bytes() has counted it until then.
  */
 void touched_want(uint64_t bytes, uint64_t used, bool is_urgent, void (*ready)(void));
 
 /*
- * Wants none any more, and unmaps what nobody has taken; what is being touched follows when it
- * has been. Returns how many bytes have gone.
+ * Wants no more, and unmaps slabs that nobody has taken. Slabs that are being touched follow later.
+ * Returns the bytes that have gone.
  */
 uint64_t touched_give_back(void);
 
 bool touched_is_ready(void); /* there is one to take */
 
-/* The oldest that is ready, which is the caller's now, to munmap(). false: none is. */
+/* The oldest ready slab. The caller owns it, and munmap()s it. false: none is ready. */
 bool touched_take(void **ret_addr, size_t *ret_size);
 
-/* The same, and waits while any is on its way. false: none comes. */
+/* The same, and waits while a slab is coming. false: none comes. */
 bool touched_wait(void **ret_addr, size_t *ret_size);
 
-uint64_t touched_bytes(void); /* ready, or being touched */
+uint64_t touched_bytes(void); /* of slabs that are ready or being touched */
 
-/* Such a slab, of size bytes (a multiple of TOUCHED_ALIGN), at once. NULL: no memory. */
+/* Makes a slab at once. size: a multiple of TOUCHED_ALIGN. NULL: no memory. */
 void *touched_map(size_t size);
 
-/* The slabs were not inherited, nor were the threads. */
+/* The child has neither the slabs nor the threads. */
 void touched_after_fork_child(void);
 
 #endif

@@ -9,7 +9,7 @@
 
 #define GRANULE (2ull << 20) /* the driver's, of physical memory */
 
-struct budget_state budget_state = {.lock = PTHREAD_MUTEX_INITIALIZER,
+struct budget_state budget_state = {.lock = HOOK_MUTEX(HOOK_LOCK_BUDGET),
 				    .changed = PTHREAD_COND_INITIALIZER};
 
 uint64_t budget_limit_of(uint64_t total)
@@ -23,24 +23,24 @@ uint64_t budget_limit_of(uint64_t total)
 }
 
 /* Asked once: neither changes, and every allocation needs them. */
-static void learn(CUdevice dev, struct budget_device *d)
+static void budget_learn(CUdevice dev, struct budget_device *d)
 {
 	size_t total = 0;
 	uint64_t limit;
 	bool is_known;
 
-	pthread_mutex_lock(&budget_state.lock);
+	hook_lock(&budget_state.lock);
 	is_known = d->is_known;
-	pthread_mutex_unlock(&budget_state.lock);
+	hook_unlock(&budget_state.lock);
 	if (is_known || !cuda_real.cuDeviceTotalMem_v2 ||
 	    cuda_real.cuDeviceTotalMem_v2(&total, dev) != CUDA_SUCCESS)
 		return;
 	limit = budget_limit_of(total);
-	pthread_mutex_lock(&budget_state.lock);
+	hook_lock(&budget_state.lock);
 	d->total = total;
 	d->limit = limit;
 	d->is_known = true;
-	pthread_mutex_unlock(&budget_state.lock);
+	hook_unlock(&budget_state.lock);
 }
 
 uint64_t budget_total(CUdevice dev)
@@ -50,10 +50,10 @@ uint64_t budget_total(CUdevice dev)
 
 	if (!d)
 		return 0;
-	learn(dev, d);
-	pthread_mutex_lock(&budget_state.lock);
+	budget_learn(dev, d);
+	hook_lock(&budget_state.lock);
 	total = d->total;
-	pthread_mutex_unlock(&budget_state.lock);
+	hook_unlock(&budget_state.lock);
 	return total;
 }
 
@@ -64,10 +64,10 @@ uint64_t budget_limit(CUdevice dev)
 
 	if (!d)
 		return UINT64_MAX;
-	learn(dev, d);
-	pthread_mutex_lock(&budget_state.lock);
+	budget_learn(dev, d);
+	hook_lock(&budget_state.lock);
 	limit = d->is_known ? d->limit : UINT64_MAX;
-	pthread_mutex_unlock(&budget_state.lock);
+	hook_unlock(&budget_state.lock);
 	return limit;
 }
 
@@ -77,9 +77,9 @@ void budget_set_reserve(CUdevice dev, uint32_t percent)
 
 	if (!d)
 		return;
-	pthread_mutex_lock(&budget_state.lock);
+	hook_lock(&budget_state.lock);
 	d->reserve_percent = percent;
-	pthread_mutex_unlock(&budget_state.lock);
+	hook_unlock(&budget_state.lock);
 }
 
 uint64_t budget_most(CUdevice dev)
@@ -89,12 +89,12 @@ uint64_t budget_most(CUdevice dev)
 
 	if (!d)
 		return total;
-	pthread_mutex_lock(&budget_state.lock);
+	hook_lock(&budget_state.lock);
 	percent = 100 - d->reserve_percent;
-	pthread_mutex_unlock(&budget_state.lock);
+	hook_unlock(&budget_state.lock);
 	if (percent == 100)
 		return total;
-	/* Allocations are made of whole granules, so that nobody gets the rest of the last one. */
+	/* Allocations consist of whole granules, so no client gets the rest of the last one. */
 	most = total / 100 * percent + total % 100 * percent / 100;
 	return most - most % GRANULE;
 }
@@ -107,12 +107,12 @@ CUresult budget_ask(CUdevice dev, uint64_t bytes)
 
 	if (!d)
 		return CUDA_SUCCESS;
-	pthread_mutex_lock(&budget_state.lock);
+	hook_lock(&budget_state.lock);
 	if (budget_within(d, bytes, limit))
 		d->mem.allocated += bytes;
 	else
 		res = CUDA_ERROR_OUT_OF_MEMORY;
-	pthread_mutex_unlock(&budget_state.lock);
+	hook_unlock(&budget_state.lock);
 	return res;
 }
 
@@ -122,54 +122,54 @@ void budget_allocated(CUdevice dev, int64_t delta)
 
 	if (!d)
 		return;
-	pthread_mutex_lock(&budget_state.lock);
+	hook_lock(&budget_state.lock);
 	if (delta < 0)
 		budget_subtract(&d->mem.allocated, -(uint64_t)delta);
 	else
 		d->mem.allocated += (uint64_t)delta;
-	pthread_mutex_unlock(&budget_state.lock);
+	hook_unlock(&budget_state.lock);
 	bell_memory_changed(dev);
 }
 
-/* The waker of those who wait, too: what one frees may be what another lacks. */
-static void add(CUdevice dev, uint64_t bytes, int kind, bool is_more)
+/* It also wakes threads that wait, since freed bytes may be the ones that another thread lacks. */
+static void budget_add(CUdevice dev, uint64_t bytes, int kind, bool is_more)
 {
 	struct budget_device *d = budget_device(dev);
 
 	if (!d)
 		return;
-	pthread_mutex_lock(&budget_state.lock);
+	hook_lock(&budget_state.lock);
 	if (is_more)
 		*budget_counter(d, kind) += bytes;
 	else
 		budget_subtract(budget_counter(d, kind), bytes);
 	if (d->ticket_next != d->ticket_served)
 		pthread_cond_broadcast(&budget_state.changed);
-	pthread_mutex_unlock(&budget_state.lock);
+	hook_unlock(&budget_state.lock);
 	bell_memory_changed(dev);
 }
 
 void budget_give(CUdevice dev, uint64_t bytes, int kind)
 {
-	add(dev, bytes, kind, false);
+	budget_add(dev, bytes, kind, false);
 }
 
 void budget_force(CUdevice dev, uint64_t bytes, int kind)
 {
-	add(dev, bytes, kind, true);
+	budget_add(dev, bytes, kind, true);
 }
 
-/* At once: what is not counted for a moment is another thread's to take. */
+/* In one step: bytes that are not counted for a moment could be taken by another thread. */
 void budget_pin(CUdevice dev, uint64_t bytes, int kind)
 {
 	struct budget_device *d = budget_device(dev);
 
 	if (!d)
 		return;
-	pthread_mutex_lock(&budget_state.lock);
+	hook_lock(&budget_state.lock);
 	budget_subtract(&d->mem.resident, bytes);
 	*budget_counter(d, kind) += bytes;
-	pthread_mutex_unlock(&budget_state.lock);
+	hook_unlock(&budget_state.lock);
 	bell_memory_changed(dev);
 }
 
@@ -179,10 +179,10 @@ void budget_swapped_out(CUdevice dev, uint64_t bytes)
 
 	if (!d)
 		return;
-	pthread_mutex_lock(&budget_state.lock);
+	hook_lock(&budget_state.lock);
 	budget_subtract(&d->mem.resident, bytes);
 	d->mem.swapped += bytes;
-	pthread_mutex_unlock(&budget_state.lock);
+	hook_unlock(&budget_state.lock);
 	bell_memory_changed(dev);
 }
 
@@ -193,13 +193,13 @@ bool budget_swapped_in(CUdevice dev, uint64_t bytes)
 
 	if (!d)
 		return true;
-	pthread_mutex_lock(&budget_state.lock);
+	hook_lock(&budget_state.lock);
 	fits = budget_unused(d) >= bytes;
 	if (fits) {
 		budget_subtract(&d->mem.swapped, bytes);
 		d->mem.resident += bytes;
 	}
-	pthread_mutex_unlock(&budget_state.lock);
+	hook_unlock(&budget_state.lock);
 	if (fits)
 		bell_memory_changed(dev);
 	return fits;
@@ -211,39 +211,39 @@ void budget_swapped_freed(CUdevice dev, uint64_t bytes)
 
 	if (!d)
 		return;
-	pthread_mutex_lock(&budget_state.lock);
+	hook_lock(&budget_state.lock);
 	budget_subtract(&d->mem.swapped, bytes);
-	pthread_mutex_unlock(&budget_state.lock);
+	hook_unlock(&budget_state.lock);
 	bell_memory_changed(dev);
 }
 
-static void stick(CUdevice dev, uint64_t bytes, bool is_more)
+static void budget_stick(CUdevice dev, uint64_t bytes, bool is_more)
 {
 	struct budget_device *d = budget_device(dev);
 
 	if (!d)
 		return;
-	pthread_mutex_lock(&budget_state.lock);
+	hook_lock(&budget_state.lock);
 	if (is_more)
 		d->stuck += bytes;
 	else
 		budget_subtract(&d->stuck, bytes);
-	pthread_mutex_unlock(&budget_state.lock);
+	hook_unlock(&budget_state.lock);
 	bell_memory_changed(dev);
 }
 
 void budget_stuck(CUdevice dev, uint64_t bytes)
 {
-	stick(dev, bytes, true);
+	budget_stick(dev, bytes, true);
 }
 
 void budget_unstuck(CUdevice dev, uint64_t bytes)
 {
-	stick(dev, bytes, false);
+	budget_stick(dev, bytes, false);
 }
 
 /* One byte of it stays out, so that the program is not taken for whole and let go on. */
-static void tell_stuck(const struct budget_device *d, struct nvshare_mem *mem)
+static void budget_report_stuck(const struct budget_device *d, struct nvshare_mem *mem)
 {
 	if (!d->stuck || !mem->swapped)
 		return;
@@ -253,7 +253,7 @@ static void tell_stuck(const struct budget_device *d, struct nvshare_mem *mem)
 	mem->pinned[NVSHARE_PINNED_VMM] += d->stuck;
 }
 
-static uint64_t lacking(const struct budget_device *d)
+static uint64_t budget_lacking(const struct budget_device *d)
 {
 	uint64_t have = budget_unused(d), need = d->need + d->pressing;
 
@@ -268,15 +268,15 @@ void budget_read(CUdevice dev, struct nvshare_mem *ret_mem)
 	*ret_mem = (struct nvshare_mem){0};
 	if (!d)
 		return;
-	pthread_mutex_lock(&budget_state.lock);
+	hook_lock(&budget_state.lock);
 	*ret_mem = d->mem;
-	tell_stuck(d, ret_mem);
-	lack = lacking(d);
+	budget_report_stuck(d, ret_mem);
+	lack = budget_lacking(d);
 	if (lack && (d->pressing ? !d->pressing_pinned : d->need_kind == BUDGET_PAGEABLE))
 		ret_mem->wanted = lack + d->slack;
 	else
 		ret_mem->wanted_pinned = lack;
-	pthread_mutex_unlock(&budget_state.lock);
+	hook_unlock(&budget_state.lock);
 }
 
 uint64_t budget_get(CUdevice dev)
@@ -286,10 +286,10 @@ uint64_t budget_get(CUdevice dev)
 
 	if (!d)
 		return budget;
-	pthread_mutex_lock(&budget_state.lock);
+	hook_lock(&budget_state.lock);
 	if (d->is_set)
 		budget = d->budget;
-	pthread_mutex_unlock(&budget_state.lock);
+	hook_unlock(&budget_state.lock);
 	return budget;
 }
 
@@ -299,13 +299,13 @@ void budget_set(CUdevice dev, uint64_t bytes)
 
 	if (!d)
 		return;
-	pthread_mutex_lock(&budget_state.lock);
+	hook_lock(&budget_state.lock);
 	d->is_set = bytes != BUDGET_UNLIMITED;
 	if (d->is_set)
 		d->lost_until_ns = 0;
 	d->budget = bytes;
 	pthread_cond_broadcast(&budget_state.changed);
-	pthread_mutex_unlock(&budget_state.lock);
+	hook_unlock(&budget_state.lock);
 }
 
 void budget_lost(CUdevice dev)
@@ -314,9 +314,9 @@ void budget_lost(CUdevice dev)
 
 	if (!d)
 		return;
-	pthread_mutex_lock(&budget_state.lock);
+	hook_lock(&budget_state.lock);
 	d->lost_until_ns = clock_now_ns() + hook_options()->orphan_ns;
-	pthread_mutex_unlock(&budget_state.lock);
+	hook_unlock(&budget_state.lock);
 }
 
 void budget_refuse(CUdevice dev)
@@ -325,7 +325,7 @@ void budget_refuse(CUdevice dev)
 
 	if (!d)
 		return;
-	pthread_mutex_lock(&budget_state.lock);
+	hook_lock(&budget_state.lock);
 	d->n_refused++;
 	d->refused = d->need + d->pressing;
 	d->need = 0; /* until it asks again, without slack */
@@ -333,7 +333,7 @@ void budget_refuse(CUdevice dev)
 	d->pressing = 0;
 	d->pressing_pinned = 0;
 	pthread_cond_broadcast(&budget_state.changed);
-	pthread_mutex_unlock(&budget_state.lock);
+	hook_unlock(&budget_state.lock);
 }
 
 void budget_set_bound(CUdevice dev, uint64_t bytes)
@@ -342,10 +342,10 @@ void budget_set_bound(CUdevice dev, uint64_t bytes)
 
 	if (!d)
 		return;
-	pthread_mutex_lock(&budget_state.lock);
+	hook_lock(&budget_state.lock);
 	d->is_bounded = bytes != UINT64_MAX;
 	d->bound = bytes;
-	pthread_mutex_unlock(&budget_state.lock);
+	hook_unlock(&budget_state.lock);
 }
 
 uint64_t budget_bound(CUdevice dev)
@@ -355,10 +355,10 @@ uint64_t budget_bound(CUdevice dev)
 
 	if (!d)
 		return bound;
-	pthread_mutex_lock(&budget_state.lock);
+	hook_lock(&budget_state.lock);
 	if (d->is_bounded)
 		bound = d->bound;
-	pthread_mutex_unlock(&budget_state.lock);
+	hook_unlock(&budget_state.lock);
 	return bound;
 }
 
@@ -369,13 +369,13 @@ bool budget_drop_slack(CUdevice dev)
 
 	if (!d)
 		return false;
-	pthread_mutex_lock(&budget_state.lock);
-	had_any = d->slack && lacking(d);
+	hook_lock(&budget_state.lock);
+	had_any = d->slack && budget_lacking(d);
 	if (had_any) {
 		d->slack = 0;
 		d->is_exact = true;
 	}
-	pthread_mutex_unlock(&budget_state.lock);
+	hook_unlock(&budget_state.lock);
 	return had_any;
 }
 
@@ -386,9 +386,9 @@ bool budget_wanting(CUdevice dev)
 
 	if (!d)
 		return false;
-	pthread_mutex_lock(&budget_state.lock);
-	wanting = lacking(d) != 0;
-	pthread_mutex_unlock(&budget_state.lock);
+	hook_lock(&budget_state.lock);
+	wanting = budget_lacking(d) != 0;
+	hook_unlock(&budget_state.lock);
 	return wanting;
 }
 
@@ -399,19 +399,19 @@ uint64_t budget_return_slack(CUdevice dev, uint64_t keep)
 
 	if (!d)
 		return budget;
-	pthread_mutex_lock(&budget_state.lock);
+	hook_lock(&budget_state.lock);
 	if (d->is_set) {
 		if (d->ticket_next == d->ticket_served && budget_unused(d) > keep)
 			d->budget -= budget_unused(d) - keep;
 		budget = d->budget;
 	}
-	pthread_mutex_unlock(&budget_state.lock);
+	hook_unlock(&budget_state.lock);
 	return budget;
 }
 
 void budget_after_fork_child(void)
 {
-	pthread_mutex_init(&budget_state.lock, NULL);
+	hook_mutex_renew(&budget_state.lock, HOOK_LOCK_BUDGET);
 	pthread_cond_init(&budget_state.changed, NULL);
 	for (size_t i = 0; i < BUDGET_DEVICES; i++)
 		budget_state.devices[i] = (struct budget_device){0};

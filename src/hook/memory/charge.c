@@ -23,7 +23,7 @@ CUresult charge_here(CUcontext *ret_ctx, CUdevice *ret_dev)
 	return res;
 }
 
-static CUresult begin(struct charge *charge)
+static CUresult charge_take(struct charge *charge)
 {
 	CUresult res = budget_ask(charge->dev, charge->bytes);
 
@@ -44,13 +44,13 @@ CUresult charge_begin(struct charge *charge, uint64_t bytes, int kind)
 
 	*charge = (struct charge){.bytes = bytes, .kind = kind};
 	res = charge_here(&charge->ctx, &charge->dev);
-	return res == CUDA_SUCCESS ? begin(charge) : res;
+	return res == CUDA_SUCCESS ? charge_take(charge) : res;
 }
 
 CUresult charge_begin_on(struct charge *charge, CUdevice dev, uint64_t bytes, int kind)
 {
 	*charge = (struct charge){.dev = dev, .bytes = bytes, .kind = kind};
-	return begin(charge);
+	return charge_take(charge);
 }
 
 bool charge_again(struct charge *charge, CUresult res)
@@ -63,7 +63,8 @@ bool charge_again(struct charge *charge, CUresult res)
 void charge_give_back(const struct ledger_entry *entry)
 {
 	budget_give(entry->dev, entry->bytes, entry->kind);
-	if (entry->class != LEDGER_POOL) /* what a pool keeps nobody asked for */
+	if (entry->class !=
+	    LEDGER_POOL) /* the program did not ask for the bytes that a pool keeps */
 		budget_allocated(entry->dev, -(int64_t)entry->bytes);
 }
 

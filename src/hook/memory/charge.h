@@ -3,7 +3,7 @@
 #define NVS_HOOK_CHARGE_H
 
 /*
- * How every allocating hook that forwards to the driver is written:
+ * The form of each hook that allocates by the driver:
  *
  *	struct charge charge;
  *	CUresult res = charge_begin(&charge, bytes, kind);
@@ -16,7 +16,7 @@
  *	charge_end(&charge, res, class, key);
  *	return res;
  *
- * Between begin and end the thread is inside the gate. Threading: any thread.
+ * From begin to end the thread is inside the gate. Threading: any thread.
  */
 
 #include "abi/cuda_abi.h"
@@ -36,32 +36,32 @@ struct charge {
 };
 
 /*
- * The calling thread's context (of a green one, the primary, whose memory it uses) and its
- * device; else the driver's own error.
+ * The calling thread's context and its device, or the driver's error. A green context stands for
+ * the primary one, because it uses that one's memory.
  */
 CUresult charge_here(CUcontext *ret_ctx, CUdevice *ret_dev);
 
-/* For the current context's device, or for dev and no context. Waits for room. */
+/* Takes budget of the current context's device, or of dev without a context. Waits for room. */
 CUresult charge_begin(struct charge *charge, uint64_t bytes, int kind);
 CUresult charge_begin_on(struct charge *charge, CUdevice dev, uint64_t bytes, int kind);
 
-/* After out of memory: true when there may be room now; budget_retry() tells when not. */
+/* After out of memory. true: call the driver again (budget_retry()). */
 bool charge_again(struct charge *charge, CUresult res);
 
-/* Books what was made, or takes the charge back. */
+/* Enters the new object into the ledger, or gives the budget back if res is an error. */
 void charge_end(struct charge *charge, CUresult res, enum ledger_class class, uint64_t key);
 
-/* The same when the caller keeps the books. */
+/* The same for an object of which the caller keeps the books; call it after success. */
 void charge_keep(struct charge *charge);
 
 /*
- * Around a free: the entry leaves the books first, since the driver may give its address
- * or handle to another thread at once, and comes back if the driver refuses.
+ * Around a free. The entry must leave the ledger first, because the driver may give its address or
+ * handle to another thread at once. It comes back if the driver refuses.
  */
 bool charge_free_begin(enum ledger_class class, uint64_t key, struct ledger_entry *ret_entry);
 void charge_free_end(const struct ledger_entry *entry, CUresult res);
 
-/* Gives back what entry was charged. */
+/* Gives the entry's bytes back to the budget. */
 void charge_give_back(const struct ledger_entry *entry);
 
 #endif

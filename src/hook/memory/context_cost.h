@@ -8,10 +8,10 @@
 
 #include <stdint.h>
 
-/* As the scheduler has seen it; before that half a GiB, or 1/32 of a small card. */
+/* The scheduler's measurement; before one, half a GiB, or 1/32 of a small card. */
 uint64_t context_cost(CUdevice dev);
 
-/* The scheduler's word; 0: it has seen none. */
+/* bytes: the scheduler's measurement; 0: it has none. */
 void context_cost_learn(CUdevice dev, uint64_t bytes);
 
 void context_cost_after_fork_child(void);

@@ -2,10 +2,10 @@
 
 #include "hook/memory/ledger.h"
 
+#include "hook/base/hook_mutex.h"
 #include "hook/memory/rbtree.h"
 
 #include <errno.h>
-#include <pthread.h>
 #include <stdlib.h>
 
 struct ledger_node {
@@ -17,34 +17,35 @@ struct ledger_node {
 
 RB_HEAD(ledger_tree, ledger_node);
 
-static int compare(struct ledger_node *a, struct ledger_node *b)
+static int node_compare(struct ledger_node *a, struct ledger_node *b)
 {
 	return a->entry.key < b->entry.key ? -1 : a->entry.key > b->entry.key;
 }
 
 /* cppcheck-suppress unknownMacro */
-RBTREE_GENERATE(ledger_tree, ledger_node, link, compare)
+RBTREE_GENERATE(ledger_tree, ledger_node, link, node_compare)
 
+/* All under the lock. */
 static struct {
-	pthread_mutex_t lock;
+	struct hook_mutex lock;
 	struct ledger_tree trees[LEDGER_CLASS_COUNT_];
 	uint64_t n_entries;
-} ledger = {.lock = PTHREAD_MUTEX_INITIALIZER};
+} ledger = {.lock = HOOK_MUTEX(HOOK_LOCK_LEDGER)};
 
-static struct ledger_node *find(enum ledger_class class, uint64_t key)
+static struct ledger_node *node_find(enum ledger_class class, uint64_t key)
 {
 	struct ledger_node probe = {.entry.key = key};
 
 	return RB_FIND(ledger_tree, &ledger.trees[class], &probe);
 }
 
-static void count_owned(const struct ledger_entry *entry, bool is_new)
+static void ledger_count_owned(const struct ledger_entry *entry, bool is_new)
 {
 	struct ledger_node *pool;
 
 	if (entry->class != LEDGER_ADDRESS || !entry->owner)
 		return;
-	pool = find(LEDGER_POOL, entry->owner);
+	pool = node_find(LEDGER_POOL, entry->owner);
 	if (pool)
 		pool->owned += is_new ? entry->bytes : -entry->bytes;
 }
@@ -56,13 +57,13 @@ int ledger_add(const struct ledger_entry *entry)
 	if (!node)
 		return -ENOMEM;
 	node->entry = *entry;
-	pthread_mutex_lock(&ledger.lock);
+	hook_lock(&ledger.lock);
 	other = RB_INSERT(ledger_tree, &ledger.trees[entry->class], node);
 	if (!other) {
 		ledger.n_entries++;
-		count_owned(entry, true);
+		ledger_count_owned(entry, true);
 	}
-	pthread_mutex_unlock(&ledger.lock);
+	hook_unlock(&ledger.lock);
 	if (other) {
 		free(node);
 		return LEDGER_E_EXISTS;
@@ -70,22 +71,22 @@ int ledger_add(const struct ledger_entry *entry)
 	return 0;
 }
 
-static void unlink_node(struct ledger_node *node)
+static void node_unlink(struct ledger_node *node)
 {
 	RB_REMOVE(ledger_tree, &ledger.trees[node->entry.class], node);
 	ledger.n_entries--;
-	count_owned(&node->entry, false);
+	ledger_count_owned(&node->entry, false);
 }
 
 bool ledger_remove(enum ledger_class class, uint64_t key, struct ledger_entry *ret_entry)
 {
 	struct ledger_node *node;
 
-	pthread_mutex_lock(&ledger.lock);
-	node = find(class, key);
+	hook_lock(&ledger.lock);
+	node = node_find(class, key);
 	if (node)
-		unlink_node(node);
-	pthread_mutex_unlock(&ledger.lock);
+		node_unlink(node);
+	hook_unlock(&ledger.lock);
 	if (!node)
 		return false;
 	if (ret_entry)
@@ -98,11 +99,11 @@ bool ledger_find(enum ledger_class class, uint64_t key, struct ledger_entry *ret
 {
 	struct ledger_node *node;
 
-	pthread_mutex_lock(&ledger.lock);
-	node = find(class, key);
+	hook_lock(&ledger.lock);
+	node = node_find(class, key);
 	if (node && ret_entry)
 		*ret_entry = node->entry;
-	pthread_mutex_unlock(&ledger.lock);
+	hook_unlock(&ledger.lock);
 	return node != NULL;
 }
 
@@ -111,13 +112,13 @@ int64_t ledger_resize(enum ledger_class class, uint64_t key, uint64_t bytes)
 	struct ledger_node *node;
 	int64_t delta = 0;
 
-	pthread_mutex_lock(&ledger.lock);
-	node = find(class, key);
+	hook_lock(&ledger.lock);
+	node = node_find(class, key);
 	if (node) {
 		delta = (int64_t)(bytes - node->entry.bytes);
 		node->entry.bytes = bytes;
 	}
-	pthread_mutex_unlock(&ledger.lock);
+	hook_unlock(&ledger.lock);
 	return delta;
 }
 
@@ -125,18 +126,18 @@ void ledger_context_gone(CUcontext ctx, void (*each)(const struct ledger_entry *
 {
 	struct ledger_node *node, *next, *gone = NULL;
 
-	pthread_mutex_lock(&ledger.lock);
+	hook_lock(&ledger.lock);
 	for (size_t i = 0; i < LEDGER_CLASS_COUNT_; i++) {
 		RB_FOREACH_SAFE(node, ledger_tree, &ledger.trees[i], next)
 		{
 			if (!node->entry.ctx || node->entry.ctx != ctx)
 				continue;
-			unlink_node(node);
+			node_unlink(node);
 			node->next = gone;
 			gone = node;
 		}
 	}
-	pthread_mutex_unlock(&ledger.lock);
+	hook_unlock(&ledger.lock);
 
 	for (node = gone; node; node = next) {
 		next = node->next;
@@ -150,11 +151,11 @@ uint64_t ledger_owner_bytes(uint64_t owner)
 	struct ledger_node *pool;
 	uint64_t bytes = 0;
 
-	pthread_mutex_lock(&ledger.lock);
-	pool = find(LEDGER_POOL, owner);
+	hook_lock(&ledger.lock);
+	pool = node_find(LEDGER_POOL, owner);
 	if (pool)
 		bytes = pool->owned;
-	pthread_mutex_unlock(&ledger.lock);
+	hook_unlock(&ledger.lock);
 	return bytes;
 }
 
@@ -162,16 +163,16 @@ uint64_t ledger_count(void)
 {
 	uint64_t n;
 
-	pthread_mutex_lock(&ledger.lock);
+	hook_lock(&ledger.lock);
 	n = ledger.n_entries;
-	pthread_mutex_unlock(&ledger.lock);
+	hook_unlock(&ledger.lock);
 	return n;
 }
 
 /* The parent's memory is none of the child's, and its lock may have been held by anyone. */
 void ledger_after_fork_child(void)
 {
-	pthread_mutex_init(&ledger.lock, NULL);
+	hook_mutex_renew(&ledger.lock, HOOK_LOCK_LEDGER);
 	for (size_t i = 0; i < LEDGER_CLASS_COUNT_; i++)
 		RB_INIT(&ledger.trees[i]);
 	ledger.n_entries = 0;

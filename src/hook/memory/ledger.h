@@ -3,10 +3,10 @@
 #define NVS_HOOK_LEDGER_H
 
 /*
- * What the program holds on its cards that the pager does not: every allocation of every
- * family, by address or by handle. Only a book: it charges nothing and calls nobody.
+ * The book of allocations that the pager does not have, of all families, by address or by handle.
+ * It takes no budget and calls no other module.
  *
- * Threading: any thread; one short lock. Every operation is O(log n).
+ * Threading: any thread; a short lock. An operation is O(log n), unless it says otherwise.
  */
 
 #include "abi/cuda_abi.h"
@@ -19,10 +19,9 @@ enum ledger_class {
 	LEDGER_ADDRESS, /* device memory */
 	LEDGER_ARRAY,
 	LEDGER_MIPMAP,
-	LEDGER_POOL,  /* memory pool: kind is its device's, bytes what it keeps beyond the requests
-		       */
-	LEDGER_GRAPH, /* executable graph with memory nodes */
-	LEDGER_GREEN, /* green context, in the primary one; its bytes are in the reserve */
+	LEDGER_POOL,  /* a memory pool; its bytes are those that it keeps beyond the requests */
+	LEDGER_GRAPH, /* an executable graph with memory nodes */
+	LEDGER_GREEN, /* a green context, in the primary one; its bytes are in the reserve */
 	LEDGER_CLASS_COUNT_
 };
 
@@ -30,8 +29,8 @@ struct ledger_entry {
 	enum ledger_class class;
 	uint64_t key; /* address or handle, unique in its class */
 	uint64_t bytes;
-	uint64_t owner; /* LEDGER_ADDRESS: pool that it came from, or 0 */
-	CUcontext ctx;  /* dies with it; NULL: outlives contexts */
+	uint64_t owner; /* LEDGER_ADDRESS: the pool that it came from, or 0 */
+	CUcontext ctx;  /* the entry ends with it; NULL: it outlives contexts */
 	CUdevice dev;
 	int kind; /* enum nvshare_pinned or BUDGET_PAGEABLE */
 };
@@ -45,13 +44,13 @@ int ledger_add(const struct ledger_entry *entry);
 bool ledger_remove(enum ledger_class class, uint64_t key, struct ledger_entry *ret_entry);
 bool ledger_find(enum ledger_class class, uint64_t key, struct ledger_entry *ret_entry);
 
-/* Changes the bytes of an entry; returns the difference, 0 when there is no such entry. */
+/* Changes the bytes of an entry. Returns the difference; 0: there is no such entry. */
 int64_t ledger_resize(enum ledger_class class, uint64_t key, uint64_t bytes);
 
-/* Takes out all entries of ctx, with a call for each, the lock not held. O(n). */
+/* Takes out all entries of ctx, and calls each() without the lock. O(n). */
 void ledger_context_gone(CUcontext ctx, void (*each)(const struct ledger_entry *entry));
 
-/* Sum of bytes of what came from pool owner. O(1). */
+/* The sum of bytes that came from the pool owner. O(1). */
 uint64_t ledger_owner_bytes(uint64_t owner);
 
 uint64_t ledger_count(void);

@@ -27,7 +27,7 @@ uint64_t meminfo_free(CUdevice dev, uint64_t total)
 	return used < most ? most - used : 0;
 }
 
-static bool has_uuid(CUdevice dev, const unsigned char uuid[16])
+static bool device_has_uuid(CUdevice dev, const unsigned char uuid[16])
 {
 	CUuuid own;
 	CUresult res;
@@ -42,7 +42,7 @@ static bool has_uuid(CUdevice dev, const unsigned char uuid[16])
 	return res == CUDA_SUCCESS && memcmp(own.bytes, uuid, sizeof(own.bytes)) == 0;
 }
 
-static bool is_used(CUdevice dev)
+static bool device_is_used(CUdevice dev)
 {
 	struct nvshare_mem mem;
 
@@ -58,9 +58,9 @@ bool meminfo_by_uuid(const unsigned char uuid[16], uint64_t *ret_free, uint64_t 
 	if (!cuda_real.cuDeviceGetCount || cuda_real.cuDeviceGetCount(&n) != CUDA_SUCCESS)
 		return false;
 	for (CUdevice dev = 0; dev < n; dev++) {
-		if (!has_uuid(dev, uuid))
+		if (!device_has_uuid(dev, uuid))
 			continue;
-		if (!is_used(dev) && budget_limit(dev) == UINT64_MAX)
+		if (!device_is_used(dev) && budget_limit(dev) == UINT64_MAX)
 			return false;
 		total = meminfo_total(dev, budget_total(dev));
 		*ret_free = meminfo_free(dev, total);

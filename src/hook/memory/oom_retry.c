@@ -5,7 +5,10 @@
 #include "hook/memory/charge.h"
 #include "nvshare/protocol.h"
 
-/* What the driver lacks is its secret. Its steps are of 2 to 32 MiB; this is a few of them. */
+/*
+ * The driver does not tell how much it lacks. It grows in steps of 2 to 32 MiB; this is a few of
+ * them.
+ */
 #define ROOM_BYTES (64ull << 20)
 
 bool oom_retry_again(struct oom_retry *room, CUresult res)
@@ -24,7 +27,7 @@ bool oom_retry_again(struct oom_retry *room, CUresult res)
 	       CUDA_SUCCESS;
 }
 
-/* What the driver took is not counted: the card's own numbers show it. */
+/* Bytes that the driver took are not counted. They show in the card's own numbers. */
 void oom_retry_end(const struct oom_retry *room)
 {
 	if (room->is_taken)

@@ -3,8 +3,8 @@
 #define NVS_HOOK_OOM_RETRY_H
 
 /*
- * Room for what the driver takes by itself, in calls that name no size: code that is loaded
- * at its first launch, a kernel's stack, a stream's queues. Inside exactly one gate_enter():
+ * Room for memory that the driver takes by itself, in calls without a size: code that is loaded at
+ *its first launch, a kernel's stack, a stream's queues. Inside exactly one gate_enter():
  *
  *	if (res == CUDA_ERROR_OUT_OF_MEMORY)
  *		ROOM_RETRY(res, cuda_real.cuSomething(...));
@@ -19,15 +19,15 @@
 
 struct oom_retry {
 	CUdevice dev;
-	bool is_taken; /* a few bytes of dev, so that nobody else gets them meanwhile */
+	bool is_taken; /* a few bytes of dev's budget are, so that no other thread gets them */
 	struct budget_tries tries;
 };
 
-/* true: there may be room on the current context's device now; budget_retry() tells when not. */
+/* true: call the driver again, for there may be room (budget_retry()). */
 bool oom_retry_again(struct oom_retry *room, CUresult res);
 void oom_retry_end(const struct oom_retry *room);
 
-/* Sets res to what call, made again for as long as there may be room, says at last. */
+/* Makes the call again while there may be room. res: its last result. */
 #define ROOM_RETRY(res, call)                          \
 	do {                                           \
 		struct oom_retry room_ = {0};          \

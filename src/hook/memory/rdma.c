@@ -25,7 +25,7 @@ static const char *const devices[] = {
 
 static enum rdma seen; /* atomic */
 
-static bool is_device(const char *target)
+static bool path_is_rdma(const char *target)
 {
 	for (size_t i = 0; i < sizeof(devices) / sizeof(devices[0]); i++) {
 		if (strstr(target, devices[i]))
@@ -34,7 +34,7 @@ static bool is_device(const char *target)
 	return false;
 }
 
-static enum rdma search(DIR *dir)
+static enum rdma rdma_search(DIR *dir)
 {
 	const struct dirent *entry;
 	char target[PATH_MAX];
@@ -49,7 +49,7 @@ static enum rdma search(DIR *dir)
 		if (n < 0)
 			continue; /* no link, or closed meanwhile */
 		target[n] = '\0';
-		if (is_device(target)) {
+		if (path_is_rdma(target)) {
 			hook_debug("GPU memory stays on the card: %s is open", target);
 			return RDMA_OPEN;
 		}
@@ -57,7 +57,7 @@ static enum rdma search(DIR *dir)
 }
 
 /* A descriptor may be lacking for this look alone; a folder that is not there stays away. */
-static enum rdma why_not(int error)
+static enum rdma rdma_error(int error)
 {
 	return error == ENOENT || error == ENOTDIR || error == EACCES || error == EPERM
 		       ? RDMA_HIDDEN
@@ -76,7 +76,7 @@ enum rdma rdma_look(const char *folder)
 		return found;
 	folder = folder ? folder : DESCRIPTORS;
 	dir = opendir(folder);
-	found = dir ? search(dir) : why_not(errno);
+	found = dir ? rdma_search(dir) : rdma_error(errno);
 	if (dir)
 		(void)closedir(dir);
 	if (found == RDMA_OPEN || found == RDMA_HIDDEN)

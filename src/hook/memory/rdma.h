@@ -3,28 +3,28 @@
 #define NVS_HOOK_RDMA_H
 
 /*
- * Devices that may reach the program's GPU memory behind the driver's back: network cards
- * (InfiniBand verbs), GDRCopy, GPUDirect Storage. What is registered with them nobody can
- * tell; who has one of them open may have registered anything.
+ * Devices that may reach the program's GPU memory without the driver: network cards (InfiniBand
+ * verbs), GDRCopy, GPUDirect Storage. Nobody can tell which memory is registered with them. A
+ * process with such a device open may have registered all of its memory.
  *
- * Threading: rdma_look() the agent's thread, the rest any.
+ * Threading: rdma_look() is the agent's thread's; any thread may call the others.
  */
 
 enum rdma {
 	RDMA_NONE,
-	RDMA_OPEN,    /* one is, or was when it was looked before */
-	RDMA_HIDDEN,  /* /proc is not there for this process: nobody can tell */
-	RDMA_UNKNOWN, /* it could not be looked, this time */
+	RDMA_OPEN,    /* such a device is open, or was at an earlier look */
+	RDMA_HIDDEN,  /* this process has no /proc to look in */
+	RDMA_UNKNOWN, /* this look failed */
 };
 
 /*
- * Looks at all descriptors of the process, which folder has links to (NULL: /proc's). OPEN and
- * HIDDEN stay for as long as the process lives. RDMA_NONE with NVSHARE_RDMA=ignore. Keeps errno.
+ * Looks at all descriptors of the process. folder has links to them; NULL: the one in /proc. OPEN
+ * and HIDDEN stay until the process ends. RDMA_NONE with NVSHARE_RDMA=ignore. Keeps errno.
  */
 enum rdma rdma_look(const char *folder);
 
-enum rdma rdma_seen(void); /* the last look, if it said what stays; else RDMA_NONE */
+enum rdma rdma_seen(void); /* OPEN or HIDDEN since some look; else RDMA_NONE */
 
-void rdma_after_fork_child(void); /* what it has inherited is found again */
+void rdma_after_fork_child(void); /* the next look finds inherited devices again */
 
 #endif

@@ -2,10 +2,10 @@
 
 #include "hook/memory/vmm.h"
 
+#include "hook/base/hook_mutex.h"
 #include "hook/memory/budget.h"
 #include "hook/memory/rbtree.h"
 
-#include <pthread.h>
 #include <stdlib.h>
 
 struct vmm_block {
@@ -27,40 +27,41 @@ struct vmm_map {
 RB_HEAD(vmm_block_tree, vmm_block);
 RB_HEAD(vmm_map_tree, vmm_map);
 
-static int compare_block(struct vmm_block *a, struct vmm_block *b)
+static int block_compare(struct vmm_block *a, struct vmm_block *b)
 {
 	return a->handle < b->handle ? -1 : a->handle > b->handle;
 }
 
-static int compare_map(struct vmm_map *a, struct vmm_map *b)
+static int map_compare(struct vmm_map *a, struct vmm_map *b)
 {
 	return a->addr < b->addr ? -1 : a->addr > b->addr;
 }
 
 /* cppcheck-suppress unknownMacro */
-RBTREE_GENERATE(vmm_block_tree, vmm_block, link, compare_block)
+RBTREE_GENERATE(vmm_block_tree, vmm_block, link, block_compare)
 /* cppcheck-suppress unknownMacro */
-RBTREE_GENERATE(vmm_map_tree, vmm_map, link, compare_map)
+RBTREE_GENERATE(vmm_map_tree, vmm_map, link, map_compare)
 
+/* All under the lock. */
 static struct {
-	pthread_mutex_t lock;
+	struct hook_mutex lock;
 	struct vmm_block_tree blocks;
 	struct vmm_map_tree maps;
-} vmm = {.lock = PTHREAD_MUTEX_INITIALIZER};
+} vmm = {.lock = HOOK_MUTEX(HOOK_LOCK_VMM)};
 
-static struct vmm_block *find(CUmemGenericAllocationHandle handle)
+static struct vmm_block *block_find(CUmemGenericAllocationHandle handle)
 {
 	struct vmm_block key = {.handle = handle};
 
 	return RB_FIND(vmm_block_tree, &vmm.blocks, &key);
 }
 
-static bool is_gone(const struct vmm_block *block)
+static bool block_is_gone(const struct vmm_block *block)
 {
 	return !block->n_handles && !block->n_maps && !block->n_busy;
 }
 
-static void give_back(struct vmm_block *block)
+static void block_give_back(struct vmm_block *block)
 {
 	budget_give(block->dev, block->size, NVSHARE_PINNED_VMM);
 	budget_allocated(block->dev, -(int64_t)block->size);
@@ -77,9 +78,9 @@ bool vmm_created(CUmemGenericAllocationHandle handle, CUdevice dev, size_t size)
 	block->size = size;
 	block->dev = dev;
 	block->n_handles = 1;
-	pthread_mutex_lock(&vmm.lock);
+	hook_lock(&vmm.lock);
 	RB_INSERT(vmm_block_tree, &vmm.blocks, block);
-	pthread_mutex_unlock(&vmm.lock);
+	hook_unlock(&vmm.lock);
 	return true;
 }
 
@@ -87,14 +88,14 @@ struct vmm_block *vmm_release_begin(CUmemGenericAllocationHandle handle)
 {
 	struct vmm_block *block;
 
-	pthread_mutex_lock(&vmm.lock);
-	block = find(handle);
+	hook_lock(&vmm.lock);
+	block = block_find(handle);
 	if (block) {
 		block->n_busy++;
 		if (--block->n_handles == 0)
 			RB_REMOVE(vmm_block_tree, &vmm.blocks, block);
 	}
-	pthread_mutex_unlock(&vmm.lock);
+	hook_unlock(&vmm.lock);
 	return block;
 }
 
@@ -104,18 +105,18 @@ void vmm_release_end(struct vmm_block *block, bool is_released)
 
 	if (!block)
 		return;
-	pthread_mutex_lock(&vmm.lock);
+	hook_lock(&vmm.lock);
 	block->n_busy--;
 	if (!is_released && block->n_handles++ == 0)
 		RB_INSERT(vmm_block_tree, &vmm.blocks, block);
-	was_last = is_gone(block);
-	pthread_mutex_unlock(&vmm.lock);
+	was_last = block_is_gone(block);
+	hook_unlock(&vmm.lock);
 	if (was_last)
-		give_back(block);
+		block_give_back(block);
 }
 
 /* The last mapping that starts at or below ptr: mappings do not overlap. Lock held. */
-static struct vmm_map *find_map(CUdeviceptr ptr)
+static struct vmm_map *map_find(CUdeviceptr ptr)
 {
 	struct vmm_map *map = vmm.maps.rbh_root, *best = NULL;
 
@@ -135,9 +136,9 @@ void vmm_retained(CUmemGenericAllocationHandle handle, CUdeviceptr ptr)
 	struct vmm_block *block;
 	struct vmm_map *map;
 
-	pthread_mutex_lock(&vmm.lock);
-	map = find_map(ptr);
-	block = find(handle);
+	hook_lock(&vmm.lock);
+	map = map_find(ptr);
+	block = block_find(handle);
 	if (!block && map) {
 		/* Its handles were all released: the mapping alone kept it. */
 		block = map->block;
@@ -146,7 +147,7 @@ void vmm_retained(CUmemGenericAllocationHandle handle, CUdeviceptr ptr)
 	}
 	if (block)
 		block->n_handles++;
-	pthread_mutex_unlock(&vmm.lock);
+	hook_unlock(&vmm.lock);
 }
 
 void vmm_mapped(CUdeviceptr ptr, CUmemGenericAllocationHandle handle)
@@ -156,13 +157,13 @@ void vmm_mapped(CUdeviceptr ptr, CUmemGenericAllocationHandle handle)
 	if (!map)
 		return;
 	map->addr = ptr;
-	pthread_mutex_lock(&vmm.lock);
-	map->block = find(handle);
+	hook_lock(&vmm.lock);
+	map->block = block_find(handle);
 	if (map->block) {
 		map->block->n_maps++;
 		RB_INSERT(vmm_map_tree, &vmm.maps, map);
 	}
-	pthread_mutex_unlock(&vmm.lock);
+	hook_unlock(&vmm.lock);
 	if (!map->block)
 		free(map);
 }
@@ -174,25 +175,25 @@ void vmm_unmapped(CUdeviceptr ptr, size_t size)
 
 	for (;;) {
 		gone = NULL;
-		pthread_mutex_lock(&vmm.lock);
+		hook_lock(&vmm.lock);
 		map = RB_NFIND(vmm_map_tree, &vmm.maps, &key);
 		for (; map && map->addr - ptr < size && !gone; map = next) {
 			next = RB_NEXT(vmm_map_tree, &vmm.maps, map);
 			RB_REMOVE(vmm_map_tree, &vmm.maps, map);
 			map->block->n_maps--;
-			gone = is_gone(map->block) ? map->block : NULL;
+			gone = block_is_gone(map->block) ? map->block : NULL;
 			free(map);
 		}
-		pthread_mutex_unlock(&vmm.lock);
+		hook_unlock(&vmm.lock);
 		if (!gone)
 			return;
-		give_back(gone);
+		block_give_back(gone);
 	}
 }
 
 void vmm_after_fork_child(void)
 {
-	pthread_mutex_init(&vmm.lock, NULL);
+	hook_mutex_renew(&vmm.lock, HOOK_LOCK_VMM);
 	RB_INIT(&vmm.blocks);
 	RB_INIT(&vmm.maps);
 }

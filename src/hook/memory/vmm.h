@@ -3,9 +3,9 @@
 #define NVS_HOOK_VMM_H
 
 /*
- * The program's own physical memory (cuMemCreate): how many handles and mappings keep
- * each piece. The last one to go gives its bytes back to the budget. Handles and
- * addresses that are not known are none of its business.
+ * The program's own physical memory (cuMemCreate) that does not move: counts the handles and
+ * mappings of each piece. When the last one goes, its bytes go back to the budget. Unknown handles
+ * and addresses are ignored.
  *
  * Threading: any thread; a short lock.
  */
@@ -22,14 +22,14 @@ struct vmm_block;
 bool vmm_created(CUmemGenericAllocationHandle handle, CUdevice dev, size_t size);
 
 /*
- * Around the driver's cuMemRelease: a handle whose last reference goes leaves the books
- * before the driver can give its number to another thread, and returns if it refused.
- * begin: NULL when the handle is not known, which end takes.
+ * Around the driver's cuMemRelease. A handle whose last reference goes must leave the book first,
+ * because the driver may give its number to another thread at once. It comes back if the driver
+ * refuses. begin returns NULL: the handle is not known; end takes that.
  */
 struct vmm_block *vmm_release_begin(CUmemGenericAllocationHandle handle);
 void vmm_release_end(struct vmm_block *block, bool is_released);
 
-/* handle now stands for what is mapped at ptr, once more. */
+/* The driver has given handle out once more, for the memory that is mapped at ptr. */
 void vmm_retained(CUmemGenericAllocationHandle handle, CUdeviceptr ptr);
 
 void vmm_mapped(CUdeviceptr ptr, CUmemGenericAllocationHandle handle);

@@ -10,7 +10,7 @@
 
 #include <stdatomic.h>
 
-/* Prefetching, which is what moves managed memory, needs both. */
+/* Prefetching moves managed memory, and needs both. */
 static bool managed_supported(CUdevice dev)
 {
 	int managed = 0, concurrent = 0;
@@ -24,7 +24,7 @@ static bool managed_supported(CUdevice dev)
 	       managed && concurrent;
 }
 
-static enum nvshare_backend decide(CUdevice dev)
+static enum nvshare_backend backend_decide(CUdevice dev)
 {
 	const struct hook_options *options = hook_options();
 
@@ -53,7 +53,7 @@ static enum nvshare_backend decide(CUdevice dev)
 }
 
 /* Else a program that counts on it is told that it is out of memory, and not why. */
-static void check_oversub(CUdevice dev, enum nvshare_backend backend)
+static void backend_check_oversub(CUdevice dev, enum nvshare_backend backend)
 {
 	if (hook_options()->single_oversub && backend != NVSHARE_BACKEND_MANAGED)
 		hook_warn_once("NVSHARE_ENABLE_SINGLE_OVERSUB needs NVSHARE_MEMORY_BACKEND="
@@ -70,8 +70,8 @@ enum nvshare_backend backend_of(CUdevice dev)
 		return NVSHARE_BACKEND_NONE;
 	value = atomic_load_explicit(&decided[dev], memory_order_relaxed);
 	if (!value) {
-		value = (unsigned int)decide(dev) + 1;
-		check_oversub(dev, (enum nvshare_backend)(value - 1));
+		value = (unsigned int)backend_decide(dev) + 1;
+		backend_check_oversub(dev, (enum nvshare_backend)(value - 1));
 		atomic_store_explicit(&decided[dev], value, memory_order_relaxed);
 	}
 	return (enum nvshare_backend)(value - 1);

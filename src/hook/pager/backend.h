@@ -8,8 +8,8 @@
 #include "nvshare/protocol.h"
 
 /*
- * What NVSHARE_MEMORY_BACKEND asks for if dev can do it (decided once for each device,
- * with one line when the answer is no), and NONE with NVSHARE_IPC. Makes driver calls.
+ * The backend that NVSHARE_MEMORY_BACKEND names, if dev can do it; NONE with NVSHARE_IPC. Decided
+ * once for each device, with a warning if dev cannot. Makes driver calls.
  */
 enum nvshare_backend backend_of(CUdevice dev);
 

@@ -2,7 +2,7 @@
 
 #include "hook/pager/managed.h"
 
-#include "hook/base/cond.h"
+#include "hook/base/hook_mutex.h"
 #include "hook/base/hook_options.h"
 #include "hook/gate/bell.h"
 #include "hook/gate/gate.h"
@@ -18,7 +18,7 @@
 #include <pthread.h>
 #include <stdlib.h>
 
-/* Prefetches take whole blocks of this; what is charged follows. */
+/* Prefetches take whole blocks of this size, so charges are rounded to it. */
 #define MANAGED_ALIGN (64ull << 10)
 
 /* A prefetch can not be called off: pieces of 50 ms, for a process that wants to exit. */
@@ -29,7 +29,7 @@ struct managed_block {
 	struct managed_block *next; /* in a list being worked on */
 	CUdeviceptr addr;
 	size_t size;    /* as asked for */
-	size_t charged; /* rounded, without what stays */
+	size_t charged; /* rounded, without the bytes that stay */
 	size_t staying; /* behind that: in host memory for good (oversub.h) */
 	CUcontext ctx;
 	CUdevice dev;
@@ -40,22 +40,23 @@ struct managed_block {
 
 RB_HEAD(managed_tree, managed_block);
 
-static int compare(struct managed_block *a, struct managed_block *b)
+static int block_compare(struct managed_block *a, struct managed_block *b)
 {
 	return a->addr < b->addr ? -1 : a->addr > b->addr;
 }
 
 /* cppcheck-suppress unknownMacro */
-RBTREE_GENERATE(managed_tree, managed_block, link, compare)
+RBTREE_GENERATE(managed_tree, managed_block, link, block_compare)
 
+/* All under the lock. */
 static struct {
-	pthread_mutex_t lock;
+	struct hook_mutex lock;
 	pthread_cond_t changed; /* a block is not busy any more */
 	struct managed_tree blocks;
-} managed = {.lock = PTHREAD_MUTEX_INITIALIZER, .changed = PTHREAD_COND_INITIALIZER};
+} managed = {.lock = HOOK_MUTEX(HOOK_LOCK_MANAGED), .changed = PTHREAD_COND_INITIALIZER};
 
 /* Lock held. */
-static struct managed_block *find(CUdeviceptr ptr)
+static struct managed_block *block_find(CUdeviceptr ptr)
 {
 	struct managed_block *block = managed.blocks.rbh_root, *best = NULL;
 
@@ -74,14 +75,14 @@ bool managed_find(CUdeviceptr ptr)
 {
 	bool is_found;
 
-	pthread_mutex_lock(&managed.lock);
-	is_found = find(ptr) != NULL;
-	pthread_mutex_unlock(&managed.lock);
+	hook_lock(&managed.lock);
+	is_found = block_find(ptr) != NULL;
+	hook_unlock(&managed.lock);
 	return is_found;
 }
 
 /* The driver gives more than the card has, and then the card crawls. */
-static bool fits_card(CUdevice dev)
+static bool block_fits_card(CUdevice dev)
 {
 	struct nvshare_mem mem;
 
@@ -90,27 +91,27 @@ static bool fits_card(CUdevice dev)
 }
 
 /* Takes bytes, rounded, for block. */
-static CUresult take(CUdevice dev, size_t bytes, struct managed_block *block)
+static CUresult managed_take(CUdevice dev, size_t bytes, struct managed_block *block)
 {
 	CUresult res;
 
 	block->charged = bytes;
 	if (!hook_options()->single_oversub)
-		return fits_card(dev) ? budget_take(dev, bytes, BUDGET_PAGEABLE)
-				      : CUDA_ERROR_OUT_OF_MEMORY;
+		return block_fits_card(dev) ? budget_take(dev, bytes, BUDGET_PAGEABLE)
+					    : CUDA_ERROR_OUT_OF_MEMORY;
 	res = oversub_take(dev, bytes, &block->charged);
 	block->staying = bytes - block->charged;
 	return res;
 }
 
 /* Bytes from its start that move. */
-static size_t moving(const struct managed_block *block)
+static size_t block_is_moving(const struct managed_block *block)
 {
 	return block->staying ? block->charged : block->size;
 }
 
-/* Without the advice it would be used all the same, but come and go, and be in others' way. */
-static void keep_out(const struct managed_block *block)
+/* Without the advice the GPU would use it, too, but it would come and go, in the way of others. */
+static void block_keep_out(const struct managed_block *block)
 {
 	if (block->staying)
 		(void)cuda_real.cuMemAdvise(block->addr + block->charged,
@@ -118,7 +119,7 @@ static void keep_out(const struct managed_block *block)
 					    CU_MEM_ADVISE_SET_PREFERRED_LOCATION, CU_DEVICE_CPU);
 }
 
-static void give_back(struct managed_block *block)
+static void block_give_back(struct managed_block *block)
 {
 	if (block->is_out)
 		budget_swapped_freed(block->dev, block->charged);
@@ -129,8 +130,8 @@ static void give_back(struct managed_block *block)
 	free(block);
 }
 
-/* Out of the books. Who moves it gives it back then. Lock held. */
-static void forget(struct managed_block *block, struct managed_block **gone)
+/* Takes it out of the books. A thread that moves it gives it back in the end. Lock held. */
+static void block_forget(struct managed_block *block, struct managed_block **gone)
 {
 	RB_REMOVE(managed_tree, &managed.blocks, block);
 	if (block->is_busy) {
@@ -141,29 +142,29 @@ static void forget(struct managed_block *block, struct managed_block **gone)
 	*gone = block;
 }
 
-static void give_back_all(struct managed_block *gone)
+static void managed_give_back_all(struct managed_block *gone)
 {
 	struct managed_block *next;
 
 	for (; gone; gone = next) {
 		next = gone->next;
-		give_back(gone);
+		block_give_back(gone);
 	}
 }
 
-/* What is known there has ended with its context, and is about to be forgotten. */
-static void add_block(struct managed_block *block)
+/* A block that is known there has ended with its context, and is about to be forgotten. */
+static void block_add(struct managed_block *block)
 {
 	struct managed_block *stale, *gone = NULL;
 
-	pthread_mutex_lock(&managed.lock);
+	hook_lock(&managed.lock);
 	stale = RB_INSERT(managed_tree, &managed.blocks, block);
 	if (stale) {
-		forget(stale, &gone);
+		block_forget(stale, &gone);
 		RB_INSERT(managed_tree, &managed.blocks, block);
 	}
-	pthread_mutex_unlock(&managed.lock);
-	give_back_all(gone);
+	hook_unlock(&managed.lock);
+	managed_give_back_all(gone);
 }
 
 CUresult managed_alloc(CUdevice dev, CUcontext ctx, size_t bytes, CUdeviceptr *ret_ptr)
@@ -179,7 +180,7 @@ CUresult managed_alloc(CUdevice dev, CUcontext ctx, size_t bytes, CUdeviceptr *r
 	if (res != CUDA_SUCCESS)
 		return res;
 	block = calloc(1, sizeof(*block));
-	res = block ? take(dev, charged, block) : CUDA_ERROR_OUT_OF_MEMORY;
+	res = block ? managed_take(dev, charged, block) : CUDA_ERROR_OUT_OF_MEMORY;
 	if (res != CUDA_SUCCESS)
 		goto fail;
 	do
@@ -194,9 +195,9 @@ CUresult managed_alloc(CUdevice dev, CUcontext ctx, size_t bytes, CUdeviceptr *r
 	block->size = bytes;
 	block->ctx = ctx;
 	block->dev = dev;
-	keep_out(block);
+	block_keep_out(block);
 	*ret_ptr = block->addr;
-	add_block(block);
+	block_add(block);
 	return CUDA_SUCCESS;
 fail:
 	free(block);
@@ -208,12 +209,12 @@ bool managed_free(CUdeviceptr ptr, CUresult *ret_res)
 {
 	struct managed_block *block;
 
-	pthread_mutex_lock(&managed.lock);
-	while ((block = find(ptr)) && block->is_busy)
-		cond_wait(&managed.changed, &managed.lock);
+	hook_lock(&managed.lock);
+	while ((block = block_find(ptr)) && block->is_busy)
+		hook_wait(&managed.changed, &managed.lock);
 	if (block && block->addr == ptr)
 		RB_REMOVE(managed_tree, &managed.blocks, block);
-	pthread_mutex_unlock(&managed.lock);
+	hook_unlock(&managed.lock);
 	if (!block)
 		return false;
 	if (block->addr != ptr) {
@@ -222,64 +223,64 @@ bool managed_free(CUdeviceptr ptr, CUresult *ret_res)
 	}
 	*ret_res = cuda_real.cuMemFree_v2(ptr);
 	if (*ret_res != CUDA_SUCCESS) { /* still there: a capture forbade it, say */
-		pthread_mutex_lock(&managed.lock);
+		hook_lock(&managed.lock);
 		RB_INSERT(managed_tree, &managed.blocks, block);
-		pthread_mutex_unlock(&managed.lock);
+		hook_unlock(&managed.lock);
 		return true;
 	}
-	give_back(block);
+	block_give_back(block);
 	return true;
 }
 
-/* Claims the next block at or after addr that is on the wanted side; NULL: no more. */
-static struct managed_block *claim(CUdevice dev, CUdeviceptr addr, bool is_out)
+/* Claims the next block at or after addr on the wanted side. NULL: there is none. */
+static struct managed_block *block_claim(CUdevice dev, CUdeviceptr addr, bool is_out)
 {
 	struct managed_block key = {.addr = addr}, *block;
 
-	pthread_mutex_lock(&managed.lock);
+	hook_lock(&managed.lock);
 	block = RB_NFIND(managed_tree, &managed.blocks, &key);
 	while (block &&
 	       (block->dev != dev || block->is_out != is_out || block->is_busy || !block->charged))
 		block = RB_NEXT(managed_tree, &managed.blocks, block);
 	if (block)
 		block->is_busy = true;
-	pthread_mutex_unlock(&managed.lock);
+	hook_unlock(&managed.lock);
 	return block;
 }
 
-/* false: it has gone meanwhile, and whatever was done to it does not matter. */
-static bool unclaim(struct managed_block *block, bool is_out)
+/* false: it has gone meanwhile, so the result does not matter. */
+static bool block_unclaim(struct managed_block *block, bool is_out)
 {
 	bool is_gone;
 
-	pthread_mutex_lock(&managed.lock);
+	hook_lock(&managed.lock);
 	block->is_out = is_out;
 	block->is_busy = false;
 	is_gone = block->is_gone;
 	pthread_cond_broadcast(&managed.changed);
-	pthread_mutex_unlock(&managed.lock);
+	hook_unlock(&managed.lock);
 	if (is_gone)
-		give_back(block);
+		block_give_back(block);
 	return !is_gone;
 }
 
-static CUresult advise(const struct managed_block *block, bool to_host)
+static CUresult block_advise(const struct managed_block *block, bool to_host)
 {
-	return cuda_real.cuMemAdvise(block->addr, moving(block),
+	return cuda_real.cuMemAdvise(block->addr, block_is_moving(block),
 				     to_host ? CU_MEM_ADVISE_SET_PREFERRED_LOCATION
 					     : CU_MEM_ADVISE_UNSET_PREFERRED_LOCATION,
 				     CU_DEVICE_CPU);
 }
 
 /*
- * Piece by piece; behind one that hangs, all of them in its turn, and nobody waits for them.
- * ret_begun: bytes that may have moved. CUDA_ERROR_NOT_READY: the process leaves, or a piece
- * does not end.
+ * Prefetches piece by piece. Behind a piece that hangs it submits all others, and waits for none.
+ * ret_begun: bytes that may have moved. CUDA_ERROR_NOT_READY: the process exits, or a piece does
+ * not end.
  */
-static CUresult prefetch(const struct managed_block *block, CUdevice to, struct pager_mover *mover,
-			 size_t *ret_begun)
+static CUresult block_prefetch(const struct managed_block *block, CUdevice to,
+			       struct pager_mover *mover, size_t *ret_begun)
 {
-	size_t bytes = moving(block), size;
+	size_t bytes = block_is_moving(block), size;
 	bool was_hung = mover->is_hung;
 	CUresult res = CUDA_SUCCESS;
 
@@ -298,31 +299,33 @@ static CUresult prefetch(const struct managed_block *block, CUdevice to, struct 
 	return res;
 }
 
-static bool is_gone(const struct managed_block *block)
+static bool block_is_gone(const struct managed_block *block)
 {
 	bool gone;
 
-	pthread_mutex_lock(&managed.lock);
+	hook_lock(&managed.lock);
 	gone = block->is_gone;
-	pthread_mutex_unlock(&managed.lock);
+	hook_unlock(&managed.lock);
 	return gone;
 }
 
 /*
- * What has stayed in host memory would be used over the bus, for as long as the advice holds.
- * A process that leaves uses none of it. false: it is for the next restore to bring back.
+ * The GPU would use bytes in host memory over the bus for as long as the advice holds. A process
+ * that exits uses none. false: the next restore brings them back.
  */
-static bool call_back(const struct managed_block *block, struct pager_mover *mover, size_t begun)
+static bool block_call_back(const struct managed_block *block, struct pager_mover *mover,
+			    size_t begun)
 {
-	if (bell_is_stopping() || is_gone(block))
+	if (bell_is_stopping() || block_is_gone(block))
 		return true;
-	if (advise(block, false) != CUDA_SUCCESS)
+	if (block_advise(block, false) != CUDA_SUCCESS)
 		return false;
-	return !begun || prefetch(block, block->dev, mover, &begun) == CUDA_SUCCESS;
+	return !begun || block_prefetch(block, block->dev, mover, &begun) == CUDA_SUCCESS;
 }
 
 /* A block that is claimed. */
-static int evict(struct managed_block *block, struct pager_mover *mover, struct pager_move *move)
+static int block_evict(struct managed_block *block, struct pager_mover *mover,
+		       struct pager_move *move)
 {
 	int outcome = NVSHARE_OUTCOME_SUCCESS;
 	size_t begun = 0;
@@ -330,11 +333,12 @@ static int evict(struct managed_block *block, struct pager_mover *mover, struct 
 	CUresult res;
 
 	if (mover->is_hung)
-		return unclaim(block, false) ? NVSHARE_OUTCOME_GPU_HUNG : NVSHARE_OUTCOME_SUCCESS;
-	res = advise(block, true);
+		return block_unclaim(block, false) ? NVSHARE_OUTCOME_GPU_HUNG
+						   : NVSHARE_OUTCOME_SUCCESS;
+	res = block_advise(block, true);
 	if (res == CUDA_SUCCESS) {
-		res = prefetch(block, CU_DEVICE_CPU, mover, &begun);
-		is_out = res == CUDA_SUCCESS || !call_back(block, mover, begun);
+		res = block_prefetch(block, CU_DEVICE_CPU, mover, &begun);
+		is_out = res == CUDA_SUCCESS || !block_call_back(block, mover, begun);
 	}
 	if (res == CUDA_SUCCESS)
 		move->bytes += block->charged;
@@ -346,7 +350,7 @@ static int evict(struct managed_block *block, struct pager_mover *mover, struct 
 		outcome = NVSHARE_OUTCOME_SAVE_FAILED;
 	if (is_out)
 		budget_swapped_out(block->dev, block->charged);
-	return unclaim(block, is_out) ? outcome : NVSHARE_OUTCOME_SUCCESS;
+	return block_unclaim(block, is_out) ? outcome : NVSHARE_OUTCOME_SUCCESS;
 }
 
 int managed_evict(CUdevice dev, uint64_t bytes, struct pager_move *ret_move)
@@ -370,9 +374,9 @@ int managed_evict(CUdevice dev, uint64_t bytes, struct pager_move *ret_move)
 	if (!mover)
 		return NVSHARE_OUTCOME_SAVE_FAILED;
 	while (outcome == NVSHARE_OUTCOME_SUCCESS && ret_move->bytes < bytes &&
-	       (block = claim(dev, addr, false))) {
+	       (block = block_claim(dev, addr, false))) {
 		addr = block->addr + 1;
-		outcome = evict(block, mover, ret_move);
+		outcome = block_evict(block, mover, ret_move);
 		if (outcome == NVSHARE_OUTCOME_SUCCESS)
 			pager_agent()->moved_out(dev, ret_move->bytes);
 	}
@@ -380,14 +384,14 @@ int managed_evict(CUdevice dev, uint64_t bytes, struct pager_move *ret_move)
 	return outcome;
 }
 
-static int bring_in(const struct managed_block *block, struct pager_mover *mover)
+static int block_bring_in(const struct managed_block *block, struct pager_mover *mover)
 {
 	size_t begun;
 	CUresult res;
 
-	res = advise(block, false);
+	res = block_advise(block, false);
 	if (res == CUDA_SUCCESS)
-		res = prefetch(block, block->dev, mover, &begun);
+		res = block_prefetch(block, block->dev, mover, &begun);
 	if (res == CUDA_SUCCESS)
 		return NVSHARE_OUTCOME_SUCCESS;
 	budget_swapped_out(block->dev, block->charged);
@@ -395,7 +399,8 @@ static int bring_in(const struct managed_block *block, struct pager_mover *mover
 }
 
 /* A block that is claimed. */
-static int restore(struct managed_block *block, struct pager_mover *mover, struct pager_move *move)
+static int block_restore(struct managed_block *block, struct pager_mover *mover,
+			 struct pager_move *move)
 {
 	int outcome;
 
@@ -406,11 +411,11 @@ static int restore(struct managed_block *block, struct pager_mover *mover, struc
 	else if (!budget_swapped_in(block->dev, block->charged))
 		outcome = NVSHARE_OUTCOME_PARTIAL;
 	else
-		outcome = bring_in(block, mover);
+		outcome = block_bring_in(block, mover);
 	if (outcome == NVSHARE_OUTCOME_SUCCESS)
 		move->bytes += block->charged;
-	return unclaim(block, outcome != NVSHARE_OUTCOME_SUCCESS) ? outcome
-								  : NVSHARE_OUTCOME_SUCCESS;
+	return block_unclaim(block, outcome != NVSHARE_OUTCOME_SUCCESS) ? outcome
+									: NVSHARE_OUTCOME_SUCCESS;
 }
 
 int managed_restore(CUdevice dev, struct pager_move *ret_move)
@@ -422,11 +427,11 @@ int managed_restore(CUdevice dev, struct pager_move *ret_move)
 	CUdeviceptr addr = 0;
 
 	*ret_move = (struct pager_move){0};
-	while (outcome == NVSHARE_OUTCOME_SUCCESS && (block = claim(dev, addr, true))) {
+	while (outcome == NVSHARE_OUTCOME_SUCCESS && (block = block_claim(dev, addr, true))) {
 		addr = block->addr + 1;
 		if (!mover)
 			mover = pager_mover();
-		outcome = restore(block, mover, ret_move);
+		outcome = block_restore(block, mover, ret_move);
 	}
 	ret_move->ns = ret_move->bytes ? clock_now_ns() - start : 0;
 	return outcome;
@@ -436,19 +441,19 @@ void managed_context_gone(CUcontext ctx)
 {
 	struct managed_block *block, *next, *gone = NULL;
 
-	pthread_mutex_lock(&managed.lock);
+	hook_lock(&managed.lock);
 	RB_FOREACH_SAFE(block, managed_tree, &managed.blocks, next)
 	{
 		if (block->ctx == ctx)
-			forget(block, &gone);
+			block_forget(block, &gone);
 	}
-	pthread_mutex_unlock(&managed.lock);
-	give_back_all(gone);
+	hook_unlock(&managed.lock);
+	managed_give_back_all(gone);
 }
 
 void managed_after_fork_child(void)
 {
-	pthread_mutex_init(&managed.lock, NULL);
+	hook_mutex_renew(&managed.lock, HOOK_LOCK_MANAGED);
 	pthread_cond_init(&managed.changed, NULL);
 	RB_INIT(&managed.blocks);
 	oversub_after_fork_child();

@@ -3,13 +3,13 @@
 #define NVS_HOOK_MANAGED_H
 
 /*
- * The classic backend (NVSHARE_MEMORY_BACKEND=managed): plain memory served by
- * cuMemAllocManaged, moved by advice and prefetching. Both are needed: advice alone moves
- * nothing, and pages that were sent to the host are used over the bus until they are
- * fetched. Same contracts as the pager's functions of the same names.
+ * The classic backend (NVSHARE_MEMORY_BACKEND=managed). cuMemAllocManaged serves plain memory;
+ * advice and prefetches move it. Both are needed: advice alone moves nothing, and the GPU uses
+ * pages in host memory over the bus until they are fetched. Contracts as for the pager's functions
+ * of these names.
  *
- * One process stays within the card unless NVSHARE_ENABLE_SINGLE_OVERSUB=1 (oversub.h), since
- * the driver would not refuse.
+ * A process gets no more than the card, since the driver would not refuse it;
+ * NVSHARE_ENABLE_SINGLE_OVERSUB=1 lifts that (oversub.h).
  */
 
 #include "hook/pager/pager.h"

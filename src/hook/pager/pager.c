@@ -23,26 +23,26 @@
 #define PAGER_FIRST_ID (1ull << 48)
 
 struct pager pager = {
-	.lock = PTHREAD_MUTEX_INITIALIZER,
+	.lock = HOOK_MUTEX(HOOK_LOCK_PAGER),
 	.changed = PTHREAD_COND_INITIALIZER,
 	.last_id = PAGER_FIRST_ID,
 };
 
-static int compare(struct pager_alloc *a, struct pager_alloc *b)
+static int alloc_compare(struct pager_alloc *a, struct pager_alloc *b)
 {
 	return a->addr < b->addr ? -1 : a->addr > b->addr;
 }
 
 /* cppcheck-suppress unknownMacro */
-RBTREE_GENERATE(pager_tree, pager_alloc, link, compare)
+RBTREE_GENERATE(pager_tree, pager_alloc, link, alloc_compare)
 
-static void add_alloc(struct pager_alloc *alloc)
+static void alloc_add(struct pager_alloc *alloc)
 {
 	alloc->id = ++pager.last_id;
 	RB_INSERT(pager_tree, &pager.allocs, alloc);
 }
 
-static struct pager_arena *get_arena(CUdevice dev, CUcontext ctx)
+static struct pager_arena *arena_get(CUdevice dev, CUcontext ctx)
 {
 	struct pager_arena *arena;
 
@@ -62,7 +62,7 @@ static struct pager_arena *get_arena(CUdevice dev, CUcontext ctx)
 }
 
 /* A place in a shared range. Lock held. */
-static int place(struct pager_arena *arena, struct pager_alloc *alloc)
+static int arena_place(struct pager_arena *arena, struct pager_alloc *alloc)
 {
 	struct pager_range *range;
 	uint64_t addr;
@@ -75,12 +75,12 @@ static int place(struct pager_arena *arena, struct pager_alloc *alloc)
 		arena->spare = NULL;
 	alloc->arena = arena;
 	alloc->addr = addr;
-	add_alloc(alloc);
+	alloc_add(alloc);
 	return 0;
 }
 
-/* Twice what there is, so that few chunks hold many allocations, within bounds. */
-static size_t next_size(const struct pager_arena *arena, size_t granularity)
+/* Twice the size so far, within bounds, so that few chunks hold many allocations. */
+static size_t arena_next_size(const struct pager_arena *arena, size_t granularity)
 {
 	uint64_t have = arena->extent.bytes_used + arena->extent.bytes_free;
 	size_t size = granularity;
@@ -94,16 +94,16 @@ static size_t next_size(const struct pager_arena *arena, size_t granularity)
  * Adds range to the arena and places alloc, which may land elsewhere: another thread may
  * have freed or added a range meanwhile. Then range is the arena's spare, or goes again.
  */
-static int add_and_place(struct pager_arena *arena, struct pager_range *range, bool may_keep,
-			 struct pager_alloc *alloc)
+static int arena_add_and_place(struct pager_arena *arena, struct pager_range *range, bool may_keep,
+			       struct pager_alloc *alloc)
 {
 	bool is_needed = false;
 	int r;
 
-	pthread_mutex_lock(&pager.lock);
+	hook_lock(&pager.lock);
 	r = extent_add(&arena->extent, range->addr, range->size);
 	if (r == 0) {
-		r = place(arena, alloc);
+		r = arena_place(arena, alloc);
 		is_needed = r == 0 && alloc->addr - range->addr < range->size;
 		if (!is_needed && may_keep && !arena->spare) {
 			arena->spare = range;
@@ -112,7 +112,7 @@ static int add_and_place(struct pager_arena *arena, struct pager_range *range, b
 		if (!is_needed)
 			(void)extent_remove(&arena->extent, range->addr);
 	}
-	pthread_mutex_unlock(&pager.lock);
+	hook_unlock(&pager.lock);
 	if (!is_needed)
 		pager_range_free(range);
 	return r;
@@ -127,12 +127,12 @@ static CUresult alloc_small(struct pager_device *device, CUdevice dev, CUcontext
 	CUresult res;
 	int r = -1;
 
-	pthread_mutex_lock(&pager.lock);
-	arena = get_arena(dev, ctx);
+	hook_lock(&pager.lock);
+	arena = arena_get(dev, ctx);
 	if (arena)
-		r = place(arena, alloc);
-	size = arena ? next_size(arena, device->granularity) : 0;
-	pthread_mutex_unlock(&pager.lock);
+		r = arena_place(arena, alloc);
+	size = arena ? arena_next_size(arena, device->granularity) : 0;
+	hook_unlock(&pager.lock);
 	while (r == EXTENT_E_FULL) {
 		res = pager_range_new(dev, ctx, arena, size, &range);
 		if (res == CUDA_ERROR_OUT_OF_MEMORY && size > device->granularity) {
@@ -141,7 +141,7 @@ static CUresult alloc_small(struct pager_device *device, CUdevice dev, CUcontext
 		}
 		if (res != CUDA_SUCCESS)
 			return res;
-		r = add_and_place(arena, range, size == device->granularity, alloc);
+		r = arena_add_and_place(arena, range, size == device->granularity, alloc);
 	}
 	return r == 0 ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
 }
@@ -158,9 +158,9 @@ static CUresult alloc_large(struct pager_device *device, CUdevice dev, CUcontext
 	if (res != CUDA_SUCCESS)
 		return res;
 	alloc->addr = alloc->range->addr;
-	pthread_mutex_lock(&pager.lock);
-	add_alloc(alloc);
-	pthread_mutex_unlock(&pager.lock);
+	hook_lock(&pager.lock);
+	alloc_add(alloc);
+	hook_unlock(&pager.lock);
 	return CUDA_SUCCESS;
 }
 
@@ -187,7 +187,7 @@ CUresult pager_alloc(CUdevice dev, CUcontext ctx, size_t bytes, CUdeviceptr *ret
 	alloc->ctx = ctx;
 	alloc->dev = dev;
 	alloc->size = bytes;
-	alloc->sync_memops = true; /* what plain memory says of itself, as seen on 580 */
+	alloc->sync_memops = true; /* as plain memory says, seen on 580 */
 	if (bytes < PAGER_LARGE)
 		res = alloc_small(device, dev, ctx, alloc);
 	else
@@ -203,7 +203,7 @@ out:
 }
 
 /* Takes a small one's bytes back; the range that is to go with it, or NULL. Lock held. */
-static struct pager_range *unplace(struct pager_alloc *alloc)
+static struct pager_range *arena_unplace(struct pager_alloc *alloc)
 {
 	struct pager_arena *arena = alloc->arena;
 	struct extent_region region;
@@ -225,9 +225,9 @@ static struct pager_range *unplace(struct pager_alloc *alloc)
 
 void pager_add(struct pager_alloc *alloc)
 {
-	pthread_mutex_lock(&pager.lock);
-	add_alloc(alloc);
-	pthread_mutex_unlock(&pager.lock);
+	hook_lock(&pager.lock);
+	alloc_add(alloc);
+	hook_unlock(&pager.lock);
 }
 
 static void arena_free(struct pager_arena *arena)
@@ -246,10 +246,10 @@ void pager_release(struct pager_alloc *alloc)
 		return;
 	}
 	if (alloc->arena) {
-		pthread_mutex_lock(&pager.lock);
-		range = unplace(alloc);
+		hook_lock(&pager.lock);
+		range = arena_unplace(alloc);
 		is_last = alloc->arena->is_dead && !alloc->arena->extent.n_used;
-		pthread_mutex_unlock(&pager.lock);
+		hook_unlock(&pager.lock);
 	}
 	if (range)
 		pager_range_free(range);
@@ -258,7 +258,7 @@ void pager_release(struct pager_alloc *alloc)
 	free(alloc);
 }
 
-static bool is_capture_error(CUresult res)
+static bool res_is_capture_error(CUresult res)
 {
 	return res >= CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED &&
 	       res <= CUDA_ERROR_STREAM_CAPTURE_WRONG_THREAD;
@@ -268,7 +268,7 @@ static bool is_capture_error(CUresult res)
  * Work that still uses the memory ends first, as with the driver's own cuMemFree. false:
  * not now, since a synchronise would break a capture, or the context is being ended.
  */
-static bool synchronize(CUcontext ctx, CUresult *ret_res)
+static bool context_synchronize(CUcontext ctx, CUresult *ret_res)
 {
 	struct device_context *held;
 	CUresult res;
@@ -289,34 +289,34 @@ static bool synchronize(CUcontext ctx, CUresult *ret_res)
 	}
 	device_context_drop(held);
 	gate_allow_captures();
-	if (is_capture_error(res))
+	if (res_is_capture_error(res))
 		return false;
 	*ret_res = res;
 	return true;
 }
 
-static void put_off(struct pager_alloc *alloc)
+static void alloc_put_off(struct pager_alloc *alloc)
 {
-	pthread_mutex_lock(&pager.lock);
+	hook_lock(&pager.lock);
 	alloc->next = pager.put_off;
 	__atomic_store_n(&pager.put_off, alloc, __ATOMIC_RELAXED);
-	pthread_mutex_unlock(&pager.lock);
+	hook_unlock(&pager.lock);
 }
 
-/* What was freed is not found again: the driver refuses a second free itself. */
+/* Freed memory is not found again, so the driver refuses a second free itself. */
 bool pager_take(CUdeviceptr ptr, struct pager_alloc **ret_alloc)
 {
 	struct pager_alloc *alloc;
 	bool is_ours;
 
-	pthread_mutex_lock(&pager.lock);
+	hook_lock(&pager.lock);
 	alloc = pager_alloc_at(ptr);
 	is_ours = alloc != NULL;
 	if (alloc && alloc->addr == ptr)
 		RB_REMOVE(pager_tree, &pager.allocs, alloc);
 	else
 		alloc = NULL;
-	pthread_mutex_unlock(&pager.lock);
+	hook_unlock(&pager.lock);
 	*ret_alloc = alloc;
 	return is_ours;
 }
@@ -334,10 +334,10 @@ bool pager_free(CUdeviceptr ptr, CUresult *ret_res)
 
 	budget_allocated(alloc->dev, -(int64_t)alloc->size);
 	*ret_res = CUDA_SUCCESS;
-	if (synchronize(alloc->ctx, ret_res))
+	if (context_synchronize(alloc->ctx, ret_res))
 		pager_release(alloc);
 	else
-		put_off(alloc);
+		alloc_put_off(alloc);
 	return true;
 }
 
@@ -349,14 +349,14 @@ void pager_flush_frees(void)
 
 	if (gate_capture_open())
 		return;
-	pthread_mutex_lock(&pager.lock);
+	hook_lock(&pager.lock);
 	list = pager.put_off;
 	__atomic_store_n(&pager.put_off, NULL, __ATOMIC_RELAXED);
-	pthread_mutex_unlock(&pager.lock);
+	hook_unlock(&pager.lock);
 	for (; list; list = next) {
 		next = list->next;
-		if (list->ctx != synced && !synchronize(list->ctx, &res)) {
-			put_off(list);
+		if (list->ctx != synced && !context_synchronize(list->ctx, &res)) {
+			alloc_put_off(list);
 			continue;
 		}
 		synced = list->ctx;
@@ -364,8 +364,8 @@ void pager_flush_frees(void)
 	}
 }
 
-/* What the dead context held, out of the books in one go. */
-static void take_context(CUcontext ctx, struct pager_alloc **ret_allocs,
+/* Takes all allocations of the dead context out of the books in one go. */
+static void context_take(CUcontext ctx, struct pager_alloc **ret_allocs,
 			 struct pager_arena **ret_arenas)
 {
 	struct pager_alloc *alloc, *next, **off;
@@ -401,19 +401,19 @@ static void take_context(CUcontext ctx, struct pager_alloc **ret_allocs,
 }
 
 /* Frees that were put off, or are done by now, may be in the hands of another thread. */
-static void end_arena(struct pager_arena *arena)
+static void arena_end(struct pager_arena *arena)
 {
 	struct pager_range *spare;
 	bool is_last;
 
-	pthread_mutex_lock(&pager.lock);
+	hook_lock(&pager.lock);
 	spare = arena->spare;
 	if (spare)
 		(void)extent_remove(&arena->extent, spare->addr);
 	arena->spare = NULL;
 	arena->is_dead = true;
 	is_last = !arena->extent.n_used;
-	pthread_mutex_unlock(&pager.lock);
+	hook_unlock(&pager.lock);
 	if (spare)
 		pager_range_free(spare);
 	if (is_last)
@@ -425,9 +425,9 @@ void pager_context_gone(CUcontext ctx)
 	struct pager_alloc *allocs = NULL, *next;
 	struct pager_arena *arenas = NULL, *arena;
 
-	pthread_mutex_lock(&pager.lock);
-	take_context(ctx, &allocs, &arenas);
-	pthread_mutex_unlock(&pager.lock);
+	hook_lock(&pager.lock);
+	context_take(ctx, &allocs, &arenas);
+	hook_unlock(&pager.lock);
 	pager_mover_gone(ctx);
 	managed_context_gone(ctx);
 	peer_context_gone(ctx);
@@ -438,10 +438,10 @@ void pager_context_gone(CUcontext ctx)
 		pager_release(allocs);
 	}
 	pager_pools()->context_gone(
-		ctx); /* before the arenas: what is pending there may be theirs */
+		ctx); /* before the arenas, since pending memory may be theirs */
 	while ((arena = arenas)) {
 		arenas = arena->next;
-		end_arena(arena);
+		arena_end(arena);
 	}
 }
 
@@ -451,7 +451,7 @@ void pager_context_gone(CUcontext ctx)
  */
 void pager_after_fork_child(void)
 {
-	pthread_mutex_init(&pager.lock, NULL);
+	hook_mutex_renew(&pager.lock, HOOK_LOCK_PAGER);
 	pthread_cond_init(&pager.changed, NULL);
 	RB_INIT(&pager.allocs);
 	pager.put_off = NULL;

@@ -3,13 +3,13 @@
 #define NVS_HOOK_PAGER_H
 
 /*
- * Memory whose address outlives its pages: cuMemAlloc and cuMemAllocPitch served from
- * address ranges with physical chunks (cuMemCreate, cuMemMap) that can be taken away and
- * brought back. Large requests get chunks of their own, small ones share chunks.
+ * Memory whose address outlives its pages. cuMemAlloc and cuMemAllocPitch are served from address
+ * ranges. The physical chunks behind them (cuMemCreate, cuMemMap) can be taken away and brought
+ * back. Large requests get chunks of their own, small ones share chunks.
  *
- * Threading: any thread; internal lock, never held over a driver call. A chunk that one
- * thread works on is busy; another thread waits for it.
- * Errors: CUresult as the program would see it from the real cuMemAlloc and cuMemFree.
+ * Threading: any thread, unless a function says otherwise. A short lock, which no thread keeps over
+ * a driver call. A chunk that a thread works on is busy, and other threads wait for it. Errors: as
+ * the real cuMemAlloc and cuMemFree would return them.
  */
 
 #include "abi/cuda_abi.h"
@@ -18,33 +18,30 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* Whether dev can do it (VMM attribute, granularity). Makes driver calls. */
+/* dev can do it: VMM attribute, granularity. Makes driver calls. */
 bool pager_supported(CUdevice dev);
 
-/* Inside one gate_enter(), device's context current. Charges budget_take(). bytes > 0. */
+/* Call it inside one gate_enter(), with a context of dev current, and bytes > 0. Takes budget. */
 CUresult pager_alloc(CUdevice dev, CUcontext ctx, size_t bytes, CUdeviceptr *ret_ptr);
 
-/* true: ptr was the pager's and is freed (or will be once captures have ended); *ret_res. */
+/* true: ptr was the pager's, and is freed now or when captures have ended; *ret_res is set. */
 bool pager_free(CUdeviceptr ptr, CUresult *ret_res);
 
-/*
- * The allocation that ptr lies in; false if not the pager's. Any out pointer may be NULL;
- * memory of a pool has no context.
- */
+/* The allocation that ptr lies in. Out pointers may be NULL. Memory of a pool has no context. */
 bool pager_find(CUdeviceptr ptr, CUdeviceptr *ret_base, size_t *ret_size, CUcontext *ret_ctx,
 		CUdevice *ret_dev, uint64_t *ret_buffer_id);
 
-/* The pool that it came from, or NULL; false if not the pager's. */
+/* The pool that the memory at ptr came from, or NULL. false: it is not the pager's. */
 bool pager_pool(CUdeviceptr ptr, CUmemoryPool *ret_pool);
 
-/* Its SYNC_MEMOPS attribute, kept for the program; false if not the pager's. */
+/* The memory's SYNC_MEMOPS attribute, kept for the program. false: it is not the pager's. */
 bool pager_sync_memops(CUdeviceptr ptr, bool *ret_on);
 bool pager_set_sync_memops(CUdeviceptr ptr, bool on);
 
 /*
- * Around a call that lets others reach the bytes behind the driver's back: what lies there
- * stays on the card meanwhile, and with is_pinned from then on, and counts as pinned.
- * Inside one gate_enter(), which is left while bytes are out. false: not the pager's.
+ * Around a call that lets others reach the bytes without the driver. The memory stays on the card
+ * meanwhile. is_pinned: it stays there for good, and counts as pinned. Call it inside one
+ * gate_enter(); it leaves the gate and waits while bytes are out. false: it is not the pager's.
  */
 struct pager_hold {
 	struct pager_range *range;
@@ -54,61 +51,65 @@ struct pager_hold {
 bool pager_hold(CUdeviceptr ptr, size_t size, struct pager_hold *ret_hold);
 void pager_unhold(const struct pager_hold *hold, bool is_pinned);
 
-/* The agent's side: all that is on the card now stays there from now on, and counts as pinned. */
+/* The agent's thread. All that is on the card now stays there for good, and counts as pinned. */
 void pager_pin_all(CUdevice dev);
 
 /*
- * The context is dead (call it after the driver destroyed it): its allocations, put-off
- * frees and registered host memory go with it.
+ * The driver has destroyed the context. Its allocations, put-off frees and registered host memory
+ * go with it.
  */
 void pager_context_gone(CUcontext ctx);
 
-/* The same for a context of ours, in which nothing was allocated. */
+/* The same for a second context, which has no allocations. */
 void pager_mover_gone(CUcontext ctx);
 
-/* In the current context a copy has not ended, and what waits for all of its work never does. */
+/* A copy in the current context hangs, so a call that waits for all its work would hang, too. */
 bool pager_mover_is_hung(void);
 
-/* peer may access present and future memory of dev (cuCtxEnablePeerAccess), or no more. */
+/* Lets peer access present and future memory of dev (cuCtxEnablePeerAccess), or ends that. */
 CUresult pager_peer(CUdevice dev, CUdevice peer, bool enable);
 
-/* Out pointer values: bytes moved and the time that the copies took. */
+/* Bytes that were moved, and the time that the copies took. */
 struct pager_move {
 	uint64_t bytes;
-	uint64_t handed; /* of these, memory that went to, or came from, another program */
+	uint64_t handed; /* the part of them whose memory was handed over */
 	uint64_t ns;
 };
 
 /*
- * The agent's side, with the gate closed and the device drained, or frozen; a context of dev
- * current that is not frozen. evict: takes at least bytes off the card, or all it can;
- * largest chunks first, of equals those that need no copy. is_frozen: the program was frozen, and
- * may have been thawed since unless the freeze is committed; nothing is given up before that.
- * Returns an enum nvshare_outcome (TIMEOUT: thawed); on any but success what was moved stays moved
- * and correct, but the client should restore; agent_moved_out() hears how far it is. restore:
- * brings in all that is out, as far as the budget goes; NVSHARE_OUTCOME_PARTIAL when that
- * is used up and bytes stayed out, which is no failure; _NO_CARD_MEMORY when the card was
- * full all the same.
+ * The agent's thread, with the gate closed, the device drained or frozen, and a context of dev
+ * current that is not frozen. Both return an enum nvshare_outcome.
+ *
+ * evict takes at least bytes off the card, or all it can. Largest chunks go first; of equal ones,
+ * those that need no copy. is_frozen: the program was frozen, and the watchdog may have thawed it,
+ * so the freeze is committed before anything is given up. TIMEOUT: it has thawed. After a failure
+ * the moved bytes stay moved and whole, and the client should restore. moved_out() of pager_ops.h
+ * hears of the progress.
+ *
+ * restore brings in all that is out, as far as the budget goes. NVSHARE_OUTCOME_PARTIAL: the budget
+ * is used up and bytes stay out, which is no failure. _NO_CARD_MEMORY: the card was full all the
+ * same.
  */
 int pager_evict(CUdevice dev, uint64_t bytes, bool is_frozen, struct pager_move *ret_move);
 int pager_restore(CUdevice dev, struct pager_move *ret_move);
 
 /*
- * Host memory for bytes to be evicted, ahead of time; 0: give back what is not in use.
- * is_urgent: somebody waits for it already.
+ * The agent's thread. Gets host memory ready for an eviction of bytes; 0: gives unused memory back.
+ * is_urgent: a client waits for it already.
  */
 void pager_prepare(CUdevice dev, uint64_t bytes, bool is_urgent);
 
-/* The same where nobody waits yet: no driver call is made. 0: no more, what is there stays. */
+/* The same while nobody waits yet, without driver calls. 0: takes no more, and keeps what it has.
+ */
 void pager_touch(CUdevice dev, uint64_t bytes);
 
 /*
- * Gives some host memory back to others who lack it, milliseconds' work: what is not in use,
- * else clean copies of what is on the card, too. Returns how many bytes; 0: there is none.
+ * Gives some host memory back, for clients that lack it: unused memory, then clean copies of chunks
+ * that are on the card. Takes milliseconds. Returns the bytes; 0: there is no more.
  */
 uint64_t pager_give_host_memory(CUdevice dev);
 
-/* Frees put off because a capture was open. The agent calls it when captures have ended. */
+/* Carries out frees that an open capture has put off. The agent calls it after captures. */
 void pager_flush_frees(void);
 
 void pager_after_fork_child(void);

@@ -26,7 +26,7 @@ static struct {
 } seconds[DEVICE_COUNT_MAX];
 
 /* What is free on the card, as the current context sees it; 0: it does not say. */
-static uint64_t free_bytes(void)
+static uint64_t card_free_bytes(void)
 {
 	size_t free = 0, total;
 
@@ -35,7 +35,7 @@ static uint64_t free_bytes(void)
 	return free;
 }
 
-static void set_limits(void)
+static void context_set_limits(void)
 {
 	if (!cuda_real.cuCtxSetLimit)
 		return;
@@ -44,7 +44,7 @@ static void set_limits(void)
 	(void)cuda_real.cuCtxSetLimit(CU_LIMIT_MALLOC_HEAP_SIZE, SECOND_HEAP_BYTES);
 }
 
-static CUcontext make(CUdevice dev)
+static CUcontext context_make(CUdevice dev)
 {
 	CUcontext ctx = NULL, popped;
 	CUresult res;
@@ -52,7 +52,7 @@ static CUcontext make(CUdevice dev)
 	channels_own_begin();
 	res = cuda_real.cuCtxCreate_v2(&ctx, CU_CTX_SCHED_BLOCKING_SYNC, dev);
 	if (res == CUDA_SUCCESS) {
-		set_limits();
+		context_set_limits();
 		(void)cuda_real.cuCtxPopCurrent_v2(&popped);
 	}
 	channels_own_end();
@@ -64,7 +64,7 @@ static CUcontext make(CUdevice dev)
 }
 
 /* What it will cost, before it was measured: less than the program's own, by the limits. */
-static uint64_t expected(CUdevice dev)
+static uint64_t context_expected_bytes(CUdevice dev)
 {
 	return context_cost(dev) / 5 * 3;
 }
@@ -74,39 +74,39 @@ static uint64_t expected(CUdevice dev)
  * that a report leaves out count as memory of others, and no program has them. So a figure that
  * is well below what is expected is not believed either.
  */
-static uint64_t plausible(CUdevice dev, uint64_t before, uint64_t after)
+static uint64_t context_plausible_bytes(CUdevice dev, uint64_t before, uint64_t after)
 {
-	uint64_t most = context_cost(dev), least = expected(dev) / 10 * 9;
+	uint64_t most = context_cost(dev), least = context_expected_bytes(dev) / 10 * 9;
 
 	if (before <= after || before - after > most || before - after < least)
-		return expected(dev);
+		return context_expected_bytes(dev);
 	return before - after;
 }
 
 /* By what is free before and after, which is asked for in a context of the program's. */
-static void make_measured(CUdevice dev)
+static void context_make_measured(CUdevice dev)
 {
 	struct device_context *c = device_context_hold(dev);
 	uint64_t before = 0, after = 0;
 	CUcontext popped;
 
 	if (c && cuda_real.cuCtxPushCurrent_v2(c->ctx) == CUDA_SUCCESS) {
-		before = free_bytes();
-		seconds[dev].ctx = make(dev);
-		after = free_bytes();
+		before = card_free_bytes();
+		seconds[dev].ctx = context_make(dev);
+		after = card_free_bytes();
 		(void)cuda_real.cuCtxPopCurrent_v2(&popped);
 	} else {
-		seconds[dev].ctx = make(dev);
+		seconds[dev].ctx = context_make(dev);
 	}
 	device_context_drop(c);
-	seconds[dev].bytes = plausible(dev, before, after);
+	seconds[dev].bytes = context_plausible_bytes(dev, before, after);
 }
 
 /*
  * One of the program's contexts may end just now, and its handle be ours before it is
  * forgotten. That takes the driver milliseconds.
  */
-static bool take_turn(void)
+static bool context_take_turn(void)
 {
 	uint64_t end_ns = clock_now_ns() + SECOND_TURN_NS;
 	bool is_ours;
@@ -122,15 +122,15 @@ bool pager_context_make(CUdevice dev, uint64_t max)
 		return false;
 	if (seconds[dev].ctx)
 		return true;
-	if (expected(dev) > max) {
+	if (context_expected_bytes(dev) > max) {
 		hook_debug("device %d: no second context: it takes %llu KiB, the reserve has %llu",
-			   (int)dev, (unsigned long long)(expected(dev) >> 10),
+			   (int)dev, (unsigned long long)(context_expected_bytes(dev) >> 10),
 			   (unsigned long long)(max >> 10));
 		return false;
 	}
-	if (!take_turn())
+	if (!context_take_turn())
 		return false;
-	make_measured(dev);
+	context_make_measured(dev);
 	device_turn_end();
 	if (!seconds[dev].ctx)
 		return false;

@@ -20,20 +20,23 @@
 #include "util/clock.h"
 
 /*
- * Host memory that others give back, slab by slab, is waited for so long since the last of it
- * was used, and looked for so often.
+ * Others give host memory back slab by slab. An eviction waits so long since it last used some, and
+ * looks so often.
  */
 #define HOST_WAIT_NS 2000000000ull
 #define HOST_WAIT_MS 5
 
-static void keep(struct pager_chunk *chunk)
+static void chunk_keep(struct pager_chunk *chunk)
 {
 	chunk->host = hostpool_put(chunk->host);
 	pager_chunk_set(chunk, PAGER_RESIDENT);
 }
 
-/* Before the scheduler hears of it: whoever acts on its word finds the memory in its source. */
-static CUresult unmap_or_hand_over(struct pager_moving *move, struct pager_chunk *chunk)
+/*
+ * The memory must be sent before the scheduler hears of it: a client that acts on its word finds
+ * the memory in its source.
+ */
+static CUresult chunk_unmap_or_hand_over(struct pager_moving *move, struct pager_chunk *chunk)
 {
 	CUdevice dev = chunk->range->dev;
 	bool may = chunk->host && chunk->is_mapped && transfer_is_aimed(dev);
@@ -61,16 +64,16 @@ static CUresult unmap_or_hand_over(struct pager_moving *move, struct pager_chunk
  * The bytes are in host memory: the chunk's own memory can go, if nothing has run since
  * the copy began and nothing can from here on.
  */
-static void let_go(struct pager_moving *move, struct pager_chunk *chunk)
+static void chunk_let_go(struct pager_moving *move, struct pager_chunk *chunk)
 {
 	if (move->is_frozen && !freeze_commit()) {
 		move->outcome = NVSHARE_OUTCOME_TIMEOUT;
-		keep(chunk);
+		chunk_keep(chunk);
 		return;
 	}
-	if (unmap_or_hand_over(move, chunk) != CUDA_SUCCESS) {
+	if (chunk_unmap_or_hand_over(move, chunk) != CUDA_SUCCESS) {
 		move->outcome = NVSHARE_OUTCOME_SAVE_FAILED;
-		keep(chunk);
+		chunk_keep(chunk);
 		return;
 	}
 	budget_swapped_out(chunk->range->dev, chunk->size);
@@ -79,7 +82,7 @@ static void let_go(struct pager_moving *move, struct pager_chunk *chunk)
 	pager_chunk_set(chunk, PAGER_SWAPPED);
 }
 
-static CUresult copy_out(struct pager_mover *mover, struct pager_chunk *chunk)
+static CUresult chunk_copy_out(struct pager_mover *mover, struct pager_chunk *chunk)
 {
 	CUresult res = pager_chunk_reach(chunk);
 	CUdeviceptr src = chunk->addr;
@@ -93,7 +96,7 @@ static CUresult copy_out(struct pager_mover *mover, struct pager_chunk *chunk)
 }
 
 /* The copy may still run into the host memory that is about to be given back. */
-static void fail_out(struct pager_moving *move, struct pager_chunk *chunk)
+static void chunk_fail_out(struct pager_moving *move, struct pager_chunk *chunk)
 {
 	move->outcome = NVSHARE_OUTCOME_SAVE_FAILED;
 	if (pager_mover_settle(move->mover) == CUDA_ERROR_NOT_READY) {
@@ -101,25 +104,25 @@ static void fail_out(struct pager_moving *move, struct pager_chunk *chunk)
 		pager_mover_park(move->mover, chunk->host);
 		chunk->host = NULL;
 	}
-	keep(chunk);
+	chunk_keep(chunk);
 }
 
-static void end_oldest_out(struct pager_moving *move)
+static void out_end_oldest(struct pager_moving *move)
 {
 	size_t slot = move->n_ended++ % PAGER_IN_FLIGHT;
 	struct pager_chunk *chunk = move->in_flight[slot];
 
 	if (pager_mover_wait(move->mover, slot) == CUDA_SUCCESS)
-		let_go(move, chunk);
+		chunk_let_go(move, chunk);
 	else
-		fail_out(move, chunk);
+		chunk_fail_out(move, chunk);
 }
 
 /*
  * Step by step: the time limit of a freeze from which nothing has gone is for a driver in the
  * way, and not for memory that takes its time.
  */
-static struct hostpool_part *get_host(const struct pager_moving *move, uint64_t bytes)
+static struct hostpool_part *chunk_get_host(const struct pager_moving *move, uint64_t bytes)
 {
 	while (hostpool_grow(bytes)) {
 		if (move->is_frozen && !move->bytes)
@@ -129,51 +132,51 @@ static struct hostpool_part *get_host(const struct pager_moving *move, uint64_t 
 }
 
 /* Lock held. */
-static bool needs_copy(const struct pager_chunk *chunk)
+static bool chunk_needs_copy(const struct pager_chunk *chunk)
 {
 	return chunk->state == PAGER_RESIDENT && !chunk->host && !chunk->is_blank;
 }
 
 /*
- * There is host memory for chunk, or it needs none. It is looked only where some was lacking
- * before: a look reads files. But to try takes what is there, even where it is too little.
+ * There is host memory for the chunk, or it needs none. It looks only after a lack, because a look
+ * reads files. A try takes the memory that is there, even too little of it.
  */
-static bool has_host(struct pager_moving *move, struct pager_chunk *chunk)
+static bool chunk_has_host(struct pager_moving *move, struct pager_chunk *chunk)
 {
 	bool is_needed;
 
 	if (!move->is_host_short)
 		return true;
-	pthread_mutex_lock(&pager.lock);
-	is_needed = needs_copy(chunk);
-	pthread_mutex_unlock(&pager.lock);
+	hook_lock(&pager.lock);
+	is_needed = chunk_needs_copy(chunk);
+	hook_unlock(&pager.lock);
 	return !is_needed || hostpool_has(chunk->size);
 }
 
 /* false: there is no host memory for chunk, which is as it was. */
-static bool start_out(struct pager_moving *move, struct pager_chunk *chunk)
+static bool chunk_start_out(struct pager_moving *move, struct pager_chunk *chunk)
 {
 	size_t slot = move->n_started % PAGER_IN_FLIGHT;
 
-	if (!has_host(move, chunk))
+	if (!chunk_has_host(move, chunk))
 		return false;
 	if (!pager_claim(chunk, PAGER_RESIDENT))
 		return true;
 	/* Just restored, and nothing has run since: the copy still holds. */
 	if (chunk->host || chunk->is_blank) {
-		let_go(move, chunk);
+		chunk_let_go(move, chunk);
 		return true;
 	}
-	chunk->host = get_host(move, chunk->size);
+	chunk->host = chunk_get_host(move, chunk->size);
 	if (!chunk->host) {
-		keep(chunk);
+		chunk_keep(chunk);
 		return false;
 	}
 	move->to_copy -= chunk->size < move->to_copy ? chunk->size : move->to_copy;
-	if (copy_out(move->mover, chunk) != CUDA_SUCCESS ||
+	if (chunk_copy_out(move->mover, chunk) != CUDA_SUCCESS ||
 	    cuda_real.cuEventRecord(move->mover->events[slot], move->mover->stream) !=
 		    CUDA_SUCCESS) {
-		fail_out(move, chunk);
+		chunk_fail_out(move, chunk);
 		return true;
 	}
 	move->in_flight[slot] = chunk;
@@ -181,29 +184,29 @@ static bool start_out(struct pager_moving *move, struct pager_chunk *chunk)
 	return true;
 }
 
-static uint64_t bytes_to_copy(const struct pager_plan *plan)
+static uint64_t out_bytes_to_copy(const struct pager_plan *plan)
 {
 	uint64_t bytes = 0;
 
-	pthread_mutex_lock(&pager.lock);
+	hook_lock(&pager.lock);
 	for (size_t i = 0; i < plan->n_chunks; i++) {
-		if (needs_copy(plan->chunks[i]))
+		if (chunk_needs_copy(plan->chunks[i]))
 			bytes += plan->chunks[i]->size;
 	}
-	pthread_mutex_unlock(&pager.lock);
+	hook_unlock(&pager.lock);
 	return bytes;
 }
 
-static void end_out(struct pager_moving *move, CUdevice dev)
+static void out_end(struct pager_moving *move, CUdevice dev)
 {
 	while (move->n_ended < move->n_started) {
-		end_oldest_out(move);
+		out_end_oldest(move);
 		pager_agent()->moved_out(dev, move->bytes);
 	}
 }
 
-/* Those who have what is lacking hear of it at once. */
-static void fall_short(struct pager_moving *move, CUdevice dev)
+/* Clients that have host memory hear of the lack at once. */
+static void out_fall_short(struct pager_moving *move, CUdevice dev)
 {
 	uint64_t bytes = hostpool_lacks(move->to_copy);
 
@@ -214,12 +217,12 @@ static void fall_short(struct pager_moving *move, CUdevice dev)
 }
 
 /*
- * Others give some back, among them who comes in as this goes out: so all that can go does so
- * first.
+ * Others give host memory back; so does the client that comes in as this one goes out. So all
+ * chunks that can go do so first.
  */
-static void await_host(struct pager_moving *move, CUdevice dev, uint64_t until_ns)
+static void out_await_host(struct pager_moving *move, CUdevice dev, uint64_t until_ns)
 {
-	end_out(move, dev);
+	out_end(move, dev);
 	(void)transfer_drop(dev);
 	if (move->outcome != NVSHARE_OUTCOME_SUCCESS)
 		return;
@@ -235,63 +238,63 @@ static void await_host(struct pager_moving *move, CUdevice dev, uint64_t until_n
 }
 
 /*
- * Until attempt finds host memory for chunk. What was there as the eviction began, or a moment
- * ago, may be taken by others, whom nobody asks before.
+ * Waits until attempt finds host memory for the chunk. Others may have taken memory that was there
+ * a moment ago.
  */
-static void wait_for_host(struct pager_moving *move, CUdevice dev, struct pager_chunk *chunk,
-			  bool (*attempt)(struct pager_moving *move, struct pager_chunk *chunk))
+static void out_wait_for_host(struct pager_moving *move, CUdevice dev, struct pager_chunk *chunk,
+			      bool (*attempt)(struct pager_moving *move, struct pager_chunk *chunk))
 {
 	uint64_t until_ns = 0;
 
 	while (move->outcome == NVSHARE_OUTCOME_SUCCESS && !attempt(move, chunk)) {
 		if (!move->is_host_short)
-			fall_short(move, dev);
+			out_fall_short(move, dev);
 		if (!until_ns)
 			until_ns = clock_now_ns() + HOST_WAIT_NS;
-		await_host(move, dev, until_ns);
+		out_await_host(move, dev, until_ns);
 	}
-	/* That is over: as much that is lacking later on would be no news. */
+	/* The lack is over. The same lack later on must count as news. */
 	if (until_ns && move->outcome == NVSHARE_OUTCOME_SUCCESS)
 		(void)pager_agent()->await_host(dev, move->bytes, hostpool_lacks(move->to_copy), 0);
 }
 
 /*
- * Nothing is begun but where there is host memory for all of plan, or will be as what goes
- * lets others in. Where it is not there now, they hear of it.
+ * Begins only if there is host memory for all of the plan, or if there will be as others come in.
+ * Tells others of a lack.
  */
-static void begin_out(struct pager_moving *move, CUdevice dev, const struct pager_plan *plan)
+static void out_begin(struct pager_moving *move, CUdevice dev, const struct pager_plan *plan)
 {
-	move->to_copy = bytes_to_copy(plan);
+	move->to_copy = out_bytes_to_copy(plan);
 	if (!hostpool_may_have(move->to_copy)) {
 		move->outcome = NVSHARE_OUTCOME_NO_HOST_MEMORY;
 		return;
 	}
 	hostpool_begin(move->to_copy, true, bell_ring);
 	if (!hostpool_has(move->to_copy)) {
-		fall_short(move, dev);
-		wait_for_host(move, dev, plan->chunks[0], has_host);
+		out_fall_short(move, dev);
+		out_wait_for_host(move, dev, plan->chunks[0], chunk_has_host);
 	}
 }
 
-static void move_out(struct pager_moving *move, CUdevice dev, const struct pager_plan *plan)
+static void out_move(struct pager_moving *move, CUdevice dev, const struct pager_plan *plan)
 {
 	for (size_t i = 0; i < plan->n_chunks && move->outcome == NVSHARE_OUTCOME_SUCCESS; i++) {
 		if (move->n_started - move->n_ended == PAGER_IN_FLIGHT)
-			end_oldest_out(move);
+			out_end_oldest(move);
 		pager_agent()->moved_out(dev, move->bytes);
 		if (bell_is_stopping())
 			move->outcome = NVSHARE_OUTCOME_INVALID_STATE; /* the process exits */
-		wait_for_host(move, dev, plan->chunks[i], start_out);
+		out_wait_for_host(move, dev, plan->chunks[i], chunk_start_out);
 		/* Where memory for the copies is slow to come they end before more are begun. */
 		if (move->n_ended < move->n_started &&
 		    pager_mover_has_ended(move->mover, move->n_ended % PAGER_IN_FLIGHT))
-			end_oldest_out(move);
+			out_end_oldest(move);
 	}
-	end_out(move, dev);
+	out_end(move, dev);
 }
 
-/* That move can be begun, as it seems. */
-static void look_ahead(struct pager_moving *move, CUdevice dev, const struct pager_plan *plan)
+/* The move can begin, as far as it can be seen. */
+static void out_look_ahead(struct pager_moving *move, CUdevice dev, const struct pager_plan *plan)
 {
 	/* Before the probe, whose copies would wait behind those that hang. */
 	move->mover = pager_mover();
@@ -314,9 +317,9 @@ int pager_evict(CUdevice dev, uint64_t bytes, bool is_frozen, struct pager_move 
 	if (backend_of(dev) == NVSHARE_BACKEND_MANAGED)
 		return managed_evict(dev, bytes, ret_move);
 	*ret_move = (struct pager_move){0};
-	/* What has come since the last restore is room on the card that the next one lacks. */
+	/* Handed memory that has come since the last restore takes room that the next one needs. */
 	(void)transfer_drop(dev);
-	/* Nothing runs, so nothing is waited for; and no dead bytes move. What is frozen waits. */
+	/* Without running work nothing has to wait, and no dead bytes move. Frozen work waits. */
 	if (!is_frozen) {
 		pager_flush_frees();
 		(void)pager_pools()->release(dev);
@@ -328,14 +331,14 @@ int pager_evict(CUdevice dev, uint64_t bytes, bool is_frozen, struct pager_move 
 	pager_plan_cut(&plan, bytes);
 	if (!plan.n_chunks)
 		goto out;
-	begin_out(&move, dev, &plan);
+	out_begin(&move, dev, &plan);
 	if (move.outcome != NVSHARE_OUTCOME_SUCCESS)
 		goto out;
-	look_ahead(&move, dev, &plan);
+	out_look_ahead(&move, dev, &plan);
 	if (move.outcome != NVSHARE_OUTCOME_SUCCESS)
 		goto out;
 	move.mover->is_frozen = is_frozen;
-	move_out(&move, dev, &plan);
+	out_move(&move, dev, &plan);
 	move.mover->is_frozen = false;
 	ret_move->bytes = move.bytes;
 	ret_move->handed = move.handed;

@@ -1,12 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-/* What an address lies in, and keeping that where it is. */
+/* Finds the memory that an address lies in, and keeps it where it is. */
 
 #include "hook/pager/pager.h"
 
 #include "hook/pager/pager_private.h"
 
-#include "hook/base/cond.h"
 #include "hook/gate/gate.h"
 #include "util/clock.h"
 
@@ -41,7 +40,7 @@ bool pager_find(CUdeviceptr ptr, CUdeviceptr *ret_base, size_t *ret_size, CUcont
 {
 	struct pager_alloc *alloc;
 
-	pthread_mutex_lock(&pager.lock);
+	hook_lock(&pager.lock);
 	alloc = pager_alloc_at(ptr);
 	if (alloc) {
 		if (ret_base)
@@ -55,7 +54,7 @@ bool pager_find(CUdeviceptr ptr, CUdeviceptr *ret_base, size_t *ret_size, CUcont
 		if (ret_buffer_id)
 			*ret_buffer_id = alloc->id;
 	}
-	pthread_mutex_unlock(&pager.lock);
+	hook_unlock(&pager.lock);
 	return alloc != NULL;
 }
 
@@ -63,11 +62,11 @@ bool pager_pool(CUdeviceptr ptr, CUmemoryPool *ret_pool)
 {
 	struct pager_alloc *alloc;
 
-	pthread_mutex_lock(&pager.lock);
+	hook_lock(&pager.lock);
 	alloc = pager_alloc_at(ptr);
 	if (alloc)
 		*ret_pool = alloc->pool;
-	pthread_mutex_unlock(&pager.lock);
+	hook_unlock(&pager.lock);
 	return alloc != NULL;
 }
 
@@ -75,11 +74,11 @@ bool pager_sync_memops(CUdeviceptr ptr, bool *ret_on)
 {
 	struct pager_alloc *alloc;
 
-	pthread_mutex_lock(&pager.lock);
+	hook_lock(&pager.lock);
 	alloc = pager_alloc_at(ptr);
 	if (alloc)
 		*ret_on = alloc->sync_memops;
-	pthread_mutex_unlock(&pager.lock);
+	hook_unlock(&pager.lock);
 	return alloc != NULL;
 }
 
@@ -87,22 +86,22 @@ bool pager_set_sync_memops(CUdeviceptr ptr, bool on)
 {
 	struct pager_alloc *alloc;
 
-	pthread_mutex_lock(&pager.lock);
+	hook_lock(&pager.lock);
 	alloc = pager_alloc_at(ptr);
 	if (alloc)
 		alloc->sync_memops = on;
-	pthread_mutex_unlock(&pager.lock);
+	hook_unlock(&pager.lock);
 	return alloc != NULL;
 }
 
-/* What was freed meanwhile holds as well as what is there. Lock held. */
-static bool try_hold(const struct pager_hold *hold)
+/* Memory that was freed meanwhile counts as held. Lock held. */
+static bool range_try_hold(const struct pager_hold *hold)
 {
 	struct pager_chunk *chunks = hold->range->chunks;
 
 	for (size_t i = hold->first; i < hold->end; i++) {
 		while (chunks[i].state == PAGER_BUSY)
-			cond_wait(&pager.changed, &pager.lock);
+			hook_wait(&pager.changed, &pager.lock);
 		if (chunks[i].state != PAGER_SWAPPED) {
 			chunks[i].n_holds++;
 			continue;
@@ -120,12 +119,12 @@ bool pager_hold(CUdeviceptr ptr, size_t size, struct pager_hold *ret_hold)
 	struct pager_alloc *alloc;
 	uint64_t offset, rest;
 
-	pthread_mutex_lock(&pager.lock);
+	hook_lock(&pager.lock);
 	alloc = pager_alloc_at(ptr);
 	if (alloc)
 		hold.range = alloc->range ? alloc->range : pager_range_at(alloc->dev, ptr);
 	if (!hold.range) {
-		pthread_mutex_unlock(&pager.lock);
+		hook_unlock(&pager.lock);
 		return false;
 	}
 	pager_range_ref(hold.range);
@@ -134,31 +133,31 @@ bool pager_hold(CUdeviceptr ptr, size_t size, struct pager_hold *ret_hold)
 	hold.first = offset / hold.range->chunk_size;
 	hold.end = (offset + (size < rest ? size : rest) + hold.range->chunk_size - 1) /
 		   hold.range->chunk_size;
-	while (!try_hold(&hold)) {
-		pthread_mutex_unlock(&pager.lock);
-		gate_leave(); /* it is brought in for those who wait there */
-		pthread_mutex_lock(&pager.lock);
-		(void)cond_wait_until(&pager.changed, &pager.lock,
+	while (!range_try_hold(&hold)) {
+		hook_unlock(&pager.lock);
+		gate_leave(); /* threads that wait there get it brought in */
+		hook_lock(&pager.lock);
+		(void)hook_wait_until(&pager.changed, &pager.lock,
 				      clock_now_ns() + PAGER_LOOK_AGAIN_NS);
-		pthread_mutex_unlock(&pager.lock);
+		hook_unlock(&pager.lock);
 		gate_enter();
-		pthread_mutex_lock(&pager.lock);
+		hook_lock(&pager.lock);
 	}
-	pthread_mutex_unlock(&pager.lock);
+	hook_unlock(&pager.lock);
 	*ret_hold = hold;
 	return true;
 }
 
-/* What is held goes nowhere, but another thread may be opening it to a peer. Lock held. */
-static void wait_for_workers(const struct pager_hold *hold)
+/* Held memory stays, but another thread may be opening it to a peer. Lock held. */
+static void range_wait_for_workers(const struct pager_hold *hold)
 {
 	const struct pager_chunk *chunks = hold->range->chunks;
 	size_t i = hold->first;
 
 	while (i < hold->end) {
 		if (chunks[i].state == PAGER_BUSY) {
-			cond_wait(&pager.changed, &pager.lock);
-			i = hold->first; /* what was free may not be any more */
+			hook_wait(&pager.changed, &pager.lock);
+			i = hold->first; /* free memory may be in use by now */
 		} else {
 			i++;
 		}
@@ -170,9 +169,9 @@ void pager_unhold(const struct pager_hold *hold, bool is_pinned)
 	CUdevice dev = hold->range->dev;
 	uint64_t bytes = 0;
 
-	pthread_mutex_lock(&pager.lock);
+	hook_lock(&pager.lock);
 	if (is_pinned)
-		wait_for_workers(hold);
+		range_wait_for_workers(hold);
 	for (size_t i = hold->first; i < hold->end; i++) {
 		struct pager_chunk *chunk = &hold->range->chunks[i];
 
@@ -184,20 +183,20 @@ void pager_unhold(const struct pager_hold *hold, bool is_pinned)
 	}
 	if (bytes)
 		budget_pin(dev, bytes, NVSHARE_PINNED_PLAIN);
-	pthread_mutex_unlock(&pager.lock);
+	hook_unlock(&pager.lock);
 	pager_range_unref(hold->range);
 }
 
 /*
- * What one thread works on is being taken or freed: it is nobody else's yet, or no more. What
- * is out has no mapping to be registered by. Counted under the lock, for who frees it gives
- * back what it counts as.
+ * A chunk that a thread works on is being made or freed, so no other has it. A chunk that is out
+ * has no mapping to register. It counts under the lock, because a free gives back the kind that it
+ * counts as.
  */
-static void pin_range(struct pager_range *range)
+static void range_pin(struct pager_range *range)
 {
 	uint64_t bytes = 0;
 
-	pthread_mutex_lock(&pager.lock);
+	hook_lock(&pager.lock);
 	for (size_t i = 0; i < range->n_chunks; i++) {
 		struct pager_chunk *chunk = &range->chunks[i];
 
@@ -208,7 +207,7 @@ static void pin_range(struct pager_range *range)
 	}
 	if (bytes)
 		budget_pin(range->dev, bytes, range->ops->pinned_kind);
-	pthread_mutex_unlock(&pager.lock);
+	hook_unlock(&pager.lock);
 }
 
 void pager_pin_all(CUdevice dev)
@@ -216,11 +215,11 @@ void pager_pin_all(CUdevice dev)
 	struct pager_range **ranges;
 	size_t n;
 
-	/* What is not pinned now will be when it is asked for again. */
+	/* The rest is pinned when this is asked for again. */
 	if (!pager_device(dev) || !pager_ranges(dev, &ranges, &n))
 		return;
 	for (size_t i = 0; i < n; i++) {
-		pin_range(ranges[i]);
+		range_pin(ranges[i]);
 		pager_range_unref(ranges[i]);
 	}
 	free(ranges);

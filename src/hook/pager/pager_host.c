@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-/* Host memory for what moves out: taken ahead, and given back to others. */
+/* Host memory for bytes that move out: taken ahead, and given back to others. */
 
 #include "hook/pager/pager.h"
 #include "hook/pager/pager_ops.h"
@@ -11,7 +11,7 @@
 #include "hook/table/cuda_real.h"
 
 /* Registering host memory needs a context; the caller need not have one current. */
-static bool enter_any(CUdevice dev, bool *ret_pushed)
+static bool host_enter_any(CUdevice dev, bool *ret_pushed)
 {
 	struct pager_range *range;
 	CUcontext ctx = NULL;
@@ -19,10 +19,10 @@ static bool enter_any(CUdevice dev, bool *ret_pushed)
 	*ret_pushed = false;
 	if (cuda_real.cuCtxGetCurrent(&ctx) == CUDA_SUCCESS && ctx)
 		return true;
-	pthread_mutex_lock(&pager.lock);
+	hook_lock(&pager.lock);
 	for (range = pager.devices[dev].ranges; range && !ctx; range = range->next)
 		ctx = range->ctx;
-	pthread_mutex_unlock(&pager.lock);
+	hook_unlock(&pager.lock);
 	return ctx && pager_push(ctx, ret_pushed) == CUDA_SUCCESS;
 }
 
@@ -31,7 +31,7 @@ uint64_t pager_give_host_memory(CUdevice dev)
 	uint64_t bytes;
 	bool pushed;
 
-	if (!pager_device(dev) || !enter_any(dev, &pushed))
+	if (!pager_device(dev) || !host_enter_any(dev, &pushed))
 		return 0;
 	bytes = hostpool_give_some();
 	if (!bytes) {
@@ -43,14 +43,14 @@ uint64_t pager_give_host_memory(CUdevice dev)
 }
 
 /* Managed memory goes into host memory of the driver's. */
-static bool takes_host_memory(CUdevice dev)
+static bool host_is_taken(CUdevice dev)
 {
 	return backend_of(dev) != NVSHARE_BACKEND_MANAGED && pager_device(dev);
 }
 
 void pager_touch(CUdevice dev, uint64_t bytes)
 {
-	if (takes_host_memory(dev))
+	if (host_is_taken(dev))
 		hostpool_touch(bytes, bell_ring);
 }
 
@@ -58,8 +58,9 @@ void pager_prepare(CUdevice dev, uint64_t bytes, bool is_urgent)
 {
 	bool pushed;
 
-	(void)pager_pools()->release(dev); /* somebody waits: what no one uses need not be moved */
-	if (!takes_host_memory(dev) || !enter_any(dev, &pushed))
+	(void)pager_pools()->release(
+		dev); /* a client waits, and memory that nobody uses need not move */
+	if (!host_is_taken(dev) || !host_enter_any(dev, &pushed))
 		return;
 	if (bytes)
 		hostpool_begin(bytes, is_urgent, bell_ring);

@@ -13,7 +13,8 @@ struct pager_chunk *pager_memory_chunk(struct pager_memory *memory)
 	return &memory->range->chunks[0];
 }
 
-static size_t access_list(const struct pager_mapping *mapping, CUmemAccessDesc descs[PAGER_DEVICES])
+static size_t mapping_access_list(const struct pager_mapping *mapping,
+				  CUmemAccessDesc descs[PAGER_DEVICES])
 {
 	size_t n = 0;
 
@@ -42,7 +43,7 @@ CUresult pager_memory_unmap(struct pager_mapping *mapping)
 	return res;
 }
 
-static CUresult map_one(struct pager_mapping *mapping, CUmemGenericAllocationHandle handle)
+static CUresult mapping_map(struct pager_mapping *mapping, CUmemGenericAllocationHandle handle)
 {
 	CUmemAccessDesc descs[PAGER_DEVICES];
 	CUresult res;
@@ -54,7 +55,7 @@ static CUresult map_one(struct pager_mapping *mapping, CUmemGenericAllocationHan
 	if (res != CUDA_SUCCESS)
 		return res;
 	mapping->is_on = true;
-	n = access_list(mapping, descs);
+	n = mapping_access_list(mapping, descs);
 	if (n)
 		res = cuda_real.cuMemSetAccess(mapping->addr, mapping->size, descs, n);
 	if (res != CUDA_SUCCESS)
@@ -62,17 +63,17 @@ static CUresult map_one(struct pager_mapping *mapping, CUmemGenericAllocationHan
 	return res;
 }
 
-static CUresult map_all(struct pager_memory *memory, CUmemGenericAllocationHandle handle)
+static CUresult memory_map_all(struct pager_memory *memory, CUmemGenericAllocationHandle handle)
 {
 	CUresult res = CUDA_SUCCESS;
 
 	for (struct pager_mapping *m = memory->mappings; m && res == CUDA_SUCCESS; m = m->next)
-		res = map_one(m, handle);
+		res = mapping_map(m, handle);
 	return res;
 }
 
 /* With the last mapping gone the memory goes too; until then its handle is needed. */
-static CUresult strip(struct pager_chunk *chunk)
+static CUresult memory_strip(struct pager_chunk *chunk)
 {
 	struct pager_memory *memory = chunk->range->memory;
 	CUresult res = CUDA_SUCCESS;
@@ -88,7 +89,8 @@ static CUresult strip(struct pager_chunk *chunk)
 	return res;
 }
 
-static bool is_whole_and_open(const struct pager_mapping *mapping, const struct pager_range *range)
+static bool mapping_is_whole_and_open(const struct pager_mapping *mapping,
+				      const struct pager_range *range)
 {
 	return mapping->is_on && mapping->size == range->size &&
 	       (mapping->writers >> range->dev & 1);
@@ -101,7 +103,7 @@ static CUresult memory_reach(struct pager_chunk *chunk)
 	CUresult res = CUDA_SUCCESS;
 
 	for (struct pager_mapping *m = memory->mappings; m; m = m->next) {
-		if (is_whole_and_open(m, chunk->range)) {
+		if (mapping_is_whole_and_open(m, chunk->range)) {
 			chunk->addr = m->addr;
 			return CUDA_SUCCESS;
 		}
@@ -109,7 +111,7 @@ static CUresult memory_reach(struct pager_chunk *chunk)
 	if (!own->addr)
 		res = cuda_real.cuMemAddressReserve(&own->addr, chunk->size, 0, 0, 0);
 	if (res == CUDA_SUCCESS)
-		res = map_one(own, chunk->handle);
+		res = mapping_map(own, chunk->handle);
 	if (res == CUDA_SUCCESS)
 		chunk->addr = own->addr;
 	return res;
@@ -125,19 +127,20 @@ static CUresult memory_map(struct pager_chunk *chunk)
 	if (res != CUDA_SUCCESS)
 		return res;
 	chunk->is_mapped = true;
-	res = map_all(memory, chunk->handle);
+	res = memory_map_all(memory, chunk->handle);
 	if (res == CUDA_SUCCESS && chunk->host)
 		res = memory_reach(chunk);
 	if (res != CUDA_SUCCESS)
-		(void)strip(chunk);
+		(void)memory_strip(chunk);
 	return res;
 }
 
 static CUresult memory_unmap(struct pager_chunk *chunk)
 {
-	CUresult res = strip(chunk);
+	CUresult res = memory_strip(chunk);
 
-	if (res == CUDA_SUCCESS || map_all(chunk->range->memory, chunk->handle) == CUDA_SUCCESS)
+	if (res == CUDA_SUCCESS ||
+	    memory_map_all(chunk->range->memory, chunk->handle) == CUDA_SUCCESS)
 		return res;
 	/* Neither in nor out. As out, with its bytes in host memory, it is safe; its place is
 	 * taken. */

@@ -3,17 +3,17 @@
 #define NVS_HOOK_PAGER_MEMORY_H
 
 /*
- * One piece of physical memory that the program made itself (cuMemCreate), as a range of
- * one chunk without addresses of its own: it is mapped where, as often and for whom the
- * program mapped it, and again so when it comes back from the host.
+ * A piece of physical memory that the program has made itself (cuMemCreate). It is a range of one
+ * chunk without addresses of its own. The program maps it, as often and for as many devices as it
+ * likes, and these mappings are repeated when the memory comes back from the host.
  *
- * Threading: the books (mappings, counts) are guarded by pager.lock; what is done to the
- * driver's mappings is done by the one that made the chunk busy, or holds it.
+ * Threading: pager.lock guards mappings and counts. Only the thread that has made the chunk busy,
+ * or holds it, changes the driver's mappings.
  */
 
 #include "hook/pager/pager_private.h"
 
-/* The driver's own numbers for memory, which the program may have seen. */
+/* The driver's numbers for memory. The program may have seen them. */
 enum pager_id { PAGER_ID_BUFFER, PAGER_ID_BLOCK, PAGER_ID_COUNT_ };
 
 struct pager_mapping {
@@ -23,9 +23,9 @@ struct pager_mapping {
 	CUdeviceptr addr;
 	size_t size;
 	size_t offset;
-	uint64_t readers; /* a bit for each device that may read, or write */
-	uint64_t writers;
-	uint64_t ids[PAGER_ID_COUNT_]; /* as first told; 0: never asked for */
+	uint64_t readers;              /* a bit for each device that may read */
+	uint64_t writers;              /* a bit for each device that may write */
+	uint64_t ids[PAGER_ID_COUNT_]; /* the driver's first answer; 0: never asked for */
 	bool is_on;                    /* the driver has it */
 };
 
@@ -35,16 +35,16 @@ struct pager_memory {
 	CUmemAllocationProp prop;
 	struct pager_range *range;
 	struct pager_mapping *mappings;
-	struct pager_mapping own; /* for copies, where none of the program's will do */
+	struct pager_mapping own; /* ours, for copies, where none of the program's will do */
 	unsigned int n_handles;
 	unsigned int n_uses; /* threads that are about to look at it */
 };
 
-/* Makes it, resident and mapped nowhere. The bytes are charged already. */
+/* Makes it, resident and mapped nowhere. The caller has taken the budget. */
 CUresult pager_memory_new(CUdevice dev, size_t size, const CUmemAllocationProp *prop,
 			  struct pager_memory **ret_memory);
 
-/* Gives the bytes back, wherever they are. Nobody knows of it any more. */
+/* Frees it, in or out, and gives the budget back. It is in no book any more. */
 void pager_memory_free(struct pager_memory *memory);
 
 struct pager_chunk *pager_memory_chunk(struct pager_memory *memory);

@@ -14,14 +14,14 @@
 #include <stdlib.h>
 
 /*
- * How long it sleeps between two looks at a copy: this share of what it has waited so far, so
- * that little of the time is lost, whatever the copy's size.
+ * It sleeps for this part of the time that it has waited so far. So it loses little time, for a
+ * copy of any size.
  */
 #define PAUSE_PART   64
 #define PAUSE_NS_MIN 20000u
 #define PAUSE_NS_MAX 1000000u
 
-/* So often a copy that is under way extends a freeze: a driver that answers is in nobody's way. */
+/* A copy under way extends a freeze so often. A driver that answers is in nobody's way. */
 #define EXTEND_NS (PAGER_FREEZE_NS / 8)
 
 /* More than a pause ever takes is time in which the machine, or the process, was stopped. */
@@ -54,18 +54,18 @@ static struct pager_mover *mover_new(CUcontext ctx)
 	return NULL;
 }
 
-static CUresult look(const struct pager_mover *mover, CUevent event)
+static CUresult mover_look(const struct pager_mover *mover, CUevent event)
 {
 	return event ? cuda_real.cuEventQuery(event) : cuda_real.cuStreamQuery(mover->stream);
 }
 
-static CUresult wait_for(struct pager_mover *mover, CUevent event)
+static CUresult mover_wait_for(struct pager_mover *mover, CUevent event)
 {
 	uint64_t limit_ns = hook_options()->copy_max_ns, waited_ns = 0, before_ns = clock_now_ns();
 	uint64_t extend_ns = 0;
 	CUresult res;
 
-	while ((res = look(mover, event)) == CUDA_ERROR_NOT_READY && !mover->is_hung) {
+	while ((res = mover_look(mover, event)) == CUDA_ERROR_NOT_READY && !mover->is_hung) {
 		uint64_t pause_ns = waited_ns / PAUSE_PART, now_ns, took_ns;
 
 		if (waited_ns >= limit_ns) {
@@ -93,17 +93,17 @@ static CUresult wait_for(struct pager_mover *mover, CUevent event)
 
 CUresult pager_mover_wait(struct pager_mover *mover, size_t slot)
 {
-	return wait_for(mover, mover->events[slot]);
+	return mover_wait_for(mover, mover->events[slot]);
 }
 
 bool pager_mover_has_ended(const struct pager_mover *mover, size_t slot)
 {
-	return look(mover, mover->events[slot]) != CUDA_ERROR_NOT_READY;
+	return mover_look(mover, mover->events[slot]) != CUDA_ERROR_NOT_READY;
 }
 
 CUresult pager_mover_settle(struct pager_mover *mover)
 {
-	return wait_for(mover, NULL);
+	return mover_wait_for(mover, NULL);
 }
 
 void pager_mover_park(struct pager_mover *mover, struct hostpool_part *parts)
@@ -115,10 +115,10 @@ void pager_mover_park(struct pager_mover *mover, struct hostpool_part *parts)
 	*tail = parts;
 }
 
-/* What had hung may have ended since. */
-static struct pager_mover *up_to_date(struct pager_mover *mover)
+/* The hung copy may have ended since. */
+static struct pager_mover *mover_update(struct pager_mover *mover)
 {
-	if (mover->is_hung && look(mover, NULL) != CUDA_ERROR_NOT_READY) {
+	if (mover->is_hung && mover_look(mover, NULL) != CUDA_ERROR_NOT_READY) {
 		mover->is_hung = false;
 		mover->parked = hostpool_put(mover->parked);
 		pager_probe_end(&mover->scrap);
@@ -127,41 +127,41 @@ static struct pager_mover *up_to_date(struct pager_mover *mover)
 }
 
 /* Of the current context; NULL: none yet. */
-static struct pager_mover *find(CUcontext *ret_ctx)
+static struct pager_mover *mover_find(CUcontext *ret_ctx)
 {
 	struct pager_mover *mover;
 
 	*ret_ctx = NULL;
 	if (cuda_real.cuCtxGetCurrent(ret_ctx) != CUDA_SUCCESS || !*ret_ctx)
 		return NULL;
-	pthread_mutex_lock(&pager.lock);
+	hook_lock(&pager.lock);
 	for (mover = pager.movers; mover && mover->ctx != *ret_ctx; mover = mover->next)
 		;
-	pthread_mutex_unlock(&pager.lock);
-	return mover ? up_to_date(mover) : NULL;
+	hook_unlock(&pager.lock);
+	return mover ? mover_update(mover) : NULL;
 }
 
 struct pager_mover *pager_mover(void)
 {
 	CUcontext ctx;
-	struct pager_mover *mover = find(&ctx);
+	struct pager_mover *mover = mover_find(&ctx);
 
 	if (mover || !ctx)
 		return mover;
 	mover = mover_new(ctx);
 	if (!mover)
 		return NULL;
-	pthread_mutex_lock(&pager.lock);
+	hook_lock(&pager.lock);
 	mover->next = pager.movers;
 	pager.movers = mover;
-	pthread_mutex_unlock(&pager.lock);
+	hook_unlock(&pager.lock);
 	return mover;
 }
 
 bool pager_mover_is_hung(void)
 {
 	CUcontext ctx;
-	const struct pager_mover *mover = find(&ctx);
+	const struct pager_mover *mover = mover_find(&ctx);
 
 	return mover && mover->is_hung;
 }
@@ -170,12 +170,12 @@ void pager_mover_gone(CUcontext ctx)
 {
 	struct pager_mover **link, *mover;
 
-	pthread_mutex_lock(&pager.lock);
+	hook_lock(&pager.lock);
 	for (link = &pager.movers; (mover = *link) && mover->ctx != ctx; link = &mover->next)
 		;
 	if (mover)
 		*link = mover->next;
-	pthread_mutex_unlock(&pager.lock);
+	hook_unlock(&pager.lock);
 	if (mover) {
 		(void)hostpool_put(mover->parked);
 		pager_probe_end(&mover->scrap);

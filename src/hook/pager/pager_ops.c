@@ -2,20 +2,20 @@
 
 #include "hook/pager/pager_ops.h"
 
-static void hear_nothing(CUdevice dev, uint64_t bytes)
+static void ignore_bytes(CUdevice dev, uint64_t bytes)
 {
 	(void)dev;
 	(void)bytes;
 }
 
-static enum pager_more have_no_more(CUdevice dev, int wait_ms)
+static enum pager_more no_agent_more_budget(CUdevice dev, int wait_ms)
 {
 	(void)dev;
 	(void)wait_ms;
 	return PAGER_MORE_LATER;
 }
 
-static bool await_nothing(CUdevice dev, uint64_t moved, uint64_t bytes, int wait_ms)
+static bool no_agent_await_host(CUdevice dev, uint64_t moved, uint64_t bytes, int wait_ms)
 {
 	(void)dev;
 	(void)moved;
@@ -24,61 +24,63 @@ static bool await_nothing(CUdevice dev, uint64_t moved, uint64_t bytes, int wait
 	return false;
 }
 
-static void give_nothing(CUdevice dev)
+static void no_agent_give_host(CUdevice dev)
 {
 	(void)dev;
 }
 
-static bool release_nothing(CUdevice dev)
+static bool no_pools_release(CUdevice dev)
 {
 	(void)dev;
 	return false;
 }
 
-static void free_nothing(struct pools_block *block)
+static void no_pools_free(struct pools_block *block)
 {
 	(void)block;
 }
 
-static void forget_nothing(CUcontext ctx)
+static void no_pools_forget(CUcontext ctx)
 {
 	(void)ctx;
 }
 
 static const struct pager_agent no_agent = {
-	.moved_out = hear_nothing,
-	.more_budget = have_no_more,
-	.await_host = await_nothing,
-	.give_host = give_nothing,
+	.moved_out = ignore_bytes,
+	.more_budget = no_agent_more_budget,
+	.await_host = no_agent_await_host,
+	.give_host = no_agent_give_host,
 };
 
 static const struct pager_pools no_pools = {
-	.release = release_nothing,
-	.make_room = hear_nothing,
-	.block_free = free_nothing,
-	.context_gone = forget_nothing,
+	.release = no_pools_release,
+	.make_room = ignore_bytes,
+	.block_free = no_pools_free,
+	.context_gone = no_pools_forget,
 };
 
 /* Atomic. */
-static const struct pager_agent *agent = &no_agent;
-static const struct pager_pools *pools = &no_pools;
+static struct {
+	const struct pager_agent *agent;
+	const struct pager_pools *pools;
+} above = {.agent = &no_agent, .pools = &no_pools};
 
 void pager_set_agent(const struct pager_agent *ops)
 {
-	__atomic_store_n(&agent, ops, __ATOMIC_RELEASE);
+	__atomic_store_n(&above.agent, ops, __ATOMIC_RELEASE);
 }
 
 void pager_set_pools(const struct pager_pools *ops)
 {
-	__atomic_store_n(&pools, ops, __ATOMIC_RELEASE);
+	__atomic_store_n(&above.pools, ops, __ATOMIC_RELEASE);
 }
 
 const struct pager_agent *pager_agent(void)
 {
-	return __atomic_load_n(&agent, __ATOMIC_ACQUIRE);
+	return __atomic_load_n(&above.agent, __ATOMIC_ACQUIRE);
 }
 
 const struct pager_pools *pager_pools(void)
 {
-	return __atomic_load_n(&pools, __ATOMIC_ACQUIRE);
+	return __atomic_load_n(&above.pools, __ATOMIC_ACQUIRE);
 }

@@ -3,8 +3,8 @@
 #define NVS_HOOK_PAGER_OPS_H
 
 /*
- * What the pager asks of those above it: of the agent while memory moves, and of the pools that
- * take their bytes from the pager. Both say so once, when they begin; until then nobody is asked.
+ * Calls from the pager to rooms above it: to the agent while memory moves, and to the pools, which
+ * take their memory from the pager. Both rooms register once. Until then the calls do nothing.
  */
 
 #include "abi/cuda_abi.h"
@@ -15,30 +15,30 @@
 enum pager_more {
 	PAGER_MORE_NOT_YET,
 	PAGER_MORE_GIVEN,
-	PAGER_MORE_LATER, /* something else comes first: the restore is to end */
+	PAGER_MORE_LATER, /* another message comes first, so the restore should end */
 };
 
 /* Called by the thread that moves memory, which is the agent's. */
 struct pager_agent {
-	/* Between two pieces of an eviction: bytes have gone since it began. */
+	/* Between two pieces of an eviction. bytes: gone since it began. */
 	void (*moved_out)(CUdevice dev, uint64_t bytes);
 
 	/*
-	 * The restore has used up its budget while copies still run. The scheduler hears so, once,
-	 * and the next budget is waited for, at most wait_ms.
+	 * The restore has used up its budget while copies still run. Tells the scheduler, once, and
+	 * waits for the next budget, at most wait_ms.
 	 */
 	enum pager_more (*more_budget)(CUdevice dev, int wait_ms);
 
 	/*
-	 * The eviction lacks host memory for bytes, with moved bytes gone since it began. Clients
-	 * that have some not in use hear so; for at most wait_ms the answer is awaited. false:
-	 * there is nobody to hear of it.
+	 * The eviction lacks host memory for bytes; moved bytes have gone since it began. Tells
+	 * clients that have unused host memory, and waits at most wait_ms. false: there is no
+	 * scheduler to tell.
 	 */
 	bool (*await_host)(CUdevice dev, uint64_t moved, uint64_t bytes, int wait_ms);
 
 	/*
-	 * In a restore, with the gate closed: host memory that others lack and this program does
-	 * not use is given back. A program without a second context can not do it while it runs.
+	 * In a restore, with the gate closed: gives back unused host memory that others lack. A
+	 * program without a second context cannot do that while it runs.
 	 */
 	void (*give_host)(CUdevice dev);
 };
@@ -47,16 +47,16 @@ struct pools_block;
 
 /* Called by any thread, with no lock of the pager's held. */
 struct pager_pools {
-	/* Memory that is freed and done goes back to the card. release: true if any did. */
+	/* Gives free memory whose work has ended back to the card. true: there was some. */
 	bool (*release)(CUdevice dev);
-	void (*make_room)(CUdevice dev,
-			  uint64_t bytes); /* all, if bytes more are beyond the budget */
+	/* The same, if the budget has no room for bytes more. */
+	void (*make_room)(CUdevice dev, uint64_t bytes);
 
-	void (*block_free)(struct pools_block *block); /* the work on its allocation has ended */
+	void (*block_free)(struct pools_block *block); /* the work on it has ended */
 	void (*context_gone)(CUcontext ctx);
 };
 
-/* ops live as long as the process. */
+/* ops must live as long as the process. */
 void pager_set_agent(const struct pager_agent *ops);
 void pager_set_pools(const struct pager_pools *ops);
 

@@ -15,7 +15,7 @@ struct pick {
 	bool is_free; /* nothing to copy: never used, or its host copy still holds */
 };
 
-static int larger_first(const void *a, const void *b)
+static int plan_compare(const void *a, const void *b)
 {
 	const struct pick *x = a, *y = b;
 
@@ -27,7 +27,8 @@ static int larger_first(const void *a, const void *b)
 }
 
 /* Lock held. */
-static size_t pick_all(const struct pager_plan *plan, enum pager_state state, struct pick *picks)
+static size_t plan_pick_all(const struct pager_plan *plan, enum pager_state state,
+			    struct pick *picks)
 {
 	size_t n = 0;
 
@@ -72,10 +73,10 @@ bool pager_plan_init(struct pager_plan *plan, CUdevice dev, enum pager_state sta
 		pager_plan_deinit(plan);
 		return false;
 	}
-	pthread_mutex_lock(&pager.lock);
-	plan->n_chunks = pick_all(plan, state, picks);
-	pthread_mutex_unlock(&pager.lock);
-	qsort(picks, plan->n_chunks, sizeof(picks[0]), larger_first);
+	hook_lock(&pager.lock);
+	plan->n_chunks = plan_pick_all(plan, state, picks);
+	hook_unlock(&pager.lock);
+	qsort(picks, plan->n_chunks, sizeof(picks[0]), plan_compare);
 	for (size_t i = 0; i < plan->n_chunks; i++)
 		plan->chunks[i] = picks[i].chunk;
 	free(picks);
@@ -83,11 +84,11 @@ bool pager_plan_init(struct pager_plan *plan, CUdevice dev, enum pager_state sta
 }
 
 /*
- * Who comes in has large chunks to bring in first, too. Where the first that goes makes all but
- * a little of the room for one, the second is waited for, and so on to the last: a few of the
- * smallest go before it.
+ * The incoming client starts with large chunks, too. If the first chunk that goes leaves a little
+ * too little room for one of them, it waits for the second, and so on to the last. So a few of the
+ * smallest go first.
  */
-static void begin_with_some_small(struct pager_plan *plan)
+static void plan_begin_small(struct pager_plan *plan)
 {
 	struct pager_chunk *first[FIRST_MAX] = {NULL};
 	uint64_t bytes = 0;
@@ -126,17 +127,17 @@ void pager_plan_cut(struct pager_plan *plan, uint64_t bytes)
 	}
 	plan->n_chunks = n;
 	if (n)
-		begin_with_some_small(plan);
+		plan_begin_small(plan);
 }
 
 bool pager_claim(struct pager_chunk *chunk, enum pager_state state)
 {
 	bool is_claimed;
 
-	pthread_mutex_lock(&pager.lock);
+	hook_lock(&pager.lock);
 	is_claimed = chunk->state == state && !chunk->n_holds && !chunk->is_pinned;
 	if (is_claimed)
 		chunk->state = PAGER_BUSY;
-	pthread_mutex_unlock(&pager.lock);
+	hook_unlock(&pager.lock);
 	return is_claimed;
 }

@@ -8,7 +8,7 @@
 
 #define PROBE_BYTES 4096
 
-/* What is tried, and on what. */
+/* The calls that are tried, and their memory. */
 struct probe {
 	CUdevice dev;
 	struct pager_mover *mover;
@@ -17,8 +17,8 @@ struct probe {
 	bool is_exportable; /* so is the memory */
 };
 
-/* In any case waited for: what is copied must not find its memory unmapped. */
-static CUresult copy_both_ways(const struct probe *probe, CUdeviceptr addr)
+/* It waits in each case: a copy must not find its memory unmapped. */
+static CUresult probe_copy(const struct probe *probe, CUdeviceptr addr)
 {
 	CUstream stream = probe->mover->stream;
 	CUresult res = CUDA_SUCCESS, ended;
@@ -34,8 +34,8 @@ static CUresult copy_both_ways(const struct probe *probe, CUdeviceptr addr)
 }
 
 /* CUDA_ERROR_NOT_READY: a copy has hung, and it stays mapped. */
-static CUresult map_and_copy(const struct probe *probe, const struct pager_scrap *scrap,
-			     CUmemGenericAllocationHandle handle)
+static CUresult probe_map(const struct probe *probe, const struct pager_scrap *scrap,
+			  CUmemGenericAllocationHandle handle)
 {
 	CUmemAccessDesc desc = {
 		.location = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = probe->dev},
@@ -47,7 +47,7 @@ static CUresult map_and_copy(const struct probe *probe, const struct pager_scrap
 		return res;
 	res = cuda_real.cuMemSetAccess(scrap->addr, scrap->size, &desc, 1);
 	if (res == CUDA_SUCCESS && probe->host)
-		res = copy_both_ways(probe, scrap->addr);
+		res = probe_copy(probe, scrap->addr);
 	if (res == CUDA_ERROR_NOT_READY)
 		return res;
 	if (cuda_real.cuMemUnmap(scrap->addr, scrap->size) != CUDA_SUCCESS && res == CUDA_SUCCESS)
@@ -57,25 +57,25 @@ static CUresult map_and_copy(const struct probe *probe, const struct pager_scrap
 	return res;
 }
 
-static CUresult reserve_and_map(const struct probe *probe, struct pager_scrap *scrap,
-				CUmemGenericAllocationHandle handle)
+static CUresult probe_reserve(const struct probe *probe, struct pager_scrap *scrap,
+			      CUmemGenericAllocationHandle handle)
 {
 	CUresult res = cuda_real.cuMemAddressReserve(&scrap->addr, scrap->size, 0, 0, 0);
 
 	if (res != CUDA_SUCCESS)
 		return res;
-	res = map_and_copy(probe, scrap, handle);
+	res = probe_map(probe, scrap, handle);
 	if (res != CUDA_ERROR_NOT_READY)
 		(void)cuda_real.cuMemAddressFree(scrap->addr, scrap->size);
 	return res;
 }
 
 /*
- * The card has no free page: what is to go is mapped once more. Where that is not there any
- * more, or the program's own, it is enough that the driver could be asked.
+ * The card has no free page, so a chunk that is to go is mapped once more. If that is not there any
+ * more, or is the program's own, it is enough that the driver could be asked.
  */
-static CUresult probe_in_use(struct probe *probe, struct pager_scrap *scrap,
-			     struct pager_chunk *chunk)
+static CUresult probe_chunk(struct probe *probe, struct pager_scrap *scrap,
+			    struct pager_chunk *chunk)
 {
 	CUresult res;
 
@@ -84,7 +84,7 @@ static CUresult probe_in_use(struct probe *probe, struct pager_scrap *scrap,
 	probe->is_in_use = true;
 	probe->is_exportable = chunk->is_exportable;
 	scrap->size = chunk->size;
-	res = reserve_and_map(probe, scrap, chunk->handle);
+	res = probe_reserve(probe, scrap, chunk->handle);
 	pager_chunk_set(chunk, PAGER_RESIDENT);
 	return res;
 }
@@ -95,12 +95,12 @@ static CUresult probe_any(struct probe *probe, struct pager_scrap *scrap, struct
 	CUresult res = cuda_real.cuMemCreate(&scrap->handle, scrap->size, &prop, 0);
 
 	if (res == CUDA_ERROR_OUT_OF_MEMORY)
-		return probe_in_use(probe, scrap, chunk);
+		return probe_chunk(probe, scrap, chunk);
 	if (res != CUDA_SUCCESS)
 		return res;
 	scrap->is_made = true;
 	probe->is_exportable = prop.requestedHandleTypes != CU_MEM_HANDLE_TYPE_NONE;
-	res = reserve_and_map(probe, scrap, scrap->handle);
+	res = probe_reserve(probe, scrap, scrap->handle);
 	if (res != CUDA_ERROR_NOT_READY)
 		(void)cuda_real.cuMemRelease(scrap->handle);
 	return res;

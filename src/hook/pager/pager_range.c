@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-#include "hook/base/cond.h"
 #include "hook/pager/pager.h"
 #include "hook/pager/pager_ops.h"
 #include "hook/pager/pager_private.h"
@@ -16,7 +15,7 @@ struct pager_device *pager_device(CUdevice dev)
 	return dev >= 0 && dev < PAGER_DEVICES ? &pager.devices[dev] : NULL;
 }
 
-static CUmemAllocationProp properties(CUdevice dev, bool is_rdma, bool is_exportable)
+static CUmemAllocationProp device_properties(CUdevice dev, bool is_rdma, bool is_exportable)
 {
 	return (CUmemAllocationProp){
 		.type = CU_MEM_ALLOCATION_TYPE_PINNED,
@@ -27,7 +26,7 @@ static CUmemAllocationProp properties(CUdevice dev, bool is_rdma, bool is_export
 	};
 }
 
-/* Two threads may find out at once: both find the same. */
+/* Two threads may look at once; both find the same. */
 bool pager_supported(CUdevice dev)
 {
 	struct pager_device *device = pager_device(dev);
@@ -38,10 +37,10 @@ bool pager_supported(CUdevice dev)
 
 	if (!device)
 		return false;
-	pthread_mutex_lock(&pager.lock);
+	hook_lock(&pager.lock);
 	is_known = device->is_known;
 	is_supported = device->is_supported;
-	pthread_mutex_unlock(&pager.lock);
+	hook_unlock(&pager.lock);
 	if (is_known || !cuda_real.cuMemAddressReserve || !cuda_real.cuMemGetAllocationGranularity)
 		return is_supported;
 
@@ -54,20 +53,20 @@ bool pager_supported(CUdevice dev)
 	    CUDA_SUCCESS)
 		rdma = 0;
 	is_exportable = transfer_supported(dev);
-	prop = properties(dev, rdma, is_exportable);
+	prop = device_properties(dev, rdma, is_exportable);
 	is_supported = vmm && cuda_real.cuMemGetAllocationGranularity(
 				      &granularity, &prop, CU_MEM_ALLOC_GRANULARITY_MINIMUM) ==
 				      CUDA_SUCCESS;
 	/* Host memory comes in pieces of HOSTPOOL_ALIGN, and chunks are cut at powers of two. */
 	is_supported = is_supported && granularity && granularity <= PAGER_SHARED_MAX &&
 		       (granularity & (granularity - 1)) == 0;
-	pthread_mutex_lock(&pager.lock);
+	hook_lock(&pager.lock);
 	device->is_known = true;
 	device->is_supported = is_supported;
 	device->is_rdma = rdma != 0;
 	__atomic_store_n(&device->is_exportable, is_exportable, __ATOMIC_RELAXED);
 	device->granularity = granularity;
-	pthread_mutex_unlock(&pager.lock);
+	hook_unlock(&pager.lock);
 	return is_supported;
 }
 
@@ -75,8 +74,8 @@ CUmemAllocationProp pager_properties(CUdevice dev)
 {
 	const struct pager_device *device = &pager.devices[dev];
 
-	return properties(dev, device->is_rdma,
-			  __atomic_load_n(&device->is_exportable, __ATOMIC_RELAXED));
+	return device_properties(dev, device->is_rdma,
+				 __atomic_load_n(&device->is_exportable, __ATOMIC_RELAXED));
 }
 
 CUresult pager_push(CUcontext ctx, bool *ret_pushed)
@@ -101,206 +100,6 @@ void pager_pop(bool pushed)
 		(void)cuda_real.cuCtxPopCurrent_v2(&ctx);
 }
 
-struct hostpool_part *pager_chunk_set_locked(struct pager_chunk *chunk, enum pager_state state)
-{
-	struct hostpool_part *old = NULL;
-
-	if (chunk->is_host_old && state == PAGER_RESIDENT) {
-		old = chunk->host;
-		chunk->host = NULL;
-	}
-	chunk->is_host_old = false;
-	chunk->state = state;
-	pthread_cond_broadcast(&pager.changed);
-	return old;
-}
-
-void pager_chunk_set(struct pager_chunk *chunk, enum pager_state state)
-{
-	struct hostpool_part *old;
-
-	pthread_mutex_lock(&pager.lock);
-	old = pager_chunk_set_locked(chunk, state);
-	pthread_mutex_unlock(&pager.lock);
-	if (old)
-		hostpool_put(old);
-}
-
-bool pager_chunk_out(struct pager_chunk *chunk, bool is_out)
-{
-	struct pager_device *device = pager_device(chunk->range->dev);
-	bool is_last;
-
-	pthread_mutex_lock(&pager.lock);
-	device->n_out += is_out ? 1 : -1;
-	is_last = device->n_out == 0;
-	pthread_mutex_unlock(&pager.lock);
-	return is_last;
-}
-
-void pager_drop_host_copies(CUdevice dev)
-{
-	struct hostpool_part *all = NULL, *parts, **tail;
-
-	pthread_mutex_lock(&pager.lock);
-	for (struct pager_range *range = pager.devices[dev].ranges; range; range = range->next) {
-		for (size_t i = 0; i < range->n_chunks; i++) {
-			struct pager_chunk *chunk = &range->chunks[i];
-
-			/* A busy one's is its worker's, who may be no mover of bytes. */
-			chunk->is_host_old = chunk->state == PAGER_BUSY;
-			if (chunk->state != PAGER_RESIDENT || !chunk->host)
-				continue;
-			parts = chunk->host;
-			chunk->host = NULL;
-			for (tail = &parts; *tail; tail = &(*tail)->next)
-				;
-			*tail = all;
-			all = parts;
-		}
-	}
-	pthread_mutex_unlock(&pager.lock);
-	hostpool_put(all);
-}
-
-/* Who may reach a device's memory now: itself, and peers. Returns how many. */
-static size_t access_list(CUdevice dev, CUmemAccessDesc descs[PAGER_DEVICES])
-{
-	struct pager_device *device = pager_device(dev);
-	size_t n = 0;
-
-	pthread_mutex_lock(&pager.lock);
-	for (CUdevice peer = 0; peer < PAGER_DEVICES; peer++) {
-		if (peer != dev && !device->n_peers[peer])
-			continue;
-		descs[n++] = (CUmemAccessDesc){
-			.location = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = peer},
-			.flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE,
-		};
-	}
-	pthread_mutex_unlock(&pager.lock);
-	return n;
-}
-
-/* Its memory goes, unless another program has it. */
-static void chunk_release(struct pager_chunk *chunk)
-{
-	(void)cuda_real.cuMemRelease(chunk->handle);
-	transfer_close_kept(chunk->kept);
-	chunk->kept = 0;
-}
-
-static CUresult chunk_unmap(struct pager_chunk *chunk)
-{
-	CUresult res;
-
-	if (!chunk->is_mapped)
-		return CUDA_SUCCESS;
-	res = cuda_real.cuMemUnmap(chunk->addr, chunk->size);
-	if (res != CUDA_SUCCESS)
-		return res;
-	chunk->is_mapped = false;
-	chunk_release(chunk);
-	return CUDA_SUCCESS;
-}
-
-/* Where the driver does not make memory that can be exported, no more is asked for. */
-static CUresult chunk_create(struct pager_chunk *chunk)
-{
-	CUdevice dev = chunk->range->dev;
-	CUmemAllocationProp prop = pager_properties(dev);
-	CUresult res = cuda_real.cuMemCreate(&chunk->handle, chunk->size, &prop, 0);
-
-	if (res != CUDA_SUCCESS && res != CUDA_ERROR_OUT_OF_MEMORY && prop.requestedHandleTypes) {
-		__atomic_store_n(&pager.devices[dev].is_exportable, false, __ATOMIC_RELAXED);
-		prop.requestedHandleTypes = CU_MEM_HANDLE_TYPE_NONE;
-		res = cuda_real.cuMemCreate(&chunk->handle, chunk->size, &prop, 0);
-	}
-	chunk->is_taken = false;
-	chunk->is_exportable = prop.requestedHandleTypes != CU_MEM_HANDLE_TYPE_NONE;
-	return res;
-}
-
-/* Its handle is mapped, or released. */
-static CUresult chunk_place(struct pager_chunk *chunk)
-{
-	CUdevice dev = chunk->range->dev;
-	CUmemAccessDesc descs[PAGER_DEVICES];
-	CUresult res = cuda_real.cuMemMap(chunk->addr, chunk->size, 0, chunk->handle, 0);
-
-	if (res != CUDA_SUCCESS) {
-		chunk_release(chunk);
-		return res;
-	}
-	chunk->is_mapped = true;
-	res = cuda_real.cuMemSetAccess(chunk->addr, chunk->size, descs, access_list(dev, descs));
-	if (res != CUDA_SUCCESS)
-		(void)chunk_unmap(chunk);
-	return res;
-}
-
-static bool take_over(struct pager_chunk *chunk)
-{
-	if (!transfer_import(chunk->range->dev, chunk->size, &chunk->handle, &chunk->kept))
-		return false;
-	chunk->is_taken = true;
-	chunk->is_exportable = false;
-	return chunk_place(chunk) == CUDA_SUCCESS;
-}
-
-static CUresult chunk_map(struct pager_chunk *chunk)
-{
-	/* What comes from others has their bytes in it: only where all are overwritten. */
-	bool is_restored = chunk->host != NULL;
-	CUresult res;
-
-	if (chunk->is_mapped || (is_restored && take_over(chunk)))
-		return CUDA_SUCCESS;
-	/* What was taken over can be neither used nor unmapped. */
-	if (chunk->is_mapped)
-		return CUDA_ERROR_UNKNOWN;
-	res = chunk_create(chunk);
-	return res == CUDA_SUCCESS ? chunk_place(chunk) : res;
-}
-
-static const struct pager_ops plain_ops = {
-	.map = chunk_map,
-	.unmap = chunk_unmap,
-	.pinned_kind = NVSHARE_PINNED_PLAIN,
-};
-
-void pager_chunk_stuck(struct pager_chunk *chunk, bool is_stuck)
-{
-	if (is_stuck && !chunk->is_stuck)
-		budget_stuck(chunk->range->dev, chunk->size);
-	else if (!is_stuck && chunk->is_stuck)
-		budget_unstuck(chunk->range->dev, chunk->size);
-	chunk->is_stuck = is_stuck;
-}
-
-CUresult pager_chunk_map(struct pager_chunk *chunk)
-{
-	CUresult res = chunk->range->ops->map(chunk);
-
-	if (res == CUDA_SUCCESS)
-		pager_chunk_stuck(chunk, false);
-	return res;
-}
-
-CUresult pager_chunk_unmap(struct pager_chunk *chunk)
-{
-	CUresult res = chunk->range->ops->unmap(chunk);
-
-	if (res == CUDA_SUCCESS)
-		pager_chunk_stuck(chunk, chunk->is_mapped);
-	return res;
-}
-
-CUresult pager_chunk_reach(struct pager_chunk *chunk)
-{
-	return chunk->range->ops->reach ? chunk->range->ops->reach(chunk) : CUDA_SUCCESS;
-}
-
 void pager_range_ref(struct pager_range *range)
 {
 	range->n_refs++;
@@ -310,9 +109,9 @@ void pager_range_unref(struct pager_range *range)
 {
 	bool is_last;
 
-	pthread_mutex_lock(&pager.lock);
+	hook_lock(&pager.lock);
 	is_last = --range->n_refs == 0;
-	pthread_mutex_unlock(&pager.lock);
+	hook_unlock(&pager.lock);
 	if (is_last)
 		free(range);
 }
@@ -324,11 +123,11 @@ bool pager_ranges(CUdevice dev, struct pager_range ***ret_ranges, size_t *ret_n)
 	size_t n = 0, size = 0;
 
 	for (;;) {
-		pthread_mutex_lock(&pager.lock);
+		hook_lock(&pager.lock);
 		n = device->n_ranges;
 		if (n <= size)
 			break;
-		pthread_mutex_unlock(&pager.lock);
+		hook_unlock(&pager.lock);
 		free(ranges);
 		size = n + n / 4 + 16;
 		ranges = malloc(size * sizeof(*ranges));
@@ -340,17 +139,17 @@ bool pager_ranges(CUdevice dev, struct pager_range ***ret_ranges, size_t *ret_n)
 		pager_range_ref(range);
 		ranges[n++] = range;
 	}
-	pthread_mutex_unlock(&pager.lock);
+	hook_unlock(&pager.lock);
 	*ret_ranges = ranges;
 	*ret_n = n;
 	return true;
 }
 
 /*
- * To map a chunk holds up the copies that are on their way, so small ones cost bandwidth: on an
- * H200, both ways at once, 45 GiB/s with 64 MiB and 47 with 128 (tests/gpu/results). Large ones
- * are waited for, by who has no lead (src/core/fit.c), and move more than was asked for. Large
- * allocations mean large switches.
+ * Mapping a chunk holds up the copies under way, so small chunks cost bandwidth: on an H200, both
+ * ways at once, 45 GiB/s with 64 MiB and 47 with 128 (tests/gpu/results). Large chunks make a
+ * client without a lead wait (src/core/fit.c), and move more bytes than were asked for. A program
+ * with large allocations has large switches, so it gets large chunks.
  */
 static size_t chunk_size_of(size_t size)
 {
@@ -368,7 +167,7 @@ static struct pager_range *range_make(CUdevice dev, CUcontext ctx, struct pager_
 	range = calloc(1, sizeof(*range) + n_chunks * sizeof(range->chunks[0]));
 	if (!range)
 		return NULL;
-	range->ops = &plain_ops;
+	range->ops = &pager_chunk_ops;
 	range->arena = arena;
 	range->ctx = ctx;
 	range->dev = dev;
@@ -383,17 +182,17 @@ void pager_range_link(struct pager_range *range)
 {
 	struct pager_device *device = pager_device(range->dev);
 
-	pthread_mutex_lock(&pager.lock);
+	hook_lock(&pager.lock);
 	range->next = device->ranges;
 	range->link = &device->ranges;
 	if (range->next)
 		range->next->link = &range->next;
 	device->ranges = range;
 	device->n_ranges++;
-	pthread_mutex_unlock(&pager.lock);
+	hook_unlock(&pager.lock);
 }
 
-/* Busy from the start, so that whoever walks over the ranges waits for it to be mapped. */
+/* Chunks are busy from the start, so a walk over the ranges waits until they are mapped. */
 static void range_cut(struct pager_range *range)
 {
 	for (size_t i = 0; i < range->n_chunks; i++) {
@@ -409,12 +208,12 @@ static void range_cut(struct pager_range *range)
 
 static void range_unlink(struct pager_range *range)
 {
-	pthread_mutex_lock(&pager.lock);
+	hook_lock(&pager.lock);
 	*range->link = range->next;
 	if (range->next)
 		range->next->link = range->link;
 	pager_device(range->dev)->n_ranges--;
-	pthread_mutex_unlock(&pager.lock);
+	hook_unlock(&pager.lock);
 }
 
 static CUresult range_map(struct pager_range *range)
@@ -429,11 +228,11 @@ static CUresult range_map(struct pager_range *range)
 	for (n = 0; res == CUDA_SUCCESS && n < range->n_chunks; n++)
 		res = pager_chunk_map(&range->chunks[n]);
 	if (res == CUDA_SUCCESS) {
-		pthread_mutex_lock(&pager.lock);
+		hook_lock(&pager.lock);
 		for (size_t i = 0; i < range->n_chunks; i++)
 			range->chunks[i].state = PAGER_RESIDENT;
 		pthread_cond_broadcast(&pager.changed);
-		pthread_mutex_unlock(&pager.lock);
+		hook_unlock(&pager.lock);
 		return CUDA_SUCCESS;
 	}
 
@@ -446,8 +245,8 @@ static CUresult range_map(struct pager_range *range)
 	return res;
 }
 
-/* A capture in global mode forbids calls that it finds unsafe; ours touch no stream. */
-static void relax(CUstreamCaptureMode *mode, bool *ret_changed)
+/* A capture in global mode forbids unsafe calls. Ours touch no stream, so they are allowed. */
+static void capture_mode_relax(CUstreamCaptureMode *mode, bool *ret_changed)
 {
 	*ret_changed = gate_capture_open() && cuda_real.cuThreadExchangeStreamCaptureMode &&
 		       cuda_real.cuThreadExchangeStreamCaptureMode(mode) == CUDA_SUCCESS;
@@ -466,7 +265,7 @@ CUresult pager_range_new(CUdevice dev, CUcontext ctx, struct pager_arena *arena,
 	res = budget_take(dev, size, BUDGET_PAGEABLE);
 	if (res != CUDA_SUCCESS)
 		return res;
-	relax(&mode, &is_relaxed);
+	capture_mode_relax(&mode, &is_relaxed);
 	do {
 		range = range_make(dev, ctx, arena, size);
 		res = range ? range_map(range) : CUDA_ERROR_OUT_OF_MEMORY;
@@ -491,20 +290,21 @@ static void chunk_free(struct pager_chunk *chunk)
 	struct hostpool_part *host;
 	enum pager_state was;
 
-	pthread_mutex_lock(&pager.lock);
+	hook_lock(&pager.lock);
 	while (chunk->state == PAGER_BUSY)
-		cond_wait(&pager.changed, &pager.lock);
+		hook_wait(&pager.changed, &pager.lock);
 	was = chunk->state;
 	chunk->state = PAGER_DEAD;
 	host = chunk->host;
 	chunk->host = NULL;
-	pthread_mutex_unlock(&pager.lock);
+	hook_unlock(&pager.lock);
 
 	hostpool_put(host);
 	(void)pager_chunk_unmap(chunk);
-	pager_chunk_stuck(chunk, false); /* what is left is the driver's, and shows as others' */
+	pager_chunk_stuck(chunk, false); /* memory that stays now shows as others' */
 	if (was == PAGER_SWAPPED) {
-		/* First, since with nothing out by the counts the program may go on. */
+		/* The copies must go first: once the counts say that all is in, the program may
+		 * run. */
 		if (pager_chunk_out(chunk, false))
 			pager_drop_host_copies(dev);
 		budget_swapped_freed(dev, chunk->size);
@@ -525,8 +325,8 @@ void pager_range_free(struct pager_range *range)
 }
 
 /*
- * Opens a chunk to peer, or closes it, unless it is out: mapping it will do that. What is
- * asked for by now counts: who opens may have overtaken who closes.
+ * Opens a chunk to peer, or closes it. One that is out gets its access as it is mapped. The count
+ * of this moment decides, because a thread that opens may have overtaken one that closes.
  */
 static CUresult chunk_peer(struct pager_chunk *chunk, CUdevice peer)
 {
@@ -537,15 +337,15 @@ static CUresult chunk_peer(struct pager_chunk *chunk, CUdevice peer)
 	bool is_mapped;
 	CUresult res;
 
-	pthread_mutex_lock(&pager.lock);
+	hook_lock(&pager.lock);
 	while (chunk->state == PAGER_BUSY)
-		cond_wait(&pager.changed, &pager.lock);
+		hook_wait(&pager.changed, &pager.lock);
 	is_mapped = chunk->state == PAGER_RESIDENT;
 	if (is_mapped)
 		chunk->state = PAGER_BUSY;
 	if (pager_device(chunk->range->dev)->n_peers[peer])
 		desc.flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE;
-	pthread_mutex_unlock(&pager.lock);
+	hook_unlock(&pager.lock);
 	if (!is_mapped)
 		return CUDA_SUCCESS;
 	res = cuda_real.cuMemSetAccess(chunk->addr, chunk->size, &desc, 1);
@@ -554,10 +354,10 @@ static CUresult chunk_peer(struct pager_chunk *chunk, CUdevice peer)
 }
 
 /*
- * New ranges are none of its business: they are mapped for the peer already. Nor is memory
- * that the program maps itself: it says who may reach it.
+ * Ranges that are made from now on are mapped for the peer already. The program itself gives access
+ * to memory that it maps.
  */
-static CUresult open_ranges(CUdevice dev, CUdevice peer)
+static CUresult device_open_ranges(CUdevice dev, CUdevice peer)
 {
 	CUresult res = CUDA_SUCCESS, r;
 	struct pager_range **ranges;
@@ -584,11 +384,11 @@ CUresult pager_peer(CUdevice dev, CUdevice peer, bool enable)
 
 	if (!device || !pager_device(peer) || dev == peer)
 		return CUDA_SUCCESS;
-	pthread_mutex_lock(&pager.lock);
+	hook_lock(&pager.lock);
 	if (enable)
 		is_change = device->n_peers[peer]++ == 0;
 	else
 		is_change = device->n_peers[peer] && --device->n_peers[peer] == 0;
-	pthread_mutex_unlock(&pager.lock);
-	return is_change ? open_ranges(dev, peer) : CUDA_SUCCESS;
+	hook_unlock(&pager.lock);
+	return is_change ? device_open_ranges(dev, peer) : CUDA_SUCCESS;
 }

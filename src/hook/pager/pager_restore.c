@@ -19,8 +19,8 @@
 #include "util/clock.h"
 
 /*
- * What a program that was just killed had is free for the scheduler before it is for the
- * driver. So long a whole restore waits for that, looking so often.
+ * The scheduler counts the memory of a killed program as free before the driver does. A restore
+ * waits so long for that in all, and looks so often.
  */
 #define ROOM_WAIT_NS  2000000000ull
 #define ROOM_PAUSE_NS 5000000
@@ -29,10 +29,10 @@
 #define MORE_WAIT_MS 1
 
 /*
- * Back to where it was: out, with its bytes safe in host memory. What can not be unmapped keeps
- * its place on the card, which nobody else may be given. res: what the driver said.
+ * Puts the chunk back: out, with its bytes safe in host memory. If it cannot be unmapped it keeps
+ * its place on the card, which no other client may get. res: the driver's result.
  */
-static void give_up(struct pager_moving *move, struct pager_chunk *chunk, CUresult res)
+static void in_give_up(struct pager_moving *move, struct pager_chunk *chunk, CUresult res)
 {
 	move->outcome = res == CUDA_ERROR_OUT_OF_MEMORY ? NVSHARE_OUTCOME_NO_CARD_MEMORY
 							: NVSHARE_OUTCOME_INVALID_STATE;
@@ -44,11 +44,11 @@ static void give_up(struct pager_moving *move, struct pager_chunk *chunk, CUresu
 	pager_chunk_set(chunk, PAGER_SWAPPED);
 }
 
-/* A copy that may still come keeps what it writes to, on the card, too. */
-static void fail_in(struct pager_moving *move, struct pager_chunk *chunk, CUresult res)
+/* A copy that may still land keeps the memory that it writes to, on the card, too. */
+static void chunk_fail_in(struct pager_moving *move, struct pager_chunk *chunk, CUresult res)
 {
 	if (pager_mover_settle(move->mover) != CUDA_ERROR_NOT_READY) {
-		give_up(move, chunk, res);
+		in_give_up(move, chunk, res);
 		return;
 	}
 	move->outcome = NVSHARE_OUTCOME_GPU_HUNG;
@@ -57,7 +57,7 @@ static void fail_in(struct pager_moving *move, struct pager_chunk *chunk, CUresu
 	pager_chunk_set(chunk, PAGER_SWAPPED);
 }
 
-static CUresult copy_in(struct pager_mover *mover, struct pager_chunk *chunk)
+static CUresult chunk_copy_in(struct pager_mover *mover, struct pager_chunk *chunk)
 {
 	CUdeviceptr dst = chunk->addr;
 	CUresult res = CUDA_SUCCESS;
@@ -70,7 +70,7 @@ static CUresult copy_in(struct pager_mover *mover, struct pager_chunk *chunk)
 	return res;
 }
 
-static void end_oldest_in(struct pager_moving *move)
+static void in_end_oldest(struct pager_moving *move)
 {
 	size_t slot = move->n_ended++ % PAGER_IN_FLIGHT;
 	struct pager_chunk *chunk = move->in_flight[slot];
@@ -78,20 +78,23 @@ static void end_oldest_in(struct pager_moving *move)
 	bool is_last;
 
 	if (res != CUDA_SUCCESS) {
-		fail_in(move, chunk, res);
+		chunk_fail_in(move, chunk, res);
 		return;
 	}
 	move->bytes += chunk->size;
 	move->handed += chunk->is_taken ? chunk->size : 0;
 	is_last = pager_chunk_out(chunk, false);
 	pager_chunk_set(chunk, PAGER_RESIDENT);
-	/* Of a restore in parts too: what it could not bring in may have been freed since. */
+	/*
+	 * This holds for a restore in parts, too: bytes that it could not bring in may have been
+	 * freed since.
+	 */
 	if (is_last)
 		pager_drop_host_copies(chunk->range->dev);
 }
 
 /* The card is full although our budget is not. false: it has been for too long. */
-static bool wait_for_room(struct pager_moving *move)
+static bool in_wait_for_room(struct pager_moving *move)
 {
 	uint64_t now = clock_now_ns();
 
@@ -104,21 +107,21 @@ static bool wait_for_room(struct pager_moving *move)
 }
 
 /*
- * The room may be that of what was handed over, and this chunk can not use: of another size, or
- * because it is the program's own memory, which takes nothing over.
+ * Handed memory may have the room, and this chunk cannot use it: the size differs, or it is the
+ * program's own memory, which takes nothing over.
  */
-static CUresult map_in(struct pager_moving *move, struct pager_chunk *chunk)
+static CUresult chunk_map_in(struct pager_moving *move, struct pager_chunk *chunk)
 {
 	CUresult res;
 
 	do
 		res = pager_chunk_map(chunk);
 	while (res == CUDA_ERROR_OUT_OF_MEMORY &&
-	       (transfer_drop(chunk->range->dev) || wait_for_room(move)));
+	       (transfer_drop(chunk->range->dev) || in_wait_for_room(move)));
 	return res;
 }
 
-static void start_in(struct pager_moving *move, struct pager_chunk *chunk)
+static void chunk_start_in(struct pager_moving *move, struct pager_chunk *chunk)
 {
 	size_t slot = move->n_started % PAGER_IN_FLIGHT;
 	CUresult res;
@@ -130,32 +133,32 @@ static void start_in(struct pager_moving *move, struct pager_chunk *chunk)
 		pager_chunk_set(chunk, PAGER_SWAPPED);
 		return;
 	}
-	res = map_in(move, chunk);
+	res = chunk_map_in(move, chunk);
 	if (res != CUDA_SUCCESS) {
-		give_up(move, chunk, res);
+		in_give_up(move, chunk, res);
 		return;
 	}
-	res = copy_in(move->mover, chunk);
+	res = chunk_copy_in(move->mover, chunk);
 	if (res == CUDA_SUCCESS)
 		res = cuda_real.cuEventRecord(move->mover->events[slot], move->mover->stream);
 	if (res != CUDA_SUCCESS) {
-		fail_in(move, chunk, res);
+		chunk_fail_in(move, chunk, res);
 		return;
 	}
 	move->in_flight[slot] = chunk;
 	move->n_started++;
 }
 
-static bool has_oldest_ended(const struct pager_moving *move)
+static bool in_has_oldest_ended(const struct pager_moving *move)
 {
 	return pager_mover_has_ended(move->mover, move->n_ended % PAGER_IN_FLIGHT);
 }
 
 /*
- * The budget is used up, but the bus has work: more that comes before it has none keeps it
- * busy. Whoever waits for a chunk does so no longer than its copy takes.
+ * The budget is used up, but the bus has work. If more budget comes before the work ends, the bus
+ * stays busy. A thread that waits for a chunk waits no longer than its copy takes.
  */
-static void wait_for_budget(struct pager_moving *move, CUdevice dev)
+static void in_wait_for_budget(struct pager_moving *move, CUdevice dev)
 {
 	enum pager_more more = PAGER_MORE_NOT_YET;
 
@@ -163,8 +166,8 @@ static void wait_for_budget(struct pager_moving *move, CUdevice dev)
 	       !bell_is_stopping()) {
 		more = pager_agent()->more_budget(dev, MORE_WAIT_MS);
 		pager_agent()->give_host(dev);
-		while (move->n_ended < move->n_started && has_oldest_ended(move))
-			end_oldest_in(move);
+		while (move->n_ended < move->n_started && in_has_oldest_ended(move))
+			in_end_oldest(move);
 	}
 	if (more != PAGER_MORE_GIVEN || move->outcome != NVSHARE_OUTCOME_PARTIAL)
 		return;
@@ -172,24 +175,24 @@ static void wait_for_budget(struct pager_moving *move, CUdevice dev)
 	move->room_until_ns = 0;
 }
 
-static bool is_anything_out(CUdevice dev)
+static bool device_is_anything_out(CUdevice dev)
 {
 	bool is_out;
 
-	pthread_mutex_lock(&pager.lock);
+	hook_lock(&pager.lock);
 	is_out = pager.devices[dev].n_out > 0;
-	pthread_mutex_unlock(&pager.lock);
+	hook_unlock(&pager.lock);
 	return is_out;
 }
 
-static void bring_in(struct pager_moving *move, struct pager_chunk *chunk)
+static void device_bring_in(struct pager_moving *move, struct pager_chunk *chunk)
 {
 	if (move->n_started - move->n_ended == PAGER_IN_FLIGHT)
-		end_oldest_in(move);
+		in_end_oldest(move);
 	if (bell_is_stopping())
 		move->outcome = NVSHARE_OUTCOME_INVALID_STATE;
 	if (move->outcome == NVSHARE_OUTCOME_SUCCESS)
-		start_in(move, chunk);
+		chunk_start_in(move, chunk);
 }
 
 int pager_restore(CUdevice dev, struct pager_move *ret_move)
@@ -211,25 +214,25 @@ int pager_restore(CUdevice dev, struct pager_move *ret_move)
 			move.outcome = NVSHARE_OUTCOME_GPU_HUNG;
 	}
 	for (size_t i = 0; i < plan.n_chunks && move.outcome == NVSHARE_OUTCOME_SUCCESS;) {
-		bring_in(&move, plan.chunks[i]);
+		device_bring_in(&move, plan.chunks[i]);
 		if (move.outcome == NVSHARE_OUTCOME_PARTIAL)
-			wait_for_budget(&move, dev); /* and the same one once more */
+			in_wait_for_budget(&move, dev); /* and the same one once more */
 		else
 			i++;
 	}
 	while (move.n_ended < move.n_started)
-		end_oldest_in(&move);
+		in_end_oldest(&move);
 	pager_plan_deinit(&plan);
-	/* What lacked a budget was freed meanwhile. */
-	if (move.outcome == NVSHARE_OUTCOME_PARTIAL && !is_anything_out(dev))
+	/* The bytes without a budget were freed meanwhile. */
+	if (move.outcome == NVSHARE_OUTCOME_PARTIAL && !device_is_anything_out(dev))
 		move.outcome = NVSHARE_OUTCOME_SUCCESS;
 	if (move.outcome == NVSHARE_OUTCOME_SUCCESS) {
 		pager_drop_host_copies(dev);
 		pager_agent()->give_host(dev);
 	}
 	/*
-	 * What comes next is for the rest of a restore that goes on. And after one that was ahead
-	 * of who goes out the program first runs: what it did not need is closed by the agent.
+	 * A restore that goes on uses later memory, too. After one that was ahead of the client
+	 * that goes out the program runs first; the agent closes unused memory.
 	 */
 	if (move.outcome != NVSHARE_OUTCOME_PARTIAL && move.outcome != NVSHARE_OUTCOME_SUCCESS)
 		(void)transfer_drop(dev);

@@ -2,7 +2,6 @@
 
 #include "hook/pager/pager_vmm.h"
 
-#include "hook/base/cond.h"
 #include "hook/gate/gate.h"
 #include "hook/memory/budget.h"
 #include "hook/memory/vmm.h"
@@ -18,20 +17,20 @@
 RB_HEAD(pager_memory_tree, pager_memory);
 RB_HEAD(pager_mapping_tree, pager_mapping);
 
-static int compare_memory(struct pager_memory *a, struct pager_memory *b)
+static int memory_compare(struct pager_memory *a, struct pager_memory *b)
 {
 	return a->handle < b->handle ? -1 : a->handle > b->handle;
 }
 
-static int compare_mapping(struct pager_mapping *a, struct pager_mapping *b)
+static int mapping_compare(struct pager_mapping *a, struct pager_mapping *b)
 {
 	return a->addr < b->addr ? -1 : a->addr > b->addr;
 }
 
 /* cppcheck-suppress unknownMacro */
-RBTREE_GENERATE(pager_memory_tree, pager_memory, link, compare_memory)
+RBTREE_GENERATE(pager_memory_tree, pager_memory, link, memory_compare)
 /* cppcheck-suppress unknownMacro */
-RBTREE_GENERATE(pager_mapping_tree, pager_mapping, link, compare_mapping)
+RBTREE_GENERATE(pager_mapping_tree, pager_mapping, link, mapping_compare)
 
 /* Guarded by pager.lock. */
 static struct {
@@ -42,7 +41,7 @@ static struct {
 
 /* ---- the books; lock held --------------------------------------------------- */
 
-static struct pager_memory *find(CUmemGenericAllocationHandle handle)
+static struct pager_memory *memory_find(CUmemGenericAllocationHandle handle)
 {
 	struct pager_memory key = {.handle = handle};
 
@@ -50,7 +49,7 @@ static struct pager_memory *find(CUmemGenericAllocationHandle handle)
 }
 
 /* The first mapping that lies at least in part in size bytes at ptr. */
-static struct pager_mapping *first_in(CUdeviceptr ptr, size_t size)
+static struct pager_mapping *mapping_first_in(CUdeviceptr ptr, size_t size)
 {
 	struct pager_mapping *mapping = vmm.mappings.rbh_root, *best = NULL;
 
@@ -65,22 +64,23 @@ static struct pager_mapping *first_in(CUdeviceptr ptr, size_t size)
 	return best && best->addr < ptr + size ? best : NULL;
 }
 
-static struct pager_mapping *next_in(struct pager_mapping *mapping, CUdeviceptr ptr, size_t size)
+static struct pager_mapping *mapping_next_in(struct pager_mapping *mapping, CUdeviceptr ptr,
+					     size_t size)
 {
 	mapping = RB_NEXT(pager_mapping_tree, &vmm.mappings, mapping);
 	return mapping && mapping->addr < ptr + size ? mapping : NULL;
 }
 
 /* Only whole mappings can go. */
-static bool cuts_a_mapping(CUdeviceptr ptr, size_t size)
+static bool mapping_is_cut_by(CUdeviceptr ptr, size_t size)
 {
-	const struct pager_mapping *first = first_in(ptr, size);
-	const struct pager_mapping *last = first_in(ptr + size - 1, 1);
+	const struct pager_mapping *first = mapping_first_in(ptr, size);
+	const struct pager_mapping *last = mapping_first_in(ptr + size - 1, 1);
 
 	return (first && first->addr < ptr) || (last && last->addr + last->size > ptr + size);
 }
 
-static void add_mapping(struct pager_memory *memory, struct pager_mapping *mapping)
+static void mapping_add(struct pager_memory *memory, struct pager_mapping *mapping)
 {
 	mapping->memory = memory;
 	mapping->next = memory->mappings;
@@ -88,7 +88,7 @@ static void add_mapping(struct pager_memory *memory, struct pager_mapping *mappi
 	RB_INSERT(pager_mapping_tree, &vmm.mappings, mapping);
 }
 
-static void remove_mapping(struct pager_mapping *mapping)
+static void mapping_remove(struct pager_mapping *mapping)
 {
 	struct pager_mapping **link = &mapping->memory->mappings;
 
@@ -100,18 +100,18 @@ static void remove_mapping(struct pager_mapping *mapping)
 }
 
 /* One use less, and the lock is released. The last of uses, handles and mappings frees. */
-static void unlock_and_put(struct pager_memory *memory)
+static void memory_put_and_unlock(struct pager_memory *memory)
 {
 	bool is_gone;
 
 	memory->n_uses--;
 	is_gone = !memory->n_uses && !memory->n_handles && !memory->mappings;
-	pthread_mutex_unlock(&pager.lock);
+	hook_unlock(&pager.lock);
 	if (is_gone)
 		pager_memory_free(memory);
 }
 
-/* ---- holding what is on the card ------------------------------------------- */
+/* ---- holding memory on the card ------------------------------------------- */
 
 struct uses {
 	struct pager_memory **memories; /* a use of each; one that is mapped twice is twice here */
@@ -127,43 +127,45 @@ static bool uses_init(struct uses *uses, CUdeviceptr ptr, size_t size)
 	*uses = (struct uses){0};
 	for (;;) {
 		n = 0;
-		pthread_mutex_lock(&pager.lock);
-		for (m = first_in(ptr, size); m; m = next_in(m, ptr, size))
+		hook_lock(&pager.lock);
+		for (m = mapping_first_in(ptr, size); m; m = mapping_next_in(m, ptr, size))
 			n++;
 		if (n <= n_max)
 			break;
-		pthread_mutex_unlock(&pager.lock);
+		hook_unlock(&pager.lock);
 		free(uses->memories);
 		n_max = n + n / 4;
 		uses->memories = malloc(n_max * sizeof(struct pager_memory *));
 		if (!uses->memories)
 			return false;
 	}
-	for (m = first_in(ptr, size); m; m = next_in(m, ptr, size)) {
+	for (m = mapping_first_in(ptr, size); m; m = mapping_next_in(m, ptr, size)) {
 		m->memory->n_uses++;
 		uses->memories[uses->n++] = m->memory;
 	}
-	pthread_mutex_unlock(&pager.lock);
+	hook_unlock(&pager.lock);
 	return true;
 }
 
 static void uses_deinit(struct uses *uses)
 {
 	for (size_t i = 0; i < uses->n; i++) {
-		pthread_mutex_lock(&pager.lock);
-		unlock_and_put(uses->memories[i]);
+		hook_lock(&pager.lock);
+		memory_put_and_unlock(uses->memories[i]);
 	}
 	free(uses->memories);
 }
 
-/* All or none; lock held. Who moves a busy one does not wait for those held here. */
-static bool try_hold(const struct uses *uses)
+/*
+ * Holds all or none; lock held. A thread that moves a busy chunk does not wait for those held here.
+ */
+static bool uses_try_hold(const struct uses *uses)
 {
 	for (size_t i = 0; i < uses->n; i++) {
 		struct pager_chunk *chunk = pager_memory_chunk(uses->memories[i]);
 
 		while (chunk->state == PAGER_BUSY)
-			cond_wait(&pager.changed, &pager.lock);
+			hook_wait(&pager.changed, &pager.lock);
 		if (chunk->state == PAGER_RESIDENT) {
 			chunk->n_holds++;
 			continue;
@@ -175,54 +177,54 @@ static bool try_hold(const struct uses *uses)
 	return true;
 }
 
-/* Enters the gate, which is what brings memory back that is out. */
-static void hold(const struct uses *uses)
+/* Enters the gate, which brings memory back that is out. */
+static void uses_hold(const struct uses *uses)
 {
 	uint64_t end_ns;
 	bool is_held;
 
 	for (;;) {
 		gate_enter();
-		pthread_mutex_lock(&pager.lock);
-		is_held = try_hold(uses);
-		pthread_mutex_unlock(&pager.lock);
+		hook_lock(&pager.lock);
+		is_held = uses_try_hold(uses);
+		hook_unlock(&pager.lock);
 		if (is_held)
 			return;
 		gate_leave();
 		end_ns = clock_now_ns() + PAGER_LOOK_AGAIN_NS;
-		pthread_mutex_lock(&pager.lock);
-		(void)cond_wait_until(&pager.changed, &pager.lock, end_ns);
-		pthread_mutex_unlock(&pager.lock);
+		hook_lock(&pager.lock);
+		(void)hook_wait_until(&pager.changed, &pager.lock, end_ns);
+		hook_unlock(&pager.lock);
 	}
 }
 
-static void unhold(const struct uses *uses)
+static void uses_unhold(const struct uses *uses)
 {
-	pthread_mutex_lock(&pager.lock);
+	hook_lock(&pager.lock);
 	for (size_t i = 0; i < uses->n; i++)
 		pager_memory_chunk(uses->memories[i])->n_holds--;
-	pthread_mutex_unlock(&pager.lock);
+	hook_unlock(&pager.lock);
 	gate_leave();
 }
 
 /* Held memory must stay from now on. */
-static void pin(struct pager_memory *memory)
+static void memory_pin(struct pager_memory *memory)
 {
 	struct pager_chunk *chunk = pager_memory_chunk(memory);
 
-	pthread_mutex_lock(&pager.lock);
+	hook_lock(&pager.lock);
 	if (!chunk->is_pinned)
 		budget_pin(memory->range->dev, chunk->size, NVSHARE_PINNED_VMM);
 	chunk->is_pinned = true;
-	pthread_mutex_unlock(&pager.lock);
+	hook_unlock(&pager.lock);
 }
 
 /* ---- handles --------------------------------------------------------------- */
 
 /*
- * What others may reach is pinned when they get it, not when they could: frameworks ask
- * for handle types and RDMA by default. Compressed memory has no plain copy, and that of
- * tile pools is mapped in ways of its own.
+ * Memory is pinned when others get access, not when they could: frameworks ask for handle types and
+ * RDMA by default. Compressed memory has no plain copy. Memory of tile pools is mapped in ways of
+ * its own.
  */
 bool pager_vmm_can(size_t size, const CUmemAllocationProp *prop, unsigned long long flags)
 {
@@ -243,10 +245,10 @@ CUresult pager_vmm_create(CUmemGenericAllocationHandle *ret_handle, size_t size,
 
 	if (res != CUDA_SUCCESS)
 		return res;
-	pthread_mutex_lock(&pager.lock);
+	hook_lock(&pager.lock);
 	*ret_handle = memory->handle = ++vmm.last_handle;
 	RB_INSERT(pager_memory_tree, &vmm.memories, memory);
-	pthread_mutex_unlock(&pager.lock);
+	hook_unlock(&pager.lock);
 	return CUDA_SUCCESS;
 }
 
@@ -254,16 +256,16 @@ bool pager_vmm_release(CUmemGenericAllocationHandle handle)
 {
 	struct pager_memory *memory;
 
-	pthread_mutex_lock(&pager.lock);
-	memory = find(handle);
+	hook_lock(&pager.lock);
+	memory = memory_find(handle);
 	if (!memory) {
-		pthread_mutex_unlock(&pager.lock);
+		hook_unlock(&pager.lock);
 		return false;
 	}
 	if (--memory->n_handles == 0)
 		RB_REMOVE(pager_memory_tree, &vmm.memories, memory);
 	memory->n_uses++;
-	unlock_and_put(memory);
+	memory_put_and_unlock(memory);
 	return true;
 }
 
@@ -271,15 +273,15 @@ bool pager_vmm_retain(CUdeviceptr ptr, CUmemGenericAllocationHandle *ret_handle)
 {
 	struct pager_mapping *mapping;
 
-	pthread_mutex_lock(&pager.lock);
-	mapping = first_in(ptr, 1);
+	hook_lock(&pager.lock);
+	mapping = mapping_first_in(ptr, 1);
 	if (mapping) {
 		/* Its handles may all be released: then the mapping alone kept it. */
 		if (mapping->memory->n_handles++ == 0)
 			RB_INSERT(pager_memory_tree, &vmm.memories, mapping->memory);
 		*ret_handle = mapping->memory->handle;
 	}
-	pthread_mutex_unlock(&pager.lock);
+	hook_unlock(&pager.lock);
 	return mapping != NULL;
 }
 
@@ -287,11 +289,11 @@ bool pager_vmm_properties(CUmemGenericAllocationHandle handle, CUmemAllocationPr
 {
 	struct pager_memory *memory;
 
-	pthread_mutex_lock(&pager.lock);
-	memory = find(handle);
+	hook_lock(&pager.lock);
+	memory = memory_find(handle);
 	if (memory)
 		*ret_prop = memory->prop;
-	pthread_mutex_unlock(&pager.lock);
+	hook_unlock(&pager.lock);
 	return memory != NULL;
 }
 
@@ -300,14 +302,14 @@ struct pager_memory *pager_vmm_hold(CUmemGenericAllocationHandle handle,
 {
 	struct pager_memory *memory;
 
-	pthread_mutex_lock(&pager.lock);
-	memory = find(handle);
+	hook_lock(&pager.lock);
+	memory = memory_find(handle);
 	if (memory)
 		memory->n_uses++;
-	pthread_mutex_unlock(&pager.lock);
+	hook_unlock(&pager.lock);
 	if (!memory)
 		return NULL;
-	hold(&(struct uses){.memories = &memory, .n = 1});
+	uses_hold(&(struct uses){.memories = &memory, .n = 1});
 	*ret_real = pager_memory_chunk(memory)->handle;
 	return memory;
 }
@@ -317,10 +319,10 @@ void pager_vmm_drop(struct pager_memory *memory, bool is_pinned)
 	if (!memory)
 		return;
 	if (is_pinned)
-		pin(memory);
-	unhold(&(struct uses){.memories = &memory, .n = 1});
-	pthread_mutex_lock(&pager.lock);
-	unlock_and_put(memory);
+		memory_pin(memory);
+	uses_unhold(&(struct uses){.memories = &memory, .n = 1});
+	hook_lock(&pager.lock);
+	memory_put_and_unlock(memory);
 }
 
 bool pager_vmm_pin(CUdeviceptr ptr, size_t size)
@@ -331,10 +333,10 @@ bool pager_vmm_pin(CUdeviceptr ptr, size_t size)
 	if (!uses_init(&uses, ptr, size))
 		return false;
 	is_ours = uses.n > 0;
-	hold(&uses);
+	uses_hold(&uses);
 	for (size_t i = 0; i < uses.n; i++)
-		pin(uses.memories[i]);
-	unhold(&uses);
+		memory_pin(uses.memories[i]);
+	uses_unhold(&uses);
 	uses_deinit(&uses);
 	return is_ours;
 }
@@ -359,10 +361,10 @@ bool pager_vmm_map(CUdeviceptr ptr, size_t size, size_t offset, CUmemGenericAllo
 		mapping->size = size;
 		mapping->offset = offset;
 		mapping->is_on = true;
-		pthread_mutex_lock(&pager.lock);
-		add_mapping(memory, mapping);
+		hook_lock(&pager.lock);
+		mapping_add(memory, mapping);
 		pager_memory_chunk(memory)->is_blank = false;
-		pthread_mutex_unlock(&pager.lock);
+		hook_unlock(&pager.lock);
 	} else {
 		free(mapping);
 	}
@@ -371,18 +373,18 @@ bool pager_vmm_map(CUdeviceptr ptr, size_t size, size_t offset, CUmemGenericAllo
 	return true;
 }
 
-/* What lies between ours is the driver's, if anything is there. */
-static void unmap_other(CUdeviceptr ptr, size_t size)
+/* Memory between ours is the driver's, if there is some. */
+static void driver_unmap(CUdeviceptr ptr, size_t size)
 {
 	if (cuda_real.cuMemUnmap(ptr, size) == CUDA_SUCCESS)
 		vmm_unmapped(ptr, size);
 }
 
 /*
- * What is out has nothing to take away from the driver, and is never made busy here: a
- * restore would pass it over. Lock held, and released.
+ * Memory that is out has no mapping in the driver. It is not made busy here, since a restore would
+ * pass it over. Lock held, and released.
  */
-static CUresult unmap_and_unlock(struct pager_mapping *mapping)
+static CUresult mapping_unmap_and_unlock(struct pager_mapping *mapping)
 {
 	struct pager_memory *memory = mapping->memory;
 	struct pager_chunk *chunk = pager_memory_chunk(memory);
@@ -392,57 +394,57 @@ static CUresult unmap_and_unlock(struct pager_mapping *mapping)
 	memory->n_uses++;
 	if (chunk->state == PAGER_RESIDENT) {
 		chunk->state = PAGER_BUSY;
-		pthread_mutex_unlock(&pager.lock);
+		hook_unlock(&pager.lock);
 		res = pager_memory_unmap(mapping);
-		pthread_mutex_lock(&pager.lock);
+		hook_lock(&pager.lock);
 		old = pager_chunk_set_locked(chunk, PAGER_RESIDENT);
 	}
 	if (res == CUDA_SUCCESS)
-		remove_mapping(mapping);
-	unlock_and_put(memory);
+		mapping_remove(mapping);
+	memory_put_and_unlock(memory);
 	if (old)
 		hostpool_put(old);
 	return res;
 }
 
 /* Out, but the driver did not let go of it: back on the card it can be unmapped. */
-static void bring_in_and_unlock(struct pager_memory *memory)
+static void memory_bring_in_and_unlock(struct pager_memory *memory)
 {
 	struct uses uses = {.memories = &memory, .n = 1};
 
 	memory->n_uses++;
-	pthread_mutex_unlock(&pager.lock);
-	hold(&uses);
-	unhold(&uses);
-	pthread_mutex_lock(&pager.lock);
-	unlock_and_put(memory);
+	hook_unlock(&pager.lock);
+	uses_hold(&uses);
+	uses_unhold(&uses);
+	hook_lock(&pager.lock);
+	memory_put_and_unlock(memory);
 }
 
-/* One step: a mapping of ours, or what is before it; *ret_end is where that ended. */
-static CUresult unmap_first(CUdeviceptr ptr, size_t size, CUdeviceptr *ret_end)
+/* One step: unmaps a mapping of ours, or the memory before it. *ret_end: where that ends. */
+static CUresult mapping_unmap_first(CUdeviceptr ptr, size_t size, CUdeviceptr *ret_end)
 {
 	struct pager_mapping *mapping;
 	const struct pager_chunk *chunk;
 	CUdeviceptr end;
 
-	pthread_mutex_lock(&pager.lock);
-	while ((mapping = first_in(ptr, size)) && mapping->addr == ptr &&
+	hook_lock(&pager.lock);
+	while ((mapping = mapping_first_in(ptr, size)) && mapping->addr == ptr &&
 	       pager_memory_chunk(mapping->memory)->state == PAGER_BUSY)
-		cond_wait(&pager.changed, &pager.lock);
+		hook_wait(&pager.changed, &pager.lock);
 	if (!mapping || mapping->addr != ptr) {
 		end = mapping ? mapping->addr : ptr + size;
-		pthread_mutex_unlock(&pager.lock);
-		unmap_other(ptr, end - ptr);
+		hook_unlock(&pager.lock);
+		driver_unmap(ptr, end - ptr);
 		*ret_end = end;
 		return CUDA_SUCCESS;
 	}
 	chunk = pager_memory_chunk(mapping->memory);
 	if (chunk->state == PAGER_SWAPPED && mapping->is_on) {
-		bring_in_and_unlock(mapping->memory);
+		memory_bring_in_and_unlock(mapping->memory);
 		return CUDA_SUCCESS;
 	}
 	*ret_end = ptr + mapping->size;
-	return unmap_and_unlock(mapping);
+	return mapping_unmap_and_unlock(mapping);
 }
 
 bool pager_vmm_unmap(CUdeviceptr ptr, size_t size, CUresult *ret_res)
@@ -450,20 +452,21 @@ bool pager_vmm_unmap(CUdeviceptr ptr, size_t size, CUresult *ret_res)
 	CUdeviceptr end = ptr + size;
 	bool is_ours, is_cut;
 
-	pthread_mutex_lock(&pager.lock);
-	is_ours = first_in(ptr, size) != NULL;
-	is_cut = cuts_a_mapping(ptr, size);
-	pthread_mutex_unlock(&pager.lock);
+	hook_lock(&pager.lock);
+	is_ours = mapping_first_in(ptr, size) != NULL;
+	is_cut = mapping_is_cut_by(ptr, size);
+	hook_unlock(&pager.lock);
 	if (!is_ours)
 		return false;
 	*ret_res = is_cut ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS;
 	while (*ret_res == CUDA_SUCCESS && ptr < end)
-		*ret_res = unmap_first(ptr, end - ptr, &ptr);
+		*ret_res = mapping_unmap_first(ptr, end - ptr, &ptr);
 	return true;
 }
 
-/* true: somebody who is not a device of ours may reach it. Lock held. */
-static bool note_access(struct pager_mapping *mapping, const CUmemAccessDesc *descs, size_t n)
+/* true: some device that is not one of ours may reach it. Lock held. */
+static bool mapping_note_access(struct pager_mapping *mapping, const CUmemAccessDesc *descs,
+				size_t n)
 {
 	bool is_foreign = false;
 
@@ -501,17 +504,17 @@ bool pager_vmm_set_access(CUdeviceptr ptr, size_t size, const CUmemAccessDesc *d
 		uses_deinit(&uses);
 		return false;
 	}
-	hold(&uses);
+	uses_hold(&uses);
 	*ret_res = cuda_real.cuMemSetAccess(ptr, size, descs, n);
 	if (*ret_res == CUDA_SUCCESS) {
-		pthread_mutex_lock(&pager.lock);
-		for (m = first_in(ptr, size); m; m = next_in(m, ptr, size))
-			is_foreign = note_access(m, descs, n) || is_foreign;
-		pthread_mutex_unlock(&pager.lock);
+		hook_lock(&pager.lock);
+		for (m = mapping_first_in(ptr, size); m; m = mapping_next_in(m, ptr, size))
+			is_foreign = mapping_note_access(m, descs, n) || is_foreign;
+		hook_unlock(&pager.lock);
 		for (size_t i = 0; is_foreign && i < uses.n; i++)
-			pin(uses.memories[i]);
+			memory_pin(uses.memories[i]);
 	}
-	unhold(&uses);
+	uses_unhold(&uses);
 	uses_deinit(&uses);
 	return true;
 }
@@ -523,14 +526,14 @@ bool pager_vmm_get_access(CUdeviceptr ptr, const CUmemLocation *location,
 
 	if (location->type != CU_MEM_LOCATION_TYPE_DEVICE || !pager_device(location->id))
 		return false;
-	pthread_mutex_lock(&pager.lock);
-	mapping = first_in(ptr, 1);
+	hook_lock(&pager.lock);
+	mapping = mapping_first_in(ptr, 1);
 	if (mapping && mapping->writers >> location->id & 1)
 		*ret_flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE;
 	else if (mapping)
 		*ret_flags = mapping->readers >> location->id & 1 ? CU_MEM_ACCESS_FLAGS_PROT_READ
 								  : CU_MEM_ACCESS_FLAGS_PROT_NONE;
-	pthread_mutex_unlock(&pager.lock);
+	hook_unlock(&pager.lock);
 	return mapping != NULL;
 }
 
@@ -540,9 +543,9 @@ bool pager_vmm_is_mapped(CUdeviceptr ptr, size_t size)
 {
 	bool is_mapped;
 
-	pthread_mutex_lock(&pager.lock);
-	is_mapped = first_in(ptr, size) != NULL;
-	pthread_mutex_unlock(&pager.lock);
+	hook_lock(&pager.lock);
+	is_mapped = mapping_first_in(ptr, size) != NULL;
+	hook_unlock(&pager.lock);
 	return is_mapped;
 }
 
@@ -550,13 +553,13 @@ void pager_vmm_keep_id(CUdeviceptr ptr, enum pager_id which, uint64_t *value)
 {
 	struct pager_mapping *mapping;
 
-	pthread_mutex_lock(&pager.lock);
-	mapping = first_in(ptr, 1);
+	hook_lock(&pager.lock);
+	mapping = mapping_first_in(ptr, 1);
 	if (mapping && !mapping->ids[which])
 		mapping->ids[which] = *value;
 	if (mapping)
 		*value = mapping->ids[which];
-	pthread_mutex_unlock(&pager.lock);
+	hook_unlock(&pager.lock);
 }
 
 void pager_vmm_after_fork_child(void)

@@ -2,9 +2,9 @@
 
 #include "hook/pager/peer.h"
 
+#include "hook/base/hook_mutex.h"
 #include "hook/pager/pager.h"
 
-#include <pthread.h>
 #include <stdbool.h>
 #include <stdlib.h>
 
@@ -16,10 +16,11 @@ struct peer_pair {
 	CUdevice target_dev;
 };
 
+/* All under the lock. */
 static struct {
-	pthread_mutex_t lock;
+	struct hook_mutex lock;
 	struct peer_pair *pairs;
-} peers = {.lock = PTHREAD_MUTEX_INITIALIZER};
+} peers = {.lock = HOOK_MUTEX(HOOK_LOCK_PEERS)};
 
 CUresult peer_enabled(CUcontext ctx, CUdevice dev, CUcontext target, CUdevice target_dev)
 {
@@ -38,19 +39,19 @@ CUresult peer_enabled(CUcontext ctx, CUdevice dev, CUcontext target, CUdevice ta
 		free(pair);
 		return res;
 	}
-	pthread_mutex_lock(&peers.lock);
+	hook_lock(&peers.lock);
 	pair->next = peers.pairs;
 	peers.pairs = pair;
-	pthread_mutex_unlock(&peers.lock);
+	hook_unlock(&peers.lock);
 	return CUDA_SUCCESS;
 }
 
 /* All pairs of ctx with target, or with anybody and in either role when target is NULL. */
-static void drop(CUcontext ctx, CUcontext target)
+static void pair_drop(CUcontext ctx, CUcontext target)
 {
 	struct peer_pair **link, *pair, *gone = NULL;
 
-	pthread_mutex_lock(&peers.lock);
+	hook_lock(&peers.lock);
 	for (link = &peers.pairs; (pair = *link);) {
 		bool matches = target ? pair->ctx == ctx && pair->target == target
 				      : pair->ctx == ctx || pair->target == ctx;
@@ -63,7 +64,7 @@ static void drop(CUcontext ctx, CUcontext target)
 		pair->next = gone;
 		gone = pair;
 	}
-	pthread_mutex_unlock(&peers.lock);
+	hook_unlock(&peers.lock);
 	while ((pair = gone)) {
 		gone = pair->next;
 		(void)pager_peer(pair->target_dev, pair->dev, false);
@@ -73,16 +74,16 @@ static void drop(CUcontext ctx, CUcontext target)
 
 void peer_disabled(CUcontext ctx, CUcontext target)
 {
-	drop(ctx, target);
+	pair_drop(ctx, target);
 }
 
 void peer_context_gone(CUcontext ctx)
 {
-	drop(ctx, NULL);
+	pair_drop(ctx, NULL);
 }
 
 void peer_after_fork_child(void)
 {
-	pthread_mutex_init(&peers.lock, NULL);
+	hook_mutex_renew(&peers.lock, HOOK_LOCK_PEERS);
 	peers.pairs = NULL;
 }

@@ -3,8 +3,8 @@
 #define NVS_HOOK_PEER_H
 
 /*
- * Which contexts may reach which: the pager opens a device's memory to a peer as long as
- * one context asks for it. Threading: any thread; a short lock.
+ * The book of contexts that may reach others. The pager opens a device's memory to a peer as long
+ * as one context asks for it. Threading: any thread; a short lock.
  */
 
 #include "abi/cuda_abi.h"

@@ -19,8 +19,8 @@
 /* Descriptors are the program's, too, and it may have few. */
 #define PARCELS_MAX 64
 #define KEPT_MAX    256
-#define KEPT_PART   8 /* of what it may open */
-/* The scheduler's word follows what was handed over within milliseconds. */
+#define KEPT_PART   8 /* of the descriptors that it may open */
+/* The scheduler's message follows handed memory within milliseconds. */
 #define LINGER_NS   CLOCK_NS_PER_SEC
 #define LETTERS_MAX 256 /* at a time */
 #define MAGIC       0x6e767368616e6431ull
@@ -43,12 +43,14 @@ struct stock {
 	struct parcel parcels[PARCELS_MAX];
 };
 
+/* The agent's, unless said otherwise. */
 static struct {
 	struct stock stocks[DEVICE_COUNT_MAX];
 	CUdevice aim_dev;
-	uint64_t aim_bytes; /* left */
-	int kept[KEPT_MAX]; /* as parcel::fd; taken by the agent, given up by any thread */
-	int in_hand;        /* the same: the agent's, on its way from one of these to another */
+	uint64_t aim_bytes; /* that may still go */
+	int kept[KEPT_MAX]; /* as parcel::fd, atomic; the agent fills a place, any thread clears it
+			     */
+	int in_hand;        /* the same; the descriptor that the agent moves from place to place */
 } transfer = {
 	.stocks = {[0 ... DEVICE_COUNT_MAX -
 		    1] = {.sink = -1,
@@ -59,7 +61,7 @@ static struct {
 };
 
 /* Forgotten before it is closed: by then it may be the number of a file of a child's. */
-static int forget(int *noted)
+static int parcel_forget(int *noted)
 {
 	return __atomic_exchange_n(noted, -1, __ATOMIC_ACQ_REL);
 }
@@ -68,13 +70,13 @@ static int forget(int *noted)
  * Noted before it is forgotten where it was: for a moment it is noted twice, and a child closes
  * it twice, with nothing opened between.
  */
-static int note(int *where, int fd)
+static int parcel_note(int *where, int fd)
 {
 	__atomic_store_n(where, fd, __ATOMIC_RELEASE);
 	return fd;
 }
 
-static struct stock *stock_of(CUdevice dev)
+static struct stock *transfer_stock_of(CUdevice dev)
 {
 	return dev >= 0 && dev < DEVICE_COUNT_MAX ? &transfer.stocks[dev] : NULL;
 }
@@ -93,21 +95,21 @@ bool transfer_supported(CUdevice dev)
 
 /* ---- in ------------------------------------------------------------------------ */
 
-static bool close_parcels(struct stock *stock)
+static bool stock_close_parcels(struct stock *stock)
 {
 	bool has_any = stock->n_parcels > 0;
 
 	for (size_t i = 0; i < stock->n_parcels; i++)
-		(void)fd_close(forget(&stock->parcels[i].fd));
+		(void)fd_close(parcel_forget(&stock->parcels[i].fd));
 	stock->n_parcels = 0;
 	return has_any;
 }
 
 /*
- * First it takes no more, since a child that was forked just now may hold it, too. Then all that
- * waits is received: close() would wait for whatever a descriptor in there makes it wait for.
+ * It must stop taking first, because a child of this moment may hold it, too. Then it receives all
+ * packets in its queue: close() would wait as long as a descriptor in there makes it wait.
  */
-static void close_source(int *source)
+static void source_close(int *source)
 {
 	struct letter letter = {.size = 0};
 	struct pass pass;
@@ -117,18 +119,18 @@ static void close_source(int *source)
 		return;
 	(void)shutdown(fd, SHUT_RD);
 	while (pass_recv(fd, &letter, sizeof(letter), &pass) > 0 || pass.fd >= 0) {
-		(void)note(&transfer.in_hand, pass.fd);
-		pass_close(forget(&transfer.in_hand));
+		(void)parcel_note(&transfer.in_hand, pass.fd);
+		pass_close(parcel_forget(&transfer.in_hand));
 	}
-	(void)fd_close(forget(source));
+	(void)fd_close(parcel_forget(source));
 }
 
 void transfer_add_source(CUdevice dev, int fd)
 {
-	struct stock *stock = stock_of(dev);
+	struct stock *stock = transfer_stock_of(dev);
 	size_t at = 0;
 
-	(void)note(&transfer.in_hand, fd);
+	(void)parcel_note(&transfer.in_hand, fd);
 	if (!stock) {
 		transfer_discard(fd);
 		return;
@@ -136,52 +138,54 @@ void transfer_add_source(CUdevice dev, int fd)
 	while (at < TRANSFER_SOURCES_MAX && stock->sources[at] >= 0)
 		at++;
 	if (at == TRANSFER_SOURCES_MAX) {
-		close_source(&stock->sources[0]);
+		source_close(&stock->sources[0]);
 		for (at = 0; at < TRANSFER_SOURCES_MAX - 1; at++) {
-			(void)note(&stock->sources[at], stock->sources[at + 1]);
-			(void)forget(&stock->sources[at + 1]);
+			(void)parcel_note(&stock->sources[at], stock->sources[at + 1]);
+			(void)parcel_forget(&stock->sources[at + 1]);
 		}
 	}
-	(void)note(&stock->sources[at], fd);
-	(void)forget(&transfer.in_hand);
+	(void)parcel_note(&stock->sources[at], fd);
+	(void)parcel_forget(&transfer.in_hand);
 }
 
-/* The end of the pair: the other program takes what is there, and learns that no more comes. */
-static void close_sink(struct stock *stock)
+/*
+ * Ends the pair: the other program takes the packets that are there, and learns that no more come.
+ */
+static void sink_close(struct stock *stock)
 {
 	if (stock->sink >= 0)
 		(void)shutdown(stock->sink, SHUT_RDWR); /* a child may have it */
-	(void)fd_close(forget(&stock->sink));
+	(void)fd_close(parcel_forget(&stock->sink));
 }
 
 void transfer_set_sink(CUdevice dev, int fd)
 {
-	struct stock *stock = stock_of(dev);
+	struct stock *stock = transfer_stock_of(dev);
 
-	(void)note(&transfer.in_hand, fd);
+	(void)parcel_note(&transfer.in_hand, fd);
 	if (!stock) {
 		transfer_discard(fd);
 		return;
 	}
-	close_sink(stock);
-	(void)note(&stock->sink, fd);
-	(void)forget(&transfer.in_hand);
+	sink_close(stock);
+	(void)parcel_note(&stock->sink, fd);
+	(void)parcel_forget(&transfer.in_hand);
 }
 
 void transfer_close(CUdevice dev)
 {
-	struct stock *stock = stock_of(dev);
+	struct stock *stock = transfer_stock_of(dev);
 
 	if (!stock)
 		return;
-	close_sink(stock);
+	sink_close(stock);
 	for (size_t i = 0; i < TRANSFER_SOURCES_MAX; i++)
-		close_source(&stock->sources[i]);
-	(void)close_parcels(stock);
+		source_close(&stock->sources[i]);
+	(void)stock_close_parcels(stock);
 }
 
 /* One packet of a source. false: none is there, or the source has come to its end. */
-static bool receive_one(struct stock *stock, int *source)
+static bool source_receive_one(struct stock *stock, int *source)
 {
 	struct parcel *parcel = &stock->parcels[stock->n_parcels];
 	struct letter letters[2]; /* room to see that one is too long */
@@ -190,17 +194,17 @@ static bool receive_one(struct stock *stock, int *source)
 
 	if (n == -EAGAIN)
 		return false;
-	(void)note(&transfer.in_hand, pass.fd);
+	(void)parcel_note(&transfer.in_hand, pass.fd);
 	/* Another uid: the sender has dropped its privileges since it was introduced. */
 	if (n != (ssize_t)sizeof(letters[0]) || pass.fd < 0 || pass.uid != geteuid() ||
 	    letters[0].magic != MAGIC || !letters[0].size) {
-		pass_close(forget(&transfer.in_hand));
-		close_source(source);
+		pass_close(parcel_forget(&transfer.in_hand));
+		source_close(source);
 		return false;
 	}
 	parcel->size = letters[0].size;
-	(void)note(&parcel->fd, pass.fd);
-	(void)forget(&transfer.in_hand);
+	(void)parcel_note(&parcel->fd, pass.fd);
+	(void)parcel_forget(&transfer.in_hand);
 	stock->n_parcels++;
 	stock->came_ns = clock_now_ns();
 	return true;
@@ -208,7 +212,7 @@ static bool receive_one(struct stock *stock, int *source)
 
 void transfer_receive(CUdevice dev)
 {
-	struct stock *stock = stock_of(dev);
+	struct stock *stock = transfer_stock_of(dev);
 
 	for (size_t i = 0; stock && i < TRANSFER_SOURCES_MAX; i++) {
 		if (stock->sources[i] < 0)
@@ -216,16 +220,16 @@ void transfer_receive(CUdevice dev)
 		for (int n = 0; n < LETTERS_MAX; n++) {
 			if (stock->n_parcels == PARCELS_MAX)
 				return;
-			if (!receive_one(stock, &stock->sources[i]))
+			if (!source_receive_one(stock, &stock->sources[i]))
 				break;
 		}
 	}
 }
 
-/* When full, it is not read until what has come is used or closed: senders free theirs. */
+/* A full stock is not read until memory in it is used or closed. The senders free theirs then. */
 size_t transfer_fds(CUdevice dev, int ret_fds[TRANSFER_SOURCES_MAX])
 {
-	const struct stock *stock = stock_of(dev);
+	const struct stock *stock = transfer_stock_of(dev);
 	size_t n = 0;
 
 	if (!stock || stock->n_parcels == PARCELS_MAX)
@@ -239,18 +243,18 @@ size_t transfer_fds(CUdevice dev, int ret_fds[TRANSFER_SOURCES_MAX])
 
 uint64_t transfer_tick(CUdevice dev, uint64_t now_ns, bool is_needed)
 {
-	struct stock *stock = stock_of(dev);
+	struct stock *stock = transfer_stock_of(dev);
 
 	if (!stock || !stock->n_parcels)
 		return UINT64_MAX;
 	if (is_needed && now_ns < stock->came_ns + LINGER_NS)
 		return stock->came_ns + LINGER_NS;
-	(void)close_parcels(stock);
+	(void)stock_close_parcels(stock);
 	return UINT64_MAX;
 }
 
 /* Of that size, out of the list and in hand; -1: none. */
-static int take(struct stock *stock, size_t size)
+static int stock_take(struct stock *stock, size_t size)
 {
 	for (size_t i = 0; i < stock->n_parcels; i++) {
 		struct parcel *last = &stock->parcels[stock->n_parcels - 1];
@@ -258,17 +262,17 @@ static int take(struct stock *stock, size_t size)
 
 		if (stock->parcels[i].size != size)
 			continue;
-		(void)note(&transfer.in_hand, fd);
+		(void)parcel_note(&transfer.in_hand, fd);
 		stock->parcels[i].size = last->size;
-		(void)note(&stock->parcels[i].fd, last->fd);
-		(void)forget(&last->fd);
+		(void)parcel_note(&stock->parcels[i].fd, last->fd);
+		(void)parcel_forget(&last->fd);
 		stock->n_parcels--;
 		return fd;
 	}
 	return -1;
 }
 
-static CUresult import(int fd, CUmemGenericAllocationHandle *ret_handle)
+static CUresult parcel_import(int fd, CUmemGenericAllocationHandle *ret_handle)
 {
 	return cuda_real.cuMemImportFromShareableHandle(ret_handle, (void *)(intptr_t)fd,
 							CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR);
@@ -277,17 +281,17 @@ static CUresult import(int fd, CUmemGenericAllocationHandle *ret_handle)
 bool transfer_import(CUdevice dev, size_t size, CUmemGenericAllocationHandle *ret_handle,
 		     unsigned int *ret_kept)
 {
-	struct stock *stock = stock_of(dev);
+	struct stock *stock = transfer_stock_of(dev);
 	CUresult res;
 	int fd;
 
 	if (!stock)
 		return false;
 	transfer_receive(dev);
-	fd = take(stock, size);
+	fd = stock_take(stock, size);
 	if (fd < 0)
 		return false;
-	res = import(fd, ret_handle);
+	res = parcel_import(fd, ret_handle);
 	if (res == CUDA_SUCCESS) {
 		*ret_kept = transfer_keep(fd);
 		return true;
@@ -297,9 +301,9 @@ bool transfer_import(CUdevice dev, size_t size, CUmemGenericAllocationHandle *re
 	return false;
 }
 
-/* ---- what can be handed on ------------------------------------------------------- */
+/* ---- memory that can be handed over ----------------------------------------------- */
 
-static size_t kept_max(void)
+static size_t transfer_kept_max(void)
 {
 	struct rlimit limit;
 
@@ -310,13 +314,13 @@ static size_t kept_max(void)
 
 unsigned int transfer_keep(int fd)
 {
-	size_t max = kept_max();
+	size_t max = transfer_kept_max();
 
 	for (size_t i = 0; i < max; i++) {
 		if (__atomic_load_n(&transfer.kept[i], __ATOMIC_ACQUIRE) >= 0)
 			continue;
-		(void)note(&transfer.kept[i], fd);
-		(void)forget(&transfer.in_hand);
+		(void)parcel_note(&transfer.kept[i], fd);
+		(void)parcel_forget(&transfer.in_hand);
 		return (unsigned int)i + 1;
 	}
 	transfer_discard(fd);
@@ -329,26 +333,27 @@ int transfer_take_kept(unsigned int kept)
 
 	if (!kept)
 		return -1;
-	fd = note(&transfer.in_hand, __atomic_load_n(&transfer.kept[kept - 1], __ATOMIC_ACQUIRE));
-	(void)forget(&transfer.kept[kept - 1]);
+	fd = parcel_note(&transfer.in_hand,
+			 __atomic_load_n(&transfer.kept[kept - 1], __ATOMIC_ACQUIRE));
+	(void)parcel_forget(&transfer.kept[kept - 1]);
 	return fd;
 }
 
 void transfer_close_kept(unsigned int kept)
 {
 	if (kept)
-		(void)fd_close(forget(&transfer.kept[kept - 1]));
+		(void)fd_close(parcel_forget(&transfer.kept[kept - 1]));
 }
 
 void transfer_discard(int fd)
 {
-	(void)forget(&transfer.in_hand);
+	(void)parcel_forget(&transfer.in_hand);
 	(void)fd_close(fd);
 }
 
 bool transfer_drop(CUdevice dev)
 {
-	struct stock *stock = stock_of(dev);
+	struct stock *stock = transfer_stock_of(dev);
 	bool has_any = false, has_more;
 
 	if (!stock)
@@ -356,7 +361,7 @@ bool transfer_drop(CUdevice dev)
 	do {
 		transfer_receive(dev);
 		has_more = stock->n_parcels == PARCELS_MAX;
-		has_any = close_parcels(stock) || has_any;
+		has_any = stock_close_parcels(stock) || has_any;
 	} while (has_more);
 	return has_any;
 }
@@ -365,27 +370,27 @@ bool transfer_drop(CUdevice dev)
 
 void transfer_aim(CUdevice dev, uint64_t bytes)
 {
-	struct stock *stock = stock_of(dev);
+	struct stock *stock = transfer_stock_of(dev);
 
 	transfer.aim_dev = dev;
 	transfer.aim_bytes = bytes;
 	if (stock && !bytes)
-		close_sink(stock);
+		sink_close(stock);
 }
 
-static CUresult export(CUmemGenericAllocationHandle handle, int *ret_fd)
+static CUresult chunk_export(CUmemGenericAllocationHandle handle, int *ret_fd)
 {
 	CUresult res = cuda_real.cuMemExportToShareableHandle(
 		ret_fd, handle, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0);
 
 	if (res == CUDA_SUCCESS)
-		(void)fcntl(note(&transfer.in_hand, *ret_fd), F_SETFD, FD_CLOEXEC);
+		(void)fcntl(parcel_note(&transfer.in_hand, *ret_fd), F_SETFD, FD_CLOEXEC);
 	return res;
 }
 
 bool transfer_is_aimed(CUdevice dev)
 {
-	const struct stock *stock = stock_of(dev);
+	const struct stock *stock = transfer_stock_of(dev);
 
 	return stock && stock->sink >= 0 && transfer.aim_dev == dev && transfer.aim_bytes;
 }
@@ -397,7 +402,7 @@ int transfer_export(CUdevice dev, CUmemGenericAllocationHandle handle)
 
 	if (!transfer_is_aimed(dev))
 		return -1;
-	res = export(handle, &fd);
+	res = chunk_export(handle, &fd);
 	if (res == CUDA_SUCCESS)
 		return fd;
 	hook_debug("device %d: memory could not be handed over: error %d", (int)dev, (int)res);
@@ -408,7 +413,7 @@ int transfer_export(CUdevice dev, CUmemGenericAllocationHandle handle)
 bool transfer_send(CUdevice dev, int fd, size_t size)
 {
 	const struct letter letter = {.magic = MAGIC, .size = size};
-	const struct stock *stock = stock_of(dev);
+	const struct stock *stock = transfer_stock_of(dev);
 	int r = -EPIPE;
 
 	if (stock && stock->sink >= 0)
@@ -416,20 +421,20 @@ bool transfer_send(CUdevice dev, int fd, size_t size)
 	if (!r)
 		transfer.aim_bytes -= size < transfer.aim_bytes ? size : transfer.aim_bytes;
 	else if (r != -EAGAIN)
-		transfer.aim_bytes = 0; /* nobody is there any more */
+		transfer.aim_bytes = 0; /* the other end is closed */
 	transfer_discard(fd);
 	return !r;
 }
 
-/* What comes of it does not matter: these calls may fail. They must not wait for a lock. */
+/* The results do not matter, so these calls may fail. They must not wait for a lock. */
 void transfer_probe(CUmemGenericAllocationHandle handle)
 {
 	CUmemGenericAllocationHandle again;
 	int fd;
 
-	if (export(handle, &fd) != CUDA_SUCCESS)
+	if (chunk_export(handle, &fd) != CUDA_SUCCESS)
 		return;
-	if (import(fd, &again) == CUDA_SUCCESS)
+	if (parcel_import(fd, &again) == CUDA_SUCCESS)
 		(void)cuda_real.cuMemRelease(again);
 	transfer_discard(fd);
 }
@@ -440,15 +445,15 @@ void transfer_after_fork_child(void)
 	for (CUdevice dev = 0; dev < DEVICE_COUNT_MAX; dev++) {
 		struct stock *stock = &transfer.stocks[dev];
 
-		(void)fd_close(forget(&stock->sink));
+		(void)fd_close(parcel_forget(&stock->sink));
 		for (size_t i = 0; i < TRANSFER_SOURCES_MAX; i++)
-			(void)fd_close(forget(&stock->sources[i]));
+			(void)fd_close(parcel_forget(&stock->sources[i]));
 		for (size_t i = 0; i < PARCELS_MAX; i++)
-			(void)fd_close(forget(&stock->parcels[i].fd));
+			(void)fd_close(parcel_forget(&stock->parcels[i].fd));
 		stock->n_parcels = 0;
 	}
 	for (size_t i = 0; i < KEPT_MAX; i++)
-		(void)fd_close(forget(&transfer.kept[i]));
-	(void)fd_close(forget(&transfer.in_hand));
+		(void)fd_close(parcel_forget(&transfer.kept[i]));
+	(void)fd_close(parcel_forget(&transfer.in_hand));
 	transfer.aim_bytes = 0;
 }

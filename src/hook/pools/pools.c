@@ -21,7 +21,7 @@
 /* So many frees until the memory beyond the threshold is looked at. */
 #define POOLS_FREES 64
 
-struct pools pools = {.lock = PTHREAD_MUTEX_INITIALIZER};
+struct pools pools = {.lock = HOOK_MUTEX(HOOK_LOCK_POOLS)};
 
 struct request {
 	struct pools_pool *pool;
@@ -35,26 +35,26 @@ struct request {
 
 /* ---- allocating ------------------------------------------------------------- */
 
-static struct pools_block *place(const struct request *rq)
+static struct pools_block *block_place(const struct request *rq)
 {
 	struct pools_block *block;
 
-	pthread_mutex_lock(&pools.lock);
+	hook_lock(&pools.lock);
 	block = pools_arena_place(rq->arena, rq->size);
-	pthread_mutex_unlock(&pools.lock);
+	hook_unlock(&pools.lock);
 	return block;
 }
 
-static struct pools_block *place_done(const struct request *rq, bool waits)
+static struct pools_block *block_place_done(const struct request *rq, bool waits)
 {
 	pools_collect(waits);
-	return place(rq);
+	return block_place(rq);
 }
 
 /* Memory is short: what can be had without more of the card. Inside the gate. */
-static struct pools_block *squeeze(const struct request *rq)
+static struct pools_block *arena_squeeze(const struct request *rq)
 {
-	struct pools_block *block = place_done(rq, false);
+	struct pools_block *block = block_place_done(rq, false);
 
 	if (block)
 		return block;
@@ -70,42 +70,42 @@ static struct pools_block *squeeze(const struct request *rq)
 	pager_flush_frees();
 	pools_collect(true);
 	gate_enter();
-	block = place(rq);
+	block = block_place(rq);
 	if (!block)
 		(void)pools_release(rq->dev);
 	return block;
 }
 
 /* Inside the gate. */
-static CUresult find_or_grow(const struct request *rq, struct pools_block **ret_block)
+static CUresult arena_find_or_grow(const struct request *rq, struct pools_block **ret_block)
 {
 	struct pools_block *block = NULL;
 	bool is_squeezed = false;
 	CUresult res;
 
 	if (rq->is_opportunistic)
-		block = place_done(rq, false);
+		block = block_place_done(rq, false);
 	if (!block && pools_is_short(rq->dev, rq->size)) {
 		is_squeezed = true;
-		block = squeeze(rq);
+		block = arena_squeeze(rq);
 	}
 	while (!block) {
 		res = pools_arena_grow(rq->arena, rq->size);
 		if (res == CUDA_ERROR_OUT_OF_MEMORY && !is_squeezed) {
 			is_squeezed = true;
-			block = squeeze(rq);
+			block = arena_squeeze(rq);
 			continue;
 		}
 		if (res != CUDA_SUCCESS)
 			return res;
-		block = place(rq); /* another thread may have been faster */
+		block = block_place(rq); /* another thread may have been faster */
 	}
 	*ret_block = block;
 	return CUDA_SUCCESS;
 }
 
 /* Without a driver call. Lock held. */
-static struct pools_block *find_ready(const struct request *rq)
+static struct pools_block *arena_find_ready(const struct request *rq)
 {
 	struct pools_stream *stream = pools_stream_find(&rq->where);
 	struct pools_block *block;
@@ -114,7 +114,7 @@ static struct pools_block *find_ready(const struct request *rq)
 	return block ? block : pools_arena_place(rq->arena, rq->size);
 }
 
-static void count_used(struct pools_pool *pool, uint64_t bytes)
+static void arena_count_used(struct pools_pool *pool, uint64_t bytes)
 {
 	pool->used += bytes;
 	if (pool->used > pool->used_high)
@@ -122,15 +122,15 @@ static void count_used(struct pools_pool *pool, uint64_t bytes)
 }
 
 /* The block leaves its list for the program's use. */
-static void hand_out(const struct request *rq, struct pools_block *block, size_t bytes)
+static void block_hand_out(const struct request *rq, struct pools_block *block, size_t bytes)
 {
-	pthread_mutex_lock(&pools.lock);
+	hook_lock(&pools.lock);
 	if (block->event)
 		pools_event_put(block->event);
 	block->event = NULL;
-	count_used(rq->pool, block->room);
+	arena_count_used(rq->pool, block->room);
 	rq->arena->n_users--;
-	pthread_mutex_unlock(&pools.lock);
+	hook_unlock(&pools.lock);
 	block->alloc.block = block;
 	block->alloc.pool = rq->pool->handle;
 	block->alloc.ctx = rq->where.ctx;
@@ -141,17 +141,17 @@ static void hand_out(const struct request *rq, struct pools_block *block, size_t
 }
 
 /* Which pool and what of it. false: the pool is not ours; no arena: no memory for one. */
-static bool begin(CUmemoryPool handle, size_t bytes, struct request *rq)
+static bool request_begin(CUmemoryPool handle, size_t bytes, struct request *rq)
 {
 	struct pools_pool *pool;
 	bool is_ours;
 
-	pthread_mutex_lock(&pools.lock);
+	hook_lock(&pools.lock);
 	pool = pools_find(handle);
 	if (!pool) {
-		pthread_mutex_unlock(&pools.lock);
+		hook_unlock(&pools.lock);
 		pools_learn(handle);
-		pthread_mutex_lock(&pools.lock);
+		hook_lock(&pools.lock);
 		pool = pools_find(handle);
 	}
 	is_ours = pool && pool->is_ours;
@@ -163,11 +163,12 @@ static bool begin(CUmemoryPool handle, size_t bytes, struct request *rq)
 		rq->size = (bytes + EXTENT_ALIGN - 1) & ~(size_t)(EXTENT_ALIGN - 1);
 		rq->arena = pools_arena_get(pool, rq->where.ctx, rq->size);
 	}
-	pthread_mutex_unlock(&pools.lock);
+	hook_unlock(&pools.lock);
 	return is_ours;
 }
 
-static CUresult serve(const struct request *rq, size_t bytes, struct pools_block **ret_block)
+static CUresult request_serve(const struct request *rq, size_t bytes,
+			      struct pools_block **ret_block)
 {
 	uint64_t total = budget_total(rq->dev);
 	struct pools_block *block;
@@ -179,11 +180,11 @@ static CUresult serve(const struct request *rq, size_t bytes, struct pools_block
 	if (res != CUDA_SUCCESS)
 		return res;
 	gate_enter();
-	pthread_mutex_lock(&pools.lock);
-	block = find_ready(rq);
-	pthread_mutex_unlock(&pools.lock);
+	hook_lock(&pools.lock);
+	block = arena_find_ready(rq);
+	hook_unlock(&pools.lock);
 	if (!block)
-		res = find_or_grow(rq, &block);
+		res = arena_find_or_grow(rq, &block);
 	gate_leave();
 	if (res == CUDA_SUCCESS)
 		*ret_block = block;
@@ -201,16 +202,16 @@ bool pools_alloc(CUmemoryPool handle, CUstream stream, size_t bytes, CUdeviceptr
 	if (bytes > SIZE_MAX - EXTENT_ALIGN || !cuda_real.cuStreamGetCtx ||
 	    pools_where(stream, &rq.where) != CUDA_SUCCESS)
 		return false; /* an error, of the driver's choice */
-	if (!begin(handle, bytes, &rq))
+	if (!request_begin(handle, bytes, &rq))
 		return false;
-	*ret_res = rq.arena ? serve(&rq, bytes, &block) : CUDA_ERROR_OUT_OF_MEMORY;
+	*ret_res = rq.arena ? request_serve(&rq, bytes, &block) : CUDA_ERROR_OUT_OF_MEMORY;
 	if (*ret_res == CUDA_SUCCESS) {
-		hand_out(&rq, block, bytes);
+		block_hand_out(&rq, block, bytes);
 		*ret_ptr = block->alloc.addr;
 	} else if (rq.arena) {
-		pthread_mutex_lock(&pools.lock);
+		hook_lock(&pools.lock);
 		rq.arena->n_users--;
-		pthread_mutex_unlock(&pools.lock);
+		hook_unlock(&pools.lock);
 	}
 	return true;
 }
@@ -218,7 +219,7 @@ bool pools_alloc(CUmemoryPool handle, CUstream stream, size_t bytes, CUdeviceptr
 /* ---- freeing ---------------------------------------------------------------- */
 
 /* Of an allocation that left the pager's books: what is to be pending. */
-static struct pools_block *block_of(struct pager_alloc *alloc)
+static struct pools_block *pools_block_of(struct pager_alloc *alloc)
 {
 	struct pools_block *block = alloc->block;
 
@@ -231,7 +232,7 @@ static struct pools_block *block_of(struct pager_alloc *alloc)
 	return block;
 }
 
-static CUresult record(const struct pools_where *where, struct pools_event *event)
+static CUresult block_record(const struct pools_where *where, struct pools_event *event)
 {
 	bool pushed;
 	CUresult res;
@@ -247,7 +248,7 @@ static CUresult record(const struct pools_where *where, struct pools_event *even
 }
 
 /* true: the pool has more than it should, and was not looked at for long. Lock held. */
-static bool count_free(struct pools_block *block)
+static bool arena_count_free(struct pools_block *block)
 {
 	struct pools_pool *pool = block->arena->pool;
 
@@ -257,9 +258,9 @@ static bool count_free(struct pools_block *block)
 }
 
 /* The allocation left the pager's books. Not CUDA_SUCCESS: it is to be put back there. */
-static CUresult free_in_order(struct pager_alloc *alloc, const struct pools_where *where)
+static CUresult block_free_in_order(struct pager_alloc *alloc, const struct pools_where *where)
 {
-	struct pools_block *block = block_of(alloc);
+	struct pools_block *block = pools_block_of(alloc);
 	struct pools_event *event = block ? pools_event_get(where->ctx) : NULL;
 	struct pools_stream *stream = NULL;
 	CUdevice dev = alloc->dev;
@@ -267,20 +268,20 @@ static CUresult free_in_order(struct pager_alloc *alloc, const struct pools_wher
 	CUresult res = CUDA_ERROR_OUT_OF_MEMORY;
 
 	if (event)
-		res = record(where, event);
-	pthread_mutex_lock(&pools.lock);
+		res = block_record(where, event);
+	hook_lock(&pools.lock);
 	if (res == CUDA_SUCCESS)
 		stream = pools_stream_get(where);
 	if (stream) {
 		block->event = event;
 		if (block->arena)
-			is_due = count_free(block);
+			is_due = arena_count_free(block);
 		pools_pend(stream, block);
 		pools_stream_put(stream);
 	} else if (event) {
 		pools_event_put(event);
 	}
-	pthread_mutex_unlock(&pools.lock);
+	hook_unlock(&pools.lock);
 	if (!stream) {
 		if (!alloc->block)
 			free(block);
@@ -312,7 +313,7 @@ bool pools_free(CUdeviceptr ptr, CUstream stream, CUresult *ret_res)
 	bytes = alloc->size;
 	*ret_res = pools_where(stream, &where);
 	if (*ret_res == CUDA_SUCCESS)
-		*ret_res = free_in_order(alloc, &where);
+		*ret_res = block_free_in_order(alloc, &where);
 	if (*ret_res == CUDA_SUCCESS) {
 		budget_allocated(dev, -(int64_t)bytes);
 	} else {
@@ -329,10 +330,10 @@ void pools_block_free(struct pools_block *block)
 	CUdevice dev = block->alloc.dev;
 	bool is_due;
 
-	pthread_mutex_lock(&pools.lock);
-	is_due = count_free(block);
+	hook_lock(&pools.lock);
+	is_due = arena_count_free(block);
 	pools_arena_give(block);
-	pthread_mutex_unlock(&pools.lock);
+	hook_unlock(&pools.lock);
 	if (is_due)
 		pools_settle(dev);
 }
@@ -340,16 +341,16 @@ void pools_block_free(struct pools_block *block)
 /* ---- what the program asks for ---------------------------------------------- */
 
 /* Our pool of that handle, or NULL; learns of it. Lock held on return. */
-static struct pools_pool *lock_own(CUmemoryPool handle)
+static struct pools_pool *pool_lock_own(CUmemoryPool handle)
 {
 	struct pools_pool *pool;
 
-	pthread_mutex_lock(&pools.lock);
+	hook_lock(&pools.lock);
 	pool = pools_find(handle);
 	if (!pool) {
-		pthread_mutex_unlock(&pools.lock);
+		hook_unlock(&pools.lock);
 		pools_learn(handle);
-		pthread_mutex_lock(&pools.lock);
+		hook_lock(&pools.lock);
 		pool = pools_find(handle);
 	}
 	return pool && pool->is_ours ? pool : NULL;
@@ -357,9 +358,9 @@ static struct pools_pool *lock_own(CUmemoryPool handle)
 
 bool pools_trim(CUmemoryPool handle, uint64_t keep)
 {
-	struct pools_pool *pool = lock_own(handle);
+	struct pools_pool *pool = pool_lock_own(handle);
 
-	pthread_mutex_unlock(&pools.lock);
+	hook_unlock(&pools.lock);
 	if (!pool)
 		return false;
 	pools_collect(false);
@@ -367,7 +368,7 @@ bool pools_trim(CUmemoryPool handle, uint64_t keep)
 	return true;
 }
 
-static uint64_t *counter(struct pools_pool *pool, CUmemPool_attribute attr)
+static uint64_t *pool_counter(struct pools_pool *pool, CUmemPool_attribute attr)
 {
 	switch (attr) {
 	case CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT:
@@ -393,23 +394,23 @@ bool pools_get_attribute(CUmemoryPool handle, CUmemPool_attribute attr, void *va
 	const uint64_t *bytes;
 	CUdevice dev = -1;
 
-	pool = lock_own(handle);
+	pool = pool_lock_own(handle);
 	if (pool && attr == CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT)
 		dev = pool->dev;
-	pthread_mutex_unlock(&pools.lock);
+	hook_unlock(&pools.lock);
 	if (dev >= 0) { /* who synchronised and looks then sees what went back by it */
 		pools_collect(false);
 		pools_settle(dev);
 	}
-	pool = lock_own(handle);
-	bytes = pool ? counter(pool, attr) : NULL;
+	pool = pool_lock_own(handle);
+	bytes = pool ? pool_counter(pool, attr) : NULL;
 	if (bytes)
 		memcpy(value, bytes, sizeof(*bytes));
-	pthread_mutex_unlock(&pools.lock);
+	hook_unlock(&pools.lock);
 	return bytes != NULL;
 }
 
-static int truth(const void *value)
+static int pool_truth(const void *value)
 {
 	int on;
 
@@ -419,7 +420,7 @@ static int truth(const void *value)
 
 bool pools_set_attribute(CUmemoryPool handle, CUmemPool_attribute attr, const void *value)
 {
-	struct pools_pool *pool = lock_own(handle);
+	struct pools_pool *pool = pool_lock_own(handle);
 
 	if (pool) {
 		switch (attr) {
@@ -427,10 +428,10 @@ bool pools_set_attribute(CUmemoryPool handle, CUmemPool_attribute attr, const vo
 			memcpy(&pool->threshold, value, sizeof(pool->threshold));
 			break;
 		case CU_MEMPOOL_ATTR_REUSE_ALLOW_OPPORTUNISTIC:
-			pool->is_opportunistic = truth(value);
+			pool->is_opportunistic = pool_truth(value);
 			break;
 		case CU_MEMPOOL_ATTR_REUSE_ALLOW_INTERNAL_DEPENDENCIES:
-			pool->has_dependencies = truth(value);
+			pool->has_dependencies = pool_truth(value);
 			break;
 		case CU_MEMPOOL_ATTR_RESERVED_MEM_HIGH: /* only ever set to 0 */
 			pool->reserved_high = pool->reserved;
@@ -444,7 +445,7 @@ bool pools_set_attribute(CUmemoryPool handle, CUmemPool_attribute attr, const vo
 			break;
 		}
 	}
-	pthread_mutex_unlock(&pools.lock);
+	hook_unlock(&pools.lock);
 	return pool != NULL;
 }
 
@@ -455,10 +456,10 @@ void pools_context_gone(CUcontext ctx)
 	struct pools_region *gone;
 	struct pools_block *plain;
 
-	pthread_mutex_lock(&pools.lock);
+	hook_lock(&pools.lock);
 	plain = pools_stream_context_gone(ctx);
 	gone = pools_arena_context_gone(ctx);
-	pthread_mutex_unlock(&pools.lock);
+	hook_unlock(&pools.lock);
 	pools_drop_plain(plain);
 	pools_free_regions(gone);
 }
@@ -478,5 +479,5 @@ void pools_join_pager(void)
 void pools_after_fork_child(void)
 {
 	pools = (struct pools){0};
-	pthread_mutex_init(&pools.lock, NULL);
+	hook_mutex_renew(&pools.lock, HOOK_LOCK_POOLS);
 }

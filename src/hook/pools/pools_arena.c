@@ -19,7 +19,7 @@
 /* ---- pools ------------------------------------------------------------------ */
 
 /* Of what the driver has to offer to make pools of our own. */
-static bool is_supported(CUdevice dev)
+static bool pools_are_supported(CUdevice dev)
 {
 	return cuda_real.cuEventCreate && cuda_real.cuEventRecord && cuda_real.cuEventQuery &&
 	       cuda_real.cuEventSynchronize && cuda_real.cuStreamGetCtx &&
@@ -38,7 +38,7 @@ struct pools_pool *pools_find(CUmemoryPool handle)
 	return NULL;
 }
 
-static bool is_set(CUmemoryPool handle, CUmemPool_attribute attr)
+static bool pool_is_set(CUmemoryPool handle, CUmemPool_attribute attr)
 {
 	int value = 1; /* all are on by default */
 
@@ -62,23 +62,24 @@ static struct pools_pool *pool_new(CUmemoryPool handle, CUdevice dev, bool is_ou
 	(void)cuda_real.cuMemPoolGetAttribute(handle, CU_MEMPOOL_ATTR_RELEASE_THRESHOLD,
 					      &threshold);
 	pool->threshold = threshold;
-	pool->is_opportunistic = is_set(handle, CU_MEMPOOL_ATTR_REUSE_ALLOW_OPPORTUNISTIC);
-	pool->has_dependencies = is_set(handle, CU_MEMPOOL_ATTR_REUSE_ALLOW_INTERNAL_DEPENDENCIES);
+	pool->is_opportunistic = pool_is_set(handle, CU_MEMPOOL_ATTR_REUSE_ALLOW_OPPORTUNISTIC);
+	pool->has_dependencies =
+		pool_is_set(handle, CU_MEMPOOL_ATTR_REUSE_ALLOW_INTERNAL_DEPENDENCIES);
 	return pool;
 }
 
 /* Two threads may learn of it at once: the first one's stays. */
-static void add_pool(struct pools_pool *pool)
+static void pool_add(struct pools_pool *pool)
 {
 	bool is_known;
 
 	if (!pool)
 		return;
-	pthread_mutex_lock(&pools.lock);
+	hook_lock(&pools.lock);
 	is_known = pools_find(pool->handle) != NULL;
 	if (!is_known)
 		LL_PREPEND(pools.pools, pool);
-	pthread_mutex_unlock(&pools.lock);
+	hook_unlock(&pools.lock);
 	if (is_known)
 		free(pool);
 }
@@ -93,14 +94,14 @@ void pools_learn(CUmemoryPool handle)
 	    cuda_real.cuDeviceGetCount(&n) != CUDA_SUCCESS)
 		return;
 	for (CUdevice dev = 0; dev < n; dev++) {
-		if (is_supported(dev) &&
+		if (pools_are_supported(dev) &&
 		    cuda_real.cuDeviceGetDefaultMemPool(&own, dev) == CUDA_SUCCESS &&
 		    own == handle) {
-			add_pool(pool_new(handle, dev, true));
+			pool_add(pool_new(handle, dev, true));
 			return;
 		}
 	}
-	add_pool(pool_new(handle, -1, false));
+	pool_add(pool_new(handle, -1, false));
 }
 
 bool pools_created(CUmemoryPool handle, const CUmemPoolProps *props)
@@ -108,18 +109,18 @@ bool pools_created(CUmemoryPool handle, const CUmemPoolProps *props)
 	bool is_ours = props->location.type == CU_MEM_LOCATION_TYPE_DEVICE &&
 		       props->allocType == CU_MEM_ALLOCATION_TYPE_PINNED &&
 		       props->handleTypes == 0 && props->usage == 0 &&
-		       is_supported(props->location.id);
+		       pools_are_supported(props->location.id);
 	struct pools_pool *pool = pool_new(handle, props->location.id, is_ours), *stale;
 
 	if (!pool)
 		return false;
 	pool->size_max = props->maxSize;
-	pthread_mutex_lock(&pools.lock);
+	hook_lock(&pools.lock);
 	stale = pools_find(handle);
 	if (stale)
 		stale->is_destroyed = true; /* without our seeing it: the driver knows better */
 	LL_PREPEND(pools.pools, pool);
-	pthread_mutex_unlock(&pools.lock);
+	hook_unlock(&pools.lock);
 	return is_ours;
 }
 
@@ -127,13 +128,13 @@ struct pools_pool *pools_destroy_begin(CUmemoryPool handle)
 {
 	struct pools_pool *pool;
 
-	pthread_mutex_lock(&pools.lock);
+	hook_lock(&pools.lock);
 	pool = pools_find(handle);
 	if (pool) {
 		pool->is_destroyed = true;
 		pool->is_leaving = true;
 	}
-	pthread_mutex_unlock(&pools.lock);
+	hook_unlock(&pools.lock);
 	return pool;
 }
 
@@ -142,14 +143,14 @@ void pools_destroy_end(struct pools_pool *pool, bool is_destroyed)
 	CUdevice dev = pool->dev;
 	uint64_t peers = 0;
 
-	pthread_mutex_lock(&pools.lock);
+	hook_lock(&pools.lock);
 	pool->is_destroyed = is_destroyed;
 	pool->is_leaving = false;
 	if (is_destroyed) {
 		peers = pool->peers;
 		pool->peers = 0;
 	}
-	pthread_mutex_unlock(&pools.lock);
+	hook_unlock(&pools.lock);
 	for (CUdevice peer = 0; peer < PAGER_DEVICES; peer++) {
 		if (peers >> peer & 1)
 			(void)pager_peer(dev, peer, false);
@@ -168,25 +169,25 @@ CUresult pools_set_access(CUmemoryPool handle, CUdevice peer, bool enable)
 
 	if (peer < 0 || peer >= PAGER_DEVICES)
 		return CUDA_SUCCESS;
-	pthread_mutex_lock(&pools.lock);
+	hook_lock(&pools.lock);
 	pool = pools_find(handle);
 	if (pool && pool->is_ours && pool->dev != peer) {
 		dev = pool->dev;
 		is_change = (pool->peers >> peer & 1) != enable;
 		pool->peers ^= (uint64_t)is_change << peer;
 	}
-	pthread_mutex_unlock(&pools.lock);
+	hook_unlock(&pools.lock);
 	if (!is_change)
 		return CUDA_SUCCESS;
 	res = pager_peer(dev, peer, enable);
 	if (res == CUDA_SUCCESS || !enable)
 		return CUDA_SUCCESS;
 	(void)pager_peer(dev, peer, false);
-	pthread_mutex_lock(&pools.lock);
+	hook_lock(&pools.lock);
 	pool = pools_find(handle);
 	if (pool)
 		pool->peers &= ~(1ull << peer);
-	pthread_mutex_unlock(&pools.lock);
+	hook_unlock(&pools.lock);
 	return res;
 }
 
@@ -248,7 +249,7 @@ void pools_arena_give(struct pools_block *block)
 }
 
 /* Twice what there is, so that few chunks hold many allocations, within bounds. */
-static size_t next_size(const struct pools_arena *arena, size_t size, size_t granularity)
+static size_t arena_next_size(const struct pools_arena *arena, size_t size, size_t granularity)
 {
 	uint64_t have = arena->extent.bytes_used + arena->extent.bytes_free;
 	size_t next = granularity;
@@ -259,20 +260,20 @@ static size_t next_size(const struct pools_arena *arena, size_t size, size_t gra
 	return size > next ? size : next;
 }
 
-static bool fits_pool(const struct pools_pool *pool, uint64_t size)
+static bool arena_fits_pool(const struct pools_pool *pool, uint64_t size)
 {
 	return !pool->size_max || pool->reserved + size <= pool->size_max;
 }
 
-static int add_region(struct pools_arena *arena, struct pools_region *region)
+static int arena_add_region(struct pools_arena *arena, struct pools_region *region)
 {
 	struct pools_pool *pool = arena->pool;
 	struct pager_range *range = region->range;
 	int r = -1;
 
-	pthread_mutex_lock(&pools.lock);
+	hook_lock(&pools.lock);
 	/* Others may have grown the pool meanwhile. */
-	if (!arena->is_dead && fits_pool(pool, range->size))
+	if (!arena->is_dead && arena_fits_pool(pool, range->size))
 		r = extent_add(&arena->extent, range->addr, range->size);
 	if (r == 0) {
 		LL_PREPEND(arena->regions, region);
@@ -280,7 +281,7 @@ static int add_region(struct pools_arena *arena, struct pools_region *region)
 		if (pool->reserved > pool->reserved_high)
 			pool->reserved_high = pool->reserved;
 	}
-	pthread_mutex_unlock(&pools.lock);
+	hook_unlock(&pools.lock);
 	return r;
 }
 
@@ -294,12 +295,12 @@ CUresult pools_arena_grow(struct pools_arena *arena, size_t size)
 	if (size > SIZE_MAX - granularity)
 		return CUDA_ERROR_OUT_OF_MEMORY;
 	exact = (size + granularity - 1) & ~(granularity - 1);
-	pthread_mutex_lock(&pools.lock);
-	next = next_size(arena, size, granularity);
-	if (!fits_pool(pool, next))
+	hook_lock(&pools.lock);
+	next = arena_next_size(arena, size, granularity);
+	if (!arena_fits_pool(pool, next))
 		next = exact;
-	res = fits_pool(pool, next) ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
-	pthread_mutex_unlock(&pools.lock);
+	res = arena_fits_pool(pool, next) ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
+	hook_unlock(&pools.lock);
 	if (res != CUDA_SUCCESS)
 		return res;
 	if (next > exact && pools_is_short(pool->dev, next))
@@ -310,7 +311,7 @@ CUresult pools_arena_grow(struct pools_arena *arena, size_t size)
 	res = pager_range_new(pool->dev, arena->ctx, NULL, next, &region->range);
 	if (res == CUDA_ERROR_OUT_OF_MEMORY && next > exact)
 		res = pager_range_new(pool->dev, arena->ctx, NULL, exact, &region->range);
-	if (res == CUDA_SUCCESS && add_region(arena, region) != 0) {
+	if (res == CUDA_SUCCESS && arena_add_region(arena, region) != 0) {
 		pager_range_free(region->range);
 		res = CUDA_ERROR_OUT_OF_MEMORY;
 	}
@@ -322,7 +323,7 @@ CUresult pools_arena_grow(struct pools_arena *arena, size_t size)
 /* ---- giving back ------------------------------------------------------------ */
 
 /* Moves the arena's empty regions to *gone until its pool has no more than keep. Lock held. */
-static void take_empty(struct pools_arena *arena, uint64_t keep, struct pools_region **gone)
+static void arena_take_empty(struct pools_arena *arena, uint64_t keep, struct pools_region **gone)
 {
 	struct pools_region *region, **link;
 
@@ -348,7 +349,7 @@ void pools_free_regions(struct pools_region *gone)
 	}
 }
 
-static bool has_arena(const struct pools_pool *pool)
+static bool pool_has_arena(const struct pools_pool *pool)
 {
 	const struct pools_arena *arena;
 
@@ -360,7 +361,7 @@ static bool has_arena(const struct pools_pool *pool)
 }
 
 /* What is over: arenas of dead contexts and destroyed pools, and those pools. Lock held. */
-static void reap(struct pools_region **gone)
+static void arena_reap(struct pools_region **gone)
 {
 	struct pools_arena *arena, *next_arena;
 	struct pools_pool *pool, *next_pool;
@@ -368,13 +369,13 @@ static void reap(struct pools_region **gone)
 	LL_FOREACH_SAFE (pools.arenas, arena, next_arena) {
 		if (arena->n_users || !(arena->is_dead || arena->pool->is_destroyed))
 			continue;
-		take_empty(arena, 0, gone);
+		arena_take_empty(arena, 0, gone);
 		LL_DELETE(pools.arenas, arena);
 		extent_deinit(&arena->extent);
 		free(arena);
 	}
 	LL_FOREACH_SAFE (pools.pools, pool, next_pool) {
-		if (!pool->is_destroyed || pool->is_leaving || has_arena(pool))
+		if (!pool->is_destroyed || pool->is_leaving || pool_has_arena(pool))
 			continue;
 		LL_DELETE(pools.pools, pool);
 		free(pool);
@@ -387,31 +388,32 @@ void pools_give_back(const struct pools_pool *pool, uint64_t keep)
 	struct pools_region *gone = NULL;
 	struct pools_arena *arena;
 
-	pthread_mutex_lock(&pools.lock);
+	hook_lock(&pools.lock);
 	LL_FOREACH (pools.arenas, arena) {
 		if (arena->pool == pool)
-			take_empty(arena, keep, &gone);
+			arena_take_empty(arena, keep, &gone);
 	}
-	pthread_mutex_unlock(&pools.lock);
+	hook_unlock(&pools.lock);
 	pools_free_regions(gone);
 }
 
-static bool give_back_all(CUdevice dev, bool to_threshold)
+static bool arena_give_back_all(CUdevice dev, bool to_threshold)
 {
 	struct pools_region *gone = NULL;
 	struct pools_arena *arena;
 	bool has_any;
 
-	pthread_mutex_lock(&pools.lock);
+	hook_lock(&pools.lock);
 	LL_FOREACH (pools.arenas, arena) {
 		const struct pools_pool *pool = arena->pool;
 
 		if (pool->dev == dev)
-			take_empty(arena, to_threshold && !pool->is_destroyed ? pool->threshold : 0,
-				   &gone);
+			arena_take_empty(arena,
+					 to_threshold && !pool->is_destroyed ? pool->threshold : 0,
+					 &gone);
 	}
-	reap(&gone);
-	pthread_mutex_unlock(&pools.lock);
+	arena_reap(&gone);
+	hook_unlock(&pools.lock);
 	has_any = gone != NULL;
 	pools_free_regions(gone);
 	return has_any;
@@ -419,13 +421,13 @@ static bool give_back_all(CUdevice dev, bool to_threshold)
 
 void pools_settle(CUdevice dev)
 {
-	(void)give_back_all(dev, true);
+	(void)arena_give_back_all(dev, true);
 }
 
 bool pools_release(CUdevice dev)
 {
 	pools_collect(false);
-	return give_back_all(dev, false);
+	return arena_give_back_all(dev, false);
 }
 
 void pools_make_room(CUdevice dev, uint64_t bytes)
@@ -450,7 +452,7 @@ struct pools_region *pools_arena_context_gone(CUcontext ctx)
 		}
 		extent_deinit(&arena->extent);
 	}
-	reap(&gone);
+	arena_reap(&gone);
 	return gone;
 }
 

@@ -3,33 +3,33 @@
 #define NVS_HOOK_POOLS_PRIVATE_H
 
 /*
- * What the parts of the pools share: pools.c (allocating, freeing, what the pager asks
- * for), pools_stream.c (frees that are not done yet), pools_arena.c (pools and their
- * memory). All of it is guarded by pools.lock, which nobody holds over a driver call: who
- * opens the lock in between holds a user's share of the arena or the stream.
+ * The parts of the pools: pools.c allocates, frees and serves the pager; pools_stream.c has frees
+ * that are not done yet; pools_arena.c has pools and their memory. pools.lock guards all of it, and
+ * no thread keeps it over a driver call. A thread that opens the lock in between counts as a user
+ * of the arena or the stream.
  *
- * A block is in use (the pager's tree finds it), pending (freed on a stream; in that
- * stream's list and tree), or a free part of its arena's extent, without a struct.
+ * A block is in use (the pager's tree finds it), or pending (freed on a stream, in that stream's
+ * list and tree), or free (a part of its arena's extent, without a struct).
  */
 
 #include "abi/cuda_abi.h"
+#include "hook/base/hook_mutex.h"
 #include "hook/host/extent.h"
 #include "hook/memory/rbtree.h"
 #include "hook/pager/pager_ops.h"
 #include "hook/pager/pager_private.h"
 
-#include <pthread.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
 struct pools_event {
-	struct pools_event *prev, *next; /* pools::in_use; pools::events, when nobody uses it */
+	struct pools_event *prev, *next; /* pools::in_use; pools::events, without users */
 	CUcontext ctx;
 	CUevent event;
-	unsigned int n_users; /* pending blocks, and who asks for it */
+	unsigned int n_users; /* pending blocks, and threads that ask for it */
 	uint64_t after;       /* blocks up to this number were pending before it was recorded */
-	bool is_dead;         /* with its context; atomic */
+	bool is_dead;         /* atomic; its context has ended */
 };
 
 struct pools_region {
@@ -37,12 +37,12 @@ struct pools_region {
 	struct pager_range *range;
 };
 
-/* Memory of a pool in one context, which it dies with. Small and large lie apart. */
+/* Memory of a pool in one context, which ends with it. Small and large blocks lie apart. */
 struct pools_arena {
 	struct pools_arena *next; /* pools::arenas */
 	struct pools_pool *pool;
 	CUcontext ctx;
-	struct extent extent; /* what is pending counts as used */
+	struct extent extent; /* pending blocks count as used */
 	struct pools_region *regions;
 	size_t n_users; /* blocks that are not free, and threads in between */
 	bool is_large;
@@ -54,10 +54,10 @@ struct pools_pool {
 	CUmemoryPool handle;
 	CUdevice dev;
 	bool is_ours;
-	bool is_destroyed; /* goes when its last memory is freed */
-	bool is_leaving;   /* the driver is asked to destroy it */
+	bool is_destroyed; /* it ends when its last memory is freed */
+	bool is_leaving;   /* the driver is destroying it */
 	bool is_opportunistic;
-	bool has_dependencies; /* may make streams wait for each other */
+	bool has_dependencies; /* it may make streams wait for each other */
 	uint64_t threshold;
 	uint64_t size_max;
 	uint64_t reserved, reserved_high;
@@ -79,26 +79,27 @@ struct pools_block {
 
 RB_HEAD(pools_size_tree, pools_block);
 
-/* What identifies a stream: default streams have the same handle everywhere. */
+/* The identity of a stream, since default streams have the same handle in all contexts. */
 struct pools_where {
 	CUcontext ctx;
 	CUstream stream;
 	uint64_t thread; /* of a per-thread stream; else 0 */
 };
 
-/* A stream with frees that were not seen to be done. */
+/* A stream with frees that have not been seen to be done. */
 struct pools_stream {
 	struct pools_stream *prev, *next; /* pools::streams */
 	struct pools_where where;
 	struct pools_block *pending;  /* by their numbers */
-	struct pools_size_tree sizes; /* those of arenas */
+	struct pools_size_tree sizes; /* pending blocks of arenas */
 	unsigned int n_users;
-	bool is_detached; /* destroyed: what is pending stays, nothing is added */
+	bool is_detached; /* destroyed: pending blocks stay, and none is added */
 	bool is_gone;     /* out of the list */
 };
 
+/* All under the lock. */
 struct pools {
-	pthread_mutex_t lock;
+	struct hook_mutex lock;
 	struct pools_pool *pools;
 	struct pools_arena *arenas;
 	struct pools_stream *streams;
@@ -119,12 +120,12 @@ struct pools_stream *pools_stream_find(const struct pools_where *where);
 struct pools_stream *pools_stream_get(const struct pools_where *where); /* a user more */
 void pools_stream_put(struct pools_stream *stream);
 
-/* Lock not held. To be recorded now. NULL: the driver has none. */
+/* Without the lock. An event that the caller records now. NULL: the driver has none. */
 struct pools_event *pools_event_get(CUcontext ctx);
 /* Lock held. */
 void pools_event_put(struct pools_event *event);
 
-/* Lock held. The block's event is what it waits for. */
+/* Lock held. Makes the block pending until its event is done. */
 void pools_pend(struct pools_stream *stream, struct pools_block *block);
 
 /*
@@ -134,23 +135,23 @@ void pools_pend(struct pools_stream *stream, struct pools_block *block);
 struct pools_block *pools_take_pending(struct pools_stream *stream, struct pools_arena *arena,
 				       size_t size);
 
-/* The same of any stream; where's stream is made to wait for the free. Lock not held. */
+/* The same of any stream; makes where's stream wait for the free. Without the lock. */
 struct pools_block *pools_take_other(struct pools_arena *arena, const struct pools_where *where,
 				     size_t size);
 
-/* Looks which frees are done, and with waits until all are. Lock not held. */
+/* Finds frees that are done. waits: waits for all. Without the lock. */
 void pools_collect(bool waits);
 
 /* Lock held: the pending frees that ctx takes with it, as a list to be freed by drop. */
 struct pools_block *pools_stream_context_gone(CUcontext ctx);
-void pools_drop_plain(struct pools_block *blocks); /* lock not held; NULL is fine */
+void pools_drop_plain(struct pools_block *blocks); /* without the lock; takes NULL */
 
 /* ---- arenas ----------------------------------------------------------------- */
 
 /* Lock held. NULL: not known, or destroyed. */
 struct pools_pool *pools_find(CUmemoryPool handle);
 
-/* Known from now on, after asking the driver what it is. Lock not held. */
+/* Asks the driver about the pool, which is known then. Without the lock. */
 void pools_learn(CUmemoryPool handle);
 
 /* Lock held. With one user more; NULL without memory. */
@@ -159,23 +160,23 @@ struct pools_arena *pools_arena_get(struct pools_pool *pool, CUcontext ctx, size
 /* A free part of the arena; NULL: none, or no memory. Lock held. */
 struct pools_block *pools_arena_place(struct pools_arena *arena, size_t size);
 
-/* The block is free for everybody, and forgotten. Lock held. */
+/* Makes the block free for all streams, and frees its struct. Lock held. */
 void pools_arena_give(struct pools_block *block);
 
-/* More memory, for size bytes at least. Inside one gate_enter(). Lock not held. */
+/* Adds memory for size bytes at least. Inside one gate_enter(), without the lock. */
 CUresult pools_arena_grow(struct pools_arena *arena, size_t size);
 
-/* Whole regions of the pool go back until it has no more than keep. Lock not held. */
+/* Gives whole regions back until the pool has no more than keep bytes. Without the lock. */
 void pools_give_back(const struct pools_pool *pool, uint64_t keep);
 
-/* The same for all of dev down to their thresholds; what is over is forgotten. */
+/* The same for all pools of dev, down to their thresholds. Frees pools that have ended. */
 void pools_settle(CUdevice dev);
 
-/* Lock held: the regions of ctx, for pools_free_regions(). Blocks in use know nothing. */
+/* Lock held: the regions of ctx, for pools_free_regions(). Blocks in use stay as they are. */
 struct pools_region *pools_arena_context_gone(CUcontext ctx);
-void pools_free_regions(struct pools_region *gone); /* lock not held; NULL is fine */
+void pools_free_regions(struct pools_region *gone); /* without the lock; takes NULL */
 
-/* Whether bytes more are beyond the budget of dev. */
+/* The budget of dev has no room for bytes more. */
 bool pools_is_short(CUdevice dev, uint64_t bytes);
 
 #endif

@@ -19,7 +19,7 @@
 #include <stdlib.h>
 #include <utlist.h>
 
-static int compare(struct pools_block *a, struct pools_block *b)
+static int block_compare(struct pools_block *a, struct pools_block *b)
 {
 	if (a->arena != b->arena)
 		return (uintptr_t)a->arena < (uintptr_t)b->arena ? -1 : 1;
@@ -29,12 +29,12 @@ static int compare(struct pools_block *a, struct pools_block *b)
 }
 
 /* cppcheck-suppress unknownMacro */
-RBTREE_GENERATE(pools_size_tree, pools_block, link, compare)
+RBTREE_GENERATE(pools_size_tree, pools_block, link, block_compare)
 
 /* ---- which stream ----------------------------------------------------------- */
 
 /* Never used twice, unlike an address: the stream of a thread ends with it. */
-static uint64_t thread_number(void)
+static uint64_t stream_thread_number(void)
 {
 	static __thread uint64_t number __attribute__((tls_model("initial-exec")));
 	static uint64_t last;
@@ -58,7 +58,7 @@ CUresult pools_where(CUstream stream, struct pools_where *ret_where)
 	if (!where.ctx)
 		return CUDA_ERROR_INVALID_CONTEXT;
 	if (stream == CU_STREAM_PER_THREAD)
-		where.thread = thread_number();
+		where.thread = stream_thread_number();
 	*ret_where = where;
 	return CUDA_SUCCESS;
 }
@@ -91,7 +91,7 @@ struct pools_stream *pools_stream_get(const struct pools_where *where)
 	return s;
 }
 
-static void forget_if_idle(struct pools_stream *s)
+static void stream_forget_if_idle(struct pools_stream *s)
 {
 	if (s->n_users || s->pending)
 		return;
@@ -103,19 +103,19 @@ static void forget_if_idle(struct pools_stream *s)
 void pools_stream_put(struct pools_stream *stream)
 {
 	stream->n_users--;
-	forget_if_idle(stream);
+	stream_forget_if_idle(stream);
 }
 
 void pools_stream_gone(CUstream stream)
 {
 	struct pools_stream *s;
 
-	pthread_mutex_lock(&pools.lock);
+	hook_lock(&pools.lock);
 	DL_FOREACH (pools.streams, s) {
 		if (s->where.stream == stream)
 			s->is_detached = true;
 	}
-	pthread_mutex_unlock(&pools.lock);
+	hook_unlock(&pools.lock);
 }
 
 /* ---- events ----------------------------------------------------------------- */
@@ -130,7 +130,7 @@ struct inside {
 	bool is_pushed;
 };
 
-static bool enter(CUcontext ctx, struct inside *ret)
+static bool stream_enter(CUcontext ctx, struct inside *ret)
 {
 	*ret = (struct inside){.mode = CU_STREAM_CAPTURE_MODE_RELAXED};
 	if (pager_push(ctx, &ret->is_pushed) != CUDA_SUCCESS)
@@ -140,7 +140,7 @@ static bool enter(CUcontext ctx, struct inside *ret)
 	return true;
 }
 
-static void leave(struct inside *inside)
+static void stream_leave(struct inside *inside)
 {
 	if (inside->is_relaxed)
 		(void)cuda_real.cuThreadExchangeStreamCaptureMode(&inside->mode);
@@ -148,7 +148,7 @@ static void leave(struct inside *inside)
 }
 
 /* Lock held. */
-static void use(struct pools_event *event)
+static void event_use(struct pools_event *event)
 {
 	event->n_users = 1;
 	event->after = pools.n_pended;
@@ -161,32 +161,32 @@ struct pools_event *pools_event_get(CUcontext ctx)
 	struct inside inside;
 	CUresult res;
 
-	pthread_mutex_lock(&pools.lock);
+	hook_lock(&pools.lock);
 	for (link = &pools.events; (event = *link) && event->ctx != ctx; link = &event->next)
 		;
 	if (event) {
 		*link = event->next;
-		use(event);
+		event_use(event);
 	}
-	pthread_mutex_unlock(&pools.lock);
+	hook_unlock(&pools.lock);
 	if (event)
 		return event;
 	event = calloc(1, sizeof(*event));
-	if (!event || !enter(ctx, &inside)) {
+	if (!event || !stream_enter(ctx, &inside)) {
 		free(event);
 		return NULL;
 	}
 	res = cuda_real.cuEventCreate(&event->event,
 				      CU_EVENT_BLOCKING_SYNC | CU_EVENT_DISABLE_TIMING);
-	leave(&inside);
+	stream_leave(&inside);
 	if (res != CUDA_SUCCESS) {
 		free(event);
 		return NULL;
 	}
 	event->ctx = ctx;
-	pthread_mutex_lock(&pools.lock);
-	use(event);
-	pthread_mutex_unlock(&pools.lock);
+	hook_lock(&pools.lock);
+	event_use(event);
+	hook_unlock(&pools.lock);
 	return event;
 }
 
@@ -203,7 +203,7 @@ void pools_event_put(struct pools_event *event)
 	pools.events = event;
 }
 
-static bool is_capture_error(CUresult res)
+static bool res_is_capture_error(CUresult res)
 {
 	return res >= CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED &&
 	       res <= CUDA_ERROR_STREAM_CAPTURE_WRONG_THREAD;
@@ -213,44 +213,45 @@ static bool is_capture_error(CUresult res)
  * Its context is held: it stays, if it is there still. The same handle may be another's by
  * now, which has no such event.
  */
-static bool is_done_held(const struct pools_event *event, bool waits)
+static bool event_is_done_held(const struct pools_event *event, bool waits)
 {
 	struct inside inside;
 	CUresult res;
 
-	if (__atomic_load_n(&event->is_dead, __ATOMIC_ACQUIRE) || !enter(event->ctx, &inside))
+	if (__atomic_load_n(&event->is_dead, __ATOMIC_ACQUIRE) ||
+	    !stream_enter(event->ctx, &inside))
 		return true;
 	res = waits ? cuda_real.cuEventSynchronize(event->event)
 		    : cuda_real.cuEventQuery(event->event);
-	leave(&inside);
-	return res != CUDA_ERROR_NOT_READY && !is_capture_error(res);
+	stream_leave(&inside);
+	return res != CUDA_ERROR_NOT_READY && !res_is_capture_error(res);
 }
 
 /*
  * A context that is gone, or broken for good, runs nothing any more: that is done too. Of one
  * that another thread is ending nothing is known for a while.
  */
-static bool is_done(const struct pools_event *event, bool waits)
+static bool event_is_done(const struct pools_event *event, bool waits)
 {
 	struct device_context *held;
 	bool done;
 
 	if (!device_context_hold_this(event->ctx, &held))
 		return false;
-	done = is_done_held(event, waits);
+	done = event_is_done_held(event, waits);
 	device_context_drop(held);
 	return done;
 }
 
 /* ---- pending ---------------------------------------------------------------- */
 
-static void link_block(struct pools_stream *stream, struct pools_block *block)
+static void block_link(struct pools_stream *stream, struct pools_block *block)
 {
 	if (block->arena)
 		RB_INSERT(pools_size_tree, &stream->sizes, block);
 }
 
-static void unlink_block(struct pools_stream *stream, struct pools_block *block)
+static void block_unlink(struct pools_stream *stream, struct pools_block *block)
 {
 	if (block->arena)
 		RB_REMOVE(pools_size_tree, &stream->sizes, block);
@@ -261,11 +262,11 @@ void pools_pend(struct pools_stream *stream, struct pools_block *block)
 {
 	block->number = ++pools.n_pended;
 	DL_APPEND(stream->pending, block);
-	link_block(stream, block);
+	block_link(stream, block);
 }
 
 /* What block has beyond size is pending by itself; without memory the block stays whole. */
-static void cut(struct pools_stream *stream, struct pools_block *block, size_t size)
+static void block_cut(struct pools_stream *stream, struct pools_block *block, size_t size)
 {
 	struct pools_block *rest;
 
@@ -287,7 +288,7 @@ static void cut(struct pools_stream *stream, struct pools_block *block, size_t s
 	rest->event->n_users++;
 	block->room = size;
 	DL_APPEND_ELEM(stream->pending, block, rest);
-	link_block(stream, rest);
+	block_link(stream, rest);
 }
 
 struct pools_block *pools_take_pending(struct pools_stream *stream, struct pools_arena *arena,
@@ -302,13 +303,13 @@ struct pools_block *pools_take_pending(struct pools_stream *stream, struct pools
 	if (!block || block->arena != arena)
 		return NULL;
 	RB_REMOVE(pools_size_tree, &stream->sizes, block);
-	cut(stream, block, size);
+	block_cut(stream, block, size);
 	DL_DELETE(stream->pending, block);
 	return block;
 }
 
 /* The event's context may be another one than the stream's, and another thread's to end. */
-static void wait_in_stream(const struct pools_where *where, const struct pools_event *event)
+static void stream_wait_for(const struct pools_where *where, const struct pools_event *event)
 {
 	CUresult res = CUDA_ERROR_INVALID_CONTEXT;
 	struct device_context *held;
@@ -320,12 +321,12 @@ static void wait_in_stream(const struct pools_where *where, const struct pools_e
 	}
 	if (__atomic_load_n(&event->is_dead, __ATOMIC_ACQUIRE)) {
 		res = CUDA_SUCCESS;
-	} else if (enter(where->ctx, &inside)) {
+	} else if (stream_enter(where->ctx, &inside)) {
 		res = cuda_real.cuStreamWaitEvent(where->stream, event->event, 0);
-		leave(&inside);
+		stream_leave(&inside);
 	}
 	if (res != CUDA_SUCCESS)
-		(void)is_done_held(event, true);
+		(void)event_is_done_held(event, true);
 	device_context_drop(held);
 }
 
@@ -335,23 +336,23 @@ struct pools_block *pools_take_other(struct pools_arena *arena, const struct poo
 	struct pools_block *block = NULL;
 	struct pools_stream *s;
 
-	pthread_mutex_lock(&pools.lock);
+	hook_lock(&pools.lock);
 	DL_FOREACH (pools.streams, s) {
 		block = pools_take_pending(s, arena, size);
 		if (block)
 			break;
 	}
-	pthread_mutex_unlock(&pools.lock);
+	hook_unlock(&pools.lock);
 	if (block)
-		wait_in_stream(where, block->event);
+		stream_wait_for(where, block->event);
 	return block;
 }
 
 /* ---- done ------------------------------------------------------------------- */
 
 /* Out of the list, what the event says is done. Plain ones go to *plain. */
-static void pop_done(struct pools_stream *stream, const struct pools_event *event, uint64_t number,
-		     struct pools_block **plain)
+static void stream_pop_done(struct pools_stream *stream, const struct pools_event *event,
+			    uint64_t number, struct pools_block **plain)
 {
 	struct pools_block *block, *next;
 
@@ -360,7 +361,7 @@ static void pop_done(struct pools_stream *stream, const struct pools_event *even
 			break;
 		if (block->number > event->after && block->event != event)
 			continue;
-		unlink_block(stream, block);
+		block_unlink(stream, block);
 		pools_event_put(block->event);
 		if (block->arena)
 			pools_arena_give(block);
@@ -369,19 +370,19 @@ static void pop_done(struct pools_stream *stream, const struct pools_event *even
 	}
 }
 
-static bool collect_by(struct pools_stream *stream, struct pools_block *block, bool waits,
-		       struct pools_block **plain)
+static bool stream_collect_by(struct pools_stream *stream, struct pools_block *block, bool waits,
+			      struct pools_block **plain)
 {
 	struct pools_event *event = block->event;
 	uint64_t number = block->number; /* others may take the block meanwhile */
 	bool done;
 
 	event->n_users++;
-	pthread_mutex_unlock(&pools.lock);
-	done = is_done(event, waits);
-	pthread_mutex_lock(&pools.lock);
+	hook_unlock(&pools.lock);
+	done = event_is_done(event, waits);
+	hook_lock(&pools.lock);
 	if (done)
-		pop_done(stream, event, number, plain);
+		stream_pop_done(stream, event, number, plain);
 	pools_event_put(event);
 	return done;
 }
@@ -392,20 +393,20 @@ void pools_collect(bool waits)
 	struct pools_stream *s, *next;
 	uint64_t last;
 
-	pthread_mutex_lock(&pools.lock);
+	hook_lock(&pools.lock);
 	last = pools.n_pended;
 	for (s = pools.streams; s; s = next) {
 		s->n_users++;
 		if (s->pending)
-			(void)collect_by(s, s->pending->prev, waits, &plain);
+			(void)stream_collect_by(s, s->pending->prev, waits, &plain);
 		while (s->pending && s->pending->number <= last &&
-		       collect_by(s, s->pending, waits, &plain))
+		       stream_collect_by(s, s->pending, waits, &plain))
 			;
 		/* What took it out of the list took others too: the rest another time. */
 		next = s->is_gone ? NULL : s->next;
 		pools_stream_put(s);
 	}
-	pthread_mutex_unlock(&pools.lock);
+	hook_unlock(&pools.lock);
 	pools_drop_plain(plain);
 }
 
@@ -420,7 +421,7 @@ void pools_drop_plain(struct pools_block *blocks)
 	}
 }
 
-static void forget_events(CUcontext ctx)
+static void stream_forget_events(CUcontext ctx)
 {
 	struct pools_event *event, **link;
 
@@ -444,14 +445,14 @@ struct pools_block *pools_stream_context_gone(CUcontext ctx)
 	struct pools_block *block, *next_block, *plain = NULL;
 	struct pools_stream *s, *next;
 
-	forget_events(ctx);
+	stream_forget_events(ctx);
 	DL_FOREACH_SAFE (pools.streams, s, next) {
 		bool is_gone = s->where.ctx == ctx;
 
 		DL_FOREACH_SAFE (s->pending, block, next_block) {
 			if (!is_gone && (block->arena || block->plain->ctx != ctx))
 				continue;
-			unlink_block(s, block);
+			block_unlink(s, block);
 			pools_event_put(block->event);
 			if (block->arena)
 				pools_arena_give(block);
@@ -463,7 +464,7 @@ struct pools_block *pools_stream_context_gone(CUcontext ctx)
 			s->is_gone = true;
 		}
 		if (is_gone)
-			forget_if_idle(s);
+			stream_forget_if_idle(s);
 	}
 	return plain;
 }

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
- * The functions of nvshare.h. A claim is told to the scheduler as nvsharectl does it, by a
- * connection of its own, so that the caller hears what became of it.
+ * The functions of nvshare.h. A claim goes to the scheduler over a connection of its own, as with
+ * nvsharectl, so that the caller gets the answer.
  */
 
 #define NVSHARE_IS_LIBRARY
@@ -49,7 +49,7 @@ int nvshare_request_end(int64_t request)
 }
 
 /* Until something can be read; 0, or -errno. */
-static int wait_for(int fd, uint64_t end_ns)
+static int api_wait(int fd, uint64_t end_ns)
 {
 	struct pollfd p = {.fd = fd, .events = POLLIN};
 	int n;
@@ -60,7 +60,7 @@ static int wait_for(int fd, uint64_t end_ns)
 	return n > 0 ? 0 : n < 0 ? -errno : -ETIMEDOUT;
 }
 
-static int result_of(const struct nvshare_result_msg *result)
+static int api_result(const struct nvshare_result_msg *result)
 {
 	switch ((enum nvshare_result)result->code) {
 	case NVSHARE_RESULT_OK:
@@ -77,7 +77,7 @@ static int result_of(const struct nvshare_result_msg *result)
 }
 
 /* Many may ask at once, and a scheduler that starts has not come to it: its backlog is full. */
-static int connect_until(uint64_t end_ns)
+static int api_connect_until(uint64_t end_ns)
 {
 	int fd = sock_connect(hook_options()->sock_dir);
 
@@ -90,7 +90,7 @@ static int connect_until(uint64_t end_ns)
 	return fd < 0 ? -ENOTCONN : fd;
 }
 
-static int ask(int fd, const struct nvshare_set *set, uint64_t end_ns)
+static int api_ask(int fd, const struct nvshare_set *set, uint64_t end_ns)
 {
 	uint8_t bytes[NVSHARE_MSG_SIZE_MAX + 1];
 	struct msg msg;
@@ -100,7 +100,7 @@ static int ask(int fd, const struct nvshare_set *set, uint64_t end_ns)
 	(void)msg_encode(NVSHARE_MSG_SET, 0, set, &msg);
 	r = sock_send(fd, &msg); /* a fresh connection has room for one request */
 	if (!r)
-		r = wait_for(fd, end_ns);
+		r = api_wait(fd, end_ns);
 	if (r)
 		return r;
 	n = sock_recv(fd, bytes, sizeof(bytes));
@@ -109,10 +109,10 @@ static int ask(int fd, const struct nvshare_set *set, uint64_t end_ns)
 	if (msg_decode(bytes, (size_t)n, MSG_TO_TOOL, &msg) ||
 	    msg.header.type != NVSHARE_MSG_RESULT)
 		return -EPROTO;
-	return result_of(&msg.body.result);
+	return api_result(&msg.body.result);
 }
 
-static uint32_t value_of(const struct nvshare_claim *claim, enum nvshare_key key)
+static uint32_t api_value(const struct nvshare_claim *claim, enum nvshare_key key)
 {
 	if (key == NVSHARE_KEY_PRIORITY)
 		return claim->priority;
@@ -121,7 +121,7 @@ static uint32_t value_of(const struct nvshare_claim *claim, enum nvshare_key key
 	return key == NVSHARE_KEY_SLO ? claim->slo_us : claim->compute_limit;
 }
 
-/* What was refused is not claimed of the next scheduler, which might grant it. */
+/* The next scheduler might grant a refused claim, so it is not kept. */
 static int claim(enum nvshare_key key, uint32_t value)
 {
 	struct nvshare_set set = {.value = value, .key = (uint32_t)key};
@@ -133,15 +133,18 @@ static int claim(enum nvshare_key key, uint32_t value)
 	for (unsigned int i = 0; share_client(i, &set.client) && (i == 0 || r == 0); i++) {
 		uint64_t end_ns = clock_now_ns() + API_PATIENCE_NS;
 
-		fd = connect_until(end_ns);
-		r = fd < 0 ? fd : ask(fd, &set, end_ns);
+		fd = api_connect_until(end_ns);
+		r = fd < 0 ? fd : api_ask(fd, &set, end_ns);
 		(void)fd_close(fd);
 	}
-	/* One that ends, turns away or answers what we do not know looks after nobody. */
+	/*
+	 * A scheduler that ends, refuses the connection or answers with unknown messages counts as
+	 * none.
+	 */
 	if (r == -ECONNRESET || r == -EPIPE || r == -EPROTO)
 		r = -ENOTCONN;
 	if (r == -EACCES || r == -EINVAL)
-		share_claim(key, value_of(&before, key));
+		share_claim(key, api_value(&before, key));
 	errno = saved_errno;
 	return r;
 }

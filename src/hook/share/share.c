@@ -16,7 +16,7 @@
 #define share_for_each_link(l) \
 	for (struct agent_link *l = agent_link_next(NULL); l; l = agent_link_next(l))
 
-/* ---- what the scheduler says --------------------------------------------------------- */
+/* ---- the scheduler's settings ------------------------------------------------------- */
 
 bool share_is_critical(const struct agent_link *link)
 {
@@ -54,7 +54,7 @@ void share_registered(struct agent_link *link, const struct nvshare_registered *
 	share_burst_lost();
 }
 
-/* Nobody says any more who else is there: as if it were alone. */
+/* Without a scheduler nobody tells of others, so it behaves as if it were alone. */
 void share_lost(struct agent_link *link)
 {
 	share_off_end(SHARE_REASON_HOLD);
@@ -71,7 +71,7 @@ void share_dropped(struct agent_link *link)
 }
 
 /* Before the program's first context there is nothing to set: then it is, as soon as there is. */
-static void apply_slice(struct agent_link *link)
+static void slice_apply(struct agent_link *link)
 {
 	int r = freeze_set_timeslice(link->dev, link->share.slice_us);
 
@@ -81,18 +81,18 @@ static void apply_slice(struct agent_link *link)
 			   (unsigned long long)link->share.slice_us, r);
 }
 
-static void set_slice(struct agent_link *link, uint64_t us)
+static void slice_set(struct agent_link *link, uint64_t us)
 {
 	us = us && us < NVSHARE_SLICE_US_MIN ? NVSHARE_SLICE_US_MIN : us;
 	us = us > NVSHARE_SLICE_US_MAX ? NVSHARE_SLICE_US_MAX : us;
 	if (us == link->share.slice_us)
 		return;
 	link->share.slice_us = us;
-	apply_slice(link);
+	slice_apply(link);
 }
 
-/* Who is stopped is off the GPU anyway; it is told again what holds when it runs. */
-static void set_hold(struct agent_link *link, uint64_t hold_us, struct nvshare_share_set *answer)
+/* A stopped program is off the GPU anyway. The scheduler repeats its settings when it runs. */
+static void hold_set(struct agent_link *link, uint64_t hold_us, struct nvshare_share_set *answer)
 {
 	uint64_t start_ns = clock_now_ns();
 	struct share_off_stats before, after;
@@ -127,10 +127,10 @@ void share_set(struct agent_link *link, const struct nvshare_set_share *body)
 	struct nvshare_share_set answer = {.seq = body->seq, .outcome = NVSHARE_OUTCOME_SUCCESS};
 	bool was_shared = link->share.is_shared;
 
-	/* First what somebody waits for. */
-	set_hold(link, body->hold_us, &answer);
+	/* Others wait for this, so it comes first. */
+	hold_set(link, body->hold_us, &answer);
 	agent_link_send(link, NVSHARE_MSG_SHARE_SET, &answer);
-	set_slice(link, body->slice_us);
+	slice_set(link, body->slice_us);
 	share_adopt(link, &body->claim);
 	link->share.is_shared = body->slice_us || body->hold_us;
 	link->share.use_ppm = link->share.is_shared ? body->use_ppm : 0;
@@ -143,9 +143,9 @@ void share_set(struct agent_link *link, const struct nvshare_set_share *body)
 		share_off_prove(link->dev);
 }
 
-/* ---- what it is told ------------------------------------------------------------------ */
+/* ---- reports --------------------------------------------------------------------------- */
 
-/* What the program is at is told of each GPU as it is there. */
+/* Reports the program's work for each GPU that has some. */
 static enum nvshare_activity_kind kind_for(struct agent_link *link, enum nvshare_activity_kind kind,
 					   bool is_busy)
 {
@@ -217,7 +217,7 @@ static uint32_t flags_of(const struct agent_link *link, const struct share_meter
 	return flags;
 }
 
-static void publish(const struct agent_link *link, uint64_t now_ns)
+static void wanted_publish(const struct agent_link *link, uint64_t now_ns)
 {
 	struct nvshare_status status;
 	struct share_off_stats stats;
@@ -242,8 +242,8 @@ static void publish(const struct agent_link *link, uint64_t now_ns)
 }
 
 /*
- * Who is alone is looked at too, so that its GPU time is known, but not closely. Where that
- * would only see that calls are made, it is better not known.
+ * A program that is alone is looked at, too, so that its GPU time is known, but not closely. Where
+ * a look could only count calls, the time stays unknown.
  */
 static enum share_look wanted_look(uint32_t compute_limit)
 {
@@ -260,8 +260,8 @@ static enum share_look wanted_look(uint32_t compute_limit)
 	return look;
 }
 
-/* Slices and holds hang on it, or, while somebody waits for the GPU, whose turn is next. */
-static bool is_told_often(void)
+/* Slices and holds depend on it; or, while another client waits for the GPU, the next turn does. */
+static bool link_is_told_often(void)
 {
 	share_for_each_link (l) {
 		if (l->share.is_shared || l->is_watched || share_is_critical(l))
@@ -284,7 +284,7 @@ uint64_t share_tick(uint64_t now_ns)
 	look = wanted_look(claim.compute_limit);
 	share_for_each_link (l) {
 		if (l->share.is_slice_due)
-			apply_slice(l);
+			slice_apply(l);
 		share_meter_set_use(l->dev, l->share.use_ppm);
 	}
 	share_meter_tick(now_ns, look);
@@ -292,10 +292,10 @@ uint64_t share_tick(uint64_t now_ns)
 		share_limit_count(l->dev, l->share.use_ppm);
 	due_ns = share_limit_tick(first->dev, now_ns, claim.compute_limit);
 	due_ns = u64_min(due_ns, share_off_tick(now_ns));
-	due_ns = u64_min(due_ns, share_burst_tick(now_ns, look, is_told_often()));
+	due_ns = u64_min(due_ns, share_burst_tick(now_ns, look, link_is_told_often()));
 	due_ns = u64_min(due_ns, share_meter_due());
 	share_for_each_link (l)
-		publish(l, now_ns);
+		wanted_publish(l, now_ns);
 	return was_off && !share_off_is_on() ? now_ns : due_ns;
 }
 

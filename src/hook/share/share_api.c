@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
- * Where the program's threads and the agent meet: requests and hints go one way, what is
- * known of each GPU the other. One short lock; nothing is called while it is held.
+ * The program's threads and the agent meet here. Requests and hints go one way, the state of each
+ * GPU the other. No function is called under the lock.
  */
 
+#include "hook/base/hook_mutex.h"
 #include "hook/base/hook_options.h"
 #include "hook/base/lifecycle.h"
 #include "hook/gate/bell.h"
@@ -13,7 +14,6 @@
 #include "util/clock.h"
 
 #include <errno.h>
-#include <pthread.h>
 #include <string.h>
 
 /* A request's number is its slot, and how often that was used before. */
@@ -22,8 +22,9 @@ struct request {
 	uint32_t n_used;
 };
 
+/* All under the lock. */
 static struct {
-	pthread_mutex_t lock;
+	struct hook_mutex lock;
 	struct request requests[NVSHARE_REQUESTS_MAX];
 	uint32_t n_open;
 	uint32_t next; /* slot to look at first */
@@ -32,10 +33,10 @@ static struct {
 	struct nvshare_claim claim;
 	bool is_used[DEVICE_COUNT_MAX];
 	struct nvshare_status status[DEVICE_COUNT_MAX];
-} api = {.lock = PTHREAD_MUTEX_INITIALIZER};
+} api = {.lock = HOOK_MUTEX(HOOK_LOCK_SHARE_API)};
 
 /* Lock held. */
-static int first_device(void)
+static int api_first_device(void)
 {
 	int dev = 0;
 
@@ -45,7 +46,7 @@ static int first_device(void)
 }
 
 /* Lock held. */
-static bool is_managed(void)
+static bool api_is_managed(void)
 {
 	for (int dev = 0; dev < DEVICE_COUNT_MAX; dev++) {
 		if (api.is_used[dev] && api.status[dev].flags & NVSHARE_STATUS_MANAGED)
@@ -58,21 +59,21 @@ int share_hint(uint32_t us)
 {
 	int r;
 
-	pthread_mutex_lock(&api.lock);
-	r = is_managed() ? 0 : -ENOTCONN;
+	hook_lock(&api.lock);
+	r = api_is_managed() ? 0 : -ENOTCONN;
 	if (r == 0) {
 		api.news.has_hint = true;
 		api.news.is_hint_last = true;
 		api.news.hint_ns = us ? clock_now_ns() + us * 1000ull : 0;
 	}
-	pthread_mutex_unlock(&api.lock);
+	hook_unlock(&api.lock);
 	if (r == 0)
 		bell_ring();
 	return r;
 }
 
 /* Lock held. The one after the last is free, mostly. */
-static uint32_t find_slot(void)
+static uint32_t request_find_slot(void)
 {
 	uint32_t i = 0;
 
@@ -89,8 +90,8 @@ int64_t share_request_begin(void)
 	uint32_t slot;
 
 	lifecycle_start(); /* a child's fork handler: nothing else may have been called yet */
-	pthread_mutex_lock(&api.lock);
-	slot = find_slot();
+	hook_lock(&api.lock);
+	slot = request_find_slot();
 	if (slot < NVSHARE_REQUESTS_MAX) {
 		api.next = slot + 1;
 		api.requests[slot].begin_ns = clock_now_ns();
@@ -99,19 +100,19 @@ int64_t share_request_begin(void)
 		api.news.has_begun = true;
 		api.news.is_hint_last = false;
 	}
-	pthread_mutex_unlock(&api.lock);
+	hook_unlock(&api.lock);
 	if (is_first)
 		bell_ring();
 	return number;
 }
 
-static bool end_request(int64_t number, uint64_t *ret_took_ns, bool *ret_is_last)
+static bool request_end(int64_t number, uint64_t *ret_took_ns, bool *ret_is_last)
 {
 	uint64_t index = (uint64_t)number - 1;
 	struct request *request = &api.requests[index % NVSHARE_REQUESTS_MAX];
 	bool is_known;
 
-	pthread_mutex_lock(&api.lock);
+	hook_lock(&api.lock);
 	is_known = request->begin_ns && request->n_used == index / NVSHARE_REQUESTS_MAX;
 	if (is_known) {
 		*ret_took_ns = clock_now_ns() - request->begin_ns;
@@ -122,7 +123,7 @@ static bool end_request(int64_t number, uint64_t *ret_took_ns, bool *ret_is_last
 		if (*ret_took_ns > api.news.longest_ns)
 			api.news.longest_ns = *ret_took_ns;
 	}
-	pthread_mutex_unlock(&api.lock);
+	hook_unlock(&api.lock);
 	return is_known;
 }
 
@@ -132,10 +133,12 @@ int share_request_end(int64_t number)
 	uint64_t took_ns = 0;
 	bool is_last = false;
 
-	if (number <= 0 || !end_request(number, &took_ns, &is_last))
+	if (number <= 0 || !request_end(number, &took_ns, &is_last))
 		return -EINVAL;
 	share_claim_now(&claim);
-	/* One beside others is told with what comes next, which the agent has to see to, once. */
+	/*
+	 * Beside others a task is reported with the next message. The agent is woken once for that.
+	 */
 	if (share_tasks_add(took_ns, claim.slo_us) || is_last)
 		bell_ring();
 	return 0;
@@ -145,18 +148,18 @@ void share_api_take(struct share_api_news *ret)
 {
 	bool has_begun;
 
-	pthread_mutex_lock(&api.lock);
+	hook_lock(&api.lock);
 	has_begun = api.news.has_begun;
 	*ret = api.news;
 	ret->n_open = api.n_open;
 	api.news = (struct share_api_news){.has_begun = has_begun};
-	pthread_mutex_unlock(&api.lock);
+	hook_unlock(&api.lock);
 }
 
 /* ---- claims ------------------------------------------------------------------------ */
 
 /* Lock held. */
-static const struct nvshare_claim *wanted(void)
+static const struct nvshare_claim *api_wanted(void)
 {
 	if (!api.has_claim)
 		api.claim = hook_options()->claim;
@@ -166,15 +169,15 @@ static const struct nvshare_claim *wanted(void)
 
 void share_wanted(struct nvshare_claim *ret)
 {
-	pthread_mutex_lock(&api.lock);
-	*ret = *wanted();
-	pthread_mutex_unlock(&api.lock);
+	hook_lock(&api.lock);
+	*ret = *api_wanted();
+	hook_unlock(&api.lock);
 }
 
 void share_claim(enum nvshare_key key, uint32_t value)
 {
-	pthread_mutex_lock(&api.lock);
-	(void)wanted();
+	hook_lock(&api.lock);
+	(void)api_wanted();
 	if (key == NVSHARE_KEY_PRIORITY)
 		api.claim.priority = value;
 	else if (key == NVSHARE_KEY_WEIGHT)
@@ -183,18 +186,18 @@ void share_claim(enum nvshare_key key, uint32_t value)
 		api.claim.slo_us = value;
 	else if (key == NVSHARE_KEY_COMPUTE_LIMIT)
 		api.claim.compute_limit = value;
-	pthread_mutex_unlock(&api.lock);
+	hook_unlock(&api.lock);
 	bell_ring();
 }
 
 /*
- * Not all of it: what was given is not always what was claimed, and the next scheduler may give
- * more than this one.
+ * Only the change is kept, because the claim that was given may be less than the wanted one. The
+ * next scheduler may give more.
  */
 void share_api_adopt(const struct nvshare_claim *before, const struct nvshare_claim *after)
 {
-	pthread_mutex_lock(&api.lock);
-	(void)wanted();
+	hook_lock(&api.lock);
+	(void)api_wanted();
 	if (after->priority != before->priority)
 		api.claim.priority = after->priority;
 	if (after->weight != before->weight)
@@ -203,27 +206,27 @@ void share_api_adopt(const struct nvshare_claim *before, const struct nvshare_cl
 		api.claim.slo_us = after->slo_us;
 	if (after->compute_limit != before->compute_limit)
 		api.claim.compute_limit = after->compute_limit;
-	pthread_mutex_unlock(&api.lock);
+	hook_unlock(&api.lock);
 }
 
 void share_claim_now(struct nvshare_claim *ret)
 {
 	int dev;
 
-	pthread_mutex_lock(&api.lock);
-	dev = first_device();
-	*ret = dev < DEVICE_COUNT_MAX ? api.status[dev].claim : *wanted();
-	pthread_mutex_unlock(&api.lock);
+	hook_lock(&api.lock);
+	dev = api_first_device();
+	*ret = dev < DEVICE_COUNT_MAX ? api.status[dev].claim : *api_wanted();
+	hook_unlock(&api.lock);
 }
 
 /* ---- status ------------------------------------------------------------------------ */
 
 void share_api_publish(CUdevice dev, const struct nvshare_status *status)
 {
-	pthread_mutex_lock(&api.lock);
+	hook_lock(&api.lock);
 	api.is_used[dev] = true;
 	api.status[dev] = *status;
-	pthread_mutex_unlock(&api.lock);
+	hook_unlock(&api.lock);
 }
 
 /* In one: a thread claims, and then looks whether there is a scheduler to be told of it. */
@@ -232,8 +235,8 @@ bool share_api_admit(CUdevice dev, const struct nvshare_claim *claimed,
 {
 	bool is_same;
 
-	pthread_mutex_lock(&api.lock);
-	is_same = memcmp(wanted(), claimed, sizeof(*claimed)) == 0;
+	hook_lock(&api.lock);
+	is_same = memcmp(api_wanted(), claimed, sizeof(*claimed)) == 0;
 	if (is_same) {
 		api.is_used[dev] = true;
 		/* Its counters go on; whether it runs is for the next look. */
@@ -241,7 +244,7 @@ bool share_api_admit(CUdevice dev, const struct nvshare_claim *claimed,
 		api.status[dev].client = status->client;
 		api.status[dev].claim = status->claim;
 	}
-	pthread_mutex_unlock(&api.lock);
+	hook_unlock(&api.lock);
 	return is_same;
 }
 
@@ -249,14 +252,14 @@ bool share_client(unsigned int i, uint32_t *ret_client)
 {
 	bool is_found = false;
 
-	pthread_mutex_lock(&api.lock);
+	hook_lock(&api.lock);
 	for (int dev = 0; dev < DEVICE_COUNT_MAX && !is_found; dev++) {
 		if (!api.is_used[dev] || !(api.status[dev].flags & NVSHARE_STATUS_MANAGED) || i--)
 			continue;
 		*ret_client = api.status[dev].client;
 		is_found = true;
 	}
-	pthread_mutex_unlock(&api.lock);
+	hook_unlock(&api.lock);
 	return is_found;
 }
 
@@ -265,13 +268,13 @@ int share_status(int device, struct nvshare_status *ret)
 	struct nvshare_mem mem;
 	bool is_used;
 
-	pthread_mutex_lock(&api.lock);
+	hook_lock(&api.lock);
 	if (device == -1)
-		device = first_device();
+		device = api_first_device();
 	is_used = device >= 0 && device < DEVICE_COUNT_MAX && api.is_used[device];
 	if (is_used)
 		*ret = api.status[device];
-	pthread_mutex_unlock(&api.lock);
+	hook_unlock(&api.lock);
 	if (!is_used)
 		return -ENODEV;
 	share_tasks_read(ret);
@@ -285,12 +288,12 @@ int share_status(int device, struct nvshare_status *ret)
 }
 
 /*
- * Requests that were open stay so in the parent alone, and their numbers are nobody's here;
- * what was claimed is claimed here, too.
+ * Open requests stay open in the parent alone, and their numbers mean nothing here. The claim holds
+ * here, too.
  */
 void share_api_reset(void)
 {
-	pthread_mutex_init(&api.lock, NULL);
+	hook_mutex_renew(&api.lock, HOOK_LOCK_SHARE_API);
 	for (size_t i = 0; i < NVSHARE_REQUESTS_MAX; i++) {
 		api.requests[i].n_used += api.requests[i].begin_ns != 0;
 		api.requests[i].begin_ns = 0;

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
- * What the scheduler is told: when the program is at work, and, of a critical one, when its
- * requests begin and end. Who tells no requests has its bursts of work taken for them: from
- * the first submission after idleness until it has been idle for NVSHARE_BURST_IDLE_US.
+ * Reports to the scheduler: when the program works; and for a critical program, when its requests
+ * begin and end. A program without requests has its bursts of work taken for them. A burst lasts
+ * from the first submission after idleness until the program has been idle for
+ * NVSHARE_BURST_IDLE_US.
  */
 
 #include "core/u64.h"
@@ -51,7 +52,7 @@ void share_burst_lost(void)
 {
 	uint32_t n, n_violations;
 
-	share_tasks_take(&n, &n_violations); /* nobody was there to count them */
+	share_tasks_take(&n, &n_violations); /* there was no counter yet */
 	burst.is_told = false;
 	burst.is_told_busy = false;
 	burst.told_ns = 0;
@@ -60,13 +61,13 @@ void share_burst_lost(void)
 	burst.activity = 0;
 }
 
-/* A limit keeps the meter going while nobody is told. */
+/* A limit keeps the meter going although nothing is reported. */
 void share_burst_again(void)
 {
 	burst.told_ns = 0;
 }
 
-/* A stop that has come to pass is told by step_stopped(), as soon as that can be. */
+/* A stop that has come to pass is told by use_step_stopped(), as soon as that can be. */
 void share_burst_forgotten(bool runs_on)
 {
 	burst.is_told = false;
@@ -76,19 +77,19 @@ void share_burst_forgotten(bool runs_on)
 		burst.is_told_busy = false;
 }
 
-static void tell_begin(bool is_request, uint64_t now_ns)
+static void burst_tell_begin(bool is_request, uint64_t now_ns)
 {
 	if (!burst.is_told)
 		share_tell(NVSHARE_ACTIVITY_BEGIN, is_request, 0, now_ns);
 	burst.is_told = true;
 }
 
-/* What a stop took on the way tells nothing of those who were beside it. */
-static void tell_end(bool is_request, uint64_t took_ns, uint32_t n_calls, uint64_t now_ns)
+/* The time of a stop says nothing about the clients beside it. */
+static void burst_tell_end(bool is_request, uint64_t took_ns, uint32_t n_calls, uint64_t now_ns)
 {
 	uint64_t since_ns = now_ns > burst.again_ns ? now_ns - burst.again_ns : 0;
 
-	tell_begin(is_request, now_ns);
+	burst_tell_begin(is_request, now_ns);
 	share_tell(NVSHARE_ACTIVITY_END, u64_min(took_ns, since_ns), n_calls, now_ns);
 	burst.is_told = false;
 }
@@ -97,24 +98,25 @@ static void tell_end(bool is_request, uint64_t took_ns, uint32_t n_calls, uint64
  * Those that overlap have one beginning and one end to the scheduler, which has to keep others off
  * for all of them. How many they were goes with every message.
  */
-static void step_requests(const struct share_api_news *news, uint64_t now_ns)
+static void burst_step_requests(const struct share_api_news *news, uint64_t now_ns)
 {
 	if (news->longest_ns > burst.longest_ns)
 		burst.longest_ns = news->longest_ns;
 	if (news->n_ended && !news->n_open) {
-		tell_end(true, burst.longest_ns, 0, now_ns);
+		burst_tell_end(true, burst.longest_ns, 0, now_ns);
 		burst.longest_ns = 0;
 	} else if (news->n_open) {
-		tell_begin(true, now_ns);
+		burst_tell_begin(true, now_ns);
 	}
 	burst.is_on = news->n_open > 0;
 }
 
 /*
- * What begins with a copy has begun with it, or what the copy waited for would not count. The
- * first few tell little of how long it prepares: a program loads things at first.
+ * A burst that begins with a copy has begun with that copy. Else the time that the copy waited
+ * would not count. The first few say little about the time from copy to work: a program loads
+ * things at first.
  */
-static void begin_burst(uint64_t begin_ns)
+static void burst_begin(uint64_t begin_ns)
 {
 	uint64_t took_ns = begin_ns > burst.copied_ns ? begin_ns - burst.copied_ns : 0;
 	bool is_copied = burst.copied_ns && took_ns <= BURST_HINT_NS;
@@ -133,7 +135,7 @@ static void begin_burst(uint64_t begin_ns)
  * Several requests may be one burst: how many calls it was says so. 0: not known, since it is
  * the first that was looked at.
  */
-static uint32_t count_calls(void)
+static uint32_t burst_count_calls(void)
 {
 	uint64_t activity = gate_activity(), n_calls = activity - burst.activity;
 
@@ -143,12 +145,12 @@ static uint32_t count_calls(void)
 	return n_calls < UINT32_MAX ? (uint32_t)n_calls : UINT32_MAX;
 }
 
-static bool is_stopped(void)
+static bool link_is_stopped(void)
 {
 	return gate_get() != GATE_OPEN && !share_off_is_on();
 }
 
-static void step_burst(const struct share_meter *meter, enum share_look look, uint64_t now_ns)
+static void burst_step(const struct share_meter *meter, enum share_look look, uint64_t now_ns)
 {
 	bool is_critical = look == SHARE_LOOK_FINE;
 	struct nvshare_claim claim;
@@ -160,34 +162,34 @@ static void step_burst(const struct share_meter *meter, enum share_look look, ui
 		return;
 	}
 	if (meter->is_busy && !burst.is_on) {
-		begin_burst(meter->begin_ns);
+		burst_begin(meter->begin_ns);
 		if (is_critical)
-			tell_begin(false, now_ns);
+			burst_tell_begin(false, now_ns);
 	} else if (meter->is_busy) {
-		if (is_critical && !is_stopped())
-			tell_begin(false, now_ns);
+		if (is_critical && !link_is_stopped())
+			burst_tell_begin(false, now_ns);
 	} else if (burst.is_on) {
 		uint64_t took_ns =
 			meter->idle_ns > burst.begin_ns ? meter->idle_ns - burst.begin_ns : 0;
-		uint32_t n_calls = count_calls();
+		uint32_t n_calls = burst_count_calls();
 
 		burst.is_on = false;
 		share_claim_now(&claim);
 		(void)share_tasks_add(took_ns, claim.slo_us);
 		if (is_critical || burst.is_told)
-			tell_end(false, took_ns, n_calls, now_ns);
+			burst_tell_end(false, took_ns, n_calls, now_ns);
 	}
 }
 
 /* The program has said itself that work comes about now: its copies say nothing new. */
-static bool is_hinted(uint64_t now_ns)
+static bool burst_is_hinted(uint64_t now_ns)
 {
 	return now_ns + BURST_HINT_NS >= burst.hinted_ns &&
 	       now_ns < burst.hinted_ns + BURST_HINT_NS;
 }
 
-/* A copy to the GPU after idleness: what it brings will be worked on. */
-static uint64_t step_copies(uint64_t now_ns)
+/* A copy to the GPU after idleness: work on its bytes will follow. */
+static uint64_t burst_step_copies(uint64_t now_ns)
 {
 	uint64_t copied_ns = gate_is_armed() ? gate_copied_ns() : 0, ahead_ns, past_ns;
 
@@ -197,7 +199,7 @@ static uint64_t step_copies(uint64_t now_ns)
 	if (burst.copied_ns != copied_ns) {
 		ahead_ns = burst.n_prepared < BURST_SAMPLES ? BURST_GUESS_NS : burst.prepare_ns;
 		burst.copied_ns = copied_ns;
-		if (is_hinted(copied_ns))
+		if (burst_is_hinted(copied_ns))
 			return copied_ns + BURST_HINT_NS;
 		share_tasks_hint();
 		share_tell(NVSHARE_ACTIVITY_HINT, ahead_ns > past_ns ? ahead_ns - past_ns : 1, 0,
@@ -209,7 +211,7 @@ static uint64_t step_copies(uint64_t now_ns)
 	return SHARE_NEVER;
 }
 
-static void tell_use(enum nvshare_activity_kind kind, const struct share_meter *meter,
+static void use_tell(enum nvshare_activity_kind kind, const struct share_meter *meter,
 		     uint64_t now_ns)
 {
 	share_tell(kind, 0, 0, now_ns);
@@ -217,29 +219,29 @@ static void tell_use(enum nvshare_activity_kind kind, const struct share_meter *
 	burst.told_busy_ns = meter->busy_ns;
 }
 
-/* What was forgotten is told when it runs again. */
-static void step_stopped(const struct share_meter *meter, uint64_t now_ns)
+/* Forgotten reports are sent again when the program runs. */
+static void use_step_stopped(const struct share_meter *meter, uint64_t now_ns)
 {
 	if (burst.is_told_busy || meter->busy_ns != burst.told_busy_ns || share_tasks_are_new())
-		tell_use(NVSHARE_ACTIVITY_IDLE, meter, now_ns);
+		use_tell(NVSHARE_ACTIVITY_IDLE, meter, now_ns);
 	burst.is_told_busy = false;
 	burst.told_ns = 0;
 }
 
 /* Now, or in work that was too short to be told of; or requests have ended beside others. */
-static bool has_use(const struct share_meter *meter)
+static bool use_is_there(const struct share_meter *meter)
 {
 	return meter->is_busy || meter->busy_ns != burst.told_busy_ns || share_tasks_are_new();
 }
 
-/* Whose work nobody looks at may tell of requests all the same. */
-static uint64_t step_tasks(const struct share_meter *meter, uint64_t now_ns)
+/* A program whose work is not looked at may still report requests. */
+static uint64_t burst_step_tasks(const struct share_meter *meter, uint64_t now_ns)
 {
 	if (!share_tasks_are_new())
 		return SHARE_NEVER;
 	if (now_ns - burst.use_ns < BURST_SELDOM_NS)
 		return burst.use_ns + BURST_SELDOM_NS;
-	tell_use(NVSHARE_ACTIVITY_USE, meter, now_ns);
+	use_tell(NVSHARE_ACTIVITY_USE, meter, now_ns);
 	return SHARE_NEVER;
 }
 
@@ -247,7 +249,7 @@ static uint64_t step_tasks(const struct share_meter *meter, uint64_t now_ns)
  * BUSY, IDLE and how much it was: not too often. Where it is told seldom, the IDLE that
  * follows a BUSY comes at once, so that nothing is left to wake up for.
  */
-static uint64_t step_use(const struct share_meter *meter, bool is_often, uint64_t now_ns)
+static uint64_t use_step(const struct share_meter *meter, bool is_often, uint64_t now_ns)
 {
 	uint64_t last_ns = is_often ? burst.told_ns : burst.use_ns;
 	uint64_t tell_ns = is_often ? BURST_TELL_NS : BURST_SELDOM_NS;
@@ -256,20 +258,20 @@ static uint64_t step_use(const struct share_meter *meter, bool is_often, uint64_
 	if (meter->is_busy != burst.is_told_busy || (is_often && !burst.told_ns)) {
 		if (burst.told_ns && now_ns - last_ns < tell_ns && (is_often || meter->is_busy))
 			return last_ns + tell_ns;
-		tell_use(meter->is_busy ? NVSHARE_ACTIVITY_BUSY : NVSHARE_ACTIVITY_IDLE, meter,
+		use_tell(meter->is_busy ? NVSHARE_ACTIVITY_BUSY : NVSHARE_ACTIVITY_IDLE, meter,
 			 now_ns);
 		burst.is_told_busy = meter->is_busy;
 		burst.told_ns = now_ns;
 	}
-	if (!has_use(meter) || share_off_is_on())
+	if (!use_is_there(meter) || share_off_is_on())
 		return SHARE_NEVER;
 	if (now_ns - burst.use_ns >= use_ns)
-		tell_use(NVSHARE_ACTIVITY_USE, meter, now_ns);
-	return has_use(meter) ? burst.use_ns + use_ns : SHARE_NEVER;
+		use_tell(NVSHARE_ACTIVITY_USE, meter, now_ns);
+	return use_is_there(meter) ? burst.use_ns + use_ns : SHARE_NEVER;
 }
 
 /* A request begins at_ns; 0: it does not. */
-static void hint(uint64_t at_ns, bool is_critical)
+static void hint_send(uint64_t at_ns, bool is_critical)
 {
 	uint64_t now_ns = clock_now_ns(), ahead_ns = at_ns > now_ns ? at_ns - now_ns : 1;
 
@@ -287,10 +289,10 @@ static void hint(uint64_t at_ns, bool is_critical)
 }
 
 /*
- * What is at work is on the GPU. Of a program that is off it nothing may be asked that the
+ * A program at work has its context on the GPU. If it is off the GPU, no call may be made that the
  * driver answers only when it runs.
  */
-static uint64_t step_warm(bool is_busy, uint64_t now_ns)
+static uint64_t warm_step(bool is_busy, uint64_t now_ns)
 {
 	if (burst.is_on || is_busy || share_off_is_on())
 		burst.warm_ns = 0;
@@ -317,25 +319,25 @@ uint64_t share_burst_tick(uint64_t now_ns, enum share_look look, bool is_often)
 	share_api_take(&news);
 	share_meter_read(&meter);
 	burst.has_requests = burst.has_requests || news.has_begun;
-	/* The scheduler takes what begins after a hint for what was announced. */
+	/* The scheduler takes work that begins after a hint for the announced work. */
 	is_hint_last = news.is_hint_last && burst.has_requests;
 	if (news.has_hint && !is_hint_last)
-		hint(news.hint_ns, is_critical);
+		hint_send(news.hint_ns, is_critical);
 	if (burst.has_requests)
-		step_requests(&news, now_ns);
+		burst_step_requests(&news, now_ns);
 	else
-		step_burst(&meter, look, now_ns);
+		burst_step(&meter, look, now_ns);
 	if (news.has_hint && is_hint_last)
-		hint(news.hint_ns, is_critical);
+		hint_send(news.hint_ns, is_critical);
 	if (look == SHARE_LOOK_NONE)
-		return step_tasks(&meter, now_ns);
-	if (is_stopped()) {
-		step_stopped(&meter, now_ns);
+		return burst_step_tasks(&meter, now_ns);
+	if (link_is_stopped()) {
+		use_step_stopped(&meter, now_ns);
 		return SHARE_NEVER;
 	}
 	if (is_critical && !burst.has_requests)
-		due_ns = step_copies(now_ns);
+		due_ns = burst_step_copies(now_ns);
 	if (is_critical)
-		due_ns = u64_min(due_ns, step_warm(meter.is_busy, now_ns));
-	return u64_min(due_ns, step_use(&meter, is_often, now_ns));
+		due_ns = u64_min(due_ns, warm_step(meter.is_busy, now_ns));
+	return u64_min(due_ns, use_step(&meter, is_often, now_ns));
 }

@@ -3,25 +3,25 @@
 #define NVS_HOOK_SHARE_GPU_H
 
 /*
- * What the looks of share_meter.c find on each GPU of the program, and what is known from them
- * of its time there. Threading: the agent's thread.
+ * For each GPU of the program: what the looks of share_meter.c find there, and the time that
+ * follows from it. Threading: the agent's thread.
  */
 
 #include "core/meter/probe_schedule.h"
 #include "core/meter/runtime_estimate.h"
 #include "hook/share/share_private.h"
 
-/* What a look that found work stands for, of the time since the last one; at most 3 of it. */
+/* The part of the time since the last look that one with work stands for, in 1024ths; at most 3. */
 #define SHARE_PART_ONE 1024u
 
 struct share_gpu {
-	bool is_probing;   /* an event is recorded, and was not reached when looked at last */
-	bool is_timed;     /* the end of what it stands for will have a time */
-	bool is_stale;     /* somebody has submitted since the last event; set by who looks */
-	bool is_awake;     /* this look has not been slept for; set by who looks */
-	bool is_here;      /* was on the GPU at the last look that counts and found work */
-	uint32_t part;     /* what that look stands for; set by who looks, */
-	uint64_t found_ns; /* as when it found some last */
+	bool is_probing;   /* an event is recorded, and the last look found it not reached */
+	bool is_timed;     /* the end of the event's work will have a time */
+	bool is_stale;     /* set by the meter: work was submitted since the last event */
+	bool is_awake;     /* set by the meter: it did not sleep before this look */
+	bool is_here;      /* on the GPU, at the last look that counted and found work */
+	uint32_t part;     /* set by the meter: the part that such a look stands for */
+	uint64_t found_ns; /* set by the meter: the last look that found work */
 	struct runtime_estimate ran;
 	struct probe_schedule asked;
 	struct share_meter_gpu out;
@@ -29,20 +29,20 @@ struct share_gpu {
 
 struct share_gpu *share_gpu_of(CUdevice dev);
 
-/* Those that the program uses; prev NULL: the first. NULL: no more. */
+/* The next GPU that the program uses; of NULL: the first one. NULL: there are no more. */
 struct share_gpu *share_gpu_next(const struct share_gpu *prev);
 #define share_for_each_gpu(gpu) \
 	for (struct share_gpu *gpu = share_gpu_next(NULL); gpu; gpu = share_gpu_next(gpu))
 
 /*
- * What a look of now stands for; 0: there is no work. One event at a time: as long as it is not
- * reached there is work, whatever has come behind it. counts: it says so of the time, too, and
- * of bursts that are asked whether they were on the GPU. is_fine: of a program in a hurry.
- * ret_asked_ns is written when an event was recorded, which was then. drain_has_limit().
+ * Looks now. Returns the part that the look stands for; 0: there is no work. There is one event at
+ * a time: until it is reached there is work. counts: the look counts for the time, too, and for the
+ * question whether bursts were on the GPU. is_fine: the program is in a hurry. Where it records an
+ * event, it writes the time to ret_asked_ns. Needs drain_has_limit().
  */
 uint32_t share_gpu_find(struct share_gpu *gpu, bool counts, bool is_fine, uint64_t *ret_asked_ns);
 
-/* A look that counts stands for busy_ns with work: with nobody else there all of it has run. */
+/* A look that counts stands for busy_ns with work. Without others on the GPU all of it has run. */
 void share_gpu_ran(struct share_gpu *gpu, uint64_t busy_ns);
 
 void share_gpu_reset(void);

@@ -26,17 +26,17 @@
  */
 #define HERE_PRIORITY (-100)
 
-/* An answer so long before the end of the work is one before it. */
+/* An answer so long before the end of the work came before the work. */
 #define HERE_BEFORE_MS 0.03f
 
-static bool has_driver(void)
+static bool here_has_driver(void)
 {
 	return cuda_real.cuStreamCreateWithPriority && cuda_real.cuEventCreate &&
 	       cuda_real.cuEventRecord && cuda_real.cuEventQuery;
 }
 
 /* Inside the context, whose end is the end of all this. Tried once. */
-static void prepare(struct device_context *c)
+static void here_prepare(struct device_context *c)
 {
 	CUresult res = cuda_real.cuEventCreate(&c->here_event, CU_EVENT_DEFAULT);
 
@@ -54,17 +54,17 @@ static void prepare(struct device_context *c)
 	c->here_event = NULL;
 }
 
-/* Inside the context. What it had when the last event was recorded behind it is done. */
-static bool is_idle(const struct device_context *c)
+/* Inside the context. The work before the last event is done. */
+static bool here_is_idle(const struct device_context *c)
 {
 	return c->is_recorded && cuda_real.cuEventQuery(c->event) == CUDA_SUCCESS;
 }
 
 /* Inside the context. One event at a time: while it is not reached, nothing has changed. */
-static enum share_here ask(struct device_context *c)
+static enum share_here here_ask(struct device_context *c)
 {
 	if (!c->is_here_tried)
-		prepare(c);
+		here_prepare(c);
 	if (!c->here_event)
 		return SHARE_HERE_BLIND;
 	if (c->is_here_asked && cuda_real.cuEventQuery(c->here_event) == CUDA_ERROR_NOT_READY)
@@ -79,13 +79,13 @@ enum share_here share_here_ask(CUdevice dev, bool knows_work)
 	enum share_here all = SHARE_HERE_ASKED, one;
 	struct device_context *c;
 
-	if (!has_driver())
+	if (!here_has_driver())
 		return SHARE_HERE_BLIND;
 	for (c = device_context_hold(dev); c; c = device_context_hold_next(c, dev)) {
 		if (!device_context_enter(c))
 			continue;
-		if (!knows_work || !is_idle(c)) {
-			one = ask(c);
+		if (!knows_work || !here_is_idle(c)) {
+			one = here_ask(c);
 			all = one < all ? one : all;
 		}
 		device_context_leave();
@@ -101,7 +101,7 @@ bool share_here_is(CUdevice dev, bool knows_work)
 	for (c = device_context_hold(dev); c; c = device_context_hold_next(c, dev)) {
 		if (is_here || !c->is_here_asked || !device_context_enter(c))
 			continue;
-		if (!knows_work || !is_idle(c))
+		if (!knows_work || !here_is_idle(c))
 			is_here = cuda_real.cuEventQuery(c->here_event) == CUDA_SUCCESS;
 		device_context_leave();
 	}

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
- * The program's own limit: so many percent of the GPU's time in periods of a tenth of a
- * second. Who has had it is off until the period ends. What it had too much of (a freeze takes
- * a moment, and a look comes late) is missing in the next one; what it did not use is gone.
+ * The program's own limit: a percentage of the GPU's time in periods of a tenth of a second. When
+ * it is used up, the program is off until the period ends. Time on top (a freeze takes a moment,
+ * and a look comes late) is missing in the next period. Unused time is lost.
  */
 
 #include "core/u64.h"
@@ -17,17 +17,17 @@
 #define LIMIT_LOOK_NS_MIN (100000ull)
 
 static struct account {
-	struct share_meter_gpu meter; /* as accounted */
+	struct share_meter_gpu meter; /* the part that is counted */
 	uint64_t gpu_ns;
 } accounts[DEVICE_COUNT_MAX];
 
 static struct {
 	bool is_on;
 	uint64_t start_ns; /* of the period */
-	uint64_t seen_ns;  /* of the account */
+	uint64_t seen_ns;  /* the account's gpu_ns at the last tick */
 	uint64_t used_ns;  /* in the period */
-	uint64_t off_ns;   /* off until then */
-	bool is_vain;      /* it was tried, and can not be */
+	uint64_t off_ns;   /* the program is off until then */
+	bool is_vain;      /* it could not be kept off */
 } limit;
 
 void share_limit_reset(void)
@@ -41,7 +41,7 @@ uint64_t share_limit_gpu_ns(CUdevice dev)
 	return accounts[dev].gpu_ns;
 }
 
-static void roll(uint64_t now_ns, uint64_t allowed_ns)
+static void limit_roll(uint64_t now_ns, uint64_t allowed_ns)
 {
 	uint64_t n = (now_ns - limit.start_ns) / LIMIT_PERIOD_NS;
 
@@ -51,7 +51,7 @@ static void roll(uint64_t now_ns, uint64_t allowed_ns)
 	limit.used_ns -= u64_min(limit.used_ns, n * allowed_ns);
 }
 
-static uint64_t own(uint64_t ns, uint64_t use_ppm)
+static uint64_t limit_own(uint64_t ns, uint64_t use_ppm)
 {
 	return use_ppm && use_ppm < SHARE_PPM ? ns * use_ppm / SHARE_PPM : ns;
 }
@@ -63,13 +63,13 @@ void share_limit_count(CUdevice dev, uint64_t use_ppm)
 
 	share_meter_read_gpu(dev, now);
 	if (now->is_blind)
-		account->gpu_ns += own(now->busy_ns - last.busy_ns, use_ppm);
+		account->gpu_ns += limit_own(now->busy_ns - last.busy_ns, use_ppm);
 	else if (now->ran_ns > last.ran_ns)
 		account->gpu_ns += now->ran_ns - last.ran_ns;
 }
 
 /* It computes until it is off: that is counted by the first look after it. */
-static void use_up(CUdevice dev, uint64_t end_ns)
+static void limit_use_up(CUdevice dev, uint64_t end_ns)
 {
 	bool may_be = share_off_may_be();
 
@@ -98,10 +98,10 @@ uint64_t share_limit_tick(CUdevice dev, uint64_t now_ns, uint32_t percent)
 		limit = (typeof(limit)){
 			.is_on = true, .start_ns = now_ns, .seen_ns = limit.seen_ns};
 	limit.used_ns += used_ns;
-	roll(now_ns, allowed_ns);
+	limit_roll(now_ns, allowed_ns);
 	end_ns = limit.start_ns + LIMIT_PERIOD_NS;
 	if (limit.used_ns >= allowed_ns) {
-		use_up(dev, end_ns);
+		limit_use_up(dev, end_ns);
 		return end_ns;
 	}
 	left_ns = allowed_ns - limit.used_ns;

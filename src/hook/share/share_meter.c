@@ -30,7 +30,7 @@
 #define METER_TICK_NS_MIN (100000ull)
 #define METER_CLOSE_PART  8 /* of a burst so far: until the next look, if it is asked */
 #define METER_IDLE_NS     (5 * CLOCK_NS_PER_MS)  /* shorter gaps are none */
-#define METER_GAP_NS_MAX  (20 * CLOCK_NS_PER_MS) /* a look stands for no more than this */
+#define METER_GAP_NS_MAX  (20 * CLOCK_NS_PER_MS) /* the most time that a look stands for */
 
 enum meter_state { METER_OFF, METER_IDLE, METER_BUSY };
 
@@ -42,7 +42,7 @@ static struct {
 	uint64_t tick_ns;       /* the next, whether it counts or not, */
 	bool is_slept_for;      /* is one that counts, and comes as late as it usually does */
 	uint64_t seen_ns;       /* the last tick, */
-	uint64_t held_ns;       /* and what it had been held for then */
+	uint64_t held_ns;       /* and the time for which it had been held then */
 	bool was_shut;          /* the gate, too */
 	uint64_t chance;        /* prng.h */
 	struct sampler sampler; /* when those come that count */
@@ -55,17 +55,17 @@ void share_meter_read(struct share_meter *ret)
 	*ret = meter.out;
 }
 
-static bool has_one_gpu(void)
+static bool meter_has_one_gpu(void)
 {
 	const struct share_gpu *first = share_gpu_next(NULL);
 
 	return first && !share_gpu_next(first);
 }
 
-/* Who uses one GPU is at work there from its submission on, before any look. */
-static bool is_busy_on(const struct share_gpu *gpu)
+/* A program with one GPU is at work there from its submission on, before any look. */
+static bool meter_is_busy_on(const struct share_gpu *gpu)
 {
-	if (has_one_gpu())
+	if (meter_has_one_gpu())
 		return meter.out.is_busy;
 	return meter.out.is_busy && gpu->found_ns + METER_GAP_NS_MAX >= meter.last_ns;
 }
@@ -75,10 +75,10 @@ void share_meter_read_gpu(CUdevice dev, struct share_meter_gpu *ret)
 	const struct share_gpu *gpu = share_gpu_of(dev);
 
 	*ret = gpu->out;
-	ret->is_busy = is_busy_on(gpu);
+	ret->is_busy = meter_is_busy_on(gpu);
 }
 
-static void look_at(uint64_t at_ns)
+static void meter_look_at(uint64_t at_ns)
 {
 	meter.tick_ns = u64_min(meter.tick_ns, at_ns);
 	sampler_hurry(&meter.sampler, at_ns);
@@ -88,21 +88,21 @@ void share_meter_soon(uint64_t now_ns, uint64_t ns)
 {
 	uint64_t from_ns = meter.sampler.begin_ns;
 
-	look_at((now_ns > from_ns ? now_ns : from_ns) + ns);
+	meter_look_at((now_ns > from_ns ? now_ns : from_ns) + ns);
 }
 
-static void begin_asking(struct share_gpu *gpu)
+static void meter_begin_asking(struct share_gpu *gpu)
 {
 	probe_schedule_begin(&gpu->asked, meter.how != SHARE_LOOK_FINE, gate_activity(),
 			     gpu->ran.ns);
 }
 
-/* What is under way may never end. */
-static void forget_asked(struct share_gpu *gpu)
+/* Work under way may never end. */
+static void meter_forget_asked(struct share_gpu *gpu)
 {
 	probe_schedule_forget(&gpu->asked);
 	if (meter.state == METER_BUSY)
-		begin_asking(gpu);
+		meter_begin_asking(gpu);
 }
 
 void share_meter_set_use(CUdevice dev, uint64_t use_ppm)
@@ -110,7 +110,7 @@ void share_meter_set_use(CUdevice dev, uint64_t use_ppm)
 	struct share_gpu *gpu = share_gpu_of(dev);
 
 	if (runtime_set_use(&gpu->ran, use_ppm))
-		forget_asked(gpu);
+		meter_forget_asked(gpu);
 }
 
 void share_meter_reset(void)
@@ -119,7 +119,7 @@ void share_meter_reset(void)
 	share_gpu_reset();
 }
 
-static void note_found(struct share_gpu *gpu, uint32_t part, uint64_t now_ns)
+static void meter_note_found(struct share_gpu *gpu, uint32_t part, uint64_t now_ns)
 {
 	gpu->part = part;
 	if (part)
@@ -127,19 +127,18 @@ static void note_found(struct share_gpu *gpu, uint32_t part, uint64_t now_ns)
 }
 
 /* Where nothing can be asked: of any GPU, as far as is known. */
-static uint32_t guess(bool is_new, uint64_t now_ns)
+static uint32_t meter_guess(bool is_new, uint64_t now_ns)
 {
 	share_for_each_gpu (gpu)
-		note_found(gpu, is_new ? SHARE_PART_ONE : 0, now_ns);
+		meter_note_found(gpu, is_new ? SHARE_PART_ONE : 0, now_ns);
 	return is_new ? SHARE_PART_ONE : 0;
 }
 
 /*
- * The most of any GPU. Who submits all the time is busy, as far as the end of a burst goes, and
- * its driver's locks are left alone; for how much of the time it is, an event is needed each
- * time.
+ * The largest part of any GPU. A program that submits all the time is busy as far as the end of a
+ * burst goes, so its driver's locks are left alone. The part of the time needs an event each time.
  */
-static uint32_t find_work(uint64_t now_ns, bool counts, bool *ret_is_new)
+static uint32_t meter_find_work(uint64_t now_ns, bool counts, bool *ret_is_new)
 {
 	uint64_t activity = gate_activity();
 	bool is_new = activity != meter.activity;
@@ -153,14 +152,15 @@ static uint32_t find_work(uint64_t now_ns, bool counts, bool *ret_is_new)
 		gpu->out.is_blind = gpu->out.is_blind || !drain_has_limit();
 	}
 	if (!drain_has_limit())
-		return guess(is_new, now_ns);
+		return meter_guess(is_new, now_ns);
 	if (!counts && is_new && meter.out.is_busy)
 		return SHARE_PART_ONE;
 	share_for_each_gpu (gpu) {
 		uint64_t at_ns = 0;
 
-		note_found(gpu, share_gpu_find(gpu, counts, meter.how == SHARE_LOOK_FINE, &at_ns),
-			   now_ns);
+		meter_note_found(gpu,
+				 share_gpu_find(gpu, counts, meter.how == SHARE_LOOK_FINE, &at_ns),
+				 now_ns);
 		most = gpu->part > most ? gpu->part : most;
 		/* The others wait for the answers of the first. */
 		if (counts && at_ns && gpu == share_gpu_next(NULL) && meter.is_slept_for)
@@ -170,7 +170,7 @@ static uint32_t find_work(uint64_t now_ns, bool counts, bool *ret_is_new)
 }
 
 /* For the end of a burst. */
-static uint64_t fine_ns(void)
+static uint64_t meter_fine_ns(void)
 {
 	uint64_t ns = u64_min(hook_options()->burst_idle_ns / 4, METER_TICK_NS / 4);
 
@@ -178,7 +178,7 @@ static uint64_t fine_ns(void)
 }
 
 /* Of bursts few are asked and stand for many: many looks in each. */
-static bool is_asked_closely(void)
+static bool meter_is_asked_closely(void)
 {
 	bool is_close = false;
 
@@ -187,7 +187,7 @@ static bool is_asked_closely(void)
 	return is_close && meter.how == SHARE_LOOK_FINE;
 }
 
-static bool is_any_asked(void)
+static bool meter_is_any_asked(void)
 {
 	bool is_any = false;
 
@@ -200,20 +200,20 @@ static bool is_any_asked(void)
  * Of looks that count: until the next. Each takes locks that a thread which launches one kernel
  * after the other needs, too: as many as tell how long the burst was, not more.
  */
-static uint64_t step_ns(uint64_t now_ns)
+static uint64_t meter_step_ns(uint64_t now_ns)
 {
 	uint64_t part_ns;
 
 	if (meter.how == SHARE_LOOK_COARSE)
 		return METER_COARSE_NS;
-	if (!is_asked_closely())
+	if (!meter_is_asked_closely())
 		return METER_TICK_NS;
 	part_ns = (now_ns - meter.out.begin_ns) / METER_CLOSE_PART;
-	return u64_min(part_ns > fine_ns() ? part_ns : fine_ns(), METER_TICK_NS);
+	return u64_min(part_ns > meter_fine_ns() ? part_ns : meter_fine_ns(), METER_TICK_NS);
 }
 
 /* Nothing is known: an event will show. */
-static void start(uint64_t now_ns)
+static void meter_start(uint64_t now_ns)
 {
 	meter.state = METER_BUSY;
 	meter.activity = gate_activity() - 1;
@@ -221,18 +221,18 @@ static void start(uint64_t now_ns)
 	sampler_start(&meter.sampler, now_ns);
 	meter.out.idle_ns = 0;
 	share_for_each_gpu (gpu)
-		begin_asking(gpu);
+		meter_begin_asking(gpu);
 }
 
 /* Work again; a burst that was taken for ended may be going on. */
-static void note_pause(uint64_t since_ns)
+static void meter_note_pause(uint64_t since_ns)
 {
 	if (meter.how == SHARE_LOOK_FINE && meter.out.idle_ns && since_ns > meter.out.idle_ns)
 		burst_end_note_pause(&meter.quiet, since_ns - meter.out.idle_ns,
 				     hook_options()->burst_idle_ns);
 }
 
-static void set_busy(uint64_t since_ns)
+static void meter_set_busy(uint64_t since_ns)
 {
 	meter.out.is_busy = true;
 	meter.out.begin_ns = since_ns;
@@ -240,50 +240,50 @@ static void set_busy(uint64_t since_ns)
 }
 
 /* The next look, whether it counts or not. */
-static void plan(uint64_t now_ns)
+static void meter_plan(uint64_t now_ns)
 {
 	meter.tick_ns = meter.sampler.look_ns;
 	if (meter.how == SHARE_LOOK_FINE)
-		meter.tick_ns = u64_min(meter.tick_ns, now_ns + fine_ns());
+		meter.tick_ns = u64_min(meter.tick_ns, now_ns + meter_fine_ns());
 	meter.is_slept_for =
 		meter.tick_ns == meter.sampler.look_ns && meter.tick_ns > clock_now_ns();
 }
 
 /* Somebody has submitted. Coarsely, that alone is no work: most calls are none. */
-static void begin(uint64_t now_ns)
+static void meter_begin(uint64_t now_ns)
 {
 	uint64_t tripped_ns = gate_tripped_ns(), begin_ns;
-	bool was_asked = is_any_asked();
+	bool was_asked = meter_is_any_asked();
 
 	begin_ns = tripped_ns > meter.last_ns && tripped_ns <= now_ns ? tripped_ns : now_ns;
 	meter.state = METER_BUSY;
-	note_pause(begin_ns);
+	meter_note_pause(begin_ns);
 	meter.out.idle_ns = 0;
 	if (meter.how != SHARE_LOOK_COARSE)
-		set_busy(begin_ns);
+		meter_set_busy(begin_ns);
 	share_for_each_gpu (gpu)
-		begin_asking(gpu);
+		meter_begin_asking(gpu);
 	/* One long step would find most short bursts of those few idle. */
-	if (!was_asked && is_asked_closely())
+	if (!was_asked && meter_is_asked_closely())
 		sampler_forget(&meter.sampler);
-	sampler_resume(&meter.sampler, begin_ns, now_ns, step_ns(begin_ns),
+	sampler_resume(&meter.sampler, begin_ns, now_ns, meter_step_ns(begin_ns),
 		       prng_next(&meter.chance));
 	meter.tick_ns = meter.how == SHARE_LOOK_FINE ? now_ns : meter.sampler.look_ns;
 	meter.is_slept_for = meter.tick_ns > now_ns;
 }
 
 /* Of the one that has no work just now; 0: there is none. */
-static uint64_t burst_length(void)
+static uint64_t meter_burst_length(void)
 {
 	if (!meter.out.is_busy || meter.out.idle_ns < meter.out.begin_ns)
 		return 0;
 	return meter.out.idle_ns - meter.out.begin_ns;
 }
 
-static void count(uint64_t now_ns)
+static void meter_count(uint64_t now_ns)
 {
 	uint64_t chance = prng_next(&meter.chance), most_ns = 0;
-	uint64_t ns = sampler_take(&meter.sampler, now_ns, step_ns(now_ns), chance);
+	uint64_t ns = sampler_take(&meter.sampler, now_ns, meter_step_ns(now_ns), chance);
 
 	ns = u64_min(ns, METER_GAP_NS_MAX);
 	share_for_each_gpu (gpu) {
@@ -296,7 +296,7 @@ static void count(uint64_t now_ns)
 	meter.out.busy_ns += most_ns;
 }
 
-static void end_asking(void)
+static void meter_end_asking(void)
 {
 	share_for_each_gpu (gpu) {
 		if (!gpu->asked.is_now)
@@ -310,17 +310,14 @@ static void end_asking(void)
  * too early, and late if it slept again. So the agent goes round until then, SAMPLER_LATE_NS_MAX at
  * the most, and hears its messages between.
  */
-static bool is_too_early(uint64_t now_ns)
+static bool meter_is_too_early(uint64_t now_ns)
 {
 	return !meter.is_slept_for && now_ns >= meter.sampler.look_ns &&
 	       now_ns < meter.sampler.at_ns;
 }
 
-/*
- * Work has begun, which is known to the moment, and nobody was there at the moment that the look is
- * of.
- */
-static bool is_behind(void)
+/* Work has begun at a known moment, and the moment of the look had none. */
+static bool meter_is_behind(void)
 {
 	return meter.how != SHARE_LOOK_COARSE && meter.last_ns < meter.out.begin_ns &&
 	       meter.sampler.is_behind && meter.sampler.at_ns >= meter.out.begin_ns;
@@ -331,9 +328,9 @@ static bool is_behind(void)
  * its processor for long would be charged for that; and of several GPUs it is not even known which
  * had it.
  */
-static void judge_behind(uint64_t now_ns)
+static void meter_judge_behind(uint64_t now_ns)
 {
-	bool may_be = has_one_gpu() && now_ns - meter.out.begin_ns < SAMPLER_LATE_NS_MAX;
+	bool may_be = meter_has_one_gpu() && now_ns - meter.out.begin_ns < SAMPLER_LATE_NS_MAX;
 
 	share_for_each_gpu (gpu) {
 		if (gpu->part) {
@@ -345,11 +342,11 @@ static void judge_behind(uint64_t now_ns)
 	}
 }
 
-static void look(uint64_t now_ns)
+static void meter_look(uint64_t now_ns)
 {
-	bool is_fine = meter.how == SHARE_LOOK_FINE, is_early = is_too_early(now_ns), is_new;
+	bool is_fine = meter.how == SHARE_LOOK_FINE, is_early = meter_is_too_early(now_ns), is_new;
 	bool counts = !is_early && now_ns >= meter.sampler.look_ns;
-	bool is_late = counts && is_behind();
+	bool is_late = counts && meter_is_behind();
 	uint64_t idle_ns = METER_IDLE_NS;
 	uint32_t part;
 
@@ -357,42 +354,43 @@ static void look(uint64_t now_ns)
 		return;
 	share_for_each_gpu (gpu)
 		gpu->is_awake = counts && !meter.is_slept_for;
-	part = find_work(now_ns, counts, &is_new);
+	part = meter_find_work(now_ns, counts, &is_new);
 	if (is_late)
-		judge_behind(now_ns);
+		meter_judge_behind(now_ns);
 	meter.last_ns = now_ns;
 	if (counts)
-		count(now_ns);
+		meter_count(now_ns);
 	if (part || (is_fine && is_new && meter.out.is_busy)) {
-		note_pause(now_ns);
+		meter_note_pause(now_ns);
 		meter.out.idle_ns = 0;
 		if (!meter.out.is_busy)
-			set_busy(now_ns);
+			meter_set_busy(now_ns);
 	} else if (!meter.out.idle_ns) {
 		meter.out.idle_ns = clock_now_ns(); /* the look has taken a moment */
 	}
 	if (is_fine && meter.out.idle_ns)
-		idle_ns = burst_end_ns(&meter.quiet, burst_length(), hook_options()->burst_idle_ns);
+		idle_ns = burst_end_ns(&meter.quiet, meter_burst_length(),
+				       hook_options()->burst_idle_ns);
 	if (meter.out.idle_ns && now_ns >= meter.out.idle_ns + idle_ns) {
 		meter.state = METER_IDLE;
 		if (is_fine)
-			end_asking();
+			meter_end_asking();
 		if (is_fine && meter.out.is_busy)
 			burst_end_note_end(&meter.quiet);
 		meter.out.is_busy = false;
 		return;
 	}
-	plan(now_ns);
+	meter_plan(now_ns);
 }
 
 /* While it is stopped or kept off nothing of it runs: that is no idleness. */
-static bool is_paused(void)
+static bool meter_is_paused(void)
 {
 	return share_off_is_on() || gate_get() != GATE_OPEN;
 }
 
 /* As if there had been no time between. */
-static void skip_pauses(uint64_t now_ns)
+static void meter_skip_pauses(uint64_t now_ns)
 {
 	struct share_off_stats stats;
 	uint64_t ns;
@@ -406,8 +404,8 @@ static void skip_pauses(uint64_t now_ns)
 	meter.tick_ns += ns;
 }
 
-/* The gate is armed, or somebody has passed it; when it was tripped arming it would forget. */
-static bool is_entered(void)
+/* The gate is armed, or a thread has entered. After a trip, arming would lose its time. */
+static bool meter_is_entered(void)
 {
 	return !gate_is_armed() && (gate_tripped_ns() > meter.last_ns || !gate_arm(meter.activity));
 }
@@ -416,14 +414,14 @@ void share_meter_tick(uint64_t now_ns, enum share_look how)
 {
 	bool was_fine;
 
-	skip_pauses(now_ns);
+	meter_skip_pauses(now_ns);
 	if (how > meter.how)
-		look_at(now_ns);
+		meter_look_at(now_ns);
 	was_fine = meter.how == SHARE_LOOK_FINE;
 	meter.how = how;
 	if (was_fine != (how == SHARE_LOOK_FINE)) {
 		share_for_each_gpu (gpu)
-			forget_asked(gpu);
+			meter_forget_asked(gpu);
 	}
 	if (how == SHARE_LOOK_NONE) {
 		if (meter.state != METER_OFF && gate_is_armed())
@@ -432,28 +430,29 @@ void share_meter_tick(uint64_t now_ns, enum share_look how)
 		meter.out.is_busy = false;
 		return;
 	}
-	if (is_paused()) {
-		meter.last_ns = now_ns; /* who has submitted meanwhile begins when it goes on */
+	if (meter_is_paused()) {
+		meter.last_ns =
+			now_ns; /* a program that has submitted meanwhile begins when it goes on */
 		return;
 	}
 	if (meter.state == METER_OFF)
-		start(now_ns);
+		meter_start(now_ns);
 	if (meter.state == METER_IDLE) {
 		/* Copies alone are work for all but the end of a burst. */
 		if (gate_is_armed() && gate_copied_ns() && how != SHARE_LOOK_FINE)
 			gate_set(GATE_OPEN);
-		if (is_entered())
-			begin(now_ns);
+		if (meter_is_entered())
+			meter_begin(now_ns);
 	}
 	if (meter.state == METER_BUSY && now_ns >= meter.tick_ns)
-		look(now_ns);
-	if (meter.state == METER_IDLE && is_entered())
-		begin(clock_now_ns()); /* the look has taken a moment */
+		meter_look(now_ns);
+	if (meter.state == METER_IDLE && meter_is_entered())
+		meter_begin(clock_now_ns()); /* the look has taken a moment */
 }
 
 uint64_t share_meter_due(void)
 {
-	return meter.state == METER_BUSY && !is_paused() ? meter.tick_ns : SHARE_NEVER;
+	return meter.state == METER_BUSY && !meter_is_paused() ? meter.tick_ns : SHARE_NEVER;
 }
 
 void share_meter_forget(void)

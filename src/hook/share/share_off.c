@@ -44,7 +44,7 @@ static struct {
 	uint64_t prove_ns; /* not again before then */
 } off;
 
-static uint64_t end_ns(void)
+static uint64_t off_end_ns(void)
 {
 	uint64_t end = 0;
 
@@ -104,7 +104,7 @@ void share_off_prove(CUdevice dev)
 }
 
 /* now_ns may be of before the last time: it is when a tick began. */
-static void account(uint64_t now_ns)
+static void off_account(uint64_t now_ns)
 {
 	if (now_ns <= off.since_ns)
 		return;
@@ -113,7 +113,7 @@ static void account(uint64_t now_ns)
 	off.since_ns = now_ns;
 }
 
-static uint32_t bar(CUdevice dev)
+static uint32_t off_bar(CUdevice dev)
 {
 	hook_debug("device %d: can not be held; nothing new starts", (int)dev);
 	off.since_ns = clock_now_ns();
@@ -122,8 +122,8 @@ static uint32_t bar(CUdevice dev)
 	return NVSHARE_OUTCOME_UNSUPPORTED;
 }
 
-/* ret_ns: what the try that counts took. */
-static int freeze_now(uint64_t until_ns, uint64_t *ret_ns)
+/* ret_ns: the time of the try that counts. */
+static int off_freeze(uint64_t until_ns, uint64_t *ret_ns)
 {
 	int r = FREEZE_E_BUSY;
 
@@ -142,28 +142,28 @@ static int freeze_now(uint64_t until_ns, uint64_t *ret_ns)
 }
 
 /*
- * For whoever asked first; the others find it done. Who can not be frozen yet, for its kernels
- * are in the way of the proof, is not held; but a limit is kept as well as it can be.
+ * For the first reason; the others find it done. A program that cannot be frozen yet, since its
+ * kernels are in the way of the proof, is not held. A limit is kept as well as possible.
  */
-static uint32_t begin(CUdevice dev, enum share_reason reason)
+static uint32_t off_begin(CUdevice dev, enum share_reason reason)
 {
 	uint64_t start_ns, took_ns, call_ns = 0;
 	int r;
 
 	if (!share_off_can(dev))
-		return share_off_may_be() ? bar(dev) : (uint32_t)NVSHARE_OUTCOME_UNSUPPORTED;
+		return share_off_may_be() ? off_bar(dev) : (uint32_t)NVSHARE_OUTCOME_UNSUPPORTED;
 	if (!freeze_is_proven(dev))
 		share_off_prove(dev);
 	if (!freeze_is_proven(dev))
 		return freeze_why_not() || reason == SHARE_REASON_LIMIT
-			       ? bar(dev)
+			       ? off_bar(dev)
 			       : (uint32_t)NVSHARE_OUTCOME_TIMEOUT;
 	start_ns = clock_now_ns();
-	r = freeze_now(end_ns(), &call_ns);
+	r = off_freeze(off_end_ns(), &call_ns);
 	if (r == FREEZE_E_BUSY)
 		return NVSHARE_OUTCOME_TIMEOUT;
 	if (r == FREEZE_E_OFF || r == FREEZE_E_NO_CHANNELS)
-		return bar(dev);
+		return off_bar(dev);
 	if (r) {
 		hook_debug("device %d: hold: error %d", (int)dev, r);
 		return NVSHARE_OUTCOME_INVALID_STATE;
@@ -184,16 +184,16 @@ uint32_t share_off_begin(CUdevice dev, enum share_reason reason, uint64_t until_
 	uint32_t outcome = NVSHARE_OUTCOME_SUCCESS;
 
 	off.until_ns[reason] = until_ns;
-	end = end_ns();
+	end = off_end_ns();
 	if (off.is_frozen && !freeze_extend(end > now_ns ? end - now_ns + OFF_GRACE_NS : 0)) {
 		(void)freeze_end();
-		account(now_ns);
+		off_account(now_ns);
 		off.is_frozen = false;
 	}
 	if (off.is_barred)
 		outcome = NVSHARE_OUTCOME_UNSUPPORTED;
 	else if (!off.is_frozen)
-		outcome = begin(dev, reason);
+		outcome = off_begin(dev, reason);
 	if (!share_off_is_on()) {
 		memset(off.until_ns, 0, sizeof(off.until_ns));
 		off.stats.n_failures++;
@@ -201,13 +201,13 @@ uint32_t share_off_begin(CUdevice dev, enum share_reason reason, uint64_t until_
 	return outcome;
 }
 
-static void go_on(void)
+static void off_go_on(void)
 {
 	bool was_barred = off.is_barred;
 
 	if (off.is_frozen && freeze_end())
 		hook_log_warn("the GPU does not let this program go on");
-	account(clock_now_ns());
+	off_account(clock_now_ns());
 	memset(off.until_ns, 0, sizeof(off.until_ns));
 	off.is_frozen = false;
 	off.is_barred = false;
@@ -218,15 +218,15 @@ static void go_on(void)
 void share_off_end(enum share_reason reason)
 {
 	off.until_ns[reason] = 0;
-	if (!end_ns() && share_off_is_on())
-		go_on();
+	if (!off_end_ns() && share_off_is_on())
+		off_go_on();
 }
 
 void share_let_go(void)
 {
 	if (off.is_frozen)
 		(void)freeze_end();
-	account(clock_now_ns());
+	off_account(clock_now_ns());
 	memset(off.until_ns, 0, sizeof(off.until_ns));
 	off.is_frozen = false;
 	off.is_barred = false;
@@ -238,7 +238,7 @@ bool share_hand_over(uint64_t limit_ns)
 
 	if (!off.is_frozen)
 		return false;
-	account(clock_now_ns());
+	off_account(clock_now_ns());
 	is_on = freeze_widen(limit_ns);
 	if (!is_on)
 		(void)freeze_end(); /* the watchdog may be at it */
@@ -253,12 +253,12 @@ uint64_t share_off_tick(uint64_t now_ns)
 		if (off.until_ns[i] && now_ns >= off.until_ns[i])
 			share_off_end((enum share_reason)i);
 	}
-	return share_off_is_on() ? end_ns() : SHARE_NEVER;
+	return share_off_is_on() ? off_end_ns() : SHARE_NEVER;
 }
 
 void share_off_stats(uint64_t now_ns, struct share_off_stats *ret)
 {
-	account(now_ns);
+	off_account(now_ns);
 	*ret = off.stats;
 }
 
