@@ -28,6 +28,9 @@
 #define STAYS_A_ROUND   64
 #define ACCEPTS_A_ROUND 512
 
+/* The reaper's owner of a connection that has no slot. */
+#define STRAY UINT32_MAX
+
 /* When accepting fails for a reason that closing does not mend. */
 #define LISTEN_REST_NS CLOCK_NS_PER_SEC
 
@@ -134,13 +137,13 @@ static void rest(struct server *server)
 {
 	if (server->listen_ns)
 		return;
-	(void)epoll_ctl(server->epoll_fd, EPOLL_CTL_DEL, server->listener.fd, NULL);
+	event_source_remove(&server->accepting);
 	server->listen_ns = server->now_ns + LISTEN_REST_NS;
 }
 
 static void close_stray(struct server *server, int fd)
 {
-	if (close_or_reap(server, fd, SERVER_SLOT_NONE))
+	if (close_or_reap(server, fd, STRAY))
 		return;
 	/* There are not more of them than that: the rest waits in the listener's queue. */
 	if (++server->n_strays >= SERVER_STRAYS_MAX)
@@ -168,12 +171,14 @@ void admission_leave(struct server *server, struct peer *peer)
 	peer->state = PEER_STATE_REAPED;
 }
 
-void admission_reaped(struct server *server)
+static void admission_on_reaped(struct server *server, struct event_source *source, uint32_t events)
 {
 	uint32_t slot;
 
+	(void)source;
+	(void)events;
 	while (reaper_done(&server->reaper, &slot)) {
-		if (slot == SERVER_SLOT_NONE)
+		if (slot == STRAY)
 			server->n_strays--;
 		else
 			leave(server, &server->peers[slot]);
@@ -192,7 +197,6 @@ static void say_turned_away(struct server *server, uid_t uid)
 /* Takes fd. */
 static void add_peer(struct server *server, int fd)
 {
-	struct epoll_event event = {.events = EPOLLIN};
 	struct sock_peer cred;
 	struct user *user = NULL;
 	struct peer *peer;
@@ -218,12 +222,10 @@ static void add_peer(struct server *server, int fd)
 	peer_init(peer, fd, &cred);
 	peer->user = user;
 	peer->is_refused = is_refused;
-	event.data.u64 = (uint64_t)peer->generation << 32 | slot;
-	if (epoll_ctl(server->epoll_fd, EPOLL_CTL_ADD, fd, &event) < 0) {
+	if (event_source_add(&server->poller, &peer->input, fd, EPOLLIN, connections_on_event)) {
 		admission_leave(server, peer);
 		return;
 	}
-	peer->epoll_events = event.events;
 	flow_charge(server, peer, 1);
 	if (!is_refused)
 		process_connected(server, peer);
@@ -290,13 +292,40 @@ void admission_accept(struct server *server)
 	}
 }
 
+static void admission_on_connect(struct server *server, struct event_source *source,
+				 uint32_t events)
+{
+	(void)source;
+	(void)events;
+	admission_accept(server);
+}
+
+static int admission_listen(struct server *server)
+{
+	return event_source_add(&server->poller, &server->accepting, server->listener.fd, EPOLLIN,
+				admission_on_connect);
+}
+
+/* Where peers may send descriptors, somebody must close them. */
+int admission_open(struct server *server)
+{
+	struct reaper *reaper = &server->reaper;
+	int r = 0;
+
+	if (server->listener.takes_rights)
+		r = reaper_init(reaper, SERVER_PEERS_MAX + SERVER_STRAYS_MAX);
+	if (!r && server->listener.takes_rights)
+		r = event_source_add(&server->poller, &server->reaped, reaper->event_fd, EPOLLIN,
+				     admission_on_reaped);
+	return r ? r : admission_listen(server);
+}
+
 void admission_due(struct server *server)
 {
 	close_silent(server);
 	if (!server->listen_ns || server->listen_ns > server->now_ns)
 		return;
 	server->listen_ns = 0;
-	if (server->n_strays >= SERVER_STRAYS_MAX ||
-	    server_watch(server, server->listener.fd, SERVER_SLOT_LISTENER))
+	if (server->n_strays >= SERVER_STRAYS_MAX || admission_listen(server))
 		server->listen_ns = server->now_ns + LISTEN_REST_NS;
 }

@@ -3,7 +3,7 @@
 /* Connections: what goes over them, and how they end. */
 
 #include "daemon/server.h"
-#include "util/clock.h"
+#include "util/container_of.h"
 #include "util/log.h"
 
 #include <errno.h>
@@ -11,37 +11,20 @@
 
 /* ---- peers ----------------------------------------------------------------- */
 
-static int epoll_of(const struct server *server, const struct peer *peer)
+void connections_update(struct peer *peer)
 {
-	return peer->state == PEER_STATE_TOOL ? server->tools_fd : server->epoll_fd;
-}
-
-void connections_update(struct server *server, struct peer *peer)
-{
-	uint32_t events = peer_events(peer);
-	struct epoll_event event = {
-		.events = events,
-		.data.u64 = (uint64_t)peer->generation << 32 | peer->slot,
-	};
-
-	if (peer->is_closing || events == peer->epoll_events)
-		return;
-	if (epoll_ctl(epoll_of(server, peer), EPOLL_CTL_MOD, peer->fd, &event) == 0)
-		peer->epoll_events = events;
+	if (!peer->is_closing)
+		(void)event_source_update(&peer->input, peer_events(peer));
 }
 
 void connections_to_tools(struct server *server, struct peer *peer)
 {
-	struct epoll_event event = {
-		.events = peer->epoll_events,
-		.data.u64 = (uint64_t)peer->generation << 32 | peer->slot,
-	};
-
 	if (peer->state == PEER_STATE_TOOL)
 		return;
-	(void)epoll_ctl(server->epoll_fd, EPOLL_CTL_DEL, peer->fd, NULL);
+	event_source_remove(&peer->input);
 	peer->state = PEER_STATE_TOOL;
-	if (epoll_ctl(server->tools_fd, EPOLL_CTL_ADD, peer->fd, &event) < 0)
+	if (event_source_add(&server->tools_poller, &peer->input, peer->fd, peer->input.events,
+			     connections_on_event))
 		server_close(server, peer, "no memory to look at it");
 }
 
@@ -57,7 +40,7 @@ void server_send(struct server *server, struct peer *peer, const struct msg *msg
 	else if (r)
 		server_close(server, peer, NULL);
 	else
-		connections_update(server, peer);
+		connections_update(peer);
 }
 
 void server_send_body(struct server *server, struct peer *peer, uint16_t type, uint32_t seq,
@@ -100,7 +83,7 @@ void server_flush(struct server *server)
 		if (peer_flush(peer) < 0)
 			server_close(server, peer, NULL);
 		else
-			connections_update(server, peer);
+			connections_update(peer);
 	}
 }
 
@@ -129,7 +112,8 @@ void connections_end(struct server *server)
 		 * A forked child of the peer may share the socket's description, which
 		 * would keep it in the epoll set after close().
 		 */
-		(void)epoll_ctl(epoll_of(server, peer), EPOLL_CTL_DEL, peer->fd, NULL);
+		event_source_remove(&peer->input);
+		event_source_remove(&peer->end);
 		flow_forget(server, peer);
 		admission_leave(server, peer);
 	}
@@ -195,5 +179,13 @@ void connections_handle(struct server *server, struct peer *peer, uint32_t event
 		if (is_tools_turn)
 			tools_continue(server, peer);
 	}
-	connections_update(server, peer);
+	connections_update(peer);
+}
+
+void connections_on_event(struct server *server, struct event_source *source, uint32_t events)
+{
+	struct peer *peer = container_of(source, struct peer, input);
+
+	if (!peer->is_closing)
+		connections_handle(server, peer, events);
 }

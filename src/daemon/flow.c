@@ -123,7 +123,7 @@ void flow_resume(struct server *server)
 		if (!peer || peer->resume_ns > server->now_ns)
 			return;
 		peer_resume(server, peer);
-		connections_update(server, peer);
+		connections_update(peer);
 	}
 }
 

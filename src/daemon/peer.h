@@ -12,6 +12,7 @@
  * Ownership: the server owns peers, a peer owns its descriptors.
  */
 
+#include "daemon/event_source.h"
 #include "daemon/evidence.h"
 #include "daemon/gpus.h"
 #include "daemon/quota.h"
@@ -57,9 +58,10 @@ struct peer {
 	uint32_t slot;
 	uint32_t generation; /* of the slot; counts its users */
 	int fd;
-	int pidfd;          /* -1: none, the socket alone tells of its end */
-	bool is_pidfd_sure; /* of the process that connected; else of one with its number */
-	uint32_t epoll_events;
+	int pidfd;                 /* -1: none, the socket alone tells of its end */
+	bool is_pidfd_sure;        /* of the process that connected; else of one with its number */
+	struct event_source input; /* fd */
+	struct event_source end;   /* pidfd */
 	struct sock_peer cred;
 	struct peer_cursor cursor;
 	struct user *user; /* users', of cred.uid */

@@ -3,10 +3,10 @@
 /* The process behind a connection: held by a pidfd, so that its end is seen. */
 
 #include "daemon/server.h"
+#include "util/container_of.h"
 #include "util/fd.h"
 
 #include <errno.h>
-#include <sys/epoll.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -32,19 +32,20 @@ static bool open_pidfd(struct peer *peer)
 	return peer->pidfd >= 0 || errno != ESRCH;
 }
 
+static void process_on_end(struct server *server, struct event_source *source, uint32_t events)
+{
+	(void)events;
+	server_close(server, container_of(source, struct peer, end), NULL);
+}
+
 /* It has been counted; there may be none. */
 static void watch_pidfd(struct server *server, struct peer *peer)
 {
-	struct epoll_event event = {
-		.events = EPOLLIN,
-		.data.u64 = (uint64_t)peer->generation << 32 | SERVER_SLOT_PIDFD | peer->slot,
-	};
-
 	if (peer->pidfd < 0) {
 		users_remove_pidfd(&server->users, peer->user);
 		return;
 	}
-	(void)epoll_ctl(server->epoll_fd, EPOLL_CTL_ADD, peer->pidfd, &event);
+	(void)event_source_add(&server->poller, &peer->end, peer->pidfd, EPOLLIN, process_on_end);
 }
 
 /*

@@ -12,7 +12,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/epoll.h>
 #include <sys/resource.h>
 #include <sys/signalfd.h>
 #include <sys/socket.h>
@@ -43,11 +42,36 @@ static uint64_t raise_fd_limit(void)
 	return limit.rlim_cur;
 }
 
-int server_watch(struct server *server, int fd, uint32_t slot)
+static void server_on_signal(struct server *server, struct event_source *source, uint32_t events)
 {
-	struct epoll_event event = {.events = EPOLLIN, .data.u64 = slot};
+	struct signalfd_siginfo info;
 
-	return epoll_ctl(server->epoll_fd, EPOLL_CTL_ADD, fd, &event) < 0 ? -errno : 0;
+	(void)source;
+	(void)events;
+	while (read(server->signal_fd, &info, sizeof(info)) == (ssize_t)sizeof(info)) {
+		if (info.ssi_signo == SIGHUP) {
+			log_info("SIGHUP ignored: there is no configuration file to read again");
+			continue;
+		}
+		log_info("ending signal=%s clients=%u", sigabbrev_np((int)info.ssi_signo),
+			 server->n_clients);
+		server->is_ending = true;
+	}
+}
+
+/* Not read: arming the timer again, which follows, takes the expiration back as well. */
+static void server_on_timer(struct server *server, struct event_source *source, uint32_t events)
+{
+	(void)source;
+	(void)events;
+	server->armed_ns = 0;
+}
+
+static void server_on_tools(struct server *server, struct event_source *source, uint32_t events)
+{
+	(void)source;
+	(void)events;
+	server->are_tools_ready = true;
 }
 
 static int open_signals(struct server *server)
@@ -66,28 +90,29 @@ static int open_signals(struct server *server)
 	server->signal_fd = signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
 	if (server->signal_fd < 0)
 		return -errno;
-	return server_watch(server, server->signal_fd, SERVER_SLOT_SIGNAL);
+	return event_source_add(&server->poller, &server->signals, server->signal_fd, EPOLLIN,
+				server_on_signal);
 }
 
 static int open_descriptors(struct server *server)
 {
-	int r;
+	int r = poller_open(&server->poller);
 
-	server->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
-	if (server->epoll_fd < 0)
-		return -errno;
+	if (!r)
+		r = poller_open(&server->tools_poller);
+	if (r)
+		return r;
 	server->timer_fd = timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK);
 	if (server->timer_fd < 0)
 		return -errno;
 	server->spare_fd = open("/dev/null", O_RDONLY | O_CLOEXEC);
 	if (server->spare_fd < 0)
 		return -errno;
-	server->tools_fd = epoll_create1(EPOLL_CLOEXEC);
-	if (server->tools_fd < 0)
-		return -errno;
-	r = server_watch(server, server->timer_fd, SERVER_SLOT_TIMER);
+	r = event_source_add(&server->poller, &server->timer, server->timer_fd, EPOLLIN,
+			     server_on_timer);
 	if (!r)
-		r = server_watch(server, server->tools_fd, SERVER_SLOT_TOOLS);
+		r = event_source_add(&server->poller, &server->tools, server->tools_poller.fd,
+				     EPOLLIN, server_on_tools);
 	return r ? r : open_signals(server);
 }
 
@@ -141,24 +166,13 @@ static int say_not_listening(const struct server *server, int r)
 	}
 }
 
-/* Peers may send descriptors: somebody must close them. */
-static int open_reaper(struct server *server)
-{
-	int r = reaper_init(&server->reaper, SERVER_PEERS_MAX + SERVER_STRAYS_MAX);
-
-	return r ? r : server_watch(server, server->reaper.event_fd, SERVER_SLOT_REAPER);
-}
-
 static int open_listener(struct server *server)
 {
 	int r = listener_open(server->options.sock_dir, &server->listener);
 
 	if (r)
 		return say_not_listening(server, r);
-	if (server->listener.takes_rights)
-		r = open_reaper(server);
-	if (!r)
-		r = server_watch(server, server->listener.fd, SERVER_SLOT_LISTENER);
+	r = admission_open(server);
 	if (r)
 		return say_not_listening(server, r);
 	if (server->listener.is_stale && server->options.grace_ns) {
@@ -197,7 +211,6 @@ int server_init(struct server *server, const struct options *options)
 	server->options = *options;
 	server->config = options->config;
 	server->listener = (struct listener){.fd = -1, .lock_fd = -1, .dir_fd = -1};
-	server->epoll_fd = server->tools_fd = -1;
 	server->timer_fd = server->signal_fd = server->spare_fd = -1;
 	server->group = group ? group->gr_gid : (gid_t)-1;
 	server->now_ns = clock_now_ns();
@@ -273,56 +286,6 @@ void server_account(struct server *server, struct peer *peer, uint64_t on_card, 
 
 /* ---- the loop -------------------------------------------------------------- */
 
-static void handle_signal(struct server *server)
-{
-	struct signalfd_siginfo info;
-
-	while (read(server->signal_fd, &info, sizeof(info)) == (ssize_t)sizeof(info)) {
-		if (info.ssi_signo == SIGHUP) {
-			log_info("SIGHUP ignored: there is no configuration file to read again");
-			continue;
-		}
-		log_info("ending signal=%s clients=%u", sigabbrev_np((int)info.ssi_signo),
-			 server->n_clients);
-		server->is_ending = true;
-	}
-}
-
-static void handle_event(struct server *server, const struct epoll_event *event)
-{
-	uint32_t low = (uint32_t)event->data.u64;
-	uint32_t generation = (uint32_t)(event->data.u64 >> 32);
-	struct peer *peer;
-
-	switch (low) {
-	case SERVER_SLOT_LISTENER:
-		admission_accept(server);
-		return;
-	case SERVER_SLOT_REAPER:
-		admission_reaped(server);
-		return;
-	case SERVER_SLOT_TIMER:
-		/* Not read: arming it again, which follows, takes the expiration back as well. */
-		server->armed_ns = 0;
-		return;
-	case SERVER_SLOT_SIGNAL:
-		handle_signal(server);
-		return;
-	case SERVER_SLOT_TOOLS:
-		server->are_tools_ready = true;
-		return;
-	default:
-		break;
-	}
-	peer = &server->peers[low & ~SERVER_SLOT_PIDFD];
-	if (peer->state == PEER_STATE_FREE || peer->generation != generation || peer->is_closing)
-		return;
-	if (low & SERVER_SLOT_PIDFD)
-		server_close(server, peer, NULL); /* its process is gone */
-	else
-		connections_handle(server, peer, event->events);
-}
-
 static uint64_t next_deadline(const struct server *server)
 {
 	uint64_t at_ns = sched_deadline(&server->sched);
@@ -377,8 +340,8 @@ static void serve_tool(struct server *server)
 {
 	struct epoll_event event;
 
-	if (server->are_tools_ready && epoll_wait(server->tools_fd, &event, 1, 0) == 1)
-		handle_event(server, &event);
+	if (server->are_tools_ready && poller_wait(&server->tools_poller, &event, 1, 0) == 1)
+		poller_dispatch(&server->tools_poller, server, &event);
 	server->are_tools_ready = false;
 }
 
@@ -390,12 +353,12 @@ int server_run(struct server *server)
 		int n;
 
 		arm_timer(server);
-		n = epoll_wait(server->epoll_fd, events, EVENTS_A_BATCH, -1);
-		if (n < 0 && errno != EINTR)
-			return log_errno(LOG_LEVEL_ERROR, -errno, "cannot wait for events");
+		n = poller_wait(&server->poller, events, EVENTS_A_BATCH, -1);
+		if (n < 0)
+			return log_errno(LOG_LEVEL_ERROR, n, "cannot wait for events");
 		server->now_ns = clock_now_ns();
 		for (int i = 0; i < n; i++)
-			handle_event(server, &events[i]);
+			poller_dispatch(&server->poller, server, &events[i]);
 		admission_due(server);
 		connections_end(server);
 		shares_due(server);

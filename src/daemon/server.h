@@ -5,10 +5,8 @@
 /*
  * The scheduler around the core: sockets, timer and signals in, messages out.
  *
- * One thread, one epoll. Every descriptor's event carries slot and generation, so that
- * an event for a peer that is gone finds another generation and is dropped. A peer to
- * be closed is only marked; it is freed after the batch, when nothing can point to it.
- * Nothing blocks but the calls into NVML (daemon/gpus.h).
+ * One thread, one epoll (daemon/event_source.h). A peer to be closed is only marked; it is
+ * freed after the batch. Nothing blocks but the calls into NVML (daemon/gpus.h).
  *
  * Tools have an epoll of their own. A round of the loop handles the clients' events first,
  * then one event of a tool, so that a client waits for one part of one tool's answer at most.
@@ -19,6 +17,7 @@
 
 #include "core/sched.h"
 #include "core/timeshare/timeshare.h"
+#include "daemon/event_source.h"
 #include "daemon/gpus.h"
 #include "daemon/options.h"
 #include "daemon/outsiders.h"
@@ -37,15 +36,6 @@
 #define SERVER_PEERS_MAX  16384
 #define SERVER_STRAYS_MAX 256 /* turned away, not even told so, and not closed yet */
 #define SERVER_NEVER      UINT64_MAX
-
-/* In the lower half of an event's data; above, the slot's generation. */
-#define SERVER_SLOT_PIDFD    0x80000000u /* or-ed to the peer's slot */
-#define SERVER_SLOT_LISTENER 0x7fffffffu
-#define SERVER_SLOT_TIMER    0x7ffffffeu
-#define SERVER_SLOT_SIGNAL   0x7ffffffdu
-#define SERVER_SLOT_REAPER   0x7ffffffau
-#define SERVER_SLOT_NONE     0x7ffffff9u /* of a connection that has no slot */
-#define SERVER_SLOT_TOOLS    0x7ffffffcu /* tools_fd */
 
 /*
  * While somebody waits for memory, NVML is asked so often what others use, and from the moment
@@ -70,9 +60,14 @@ struct server {
 	struct doubts *doubts;
 	struct outsiders outsiders;
 
+	struct poller poller;
+	struct poller tools_poller; /* of the peers that are tools; a source of poller */
+	struct event_source tools;
+	struct event_source timer;
+	struct event_source signals;
+	struct event_source accepting; /* not watched while the listener rests */
+	struct event_source reaped;
 	struct listener listener;
-	int epoll_fd;
-	int tools_fd; /* an epoll inside epoll_fd, of the peers that are tools */
 	int timer_fd;
 	int signal_fd;
 	int spare_fd; /* given up for a moment when descriptors run out */
@@ -119,17 +114,14 @@ void server_deinit(struct server *server);
 /* Until a signal ends it. 0 or -errno, logged. */
 int server_run(struct server *server);
 
-/* fd is looked at from now on; slot says whose it is. 0 or -errno. */
-int server_watch(struct server *server, int fd, uint32_t slot);
-
 /*
  * admission.c: those that want to come; what is due: silent ones, and listening again after a
  * rest; when that is; and connections that are closed at last.
  */
+int admission_open(struct server *server);
 void admission_accept(struct server *server);
 void admission_due(struct server *server);
 uint64_t admission_deadline(const struct server *server);
-void admission_reaped(struct server *server);
 
 /*
  * peer has said something: false if it is turned away, and has its answer. It is not waited for
@@ -142,10 +134,11 @@ void admission_leave(struct server *server, struct peer *peer);
 /* connections.c: what has happened on one; the end of those that are marked, and of whom that ends.
  */
 void connections_handle(struct server *server, struct peer *peer, uint32_t events);
+event_source_fn connections_on_event; /* for peer::input */
 void connections_end(struct server *server);
 
 /* The same file. epoll looks for what peer needs now; peer is a tool from now on. */
-void connections_update(struct server *server, struct peer *peer);
+void connections_update(struct peer *peer);
 void connections_to_tools(struct server *server, struct peer *peer);
 
 /* The same file. Sends msg to peer; a peer that can not take it is closed. */
