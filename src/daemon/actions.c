@@ -39,12 +39,22 @@ static void log_failed(struct server *server, struct peer *peer, uint32_t outcom
 		   (int)peer->cred.pid, peer->gpu, actions_outcome(outcome), peer->n_failed);
 }
 
-/* Said later, if it is still so. The one report about a GPU: it stands where the client would. */
-static void note_overcommitted(struct server *server, uint32_t index)
+static void overcommitted_on_due(struct server *server, struct deadline *deadline)
 {
-	server->gpus.at[index].over_ns = server->now_ns + SERVER_OVER_NS;
-	if (server->over_ns > server->now_ns + SERVER_OVER_NS)
-		server->over_ns = server->now_ns + SERVER_OVER_NS;
+	uint32_t index = (uint32_t)(deadline - server->overcommitted);
+	struct sched_gpu_status status;
+
+	sched_gpu_status(&server->sched, index, &status);
+	if (status.overcommitted)
+		log_warn("overcommitted gpu=%u bytes=%llu: clients have so much more"
+			 " than the card's usable memory",
+			 index, (unsigned long long)status.overcommitted);
+}
+
+void actions_init(struct server *server)
+{
+	for (uint32_t i = 0; i < SCHED_GPUS_MAX; i++)
+		server->overcommitted[i].on_due = overcommitted_on_due;
 }
 
 static void log_report(struct server *server, struct peer *peer, const struct sched_action *action)
@@ -74,7 +84,9 @@ static void log_report(struct server *server, struct peer *peer, const struct sc
 			   peer->id, (int)peer->cred.pid, peer->gpu);
 		break;
 	case SCHED_REPORT_OVERCOMMITTED:
-		note_overcommitted(server, action->client);
+		/* Of a GPU, whose index stands where the client would. */
+		deadline_set(&server->deadlines, &server->overcommitted[action->client],
+			     server->now_ns + SERVER_OVER_NS);
 		break;
 	}
 }
@@ -230,8 +242,8 @@ static void note(struct server *server, struct peer *peer, const struct sched_ac
 			   (unsigned long long)action->grant, (unsigned long long)action->bytes);
 		break;
 	case SCHED_ACTION_WAIT:
-		if (server->sample_ns == SERVER_NEVER && server->gpus.nvml.handle)
-			server->sample_ns = server->now_ns; /* is it really full? */
+		if (server->gpus.nvml.handle)
+			measure_wake(server, server->now_ns); /* is it really full? */
 		doubts_wake(server, peer->gpu);
 		break;
 	case SCHED_ACTION_REFUSE:

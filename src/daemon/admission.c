@@ -36,34 +36,38 @@
 
 /* ---- those that say nothing -------------------------------------------------- */
 
+/* The first came first. */
+static void set_silence(struct server *server)
+{
+	uint64_t at_ns = DEADLINE_NEVER;
+
+	if (server->fresh)
+		at_ns = server->fresh->came_ns + server->options.first_message_ns;
+	deadline_set(&server->deadlines, &server->silence, at_ns);
+}
+
 static void await_message(struct server *server, struct peer *peer)
 {
 	peer->is_fresh = true;
 	peer->came_ns = server->now_ns;
 	DL_APPEND2(server->fresh, peer, fresh_prev, fresh_next);
+	set_silence(server);
 }
 
 void admission_forget(struct server *server, struct peer *peer)
 {
-	if (peer->is_fresh)
-		DL_DELETE2(server->fresh, peer, fresh_prev, fresh_next);
+	if (!peer->is_fresh)
+		return;
 	peer->is_fresh = false;
+	DL_DELETE2(server->fresh, peer, fresh_prev, fresh_next);
+	set_silence(server);
 }
 
-uint64_t admission_deadline(const struct server *server)
-{
-	uint64_t at_ns = server->listen_ns ? server->listen_ns : SERVER_NEVER;
-
-	/* The first came first. */
-	if (server->fresh && server->fresh->came_ns + server->options.first_message_ns < at_ns)
-		at_ns = server->fresh->came_ns + server->options.first_message_ns;
-	return at_ns;
-}
-
-static void close_silent(struct server *server)
+static void silence_on_due(struct server *server, struct deadline *deadline)
 {
 	struct peer *peer;
 
+	(void)deadline;
 	while ((peer = server->fresh) &&
 	       peer->came_ns + server->options.first_message_ns <= server->now_ns) {
 		admission_forget(server, peer);
@@ -135,10 +139,8 @@ static bool close_or_reap(struct server *server, int fd, uint32_t slot)
 
 static void rest(struct server *server)
 {
-	if (server->listen_ns)
-		return;
 	event_source_remove(&server->accepting);
-	server->listen_ns = server->now_ns + LISTEN_REST_NS;
+	deadline_set(&server->deadlines, &server->rest, server->now_ns + LISTEN_REST_NS);
 }
 
 static void close_stray(struct server *server, int fd)
@@ -272,7 +274,7 @@ void admission_accept(struct server *server)
 	for (unsigned int i = 0; i < ACCEPTS_A_ROUND && n_stay < STAYS_A_ROUND; i++) {
 		int fd;
 
-		if (server->listen_ns)
+		if (deadline_is_set(&server->rest))
 			return;
 		fd = accept4(server->listener.fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
 		if (fd >= 0 && is_gone(server, fd)) {
@@ -306,26 +308,24 @@ static int admission_listen(struct server *server)
 				admission_on_connect);
 }
 
+static void rest_on_due(struct server *server, struct deadline *deadline)
+{
+	if (server->n_strays >= SERVER_STRAYS_MAX || admission_listen(server))
+		deadline_set(&server->deadlines, deadline, server->now_ns + LISTEN_REST_NS);
+}
+
 /* Where peers may send descriptors, somebody must close them. */
 int admission_open(struct server *server)
 {
 	struct reaper *reaper = &server->reaper;
 	int r = 0;
 
+	server->silence.on_due = silence_on_due;
+	server->rest.on_due = rest_on_due;
 	if (server->listener.takes_rights)
 		r = reaper_init(reaper, SERVER_PEERS_MAX + SERVER_STRAYS_MAX);
 	if (!r && server->listener.takes_rights)
 		r = event_source_add(&server->poller, &server->reaped, reaper->event_fd, EPOLLIN,
 				     admission_on_reaped);
 	return r ? r : admission_listen(server);
-}
-
-void admission_due(struct server *server)
-{
-	close_silent(server);
-	if (!server->listen_ns || server->listen_ns > server->now_ns)
-		return;
-	server->listen_ns = 0;
-	if (server->n_strays >= SERVER_STRAYS_MAX || admission_listen(server))
-		server->listen_ns = server->now_ns + LISTEN_REST_NS;
 }

@@ -135,11 +135,10 @@ static void sample(struct server *server, uint32_t index)
 		tell_gpu(server, index);
 }
 
-static void sample_due(struct server *server)
+static void sample_on_due(struct server *server, struct deadline *deadline)
 {
 	struct sched_gpu_status status;
 
-	server->sample_ns = SERVER_NEVER;
 	for (uint32_t i = 0; i < server->gpus.n; i++) {
 		if (!server->gpus.at[i].device)
 			continue;
@@ -148,41 +147,18 @@ static void sample_due(struct server *server)
 			continue;
 		sample(server, i);
 		if (status.n_waiting || !measure_is_settled(server, i))
-			server->sample_ns = server->now_ns + SERVER_SAMPLE_NS;
+			deadline_set(&server->deadlines, deadline,
+				     server->now_ns + SERVER_SAMPLE_NS);
 	}
 }
 
 void dispatch_sample(struct server *server)
 {
-	if (server->grace_ns)
+	if (deadline_is_set(&server->grace))
 		return; /* what is used belongs to those who are about to come back */
 	for (uint32_t i = 0; i < server->gpus.n; i++) {
 		if (server->gpus.at[i].device)
 			sample(server, i);
-	}
-}
-
-static void warn_overcommitted(struct server *server)
-{
-	struct sched_gpu_status status;
-
-	server->over_ns = SERVER_NEVER;
-	for (uint32_t i = 0; i < server->gpus.n; i++) {
-		struct gpu *gpu = &server->gpus.at[i];
-
-		if (!gpu->over_ns)
-			continue;
-		if (gpu->over_ns > server->now_ns) {
-			if (gpu->over_ns < server->over_ns)
-				server->over_ns = gpu->over_ns;
-			continue;
-		}
-		gpu->over_ns = 0;
-		sched_gpu_status(&server->sched, i, &status);
-		if (status.overcommitted)
-			log_warn("overcommitted gpu=%u bytes=%llu: clients have so much more"
-				 " than the card's usable memory",
-				 i, (unsigned long long)status.overcommitted);
 	}
 }
 
@@ -220,7 +196,8 @@ static enum nvshare_register_result join(struct server *server, struct peer *pee
 	take_memory(server, peer, &reg->mem, &event.memory);
 	event.doubted = peer->doubted;
 	measure_join(server, peer);
-	if (!server->grace_ns && measure_gpu(server, peer->gpu, gpus_footprint(&peer->account)))
+	if (!deadline_is_set(&server->grace) &&
+	    measure_gpu(server, peer->gpu, gpus_footprint(&peer->account)))
 		tell_gpu(server, peer->gpu);
 	r = step(server, &event, ret_actions);
 	if (!r)
@@ -307,7 +284,7 @@ static void on_req_lock(struct server *server, struct peer *peer,
 
 	if (!peer->asked_ns)
 		peer->asked_ns = server->now_ns;
-	if (!server->grace_ns) {
+	if (!deadline_is_set(&server->grace)) {
 		request(server, peer, &req->mem);
 		return;
 	}
@@ -388,7 +365,8 @@ static void on_mem_update(struct server *server, struct peer *peer,
 	take_memory(server, peer, &update->mem, &event.memory);
 	halts_note(server, peer, update->halt, update->flags);
 	/* Nor may anybody grow until all are back: what they hold is not known before. */
-	if (server->grace_ns && (event.memory.wanted || event.memory.wanted_pinned)) {
+	if (deadline_is_set(&server->grace) &&
+	    (event.memory.wanted || event.memory.wanted_pinned)) {
 		event.memory.wanted = 0;
 		event.memory.wanted_pinned = 0;
 		if (!peer->is_held) {
@@ -409,7 +387,7 @@ static void on_mem_update(struct server *server, struct peer *peer,
 	 * It gives back what it asks for: the driver had no room within the budget, so others may
 	 * have more than the core knows. It will have been told when the client asks again.
 	 */
-	if (is_short && !server->grace_ns &&
+	if (is_short && !deadline_is_set(&server->grace) &&
 	    sched_client_state(&server->sched, peer->slot) == SCHED_CLIENT_RUNNING)
 		sample(server, peer->gpu);
 }
@@ -509,12 +487,12 @@ static void grow(struct server *server, struct peer *peer, const struct nvshare_
 		log_debug("ignored client=%u message=MEM_UPDATE core=%d", peer->id, r);
 }
 
-static void end_grace(struct server *server)
+static void grace_on_due(struct server *server, struct deadline *deadline)
 {
 	struct peer *peer;
 
+	(void)deadline;
 	log_info("recovered clients=%u", server->n_clients);
-	server->grace_ns = 0;
 	for (uint32_t i = 0; i < server->gpus.n; i++) {
 		if (measure_gpu(server, i, server->gpus.at[i].footprint))
 			tell_gpu(server, i);
@@ -534,14 +512,9 @@ static void end_grace(struct server *server)
 	}
 }
 
-void dispatch_due(struct server *server)
+static void sched_on_due(struct server *server, struct deadline *deadline)
 {
-	if (server->grace_ns && server->grace_ns <= server->now_ns)
-		end_grace(server);
-	if (server->sample_ns <= server->now_ns)
-		sample_due(server);
-	if (server->over_ns <= server->now_ns)
-		warn_overcommitted(server);
+	(void)deadline;
 	for (unsigned int i = 0; i < DUE_STEPS_MAX; i++) {
 		struct sched_event event = {.type = SCHED_EVENT_TIME};
 
@@ -549,6 +522,14 @@ void dispatch_due(struct server *server)
 			break;
 		(void)dispatch_event(server, &event);
 	}
+}
+
+void dispatch_init(struct server *server)
+{
+	sched_init(&server->sched, server->sched_clients, SERVER_PEERS_MAX, &server->config);
+	server->sched_due.on_due = sched_on_due;
+	server->sample.on_due = sample_on_due;
+	server->grace.on_due = grace_on_due;
 }
 
 void dispatch_gone(struct server *server, struct peer *peer)

@@ -25,36 +25,17 @@
 #define COMPARE_NS (10 * CLOCK_NS_PER_MS)
 
 struct doubts {
-	uint64_t due_ns; /* the next comparison; SERVER_NEVER: none */
+	struct deadline due; /* the next comparison */
 	struct evidence_report reports[SERVER_PEERS_MAX];
 	struct doubts_gpu {
 		uint64_t listed_ns; /* 0: never */
 		uint64_t compared_ns;
 		uint64_t used;
-		bool is_suspect; /* to be compared at due_ns, also if nobody waits */
+		bool is_suspect; /* to be compared when it is due, also if nobody waits */
 		uint32_t n;
 		struct nvml_process at[PROCESSES_MAX];
 	} gpus[SCHED_GPUS_MAX];
 };
-
-int doubts_init(struct server *server)
-{
-	server->doubts = calloc(1, sizeof(*server->doubts));
-	if (!server->doubts)
-		return -ENOMEM;
-	server->doubts->due_ns = SERVER_NEVER;
-	return 0;
-}
-
-void doubts_deinit(struct server *server)
-{
-	free(server->doubts);
-}
-
-uint64_t doubts_deadline(const struct server *server)
-{
-	return server->doubts->due_ns;
-}
 
 static uint64_t slack_of(const struct server *server, uint32_t index)
 {
@@ -64,14 +45,14 @@ static uint64_t slack_of(const struct server *server, uint32_t index)
 static bool may_doubt(const struct server *server, uint32_t index)
 {
 	return server->gpus.at[index].device && server->options.report_slack_percent < 100 &&
-	       !server->grace_ns;
+	       !deadline_is_set(&server->grace);
 }
 
 static void compare_by(struct server *server, uint32_t index, uint64_t at_ns)
 {
 	server->doubts->gpus[index].is_suspect = true;
-	if (server->doubts->due_ns > at_ns)
-		server->doubts->due_ns = at_ns;
+	if (deadline_at(&server->doubts->due) > at_ns)
+		deadline_set(&server->deadlines, &server->doubts->due, at_ns);
 }
 
 /* False: NVML says nothing, so nothing is known against anybody. */
@@ -262,13 +243,11 @@ void doubts_wake(struct server *server, uint32_t index)
 		compare_by(server, index, server->now_ns);
 }
 
-void doubts_due(struct server *server)
+static void doubts_on_due(struct server *server, struct deadline *deadline)
 {
 	struct sched_gpu_status status;
 
-	if (server->doubts->due_ns > server->now_ns)
-		return;
-	server->doubts->due_ns = SERVER_NEVER;
+	(void)deadline;
 	for (uint32_t i = 0; i < server->gpus.n; i++) {
 		bool is_suspect = server->doubts->gpus[i].is_suspect;
 
@@ -280,4 +259,18 @@ void doubts_due(struct server *server)
 		if (is_suspect || status.n_waiting)
 			compare_by(server, i, server->now_ns + SERVER_SAMPLE_NS);
 	}
+}
+
+int doubts_init(struct server *server)
+{
+	server->doubts = calloc(1, sizeof(*server->doubts));
+	if (!server->doubts)
+		return -ENOMEM;
+	server->doubts->due.on_due = doubts_on_due;
+	return 0;
+}
+
+void doubts_deinit(struct server *server)
+{
+	free(server->doubts);
 }

@@ -29,7 +29,10 @@ bool server_may_log(struct server *server, uid_t uid, enum log_level level)
 		return false;
 	if (log_is_on(LOG_LEVEL_DEBUG))
 		return true; /* each message has a line: all of them were asked for */
-	return quota_line(&server->quota, uid, uid == 0 || uid == geteuid(), server->now_ns);
+	if (quota_line(&server->quota, uid, uid == 0 || uid == geteuid(), server->now_ns))
+		return true;
+	deadline_set(&server->deadlines, &server->report, quota_deadline(&server->quota));
+	return false;
 }
 
 void flow_report(struct server *server, bool is_last)
@@ -56,12 +59,19 @@ static enum quota_kind kind_of(const struct peer *peer)
 	return peer->state == PEER_STATE_TOOL ? QUOTA_ANSWERS : QUOTA_MESSAGES;
 }
 
+static void set_resume(struct server *server)
+{
+	deadline_set(&server->deadlines, &server->resume,
+		     server->paused ? server->paused->resume_ns : DEADLINE_NEVER);
+}
+
 static void peer_pause(struct server *server, struct peer *peer)
 {
 	peer->is_paused = true;
 	peer->resume_ns = server->now_ns + PAUSE_NS * (1 + server->n_paused / PAUSED_A_PAUSE);
 	DL_APPEND2(server->paused, peer, paused_prev, paused_next);
 	server->n_paused++;
+	set_resume(server);
 	if (!peer->was_paused)
 		server_log(server, peer->cred.uid, LOG_LEVEL_INFO,
 			   "slowed peer=%u client=%u pid=%d uid=%u: it sends too fast", peer->slot,
@@ -75,6 +85,7 @@ static void peer_resume(struct server *server, struct peer *peer)
 	server->n_paused--;
 	peer->is_paused = false;
 	peer->is_due = true;
+	set_resume(server);
 }
 
 /*
@@ -115,8 +126,9 @@ void flow_charge(struct server *server, struct peer *peer, uint32_t n)
 	quota_charge(&server->quota, peer->cred.uid, kind_of(peer), n, server->now_ns);
 }
 
-void flow_resume(struct server *server)
+static void resume_on_due(struct server *server, struct deadline *deadline)
 {
+	(void)deadline;
 	for (unsigned int i = 0; i < RESUMES_A_ROUND; i++) {
 		struct peer *peer = server->paused;
 
@@ -133,10 +145,14 @@ void flow_forget(struct server *server, struct peer *peer)
 		peer_resume(server, peer);
 }
 
-uint64_t flow_deadline(const struct server *server)
+static void report_on_due(struct server *server, struct deadline *deadline)
 {
-	uint64_t at_ns = quota_deadline(&server->quota);
+	(void)deadline;
+	flow_report(server, false);
+}
 
-	return server->paused && server->paused->resume_ns < at_ns ? server->paused->resume_ns
-								   : at_ns;
+void flow_init(struct server *server)
+{
+	server->resume.on_due = resume_on_due;
+	server->report.on_due = report_on_due;
 }

@@ -41,7 +41,6 @@ struct gpu {
 	uint64_t external;   /* used by others, as last told to the core */
 	uint64_t sample;     /* the same, as last measured */
 	uint64_t sampled_ns; /* 0: never */
-	uint64_t over_ns;    /* too much is given out: said then; 0: it is not */
 	uint64_t energy_mj;  /* as last read */
 	uint64_t energy_ns;  /* then; 0: never */
 	uint64_t power_mw;   /* as last found; 0: not known */

@@ -39,6 +39,12 @@ static void look(struct server *server, uint32_t index, uint64_t came)
 	gpu->outside = outside->bytes;
 }
 
+void measure_wake(struct server *server, uint64_t at_ns)
+{
+	if (!deadline_is_set(&server->sample))
+		deadline_set(&server->deadlines, &server->sample, at_ns);
+}
+
 bool measure_gpu(struct server *server, uint32_t index, uint64_t came)
 {
 	handover_note(server, index);
@@ -66,9 +72,8 @@ void measure_leave(struct server *server, const struct peer *peer)
 
 	outsiders_note(&server->outsiders, (int)peer->cred.pid, server->now_ns);
 	gpus_leave(gpu, &peer->account, server->now_ns);
-	if (!gpu->device || server->grace_ns)
+	if (!gpu->device || deadline_is_set(&server->grace))
 		return;
 	gpu->is_left = true;
-	if (server->sample_ns == SERVER_NEVER)
-		server->sample_ns = server->now_ns + SERVER_SAMPLE_NS;
+	measure_wake(server, server->now_ns + SERVER_SAMPLE_NS);
 }

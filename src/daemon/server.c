@@ -176,7 +176,8 @@ static int open_listener(struct server *server)
 	if (r)
 		return say_not_listening(server, r);
 	if (server->listener.is_stale && server->options.grace_ns) {
-		server->grace_ns = server->now_ns + server->options.grace_ns;
+		deadline_set(&server->deadlines, &server->grace,
+			     server->now_ns + server->options.grace_ns);
 		log_info("restarted grace_ms=%llu: waiting for clients to come back",
 			 (unsigned long long)(server->options.grace_ns / CLOCK_NS_PER_MS));
 	}
@@ -215,10 +216,9 @@ int server_init(struct server *server, const struct options *options)
 	server->group = group ? group->gr_gid : (gid_t)-1;
 	server->now_ns = clock_now_ns();
 	server->started_ns = server->now_ns;
-	server->armed_ns = SERVER_NEVER;
-	server->sample_ns = SERVER_NEVER;
-	server->power_ns = SERVER_NEVER;
-	server->over_ns = SERVER_NEVER;
+	server->armed_ns = DEADLINE_NEVER;
+	flow_init(server);
+	actions_init(server);
 
 	r = allocate(server);
 	if (!r)
@@ -228,12 +228,10 @@ int server_init(struct server *server, const struct options *options)
 	r = open_listener(server);
 	if (r)
 		return r;
-	sched_init(&server->sched, server->sched_clients, SERVER_PEERS_MAX, &server->config);
-	timeshare_init(&server->share, server->timeshare_clients, SERVER_PEERS_MAX,
-		       &server->options.share);
-	shares_policy(server);
+	dispatch_init(server);
+	shares_init(server);
 	gpus_init(&server->gpus, server->now_ns);
-	if (server->grace_ns)
+	if (deadline_is_set(&server->grace))
 		gpus_await_clients(&server->gpus);
 	dispatch_gpus(server);
 	log_info("listening socket=%s/" NVSHARE_SOCK_NAME " gpus=%u", server_dir(server),
@@ -286,29 +284,6 @@ void server_account(struct server *server, struct peer *peer, uint64_t on_card, 
 
 /* ---- the loop -------------------------------------------------------------- */
 
-static uint64_t next_deadline(const struct server *server)
-{
-	uint64_t at_ns = sched_deadline(&server->sched);
-
-	if (timeshare_deadline(&server->share) < at_ns)
-		at_ns = timeshare_deadline(&server->share);
-	if (server->grace_ns && server->grace_ns < at_ns)
-		at_ns = server->grace_ns;
-	if (server->sample_ns < at_ns)
-		at_ns = server->sample_ns;
-	if (doubts_deadline(server) < at_ns)
-		at_ns = doubts_deadline(server);
-	if (server->power_ns < at_ns)
-		at_ns = server->power_ns;
-	if (server->over_ns < at_ns)
-		at_ns = server->over_ns;
-	if (admission_deadline(server) < at_ns)
-		at_ns = admission_deadline(server);
-	if (flow_deadline(server) < at_ns)
-		at_ns = flow_deadline(server);
-	return at_ns;
-}
-
 /*
  * A deadline that moves away leaves the timer as it is: most turns end early, and one
  * needless wake-up later is cheaper than a system call each time. When nothing is due
@@ -316,20 +291,36 @@ static uint64_t next_deadline(const struct server *server)
  */
 static void arm_timer(struct server *server)
 {
-	uint64_t at_ns = next_deadline(server);
+	uint64_t at_ns = deadlines_next(&server->deadlines);
 	struct itimerspec spec = {.it_value = {0, 0}};
 
 	if (at_ns == server->armed_ns ||
-	    (at_ns != SERVER_NEVER && at_ns > server->armed_ns && server->armed_ns != 0))
+	    (at_ns != DEADLINE_NEVER && at_ns > server->armed_ns && server->armed_ns != 0))
 		return;
-	if (at_ns != SERVER_NEVER) {
+	if (at_ns != DEADLINE_NEVER) {
 		spec.it_value.tv_sec = (time_t)(at_ns / CLOCK_NS_PER_SEC);
 		spec.it_value.tv_nsec = (long)(at_ns % CLOCK_NS_PER_SEC);
-		if (at_ns == 0)
-			spec.it_value.tv_nsec = 1; /* zero would disarm */
 	}
 	if (timerfd_settime(server->timer_fd, TFD_TIMER_ABSTIME, &spec, NULL) == 0)
 		server->armed_ns = at_ns;
+}
+
+/* After each callback: both state machines of the core may have other deadlines by now. */
+static void settle(struct server *server)
+{
+	deadline_set(&server->deadlines, &server->sched_due, sched_deadline(&server->sched));
+	deadline_set(&server->deadlines, &server->timeshare_due,
+		     timeshare_deadline(&server->share));
+}
+
+static void run_due(struct server *server)
+{
+	struct deadline *deadline;
+
+	while ((deadline = deadlines_take(&server->deadlines, server->now_ns))) {
+		deadline->on_due(server, deadline);
+		settle(server);
+	}
 }
 
 /*
@@ -349,6 +340,7 @@ int server_run(struct server *server)
 {
 	struct epoll_event events[EVENTS_A_BATCH];
 
+	settle(server);
 	while (!server->is_ending) {
 		int n;
 
@@ -359,18 +351,15 @@ int server_run(struct server *server)
 		server->now_ns = clock_now_ns();
 		for (int i = 0; i < n; i++)
 			poller_dispatch(&server->poller, server, &events[i]);
-		admission_due(server);
 		connections_end(server);
-		shares_due(server);
-		dispatch_due(server);
-		doubts_due(server);
-		flow_resume(server);
-		flow_report(server, false);
+		settle(server);
+		run_due(server);
 		serve_tool(server);
 		do {
 			connections_end(server);
 			host_tell(server);
 		} while (server->closing); /* who is told may turn out to be gone */
+		settle(server);
 	}
 	flow_report(server, true);
 	return 0;

@@ -17,6 +17,7 @@
 
 #include "core/sched.h"
 #include "core/timeshare/timeshare.h"
+#include "daemon/deadlines.h"
 #include "daemon/event_source.h"
 #include "daemon/gpus.h"
 #include "daemon/options.h"
@@ -35,7 +36,6 @@
 
 #define SERVER_PEERS_MAX  16384
 #define SERVER_STRAYS_MAX 256 /* turned away, not even told so, and not closed yet */
-#define SERVER_NEVER      UINT64_MAX
 
 /*
  * While somebody waits for memory, NVML is asked so often what others use, and from the moment
@@ -91,12 +91,18 @@ struct server {
 
 	uint64_t now_ns; /* of the batch */
 	uint64_t started_ns;
-	uint64_t armed_ns;  /* the timer's; SERVER_NEVER: not armed */
-	uint64_t grace_ns;  /* held until then; 0: no grace */
-	uint64_t sample_ns; /* NVML is asked again then; SERVER_NEVER: nobody waits */
-	uint64_t power_ns;  /* power is asked for then; SERVER_NEVER: by tools only */
-	uint64_t over_ns;   /* the earliest gpu::over_ns; SERVER_NEVER: none */
-	uint64_t listen_ns; /* the listener rests until then; 0: it listens */
+	uint64_t armed_ns; /* the timer's; DEADLINE_NEVER: not armed */
+	struct deadlines deadlines;
+	struct deadline sched_due;
+	struct deadline timeshare_due;
+	struct deadline grace;   /* requests are held until then; not set: no grace */
+	struct deadline sample;  /* NVML is asked again; not set: nobody waits */
+	struct deadline power;   /* power is asked for; not set: by tools only */
+	struct deadline silence; /* the first of fresh is closed */
+	struct deadline rest;    /* the listener listens again; not set: it listens */
+	struct deadline resume;  /* the first of paused is read again */
+	struct deadline report;  /* suppressed lines are told */
+	struct deadline overcommitted[SCHED_GPUS_MAX]; /* said then, if it is still so */
 
 	uint32_t n_paused;
 	bool are_tools_ready; /* in this round */
@@ -115,13 +121,10 @@ void server_deinit(struct server *server);
 int server_run(struct server *server);
 
 /*
- * admission.c: those that want to come; what is due: silent ones, and listening again after a
- * rest; when that is; and connections that are closed at last.
+ * admission.c: those that want to come. open: 0 or -errno.
  */
 int admission_open(struct server *server);
 void admission_accept(struct server *server);
-void admission_due(struct server *server);
-uint64_t admission_deadline(const struct server *server);
 
 /*
  * peer has said something: false if it is turned away, and has its answer. It is not waited for
@@ -156,30 +159,27 @@ void server_close(struct server *server, struct peer *peer, const char *reason);
 /*
  * flow.c: whether a line that a peer of uid caused (QUOTA_NOBODY: its user is not known) may be
  * logged now; server_log() logs it then. A stranger can not fill the log. Suppressed lines are
- * counted; flow_report() tells those that are due (is_last: all).
+ * counted; flow_report() tells those that are due (is_last: all). flow_init(): before all others.
  */
 bool server_may_log(struct server *server, uid_t uid, enum log_level level);
 #define server_log(server, uid, level, ...) \
 	(server_may_log((server), (uid), (level)) ? log_write((level), __VA_ARGS__) : (void)0)
+void flow_init(struct server *server);
 void flow_report(struct server *server, bool is_last);
 
 /*
  * The same file. flow_admit(): whether peer may be read now; else the peer is paused: it stays
  * connected, its messages wait in the socket, and the loop reads it later. flow_charge(): its
- * user pays for n messages (of a tool: packets) more. flow_resume(): ends the pauses that are
- * over. flow_forget(): peer ends. flow_deadline(): when the next pause or report is due, or
- * SERVER_NEVER.
+ * user pays for n messages (of a tool: packets) more. flow_forget(): peer ends.
  */
 bool flow_admit(struct server *server, struct peer *peer);
 void flow_charge(struct server *server, struct peer *peer, uint32_t n);
-void flow_resume(struct server *server);
 void flow_forget(struct server *server, struct peer *peer);
-uint64_t flow_deadline(const struct server *server);
 
-/* dispatch.c: one message of peer; an event and its actions; what is due; the end of peer. */
+/* dispatch.c: one message of peer; an event and its actions; the end of peer. */
+void dispatch_init(struct server *server);
 void dispatch_message(struct server *server, struct peer *peer, const struct msg *msg);
 int dispatch_event(struct server *server, struct sched_event *event);
-void dispatch_due(struct server *server);
 void dispatch_gone(struct server *server, struct peer *peer);
 void dispatch_gpus(struct server *server);   /* tells the core of new ones */
 void dispatch_sample(struct server *server); /* measures what was last measured too long ago */
@@ -196,6 +196,7 @@ bool process_watch(struct server *server, struct peer *peer);
  * returned; whether all that clients had that have left is free. peer is about to register on
  * peer->gpu, or leaves it.
  */
+void measure_wake(struct server *server, uint64_t at_ns); /* if no sample is planned: then */
 bool measure_gpu(struct server *server, uint32_t index, uint64_t came);
 bool measure_is_settled(const struct server *server, uint32_t index);
 void measure_join(struct server *server, const struct peer *peer);
@@ -205,6 +206,7 @@ void measure_leave(struct server *server, const struct peer *peer);
 void server_account(struct server *server, struct peer *peer, uint64_t on_card, uint64_t budget);
 
 /* actions.c: carries them out, in order; the name of an enum nvshare_outcome. */
+void actions_init(struct server *server);
 void actions_perform(struct server *server, const struct sched_actions *actions);
 const char *actions_outcome(uint64_t outcome);
 
@@ -217,8 +219,9 @@ void halts_note(struct server *server, struct peer *peer, uint32_t halt, uint32_
 /*
  * shares.c: the GPU's time. A client has joined, with peer->claim; has another claim; runs or
  * does not, as the core's other half says (stop: only if it does not); says what it does; has
- * done what it was told; is gone. And what is due.
+ * done what it was told; is gone.
  */
+void shares_init(struct server *server);
 void shares_join(struct server *server, struct peer *peer);
 void shares_claim(struct server *server, struct peer *peer);
 void shares_follow(struct server *server, struct peer *peer);
@@ -227,8 +230,7 @@ void shares_activity(struct server *server, struct peer *peer, const struct nvsh
 void shares_set(struct server *server, struct peer *peer, const struct nvshare_share_set *set);
 void shares_gone(struct server *server, struct peer *peer);
 void shares_policy(struct server *server); /* it may be another now */
-void shares_due(struct server *server);
-void shares_power(struct server *server); /* what the GPUs draw, for what it was used */
+void shares_power(struct server *server);  /* what the GPUs draw, for what it was used */
 
 /*
  * handover.c: sends drop to from, and introduces it to the client in slot to (SCHED_NONE:
@@ -277,14 +279,12 @@ uint64_t hearsay_context(const struct server *server, const struct peer *peer);
 /*
  * doubts.c: reports that NVML does not confirm. peer, which had before, has reported, and
  * that is accounted, but the core does not know of it yet. Somebody waits on GPU index, or was
- * refused. And what is due at doubts_deadline(). init: 0 or -ENOMEM.
+ * refused. init: 0 or -ENOMEM.
  */
 int doubts_init(struct server *server);
 void doubts_deinit(struct server *server);
 void doubts_hear(struct server *server, struct peer *peer, const struct memory_account *before);
 void doubts_wake(struct server *server, uint32_t index);
-void doubts_due(struct server *server);
-uint64_t doubts_deadline(const struct server *server);
 
 /* tools.c: requests of tools; the next part of a status; one RESULT, with a line in the log. */
 void tools_message(struct server *server, struct peer *peer, const struct msg *msg);

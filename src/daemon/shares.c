@@ -119,8 +119,8 @@ void shares_join(struct server *server, struct peer *peer)
 
 	(void)step(server, &event);
 	if (server->share.config.is_saving && server->gpus.nvml.handle &&
-	    server->power_ns == SERVER_NEVER)
-		server->power_ns = server->now_ns;
+	    !deadline_is_set(&server->power))
+		deadline_set(&server->deadlines, &server->power, server->now_ns);
 }
 
 void shares_claim(struct server *server, struct peer *peer)
@@ -232,12 +232,16 @@ void shares_power(struct server *server)
 	}
 }
 
-void shares_due(struct server *server)
+static void power_on_due(struct server *server, struct deadline *deadline)
 {
-	if (server->power_ns <= server->now_ns) {
-		server->power_ns = server->n_clients ? server->now_ns + POWER_NS : SERVER_NEVER;
-		shares_power(server);
-	}
+	if (server->n_clients)
+		deadline_set(&server->deadlines, deadline, server->now_ns + POWER_NS);
+	shares_power(server);
+}
+
+static void timeshare_on_due(struct server *server, struct deadline *deadline)
+{
+	(void)deadline;
 	for (unsigned int i = 0; i < DUE_STEPS_MAX; i++) {
 		struct timeshare_event event = {.type = TIMESHARE_EVENT_TIME};
 
@@ -245,4 +249,13 @@ void shares_due(struct server *server)
 			break;
 		(void)step(server, &event);
 	}
+}
+
+void shares_init(struct server *server)
+{
+	timeshare_init(&server->share, server->timeshare_clients, SERVER_PEERS_MAX,
+		       &server->options.share);
+	server->power.on_due = power_on_due;
+	server->timeshare_due.on_due = timeshare_on_due;
+	shares_policy(server);
 }

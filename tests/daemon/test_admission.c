@@ -103,6 +103,14 @@ static bool receive_one(int fd, enum msg_to to, struct msg *ret_msg)
 	return true;
 }
 
+static void run_due(struct server *server)
+{
+	struct deadline *deadline;
+
+	while ((deadline = deadlines_take(&server->deadlines, server->now_ns)))
+		deadline->on_due(server, deadline);
+}
+
 /* What the loop does of all that peers have sent. */
 static void hear_all(struct fixture *f)
 {
@@ -153,29 +161,29 @@ static void who_says_nothing_is_closed_and_others_are_not(void **state)
 	uint64_t start_ns = f->server->now_ns;
 	struct msg msg;
 
-	assert_int_equal(admission_deadline(f->server), SERVER_NEVER);
+	assert_int_equal(deadline_at(&f->server->silence), DEADLINE_NEVER);
 	f->fds[0] = connect_one(f);
 	f->fds[1] = connect_one(f);
 	admission_accept(f->server);
 	f->server->now_ns += SILENT_NS / 2;
 	f->fds[2] = connect_one(f);
 	admission_accept(f->server);
-	assert_int_equal(admission_deadline(f->server), start_ns + SILENT_NS);
+	assert_int_equal(deadline_at(&f->server->silence), start_ns + SILENT_NS);
 	send_one(f->fds[0], NVSHARE_MSG_GET_STATUS);
 	hear_all(f);
 	f->server->now_ns = start_ns + SILENT_NS;
-	admission_due(f->server);
+	run_due(f->server);
 	connections_end(f->server);
 	assert_int_equal(f->server->users.n_peers, 2);
 	assert_false(receive_one(f->fds[1], MSG_TO_TOOL, &msg));
 	assert_true(receive_one(f->fds[0], MSG_TO_TOOL, &msg));
 	/* The next one's time has not come. */
-	assert_int_equal(admission_deadline(f->server), start_ns + SILENT_NS / 2 + SILENT_NS);
+	assert_int_equal(deadline_at(&f->server->silence), start_ns + SILENT_NS / 2 + SILENT_NS);
 	f->server->now_ns = start_ns + SILENT_NS / 2 + SILENT_NS;
-	admission_due(f->server);
+	run_due(f->server);
 	connections_end(f->server);
 	assert_int_equal(f->server->users.n_peers, 1);
-	assert_int_equal(admission_deadline(f->server), SERVER_NEVER);
+	assert_int_equal(deadline_at(&f->server->silence), DEADLINE_NEVER);
 }
 
 static void one_too_many_is_told_so_by_the_answer_that_it_expects(void **state)
