@@ -271,9 +271,5 @@ void actions_perform(struct server *server, const struct sched_actions *actions)
 	}
 	server_flush(server);
 	for (uint32_t i = 0; i < actions->n; i++)
-		shares_stop(server, &server->peers[actions->at[i].client]);
-	for (uint32_t i = 0; i < actions->n; i++)
-		shares_follow(server, &server->peers[actions->at[i].client]);
-	for (uint32_t i = 0; i < actions->n; i++)
 		note(server, &server->peers[actions->at[i].client], &actions->at[i]);
 }

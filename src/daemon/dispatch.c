@@ -64,17 +64,17 @@ static uint64_t clamp_budget(const struct server *server, const struct peer *pee
 
 static int step(struct server *server, struct sched_event *event, struct sched_actions *ret_actions)
 {
+	relay_drain(server); /* what came before this event comes first */
 	ret_actions->n = 0;
 	event->now_ns = server->now_ns;
 	return sched_step(&server->sched, event, ret_actions);
 }
 
-/* peer, which caused them: who makes room is gone before those who were let in share it. */
+/* peer has caused them. */
 static void perform(struct server *server, struct peer *peer, const struct sched_actions *actions)
 {
-	shares_stop(server, peer);
+	relay_push_actions(&server->relay, peer->slot, actions);
 	actions_perform(server, actions);
-	shares_follow(server, peer);
 }
 
 int dispatch_event(struct server *server, struct sched_event *event)
@@ -85,6 +85,17 @@ int dispatch_event(struct server *server, struct sched_event *event)
 	if (!r)
 		perform(server, &server->peers[event->client], &actions);
 	return r;
+}
+
+void dispatch_used(struct server *server, const struct peer *peer, uint64_t gpu_ns)
+{
+	struct sched_event event = {
+		.type = SCHED_EVENT_USED,
+		.client = peer->slot,
+		.gpu_ns = gpu_ns,
+	};
+
+	(void)dispatch_event(server, &event);
 }
 
 /* ---- GPUs ------------------------------------------------------------------ */

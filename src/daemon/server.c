@@ -305,9 +305,10 @@ static void arm_timer(struct server *server)
 		server->armed_ns = at_ns;
 }
 
-/* After each callback: both state machines of the core may have other deadlines by now. */
+/* After each callback: what follows from it, and the core's deadlines, which may be others now. */
 static void settle(struct server *server)
 {
+	relay_drain(server);
 	deadline_set(&server->deadlines, &server->sched_due, sched_deadline(&server->sched));
 	deadline_set(&server->deadlines, &server->timeshare_due,
 		     timeshare_deadline(&server->share));
@@ -349,8 +350,10 @@ int server_run(struct server *server)
 		if (n < 0)
 			return log_errno(LOG_LEVEL_ERROR, n, "cannot wait for events");
 		server->now_ns = clock_now_ns();
-		for (int i = 0; i < n; i++)
+		for (int i = 0; i < n; i++) {
 			poller_dispatch(&server->poller, server, &events[i]);
+			relay_drain(server);
+		}
 		connections_end(server);
 		settle(server);
 		run_due(server);

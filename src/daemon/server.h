@@ -25,6 +25,7 @@
 #include "daemon/peer.h"
 #include "daemon/quota.h"
 #include "daemon/reaper.h"
+#include "daemon/relay.h"
 #include "daemon/snapshot.h"
 #include "daemon/users.h"
 #include "ipc/listener.h"
@@ -92,6 +93,7 @@ struct server {
 	uint64_t now_ns; /* of the batch */
 	uint64_t started_ns;
 	uint64_t armed_ns; /* the timer's; DEADLINE_NEVER: not armed */
+	struct relay relay;
 	struct deadlines deadlines;
 	struct deadline sched_due;
 	struct deadline timeshare_due;
@@ -176,10 +178,14 @@ bool flow_admit(struct server *server, struct peer *peer);
 void flow_charge(struct server *server, struct peer *peer, uint32_t n);
 void flow_forget(struct server *server, struct peer *peer);
 
-/* dispatch.c: one message of peer; an event and its actions; the end of peer. */
+/*
+ * dispatch.c: one message of peer; an event and its actions, which leave before it returns; the
+ * end of peer. dispatch_event(): 0 or SCHED_E_*; not for use in the middle of a step (relay.h).
+ */
 void dispatch_init(struct server *server);
 void dispatch_message(struct server *server, struct peer *peer, const struct msg *msg);
 int dispatch_event(struct server *server, struct sched_event *event);
+void dispatch_used(struct server *server, const struct peer *peer, uint64_t gpu_ns);
 void dispatch_gone(struct server *server, struct peer *peer);
 void dispatch_gpus(struct server *server);   /* tells the core of new ones */
 void dispatch_sample(struct server *server); /* measures what was last measured too long ago */

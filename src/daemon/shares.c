@@ -84,6 +84,7 @@ static int step(struct server *server, struct timeshare_event *event)
 	struct timeshare_actions actions;
 	int r;
 
+	relay_drain(server); /* what came before this event comes first */
 	event->now_ns = server->now_ns;
 	r = timeshare_step(&server->share, event, &actions);
 	for (uint32_t i = 0; i < actions.n; i++) {
@@ -154,14 +155,12 @@ void shares_stop(struct server *server, struct peer *peer)
 /* What it has had since goes to those who order the turns. */
 static void tell_used(struct server *server, struct peer *peer)
 {
-	struct sched_event event = {.type = SCHED_EVENT_USED, .client = peer->slot};
 	uint64_t gpu_ns = timeshare_gpu_ns(&server->share, peer->slot);
 
 	if (gpu_ns < peer->gpu_ns + USED_STEP_NS)
 		return;
-	event.gpu_ns = gpu_ns - peer->gpu_ns;
+	relay_push(&server->relay, RELAY_USED, peer->slot, gpu_ns - peer->gpu_ns);
 	peer->gpu_ns = gpu_ns;
-	(void)dispatch_event(server, &event);
 }
 
 void shares_activity(struct server *server, struct peer *peer,
