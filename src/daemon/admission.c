@@ -1,13 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+#include "daemon/admission.h"
 
-/*
- * Who may connect: accepting, turning away, and those that say nothing.
- *
- * A connection that is turned away stays until its first message, so that the answer can be one
- * that its sender expects: a program is told that it is one too many, a tool that the scheduler
- * is busy. Where even that is too much it is closed.
- */
-
+#include "daemon/process.h"
 #include "daemon/server.h"
 #include "util/clock.h"
 #include "util/fd.h"
@@ -37,38 +31,38 @@
 /* ---- those that say nothing -------------------------------------------------- */
 
 /* The first came first. */
-static void set_silence(struct server *server)
+static void admission_set_silence(struct server *server)
 {
 	uint64_t at_ns = DEADLINE_NEVER;
 
-	if (server->fresh)
-		at_ns = server->fresh->came_ns + server->options.first_message_ns;
-	deadline_set(&server->deadlines, &server->silence, at_ns);
+	if (server->admission.fresh)
+		at_ns = server->admission.fresh->came_ns + server->options.first_message_ns;
+	deadline_set(&server->deadlines, &server->admission.silence, at_ns);
 }
 
-static void await_message(struct server *server, struct peer *peer)
+static void admission_await_message(struct server *server, struct peer *peer)
 {
 	peer->is_fresh = true;
 	peer->came_ns = server->now_ns;
-	DL_APPEND2(server->fresh, peer, fresh_prev, fresh_next);
-	set_silence(server);
+	DL_APPEND2(server->admission.fresh, peer, fresh_prev, fresh_next);
+	admission_set_silence(server);
 }
 
-void admission_forget(struct server *server, struct peer *peer)
+static void admission_forget(struct server *server, struct peer *peer)
 {
 	if (!peer->is_fresh)
 		return;
 	peer->is_fresh = false;
-	DL_DELETE2(server->fresh, peer, fresh_prev, fresh_next);
-	set_silence(server);
+	DL_DELETE2(server->admission.fresh, peer, fresh_prev, fresh_next);
+	admission_set_silence(server);
 }
 
-static void silence_on_due(struct server *server, struct deadline *deadline)
+static void admission_on_silence(struct server *server, struct deadline *deadline)
 {
 	struct peer *peer;
 
 	(void)deadline;
-	while ((peer = server->fresh) &&
+	while ((peer = server->admission.fresh) &&
 	       peer->came_ns + server->options.first_message_ns <= server->now_ns) {
 		admission_forget(server, peer);
 		server_close(server, peer, "it has said nothing");
@@ -77,7 +71,8 @@ static void silence_on_due(struct server *server, struct deadline *deadline)
 
 /* ---- turning away ------------------------------------------------------------- */
 
-static void answer_refused(struct server *server, struct peer *peer, const struct msg *msg)
+static void admission_answer_refused(struct server *server, struct peer *peer,
+				     const struct msg *msg)
 {
 	struct nvshare_registered full = {.result = NVSHARE_REGISTER_FULL};
 	struct nvshare_result_msg busy = {.code = NVSHARE_RESULT_BUSY};
@@ -97,7 +92,7 @@ bool admission_hear(struct server *server, struct peer *peer, const struct msg *
 	admission_forget(server, peer);
 	if (!peer->is_refused)
 		return true;
-	answer_refused(server, peer, msg);
+	admission_answer_refused(server, peer, msg);
 	server_close(server, peer, NULL);
 	return false;
 }
@@ -106,7 +101,7 @@ bool admission_hear(struct server *server, struct peer *peer, const struct msg *
  * Nobody can send to it any more. True: closing it waits for nobody, as nothing with descriptors
  * is left in it.
  */
-static bool is_drained(int fd)
+static bool socket_is_drained(int fd)
 {
 	uint8_t bytes[NVSHARE_MSG_SIZE_MAX];
 
@@ -124,12 +119,12 @@ static bool is_drained(int fd)
 }
 
 /* False: the reaper has it, and says when slot's connection is closed. */
-static bool close_or_reap(struct server *server, int fd, uint32_t slot)
+static bool admission_close_or_reap(struct server *server, int fd, uint32_t slot)
 {
-	if (fd >= 0 && server->listener.takes_rights) {
+	if (fd >= 0 && server->admission.listener.takes_rights) {
 		(void)shutdown(fd, SHUT_RDWR);
-		if (!is_drained(fd)) {
-			reaper_take(&server->reaper, fd, slot);
+		if (!socket_is_drained(fd)) {
+			reaper_take(&server->admission.reaper, fd, slot);
 			return false;
 		}
 	}
@@ -137,22 +132,22 @@ static bool close_or_reap(struct server *server, int fd, uint32_t slot)
 	return true;
 }
 
-static void rest(struct server *server)
+static void admission_rest(struct server *server)
 {
-	event_source_remove(&server->accepting);
-	deadline_set(&server->deadlines, &server->rest, server->now_ns + LISTEN_REST_NS);
+	event_source_remove(&server->admission.accepting);
+	deadline_set(&server->deadlines, &server->admission.rest, server->now_ns + LISTEN_REST_NS);
 }
 
-static void close_stray(struct server *server, int fd)
+static void admission_close_stray(struct server *server, int fd)
 {
-	if (close_or_reap(server, fd, STRAY))
+	if (admission_close_or_reap(server, fd, STRAY))
 		return;
 	/* There are not more of them than that: the rest waits in the listener's queue. */
-	if (++server->n_strays >= SERVER_STRAYS_MAX)
-		rest(server);
+	if (++server->admission.n_strays >= ADMISSION_STRAYS_MAX)
+		admission_rest(server);
 }
 
-static void leave(struct server *server, struct peer *peer)
+static void admission_free_slot(struct server *server, struct peer *peer)
 {
 	peer_deinit(peer);
 	users_leave(&server->users, peer->user, peer->is_refused);
@@ -165,8 +160,8 @@ void admission_leave(struct server *server, struct peer *peer)
 
 	admission_forget(server, peer);
 	peer->fd = -1;
-	if (close_or_reap(server, fd, peer->slot)) {
-		leave(server, peer);
+	if (admission_close_or_reap(server, fd, peer->slot)) {
+		admission_free_slot(server, peer);
 		return;
 	}
 	peer_deinit(peer);
@@ -179,17 +174,17 @@ static void admission_on_reaped(struct server *server, struct event_source *sour
 
 	(void)source;
 	(void)events;
-	while (reaper_done(&server->reaper, &slot)) {
+	while (reaper_done(&server->admission.reaper, &slot)) {
 		if (slot == STRAY)
-			server->n_strays--;
+			server->admission.n_strays--;
 		else
-			leave(server, &server->peers[slot]);
+			admission_free_slot(server, &server->peers[slot]);
 	}
 }
 
 /* ---- accepting ---------------------------------------------------------------- */
 
-static void say_turned_away(struct server *server, uid_t uid)
+static void admission_log_turned_away(struct server *server, uid_t uid)
 {
 	server_log(server, uid, LOG_LEVEL_WARN,
 		   "turned-away uid=%u connections=%u: no room for another of this user",
@@ -197,7 +192,7 @@ static void say_turned_away(struct server *server, uid_t uid)
 }
 
 /* Takes fd. */
-static void add_peer(struct server *server, int fd)
+static void admission_add_peer(struct server *server, int fd)
 {
 	struct sock_peer cred;
 	struct user *user = NULL;
@@ -209,12 +204,12 @@ static void add_peer(struct server *server, int fd)
 		user = users_admit(&server->users, cred.uid);
 		is_refused = !user;
 		if (is_refused) {
-			say_turned_away(server, cred.uid);
+			admission_log_turned_away(server, cred.uid);
 			user = users_refuse(&server->users, cred.uid);
 		}
 	}
 	if (!user) {
-		close_stray(server, fd);
+		admission_close_stray(server, fd);
 		return;
 	}
 	slot = server->n_free_slots ? server->free_slots[--server->n_free_slots]
@@ -231,7 +226,7 @@ static void add_peer(struct server *server, int fd)
 	flow_charge(server, peer, 1);
 	if (!is_refused)
 		process_connected(server, peer);
-	await_message(server, peer);
+	admission_await_message(server, peer);
 }
 
 static bool is_out_of_descriptors(int error)
@@ -243,28 +238,28 @@ static bool is_out_of_descriptors(int error)
  * Out of descriptors: the listener stays readable, so doing nothing would spin. The
  * spare descriptor is given up to accept one connection and close it.
  */
-static void turn_away(struct server *server)
+static void admission_turn_away(struct server *server)
 {
 	int fd;
 
-	server->spare_fd = fd_close(server->spare_fd);
-	fd = accept4(server->listener.fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
+	server->admission.spare_fd = fd_close(server->admission.spare_fd);
+	fd = accept4(server->admission.listener.fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
 	if (fd < 0 && is_out_of_descriptors(errno))
-		rest(server); /* not even that helps: the node is out of them */
+		admission_rest(server); /* not even that helps: the node is out of them */
 	if (fd >= 0)
-		close_stray(server, fd);
-	server->spare_fd = open("/dev/null", O_RDONLY | O_CLOEXEC);
+		admission_close_stray(server, fd);
+	server->admission.spare_fd = open("/dev/null", O_RDONLY | O_CLOEXEC);
 	server_log(server, QUOTA_NOBODY, LOG_LEVEL_WARN,
 		   "turned-away connections=%u: out of file descriptors", server->users.n_peers);
 }
 
 /* It came, said nothing and went: as many as a loop of connect() and close() makes. */
-static bool is_gone(const struct server *server, int fd)
+static bool admission_is_gone(const struct server *server, int fd)
 {
 	uint8_t byte;
 
-	return server->listener.takes_rights ? sock_next(fd) == SOCK_NEXT_END
-					     : sock_peek(fd, &byte, sizeof(byte)) == 0;
+	return server->admission.listener.takes_rights ? sock_next(fd) == SOCK_NEXT_END
+						       : sock_peek(fd, &byte, sizeof(byte)) == 0;
 }
 
 void admission_accept(struct server *server)
@@ -274,22 +269,23 @@ void admission_accept(struct server *server)
 	for (unsigned int i = 0; i < ACCEPTS_A_ROUND && n_stay < STAYS_A_ROUND; i++) {
 		int fd;
 
-		if (deadline_is_set(&server->rest))
+		if (deadline_is_set(&server->admission.rest))
 			return;
-		fd = accept4(server->listener.fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
-		if (fd >= 0 && is_gone(server, fd)) {
+		fd = accept4(server->admission.listener.fd, NULL, NULL,
+			     SOCK_CLOEXEC | SOCK_NONBLOCK);
+		if (fd >= 0 && admission_is_gone(server, fd)) {
 			(void)fd_close(fd);
 			continue;
 		}
 		if (fd >= 0) {
-			add_peer(server, fd);
+			admission_add_peer(server, fd);
 			n_stay++;
 			continue;
 		}
 		if (errno == EINTR || errno == ECONNABORTED)
 			continue;
 		if (is_out_of_descriptors(errno))
-			turn_away(server);
+			admission_turn_away(server);
 		return;
 	}
 }
@@ -304,28 +300,28 @@ static void admission_on_connect(struct server *server, struct event_source *sou
 
 static int admission_listen(struct server *server)
 {
-	return event_source_add(&server->poller, &server->accepting, server->listener.fd, EPOLLIN,
-				admission_on_connect);
+	return event_source_add(&server->poller, &server->admission.accepting,
+				server->admission.listener.fd, EPOLLIN, admission_on_connect);
 }
 
-static void rest_on_due(struct server *server, struct deadline *deadline)
+static void admission_on_rested(struct server *server, struct deadline *deadline)
 {
-	if (server->n_strays >= SERVER_STRAYS_MAX || admission_listen(server))
+	if (server->admission.n_strays >= ADMISSION_STRAYS_MAX || admission_listen(server))
 		deadline_set(&server->deadlines, deadline, server->now_ns + LISTEN_REST_NS);
 }
 
 /* Where peers may send descriptors, somebody must close them. */
 int admission_open(struct server *server)
 {
-	struct reaper *reaper = &server->reaper;
+	struct reaper *reaper = &server->admission.reaper;
 	int r = 0;
 
-	server->silence.on_due = silence_on_due;
-	server->rest.on_due = rest_on_due;
-	if (server->listener.takes_rights)
-		r = reaper_init(reaper, SERVER_PEERS_MAX + SERVER_STRAYS_MAX);
-	if (!r && server->listener.takes_rights)
-		r = event_source_add(&server->poller, &server->reaped, reaper->event_fd, EPOLLIN,
-				     admission_on_reaped);
+	server->admission.silence.on_due = admission_on_silence;
+	server->admission.rest.on_due = admission_on_rested;
+	if (server->admission.listener.takes_rights)
+		r = reaper_init(reaper, SERVER_PEERS_MAX + ADMISSION_STRAYS_MAX);
+	if (!r && server->admission.listener.takes_rights)
+		r = event_source_add(&server->poller, &server->admission.reaped, reaper->event_fd,
+				     EPOLLIN, admission_on_reaped);
 	return r ? r : admission_listen(server);
 }

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+#include "daemon/claims.h"
 
-/* What clients may claim of a GPU's time, and who may change that. */
-
+#include "daemon/dispatch.h"
 #include "daemon/server.h"
+#include "daemon/shares.h"
 
 #include <sys/socket.h>
 #include <unistd.h>
@@ -14,7 +15,7 @@ _Static_assert((int)SCHED_PRIORITY_CRITICAL == (int)NVSHARE_PRIORITY_CRITICAL,
 _Static_assert(SCHED_WEIGHT_MAX == NVSHARE_WEIGHT_MAX, "weights");
 
 /* The groups at the time of its connect(), as the kernel knows them, and its own one. */
-static size_t groups_of(const struct peer *peer, gid_t groups[GROUPS_MAX])
+static size_t peer_groups(const struct peer *peer, gid_t groups[GROUPS_MAX])
 {
 	socklen_t len = (GROUPS_MAX - 1) * sizeof(groups[0]);
 	size_t n = 0;
@@ -34,7 +35,7 @@ bool claims_may_steer(const struct server *server, const struct peer *peer)
 		return true;
 	if (server->group == (gid_t)-1)
 		return false;
-	n = groups_of(peer, groups);
+	n = peer_groups(peer, groups);
 	for (size_t i = 0; i < n; i++) {
 		if (groups[i] == server->group)
 			return true;
@@ -42,14 +43,14 @@ bool claims_may_steer(const struct server *server, const struct peer *peer)
 	return false;
 }
 
-static uint32_t priority_max(const struct server *server, const struct peer *peer)
+static uint32_t claims_priority_max(const struct server *server, const struct peer *peer)
 {
 	gid_t groups[GROUPS_MAX];
 
 	if (claims_may_steer(server, peer))
 		return NVSHARE_PRIORITY_CRITICAL;
 	return rights_priority(&server->options.rights, peer->cred.uid, groups,
-			       groups_of(peer, groups));
+			       peer_groups(peer, groups));
 }
 
 void claims_take(struct server *server, struct peer *peer, const struct nvshare_claim *claim)
@@ -61,7 +62,7 @@ void claims_take(struct server *server, struct peer *peer, const struct nvshare_
 		peer->claim.weight = NVSHARE_WEIGHT_DEFAULT;
 	/* Most claim nothing special: for them nobody need be asked for groups. */
 	if (claim->priority > NVSHARE_PRIORITY_LOW)
-		max = priority_max(server, peer);
+		max = claims_priority_max(server, peer);
 	if (claim->priority <= max)
 		return;
 	peer->claim.priority = max;
@@ -80,7 +81,7 @@ struct sched_claim claims_core(const struct nvshare_claim *claim)
 	};
 }
 
-static struct peer *find(struct server *server, uint32_t id)
+static struct peer *claims_find_client(struct server *server, uint32_t id)
 {
 	for (uint32_t i = 0; i < server->slots_used; i++) {
 		if (server->peers[i].state == PEER_STATE_CLIENT && server->peers[i].id == id)
@@ -89,7 +90,8 @@ static struct peer *find(struct server *server, uint32_t id)
 	return NULL;
 }
 
-static void change(struct server *server, struct peer *client, const struct nvshare_claim *claim)
+static void claims_change(struct server *server, struct peer *client,
+			  const struct nvshare_claim *claim)
 {
 	struct sched_event event = {
 		.type = SCHED_EVENT_CLAIM,
@@ -109,7 +111,7 @@ bool claims_is_key(uint32_t key)
 }
 
 /* Puts value where key says. NULL, or what is allowed. */
-static const char *put(struct nvshare_claim *claim, uint32_t key, uint64_t value)
+static const char *claim_put(struct nvshare_claim *claim, uint32_t key, uint64_t value)
 {
 	switch ((enum nvshare_key)key) {
 	case NVSHARE_KEY_PRIORITY:
@@ -145,7 +147,7 @@ static const char *put(struct nvshare_claim *claim, uint32_t key, uint64_t value
 }
 
 /* A process on several GPUs, which takes no turns, is not kept off one of them either. */
-static const char *unkept(const struct server *server, const struct peer *client)
+static const char *claims_unkept(const struct server *server, const struct peer *client)
 {
 	struct sched_client_status status;
 
@@ -153,8 +155,8 @@ static const char *unkept(const struct server *server, const struct peer *client
 	return status.fixed ? "; it is not kept for a program on several GPUs" : "";
 }
 
-static void tell(struct server *server, struct peer *tool, uint32_t seq, const struct peer *client,
-		 uint32_t key)
+static void claims_answer(struct server *server, struct peer *tool, uint32_t seq,
+			  const struct peer *client, uint32_t key)
 {
 	const struct nvshare_claim *claim = &client->claim;
 
@@ -170,7 +172,7 @@ static void tell(struct server *server, struct peer *tool, uint32_t seq, const s
 	else if (key == NVSHARE_KEY_COMPUTE_LIMIT && claim->compute_limit)
 		tools_answer(server, tool, seq, NVSHARE_RESULT_OK,
 			     "compute-limit of client %u is %u percent%s", client->id,
-			     claim->compute_limit, unkept(server, client));
+			     claim->compute_limit, claims_unkept(server, client));
 	else
 		tools_answer(server, tool, seq, NVSHARE_RESULT_OK, "client %u has no %s",
 			     client->id, key == NVSHARE_KEY_SLO ? "slo" : "compute-limit");
@@ -179,7 +181,7 @@ static void tell(struct server *server, struct peer *tool, uint32_t seq, const s
 void claims_set(struct server *server, struct peer *tool, uint32_t seq,
 		const struct nvshare_set *set)
 {
-	struct peer *client = find(server, set->client);
+	struct peer *client = claims_find_client(server, set->client);
 	struct nvshare_claim claim;
 	const char *allowed;
 	uint32_t max;
@@ -195,18 +197,18 @@ void claims_set(struct server *server, struct peer *tool, uint32_t seq,
 		return;
 	}
 	claim = client->claim;
-	allowed = put(&claim, set->key, set->value);
+	allowed = claim_put(&claim, set->key, set->value);
 	if (allowed) {
 		tools_answer(server, tool, seq, NVSHARE_RESULT_INVALID, "%s", allowed);
 		return;
 	}
-	max = priority_max(server, tool);
+	max = claims_priority_max(server, tool);
 	if (set->key == NVSHARE_KEY_PRIORITY && claim.priority > max) {
 		tools_answer(server, tool, seq, NVSHARE_RESULT_DENIED,
 			     "not permitted: uid %u may claim %s at the most",
 			     (unsigned int)tool->cred.uid, rights_priority_names[max]);
 		return;
 	}
-	change(server, client, &claim);
-	tell(server, tool, seq, client, set->key);
+	claims_change(server, client, &claim);
+	claims_answer(server, tool, seq, client, set->key);
 }

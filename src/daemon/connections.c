@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+#include "daemon/connections.h"
 
-/* Connections: what goes over them, and how they end. */
-
+#include "daemon/client_messages.h"
+#include "daemon/dispatch.h"
 #include "daemon/server.h"
+#include "daemon/tool_status.h"
 #include "util/container_of.h"
 #include "util/log.h"
 
@@ -23,7 +25,7 @@ void connections_to_tools(struct server *server, struct peer *peer)
 		return;
 	event_source_remove(&peer->input);
 	peer->state = PEER_STATE_TOOL;
-	if (event_source_add(&server->tools_poller, &peer->input, peer->fd, peer->input.events,
+	if (event_source_add(&server->tools.poller, &peer->input, peer->fd, peer->input.events,
 			     connections_on_event))
 		server_close(server, peer, "no memory to look at it");
 }
@@ -67,16 +69,17 @@ void server_queue_body(struct server *server, struct peer *peer, uint16_t type, 
 		return;
 	peer->is_unsent = true;
 	peer->unsent_next = NULL;
-	*(server->unsent ? server->unsent_end : &server->unsent) = peer;
-	server->unsent_end = &peer->unsent_next;
+	*(server->connections.unsent ? server->connections.unsent_end
+				     : &server->connections.unsent) = peer;
+	server->connections.unsent_end = &peer->unsent_next;
 }
 
 void server_flush(struct server *server)
 {
 	struct peer *peer;
 
-	while ((peer = server->unsent)) {
-		server->unsent = peer->unsent_next;
+	while ((peer = server->connections.unsent)) {
+		server->connections.unsent = peer->unsent_next;
 		peer->is_unsent = false;
 		if (peer->is_closing)
 			continue;
@@ -92,8 +95,8 @@ void server_close(struct server *server, struct peer *peer, const char *reason)
 	if (peer->is_closing)
 		return;
 	peer->is_closing = true;
-	peer->closing_next = server->closing;
-	server->closing = peer;
+	peer->closing_next = server->connections.closing;
+	server->connections.closing = peer;
 	if (reason)
 		server_log(server, peer->cred.uid, LOG_LEVEL_WARN,
 			   "close peer=%u client=%u pid=%d uid=%u: %s", peer->slot, peer->id,
@@ -105,8 +108,8 @@ void connections_end(struct server *server)
 {
 	struct peer *peer;
 
-	while ((peer = server->closing)) {
-		server->closing = peer->closing_next;
+	while ((peer = server->connections.closing)) {
+		server->connections.closing = peer->closing_next;
 		dispatch_gone(server, peer);
 		/*
 		 * A forked child of the peer may share the socket's description, which
@@ -120,14 +123,14 @@ void connections_end(struct server *server)
 }
 
 /* A library or tool of another version finds ours in the header, and can name it. */
-static void tell_version(struct server *server, struct peer *peer)
+static void connections_tell_version(struct server *server, struct peer *peer)
 {
 	const struct nvshare_registered answer = {.result = NVSHARE_REGISTER_VERSION};
 
 	server_send_body(server, peer, NVSHARE_MSG_REGISTERED, 0, &answer);
 }
 
-static void handle_input(struct server *server, struct peer *peer)
+static void connections_handle_input(struct server *server, struct peer *peer)
 {
 	uint8_t bytes[NVSHARE_MSG_SIZE_MAX];
 	struct msg msg;
@@ -135,7 +138,7 @@ static void handle_input(struct server *server, struct peer *peer)
 	int r;
 
 	/* Nobody sends descriptors here; one that is taken, or dropped, could make us wait. */
-	if (server->listener.takes_rights && sock_next(peer->fd) == SOCK_NEXT_RIGHTS) {
+	if (server->admission.listener.takes_rights && sock_next(peer->fd) == SOCK_NEXT_RIGHTS) {
 		server_close(server, peer, "it sends descriptors");
 		return;
 	}
@@ -149,13 +152,13 @@ static void handle_input(struct server *server, struct peer *peer)
 	}
 	r = msg_decode(bytes, (size_t)n, MSG_TO_SCHEDULER, &msg);
 	if (r == MSG_E_VERSION)
-		tell_version(server, peer);
+		connections_tell_version(server, peer);
 	if (r) {
 		server_close(server, peer, msg_error(r));
 		return;
 	}
 	if (admission_hear(server, peer, &msg))
-		dispatch_message(server, peer, &msg);
+		client_messages_handle(server, peer, &msg);
 }
 
 void connections_handle(struct server *server, struct peer *peer, uint32_t events)
@@ -169,15 +172,15 @@ void connections_handle(struct server *server, struct peer *peer, uint32_t event
 		if (events & (EPOLLHUP | EPOLLERR))
 			server_close(server, peer, NULL);
 		else if (!peer->is_paused && peer->queue_len == 0 && flow_admit(server, peer))
-			tools_continue(server, peer);
+			tool_status_continue(server, peer);
 	} else if (events & (EPOLLIN | EPOLLHUP | EPOLLERR)) {
 		/* A tool's answer begins in the turn of tools, not in that of the clients. */
 		bool is_tools_turn = peer->state == PEER_STATE_TOOL;
 
 		if (flow_admit(server, peer))
-			handle_input(server, peer);
+			connections_handle_input(server, peer);
 		if (is_tools_turn)
-			tools_continue(server, peer);
+			tool_status_continue(server, peer);
 	}
 	connections_update(peer);
 }

@@ -41,22 +41,22 @@
 /* No card is larger; a client that says so is wrong. */
 #define GPU_TOTAL_MAX (1ull << 44)
 
-static bool is_same(const uint8_t a[16], const uint8_t b[16])
+static bool uuid_is_same(const uint8_t a[16], const uint8_t b[16])
 {
 	return memcmp(a, b, 16) == 0;
 }
 
-static struct gpu *find(struct gpus *gpus, const uint8_t uuid[16])
+static struct gpu *gpus_find_uuid(struct gpus *gpus, const uint8_t uuid[16])
 {
 	for (uint32_t i = 0; i < gpus->n; i++) {
-		if (gpus->at[i].total && is_same(gpus->at[i].uuid, uuid))
+		if (gpus->at[i].total && uuid_is_same(gpus->at[i].uuid, uuid))
 			return &gpus->at[i];
 	}
 	return NULL;
 }
 
 /* An entry for another GPU: one that nobody uses, else a new one. */
-static struct gpu *take_entry(struct gpus *gpus)
+static struct gpu *gpus_take_entry(struct gpus *gpus)
 {
 	for (uint32_t i = 0; i < gpus->n; i++) {
 		if (!gpus->at[i].device && gpus->at[i].n_clients == 0)
@@ -66,7 +66,7 @@ static struct gpu *take_entry(struct gpus *gpus)
 }
 
 /* Clients are on it already: what they said of it does not count any more. */
-static void adopt(const struct gpus *gpus, struct gpu *gpu, const struct nvml_gpu *found)
+static void gpu_adopt(const struct gpus *gpus, struct gpu *gpu, const struct nvml_gpu *found)
 {
 	(void)snprintf(gpu->name, sizeof(gpu->name), "%s", found->name);
 	text_sanitize(gpu->name);
@@ -76,20 +76,20 @@ static void adopt(const struct gpus *gpus, struct gpu *gpu, const struct nvml_gp
 	gpu->is_resized = true;
 }
 
-static void add_nvml(struct gpus *gpus, uint64_t now_ns)
+static void gpus_add_nvml(struct gpus *gpus, uint64_t now_ns)
 {
 	struct nvml_gpu found[SCHED_GPUS_MAX];
 	uint32_t n = nvml_list(&gpus->nvml, found, SCHED_GPUS_MAX);
 
 	gpus->listed_ns = now_ns;
 	for (uint32_t i = 0; i < n; i++) {
-		struct gpu *gpu = find(gpus, found[i].uuid);
+		struct gpu *gpu = gpus_find_uuid(gpus, found[i].uuid);
 
 		if (gpu && !gpu->device)
-			adopt(gpus, gpu, &found[i]);
+			gpu_adopt(gpus, gpu, &found[i]);
 		if (gpu)
 			continue;
-		gpu = take_entry(gpus);
+		gpu = gpus_take_entry(gpus);
 		if (!gpu)
 			return;
 		memset(gpu, 0, sizeof(*gpu));
@@ -109,7 +109,7 @@ void gpus_init(struct gpus *gpus, uint64_t now_ns)
 {
 	memset(gpus, 0, sizeof(*gpus));
 	if (nvml_open(&gpus->nvml))
-		add_nvml(gpus, now_ns);
+		gpus_add_nvml(gpus, now_ns);
 }
 
 void gpus_deinit(struct gpus *gpus)
@@ -120,14 +120,14 @@ void gpus_deinit(struct gpus *gpus)
 int gpus_find(struct gpus *gpus, const uint8_t uuid[16], uint64_t total, uint64_t now_ns,
 	      uint32_t *ret_index)
 {
-	struct gpu *gpu = find(gpus, uuid);
+	struct gpu *gpu = gpus_find_uuid(gpus, uuid);
 
 	/* The driver may have been loaded, or an instance made, after we started. */
 	if ((!gpu || !gpu->device) && now_ns - gpus->listed_ns >= LIST_PERIOD_NS) {
 		if (gpus->nvml.handle || nvml_open(&gpus->nvml))
-			add_nvml(gpus, now_ns);
+			gpus_add_nvml(gpus, now_ns);
 		gpus->listed_ns = now_ns;
-		gpu = find(gpus, uuid);
+		gpu = gpus_find_uuid(gpus, uuid);
 	}
 	if (gpu) {
 		*ret_index = (uint32_t)(gpu - gpus->at);
@@ -135,7 +135,7 @@ int gpus_find(struct gpus *gpus, const uint8_t uuid[16], uint64_t total, uint64_
 	}
 	if (!gpus_possible_total(total))
 		return GPUS_E_UNKNOWN;
-	gpu = take_entry(gpus);
+	gpu = gpus_take_entry(gpus);
 	if (!gpu)
 		return GPUS_E_FULL;
 	memset(gpu, 0, sizeof(*gpu));
@@ -156,7 +156,7 @@ uint64_t gpus_possible_total(uint64_t total)
 }
 
 /* Bytes of our clients' are there for certain. */
-static void settle(struct gpu *gpu, uint64_t bytes)
+static void gpu_settle(struct gpu *gpu, uint64_t bytes)
 {
 	for (size_t i = 0; i < 2; i++) {
 		uint64_t *low = &gpu->footprint_low[i];
@@ -166,7 +166,7 @@ static void settle(struct gpu *gpu, uint64_t bytes)
 }
 
 /* Ahead of each change, so that after two periods without one there was none in the last. */
-static void turn_period(struct gpu *gpu, uint64_t now_ns)
+static void gpu_turn_period(struct gpu *gpu, uint64_t now_ns)
 {
 	uint64_t passed_ns = now_ns - gpu->period_ns;
 
@@ -179,7 +179,7 @@ static void turn_period(struct gpu *gpu, uint64_t now_ns)
 }
 
 /* Of what is reported, bytes that the driver may still have to make. What moves is none. */
-static uint64_t grown(const struct gpu *gpu)
+static uint64_t gpu_grown(const struct gpu *gpu)
 {
 	return u64_excess(gpu->footprint, u64_min(gpu->footprint_low[0], gpu->footprint_low[1]));
 }
@@ -189,10 +189,10 @@ static uint64_t grown(const struct gpu *gpu)
  * and free, and are ahead of what they allocate; but they stay within their budgets. So
  * what is certain is a range, and the last estimate stands as long as it lies within.
  */
-static uint64_t estimate(const struct gpu *gpu, uint64_t used)
+static uint64_t gpu_estimate(const struct gpu *gpu, uint64_t used)
 {
 	uint64_t least = u64_excess(used, gpu->allowed + gpu->on_way + gpu->gone);
-	uint64_t most = u64_excess(used, u64_excess(gpu->reported, grown(gpu)));
+	uint64_t most = u64_excess(used, u64_excess(gpu->reported, gpu_grown(gpu)));
 	uint64_t outside = u64_min(gpu->outside, most);
 
 	if (least < outside)
@@ -203,10 +203,10 @@ static uint64_t estimate(const struct gpu *gpu, uint64_t used)
 }
 
 /* Nobody's by the estimate: no more than that is left of those that have gone. */
-static uint64_t still_gone(const struct gpu *gpu, uint64_t used)
+static uint64_t gpu_still_gone(const struct gpu *gpu, uint64_t used)
 {
 	return u64_min(gpu->gone,
-		       u64_excess(used, gpu->sample + u64_excess(gpu->reported, grown(gpu))));
+		       u64_excess(used, gpu->sample + u64_excess(gpu->reported, gpu_grown(gpu))));
 }
 
 /*
@@ -214,7 +214,7 @@ static uint64_t still_gone(const struct gpu *gpu, uint64_t used)
  * so a rise counts when it has lasted; but at once as far as NVML lists others' processes for
  * it, where no client can have caused it, and where the last sample says nothing about now.
  */
-static uint64_t lasting(struct gpu *gpu, uint64_t now_ns, bool is_fresh)
+static uint64_t gpu_lasting(struct gpu *gpu, uint64_t now_ns, bool is_fresh)
 {
 	uint64_t sure = u64_min(gpu->sample, gpu->outside);
 
@@ -251,12 +251,12 @@ bool gpus_sample(struct gpus *gpus, uint32_t index, uint64_t now_ns, uint64_t ca
 		gpu->gone = 0;
 	if (!nvml_memory(&gpus->nvml, gpu->device, &total, &used))
 		return false;
-	turn_period(gpu, now_ns);
-	settle(gpu, came);
-	gpu->sample = estimate(gpu, used);
-	gpu->gone = still_gone(gpu, used);
+	gpu_turn_period(gpu, now_ns);
+	gpu_settle(gpu, came);
+	gpu->sample = gpu_estimate(gpu, used);
+	gpu->gone = gpu_still_gone(gpu, used);
 	gpu->sampled_ns = now_ns;
-	external = lasting(gpu, now_ns, is_fresh);
+	external = gpu_lasting(gpu, now_ns, is_fresh);
 	if (total == gpu->total && external < gpu->external + SAMPLE_NOISE &&
 	    gpu->external < external + SAMPLE_NOISE)
 		return false;
@@ -294,19 +294,19 @@ void gpus_await_clients(struct gpus *gpus)
 	}
 }
 
-static uint64_t larger(const struct memory_account *account)
+static uint64_t account_larger(const struct memory_account *account)
 {
 	return u64_excess(account->on_card > account->budget ? account->on_card : account->budget,
 			  account->doubted);
 }
 
-static uint64_t counted(const struct memory_account *account)
+static uint64_t account_counted(const struct memory_account *account)
 {
 	return u64_excess(account->on_card, account->doubted) + account->second;
 }
 
 /* All else that it reports is doubted before its contexts are. */
-static uint64_t contexts_of(const struct memory_account *account)
+static uint64_t account_contexts(const struct memory_account *account)
 {
 	return u64_excess(
 		account->contexts,
@@ -320,24 +320,24 @@ uint64_t gpus_footprint(const struct memory_account *account)
 
 void gpus_leave(struct gpu *gpu, const struct memory_account *account, uint64_t now_ns)
 {
-	gpu->gone += larger(account) + account->second + account->kept;
+	gpu->gone += account_larger(account) + account->second + account->kept;
 	gpu->gone_ns = now_ns;
 }
 
 void gpus_account(struct gpu *gpu, const struct memory_account *before,
 		  const struct memory_account *after, uint64_t now_ns)
 {
-	turn_period(gpu, now_ns);
-	gpu->reported += counted(after) - counted(before);
+	gpu_turn_period(gpu, now_ns);
+	gpu->reported += account_counted(after) - account_counted(before);
 	gpu->footprint += gpus_footprint(after) - gpus_footprint(before);
 	gpu->footprint_low[0] = u64_min(gpu->footprint_low[0], gpu->footprint);
-	gpu->allowed += larger(after) + after->second + after->kept;
-	gpu->allowed -= larger(before) + before->second + before->kept;
+	gpu->allowed += account_larger(after) + after->second + after->kept;
+	gpu->allowed -= account_larger(before) + before->second + before->kept;
 	gpu->seconds += after->second - before->second;
-	gpu->contexts += contexts_of(after) + after->second;
-	gpu->contexts -= contexts_of(before) + before->second;
-	gpu->n_contexts += (contexts_of(after) > 0) + (after->second > 0);
-	gpu->n_contexts -= (contexts_of(before) > 0) + (before->second > 0);
+	gpu->contexts += account_contexts(after) + after->second;
+	gpu->contexts -= account_contexts(before) + before->second;
+	gpu->n_contexts += (account_contexts(after) > 0) + (after->second > 0);
+	gpu->n_contexts -= (account_contexts(before) > 0) + (before->second > 0);
 	gpu->promised += after->promised - before->promised;
 	gpu->n_promised += after->promised > 0;
 	gpu->n_promised -= before->promised > 0;
@@ -345,7 +345,7 @@ void gpus_account(struct gpu *gpu, const struct memory_account *before,
 		gpu->contexts_max = gpu->contexts;
 }
 
-static uint64_t left_of(uint64_t limit, uint64_t taken)
+static uint64_t account_left(uint64_t limit, uint64_t taken)
 {
 	return limit > taken ? limit - taken : 0;
 }
@@ -354,8 +354,8 @@ uint64_t gpus_second_max(const struct gpu *gpu, const struct memory_account *acc
 			 const struct gpu_limits *limits, bool *ret_is_limited)
 {
 	uint64_t others = gpu->promised - account->promised - account->second;
-	uint64_t room = left_of(limits->reserve, gpu->seconds + others), max = room;
-	uint64_t left = left_of(limits->bytes, gpu->contexts + others);
+	uint64_t room = account_left(limits->reserve, gpu->seconds + others), max = room;
+	uint64_t left = account_left(limits->bytes, gpu->contexts + others);
 	uint32_t n =
 		gpu->n_contexts + gpu->n_promised - (account->second > 0) - (account->promised > 0);
 

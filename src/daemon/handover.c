@@ -1,10 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-
-/* Who may hand its memory to whom, and what is on its way. */
+#include "daemon/handover.h"
 
 #include "daemon/domain.h"
 #include "daemon/server.h"
-
 #include "util/fd.h"
 #include "util/log.h"
 
@@ -16,14 +14,14 @@
  */
 #define SEND_BUFFER 8192
 
-static bool may_give(const struct peer *from, const struct peer *to)
+static bool handover_is_possible(const struct peer *from, const struct peer *to)
 {
 	return to->state == PEER_STATE_CLIENT && !from->is_closing && !to->is_closing &&
 	       from != to && from->gpu == to->gpu && from->can_hand_over && to->can_hand_over &&
 	       from->backend == NVSHARE_BACKEND_VMM && to->backend == NVSHARE_BACKEND_VMM;
 }
 
-static bool read_domain(const struct peer *peer, struct domain *ret)
+static bool peer_read_domain(const struct peer *peer, struct domain *ret)
 {
 	const struct domain_process process = {peer->cred.pid, peer->pidfd, peer->cred.uid};
 
@@ -31,11 +29,11 @@ static bool read_domain(const struct peer *peer, struct domain *ret)
 }
 
 /* Looked up each time: a process may have dropped privileges since it was last. */
-static bool is_same_domain(const struct peer *from, const struct peer *to)
+static bool handover_is_in_domain(const struct peer *from, const struct peer *to)
 {
 	struct domain a, b;
 
-	return read_domain(from, &a) && read_domain(to, &b) && domain_is_same(&a, &b);
+	return peer_read_domain(from, &a) && peer_read_domain(to, &b) && domain_is_same(&a, &b);
 }
 
 /*
@@ -47,7 +45,7 @@ static bool is_same_domain(const struct peer *from, const struct peer *to)
  * scheduler may be the last to close it. And the scheduler closes the taking end before anybody
  * has the giving end, so nothing is queued there by then.
  */
-static bool make_pair(int *ret_give, int *ret_take)
+static bool handover_make_pair(int *ret_give, int *ret_take)
 {
 	const int on = 1, size = SEND_BUFFER;
 	int fds[2];
@@ -61,7 +59,7 @@ static bool make_pair(int *ret_give, int *ret_take)
 	       setsockopt(fds[1], SOL_SOCKET, SO_PASSCRED, &on, sizeof(on)) == 0;
 }
 
-static bool send_end(struct peer *peer, uint16_t type, const void *body, int end)
+static bool handover_send_end(struct peer *peer, uint16_t type, const void *body, int end)
 {
 	struct msg msg;
 
@@ -70,16 +68,18 @@ static bool send_end(struct peer *peer, uint16_t type, const void *body, int end
 }
 
 /* The taker first: it has its end by the time that anything can come. */
-static bool introduce(struct peer *from, struct peer *to, const struct nvshare_drop_lock *drop)
+static bool handover_introduce(struct peer *from, struct peer *to,
+			       const struct nvshare_drop_lock *drop)
 {
 	const struct nvshare_handover handover = {.bytes = drop->hand_bytes};
 	FD_CLEANUP int give = -1;
 	FD_CLEANUP int take = -1;
 
-	if (!make_pair(&give, &take) || !send_end(to, NVSHARE_MSG_HANDOVER, &handover, take))
+	if (!handover_make_pair(&give, &take) ||
+	    !handover_send_end(to, NVSHARE_MSG_HANDOVER, &handover, take))
 		return false;
 	take = fd_close(take);
-	return send_end(from, NVSHARE_MSG_DROP_LOCK, drop, give);
+	return handover_send_end(from, NVSHARE_MSG_DROP_LOCK, drop, give);
 }
 
 bool handover_drop(struct server *server, struct peer *from, uint32_t to,
@@ -88,15 +88,15 @@ bool handover_drop(struct server *server, struct peer *from, uint32_t to,
 	struct peer *taker = to == SCHED_NONE ? NULL : &server->peers[to];
 	struct nvshare_drop_lock with = *drop;
 
-	if (!taker || !drop->bytes || !may_give(from, taker) || !taker->mem.swapped)
+	if (!taker || !drop->bytes || !handover_is_possible(from, taker) || !taker->mem.swapped)
 		return false;
-	if (!is_same_domain(from, taker)) {
+	if (!handover_is_in_domain(from, taker)) {
 		log_debug("handover-refused client=%u to=%u gpu=%u: not of one trust domain",
 			  from->id, taker->id, from->gpu);
 		return false;
 	}
 	with.hand_bytes = taker->mem.swapped;
-	if (!introduce(from, taker, &with)) {
+	if (!handover_introduce(from, taker, &with)) {
 		log_debug("handover-failed client=%u to=%u gpu=%u", from->id, taker->id, from->gpu);
 		return false;
 	}

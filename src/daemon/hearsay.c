@@ -1,10 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-
-/*
- * What only clients know of a GPU. It counts for as long as they are there, one user has
- * one vote, and the word of root's programs goes before all others'. Where NVSHARE_GPUS says
- * it, no client is asked.
- */
+#include "daemon/hearsay.h"
 
 #include "daemon/server.h"
 #include "daemon/votes.h"
@@ -16,13 +11,13 @@
 #define CONTEXT_PART 16
 #define CONTEXT_MAX  (1ull << 30)
 
-static bool is_trusted(uid_t uid)
+static bool hearsay_is_trusted(uid_t uid)
 {
 	return uid == 0 || uid == geteuid();
 }
 
 /* newcomer is on the GPU, but no client yet. */
-static bool is_on(const struct peer *peer, const struct peer *newcomer, uint32_t gpu)
+static bool hearsay_concerns(const struct peer *peer, const struct peer *newcomer, uint32_t gpu)
 {
 	if (peer->is_closing || peer->gpu != gpu)
 		return false;
@@ -41,10 +36,10 @@ static bool count_total(struct server *server, uint32_t index, const struct peer
 	for (uint32_t i = 0; i < server->slots_used; i++) {
 		const struct peer *peer = &server->peers[i];
 
-		if (!is_on(peer, newcomer, index))
+		if (!hearsay_concerns(peer, newcomer, index))
 			continue;
 		votes_most(&all, peer->cred.uid, peer->gpu_total);
-		if (is_trusted(peer->cred.uid))
+		if (hearsay_is_trusted(peer->cred.uid))
 			votes_most(&roots, peer->cred.uid, peer->gpu_total);
 	}
 	total = votes_majority(roots.n ? &roots : &all);
@@ -55,7 +50,8 @@ static bool count_total(struct server *server, uint32_t index, const struct peer
 }
 
 /* GPUs that NVML lists, or that other users than uid have clients on. */
-static void find_others(const struct server *server, uid_t uid, bool ret_is_others[SCHED_GPUS_MAX])
+static void hearsay_find_others(const struct server *server, uid_t uid,
+				bool ret_is_others[SCHED_GPUS_MAX])
 {
 	memset(ret_is_others, 0, SCHED_GPUS_MAX * sizeof(*ret_is_others));
 	for (uint32_t i = 0; i < server->gpus.n; i++)
@@ -63,22 +59,23 @@ static void find_others(const struct server *server, uid_t uid, bool ret_is_othe
 	for (uint32_t i = 0; i < server->slots_used; i++) {
 		const struct peer *peer = &server->peers[i];
 
-		if (is_on(peer, NULL, peer->gpu) && peer->cred.uid != uid)
+		if (hearsay_concerns(peer, NULL, peer->gpu) && peer->cred.uid != uid)
 			ret_is_others[peer->gpu] = true;
 	}
 }
 
 /* newcomer may have a GPU listed that is not: one user can not take the places of all. */
-static bool may_bring(const struct server *server, const struct peer *newcomer, uint32_t index)
+static bool hearsay_may_bring(const struct server *server, const struct peer *newcomer,
+			      uint32_t index)
 {
 	const struct gpu *gpu = &server->gpus.at[index];
 	bool is_others[SCHED_GPUS_MAX];
 	uint32_t n_own = 0, n_others = 0;
 
-	if (gpu->device || gpu->n_clients > 0 || is_trusted(newcomer->cred.uid) ||
+	if (gpu->device || gpu->n_clients > 0 || hearsay_is_trusted(newcomer->cred.uid) ||
 	    server->options.sizes.n)
 		return true;
-	find_others(server, newcomer->cred.uid, is_others);
+	hearsay_find_others(server, newcomer->cred.uid, is_others);
 	for (uint32_t i = 0; i < server->gpus.n; i++) {
 		n_others += is_others[i];
 		n_own += !is_others[i] && server->gpus.at[i].n_clients > 0;
@@ -96,7 +93,7 @@ bool hearsay_find(struct server *server, struct peer *newcomer, const struct nvs
 		total = sizes_of(&server->options.sizes, reg->gpu_uuid);
 	if (gpus_find(&server->gpus, reg->gpu_uuid, total, server->now_ns, &index))
 		return false;
-	if (!may_bring(server, newcomer, index)) {
+	if (!hearsay_may_bring(server, newcomer, index)) {
 		gpus_forget(&server->gpus.at[index]);
 		return false;
 	}
@@ -117,7 +114,7 @@ bool hearsay_left(struct server *server, uint32_t index)
 	return false;
 }
 
-static uint64_t plausible(const struct gpu *gpu, uint64_t context_bytes)
+static uint64_t hearsay_plausible(const struct gpu *gpu, uint64_t context_bytes)
 {
 	uint64_t most = gpu->total / CONTEXT_PART;
 
@@ -130,7 +127,7 @@ void hearsay_note_context(const struct server *server, struct peer *peer, uint64
 {
 	/* Only a first one: what several cost together would be taken for one, and grow. */
 	if (bytes && peer->state == PEER_STATE_CLIENT && !peer->mem.pinned[NVSHARE_PINNED_CONTEXT])
-		peer->context_bytes = plausible(&server->gpus.at[peer->gpu], bytes);
+		peer->context_bytes = hearsay_plausible(&server->gpus.at[peer->gpu], bytes);
 }
 
 uint64_t hearsay_context(const struct server *server, const struct peer *client)
@@ -143,7 +140,7 @@ uint64_t hearsay_context(const struct server *server, const struct peer *client)
 	for (uint32_t i = 0; i < server->slots_used; i++) {
 		const struct peer *peer = &server->peers[i];
 
-		if (is_on(peer, NULL, client->gpu))
+		if (hearsay_concerns(peer, NULL, client->gpu))
 			votes_least(&votes, peer->cred.uid, peer->context_bytes);
 	}
 	own = votes_of(&votes, client->cred.uid);

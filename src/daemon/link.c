@@ -19,7 +19,7 @@
  */
 #define C2C_ASSUMED (450000 * MB)
 
-static uint64_t reached(uint64_t bytes)
+static uint64_t link_reached(uint64_t bytes)
 {
 	return bytes / 100 * PINNED_PERCENT;
 }
@@ -36,11 +36,11 @@ uint64_t link_pcie(unsigned int generation, unsigned int lanes)
 	if (generation == 0 || lanes == 0 || lanes > LANES_MAX)
 		return 0;
 	/* A later one is no slower. */
-	return reached(lane_mb[generation < last ? generation : last] * lanes * MB);
+	return link_reached(lane_mb[generation < last ? generation : last] * lanes * MB);
 }
 
-static uint64_t c2c_field(const struct nvml *nvml, struct nvml_device_st *card, unsigned int id,
-			  unsigned int link)
+static uint64_t link_c2c_field(const struct nvml *nvml, struct nvml_device_st *card,
+			       unsigned int id, unsigned int link)
 {
 	nvmlFieldValue_t field = {.fieldId = id, .scopeId = link};
 
@@ -49,25 +49,25 @@ static uint64_t c2c_field(const struct nvml *nvml, struct nvml_device_st *card, 
 	return field.value.uiVal;
 }
 
-static uint64_t c2c(const struct nvml *nvml, struct nvml_device_st *card)
+static uint64_t link_c2c(const struct nvml *nvml, struct nvml_device_st *card)
 {
 	nvmlC2cModeInfo_v1_t mode = {0};
 	uint64_t n, sum = 0;
 
 	if (!nvml->c2c_mode || nvml->c2c_mode(card, &mode) != 0 || !mode.isC2cEnabled)
 		return 0;
-	n = nvml->field_values ? c2c_field(nvml, card, NVML_FI_DEV_C2C_LINK_COUNT, 0) : 0;
+	n = nvml->field_values ? link_c2c_field(nvml, card, NVML_FI_DEV_C2C_LINK_COUNT, 0) : 0;
 	for (unsigned int i = 0; i < n && i < C2C_LINKS_MAX; i++) {
-		if (c2c_field(nvml, card, NVML_FI_DEV_C2C_LINK_GET_STATUS, i) == 1)
-			sum += c2c_field(nvml, card, NVML_FI_DEV_C2C_LINK_GET_MAX_BW, i) * MB;
+		if (link_c2c_field(nvml, card, NVML_FI_DEV_C2C_LINK_GET_STATUS, i) == 1)
+			sum += link_c2c_field(nvml, card, NVML_FI_DEV_C2C_LINK_GET_MAX_BW, i) * MB;
 	}
-	return reached(sum > 0 ? sum : C2C_ASSUMED);
+	return link_reached(sum > 0 ? sum : C2C_ASSUMED);
 }
 
 uint64_t link_bandwidth(const struct nvml *nvml, struct nvml_device_st *card)
 {
 	unsigned int generation = 0, lanes = 0;
-	uint64_t bytes = c2c(nvml, card);
+	uint64_t bytes = link_c2c(nvml, card);
 
 	if (bytes > 0 || !nvml->pcie_generation || !nvml->pcie_lanes)
 		return bytes;

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-
-/* The process behind a connection: held by a pidfd, so that its end is seen. */
+#include "daemon/process.h"
 
 #include "daemon/server.h"
 #include "util/container_of.h"
@@ -15,7 +14,7 @@
 #define SO_PEERPIDFD 77 /* Linux 6.5 */
 #endif
 
-static int peer_pidfd(const struct peer *peer)
+static int process_socket_pidfd(const struct peer *peer)
 {
 	socklen_t len = sizeof(peer->pidfd);
 	int fd;
@@ -24,7 +23,7 @@ static int peer_pidfd(const struct peer *peer)
 }
 
 /* false: there is no process of this number. */
-static bool open_pidfd(struct peer *peer)
+static bool process_open_pidfd(struct peer *peer)
 {
 	if (peer->cred.pid <= 0)
 		return true; /* of another pid namespace */
@@ -39,7 +38,7 @@ static void process_on_end(struct server *server, struct event_source *source, u
 }
 
 /* It has been counted; there may be none. */
-static void watch_pidfd(struct server *server, struct peer *peer)
+static void process_watch_pidfd(struct server *server, struct peer *peer)
 {
 	if (peer->pidfd < 0) {
 		users_remove_pidfd(&server->users, peer->user);
@@ -55,7 +54,7 @@ static void watch_pidfd(struct server *server, struct peer *peer)
  */
 void process_connected(struct server *server, struct peer *peer)
 {
-	int fd = peer_pidfd(peer);
+	int fd = process_socket_pidfd(peer);
 
 	if (fd != -ENOPROTOOPT) {
 		(void)fd_close(fd);
@@ -63,9 +62,9 @@ void process_connected(struct server *server, struct peer *peer)
 	}
 	if (!users_add_pidfd(&server->users, peer->user))
 		return;
-	(void)open_pidfd(peer);
+	(void)process_open_pidfd(peer);
 	peer->is_pidfd_sure = peer->pidfd >= 0;
-	watch_pidfd(server, peer);
+	process_watch_pidfd(server, peer);
 }
 
 /*
@@ -80,9 +79,9 @@ bool process_watch(struct server *server, struct peer *peer)
 		return true;
 	if (!users_add_pidfd(&server->users, peer->user))
 		return true; /* the descriptors left are for connections, or for others */
-	peer->pidfd = peer_pidfd(peer);
+	peer->pidfd = process_socket_pidfd(peer);
 	peer->is_pidfd_sure = peer->pidfd >= 0;
-	is_there = peer->pidfd >= 0 || open_pidfd(peer);
-	watch_pidfd(server, peer);
+	is_there = peer->pidfd >= 0 || process_open_pidfd(peer);
+	process_watch_pidfd(server, peer);
 	return is_there;
 }

@@ -28,15 +28,15 @@ static const struct quota_rate lines_of_all = {CLOCK_NS_PER_SEC / 20, 400};
 /* ---- buckets --------------------------------------------------------------- */
 
 /* The earliest time at which the bucket has something. */
-static uint64_t ready_ns(const struct quota_bucket *bucket, const struct quota_rate *rate)
+static uint64_t bucket_ready_ns(const struct quota_bucket *bucket, const struct quota_rate *rate)
 {
 	uint64_t room_ns = (rate->burst - 1) * rate->step_ns;
 
 	return bucket->paid_ns > room_ns ? bucket->paid_ns - room_ns : 0;
 }
 
-static void charge(struct quota_bucket *bucket, const struct quota_rate *rate, uint32_t n,
-		   uint64_t now_ns)
+static void bucket_charge(struct quota_bucket *bucket, const struct quota_rate *rate, uint32_t n,
+			  uint64_t now_ns)
 {
 	uint64_t from_ns = bucket->paid_ns > now_ns ? bucket->paid_ns : now_ns;
 	uint64_t most_ns = now_ns + 2 * rate->burst * rate->step_ns;
@@ -50,17 +50,17 @@ static void charge(struct quota_bucket *bucket, const struct quota_rate *rate, u
 uint64_t quota_take(struct quota_bucket *bucket, const struct quota_rate *rate, uint32_t n,
 		    uint64_t now_ns)
 {
-	uint64_t at_ns = ready_ns(bucket, rate);
+	uint64_t at_ns = bucket_ready_ns(bucket, rate);
 
 	if (at_ns > now_ns)
 		return at_ns;
-	charge(bucket, rate, n, now_ns);
+	bucket_charge(bucket, rate, n, now_ns);
 	return 0;
 }
 
 /* ---- users ----------------------------------------------------------------- */
 
-static bool is_idle(const struct quota_user *user, uint64_t now_ns)
+static bool quota_user_is_idle(const struct quota_user *user, uint64_t now_ns)
 {
 	if (user->n_hidden)
 		return false;
@@ -85,7 +85,7 @@ static struct quota_user *quota_user(struct quota *quota, uid_t uid, uint64_t no
 
 		if (user->is_used && user->uid == uid)
 			return user;
-		if (!idle && (!user->is_used || is_idle(user, now_ns)))
+		if (!idle && (!user->is_used || quota_user_is_idle(user, now_ns)))
 			idle = user;
 	}
 	if (!idle)
@@ -106,7 +106,7 @@ void quota_charge(struct quota *quota, uid_t uid, enum quota_kind kind, uint32_t
 {
 	struct quota_user *user = quota_user(quota, uid, now_ns);
 
-	charge(&user->buckets[kind], &rates[kind], n, now_ns);
+	bucket_charge(&user->buckets[kind], &rates[kind], n, now_ns);
 }
 
 /* ---- lines ----------------------------------------------------------------- */
@@ -130,7 +130,7 @@ uint64_t quota_deadline(const struct quota *quota)
 	return quota->n_hidden ? quota->hidden_ns + REPORT_NS : QUOTA_NEVER;
 }
 
-static uid_t uid_at(uint32_t place, const struct quota_user *user)
+static uid_t quota_uid(uint32_t place, const struct quota_user *user)
 {
 	if (place == PLACE_ROOT)
 		return 0;
@@ -154,7 +154,7 @@ uint32_t quota_reports(struct quota *quota, uint64_t now_ns, bool is_last,
 		if (n <= QUOTA_TOLD) {
 			n++;
 			*report = (struct quota_report){
-				.uid = n <= QUOTA_TOLD ? uid_at(i, user) : QUOTA_NOBODY,
+				.uid = n <= QUOTA_TOLD ? quota_uid(i, user) : QUOTA_NOBODY,
 				.passed_ns = now_ns - quota->hidden_ns,
 			};
 		}

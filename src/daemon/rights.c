@@ -13,7 +13,7 @@ const char *const rights_priority_names[NVSHARE_PRIORITY_COUNT] = {"low", "norma
 								   "critical"};
 
 /* "uid:1000=critical" or "gid:27=high". */
-static int parse_rule(char *word, struct rights_rule *ret)
+static int rights_parse_rule(char *word, struct rights_rule *ret)
 {
 	char *value = strchr(word, '=');
 	unsigned int priority;
@@ -33,11 +33,11 @@ static int parse_rule(char *word, struct rights_rule *ret)
 }
 
 /* The next rule, of somebody of whom none was yet: of two only one could count. */
-static int add_rule(struct rights *rights, char *word)
+static int rights_add_rule(struct rights *rights, char *word)
 {
 	struct rights_rule *rule = &rights->rules[rights->n];
 
-	if (rights->n == RIGHTS_RULES_MAX || parse_rule(word, rule))
+	if (rights->n == RIGHTS_RULES_MAX || rights_parse_rule(word, rule))
 		return -EINVAL;
 	for (uint32_t i = 0; i < rights->n; i++) {
 		if (rights->rules[i].is_group == rule->is_group && rights->rules[i].id == rule->id)
@@ -68,7 +68,7 @@ int rights_parse(const char *s, struct rights *ret)
 				return -EINVAL;
 			rights.priority = priority;
 			is_said = true;
-		} else if (add_rule(&rights, word)) {
+		} else if (rights_add_rule(&rights, word)) {
 			return -EINVAL;
 		}
 		is_last = s[len] == '\0';
@@ -78,7 +78,7 @@ int rights_parse(const char *s, struct rights *ret)
 	return 0;
 }
 
-static bool is_among(uint32_t id, const gid_t *groups, size_t n_groups)
+static bool rights_is_among(uint32_t id, const gid_t *groups, size_t n_groups)
 {
 	for (size_t i = 0; i < n_groups; i++) {
 		if (groups[i] == id)
@@ -98,7 +98,7 @@ uint32_t rights_priority(const struct rights *rights, uid_t uid, const gid_t *gr
 
 		if (!rule->is_group && rule->id == uid)
 			return rule->priority;
-		if (!rule->is_group || !is_among(rule->id, groups, n_groups))
+		if (!rule->is_group || !rights_is_among(rule->id, groups, n_groups))
 			continue;
 		if (!is_said || rule->priority > priority)
 			priority = rule->priority;

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "daemon/server.h"
 
+#include "daemon/dispatch.h"
+#include "daemon/doubts.h"
 #include "util/clock.h"
 #include "util/fd.h"
 #include "util/log.h"
@@ -27,7 +29,7 @@
 /* ---- set-up ---------------------------------------------------------------- */
 
 /* Every client is a socket, and a pidfd where there are enough descriptors. Returns the limit. */
-static uint64_t raise_fd_limit(void)
+static uint64_t server_raise_fd_limit(void)
 {
 	struct rlimit limit = {FDS_WANTED, FDS_WANTED};
 	struct rlimit now = {1024, 1024};
@@ -67,14 +69,7 @@ static void server_on_timer(struct server *server, struct event_source *source, 
 	server->armed_ns = 0;
 }
 
-static void server_on_tools(struct server *server, struct event_source *source, uint32_t events)
-{
-	(void)source;
-	(void)events;
-	server->are_tools_ready = true;
-}
-
-static int open_signals(struct server *server)
+static int server_open_signals(struct server *server)
 {
 	struct sigaction ignore = {.sa_handler = SIG_IGN};
 	sigset_t set;
@@ -94,26 +89,23 @@ static int open_signals(struct server *server)
 				server_on_signal);
 }
 
-static int open_descriptors(struct server *server)
+static int server_open_descriptors(struct server *server)
 {
 	int r = poller_open(&server->poller);
 
-	if (!r)
-		r = poller_open(&server->tools_poller);
 	if (r)
 		return r;
 	server->timer_fd = timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK);
 	if (server->timer_fd < 0)
 		return -errno;
-	server->spare_fd = open("/dev/null", O_RDONLY | O_CLOEXEC);
-	if (server->spare_fd < 0)
+	server->admission.spare_fd = open("/dev/null", O_RDONLY | O_CLOEXEC);
+	if (server->admission.spare_fd < 0)
 		return -errno;
 	r = event_source_add(&server->poller, &server->timer, server->timer_fd, EPOLLIN,
 			     server_on_timer);
 	if (!r)
-		r = event_source_add(&server->poller, &server->tools, server->tools_poller.fd,
-				     EPOLLIN, server_on_tools);
-	return r ? r : open_signals(server);
+		r = tools_open(server);
+	return r ? r : server_open_signals(server);
 }
 
 static const char *server_dir(const struct server *server)
@@ -122,7 +114,7 @@ static const char *server_dir(const struct server *server)
 }
 
 /* Nobody can reach one whose socket was removed, by a cleaner of /run or by hand. */
-static void say_another(const struct server *server)
+static void server_log_another(const struct server *server)
 {
 	char path[256];
 
@@ -134,14 +126,14 @@ static void say_another(const struct server *server)
 }
 
 /* r of listener_open(); returns -errno. */
-static int say_not_listening(const struct server *server, int r)
+static int server_log_not_listening(const struct server *server, int r)
 {
-	const struct listener *listener = &server->listener;
+	const struct listener *listener = &server->admission.listener;
 	const char *dir = server_dir(server);
 
 	switch (r) {
 	case LISTENER_E_TAKEN:
-		say_another(server);
+		server_log_another(server);
 		return -EADDRINUSE;
 	case LISTENER_E_OWNER:
 		log_error("the socket's folder '%s' belongs to uid %u, who could put another"
@@ -166,27 +158,22 @@ static int say_not_listening(const struct server *server, int r)
 	}
 }
 
-static int open_listener(struct server *server)
+static int server_open_listener(struct server *server)
 {
-	int r = listener_open(server->options.sock_dir, &server->listener);
+	int r = listener_open(server->options.sock_dir, &server->admission.listener);
 
 	if (r)
-		return say_not_listening(server, r);
+		return server_log_not_listening(server, r);
 	r = admission_open(server);
 	if (r)
-		return say_not_listening(server, r);
-	if (server->listener.is_stale && server->options.grace_ns) {
-		deadline_set(&server->deadlines, &server->grace,
-			     server->now_ns + server->options.grace_ns);
-		log_info("restarted grace_ms=%llu: waiting for clients to come back",
-			 (unsigned long long)(server->options.grace_ns / CLOCK_NS_PER_MS));
-	}
+		return server_log_not_listening(server, r);
+	grace_init(server);
 	return 0;
 }
 
-static int allocate(struct server *server)
+static int server_allocate(struct server *server)
 {
-	const struct users_limits limits = users_limits(raise_fd_limit(), SERVER_PEERS_MAX);
+	const struct users_limits limits = users_limits(server_raise_fd_limit(), SERVER_PEERS_MAX);
 	int r;
 
 	log_debug("limits connections=%u clients=%u pidfds=%u", limits.n_peers, limits.n_clients,
@@ -194,11 +181,12 @@ static int allocate(struct server *server)
 	/* Fixed for good: no message makes the daemon allocate. Untouched pages cost nothing. */
 	server->peers = calloc(SERVER_PEERS_MAX, sizeof(*server->peers));
 	server->sched_clients = calloc(SERVER_PEERS_MAX, sizeof(*server->sched_clients));
-	server->timeshare_clients = calloc(SERVER_PEERS_MAX, sizeof(*server->timeshare_clients));
+	server->shares.clients = calloc(SERVER_PEERS_MAX, sizeof(*server->shares.clients));
 	server->free_slots = calloc(SERVER_PEERS_MAX, sizeof(*server->free_slots));
-	server->snapshot.parts = calloc(SERVER_PEERS_MAX, sizeof(*server->snapshot.parts));
-	if (!server->peers || !server->sched_clients || !server->timeshare_clients ||
-	    !server->free_slots || !server->snapshot.parts)
+	server->tools.snapshot.parts =
+		calloc(SERVER_PEERS_MAX, sizeof(*server->tools.snapshot.parts));
+	if (!server->peers || !server->sched_clients || !server->shares.clients ||
+	    !server->free_slots || !server->tools.snapshot.parts)
 		return -ENOMEM;
 	r = users_init(&server->users, &limits);
 	return r ? r : doubts_init(server);
@@ -211,29 +199,30 @@ int server_init(struct server *server, const struct options *options)
 
 	server->options = *options;
 	server->config = options->config;
-	server->listener = (struct listener){.fd = -1, .lock_fd = -1, .dir_fd = -1};
-	server->timer_fd = server->signal_fd = server->spare_fd = -1;
+	server->admission.listener = (struct listener){.fd = -1, .lock_fd = -1, .dir_fd = -1};
+	server->timer_fd = server->signal_fd = server->admission.spare_fd = -1;
 	server->group = group ? group->gr_gid : (gid_t)-1;
 	server->now_ns = clock_now_ns();
 	server->started_ns = server->now_ns;
 	server->armed_ns = DEADLINE_NEVER;
 	flow_init(server);
 	actions_init(server);
+	measure_init(server);
 
-	r = allocate(server);
+	r = server_allocate(server);
 	if (!r)
-		r = open_descriptors(server);
+		r = server_open_descriptors(server);
 	if (r)
 		return log_errno(LOG_LEVEL_ERROR, r, "cannot start");
-	r = open_listener(server);
+	r = server_open_listener(server);
 	if (r)
 		return r;
 	dispatch_init(server);
 	shares_init(server);
 	gpus_init(&server->gpus, server->now_ns);
-	if (deadline_is_set(&server->grace))
+	if (grace_is_on(server))
 		gpus_await_clients(&server->gpus);
-	dispatch_gpus(server);
+	measure_tell_new(server);
 	log_info("listening socket=%s/" NVSHARE_SOCK_NAME " gpus=%u", server_dir(server),
 		 server->gpus.n);
 	return 0;
@@ -245,8 +234,8 @@ void server_deinit(struct server *server)
 	 * With clients connected the socket stays: the next instance sees by it that it
 	 * is to wait for them.
 	 */
-	if (server->listener.fd >= 0 && server->n_clients == 0)
-		listener_unlink(&server->listener);
+	if (server->admission.listener.fd >= 0 && server->n_clients == 0)
+		listener_unlink(&server->admission.listener);
 	gpus_deinit(&server->gpus);
 	/*
 	 * Descriptors are left to the end of the process, where no close() waits: here a peer's
@@ -254,9 +243,9 @@ void server_deinit(struct server *server)
 	 */
 	users_deinit(&server->users);
 	doubts_deinit(server);
-	free(server->snapshot.parts);
+	free(server->tools.snapshot.parts);
 	free(server->free_slots);
-	free(server->timeshare_clients);
+	free(server->shares.clients);
 	free(server->sched_clients);
 	free(server->peers);
 }
@@ -289,7 +278,7 @@ void server_account(struct server *server, struct peer *peer, uint64_t on_card, 
  * needless wake-up later is cheaper than a system call each time. When nothing is due
  * at all it is disarmed, so that an idle node is not woken.
  */
-static void arm_timer(struct server *server)
+static void server_arm_timer(struct server *server)
 {
 	uint64_t at_ns = deadlines_next(&server->deadlines);
 	struct itimerspec spec = {.it_value = {0, 0}};
@@ -306,46 +295,33 @@ static void arm_timer(struct server *server)
 }
 
 /* After each callback: what follows from it, and the core's deadlines, which may be others now. */
-static void settle(struct server *server)
+static void server_settle(struct server *server)
 {
 	relay_drain(server);
 	deadline_set(&server->deadlines, &server->sched_due, sched_deadline(&server->sched));
-	deadline_set(&server->deadlines, &server->timeshare_due,
-		     timeshare_deadline(&server->share));
+	deadline_set(&server->deadlines, &server->shares.due,
+		     timeshare_deadline(&server->shares.timeshare));
 }
 
-static void run_due(struct server *server)
+static void server_run_due(struct server *server)
 {
 	struct deadline *deadline;
 
 	while ((deadline = deadlines_take(&server->deadlines, server->now_ns))) {
 		deadline->on_due(server, deadline);
-		settle(server);
+		server_settle(server);
 	}
-}
-
-/*
- * One event of one tool, after the clients' and what was due. The rest stay ready, and come in the
- * next rounds by turns.
- */
-static void serve_tool(struct server *server)
-{
-	struct epoll_event event;
-
-	if (server->are_tools_ready && poller_wait(&server->tools_poller, &event, 1, 0) == 1)
-		poller_dispatch(&server->tools_poller, server, &event);
-	server->are_tools_ready = false;
 }
 
 int server_run(struct server *server)
 {
 	struct epoll_event events[EVENTS_A_BATCH];
 
-	settle(server);
+	server_settle(server);
 	while (!server->is_ending) {
 		int n;
 
-		arm_timer(server);
+		server_arm_timer(server);
 		n = poller_wait(&server->poller, events, EVENTS_A_BATCH, -1);
 		if (n < 0)
 			return log_errno(LOG_LEVEL_ERROR, n, "cannot wait for events");
@@ -355,14 +331,14 @@ int server_run(struct server *server)
 			relay_drain(server);
 		}
 		connections_end(server);
-		settle(server);
-		run_due(server);
-		serve_tool(server);
+		server_settle(server);
+		server_run_due(server);
+		tools_serve(server);
 		do {
 			connections_end(server);
 			host_tell(server);
-		} while (server->closing); /* who is told may turn out to be gone */
-		settle(server);
+		} while (server->connections.closing); /* who is told may turn out to be gone */
+		server_settle(server);
 	}
 	flow_report(server, true);
 	return 0;

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "daemon/relay.h"
 
+#include "daemon/dispatch.h"
 #include "daemon/server.h"
 
 #include <setjmp.h>
