@@ -8,11 +8,11 @@
 #include "util/clock.h"
 #include "util/log.h"
 
-/* The core names its outcomes and waits like the wire does; so numbers pass unchanged. */
+/* The core numbers its outcomes and waits as the wire does, so numbers pass unchanged. */
 _Static_assert((int)SCHED_WAIT_STUCK == (int)NVSHARE_WAIT_STUCK, "enum nvshare_wait");
 _Static_assert((int)SCHED_WAIT_MEMORY == (int)NVSHARE_WAIT_MEMORY, "enum nvshare_wait");
 
-/* Clients may have too much for a moment, in a switch; for so long something is wrong. */
+/* Clients may have too much for a moment in a switch. After this time something is wrong. */
 #define OVERCOMMITTED_NS (5 * CLOCK_NS_PER_SEC)
 
 const char *actions_outcome(uint64_t outcome)
@@ -32,7 +32,7 @@ const char *actions_outcome(uint64_t outcome)
 	return outcome < NVSHARE_OUTCOME_COUNT ? names[outcome] : "?";
 }
 
-/* What fails as before is tried again and again: the 1st, 2nd, 4th, 8th ... time is said. */
+/* A stop that fails is tried again and again. The 1st, 2nd, 4th, 8th ... failure is logged. */
 static void actions_log_failed(struct server *server, struct peer *peer, uint32_t outcome)
 {
 	bool is_new = outcome != peer->last_failed;
@@ -92,7 +92,7 @@ static void actions_log_report(struct server *server, struct peer *peer,
 			   peer->id, (int)peer->cred.pid, peer->gpu);
 		break;
 	case SCHED_REPORT_OVERCOMMITTED:
-		/* Of a GPU, whose index stands where the client would. */
+		/* This report is about a GPU; its index stands in the client's place. */
 		deadline_set(&server->deadlines, &server->actions.overcommitted[action->client],
 			     server->now_ns + OVERCOMMITTED_NS);
 		break;
@@ -101,7 +101,7 @@ static void actions_log_report(struct server *server, struct peer *peer,
 
 static void actions_send_beat(struct server *server, struct peer *peer)
 {
-	/* One at a time: a stopped process must not find its buffers full of them. */
+	/* One heartbeat at a time: they must not fill the socket of a stopped process. */
 	if (peer->is_beat_asked)
 		return;
 	peer->is_beat_asked = true;
@@ -117,7 +117,7 @@ static void actions_give_budget(struct server *server, struct peer *peer, uint64
 	server_account(server, peer, peer->account.on_card, budget < total ? budget : total);
 }
 
-/* Second contexts live in the reserve beside pinned bytes; a client that finds it full drains. */
+/* Second contexts share the reserve with pinned bytes. A client that finds it full drains. */
 static uint64_t actions_second_max(const struct server *server, struct peer *peer)
 {
 	const struct gpu *gpu = &server->gpus.at[peer->gpu];
@@ -133,7 +133,7 @@ static uint64_t actions_second_max(const struct server *server, struct peer *pee
 	return gpus_second_max(gpu, &peer->account, &limits, &peer->is_second_limited);
 }
 
-/* Who is not frozen for another reason than room has no use for one. */
+/* A client that cannot be frozen for a reason other than room needs no second context. */
 static bool peer_may_freeze(const struct peer *peer)
 {
 	return peer->halt == NVSHARE_HALT_UNKNOWN || peer->halt == NVSHARE_HALT_FREEZE ||
@@ -141,13 +141,13 @@ static bool peer_may_freeze(const struct peer *peer)
 }
 
 /*
- * Others that are told in the same moment hear of what is left: until it is made, or given up.
- * is_needed: else nobody waits, or not yet, and it makes none.
+ * The promise counts until the context is made or given up, so clients told in the same moment
+ * hear of what is left. is_needed: false: nobody waits yet, and the client makes no context.
  */
 static uint64_t actions_promise_second(struct server *server, struct peer *peer, bool is_needed)
 {
 	uint64_t max = actions_second_max(server, peer);
-	/* Its own context is the best guess; all others' would have to be looked at each time. */
+	/* The client's own context is the best guess that costs no search. */
 	uint64_t context = peer->context_bytes ? peer->context_bytes : peer->context_told;
 
 	peer->promised = max < context ? max : context;
@@ -230,7 +230,7 @@ static void actions_log_grant(struct server *server, struct peer *peer,
 	peer->n_failed = 0;
 }
 
-/* A program may try again and again; one line a second tells enough. */
+/* A program may try again and again, so one line a second must do. */
 static void actions_log_refusal(struct server *server, struct peer *peer,
 				const struct sched_action *action)
 {
@@ -255,7 +255,7 @@ static void actions_note(struct server *server, struct peer *peer,
 			   (unsigned long long)action->grant, (unsigned long long)action->bytes);
 		break;
 	case SCHED_ACTION_WAIT:
-		measure_wake(server); /* is it really full? */
+		measure_wake(server); /* the card may have room by now */
 		doubts_wake(server, peer->gpu);
 		break;
 	case SCHED_ACTION_REFUSE:
@@ -274,7 +274,7 @@ static void actions_note(struct server *server, struct peer *peer,
 
 void actions_perform(struct server *server, const struct sched_actions *actions)
 {
-	/* All messages leave before the first line is written: whoever waits goes first. */
+	/* All messages leave before the first line is written, because clients wait for them. */
 	for (uint32_t i = 0; i < actions->n; i++) {
 		struct peer *peer = &server->peers[actions->at[i].client];
 

@@ -16,21 +16,21 @@
 #include <utlist.h>
 
 /*
- * A round of the loop accepts so many that stay, and so many in all: those that are gone already
- * cost little, and keep the others out of the listener's queue.
+ * A round of the loop accepts so many connections that stay, and so many in all. Connections that
+ * have ended already cost little, but take the places of others in the listener's queue.
  */
 #define STAYS_A_ROUND   64
 #define ACCEPTS_A_ROUND 512
 
-/* The reaper's owner of a connection that has no slot. */
+/* The owner, as the reaper knows it, of a connection without a slot. */
 #define STRAY UINT32_MAX
 
-/* When accepting fails for a reason that closing does not mend. */
+/* The listener rests so long if accepting fails and closing connections does not help. */
 #define LISTEN_REST_NS CLOCK_NS_PER_SEC
 
 /* ---- those that say nothing -------------------------------------------------- */
 
-/* The first came first. */
+/* The first in the list came first. */
 static void admission_set_silence(struct server *server)
 {
 	uint64_t at_ns = DEADLINE_NEVER;
@@ -98,8 +98,8 @@ bool admission_hear(struct server *server, struct peer *peer, const struct msg *
 }
 
 /*
- * Nobody can send to it any more. True: closing it waits for nobody, as nothing with descriptors
- * is left in it.
+ * Nobody can send to fd any more. true: close() will not wait, because no packet with descriptors
+ * is left in fd.
  */
 static bool socket_is_drained(int fd)
 {
@@ -118,7 +118,7 @@ static bool socket_is_drained(int fd)
 	return false;
 }
 
-/* False: the reaper has it, and says when slot's connection is closed. */
+/* false: the reaper has fd, and tells when the connection of slot is closed. */
 static bool admission_close_or_reap(struct server *server, int fd, uint32_t slot)
 {
 	if (fd >= 0 && server->admission.listener.takes_rights) {
@@ -142,7 +142,7 @@ static void admission_close_stray(struct server *server, int fd)
 {
 	if (admission_close_or_reap(server, fd, STRAY))
 		return;
-	/* There are not more of them than that: the rest waits in the listener's queue. */
+	/* At the limit, further connections wait in the listener's queue. */
 	if (++server->admission.n_strays >= ADMISSION_STRAYS_MAX)
 		admission_rest(server);
 }
@@ -235,8 +235,8 @@ static bool is_out_of_descriptors(int error)
 }
 
 /*
- * Out of descriptors: the listener stays readable, so doing nothing would spin. The
- * spare descriptor is given up to accept one connection and close it.
+ * The daemon is out of descriptors. The listener stays readable, so the loop would spin. Giving
+ * up the spare descriptor lets it accept one connection and close it.
  */
 static void admission_turn_away(struct server *server)
 {
@@ -245,7 +245,7 @@ static void admission_turn_away(struct server *server)
 	server->admission.spare_fd = fd_close(server->admission.spare_fd);
 	fd = accept4(server->admission.listener.fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
 	if (fd < 0 && is_out_of_descriptors(errno))
-		admission_rest(server); /* not even that helps: the node is out of them */
+		admission_rest(server); /* the node itself is out of descriptors */
 	if (fd >= 0)
 		admission_close_stray(server, fd);
 	server->admission.spare_fd = open("/dev/null", O_RDONLY | O_CLOEXEC);
@@ -253,7 +253,7 @@ static void admission_turn_away(struct server *server)
 		   "turned-away connections=%u: out of file descriptors", server->users.n_peers);
 }
 
-/* It came, said nothing and went: as many as a loop of connect() and close() makes. */
+/* The peer has closed the connection already. A loop of connect() and close() makes many such. */
 static bool admission_is_gone(const struct server *server, int fd)
 {
 	uint8_t byte;
@@ -310,7 +310,7 @@ static void admission_on_rested(struct server *server, struct deadline *deadline
 		deadline_set(&server->deadlines, deadline, server->now_ns + LISTEN_REST_NS);
 }
 
-/* Where peers may send descriptors, somebody must close them. */
+/* The reaper is needed where peers may send descriptors, because closing those may hang. */
 int admission_open(struct server *server)
 {
 	struct reaper *reaper = &server->admission.reaper;

@@ -14,7 +14,10 @@ _Static_assert((int)SCHED_PRIORITY_CRITICAL == (int)NVSHARE_PRIORITY_CRITICAL,
 	       "enum nvshare_priority");
 _Static_assert(SCHED_WEIGHT_MAX == NVSHARE_WEIGHT_MAX, "weights");
 
-/* The groups at the time of its connect(), as the kernel knows them, and its own one. */
+/*
+ * The groups that the process had when it connected, as the kernel knows them, and its main
+ * group.
+ */
 static size_t peer_groups(const struct peer *peer, gid_t groups[GROUPS_MAX])
 {
 	socklen_t len = (GROUPS_MAX - 1) * sizeof(groups[0]);
@@ -60,7 +63,7 @@ void claims_take(struct server *server, struct peer *peer, const struct nvshare_
 	peer->claim = *claim;
 	if (peer->claim.weight == 0)
 		peer->claim.weight = NVSHARE_WEIGHT_DEFAULT;
-	/* Most claim nothing special: for them nobody need be asked for groups. */
+	/* Most clients claim nothing special, so the kernel is not asked for their groups. */
 	if (claim->priority > NVSHARE_PRIORITY_LOW)
 		max = claims_priority_max(server, peer);
 	if (claim->priority <= max)
@@ -110,7 +113,7 @@ bool claims_is_key(uint32_t key)
 	       key == NVSHARE_KEY_COMPUTE_LIMIT;
 }
 
-/* Puts value where key says. NULL, or what is allowed. */
+/* Writes value to the field of key. NULL, or a text that says which values are allowed. */
 static const char *claim_put(struct nvshare_claim *claim, uint32_t key, uint64_t value)
 {
 	switch ((enum nvshare_key)key) {
@@ -146,7 +149,10 @@ static const char *claim_put(struct nvshare_claim *claim, uint32_t key, uint64_t
 	return "this setting is the node's, not a client's";
 }
 
-/* A process on several GPUs, which takes no turns, is not kept off one of them either. */
+/*
+ * A limit is not kept for a process on several GPUs: it takes no turns, and is never held off a
+ * GPU.
+ */
 static const char *claims_unkept(const struct server *server, const struct peer *client)
 {
 	struct sched_client_status status;

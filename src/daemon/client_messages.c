@@ -15,7 +15,10 @@
 
 #include <string.h>
 
-/* Looks into /proc and NVML, a new place in the core's order: so many messages' work. */
+/*
+ * A registration looks into /proc and NVML, and takes a place in the core. It counts as so many
+ * messages more.
+ */
 #define REGISTER_COST 4
 
 static uint64_t client_pinned_sum(const struct nvshare_mem *mem)
@@ -28,8 +31,8 @@ static uint64_t client_pinned_sum(const struct nvshare_mem *mem)
 }
 
 /*
- * Takes a client's report; the GPU's account and the event's memory follow it. Nobody has more on
- * a card than the card: what is compared with NVML must be what the core counts.
+ * Takes a client's report into the GPU's account and the event's memory. Bytes on the card are
+ * cut to the card's size, because the core must count what is compared with NVML.
  */
 static void client_take_memory(struct server *server, struct peer *peer,
 			       const struct nvshare_mem *mem, struct sched_memory *ret_memory)
@@ -56,7 +59,7 @@ static void client_take_memory(struct server *server, struct peer *peer,
 	};
 }
 
-/* Nobody has more on a card than the card; what strangers send must not add up beyond it. */
+/* A budget is cut to the card's size: numbers from strangers must not add up beyond it. */
 static uint64_t client_clamp_budget(const struct server *server, const struct peer *peer,
 				    uint64_t budget)
 {
@@ -80,7 +83,7 @@ static enum nvshare_register_result client_join(struct server *server, struct pe
 	bool is_found = hearsay_find(server, peer, reg);
 	int r;
 
-	measure_tell_new(server); /* NVML's new ones, whoever made us look for them */
+	measure_tell_new(server); /* GPUs that NVML lists since the last look */
 	if (!is_found)
 		return NVSHARE_REGISTER_GPU;
 	event.gpu = peer->gpu;
@@ -137,7 +140,7 @@ static void client_on_register(struct server *server, struct peer *peer,
 		   peer->gpu, (int)peer->cred.pid, (unsigned int)peer->cred.uid,
 		   !!(reg->flags & NVSHARE_REGISTER_RUNNING),
 		   !!(reg->flags & NVSHARE_REGISTER_RECONNECT), peer->name);
-	/* First the answer, then what the core makes of the newcomer. */
+	/* The answer leaves before the messages of the core's actions. */
 	answer.client = peer->id;
 	answer.claim = peer->claim;
 	peer->context_told = hearsay_context(server, peer);
@@ -187,7 +190,7 @@ static void client_on_req_lock(struct server *server, struct peer *peer,
 		client_messages_request(server, peer, &req->mem);
 		return;
 	}
-	/* After a restart those that run come back first; until then nobody is let in. */
+	/* After a restart, running programs come back first. Until then nobody is let in. */
 	client_take_memory(server, peer, &req->mem, &memory);
 	grace_hold(server, peer, false);
 }
@@ -195,10 +198,13 @@ static void client_on_req_lock(struct server *server, struct peer *peer,
 static void client_log_released(struct server *server, const struct peer *peer,
 				const struct nvshare_lock_released *released)
 {
-	/* What the stopped give up bit by bit is in the status; a failure has its own line. */
+	/*
+	 * Bytes that a stopped client gives up in parts are in the status. A failed stop has its
+	 * own line.
+	 */
 	bool is_turn = released->grant && !released->outcome;
 
-	/* A turn given up with nothing to move is seen by the next one's grant. */
+	/* A turn that ends without moving bytes shows in the log by the next client's grant. */
 	if (released->moved || released->outcome)
 		server_log(server, peer->cred.uid, is_turn ? LOG_LEVEL_INFO : LOG_LEVEL_DEBUG,
 			   "released client=%u gpu=%u grant=%llu outcome=%s moved=%llu ms=%llu",
@@ -240,7 +246,7 @@ static void client_on_released(struct server *server, struct peer *peer,
 	if (!released->outcome) {
 		server_account(server, peer, peer->account.on_card, event.budget);
 		peer->n_failed = 0;
-		peer->is_host_taker = false; /* until it may have to go again */
+		peer->is_host_taker = false; /* until it is told to stop again */
 	}
 	client_log_released(server, peer, released);
 	dispatch_perform(server, peer, &actions);
@@ -262,7 +268,7 @@ static void client_on_mem_update(struct server *server, struct peer *peer,
 
 	client_take_memory(server, peer, &update->mem, &event.memory);
 	halts_note(server, peer, update->halt, update->flags);
-	/* Nor may anybody grow until all are back: what they hold is not known before. */
+	/* Nobody may grow until all clients are back, because their memory is unknown before. */
 	if (grace_is_on(server) && (event.memory.wanted || event.memory.wanted_pinned)) {
 		event.memory.wanted = 0;
 		event.memory.wanted_pinned = 0;
@@ -270,7 +276,7 @@ static void client_on_mem_update(struct server *server, struct peer *peer,
 			grace_hold(server, peer, true);
 		peer->held_epoch = update->epoch;
 	}
-	/* It may give back, not take; what the core adds comes as an action. */
+	/* A client may give budget back. More budget comes from the core alone, by an action. */
 	if (event.budget < peer->account.budget) {
 		server_account(server, peer, peer->account.on_card, event.budget);
 		is_short = event.memory.wanted || event.memory.wanted_pinned;
@@ -279,8 +285,9 @@ static void client_on_mem_update(struct server *server, struct peer *peer,
 	if (r)
 		log_debug("ignored client=%u message=MEM_UPDATE core=%d", peer->id, r);
 	/*
-	 * It gives back what it asks for: the driver had no room within the budget, so others may
-	 * have more than the core knows. It will have been told when the client asks again.
+	 * The client gives back the bytes that it asks for, because the driver had no room within
+	 * the budget. So others may use more than the core knows. The core knows it when the
+	 * client asks again.
 	 */
 	if (is_short && !grace_is_on(server) &&
 	    sched_client_state(&server->sched, peer->slot) == SCHED_CLIENT_RUNNING)
@@ -293,12 +300,12 @@ static void client_on_heartbeat(struct server *server, struct peer *peer,
 	struct sched_event event = {.type = SCHED_EVENT_ALIVE, .client = peer->slot};
 
 	if (!peer->is_beat_asked || heartbeat->nonce != peer->nonce)
-		return; /* to another question, or to none */
+		return; /* the answer to another heartbeat, or to none */
 	peer->is_beat_asked = false;
 	(void)dispatch_event(server, &event);
 }
 
-/* True if it was a message that a registered client may send. */
+/* true: a registered client may send msg. */
 static bool client_on_message(struct server *server, struct peer *peer, const struct msg *msg)
 {
 	switch (msg->header.type) {

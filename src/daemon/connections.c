@@ -103,7 +103,7 @@ void server_close(struct server *server, struct peer *peer, const char *reason)
 			   (int)peer->cred.pid, (unsigned int)peer->cred.uid, reason);
 }
 
-/* The end of one peer may be the end of others: they join the list. */
+/* The end of one peer may cause the end of others, which join the list meanwhile. */
 void connections_end(struct server *server)
 {
 	struct peer *peer;
@@ -112,8 +112,8 @@ void connections_end(struct server *server)
 		server->connections.closing = peer->closing_next;
 		dispatch_gone(server, peer);
 		/*
-		 * A forked child of the peer may share the socket's description, which
-		 * would keep it in the epoll set after close().
+		 * A forked child of the peer may share the socket's description. That would keep
+		 * the socket in the epoll set after close().
 		 */
 		event_source_remove(&peer->input);
 		event_source_remove(&peer->end);
@@ -122,7 +122,7 @@ void connections_end(struct server *server)
 	}
 }
 
-/* A library or tool of another version finds ours in the header, and can name it. */
+/* A library or tool of another version finds our version in the header, and can name it. */
 static void connections_tell_version(struct server *server, struct peer *peer)
 {
 	const struct nvshare_registered answer = {.result = NVSHARE_REGISTER_VERSION};
@@ -137,12 +137,12 @@ static void connections_handle_input(struct server *server, struct peer *peer)
 	ssize_t n;
 	int r;
 
-	/* Nobody sends descriptors here; one that is taken, or dropped, could make us wait. */
+	/* No peer has a reason to send descriptors. Closing one could make the daemon wait. */
 	if (server->admission.listener.takes_rights && sock_next(peer->fd) == SOCK_NEXT_RIGHTS) {
 		server_close(server, peer, "it sends descriptors");
 		return;
 	}
-	/* One message a turn: a chatty peer waits for the others. */
+	/* One message a turn, so that a peer with many messages waits for the others. */
 	n = sock_recv(peer->fd, bytes, sizeof(bytes));
 	if (n == -EAGAIN)
 		return;
@@ -168,13 +168,16 @@ void connections_handle(struct server *server, struct peer *peer, uint32_t event
 			server_close(server, peer, NULL);
 	}
 	if (peer->is_paused || peer->cursor.stage != PEER_STAGE_NONE) {
-		/* Nobody waits for the unread messages of a paused peer that is gone. */
+		/* The unread messages of a paused peer are dropped when the peer is gone. */
 		if (events & (EPOLLHUP | EPOLLERR))
 			server_close(server, peer, NULL);
 		else if (!peer->is_paused && peer->queue_len == 0 && flow_admit(server, peer))
 			tool_status_continue(server, peer);
 	} else if (events & (EPOLLIN | EPOLLHUP | EPOLLERR)) {
-		/* A tool's answer begins in the turn of tools, not in that of the clients. */
+		/*
+		 * The answer to a new tool begins in the turn of tools, behind the clients'
+		 * events.
+		 */
 		bool is_tools_turn = peer->state == PEER_STATE_TOOL;
 
 		if (flow_admit(server, peer))

@@ -3,13 +3,13 @@
 
 #include "daemon/server.h"
 
-/* One pass over what is due makes at most so many steps, then the peers are heard again. */
+/* One pass makes at most so many steps, then the loop comes back to its events. */
 #define DUE_STEPS_MAX 256
 
 int dispatch_step(struct server *server, struct sched_event *event,
 		  struct sched_actions *ret_actions)
 {
-	relay_drain(server); /* what came before this event comes first */
+	relay_drain(server); /* earlier events come first */
 	ret_actions->n = 0;
 	event->now_ns = server->now_ns;
 	return sched_step(&server->sched, event, ret_actions);

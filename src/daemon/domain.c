@@ -21,7 +21,7 @@
 
 static const char *const spaces[DOMAIN_SPACES] = {"user", "pid", "mnt", "net", "ipc", "cgroup"};
 
-/* Of /proc/PID/status: all that the kernel, a sandbox or a container makes a difference by. */
+/* Lines of /proc/PID/status by which the kernel, a sandbox or a container tells processes apart. */
 static const struct {
 	const char *key;
 	bool is_optional; /* kernels before 5.9 have none */
@@ -34,12 +34,12 @@ static const struct {
 static const char *const labels[] = {"attr/current", "attr/apparmor/current",
 				     "attr/selinux/current", "attr/smack/current"};
 
-/* The part of status that later steps need. */
+/* The part of the status that later steps need. */
 struct identity {
 	uid_t uid;
 	gid_t gid;
 	uint64_t capabilities; /* effective */
-	uid_t owner_uid;       /* of files in /proc/PID: the kernel's word on the process */
+	uid_t owner_uid;       /* of files in /proc/PID: the kernel sets it */
 	gid_t owner_gid;
 };
 
@@ -50,7 +50,10 @@ static bool domain_make_path(const char *proc, pid_t pid, const char *name, char
 	return n > 0 && n < PATH_LEN;
 }
 
-/* Up to size - 1 bytes and a NUL; the number of bytes, or -errno; -EFBIG: there are more. */
+/*
+ * Reads up to size - 1 bytes and adds a NUL. The number of bytes, or -errno; -EFBIG: there are
+ * more.
+ */
 static ssize_t file_read_whole(int fd, char *ret, size_t size)
 {
 	size_t len = 0;
@@ -79,8 +82,9 @@ static bool domain_add_text(struct domain *domain, const char *text, size_t len)
 /* ---- its ids and powers -------------------------------------------------------- */
 
 /*
- * Real, effective, saved and file-system id must be one. An id that differs may be one to be
- * dropped, or a borrowed one, and the kernel then lets no process like it read its memory.
+ * The real, effective, saved and file-system id must be the same. A process with two ids may have
+ * borrowed one, or may be about to drop it. The kernel lets no process of either id read its
+ * memory.
  */
 static bool domain_read_ids(const char *line, uint32_t *ret_id)
 {
@@ -111,7 +115,7 @@ static bool domain_take_line(struct domain *domain, struct identity *identity, c
 	return domain_add_text(domain, line, len);
 }
 
-/* The table's order, not the file's: a missing line can not pass for another one. */
+/* Lines are taken in the table's order, so a missing line cannot pass for another one. */
 static bool domain_take_status(struct domain *domain, struct identity *identity, const char *status)
 {
 	for (size_t i = 0; i < sizeof(lines) / sizeof(lines[0]); i++) {
@@ -165,7 +169,7 @@ static bool domain_read_spaces(const char *proc, pid_t pid, struct domain *domai
 	return true;
 }
 
-/* Ids and capabilities mean something else in another user namespace than the scheduler's. */
+/* Ids and capabilities mean something else in another user namespace. */
 static bool domain_is_in_our_user_space(const char *proc, const struct domain *domain)
 {
 	char path[PATH_LEN];
@@ -176,7 +180,7 @@ static bool domain_is_in_our_user_space(const char *proc, const struct domain *d
 	       st.st_dev == domain->spaces[0].dev && st.st_ino == domain->spaces[0].ino;
 }
 
-/* A kernel without the module has no such file, or none that can be read: EINVAL. */
+/* Without the security module the file is missing, or reading it fails with EINVAL. */
 static bool domain_read_label(const char *path, struct domain *domain)
 {
 	FD_CLEANUP int fd = open(path, O_RDONLY | O_CLOEXEC);
@@ -206,7 +210,7 @@ static bool domain_read_labels(const char *proc, pid_t pid, struct domain *domai
 
 /* ---- whether a process like it may look into it -------------------------------- */
 
-/* Filled in by PIDFD_GET_INFO. Linux 6.16 was the first to say whether a process is dumpable. */
+/* The result of PIDFD_GET_INFO. Since Linux 6.16 it tells whether a process is dumpable. */
 struct process_info {
 	uint64_t mask;
 	uint64_t cgroup;
@@ -218,7 +222,7 @@ _Static_assert(sizeof(struct process_info) == 72, "struct pidfd_info");
 
 #define PROCESS_INFO          _IOWR(0xff, 11, struct process_info)
 #define PROCESS_INFO_DUMPABLE (1u << 4)
-#define PROCESS_DUMPABLE      (1u << 2) /* by its user; other bits: by root alone, by nobody */
+#define PROCESS_DUMPABLE      (1u << 2) /* by its user; other bits: by root alone, or by nobody */
 
 /* 1: yes; 0: no; -1: this kernel does not say. */
 static int process_is_dumpable(int pidfd)
@@ -231,8 +235,8 @@ static int process_is_dumpable(int pidfd)
 }
 
 /*
- * Whether /proc lets this thread look into the process without the power to trace everybody.
- * Capabilities are the thread's own, so no other thread of the scheduler is the poorer.
+ * Whether /proc lets this thread look into the process without CAP_SYS_PTRACE. Capabilities
+ * belong to a thread, so other threads of the scheduler keep theirs.
  */
 static bool process_opens_without_power(const char *proc, pid_t pid)
 {
@@ -250,15 +254,17 @@ static bool process_opens_without_power(const char *proc, pid_t pid)
 	if (syscall(SYS_capset, &header, less) < 0)
 		return false;
 	is_open = stat(path, &st) == 0;
-	(void)syscall(SYS_capset, &header, full); /* all of it is permitted: this can not fail */
+	(void)syscall(SYS_capset, &header, full); /* cannot fail: all of it is permitted */
 	return is_open;
 }
 
 /*
- * A process that is not dumpable has its files in /proc owned by root. Of a process of root's
- * that tells nothing. Where a pidfd does not tell either, a process with the power to trace
- * counts as open: the kernel lets its like read it, dumpable or not. Of one without that power
- * the scheduler lays down its own and tries.
+ * Whether other processes of the same user may read the memory of this one.
+ *
+ * Root owns the /proc files of a process that is not dumpable. For a process of root this tells
+ * nothing. If the pidfd tells nothing either, a process with CAP_SYS_PTRACE counts as open,
+ * because the kernel lets its like read it in any case. For a process without that capability the
+ * scheduler drops its own for a moment, and tries.
  */
 static bool process_is_open_to_its_like(const char *proc, const struct domain_process *process,
 					const struct identity *identity)
@@ -277,7 +283,7 @@ static bool process_is_open_to_its_like(const char *proc, const struct domain_pr
 
 /* ---- all of it --------------------------------------------------------------- */
 
-/* While it has not ended, nobody else can have had its number. */
+/* As long as the process has not ended, no other process can have its number. */
 static bool process_is_alive(int pidfd)
 {
 	struct pollfd end = {.fd = pidfd, .events = POLLIN};

@@ -14,10 +14,15 @@
 
 #define PROCESSES_MAX 512
 
-/* NVML lists a GPU's processes so often at the most; until then the last list holds. */
+/*
+ * The least time between two lists of a GPU's processes from NVML. Until then the last list
+ * counts.
+ */
 #define LIST_NS (100 * CLOCK_NS_PER_MS)
 
-/* All clients of a GPU are compared so often at the most because of one's reports. */
+/*
+ * The least time between two comparisons of all clients of a GPU because of one client's reports.
+ */
 #define COMPARE_NS (10 * CLOCK_NS_PER_MS)
 
 struct doubts {
@@ -27,7 +32,7 @@ struct doubts {
 		uint64_t listed_ns; /* 0: never */
 		uint64_t compared_ns;
 		uint64_t used;
-		bool is_suspect; /* to be compared when it is due, also if nobody waits */
+		bool is_suspect; /* compare when due, even if nobody waits */
 		uint32_t n;
 		struct nvml_process at[PROCESSES_MAX];
 	} gpus[SCHED_GPUS_MAX];
@@ -51,7 +56,7 @@ static void doubts_compare_by(struct server *server, uint32_t index, uint64_t at
 		deadline_set(&server->deadlines, &server->doubts->due, at_ns);
 }
 
-/* False: NVML says nothing, so nothing is known against anybody. */
+/* false: NVML does not answer, so no report can be doubted. */
 static bool doubts_list_processes(struct server *server, uint32_t index)
 {
 	struct doubts_gpu *doubts = &server->doubts->gpus[index];
@@ -75,7 +80,10 @@ static bool doubts_concern(const struct peer *peer, const struct peer *newcomer,
 	return peer->state == PEER_STATE_CLIENT || peer == newcomer;
 }
 
-/* A hung client's budget counts like a report: it does not answer, and may never use it. */
+/*
+ * The budget of a hung client counts as its report: it does not answer, and may never use the
+ * budget.
+ */
 static uint64_t peer_reported(const struct server *server, const struct peer *peer)
 {
 	uint64_t bytes = peer->account.on_card;
@@ -130,8 +138,9 @@ static void doubts_log(struct server *server, const struct peer *peer, uint64_t 
 }
 
 /*
- * The newcomer is none of the core's yet: it joins with what is doubted. Of the reporter the core
- * hears after its report: with the report before, the doubt would make room that is not there.
+ * Doubts lacking bytes of peer. reporter is the peer whose report is being taken, or a newcomer.
+ * The core does not know that report yet, and would take the doubt for room that is not there. So
+ * the doubt goes to the core with the report.
  */
 static void doubts_apply(struct server *server, struct peer *peer, uint64_t lacking,
 			 const struct peer *reporter)
@@ -142,7 +151,7 @@ static void doubts_apply(struct server *server, struct peer *peer, uint64_t lack
 	evidence_weigh(&peer->evidence, lacking, server->now_ns, server->options.report_grace_ns);
 	if (!before && !peer->evidence.doubted)
 		return;
-	/* Its own memory is doubted first. */
+	/* The program's own memory is doubted before the second context. */
 	peer->doubted = u64_min(peer->evidence.doubted, most);
 	peer->doubted_second = peer->evidence.doubted - peer->doubted;
 	server_account(server, peer, peer->account.on_card, peer->account.budget);
@@ -152,7 +161,7 @@ static void doubts_apply(struct server *server, struct peer *peer, uint64_t lack
 	doubts_log(server, peer, before);
 }
 
-/* True: something is still suspected or doubted. */
+/* true: a report is still suspected or doubted. */
 static bool doubts_compare(struct server *server, uint32_t index, const struct peer *reporter)
 {
 	struct doubts_gpu *doubts = &server->doubts->gpus[index];
@@ -177,7 +186,7 @@ static bool doubts_compare(struct server *server, uint32_t index, const struct p
 	return is_suspect;
 }
 
-/* What is reported no more is what was not there: the core takes it for the same. */
+/* Bytes that a client reports no longer are taken for the doubted ones. The core does the same. */
 static void doubts_follow_report(struct server *server, struct peer *peer, uint64_t before)
 {
 	uint64_t there = u64_excess(before, peer->doubted);
@@ -189,7 +198,7 @@ static void doubts_follow_report(struct server *server, struct peer *peer, uint6
 	server_account(server, peer, peer->account.on_card, peer->account.budget);
 }
 
-/* Ours is lower for a while when a report has crossed a new budget: the core's is right. */
+/* Our number is too low for a while if a report has crossed a new budget. The core's is right. */
 static uint64_t peer_budget(const struct server *server, const struct peer *peer)
 {
 	struct sched_client_status status;
@@ -200,7 +209,10 @@ static uint64_t peer_budget(const struct server *server, const struct peer *peer
 	return status.budget > peer->account.budget ? status.budget : peer->account.budget;
 }
 
-/* It has more than its budget, which must be there, so nobody need suffer from it for a moment. */
+/*
+ * peer reports more than its budget. Such bytes are on the card already if the report is true, so
+ * it is checked at once, before others lack the room.
+ */
 static void doubts_compare_now(struct server *server, struct peer *peer)
 {
 	struct doubts_gpu *doubts = &server->doubts->gpus[peer->gpu];
@@ -211,7 +223,7 @@ static void doubts_compare_now(struct server *server, struct peer *peer)
 			doubts_compare_by(server, peer->gpu, server->now_ns);
 		return;
 	}
-	/* Reports were explained a moment ago, so what is not any more is this one. */
+	/* All reports were explained a moment ago, so an excess comes from this report. */
 	excess = u64_excess(server->gpus.at[peer->gpu].reported,
 			    doubts->used + doubts_slack(server, peer->gpu));
 	doubts_apply(server, peer, peer->evidence.doubted + excess, peer);

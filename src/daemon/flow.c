@@ -8,12 +8,12 @@
 #include <unistd.h>
 #include <utlist.h>
 
-/* A latency-critical program with a thousand requests a second sends four messages for each. */
+/* A latency-critical program with a thousand requests a second sends four messages a request. */
 static const struct quota_rate peer_rate = {CLOCK_NS_PER_SEC / 4000, 8000};
 
 /*
- * A peer over its quota is looked at again after so long. The more of them there are the longer it
- * is: looking costs the same for each.
+ * A peer over its quota is read again after so long. The pause grows with the number of paused
+ * peers, because resuming costs the same for each of them.
  */
 #define PAUSE_NS       (10 * CLOCK_NS_PER_MS)
 #define PAUSED_A_PAUSE 64
@@ -27,7 +27,7 @@ bool server_may_log(struct server *server, uid_t uid, enum log_level level)
 	if (!log_is_on(level))
 		return false;
 	if (log_is_on(LOG_LEVEL_DEBUG))
-		return true; /* each message has a line: all of them were asked for */
+		return true; /* the level debug asks for a line a message */
 	if (quota_line(&server->flow.quota, uid, uid == 0 || uid == geteuid(), server->now_ns))
 		return true;
 	deadline_set(&server->deadlines, &server->flow.report, quota_deadline(&server->flow.quota));
@@ -88,8 +88,8 @@ static void peer_resume(struct server *server, struct peer *peer)
 }
 
 /*
- * All clients of one user together. Root's, and those of the scheduler's own user, need no limit:
- * these users can stop the scheduler in other ways.
+ * The messages of all clients of one user count together. Root and the scheduler's own user have
+ * no limit, because they can stop the scheduler in other ways.
  */
 static bool flow_user_is_too_fast(struct server *server, const struct peer *peer)
 {
@@ -105,8 +105,9 @@ bool flow_admit(struct server *server, struct peer *peer)
 {
 
 	/*
-	 * One message a pause in any case: else others of its user could take all there is. A
-	 * part of an answer is more work than that, and tools have their turns anyway.
+	 * After a pause one message is read in any case. Otherwise other clients of the user
+	 * could take the whole quota. Tools are left out: they have turns of their own, and a
+	 * part of an answer is more work than a message.
 	 */
 	if (peer->is_due && peer_quota_kind(peer) == QUOTA_MESSAGES) {
 		peer->is_due = false;

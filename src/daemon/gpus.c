@@ -9,36 +9,42 @@
 #include <stdio.h>
 #include <string.h>
 
-/* NVML is asked about new devices, and about one device's memory, at most so often. */
+/*
+ * The least times between two questions to NVML: for new devices, and for the memory of one
+ * device.
+ */
 #define LIST_PERIOD_NS   CLOCK_NS_PER_SEC
 #define SAMPLE_PERIOD_NS (100 * CLOCK_NS_PER_MS)
 
-/* The counter of energy moves in steps of up to 100 ms; a mean of long ago says nothing. */
+/*
+ * The counter of energy moves in steps of up to 100 ms, so a mean needs a longer time. A mean
+ * over a very long time tells nothing about now.
+ */
 #define POWER_MIN_NS (500 * CLOCK_NS_PER_MS)
 #define POWER_MAX_NS (60 * CLOCK_NS_PER_SEC)
 
-/* A sample older than this says nothing about now. */
+/* An older sample tells nothing about now. */
 #define SAMPLE_FRESH_NS (3 * CLOCK_NS_PER_SEC)
 
 /*
- * A client reports memory when its budget has it, and only then asks the driver for it: longer
- * than this no allocation takes (64 GiB in chunks: a second, beside others' evictions).
+ * A client reports memory when its budget has it, and asks the driver afterwards. No allocation
+ * takes longer than this: 64 GiB in chunks take a second beside others' evictions.
  */
 #define ALLOCATION_NS (5 * CLOCK_NS_PER_SEC)
 
 /*
- * The driver frees a process's memory within so long of its death, or its connection's end.
- * What is there after that is others'.
+ * The driver frees the memory of a process within so long of its death, or of its connection's
+ * end. Memory that is still used after that belongs to others.
  */
 #define GONE_NS (5 * CLOCK_NS_PER_SEC)
 
-/* A rise that nobody can be named for counts when it has lasted so long. */
+/* A rise of unknown cause counts when it has lasted so long. */
 #define RISE_NS (900 * CLOCK_NS_PER_MS)
 
-/* Changes below are noise: other processes' contexts come and go. */
+/* Smaller changes are noise: contexts of other processes come and go. */
 #define SAMPLE_NOISE (1ull << 20)
 
-/* No card is larger; a client that says so is wrong. */
+/* No card is larger. A client that reports more is wrong. */
 #define GPU_TOTAL_MAX (1ull << 44)
 
 static bool uuid_is_same(const uint8_t a[16], const uint8_t b[16])
@@ -55,7 +61,7 @@ static struct gpu *gpus_find_uuid(struct gpus *gpus, const uint8_t uuid[16])
 	return NULL;
 }
 
-/* An entry for another GPU: one that nobody uses, else a new one. */
+/* An entry for a new GPU: one that nobody uses, else a new one. NULL: all are used. */
 static struct gpu *gpus_take_entry(struct gpus *gpus)
 {
 	for (uint32_t i = 0; i < gpus->n; i++) {
@@ -65,7 +71,7 @@ static struct gpu *gpus_take_entry(struct gpus *gpus)
 	return gpus->n < SCHED_GPUS_MAX ? &gpus->at[gpus->n++] : NULL;
 }
 
-/* Clients are on it already: what they said of it does not count any more. */
+/* Clients are on the GPU already. From now on NVML's numbers replace theirs. */
 static void gpu_adopt(const struct gpus *gpus, struct gpu *gpu, const struct nvml_gpu *found)
 {
 	(void)snprintf(gpu->name, sizeof(gpu->name), "%s", found->name);
@@ -122,7 +128,7 @@ int gpus_find(struct gpus *gpus, const uint8_t uuid[16], uint64_t total, uint64_
 {
 	struct gpu *gpu = gpus_find_uuid(gpus, uuid);
 
-	/* The driver may have been loaded, or an instance made, after we started. */
+	/* The driver may have been loaded, or a MIG instance made, after the start. */
 	if ((!gpu || !gpu->device) && now_ns - gpus->listed_ns >= LIST_PERIOD_NS) {
 		if (gpus->nvml.handle || nvml_open(&gpus->nvml))
 			gpus_add_nvml(gpus, now_ns);
@@ -155,7 +161,7 @@ uint64_t gpus_possible_total(uint64_t total)
 	return total <= GPU_TOTAL_MAX ? total : 0;
 }
 
-/* Bytes of our clients' are there for certain. */
+/* So many bytes of our clients are on the card, or out, for certain. */
 static void gpu_settle(struct gpu *gpu, uint64_t bytes)
 {
 	for (size_t i = 0; i < 2; i++) {
@@ -165,7 +171,7 @@ static void gpu_settle(struct gpu *gpu, uint64_t bytes)
 	}
 }
 
-/* Ahead of each change, so that after two periods without one there was none in the last. */
+/* Called ahead of each change, so that two periods without a call are two without a change. */
 static void gpu_turn_period(struct gpu *gpu, uint64_t now_ns)
 {
 	uint64_t passed_ns = now_ns - gpu->period_ns;
@@ -178,16 +184,19 @@ static void gpu_turn_period(struct gpu *gpu, uint64_t now_ns)
 	gpu->footprint_low[0] = gpu->footprint;
 }
 
-/* Of what is reported, bytes that the driver may still have to make. What moves is none. */
+/*
+ * Reported bytes that the driver may still have to allocate. Bytes that only move are none of
+ * them.
+ */
 static uint64_t gpu_grown(const struct gpu *gpu)
 {
 	return u64_excess(gpu->footprint, u64_min(gpu->footprint_low[0], gpu->footprint_low[1]));
 }
 
 /*
- * What others use, of used bytes. Our clients' reports lag behind what they bring in
- * and free, and are ahead of what they allocate; but they stay within their budgets. So
- * what is certain is a range, and the last estimate stands as long as it lies within.
+ * How many of the used bytes belong to others. Clients' reports lag behind restores and frees,
+ * and run ahead of allocations, but clients stay within their budgets. So the truth is known as a
+ * range. The last estimate stands as long as it lies in that range.
  */
 static uint64_t gpu_estimate(const struct gpu *gpu, uint64_t used)
 {
@@ -202,7 +211,7 @@ static uint64_t gpu_estimate(const struct gpu *gpu, uint64_t used)
 	return gpu->external > most ? most : gpu->external;
 }
 
-/* Nobody's by the estimate: no more than that is left of those that have gone. */
+/* Used bytes that the estimate gives to nobody. Clients that have left cannot still have more. */
 static uint64_t gpu_still_gone(const struct gpu *gpu, uint64_t used)
 {
 	return u64_min(gpu->gone,
@@ -210,9 +219,10 @@ static uint64_t gpu_still_gone(const struct gpu *gpu, uint64_t used)
 }
 
 /*
- * What of a rise counts. A client that makes a context has more than was thought for a moment,
- * so a rise counts when it has lasted; but at once as far as NVML lists others' processes for
- * it, where no client can have caused it, and where the last sample says nothing about now.
+ * The part of a rise that counts. A client that makes a context has more than was thought for a
+ * moment, so a rise counts when it has lasted. Three kinds count at once: bytes of other
+ * processes that NVML lists, bytes that no client can have caused, and a rise since a sample that
+ * is too old.
  */
 static uint64_t gpu_lasting(struct gpu *gpu, uint64_t now_ns, bool is_fresh)
 {
@@ -229,7 +239,7 @@ static uint64_t gpu_lasting(struct gpu *gpu, uint64_t now_ns, bool is_fresh)
 	gpu->rise = u64_min(gpu->rise, gpu->sample);
 	if (now_ns - gpu->rise_ns >= RISE_NS) {
 		sure = gpu->rise > sure ? gpu->rise : sure;
-		gpu->rise_ns = now_ns; /* what is beyond has still to last */
+		gpu->rise_ns = now_ns; /* a further rise must last, too */
 		gpu->rise = gpu->sample;
 	}
 	return sure > gpu->external ? sure : gpu->external;
@@ -305,7 +315,7 @@ static uint64_t account_counted(const struct memory_account *account)
 	return u64_excess(account->on_card, account->doubted) + account->second;
 }
 
-/* All else that it reports is doubted before its contexts are. */
+/* Contexts are doubted last of all that a client reports. */
 static uint64_t account_contexts(const struct memory_account *account)
 {
 	return u64_excess(

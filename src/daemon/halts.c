@@ -4,7 +4,7 @@
 #include "daemon/server.h"
 #include "util/log.h"
 
-/* Why not by freezing, in a word; the status says it in more. */
+/* One word for why the client is not frozen. The status tells more. */
 static const char *halts_drain_reason(uint32_t halt)
 {
 	static const char *const names[NVSHARE_HALT_COUNT] = {

@@ -9,8 +9,8 @@
 #include <sys/socket.h>
 
 /*
- * Bytes; the kernel doubles it. A packet costs some 700, so about twenty wait at most: a client
- * that does not read keeps no more chunks than that from being freed.
+ * Bytes; the kernel doubles the value. A packet costs some 700, so about twenty can wait. A
+ * client that does not read keeps only so many chunks from being freed.
  */
 #define SEND_BUFFER 8192
 
@@ -28,7 +28,7 @@ static bool peer_read_domain(const struct peer *peer, struct domain *ret)
 	return peer->is_pidfd_sure && domain_read("/proc", &process, ret);
 }
 
-/* Looked up each time: a process may have dropped privileges since it was last. */
+/* Read each time, because a process may have dropped privileges meanwhile. */
 static bool handover_is_in_domain(const struct peer *from, const struct peer *to)
 {
 	struct domain a, b;
@@ -37,13 +37,12 @@ static bool handover_is_in_domain(const struct peer *from, const struct peer *to
 }
 
 /*
- * A pair without a name, so that nobody but the two can send to it. The receiver learns the
- * sender's uid with each packet, in case that one drops privileges later.
+ * A socket pair has no name, so nobody but the two clients can send to it. The receiver learns
+ * the sender's uid with each packet, in case the sender drops privileges later.
  *
- * The scheduler must never be the one that drops a descriptor of others': close() could hang. Two
- * things see to it. Nothing can be queued on the giving end, which does not receive: the
- * scheduler may be the last to close it. And the scheduler closes the taking end before anybody
- * has the giving end, so nothing is queued there by then.
+ * The scheduler must never be the last to close a descriptor of others, because close() could
+ * hang. The giving end does not receive, so nothing can be queued on it. The scheduler closes the
+ * taking end before anybody has the giving end, so nothing is queued there yet.
  */
 static bool handover_make_pair(int *ret_give, int *ret_take)
 {
@@ -67,7 +66,7 @@ static bool handover_send_end(struct peer *peer, uint16_t type, const void *body
 	return peer_pass(peer, &msg, end) == 0;
 }
 
-/* The taker first: it has its end by the time that anything can come. */
+/* The taker gets its end first, so it has the end before anything can come. */
 static bool handover_introduce(struct peer *from, struct peer *to,
 			       const struct nvshare_drop_lock *drop)
 {
@@ -107,8 +106,8 @@ bool handover_drop(struct server *server, struct peer *from, uint32_t to,
 }
 
 /*
- * What has left the one is in nobody's report until the other one has it. It is no more
- * than what that one still lacks, and over when it does not come any more.
+ * Bytes that have left the giver are in nobody's report until the taker has them. They are at
+ * most as many as the taker lacks. There are none when the taker does not come in any more.
  */
 void handover_note(struct server *server, uint32_t index)
 {

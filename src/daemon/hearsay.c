@@ -7,7 +7,10 @@
 #include <string.h>
 #include <unistd.h>
 
-/* What a library assumes that knows no context's cost is half of that (AGENT_CONTEXT_BYTES_MAX). */
+/*
+ * A context takes at most this part of a card, and at most CONTEXT_MAX bytes. A library that
+ * knows no cost assumes half of it (AGENT_CONTEXT_BYTES_MAX).
+ */
 #define CONTEXT_PART 16
 #define CONTEXT_MAX  (1ull << 30)
 
@@ -16,7 +19,7 @@ static bool hearsay_is_trusted(uid_t uid)
 	return uid == 0 || uid == geteuid();
 }
 
-/* newcomer is on the GPU, but no client yet. */
+/* newcomer registers on the GPU, and is no client yet; NULL: there is none. */
 static bool hearsay_concerns(const struct peer *peer, const struct peer *newcomer, uint32_t gpu)
 {
 	if (peer->is_closing || peer->gpu != gpu)
@@ -24,7 +27,7 @@ static bool hearsay_concerns(const struct peer *peer, const struct peer *newcome
 	return peer->state == PEER_STATE_CLIENT || peer == newcomer;
 }
 
-/* True if the GPU has another total by now. */
+/* true: the GPU has another total now. */
 static bool count_total(struct server *server, uint32_t index, const struct peer *newcomer)
 {
 	struct gpu *gpu = &server->gpus.at[index];
@@ -64,7 +67,7 @@ static void hearsay_find_others(const struct server *server, uid_t uid,
 	}
 }
 
-/* newcomer may have a GPU listed that is not: one user can not take the places of all. */
+/* Whether newcomer may bring a GPU that is not listed. One user must not take the places of all. */
 static bool hearsay_may_bring(const struct server *server, const struct peer *newcomer,
 			      uint32_t index)
 {
@@ -125,7 +128,7 @@ static uint64_t hearsay_plausible(const struct gpu *gpu, uint64_t context_bytes)
 
 void hearsay_note_context(const struct server *server, struct peer *peer, uint64_t bytes)
 {
-	/* Only a first one: what several cost together would be taken for one, and grow. */
+	/* Only the first context counts: the cost of several would be taken for the cost of one. */
 	if (bytes && peer->state == PEER_STATE_CLIENT && !peer->mem.pinned[NVSHARE_PINNED_CONTEXT])
 		peer->context_bytes = hearsay_plausible(&server->gpus.at[peer->gpu], bytes);
 }

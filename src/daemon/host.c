@@ -5,13 +5,16 @@
 #include "daemon/server.h"
 #include "util/log.h"
 
-/* Clients alone: the rest have none, and hear of none. */
+/* Clients alone have host memory, and hear of it. */
 static bool host_has(const struct peer *peer)
 {
 	return peer->state == PEER_STATE_CLIENT && !peer->is_closing;
 }
 
-/* false: it does not read at the moment, and is told later: nothing else may lack the room. */
+/*
+ * false: peer does not read at the moment, and is told later. Its queue is kept for other
+ * messages.
+ */
 static bool host_tell_peer(struct server *server, struct peer *peer)
 {
 	const struct nvshare_host_memory now = {
@@ -37,7 +40,10 @@ void host_in(struct server *server, struct peer *peer)
 {
 	uint64_t total = server->gpus.at[peer->gpu].total;
 
-	/* More than a card can not have gone there; and what strangers say must not add up. */
+	/*
+	 * Not more than a card can have gone to host memory. Numbers from strangers must not add
+	 * up beyond that.
+	 */
 	peer->mem.host = u64_min(peer->mem.host, total);
 	peer->mem.host_wanted = u64_min(peer->mem.host_wanted, total);
 	peer->mem.second = u64_min(peer->mem.second, total);
@@ -74,7 +80,7 @@ void host_out(struct server *server, const struct peer *peer)
 	server->host.wanted -= peer->mem.host_wanted;
 }
 
-/* Managed memory is in host memory itself: what of it is not out stays there for good. */
+/* Managed memory lies in host memory itself. The part that is not evicted stays there. */
 static uint64_t host_staying(const struct peer *peer)
 {
 	if (peer->backend != NVSHARE_BACKEND_MANAGED)
@@ -83,8 +89,8 @@ static uint64_t host_staying(const struct peer *peer)
 }
 
 /*
- * What is not in use, and not another's who lacks some already; and all that the one has who
- * is to come in, for what is out of it comes in meanwhile.
+ * Counts host memory that is not in use, less what others lack already. All host memory of the
+ * incoming client counts, because its evicted bytes come in meanwhile.
  */
 uint64_t host_coming(const struct server *server, const struct peer *from, uint32_t to)
 {

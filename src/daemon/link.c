@@ -7,14 +7,14 @@
 
 #define MB 1000000ull
 
-/* Of a link's rate, what copies of pinned memory reach: 51.4 of 63 GB/s on PCIe 5 x16. */
+/* The part of a link's rate that copies of pinned memory reach: 51.4 of 63 GB/s on PCIe 5 x16. */
 #define PINNED_PERCENT 80
 
 #define LANES_MAX     32
 #define C2C_LINKS_MAX 64
 
 /*
- * All links together, one direction, where NVML says that there are some and not how fast:
+ * The rate of all links together in one direction, where NVML lists links without their speed.
  * NVIDIA's data sheet of the GH200 has 900 GB/s for both directions.
  */
 #define C2C_ASSUMED (450000 * MB)
@@ -25,8 +25,8 @@ static uint64_t link_reached(uint64_t bytes)
 }
 
 /*
- * MB/s a lane and direction: the signalling rate without its encoding, 8b/10b up to the second
- * generation, 128b/130b up to the fifth, and from the sixth on flits.
+ * MB/s a lane and direction: the signalling rate without its encoding. That is 8b/10b up to the
+ * second generation, 128b/130b up to the fifth, and flits from the sixth on.
  */
 uint64_t link_pcie(unsigned int generation, unsigned int lanes)
 {
@@ -35,7 +35,7 @@ uint64_t link_pcie(unsigned int generation, unsigned int lanes)
 
 	if (generation == 0 || lanes == 0 || lanes > LANES_MAX)
 		return 0;
-	/* A later one is no slower. */
+	/* A later generation is no slower. */
 	return link_reached(lane_mb[generation < last ? generation : last] * lanes * MB);
 }
 
@@ -71,7 +71,10 @@ uint64_t link_bandwidth(const struct nvml *nvml, struct nvml_device_st *card)
 
 	if (bytes > 0 || !nvml->pcie_generation || !nvml->pcie_lanes)
 		return bytes;
-	/* The most that both ends can do: an idle link trains down, and up again for copies. */
+	/*
+	 * The most that both ends can do, because an idle link trains down, and up again for
+	 * copies.
+	 */
 	if (nvml->pcie_generation(card, &generation) != 0 || nvml->pcie_lanes(card, &lanes) != 0)
 		return 0;
 	return link_pcie(generation, lanes);

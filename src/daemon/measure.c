@@ -37,7 +37,7 @@ void measure_tell_new(struct server *server)
 		if ((gpu->is_told && !gpu->is_resized) || !gpu->total)
 			continue;
 		measure_tell(server, i);
-		/* NVML's are told in any case; clients can name any number of others. */
+		/* GPUs of NVML are logged in any case. Clients can name any number of others. */
 		if (gpu->device || server_may_log(server, QUOTA_NOBODY, LOG_LEVEL_INFO))
 			log_info(
 				"gpu index=%u total=%llu external=%llu link=%llu by=%s name=\"%s\"",
@@ -50,7 +50,9 @@ void measure_tell_new(struct server *server)
 
 /* ---- measuring --------------------------------------------------------------- */
 
-/* Marks the clients among n found. False: one of GPU index has a pid that nobody knows. */
+/*
+ * Marks the clients among the n processes found. false: a client of GPU index has an unknown pid.
+ */
 static bool measure_mark_clients(struct server *server, uint32_t index, uint32_t n)
 {
 	for (uint32_t i = 0; i < server->slots_used; i++) {
@@ -65,7 +67,7 @@ static bool measure_mark_clients(struct server *server, uint32_t index, uint32_t
 	return true;
 }
 
-/* came: of a client that may still be in the list as it was found last. */
+/* came: bytes of a client that may still be in the last list of outsiders. */
 static void measure_outsiders(struct server *server, uint32_t index, uint64_t came)
 {
 	struct gpu *gpu = &server->gpus.at[index];
@@ -127,7 +129,7 @@ static void measure_on_due(struct server *server, struct deadline *deadline)
 void measure_sample_all(struct server *server)
 {
 	if (grace_is_on(server))
-		return; /* what is used belongs to those who are about to come back */
+		return; /* the used bytes belong to clients that come back */
 	for (uint32_t i = 0; i < server->gpus.n; i++) {
 		if (server->gpus.at[i].device)
 			measure_sample(server, i);
@@ -165,7 +167,9 @@ void measure_join(struct server *server, const struct peer *peer)
 		measure_gpu(server, peer->gpu, gpus_footprint(&peer->account));
 }
 
-/* It is gone before all of its memory is free: that is not other programs'. */
+/*
+ * The client is gone before all of its memory is free. That memory must not be taken for others'.
+ */
 void measure_leave(struct server *server, const struct peer *peer)
 {
 	struct gpu *gpu = &server->gpus.at[peer->gpu];

@@ -8,9 +8,9 @@
 #include <string.h>
 
 /*
- * Types of NVML's stable, versioned ABI, declared here so that no toolkit is needed.
- * The first version of the memory structure: its used counts what the driver itself
- * takes, which is what programs can not have.
+ * Types of NVML's stable, versioned ABI, declared here so that no toolkit is needed. The memory
+ * structure is the first version: its used bytes include the driver's own, which programs cannot
+ * have either.
  */
 #define NVML_UUID_LEN 96
 
@@ -59,7 +59,8 @@ static bool nvml_load(struct nvml *nvml)
 	symbol = dlsym(nvml->handle, "nvmlInit_v2");
 	if (!symbol)
 		return false;
-	memcpy(&init, &symbol, sizeof(init)); /* ISO C has no cast from void * to a function */
+	memcpy(&init, &symbol,
+	       sizeof(init)); /* ISO C has no cast from void * to a function pointer */
 	return init() == 0;
 }
 

@@ -29,7 +29,10 @@ static int outsiders_by_pid(const void *a, const void *b)
 	return left->pid < right->pid ? -1 : left->pid > right->pid;
 }
 
-/* Who computes and draws is in both lists, with the same memory. Those without a pid stay. */
+/*
+ * A process that computes and draws is in both lists, with the same memory. Entries without a pid
+ * stay.
+ */
 static uint32_t outsiders_merge(struct nvml_process *found, uint32_t n)
 {
 	uint32_t n_kept = 0;
@@ -72,7 +75,7 @@ void outsiders_ours(struct outsiders *outsiders, uint32_t n, int pid)
 		outsiders->is_ours[at - outsiders->found] = true;
 }
 
-/* Those of a moment ago: the driver may not have freed what they had. */
+/* Also clients of a moment ago: the driver may not have freed their memory yet. */
 static void outsiders_mark_lately(struct outsiders *outsiders, uint32_t n, uint64_t now_ns)
 {
 	for (uint64_t i = 0; i < outsiders->n_lately && i < OUTSIDERS_LATELY; i++) {

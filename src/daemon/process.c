@@ -22,7 +22,7 @@ static int process_socket_pidfd(const struct peer *peer)
 	return getsockopt(peer->fd, SOL_SOCKET, SO_PEERPIDFD, &fd, &len) < 0 ? -errno : fd;
 }
 
-/* false: there is no process of this number. */
+/* false: the process is gone. */
 static bool process_open_pidfd(struct peer *peer)
 {
 	if (peer->cred.pid <= 0)
@@ -37,7 +37,7 @@ static void process_on_end(struct server *server, struct event_source *source, u
 	server_close(server, container_of(source, struct peer, end), NULL);
 }
 
-/* It has been counted; there may be none. */
+/* The pidfd has been counted for its user; there may be none after all. */
 static void process_watch_pidfd(struct server *server, struct peer *peer)
 {
 	if (peer->pidfd < 0) {
@@ -48,9 +48,9 @@ static void process_watch_pidfd(struct server *server, struct peer *peer)
 }
 
 /*
- * Before Linux 6.5 a connection knows the number of its process and no more. A process that
- * ends, and leaves the connection to a child, waits for another one to get that number. So
- * it is held at once, while it has just connected.
+ * Before Linux 6.5 a connection knows only the number of its process. A process can end, leave
+ * the connection to a child, and another process can get the number. So the process is held at
+ * once, when it has just connected.
  */
 void process_connected(struct server *server, struct peer *peer)
 {
@@ -68,8 +68,8 @@ void process_connected(struct server *server, struct peer *peer)
 }
 
 /*
- * The socket's end is one sign of a client's death, but a forked child may keep the
- * socket open: so its process is watched too. False: it is gone already.
+ * The end of the socket tells of a client's death, but a forked child may keep the socket open.
+ * So the process is watched, too.
  */
 bool process_watch(struct server *server, struct peer *peer)
 {
@@ -78,7 +78,8 @@ bool process_watch(struct server *server, struct peer *peer)
 	if (peer->pidfd >= 0)
 		return true;
 	if (!users_add_pidfd(&server->users, peer->user))
-		return true; /* the descriptors left are for connections, or for others */
+		return true; /* the descriptors that are left are for connections, or for other
+				users */
 	peer->pidfd = process_socket_pidfd(peer);
 	peer->is_pidfd_sure = peer->pidfd >= 0;
 	is_there = peer->pidfd >= 0 || process_open_pidfd(peer);

@@ -9,13 +9,13 @@
 #define PLACE_ROOT QUOTA_USERS
 #define PLACE_REST (QUOTA_USERS + 1)
 
-/* Hidden lines are told once so often. */
+/* The log tells of hidden lines once in so long. */
 #define REPORT_NS (10 * CLOCK_NS_PER_SEC)
 
 /*
- * Of messages: a library reports a hundred times a second at most, so that a thousand of one
- * user, of which one in five is at work, stay below; and all of ten thousand come back at once
- * after a restart.
+ * The rate of messages: a library reports at most a hundred times a second. A thousand libraries
+ * of one user stay below the rate if one in five is at work. The burst lets ten thousand come
+ * back at once after a restart.
  */
 static const struct quota_rate rates[QUOTA_KIND_COUNT_] = {
 	[QUOTA_LINES] = {CLOCK_NS_PER_SEC / 5, 100},
@@ -27,7 +27,7 @@ static const struct quota_rate lines_of_all = {CLOCK_NS_PER_SEC / 20, 400};
 
 /* ---- buckets --------------------------------------------------------------- */
 
-/* The earliest time at which the bucket has something. */
+/* The earliest time at which the bucket has a token. */
 static uint64_t bucket_ready_ns(const struct quota_bucket *bucket, const struct quota_rate *rate)
 {
 	uint64_t room_ns = (rate->burst - 1) * rate->step_ns;
@@ -42,7 +42,7 @@ static void bucket_charge(struct quota_bucket *bucket, const struct quota_rate *
 	uint64_t most_ns = now_ns + 2 * rate->burst * rate->step_ns;
 
 	bucket->paid_ns = from_ns + n * rate->step_ns;
-	/* It owes a burst at most: the end of a flood is seen soon after. */
+	/* The bucket owes a burst at most, so a user is served again soon after a flood ends. */
 	if (bucket->paid_ns > most_ns)
 		bucket->paid_ns = most_ns;
 }
@@ -146,7 +146,10 @@ uint32_t quota_reports(struct quota *quota, uint64_t now_ns, bool is_last,
 		return 0;
 	for (uint32_t i = 0; i <= PLACE_REST; i++) {
 		struct quota_user *user = &quota->users[i];
-		/* A crowd of users could fill the log with reports: the last one sums them up. */
+		/*
+		 * A crowd of users could fill the log with reports, so the last report sums them
+		 * up.
+		 */
 		struct quota_report *report = &ret[n < QUOTA_TOLD ? n : QUOTA_TOLD];
 
 		if (!user->n_hidden)

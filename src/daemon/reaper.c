@@ -10,20 +10,21 @@
 #include <sys/eventfd.h>
 #include <sys/socket.h>
 
-/* The kernel's SCM_MAX_FD: one packet brings no more. */
+/* The kernel's SCM_MAX_FD: the most descriptors in one packet. */
 #define RIGHTS_MAX 253
 
-/* Packets received of one connection; what is left goes with its close(). */
+/* The most packets received from one connection. The rest goes with its close(). */
 #define PACKETS_MAX 4096
 
 #define STACK_BYTES 65536
 
-/* Reset instead of lingering: close() of a connected socket does not wait then. */
+/* With this setting close() resets a connected socket instead of waiting. */
 static void reaper_close_now(int fd)
 {
 	static const struct linger none = {.l_onoff = 1, .l_linger = 0};
 
-	(void)setsockopt(fd, SOL_SOCKET, SO_LINGER, &none, sizeof(none)); /* if it is a socket */
+	(void)setsockopt(fd, SOL_SOCKET, SO_LINGER, &none,
+			 sizeof(none)); /* fails where fd is no socket */
 	(void)fd_close(fd);
 }
 
@@ -43,7 +44,7 @@ static void reaper_close_received(struct msghdr *msg)
 	}
 }
 
-/* False: nothing is left. */
+/* false: nothing is left. */
 static bool reaper_receive_one(int fd)
 {
 	union {
@@ -56,7 +57,7 @@ static bool reaper_receive_one(int fd)
 	if (n < 0)
 		return errno != EAGAIN && errno != EBADF && errno != ENOTSOCK;
 	if (msg.msg_controllen == 0)
-		return false; /* the end: a packet brings credentials */
+		return false; /* the end: each packet brings credentials */
 	reaper_close_received(&msg);
 	return true;
 }
@@ -94,7 +95,7 @@ static void *reaper_run(void *arg)
 	return NULL;
 }
 
-/* Without a thread it waits in the queue, for the next try. */
+/* If no thread can be started, the connection waits in the queue for the next try. */
 static void reaper_start_thread(struct reaper *reaper)
 {
 	pthread_attr_t attr;

@@ -32,7 +32,7 @@ static int rights_parse_rule(char *word, struct rights_rule *ret)
 	return 0;
 }
 
-/* The next rule, of somebody of whom none was yet: of two only one could count. */
+/* Adds a rule. A user or group has one rule at most, because only one could count. */
 static int rights_add_rule(struct rights *rights, char *word)
 {
 	struct rights_rule *rule = &rights->rules[rights->n];
@@ -50,7 +50,7 @@ static int rights_add_rule(struct rights *rights, char *word)
 int rights_parse(const char *s, struct rights *ret)
 {
 	struct rights rights = {.priority = NVSHARE_PRIORITY_NORMAL};
-	bool is_said = false; /* what holds for all others */
+	bool is_said = false; /* the priority of all others */
 
 	for (bool is_last = false; !is_last;) {
 		size_t len = strcspn(s, ",");

@@ -20,15 +20,18 @@
 #include <sys/timerfd.h>
 #include <time.h>
 
-/* More than a round accepts: connections that end again do not pile up before others' events. */
+/*
+ * More than a round accepts, so connections that end at once cannot pile up before others'
+ * events.
+ */
 #define EVENTS_A_BATCH 256
 
-/* More than any node needs, and less than a kernel refuses. */
+/* More than any node needs, and not so many that a kernel refuses. */
 #define FDS_WANTED (2 * SERVER_PEERS_MAX + 4096)
 
 /* ---- set-up ---------------------------------------------------------------- */
 
-/* Every client is a socket, and a pidfd where there are enough descriptors. Returns the limit. */
+/* A client takes a socket, and a pidfd where there are enough descriptors. Returns the limit. */
 static uint64_t server_raise_fd_limit(void)
 {
 	struct rlimit limit = {FDS_WANTED, FDS_WANTED};
@@ -61,7 +64,7 @@ static void server_on_signal(struct server *server, struct event_source *source,
 	}
 }
 
-/* Not read: arming the timer again, which follows, takes the expiration back as well. */
+/* The timer is not read: the loop arms it again, which also takes the expiration back. */
 static void server_on_timer(struct server *server, struct event_source *source, uint32_t events)
 {
 	(void)source;
@@ -74,7 +77,7 @@ static int server_open_signals(struct server *server)
 	struct sigaction ignore = {.sa_handler = SIG_IGN};
 	sigset_t set;
 
-	/* A reader of our log that goes away is not our end. */
+	/* The daemon must outlive the reader of its log. */
 	(void)sigaction(SIGPIPE, &ignore, NULL);
 	(void)sigemptyset(&set);
 	(void)sigaddset(&set, SIGTERM);
@@ -113,7 +116,7 @@ static const char *server_dir(const struct server *server)
 	return server->options.sock_dir ? server->options.sock_dir : NVSHARE_SOCK_DIR_DEFAULT;
 }
 
-/* Nobody can reach one whose socket was removed, by a cleaner of /run or by hand. */
+/* A scheduler whose socket was removed (by a cleaner of /run, or by hand) cannot be reached. */
 static void server_log_another(const struct server *server)
 {
 	char path[256];
@@ -125,7 +128,7 @@ static void server_log_another(const struct server *server)
 					    " the socket is there again");
 }
 
-/* r of listener_open(); returns -errno. */
+/* r: of listener_open(). Returns -errno. */
 static int server_log_not_listening(const struct server *server, int r)
 {
 	const struct listener *listener = &server->admission.listener;
@@ -178,7 +181,10 @@ static int server_allocate(struct server *server)
 
 	log_debug("limits connections=%u clients=%u pidfds=%u", limits.n_peers, limits.n_clients,
 		  limits.n_pidfds);
-	/* Fixed for good: no message makes the daemon allocate. Untouched pages cost nothing. */
+	/*
+	 * The size is fixed, so no message makes the daemon allocate. Untouched pages cost
+	 * nothing.
+	 */
 	server->peers = calloc(SERVER_PEERS_MAX, sizeof(*server->peers));
 	server->sched_clients = calloc(SERVER_PEERS_MAX, sizeof(*server->sched_clients));
 	server->shares.clients = calloc(SERVER_PEERS_MAX, sizeof(*server->shares.clients));
@@ -231,15 +237,15 @@ int server_init(struct server *server, const struct options *options)
 void server_deinit(struct server *server)
 {
 	/*
-	 * With clients connected the socket stays: the next instance sees by it that it
-	 * is to wait for them.
+	 * The socket stays if clients are connected. It tells the next instance to wait for them.
 	 */
 	if (server->admission.listener.fd >= 0 && server->n_clients == 0)
 		listener_unlink(&server->admission.listener);
 	gpus_deinit(&server->gpus);
 	/*
-	 * Descriptors are left to the end of the process, where no close() waits: here a peer's
-	 * could, and the listener's, which drops what was sent before accept().
+	 * The kernel closes the descriptors when the process ends, and that does not wait. A
+	 * close() here could wait: that of a peer, or that of the listener, which drops what was
+	 * sent before accept().
 	 */
 	users_deinit(&server->users);
 	doubts_deinit(server);
@@ -274,9 +280,9 @@ void server_account(struct server *server, struct peer *peer, uint64_t on_card, 
 /* ---- the loop -------------------------------------------------------------- */
 
 /*
- * A deadline that moves away leaves the timer as it is: most turns end early, and one
- * needless wake-up later is cheaper than a system call each time. When nothing is due
- * at all it is disarmed, so that an idle node is not woken.
+ * A deadline that moves away leaves the timer as it is. Most turns end early, and one needless
+ * wake-up is cheaper than a system call a turn. With no deadline at all the timer is disarmed, so
+ * that an idle node is not woken.
  */
 static void server_arm_timer(struct server *server)
 {
@@ -294,7 +300,10 @@ static void server_arm_timer(struct server *server)
 		server->armed_ns = at_ns;
 }
 
-/* After each callback: what follows from it, and the core's deadlines, which may be others now. */
+/*
+ * Called after callbacks: both state machines of the core hear of each other, and may then have
+ * other deadlines.
+ */
 static void server_settle(struct server *server)
 {
 	relay_drain(server);
@@ -337,7 +346,8 @@ int server_run(struct server *server)
 		do {
 			connections_end(server);
 			host_tell(server);
-		} while (server->connections.closing); /* who is told may turn out to be gone */
+		} while (server->connections
+				 .closing); /* a peer that is told may turn out to be gone */
 		server_settle(server);
 	}
 	flow_report(server, true);

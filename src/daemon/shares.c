@@ -5,7 +5,7 @@
 #include "util/clock.h"
 #include "util/log.h"
 
-/* The core names its classes and activities like the wire does; so numbers pass unchanged. */
+/* The core numbers its classes and activities as the wire does, so numbers pass unchanged. */
 _Static_assert((int)TIMESHARE_CLASS_CRITICAL == (int)NVSHARE_PRIORITY_CRITICAL,
 	       "enum timeshare_class");
 _Static_assert((int)TIMESHARE_CLASS_COUNT_ == (int)NVSHARE_PRIORITY_COUNT, "enum timeshare_class");
@@ -16,13 +16,13 @@ _Static_assert((int)TIMESHARE_ACTIVITY_COUNT_ == (int)NVSHARE_ACTIVITY_COUNT,
 _Static_assert((int)TIMESHARE_SLICE_MIN == (int)NVSHARE_SLICE_US_MIN, "slices");
 _Static_assert((int)TIMESHARE_SLICE_MAX == (int)NVSHARE_SLICE_US_MAX, "slices");
 
-/* One pass over what is due makes at most so many steps, then the peers are heard again. */
+/* One pass makes at most so many steps, then the loop comes back to its events. */
 #define DUE_STEPS_MAX 256
 
-/* Who decides by energy has to know the power, but not how it goes up and down. */
+/* A decision by energy needs the power, but not each change of it. */
 #define POWER_NS CLOCK_NS_PER_SEC
 
-/* The order of turns need not know of less. */
+/* A use below this does not matter for the order of turns. */
 #define USED_STEP_NS CLOCK_NS_PER_MS
 
 static void shares_send_set(struct server *server, const struct timeshare_action *action)
@@ -61,7 +61,7 @@ static void shares_log_report(struct server *server, const struct timeshare_acti
 		shares_log_client(server, action);
 		break;
 	case TIMESHARE_REPORT_SLOW:
-		/* By what clients say of how long it takes: by any of them. */
+		/* Any client can cause this line, by its report of how long a hold takes. */
 		server_log(server, QUOTA_NOBODY, LOG_LEVEL_INFO,
 			   "holds-slow gpu=%u: the bursts of latency-critical programs are left to"
 			   " timeslices for a while",
@@ -79,13 +79,13 @@ static void shares_log_report(struct server *server, const struct timeshare_acti
 	}
 }
 
-/* Somebody's request waits for the messages: they leave before anything else is done. */
+/* The messages leave first, because a client's request waits for them. */
 static int shares_step(struct server *server, struct timeshare_event *event)
 {
 	struct timeshare_actions actions;
 	int r;
 
-	relay_drain(server); /* what came before this event comes first */
+	relay_drain(server); /* earlier events come first */
 	event->now_ns = server->now_ns;
 	r = timeshare_step(&server->shares.timeshare, event, &actions);
 	for (uint32_t i = 0; i < actions.n; i++) {
@@ -153,7 +153,7 @@ void shares_stop(struct server *server, struct peer *peer)
 		shares_follow(server, peer);
 }
 
-/* What it has had since goes to those who order the turns. */
+/* The GPU time that peer has had since the last time goes to sched, which orders the turns. */
 static void shares_push_used(struct server *server, struct peer *peer)
 {
 	uint64_t gpu_ns = timeshare_gpu_ns(&server->shares.timeshare, peer->slot);

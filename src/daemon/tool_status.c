@@ -10,7 +10,7 @@
 #include <string.h>
 #include <unistd.h>
 
-/* The core names its states, modes and waits like the wire does; so numbers pass unchanged. */
+/* The core numbers its states, modes and waits as the wire does, so numbers pass unchanged. */
 _Static_assert((int)SCHED_MODE_CONCURRENT == (int)NVSHARE_MODE_CONCURRENT, "enum nvshare_mode");
 _Static_assert((int)SCHED_SWITCH_FIXED == (int)NVSHARE_SWITCH_FIXED, "enum nvshare_switch_mode");
 _Static_assert((int)SCHED_CLIENT_IDLE == NVSHARE_CLIENT_IDLE + 1, "enum nvshare_client_state");
@@ -19,11 +19,11 @@ _Static_assert((int)SCHED_CLIENT_STOPPING == NVSHARE_CLIENT_STOPPING + 1,
 
 _Static_assert((int)SCHED_POLICY_DEADLINE == (int)NVSHARE_POLICY_DEADLINE, "enum nvshare_policy");
 
-/* Of a status, so much a turn: clients of the lock come in between. */
+/* The most packets of a status, and slots looked at, a turn: clients come in between. */
 #define PACKETS_A_TURN 16
 #define SLOTS_A_TURN   1024
 
-/* Those without a total are free entries. */
+/* Entries without a total are free. */
 static uint32_t status_n_gpus(const struct server *server)
 {
 	uint32_t n = 0;
@@ -204,7 +204,7 @@ static void status_fill_client(const struct server *server, const struct peer *p
 	memcpy(ret->pod, peer->pod, sizeof(ret->pod));
 }
 
-/* Made once for all tools that have asked by now. */
+/* The part is made once for all tools that have asked by now. */
 static const struct nvshare_status_client *status_client(struct server *server,
 							 const struct peer *peer, uint64_t ticket)
 {
@@ -219,7 +219,7 @@ static const struct nvshare_status_client *status_client(struct server *server,
 	return made;
 }
 
-/* From at on, GPU by GPU; false: there is no more. */
+/* The next outsider from *at on, GPU by GPU. false: there is none. */
 static bool status_next_outsider(const struct server *server, uint32_t *at,
 				 struct nvshare_status_outsider *ret)
 {
@@ -241,7 +241,7 @@ static bool status_next_outsider(const struct server *server, uint32_t *at,
 	return false;
 }
 
-/* The next packet of the status; false when this turn's slots are all looked at. */
+/* The next packet of the status. false: all slots of this turn are looked at. */
 static bool status_next_packet(struct server *server, struct peer_cursor *cursor,
 			       struct msg *ret_msg)
 {
@@ -314,7 +314,7 @@ void tool_status_continue(struct server *server, struct peer *peer)
 {
 	struct msg msg;
 
-	/* A packet that does not go out is queued; the cursor waits until it has gone. */
+	/* A packet that does not go out is queued. The cursor waits until it has gone. */
 	for (unsigned int i = 0; i < PACKETS_A_TURN; i++) {
 		if (peer->cursor.stage == PEER_STAGE_NONE || peer->queue_len || peer->is_closing)
 			return;

@@ -5,10 +5,10 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-/* epoll, timer, log, the driver's own: beyond sockets and pidfds. */
+/* Descriptors beyond sockets and pidfds: epoll, timer, log, and the driver's own. */
 #define FDS_OTHER 64
 
-/* Parts of all connections, and the most that they come to. */
+/* The divisors of parts of all connections, and the most that the parts come to. */
 #define REFUSED_PART 16
 #define REFUSED_MAX  64
 #define TRUSTED_PART 8
@@ -77,7 +77,7 @@ static struct user *users_find(struct users *users, uid_t uid)
 	return NULL;
 }
 
-/* There are as many places as connections: so one is free. */
+/* There are as many places as connections, so one is free. */
 static struct user *users_find_or_make(struct users *users, uid_t uid)
 {
 	struct user *user = users_find(users, uid);
@@ -109,7 +109,7 @@ static void users_forget(struct users *users, struct user *user)
 	users->free = i;
 }
 
-/* Connections that users who are not trusted may still take, all together. */
+/* How many connections all users that are not trusted may still take together. */
 static uint32_t users_room(const struct users *users)
 {
 	uint32_t n_max = users->limits.n_peers - users->limits.n_trusted;
@@ -161,7 +161,7 @@ bool users_add_client(struct users *users, struct user *user)
 {
 	if (users->n_clients >= users->limits.n_clients)
 		return false;
-	/* Twice: what a tool takes is also missing in the room. */
+	/* Counted twice: a connection of a tool is also missing in the room. */
 	if (!users_is_trusted(user->uid) && users->limits.n_peers > 16 * TOOLS_A_USER &&
 	    user->n_clients + 2 * TOOLS_A_USER >= users_room(users))
 		return false;

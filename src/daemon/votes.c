@@ -12,7 +12,7 @@ static const struct vote *votes_find(const struct votes *votes, uid_t uid)
 	return NULL;
 }
 
-/* The vote of uid, which is a new one if it had none; NULL: there is no place for another. */
+/* The vote of uid; a new one, if uid had none. NULL: there is no place, or uid says nothing. */
 static struct vote *votes_enter(struct votes *votes, uid_t uid, uint64_t value)
 {
 	const struct vote *vote = votes_find(votes, uid);
