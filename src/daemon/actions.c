@@ -1,12 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "daemon/server.h"
+#include "daemon/actions.h"
 
+#include "daemon/doubts.h"
+#include "daemon/handover.h"
+#include "daemon/host.h"
+#include "daemon/server.h"
 #include "util/clock.h"
 #include "util/log.h"
 
-/* The core names its outcomes and waits like the wire does; so numbers pass unchanged. */
+/* The core numbers its outcomes and waits as the wire does, so numbers pass unchanged. */
 _Static_assert((int)SCHED_WAIT_STUCK == (int)NVSHARE_WAIT_STUCK, "enum nvshare_wait");
 _Static_assert((int)SCHED_WAIT_MEMORY == (int)NVSHARE_WAIT_MEMORY, "enum nvshare_wait");
+
+/* Clients may have too much for a moment in a switch. After this time something is wrong. */
+#define OVERCOMMITTED_NS (5 * CLOCK_NS_PER_SEC)
 
 const char *actions_outcome(uint64_t outcome)
 {
@@ -25,8 +32,8 @@ const char *actions_outcome(uint64_t outcome)
 	return outcome < NVSHARE_OUTCOME_COUNT ? names[outcome] : "?";
 }
 
-/* What fails as before is tried again and again: the 1st, 2nd, 4th, 8th ... time is said. */
-static void log_failed(struct server *server, struct peer *peer, uint32_t outcome)
+/* A stop that fails is tried again and again. The 1st, 2nd, 4th, 8th ... failure is logged. */
+static void actions_log_failed(struct server *server, struct peer *peer, uint32_t outcome)
 {
 	bool is_new = outcome != peer->last_failed;
 
@@ -39,15 +46,26 @@ static void log_failed(struct server *server, struct peer *peer, uint32_t outcom
 		   (int)peer->cred.pid, peer->gpu, actions_outcome(outcome), peer->n_failed);
 }
 
-/* Said later, if it is still so. The one report about a GPU: it stands where the client would. */
-static void note_overcommitted(struct server *server, uint32_t index)
+static void actions_on_overcommitted(struct server *server, struct deadline *deadline)
 {
-	server->gpus.at[index].over_ns = server->now_ns + SERVER_OVER_NS;
-	if (server->over_ns > server->now_ns + SERVER_OVER_NS)
-		server->over_ns = server->now_ns + SERVER_OVER_NS;
+	uint32_t index = (uint32_t)(deadline - server->actions.overcommitted);
+	struct sched_gpu_status status;
+
+	sched_gpu_status(&server->sched, index, &status);
+	if (status.overcommitted)
+		log_warn("overcommitted gpu=%u bytes=%llu: clients have so much more"
+			 " than the card's usable memory",
+			 index, (unsigned long long)status.overcommitted);
 }
 
-static void log_report(struct server *server, struct peer *peer, const struct sched_action *action)
+void actions_init(struct server *server)
+{
+	for (uint32_t i = 0; i < SCHED_GPUS_MAX; i++)
+		server->actions.overcommitted[i].on_due = actions_on_overcommitted;
+}
+
+static void actions_log_report(struct server *server, struct peer *peer,
+			       const struct sched_action *action)
 {
 	switch (action->report) {
 	case SCHED_REPORT_HUNG:
@@ -66,7 +84,7 @@ static void log_report(struct server *server, struct peer *peer, const struct sc
 			   (int)peer->cred.pid, peer->gpu);
 		break;
 	case SCHED_REPORT_STOP_FAILED:
-		log_failed(server, peer, (uint32_t)action->bytes);
+		actions_log_failed(server, peer, (uint32_t)action->bytes);
 		break;
 	case SCHED_REPORT_NOT_PREEMPTIBLE:
 		server_log(server, peer->cred.uid, LOG_LEVEL_WARN,
@@ -74,14 +92,16 @@ static void log_report(struct server *server, struct peer *peer, const struct sc
 			   peer->id, (int)peer->cred.pid, peer->gpu);
 		break;
 	case SCHED_REPORT_OVERCOMMITTED:
-		note_overcommitted(server, action->client);
+		/* This report is about a GPU; its index stands in the client's place. */
+		deadline_set(&server->deadlines, &server->actions.overcommitted[action->client],
+			     server->now_ns + OVERCOMMITTED_NS);
 		break;
 	}
 }
 
-static void send_beat(struct server *server, struct peer *peer)
+static void actions_send_beat(struct server *server, struct peer *peer)
 {
-	/* One at a time: a stopped process must not find its buffers full of them. */
+	/* One heartbeat at a time: they must not fill the socket of a stopped process. */
 	if (peer->is_beat_asked)
 		return;
 	peer->is_beat_asked = true;
@@ -90,22 +110,22 @@ static void send_beat(struct server *server, struct peer *peer)
 			  &(struct nvshare_heartbeat){peer->nonce});
 }
 
-static void give_budget(struct server *server, struct peer *peer, uint64_t budget)
+static void actions_give_budget(struct server *server, struct peer *peer, uint64_t budget)
 {
 	uint64_t total = server->gpus.at[peer->gpu].total;
 
 	server_account(server, peer, peer->account.on_card, budget < total ? budget : total);
 }
 
-/* Second contexts live in the reserve beside pinned bytes; a client that finds it full drains. */
-static uint64_t second_max(const struct server *server, struct peer *peer)
+/* Second contexts share the reserve with pinned bytes. A client that finds it full drains. */
+static uint64_t actions_second_max(const struct server *server, struct peer *peer)
 {
 	const struct gpu *gpu = &server->gpus.at[peer->gpu];
-	uint64_t reserve = gpu->total / 100 * server->options.config.reserve_percent;
+	uint64_t reserve = gpu->total / 100 * server->settings.config.reserve_percent;
 	struct sched_gpu_status status;
 	struct gpu_limits limits = {
-		.bytes = server->options.context_bytes_max,
-		.n = server->options.n_contexts_max,
+		.bytes = server->settings.context_bytes_max,
+		.n = server->settings.n_contexts_max,
 	};
 
 	sched_gpu_status(&server->sched, peer->gpu, &status);
@@ -113,31 +133,32 @@ static uint64_t second_max(const struct server *server, struct peer *peer)
 	return gpus_second_max(gpu, &peer->account, &limits, &peer->is_second_limited);
 }
 
-/* Who is not frozen for another reason than room has no use for one. */
-static bool may_freeze(const struct peer *peer)
+/* A client that cannot be frozen for a reason other than room needs no second context. */
+static bool peer_may_freeze(const struct peer *peer)
 {
 	return peer->halt == NVSHARE_HALT_UNKNOWN || peer->halt == NVSHARE_HALT_FREEZE ||
 	       peer->halt == NVSHARE_HALT_NO_ROOM || peer->halt == NVSHARE_HALT_CONTEXTS;
 }
 
 /*
- * Others that are told in the same moment hear of what is left: until it is made, or given up.
- * is_needed: else nobody waits, or not yet, and it makes none.
+ * The promise counts until the context is made or given up, so clients told in the same moment
+ * hear of what is left. is_needed: false: nobody waits yet, and the client makes no context.
  */
-static uint64_t promise_second(struct server *server, struct peer *peer, bool is_needed)
+static uint64_t actions_promise_second(struct server *server, struct peer *peer, bool is_needed)
 {
-	uint64_t max = second_max(server, peer);
-	/* Its own context is the best guess; all others' would have to be looked at each time. */
+	uint64_t max = actions_second_max(server, peer);
+	/* The client's own context is the best guess that costs no search. */
 	uint64_t context = peer->context_bytes ? peer->context_bytes : peer->context_told;
 
 	peer->promised = max < context ? max : context;
-	if (!is_needed || !may_freeze(peer))
+	if (!is_needed || !peer_may_freeze(peer))
 		peer->promised = 0;
 	server_account(server, peer, peer->account.on_card, peer->account.budget);
 	return max;
 }
 
-static void tell_drop(struct server *server, struct peer *peer, const struct sched_action *action)
+static void actions_send_drop(struct server *server, struct peer *peer,
+			      const struct sched_action *action)
 {
 	struct nvshare_drop_lock drop = {
 		.grant = action->grant,
@@ -145,7 +166,7 @@ static void tell_drop(struct server *server, struct peer *peer, const struct sch
 		.epoch = action->epoch,
 		.host_others = host_others(server, peer, true),
 		.host_coming = host_coming(server, peer, action->to),
-		.pager_context_max = promise_second(server, peer, true),
+		.pager_context_max = actions_promise_second(server, peer, true),
 		.charge = action->budget,
 	};
 
@@ -153,17 +174,18 @@ static void tell_drop(struct server *server, struct peer *peer, const struct sch
 		server_queue_body(server, peer, NVSHARE_MSG_DROP_LOCK, &drop);
 }
 
-static void tell(struct server *server, struct peer *peer, const struct sched_action *action)
+static void actions_send(struct server *server, struct peer *peer,
+			 const struct sched_action *action)
 {
 	switch (action->type) {
 	case SCHED_ACTION_GRANT:
-		give_budget(server, peer, action->budget);
+		actions_give_budget(server, peer, action->budget);
 		server_queue_body(
 			server, peer, NVSHARE_MSG_LOCK_OK,
 			&(struct nvshare_lock_ok){action->grant, action->budget, action->epoch});
 		break;
 	case SCHED_ACTION_DROP:
-		tell_drop(server, peer, action);
+		actions_send_drop(server, peer, action);
 		break;
 	case SCHED_ACTION_WAIT:
 		server_queue_body(server, peer, NVSHARE_MSG_WAIT_FOR_MEM,
@@ -171,7 +193,7 @@ static void tell(struct server *server, struct peer *peer, const struct sched_ac
 								 action->why});
 		break;
 	case SCHED_ACTION_BUDGET:
-		give_budget(server, peer, action->budget);
+		actions_give_budget(server, peer, action->budget);
 		server_queue_body(server, peer, NVSHARE_MSG_MEM_AVAILABLE,
 				  &(struct nvshare_mem_available){action->budget, action->epoch});
 		break;
@@ -180,21 +202,23 @@ static void tell(struct server *server, struct peer *peer, const struct sched_ac
 				  &(struct nvshare_mem_refused){action->bytes, action->budget});
 		break;
 	case SCHED_ACTION_PREPARE:
-		server_queue_body(server, peer, NVSHARE_MSG_PREPARE_SWAP_OUT,
-				  &(struct nvshare_prepare_swap_out){
-					  action->bytes, action->due_ms,
-					  host_others(server, peer, action->bytes > 0),
-					  promise_second(server, peer, action->due_ms > 0)});
+		server_queue_body(
+			server, peer, NVSHARE_MSG_PREPARE_SWAP_OUT,
+			&(struct nvshare_prepare_swap_out){
+				action->bytes, action->due_ms,
+				host_others(server, peer, action->bytes > 0),
+				actions_promise_second(server, peer, action->due_ms > 0)});
 		break;
 	case SCHED_ACTION_BEAT:
-		send_beat(server, peer);
+		actions_send_beat(server, peer);
 		break;
 	case SCHED_ACTION_REPORT:
 		break;
 	}
 }
 
-static void note_grant(struct server *server, struct peer *peer, const struct sched_action *action)
+static void actions_log_grant(struct server *server, struct peer *peer,
+			      const struct sched_action *action)
 {
 	uint64_t waited_ns = peer->asked_ns ? server->now_ns - peer->asked_ns : 0;
 
@@ -206,9 +230,9 @@ static void note_grant(struct server *server, struct peer *peer, const struct sc
 	peer->n_failed = 0;
 }
 
-/* A program may try again and again; one line a second tells enough. */
-static void note_refusal(struct server *server, struct peer *peer,
-			 const struct sched_action *action)
+/* A program may try again and again, so one line a second must do. */
+static void actions_log_refusal(struct server *server, struct peer *peer,
+				const struct sched_action *action)
 {
 	if (peer->refused_ns && server->now_ns - peer->refused_ns < CLOCK_NS_PER_SEC)
 		return;
@@ -218,11 +242,12 @@ static void note_refusal(struct server *server, struct peer *peer,
 		   (unsigned long long)action->bytes, (unsigned long long)action->budget);
 }
 
-static void note(struct server *server, struct peer *peer, const struct sched_action *action)
+static void actions_note(struct server *server, struct peer *peer,
+			 const struct sched_action *action)
 {
 	switch (action->type) {
 	case SCHED_ACTION_GRANT:
-		note_grant(server, peer, action);
+		actions_log_grant(server, peer, action);
 		break;
 	case SCHED_ACTION_DROP:
 		server_log(server, peer->cred.uid, action->grant ? LOG_LEVEL_INFO : LOG_LEVEL_DEBUG,
@@ -230,16 +255,15 @@ static void note(struct server *server, struct peer *peer, const struct sched_ac
 			   (unsigned long long)action->grant, (unsigned long long)action->bytes);
 		break;
 	case SCHED_ACTION_WAIT:
-		if (server->sample_ns == SERVER_NEVER && server->gpus.nvml.handle)
-			server->sample_ns = server->now_ns; /* is it really full? */
+		measure_wake(server); /* the card may have room by now */
 		doubts_wake(server, peer->gpu);
 		break;
 	case SCHED_ACTION_REFUSE:
 		doubts_wake(server, peer->gpu);
-		note_refusal(server, peer, action);
+		actions_log_refusal(server, peer, action);
 		break;
 	case SCHED_ACTION_REPORT:
-		log_report(server, peer, action);
+		actions_log_report(server, peer, action);
 		break;
 	case SCHED_ACTION_BUDGET:
 	case SCHED_ACTION_PREPARE:
@@ -250,18 +274,14 @@ static void note(struct server *server, struct peer *peer, const struct sched_ac
 
 void actions_perform(struct server *server, const struct sched_actions *actions)
 {
-	/* All messages leave before the first line is written: whoever waits goes first. */
+	/* All messages leave before the first line is written, because clients wait for them. */
 	for (uint32_t i = 0; i < actions->n; i++) {
 		struct peer *peer = &server->peers[actions->at[i].client];
 
 		if (peer->state == PEER_STATE_CLIENT)
-			tell(server, peer, &actions->at[i]);
+			actions_send(server, peer, &actions->at[i]);
 	}
 	server_flush(server);
 	for (uint32_t i = 0; i < actions->n; i++)
-		shares_stop(server, &server->peers[actions->at[i].client]);
-	for (uint32_t i = 0; i < actions->n; i++)
-		shares_follow(server, &server->peers[actions->at[i].client]);
-	for (uint32_t i = 0; i < actions->n; i++)
-		note(server, &server->peers[actions->at[i].client], &actions->at[i]);
+		actions_note(server, &server->peers[actions->at[i].client], &actions->at[i]);
 }

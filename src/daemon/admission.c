@@ -1,13 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+#include "daemon/admission.h"
 
-/*
- * Who may connect: accepting, turning away, and those that say nothing.
- *
- * A connection that is turned away stays until its first message, so that the answer can be one
- * that its sender expects: a program is told that it is one too many, a tool that the scheduler
- * is busy. Where even that is too much it is closed.
- */
-
+#include "daemon/process.h"
 #include "daemon/server.h"
 #include "util/clock.h"
 #include "util/fd.h"
@@ -22,47 +16,54 @@
 #include <utlist.h>
 
 /*
- * A round of the loop accepts so many that stay, and so many in all: those that are gone already
- * cost little, and keep the others out of the listener's queue.
+ * A round of the loop accepts so many connections that stay, and so many in all. Connections that
+ * have ended already cost little, but take the places of others in the listener's queue.
  */
 #define STAYS_A_ROUND   64
 #define ACCEPTS_A_ROUND 512
 
-/* When accepting fails for a reason that closing does not mend. */
+/* The owner, as the reaper knows it, of a connection without a slot. */
+#define STRAY UINT32_MAX
+
+/* The listener rests so long if accepting fails and closing connections does not help. */
 #define LISTEN_REST_NS CLOCK_NS_PER_SEC
 
 /* ---- those that say nothing -------------------------------------------------- */
 
-static void await_message(struct server *server, struct peer *peer)
+/* The first in the list came first. */
+static void admission_set_silence(struct server *server)
+{
+	uint64_t at_ns = DEADLINE_NEVER;
+
+	if (server->admission.fresh)
+		at_ns = server->admission.fresh->came_ns + server->settings.first_message_ns;
+	deadline_set(&server->deadlines, &server->admission.silence, at_ns);
+}
+
+static void admission_await_message(struct server *server, struct peer *peer)
 {
 	peer->is_fresh = true;
 	peer->came_ns = server->now_ns;
-	DL_APPEND2(server->fresh, peer, fresh_prev, fresh_next);
+	DL_APPEND2(server->admission.fresh, peer, fresh_prev, fresh_next);
+	admission_set_silence(server);
 }
 
-void admission_forget(struct server *server, struct peer *peer)
+static void admission_forget(struct server *server, struct peer *peer)
 {
-	if (peer->is_fresh)
-		DL_DELETE2(server->fresh, peer, fresh_prev, fresh_next);
+	if (!peer->is_fresh)
+		return;
 	peer->is_fresh = false;
+	DL_DELETE2(server->admission.fresh, peer, fresh_prev, fresh_next);
+	admission_set_silence(server);
 }
 
-uint64_t admission_deadline(const struct server *server)
-{
-	uint64_t at_ns = server->listen_ns ? server->listen_ns : SERVER_NEVER;
-
-	/* The first came first. */
-	if (server->fresh && server->fresh->came_ns + server->options.first_message_ns < at_ns)
-		at_ns = server->fresh->came_ns + server->options.first_message_ns;
-	return at_ns;
-}
-
-static void close_silent(struct server *server)
+static void admission_on_silence(struct server *server, struct deadline *deadline)
 {
 	struct peer *peer;
 
-	while ((peer = server->fresh) &&
-	       peer->came_ns + server->options.first_message_ns <= server->now_ns) {
+	(void)deadline;
+	while ((peer = server->admission.fresh) &&
+	       peer->came_ns + server->settings.first_message_ns <= server->now_ns) {
 		admission_forget(server, peer);
 		server_close(server, peer, "it has said nothing");
 	}
@@ -70,7 +71,8 @@ static void close_silent(struct server *server)
 
 /* ---- turning away ------------------------------------------------------------- */
 
-static void answer_refused(struct server *server, struct peer *peer, const struct msg *msg)
+static void admission_answer_refused(struct server *server, struct peer *peer,
+				     const struct msg *msg)
 {
 	struct nvshare_registered full = {.result = NVSHARE_REGISTER_FULL};
 	struct nvshare_result_msg busy = {.code = NVSHARE_RESULT_BUSY};
@@ -90,16 +92,16 @@ bool admission_hear(struct server *server, struct peer *peer, const struct msg *
 	admission_forget(server, peer);
 	if (!peer->is_refused)
 		return true;
-	answer_refused(server, peer, msg);
+	admission_answer_refused(server, peer, msg);
 	server_close(server, peer, NULL);
 	return false;
 }
 
 /*
- * Nobody can send to it any more. True: closing it waits for nobody, as nothing with descriptors
- * is left in it.
+ * Nobody can send to fd any more. true: close() will not wait, because no packet with descriptors
+ * is left in fd.
  */
-static bool is_drained(int fd)
+static bool socket_is_drained(int fd)
 {
 	uint8_t bytes[NVSHARE_MSG_SIZE_MAX];
 
@@ -116,13 +118,13 @@ static bool is_drained(int fd)
 	return false;
 }
 
-/* False: the reaper has it, and says when slot's connection is closed. */
-static bool close_or_reap(struct server *server, int fd, uint32_t slot)
+/* false: the reaper has fd, and tells when the connection of slot is closed. */
+static bool admission_close_or_reap(struct server *server, int fd, uint32_t slot)
 {
-	if (fd >= 0 && server->listener.takes_rights) {
+	if (fd >= 0 && server->admission.listener.takes_rights) {
 		(void)shutdown(fd, SHUT_RDWR);
-		if (!is_drained(fd)) {
-			reaper_take(&server->reaper, fd, slot);
+		if (!socket_is_drained(fd)) {
+			reaper_take(&server->admission.reaper, fd, slot);
 			return false;
 		}
 	}
@@ -130,24 +132,22 @@ static bool close_or_reap(struct server *server, int fd, uint32_t slot)
 	return true;
 }
 
-static void rest(struct server *server)
+static void admission_rest(struct server *server)
 {
-	if (server->listen_ns)
-		return;
-	(void)epoll_ctl(server->epoll_fd, EPOLL_CTL_DEL, server->listener.fd, NULL);
-	server->listen_ns = server->now_ns + LISTEN_REST_NS;
+	event_source_remove(&server->admission.accepting);
+	deadline_set(&server->deadlines, &server->admission.rest, server->now_ns + LISTEN_REST_NS);
 }
 
-static void close_stray(struct server *server, int fd)
+static void admission_close_stray(struct server *server, int fd)
 {
-	if (close_or_reap(server, fd, SERVER_SLOT_NONE))
+	if (admission_close_or_reap(server, fd, STRAY))
 		return;
-	/* There are not more of them than that: the rest waits in the listener's queue. */
-	if (++server->n_strays >= SERVER_STRAYS_MAX)
-		rest(server);
+	/* At the limit, further connections wait in the listener's queue. */
+	if (++server->admission.n_strays >= ADMISSION_STRAYS_MAX)
+		admission_rest(server);
 }
 
-static void leave(struct server *server, struct peer *peer)
+static void admission_free_slot(struct server *server, struct peer *peer)
 {
 	peer_deinit(peer);
 	users_leave(&server->users, peer->user, peer->is_refused);
@@ -160,29 +160,31 @@ void admission_leave(struct server *server, struct peer *peer)
 
 	admission_forget(server, peer);
 	peer->fd = -1;
-	if (close_or_reap(server, fd, peer->slot)) {
-		leave(server, peer);
+	if (admission_close_or_reap(server, fd, peer->slot)) {
+		admission_free_slot(server, peer);
 		return;
 	}
 	peer_deinit(peer);
 	peer->state = PEER_STATE_REAPED;
 }
 
-void admission_reaped(struct server *server)
+static void admission_on_reaped(struct server *server, struct event_source *source, uint32_t events)
 {
 	uint32_t slot;
 
-	while (reaper_done(&server->reaper, &slot)) {
-		if (slot == SERVER_SLOT_NONE)
-			server->n_strays--;
+	(void)source;
+	(void)events;
+	while (reaper_done(&server->admission.reaper, &slot)) {
+		if (slot == STRAY)
+			server->admission.n_strays--;
 		else
-			leave(server, &server->peers[slot]);
+			admission_free_slot(server, &server->peers[slot]);
 	}
 }
 
 /* ---- accepting ---------------------------------------------------------------- */
 
-static void say_turned_away(struct server *server, uid_t uid)
+static void admission_log_turned_away(struct server *server, uid_t uid)
 {
 	server_log(server, uid, LOG_LEVEL_WARN,
 		   "turned-away uid=%u connections=%u: no room for another of this user",
@@ -190,9 +192,8 @@ static void say_turned_away(struct server *server, uid_t uid)
 }
 
 /* Takes fd. */
-static void add_peer(struct server *server, int fd)
+static void admission_add_peer(struct server *server, int fd)
 {
-	struct epoll_event event = {.events = EPOLLIN};
 	struct sock_peer cred;
 	struct user *user = NULL;
 	struct peer *peer;
@@ -203,12 +204,12 @@ static void add_peer(struct server *server, int fd)
 		user = users_admit(&server->users, cred.uid);
 		is_refused = !user;
 		if (is_refused) {
-			say_turned_away(server, cred.uid);
+			admission_log_turned_away(server, cred.uid);
 			user = users_refuse(&server->users, cred.uid);
 		}
 	}
 	if (!user) {
-		close_stray(server, fd);
+		admission_close_stray(server, fd);
 		return;
 	}
 	slot = server->n_free_slots ? server->free_slots[--server->n_free_slots]
@@ -218,16 +219,14 @@ static void add_peer(struct server *server, int fd)
 	peer_init(peer, fd, &cred);
 	peer->user = user;
 	peer->is_refused = is_refused;
-	event.data.u64 = (uint64_t)peer->generation << 32 | slot;
-	if (epoll_ctl(server->epoll_fd, EPOLL_CTL_ADD, fd, &event) < 0) {
+	if (event_source_add(&server->poller, &peer->input, fd, EPOLLIN, connections_on_event)) {
 		admission_leave(server, peer);
 		return;
 	}
-	peer->epoll_events = event.events;
 	flow_charge(server, peer, 1);
 	if (!is_refused)
 		process_connected(server, peer);
-	await_message(server, peer);
+	admission_await_message(server, peer);
 }
 
 static bool is_out_of_descriptors(int error)
@@ -236,31 +235,31 @@ static bool is_out_of_descriptors(int error)
 }
 
 /*
- * Out of descriptors: the listener stays readable, so doing nothing would spin. The
- * spare descriptor is given up to accept one connection and close it.
+ * The daemon is out of descriptors. The listener stays readable, so the loop would spin. Giving
+ * up the spare descriptor lets it accept one connection and close it.
  */
-static void turn_away(struct server *server)
+static void admission_turn_away(struct server *server)
 {
 	int fd;
 
-	server->spare_fd = fd_close(server->spare_fd);
-	fd = accept4(server->listener.fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
+	server->admission.spare_fd = fd_close(server->admission.spare_fd);
+	fd = accept4(server->admission.listener.fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
 	if (fd < 0 && is_out_of_descriptors(errno))
-		rest(server); /* not even that helps: the node is out of them */
+		admission_rest(server); /* the node itself is out of descriptors */
 	if (fd >= 0)
-		close_stray(server, fd);
-	server->spare_fd = open("/dev/null", O_RDONLY | O_CLOEXEC);
+		admission_close_stray(server, fd);
+	server->admission.spare_fd = open("/dev/null", O_RDONLY | O_CLOEXEC);
 	server_log(server, QUOTA_NOBODY, LOG_LEVEL_WARN,
 		   "turned-away connections=%u: out of file descriptors", server->users.n_peers);
 }
 
-/* It came, said nothing and went: as many as a loop of connect() and close() makes. */
-static bool is_gone(const struct server *server, int fd)
+/* The peer has closed the connection already. A loop of connect() and close() makes many such. */
+static bool admission_is_gone(const struct server *server, int fd)
 {
 	uint8_t byte;
 
-	return server->listener.takes_rights ? sock_next(fd) == SOCK_NEXT_END
-					     : sock_peek(fd, &byte, sizeof(byte)) == 0;
+	return server->admission.listener.takes_rights ? sock_next(fd) == SOCK_NEXT_END
+						       : sock_peek(fd, &byte, sizeof(byte)) == 0;
 }
 
 void admission_accept(struct server *server)
@@ -270,33 +269,59 @@ void admission_accept(struct server *server)
 	for (unsigned int i = 0; i < ACCEPTS_A_ROUND && n_stay < STAYS_A_ROUND; i++) {
 		int fd;
 
-		if (server->listen_ns)
+		if (deadline_is_set(&server->admission.rest))
 			return;
-		fd = accept4(server->listener.fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
-		if (fd >= 0 && is_gone(server, fd)) {
+		fd = accept4(server->admission.listener.fd, NULL, NULL,
+			     SOCK_CLOEXEC | SOCK_NONBLOCK);
+		if (fd >= 0 && admission_is_gone(server, fd)) {
 			(void)fd_close(fd);
 			continue;
 		}
 		if (fd >= 0) {
-			add_peer(server, fd);
+			admission_add_peer(server, fd);
 			n_stay++;
 			continue;
 		}
 		if (errno == EINTR || errno == ECONNABORTED)
 			continue;
 		if (is_out_of_descriptors(errno))
-			turn_away(server);
+			admission_turn_away(server);
 		return;
 	}
 }
 
-void admission_due(struct server *server)
+static void admission_on_connect(struct server *server, struct event_source *source,
+				 uint32_t events)
 {
-	close_silent(server);
-	if (!server->listen_ns || server->listen_ns > server->now_ns)
-		return;
-	server->listen_ns = 0;
-	if (server->n_strays >= SERVER_STRAYS_MAX ||
-	    server_watch(server, server->listener.fd, SERVER_SLOT_LISTENER))
-		server->listen_ns = server->now_ns + LISTEN_REST_NS;
+	(void)source;
+	(void)events;
+	admission_accept(server);
+}
+
+static int admission_listen(struct server *server)
+{
+	return event_source_add(&server->poller, &server->admission.accepting,
+				server->admission.listener.fd, EPOLLIN, admission_on_connect);
+}
+
+static void admission_on_rested(struct server *server, struct deadline *deadline)
+{
+	if (server->admission.n_strays >= ADMISSION_STRAYS_MAX || admission_listen(server))
+		deadline_set(&server->deadlines, deadline, server->now_ns + LISTEN_REST_NS);
+}
+
+/* The reaper is needed where peers may send descriptors, because closing those may hang. */
+int admission_open(struct server *server)
+{
+	struct reaper *reaper = &server->admission.reaper;
+	int r = 0;
+
+	server->admission.silence.on_due = admission_on_silence;
+	server->admission.rest.on_due = admission_on_rested;
+	if (server->admission.listener.takes_rights)
+		r = reaper_init(reaper, SERVER_PEERS_MAX + ADMISSION_STRAYS_MAX);
+	if (!r && server->admission.listener.takes_rights)
+		r = event_source_add(&server->poller, &server->admission.reaped, reaper->event_fd,
+				     EPOLLIN, admission_on_reaped);
+	return r ? r : admission_listen(server);
 }

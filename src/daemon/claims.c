@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+#include "daemon/claims.h"
 
-/* What clients may claim of a GPU's time, and who may change that. */
-
+#include "daemon/dispatch.h"
 #include "daemon/server.h"
+#include "daemon/shares.h"
 
 #include "ipc/names.h"
 
@@ -15,8 +16,11 @@ _Static_assert((int)SCHED_PRIORITY_CRITICAL == (int)NVSHARE_PRIORITY_CRITICAL,
 	       "enum nvshare_priority");
 _Static_assert(SCHED_WEIGHT_MAX == NVSHARE_WEIGHT_MAX, "weights");
 
-/* The groups at the time of its connect(), as the kernel knows them, and its own one. */
-static size_t groups_of(const struct peer *peer, gid_t groups[GROUPS_MAX])
+/*
+ * The groups that the process had when it connected, as the kernel knows them, and its main
+ * group.
+ */
+static size_t peer_groups(const struct peer *peer, gid_t groups[GROUPS_MAX])
 {
 	socklen_t len = (GROUPS_MAX - 1) * sizeof(groups[0]);
 	size_t n = 0;
@@ -36,7 +40,7 @@ bool claims_may_steer(const struct server *server, const struct peer *peer)
 		return true;
 	if (server->group == (gid_t)-1)
 		return false;
-	n = groups_of(peer, groups);
+	n = peer_groups(peer, groups);
 	for (size_t i = 0; i < n; i++) {
 		if (groups[i] == server->group)
 			return true;
@@ -44,14 +48,14 @@ bool claims_may_steer(const struct server *server, const struct peer *peer)
 	return false;
 }
 
-static uint32_t priority_max(const struct server *server, const struct peer *peer)
+static uint32_t claims_priority_max(const struct server *server, const struct peer *peer)
 {
 	gid_t groups[GROUPS_MAX];
 
 	if (claims_may_steer(server, peer))
 		return NVSHARE_PRIORITY_CRITICAL;
-	return rights_priority(&server->options.rights, peer->cred.uid, groups,
-			       groups_of(peer, groups));
+	return rights_priority(&server->settings.rights, peer->cred.uid, groups,
+			       peer_groups(peer, groups));
 }
 
 void claims_take(struct server *server, struct peer *peer, const struct nvshare_claim *claim)
@@ -61,9 +65,9 @@ void claims_take(struct server *server, struct peer *peer, const struct nvshare_
 	peer->claim = *claim;
 	if (peer->claim.weight == 0)
 		peer->claim.weight = NVSHARE_WEIGHT_DEFAULT;
-	/* Most claim nothing special: for them nobody need be asked for groups. */
+	/* Most clients claim nothing special, so the kernel is not asked for their groups. */
 	if (claim->priority > NVSHARE_PRIORITY_LOW)
-		max = priority_max(server, peer);
+		max = claims_priority_max(server, peer);
 	if (claim->priority <= max)
 		return;
 	peer->claim.priority = max;
@@ -82,7 +86,7 @@ struct sched_claim claims_core(const struct nvshare_claim *claim)
 	};
 }
 
-static struct peer *find(struct server *server, uint32_t id)
+static struct peer *claims_find_client(struct server *server, uint32_t id)
 {
 	for (uint32_t i = 0; i < server->slots_used; i++) {
 		if (server->peers[i].state == PEER_STATE_CLIENT && server->peers[i].id == id)
@@ -91,7 +95,8 @@ static struct peer *find(struct server *server, uint32_t id)
 	return NULL;
 }
 
-static void change(struct server *server, struct peer *client, const struct nvshare_claim *claim)
+static void claims_change(struct server *server, struct peer *client,
+			  const struct nvshare_claim *claim)
 {
 	struct sched_event event = {
 		.type = SCHED_EVENT_CLAIM,
@@ -110,8 +115,8 @@ bool claims_is_key(uint32_t key)
 	       key == NVSHARE_KEY_COMPUTE_LIMIT;
 }
 
-/* Puts value where key says. NULL, or what is allowed. */
-static const char *put(struct nvshare_claim *claim, uint32_t key, uint64_t value)
+/* Writes value to the field of key. NULL, or a text that says which values are allowed. */
+static const char *claim_put(struct nvshare_claim *claim, uint32_t key, uint64_t value)
 {
 	switch ((enum nvshare_key)key) {
 	case NVSHARE_KEY_PRIORITY:
@@ -146,8 +151,11 @@ static const char *put(struct nvshare_claim *claim, uint32_t key, uint64_t value
 	return "this setting is the node's, not a client's";
 }
 
-/* A process on several GPUs, which takes no turns, is not kept off one of them either. */
-static const char *unkept(const struct server *server, const struct peer *client)
+/*
+ * A limit is not kept for a process on several GPUs: it takes no turns, and is never held off a
+ * GPU.
+ */
+static const char *claims_unkept(const struct server *server, const struct peer *client)
 {
 	struct sched_client_status status;
 
@@ -155,8 +163,8 @@ static const char *unkept(const struct server *server, const struct peer *client
 	return status.fixed ? "; it is not kept for a program on several GPUs" : "";
 }
 
-static void tell(struct server *server, struct peer *tool, uint32_t seq, const struct peer *client,
-		 uint32_t key)
+static void claims_answer(struct server *server, struct peer *tool, uint32_t seq,
+			  const struct peer *client, uint32_t key)
 {
 	const struct nvshare_claim *claim = &client->claim;
 
@@ -172,7 +180,7 @@ static void tell(struct server *server, struct peer *tool, uint32_t seq, const s
 	else if (key == NVSHARE_KEY_COMPUTE_LIMIT && claim->compute_limit)
 		tools_answer(server, tool, seq, NVSHARE_RESULT_OK,
 			     "compute-limit of client %u is %u percent%s", client->id,
-			     claim->compute_limit, unkept(server, client));
+			     claim->compute_limit, claims_unkept(server, client));
 	else
 		tools_answer(server, tool, seq, NVSHARE_RESULT_OK, "client %u has no %s",
 			     client->id, key == NVSHARE_KEY_SLO ? "slo" : "compute-limit");
@@ -181,7 +189,7 @@ static void tell(struct server *server, struct peer *tool, uint32_t seq, const s
 void claims_set(struct server *server, struct peer *tool, uint32_t seq,
 		const struct nvshare_set *set)
 {
-	struct peer *client = find(server, set->client);
+	struct peer *client = claims_find_client(server, set->client);
 	struct nvshare_claim claim;
 	const char *allowed;
 	uint32_t max;
@@ -197,18 +205,18 @@ void claims_set(struct server *server, struct peer *tool, uint32_t seq,
 		return;
 	}
 	claim = client->claim;
-	allowed = put(&claim, set->key, set->value);
+	allowed = claim_put(&claim, set->key, set->value);
 	if (allowed) {
 		tools_answer(server, tool, seq, NVSHARE_RESULT_INVALID, "%s", allowed);
 		return;
 	}
-	max = priority_max(server, tool);
+	max = claims_priority_max(server, tool);
 	if (set->key == NVSHARE_KEY_PRIORITY && claim.priority > max) {
 		tools_answer(server, tool, seq, NVSHARE_RESULT_DENIED,
 			     "not permitted: uid %u may claim %s at the most",
 			     (unsigned int)tool->cred.uid, names_priority[max]);
 		return;
 	}
-	change(server, client, &claim);
-	tell(server, tool, seq, client, set->key);
+	claims_change(server, client, &claim);
+	claims_answer(server, tool, seq, client, set->key);
 }

@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+#include "daemon/connections.h"
 
-/* Connections: what goes over them, and how they end. */
-
+#include "daemon/client_messages.h"
+#include "daemon/dispatch.h"
 #include "daemon/server.h"
-#include "util/clock.h"
+#include "daemon/tool_status.h"
+#include "util/container_of.h"
 #include "util/log.h"
 
 #include <errno.h>
@@ -11,37 +13,20 @@
 
 /* ---- peers ----------------------------------------------------------------- */
 
-static int epoll_of(const struct server *server, const struct peer *peer)
+void connections_update(struct peer *peer)
 {
-	return peer->state == PEER_STATE_TOOL ? server->tools_fd : server->epoll_fd;
-}
-
-void connections_update(struct server *server, struct peer *peer)
-{
-	uint32_t events = peer_events(peer);
-	struct epoll_event event = {
-		.events = events,
-		.data.u64 = (uint64_t)peer->generation << 32 | peer->slot,
-	};
-
-	if (peer->is_closing || events == peer->epoll_events)
-		return;
-	if (epoll_ctl(epoll_of(server, peer), EPOLL_CTL_MOD, peer->fd, &event) == 0)
-		peer->epoll_events = events;
+	if (!peer->is_closing)
+		(void)event_source_update(&peer->input, peer_events(peer));
 }
 
 void connections_to_tools(struct server *server, struct peer *peer)
 {
-	struct epoll_event event = {
-		.events = peer->epoll_events,
-		.data.u64 = (uint64_t)peer->generation << 32 | peer->slot,
-	};
-
 	if (peer->state == PEER_STATE_TOOL)
 		return;
-	(void)epoll_ctl(server->epoll_fd, EPOLL_CTL_DEL, peer->fd, NULL);
+	event_source_remove(&peer->input);
 	peer->state = PEER_STATE_TOOL;
-	if (epoll_ctl(server->tools_fd, EPOLL_CTL_ADD, peer->fd, &event) < 0)
+	if (event_source_add(&server->tools.poller, &peer->input, peer->fd, peer->input.events,
+			     connections_on_event))
 		server_close(server, peer, "no memory to look at it");
 }
 
@@ -57,7 +42,7 @@ void server_send(struct server *server, struct peer *peer, const struct msg *msg
 	else if (r)
 		server_close(server, peer, NULL);
 	else
-		connections_update(server, peer);
+		connections_update(peer);
 }
 
 void server_send_body(struct server *server, struct peer *peer, uint16_t type, uint32_t seq,
@@ -84,23 +69,24 @@ void server_queue_body(struct server *server, struct peer *peer, uint16_t type, 
 		return;
 	peer->is_unsent = true;
 	peer->unsent_next = NULL;
-	*(server->unsent ? server->unsent_end : &server->unsent) = peer;
-	server->unsent_end = &peer->unsent_next;
+	*(server->connections.unsent ? server->connections.unsent_end
+				     : &server->connections.unsent) = peer;
+	server->connections.unsent_end = &peer->unsent_next;
 }
 
 void server_flush(struct server *server)
 {
 	struct peer *peer;
 
-	while ((peer = server->unsent)) {
-		server->unsent = peer->unsent_next;
+	while ((peer = server->connections.unsent)) {
+		server->connections.unsent = peer->unsent_next;
 		peer->is_unsent = false;
 		if (peer->is_closing)
 			continue;
 		if (peer_flush(peer) < 0)
 			server_close(server, peer, NULL);
 		else
-			connections_update(server, peer);
+			connections_update(peer);
 	}
 }
 
@@ -109,53 +95,54 @@ void server_close(struct server *server, struct peer *peer, const char *reason)
 	if (peer->is_closing)
 		return;
 	peer->is_closing = true;
-	peer->closing_next = server->closing;
-	server->closing = peer;
+	peer->closing_next = server->connections.closing;
+	server->connections.closing = peer;
 	if (reason)
 		server_log(server, peer->cred.uid, LOG_LEVEL_WARN,
 			   "close peer=%u client=%u pid=%d uid=%u: %s", peer->slot, peer->id,
 			   (int)peer->cred.pid, (unsigned int)peer->cred.uid, reason);
 }
 
-/* The end of one peer may be the end of others: they join the list. */
+/* The end of one peer may cause the end of others, which join the list meanwhile. */
 void connections_end(struct server *server)
 {
 	struct peer *peer;
 
-	while ((peer = server->closing)) {
-		server->closing = peer->closing_next;
+	while ((peer = server->connections.closing)) {
+		server->connections.closing = peer->closing_next;
 		dispatch_gone(server, peer);
 		/*
-		 * A forked child of the peer may share the socket's description, which
-		 * would keep it in the epoll set after close().
+		 * A forked child of the peer may share the socket's description. That would keep
+		 * the socket in the epoll set after close().
 		 */
-		(void)epoll_ctl(epoll_of(server, peer), EPOLL_CTL_DEL, peer->fd, NULL);
+		event_source_remove(&peer->input);
+		event_source_remove(&peer->end);
 		flow_forget(server, peer);
 		admission_leave(server, peer);
 	}
 }
 
-/* A library or tool of another version finds ours in the header, and can name it. */
-static void tell_version(struct server *server, struct peer *peer)
+/* A library or tool of another version finds our version in the header, and can name it. */
+static void connections_tell_version(struct server *server, struct peer *peer)
 {
 	const struct nvshare_registered answer = {.result = NVSHARE_REGISTER_VERSION};
 
 	server_send_body(server, peer, NVSHARE_MSG_REGISTERED, 0, &answer);
 }
 
-static void handle_input(struct server *server, struct peer *peer)
+static void connections_handle_input(struct server *server, struct peer *peer)
 {
 	uint8_t bytes[NVSHARE_MSG_SIZE_MAX];
 	struct msg msg;
 	ssize_t n;
 	int r;
 
-	/* Nobody sends descriptors here; one that is taken, or dropped, could make us wait. */
-	if (server->listener.takes_rights && sock_next(peer->fd) == SOCK_NEXT_RIGHTS) {
+	/* No peer has a reason to send descriptors. Closing one could make the daemon wait. */
+	if (server->admission.listener.takes_rights && sock_next(peer->fd) == SOCK_NEXT_RIGHTS) {
 		server_close(server, peer, "it sends descriptors");
 		return;
 	}
-	/* One message a turn: a chatty peer waits for the others. */
+	/* One message a turn, so that a peer with many messages waits for the others. */
 	n = sock_recv(peer->fd, bytes, sizeof(bytes));
 	if (n == -EAGAIN)
 		return;
@@ -165,13 +152,13 @@ static void handle_input(struct server *server, struct peer *peer)
 	}
 	r = msg_decode(bytes, (size_t)n, MSG_TO_SCHEDULER, &msg);
 	if (r == MSG_E_VERSION)
-		tell_version(server, peer);
+		connections_tell_version(server, peer);
 	if (r) {
 		server_close(server, peer, msg_error(r));
 		return;
 	}
 	if (admission_hear(server, peer, &msg))
-		dispatch_message(server, peer, &msg);
+		client_messages_handle(server, peer, &msg);
 }
 
 void connections_handle(struct server *server, struct peer *peer, uint32_t events)
@@ -181,19 +168,30 @@ void connections_handle(struct server *server, struct peer *peer, uint32_t event
 			server_close(server, peer, NULL);
 	}
 	if (peer->is_paused || peer->cursor.stage != PEER_STAGE_NONE) {
-		/* Nobody waits for the unread messages of a paused peer that is gone. */
+		/* The unread messages of a paused peer are dropped when the peer is gone. */
 		if (events & (EPOLLHUP | EPOLLERR))
 			server_close(server, peer, NULL);
 		else if (!peer->is_paused && peer->queue_len == 0 && flow_admit(server, peer))
-			tools_continue(server, peer);
+			tool_status_continue(server, peer);
 	} else if (events & (EPOLLIN | EPOLLHUP | EPOLLERR)) {
-		/* A tool's answer begins in the turn of tools, not in that of the clients. */
+		/*
+		 * The answer to a new tool begins in the turn of tools, behind the clients'
+		 * events.
+		 */
 		bool is_tools_turn = peer->state == PEER_STATE_TOOL;
 
 		if (flow_admit(server, peer))
-			handle_input(server, peer);
+			connections_handle_input(server, peer);
 		if (is_tools_turn)
-			tools_continue(server, peer);
+			tool_status_continue(server, peer);
 	}
-	connections_update(server, peer);
+	connections_update(peer);
+}
+
+void connections_on_event(struct server *server, struct event_source *source, uint32_t events)
+{
+	struct peer *peer = container_of(source, struct peer, input);
+
+	if (!peer->is_closing)
+		connections_handle(server, peer, events);
 }

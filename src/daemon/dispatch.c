@@ -1,547 +1,51 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "core/u64.h"
+#include "daemon/dispatch.h"
+
 #include "daemon/server.h"
 
-#include "util/clock.h"
-#include "util/log.h"
-#include "util/text.h"
-
-#include <errno.h>
-#include <string.h>
-#include <utlist.h>
-
-/* One pass over what is due makes at most so many steps, then the peers are heard again. */
+/* One pass makes at most so many steps, then the loop comes back to its events. */
 #define DUE_STEPS_MAX 256
 
-/* Looks into /proc and NVML, a new place in the core's order: so many messages' work. */
-#define REGISTER_COST 4
-
-static uint64_t pinned_sum(const struct nvshare_mem *mem)
+int dispatch_step(struct server *server, struct sched_event *event,
+		  struct sched_actions *ret_actions)
 {
-	uint64_t sum = 0;
-
-	for (size_t i = 0; i < NVSHARE_PINNED_COUNT; i++)
-		sum += mem->pinned[i];
-	return sum;
-}
-
-/*
- * Takes a client's report; the GPU's account and the event's memory follow it. Nobody has more on
- * a card than the card: what is compared with NVML must be what the core counts.
- */
-static void take_memory(struct server *server, struct peer *peer, const struct nvshare_mem *mem,
-			struct sched_memory *ret_memory)
-{
-	const struct memory_account before = peer->account;
-	uint64_t total = server->gpus.at[peer->gpu].total;
-	uint64_t pinned = u64_min(pinned_sum(mem), total);
-	uint64_t resident = u64_min(mem->resident, total - pinned);
-
-	hearsay_note_context(server, peer, mem->pinned[NVSHARE_PINNED_CONTEXT]);
-	host_out(server, peer);
-	peer->mem = *mem;
-	peer->mem.pager_context = u64_min(mem->pager_context, total);
-	host_in(server, peer);
-	server_account(server, peer, resident + pinned, peer->account.budget);
-	doubts_hear(server, peer, &before);
-	*ret_memory = (struct sched_memory){
-		.resident = resident,
-		.swapped = mem->swapped,
-		.pinned = pinned,
-		.wanted = mem->wanted,
-		.wanted_pinned = mem->wanted_pinned,
-		.pager_context = peer->mem.pager_context,
-	};
-}
-
-/* Nobody has more on a card than the card; what strangers send must not add up beyond it. */
-static uint64_t clamp_budget(const struct server *server, const struct peer *peer, uint64_t budget)
-{
-	uint64_t total = server->gpus.at[peer->gpu].total;
-
-	return budget < total ? budget : total;
-}
-
-static int step(struct server *server, struct sched_event *event, struct sched_actions *ret_actions)
-{
+	relay_drain(server); /* earlier events come first */
 	ret_actions->n = 0;
 	event->now_ns = server->now_ns;
 	return sched_step(&server->sched, event, ret_actions);
 }
 
-/* peer, which caused them: who makes room is gone before those who were let in share it. */
-static void perform(struct server *server, struct peer *peer, const struct sched_actions *actions)
+void dispatch_perform(struct server *server, const struct peer *peer,
+		      const struct sched_actions *actions)
 {
-	shares_stop(server, peer);
+	relay_push_actions(&server->relay, peer->slot, actions);
 	actions_perform(server, actions);
-	shares_follow(server, peer);
 }
 
 int dispatch_event(struct server *server, struct sched_event *event)
 {
 	struct sched_actions actions;
-	int r = step(server, event, &actions);
+	int r = dispatch_step(server, event, &actions);
 
 	if (!r)
-		perform(server, &server->peers[event->client], &actions);
+		dispatch_perform(server, &server->peers[event->client], &actions);
 	return r;
 }
 
-/* ---- GPUs ------------------------------------------------------------------ */
-
-static void tell_gpu(struct server *server, uint32_t index)
+void dispatch_used(struct server *server, const struct peer *peer, uint64_t gpu_ns)
 {
-	struct gpu *gpu = &server->gpus.at[index];
 	struct sched_event event = {
-		.type = SCHED_EVENT_GPU,
-		.gpu = index,
-		.bytes = gpu->total,
-		.external = gpu->external,
-		.link_bandwidth = gpu->link_bandwidth,
-		.is_other = !gpu->is_told,
+		.type = SCHED_EVENT_USED,
+		.client = peer->slot,
+		.gpu_ns = gpu_ns,
 	};
 
-	gpu->is_told = true;
-	gpu->is_resized = false;
-	log_debug("gpu index=%u total=%llu external=%llu reported=%llu", index,
-		  (unsigned long long)gpu->total, (unsigned long long)gpu->external,
-		  (unsigned long long)gpu->reported);
 	(void)dispatch_event(server, &event);
 }
 
-void dispatch_gpus(struct server *server)
+static void dispatch_on_due(struct server *server, struct deadline *deadline)
 {
-	for (uint32_t i = 0; i < server->gpus.n; i++) {
-		struct gpu *gpu = &server->gpus.at[i];
-
-		if ((gpu->is_told && !gpu->is_resized) || !gpu->total)
-			continue;
-		tell_gpu(server, i);
-		/* NVML's are told in any case; clients can name any number of others. */
-		if (gpu->device || server_may_log(server, QUOTA_NOBODY, LOG_LEVEL_INFO))
-			log_info(
-				"gpu index=%u total=%llu external=%llu link=%llu by=%s name=\"%s\"",
-				i, (unsigned long long)gpu->total,
-				(unsigned long long)gpu->external,
-				(unsigned long long)gpu->link_bandwidth,
-				gpu->device ? "nvml" : "client", gpu->name);
-	}
-}
-
-static void sample(struct server *server, uint32_t index)
-{
-	server->gpus.at[index].is_left = false;
-	if (measure_gpu(server, index, 0))
-		tell_gpu(server, index);
-}
-
-static void sample_due(struct server *server)
-{
-	struct sched_gpu_status status;
-
-	server->sample_ns = SERVER_NEVER;
-	for (uint32_t i = 0; i < server->gpus.n; i++) {
-		if (!server->gpus.at[i].device)
-			continue;
-		sched_gpu_status(&server->sched, i, &status);
-		if (status.n_waiting == 0 && measure_is_settled(server, i))
-			continue;
-		sample(server, i);
-		if (status.n_waiting || !measure_is_settled(server, i))
-			server->sample_ns = server->now_ns + SERVER_SAMPLE_NS;
-	}
-}
-
-void dispatch_sample(struct server *server)
-{
-	if (server->grace_ns)
-		return; /* what is used belongs to those who are about to come back */
-	for (uint32_t i = 0; i < server->gpus.n; i++) {
-		if (server->gpus.at[i].device)
-			sample(server, i);
-	}
-}
-
-static void warn_overcommitted(struct server *server)
-{
-	struct sched_gpu_status status;
-
-	server->over_ns = SERVER_NEVER;
-	for (uint32_t i = 0; i < server->gpus.n; i++) {
-		struct gpu *gpu = &server->gpus.at[i];
-
-		if (!gpu->over_ns)
-			continue;
-		if (gpu->over_ns > server->now_ns) {
-			if (gpu->over_ns < server->over_ns)
-				server->over_ns = gpu->over_ns;
-			continue;
-		}
-		gpu->over_ns = 0;
-		sched_gpu_status(&server->sched, i, &status);
-		if (status.overcommitted)
-			log_warn("overcommitted gpu=%u bytes=%llu: clients have so much more"
-				 " than the card's usable memory",
-				 i, (unsigned long long)status.overcommitted);
-	}
-}
-
-/* ---- messages of clients --------------------------------------------------- */
-
-/* A client is gone, or did not come: what it alone said of its GPU goes with it. */
-static void left_gpu(struct server *server, uint32_t index)
-{
-	struct gpu *gpu = &server->gpus.at[index];
-
-	if (!gpu->device && hearsay_left(server, index))
-		tell_gpu(server, index);
-}
-
-static enum nvshare_register_result join(struct server *server, struct peer *peer,
-					 const struct nvshare_register *reg,
-					 struct sched_actions *ret_actions)
-{
-	struct sched_event event = {
-		.type = SCHED_EVENT_JOIN,
-		.client = peer->slot,
-		.owner = peer->cred.uid,
-		.running = reg->flags & NVSHARE_REGISTER_RUNNING,
-		.fixed = reg->flags & NVSHARE_REGISTER_FIXED,
-		.claim = claims_core(&peer->claim),
-	};
-	bool is_found = hearsay_find(server, peer, reg);
-	int r;
-
-	dispatch_gpus(server); /* NVML's new ones, whoever made us look for them */
-	if (!is_found)
-		return NVSHARE_REGISTER_GPU;
-	event.gpu = peer->gpu;
-	event.budget = clamp_budget(server, peer, reg->budget);
-	take_memory(server, peer, &reg->mem, &event.memory);
-	event.doubted = peer->doubted;
-	measure_join(server, peer);
-	if (!server->grace_ns && measure_gpu(server, peer->gpu, gpus_footprint(&peer->account)))
-		tell_gpu(server, peer->gpu);
-	r = step(server, &event, ret_actions);
-	if (!r)
-		return NVSHARE_REGISTER_OK;
-	host_out(server, peer);
-	peer->mem = (struct nvshare_mem){0};
-	host_in(server, peer);
-	server_account(server, peer, 0, 0);
-	left_gpu(server, peer->gpu);
-	return r == SCHED_E_NO_FIT ? NVSHARE_REGISTER_NO_FIT : NVSHARE_REGISTER_GPU;
-}
-
-static void on_register(struct server *server, struct peer *peer,
-			const struct nvshare_register *reg)
-{
-	struct nvshare_registered answer = {.result = NVSHARE_REGISTER_OK};
-	struct sched_actions actions = {.n = 0};
-
-	flow_charge(server, peer, REGISTER_COST);
-	if (!process_watch(server, peer)) {
-		server_close(server, peer, "its process is gone");
-		return;
-	}
-	peer->backend = reg->backend;
-	peer->can_hand_over = reg->flags & NVSHARE_REGISTER_HANDOVER;
-	claims_take(server, peer, &reg->claim);
-	answer.result = NVSHARE_REGISTER_FULL;
-	if (users_add_client(&server->users, peer->user)) {
-		answer.result = join(server, peer, reg, &actions);
-		if (answer.result != NVSHARE_REGISTER_OK)
-			users_remove_client(&server->users, peer->user);
-	}
-	if (answer.result != NVSHARE_REGISTER_OK) {
-		server_send_body(server, peer, NVSHARE_MSG_REGISTERED, 0, &answer);
-		server_close(server, peer, "refused");
-		return;
-	}
-	peer->state = PEER_STATE_CLIENT;
-	peer->id = ++server->last_id;
-	memcpy(peer->name, reg->name, sizeof(peer->name));
-	memcpy(peer->pod, reg->pod, sizeof(peer->pod));
-	text_sanitize(peer->name);
-	text_sanitize(peer->pod);
-	server->n_clients++;
-	server->gpus.at[peer->gpu].n_clients++;
-	server_log(server, peer->cred.uid, LOG_LEVEL_INFO,
-		   "join client=%u gpu=%u pid=%d uid=%u running=%d back=%d name=\"%s\"", peer->id,
-		   peer->gpu, (int)peer->cred.pid, (unsigned int)peer->cred.uid,
-		   !!(reg->flags & NVSHARE_REGISTER_RUNNING),
-		   !!(reg->flags & NVSHARE_REGISTER_RECONNECT), peer->name);
-	/* First the answer, then what the core makes of the newcomer. */
-	answer.client = peer->id;
-	answer.claim = peer->claim;
-	peer->context_told = hearsay_context(server, peer);
-	answer.context_bytes = peer->context_told;
-	answer.reserve_percent = server->options.config.reserve_percent;
-	server_send_body(server, peer, NVSHARE_MSG_REGISTERED, 0, &answer);
-	shares_join(server, peer);
-	perform(server, peer, &actions);
-}
-
-static void request(struct server *server, struct peer *peer, const struct nvshare_mem *mem)
-{
-	struct sched_event event = {.type = SCHED_EVENT_REQUEST, .client = peer->slot};
-	int r;
-
-	take_memory(server, peer, mem, &event.memory);
-	r = dispatch_event(server, &event);
-	if (r)
-		log_debug("ignored client=%u message=REQ_LOCK core=%d", peer->id, r);
-}
-
-static void hold(struct server *server, struct peer *peer)
-{
-	if (!peer->is_held)
-		DL_APPEND(server->held, peer);
-	peer->is_held = true;
-}
-
-static void on_req_lock(struct server *server, struct peer *peer,
-			const struct nvshare_req_lock *req)
-{
-	struct sched_memory memory;
-
-	if (!peer->asked_ns)
-		peer->asked_ns = server->now_ns;
-	if (!server->grace_ns) {
-		request(server, peer, &req->mem);
-		return;
-	}
-	/* After a restart those that run come back first; until then nobody is let in. */
-	take_memory(server, peer, &req->mem, &memory);
-	hold(server, peer);
-	peer->is_growing = false;
-}
-
-static void log_released(struct server *server, const struct peer *peer,
-			 const struct nvshare_lock_released *released)
-{
-	/* What the stopped give up bit by bit is in the status; a failure has its own line. */
-	bool is_turn = released->grant && !released->outcome;
-
-	/* A turn given up with nothing to move is seen by the next one's grant. */
-	if (released->moved || released->outcome)
-		server_log(server, peer->cred.uid, is_turn ? LOG_LEVEL_INFO : LOG_LEVEL_DEBUG,
-			   "released client=%u gpu=%u grant=%llu outcome=%s moved=%llu ms=%llu",
-			   peer->id, peer->gpu, (unsigned long long)released->grant,
-			   actions_outcome(released->outcome), (unsigned long long)released->moved,
-			   (unsigned long long)(released->move_ns / CLOCK_NS_PER_MS));
-}
-
-static void on_released(struct server *server, struct peer *peer,
-			const struct nvshare_lock_released *released)
-{
-	struct sched_event event = {
-		.type = SCHED_EVENT_RELEASED,
-		.client = peer->slot,
-		.grant = released->grant,
-		.epoch = released->epoch,
-		.budget = clamp_budget(server, peer, released->budget),
-		.outcome = released->outcome,
-		.is_part = released->outcome == NVSHARE_OUTCOME_PARTIAL,
-		.is_short = released->outcome == NVSHARE_OUTCOME_NO_HOST_MEMORY,
-		.wants = released->wants,
-		.moved = released->moved,
-		.move_ns = released->move_ns,
-	};
-	struct sched_actions actions;
-	int r;
-
-	peer->promised = 0;
-	take_memory(server, peer, &released->mem, &event.memory);
-	halts_note(server, peer, released->halt, released->flags);
-	r = step(server, &event, &actions);
-	if (r) {
-		log_debug("ignored client=%u message=LOCK_RELEASED grant=%llu core=%d", peer->id,
-			  (unsigned long long)released->grant, r);
-		return;
-	}
-	if (released->wants && !peer->asked_ns)
-		peer->asked_ns = server->now_ns;
-	if (!released->outcome) {
-		server_account(server, peer, peer->account.on_card, event.budget);
-		peer->n_failed = 0;
-		peer->is_host_taker = false; /* until it may have to go again */
-	}
-	log_released(server, peer, released);
-	perform(server, peer, &actions);
-}
-
-static void on_mem_update(struct server *server, struct peer *peer,
-			  const struct nvshare_mem_update *update)
-{
-	struct sched_event event = {
-		.type = SCHED_EVENT_MEMORY,
-		.client = peer->slot,
-		.epoch = update->epoch,
-		.budget = clamp_budget(server, peer, update->budget),
-		.moved = update->moved,
-		.move_ns = update->move_ns,
-	};
-	bool is_short = false;
-	int r;
-
-	take_memory(server, peer, &update->mem, &event.memory);
-	halts_note(server, peer, update->halt, update->flags);
-	/* Nor may anybody grow until all are back: what they hold is not known before. */
-	if (server->grace_ns && (event.memory.wanted || event.memory.wanted_pinned)) {
-		event.memory.wanted = 0;
-		event.memory.wanted_pinned = 0;
-		if (!peer->is_held) {
-			hold(server, peer);
-			peer->is_growing = true;
-		}
-		peer->held_epoch = update->epoch;
-	}
-	/* It may give back, not take; what the core adds comes as an action. */
-	if (event.budget < peer->account.budget) {
-		server_account(server, peer, peer->account.on_card, event.budget);
-		is_short = event.memory.wanted || event.memory.wanted_pinned;
-	}
-	r = dispatch_event(server, &event);
-	if (r)
-		log_debug("ignored client=%u message=MEM_UPDATE core=%d", peer->id, r);
-	/*
-	 * It gives back what it asks for: the driver had no room within the budget, so others may
-	 * have more than the core knows. It will have been told when the client asks again.
-	 */
-	if (is_short && !server->grace_ns &&
-	    sched_client_state(&server->sched, peer->slot) == SCHED_CLIENT_RUNNING)
-		sample(server, peer->gpu);
-}
-
-static void on_heartbeat(struct server *server, struct peer *peer,
-			 const struct nvshare_heartbeat *heartbeat)
-{
-	struct sched_event event = {.type = SCHED_EVENT_ALIVE, .client = peer->slot};
-
-	if (!peer->is_beat_asked || heartbeat->nonce != peer->nonce)
-		return; /* to another question, or to none */
-	peer->is_beat_asked = false;
-	(void)dispatch_event(server, &event);
-}
-
-/* True if it was a message that a registered client may send. */
-static bool client_message(struct server *server, struct peer *peer, const struct msg *msg)
-{
-	switch (msg->header.type) {
-	case NVSHARE_MSG_REQ_LOCK:
-		on_req_lock(server, peer, &msg->body.req_lock);
-		return true;
-	case NVSHARE_MSG_LOCK_RELEASED:
-		on_released(server, peer, &msg->body.lock_released);
-		return true;
-	case NVSHARE_MSG_MEM_UPDATE:
-		on_mem_update(server, peer, &msg->body.mem_update);
-		return true;
-	case NVSHARE_MSG_HEARTBEAT:
-		on_heartbeat(server, peer, &msg->body.heartbeat);
-		return true;
-	case NVSHARE_MSG_PING:
-		server_send_body(server, peer, NVSHARE_MSG_PING, 0, &msg->body.ping);
-		return true;
-	case NVSHARE_MSG_ACTIVITY:
-		shares_activity(server, peer, &msg->body.activity);
-		return true;
-	case NVSHARE_MSG_SHARE_SET:
-		shares_set(server, peer, &msg->body.share_set);
-		return true;
-	default:
-		return false;
-	}
-}
-
-void dispatch_message(struct server *server, struct peer *peer, const struct msg *msg)
-{
-	bool is_client_type = msg->header.type == NVSHARE_MSG_REQ_LOCK ||
-			      msg->header.type == NVSHARE_MSG_LOCK_RELEASED ||
-			      msg->header.type == NVSHARE_MSG_MEM_UPDATE ||
-			      msg->header.type == NVSHARE_MSG_HEARTBEAT ||
-			      msg->header.type == NVSHARE_MSG_PING ||
-			      msg->header.type == NVSHARE_MSG_ACTIVITY ||
-			      msg->header.type == NVSHARE_MSG_SHARE_SET;
-
-	log_debug("message peer=%u type=%s", peer->slot, msg_name(msg->header.type));
-	switch (peer->state) {
-	case PEER_STATE_FREE:
-	case PEER_STATE_REAPED:
-		return;
-	case PEER_STATE_CLIENT:
-		if (!client_message(server, peer, msg))
-			server_close(server, peer, "a message that a client may not send");
-		return;
-	case PEER_STATE_NEW:
-		if (msg->header.type == NVSHARE_MSG_REGISTER) {
-			on_register(server, peer, &msg->body.registration);
-			return;
-		}
-		break;
-	case PEER_STATE_TOOL:
-		break;
-	}
-	if (is_client_type || msg->header.type == NVSHARE_MSG_REGISTER) {
-		server_close(server, peer, "a message out of order");
-		return;
-	}
-	connections_to_tools(server, peer);
-	tools_message(server, peer, msg);
-}
-
-/* ---- time, and the end of a peer ------------------------------------------- */
-
-static void grow(struct server *server, struct peer *peer, const struct nvshare_mem *mem)
-{
-	struct sched_event event = {
-		.type = SCHED_EVENT_MEMORY,
-		.client = peer->slot,
-		.epoch = peer->held_epoch,
-		.budget = peer->account.budget,
-	};
-	int r;
-
-	take_memory(server, peer, mem, &event.memory);
-	r = dispatch_event(server, &event);
-	if (r)
-		log_debug("ignored client=%u message=MEM_UPDATE core=%d", peer->id, r);
-}
-
-static void end_grace(struct server *server)
-{
-	struct peer *peer;
-
-	log_info("recovered clients=%u", server->n_clients);
-	server->grace_ns = 0;
-	for (uint32_t i = 0; i < server->gpus.n; i++) {
-		if (measure_gpu(server, i, server->gpus.at[i].footprint))
-			tell_gpu(server, i);
-		doubts_wake(server, i);
-	}
-	while ((peer = server->held)) {
-		struct nvshare_mem mem = peer->mem;
-
-		DL_DELETE(server->held, peer);
-		peer->is_held = false;
-		if (peer->is_closing)
-			continue;
-		if (peer->is_growing)
-			grow(server, peer, &mem);
-		else
-			request(server, peer, &mem);
-	}
-}
-
-void dispatch_due(struct server *server)
-{
-	if (server->grace_ns && server->grace_ns <= server->now_ns)
-		end_grace(server);
-	if (server->sample_ns <= server->now_ns)
-		sample_due(server);
-	if (server->over_ns <= server->now_ns)
-		warn_overcommitted(server);
+	(void)deadline;
 	for (unsigned int i = 0; i < DUE_STEPS_MAX; i++) {
 		struct sched_event event = {.type = SCHED_EVENT_TIME};
 
@@ -551,6 +55,13 @@ void dispatch_due(struct server *server)
 	}
 }
 
+void dispatch_init(struct server *server)
+{
+	sched_init(&server->sched, server->sched_clients, SERVER_PEERS_MAX,
+		   &server->settings.config);
+	server->sched_due.on_due = dispatch_on_due;
+}
+
 void dispatch_gone(struct server *server, struct peer *peer)
 {
 	struct sched_event event = {.type = SCHED_EVENT_LEAVE, .client = peer->slot};
@@ -558,9 +69,7 @@ void dispatch_gone(struct server *server, struct peer *peer)
 
 	if (peer->pidfd >= 0)
 		users_remove_pidfd(&server->users, peer->user);
-	if (peer->is_held)
-		DL_DELETE(server->held, peer);
-	peer->is_held = false;
+	grace_forget(server, peer);
 	if (peer->state != PEER_STATE_CLIENT)
 		return;
 	host_out(server, peer);
@@ -578,5 +87,5 @@ void dispatch_gone(struct server *server, struct peer *peer)
 		   peer->id, peer->gpu, (int)peer->cred.pid);
 	shares_gone(server, peer);
 	(void)dispatch_event(server, &event);
-	left_gpu(server, peer->gpu);
+	measure_left(server, peer->gpu);
 }

@@ -3,16 +3,16 @@
 #define NVS_DAEMON_DOMAIN_H
 
 /*
- * The trust domain of a process: what the kernel asks for before one process may read the
- * memory of another. Two processes of the same domain could read each other's memory
- * without our help, so GPU memory may go from one to the other with its contents.
+ * The trust domain of a process: all that the kernel checks before one process may read the
+ * memory of another. Two processes of one domain could read each other's memory without our help.
+ * So GPU memory may go from one to the other with its contents.
  *
- * A domain is of the moment: a process can drop privileges at any time. So it is read when
- * memory is about to be handed over, and never kept. Anything that /proc does not tell means no.
+ * A process can drop privileges at any time. So its domain is read when memory is about to be
+ * handed over, and never kept. Anything that /proc does not tell means no.
  *
  * The kernel also asks security modules that show nothing in /proc: Landlock, and Yama's
- * ptrace_scope. They are not looked at; a program that they are to protect from others of its
- * own user sets NVSHARE_TRANSFER=0 or PR_SET_DUMPABLE 0.
+ * ptrace_scope. They are not read here. A program that they protect from others of its own user
+ * sets NVSHARE_TRANSFER=0 or PR_SET_DUMPABLE 0.
  *
  * Threading: one thread at a time. Reads some ten files of /proc.
  */
@@ -27,8 +27,9 @@
 
 struct domain_process {
 	pid_t pid;
-	int pidfd; /* of this process for sure; it must not have ended when all has been read */
-	uid_t uid; /* as its connection says: it must still be all of its uids */
+	int pidfd; /* surely of this process; the process must not have ended when all has been read
+		    */
+	uid_t uid; /* of its connection; all uids of the process must still be this one */
 };
 
 struct domain {
@@ -36,14 +37,17 @@ struct domain {
 		dev_t dev;
 		ino_t ino;
 	} spaces[DOMAIN_SPACES];
-	/* Ids, groups, capabilities and the like of /proc/PID/status; LSM labels. */
+	/*
+	 * Ids, groups, capabilities and the like from /proc/PID/status; labels of security
+	 * modules.
+	 */
 	size_t n_text;
 	char text[DOMAIN_TEXT_MAX];
 };
 
 /*
- * proc: "/proc". true: *ret is the process's domain. false: it has none, since not even
- * another process like it may read its memory, or since something can not be known.
+ * proc: "/proc". true: *ret is the domain of process. false: process has none: not even another
+ * process like it may read its memory, or /proc does not tell.
  */
 bool domain_read(const char *proc, const struct domain_process *process, struct domain *ret);
 

@@ -1,13 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-
-/*
- * Reports that NVML does not confirm. What is doubted of one counts for nobody: it is in no
- * GPU's sums, and the core does not charge it. The client is not told.
- */
+#include "daemon/doubts.h"
 
 #include "core/u64.h"
+#include "daemon/dispatch.h"
 #include "daemon/server.h"
-
 #include "util/clock.h"
 #include "util/log.h"
 
@@ -18,64 +14,50 @@
 
 #define PROCESSES_MAX 512
 
-/* NVML lists a GPU's processes so often at the most; until then the last list holds. */
+/*
+ * The least time between two lists of a GPU's processes from NVML. Until then the last list
+ * counts.
+ */
 #define LIST_NS (100 * CLOCK_NS_PER_MS)
 
-/* All clients of a GPU are compared so often at the most because of one's reports. */
+/*
+ * The least time between two comparisons of all clients of a GPU because of one client's reports.
+ */
 #define COMPARE_NS (10 * CLOCK_NS_PER_MS)
 
 struct doubts {
-	uint64_t due_ns; /* the next comparison; SERVER_NEVER: none */
+	struct deadline due; /* the next comparison */
 	struct evidence_report reports[SERVER_PEERS_MAX];
 	struct doubts_gpu {
 		uint64_t listed_ns; /* 0: never */
 		uint64_t compared_ns;
 		uint64_t used;
-		bool is_suspect; /* to be compared at due_ns, also if nobody waits */
+		bool is_suspect; /* compare when due, even if nobody waits */
 		uint32_t n;
 		struct nvml_process at[PROCESSES_MAX];
 	} gpus[SCHED_GPUS_MAX];
 };
 
-int doubts_init(struct server *server)
+static uint64_t doubts_slack(const struct server *server, uint32_t index)
 {
-	server->doubts = calloc(1, sizeof(*server->doubts));
-	if (!server->doubts)
-		return -ENOMEM;
-	server->doubts->due_ns = SERVER_NEVER;
-	return 0;
+	return server->gpus.at[index].total / 100 * server->settings.report_slack_percent;
 }
 
-void doubts_deinit(struct server *server)
+static bool doubts_are_possible(const struct server *server, uint32_t index)
 {
-	free(server->doubts);
+	return server->gpus.at[index].device && server->settings.report_slack_percent < 100 &&
+	       !grace_is_on(server);
 }
 
-uint64_t doubts_deadline(const struct server *server)
-{
-	return server->doubts->due_ns;
-}
-
-static uint64_t slack_of(const struct server *server, uint32_t index)
-{
-	return server->gpus.at[index].total / 100 * server->options.report_slack_percent;
-}
-
-static bool may_doubt(const struct server *server, uint32_t index)
-{
-	return server->gpus.at[index].device && server->options.report_slack_percent < 100 &&
-	       !server->grace_ns;
-}
-
-static void compare_by(struct server *server, uint32_t index, uint64_t at_ns)
+static void doubts_compare_by(struct server *server, uint32_t index, uint64_t at_ns)
 {
 	server->doubts->gpus[index].is_suspect = true;
-	if (server->doubts->due_ns > at_ns)
-		server->doubts->due_ns = at_ns;
+	if (deadline_at(&server->doubts->due) > at_ns)
+		deadline_set(&server->deadlines, &server->doubts->due, at_ns);
 }
 
-/* False: NVML says nothing, so nothing is known against anybody. */
-static bool list(struct server *server, uint32_t index)
+/* false: NVML does not answer, so no report can be doubted. */
+static bool doubts_list_processes(struct server *server, uint32_t index)
 {
 	struct doubts_gpu *doubts = &server->doubts->gpus[index];
 	const struct gpu *gpu = &server->gpus.at[index];
@@ -91,15 +73,18 @@ static bool list(struct server *server, uint32_t index)
 	return true;
 }
 
-static bool is_on(const struct peer *peer, const struct peer *newcomer, uint32_t index)
+static bool doubts_concern(const struct peer *peer, const struct peer *newcomer, uint32_t index)
 {
 	if (peer->is_closing || peer->gpu != index)
 		return false;
 	return peer->state == PEER_STATE_CLIENT || peer == newcomer;
 }
 
-/* A hung client's budget counts like a report: it does not answer, and may never use it. */
-static uint64_t reported_by(const struct server *server, const struct peer *peer)
+/*
+ * The budget of a hung client counts as its report: it does not answer, and may never use the
+ * budget.
+ */
+static uint64_t peer_reported(const struct server *server, const struct peer *peer)
 {
 	uint64_t bytes = peer->account.on_card;
 	struct sched_client_status status;
@@ -112,19 +97,20 @@ static uint64_t reported_by(const struct server *server, const struct peer *peer
 	return bytes;
 }
 
-static uint32_t collect(struct server *server, uint32_t index, const struct peer *newcomer)
+static uint32_t doubts_collect_reports(struct server *server, uint32_t index,
+				       const struct peer *newcomer)
 {
 	uint32_t n = 0;
 
 	for (uint32_t i = 0; i < server->slots_used; i++) {
 		const struct peer *peer = &server->peers[i];
 
-		if (!is_on(peer, newcomer, index))
+		if (!doubts_concern(peer, newcomer, index))
 			continue;
 		server->doubts->reports[n++] = (struct evidence_report){
 			.slot = i,
 			.pid = peer->cred.pid > 0 ? (uint32_t)peer->cred.pid : 0,
-			.bytes = reported_by(server, peer) + peer->mem.pager_context,
+			.bytes = peer_reported(server, peer) + peer->mem.pager_context,
 			.managed =
 				peer->mem.pinned[NVSHARE_PINNED_MANAGED] +
 				(peer->backend == NVSHARE_BACKEND_MANAGED ? peer->mem.resident : 0),
@@ -134,7 +120,7 @@ static uint32_t collect(struct server *server, uint32_t index, const struct peer
 	return n;
 }
 
-static void note(struct server *server, const struct peer *peer, uint64_t before)
+static void doubts_log(struct server *server, const struct peer *peer, uint64_t before)
 {
 	if ((before == 0) == (peer->evidence.doubted == 0))
 		return;
@@ -152,55 +138,56 @@ static void note(struct server *server, const struct peer *peer, uint64_t before
 }
 
 /*
- * The newcomer is none of the core's yet: it joins with what is doubted. Of the reporter the core
- * hears after its report: with the report before, the doubt would make room that is not there.
+ * Doubts lacking bytes of peer. reporter is the peer whose report is being taken, or a newcomer.
+ * The core does not know that report yet, and would take the doubt for room that is not there. So
+ * the doubt goes to the core with the report.
  */
-static void apply(struct server *server, struct peer *peer, uint64_t lacking,
-		  const struct peer *reporter)
+static void doubts_apply(struct server *server, struct peer *peer, uint64_t lacking,
+			 const struct peer *reporter)
 {
 	struct sched_event event = {.type = SCHED_EVENT_DOUBT, .client = peer->slot};
-	uint64_t before = peer->evidence.doubted, most = reported_by(server, peer);
+	uint64_t before = peer->evidence.doubted, most = peer_reported(server, peer);
 
-	evidence_weigh(&peer->evidence, lacking, server->now_ns, server->options.report_grace_ns);
+	evidence_weigh(&peer->evidence, lacking, server->now_ns, server->settings.report_grace_ns);
 	if (!before && !peer->evidence.doubted)
 		return;
-	/* Its own memory is doubted first. */
+	/* The program's own memory is doubted before the second context. */
 	peer->doubted = u64_min(peer->evidence.doubted, most);
 	peer->doubted_second = peer->evidence.doubted - peer->doubted;
 	server_account(server, peer, peer->account.on_card, peer->account.budget);
 	event.doubted = peer->doubted;
 	if (peer->state == PEER_STATE_CLIENT && peer != reporter)
 		(void)dispatch_event(server, &event);
-	note(server, peer, before);
+	doubts_log(server, peer, before);
 }
 
-/* True: something is still suspected or doubted. */
-static bool compare(struct server *server, uint32_t index, const struct peer *reporter)
+/* true: a report is still suspected or doubted. */
+static bool doubts_compare(struct server *server, uint32_t index, const struct peer *reporter)
 {
 	struct doubts_gpu *doubts = &server->doubts->gpus[index];
 	struct nvml_process processes[PROCESSES_MAX];
 	bool is_suspect = false;
 	uint32_t n;
 
-	if (!list(server, index))
+	if (!doubts_list_processes(server, index))
 		return false;
 	doubts->compared_ns = server->now_ns;
 	memcpy(processes, doubts->at, doubts->n * sizeof(*processes));
-	n = collect(server, index, reporter);
+	n = doubts_collect_reports(server, index, reporter);
 	evidence_compare(server->doubts->reports, n, processes, doubts->n, doubts->used,
-			 slack_of(server, index));
+			 doubts_slack(server, index));
 	for (uint32_t i = 0; i < n; i++) {
 		const struct evidence_report *report = &server->doubts->reports[i];
 		struct peer *peer = &server->peers[report->slot];
 
-		apply(server, peer, report->lacking, reporter);
+		doubts_apply(server, peer, report->lacking, reporter);
 		is_suspect |= peer->evidence.is_suspect || peer->evidence.doubted;
 	}
 	return is_suspect;
 }
 
-/* What is reported no more is what was not there: the core takes it for the same. */
-static void follow(struct server *server, struct peer *peer, uint64_t before)
+/* Bytes that a client reports no longer are taken for the doubted ones. The core does the same. */
+static void doubts_follow_report(struct server *server, struct peer *peer, uint64_t before)
 {
 	uint64_t there = u64_excess(before, peer->doubted);
 
@@ -211,8 +198,8 @@ static void follow(struct server *server, struct peer *peer, uint64_t before)
 	server_account(server, peer, peer->account.on_card, peer->account.budget);
 }
 
-/* Ours is lower for a while when a report has crossed a new budget: the core's is right. */
-static uint64_t budget_of(const struct server *server, const struct peer *peer)
+/* Our number is too low for a while if a report has crossed a new budget. The core's is right. */
+static uint64_t peer_budget(const struct server *server, const struct peer *peer)
 {
 	struct sched_client_status status;
 
@@ -222,62 +209,78 @@ static uint64_t budget_of(const struct server *server, const struct peer *peer)
 	return status.budget > peer->account.budget ? status.budget : peer->account.budget;
 }
 
-/* It has more than its budget, which must be there, so nobody need suffer from it for a moment. */
-static void compare_now(struct server *server, struct peer *peer)
+/*
+ * peer reports more than its budget. Such bytes are on the card already if the report is true, so
+ * it is checked at once, before others lack the room.
+ */
+static void doubts_compare_now(struct server *server, struct peer *peer)
 {
 	struct doubts_gpu *doubts = &server->doubts->gpus[peer->gpu];
 	uint64_t excess;
 
 	if (server->now_ns - doubts->compared_ns >= COMPARE_NS) {
-		if (compare(server, peer->gpu, peer))
-			compare_by(server, peer->gpu, server->now_ns);
+		if (doubts_compare(server, peer->gpu, peer))
+			doubts_compare_by(server, peer->gpu, server->now_ns);
 		return;
 	}
-	/* Reports were explained a moment ago, so what is not any more is this one. */
+	/* All reports were explained a moment ago, so an excess comes from this report. */
 	excess = u64_excess(server->gpus.at[peer->gpu].reported,
-			    doubts->used + slack_of(server, peer->gpu));
-	apply(server, peer, peer->evidence.doubted + excess, peer);
-	compare_by(server, peer->gpu, server->now_ns);
+			    doubts->used + doubts_slack(server, peer->gpu));
+	doubts_apply(server, peer, peer->evidence.doubted + excess, peer);
+	doubts_compare_by(server, peer->gpu, server->now_ns);
 }
 
 void doubts_hear(struct server *server, struct peer *peer, const struct memory_account *before)
 {
 	uint64_t there = peer->evidence.there, slack;
 
-	if (!may_doubt(server, peer->gpu))
+	if (!doubts_are_possible(server, peer->gpu))
 		return;
-	slack = slack_of(server, peer->gpu);
-	follow(server, peer, before->on_card);
-	evidence_report(&peer->evidence, peer->account.on_card, budget_of(server, peer));
+	slack = doubts_slack(server, peer->gpu);
+	doubts_follow_report(server, peer, before->on_card);
+	evidence_report(&peer->evidence, peer->account.on_card, peer_budget(server, peer));
 	if (peer->evidence.there > there + slack)
-		compare_now(server, peer);
+		doubts_compare_now(server, peer);
 	else if (peer->account.on_card + peer->mem.pager_context >
 		 before->on_card + before->second + slack)
-		compare_by(server, peer->gpu, server->now_ns + server->options.report_grace_ns);
+		doubts_compare_by(server, peer->gpu,
+				  server->now_ns + server->settings.report_grace_ns);
 }
 
 void doubts_wake(struct server *server, uint32_t index)
 {
-	if (may_doubt(server, index))
-		compare_by(server, index, server->now_ns);
+	if (doubts_are_possible(server, index))
+		doubts_compare_by(server, index, server->now_ns);
 }
 
-void doubts_due(struct server *server)
+static void doubts_on_due(struct server *server, struct deadline *deadline)
 {
 	struct sched_gpu_status status;
 
-	if (server->doubts->due_ns > server->now_ns)
-		return;
-	server->doubts->due_ns = SERVER_NEVER;
+	(void)deadline;
 	for (uint32_t i = 0; i < server->gpus.n; i++) {
 		bool is_suspect = server->doubts->gpus[i].is_suspect;
 
 		server->doubts->gpus[i].is_suspect = false;
-		if (!is_suspect || !may_doubt(server, i))
+		if (!is_suspect || !doubts_are_possible(server, i))
 			continue;
-		is_suspect = compare(server, i, NULL);
+		is_suspect = doubts_compare(server, i, NULL);
 		sched_gpu_status(&server->sched, i, &status);
 		if (is_suspect || status.n_waiting)
-			compare_by(server, i, server->now_ns + SERVER_SAMPLE_NS);
+			doubts_compare_by(server, i, server->now_ns + MEASURE_PERIOD_NS);
 	}
+}
+
+int doubts_init(struct server *server)
+{
+	server->doubts = calloc(1, sizeof(*server->doubts));
+	if (!server->doubts)
+		return -ENOMEM;
+	server->doubts->due.on_due = doubts_on_due;
+	return 0;
+}
+
+void doubts_deinit(struct server *server)
+{
+	free(server->doubts);
 }

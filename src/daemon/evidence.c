@@ -16,7 +16,10 @@ static int rank(const struct evidence_report *report)
 	return (report->is_listed ? 0 : 2) + (report->is_trusted ? 0 : 1);
 }
 
-/* Who has a process there is explained before who has none, small reports before large ones. */
+/*
+ * Reports of clients with a process on the card are explained first, and small ones before large
+ * ones.
+ */
 static int by_rank(const void *a, const void *b)
 {
 	const struct evidence_report *x = a, *y = b;
@@ -26,7 +29,7 @@ static int by_rank(const void *a, const void *b)
 	return (x->lacking > y->lacking) - (x->lacking < y->lacking);
 }
 
-/* What its process has explains a report; several clients of one process share it. */
+/* The bytes of a process explain its client's report. Several clients of one process share them. */
 static uint64_t explain_by_process(struct evidence_report *report, struct nvml_process *processes,
 				   uint32_t n)
 {
@@ -96,5 +99,5 @@ void evidence_weigh(struct evidence *evidence, uint64_t lacking, uint64_t now_ns
 		return;
 	if (evidence->low > evidence->doubted)
 		evidence->doubted = evidence->low;
-	evidence->is_suspect = false; /* what is beyond has its own time */
+	evidence->is_suspect = false; /* bytes beyond that get their own time */
 }

@@ -9,54 +9,60 @@
 #include <stdio.h>
 #include <string.h>
 
-/* NVML is asked about new devices, and about one device's memory, at most so often. */
+/*
+ * The least times between two questions to NVML: for new devices, and for the memory of one
+ * device.
+ */
 #define LIST_PERIOD_NS   CLOCK_NS_PER_SEC
 #define SAMPLE_PERIOD_NS (100 * CLOCK_NS_PER_MS)
 
-/* The counter of energy moves in steps of up to 100 ms; a mean of long ago says nothing. */
+/*
+ * The counter of energy moves in steps of up to 100 ms, so a mean needs a longer time. A mean
+ * over a very long time tells nothing about now.
+ */
 #define POWER_MIN_NS (500 * CLOCK_NS_PER_MS)
 #define POWER_MAX_NS (60 * CLOCK_NS_PER_SEC)
 
-/* A sample older than this says nothing about now. */
+/* An older sample tells nothing about now. */
 #define SAMPLE_FRESH_NS (3 * CLOCK_NS_PER_SEC)
 
 /*
- * A client reports memory when its budget has it, and only then asks the driver for it: longer
- * than this no allocation takes (64 GiB in chunks: a second, beside others' evictions).
+ * A client reports memory when its budget has it, and asks the driver afterwards. No allocation
+ * takes longer than this: 64 GiB in chunks take a second beside others' evictions.
  */
 #define ALLOCATION_NS (5 * CLOCK_NS_PER_SEC)
 
 /*
- * The driver frees a process's memory within so long of its death, or its connection's end.
- * What is there after that is others'.
+ * The driver frees the memory of a process within so long of its death, or of its connection's
+ * end. Memory that is still used after that belongs to others.
  */
 #define GONE_NS (5 * CLOCK_NS_PER_SEC)
 
-/* A rise that nobody can be named for counts when it has lasted so long. */
+/* A rise of unknown cause counts when it has lasted so long. */
 #define RISE_NS (900 * CLOCK_NS_PER_MS)
 
-/* Changes below are noise: other processes' contexts come and go. */
+/* Smaller changes are noise: contexts of other processes come and go. */
 #define SAMPLE_NOISE (1ull << 20)
 
-/* No card is larger; a client that says so is wrong. */
+/* No card is larger. A client that reports more is wrong. */
 #define GPU_TOTAL_MAX (1ull << 44)
 
-static bool is_same(const uint8_t a[16], const uint8_t b[16])
+static bool uuid_is_same(const uint8_t a[16], const uint8_t b[16])
 {
 	return memcmp(a, b, 16) == 0;
 }
 
-static struct gpu *find(struct gpus *gpus, const uint8_t uuid[16])
+static struct gpu *gpus_find_uuid(struct gpus *gpus, const uint8_t uuid[16])
 {
 	for (uint32_t i = 0; i < gpus->n; i++) {
-		if (gpus->at[i].total && is_same(gpus->at[i].uuid, uuid))
+		if (gpus->at[i].total && uuid_is_same(gpus->at[i].uuid, uuid))
 			return &gpus->at[i];
 	}
 	return NULL;
 }
 
-/* An entry for another GPU: one that nobody uses, else a new one. */
-static struct gpu *take_entry(struct gpus *gpus)
+/* An entry for a new GPU: one that nobody uses, else a new one. NULL: all are used. */
+static struct gpu *gpus_take_entry(struct gpus *gpus)
 {
 	for (uint32_t i = 0; i < gpus->n; i++) {
 		if (!gpus->at[i].device && gpus->at[i].n_clients == 0)
@@ -65,8 +71,8 @@ static struct gpu *take_entry(struct gpus *gpus)
 	return gpus->n < SCHED_GPUS_MAX ? &gpus->at[gpus->n++] : NULL;
 }
 
-/* Clients are on it already: what they said of it does not count any more. */
-static void adopt(const struct gpus *gpus, struct gpu *gpu, const struct nvml_gpu *found)
+/* Clients are on the GPU already. From now on NVML's numbers replace theirs. */
+static void gpu_adopt(const struct gpus *gpus, struct gpu *gpu, const struct nvml_gpu *found)
 {
 	(void)snprintf(gpu->name, sizeof(gpu->name), "%s", found->name);
 	text_sanitize(gpu->name);
@@ -76,20 +82,20 @@ static void adopt(const struct gpus *gpus, struct gpu *gpu, const struct nvml_gp
 	gpu->is_resized = true;
 }
 
-static void add_nvml(struct gpus *gpus, uint64_t now_ns)
+static void gpus_add_nvml(struct gpus *gpus, uint64_t now_ns)
 {
 	struct nvml_gpu found[SCHED_GPUS_MAX];
 	uint32_t n = nvml_list(&gpus->nvml, found, SCHED_GPUS_MAX);
 
 	gpus->listed_ns = now_ns;
 	for (uint32_t i = 0; i < n; i++) {
-		struct gpu *gpu = find(gpus, found[i].uuid);
+		struct gpu *gpu = gpus_find_uuid(gpus, found[i].uuid);
 
 		if (gpu && !gpu->device)
-			adopt(gpus, gpu, &found[i]);
+			gpu_adopt(gpus, gpu, &found[i]);
 		if (gpu)
 			continue;
-		gpu = take_entry(gpus);
+		gpu = gpus_take_entry(gpus);
 		if (!gpu)
 			return;
 		memset(gpu, 0, sizeof(*gpu));
@@ -109,7 +115,7 @@ void gpus_init(struct gpus *gpus, uint64_t now_ns)
 {
 	memset(gpus, 0, sizeof(*gpus));
 	if (nvml_open(&gpus->nvml))
-		add_nvml(gpus, now_ns);
+		gpus_add_nvml(gpus, now_ns);
 }
 
 void gpus_deinit(struct gpus *gpus)
@@ -120,14 +126,14 @@ void gpus_deinit(struct gpus *gpus)
 int gpus_find(struct gpus *gpus, const uint8_t uuid[16], uint64_t total, uint64_t now_ns,
 	      uint32_t *ret_index)
 {
-	struct gpu *gpu = find(gpus, uuid);
+	struct gpu *gpu = gpus_find_uuid(gpus, uuid);
 
-	/* The driver may have been loaded, or an instance made, after we started. */
+	/* The driver may have been loaded, or a MIG instance made, after the start. */
 	if ((!gpu || !gpu->device) && now_ns - gpus->listed_ns >= LIST_PERIOD_NS) {
 		if (gpus->nvml.handle || nvml_open(&gpus->nvml))
-			add_nvml(gpus, now_ns);
+			gpus_add_nvml(gpus, now_ns);
 		gpus->listed_ns = now_ns;
-		gpu = find(gpus, uuid);
+		gpu = gpus_find_uuid(gpus, uuid);
 	}
 	if (gpu) {
 		*ret_index = (uint32_t)(gpu - gpus->at);
@@ -135,7 +141,7 @@ int gpus_find(struct gpus *gpus, const uint8_t uuid[16], uint64_t total, uint64_
 	}
 	if (!gpus_possible_total(total))
 		return GPUS_E_UNKNOWN;
-	gpu = take_entry(gpus);
+	gpu = gpus_take_entry(gpus);
 	if (!gpu)
 		return GPUS_E_FULL;
 	memset(gpu, 0, sizeof(*gpu));
@@ -155,8 +161,8 @@ uint64_t gpus_possible_total(uint64_t total)
 	return total <= GPU_TOTAL_MAX ? total : 0;
 }
 
-/* Bytes of our clients' are there for certain. */
-static void settle(struct gpu *gpu, uint64_t bytes)
+/* So many bytes of our clients are on the card, or out, for certain. */
+static void gpu_settle(struct gpu *gpu, uint64_t bytes)
 {
 	for (size_t i = 0; i < 2; i++) {
 		uint64_t *low = &gpu->footprint_low[i];
@@ -165,8 +171,8 @@ static void settle(struct gpu *gpu, uint64_t bytes)
 	}
 }
 
-/* Ahead of each change, so that after two periods without one there was none in the last. */
-static void turn_period(struct gpu *gpu, uint64_t now_ns)
+/* Called ahead of each change, so that two periods without a call are two without a change. */
+static void gpu_turn_period(struct gpu *gpu, uint64_t now_ns)
 {
 	uint64_t passed_ns = now_ns - gpu->period_ns;
 
@@ -178,21 +184,24 @@ static void turn_period(struct gpu *gpu, uint64_t now_ns)
 	gpu->footprint_low[0] = gpu->footprint;
 }
 
-/* Of what is reported, bytes that the driver may still have to make. What moves is none. */
-static uint64_t grown(const struct gpu *gpu)
+/*
+ * Reported bytes that the driver may still have to allocate. Bytes that only move are none of
+ * them.
+ */
+static uint64_t gpu_grown(const struct gpu *gpu)
 {
 	return u64_excess(gpu->footprint, u64_min(gpu->footprint_low[0], gpu->footprint_low[1]));
 }
 
 /*
- * What others use, of used bytes. Our clients' reports lag behind what they bring in
- * and free, and are ahead of what they allocate; but they stay within their budgets. So
- * what is certain is a range, and the last estimate stands as long as it lies within.
+ * How many of the used bytes belong to others. Clients' reports lag behind restores and frees,
+ * and run ahead of allocations, but clients stay within their budgets. So the truth is known as a
+ * range. The last estimate stands as long as it lies in that range.
  */
-static uint64_t estimate(const struct gpu *gpu, uint64_t used)
+static uint64_t gpu_estimate(const struct gpu *gpu, uint64_t used)
 {
 	uint64_t least = u64_excess(used, gpu->allowed + gpu->on_way + gpu->gone);
-	uint64_t most = u64_excess(used, u64_excess(gpu->reported, grown(gpu)));
+	uint64_t most = u64_excess(used, u64_excess(gpu->reported, gpu_grown(gpu)));
 	uint64_t outside = u64_min(gpu->outside, most);
 
 	if (least < outside)
@@ -202,19 +211,20 @@ static uint64_t estimate(const struct gpu *gpu, uint64_t used)
 	return gpu->external > most ? most : gpu->external;
 }
 
-/* Nobody's by the estimate: no more than that is left of those that have gone. */
-static uint64_t still_gone(const struct gpu *gpu, uint64_t used)
+/* Used bytes that the estimate gives to nobody. Clients that have left cannot still have more. */
+static uint64_t gpu_still_gone(const struct gpu *gpu, uint64_t used)
 {
 	return u64_min(gpu->gone,
-		       u64_excess(used, gpu->sample + u64_excess(gpu->reported, grown(gpu))));
+		       u64_excess(used, gpu->sample + u64_excess(gpu->reported, gpu_grown(gpu))));
 }
 
 /*
- * What of a rise counts. A client that makes a context has more than was thought for a moment,
- * so a rise counts when it has lasted; but at once as far as NVML lists others' processes for
- * it, where no client can have caused it, and where the last sample says nothing about now.
+ * The part of a rise that counts. A client that makes a context has more than was thought for a
+ * moment, so a rise counts when it has lasted. Three kinds count at once: bytes of other
+ * processes that NVML lists, bytes that no client can have caused, and a rise since a sample that
+ * is too old.
  */
-static uint64_t lasting(struct gpu *gpu, uint64_t now_ns, bool is_fresh)
+static uint64_t gpu_lasting(struct gpu *gpu, uint64_t now_ns, bool is_fresh)
 {
 	uint64_t sure = u64_min(gpu->sample, gpu->outside);
 
@@ -229,7 +239,7 @@ static uint64_t lasting(struct gpu *gpu, uint64_t now_ns, bool is_fresh)
 	gpu->rise = u64_min(gpu->rise, gpu->sample);
 	if (now_ns - gpu->rise_ns >= RISE_NS) {
 		sure = gpu->rise > sure ? gpu->rise : sure;
-		gpu->rise_ns = now_ns; /* what is beyond has still to last */
+		gpu->rise_ns = now_ns; /* a further rise must last, too */
 		gpu->rise = gpu->sample;
 	}
 	return sure > gpu->external ? sure : gpu->external;
@@ -251,12 +261,12 @@ bool gpus_sample(struct gpus *gpus, uint32_t index, uint64_t now_ns, uint64_t ca
 		gpu->gone = 0;
 	if (!nvml_memory(&gpus->nvml, gpu->device, &total, &used))
 		return false;
-	turn_period(gpu, now_ns);
-	settle(gpu, came);
-	gpu->sample = estimate(gpu, used);
-	gpu->gone = still_gone(gpu, used);
+	gpu_turn_period(gpu, now_ns);
+	gpu_settle(gpu, came);
+	gpu->sample = gpu_estimate(gpu, used);
+	gpu->gone = gpu_still_gone(gpu, used);
 	gpu->sampled_ns = now_ns;
-	external = lasting(gpu, now_ns, is_fresh);
+	external = gpu_lasting(gpu, now_ns, is_fresh);
 	if (total == gpu->total && external < gpu->external + SAMPLE_NOISE &&
 	    gpu->external < external + SAMPLE_NOISE)
 		return false;
@@ -294,19 +304,19 @@ void gpus_await_clients(struct gpus *gpus)
 	}
 }
 
-static uint64_t larger(const struct memory_account *account)
+static uint64_t account_larger(const struct memory_account *account)
 {
 	return u64_excess(account->on_card > account->budget ? account->on_card : account->budget,
 			  account->doubted);
 }
 
-static uint64_t counted(const struct memory_account *account)
+static uint64_t account_counted(const struct memory_account *account)
 {
 	return u64_excess(account->on_card, account->doubted) + account->second;
 }
 
-/* All else that it reports is doubted before its contexts are. */
-static uint64_t contexts_of(const struct memory_account *account)
+/* Contexts are doubted last of all that a client reports. */
+static uint64_t account_contexts(const struct memory_account *account)
 {
 	return u64_excess(
 		account->contexts,
@@ -320,24 +330,24 @@ uint64_t gpus_footprint(const struct memory_account *account)
 
 void gpus_leave(struct gpu *gpu, const struct memory_account *account, uint64_t now_ns)
 {
-	gpu->gone += larger(account) + account->second + account->kept;
+	gpu->gone += account_larger(account) + account->second + account->kept;
 	gpu->gone_ns = now_ns;
 }
 
 void gpus_account(struct gpu *gpu, const struct memory_account *before,
 		  const struct memory_account *after, uint64_t now_ns)
 {
-	turn_period(gpu, now_ns);
-	gpu->reported += counted(after) - counted(before);
+	gpu_turn_period(gpu, now_ns);
+	gpu->reported += account_counted(after) - account_counted(before);
 	gpu->footprint += gpus_footprint(after) - gpus_footprint(before);
 	gpu->footprint_low[0] = u64_min(gpu->footprint_low[0], gpu->footprint);
-	gpu->allowed += larger(after) + after->second + after->kept;
-	gpu->allowed -= larger(before) + before->second + before->kept;
+	gpu->allowed += account_larger(after) + after->second + after->kept;
+	gpu->allowed -= account_larger(before) + before->second + before->kept;
 	gpu->seconds += after->second - before->second;
-	gpu->contexts += contexts_of(after) + after->second;
-	gpu->contexts -= contexts_of(before) + before->second;
-	gpu->n_contexts += (contexts_of(after) > 0) + (after->second > 0);
-	gpu->n_contexts -= (contexts_of(before) > 0) + (before->second > 0);
+	gpu->contexts += account_contexts(after) + after->second;
+	gpu->contexts -= account_contexts(before) + before->second;
+	gpu->n_contexts += (account_contexts(after) > 0) + (after->second > 0);
+	gpu->n_contexts -= (account_contexts(before) > 0) + (before->second > 0);
 	gpu->promised += after->promised - before->promised;
 	gpu->n_promised += after->promised > 0;
 	gpu->n_promised -= before->promised > 0;
@@ -345,7 +355,7 @@ void gpus_account(struct gpu *gpu, const struct memory_account *before,
 		gpu->contexts_max = gpu->contexts;
 }
 
-static uint64_t left_of(uint64_t limit, uint64_t taken)
+static uint64_t account_left(uint64_t limit, uint64_t taken)
 {
 	return limit > taken ? limit - taken : 0;
 }
@@ -354,8 +364,8 @@ uint64_t gpus_second_max(const struct gpu *gpu, const struct memory_account *acc
 			 const struct gpu_limits *limits, bool *ret_is_limited)
 {
 	uint64_t others = gpu->promised - account->promised - account->second;
-	uint64_t room = left_of(limits->reserve, gpu->seconds + others), max = room;
-	uint64_t left = left_of(limits->bytes, gpu->contexts + others);
+	uint64_t room = account_left(limits->reserve, gpu->seconds + others), max = room;
+	uint64_t left = account_left(limits->bytes, gpu->contexts + others);
 	uint32_t n =
 		gpu->n_contexts + gpu->n_promised - (account->second > 0) - (account->promised > 0);
 

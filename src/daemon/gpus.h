@@ -3,9 +3,11 @@
 #define NVS_DAEMON_GPUS_H
 
 /*
- * The node's GPUs: which index stands for which UUID, how large they are, and how much
- * of each others than our clients use. NVML is the truth where it is; else the
- * clients say how large a GPU is (daemon/server.h, hearsay.c), and it goes with the last.
+ * The node's GPUs: which index stands for which UUID, how large each is, and how much of it
+ * others than our clients use. NVML is the truth for the GPUs that it lists. Of other GPUs
+ * clients tell the size (daemon/hearsay.h), and such a GPU is forgotten with its last client.
+ *
+ * Ownership: struct gpus is the caller's. Threading: one thread. Calls into NVML may block.
  */
 
 #include "core/sched.h"
@@ -21,111 +23,112 @@ struct gpu {
 	struct nvml_device_st *device; /* NULL: not of NVML */
 	uint64_t link_bandwidth;       /* bytes a second, as NVML describes the link; 0: unknown */
 	uint64_t total;                /* bytes; 0: the entry is free */
-	uint64_t reported;             /* on the card, by the reports of our clients */
-	uint64_t footprint;            /* that, and what is in host memory */
-	uint64_t footprint_low[2];     /* the least of that, in this period and the one before */
-	uint64_t period_ns;            /* since when */
-	uint64_t allowed;      /* by their budgets, or reports where these are more; and kept */
-	uint64_t seconds;      /* of second contexts */
-	uint64_t contexts;     /* of all contexts, second ones too */
-	uint64_t contexts_max; /* the most that has been */
-	uint32_t n_contexts;   /* programs that have some, and second ones */
-	uint64_t promised;     /* of second contexts that may be made, and are not yet reported */
+	uint64_t reported;             /* on the card, by our clients' reports */
+	uint64_t footprint;            /* reported, and bytes in host memory */
+	uint64_t footprint_low[2];     /* the least footprint of this period, and of the last one */
+	uint64_t period_ns;            /* when this period began */
+	uint64_t allowed;              /* by budgets, or reports if they are more; and kept bytes */
+	uint64_t seconds;              /* of second contexts */
+	uint64_t contexts;             /* of all contexts, second ones too */
+	uint64_t contexts_max;         /* the most that has been */
+	uint32_t n_contexts;           /* programs that have some, and second ones */
+	uint64_t promised; /* of second contexts that may be made, and are not reported yet */
 	uint32_t n_promised;
-	uint64_t on_way;     /* from client to client at the most; in no report, but used */
+	uint64_t on_way;     /* at most so much is on its way from client to client: used, and in no
+				report */
 	uint64_t outside;    /* of processes that are no clients, as NVML lists them */
-	uint64_t gone;       /* of clients that have left: it may not be free yet */
-	uint64_t gone_ns;    /* the last of these left */
-	uint64_t rise;       /* of external, since rise_ns at the least */
+	uint64_t gone;       /* of clients that have left; may not be free yet */
+	uint64_t gone_ns;    /* when the last of these left */
+	uint64_t rise;       /* the least that external would be, since rise_ns */
 	uint64_t rise_ns;    /* 0: none is under way */
-	uint64_t external;   /* used by others, as last told to the core */
-	uint64_t sample;     /* the same, as last measured */
+	uint64_t external;   /* used by others, as the core was told last */
+	uint64_t sample;     /* the same, as measured last */
 	uint64_t sampled_ns; /* 0: never */
-	uint64_t over_ns;    /* too much is given out: said then; 0: it is not */
 	uint64_t energy_mj;  /* as last read */
-	uint64_t energy_ns;  /* then; 0: never */
+	uint64_t energy_ns;  /* when; 0: never */
 	uint64_t power_mw;   /* as last found; 0: not known */
 	uint32_t n_clients;
-	uint32_t taker;  /* slot of the client that others hand memory to, and 1; 0: nobody */
-	bool is_left;    /* by a client; to be measured when its memory may be free */
+	uint32_t taker;  /* 1 + slot of the client that others hand memory to; 0: none */
+	bool is_left;    /* a client has left; measure when its memory may be free */
 	bool is_told;    /* the core knows it */
-	bool is_resized; /* with another total */
+	bool is_resized; /* its total is another one now */
 };
 
 struct gpus {
 	struct nvml nvml;
 	uint32_t n;
-	uint64_t listed_ns; /* NVML was last asked for the list */
+	uint64_t listed_ns; /* when NVML was last asked for the list */
 	struct gpu at[SCHED_GPUS_MAX];
 };
 
 enum {
 	GPUS_E_SUCCESS_,
-	GPUS_E_UNKNOWN, /* no size known for it */
-	GPUS_E_FULL,    /* no index left */
+	GPUS_E_UNKNOWN, /* the size is not known */
+	GPUS_E_FULL,    /* no index is free */
 };
 
 void gpus_init(struct gpus *gpus, uint64_t now_ns);
 void gpus_deinit(struct gpus *gpus);
 
 /*
- * The GPU of a client that registers; total as the client says. Entries may be added,
- * and an unused one taken over by another GPU: then is_told is false. 0 or GPUS_E_*.
+ * Finds the GPU of a client that registers; total: as the client says. May add entries, or give
+ * an unused entry to another GPU: is_told is false then. 0 or GPUS_E_*.
  */
 int gpus_find(struct gpus *gpus, const uint8_t uuid[16], uint64_t total, uint64_t now_ns,
 	      uint32_t *ret_index);
 
-/* The last client of a GPU that NVML does not list is gone, or did not come: its entry is free. */
+/* Frees the entry of a GPU that NVML does not list: its last client is gone, or did not come. */
 void gpus_forget(struct gpu *gpu);
 
-/* total if a card may have so much, else 0. */
+/* total, if a card may have so much; else 0. */
 uint64_t gpus_possible_total(uint64_t total);
 
 /*
- * Measures. True if total or external changed: tell the core. Not more often than it
- * makes sense, but when clients came with bytes that were taken for others', or were out;
- * 0: none did.
+ * Measures a GPU. true: total or external has changed, and the core must hear of it. came: bytes
+ * of a client that registers, which were taken for others' or are out; 0: no client comes, and
+ * the call does nothing if the last sample is fresh.
  */
 bool gpus_sample(struct gpus *gpus, uint32_t index, uint64_t now_ns, uint64_t came);
 
 /*
- * mW: its mean since the last call, if that was within a minute, else of now; 0: NVML does
- * not say. Not measured more often than makes sense.
+ * mW: the mean since the last call if that was within a minute; else the power now. 0: NVML does
+ * not tell. Calls in close succession return the last value.
  */
 uint64_t gpus_power(struct gpus *gpus, uint32_t index, uint64_t now_ns);
 
 /*
- * After a restart what is used is our own clients', who are about to come back: until
- * the next sample nothing counts as others'.
+ * After a restart the used bytes belong to clients that come back. So nothing counts as others'
+ * until the next sample.
  */
 void gpus_await_clients(struct gpus *gpus);
 
 /*
- * One client's bytes: on the card, and in host memory, by its last report; by its budget; its
- * second context, which is in none of these; managed memory that is out (kept), whose place on the
- * card the driver keeps until others need it, so that NVML may count it as used: up to so much more
- * may be others' without being seen, for NVML does not tell the two apart; of what it reports or
- * may have on the card, what is not there, and so is in no sum; its contexts; and what a second
- * context may take that it has been told to make.
+ * One client's bytes. The driver keeps the place of managed memory that is out (kept) until
+ * others need it, and NVML may count that place as used. So as many bytes of others may go unseen.
  */
 struct memory_account {
-	uint64_t on_card;
-	uint64_t swapped;
+	uint64_t on_card; /* by its last report */
+	uint64_t swapped; /* in host memory, by its last report */
 	uint64_t budget;
-	uint64_t second;
+	uint64_t second; /* of its second context: in none of the above */
 	uint64_t kept;
-	uint64_t doubted;
+	uint64_t doubted; /* of its report or budget, bytes that are not there: in no sum */
 	uint64_t contexts;
-	uint64_t promised;
+	uint64_t promised; /* bytes of a second context that it may make */
 };
-uint64_t gpus_footprint(const struct memory_account *account); /* wherever it is */
-/* Its client leaves. What it had stays in use until its process has ended. Account for it next. */
+
+uint64_t gpus_footprint(const struct memory_account *account); /* on the card and in host memory */
+/*
+ * The client of account leaves. Its memory stays in use until its process has ended. Call
+ * gpus_account() next.
+ */
 void gpus_leave(struct gpu *gpu, const struct memory_account *account, uint64_t now_ns);
 
+/* A client's account was before, and is after; the GPU's sums follow. */
 void gpus_account(struct gpu *gpu, const struct memory_account *before,
 		  const struct memory_account *after, uint64_t now_ns);
 
-/* Of second contexts, which live in reserve; of all contexts together, 0: none. */
+/* Limits of second contexts, which live in reserve, and of all contexts together; 0: no limit. */
 struct gpu_limits {
 	uint64_t reserve;
 	uint64_t bytes;
@@ -133,9 +136,8 @@ struct gpu_limits {
 };
 
 /*
- * Bytes that a second context may cost account's client, beside those that others have and were
- * promised. is_limited: it would be more without the
- * limits of all contexts.
+ * The bytes that a second context of account's client may cost, beside those that others have or
+ * were promised. *ret_is_limited: the limits of all contexts made it less.
  */
 uint64_t gpus_second_max(const struct gpu *gpu, const struct memory_account *account,
 			 const struct gpu_limits *limits, bool *ret_is_limited);

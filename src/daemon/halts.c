@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+#include "daemon/halts.h"
 
 #include "daemon/server.h"
-
 #include "util/log.h"
 
-/* Why not by freezing, in a word; the status says it in more. */
-static const char *drain_reason(uint32_t halt)
+/* One word for why the client is not frozen. The status tells more. */
+static const char *halts_drain_reason(uint32_t halt)
 {
 	static const char *const names[NVSHARE_HALT_COUNT] = {
 		[NVSHARE_HALT_OFF] = "off",           [NVSHARE_HALT_INJECTED] = "injected",
@@ -41,5 +41,5 @@ void halts_note(struct server *server, struct peer *peer, uint32_t halt, uint32_
 		log_info("stops client=%u gpu=%u by=freezing", peer->id, peer->gpu);
 	else
 		log_info("stops client=%u gpu=%u by=draining reason=%s", peer->id, peer->gpu,
-			 drain_reason(halt));
+			 halts_drain_reason(halt));
 }

@@ -1,53 +1,50 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-
-/* Who may hand its memory to whom, and what is on its way. */
+#include "daemon/handover.h"
 
 #include "daemon/domain.h"
 #include "daemon/server.h"
-
 #include "util/fd.h"
 #include "util/log.h"
 
 #include <sys/socket.h>
 
 /*
- * Bytes; the kernel doubles it. A packet costs some 700, so about twenty wait at most: a client
- * that does not read keeps no more chunks than that from being freed.
+ * Bytes; the kernel doubles the value. A packet costs some 700, so about twenty can wait. A
+ * client that does not read keeps only so many chunks from being freed.
  */
 #define SEND_BUFFER 8192
 
-static bool may_give(const struct peer *from, const struct peer *to)
+static bool handover_is_possible(const struct peer *from, const struct peer *to)
 {
 	return to->state == PEER_STATE_CLIENT && !from->is_closing && !to->is_closing &&
 	       from != to && from->gpu == to->gpu && from->can_hand_over && to->can_hand_over &&
 	       from->backend == NVSHARE_BACKEND_VMM && to->backend == NVSHARE_BACKEND_VMM;
 }
 
-static bool read_domain(const struct peer *peer, struct domain *ret)
+static bool peer_read_domain(const struct peer *peer, struct domain *ret)
 {
 	const struct domain_process process = {peer->cred.pid, peer->pidfd, peer->cred.uid};
 
 	return peer->is_pidfd_sure && domain_read("/proc", &process, ret);
 }
 
-/* Looked up each time: a process may have dropped privileges since it was last. */
-static bool is_same_domain(const struct peer *from, const struct peer *to)
+/* Read each time, because a process may have dropped privileges meanwhile. */
+static bool handover_is_in_domain(const struct peer *from, const struct peer *to)
 {
 	struct domain a, b;
 
-	return read_domain(from, &a) && read_domain(to, &b) && domain_is_same(&a, &b);
+	return peer_read_domain(from, &a) && peer_read_domain(to, &b) && domain_is_same(&a, &b);
 }
 
 /*
- * A pair without a name, so that nobody but the two can send to it. The receiver learns the
- * sender's uid with each packet, in case that one drops privileges later.
+ * A socket pair has no name, so nobody but the two clients can send to it. The receiver learns
+ * the sender's uid with each packet, in case the sender drops privileges later.
  *
- * The scheduler must never be the one that drops a descriptor of others': close() could hang. Two
- * things see to it. Nothing can be queued on the giving end, which does not receive: the
- * scheduler may be the last to close it. And the scheduler closes the taking end before anybody
- * has the giving end, so nothing is queued there by then.
+ * The scheduler must never be the last to close a descriptor of others, because close() could
+ * hang. The giving end does not receive, so nothing can be queued on it. The scheduler closes the
+ * taking end before anybody has the giving end, so nothing is queued there yet.
  */
-static bool make_pair(int *ret_give, int *ret_take)
+static bool handover_make_pair(int *ret_give, int *ret_take)
 {
 	const int on = 1, size = SEND_BUFFER;
 	int fds[2];
@@ -61,7 +58,7 @@ static bool make_pair(int *ret_give, int *ret_take)
 	       setsockopt(fds[1], SOL_SOCKET, SO_PASSCRED, &on, sizeof(on)) == 0;
 }
 
-static bool send_end(struct peer *peer, uint16_t type, const void *body, int end)
+static bool handover_send_end(struct peer *peer, uint16_t type, const void *body, int end)
 {
 	struct msg msg;
 
@@ -69,17 +66,19 @@ static bool send_end(struct peer *peer, uint16_t type, const void *body, int end
 	return peer_pass(peer, &msg, end) == 0;
 }
 
-/* The taker first: it has its end by the time that anything can come. */
-static bool introduce(struct peer *from, struct peer *to, const struct nvshare_drop_lock *drop)
+/* The taker gets its end first, so it has the end before anything can come. */
+static bool handover_introduce(struct peer *from, struct peer *to,
+			       const struct nvshare_drop_lock *drop)
 {
 	const struct nvshare_handover handover = {.bytes = drop->hand_bytes};
 	FD_CLEANUP int give = -1;
 	FD_CLEANUP int take = -1;
 
-	if (!make_pair(&give, &take) || !send_end(to, NVSHARE_MSG_HANDOVER, &handover, take))
+	if (!handover_make_pair(&give, &take) ||
+	    !handover_send_end(to, NVSHARE_MSG_HANDOVER, &handover, take))
 		return false;
 	take = fd_close(take);
-	return send_end(from, NVSHARE_MSG_DROP_LOCK, drop, give);
+	return handover_send_end(from, NVSHARE_MSG_DROP_LOCK, drop, give);
 }
 
 bool handover_drop(struct server *server, struct peer *from, uint32_t to,
@@ -88,15 +87,15 @@ bool handover_drop(struct server *server, struct peer *from, uint32_t to,
 	struct peer *taker = to == SCHED_NONE ? NULL : &server->peers[to];
 	struct nvshare_drop_lock with = *drop;
 
-	if (!taker || !drop->bytes || !may_give(from, taker) || !taker->mem.swapped)
+	if (!taker || !drop->bytes || !handover_is_possible(from, taker) || !taker->mem.swapped)
 		return false;
-	if (!is_same_domain(from, taker)) {
+	if (!handover_is_in_domain(from, taker)) {
 		log_debug("handover-refused client=%u to=%u gpu=%u: not of one trust domain",
 			  from->id, taker->id, from->gpu);
 		return false;
 	}
 	with.hand_bytes = taker->mem.swapped;
-	if (!introduce(from, taker, &with)) {
+	if (!handover_introduce(from, taker, &with)) {
 		log_debug("handover-failed client=%u to=%u gpu=%u", from->id, taker->id, from->gpu);
 		return false;
 	}
@@ -107,8 +106,8 @@ bool handover_drop(struct server *server, struct peer *from, uint32_t to,
 }
 
 /*
- * What has left the one is in nobody's report until the other one has it. It is no more
- * than what that one still lacks, and over when it does not come any more.
+ * Bytes that have left the giver are in nobody's report until the taker has them. They are at
+ * most as many as the taker lacks. There are none when the taker does not come in any more.
  */
 void handover_note(struct server *server, uint32_t index)
 {

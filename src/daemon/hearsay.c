@@ -1,10 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-
-/*
- * What only clients know of a GPU. It counts for as long as they are there, one user has
- * one vote, and the word of root's programs goes before all others'. Where NVSHARE_GPUS says
- * it, no client is asked.
- */
+#include "daemon/hearsay.h"
 
 #include "daemon/server.h"
 #include "daemon/votes.h"
@@ -12,39 +7,42 @@
 #include <string.h>
 #include <unistd.h>
 
-/* What a library assumes that knows no context's cost is half of that (AGENT_CONTEXT_BYTES_MAX). */
+/*
+ * A context takes at most this part of a card, and at most CONTEXT_MAX bytes. A library that
+ * knows no cost assumes half of it (AGENT_CONTEXT_BYTES_MAX).
+ */
 #define CONTEXT_PART 16
 #define CONTEXT_MAX  (1ull << 30)
 
-static bool is_trusted(uid_t uid)
+static bool hearsay_is_trusted(uid_t uid)
 {
 	return uid == 0 || uid == geteuid();
 }
 
-/* newcomer is on the GPU, but no client yet. */
-static bool is_on(const struct peer *peer, const struct peer *newcomer, uint32_t gpu)
+/* newcomer registers on the GPU, and is no client yet; NULL: there is none. */
+static bool hearsay_concerns(const struct peer *peer, const struct peer *newcomer, uint32_t gpu)
 {
 	if (peer->is_closing || peer->gpu != gpu)
 		return false;
 	return peer->state == PEER_STATE_CLIENT || peer == newcomer;
 }
 
-/* True if the GPU has another total by now. */
+/* true: the GPU has another total now. */
 static bool count_total(struct server *server, uint32_t index, const struct peer *newcomer)
 {
 	struct gpu *gpu = &server->gpus.at[index];
 	struct votes roots = {.n = 0}, all = {.n = 0};
 	uint64_t total;
 
-	if (gpu->device || server->options.sizes.n)
+	if (gpu->device || server->settings.sizes.n)
 		return false;
 	for (uint32_t i = 0; i < server->slots_used; i++) {
 		const struct peer *peer = &server->peers[i];
 
-		if (!is_on(peer, newcomer, index))
+		if (!hearsay_concerns(peer, newcomer, index))
 			continue;
 		votes_most(&all, peer->cred.uid, peer->gpu_total);
-		if (is_trusted(peer->cred.uid))
+		if (hearsay_is_trusted(peer->cred.uid))
 			votes_most(&roots, peer->cred.uid, peer->gpu_total);
 	}
 	total = votes_majority(roots.n ? &roots : &all);
@@ -55,7 +53,8 @@ static bool count_total(struct server *server, uint32_t index, const struct peer
 }
 
 /* GPUs that NVML lists, or that other users than uid have clients on. */
-static void find_others(const struct server *server, uid_t uid, bool ret_is_others[SCHED_GPUS_MAX])
+static void hearsay_find_others(const struct server *server, uid_t uid,
+				bool ret_is_others[SCHED_GPUS_MAX])
 {
 	memset(ret_is_others, 0, SCHED_GPUS_MAX * sizeof(*ret_is_others));
 	for (uint32_t i = 0; i < server->gpus.n; i++)
@@ -63,22 +62,23 @@ static void find_others(const struct server *server, uid_t uid, bool ret_is_othe
 	for (uint32_t i = 0; i < server->slots_used; i++) {
 		const struct peer *peer = &server->peers[i];
 
-		if (is_on(peer, NULL, peer->gpu) && peer->cred.uid != uid)
+		if (hearsay_concerns(peer, NULL, peer->gpu) && peer->cred.uid != uid)
 			ret_is_others[peer->gpu] = true;
 	}
 }
 
-/* newcomer may have a GPU listed that is not: one user can not take the places of all. */
-static bool may_bring(const struct server *server, const struct peer *newcomer, uint32_t index)
+/* Whether newcomer may bring a GPU that is not listed. One user must not take the places of all. */
+static bool hearsay_may_bring(const struct server *server, const struct peer *newcomer,
+			      uint32_t index)
 {
 	const struct gpu *gpu = &server->gpus.at[index];
 	bool is_others[SCHED_GPUS_MAX];
 	uint32_t n_own = 0, n_others = 0;
 
-	if (gpu->device || gpu->n_clients > 0 || is_trusted(newcomer->cred.uid) ||
-	    server->options.sizes.n)
+	if (gpu->device || gpu->n_clients > 0 || hearsay_is_trusted(newcomer->cred.uid) ||
+	    server->settings.sizes.n)
 		return true;
-	find_others(server, newcomer->cred.uid, is_others);
+	hearsay_find_others(server, newcomer->cred.uid, is_others);
 	for (uint32_t i = 0; i < server->gpus.n; i++) {
 		n_others += is_others[i];
 		n_own += !is_others[i] && server->gpus.at[i].n_clients > 0;
@@ -92,11 +92,11 @@ bool hearsay_find(struct server *server, struct peer *newcomer, const struct nvs
 	uint32_t index;
 
 	newcomer->gpu_total = total;
-	if (server->options.sizes.n)
-		total = sizes_of(&server->options.sizes, reg->gpu_uuid);
+	if (server->settings.sizes.n)
+		total = sizes_of(&server->settings.sizes, reg->gpu_uuid);
 	if (gpus_find(&server->gpus, reg->gpu_uuid, total, server->now_ns, &index))
 		return false;
-	if (!may_bring(server, newcomer, index)) {
+	if (!hearsay_may_bring(server, newcomer, index)) {
 		gpus_forget(&server->gpus.at[index]);
 		return false;
 	}
@@ -117,7 +117,7 @@ bool hearsay_left(struct server *server, uint32_t index)
 	return false;
 }
 
-static uint64_t plausible(const struct gpu *gpu, uint64_t context_bytes)
+static uint64_t hearsay_plausible(const struct gpu *gpu, uint64_t context_bytes)
 {
 	uint64_t most = gpu->total / CONTEXT_PART;
 
@@ -128,9 +128,9 @@ static uint64_t plausible(const struct gpu *gpu, uint64_t context_bytes)
 
 void hearsay_note_context(const struct server *server, struct peer *peer, uint64_t bytes)
 {
-	/* Only a first one: what several cost together would be taken for one, and grow. */
+	/* Only the first context counts: the cost of several would be taken for the cost of one. */
 	if (bytes && peer->state == PEER_STATE_CLIENT && !peer->mem.pinned[NVSHARE_PINNED_CONTEXT])
-		peer->context_bytes = plausible(&server->gpus.at[peer->gpu], bytes);
+		peer->context_bytes = hearsay_plausible(&server->gpus.at[peer->gpu], bytes);
 }
 
 uint64_t hearsay_context(const struct server *server, const struct peer *client)
@@ -143,7 +143,7 @@ uint64_t hearsay_context(const struct server *server, const struct peer *client)
 	for (uint32_t i = 0; i < server->slots_used; i++) {
 		const struct peer *peer = &server->peers[i];
 
-		if (is_on(peer, NULL, client->gpu))
+		if (hearsay_concerns(peer, NULL, client->gpu))
 			votes_least(&votes, peer->cred.uid, peer->context_bytes);
 	}
 	own = votes_of(&votes, client->cred.uid);

@@ -1,24 +1,25 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-
-/* Host memory for what is out: whose it is, and who is to give some back to whom. */
+#include "daemon/host.h"
 
 #include "core/u64.h"
 #include "daemon/server.h"
-
 #include "util/log.h"
 
-/* Clients alone: the rest have none, and hear of none. */
-static bool is_client(const struct peer *peer)
+/* Clients alone have host memory, and hear of it. */
+static bool host_has(const struct peer *peer)
 {
 	return peer->state == PEER_STATE_CLIENT && !peer->is_closing;
 }
 
-/* false: it does not read at the moment, and is told later: nothing else may lack the room. */
-static bool tell(struct server *server, struct peer *peer)
+/*
+ * false: peer does not read at the moment, and is told later. Its queue is kept for other
+ * messages.
+ */
+static bool host_tell_peer(struct server *server, struct peer *peer)
 {
 	const struct nvshare_host_memory now = {
-		.others = server->host_bytes - peer->mem.host,
-		.wanted = server->host_wanted - peer->mem.host_wanted,
+		.others = server->host.bytes - peer->mem.host,
+		.wanted = server->host.wanted - peer->mem.host_wanted,
 	};
 	bool counts_others = peer->is_host_taker || peer->mem.host_wanted;
 	bool is_news = now.wanted != peer->host.wanted ||
@@ -39,45 +40,48 @@ void host_in(struct server *server, struct peer *peer)
 {
 	uint64_t total = server->gpus.at[peer->gpu].total;
 
-	/* More than a card can not have gone there; and what strangers say must not add up. */
+	/*
+	 * Not more than a card can have gone to host memory. Numbers from strangers must not add
+	 * up beyond that.
+	 */
 	peer->mem.host = u64_min(peer->mem.host, total);
 	peer->mem.host_wanted = u64_min(peer->mem.host_wanted, total);
 	peer->mem.pager_context = u64_min(peer->mem.pager_context, total);
-	server->host_bytes += peer->mem.host;
-	server->host_wanted += peer->mem.host_wanted;
-	if (server->host_bytes != server->host_bytes_then ||
-	    server->host_wanted != server->host_wanted_then)
-		server->is_host_news = true;
+	server->host.bytes += peer->mem.host;
+	server->host.wanted += peer->mem.host_wanted;
+	if (server->host.bytes != server->host.bytes_before ||
+	    server->host.wanted != server->host.wanted_before)
+		server->host.is_news = true;
 }
 
 void host_tell(struct server *server)
 {
-	if (!server->is_host_news)
+	if (!server->host.is_news)
 		return;
-	server->is_host_news = false;
+	server->host.is_news = false;
 	for (uint32_t i = 0; i < server->slots_used; i++) {
-		if (is_client(&server->peers[i]) && !tell(server, &server->peers[i]))
-			server->is_host_news = true;
+		if (host_has(&server->peers[i]) && !host_tell_peer(server, &server->peers[i]))
+			server->host.is_news = true;
 	}
 }
 
 uint64_t host_others(const struct server *server, struct peer *peer, bool is_taker)
 {
 	peer->is_host_taker = is_taker;
-	peer->host.others = server->host_bytes - peer->mem.host;
+	peer->host.others = server->host.bytes - peer->mem.host;
 	return peer->host.others;
 }
 
 void host_out(struct server *server, const struct peer *peer)
 {
-	server->host_bytes_then = server->host_bytes;
-	server->host_wanted_then = server->host_wanted;
-	server->host_bytes -= peer->mem.host;
-	server->host_wanted -= peer->mem.host_wanted;
+	server->host.bytes_before = server->host.bytes;
+	server->host.wanted_before = server->host.wanted;
+	server->host.bytes -= peer->mem.host;
+	server->host.wanted -= peer->mem.host_wanted;
 }
 
-/* Managed memory is in host memory itself: what of it is not out stays there for good. */
-static uint64_t staying(const struct peer *peer)
+/* Managed memory lies in host memory itself. The part that is not evicted stays there. */
+static uint64_t host_staying(const struct peer *peer)
 {
 	if (peer->backend != NVSHARE_BACKEND_MANAGED)
 		return 0;
@@ -85,19 +89,19 @@ static uint64_t staying(const struct peer *peer)
 }
 
 /*
- * What is not in use, and not another's who lacks some already; and all that the one has who
- * is to come in, for what is out of it comes in meanwhile.
+ * Counts host memory that is not in use, less what others lack already. All host memory of the
+ * incoming client counts, because its evicted bytes come in meanwhile.
  */
 uint64_t host_coming(const struct server *server, const struct peer *from, uint32_t to)
 {
-	uint64_t bytes = 0, lacked = server->host_wanted - from->mem.host_wanted;
+	uint64_t bytes = 0, lacked = server->host.wanted - from->mem.host_wanted;
 
 	for (uint32_t i = 0; i < server->slots_used; i++) {
 		const struct peer *peer = &server->peers[i];
 
-		if (peer == from || !is_client(peer))
+		if (peer == from || !host_has(peer))
 			continue;
-		bytes += peer->mem.host - staying(peer);
+		bytes += peer->mem.host - host_staying(peer);
 		if (i != to)
 			bytes -= u64_min(peer->mem.host, peer->mem.swapped);
 	}

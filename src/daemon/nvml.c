@@ -8,9 +8,9 @@
 #include <string.h>
 
 /*
- * Types of NVML's stable, versioned ABI, declared here so that no toolkit is needed.
- * The first version of the memory structure: its used counts what the driver itself
- * takes, which is what programs can not have.
+ * Types of NVML's stable, versioned ABI, declared here so that no toolkit is needed. The memory
+ * structure is the first version: its used bytes include the driver's own, which programs cannot
+ * have either.
  */
 #define NVML_UUID_LEN 96
 
@@ -45,7 +45,7 @@ static const struct {
 	{"nvmlDeviceGetMigDeviceHandleByIndex", offsetof(struct nvml, mig_handle), true},
 };
 
-static bool load(struct nvml *nvml)
+static bool nvml_load(struct nvml *nvml)
 {
 	int (*init)(void);
 	void *symbol;
@@ -59,7 +59,8 @@ static bool load(struct nvml *nvml)
 	symbol = dlsym(nvml->handle, "nvmlInit_v2");
 	if (!symbol)
 		return false;
-	memcpy(&init, &symbol, sizeof(init)); /* ISO C has no cast from void * to a function */
+	memcpy(&init, &symbol,
+	       sizeof(init)); /* ISO C has no cast from void * to a function pointer */
 	return init() == 0;
 }
 
@@ -71,7 +72,7 @@ bool nvml_open(struct nvml *nvml)
 	if (!library)
 		return false;
 	nvml->handle = library;
-	if (load(nvml))
+	if (nvml_load(nvml))
 		return true;
 	(void)dlclose(library);
 	memset(nvml, 0, sizeof(*nvml));
@@ -171,8 +172,8 @@ bool nvml_processes(const struct nvml *nvml, struct nvml_device_st *device,
 }
 
 /* 1 if device, of card, could be added at *gpu, else 0. */
-static uint32_t add(const struct nvml *nvml, struct nvml_device_st *device,
-		    struct nvml_device_st *card, struct nvml_gpu *gpu)
+static uint32_t nvml_add(const struct nvml *nvml, struct nvml_device_st *device,
+			 struct nvml_device_st *card, struct nvml_gpu *gpu)
 {
 	char uuid[NVML_UUID_LEN] = "";
 
@@ -188,7 +189,7 @@ static uint32_t add(const struct nvml *nvml, struct nvml_device_st *device,
 	return 1;
 }
 
-static bool is_mig(const struct nvml *nvml, struct nvml_device_st *device)
+static bool nvml_is_mig(const struct nvml *nvml, struct nvml_device_st *device)
 {
 	unsigned int current = 0;
 	unsigned int pending = 0;
@@ -210,8 +211,8 @@ uint32_t nvml_list(const struct nvml *nvml, struct nvml_gpu *ret_gpus, uint32_t 
 	for (unsigned int i = 0; i < n_devices && n_found < n; i++) {
 		if (nvml->device_handle(i, &device) != 0)
 			continue;
-		if (!is_mig(nvml, device)) {
-			n_found += add(nvml, device, device, &ret_gpus[n_found]);
+		if (!nvml_is_mig(nvml, device)) {
+			n_found += nvml_add(nvml, device, device, &ret_gpus[n_found]);
 			continue;
 		}
 		n_migs = 0;
@@ -219,7 +220,7 @@ uint32_t nvml_list(const struct nvml *nvml, struct nvml_gpu *ret_gpus, uint32_t 
 			continue;
 		for (unsigned int j = 0; j < n_migs && n_found < n; j++) {
 			if (nvml->mig_handle(device, j, &mig) == 0)
-				n_found += add(nvml, mig, device, &ret_gpus[n_found]);
+				n_found += nvml_add(nvml, mig, device, &ret_gpus[n_found]);
 		}
 	}
 	return n_found;

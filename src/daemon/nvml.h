@@ -3,9 +3,10 @@
 #define NVS_DAEMON_NVML_H
 
 /*
- * The part of NVML that the scheduler uses, opened at run time; a node without it
- * (or with the simulated one) works too. A MIG instance is a device like any other.
- * Blocking: the calls enter the driver and usually take well under a millisecond.
+ * The part of NVML that the scheduler uses, opened at run time. A node without NVML works, too. A
+ * MIG instance is a device like any other.
+ *
+ * The calls enter the driver and may block. They usually take well under a millisecond.
  */
 
 #include <stdbool.h>
@@ -46,32 +47,34 @@ struct nvml_gpu {
 	char name[64];
 };
 
-/* As NVML lays it out. */
+/* The layout is NVML's. */
 struct nvml_process {
-	uint32_t pid;   /* as this process's pid namespace has it; 0: in none that it can see */
+	uint32_t pid;   /* in the scheduler's pid namespace; 0: not in it */
 	uint64_t bytes; /* on the device; UINT64_MAX: not told */
 	uint32_t gpu_instance;
 	uint32_t compute_instance;
 };
 
-/* False if there is no NVML or no driver; nvml is usable (and empty) all the same. */
+/* false: there is no NVML or no driver; nvml is usable (and empty) all the same. */
 bool nvml_open(struct nvml *nvml);
 void nvml_close(struct nvml *nvml);
 
 /* Up to n GPUs and MIG instances; a GPU that is cut into instances is not listed itself. */
 uint32_t nvml_list(const struct nvml *nvml, struct nvml_gpu *ret_gpus, uint32_t n);
 
-/* Bytes; false if the driver does not answer. */
+/* Bytes. false: the driver does not answer. */
 bool nvml_memory(const struct nvml *nvml, struct nvml_device_st *device, uint64_t *ret_total,
 		 uint64_t *ret_used);
 
-/* Since the driver was loaded, and now; false if the device does not say (MIG instances). */
+/*
+ * Energy since the driver was loaded; power now. false: the device does not tell (MIG instances).
+ */
 bool nvml_energy(const struct nvml *nvml, struct nvml_device_st *device, uint64_t *ret_mj);
 bool nvml_power(const struct nvml *nvml, struct nvml_device_st *device, uint64_t *ret_mw);
 
 /*
- * Those that have memory on the device, to compute or to draw; who does both may be there twice.
- * False: NVML does not tell, or there are more than max.
+ * Processes with memory on the device, to compute or to draw. A process that does both may be
+ * there twice. false: NVML does not tell, or there are more than max.
  */
 bool nvml_processes(const struct nvml *nvml, struct nvml_device_st *device,
 		    struct nvml_process *ret_processes, uint32_t max, uint32_t *ret_n);

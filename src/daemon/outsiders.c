@@ -22,19 +22,22 @@ void outsiders_note(struct outsiders *outsiders, int pid, uint64_t now_ns)
 	outsiders->n_lately++;
 }
 
-static int by_pid(const void *a, const void *b)
+static int outsiders_by_pid(const void *a, const void *b)
 {
 	const struct nvml_process *left = a, *right = b;
 
 	return left->pid < right->pid ? -1 : left->pid > right->pid;
 }
 
-/* Who computes and draws is in both lists, with the same memory. Those without a pid stay. */
-static uint32_t merge(struct nvml_process *found, uint32_t n)
+/*
+ * A process that computes and draws is in both lists, with the same memory. Entries without a pid
+ * stay.
+ */
+static uint32_t outsiders_merge(struct nvml_process *found, uint32_t n)
 {
 	uint32_t n_kept = 0;
 
-	qsort(found, n, sizeof(*found), by_pid);
+	qsort(found, n, sizeof(*found), outsiders_by_pid);
 	for (uint32_t i = 0; i < n; i++) {
 		struct nvml_process *last = n_kept ? &found[n_kept - 1] : NULL;
 
@@ -55,7 +58,7 @@ bool outsiders_begin(struct outsiders *outsiders, const struct nvml *nvml,
 
 	if (!nvml_processes(nvml, device, outsiders->found, OUTSIDERS_FOUND, &n))
 		return false;
-	*ret_n = merge(outsiders->found, n);
+	*ret_n = outsiders_merge(outsiders->found, n);
 	memset(outsiders->is_ours, 0, *ret_n * sizeof(outsiders->is_ours[0]));
 	return true;
 }
@@ -67,13 +70,13 @@ void outsiders_ours(struct outsiders *outsiders, uint32_t n, int pid)
 
 	if (pid <= 0)
 		return;
-	at = bsearch(&key, outsiders->found, n, sizeof(key), by_pid);
+	at = bsearch(&key, outsiders->found, n, sizeof(key), outsiders_by_pid);
 	if (at)
 		outsiders->is_ours[at - outsiders->found] = true;
 }
 
-/* Those of a moment ago: the driver may not have freed what they had. */
-static void mark_lately(struct outsiders *outsiders, uint32_t n, uint64_t now_ns)
+/* Also clients of a moment ago: the driver may not have freed their memory yet. */
+static void outsiders_mark_lately(struct outsiders *outsiders, uint32_t n, uint64_t now_ns)
 {
 	for (uint64_t i = 0; i < outsiders->n_lately && i < OUTSIDERS_LATELY; i++) {
 		uint64_t at = (outsiders->n_lately - 1 - i) % OUTSIDERS_LATELY;
@@ -84,7 +87,7 @@ static void mark_lately(struct outsiders *outsiders, uint32_t n, uint64_t now_ns
 	}
 }
 
-static void show(struct outsiders_gpu *gpu, const struct nvml_process *process)
+static void outsiders_show(struct outsiders_gpu *gpu, const struct nvml_process *process)
 {
 	uint32_t at = gpu->n_shown;
 
@@ -105,13 +108,13 @@ void outsiders_end(struct outsiders *outsiders, uint32_t index, uint32_t n, uint
 	struct outsiders_gpu *gpu = &outsiders->gpus[index];
 
 	outsiders_forget(outsiders, index, now_ns);
-	mark_lately(outsiders, n, now_ns);
+	outsiders_mark_lately(outsiders, n, now_ns);
 	for (uint32_t i = 0; i < n; i++) {
 		if (outsiders->is_ours[i])
 			continue;
 		gpu->n++;
 		gpu->bytes += outsiders->found[i].bytes;
-		show(gpu, &outsiders->found[i]);
+		outsiders_show(gpu, &outsiders->found[i]);
 	}
 }
 

@@ -3,10 +3,10 @@
 #define NVS_DAEMON_OUTSIDERS_H
 
 /*
- * Processes that use a GPU without nvshare: those that NVML lists and that are no clients.
+ * Processes that use a GPU without nvshare: NVML lists them, and they are no clients.
  *
- * NVML tells pids of the scheduler's pid namespace, or 0. Where it tells none, or a client's pid
- * is not known, nobody is listed: what they use is known all the same (daemon/gpus.h).
+ * NVML tells pids of the scheduler's pid namespace, or 0. Without pids, or with an unknown pid of
+ * a client, no process is listed. Their memory is known all the same (daemon/gpus.h).
  */
 
 #include "core/sched.h"
@@ -16,14 +16,14 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#define OUTSIDERS_SHOWN  8    /* of each GPU, those with most memory */
-#define OUTSIDERS_FOUND  4096 /* more processes on one GPU are not looked at */
+#define OUTSIDERS_SHOWN  8    /* of each GPU, the processes with most memory */
+#define OUTSIDERS_FOUND  4096 /* more processes on one GPU are ignored */
 #define OUTSIDERS_LATELY 4096
 
-/* NVML is asked about one device at most so often. */
+/* The least time between two questions to NVML about one device. */
 #define OUTSIDERS_PERIOD_NS (100 * CLOCK_NS_PER_MS)
 
-/* So long a process that was a client a moment ago, or becomes one, is none of these. */
+/* For so long a process is no outsider after it became a client, or ended as one. */
 #define OUTSIDERS_LATELY_NS (5 * CLOCK_NS_PER_SEC)
 
 struct outsiders_gpu {
@@ -50,22 +50,22 @@ struct outsiders {
 	bool is_ours[OUTSIDERS_FOUND];
 };
 
-/* pid is a client's from now on, or was one's until now. Unknown ones (0 and less) are ignored. */
+/* pid belongs to a client from now on, or did until now. Unknown pids (0 and less) are ignored. */
 void outsiders_note(struct outsiders *outsiders, int pid, uint64_t now_ns);
 
 /*
- * A look at GPU index. begin: takes what NVML lists; false: nothing to go by. ours: a client's
- * pid. end: all the rest are outsiders.
+ * A look at GPU index. begin: takes NVML's list; false: NVML has none. ours: pid is a client's.
+ * end: all others are outsiders.
  */
 bool outsiders_begin(struct outsiders *outsiders, const struct nvml *nvml,
 		     struct nvml_device_st *device, uint32_t *ret_n);
 void outsiders_ours(struct outsiders *outsiders, uint32_t n, int pid);
 void outsiders_end(struct outsiders *outsiders, uint32_t index, uint32_t n, uint64_t now_ns);
 
-/* Nothing is known of GPU index. */
+/* The outsiders of GPU index are unknown. */
 void outsiders_forget(struct outsiders *outsiders, uint32_t index, uint64_t now_ns);
 
-/* What a process calls itself, fit for a terminal; "" when /proc does not tell. */
+/* The name that a process gives itself, fit for a terminal; "" if /proc does not tell. */
 void outsiders_name(uint32_t pid, char ret_name[NVSHARE_NAME_LEN]);
 
 #endif

@@ -13,7 +13,7 @@ void peer_init(struct peer *peer, int fd, const struct sock_peer *cred)
 	uint32_t slot = peer->slot;
 	uint32_t generation = peer->generation;
 
-	/* The queue's bytes are not touched: most peers never need their pages. */
+	/* The bytes of the queue are not touched, because most peers never need those pages. */
 	memset(peer, 0, offsetof(struct peer, queue));
 	peer->slot = slot;
 	peer->generation = generation + 1;
@@ -75,7 +75,7 @@ uint32_t peer_events(const struct peer *peer)
 {
 	uint32_t in = peer->is_paused ? 0 : EPOLLIN;
 
-	/* A tool that has its answer coming is not listened to: it can not pile up requests. */
+	/* A tool is not read while its answer goes out, so it cannot pile up requests. */
 	if (peer->cursor.stage != PEER_STAGE_NONE)
 		return peer->is_paused ? 0 : EPOLLOUT;
 	return peer->queue_len ? in | EPOLLOUT : in;

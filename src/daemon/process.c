@@ -1,12 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-
-/* The process behind a connection: held by a pidfd, so that its end is seen. */
+#include "daemon/process.h"
 
 #include "daemon/server.h"
+#include "util/container_of.h"
 #include "util/fd.h"
 
 #include <errno.h>
-#include <sys/epoll.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -15,7 +14,7 @@
 #define SO_PEERPIDFD 77 /* Linux 6.5 */
 #endif
 
-static int peer_pidfd(const struct peer *peer)
+static int process_socket_pidfd(const struct peer *peer)
 {
 	socklen_t len = sizeof(peer->pidfd);
 	int fd;
@@ -23,8 +22,8 @@ static int peer_pidfd(const struct peer *peer)
 	return getsockopt(peer->fd, SOL_SOCKET, SO_PEERPIDFD, &fd, &len) < 0 ? -errno : fd;
 }
 
-/* false: there is no process of this number. */
-static bool open_pidfd(struct peer *peer)
+/* false: the process is gone. */
+static bool process_open_pidfd(struct peer *peer)
 {
 	if (peer->cred.pid <= 0)
 		return true; /* of another pid namespace */
@@ -32,29 +31,30 @@ static bool open_pidfd(struct peer *peer)
 	return peer->pidfd >= 0 || errno != ESRCH;
 }
 
-/* It has been counted; there may be none. */
-static void watch_pidfd(struct server *server, struct peer *peer)
+static void process_on_end(struct server *server, struct event_source *source, uint32_t events)
 {
-	struct epoll_event event = {
-		.events = EPOLLIN,
-		.data.u64 = (uint64_t)peer->generation << 32 | SERVER_SLOT_PIDFD | peer->slot,
-	};
+	(void)events;
+	server_close(server, container_of(source, struct peer, end), NULL);
+}
 
+/* The pidfd has been counted for its user; there may be none after all. */
+static void process_watch_pidfd(struct server *server, struct peer *peer)
+{
 	if (peer->pidfd < 0) {
 		users_remove_pidfd(&server->users, peer->user);
 		return;
 	}
-	(void)epoll_ctl(server->epoll_fd, EPOLL_CTL_ADD, peer->pidfd, &event);
+	(void)event_source_add(&server->poller, &peer->end, peer->pidfd, EPOLLIN, process_on_end);
 }
 
 /*
- * Before Linux 6.5 a connection knows the number of its process and no more. A process that
- * ends, and leaves the connection to a child, waits for another one to get that number. So
- * it is held at once, while it has just connected.
+ * Before Linux 6.5 a connection knows only the number of its process. A process can end, leave
+ * the connection to a child, and another process can get the number. So the process is held at
+ * once, when it has just connected.
  */
 void process_connected(struct server *server, struct peer *peer)
 {
-	int fd = peer_pidfd(peer);
+	int fd = process_socket_pidfd(peer);
 
 	if (fd != -ENOPROTOOPT) {
 		(void)fd_close(fd);
@@ -62,14 +62,14 @@ void process_connected(struct server *server, struct peer *peer)
 	}
 	if (!users_add_pidfd(&server->users, peer->user))
 		return;
-	(void)open_pidfd(peer);
+	(void)process_open_pidfd(peer);
 	peer->is_pidfd_sure = peer->pidfd >= 0;
-	watch_pidfd(server, peer);
+	process_watch_pidfd(server, peer);
 }
 
 /*
- * The socket's end is one sign of a client's death, but a forked child may keep the
- * socket open: so its process is watched too. False: it is gone already.
+ * The end of the socket tells of a client's death, but a forked child may keep the socket open.
+ * So the process is watched, too.
  */
 bool process_watch(struct server *server, struct peer *peer)
 {
@@ -78,10 +78,11 @@ bool process_watch(struct server *server, struct peer *peer)
 	if (peer->pidfd >= 0)
 		return true;
 	if (!users_add_pidfd(&server->users, peer->user))
-		return true; /* the descriptors left are for connections, or for others */
-	peer->pidfd = peer_pidfd(peer);
+		return true; /* the descriptors that are left are for connections, or for other
+				users */
+	peer->pidfd = process_socket_pidfd(peer);
 	peer->is_pidfd_sure = peer->pidfd >= 0;
-	is_there = peer->pidfd >= 0 || open_pidfd(peer);
-	watch_pidfd(server, peer);
+	is_there = peer->pidfd >= 0 || process_open_pidfd(peer);
+	process_watch_pidfd(server, peer);
 	return is_there;
 }

@@ -9,13 +9,13 @@
 #define PLACE_ROOT QUOTA_USERS
 #define PLACE_REST (QUOTA_USERS + 1)
 
-/* Hidden lines are told once so often. */
+/* The log tells of hidden lines once in so long. */
 #define REPORT_NS (10 * CLOCK_NS_PER_SEC)
 
 /*
- * Of messages: a library reports a hundred times a second at most, so that a thousand of one
- * user, of which one in five is at work, stay below; and all of ten thousand come back at once
- * after a restart.
+ * The rate of messages: a library reports at most a hundred times a second. A thousand libraries
+ * of one user stay below the rate if one in five is at work. The burst lets ten thousand come
+ * back at once after a restart.
  */
 static const struct quota_rate rates[QUOTA_KIND_COUNT_] = {
 	[QUOTA_LINES] = {CLOCK_NS_PER_SEC / 5, 100},
@@ -27,22 +27,22 @@ static const struct quota_rate lines_of_all = {CLOCK_NS_PER_SEC / 20, 400};
 
 /* ---- buckets --------------------------------------------------------------- */
 
-/* The earliest time at which the bucket has something. */
-static uint64_t ready_ns(const struct quota_bucket *bucket, const struct quota_rate *rate)
+/* The earliest time at which the bucket has a token. */
+static uint64_t bucket_ready_ns(const struct quota_bucket *bucket, const struct quota_rate *rate)
 {
 	uint64_t room_ns = (rate->burst - 1) * rate->step_ns;
 
 	return bucket->paid_ns > room_ns ? bucket->paid_ns - room_ns : 0;
 }
 
-static void charge(struct quota_bucket *bucket, const struct quota_rate *rate, uint32_t n,
-		   uint64_t now_ns)
+static void bucket_charge(struct quota_bucket *bucket, const struct quota_rate *rate, uint32_t n,
+			  uint64_t now_ns)
 {
 	uint64_t from_ns = bucket->paid_ns > now_ns ? bucket->paid_ns : now_ns;
 	uint64_t most_ns = now_ns + 2 * rate->burst * rate->step_ns;
 
 	bucket->paid_ns = from_ns + n * rate->step_ns;
-	/* It owes a burst at most: the end of a flood is seen soon after. */
+	/* The bucket owes a burst at most, so a user is served again soon after a flood ends. */
 	if (bucket->paid_ns > most_ns)
 		bucket->paid_ns = most_ns;
 }
@@ -50,17 +50,17 @@ static void charge(struct quota_bucket *bucket, const struct quota_rate *rate, u
 uint64_t quota_take(struct quota_bucket *bucket, const struct quota_rate *rate, uint32_t n,
 		    uint64_t now_ns)
 {
-	uint64_t at_ns = ready_ns(bucket, rate);
+	uint64_t at_ns = bucket_ready_ns(bucket, rate);
 
 	if (at_ns > now_ns)
 		return at_ns;
-	charge(bucket, rate, n, now_ns);
+	bucket_charge(bucket, rate, n, now_ns);
 	return 0;
 }
 
 /* ---- users ----------------------------------------------------------------- */
 
-static bool is_idle(const struct quota_user *user, uint64_t now_ns)
+static bool quota_user_is_idle(const struct quota_user *user, uint64_t now_ns)
 {
 	if (user->n_hidden)
 		return false;
@@ -85,7 +85,7 @@ static struct quota_user *quota_user(struct quota *quota, uid_t uid, uint64_t no
 
 		if (user->is_used && user->uid == uid)
 			return user;
-		if (!idle && (!user->is_used || is_idle(user, now_ns)))
+		if (!idle && (!user->is_used || quota_user_is_idle(user, now_ns)))
 			idle = user;
 	}
 	if (!idle)
@@ -106,7 +106,7 @@ void quota_charge(struct quota *quota, uid_t uid, enum quota_kind kind, uint32_t
 {
 	struct quota_user *user = quota_user(quota, uid, now_ns);
 
-	charge(&user->buckets[kind], &rates[kind], n, now_ns);
+	bucket_charge(&user->buckets[kind], &rates[kind], n, now_ns);
 }
 
 /* ---- lines ----------------------------------------------------------------- */
@@ -130,7 +130,7 @@ uint64_t quota_deadline(const struct quota *quota)
 	return quota->n_hidden ? quota->hidden_ns + REPORT_NS : QUOTA_NEVER;
 }
 
-static uid_t uid_at(uint32_t place, const struct quota_user *user)
+static uid_t quota_uid(uint32_t place, const struct quota_user *user)
 {
 	if (place == PLACE_ROOT)
 		return 0;
@@ -146,7 +146,10 @@ uint32_t quota_reports(struct quota *quota, uint64_t now_ns, bool is_last,
 		return 0;
 	for (uint32_t i = 0; i <= PLACE_REST; i++) {
 		struct quota_user *user = &quota->users[i];
-		/* A crowd of users could fill the log with reports: the last one sums them up. */
+		/*
+		 * A crowd of users could fill the log with reports, so the last report sums them
+		 * up.
+		 */
 		struct quota_report *report = &ret[n < QUOTA_TOLD ? n : QUOTA_TOLD];
 
 		if (!user->n_hidden)
@@ -154,7 +157,7 @@ uint32_t quota_reports(struct quota *quota, uint64_t now_ns, bool is_last,
 		if (n <= QUOTA_TOLD) {
 			n++;
 			*report = (struct quota_report){
-				.uid = n <= QUOTA_TOLD ? uid_at(i, user) : QUOTA_NOBODY,
+				.uid = n <= QUOTA_TOLD ? quota_uid(i, user) : QUOTA_NOBODY,
 				.passed_ns = now_ns - quota->hidden_ns,
 			};
 		}

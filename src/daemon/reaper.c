@@ -10,24 +10,25 @@
 #include <sys/eventfd.h>
 #include <sys/socket.h>
 
-/* The kernel's SCM_MAX_FD: one packet brings no more. */
+/* The kernel's SCM_MAX_FD: the most descriptors in one packet. */
 #define RIGHTS_MAX 253
 
-/* Packets received of one connection; what is left goes with its close(). */
+/* The most packets received from one connection. The rest goes with its close(). */
 #define PACKETS_MAX 4096
 
 #define STACK_BYTES 65536
 
-/* Reset instead of lingering: close() of a connected socket does not wait then. */
-static void close_now(int fd)
+/* With this setting close() resets a connected socket instead of waiting. */
+static void reaper_close_now(int fd)
 {
 	static const struct linger none = {.l_onoff = 1, .l_linger = 0};
 
-	(void)setsockopt(fd, SOL_SOCKET, SO_LINGER, &none, sizeof(none)); /* if it is a socket */
+	(void)setsockopt(fd, SOL_SOCKET, SO_LINGER, &none,
+			 sizeof(none)); /* fails where fd is no socket */
 	(void)fd_close(fd);
 }
 
-static void close_received(struct msghdr *msg)
+static void reaper_close_received(struct msghdr *msg)
 {
 	for (struct cmsghdr *c = CMSG_FIRSTHDR(msg); c; c = CMSG_NXTHDR(msg, c)) {
 		size_t n = (c->cmsg_len - CMSG_LEN(0)) / sizeof(int);
@@ -38,13 +39,13 @@ static void close_received(struct msghdr *msg)
 			int fd;
 
 			memcpy(&fd, CMSG_DATA(c) + i * sizeof(fd), sizeof(fd));
-			close_now(fd);
+			reaper_close_now(fd);
 		}
 	}
 }
 
-/* False: nothing is left. */
-static bool receive_one(int fd)
+/* false: nothing is left. */
+static bool reaper_receive_one(int fd)
 {
 	union {
 		struct cmsghdr header; /* for its alignment */
@@ -56,19 +57,19 @@ static bool receive_one(int fd)
 	if (n < 0)
 		return errno != EAGAIN && errno != EBADF && errno != ENOTSOCK;
 	if (msg.msg_controllen == 0)
-		return false; /* the end: a packet brings credentials */
-	close_received(&msg);
+		return false; /* the end: each packet brings credentials */
+	reaper_close_received(&msg);
 	return true;
 }
 
-static void reap(int fd)
+static void reaper_reap(int fd)
 {
-	for (unsigned int i = 0; i < PACKETS_MAX && receive_one(fd); i++)
+	for (unsigned int i = 0; i < PACKETS_MAX && reaper_receive_one(fd); i++)
 		;
 	(void)fd_close(fd);
 }
 
-static void *run(void *arg)
+static void *reaper_run(void *arg)
 {
 	static const uint64_t one = 1;
 	struct reaper *reaper = arg;
@@ -86,7 +87,7 @@ static void *run(void *arg)
 		reaper->first = (reaper->first + 1) % reaper->n_max;
 		reaper->n_waiting--;
 		(void)pthread_mutex_unlock(&reaper->mutex);
-		reap(item.fd);
+		reaper_reap(item.fd);
 		(void)pthread_mutex_lock(&reaper->mutex);
 		reaper->done[reaper->n_done++] = item.owner;
 		(void)!write(reaper->event_fd, &one, sizeof(one));
@@ -94,8 +95,8 @@ static void *run(void *arg)
 	return NULL;
 }
 
-/* Without a thread it waits in the queue, for the next try. */
-static void start_thread(struct reaper *reaper)
+/* If no thread can be started, the connection waits in the queue for the next try. */
+static void reaper_start_thread(struct reaper *reaper)
 {
 	pthread_attr_t attr;
 	sigset_t all, before;
@@ -107,7 +108,7 @@ static void start_thread(struct reaper *reaper)
 	(void)pthread_attr_setstacksize(&attr, STACK_BYTES);
 	(void)sigfillset(&all);
 	(void)pthread_sigmask(SIG_SETMASK, &all, &before);
-	if (pthread_create(&thread, &attr, run, reaper) == 0)
+	if (pthread_create(&thread, &attr, reaper_run, reaper) == 0)
 		reaper->n_threads++;
 	(void)pthread_sigmask(SIG_SETMASK, &before, NULL);
 	(void)pthread_attr_destroy(&attr);
@@ -132,7 +133,7 @@ void reaper_take(struct reaper *reaper, int fd, uint32_t owner)
 	reaper->waiting[(reaper->first + reaper->n_waiting++) % reaper->n_max] =
 		(struct reaper_item){.fd = fd, .owner = owner};
 	if (reaper->n_waiting > reaper->n_idle && reaper->n_threads < REAPER_THREADS_MAX)
-		start_thread(reaper);
+		reaper_start_thread(reaper);
 	(void)pthread_cond_signal(&reaper->cond);
 	(void)pthread_mutex_unlock(&reaper->mutex);
 }

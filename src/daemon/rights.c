@@ -11,7 +11,7 @@
 #define WORD_LEN 48
 
 /* "uid:1000=critical" or "gid:27=high". */
-static int parse_rule(char *word, struct rights_rule *ret)
+static int rights_parse_rule(char *word, struct rights_rule *ret)
 {
 	char *value = strchr(word, '=');
 	unsigned int priority;
@@ -30,12 +30,12 @@ static int parse_rule(char *word, struct rights_rule *ret)
 	return 0;
 }
 
-/* The next rule, of somebody of whom none was yet: of two only one could count. */
-static int add_rule(struct rights *rights, char *word)
+/* Adds a rule. A user or group has one rule at most, because only one could count. */
+static int rights_add_rule(struct rights *rights, char *word)
 {
 	struct rights_rule *rule = &rights->rules[rights->n];
 
-	if (rights->n == RIGHTS_RULES_MAX || parse_rule(word, rule))
+	if (rights->n == RIGHTS_RULES_MAX || rights_parse_rule(word, rule))
 		return -EINVAL;
 	for (uint32_t i = 0; i < rights->n; i++) {
 		if (rights->rules[i].is_group == rule->is_group && rights->rules[i].id == rule->id)
@@ -48,7 +48,7 @@ static int add_rule(struct rights *rights, char *word)
 int rights_parse(const char *s, struct rights *ret)
 {
 	struct rights rights = {.priority = NVSHARE_PRIORITY_NORMAL};
-	bool is_said = false; /* what holds for all others */
+	bool is_said = false; /* the priority of all others */
 
 	for (bool is_last = false; !is_last;) {
 		size_t len = strcspn(s, ",");
@@ -66,7 +66,7 @@ int rights_parse(const char *s, struct rights *ret)
 				return -EINVAL;
 			rights.priority = priority;
 			is_said = true;
-		} else if (add_rule(&rights, word)) {
+		} else if (rights_add_rule(&rights, word)) {
 			return -EINVAL;
 		}
 		is_last = s[len] == '\0';
@@ -76,7 +76,7 @@ int rights_parse(const char *s, struct rights *ret)
 	return 0;
 }
 
-static bool is_among(uint32_t id, const gid_t *groups, size_t n_groups)
+static bool rights_is_among(uint32_t id, const gid_t *groups, size_t n_groups)
 {
 	for (size_t i = 0; i < n_groups; i++) {
 		if (groups[i] == id)
@@ -96,7 +96,7 @@ uint32_t rights_priority(const struct rights *rights, uid_t uid, const gid_t *gr
 
 		if (!rule->is_group && rule->id == uid)
 			return rule->priority;
-		if (!rule->is_group || !is_among(rule->id, groups, n_groups))
+		if (!rule->is_group || !rights_is_among(rule->id, groups, n_groups))
 			continue;
 		if (!is_said || rule->priority > priority)
 			priority = rule->priority;

@@ -3,9 +3,11 @@
 #define NVS_DAEMON_RIGHTS_H
 
 /*
- * How high a priority whom may claim: NVSHARE_PRIORITY_MAX, as "normal" or
- * "normal,uid:1000=critical,gid:27=high". What is said of a uid counts; else the highest of
- * what is said of its groups; else what stands alone. Nothing is said of anybody twice.
+ * The highest priority that each user may claim: NVSHARE_PRIORITY_MAX, as "normal" or
+ * "normal,uid:1000=critical,gid:27=high". A rule for the uid counts first, then the highest of
+ * the rules for its groups, then the word that stands alone. A uid or gid has one rule at most.
+ *
+ * Pure. Threading: none.
  */
 
 #include "nvshare/protocol.h"
@@ -24,12 +26,12 @@ struct rights_rule {
 };
 
 struct rights {
-	uint32_t priority; /* of all of whom nothing is said */
+	uint32_t priority; /* of users without a rule */
 	uint32_t n;
 	struct rights_rule rules[RIGHTS_RULES_MAX];
 };
 
-/* 0, or -EINVAL: not of the form, too long, or something twice; ret is untouched then. */
+/* 0, or -EINVAL: not of the form, too many rules, or two for one id; ret is untouched then. */
 int rights_parse(const char *s, struct rights *ret);
 
 uint32_t rights_priority(const struct rights *rights, uid_t uid, const gid_t *groups,

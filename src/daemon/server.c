@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "daemon/server.h"
 
+#include "daemon/dispatch.h"
+#include "daemon/doubts.h"
 #include "util/clock.h"
 #include "util/fd.h"
 #include "util/log.h"
@@ -12,23 +14,25 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/epoll.h>
 #include <sys/resource.h>
 #include <sys/signalfd.h>
 #include <sys/socket.h>
 #include <sys/timerfd.h>
 #include <time.h>
 
-/* More than a round accepts: connections that end again do not pile up before others' events. */
+/*
+ * More than a round accepts, so connections that end at once cannot pile up before others'
+ * events.
+ */
 #define EVENTS_A_BATCH 256
 
-/* More than any node needs, and less than a kernel refuses. */
+/* More than any node needs, and not so many that a kernel refuses. */
 #define FDS_WANTED (2 * SERVER_PEERS_MAX + 4096)
 
 /* ---- set-up ---------------------------------------------------------------- */
 
-/* Every client is a socket, and a pidfd where there are enough descriptors. Returns the limit. */
-static uint64_t raise_fd_limit(void)
+/* A client takes a socket, and a pidfd where there are enough descriptors. Returns the limit. */
+static uint64_t server_raise_fd_limit(void)
 {
 	struct rlimit limit = {FDS_WANTED, FDS_WANTED};
 	struct rlimit now = {1024, 1024};
@@ -43,19 +47,37 @@ static uint64_t raise_fd_limit(void)
 	return limit.rlim_cur;
 }
 
-int server_watch(struct server *server, int fd, uint32_t slot)
+static void server_on_signal(struct server *server, struct event_source *source, uint32_t events)
 {
-	struct epoll_event event = {.events = EPOLLIN, .data.u64 = slot};
+	struct signalfd_siginfo info;
 
-	return epoll_ctl(server->epoll_fd, EPOLL_CTL_ADD, fd, &event) < 0 ? -errno : 0;
+	(void)source;
+	(void)events;
+	while (read(server->signal_fd, &info, sizeof(info)) == (ssize_t)sizeof(info)) {
+		if (info.ssi_signo == SIGHUP) {
+			log_info("SIGHUP ignored: there is no configuration file to read again");
+			continue;
+		}
+		log_info("ending signal=%s clients=%u", sigabbrev_np((int)info.ssi_signo),
+			 server->n_clients);
+		server->is_ending = true;
+	}
 }
 
-static int open_signals(struct server *server)
+/* The timer is not read: the loop arms it again, which also takes the expiration back. */
+static void server_on_timer(struct server *server, struct event_source *source, uint32_t events)
+{
+	(void)source;
+	(void)events;
+	server->armed_ns = 0;
+}
+
+static int server_open_signals(struct server *server)
 {
 	struct sigaction ignore = {.sa_handler = SIG_IGN};
 	sigset_t set;
 
-	/* A reader of our log that goes away is not our end. */
+	/* The daemon must outlive the reader of its log. */
 	(void)sigaction(SIGPIPE, &ignore, NULL);
 	(void)sigemptyset(&set);
 	(void)sigaddset(&set, SIGTERM);
@@ -66,38 +88,36 @@ static int open_signals(struct server *server)
 	server->signal_fd = signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
 	if (server->signal_fd < 0)
 		return -errno;
-	return server_watch(server, server->signal_fd, SERVER_SLOT_SIGNAL);
+	return event_source_add(&server->poller, &server->signals, server->signal_fd, EPOLLIN,
+				server_on_signal);
 }
 
-static int open_descriptors(struct server *server)
+static int server_open_descriptors(struct server *server)
 {
-	int r;
+	int r = poller_open(&server->poller);
 
-	server->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
-	if (server->epoll_fd < 0)
-		return -errno;
+	if (r)
+		return r;
 	server->timer_fd = timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK);
 	if (server->timer_fd < 0)
 		return -errno;
-	server->spare_fd = open("/dev/null", O_RDONLY | O_CLOEXEC);
-	if (server->spare_fd < 0)
+	server->admission.spare_fd = open("/dev/null", O_RDONLY | O_CLOEXEC);
+	if (server->admission.spare_fd < 0)
 		return -errno;
-	server->tools_fd = epoll_create1(EPOLL_CLOEXEC);
-	if (server->tools_fd < 0)
-		return -errno;
-	r = server_watch(server, server->timer_fd, SERVER_SLOT_TIMER);
+	r = event_source_add(&server->poller, &server->timer, server->timer_fd, EPOLLIN,
+			     server_on_timer);
 	if (!r)
-		r = server_watch(server, server->tools_fd, SERVER_SLOT_TOOLS);
-	return r ? r : open_signals(server);
+		r = tools_open(server);
+	return r ? r : server_open_signals(server);
 }
 
 static const char *server_dir(const struct server *server)
 {
-	return server->options.sock_dir ? server->options.sock_dir : NVSHARE_SOCK_DIR_DEFAULT;
+	return server->settings.sock_dir ? server->settings.sock_dir : NVSHARE_SOCK_DIR_DEFAULT;
 }
 
-/* Nobody can reach one whose socket was removed, by a cleaner of /run or by hand. */
-static void say_another(const struct server *server)
+/* A scheduler whose socket was removed (by a cleaner of /run, or by hand) cannot be reached. */
+static void server_log_another(const struct server *server)
 {
 	char path[256];
 
@@ -108,15 +128,15 @@ static void say_another(const struct server *server)
 					    " the socket is there again");
 }
 
-/* r of listener_open(); returns -errno. */
-static int say_not_listening(const struct server *server, int r)
+/* r: of listener_open(). Returns -errno. */
+static int server_log_not_listening(const struct server *server, int r)
 {
-	const struct listener *listener = &server->listener;
+	const struct listener *listener = &server->admission.listener;
 	const char *dir = server_dir(server);
 
 	switch (r) {
 	case LISTENER_E_TAKEN:
-		say_another(server);
+		server_log_another(server);
 		return -EADDRINUSE;
 	case LISTENER_E_OWNER:
 		log_error("the socket's folder '%s' belongs to uid %u, who could put another"
@@ -141,49 +161,38 @@ static int say_not_listening(const struct server *server, int r)
 	}
 }
 
-/* Peers may send descriptors: somebody must close them. */
-static int open_reaper(struct server *server)
+static int server_open_listener(struct server *server)
 {
-	int r = reaper_init(&server->reaper, SERVER_PEERS_MAX + SERVER_STRAYS_MAX);
-
-	return r ? r : server_watch(server, server->reaper.event_fd, SERVER_SLOT_REAPER);
-}
-
-static int open_listener(struct server *server)
-{
-	int r = listener_open(server->options.sock_dir, &server->listener);
+	int r = listener_open(server->settings.sock_dir, &server->admission.listener);
 
 	if (r)
-		return say_not_listening(server, r);
-	if (server->listener.takes_rights)
-		r = open_reaper(server);
-	if (!r)
-		r = server_watch(server, server->listener.fd, SERVER_SLOT_LISTENER);
+		return server_log_not_listening(server, r);
+	r = admission_open(server);
 	if (r)
-		return say_not_listening(server, r);
-	if (server->listener.is_stale && server->options.grace_ns) {
-		server->grace_ns = server->now_ns + server->options.grace_ns;
-		log_info("restarted grace_ms=%llu: waiting for clients to come back",
-			 (unsigned long long)(server->options.grace_ns / CLOCK_NS_PER_MS));
-	}
+		return server_log_not_listening(server, r);
+	grace_init(server);
 	return 0;
 }
 
-static int allocate(struct server *server)
+static int server_allocate(struct server *server)
 {
-	const struct users_limits limits = users_limits(raise_fd_limit(), SERVER_PEERS_MAX);
+	const struct users_limits limits = users_limits(server_raise_fd_limit(), SERVER_PEERS_MAX);
 	int r;
 
 	log_debug("limits connections=%u clients=%u pidfds=%u", limits.n_peers, limits.n_clients,
 		  limits.n_pidfds);
-	/* Fixed for good: no message makes the daemon allocate. Untouched pages cost nothing. */
+	/*
+	 * The size is fixed, so no message makes the daemon allocate. Untouched pages cost
+	 * nothing.
+	 */
 	server->peers = calloc(SERVER_PEERS_MAX, sizeof(*server->peers));
 	server->sched_clients = calloc(SERVER_PEERS_MAX, sizeof(*server->sched_clients));
-	server->timeshare_clients = calloc(SERVER_PEERS_MAX, sizeof(*server->timeshare_clients));
+	server->shares.clients = calloc(SERVER_PEERS_MAX, sizeof(*server->shares.clients));
 	server->free_slots = calloc(SERVER_PEERS_MAX, sizeof(*server->free_slots));
-	server->snapshot.parts = calloc(SERVER_PEERS_MAX, sizeof(*server->snapshot.parts));
-	if (!server->peers || !server->sched_clients || !server->timeshare_clients ||
-	    !server->free_slots || !server->snapshot.parts)
+	server->tools.snapshot.parts =
+		calloc(SERVER_PEERS_MAX, sizeof(*server->tools.snapshot.parts));
+	if (!server->peers || !server->sched_clients || !server->shares.clients ||
+	    !server->free_slots || !server->tools.snapshot.parts)
 		return -ENOMEM;
 	r = users_init(&server->users, &limits);
 	return r ? r : doubts_init(server);
@@ -194,35 +203,31 @@ int server_init(struct server *server, const struct settings *options)
 	const struct group *group = getgrnam("nvshare");
 	int r;
 
-	server->options = *options;
-	server->listener = (struct listener){.fd = -1, .lock_fd = -1, .dir_fd = -1};
-	server->epoll_fd = server->tools_fd = -1;
-	server->timer_fd = server->signal_fd = server->spare_fd = -1;
+	server->settings = *options;
+	server->admission.listener = (struct listener){.fd = -1, .lock_fd = -1, .dir_fd = -1};
+	server->timer_fd = server->signal_fd = server->admission.spare_fd = -1;
 	server->group = group ? group->gr_gid : (gid_t)-1;
 	server->now_ns = clock_now_ns();
 	server->started_ns = server->now_ns;
-	server->armed_ns = SERVER_NEVER;
-	server->sample_ns = SERVER_NEVER;
-	server->power_ns = SERVER_NEVER;
-	server->over_ns = SERVER_NEVER;
+	server->armed_ns = DEADLINE_NEVER;
+	flow_init(server);
+	actions_init(server);
+	measure_init(server);
 
-	r = allocate(server);
+	r = server_allocate(server);
 	if (!r)
-		r = open_descriptors(server);
+		r = server_open_descriptors(server);
 	if (r)
 		return log_errno(LOG_LEVEL_ERROR, r, "cannot start");
-	r = open_listener(server);
+	r = server_open_listener(server);
 	if (r)
 		return r;
-	sched_init(&server->sched, server->sched_clients, SERVER_PEERS_MAX,
-		   &server->options.config);
-	timeshare_init(&server->share, server->timeshare_clients, SERVER_PEERS_MAX,
-		       &server->options.share);
-	shares_policy(server);
+	dispatch_init(server);
+	shares_init(server);
 	gpus_init(&server->gpus, server->now_ns);
-	if (server->grace_ns)
+	if (grace_is_on(server))
 		gpus_await_clients(&server->gpus);
-	dispatch_gpus(server);
+	measure_tell_new(server);
 	log_info("listening socket=%s/" NVSHARE_SOCK_NAME " gpus=%u", server_dir(server),
 		 server->gpus.n);
 	return 0;
@@ -231,21 +236,21 @@ int server_init(struct server *server, const struct settings *options)
 void server_deinit(struct server *server)
 {
 	/*
-	 * With clients connected the socket stays: the next instance sees by it that it
-	 * is to wait for them.
+	 * The socket stays if clients are connected. It tells the next instance to wait for them.
 	 */
-	if (server->listener.fd >= 0 && server->n_clients == 0)
-		listener_unlink(&server->listener);
+	if (server->admission.listener.fd >= 0 && server->n_clients == 0)
+		listener_unlink(&server->admission.listener);
 	gpus_deinit(&server->gpus);
 	/*
-	 * Descriptors are left to the end of the process, where no close() waits: here a peer's
-	 * could, and the listener's, which drops what was sent before accept().
+	 * The kernel closes the descriptors when the process ends, and that does not wait. A
+	 * close() here could wait: that of a peer, or that of the listener, which drops what was
+	 * sent before accept().
 	 */
 	users_deinit(&server->users);
 	doubts_deinit(server);
-	free(server->snapshot.parts);
+	free(server->tools.snapshot.parts);
 	free(server->free_slots);
-	free(server->timeshare_clients);
+	free(server->shares.clients);
 	free(server->sched_clients);
 	free(server->peers);
 }
@@ -273,141 +278,76 @@ void server_account(struct server *server, struct peer *peer, uint64_t on_card, 
 
 /* ---- the loop -------------------------------------------------------------- */
 
-static void handle_signal(struct server *server)
-{
-	struct signalfd_siginfo info;
-
-	while (read(server->signal_fd, &info, sizeof(info)) == (ssize_t)sizeof(info)) {
-		if (info.ssi_signo == SIGHUP) {
-			log_info("SIGHUP ignored: there is no configuration file to read again");
-			continue;
-		}
-		log_info("ending signal=%s clients=%u", sigabbrev_np((int)info.ssi_signo),
-			 server->n_clients);
-		server->is_ending = true;
-	}
-}
-
-static void handle_event(struct server *server, const struct epoll_event *event)
-{
-	uint32_t low = (uint32_t)event->data.u64;
-	uint32_t generation = (uint32_t)(event->data.u64 >> 32);
-	struct peer *peer;
-
-	switch (low) {
-	case SERVER_SLOT_LISTENER:
-		admission_accept(server);
-		return;
-	case SERVER_SLOT_REAPER:
-		admission_reaped(server);
-		return;
-	case SERVER_SLOT_TIMER:
-		/* Not read: arming it again, which follows, takes the expiration back as well. */
-		server->armed_ns = 0;
-		return;
-	case SERVER_SLOT_SIGNAL:
-		handle_signal(server);
-		return;
-	case SERVER_SLOT_TOOLS:
-		server->are_tools_ready = true;
-		return;
-	default:
-		break;
-	}
-	peer = &server->peers[low & ~SERVER_SLOT_PIDFD];
-	if (peer->state == PEER_STATE_FREE || peer->generation != generation || peer->is_closing)
-		return;
-	if (low & SERVER_SLOT_PIDFD)
-		server_close(server, peer, NULL); /* its process is gone */
-	else
-		connections_handle(server, peer, event->events);
-}
-
-static uint64_t next_deadline(const struct server *server)
-{
-	uint64_t at_ns = sched_deadline(&server->sched);
-
-	if (timeshare_deadline(&server->share) < at_ns)
-		at_ns = timeshare_deadline(&server->share);
-	if (server->grace_ns && server->grace_ns < at_ns)
-		at_ns = server->grace_ns;
-	if (server->sample_ns < at_ns)
-		at_ns = server->sample_ns;
-	if (doubts_deadline(server) < at_ns)
-		at_ns = doubts_deadline(server);
-	if (server->power_ns < at_ns)
-		at_ns = server->power_ns;
-	if (server->over_ns < at_ns)
-		at_ns = server->over_ns;
-	if (admission_deadline(server) < at_ns)
-		at_ns = admission_deadline(server);
-	if (flow_deadline(server) < at_ns)
-		at_ns = flow_deadline(server);
-	return at_ns;
-}
-
 /*
- * A deadline that moves away leaves the timer as it is: most turns end early, and one
- * needless wake-up later is cheaper than a system call each time. When nothing is due
- * at all it is disarmed, so that an idle node is not woken.
+ * A deadline that moves away leaves the timer as it is. Most turns end early, and one needless
+ * wake-up is cheaper than a system call a turn. With no deadline at all the timer is disarmed, so
+ * that an idle node is not woken.
  */
-static void arm_timer(struct server *server)
+static void server_arm_timer(struct server *server)
 {
-	uint64_t at_ns = next_deadline(server);
+	uint64_t at_ns = deadlines_next(&server->deadlines);
 	struct itimerspec spec = {.it_value = {0, 0}};
 
 	if (at_ns == server->armed_ns ||
-	    (at_ns != SERVER_NEVER && at_ns > server->armed_ns && server->armed_ns != 0))
+	    (at_ns != DEADLINE_NEVER && at_ns > server->armed_ns && server->armed_ns != 0))
 		return;
-	if (at_ns != SERVER_NEVER) {
+	if (at_ns != DEADLINE_NEVER) {
 		spec.it_value.tv_sec = (time_t)(at_ns / CLOCK_NS_PER_SEC);
 		spec.it_value.tv_nsec = (long)(at_ns % CLOCK_NS_PER_SEC);
-		if (at_ns == 0)
-			spec.it_value.tv_nsec = 1; /* zero would disarm */
 	}
 	if (timerfd_settime(server->timer_fd, TFD_TIMER_ABSTIME, &spec, NULL) == 0)
 		server->armed_ns = at_ns;
 }
 
 /*
- * One event of one tool, after the clients' and what was due. The rest stay ready, and come in the
- * next rounds by turns.
+ * Called after callbacks: both state machines of the core hear of each other, and may then have
+ * other deadlines.
  */
-static void serve_tool(struct server *server)
+static void server_settle(struct server *server)
 {
-	struct epoll_event event;
+	relay_drain(server);
+	deadline_set(&server->deadlines, &server->sched_due, sched_deadline(&server->sched));
+	deadline_set(&server->deadlines, &server->shares.due,
+		     timeshare_deadline(&server->shares.timeshare));
+}
 
-	if (server->are_tools_ready && epoll_wait(server->tools_fd, &event, 1, 0) == 1)
-		handle_event(server, &event);
-	server->are_tools_ready = false;
+static void server_run_due(struct server *server)
+{
+	struct deadline *deadline;
+
+	while ((deadline = deadlines_take(&server->deadlines, server->now_ns))) {
+		deadline->on_due(server, deadline);
+		server_settle(server);
+	}
 }
 
 int server_run(struct server *server)
 {
 	struct epoll_event events[EVENTS_A_BATCH];
 
+	server_settle(server);
 	while (!server->is_ending) {
 		int n;
 
-		arm_timer(server);
-		n = epoll_wait(server->epoll_fd, events, EVENTS_A_BATCH, -1);
-		if (n < 0 && errno != EINTR)
-			return log_errno(LOG_LEVEL_ERROR, -errno, "cannot wait for events");
+		server_arm_timer(server);
+		n = poller_wait(&server->poller, events, EVENTS_A_BATCH, -1);
+		if (n < 0)
+			return log_errno(LOG_LEVEL_ERROR, n, "cannot wait for events");
 		server->now_ns = clock_now_ns();
-		for (int i = 0; i < n; i++)
-			handle_event(server, &events[i]);
-		admission_due(server);
+		for (int i = 0; i < n; i++) {
+			poller_dispatch(&server->poller, server, &events[i]);
+			relay_drain(server);
+		}
 		connections_end(server);
-		shares_due(server);
-		dispatch_due(server);
-		doubts_due(server);
-		flow_resume(server);
-		flow_report(server, false);
-		serve_tool(server);
+		server_settle(server);
+		server_run_due(server);
+		tools_serve(server);
 		do {
 			connections_end(server);
 			host_tell(server);
-		} while (server->closing); /* who is told may turn out to be gone */
+		} while (server->connections
+				 .closing); /* a peer that is told may turn out to be gone */
+		server_settle(server);
 	}
 	flow_report(server, true);
 	return 0;

@@ -1,7 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "daemon/settings_tool.h"
 
+#include "daemon/dispatch.h"
 #include "daemon/server.h"
+#include "daemon/shares.h"
+#include "daemon/tools.h"
 #include "ipc/names.h"
 
 #include <assert.h>
@@ -44,7 +47,7 @@ static bool settings_tool_apply(struct server *server, struct peer *tool, uint32
 			     "the scheduler does not take that value together with the others");
 		return false;
 	}
-	server->options = *settings;
+	server->settings = *settings;
 	return true;
 }
 
@@ -68,7 +71,7 @@ static const char *unit_of(const struct setting *setting)
 void settings_tool_set(struct server *server, struct peer *tool, uint32_t seq,
 		       const struct nvshare_set *set)
 {
-	struct settings settings = server->options;
+	struct settings settings = server->settings;
 	const char *key = names_key[set->key];
 	const struct setting *setting = settings_find(key, SETTINGS_TOOL);
 	bool is_switch_time = set->key == NVSHARE_KEY_SWITCH_TIME;
@@ -103,7 +106,7 @@ void settings_tool_set(struct server *server, struct peer *tool, uint32_t seq,
 
 void settings_tool_anti_thrash(struct server *server, struct peer *tool, uint32_t seq, bool is_on)
 {
-	struct settings settings = server->options;
+	struct settings settings = server->settings;
 
 	if (settings_tool_take(server, tool, seq, &settings, "anti-thrash", is_on ? "1" : "0") &&
 	    settings_tool_apply(server, tool, seq, &settings))

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "daemon/server.h"
+#include "daemon/shares.h"
 
+#include "daemon/server.h"
 #include "util/clock.h"
 #include "util/log.h"
 
-/* The core names its classes and activities like the wire does; so numbers pass unchanged. */
+/* The core numbers its classes and activities as the wire does, so numbers pass unchanged. */
 _Static_assert((int)TIMESHARE_CLASS_CRITICAL == (int)NVSHARE_PRIORITY_CRITICAL,
 	       "enum timeshare_class");
 _Static_assert((int)TIMESHARE_CLASS_COUNT_ == (int)NVSHARE_PRIORITY_COUNT, "enum timeshare_class");
@@ -15,16 +16,16 @@ _Static_assert((int)TIMESHARE_ACTIVITY_COUNT_ == (int)NVSHARE_ACTIVITY_COUNT,
 _Static_assert((int)TIMESHARE_SLICE_MIN == (int)NVSHARE_SLICE_US_MIN, "slices");
 _Static_assert((int)TIMESHARE_SLICE_MAX == (int)NVSHARE_SLICE_US_MAX, "slices");
 
-/* One pass over what is due makes at most so many steps, then the peers are heard again. */
+/* One pass makes at most so many steps, then the loop comes back to its events. */
 #define DUE_STEPS_MAX 256
 
-/* Who decides by energy has to know the power, but not how it goes up and down. */
+/* A decision by energy needs the power, but not each change of it. */
 #define POWER_NS CLOCK_NS_PER_SEC
 
-/* The order of turns need not know of less. */
+/* A use below this does not matter for the order of turns. */
 #define USED_STEP_NS CLOCK_NS_PER_MS
 
-static void tell(struct server *server, const struct timeshare_action *action)
+static void shares_send_set(struct server *server, const struct timeshare_action *action)
 {
 	struct peer *peer = &server->peers[action->client];
 
@@ -38,7 +39,7 @@ static void tell(struct server *server, const struct timeshare_action *action)
 			  });
 }
 
-static void log_client(struct server *server, const struct timeshare_action *action)
+static void shares_log_client(struct server *server, const struct timeshare_action *action)
 {
 	const struct peer *peer = &server->peers[action->client];
 
@@ -52,15 +53,15 @@ static void log_client(struct server *server, const struct timeshare_action *act
 			 (int)peer->cred.pid, peer->gpu, actions_outcome(action->seq));
 }
 
-static void log_report(struct server *server, const struct timeshare_action *action)
+static void shares_log_report(struct server *server, const struct timeshare_action *action)
 {
 	switch (action->report) {
 	case TIMESHARE_REPORT_MUTE:
 	case TIMESHARE_REPORT_NOT_HELD:
-		log_client(server, action);
+		shares_log_client(server, action);
 		break;
 	case TIMESHARE_REPORT_SLOW:
-		/* By what clients say of how long it takes: by any of them. */
+		/* Any client can cause this line, by its report of how long a hold takes. */
 		server_log(server, QUOTA_NOBODY, LOG_LEVEL_INFO,
 			   "holds-slow gpu=%u: the bursts of latency-critical programs are left to"
 			   " timeslices for a while",
@@ -78,27 +79,28 @@ static void log_report(struct server *server, const struct timeshare_action *act
 	}
 }
 
-/* Somebody's request waits for the messages: they leave before anything else is done. */
-static int step(struct server *server, struct timeshare_event *event)
+/* The messages leave first, because a client's request waits for them. */
+static int shares_step(struct server *server, struct timeshare_event *event)
 {
 	struct timeshare_actions actions;
 	int r;
 
+	relay_drain(server); /* earlier events come first */
 	event->now_ns = server->now_ns;
-	r = timeshare_step(&server->share, event, &actions);
+	r = timeshare_step(&server->shares.timeshare, event, &actions);
 	for (uint32_t i = 0; i < actions.n; i++) {
 		if (actions.at[i].type == TIMESHARE_ACTION_SET)
-			tell(server, &actions.at[i]);
+			shares_send_set(server, &actions.at[i]);
 	}
 	server_flush(server);
 	for (uint32_t i = 0; i < actions.n; i++) {
 		if (actions.at[i].type == TIMESHARE_ACTION_REPORT)
-			log_report(server, &actions.at[i]);
+			shares_log_report(server, &actions.at[i]);
 	}
 	return r;
 }
 
-static struct timeshare_claim core_claim(const struct nvshare_claim *claim)
+static struct timeshare_claim shares_core_claim(const struct nvshare_claim *claim)
 {
 	return (struct timeshare_claim){
 		.class = (enum timeshare_class)claim->priority,
@@ -114,13 +116,13 @@ void shares_join(struct server *server, struct peer *peer)
 		.type = TIMESHARE_EVENT_JOIN,
 		.client = peer->slot,
 		.gpu = peer->gpu,
-		.claim = core_claim(&peer->claim),
+		.claim = shares_core_claim(&peer->claim),
 	};
 
-	(void)step(server, &event);
-	if (server->share.config.is_saving && server->gpus.nvml.handle &&
-	    server->power_ns == SERVER_NEVER)
-		server->power_ns = server->now_ns;
+	(void)shares_step(server, &event);
+	if (server->shares.timeshare.config.is_saving && server->gpus.nvml.handle &&
+	    !deadline_is_set(&server->shares.power))
+		deadline_set(&server->deadlines, &server->shares.power, server->now_ns);
 }
 
 void shares_claim(struct server *server, struct peer *peer)
@@ -128,10 +130,10 @@ void shares_claim(struct server *server, struct peer *peer)
 	struct timeshare_event event = {
 		.type = TIMESHARE_EVENT_CLAIM,
 		.client = peer->slot,
-		.claim = core_claim(&peer->claim),
+		.claim = shares_core_claim(&peer->claim),
 	};
 
-	(void)step(server, &event);
+	(void)shares_step(server, &event);
 }
 
 void shares_follow(struct server *server, struct peer *peer)
@@ -141,7 +143,7 @@ void shares_follow(struct server *server, struct peer *peer)
 	if (peer->state != PEER_STATE_CLIENT)
 		return;
 	event.running = sched_client_state(&server->sched, peer->slot) == SCHED_CLIENT_RUNNING;
-	(void)step(server, &event);
+	(void)shares_step(server, &event);
 }
 
 void shares_stop(struct server *server, struct peer *peer)
@@ -151,17 +153,15 @@ void shares_stop(struct server *server, struct peer *peer)
 		shares_follow(server, peer);
 }
 
-/* What it has had since goes to those who order the turns. */
-static void tell_used(struct server *server, struct peer *peer)
+/* The GPU time that peer has had since the last time goes to sched, which orders the turns. */
+static void shares_push_used(struct server *server, struct peer *peer)
 {
-	struct sched_event event = {.type = SCHED_EVENT_USED, .client = peer->slot};
-	uint64_t gpu_ns = timeshare_gpu_ns(&server->share, peer->slot);
+	uint64_t gpu_ns = timeshare_gpu_ns(&server->shares.timeshare, peer->slot);
 
 	if (gpu_ns < peer->gpu_ns + USED_STEP_NS)
 		return;
-	event.gpu_ns = gpu_ns - peer->gpu_ns;
+	relay_push(&server->relay, RELAY_USED, peer->slot, gpu_ns - peer->gpu_ns);
 	peer->gpu_ns = gpu_ns;
-	(void)dispatch_event(server, &event);
 }
 
 void shares_activity(struct server *server, struct peer *peer,
@@ -180,8 +180,8 @@ void shares_activity(struct server *server, struct peer *peer,
 		.n_violations = activity->n_violations,
 	};
 
-	(void)step(server, &event);
-	tell_used(server, peer);
+	(void)shares_step(server, &event);
+	shares_push_used(server, peer);
 }
 
 void shares_set(struct server *server, struct peer *peer, const struct nvshare_share_set *set)
@@ -196,7 +196,7 @@ void shares_set(struct server *server, struct peer *peer, const struct nvshare_s
 	};
 	int r;
 
-	r = step(server, &event);
+	r = shares_step(server, &event);
 	if (r)
 		log_debug("ignored client=%u message=SHARE_SET seq=%llu core=%d", peer->id,
 			  (unsigned long long)set->seq, r);
@@ -206,17 +206,17 @@ void shares_gone(struct server *server, struct peer *peer)
 {
 	struct timeshare_event event = {.type = TIMESHARE_EVENT_LEAVE, .client = peer->slot};
 
-	(void)step(server, &event);
+	(void)shares_step(server, &event);
 }
 
 void shares_policy(struct server *server)
 {
-	struct timeshare_config config = server->share.config;
+	struct timeshare_config config = server->shares.timeshare.config;
 	struct timeshare_event event = {.type = TIMESHARE_EVENT_CONFIG, .config = &config};
 
-	config.has_classes = server->options.config.policy == SCHED_POLICY_PRIORITY;
-	if (config.has_classes != server->share.config.has_classes)
-		(void)step(server, &event);
+	config.has_classes = server->settings.config.policy == SCHED_POLICY_PRIORITY;
+	if (config.has_classes != server->shares.timeshare.config.has_classes)
+		(void)shares_step(server, &event);
 }
 
 void shares_power(struct server *server)
@@ -228,21 +228,34 @@ void shares_power(struct server *server)
 			.value = gpus_power(&server->gpus, i, server->now_ns),
 		};
 
-		(void)step(server, &event);
+		(void)shares_step(server, &event);
 	}
 }
 
-void shares_due(struct server *server)
+static void shares_on_power(struct server *server, struct deadline *deadline)
 {
-	if (server->power_ns <= server->now_ns) {
-		server->power_ns = server->n_clients ? server->now_ns + POWER_NS : SERVER_NEVER;
-		shares_power(server);
-	}
+	if (server->n_clients)
+		deadline_set(&server->deadlines, deadline, server->now_ns + POWER_NS);
+	shares_power(server);
+}
+
+static void shares_on_due(struct server *server, struct deadline *deadline)
+{
+	(void)deadline;
 	for (unsigned int i = 0; i < DUE_STEPS_MAX; i++) {
 		struct timeshare_event event = {.type = TIMESHARE_EVENT_TIME};
 
-		if (timeshare_deadline(&server->share) > server->now_ns)
+		if (timeshare_deadline(&server->shares.timeshare) > server->now_ns)
 			break;
-		(void)step(server, &event);
+		(void)shares_step(server, &event);
 	}
+}
+
+void shares_init(struct server *server)
+{
+	timeshare_init(&server->shares.timeshare, server->shares.clients, SERVER_PEERS_MAX,
+		       &server->settings.share);
+	server->shares.power.on_due = shares_on_power;
+	server->shares.due.on_due = shares_on_due;
+	shares_policy(server);
 }

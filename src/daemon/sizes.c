@@ -17,7 +17,7 @@ uint64_t sizes_of(const struct sizes *sizes, const uint8_t uuid[16])
 }
 
 /* "GPU-8d0a...=80GiB" */
-static int add(struct sizes *sizes, char *word)
+static int sizes_add(struct sizes *sizes, char *word)
 {
 	char *size = strchr(word, '=');
 	uint8_t uuid[16];
@@ -48,7 +48,7 @@ int sizes_parse(const char *s, struct sizes *ret)
 			return -EINVAL;
 		memcpy(word, s, len);
 		word[len] = '\0';
-		if (add(&sizes, word))
+		if (sizes_add(&sizes, word))
 			return -EINVAL;
 		is_last = s[len] == '\0';
 		s += len + 1;

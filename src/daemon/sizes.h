@@ -3,8 +3,11 @@
 #define NVS_DAEMON_SIZES_H
 
 /*
- * What the node's owner says of GPUs that NVML does not list: NVSHARE_GPUS, as
- * "GPU-8d0a...=80GiB,MIG-11ff...=10GiB". Each is named once. If any is named, no other is known.
+ * The sizes of GPUs that NVML does not list, from the node's owner: NVSHARE_GPUS, as
+ * "GPU-8d0a...=80GiB,MIG-11ff...=10GiB". Each GPU is named once. If any is named, no other GPU is
+ * known.
+ *
+ * Pure. Threading: none.
  */
 
 #include "core/sched.h"
@@ -19,10 +22,10 @@ struct sizes {
 	} at[SCHED_GPUS_MAX];
 };
 
-/* 0, or -EINVAL: not of the form, too many, or one twice; ret is untouched then. */
+/* 0, or -EINVAL: not of the form, too many GPUs, or one twice; ret is untouched then. */
 int sizes_parse(const char *s, struct sizes *ret);
 
-/* Bytes; 0: it is not named. */
+/* Bytes; 0: the GPU is not named. */
 uint64_t sizes_of(const struct sizes *sizes, const uint8_t uuid[16]);
 
 #endif

@@ -3,11 +3,10 @@
 #define NVS_DAEMON_SNAPSHOT_H
 
 /*
- * Clients' parts of statuses, so that many tools that ask at once share the work.
+ * Clients' parts of a status, so that many tools that ask at once share the work.
  *
- * A part is good for every request that came before the part was made. So each answer says
- * what was so at its request or later, and a client's part is made once for all tools that
- * wait.
+ * A part serves every request that came before the part was made. So each answer is true at its
+ * request or later, and a client's part is made once for all tools that wait.
  *
  * Pure. Ownership: the memory is the caller's. Threading: none.
  */
@@ -17,7 +16,7 @@
 #include <stdint.h>
 
 struct snapshot_part {
-	uint64_t n_asked;    /* requests that had come when it was made; 0: it was not */
+	uint64_t n_asked;    /* requests that had come when it was made; 0: never made */
 	uint32_t generation; /* of the peer in that slot */
 	struct nvshare_status_client client;
 };
@@ -27,14 +26,14 @@ struct snapshot {
 	uint64_t n_asked;
 };
 
-/* A request came; its ticket. */
+/* A request has come. Returns its ticket. */
 uint64_t snapshot_ask(struct snapshot *snapshot);
 
-/* A part that is good for ticket, or NULL: it is to be made. */
+/* The part, if it serves ticket; NULL: the part must be made. */
 const struct nvshare_status_client *snapshot_find(const struct snapshot *snapshot, uint32_t slot,
 						  uint32_t generation, uint64_t ticket);
 
-/* Made now; the caller fills it. */
+/* The part is made now; the caller fills it. */
 struct nvshare_status_client *snapshot_make(struct snapshot *snapshot, uint32_t slot,
 					    uint32_t generation);
 

@@ -5,10 +5,10 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-/* epoll, timer, log, the driver's own: beyond sockets and pidfds. */
+/* Descriptors beyond sockets and pidfds: epoll, timer, log, and the driver's own. */
 #define FDS_OTHER 64
 
-/* Parts of all connections, and the most that they come to. */
+/* The divisors of parts of all connections, and the most that the parts come to. */
 #define REFUSED_PART 16
 #define REFUSED_MAX  64
 #define TRUSTED_PART 8
@@ -19,7 +19,7 @@
 /* Connections that a user's clients leave to its tools. */
 #define TOOLS_A_USER 8
 
-static uint32_t part(uint32_t n, uint32_t divisor, uint32_t max)
+static uint32_t users_part(uint32_t n, uint32_t divisor, uint32_t max)
 {
 	uint32_t value = n / divisor;
 
@@ -38,10 +38,10 @@ struct users_limits users_limits(uint64_t n_fds, uint32_t n_peers)
 	limits.n_pidfds = n_pidfds < n_peers ? (uint32_t)n_pidfds : n_peers;
 	if (n - limits.n_pidfds < n_peers)
 		n_peers = (uint32_t)(n - limits.n_pidfds);
-	limits.n_refused = part(n_peers, REFUSED_PART, REFUSED_MAX);
+	limits.n_refused = users_part(n_peers, REFUSED_PART, REFUSED_MAX);
 	limits.n_peers = n_peers > limits.n_refused ? n_peers - limits.n_refused : 1;
-	limits.n_trusted = part(limits.n_peers, TRUSTED_PART, TRUSTED_MAX);
-	limits.n_clients = limits.n_peers - part(limits.n_peers, TOOLS_PART, TOOLS_MAX);
+	limits.n_trusted = users_part(limits.n_peers, TRUSTED_PART, TRUSTED_MAX);
+	limits.n_clients = limits.n_peers - users_part(limits.n_peers, TOOLS_PART, TOOLS_MAX);
 	return limits;
 }
 
@@ -63,25 +63,25 @@ bool users_is_trusted(uid_t uid)
 	return uid == 0 || uid == geteuid();
 }
 
-static uint32_t *bucket_of(struct users *users, uid_t uid)
+static uint32_t *users_bucket(struct users *users, uid_t uid)
 {
 	return &users->buckets[(uid * 2654435761u) >> 22];
 }
 
-static struct user *find(struct users *users, uid_t uid)
+static struct user *users_find(struct users *users, uid_t uid)
 {
-	for (uint32_t i = *bucket_of(users, uid); i; i = users->at[i - 1].next) {
+	for (uint32_t i = *users_bucket(users, uid); i; i = users->at[i - 1].next) {
 		if (users->at[i - 1].uid == uid)
 			return &users->at[i - 1];
 	}
 	return NULL;
 }
 
-/* There are as many places as connections: so one is free. */
-static struct user *find_or_make(struct users *users, uid_t uid)
+/* There are as many places as connections, so one is free. */
+static struct user *users_find_or_make(struct users *users, uid_t uid)
 {
-	struct user *user = find(users, uid);
-	uint32_t *bucket = bucket_of(users, uid);
+	struct user *user = users_find(users, uid);
+	uint32_t *bucket = users_bucket(users, uid);
 	uint32_t i;
 
 	if (user)
@@ -97,10 +97,10 @@ static struct user *find_or_make(struct users *users, uid_t uid)
 	return user;
 }
 
-static void forget(struct users *users, struct user *user)
+static void users_forget(struct users *users, struct user *user)
 {
 	uint32_t i = (uint32_t)(user - users->at) + 1;
-	uint32_t *link = bucket_of(users, user->uid);
+	uint32_t *link = users_bucket(users, user->uid);
 
 	while (*link != i)
 		link = &users->at[*link - 1].next;
@@ -109,8 +109,8 @@ static void forget(struct users *users, struct user *user)
 	users->free = i;
 }
 
-/* Connections that users who are not trusted may still take, all together. */
-static uint32_t room(const struct users *users)
+/* How many connections all users that are not trusted may still take together. */
+static uint32_t users_room(const struct users *users)
 {
 	uint32_t n_max = users->limits.n_peers - users->limits.n_trusted;
 	uint32_t n = users->n_peers - users->n_refused;
@@ -120,14 +120,14 @@ static uint32_t room(const struct users *users)
 
 struct user *users_admit(struct users *users, uid_t uid)
 {
-	struct user *user = find(users, uid);
+	struct user *user = users_find(users, uid);
 	uint32_t n = user ? user->n_peers - user->n_refused : 0;
 
 	if (users->n_peers - users->n_refused >= users->limits.n_peers)
 		return NULL;
-	if (!users_is_trusted(uid) && n >= room(users))
+	if (!users_is_trusted(uid) && n >= users_room(users))
 		return NULL;
-	user = find_or_make(users, uid);
+	user = users_find_or_make(users, uid);
 	user->n_peers++;
 	users->n_peers++;
 	return user;
@@ -135,12 +135,12 @@ struct user *users_admit(struct users *users, uid_t uid)
 
 struct user *users_refuse(struct users *users, uid_t uid)
 {
-	struct user *user = find(users, uid);
+	struct user *user = users_find(users, uid);
 
 	if (users->n_refused >= users->limits.n_refused ||
 	    (user && user->n_refused >= USERS_REFUSED_MAX))
 		return NULL;
-	user = find_or_make(users, uid);
+	user = users_find_or_make(users, uid);
 	user->n_peers++;
 	user->n_refused++;
 	users->n_peers++;
@@ -154,16 +154,16 @@ void users_leave(struct users *users, struct user *user, bool is_refused)
 	users->n_refused -= is_refused;
 	users->n_peers--;
 	if (--user->n_peers == 0)
-		forget(users, user);
+		users_forget(users, user);
 }
 
 bool users_add_client(struct users *users, struct user *user)
 {
 	if (users->n_clients >= users->limits.n_clients)
 		return false;
-	/* Twice: what a tool takes is also missing in the room. */
+	/* Counted twice: a connection of a tool is also missing in the room. */
 	if (!users_is_trusted(user->uid) && users->limits.n_peers > 16 * TOOLS_A_USER &&
-	    user->n_clients + 2 * TOOLS_A_USER >= room(users))
+	    user->n_clients + 2 * TOOLS_A_USER >= users_room(users))
 		return false;
 	user->n_clients++;
 	users->n_clients++;

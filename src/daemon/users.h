@@ -5,12 +5,13 @@
 /*
  * Connections, clients and descriptors by user, and how many of them a user may have.
  *
- * A user may take another one as long as it has fewer than are free. So a user alone has half of
- * them at the most, two have a third each, and somebody new always finds some. Root and the
- * scheduler's own user are trusted: they have no such bound, and a part is left to them alone.
- * A few connections are kept for those that are turned away, to be told so.
+ * A user may take another one as long as it has fewer than are free. So one user alone has at
+ * most half of them, two have a third each, and a new user always finds some. Root and the
+ * scheduler's own user are trusted: they have no such bound, and some connections are theirs
+ * alone. A few connections are kept for peers that are turned away, so that they can be told.
  *
- * Pure but for the allocation of users_init(). A user that has no connection is forgotten.
+ * Pure but for the allocation of users_init(). A user without connections is forgotten.
+ * Threading: none.
  */
 
 #include <stdbool.h>
@@ -19,19 +20,19 @@
 
 #define USERS_BUCKETS 1024
 
-/* Of one user, that are told at a time that they are turned away. */
+/* Connections of one user that wait at a time to be told that they are turned away. */
 #define USERS_REFUSED_MAX 4
 
 struct user {
 	uid_t uid;
-	uint32_t n_peers;   /* connections, with those that are turned away */
-	uint32_t n_refused; /* of these, that are turned away */
+	uint32_t n_peers;   /* connections, also those that are turned away */
+	uint32_t n_refused; /* of these, those that are turned away */
 	uint32_t n_clients;
 	uint32_t n_pidfds;
 	uint32_t next; /* in its bucket, or among the free ones: its index and 1 */
 };
 
-/* How many there may be at a time, of all users together. */
+/* The most at a time, of all users together. */
 struct users_limits {
 	uint32_t n_peers; /* connections that are admitted */
 	uint32_t n_refused;
@@ -52,7 +53,7 @@ struct users {
 	uint32_t buckets[USERS_BUCKETS];
 };
 
-/* Of n_fds descriptors, and at most n_peers connections of all kinds. */
+/* The limits that follow from n_fds descriptors, and at most n_peers connections of all kinds. */
 struct users_limits users_limits(uint64_t n_fds, uint32_t n_peers);
 
 /* users: zeroed. 0 or -ENOMEM. */
@@ -61,13 +62,13 @@ void users_deinit(struct users *users);
 
 bool users_is_trusted(uid_t uid);
 
-/* uid has one more connection, admitted or turned away; NULL: there is no room for it. */
+/* uid has one more connection: admitted, or turned away. NULL: there is no room for it. */
 struct user *users_admit(struct users *users, uid_t uid);
 struct user *users_refuse(struct users *users, uid_t uid);
-/* That one has ended. user may be gone with it. */
+/* A connection of user has ended. user may be gone with it. */
 void users_leave(struct users *users, struct user *user, bool is_refused);
 
-/* A client, or the pidfd of one, more or less. False: it has no room for more. */
+/* user has one more client, or pidfd, or one less. false: there is no room for it. */
 bool users_add_client(struct users *users, struct user *user);
 void users_remove_client(struct users *users, struct user *user);
 bool users_add_pidfd(struct users *users, struct user *user);

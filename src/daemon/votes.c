@@ -3,7 +3,7 @@
 
 #include <stddef.h>
 
-static const struct vote *find(const struct votes *votes, uid_t uid)
+static const struct vote *votes_find(const struct votes *votes, uid_t uid)
 {
 	for (uint32_t i = 0; i < votes->n; i++) {
 		if (votes->at[i].uid == uid)
@@ -12,10 +12,10 @@ static const struct vote *find(const struct votes *votes, uid_t uid)
 	return NULL;
 }
 
-/* The vote of uid, which is a new one if it had none; NULL: there is no place for another. */
-static struct vote *enter(struct votes *votes, uid_t uid, uint64_t value)
+/* The vote of uid; a new one, if uid had none. NULL: there is no place, or uid says nothing. */
+static struct vote *votes_enter(struct votes *votes, uid_t uid, uint64_t value)
 {
-	const struct vote *vote = find(votes, uid);
+	const struct vote *vote = votes_find(votes, uid);
 
 	if (vote)
 		return &votes->at[vote - votes->at];
@@ -27,7 +27,7 @@ static struct vote *enter(struct votes *votes, uid_t uid, uint64_t value)
 
 void votes_most(struct votes *votes, uid_t uid, uint64_t value)
 {
-	struct vote *vote = enter(votes, uid, value);
+	struct vote *vote = votes_enter(votes, uid, value);
 
 	if (vote && value > vote->value)
 		vote->value = value;
@@ -35,7 +35,7 @@ void votes_most(struct votes *votes, uid_t uid, uint64_t value)
 
 void votes_least(struct votes *votes, uid_t uid, uint64_t value)
 {
-	struct vote *vote = enter(votes, uid, value);
+	struct vote *vote = votes_enter(votes, uid, value);
 
 	if (vote && value && value < vote->value)
 		vote->value = value;
@@ -43,7 +43,7 @@ void votes_least(struct votes *votes, uid_t uid, uint64_t value)
 
 uint64_t votes_of(const struct votes *votes, uid_t uid)
 {
-	const struct vote *vote = find(votes, uid);
+	const struct vote *vote = votes_find(votes, uid);
 
 	return vote ? vote->value : 0;
 }

@@ -62,8 +62,8 @@ static int tear_down(void **state)
 
 	for (size_t i = 0; i < N_PEERS; i++)
 		(void)fd_close(f->fds[i]);
-	(void)fd_close(f->server->listener.fd);
-	(void)fd_close(f->server->listener.lock_fd);
+	(void)fd_close(f->server->admission.listener.fd);
+	(void)fd_close(f->server->admission.listener.lock_fd);
 	server_deinit(f->server);
 	(void)snprintf(command, sizeof(command), "rm -r '%s'", f->dir);
 	free(f->server);
@@ -101,6 +101,14 @@ static bool receive_one(int fd, enum msg_to to, struct msg *ret_msg)
 		return false;
 	assert_int_equal(msg_decode(bytes, (size_t)n, to, ret_msg), 0);
 	return true;
+}
+
+static void run_due(struct server *server)
+{
+	struct deadline *deadline;
+
+	while ((deadline = deadlines_take(&server->deadlines, server->now_ns)))
+		deadline->on_due(server, deadline);
 }
 
 /* What the loop does of all that peers have sent. */
@@ -153,29 +161,30 @@ static void who_says_nothing_is_closed_and_others_are_not(void **state)
 	uint64_t start_ns = f->server->now_ns;
 	struct msg msg;
 
-	assert_int_equal(admission_deadline(f->server), SERVER_NEVER);
+	assert_int_equal(deadline_at(&f->server->admission.silence), DEADLINE_NEVER);
 	f->fds[0] = connect_one(f);
 	f->fds[1] = connect_one(f);
 	admission_accept(f->server);
 	f->server->now_ns += SILENT_NS / 2;
 	f->fds[2] = connect_one(f);
 	admission_accept(f->server);
-	assert_int_equal(admission_deadline(f->server), start_ns + SILENT_NS);
+	assert_int_equal(deadline_at(&f->server->admission.silence), start_ns + SILENT_NS);
 	send_one(f->fds[0], NVSHARE_MSG_GET_STATUS);
 	hear_all(f);
 	f->server->now_ns = start_ns + SILENT_NS;
-	admission_due(f->server);
+	run_due(f->server);
 	connections_end(f->server);
 	assert_int_equal(f->server->users.n_peers, 2);
 	assert_false(receive_one(f->fds[1], MSG_TO_TOOL, &msg));
 	assert_true(receive_one(f->fds[0], MSG_TO_TOOL, &msg));
 	/* The next one's time has not come. */
-	assert_int_equal(admission_deadline(f->server), start_ns + SILENT_NS / 2 + SILENT_NS);
+	assert_int_equal(deadline_at(&f->server->admission.silence),
+			 start_ns + SILENT_NS / 2 + SILENT_NS);
 	f->server->now_ns = start_ns + SILENT_NS / 2 + SILENT_NS;
-	admission_due(f->server);
+	run_due(f->server);
 	connections_end(f->server);
 	assert_int_equal(f->server->users.n_peers, 1);
-	assert_int_equal(admission_deadline(f->server), SERVER_NEVER);
+	assert_int_equal(deadline_at(&f->server->admission.silence), DEADLINE_NEVER);
 }
 
 static void one_too_many_is_told_so_by_the_answer_that_it_expects(void **state)
@@ -234,7 +243,7 @@ static void slots_are_used_again(void **state)
 		hear_all(f);
 		assert_int_equal(f->server->users.n_peers, 0);
 		assert_int_equal(f->server->slots_used, 10);
-		assert_null(f->server->fresh);
+		assert_null(f->server->admission.fresh);
 	}
 }
 

@@ -3,6 +3,7 @@
 /* Whether a pidfd is surely that of the process which connected: on this kernel, and on older ones.
  */
 
+#include "daemon/process.h"
 #include "daemon/server.h"
 
 #include "util/fd.h"
@@ -47,7 +48,7 @@ static int set_up(void **state)
 	server = calloc(1, sizeof(*server));
 	if (!server || socketpair(AF_UNIX, SOCK_SEQPACKET, 0, fds) < 0)
 		return -1;
-	server->epoll_fd = epoll_create1(0);
+	(void)poller_open(&server->poller);
 	server->users.limits.n_pidfds = 1;
 	far = fds[1];
 	peer_init(&peer, fds[0], &(struct sock_peer){getpid(), getuid(), getgid()});
@@ -62,7 +63,7 @@ static int tear_down(void **state)
 	(void)state;
 	peer_deinit(&peer);
 	(void)fd_close(far);
-	(void)fd_close(server->epoll_fd);
+	(void)fd_close(server->poller.fd);
 	free(server);
 	return 0;
 }

@@ -1,0 +1,25 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef NVS_DAEMON_PROCESS_H
+#define NVS_DAEMON_PROCESS_H
+
+/*
+ * The process behind a connection: held by a pidfd, so that the scheduler sees its end.
+ *
+ * Threading: the loop's.
+ */
+
+#include <stdbool.h>
+
+struct server;
+struct peer;
+
+/* peer has just connected. Where the kernel offers no pidfd of a socket, one is opened now. */
+void process_connected(struct server *server, struct peer *peer);
+
+/*
+ * peer registers: its process is watched from now on, if its user may have another pidfd.
+ * false: the process is gone.
+ */
+bool process_watch(struct server *server, struct peer *peer);
+
+#endif

@@ -1,0 +1,47 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef NVS_DAEMON_SHARES_H
+#define NVS_DAEMON_SHARES_H
+
+/*
+ * The GPU's time: events of core/timeshare, each of which is one step; its actions leave before
+ * the call returns. What sched must hear follows in the relay (daemon/relay.h).
+ *
+ * Threading: the loop's.
+ */
+
+#include "core/timeshare/timeshare.h"
+#include "daemon/deadlines.h"
+#include "nvshare/protocol.h"
+
+struct server;
+struct peer;
+
+struct shares {
+	struct timeshare timeshare;
+	struct timeshare_client *clients; /* by slot */
+	struct deadline due;              /* of timeshare */
+	struct deadline power;            /* power is asked for; not set: by tools only */
+};
+
+void shares_init(struct server *server);
+
+/* peer has become a client, with peer->claim; has another claim now; ends. */
+void shares_join(struct server *server, struct peer *peer);
+void shares_claim(struct server *server, struct peer *peer);
+void shares_gone(struct server *server, struct peer *peer);
+
+/* The relay tells whether peer runs, by core/sched; or only tells it if peer does not run. */
+void shares_follow(struct server *server, struct peer *peer);
+void shares_stop(struct server *server, struct peer *peer);
+
+/* Messages of a client. */
+void shares_activity(struct server *server, struct peer *peer, const struct nvshare_activity *a);
+void shares_set(struct server *server, struct peer *peer, const struct nvshare_share_set *set);
+
+/* server->settings.config.policy may be another one now. */
+void shares_policy(struct server *server);
+
+/* Asks NVML what the GPUs draw, for the energy of those that use them. */
+void shares_power(struct server *server);
+
+#endif
