@@ -144,7 +144,9 @@ unit_tests_sim    := $(call one_thread,sim)
 # What several tests share: the files of their folders that are no programs.
 helpers_of = $(call obj,$(filter-out tests/$(1)/test_%,$(sort $(wildcard tests/$(1)/*.c))))
 sim_programs := $(addprefix $(B)/tests/sim/,sim_sched sim_share exhaustive_share)
-$(B)/libtest.a: $(filter-out $(sim_programs:=.o) %/exhaustive.o,$(foreach d,core daemon sim simgpu,$(call helpers_of,$(d))))
+$(B)/libtest.a: $(filter-out $(sim_programs:=.o) %/exhaustive.o,$(foreach d,core daemon sim,$(call helpers_of,$(d))))
+# It puts an ioctl() in the place of libc's, which no other test may have.
+$(B)/libsimtest.a: $(call helpers_of,simgpu)
 
 $(unit_tests): $(B)/tests/%: $(B)/tests/%.o $(B)/libtest.a $(libs)
 	$(LINK) -o $@ $^ $(CMOCKA_LIBS)
@@ -179,8 +181,8 @@ $(B)/libprograms.a: $(filter-out %/main.o,$(daemon_obj) $(cli_obj))
 $(unit_tests_sim): $(B)/tests/%: $(B)/tests/%.o $(filter-out %/main.o,$(sim_obj)) $(B)/libcore.a $(B)/libutil.a
 	$(LINK) -o $@ $^ $(CMOCKA_LIBS) -lm
 
-$(unit_tests_simgpu): $(B)/tests/%: $(B)/tests/%.o $(B)/libtest.a $(B)/libutil.a $(B)/simgpu/libcuda.so.1 $(B)/simgpu/libnvidia-ml.so.1
-	$(LINK) -o $@ $< $(B)/libtest.a $(B)/libutil.a -L$(B)/simgpu -l:libcuda.so.1 -l:libnvidia-ml.so.1 \
+$(unit_tests_simgpu): $(B)/tests/%: $(B)/tests/%.o $(B)/libsimtest.a $(B)/libutil.a $(B)/simgpu/libcuda.so.1 $(B)/simgpu/libnvidia-ml.so.1
+	$(LINK) -o $@ $< $(B)/libsimtest.a $(B)/libutil.a -L$(B)/simgpu -l:libcuda.so.1 -l:libnvidia-ml.so.1 \
 	    -Wl,-rpath,$(abspath $(B)/simgpu) $(CMOCKA_LIBS) -ldl
 
 # CUDA driver API programs: linked against nothing, they dlopen libcuda.so.1, so that the

@@ -185,13 +185,13 @@ static void a_kernel_takes_its_modelled_time(void **state)
 		assert_cuda(cuEventCreate(&events[i], 0));
 	assert_cuda(cuMemAlloc_v2(&p, WORDS * 4));
 	/* What comes to an idle GPU begins when it comes. */
-	assert_cuda(launch4("nvs_spin", NULL, 5000000, 0, 0, 0));
+	assert_cuda(sim_launch("nvs_spin", NULL, 5000000, 0, 0, 0));
 	assert_cuda(cuEventRecord(events[0], NULL));
-	assert_cuda(launch4("nvs_spin", NULL, 3000000, 0, 0, 0));
+	assert_cuda(sim_launch("nvs_spin", NULL, 3000000, 0, 0, 0));
 	assert_cuda(cuEventRecord(events[1], NULL));
-	assert_cuda(launch4("nvs_fill_u32", NULL, p, WORDS, 7, 0));
+	assert_cuda(sim_launch("nvs_fill_u32", NULL, p, WORDS, 7, 0));
 	assert_cuda(cuEventRecord(events[2], NULL));
-	assert_cuda(launch4("nvs_lcg_u32", NULL, p, WORDS, 20, 0));
+	assert_cuda(sim_launch("nvs_lcg_u32", NULL, p, WORDS, 20, 0));
 	assert_cuda(cuEventRecord(events[3], NULL));
 	assert_cuda(cuEventSynchronize(events[3]));
 	assert_cuda(cuEventElapsedTime(&ms, events[0], events[1]));
