@@ -9,8 +9,8 @@
 #include <stdio.h>
 #include <string.h>
 
-/* Sends one setting and shows the answer. */
-static int change(uint16_t type, const void *body)
+/* Sends one setting and prints the answer. Returns an exit code. */
+static int send_setting(uint16_t type, const void *body)
 {
 	FD_CLEANUP int fd = -1;
 	struct msg msg;
@@ -24,7 +24,7 @@ static int change(uint16_t type, const void *body)
 	if (r)
 		return r;
 	if (msg.header.type != NVSHARE_MSG_RESULT) {
-		(void)fprintf(stderr, "nvsharectl: the scheduler answers with %s\n",
+		(void)fprintf(stderr, "nvsharectl: the scheduler gives a wrong answer: %s\n",
 			      msg_name(msg.header.type));
 		return CLI_EXIT_NO_SCHEDULER;
 	}
@@ -36,7 +36,7 @@ static int change(uint16_t type, const void *body)
 	return CLI_EXIT_REFUSED;
 }
 
-static int bad_value(const char *what, const char *value, const char *allowed)
+static int report_bad_value(const char *what, const char *value, const char *allowed)
 {
 	(void)fprintf(stderr, "nvsharectl: %s is '%s'; allowed is %s\n", what, value, allowed);
 	return CLI_EXIT_USAGE;
@@ -44,7 +44,7 @@ static int bad_value(const char *what, const char *value, const char *allowed)
 
 struct span {
 	const char *what;
-	const char *also; /* what may stand there beside a number */
+	const char *also; /* allowed values that are no number */
 	uint64_t min, max;
 };
 
@@ -54,7 +54,7 @@ static const struct span switch_time_span = {"switch-time", "auto, or ", NVSHARE
 static const struct span max_runtime_span = {"max-runtime", "", NVSHARE_MAX_RUNTIME_MS_MIN,
 					     NVSHARE_MAX_RUNTIME_MS_MAX};
 
-/* Seconds, in which people think, to the milliseconds of the wire; 0 or CLI_EXIT_USAGE. */
+/* Converts the user's seconds to the wire's milliseconds. CLI_EXIT_OK or CLI_EXIT_USAGE. */
 static int parse_ms(const struct span *span, const char *value, uint64_t *ret)
 {
 	uint64_t ns;
@@ -73,7 +73,7 @@ int set_tq(const char *value, bool is_trial)
 	struct nvshare_set_tq body;
 	int r = parse_ms(&tq_span, value, &body.ms);
 
-	return r || is_trial ? r : change(NVSHARE_MSG_SET_TQ, &body);
+	return r || is_trial ? r : send_setting(NVSHARE_MSG_SET_TQ, &body);
 }
 
 static int set_tq_now(const char *value)
@@ -86,10 +86,10 @@ int set_anti_thrash(const char *value, bool is_trial)
 	bool is_on;
 
 	if (parse_bool(value, &is_on))
-		return bad_value("anti-thrash", value, "on or off");
+		return report_bad_value("anti-thrash", value, "on or off");
 	if (is_trial)
 		return CLI_EXIT_OK;
-	return change(is_on ? NVSHARE_MSG_SCHED_ON : NVSHARE_MSG_SCHED_OFF, NULL);
+	return send_setting(is_on ? NVSHARE_MSG_SCHED_ON : NVSHARE_MSG_SCHED_OFF, NULL);
 }
 
 static int set_mode(const char *value)
@@ -99,9 +99,9 @@ static int set_mode(const char *value)
 	unsigned int mode;
 
 	if (parse_enum(value, names, NVSHARE_MODE_COUNT, &mode))
-		return bad_value("mode", value, "auto, serial or concurrent");
+		return report_bad_value("mode", value, "auto, serial or concurrent");
 	body.value = mode;
-	return change(NVSHARE_MSG_SET, &body);
+	return send_setting(NVSHARE_MSG_SET, &body);
 }
 
 static int set_switch_time(const char *value)
@@ -111,7 +111,7 @@ static int set_switch_time(const char *value)
 
 	if (strcmp(value, "auto") != 0)
 		r = parse_ms(&switch_time_span, value, &body.value);
-	return r ? r : change(NVSHARE_MSG_SET, &body);
+	return r ? r : send_setting(NVSHARE_MSG_SET, &body);
 }
 
 static int set_reserve(const char *value)
@@ -119,7 +119,7 @@ static int set_reserve(const char *value)
 	struct nvshare_set body = {.key = NVSHARE_KEY_RESERVE};
 
 	if (!parse_u64(value, 0, NVSHARE_RESERVE_PERCENT_MAX, &body.value))
-		return change(NVSHARE_MSG_SET, &body);
+		return send_setting(NVSHARE_MSG_SET, &body);
 	(void)fprintf(stderr, "nvsharectl: reserve is '%s'; allowed is 0 to %u percent\n", value,
 		      NVSHARE_RESERVE_PERCENT_MAX);
 	return CLI_EXIT_USAGE;
@@ -130,7 +130,7 @@ static int set_max_runtime(const char *value)
 	struct nvshare_set body = {.key = NVSHARE_KEY_MAX_RUNTIME};
 	int r = parse_ms(&max_runtime_span, value, &body.value);
 
-	return r ? r : change(NVSHARE_MSG_SET, &body);
+	return r ? r : send_setting(NVSHARE_MSG_SET, &body);
 }
 
 static int set_policy(const char *value)
@@ -139,15 +139,15 @@ static int set_policy(const char *value)
 	unsigned int policy;
 
 	if (parse_enum(value, status_policy_names, NVSHARE_POLICY_COUNT, &policy))
-		return bad_value("policy", value, "priority, fair, credit or deadline");
+		return report_bad_value("policy", value, "priority, fair, credit or deadline");
 	body.value = policy;
-	return change(NVSHARE_MSG_SET, &body);
+	return send_setting(NVSHARE_MSG_SET, &body);
 }
 
 /* ---- a client's settings ------------------------------------------------------ */
 
-/* Every client of a process: one for each of its GPUs. */
-static int change_process(struct nvshare_set *body, uint64_t pid)
+/* Changes every client of a process: it has one a GPU. */
+static int set_of_process(struct nvshare_set *body, uint64_t pid)
 {
 	struct status status = {.gpus = NULL};
 	bool is_any = false;
@@ -158,7 +158,7 @@ static int change_process(struct nvshare_set *body, uint64_t pid)
 			continue;
 		is_any = true;
 		body->client = status.clients[i].id;
-		r = change(NVSHARE_MSG_SET, body);
+		r = send_setting(NVSHARE_MSG_SET, body);
 	}
 	status_deinit(&status);
 	if (r == CLI_EXIT_OK && !is_any) {
@@ -169,16 +169,16 @@ static int change_process(struct nvshare_set *body, uint64_t pid)
 	return r;
 }
 
-static int change_client(struct nvshare_set *body, const char *client)
+static int set_of_client(struct nvshare_set *body, const char *client)
 {
 	uint64_t number;
 
 	if (!strncmp(client, "pid:", 4) && !parse_u64(client + 4, 1, INT32_MAX, &number))
-		return change_process(body, number);
+		return set_of_process(body, number);
 	if (parse_u64(client, 1, UINT32_MAX, &number))
-		return bad_value("the client", client, "an ID as in the status, or pid:PID");
+		return report_bad_value("the client", client, "an ID as in the status, or pid:PID");
 	body->client = (uint32_t)number;
-	return change(NVSHARE_MSG_SET, body);
+	return send_setting(NVSHARE_MSG_SET, body);
 }
 
 static int set_priority(const char *value, const char *client)
@@ -187,9 +187,9 @@ static int set_priority(const char *value, const char *client)
 	unsigned int priority;
 
 	if (parse_enum(value, status_priority_names, NVSHARE_PRIORITY_COUNT, &priority))
-		return bad_value("priority", value, "low, normal, high or critical");
+		return report_bad_value("priority", value, "low, normal, high or critical");
 	body.value = priority;
-	return change_client(&body, client);
+	return set_of_client(&body, client);
 }
 
 static int set_weight(const char *value, const char *client)
@@ -197,24 +197,24 @@ static int set_weight(const char *value, const char *client)
 	struct nvshare_set body = {.key = NVSHARE_KEY_WEIGHT};
 
 	if (parse_u64(value, NVSHARE_WEIGHT_MIN, NVSHARE_WEIGHT_MAX, &body.value))
-		return bad_value("weight", value, "1 to 10000");
-	return change_client(&body, client);
+		return report_bad_value("weight", value, "1 to 10000");
+	return set_of_client(&body, client);
 }
 
-/* Milliseconds, as NVSHARE_SLO_MS has them: "12.5" is 12500 us. */
+/* value is in milliseconds, as in NVSHARE_SLO_MS: "12.5" is 12500 us. */
 static int set_slo(const char *value, const char *client)
 {
 	struct nvshare_set body = {.key = NVSHARE_KEY_SLO};
 	uint64_t ns;
 
 	if (strcmp(value, "off") != 0) {
-		/* A thousand of them in place of seconds: the same digits. */
+		/* Read as seconds, value is a thousand times too large, and so are the limits. */
 		if (parse_seconds(value, CLOCK_NS_PER_SEC / 1000,
 				  NVSHARE_SLO_US_MAX * CLOCK_NS_PER_MS, &ns))
-			return bad_value("slo", value, "off, or 0.001 to 3600000 ms");
+			return report_bad_value("slo", value, "off, or 0.001 to 3600000 ms");
 		body.value = ns / CLOCK_NS_PER_MS;
 	}
-	return change_client(&body, client);
+	return set_of_client(&body, client);
 }
 
 static int set_compute_limit(const char *value, const char *client)
@@ -222,11 +222,11 @@ static int set_compute_limit(const char *value, const char *client)
 	struct nvshare_set body = {.key = NVSHARE_KEY_COMPUTE_LIMIT};
 
 	if (strcmp(value, "off") != 0 && parse_u64(value, 1, 100, &body.value))
-		return bad_value("compute-limit", value, "off, or 1 to 100 percent");
-	return change_client(&body, client);
+		return report_bad_value("compute-limit", value, "off, or 1 to 100 percent");
+	return set_of_client(&body, client);
 }
 
-/* ---- which -------------------------------------------------------------------- */
+/* ---- tables of settings ------------------------------------------------------- */
 
 static const struct {
 	const char *name;
@@ -247,7 +247,7 @@ static const struct {
 	{"compute-limit", set_compute_limit},
 };
 
-static int wrong_usage(const char *what)
+static int report_usage(const char *what)
 {
 	(void)fprintf(stderr, "nvsharectl: set needs %s; see nvsharectl --help\n", what);
 	return CLI_EXIT_USAGE;
@@ -263,17 +263,17 @@ int set_command(char *const *args)
 		if (strcmp(args[0], node_settings[i].name) != 0)
 			continue;
 		return n == 2 ? node_settings[i].set(args[1])
-			      : wrong_usage("a setting and a value");
+			      : report_usage("a setting and a value");
 	}
 	for (size_t i = 0; n && i < sizeof(client_settings) / sizeof(*client_settings); i++) {
 		if (strcmp(args[0], client_settings[i].name) != 0)
 			continue;
 		return n == 3 ? client_settings[i].set(args[1], args[2])
-			      : wrong_usage("a value and a client for this");
+			      : report_usage("a value and a client for this");
 	}
 	if (n < 2)
-		return wrong_usage("a setting and a value");
-	return bad_value("the setting", args[0],
-			 "mode, policy, tq, switch-time, reserve or max-runtime;"
-			 " or, of a client, priority, weight, slo or compute-limit");
+		return report_usage("a setting and a value");
+	return report_bad_value("the setting", args[0],
+				"mode, policy, tq, switch-time, reserve or max-runtime;"
+				" or, of a client, priority, weight, slo or compute-limit");
 }
