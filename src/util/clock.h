@@ -3,8 +3,8 @@
 #define NVS_UTIL_CLOCK_H
 
 /*
- * The monotonic clock, in nanoseconds: the only one that decisions are made by, and the only way to
- * let time pass. A test that defines both functions itself has time pass as it likes. Thread-safe.
+ * The monotonic clock, and the only sleep, in nanoseconds. All decisions use this clock. A test
+ * that defines both functions itself controls the time. Thread-safe.
  */
 
 #include <stdint.h>
@@ -15,8 +15,8 @@
 uint64_t clock_now_ns(void);
 
 /*
- * Sleeps for ns, or until a signal's handler has run. No cancellation point: it is called with
- * locks held, in threads of the program too. errno stays.
+ * Sleeps for ns, or until a signal's handler has run. It is no cancellation point, because
+ * callers hold locks, also in threads of the program. Keeps errno.
  */
 void clock_nap(uint64_t ns);
 
