@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
- * The kernels: host functions with the names and parameters of the PTX that the test
- * programs carry. Each goes on from progress where it stopped, looks up every piece before
- * touching it, and stops after WORK_STEP_NS. What a real grid would do in parallel is done
- * in order; all of them give the same result in any order.
+ * The kernels: host functions with the names and parameters of the test programs' PTX. A kernel
+ * goes on where progress says, checks each piece of memory before it touches it, and stops after
+ * WORK_STEP_NS. It does in order what a grid does in parallel; the result does not depend on it.
  */
 
 #include <string.h>
@@ -15,7 +14,7 @@
 #include "simgpu/cuda/work.h"
 #include "util/clock.h"
 
-enum { PIECE = 16384 /* elements between two looks at the clock */, LCG_PIECE = 2048 };
+enum { PIECE = 16384 /* elements between two reads of the clock */, LCG_PIECE = 2048 };
 
 static enum work_step fail(CUresult error, CUresult *ret_error)
 {
@@ -37,8 +36,8 @@ static bool touch(struct CUctx_st *ctx, uint64_t addr, uint64_t size, bool write
 	return true;
 }
 
-/* The next piece of p[0..n) of 4 byte elements, from progress->pos: its length, 0 at the end. */
-static uint64_t piece(uint64_t n, const struct progress *progress, uint64_t limit)
+/* Length of the next piece of n elements, from progress->pos on; 0: the end. */
+static uint64_t piece_len(uint64_t n, const struct progress *progress, uint64_t limit)
 {
 	uint64_t rest = n > progress->pos ? n - progress->pos : 0;
 
@@ -60,7 +59,7 @@ static enum work_step step_fill(struct CUctx_st *ctx, const uint64_t *args,
 
 	if (args[0] % 4)
 		return fail(CUDA_ERROR_MISALIGNED_ADDRESS, ret_error);
-	while ((n = piece(args[1], progress, PIECE))) {
+	while ((n = piece_len(args[1], progress, PIECE))) {
 		if (is_time_over(from))
 			return WORK_STEP_MORE;
 		if (!touch(ctx, (uintptr_t)&p[progress->pos], n * 4, true, progress))
@@ -81,7 +80,7 @@ static enum work_step step_verify(struct CUctx_st *ctx, const uint64_t *args,
 
 	if (args[0] % 4 || args[3] % 4)
 		return fail(CUDA_ERROR_MISALIGNED_ADDRESS, ret_error);
-	while ((n = piece(args[1], progress, PIECE))) {
+	while ((n = piece_len(args[1], progress, PIECE))) {
 		if (is_time_over(from))
 			return WORK_STEP_MORE;
 		if (!touch(ctx, (uintptr_t)&p[progress->pos], n * 4, false, progress))
@@ -100,7 +99,7 @@ static enum work_step step_verify(struct CUctx_st *ctx, const uint64_t *args,
 	return WORK_STEP_DONE;
 }
 
-/* A piece gets all its rounds before the next one, some rounds at a time. */
+/* All rounds of a piece come before the next piece, some rounds a step. */
 static enum work_step step_lcg(struct CUctx_st *ctx, const uint64_t *args,
 			       struct progress *progress, CUresult *ret_error)
 {
@@ -109,7 +108,7 @@ static enum work_step step_lcg(struct CUctx_st *ctx, const uint64_t *args,
 
 	if (args[0] % 4)
 		return fail(CUDA_ERROR_MISALIGNED_ADDRESS, ret_error);
-	while (rounds && (n = piece(args[1], progress, LCG_PIECE))) {
+	while (rounds && (n = piece_len(args[1], progress, LCG_PIECE))) {
 		if (is_time_over(from))
 			return WORK_STEP_MORE;
 		if (!touch(ctx, (uintptr_t)&p[progress->pos], n * 4, true, progress))
@@ -139,7 +138,7 @@ static enum work_step step_axpy(struct CUctx_st *ctx, const uint64_t *args,
 	memcpy(&a, &bits, sizeof(a));
 	if (args[0] % 4 || args[1] % 4)
 		return fail(CUDA_ERROR_MISALIGNED_ADDRESS, ret_error);
-	while ((n = piece(args[3], progress, PIECE))) {
+	while ((n = piece_len(args[3], progress, PIECE))) {
 		if (is_time_over(from))
 			return WORK_STEP_MORE;
 		if (!touch(ctx, (uintptr_t)&y[progress->pos], n * 4, true, progress) ||
@@ -169,7 +168,7 @@ static enum work_step step_touch(struct CUctx_st *ctx, const uint64_t *args,
 	return WORK_STEP_DONE;
 }
 
-/* Spends GPU time without burning the host's, which the node's other processes need. */
+/* Spends GPU time without host time, which the node's other processes need. */
 static enum work_step step_spin(struct CUctx_st *ctx, const uint64_t *args,
 				struct progress *progress, CUresult *ret_error)
 {
@@ -177,7 +176,7 @@ static enum work_step step_spin(struct CUctx_st *ctx, const uint64_t *args,
 	struct timespec t = {0};
 
 	(void)ctx, (void)ret_error;
-	/* %globaltimer goes on while the kernel does not. */
+	/* %globaltimer goes on while the kernel is off the GPU. */
 	left = clock_now_ns() - progress->started_ns;
 	left = left < args[0] ? args[0] - left : 0;
 	nap = left < WORK_STEP_NS ? left : WORK_STEP_NS;
@@ -195,7 +194,7 @@ static enum work_step step_sum(struct CUctx_st *ctx, const uint64_t *args,
 
 	if (args[0] % 4 || args[2] % 8)
 		return fail(CUDA_ERROR_MISALIGNED_ADDRESS, ret_error);
-	while ((n = piece(args[1], progress, PIECE))) {
+	while ((n = piece_len(args[1], progress, PIECE))) {
 		if (is_time_over(from))
 			return WORK_STEP_MORE;
 		if (!touch(ctx, (uintptr_t)&p[progress->pos], n * 4, false, progress) ||
