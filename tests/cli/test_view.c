@@ -468,7 +468,8 @@ static void how_the_time_is_shared_is_shown_where_it_is(void **state)
 	has(text, "512.0 MiB in contexts (1.0 GiB at the most)\n");
 	has(text, "USES");
 	has(text, "43 %");
-	has(text, "held for others, 3 of 40 too late, its bursts hold no others: freezing was too slow");
+	has(text,
+	    "held for others, 3 of 40 too late, its bursts hold no others: freezing was too slow");
 	free(text);
 	gpu = saved_gpu;
 	clients[0] = saved;
