@@ -146,7 +146,7 @@ def main():
     parser.add_argument("--disturb", type=float, default=140, help="longest frozen run, seconds")
     parser.add_argument("--settle", type=float, default=20, help="seconds until the first move")
     parser.add_argument("--room", default="1GiB", help="room beyond the program's peak")
-    parser.add_argument("--patience", type=float, default=60, help="seconds for the rest of the frozen run, undisturbed")
+    parser.add_argument("--patience", type=float, default=60, help="seconds for the frozen run's undisturbed rest")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("command", nargs="+")
     args = parser.parse_args()

@@ -3,14 +3,14 @@
 #define NVS_APPS_SPREAD_H
 
 /*
- * How times are spread: percentiles, and a histogram as one line of a table.
+ * Prints the distribution of times, percentiles and a histogram, as one line of a table.
  *
- * Ownership: the caller's array, which is sorted in place.
+ * Ownership: the caller owns the array, which spread_print() sorts.
  */
 
 #include <stdint.h>
 
-void spread_print_head(const char *what); /* the line above; `what` heads the first column */
+void spread_print_head(const char *what); /* prints the heading; `what`: of the first column */
 void spread_print(const char *name, uint64_t *ns, uint64_t n);
 
 #endif
