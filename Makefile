@@ -16,7 +16,7 @@ INSTALL    ?= install
 PKG_CONFIG ?= pkg-config
 PYTHON     ?= /usr/bin/python3
 CUDA_HOME  ?= /usr/local/cuda
-# Where PYTHON looks for modules below PREFIX; if nowhere, users name the folder in PYTHONPATH.
+# The folder below PREFIX where PYTHON finds modules. If there is none, users set PYTHONPATH.
 PYTHONDIR  ?= $(or $(shell $(PYTHON) -c 'import site; print(*[d for d in site.getsitepackages() \
     if d.startswith("$(PREFIX)/lib/")][:1])' 2>/dev/null),$(LIBDIR)/nvshare/python)
 
@@ -82,7 +82,7 @@ $(B)/%.a:
 	rm -f $@
 	$(AR) rcs $@ $^
 
-# The version that dlsym() has had since the C library's first port to this processor.
+# The version of dlsym() since the C library's first port to this processor.
 GLIBC_BASE = $(if $(findstring aarch64,$(shell $(CC) -dumpmachine)),GLIBC_2.17,GLIBC_2.2.5)
 
 $(B)/exports.map: src/hook/table/exports.map.in src/hook/table/cuda_hooks.def
@@ -102,7 +102,7 @@ $(B)/nvsharectl: $(cli_obj) $(libs)
 	$(LINK) -o $@ $(cli_obj) $(libs)
 
 .PHONY: nvshare-sim
-nvshare-sim: $(B)/nvshare-sim ## what latency to expect beside others, without a GPU
+nvshare-sim: $(B)/nvshare-sim ## predicts latency beside other programs, without a GPU
 $(B)/nvshare-sim: $(sim_obj) $(B)/libcore.a $(B)/libutil.a
 	$(LINK) -o $@ $^ -lm
 
@@ -120,10 +120,10 @@ $(B)/simgpu/libnvidia-ml.so.1: $(simnvml_obj) $(B)/libutil.a
 # ---- manual pages ----------------------------------------------------------
 
 man_pages := $(patsubst src/man/%.md,%,$(sort $(wildcard src/man/*.md)))
-# A build needs neither of the two.
+# A build without lowdown and pandoc only lacks the manual pages.
 man_tool  := $(shell command -v lowdown || command -v pandoc)
 .PHONY: man
-man: $(if $(man_tool),$(man_pages:%=$(B)/man/%)) ## manual pages, where lowdown or pandoc is there
+man: $(if $(man_tool),$(man_pages:%=$(B)/man/%)) ## manual pages, by lowdown or pandoc
 	@$(if $(man_tool),:,echo "no manual pages: neither lowdown nor pandoc is there (scripts/setup installs lowdown)")
 
 $(B)/man/%: src/man/%.md scripts/man-page include/nvshare/version.h
@@ -133,7 +133,7 @@ $(B)/man/%: src/man/%.md scripts/man-page include/nvshare/version.h
 # ---- tests -----------------------------------------------------------------
 
 CMOCKA_LIBS = $(shell $(PKG_CONFIG) --libs cmocka)
-# Those of one thread have nothing for its sanitizer, and take minutes under it.
+# Programs with one thread have nothing for the thread sanitizer, and take minutes under it.
 one_thread = $(if $(findstring thread,$(SAN)),,$(call tests_of,$(1)))
 unit_tests := $(call one_thread,core) $(foreach d,util ipc,$(call tests_of,$(d)))
 unit_tests_hook   := $(call tests_of,hook)
@@ -166,7 +166,7 @@ $(B)/libhooktest.a: $(call hook_lib,fake_scheduler virtual_clock)
 	rm -f $@
 	$(AR) rcs $@ $^
 
-# A sanitizer's runtime looks its own functions up before ours could answer.
+# A sanitizer's runtime looks its functions up before our dlsym() could answer.
 $(B)/libhook.a: $(filter-out %/hook_dlsym.o %/hook_ioctl.o,$(hook_obj))
 $(B)/checked/libhook.a: $(filter-out %/hook_dlsym.o %/hook_ioctl.o,$(checked_obj))
 $(B)/libhook.a $(B)/checked/libhook.a:
@@ -185,10 +185,10 @@ $(unit_tests_simgpu): $(B)/tests/%: $(B)/tests/%.o $(B)/libsimtest.a $(B)/libuti
 	$(LINK) -o $@ $< $(B)/libsimtest.a $(B)/libutil.a -L$(B)/simgpu -l:libcuda.so.1 -l:libnvidia-ml.so.1 \
 	    -Wl,-rpath,$(abspath $(B)/simgpu) $(CMOCKA_LIBS) -ldl
 
-# CUDA driver API programs: linked against nothing, they dlopen libcuda.so.1, so that the
-# same binary runs on the simulated and on a real GPU.
+# CUDA driver API programs. They dlopen() libcuda.so.1, so that one binary runs on the simulated GPU and on a
+# real one.
 apps := $(patsubst %.c,$(B)/%,$(sort $(wildcard tests/apps/*.c)))
-# These freeze themselves: the library's code and its ioctl() are in them.
+# These programs freeze themselves, so they contain the library's code and its ioctl().
 freezing_apps := $(addprefix $(B)/tests/apps/,flow freeze jpeg latency locks video)
 $(freezing_apps): $(B)/tests/apps/%: $(B)/tests/apps/%.o $(B)/src/hook/freeze/hook_ioctl.o \
     $(B)/libapp.a $(B)/libhook.a $(libs)
@@ -205,9 +205,9 @@ apps: $(apps)
 ALL_UNIT_TESTS = $(unit_tests) $(unit_tests_sim) $(unit_tests_daemon) $(unit_tests_hook) $(if $(SAN),,$(unit_tests_simgpu))
 
 .PHONY: check
-check: check-unit check-sim check-house check-preload check-e2e check-api ## every test that takes minutes
+check: check-unit check-sim check-house check-preload check-e2e check-api ## all tests that a change needs
 
-# They wait more than they compute; under a sanitizer they do not.
+# Unit tests wait more than they compute, but not under a sanitizer.
 UNIT_JOBS ?= $(shell echo $$(($$(nproc) * $(if $(SAN),1,2))))
 .PHONY: check-unit
 check-unit: $(ALL_UNIT_TESTS) ## unit tests of every module (add SAN=address,undefined or SAN=thread)
@@ -228,7 +228,7 @@ $(B)/tests/sim/small/%.o: tests/sim/%.c
 sim: $(B)/tests/sim/sim_sched $(B)/tests/sim/sim_share ## simulate SEEDS seeds from SEED on
 	$(B)/tests/sim/sim_sched $(SEED) $(SEEDS)
 	$(B)/tests/sim/sim_share $(SEED) $(SEEDS)
-# Each of one thread, and without a clock: with -j side by side.
+# Each program has one thread and no clock, so make -j may run them side by side.
 check-sim: check-corpus check-sim-sched check-sim-share check-exhaustive check-exhaustive-share
 check-sim-sched: $(B)/tests/sim/sim_sched
 	$< $(SEED) $(SEEDS)
@@ -239,8 +239,8 @@ check-exhaustive: $(B)/tests/sim/exhaustive
 check-exhaustive-share: $(B)/tests/sim/exhaustive_share
 	$< $(if $(SAN),4,5)
 
-# Three clients, every interleaving: 7 moves take 40 s, each one more about four times that;
-# what they may say of a GPU's time: 6 moves take 150 s, each one more about seven times that.
+# Every interleaving of three clients. Of the scheduler, 7 moves take 40 s, and each further move four times
+# that. Of shares of time, 6 moves take 150 s, and each further move seven times that.
 DEPTH ?= 8
 .PHONY: exhaustive exhaustive-share
 exhaustive: $(B)/tests/sim/exhaustive ## every interleaving of three clients, DEPTH moves deep
@@ -248,7 +248,7 @@ exhaustive: $(B)/tests/sim/exhaustive ## every interleaving of three clients, DE
 exhaustive-share: $(B)/tests/sim/exhaustive_share ## the same of shares of a GPU's time
 	$< $(DEPTH)
 
-# Fuzzers: libFuzzer with clang; their corpus is replayed without it in every check.
+# Fuzzers: libFuzzer, with clang. Every check replays their corpus, with any compiler.
 fuzzers := $(patsubst tests/fuzz/fuzz_%.c,%,$(sort $(wildcard tests/fuzz/fuzz_*.c)))
 replays := $(fuzzers:%=$(B)/tests/fuzz/replay_%)
 $(replays): $(B)/tests/fuzz/replay_%: $(B)/tests/fuzz/fuzz_%.o $(B)/tests/fuzz/replay.o $(libs)
@@ -267,7 +267,7 @@ fuzz: $(fuzzers:%=$(B)/tests/fuzz/fuzz_%) ## libFuzzer, TIME seconds each (needs
 check-corpus: $(replays)
 	@set -e; for f in $(fuzzers); do $(B)/tests/fuzz/replay_$$f tests/fuzz/corpus_$$f; done
 
-# What the preload tests put before, behind and under the library.
+# The libraries that preload tests put before, behind and under libnvshare.so.
 fixtures := $(addprefix $(B)/tests/hook/preload/,fake/libcuda.so.1 libchain1.so libchain2.so \
     libchain3.so probe probe_linked probe_static leaver libleaver.so libearly.so capturer \
     green frozen)
@@ -313,27 +313,27 @@ check-api: all apps ## what programs may call: Python, C++
 check-e2e-slow: all apps
 	$(PYTEST) $(XDIST_SLOW) -m slow tests/e2e
 
-# Benchmarks print; they judge nothing, since other work on the machine would decide.
+# Benchmarks print figures and judge none, because other work on the machine would decide.
 benches := $(patsubst %.c,$(B)/%,$(sort $(wildcard tests/bench/bench_*.c)))
 $(benches): $(B)/tests/bench/%: $(B)/tests/bench/%.o $(B)/tests/bench/timing.o $(B)/libhook.a $(B)/libprograms.a $(libs)
 	$(LINK) -o $@ $^ -ldl
 
 # The plots in tests/sim/results; needs python3-matplotlib (scripts/setup plot).
 .PHONY: plot-sim
-plot-sim: $(B)/nvshare-sim ## latency against throughput, and beside theory, simulated, as PNGs
+plot-sim: $(B)/nvshare-sim ## PNGs of the simulation: latency against throughput, and against theory
 	$(PYTHON) tests/sim/plot_sim.py $< tests/sim/results
 
 .PHONY: bench benches
 benches: $(benches)
-bench: all apps $(benches) ## costs of the gate, a launch, a decision, of tools beside it
+bench: all apps $(benches) ## costs of the gate, of a launch, of a decision, beside other tools
 	@set -e; for b in $(benches); do $$b; done
 	tests/bench/bench_launch $(abspath $(B))
 	$(PYTHON) tests/bench/bench_tools $(abspath $(B))
 
-# What is kept of them: the decisions, of which the least of several runs counts.
+# Only the costs of decisions are kept, as the minimum of several runs.
 DECISIONS = tests/bench/results/decisions.txt
 .PHONY: bench-decisions
-bench-decisions: $(B)/tests/bench/bench_share $(B)/tests/bench/bench_policy ## costs of a decision, kept as a text
+bench-decisions: $(B)/tests/bench/bench_share $(B)/tests/bench/bench_policy ## writes the costs of decisions to tests/bench/results
 	{ date -u '+%Y-%m-%d %H:%M UTC, by make bench-decisions' && \
 	  printf '%s, %s processors' "$$(sed -n 's/^model name.*: //p' /proc/cpuinfo | head -n 1)" "$$(nproc)" && \
 	  printf ', load %s before\n' "$$(cut -d' ' -f1 /proc/loadavg)" && \
@@ -344,7 +344,7 @@ bench-decisions: $(B)/tests/bench/bench_share $(B)/tests/bench/bench_policy ## c
 # ---- house -----------------------------------------------------------------
 
 .PHONY: check-house check-includes check-settings check-words
-check-house: check-includes check-core check-exports check-abi check-simgpu-exports check-glibc check-settings check-words ## structure, exports, ABI, documents
+check-house: check-includes check-core check-exports check-abi check-simgpu-exports check-glibc check-settings check-words ## structure, exports, ABI, documents, comments
 check-includes:
 	scripts/check-includes
 # All of the code's tables, as the manual has them; of the programs it takes what it needs.
@@ -356,7 +356,7 @@ check-words:
 	scripts/check-words
 
 .PHONY: check-core
-check-core: $(core_obj) ## the core calls nothing but itself, mem*() and assert()
+check-core: $(core_obj) ## the core only calls itself, mem*() and assert()
 	@nm --defined-only $^ | sed -n 's/^[0-9a-f]* [A-Z] //p' | sort -u >$(B)/core.defined
 	@bad=$$(nm -u $^ | sed -n 's/^ *U //p' | sort -u | grep -vxFf $(B)/core.defined | \
 	    grep -vxE 'mem(set|cpy|move|cmp)|__(assert_fail|stack_chk_fail|(asan|ubsan|tsan)_.*)'); \
@@ -374,9 +374,9 @@ check-simgpu-exports: $(B)/simgpu/libcuda.so.1
 
 c_files := $(wildcard src/*/*.[ch] src/*/*/*.[ch] include/nvshare/*.h include/nvshare/*.hpp tests/*/*.[ch] tests/cpp/*.cpp tests/*/*/*.[ch])
 .PHONY: check-format check-lint format
-check-format: ## is every file as clang-format would write it?
+check-format: ## clang-format would change no file
 	clang-format --dry-run --Werror $(c_files)
-format: ## write every file as clang-format would
+format: ## formats all files with clang-format
 	clang-format -i $(c_files)
 check-lint:
 	cppcheck --quiet --std=c11 --enable=warning,portability --inline-suppr --error-exitcode=1 \
@@ -403,7 +403,7 @@ uninstall:
 	rm -rf $(DESTDIR)$(LIBDIR)/nvshare $(DESTDIR)$(INCLUDEDIR)/nvshare $(DESTDIR)$(PYTHONDIR)/nvshare
 	for p in $(man_pages); do rm -f $(DESTDIR)$(MANDIR)/man$${p##*.}/$$p || exit 1; done
 
-check-install: all apps ## install into a fresh folder and run the demo's job from there
+check-install: all apps ## installs into an empty folder, and runs the demo's job from there
 	scripts/check-install $(abspath $(B))
 
 clean:

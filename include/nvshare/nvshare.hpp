@@ -3,17 +3,17 @@
 #define NVSHARE_NVSHARE_HPP
 
 /*
- * nvshare.h for C++ (C++11 and later): requests and hints that end with their scope, claims,
- * and a Scheduler that runs tasks of this process in the background, urgent ones apart.
+ * nvshare.h for C++11 and later: requests and hints that end with their scope, claims, and a
+ * Scheduler that runs tasks of this process on two threads, latency-critical tasks on their own.
  *
  *     nvshare::Hint hint(std::chrono::milliseconds(2));
  *     auto batch = prepare();
  *     nvshare::Request request(hint);
  *     infer(batch);
  *
- * Nothing has to be linked but threads, for Scheduler. Where libnvshare.so is not preloaded
- * nothing happens, but that tasks run. Arguments out of range are a std::invalid_argument
- * that names them, with and without the library.
+ * A program links nothing but threads, for Scheduler. Without libnvshare.so tasks run, and all
+ * other calls do nothing. An argument out of range is a std::invalid_argument that names it,
+ * with and without the library.
  */
 
 #include "nvshare/nvshare.h"
@@ -38,7 +38,7 @@
 namespace nvshare
 {
 
-/* The class of a process. CRITICAL ones have others kept off the GPU while requests run. */
+/* The class of a process. While a CRITICAL one has a request, others are kept off the GPU. */
 enum class Priority : std::uint32_t {
 	LOW = NVSHARE_PRIORITY_LOW,
 	NORMAL = NVSHARE_PRIORITY_NORMAL,
@@ -83,7 +83,7 @@ inline bool claim(int r, const char *what)
 
 } /* namespace detail */
 
-/* A request is about to begin. Called off at the end of the scope, unless it has begun. */
+/* Announces a request. The end of the scope withdraws the hint, unless the request has begun. */
 class Hint
 {
 public:
@@ -113,7 +113,7 @@ private:
 	bool is_open_ = true;
 };
 
-/* From here to the end of the scope, or to end(), is one request. */
+/* One request, from here to the end of the scope or to end(). */
 class Request
 {
 public:
@@ -150,9 +150,9 @@ private:
 };
 
 /*
- * Claims, for the whole process. true: the scheduler has taken it; false: there is none now,
- * and it is claimed when there is one (without the library: never). std::system_error: the
- * scheduler refused.
+ * Claims of the whole process. true: the scheduler has granted the claim. false: no scheduler
+ * now; the library claims it when it reaches one, and never if it is not loaded. Throws
+ * std::system_error if the scheduler refuses or does not answer.
  */
 inline bool set_priority(Priority priority)
 {
@@ -164,7 +164,7 @@ inline bool set_priority(Priority priority)
 			     "priority");
 }
 
-/* Share of the GPU's time among equals. */
+/* The process's share of the GPU's time among clients of its class. */
 inline bool set_weight(std::uint32_t weight)
 {
 	detail::require(weight >= NVSHARE_WEIGHT_MIN && weight <= NVSHARE_WEIGHT_MAX,
@@ -172,7 +172,7 @@ inline bool set_weight(std::uint32_t weight)
 	return is_loaded() && detail::claim(nvshare_set_weight(weight), "weight");
 }
 
-/* How long a request may take; 0: for ever. */
+/* The longest time that a request should take; 0: no limit. */
 inline bool set_slo(std::chrono::microseconds slo)
 {
 	std::uint32_t us = detail::slo_us(slo);
@@ -180,14 +180,14 @@ inline bool set_slo(std::chrono::microseconds slo)
 	return is_loaded() && detail::claim(nvshare_set_slo(us), "slo");
 }
 
-/* The most that the process gets of a GPU's time, percent; 0: no limit. */
+/* The largest part of a GPU's time for this process, percent; 0: no limit. */
 inline bool set_compute_limit(std::uint32_t percent)
 {
 	detail::require(percent <= 100, "percent: 0 to 100");
 	return is_loaded() && detail::claim(nvshare_set_compute_limit(percent), "compute limit");
 }
 
-/* By CUDA ordinal; -1: the first GPU that the process uses. All zero where it uses none. */
+/* By CUDA ordinal; -1: the first GPU that the process uses. All zero if it does not use it. */
 inline Status status(int device = -1) noexcept
 {
 	Status found = Status();
@@ -197,12 +197,12 @@ inline Status status(int device = -1) noexcept
 	return found;
 }
 
-/* This process on one GPU, since it first used it. A task is a request or burst of work. */
+/* This process on one GPU, since its first use. A task is a request or a burst of work. */
 struct Metrics {
-	double busy_seconds;    /* with work on the GPU, as far as somebody had to know */
-	double gpu_seconds;     /* of that, what the GPU was its own */
-	double held_seconds;    /* kept off the GPU, for others or by its limit */
-	double gpu_utilization; /* percent of the time, Scheduler::get_metrics() alone; else 0 */
+	double busy_seconds;    /* it had work on the GPU, as far as the library measured it */
+	double gpu_seconds;     /* the part of them in which its own work had the GPU */
+	double held_seconds;    /* it was kept off the GPU, for others or by its limit */
+	double gpu_utilization; /* percent; only Scheduler::get_metrics() fills it */
 	std::uint64_t total_preemptions;
 	std::uint64_t preemption_failures;
 	std::uint64_t tasks_completed;
@@ -210,7 +210,7 @@ struct Metrics {
 	std::uint64_t hints;
 	double last_latency_us; /* of tasks */
 	double avg_latency_us;
-	double p50_latency_us; /* of the last 256 */
+	double p50_latency_us; /* of the last 256 tasks */
 	double p99_latency_us;
 	double max_latency_us;
 };
@@ -241,7 +241,7 @@ enum class TaskType { LATENCY_CRITICAL, BEST_EFFORT };
 namespace detail
 {
 
-/* What a task asks for; has_priority false: the process's class stays as it is. */
+/* The claims of one task; has_priority false: the class of the process stays as it is. */
 struct Wish {
 	TaskType type;
 	bool has_priority;
@@ -249,7 +249,7 @@ struct Wish {
 	std::chrono::microseconds slo;
 };
 
-/* What the tasks of this process have claimed so far: the most urgent of their wishes. */
+/* The claims of this process's tasks so far: of all their wishes the most urgent ones. */
 class Claims
 {
 public:
@@ -275,7 +275,7 @@ public:
 	}
 
 private:
-	/* A task has work to do, whether its claim is granted or not. */
+	/* A refused claim must not keep the task from its work. */
 	template <typename F> static void ask(F setter)
 	{
 		try {
@@ -290,7 +290,10 @@ private:
 	std::chrono::microseconds slo_{0};
 };
 
-/* One call of a task. A best-effort one's request would keep others off the GPU, if critical. */
+/*
+ * One call of a task. The call of a best-effort task is no request: in a critical process it
+ * would keep others off the GPU.
+ */
 template <typename R, typename F> struct Call {
 	Wish wish;
 	F function;
@@ -305,7 +308,7 @@ template <typename R, typename F> struct Call {
 	}
 };
 
-/* A thread that is started with its first work, and what it is to do, in order. */
+/* A thread and its queue of work. The thread starts with its first work. */
 struct Lane {
 	std::condition_variable changed;
 	std::deque<std::function<void()>> queue;
@@ -313,8 +316,8 @@ struct Lane {
 };
 
 /*
- * The lanes of a Scheduler. Work may add more, to its own lane or the other, so they end together:
- * when neither has any left, nor is at it. One lock for both, held for no longer than a move.
+ * The lanes of a Scheduler. Work may add work to both lanes, so the lanes end together: when
+ * both queues are empty and both threads idle. One lock guards both, never while work runs.
  */
 class Lanes
 {
@@ -336,7 +339,7 @@ public:
 		end(others);
 	}
 
-	/* To one of the two above. */
+	/* lane: urgent or others. */
 	void add(Lane &lane, std::function<void()> work)
 	{
 		std::lock_guard<std::mutex> guard(lock_);
@@ -361,7 +364,7 @@ private:
 			lane.queue.pop_front();
 			guard.unlock();
 			work();
-			work = nullptr; /* what it owns goes without the lock, too */
+			work = nullptr; /* its destructor must run without the lock, too */
 			guard.lock();
 			if (--n_open_ == 0)
 				all_done_.notify_one();
@@ -377,24 +380,24 @@ private:
 
 	std::mutex lock_;
 	std::condition_variable all_done_;
-	std::size_t n_open_ = 0; /* added, and not over */
+	std::size_t n_open_ = 0; /* work that is queued or runs */
 	bool is_ending_ = false;
 };
 
 } /* namespace detail */
 
-/* Made by Scheduler::create_task(); may be submitted any number of times. */
+/* Scheduler::create_task() makes one. It may be submitted any number of times. */
 template <typename F> class Task
 {
 public:
-	/* How long a call may take, from when it starts; 0: for ever. */
+	/* The longest time that a call should take, from its start; 0: no limit. */
 	void set_slo(std::chrono::microseconds slo)
 	{
 		(void)detail::slo_us(slo);
 		wish_.slo = slo;
 	}
 
-	/* CRITICAL (unless set) or HIGH if latency critical; else HIGH, NORMAL or LOW. */
+	/* A latency-critical task: CRITICAL (the default) or HIGH; others: HIGH, NORMAL or LOW. */
 	void set_priority(Priority priority)
 	{
 		bool is_urgent = wish_.type == TaskType::LATENCY_CRITICAL;
@@ -421,20 +424,21 @@ private:
 };
 
 /*
- * Two threads of this process: one for its latency-critical tasks, one for the others, each in
- * the order in which they were submitted. A call of a latency-critical task is a request, one of
- * the others never is, and so no task of metrics() where requests are told. Which process computes
- * when is nvshare-scheduler's business; this only tells it, and a refused claim stops nothing
- * (status() shows what was given). A class belongs to the process: it has the most urgent one,
- * and the smallest SLO, of the tasks that have run.
+ * Runs tasks on two threads of this process: latency-critical tasks on one, all others on the
+ * other, each in the order of submission. A call of a latency-critical task is a request. A call
+ * of another task is none, so metrics() does not count it once the process has begun a request.
  *
- * The end of a Scheduler waits for all that was submitted, and for what tasks submit meanwhile.
- * Not for use in children of fork().
+ * nvshare-scheduler still decides when each process computes. The process claims the most urgent
+ * class and the smallest SLO of the tasks that have run. Tasks run also if it refuses the claim;
+ * status() shows the granted one.
+ *
+ * The destructor waits for all submitted work, also work that tasks submit meanwhile. A child
+ * of fork() must not use its parent's Scheduler.
  */
 class Scheduler
 {
 public:
-	/* gpu_id: whose metrics are shown, as in status(). */
+	/* gpu_id: the GPU of get_metrics(), by CUDA ordinal; -1: the first that is used. */
 	explicit Scheduler(int gpu_id = -1)
 	    : device_(gpu_id), since_(std::chrono::steady_clock::now()),
 	      gpu_seconds_(metrics(gpu_id).gpu_seconds)
@@ -448,7 +452,7 @@ public:
 		return Task<typename std::decay<F>::type>(type, std::forward<F>(function));
 	}
 
-	/* Calls the task's function with copies of the arguments; the future has its result. */
+	/* Queues one call of the task's function with copies of args; the future has its result. */
 	template <typename F, typename... Args>
 	auto submit(const Task<F> &task, Args &&...args) -> std::future<
 		decltype(std::declval<F &>()(std::declval<typename std::decay<Args>::type &>()...))>
@@ -466,7 +470,7 @@ public:
 		return future;
 	}
 
-	/* gpu_utilization: of the time since this object was made. */
+	/* gpu_utilization counts from the construction of this object. */
 	Metrics get_metrics() const
 	{
 		Metrics found = metrics(device_);
@@ -483,7 +487,7 @@ private:
 	int device_;
 	std::chrono::steady_clock::time_point since_;
 	double gpu_seconds_;
-	detail::Lanes lanes_; /* the last: its end waits for tasks, which may use all of this */
+	detail::Lanes lanes_; /* last, so destroyed first: its tasks may use the other members */
 };
 
 } /* namespace nvshare */

@@ -3,13 +3,13 @@
 #define NVS_ABI_CUDA_ABI_H
 
 /*
- * The part of the CUDA driver ABI that we use, so that everything builds without a
- * CUDA toolkit. `make check-abi` compares it with the toolkit's headers where there
- * are any: values, layouts, and every signature of cuda_hooks.def.
+ * The part of the CUDA driver ABI that we use, so that everything builds without a CUDA
+ * toolkit. If one is installed, `make check-abi` compares values, layouts and the signatures
+ * of cuda_hooks.def with its headers.
  *
- * Unlike cuda.h, nothing here renames functions: cuMemAlloc stays cuMemAlloc. Types that
- * only pass through are incomplete; src/abi/cuda_structs.h completes those that the
- * simulated GPU reads. Names are the driver's, since their being the same is the point.
+ * All names are the driver's. Unlike cuda.h, this header renames no functions: cuMemAlloc
+ * stays cuMemAlloc. Types that we only pass on are incomplete; src/abi/cuda_structs.h
+ * completes those that the simulated GPU reads.
  */
 
 #include <stddef.h>
@@ -76,7 +76,7 @@ typedef enum cudaError_enum {
 
 typedef int CUdevice;
 typedef unsigned long long CUdeviceptr;
-typedef unsigned int CUdeviceptr_v1; /* of the forms before CUDA 3.2 */
+typedef unsigned int CUdeviceptr_v1; /* functions before CUDA 3.2 take it */
 typedef unsigned long long CUmemGenericAllocationHandle;
 typedef struct CUctx_st *CUcontext;
 typedef struct CUmod_st *CUmodule;
@@ -187,7 +187,7 @@ typedef enum CUpointer_attribute_enum {
 	CU_POINTER_ATTRIBUTE_IS_HW_DECOMPRESS_CAPABLE = 21,
 } CUpointer_attribute;
 
-/* How many bytes an element has is all that we ask; other formats pass through. */
+/* We only need an element's size; other formats pass through. */
 typedef enum CUarray_format_enum {
 	CU_AD_FORMAT_UNSIGNED_INT8 = 0x01,
 	CU_AD_FORMAT_UNSIGNED_INT16 = 0x02,
@@ -310,7 +310,7 @@ typedef enum CUlimit_enum {
 	CU_LIMIT_MALLOC_HEAP_SIZE = 2,
 } CUlimit;
 
-typedef unsigned int CUjit_option;    /* an enumeration; only ever passed on by pointer */
+typedef unsigned int CUjit_option;    /* an enumeration, which we only pass on by pointer */
 typedef unsigned int CUlibraryOption; /* the same */
 
 /* ---- structures that are read --------------------------------------------- */
@@ -406,7 +406,7 @@ typedef struct CUDA_MEM_FREE_NODE_PARAMS_st {
 	CUdeviceptr dptr;
 } CUDA_MEM_FREE_NODE_PARAMS;
 
-/* Of the union only what we read: reserved1 is as large as any of it. */
+/* We read one member of the union; reserved1 is as large as the largest. */
 typedef struct CUgraphNodeParams_st {
 	CUgraphNodeType type;
 	int reserved0[3];

@@ -86,7 +86,7 @@ struct CUDA_MEMCPY3D_PEER_st {
 	size_t Depth;
 };
 
-/* Launch attributes are accepted and ignored: each is 8 bytes and a union of 64. */
+/* The simulated GPU ignores launch attributes; each is 8 bytes and a union of 64. */
 typedef struct CUlaunchAttribute_st {
 	unsigned int id;
 	char pad[4];
@@ -163,7 +163,7 @@ typedef enum CUstreamBatchMemOpType_enum {
 struct cuda_structs_value_op {
 	CUstreamBatchMemOpType operation;
 	CUdeviceptr address;
-	cuuint64_t value64; /* or 32 bits, in the same first bytes */
+	cuuint64_t value64; /* a 32-bit value is in its first bytes */
 	unsigned int flags;
 	CUdeviceptr alias;
 };

@@ -3,11 +3,11 @@
 #define NVS_ABI_NVML_ABI_H
 
 /*
- * The part of NVML's stable ABI that is used here, written down so that no toolkit is
- * needed. Names, values and layouts are those of NVIDIA's documentation;
- * tests/abi/check_nvml_abi.c compares them with nvml.h where there is one.
+ * The part of NVML's stable ABI that we use, so that everything builds without a toolkit.
+ * Names, values and layouts are those of NVIDIA's documentation. If nvml.h is installed,
+ * tests/abi/check_nvml_abi.c compares them with it.
  *
- * nvml.h renames functions by macro (nvmlInit is nvmlInit_v2); nothing is renamed here.
+ * nvml.h renames functions by macro (nvmlInit is nvmlInit_v2); this header does not.
  */
 
 typedef struct nvmlDevice_st *nvmlDevice_t;
@@ -59,7 +59,7 @@ typedef enum nvmlTemperatureSensors_enum {
 #define NVML_DEVICE_MIG_DISABLE 0x0
 #define NVML_DEVICE_MIG_ENABLE  0x1
 
-/* An instance number that is not one: no MIG, or the driver cannot tell. */
+/* Stands for "no instance": MIG is off, or the driver cannot tell. */
 #define NVML_NO_INSTANCE 0xffffffffu
 
 #define nvmlEventTypeNone              0x0ull
@@ -161,7 +161,7 @@ typedef struct nvmlC2cModeInfo_v1_st {
 	unsigned int isC2cEnabled;
 } nvmlC2cModeInfo_v1_t;
 
-/* nvmlFieldValue_t::fieldId; of the last two scopeId is the link. */
+/* nvmlFieldValue_t::fieldId; the scopeId of the last two is the link's number. */
 #define NVML_FI_DEV_C2C_LINK_COUNT      170
 #define NVML_FI_DEV_C2C_LINK_GET_STATUS 171 /* 1: active */
 #define NVML_FI_DEV_C2C_LINK_GET_MAX_BW 172 /* MB/s, one direction */

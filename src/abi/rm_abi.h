@@ -3,12 +3,11 @@
 #define NVS_ABI_RM_ABI_H
 
 /*
- * The wire of the resource manager, as far as channel groups need it: the layouts that the
- * open kernel modules publish.
+ * The resource manager's ioctls for channel groups, in the layouts that the open kernel
+ * modules publish.
  *
- * Two things changed with driver 535, which put paramsSize into both forms of an
- * allocation: the long one grew from 40 to 48 bytes, and in the short one, of 32 bytes
- * before and after, the status moved by a word.
+ * Driver 535 added paramsSize to both forms of an allocation. The long form grew from 40 to
+ * 48 bytes. The short form kept its 32 bytes, but its status moved by a word.
  */
 
 #include <stdint.h>
@@ -29,8 +28,8 @@ enum {
 	RM_ABI_DISABLE_MAX = 64,
 
 	RM_ABI_ALLOC64_SIZE_OLD = 40, /* before 535 */
-	RM_ABI_GROUP_ENGINE = 3,      /* this word of a group's parameters is its engine */
-	RM_ABI_CHANNEL_ENGINE = 32,   /* and of a channel's, where it is in no group */
+	RM_ABI_GROUP_ENGINE = 3,      /* index of the engine's word in a group's parameters */
+	RM_ABI_CHANNEL_ENGINE = 32,   /* the same for a channel without a group */
 	RM_ABI_ENGINE_COMPUTE = 1,
 	RM_ABI_ENGINE_COPY0 = 9,
 	RM_ABI_ENGINE_NVDEC0 = 19, /* video */
@@ -56,7 +55,7 @@ enum {
 	RM_ABI_INVALID_OBJECT = 0x33,
 	RM_ABI_INVALID_CHANNEL = 0x21,
 	RM_ABI_INVALID_COMMAND = 0x24,
-	RM_ABI_INVALID_PARAM_STRUCT = 0x3a, /* what 580 answers to a list of no channels */
+	RM_ABI_INVALID_PARAM_STRUCT = 0x3a, /* driver 580's answer to an empty list of channels */
 	RM_ABI_INVALID_PARAM = 0x3b,
 	RM_ABI_NOT_SUPPORTED = 0x56,
 };
@@ -67,7 +66,7 @@ struct rm_abi_alloc {
 	uint32_t paramsSize, status;
 };
 
-/* The long form; all of its fields but the last three are where the old one has them. */
+/* The long form. The old long form has the same offsets up to pRightsRequested. */
 struct rm_abi_alloc64 {
 	uint32_t hRoot, hObjectParent, hObjectNew, hClass;
 	uint64_t pAllocParms, pRightsRequested;
@@ -80,9 +79,9 @@ struct rm_abi_alloc64_old {
 	uint32_t flags, status;
 };
 
-/* Of RM_ABI_CLASS_DEVICE: its first word is all that we need. */
+/* Parameters of RM_ABI_CLASS_DEVICE; we only need the first word. */
 struct rm_abi_device_params {
-	uint32_t deviceId; /* one number a GPU, for all processes */
+	uint32_t deviceId; /* the GPU's number, the same in all processes */
 };
 
 struct rm_abi_control {

@@ -3,9 +3,9 @@
 
 #include "util/parse.h"
 
-#define RESERVE_PART 2 /* of the reserve, which pinned bytes may take (core/fit.c) */
+#define RESERVE_PART 2 /* pinned bytes may take one half of the reserve, as in core/fit.c */
 
-static uint64_t on_card(const struct nvshare_status_client *client)
+static uint64_t bytes_on_card(const struct nvshare_status_client *client)
 {
 	uint64_t bytes = client->mem.resident + status_pinned(&client->mem);
 
@@ -28,11 +28,11 @@ static bool is_other(const struct nvshare_status_client *other,
 	return other != client && other->gpu == client->gpu;
 }
 
-/* The sum by which the scheduler keeps it out: what it needs, and what others have pinned. */
+/* The scheduler's own rule: the client's need and the bytes that others have pinned do not fit. */
 static bool is_locked_out(const struct status *status, const struct nvshare_status_client *client)
 {
 	const struct nvshare_status_gpu *gpu = gpu_of(status, client);
-	uint64_t need = on_card(client) + client->mem.swapped + client->mem.wanted +
+	uint64_t need = bytes_on_card(client) + client->mem.swapped + client->mem.wanted +
 			client->mem.wanted_pinned;
 	uint64_t pinned = 0, spare;
 
@@ -46,8 +46,8 @@ static bool is_locked_out(const struct status *status, const struct nvshare_stat
 	return pinned > spare && need + pinned - spare > gpu->usable;
 }
 
-static struct blame most_pinned(const struct status *status,
-				const struct nvshare_status_client *client)
+static struct blame find_most_pinned(const struct status *status,
+				     const struct nvshare_status_client *client)
 {
 	struct blame blame = {.cause = BLAME_NOBODY};
 
@@ -66,7 +66,7 @@ static struct blame most_pinned(const struct status *status,
 	return blame;
 }
 
-static enum blame_cause why_it_stays(const struct nvshare_status_client *client)
+static enum blame_cause immovable_cause(const struct nvshare_status_client *client)
 {
 	if (client->flags & NVSHARE_CLIENT_HUNG)
 		return BLAME_HUNG;
@@ -84,15 +84,16 @@ struct blame blame_find(const struct status *status, const struct nvshare_status
 	struct blame blame = {.cause = BLAME_NOBODY};
 
 	if (is_locked_out(status, client))
-		return most_pinned(status, client);
+		return find_most_pinned(status, client);
 	for (size_t i = 0; i < status->n_clients; i++) {
 		const struct nvshare_status_client *other = &status->clients[i];
-		enum blame_cause cause = why_it_stays(other);
+		enum blame_cause cause = immovable_cause(other);
 
 		if (!is_other(other, client) || cause == BLAME_NOBODY ||
-		    on_card(other) <= blame.bytes)
+		    bytes_on_card(other) <= blame.bytes)
 			continue;
-		blame = (struct blame){.cause = cause, .owner = other, .bytes = on_card(other)};
+		blame = (struct blame){
+			.cause = cause, .owner = other, .bytes = bytes_on_card(other)};
 	}
 	return blame;
 }

@@ -3,8 +3,9 @@
 #define NVS_CLI_CLI_H
 
 /*
- * nvsharectl's commands, one file each, and its exit codes. A command gets its own
- * arguments, NULL-terminated, without its name; it prints what went wrong itself.
+ * nvsharectl's commands and exit codes. A command gets its arguments without its own name; a
+ * NULL ends them. It prints its errors to the standard error and returns an exit code.
+ * Single-threaded.
  */
 
 #include "ipc/msg.h"
@@ -14,29 +15,31 @@
 
 enum {
 	CLI_EXIT_OK,
-	CLI_EXIT_REFUSED,      /* the scheduler said no, and why */
-	CLI_EXIT_USAGE,        /* not a command line that means something */
-	CLI_EXIT_NO_SCHEDULER, /* nobody answers */
-	CLI_EXIT_UNWRITTEN,    /* done; but what was to be printed is lost */
+	CLI_EXIT_REFUSED,      /* the scheduler refused, and gave a reason */
+	CLI_EXIT_USAGE,        /* the command line is wrong */
+	CLI_EXIT_NO_SCHEDULER, /* no scheduler answers */
+	CLI_EXIT_UNWRITTEN,    /* the command is done, but its output is lost */
 };
 
 int status_command(char *const *args);
 int set_command(char *const *args);
 
-/* Sets one value of the node (set.c); with is_trial it is only looked at. */
+/* Sets one value of the node (set.c). is_trial: only checks the value. */
 int set_tq(const char *value, bool is_trial);
 int set_anti_thrash(const char *value, bool is_trial);
 
 /*
- * request.c. *ret_fd: a connection; CLI_EXIT_OK, or _NO_SCHEDULER after saying how to
- * get one.
+ * request.c: talks to the scheduler. Each function returns CLI_EXIT_OK, or prints the error and
+ * returns CLI_EXIT_NO_SCHEDULER.
+ *
+ * request_open() connects. The caller owns *ret_fd, and closes it.
  */
 int request_open(int *ret_fd);
 
-/* Sends a request of type; body may be NULL. CLI_EXIT_OK or _NO_SCHEDULER, said. */
+/* Sends a request of type. body is the struct of that type, or NULL for an empty one. */
 int request_send(int fd, uint16_t type, const void *body);
 
-/* The next answer; waits some seconds for it. CLI_EXIT_OK or _NO_SCHEDULER, said. */
+/* Waits up to 10 seconds for the next answer. Its texts are fit for a terminal. */
 int request_receive(int fd, struct msg *ret_msg);
 
 #endif

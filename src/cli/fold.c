@@ -3,7 +3,7 @@
 
 #include <string.h>
 
-/* Of an escape sequence that colours; 0: there is none at s. */
+/* Bytes of the escape sequence at s; 0: none begins there. */
 static size_t escape_len(const char *s, size_t len)
 {
 	size_t n = 0;
@@ -26,7 +26,7 @@ size_t fold_width(const char *text, size_t len)
 	return width;
 }
 
-static size_t blanks(const char *s, size_t len)
+static size_t count_blanks(const char *s, size_t len)
 {
 	size_t n = 0;
 
@@ -35,24 +35,24 @@ static size_t blanks(const char *s, size_t len)
 	return n;
 }
 
-/* The column in which a line that goes on begins. */
-static size_t hanging(const char *line, size_t len)
+/* The column in which the rest of a folded line begins. */
+static size_t hanging_indent(const char *line, size_t len)
 {
-	size_t first = blanks(line, len);
+	size_t first = count_blanks(line, len);
 
 	for (size_t i = first; i + 1 < len; i++) {
 		if (line[i] == ' ' && line[i + 1] == ' ')
-			return fold_width(line, i + blanks(line + i, len - i));
+			return fold_width(line, i + count_blanks(line + i, len - i));
 	}
 	return first + 2;
 }
 
-/* Where to break: after the last word that fits, or the first if none does; len: nowhere. */
-static size_t break_at(const char *line, size_t len, size_t width)
+/* Offset of the break: after the last word that fits, else after the first; len: all fits. */
+static size_t line_break(const char *line, size_t len, size_t width)
 {
 	size_t found = len;
 
-	for (size_t i = blanks(line, len); i < len; i++) {
+	for (size_t i = count_blanks(line, len); i < len; i++) {
 		if (line[i] != ' ' || line[i - 1] == ' ')
 			continue;
 		if (fold_width(line, i) > width)
@@ -64,16 +64,16 @@ static size_t break_at(const char *line, size_t len, size_t width)
 
 static void print_line(FILE *out, const char *line, size_t len, size_t width)
 {
-	size_t indent = hanging(line, len), end = break_at(line, len, width);
+	size_t indent = hanging_indent(line, len), end = line_break(line, len, width);
 
 	if (indent > width / 2)
 		indent = 2;
 	while (end < len) {
 		(void)fprintf(out, "%.*s\n%*s", (int)end, line, (int)indent, "");
-		end += blanks(line + end, len - end);
+		end += count_blanks(line + end, len - end);
 		line += end;
 		len -= end;
-		end = break_at(line, len, width > indent ? width - indent : 1);
+		end = line_break(line, len, width > indent ? width - indent : 1);
 	}
 	(void)fprintf(out, "%.*s", (int)len, line);
 }

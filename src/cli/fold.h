@@ -3,8 +3,8 @@
 #define NVS_CLI_FOLD_H
 
 /*
- * Text for terminals: how wide it is, and lines that are too long broken between words. A
- * character counts as one column; escape sequences for colours as none.
+ * Measures text in columns of a terminal, and folds long lines between words. A character
+ * counts as one column, an escape sequence for colours as none.
  */
 
 #include <stddef.h>
@@ -13,9 +13,9 @@
 size_t fold_width(const char *text, size_t len);
 
 /*
- * Prints text, line by line. What does not fit into width columns goes on in the next line,
- * below the second word group ("  memory  ...") if there is one, else a little further in
- * than the line began. A word that is longer stays whole. width 0: as it is.
+ * Prints text, line by line, folded to width columns; 0: unfolded. The rest of a long line is
+ * indented: below the second group of words ("  memory  ...") if the line has one, else two
+ * columns further than the line's begin. A word longer than width stays whole.
  */
 void fold_print(FILE *out, const char *text, size_t width);
 

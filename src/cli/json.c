@@ -64,7 +64,7 @@ static void print_node(FILE *out, const struct status *status)
 		node->switch_multiplier, (double)node->max_runtime_ns / NS, node->reserve_percent);
 }
 
-/* All of them are counted; not all are there with their pids. */
+/* The scheduler counts all outsiders, but lists only those with most memory. */
 static void print_outsiders(FILE *out, const struct status *status,
 			    const struct nvshare_status_gpu *gpu)
 {
@@ -177,7 +177,7 @@ static void print_learned(FILE *out, const struct nvshare_status_client *client)
 	(void)fputc('}', out);
 }
 
-/* The GPU's time: what is claimed, and what was had. */
+/* The client's claim to the GPU's time, and the time that it had. */
 static void print_claim(FILE *out, const struct nvshare_status_client *client)
 {
 	const struct nvshare_claim *claim = &client->claim;
@@ -212,7 +212,7 @@ static void print_claim(FILE *out, const struct nvshare_status_client *client)
 		(void)fputs(", \"energy_joules\": null", out);
 }
 
-/* Whose memory no turn moves out of its way. */
+/* The client whose memory stays in this one's way. */
 static void print_blame(FILE *out, const struct status *status,
 			const struct nvshare_status_client *client)
 {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* nvsharectl: shows and steers the scheduler of this node. */
+/* nvsharectl shows and steers the scheduler of this node. */
 
 #include "cli/cli.h"
 #include "nvshare/version.h"
@@ -17,17 +17,18 @@ static void print_help(void)
 		"Usage: nvsharectl COMMAND | OPTION...\n"
 		"Shows and steers the nvshare-scheduler of this node.\n"
 		"\n"
-		"  status              GPUs, who runs, who waits and why, whose memory is where\n"
+		"  status              GPUs, clients that run, clients that wait and why, and\n"
+		"                      whose memory is where\n"
 		"  status --json       the same for programs\n"
 		"  set mode auto|serial|concurrent\n"
 		"                      auto: side by side when all fit, else in turns;\n"
 		"                      serial: one at a time; concurrent: turns of tq seconds\n"
 		"  set policy priority|fair|credit|deadline\n"
-		"                      whose turn is next, where not all fit\n"
+		"                      the order of turns, where not all clients fit\n"
 		"  set tq SECONDS      length of a turn in mode concurrent\n"
 		"  set switch-time auto|SECONDS\n"
 		"                      length of a turn in the other modes\n"
-		"  set reserve PERCENT of each GPU's memory, left alone\n"
+		"  set reserve PERCENT part of each GPU's memory that no client gets\n"
 		"  set max-runtime SECONDS\n"
 		"                      longest run while others wait\n"
 		"                      (SECONDS may have a fraction, as 0.5)\n"
@@ -35,20 +36,20 @@ static void print_help(void)
 		"  set weight 1..10000 CLIENT\n"
 		"  set slo off|MILLISECONDS CLIENT\n"
 		"  set compute-limit off|PERCENT CLIENT\n"
-		"                      of one program: its ID in the status, or pid:PID\n"
-		"  -T, --set-tq SECONDS      as set tq\n"
-		"  -S, --anti-thrash on|off  off: who fits runs, nobody takes turns\n"
+		"                      CLIENT is one program: its ID in the status, or pid:PID\n"
+		"  -T, --set-tq SECONDS      the same as set tq\n"
+		"  -S, --anti-thrash on|off  off: each client that fits runs, nobody takes turns\n"
 		"  -h, --help          this text\n"
 		"  -V, --version       the version\n"
-		"                      Options are done in order; if one is wrong, none is.\n"
+		"                      Options apply in order; if one is wrong, none applies.\n"
 		"\n"
-		"Everybody may see the status and steer their own programs; all else needs root,\n"
+		"Every user may see the status and steer their own programs; all else needs root,\n"
 		"the scheduler's own user, or membership of the group 'nvshare'.\n"
 		"\n"
 		"Environment: NVSHARE_SOCK_DIR, where the socket is (" NVSHARE_SOCK_DIR_DEFAULT
 		"); NO_COLOR.\n"
 		"Exit status: 0 done, 1 the scheduler refused, 2 wrong usage, 3 no scheduler,\n"
-		"4 what it says could not be written (what was to be set is set).\n",
+		"4 the output could not be written, but settings took effect.\n",
 		stdout);
 }
 
@@ -57,15 +58,15 @@ static void print_version(void)
 	(void)printf("nvsharectl " NVSHARE_VERSION "\n");
 }
 
-static int usage(const char *problem, const char *what)
+static int report_usage(const char *problem, const char *what)
 {
 	(void)fprintf(stderr, "nvsharectl: %s%s; see nvsharectl --help\n", problem, what);
 	return CLI_EXIT_USAGE;
 }
 
 /*
- * "-T 5", "-T5", "--set-tq 5" or "--set-tq=5" at *args, which is moved behind it: the
- * value; "" without one; NULL: not it.
+ * Takes "-T 5", "-T5", "--set-tq 5" or "--set-tq=5" from *args and moves *args behind it.
+ * Returns the value, "" if it is missing, or NULL if another option is there.
  */
 static const char *take_value(char *const **args, const char *brief, const char *name)
 {
@@ -86,7 +87,7 @@ static const char *take_value(char *const **args, const char *brief, const char 
 	return arg;
 }
 
-/* The option at *args, which is moved behind it; with is_trial it is only looked at. */
+/* Takes one option from *args and moves *args behind it. is_trial: only checks the option. */
 static int take_option(char *const **args, bool is_trial)
 {
 	static const struct {
@@ -114,13 +115,13 @@ static int take_option(char *const **args, bool is_trial)
 
 		if (value)
 			return *value ? settings[i].set(value, is_trial)
-				      : usage(settings[i].lack, "");
+				      : report_usage(settings[i].lack, "");
 	}
-	return usage(***args == '-' ? "unknown option " : "only options follow an option, not ",
-		     **args);
+	return report_usage(
+		***args == '-' ? "unknown option " : "only options follow an option, not ", **args);
 }
 
-/* All of them are understood before the first is done. */
+/* Checks all options before it applies the first one. */
 static int do_options(char *const *args)
 {
 	char *const *at = args;
@@ -133,7 +134,7 @@ static int do_options(char *const *args)
 	return r;
 }
 
-/* Somewhere behind a command; no setting and no client is called so. */
+/* The option may stand anywhere, for no setting and no client has such a name. */
 static bool is_help_asked(char *const *args)
 {
 	for (; *args; args++) {
@@ -152,7 +153,7 @@ static int do_command(const char *name, char *const *args)
 	else if (!strcmp(name, "set"))
 		command = set_command;
 	if (!command)
-		return usage("unknown command ", name);
+		return report_usage("unknown command ", name);
 	if (!is_help_asked(args))
 		return command(args);
 	print_help();
@@ -160,8 +161,8 @@ static int do_command(const char *name, char *const *args)
 }
 
 /*
- * Where a standard descriptor is closed the socket would take its place, and what is for
- * people would go to the scheduler. What stands there now fails to be written to.
+ * If a standard descriptor is closed, the socket would get its number, and output for people
+ * would go to the scheduler. The descriptor opened here makes such writes fail instead.
  */
 static void fill_descriptors(void)
 {
@@ -171,8 +172,8 @@ static void fill_descriptors(void)
 	}
 }
 
-/* r, or that what was printed has not arrived. */
-static int end(int r)
+/* The command's exit code r, or CLI_EXIT_UNWRITTEN if its output is lost. */
+static int exit_code(int r)
 {
 	return output_arrived("nvsharectl") || r ? r : CLI_EXIT_UNWRITTEN;
 }
@@ -183,6 +184,6 @@ int main(int argc, char **argv)
 
 	fill_descriptors();
 	if (!args[0])
-		return usage("a command is needed", "");
-	return end(args[0][0] == '-' ? do_options(args) : do_command(args[0], args + 1));
+		return report_usage("a command is needed", "");
+	return exit_code(args[0][0] == '-' ? do_options(args) : do_command(args[0], args + 1));
 }

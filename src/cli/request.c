@@ -14,8 +14,8 @@
 #define CONNECT_MS  50
 #define CONNECT_MAX 100 /* tries while the scheduler's backlog is full */
 
-/* errno's text, without what only a programmer would want. */
-static const char *why(int r)
+/* The two usual errors, in words for an administrator. */
+static const char *connect_error_text(int r)
 {
 	switch (-r) {
 	case ENOENT:
@@ -43,25 +43,26 @@ int request_open(int *ret_fd)
 	if (fd == -EAGAIN) {
 		(void)fprintf(stderr,
 			      "nvsharectl: the scheduler on %s/" NVSHARE_SOCK_NAME
-			      " is busy: for 5 seconds others filled its queue of connections\n",
+			      " is busy: its queue of connections has been full for 5 seconds; "
+			      "try again\n",
 			      sock_dir(NULL));
 		return CLI_EXIT_NO_SCHEDULER;
 	}
 	(void)fprintf(stderr,
 		      "nvsharectl: no scheduler on %s/" NVSHARE_SOCK_NAME ": %s\n"
-		      "Start one with 'nvshare-scheduler' (as root), or with NVSHARE_SOCK_DIR set,"
-		      " for it, for this\n"
-		      "command and for the programs, to a directory that you may write to.\n",
-		      sock_dir(NULL), why(fd));
+		      "Start one with 'nvshare-scheduler' as root. Or set NVSHARE_SOCK_DIR to a"
+		      " directory of yours,\n"
+		      "for the scheduler, for this command and for the programs.\n",
+		      sock_dir(NULL), connect_error_text(fd));
 	return CLI_EXIT_NO_SCHEDULER;
 }
 
-/* It closes what it has no room for, and what is of another version: only its log tells. */
-static int say_closed(const char *how)
+/* The scheduler has no room, or another version. Only its log tells which. */
+static int report_closed(const char *how)
 {
 	(void)fprintf(stderr,
 		      "nvsharectl: the scheduler on %s/" NVSHARE_SOCK_NAME
-		      " turned this connection away, or is gone (%s): look at its log\n",
+		      " refused this connection, or has ended (%s): look at its log\n",
 		      sock_dir(NULL), how);
 	return CLI_EXIT_NO_SCHEDULER;
 }
@@ -73,10 +74,10 @@ int request_send(int fd, uint16_t type, const void *body)
 
 	(void)msg_encode(type, 1, body, &msg);
 	r = sock_send(fd, &msg); /* a fresh connection has room for one request */
-	return r ? say_closed(strerror(-r)) : CLI_EXIT_OK;
+	return r ? report_closed(strerror(-r)) : CLI_EXIT_OK;
 }
 
-/* The scheduler on a socket may be anybody's: its words reach a terminal like its programs' do. */
+/* Any user may have started the scheduler, so its texts must not reach a terminal as they are. */
 static void sanitize_texts(struct msg *msg)
 {
 	switch (msg->header.type) {
@@ -123,7 +124,7 @@ int request_receive(int fd, struct msg *ret_msg)
 	} else if (n == -ETIMEDOUT) {
 		text = "no answer in 10 seconds";
 	} else {
-		return say_closed("it closed the connection");
+		return report_closed("it closed the connection");
 	}
 	(void)fprintf(stderr,
 		      "nvsharectl: the scheduler on %s/" NVSHARE_SOCK_NAME

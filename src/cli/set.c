@@ -11,8 +11,8 @@
 #include <stdio.h>
 #include <string.h>
 
-/* Sends one setting and shows the answer. */
-static int change(uint16_t type, const void *body)
+/* Sends one setting and prints the answer. Returns an exit code. */
+static int send_setting(uint16_t type, const void *body)
 {
 	FD_CLEANUP int fd = -1;
 	struct msg msg;
@@ -26,7 +26,7 @@ static int change(uint16_t type, const void *body)
 	if (r)
 		return r;
 	if (msg.header.type != NVSHARE_MSG_RESULT) {
-		(void)fprintf(stderr, "nvsharectl: the scheduler answers with %s\n",
+		(void)fprintf(stderr, "nvsharectl: the scheduler gives a wrong answer: %s\n",
 			      msg_name(msg.header.type));
 		return CLI_EXIT_NO_SCHEDULER;
 	}
@@ -38,7 +38,7 @@ static int change(uint16_t type, const void *body)
 	return CLI_EXIT_REFUSED;
 }
 
-static int bad_value(const char *what, const char *value, const char *allowed)
+static int report_bad_value(const char *what, const char *value, const char *allowed)
 {
 	(void)fprintf(stderr, "nvsharectl: %s is '%s'; allowed is %s\n", what, value, allowed);
 	return CLI_EXIT_USAGE;
@@ -99,7 +99,7 @@ static int parse_value(enum nvshare_key key, const char *text, uint64_t *ret)
 		(void)snprintf(allowed, sizeof(allowed), "%s%s%s",
 			       setting->unset ? setting->unset : "", setting->unset ? ", or " : "",
 			       range);
-		return bad_value(names_key[key], text, allowed);
+		return report_bad_value(names_key[key], text, allowed);
 	}
 	if (setting->kind == SETTING_ENUM)
 		*ret = value.word;
@@ -115,7 +115,7 @@ int set_tq(const char *value, bool is_trial)
 	struct nvshare_set_tq body;
 	int r = parse_value(NVSHARE_KEY_TQ, value, &body.ms);
 
-	return r || is_trial ? r : change(NVSHARE_MSG_SET_TQ, &body);
+	return r || is_trial ? r : send_setting(NVSHARE_MSG_SET_TQ, &body);
 }
 
 int set_anti_thrash(const char *value, bool is_trial)
@@ -123,16 +123,16 @@ int set_anti_thrash(const char *value, bool is_trial)
 	bool is_on;
 
 	if (parse_bool(value, &is_on))
-		return bad_value("anti-thrash", value, "on or off");
+		return report_bad_value("anti-thrash", value, "on or off");
 	if (is_trial)
 		return CLI_EXIT_OK;
-	return change(is_on ? NVSHARE_MSG_SCHED_ON : NVSHARE_MSG_SCHED_OFF, NULL);
+	return send_setting(is_on ? NVSHARE_MSG_SCHED_ON : NVSHARE_MSG_SCHED_OFF, NULL);
 }
 
 /* ---- a client's settings ------------------------------------------------------ */
 
-/* Every client of a process: one for each of its GPUs. */
-static int change_process(struct nvshare_set *body, uint64_t pid)
+/* Changes every client of a process: it has one a GPU. */
+static int set_of_process(struct nvshare_set *body, uint64_t pid)
 {
 	struct status status = {.gpus = NULL};
 	bool is_any = false;
@@ -143,7 +143,7 @@ static int change_process(struct nvshare_set *body, uint64_t pid)
 			continue;
 		is_any = true;
 		body->client = status.clients[i].id;
-		r = change(NVSHARE_MSG_SET, body);
+		r = send_setting(NVSHARE_MSG_SET, body);
 	}
 	status_deinit(&status);
 	if (r == CLI_EXIT_OK && !is_any) {
@@ -154,16 +154,16 @@ static int change_process(struct nvshare_set *body, uint64_t pid)
 	return r;
 }
 
-static int change_client(struct nvshare_set *body, const char *client)
+static int set_of_client(struct nvshare_set *body, const char *client)
 {
 	uint64_t number;
 
 	if (!strncmp(client, "pid:", 4) && !parse_u64(client + 4, 1, INT32_MAX, &number))
-		return change_process(body, number);
+		return set_of_process(body, number);
 	if (parse_u64(client, 1, UINT32_MAX, &number))
-		return bad_value("the client", client, "an ID as in the status, or pid:PID");
+		return report_bad_value("the client", client, "an ID as in the status, or pid:PID");
 	body->client = (uint32_t)number;
-	return change(NVSHARE_MSG_SET, body);
+	return send_setting(NVSHARE_MSG_SET, body);
 }
 
 /* ---- which -------------------------------------------------------------------- */
@@ -174,7 +174,7 @@ static bool is_of_client(enum nvshare_key key)
 	       key == NVSHARE_KEY_COMPUTE_LIMIT;
 }
 
-static int wrong_usage(const char *what)
+static int report_usage(const char *what)
 {
 	(void)fprintf(stderr, "nvsharectl: set needs %s; see nvsharectl --help\n", what);
 	return CLI_EXIT_USAGE;
@@ -193,17 +193,17 @@ int set_command(char *const *args)
 		if (strcmp(args[0], names_key[key]) != 0)
 			continue;
 		if (n != (is_of_client(key) ? 3 : 2))
-			return wrong_usage(is_of_client(key) ? "a value and a client for this"
-							     : "a setting and a value");
+			return report_usage(is_of_client(key) ? "a value and a client for this"
+							      : "a setting and a value");
 		r = parse_value(key, args[1], &body.value);
 		if (r)
 			return r;
-		return is_of_client(key) ? change_client(&body, args[2])
-					 : change(NVSHARE_MSG_SET, &body);
+		return is_of_client(key) ? set_of_client(&body, args[2])
+					 : send_setting(NVSHARE_MSG_SET, &body);
 	}
 	if (n < 2)
-		return wrong_usage("a setting and a value");
-	return bad_value("the setting", args[0],
-			 "mode, policy, tq, switch-time, reserve or max-runtime;"
-			 " or, of a client, priority, weight, slo or compute-limit");
+		return report_usage("a setting and a value");
+	return report_bad_value("the setting", args[0],
+				"mode, policy, tq, switch-time, reserve or max-runtime;"
+				" or, of a client, priority, weight, slo or compute-limit");
 }

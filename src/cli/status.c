@@ -44,7 +44,7 @@ const char *status_uuid(const struct nvshare_status_gpu *gpu, char buf[STATUS_UU
 {
 	const uint8_t *u = gpu->uuid;
 
-	/* The bytes do not say which of the two it is; NVML's name of an instance does. */
+	/* GPUs and MIG instances have the same bytes; only NVML's name tells them apart. */
 	(void)snprintf(buf, STATUS_UUID_LEN,
 		       "%s-%02x%02x%02x%02x-%02x%02x-%02x%02x-%02x%02x-%02x%02x%02x%02x%02x%02x",
 		       strstr(gpu->name, " MIG ") ? "MIG" : "GPU", u[0], u[1], u[2], u[3], u[4],
@@ -78,10 +78,10 @@ bool status_is_running(const struct nvshare_status_client *client)
 	return client->state == NVSHARE_CLIENT_RUNNING || client->state == NVSHARE_CLIENT_STOPPING;
 }
 
-/* array with one more element of size; NULL without memory: array is as it was. */
-static void *append(void *array, size_t *n, size_t size, const void *element)
+/* Adds an element of size bytes, and returns the array. NULL: no memory, array is unchanged. */
+static void *array_append(void *array, size_t *n, size_t size, const void *element)
 {
-	/* Grown in powers of two: only then is n a power of two, or 0. */
+	/* The array's capacity is a power of two, so it is full when *n is one, or 0. */
 	if ((*n & (*n - 1)) == 0) {
 		array = realloc(array, (*n ? *n * 2 : 1) * size);
 		if (!array)
@@ -92,8 +92,8 @@ static void *append(void *array, size_t *n, size_t size, const void *element)
 	return array;
 }
 
-/* 0 or -ENOMEM. */
-static int take(struct status *status, const struct msg *msg, bool *ret_is_last)
+/* Copies one answer into status. 0 or -ENOMEM. */
+static int status_take(struct status *status, const struct msg *msg, bool *ret_is_last)
 {
 	void *array;
 
@@ -102,18 +102,18 @@ static int take(struct status *status, const struct msg *msg, bool *ret_is_last)
 		status->node = msg->body.status_node;
 		return 0;
 	case NVSHARE_MSG_STATUS_GPU:
-		array = append(status->gpus, &status->n_gpus, sizeof(*status->gpus),
-			       &msg->body.status_gpu);
+		array = array_append(status->gpus, &status->n_gpus, sizeof(*status->gpus),
+				     &msg->body.status_gpu);
 		status->gpus = array ? array : status->gpus;
 		return array ? 0 : -ENOMEM;
 	case NVSHARE_MSG_STATUS_OUTSIDER:
-		array = append(status->outsiders, &status->n_outsiders, sizeof(*status->outsiders),
-			       &msg->body.status_outsider);
+		array = array_append(status->outsiders, &status->n_outsiders,
+				     sizeof(*status->outsiders), &msg->body.status_outsider);
 		status->outsiders = array ? array : status->outsiders;
 		return array ? 0 : -ENOMEM;
 	case NVSHARE_MSG_STATUS_CLIENT:
-		array = append(status->clients, &status->n_clients, sizeof(*status->clients),
-			       &msg->body.status_client);
+		array = array_append(status->clients, &status->n_clients, sizeof(*status->clients),
+				     &msg->body.status_client);
 		status->clients = array ? array : status->clients;
 		return array ? 0 : -ENOMEM;
 	default:
@@ -122,8 +122,8 @@ static int take(struct status *status, const struct msg *msg, bool *ret_is_last)
 	}
 }
 
-/* The scheduler goes by its slots; people by who came first. */
-static int by_id(const void *a, const void *b)
+/* The scheduler sends clients by slot; people expect the oldest first. */
+static int compare_ids(const void *a, const void *b)
 {
 	const struct nvshare_status_client *left = a;
 	const struct nvshare_status_client *right = b;
@@ -148,13 +148,13 @@ int status_fetch(struct status *status)
 		r = request_receive(fd, &msg);
 		if (r)
 			return r;
-		if (take(status, &msg, &is_last)) {
+		if (status_take(status, &msg, &is_last)) {
 			(void)fprintf(stderr, "nvsharectl: out of memory\n");
 			return CLI_EXIT_REFUSED;
 		}
 	}
 	if (status->n_clients)
-		qsort(status->clients, status->n_clients, sizeof(*status->clients), by_id);
+		qsort(status->clients, status->n_clients, sizeof(*status->clients), compare_ids);
 	(void)clock_gettime(CLOCK_REALTIME, &now);
 	status->unix_seconds = (double)now.tv_sec + (double)now.tv_nsec / 1e9;
 	return CLI_EXIT_OK;
@@ -169,7 +169,7 @@ static bool wants_colours(void)
 	       strcmp(term, "dumb") != 0;
 }
 
-/* COLUMNS is for what shows us without being a terminal, such as watch(1). */
+/* 0: unknown. Programs that show our output, as watch(1) does, set COLUMNS. */
 static size_t terminal_width(void)
 {
 	const char *columns = getenv("COLUMNS");

@@ -2,7 +2,7 @@
 #ifndef NVS_CLI_STATUS_H
 #define NVS_CLI_STATUS_H
 
-/* A scheduler's whole status, and two ways to show it. */
+/* A scheduler's status, and two ways to print it. Single-threaded. */
 
 #include "nvshare/protocol.h"
 
@@ -18,17 +18,20 @@ struct status {
 	size_t n_gpus;
 	size_t n_outsiders;
 	size_t n_clients;
-	double unix_seconds; /* when it was taken */
+	double unix_seconds; /* time of the status, since 1970 */
 };
 
-/* status: zeroed. CLI_EXIT_OK, or another, said; status_deinit() either way. */
+/*
+ * Asks the scheduler. The caller zeroes status before, and calls status_deinit() after it, also
+ * after a failure. Returns CLI_EXIT_OK, or prints the error and returns its exit code.
+ */
 int status_fetch(struct status *status);
 void status_deinit(struct status *status);
 
-/* view.c: for people, in lines of width columns at the most; 0: however long. */
+/* view.c: for people, in lines of at most width columns; 0: lines of any length. */
 void view_print(FILE *out, const struct status *status, size_t width, bool has_colours);
 
-/* json.c: for programs; keys are never renamed, only added. */
+/* json.c: for programs. A later version may add keys, but renames none. */
 void json_print(FILE *out, const struct status *status);
 
 /* "GPU-8d0a...", or "MIG-..." for an instance. */
@@ -38,17 +41,19 @@ const char *status_uuid(const struct nvshare_status_gpu *gpu, char buf[STATUS_UU
 uint64_t status_pinned(const struct nvshare_mem *mem);
 bool status_is_running(const struct nvshare_status_client *client);
 
-/* "freeze", "drain", or "-" when it has not said; and why it can not be frozen, or NULL. */
+/* "freeze", "drain", or "-" if the client has not reported it yet. */
 const char *status_stops_by(const struct nvshare_status_client *client);
+
+/* Why the client cannot be frozen; NULL: it can be, or it has not reported a reason. */
 const char *status_drain_reason(const struct nvshare_status_client *client);
 
 extern const char *const status_state_names[NVSHARE_CLIENT_STATE_COUNT];
 extern const char *const status_backend_names[NVSHARE_BACKEND_MANAGED + 1];
 extern const char *const status_outcome_names[NVSHARE_OUTCOME_COUNT];
 
-/* Percent of the time since its first client. */
+/* The GPU's busy part of the time since its first client, percent. */
 double status_utilisation(const struct nvshare_status_gpu *gpu);
 
-double status_preempt_mean_ns(const struct nvshare_status_gpu *gpu); /* 0: there was none */
+double status_preempt_mean_ns(const struct nvshare_status_gpu *gpu); /* 0: no preemption yet */
 
 #endif

@@ -25,8 +25,8 @@ void table_deinit(struct table *table)
 	table->cells = NULL;
 }
 
-/* Cuts what snprintf may have cut in the middle of a character. */
-static void mend_end(char *s)
+/* snprintf may have cut a UTF-8 character in its middle: removes such a rest at the end. */
+static void cut_broken_character(char *s)
 {
 	size_t len = strlen(s);
 	size_t start = len;
@@ -61,7 +61,7 @@ void table_add(struct table *table, const char *colour, const char *format, ...)
 	va_start(args, format);
 	(void)vsnprintf(cell->text, sizeof(cell->text), format, args);
 	va_end(args);
-	mend_end(cell->text);
+	cut_broken_character(cell->text);
 }
 
 static size_t cell_width(const char *text)
@@ -69,14 +69,13 @@ static size_t cell_width(const char *text)
 	return fold_width(text, strlen(text));
 }
 
-/* How a table is printed. */
 struct layout {
 	FILE *out;
 	const char *indent;
 	size_t width;
 	bool has_colours;
-	size_t widths[TABLE_COLUMNS_MAX]; /* 0: left out */
-	size_t note;                      /* the column below the rows; n_columns: none is */
+	size_t widths[TABLE_COLUMNS_MAX]; /* 0: the column is left out */
+	size_t note;                      /* the column that goes below rows; n_columns: none */
 };
 
 static bool is_left(enum table_align align)
@@ -108,7 +107,7 @@ static void print_cell(const struct layout *layout, const char *text, const char
 		(void)fprintf(layout->out, "%*s", pad, "");
 	(void)fprintf(layout->out, "%s%.*s%s%s", colour ? colour : "", (int)len, text,
 		      is_cut ? ".." : "", colour ? RESET : "");
-	if (is_left(align) && !is_last) /* no blanks at the end of a line */
+	if (is_left(align) && !is_last) /* so that no line ends with blanks */
 		(void)fprintf(layout->out, "%*s", pad, "");
 }
 
@@ -124,7 +123,7 @@ static void print_note(const struct layout *layout, const struct table_cell *cel
 	fold_print(layout->out, line, layout->width);
 }
 
-/* cells NULL: the titles. */
+/* cells NULL: prints the titles. */
 static void print_row(const struct table *table, const struct table_cell *cells,
 		      const struct layout *layout)
 {
@@ -158,8 +157,8 @@ static size_t line_width(const struct table *table, const struct layout *layout)
 	return width - (width ? 2 : 0) + cell_width(layout->indent);
 }
 
-/* The column that can best be done without; n_columns: none. */
-static size_t least_needed(const struct table *table, const struct layout *layout)
+/* The next column to leave out; n_columns: all others must stay. */
+static size_t dispensable_column(const struct table *table, const struct layout *layout)
 {
 	size_t least = table->n_columns;
 
@@ -183,7 +182,7 @@ static void shrink_names(const struct table *table, struct layout *layout)
 	}
 }
 
-static void fit(const struct table *table, struct layout *layout)
+static void fit_width(const struct table *table, struct layout *layout)
 {
 	size_t last = table->n_columns - 1, least;
 
@@ -194,7 +193,7 @@ static void fit(const struct table *table, struct layout *layout)
 		layout->widths[last] = 0;
 	}
 	while (line_width(table, layout) > layout->width &&
-	       (least = least_needed(table, layout)) < table->n_columns)
+	       (least = dispensable_column(table, layout)) < table->n_columns)
 		layout->widths[least] = 0;
 	if (line_width(table, layout) > layout->width)
 		shrink_names(table, layout);
@@ -224,7 +223,7 @@ void table_print(const struct table *table, FILE *out, const char *indent, size_
 		if (layout.widths[i] && w > layout.widths[i])
 			layout.widths[i] = w;
 	}
-	fit(table, &layout);
+	fit_width(table, &layout);
 	print_row(table, NULL, &layout);
 	for (size_t i = 0; i < n_rows; i++)
 		print_row(table, table->cells + i * table->n_columns, &layout);

@@ -3,11 +3,11 @@
 #define NVS_CLI_TABLE_H
 
 /*
- * A table of text whose columns are as wide as they must be. Empty columns are left
- * out. Rows are kept until they are printed; without memory they are lost.
+ * A table of text. Each column is as wide as its widest cell, and empty columns are left out.
+ * The table keeps cells until table_deinit(). A cell is lost if there is no memory for it.
  *
- * Where a line would be too long for the terminal, in this order until it is not: the note
- * goes below its row, columns are left out, the name is cut.
+ * A table that is too wide for the terminal is narrowed by these steps, until it fits: print
+ * the note below its row, leave columns out, cut the name.
  */
 
 #include <stdbool.h>
@@ -20,18 +20,18 @@
 enum table_align {
 	TABLE_ALIGN_LEFT,
 	TABLE_ALIGN_RIGHT,
-	TABLE_ALIGN_NAME, /* left, and can be cut */
-	TABLE_ALIGN_NOTE, /* left, the last one */
+	TABLE_ALIGN_NAME, /* left; may be cut */
+	TABLE_ALIGN_NOTE, /* left; the last column only */
 };
 
 struct table_column {
 	const char *title;
 	enum table_align align;
-	unsigned int rank; /* the highest is the first that is left out; 0: never */
+	unsigned int rank; /* the column of the highest rank is left out first; 0: never */
 };
 
 struct table_cell {
-	const char *colour; /* an escape sequence, or NULL */
+	const char *colour; /* an escape sequence, borrowed, or NULL */
 	char text[TABLE_CELL_LEN];
 };
 
@@ -46,11 +46,11 @@ struct table {
 void table_init(struct table *table, const struct table_column *columns, size_t n_columns);
 void table_deinit(struct table *table);
 
-/* The next cell, row by row. */
+/* Adds the next cell, row by row. */
 __attribute__((format(printf, 3, 4))) void table_add(struct table *table, const char *colour,
 						     const char *format, ...);
 
-/* width: columns of the terminal; 0: as wide as it likes. */
+/* Prints titles and complete rows. width: columns of the terminal; 0: no limit. */
 void table_print(const struct table *table, FILE *out, const char *indent, size_t width,
 		 bool has_colours);
 

@@ -40,7 +40,7 @@ struct text {
 	char s[32];
 };
 
-static struct text size(uint64_t bytes)
+static struct text size_text(uint64_t bytes)
 {
 	struct text text = {""};
 
@@ -48,14 +48,14 @@ static struct text size(uint64_t bytes)
 	return text;
 }
 
-/* In a table, where most are zero. */
-static struct text cell_size(uint64_t bytes)
+/* In the table most sizes are zero: "-" reads faster. */
+static struct text size_cell(uint64_t bytes)
 {
-	return bytes ? size(bytes) : (struct text){"-"};
+	return bytes ? size_text(bytes) : (struct text){"-"};
 }
 
 /* "0.3 s", "12 s", "3 min 20 s", "5 h 12 min", "2 d 5 h". */
-static struct text duration(uint64_t ns)
+static struct text duration_text(uint64_t ns)
 {
 	struct text text;
 	uint64_t s = ns / CLOCK_NS_PER_SEC;
@@ -77,8 +77,8 @@ static struct text duration(uint64_t ns)
 	return text;
 }
 
-/* A setting: whole seconds without a point. */
-static struct text seconds(uint64_t ns)
+/* For settings: "30 s", not "30.0 s". */
+static struct text seconds_text(uint64_t ns)
 {
 	struct text text;
 
@@ -90,19 +90,19 @@ static void print_node(FILE *out, const struct nvshare_status_node *node, bool h
 {
 	(void)fprintf(out, "%snvshare-scheduler %s%s, pid %u, up %s\n", has_colours ? BOLD : "",
 		      node->version, has_colours ? RESET : "", node->pid,
-		      duration(node->uptime_ns).s);
+		      duration_text(node->uptime_ns).s);
 	(void)fprintf(out, "mode %s, policy %s, ", names_mode[node->mode],
 		      names_policy[node->policy]);
 	if (node->mode == NVSHARE_MODE_CONCURRENT)
-		(void)fprintf(out, "turns of %s (tq)", seconds(node->tq_ns).s);
+		(void)fprintf(out, "turns of %s (tq)", seconds_text(node->tq_ns).s);
 	else if (node->switch_mode == NVSHARE_SWITCH_FIXED)
-		(void)fprintf(out, "switch time %s", seconds(node->switch_fixed_ns).s);
+		(void)fprintf(out, "switch time %s", seconds_text(node->switch_fixed_ns).s);
 	else
 		(void)fprintf(out, "switch time auto (%u x swap time, %s to %s)",
-			      node->switch_multiplier, seconds(node->switch_min_ns).s,
-			      seconds(node->switch_max_ns).s);
+			      node->switch_multiplier, seconds_text(node->switch_min_ns).s,
+			      seconds_text(node->switch_max_ns).s);
 	(void)fprintf(out, ", max runtime %s, reserve %u %%, anti-thrash %s\n",
-		      seconds(node->max_runtime_ns).s, node->reserve_percent,
+		      seconds_text(node->max_runtime_ns).s, node->reserve_percent,
 		      node->anti_thrash ? "on" : "off: nobody takes turns");
 }
 
@@ -111,10 +111,10 @@ static void print_preemptions(FILE *out, const struct nvshare_status_gpu *gpu)
 	if (gpu->n_lc_tasks == 0 && gpu->n_preemptions == 0 && gpu->lc_gpu_ns + gpu->be_gpu_ns == 0)
 		return;
 	(void)fprintf(out, "  time      %s for critical work, %s for the rest",
-		      duration(gpu->lc_gpu_ns).s, duration(gpu->be_gpu_ns).s);
+		      duration_text(gpu->lc_gpu_ns).s, duration_text(gpu->be_gpu_ns).s);
 	if (gpu->known_ns)
 		(void)fprintf(out, ", %.0f %% of %s", status_utilisation(gpu),
-			      duration(gpu->known_ns).s);
+			      duration_text(gpu->known_ns).s);
 	if (gpu->n_preemptions)
 		(void)fprintf(out, "; %" PRIu64 " preemptions", gpu->n_preemptions);
 	if (gpu->n_preempted)
@@ -142,8 +142,8 @@ static void print_hints(FILE *out, const struct nvshare_status_gpu *gpu)
 	(void)fputc('\n', out);
 }
 
-/* "1.05 ms", or that there was none. */
-static struct text tail(uint32_t us)
+/* "1.05 ms"; 0: "not tried". */
+static struct text tail_text(uint32_t us)
 {
 	struct text text = {"not tried"};
 
@@ -152,7 +152,7 @@ static struct text tail(uint32_t us)
 	return text;
 }
 
-/* What a critical client's bursts take at the slow end, by what is done for them. */
+/* A critical client's slowest bursts, with others preempted and with short slices for others. */
 static void print_learned(FILE *out, const struct nvshare_status_client *client)
 {
 	static const char *const bursts[NVSHARE_WARNING_COUNT] = {
@@ -172,17 +172,19 @@ static void print_learned(FILE *out, const struct nvshare_status_client *client)
 			(void)fprintf(out,
 				      "not decided yet (tail when preempting: %s, with short "
 				      "timeslices: %s)\n",
-				      tail(learned->preempt_tail_us).s,
-				      tail(learned->slices_tail_us).s);
+				      tail_text(learned->preempt_tail_us).s,
+				      tail_text(learned->slices_tail_us).s);
 		else if (learned->prefers == NVSHARE_PREFERS_PREEMPTION)
-			(void)fprintf(
-				out, "preempting others is best, tail %s (short timeslices: %s)\n",
-				tail(learned->preempt_tail_us).s, tail(learned->slices_tail_us).s);
+			(void)fprintf(out,
+				      "preempting others is best, tail %s (short timeslices: %s)\n",
+				      tail_text(learned->preempt_tail_us).s,
+				      tail_text(learned->slices_tail_us).s);
 		else
 			(void)fprintf(
 				out,
 				"short timeslices for others are best, tail %s (preempting: %s)\n",
-				tail(learned->slices_tail_us).s, tail(learned->preempt_tail_us).s);
+				tail_text(learned->slices_tail_us).s,
+				tail_text(learned->preempt_tail_us).s);
 	}
 }
 
@@ -193,50 +195,50 @@ static void print_gpu(FILE *out, const struct nvshare_status_gpu *gpu, bool has_
 	(void)fprintf(out, "\n%sGPU %u%s  %s%s%s\n", has_colours ? BOLD : "", gpu->index,
 		      has_colours ? RESET : "", gpu->name, gpu->name[0] ? "  " : "",
 		      status_uuid(gpu, uuid));
-	(void)fprintf(out, "  memory    %s total, %s usable, %s available", size(gpu->total).s,
-		      size(gpu->usable).s, size(gpu->available).s);
+	(void)fprintf(out, "  memory    %s total, %s usable, %s available", size_text(gpu->total).s,
+		      size_text(gpu->usable).s, size_text(gpu->available).s);
 	if (gpu->external)
-		(void)fprintf(out, ", %s used by others", size(gpu->external).s);
+		(void)fprintf(out, ", %s used by others", size_text(gpu->external).s);
 	if (gpu->contexts_max)
-		(void)fprintf(out, ", %s in contexts (%s at the most)", size(gpu->contexts).s,
-			      size(gpu->contexts_max).s);
+		(void)fprintf(out, ", %s in contexts (%s at the most)", size_text(gpu->contexts).s,
+			      size_text(gpu->contexts_max).s);
 	(void)fprintf(out, "\n  clients   ");
 	if (gpu->n_clients == 0)
 		(void)fprintf(out, "none");
 	else if (gpu->running)
 		(void)fprintf(out, "%u: %u running with %s, %u waiting", gpu->n_clients,
-			      gpu->n_running, size(gpu->running).s, gpu->n_waiting);
+			      gpu->n_running, size_text(gpu->running).s, gpu->n_waiting);
 	else
 		(void)fprintf(out, "%u: %u running, %u waiting", gpu->n_clients, gpu->n_running,
 			      gpu->n_waiting);
 	(void)fprintf(out, "\n  switches  %" PRIu64, gpu->n_switches);
 	if (gpu->moved_out || gpu->moved_in)
-		(void)fprintf(out, ", %s moved out, %s in", size(gpu->moved_out).s,
-			      size(gpu->moved_in).s);
+		(void)fprintf(out, ", %s moved out, %s in", size_text(gpu->moved_out).s,
+			      size_text(gpu->moved_in).s);
 	if (gpu->bandwidth)
-		(void)fprintf(out, ", at %s/s", size(gpu->bandwidth).s);
+		(void)fprintf(out, ", at %s/s", size_text(gpu->bandwidth).s);
 	else if (gpu->link_bandwidth)
-		(void)fprintf(out, ", at %s/s (assumed)", size(gpu->link_bandwidth).s);
+		(void)fprintf(out, ", at %s/s (assumed)", size_text(gpu->link_bandwidth).s);
 	if (gpu->next_switch_ms != UINT64_MAX)
 		(void)fprintf(out, "; next in %s",
-			      duration(gpu->next_switch_ms * CLOCK_NS_PER_MS).s);
+			      duration_text(gpu->next_switch_ms * CLOCK_NS_PER_MS).s);
 	(void)fputc('\n', out);
 	print_preemptions(out, gpu);
 	print_hints(out, gpu);
 }
 
-struct process {
+struct process_text {
 	char s[NVSHARE_NAME_LEN + sizeof(" (pid 4294967295)")];
 };
 
-struct who {
+struct outsiders_text {
 	char s[192];
 };
 
-/* "python3 (pid 123)", or what is known of that. */
-static struct process process(const struct nvshare_status_outsider *outsider)
+/* "python3 (pid 123)", or "pid 123" without a name. */
+static struct process_text process_text(const struct nvshare_status_outsider *outsider)
 {
-	struct process named;
+	struct process_text named;
 
 	if (outsider->name[0])
 		(void)snprintf(named.s, sizeof(named.s), "%s (pid %u)", outsider->name,
@@ -258,41 +260,42 @@ static void print_outsiders(FILE *out, const struct status *status,
 
 		if (outsider->gpu != gpu->index)
 			continue;
-		(void)fprintf(out, "%s%s", gap, process(outsider).s);
+		(void)fprintf(out, "%s%s", gap, process_text(outsider).s);
 		if (outsider->bytes)
-			(void)fprintf(out, " with %s", size(outsider->bytes).s);
+			(void)fprintf(out, " with %s", size_text(outsider->bytes).s);
 		gap = ", ";
 		n_more -= n_more > 0;
 		more -= outsider->bytes < more ? outsider->bytes : more;
 	}
 	if (n_more)
 		(void)fprintf(out, "%s%u %s with %s", gap, n_more,
-			      n_more < gpu->n_outsiders ? "more" : "unnamed", size(more).s);
+			      n_more < gpu->n_outsiders ? "more" : "unnamed", size_text(more).s);
 	if (gpu->n_outsiders)
 		(void)fputc('\n', out);
 }
 
-/* Who uses the GPU outside nvshare, in few words, and how much of it. */
-static struct who outsiders(const struct status *status, uint32_t index)
+/* "python3 (pid 123) and 2 more, outside nvshare, have 5.0 GiB". */
+static struct outsiders_text outsiders_text(const struct status *status, uint32_t index)
 {
 	const struct nvshare_status_outsider *first = NULL;
 	const struct nvshare_status_gpu *gpu = NULL;
-	struct who who;
+	struct outsiders_text text;
 
 	for (size_t i = 0; i < status->n_gpus; i++)
 		gpu = status->gpus[i].index == index ? &status->gpus[i] : gpu;
 	for (size_t i = status->n_outsiders; i > 0; i--)
 		first = status->outsiders[i - 1].gpu == index ? &status->outsiders[i - 1] : first;
 	if (!gpu || !first)
-		(void)snprintf(who.s, sizeof(who.s), "others, outside nvshare, have %s",
-			       size(gpu ? gpu->external : 0).s);
+		(void)snprintf(text.s, sizeof(text.s), "others, outside nvshare, have %s",
+			       size_text(gpu ? gpu->external : 0).s);
 	else if (gpu->n_outsiders > 1)
-		(void)snprintf(who.s, sizeof(who.s), "%s and %u more, outside nvshare, have %s",
-			       process(first).s, gpu->n_outsiders - 1, size(gpu->outside).s);
+		(void)snprintf(text.s, sizeof(text.s), "%s and %u more, outside nvshare, have %s",
+			       process_text(first).s, gpu->n_outsiders - 1,
+			       size_text(gpu->outside).s);
 	else
-		(void)snprintf(who.s, sizeof(who.s), "%s, outside nvshare, has %s",
-			       process(first).s, size(gpu->outside).s);
-	return who;
+		(void)snprintf(text.s, sizeof(text.s), "%s, outside nvshare, has %s",
+			       process_text(first).s, size_text(gpu->outside).s);
+	return text;
 }
 
 static const char *state_colour(const struct nvshare_status_client *client)
@@ -313,8 +316,8 @@ static const char *state_colour(const struct nvshare_status_client *client)
 	return DIM;
 }
 
-/* Why it did not stop, or its memory did not move; "" if it did. */
-static const char *failure(const struct nvshare_status_client *client)
+/* Why the client did not stop or its memory did not move; "" after a success. */
+static const char *failure_words(const struct nvshare_status_client *client)
 {
 	static const char *const words[NVSHARE_OUTCOME_COUNT] = {
 		[NVSHARE_OUTCOME_SUCCESS] = "",
@@ -335,12 +338,12 @@ struct note {
 	char s[TABLE_CELL_LEN];
 };
 
-/* One more thing, after a comma. */
+/* Appends words to the note, after a comma. */
 __attribute__((format(printf, 2, 3))) static void add_words(struct note *note, const char *format,
 							    ...)
 {
 	size_t len = strlen(note->s);
-	char words[sizeof(struct who)];
+	char words[sizeof(struct outsiders_text)];
 	va_list args;
 
 	va_start(args, format);
@@ -349,7 +352,7 @@ __attribute__((format(printf, 2, 3))) static void add_words(struct note *note, c
 	(void)snprintf(note->s + len, sizeof(note->s) - len, "%s%s", len ? ", " : "", words);
 }
 
-/* Nobody stops for it, and that is somebody's wish: nothing is wrong. */
+/* The client waits because an administrator has switched turns off: nothing is wrong. */
 static bool lacks_turns(const struct nvshare_status_node *node,
 			const struct nvshare_status_client *client)
 {
@@ -384,15 +387,15 @@ static void add_wait(struct note *note, const struct status *status,
 	else if (reason[0])
 		add_words(note, "%s", reason);
 	if (client->why == NVSHARE_WAIT_OUTSIDERS)
-		add_words(note, "%s", outsiders(status, client->gpu).s);
+		add_words(note, "%s", outsiders_text(status, client->gpu).s);
 }
 
-/* What is worth a word: why it waits, and what is wrong with it. */
+/* The reason why the client waits, its claims, and its faults. */
 static void add_note(struct table *table, const struct status *status,
 		     const struct nvshare_status_client *client)
 {
 	uint64_t wanted = client->mem.wanted + client->mem.wanted_pinned;
-	const char *failed = failure(client);
+	const char *failed = failure_words(client);
 	struct note note = {""};
 	bool is_wrong;
 
@@ -401,10 +404,10 @@ static void add_note(struct table *table, const struct status *status,
 		return;
 	}
 	if (client->flags & NVSHARE_CLIENT_DOUBTED)
-		add_words(&note, "not all there");
+		add_words(&note, "reports more than is on the card");
 	add_wait(&note, status, client);
 	if (wanted)
-		add_words(&note, "needs %s more", size(wanted).s);
+		add_words(&note, "needs %s more", size_text(wanted).s);
 	if (client->flags & NVSHARE_CLIENT_FIXED)
 		add_words(&note, "takes no turns");
 	if (client->flags & NVSHARE_CLIENT_RDMA)
@@ -422,7 +425,7 @@ static void add_note(struct table *table, const struct status *status,
 		add_words(&note, "%" PRIu64 " of %" PRIu64 " too late", client->n_slo_violations,
 			  client->n_tasks);
 	if (client->flags & NVSHARE_CLIENT_SLICES_ONLY)
-		add_words(&note, "its bursts hold nobody: that was slow");
+		add_words(&note, "its bursts hold no others: freezing was too slow");
 	if (client->flags & NVSHARE_CLIENT_NOT_PREEMPTIBLE)
 		add_words(&note, "can not be stopped%s%s", failed[0] ? ": " : "", failed);
 	else if (failed[0] && status_is_running(client))
@@ -436,7 +439,7 @@ static void add_note(struct table *table, const struct status *status,
 	table_add(table, is_wrong || failed[0] ? RED : NULL, "%s", note.s);
 }
 
-/* Where all are as they are by themselves, the columns are not there. */
+/* Defaults are empty cells, so a column disappears if all clients have the default. */
 static void add_claim(struct table *table, const struct nvshare_claim *claim)
 {
 	if (claim->priority != NVSHARE_PRIORITY_NORMAL)
@@ -449,8 +452,8 @@ static void add_claim(struct table *table, const struct nvshare_claim *claim)
 		table_add(table, NULL, "%s", "");
 }
 
-/* Of the GPU's time while it ran; nothing where nobody has said anything of it. */
-static struct text part_of_time(const struct nvshare_status_client *client)
+/* Its part of the GPU's time while it ran; "" if the client has not reported any. */
+static struct text time_part_text(const struct nvshare_status_client *client)
 {
 	struct text text = {""};
 
@@ -460,7 +463,7 @@ static struct text part_of_time(const struct nvshare_status_client *client)
 	return text;
 }
 
-static struct text energy(const struct nvshare_status_client *client)
+static struct text energy_text(const struct nvshare_status_client *client)
 {
 	struct text text = {""};
 	double j = client->energy_j;
@@ -489,14 +492,14 @@ static void add_client(struct table *table, const struct status *status,
 	table_add(table, NULL, "%s", client->pod);
 	add_claim(table, &client->claim);
 	table_add(table, state_colour(client), "%s", status_state_names[client->state]);
-	table_add(table, NULL, "%s", duration(client->since_ns).s);
-	table_add(table, NULL, "%s", cell_size(client->mem.allocated).s);
-	table_add(table, NULL, "%s", cell_size(client->mem.resident).s);
-	table_add(table, NULL, "%s", cell_size(client->mem.swapped).s);
+	table_add(table, NULL, "%s", duration_text(client->since_ns).s);
+	table_add(table, NULL, "%s", size_cell(client->mem.allocated).s);
+	table_add(table, NULL, "%s", size_cell(client->mem.resident).s);
+	table_add(table, NULL, "%s", size_cell(client->mem.swapped).s);
 	table_add(table, NULL, "%s",
-		  cell_size(status_pinned(&client->mem) + client->mem.pager_context).s);
-	table_add(table, NULL, "%s", part_of_time(client).s);
-	table_add(table, NULL, "%s", energy(client).s);
+		  size_cell(status_pinned(&client->mem) + client->mem.pager_context).s);
+	table_add(table, NULL, "%s", time_part_text(client).s);
+	table_add(table, NULL, "%s", energy_text(client).s);
 	table_add(table, NULL, "%" PRIu64, client->n_switches);
 	table_add(table, NULL, "%s", client->halt ? status_stops_by(client) : "");
 	add_note(table, status, client);
@@ -519,7 +522,7 @@ static void print_clients(FILE *out, const struct status *status, uint32_t gpu, 
 	table_deinit(&table);
 }
 
-/* Lines that are folded when all are there. */
+/* Collects lines, to fold and print them together. */
 struct lines {
 	FILE *file;
 	char *text;
@@ -549,7 +552,8 @@ void view_print(FILE *out, const struct status *status, size_t width, bool has_c
 		lines_end(&lines, out, width);
 	}
 	if (status->n_gpus == 0)
-		(void)fprintf(out, "\nNo GPU yet: NVML names none, and no program has come.\n");
+		(void)fprintf(out,
+			      "\nNo GPU yet: NVML lists none, and no program has registered.\n");
 	for (size_t i = 0; i < status->n_gpus; i++) {
 		if (lines_begin(&lines)) {
 			print_gpu(lines.file, &status->gpus[i], has_colours);

@@ -15,18 +15,18 @@
 
 #define LOCK_NAME "scheduler.lock"
 
-/* The kernel cuts it to net.core.somaxconn; thousands may reconnect at once. */
+/* Thousands of clients may reconnect at once. The kernel cuts this to net.core.somaxconn. */
 #define BACKLOG 8192
 
 #define SOCKET_MODE 0666
 
-/* Where each user has a group of its own, with the same number, a umask of 002 is usual. */
+/* Some systems give each user a group with the user's number, and a umask of 002. */
 static bool is_private_group(const struct stat *st)
 {
 	return st->st_uid == geteuid() && st->st_uid != 0 && st->st_gid == st->st_uid;
 }
 
-/* A folder that others write to is safe only if they can not rename what is ours. */
+/* In a folder that others write to, only the sticky bit keeps them from renaming our files. */
 static int check_folder(struct listener *listener)
 {
 	mode_t others = S_IWGRP | S_IWOTH;
@@ -51,8 +51,8 @@ static bool is_own_file(const struct stat *st)
 }
 
 /*
- * The lock, not the socket, says whether an instance lives: a socket outlives its owner. In a
- * sticky folder another user may have made a file of that name, and could hold its lock.
+ * The lock tells whether an instance lives; the socket cannot, because it outlives its owner. In
+ * a sticky folder another user may have made a file of this name, and could hold its lock.
  */
 static int take_lock(struct listener *listener)
 {
@@ -79,8 +79,8 @@ static int take_lock(struct listener *listener)
 	return 0;
 }
 
-/* Only a socket is removed: a wrong directory must not cost a user a file. */
-static int remove_old(struct listener *listener)
+/* Removes nothing but a socket, so that a wrong NVSHARE_SOCK_DIR costs nobody a file. */
+static int remove_old_socket(struct listener *listener)
 {
 	struct stat st;
 
@@ -95,8 +95,8 @@ static int remove_old(struct listener *listener)
 }
 
 /*
- * The name has its mode from the beginning: a chmod() by name afterwards would follow what
- * somebody has put there meanwhile. bind() takes the socket's own mode, less the umask.
+ * bind() gives the name the mode of the socket, less the umask. A chmod() by name afterwards
+ * would be unsafe: somebody may have put another file there.
  */
 static int bind_socket(const struct listener *listener, const struct sockaddr_un *addr)
 {
@@ -111,16 +111,16 @@ static int bind_socket(const struct listener *listener, const struct sockaddr_un
 	(void)umask(mask);
 	if (r)
 		return r;
-	/* bind() knows no folder but by name: was it the one that was checked? */
+	/* bind() finds the folder by its name: the name must still lead to the checked folder. */
 	if (fstatat(listener->dir_fd, NVSHARE_SOCK_NAME, &st, AT_SYMLINK_NOFOLLOW) < 0)
 		return -errno;
 	return S_ISSOCK(st.st_mode) && st.st_uid == geteuid() ? 0 : -ESTALE;
 }
 
 /*
- * A descriptor that somebody sends can make its last close() wait for as long as the sender
- * likes. Where the kernel can not refuse it, credentials are asked for: with them sock_next()
- * tells a packet from the end of a connection. Both are inherited by accepted sockets.
+ * The last close() of a descriptor may block as long as its sender likes, so the scheduler takes
+ * none. If the kernel cannot refuse descriptors, packets must carry credentials: sock_next()
+ * needs them to find descriptors. Accepted sockets inherit both options.
  */
 static int refuse_rights(struct listener *listener)
 {
@@ -134,14 +134,14 @@ static int refuse_rights(struct listener *listener)
 	return 0;
 }
 
-static int open_in(struct listener *listener, const struct sockaddr_un *addr)
+static int open_socket(struct listener *listener, const struct sockaddr_un *addr)
 {
 	int r = check_folder(listener);
 
 	if (!r)
 		r = take_lock(listener);
 	if (!r)
-		r = remove_old(listener);
+		r = remove_old_socket(listener);
 	if (r)
 		return r;
 	listener->fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
@@ -171,7 +171,7 @@ int listener_open(const char *dir, struct listener *ret)
 	ret->dir_fd = open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	if (ret->dir_fd < 0)
 		return -errno;
-	r = open_in(ret, &addr);
+	r = open_socket(ret, &addr);
 	if (r) {
 		ret->fd = fd_close(ret->fd);
 		ret->lock_fd = fd_close(ret->lock_fd);

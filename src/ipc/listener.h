@@ -3,46 +3,47 @@
 #define NVS_IPC_LISTENER_H
 
 /*
- * The scheduler's end of the socket: a folder, a lock file and a listening socket in it.
+ * The scheduler's end of the socket: a folder with a lock file and a listening socket.
  *
- * The folder decides who can put another scheduler in this one's place. So it must belong to
- * root or to the user of this process, and nobody else may write there, unless the folder is
- * sticky. (A user's own group, whose number is the user's, may write to a folder of the user's.)
- * The folders above it are not looked at.
+ * Anybody who may rename files in the folder can put another scheduler in this one's place. So
+ * the folder must belong to root or to the user of this process. Only the owner may write to it,
+ * unless it is sticky. One exception: the owner's own group, with the number of the user, may
+ * write, too. listener_open() does not check the folders above.
  *
- * No name is followed twice: lock and socket are handled relative to the folder as it was
- * checked. The umask is changed for the moment of bind(), so no other thread may make files
- * meanwhile.
+ * Lock and socket are opened relative to the checked folder, so that a swapped name cannot lead
+ * elsewhere. Threading: no other thread may create files during listener_open(), which changes
+ * the umask around bind().
  */
 
 #include <stdbool.h>
 #include <sys/types.h>
 
 struct listener {
-	int fd;      /* non-blocking; everybody may connect */
-	int lock_fd; /* locked for as long as the process lives */
+	int fd;      /* non-blocking; any user may connect */
+	int lock_fd; /* keeps the lock as long as it is open */
 	int dir_fd;
 	bool is_stale;     /* a socket of an earlier instance was there */
-	bool takes_rights; /* the kernel can not refuse descriptors that peers send */
-	uid_t owner;       /* of the folder */
-	mode_t mode;       /* of the folder, permission bits alone */
+	bool takes_rights; /* the kernel cannot refuse descriptors that peers send */
+	uid_t owner;       /* the folder's owner */
+	mode_t mode;       /* the folder's permission bits */
 };
 
 enum {
 	LISTENER_E_SUCCESS_,
-	LISTENER_E_TAKEN, /* another instance runs there */
-	LISTENER_E_OWNER, /* the folder is another user's: owner says whose */
-	LISTENER_E_OPEN,  /* others may write to the folder: mode says how */
-	LISTENER_E_LOCK,  /* the name of the lock file is taken by something else */
+	LISTENER_E_TAKEN, /* another instance runs in the folder */
+	LISTENER_E_OWNER, /* the folder belongs to another user: see owner */
+	LISTENER_E_OPEN,  /* others may write to the folder: see mode */
+	LISTENER_E_LOCK,  /* something else has the lock file's name */
 };
 
 /*
- * dir NULL: $NVSHARE_SOCK_DIR, else the default; made with mode 0755 if it is missing. One
- * instance a folder. 0, -errno or LISTENER_E_*; ret holds no descriptor then.
+ * Opens the socket in dir; NULL: $NVSHARE_SOCK_DIR, else the default. A missing folder is made
+ * with mode 0755. Only one instance may run in a folder. Returns 0, -errno or LISTENER_E_*. The
+ * caller owns the descriptors in ret; after a failure there are none.
  */
 int listener_open(const char *dir, struct listener *ret);
 
-/* Removes the socket's name. */
+/* Removes the socket's name from the folder. */
 void listener_unlink(const struct listener *listener);
 
 #endif

@@ -5,7 +5,7 @@
 #include <stdbool.h>
 #include <string.h>
 
-/* The offsets are the wire: a compiler that pads otherwise speaks another protocol. */
+/* Layouts are the protocol: a compiler that pads in another way must not build. */
 _Static_assert(sizeof(struct nvshare_msg_header) == 16, "header");
 _Static_assert(sizeof(struct nvshare_mem) == 128, "mem");
 _Static_assert(sizeof(struct nvshare_register) == 376, "register");
@@ -29,7 +29,7 @@ _Static_assert(sizeof(struct nvshare_handover) == 8, "handover");
 _Static_assert(sizeof(struct nvshare_result_msg) == 260, "result_msg");
 _Static_assert(sizeof(struct msg) == NVSHARE_MSG_SIZE_MAX, "msg");
 
-/* Strictly below the limit, so that a longer packet cut to it never has a valid size. */
+/* A longer packet is cut to the limit on receipt, so no valid packet may have that size. */
 #define NVSHARE_MSG(id, NAME, field, body, direction)                                      \
 	_Static_assert(sizeof(struct nvshare_msg_header) + sizeof(struct nvshare_##body) < \
 			       NVSHARE_MSG_SIZE_MAX,                                       \
@@ -37,7 +37,7 @@ _Static_assert(sizeof(struct msg) == NVSHARE_MSG_SIZE_MAX, "msg");
 #include "nvshare/messages.def"
 #undef NVSHARE_MSG
 
-/* Of all sizes in one report: above any card, and 65,536 of them do not overflow. */
+/* Limit of all sizes in a report: larger than any card, and 65,536 of them do not overflow. */
 #define BYTES_MAX (1ull << 48)
 
 enum direction { TO_NOBODY, TO_SCHEDULER, TO_CLIENT, TO_TOOL, BOTH };
@@ -229,7 +229,7 @@ int msg_decode(const void *bytes, size_t len, enum msg_to to, struct msg *ret_ms
 
 	if (len < sizeof(header))
 		return MSG_E_SHORT;
-	memcpy(&header, bytes, sizeof(header)); /* bytes need not be aligned */
+	memcpy(&header, bytes, sizeof(header)); /* bytes may be unaligned */
 	if (header.magic != NVSHARE_PROTOCOL_MAGIC)
 		return MSG_E_MAGIC;
 	if (header.version != NVSHARE_PROTOCOL_VERSION)
@@ -262,7 +262,7 @@ size_t msg_encode(uint16_t type, uint32_t seq, const void *body, struct msg *ret
 {
 	size_t size = msg_size(type);
 
-	assert(size); /* the caller names the type: a constant */
+	assert(size); /* callers pass constants */
 	memset(ret_msg, 0, size);
 	ret_msg->header.magic = NVSHARE_PROTOCOL_MAGIC;
 	ret_msg->header.version = NVSHARE_PROTOCOL_VERSION;

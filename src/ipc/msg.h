@@ -3,8 +3,8 @@
 #define NVS_IPC_MSG_H
 
 /*
- * Bytes to messages and back (include/nvshare/messages.def). Pure: no descriptor, no
- * allocation, no log. Safe for any input bytes.
+ * Converts bytes to messages (include/nvshare/messages.def) and back. Pure: no descriptors, no
+ * allocation, no log. Thread-safe, and safe for any input bytes.
  */
 
 #include "nvshare/protocol.h"
@@ -26,22 +26,28 @@ enum msg_to { MSG_TO_SCHEDULER, MSG_TO_CLIENT, MSG_TO_TOOL };
 
 enum {
 	MSG_E_SUCCESS_,
-	MSG_E_SHORT,   /* less than a header */
-	MSG_E_MAGIC,   /* not ours */
+	MSG_E_SHORT,   /* shorter than a header */
+	MSG_E_MAGIC,   /* not this protocol */
 	MSG_E_VERSION, /* another version of the protocol */
-	MSG_E_TYPE,    /* unknown, or not for this direction */
+	MSG_E_TYPE,    /* an unknown type, or one for another direction */
 	MSG_E_SIZE,    /* not the exact size of its type */
 	MSG_E_STRING,  /* a string without its NUL */
 	MSG_E_RANGE,   /* an enum or a sum of sizes out of range */
 };
 
-/* Checks len bytes received; *ret_msg is filled, the rest zeroed. 0 or MSG_E_*. */
+/*
+ * Checks a packet of len bytes for the receiver to, and copies it to *ret_msg, whose rest
+ * becomes zero. Returns 0, or MSG_E_* with *ret_msg untouched.
+ */
 int msg_decode(const void *bytes, size_t len, enum msg_to to, struct msg *ret_msg);
 
-/* Bytes of the whole packet of type; 0 if there is no such type. */
+/* Bytes of a packet of type, header included; 0: no such type. */
 size_t msg_size(uint16_t type);
 
-/* Fills the header; body may be NULL for an all-zero body. Returns the packet's size. */
+/*
+ * Builds a packet of type, which must exist. body: the struct of that type; NULL: all zero.
+ * Returns the packet's size in bytes.
+ */
 size_t msg_encode(uint16_t type, uint32_t seq, const void *body, struct msg *ret_msg);
 
 const char *msg_name(uint16_t type); /* "REQ_LOCK"; "?" if unknown */

@@ -12,7 +12,7 @@
 #define SO_PASSRIGHTS 83 /* Linux 6.16 */
 #endif
 
-/* The kernel's SCM_MAX_FD: a packet holds no more. */
+/* The most that a packet can hold: the kernel's SCM_MAX_FD. */
 #define FDS_MAX 253
 
 union control_out {
@@ -34,7 +34,7 @@ int pass_allow(int fd, bool is_allowed)
 
 int pass_send(int fd, const void *bytes, size_t len, int passed)
 {
-	struct iovec part = {(void *)(uintptr_t)bytes, len}; /* it is only read */
+	struct iovec part = {(void *)(uintptr_t)bytes, len}; /* sendmsg() only reads it */
 	union control_out control = {.bytes = {0}};
 	struct msghdr message = {
 		.msg_iov = &part,

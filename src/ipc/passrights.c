@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-/* A file of its own: a test that defines the function itself has an older kernel. */
+/* This file has one function, so that a test can define its own, to stand for an older kernel. */
 
 #include "ipc/sock.h"
 

@@ -12,7 +12,7 @@
 #include <sys/socket.h>
 #include <sys/un.h>
 
-/* Packets a sendmmsg(). */
+/* Packets of one sendmmsg(). */
 #define SEND_MAX 16
 
 const char *sock_dir(const char *dir)
@@ -35,11 +35,11 @@ int sock_connect(const char *dir)
 	fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
 	if (fd < 0)
 		return -errno;
-	/* Before anybody can send: nothing is known yet of who listens there. */
+	/* Before connect(): any user may listen there, and could send at once. */
 	(void)sock_refuse_rights(fd);
 	do {
 		r = connect(fd, (const struct sockaddr *)&addr, sizeof(addr));
-	} while (r < 0 && errno == EINTR); /* local: it has not begun, so it can begin again */
+	} while (r < 0 && errno == EINTR); /* a local connect() has not begun then: try again */
 	if (r < 0)
 		return -errno;
 	ret = fd;
@@ -56,11 +56,11 @@ int sock_send(int fd, const struct msg *msg)
 	} while (n < 0 && errno == EINTR);
 	if (n < 0)
 		return errno == EWOULDBLOCK ? -EAGAIN : -errno;
-	return 0; /* a packet is sent whole or not at all */
+	return 0; /* the kernel sends a packet whole or not at all */
 }
 
-/* Up to SEND_MAX packets of those in len bytes; the number of them, or -errno. */
-static int send_some(int fd, const uint8_t *packets, size_t len)
+/* Sends the first packets in len bytes, up to SEND_MAX. Returns how many were sent, or -errno. */
+static int send_batch(int fd, const uint8_t *packets, size_t len)
 {
 	struct mmsghdr messages[SEND_MAX] = {0};
 	struct iovec parts[SEND_MAX];
@@ -71,7 +71,7 @@ static int send_some(int fd, const uint8_t *packets, size_t len)
 		struct nvshare_msg_header header;
 
 		memcpy(&header, packets + at, sizeof(header));
-		parts[n].iov_base = (void *)(uintptr_t)(packets + at); /* it is only read */
+		parts[n].iov_base = (void *)(uintptr_t)(packets + at); /* sendmmsg() only reads */
 		parts[n].iov_len = header.size;
 		messages[n].msg_hdr.msg_iov = &parts[n];
 		messages[n].msg_hdr.msg_iovlen = 1;
@@ -89,7 +89,7 @@ int sock_send_all(int fd, const void *packets, size_t len, size_t *ret_sent)
 	int r = 0;
 
 	while (sent < len) {
-		r = send_some(fd, bytes + sent, len - sent);
+		r = send_batch(fd, bytes + sent, len - sent);
 		if (r < 0)
 			break;
 		for (; r > 0; r--) {
@@ -103,7 +103,7 @@ int sock_send_all(int fd, const void *packets, size_t len, size_t *ret_sent)
 	return r;
 }
 
-static ssize_t receive(int fd, void *buf, size_t size, int flags)
+static ssize_t receive_packet(int fd, void *buf, size_t size, int flags)
 {
 	ssize_t n;
 
@@ -115,14 +115,18 @@ static ssize_t receive(int fd, void *buf, size_t size, int flags)
 
 ssize_t sock_recv(int fd, void *buf, size_t size)
 {
-	return receive(fd, buf, size, 0);
+	return receive_packet(fd, buf, size, 0);
 }
 
 ssize_t sock_peek(int fd, void *buf, size_t size)
 {
-	return receive(fd, buf, size, MSG_PEEK);
+	return receive_packet(fd, buf, size, MSG_PEEK);
 }
 
+/*
+ * control has room for credentials only. With more room the kernel would install descriptors
+ * in this process, and close those that it may not have during this call.
+ */
 int sock_next(int fd)
 {
 	char control[CMSG_SPACE(sizeof(struct ucred))];
@@ -136,7 +140,7 @@ int sock_next(int fd)
 		return errno == EAGAIN ? SOCK_NEXT_NONE : -errno;
 	if (msg.msg_flags & MSG_CTRUNC)
 		return SOCK_NEXT_RIGHTS;
-	/* Every packet brings credentials, also an empty one. */
+	/* Every packet brings credentials, even an empty one; the end of a connection does not. */
 	return msg.msg_controllen ? SOCK_NEXT_PACKET : SOCK_NEXT_END;
 }
 

@@ -3,56 +3,56 @@
 #define NVS_IPC_SOCK_H
 
 /*
- * The socket itself, for both ends. Needs libc alone; never raises SIGPIPE; every
- * descriptor is close-on-exec. Threading: a descriptor belongs to one thread at a time.
+ * The scheduler's socket, for both ends. Functions never raise SIGPIPE, and every new descriptor
+ * is close-on-exec. Threading: one thread at a time may use a descriptor. Needs nothing but libc.
  */
 
 #include "ipc/msg.h"
 
 #include <sys/types.h>
 
-/* dir; if that is NULL or empty $NVSHARE_SOCK_DIR, else the default. */
+/* Returns dir. If it is NULL or empty: $NVSHARE_SOCK_DIR, else the default. */
 const char *sock_dir(const char *dir);
 
 /*
- * A non-blocking descriptor, or -errno; -EAGAIN: a scheduler is there, and its backlog is full.
- * Where the kernel can it lets nobody send descriptors over it: pass_allow() when the scheduler
- * may.
+ * Connects to the scheduler of dir (as sock_dir() has it). Returns a non-blocking descriptor,
+ * which the caller owns, or -errno; -EAGAIN: the scheduler's backlog is full. The descriptor
+ * refuses packets with descriptors, if the kernel can; pass_allow() allows them.
  */
 int sock_connect(const char *dir);
 
 /*
- * From now on whoever sends descriptors to fd is refused (EPERM). 0, or -errno; -ENOPROTOOPT: a
- * kernel before Linux 6.16.
+ * Refuses packets with descriptors to fd from now on; their sender gets EPERM. 0 or -errno;
+ * -ENOPROTOOPT: the kernel is older than Linux 6.16.
  */
 int sock_refuse_rights(int fd);
 
-/* 0, or -errno; -EAGAIN when the peer's buffer is full (nothing was sent). */
+/* Sends one packet. 0 or -errno; -EAGAIN: the peer's buffer is full, and nothing was sent. */
 int sock_send(int fd, const struct msg *msg);
 
 /*
- * Whole packets, back to back in len bytes, in as few system calls as it takes.
- * *ret_sent: bytes of those that went. 0, or -errno as above for the first that did not.
+ * Sends whole packets, back to back in len bytes, with few system calls. *ret_sent: bytes of
+ * the packets that were sent. 0, or the -errno of the first that was not, as in sock_send().
  */
 int sock_send_all(int fd, const void *packets, size_t len, size_t *ret_sent);
 
-/* Bytes received into buf, 0 at the end of the connection, or -errno (-EAGAIN: none now). */
+/*
+ * Receives one packet into buf. Returns its bytes, 0 at the end of the connection, or -errno
+ * (-EAGAIN: no packet now). sock_peek() leaves the packet in the queue.
+ */
 ssize_t sock_recv(int fd, void *buf, size_t size);
-/* The same, and it is still there for the next call. */
 ssize_t sock_peek(int fd, void *buf, size_t size);
 
 enum sock_next {
-	SOCK_NEXT_NONE, /* nothing now */
+	SOCK_NEXT_NONE, /* no packet now */
 	SOCK_NEXT_END,  /* the connection has ended */
 	SOCK_NEXT_PACKET,
 	SOCK_NEXT_RIGHTS, /* a packet with descriptors */
 };
 
 /*
- * What sock_recv() would find; enum sock_next or -errno. Takes nothing: a descriptor that is not
- * taken stays in the kernel's queue, and is closed by whoever closes fd. Needs SO_PASSCRED on fd,
- * and no room for more control data than credentials: with more the kernel would hand
- * descriptors over, and close what this process may not have, in the middle of this call.
+ * Tells what sock_recv() will find, and leaves it in the queue: enum sock_next or -errno. fd
+ * needs SO_PASSCRED. Descriptors stay in the kernel's queue, until fd is closed.
  */
 int sock_next(int fd);
 
@@ -61,6 +61,8 @@ struct sock_peer {
 	uid_t uid;
 	gid_t gid;
 };
+
+/* The process that connected, from the kernel. 0 or -errno. */
 int sock_peer(int fd, struct sock_peer *ret_peer);
 
 #endif

@@ -16,27 +16,27 @@
 #define CLIENTS    (ENGINE_BE_MAX + 1)
 #define ORDERS     16u
 #define UPS        256u
-#define BE_IDLE_NS 5000000u    /* without work for so long, it says so */
-#define BE_TELL_NS 1000000000u /* with work for so long, it says that it has */
+#define BE_IDLE_NS 5000000u    /* a client reports IDLE after so long without work */
+#define BE_TELL_NS 1000000000u /* a busy client reports BUSY again after so long */
 
-struct order { /* SET_SHARE: on its way, then being done */
+struct order { /* a SET_SHARE that travels, or that the client carries out */
 	struct timeshare_action set;
-	uint64_t at_ns;
+	uint64_t at_ns; /* arrival, then end */
 	bool is_begun;
 };
 
-struct up { /* to the machine */
-	uint64_t at_ns;
+struct up {             /* a message to the scheduler */
+	uint64_t at_ns; /* arrival */
 	struct timeshare_event event;
 };
 
 struct client {
-	uint64_t until_ns; /* held until then */
-	uint64_t next_ns;  /* of the others: its next kernel arrives */
-	uint64_t idle_ns;  /* since then; UINT64_MAX: at work */
+	uint64_t until_ns; /* end of its hold; 0: not held */
+	uint64_t next_ns;  /* best-effort: arrival of its next kernel */
+	uint64_t idle_ns;  /* time of its last work; UINT64_MAX: it has work */
 	uint64_t n_pending;
-	bool is_told;     /* BUSY, or BEGIN */
-	uint64_t told_ns; /* of the others: BUSY, last */
+	bool is_told;     /* its last message was BUSY or BEGIN */
+	uint64_t told_ns; /* best-effort: time of its last BUSY */
 	uint32_t n_orders;
 	struct order orders[ORDERS];
 };
@@ -53,7 +53,7 @@ struct engine {
 	struct up ups[UPS]; /* a ring */
 	uint32_t first_up, n_ups;
 
-	size_t next, serving, next_hint; /* of config->requests; serving == next: none */
+	size_t next, serving, next_hint; /* indices of config->requests; serving == next: idle */
 	uint32_t n_pieces_left;
 	uint64_t gap_end_ns, begun_ns;
 	uint64_t *latency_ns, *wait_ns;
@@ -64,9 +64,9 @@ static bool is_managed(const struct engine *e)
 	return e->config->mode != ENGINE_MODE_DEFAULT;
 }
 
-/* ---- the machine --------------------------------------------------------------- */
+/* ---- the scheduler: core/timeshare --------------------------------------------- */
 
-static void take(struct engine *e, const struct timeshare_action *action)
+static void queue_order(struct engine *e, const struct timeshare_action *action)
 {
 	struct client *c = &e->clients[action->client];
 
@@ -76,19 +76,19 @@ static void take(struct engine *e, const struct timeshare_action *action)
 	e->result->n_holds += action->hold_us && c->until_ns <= e->now_ns;
 }
 
-static void step(struct engine *e, struct timeshare_event *event)
+static void machine_step(struct engine *e, struct timeshare_event *event)
 {
 	struct timeshare_actions actions;
 
 	event->now_ns = e->now_ns;
-	/* Which of the two serves better is the question here, so it is not left to learn. */
+	/* The mode says whether others are held, so the machine must not learn it. */
 	for (int i = 0; i < TIMESHARE_WARNINGS_; i++)
 		e->slots[LC].arms[i] = (struct timeshare_arm){
 			.n_bursts = 1025, .n_noted = ARM_FIRST_BURSTS, .best = TIMESHARE_ARM_HOLD};
 	(void)timeshare_step(&e->share, event, &actions);
 	for (uint32_t i = 0; i < actions.n; i++) {
 		if (actions.at[i].type == TIMESHARE_ACTION_SET)
-			take(e, &actions.at[i]);
+			queue_order(e, &actions.at[i]);
 	}
 }
 
@@ -101,7 +101,8 @@ static void send_up(struct engine *e, struct timeshare_event event)
 		(struct up){.at_ns = e->now_ns + e->config->wire_ns, .event = event};
 }
 
-static void say(struct engine *e, uint32_t client, enum timeshare_activity activity, uint64_t value)
+static void send_activity(struct engine *e, uint32_t client, enum timeshare_activity activity,
+			  uint64_t value)
 {
 	send_up(e, (struct timeshare_event){.type = TIMESHARE_EVENT_ACTIVITY,
 					    .client = client,
@@ -109,21 +110,22 @@ static void say(struct engine *e, uint32_t client, enum timeshare_activity activ
 					    .value = value});
 }
 
-static void hear(struct engine *e)
+static void machine_receive(struct engine *e)
 {
 	while (e->n_ups && e->ups[e->first_up].at_ns <= e->now_ns) {
 		struct timeshare_event event = e->ups[e->first_up].event;
 
 		e->first_up = (e->first_up + 1) % UPS;
 		e->n_ups--;
-		step(e, &event);
+		machine_step(e, &event);
 	}
 	while (is_managed(e) && timeshare_deadline(&e->share) <= e->now_ns)
-		step(e, &(struct timeshare_event){.type = TIMESHARE_EVENT_TIME});
+		machine_step(e, &(struct timeshare_event){.type = TIMESHARE_EVENT_TIME});
 }
 
-/* How long a client takes for an order that it has got. */
-static uint64_t work_of(const struct engine *e, const struct client *c, const struct order *order)
+/* The time in which a client carries out an order. */
+static uint64_t order_cost_ns(const struct engine *e, const struct client *c,
+			      const struct order *order)
 {
 	bool is_held = c->until_ns > e->now_ns;
 
@@ -132,11 +134,11 @@ static uint64_t work_of(const struct engine *e, const struct client *c, const st
 	return is_held ? e->config->thaw_ns : 0;
 }
 
-static void obey(struct engine *e, uint32_t client)
+static void order_progress(struct engine *e, uint32_t client)
 {
 	struct client *c = &e->clients[client];
 	struct order *order = &c->orders[0];
-	uint64_t took_ns = work_of(e, c, order);
+	uint64_t took_ns = order_cost_ns(e, c, order);
 
 	if (!order->is_begun) {
 		order->is_begun = true;
@@ -158,12 +160,12 @@ static void obey(struct engine *e, uint32_t client)
 
 /* ---- the critical client -------------------------------------------------------- */
 
-static uint64_t length_of(const struct engine *e, const struct engine_request *request)
+static uint64_t request_length_ns(const struct engine *e, const struct engine_request *request)
 {
 	return request->service_ns + (e->config->n_pieces - 1) * e->config->gap_ns;
 }
 
-/* The last piece has what the division leaves. */
+/* The last piece gets the remainder of the division. */
 static void give_piece(struct engine *e)
 {
 	uint64_t service_ns = e->config->requests[e->serving].service_ns;
@@ -175,7 +177,7 @@ static void give_piece(struct engine *e)
 	gpu_give(&e->gpu, e->now_ns, LC, piece_ns ? piece_ns : 1);
 }
 
-static void serve(struct engine *e)
+static void begin_request(struct engine *e)
 {
 	e->n_pieces_left = e->config->n_pieces;
 	give_piece(e);
@@ -187,20 +189,20 @@ static void on_request(struct engine *e)
 
 	e->next++;
 	if (e->serving + 1 < e->next)
-		return; /* waits for those before */
+		return; /* an earlier request is being served */
 	lc->idle_ns = UINT64_MAX;
 	if (!lc->is_told) {
 		lc->is_told = true;
 		e->begun_ns = e->now_ns;
-		say(e, LC, TIMESHARE_ACTIVITY_BEGIN, 0);
+		send_activity(e, LC, TIMESHARE_ACTIVITY_BEGIN, 0);
 	}
-	serve(e);
+	begin_request(e);
 }
 
-static void count(struct engine *e)
+static void count_request(struct engine *e)
 {
 	const struct engine_request *request = &e->config->requests[e->serving];
-	uint64_t latency_ns = e->now_ns - request->at_ns, alone_ns = length_of(e, request);
+	uint64_t latency_ns = e->now_ns - request->at_ns, alone_ns = request_length_ns(e, request);
 
 	if (request->at_ns < e->config->warmup_ns)
 		return;
@@ -218,10 +220,10 @@ static void on_piece_end(struct engine *e)
 		give_piece(e);
 		return;
 	}
-	count(e);
+	count_request(e);
 	e->serving++;
 	if (e->serving < e->next)
-		serve(e);
+		begin_request(e);
 	else
 		e->clients[LC].idle_ns = e->now_ns;
 }
@@ -241,8 +243,8 @@ static void lc_tick(struct engine *e)
 	struct client *lc = &e->clients[LC];
 
 	while (hint_at(e) <= e->now_ns) {
-		say(e, LC, TIMESHARE_ACTIVITY_HINT,
-		    e->config->requests[e->next_hint].at_ns - e->now_ns);
+		send_activity(e, LC, TIMESHARE_ACTIVITY_HINT,
+			      e->config->requests[e->next_hint].at_ns - e->now_ns);
 		e->next_hint++;
 	}
 	if (e->gap_end_ns <= e->now_ns) {
@@ -254,7 +256,7 @@ static void lc_tick(struct engine *e)
 	if (lc->is_told && lc->idle_ns != UINT64_MAX &&
 	    lc->idle_ns + e->config->burst_idle_ns <= e->now_ns) {
 		lc->is_told = false;
-		say(e, LC, TIMESHARE_ACTIVITY_END, lc->idle_ns - e->begun_ns);
+		send_activity(e, LC, TIMESHARE_ACTIVITY_END, lc->idle_ns - e->begun_ns);
 	}
 }
 
@@ -268,7 +270,7 @@ static void be_give(struct engine *e, uint32_t client)
 	if (!c->is_told || e->now_ns - c->told_ns >= BE_TELL_NS) {
 		c->is_told = true;
 		c->told_ns = e->now_ns;
-		say(e, client, TIMESHARE_ACTIVITY_BUSY, 0);
+		send_activity(e, client, TIMESHARE_ACTIVITY_BUSY, 0);
 	}
 	gpu_give(&e->gpu, e->now_ns, client, e->config->be_kernel_ns);
 }
@@ -299,29 +301,30 @@ static void be_tick(struct engine *e, uint32_t client)
 	}
 	if (c->is_told && c->idle_ns != UINT64_MAX && c->idle_ns + BE_IDLE_NS <= e->now_ns) {
 		c->is_told = false;
-		say(e, client, TIMESHARE_ACTIVITY_IDLE, 0);
+		send_activity(e, client, TIMESHARE_ACTIVITY_IDLE, 0);
 	}
 }
 
 /* ---- time ------------------------------------------------------------------------- */
 
-static void least(uint64_t *at_ns, uint64_t candidate_ns)
+static void lower_to(uint64_t *at_ns, uint64_t candidate_ns)
 {
 	if (candidate_ns < *at_ns)
 		*at_ns = candidate_ns;
 }
 
-static void least_of(const struct engine *e, uint32_t client, uint64_t *at_ns)
+static void lower_to_client(const struct engine *e, uint32_t client, uint64_t *at_ns)
 {
 	const struct client *c = &e->clients[client];
 
-	least(at_ns, c->next_ns);
+	lower_to(at_ns, c->next_ns);
 	if (c->n_orders)
-		least(at_ns, c->orders[0].at_ns);
+		lower_to(at_ns, c->orders[0].at_ns);
 	if (c->until_ns > 0)
-		least(at_ns, c->until_ns);
+		lower_to(at_ns, c->until_ns);
 	if (c->is_told && c->idle_ns != UINT64_MAX)
-		least(at_ns, c->idle_ns + (client == LC ? e->config->burst_idle_ns : BE_IDLE_NS));
+		lower_to(at_ns,
+			 c->idle_ns + (client == LC ? e->config->burst_idle_ns : BE_IDLE_NS));
 }
 
 static uint64_t next_event(const struct engine *e)
@@ -329,27 +332,27 @@ static uint64_t next_event(const struct engine *e)
 	uint64_t at_ns = e->config->length_ns;
 
 	for (uint32_t i = 0; i < e->n_clients; i++)
-		least_of(e, i, &at_ns);
+		lower_to_client(e, i, &at_ns);
 	if (e->n_ups)
-		least(&at_ns, e->ups[e->first_up].at_ns);
+		lower_to(&at_ns, e->ups[e->first_up].at_ns);
 	if (is_managed(e))
-		least(&at_ns, timeshare_deadline(&e->share));
+		lower_to(&at_ns, timeshare_deadline(&e->share));
 	if (e->next < e->config->n_requests)
-		least(&at_ns, e->config->requests[e->next].at_ns);
-	least(&at_ns, hint_at(e));
-	least(&at_ns, e->gap_end_ns);
-	least(&at_ns, gpu_next(&e->gpu));
+		lower_to(&at_ns, e->config->requests[e->next].at_ns);
+	lower_to(&at_ns, hint_at(e));
+	lower_to(&at_ns, e->gap_end_ns);
+	lower_to(&at_ns, gpu_next(&e->gpu));
 	return at_ns > e->now_ns ? at_ns : e->now_ns;
 }
 
-static void happen(struct engine *e)
+static void handle_due(struct engine *e)
 {
-	hear(e);
+	machine_receive(e);
 	for (uint32_t i = 0; i < e->n_clients; i++) {
 		struct client *c = &e->clients[i];
 
 		while (c->n_orders && c->orders[0].at_ns <= e->now_ns)
-			obey(e, i);
+			order_progress(e, i);
 		if (c->until_ns > 0 && c->until_ns <= e->now_ns) {
 			c->until_ns = 0;
 			gpu_set_frozen(&e->gpu, e->now_ns, i, false);
@@ -368,13 +371,13 @@ static void happen(struct engine *e)
 	gpu_choose(&e->gpu, e->now_ns);
 }
 
-static void begin(struct engine *e)
+static void engine_begin(struct engine *e)
 {
 	struct timeshare_config config;
 
 	e->n_clients = 1 + e->config->n_be;
 	e->gap_end_ns = UINT64_MAX;
-	e->rng = ~e->config->seed; /* not the sequence that requests are drawn from */
+	e->rng = ~e->config->seed; /* requests are drawn with the seed itself */
 	gpu_init(&e->gpu, e->n_clients, e->config->slice_ns, e->config->switch_ns);
 	timeshare_config_default(&config);
 	config.is_holding = e->config->mode >= ENGINE_MODE_FREEZE;
@@ -388,17 +391,18 @@ static void begin(struct engine *e)
 							: 0;
 		if (!is_managed(e))
 			continue;
-		step(e, &(struct timeshare_event){.type = TIMESHARE_EVENT_JOIN,
-						  .client = i,
-						  .claim = {i == LC ? TIMESHARE_CLASS_CRITICAL
-								    : TIMESHARE_CLASS_NORMAL,
-							    100, 0, 0}});
-		step(e, &(struct timeshare_event){
-				.type = TIMESHARE_EVENT_RUN, .client = i, .running = true});
+		machine_step(e,
+			     &(struct timeshare_event){.type = TIMESHARE_EVENT_JOIN,
+						       .client = i,
+						       .claim = {i == LC ? TIMESHARE_CLASS_CRITICAL
+									 : TIMESHARE_CLASS_NORMAL,
+								 100, 0, 0}});
+		machine_step(e, &(struct timeshare_event){
+					.type = TIMESHARE_EVENT_RUN, .client = i, .running = true});
 	}
 }
 
-static void finish(struct engine *e)
+static void engine_finish(struct engine *e)
 {
 	struct engine_result *result = e->result;
 	double sum_ns = 0;
@@ -435,16 +439,16 @@ int engine_run(const struct engine_config *config, struct engine_result *ret)
 		*ret = (struct engine_result){0};
 		e->config = config;
 		e->result = ret;
-		begin(e);
-		happen(e);
+		engine_begin(e);
+		handle_due(e);
 		while (e->now_ns < config->length_ns) {
 			uint64_t at_ns = next_event(e);
 
 			gpu_pass(&e->gpu, e->now_ns, at_ns);
 			e->now_ns = at_ns;
-			happen(e);
+			handle_due(e);
 		}
-		finish(e);
+		engine_finish(e);
 		r = 0;
 	}
 	free(e->latency_ns);

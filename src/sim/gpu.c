@@ -65,8 +65,8 @@ void gpu_pass(struct gpu *gpu, uint64_t from_ns, uint64_t to_ns)
 	c->got_ns += ns;
 }
 
-/* The first after the last one; it may be itself. */
-static uint32_t next_of(const struct gpu *gpu)
+/* The next client after the last one that can run; it may be the last one itself. */
+static uint32_t next_client(const struct gpu *gpu)
 {
 	for (uint32_t i = 1; i <= gpu->n_clients; i++) {
 		uint32_t client = (gpu->last + i) % gpu->n_clients;
@@ -99,7 +99,7 @@ static bool is_contested(const struct gpu *gpu)
 	return false;
 }
 
-/* Slices follow each other also while nobody else wants the GPU. */
+/* The hardware counts slices also while no other client wants the GPU. */
 static uint64_t slice_end(const struct gpu *gpu)
 {
 	uint64_t slice_ns = gpu->clients[gpu->owner].slice_ns;
@@ -114,7 +114,7 @@ void gpu_choose(struct gpu *gpu, uint64_t now_ns)
 	if (gpu->owner != GPU_NONE && !can_run(&gpu->clients[gpu->owner]))
 		gpu->owner = GPU_NONE;
 	if (gpu->owner == GPU_NONE || gpu->slice_end_ns <= now_ns)
-		switch_to(gpu, next_of(gpu));
+		switch_to(gpu, next_client(gpu));
 	if (gpu->owner == GPU_NONE || !is_contested(gpu))
 		gpu->slice_end_ns = UINT64_MAX;
 	else if (gpu->slice_end_ns == UINT64_MAX)

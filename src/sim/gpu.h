@@ -3,11 +3,12 @@
 #define NVS_SIM_GPU_H
 
 /*
- * The hardware's side: clients with work have the GPU in turn, each for its slice. Who is
- * frozen has no turn. Going from one to another takes switch_ns; nothing when the one
- * before was just frozen, since that has taken it off.
+ * The hardware's side: clients with work get the GPU in turn, each for its slice. A frozen
+ * client gets no turn. A switch between two clients takes switch_ns. It takes no time when the
+ * former client was just frozen: the freeze has taken it off.
  *
- * The caller passes the time, then changes what has changed, then lets it choose.
+ * The caller lets the time pass (gpu_pass), changes clients (gpu_give, gpu_set_frozen), and
+ * then lets the GPU choose (gpu_choose).
  */
 
 #include <stdbool.h>
@@ -19,40 +20,40 @@
 struct gpu_client {
 	bool has_work;
 	bool is_frozen;
-	uint64_t left_ns; /* of its work */
+	uint64_t left_ns; /* GPU time that its work still needs */
 	uint64_t slice_ns;
-	uint64_t got_ns; /* GPU time in all */
+	uint64_t got_ns; /* GPU time that it has had, in all */
 };
 
 struct gpu {
 	struct gpu_client clients[GPU_CLIENTS_MAX];
 	uint32_t n_clients;
-	uint32_t owner; /* GPU_NONE: nobody */
-	uint32_t last;  /* owner, or the last one */
-	bool is_clean;  /* the last one was taken off: going on costs nothing */
+	uint32_t owner; /* the client whose turn it is; GPU_NONE: none */
+	uint32_t last;  /* the owner, or the last one */
+	bool is_clean;  /* a freeze has taken the last one off: the next switch takes no time */
 	uint64_t now_ns;
-	uint64_t ready_ns;     /* the owner computes from then on */
-	uint64_t slice_end_ns; /* UINT64_MAX: nobody else wants the GPU */
+	uint64_t ready_ns;     /* end of the switch: the owner computes from then on */
+	uint64_t slice_end_ns; /* UINT64_MAX: no other client wants the GPU */
 	uint64_t switch_ns;
 };
 
 void gpu_init(struct gpu *gpu, uint32_t n_clients, uint64_t slice_ns, uint64_t switch_ns);
 
-/* client, which has no work, gets some. */
+/* Gives client ns of work. It must have none. */
 void gpu_give(struct gpu *gpu, uint64_t now_ns, uint32_t client, uint64_t ns);
 
 void gpu_set_frozen(struct gpu *gpu, uint64_t now_ns, uint32_t client, bool is_frozen);
 
-/* Whether the work of client is done; it has none from then on. */
+/* true once when the work of client is done; from then on it has none. */
 bool gpu_has_ended(struct gpu *gpu, uint32_t client);
 
-/* The owner computes from from_ns to to_ns, which is no later than gpu_next(). */
+/* Lets the owner compute from from_ns to to_ns, at most to gpu_next(). */
 void gpu_pass(struct gpu *gpu, uint64_t from_ns, uint64_t to_ns);
 
-/* Who computes from now on. */
+/* Chooses the owner from now_ns on. */
 void gpu_choose(struct gpu *gpu, uint64_t now_ns);
 
-/* When work or a slice that matters ends; UINT64_MAX: neither does. */
+/* The time when the owner's work or contested slice ends; UINT64_MAX: there is no owner. */
 uint64_t gpu_next(const struct gpu *gpu);
 
 #endif

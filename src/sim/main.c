@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* nvshare-sim: what latency and throughput to expect, without a GPU. */
+/* nvshare-sim predicts latency and throughput of programs that share a GPU, without a GPU. */
 
 #include "sim/engine.h"
 #include "sim/sim_options.h"
@@ -27,13 +27,13 @@ static int load_trace(struct sim_options *options, struct traffic *traffic)
 	r = traffic_read(traffic, file);
 	(void)fclose(file);
 	if (r > 0) {
-		log_error("%s:%d: not arrival_us,service_us in the order of arrivals",
+		log_error("%s:%d: the line is not arrival_us,service_us, or not in order",
 			  options->trace, r);
 		return -EINVAL;
 	}
 	if (r)
 		return log_errno(LOG_LEVEL_ERROR, r, "cannot read '%s'", options->trace);
-	/* It lasts as long as it says, and a second to end in. */
+	/* The run lasts until the last arrival, and one second more for the requests to end. */
 	options->config.warmup_ns = 0;
 	options->config.length_ns = 1000000000u;
 	if (traffic->n)
@@ -53,7 +53,7 @@ static void print_head(bool is_csv)
 			     "of rest%", "BE kern/s");
 }
 
-static void print(const struct sim_options *options, const struct engine_result *result)
+static void print_result(const struct sim_options *options, const struct engine_result *result)
 {
 	const char *mode = sim_options_modes[options->config.mode];
 	double length_ns = (double)result->length_ns, predicted;
@@ -84,7 +84,7 @@ static void print(const struct sim_options *options, const struct engine_result 
 		     lc < 1 ? be / (1 - lc) * 100 : 0, kernels);
 }
 
-static int run(struct sim_options *options)
+static int run_mode(struct sim_options *options)
 {
 	struct engine_result result;
 	int r;
@@ -92,7 +92,7 @@ static int run(struct sim_options *options)
 	r = engine_run(&options->config, &result);
 	if (r)
 		return log_errno(LOG_LEVEL_ERROR, r, "cannot simulate");
-	print(options, &result);
+	print_result(options, &result);
 	return 0;
 }
 
@@ -129,7 +129,7 @@ int main(int argc, char **argv)
 			options.config.mode = (enum engine_mode)mode;
 		else if ((int)options.config.mode != mode)
 			continue;
-		r = run(&options);
+		r = run_mode(&options);
 	}
 	traffic_free(&traffic);
 	if (!output_arrived("nvshare-sim"))

@@ -26,7 +26,7 @@ enum kind {
 };
 
 struct option {
-	const char *name, *value; /* value: NULL if it takes none */
+	const char *name, *value; /* value: its name in the help; NULL: a flag */
 	enum kind kind;
 	uint64_t min, max;
 	size_t offset;
@@ -35,40 +35,43 @@ struct option {
 
 #define AT(member) offsetof(struct sim_options, member)
 
-/* Costs are what an H200 took (tests/gpu/results). */
+/* Default costs were measured on an H200 (tests/gpu/results). */
 static const struct option options[] = {
 	{"--mode", "MODE", KIND_MODE, 0, 0, 0,
 	 "default (the driver's slices), slices, freeze, hint, all (default)"},
-	{"--seconds", "S", KIND_SECONDS, 2, 100000, AT(config.length_ns), "simulated; default 120"},
+	{"--seconds", "S", KIND_SECONDS, 2, 100000, AT(config.length_ns),
+	 "simulated time; default 120"},
 	{"--seed", "N", KIND_COUNT, 0, UINT64_MAX, AT(config.seed), "default 1"},
 	{"--csv", NULL, KIND_FLAG, 0, 0, AT(is_csv), "one line a mode, with a heading"},
 	{"--lc-rate", "N", KIND_RATE, 0, NUM_MAX, AT(lc_rate),
 	 "requests a second, Poisson; default 10"},
 	{"--lc-service", "US", KIND_US, 1, US_MAX, AT(service_ns),
 	 "GPU time of a request; default 5000"},
-	{"--lc-dist", "DIST", KIND_DIST, 0, 0, 0, "of it: fixed (default), exp"},
+	{"--lc-dist", "DIST", KIND_DIST, 0, 0, 0,
+	 "distribution of that time: fixed (default), exp"},
 	{"--trace", "FILE", KIND_TEXT, 0, 0, AT(trace),
-	 "instead: lines of arrival_us,service_us, in order"},
+	 "requests from lines of arrival_us,service_us, in order"},
 	{"--pieces", "N", KIND_COUNT, 1, 10000, AT(config.n_pieces),
-	 "of work that a request consists of; default 1"},
+	 "pieces of work of a request; default 1"},
 	{"--gap", "US", KIND_US, 0, US_MAX, AT(config.gap_ns),
-	 "of host time between two of them; default 0"},
+	 "host time between two pieces; default 0"},
 	{"--be", "N", KIND_COUNT, 0, ENGINE_BE_MAX, AT(config.n_be),
-	 "programs that compute beside it; default 1"},
+	 "best-effort programs beside it; default 1"},
 	{"--be-kernel", "US", KIND_US, 1, US_MAX, AT(config.be_kernel_ns),
-	 "length of a kernel of theirs; default 10000"},
+	 "length of a best-effort kernel; default 10000"},
 	{"--be-rate", "N", KIND_RATE, 0, NUM_MAX, AT(config.be_rate),
 	 "kernels a second of each, Poisson; default 0: always busy"},
-	{"--slice", "US", KIND_US, 100, US_MAX, AT(config.slice_ns), "the driver's; default 2048"},
+	{"--slice", "US", KIND_US, 100, US_MAX, AT(config.slice_ns),
+	 "the driver's timeslice; default 2048"},
 	{"--switch", "US", KIND_US, 0, US_MAX, AT(config.switch_ns),
-	 "from one to another; default 200"},
+	 "from one program to another; default 200"},
 	{"--freeze", "US", KIND_US, 0, US_MAX, AT(config.freeze_ns), "default 580"},
 	{"--thaw", "US", KIND_US, 0, US_MAX, AT(config.thaw_ns), "default 290"},
 	{"--wire", "US", KIND_US, 0, US_MAX, AT(config.wire_ns), "a message, one way; default 40"},
 	{"--hint", "US", KIND_US, 0, US_MAX, AT(config.hint_ns),
-	 "how far ahead hints come; default 1000"},
+	 "from a hint to its request; default 1000"},
 	{"--burst-idle", "US", KIND_US, 1, US_MAX, AT(config.burst_idle_ns),
-	 "without work for so long, a burst is over; default 1000"},
+	 "a burst ends after so long without work; default 1000"},
 };
 
 static int set_mode(struct sim_options *to, const char *value)
@@ -99,7 +102,7 @@ static int set_number(const struct option *o, void *at, const char *value, uint6
 	return 0;
 }
 
-static int set(const struct option *o, struct sim_options *to, const char *value)
+static int set_option(const struct option *o, struct sim_options *to, const char *value)
 {
 	static const char *const dists[] = {"fixed", "exp"};
 	void *at = (char *)to + o->offset;
@@ -114,7 +117,7 @@ static int set(const struct option *o, struct sim_options *to, const char *value
 		return set_number(o, at, value, S);
 	case KIND_COUNT:
 		return set_number(o, at, value, 1);
-	case KIND_RATE: /* as many digits after the point as seconds have */
+	case KIND_RATE: /* has the same form as seconds */
 		r = parse_seconds(value, o->min * S, o->max * S, &n);
 		if (!r)
 			*(double *)at = (double)n / S;
@@ -135,7 +138,7 @@ static int set(const struct option *o, struct sim_options *to, const char *value
 	return 0;
 }
 
-static const struct option *find(const char *name)
+static const struct option *find_option(const char *name)
 {
 	for (size_t i = 0; i < sizeof(options) / sizeof(*options); i++) {
 		if (!strcmp(name, options[i].name))
@@ -173,13 +176,13 @@ int sim_options_parse(char *const *args, struct sim_options *ret,
 
 	set_defaults(&to);
 	for (; *args; args++) {
-		const struct option *o = find(*args);
+		const struct option *o = find_option(*args);
 
 		if (!strcmp(*args, "--help") || !strcmp(*args, "-h"))
 			return SIM_OPTIONS_E_HELP;
 		if (!o) {
 			(void)snprintf(ret_text, SIM_OPTIONS_TEXT_LEN,
-				       "'%s' is no option of mine; try --help", *args);
+				       "unknown option '%s'; see --help", *args);
 			return SIM_OPTIONS_E_BAD;
 		}
 		if (o->value && !args[1]) {
@@ -187,9 +190,9 @@ int sim_options_parse(char *const *args, struct sim_options *ret,
 				       o->value);
 			return SIM_OPTIONS_E_BAD;
 		}
-		if (set(o, &to, args[1])) {
+		if (set_option(o, &to, args[1])) {
 			(void)snprintf(ret_text, SIM_OPTIONS_TEXT_LEN,
-				       "'%s' is no good for %s; try --help", args[1], o->name);
+				       "%s does not take '%s'; see --help", o->name, args[1]);
 			return SIM_OPTIONS_E_BAD;
 		}
 		args += o->value != NULL;
@@ -205,5 +208,5 @@ void sim_options_print_help(FILE *out)
 	for (size_t i = 0; i < sizeof(options) / sizeof(*options); i++)
 		(void)fprintf(out, "  %-12s %-5s %s\n", options[i].name,
 			      options[i].value ? options[i].value : "", options[i].help);
-	(void)fprintf(out, "\nUS: microseconds. Rates may have a point.\n");
+	(void)fprintf(out, "\nUS: microseconds. Rates may have a fraction.\n");
 }

@@ -4,15 +4,15 @@
 
 #include <math.h>
 
-#define POINTS      1000  /* of an integral */
-#define BE_SLICE_NS 1e5   /* beside a critical client: the default of share.c */
-#define EARLY_NS    100e3 /* a hold for a hint begins as late as can be, with a margin */
+#define POINTS      1000  /* of a numerical integral */
+#define BE_SLICE_NS 1e5   /* a best-effort slice beside a critical client: the core's default */
+#define EARLY_NS    100e3 /* the margin by which a hold for a hint begins early */
 
 struct moments {
 	double first, second;
 };
 
-static double mean_ns(const struct engine_config *config)
+static double mean_service_ns(const struct engine_config *config)
 {
 	double sum_ns = 0;
 
@@ -21,10 +21,11 @@ static double mean_ns(const struct engine_config *config)
 	return sum_ns / (double)config->n_requests;
 }
 
-/* That one of the others has work when a request finds the critical client idle. */
+/* Probability that another client has work when a request finds the critical client idle. */
 static double chance_of_work(const struct engine_config *config)
 {
-	double load = (double)config->n_requests / (double)config->length_ns * mean_ns(config);
+	double load =
+		(double)config->n_requests / (double)config->length_ns * mean_service_ns(config);
 	double kernels = config->be_rate * config->n_be / 1e9 * (double)config->be_kernel_ns;
 
 	if (config->n_be == 0)
@@ -32,7 +33,7 @@ static double chance_of_work(const struct engine_config *config)
 	return config->be_rate > 0 && kernels < 1 - load ? kernels / (1 - load) : 1;
 }
 
-/* One slice of each of the others that has work, and the way there and back. */
+/* A round: a slice of each other client that has work, with the switches there and back. */
 static double round_ns(const struct engine_config *config)
 {
 	double n = config->n_be, slice_ns = (double)config->slice_ns;
@@ -41,7 +42,7 @@ static double round_ns(const struct engine_config *config)
 	       chance_of_work(config);
 }
 
-/* Its own slices, and with the driver's a round of the others after each of them. */
+/* A request's own slices; with the driver's slices, a round of the others after each. */
 static double length_ns(const struct engine_config *config, double service_ns)
 {
 	if (config->mode == ENGINE_MODE_DEFAULT)
@@ -49,7 +50,7 @@ static double length_ns(const struct engine_config *config, double service_ns)
 	return service_ns + (double)(config->n_pieces - 1) * (double)config->gap_ns;
 }
 
-static struct moments service(const struct engine_config *config)
+static struct moments service_moments(const struct engine_config *config)
 {
 	struct moments sum = {0, 0};
 	double n = (double)config->n_requests;
@@ -63,7 +64,7 @@ static struct moments service(const struct engine_config *config)
 	return sum;
 }
 
-/* From an arrival to its begin, if u of the vacation is left. */
+/* From a request's arrival to its begin, if the part u of the vacation is left. */
 static double setup_ns(const struct engine_config *config, double u, bool is_hinted)
 {
 	bool is_freezing = config->mode >= ENGINE_MODE_FREEZE;
@@ -74,62 +75,63 @@ static double setup_ns(const struct engine_config *config, double u, bool is_hin
 				  : (double)config->slice_ns;
 
 	if (is_freezing)
-		n = 1; /* the rest are held anyway */
+		n = 1; /* only the client that has the GPU matters: all others are held */
 	if (is_hinted) {
 		double ahead_ns = (double)config->hint_ns - EARLY_NS;
 
 		freeze_ns = ahead_ns < freeze_ns ? freeze_ns - ahead_ns : 0;
 	}
 	slice_ns = u * (n > 1 ? n * (slice_ns + switch_ns) : slice_ns);
-	/* A freeze that comes when the slice has ended does not shorten the switch. */
+	/* A freeze that comes after the end of the slice does not shorten the switch. */
 	return is_freezing && freeze_ns < slice_ns ? freeze_ns : slice_ns + switch_ns;
 }
 
 /*
- * Who finds it idle begins with a whole slice, and its last one need not be whole: so much
- * less than length_ns() says.
+ * Corrects length_ns() for a request that finds the client idle. It waits for a round after each
+ * slice but the last, which may be short: ceil(slices) - 1 rounds, and not as many as slices.
  */
-static double first_ns(const struct engine_config *config)
+static double rounds_correction_ns(const struct engine_config *config)
 {
-	double slices = mean_ns(config) / (double)config->slice_ns;
+	double slices = mean_service_ns(config) / (double)config->slice_ns;
 
 	return config->mode == ENGINE_MODE_DEFAULT ? (ceil(slices) - 1 - slices) * round_ns(config)
 						   : 0;
 }
 
-/* That nothing is in the way, since the client has not been idle for more than ns. */
-static double chance_of_rest(double rate, uint64_t ns)
+/* Probability that the client has been idle for at most ns. */
+static double chance_of_short_idle(double rate, uint64_t ns)
 {
 	return 1 - exp(-rate * (double)ns);
 }
 
-static void add(struct moments *sum, double chance, double ns)
+static void add_moments(struct moments *sum, double chance, double ns)
 {
 	sum->first += chance * ns / POINTS;
 	sum->second += chance * ns * ns / POINTS;
 }
 
-static struct moments setup(const struct engine_config *config, double rate)
+static struct moments setup_moments(const struct engine_config *config, double rate)
 {
-	double work = chance_of_work(config), first = first_ns(config), warm = 0, unhinted = 1;
+	double work = chance_of_work(config), first = rounds_correction_ns(config), warm = 0,
+	       unhinted = 1;
 	double be_rate = config->be_rate * config->n_be / 1e9, only_switch;
 	struct moments sum = {0, 0};
 
-	/* They are still held, or not let go yet. */
+	/* Soon after a burst the others are still held. */
 	if (config->mode >= ENGINE_MODE_FREEZE)
-		warm = chance_of_rest(rate, config->burst_idle_ns + 2 * config->wire_ns +
-						    config->thaw_ns);
+		warm = chance_of_short_idle(rate, config->burst_idle_ns + 2 * config->wire_ns +
+							  config->thaw_ns);
 	if (config->mode == ENGINE_MODE_HINT)
 		unhinted = warm;
-	/* One of them has computed since the last request, and has no work any more. */
+	/* Another client has computed since the last request, and has no work any more. */
 	only_switch = be_rate > 0 ? (1 - work) * be_rate / (be_rate + rate) : 0;
 	for (int i = 0; i < POINTS; i++) {
 		double u = (i + 0.5) / POINTS;
 
-		add(&sum, work * (unhinted - warm), setup_ns(config, u, false));
-		add(&sum, work * (1 - unhinted), setup_ns(config, u, true));
-		add(&sum, only_switch, (double)config->switch_ns);
-		add(&sum, 1, first);
+		add_moments(&sum, work * (unhinted - warm), setup_ns(config, u, false));
+		add_moments(&sum, work * (1 - unhinted), setup_ns(config, u, true));
+		add_moments(&sum, only_switch, (double)config->switch_ns);
+		add_moments(&sum, 1, first);
 	}
 	return sum;
 }
@@ -142,13 +144,13 @@ double theory_wait_ns(const struct engine_config *config)
 
 	if (config->n_requests == 0 || (has_gaps && config->mode < ENGINE_MODE_FREEZE))
 		return (double)NAN;
-	s = service(config);
-	d = setup(config, rate);
+	s = service_moments(config);
+	d = setup_moments(config, rate);
 	load = rate * s.first;
 	if (load >= 1)
 		return (double)NAN;
-	/* What it waits for between its own slices is a wait, too. */
+	/* s.first has the waits between its own slices, which count, too. */
 	return rate * s.second / (2 * (1 - load)) +
 	       (2 * d.first + rate * d.second) / (2 * (1 + rate * d.first)) + s.first -
-	       mean_ns(config) - (double)(config->n_pieces - 1) * (double)config->gap_ns;
+	       mean_service_ns(config) - (double)(config->n_pieces - 1) * (double)config->gap_ns;
 }

@@ -13,18 +13,18 @@
 
 #define US_MAX (UINT64_MAX / 1000 / 1000)
 
-/* Exponential of mean 1; the draw is never 0. */
-static double exponential(uint64_t *rng)
+/* Exponential with mean 1. The uniform draw is never 0, so log() is finite. */
+static double draw_exponential(uint64_t *rng)
 {
 	return -log(((double)(prng_next(rng) >> 11) + 0.5) * 0x1p-53);
 }
 
 uint64_t traffic_gap(uint64_t *rng, double rate)
 {
-	return (uint64_t)(exponential(rng) / rate * 1e9) + 1;
+	return (uint64_t)(draw_exponential(rng) / rate * 1e9) + 1;
 }
 
-static int add(struct traffic *traffic, size_t *size, uint64_t at_ns, uint64_t service_ns)
+static int add_request(struct traffic *traffic, size_t *size, uint64_t at_ns, uint64_t service_ns)
 {
 	if (traffic->n == *size) {
 		size_t new_size = *size ? *size * 2 : 1024;
@@ -52,10 +52,11 @@ int traffic_poisson(struct traffic *traffic, uint64_t seed, double rate, uint64_
 		return 0;
 	for (at_ns = traffic_gap(&rng, rate); at_ns < length_ns && !r;
 	     at_ns += traffic_gap(&rng, rate)) {
-		uint64_t ns = is_exponential ? (uint64_t)((double)service_ns * exponential(&rng))
-					     : service_ns;
+		uint64_t ns = is_exponential
+				      ? (uint64_t)((double)service_ns * draw_exponential(&rng))
+				      : service_ns;
 
-		r = add(traffic, &size, at_ns, ns);
+		r = add_request(traffic, &size, at_ns, ns);
 	}
 	if (r)
 		traffic_free(traffic);
@@ -88,7 +89,7 @@ int traffic_read(struct traffic *traffic, FILE *file)
 		if (line[0] == '\0' || line[0] == '#' || isalpha((unsigned char)line[0]))
 			continue;
 		if (is_line_good(line, last_us, &at_us, &service_us))
-			r = add(traffic, &size, at_us * 1000, service_us * 1000);
+			r = add_request(traffic, &size, at_us * 1000, service_us * 1000);
 		else
 			r = n;
 		last_us = at_us;
@@ -106,7 +107,7 @@ void traffic_free(struct traffic *traffic)
 	*traffic = (struct traffic){0};
 }
 
-static int compare(const void *a, const void *b)
+static int compare_u64(const void *a, const void *b)
 {
 	uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
 
@@ -117,6 +118,6 @@ uint64_t traffic_quantile(uint64_t *values, size_t n, uint32_t percent)
 {
 	size_t rank = (n * percent + 99) / 100;
 
-	qsort(values, n, sizeof(*values), compare);
+	qsort(values, n, sizeof(*values), compare_u64);
 	return values[rank ? rank - 1 : 0];
 }

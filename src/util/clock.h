@@ -19,8 +19,8 @@
 uint64_t clock_now_ns(void);
 
 /*
- * Sleeps for ns, or until a signal's handler has run. No cancellation point: it is called with
- * locks held, in threads of the program too. errno stays.
+ * Sleeps for ns, or until a signal's handler has run. It is no cancellation point, because
+ * callers hold locks, also in threads of the program. Keeps errno.
  */
 void clock_nap(uint64_t ns);
 

@@ -2,18 +2,18 @@
 #ifndef NVS_UTIL_FD_H
 #define NVS_UTIL_FD_H
 
-/* Descriptors that close themselves at the end of their scope. */
+/* FD_CLEANUP int fd = -1: closes the descriptor at the end of its scope. */
 
 #include <errno.h>
 #include <unistd.h>
 
-/* Takes fd, which may be negative; keeps errno; always -1, for "fd = fd_close(fd)". */
+/* Closes fd, which may be negative. Keeps errno. Returns -1, for "fd = fd_close(fd)". */
 static inline int fd_close(int fd)
 {
 	int saved = errno;
 
 	if (fd >= 0)
-		(void)close(fd); /* never again on EINTR: on Linux the descriptor is gone */
+		(void)close(fd); /* once: on Linux the descriptor is gone even after EINTR */
 	errno = saved;
 	return -1;
 }

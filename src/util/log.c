@@ -14,11 +14,11 @@
 
 const char *const log_level_names[LOG_LEVEL_COUNT_] = {"error", "warn", "info", "debug"};
 
-/* How a line is written so that it can not block. */
+/* The way to write a line without blocking. */
 enum log_sink {
-	LOG_SINK_POLLED, /* asks first whether there is room */
-	LOG_SINK_PLAIN,  /* a file, or an open file description of our own that does not block */
-	LOG_SINK_SOCKET, /* send() can be told not to block */
+	LOG_SINK_POLLED, /* poll() tells whether there is room */
+	LOG_SINK_PLAIN,  /* a file, or our own open file description with O_NONBLOCK */
+	LOG_SINK_SOCKET, /* send() takes MSG_DONTWAIT */
 };
 
 static struct {
@@ -27,7 +27,7 @@ static struct {
 	enum log_sink sink;
 	int fd;
 	uint64_t n_dropped;
-	uint64_t n_told; /* of these, known to the reader */
+	uint64_t n_told; /* dropped lines that a log line has reported */
 } log_state = {"nvshare", LOG_LEVEL_WARN, LOG_SINK_POLLED, STDERR_FILENO, 0, 0};
 
 static void open_sink(int fd)
@@ -48,7 +48,7 @@ static void open_sink(int fd)
 		(void)snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
 		own = open(path, O_WRONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);
 		if (own < 0)
-			return; /* no /proc, or somebody else's terminal */
+			return; /* no /proc, or another user's terminal */
 		log_state.fd = own;
 		log_state.sink = LOG_SINK_PLAIN;
 	}
@@ -79,7 +79,7 @@ uint64_t log_dropped(void)
 	return log_state.n_dropped;
 }
 
-static bool put(const char *line, size_t len)
+static bool sink_write(const char *line, size_t len)
 {
 	struct pollfd pfd = {.fd = log_state.fd, .events = POLLOUT};
 
@@ -87,7 +87,7 @@ static bool put(const char *line, size_t len)
 	case LOG_SINK_SOCKET:
 		return send(log_state.fd, line, len, MSG_DONTWAIT | MSG_NOSIGNAL) >= 0;
 	case LOG_SINK_POLLED:
-		/* Room for PIPE_BUF bytes is what POLLOUT means for a pipe. */
+		/* For a pipe, POLLOUT means room for PIPE_BUF bytes. */
 		if (poll(&pfd, 1, 0) != 1 || !(pfd.revents & POLLOUT))
 			return false;
 		return write(log_state.fd, line, len) >= 0;
@@ -97,8 +97,8 @@ static bool put(const char *line, size_t len)
 	return false;
 }
 
-/* len: of what is in line; it is cut so that the line end fits. */
-static void put_line(char *line, size_t len)
+/* Adds the newline, and writes len bytes of line, or less if the newline would not fit. */
+static void write_line(char *line, size_t len)
 {
 	char told[128];
 
@@ -110,15 +110,15 @@ static void put_line(char *line, size_t len)
 				 log_state.name,
 				 (unsigned long long)(log_state.n_dropped - log_state.n_told));
 
-		if (put(told, (size_t)n))
+		if (sink_write(told, (size_t)n))
 			log_state.n_told = log_state.n_dropped;
 	}
-	if (!put(line, len))
+	if (!sink_write(line, len))
 		log_state.n_dropped++;
 }
 
-/* What snprintf returned, added to len; held at the buffer's end. */
-static size_t advance(size_t len, int n)
+/* The line's length after an snprintf() at len that returned n; it may have cut the text. */
+static size_t line_len_after(size_t len, int n)
 {
 	len += n > 0 ? (size_t)n : 0;
 	return len < LOG_LINE_MAX ? len : LOG_LINE_MAX - 1;
@@ -127,10 +127,10 @@ static size_t advance(size_t len, int n)
 __attribute__((format(printf, 3, 0))) static size_t format_line(char *line, enum log_level level,
 								const char *format, va_list args)
 {
-	size_t len = advance(0, snprintf(line, LOG_LINE_MAX, "%s: %s: ", log_state.name,
-					 log_level_names[level]));
+	size_t len = line_len_after(0, snprintf(line, LOG_LINE_MAX, "%s: %s: ", log_state.name,
+						log_level_names[level]));
 
-	return advance(len, vsnprintf(line + len, LOG_LINE_MAX - len, format, args));
+	return line_len_after(len, vsnprintf(line + len, LOG_LINE_MAX - len, format, args));
 }
 
 void log_write(enum log_level level, const char *format, ...)
@@ -143,7 +143,7 @@ void log_write(enum log_level level, const char *format, ...)
 	va_start(args, format);
 	len = format_line(line, level, format, args);
 	va_end(args);
-	put_line(line, len);
+	write_line(line, len);
 	errno = saved;
 }
 
@@ -158,9 +158,9 @@ int log_write_errno(enum log_level level, int r, const char *format, ...)
 	va_start(args, format);
 	len = format_line(line, level, format, args);
 	va_end(args);
-	len = advance(len, snprintf(line + len, LOG_LINE_MAX - len, ": %s",
-				    text ? text : "unknown error"));
-	put_line(line, len);
+	len = line_len_after(len, snprintf(line + len, LOG_LINE_MAX - len, ": %s",
+					   text ? text : "unknown error"));
+	write_line(line, len);
 	errno = saved;
 	return r;
 }

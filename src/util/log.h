@@ -5,13 +5,13 @@
 /*
  * Log lines of the programs: "nvshare-scheduler: info: grant client=7 gpu=0 waited_ms=12".
  *
- * One write a line, at most LOG_LINE_MAX bytes, no allocation, errno kept. Never
- * blocks: a line that does not go out at once (a full pipe, a terminal that was
- * stopped) is dropped and counted, and the next line that does is preceded by that
- * count. The standard error's own file status flags are left alone: they are shared
- * with whoever started us. Arguments are evaluated only if the level is on.
+ * Each line is one write of at most LOG_LINE_MAX bytes, without allocation. errno is kept.
+ * Logging never blocks: a line that cannot be written at once (a full pipe, a stopped terminal)
+ * is dropped, and the next line reports how many were. The file status flags of the standard
+ * error stay as they are, because the process that started us shares them. The macros evaluate
+ * their arguments only if the level is on.
  *
- * Threading: one thread logs. Without log_open() warnings and errors go to descriptor 2.
+ * Threading: only one thread may log. Before log_open() warnings and errors go to descriptor 2.
  */
 
 #include <stdbool.h>
@@ -29,16 +29,16 @@ enum log_level {
 
 extern const char *const log_level_names[LOG_LEVEL_COUNT_];
 
-/* name is kept. fd stays the caller's; it may be opened anew, privately. */
+/* Borrows name for good. The caller keeps fd; the log may open its file once more for itself. */
 void log_open(const char *name, enum log_level level, int fd);
 
 void log_set_level(enum log_level level);
 bool log_is_on(enum log_level level);
-uint64_t log_dropped(void); /* lines, in all */
+uint64_t log_dropped(void); /* dropped lines so far */
 
 __attribute__((format(printf, 2, 3))) void log_write(enum log_level level, const char *format, ...);
 
-/* Appends ": " and the text of the error r (-errno). Returns r. */
+/* Appends ": " and the text of the error r, an -errno. Returns r. */
 __attribute__((format(printf, 3, 4))) int log_write_errno(enum log_level level, int r,
 							  const char *format, ...);
 

@@ -7,7 +7,7 @@
 
 bool output_arrived(const char *program)
 {
-	errno = EIO; /* of a write that failed before */
+	errno = EIO; /* stays if an earlier write failed, whose errno is not known any more */
 	if (fflush(stdout) == 0 && !ferror(stdout))
 		return true;
 	(void)fprintf(stderr, "%s: the standard output can not be written to: %s\n", program,

@@ -2,11 +2,11 @@
 #ifndef NVS_UTIL_OUTPUT_H
 #define NVS_UTIL_OUTPUT_H
 
-/* Whether what a program printed has arrived. At its end, from its only thread. */
+/* Checks at a program's end, in its only thread, that its output has been written. */
 
 #include <stdbool.h>
 
-/* false: some of it is lost, and the standard error says so, and why. program: its name. */
+/* false: output is lost; prints the reason to the standard error, after the name of program. */
 bool output_arrived(const char *program);
 
 #endif

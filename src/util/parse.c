@@ -7,8 +7,8 @@
 #include <strings.h>
 
 /*
- * Not strtoull: it takes signs, leading blanks and the locale's ideas, and says what
- * went wrong by errno, which a hooked program must not see change.
+ * strtoull() is not strict: it takes signs, leading blanks and the locale's digits. It also
+ * changes errno, which a hooked program must not see.
  */
 
 static bool is_digit(char c)
@@ -16,7 +16,7 @@ static bool is_digit(char c)
 	return c >= '0' && c <= '9';
 }
 
-/* Digits at *s to *ret, *s moved behind them. */
+/* Reads the digits at *s into *ret, and moves *s behind them. */
 static int take_digits(const char **s, uint64_t *ret)
 {
 	uint64_t value = 0;
@@ -32,7 +32,7 @@ static int take_digits(const char **s, uint64_t *ret)
 	return 0;
 }
 
-/* ".25" at *s, if there: billionths to *ret (0 without). */
+/* Reads ".25" at *s into *ret as billionths, and moves *s behind it; without a point: 0. */
 static int take_fraction(const char **s, uint64_t *ret)
 {
 	uint64_t billionths = 0;
@@ -55,7 +55,7 @@ static int take_fraction(const char **s, uint64_t *ret)
 }
 
 /* whole.billionths * unit, rounded down. */
-static int scale(uint64_t whole, uint64_t billionths, uint64_t unit, uint64_t *ret)
+static int scale_decimal(uint64_t whole, uint64_t billionths, uint64_t unit, uint64_t *ret)
 {
 	unsigned __int128 value = (unsigned __int128)whole * unit +
 				  (unsigned __int128)billionths * unit / 1000000000u;
@@ -103,7 +103,7 @@ int parse_seconds(const char *s, uint64_t min_ns, uint64_t max_ns, uint64_t *ret
 		return r;
 	if (*s)
 		return -EINVAL;
-	r = scale(whole, billionths, 1000000000u, &ns);
+	r = scale_decimal(whole, billionths, 1000000000u, &ns);
 	if (r)
 		return r;
 	if (ns < min_ns || ns > max_ns)
@@ -147,7 +147,7 @@ int parse_size(const char *s, uint64_t *ret)
 			continue;
 		if (size_units[i].bytes == 1 && billionths)
 			return -EINVAL; /* half a byte */
-		return scale(whole, billionths, size_units[i].bytes, ret);
+		return scale_decimal(whole, billionths, size_units[i].bytes, ret);
 	}
 	return -EINVAL;
 }

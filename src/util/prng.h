@@ -2,7 +2,7 @@
 #ifndef NVS_UTIL_PRNG_H
 #define NVS_UTIL_PRNG_H
 
-/* splitmix64: one 64-bit word of state, the same sequence everywhere. For tests and jitter. */
+/* splitmix64, for tests and jitter: one word of state, the same sequence on every machine. */
 
 #include <stdint.h>
 

@@ -10,36 +10,36 @@ struct range {
 };
 
 /*
- * Nothing is seen of them, or they act on what stands beside: two names that look the same could
- * differ, or one look like another. By Unicode 15: controls, formats, what is to be ignored by
- * default, and no characters at all. Sorted.
+ * Characters that are invisible, or change how their neighbours look. With them, two different
+ * names could look the same. From Unicode 15: controls, formats, default ignorables and
+ * noncharacters. Sorted.
  */
 static const struct range unseen[] = {
 	{0x0000, 0x001f},    /* controls */
-	{0x007f, 0x009f},    /* and these */
+	{0x007f, 0x009f},    /* controls */
 	{0x00ad, 0x00ad},    /* soft hyphen */
 	{0x034f, 0x034f},    /* grapheme joiner */
 	{0x061c, 0x061c},    /* Arabic letter mark */
 	{0x115f, 0x1160},    /* Hangul fillers */
-	{0x17b4, 0x17b5},    /* Khmer vowels that are not shown */
+	{0x17b4, 0x17b5},    /* invisible Khmer vowels */
 	{0x180b, 0x180f},    /* Mongolian selectors */
 	{0x200b, 0x200f},    /* zero width, direction marks */
 	{0x2028, 0x202e},    /* separators of lines, directions */
 	{0x2060, 0x206f},    /* joiners, invisible operators, isolates */
 	{0x3164, 0x3164},    /* Hangul filler */
 	{0xd800, 0xdfff},    /* halves of surrogate pairs */
-	{0xfdd0, 0xfdef},    /* no characters */
+	{0xfdd0, 0xfdef},    /* noncharacters */
 	{0xfe00, 0xfe0f},    /* variation selectors */
 	{0xfeff, 0xfeff},    /* byte order mark */
 	{0xffa0, 0xffa0},    /* Hangul filler of half width */
-	{0xfff0, 0xfffb},    /* interlinear annotations, and none before */
-	{0xfffe, 0xffff},    /* no characters */
-	{0x13430, 0x1343f},  /* formats of hieroglyphs */
-	{0x1bca0, 0x1bca3},  /* of shorthand */
-	{0x1d173, 0x1d17a},  /* of music */
-	{0x1fffe, 0x1ffff},  /* no characters */
-	{0x2fffe, 0x2ffff},  /* nor these */
-	{0x3fffe, 0x10ffff}, /* planes with nothing; tags; selectors; private use */
+	{0xfff0, 0xfffb},    /* unassigned, interlinear annotations */
+	{0xfffe, 0xffff},    /* noncharacters */
+	{0x13430, 0x1343f},  /* hieroglyph formats */
+	{0x1bca0, 0x1bca3},  /* shorthand formats */
+	{0x1d173, 0x1d17a},  /* music formats */
+	{0x1fffe, 0x1ffff},  /* noncharacters */
+	{0x2fffe, 0x2ffff},  /* noncharacters */
+	{0x3fffe, 0x10ffff}, /* empty planes, tags, selectors, private use */
 };
 
 static bool is_seen(uint32_t code)
@@ -51,7 +51,7 @@ static bool is_seen(uint32_t code)
 	return code <= 0x10ffff;
 }
 
-/* Bytes of the valid UTF-8 sequence at s, if it can be seen; else 0. */
+/* Bytes of the character at s; 0: not valid UTF-8, or invisible. */
 static size_t sequence_len(const unsigned char *s)
 {
 	uint32_t code;
@@ -76,7 +76,7 @@ static size_t sequence_len(const unsigned char *s)
 		return 0;
 	}
 	for (size_t i = 1; i < n; i++) {
-		if ((s[i] & 0xc0) != 0x80) /* the NUL as well */
+		if ((s[i] & 0xc0) != 0x80) /* also stops at the NUL */
 			return 0;
 		code = code << 6 | (s[i] & 0x3f);
 	}

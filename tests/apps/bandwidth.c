@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What moving memory costs without the library: pinned copies one way, both ways at once,
- * and while memory is freed; the driver's managed memory by prefetch and by faults; the
- * driver's own checkpoint of a whole process. Prints seconds and GiB/s; everything moved is
- * verified.
+ * Measures moves of memory without the library: pinned copies one way, both ways at once, and
+ * while memory is freed; managed memory by prefetch and by faults; the driver's checkpoint of a
+ * whole process. Prints seconds and GiB/s, and verifies all moved bytes.
  */
 #include "lib/app.h"
 
@@ -36,7 +35,7 @@ static void verify(CUdeviceptr p, uint64_t bytes, const char *what)
 		app_exit(APP_EXIT_WRONG, "%s: the memory has changed", what);
 }
 
-/* The fastest of some: the first one pays for what the host's memory needs. */
+/* Takes the fastest of several copies: the first one also pays for fresh host memory. */
 static void measure_copies(void)
 {
 	uint64_t best[3] = {UINT64_MAX, UINT64_MAX, UINT64_MAX};
@@ -80,8 +79,8 @@ static void measure_copies(void)
 }
 
 /*
- * Both ways at once, and as much memory as goes out is freed: the driver clears what is
- * freed, and that takes from the way in. So no switch is faster than this.
+ * Copies both ways at once, and frees as much memory as goes out. The driver clears freed memory,
+ * which slows the way in down. So no switch can be faster than this.
  */
 static void measure_frees(void)
 {
@@ -148,7 +147,7 @@ static uint64_t prefetch(CUdeviceptr p, uint64_t bytes, CUmemLocation to)
 	return app_now_ns() - start;
 }
 
-/* More of it than the card has free can hang the card for everybody: so never. */
+/* Managed memory beyond the card's free memory can hang the card for all programs. */
 static void check_room(uint64_t bytes)
 {
 	size_t n_free, n_total;
@@ -174,7 +173,7 @@ static void measure_managed(uint64_t bytes)
 	APP_CALL(cuMemAllocManaged(&p, bytes, CU_MEM_ATTACH_GLOBAL));
 	app_fill(&app, p, bytes / 4, SEED, NULL);
 	APP_CALL(cuCtxSynchronize());
-	(void)prefetch(p, bytes, host); /* the host's memory is there from now on */
+	(void)prefetch(p, bytes, host); /* first use of the host memory */
 	(void)prefetch(p, bytes, card);
 	print("managed, prefetch out", bytes, prefetch(p, bytes, host));
 	print("managed, prefetch in", bytes, prefetch(p, bytes, card));
@@ -186,7 +185,7 @@ static void measure_managed(uint64_t bytes)
 	APP_CALL(cuMemFree(p));
 }
 
-/* Works until its input ends; then says whether its memory is as it must be. */
+/* Works until its input ends. Then reports whether its memory is right. */
 static int be_checkpointed(uint64_t bytes, int input, int output)
 {
 	CUdeviceptr p;
@@ -203,10 +202,10 @@ static int be_checkpointed(uint64_t bytes, int input, int output)
 	return APP_EXIT_VERIFIED;
 }
 
-/* false: this driver does not. */
+/* false: this driver has no checkpoints. */
 static bool measure_checkpoint(uint64_t bytes, int pid, bool is_warm)
 {
-	/* Each call has a struct of its own of 64 bytes: reserved, but for the first of one. */
+	/* Each call takes a struct of 64 reserved bytes; only one struct has a field, the first. */
 	uint64_t args[16] = {LOCK_MS};
 	uint64_t start = app_now_ns();
 	uint64_t middle;
@@ -229,7 +228,7 @@ static bool measure_checkpoint(uint64_t bytes, int pid, bool is_warm)
 	return true;
 }
 
-/* The child is there before this process has touched the driver, which does not survive a fork. */
+/* The driver does not survive a fork, so the child starts before this process uses it. */
 static void run_checkpoint(uint64_t bytes)
 {
 	int to_child[2], from_child[2];
@@ -248,7 +247,7 @@ static void run_checkpoint(uint64_t bytes)
 	if (pid < 0 || read(from_child[0], &c, 1) != 1)
 		app_exit(APP_EXIT_DRIVER, "the process to be checkpointed does not begin");
 	app_load(0);
-	/* Twice: at first the host's memory is not there yet. */
+	/* Twice, because the first one also pays for fresh host memory. */
 	if (!measure_checkpoint(bytes, pid, false) || !measure_checkpoint(bytes, pid, true))
 		printf("checkpoint: not in this driver\n");
 	(void)close(to_child[1]);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Work without a hurry: long kernels, one after the other, for some time. Its rate is what
- * a share of the GPU comes to.
+ * Best-effort work: long kernels, one after the other, for some time. Its rate measures its share
+ * of the GPU.
  */
 #include "lib/app.h"
 #include "lib/door.h"
@@ -44,8 +44,8 @@ static void drain(void)
 	n_batches = 0;
 }
 
-/* The next one is submitted before the last is over: who has no work gives its slice away. */
-static void batch(struct work *work)
+/* Submits a batch before the last one ends: a program without work loses its slice. */
+static void submit_batch(struct work *work)
 {
 	for (uint64_t i = 0; i < set.n_ahead; i++)
 		work_launch(work, NULL);
@@ -56,39 +56,39 @@ static void batch(struct work *work)
 	}
 }
 
-static void tell(const char *what, uint64_t now_ns)
+static void print_progress(const char *what, uint64_t now_ns)
 {
 	printf("%s %s kernels=%llu at_ns=%llu\n", app_name, what, (unsigned long long)n_kernels,
 	       (unsigned long long)now_ns);
 	fflush(stdout);
 }
 
-/* Where it begins and where it ends are told; and some of what is between. */
+/* Works while the door is open. Reports its progress at the begin, at the end, and on the way. */
 static void run_by_door(struct work *work)
 {
 	uint32_t numbers[DOOR_N_NUMBERS];
 	uint64_t now, told;
 
 	while (door_wait(set.door, numbers)) {
-		tell("at", told = app_now_ns());
+		print_progress("at", told = app_now_ns());
 		do {
-			batch(work);
+			submit_batch(work);
 			now = app_now_ns();
 			if (now - told >= TOLD_EVERY_NS)
-				tell("at", told = now);
+				print_progress("at", told = now);
 		} while (door_is_open(set.door));
 		drain();
-		tell("rests", app_now_ns());
+		print_progress("rests", app_now_ns());
 		library_print();
 	}
 }
 
-static void run(struct work *work)
+static void run_for_time(struct work *work)
 {
 	uint64_t end = app_now_ns() + set.seconds * 1000000000u;
 
 	do
-		batch(work);
+		submit_batch(work);
 	while (app_now_ns() < end);
 	drain();
 }
@@ -151,7 +151,7 @@ int main(int argc, char **argv)
 	if (set.door)
 		run_by_door(&work);
 	else
-		run(&work);
+		run_for_time(&work);
 	took = app_now_ns() - start;
 	library_print();
 	if (held && app_verify(&app, held, set.size / 4, 1, NULL))

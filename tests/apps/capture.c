@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * One thread captures graphs in the strictest mode, in which an unsafe call of any other
- * thread would break the capture, while another allocates and frees in relaxed mode.
- * Whatever a library does meanwhile to stop the program must break no capture.
+ * One thread captures graphs in the strictest mode: an unsafe call of another thread would break
+ * the capture. Another thread allocates and frees in relaxed mode. The library must not break a
+ * capture when it stops the program.
  */
 #include "lib/buffer.h"
 

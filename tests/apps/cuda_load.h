@@ -3,13 +3,12 @@
 #define NVS_APPS_CUDA_LOAD_H
 
 /*
- * libcuda.so.1 for the test programs, opened at run time, so that one binary runs on
- * the simulated GPU and on a real one. cuda.cuMemAlloc_v2(...) is a typed call.
+ * Opens libcuda.so.1 at run time, so that one binary of a test program runs on the simulated GPU
+ * and on a real one. cuda.cuMemAlloc_v2(...) is a typed call.
  *
- * Functions come from dlsym or, with NVSHARE_APP_RESOLVE=procaddress, from
- * cuGetProcAddress as the CUDA runtime asks for them; both ways a preloaded library
- * sees the look-up. With CUDA_LOAD_PER_THREAD they are the per-thread default stream
- * forms, where the driver has one.
+ * Functions come from dlsym or, with NVSHARE_APP_RESOLVE=procaddress, from cuGetProcAddress, like
+ * the CUDA runtime's. A preloaded library sees both look-ups. With CUDA_LOAD_PER_THREAD they are
+ * the forms for per-thread default streams, if the driver has them.
  */
 
 #include "abi/cuda_structs.h"
@@ -208,12 +207,12 @@ struct cuda_load {
 #undef CUDA_FUNCTION
 };
 
-/* Members of versions after 10.0 are NULL where the driver has no such function. */
+/* Functions that are newer than CUDA 10.0 may be NULL. */
 extern struct cuda_load cuda;
 
 enum cuda_load_flags { CUDA_LOAD_PER_THREAD = 1 };
 
-/* Opens the driver and fills `cuda`. false: not possible; *ret_why: why, or what is missing. */
+/* Opens the driver and fills `cuda`. false: it cannot; *ret_why is the reason. */
 bool cuda_load_driver(unsigned int flags, const char **ret_why);
 
 #endif

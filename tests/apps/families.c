@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Every way to get device memory, once each, with contents verified. What this driver
- * or card can not do is a line "skipped" with the driver's word for it.
+ * Allocates device memory in every way, once each, and verifies its contents. If this driver or
+ * card cannot do one, the line says "skipped", with the driver's error.
  */
 #include "lib/app.h"
 
@@ -18,7 +18,7 @@ static const char help[] = "usage: families\n"
 static struct app app;
 static CUstream stream;
 
-/* A step of a family: its first failure is the family's result. */
+/* A step of a family. The first failure is the family's result. */
 #define TRY(call)                            \
 	do {                                 \
 		CUresult try_res = (call);   \
@@ -189,7 +189,7 @@ static CUresult use_captured(uint32_t *ret_wrong)
 	return cuda.cuMemFree(errors);
 }
 
-/* Not freed in the graph: the memory is ours until we free it. */
+/* The graph does not free the memory, so the program must. */
 static CUresult run_alloc_graph(CUgraph graph, CUdeviceptr p, uint32_t *ret_wrong)
 {
 	CUgraphExec exec;
@@ -296,7 +296,7 @@ int main(int argc, char **argv)
 	static const struct {
 		const char *name;
 		CUresult (*use)(uint32_t *ret_wrong);
-		size_t needs; /* offset of a function the driver may not have; 0: none */
+		size_t needs; /* offset of a function that the driver may lack; 0: none */
 	} families[] = {
 		{"plain", use_plain, 0},
 		{"small", use_small, 0},

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Freezes itself while the card's engine for optical flow (OFA) compares a batch of pairs of
- * pictures: whether it stops, as seen in the memory that it writes to, as far as another
- * context can read that, and in how much is left to do after the thaw. The second picture of
- * a pair is the first one moved, so the vectors must be mostly that; and those of each time
- * the same as when nothing was frozen, byte for byte.
+ * pictures, to see whether the engine stops. Two signs tell: the memory that it writes to, if
+ * another context can read that, and the work that is left after the thaw.
+ *
+ * The second picture of a pair is the first one, moved, so most vectors must be this motion. All
+ * vectors must be those of a run without a freeze, byte for byte.
  */
 #include "lib/app.h"
 #include "lib/batch.h"
@@ -27,10 +28,10 @@ static const char help[] =
 enum { UNTOUCHED = 0xa5, BATCH_MAX = 256, TIMES_MAX = 100, SIDE_MIN = 64, SIDE_MAX = 8192 };
 enum { GRIDS_MAX = 16 };
 
-/* How far the second picture is moved, points; and a vector that is as near is right. */
+/* The motion of the second picture, in points, and the tolerance of a vector. */
 enum { MOVED_X = 12, MOVED_Y = -8, NEAR = NVOF_FRACTION / 2 };
 
-/* Where a picture begins in the texture: no point of a moved one lies before its beginning. */
+/* Offset of a picture in the texture, so that moved pictures stay inside. */
 enum { ORIGIN = 1024, COARSE = 16, FINE = 4 };
 
 static struct {
@@ -54,7 +55,7 @@ static struct plane inputs[2], outputs[BATCH_MAX];
 static size_t output_bytes; /* of one */
 
 static unsigned char *expected, *seen[BATCH_LOOK_COUNT_];
-static bool is_expected_known; /* it is what comes out when nothing is frozen */
+static bool is_expected_known; /* expected has the output of a run without a freeze */
 static bool is_visible;        /* from the other context */
 
 static void nvof_check(uint32_t status, const char *what)
@@ -73,7 +74,7 @@ static void nvof_check(uint32_t status, const char *what)
 }
 #define NVOF_CALL(call) nvof_check(nvof.call, "optical flow: " #call)
 
-static void load(void)
+static void load_library(void)
 {
 	uint32_t (*create_instance)(uint32_t version, struct nvof_functions * functions);
 	void *library = batch_library(options.nvof_path);
@@ -144,7 +145,7 @@ static uint32_t noise(uint32_t x, uint32_t y)
 	return (h ^ h >> 13) & 0xff;
 }
 
-/* Noise at the corners of cells, and what lies between those inside. */
+/* Noise at the corners of cells, interpolated inside. */
 static uint32_t smooth(uint32_t x, uint32_t y, uint32_t cell)
 {
 	uint32_t at_x = x / cell, at_y = y / cell, dx = x % cell, dy = y % cell;
@@ -188,7 +189,7 @@ static CUresult copy(CUcontext from, unsigned char *at)
 	return res;
 }
 
-static void prepare(void)
+static void prepare_pictures(void)
 {
 	const struct nvof_descriptor input = {width, height, NVOF_USAGE_INPUT, NVOF_FORMAT_GRAY8};
 	const struct nvof_descriptor output = {(width + grid - 1) / grid,
@@ -223,10 +224,10 @@ static void clear(void)
 }
 
 /*
- * Every other pair is the other way round. Without hints from the pair before, none depends on
- * it. On the default stream: with others drivers were seen to mix up memory (NVIDIA/DALI, 2912).
+ * Every other pair is the other way round. Without hints, no pair depends on the one before.
+ * Uses the default stream: with others, drivers have mixed up memory (NVIDIA/DALI, 2912).
  */
-static void submit(void)
+static void submit_batch(void)
 {
 	for (uint64_t i = 0; i < options.batch; i++) {
 		struct nvof_input input = {.inputFrame = inputs[i % 2].buffer,
@@ -238,12 +239,12 @@ static void submit(void)
 	}
 }
 
-static void wait(void)
+static void wait_for_batch(void)
 {
 	APP_CALL(cuCtxSynchronize());
 }
 
-static bool look(enum batch_look nth)
+static bool look_at_output(enum batch_look nth)
 {
 	return is_visible && !copy(own, seen[nth]);
 }
@@ -269,7 +270,7 @@ static uint64_t n_changed(void)
 
 /* ---- what came out ------------------------------------------------------------------ */
 
-/* Of the vectors in the middle of a picture, how many are sign times the motion. */
+/* Counts vectors in the middle of a picture that are sign times the motion. */
 static uint64_t n_moved(const unsigned char *output, int sign)
 {
 	uint32_t columns = width / grid, rows = height / grid;
@@ -286,7 +287,7 @@ static uint64_t n_moved(const unsigned char *output, int sign)
 	return n;
 }
 
-/* Forwards or backwards, as the engine counts, but all pairs in the same way. */
+/* The engine may count forwards or backwards, but the same for all pairs. */
 static void check_motion(void)
 {
 	uint64_t n = options.batch * (width / grid / 2) * (height / grid / 2);
@@ -306,7 +307,7 @@ static void check_motion(void)
 		app_exit(APP_EXIT_WRONG, "the vectors are not the motion");
 }
 
-static void check(void)
+static void check_output(void)
 {
 	unsigned char *at = is_expected_known ? seen[BATCH_LOOK_SECOND] : expected;
 
@@ -346,21 +347,21 @@ int main(int argc, char **argv)
 	const struct batch batch = {
 		.app = &app,
 		.clear = clear,
-		.submit = submit,
-		.wait = wait,
-		.look = look,
+		.submit = submit_batch,
+		.wait = wait_for_batch,
+		.look = look_at_output,
 		.n_done = n_whole,
 		.n_changed = n_changed,
-		.check = check,
+		.check = check_output,
 	};
 
 	app_name = "flow";
 	parse(argc, argv);
 	setvbuf(stdout, NULL, _IOLBF, 0);
 	self_init(&app, &own);
-	load();
+	load_library();
 	init_session();
-	prepare();
+	prepare_pictures();
 	batch_run(&batch, options.n_times);
 	return APP_EXIT_VERIFIED;
 }

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Forks before, during and after CUDA use, as frameworks and their data loaders do. A
- * child forked before uses CUDA itself; one forked after must be able to leave in every
- * way, or to become another program, and must not disturb its parent.
+ * Forks before, during and after its use of CUDA, like frameworks and their data loaders. A child
+ * that is forked before uses CUDA itself. A child that is forked later must be able to exit in
+ * every way, or to exec, and must not disturb its parent.
  */
 #include "lib/buffer.h"
 
@@ -20,7 +20,7 @@ static const char help[] = "usage: forker [OPTION]...\n"
 			   "  --size SIZE   of each (16MiB)\n"
 			   "  --alone       fork nothing\n";
 
-static void work(struct app *app, struct buffer *b, uint64_t n_passes)
+static void work_on_buffer(struct app *app, struct buffer *b, uint64_t n_passes)
 {
 	uint64_t i, first;
 
@@ -42,7 +42,7 @@ static int run_alone(uint64_t size, uint32_t seed)
 	app_init(&app, 0);
 	buffer_alloc(&b, &app, size, NULL);
 	buffer_fill(&b, &app, NULL);
-	work(&app, &b, 3);
+	work_on_buffer(&app, &b, 3);
 	buffer_free(&b, NULL);
 	app_deinit(&app);
 	return 0;
@@ -68,7 +68,7 @@ static void *allocate_on_host(void *data)
 	return data;
 }
 
-/* The ways in which a child of a CUDA program ends that does not use CUDA. */
+/* Ends a child that does not use CUDA, in one of the usual ways. */
 __attribute__((noreturn)) static void be_child(uint64_t way, const char *size)
 {
 	pthread_t thread;
@@ -134,13 +134,13 @@ int main(int argc, char **argv)
 
 			if (pid == 0)
 				be_child(i, size_text);
-			work(&app, &b, 1);
+			work_on_buffer(&app, &b, 1);
 			expect_success(pid, "a child forked after CUDA was used");
 		}
 	}
 	for (i = 0; i < n_children; i++)
 		expect_success(children[i], "a child forked before CUDA was used");
-	work(&app, &b, 1);
+	work_on_buffer(&app, &b, 1);
 	buffer_free(&b, NULL);
 	app_deinit(&app);
 	printf("forker verified children=%llu\n", (unsigned long long)(n_children + 4 * n_rounds));

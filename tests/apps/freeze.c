@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Freezes itself, over and over, while it computes: what that costs, and that nothing
- * moves meanwhile and nothing is lost. The library's own code is linked in, its ioctl
- * included; no scheduler and no preload are needed.
+ * Freezes itself, over and over, while it computes. Measures the cost, and checks that no work
+ * goes on meanwhile and no work is lost. The library's code, with its ioctl, is linked in, so the
+ * program needs no scheduler and no preload.
  */
 #include "hook/freeze/freeze.h"
 #include "hook/freeze/channels.h"
@@ -42,12 +42,12 @@ struct options {
 static struct options options = {
 	.n_times = 100, .size = 64 << 20, .n_rounds = 200, .still_ms = 20, .leave = "thawed"};
 static struct app app;
-static CUcontext own; /* the library's would be like it */
+static CUcontext own; /* like the library's second context */
 static struct buffer buffer = {.kind = BUFFER_VMM, .seed = 7};
 static CUstream stream;
 static bool is_over;
 static uint64_t n_passes, n_contexts;
-static const char *churning = "nothing"; /* what that thread is in */
+static const char *churning = "nothing"; /* the call that churn() is in */
 static uint64_t freeze_ns[TIMES_MAX], thaw_ns[TIMES_MAX];
 
 static bool get(const bool *flag)
@@ -72,7 +72,7 @@ static void is_in(const char *what)
 	__atomic_store_n(&churning, what, __ATOMIC_RELEASE);
 }
 
-/* A new context's channels are born in the middle of freezes, and have to work. */
+/* Makes contexts all the time: channels made in the middle of a freeze must work, too. */
 static void *churn(void *unused)
 {
 	CUdeviceptr p;
@@ -96,7 +96,7 @@ static void *churn(void *unused)
 		freeze_hold();
 		APP_CALL(cuCtxDestroy(ctx));
 		freeze_drop();
-		is_in("a pause"); /* else freezes, which wait for both, hardly get a turn */
+		is_in("a pause"); /* freezes wait for both calls, and need a gap between them */
 		app_sleep_ms(20);
 		__atomic_add_fetch(&n_contexts, 1, __ATOMIC_RELAXED);
 	}
@@ -120,7 +120,7 @@ static void check_off(int r, const char *what)
 			 r, freeze_why_not() ? freeze_why_not() : "no reason known");
 }
 
-/* Waits out the pause that lies between two freezes. */
+/* Waits for the pause between two freezes, too. */
 static void freeze_now(void)
 {
 	int r;
@@ -161,7 +161,7 @@ static void measure(const char *name)
 	print_row(label, thaw_ns);
 }
 
-/* Under a kernel, read through a context that is not frozen. */
+/* Reads a kernel's memory twice, through a context that is not frozen: it must not change. */
 static void check_still(void)
 {
 	void *before = malloc(options.size), *after = malloc(options.size);
@@ -180,7 +180,7 @@ static void check_still(void)
 	APP_CALL(cuCtxSetCurrent(app.ctx));
 	n_after = __atomic_load_n(&n_passes, __ATOMIC_RELAXED);
 	check_off(freeze_end(), "freeze_end");
-	/* A pass that ended before the freeze may be counted after it. */
+	/* A pass that ends before the freeze may be counted after it. */
 	if (memcmp(before, after, options.size) != 0 || n_after > n_before + 1)
 		app_exit(APP_EXIT_WRONG, "work went on while frozen");
 	free(before);
@@ -188,7 +188,7 @@ static void check_still(void)
 	printf("still for %llu ms: yes\n", (unsigned long long)options.still_ms);
 }
 
-/* Nothing is frozen any more: what does not end now never will. */
+/* Called when nothing is frozen: a thread that does not end now never ends. */
 static void join(pthread_t thread, const char *what)
 {
 	struct timespec end;
@@ -226,14 +226,14 @@ static void run_loaded(void)
 	       (unsigned long long)n_contexts);
 }
 
-/* ---- when within the calls the GPU stops and goes on ------------------------------------ */
+/* ---- the moments within the calls when the GPU stops and goes on ------------------------ */
 
-enum { STILL_MS = 2 }; /* short kernels change their word more often than that */
+enum { STILL_MS = 2 }; /* short kernels change their word more often than this */
 
 static struct {
 	uint32_t *count;     /* in pinned memory */
-	uint64_t changed_ns; /* when it was seen to change last */
-	uint64_t resumed_ns; /* when first, since this was 0 */
+	uint64_t changed_ns; /* time of the last change seen */
+	uint64_t resumed_ns; /* time of the first change seen since it was set to 0 */
 } pulse;
 
 static void *count_on(void *unused)
@@ -273,7 +273,7 @@ static uint64_t from_to(uint64_t from_ns, uint64_t to_ns)
 	return from_ns < to_ns ? to_ns - from_ns : 0;
 }
 
-/* As a hold does it: the kernels' channels alone. */
+/* Like a hold, takes only the kernels' channels off. */
 static void measure_edges(void)
 {
 	pthread_t threads[2];
@@ -313,7 +313,7 @@ static void measure_edges(void)
 	APP_CALL(cuMemFreeHost(pulse.count));
 }
 
-/* What exit handlers and the driver make of it. */
+/* Exits while frozen, to see what exit handlers and the driver do. */
 static void leave(void)
 {
 	if (strcmp(options.leave, "thawed") == 0)

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Takes memory in steps and keeps all of it, working over everything after each step.
- * Two that together outgrow the card stand against each other, each blocked inside an
- * allocation, unless one is switched out there.
+ * Takes memory in steps, keeps it, and works over all of it after each step. Two of these programs
+ * together outgrow the card. Each then blocks inside an allocation, until one is switched out.
  */
 #include "lib/buffer.h"
 
@@ -22,65 +21,75 @@ static const char help[] = "usage: grow [OPTION]...\n"
 			   "  --name NAME   (grow)\n"
 			   "  --verbose     a line a step\n";
 
-int main(int argc, char **argv)
-{
-	static struct buffer buffers[GROW_STEPS_MAX];
-	uint64_t size = 64u << 20;
-	uint64_t step = 8u << 20;
-	uint64_t think_ms = 0;
-	const char *wait = NULL;
-	uint32_t rounds = 1;
-	uint32_t seed = 1;
-	bool is_verbose = false;
-	uint64_t n, i, first;
-	struct app app;
-	int a;
+static struct {
+	uint64_t size, step, think_ms;
+	const char *wait;
+	uint32_t rounds, seed;
+	bool is_verbose;
+} opt = {64u << 20, 8u << 20, 0, NULL, 1, 1, false};
 
-	app_name = "grow";
-	for (a = 1; a < argc; a++) {
+static void read_options(int argc, char **argv)
+{
+	for (int a = 1; a < argc; a++) {
 		if (app_is(argv[a], "--help"))
 			app_usage(help, 0);
 		else if (app_is(argv[a], "--size"))
-			size = app_value_size(argc, argv, &a);
+			opt.size = app_value_size(argc, argv, &a);
 		else if (app_is(argv[a], "--step"))
-			step = app_value_size(argc, argv, &a);
+			opt.step = app_value_size(argc, argv, &a);
 		else if (app_is(argv[a], "--think"))
-			think_ms = app_value_u64(argc, argv, &a, 0, 3600000);
+			opt.think_ms = app_value_u64(argc, argv, &a, 0, 3600000);
 		else if (app_is(argv[a], "--wait"))
-			wait = app_value(argc, argv, &a);
+			opt.wait = app_value(argc, argv, &a);
 		else if (app_is(argv[a], "--rounds"))
-			rounds = (uint32_t)app_value_u64(argc, argv, &a, 1, 1u << 20);
+			opt.rounds = (uint32_t)app_value_u64(argc, argv, &a, 1, 1u << 20);
 		else if (app_is(argv[a], "--seed"))
-			seed = (uint32_t)app_value_u64(argc, argv, &a, 0, UINT32_MAX);
+			opt.seed = (uint32_t)app_value_u64(argc, argv, &a, 0, UINT32_MAX);
 		else if (app_is(argv[a], "--name"))
 			app_name = app_value(argc, argv, &a);
 		else if (app_is(argv[a], "--verbose"))
-			is_verbose = true;
+			opt.is_verbose = true;
 		else
 			app_usage(help, APP_EXIT_USAGE);
 	}
-	if (size / step > GROW_STEPS_MAX || size < step || step < 4096)
+	if (opt.size / opt.step > GROW_STEPS_MAX || opt.size < opt.step || opt.step < 4096)
 		app_exit(APP_EXIT_USAGE, "1 to %d steps of 4 KiB or more", GROW_STEPS_MAX);
+}
+
+/* Allocates buffer n, and works over it and all buffers before it. */
+static void grow(struct app *app, struct buffer *buffers, uint64_t n)
+{
+	buffers[n].is_float = n % 4 == 3;
+	buffers[n].seed = opt.seed + (uint32_t)n;
+	buffer_alloc(&buffers[n], app, opt.step, NULL);
+	buffer_fill(&buffers[n], app, NULL);
+	for (uint64_t i = 0; i <= n; i++) {
+		buffer_submit(&buffers[i], app, opt.rounds, NULL);
+		buffer_count(&buffers[i], opt.rounds);
+	}
+	APP_CALL(cuCtxSynchronize());
+	if (opt.is_verbose) {
+		printf("%s step %llu/%llu\n", app_name, (unsigned long long)n + 1,
+		       (unsigned long long)(opt.size / opt.step));
+		fflush(stdout);
+	}
+}
+
+int main(int argc, char **argv)
+{
+	static struct buffer buffers[GROW_STEPS_MAX];
+	uint64_t n, i, first;
+	struct app app;
+
+	app_name = "grow";
+	read_options(argc, argv);
 	app_load(0);
 	app_init(&app, 0);
-	for (n = 0; n < size / step; n++) {
-		buffers[n].is_float = n % 4 == 3;
-		buffers[n].seed = seed + (uint32_t)n;
-		buffer_alloc(&buffers[n], &app, step, NULL);
-		buffer_fill(&buffers[n], &app, NULL);
-		for (i = 0; i <= n; i++) {
-			buffer_submit(&buffers[i], &app, rounds, NULL);
-			buffer_count(&buffers[i], rounds);
-		}
-		APP_CALL(cuCtxSynchronize());
-		if (is_verbose) {
-			printf("%s step %llu/%llu\n", app_name, (unsigned long long)n + 1,
-			       (unsigned long long)(size / step));
-			fflush(stdout);
-		}
-		app_sleep_ms(think_ms);
+	for (n = 0; n < opt.size / opt.step; n++) {
+		grow(&app, buffers, n);
+		app_sleep_ms(opt.think_ms);
 	}
-	while (wait && access(wait, F_OK) != 0)
+	while (opt.wait && access(opt.wait, F_OK) != 0)
 		app_sleep_ms(10);
 	for (i = 0; i < n; i++) {
 		if (buffer_check_all(&buffers[i], &first))
@@ -89,7 +98,7 @@ int main(int argc, char **argv)
 		buffer_free(&buffers[i], NULL);
 	}
 	app_deinit(&app);
-	printf("%s verified bytes=%llu steps=%llu\n", app_name, (unsigned long long)size,
+	printf("%s verified bytes=%llu steps=%llu\n", app_name, (unsigned long long)opt.size,
 	       (unsigned long long)n);
 	return APP_EXIT_VERIFIED;
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Holds all of the card but a part, doing nothing: what is left is then a card of that
- * size for others, of which a switch moves as many bytes as its test wants.
+ * Holds all of the card but a part, and does nothing. The rest is a card of this size for other
+ * programs, so that a switch moves as many bytes as its test wants.
  */
 #include "lib/app.h"
 
@@ -21,8 +21,8 @@ static uint64_t bytes_free(void)
 	return n_free;
 }
 
-/* Large pieces first: each time what is too much, or half of it when it is not to be had. */
-static uint64_t take(uint64_t leave)
+/* Takes the largest piece first: all that is too much, or half of it after a failure. */
+static uint64_t take_memory(uint64_t leave)
 {
 	uint64_t piece = UINT64_MAX;
 	uint64_t n_bytes = 0;
@@ -63,7 +63,7 @@ int main(int argc, char **argv)
 		app_usage(help, APP_EXIT_USAGE);
 	app_load(0);
 	app_init(&app, 0);
-	n_bytes = take(leave);
+	n_bytes = take_memory(leave);
 	printf("hold holds=%llu left=%llu\n", (unsigned long long)n_bytes,
 	       (unsigned long long)bytes_free());
 	fflush(stdout);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Freezes itself while the card's JPEG engines decode a batch by nvJPEG: whether they stop, as
- * seen in the memory that they write to, and in how much is left to do after the thaw. For
- * comparison, the same with nothing frozen, and with only what computes.
+ * Freezes itself while the card's JPEG engines decode a batch by nvJPEG, to see whether they stop.
+ * Two signs tell: the memory that they write to, and the work that is left after the thaw. For
+ * comparison it freezes nothing, and only the compute channels.
  */
 #include "lib/app.h"
 #include "lib/batch.h"
@@ -24,7 +24,7 @@ static const char help[] =
 	"Exit: 0 stopped where all was frozen, 1 it went on or the pictures are wrong, 77 no\n"
 	"nvJPEG, no engine, or no freezing here.\n";
 
-/* As nvjpeg.h has them. */
+/* Values of nvjpeg.h. */
 enum { BACKEND_HARDWARE = 3, OUTPUT_Y = 2, OUTPUT_RGB = 3, COMPONENTS = 4 };
 enum { UNTOUCHED = 0xa5, BATCH_MAX = 1024, TIMES_MAX = 100 };
 
@@ -59,7 +59,7 @@ static const unsigned char *data[BATCH_MAX];
 static size_t lengths[BATCH_MAX];
 static struct nvjpeg_image images[BATCH_MAX];
 static unsigned char *expected, *seen[BATCH_LOOK_COUNT_];
-static bool is_expected_known; /* it is what comes out when nothing is frozen */
+static bool is_expected_known; /* expected has the output of a run without a freeze */
 
 static void nvjpeg_check(int status, const char *what)
 {
@@ -100,7 +100,7 @@ static unsigned char *read_picture(size_t *ret_length)
 	return p;
 }
 
-static void prepare(void)
+static void prepare_pictures(void)
 {
 	int widths[COMPONENTS] = {0}, heights[COMPONENTS] = {0}, n_components, subsampling;
 	size_t n_planes = options.is_rgb ? 3 : 1, plane, length;
@@ -139,13 +139,13 @@ static void clear(void)
 	APP_CALL(cuCtxSynchronize());
 }
 
-static void submit(void)
+static void submit_batch(void)
 {
 	nvjpeg_check(nvjpeg.decode(nvjpeg.handle, nvjpeg.state, data, lengths, images, stream),
 		     "nvjpegDecodeBatched");
 }
 
-static void wait(void)
+static void wait_for_batch(void)
 {
 	APP_CALL(cuStreamSynchronize(stream));
 }
@@ -157,7 +157,7 @@ static void copy(unsigned char *at)
 	APP_CALL(cuCtxSetCurrent(app.ctx));
 }
 
-static bool look(enum batch_look nth)
+static bool look_at_output(enum batch_look nth)
 {
 	copy(seen[nth]);
 	return true;
@@ -182,7 +182,7 @@ static uint64_t n_whole(enum batch_look nth)
 	return n;
 }
 
-static void check(void)
+static void check_output(void)
 {
 	copy(is_expected_known ? seen[BATCH_LOOK_SECOND] : expected);
 	if (is_expected_known && n_whole(BATCH_LOOK_SECOND) < options.batch)
@@ -217,12 +217,12 @@ int main(int argc, char **argv)
 	const struct batch batch = {
 		.app = &app,
 		.clear = clear,
-		.submit = submit,
-		.wait = wait,
-		.look = look,
+		.submit = submit_batch,
+		.wait = wait_for_batch,
+		.look = look_at_output,
 		.n_done = n_whole,
 		.n_changed = n_changed,
-		.check = check,
+		.check = check_output,
 	};
 
 	app_name = "jpeg";
@@ -231,7 +231,7 @@ int main(int argc, char **argv)
 	self_init(&app, &own);
 	APP_CALL(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
 	nvjpeg_load();
-	prepare();
+	prepare_pictures();
 	batch_run(&batch, options.n_times);
 	return APP_EXIT_VERIFIED;
 }

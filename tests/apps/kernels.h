@@ -3,17 +3,17 @@
 #define NVS_APPS_KERNELS_H
 
 /*
- * The kernels of the test programs, as PTX text: a real driver compiles it, the
- * simulated one finds host functions by the entry names. Every kernel strides over its
- * grid, so any launch shape gives the same result. Pointers are u64.
+ * The kernels of the test programs, as PTX text. A real driver compiles it; the simulated one finds
+ * host functions by the entry names. Each kernel strides over its grid, so any launch shape gives
+ * the same result. Pointers are u64.
  *
  *   nvs_empty()
  *   nvs_fill_u32(p, n, u32 seed)            p[i] = seed + (u32)i * KERNELS_STEP
- *   nvs_verify_u32(p, n, u32 seed, errors)  *(u32 *)errors += number of p[i] not so
+ *   nvs_verify_u32(p, n, u32 seed, errors)  *(u32 *)errors += number of other p[i]
  *   nvs_lcg_u32(p, n, u32 rounds)           rounds times p[i] = p[i] * MUL + ADD
  *   nvs_axpy_f32(y, x, f32 a, n)            y[i] = a * x[i] + y[i], two roundings
  *   nvs_touch_u8(p, n, u64 stride)          p[i * stride] += 1, for i < n
- *   nvs_spin(ns)                            until that much time of the card has passed
+ *   nvs_spin(ns)                            runs for ns of the card's time
  *   nvs_sum_u32(p, n, out)                  *(u64 *)out += sum of p[i]
  *   nvs_count(p)                            *(u32 *)p += 1, once a launch
  */

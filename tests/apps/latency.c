@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * How long freezing and thawing take, many times over, under different loads; and that no
- * load loses anything by it. Another process can disturb it meanwhile: --noise.
+ * Measures freezes and thaws, many times, under different loads, and checks that no load loses
+ * work. --noise makes it the process that disturbs another one.
  */
 #include "hook/freeze/freeze.h"
 #include "lib/app.h"
@@ -83,7 +83,7 @@ static void load_copies(uint64_t i)
 
 static const struct load {
 	const char *name;
-	void (*work)(uint64_t i); /* a little of it; waits for its end. NULL: none */
+	void (*work)(uint64_t i); /* does a little work, and waits for its end; NULL: no work */
 } loads[] = {
 	{"idle", NULL},          {"long", load_long},     {"tiny", load_tiny},
 	{"graphs", load_graphs}, {"copies", load_copies},
@@ -138,7 +138,7 @@ static void measure(const struct load *load)
 	spread_print(label, thaw_ns, n_times);
 }
 
-static void prepare(void)
+static void prepare_loads(void)
 {
 	CUgraph captured;
 
@@ -168,7 +168,7 @@ __attribute__((noreturn)) static void noise_contexts(void)
 	}
 }
 
-/* What an eviction and a restore do to the card, without the rest of them. */
+/* Copies and maps memory like an eviction and a restore. */
 __attribute__((noreturn)) static void noise_moves(void)
 {
 	CUmemAllocationProp prop = {.type = CU_MEM_ALLOCATION_TYPE_PINNED,
@@ -228,7 +228,7 @@ int main(int argc, char **argv)
 	if (noise)
 		make_noise(noise);
 	self_init(&app, &own);
-	prepare();
+	prepare_loads();
 	spread_print_head("");
 	for (i = 0; i < sizeof(loads) / sizeof(loads[0]); i++) {
 		if (only && !app_is(only, loads[i].name))

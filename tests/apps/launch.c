@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What a launch of an empty kernel costs the calling thread. Batches are shorter than
- * the driver's launch queue, so that no launch waits for the card.
+ * Measures the time of the calling thread for the launch of an empty kernel. Batches are shorter
+ * than the driver's launch queue, so that no launch waits for the card.
  */
 #include "lib/app.h"
 

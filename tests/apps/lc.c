@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Requests at random times, each of some short kernels: how long each takes, from the first
- * launch to the last result. What a latency-critical service is to the GPU.
+ * Stands for a latency-critical service: requests at random times, each with some short kernels.
+ * Measures each request from the first launch to the last result.
  */
 #include "lib/app.h"
 #include "lib/door.h"
@@ -59,7 +59,7 @@ static void wait_ns(uint64_t ns)
 	(void)nanosleep(&t, NULL);
 }
 
-/* Computing on the processor is no sleep: the thread stays where it is. */
+/* Computes instead of sleeping, so that the thread keeps its processor. */
 static void spin_us(uint64_t us)
 {
 	uint64_t end = app_now_ns() + us * 1000;
@@ -68,7 +68,7 @@ static void spin_us(uint64_t us)
 		;
 }
 
-/* Exponential; a generator of our own, so that every run has the same times. */
+/* Exponential, from our own generator, so that all runs have the same times. */
 static uint64_t next_gap_ns(void)
 {
 	set.seed = set.seed * 6364136223846793005u + 1442695040888963407u;
@@ -105,8 +105,8 @@ static void make_probe(void)
 	seen = p;
 }
 
-/* Until it runs, not until it is done: the processor looks at what it writes. */
-static void probe(struct work *work)
+/* Measures the time until a kernel runs, not until its end: the processor polls its word. */
+static void probe_latency(struct work *work)
 {
 	static uint32_t number;
 	CUdeviceptr p = (CUdeviceptr)(uintptr_t)seen;
@@ -135,7 +135,7 @@ static uint64_t request(struct work *work)
 		wait_ns(set.pause_us * 1000);
 	}
 	if (set.is_probe)
-		probe(work);
+		probe_latency(work);
 	else if (set.is_graph)
 		APP_CALL(cuGraphLaunch(graph, stream));
 	else
@@ -158,11 +158,11 @@ static bool is_over(uint64_t end_ns)
 	return set.door ? !door_is_open(set.door) : app_now_ns() >= end_ns;
 }
 
-static void run(struct work *work, uint32_t n_warm)
+static void run_requests(struct work *work, uint32_t n_warm)
 {
 	uint64_t n = 0, start = app_now_ns(), end = start + set.seconds * 1000000000u, sum = 0;
 
-	/* From the end of one to the start of the next: requests never queue up. */
+	/* A gap begins at a request's end, so that requests never queue up. */
 	while (!is_over(end) && n < SAMPLES_MAX) {
 		wait_ns(next_gap_ns());
 		took_ns[n] = request(work);
@@ -194,7 +194,7 @@ static void run_by_door(struct work *work)
 		if (numbers[0] > NVSHARE_HINT_US_MAX)
 			app_exit(APP_EXIT_USAGE, "a hint of %u us is too early", numbers[0]);
 		set.hint_us = numbers[0];
-		run(work, numbers[1]);
+		run_requests(work, numbers[1]);
 	}
 }
 
@@ -265,7 +265,7 @@ int main(int argc, char **argv)
 	if (set.door)
 		run_by_door(&work);
 	else
-		run(&work, 0);
+		run_requests(&work, 0);
 	if (set.is_graph)
 		APP_CALL(cuGraphExecDestroy(graph));
 	if (set.copy)

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Can memory be taken from a frozen process while one of its threads is inside a call of
- * the driver? Each call that may block is tried against each call that the library's
- * agent makes, over and over: the driver holds locks of which nothing is written down.
- * What hangs in a call that no freeze begins in is told and is no error.
+ * Can memory be taken from a frozen process while one of its threads is inside a call of the
+ * driver? The driver's locks are not documented, so the program tries each call that may block
+ * against each call of the library's agent, over and over. A hang in a call that keeps freezes
+ * away is reported, but is no error.
  */
 #include "lib/app.h"
 #include "lib/blocker.h"
@@ -48,7 +48,7 @@ static const char *const step_names[STEP_COUNT_] = {"stream",  "out",      "unma
 
 struct row {
 	uint64_t n_freezes;
-	uint64_t n_returned; /* the call ended while frozen */
+	uint64_t n_returned; /* times that the call ended while frozen */
 	uint64_t n_hangs[STEP_COUNT_];
 	uint64_t ns_max[STEP_COUNT_];
 };
@@ -65,20 +65,20 @@ static CUcontext own;
 static struct blocker blocker;
 static struct row rows[BLOCKER_CALLS_MAX];
 
-/* What the agent moves. */
+/* The memory that the agent moves. */
 static CUdeviceptr mapped;
 static CUmemGenericAllocationHandle handle;
 static CUmemAllocationProp prop = {.type = CU_MEM_ALLOCATION_TYPE_PINNED};
 static void *pinned;
 
-/* What it takes and gives back meanwhile; or, each other time, the other way round. */
+/* Memory that the agent registers meanwhile; every other time, it unregisters it. */
 static void *host;
 static bool is_registered;
 
-/* Of the freeze under way. */
+/* State of the freeze under way. */
 static const struct blocker_call *call;
 static struct row *row;
-static uint32_t n_taken; /* of its steps */
+static uint32_t n_taken; /* steps that the agent has begun */
 static bool has_returned;
 
 static void take_step(enum step step, CUstream *stream)
@@ -129,7 +129,7 @@ static void take_step(enum step step, CUstream *stream)
 	}
 }
 
-/* What follows the first n steps; what comes last hides behind what hangs before it. */
+/* The step after the first n. A hang hides later steps, so the order changes. */
 static enum step next_step(uint32_t n)
 {
 	if (n >= STEP_REGISTER && row->n_freezes % 2)
@@ -157,7 +157,7 @@ static void *page(void *unused)
 	return unused;
 }
 
-/* In the agent's context, nothing being frozen. */
+/* Called in the agent's context, while nothing is frozen. */
 static void set_registered(bool is_wanted)
 {
 	if (is_registered == is_wanted)
@@ -180,7 +180,7 @@ static bool returned(void)
 	return __atomic_load_n(&has_returned, __ATOMIC_ACQUIRE);
 }
 
-/* Until the agent has ended, or what it is in takes too long. */
+/* Waits until the agent has ended, or until its step takes too long. */
 static void watch(void)
 {
 	uint64_t since = app_now_ns();
@@ -331,7 +331,7 @@ int main(int argc, char **argv)
 
 	app_name = "locks";
 	parse(argc, argv);
-	/* First launches are about what is loaded only then; must be set before the driver is. */
+	/* A row tests the first launch, which loads lazily. Must be set before the driver loads. */
 	(void)setenv("CUDA_MODULE_LOADING", "LAZY", 1);
 	self_init(&app, &own);
 	prepare();

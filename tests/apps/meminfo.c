@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Under the library, free memory moves by exactly what this program allocates, whatever
- * others do meanwhile. (A bare driver moves in its own granularity: this program then
- * says "wrong".)
+ * Under the library, free memory changes by exactly the bytes that this program allocates,
+ * whatever other programs do. A bare driver has its own granularity, so without the library this
+ * program prints "wrong".
  */
 #include "lib/app.h"
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Stream-ordered memory under work that still runs: what one stream has freed must not be
- * written by another before the first is done with it. Each check is a kernel, queued
- * behind a long one, so that memory which is handed out too early shows as wrong words.
+ * Stream-ordered memory under running work: a stream must not get memory that another stream has
+ * freed, before that stream is done with it. Each check is a kernel behind a long one, so that
+ * memory that is handed out too early shows as wrong words.
  */
 #include "lib/app.h"
 
@@ -34,7 +34,7 @@ struct slot {
 	CUstream stream;
 };
 
-/* Counted on the card when the stream comes to it. */
+/* The card counts wrong words when the stream reaches the check. */
 static void queue_check(const struct slot *slot, CUdeviceptr errors)
 {
 	CUdeviceptr p = slot->p;
@@ -45,7 +45,7 @@ static void queue_check(const struct slot *slot, CUdeviceptr errors)
 	app_check(app_launch(app.k.verify_u32, n, slot->stream, params), "nvs_verify_u32");
 }
 
-static void take(struct slot *slot, uint64_t bytes, uint32_t seed, CUstream stream)
+static void take_slot(struct slot *slot, uint64_t bytes, uint32_t seed, CUstream stream)
 {
 	*slot = (struct slot){.n = bytes / 4, .seed = seed, .stream = stream};
 	APP_CALL(cuMemAllocAsync(&slot->p, bytes, stream));
@@ -61,25 +61,25 @@ static void expect_none(CUdeviceptr errors, const char *where)
 		app_exit(APP_EXIT_WRONG, "%s: %u words were overwritten too early", where, n);
 }
 
-/* One stream still works on what it has freed, while others take as much. */
+/* A stream still works on freed memory, while others allocate as much. */
 static void free_behind_running_work(uint32_t round, CUdeviceptr errors)
 {
 	struct slot a, b, c;
 
-	take(&a, size_max, round, streams[0]);
+	take_slot(&a, size_max, round, streams[0]);
 	app_spin(&app, 2000000, streams[0]);
 	queue_check(&a, errors);
 	APP_CALL(cuMemFreeAsync(a.p, streams[0]));
-	take(&b, size_max, round + 1000, streams[1]);
+	take_slot(&b, size_max, round + 1000, streams[1]);
 	APP_CALL(cuStreamSynchronize(streams[1])); /* the first stream still spins */
-	take(&c, size_max, round + 2000, streams[0]);
+	take_slot(&c, size_max, round + 2000, streams[0]);
 	queue_check(&b, errors);
 	queue_check(&c, errors);
 	APP_CALL(cuMemFreeAsync(b.p, streams[1]));
 	APP_CALL(cuMemFreeAsync(c.p, streams[0]));
 }
 
-/* As frameworks do: everything is kept, and given back when they say so. */
+/* Like frameworks, keeps all memory in the pool, and trims it on demand. */
 static void keep_and_trim(void)
 {
 	cuuint64_t kept = UINT64_MAX, reserved = 0, now = 0;
@@ -118,7 +118,7 @@ static CUdeviceptr new_errors(void)
 }
 
 /* Random sizes on streams that all threads share. */
-static void *work(void *data)
+static void *work_on_streams(void *data)
 {
 	uint64_t seed = (uintptr_t)data * 1000003u;
 	struct slot slots[ORDERED_SLOTS] = {0};
@@ -139,8 +139,8 @@ static void *work(void *data)
 			APP_CALL(cuMemFreeAsync(slot->p, slot->stream));
 			slot->p = 0;
 		} else {
-			take(slot, 4096 + (seed >> 20) % size_max / 4 * 4, (uint32_t)(seed >> 32),
-			     streams[(seed >> 40) % ORDERED_STREAMS]);
+			take_slot(slot, 4096 + (seed >> 20) % size_max / 4 * 4,
+				  (uint32_t)(seed >> 32), streams[(seed >> 40) % ORDERED_STREAMS]);
 		}
 	}
 	for (i = 0; i < ORDERED_SLOTS; i++) {
@@ -162,7 +162,7 @@ static void run_threads(uint64_t n)
 	uint64_t i;
 
 	for (i = 0; i < n; i++) {
-		if (pthread_create(&threads[i], NULL, work, (void *)(uintptr_t)(i + 1)))
+		if (pthread_create(&threads[i], NULL, work_on_streams, (void *)(uintptr_t)(i + 1)))
 			app_exit(APP_EXIT_DRIVER, "cannot start a thread");
 	}
 	for (i = 0; i < n; i++)

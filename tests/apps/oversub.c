@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Takes memory, works through all of it pass after pass, and proves at the end that
- * every byte is what it must be. Several of them together need more than the card has.
+ * Takes memory, works over all of it, pass after pass, and checks every byte at the end. Several
+ * of these programs together need more memory than the card has.
  */
 #include "lib/buffer.h"
 
@@ -14,7 +14,7 @@
 #define OVERSUB_BUFFERS_MAX 4096
 #define OVERSUB_THREADS_MAX 64
 #define OVERSUB_GRAPH_NODES 500
-#define OVERSUB_GRANULE     (2u << 20) /* of physical memory, the driver's */
+#define OVERSUB_GRANULE     (2u << 20) /* the driver's granularity of physical memory */
 
 static const char help[] =
 	"usage: oversub [OPTION]...\n"
@@ -160,7 +160,7 @@ static void parse(int argc, char **argv)
 		app_exit(APP_EXIT_USAGE, "--graph needs addresses that stay: no --churn");
 }
 
-static void check(const struct buffer *b, bool is_all)
+static void check_buffer(const struct buffer *b, bool is_all)
 {
 	uint64_t first = 0;
 	uint64_t n = !is_all       ? buffer_check_sample(b, &first)
@@ -184,10 +184,10 @@ static void submit_all(const struct worker *w)
 }
 
 /*
- * Filling a buffer waits for the whole context, which would break a capture of another
- * thread: so all fill, then all capture, then all go on.
+ * A fill waits for the whole context, which would break another thread's capture. So all threads
+ * fill, then all capture, then all go on.
  */
-static void capture(struct worker *w)
+static void capture_pass(struct worker *w)
 {
 	CUgraph graph;
 
@@ -200,7 +200,7 @@ static void capture(struct worker *w)
 	(void)pthread_barrier_wait(&all_threads);
 }
 
-/* Launched once, so that the driver has them on the card, and kept until the end. */
+/* Launches graphs once, so that the driver has them on the card, and keeps them. */
 static void make_resident(void)
 {
 	CUgraphExec exec;
@@ -238,20 +238,20 @@ static void pass(struct worker *w)
 		buffer_count(&buffers[i], opt.rounds);
 	APP_CALL(cuStreamSynchronize(w->stream));
 	for (i = w->index; i < opt.n_buffers; i += opt.n_threads)
-		check(&buffers[i], false);
+		check_buffer(&buffers[i], false);
 	w->n_passes++;
 	ns = app_now_ns() - start;
 	if (ns > w->pass_ns_max)
 		w->pass_ns_max = ns;
 }
 
-/* Another of this thread's buffers each time. */
-static void churn(struct worker *w)
+/* Frees and allocates another of this thread's buffers each time. */
+static void replace_buffer(struct worker *w)
 {
 	uint64_t n_own = (opt.n_buffers - w->index + opt.n_threads - 1) / opt.n_threads;
 	struct buffer *b = &buffers[w->index + w->n_passes % n_own * opt.n_threads];
 
-	check(b, true);
+	check_buffer(b, true);
 	buffer_free(b, w->stream);
 	b->seed += (uint32_t)opt.n_buffers;
 	buffer_alloc(b, &app, opt.size / opt.n_buffers, w->stream);
@@ -262,11 +262,11 @@ static bool goes_on(const struct worker *w)
 {
 	if (w->n_passes < opt.n_passes)
 		return true;
-	/* 60000 passes: floats stay below 2^24 and so exact. */
+	/* After 60000 passes floats are still below 2^24, and so exact. */
 	return opt.until && w->n_passes < 60000 && access(opt.until, F_OK) != 0;
 }
 
-/* As a network library does with its card: it stays open, and nobody closes it. */
+/* Like a network library, opens the device and never closes it. */
 static void open_device(const struct worker *w)
 {
 	if (!opt.open || w->index > 0 || open(opt.open, O_RDONLY | O_CLOEXEC) < 0)
@@ -276,7 +276,7 @@ static void open_device(const struct worker *w)
 	opt.open = NULL;
 }
 
-/* What is about to be registered with a device. */
+/* Programs set this attribute before they register memory with a device. */
 static void set_sync_memops(const struct buffer *b)
 {
 	unsigned int on = 1;
@@ -304,12 +304,12 @@ static void *work(void *data)
 			set_sync_memops(&buffers[i]);
 	}
 	if (opt.is_graph)
-		capture(w);
+		capture_pass(w);
 	while (goes_on(w)) {
 		pass(w);
 		open_device(w);
 		if (opt.is_churn)
-			churn(w);
+			replace_buffer(w);
 		if (opt.is_verbose && w->index == 0) {
 			printf("%s pass %llu/%llu\n", app_name, (unsigned long long)w->n_passes,
 			       (unsigned long long)opt.n_passes);
@@ -319,7 +319,7 @@ static void *work(void *data)
 			app_sleep_ms(opt.think_ms);
 	}
 	for (i = w->index; i < opt.n_buffers; i += opt.n_threads) {
-		check(&buffers[i], !opt.is_windows);
+		check_buffer(&buffers[i], !opt.is_windows);
 		buffer_free(&buffers[i], w->stream);
 	}
 	APP_CALL(cuStreamSynchronize(w->stream));
@@ -330,7 +330,7 @@ static void *work(void *data)
 	return NULL;
 }
 
-/* Of whole granules, so that the buffers take no more than what they are told is free. */
+/* Rounds buffers down to granules, so that together they fit into the reported free memory. */
 static void size_of_free(void)
 {
 	size_t n_free, n_total;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * One process on two GPUs: copies between them, and kernels of one that read memory of
- * the other, allocated before and after peer access was enabled.
+ * One process on two GPUs: copies between them, and kernels of one GPU that read the other's
+ * memory, allocated before and after peer access is enabled.
  */
 #include "lib/app.h"
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What the library builds on, asked of this driver: is cuCtxRecordEvent there, does it
- * cover every stream of a context, does it leave another thread's capture alone; how
- * large are the pieces of virtual memory management.
+ * Tests facts about this driver on which the library depends. Does cuCtxRecordEvent exist, does it
+ * cover all streams of a context, and does it leave another thread's capture alone? How large are
+ * the pieces of virtual memory management?
  */
 #include "lib/app.h"
 
@@ -108,7 +108,7 @@ static void probe_capture(CUevent event, CUstream stream)
 		APP_CALL(cuGraphDestroy(graph));
 }
 
-/* What a context that only copies takes of the card, after the first copy in it. */
+/* Measures the card's memory for a context that only copies, after its first copy. */
 static void probe_context(const char *name, unsigned int flags, bool is_small)
 {
 	static const CUlimit limits[] = {CU_LIMIT_STACK_SIZE, CU_LIMIT_PRINTF_FIFO_SIZE,
@@ -127,7 +127,7 @@ static void probe_context(const char *name, unsigned int flags, bool is_small)
 		APP_CALL(cuMemFree(p));
 		return;
 	}
-	/* The least that each takes: 128 bytes of stack, 1024 of heap. */
+	/* The smallest limits: 128 bytes of stack, 1024 of heap. */
 	for (size_t i = 0; is_small && i < sizeof(limits) / sizeof(limits[0]); i++)
 		APP_CALL(cuCtxSetLimit(limits[i], i ? 1024 : 128));
 	APP_CALL(cuMemcpyHtoD(p, &word, sizeof(word)));
@@ -139,7 +139,7 @@ static void probe_context(const char *name, unsigned int flags, bool is_small)
 	APP_CALL(cuMemFree(p));
 }
 
-/* How small the library's second context can be made: by limits, and by flags. */
+/* Measures how small limits and flags make the library's second context. */
 static void probe_contexts(void)
 {
 	static const struct {

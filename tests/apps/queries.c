@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What the driver says about memory, as lines key=value without addresses, so that a
- * run with the library can be compared with one without it: they must be the same.
+ * Prints the driver's answers about memory as lines key=value, without addresses. A run with the
+ * library must print the same lines as one without.
  */
 #include "lib/app.h"
 
@@ -38,7 +38,7 @@ static void print_value(const char *name, const char *what, CUpointer_attribute 
 		printf("%s.%s+%" PRIu64 "=%s\n", name, what, offset, app_error(res));
 		return;
 	}
-	/* Addresses and handles differ from run to run: what they relate to does not. */
+	/* Addresses and handles differ from run to run, but not what they refer to. */
 	if (value == 0)
 		shown = "0";
 	else if (value == (uint64_t)(uintptr_t)app.ctx)
@@ -76,7 +76,7 @@ static void print_attributes(const char *name, CUdeviceptr p, uint64_t offset)
 		print_value(name, values[i].what, values[i].attribute, p, offset);
 }
 
-/* The form that PyTorch, NCCL and UCX use: several at once, errors as NULL values. */
+/* PyTorch, NCCL and UCX ask for several attributes at once; errors are NULL values. */
 static void print_several(const char *name, CUdeviceptr p)
 {
 	CUpointer_attribute attributes[] = {
@@ -112,7 +112,7 @@ static void print_all(const char *name, CUdeviceptr p, uint64_t bytes)
 	print_several(name, p);
 }
 
-/* Two allocations have two buffer ids; one has the same at both of its ends. */
+/* Two allocations have different buffer ids; both ends of one have the same. */
 static void print_buffer_ids(CUdeviceptr a, uint64_t bytes, CUdeviceptr b)
 {
 	uint64_t first = 0;
@@ -146,7 +146,7 @@ int main(int argc, char **argv)
 		print_all(name, p, sizes[i]);
 		print_buffer_ids(p, sizes[i], small);
 		APP_CALL(cuMemFree(p));
-		/* The driver may keep what it packs small ones into mapped. */
+		/* The driver may keep the blocks of small allocations mapped. */
 		if (sizes[i] > 2u << 20)
 			print_address_range("freed", p, 0);
 	}

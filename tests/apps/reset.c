@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Resets and destroys contexts with memory still allocated, as cudaDeviceReset() does.
- * The memory must be gone with its context: each round takes most of what there is.
+ * Resets and destroys contexts that still have memory, like cudaDeviceReset(). The memory must go
+ * with its context, because each round takes most of the card.
  */
 #include "lib/app.h"
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Keeps the card busy with kernels of a given length, and counts them on the card: a
- * client that drains slowly, or not at all.
+ * Keeps the card busy with kernels of a given length, which the card counts. Stands for a client
+ * that drains slowly, or not at all.
  */
 #include "lib/app.h"
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Threads that hardly get the processor: they are taken off it anywhere, and so in the
- * middle of a call, between the library and the driver, for as long as a stop takes. Their
- * copies and fills must come out right while memory goes and comes back.
+ * Threads that hardly get the processor. They lose it anywhere, also in the middle of a call,
+ * between the library and the driver, and for as long as a stop takes. Their copies and fills must
+ * be right while memory goes and comes back.
  */
 #include "lib/app.h"
 
@@ -27,7 +27,7 @@ static uint64_t n_threads = 4;
 static uint64_t n_rounds_asked = 1;
 static const char *until_file;
 static int cpu;
-static bool is_over; /* no thread is to be kept off the processor any more */
+static bool is_over; /* take_processor() shall end */
 static uint64_t n_done;
 
 struct worker {
@@ -46,7 +46,7 @@ static void pin(void)
 		app_exit(APP_EXIT_SKIPPED, "no thread may be kept to one processor here");
 }
 
-/* Of the processor of the others, nearly all. */
+/* Takes nearly all time of the workers' processor. */
 static void *take_processor(void *data)
 {
 	pin();
@@ -69,7 +69,7 @@ static bool are_done(void)
 	return __atomic_load_n(&n_done, __ATOMIC_RELAXED) == n_threads;
 }
 
-static void check(const uint32_t *words, uint32_t value, const char *when)
+static void check_words(const uint32_t *words, uint32_t value, const char *when)
 {
 	for (int i = 0; i < STARVED_WORDS; i++) {
 		if (words[i] != value)
@@ -78,7 +78,7 @@ static void check(const uint32_t *words, uint32_t value, const char *when)
 	}
 }
 
-static void *work(void *data)
+static void *copy_and_fill(void *data)
 {
 	struct worker *w = data;
 	struct sched_param param = {0};
@@ -98,12 +98,12 @@ static void *work(void *data)
 		value = (uint32_t)w->n_rounds * (uint32_t)n_threads + w->index;
 		APP_CALL(cuMemsetD32(p + at, value, STARVED_WORDS));
 		APP_CALL(cuMemcpyDtoH(words, p + at, sizeof(words)));
-		check(words, value, "filled");
+		check_words(words, value, "filled");
 		for (int i = 0; i < STARVED_WORDS; i++)
 			words[i] = ~value;
 		APP_CALL(cuMemcpyHtoD(p + at, words, sizeof(words)));
 		APP_CALL(cuMemcpyDtoH(words, p + at, sizeof(words)));
-		check(words, ~value, "copied");
+		check_words(words, ~value, "copied");
 		APP_CALL(cuMemAlloc(&extra, 1u << 20));
 		APP_CALL(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
 		APP_CALL(cuStreamDestroy(stream));
@@ -154,15 +154,15 @@ int main(int argc, char **argv)
 		app_exit(APP_EXIT_DRIVER, "cannot start a thread");
 	for (uint32_t i = 0; i < n_threads; i++) {
 		workers[i].index = i;
-		if (pthread_create(&workers[i].thread, NULL, work, &workers[i]))
+		if (pthread_create(&workers[i].thread, NULL, copy_and_fill, &workers[i]))
 			app_exit(APP_EXIT_DRIVER, "cannot start a thread");
 	}
-	/* The card has work all the while: no stop comes by waiting for it. */
+	/* The card always has work, so that no stop succeeds by draining. */
 	do {
 		app_spin(&app, 2000000, stream);
 		APP_CALL(cuStreamSynchronize(stream));
 	} while (!are_done());
-	/* They may have what they need of the processor to end. */
+	/* The workers get the processor, to end. */
 	__atomic_store_n(&is_over, true, __ATOMIC_RELAXED);
 	(void)pthread_join(taker, NULL);
 	for (uint32_t i = 0; i < n_threads; i++) {

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What a process that takes memory out of its address space, chunk after chunk as it has been
- * copied out, costs the copies in of another one: unmapped one by one, several in one call,
- * freed as well, or left for later.
+ * Measures how a process that copies memory out slows another one's copies in. It unmaps chunks
+ * after their copies: one by one, several in one call, with their memory freed, or not at all.
  */
 #include "lib/app.h"
 #include "lib/spread.h"
@@ -20,7 +19,7 @@ enum { REPEATS = 5, GRAIN = 2 << 20, BATCH = 8 };
 
 static const struct way {
 	const char *name;
-	size_t batch; /* chunks that are unmapped in one call; 0: none */
+	size_t batch; /* chunks of one unmap call; 0: unmaps nothing */
 	bool frees;
 } ways[] = {
 	{"left for later", 0, false},
@@ -52,7 +51,7 @@ static void write_or_exit(int fd, const void *p, size_t n)
 
 /* ---- the other process --------------------------------------------------------- */
 
-/* Once for each byte of its input, until that ends: how long it took. */
+/* Copies in once for each byte of its input, and writes the time; until the input ends. */
 static int copy_in(int input, int output)
 {
 	CUdeviceptr to;
@@ -109,7 +108,7 @@ static void unmap(size_t first, size_t n, bool frees)
 	}
 }
 
-/* All out, as a switch does it; returns how long. */
+/* Copies all out, like a switch. Returns the time, ns. */
 static uint64_t copy_out(const struct way *way, char *host, CUstream stream, CUevent *events)
 {
 	size_t n = size / chunk, i, n_gone = 0;
@@ -149,7 +148,7 @@ static void print(const struct way *way, double out_ms, double in_ms, double lea
 	printf("\n");
 }
 
-/* The ways by turns, since a card is not as fast at any time. */
+/* Ways take turns, because a card's speed changes with time. */
 static void measure(int to_other, int from_other)
 {
 	size_t n = size / chunk, i, way;
@@ -170,7 +169,7 @@ static void measure(int to_other, int from_other)
 		APP_CALL(cuEventCreate(&events[i], CU_EVENT_DISABLE_TIMING));
 		map(i);
 	}
-	for (k = -1; k < REPEATS; k++) { /* the first pays for what the host's memory needs */
+	for (k = -1; k < REPEATS; k++) { /* the first round also pays for fresh host memory */
 		for (way = 0; way < N_WAYS; way++) {
 			uint64_t ns[2];
 
@@ -213,7 +212,7 @@ int main(int argc, char **argv)
 	if (!chunk || chunk % GRAIN || size < chunk)
 		app_exit(APP_EXIT_USAGE, "a chunk is a multiple of 2 MiB, and no more than --size");
 	size -= size % chunk;
-	/* Before this process has touched the driver, which does not survive a fork. */
+	/* Before this process uses the driver, which does not survive a fork. */
 	if (pipe(to_other) || pipe(from_other))
 		app_exit(APP_EXIT_DRIVER, "cannot make a pipe");
 	pid = fork();

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Freezes itself while one of the card's video engines (NVDEC) decodes a batch of pictures
- * by libnvcuvid: whether it stops, as seen in what the decoder says of each picture, and in
- * how much is left to do after the thaw. The stream is made here, so what must come out is
- * known byte for byte.
+ * Freezes itself while one of the card's video engines (NVDEC) decodes a batch of pictures by
+ * libnvcuvid, to see whether it stops. Two signs tell: the decoder's status of each picture, and
+ * the work that is left after the thaw. The program makes the stream, so every byte of the output
+ * is known.
  */
 #include "lib/app.h"
 #include "lib/batch.h"
@@ -56,13 +56,13 @@ static struct cuvid_picture pictures[BATCH_MAX];
 static uint64_t n_pictures;
 static cuvid_decoder decoder;
 
-/* Another one each time, so that no picture is right from the time before. */
+/* Changes each time, so that an old picture is wrong. */
 static uint64_t shift;
 static uint64_t n_submitted;
 static uint64_t seen[BATCH_LOOK_COUNT_];
 static unsigned char *frame, *expected;
 
-static void load(void)
+static void load_library(void)
 {
 	void *library = batch_library(options.cuvid_path);
 
@@ -86,7 +86,7 @@ static void *host_memory(size_t bytes)
 	return p;
 }
 
-/* ---- the stream, and what the parser makes of it --------------------------------- */
+/* ---- the stream and its parser ---------------------------------------------------- */
 
 static uint32_t less(uint64_t a, uint32_t b)
 {
@@ -113,10 +113,10 @@ static int on_sequence(void *user, void *format)
 {
 	(void)user;
 	(void)format;
-	return 1; /* as many surfaces as the parser was told */
+	return 1; /* keeps the parser's number of surfaces */
 }
 
-/* The parser's memory is its own again afterwards. */
+/* Copies the picture, because the parser uses its memory again after the call. */
 static int on_decode(void *user, struct cuvid_picture *picture)
 {
 	size_t offsets_bytes = picture->nNumSlices * sizeof(uint32_t);
@@ -162,7 +162,7 @@ static void parse_stream(void)
 	struct cuvid_parser_params params = {
 		.CodecType = CUVID_CODEC_H264,
 		.ulMaxNumDecodeSurfaces = BATCH_MAX,
-		.ulErrorThreshold = 100, /* a picture that it takes for broken will be wrong */
+		.ulErrorThreshold = 100, /* decode broken pictures, too; check_frames() judges */
 		.pfnSequenceCallback = on_sequence,
 		.pfnDecodePicture = on_decode,
 		.pfnDisplayPicture = on_display,
@@ -205,7 +205,7 @@ static void create_decoder(void)
 }
 
 /* No picture refers to another, so each can be decoded to any surface. */
-static int surface(uint64_t picture)
+static int surface_of(uint64_t picture)
 {
 	return (int)((picture + shift) % options.batch);
 }
@@ -216,12 +216,12 @@ static void clear(void)
 	n_submitted = 0;
 }
 
-static void submit(void)
+static void submit_batch(void)
 {
 	for (uint64_t i = 0; i < options.batch; i++) {
 		struct cuvid_picture picture = pictures[i];
 
-		picture.CurrPicIdx = surface(i);
+		picture.CurrPicIdx = surface_of(i);
 		CUVID_CALL(decode(decoder, &picture));
 		__atomic_store_n(&n_submitted, i + 1, __ATOMIC_RELEASE);
 	}
@@ -231,7 +231,7 @@ static uint32_t status(uint64_t picture)
 {
 	struct cuvid_status s = {0};
 
-	CUVID_CALL(status(decoder, surface(picture), &s));
+	CUVID_CALL(status(decoder, surface_of(picture), &s));
 	return s.decodeStatus;
 }
 
@@ -240,12 +240,12 @@ static unsigned long long map(uint64_t picture, unsigned int *ret_pitch)
 	struct cuvid_map_params params = {.progressive_frame = 1};
 	unsigned long long p;
 
-	CUVID_CALL(map(decoder, surface(picture), &p, ret_pitch, &params));
+	CUVID_CALL(map(decoder, surface_of(picture), &p, ret_pitch, &params));
 	return p;
 }
 
-/* What is mapped is decoded for certain; until when it was not, the status tells. */
-static void wait(void)
+/* A mapped picture is surely decoded; the status tells when it was not. */
+static void wait_for_batch(void)
 {
 	unsigned long long p;
 	unsigned int pitch;
@@ -259,7 +259,7 @@ static void wait(void)
 	CUVID_CALL(unmap(decoder, p));
 }
 
-static bool look(enum batch_look nth)
+static bool look_at_status(enum batch_look nth)
 {
 	uint64_t n = __atomic_load_n(&n_submitted, __ATOMIC_ACQUIRE), n_done = 0;
 
@@ -281,7 +281,7 @@ static uint64_t n_changed(void)
 
 /* ---- what came out ------------------------------------------------------------------ */
 
-/* Copies the surface, whose rows are apart by the pitch. */
+/* Copies the surface of a picture. *ret_pitch: bytes from row to row. */
 static void read_frame(uint64_t picture, unsigned int *ret_pitch)
 {
 	unsigned long long p = map(picture, ret_pitch);
@@ -293,7 +293,7 @@ static void read_frame(uint64_t picture, unsigned int *ret_pitch)
 	CUVID_CALL(unmap(decoder, p));
 }
 
-static void check(void)
+static void check_frames(void)
 {
 	for (uint32_t i = 0; i < options.batch; i++) {
 		unsigned int pitch;
@@ -358,12 +358,12 @@ int main(int argc, char **argv)
 	const struct batch batch = {
 		.app = &app,
 		.clear = clear,
-		.submit = submit,
-		.wait = wait,
-		.look = look,
+		.submit = submit_batch,
+		.wait = wait_for_batch,
+		.look = look_at_status,
 		.n_done = n_done,
 		.n_changed = n_changed,
-		.check = check,
+		.check = check_frames,
 	};
 	CUcontext own;
 
@@ -374,7 +374,7 @@ int main(int argc, char **argv)
 	if (options.write_path)
 		return write_stream();
 	self_init(&app, &own);
-	load();
+	load_library();
 	choose_size();
 	parse_stream();
 	create_decoder();

@@ -205,7 +205,7 @@ static void reports_that_are_doubted_are_told(void **state)
 	has(text, "\"doubted\": false");
 	free(text);
 	clients[0].flags = NVSHARE_CLIENT_DOUBTED;
-	view_has("not all there");
+	view_has("reports more than is on the card");
 	json_has("\"doubted\": true");
 	clients[0] = saved;
 }
@@ -468,7 +468,8 @@ static void how_the_time_is_shared_is_shown_where_it_is(void **state)
 	has(text, "512.0 MiB in contexts (1.0 GiB at the most)\n");
 	has(text, "USES");
 	has(text, "43 %");
-	has(text, "held for others, 3 of 40 too late, its bursts hold nobody: that was slow");
+	has(text,
+	    "held for others, 3 of 40 too late, its bursts hold no others: freezing was too slow");
 	free(text);
 	gpu = saved_gpu;
 	clients[0] = saved;

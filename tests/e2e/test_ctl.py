@@ -265,7 +265,7 @@ def test_ctl_says_that_it_was_turned_away(node):
     for args in [("status",), ("set", "tq", "5")]:
         run = node.ctl(*args)
         assert (run.returncode, run.stdout) == (3, "")
-        assert f"{node.path} turned this connection away, or is gone (" in run.stderr
+        assert f"{node.path} refused this connection, or has ended (" in run.stderr
         assert run.stderr.endswith("): look at its log\n")
 
 

@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Two programs that do not fit together, against each of them alone: what taking turns costs.
+"""Measures the cost of turns: two programs that do not fit together, against one alone.
 
-One runs alone for some time; then two do as many passes each, in turns. Every word of
-both is verified at the end. The host's memory is used before (warm_host.py).
+One program runs alone for some time. Then two programs take turns, and do as many passes each. The
+end verifies every word of both. warm_host.py uses the host's memory before.
 """
 
 import argparse
@@ -20,14 +20,14 @@ HERE = pathlib.Path(__file__).resolve().parent
 
 
 def life(program, begin):
-    """What it did when: where the time goes that is neither work nor moving."""
+    """The client's log lines of switches, to show time without work and without moves."""
     told = program.find(r"verified .*seconds=([0-9.]+)")[0]
     print(f"{program.name}: began at {program.start - begin:.2f} s, verified at {told[0] - begin:.2f},"
           f" had ended at {program.end - begin:.2f}", flush=True)
 
 
 def passes_of(program):
-    """When each of its passes ended."""
+    """The times at which its passes ended."""
     return [at for at, _ in program.find(r" pass \d+/")]
 
 
@@ -62,11 +62,11 @@ def run_both(card, n_bytes, passes, patience):
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
     cards.add_arguments(parser)
-    parser.add_argument("--size", required=True, help="of each program")
+    parser.add_argument("--size", required=True, help="memory of each program")
     parser.add_argument("--alone", type=float, default=40, help="seconds")
-    parser.add_argument("--switch-time", type=float, default=0, help="seconds, fixed; 0: the default")
-    parser.add_argument("--warm", default="", help="size: of the host's memory, before")
-    parser.add_argument("--reserve", type=int, default=5, help="%% of the card that nobody gets")
+    parser.add_argument("--switch-time", type=float, default=0, help="fixed seconds of a turn; 0: the default")
+    parser.add_argument("--warm", default="", help="size of host memory to use before")
+    parser.add_argument("--reserve", type=int, default=5, help="%% of the card that no program gets")
     parser.add_argument("--target", type=float, default=1.05)
     args = parser.parse_args()
     card = cards.Card(args)

@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Programs of tests/apps as commands for frozen.py, which verify what they compute.
+"""Programs of tests/apps as commands for frozen.py. They verify their own results.
 
-oversub: threads, graphs, every byte verified; starved: threads that are stopped in the middle
-of calls, every copy compared. What they compute is known beforehand, so that one run that
-verifies is the same as another of as many steps.
+oversub has threads and graphs, and verifies every byte. starved has threads that are stopped in
+the middle of calls, and compares every copy. Their results are known in advance, so two verified
+runs of as many steps have the same result.
 """
 
 import argparse

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A card of any size for two programs of which only one fits, and what their switches were.
+"""Makes a card of any size for two programs of which only one fits, and measures their switches.
 
-A program that is not under the library holds the rest of the card. Times of the moves
-come from the library's log; a whole switch is from the scheduler's order to stop (drop)
-to its leave to run (grant). What was brought in before that order counts by itself (ahead).
+A program without the library holds the rest of the card. The library's log has the times of moves.
+A whole switch lasts from the scheduler's order to stop (drop) to its leave to run (grant). Bytes
+that come in before the order are counted apart (ahead).
 """
 
 import os
@@ -13,14 +13,14 @@ import time
 
 import rig as rigs
 
-# Percent of the card that the scheduler leaves alone: both second contexts must find room there.
+# The scheduler's reserve, percent of the card: both second contexts must fit into it.
 RESERVE = int(os.environ.get("NVSHARE_MEMORY_RESERVE_PERCENT", "2"))
 
-LATE = 0.1  # seconds: what a program says of a switch may come so long after it
+LATE = 0.1  # seconds that a program's log line may come after its switch
 
 
 class Switches:
-    """What one pair of programs did."""
+    """The switches of one pair of programs."""
 
     def __init__(self, rig):
         self.rig = rig
@@ -39,7 +39,7 @@ class Switches:
             out = programs.get(by_client.get(drop[1]))
             granted, into = self.granted(drop[1], dropped, end, by_client)
             into = programs.get(into)
-            # Who made room for one that was running already has nobody come in after it.
+            # If the other program ran already, and only grew, no program comes in afterwards.
             self.rows.append({"dropped": dropped, "granted": granted,
                               "whole": granted - dropped if into else None,
                               **self.moved(out, "out", dropped, granted),
@@ -50,7 +50,7 @@ class Switches:
         return self.rows
 
     def granted(self, dropped, since, until, by_client):
-        """When another one than that client got its leave to run, and its pid."""
+        """The time of the next grant to another client than this one, and its pid."""
         for at, grant in self.rig.scheduler.find(r"grant client=(\d+)", since):
             if at <= until and grant[1] != dropped:
                 return at, by_client.get(grant[1])
@@ -75,15 +75,15 @@ class Switches:
 
 
 class Card:
-    """The card with all but a part of it held, of which one of two programs uses most."""
+    """A card of which another program holds all but a part. One of the two programs fills the part."""
 
     def __init__(self, args):
         self.rig = rigs.Rig(args.bin)
-        self.pinned = rigs.size(args.pinned)  # of one program, what it needs ahead included
-        self.ahead = 0  # of that: what turned out to be needed beside what the scheduler shows
-        self.external = 0  # bytes of others when no program was there
-        self.beside = 0  # to be left beside what is to be usable: the reserve, mostly
-        self.total = 0  # bytes of the card, once a scheduler has said so
+        self.pinned = rigs.size(args.pinned)  # bytes of one program, with self.ahead
+        self.ahead = 0  # the part of pinned that a program needs and the scheduler does not show
+        self.external = 0  # bytes of others without any program
+        self.beside = 0  # bytes left free beside the usable ones: mostly the reserve
+        self.total = 0  # bytes of the card, once a scheduler has told them
         self.slack = rigs.size(args.slack)
         self.buffer = rigs.size(args.buffer)
         self.settings = {}  # of the scheduler
@@ -91,7 +91,7 @@ class Card:
         self.until = None
 
     def spare(self):
-        """What the two programs' pinned bytes take of the reserve, before they have second contexts."""
+        """Bytes of the reserve that the two programs' pinned memory takes, without second contexts."""
         return min(self.total * RESERVE // 200, 2 * self.pinned)
 
     def make(self, usable, **env):
@@ -109,7 +109,7 @@ class Card:
             if abs(found - usable) < 4 * rigs.MIB:
                 return
             self.give_back()
-            # None is usable while less than the reserve is left, however much less it is.
+            # If less than the reserve is left, no byte is usable, so the number says nothing.
             self.beside += usable - found if found else gpu["total_memory"] * RESERVE // 100
         raise RuntimeError(f"{usable} bytes were to be left, not {found}")
 
@@ -150,7 +150,7 @@ class Card:
             self.pinned = max(int(max(found) + off), 0) + self.ahead
 
     def both_ways(self, n_bytes, n_switches, turn, n_graphs="1", is_ahead=False):
-        """Two programs in turns; the rows of what they did. Not is_ahead: nothing comes in before a stop."""
+        """Runs two programs in turns; returns rows of their switches. is_ahead: memory may come in early."""
         for _ in range(8):
             rows = self.try_both_ways(n_bytes, n_switches, turn, n_graphs, is_ahead)
             if rows is not None:
@@ -158,7 +158,7 @@ class Card:
         raise RuntimeError(f"two programs of {rigs.nice(n_bytes)} do not take turns\n{self.rig.story()}")
 
     def try_both_ways(self, n_bytes, n_switches, turn, n_graphs, is_ahead):
-        """None: both or neither fitted; what is thought to be pinned has been mended."""
+        """None: both programs fitted, or neither; then the estimate of pinned bytes is corrected."""
         self.make(n_bytes + 2 * self.pinned + self.slack - self.spare(),
                   NVSHARE_SWITCH_TIME_MODE="fixed", NVSHARE_SWITCH_TIME_FIXED=f"{turn:.3f}",
                   **({} if is_ahead else {"NVSHARE_PREPARE_SEC": "0"}))
@@ -167,7 +167,7 @@ class Card:
                     for name in ("first", "second")]
         switches = Switches(self.rig)
         begin = last = time.monotonic()
-        has_grown = False  # from then on all of one goes and all of the other comes
+        has_grown = False  # once true, a switch moves all memory of both programs
         n_before = 0
         while not has_grown or len(switches.collect(programs, begin)) <= n_switches:  # the last is under way
             if not has_grown and self.have_all(programs, n_bytes):
@@ -205,7 +205,7 @@ class Card:
         self.give_back()
 
     def one_way(self, n_bytes):
-        """One program has it all, another comes: twice, of which the second counts."""
+        """One program has all memory, and another one comes. Runs twice; the second run counts."""
         self.make(n_bytes + 2 * self.pinned + self.slack - self.spare(),
                   NVSHARE_SWITCH_TIME_MODE="fixed", NVSHARE_SWITCH_TIME_FIXED="1")
         flag = self.rig.flag()
@@ -217,13 +217,13 @@ class Card:
             begin = time.monotonic()
             at_once = self.rig.flag()
             at_once.touch()
-            # Wants all of it in one piece, and is done with it within its turn.
+            # It wants all memory in one piece, and ends within its turn.
             other = self.start(name, n_bytes, at_once, n_buffers=1, is_brief=True)
             self.rig.expect(other, 120)
             rows = [Switches.moved(first, "out", begin, time.monotonic())]
             self.rig.until("the first is back", 60, lambda b=begin: first.find("restored", b))
             rows[0].update(Switches.moved(first, "in", begin, time.monotonic()))
-            time.sleep(0.5)  # work of the first, so that the next time it is stopped in the middle
+            time.sleep(0.5)  # the first program works, so that the next stop comes in the middle of its work
         flag.touch()
         self.rig.expect(first, 120)
         self.give_back()
@@ -231,16 +231,16 @@ class Card:
 
 
 def used_mib():
-    """Of the first card, by everybody."""
+    """Memory that all processes use on the first card."""
     query = ["nvidia-smi", "--query-gpu=memory.used", "--format=csv,noheader,nounits"]
     return int(subprocess.run(query, stdout=subprocess.PIPE, text=True, check=True).stdout.split()[0])
 
 
 def add_arguments(parser):
     parser.add_argument("--bin", required=True)
-    parser.add_argument("--pinned", default="1GiB", help="a first guess of a program's")
+    parser.add_argument("--pinned", default="1GiB", help="first guess of a program's pinned memory")
     parser.add_argument("--slack", default="64MiB")
-    parser.add_argument("--buffer", default="64MiB", help="the least size of one")
+    parser.add_argument("--buffer", default="64MiB", help="smallest size of a buffer")
 
 
 def median(rows, key):

@@ -42,7 +42,7 @@ def main():
     results = {"without": [], "with": []}
     is_ok = True
     for i in range(args.runs):
-        # The one that goes first changes, so that neither always finds the warmer card.
+        # Both take turns to go first, because the second finds a warmer card.
         for way in ("without", "with") if i % 2 == 0 else ("with", "without"):
             found = run_once(args.command, args.preload if way == "with" else None, args.timeout)
             if found is None:

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Programs that are started once and work while their door is open (tests/apps/lib/door.h).
+"""Programs that are started once, and work while their door is open (tests/apps/lib/door.h).
 
-Those in a hurry (lc) tell after each time how long their requests took; those without (be)
-tell on the way how far they have come, so that a rate can be had between any two moments.
+Latency-critical programs (lc) report their requests' latencies when the door closes. Best-effort
+programs (be) report their progress on the way, which gives a rate between any two moments.
 """
 
 import subprocess
@@ -11,8 +11,8 @@ from dataclasses import dataclass
 
 from rig import Rig
 
-AROUND = 0.6  # seconds that a window takes beside its length, usually
-TELL_PATIENCE = 15  # for what a program says when its door has been shut
+AROUND = 0.6  # seconds that a window usually takes beyond its length
+TELL_PATIENCE = 15  # seconds for a program's report after its door has closed
 
 
 def pairs(text):
@@ -32,11 +32,11 @@ class Worker:
         self.program = program
         self.door = door
         self.label = label
-        self.n_told = 0  # of its lines, those read when the door was opened
-        self.is_missed = False  # its end has been told
+        self.n_told = 0  # number of its lines when the door was opened
+        self.is_missed = False  # its unexpected end has been reported
 
     def find(self, word, since=0):
-        """The pairs of its lines with the word; the library may say something between them."""
+        """The pairs of its lines with the word. The library's lines between them are skipped."""
         begin = f"{self.program.name} {word} "
         return [pairs(text) for _, text in self.program.lines[since:] if f"{text} ".startswith(begin)]
 
@@ -50,12 +50,12 @@ class Worker:
         self.door.unlink(missing_ok=True)
 
     def said(self, word):
-        """The last since the door was opened; None."""
+        """The last such line since the door was opened, or None."""
         found = self.find(word, self.n_told)
         return found[-1] if found else None
 
     def work_at(self, at_ns):
-        """Kernels (or steps) done until then, between the two moments that were told."""
+        """Kernels (or steps) done at that time, interpolated between two reports."""
         points = [(p["at_ns"], p["kernels"]) for p in self.find("at") + self.find("rests")]
         before = [p for p in points if p[0] <= at_ns]
         after = [p for p in points if p[0] > at_ns]
@@ -71,12 +71,12 @@ class Worker:
 
 @dataclass
 class Job:
-    """What a worker is to do: its `which`th kind of work, if it has several."""
+    """An order for a worker. which: the number of its kind of work, if it has several."""
 
     worker: Worker
     which: int = 0
-    is_after: bool = False  # other work of its own goes before each request
-    mean_ms: int = 0  # between two requests; 0: as it was started
+    is_after: bool = False  # the GPU does other work of the program before each request
+    mean_ms: int = 0  # mean time between two requests; 0: as on its command line
 
     def open(self, hint_us=0, n_warm=0):
         more = [int(self.is_after), self.mean_ms] if self.is_after or self.mean_ms else []
@@ -85,20 +85,20 @@ class Job:
 
 @dataclass
 class Window:
-    """What a time of working together has shown."""
+    """The result of one window."""
 
-    lc: dict  # {}: there was none
-    rates: list  # of each be, a second
+    lc: dict  # {}: no latency-critical program
+    rates: list  # kernels a second of each best-effort program
     from_ns: float
     to_ns: float
     preemptions: float = 0
     is_slices_only: bool = False
     overhead_us: tuple = (0.0, 0.0)  # beyond the freeze call: p50 and p99 of the last 128 preemptions
-    used: dict = None  # {name: part of the GPU's time, as the scheduler accounts it}
+    used: dict = None  # {name: part of the GPU's time by the scheduler's account}
 
 
 class Crew:
-    """All programs of a measurement, and what is left of its time."""
+    """All programs of a measurement, and its remaining time."""
 
     def __init__(self, folder_of_build, budget):
         self.rig = Rig(folder_of_build)
@@ -110,7 +110,7 @@ class Crew:
         return self.end - time.monotonic()
 
     def hire(self, label, preload, command, **env):
-        """command: a function from the name and the door to the command line."""
+        """command: a function that makes the command line from a name and a door."""
         name = f"{label}{'' if preload else '-plain'}"
         door = self.rig.path / f"{name}.door"
         program = self.rig.start(name, *command(name, door), preload=preload, **env)
@@ -122,7 +122,7 @@ class Crew:
         return self.hire(label, preload, lambda name, door: (path, *options, "--name", name, "--door", door), **env)
 
     def until_ready(self, workers, patience):
-        """Who fails at it is told of; the others go on without."""
+        """Reports programs that fail to start; the others go on without them."""
         end = time.monotonic() + min(patience, self.left())
         for worker in workers:
             while not worker.find("ready") and worker.program.is_alive() and time.monotonic() < end:
@@ -156,7 +156,7 @@ class Crew:
                 time.sleep(0.01)
 
     def run(self, steps, longest, shortest=0.8, around=AROUND):
-        """[(what, function of the seconds of its window)]: they share what time is left."""
+        """steps: [(name, function of its window's seconds)], which share the remaining time."""
         for i, (what, step) in enumerate(steps):
             if self.left() < shortest:
                 self.fail(what, f"no time left for it and {len(steps) - i - 1} more")
@@ -164,7 +164,7 @@ class Crew:
             share = self.left() / (len(steps) - i) - around
             try:
                 step(max(shortest, min(longest, share)))
-            except Exception as error:  # pylint: disable=broad-except # the others are worth having
+            except Exception as error:  # pylint: disable=broad-except # the other steps still count
                 self.fail(what, f"{type(error).__name__}: {error}")
 
     def ctl(self, *args):
@@ -174,7 +174,7 @@ class Crew:
             raise RuntimeError(f"nvsharectl {' '.join(args)}: {done.stdout.strip()}")
 
     def usage(self):
-        """What the scheduler knows: (preemptions, slices only, {name: seconds}, overhead in us); or zeros."""
+        """The scheduler's (preemptions, slices only, {name: seconds}, overhead in us), or zeros."""
         try:
             status = self.rig.status() or {"gpus": [], "clients": []}
         except Exception:  # pylint: disable=broad-except # a measurement goes on without
@@ -186,7 +186,7 @@ class Crew:
                            for g in status["gpus"]), default=0.0) for at in ("p50", "p99")))
 
     def together(self, lc, bes, seconds, hint_us=0, n_warm=0, settle=0.3):
-        """Jobs; lc None: nobody. With one, what counts begins after n_warm of its requests."""
+        """Measures jobs. lc: the latency-critical one, or None. The first n_warm requests do not count."""
         workers = [be.worker for be in bes]
         everybody = workers + ([lc.worker] if lc else [])
         self.check(everybody)
@@ -201,7 +201,7 @@ class Crew:
                 lc.open(hint_us, n_warm)
             self.wait(seconds, everybody)
             found = {}
-            if lc:  # before the scheduler is asked: its answer would hold up a request
+            if lc:  # before the status, whose answer would delay a request
                 lc.worker.shut()
                 self.await_word([lc.worker], "verified")
                 found = lc.worker.said("verified")
@@ -219,7 +219,7 @@ class Crew:
         return Window(found, rates, from_ns, to_ns, n_after - n_before, is_slices_only, overhead_us, used)
 
     def report(self):
-        """What the scheduler shows at the end, and what it had to say."""
+        """Prints the scheduler's last status, and its warnings."""
         done = subprocess.run([str(self.rig.bin / "nvsharectl"), "status"], stdout=subprocess.PIPE,
                               stderr=subprocess.STDOUT, text=True, timeout=10, check=False)
         print(done.stdout)
@@ -232,7 +232,7 @@ class Crew:
         print(f"  {what}: FAILED: {error}", flush=True)
 
     def close(self):
-        """Those that are still there are let go, and must end well."""
+        """Ends the programs that still run; they must end well."""
         try:
             self.report()
         except Exception as error:  # pylint: disable=broad-except # all that matters has been printed
@@ -251,7 +251,7 @@ class Crew:
 
 
 def measure(kinds, args):
-    """The one of the kinds that args.what names, with a crew for args.budget seconds: the exit status."""
+    """Runs the kind that args.what names, with a crew, for args.budget seconds. Returns the exit status."""
     crew = Crew(args.bin, args.budget)
     try:
         crew.rig.start_scheduler()

@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Kernels that keep more on the chip than registers: what a freeze must put away and bring back.
+"""Kernels with more state on the chip than registers, which a freeze must save and restore.
 
-Tensor cores (wmma), asynchronous copies into shared memory (__pipeline_memcpy_async and,
-from compute capability 9.0 on, the bulk copies of TMA with their barrier) and barriers of
-the whole grid. All numbers are small integers, so every result is exact and is compared
-with one that the CPU computes; prints a digest of all of them, as JSON.
+They use tensor cores (wmma), asynchronous copies into shared memory, and barriers of the whole
+grid. The copies are __pipeline_memcpy_async and, from compute capability 9.0 on, the bulk copies of
+TMA. All numbers are small integers, so results are exact, and equal to the CPU's. Prints a digest of
+all results as JSON.
 """
 
 import argparse
@@ -173,7 +173,7 @@ class Work:
         self.n_steps += 1
 
     def check(self):
-        """A digest of all results, each of which must be what the CPU says."""
+        """A digest of all results. Each must be the CPU's."""
         words = numpy.arange(WORDS, dtype=numpy.uint32) * numpy.uint32(2654435761)
         n_turned = self.n_steps * ROTATIONS
         expected = {

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Array work with CuPy: products, sorts, transforms; prints rate and result as JSON."""
+"""Array work with CuPy: products, sorts, transforms. Prints rate and result as JSON."""
 
 import argparse
 import hashlib

@@ -1,11 +1,10 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Freezes a program and pages it out and in, many times, and compares with an undisturbed run.
+"""Freezes a program and moves it out and in, many times. The result must be that of an undisturbed run.
 
-frozen.py OPTIONS -- COMMAND: the command takes --steps N and prints a line of JSON with
-`result`, the same for each run of as many steps, and `steps_per_second`. A partner that
-needs the same memory comes and goes; how long a turn is changes all the time, so that
-the moments of the freezes are random.
+frozen.py OPTIONS -- COMMAND: the command takes --steps N, and prints a line of JSON with
+`steps_per_second` and `result`, which depends on N only. A partner that needs the same memory comes
+and goes. The length of a turn changes all the time, so that freezes come at random moments.
 """
 
 import argparse
@@ -19,11 +18,11 @@ import card as cards
 import rig as rigs
 
 PROBE_STEPS = 20
-PROBE_SECONDS = 3  # of a probe whose rate is believed
+PROBE_SECONDS = 3  # a probe must last so long to give a rate
 
 
 class DoesNotMove(Exception):
-    """Both fit, or neither."""
+    """Both programs fit, or neither."""
 
 
 def result_of(program):
@@ -34,7 +33,7 @@ def result_of(program):
 
 
 def run_alone(card, name, command, steps, patience):
-    """Its result, and the most that it had: bytes of memory, bytes pinned."""
+    """The program's result, and its peaks: bytes of memory, bytes pinned."""
     program = card.rig.start(name, *command, "--steps", str(steps), NVSHARE_DEBUG="1")
     peak = {"memory_allocated": 0, "memory_resident": 0, "memory_pinned": 0}
     end = time.monotonic() + patience
@@ -47,7 +46,7 @@ def run_alone(card, name, command, steps, patience):
 
 
 def rate_of(card, command):
-    """Steps a second without the start, which a first short run can not tell apart."""
+    """Steps a second without the time of the start, from two runs of different lengths."""
     steps = PROBE_STEPS
     probe, _ = run_alone(card, "probe", command, steps, 120)
     rate = probe["steps_per_second"]
@@ -75,7 +74,7 @@ def evictions(program):
 
 
 def n_frozen(program):
-    """How often it was stopped in the middle of its work."""
+    """The number of stops in the middle of its work."""
     return len(program.find("stopped in .*frozen"))
 
 
@@ -116,8 +115,8 @@ def run_frozen(card, command, steps, partner_bytes, args):
 
 
 def try_frozen(card, command, steps, peak, args):
-    """What run_frozen says, with a partner that does not fit beside the program but alone."""
-    # The partner's pinned memory, a context for the most part, is like the program's or less.
+    """The result of run_frozen, with a partner that fits alone, but not beside the program."""
+    # The partner's pinned memory is mostly its context, so it is not larger than the program's.
     pinned = 2 * peak["memory_pinned"]
     room = rigs.size(args.room)
     less = 0
@@ -140,14 +139,14 @@ def try_frozen(card, command, steps, peak, args):
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
     cards.add_arguments(parser)
-    parser.add_argument("--seconds", type=float, default=25, help="of undisturbed work")
-    parser.add_argument("--times", type=int, default=200, help="to be paged out, at least")
+    parser.add_argument("--seconds", type=float, default=25, help="length of the undisturbed run")
+    parser.add_argument("--times", type=int, default=200, help="smallest number of times that it is moved out")
     parser.add_argument("--turn-min", type=float, default=0.03)
     parser.add_argument("--turn-max", type=float, default=0.12)
-    parser.add_argument("--disturb", type=float, default=140, help="seconds, at most")
+    parser.add_argument("--disturb", type=float, default=140, help="longest frozen run, seconds")
     parser.add_argument("--settle", type=float, default=20, help="seconds until the first move")
-    parser.add_argument("--room", default="1GiB", help="more than the program had at most")
-    parser.add_argument("--patience", type=float, default=60, help="seconds for the frozen run, once undisturbed")
+    parser.add_argument("--room", default="1GiB", help="room beyond the program's peak")
+    parser.add_argument("--patience", type=float, default=60, help="seconds for the frozen run's undisturbed rest")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("command", nargs="+")
     args = parser.parse_args()

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Kills a program, or the scheduler, at random moments of switches, over and over.
 
-Programs are stopped in the middle of their work. Nobody else may be stuck or lose data, and the
+Programs are stopped in the middle of their work. No other program may hang or lose data, and the
 card must be as empty as before.
 """
 
@@ -68,10 +68,10 @@ def one_round(card, args, victim, number):
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
     cards.add_arguments(parser)
-    parser.add_argument("--size", default="4GiB", help="of each program")
+    parser.add_argument("--size", default="4GiB", help="memory of each program")
     parser.add_argument("--rounds", type=int, default=20)
-    parser.add_argument("--turn", type=float, default=0.3, help="seconds")
-    parser.add_argument("--switch", type=float, default=0.09, help="seconds that a switch takes, about")
+    parser.add_argument("--turn", type=float, default=0.3, help="length of a turn, seconds")
+    parser.add_argument("--switch", type=float, default=0.09, help="length of a switch, seconds, roughly")
     parser.add_argument("--patience", type=float, default=60, help="seconds for the others to end")
     parser.add_argument("--victims", default="first,second,scheduler", help="in turns, with each signal")
     parser.add_argument("--seed", type=int, default=1)
@@ -82,7 +82,7 @@ def main():
     stages = []
     victims = [(v, s) for s in SIGNALS for v in args.victims.split(",")]
     try:
-        card.both_ways(rigs.size(args.size), 2, 1.0)  # what is pinned; the host's memory is there then
+        card.both_ways(rigs.size(args.size), 2, 1.0)  # measures pinned bytes; first use of host memory
         for i in range(args.rounds):
             card.make(rigs.size(args.size) + 2 * card.pinned + card.slack - card.spare(),
                       NVSHARE_SWITCH_TIME_MODE="fixed", NVSHARE_SWITCH_TIME_FIXED=str(args.turn))

@@ -1,15 +1,15 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Requests of a program in a hurry beside others without: alone, by the driver, by nvshare.
+"""Latencies of a latency-critical program beside best-effort ones: alone, by the driver, by nvshare.
 
-driver  requests of twenty short kernels, launched one by one or as a graph, and how long
-        it takes until a kernel runs (tests/apps/lc, be)
-options the same requests with a copy as the only announcement, without rest, beside a process
+driver  requests of twenty short kernels, launched one by one or as a graph, and the time until
+        a kernel runs (tests/apps/lc, be)
+options the same requests with a copy as the only announcement, without pauses, beside a process
         that makes contexts all the time, and by schedulers with other rules for slices
 torch   ResNet-50 and a decoder; and training side by side (torch_latency.py)
 
-Everything is compared within one run. What fails is told, and the rest goes on; --budget is
-the time for all of it. Exit: 0 everything could be measured, whatever came of it.
+All comparisons are within one run. A measurement that fails is reported, and the others go on.
+--budget is the time for all. Exit 0: everything could be measured, with any result.
 """
 
 import argparse
@@ -21,38 +21,38 @@ from crew import Job, measure
 
 HERE = pathlib.Path(__file__).resolve().parent
 WARM_PLAIN = 3
-WARM_RARE = 20  # what serves it better is known from before
+WARM_RARE = 20  # few are enough: the scheduler has learned before
 CRITICAL = {"NVSHARE_LATENCY_CRITICAL": "1"}
 
 
 @dataclass
 class Requests:
-    """A kind of them. Those with hints are another program: what is learned differs."""
+    """A kind of requests. Those with hints are another program, because the scheduler learns apart."""
 
     label: str
     target: str  # "graph", "eager" or ""
     plain: Job
     shared: Job
     hinting: Job
-    warm_max: int = 1 << 30  # long ones leave no time for many that do not count
-    rare: Job = None  # the hinting one, with more time between its requests
-    after: Job = None  # the plain one, alone, but with the caches and the clock as others' work leaves them
+    warm_max: int = 1 << 30  # long requests leave no time for many warm-up requests
+    rare: Job = None  # with hints, and with more time between requests
+    after: Job = None  # without hints, alone, but with caches and clock as after others' work
     alone: dict = field(default_factory=dict)
     alone_after: dict = field(default_factory=dict)
 
 
 @dataclass
 class Load:
-    """What goes on beside."""
+    """The work beside the requests."""
 
     label: str
     plain: list
     shared: list
-    alone: float = 0.0  # of the first of them, a second
+    alone: float = 0.0  # kernels a second of the first worker alone
 
 
 def judge(target, way, alone, p99_ms):
-    """A line about the target, by each p99 in alone, {what it was after: ms}; None: there is none."""
+    """A line about the target, against each p99 of alone, {state before: ms}. None: there is no target."""
     if not target or way == "driver":
         return None
     if target == "eager":
@@ -81,20 +81,20 @@ class Latency:
         for load in loads:
             self.add(f"{load.label} alone", self.load_alone, load)
         for kind in kinds:
-            if kind.target != "eager":  # add_beside() does, for each load
+            if kind.target != "eager":  # add_beside() judges it, for each load
                 self.add(f"{kind.label} alone", self.alone, kind)
             if kind.after:
                 self.add(f"{kind.label} alone, after products", self.alone_after, kind)
 
     def add_beside(self, kind, load, hints):
-        # One that launches kernel after kernel is as fast as its processor just is.
+        # A program that launches kernel after kernel depends on its processor's speed.
         if kind.target == "eager":
             self.add(f"{kind.label} alone, before {load.label}", self.alone, kind)
         self.add(f"{kind.label} beside {load.label}, driver", self.beside, kind, load, "driver", 0)
         self.add(f"{kind.label} beside {load.label}, nvshare", self.beside, kind, load, "nvshare", 0)
         for us in hints:
             way = f"nvshare, hint {us / 1000:g} ms"
-            # It is a program of its own, and may be faster or slower by itself.
+            # It is another program, and may be faster or slower even alone.
             if kind.target == "eager":
                 self.add(f"{kind.label} alone, {way}", self.alone_hinting, kind, way, us)
             self.add(f"{kind.label} beside {load.label}, {way}", self.beside, kind, load, way, us)
@@ -117,7 +117,7 @@ class Latency:
         print(f"  {kind.label:16} {'-':20} {'alone, ' + way:24} {self.times(window.lc)}", flush=True)
 
     def alone_after(self, seconds, kind):
-        """What no scheduler can better: nobody is there, but the GPU has just done other work."""
+        """The best possible: no other program runs, but the GPU has just done other work."""
         kind.alone_after = self.crew.together(kind.after, [], seconds, n_warm=WARM_PLAIN).lc
         print(f"  {kind.label:16} {'-':20} {'alone, after products':24} {self.times(kind.alone_after)}", flush=True)
 
@@ -162,7 +162,7 @@ class Latency:
             print(f"    target {said}", flush=True)
 
     def add_equals(self, load, n):
-        """So many of a load side by side, against one of them."""
+        """n workers of a load side by side, against one."""
         for way in ("driver", "nvshare"):
             self.add(f"{n} x {load.label}, {way}", self.equals, load, n, way)
 
@@ -175,7 +175,7 @@ class Latency:
 
 
 def rounds_of(crew, app, *options):
-    """The length of a kernel, which nobody else may disturb."""
+    """Measures the length of a kernel, while no other program computes."""
     program = crew.rig.app(f"{app}-measures", app, *options, "--seconds", "1", preload=False)
     crew.rig.expect(program, 40)
     crew.rig.programs.remove(program)
@@ -200,7 +200,7 @@ class Apps:
         return Job(self.crew.app(label, "be", *options, preload=is_shared))
 
     def longs(self, n):
-        """Of kernels as long as --be-us, n programs each way."""
+        """n programs with kernels of --be-us, each way."""
         return {way: [self.be(f"long-{i}", self.long, 1, way) for i in range(n)] for way in (False, True)}
 
     def one(self, label, *options, mean_ms=None, **kwargs):
@@ -236,7 +236,7 @@ def driver(crew, args):
 
 
 class Options(Latency):
-    """What else can be had of the scheduler, and what is the matter with the driver."""
+    """Other settings of the scheduler, and properties of the driver."""
 
     def add_noise(self, kind, load, noise):
         for way in ("driver", "nvshare"):
@@ -256,7 +256,7 @@ class Options(Latency):
         self.add(f"{kind.label} beside {load.label}, {way}", self.by_another, kind, load, way, env)
 
     def by_another(self, seconds, kind, load, way, env):
-        """All come to the new scheduler by themselves."""
+        """Starts another scheduler. All programs connect to it by themselves."""
         n = len(self.crew.rig.status()["clients"])
         self.crew.rig.stop_scheduler()
         self.crew.rig.start_scheduler(**env)
@@ -268,9 +268,9 @@ def options(crew, args):
     apps = Apps(crew, args)
     longs = apps.longs(1)
     graph = apps.requests("graph", "", "--graph", NVSHARE_SLO_MS="4")
-    # Its copy to the GPU is all that announces a request, a millisecond ahead of the first kernel.
+    # Only its copy to the GPU announces a request, a millisecond before the first kernel.
     copy = apps.requests("copy", "", "--graph", "--copy", args.copy, "--pause-us", "1000")
-    # It never rests: what others get is what the cap on critical programs leaves them.
+    # It never pauses, so others only get the time that the cap on critical programs leaves.
     restless = apps.requests("restless", "", "--graph", mean_ms=0)
     crew.until_ready(crew.workers, args.patience)
     load = Load(f"{args.be_us / 1000:g} ms kernels", longs[False], longs[True])
@@ -298,7 +298,7 @@ def torch(crew, args):
     for i, name in enumerate(names):
         what, warm_max = kinds[name]
         shared = Job(crew.hire(name, True, command("lc", [name]), **CRITICAL))
-        # Who has told a request once has to tell all: its bursts count for nothing from then on.
+        # After its first request a program must mark all: its bursts do not count any more.
         hinting = Job(crew.hire(f"{name}-hint", True, command("lc", [name]), **CRITICAL))
         after = Job(plain, i, is_after=True) if what == "graph" else None
         rare = Job(hinting.worker, mean_ms=args.rare_ms) if what == "graph" else None
@@ -330,21 +330,21 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("what", choices=["driver", "options", "torch"])
     parser.add_argument("--bin", required=True, help="folder of the build")
-    parser.add_argument("--budget", type=float, default=100, help="seconds, for all of it")
-    parser.add_argument("--seconds", type=float, default=3, help="the longest of a measurement")
-    parser.add_argument("--patience", type=float, default=90, help="seconds, until all programs are ready")
-    parser.add_argument("--kinds", default="resnet50-graph,resnet50,decoder", help="torch: of requests")
+    parser.add_argument("--budget", type=float, default=100, help="seconds for all measurements")
+    parser.add_argument("--seconds", type=float, default=3, help="longest measurement")
+    parser.add_argument("--patience", type=float, default=90, help="seconds until all programs are ready")
+    parser.add_argument("--kinds", default="resnet50-graph,resnet50,decoder", help="torch: kinds of requests")
     parser.add_argument("--warm", type=int, default=120, help="requests that do not count: so long it is learned"
                         " what serves a program better")
-    parser.add_argument("--mean-ms", type=int, default=6, help="between two requests")
-    parser.add_argument("--rare-ms", type=int, default=18, help="torch: the same, of rare ones")
-    parser.add_argument("--kernels", type=int, default=20, help="driver: of a request")
-    parser.add_argument("--us", type=int, default=100, help="driver: of one of those")
-    parser.add_argument("--be-us", type=int, default=50000, help="driver: of a long kernel")
-    parser.add_argument("--shorter", type=int, default=25, help="driver: times, of one that is less long")
-    parser.add_argument("--copy", default="16MiB", help="options: to the GPU, as a request begins")
-    parser.add_argument("--hint-us", type=int, default=2000, help="torch: so long ahead")
-    parser.add_argument("--simple", action="store_true", help="torch: without it, by the driver alone")
+    parser.add_argument("--mean-ms", type=int, default=6, help="mean time between two requests")
+    parser.add_argument("--rare-ms", type=int, default=18, help="torch: mean time between two rare requests")
+    parser.add_argument("--kernels", type=int, default=20, help="driver: kernels of a request")
+    parser.add_argument("--us", type=int, default=100, help="driver: length of such a kernel")
+    parser.add_argument("--be-us", type=int, default=50000, help="driver: length of a long kernel")
+    parser.add_argument("--shorter", type=int, default=25, help="driver: a shorter kernel is so many times shorter")
+    parser.add_argument("--copy", default="16MiB", help="options: copy to the GPU at the begin of a request")
+    parser.add_argument("--hint-us", type=int, default=2000, help="torch: time from a hint to its request")
+    parser.add_argument("--simple", action="store_true", help="torch: kernels of the driver API instead of PyTorch")
     return measure({"driver": driver, "options": options, "torch": torch}, parser.parse_args())
 
 

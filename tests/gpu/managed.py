@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Two programs with the managed backend take turns, every word verified: what moves cost.
+"""Measures moves of two programs with the managed backend, in turns. Every word is verified.
 
-The scheduler reserves half of the card: so they do not fit by its books although they do
-by the card's, and there is never more managed memory than the card has room for.
+The scheduler reserves half of the card, so that the programs do not fit by its account. They do fit
+on the card: it never has more managed memory than room.
 """
 
 import argparse
@@ -29,7 +29,7 @@ def moves_of(programs, pattern):
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
     cards.add_arguments(parser)
-    parser.add_argument("--size", default="40GiB", help="of each program")
+    parser.add_argument("--size", default="40GiB", help="memory of each program")
     parser.add_argument("--seconds", type=float, default=60)
     parser.add_argument("--turn", type=float, default=4)
     args = parser.parse_args()

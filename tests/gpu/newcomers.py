@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""How long newcomers wait beside a program that fills the card, on a scheduler just started.
+"""Measures the waits of newcomers beside a program that fills the card, with a new scheduler.
 
-The holder never rests. A small newcomer and a large one come one after the other; their first
-pass ends when their memory is there and a kernel has run. Everybody verifies its bytes.
+The holder never pauses. A small newcomer and a large one come one after the other. Their first pass
+ends when their memory is there and a kernel has run. All programs verify their bytes.
 """
 
 import argparse
@@ -14,7 +14,7 @@ import rig as rigs
 
 
 def start_holder(rig, args, fraction):
-    """With that much of the card, or with all that it is told is free."""
+    """A holder with this part of the card, or with all that cuMemGetInfo calls free."""
     total = rig.status()["gpus"][0]["total_memory"]
     granules = int(total * (fraction or 0) / args.buffers / (2 * rigs.MIB))
     size = ["--free", "100"] if fraction is None else ["--size", str(granules * 2 * rigs.MIB * args.buffers)]
@@ -26,7 +26,7 @@ def start_holder(rig, args, fraction):
 
 
 def newcomer(rig, args, name, size):
-    """Seconds from its start to the end of its first pass."""
+    """Seconds from a program's start to the end of its first pass."""
     n = max(1, min(args.buffers, rigs.size(size) // rigs.size(args.buffer)))
     program = rig.app(name, "oversub", "--name", name, "--size", size, "--buffers", str(n), "--sums", "--windows",
                       "--passes", "3", "--verbose", NVSHARE_DEBUG="1")
@@ -37,7 +37,7 @@ def newcomer(rig, args, name, size):
 
 
 def look_at_outsider(rig, args):
-    """A status names it; how long that took."""
+    """Seconds until a status names the outsider."""
     flag = rig.flag()
     outsider = rig.app("outsider", "hold", "--leave", args.leave, "--until", str(flag), preload=False)
     rig.until("it holds memory", args.patience, lambda: outsider.find("left="))
@@ -82,12 +82,12 @@ def scene(args, name, fraction):
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--bin", required=True, help="folder of the build")
-    parser.add_argument("--fraction", type=float, default=0.92, help="of the card, held in the first scene")
-    parser.add_argument("--newcomers", default="64MiB,20GiB", help="sizes, one after the other")
-    parser.add_argument("--buffers", type=int, default=64, help="of the holder")
-    parser.add_argument("--buffer", default="1GiB", help="of a newcomer, at the least")
-    parser.add_argument("--leave", default="70GiB", help="by the outsider")
-    parser.add_argument("--most", type=float, default=40, help="seconds that a newcomer may wait")
+    parser.add_argument("--fraction", type=float, default=0.92, help="the holder's part of the card, first scene")
+    parser.add_argument("--newcomers", default="64MiB,20GiB", help="sizes of successive newcomers")
+    parser.add_argument("--buffers", type=int, default=64, help="buffers of the holder")
+    parser.add_argument("--buffer", default="1GiB", help="smallest buffer of a newcomer")
+    parser.add_argument("--leave", default="70GiB", help="memory that the outsider leaves")
+    parser.add_argument("--most", type=float, default=40, help="longest wait of a newcomer, seconds")
     parser.add_argument("--patience", type=float, default=200, help="seconds")
     args = parser.parse_args()
     good = [scene(args, f"{args.fraction:g} of the card held", args.fraction), scene(args, "all that is free held", None)]

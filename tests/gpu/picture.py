@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the programs that draw a table have in common; nothing is drawn where matplotlib is missing."""
+"""Shared by the programs that draw a table. Without matplotlib they draw nothing."""
 
 import argparse
 
 
 def main(description, draw):
-    """draw: a function of the table's lines and pyplot, to a figure; None: nothing was measured."""
+    """draw: makes a figure from the table's lines and pyplot; None: nothing was measured."""
     parser = argparse.ArgumentParser(description=description)
     parser.add_argument("table")
     parser.add_argument("picture")

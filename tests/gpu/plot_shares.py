@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""A picture of what latency.py and shares.py have printed; nothing where matplotlib is missing."""
+"""Draws the output of latency.py and shares.py. Without matplotlib it draws nothing."""
 
 import re
 import sys
@@ -18,7 +18,7 @@ def colour(name):
 
 
 def plot_latency(rows, pyplot):
-    """Bars of the 99th percentile, a mark at the median; one panel a kind of requests."""
+    """One panel a kind of requests: bars of the 99th percentile, marks at the median."""
     kinds = list(dict.fromkeys(row[0] for row in rows))
     figure, panels = pyplot.subplots(1, len(kinds), figsize=(6 * len(kinds), 5), squeeze=False,
                                      layout="constrained")
@@ -37,7 +37,7 @@ def plot_latency(rows, pyplot):
 
 
 def plot_asked(points, what, pyplot):
-    """Asked against got, both percent."""
+    """Claimed against granted time, both in percent."""
     figure, axes = pyplot.subplots(figsize=(5, 5), layout="constrained")
     axes.plot([0, 100], [0, 100], "k:", linewidth=1)
     axes.plot([asked for asked, _ in points], [got for _, got in points], "o")

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""A picture of what switches.py has printed: how long a switch takes, and against copies of as many bytes."""
+"""Draws the output of switches.py: times of switches, also against copies of as many bytes."""
 
 import re
 import sys
@@ -21,7 +21,7 @@ def read(lines):
 
 
 def ways(rates):
-    """(label, seconds a byte) of other ways to change N bytes for N others, and of copies, by what was measured."""
+    """(label, seconds a byte) of other ways to exchange N bytes, and of copies, as measured."""
     each = {name: 1 / rate for name, rate in rates.items()}
     sums = (("cuCheckpointProcess, out and in", ("checkpoint, out", "checkpoint, in")),
             ("managed, prefetched out, faulted in", ("managed, prefetch out", "managed, fault in")),

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Starts a scheduler and programs, and notes when each of their lines came."""
+"""Starts a scheduler and programs, and notes the time of each of their lines."""
 
 import json
 import os
@@ -31,7 +31,7 @@ def nice(n_bytes):
 
 
 class Program:
-    """Its lines, standard error among them, are (seconds, text)."""
+    """A program. lines: (seconds, text), standard error included."""
 
     def __init__(self, name, command, env):
         self.name = name
@@ -55,7 +55,7 @@ class Program:
         return self.process.poll() is None
 
     def wait(self, patience):
-        """Its exit code; None: it has not ended in time."""
+        """The exit code; None: it has not ended in time."""
         try:
             self.process.wait(patience)
         except subprocess.TimeoutExpired:
@@ -71,7 +71,7 @@ class Program:
             self.process.send_signal(number)
 
     def find(self, pattern, since=0.0):
-        """(seconds, match) of every line with the pattern."""
+        """(seconds, match) of each line that matches the pattern."""
         found = ((at, re.search(pattern, text)) for at, text in list(self.lines) if at >= since)
         return [(at, match) for at, match in found if match]
 
@@ -84,15 +84,15 @@ class Rig:
         self.bin = pathlib.Path(folder_of_build)
         self.folder = tempfile.TemporaryDirectory(prefix="nvshare-rig-")
         self.path = pathlib.Path(self.folder.name)
-        self.path.chmod(0o755)  # programs of other users come to the socket in it
+        self.path.chmod(0o755)  # other users' programs connect to the socket in it
         self.programs = []
         self.scheduler = None
         self.n_flags = 0
-        # Whoever is told to end goes through its `finally`, and so through close().
+        # A signal ends the program through its `finally`, and so through close().
         signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
 
     def flag(self):
-        """A file that programs wait for; touch() it."""
+        """The path of a file that programs wait for; touch() lets them go on."""
         self.n_flags += 1
         return self.path / f"flag-{self.n_flags}"
 
@@ -116,7 +116,7 @@ class Rig:
         return json.loads(done.stdout) if done.returncode == 0 else None
 
     def client(self, program):
-        """What the scheduler knows of it, or of the child that does its work; None: nothing."""
+        """The program's entry in the status, or that of its working child; None: there is none."""
         clients = (self.status() or {"clients": []})["clients"]
         return next((c for c in clients if c["name"] == program.name), None)
 
@@ -146,13 +146,13 @@ class Rig:
         return "\n".join(f"--- {p.name}\n{p.tail()}" for p in alive)
 
     def expect(self, program, patience, word="verified"):
-        """Ends well, and says that it has verified its data."""
+        """Waits for the program, which must end well and have verified its data."""
         code = program.wait(patience)
         if code != 0 or not program.find(word):
             raise RuntimeError(f"{program.name} ended with {code}\n{self.story()}")
 
     def keep(self):
-        """All lines of all, in the order in which they came, in the file that RIG_LOG names."""
+        """Writes all programs' lines, in order of time, to the file that RIG_LOG names."""
         everybody = self.programs + ([self.scheduler] if self.scheduler else [])
         lines = sorted((at, p.name, text) for p in everybody for at, text in p.lines)
         with open(os.environ["RIG_LOG"], "a", encoding="utf-8") as file:

@@ -1,15 +1,15 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Shares of a GPU's time and limits: what was asked for, against what was got.
+"""Compares claimed with received parts of a GPU's time.
 
-shares    weights; and what sharing costs equals, against the driver
-caps      a program's own limit, alone and beside another one
-accounts  what the scheduler accounts to programs that come and go, alone and beside another
-          one, against the kernels that they ran
+shares    weights; and the cost of sharing among equals, against the driver
+caps      a program's own limit, alone and beside another program
+accounts  the scheduler's account of programs that come and go, alone and beside another program,
+          against the kernels that they ran
 
-What a program got is the work that it did, against alone, in the same run; beside it
-stands what the scheduler accounts. What fails is told, and the rest goes on; --budget is the
-time for all of it. Exit: 0 everything could be measured, whatever came of it.
+A program's received part is its work, against its work alone in the same run. The table also has
+the scheduler's account. A measurement that fails is reported, and the others go on. --budget is
+the time for all. Exit 0: everything could be measured, with any result.
 """
 
 import argparse
@@ -21,9 +21,9 @@ from latency import CRITICAL, rounds_of
 
 WEIGHTS = ([1, 1], [1, 2], [1, 4], [1, 2, 4], [1, 8])
 LIMITS = (10, 30, 50, 80)
-POINTS = 2.0  # target
-REPORTED = 1.2  # seconds: by then who has come to rest has told what it had
-SETTLE = 1.5  # seconds: who has rested for one is not counted on any more
+POINTS = 2.0  # target: the largest difference, percentage points
+REPORTED = 1.2  # seconds after its last work in which a program reports its use
+SETTLE = 1.5  # seconds: after one second without work a program has no share any more
 
 
 def target(what, is_reached):
@@ -104,7 +104,7 @@ class Caps:
         print(f"  without a limit {self.rate:.2f} kernels a second", flush=True)
 
     def limit(self, seconds, job, percent, is_alone):
-        """Beside another one who may have half of it, a higher limit says nothing."""
+        """Limits beside another program. A limit above one half would have no effect there."""
         window = self.crew.together(None, [job] if is_alone else [job, self.free], seconds, settle=0.5)
         got = 100 * window.rates[0] / self.rate
         accounted = 100 * window.used.get(job.worker.program.name, 0.0)
@@ -133,22 +133,22 @@ def caps(crew, args):
 
 
 class Accounts:
-    """Seconds: of the kernels that programs ran, and as accounted."""
+    """Seconds of the programs' kernels, and of the scheduler's account."""
 
     def __init__(self, crew):
         self.crew = crew
-        self.kernel = {}  # seconds of one, by worker
-        self.told = {}  # kernels that a worker had run at its last rest
+        self.kernel = {}  # seconds of a kernel, by worker
+        self.told = {}  # kernels that a worker had run at its last pause
 
     def alone(self, seconds, jobs):
-        """How long their kernels are, one behind the other: of the last, the others have the same."""
+        """Measures the length of the last worker's kernels, back to back; all workers have the same."""
         rate = self.crew.together(None, [jobs[-1]], seconds).rates[0]
         for job in jobs:
             self.kernel[job.worker] = 1 / rate
         print(f"  a kernel of {jobs[0].worker.label} takes {1e6 / rate:.2f} us", flush=True)
 
     def done(self, job, n_kernels):
-        """Seconds of GPU time since it was opened."""
+        """Seconds of GPU time since the worker's door was opened."""
         if n_kernels:
             n_done = job.worker.said("verified")["requests"] * n_kernels
         else:
@@ -158,7 +158,7 @@ class Accounts:
         return n_done * self.kernel[job.worker]
 
     def row(self, seconds, what, jobs):
-        """jobs: (job, kernels a request, 0: it does not wait)."""
+        """jobs: (job, kernels of a request; 0: it does not wait)."""
         workers = [job.worker for job, _ in jobs]
         self.crew.check(workers)
         for job, n_kernels in jobs:
@@ -208,7 +208,7 @@ def accounts(crew, args):
     per_request = {}
 
     def calibrate(seconds, rounds, job, kernels):
-        """Back to back, by a program without the library."""
+        """The length of kernels, back to back, in a program without the library."""
         found = crew.together(job, [], seconds).lc
         per_request[rounds] = found["p50_ms"] / 1e3 / kernels
         per_request[200 * rounds] = 200 * per_request[rounds]
@@ -233,12 +233,12 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("what", choices=["shares", "caps", "accounts"])
     parser.add_argument("--bin", required=True, help="folder of the build")
-    parser.add_argument("--budget", type=float, default=90, help="seconds, for all of it")
-    parser.add_argument("--seconds", type=float, default=8, help="the longest of a measurement")
-    parser.add_argument("--patience", type=float, default=40, help="seconds, until all programs are ready")
-    parser.add_argument("--us", type=int, default=5000, help="of a kernel")
-    parser.add_argument("--ahead", type=int, default=8, help="kernels submitted before waiting")
-    parser.add_argument("--only", default="*", metavar="PATTERN", help="of accounts: the rows whose names match")
+    parser.add_argument("--budget", type=float, default=90, help="seconds for all measurements")
+    parser.add_argument("--seconds", type=float, default=8, help="longest measurement")
+    parser.add_argument("--patience", type=float, default=40, help="seconds until all programs are ready")
+    parser.add_argument("--us", type=int, default=5000, help="length of a kernel")
+    parser.add_argument("--ahead", type=int, default=8, help="kernels that a program submits before it waits")
+    parser.add_argument("--only", default="*", metavar="PATTERN", help="accounts: rows whose names match")
     return measure({"shares": shares, "caps": caps, "accounts": accounts}, parser.parse_args())
 
 

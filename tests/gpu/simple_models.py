@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The same work as torch_models.py by its names, but of kernels that only take time, by the driver alone."""
+"""Stands for torch_models.py: the same names, but kernels of the driver API that only take time."""
 
 import ctypes
 
@@ -22,7 +22,7 @@ ret;
 }
 """
 
-# Milliseconds of a kernel, and how many of them are a request or a step.
+# Milliseconds of a kernel, and kernels of a request or a step.
 KINDS = {"resnet50": (0.2, 10), "resnet50-graph": (2, 1), "decoder": (0.2, 10),
          "matmul": (2, 4), "train": (1, 20), "long": (50, 1)}
 

@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""What the scheduler saw: summary.py STATUS.jsonl SCHEDULER.log
+"""Summarises the scheduler's status and log: summary.py STATUS.jsonl SCHEDULER.log
 
-STATUS.jsonl holds the output of `nvsharectl status --json`, one sample a line. Prints
-per GPU the switches and bytes moved, how many ran and waited at once, and the last
-lines of the log that tell of switches.
+STATUS.jsonl has the output of `nvsharectl status --json`, one sample a line. Prints for each GPU the
+switches, the moved bytes and the most clients that ran and waited at once, and the log's last lines
+about switches.
 """
 
 import json
@@ -19,7 +19,7 @@ def samples(path):
             try:
                 yield json.loads(line)
             except ValueError:
-                continue  # cut off, or taken while the scheduler was not there
+                continue  # cut off, or sampled without a scheduler
 
 
 def main():

@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""How long a switch takes, against its size and what copies cost in the same run.
+"""Measures switches, against their size and against copies in the same run.
 
-Each switch moves all memory of one program out and all of another's in (card.py), from
-the order to stop on; and, at --ahead-sizes, as the scheduler does it by itself, with a part
-of it in before that order. Every word is verified.
+Each switch moves all memory of one program out and all of another one's in (card.py), after the
+order to stop. With --ahead-sizes, a part comes in before the order, as is the scheduler's default.
+Every word is verified.
 """
 
 import argparse
@@ -14,7 +14,7 @@ import card as cards
 import rig as rigs
 from card import median
 
-WARM = 2  # switches of programs that have all their memory before it counts: the first of each
+WARM = 2  # the first switch of each program, which does not count
 
 
 def measure_bandwidth(rig, args):
@@ -35,7 +35,7 @@ def measure_bandwidth(rig, args):
 
 
 def print_rows(label, rows, one_way):
-    """One line of the table; the seconds of a whole switch."""
+    """Prints one line of the table. Returns the seconds of a whole switch."""
     n_out, n_in = median(rows, "out_bytes"), median(rows, "in_bytes")
     out_s, in_s, whole = (median(rows, k) for k in ("out_seconds", "in_seconds", "whole"))
     moved = max(n_out, n_in + median(rows, "ahead_bytes"))
@@ -54,20 +54,20 @@ def print_rows(label, rows, one_way):
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
     cards.add_arguments(parser)
-    parser.add_argument("--sizes", default="1GiB,4GiB,16GiB,40GiB", help="both ways")
-    parser.add_argument("--ahead-sizes", default="0", help="'0': none")
-    parser.add_argument("--one-way", default="64GiB", help="'0': not")
-    parser.add_argument("--graphs", default="0", help="of each program, resident, at --graph-sizes")
+    parser.add_argument("--sizes", default="1GiB,4GiB,16GiB,40GiB", help="sizes that move both ways")
+    parser.add_argument("--ahead-sizes", default="0", help="sizes with a part that comes in ahead; '0': none")
+    parser.add_argument("--one-way", default="64GiB", help="size that moves one way; '0': none")
+    parser.add_argument("--graphs", default="0", help="resident graphs of each program, at --graph-sizes")
     parser.add_argument("--graph-sizes", default="8GiB,32GiB")
     parser.add_argument("--switches", type=int, default=3)
-    parser.add_argument("--turn", type=float, default=0.7, help="seconds, besides what a switch takes")
-    parser.add_argument("--rate", default="40GiB", help="bytes a second, roughly, for the length of turns")
-    parser.add_argument("--calibrate", default="4GiB", help="a first pair, for what is pinned")
+    parser.add_argument("--turn", type=float, default=0.7, help="seconds of a turn beyond the switch")
+    parser.add_argument("--rate", default="40GiB", help="rough bytes a second, which set the length of turns")
+    parser.add_argument("--calibrate", default="4GiB", help="size of a first pair, which measures pinned bytes")
     parser.add_argument("--copy", default="4GiB")
     parser.add_argument("--managed", default="0")
     parser.add_argument("--checkpoint", default="0")
-    parser.add_argument("--below-ms", type=float, default=0, help="the median of whole switches must be")
-    parser.add_argument("--least", default="0", help="so much must go out in one, as the median")
+    parser.add_argument("--below-ms", type=float, default=0, help="limit of the median of whole switches; 0: none")
+    parser.add_argument("--least", default="0", help="bytes that must go out in a switch, by the median")
     args = parser.parse_args()
     card = cards.Card(args)
     failed = False

@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Pictures decoded by the card's JPEG engines, whose channels are none of CUDA's usual ones, beside CUDA work.
+"""Decodes pictures with the card's JPEG engines, whose channels CUDA work does not have, beside CUDA work.
 
-nvJPEG's batched calls with the hardware backend, by ctypes: what torchvision chooses is not
-told. Prints a digest of all that was decoded, as JSON.
+It calls nvJPEG's batched functions with the hardware backend, by ctypes, because torchvision does not
+tell which backend it chooses. Prints a digest of all pictures as JSON.
 """
 
 import argparse
@@ -37,7 +37,7 @@ def load():
 
 
 class Decoder:
-    """A batch at a time, into tensors that stay where they are."""
+    """Decodes one batch at a time, into the same tensors."""
 
     def __init__(self, encoded):
         self.nvjpeg = load()
@@ -61,14 +61,14 @@ class Decoder:
             sys.exit(f"torch_jpeg: {name}: status {status}")
 
     def decode(self):
-        """On the stream of the moment, behind what is there."""
+        """Submits the batch to the current stream, behind its work."""
         stream = ctypes.c_void_p(torch.cuda.current_stream().cuda_stream)
         self.call("nvjpegDecodeBatched", self.handle, self.state, self.data, self.lengths, self.images, stream)
         return self.pictures
 
 
 def pictures():
-    """Smooth at first, noisy at last: some take an engine longer than others."""
+    """Pictures from smooth to noisy, which take an engine different times."""
     rng = torch.Generator().manual_seed(1)
     encoded = []
     for i in range(BATCH):
@@ -85,16 +85,16 @@ def main():
     weights = torch.arange(1, SIDE + 1, device="cuda", dtype=torch.int64)
     factors = torch.arange(1, BATCH + 1, device="cuda", dtype=torch.int64)
     digest = torch.zeros((), device="cuda", dtype=torch.int64)
-    ballast = torch.zeros(1 << 28, device="cuda", dtype=torch.int64)  # 2 GiB that have to move
+    ballast = torch.zeros(1 << 28, device="cuda", dtype=torch.int64)  # 2 GiB that must move
     decoder = Decoder(pictures())
     torch.cuda.synchronize()
     start = time.perf_counter()
     for step in range(args.steps):
-        decoder.pictures.fill_(step % 256)  # of the last step nothing may be left
+        decoder.pictures.fill_(step % 256)  # no byte of the last step may be left
         sums = (decoder.decode().to(torch.int64) * weights).sum(dim=(1, 2, 3))
         digest = digest * 31 + (sums * factors).sum()
         ballast += step
-        torch.cuda.current_stream().synchronize()  # nvJPEG's own buffers are used again by the next one
+        torch.cuda.current_stream().synchronize()  # the next batch uses nvJPEG's buffers again
     seconds = time.perf_counter() - start
     assert bool((ballast == args.steps * (args.steps - 1) // 2).all())
     print(json.dumps({"steps_per_second": args.steps / seconds, "result": f"digest {digest.item() & (2**64 - 1):016x}"}))

@@ -1,13 +1,14 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""A program of PyTorch in a hurry (lc), or one without (be), for latency.py.
+"""A latency-critical (lc) or best-effort (be) program with PyTorch, for latency.py.
 
-It works while its door, a file, is there, and ends when there is DOOR.end. In the door stand
-five numbers: by how many microseconds each request is announced (0: not; those that are say
-when they begin and end, too), how many requests do not count, which of the --kinds it is,
-whether the GPU does the work of --after before each, as it does for others where it is shared,
-and how many milliseconds are between two, in the mean (0: --mean-ms). It says what
-tests/apps/lc and be say, and which requests took longest.
+It works while its door, a file, exists, and ends when DOOR.end exists. The door has five numbers:
+1. the microseconds by which requests are announced; with 0 requests are not marked at all
+2. the number of requests that do not count
+3. the index of its kind in --kinds
+4. 1: the GPU does the work of --after before each request, as if it were shared
+5. the mean milliseconds between two requests; 0: --mean-ms
+It prints the lines of tests/apps/lc and be, and its longest requests.
 """
 
 import argparse
@@ -19,7 +20,7 @@ import random
 import time
 
 TOLD_EVERY_NS = 20_000_000
-AFTER_S = 0.0005  # others have been stopped for so long, about, when an announced request comes
+AFTER_S = 0.0005  # about the time from the stop of others to an announced request
 
 
 class Door:
@@ -28,7 +29,7 @@ class Door:
         self.over = pathlib.Path(f"{path}.end")
 
     def wait(self):
-        """Its numbers; None: it is over."""
+        """Waits for the door. Returns its numbers; None: the program shall end."""
         while True:
             try:
                 numbers = [int(n) for n in self.path.read_text().split()]
@@ -43,7 +44,7 @@ class Door:
 
 
 class Announcer:
-    """Tells the library what is to come; nobody where it is not."""
+    """Announces and marks requests; without the library, nothing."""
 
     def __init__(self):
         try:
@@ -59,7 +60,7 @@ class Announcer:
 
 
 def tell_requests(name, requests, from_ns):
-    """requests: (how long one took, when it began), in nanoseconds."""
+    """requests: (duration, begin), in nanoseconds."""
     n = len(requests)
     took = [t for t, _ in sorted(requests)] or [0]
 
@@ -81,7 +82,7 @@ def work_for(after, seconds):
 
 
 def timed(kind, announcer):
-    """(how long a request took, when it began), in nanoseconds. announcer: None: it is not announced."""
+    """(duration, begin) of a request, in nanoseconds. announcer None: no announcement."""
     begin = time.monotonic_ns()
     number = announcer.begin() if announcer else 0
     kind.request()
@@ -147,10 +148,10 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("role", choices=["lc", "be"])
     parser.add_argument("--door", required=True)
-    parser.add_argument("--kinds", required=True, help="of those in torch_models.py, with commas between")
+    parser.add_argument("--kinds", required=True, help="kinds of torch_models.py, separated by commas")
     parser.add_argument("--name", default="torch")
-    parser.add_argument("--mean-ms", type=float, default=6, help="between two requests, exponential")
-    parser.add_argument("--after", default="", help="lc: another kind")
+    parser.add_argument("--mean-ms", type=float, default=6, help="mean time between two requests, exponential")
+    parser.add_argument("--after", default="", help="lc: another kind, whose work comes before requests")
     parser.add_argument("--simple", action="store_true", help="without torch: kernels that only take time")
     args = parser.parse_args()
     if args.simple:
@@ -160,7 +161,7 @@ def main():
     kinds = [models.make(name) for name in args.kinds.split(",")]
     after = models.make(args.after) if args.after else None
     gc.collect()
-    gc.disable()  # a request would have to wait for it
+    gc.disable()  # a collection would delay a request
     print(f"{args.name} ready", flush=True)
     if args.role == "lc":
         serve(args, Door(args.door), kinds, after)

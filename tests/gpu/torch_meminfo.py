@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Memory queries as vLLM makes them: free memory moves by exactly what PyTorch and the
-driver API allocated here, also while others come and go."""
+"""Queries memory like vLLM. Free memory must change by exactly the bytes that this program allocates
+with PyTorch and the driver API, also while other programs come and go."""
 
 import ctypes
 import gc
@@ -37,7 +37,7 @@ def main():
     tensors = [torch.empty(n * MIB + 12345, dtype=torch.uint8, device="cuda") for n in (1, 30, 500, 3000)]
     taken = torch.cuda.memory_reserved() - reserved
     if os.environ.get("PYTORCH_NO_CUDA_MEMORY_CACHING"):
-        taken = sum(tensor.nbytes for tensor in tensors)  # each is a cudaMalloc of its own
+        taken = sum(tensor.nbytes for tensor in tensors)  # each tensor is a cudaMalloc of its own
     expect("tensors", start - free(), taken)
     del tensors
     gc.collect()

@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Everything at once, deterministically: graphs, streams, threads, async pools, cuBLAS, cuDNN.
+"""All features at once, deterministically: graphs, streams, threads, async pools, cuBLAS, cuDNN.
 
-Three threads of one process, each with its own stream: a training step replayed as a
-CUDA graph, a convolutional network that learns, and matrix products whose tensors come
-and go in a stream-ordered pool. Prints a digest of all that they computed, as JSON.
+Three threads have a stream each. The first replays a training step as a CUDA graph, the second
+trains a convolutional network, and the third multiplies matrices from a stream-ordered pool. Prints
+a digest of all results as JSON.
 """
 
 import argparse
@@ -89,7 +89,7 @@ class Convolutions:
 
 
 class Products:
-    """Tensors of changing sizes, which a pool gives and takes back in stream order."""
+    """Tensors of changing sizes from a stream-ordered pool."""
 
     def __init__(self):
         self.stream = torch.cuda.Stream()
@@ -103,7 +103,7 @@ class Products:
         self.total[:n] += product.float().mean(0)
         del product
         if i % 10 == 0:
-            _ = self.total.sum().item()  # a small copy to the host, waited for
+            _ = self.total.sum().item()  # a small copy to the host, which waits
 
     def results(self):
         return [self.total]
@@ -128,7 +128,7 @@ def main():
     torch.use_deterministic_algorithms(True, warn_only=True)
     torch.backends.cudnn.benchmark = False
     torch.backends.cudnn.deterministic = True
-    # Not reproducible: the order of the partial sums is left to the hardware.
+    # Off: the hardware chooses the order of their partial sums, so results vary.
     torch.backends.cuda.matmul.allow_fp16_reduced_precision_reduction = False
     works = [Graph(), Convolutions(), Products()]
     torch.cuda.synchronize()

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What torch_latency.py computes: requests to serve, and work that takes long. No downloads."""
+"""The work of torch_latency.py: requests to serve, and long work. Downloads nothing."""
 
 import math
 import time
@@ -38,7 +38,7 @@ def resnet50():
 
 
 class Resnet:
-    """An image, kernel by kernel."""
+    """Classifies an image, kernel by kernel."""
 
     def __init__(self):
         self.net = resnet50().cuda().half().eval().to(memory_format=torch.channels_last)
@@ -55,7 +55,7 @@ class Resnet:
 
 
 class ResnetGraph(Resnet):
-    """The same as one graph."""
+    """Classifies an image by one graph."""
 
     def __init__(self):
         super().__init__()
@@ -76,7 +76,7 @@ class ResnetGraph(Resnet):
 
 
 class Block(nn.Module):
-    """Attention to what has been kept of the tokens before, and a perceptron."""
+    """Attention to the kept keys and values of earlier tokens, and a perceptron."""
 
     def __init__(self, width, n_heads, n_max):
         super().__init__()
@@ -99,7 +99,7 @@ class Block(nn.Module):
 
 
 class Decoder:
-    """Some tokens, each looked at before the next."""
+    """Decodes some tokens. The host reads each before the next one."""
 
     def __init__(self, width=512, n_layers=6, n_heads=8, n_words=8192, n_before=64, n_tokens=8):
         self.embed = nn.Embedding(n_words, width).cuda().half()
@@ -120,19 +120,19 @@ class Decoder:
 
 
 class Work:
-    """Steps, one after the other; amount is what one counts."""
+    """Steps, one after the other; a step counts as amount."""
 
     amount = 1.0
 
     def prepare(self):
-        """Before the first step that counts; nobody else computes then."""
+        """Prepares the steps, while no other program computes."""
 
     def step(self):
         raise NotImplementedError
 
     @staticmethod
     def mark():
-        """Something to wait for: what was submitted until now."""
+        """An event that ends with all work that is submitted so far."""
         event = torch.cuda.Event()
         event.record()
         return event
@@ -167,7 +167,7 @@ class Training(Work):
 
 
 class Long(Work):
-    """One kernel a step, of the distances of all pairs of some points."""
+    """One kernel a step: the distances of all pairs of some points."""
 
     def __init__(self):
         self.is_prepared = False
@@ -189,7 +189,7 @@ class Long(Work):
 
     def resize(self, n):
         self.points = torch.ones(n, 64, device="cuda")
-        self.amount = n * n / 1e7  # processes differ a little in what they take for 50 ms
+        self.amount = n * n / 1e7  # processes measure slightly different sizes for 50 ms
 
     def step(self):
         torch.cdist(self.points, self.points, p=1.0)

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""torch.multiprocessing by spawn, and a DataLoader whose workers are forked after CUDA
-was used; both must give what a single process gives."""
+"""torch.multiprocessing by spawn, and a DataLoader whose workers are forked after the first use of
+CUDA. Both must give the results of a single process."""
 
 import hashlib
 import os

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Trains on random data with PyTorch, deterministically; prints rate and result as JSON."""
+"""Trains on random data with PyTorch, deterministically. Prints rate and result as JSON."""
 
 import argparse
 import hashlib
@@ -15,7 +15,7 @@ from torch import nn
 
 
 class Transformer(nn.Module):
-    """A small decoder-like model: enough kernels of enough kinds."""
+    """A small decoder-like model, with many kinds of kernels."""
 
     def __init__(self, width=512, layers=4, words=1000):
         super().__init__()
@@ -54,7 +54,7 @@ def main():
     torch.manual_seed(1)
     torch.use_deterministic_algorithms(True, warn_only=True)
     torch.backends.cudnn.benchmark = False
-    torch.backends.cuda.enable_flash_sdp(False)  # their backward passes are not deterministic
+    torch.backends.cuda.enable_flash_sdp(False)  # its backward pass is not deterministic
     torch.backends.cuda.enable_mem_efficient_sdp(False)
     net, data, target = make(args.model, args.batch)
     optimizer = torch.optim.SGD(net.parameters(), lr=0.01, momentum=0.9)

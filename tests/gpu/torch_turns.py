@@ -1,11 +1,10 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Holds and works over a large piece of the card, and checks it after every turn.
+"""Holds a large part of the card, works over it, and checks it after every turn.
 
-Every iteration advances all words by one step of a linear congruential generator, so
-that what each must be is known in closed form. A turn has ended when an iteration, the
-check of samples before it included, took far longer than usual; then, and at the end,
-every word is compared on the card.
+Each iteration advances all words by one step of a linear congruential generator, so a closed form
+gives every word. An iteration, with its check of samples, that takes far longer than usual means
+that a turn has ended. Then, and at the end, the program compares every word on the card.
 """
 
 import argparse
@@ -22,13 +21,13 @@ PIECE = 1 << 26  # words of one tensor: 256 MiB
 
 
 def wrap(x):
-    """As a signed 32-bit integer, which torch's int32 wraps round to by itself."""
+    """The value as a signed 32-bit integer, to which torch's int32 wraps around."""
     x &= 0xFFFFFFFF
     return x - (1 << 32) if x >> 31 else x
 
 
 def power(n):
-    """mul, add of n steps of the generator."""
+    """(mul, add) of n steps of the generator."""
     mul, add = 1, 0
     m, a = MUL, ADD
     while n:
@@ -74,7 +73,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--name", default="turns")
     parser.add_argument("--gib", type=float, required=True)
-    parser.add_argument("--seconds", type=float, required=True, help="of wall-clock time")
+    parser.add_argument("--seconds", type=float, required=True, help="length of the run, wall-clock time")
     args = parser.parse_args()
 
     start = time.monotonic()

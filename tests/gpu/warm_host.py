@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Uses host memory for the first time, so that what is measured after it does not.
+"""Uses host memory for the first time, so that later measurements do not.
 
-The memory of a virtual machine grows on first use, when it is touched and again when it is
-registered with the driver. Nearly all is used: what was not would be met in the measurement.
+A virtual machine's memory grows on first use: at the first touch, and again when it is registered
+with the driver. The program uses nearly all, because a measurement would meet the rest.
 """
 
 import argparse
@@ -15,7 +15,7 @@ import time
 
 import rig as rigs
 
-LEAVE = 8 << 30  # what the machine itself may need
+LEAVE = 8 << 30  # bytes that the machine itself may need
 SLAB = 1 << 30
 N_THREADS = 8
 
@@ -41,7 +41,7 @@ def call(cuda, name, *args):
 
 
 def register(cuda, start, n_bytes):
-    """All of it, and lets go of it again."""
+    """Touches and registers bytes of memory, and frees them."""
     slabs = [(start + at, min(SLAB, n_bytes - at)) for at in range(0, n_bytes, SLAB)]
     for at, size in slabs:
         call(cuda, "cuMemHostRegister_v2", ctypes.c_void_p(at), ctypes.c_size_t(size), 0)
@@ -51,7 +51,7 @@ def register(cuda, start, n_bytes):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("size", help="less where less is available")
+    parser.add_argument("size", help="size; less if less is available")
     n_bytes = min(rigs.size(parser.parse_args().size), available() - LEAVE) & ~((2 << 20) - 1)
     if n_bytes <= 0:
         print("host memory: none to spare, nothing was used ahead")

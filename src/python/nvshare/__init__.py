@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""For programs that know more than libnvshare.so can see of their work.
+"""Optional calls for programs that know more about their work than libnvshare.so can see.
 
     import nvshare
 
@@ -7,11 +7,10 @@
     def infer(batch):
         return model(batch).cpu()
 
-Everything here is about the process that calls it. Without libnvshare.so under LD_PRELOAD the
-functions do nothing, which is said once by a RuntimeWarning; without a scheduler they measure
-and have no other effect. Arguments that make no sense are a ValueError that names them. All of
-it may be used from any thread, in coroutines, and in children of fork(), which know nothing of
-their parent's requests.
+All calls concern the calling process. Without libnvshare.so in LD_PRELOAD they do nothing, and the
+first one gives a RuntimeWarning. Without a scheduler they only measure. A wrong argument is a
+ValueError that names it. Any thread, coroutine and child of fork() may use the module; a child
+begins without its parent's requests.
 """
 
 from ._calls import (

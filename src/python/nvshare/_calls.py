@@ -11,7 +11,7 @@ from ._library import HINT_US_MAX, call
 
 
 class _Begun:
-    """One time that a Request was entered."""
+    """One entry of a Request."""
 
     __slots__ = ("is_open", "number", "request")
 
@@ -21,13 +21,13 @@ class _Begun:
 
 _is_open = operator.attrgetter("is_open")
 
-# What this thread or task has begun, the last one last; what has ended elsewhere may be in it yet.
+# Entries that this thread or task has begun, oldest first. Some may have ended in another thread.
 _open = contextvars.ContextVar("nvshare_open_requests", default=())
 
 
 class Request:
-    """`with request():` around a request. May be entered again, also while it is open, and by
-    several threads or coroutines: each time is a request of its own."""
+    """`with request():` around a request. Each entry is a request of its own: threads and
+    coroutines may enter the same object again, also while it is open."""
 
     __slots__ = ("_begun",)
 
@@ -35,7 +35,7 @@ class Request:
         self._begun = []
 
     def __enter__(self):
-        # Too many open (1024) is no reason to stop a program: the others keep its time.
+        # An error (1024 are open) must not stop the program; it only goes without this measure.
         begun = _Begun(self, call("nvshare_request_begin"))
         self._begun.append(begun)
         _open.set((*filter(_is_open, _open.get()), begun))
@@ -44,11 +44,12 @@ class Request:
     def __exit__(self, *_exception):
         number = self._take()
         if number > 0:
-            # In a child of fork() the library knows nothing of it, and need not.
+            # In a child of fork() the library does not know the number; its error is ignored.
             call("nvshare_request_end", number)
 
     def _take(self):
-        """The last that was begun here. A generator may end elsewhere: then any."""
+        """The number of this thread's last entry. A generator may end in another thread: then the
+        number of any entry."""
         mine = _open.get()
         for begun in reversed(mine):
             if begun.request is self and self._is_mine(begun):
@@ -60,7 +61,7 @@ class Request:
         return begun.number
 
     def _is_mine(self, begun):
-        """To end: another thread may have been first."""
+        """Claims the entry for its end, unless another thread was first."""
         try:
             self._begun.remove(begun)
         except ValueError:
@@ -69,8 +70,7 @@ class Request:
 
 
 class Hint:
-    """What hint_prepare() returns. `with` it, around the preparation, an exception calls the
-    hint off: the request will not come."""
+    """The result of hint_prepare(). In `with hint_prepare(us):` an exception withdraws the hint."""
 
     __slots__ = ()
 
@@ -82,25 +82,25 @@ class Hint:
             self.cancel()
 
     def cancel(self):
-        """The request will not come."""
+        """Withdraws the hint: the request will not come."""
         call("nvshare_hint_prepare", 0)
 
 
 def request():
-    """A context manager: what happens inside is one request.
+    """A context manager whose body is one request.
 
-    How long it takes is measured against the SLO (status, metrics) and, if this program is
-    critical, others are kept off the GPU until it ends. Where a program tells no requests, the
-    library takes each burst of work for one.
+    The library compares the request's duration with the SLO (see status, metrics). If this program
+    is critical, others are kept off the GPU until the request ends. As long as a program never
+    uses this, each burst of its work counts as a request.
     """
     return Request()
 
 
 def hint_prepare(us):
-    """A request begins in `us` microseconds (0 to 1000000; 0: it will not, after all).
+    """Announces a request that begins in `us` microseconds, at most 1000000; 0 withdraws the hint.
 
-    Others are taken off the GPU in time for it, while this program prepares. It lapses by
-    itself some 9 ms after it was due. Has an effect in critical programs.
+    Others go off the GPU in time, while this program still prepares. A hint lapses about 9 ms after
+    the request was due. It has an effect in critical programs only.
     """
     call("nvshare_hint_prepare", _check.integer("us", us, 0, HINT_US_MAX))
     return Hint()
@@ -114,30 +114,31 @@ def _claim(function, value, what):
 
 
 def set_priority(priority):
-    """Claims a class: a Priority, or its name. As NVSHARE_PRIORITY does; for the whole process.
+    """Claims a class for the process, like NVSHARE_PRIORITY: a Priority, or its name.
 
-    This and the other set_ functions return True if the scheduler has taken it, False if there
-    is none now: then it is claimed when there is one (without the library: never). If the
-    scheduler refuses: PermissionError.
+    All set_ functions return True if the scheduler has granted the claim. They return False without
+    a scheduler: the library claims when it reaches one, and never if it is not loaded. They raise
+    PermissionError if the scheduler refuses, and TimeoutError if it does not answer in a second.
     """
     found = _check.priority(priority)
     return _claim("nvshare_set_priority", found, f"priority {found.name.lower()}")
 
 
 def set_weight(weight):
-    """Share of the GPU's time among equals, 1 to 10000; 100 unless set. As NVSHARE_WEIGHT."""
+    """Claims a share of the GPU's time among programs of its class, 1 to 10000 (default 100), like
+    NVSHARE_WEIGHT."""
     found = _check.weight(weight)
     return _claim("nvshare_set_weight", found, f"weight {found}")
 
 
 def set_slo(slo_ms):
-    """How long a request may take, milliseconds, 0.001 to 3600000; None: for ever. Longer ones
-    are counted. As NVSHARE_SLO_MS."""
+    """Sets the longest time that a request should take, 0.001 to 3600000 milliseconds, like
+    NVSHARE_SLO_MS. Longer requests are counted. None: no limit."""
     return _claim("nvshare_set_slo", _check.slo_us(slo_ms), f"an SLO of {slo_ms} ms")
 
 
 def set_compute_limit(percent):
-    """The most that this process gets of a GPU's time, 1 to 100 percent; None: no limit. As
-    NVSHARE_COMPUTE_LIMIT."""
+    """Limits this process to a part of a GPU's time, 1 to 100 percent, like NVSHARE_COMPUTE_LIMIT.
+    None: no limit."""
     found = _check.compute_limit(percent)
     return _claim("nvshare_set_compute_limit", found, f"a compute limit of {percent} %")

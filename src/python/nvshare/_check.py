@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Arguments: each function returns the value as the library wants it, or names what is wrong."""
+"""Checks of arguments. Each function returns the value that the library takes, or raises a
+ValueError that names the argument."""
 
 import enum
 import numbers
@@ -8,7 +9,7 @@ from . import _library
 
 
 class Priority(enum.IntEnum):
-    """The class of a program. CRITICAL ones have others kept off the GPU while requests run."""
+    """The class of a program. While a CRITICAL one has a request, others are kept off the GPU."""
 
     LOW = 0
     NORMAL = 1
@@ -39,7 +40,7 @@ def weight(value):
 
 
 def slo_us(value, name="slo_ms"):
-    """Milliseconds to microseconds; None is 0."""
+    """Converts milliseconds to microseconds; None to 0."""
     high = _library.SLO_US_MAX // 1000
     if value is None:
         return 0

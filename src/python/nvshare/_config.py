@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""GPUScheduler's config_file: settings of this program, and a section of the whole node's.
+"""GPUScheduler's config_file: settings of this program, and a section for the whole node.
 
-The file is YAML, of which this reads what such a file needs: mappings and lists of mappings by
-indentation, plain and quoted words, comments. Anything else is an error that names its line.
+The reader knows a part of YAML: mappings and lists of mappings by indentation, plain and quoted
+words, comments. Anything else is an error that names the line.
 
-A section `preemption:` is checked and left out: what is in it holds for all programs of the
-node, and is set where nvshare-scheduler is started, or has no counterpart.
+The section `preemption:` is checked, but not applied: it concerns all programs of the node. Most of
+its keys are settings of nvshare-scheduler; some have no counterpart.
 """
 
 import re
@@ -20,7 +20,7 @@ _IS = {
 }
 _BOOL, _NUMBER, _POLICY, _CLASS = _IS
 
-# Of this program: what a value is as text and in words, whether it may be, and who is told.
+# Settings of this program: conversion from text, the allowed values in words, check, setter.
 _SETTINGS = {
     "priority": (str, _CLASS, _check.priority, _calls.set_priority),
     "weight": (int, f"a whole number from 1 to {_library.WEIGHT_MAX}", _check.weight, _calls.set_weight),
@@ -28,7 +28,7 @@ _SETTINGS = {
     "compute_limit": (int, "a whole number from 1 to 100", _check.compute_limit, _calls.set_compute_limit),
 }
 
-# Of the node: what a value is, and the scheduler's setting for it; None: there is none.
+# Settings of the node: the kind of value, and the scheduler's setting; None: it has none.
 _NODE = {
     "preemption": {
         "enabled": (_BOOL, "NVSHARE_HOLD"),
@@ -77,22 +77,22 @@ _LINE = re.compile(
 
 
 class _Mapping:
-    """One that is open: where its names begin, what it may have, and has."""
+    """A mapping whose lines are being read: column and path of its names, known and found names."""
 
     def __init__(self, column, path, known):
         self.column, self.path, self.known, self.found = column, path, known, set()
 
 
 class _Reader:
-    """Line by line; what has been read is in settings and left_out."""
+    """Reads a file line by line into settings and left_out."""
 
     def __init__(self, path):
         self.path = path
         self.number = 0
         self.settings = []  # (where, name, text)
         self.left_out = {}  # name: setting of the scheduler, or None
-        self._open = [_Mapping(0, "", _KNOWN)]
-        self._empty = None  # a name whose section has not begun: (name, known, line)
+        self._open = [_Mapping(0, "", _KNOWN)]  # the innermost mapping is the last
+        self._empty = None  # a section without a line so far: (name, known, line)
 
     def wrong(self, what, number=None):
         return ValueError(f"config_file: {self.path}:{number or self.number}: {what}")
@@ -117,7 +117,7 @@ class _Reader:
         self._take(found["name"], values[0] if values else None)
 
     def _enter(self, column, dash):
-        """The mapping that the line belongs to is then the last that is open."""
+        """Opens or closes mappings, so that the last open one is the line's."""
         top = self._open[-1]
         is_list = self._empty and isinstance(self._empty[1], list)
         if self._empty and (column > top.column or (dash and is_list and column == top.column)):
@@ -178,8 +178,8 @@ def _warn(path, left_out):
 
 
 def _value(convert, check, text):
-    """None where text is not one that may be."""
-    if not text.isascii() or "_" in text:  # Python's numbers may have other digits, and be 1_0
+    """The value of text; None if it is not allowed."""
+    if not text.isascii() or "_" in text:  # Python's numbers may have other digits, and underscores
         return None
     try:
         value = convert(text)
@@ -190,7 +190,8 @@ def _value(convert, check, text):
 
 
 def apply(path):
-    """All of it is read and checked before any is set; what the scheduler refuses ends it half way."""
+    """Reads and checks the whole file, then claims its settings in order. A claim that the scheduler
+    refuses is an error, and the claims behind it are not made."""
     reader = _Reader(path)
     reader.read()
     claims = []

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The functions of nvshare/nvshare.h, where libnvshare.so is preloaded.
+"""The functions of nvshare/nvshare.h by ctypes, if libnvshare.so is preloaded.
 
-Its header is the contract; structures and prototypes here repeat it, and a test compares them.
+The header is the contract. Structures and prototypes here repeat it, and a test compares them.
 """
 
 import ctypes
@@ -63,7 +63,7 @@ class StatusStruct(ctypes.Structure):
     ]
 
 
-# Name: does it wait for the scheduler, result, arguments.
+# Name: (whether the call waits for the scheduler, result, arguments).
 PROTOTYPES = {
     "nvshare_hint_prepare": (False, ctypes.c_int, [ctypes.c_uint32]),
     "nvshare_request_begin": (False, ctypes.c_int64, []),
@@ -81,10 +81,10 @@ PROTOTYPES = {
 
 
 def _find():
-    """All functions by name, or nothing: a library that lacks one is not the one we know.
+    """All functions by name. Empty if one is missing: then it is another library.
 
-    What returns at once keeps the interpreter's lock: given up, it may be milliseconds until
-    a thread of a busy program has it again, and that in the middle of a request.
+    Calls that return at once keep the interpreter's lock. A thread of a busy program that gives the
+    lock up may wait milliseconds for it, in the middle of a request.
     """
     try:
         quick, waiting = ctypes.PyDLL(None), ctypes.CDLL(None)
@@ -100,16 +100,16 @@ def _find():
 
 
 _functions = _find()
-_is_said = threading.Lock()  # taken by whoever says it, for good
+_is_said = threading.Lock()  # the thread that warns first takes it, and keeps it
 
 
 def is_loaded():
-    """Is libnvshare.so preloaded into this process?"""
+    """True if libnvshare.so is preloaded into this process."""
     return bool(_functions)
 
 
 def warn(text):
-    """A RuntimeWarning at the line of the program that has called us."""
+    """Gives a RuntimeWarning at the program's line, outside this package."""
     level, frame = 1, sys._getframe()
     while frame.f_back and frame.f_globals.get("__package__") == __package__:
         level, frame = level + 1, frame.f_back
@@ -117,7 +117,7 @@ def warn(text):
 
 
 def call(name, *arguments):
-    """What the function says: 0 or a number, else -errno. -ENOTCONN: there is no library."""
+    """Calls the library's function. Returns its result; -ENOTCONN without the library."""
     function = _functions.get(name)
     if function is not None:
         return function(*arguments)

@@ -11,16 +11,15 @@ from . import _check, _config, _status, _tasks
 
 
 class GPUScheduler:
-    """Runs tasks on threads of their own, the latency-critical apart from the others.
+    """Runs tasks on its own threads, latency-critical tasks apart from the others.
 
     config_file: settings of this process, lines of `priority: high`, `weight: 200`,
-    `slo_ms: 10`, `compute_limit: 50`. It may have a section `preemption:` with timeslices, policy
-    and the like, which hold for the whole node: a warning says what of it is left out, and where
-    the scheduler has it. gpu_id: whose metrics are shown; None: the first GPU that the process
-    uses. max_workers: threads of each kind; with 1, tasks of a kind run one after the other in
-    the order in which they came.
+    `slo_ms: 10`, `compute_limit: 50`. It may have a section `preemption:` for the whole node, with
+    timeslices, policy and the like. These are not applied: a warning names the scheduler's settings
+    for them. gpu_id: the GPU of the metrics, by CUDA ordinal; None: the first that the process uses.
+    max_workers: threads of each kind; with 1, tasks of a kind run in the order of submission.
 
-    Which process computes when is nvshare-scheduler's business; this only tells it.
+    nvshare-scheduler still decides when each process computes.
     """
 
     def __init__(self, config_file=None, gpu_id=None, max_workers=1):
@@ -32,7 +31,7 @@ class GPUScheduler:
         _schedulers.add(self)
 
     def _renew(self):
-        """At the beginning, and in a child of fork(), which has none of the threads."""
+        """Makes the threads, also in a child of fork(), which has none of its parent's."""
         self._urgent, self._others = (
             concurrent.futures.ThreadPoolExecutor(self._max_workers, f"nvshare-{name}")
             for name in ("urgent", "others")
@@ -44,8 +43,8 @@ class GPUScheduler:
     best_effort = staticmethod(_tasks.best_effort)
 
     def submit(self, task, args=(), kwargs=None):
-        """Calls task(*args, **kwargs) in the background; a concurrent.futures.Future. Its
-        result(timeout=seconds) waits. A function that is not decorated is not urgent."""
+        """Calls task(*args, **kwargs) in the background. Returns a concurrent.futures.Future, whose
+        result(timeout=seconds) waits. A function without a decorator is best-effort."""
         if not callable(task):
             raise ValueError(f"task: {task!r} can not be called")
         if not _tasks.is_plain(task):
@@ -59,15 +58,15 @@ class GPUScheduler:
         return _status.status(None if self._device < 0 else self._device)
 
     def get_metrics(self):
-        """The Metrics of this process on the GPU; gpu_utilization is what part of the time
-        since this object was made the GPU has worked for this process, in percent."""
+        """The Metrics of this process on the GPU. gpu_utilization is the percentage of the time,
+        since the construction of this object, in which the GPU worked for this process."""
         found = _status.metrics(None if self._device < 0 else self._device)
         seconds = time.monotonic() - self._since
         part = (found.gpu_seconds - self._gpu_ns / 1e9) / seconds if seconds > 0 else 0
         return dataclasses.replace(found, gpu_utilization=min(max(100 * part, 0.0), 100.0))
 
     def shutdown(self, wait=True):
-        """Takes no more tasks. wait: until all have ended."""
+        """Takes no more tasks. wait: returns when all tasks have ended."""
         self._urgent.shutdown(wait)
         self._others.shutdown(wait)
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How this process fares on a GPU."""
+"""The state and the figures of this process on a GPU."""
 
 import ctypes
 import dataclasses
@@ -15,45 +15,46 @@ class Status:
 
     is_loaded: bool  #: libnvshare.so is preloaded
     is_used: bool  #: the process uses this GPU
-    is_managed: bool  #: a scheduler looks after it
-    is_running: bool  #: it may submit work
-    is_busy: bool  #: it has work on the GPU
-    is_held: bool  #: kept off the GPU just now, for others
-    is_limited: bool  #: the same, by its own compute limit
+    is_managed: bool  #: a scheduler manages the process
+    is_running: bool  #: the process may submit work
+    is_busy: bool  #: the process has work on the GPU
+    is_held: bool  #: the scheduler keeps it off the GPU now, for others
+    is_limited: bool  #: its compute limit keeps it off the GPU now
     can_freeze: bool  #: its kernels can be taken off while they run
-    client: Optional[int]  #: the scheduler's number for it
-    priority: Priority  #: as given, not as asked; so are the next three
+    client: Optional[int]  #: its number at the scheduler
+    priority: Priority  #: as granted; so are the next three
     weight: int
     slo_ms: Optional[float]
     compute_limit_percent: Optional[int]
-    slice_us: Optional[int]  #: its timeslice; None: the driver's
+    slice_us: Optional[int]  #: its timeslice; None: the driver's default
     memory_allocated_bytes: int
-    memory_resident_bytes: int  #: on the card, and can be moved
+    memory_resident_bytes: int  #: on the card, movable
     memory_swapped_bytes: int  #: in host memory
-    memory_pinned_bytes: int  #: on the card, and can not
+    memory_pinned_bytes: int  #: on the card, not movable
 
 
 @dataclasses.dataclass(frozen=True)
 class Metrics:
-    """This process on one GPU, since it first used it. Times in the unit of their names.
+    """This process on one GPU, since its first use. Names have the unit of times.
 
-    Time on the GPU is measured closely beside others, with a compute limit, and for critical
-    programs; roughly for who is alone; not without a scheduler. A task is a request; where none
-    are told, a burst of work that was measured closely.
+    The library measures time on the GPU closely if the program runs beside others, has a compute
+    limit or is critical. It measures roughly if the program is alone, and not at all without a
+    scheduler. A task is a request. If the program never began one, it is a burst of work that was
+    measured closely.
     """
 
-    busy_seconds: float  #: with work on the GPU
-    gpu_seconds: float  #: of that, what the GPU was its own
-    held_seconds: float  #: kept off the GPU, for others or by its limit
-    gpu_utilization: Optional[float]  #: percent, of GPUScheduler.get_metrics(); else None
-    total_preemptions: int  #: how often it was kept off
+    busy_seconds: float  #: it had work on the GPU
+    gpu_seconds: float  #: the part of them in which its own work had the GPU
+    held_seconds: float  #: it was kept off the GPU, for others or by its limit
+    gpu_utilization: Optional[float]  #: percent, from GPUScheduler.get_metrics(); else None
+    total_preemptions: int  #: times that it was kept off
     preemption_failures: int
-    last_preemption_us: float  #: from the order to being off
+    last_preemption_us: float  #: from the order until its channels were off
     max_preemption_us: float
     tasks_completed: int
     slo_violations: int
     hints: int
-    last_latency_us: float  #: of tasks, as the next ones
+    last_latency_us: float  #: of tasks, like the next four
     avg_latency_us: float
     p50_latency_us: float  #: of the last 256
     p99_latency_us: float  #: of the last 256
@@ -68,7 +69,7 @@ def read(device):
 
 
 def status(device=None):
-    """The Status on a GPU, by its CUDA number; None: the first that the process uses."""
+    """The Status on the GPU with this CUDA ordinal; None: the first that the process uses."""
     found, is_used = read(_check.device(device))
     return Status(
         is_loaded=_library.is_loaded(),
@@ -93,7 +94,7 @@ def status(device=None):
 
 
 def metrics(device=None):
-    """The Metrics on a GPU, by its CUDA number; None: the first that the process uses."""
+    """The Metrics on the GPU with this CUDA ordinal; None: the first that the process uses."""
     found, _ = read(_check.device(device))
     return Metrics(
         busy_seconds=found.busy_ns / 1e9,

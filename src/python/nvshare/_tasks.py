@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Decorators: functions whose calls are requests, or are known to be none.
+"""Decorators for functions whose calls are requests, or are no requests.
 
-A class belongs to a process, not to a function. So a process has the most urgent class, and the
-smallest SLO, of those of its decorated functions that were called; a claim is made once, at the
-first call, and what is set later by other ways stands.
+A class belongs to a process, not to a function. So a process claims the most urgent class and the
+smallest SLO of the decorated functions that it has called. A function claims once, at its first
+call. A later setting, by any other way, replaces the claim.
 """
 
 import contextlib
@@ -17,7 +17,7 @@ from ._check import Priority
 
 
 class _Process:
-    """What the functions of this process have claimed so far."""
+    """The claims of this process's functions so far."""
 
     def __init__(self):
         self.lock = threading.Lock()
@@ -38,7 +38,7 @@ class _Process:
 
     @staticmethod
     def ask(setter, value):
-        """A function has work to do, whether its claim is granted or not."""
+        """Claims a value. A refused claim must not keep a function from its work."""
         try:
             setter(value)
         except OSError as error:
@@ -48,12 +48,12 @@ class _Process:
 _process = _Process()
 
 if hasattr(os, "register_at_fork"):
-    # Another thread may have held it. The claims themselves the library keeps in the child.
+    # Another thread may have held the lock. In the child the library keeps the claims.
     os.register_at_fork(after_in_child=_process.renew_lock)
 
 
 class Task:
-    """What a decorator was told; on the function as `nvshare_task`."""
+    """The arguments of a decorator. The function has it as `nvshare_task`."""
 
     def __init__(self, is_latency_critical, priority, slo_us):
         self.is_latency_critical = is_latency_critical
@@ -62,8 +62,8 @@ class Task:
         self.is_claimed = False
 
     def request(self):
-        """For one call. What is without a hurry is no request: in a process that is critical,
-        or becomes it meanwhile, it would keep everybody else off the GPU, too."""
+        """A context for one call. A best-effort call is no request: in a process that is critical,
+        or becomes critical meanwhile, it would keep others off the GPU."""
         if not self.is_claimed:
             _process.claim(self.priority, self.slo_us)
             self.is_claimed = True
@@ -71,20 +71,20 @@ class Task:
 
 
 def _is(kind, function):
-    """Of the function itself, or of what an object does that is called; partial() or not."""
+    """Applies kind to the function, to the function in a partial(), or to an object's __call__."""
     while isinstance(function, functools.partial):
         function = function.func
     return kind(function) or kind(getattr(type(function), "__call__", None))
 
 
 def is_plain(function):
-    """Its work is done when it returns."""
+    """True if the function's work is done when it returns."""
     kinds = (inspect.iscoroutinefunction, inspect.isgeneratorfunction, inspect.isasyncgenfunction)
     return not any(_is(kind, function) for kind in kinds)
 
 
 def _wrap_async_generator(function, task):
-    """There is no `yield from` for these: what is sent to it or thrown at it is handed on."""
+    """Passes values and exceptions on: asynchronous generators have no `yield from`."""
 
     @functools.wraps(function)
     async def wrapper(*args, **kwargs):
@@ -110,7 +110,7 @@ def _wrap_async_generator(function, task):
 
 
 def _wrap(function, task):
-    """The request ends when the work has: a coroutine's with its last await, a generator's
+    """A wrapper whose request ends with the work: a coroutine's with its last await, a generator's
     with its last item."""
     if _is(inspect.isasyncgenfunction, function):
         wrapper = _wrap_async_generator(function, task)
@@ -149,13 +149,13 @@ def _decorate(function, new_task):
 
 
 def latency_critical(function=None, *, priority=Priority.CRITICAL, slo_ms=None):
-    """Decorator: each call is a request of a program in a hurry.
+    """Decorator, with or without parentheses: each call is a latency-critical request.
 
-    priority: CRITICAL, others are kept off the GPU while it runs, or HIGH, it only goes first.
-    slo_ms: how long a call may take; longer ones are counted. A CUDA call that does not wait
-    for the GPU is over early: the function is to wait for its result. Plain functions,
-    coroutines, generators, asynchronous ones, and objects that are called as one of these;
-    with or without parentheses. See set_priority() for rights.
+    priority: CRITICAL keeps others off the GPU while the call runs; HIGH only goes first. slo_ms:
+    the longest time that a call should take; longer calls are counted. The function must wait for
+    its result: a CUDA call that does not wait for the GPU returns early, and so ends the request.
+    Works for functions, coroutines, generators, asynchronous generators, and callable objects. See
+    set_priority() for rights.
     """
     found = _check.priority(priority, (Priority.HIGH, Priority.CRITICAL))
     slo_us = _check.slo_us(slo_ms)
@@ -163,11 +163,11 @@ def latency_critical(function=None, *, priority=Priority.CRITICAL, slo_ms=None):
 
 
 def best_effort(function=None, *, priority=None):
-    """Decorator: calls are work without a hurry, and no requests.
+    """Decorator, with or without parentheses: calls are best-effort work, and no requests.
 
-    So they are no tasks of metrics() where requests are told, and keep nobody off the GPU.
-    (A critical program that tells no request has each burst of work taken for one, whoever's.)
-    priority: LOW, NORMAL or HIGH; None leaves the process's class as it is.
+    They keep no others off the GPU. Once the program has begun a request, metrics() does not count
+    them as tasks. But in a critical program that never began one, each burst of work is a request,
+    also a burst of these calls. priority: LOW, NORMAL or HIGH; None keeps the process's class.
     """
     among = (Priority.LOW, Priority.NORMAL, Priority.HIGH)
     found = None if priority is None else _check.priority(priority, among)

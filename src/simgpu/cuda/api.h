@@ -3,10 +3,9 @@
 #define NVS_SIMGPU_CUDA_API_H
 
 /*
- * How an exported function begins: is the driver up, is there a context and is it sound,
- * may the call be made while streams are captured, was its failure ordered
- * (NVSHARE_SIM_FAIL), and does another thread keep it out (hold.h). Every export goes through
- * api_enter().
+ * The begin of each exported function. api_enter() checks that the driver is initialised, that
+ * the current context has no sticky error, and that no capture forbids the call. It makes the
+ * call fail if NVSHARE_SIM_FAIL says so, and waits while another thread keeps it out (hold.h).
  */
 
 #include "abi/cuda_abi.h"
@@ -14,13 +13,12 @@
 
 #define SIM_EXPORT __attribute__((visibility("default")))
 
-/* Declares and opens an exported function. */
+/* Declares an exported function, and begins its definition. */
 #define API(symbol, params)                \
 	SIM_EXPORT CUresult symbol params; \
 	CUresult symbol params
 
-/* One body for a function and its twin for per-thread default streams; "zero" is what stream 0
- * means. */
+/* One body for a function and its twin for per-thread default streams; "zero" is their stream 0. */
 #define API_TWIN(symbol, twin, params, call)                \
 	API(symbol, params)                                 \
 	{                                                   \
@@ -37,11 +35,11 @@ enum api_need {
 	API_ANYTIME = 0, /* also before cuInit() */
 	API_INIT = 1,    /* after cuInit() */
 	API_CONTEXT = 3, /* with a current context that has no sticky error */
-	API_STACK = 9,   /* after cuInit(); about the thread's own stack of contexts alone */
-	API_UNSAFE = 4,  /* forbidden while streams are captured, see capture.h */
+	API_STACK = 9,   /* after cuInit(); only touches the thread's own stack of contexts */
+	API_UNSAFE = 4,  /* forbidden during captures, see capture.h */
 };
 
-/* name is __func__: counted for NVSHARE_SIM_FAIL without _v2, _ptsz and the like. */
+/* name: __func__. NVSHARE_SIM_FAIL counts calls by name, without _v2, _ptsz and the like. */
 CUresult api_enter(const char *name, unsigned int need);
 
 #define API_ENTER(need)                                          \

@@ -180,7 +180,7 @@ static uint64_t at(CUarray array, size_t offset)
 	return is_valid(array) && offset < array->size ? array->addr + offset : 0;
 }
 
-/* The linear forms: an offset into the first row, as the driver documents them. */
+/* Linear copies: as in the driver, the offset counts in the first row. */
 #define SYNC(symbol, twin, params, dst, src, kind) \
 	API_TWIN(symbol, twin, params,             \
 		 memcpy_linear(__func__, dst, src, ByteCount, kind, false, zero))

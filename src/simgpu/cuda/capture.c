@@ -10,7 +10,7 @@
 #include "simgpu/cuda/graph.h"
 
 static struct capture *captures;
-static unsigned int n_captures; /* read without the lock: most calls are made without one */
+static unsigned int n_captures; /* read without the lock, because captures are rare */
 static __thread CUstreamCaptureMode thread_mode = CU_STREAM_CAPTURE_MODE_GLOBAL;
 
 static struct capture *capture_by_id(uint64_t id)
@@ -22,7 +22,7 @@ static struct capture *capture_by_id(uint64_t id)
 	return capture;
 }
 
-/* Does the capture forbid unsafe calls to this thread? */
+/* true: the capture forbids unsafe calls in this thread. */
 static bool is_in_the_way(const struct capture *capture)
 {
 	if (thread_mode == CU_STREAM_CAPTURE_MODE_RELAXED || capture->is_invalid)
@@ -88,7 +88,7 @@ CUresult capture_refuse(struct CUstream_st *stream)
 	return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
 }
 
-static void leave(struct CUstream_st *stream)
+static void capture_leave(struct CUstream_st *stream)
 {
 	free(stream->capture_deps);
 	stream->capture_deps = NULL;
@@ -96,7 +96,7 @@ static void leave(struct CUstream_st *stream)
 	stream->capture = NULL;
 }
 
-/* Every stream leaves; the capture is freed, its graph is not. */
+/* All streams leave the capture. Frees it, but not its graph. */
 static void capture_end(struct capture *capture)
 {
 	struct CUstream_st *stream;
@@ -106,7 +106,7 @@ static void capture_end(struct capture *capture)
 	for (ctx = sim.contexts; ctx; ctx = ctx->next)
 		for (stream = ctx->streams; stream; stream = stream->next)
 			if (stream->capture == capture)
-				leave(stream);
+				capture_leave(stream);
 	for (link = &captures; *link != capture; link = &(*link)->next)
 		;
 	*link = capture->next;
@@ -121,7 +121,7 @@ void capture_stream_gone(struct CUstream_st *stream)
 	if (!capture)
 		return;
 	capture->is_invalid = true;
-	leave(stream);
+	capture_leave(stream);
 	if (capture->origin == stream) {
 		if (!capture->is_graph_borrowed)
 			graph_free(capture->graph);
@@ -186,7 +186,7 @@ CUresult capture_wait(struct CUstream_st *stream, CUevent event)
 	struct capture *capture = event->capture_id ? capture_by_id(event->capture_id) : NULL;
 
 	if (!capture) {
-		/* Work of the past cannot be a dependency of a graph. */
+		/* Work from before the capture cannot be a dependency of a graph. */
 		stream->capture->is_invalid = true;
 		return CUDA_ERROR_STREAM_CAPTURE_ISOLATION;
 	}
@@ -219,7 +219,8 @@ CUresult capture_refuse_event(CUevent event)
 	return CUDA_ERROR_CAPTURED_EVENT;
 }
 
-static CUresult begin(const char *name, CUstream handle, CUstreamCaptureMode mode, CUgraph graph)
+static CUresult begin_capture(const char *name, CUstream handle, CUstreamCaptureMode mode,
+			      CUgraph graph)
 {
 	struct capture *capture;
 	struct CUstream_st *stream;
@@ -264,10 +265,10 @@ static CUresult begin(const char *name, CUstream handle, CUstreamCaptureMode mod
 
 API_TWIN(cuStreamBeginCapture_v2, cuStreamBeginCapture_v2_ptsz,
 	 (CUstream hStream, CUstreamCaptureMode mode),
-	 begin(__func__, hStream ? hStream : zero, mode, NULL))
+	 begin_capture(__func__, hStream ? hStream : zero, mode, NULL))
 
 API_TWIN(cuStreamBeginCapture, cuStreamBeginCapture_ptsz, (CUstream hStream),
-	 begin(__func__, hStream ? hStream : zero, CU_STREAM_CAPTURE_MODE_GLOBAL, NULL))
+	 begin_capture(__func__, hStream ? hStream : zero, CU_STREAM_CAPTURE_MODE_GLOBAL, NULL))
 
 static CUresult begin_to_graph(const char *name, CUstream stream, CUgraph graph,
 			       size_t n_dependencies, CUstreamCaptureMode mode)
@@ -276,7 +277,7 @@ static CUresult begin_to_graph(const char *name, CUstream stream, CUgraph graph,
 		return CUDA_ERROR_INVALID_VALUE;
 	if (n_dependencies)
 		return CUDA_ERROR_NOT_SUPPORTED;
-	return begin(name, stream, mode, graph);
+	return begin_capture(name, stream, mode, graph);
 }
 
 API_TWIN(cuStreamBeginCaptureToGraph, cuStreamBeginCaptureToGraph_ptsz,
@@ -285,7 +286,7 @@ API_TWIN(cuStreamBeginCaptureToGraph, cuStreamBeginCaptureToGraph_ptsz,
 	 ((void)dependencies, (void)dependencyData,
 	  begin_to_graph(__func__, hStream ? hStream : zero, hGraph, numDependencies, mode)))
 
-/* Did every stream that was drawn in come back to the origin? */
+/* true: all streams that joined the capture have come back to its origin. */
 static bool is_joined(const struct capture *capture)
 {
 	const struct CUstream_st *stream;
@@ -302,7 +303,7 @@ static bool is_joined(const struct capture *capture)
 	return true;
 }
 
-static CUresult end(const char *name, CUstream handle, CUgraph *phGraph)
+static CUresult end_capture(const char *name, CUstream handle, CUgraph *phGraph)
 {
 	struct CUstream_st *stream;
 	struct capture *capture;
@@ -328,7 +329,7 @@ static CUresult end(const char *name, CUstream handle, CUgraph *phGraph)
 		state_unlock();
 		return r;
 	}
-	/* The wrong thread ends it too, but gets no graph. */
+	/* Another thread ends the capture, too, but gets no graph. */
 	if (!r && capture->is_invalid)
 		r = CUDA_ERROR_STREAM_CAPTURE_INVALIDATED;
 	else if (!r && !is_joined(capture))
@@ -342,7 +343,7 @@ static CUresult end(const char *name, CUstream handle, CUgraph *phGraph)
 }
 
 API_TWIN(cuStreamEndCapture, cuStreamEndCapture_ptsz, (CUstream hStream, CUgraph *phGraph),
-	 end(__func__, hStream ? hStream : zero, phGraph))
+	 end_capture(__func__, hStream ? hStream : zero, phGraph))
 
 static CUstreamCaptureStatus status_of(const struct CUstream_st *stream)
 {

@@ -3,9 +3,9 @@
 #define NVS_SIMGPU_CUDA_CAPTURE_H
 
 /*
- * Stream capture with the real driver's rules: which calls of which threads are unsafe while
- * a capture of which mode is open, and that an unsafe one fails and kills the capture.
- * Functions take sim.lock unless it says "lock held".
+ * Stream capture with the real driver's rules: the mode of an open capture tells which calls of
+ * which threads are unsafe. An unsafe call fails, and kills the capture. Functions take sim.lock,
+ * unless their comment says "lock held".
  */
 
 #include "simgpu/cuda/event.h"
@@ -17,7 +17,7 @@ struct capture {
 	uint64_t thread;
 	CUstreamCaptureMode mode;
 	bool is_invalid;
-	bool is_graph_borrowed; /* cuStreamBeginCaptureToGraph: the graph is the caller's */
+	bool is_graph_borrowed; /* cuStreamBeginCaptureToGraph: the caller owns the graph */
 	struct CUstream_st *origin;
 	struct CUgraph_st *graph;
 };
@@ -25,19 +25,19 @@ struct capture {
 /* For calls that are unsafe during capture: CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED, or success. */
 CUresult capture_check_unsafe(void);
 
-/* The rest: lock held. */
+/* The lock must be held for all that follow. */
 
-/* Work on the legacy stream while a stream that it waits for is captured. */
+/* For work on the legacy stream: an error while a stream that it waits for is captured. */
 CUresult capture_check_legacy(struct CUctx_st *ctx);
 /* CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED if a stream of ctx is captured; kills that capture. */
 CUresult capture_invalidate_context(struct CUctx_st *ctx);
-/* For synchronises and queries of one stream. */
+/* For synchronisation and queries of a stream. */
 CUresult capture_refuse(struct CUstream_st *stream);
 CUresult capture_record(struct CUstream_st *stream, CUevent event);
 CUresult capture_wait(struct CUstream_st *stream, CUevent event);
 /*
- * For questions about an event that was last recorded in a capture: CUDA_ERROR_CAPTURED_EVENT
- * while it is open, which it kills; CUDA_ERROR_INVALID_VALUE afterwards.
+ * For queries of an event whose last record was in a capture. While the capture is open:
+ * CUDA_ERROR_CAPTURED_EVENT, and the capture is dead. Afterwards: CUDA_ERROR_INVALID_VALUE.
  */
 CUresult capture_refuse_event(CUevent event);
 void capture_stream_gone(struct CUstream_st *stream);

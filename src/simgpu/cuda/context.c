@@ -84,12 +84,12 @@ static CUresult push(struct CUctx_st *ctx)
 	return CUDA_SUCCESS;
 }
 
-/* Stack, printf() buffer and malloc() heap come first. */
+/* By CUlimit; the first three are stack, printf() buffer and malloc() heap. */
 static const size_t default_limits[SIM_LIMITS] = {1024, 1 << 20, 8 << 20, 2, 2048, 64};
 
 /*
- * A real context is a quarter to a half smaller when it is told, before its first work,
- * that its kernels need no stack, no printf() and no malloc().
+ * If a program lowers the limits of stack, printf() and malloc() before its first work, a real
+ * context becomes a quarter to a half smaller.
  */
 static uint64_t bytes_of(const size_t *limits)
 {
@@ -134,7 +134,7 @@ bool context_flags_are_fine(unsigned int flags)
 {
 	unsigned int schedule = flags & 7;
 
-	/* One way to wait, and host mapping, local memory, core dumps, synchronous copies. */
+	/* At most one way to wait; the other bits are host mapping, local memory, dumps, copies. */
 	return !(flags & ~0xffu) && !(schedule & (schedule - 1));
 }
 
@@ -234,9 +234,9 @@ void context_destroy(struct CUctx_st *ctx)
 	if (sim.primary[ctx->device] == ctx)
 		sim.primary[ctx->device] = NULL;
 	capture_context_gone(ctx);
-	/* After a sticky error the worker may still be leaving its last step. */
+	/* After a sticky error the worker may still be in its last step. */
 	for (stream = ctx->streams; stream; stream = stream->next)
-		stream->is_destroyed = false; /* from here on they are ours to free */
+		stream->is_destroyed = false; /* the worker must not free it: this function does */
 	for (stream = ctx->streams; stream; stream = stream->next) {
 		run_drop(stream);
 		while (stream->head || stream->n_users)
@@ -345,7 +345,7 @@ API(cuCtxAttach, (CUcontext * pctx, unsigned int flags))
 	return CUDA_SUCCESS;
 }
 
-/* Only the thread's own context; the last one destroys it. */
+/* Takes the thread's own context only. The last detach destroys it. */
 API(cuCtxDetach, (CUcontext ctx))
 {
 	bool is_last;
@@ -381,7 +381,7 @@ API(cuCtxPopCurrent_v2, (CUcontext * pctx))
 	return CUDA_SUCCESS;
 }
 
-/* Replaces the top of the stack; NULL takes it away. */
+/* Replaces the top of the thread's stack of contexts; NULL pops it. */
 API(cuCtxSetCurrent, (CUcontext ctx))
 {
 	bool is_known;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-/* Copies and fills, a piece at a time, as fast as the modelled bus allows. */
+/* Copies and fills, piece by piece, at the speed of the modelled bus. */
 
 #include <string.h>
 
@@ -19,7 +19,7 @@ enum {
 static bool is_side_fine(const struct CUctx_st *ctx, bool is_host, uint64_t addr, uint64_t size,
 			 bool write)
 {
-	/* The driver may reach what the context has no peer access to; not what is not there. */
+	/* The driver copies without peer access, too, but only existing memory. */
 	return is_host || space_is_accessible(ctx, addr, size, write) ||
 	       space_is_accessible(NULL, addr, size, write);
 }
@@ -64,7 +64,7 @@ enum work_step copy_step(struct CUctx_st *ctx, const struct work_copy *copy,
 			*ret_error = CUDA_ERROR_ILLEGAL_ADDRESS;
 			return WORK_STEP_FAILED;
 		}
-		/* Overlapping copies are undefined; memmove keeps the sanitizers quiet. */
+		/* CUDA leaves overlapping copies undefined; memmove() satisfies the sanitizers. */
 		memmove((void *)(uintptr_t)dst, (const void *)(uintptr_t)src, n);
 		progress->pos += n;
 		done += n;

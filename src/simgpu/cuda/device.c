@@ -24,7 +24,7 @@ static void uuid_of_node_device(unsigned int device, bool is_mig_name, unsigned 
 	node_uuid(device / per_gpu(), instance, ret);
 }
 
-/* The node's device that one word of CUDA_VISIBLE_DEVICES names; n_devices if none. */
+/* The node's device that a word of CUDA_VISIBLE_DEVICES names; n_devices: none. */
 static unsigned int device_named(const char *word)
 {
 	unsigned int n = node_view.shared->config.n_devices, i;
@@ -59,7 +59,7 @@ CUresult device_enumerate(void)
 		return CUDA_SUCCESS;
 	}
 	snprintf(copy, sizeof(copy), "%s", s);
-	/* As the real driver: the first word that names nothing hides itself and the rest. */
+	/* Like the real driver, an unknown word hides all words behind it. */
 	while ((word = strsep(&rest, ",")) && sim.n_devices < NODE_DEVICES_MAX) {
 		word += strspn(word, " ");
 		word[strcspn(word, " ")] = '\0';
@@ -138,7 +138,7 @@ static CUresult get_uuid(CUuuid *uuid, CUdevice dev, bool is_mig_name)
 	return CUDA_SUCCESS;
 }
 
-/* The older form gives the GPU's, _v2 the MIG instance's where there is one. */
+/* This older form gives the GPU's UUID; _v2 gives the MIG instance's, if there is one. */
 API(cuDeviceGetUuid, (CUuuid * uuid, CUdevice dev))
 {
 	API_ENTER(API_INIT);
@@ -162,7 +162,7 @@ API(cuDeviceTotalMem_v2, (size_t * bytes, CUdevice dev))
 	return CUDA_SUCCESS;
 }
 
-/* Numbers of a card that exists; where it is not asked for capability, they do not matter. */
+/* Numbers of a real card. Except for the compute capability, nothing depends on them. */
 static const int attributes[] = {
 	[1] = 1024,        [2] = 1024,     [3] = 1024,     [4] = 64,       [5] = 2147483647,
 	[6] = 65535,       [7] = 65535,    [8] = 49152,    [9] = 65536,    [10] = 32,
@@ -180,7 +180,7 @@ static const int attributes[] = {
 	[134] = -1,        [147] = 0,
 };
 
-/* What is 1 where the CPU and the GPU use each other's memory without the driver's help. */
+/* Attributes that are 1 if the CPU and the GPU access each other's memory directly. */
 static bool is_of_coherence(CUdevice_attribute attrib)
 {
 	return attrib == CU_DEVICE_ATTRIBUTE_HOST_NATIVE_ATOMIC_SUPPORTED ||

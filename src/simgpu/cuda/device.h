@@ -2,11 +2,11 @@
 #ifndef NVS_SIMGPU_CUDA_DEVICE_H
 #define NVS_SIMGPU_CUDA_DEVICE_H
 
-/* Which of the node's devices this process sees, and what they say of themselves. */
+/* The node's devices that this process sees, and their attributes. */
 
 #include "abi/cuda_abi.h"
 
-/* By CUDA_VISIBLE_DEVICES: indices, GPU-... and MIG-... names or beginnings of them. */
+/* Applies CUDA_VISIBLE_DEVICES: indices, and GPU-... and MIG-... names or prefixes of them. */
 CUresult device_enumerate(void);
 
 #endif

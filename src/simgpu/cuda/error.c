@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-/* Names of results, and functions that have one honest answer. */
+/* Names of results, and functions with a constant answer. */
 
 #include <stddef.h>
 
@@ -69,7 +69,7 @@ static const struct error_name names[] = {
 };
 /* clang-format on */
 
-static const struct error_name *find(CUresult error)
+static const struct error_name *find_error(CUresult error)
 {
 	size_t i;
 
@@ -81,7 +81,7 @@ static const struct error_name *find(CUresult error)
 
 API(cuGetErrorName, (CUresult error, const char **pStr))
 {
-	const struct error_name *name = find(error);
+	const struct error_name *name = find_error(error);
 
 	if (!pStr)
 		return CUDA_ERROR_INVALID_VALUE;
@@ -91,7 +91,7 @@ API(cuGetErrorName, (CUresult error, const char **pStr))
 
 API(cuGetErrorString, (CUresult error, const char **pStr))
 {
-	const struct error_name *name = find(error);
+	const struct error_name *name = find_error(error);
 
 	if (!pStr)
 		return CUDA_ERROR_INVALID_VALUE;
@@ -125,7 +125,7 @@ API(cuFlushGPUDirectRDMAWrites, (int target, int scope))
 	return CUDA_SUCCESS;
 }
 
-/* What the tests look at: NVSHARE's own, not a CUDA function. */
+/* For tests; not a CUDA function. */
 SIM_EXPORT int nvshare_sim_counter(unsigned int counter, uint64_t *ret);
 int nvshare_sim_counter(unsigned int counter, uint64_t *ret)
 {

@@ -23,13 +23,13 @@ struct fail_rule {
 	bool is_always;
 	struct fail_order order;
 	int signal;       /* 0: none */
-	uint64_t hang_ms; /* 0: not at all */
+	uint64_t hang_ms; /* 0: no delay */
 	uint64_t n_calls;
 };
 
 static struct fail_rule rules[FAIL_RULES_MAX];
 static unsigned int n_rules;
-static const char *begins; /* a file: once it is there calls are counted; NULL: from the start */
+static const char *begins; /* path: calls count once this file exists; NULL: from the start */
 static bool has_begun;
 
 static bool read_number(char **rest, uint64_t max, uint64_t *ret)
@@ -45,7 +45,7 @@ static bool is_control(const char *name)
 	       strcmp(name, "rm_timeslice") == 0;
 }
 
-/* What stands after "name:N:", up to ":always" or the end. */
+/* Reads the part of a rule between "name:N:" and ":always" or the end. */
 static bool read_what(struct fail_rule *rule, char **rest)
 {
 	static const struct {
@@ -113,7 +113,7 @@ void fail_init(void)
 	}
 }
 
-/* "cuMemcpyHtoDAsync_v2_ptsz" is what "cuMemcpyHtoDAsync" means. */
+/* "cuMemcpyHtoDAsync" in a rule also names "cuMemcpyHtoDAsync_v2_ptsz". */
 static bool is_named(const char *name, const char *wanted)
 {
 	size_t n = strlen(wanted);
@@ -162,7 +162,7 @@ struct fail_order fail_order(const char *name)
 		errno = saved;
 		return order;
 	}
-	/* Every rule counts every call of its function, also one that another rule fails. */
+	/* Each rule counts all calls of its function, also those that another rule fails. */
 	for (i = 0; i < n_rules; i++) {
 		if (!is_named(name, rules[i].name) || !is_due(&rules[i]))
 			continue;

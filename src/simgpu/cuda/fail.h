@@ -4,15 +4,15 @@
 
 /*
  * Failures on demand: NVSHARE_SIM_FAIL is a list of name:N:what[:always], separated by
- * commas. At the Nth call of that name in the process (from then on, with "always")
- * happens what is asked for:
+ * commas. what happens at the Nth call of that name in the process; with "always", at each call
+ * from the Nth on:
  *
- *   a number     the call does nothing and returns it: a CUresult, for rm_* a status
- *   errno:N      rm_* only: the ioctl fails with that errno
- *   lie          rm_disable, rm_enable and rm_timeslice only: status 0, and nothing is done
+ *   a number     the call does nothing and returns the number: a CUresult; rm_*: a status
+ *   errno:N      rm_* only: the ioctl fails with this errno
+ *   lie          rm_disable, rm_enable and rm_timeslice only: status 0, but nothing happens
  *   kill, term   the process sends itself SIGKILL or SIGTERM,
  *   stop         or SIGSTOP; the call goes on if the process does
- *   hang:MS      the call takes so many milliseconds longer
+ *   hang:MS      the call takes MS milliseconds longer
  *
  * Names are those of the driver's functions, without _v2, _ptsz and the like, and
  * rm_alloc, rm_disable, rm_enable and rm_timeslice for the resource manager's requests.
@@ -24,7 +24,7 @@ enum fail_what {
 	FAIL_NOTHING, /* go on */
 	FAIL_RESULT,  /* return code */
 	FAIL_ERRNO,   /* fail with errno code */
-	FAIL_LIE,     /* say yes and do nothing */
+	FAIL_LIE,     /* report success, and do nothing */
 };
 
 struct fail_order {
@@ -33,9 +33,9 @@ struct fail_order {
 };
 
 void fail_init(void); /* reads the environment, once */
-/* Counts a call; sends the signals and sleeps the time that were ordered. No lock held. */
+/* Counts a call. Sends an ordered signal, and sleeps an ordered time. No lock held. */
 struct fail_order fail_order(const char *name);
-/* The same for a function of the driver: CUDA_SUCCESS is "go on". */
+/* The same for a driver's function. CUDA_SUCCESS: go on. */
 CUresult fail_check(const char *name);
 
 #endif

@@ -12,7 +12,7 @@
 #define GRAPH_MAGIC 0x6e76732d67726670ull
 #define EXEC_MAGIC  0x6e76732d65786563ull
 
-/* Reserved addresses, shared by a graph, its clones and its instances. */
+/* Reserved addresses, which a graph, its clones and its instances share. */
 struct graph_areas {
 	unsigned int refs;
 	size_t n;
@@ -225,7 +225,7 @@ CUresult graph_reserve(struct CUgraph_st *graph, uint64_t size, uint64_t *ret_ad
 	return CUDA_SUCCESS;
 }
 
-/* By ordinal, behind space's lock. */
+/* By ordinal; space's lock guards it. */
 static struct graph_bytes {
 	uint64_t used, idle, used_high, reserved_high;
 } bytes[NODE_DEVICES_MAX];
@@ -296,7 +296,7 @@ CUresult graph_memory_map(const struct work_memory *memory)
 	range->device = memory->location;
 	range->id = state_next_id();
 	space_write_lock();
-	/* A graph launched again may still hold what its last launch allocated. */
+	/* A graph that is launched again may still have the memory of its last launch. */
 	if (space_find(memory->addr)) {
 		free(range);
 	} else if (!take_bytes(memory->location, whole)) {
@@ -321,7 +321,7 @@ void graph_memory_unmap(const struct work_memory *memory)
 	space_unlock();
 }
 
-static void mark(struct CUgraphNode_st *node)
+static void mark_node(struct CUgraphNode_st *node)
 {
 	size_t i;
 
@@ -329,7 +329,7 @@ static void mark(struct CUgraphNode_st *node)
 		return;
 	node->is_marked = true;
 	for (i = 0; i < node->n_deps; i++)
-		mark(node->deps[i]);
+		mark_node(node->deps[i]);
 }
 
 void graph_mark_ancestors(struct CUgraph_st *graph, struct CUgraphNode_st *const *nodes, size_t n)
@@ -339,7 +339,7 @@ void graph_mark_ancestors(struct CUgraph_st *graph, struct CUgraphNode_st *const
 	for (i = 0; i < graph->n_nodes; i++)
 		graph->nodes[i]->is_marked = false;
 	for (i = 0; i < n; i++)
-		mark(nodes[i]);
+		mark_node(nodes[i]);
 }
 
 bool graph_is_marked(const struct CUgraphNode_st *node)
@@ -371,8 +371,8 @@ static bool exec_append(struct CUgraphExec_st *exec, struct CUgraphNode_st *node
 	return true;
 }
 
-/* Nodes whose dependencies are all in; the order of making among those that may go. */
-static CUresult flatten(struct CUgraph_st *graph, struct CUgraphExec_st *exec)
+/* Appends nodes whose dependencies are in; of several, the one that was made first. */
+static CUresult flatten_graph(struct CUgraph_st *graph, struct CUgraphExec_st *exec)
 {
 	size_t n_in = 0, n_before, i, k;
 	struct CUgraphNode_st *node;
@@ -390,7 +390,7 @@ static CUresult flatten(struct CUgraph_st *graph, struct CUgraphExec_st *exec)
 				continue;
 			node->is_marked = true;
 			n_in++;
-			r = node->child ? flatten(node->child, exec) : CUDA_SUCCESS;
+			r = node->child ? flatten_graph(node->child, exec) : CUDA_SUCCESS;
 			if (r)
 				return r;
 			if (!node->child && !exec_append(exec, node))
@@ -414,7 +414,7 @@ CUresult graph_instantiate(struct CUgraph_st *graph, unsigned long long flags,
 	exec->refs = 1;
 	exec->flags = flags;
 	exec->areas = areas_ref(graph->areas);
-	r = flatten(graph, exec);
+	r = flatten_graph(graph, exec);
 	if (r)
 		graph_exec_unref(exec);
 	else
@@ -450,8 +450,8 @@ struct CUgraph_st *graph_clone(const struct CUgraph_st *graph)
 	return copy;
 }
 
-/* The instance gets new work; what it had stays until its launches are over. */
-static bool retire(struct CUgraphExec_st *exec, struct work *works)
+/* Replaces the instance's works. The old ones stay until the launches under way end. */
+static bool retire_works(struct CUgraphExec_st *exec, struct work *works)
 {
 	struct graph_retired *retired = calloc(1, sizeof(*retired));
 
@@ -474,7 +474,7 @@ CUresult graph_exec_set_work(struct CUgraphExec_st *exec, size_t i, const struct
 		return CUDA_ERROR_OUT_OF_MEMORY;
 	memcpy(works, exec->works, exec->n_works * sizeof(*works));
 	works[i] = *work;
-	if (retire(exec, works))
+	if (retire_works(exec, works))
 		return CUDA_SUCCESS;
 	free(works);
 	return CUDA_ERROR_OUT_OF_MEMORY;
@@ -498,7 +498,7 @@ CUgraphExecUpdateResult graph_update(struct CUgraphExec_st *exec, struct CUgraph
 			result = CU_GRAPH_EXEC_UPDATE_ERROR_NODE_TYPE_CHANGED;
 			*ret_node = fresh->sources[i];
 		}
-	if (result == CU_GRAPH_EXEC_UPDATE_SUCCESS && !retire(exec, fresh->works))
+	if (result == CU_GRAPH_EXEC_UPDATE_SUCCESS && !retire_works(exec, fresh->works))
 		result = CU_GRAPH_EXEC_UPDATE_ERROR;
 	else if (result == CU_GRAPH_EXEC_UPDATE_SUCCESS) {
 		areas = exec->areas;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-/* The graph functions that a capturing program and simple hand-made graphs need. */
+/* The graph functions that captures and simple hand-made graphs need. */
 
 #include <string.h>
 
@@ -43,8 +43,8 @@ API(cuGraphClone, (CUgraph * phGraphClone, CUgraph originalGraph))
 	return *phGraphClone ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
 }
 
-static CUresult add(CUgraphNode *ret, CUgraph graph, const CUgraphNode *deps, size_t n_deps,
-		    CUgraphNodeType type, const struct work *work)
+static CUresult add_node(CUgraphNode *ret, CUgraph graph, const CUgraphNode *deps, size_t n_deps,
+			 CUgraphNodeType type, const struct work *work)
 {
 	struct CUgraphNode_st *node;
 
@@ -63,14 +63,14 @@ static CUresult kernel_work(const CUDA_KERNEL_NODE_PARAMS *p, struct work *ret)
 {
 	const unsigned int grid[3] = {p->gridDimX, p->gridDimY, p->gridDimZ};
 	const unsigned int block[3] = {p->blockDimX, p->blockDimY, p->blockDimZ};
-	/* A CUkernel is a CUfunction here. */
+	/* In the simulated driver a CUkernel is a CUfunction. */
 	CUfunction function = p->func ? p->func : (CUfunction)p->kern;
 
 	return module_make_work(function, grid, block, p->sharedMemBytes, p->kernelParams, p->extra,
 				ret);
 }
 
-/* The form before CUDA 12 ends before kern. */
+/* The structure before CUDA 12 ends before kern. */
 static CUresult kernel_work_v1(const CUDA_KERNEL_NODE_PARAMS *p, struct work *ret)
 {
 	CUDA_KERNEL_NODE_PARAMS full = {0};
@@ -89,8 +89,8 @@ API(cuGraphAddKernelNode_v2,
 	API_ENTER(API_INIT);
 	r = nodeParams ? kernel_work(nodeParams, &work) : CUDA_ERROR_INVALID_VALUE;
 	return r ? r
-		 : add(phGraphNode, hGraph, dependencies, numDependencies,
-		       CU_GRAPH_NODE_TYPE_KERNEL, &work);
+		 : add_node(phGraphNode, hGraph, dependencies, numDependencies,
+			    CU_GRAPH_NODE_TYPE_KERNEL, &work);
 }
 
 API(cuGraphAddKernelNode,
@@ -103,8 +103,8 @@ API(cuGraphAddKernelNode,
 	API_ENTER(API_INIT);
 	r = nodeParams ? kernel_work_v1(nodeParams, &work) : CUDA_ERROR_INVALID_VALUE;
 	return r ? r
-		 : add(phGraphNode, hGraph, dependencies, numDependencies,
-		       CU_GRAPH_NODE_TYPE_KERNEL, &work);
+		 : add_node(phGraphNode, hGraph, dependencies, numDependencies,
+			    CU_GRAPH_NODE_TYPE_KERNEL, &work);
 }
 
 static CUresult copy_work(const CUDA_MEMCPY3D *p, struct work *ret)
@@ -135,8 +135,8 @@ API(cuGraphAddMemcpyNode,
 	(void)ctx;
 	r = copy_work(copyParams, &work);
 	return r ? r
-		 : add(phGraphNode, hGraph, dependencies, numDependencies,
-		       CU_GRAPH_NODE_TYPE_MEMCPY, &work);
+		 : add_node(phGraphNode, hGraph, dependencies, numDependencies,
+			    CU_GRAPH_NODE_TYPE_MEMCPY, &work);
 }
 
 API(cuGraphAddMemsetNode,
@@ -150,8 +150,8 @@ API(cuGraphAddMemsetNode,
 	(void)ctx;
 	r = fill_work(memsetParams, &work);
 	return r ? r
-		 : add(phGraphNode, hGraph, dependencies, numDependencies,
-		       CU_GRAPH_NODE_TYPE_MEMSET, &work);
+		 : add_node(phGraphNode, hGraph, dependencies, numDependencies,
+			    CU_GRAPH_NODE_TYPE_MEMSET, &work);
 }
 
 API(cuGraphAddHostNode, (CUgraphNode * phGraphNode, CUgraph hGraph, const CUgraphNode *dependencies,
@@ -164,8 +164,8 @@ API(cuGraphAddHostNode, (CUgraphNode * phGraphNode, CUgraph hGraph, const CUgrap
 		return CUDA_ERROR_INVALID_VALUE;
 	work.host.fn = nodeParams->fn;
 	work.host.arg = nodeParams->userData;
-	return add(phGraphNode, hGraph, dependencies, numDependencies, CU_GRAPH_NODE_TYPE_HOST,
-		   &work);
+	return add_node(phGraphNode, hGraph, dependencies, numDependencies, CU_GRAPH_NODE_TYPE_HOST,
+			&work);
 }
 
 API(cuGraphAddEmptyNode, (CUgraphNode * phGraphNode, CUgraph hGraph,
@@ -174,8 +174,8 @@ API(cuGraphAddEmptyNode, (CUgraphNode * phGraphNode, CUgraph hGraph,
 	struct work work = {.kind = WORK_NOTHING};
 
 	API_ENTER(API_INIT);
-	return add(phGraphNode, hGraph, dependencies, numDependencies, CU_GRAPH_NODE_TYPE_EMPTY,
-		   &work);
+	return add_node(phGraphNode, hGraph, dependencies, numDependencies,
+			CU_GRAPH_NODE_TYPE_EMPTY, &work);
 }
 
 API(cuGraphAddChildGraphNode,
@@ -188,8 +188,8 @@ API(cuGraphAddChildGraphNode,
 	API_ENTER(API_INIT);
 	if (!graph_is_valid(childGraph) || childGraph == hGraph)
 		return CUDA_ERROR_INVALID_VALUE;
-	r = add(phGraphNode, hGraph, dependencies, numDependencies, CU_GRAPH_NODE_TYPE_GRAPH,
-		&work);
+	r = add_node(phGraphNode, hGraph, dependencies, numDependencies, CU_GRAPH_NODE_TYPE_GRAPH,
+		     &work);
 	if (r)
 		return r;
 	state_lock();
@@ -215,7 +215,7 @@ static CUresult add_alloc(CUgraphNode *ret, CUgraph graph, const CUgraphNode *de
 	if (r)
 		return r;
 	work.memory = (struct work_memory){addr, params->bytesize, params->poolProps.location.id};
-	r = add(ret, graph, deps, n_deps, CU_GRAPH_NODE_TYPE_MEM_ALLOC, &work);
+	r = add_node(ret, graph, deps, n_deps, CU_GRAPH_NODE_TYPE_MEM_ALLOC, &work);
 	if (!r)
 		params->dptr = addr;
 	return r;
@@ -234,7 +234,7 @@ static CUresult add_free(CUgraphNode *ret, CUgraph graph, const CUgraphNode *dep
 {
 	struct work work = {.kind = WORK_GRAPH_FREE, .memory = {dptr, 0, 0}};
 
-	return dptr ? add(ret, graph, deps, n_deps, CU_GRAPH_NODE_TYPE_MEM_FREE, &work)
+	return dptr ? add_node(ret, graph, deps, n_deps, CU_GRAPH_NODE_TYPE_MEM_FREE, &work)
 		    : CUDA_ERROR_INVALID_VALUE;
 }
 
@@ -246,9 +246,9 @@ API(cuGraphAddMemFreeNode,
 	return add_free(phGraphNode, hGraph, dependencies, numDependencies, dptr);
 }
 
-/* Any kind of node by one function; here the kinds that take and give memory. */
-static CUresult add_any(CUgraphNode *ret, CUgraph graph, const CUgraphNode *deps, size_t n_deps,
-			CUgraphNodeParams *params)
+/* cuGraphAddNode adds any kind of node; here, only nodes that allocate or free memory. */
+static CUresult add_any_node(CUgraphNode *ret, CUgraph graph, const CUgraphNode *deps,
+			     size_t n_deps, CUgraphNodeParams *params)
 {
 	if (!params)
 		return CUDA_ERROR_INVALID_VALUE;
@@ -263,7 +263,7 @@ API(cuGraphAddNode, (CUgraphNode * phGraphNode, CUgraph hGraph, const CUgraphNod
 		     size_t numDependencies, CUgraphNodeParams *nodeParams))
 {
 	API_ENTER(API_INIT);
-	return add_any(phGraphNode, hGraph, dependencies, numDependencies, nodeParams);
+	return add_any_node(phGraphNode, hGraph, dependencies, numDependencies, nodeParams);
 }
 
 API(cuGraphAddNode_v2,
@@ -271,8 +271,8 @@ API(cuGraphAddNode_v2,
      const CUgraphEdgeData *dependencyData, size_t numDependencies, CUgraphNodeParams *nodeParams))
 {
 	API_ENTER(API_INIT);
-	(void)dependencyData; /* between such nodes it can say nothing */
-	return add_any(phGraphNode, hGraph, dependencies, numDependencies, nodeParams);
+	(void)dependencyData; /* these nodes have no ports */
+	return add_any_node(phGraphNode, hGraph, dependencies, numDependencies, nodeParams);
 }
 
 API(cuGraphGetNodes, (CUgraph hGraph, CUgraphNode *nodes, size_t *numNodes))

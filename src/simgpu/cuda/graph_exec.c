@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-/* Instances of graphs: made, launched, updated. */
+/* Makes, launches and updates instances of graphs. */
 
 #include "simgpu/cuda/api.h"
 #include "simgpu/cuda/capture.h"
@@ -82,7 +82,7 @@ API(cuGraphExecDestroy, (CUgraphExec hGraphExec))
 	return CUDA_SUCCESS;
 }
 
-/* In a capture a launch becomes nodes: those of the instance, one after the other. */
+/* In a capture a launch becomes the instance's nodes, one after the other. */
 static CUresult capture_launch(struct CUstream_st *stream, struct CUgraphExec_st *exec)
 {
 	CUresult r = CUDA_SUCCESS;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
- * Green contexts: handles by which streams of a primary context are told apart. Multiprocessors
- * are not: each has them all.
+ * Green contexts: handles that group streams of a primary context. They do not divide the
+ * multiprocessors: each green context has all.
  */
 
 #include <stdlib.h>
@@ -41,7 +41,7 @@ API(cuDevResourceGenerateDesc,
 	return CUDA_SUCCESS;
 }
 
-/* A living one; like a context, the handle stays, dead. */
+/* A living green context, or NULL. As for contexts, a dead one's handle stays. */
 static struct CUctx_st *green_find(CUgreenCtx handle)
 {
 	struct CUctx_st *green;

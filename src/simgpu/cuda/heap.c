@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
- * Small allocations share 2 MiB blocks, as the real driver's do, so that a thousand of 512
- * bytes cost one block of GPU memory and one mapping.
+ * Small allocations share 2 MiB blocks, like the real driver's: a thousand allocations of 512
+ * bytes need one block of GPU memory and one mapping.
  */
 
 #include "simgpu/cuda/space.h"
@@ -23,7 +23,7 @@ struct heap_block {
 	unsigned char is_used[HEAP_UNITS];
 };
 
-/* First unit of a run of n free ones in from..to, or HEAP_UNITS. */
+/* The first of n free units in a row in from..to; HEAP_UNITS: none. */
 static unsigned int find_run(const struct heap_block *block, unsigned int from, unsigned int to,
 			     unsigned int n)
 {
@@ -37,7 +37,7 @@ static unsigned int find_run(const struct heap_block *block, unsigned int from, 
 	return HEAP_UNITS;
 }
 
-static bool take(struct heap_block *block, unsigned int n, uint64_t *ret_addr)
+static bool take_units(struct heap_block *block, unsigned int n, uint64_t *ret_addr)
 {
 	unsigned int at;
 
@@ -67,7 +67,7 @@ CUresult heap_alloc(struct CUctx_st *ctx, int device, uint64_t size, uint64_t *r
 	void *pages;
 
 	for (block = ctx->blocks; block; block = block->next)
-		if (block->device == device && take(block, units_of(size), ret_addr)) {
+		if (block->device == device && take_units(block, units_of(size), ret_addr)) {
 			*ret_block = block;
 			return CUDA_SUCCESS;
 		}
@@ -89,7 +89,7 @@ CUresult heap_alloc(struct CUctx_st *ctx, int device, uint64_t size, uint64_t *r
 	block->n_free = HEAP_UNITS;
 	block->next = ctx->blocks;
 	ctx->blocks = block;
-	take(block, units_of(size), ret_addr);
+	take_units(block, units_of(size), ret_addr);
 	*ret_block = block;
 	return CUDA_SUCCESS;
 }

@@ -19,7 +19,7 @@ void hold_init(void)
 		node_debug("NVSHARE_SIM_LOCKS=%s is neither context nor process: ignored", s);
 }
 
-/* The thread that holds it, or 0; NULL when there is nothing to hold. */
+/* Where the holder's thread is noted, 0 for none. NULL: nothing can be held. */
 static uint64_t *holder_of(struct CUctx_st *ctx)
 {
 	if (is_process_wide)

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
- * Host functions run on a thread of their own, one after the other, so that a slow one
- * stops its stream and not the GPU.
+ * One thread runs the host functions, one after the other. So a slow function stops its stream,
+ * but not the GPU.
  */
 
 #include <signal.h>
@@ -15,10 +15,10 @@ struct host_call {
 	struct work_host host;
 	CUresult status;
 	bool is_done;
-	bool is_orphan; /* nobody waits: the thread frees it */
+	bool is_orphan; /* no op waits for it, so the thread frees it */
 };
 
-/* Behind sim.lock, as everything here. */
+/* sim.lock guards all state of this file. */
 static struct host_call *first, *last;
 static pthread_cond_t more = PTHREAD_COND_INITIALIZER;
 static bool is_started;
@@ -65,7 +65,7 @@ static void *call_loop(void *arg)
 	return NULL;
 }
 
-static bool start(void)
+static bool start_thread(void)
 {
 	sigset_t all, old;
 	pthread_t thread;
@@ -86,7 +86,7 @@ struct host_call *host_call_new(const struct work_host *host, CUresult status)
 	struct host_call *c = calloc(1, sizeof(*c));
 
 	state_lock();
-	if (!c || !start()) {
+	if (!c || !start_thread()) {
 		state_unlock();
 		free(c);
 		return NULL;

@@ -44,8 +44,8 @@ static bool touch(struct CUctx_st *ctx, uint64_t addr, uint64_t size, bool write
 	return true;
 }
 
-/* The next piece of p[0..n) of 4 byte elements, from progress->pos: its length, 0 at the end. */
-static uint64_t piece(uint64_t n, const struct progress *progress, uint64_t limit)
+/* Length of the next piece of n elements, from progress->pos on; 0: the end. */
+static uint64_t piece_len(uint64_t n, const struct progress *progress, uint64_t limit)
 {
 	uint64_t rest = n > progress->pos ? n - progress->pos : 0;
 
@@ -68,7 +68,7 @@ static enum work_step step_fill(struct CUctx_st *ctx, const uint64_t *args,
 
 	if (args[0] % 4)
 		return fail(CUDA_ERROR_MISALIGNED_ADDRESS, ret_error);
-	while ((n = piece(args[1], progress, PIECE))) {
+	while ((n = piece_len(args[1], progress, PIECE))) {
 		if (is_step_over(progress))
 			return WORK_STEP_MORE;
 		if (!touch(ctx, (uintptr_t)&p[progress->pos], n * 4, true, progress))
@@ -90,7 +90,7 @@ static enum work_step step_verify(struct CUctx_st *ctx, const uint64_t *args,
 
 	if (args[0] % 4 || args[3] % 4)
 		return fail(CUDA_ERROR_MISALIGNED_ADDRESS, ret_error);
-	while ((n = piece(args[1], progress, PIECE))) {
+	while ((n = piece_len(args[1], progress, PIECE))) {
 		if (is_step_over(progress))
 			return WORK_STEP_MORE;
 		if (!touch(ctx, (uintptr_t)&p[progress->pos], n * 4, false, progress))
@@ -110,7 +110,7 @@ static enum work_step step_verify(struct CUctx_st *ctx, const uint64_t *args,
 	return WORK_STEP_DONE;
 }
 
-/* A piece gets all its rounds before the next one, some rounds at a time. */
+/* All rounds of a piece come before the next piece, some rounds a step. */
 static enum work_step step_lcg(struct CUctx_st *ctx, const uint64_t *args,
 			       struct progress *progress, CUresult *ret_error)
 {
@@ -119,7 +119,7 @@ static enum work_step step_lcg(struct CUctx_st *ctx, const uint64_t *args,
 
 	if (args[0] % 4)
 		return fail(CUDA_ERROR_MISALIGNED_ADDRESS, ret_error);
-	while (rounds && (n = piece(args[1], progress, LCG_PIECE))) {
+	while (rounds && (n = piece_len(args[1], progress, LCG_PIECE))) {
 		if (is_step_over(progress))
 			return WORK_STEP_MORE;
 		if (!touch(ctx, (uintptr_t)&p[progress->pos], n * 4, true, progress))
@@ -151,7 +151,7 @@ static enum work_step step_axpy(struct CUctx_st *ctx, const uint64_t *args,
 	memcpy(&a, &bits, sizeof(a));
 	if (args[0] % 4 || args[1] % 4)
 		return fail(CUDA_ERROR_MISALIGNED_ADDRESS, ret_error);
-	while ((n = piece(args[3], progress, PIECE))) {
+	while ((n = piece_len(args[3], progress, PIECE))) {
 		if (is_step_over(progress))
 			return WORK_STEP_MORE;
 		if (!touch(ctx, (uintptr_t)&y[progress->pos], n * 4, true, progress) ||
@@ -203,7 +203,7 @@ static enum work_step step_sum(struct CUctx_st *ctx, const uint64_t *args,
 
 	if (args[0] % 4 || args[2] % 8)
 		return fail(CUDA_ERROR_MISALIGNED_ADDRESS, ret_error);
-	while ((n = piece(args[1], progress, PIECE))) {
+	while ((n = piece_len(args[1], progress, PIECE))) {
 		if (is_step_over(progress))
 			return WORK_STEP_MORE;
 		if (!touch(ctx, (uintptr_t)&p[progress->pos], n * 4, false, progress) ||

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-/* Launches, and what can be asked of a function. */
+/* Launches, and queries of functions. */
 
 #include <stdlib.h>
 #include <string.h>
@@ -12,7 +12,7 @@
 
 enum { MAX_THREADS = 1024, MAX_SHARED = 232448 };
 
-/* From the one buffer that "extra" names: parameters lie there with natural alignment. */
+/* Reads parameters from extra's buffer, where they have their natural alignment. */
 static CUresult read_extra(const char *sizes, void **extra, uint64_t *args)
 {
 	const char *buffer = NULL;
@@ -92,7 +92,7 @@ static CUresult launch(const char *name, CUfunction function, const unsigned int
 		r = stream_lock_room(handle, &stream);
 	if (r)
 		return r;
-	/* A function lives in the context that its module was loaded in. */
+	/* A function belongs to the context in which its module was loaded. */
 	r = stream->ctx == context_current() ? run_submit(stream, &work, NULL)
 					     : CUDA_ERROR_INVALID_CONTEXT;
 	state_unlock();

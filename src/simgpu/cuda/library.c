@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-/* Libraries: a module of the current context under another name; a kernel is a function. */
+/* A library is a module of the current context, and a kernel is a function. */
 
 #include "simgpu/cuda/library.h"
 #include "simgpu/cuda/api.h"

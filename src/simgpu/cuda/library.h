@@ -2,7 +2,7 @@
 #ifndef NVS_SIMGPU_CUDA_LIBRARY_H
 #define NVS_SIMGPU_CUDA_LIBRARY_H
 
-/* The module functions that libraries are made of. */
+/* Module functions that the library functions call. */
 
 #include "abi/cuda_abi.h"
 

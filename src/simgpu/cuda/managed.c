@@ -11,12 +11,12 @@
 
 enum { PREFETCH_PAGES_A_STEP = 4 };
 
-/* Of managed_page::where. The bytes are on the host; their place on the GPU is kept for them. */
+/* A bit of managed_page::where: the bytes are on the host, and their room on the GPU is kept. */
 #define KEPT 0x80
 
 struct managed_page {
-	uint8_t where;    /* ordinal + 1; 0 is the host; or with KEPT */
-	int8_t preferred; /* ordinal, -1 the host, -2 none */
+	uint8_t where;    /* ordinal + 1; 0: the host; see KEPT */
+	int8_t preferred; /* ordinal; -1: the host; -2: none */
 };
 
 struct managed {
@@ -40,7 +40,7 @@ static void move_out(struct range *range, size_t page)
 		node_uncharge(device_node(device), SPACE_GRANULARITY);
 }
 
-/* As the driver does: its room on the GPU goes only when others need it. */
+/* Like the driver, gives the page's room on the GPU up only when others need it. */
 static void move_to_host(struct range *range, size_t page)
 {
 	uint8_t *where = &range->managed->page[page].where;
@@ -49,7 +49,7 @@ static void move_to_host(struct range *range, size_t page)
 	__atomic_store_n(where, *where | KEPT, __ATOMIC_RELAXED);
 }
 
-/* Where page was before, if that is on this GPU and nobody has taken it. */
+/* true: the page's room on this GPU is still kept. Takes it. */
 static bool has_room_kept(const struct range *range, size_t page, int device)
 {
 	return range->managed->page[page].where == (KEPT | (device + 1)) &&
@@ -63,7 +63,7 @@ static bool is_resident(const struct range *range, size_t page)
 	return where && !(where & KEPT);
 }
 
-/* Room for one page, at the cost of a page of another range, or of this one further on. */
+/* Makes room for a page: evicts a page of another range, or a later page of this one. */
 static bool evict_one(int device, const struct range *keep, size_t keep_page)
 {
 	struct range *range;
@@ -95,7 +95,7 @@ static void move_in(struct range *range, size_t page, int device, struct progres
 		move_out(range, page);
 		while (node_charge(device_node(device), SPACE_GRANULARITY) < 0)
 			if (!evict_one(device, range, page))
-				return; /* stays on the host and is reached over the bus */
+				return; /* the page stays on the host, and the GPU uses the bus */
 	}
 	__atomic_store_n(&range->managed->page[page].where, (uint8_t)(device + 1),
 			 __ATOMIC_RELAXED);
@@ -128,7 +128,7 @@ enum work_step managed_prefetch_step(const struct work_memory *memory, struct pr
 	uint64_t first, last, page, i;
 
 	if (!range || !range->managed)
-		return WORK_STEP_DONE; /* freed meanwhile */
+		return WORK_STEP_DONE; /* another thread has freed it */
 	first = (memory->addr - range->addr) / SPACE_GRANULARITY;
 	last = (memory->addr + memory->size - 1 - range->addr) / SPACE_GRANULARITY;
 	if (last >= range->managed->n_pages)
@@ -199,7 +199,7 @@ API(cuMemAllocManaged, (CUdeviceptr * dptr, size_t bytesize, unsigned int flags)
 	return CUDA_SUCCESS;
 }
 
-/* -1 for the host; CUDA_ERROR_INVALID_DEVICE. */
+/* *ret: ordinal; -1: the host. Error: CUDA_ERROR_INVALID_DEVICE. */
 static CUresult location_ordinal(CUmemLocation location, int *ret)
 {
 	if (location.type == CU_MEM_LOCATION_TYPE_DEVICE && !device_check(location.id)) {
@@ -223,7 +223,7 @@ static CUmemLocation location_of(CUdevice device)
 	return location;
 }
 
-/* Is all of it managed, by one allocation? */
+/* true: one managed allocation contains all of it. */
 static bool is_managed(CUdeviceptr addr, size_t size)
 {
 	const struct range *range = space_find(addr);
@@ -231,8 +231,8 @@ static bool is_managed(CUdeviceptr addr, size_t size)
 	return size && range && range->managed && size <= range->size - (addr - range->addr);
 }
 
-/* Of all pages that the bytes lie in. */
-static void prefer(const struct range *range, CUdeviceptr addr, size_t size, int where)
+/* Sets the preferred place of all pages of these bytes. */
+static void set_preferred(const struct range *range, CUdeviceptr addr, size_t size, int where)
 {
 	size_t page = (addr - range->addr) / SPACE_GRANULARITY;
 	size_t last = (addr + size - 1 - range->addr) / SPACE_GRANULARITY;
@@ -261,10 +261,10 @@ static CUresult advise(CUdeviceptr addr, size_t size, CUmem_advise advice, CUmem
 	case CU_MEM_ADVISE_SET_PREFERRED_LOCATION:
 		r = location_ordinal(location, &where);
 		if (!r)
-			prefer(space_find(addr), addr, size, where);
+			set_preferred(space_find(addr), addr, size, where);
 		break;
 	case CU_MEM_ADVISE_UNSET_PREFERRED_LOCATION:
-		prefer(space_find(addr), addr, size, -2);
+		set_preferred(space_find(addr), addr, size, -2);
 		break;
 	case CU_MEM_ADVISE_SET_ACCESSED_BY:
 	case CU_MEM_ADVISE_UNSET_ACCESSED_BY:
@@ -336,8 +336,8 @@ API_TWIN(cuMemPrefetchAsync_v2, cuMemPrefetchAsync_v2_ptsz,
 	  CUstream hStream),
 	 prefetch_v2(__func__, devPtr, count, location, flags, hStream ? hStream : zero))
 
-/* Where all pages that the bytes lie in are preferred to be; -2: not all at one place. */
-static int preferred(const struct range *range, CUdeviceptr addr, size_t count)
+/* The preferred place of all pages of these bytes; -2: they differ. */
+static int common_preferred(const struct range *range, CUdeviceptr addr, size_t count)
 {
 	const struct managed_page *pages = range->managed->page;
 	size_t page = (addr - range->addr) / SPACE_GRANULARITY;
@@ -364,7 +364,7 @@ static CUresult range_attribute(void *data, size_t size, CUmem_range_attribute a
 		*out = managed->is_read_mostly;
 		break;
 	case CU_MEM_RANGE_ATTRIBUTE_PREFERRED_LOCATION:
-		*out = preferred(range, addr, count);
+		*out = common_preferred(range, addr, count);
 		break;
 	case CU_MEM_RANGE_ATTRIBUTE_LAST_PREFETCH_LOCATION:
 		*out = managed->last_prefetch;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-/* Plain device memory, host memory, and how much there is. */
+/* Plain device memory, host memory, and cuMemGetInfo. */
 
 #include <stdlib.h>
 #include <string.h>
@@ -61,7 +61,7 @@ API(cuMemAllocPitch_v2, (CUdeviceptr * dptr, size_t *pPitch, size_t WidthInBytes
 	return r;
 }
 
-/* Work that uses the memory may still be on its way: cuMemFree waits for it. */
+/* Queued work may use the memory, so cuMemFree waits for it. */
 API(cuMemFree_v2, (CUdeviceptr dptr))
 {
 	struct range *range;
@@ -89,7 +89,7 @@ API(cuMemFree_v2, (CUdeviceptr dptr))
 	space_write_lock();
 	range = space_find(dptr);
 	if (!range || range->addr != dptr) {
-		r = CUDA_ERROR_INVALID_VALUE; /* another thread was quicker */
+		r = CUDA_ERROR_INVALID_VALUE; /* another thread has freed it */
 	} else {
 		space_free(range);
 	}
@@ -166,7 +166,7 @@ API(cuMemHostRegister_v2, (void *p, size_t bytesize, unsigned int Flags))
 	return host_range(p, bytesize, RANGE_REGISTERED, Flags);
 }
 
-/* Both wait for the context's work, which may be using the memory. */
+/* Freeing and unregistering wait for the context's work, which may use the memory. */
 static CUresult host_gone(void *p, enum range_kind kind, CUresult unknown)
 {
 	struct range *range;

@@ -6,7 +6,7 @@
 #include "simgpu/cuda/run.h"
 #include "simgpu/cuda/space.h"
 
-static CUresult check(const struct work_fill *fill)
+static CUresult check_fill(const struct work_fill *fill)
 {
 	uint64_t size =
 		(fill->height - 1) * fill->pitch + (uint64_t)fill->width * fill->element_size;
@@ -22,7 +22,7 @@ static CUresult check(const struct work_fill *fill)
 	return r;
 }
 
-/* On device memory also the form without "Async" returns before it is done. */
+/* As in CUDA, a fill of device memory without "Async" returns early, too. */
 static CUresult fill_(const char *name, const struct work_fill *fill, bool is_async,
 		      CUstream handle)
 {
@@ -32,7 +32,7 @@ static CUresult fill_(const char *name, const struct work_fill *fill, bool is_as
 
 	if (r || !fill->width || !fill->height)
 		return r;
-	r = check(fill);
+	r = check_fill(fill);
 	if (!r)
 		r = stream_lock_room(handle, &stream);
 	if (r)

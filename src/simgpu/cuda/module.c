@@ -28,7 +28,7 @@ struct CUmod_st {
 	struct module_global *globals;
 };
 
-/* Copies the identifier at p; returns what follows it. */
+/* Copies the identifier at p to name. Returns the place behind it. */
 static const char *take_name(const char *p, char *name, size_t size)
 {
 	size_t n = 0;
@@ -58,7 +58,7 @@ static bool add_function(struct CUmod_st *module, const char *p)
 	return true;
 }
 
-/* ".align 4 .b8 name[64];", ".u32 name;" and the like; with .visible or .extern before it. */
+/* Reads ".align 4 .b8 name[64];", ".u32 name;" and the like, perhaps after .visible or .extern. */
 static bool add_global(struct CUmod_st *module, const char *p)
 {
 	struct module_global *global = calloc(1, sizeof(*global));

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-/* What is known of an address. */
+/* Attributes of addresses. */
 
 #include <string.h>
 
@@ -29,11 +29,11 @@ API(cuMemGetAddressRange_v2, (CUdeviceptr * pbase, size_t *psize, CUdeviceptr dp
 
 static struct CUctx_st *context_of(const struct range *range)
 {
-	/* Mappings belong to no context, and the driver says so with NULL. */
+	/* Mappings belong to no context: the driver answers NULL. */
 	return range->kind == RANGE_MAPPED ? NULL : range->ctx;
 }
 
-/* Everything that has an answer for memory that exists. */
+/* Attributes of existing memory. */
 static CUresult attribute_of(void *data, CUpointer_attribute attribute, const struct range *range,
 			     CUdeviceptr ptr)
 {
@@ -118,7 +118,7 @@ API(cuPointerGetAttribute, (void *data, CUpointer_attribute attribute, CUdevicep
 	return r;
 }
 
-/* As the driver: an address that is unknown is no error here; its answers are empty. */
+/* Like the driver, this gives empty answers, not an error, for an unknown address. */
 static size_t answer_size(CUpointer_attribute attribute)
 {
 	switch (attribute) {

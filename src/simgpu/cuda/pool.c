@@ -21,8 +21,8 @@ struct CUmemPoolHandle_st {
 	struct CUmemPoolHandle_st *next;
 	int device;
 	bool is_default;
-	bool is_destroyed; /* goes with its last allocation */
-	size_t n_ranges;   /* live and kept */
+	bool is_destroyed; /* the pool goes with its last allocation */
+	size_t n_ranges;   /* live ones and kept ones */
 	struct range **kept;
 	size_t n_kept, n_allocated;
 	uint64_t threshold;
@@ -31,7 +31,7 @@ struct CUmemPoolHandle_st {
 };
 
 static struct CUmemPoolHandle_st *pools;
-static struct CUmemPoolHandle_st *current[NODE_DEVICES_MAX]; /* NULL is the default one */
+static struct CUmemPoolHandle_st *current[NODE_DEVICES_MAX]; /* NULL: the default pool */
 
 static struct CUmemPoolHandle_st *pool_new(int device, bool is_default)
 {
@@ -103,7 +103,7 @@ static void release_kept(struct CUmemPoolHandle_st *pool, uint64_t keep)
 		range = pool->kept[--pool->n_kept];
 		pool->reserved -= range->size;
 		pool->n_ranges--;
-		/* Kept ranges are out of the table: touching them is an error. */
+		/* A kept range is not in space's table, so that touching it is an error. */
 		range->pool = NULL;
 		space_insert(range);
 		space_free(range);
@@ -172,7 +172,7 @@ void pool_free_now(uint64_t addr)
 	space_unlock();
 }
 
-/* Give back what all pools of the device keep: the device is full. */
+/* The device is full: all its pools free the memory that they keep. */
 static void release_all(int device)
 {
 	struct CUmemPoolHandle_st *pool;
@@ -208,11 +208,11 @@ static CUresult wait_for(struct CUctx_st *ctx)
 }
 
 /*
- * What is kept goes only when the context is idle. Also frees that are queued free memory,
- * once the device comes to them; other threads may be quicker to take it, some times.
+ * Pools free kept memory only when the context is idle. Queued frees free memory, too, when
+ * their turn comes. Another thread may take it first, so the call tries several times.
  */
-static CUresult alloc(struct CUctx_st *ctx, int device, uint64_t size, enum range_kind kind,
-		      uint64_t *ret, bool may_wait)
+static CUresult alloc_range(struct CUctx_st *ctx, int device, uint64_t size, enum range_kind kind,
+			    uint64_t *ret, bool may_wait)
 {
 	CUresult r = space_alloc(ctx, device, size, kind, ret);
 
@@ -236,16 +236,16 @@ static CUresult alloc(struct CUctx_st *ctx, int device, uint64_t size, enum rang
 CUresult pool_retry_alloc(struct CUctx_st *ctx, uint64_t size, CUdeviceptr *ret)
 {
 	uint64_t addr;
-	CUresult r = alloc(ctx, ctx->device, size, RANGE_PLAIN, &addr, false);
+	CUresult r = alloc_range(ctx, ctx->device, size, RANGE_PLAIN, &addr, false);
 
 	if (!r)
 		*ret = addr;
 	return r;
 }
 
-/* A kept piece of this size; its context is the new owner. */
-static bool reuse(struct CUmemPoolHandle_st *pool, struct CUctx_st *ctx, uint64_t size,
-		  uint64_t *ret)
+/* Takes a kept piece of this size. It then belongs to ctx. */
+static bool reuse_kept(struct CUmemPoolHandle_st *pool, struct CUctx_st *ctx, uint64_t size,
+		       uint64_t *ret)
 {
 	struct range *range;
 	size_t i;
@@ -284,13 +284,13 @@ static CUresult pool_alloc(struct CUmemPoolHandle_st *pool, struct CUctx_st *ctx
 	CUresult r;
 
 	space_write_lock();
-	is_reused = reuse(pool, ctx, size, ret);
+	is_reused = reuse_kept(pool, ctx, size, ret);
 	if (is_reused)
 		count_used(pool, size, false);
 	space_unlock();
 	if (is_reused)
 		return CUDA_SUCCESS;
-	r = alloc(ctx, pool->device, size, RANGE_ASYNC, &addr, true);
+	r = alloc_range(ctx, pool->device, size, RANGE_ASYNC, &addr, true);
 	if (r)
 		return r;
 	space_write_lock();
@@ -301,7 +301,7 @@ static CUresult pool_alloc(struct CUmemPoolHandle_st *pool, struct CUctx_st *ctx
 	return CUDA_SUCCESS;
 }
 
-/* Asynchronous memory of a stream that is not captured itself is unsafe during a capture. */
+/* During a capture, asynchronous memory is unsafe on streams outside the capture. */
 static CUresult stream_lock_memory(CUstream handle, struct CUstream_st **ret)
 {
 	struct CUstream_st *stream;
@@ -316,7 +316,7 @@ static CUresult stream_lock_memory(CUstream handle, struct CUstream_st **ret)
 	return r ? r : stream_lock(handle, ret);
 }
 
-/* In a capture: an address now, memory behind it when the graph comes to the node. */
+/* In a capture the address is there at once, the memory when the graph reaches the node. */
 static CUresult capture_alloc(struct CUstream_st *stream, uint64_t size, int device,
 			      CUdeviceptr *ret)
 {
@@ -506,8 +506,8 @@ API(cuDeviceSetMemPool, (CUdevice dev, CUmemoryPool pool))
 	return r;
 }
 
-/* The 64 bit attributes; NULL for the others. */
-static uint64_t *counter(struct CUmemPoolHandle_st *pool, CUmemPool_attribute attr)
+/* The variable of a 64-bit attribute; NULL: another attribute. */
+static uint64_t *counter_attribute(struct CUmemPoolHandle_st *pool, CUmemPool_attribute attr)
 {
 	switch (attr) {
 	case CU_MEMPOOL_ATTR_RELEASE_THRESHOLD:
@@ -542,8 +542,8 @@ API(cuMemPoolGetAttribute, (CUmemoryPool pool, CUmemPool_attribute attr, void *v
 	space_read_lock();
 	if (!value || !is_valid(pool))
 		r = CUDA_ERROR_INVALID_VALUE;
-	else if (counter(pool, attr))
-		*(cuuint64_t *)value = *counter(pool, attr);
+	else if (counter_attribute(pool, attr))
+		*(cuuint64_t *)value = *counter_attribute(pool, attr);
 	else if (is_reuse_attribute(attr))
 		*(int *)value = pool->reuse[attr];
 	else
@@ -574,7 +574,7 @@ API(cuMemPoolSetAttribute, (CUmemoryPool pool, CUmemPool_attribute attr, void *v
 	return r;
 }
 
-/* Every device's memory is one to us: a pool's access list changes nothing. */
+/* All devices may access a pool's memory here, so access lists change nothing. */
 API(cuMemPoolSetAccess, (CUmemoryPool pool, const CUmemAccessDesc *map, size_t count))
 {
 	API_ENTER(API_INIT);

@@ -3,21 +3,21 @@
 #define NVS_SIMGPU_CUDA_POOL_H
 
 /*
- * Memory pools. An asynchronous allocation has its memory at once; an asynchronous free
- * takes effect in its stream. Freed pieces stay reserved up to the pool's release
- * threshold and serve later requests of the same size. Behind space's write lock.
+ * Memory pools. An asynchronous allocation gets its memory at once; an asynchronous free takes
+ * effect in its stream. A pool keeps freed pieces, up to its release threshold, for later
+ * requests of the same size. Threading: space's write lock guards pools.
  */
 
 #include "simgpu/cuda/space.h"
 #include "simgpu/cuda/work.h"
 
-/* The queued free of an asynchronous allocation has come to its turn. No lock held. */
+/* Carries out the queued free of an asynchronous allocation. No lock held. */
 void pool_free_now(uint64_t addr);
-/* The range is being freed: its pool, if any, no longer counts it. Write lock held. */
+/* Takes a range that is being freed out of its pool, if it has one. Write lock held. */
 void pool_forget(struct range *range);
-/* What pools keep of the context's memory is given back. Write lock held. */
+/* Pools free the context's memory that they keep. Write lock held. */
 void pool_context_gone(struct CUctx_st *ctx);
-/* A plain allocation; when the device is full, what pools keep is given back first. */
+/* A plain allocation. If the device is full, pools first free the memory that they keep. */
 CUresult pool_retry_alloc(struct CUctx_st *ctx, uint64_t size, CUdeviceptr *ret);
 
 #endif

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-/* Primary contexts, and what can be asked of and set on any context. */
+/* Primary contexts, and queries and settings of any context. */
 
 #include <string.h>
 
@@ -8,7 +8,7 @@
 #include "simgpu/cuda/capture.h"
 #include "simgpu/cuda/context.h"
 
-/* Two threads that retain at once must get one context: making it holds this lock. */
+/* Held while the context is made: two threads that retain at once must get the same one. */
 static pthread_mutex_t primary_lock = PTHREAD_MUTEX_INITIALIZER;
 static unsigned int primary_flags[NODE_DEVICES_MAX];
 
@@ -123,8 +123,8 @@ API(cuDevicePrimaryCtxGetState, (CUdevice dev, unsigned int *flags, int *active)
 	return CUDA_SUCCESS;
 }
 
-/* Also a relaxed thread conflicts with a capture that is open in the context. */
-static CUresult synchronize(struct CUctx_st *ctx)
+/* An open capture in the context forbids this call, even to a relaxed thread. */
+static CUresult synchronize_context(struct CUctx_st *ctx)
 {
 	CUresult r;
 
@@ -139,7 +139,7 @@ static CUresult synchronize(struct CUctx_st *ctx)
 API(cuCtxSynchronize, (void))
 {
 	API_ENTER(API_CONTEXT | API_UNSAFE);
-	return synchronize(context_current());
+	return synchronize_context(context_current());
 }
 
 API(cuCtxSynchronize_v2, (CUcontext ctx))
@@ -149,7 +149,7 @@ API(cuCtxSynchronize_v2, (CUcontext ctx))
 
 	API_ENTER(API_INIT | API_UNSAFE);
 	r = context_resolve(ctx, &found);
-	return r ? r : synchronize(found);
+	return r ? r : synchronize_context(found);
 }
 
 API(cuCtxSetLimit, (CUlimit limit, size_t value))

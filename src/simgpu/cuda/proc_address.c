@@ -11,7 +11,7 @@ API(cuGetProcAddress_v2, (const char *symbol, void **pfn, int cudaVersion, cuuin
 
 	if (symbolStatus)
 		*symbolStatus = (CUdriverProcAddressQueryResult)status;
-	/* With a place for the status, a name that was not found is no error. */
+	/* If the caller asks for the status, an unknown name is no error. */
 	return r == CUDA_ERROR_NOT_FOUND && symbolStatus ? CUDA_SUCCESS : r;
 }
 

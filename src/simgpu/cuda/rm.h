@@ -3,12 +3,12 @@
 #define NVS_SIMGPU_CUDA_RM_H
 
 /*
- * The resource manager as libcuda talks to it: ioctls on an open file that make a client,
- * a device, and for each context four channel groups (one compute, three copy; one more, for
- * pictures, where it is asked for), and that
- * take channels off the GPU and set timeslices. The calls go through the PLT, so whoever
- * interposes ioctl sees what it would see of the real driver; our own exported ioctl
- * serves them, and hands everything else to the kernel.
+ * The resource manager, as libcuda talks to it: ioctls on an open file. They make a client, a
+ * device, and channel groups for each context: one for compute, three for copies, and one for
+ * pictures with NVSHARE_SIM_PICTURES=1. They also take channels off the GPU and set timeslices.
+ *
+ * The calls go through the PLT, so a library that interposes ioctl sees the same calls as with
+ * the real driver. Our exported ioctl serves them, and passes all others to the kernel.
  */
 
 #include <stdbool.h>
@@ -19,13 +19,13 @@ enum rm_engine {
 	RM_COPY_TO_DEVICE,
 	RM_COPY_TO_HOST,
 	RM_COPY_OTHER,
-	RM_PICTURES, /* with NVSHARE_SIM_PICTURES=1; nothing is done there */
+	RM_PICTURES, /* with NVSHARE_SIM_PICTURES=1; it never has work */
 	RM_ENGINE_COUNT_
 };
 enum { RM_CHANNELS_MAX = 8 };
 
 struct rm_group {
-	uint32_t handle; /* 0: there is none */
+	uint32_t handle; /* 0: the group does not exist */
 	uint32_t n_channels;
 	uint32_t channels[RM_CHANNELS_MAX];
 	uint32_t is_off[RM_CHANNELS_MAX]; /* taken off the GPU */
@@ -33,7 +33,7 @@ struct rm_group {
 };
 
 struct rm_context {
-	int fd; /* of the client that owns the objects; -1 when there are none */
+	int fd; /* of the client that owns the objects; -1: there are none */
 	uint32_t client;
 	uint32_t subdevice;
 	struct rm_group groups[RM_ENGINE_COUNT_];
@@ -41,11 +41,11 @@ struct rm_context {
 
 struct CUctx_st;
 
-/* -errno. Makes ioctl calls: no lock may be held. */
+/* 0 or -errno. Makes ioctl calls, so no lock may be held. */
 int rm_context_init(struct CUctx_st *ctx);
 void rm_context_deinit(struct CUctx_st *ctx);
 
-/* May work of this engine make a step now? Any lock or none. */
+/* true: work of this engine may make a step now. Any lock, or none. */
 bool rm_is_running(const struct rm_context *rm, enum rm_engine engine);
 uint64_t rm_timeslice_ns(const struct rm_context *rm);
 

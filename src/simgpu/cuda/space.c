@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-/* An address-ordered array of ranges: looked up at each step, changed at each allocation. */
+/* An array sorted by address, because each step searches it and only allocations change it. */
 
 #include "simgpu/cuda/space.h"
 
@@ -16,7 +16,7 @@
 #include "simgpu/cuda/state.h"
 #include "simgpu/cuda/vmm.h"
 
-/* Above this a plain allocation gets pages of its own, in 2 MiB pieces. */
+/* A larger plain allocation gets its own pages, in 2 MiB pieces. */
 enum { SMALL_MAX = 1 << 20 };
 
 static pthread_rwlock_t lock = PTHREAD_RWLOCK_WRITER_NONRECURSIVE_INITIALIZER_NP;
@@ -39,7 +39,7 @@ void space_unlock(void)
 }
 
 /* Index of the first range that begins above addr. */
-static size_t above(uint64_t addr)
+static size_t index_above(uint64_t addr)
 {
 	size_t low = 0, high = n_ranges, mid;
 
@@ -55,7 +55,7 @@ static size_t above(uint64_t addr)
 
 struct range *space_find(uint64_t addr)
 {
-	size_t i = above(addr);
+	size_t i = index_above(addr);
 
 	if (i == 0 || addr - ranges[i - 1]->addr >= ranges[i - 1]->size)
 		return NULL;
@@ -64,7 +64,7 @@ struct range *space_find(uint64_t addr)
 
 struct range *space_next(uint64_t addr)
 {
-	size_t i = addr ? above(addr - 1) : 0;
+	size_t i = addr ? index_above(addr - 1) : 0;
 
 	return i < n_ranges ? ranges[i] : NULL;
 }
@@ -83,7 +83,7 @@ int space_insert(struct range *range)
 		}
 		ranges = grown;
 	}
-	i = above(range->addr);
+	i = index_above(range->addr);
 	memmove(&ranges[i + 1], &ranges[i], (n_ranges - i) * sizeof(struct range *));
 	ranges[i] = range;
 	n_ranges++;
@@ -92,7 +92,7 @@ int space_insert(struct range *range)
 
 void space_remove(struct range *range)
 {
-	size_t i = above(range->addr);
+	size_t i = index_above(range->addr);
 
 	n_ranges--;
 	memmove(&ranges[i - 1], &ranges[i], (n_ranges - i + 1) * sizeof(struct range *));
@@ -154,7 +154,7 @@ static void *map_aligned(uint64_t size, uint64_t alignment, int prot)
 	if (start + whole > aligned + size)
 		munmap((void *)(uintptr_t)(aligned + size), start + whole - aligned - size);
 	p = (void *)(uintptr_t)aligned;
-	/* A child has no GPU memory, and nobody wants gigabytes in a core file. */
+	/* A forked child has no GPU memory, and core files must stay small. */
 	madvise(p, size, MADV_DONTFORK);
 	madvise(p, size, MADV_DONTDUMP);
 	return p;
@@ -246,7 +246,7 @@ void space_free(struct range *range)
 		node_uncharge(device_node(range->device), range->charged);
 		break;
 	case RANGE_GRAPH:
-		/* The address stays the graph's. */
+		/* The graph keeps the address. */
 		madvise(pages, range->charged, MADV_DONTNEED);
 		mprotect(pages, range->charged, PROT_NONE);
 		graph_memory_gone(range->device, range->charged);
@@ -260,11 +260,11 @@ void space_free(struct range *range)
 						SPACE_GRANULARITY);
 		break;
 	case RANGE_HOST:
-		/* Pinned pages: from mmap, in whole pages. */
+		/* Pinned memory comes from mmap(), in whole pages. */
 		munmap(pages, (range->size + 4095) / 4096 * 4096);
 		break;
 	case RANGE_REGISTERED:
-		break; /* the pages are the program's */
+		break; /* the program owns the pages */
 	}
 	free(range);
 }

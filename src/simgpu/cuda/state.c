@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-/* Beginning and end of the driver in a process, and what every call asks first. */
+/* The driver's start and end in a process, and the checks at the begin of each call. */
 
 #include "simgpu/cuda/state.h"
 
@@ -60,8 +60,8 @@ uint64_t thread_id(void)
 }
 
 /*
- * The child of a process that used CUDA cannot use it: its worker does not exist and its
- * memory belongs to the parent. It can still exec and exit, so nothing here may be called.
+ * A forked child of a process that used CUDA cannot use CUDA: it has no worker, and the memory
+ * belongs to the parent. It can only exec and exit.
  */
 static void after_fork_child(void)
 {
@@ -79,7 +79,7 @@ static void at_exit(void)
 	if (__atomic_load_n(&sim.phase, __ATOMIC_RELAXED) != SIM_UP)
 		return;
 	__atomic_store_n(&sim.phase, SIM_EXITING, __ATOMIC_SEQ_CST);
-	/* Work that is still queued is lost, as on the real driver: nobody waits for it. */
+	/* Queued work is lost, as with the real driver, which does not wait for it. */
 	run_stop();
 	node_leave();
 }
@@ -138,7 +138,7 @@ CUresult api_enter(const char *name, unsigned int need)
 		return r;
 	hold_pass((need & API_STACK) == API_STACK ? NULL : context_current());
 	if ((need & API_CONTEXT) == API_CONTEXT) {
-		/* A host function that called the driver could wait for itself. */
+		/* A host function must not call the driver: it could wait for itself. */
 		if (host_call_is_inside())
 			return CUDA_ERROR_NOT_PERMITTED;
 		r = context_resolve(NULL, &ctx);

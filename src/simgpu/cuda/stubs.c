@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
- * Driver functions that the simulated GPU does not have: exported, so that whoever links
- * or looks them up gets an answer, which is CUDA_ERROR_NOT_SUPPORTED. None reads its
- * arguments, so one body without parameters serves every signature of the C ABI.
+ * Driver functions that the simulated GPU does not have. They are exported, so that programs can
+ * link them and look them up, and return CUDA_ERROR_NOT_SUPPORTED. They read no arguments, so one
+ * body without parameters serves every signature of the C ABI.
  */
 
 enum { ERROR_NOT_SUPPORTED = 801 };

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
- * What cuGetProcAddress looks in. The table holds every symbol; the answer is the newest form of
- * the name that the asked-for version knows, in the kind of default stream that was asked for. This
- * file does not include the prototypes: it needs addresses, not types.
+ * The table of all exported symbols, for cuGetProcAddress. The answer is the newest form of the
+ * name that the requested version has, for the requested kind of default stream. This file needs
+ * addresses, not types, so it does not include the prototypes.
  */
 
 #include "simgpu/cuda/symbol.h"
@@ -47,7 +47,7 @@ int symbol_find(const char *name, void **ret, int version, uint64_t flags, int *
 		is_twin = s->stream == ptsz || s->stream == ptds;
 		if (s->since > version || (is_twin && !wants_twin))
 			continue;
-		/* A twin beats a form for the legacy stream, then the newer one wins. */
+		/* A requested twin comes before a legacy form, then the newer form wins. */
 		if (!best || (wants_twin && is_twin && best->stream == legacy) ||
 		    (s->since >= best->since &&
 		     (!wants_twin || is_twin || best->stream == none || best->stream == legacy)))

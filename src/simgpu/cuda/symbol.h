@@ -5,8 +5,8 @@
 #include <stdint.h>
 
 /*
- * The address that cuGetProcAddress gives for a name. 0, CUDA_ERROR_INVALID_VALUE or
- * CUDA_ERROR_NOT_FOUND; *ret_status, if not NULL, is a CUdriverProcAddressQueryResult.
+ * Finds the address for cuGetProcAddress. Returns 0, CUDA_ERROR_INVALID_VALUE or
+ * CUDA_ERROR_NOT_FOUND. ret_status may be NULL; *ret_status is a CUdriverProcAddressQueryResult.
  */
 int symbol_find(const char *name, void **ret, int version, uint64_t flags, int *ret_status);
 

@@ -3,16 +3,16 @@
 #define NVS_SIMGPU_CUDA_TOKEN_H
 
 /*
- * What lies in the token of memory that was exported: the descriptor of its pages, in a
- * message that the socket has sent to itself and that nobody takes out.
+ * The token of exported memory is a socket. It has sent itself a message with the descriptor of
+ * the memory's pages, which stays in its queue.
  */
 
 #include <stdint.h>
 
-/* Once a token; 0 or -errno. pages stays the caller's. */
+/* Fills a new token, once. The caller keeps pages. 0 or -errno. */
 int token_fill(int token, int pages, uint64_t size);
 
-/* A descriptor of the pages, the caller's; -EINVAL: this is no token. */
+/* Returns a descriptor of the pages, which the caller owns. -EINVAL: it is no token. */
 int token_look(int token, uint64_t *ret_size);
 
 #endif

@@ -13,14 +13,14 @@
 #include "simgpu/cuda/state.h"
 #include "simgpu/cuda/token.h"
 
-/* Everything of this file is behind space's write lock. */
+/* Space's write lock guards all state of this file. */
 struct phys {
 	uint64_t size;
 	uint64_t offset; /* in fd */
 	int fd;
-	int token; /* of node_pass(), once exported; -1: it is charged to this process */
+	int token; /* from node_pass(), once exported; -1: charged to this process */
 	bool is_own_fd;
-	bool is_imported; /* and so not exported again, as on a card */
+	bool is_imported; /* as on a card, it cannot be exported again */
 	unsigned int n_handles, n_maps;
 	uint32_t slot, generation;
 	CUmemAllocationProp prop;
@@ -31,7 +31,7 @@ struct reservation {
 	uint64_t addr, size;
 };
 
-/* A handle is slot and generation: one that was released names nothing, also not a newer one. */
+/* A handle is a slot and its generation, so a released handle never names newer memory. */
 static struct phys **slots;
 static uint32_t *generations;
 static uint32_t n_slots;
@@ -80,7 +80,7 @@ static bool take_slot(struct phys *phys)
 	return true;
 }
 
-/* Gives the pages back when neither a handle nor a mapping is left. */
+/* Frees the pages when no handle and no mapping is left. */
 static void phys_put(struct phys *phys)
 {
 	if (phys->n_handles || phys->n_maps)
@@ -115,7 +115,7 @@ static int phys_pages(struct phys *phys)
 		return -errno;
 	phys->fd = pool_fd;
 	phys->offset = pool_end;
-	/* Offsets are never used twice; the file is a set of holes. */
+	/* Each allocation gets a new offset; freed parts of the file are holes. */
 	if (ftruncate(pool_fd, (off_t)(pool_end + phys->size)) < 0)
 		return -errno;
 	pool_end += phys->size;
@@ -256,7 +256,7 @@ API(cuMemAddressReserve,
 	void *pages;
 
 	API_ENTER(API_INIT);
-	(void)addr; /* a hint */
+	(void)addr; /* only a hint */
 	if (!ptr || !size || size % SPACE_GRANULARITY || (alignment & (alignment - 1)) || flags)
 		return CUDA_ERROR_INVALID_VALUE;
 	res = calloc(1, sizeof(*res));
@@ -348,7 +348,7 @@ API(cuMemMap, (CUdeviceptr ptr, size_t size, size_t offset, CUmemGenericAllocati
 		return CUDA_ERROR_INVALID_VALUE;
 	space_write_lock();
 	phys = phys_find(handle);
-	/* A part of a handle can not be mapped. */
+	/* As on a card, only a whole handle can be mapped. */
 	if (phys)
 		r = size == phys->size ? map(ptr, size, phys) : CUDA_ERROR_NOT_SUPPORTED;
 	space_unlock();
@@ -357,7 +357,7 @@ API(cuMemMap, (CUdeviceptr ptr, size_t size, size_t offset, CUmemGenericAllocati
 
 void vmm_unmap(struct range *range)
 {
-	/* The reservation stays: inaccessible pages take the place. */
+	/* Inaccessible pages keep the reservation. */
 	void *pages = mmap((void *)(uintptr_t)range->addr, range->size, PROT_NONE,
 			   MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0);
 
@@ -367,7 +367,7 @@ void vmm_unmap(struct range *range)
 	phys_put(range->phys);
 }
 
-/* Are these whole mappings with nothing between them? */
+/* true: these bytes are whole mappings without a gap. */
 static bool is_whole_mappings(uint64_t addr, uint64_t size)
 {
 	const struct range *range;
@@ -382,7 +382,7 @@ static bool is_whole_mappings(uint64_t addr, uint64_t size)
 	return true;
 }
 
-/* Only whole mappings can go; what lies between them does not matter. */
+/* Only whole mappings can be unmapped; gaps between them do not matter. */
 static bool cuts_no_mapping(uint64_t addr, uint64_t size)
 {
 	const struct range *first = space_find(addr), *last = space_find(addr + size - 1);
@@ -488,8 +488,8 @@ void vmm_forget(void)
 	pool_fd = -1;
 }
 
-/* From now on whoever holds the token holds the memory. */
-static int pass(struct phys *phys)
+/* From now on the memory lives as long as the token. */
+static int pass_token(struct phys *phys)
 {
 	unsigned int device = device_node(phys->prop.location.id);
 	int token = node_pass(device, phys->size);
@@ -514,7 +514,7 @@ API(cuMemExportToShareableHandle, (void *shareableHandle, CUmemGenericAllocation
 	space_write_lock();
 	phys = phys_find(handle);
 	if (phys && phys->is_own_fd && !phys->is_imported) {
-		fd = phys->token < 0 ? pass(phys) : 0;
+		fd = phys->token < 0 ? pass_token(phys) : 0;
 		if (fd >= 0)
 			fd = fcntl(phys->token, F_DUPFD_CLOEXEC, 0);
 		if (fd >= 0)

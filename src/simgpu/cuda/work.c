@@ -14,7 +14,7 @@ bool work_computes(const struct work *work)
 	return work->kind == WORK_KERNEL || work->kind == WORK_FILL;
 }
 
-/* What is no copy is done, or at least announced, by the stream's compute channel. */
+/* The stream's compute channel does, or at least announces, all work but copies. */
 enum rm_engine work_engine(const struct work *work)
 {
 	switch (work->kind) {
@@ -56,7 +56,7 @@ static bool value_is_reached(const struct work_value *value)
 	case CU_STREAM_WAIT_VALUE_NOR:
 		return (~(now | value->value) & mask) != 0;
 	default:
-		/* Cyclic, as the counters that it is meant for. */
+		/* The comparison is cyclic, for counters that wrap around. */
 		ahead = value->is_64 ? (int64_t)(now - value->value)
 				     : (int32_t)((uint32_t)now - (uint32_t)value->value);
 		return ahead >= 0;
@@ -106,7 +106,7 @@ static enum work_step kernel_step(struct CUctx_st *ctx, const struct work *work,
 static enum work_step host_step(const struct work *work, struct progress *progress)
 {
 	if (progress->call)
-		return WORK_STEP_DONE; /* run.c asks only when it has returned */
+		return WORK_STEP_DONE; /* run.c steps again only after the function's return */
 	progress->call = host_call_new(&work->host, CUDA_SUCCESS);
 	return progress->call ? WORK_STEP_BLOCKED : WORK_STEP_DONE;
 }

@@ -3,10 +3,9 @@
 #define NVS_SIMGPU_CUDA_WORK_H
 
 /*
- * What a GPU can be asked to do, and how it is done: in steps of a fraction of a
- * millisecond, so that streams interleave, processes take turns and a frozen context
- * stands still between two steps. struct work is a description that can be copied into
- * graphs; struct progress is how far one execution of it has come.
+ * The work of a GPU, in steps of a fraction of a millisecond. Between two steps streams and
+ * processes take turns, and a frozen context stands still. struct work describes the work and
+ * can be copied into graphs; struct progress tells how far one execution has come.
  */
 
 #include "abi/cuda_structs.h"
@@ -33,7 +32,7 @@ enum work_kind {
 	WORK_VALUE_WAIT,
 	WORK_VALUE_WRITE,
 	WORK_PREFETCH,
-	WORK_FREE, /* of an asynchronous allocation */
+	WORK_FREE, /* frees an asynchronous allocation */
 	WORK_GRAPH_ALLOC,
 	WORK_GRAPH_FREE,
 };
@@ -50,14 +49,14 @@ struct work_kernel {
 	uint64_t args[WORK_ARGS_MAX];
 };
 
-/* Rows of width bytes; a side that is no GPU address is host memory and is not checked. */
+/* Rows of width bytes. A side that is no GPU address is host memory, without checks. */
 struct work_copy {
 	uint64_t dst, src;
 	size_t width, height, depth;
 	size_t dst_pitch, src_pitch; /* from row to row */
 	size_t dst_slice, src_slice; /* from plane to plane */
 	bool is_dst_host, is_src_host;
-	bool is_sync_host; /* pageable: the caller has to wait */
+	bool is_sync_host; /* the host memory is pageable, so the caller waits */
 	enum rm_engine engine;
 };
 
@@ -82,7 +81,7 @@ struct work_value {
 
 struct work_memory {
 	uint64_t addr, size;
-	int location; /* ordinal, -1 is the host */
+	int location; /* ordinal; -1: the host */
 };
 
 struct work {
@@ -101,7 +100,7 @@ struct work {
 struct host_call;
 
 struct progress {
-	uint64_t pos; /* what it counts is the kind's own */
+	uint64_t pos; /* unit: depends on the kind */
 	uint64_t round;
 	uint64_t started_ns; /* of computing, in the device's time; 0 before */
 	uint64_t step_ns;    /* modelled cost of the last step, as far as it computed */
@@ -110,17 +109,17 @@ struct progress {
 };
 
 enum work_step {
-	WORK_STEP_MORE,    /* again when it is this one's turn, not before progress.ready_ns */
-	WORK_STEP_DONE,    /* over at progress.ready_ns */
-	WORK_STEP_FAILED,  /* *ret_error, sticky */
-	WORK_STEP_BLOCKED, /* on something that will wake the worker */
+	WORK_STEP_MORE,    /* needs another step, not before progress.ready_ns */
+	WORK_STEP_DONE,    /* is done at progress.ready_ns */
+	WORK_STEP_FAILED,  /* *ret_error is the sticky error */
+	WORK_STEP_BLOCKED, /* waits for an event that will wake the worker */
 };
 
-/* Which channel group carries it. */
+/* The channel group that carries the work. */
 enum rm_engine work_engine(const struct work *work);
 bool work_computes(const struct work *work); /* needs the compute token */
 
-/* One step; space's lock is taken inside. No lock held. */
+/* Makes one step. Takes space's lock. No lock held. */
 enum work_step work_do(struct CUctx_st *ctx, const struct work *work, struct progress *progress,
 		       CUresult *ret_error);
 
@@ -139,7 +138,7 @@ struct kernel {
 };
 const struct kernel *kernel_find(const char *name);
 
-/* managed.c: pages of managed memory in the piece move to ctx's device. Read lock held. */
+/* managed.c: moves managed pages of [addr, addr + size) to ctx's device. Read lock held. */
 void managed_touch(struct CUctx_st *ctx, uint64_t addr, uint64_t size, struct progress *progress);
 
 #endif

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
- * The shared file: found, checked, made anew. Whoever opens or remakes it holds a flock on
- * <dir>/lock, so two first processes cannot make two nodes.
+ * Finds, checks and makes the shared file. A process that opens or makes it holds a flock on
+ * <dir>/lock, so that two first processes cannot make two nodes.
  */
 
 #include "simgpu/node/node.h"
@@ -20,17 +20,17 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-/* Changes with the layout, so that a node of another build is remade, not misread. */
+/* The magic depends on the layout: a process replaces the node of another build. */
 #define NODE_MAGIC (0x6e76736873696d00ull ^ sizeof(struct node_shared) ^ 4)
 
 struct node node_view;
 static pthread_mutex_t attach_lock = PTHREAD_MUTEX_INITIALIZER;
-static pthread_mutex_t own_lock = PTHREAD_MUTEX_INITIALIZER; /* around the node's */
+static pthread_mutex_t own_lock = PTHREAD_MUTEX_INITIALIZER; /* taken before the node's lock */
 
 void node_lock(void)
 {
 	pthread_mutex_lock(&own_lock);
-	/* Every value behind the lock is one word of one process: nothing to repair. */
+	/* A dead holder leaves nothing to repair: each value is one word of one process. */
 	if (pthread_mutex_lock(&node_view.shared->lock) == EOWNERDEAD)
 		pthread_mutex_consistent(&node_view.shared->lock);
 }
@@ -44,7 +44,7 @@ void node_unlock(void)
 void node_stop(void)
 {
 	pthread_mutex_lock(&own_lock);
-	raise(SIGSTOP); /* of this thread, which therefore stops here */
+	raise(SIGSTOP); /* sent to this thread, so it stops here */
 	pthread_mutex_unlock(&own_lock);
 }
 
@@ -60,7 +60,7 @@ static int make_dir(void)
 			 geteuid());
 	if (mkdir(node_view.dir, 0700) < 0 && errno != EEXIST)
 		return -errno;
-	/* The default name can be guessed: a directory of somebody else is not ours to trust. */
+	/* Anybody can guess the default name, so the directory must be this user's. */
 	if (lstat(node_view.dir, &st) < 0)
 		return -errno;
 	if (!(dir && *dir) && (!S_ISDIR(st.st_mode) || st.st_uid != geteuid()))
@@ -115,7 +115,7 @@ static void configure(struct node_shared *shared)
 		shared->device[i].capacity = config->gpu_memory[i / per_gpu] / per_gpu;
 }
 
-/* A new file takes the name by rename: who has the old one mapped keeps it, alone. */
+/* A new file gets its name by rename(). Processes that have mapped the old file keep it. */
 static int map_new(struct node_shared **ret)
 {
 	char from[sizeof(node_view.dir) + 16], to[sizeof(node_view.dir) + 16];
@@ -165,7 +165,7 @@ static int take_slot(void)
 	node_reap_locked();
 	for (i = 0; i < shared->n_slots; i++)
 		n_alive += shared->proc[i].pid != 0;
-	/* Nobody is there: the newcomer says what the hardware is. */
+	/* The first process of a node defines the hardware. */
 	if (n_alive == 0)
 		configure(shared);
 	for (i = 0; i < NODE_PROCS_MAX && shared->proc[i].pid; i++)

@@ -3,15 +3,16 @@
 #define NVS_SIMGPU_NODE_H
 
 /*
- * The node of the simulated GPUs: what all its processes share, in one mapped file.
+ * The node of the simulated GPUs: one mapped file, which all its processes share.
  *
- * The hardware (how many GPUs, how large) is decided by the environment of the first
- * process and stays while any process uses the node. Every number belongs to one process
- * and is stored in that process's slot; totals are summed when asked for, so a process that
- * is killed anywhere leaves nothing to repair: its slot is dropped when somebody looks.
+ * The environment of the first process defines the hardware (number and size of GPUs). The
+ * definition stays while any process uses the node. Every number is in the slot of the process
+ * that it belongs to; functions add up totals. So a killed process leaves nothing to repair:
+ * the next process that looks drops its slot.
  *
- * Threading: everything here may be called by any thread once node_attach() returned.
- * Errors are -errno. "device" is what CUDA counts: a GPU, or a MIG instance of one.
+ * Threading: any thread may call these functions once node_attach() has returned; those with
+ * _locked in their names between node_lock() and node_unlock(). Errors are -errno. A "device"
+ * is what CUDA counts: a GPU, or a MIG instance.
  */
 
 #include <pthread.h>
@@ -38,12 +39,12 @@ enum node_counter {
 	NODE_COUNTER_BYTES_TO_HOST,
 	NODE_COUNTER_MIGRATED_TO_DEVICE,
 	NODE_COUNTER_MIGRATED_TO_HOST,
-	NODE_COUNTER_HOLDS,   /* calls that kept others out while they waited for the GPU */
-	NODE_COUNTER_BLOCKED, /* calls that were kept out */
+	NODE_COUNTER_HOLDS,   /* calls that waited for the GPU and kept other calls out */
+	NODE_COUNTER_BLOCKED, /* calls that another call kept out */
 	NODE_COUNTER_COUNT_,
 };
 
-/* Busy nanoseconds of the last 3.2 s, by the tenth of a second. */
+/* Busy nanoseconds of the last 3.2 s, in buckets of 0.1 s. */
 struct node_load {
 	uint64_t busy_ns[NODE_LOAD_BUCKETS];
 	uint64_t stamp[NODE_LOAD_BUCKETS];
@@ -51,10 +52,10 @@ struct node_load {
 
 struct node_proc_device {
 	uint64_t used;    /* bytes of GPU memory, contexts included */
-	uint64_t kept;    /* of used: nothing is in it, and whoever needs room gets it */
-	uint64_t passed;  /* not of used: passed memory that it has a handle of */
-	uint64_t busy_ns; /* compute time, since the slot was taken */
-	uint64_t ticket;  /* place in the queue for the compute token; 0 does not want it */
+	uint64_t kept;    /* the part of used without data: other processes may take it */
+	uint64_t passed;  /* passed memory that it has a handle of; not in used */
+	uint64_t busy_ns; /* compute time since it took the slot */
+	uint64_t ticket;  /* place in the queue for the compute token; 0: not in the queue */
 	struct node_load load;
 };
 
@@ -70,9 +71,9 @@ struct node_device {
 	uint64_t capacity;
 	uint64_t busy_ns;
 	uint64_t tickets;           /* last one given */
-	uint64_t token_deadline_ns; /* from then on anybody may take the token away */
-	uint32_t token_owner;       /* slot + 1; 0 is free */
-	uint32_t is_lost;           /* fell off the bus (Xid 79 or 119) until "recover" */
+	uint64_t token_deadline_ns; /* from then on any process may take the token away */
+	uint32_t token_owner;       /* slot + 1; 0: the token is free */
+	uint32_t is_lost;           /* off the bus (Xid 79 or 119), until "recover" */
 	uint64_t copies_end_ns[NODE_DIRECTION_COUNT_];
 	uint64_t ecc_errors[2];  /* single, double */
 	uint64_t spent_until_ns; /* the host's time up to which the device's is accounted */
@@ -80,7 +81,7 @@ struct node_device {
 	struct node_load load;
 };
 
-/* Memory that was exported: nobody's own any more. */
+/* Exported memory, which belongs to no process any more. */
 struct node_passed {
 	uint64_t id[2]; /* random; names the token */
 	uint64_t bytes; /* 0: the entry is free */
@@ -97,12 +98,12 @@ struct node_event {
 
 struct node_config {
 	uint32_t n_gpus;
-	uint32_t n_mig; /* instances a GPU; 0 is MIG off */
+	uint32_t n_mig; /* MIG instances of a GPU; 0: MIG is off */
 	uint32_t n_devices;
-	uint32_t is_coherent; /* host and GPU memory are one, as on boards that join the two */
+	uint32_t is_coherent; /* CPU and GPU share their memory */
 	uint32_t is_confidential;
-	uint32_t is_mps;                      /* as far as the device attribute says so */
-	uint32_t pcie_generation, pcie_width; /* 0: NVML does not tell */
+	uint32_t is_mps;                      /* only the device attribute shows it */
+	uint32_t pcie_generation, pcie_width; /* 0: NVML does not know them */
 	uint32_t n_c2c;                       /* NVLink-C2C links to the host */
 	uint64_t gpu_memory[NODE_GPUS_MAX];
 	uint64_t context_bytes;
@@ -116,7 +117,7 @@ struct node_shared {
 	struct node_config config;
 	uint64_t created_ns;
 	uint64_t last_event;
-	uint64_t n_slots; /* from there on all slots are free: scans end here */
+	uint64_t n_slots; /* scans end here: all slots from here on are free */
 	struct node_event events[NODE_EVENTS_MAX];
 	struct node_device device[NODE_DEVICES_MAX];
 	struct node_passed passed[NODE_PASSED_MAX];
@@ -132,29 +133,29 @@ struct node {
 
 extern struct node node_view;
 
-/* Maps the node, makes it if there is none or it is damaged, takes a slot. Idempotent. */
+/* Maps the node, and takes a slot. Makes the node if it is missing or damaged. Idempotent. */
 int node_attach(void);
 void node_detach(void); /* gives the slot and all its bytes back */
 /*
- * At exit: gives the bytes back, but keeps the slot, which other threads of the process may
- * be about to use. It goes when somebody sees that the process is gone.
+ * At exit: gives the bytes back, but keeps the slot, because other threads may still use it.
+ * Another process drops the slot when this one has gone.
  */
 void node_leave(void);
-void node_forget(void); /* in a forked child: the slot is the parent's */
+void node_forget(void); /* in a forked child, because the slot is the parent's */
 
-/* A missing or wrong value gives the default; says so only under NVSHARE_SIM_DEBUG. */
+/* A missing or wrong value gives the default. NVSHARE_SIM_DEBUG=1 reports wrong values. */
 void node_config_read(struct node_config *ret);
-unsigned int node_connections(void); /* of this process, 0: as many as streams */
+unsigned int node_connections(void); /* hardware queues of a context; 0: one a stream */
 bool node_is_debug(void);
 void node_debug(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
-/* Holds the robust lock of the node; state behind it is consistent even after a death. */
+/* The node's lock is robust: the state behind it is consistent even if its holder dies. */
 void node_lock(void);
 void node_unlock(void);
 
 /*
- * Stops the process by SIGSTOP. None of its threads holds the lock: of a real driver's a
- * process that is stopped holds none either.
+ * Stops the process by SIGSTOP, while none of its threads holds the node's lock. A stopped
+ * process holds no lock of a real driver either.
  */
 void node_stop(void);
 
@@ -163,39 +164,40 @@ bool node_proc_start_time(uint32_t pid, uint64_t *ret);
 void node_reap_locked(void); /* drops the slots of dead processes */
 
 /*
- * Memory that others may come to hold, charged to this process until now. Its token is a
- * descriptor: as long as one of it is open anywhere, also in a message that nobody has
- * received yet, the bytes are used, once; they are free as soon as somebody looks after the
- * last one is gone. Takes nothing, the caller closes the token; or -errno: nothing changed.
+ * Moves a charge of this process to a token, a descriptor that other processes may get. The
+ * bytes count as used, once, while a descriptor of the token is open anywhere, or in a message
+ * that nobody has received. They are free when a process looks after the last one has gone.
+ * Returns the token, which the caller closes, or -errno, and nothing has changed.
  */
 int node_pass(unsigned int device, uint64_t bytes);
-void node_passed_hold(unsigned int device, int64_t bytes); /* for lists of processes */
+void node_passed_hold(unsigned int device, int64_t bytes); /* a handle's bytes, for NVML's lists */
 uint64_t node_passed_locked(unsigned int device);          /* bytes in use */
 void node_passed_reap_locked(void);
 
-/* -ENOMEM when the device is full, also after dropping the dead. */
+/* Charges bytes to this process. -ENOMEM: the device is full, even without dead processes. */
 int node_charge(unsigned int device, uint64_t bytes);
 void node_uncharge(unsigned int device, uint64_t bytes);
 /*
- * What is charged stays so until somebody has no room; false: that has happened. bytes: a
- * multiple of NODE_KEPT_PAGE, in which it is taken.
+ * Keeps charged bytes without data, which other processes may take when they have no room.
+ * node_unkeep() takes them back; false: another process has them. bytes: a multiple of
+ * NODE_KEPT_PAGE.
  */
 #define NODE_KEPT_PAGE (2ull << 20)
 void node_keep(unsigned int device, uint64_t bytes);
 bool node_unkeep(unsigned int device, uint64_t bytes);
-uint64_t node_used(unsigned int device); /* of all living processes */
+uint64_t node_used(unsigned int device); /* bytes of all living processes */
 uint64_t node_used_locked(unsigned int device);
 
 /*
- * The compute token. try: true when this process has it; else this process is queued and
- * its wake word is bumped when it is given. The holder calls yield when its slice is over
- * and drop when it has nothing to compute.
+ * The compute token. try returns true if this process has it. Else it queues this process, whose
+ * wake word changes when it gets the token. The holder calls yield at the end of its slice, which
+ * returns true if it keeps the token, and drop when it has nothing to compute.
  */
 bool node_token_try(unsigned int device, uint64_t slice_ns);
-bool node_token_yield(unsigned int device, uint64_t slice_ns); /* still ours? */
+bool node_token_yield(unsigned int device, uint64_t slice_ns);
 void node_token_drop(unsigned int device);
 
-/* Sleeps until the wake word differs from seen or the time has come (UINT64_MAX: never). */
+/* Sleeps until the wake word is no longer seen, or until until_ns (UINT64_MAX: no limit). */
 void node_wait(uint32_t seen, uint64_t until_ns);
 void node_wake_self(void);
 
@@ -217,9 +219,9 @@ void node_count(enum node_counter counter, uint64_t n);
 double node_load_ratio(const struct node_load *load, uint64_t now_ns, uint64_t window_ns);
 
 /*
- * Takes what was written to <dir>/inject ("xid 79 gpu 0", "ecc double gpu 1", "recover gpu
- * 0", one a line) into the ring of events. The next event after *last for the caller:
- * false when there is none.
+ * node_inject_poll() moves lines of <dir>/inject ("xid 79 gpu 0", "ecc double gpu 1",
+ * "recover gpu 0") to the ring of events. node_event_next() reads the next event after *last,
+ * and advances *last; false: there is none.
  */
 void node_inject_poll(void);
 bool node_event_next(uint64_t *last, struct node_event *ret);

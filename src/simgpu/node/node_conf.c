@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-/* What the environment says about the hardware, and the names that follow from it. */
+/* Reads the hardware from the environment, and makes the devices' UUIDs. */
 
 #include "simgpu/node/node.h"
 
@@ -64,7 +64,7 @@ static uint64_t read_size(const char *name, uint64_t missing)
 	return missing;
 }
 
-/* "1GiB" for all, or one a GPU, "1GiB,2GiB"; the last one serves the rest. */
+/* "1GiB", or a list, "1GiB,2GiB", one size a GPU. The last size serves the rest. */
 static void read_memory(struct node_config *ret)
 {
 	const char *s = getenv("NVSHARE_SIM_MEMORY");

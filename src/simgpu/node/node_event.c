@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
- * Errors on demand: lines of <dir>/inject become events that every process of the node sees
- * once. Reading and emptying the file happen under the node's lock, so a line is taken by
- * exactly one process.
+ * Errors on demand: lines of <dir>/inject become events, which every process of the node sees
+ * once. A process reads and empties the file under the node's lock, so exactly one process
+ * takes a line.
  */
 
 #include "simgpu/node/node.h"
@@ -16,7 +16,7 @@
 
 enum { XID_OFF_THE_BUS = 79, XID_GSP_TIMEOUT = 119 };
 
-static void push(uint32_t kind, uint32_t gpu, uint64_t data)
+static void push_event(uint32_t kind, uint32_t gpu, uint64_t data)
 {
 	struct node_shared *shared = node_view.shared;
 	struct node_event *event = &shared->events[shared->last_event % NODE_EVENTS_MAX];
@@ -33,7 +33,7 @@ static void set_lost(uint32_t gpu, uint32_t is_lost)
 		node_view.shared->device[gpu * per_gpu + i].is_lost = is_lost;
 }
 
-static void take_line(const char *line)
+static void take_inject_line(const char *line)
 {
 	uint32_t per_gpu = node_view.shared->config.n_mig ? node_view.shared->config.n_mig : 1;
 	unsigned int gpu = 0, xid = 0;
@@ -41,7 +41,7 @@ static void take_line(const char *line)
 
 	if (sscanf(line, "xid %u gpu %u", &xid, &gpu) == 2 &&
 	    gpu < node_view.shared->config.n_gpus) {
-		push(NODE_EVENT_XID, gpu, xid);
+		push_event(NODE_EVENT_XID, gpu, xid);
 		if (xid == XID_OFF_THE_BUS || xid == XID_GSP_TIMEOUT)
 			set_lost(gpu, 1);
 	} else if (sscanf(line, "ecc %15s gpu %u", what, &gpu) == 2 &&
@@ -49,7 +49,7 @@ static void take_line(const char *line)
 		bool is_double = strcmp(what, "double") == 0;
 
 		node_view.shared->device[gpu * per_gpu].ecc_errors[is_double]++;
-		push(is_double ? NODE_EVENT_ECC_DOUBLE : NODE_EVENT_ECC_SINGLE, gpu, 0);
+		push_event(is_double ? NODE_EVENT_ECC_DOUBLE : NODE_EVENT_ECC_SINGLE, gpu, 0);
 	} else if (sscanf(line, "recover gpu %u", &gpu) == 1 &&
 		   gpu < node_view.shared->config.n_gpus) {
 		set_lost(gpu, 0);
@@ -70,11 +70,11 @@ void node_inject_poll(void)
 		return;
 	node_lock();
 	n = read(fd, buf, sizeof(buf) - 1);
-	/* A line without its end is still being written. */
+	/* If the last line has no newline, its writer is not done. */
 	if (n > 0 && buf[n - 1] == '\n' && ftruncate(fd, 0) == 0) {
 		buf[n] = '\0';
 		while ((line = strsep(&rest, "\n")))
-			take_line(line);
+			take_inject_line(line);
 	}
 	node_unlock();
 	close(fd);

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
- * Memory that has been exported, of which any process may have a handle, or a descriptor
- * that it was sent. The token is a socket with a name of its own: the kernel keeps the name
- * for as long as a descriptor of it is open or on its way, whoever was killed, and who wants
- * to know tries to take the name.
+ * Exported memory: any process may have a handle of it, or a descriptor. The token is a socket
+ * with a name of its own. The kernel keeps the name while a descriptor of the socket is open or
+ * in a message, whichever process was killed. A process that can take the name knows that the
+ * token has gone.
  */
 
 #include "simgpu/node/node.h"
@@ -18,8 +18,8 @@
 #include <sys/un.h>
 #include <unistd.h>
 
-/* A socket with the name of that id; -EADDRINUSE: the token is still there. */
-static int take_name(const uint64_t id[2])
+/* Makes a socket with the name of id. -EADDRINUSE: the token is still there. */
+static int take_token_name(const uint64_t id[2])
 {
 	struct sockaddr_un addr = {.sun_family = AF_UNIX};
 	int fd, n, r = 0;
@@ -46,7 +46,7 @@ void node_passed_reap_locked(void)
 
 		if (!entry->bytes)
 			continue;
-		fd = take_name(entry->id);
+		fd = take_token_name(entry->id);
 		if (fd < 0)
 			continue;
 		close(fd);
@@ -66,8 +66,8 @@ uint64_t node_passed_locked(unsigned int device)
 	return bytes;
 }
 
-/* Killed half way, the process leaves a free entry, or one whose token is gone. */
-static int add_locked(unsigned int device, uint64_t bytes)
+/* A process that is killed in here leaves a free entry, or one whose token has gone. */
+static int passed_add_locked(unsigned int device, uint64_t bytes)
 {
 	struct node_passed *entry = node_view.shared->passed;
 	unsigned int i;
@@ -79,7 +79,7 @@ static int add_locked(unsigned int device, uint64_t bytes)
 		return -ENOSPC;
 	if (getrandom(entry[i].id, sizeof(entry[i].id), 0) != (ssize_t)sizeof(entry[i].id))
 		return -EIO;
-	fd = take_name(entry[i].id);
+	fd = take_token_name(entry[i].id);
 	if (fd < 0)
 		return fd;
 	entry[i].device = device;
@@ -93,10 +93,10 @@ int node_pass(unsigned int device, uint64_t bytes)
 	int fd;
 
 	node_lock();
-	fd = add_locked(device, bytes);
+	fd = passed_add_locked(device, bytes);
 	if (fd == -ENOSPC) {
 		node_passed_reap_locked();
-		fd = add_locked(device, bytes);
+		fd = passed_add_locked(device, bytes);
 	}
 	node_unlock();
 	return fd;

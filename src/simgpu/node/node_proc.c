@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-/* Processes of the node, and the memory that each of them holds. */
+/* The node's processes, and the memory of each. */
 
 #include "simgpu/node/node.h"
 
@@ -12,7 +12,7 @@
 #include <string.h>
 #include <unistd.h>
 
-/* Field 22 of /proc/<pid>/stat; false when there is no such process or only its zombie. */
+/* Field 22 of /proc/<pid>/stat. false: the process does not exist, or is a zombie. */
 bool node_proc_start_time(uint32_t pid, uint64_t *ret)
 {
 	char path[32], buf[1024], *p, *save = NULL;
@@ -28,7 +28,7 @@ bool node_proc_start_time(uint32_t pid, uint64_t *ret)
 	if (n <= 0)
 		return false;
 	buf[n] = '\0';
-	/* The name, field 2, may hold spaces and brackets: count from the last bracket. */
+	/* Field 2, the name, may have spaces and brackets: fields count from the last one. */
 	p = strrchr(buf, ')');
 	if (!p)
 		return false;
@@ -98,7 +98,7 @@ static bool fits(unsigned int device, uint64_t bytes)
 	return used <= capacity && bytes <= capacity - used;
 }
 
-/* Frees what anybody keeps without need, for bytes to fit. */
+/* Takes kept bytes from processes until bytes fit. */
 static void take_kept(unsigned int device, uint64_t bytes)
 {
 	uint64_t used = node_used_locked(device), want;

@@ -3,9 +3,9 @@
 /*
  * Compute time and bus time, shared by the node's processes. Compute time is modelled.
  *
- * The token goes round in the order of asking. It is a lease: when the holder is stopped, the
- * next one takes it after the deadline, and a holder that comes back merely computes one step
- * beside the new one. That of one who was killed ends when somebody else asks.
+ * Processes get the compute token in the order of their requests. It is a lease. If the holder
+ * is stopped, the next process takes the token after the deadline; the old holder then computes
+ * at most one step beside the new one. If the holder is killed, the next request ends its lease.
  */
 
 #include "simgpu/node/node.h"
@@ -26,8 +26,8 @@ static uint32_t my_owner_id(void)
 	return (uint32_t)(node_view.self - node_view.shared->proc) + 1;
 }
 
-/* The wake words are shared between processes, hence no FUTEX_PRIVATE_FLAG. */
-static void wake(struct node_proc *proc)
+/* No FUTEX_PRIVATE_FLAG, because processes share the wake words. */
+static void wake_process(struct node_proc *proc)
 {
 	__atomic_fetch_add(&proc->wake, 1, __ATOMIC_SEQ_CST);
 	syscall(SYS_futex, &proc->wake, FUTEX_WAKE, INT_MAX, NULL, NULL, 0);
@@ -36,7 +36,7 @@ static void wake(struct node_proc *proc)
 void node_wake_self(void)
 {
 	if (node_view.self)
-		wake(node_view.self);
+		wake_process(node_view.self);
 }
 
 void node_wait(uint32_t seen, uint64_t until_ns)
@@ -75,7 +75,7 @@ static void begin_computing(struct node_device *dev)
 		__atomic_store_n(&dev->spent_until_ns, now, __ATOMIC_RELAXED);
 }
 
-static void give(unsigned int device, struct node_proc *proc, uint64_t slice_ns)
+static void give_token(unsigned int device, struct node_proc *proc, uint64_t slice_ns)
 {
 	struct node_device *dev = &node_view.shared->device[device];
 
@@ -85,9 +85,9 @@ static void give(unsigned int device, struct node_proc *proc, uint64_t slice_ns)
 }
 
 /*
- * The owner if it is dead, else 0. Asked without the lock, for it takes long: who is stopped
- * while it holds that stops all others. A slot that changes meanwhile may cost its new owner
- * a step beside another one.
+ * The owner if it is dead, else 0. Called without the lock, because it takes long: a process
+ * that is stopped with the lock would stop all others. If the slot changes meanwhile, its new
+ * owner may compute one step beside another process.
  */
 static uint32_t dead_owner(const struct node_device *dev)
 {
@@ -112,15 +112,15 @@ bool node_token_try(unsigned int device, uint64_t slice_ns)
 	if (!dev->token_owner) {
 		begin_computing(dev);
 		next = next_in_queue(device);
-		/* A queued process that is dead must not keep the living from their turn. */
+		/* A dead process in the queue must not keep living ones from their turn. */
 		if (next && next != node_view.self && !node_proc_is_alive(next)) {
 			next->pid = 0;
 			next = next_in_queue(device);
 		}
 		if (!next || next == node_view.self)
-			give(device, node_view.self, slice_ns);
+			give_token(device, node_view.self, slice_ns);
 		else
-			give(device, next, slice_ns), wake(next);
+			give_token(device, next, slice_ns), wake_process(next);
 	}
 	is_mine = dev->token_owner == my_owner_id();
 	if (!is_mine && !node_view.self->device[device].ticket)
@@ -139,10 +139,10 @@ bool node_token_yield(unsigned int device, uint64_t slice_ns)
 	next = next_in_queue(device);
 	if (dev->token_owner == my_owner_id() && next && next != node_view.self) {
 		node_view.self->device[device].ticket = ++dev->tickets;
-		give(device, next, slice_ns);
-		wake(next);
+		give_token(device, next, slice_ns);
+		wake_process(next);
 	} else if (dev->token_owner == my_owner_id()) {
-		give(device, node_view.self, slice_ns);
+		give_token(device, node_view.self, slice_ns);
 	}
 	is_mine = dev->token_owner == my_owner_id();
 	node_unlock();
@@ -162,8 +162,8 @@ void node_token_drop(unsigned int device)
 		dev->token_owner = 0;
 		next = next_in_queue(device);
 		if (next) {
-			give(device, next, LEASE_GRACE_NS);
-			wake(next);
+			give_token(device, next, LEASE_GRACE_NS);
+			wake_process(next);
 		}
 	}
 	node_unlock();
@@ -184,8 +184,8 @@ uint64_t node_copy_book(unsigned int device, enum node_direction direction, uint
 }
 
 /*
- * Without the lock, which is not worth it for statistics: a process that is stopped should
- * as rarely as possible be stopped while it holds that.
+ * Without the lock: a process that is stopped with the lock stops all others, and statistics
+ * are not worth that risk.
  */
 static void load_add(struct node_load *load, uint64_t now_ns, uint64_t ns)
 {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-/* Start and end of the library, its lock, its handles, its words. */
+/* The library's start and end, lock, handles and error texts. */
 
 #include "simgpu/nvml/ml.h"
 
@@ -23,7 +23,7 @@ static void after_fork_in_parent(void)
 	pthread_mutex_unlock(&lock);
 }
 
-/* The slot is the parent's: the child gets one of its own with its next call. */
+/* The slot is the parent's; the child's next call takes a slot for the child. */
 static void after_fork_in_child(void)
 {
 	node_forget();
@@ -71,7 +71,7 @@ nvmlDevice_t ml_handle(unsigned int gpu, unsigned int instance_plus_1)
 	return &handles[gpu][instance_plus_1];
 }
 
-/* Compares addresses: whatever the program hands in is not looked into before. */
+/* Compares addresses only: the program may hand in any pointer. */
 static bool is_handle(nvmlDevice_t device)
 {
 	uintptr_t first = (uintptr_t)handles, address = (uintptr_t)device;
@@ -144,7 +144,7 @@ nvmlReturn_t nvmlInitWithFlags(unsigned int flags)
 	nvmlReturn_t r;
 	unsigned int gpu, i;
 
-	(void)flags; /* both known ones, no GPUs and no attaching, permit and do not demand */
+	(void)flags; /* the two flags (no GPUs, no attaching) only permit something */
 	pthread_once(&fork_once, watch_forks);
 	pthread_mutex_lock(&lock);
 	r = attach();
@@ -221,13 +221,13 @@ nvmlReturn_t nvmlSystemGetDriverVersion(char *version, unsigned int length)
 
 	if (r)
 		return r;
-	/* The driver that the simulated one was measured against. */
+	/* The real driver that the simulated GPU was compared with. */
 	r = ml_copy_text(version, length, "580.159.04");
 	ml_leave();
 	return r;
 }
 
-/* This and the two below answer before nvmlInit() too, as NVIDIA's do. */
+/* Like NVIDIA's, this function and the next two answer before nvmlInit(), too. */
 nvmlReturn_t nvmlSystemGetNVMLVersion(char *version, unsigned int length)
 {
 	return ml_copy_text(version, length, "13.580.159.04");

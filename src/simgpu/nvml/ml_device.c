@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-/* Which devices there are, and what they are called. All of it answers for a lost GPU too. */
+/* The devices and their names. All functions answer for a lost GPU, too. */
 
 #include <stddef.h>
 #include <stdio.h>
@@ -8,7 +8,7 @@
 
 #include "simgpu/nvml/ml.h"
 
-/* An H200's number, for programs that look the card up; the vendor is the low half. */
+/* An H200's number, for programs that look the card up. The low half is the vendor. */
 enum { PCI_DEVICE_ID = 0x233510de, PCI_SUBSYSTEM_ID = 0x18be10de };
 
 static nvmlReturn_t set_uint(nvmlReturn_t entered, unsigned int *ret, unsigned int value)
@@ -86,7 +86,7 @@ nvmlReturn_t nvmlDeviceGetHandleByUUID(const char *uuid, nvmlDevice_t *device)
 	return NVML_SUCCESS;
 }
 
-/* "domain:bus:device.function", the domain or the function left out; hexadecimal. */
+/* Hexadecimal "domain:bus:device.function"; the domain and the function are optional. */
 static bool parse_bus_id(const char *text, unsigned int ret[4])
 {
 	unsigned int *a = ret;
@@ -153,7 +153,7 @@ nvmlReturn_t nvmlDeviceGetUUID(nvmlDevice_t device, char *uuid, unsigned int len
 	return r;
 }
 
-/* Of an instance: its place below its GPU. */
+/* The index of an instance counts within its GPU. */
 nvmlReturn_t nvmlDeviceGetIndex(nvmlDevice_t device, unsigned int *index)
 {
 	nvmlReturn_t r = ml_enter_device(device, ML_NEED_HANDLE);
@@ -171,7 +171,7 @@ nvmlReturn_t nvmlDeviceGetMinorNumber(nvmlDevice_t device, unsigned int *minorNu
 	return set_uint(r, minorNumber, r ? 0 : device->gpu);
 }
 
-/* The numbers are those of the simulated cuDeviceGetPCIBusId(). */
+/* The same numbers as those of the simulated cuDeviceGetPCIBusId(). */
 nvmlReturn_t nvmlDeviceGetPciInfo_v3(nvmlDevice_t device, nvmlPciInfo_t *pci)
 {
 	nvmlReturn_t r = nvmlDeviceGetPciInfo_v2(device, pci);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
- * Event sets. The node keeps the events in one ring for everybody; a set has its own place
- * in it and, for each GPU, from which event on it was asked to report which kinds.
+ * Event sets. The node has one ring of events for all processes. A set has its own place in the
+ * ring, and for each GPU the kinds to report, and the event after which reports begin.
  */
 
 #include <stdlib.h>
@@ -11,7 +11,7 @@
 #include "simgpu/nvml/ml.h"
 #include "util/clock.h"
 
-/* Nobody wakes a waiter: the line that becomes an event is found by whoever looks. */
+/* A waiter polls: a line in the inject file becomes an event only when a process looks. */
 #define LOOK_EVERY_NS (20 * CLOCK_NS_PER_MS)
 #define SUPPORTED                                                         \
 	(nvmlEventTypeXidCriticalError | nvmlEventTypeSingleBitEccError | \
@@ -22,14 +22,14 @@ struct nvmlEventSet_st {
 	uint64_t last;
 	struct {
 		unsigned long long types;
-		uint64_t after; /* id of the last event before the registration */
+		uint64_t after; /* number of the last event before the registration */
 	} gpu[NODE_GPUS_MAX];
 };
 
 static struct nvmlEventSet_st *sets;
 
-/* Where the set hangs in the list; NULL if it is none, or one that was freed. */
-static struct nvmlEventSet_st **find(nvmlEventSet_t set)
+/* The link that points to the set in the list; NULL: no set, or a freed one. */
+static struct nvmlEventSet_st **find_set_link(nvmlEventSet_t set)
 {
 	struct nvmlEventSet_st **at = &sets;
 
@@ -42,7 +42,7 @@ static uint64_t last_event(void)
 {
 	uint64_t last;
 
-	node_inject_poll(); /* what is written already happened before */
+	node_inject_poll(); /* lines written so far are events before the registration */
 	node_lock();
 	last = node_view.shared->last_event;
 	node_unlock();
@@ -76,7 +76,7 @@ nvmlReturn_t nvmlEventSetFree(nvmlEventSet_t set)
 
 	if (r)
 		return r;
-	at = find(set);
+	at = find_set_link(set);
 	if (at) {
 		*at = set->next;
 		free(set);
@@ -107,7 +107,7 @@ nvmlReturn_t nvmlDeviceRegisterEvents(nvmlDevice_t device, unsigned long long ev
 
 	if (r)
 		return r;
-	if (!find(set)) {
+	if (!find_set_link(set)) {
 		r = NVML_ERROR_INVALID_ARGUMENT;
 	} else if (eventTypes & ~SUPPORTED) {
 		r = NVML_ERROR_NOT_SUPPORTED;
@@ -133,12 +133,12 @@ static unsigned long long type_of(const struct node_event *event)
 	return nvmlEventTypeNone;
 }
 
-/* The next event that the set asked for; NVML_ERROR_TIMEOUT when there is none yet. */
-static nvmlReturn_t take(nvmlEventSet_t set, nvmlEventData_t *ret)
+/* The next event that the set has registered for. NVML_ERROR_TIMEOUT: none yet. */
+static nvmlReturn_t take_event(nvmlEventSet_t set, nvmlEventData_t *ret)
 {
 	struct node_event event;
 
-	if (!find(set))
+	if (!find_set_link(set))
 		return NVML_ERROR_INVALID_ARGUMENT;
 	node_inject_poll();
 	while (node_event_next(&set->last, &event)) {
@@ -168,17 +168,17 @@ nvmlReturn_t nvmlEventSetWait_v2(nvmlEventSet_t set, nvmlEventData_t *data, unsi
 		r = ml_enter();
 		if (r)
 			return r;
-		r = data ? take(set, data) : NVML_ERROR_INVALID_ARGUMENT;
+		r = data ? take_event(set, data) : NVML_ERROR_INVALID_ARGUMENT;
 		ml_leave();
 		if (r != NVML_ERROR_TIMEOUT || now_ns >= end_ns)
 			return r;
 		left_ns = end_ns - now_ns;
 		pause.tv_nsec = (long)(left_ns < LOOK_EVERY_NS ? left_ns : LOOK_EVERY_NS);
-		(void)nanosleep(&pause, NULL); /* interrupted: looks a little earlier */
+		(void)nanosleep(&pause, NULL); /* a signal only makes the next look earlier */
 	}
 }
 
-/* The structure was shorter. */
+/* The first form of the function has a shorter structure. */
 nvmlReturn_t nvmlEventSetWait(nvmlEventSet_t set, nvmlEventData_t *data, unsigned int timeoutms)
 {
 	nvmlEventData_t v2;

@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
- * The link between host and GPU: NVSHARE_SIM_LINK. It is a description only; how long copies
- * take is NVSHARE_SIM_BANDWIDTH's.
+ * The link between host and GPU: NVSHARE_SIM_LINK. It only describes; NVSHARE_SIM_BANDWIDTH
+ * sets the time of copies.
  */
 
 #include "simgpu/nvml/ml.h"
 
-/* Of one NVLink-C2C link, as a Grace Hopper tells it. */
+/* The value of one NVLink-C2C link on a Grace Hopper. */
 enum { C2C_LINK_MBPS = 44712 };
 
-/* value 0: the link has no such thing. */
+/* value 0: the link does not have the property. */
 static nvmlReturn_t get_uint(nvmlReturn_t entered, unsigned int *ret, uint32_t value)
 {
 	if (entered)

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
- * MIG: every GPU of the node is cut into the same number of instances, or none is. The
- * simulated card could be cut, so with MIG off the mode is "disabled", not "unsupported".
+ * MIG: all GPUs of the node have the same number of instances, or none. The simulated card
+ * supports MIG, so without instances its mode is "disabled", not "unsupported".
  */
 
 #include <stddef.h>
@@ -26,7 +26,7 @@ nvmlReturn_t nvmlDeviceGetMigMode(nvmlDevice_t device, unsigned int *currentMode
 	return NVML_SUCCESS;
 }
 
-/* How many there can be, not how many there are: holes answer NVML_ERROR_NOT_FOUND. */
+/* The largest possible number: a missing instance gives NVML_ERROR_NOT_FOUND. */
 nvmlReturn_t nvmlDeviceGetMaxMigDeviceCount(nvmlDevice_t device, unsigned int *count)
 {
 	nvmlReturn_t r = ml_enter_device(device, ML_NEED_GPU);
@@ -91,7 +91,7 @@ nvmlReturn_t nvmlDeviceGetDeviceHandleFromMigDeviceHandle(nvmlDevice_t migDevice
 	return NVML_SUCCESS;
 }
 
-/* 1 and up, as 0 is on the real card the instance that is the whole GPU. */
+/* From 1, because 0 is the whole GPU on a real card. */
 nvmlReturn_t nvmlDeviceGetGpuInstanceId(nvmlDevice_t device, unsigned int *id)
 {
 	nvmlReturn_t r = ml_enter_device(device, ML_NEED_HANDLE);
@@ -109,7 +109,7 @@ nvmlReturn_t nvmlDeviceGetGpuInstanceId(nvmlDevice_t device, unsigned int *id)
 	return NVML_SUCCESS;
 }
 
-/* Each instance is one compute instance. */
+/* Each instance has one compute instance. */
 nvmlReturn_t nvmlDeviceGetComputeInstanceId(nvmlDevice_t device, unsigned int *id)
 {
 	nvmlReturn_t r = nvmlDeviceGetGpuInstanceId(device, id);

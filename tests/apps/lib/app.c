@@ -34,8 +34,8 @@ void app_exit(int code, const char *fmt, ...)
 	fputc('\n', stderr);
 	fflush(stdout);
 	/*
-	 * exit() would run the driver's and the library's exit handlers in a process of
-	 * several threads that still use both; a failed program has no use for them.
+	 * exit() would run the exit handlers of the driver and the library, while other threads
+	 * still use both. A failed program does not need them.
 	 */
 	_Exit(code);
 }
@@ -148,7 +148,7 @@ uint32_t app_verify(struct app *app, CUdeviceptr p, uint64_t n, uint32_t seed, C
 
 	APP_CALL(cuMemAlloc(&errors, sizeof(n_errors)));
 	APP_CALL(cuMemsetD32(errors, 0, 1));
-	/* A memset of device memory may still run when it returns, on the default stream. */
+	/* After its return a memset of device memory may still run, on the default stream. */
 	APP_CALL(cuStreamSynchronize(NULL));
 	app_check(app_launch(app->k.verify_u32, n, stream, params), "launch of nvs_verify_u32");
 	APP_CALL(cuStreamSynchronize(stream));

@@ -3,8 +3,8 @@
 #define NVS_APPS_APP_H
 
 /*
- * What the test programs share: options, exit codes, one device with its kernels, and
- * what memory must contain after which kernels.
+ * Shared parts of the test programs: options, exit codes, a device with its kernels, and the
+ * expected contents of memory after these kernels.
  */
 
 #include "../cuda_load.h"
@@ -16,11 +16,11 @@
 
 enum app_exit {
 	APP_EXIT_VERIFIED = 0,
-	APP_EXIT_WRONG = 1, /* contents or numbers are not what they must be */
+	APP_EXIT_WRONG = 1, /* contents or numbers are wrong */
 	APP_EXIT_USAGE = 2,
 	APP_EXIT_MEMORY = 3,  /* CUDA_ERROR_OUT_OF_MEMORY */
 	APP_EXIT_DRIVER = 4,  /* any other error of the driver */
-	APP_EXIT_SKIPPED = 77 /* this driver or machine can not do it */
+	APP_EXIT_SKIPPED = 77 /* this driver or machine cannot do it */
 };
 
 #define APP_EXIT_HELP                                                                             \
@@ -40,36 +40,36 @@ struct app {
 	struct app_kernels k;
 };
 
-/* Names itself in messages: the last part of argv[0], or --name. */
+/* The program's name in messages. */
 extern const char *app_name;
 
 const char *app_error(CUresult res); /* CUDA_ERROR_...; never NULL */
 
-/* Prints what failed, and exits with APP_EXIT_MEMORY or APP_EXIT_DRIVER, unless res is 0. */
+/* If res is not 0, prints what failed, and exits with APP_EXIT_MEMORY or APP_EXIT_DRIVER. */
 void app_check(CUresult res, const char *what);
 #define APP_CALL(call) app_check(cuda.call, #call)
 
 __attribute__((noreturn, format(printf, 2, 3))) void app_exit(int code, const char *fmt, ...);
 
-/* Loads the driver, cuInit. Without a driver: exits with APP_EXIT_SKIPPED. */
+/* Loads the driver and calls cuInit(). Exits with APP_EXIT_SKIPPED if there is no driver. */
 void app_load(unsigned int load_flags);
-/* Primary context of device `ordinal`, current, and the module. */
+/* Makes the primary context of device `ordinal` current, and loads the module. */
 void app_init(struct app *app, int ordinal);
-void app_init_module(struct app *app); /* the module into the current context */
+void app_init_module(struct app *app); /* loads the module into the current context */
 void app_deinit(struct app *app);      /* unloads, releases the primary context */
 
-/* Launches over enough threads for n elements. params: pointers to the arguments. */
+/* Launches f with enough threads for n elements. params: pointers to the arguments. */
 CUresult app_launch(CUfunction f, uint64_t n, CUstream stream, void **params);
 void app_fill(struct app *app, CUdeviceptr p, uint64_t n, uint32_t seed, CUstream stream);
 void app_lcg(struct app *app, CUdeviceptr p, uint64_t n, uint32_t rounds, CUstream stream);
 void app_axpy(struct app *app, CUdeviceptr y, CUdeviceptr x, float a, uint64_t n, CUstream stream);
 void app_spin(struct app *app, uint64_t ns, CUstream stream);
 
-/* How many of n words at p are not app_fill()'s of seed, counted on the card. Waits. */
+/* Counts, on the card, words of n at p that differ from app_fill(seed). Waits. */
 uint32_t app_verify(struct app *app, CUdeviceptr p, uint64_t n, uint32_t seed, CUstream stream);
 
 /*
- * Closed form: word i after app_fill(seed) and `rounds` rounds of the generator is
+ * Closed form: after app_fill(seed) and `rounds` rounds of the generator, word i is
  * mul * (seed + i * KERNELS_STEP) + add.
  */
 struct app_affine {
@@ -85,7 +85,7 @@ static inline uint32_t app_expect_u32(struct app_affine f, uint32_t seed, uint64
 uint64_t app_now_ns(void);
 void app_sleep_ms(uint64_t ms);
 
-/* Options: value of `--name value` at argv[*i] (advances *i), parsed strictly or exit 2. */
+/* Options: the value of `--name value` at argv[*i]; advances *i. A bad value exits with 2. */
 bool app_is(const char *arg, const char *option);
 const char *app_value(int argc, char **argv, int *i);
 uint64_t app_value_u64(int argc, char **argv, int *i, uint64_t min, uint64_t max);

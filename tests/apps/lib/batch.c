@@ -12,10 +12,10 @@
 enum how { HOW_NOT, HOW_COMPUTE, HOW_ALL, N_HOWS };
 static const char *const how_names[N_HOWS] = {"nothing", "what computes", "all"};
 
-/* What had ended before the freeze is told of by then; what an engine goes on with shows later. */
+/* In this time work that ended before the freeze becomes visible; later changes are new work. */
 enum { SETTLE_MS = 5 };
 
-/* Longer than reading all the memory takes; who has no answer by then waits for the thaw. */
+/* Longer than reading all the memory takes. A look that lasts longer waits for the thaw. */
 enum { LOOK_SEC = 2 };
 
 struct look {
@@ -83,33 +83,33 @@ static void *look_thread(void *arg)
 	return NULL;
 }
 
-static void start(pthread_t *thread, void *(*f)(void *), void *arg)
+static void start_thread(pthread_t *thread, void *(*f)(void *), void *arg)
 {
 	if (pthread_create(thread, NULL, f, arg))
 		app_exit(APP_EXIT_DRIVER, "cannot start a thread");
 }
 
-static void look(struct run *run, enum batch_look nth)
+static void look_at_batch(struct run *run, enum batch_look nth)
 {
 	struct look *l = &run->looks[nth];
 	struct timespec end;
 
 	l->batch = run->batch;
 	l->nth = nth;
-	start(&l->thread, look_thread, l);
+	start_thread(&l->thread, look_thread, l);
 	clock_gettime(CLOCK_REALTIME, &end);
 	end.tv_sec += LOOK_SEC;
 	l->is_blocked = pthread_timedjoin_np(l->thread, NULL, &end) != 0;
 }
 
-/* The second look comes so long after the first that all the rest could be done. */
+/* Between two looks there is time for all the rest of the batch. */
 static void look_twice(struct run *run, uint64_t alone_ns)
 {
 	app_sleep_ms(SETTLE_MS);
-	look(run, BATCH_LOOK_FIRST);
+	look_at_batch(run, BATCH_LOOK_FIRST);
 	app_sleep_ms(2 * alone_ns / 1000000);
 	if (!run->looks[BATCH_LOOK_FIRST].is_blocked)
-		look(run, BATCH_LOOK_SECOND);
+		look_at_batch(run, BATCH_LOOK_SECOND);
 }
 
 static void freeze(enum how how)
@@ -124,14 +124,14 @@ static void freeze(enum how how)
 		app_exit(APP_EXIT_WRONG, "freeze_begin_compute: %d", r);
 }
 
-/* Between freeze and thaw this thread asks the driver nothing. */
+/* Between freeze and thaw this thread does not call the driver. */
 static void run_frozen(struct run *run, enum how how, uint64_t alone_ns)
 {
 	pthread_t thread;
 
 	run->batch->clear();
 	run->start_ns = app_now_ns();
-	start(&thread, work, run);
+	start_thread(&thread, work, run);
 	while (app_now_ns() < run->start_ns + alone_ns / 3)
 		;
 	freeze(how);
@@ -184,8 +184,8 @@ static void print_run(const struct run *run, enum how how)
 }
 
 /*
- * Looks or not, the rest takes about what was left of the time that the batch takes alone:
- * nothing had been frozen that takes no time to speak of afterwards.
+ * If the engines stopped, the rest of the batch takes its usual time after the thaw. If they went
+ * on, hardly any work is left. This tells even if no look saw anything.
  */
 static void judge(const struct run *run, uint64_t alone_ns)
 {

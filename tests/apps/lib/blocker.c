@@ -4,12 +4,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* More than any queue of the driver's holds. */
+/* More launches than any queue of the driver holds. */
 #define BLOCKER_LAUNCHES 5000
 
 #define COPY_BYTES 256u /* of a copy in a graph */
 
-#define PIECE (64u << 20) /* of an allocation: beyond what the driver keeps in stock */
+#define PIECE (64u << 20) /* an allocation that is larger than the driver's stock */
 
 static void run_nothing(struct blocker *b)
 {
@@ -90,7 +90,7 @@ static void unload_library(struct blocker *b)
 	APP_CALL(cuLibraryUnload(b->library));
 }
 
-/* A kernel can be launched as a function is; so it is loaded only now. */
+/* Launches a CUkernel as a function, so that the driver loads it only now. */
 static void run_first_launch(struct blocker *b)
 {
 	CUfunction f;
@@ -196,7 +196,7 @@ static void run_context(struct blocker *b)
 	APP_CALL(cuCtxDestroy(ctx));
 }
 
-/* Another context of the program, with work in it. */
+/* Makes another context of the program, with work in it. */
 static void make_context(struct blocker *b)
 {
 	CUdeviceptr p;
@@ -252,7 +252,7 @@ static void run_unmap(struct blocker *b)
 	APP_CALL(cuMemAddressFree(b->other, PIECE));
 }
 
-/* From the first bytes of small to the nth after them. */
+/* Parameters of a copy from the first bytes of small to the nth after them. */
 static CUDA_MEMCPY3D copy_params(const struct blocker *b, unsigned int n)
 {
 	return (CUDA_MEMCPY3D){.srcMemoryType = CU_MEMORYTYPE_DEVICE,
@@ -284,7 +284,7 @@ static void instantiate_copies(struct blocker *b)
 	APP_CALL(cuGraphInstantiateWithFlags(&b->copies_exec, b->copies, 0));
 }
 
-/* That the nth bytes, and no others, are what the first are. */
+/* Checks that the nth bytes, and no others, equal the first. */
 static void launch_copies(struct blocker *b, unsigned int n)
 {
 	unsigned char found[3 * COPY_BYTES];
@@ -339,7 +339,7 @@ static void destroy_copies(struct blocker *b)
 	APP_CALL(cuGraphDestroy(b->copies));
 }
 
-/* Stays open until run ends it, which is another thread. */
+/* The capture stays open until run, in another thread, ends it. */
 static void begin_capture(struct blocker *b)
 {
 	make_graph(b);
@@ -434,7 +434,7 @@ void blocker_init(struct blocker *b, struct app *app)
 	app_check(app_launch(app->k.empty, 1, b->stream, NULL), "launch of nvs_empty");
 	APP_CALL(cuStreamEndCapture(b->stream, &b->graph));
 	APP_CALL(cuGraphInstantiateWithFlags(&b->exec, b->graph, 0));
-	/* What is loaded at the first use of each is not what a row is about. */
+	/* The first use of each loads code, which no row is about. */
 	run_graph(b);
 	run_stream_sync(b);
 	app_spin(app, 1000, b->stream);

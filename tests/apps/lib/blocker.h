@@ -3,11 +3,11 @@
 #define NVS_APPS_BLOCKER_H
 
 /*
- * Calls of the driver that may block while the program's work stands still, each with
- * what has to be there before and must go afterwards.
+ * Calls of the driver that may block while the program's work stands still, each with its
+ * preparation and clean-up.
  *
- * Threading: prepare and clean by one thread, run by another in between. The context of
- * blocker_init() is current for all of them. Errors of the driver end the program.
+ * Threading: one thread prepares and cleans, and another runs the call in between. The context of
+ * blocker_init() is current for all. An error of the driver ends the program.
  */
 
 #include "app.h"
@@ -16,12 +16,12 @@ enum { BLOCKER_CALLS_MAX = 40 };
 
 struct blocker {
 	struct app *app;
-	CUstream stream; /* has work when run is called, as has the null stream */
+	CUstream stream; /* when run is called, it and the null stream have work */
 	CUstream busy;
 	CUevent event;
 	CUgraph graph;
 	CUgraphExec exec;
-	CUgraph copies; /* with one node, which copies within small */
+	CUgraph copies; /* one node, which copies within small */
 	CUgraphNode copy;
 	CUgraphExec copies_exec;
 	CUmodule module;
@@ -41,8 +41,8 @@ struct blocker_call {
 	const char *name;
 	void (*prepare)(struct blocker *b); /* or NULL */
 	void (*run)(struct blocker *b);
-	void (*clean)(struct blocker *b); /* or NULL; nothing is frozen any more */
-	bool is_apart; /* the library lets no freeze begin while a thread is in it */
+	void (*clean)(struct blocker *b); /* or NULL; called after the thaw */
+	bool is_apart; /* the library begins no freeze while a thread is in the call */
 };
 
 void blocker_init(struct blocker *b, struct app *app);
@@ -50,6 +50,6 @@ void blocker_deinit(struct blocker *b);
 
 uint64_t blocker_n_calls(void);
 const struct blocker_call *blocker_call(uint64_t i);
-bool blocker_can(const struct blocker_call *call); /* this driver */
+bool blocker_can(const struct blocker_call *call); /* true: this driver has the call */
 
 #endif

@@ -5,14 +5,14 @@
 #include <string.h>
 #include <unistd.h>
 
-#define BUFFER_SUM    (1u << 19) /* words that are added up to be checked: 2 MiB */
+#define BUFFER_SUM    (1u << 19) /* words of a checked sum: 2 MiB */
 #define BUFFER_STAGE  (4u << 20)
 #define BUFFER_WINDOW 4096u
 #define BUFFER_ROW    4000u       /* of a pitch allocation; its pitch is more */
-#define BUFFER_PIECE  (20u << 20) /* of virtual memory: what PyTorch takes at a time */
+#define BUFFER_PIECE  (20u << 20) /* virtual memory comes in such pieces, like PyTorch's */
 #define BUFFER_PERIOD 251u        /* x of floats: 0 .. 250, again and again */
 
-/* Memory that another process could have: it was exported once. */
+/* Exports the memory once, so that another process could have it. */
 static void export(CUmemGenericAllocationHandle handle)
 {
 	int fd;
@@ -22,7 +22,7 @@ static void export(CUmemGenericAllocationHandle handle)
 	close(fd);
 }
 
-/* Many handles side by side in one range of addresses, opened at once. */
+/* Maps many handles side by side in one range, and gives access to all at once. */
 static void alloc_vmm(struct buffer *b, struct app *app, uint64_t bytes)
 {
 	CUmemAllocationProp prop = {.type = CU_MEM_ALLOCATION_TYPE_PINNED,
@@ -52,7 +52,7 @@ static void alloc_vmm(struct buffer *b, struct app *app, uint64_t bytes)
 	APP_CALL(cuMemSetAccess(b->p, b->bytes, &access, 1));
 }
 
-/* The first piece by itself, the others at once. */
+/* Unmaps the first piece by itself, and the others in one call. */
 static void free_vmm(struct buffer *b)
 {
 	uint64_t first = b->bytes < BUFFER_PIECE ? b->bytes : BUFFER_PIECE;
@@ -113,7 +113,7 @@ void buffer_free(struct buffer *b, CUstream stream)
 	b->p = 0;
 }
 
-/* Words at .. at + n of the buffer, as they must be now. */
+/* The expected words at .. at + n of the buffer. */
 static void expect_floats(const struct buffer *b, uint64_t at, uint64_t n, float *ret)
 {
 	uint64_t n_half = b->bytes / 8;
@@ -150,7 +150,7 @@ static void fill_floats(struct buffer *b, CUstream stream)
 		uint64_t n = n_half - at < BUFFER_STAGE / 4 ? n_half - at : BUFFER_STAGE / 4;
 
 		expect_floats(b, at, n, stage);
-		/* Pageable memory: has been read when the call returns. */
+		/* The driver has read pageable memory when the call returns. */
 		APP_CALL(cuMemcpyHtoDAsync(b->p + at * 4, stage, n * 4, stream));
 	}
 	APP_CALL(cuStreamSynchronize(stream));
@@ -252,11 +252,11 @@ uint64_t buffer_check_all(const struct buffer *b, uint64_t *ret_first)
 	return n_wrong;
 }
 
-/* What the low halves of the sums of n words from `at` on must be. */
+/* The expected low half of the sum of n words from `at` on. */
 static uint32_t expect_sum(const struct buffer *b, uint64_t at, uint64_t n)
 {
 	struct app_affine f = app_affine_power(b->n_rounds);
-	/* Of the indices; one factor is even, and is halved before anything is lost. */
+	/* The sum of the indices. One factor is even: it is halved first, so no bit is lost. */
 	uint64_t last = n - 1 + 2 * at;
 	uint32_t indices = n % 2 ? (uint32_t)(last / 2 * n) : (uint32_t)(n / 2 * last);
 

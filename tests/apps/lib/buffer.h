@@ -3,14 +3,14 @@
 #define NVS_APPS_BUFFER_H
 
 /*
- * A piece of device memory whose every byte is known at any time. Two sorts:
+ * Device memory with known contents at any time. Two kinds:
  *   words   filled by nvs_fill_u32; a pass is `rounds` rounds of nvs_lcg_u32;
  *   floats  the first half, x, is copied from the host, the second, y, is zeroed by a
  *           memset; a pass is y += x by nvs_axpy_f32. Small integers, so exact.
  *
- * Ownership: the caller's struct; buffer_alloc() takes device memory, buffer_free()
- * gives it back. Threading: one thread at a time a buffer. Errors of the driver end
- * the program (app_check).
+ * Ownership: the caller owns the struct; buffer_alloc() takes device memory, and buffer_free()
+ * returns it. Threading: one thread at a time may use a buffer. An error of the driver ends the
+ * program (app_check).
  */
 
 #include "app.h"
@@ -28,35 +28,35 @@ struct buffer {
 	enum buffer_kind kind;
 	bool is_float;
 	uint32_t seed;
-	uint64_t bytes;    /* all of them are used */
-	uint64_t n_rounds; /* words: in all so far */
-	uint64_t n_passes; /* floats: in all so far */
+	uint64_t bytes;    /* size; all bytes are used */
+	uint64_t n_rounds; /* words: rounds so far */
+	uint64_t n_passes; /* floats: passes so far */
 	CUdeviceptr p;
 	CUmemGenericAllocationHandle *handles; /* BUFFER_VMM, BUFFER_SHARED */
 };
 
-/* kind, is_float and seed are set; about `bytes` bytes. stream: for BUFFER_ASYNC. */
+/* Allocates about `bytes` bytes; kind, is_float and seed are set. stream: for BUFFER_ASYNC. */
 void buffer_alloc(struct buffer *b, struct app *app, uint64_t bytes, CUstream stream);
 void buffer_free(struct buffer *b, CUstream stream);
 
-/* First contents; waits. On the card, words are verified at once. */
+/* Writes the first contents, and waits. The card verifies words at once. */
 void buffer_fill(struct buffer *b, struct app *app, CUstream stream);
 
-/* Submits one pass, without waiting or counting; then count it. (Apart, for graphs.) */
+/* Submits one pass, without waiting. buffer_count() counts it; the two are apart for graphs. */
 void buffer_submit(const struct buffer *b, struct app *app, uint32_t rounds, CUstream stream);
 void buffer_count(struct buffer *b, uint32_t rounds);
 
 /*
- * Compares with what must be there, byte for byte: windows at the start, in the middle
- * and at the end, or everything. stream's work has ended. Returns how many words are
- * wrong; *ret_first is the index of the first.
+ * Compares the contents with the expected ones, byte for byte: windows at the start, in the middle
+ * and at the end, or all. The buffer's work must have ended. Returns the number of wrong words;
+ * *ret_first is the index of the first.
  */
 uint64_t buffer_check_sample(const struct buffer *b, uint64_t *ret_first);
 uint64_t buffer_check_all(const struct buffer *b, uint64_t *ret_first);
 
 /*
- * Words only: compares the sums of pieces of 2 MiB, added up on the card, so that large
- * memory takes no time to speak of. As above, but returns how many pieces are wrong.
+ * Words only, for large memory: compares sums of pieces of 2 MiB, which the card adds up. Returns
+ * the number of wrong pieces; *ret_first is the index of the first.
  */
 uint64_t buffer_check_sums(const struct buffer *b, struct app *app, uint64_t *ret_first);
 

@@ -13,7 +13,7 @@ struct function {
 	const char *base;
 	const char *symbol;
 	int since;
-	const char *per_thread; /* suffix of the per-thread form; "" if there is none */
+	const char *per_thread; /* suffix of the per-thread form; "": there is none */
 	size_t offset;
 };
 
@@ -77,7 +77,7 @@ bool cuda_load_driver(unsigned int flags, const char **ret_why)
 		void *p = get ? by_proc_address(get, &functions[i], is_per_thread)
 			      : by_symbol(driver, &functions[i], is_per_thread);
 
-		/* What every driver of this architecture's PTX has; programs call it unasked. */
+		/* Every driver that takes our PTX has it, and programs call it without a check. */
 		if (!p && functions[i].since <= 10000) {
 			*ret_why = functions[i].symbol;
 			return false;

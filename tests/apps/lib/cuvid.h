@@ -3,8 +3,8 @@
 #define NVS_APPS_CUVID_H
 
 /*
- * Of NVIDIA's video decoder, libnvcuvid.so.1, as much as it takes to decode H.264 to NV12, as
- * nvcuvid.h and cuviddec.h have it. All reserved is to be zero.
+ * The part of NVIDIA's video decoder, libnvcuvid.so.1, that decodes H.264 to NV12, after nvcuvid.h
+ * and cuviddec.h. All reserved fields must be zero.
  */
 
 #include "abi/cuda_abi.h"
@@ -20,7 +20,7 @@ enum {
 	CUVID_STATUS_IN_PROGRESS = 1,
 	CUVID_STATUS_SUCCESS = 2,
 	CUVID_PACKET_END_OF_STREAM = 1,
-	CUVID_PACKET_END_OF_PICTURE = 8, /* it is exactly one picture */
+	CUVID_PACKET_END_OF_PICTURE = 8, /* the packet is exactly one picture */
 };
 
 typedef void *cuvid_parser;
@@ -52,10 +52,10 @@ struct cuvid_create_info {
 	unsigned long enableHistogram, Reserved2[4];
 };
 
-/* What the parser hands to the decoder; what is the codec's own stays closed. */
+/* The parser passes it to the decoder. The codec's own part stays opaque. */
 struct cuvid_picture {
 	int32_t PicWidthInMbs, FrameHeightInMbs;
-	int32_t CurrPicIdx; /* the surface that it is decoded to */
+	int32_t CurrPicIdx; /* the surface of the decoded picture */
 	int32_t field_pic_flag, bottom_field_flag, second_field;
 	uint32_t nBitstreamDataLen;
 	const unsigned char *pBitstreamData;
@@ -84,7 +84,7 @@ struct cuvid_parser_params {
 
 struct cuvid_map_params {
 	int32_t progressive_frame, second_field, top_field_first, unpaired_field;
-	uint32_t raw[10]; /* for what is not decoded */
+	uint32_t raw[10]; /* only for output that is not decoded */
 	CUstream output_stream;
 	uint32_t Reserved[46];
 	void *histogram_dptr, *Reserved2[1];

@@ -3,10 +3,10 @@
 #define NVS_APPS_DOOR_H
 
 /*
- * A file that says when to work: while it is there. Whoever measures several programs
- * together starts them once, and lets now these work, now those. FILE.end: it is over.
+ * A door is a file: the program works while it exists, and ends when FILE.end exists. A
+ * measurement starts its programs once, and opens now these doors, now those.
  *
- * What stands in the file are numbers for the program, put there before it gets its name.
+ * The file contains numbers for the program. They are complete when the file gets its name.
  */
 
 #include <stdbool.h>
@@ -14,7 +14,7 @@
 
 enum { DOOR_N_NUMBERS = 2 };
 
-/* Waits until there is work, and reads the numbers (those that are missing: 0). false: over. */
+/* Waits for the door, and reads its numbers; missing ones are 0. false: the program shall end. */
 bool door_wait(const char *path, uint32_t ret_numbers[DOOR_N_NUMBERS]);
 bool door_is_open(const char *path);
 

@@ -4,22 +4,22 @@
 #include <stdbool.h>
 #include <string.h>
 
-/* Names and numbers are those of Rec. ITU-T H.264. */
+/* Names and numbers come from Rec. ITU-T H.264. */
 enum { NAL_IDR_SLICE = 5, NAL_SPS = 7, NAL_PPS = 8 };
 enum { PROFILE_MAIN = 77, LEVEL_5_1 = 51, POC_AS_DECODED = 2, SLICE_I_ONLY = 7, NO_DEBLOCKING = 1 };
 enum { MB_I16X16_HORIZONTAL = 2, MB_I_PCM = 25, CHROMA_HORIZONTAL = 1 };
 enum { SIDE = 16, LUMA = SIDE * SIDE, CHROMA = LUMA / 4, MB_BYTES = LUMA + 2 * CHROMA };
 
-/* Bits of one NAL unit, as they come; 0, 0 and a small byte get a 3 in between. */
+/* Writes the bits of one NAL unit. After 0, 0 a small byte gets a 3 before it. */
 struct writer {
 	unsigned char *p;
 	size_t n;
-	unsigned int n_zeros; /* bytes, at the end */
+	unsigned int n_zeros; /* zero bytes at the end */
 	uint32_t bits;
-	unsigned int n_bits; /* that make no byte yet */
+	unsigned int n_bits; /* bits that make no byte yet */
 };
 
-/* Of one macroblock, in the order in which they are written out. */
+/* The samples of a macroblock, in the order of the stream. */
 struct samples {
 	unsigned char y[LUMA], cb[CHROMA], cr[CHROMA];
 };
@@ -59,7 +59,7 @@ static void put_ue(struct writer *w, uint32_t value)
 	put_bits(w, value + 1, n + 1);
 }
 
-/* A zero is the same bit as ue(v) and as se(v). */
+/* ue(v) and se(v) write a zero as the same bit. */
 static void put_ue_zeros(struct writer *w, unsigned int n)
 {
 	put_bits(w, (1u << n) - 1, n);
@@ -70,7 +70,7 @@ static void put_alignment(struct writer *w)
 	put_bits(w, 0, (8 - w->n_bits) % 8);
 }
 
-static struct writer begin(unsigned char *p, unsigned int type)
+static struct writer begin_nal(unsigned char *p, unsigned int type)
 {
 	const unsigned char start[] = {0, 0, 0, 1, (unsigned char)(3u << 5 | type)};
 
@@ -78,7 +78,7 @@ static struct writer begin(unsigned char *p, unsigned int type)
 	return (struct writer){.p = p, .n = sizeof(start)};
 }
 
-static size_t end(struct writer *w)
+static size_t end_nal(struct writer *w)
 {
 	put_bits(w, 1, 1);
 	put_alignment(w);
@@ -87,7 +87,7 @@ static size_t end(struct writer *w)
 
 static size_t put_sps(const struct h264 *h, unsigned char *p)
 {
-	struct writer w = begin(p, NAL_SPS);
+	struct writer w = begin_nal(p, NAL_SPS);
 
 	put_bits(&w, PROFILE_MAIN << 16 | LEVEL_5_1, 24); /* no constraints in between */
 	put_ue_zeros(&w, 2); /* its number; log2_max_frame_num_minus4 */
@@ -98,12 +98,12 @@ static size_t put_sps(const struct h264 *h, unsigned char *p)
 	put_ue(&w, h->height / SIDE - 1);
 	put_bits(&w, 3, 2); /* frame_mbs_only_flag, direct_8x8_inference_flag */
 	put_bits(&w, 0, 2); /* no cropping, no VUI */
-	return end(&w);
+	return end_nal(&w);
 }
 
 static size_t put_pps(unsigned char *p)
 {
-	struct writer w = begin(p, NAL_PPS);
+	struct writer w = begin_nal(p, NAL_PPS);
 
 	put_ue_zeros(&w, 2); /* its number, that of the SPS */
 	put_bits(&w, 0, 2);  /* entropy_coding_mode_flag: CAVLC; no order in the slices */
@@ -111,7 +111,7 @@ static size_t put_pps(unsigned char *p)
 	put_bits(&w, 0, 3);  /* no weights */
 	put_ue_zeros(&w, 3); /* QP, QS, of chroma */
 	put_bits(&w, 4, 3);  /* slices say whether to deblock; nothing else */
-	return end(&w);
+	return end_nal(&w);
 }
 
 static void put_slice_header(struct writer *w, uint32_t picture)
@@ -120,13 +120,13 @@ static void put_slice_header(struct writer *w, uint32_t picture)
 	put_ue(w, SLICE_I_ONLY);
 	put_ue_zeros(w, 1);      /* the PPS */
 	put_bits(w, 0, 4);       /* frame_num */
-	put_ue(w, picture % 16); /* idr_pic_id: not that of the one before */
-	put_bits(w, 0, 2);       /* what was before may go, and this is no long-term reference */
+	put_ue(w, picture % 16); /* idr_pic_id: must differ from the one before */
+	put_bits(w, 0, 2);       /* earlier pictures may go, and this is no long-term reference */
 	put_ue_zeros(w, 1);      /* slice_qp_delta */
 	put_ue(w, NO_DEBLOCKING);
 }
 
-/* Noise, of another seed a macroblock and picture; no 0, which old decoders need not take. */
+/* Noise with a seed for each macroblock and picture. Has no 0, which old decoders may refuse. */
 static void fill_samples(uint32_t picture, uint32_t mb, struct samples *ret)
 {
 	uint32_t x = (picture + 1) * 0x9e3779b9u ^ (mb + 1) * 0x85ebca6bu;
@@ -149,8 +149,8 @@ static void put_raw(struct writer *w, const struct samples *samples)
 }
 
 /*
- * Horizontal prediction, of chroma too, no change of QP, and no coefficient: how that is
- * written depends on how many the neighbours have, a raw one counting as full.
+ * A macroblock with horizontal prediction, also of chroma, without a change of QP and without
+ * coefficients. Its bits depend on the neighbours' coefficients; a raw neighbour counts as full.
  */
 static void put_repeated(struct writer *w, bool is_after_raw)
 {
@@ -162,7 +162,7 @@ static void put_repeated(struct writer *w, bool is_after_raw)
 
 size_t h264_bytes_max(const struct h264 *h)
 {
-	/* Half as much again holds any number of bytes that are put in between, and headers. */
+	/* Half as much again is room for all inserted bytes, and for headers. */
 	return (size_t)(h->width / SIDE) * (h->height / SIDE) * MB_BYTES * 3 / 2 + 1024;
 }
 
@@ -177,7 +177,7 @@ size_t h264_encode(const struct h264 *h, uint32_t picture, unsigned char *ret)
 		at += put_sps(h, ret);
 		at += put_pps(ret + at);
 	}
-	w = begin(ret + at, NAL_IDR_SLICE);
+	w = begin_nal(ret + at, NAL_IDR_SLICE);
 	put_slice_header(&w, picture);
 	for (uint32_t mb = 0; mb < n; mb++) {
 		uint32_t since_raw = mb % columns % h->every;
@@ -189,7 +189,7 @@ size_t h264_encode(const struct h264 *h, uint32_t picture, unsigned char *ret)
 			put_repeated(&w, since_raw == 1);
 		}
 	}
-	return at + end(&w);
+	return at + end_nal(&w);
 }
 
 size_t h264_bytes_decoded(const struct h264 *h)
@@ -197,7 +197,7 @@ size_t h264_bytes_decoded(const struct h264 *h)
 	return (size_t)h->width * h->height * 3 / 2;
 }
 
-/* One macroblock with its samples, and the rest of what repeats them, n bytes wide in all. */
+/* Writes a macroblock's samples, and those that repeat them to its right, n bytes wide in all. */
 static void put_decoded(const struct samples *s, unsigned char *y, unsigned char *uv, size_t pitch,
 			size_t n)
 {

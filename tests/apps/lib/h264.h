@@ -3,11 +3,11 @@
 #define NVS_APPS_H264_H
 
 /*
- * A stream of H.264, made here, whose decoded pictures are known byte for byte: every one
- * stands alone, and of its macroblocks one in `every` has its samples written out (I_PCM);
- * those to the right of it repeat its last column, without any residual.
+ * Makes a stream of H.264 whose decoded pictures are known byte for byte. Each picture stands
+ * alone. One of `every` macroblocks has its samples in the stream (I_PCM); those to the right of it
+ * repeat its last column, without a residual.
  *
- * Ownership: memory is the caller's.
+ * Ownership: the caller owns all memory. Thread-safe.
  */
 
 #include <stddef.h>
@@ -18,12 +18,12 @@ struct h264 {
 	uint32_t every;
 };
 
-size_t h264_bytes_max(const struct h264 *h264); /* of one picture, encoded */
-/* With what describes the stream ahead of picture 0. Returns how many bytes it is. */
+size_t h264_bytes_max(const struct h264 *h264); /* of one encoded picture */
+/* Encodes a picture; picture 0 comes with the stream's headers. Returns its bytes. */
 size_t h264_encode(const struct h264 *h264, uint32_t picture, unsigned char *ret);
 
 size_t h264_bytes_decoded(const struct h264 *h264);
-/* As NV12: the brightness, then Cb and Cr by turns at half of the resolution. */
+/* The decoded picture as NV12: luma, then interleaved Cb and Cr at half of the resolution. */
 void h264_decoded(const struct h264 *h264, uint32_t picture, unsigned char *ret);
 
 #endif

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Written by hand, so that no toolkit is needed to build. Version 7.0 and sm_52 are the
- * oldest that drivers of CUDA 11 to 13 all compile. mul.rn and add.rn in axpy are there
- * so that ptxas does not fuse them: the result is then that of plain C.
+ * PTX written by hand, so that a build needs no toolkit. Version 7.0 and sm_52 are the oldest that
+ * all drivers of CUDA 11 to 13 compile. axpy uses mul.rn and add.rn, which ptxas does not fuse, so
+ * that its result is that of plain C.
  */
 #include "../kernels.h"
 
@@ -25,7 +25,7 @@
 	".reg .f32 %f<6>;\n"                        \
 	".reg .b64 %rd<16>;\n"
 
-/* For every index of this thread below %rd4: the body, which may use %r and %rd from 5 on. */
+/* Runs the body for each index of this thread below %rd4. It may use %r and %rd from 5 on. */
 #define PTX_LOOP(body)                              \
 	"loop:\n"                                   \
 	"setp.ge.u64 %p1, %rd1, %rd4;\n"            \

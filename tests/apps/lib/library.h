@@ -2,7 +2,7 @@
 #ifndef NVS_APPS_LIBRARY_H
 #define NVS_APPS_LIBRARY_H
 
-/* One line of what nvshare_status() says; none where the library is not there. */
+/* Prints one line of nvshare_status(); without the library, nothing. */
 void library_print(void);
 
 #endif

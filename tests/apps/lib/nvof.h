@@ -3,10 +3,10 @@
 #define NVS_APPS_NVOF_H
 
 /*
- * Of NVIDIA's optical flow, libnvidia-opticalflow.so.1, as much as it takes to have the
- * motion between two pictures, as nvOpticalFlowCommon.h and nvOpticalFlowCuda.h have it:
- * version 2.0 of the interface, the first with other grids than 4 x 4, which newer drivers
- * keep. Whatever is not named here is to be zero.
+ * The part of NVIDIA's optical flow, libnvidia-opticalflow.so.1, that finds the motion between two
+ * pictures, after nvOpticalFlowCommon.h and nvOpticalFlowCuda.h. It is version 2.0 of the
+ * interface, the first with other grids than 4 x 4, which newer drivers keep. Fields without a name
+ * must be zero.
  */
 
 #include "abi/cuda_abi.h"
@@ -30,7 +30,7 @@ enum {
 	NVOF_FORMAT_SHORT2 = 5,
 	NVOF_MEMORY_DEVICE = 2, /* no array */
 	NVOF_ERROR_SIZE = 256,  /* 80 at least */
-	NVOF_FRACTION = 32,     /* of a point: the unit of a vector */
+	NVOF_FRACTION = 32,     /* units of a vector in a point */
 };
 
 typedef struct nvof_session *nvof_session;
@@ -66,12 +66,12 @@ struct nvof_output {
 
 struct nvof_strides {
 	struct {
-		uint32_t strideXInBytes, strideYInBytes; /* the first is from row to row */
+		uint32_t strideXInBytes, strideYInBytes; /* X is from row to row */
 	} strideInfo[3];
 	uint32_t numPlanes;
 };
 
-/* In the order in which the library fills them in. */
+/* In the order of the library's table. */
 struct nvof_functions {
 	uint32_t (*create)(CUcontext ctx, nvof_session *session);
 	uint32_t (*init)(nvof_session session, const struct nvof_init *init);

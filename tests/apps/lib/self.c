@@ -7,12 +7,12 @@
 
 #include <time.h>
 
-/* The watchdog's: far beyond what callers wait for by themselves. */
+/* The watchdog's limit: much longer than any limit of the callers. */
 #define SELF_LIMIT_NS 20000000000u
 
 enum { SELF_JOIN_SEC = 30 };
 
-static void check(int r, const char *what)
+static void check_freeze(int r, const char *what)
 {
 	const char *why = freeze_why_not();
 
@@ -43,7 +43,7 @@ void self_init(struct app *app, CUcontext *ret_own)
 	channels_device_end();
 	if (freeze_why_not())
 		app_exit(APP_EXIT_SKIPPED, "can not freeze here: %s", freeze_why_not());
-	check(self_prove(app), "freeze_prove");
+	check_freeze(self_prove(app), "freeze_prove");
 	channels_own_begin();
 	APP_CALL(cuCtxCreate(ret_own, 0, app->dev));
 	channels_own_end();
@@ -56,12 +56,12 @@ void self_freeze(void)
 
 	while ((r = freeze_begin(SELF_LIMIT_NS)) == FREEZE_E_BUSY)
 		app_sleep_ms(1);
-	check(r, "freeze_begin");
+	check_freeze(r, "freeze_begin");
 }
 
 void self_thaw(void)
 {
-	check(freeze_end(), "freeze_end");
+	check_freeze(freeze_end(), "freeze_end");
 }
 
 void self_join(pthread_t thread, const char *what)

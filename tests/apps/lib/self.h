@@ -3,31 +3,31 @@
 #define NVS_APPS_SELF_H
 
 /*
- * A program that freezes itself, with the library's own code linked in and no scheduler:
- * for what the driver does about it, apart from everything that decides when.
+ * For programs that freeze themselves, to test the driver without a scheduler. The library's own
+ * code is linked in.
  *
- * Threading: one thread, but for what it is asked to join.
+ * Threading: one thread calls these functions.
  */
 
 #include "app.h"
 
 #include <pthread.h>
 
-/* As freeze_prove(), but for a machine that is busy, which is no driver that does not freeze. */
+/* Like freeze_prove(), but tries again on a busy machine, which looks like a driver that fails. */
 int self_prove(struct app *app);
 
 /*
- * Driver, primary context and module as app_load() and app_init(), and a second context
- * as the library makes it, *ret_own. The program's is current afterwards. Skips where
- * freezing can not be, and proves first that it works.
+ * Does app_load() and app_init(), and makes a second context like the library's, *ret_own. The
+ * program's own context is current afterwards. Skips if freezing is impossible, and proves first
+ * that it works.
  */
 void self_init(struct app *app, CUcontext *ret_own);
 
-/* What goes wrong ends the program. */
-void self_freeze(void); /* waits out the pause that lies between two freezes */
+/* An error ends the program. */
+void self_freeze(void); /* waits for the pause between two freezes, too */
 void self_thaw(void);
 
-/* What has not ended long after the last thaw never will: that ends the program, as `what`. */
+/* Joins a thread after the last thaw. If it hangs, the program ends; `what` names the thread. */
 void self_join(pthread_t thread, const char *what);
 
 #endif

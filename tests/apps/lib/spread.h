@@ -3,9 +3,9 @@
 #define NVS_APPS_SPREAD_H
 
 /*
- * How times are spread: percentiles, and a histogram as one line of a table.
+ * Prints the distribution of times, percentiles and a histogram, as one line of a table.
  *
- * Ownership: the caller's array, which is sorted in place.
+ * Ownership: the caller owns the array, which spread_print() sorts.
  */
 
 #include <stdint.h>

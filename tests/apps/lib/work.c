@@ -9,8 +9,8 @@ void work_launch(struct work *work, CUstream stream)
 	app_lcg(work->app, work->area, work->n, work->rounds, stream);
 }
 
-/* The shortest of some: what disturbs makes it longer only. */
-static uint64_t measure(struct work *work)
+/* Takes the shortest of several runs, because disturbances only make a run longer. */
+static uint64_t measure_kernel(struct work *work)
 {
 	uint64_t best = UINT64_MAX, start, took;
 
@@ -24,17 +24,17 @@ static uint64_t measure(struct work *work)
 	return best;
 }
 
-/* A launch costs time, too: the difference between two lengths is what a round takes. */
-static void calibrate(struct work *work, uint64_t ns)
+/* A launch takes time, too, so the difference of two lengths gives the time of a round. */
+static void set_rounds(struct work *work, uint64_t ns)
 {
 	uint64_t none, some;
 	double rounds;
 
 	work->rounds = 1;
-	none = measure(work);
+	none = measure_kernel(work);
 	do {
 		work->rounds *= 4;
-		some = measure(work);
+		some = measure_kernel(work);
 	} while (some < 2 * none + ns / 4 && work->rounds < WORK_ROUNDS_MAX / 4);
 	rounds = (double)ns * work->rounds / (double)(some > none ? some - none : 1);
 	work->rounds = rounds < 1                 ? 1
@@ -48,7 +48,7 @@ void work_init(struct work *work, struct app *app, uint64_t n, uint64_t ns, uint
 	APP_CALL(cuMemAlloc(&work->area, n * sizeof(uint32_t)));
 	app_fill(app, work->area, n, 1, NULL);
 	if (!rounds)
-		calibrate(work, ns);
+		set_rounds(work, ns);
 	APP_CALL(cuCtxSynchronize());
 }
 

@@ -3,8 +3,8 @@
 #define NVS_APPS_WORK_H
 
 /*
- * Kernels of a chosen length, by the work that they do: time on a clock would go on while
- * others have the GPU.
+ * Kernels of a chosen length, which is an amount of work: a clock would go on while other programs
+ * have the GPU.
  */
 
 #include "app.h"
@@ -20,8 +20,8 @@ struct work {
 #define WORK_N_SMALL (1u << 15)
 
 /*
- * rounds 0: measured, so that a kernel takes ns while nobody else computes. Only then is it
- * what it should be, so who compares measures once and names the rounds from then on.
+ * rounds 0: measures the rounds for kernels of ns, while no other program computes. To compare
+ * programs, measure once, and pass the same rounds to all.
  */
 void work_init(struct work *work, struct app *app, uint64_t n, uint64_t ns, uint32_t rounds);
 void work_deinit(struct work *work);
