@@ -3,7 +3,7 @@
 #define NVS_DAEMON_ADMISSION_H
 
 /*
- * Who may connect: accepting, turning away, and connections that say nothing.
+ * Admission of connections: accepting, turning away, and connections that say nothing.
  *
  * A connection that is turned away stays until its first message, so that the answer can be one
  * that its sender expects: a program is told that it is one too many, a tool that the scheduler

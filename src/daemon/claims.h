@@ -3,7 +3,7 @@
 #define NVS_DAEMON_CLAIMS_H
 
 /*
- * What clients may claim of a GPU's time, and who may change that.
+ * Clients' claims of a GPU's time: what each may claim, and which tools may change it.
  *
  * Threading: the loop's.
  */

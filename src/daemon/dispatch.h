@@ -19,7 +19,7 @@ void dispatch_init(struct server *server);
 
 /*
  * Steps the core with event, whose now_ns is filled in. The messages of its actions leave before
- * dispatch_event() returns. What timeshare must hear follows in the relay (daemon/relay.h).
+ * dispatch_event() returns. Timeshare hears of it by the relay (daemon/relay.h).
  * 0 or SCHED_E_*: nothing has changed. Not for use in the middle of another step.
  */
 int dispatch_event(struct server *server, struct sched_event *event);

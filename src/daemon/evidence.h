@@ -38,7 +38,7 @@ struct evidence_report {
 void evidence_compare(struct evidence_report *reports, uint32_t n, struct nvml_process *processes,
 		      uint32_t n_processes, uint64_t used, uint64_t slack);
 
-/* What is known of one client; zeroed: nothing. */
+/* The findings about one client; zeroed: none. */
 struct evidence {
 	bool is_suspect;
 	uint64_t since_ns; /* of the suspicion */

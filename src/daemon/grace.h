@@ -4,7 +4,7 @@
 
 /*
  * After a restart, running programs come back first. Until the grace ends nobody else is let in,
- * and nobody grows: requests are held. What is used until then belongs to those who come back.
+ * and nobody grows: requests are held. All memory in use until then counts as theirs.
  *
  * Threading: the loop's.
  */

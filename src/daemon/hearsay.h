@@ -3,9 +3,9 @@
 #define NVS_DAEMON_HEARSAY_H
 
 /*
- * What only clients know of a GPU. It counts as long as they are there. One user has one vote
- * (daemon/votes.h), and the vote of trusted users goes before all others. Where NVSHARE_GPUS names
- * GPUs, no client is asked.
+ * Facts about a GPU that only clients know. A client's word counts as long as it is there. One user
+ * has one vote (daemon/votes.h), and the vote of trusted users goes before all others. Where
+ * NVSHARE_GPUS names GPUs, no client is asked.
  *
  * Threading: the loop's.
  */

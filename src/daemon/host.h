@@ -38,8 +38,8 @@ void host_tell(struct server *server);
 uint64_t host_others(const struct server *server, struct peer *peer, bool is_taker);
 
 /*
- * What all but from give back when they are asked, once the client in slot to has its memory on
- * the card (SCHED_NONE: nobody comes).
+ * The bytes that all but from give back when they are asked, once the client in slot to has its
+ * memory on the card (SCHED_NONE: nobody comes).
  */
 uint64_t host_coming(const struct server *server, const struct peer *from, uint32_t to);
 

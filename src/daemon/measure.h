@@ -3,8 +3,8 @@
 #define NVS_DAEMON_MEASURE_H
 
 /*
- * What others than our clients use of each GPU: asked of NVML, sorted by who is a client, told to
- * the core. Calls into NVML may block.
+ * Measures how much of each GPU others than our clients use: asks NVML, sorts processes by whether
+ * they are clients, and tells the core. Calls into NVML may block.
  *
  * Threading: the loop's.
  */

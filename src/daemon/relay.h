@@ -3,8 +3,8 @@
 #define NVS_DAEMON_RELAY_H
 
 /*
- * What one of the core's two state machines has done that the other must hear: sched tells who
- * runs, timeshare tells who has used the GPU for how long.
+ * Carries news between the core's two state machines: sched tells which clients run, timeshare
+ * tells how long each client has used the GPU.
  *
  * Neither machine is called in the middle of the other's step. The consequences of a step queue
  * up here, in order. They are drained before the next step of a message, a deadline or a tool,

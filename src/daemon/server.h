@@ -7,8 +7,8 @@
  *
  * One thread, one epoll (daemon/event_source.h), one timer (daemon/deadlines.h). A round of the
  * loop handles a batch of events, then frees the peers that are marked as closing, then does what
- * is due, then serves one tool. What one state machine of the core has done that the other must
- * hear is told after each callback (daemon/relay.h). Nothing blocks but the calls into NVML
+ * is due, then serves one tool. The relay carries news between the two state
+ * machines of the core after each callback (daemon/relay.h). Nothing blocks but the calls into NVML
  * (daemon/gpus.h).
  *
  * A module has its own header and, where it needs one, its own struct here. Fields that are not in
