@@ -17,7 +17,7 @@ AT_ONCE = {"NVSHARE_WAIT_BOUND_SEC": "3600"}
 
 def test_two_that_grow_at_once_do_not_deadlock(node):
     """Each holds half and wants more: one is switched out inside its allocation."""
-    node.start_scheduler()
+    node.start_scheduler(NVSHARE_SWITCH_TIME_MULTIPLIER="1", NVSHARE_SWITCH_TIME_MAX="60")  # as long as a switch
     grown = node.flag("grown")
     programs = [
         node.app("grow", "--size", "208MiB", "--step", "8MiB", "--think", 5, "--wait", grown,

@@ -8,21 +8,13 @@ from conftest import MIB, until
 
 def start_all(node, n, size_mib, *args, **env):
     enough = node.flag("enough")
-    return enough, [
+    return [
         node.app(
             "oversub", "--name", f"p{i}", "--size", f"{size_mib}MiB", "--passes", 2,
             "--until", enough, "--seed", 100 * i, *args, name=f"p{i}", **env,
         )
         for i in range(n)
     ]
-
-
-def finish(node, enough, programs):
-    enough.touch()
-    for program in programs:
-        program.expect_verified()
-    node.expect_empty()
-    node.expect_sound_scheduler()
 
 
 def switched(node, n):
@@ -38,12 +30,12 @@ def moved(node, n):
 @pytest.mark.parametrize("n, size_mib", [(2, 220), (5, 170)])
 def test_overcommitted_programs_take_turns(node, mode, n, size_mib):
     node.start_scheduler(NVSHARE_SCHEDULING_MODE=mode)
-    enough, programs = start_all(node, n, size_mib)
+    programs = start_all(node, n, size_mib)
     until("the GPU changed hands often", moved(node, 3 * n))
     gpu = node.gpu()
     assert gpu["moved_out_bytes"] > 0
     assert gpu["moved_in_bytes"] > 0
-    finish(node, enough, programs)
+    node.finish(programs)
 
 
 @pytest.mark.parametrize(
@@ -67,28 +59,28 @@ def test_overcommitted_programs_take_turns(node, mode, n, size_mib):
 )
 def test_every_way_to_work_survives_the_turns(node, args):
     node.start_scheduler()
-    enough, programs = start_all(node, 3, 140, *args)
+    programs = start_all(node, 3, 140, *args)
     until("the GPU changed hands often", moved(node, 6))
-    finish(node, enough, programs)
+    node.finish(programs)
 
 
 @pytest.mark.parametrize("mode", ["auto", "serial", "concurrent"])
 def test_stream_ordered_memory_goes_out_and_comes_back(node, mode):
     node.start_scheduler(NVSHARE_SCHEDULING_MODE=mode)
-    enough, programs = start_all(node, 2, 220, "--async")
+    programs = start_all(node, 2, 220, "--async")
     until("the GPU changed hands often", moved(node, 6))
     gpu = node.gpu()
     assert gpu["moved_out_bytes"] > 0
     assert gpu["moved_in_bytes"] > 0
     for program in programs:
         assert node.client(program)["memory_pinned"] < 100 * MIB
-    finish(node, enough, programs)
+    node.finish(programs)
 
 
 @pytest.mark.parametrize("mode", ["auto", "serial", "concurrent"])
 def test_managed_backend_takes_turns(node, mode):
     node.start_scheduler(NVSHARE_SCHEDULING_MODE=mode)
-    enough, programs = start_all(node, 2, 200, NVSHARE_MEMORY_BACKEND="managed")
+    programs = start_all(node, 2, 200, NVSHARE_MEMORY_BACKEND="managed")
 
     def changed_hands():
         for client in node.status()["clients"]:  # host memory holds what is out, and no pool beside it
@@ -96,7 +88,7 @@ def test_managed_backend_takes_turns(node, mode):
         return moved(node, 4)()
 
     until("the GPU changed hands often", changed_hands)
-    finish(node, enough, programs)
+    node.finish(programs)
 
 
 @pytest.mark.parametrize("mode", ["auto", "serial", "concurrent"])
@@ -104,7 +96,7 @@ def test_managed_backend_takes_turns(node, mode):
 def test_memory_that_stays_fits_and_runs(node, mode, args):
     """Backend none, and memory that no backend moves."""
     node.start_scheduler(NVSHARE_SCHEDULING_MODE=mode)
-    enough, programs = start_all(node, 2, 90, *args, NVSHARE_MEMORY_BACKEND="none")
+    programs = start_all(node, 2, 90, *args, NVSHARE_MEMORY_BACKEND="none")
     for program in programs:
         until("it is seen", lambda p=program: node.client(p))
         until(
@@ -113,17 +105,17 @@ def test_memory_that_stays_fits_and_runs(node, mode, args):
         )
     if mode != "auto":
         until("the GPU changed hands", switched(node, 2))
-    finish(node, enough, programs)
+    node.finish(programs)
 
 
 def test_only_missing_bytes_move(node):
     """Two that lack 30 MiB together do not move all of their memory."""
     node.start_scheduler()
-    enough, programs = start_all(node, 2, 128, "--buffers", 16)
+    programs = start_all(node, 2, 128, "--buffers", 16)
     until("the GPU changed hands often", moved(node, 6))
     gpu = node.gpu()
     assert gpu["moved_out_bytes"] / gpu["switches"] < 100 * MIB
-    finish(node, enough, programs)
+    node.finish(programs)
 
 
 @pytest.mark.parametrize("backend", ["managed", "vmm"])
@@ -141,12 +133,12 @@ def test_those_that_grow_beside_each_other_get_to_work(node, backend):
     ]
     for program in programs:
         until("it works on all of its memory", lambda p=program: f"{p.name} pass 1/" in p.output())
-    finish(node, enough, programs)
+    node.finish(programs)
 
 
 def test_modes_change_at_run_time(node):
     node.start_scheduler()
-    enough, programs = start_all(node, 3, 60)
+    programs = start_all(node, 3, 60)
     until("all run side by side", lambda: node.gpu()["running"] == 3)
     assert node.ctl("set", "mode", "serial").returncode == 0
     until("one runs", lambda: node.gpu()["running"] == 1)
@@ -158,17 +150,17 @@ def test_modes_change_at_run_time(node):
     until("one runs again", lambda: node.gpu()["running"] == 1)
     assert node.ctl("set", "mode", "auto").returncode == 0
     until("all run side by side again", lambda: node.gpu()["running"] == 3)
-    finish(node, enough, programs)
+    node.finish(programs)
 
 
 def test_two_gpus_do_not_disturb_each_other(node):
     node.env["NVSHARE_SIM_GPUS"] = "2"
     node.start_scheduler()
-    enough, programs = start_all(node, 2, 200)
-    other = node.app("oversub", "--device", 1, "--size", "200MiB", "--passes", 2, "--until", enough)
+    programs = start_all(node, 2, 200)
+    other = node.app("oversub", "--device", 1, "--size", "200MiB", "--passes", 2, "--until", node.flag("enough"))
     until("the first GPU changed hands", moved(node, 4))
     assert node.gpu(1)["switches"] == 0
-    finish(node, enough, [*programs, other])
+    node.finish([*programs, other])
 
 
 def test_a_kernel_that_never_ends_is_moved_out(node):
@@ -198,7 +190,7 @@ def test_contexts_are_destroyed_while_their_memory_is_out(node):
         return node.gpu()["moved_in_bytes"] > 0
 
     until("memory came back to a context that was to go", came_back)
-    finish(node, node.flag("enough"), [other])
+    node.finish([other])
 
 
 @pytest.mark.slow

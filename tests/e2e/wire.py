@@ -8,7 +8,7 @@ import socket
 import struct
 import time
 
-PATIENCE = 300.0  # seconds: far more than anything takes on a busy machine; only a failure takes so long
+PATIENCE = 900.0  # seconds: far more than anything takes on a busy machine; only a failure takes so long
 
 MAGIC = 0x4853564E
 VERSION = 2
