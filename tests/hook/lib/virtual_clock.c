@@ -107,24 +107,32 @@ static uint64_t number_after(const char *text, const char *name)
 	return at ? strtoull(at + strlen(name), NULL, 10) : 0;
 }
 
+/* The bytes read, or -errno. Past the sanitizer of threads, which knows one table of descriptors.
+ */
+static long read_file(const char *path, char *text, size_t size)
+{
+	long fd = syscall(SYS_openat, AT_FDCWD, path, O_RDONLY | O_CLOEXEC), n;
+
+	if (fd < 0)
+		return -errno;
+	n = syscall(SYS_read, fd, text, size);
+	real_close((int)fd);
+	return n < 0 ? -errno : n;
+}
+
 /* A thread that has just ended counts as none. */
 static void look_at(const char *tid, struct look *look)
 {
 	char path[64], text[4096];
 	const char *state;
-	ssize_t n = 0;
-	int fd;
+	long n;
 
 	(void)snprintf(path, sizeof(path), "/proc/self/task/%.20s/status", tid);
-	fd = open(path, O_RDONLY | O_CLOEXEC);
-	if (fd < 0) {
-		look->is_asleep = look->is_asleep && errno == ENOENT;
+	n = read_file(path, text, sizeof(text) - 1);
+	if (n <= 0) {
+		look->is_asleep = look->is_asleep && (!n || n == -ENOENT || n == -ESRCH);
 		return;
 	}
-	n = read(fd, text, sizeof(text) - 1);
-	real_close(fd);
-	if (n <= 0)
-		return;
 	text[n] = '\0';
 	state = strstr(text, "State:\t");
 	if (!state || (state[7] != 'S' && state[7] != 'Z' && state[7] != 'X'))
