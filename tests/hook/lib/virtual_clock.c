@@ -46,6 +46,7 @@ static struct {
 	pthread_mutex_t lock;
 	uint64_t now_ns;   /* atomic */
 	bool is_virtual;   /* atomic */
+	bool is_stopped;   /* atomic */
 	int poll_fd;       /* counts the sleepers whose poll() is over */
 	uint64_t ahead_ns; /* of real time, in a forked child */
 	uint32_t is_ready; /* a futex, atomic; enum ready */
@@ -225,7 +226,7 @@ static void *turn(void *arg)
 	__atomic_store_n(&vclock.is_ready, part_from_descriptors(tasks) ? READY_APART : READY,
 			 __ATOMIC_RELEASE);
 	(void)futex(&vclock.is_ready, FUTEX_WAKE, INT_MAX);
-	for (;;) {
+	while (!__atomic_load_n(&vclock.is_stopped, __ATOMIC_ACQUIRE)) {
 		look = look_at_all(tasks);
 		if (!look.is_asleep || !last.is_asleep || look.sum != last.sum) {
 			still_ns = 0;
@@ -249,6 +250,7 @@ static void *turn(void *arg)
 		}
 		real_nap(CLOCK_NS_PER_MS);
 	}
+	return NULL;
 }
 
 /* The child has neither the hand nor those who slept. */
@@ -297,6 +299,11 @@ void virtual_clock_start(void)
 		(void)futex(&vclock.is_ready, FUTEX_WAIT, NOT_READY);
 	if (vclock.is_ready == READY_APART)
 		real_close(dirfd(tasks)); /* the hand has it */
+}
+
+void virtual_clock_stop(void)
+{
+	__atomic_store_n(&vclock.is_stopped, true, __ATOMIC_RELEASE);
 }
 
 void virtual_clock_skip(uint64_t ns)
