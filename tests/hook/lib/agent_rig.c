@@ -138,6 +138,7 @@ int rig_run_child(void (*body)(void))
 		fake_install();
 		(void)hook_log_enabled(); /* as who loads the driver does */
 		body();
+		virtual_clock_stop();
 		_exit(0);
 	}
 	if (pid > 0)

@@ -256,8 +256,11 @@ int fake_rm_run_apart(const struct CMUnitTest *test)
 
 	(void)fflush(NULL);
 	pid = fork();
-	if (pid == 0)
-		exit(cmocka_run_group_tests_name("hook/freeze", tests, NULL, NULL));
+	if (pid == 0) {
+		status = cmocka_run_group_tests_name("hook/freeze", tests, NULL, NULL);
+		virtual_clock_stop();
+		exit(status);
+	}
 	if (pid < 0 || waitpid(pid, &status, 0) != pid)
 		return 1;
 	return status != 0;

@@ -46,10 +46,12 @@ static struct {
 	pthread_mutex_t lock;
 	uint64_t now_ns;   /* atomic */
 	bool is_virtual;   /* atomic */
+	bool is_stopped;   /* atomic */
 	int poll_fd;       /* counts the sleepers whose poll() is over */
-	uint64_t ahead_ns; /* of real time, in a forked child */
+	uint64_t ahead_ns; /* of real time, where time is real again */
 	uint32_t is_ready; /* a futex, atomic; enum ready */
 	pid_t hand;
+	DIR *tasks; /* /proc/self/task */
 	struct sleeper *sleepers;
 } vclock = {.lock = PTHREAD_MUTEX_INITIALIZER, .poll_fd = -1};
 
@@ -107,24 +109,32 @@ static uint64_t number_after(const char *text, const char *name)
 	return at ? strtoull(at + strlen(name), NULL, 10) : 0;
 }
 
+/* The bytes read, or -errno. Past the sanitizer of threads, which knows one table of descriptors.
+ */
+static long read_file(const char *path, char *text, size_t size)
+{
+	long fd = syscall(SYS_openat, AT_FDCWD, path, O_RDONLY | O_CLOEXEC), n;
+
+	if (fd < 0)
+		return -errno;
+	n = syscall(SYS_read, fd, text, size);
+	real_close((int)fd);
+	return n < 0 ? -errno : n;
+}
+
 /* A thread that has just ended counts as none. */
 static void look_at(const char *tid, struct look *look)
 {
 	char path[64], text[4096];
 	const char *state;
-	ssize_t n = 0;
-	int fd;
+	long n;
 
 	(void)snprintf(path, sizeof(path), "/proc/self/task/%.20s/status", tid);
-	fd = open(path, O_RDONLY | O_CLOEXEC);
-	if (fd < 0) {
-		look->is_asleep = look->is_asleep && errno == ENOENT;
+	n = read_file(path, text, sizeof(text) - 1);
+	if (n <= 0) {
+		look->is_asleep = look->is_asleep && (!n || n == -ENOENT || n == -ESRCH);
 		return;
 	}
-	n = read(fd, text, sizeof(text) - 1);
-	real_close(fd);
-	if (n <= 0)
-		return;
 	text[n] = '\0';
 	state = strstr(text, "State:\t");
 	if (!state || (state[7] != 'S' && state[7] != 'Z' && state[7] != 'X'))
@@ -134,13 +144,13 @@ static void look_at(const char *tid, struct look *look)
 		    number_after(text, "nonvoluntary_ctxt_switches:\t");
 }
 
-static struct look look_at_all(DIR *tasks)
+static struct look look_at_all(void)
 {
 	struct look look = {.is_asleep = true};
 	const struct dirent *task;
 
-	rewinddir(tasks);
-	while ((task = readdir(tasks))) {
+	rewinddir(vclock.tasks);
+	while ((task = readdir(vclock.tasks))) {
 		if (task->d_name[0] != '.' && atoi(task->d_name) != vclock.hand)
 			look_at(task->d_name, &look);
 	}
@@ -195,12 +205,12 @@ static bool move_on(void)
  * The hand has descriptors of its own: a test may count those of the process, use them up, or wait
  * for the end of a connection. true: it has.
  */
-static bool part_from_descriptors(DIR *tasks)
+static bool part_from_descriptors(void)
 {
 	if (unshare(CLONE_FILES))
 		return false;
 	for (int fd = STDERR_FILENO + 1; fd < FD_SETSIZE; fd++) {
-		if (fd != dirfd(tasks) && fd != vclock.poll_fd)
+		if (fd != dirfd(vclock.tasks) && fd != vclock.poll_fd)
 			real_close(fd);
 	}
 	return true;
@@ -209,16 +219,16 @@ static bool part_from_descriptors(DIR *tasks)
 static void *turn(void *arg)
 {
 	struct look last = {0}, look;
-	DIR *tasks = arg;
 	uint64_t still_ns = 0, look_ns = LOOK_NS;
 
+	(void)arg;
 	(void)prctl(PR_SET_TIMERSLACK, 1ul, 0, 0, 0);
 	vclock.hand = gettid();
-	__atomic_store_n(&vclock.is_ready, part_from_descriptors(tasks) ? READY_APART : READY,
+	__atomic_store_n(&vclock.is_ready, part_from_descriptors() ? READY_APART : READY,
 			 __ATOMIC_RELEASE);
 	(void)futex(&vclock.is_ready, FUTEX_WAKE, INT_MAX);
-	for (;;) {
-		look = look_at_all(tasks);
+	while (!__atomic_load_n(&vclock.is_stopped, __ATOMIC_ACQUIRE)) {
+		look = look_at_all();
 		if (!look.is_asleep || !last.is_asleep || look.sum != last.sum) {
 			still_ns = 0;
 			if (!look.is_asleep) {
@@ -241,6 +251,7 @@ static void *turn(void *arg)
 		}
 		real_nap(CLOCK_NS_PER_MS);
 	}
+	return NULL;
 }
 
 /* The child has neither the hand nor those who slept. */
@@ -261,7 +272,6 @@ void virtual_clock_start(void)
 	sigset_t all, before;
 	pthread_attr_t attr;
 	pthread_t hand;
-	DIR *tasks;
 	int r;
 
 	if (is_virtual())
@@ -271,8 +281,8 @@ void virtual_clock_start(void)
 	is_prepared = true;
 	if (vclock.poll_fd < 0)
 		vclock.poll_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK | EFD_SEMAPHORE);
-	tasks = opendir("/proc/self/task");
-	if (!tasks || vclock.poll_fd < 0)
+	vclock.tasks = opendir("/proc/self/task");
+	if (!vclock.tasks || vclock.poll_fd < 0)
 		abort();
 	vclock.now_ns = START_NS;
 	__atomic_store_n(&vclock.is_virtual, true, __ATOMIC_RELEASE);
@@ -280,7 +290,7 @@ void virtual_clock_start(void)
 	(void)pthread_sigmask(SIG_SETMASK, &all, &before);
 	(void)pthread_attr_init(&attr);
 	(void)pthread_attr_setdetachstate(&attr, PTHREAD_CREATE_DETACHED);
-	r = pthread_create(&hand, &attr, turn, tasks);
+	r = pthread_create(&hand, &attr, turn, NULL);
 	(void)pthread_attr_destroy(&attr);
 	(void)pthread_sigmask(SIG_SETMASK, &before, NULL);
 	if (r)
@@ -288,7 +298,16 @@ void virtual_clock_start(void)
 	while (__atomic_load_n(&vclock.is_ready, __ATOMIC_ACQUIRE) == NOT_READY)
 		(void)futex(&vclock.is_ready, FUTEX_WAIT, NOT_READY);
 	if (vclock.is_ready == READY_APART)
-		real_close(dirfd(tasks)); /* the hand has it */
+		real_close(dirfd(vclock.tasks)); /* the hand has it */
+}
+
+void virtual_clock_stop(void)
+{
+	__atomic_store_n(&vclock.is_stopped, true, __ATOMIC_RELEASE);
+	if (!is_virtual())
+		return;
+	vclock.ahead_ns = __atomic_load_n(&vclock.now_ns, __ATOMIC_ACQUIRE) - real_now_ns();
+	__atomic_store_n(&vclock.is_virtual, false, __ATOMIC_RELEASE);
 }
 
 void virtual_clock_skip(uint64_t ns)
@@ -372,10 +391,12 @@ void virtual_clock_settle(void)
 int clock_wait_cond(pthread_cond_t *cond, pthread_mutex_t *lock, uint64_t end_ns)
 {
 	struct sleeper sleeper = {.end_ns = end_ns, .cond = cond};
-	const struct timespec end = timespec_of(end_ns - vclock.ahead_ns);
+	struct timespec end;
 
-	if (!is_virtual() && end_ns != CLOCK_NEVER)
+	if (!is_virtual() && end_ns != CLOCK_NEVER) {
+		end = timespec_of(end_ns - vclock.ahead_ns);
 		return pthread_cond_clockwait(cond, lock, CLOCK_MONOTONIC, &end);
+	}
 	if (end_ns <= virtual_now())
 		return ETIMEDOUT;
 	sleeper_begin(&sleeper);
@@ -386,9 +407,10 @@ int clock_wait_cond(pthread_cond_t *cond, pthread_mutex_t *lock, uint64_t end_ns
 void clock_wait_futex(uint32_t *word, uint32_t value, uint64_t end_ns)
 {
 	struct sleeper sleeper = {.end_ns = end_ns, .word = word};
-	const struct timespec end = timespec_of(end_ns - vclock.ahead_ns);
+	struct timespec end;
 
 	if (!is_virtual()) {
+		end = timespec_of(end_ns - vclock.ahead_ns);
 		(void)syscall(SYS_futex, word, FUTEX_WAIT_BITSET_PRIVATE, value,
 			      end_ns == CLOCK_NEVER ? NULL : &end, NULL, FUTEX_BITSET_MATCH_ANY);
 		return;

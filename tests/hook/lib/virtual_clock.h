@@ -21,6 +21,9 @@
 /* It ends the process with a message when nothing moves any more, or too long. */
 void virtual_clock_start(void);
 
+/* Time is real again: the process ends, and a sanitizer may sleep before it does. */
+void virtual_clock_stop(void);
+
 /* Until all other threads wait; no time passes. */
 void virtual_clock_settle(void);
 
