@@ -130,7 +130,10 @@ struct timeshare_part {
 	bool is_bursting; /* runs, is critical, is in a burst */
 	bool is_holding;  /* runs, is critical, and others are to be held for it */
 	bool is_late;     /* is_bursting, and has no slack left */
+	bool unused[2];   /* false: parts are compared as bytes, so they may have no padding */
 };
+_Static_assert(sizeof(struct timeshare_part) == 4 * sizeof(uint32_t) + 8 * sizeof(bool),
+	       "no padding");
 
 /* usage.c */
 struct timeshare_usage {
