@@ -39,7 +39,7 @@
 #define HOST_DEVICEMAP      2u
 #define STREAM_NON_BLOCKING 1u
 
-/* What the sender does, or how it ended: submitted, no means to submit, refused by the driver. */
+/* The sender: done, at work, without the means to submit, refused by the driver. */
 enum sending { SENDING_NOT, SENDING_NOW, SENDING_NO_MEANS, SENDING_REFUSED };
 
 /*

@@ -60,7 +60,7 @@ void pager_pin_all(CUdevice dev);
  */
 void pager_context_gone(CUcontext ctx);
 
-/* The same for a second context, which has no allocations. */
+/* The same for a pager context, which has no allocations. */
 void pager_mover_gone(CUcontext ctx);
 
 /* A copy in the current context hangs, so a call that waits for all its work would hang, too. */
