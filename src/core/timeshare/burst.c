@@ -400,7 +400,7 @@ static uint64_t lead_bounded(const struct timeshare *timeshare, uint64_t lead_ns
 
 /*
  * The second longest of the last ones, and a quarter more, because one in a hundred takes longer
- * (on an H200 1.06 to 1.3 ms, with a median of 0.76). The longest alone may have met a lock of the
+ * (on a card 1.06 to 1.3 ms, with a median of 0.76). The longest alone may have met a lock of the
  * driver.
  */
 uint64_t burst_lead(const struct timeshare *timeshare, uint32_t gpu)

@@ -36,8 +36,7 @@ bool preempt_choice_is_trial(const struct timeshare_arm *arm)
 enum timeshare_arm_kind preempt_choice_next(struct timeshare_arm *arm)
 {
 	arm->n_bursts++;
-	/* The kind with fewer samples: bursts beside nobody give none, and may be every other one.
-	 */
+	/* The kind with fewer samples. Bursts beside nobody give none. */
 	if (preempt_choice_is_first(arm))
 		return arm->n[TIMESHARE_ARM_HOLD] > arm->n[TIMESHARE_ARM_SLICES]
 			       ? TIMESHARE_ARM_SLICES

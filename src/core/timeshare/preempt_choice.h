@@ -30,7 +30,10 @@ enum timeshare_arm_kind preempt_choice_next(struct timeshare_arm *arm);
 /* Both kinds have enough samples since they were last tried anew. */
 bool preempt_choice_is_decided(const struct timeshare_arm *arm);
 
-/* The last answer of preempt_choice_next() was for one of the first bursts; was a rare trial. */
+/*
+ * is_first: both kinds are still tried in turn. is_trial: the last answer of preempt_choice_next()
+ * was a rare trial of the worse kind.
+ */
 bool preempt_choice_is_first(const struct timeshare_arm *arm);
 bool preempt_choice_is_trial(const struct timeshare_arm *arm);
 
@@ -44,10 +47,10 @@ void preempt_choice_note(struct timeshare_arm *arm, enum timeshare_warning warni
  */
 uint64_t preempt_choice_tail(const struct timeshare_arm *arm, enum timeshare_arm_kind kind);
 
-/* The second longest of n values; with n 1 the only one, with n 0 0. */
+/* The second longest of n values; of one value that value, of none 0. */
 uint32_t preempt_choice_second_of(const uint32_t *us, uint32_t n);
 
-/* The median of n values, TIMESHARE_ARM_SAMPLES at most; with n 0 0. */
+/* The median of n values, TIMESHARE_ARM_SAMPLES at most; of none 0. */
 uint32_t preempt_choice_median_of(const uint32_t *values, uint32_t n);
 
 #endif

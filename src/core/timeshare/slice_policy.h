@@ -24,7 +24,7 @@
  * long a wait.
  *
  * FEEDBACK is a controller (P 0.5, I 0.1, D 0.05). It sets the others' slice by the time of each
- *burst of a critical client with an SLO.
+ * burst of a critical client with an SLO.
  *
  * - It aims at four fifths of the SLO, because aiming at the SLO breaks it every other time.
  * - Without error the slice is be_slice_us. It goes from 100 us to 10 ms, or to half of the SLO if

@@ -16,8 +16,7 @@
 /* A client with a part of 0 would get no time, so that no report could raise its part. */
 #define PART_MIN 32u
 
-/* A hold's work stops so long before its call ends. src/hook/share/share_off.c has the same value.
- */
+/* Work stops so long before the call that holds it ends; as in src/hook/share/share_off.c. */
 #define STOPS_NS 230000u
 
 #define OWED_MAX 50000000ull /* ns: looks do not find more than that too much by chance */
@@ -199,8 +198,7 @@ void usage_set(struct timeshare *timeshare, uint32_t client, bool is_present, ui
 	usage_set_absent(timeshare, client);
 	u->slice_us = slice;
 	if (u->is_critical != is_critical) {
-		/* The next report corrects the time in the client's new class, so it moves there.
-		 */
+		/* The next report corrects the time in the new class, so it moves there. */
 		gu->class_ns[u->is_critical] -= u->given_ns;
 		gu->class_ns[is_critical] += u->given_ns;
 		gu->unsure_ns[u->is_critical] -= u->given_ns;

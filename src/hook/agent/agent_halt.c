@@ -202,7 +202,7 @@ void agent_halt_keep(struct agent_link *link)
 /*
  * Gives back the pager context and host memory that are kept for the next stop. Unregistering host
  * memory in a context of the program may wait for its work. So while the program runs, only memory
- * that is registered elsewhere goes. Without a context none is registered. false: try later.
+ * goes that is registered in the pager context, or nowhere. false: try later.
  */
 static bool link_drop_spares(const struct agent_link *link)
 {
@@ -295,8 +295,7 @@ static uint64_t host_give_one(const struct agent_link *link)
 	return given;
 }
 
-/* One part at a time. Memory that is in use now stays wanted, because it may be free in a moment.
- */
+/* One part at a time. Memory in use stays wanted, because it may be free in a moment. */
 static bool host_give_wanted(const struct agent_link *link)
 {
 	uint64_t given = hostpool_bytes() > halt.host_max ? host_give_one(link) : 0;
@@ -381,8 +380,7 @@ static uint32_t link_freeze(const struct agent_link *link, uint64_t begin_ns)
 			r = freeze_is_proven(link->dev) ? freeze_begin(HALT_LIMIT_NS)
 							: FREEZE_E_UNPROVEN;
 	}
-	/* The limit begins anew for the eviction. If it has ended already, the eviction finds out.
-	 */
+	/* The limit begins anew for the eviction, which notices if it has ended already. */
 	if (!r && link_can_move(link) && inflight_wait(HALT_SETTLE_NS)) {
 		(void)freeze_extend(HALT_LIMIT_NS);
 	} else if (!r) {

@@ -375,8 +375,7 @@ void agent_lease_step(struct agent_link *link, const struct lease_event *event)
 		link->is_watched = false; /* with the next grant the scheduler says it anew */
 	if (was_holding && (event->type == LEASE_EVENT_DROP || link->lease.state != LEASE_HOLDING))
 		share_dropped(link);
-	/* The expected client has come, or this one waits itself, and hears of it as it runs again.
-	 */
+	/* The expected client has come, or this one waits itself, and is told when it runs. */
 	if (event->type == LEASE_EVENT_DROP ||
 	    (link->lease.state != LEASE_HOLDING && link->lease.state != LEASE_IDLE))
 		link->is_near = false;

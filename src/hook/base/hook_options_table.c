@@ -20,8 +20,7 @@ _Static_assert(sizeof(((struct sockaddr_un *)0)->sun_path) - sizeof("/" NVSHARE_
 		       SOCK_DIR_MAX,
 	       "the text below");
 
-/* Makes the path absolute, because the program may change its directory before it connects again.
- */
+/* Makes the path absolute: the program may change its directory before it connects again. */
 static int parse_sock_dir(const struct setting *setting, const char *value, void *field)
 {
 	char here[PATH_MAX] = "";

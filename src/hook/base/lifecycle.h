@@ -30,8 +30,7 @@
 
 typedef void lifecycle_step(void);
 
-/* The functions to call, in order, NULL at the end. They are in lifecycle_steps.c, above all rooms.
- */
+/* The functions to call, in order, NULL at the end; in lifecycle_steps.c, above all rooms. */
 extern lifecycle_step *const lifecycle_on_fork_child[];
 extern lifecycle_step *const lifecycle_on_exit[];
 

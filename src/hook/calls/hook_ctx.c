@@ -86,8 +86,7 @@ static void context_recharge(CUdevice dev, uint64_t charged, uint64_t cost)
 /* Books a context in the turn that made it. The budget has already been charged for it. */
 static void context_book(CUcontext ctx, CUdevice dev, uint64_t charged)
 {
-	/* Two threads that retain the primary context at once get the same one: it is booked once.
-	 */
+	/* Two threads that retain the primary context at once get the same one. */
 	if (!agent_add_context(ctx, dev, charged))
 		budget_give(dev, charged, NVSHARE_PINNED_CONTEXT);
 	lifecycle_renew();

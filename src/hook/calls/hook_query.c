@@ -234,8 +234,7 @@ static bool attribute_find(CUdeviceptr ptr, struct query *q)
 	       pager_pool(ptr, &q->pool) && pager_sync_memops(ptr, &q->sync_memops);
 }
 
-/* The driver numbers each mapping anew, but the program may compare numbers: the first one stays.
- */
+/* The driver numbers each mapping anew. The program may compare, so the first number stays. */
 static void attribute_keep_id(CUdeviceptr ptr, CUpointer_attribute attribute, void *data)
 {
 	uint64_t id;
@@ -338,8 +337,7 @@ CUresult cuPointerSetAttribute(const void *value, CUpointer_attribute attribute,
 			return CUDA_SUCCESS;
 		}
 	}
-	/* The attribute would be lost with the mapping, and a device may read the memory: it stays.
-	 */
+	/* Eviction would lose the attribute, and a device may read the memory: it stays. */
 	is_entered = pager_vmm_pin(ptr, 1);
 	if (is_entered)
 		gate_enter();

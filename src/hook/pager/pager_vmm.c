@@ -71,7 +71,7 @@ static struct pager_mapping *mapping_next_in(struct pager_mapping *mapping, CUde
 	return mapping && mapping->addr < ptr + size ? mapping : NULL;
 }
 
-/* The range ends inside a mapping: the driver unmaps whole mappings only. */
+/* The range begins or ends inside a mapping: the driver unmaps whole mappings only. */
 static bool mapping_is_cut_by(CUdeviceptr ptr, size_t size)
 {
 	const struct pager_mapping *first = mapping_first_in(ptr, size);

@@ -45,8 +45,7 @@ bool pools_created(CUmemoryPool handle, const CUmemPoolProps *props);
 struct pools_pool *pools_destroy_begin(CUmemoryPool handle);
 void pools_destroy_end(struct pools_pool *pool, bool is_destroyed);
 
-/* Call these after the driver's own. false: the pool is not ours, and the driver's answer stands.
- */
+/* Call these after the driver's own. false: the pool is not ours; use the driver's answer. */
 bool pools_trim(CUmemoryPool handle, uint64_t keep);
 bool pools_get_attribute(CUmemoryPool handle, CUmemPool_attribute attr, void *value);
 bool pools_set_attribute(CUmemoryPool handle, CUmemPool_attribute attr, const void *value);

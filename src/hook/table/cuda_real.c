@@ -42,8 +42,7 @@ unsigned int cuda_real_load(cuda_real_dlsym_fn real_dlsym, void *libcuda)
 
 		if (!fn)
 			n_lacking++;
-		/* A single store: a reader sees the stand-in or the driver's function, never a mix.
-		 */
+		/* A single store: a reader never sees a mix of both functions. */
 		__atomic_store_n(member, fn, __ATOMIC_RELAXED);
 	}
 

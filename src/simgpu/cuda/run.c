@@ -130,8 +130,7 @@ static bool shares_queue(const struct CUstream_st *stream, const struct CUstream
 	return n_queues && other->queue % n_queues == stream->queue % n_queues;
 }
 
-/* In a hardware queue the earliest work goes first, of any stream. Copies have queues of their own.
- */
+/* In a hardware queue the earliest work goes first, of any stream. Copies have other queues. */
 static bool is_first_in_queue(const struct CUstream_st *stream, const struct op *op)
 {
 	enum work_kind kind = op->works[op->n_done].kind;
