@@ -86,7 +86,7 @@ struct nvshare_mem {
 	uint64_t wanted_pinned; /* the same, of bytes that will be pinned */
 	uint64_t host;        /* host memory that the process has for evicted bytes, used or not */
 	uint64_t host_wanted; /* host memory that an eviction under way lacks */
-	uint64_t pager_context; /* the second context, which is in the reserve, not in the budget */
+	uint64_t pager_context; /* in the reserve, not in the budget */
 	uint64_t pinned[NVSHARE_PINNED_COUNT];
 };
 
@@ -159,7 +159,7 @@ struct nvshare_drop_lock {
 	uint64_t epoch;
 	uint64_t host_others; /* nvshare_mem::host of all other clients of the node */
 	uint64_t host_coming; /* the part of it that they give back until this eviction is done */
-	uint64_t pager_context_max; /* bytes allowed for a second context; needs more: go without
+	uint64_t pager_context_max; /* bytes allowed for a pager context; needs more: go without
 				       one */
 	uint64_t charge;            /* bytes on the card that count as the client's, used or not */
 	uint64_t hand_bytes;        /* of the bytes that go, so many may be handed over; 0: none */
@@ -200,7 +200,7 @@ enum nvshare_halt {
 	NVSHARE_HALT_CHANNELS,     /* some of its channels are unknown, or it stops them itself */
 	NVSHARE_HALT_FAILED,       /* the last freezes were called off */
 	NVSHARE_HALT_MANAGED,      /* managed memory moves only while nothing runs */
-	NVSHARE_HALT_NO_ROOM,      /* the reserve has no room for its second context */
+	NVSHARE_HALT_NO_ROOM,      /* the reserve has no room for its pager context */
 	NVSHARE_HALT_CONTEXTS,     /* the scheduler's limits of contexts leave no second one */
 	NVSHARE_HALT_COUNT
 };
@@ -292,7 +292,7 @@ struct nvshare_prepare_swap_out {
 	uint64_t bytes;
 	uint64_t due_ms;
 	uint64_t host_others;       /* nvshare_mem::host of all other clients of the node */
-	uint64_t pager_context_max; /* bytes allowed for a second context; needs more: go without
+	uint64_t pager_context_max; /* bytes allowed for a pager context; needs more: go without
 				       one */
 };
 
@@ -432,7 +432,7 @@ struct nvshare_status_gpu {
 	uint64_t lc_gpu_ns; /* GPU time of latency-critical clients */
 	uint64_t be_gpu_ns; /* GPU time of best-effort clients */
 	uint64_t known_ns;  /* since its first client: the time that utilisation is a part of */
-	uint64_t contexts;  /* bytes of clients' contexts, second contexts included */
+	uint64_t contexts;  /* bytes of clients' contexts, pager contexts included */
 	uint64_t contexts_max;
 	/* A preemption's time without the freeze of its last client: messages, and waking up. */
 	uint64_t preempt_over_ns_p50;

@@ -133,7 +133,7 @@ static uint64_t actions_second_max(const struct server *server, struct peer *pee
 	return gpus_second_max(gpu, &peer->account, &limits, &peer->is_second_limited);
 }
 
-/* A client that cannot be frozen for a reason other than room needs no second context. */
+/* A client that cannot be frozen for a reason other than room needs no pager context. */
 static bool peer_may_freeze(const struct peer *peer)
 {
 	return peer->halt == NVSHARE_HALT_UNKNOWN || peer->halt == NVSHARE_HALT_FREEZE ||

@@ -151,7 +151,7 @@ static void doubts_apply(struct server *server, struct peer *peer, uint64_t lack
 	evidence_weigh(&peer->evidence, lacking, server->now_ns, server->settings.report_grace_ns);
 	if (!before && !peer->evidence.doubted)
 		return;
-	/* The program's own memory is doubted before the second context. */
+	/* The program's own memory is doubted before the pager context. */
 	peer->doubted = u64_min(peer->evidence.doubted, most);
 	peer->doubted_second = peer->evidence.doubted - peer->doubted;
 	server_account(server, peer, peer->account.on_card, peer->account.budget);

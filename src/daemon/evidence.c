@@ -11,7 +11,7 @@ static int by_pid(const void *a, const void *b)
 	return (x->pid > y->pid) - (x->pid < y->pid);
 }
 
-static int rank(const struct evidence_report *report)
+static int report_rank(const struct evidence_report *report)
 {
 	return (report->is_listed ? 0 : 2) + (report->is_trusted ? 0 : 1);
 }
@@ -24,8 +24,8 @@ static int by_rank(const void *a, const void *b)
 {
 	const struct evidence_report *x = a, *y = b;
 
-	if (rank(x) != rank(y))
-		return rank(x) - rank(y);
+	if (report_rank(x) != report_rank(y))
+		return report_rank(x) - report_rank(y);
 	return (x->lacking > y->lacking) - (x->lacking < y->lacking);
 }
 

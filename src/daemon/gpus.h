@@ -28,11 +28,11 @@ struct gpu {
 	uint64_t footprint_low[2];     /* the least footprint of this period, and of the last one */
 	uint64_t period_ns;            /* when this period began */
 	uint64_t allowed;              /* by budgets, or reports if they are more; and kept bytes */
-	uint64_t seconds;              /* of second contexts */
+	uint64_t seconds;              /* of pager contexts */
 	uint64_t contexts;             /* of all contexts, second ones too */
 	uint64_t contexts_max;         /* the most that has been */
 	uint32_t n_contexts;           /* programs that have some, and second ones */
-	uint64_t promised; /* of second contexts that may be made, and are not reported yet */
+	uint64_t promised; /* of pager contexts that may be made, and are not reported yet */
 	uint32_t n_promised;
 	uint64_t on_way;     /* at most so much is on its way from client to client: used, and in no
 				report */
@@ -110,11 +110,11 @@ struct memory_account {
 	uint64_t on_card; /* by its last report */
 	uint64_t swapped; /* in host memory, by its last report */
 	uint64_t budget;
-	uint64_t second; /* of its second context: in none of the above */
+	uint64_t second; /* of its pager context: in none of the above */
 	uint64_t kept;
 	uint64_t doubted; /* of its report or budget, bytes that are not there: in no sum */
 	uint64_t contexts;
-	uint64_t promised; /* bytes of a second context that it may make */
+	uint64_t promised; /* bytes of a pager context that it may make */
 };
 
 uint64_t gpus_footprint(const struct memory_account *account); /* on the card and in host memory */
@@ -128,7 +128,7 @@ void gpus_leave(struct gpu *gpu, const struct memory_account *account, uint64_t 
 void gpus_account(struct gpu *gpu, const struct memory_account *before,
 		  const struct memory_account *after, uint64_t now_ns);
 
-/* Limits of second contexts, which live in reserve, and of all contexts together; 0: no limit. */
+/* Limits of pager contexts, which live in reserve, and of all contexts together; 0: no limit. */
 struct gpu_limits {
 	uint64_t reserve;
 	uint64_t bytes;
@@ -136,7 +136,7 @@ struct gpu_limits {
 };
 
 /*
- * The bytes that a second context of account's client may cost, beside those that others have or
+ * The bytes that a pager context of account's client may cost, beside those that others have or
  * were promised. *ret_is_limited: the limits of all contexts made it less.
  */
 uint64_t gpus_second_max(const struct gpu *gpu, const struct memory_account *account,

@@ -87,8 +87,8 @@ struct peer {
 	uint32_t id;
 	uint32_t gpu;
 	uint32_t backend;
-	bool is_second_limited;     /* its second context is limited by the limits of contexts */
-	uint64_t promised;          /* bytes of a second context that it may make */
+	bool is_second_limited;     /* its pager context is limited by the limits of contexts */
+	uint64_t promised;          /* bytes of a pager context that it may make */
 	uint32_t halt;              /* enum nvshare_halt, as it told last */
 	uint32_t report_flags;      /* NVSHARE_REPORT_*, the same */
 	struct nvshare_claim claim; /* as granted */
@@ -100,7 +100,7 @@ struct peer {
 	struct memory_account account; /* as accounted with its GPU */
 	struct evidence evidence;
 	uint64_t doubted;        /* doubted bytes of its report, or of its budget if it is hung */
-	uint64_t doubted_second; /* doubted bytes of its second context */
+	uint64_t doubted_second; /* doubted bytes of its pager context */
 	uint64_t asked_ns;
 	uint64_t refused_ns;  /* when a refusal was logged last */
 	uint32_t n_failed;    /* stops and returns in a row */

@@ -89,7 +89,7 @@ void server_deinit(struct server *server);
 /* Until a signal ends it. 0 or -errno, logged. */
 int server_run(struct server *server);
 
-/* What peer has on its GPU by its last report, and may have; the GPU's sums follow. Bytes. */
+/* Accounts the bytes that peer has on its GPU, and may have. Updates the sums. */
 void server_account(struct server *server, struct peer *peer, uint64_t on_card, uint64_t budget);
 
 #endif

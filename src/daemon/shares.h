@@ -3,8 +3,8 @@
 #define NVS_DAEMON_SHARES_H
 
 /*
- * The GPU's time: events of core/timeshare, each of which is one step; its actions leave before
- * the call returns. What sched must hear follows in the relay (daemon/relay.h).
+ * The GPU's time: each call feeds one event to core/timeshare, and carries out its actions before
+ * it returns. Events for sched that follow wait in the relay (daemon/relay.h).
  *
  * Threading: the loop's.
  */

@@ -6,15 +6,15 @@
 #include "core/timeshare/preempt_choice.h"
 #include "core/timeshare/timeshare_update.h"
 
-#define SLOW_MIN      2u /* of the last holds: one that is slow tells nothing of a tail */
-#define PAUSE_PART    8u /* of retry_ns, for the first time */
+#define SLOW_MIN      2u /* slow holds among the last ones; one alone may be chance */
+#define PAUSE_PART    8u /* the first pause is this part of retry_ns */
 #define WEIGHT_MEAN   100u
-#define TURN_PARTS    20u      /* a turn is from 1/5 to 20 times turn_ns */
-#define TURN_LATE_NS  5000000u /* so much later it ends where a burst would be in its way */
+#define TURN_PARTS    20u                  /* a turn is from 1/5 to 20 times turn_ns */
+#define TURN_LATE_NS  5000000u             /* a turn may end so much later, to end after a burst */
 #define SPAN_MAX_NS   (60ull * 1000000000) /* fills the credit; keeps the product from overflow */
 #define LOOSE_MEAN_US 50000u
 #define LEAD_SAMPLES  32u
-#define LEAD_FIRST_NS 1000000u /* before anybody was held */
+#define LEAD_FIRST_NS 1000000u /* before the first preemption */
 
 static bool may_take_turns(const struct timeshare_client *c)
 {
@@ -28,8 +28,8 @@ uint64_t burst_credit_max(const struct timeshare_config *config)
 }
 
 /*
- * Of TIMESHARE_ONE: how much of the time that somebody else wants the critical take. Work without
- * a burst keeps the others to their short slices, too.
+ * The part that critical clients take of the time that others want, in TIMESHARE_ONE. Their work
+ * outside bursts counts, because it also keeps the others to short slices.
  */
 static uint64_t credit_taken(const struct timeshare_gpu *g)
 {
@@ -40,7 +40,7 @@ static uint64_t credit_taken(const struct timeshare_gpu *g)
 	return g->loose < TIMESHARE_ONE ? g->loose : TIMESHARE_ONE;
 }
 
-/* The loss of the credit in TIMESHARE_ONE ns; below 0 it gains. A capped GPU loses nothing. */
+/* The loss of the credit in TIMESHARE_ONE ns; below 0: a gain. On a capped GPU it only gains. */
 static int64_t credit_drain(const struct timeshare *timeshare, const struct timeshare_gpu *g)
 {
 	uint64_t percent = timeshare->config.lc_max_percent;
@@ -112,7 +112,7 @@ static void plan_speed(struct timeshare *timeshare, uint32_t gpu)
 	burst_report(timeshare, gpu, TIMESHARE_REPORT_FAST);
 }
 
-/* In proportion to its weight and to what its class has beside critical ones. */
+/* The length of c's turn, in proportion to its weight and to its class's slice_us. */
 static uint64_t turn_length(const struct timeshare *timeshare, const struct timeshare_client *c)
 {
 	const struct timeshare_config *config = &timeshare->config;
@@ -125,7 +125,7 @@ static uint64_t turn_length(const struct timeshare *timeshare, const struct time
 	return ns < most_ns ? ns : most_ns;
 }
 
-/* The first that wants the GPU; if nobody does, the first that might. */
+/* The first client that wants the GPU; if none does, the first one that may take turns. */
 static uint32_t next_turn(const struct timeshare *timeshare, const struct timeshare_gpu *g)
 {
 	uint32_t idle = TIMESHARE_NONE;
@@ -152,7 +152,7 @@ static void give_turn(struct timeshare *timeshare, struct timeshare_gpu *g, uint
 	if (client == TIMESHARE_NONE)
 		return;
 	g->turn_left_ns = turn_length(timeshare, &timeshare->clients[client]) + TURN_LATE_NS;
-	/* The list is the queue: whoever has had the turn is its last. */
+	/* The list is the queue: a client that gets the turn becomes its last. */
 	timeshare_update_moves(timeshare, client);
 	list_remove(LIST_SLOTS(timeshare->clients, TIMESHARE_LINK_RUNNING), &g->running, client);
 	list_push_back(LIST_SLOTS(timeshare->clients, TIMESHARE_LINK_RUNNING), &g->running, client);
@@ -166,8 +166,8 @@ static void give_turn(struct timeshare *timeshare, struct timeshare_gpu *g, uint
 }
 
 /*
- * Of turn_left_ns: until it ends. Each client that is taken off or let on changes the GPU's list
- * of what runs. The change delays the work of a burst that is on it; after a burst there is none.
+ * The rest of the turn. Each change of turns changes the GPU's list of running channels, and delays
+ * the work of a burst that is on it. So a turn may end TURN_LATE_NS later, after the burst.
  */
 static uint64_t turn_rest(const struct timeshare_gpu *g)
 {
@@ -300,7 +300,7 @@ void burst_note_asked(struct timeshare *timeshare, uint32_t client)
 	last->n++;
 }
 
-/* Those that were asked while one that took ns was on its way off; itself among them. */
+/* The clients that were asked within ns of asked_ns, with the one that was asked then. */
 static uint32_t n_at_once(const struct timeshare_gpu *g, uint64_t asked_ns, uint64_t ns)
 {
 	uint32_t n = 0;
@@ -315,9 +315,9 @@ static uint32_t n_at_once(const struct timeshare_gpu *g, uint64_t asked_ns, uint
 }
 
 /*
- * A program that loads is slow to be held for a moment, one that makes contexts in a loop
- * always. How long holds are left alone doubles when they are slow again soon, or before
- * as many as are looked at have been made.
+ * How long bursts hold nobody after slow holds. A loading program is slow for a moment; one that
+ * makes contexts in a loop is slow always. So the pause doubles if holds are slow again within
+ * retry_ns, or before TIMESHARE_HOLD_SAMPLES new ones.
  */
 static uint64_t pause_length(const struct timeshare_gpu *g, const struct timeshare_config *config,
 			     uint64_t now_ns)
@@ -332,8 +332,8 @@ static uint64_t pause_length(const struct timeshare_gpu *g, const struct timesha
 }
 
 /*
- * Those that are taken off at once wait for each other in the driver. While bursts hold
- * nobody, the holds that turns need tell nothing of how it will be then.
+ * Clients that are taken off at once wait for each other in the driver, so the time is divided by
+ * their number. While bursts hold nobody (is_slow), holds of turns do not count.
  */
 void burst_note_took(struct timeshare *timeshare, uint32_t client, uint64_t ns)
 {
@@ -379,7 +379,7 @@ void burst_note_off(struct timeshare *timeshare, uint32_t client, bool is_off_no
 	g->preempt_ns_max = ns > g->preempt_ns_max ? ns : g->preempt_ns_max;
 }
 
-/* The times that the last few preemptions took; how many they are. */
+/* Writes the times of the last preemptions to us, and returns their number. */
 static uint32_t last_preempt_us(const struct timeshare_gpu *g, uint32_t us[LEAD_SAMPLES])
 {
 	uint32_t n = 0;
@@ -399,9 +399,9 @@ static uint64_t lead_bounded(const struct timeshare *timeshare, uint64_t lead_ns
 }
 
 /*
- * The tail of the last few, and a quarter more, for one in a hundred takes longer than that
- * (on a card 1.06 to 1.3 ms, where the median was 0.76). One alone may have met a lock of
- * the driver.
+ * The second longest of the last ones, and a quarter more, because one in a hundred takes longer
+ * (on a card 1.06 to 1.3 ms, with a median of 0.76). The longest alone may have met a lock of the
+ * driver.
  */
 uint64_t burst_lead(const struct timeshare *timeshare, uint32_t gpu)
 {
@@ -412,8 +412,8 @@ uint64_t burst_lead(const struct timeshare *timeshare, uint32_t gpu)
 }
 
 /*
- * The median: two slow ones among the last few, as when a program loads, would make all
- * hints too late for as long as nobody is preempted, which nobody is then.
+ * The median. With the tail, two slow preemptions while a program loads would make all hints seem
+ * too late. Then no hint would preempt, and the tail would stay.
  */
 uint64_t burst_lead_usual(const struct timeshare *timeshare, uint32_t gpu)
 {

@@ -9,10 +9,10 @@
 #define PJ_UJ       1000000u
 #define NJ_UJ       1000u
 #define SWITCH_UJ   880u    /* 2 * 44 MB * 10 pJ */
-#define SWITCH_NS   200000u /* with the GPU's power */
-#define PARTS       1024u   /* of timeshare_usage::part */
+#define SWITCH_NS   200000u /* a switch takes so long, at the GPU's power */
+#define PARTS       1024u   /* the unit of timeshare_usage::part */
 #define SAVED_NS    (10ull * 1000000000)
-#define SLICE_ALONE 2048u /* us: the driver's */
+#define SLICE_ALONE 2048u /* us: the driver's usual timeslice */
 
 static uint64_t power_uj(uint64_t ns, uint64_t mw)
 {
@@ -33,7 +33,7 @@ void energy_charge(struct timeshare *timeshare, uint32_t client)
 	struct timeshare_client *c = &timeshare->clients[client];
 	uint64_t gpu_ns = usage_ns(timeshare, client);
 
-	/* Time that was counted too much, and is corrected, is not paid twice. */
+	/* A report may correct the time downwards. That time is not charged again. */
 	if (timeshare->gpus[c->gpu].power_mw == 0 || gpu_ns <= c->energy.gpu_ns)
 		return;
 	c->energy.uj = energy_uj(timeshare, client);
@@ -51,7 +51,7 @@ void energy_fill(struct timeshare *timeshare, uint32_t gpu)
 	timeshare->gpus[gpu].budget_ns = timeshare->now_ns;
 }
 
-/* Whether there was so much left to be paid. */
+/* Takes uj from the budget. false: there is less. */
 static bool energy_pay(struct timeshare *timeshare, struct timeshare_gpu *g, uint64_t uj)
 {
 	uint64_t ns = timeshare->now_ns - g->budget_ns,

@@ -4,18 +4,18 @@
 
 #include <assert.h>
 
-#define SETTLE_BURSTS 32u /* of these: programs load still, hints are not understood */
+#define SETTLE_BURSTS 32u /* the first bursts: programs load, and hints are not learned yet */
 #define EXPLORE_EVERY 256u
 #define SAMPLES_MIN   8u
 #define GAP_MIN       32u
 #define GAP_MAX       4096u
-#define CHANGE_PART   5u   /* a median that is another by so much is of another time */
-#define TAIL_PART     8u   /* the longest of so many */
-#define CLEAR_PART    10u  /* medians that differ by more do not by chance; */
-#define CHANCE_PART   4u   /* tails of so few may by so much */
-#define CALLS_ONE     256u /* in timeshare_arm::calls */
+#define CHANGE_PART   5u   /* a median that changes by more than 1/5 is no chance */
+#define TAIL_PART     8u   /* the tail is the longest 1/8 of the samples */
+#define CLEAR_PART    10u  /* medians that differ by more than 1/10 do not differ by chance */
+#define CHANCE_PART   4u   /* tails may differ by 1/4 by chance */
+#define CALLS_ONE     256u /* one call in timeshare_arm::calls */
 #define CALLS_MAX     (UINT32_MAX / CALLS_ONE)
-#define CALLS_STEP    8u /* one burst alone does not move the average far */
+#define CALLS_STEP    8u /* a burst counts as 8 times the average at most */
 
 bool preempt_choice_is_decided(const struct timeshare_arm *arm)
 {
@@ -36,7 +36,7 @@ bool preempt_choice_is_trial(const struct timeshare_arm *arm)
 enum timeshare_arm_kind preempt_choice_next(struct timeshare_arm *arm)
 {
 	arm->n_bursts++;
-	/* By what was seen: bursts beside nobody tell nothing, and may be every other one. */
+	/* The kind with fewer samples. Bursts beside nobody give none. */
 	if (preempt_choice_is_first(arm))
 		return arm->n[TIMESHARE_ARM_HOLD] > arm->n[TIMESHARE_ARM_SLICES]
 			       ? TIMESHARE_ARM_SLICES
@@ -61,7 +61,7 @@ uint32_t preempt_choice_second_of(const uint32_t *us, uint32_t n)
 	return n > 1 ? second : first;
 }
 
-/* ns, for each call. */
+/* The tail (preempt_choice_tail()) in ns for each call. */
 static uint64_t arm_tail(const struct timeshare_arm *arm, enum timeshare_arm_kind kind)
 {
 	uint32_t longest[TIMESHARE_ARM_SAMPLES / TAIL_PART] = {0};
@@ -106,7 +106,7 @@ uint32_t preempt_choice_median_of(const uint32_t *values, uint32_t n)
 	return n ? sorted[n / 2] : 0;
 }
 
-/* ns, for each call. Tails differ by chance, even where nothing has changed. */
+/* The median in ns for each call. Unlike a tail it changes little by chance. */
 static uint64_t arm_median(const struct timeshare_arm *arm, enum timeshare_arm_kind kind)
 {
 	return preempt_choice_median_of(arm->ns[kind], arm->n[kind] < TIMESHARE_ARM_SAMPLES
@@ -123,7 +123,7 @@ static void arm_choose(struct timeshare_arm *arm, enum timeshare_arm_kind best)
 	arm->median_then = arm_median(arm, best);
 }
 
-/* Both are tried anew; what is best stays so meanwhile. */
+/* Tries both kinds anew. The better one stays so meanwhile. */
 static void arm_forget(struct timeshare_arm *arm)
 {
 	arm->n_noted = SETTLE_BURSTS;
@@ -133,9 +133,9 @@ static void arm_forget(struct timeshare_arm *arm)
 }
 
 /*
- * Times that were seen beside others than now stay: of the worse one hardly anything new is seen.
- * So when the better one is not what it was, both are tried again; ever less often, where that
- * goes on.
+ * The worse kind is hardly used, so its samples become old, from beside other clients than now. So
+ * when the better kind's median changes, both are tried again. The gap between two such trials
+ * doubles each time.
  */
 static void arm_look_again(struct timeshare_arm *arm)
 {
@@ -152,7 +152,7 @@ static void arm_look_again(struct timeshare_arm *arm)
 	arm_forget(arm);
 }
 
-/* By more than chance does to a median, and its tail is no longer by more than chance does. */
+/* Its median is shorter, and its tail is not longer, by more than chance explains. */
 static bool arm_is_clearly_better(const struct timeshare_arm *arm, enum timeshare_arm_kind kind)
 {
 	enum timeshare_arm_kind other =

@@ -6,11 +6,11 @@
 
 #define WEIGHT_DEFAULT 100u
 
-/* Capped, nobody is in a hurry any more: a switch costs about 0.2 ms, two of them in each round. */
-#define CAPPED_ROUND_US 10000u /* at least */
-#define CAPPED_OTHER_US 1000u  /* of that, the one that is not critical: at least */
+/* A capped client is not in a hurry. A round costs two switches of 0.2 ms, so rounds are long. */
+#define CAPPED_ROUND_US 10000u /* the least round */
+#define CAPPED_OTHER_US 1000u  /* the least slice in it of the client that is not critical */
 
-/* Scaled to the least of them, unless the greatest would have too much. */
+/* The least weight has equal_slice_us, unless the greatest would have more than the maximum. */
 static void slice_equals(const struct timeshare_config *config, const struct timeshare_gpu *gpu,
 			 enum timeshare_class class, struct timeshare_slices *ret)
 {
@@ -40,7 +40,7 @@ static void slice_all(struct timeshare_slices *ret, enum timeshare_class class, 
 	ret->base_weight[class] = 0;
 }
 
-/* The critical together and the one other that computes divide the time as the cap says. */
+/* All critical clients together, and the one other that computes, divide the time by the cap. */
 static void slice_capped(const struct timeshare_config *config, const struct timeshare_gpu *gpu,
 			 struct timeshare_slices *ret)
 {

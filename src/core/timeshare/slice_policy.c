@@ -17,8 +17,8 @@
 #define AIM_PERCENT  80u
 #define ERROR_MIN    (-4 * (int64_t)TIMESHARE_PPM) /* far too late is more than far too early */
 #define ERROR_MAX    (int64_t) TIMESHARE_PPM
-#define LATE_WEIGHT  20 /* so that it is the 95th percentile that comes to the aim, not the mean */
-#define SUM_MAX      (10 * (int64_t)TIMESHARE_PPM) /* times I: the whole output */
+#define LATE_WEIGHT  20 /* brings the 95th percentile to the aim, not the mean */
+#define SUM_MAX      (10 * (int64_t)TIMESHARE_PPM) /* times I it is the whole output */
 
 static const uint64_t levels_us[TIMESHARE_LEVELS] = {10000000, 1000000, 100000, 10000, 1000, 100};
 
@@ -78,7 +78,7 @@ void slice_policy_report(struct timeshare *timeshare, uint32_t client)
 	struct timeshare_pace *pace = &c->pace;
 	uint64_t gpu_ns = usage_ns(timeshare, client), used_ns;
 
-	/* By our own clock, for what a client says of its waiting would be what it likes. */
+	/* By our own clock, because a client could report any time of waiting. */
 	pace->work_ns += pace->was_busy ? timeshare->now_ns - pace->at_ns : 0;
 	pace->at_ns = timeshare->now_ns;
 	pace->was_busy = c->work == TIMESHARE_WORK_BUSY;
@@ -106,13 +106,13 @@ static int64_t value_between(int64_t value, int64_t min, int64_t max)
 	return value < max ? value : max;
 }
 
-/* Where the output is 0. */
+/* The slice for an output of 0. */
 static int64_t pid_base(const struct timeshare_config *config)
 {
 	return value_between((int64_t)config->be_slice_us, FEEDBACK_MIN, FEEDBACK_MAX);
 }
 
-/* ppm; -TIMESHARE_PPM: the least, TIMESHARE_PPM: the most that there is. */
+/* The output, from -TIMESHARE_PPM for the shortest slice to TIMESHARE_PPM for the longest. */
 static int64_t pid_control(struct timeshare_pid *pid, uint64_t slo_us, uint64_t took_us)
 {
 	int64_t aim_us = (int64_t)(slo_us * AIM_PERCENT / 100), error, change;
@@ -141,7 +141,7 @@ static void pid_feed_back(struct timeshare *timeshare, struct timeshare_gpu *g, 
 	max_us = value_between((int64_t)slo_us / 2, base_us, FEEDBACK_MAX);
 	us = base_us +
 	     (out > 0 ? max_us - base_us : base_us - FEEDBACK_MIN) * out / (int64_t)TIMESHARE_PPM;
-	/* Each change is a message to all of them: small ones are not worth it. */
+	/* A change costs a message to each of the others, so small changes are left out. */
 	step_us = us - (int64_t)pid->us;
 	if (pid->us && us > FEEDBACK_MIN && us < max_us &&
 	    (step_us < 0 ? -step_us : step_us) < us / 4)

@@ -25,7 +25,7 @@
 #define WEIGHT_MAX 10000u
 #define WATT_MAX   (TIMESHARE_POWER_MAX / 1000)
 
-/* Of one step: a thousand may be due together. */
+/* The most in one step, because a thousand may be due together. */
 #define TIMERS_MAX  24u
 #define REFRESH_MAX 24u
 
@@ -128,7 +128,7 @@ static int on_config(struct timeshare *timeshare, const struct timeshare_event *
 	timeshare->config = *event->config;
 	for (uint32_t i = 0; i < TIMESHARE_GPUS_MAX; i++) {
 		energy_fill(timeshare, i);
-		/* Slices by another rule may be made of the same for all. */
+		/* Another rule may change slices although slice_plan()'s values stay the same. */
 		if (had_rule != timeshare->config.slice_rule)
 			timeshare_update_all(timeshare, i);
 	}
@@ -150,7 +150,7 @@ static int on_join(struct timeshare *timeshare, const struct timeshare_event *ev
 		return TIMESHARE_E_VALUE;
 
 	memset(c, 0, sizeof(*c));
-	c->heap_slot = heap_slot; /* another's */
+	c->heap_slot = heap_slot; /* belongs to another client, timers.h */
 	c->state = TIMESHARE_CLIENT_STOPPED;
 	c->gpu = event->gpu;
 	c->claim = event->claim;
@@ -192,7 +192,7 @@ static int on_claim(struct timeshare *timeshare, const struct timeshare_event *e
 
 	if (!claim_is_good(&event->claim))
 		return TIMESHARE_E_VALUE;
-	timeshare_update_none(timeshare, event->client); /* its class says where it belongs there */
+	timeshare_update_none(timeshare, event->client); /* its place there depends on its class */
 	c->claim = event->claim;
 	c->is_claim_new = true;
 	timeshare_part_refresh(timeshare, event->client);
@@ -286,7 +286,7 @@ static void timeshare_plan(struct timeshare *timeshare, uint32_t gpu)
 	timeshare_update_all(timeshare, gpu);
 }
 
-/* After a CONFIG, some in each step. */
+/* After a CONFIG: counts clients anew, some in each step. */
 static void timeshare_refresh_stale(struct timeshare *timeshare)
 {
 	for (uint32_t n = 0; n < REFRESH_MAX && timeshare->n_stale > 0; n++) {

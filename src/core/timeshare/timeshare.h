@@ -5,21 +5,20 @@
 /*
  * The time of a GPU: which client computes when, of those that run side by side.
  *
- * Beside sched, which decides who runs at all. A pure state machine of the same kind: one
- * event at a time, with its time; actions come back, and are carried out in order.
+ * sched decides which clients run at all. This is a pure state machine of the same kind. It takes
+ * one event at a time, with its time. The caller carries out the actions that come back, in order.
  *
- * - Every client that runs beside others gets a timeslice. Equals have long ones, in
- *   proportion to their weights; below a higher class that has been active lately they
- *   are short.
- * - A critical client's work comes in bursts. While one of them has been active lately, at
- *   most one of the others computes, the rest are held, in turn; during a burst that one
- *   is held too, if holding has shown the shorter tail (preempt_choice.h) and is fast.
- * - The critical never take more than lc_max_percent of the time from others that want it:
- *   beyond that their slice is cut, and nobody is held for their bursts.
- * - Each hold names its own end, so that it ends without us as well.
+ * - Each client that runs beside others gets a timeslice. Equals have long ones, in proportion to
+ *   their weights. Below an active higher class slices are short.
+ * - A critical client's work comes in bursts. While a critical client is active, at most one of the
+ *   others computes, in turns, and the rest are held. During a burst that one is held too, if
+ * holding is fast and has shown the shorter tail (preempt_choice.h).
+ * - Critical clients never take more than lc_max_percent of the time from others that want it.
+ * Beyond that their slice is cut, and no client is held for their bursts.
+ * - Each hold names its own end, so that it ends even if this scheduler does not.
  *
- * A client is active if it has work, or had some within active_ns. GPU time is estimated from what
- * clients report and from the slices of those that were busy together (usage.h).
+ * A client is active if it has work, or had some within active_ns. GPU time is estimated from
+ * clients' reports, and from the slices of clients that were busy together (usage.h).
  *
  * Ownership: the caller owns struct timeshare and the array of clients that it names.
  * Threading: none; one caller at a time.
@@ -60,28 +59,28 @@ enum timeshare_rule {
 /* Tunables; every one may change at run time by TIMESHARE_EVENT_CONFIG. */
 struct timeshare_config {
 	enum timeshare_rule slice_rule; /* default fixed */
-	bool is_hinting;                /* false: hints are counted, no more; default true */
-	bool has_classes;               /* false: but critical, all are equals; default true */
-	bool is_holding;                /* false: slices only, nobody is ever held; default true */
-	uint32_t lc_max_percent;        /* of the time, for the critical; 10..100, default 90 */
-	uint64_t lc_window_ns;          /* over which that counts; default 1 s */
-	uint64_t equal_slice_us;        /* the least among equals; default 10,000 */
-	uint64_t be_slice_us;           /* beside a critical client; default 100 */
+	bool is_hinting;                /* false: hints are only counted; default true */
+	bool has_classes;               /* false: all but the critical are equals; default true */
+	bool is_holding;                /* false: slices only, no client is held; default true */
+	uint32_t lc_max_percent; /* critical clients' part of the time; 10..100, default 90 */
+	uint64_t lc_window_ns;   /* the time over which that counts; default 1 s */
+	uint64_t equal_slice_us; /* the shortest slice among equals; default 10,000 */
+	uint64_t be_slice_us;    /* slice beside a critical client; default 100 */
 	uint64_t slice_us[TIMESHARE_CLASS_COUNT_]; /* below a higher class: 200, 500, 1000; and a
 						    * critical one's own: 5,000,000 */
 	uint64_t active_ns;                        /* default 1 s */
-	uint64_t turn_ns;    /* of one of the others while a critical is active; default 200 ms */
+	uint64_t turn_ns;    /* a turn of the others beside a critical client; default 200 ms */
 	uint64_t hold_ns;    /* longest hold without being renewed; default 1 s */
 	uint64_t hint_ns;    /* the same for a hint; default 10 ms */
-	uint64_t margin_ns;  /* that a hint's hold comes too early, at first; default 50 us */
-	uint64_t prepare_ns; /* shortest preparation that is waited for; default 100 us */
-	uint64_t burst_ns;   /* without a word in it, a burst counts as over; default 10 s */
-	uint64_t slow_ns;    /* a hold that takes longer is slow; of n at once, n times that;
+	uint64_t margin_ns;  /* a hint's hold comes so much too early, at first; default 50 us */
+	uint64_t prepare_ns; /* for a shorter preparation a hold begins at once; default 100 us */
+	uint64_t burst_ns;   /* after such a silence a burst counts as over; default 10 s */
+	uint64_t slow_ns;    /* a hold that takes longer is slow, or n holds at once n times that;
 			      * default 3 ms */
-	uint64_t answer_ns;  /* to answer a SET; default 1 s */
+	uint64_t answer_ns;  /* time to answer a SET; default 1 s */
 	bool is_saving;      /* hold only if it is worth its energy: energy.h; default false */
-	uint32_t energy_budget_w; /* what holds may cost beyond slices; 0, default: as they do */
-	uint64_t retry_ns; /* after holding failed, or was slow again and again; default 10 s */
+	uint32_t energy_budget_w; /* holds may cost so much beyond slices; default 0: no limit */
+	uint64_t retry_ns; /* longest pause after holding failed, or was slow; default 10 s */
 };
 
 /* In the order of struct nvshare_claim. */
@@ -107,12 +106,12 @@ enum timeshare_event_type {
 	TIMESHARE_EVENT_CONFIG,   /* config */
 	TIMESHARE_EVENT_JOIN,     /* client, gpu, claim */
 	TIMESHARE_EVENT_LEAVE,    /* client */
-	TIMESHARE_EVENT_CLAIM,    /* client, claim: another one from now on */
+	TIMESHARE_EVENT_CLAIM,    /* client, claim: its new claim */
 	TIMESHARE_EVENT_RUN,      /* client, running: sched has let it in, or stops it */
 	TIMESHARE_EVENT_ACTIVITY, /* client, activity, busy_ns, held_ns, ran_ns, value,
 				   * n_calls, n_tasks, n_violations */
 	TIMESHARE_EVENT_DONE,     /* client, seq, outcome, took_ns, is_held: the answer to a SET */
-	TIMESHARE_EVENT_POWER,    /* gpu, value: it draws so many mW */
+	TIMESHARE_EVENT_POWER,    /* gpu, value: its power in mW */
 	TIMESHARE_EVENT_TIME,     /* timeshare_deadline() has come */
 	TIMESHARE_EVENT_COUNT_
 };
@@ -129,27 +128,27 @@ struct timeshare_event {
 	uint64_t held_ns;
 	uint64_t ran_ns; /* 0: not known */
 	uint64_t value;
-	uint32_t n_calls; /* END: that gave work; 0: not known */
-	uint32_t n_tasks; /* that ended since the last one */
+	uint32_t n_calls; /* END: calls that gave work; 0: not known */
+	uint32_t n_tasks; /* tasks that ended since the last report */
 	uint32_t n_violations;
 	uint64_t seq;
 	uint64_t took_ns;
-	uint32_t outcome; /* 0 success */
+	uint32_t outcome; /* 0: success */
 	bool is_held;
 	const struct timeshare_config *config;
 };
 
 enum timeshare_action_type {
-	TIMESHARE_ACTION_SET,    /* SET_SHARE: seq, slice_us, hold_us, use_ppm, and its claim */
+	TIMESHARE_ACTION_SET, /* SET_SHARE: seq, slice_us, hold_us, use_ppm, the client's claim */
 	TIMESHARE_ACTION_REPORT, /* for the log: report, of client or of gpu */
 };
 
 enum timeshare_report {
-	TIMESHARE_REPORT_MUTE,      /* client: has not answered a SET in time */
-	TIMESHARE_REPORT_NOT_HELD,  /* client: could not be held; outcome in seq */
-	TIMESHARE_REPORT_SLOW,      /* gpu: holding takes too long; none for bursts for a while */
-	TIMESHARE_REPORT_FAST,      /* gpu: is tried again */
-	TIMESHARE_REPORT_CAPPED,    /* gpu: the critical have had their share of the time */
+	TIMESHARE_REPORT_MUTE,     /* client: has not answered a SET in time */
+	TIMESHARE_REPORT_NOT_HELD, /* client: could not be held; outcome in seq */
+	TIMESHARE_REPORT_SLOW, /* gpu: holding takes too long, so bursts hold nobody for a while */
+	TIMESHARE_REPORT_FAST, /* gpu: holding is tried again */
+	TIMESHARE_REPORT_CAPPED,    /* gpu: critical clients have had their part of the time */
 	TIMESHARE_REPORT_NOT_CAPPED /* gpu */
 };
 
@@ -159,7 +158,7 @@ struct timeshare_action {
 	uint32_t gpu;
 	enum timeshare_report report;
 	uint64_t seq;
-	uint64_t slice_us; /* 0: alone, as the driver has it; it need not report */
+	uint64_t slice_us; /* 0: it is alone, keeps the driver's slice, and need not report */
 	uint64_t hold_us;
 	uint64_t use_ppm;
 };
@@ -175,10 +174,10 @@ enum {
 	TIMESHARE_E_NO_CLIENT, /* any other event of a free slot */
 	TIMESHARE_E_NO_GPU,    /* gpu >= TIMESHARE_GPUS_MAX */
 	TIMESHARE_E_VALUE,     /* a claim, an activity or a configuration out of its range */
-	TIMESHARE_E_STALE,     /* an answer to nothing that is open */
+	TIMESHARE_E_STALE,     /* an answer to a SET that is not open */
 };
 
-/* struct timeshare, struct timeshare_client: for their size only */
+/* Struct timeshare and struct timeshare_client are there for their size only. */
 #include "core/timeshare/timeshare_private.h"
 
 void timeshare_config_default(struct timeshare_config *ret_config);
@@ -186,15 +185,14 @@ void timeshare_config_default(struct timeshare_config *ret_config);
 /* Returns 0, or TIMESHARE_E_VALUE if a value is out of its range. */
 int timeshare_config_check(const struct timeshare_config *config);
 
-/* clients: n_clients slots of zeroes; kept, and used, until the last call. */
+/* clients: n_clients zeroed slots, which are used until the last call. */
 void timeshare_init(struct timeshare *timeshare, struct timeshare_client *clients,
 		    uint32_t n_clients, const struct timeshare_config *config);
 
 /*
- * Returns 0, or one of TIMESHARE_E_* when the event is refused; a refused event changes
- * nothing but the time and yields no action. If there is more to do than fits into
- * ret_actions, or than one step is to take with a thousand clients, timeshare_deadline() is at
- * once now: step again with TIMESHARE_EVENT_TIME.
+ * Returns 0, or a TIMESHARE_E_* if the event is refused. A refused event changes only the time, and
+ * yields no action. A step does a limited amount of work. If some is left, timeshare_deadline() is
+ * now: step again with TIMESHARE_EVENT_TIME.
  */
 int timeshare_step(struct timeshare *timeshare, const struct timeshare_event *event,
 		   struct timeshare_actions *ret_actions);
@@ -208,20 +206,20 @@ void timeshare_assert_valid(const struct timeshare *timeshare);
 struct timeshare_gpu_status {
 	uint64_t n_preemptions, n_failures, n_timeouts;
 	uint64_t preempt_ns_total, preempt_ns_p50, preempt_ns_p99, preempt_ns_max;
-	uint64_t over_ns_p50, over_ns_p99, over_ns_max; /* of those: beyond holding itself */
-	uint64_t n_preempted; /* preempt_ns_total is of so many; of clients there are more */
+	uint64_t over_ns_p50, over_ns_p99, over_ns_max; /* the part beyond holding itself */
+	uint64_t n_preempted; /* preemptions in preempt_ns_total; each may hold several clients */
 	uint64_t n_lc_tasks, n_be_tasks, n_slo_violations;
-	uint64_t lc_gpu_ns, be_gpu_ns, known_ns;         /* known: since the first client */
-	uint64_t n_hints, n_hints_missed, hint_error_ns; /* the error's average */
+	uint64_t lc_gpu_ns, be_gpu_ns, known_ns;         /* known: time since the first client */
+	uint64_t n_hints, n_hints_missed, hint_error_ns; /* the average error */
 	bool is_slow, is_capped;
 };
 
-/* Of bursts; which of them enum timeshare_warning says, preempt_choice.h the rest. */
+/* preempt_choice.h, for the bursts of one enum timeshare_warning. */
 struct timeshare_learned {
 	uint32_t n_bursts;
 	uint32_t hold_us, slices_us; /* tails; 0: none yet */
 	bool is_holding;
-	bool is_decided; /* of each there were enough */
+	bool is_decided; /* both kinds have enough samples */
 };
 
 struct timeshare_client_status {
@@ -229,8 +227,8 @@ struct timeshare_client_status {
 	uint64_t gpu_ns, held_ns, slice_us, n_tasks, n_slo_violations;
 	uint64_t busy_ns;
 	uint64_t energy_uj;                      /* 0 while its GPU's power is not known */
-	uint64_t n_hints, margin_ns, prepare_ns; /* the margin, the last preparation */
-	uint32_t ratio_ppm, error_ppm;           /* predict.h; 0 until a hint was followed */
+	uint64_t n_hints, margin_ns, prepare_ns; /* prepare_ns: the last preparation */
+	uint32_t ratio_ppm, error_ppm;           /* predict.h; 0 until a burst followed a hint */
 	struct timeshare_learned learned[TIMESHARE_WARNINGS_];
 	bool is_held, is_busy, is_slices_only;
 };
@@ -241,7 +239,7 @@ void timeshare_gpu_status(const struct timeshare *timeshare, uint32_t gpu,
 void timeshare_client_status(const struct timeshare *timeshare, uint32_t client,
 			     struct timeshare_client_status *ret);
 
-/* GPU time of client, to the last event: an estimate, which a report may correct downwards. */
+/* client's GPU time up to the last event: an estimate, which a report may correct downwards. */
 uint64_t timeshare_gpu_ns(const struct timeshare *timeshare, uint32_t client);
 
 #endif

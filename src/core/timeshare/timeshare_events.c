@@ -12,7 +12,7 @@
 #include "core/timeshare/timeshare_update.h"
 #include "core/timeshare/usage.h"
 
-#define RETRY_PART 32u /* of retry_ns, for the first time */
+#define RETRY_PART 32u /* the first pause is this part of retry_ns */
 
 static void client_linger(struct timeshare *timeshare, struct timeshare_client *c)
 {
@@ -53,7 +53,7 @@ static void on_begin(struct timeshare *timeshare, struct timeshare_client *c, ui
 	uint64_t error_ns;
 
 	if (c->state != TIMESHARE_CLIENT_RUNNING)
-		predict_cancel(&c->predict); /* waiting is no preparing */
+		predict_cancel(&c->predict); /* it waited for the GPU, which is not preparing */
 	if (predict_begin(&c->predict, &timeshare->config, timeshare->now_ns, &error_ns))
 		g->hint_error_ns =
 			g->hint_error_ns ? (g->hint_error_ns * 7 + error_ns * 3) / 10 : error_ns;
@@ -62,7 +62,7 @@ static void on_begin(struct timeshare *timeshare, struct timeshare_client *c, ui
 	c->hint_ns = TIMESHARE_NO_DEADLINE;
 	c->burst = value ? TIMESHARE_BURST_REQUEST : TIMESHARE_BURST_WORK;
 	if (timeshare_part_is_at_work(
-		    c)) /* else it counts as active by that alone, until its work comes */
+		    c)) /* else only linger_ns keeps it active until its work comes */
 		c->linger_ns = TIMESHARE_NO_DEADLINE;
 	c->is_overdue = false;
 	slice_policy_begin(timeshare, c);
@@ -90,8 +90,8 @@ static void end_hint(struct timeshare *timeshare, struct timeshare_client *c)
 }
 
 /*
- * A hint gives no warning where nobody can be off by the time: as the one that a copy is, of
- * work which follows at once.
+ * A hint that comes too late to take a client off is no warning. A copy is such a hint, because its
+ * work follows at once.
  */
 static enum timeshare_warning warning_of(const struct timeshare *timeshare,
 					 const struct timeshare_client *c)
@@ -103,14 +103,14 @@ static enum timeshare_warning warning_of(const struct timeshare *timeshare,
 	return c->part.is_active ? TIMESHARE_WARNING_NONE : TIMESHARE_WARNING_PAUSE;
 }
 
-/* A hint is open, and no burst under way. */
+/* Plans the hold of an open hint; no burst is under way. */
 static void plan_hint(struct timeshare *timeshare, struct timeshare_client *c)
 {
 	uint64_t start_ns;
 
 	client_arm(timeshare, c, warning_of(timeshare, c));
 	if (c->burst == TIMESHARE_BURST_HINTED || c->arm != TIMESHARE_ARM_HOLD)
-		return; /* one hold lasts as long as it lasts, however often it is asked for */
+		return; /* another hint does not make a hold longer */
 	start_ns = predict_start(&c->predict, &timeshare->config, burst_lead(timeshare, c->gpu));
 	c->hint_ns = start_ns;
 	if (start_ns <= timeshare->now_ns)
@@ -126,7 +126,7 @@ static void plan_hint_or_forget(struct timeshare *timeshare, struct timeshare_cl
 		predict_cancel(&c->predict);
 }
 
-/* The end is seen some time after its last work; the next may be announced by then. */
+/* The end is known some time after the last work, so the next burst may be announced already. */
 static void end_burst(struct timeshare *timeshare, struct timeshare_client *c)
 {
 	bool was_at_work = timeshare_part_is_at_work(c);
@@ -148,7 +148,7 @@ void timeshare_events_run(struct timeshare *timeshare, uint32_t client)
 	timeshare_part_refresh(timeshare, client);
 }
 
-/* The end is known some time later. */
+/* The burst's true end: it is known some time later. */
 static uint64_t burst_ended_ns(const struct timeshare *timeshare, const struct timeshare_client *c,
 			       uint64_t took_ns)
 {
@@ -161,7 +161,7 @@ static void on_end(struct timeshare *timeshare, struct timeshare_client *c, uint
 		   uint32_t n_calls)
 {
 	const struct timeshare_gpu *g = &timeshare->gpus[c->gpu];
-	bool was_overdue = c->is_overdue; /* what took so long was not this burst */
+	bool was_overdue = c->is_overdue; /* then took_ns is not the time of this burst */
 
 	c->is_overdue = false;
 	if (!timeshare_is_in_burst(c))
@@ -169,7 +169,7 @@ static void on_end(struct timeshare *timeshare, struct timeshare_client *c, uint
 	slice_policy_end(timeshare, c, took_ns);
 	if (c->part.is_bursting && g->n_bursting == 1)
 		usage_burst_ends(timeshare, c->gpu, burst_ended_ns(timeshare, c, took_ns));
-	/* Where nobody was in the way, or nobody could be held, it tells nothing. */
+	/* A burst with nobody beside it, or nobody that could be held, shows nothing. */
 	if (c->part.is_bursting && !was_overdue && g->n_wanting > 0 && g->is_taking &&
 	    !g->is_capped && !g->is_slow)
 		preempt_choice_note(&c->arms[c->warning], c->warning, c->arm, took_ns, n_calls);
@@ -200,8 +200,8 @@ static void on_hint(struct timeshare *timeshare, struct timeshare_client *c, uin
 /* ---- events ---------------------------------------------------------------- */
 
 /*
- * A request that said nothing for so long that it counts as over may be one that is never
- * ended, and no other begins before it does: its work stands for those.
+ * An overdue request may never end, and no other one begins before it does. So its work counts as
+ * those requests.
  */
 static void on_busy(struct timeshare *timeshare, struct timeshare_client *c)
 {
@@ -226,9 +226,9 @@ static void on_idle(struct timeshare *timeshare, struct timeshare_client *c)
 }
 
 /*
- * A client with work says so every second at the least, unless it is held. One that is stopped, as
- * by a signal, says nothing: its work has ended, or stands still, and must not be given others'
- * time.
+ * A client with work reports once a second, unless it is held. A process that is stopped, for
+ * example by a signal, reports nothing. Its work has ended or stands still, so it must get no time
+ * of others.
  */
 static void on_silence(struct timeshare *timeshare, struct timeshare_client *c)
 {
@@ -241,7 +241,7 @@ static void on_silence(struct timeshare *timeshare, struct timeshare_client *c)
 	c->work = TIMESHARE_WORK_SILENT;
 }
 
-/* It has said nothing of its work being over. */
+/* A silent client speaks again. It has not reported the end of its work, so it has some. */
 static void on_word(struct timeshare *timeshare, struct timeshare_client *c)
 {
 	c->heard_ns = timeshare->now_ns;
@@ -249,7 +249,7 @@ static void on_word(struct timeshare *timeshare, struct timeshare_client *c)
 		on_busy(timeshare, c);
 }
 
-/* Not by END: requests that always overlap never come to one. */
+/* END events are not counted: requests that always overlap never have one. */
 static void count_tasks(struct timeshare *timeshare, struct timeshare_client *c,
 			const struct timeshare_event *event)
 {
@@ -304,8 +304,8 @@ int timeshare_events_activity(struct timeshare *timeshare, const struct timeshar
 }
 
 /*
- * The obstacle may be over in a moment, as a proof that has to be tried again, or never: the time
- * until the next try doubles.
+ * The obstacle may pass in a moment, such as a missing proof, or stay for ever. So the pause until
+ * the next try doubles.
  */
 static uint64_t hold_next_pause(const struct timeshare_config *config, struct timeshare_client *c)
 {
@@ -332,8 +332,8 @@ static void hold_fail(struct timeshare *timeshare, uint32_t client, enum timesha
 }
 
 /*
- * The last one is off. The time that the preemption took beyond holding that one is ours: the
- * messages, and two processes that have to wake up.
+ * Notes the overhead when the preemption's last client is off: the time of the preemption without
+ * that client's hold. It is the time of messages, and of two processes that must wake up.
  */
 static void hold_note_overhead(struct timeshare *timeshare, const struct timeshare_client *c,
 			       const struct timeshare_event *event)
@@ -362,7 +362,7 @@ int timeshare_events_done(struct timeshare *timeshare, const struct timeshare_ev
 	c->told.seq_done = event->seq;
 	c->answer_ns = event->seq == c->told.seq ? TIMESHARE_NO_DEADLINE
 						 : timeshare->now_ns + timeshare->config.answer_ns;
-	if (event->is_held && !event->outcome) { /* even if it has been let go since */
+	if (event->is_held && !event->outcome) { /* also if its hold has been released since */
 		usage_held(timeshare, event->client, event->took_ns);
 		c->pause_ns = 0;
 	}
@@ -390,12 +390,12 @@ static void on_mute(struct timeshare *timeshare, uint32_t client)
 	struct timeshare_client *c = &timeshare->clients[client];
 
 	c->answer_ns = TIMESHARE_NO_DEADLINE;
-	c->pause_ns = timeshare->config.retry_ns; /* to be told more would fill its socket */
+	c->pause_ns = timeshare->config.retry_ns; /* more messages would fill its socket */
 	timeshare->gpus[c->gpu].n_timeouts++;
 	hold_fail(timeshare, client, TIMESHARE_REPORT_MUTE, 0);
 }
 
-/* A client that can be told nothing can not be held; others would wait for its answer for ever. */
+/* A client whose socket may be full is not held: others would wait for its answer for ever. */
 static void hold_retry(struct timeshare *timeshare, struct timeshare_client *c)
 {
 	bool may_tell = timeshare_update_may_tell(c);
@@ -429,7 +429,7 @@ void timeshare_events_timer(struct timeshare *timeshare, uint32_t client)
 	if (c->answer_ns <= now_ns)
 		on_mute(timeshare, client);
 	if (c->renew_ns <= now_ns)
-		c->renew_ns = TIMESHARE_NO_DEADLINE; /* being touched, it is renewed */
+		c->renew_ns = TIMESHARE_NO_DEADLINE; /* the refresh below touches and renews it */
 	if (c->retry_ns <= now_ns)
 		hold_retry(timeshare, c);
 	timeshare_part_refresh(timeshare, client);

@@ -2,17 +2,17 @@
 #ifndef NVS_CORE_TIMESHARE_EVENTS_H
 #define NVS_CORE_TIMESHARE_EVENTS_H
 
-/* All that timeshare hears: what clients do, what they answer, and what they do not. */
+/* The clients' events: what they do and answer, and the timers that run when they do not. */
 
 #include "core/timeshare/timeshare.h"
 
 /* The most reports that one timer causes. */
 #define EVENTS_REPORTS_MAX 8u
 
-/* It runs from now on. An announcement of before that is still to come counts. */
+/* client runs from now on. If an earlier hint of it is still to come, it counts. */
 void timeshare_events_run(struct timeshare *timeshare, uint32_t client);
 
-/* It does not run any more: whatever it did is over. */
+/* client runs no more: its work and its burst have ended. */
 void timeshare_events_stop(struct timeshare *timeshare, uint32_t client);
 
 int timeshare_events_activity(struct timeshare *timeshare, const struct timeshare_event *event);

@@ -20,7 +20,7 @@ enum timeshare_class timeshare_part_class(const struct timeshare *timeshare,
 	return TIMESHARE_CLASS_NORMAL;
 }
 
-/* A request of one in no hurry says nothing of the GPU: its work may come later, or never. */
+/* The request of a client that is not critical may have its work later, or never. */
 bool timeshare_part_is_at_work(const struct timeshare_client *c)
 {
 	return c->work == TIMESHARE_WORK_BUSY ||

@@ -37,9 +37,9 @@ static void sort_us(uint32_t *values, uint32_t n)
 	}
 }
 
-/* Of the last ones, of n in all; nothing is known of none. */
-static void percentiles(const uint32_t last[TIMESHARE_PREEMPTIONS], uint64_t n, uint64_t *ret_p50,
-			uint64_t *ret_p99)
+/* Percentiles of the last of n values. With n 0 it writes nothing. */
+static void status_percentiles(const uint32_t last[TIMESHARE_PREEMPTIONS], uint64_t n,
+			       uint64_t *ret_p50, uint64_t *ret_p99)
 {
 	uint32_t sorted[TIMESHARE_PREEMPTIONS];
 	uint32_t n_kept = n < TIMESHARE_PREEMPTIONS ? (uint32_t)n : TIMESHARE_PREEMPTIONS;
@@ -78,10 +78,11 @@ void timeshare_gpu_status(const struct timeshare *timeshare, uint32_t gpu,
 		.is_slow = g->is_slow,
 		.is_capped = g->is_capped,
 	};
-	percentiles(g->preempt_us, g->n_preempted, &ret->preempt_ns_p50, &ret->preempt_ns_p99);
+	status_percentiles(g->preempt_us, g->n_preempted, &ret->preempt_ns_p50,
+			   &ret->preempt_ns_p99);
 	ret->preempt_ns_p50 *= 1000;
 	ret->preempt_ns_p99 *= 1000;
-	percentiles(g->over_ns, g->n_over, &ret->over_ns_p50, &ret->over_ns_p99);
+	status_percentiles(g->over_ns, g->n_over, &ret->over_ns_p50, &ret->over_ns_p99);
 }
 
 static uint32_t learned_tail_us(const struct timeshare_arm *arm, enum timeshare_arm_kind kind)
@@ -121,7 +122,7 @@ void timeshare_client_status(const struct timeshare *timeshare, uint32_t client,
 		.n_hints = c->n_hints,
 		.margin_ns = c->predict.margin_ns,
 		.prepare_ns = c->predict.last_ns,
-		.ratio_ppm = (uint32_t)c->predict.ratio_ppm, /* RATIO_MAX at the most, both */
+		.ratio_ppm = (uint32_t)c->predict.ratio_ppm, /* both are RATIO_MAX at most */
 		.error_ppm = (uint32_t)c->predict.error_ppm,
 		.is_held = c->part.is_running && c->told.until_ns > timeshare->now_ns,
 		.is_busy = c->part.is_running &&

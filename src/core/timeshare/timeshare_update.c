@@ -11,20 +11,20 @@
 
 #include <assert.h>
 
-/* Reports that one event may cause, beside what it tells clients. */
+/* The most reports that one event causes. */
 #define REPORTS_MAX 8u
 
-/* To look at one takes some 0.1 us, and three times that where its memory is cold. */
+/* The most clients of one step. A look takes about 0.1 us, or 0.3 us if its memory is cold. */
 #define LOOKS_MAX 48u
 
-/* The socket of a client that answers no more must not fill. */
+/* Open SETs of a client, so that the socket of a mute client does not fill. */
 #define OPEN_MAX 8u
 
-/* When a client has another part of its busy time it hears of it: its limit hangs on that. */
+/* A change of use_ppm that is worth a message. A client with a limit depends on the value. */
 #define USE_STEP_LIMIT 20000u
 #define USE_STEP       100000u
 
-/* Cutting a slice does not end one that has begun; being off for a moment does. */
+/* A shorter slice does not end one that has begun. Being off for this time does. */
 #define KICK_NS 1000000ull
 
 void timeshare_update_touch(struct timeshare *timeshare, uint32_t client)
@@ -47,7 +47,7 @@ void timeshare_update_all(struct timeshare *timeshare, uint32_t gpu)
 	timeshare->gpus[gpu].n_sweep = timeshare->gpus[gpu].running.n;
 }
 
-/* It may be looked at once more than it needs to be, and so may the first; nobody is left out. */
+/* A client may be looked at once too often, as may the first one, but none is left out. */
 void timeshare_update_moves(struct timeshare *timeshare, uint32_t client)
 {
 	struct timeshare_client *c = &timeshare->clients[client];
@@ -58,9 +58,8 @@ void timeshare_update_moves(struct timeshare *timeshare, uint32_t client)
 	if (g->sweep_at == client)
 		g->sweep_at = c->link[TIMESHARE_LINK_RUNNING].next;
 	g->n_sweep++;
-	timeshare_update_touch(
-		timeshare,
-		client); /* after the last there is no next one: then this is not swept */
+	timeshare_update_touch(timeshare,
+			       client); /* if it was the last, the sweep ends before it */
 }
 
 bool timeshare_update_is_pending(const struct timeshare *timeshare)
@@ -88,7 +87,7 @@ void timeshare_update_none(struct timeshare *timeshare, uint32_t client)
 void timeshare_update_report(struct timeshare *timeshare, uint32_t client, uint32_t gpu,
 			     enum timeshare_report report, uint64_t seq)
 {
-	/* A line in a log is worth less than a place that others need. */
+	/* A full list drops the report, which is only a line in the log. */
 	if (timeshare->out->n == TIMESHARE_ACTIONS_MAX)
 		return;
 	timeshare->out->at[timeshare->out->n++] = (struct timeshare_action){
@@ -116,9 +115,7 @@ static uint64_t client_slice(const struct timeshare *timeshare, const struct tim
 
 	if (!g->is_shared)
 		return 0;
-	/*
-	 * A client that is not at work keeps what it has: a change would be a message for nothing.
-	 */
+	/* A client without work keeps its slice: a change would be a message for nothing. */
 	if (!c->part.is_active && c->told.slice_us)
 		return c->told.slice_us;
 	return slice_policy_slice(&timeshare->config, g, c, slice_of(&g->slices, &c->part));
@@ -132,7 +129,7 @@ bool timeshare_update_has_slice(const struct timeshare *timeshare, uint32_t clie
 	       client_slice(timeshare, c) == c->told.slice_us;
 }
 
-/* Time to renew, which a hint's hold is not; but it becomes a burst's in the same way. */
+/* true: half of the hold has passed. A hint's hold is only renewed by a later end. */
 static bool hold_is_renewal(const struct timeshare *timeshare, uint32_t client, uint64_t until_ns)
 {
 	uint64_t told_ns = timeshare->clients[client].told.until_ns;
@@ -184,7 +181,7 @@ static void hold_note(struct timeshare *timeshare, uint32_t client, uint64_t unt
 			c->hold = TIMESHARE_HOLD_TOLD;
 		if (g->is_holding && c->hold != TIMESHARE_HOLD_TIMED) {
 			c->hold = TIMESHARE_HOLD_TIMED;
-			/* From here on: others may have been held for long, and be off. */
+			/* The preemption begins now: clients that were held before are off. */
 			if (g->n_pending++ == 0)
 				g->preempt_ns = timeshare->now_ns;
 		}
@@ -194,7 +191,7 @@ static void hold_note(struct timeshare *timeshare, uint32_t client, uint64_t unt
 	c->told.until_ns = until_ns;
 }
 
-/* A critical client's work may be in a slice. */
+/* The client is critical, and its work may be in a slice. */
 static bool burst_has_begun(const struct timeshare *timeshare, const struct timeshare_client *c)
 {
 	if (c->claim.class != TIMESHARE_CLASS_CRITICAL)
@@ -243,10 +240,10 @@ static void client_look(struct timeshare *timeshare, uint32_t client)
 		client_tell(timeshare, client, slice_us, until_ns);
 	else if (!c->part.is_running && timeshare_update_may_tell(c) && c->is_claim_new)
 		client_tell(timeshare, client, c->told.slice_us,
-			    0); /* it claims that of the next scheduler */
+			    0); /* it tells this claim to the next scheduler */
 	if (!client_is_told_held(timeshare, c) && c->told.hold_seq)
-		hold_end(timeshare, client); /* it has ended by itself */
-	/* A request may have its work later. */
+		hold_end(timeshare, client); /* its time is over */
+	/* A request without work is not present: its work may come later. */
 	usage_set(timeshare, client,
 		  c->part.is_running && !client_is_told_held(timeshare, c) &&
 			  (c->work == TIMESHARE_WORK_BUSY ||
@@ -273,7 +270,7 @@ static void flush_touched(struct timeshare *timeshare, bool is_critical_too, uin
 	}
 }
 
-/* The critical come after all others. */
+/* Looks at the others first, and touches critical clients, which come after all of them. */
 static void flush_sweep(struct timeshare *timeshare, struct timeshare_gpu *g, uint32_t *n_looks)
 {
 	while (g->n_sweep > 0 && g->running.n > 0 && may_look(timeshare, *n_looks)) {

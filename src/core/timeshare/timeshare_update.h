@@ -3,10 +3,10 @@
 #define NVS_CORE_TIMESHARE_UPDATE_H
 
 /*
- * The clients to look at before the step ends: what a client is told is only ever found out there,
- * by comparing what it should have with what it was told last. Those that may be held come first,
- * since somebody waits for it. So many are looked at in one step, and the rest in the next: a step
- * is to be short, however many there are.
+ * The clients to look at before the step ends. A look compares what a client should have with what
+ * it was told last, and sends a SET if they differ. No other place sends one. Clients that may be
+ * held come first, since others wait for that. One step looks at a limited number, and the next
+ * step at the rest, so that steps are short.
  */
 
 #include "core/timeshare/timeshare.h"
@@ -14,21 +14,21 @@
 void timeshare_update_touch(struct timeshare *timeshare, uint32_t client);
 void timeshare_update_all(struct timeshare *timeshare,
 			  uint32_t gpu); /* all that run on it, one by one */
-void timeshare_update_none(struct timeshare *timeshare, uint32_t client); /* not any more */
+void timeshare_update_none(struct timeshare *timeshare, uint32_t client); /* takes a touch back */
 
-/* It is about to leave its place among those that run. */
+/* client is about to leave its place in the list of running clients. */
 void timeshare_update_moves(struct timeshare *timeshare, uint32_t client);
 
-/* Whether anybody is left to be looked at. */
+/* Some client is still to be looked at. */
 bool timeshare_update_is_pending(const struct timeshare *timeshare);
 
-/* Whether it has the slice that it is to have, or can not be told of one. */
+/* client has been told its slice, or cannot be told. */
 bool timeshare_update_has_slice(const struct timeshare *timeshare, uint32_t client);
 
-/* Whether it may be told something: not while it owes too many answers. */
+/* client may be sent a SET. A client that owes too many answers may not. */
 bool timeshare_update_may_tell(const struct timeshare_client *c);
 
-/* Tells those touched what they are to know, as far as the step has room. */
+/* Looks at the touched clients, as far as the step has room. */
 void timeshare_update_flush(struct timeshare *timeshare);
 
 void timeshare_update_report(struct timeshare *timeshare, uint32_t client, uint32_t gpu,

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-/* The invariants, all computed anew from the clients: O(clients), for tests and debug builds. */
+/* The invariants, computed anew from all clients: for tests and debug builds. */
 
 #include "core/timeshare/burst.h"
 #include "core/timeshare/timeshare.h"
@@ -63,7 +63,7 @@ static void check_flags(const struct timeshare *timeshare, const struct timeshar
 					 c->told.slice_us <= TIMESHARE_SLICE_MAX));
 }
 
-/* src/core/timeshare/README.md has the states. A timer runs exactly in those that it ends. */
+/* src/core/timeshare/README.md has the states. A timer runs exactly in the states that it ends. */
 static void check_states(const struct timeshare_client *c)
 {
 	bool is_hinted = c->burst == TIMESHARE_BURST_HINTED;
@@ -153,7 +153,7 @@ static void check_gpu(const struct timeshare *timeshare, uint32_t gpu, const str
 	assert(!g->is_taking || sums->n_active[TIMESHARE_CLASS_CRITICAL] > 0);
 	assert(g->turn == TIMESHARE_NONE || g->is_taking);
 	assert(g->leaving == TIMESHARE_NONE || g->is_taking);
-	/* A client that is waited for owes an answer by a deadline, or is about to be asked. */
+	/* The leaving client owes an answer by a deadline, or is about to be asked. */
 	assert(g->leaving == TIMESHARE_NONE || timeshare->clients[g->leaving].is_dirty ||
 	       timeshare->clients[g->leaving].answer_ns != TIMESHARE_NO_DEADLINE);
 	assert(g->is_shared == (g->running.n > 1));
@@ -181,7 +181,7 @@ void timeshare_assert_valid(const struct timeshare *timeshare)
 	check_list(timeshare, &timeshare->dirty, TIMESHARE_LINK_DIRTY);
 	for (uint32_t i = 0; i < TIMESHARE_GPUS_MAX; i++)
 		check_gpu(timeshare, i, &sums[i]);
-	/* Nobody was left out when all were to be looked at. */
+	/* No client is left out: when none is pending, each has its slice. */
 	for (uint32_t i = 0; i < timeshare->n_clients && !timeshare_update_is_pending(timeshare);
 	     i++)
 		assert(timeshare->clients[i].state == TIMESHARE_CLIENT_FREE ||

@@ -7,19 +7,19 @@
 
 #include <assert.h>
 
-#define ONE        1024u /* of timeshare_usage::part */
+#define ONE        1024u /* the unit of timeshare_usage::part */
 #define EXACT_MAX  6u
-#define SLICE_NONE 2048u        /* us: the driver's */
-#define DRAWN_BITS 28           /* of timeshare_gpu_usage::drawn behind the point */
+#define SLICE_NONE 2048u        /* us: the driver's usual timeslice */
+#define DRAWN_BITS 28           /* fractional bits of timeshare_gpu_usage::drawn */
 #define PIECE_MAX  (1ull << 34) /* ns: keeps the products from overflow */
 
-/* A part of zero would never be corrected upwards by what it is given. */
+/* A client with a part of 0 would get no time, so that no report could raise its part. */
 #define PART_MIN 32u
 
-/* A client counts it too (src/hook/share/share_off.c): its work stops before it says so. */
+/* Work stops so long before the call that holds it ends; as in src/hook/share/share_off.c. */
 #define STOPS_NS 230000u
 
-#define OWED_MAX 50000000ull /* ns: what looks found more is no chance any more */
+#define OWED_MAX 50000000ull /* ns: looks do not find more than that too much by chance */
 
 void usage_init(struct timeshare *timeshare, uint32_t gpu)
 {
@@ -34,7 +34,7 @@ static void usage_give(struct timeshare_gpu_usage *gu, struct timeshare_usage *u
 	gu->unsure_ns[u->is_critical] += ns;
 }
 
-/* The chance, of 1 << 30, that exactly those of mask are busy; their slices in ret_sum_us. */
+/* The chance that exactly the clients of mask are busy, in 1 << 30. *ret_sum_us: their slices. */
 static uint64_t usage_chance(struct timeshare_usage *const *u, uint32_t n, uint32_t mask,
 			     uint64_t *ret_sum_us)
 {
@@ -77,16 +77,16 @@ static void usage_draw_exact(struct timeshare *timeshare, struct timeshare_gpu_u
 	}
 }
 
-/* Everybody at once: what a unit of weight gets when the others are so busy on average. */
+/* Gives ns to all at once, by weight. For each the others count as busy on average. */
 static void usage_draw_many(struct timeshare_gpu_usage *gu, uint64_t ns)
 {
 	uint64_t others = gu->weights + gu->rests / gu->present.n;
 
 	gu->drawn += (ns << DRAWN_BITS) / others;
-	gu->given_ns += ns; /* they settle one by one, and not for more than this */
+	gu->given_ns += ns; /* the clients settle one by one, for this much in sum */
 }
 
-/* Settles the time since the last change; who is present, and its slice, were the same. */
+/* Settles the time since the last change of the present clients or their slices. */
 static void usage_advance(struct timeshare *timeshare, uint32_t gpu)
 {
 	struct timeshare_gpu_usage *gu = &timeshare->gpus[gpu].usage;
@@ -117,7 +117,7 @@ static uint64_t usage_drawn_ns(const struct timeshare_gpu_usage *gu,
 			  DRAWN_BITS);
 }
 
-/* The time that it has had while many were present. */
+/* Gives u the time that it has had while many were present. */
 static void usage_settle(struct timeshare_gpu_usage *gu, struct timeshare_usage *u)
 {
 	if (!u->is_present)
@@ -169,7 +169,7 @@ void usage_join(struct timeshare *timeshare, uint32_t client)
 	};
 }
 
-/* From here on what it was given since its last report will not change. */
+/* The time since the last report is final from here on. */
 static void usage_confirm(struct timeshare_gpu_usage *gu, struct timeshare_usage *u)
 {
 	gu->unsure_ns[u->is_critical] -= u->given_ns;
@@ -198,7 +198,7 @@ void usage_set(struct timeshare *timeshare, uint32_t client, bool is_present, ui
 	usage_set_absent(timeshare, client);
 	u->slice_us = slice;
 	if (u->is_critical != is_critical) {
-		/* The next report corrects what was given in the class that it is of then. */
+		/* The next report corrects the time in the new class, so it moves there. */
 		gu->class_ns[u->is_critical] -= u->given_ns;
 		gu->class_ns[is_critical] += u->given_ns;
 		gu->unsure_ns[u->is_critical] -= u->given_ns;
@@ -209,7 +209,7 @@ void usage_set(struct timeshare *timeshare, uint32_t client, bool is_present, ui
 		usage_set_present(timeshare, client);
 }
 
-/* More goes only as far as the GPU's time has not been given to anybody. */
+/* Sets the time since the last report to right_ns. More comes only from time that no client has. */
 static void usage_correct(struct timeshare_gpu_usage *gu, struct timeshare_usage *u,
 			  uint64_t right_ns)
 {
@@ -230,7 +230,7 @@ static void usage_correct(struct timeshare_gpu_usage *gu, struct timeshare_usage
 	gu->unsure_ns[u->is_critical] -= right_ns;
 }
 
-/* busy_ns, of the time since the last report: how much of its presence it is busy. */
+/* Learns which part of its presence the client is busy. busy_ns: since the last report. */
 static void usage_learn(struct timeshare_usage *u, uint64_t busy_ns)
 {
 	uint64_t part = busy_ns / (u->present_ns / ONE ? u->present_ns / ONE : 1);
@@ -239,7 +239,7 @@ static void usage_learn(struct timeshare_usage *u, uint64_t busy_ns)
 	u->part = (uint32_t)(part < PART_MIN ? PART_MIN : part < ONE ? part : ONE);
 }
 
-/* The time that it was thought to have, of that in which it was thought to be busy. */
+/* The part of busy_ns that it had by the slices: given_ns of the busy time that was expected. */
 static uint64_t usage_by_slices(struct timeshare_usage *u, uint64_t busy_ns, uint64_t expected_ns)
 {
 	uint64_t use_ppm = u->given_ns * 1000 / (expected_ns / 1000 ? expected_ns / 1000 : 1);
@@ -249,7 +249,10 @@ static uint64_t usage_by_slices(struct timeshare_usage *u, uint64_t busy_ns, uin
 	return busy_ns / 1000 * use_ppm / 1000;
 }
 
-/* Of more than can have been since the last report, which was the first if it said nothing. */
+/*
+ * The part of more_ns, which cannot have been since the last report, that is given later. Before
+ * the first report it is none.
+ */
 static uint64_t usage_owed(uint64_t last_ns, uint64_t more_ns)
 {
 	return last_ns ? u64_min(more_ns, OWED_MAX) : 0;
@@ -282,7 +285,10 @@ void usage_held(struct timeshare *timeshare, uint32_t client, uint64_t ns)
 		c->usage.unseen_ns += to_ns - from_ns;
 }
 
-/* Of what it says that has run: what it took for its own in times that it did not see. */
+/*
+ * The time in ran_ns that was not the client's own. Its looks miss the time in which it is being
+ * held, and count its usual part there (unseen_ns).
+ */
 static uint64_t usage_not_its_own(const struct timeshare_usage *u, uint64_t held_ns,
 				  uint64_t ran_ns, uint64_t passed_ns)
 {
@@ -290,7 +296,7 @@ static uint64_t usage_not_its_own(const struct timeshare_usage *u, uint64_t held
 	uint64_t new_us = u64_min(ran_ns - u->heard_ns, free_ns) / 1000, free_us = free_ns / 1000;
 	uint64_t unseen_us = u64_min(u->unseen_ns, free_ns) / 1000;
 
-	/* Its looks say how much of the time in which it is not held it runs. */
+	/* new_us / free_us is the part of the time that it runs while it is not held. */
 	return free_us && free_us < UINT32_MAX ? unseen_us * new_us / free_us * 1000 : 0;
 }
 

@@ -8,7 +8,7 @@
 
 #include <assert.h>
 
-/* The clients in one order: each has links of its own for it. */
+/* The clients in one order. A client has a pair of links for each order. */
 struct nodes {
 	struct timeshare_client *clients;
 	enum timeshare_order order;
@@ -50,7 +50,7 @@ void weights_init(struct timeshare_weights *weights, enum timeshare_order order)
 	*weights = (struct timeshare_weights){.order = order, .root = TIMESHARE_NONE};
 }
 
-/* The tree at: those before client to *left, those behind it to *right. */
+/* Splits the tree at: nodes before client go to *left, nodes behind it to *right. */
 static void weights_split(const struct nodes *nodes, uint32_t at, uint32_t client, uint32_t *left,
 			  uint32_t *right)
 {
@@ -69,7 +69,7 @@ static void weights_split(const struct nodes *nodes, uint32_t at, uint32_t clien
 	*right = TIMESHARE_NONE;
 }
 
-/* Those of left, all before those of right, and these, as one tree. */
+/* Joins two trees to one at *place. All nodes of left are before those of right. */
 static void weights_join(const struct nodes *nodes, uint32_t *place, uint32_t left, uint32_t right)
 {
 	while (left != TIMESHARE_NONE && right != TIMESHARE_NONE) {
@@ -155,7 +155,7 @@ bool weights_has_slo(const struct timeshare *timeshare, uint32_t gpu, uint32_t s
 	return at != TIMESHARE_NONE;
 }
 
-/* How many they are; *last: the one before them, then the last one. */
+/* Returns the number of nodes. *last: in, the node before them; out, the last of them. */
 static uint32_t tree_check(const struct nodes *nodes, uint32_t at, uint32_t *last)
 {
 	const struct timeshare_tree *tree;

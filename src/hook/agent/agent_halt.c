@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
- * Stopping the program, and letting it go on. What is wanted is that nothing of it runs:
- * first its work is given a short while to end, and then what still runs is frozen. A
- * frozen program can be paged out in the middle of a kernel, by a second context of the
- * process, which is not frozen. Where that can not be had the work is waited for.
+ * Stopping the program, and letting it go on. A stopped program has nothing running on the GPU.
+ * First its work gets a short time to end; then the rest is frozen. The memory of a frozen program
+ * can move in the middle of a kernel, through the pager context, which is not frozen. A program
+ * that cannot be frozen is stopped when its work has ended.
  */
 
 #include "hook/agent/agent_private.h"
@@ -24,36 +24,36 @@
 #include "util/clock.h"
 
 /*
- * From the freeze to the first memory given up: a probe and one copy, milliseconds. A
- * driver that is in the way for longer is let go on, by thawing. Copies that take longer, or
- * the host memory for them, extend it as they get on.
+ * The limit from the freeze to the first memory that is given up. That takes a probe and one copy,
+ * milliseconds. If the driver hangs for longer, the program is thawed, so that the driver goes on.
+ * Copies that take longer extend the limit as they get on, and so does getting host memory.
  */
 #define HALT_LIMIT_NS CLOCK_NS_PER_SEC
 
 /*
- * To have the processor that a thread inside needs to come to the driver: some periods of a
- * limit on processor time, as containers have it.
+ * A thread inside the gate may need so long to get a processor and come to the driver: some periods
+ * of a container's limit on processor time.
  */
 #define HALT_SETTLE_NS (300 * CLOCK_NS_PER_MS)
 
-/* Contention that comes back within this finds everything ready. */
+/* The pager context and host memory are kept so long after contention has ended. */
 #define HALT_SPARE_NS (30 * CLOCK_NS_PER_SEC)
 
-/* Freezes that follow each other too soon are put off by a few milliseconds. */
+/* A freeze that follows another one too soon is tried again after a few milliseconds. */
 #define HALT_TRIES_MAX 5
 #define HALT_PAUSE_NS  (3 * CLOCK_NS_PER_MS)
 
 /*
- * After so many freezes that had to be called off the next stop waits for the work; and
- * after that every other one, until a freeze has come to something.
+ * After so many failed freezes in a row the next stop drains. Then every other stop does, until a
+ * freeze succeeds.
  */
 #define HALT_FAILURES_MAX 2
 
 static struct {
-	uint32_t n_failures; /* in a row: evictions under a freeze that came to nothing */
-	bool is_frozen;      /* since the last stop; not a moment's truth, see freeze_commit() */
-	uint64_t host_max; /* bytes of host memory, for others lack it; AGENT_NEVER: they do not */
-	uint64_t host_wanted; /* what they lack, as it was told last */
+	uint32_t n_failures;  /* in a row: evictions under a freeze that came to nothing */
+	bool is_frozen;       /* the last stop froze it; it may be thawed since: freeze_commit() */
+	uint64_t host_max;    /* bytes of host memory while others lack some; else AGENT_NEVER */
+	uint64_t host_wanted; /* bytes that others lack, by the last message */
 } halt = {.host_max = AGENT_NEVER};
 
 bool agent_halt_is_frozen(void)
@@ -61,8 +61,8 @@ bool agent_halt_is_frozen(void)
 	return halt.is_frozen;
 }
 
-/* enum nvshare_halt, but for what the reserve has room for. */
-static uint32_t find_how(const struct agent_link *link)
+/* An enum nvshare_halt. It leaves out whether the reserve has room for a pager context. */
+static uint32_t halt_find_how(const struct agent_link *link)
 {
 	uint32_t how = freeze_halt();
 
@@ -73,13 +73,13 @@ static uint32_t find_how(const struct agent_link *link)
 	return how;
 }
 
-/* Whether stopping link's program may end in a freeze. */
-static bool may_freeze(const struct agent_link *link)
+/* A stop of link's program may end in a freeze. */
+static bool link_may_freeze(const struct agent_link *link)
 {
-	return find_how(link) == NVSHARE_HALT_FREEZE;
+	return halt_find_how(link) == NVSHARE_HALT_FREEZE;
 }
 
-static void tell(const struct agent_link *link, uint32_t how)
+static void halt_log_how(const struct agent_link *link, uint32_t how)
 {
 	const char *why = freeze_why_not();
 
@@ -100,21 +100,22 @@ static void tell(const struct agent_link *link, uint32_t how)
 
 uint32_t agent_halt_how(struct agent_link *link)
 {
-	uint32_t how = find_how(link);
+	uint32_t how = halt_find_how(link);
 
-	if (how == NVSHARE_HALT_FREEZE && link->lacks_second)
+	if (how == NVSHARE_HALT_FREEZE && link->lacks_pager_context)
 		how = NVSHARE_HALT_NO_ROOM;
 	if (how != link->told_how)
-		tell(link, how);
+		halt_log_how(link, how);
 	link->told_how = how;
 	return how;
 }
 
 /*
- * Nothing of the program may get ahead of the value that is to stand still: for these few
- * milliseconds, once a GPU, nobody enters. Who captures would not get through.
+ * Proves with the program running that freezing works. The program's work must not delay the test's
+ * write, so the gate is closed for a few milliseconds, once a GPU. An open capture could not pass
+ * it, so then there is no proof.
  */
-static void prove_busy(CUdevice dev, CUcontext ctx)
+static void device_prove_busy(CUdevice dev, CUcontext ctx)
 {
 	bool is_open = gate_get() == GATE_OPEN;
 
@@ -134,17 +135,17 @@ void agent_halt_prove(CUdevice dev, bool is_busy)
 	struct device_context *c = device_context_hold(dev);
 
 	if (c && is_busy)
-		prove_busy(dev, c->ctx);
+		device_prove_busy(dev, c->ctx);
 	else if (c)
 		(void)freeze_prove(dev, c->ctx);
 	device_context_drop(c);
 }
 
 /*
- * With the program still running: what an eviction of bytes needs is made ready, so that
- * it does not cost the program's time later. true: it can be frozen for it. One that has
- * anything on the card may be told to give it up after it was frozen for nothing, and then
- * it is too late for a second context.
+ * Makes ready what an eviction of bytes needs, while the program still runs, so that it costs no
+ * time later. true: the program can be frozen for it. A program with memory on the card needs a
+ * pager context, also if bytes is 0. It may have to give memory up once it is frozen, and then none
+ * can be made.
  */
 bool agent_halt_prepare(struct agent_link *link, uint64_t bytes, bool is_urgent)
 {
@@ -153,17 +154,17 @@ bool agent_halt_prepare(struct agent_link *link, uint64_t bytes, bool is_urgent)
 	bool is_ready;
 
 	budget_read(link->dev, &mem);
-	is_ready = may_freeze(link);
-	link->lacks_second =
+	is_ready = link_may_freeze(link);
+	link->lacks_pager_context =
 		is_ready && mem.resident && !pager_context_make(link->dev, link->pager_context_max);
-	is_ready = is_ready && !link->lacks_second;
-	/* The first stop finds it proven, whatever is in its way then. */
+	is_ready = is_ready && !link->lacks_pager_context;
+	/* The proof is ready before the first stop, because something may prevent it then. */
 	if (is_ready && !is_urgent && !freeze_is_proven(link->dev) && !share_is_frozen())
 		agent_halt_prove(link->dev, true);
-	/* What others lack is not taken ahead. */
+	/* While others lack host memory, none is taken ahead. */
 	if (bytes && (is_urgent || halt.host_max == AGENT_NEVER) &&
 	    agent_enter_context(link->dev, &place)) {
-		/* More than there is can not go. */
+		/* No more can go than there is. */
 		pager_prepare(link->dev, bytes < mem.resident ? bytes : mem.resident, is_urgent);
 		agent_leave_context(&place);
 	}
@@ -174,7 +175,7 @@ void agent_halt_touch(const struct agent_link *link, uint64_t bytes)
 {
 	struct nvshare_mem mem;
 
-	/* All GPUs have one pool, and who was told first has it. */
+	/* All GPUs share one pool of host memory: the first GPU that was told uses it. */
 	for (struct agent_link *l = agent_link_next(NULL); l; l = agent_link_next(l)) {
 		if (l != link && (l->is_watched || l->is_near))
 			return;
@@ -199,10 +200,11 @@ void agent_halt_keep(struct agent_link *link)
 }
 
 /*
- * Host memory is unregistered where that can be; without a context that is done already. Of a
- * program that runs not in its own contexts, which may wait for its work. false: not now.
+ * Gives back the pager context and host memory that are kept for the next stop. Unregistering host
+ * memory in a context of the program may wait for its work. So while the program runs, only memory
+ * goes that is registered in the pager context, or nowhere. false: try later.
  */
-static bool let_go(const struct agent_link *link)
+static bool link_drop_spares(const struct agent_link *link)
 {
 	bool has_any = pager_context_get(link->dev) || hostpool_bytes(), is_hung = false;
 	struct agent_place place;
@@ -225,10 +227,11 @@ static bool let_go(const struct agent_link *link)
 }
 
 /*
- * What an idle program has out was registered in the context that is gone. It comes back at
- * the speed of the bus only if it is again; bit by bit, so that messages are heard between.
+ * Evicted memory of an idle program was registered in the pager context that is gone. It must be
+ * registered again to come back at the speed of the bus. One part at a time, so that the agent
+ * hears messages between. true: there is more.
  */
-static bool register_host_memory(struct agent_link *link)
+static bool host_register_one(struct agent_link *link)
 {
 	struct agent_place place;
 
@@ -243,10 +246,10 @@ static bool register_host_memory(struct agent_link *link)
 }
 
 /*
- * Bit by bit, so that messages are heard between. Not in a context in which the program runs
- * while nobody waits: there it would have to be unregistered, too.
+ * One part at a time, so that the agent hears messages between. Without waiters and without a pager
+ * context a running program gets none: unregistering it would have to wait for the program's work.
  */
-static bool add_host_memory(const struct agent_link *link)
+static bool host_add_one(const struct agent_link *link)
 {
 	bool may_add =
 		link->is_watched || !lease_is_open(&link->lease) || pager_context_get(link->dev);
@@ -261,8 +264,8 @@ static bool add_host_memory(const struct agent_link *link)
 }
 
 /*
- * Of what was reported, for that is what they count with. Once: what was given for it is not
- * given again when something else is told with it.
+ * The limit is what was last reported, less bytes: the scheduler's sums are of reports. The same
+ * bytes again change nothing, so that no host memory is given twice for one lack.
  */
 void agent_halt_wanted(const struct agent_link *link, uint64_t bytes)
 {
@@ -275,10 +278,10 @@ void agent_halt_wanted(const struct agent_link *link, uint64_t bytes)
 }
 
 /*
- * In a context of the program's that may wait for its work, which nothing here may: then what
- * is registered stays.
+ * Unregistering in a context of the program may wait for its work, which the agent must not do. So
+ * while the program runs without a pager context, registered memory stays.
  */
-static uint64_t give_some(const struct agent_link *link)
+static uint64_t host_give_one(const struct agent_link *link)
 {
 	struct agent_place place;
 	uint64_t given;
@@ -292,10 +295,10 @@ static uint64_t give_some(const struct agent_link *link)
 	return given;
 }
 
-/* Bit by bit, too. What is in use now may not be in a moment: it stays wanted. */
-static bool give_host_memory(const struct agent_link *link)
+/* One part at a time. Memory in use stays wanted, because it may be free in a moment. */
+static bool host_give_wanted(const struct agent_link *link)
 {
-	uint64_t given = hostpool_bytes() > halt.host_max ? give_some(link) : 0;
+	uint64_t given = hostpool_bytes() > halt.host_max ? host_give_one(link) : 0;
 
 	if (!given)
 		return false;
@@ -309,15 +312,15 @@ void agent_give_host(CUdevice dev)
 {
 	const struct agent_link *link = agent_link_of(dev);
 
-	while (link && give_host_memory(link))
+	while (link && host_give_wanted(link))
 		;
 }
 
 /*
- * Others count with what is touched ahead. And with what was told: what is not there any more
- * would be asked for, and missing is what others lack.
+ * The scheduler's sums contain this process's host memory, also the part that is touched ahead. A
+ * stale figure would hide that others lack memory, or ask for memory that is gone.
  */
-static bool is_host_news(const struct agent_link *link)
+static bool host_has_changed(const struct agent_link *link)
 {
 	struct nvshare_mem mem;
 
@@ -329,27 +332,27 @@ uint64_t agent_halt_tick(struct agent_link *link, uint64_t now_ns)
 {
 	struct nvshare_mem mem;
 
-	if (is_host_news(link))
+	if (host_has_changed(link))
 		bell_memory_changed(link->dev);
 	if (!device_has_context(link->dev)) {
 		budget_read(link->dev, &mem);
-		if (!mem.swapped) /* ours alone is no reason to hold the card, but for that */
-			(void)let_go(link);
+		if (!mem.swapped) /* only evicted memory needs the pager context still */
+			(void)link_drop_spares(link);
 		else if (hostpool_bytes() > halt.host_max)
 			hostpool_trim(); /* it is registered in no context */
 		return AGENT_NEVER;
 	}
 	if (now_ns >= link->spare_ns) {
-		link->is_host_loose = let_go(link);
+		link->is_host_loose = link_drop_spares(link);
 		link->spare_ns = link->is_host_loose ? AGENT_NEVER : now_ns + HALT_SPARE_NS;
 	}
-	if (give_host_memory(link) || register_host_memory(link))
+	if (host_give_wanted(link) || host_register_one(link))
 		return now_ns;
-	return add_host_memory(link) ? now_ns : link->spare_ns;
+	return host_add_one(link) ? now_ns : link->spare_ns;
 }
 
-/* It may have allocated since it was looked at, up to the moment in which it was frozen. */
-static bool can_move(const struct agent_link *link)
+/* The program may have allocated up to the freeze, after agent_halt_prepare() looked at it. */
+static bool link_can_move(const struct agent_link *link)
 {
 	struct nvshare_mem mem;
 
@@ -357,8 +360,11 @@ static bool can_move(const struct agent_link *link)
 	return !mem.resident || pager_context_get(link->dev);
 }
 
-/* The gate closes for whoever is not inside; who is, is blocked when it has settled. */
-static uint32_t freeze(const struct agent_link *link, uint64_t begin_ns)
+/*
+ * The gate stops threads that are outside. Threads inside are blocked in the driver when
+ * inflight_wait() is done.
+ */
+static uint32_t link_freeze(const struct agent_link *link, uint64_t begin_ns)
 {
 	int r = FREEZE_E_BUSY;
 
@@ -374,8 +380,8 @@ static uint32_t freeze(const struct agent_link *link, uint64_t begin_ns)
 			r = freeze_is_proven(link->dev) ? freeze_begin(HALT_LIMIT_NS)
 							: FREEZE_E_UNPROVEN;
 	}
-	/* The time limit is for what follows; where it has ended all the same, that finds out. */
-	if (!r && can_move(link) && inflight_wait(HALT_SETTLE_NS)) {
+	/* The limit begins anew for the eviction, which notices if it has ended already. */
+	if (!r && link_can_move(link) && inflight_wait(HALT_SETTLE_NS)) {
 		(void)freeze_extend(HALT_LIMIT_NS);
 	} else if (!r) {
 		agent_resume();
@@ -392,10 +398,10 @@ static uint32_t freeze(const struct agent_link *link, uint64_t begin_ns)
 }
 
 /*
- * A gate that is closed for another GPU stays closed. One that was closed here, by a freeze
- * that came to nothing or to keep the program off, keeps its open captures from ending.
+ * A gate that is closed for another GPU stays closed (may_open). A failed freeze, or a hold, may
+ * have closed it too. Then open captures could not end, so the gate opens for them.
  */
-static uint32_t drain(uint64_t max_ns, bool may_open)
+static uint32_t halt_drain(uint64_t max_ns, bool may_open)
 {
 	if (may_open && gate_get() == GATE_CLOSED && gate_capture_open())
 		gate_set(GATE_NO_CAPTURES);
@@ -403,10 +409,10 @@ static uint32_t drain(uint64_t max_ns, bool may_open)
 }
 
 /*
- * How a drain ended in the place of a freeze. Nothing is at work, and nothing in the way of
- * the proof that was missing: the next stop need not wait.
+ * A drain has ended in the place of a freeze. If all work has ended, nothing hinders the missing
+ * proof, so it is made now for the next stop.
  */
-static uint32_t drained(const struct agent_link *link, uint32_t outcome)
+static uint32_t halt_drained(const struct agent_link *link, uint32_t outcome)
 {
 	if (outcome == NVSHARE_OUTCOME_SUCCESS && !freeze_is_proven(link->dev))
 		agent_halt_prove(link->dev, false);
@@ -422,35 +428,36 @@ uint32_t agent_halt(struct agent_link *link, uint64_t bytes, bool is_idle)
 
 	halt.is_frozen = false;
 	if (is_idle || !agent_halt_prepare(link, bytes, true)) {
-		/* What was in the way of freezing may be gone: that is looked at once more. */
+		/* The reason of the failures may be gone: the next stop tries to freeze again. */
 		if (!is_idle && halt.n_failures >= HALT_FAILURES_MAX)
 			halt.n_failures = HALT_FAILURES_MAX - 1;
 		share_let_go();
-		return drain(max_ns, may_open);
+		return halt_drain(max_ns, may_open);
 	}
 
-	/* Without a limit there would be no freeze before the work has ended. */
+	/* A drain that cannot end early would wait for all work, and nothing would be frozen. */
 	outcome = NVSHARE_OUTCOME_TIMEOUT;
 	if (!share_is_frozen()) {
 		share_let_go();
 		if (drain_has_limit())
-			outcome = drain(grace_ns < max_ns ? grace_ns : max_ns, may_open);
-	} /* else nothing of it ends while it is held */
+			outcome = halt_drain(grace_ns < max_ns ? grace_ns : max_ns, may_open);
+	} /* else it is held, and none of its work can end */
 	if (outcome != NVSHARE_OUTCOME_TIMEOUT)
-		return drained(link, outcome);
-	outcome = freeze(link, begin_ns);
+		return halt_drained(link, outcome);
+	outcome = link_freeze(link, begin_ns);
 	if (outcome == NVSHARE_OUTCOME_SUCCESS && !bytes)
 		outcome = agent_halt_evicted(outcome);
 	if (outcome == NVSHARE_OUTCOME_TIMEOUT) {
-		halt.is_frozen = false; /* what comes is a drain */
-		outcome = drained(link, drain(max_ns, may_open));
+		halt.is_frozen = false; /* a drain follows */
+		outcome = halt_drained(link, halt_drain(max_ns, may_open));
 	}
 	return outcome;
 }
 
 /*
- * What was unmapped has committed the freeze. Where nothing was, the program would be thawed
- * in a moment, and run on while it counts as stopped.
+ * An eviction commits the freeze when it unmaps memory. If it unmapped none, the freeze is
+ * committed here. Otherwise the program would be thawed in a moment, and run on while it counts as
+ * stopped.
  */
 uint32_t agent_halt_evicted(uint32_t outcome)
 {

@@ -66,20 +66,20 @@ void agent_lease_sync_gate(void)
 	}
 }
 
-/* The second context if there is one: it works while the program's is frozen, and outlives it. */
+/* The pager context if there is one: it works while the program's is frozen, and outlives it. */
 bool agent_enter_context(CUdevice dev, struct agent_place *ret_place)
 {
 	struct device_context *c = device_context_hold(dev);
-	CUcontext second = pager_context_get(dev);
+	CUcontext pager_ctx = pager_context_get(dev);
 
-	if ((!c && !second) ||
-	    cuda_real.cuCtxPushCurrent_v2(second ? second : c->ctx) != CUDA_SUCCESS) {
+	if ((!c && !pager_ctx) ||
+	    cuda_real.cuCtxPushCurrent_v2(pager_ctx ? pager_ctx : c->ctx) != CUDA_SUCCESS) {
 		device_context_drop(c);
 		return false;
 	}
-	if (second)
+	if (pager_ctx)
 		channels_own_begin();
-	*ret_place = (struct agent_place){.held = c, .is_second = second != NULL};
+	*ret_place = (struct agent_place){.held = c, .is_pager_context = pager_ctx != NULL};
 	return true;
 }
 
@@ -87,7 +87,7 @@ void agent_leave_context(const struct agent_place *place)
 {
 	CUcontext popped;
 
-	if (place->is_second)
+	if (place->is_pager_context)
 		channels_own_end();
 	(void)cuda_real.cuCtxPopCurrent_v2(&popped);
 	device_context_drop(place->held);
@@ -95,7 +95,7 @@ void agent_leave_context(const struct agent_place *place)
 
 /*
  * Enters a context in which bytes can be moved. Memory that the program has mapped itself outlives
- * its contexts. After the last one it can be moved in a second context only, which may cost max
+ * its contexts. After the last one it can be moved in a pager context only, which may cost max
  * bytes.
  */
 static bool device_enter_to_move(CUdevice dev, uint64_t bytes, uint64_t max,
@@ -225,7 +225,7 @@ static int device_restore_alone(CUdevice dev, struct pager_move *move)
 }
 
 /*
- * Brings all memory in, since nothing may run with memory out. A second context that this needs
+ * Brings all memory in, since nothing may run with memory out. A pager context that this needs
  * gets the room that the program's contexts had, so the reserve sets no limit.
  */
 static uint32_t link_restore(struct agent_link *link)
@@ -375,8 +375,7 @@ void agent_lease_step(struct agent_link *link, const struct lease_event *event)
 		link->is_watched = false; /* with the next grant the scheduler says it anew */
 	if (was_holding && (event->type == LEASE_EVENT_DROP || link->lease.state != LEASE_HOLDING))
 		share_dropped(link);
-	/* The expected client has come, or this one waits itself, and hears of it as it runs again.
-	 */
+	/* The expected client has come, or this one waits itself, and is told when it runs. */
 	if (event->type == LEASE_EVENT_DROP ||
 	    (link->lease.state != LEASE_HOLDING && link->lease.state != LEASE_IDLE))
 		link->is_near = false;

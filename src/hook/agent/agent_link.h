@@ -75,8 +75,8 @@ struct agent_link {
 	bool is_near;        /* none does, and one is expected */
 	bool may_hand_over;  /* the last REGISTER said so */
 	uint64_t hand_bytes; /* so many bytes of the next eviction are handed over; 0: none */
-	uint64_t pager_context_max; /* bytes that a second context may cost, by the last message */
-	bool lacks_second;          /* there was no room for one when it was needed */
+	uint64_t pager_context_max; /* bytes that a pager context may cost, by the last message */
+	bool lacks_pager_context;   /* there was no room for one when it was needed */
 	uint32_t told_how;          /* enum nvshare_halt, in the log */
 	uint64_t spare_ns;          /* when to give up what a stop needs; AGENT_NEVER: keep it */
 	bool is_host_loose;         /* host memory in use may be unregistered */

@@ -94,7 +94,7 @@ void agent_report_released(struct agent_link *link, const struct lease_action *a
  */
 struct agent_place {
 	struct device_context *held; /* the program's, which stays meanwhile; NULL: it has none */
-	bool is_second;              /* the second context is the current one */
+	bool is_pager_context;       /* the pager context is the current one */
 };
 bool agent_enter_context(CUdevice dev, struct agent_place *ret_place);
 void agent_leave_context(const struct agent_place *place);
@@ -117,7 +117,7 @@ void agent_resume(void);
 void agent_halt_reset(void); /* after fork() */
 
 /*
- * The second context and host memory make a stop quick. They are kept for a while after they were
+ * The pager context and host memory make a stop quick. They are kept for a while after they were
  * needed. An idle program needs neither before it has run again. keep: looks whether they may be
  * needed. tick: gives them up in time, and returns when to call it again.
  */

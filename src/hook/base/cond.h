@@ -3,8 +3,8 @@
 #define NVS_HOOK_COND_H
 
 /*
- * Waiting on a condition in the program's own threads. pthread_cond_wait() is a place
- * where pthread_cancel() ends a thread, which would leave with our lock held; these are not.
+ * Waiting on a condition in the program's own threads. pthread_cancel() may end a thread in
+ * pthread_cond_wait(), with our lock held. It does not end a thread in these functions.
  */
 
 #include "util/clock.h"
@@ -21,7 +21,7 @@ static inline void cond_wait(pthread_cond_t *cond, pthread_mutex_t *lock)
 	(void)pthread_setcancelstate(before, NULL);
 }
 
-/* Until end_ns of clock_now_ns(); ETIMEDOUT then, else 0. */
+/* Waits until end_ns of clock_now_ns() at most. Returns ETIMEDOUT then, else 0. */
 static inline int cond_wait_until(pthread_cond_t *cond, pthread_mutex_t *lock, uint64_t end_ns)
 {
 	int before, r;

@@ -9,7 +9,7 @@
 
 #define DESCRIPTORS_SHORT 4
 
-/* From the top, where most are free: usually as many calls as n. */
+/* Counts from the top, where most are free: usually n calls are enough. */
 bool descriptors_has(unsigned int n)
 {
 	unsigned int n_free = 0;

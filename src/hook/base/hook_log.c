@@ -33,7 +33,7 @@ static void __attribute__((format(printf, 1, 0))) log_line(const char *fmt, va_l
 {
 	int saved_errno = errno;
 	char line[512];
-	/* getpid(), not a cached value: this may be a child that never told us. */
+	/* getpid(), not a cached value: this may be a child whose fork ran no handlers. */
 	int n = snprintf(line, sizeof(line), "nvshare[%d]: ", (int)getpid());
 	ssize_t written;
 	int m;

@@ -3,8 +3,8 @@
 #define NVS_HOOK_HOOK_LOG_H
 
 /*
- * What the library says inside somebody else's program: nothing, unless NVSHARE_DEBUG=1,
- * except one line when what the user asked for could not be done.
+ * The library's log lines in the program's stderr. It prints nothing without NVSHARE_DEBUG=1, but
+ * for one line when it cannot do what the user asked for.
  *
  * A line is one write(2) to stderr, prefixed "nvshare[pid]: ". Nothing here allocates;
  * errno is kept. Threading: any thread; safe after fork().

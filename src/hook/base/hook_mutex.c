@@ -33,7 +33,7 @@ static __thread uint32_t held __attribute__((tls_model("initial-exec")));
 
 _Static_assert(HOOK_LOCK_COUNT_ <= 32, "a bit for each mutex");
 
-/* A thread may not do so with this mutex while it holds those of held. */
+/* Aborts unless is_right. what: the step with this mutex that is wrong while it holds those. */
 static void order_check(bool is_right, const char *what, enum hook_lock order)
 {
 	if (is_right)

@@ -14,7 +14,7 @@
 static struct hook_options options;
 static pthread_once_t options_once = PTHREAD_ONCE_INIT;
 
-/* An empty value is no value: that is how a shell or a manifest takes one back. */
+/* An empty value counts as not set: a shell or a manifest takes a variable back this way. */
 static const char *value_of(char *(*get)(const char *name), const char *name)
 {
 	const char *value = get(name);
@@ -58,7 +58,7 @@ static void read_setting(char *(*get)(const char *name), const struct setting *s
 		      allowed);
 }
 
-/* Variables that are not ours, but say something of the program. */
+/* Variables of others, which describe the program. */
 static void read_others(char *(*get)(const char *name), struct hook_options *ret)
 {
 	const char *mps = value_of(get, "CUDA_MPS_PIPE_DIRECTORY");

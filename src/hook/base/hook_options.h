@@ -7,8 +7,8 @@
  * them all (hook_options_table.c). For a value that is not allowed the default is used, and one
  * line says so, with the values that are allowed. The library also reads variables of others.
  *
- * Threading: any thread; the first use is in one of the program's, as all getenv() is,
- * since a setenv() of the program at the same time may move what another thread reads.
+ * Threading: any thread. The first use is in a thread of the program, as each getenv() is: a
+ * setenv() of the program at the same time may move the value that another thread reads.
  */
 
 #include "nvshare/protocol.h"
@@ -45,7 +45,7 @@ struct hook_options {
 	uint64_t copy_max_ns;
 	uint64_t idle_ns;
 	uint64_t burst_idle_ns;
-	struct nvshare_claim claim;  /* with latency_critical: of class critical */
+	struct nvshare_claim claim;  /* with latency_critical its class is critical */
 	char memory_limit[32];       /* valid for parse_size_or_percent(); "": none */
 	char host_memory_limit[32];  /* the same */
 	char sock_dir[128];          /* absolute, short enough for a socket */
@@ -58,10 +58,10 @@ struct hook_options {
 
 const struct hook_options *hook_options(void);
 
-/* As NVSHARE_PRIORITY has it; "?" for what is none. */
+/* The word of NVSHARE_PRIORITY for it; "?": it is no priority. */
 const char *hook_options_priority(uint32_t priority);
 
-/* get: getenv(), or a test's. */
+/* get: getenv(), or a test's function. */
 void hook_options_parse(char *(*get)(const char *name), struct hook_options *ret);
 
 /* For the manual and for tests. */

@@ -20,7 +20,7 @@ _Static_assert(sizeof(((struct sockaddr_un *)0)->sun_path) - sizeof("/" NVSHARE_
 		       SOCK_DIR_MAX,
 	       "the text below");
 
-/* Absolute from here on: the program may go elsewhere before its scheduler is back. */
+/* Makes the path absolute: the program may change its directory before it connects again. */
 static int parse_sock_dir(const struct setting *setting, const char *value, void *field)
 {
 	char here[PATH_MAX] = "";
@@ -45,7 +45,7 @@ static const struct setting_form sock_dir_form = {
 	.allowed = "a directory, its path of at most 92 bytes",
 };
 
-/* Cut where it does not fit: it is only shown. */
+/* Cuts a text that is too long, because it is only shown. */
 static int parse_text(const struct setting *setting, const char *value, void *field)
 {
 	(void)snprintf(field, setting->max, "%s", value);
@@ -58,7 +58,7 @@ static const struct setting_form text_form = {
 	.allowed = "text",
 };
 
-/* Checked here, evaluated where the size of the whole is known. */
+/* Checks the value. It is evaluated where the card's or the machine's size is known. */
 static int parse_limit(const struct setting *setting, const char *value, void *field)
 {
 	uint64_t bytes = 0;
@@ -77,7 +77,7 @@ static const struct setting_form limit_form = {
 	.allowed = "a size like 20GiB, or a part like 50%",
 };
 
-/* hook_log.c has read it before any other setting: any value but 0 counts. */
+/* hook_log.c reads it before any other setting, in the same way: any value but 0 is on. */
 static int parse_debug(const struct setting *setting, const char *value, void *field)
 {
 	*(bool *)field = strcmp(value, "0") != 0;

@@ -47,7 +47,7 @@ void lifecycle_renew(void)
 	(void)pthread_once(&lifecycle.renew_once, lifecycle_register_exit);
 }
 
-/* For the process that ends without exit handlers of ours: one that never got that far. */
+/* A process that never came to lifecycle_start() has no exit handler of ours. */
 __attribute__((destructor)) static void on_unload(void)
 {
 	lifecycle_exit_or_unload();

@@ -22,7 +22,7 @@ int thread_start(void *(*run)(void *), void *arg, size_t stack)
 	(void)sigfillset(&all);
 	(void)pthread_sigmask(SIG_SETMASK, &all, &before);
 	r = pthread_create(&thread, &attr, run, arg);
-	if (r == EINVAL) { /* more thread-local storage than stack */
+	if (r == EINVAL) { /* the stack cannot hold the thread-local storage */
 		(void)pthread_attr_destroy(&attr);
 		(void)pthread_attr_init(&attr);
 		(void)pthread_attr_setdetachstate(&attr, PTHREAD_CREATE_DETACHED);

@@ -3,16 +3,19 @@
 #define NVS_HOOK_THREAD_H
 
 /*
- * Threads of ours in the program's process: nobody joins them, and they block all signals,
- * for the program's signals are for the program's threads.
+ * Threads of ours in the program's process. They are detached. They block all signals, because the
+ * program's threads are to handle the program's signals.
  */
 
 #include <stddef.h>
 
-/* stack: bytes, or as much as the thread's storage needs. 0, or -errno. */
+/* stack: bytes; it becomes larger if thread-local storage needs it. Returns 0, or -errno. */
 int thread_start(void *(*run)(void *), void *arg, size_t stack);
 
-/* The calling thread's; at most 15 characters. Its maker can not: it may have ended by then. */
+/*
+ * Names the calling thread, with at most 15 characters. Its maker cannot name it, because the
+ * thread may have ended by then.
+ */
 void thread_name(const char *name);
 
 #endif

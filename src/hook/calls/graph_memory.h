@@ -2,7 +2,7 @@
 #ifndef NVS_HOOK_GRAPH_MEMORY_H
 #define NVS_HOOK_GRAPH_MEMORY_H
 
-/* Whether the program has ever made a memory node: until then graphs need no look. */
+/* true: the program has made a memory node. Until then no graph is searched for them. */
 
 #include <stdbool.h>
 

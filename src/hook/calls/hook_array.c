@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-/* Arrays and mipmaps: opaque memory, pinned, its size worked out from what is asked for. */
+/* Arrays and mipmaps: opaque memory, which is pinned. Its size is computed from the descriptor. */
 
 #include "hook/table/hooks.h"
 
@@ -28,7 +28,7 @@ static uint64_t element_bytes(CUarray_format format, unsigned int n_channels)
 	case CU_AD_FORMAT_FLOAT:
 		bytes = 4;
 		break;
-	default: /* block compressed and video formats: no more than this for an element */
+	default: /* block compressed and video formats have no larger elements */
 		bytes = 2;
 		break;
 	}
@@ -40,7 +40,7 @@ static uint64_t extent_at_least_one(uint64_t n)
 	return n ? n : 1;
 }
 
-/* Level 0 is the whole; each further level halves what is not a count of layers. */
+/* Each level has half the width, height and depth of the one before; layers stay as many. */
 static uint64_t mipmap_level_bytes(const CUDA_ARRAY3D_DESCRIPTOR *d, unsigned int level)
 {
 	bool is_layered = d->Flags & (CUDA_ARRAY3D_LAYERED | CUDA_ARRAY3D_CUBEMAP);
@@ -54,7 +54,7 @@ static uint64_t mipmap_total_bytes(const CUDA_ARRAY3D_DESCRIPTOR *d, unsigned in
 {
 	uint64_t bytes = 0;
 
-	/* Their memory is the program's own, mapped later, and counted where it is made. */
+	/* The program maps its own memory there later, which is counted where it is made. */
 	if (d->Flags & (CUDA_ARRAY3D_SPARSE | CUDA_ARRAY3D_DEFERRED_MAPPING))
 		return 0;
 	for (unsigned int level = 0; level < n_levels && level < 32; level++)
@@ -67,7 +67,7 @@ static uint64_t array_handle_key(const void *handle)
 	return (uintptr_t)handle;
 }
 
-/* A descriptor of any form as the one that has everything. */
+/* Descriptors of the other forms, as the form that has all fields. */
 #define WIDEN_2D(d)                                        \
 	(&(CUDA_ARRAY3D_DESCRIPTOR){.Width = (d)->Width,   \
 				    .Height = (d)->Height, \

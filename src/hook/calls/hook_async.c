@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-/* Stream-ordered memory and its pools: ours where it can be, else the driver's and pinned. */
+/* Stream-ordered memory and its pools: ours where possible (pools.h), else the driver's, pinned. */
 
 #include "hook/table/hooks.h"
 
@@ -14,7 +14,7 @@
 #include "hook/pools/pools.h"
 #include "hook/table/cuda_real.h"
 
-/* What an allocation comes from; dev < 0: host memory, none of the card's. */
+/* The pool that an allocation comes from; dev < 0: a pool of host memory. */
 struct pool {
 	CUmemoryPool handle;
 	CUdevice dev;
@@ -26,8 +26,8 @@ static uint64_t pool_key(CUmemoryPool pool)
 }
 
 /*
- * A pool keeps what is freed into it up to its threshold, and takes in large steps: that
- * is on the card too, beyond what the program's requests sum up to.
+ * A pool of the driver keeps freed memory up to its release threshold, and grows in large steps. So
+ * it has more of the card than the program's requests sum up to.
  */
 static void pool_count_reserve(const struct pool *pool)
 {
@@ -47,7 +47,7 @@ static void pool_count_reserve(const struct pool *pool)
 		budget_give(pool->dev, -(uint64_t)delta, NVSHARE_PINNED_ASYNC);
 }
 
-/* ctx: what a reset of it empties, for a device's own pool; NULL: the program's pool. */
+/* ctx: the context whose reset empties a device's default pool; NULL: a pool of the program. */
 static void pool_add(const struct pool *pool, CUcontext ctx)
 {
 	struct ledger_entry entry = {
@@ -61,7 +61,7 @@ static void pool_add(const struct pool *pool, CUcontext ctx)
 	(void)ledger_add(&entry); /* known already is fine */
 }
 
-/* The one that cuMemAllocAsync takes from; NULL: the driver does not say. */
+/* The pool that cuMemAllocAsync takes from; NULL: the driver does not say. */
 static CUmemoryPool pool_current(CUdevice dev)
 {
 	CUmemoryPool handle = NULL;
@@ -72,7 +72,7 @@ static CUmemoryPool pool_current(CUdevice dev)
 	return handle;
 }
 
-/* A pool that we did not see being made is one of a device: the current one's. */
+/* A pool that no call of this process made is the current device's default pool. */
 static void pool_find(CUmemoryPool handle, CUcontext ctx, CUdevice dev, struct pool *ret_pool)
 {
 	struct ledger_entry entry;
@@ -87,7 +87,7 @@ static void pool_find(CUmemoryPool handle, CUcontext ctx, CUdevice dev, struct p
 		pool_add(ret_pool, ctx);
 }
 
-/* Then an allocation is a node of a graph, and its memory is counted with the graph. */
+/* In a capture an allocation is a node of a graph, and its memory is counted with the graph. */
 static bool stream_is_capturing(CUstream stream)
 {
 	CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
@@ -97,7 +97,7 @@ static bool stream_is_capturing(CUstream stream)
 		status != CU_STREAM_CAPTURE_STATUS_NONE);
 }
 
-/* The driver's own function, in one of its forms. */
+/* One form of the driver's function, with its arguments. */
 struct async_call {
 	CUresult (*alloc)(CUdeviceptr *dptr, size_t bytesize, CUstream hStream);
 	CUresult (*from_pool)(CUdeviceptr *dptr, size_t bytesize, CUmemoryPool pool,
@@ -198,8 +198,8 @@ CUresult cuMemAllocFromPoolAsync_ptsz(CUdeviceptr *dptr, size_t bytesize, CUmemo
 }
 
 /*
- * Submits work, so it passes the gate. In a capture it makes a node of a graph, which may
- * only free what a node of a graph allocated: what is ours is refused, as by the driver.
+ * A free submits work, so it passes the gate. In a capture it makes a node of a graph, which may
+ * only free memory of such a node. So our memory is refused there, as the driver would do.
  */
 static CUresult alloc_free_async(CUresult (*real)(CUdeviceptr dptr, CUstream hStream),
 				 CUdeviceptr dptr, CUstream hStream, CUstream stream)
@@ -294,7 +294,7 @@ CUresult cuMemPoolTrimTo(CUmemoryPool pool, size_t minBytesToKeep)
 	return res;
 }
 
-/* The driver says what it knows, and refuses what is wrong; its pool is empty. */
+/* The driver answers first, and refuses wrong arguments. Its pool is empty: ours has the sizes. */
 CUresult cuMemPoolGetAttribute(CUmemoryPool pool, CUmemPool_attribute attr, void *value)
 {
 	CUresult res;

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
- * Stream captures: counted, so that nothing of ours synchronises while one is open (a
- * synchronise on one thread would kill another thread's capture), and not begun while
- * the gate is about to close.
+ * Stream captures. They are counted, so that the library does not synchronise while one is open: a
+ * synchronise on one thread would break another thread's capture. None begins while the gate is
+ * about to close.
  */
 
 #include "hook/freeze/freeze.h"
@@ -12,16 +12,16 @@
 #include "hook/table/cuda_real.h"
 #include "hook/table/hooks.h"
 
-/* A stream by which the gate knows its capture; the per-thread one differs by thread. */
+/* The gate's key for a capture on this stream. Each thread has a per-thread stream of its own. */
 static const void *capture_stream(CUstream stream, bool is_per_thread_api)
 {
 	if (stream == CU_STREAM_PER_THREAD || (!stream && is_per_thread_api))
 		return gate_thread_stream();
-	/* The legacy stream can not be captured; the driver will say so. */
+	/* The driver refuses a capture of the legacy stream. */
 	return stream ? (const void *)stream : (const void *)CU_STREAM_LEGACY;
 }
 
-/* After the driver's BeginCapture: captures die with the context of their stream. */
+/* After the driver's BeginCapture. A capture ends with the context of its stream. */
 static CUresult capture_begun(const void *stream, CUresult res)
 {
 	CUcontext ctx = NULL;
@@ -58,8 +58,8 @@ CAPTURE_BEGIN(cuStreamBeginCaptureToGraph_ptsz, true,
 	      (stream, graph, nodes, edges, n, mode))
 
 /*
- * An error may mean that the capture is over (it was invalidated) or that it goes on (the
- * wrong thread asked). The stream itself knows; where it will not say, the codes do.
+ * An error may mean that the capture is over (it was invalidated) or that it goes on (the wrong
+ * thread asked). The stream's state decides, and the error's code where the state is not known.
  */
 static bool capture_is_over(CUstream stream, CUresult res,
 			    CUresult (*is_capturing)(CUstream, CUstreamCaptureStatus *))

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
- * Contexts: making one takes memory like an allocation, so it waits for the GPU and for
- * room; destroying one gives memory back, and waits for nothing unless the program is
- * frozen: one that has stopped can still go.
+ * Contexts. Making one takes memory like an allocation, so it waits for the GPU and for room.
+ * Destroying one gives memory back. It waits only while the program is frozen, so a stopped program
+ * can still end.
  */
 
 #include "hook/agent/agent.h"
@@ -18,10 +18,10 @@
 #include "hook/table/cuda_real.h"
 #include "hook/table/hooks.h"
 
-/* More than any context costs: beyond it others have taken the memory meanwhile. */
+/* No context costs so much: if more is gone, others have taken memory meanwhile. */
 #define CONTEXT_BYTES_MAX (2ull << 30)
 
-/* One of the ways to make a context, with its arguments. */
+/* A call that makes a context, with its arguments. */
 struct context_call {
 	CUresult (*make)(const struct context_call *call);
 	CUcontext *pctx;
@@ -45,7 +45,7 @@ static bool context_memory_in(CUcontext ctx, size_t *ret_free, size_t *ret_total
 	return res == CUDA_SUCCESS;
 }
 
-/* What is free before the context is made, as far as an earlier context can tell. */
+/* Reads the card's free memory through an existing context. false: there is none. */
 static bool context_memory_before(CUdevice dev, size_t *ret_free)
 {
 	struct device_context *c = device_context_hold(dev);
@@ -57,8 +57,8 @@ static bool context_memory_before(CUdevice dev, size_t *ret_free)
 }
 
 /*
- * What the new context cost. A first one can not be measured, since without a context
- * nothing can be asked; but it costs no more than is used on the card by everybody.
+ * The bytes that the new context took. The first one has no figure from before, because the driver
+ * answers only in a context. But it took no more than all memory in use on the card.
  */
 static uint64_t context_measure(CUcontext ctx, uint64_t expected, bool has_before, size_t before)
 {
@@ -83,16 +83,16 @@ static void context_recharge(CUdevice dev, uint64_t charged, uint64_t cost)
 		budget_force(dev, cost - charged, NVSHARE_PINNED_CONTEXT);
 }
 
-/* Books a context that was made, in the same turn; charged has been taken for it. */
+/* Books a context in the turn that made it. The budget has already been charged for it. */
 static void context_book(CUcontext ctx, CUdevice dev, uint64_t charged)
 {
-	/* Two threads that retain one after the other make one context between them. */
+	/* Two threads that retain the primary context at once get the same one. */
 	if (!agent_add_context(ctx, dev, charged))
 		budget_give(dev, charged, NVSHARE_PINNED_CONTEXT);
 	lifecycle_renew();
 }
 
-/* In one turn. A primary one has an owner more. */
+/* The caller has the turn (device_turn_begin()). */
 static CUresult context_make_and_book(const struct context_call *call, uint64_t charged)
 {
 	uint64_t cost;
@@ -113,7 +113,7 @@ static CUresult context_make_and_book(const struct context_call *call, uint64_t 
 	return CUDA_SUCCESS;
 }
 
-/* No freeze is on, and none begins. */
+/* Keeps a freeze from beginning while the context is made. */
 static CUresult context_make_held(const struct context_call *call, uint64_t charged)
 {
 	CUresult res;
@@ -152,7 +152,10 @@ out:
 	return res;
 }
 
-/* As the driver would do. What it says of it, it says again to who called. */
+/*
+ * The driver would wait for the work, too. An error of that wait is not lost: the call that
+ * destroys the context returns it again.
+ */
 static void context_finish_work(CUcontext ctx)
 {
 	CUcontext popped;
@@ -163,7 +166,7 @@ static void context_finish_work(CUcontext ctx)
 	(void)cuda_real.cuCtxPopCurrent_v2(&popped);
 }
 
-/* The context is dead: everything in it is gone, and does not count any more. */
+/* The context has ended: all that was in it is gone, and counts no more. */
 static void context_is_gone(CUcontext ctx, CUdevice dev, uint64_t charged)
 {
 	gate_context_gone(ctx);
@@ -245,11 +248,10 @@ CUresult cuCtxCreate_v4(CUcontext *pctx, CUctxCreateParams *ctxCreateParams, uns
 }
 
 /*
- * The agent leaves the context before the driver destroys it. When the driver refuses
- * (a context that is current elsewhere, or none at all) it is booked again. A freeze is
- * waited for with the context still booked: what is out has to come back before its work
- * goes on. So is its work: nobody else could tell that it runs, and memory that it uses
- * must not go meanwhile.
+ * The context stays booked until its work has ended. Evicted memory must come back before that work
+ * goes on, and memory that the work uses must stay. The books are how the agent knows of the work.
+ * Then the context leaves the books before the driver destroys it. If the driver refuses, it is
+ * booked again: it may be current elsewhere, or be no context.
  */
 static CUresult context_destroy_booked(CUresult (*destroy)(CUcontext ctx), CUcontext ctx,
 				       CUdevice dev)
@@ -269,13 +271,13 @@ static CUresult context_destroy_booked(CUresult (*destroy)(CUcontext ctx), CUcon
 	return res;
 }
 
-/* One that was made past us, and is not in the books, must not be frozen as it goes, either. */
+/* No context may be frozen while it is destroyed, not even one that the books do not have. */
 static CUresult context_destroy(CUresult (*destroy)(CUcontext ctx), CUcontext ctx)
 {
 	CUdevice dev = device_of(ctx);
 	CUresult res;
 
-	/* A primary one is not destroyed so: the driver refuses, and its owners stay counted. */
+	/* The driver refuses to destroy a primary context this way, and its owners stay counted. */
 	if (dev != DEVICE_ANY && device_primary(dev) == ctx)
 		return destroy(ctx);
 	if (!freeze_hold())
@@ -299,7 +301,7 @@ CUresult cuCtxDestroy_v2(CUcontext ctx)
 	return context_destroy(cuda_real.cuCtxDestroy_v2, ctx);
 }
 
-/* The count of before CUDA 4: the last one who detaches destroys. */
+/* Before CUDA 4 programs counted users this way: the last detach destroys the context. */
 CUresult cuCtxAttach(CUcontext *pctx, unsigned int flags)
 {
 	CUresult res;
@@ -342,7 +344,7 @@ static bool primary_is_active(CUdevice dev)
 	       cuda_real.cuDevicePrimaryCtxGetState(dev, &flags, &active) == CUDA_SUCCESS && active;
 }
 
-/* One more owner of one that is there, and known. false: it has to be made, or booked. */
+/* Adds an owner to a primary context that is booked. false: it must be made, or booked. */
 static bool primary_retain_known(const struct context_call *call, CUresult *ret_res)
 {
 	bool is_known;
@@ -359,8 +361,8 @@ static bool primary_retain_known(const struct context_call *call, CUresult *ret_
 }
 
 /*
- * Only the first retain makes the context. One that is active and that we do not know
- * was made past us (by a driver's own library): it is booked like the others.
+ * Only the first retain makes the context. An active one that is not in the books was made past us,
+ * by a library of the driver. It is booked like the others.
  */
 CUresult cuDevicePrimaryCtxRetain(CUcontext *pctx, CUdevice dev)
 {
@@ -375,7 +377,7 @@ CUresult cuDevicePrimaryCtxRetain(CUcontext *pctx, CUdevice dev)
 	return primary_retain_known(&call, &res) ? res : context_make(&call);
 }
 
-/* In one turn. */
+/* The caller has the turn (device_turn_begin()). */
 static CUresult primary_release_last(CUresult (*release)(CUdevice dev), CUdevice dev, CUcontext ctx)
 {
 	uint64_t charged = agent_forget_context(ctx);
@@ -390,13 +392,13 @@ static CUresult primary_release_last(CUresult (*release)(CUdevice dev), CUdevice
 	return res;
 }
 
-/* No freeze is on, and none begins. */
+/* The caller keeps a freeze from beginning. */
 static CUresult primary_release_held(CUresult (*release)(CUdevice dev), CUdevice dev, bool is_reset)
 {
 	CUcontext ctx = NULL, finished = NULL;
 	CUresult res;
 
-	/* Who owns it may have changed by the time that its work is done. */
+	/* The owners may change while this waits for the context's work: then it looks again. */
 	for (;;) {
 		device_turn_begin();
 		ctx = is_reset || device_context_is_last(dev) ? device_primary(dev) : NULL;

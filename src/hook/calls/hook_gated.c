@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
- * Generated bodies. GATE, WALK, COPY: wait for the GPU, then forward. CONTROL: forward, but not
- * while the program is frozen. All of these ask for room and try again when the driver lacked
- * memory, which it takes by itself: code is loaded at the first launch, a new stream has
- * queues. LOCK: forward, but not while the program is frozen.
+ * Generated bodies; cuda_hooks.def says what each kind is. All but LOCK ask for room and try again
+ * when the driver lacked memory. The driver takes memory by itself: it loads code at the first
+ * launch, and a new stream has queues.
  */
 
 #include "hook/freeze/freeze.h"
@@ -49,7 +48,7 @@ static void walk_leave(void)
 #define HOOK_BODY_WALK(symbol, params, args) \
 	HOOK_BODY_ENTER(walk_enter, walk_leave, symbol, params, args)
 
-/* Once room was made for it, the call is inside the gate: nobody is to take the room away. */
+/* The second try is inside the gate, so that nothing takes away the room that was made for it. */
 #define HOOK_BODY_CONTROL(symbol, params, args)                                                \
 	CUresult symbol params                                                                 \
 	{                                                                                      \

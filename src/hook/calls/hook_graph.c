@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
- * Memory nodes of graphs: pinned, charged when the graph is made executable, for as long
- * as that lives. The driver may let graphs share memory; we count each, to be safe.
+ * Memory nodes of graphs. Their memory is pinned. It is charged when the graph is made executable,
+ * until the executable graph is destroyed. The driver may let graphs share memory; each is counted
+ * in full, to be safe.
  */
 
 #include "hook/table/hooks.h"
@@ -45,7 +46,7 @@ static uint64_t graph_node_bytes(CUgraphNode node, CUdevice *ret_dev)
 	return params.bytesize;
 }
 
-/* The sum of its memory nodes and their device (a graph's are on one); 0: none. */
+/* The bytes of the graph's memory nodes, and their device: all of a graph are on one. 0: none. */
 static uint64_t graph_bytes(CUgraph graph, CUdevice *ret_dev)
 {
 	CUgraphNode *nodes;
@@ -67,7 +68,7 @@ static uint64_t graph_bytes(CUgraph graph, CUdevice *ret_dev)
 	return bytes;
 }
 
-/* The driver's own function, in one of its forms, with what is passed on to it. */
+/* One form of the driver's function, with its arguments. */
 struct graph_call {
 	CUresult (*plain)(CUgraphExec *exec, CUgraph graph, CUgraphNode *node, char *log,
 			  size_t size);
@@ -93,8 +94,8 @@ static CUresult graph_forward(const struct graph_call *call, CUgraphExec *exec, 
 }
 
 /*
- * Without memory nodes it takes what the driver needs for the graph itself. Inside the gate, so
- * that the memory which the other nodes name is there.
+ * Without memory nodes an executable graph takes only what the driver needs for the graph itself.
+ * The call is inside the gate, so that the memory is there that the nodes name.
  */
 static CUresult graph_instantiate_plain(const struct graph_call *call, CUgraphExec *exec,
 					CUgraph graph)

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
- * Green contexts: parts of a device's primary context, with its memory. So the primary one is
- * retained, admitted and counted for as long as a green one lives; what is recorded in it
- * covers the green ones' streams too.
+ * Green contexts: parts of a device's primary context, which share its memory. So the primary one
+ * is retained and counted while a green one lives. An event that is recorded in the primary one
+ * covers the streams of the green ones, too.
  */
 
 #include "hook/table/hooks.h"
@@ -20,7 +20,10 @@ static uint64_t green_key(CUgreenCtx green)
 	return (uintptr_t)green;
 }
 
-/* What is not remembered is not ours to release later: the driver's own count holds it then. */
+/*
+ * false: no memory. Then the library keeps no reference to the primary context: the driver's own
+ * count of the green one holds it.
+ */
 static bool green_remember(CUgreenCtx green, CUcontext primary, CUdevice dev)
 {
 	struct ledger_entry entry = {
@@ -57,7 +60,7 @@ CUresult cuGreenCtxCreate(CUgreenCtx *phCtx, CUdevResourceDesc desc, CUdevice de
 	return res;
 }
 
-/* After a reset of the primary context the green one is forgotten, and what retained it. */
+/* A reset of the primary context has forgotten the green ones, and their references. */
 CUresult cuGreenCtxDestroy(CUgreenCtx hCtx)
 {
 	struct ledger_entry entry;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-/* cuInit: nothing of ours starts here; many programs only look which devices there are. */
+/* cuInit starts no agent, because many programs only list the devices. */
 
 #include "hook/base/lifecycle.h"
 #include "hook/table/cuda_real.h"
@@ -14,6 +14,7 @@ CUresult cuInit(unsigned int Flags)
 		return CUDA_ERROR_NOT_FOUND;
 	res = cuda_real.cuInit(Flags);
 	if (res == CUDA_SUCCESS)
-		lifecycle_start(); /* fork handlers, before there is anything to inherit */
+		lifecycle_start(); /* the fork handlers come before all that a child could inherit
+				    */
 	return res;
 }

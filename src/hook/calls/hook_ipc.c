@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
- * Memory shared between processes by the old handles: possible for plain memory only,
- * which NVSHARE_IPC=1 makes of everything. What is opened was counted where it was made.
+ * Memory that processes share by the old handles. The driver shares only its plain memory, and
+ * NVSHARE_IPC=1 makes all memory plain. Memory that is opened here is counted in the process that
+ * allocated it.
  */
 
 #include "hook/table/hooks.h"

@@ -13,7 +13,7 @@
 #include "hook/pager/pager.h"
 #include "hook/table/cuda_real.h"
 
-/* What the driver aligns rows to on every card so far. */
+/* The driver aligns rows to this on every card so far. */
 #define PITCH_ALIGN 512u
 
 static CUresult mem_alloc_plain(CUdeviceptr *dptr, size_t bytesize)
@@ -53,7 +53,7 @@ CUresult cuMemAlloc_v2(CUdeviceptr *dptr, size_t bytesize)
 	if (!cuda_real.cuMemAlloc_v2)
 		return CUDA_ERROR_NOT_FOUND;
 	if (!dptr || !bytesize || charge_here(&ctx, &dev) != CUDA_SUCCESS)
-		return cuda_real.cuMemAlloc_v2(dptr, bytesize); /* an error, of its choice */
+		return cuda_real.cuMemAlloc_v2(dptr, bytesize); /* the driver chooses the error */
 	backend = backend_of(dev);
 	if (backend == NVSHARE_BACKEND_NONE)
 		return mem_alloc_plain(dptr, bytesize);
@@ -143,7 +143,7 @@ CUresult cuMemAllocManaged(CUdeviceptr *dptr, size_t bytesize, unsigned int flag
 	return res;
 }
 
-/* ---- the forms of before CUDA 3.2: 32-bit addresses, which the pager can not give ---- */
+/* ---- forms older than CUDA 3.2: 32-bit addresses, which the pager cannot give ---- */
 
 CUresult cuMemAlloc(CUdeviceptr_v1 *dptr, unsigned int bytesize)
 {

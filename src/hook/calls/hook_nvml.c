@@ -49,7 +49,7 @@ int nvmlDeviceGetMemoryInfo(nvmlDevice_t device, struct nvml_memory *memory);
 int nvmlDeviceGetMemoryInfo_v2(nvmlDevice_t device, struct nvml_memory_v2 *memory);
 #pragma GCC visibility pop
 
-/* It takes no lock, because its caller may hold the loader's, as in load_driver(). */
+/* Takes no lock, because the caller may hold the loader's, as in load_driver(). */
 static bool nvml_load(void)
 {
 	int saved_errno = errno;
@@ -130,7 +130,7 @@ static bool uuid_parse(const char *text, unsigned char ret_uuid[16])
 	return true;
 }
 
-/* In: the card's numbers. Out: the program's own; false: the card's stand as they are. */
+/* Takes the card's numbers, and returns the program's own. false: the card's stay as they are. */
 static bool nvml_view_of(nvmlDevice_t device, unsigned long long *free, unsigned long long *total)
 {
 	uint64_t own_free, own_total, limit;
@@ -144,7 +144,8 @@ static bool nvml_view_of(nvmlDevice_t device, unsigned long long *free, unsigned
 		return true;
 	}
 
-	/* A program without CUDA, a monitor: the limit is the card, whoever uses it. */
+	/* A program without CUDA, such as a monitor: the limit caps the card, which others use,
+	 * too. */
 	limit = budget_limit_of(*total);
 	if (limit < *total) {
 		uint64_t used = *total - *free;
@@ -171,7 +172,7 @@ int nvmlDeviceGetMemoryInfo(nvmlDevice_t device, struct nvml_memory *memory)
 	return res;
 }
 
-/* Here what the card keeps for itself is a number of its own, and not part of used. */
+/* This form has a number of its own for the card's reserved memory, which used leaves out. */
 int nvmlDeviceGetMemoryInfo_v2(nvmlDevice_t device, struct nvml_memory_v2 *memory)
 {
 	unsigned long long used;

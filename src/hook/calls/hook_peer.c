@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-/* Peer access: the driver opens its own memory, the pager opens its own. */
+/* Peer access: the driver opens the memory that it allocated, and the pager opens its own. */
 
 #include "hook/table/hooks.h"
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
- * What the program is told: memory sizes, and answers about pager memory that are those
- * of plain device memory.
+ * The program's questions about memory: sizes, ranges, attributes. Memory of the pager answers like
+ * plain device memory.
  */
 
 #include "hook/table/hooks.h"
@@ -31,7 +31,7 @@ CUresult cuMemGetInfo_v2(size_t *free, size_t *total)
 
 	if (!cuda_real.cuMemGetInfo_v2)
 		return CUDA_ERROR_NOT_FOUND;
-	/* Asked for its error, if any, and the card's size. */
+	/* The driver is asked for an error, and for the card's size. */
 	res = cuda_real.cuMemGetInfo_v2(&real_free, &real_total);
 	if (res != CUDA_SUCCESS)
 		return res;
@@ -94,8 +94,8 @@ CUresult cuDeviceTotalMem(unsigned int *bytes, CUdevice dev)
 /* ---- address ranges ------------------------------------------------------- */
 
 /*
- * Of memory that the program mapped itself the driver knows the answers, and only while
- * it is there: who asks waits at the gate for it.
+ * The driver can answer about memory that the program mapped itself, but only while that memory is
+ * on the card. So the caller waits for it at the gate.
  */
 static bool gate_enter_if_mapped(CUdeviceptr ptr)
 {
@@ -127,7 +127,7 @@ CUresult cuMemGetAddressRange_v2(CUdeviceptr *pbase, size_t *psize, CUdeviceptr 
 	return res;
 }
 
-/* The pager's addresses do not fit these. */
+/* No address of the pager fits these parameters. */
 CUresult cuMemGetAddressRange(CUdeviceptr_v1 *pbase, unsigned int *psize, CUdeviceptr_v1 dptr)
 {
 	if (!cuda_real.cuMemGetAddressRange)
@@ -148,7 +148,7 @@ struct query {
 	bool sync_memops;
 };
 
-/* Truth values and enumerations take four bytes, as seen on 580; the rest takes eight. */
+/* Driver 580 writes four bytes for truth values and enumerations, and eight for the rest. */
 static void answer_put_u32(void *data, uint32_t value)
 {
 	memcpy(data, &value, sizeof(value));
@@ -164,7 +164,7 @@ static void answer_put_pointer(void *data, const void *value)
 	memcpy(data, &value, sizeof(value));
 }
 
-/* What plain device memory answers; false: the driver knows better than we do. */
+/* Answers like plain device memory. false: the driver is to answer. */
 static bool attribute_answer(const struct query *q, CUpointer_attribute attribute, void *data,
 			     CUresult *res)
 {
@@ -180,8 +180,7 @@ static bool attribute_answer(const struct query *q, CUpointer_attribute attribut
 		answer_put_u64(data, q->ptr);
 		return true;
 	case CU_POINTER_ATTRIBUTE_HOST_POINTER:
-		answer_put_pointer(data,
-				   NULL); /* and still an error: not reachable from the host */
+		answer_put_pointer(data, NULL); /* and an error: the host cannot reach it */
 		*res = CUDA_ERROR_INVALID_VALUE;
 		return true;
 	case CU_POINTER_ATTRIBUTE_SYNC_MEMOPS:
@@ -215,7 +214,7 @@ static bool attribute_answer(const struct query *q, CUpointer_attribute attribut
 		answer_put_pointer(data, q->pool);
 		return true;
 	case CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE:
-		answer_put_u32(data, 0); /* the truth: cuIpcGetMemHandle will refuse it */
+		answer_put_u32(data, 0); /* cuIpcGetMemHandle refuses it */
 		return true;
 	case CU_POINTER_ATTRIBUTE_P2P_TOKENS:
 	case CU_POINTER_ATTRIBUTE_IS_GPU_DIRECT_RDMA_CAPABLE:
@@ -235,7 +234,7 @@ static bool attribute_find(CUdeviceptr ptr, struct query *q)
 	       pager_pool(ptr, &q->pool) && pager_sync_memops(ptr, &q->sync_memops);
 }
 
-/* The driver counts these on with every mapping; the program may compare them. */
+/* The driver numbers each mapping anew. The program may compare, so the first number stays. */
 static void attribute_keep_id(CUdeviceptr ptr, CUpointer_attribute attribute, void *data)
 {
 	uint64_t id;
@@ -271,7 +270,7 @@ CUresult cuPointerGetAttribute(void *data, CUpointer_attribute attribute, CUdevi
 	return res;
 }
 
-/* The driver answers first, which zeroes what it can not say; ours go over it. */
+/* The driver answers first, with zeros where it has no answer. Ours overwrite them. */
 CUresult cuPointerGetAttributes(unsigned int numAttributes, CUpointer_attribute *attributes,
 				void **data, CUdeviceptr ptr)
 {
@@ -292,7 +291,7 @@ CUresult cuPointerGetAttributes(unsigned int numAttributes, CUpointer_attribute 
 			continue;
 		if (is_ours)
 			(void)attribute_answer(&q, attributes[i], data[i],
-					       &one); /* no errors here */
+					       &one); /* this call reports no error for it */
 		else if (is_entered)
 			attribute_keep_id(ptr, attributes[i], data[i]);
 		else if (attributes[i] == CU_POINTER_ATTRIBUTE_IS_MANAGED && managed_find(ptr))
@@ -302,9 +301,9 @@ CUresult cuPointerGetAttributes(unsigned int numAttributes, CUpointer_attribute 
 }
 
 /*
- * It is asked for memory that is about to be registered with a device, which then reads and
- * writes it by itself: so it stays, also when the attribute is taken back. false: not the
- * pager's.
+ * A program sets the attribute before it registers memory with a device, which then reads and
+ * writes the memory by itself. So the memory stays on the card, also when the attribute is taken
+ * back. false: not the pager's.
  */
 static bool attribute_set_sync_memops(bool on, CUdeviceptr ptr)
 {
@@ -333,12 +332,12 @@ CUresult cuPointerSetAttribute(const void *value, CUpointer_attribute attribute,
 	if (value && attribute == CU_POINTER_ATTRIBUTE_SYNC_MEMOPS) {
 		memcpy(&on, value, sizeof(on));
 		if (attribute_set_sync_memops(on != 0, ptr)) {
-			/* It may refuse memory that is not plain; the answer stays ours. */
+			/* The driver may refuse memory that is not plain; that error is ignored. */
 			(void)cuda_real.cuPointerSetAttribute(value, attribute, ptr);
 			return CUDA_SUCCESS;
 		}
 	}
-	/* It would be lost with the mapping, and is asked for where devices read by themselves. */
+	/* Eviction would lose the attribute, and a device may read the memory: it stays. */
 	is_entered = pager_vmm_pin(ptr, 1);
 	if (is_entered)
 		gate_enter();

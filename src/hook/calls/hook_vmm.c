@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
- * The program's own virtual memory management. Memory that can move is the pager's
- * (pager_vmm.h), behind handles of ours. The rest is the driver's and pinned: charged to
- * the device that the properties name (not the current one), and given back when the last
- * handle and the last mapping are gone, which is when the driver gives it back.
+ * The program's own virtual memory management. Memory that can move is the pager's (pager_vmm.h),
+ * behind handles of ours. The rest is the driver's, and pinned. It is charged to the device that
+ * the properties name, not to the current one. The charge ends with the last handle and the last
+ * mapping, when the driver frees the memory.
  */
 
 #include "hook/table/hooks.h"
@@ -100,7 +100,7 @@ CUresult cuMemRetainAllocationHandle(CUmemGenericAllocationHandle *handle, void 
 
 	if (!cuda_real.cuMemRetainAllocationHandle)
 		return CUDA_ERROR_NOT_FOUND;
-	/* Plain memory has no handle to give; the pager's own is not for strangers. */
+	/* The program did not create this memory, so it gets no handle, as with plain memory. */
 	if (pager_find(ptr, NULL, NULL, NULL, NULL, NULL))
 		return CUDA_ERROR_INVALID_VALUE;
 	if (handle && pager_vmm_retain(ptr, handle))
@@ -164,7 +164,7 @@ static CUresult vmm_set_access_at(CUdeviceptr ptr, size_t size, const CUmemAcces
 	return cuda_real.cuMemSetAccess(ptr, size, desc, count);
 }
 
-/* Page tables are memory too. */
+/* Access needs page tables, which are memory too. */
 CUresult cuMemSetAccess(CUdeviceptr ptr, size_t size, const CUmemAccessDesc *desc, size_t count)
 {
 	CUresult res;
@@ -189,7 +189,7 @@ CUresult cuMemGetAccess(unsigned long long *flags, const CUmemLocation *location
 	return cuda_real.cuMemGetAccess(flags, location, ptr);
 }
 
-/* What is mapped there may be out, and the driver would let go of where it has to return. */
+/* Mapped memory may be out. The driver would free addresses to which that memory must return. */
 CUresult cuMemAddressFree(CUdeviceptr ptr, size_t size)
 {
 	if (!cuda_real.cuMemAddressFree)
@@ -201,7 +201,7 @@ CUresult cuMemAddressFree(CUdeviceptr ptr, size_t size)
 
 /* ---- memory that others get ------------------------------------------------ */
 
-/* Another process's memory: counted there. */
+/* Memory of another process is counted there. */
 CUresult cuMemImportFromShareableHandle(CUmemGenericAllocationHandle *handle, void *osHandle,
 					CUmemAllocationHandleType shHandleType)
 {
@@ -243,9 +243,9 @@ CUresult cuMulticastBindMem(CUmemGenericAllocationHandle mcHandle, size_t mcOffs
 }
 
 /*
- * Memory at an address, of whatever kind, while a call lets others reach it. It is held, so
- * the call itself is outside the gate: cuMulticastBindAddr() waits for the other devices of the
- * team, which another process may have to add that waits for us to stop.
+ * Memory of any kind at an address, while a call lets others reach it. The memory is held, so the
+ * call can stay outside the gate. It must: cuMulticastBindAddr() waits until the team's other
+ * devices are added, perhaps by a process that waits for this one to stop.
  */
 struct reach {
 	struct pager_hold hold;

@@ -22,22 +22,22 @@ enum channels_kind {
 struct channels_object {
 	struct channels_object *prev, *next; /* book.objects, or book.unused */
 	struct channels_object *parent;      /* NULL: a client, or its parent is not known */
-	struct channels_object *owner;       /* the client; a client's is itself */
+	struct channels_object *owner;       /* the client; a client owns itself */
 	enum channels_kind kind;
 	uint32_t handle;
 	uint32_t engine;
 	uint32_t gpu;
 	uint64_t timeslice_us; /* of a group: the driver's own; 0: not known */
 	int fd;                /* of a client */
-	uint64_t serial;       /* objects are in this order in their list */
+	uint64_t serial;       /* the list's order */
 	bool is_own;
 };
 
 #define CHANNELS_SLAB 128
 
 /*
- * All under the lock, but why_lost. Memory comes by the page, because a program's own malloc() may
- * call the driver, and so us.
+ * lock guards all but why_lost. Memory comes from mmap() by the page, because a program's own
+ * malloc() may call the driver, and so this file.
  */
 static struct {
 	struct hook_mutex lock;
@@ -129,7 +129,7 @@ static struct channels_object *object_above(struct channels_object *o, enum chan
 	return o;
 }
 
-/* The subdevice below the channel's device; else one of another client on the same GPU. */
+/* The subdevice below the channel's device; if it has none, another client's on the same GPU. */
 static struct channels_object *object_subdevice(struct channels_object *channel)
 {
 	struct channels_object *device = object_above(channel, CHANNELS_DEVICE), *o, *other = NULL;
@@ -252,7 +252,7 @@ static void book_add_made(const struct channels_new *made, enum channels_kind ki
 	};
 	struct channels_object *o, *subdevice, *parent;
 
-	/* The end of an object with the same handle was not seen. */
+	/* An object with the same handle has ended, and we did not see it. */
 	o = book_find(made->client, made->handle);
 	if (o)
 		book_drop(o);

@@ -39,7 +39,7 @@
 #define HOST_DEVICEMAP      2u
 #define STREAM_NON_BLOCKING 1u
 
-/* What the sender does, or how it ended: submitted, no means to submit, refused by the driver. */
+/* The sender: done, at work, without the means to submit, refused by the driver. */
 enum sending { SENDING_NOT, SENDING_NOW, SENDING_NO_MEANS, SENDING_REFUSED };
 
 /*
@@ -311,8 +311,7 @@ int freeze_prove(CUdevice dev, CUcontext ctx)
 	return prove_device(dev, ctx, true);
 }
 
-/* Most threads inside launch something and leave soon. One that waits for room in a queue may stay.
- */
+/* Most threads inside launch something and leave. One that waits for room in a queue may stay. */
 int freeze_prove_busy(CUdevice dev, CUcontext ctx)
 {
 	uint64_t end_ns = clock_now_ns() + PROVE_QUIET_NS;

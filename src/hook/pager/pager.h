@@ -60,7 +60,7 @@ void pager_pin_all(CUdevice dev);
  */
 void pager_context_gone(CUcontext ctx);
 
-/* The same for a second context, which has no allocations. */
+/* The same for a pager context, which has no allocations. */
 void pager_mover_gone(CUcontext ctx);
 
 /* A copy in the current context hangs, so a call that waits for all its work would hang, too. */
@@ -99,8 +99,7 @@ int pager_restore(CUdevice dev, struct pager_move *ret_move);
  */
 void pager_prepare(CUdevice dev, uint64_t bytes, bool is_urgent);
 
-/* The same while nobody waits yet, without driver calls. 0: takes no more, and keeps what it has.
- */
+/* The same before a client waits, without driver calls. 0: takes no more, and keeps its memory. */
 void pager_touch(CUdevice dev, uint64_t bytes);
 
 /*

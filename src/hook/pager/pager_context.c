@@ -13,19 +13,19 @@
 
 #include <stddef.h>
 
-/* It launches nothing: the least that the driver takes, 294 instead of 524 MiB on an H200. */
-#define SECOND_STACK_BYTES 128
-#define SECOND_HEAP_BYTES  1024
+/* It launches nothing, so the driver's least values do: 294 instead of 524 MiB on an H200. */
+#define CONTEXT_STACK_BYTES 128
+#define CONTEXT_HEAP_BYTES  1024
 
-#define SECOND_TURN_NS  (200 * CLOCK_NS_PER_MS)
-#define SECOND_PAUSE_NS CLOCK_NS_PER_MS
+#define CONTEXT_TURN_NS  (200 * CLOCK_NS_PER_MS)
+#define CONTEXT_PAUSE_NS CLOCK_NS_PER_MS
 
 static struct {
 	CUcontext ctx;
 	uint64_t bytes;
-} seconds[DEVICE_COUNT_MAX];
+} pager_contexts[DEVICE_COUNT_MAX];
 
-/* What is free on the card, as the current context sees it; 0: it does not say. */
+/* The card's free bytes, as the current context sees them; 0: not known. */
 static uint64_t card_free_bytes(void)
 {
 	size_t free = 0, total;
@@ -39,9 +39,9 @@ static void context_set_limits(void)
 {
 	if (!cuda_real.cuCtxSetLimit)
 		return;
-	(void)cuda_real.cuCtxSetLimit(CU_LIMIT_STACK_SIZE, SECOND_STACK_BYTES);
-	(void)cuda_real.cuCtxSetLimit(CU_LIMIT_PRINTF_FIFO_SIZE, SECOND_HEAP_BYTES);
-	(void)cuda_real.cuCtxSetLimit(CU_LIMIT_MALLOC_HEAP_SIZE, SECOND_HEAP_BYTES);
+	(void)cuda_real.cuCtxSetLimit(CU_LIMIT_STACK_SIZE, CONTEXT_STACK_BYTES);
+	(void)cuda_real.cuCtxSetLimit(CU_LIMIT_PRINTF_FIFO_SIZE, CONTEXT_HEAP_BYTES);
+	(void)cuda_real.cuCtxSetLimit(CU_LIMIT_MALLOC_HEAP_SIZE, CONTEXT_HEAP_BYTES);
 }
 
 static CUcontext context_make(CUdevice dev)
@@ -63,16 +63,16 @@ static CUcontext context_make(CUdevice dev)
 	return ctx;
 }
 
-/* What it will cost, before it was measured: less than the program's own, by the limits. */
+/* The expected cost, before it is measured. The limits make it less than the program's context. */
 static uint64_t context_expected_bytes(CUdevice dev)
 {
 	return context_cost(dev) / 5 * 3;
 }
 
 /*
- * Others take and give memory meanwhile. The context costs no more than the program's own. Bytes
- * that a report leaves out count as memory of others, and no program has them. So a figure that
- * is well below what is expected is not believed either.
+ * A measured cost is used only if it is plausible, since others take and give memory meanwhile. The
+ * context costs no more than one of the program's. A figure well below the expected one is not used
+ * either: bytes that no client reports count as memory of others, and no client may have them.
  */
 static uint64_t context_plausible_bytes(CUdevice dev, uint64_t before, uint64_t after)
 {
@@ -83,7 +83,7 @@ static uint64_t context_plausible_bytes(CUdevice dev, uint64_t before, uint64_t 
 	return before - after;
 }
 
-/* By what is free before and after, which is asked for in a context of the program's. */
+/* Compares the free memory before and after. Only a context of the program can ask the driver. */
 static void context_make_measured(CUdevice dev)
 {
 	struct device_context *c = device_context_hold(dev);
@@ -92,27 +92,27 @@ static void context_make_measured(CUdevice dev)
 
 	if (c && cuda_real.cuCtxPushCurrent_v2(c->ctx) == CUDA_SUCCESS) {
 		before = card_free_bytes();
-		seconds[dev].ctx = context_make(dev);
+		pager_contexts[dev].ctx = context_make(dev);
 		after = card_free_bytes();
 		(void)cuda_real.cuCtxPopCurrent_v2(&popped);
 	} else {
-		seconds[dev].ctx = context_make(dev);
+		pager_contexts[dev].ctx = context_make(dev);
 	}
 	device_context_drop(c);
-	seconds[dev].bytes = context_plausible_bytes(dev, before, after);
+	pager_contexts[dev].bytes = context_plausible_bytes(dev, before, after);
 }
 
 /*
- * One of the program's contexts may end just now, and its handle be ours before it is
- * forgotten. That takes the driver milliseconds.
+ * A context of the program may be ending, and ours could get its handle before the books forget it.
+ * The turn excludes that. The driver needs milliseconds to end a context.
  */
 static bool context_take_turn(void)
 {
-	uint64_t end_ns = clock_now_ns() + SECOND_TURN_NS;
+	uint64_t end_ns = clock_now_ns() + CONTEXT_TURN_NS;
 	bool is_ours;
 
 	while (!(is_ours = device_turn_try()) && clock_now_ns() < end_ns)
-		clock_nap(SECOND_PAUSE_NS);
+		clock_nap(CONTEXT_PAUSE_NS);
 	return is_ours;
 }
 
@@ -120,7 +120,7 @@ bool pager_context_make(CUdevice dev, uint64_t max)
 {
 	if (dev < 0 || dev >= DEVICE_COUNT_MAX || !cuda_real.cuCtxCreate_v2)
 		return false;
-	if (seconds[dev].ctx)
+	if (pager_contexts[dev].ctx)
 		return true;
 	if (context_expected_bytes(dev) > max) {
 		hook_debug("device %d: no second context: it takes %llu KiB, the reserve has %llu",
@@ -132,22 +132,22 @@ bool pager_context_make(CUdevice dev, uint64_t max)
 		return false;
 	context_make_measured(dev);
 	device_turn_end();
-	if (!seconds[dev].ctx)
+	if (!pager_contexts[dev].ctx)
 		return false;
 	bell_memory_changed(dev);
 	hook_debug("device %d: second context, %llu MiB", (int)dev,
-		   (unsigned long long)(seconds[dev].bytes >> 20));
+		   (unsigned long long)(pager_contexts[dev].bytes >> 20));
 	return true;
 }
 
 uint64_t pager_context_bytes(CUdevice dev)
 {
-	return pager_context_get(dev) ? seconds[dev].bytes : 0;
+	return pager_context_get(dev) ? pager_contexts[dev].bytes : 0;
 }
 
 CUcontext pager_context_get(CUdevice dev)
 {
-	return dev >= 0 && dev < DEVICE_COUNT_MAX ? seconds[dev].ctx : NULL;
+	return dev >= 0 && dev < DEVICE_COUNT_MAX ? pager_contexts[dev].ctx : NULL;
 }
 
 void pager_context_drop(CUdevice dev)
@@ -156,7 +156,7 @@ void pager_context_drop(CUdevice dev)
 
 	if (!ctx)
 		return;
-	seconds[dev].ctx = NULL;
+	pager_contexts[dev].ctx = NULL;
 	(void)cuda_real.cuCtxDestroy_v2(ctx);
 	pager_mover_gone(ctx);
 	bell_memory_changed(dev);
@@ -166,5 +166,5 @@ void pager_context_drop(CUdevice dev)
 void pager_context_after_fork_child(void)
 {
 	for (CUdevice dev = 0; dev < DEVICE_COUNT_MAX; dev++)
-		seconds[dev].ctx = NULL;
+		pager_contexts[dev].ctx = NULL;
 }

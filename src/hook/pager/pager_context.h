@@ -3,12 +3,12 @@
 #define NVS_HOOK_PAGER_CONTEXT_H
 
 /*
- * The second context: the library's own on a GPU. Its channels are never frozen, so it copies the
- * program's memory while the program is frozen.
+ * The pager context: the library's own context on a GPU. Its channels are never frozen, so it
+ * copies the program's memory while the program is frozen.
  *
  * It costs GPU memory. So it is made only when an eviction is near. It ends when contention has
  * been over for long, or with the program's last context. Memory that the program has mapped itself
- * outlives that context, and comes in again through a new second context.
+ * outlives that context, and comes in again through a new pager context.
  *
  * It lives in the scheduler's reserve. Its cost is no part of the budget, and it is not made where
  * the reserve has no room.

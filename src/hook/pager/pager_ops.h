@@ -38,7 +38,7 @@ struct pager_agent {
 
 	/*
 	 * In a restore, with the gate closed: gives back unused host memory that others lack. A
-	 * program without a second context cannot do that while it runs.
+	 * program without a pager context cannot do that while it runs.
 	 */
 	void (*give_host)(CUdevice dev);
 };

@@ -11,7 +11,7 @@
 
 #include <stdlib.h>
 
-/* No driver's handle looks so: neither an address nor a small number. */
+/* Our handles begin here. The driver's are addresses or small numbers, so they differ. */
 #define PAGER_FIRST_HANDLE (0x6e76ull << 48)
 
 RB_HEAD(pager_memory_tree, pager_memory);
@@ -48,7 +48,7 @@ static struct pager_memory *memory_find(CUmemGenericAllocationHandle handle)
 	return RB_FIND(pager_memory_tree, &vmm.memories, &key);
 }
 
-/* The first mapping that lies at least in part in size bytes at ptr. */
+/* The first mapping that overlaps size bytes at ptr. */
 static struct pager_mapping *mapping_first_in(CUdeviceptr ptr, size_t size)
 {
 	struct pager_mapping *mapping = vmm.mappings.rbh_root, *best = NULL;
@@ -71,7 +71,7 @@ static struct pager_mapping *mapping_next_in(struct pager_mapping *mapping, CUde
 	return mapping && mapping->addr < ptr + size ? mapping : NULL;
 }
 
-/* Only whole mappings can go. */
+/* The range begins or ends inside a mapping: the driver unmaps whole mappings only. */
 static bool mapping_is_cut_by(CUdeviceptr ptr, size_t size)
 {
 	const struct pager_mapping *first = mapping_first_in(ptr, size);
@@ -99,7 +99,7 @@ static void mapping_remove(struct pager_mapping *mapping)
 	free(mapping);
 }
 
-/* One use less, and the lock is released. The last of uses, handles and mappings frees. */
+/* Drops a use, and releases the lock. Frees the memory after its last use, handle and mapping. */
 static void memory_put_and_unlock(struct pager_memory *memory)
 {
 	bool is_gone;
@@ -114,11 +114,11 @@ static void memory_put_and_unlock(struct pager_memory *memory)
 /* ---- holding memory on the card ------------------------------------------- */
 
 struct uses {
-	struct pager_memory **memories; /* a use of each; one that is mapped twice is twice here */
+	struct pager_memory **memories; /* one use an entry: memory that is mapped twice has two */
 	size_t n;
 };
 
-/* false: no memory for the list. */
+/* Lists the memory that is mapped in size bytes at ptr. false: no memory for the list. */
 static bool uses_init(struct uses *uses, CUdeviceptr ptr, size_t size)
 {
 	struct pager_mapping *m;
@@ -157,7 +157,8 @@ static void uses_deinit(struct uses *uses)
 }
 
 /*
- * Holds all or none; lock held. A thread that moves a busy chunk does not wait for those held here.
+ * Lock held. Holds all or none. The wait for a busy chunk ends: the thread that moves that chunk
+ * does not wait for the chunks that are held here.
  */
 static bool uses_try_hold(const struct uses *uses)
 {
@@ -177,7 +178,7 @@ static bool uses_try_hold(const struct uses *uses)
 	return true;
 }
 
-/* Enters the gate, which brings memory back that is out. */
+/* Enters the gate, which brings evicted memory back, and holds all of it. */
 static void uses_hold(const struct uses *uses)
 {
 	uint64_t end_ns;
@@ -207,7 +208,7 @@ static void uses_unhold(const struct uses *uses)
 	gate_leave();
 }
 
-/* Held memory must stay from now on. */
+/* Pins memory that the caller holds. */
 static void memory_pin(struct pager_memory *memory)
 {
 	struct pager_chunk *chunk = pager_memory_chunk(memory);
@@ -222,9 +223,9 @@ static void memory_pin(struct pager_memory *memory)
 /* ---- handles --------------------------------------------------------------- */
 
 /*
- * Memory is pinned when others get access, not when they could: frameworks ask for handle types and
- * RDMA by default. Compressed memory has no plain copy. Memory of tile pools is mapped in ways of
- * its own.
+ * Memory may move until others get access to it. Handle types and RDMA do not matter here, because
+ * frameworks ask for them by default. Compressed memory has no plain copy. Memory of tile pools is
+ * mapped in other ways.
  */
 bool pager_vmm_can(size_t size, const CUmemAllocationProp *prop, unsigned long long flags)
 {
@@ -276,7 +277,7 @@ bool pager_vmm_retain(CUdeviceptr ptr, CUmemGenericAllocationHandle *ret_handle)
 	hook_lock(&pager.lock);
 	mapping = mapping_first_in(ptr, 1);
 	if (mapping) {
-		/* Its handles may all be released: then the mapping alone kept it. */
+		/* If all its handles were released, only the mapping kept the memory. */
 		if (mapping->memory->n_handles++ == 0)
 			RB_INSERT(pager_memory_tree, &vmm.memories, mapping->memory);
 		*ret_handle = mapping->memory->handle;
@@ -373,7 +374,7 @@ bool pager_vmm_map(CUdeviceptr ptr, size_t size, size_t offset, CUmemGenericAllo
 	return true;
 }
 
-/* Memory between ours is the driver's, if there is some. */
+/* Unmaps the driver's memory between mappings of ours, if there is some. */
 static void driver_unmap(CUdeviceptr ptr, size_t size)
 {
 	if (cuda_real.cuMemUnmap(ptr, size) == CUDA_SUCCESS)
@@ -381,8 +382,8 @@ static void driver_unmap(CUdeviceptr ptr, size_t size)
 }
 
 /*
- * Memory that is out has no mapping in the driver. It is not made busy here, since a restore would
- * pass it over. Lock held, and released.
+ * Lock held, and released. Evicted memory has no mapping in the driver, so it needs no call. It
+ * does not become busy, because a restore skips busy memory.
  */
 static CUresult mapping_unmap_and_unlock(struct pager_mapping *mapping)
 {
@@ -407,7 +408,7 @@ static CUresult mapping_unmap_and_unlock(struct pager_mapping *mapping)
 	return res;
 }
 
-/* Out, but the driver did not let go of it: back on the card it can be unmapped. */
+/* The driver failed to unmap this evicted memory. It can be unmapped when it is on the card. */
 static void memory_bring_in_and_unlock(struct pager_memory *memory)
 {
 	struct uses uses = {.memories = &memory, .n = 1};
@@ -420,7 +421,7 @@ static void memory_bring_in_and_unlock(struct pager_memory *memory)
 	memory_put_and_unlock(memory);
 }
 
-/* One step: unmaps a mapping of ours, or the memory before it. *ret_end: where that ends. */
+/* One step: unmaps a mapping of ours, or the driver's memory before it. *ret_end: its end. */
 static CUresult mapping_unmap_first(CUdeviceptr ptr, size_t size, CUdeviceptr *ret_end)
 {
 	struct pager_mapping *mapping;
@@ -464,7 +465,7 @@ bool pager_vmm_unmap(CUdeviceptr ptr, size_t size, CUresult *ret_res)
 	return true;
 }
 
-/* true: some device that is not one of ours may reach it. Lock held. */
+/* Lock held. true: a location may reach the memory that is no device of the pager. */
 static bool mapping_note_access(struct pager_mapping *mapping, const CUmemAccessDesc *descs,
 				size_t n)
 {

@@ -1,10 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
- * Allocating and freeing in stream order. Where the bytes are looked for: freed on the
- * same stream; free for everybody; new from the card. When that is short: everything that
- * is done; freed on another stream, which this one then waits for; and at last what can be
- * had by waiting.
+ * Allocating and freeing in stream order. An allocation looks for memory in this order:
+ *
+ *	freed on the same stream;
+ *	free for all streams;
+ *	new from the card.
+ *
+ * When the card is short, it first looks at all frees that are done. Then it takes memory that was
+ * freed on another stream, and makes its own stream wait for that one. At last it waits itself.
  */
 
 #include "hook/pools/pools.h"
@@ -18,14 +22,14 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* So many frees until the memory beyond the threshold is looked at. */
+/* After so many frees the pool gives back its memory beyond the release threshold. */
 #define POOLS_FREES 64
 
 struct pools pools = {.lock = HOOK_MUTEX(HOOK_LOCK_POOLS)};
 
 struct request {
 	struct pools_pool *pool;
-	struct pools_arena *arena; /* a user's share of it */
+	struct pools_arena *arena; /* the request counts as its user */
 	struct pools_where where;
 	CUdevice dev;
 	size_t size;
@@ -51,7 +55,7 @@ static struct pools_block *block_place_done(const struct request *rq, bool waits
 	return block_place(rq);
 }
 
-/* Memory is short: what can be had without more of the card. Inside the gate. */
+/* Memory is short: finds a block without taking more of the card. Inside the gate. */
 static struct pools_block *arena_squeeze(const struct request *rq)
 {
 	struct pools_block *block = block_place_done(rq, false);
@@ -66,7 +70,7 @@ static struct pools_block *arena_squeeze(const struct request *rq)
 	(void)pools_release(rq->dev);
 	if (!pools_is_short(rq->dev, rq->size))
 		return NULL;
-	gate_leave(); /* a wait for the GPU must not keep the gate from closing */
+	gate_leave(); /* while this thread waits for the GPU, the gate must be able to close */
 	pager_flush_frees();
 	pools_collect(true);
 	gate_enter();
@@ -104,7 +108,7 @@ static CUresult arena_find_or_grow(const struct request *rq, struct pools_block 
 	return CUDA_SUCCESS;
 }
 
-/* Without a driver call. Lock held. */
+/* Finds a block without a driver call. Lock held. */
 static struct pools_block *arena_find_ready(const struct request *rq)
 {
 	struct pools_stream *stream = pools_stream_find(&rq->where);
@@ -121,7 +125,7 @@ static void arena_count_used(struct pools_pool *pool, uint64_t bytes)
 		pool->used_high = pool->used;
 }
 
-/* The block leaves its list for the program's use. */
+/* Gives the block to the program. */
 static void block_hand_out(const struct request *rq, struct pools_block *block, size_t bytes)
 {
 	hook_lock(&pools.lock);
@@ -140,7 +144,7 @@ static void block_hand_out(const struct request *rq, struct pools_block *block, 
 	pager_add(&block->alloc);
 }
 
-/* Which pool and what of it. false: the pool is not ours; no arena: no memory for one. */
+/* Finds the pool and an arena. false: the pool is not ours. arena NULL: no memory for one. */
 static bool request_begin(CUmemoryPool handle, size_t bytes, struct request *rq)
 {
 	struct pools_pool *pool;
@@ -201,7 +205,7 @@ bool pools_alloc(CUmemoryPool handle, CUstream stream, size_t bytes, CUdeviceptr
 
 	if (bytes > SIZE_MAX - EXTENT_ALIGN || !cuda_real.cuStreamGetCtx ||
 	    pools_where(stream, &rq.where) != CUDA_SUCCESS)
-		return false; /* an error, of the driver's choice */
+		return false; /* the driver chooses the error */
 	if (!request_begin(handle, bytes, &rq))
 		return false;
 	*ret_res = rq.arena ? request_serve(&rq, bytes, &block) : CUDA_ERROR_OUT_OF_MEMORY;
@@ -218,7 +222,7 @@ bool pools_alloc(CUmemoryPool handle, CUstream stream, size_t bytes, CUdeviceptr
 
 /* ---- freeing ---------------------------------------------------------------- */
 
-/* Of an allocation that left the pager's books: what is to be pending. */
+/* The block that becomes pending for an allocation that left the pager's books. */
 static struct pools_block *pools_block_of(struct pager_alloc *alloc)
 {
 	struct pools_block *block = alloc->block;
@@ -247,7 +251,7 @@ static CUresult block_record(const struct pools_where *where, struct pools_event
 	return res;
 }
 
-/* true: the pool has more than it should, and was not looked at for long. Lock held. */
+/* Lock held. true: it is time to give back what the pool has beyond its release threshold. */
 static bool arena_count_free(struct pools_block *block)
 {
 	struct pools_pool *pool = block->arena->pool;
@@ -257,7 +261,7 @@ static bool arena_count_free(struct pools_block *block)
 	       (pool->reserved > pool->threshold && ++pool->n_frees % POOLS_FREES == 0);
 }
 
-/* The allocation left the pager's books. Not CUDA_SUCCESS: it is to be put back there. */
+/* The allocation has left the pager's books. After an error the caller puts it back. */
 static CUresult block_free_in_order(struct pager_alloc *alloc, const struct pools_where *where)
 {
 	struct pools_block *block = pools_block_of(alloc);
@@ -302,11 +306,11 @@ bool pools_free(CUdeviceptr ptr, CUstream stream, CUresult *ret_res)
 	CUdevice dev;
 
 	if (!cuda_real.cuEventQuery || !cuda_real.cuEventRecord || !cuda_real.cuStreamGetCtx)
-		return pager_free(ptr, ret_res); /* an old driver: with a synchronise */
+		return pager_free(ptr, ret_res); /* an old driver: waits for the GPU */
 	if (!pager_take(ptr, &alloc))
 		return false;
 	if (!alloc) {
-		*ret_res = CUDA_ERROR_INVALID_VALUE; /* not where it begins */
+		*ret_res = CUDA_ERROR_INVALID_VALUE; /* ptr is inside an allocation */
 		return true;
 	}
 	dev = alloc->dev;
@@ -319,7 +323,7 @@ bool pools_free(CUdeviceptr ptr, CUstream stream, CUresult *ret_res)
 	} else {
 		pager_add(alloc);
 		if (*ret_res ==
-		    CUDA_ERROR_OUT_OF_MEMORY) /* no event to be had: a free can not fail */
+		    CUDA_ERROR_OUT_OF_MEMORY) /* without an event: a free must not fail */
 			return pager_free(ptr, ret_res);
 	}
 	return true;
@@ -340,7 +344,7 @@ void pools_block_free(struct pools_block *block)
 
 /* ---- what the program asks for ---------------------------------------------- */
 
-/* Our pool of that handle, or NULL; learns of it. Lock held on return. */
+/* Our pool of that handle, which may be new to us; NULL: not ours. Returns with the lock held. */
 static struct pools_pool *pool_lock_own(CUmemoryPool handle)
 {
 	struct pools_pool *pool;
@@ -398,7 +402,7 @@ bool pools_get_attribute(CUmemoryPool handle, CUmemPool_attribute attr, void *va
 	if (pool && attr == CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT)
 		dev = pool->dev;
 	hook_unlock(&pools.lock);
-	if (dev >= 0) { /* who synchronised and looks then sees what went back by it */
+	if (dev >= 0) { /* a program that has synchronised expects its frees to show */
 		pools_collect(false);
 		pools_settle(dev);
 	}
@@ -433,7 +437,7 @@ bool pools_set_attribute(CUmemoryPool handle, CUmemPool_attribute attr, const vo
 		case CU_MEMPOOL_ATTR_REUSE_ALLOW_INTERNAL_DEPENDENCIES:
 			pool->has_dependencies = pool_truth(value);
 			break;
-		case CU_MEMPOOL_ATTR_RESERVED_MEM_HIGH: /* only ever set to 0 */
+		case CU_MEMPOOL_ATTR_RESERVED_MEM_HIGH: /* the driver allows only 0: a reset */
 			pool->reserved_high = pool->reserved;
 			break;
 		case CU_MEMPOOL_ATTR_USED_MEM_HIGH:

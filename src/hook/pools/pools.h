@@ -4,18 +4,19 @@
 
 /*
  * Stream-ordered memory (cuMemAllocAsync and pools) that can move. The bytes come from the pager's
- * ranges, the order from events of ours. The program's handle is the driver's own pool, which stays
- * empty.
+ * ranges, and events of ours keep the order. The program's handle is the driver's own pool, which
+ * stays empty.
  *
- * Our pools are the devices' default pools, and plain ones of cuMemPoolCreate: memory of a device
- * with the VMM backend, not for export. All others are the driver's, and pinned.
+ * A pool is ours if it is a device's default pool, or a pool of cuMemPoolCreate that is not for
+ * export. The device must use the VMM backend. The memory of other pools is the driver's, and
+ * pinned.
  *
- * Memory that is freed on a stream is free for that stream at once, since its later work comes
- * later. It is free for other streams when the event of the free is done. An allocation makes its
+ * Freed memory is free for the same stream at once, because the stream's later work runs after the
+ * free. It is free for other streams when the event of the free is done. An allocation makes its
  * stream wait for another one, or waits itself, only when memory is short.
  *
- * Threading: any thread. A short lock, which no thread keeps over a driver call or together with
- * the pager's. Errors: as the driver would return them.
+ * Threading: any thread. No thread keeps the lock over a driver call, or together with the pager's.
+ * Errors: as the driver would return them.
  */
 
 #include "abi/cuda_abi.h"
@@ -31,38 +32,38 @@ struct pools_pool;
 bool pools_alloc(CUmemoryPool handle, CUstream stream, size_t bytes, CUdeviceptr *ret_ptr,
 		 CUresult *ret_res);
 
-/* Frees in stream order; plain memory of the pager, too. false: ptr is not the pager's. */
+/* Frees in stream order, also memory that is not from a pool. false: ptr is not the pager's. */
 bool pools_free(CUdeviceptr ptr, CUstream stream, CUresult *ret_res);
 
 /* The driver has made a pool for the program. true: it is ours. */
 bool pools_created(CUmemoryPool handle, const CUmemPoolProps *props);
 
 /*
- * Around the driver's destroy, which may give the handle to another thread at once. begin returns
- * NULL: the pool is not known. Memory in use lives on.
+ * Call begin before the driver destroys the pool, and end after it. The driver may give the handle
+ * to another thread at once. begin returns NULL if the pool is not known. Memory in use lives on.
  */
 struct pools_pool *pools_destroy_begin(CUmemoryPool handle);
 void pools_destroy_end(struct pools_pool *pool, bool is_destroyed);
 
-/* After the driver has agreed. false: the pool is not ours, and the driver's answer stands. */
+/* Call these after the driver's own. false: the pool is not ours; use the driver's answer. */
 bool pools_trim(CUmemoryPool handle, uint64_t keep);
 bool pools_get_attribute(CUmemoryPool handle, CUmemPool_attribute attr, void *value);
 bool pools_set_attribute(CUmemoryPool handle, CUmemPool_attribute attr, const void *value);
 
-/* Lets peer reach the pool's memory, or ends that. It opens all of the pager's on that device. */
+/* Lets peer reach the pool's memory, and all memory of the pager on that device; or ends that. */
 CUresult pools_set_access(CUmemoryPool handle, CUdevice peer, bool enable);
 
-/* Call it before the driver destroys the stream: the handle may mean another one afterwards. */
+/* Call it before the driver destroys the stream: its handle may name another stream afterwards. */
 void pools_stream_gone(CUstream stream);
 
 /*
- * Gives free memory whose work is done back to the card. make_room: only if the budget has no room
- * for bytes more. true: there was some.
+ * Gives free memory whose work is done back to the card. pools_release() returns true if there was
+ * some. pools_make_room() does it only if the budget has no room for bytes more.
  */
 bool pools_release(CUdevice dev);
 void pools_make_room(CUdevice dev, uint64_t bytes);
 
-/* The pager's calls (pager_ops.h), after pools_join_pager(). */
+/* The pager calls these (pager_ops.h) after pools_join_pager(). */
 void pools_block_free(struct pools_block *block);
 void pools_context_gone(CUcontext ctx);
 void pools_join_pager(void);

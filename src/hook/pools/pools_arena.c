@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
- * Pools, and the memory that they have: ranges of the pager, handed out in parts. A region
- * goes back to the card as a whole, when nothing of it is in use or pending.
+ * Pools and their memory: ranges of the pager, handed out in parts. A region goes back to the card
+ * as a whole, when all of it is free.
  */
 
 #include "hook/pools/pools.h"
@@ -18,7 +18,7 @@
 
 /* ---- pools ------------------------------------------------------------------ */
 
-/* Of what the driver has to offer to make pools of our own. */
+/* The driver has all functions that pools of ours need, and dev uses the VMM backend. */
 static bool pools_are_supported(CUdevice dev)
 {
 	return cuda_real.cuEventCreate && cuda_real.cuEventRecord && cuda_real.cuEventQuery &&
@@ -40,7 +40,7 @@ struct pools_pool *pools_find(CUmemoryPool handle)
 
 static bool pool_is_set(CUmemoryPool handle, CUmemPool_attribute attr)
 {
-	int value = 1; /* all are on by default */
+	int value = 1; /* the driver's default */
 
 	(void)cuda_real.cuMemPoolGetAttribute(handle, attr, &value);
 	return value != 0;
@@ -68,7 +68,7 @@ static struct pools_pool *pool_new(CUmemoryPool handle, CUdevice dev, bool is_ou
 	return pool;
 }
 
-/* Two threads may learn of it at once: the first one's stays. */
+/* Two threads may learn of a pool at once: the first one's struct stays. */
 static void pool_add(struct pools_pool *pool)
 {
 	bool is_known;
@@ -84,7 +84,7 @@ static void pool_add(struct pools_pool *pool)
 		free(pool);
 }
 
-/* A pool that we did not see being made is a device's own, or another process's. */
+/* A pool that no call of this process made is a device's default pool, or another process's. */
 void pools_learn(CUmemoryPool handle)
 {
 	CUmemoryPool own;
@@ -118,7 +118,7 @@ bool pools_created(CUmemoryPool handle, const CUmemPoolProps *props)
 	hook_lock(&pools.lock);
 	stale = pools_find(handle);
 	if (stale)
-		stale->is_destroyed = true; /* without our seeing it: the driver knows better */
+		stale->is_destroyed = true; /* the handle is new, so the old pool is gone */
 	LL_PREPEND(pools.pools, pool);
 	hook_unlock(&pools.lock);
 	return is_ours;
@@ -159,7 +159,7 @@ void pools_destroy_end(struct pools_pool *pool, bool is_destroyed)
 	pools_settle(dev);
 }
 
-/* One bit a device: the pager counts how many ask for the same. */
+/* A pool has one bit a device; the pager counts how many pools ask for the same device. */
 CUresult pools_set_access(CUmemoryPool handle, CUdevice peer, bool enable)
 {
 	struct pools_pool *pool;
@@ -248,7 +248,10 @@ void pools_arena_give(struct pools_block *block)
 	free(block);
 }
 
-/* Twice what there is, so that few chunks hold many allocations, within bounds. */
+/*
+ * About the size that the arena has, within bounds: the arena doubles, so that few chunks hold many
+ * allocations.
+ */
 static size_t arena_next_size(const struct pools_arena *arena, size_t size, size_t granularity)
 {
 	uint64_t have = arena->extent.bytes_used + arena->extent.bytes_free;
@@ -272,7 +275,7 @@ static int arena_add_region(struct pools_arena *arena, struct pools_region *regi
 	int r = -1;
 
 	hook_lock(&pools.lock);
-	/* Others may have grown the pool meanwhile. */
+	/* Other threads may have grown the pool meanwhile. */
 	if (!arena->is_dead && arena_fits_pool(pool, range->size))
 		r = extent_add(&arena->extent, range->addr, range->size);
 	if (r == 0) {
@@ -360,7 +363,7 @@ static bool pool_has_arena(const struct pools_pool *pool)
 	return false;
 }
 
-/* What is over: arenas of dead contexts and destroyed pools, and those pools. Lock held. */
+/* Frees arenas of dead contexts and destroyed pools, and those pools. Lock held. */
 static void arena_reap(struct pools_region **gone)
 {
 	struct pools_arena *arena, *next_arena;
@@ -382,7 +385,7 @@ static void arena_reap(struct pools_region **gone)
 	}
 }
 
-/* The pool is compared only: it may be gone. */
+/* The pool may be gone: its address is only compared. */
 void pools_give_back(const struct pools_pool *pool, uint64_t keep)
 {
 	struct pools_region *gone = NULL;

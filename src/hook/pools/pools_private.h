@@ -5,8 +5,8 @@
 /*
  * The parts of the pools: pools.c allocates, frees and serves the pager; pools_stream.c has frees
  * that are not done yet; pools_arena.c has pools and their memory. pools.lock guards all of it, and
- * no thread keeps it over a driver call. A thread that opens the lock in between counts as a user
- * of the arena or the stream.
+ * no thread keeps it over a driver call. A thread that opens the lock half way is counted as a user
+ * of the arena, the stream or the event, so that they stay.
  *
  * A block is in use (the pager's tree finds it), or pending (freed on a stream, in that stream's
  * list and tree), or free (a part of its arena's extent, without a struct).
@@ -27,7 +27,7 @@ struct pools_event {
 	struct pools_event *prev, *next; /* pools::in_use; pools::events, without users */
 	CUcontext ctx;
 	CUevent event;
-	unsigned int n_users; /* pending blocks, and threads that ask for it */
+	unsigned int n_users; /* pending blocks, and threads that query it */
 	uint64_t after;       /* blocks up to this number were pending before it was recorded */
 	bool is_dead;         /* atomic; its context has ended */
 };
@@ -37,14 +37,14 @@ struct pools_region {
 	struct pager_range *range;
 };
 
-/* Memory of a pool in one context, which ends with it. Small and large blocks lie apart. */
+/* A pool's memory in one context; it ends with the context. Small and large blocks lie apart. */
 struct pools_arena {
 	struct pools_arena *next; /* pools::arenas */
 	struct pools_pool *pool;
 	CUcontext ctx;
 	struct extent extent; /* pending blocks count as used */
 	struct pools_region *regions;
-	size_t n_users; /* blocks that are not free, and threads in between */
+	size_t n_users; /* blocks that are not free, and threads half way */
 	bool is_large;
 	bool is_dead;
 };
@@ -54,10 +54,10 @@ struct pools_pool {
 	CUmemoryPool handle;
 	CUdevice dev;
 	bool is_ours;
-	bool is_destroyed; /* it ends when its last memory is freed */
+	bool is_destroyed; /* the pool ends when its last memory is freed */
 	bool is_leaving;   /* the driver is destroying it */
 	bool is_opportunistic;
-	bool has_dependencies; /* it may make streams wait for each other */
+	bool has_dependencies; /* an allocation may make its stream wait for another one */
 	uint64_t threshold;
 	uint64_t size_max;
 	uint64_t reserved, reserved_high;
@@ -70,7 +70,7 @@ struct pools_block {
 	struct pager_alloc alloc;
 	struct pools_arena *arena; /* NULL: plain memory, freed in stream order */
 	struct pager_alloc *plain;
-	size_t room; /* of alloc.size, rounded up */
+	size_t room; /* bytes of the block: alloc.size, rounded up */
 	struct pools_event *event;
 	uint64_t number;                 /* of the free, from 1 */
 	RB_ENTRY(pools_block) link;      /* pools_stream::sizes */
@@ -79,11 +79,11 @@ struct pools_block {
 
 RB_HEAD(pools_size_tree, pools_block);
 
-/* The identity of a stream, since default streams have the same handle in all contexts. */
+/* Identifies a stream: default streams have the same handle in all contexts. */
 struct pools_where {
 	CUcontext ctx;
 	CUstream stream;
-	uint64_t thread; /* of a per-thread stream; else 0 */
+	uint64_t thread; /* number of a per-thread stream's thread; else 0 */
 };
 
 /* A stream with frees that have not been seen to be done. */
@@ -97,7 +97,7 @@ struct pools_stream {
 	bool is_gone;     /* out of the list */
 };
 
-/* All under the lock. */
+/* lock guards all of it. */
 struct pools {
 	struct hook_mutex lock;
 	struct pools_pool *pools;
@@ -112,15 +112,15 @@ extern struct pools pools;
 
 /* ---- streams ---------------------------------------------------------------- */
 
-/* An error of the driver when there is no such stream. */
+/* Identifies a stream. Returns the driver's error if there is no such stream. */
 CUresult pools_where(CUstream stream, struct pools_where *ret_where);
 
-/* Lock held. find: NULL when nothing is pending there; get: NULL without memory. */
+/* Lock held. find: NULL when nothing is pending there. get: one user more; NULL without memory. */
 struct pools_stream *pools_stream_find(const struct pools_where *where);
-struct pools_stream *pools_stream_get(const struct pools_where *where); /* a user more */
+struct pools_stream *pools_stream_get(const struct pools_where *where);
 void pools_stream_put(struct pools_stream *stream);
 
-/* Without the lock. An event that the caller records now. NULL: the driver has none. */
+/* Without the lock. Returns an event, which the caller records at once; NULL: none to be had. */
 struct pools_event *pools_event_get(CUcontext ctx);
 /* Lock held. */
 void pools_event_put(struct pools_event *event);
@@ -129,8 +129,8 @@ void pools_event_put(struct pools_event *event);
 void pools_pend(struct pools_stream *stream, struct pools_block *block);
 
 /*
- * A pending block of the stream with at least size bytes, cut to them, with the event that
- * the taker gives back; NULL: none. Lock held.
+ * Lock held. Takes a pending block of at least size bytes from the stream, and cuts it to size. The
+ * caller puts its event back. NULL: none.
  */
 struct pools_block *pools_take_pending(struct pools_stream *stream, struct pools_arena *arena,
 				       size_t size);
@@ -139,22 +139,22 @@ struct pools_block *pools_take_pending(struct pools_stream *stream, struct pools
 struct pools_block *pools_take_other(struct pools_arena *arena, const struct pools_where *where,
 				     size_t size);
 
-/* Finds frees that are done. waits: waits for all. Without the lock. */
+/* Makes blocks free whose events are done. waits: waits for all of them. Without the lock. */
 void pools_collect(bool waits);
 
-/* Lock held: the pending frees that ctx takes with it, as a list to be freed by drop. */
+/* Lock held: returns the pending plain memory of a context that ends, for pools_drop_plain(). */
 struct pools_block *pools_stream_context_gone(CUcontext ctx);
 void pools_drop_plain(struct pools_block *blocks); /* without the lock; takes NULL */
 
 /* ---- arenas ----------------------------------------------------------------- */
 
-/* Lock held. NULL: not known, or destroyed. */
+/* Lock held. NULL: the pool is not known, or destroyed. */
 struct pools_pool *pools_find(CUmemoryPool handle);
 
-/* Asks the driver about the pool, which is known then. Without the lock. */
+/* Asks the driver about the pool; pools_find() finds it from then on. Without the lock. */
 void pools_learn(CUmemoryPool handle);
 
-/* Lock held. With one user more; NULL without memory. */
+/* Lock held. The arena for a block of size bytes, with one user more; NULL without memory. */
 struct pools_arena *pools_arena_get(struct pools_pool *pool, CUcontext ctx, size_t size);
 
 /* A free part of the arena; NULL: none, or no memory. Lock held. */
@@ -169,10 +169,10 @@ CUresult pools_arena_grow(struct pools_arena *arena, size_t size);
 /* Gives whole regions back until the pool has no more than keep bytes. Without the lock. */
 void pools_give_back(const struct pools_pool *pool, uint64_t keep);
 
-/* The same for all pools of dev, down to their thresholds. Frees pools that have ended. */
+/* The same for all pools of dev, down to their release thresholds. Frees pools that have ended. */
 void pools_settle(CUdevice dev);
 
-/* Lock held: the regions of ctx, for pools_free_regions(). Blocks in use stay as they are. */
+/* Lock held: takes the regions of ctx, for pools_free_regions(). Blocks in use stay as they are. */
 struct pools_region *pools_arena_context_gone(CUcontext ctx);
 void pools_free_regions(struct pools_region *gone); /* without the lock; takes NULL */
 

@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
- * Frees that are not done yet. Each has an event, recorded on the stream where it was
- * freed; on that stream itself the block can be had again at once. Events of one stream
- * are done in order, so that a look at the newest, and then at the oldest ones, is enough.
- * That order is the driver's: threads that free on one stream at the same time become
- * pending in any order, and an event tells nothing of those that were not pending before
- * it was recorded.
+ * Frees that are not done yet. Each has an event, recorded on the stream where it was freed. An
+ * allocation on the same stream may have the block at once.
+ *
+ * Events of one stream are done in the order in which they were recorded. So it is enough to query
+ * the newest event, and then the oldest ones. The list of blocks may have another order, because
+ * several threads may free on one stream at the same time. Therefore an event that is done proves
+ * only that those blocks are done that were pending before it was recorded.
  */
 
 #include "hook/pools/pools.h"
@@ -33,7 +34,7 @@ RBTREE_GENERATE(pools_size_tree, pools_block, link, block_compare)
 
 /* ---- which stream ----------------------------------------------------------- */
 
-/* Never used twice, unlike an address: the stream of a thread ends with it. */
+/* A thread's stream ends with the thread. Unlike an address, a number is never used again. */
 static uint64_t stream_thread_number(void)
 {
 	static __thread uint64_t number __attribute__((tls_model("initial-exec")));
@@ -121,8 +122,8 @@ void pools_stream_gone(CUstream stream)
 /* ---- events ----------------------------------------------------------------- */
 
 /*
- * Calls on events want their context current, and a capture in global mode anywhere would
- * be broken by them: it can begin at any time, so we are always relaxed.
+ * Calls on events need their context current. They would break a stream capture in global mode of
+ * any thread, and one can begin at any time. So the thread is always in relaxed mode.
  */
 struct inside {
 	CUstreamCaptureMode mode;
@@ -210,8 +211,8 @@ static bool res_is_capture_error(CUresult res)
 }
 
 /*
- * Its context is held: it stays, if it is there still. The same handle may be another's by
- * now, which has no such event.
+ * The caller holds the context: if it still exists, it stays. If it has ended (is_dead), its handle
+ * may name a new context, which has no such event.
  */
 static bool event_is_done_held(const struct pools_event *event, bool waits)
 {
@@ -228,8 +229,8 @@ static bool event_is_done_held(const struct pools_event *event, bool waits)
 }
 
 /*
- * A context that is gone, or broken for good, runs nothing any more: that is done too. Of one
- * that another thread is ending nothing is known for a while.
+ * A context that is gone, or broken for good, runs nothing any more: its events are done. While
+ * another thread ends the context, the answer is not known, and counts as not done.
  */
 static bool event_is_done(const struct pools_event *event, bool waits)
 {
@@ -265,7 +266,7 @@ void pools_pend(struct pools_stream *stream, struct pools_block *block)
 	block_link(stream, block);
 }
 
-/* What block has beyond size is pending by itself; without memory the block stays whole. */
+/* Cuts the block to size; the rest stays pending. Without memory the block stays whole. */
 static void block_cut(struct pools_stream *stream, struct pools_block *block, size_t size)
 {
 	struct pools_block *rest;
@@ -308,7 +309,10 @@ struct pools_block *pools_take_pending(struct pools_stream *stream, struct pools
 	return block;
 }
 
-/* The event's context may be another one than the stream's, and another thread's to end. */
+/*
+ * The event's context may be another one than the stream's. While another thread ends that context,
+ * this one waits.
+ */
 static void stream_wait_for(const struct pools_where *where, const struct pools_event *event)
 {
 	CUresult res = CUDA_ERROR_INVALID_CONTEXT;
@@ -350,7 +354,10 @@ struct pools_block *pools_take_other(struct pools_arena *arena, const struct poo
 
 /* ---- done ------------------------------------------------------------------- */
 
-/* Out of the list, what the event says is done. Plain ones go to *plain. */
+/*
+ * Takes the blocks up to number out of the list that the event proves to be done. Plain ones go to
+ * *plain.
+ */
 static void stream_pop_done(struct pools_stream *stream, const struct pools_event *event,
 			    uint64_t number, struct pools_block **plain)
 {
@@ -402,7 +409,7 @@ void pools_collect(bool waits)
 		while (s->pending && s->pending->number <= last &&
 		       stream_collect_by(s, s->pending, waits, &plain))
 			;
-		/* What took it out of the list took others too: the rest another time. */
+		/* Another thread took s out of the list, so s->next means nothing any more. */
 		next = s->is_gone ? NULL : s->next;
 		pools_stream_put(s);
 	}
@@ -436,7 +443,7 @@ static void stream_forget_events(CUcontext ctx)
 			continue;
 		}
 		*link = event->next;
-		free(event); /* the driver's died with the context */
+		free(event); /* the driver's event ended with the context */
 	}
 }
 

@@ -122,7 +122,7 @@ static uint32_t api_value(const struct nvshare_claim *claim, enum nvshare_key ke
 }
 
 /* The next scheduler might grant a refused claim, so it is not kept. */
-static int claim(enum nvshare_key key, uint32_t value)
+static int api_claim(enum nvshare_key key, uint32_t value)
 {
 	struct nvshare_set set = {.value = value, .key = (uint32_t)key};
 	int saved_errno = errno, r = -ENOTCONN, fd;
@@ -153,24 +153,24 @@ int nvshare_set_priority(enum nvshare_priority priority)
 {
 	if ((unsigned int)priority >= NVSHARE_PRIORITY_COUNT)
 		return -EINVAL;
-	return claim(NVSHARE_KEY_PRIORITY, (uint32_t)priority);
+	return api_claim(NVSHARE_KEY_PRIORITY, (uint32_t)priority);
 }
 
 int nvshare_set_weight(uint32_t weight)
 {
 	if (weight < NVSHARE_WEIGHT_MIN || weight > NVSHARE_WEIGHT_MAX)
 		return -EINVAL;
-	return claim(NVSHARE_KEY_WEIGHT, weight);
+	return api_claim(NVSHARE_KEY_WEIGHT, weight);
 }
 
 int nvshare_set_slo(uint32_t us)
 {
-	return us > NVSHARE_SLO_US_MAX ? -EINVAL : claim(NVSHARE_KEY_SLO, us);
+	return us > NVSHARE_SLO_US_MAX ? -EINVAL : api_claim(NVSHARE_KEY_SLO, us);
 }
 
 int nvshare_set_compute_limit(uint32_t percent)
 {
-	return percent > 100 ? -EINVAL : claim(NVSHARE_KEY_COMPUTE_LIMIT, percent);
+	return percent > 100 ? -EINVAL : api_claim(NVSHARE_KEY_COMPUTE_LIMIT, percent);
 }
 
 /* A caller of another version may know of more, or of less. */

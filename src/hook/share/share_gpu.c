@@ -1,15 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
- * A look records an event behind everything that was submitted, and asks a moment later
- * whether it has been reached, which hides the last moment of all work. So who has work is
- * asked once more: what ended between the two stands for what ended before the first, too,
- * whose part of the time was as long. Where no event can be had (an open capture, a driver
- * before 12.5) work counts as being there as long as threads submit.
+ * A look records an event behind all submitted work, and queries it a moment later. Work that ends
+ * within that moment is missed. So a look that finds work queries the event once more. Work that
+ * ends between the two queries counts also for the work that ended before the first one, since the
+ * two times are as long.
  *
- * Work that is there may wait for other processes' slices. What has run is what was there in
- * looks that found the program on the GPU (share_here.c, runtime_estimate.h). Of programs in a
- * hurry only some bursts are asked for that (probe_schedule.h).
+ * An open capture, or a driver before 12.5, allows no event. Then work counts as there while
+ * threads submit.
+ *
+ * Work may be there and wait for other processes' slices. So only looks that find the program on
+ * the GPU count as run time (share_here.c, runtime_estimate.h). A program in a hurry is asked in
+ * some of its bursts only (probe_schedule.h).
  */
 
 #include "hook/share/share_gpu.h"
@@ -20,11 +22,11 @@
 
 #include <string.h>
 
-/* An idle GPU has reached an event by then; it takes it some GPU_REACH_NS. */
+/* An idle GPU needs about GPU_REACH_NS to reach an event, and never as long as GPU_EVENT_NS. */
 #define GPU_EVENT_NS 20000
 #define GPU_REACH_NS 3000
 
-/* The part of the time since the last look that one with work stands for. */
+/* The most that a look with work stands for, in parts of the time since the last look. */
 #define GPU_PART_MAX (3 * SHARE_PART_ONE)
 
 static struct share_gpu gpus[DEVICE_COUNT_MAX];
@@ -52,8 +54,8 @@ void share_gpu_reset(void)
 }
 
 /*
- * Random looks make up for the moments that a nap hides. Looks at the moments when the agent has
- * just woken do not.
+ * Waits without a nap. A look that slept comes at a random moment, which makes up for the moments
+ * that its naps hide. A look of an agent that was awake anyway does not.
  */
 static void gpu_wait_awake(uint64_t end_ns)
 {
@@ -61,7 +63,7 @@ static void gpu_wait_awake(uint64_t end_ns)
 		;
 }
 
-/* Of the event recorded at at_ns; ret_ns: when it was asked for. */
+/* Queries the event that was recorded at at_ns. *ret_ns: the time from then to the query. */
 static bool gpu_is_reached(struct share_gpu *gpu, uint64_t at_ns, uint64_t *ret_ns)
 {
 	*ret_ns = clock_now_ns() - at_ns;
@@ -69,7 +71,7 @@ static bool gpu_is_reached(struct share_gpu *gpu, uint64_t at_ns, uint64_t *ret_
 	return !gpu->is_probing;
 }
 
-/* Once for each event that was not reached: the end of the work will have a time, too. */
+/* Once for each event that is not reached: makes the end of its work have a time, too. */
 static void gpu_take_time(struct share_gpu *gpu)
 {
 	if (!gpu->asked.is_now || gpu->is_timed)
@@ -90,7 +92,7 @@ static void gpu_ask_here(struct share_gpu *gpu, bool knows_work)
 		runtime_asked(&gpu->ran);
 }
 
-/* The work that was asked for last is done. */
+/* The work before the last event is done. */
 static void gpu_settle(struct share_gpu *gpu, bool is_fine)
 {
 	bool is_reached = gpu->ran.maybe_ns && share_here_is(gpu_dev(gpu), false);
@@ -122,8 +124,8 @@ static void gpu_look_here(struct share_gpu *gpu, bool knows_work)
 }
 
 /*
- * The part that a look of now stands for. A look with work at its first moment and none at its
- * second stands for itself, and for the ones that came too late for their first.
+ * Looks now, and returns the part that the look stands for. A look that finds work at its first
+ * query and none at its second stands also for looks whose work ended before their first.
  */
 static uint32_t gpu_ask(struct share_gpu *gpu, bool counts, uint64_t *ret_asked_ns)
 {
@@ -146,7 +148,7 @@ static uint32_t gpu_ask(struct share_gpu *gpu, bool counts, uint64_t *ret_asked_
 		return 0;
 	if (!counts)
 		return SHARE_PART_ONE;
-	/* Not before: a program that waits for all its streams would wait for the answer. */
+	/* Only now: a program that waits for all its streams would wait for this answer, too. */
 	gpu_take_time(gpu);
 	gpu_ask_here(gpu, true);
 	clock_nap(GPU_EVENT_NS);

@@ -1,19 +1,20 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
- * Is the program's work on the GPU, or does it wait for another process's slice to end? An
- * event with a time, on a stream that has nothing else to do, is reached within microseconds
- * if the context is on the GPU, whatever its other streams run, and otherwise when its turn
- * comes. On an H200 beside a process that always has work it was found reached in 0.460 and
- * 0.466 of the looks where the kernels that ran made 0.450 to 0.454 of the time, the rest
- * being what the driver needs to change over. An event without a time says nothing: the host
- * engine signals it for whoever is next, too.
+ * Is the program's work on the GPU, or does it wait for another process's slice to end? To ask,
+ * the library records an event with a time on a stream that has nothing else to do. The GPU reaches
+ * it within microseconds if the context is on the GPU, whatever its other streams run. Otherwise it
+ * reaches it when the context's turn comes. An event without a time says nothing, because the host
+ * engine signals it also for a process that is not on the GPU.
  *
- * One exception was seen there: a short graph. Once the GPU has all of it the host engine
- * turns to the next process, which waits for the graph to end, and what is asked meanwhile is
- * answered only after that one's slice. So who waits may be waiting for itself: if the work
- * is done before the answer comes, or with it, it was on the GPU since it was asked; if the
- * answer comes first, it was not. When the one and the other were is what their events say.
+ * On an H200, beside a process that always had work, 0.460 and 0.466 of the looks found the event
+ * reached. The kernels ran for 0.450 to 0.454 of the time; switches took the rest.
+ *
+ * A short graph is an exception, as seen there. When the GPU has all of the graph, the host engine
+ * turns to the next process, which waits for the graph to end. Our event is then reached only after
+ * that process's slice. So a late answer does not prove that the program waited. If the work ended
+ * before the answer or with it, it was on the GPU since the question. If the answer came first, it
+ * was not. The times of both events show the order.
  */
 
 #include "hook/gate/device.h"
@@ -21,12 +22,12 @@
 #include "hook/table/cuda_real.h"
 
 /*
- * The driver takes the greatest instead. Few streams have it, so that one of the hardware's queues
- * is hardly shared with kernels; where it is, share_meter.c notices.
+ * Higher than any, so the driver uses the highest priority. Few streams have that, so the stream
+ * hardly shares a hardware queue with kernels. If it does, runtime_estimate.h notices.
  */
 #define HERE_PRIORITY (-100)
 
-/* An answer so long before the end of the work came before the work. */
+/* If the answer came so long before the end of the work, it came first. */
 #define HERE_BEFORE_MS 0.03f
 
 static bool here_has_driver(void)
@@ -35,7 +36,7 @@ static bool here_has_driver(void)
 	       cuda_real.cuEventRecord && cuda_real.cuEventQuery;
 }
 
-/* Inside the context, whose end is the end of all this. Tried once. */
+/* Inside the context. Makes the stream and the event, which end with the context. Tried once. */
 static void here_prepare(struct device_context *c)
 {
 	CUresult res = cuda_real.cuEventCreate(&c->here_event, CU_EVENT_DEFAULT);
@@ -54,13 +55,13 @@ static void here_prepare(struct device_context *c)
 	c->here_event = NULL;
 }
 
-/* Inside the context. The work before the last event is done. */
+/* Inside the context. All work before the meter's last event is done. */
 static bool here_is_idle(const struct device_context *c)
 {
 	return c->is_recorded && cuda_real.cuEventQuery(c->event) == CUDA_SUCCESS;
 }
 
-/* Inside the context. One event at a time: while it is not reached, nothing has changed. */
+/* Inside the context. There is one event at a time: until it is reached, the answer is the same. */
 static enum share_here here_ask(struct device_context *c)
 {
 	if (!c->is_here_tried)
@@ -73,7 +74,7 @@ static enum share_here here_ask(struct device_context *c)
 	return c->is_here_asked ? SHARE_HERE_ASKED : SHARE_HERE_WAITING;
 }
 
-/* Of several contexts with work, the one that tells least: most programs have one. */
+/* Asks all contexts with work, and returns the worst answer. Most programs have one context. */
 enum share_here share_here_ask(CUdevice dev, bool knows_work)
 {
 	enum share_here all = SHARE_HERE_ASKED, one;

@@ -1,16 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
- * Does the program have work on the GPU? Looked at a thousand times a second while it has, a
- * hundred where only the status wants to know, more often at the beginning of bursts that are
- * asked (probe_schedule.h); the share of the looks that found some is the share of the time. While
- * it has none nobody looks: the gate is armed, and tells when that changes.
+ * Measures how much of the time the program has work on the GPU: the share of the looks that find
+ * work. While it has work, the agent looks 1000 times a second, or 100 times if only the status
+ * wants to know. It looks more often at the beginning of bursts that are asked (probe_schedule.h).
+ * While the program has no work, there are no looks: the gate is armed, and shows the next
+ * submission.
  *
- * Looks that count come by chance, one in each step of time (sampler.h); others, for the end of a
- * burst, come in between, and count for nothing.
+ * Each step of time has one look that counts, at a random moment (sampler.h). Other looks, which
+ * find the end of a burst, come in between and do not count.
  *
- * When to look is the program's, for one gate tells of all its submissions; what a look finds,
- * and what is known of it, is each GPU's (share_gpu.c).
+ * The program has one schedule of looks, because one gate sees all its submissions. Results are
+ * kept for each GPU (share_gpu.c).
  */
 
 #include "core/meter/burst_end.h"
@@ -28,8 +29,8 @@
 #define METER_TICK_NS     CLOCK_NS_PER_MS
 #define METER_COARSE_NS   (10 * CLOCK_NS_PER_MS)
 #define METER_TICK_NS_MIN (100000ull)
-#define METER_CLOSE_PART  8 /* of a burst so far: until the next look, if it is asked */
-#define METER_IDLE_NS     (5 * CLOCK_NS_PER_MS)  /* shorter gaps are none */
+#define METER_CLOSE_PART  8 /* in a burst that is asked, looks are 1/8 of its length apart */
+#define METER_IDLE_NS     (5 * CLOCK_NS_PER_MS)  /* shorter gaps do not count as idle */
 #define METER_GAP_NS_MAX  (20 * CLOCK_NS_PER_MS) /* the most time that a look stands for */
 
 enum meter_state { METER_OFF, METER_IDLE, METER_BUSY };
@@ -38,15 +39,15 @@ static struct {
 	enum meter_state state;
 	enum share_look how;
 	uint64_t activity;
-	uint64_t last_ns;       /* the last look, */
-	uint64_t tick_ns;       /* the next, whether it counts or not, */
-	bool is_slept_for;      /* is one that counts, and comes as late as it usually does */
-	uint64_t seen_ns;       /* the last tick, */
-	uint64_t held_ns;       /* and the time for which it had been held then */
-	bool was_shut;          /* the gate, too */
+	uint64_t last_ns;       /* time of the last look */
+	uint64_t tick_ns;       /* time of the next look, whether it counts or not */
+	bool is_slept_for;      /* the next look counts, and the agent sleeps until then */
+	uint64_t seen_ns;       /* time of the last tick */
+	uint64_t held_ns;       /* how long the program had been held, at the last tick */
+	bool was_shut;          /* the gate, at the last tick */
 	uint64_t chance;        /* prng.h */
-	struct sampler sampler; /* when those come that count */
-	struct burst_end quiet; /* looking finely */
+	struct sampler sampler; /* plans the looks that count */
+	struct burst_end quiet; /* with SHARE_LOOK_FINE */
 	struct share_meter out;
 } meter;
 
@@ -62,7 +63,7 @@ static bool meter_has_one_gpu(void)
 	return first && !share_gpu_next(first);
 }
 
-/* A program with one GPU is at work there from its submission on, before any look. */
+/* A program with one GPU is busy there from its submission on, before any look. */
 static bool meter_is_busy_on(const struct share_gpu *gpu)
 {
 	if (meter_has_one_gpu())
@@ -97,7 +98,7 @@ static void meter_begin_asking(struct share_gpu *gpu)
 			     gpu->ran.ns);
 }
 
-/* Work under way may never end. */
+/* Begins asking at once if there is work, because that work may never end. */
 static void meter_forget_asked(struct share_gpu *gpu)
 {
 	probe_schedule_forget(&gpu->asked);
@@ -126,7 +127,7 @@ static void meter_note_found(struct share_gpu *gpu, uint32_t part, uint64_t now_
 		gpu->found_ns = now_ns;
 }
 
-/* Where nothing can be asked: of any GPU, as far as is known. */
+/* Without events: each GPU counts as busy if the program has submitted since the last look. */
 static uint32_t meter_guess(bool is_new, uint64_t now_ns)
 {
 	share_for_each_gpu (gpu)
@@ -135,8 +136,9 @@ static uint32_t meter_guess(bool is_new, uint64_t now_ns)
 }
 
 /*
- * The largest part of any GPU. A program that submits all the time is busy as far as the end of a
- * burst goes, so its driver's locks are left alone. The part of the time needs an event each time.
+ * Looks at all GPUs, and returns the largest part. A look that only seeks the end of a burst needs
+ * no event while the program submits, so it spares the driver's locks. A look that counts needs
+ * one.
  */
 static uint32_t meter_find_work(uint64_t now_ns, bool counts, bool *ret_is_new)
 {
@@ -162,14 +164,14 @@ static uint32_t meter_find_work(uint64_t now_ns, bool counts, bool *ret_is_new)
 				 share_gpu_find(gpu, counts, meter.how == SHARE_LOOK_FINE, &at_ns),
 				 now_ns);
 		most = gpu->part > most ? gpu->part : most;
-		/* The others wait for the answers of the first. */
+		/* Only the first GPU's event is on time: the others come after its answer. */
 		if (counts && at_ns && gpu == share_gpu_next(NULL) && meter.is_slept_for)
 			sampler_note_late(&meter.sampler, at_ns);
 	}
 	return most;
 }
 
-/* For the end of a burst. */
+/* The time between looks for the end of a burst. */
 static uint64_t meter_fine_ns(void)
 {
 	uint64_t ns = u64_min(hook_options()->burst_idle_ns / 4, METER_TICK_NS / 4);
@@ -177,7 +179,7 @@ static uint64_t meter_fine_ns(void)
 	return ns > METER_TICK_NS_MIN ? ns : METER_TICK_NS_MIN;
 }
 
-/* Of bursts few are asked and stand for many: many looks in each. */
+/* Only few bursts are asked, and they stand for many. So each of them gets many looks. */
 static bool meter_is_asked_closely(void)
 {
 	bool is_close = false;
@@ -197,8 +199,8 @@ static bool meter_is_any_asked(void)
 }
 
 /*
- * Of looks that count: until the next. Each takes locks that a thread which launches one kernel
- * after the other needs, too: as many as tell how long the burst was, not more.
+ * The time to the next look that counts. Each look takes locks that a thread needs, too, that
+ * launches one kernel after the other. So there are only as many as show the burst's length.
  */
 static uint64_t meter_step_ns(uint64_t now_ns)
 {
@@ -212,7 +214,7 @@ static uint64_t meter_step_ns(uint64_t now_ns)
 	return u64_min(part_ns > meter_fine_ns() ? part_ns : meter_fine_ns(), METER_TICK_NS);
 }
 
-/* Nothing is known: an event will show. */
+/* Whether there is work is not known: the first look records an event. */
 static void meter_start(uint64_t now_ns)
 {
 	meter.state = METER_BUSY;
@@ -224,7 +226,7 @@ static void meter_start(uint64_t now_ns)
 		meter_begin_asking(gpu);
 }
 
-/* Work again; a burst that was taken for ended may be going on. */
+/* There is work again: a burst that seemed to have ended may be going on. */
 static void meter_note_pause(uint64_t since_ns)
 {
 	if (meter.how == SHARE_LOOK_FINE && meter.out.idle_ns && since_ns > meter.out.idle_ns)
@@ -239,7 +241,7 @@ static void meter_set_busy(uint64_t since_ns)
 	meter.out.idle_ns = 0;
 }
 
-/* The next look, whether it counts or not. */
+/* Plans the next look, whether it counts or not. */
 static void meter_plan(uint64_t now_ns)
 {
 	meter.tick_ns = meter.sampler.look_ns;
@@ -249,7 +251,7 @@ static void meter_plan(uint64_t now_ns)
 		meter.tick_ns == meter.sampler.look_ns && meter.tick_ns > clock_now_ns();
 }
 
-/* Somebody has submitted. Coarsely, that alone is no work: most calls are none. */
+/* A thread has submitted. With SHARE_LOOK_COARSE that alone is no work, as most calls make none. */
 static void meter_begin(uint64_t now_ns)
 {
 	uint64_t tripped_ns = gate_tripped_ns(), begin_ns;
@@ -263,7 +265,7 @@ static void meter_begin(uint64_t now_ns)
 		meter_set_busy(begin_ns);
 	share_for_each_gpu (gpu)
 		meter_begin_asking(gpu);
-	/* One long step would find most short bursts of those few idle. */
+	/* A long step from before would miss most of these few bursts if they are short. */
 	if (!was_asked && meter_is_asked_closely())
 		sampler_forget(&meter.sampler);
 	sampler_resume(&meter.sampler, begin_ns, now_ns, meter_step_ns(begin_ns),
@@ -272,7 +274,7 @@ static void meter_begin(uint64_t now_ns)
 	meter.is_slept_for = meter.tick_ns > now_ns;
 }
 
-/* Of the one that has no work just now; 0: there is none. */
+/* The length of the burst that has no work now; 0: there is none. */
 static uint64_t meter_burst_length(void)
 {
 	if (!meter.out.is_busy || meter.out.idle_ns < meter.out.begin_ns)
@@ -306,9 +308,9 @@ static void meter_end_asking(void)
 }
 
 /*
- * The look that is due is of a moment to come: whoever is awake for something else would take it
- * too early, and late if it slept again. So the agent goes round until then, SAMPLER_LATE_NS_MAX at
- * the most, and hears its messages between.
+ * The agent woke for something else, shortly before the moment of the next look. A look now would
+ * be too early, and after another sleep too late. So the agent does not sleep until that moment,
+ * SAMPLER_LATE_NS_MAX at the most, and hears its messages meanwhile.
  */
 static bool meter_is_too_early(uint64_t now_ns)
 {
@@ -316,7 +318,7 @@ static bool meter_is_too_early(uint64_t now_ns)
 	       now_ns < meter.sampler.at_ns;
 }
 
-/* Work has begun at a known moment, and the moment of the look had none. */
+/* Work began at a known moment, before that of the look, and the look was planned after both. */
 static bool meter_is_behind(void)
 {
 	return meter.how != SHARE_LOOK_COARSE && meter.last_ns < meter.out.begin_ns &&
@@ -324,9 +326,9 @@ static bool meter_is_behind(void)
 }
 
 /*
- * It was there then if it is now; if it has ended since, that is not known. But who is kept from
- * its processor for long would be charged for that; and of several GPUs it is not even known which
- * had it.
+ * If the work is there now, it was there at the look's moment. If not, it may have ended since, and
+ * counts as half. It does not count if the look is very late: an agent without a processor would
+ * charge the program for that. Nor with several GPUs, as it is not known which one had the work.
  */
 static void meter_judge_behind(uint64_t now_ns)
 {
@@ -337,7 +339,7 @@ static void meter_judge_behind(uint64_t now_ns)
 			gpu->part = SHARE_PART_ONE;
 		} else if (may_be) {
 			gpu->part = SHARE_PART_ONE / 2;
-			gpu->is_here = true; /* until it ended */
+			gpu->is_here = true; /* work that has ended was on the GPU */
 		}
 	}
 }
@@ -383,13 +385,13 @@ static void meter_look(uint64_t now_ns)
 	meter_plan(now_ns);
 }
 
-/* While it is stopped or kept off nothing of it runs: that is no idleness. */
+/* Nothing of a stopped or held program runs, but it is not idle. */
 static bool meter_is_paused(void)
 {
 	return share_off_is_on() || gate_get() != GATE_OPEN;
 }
 
-/* As if there had been no time between. */
+/* Takes the time of pauses out of the schedule. */
 static void meter_skip_pauses(uint64_t now_ns)
 {
 	struct share_off_stats stats;
@@ -404,7 +406,10 @@ static void meter_skip_pauses(uint64_t now_ns)
 	meter.tick_ns += ns;
 }
 
-/* The gate is armed, or a thread has entered. After a trip, arming would lose its time. */
+/*
+ * true: a thread has entered since the last look. false: the gate is armed. A gate that has tripped
+ * is not armed again here, because that would lose the time of the trip.
+ */
 static bool meter_is_entered(void)
 {
 	return !gate_is_armed() && (gate_tripped_ns() > meter.last_ns || !gate_arm(meter.activity));
@@ -432,13 +437,13 @@ void share_meter_tick(uint64_t now_ns, enum share_look how)
 	}
 	if (meter_is_paused()) {
 		meter.last_ns =
-			now_ns; /* a program that has submitted meanwhile begins when it goes on */
+			now_ns; /* work that is submitted now begins when the program goes on */
 		return;
 	}
 	if (meter.state == METER_OFF)
 		meter_start(now_ns);
 	if (meter.state == METER_IDLE) {
-		/* Copies alone are work for all but the end of a burst. */
+		/* A copy is work, except where looks seek the end of a burst. */
 		if (gate_is_armed() && gate_copied_ns() && how != SHARE_LOOK_FINE)
 			gate_set(GATE_OPEN);
 		if (meter_is_entered())

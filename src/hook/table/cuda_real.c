@@ -42,7 +42,7 @@ unsigned int cuda_real_load(cuda_real_dlsym_fn real_dlsym, void *libcuda)
 
 		if (!fn)
 			n_lacking++;
-		/* One store a member: a reader sees the stand-in or the driver's, never a mix. */
+		/* A single store: a reader never sees a mix of both functions. */
 		__atomic_store_n(member, fn, __ATOMIC_RELAXED);
 	}
 

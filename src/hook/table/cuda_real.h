@@ -5,9 +5,9 @@
 /*
  * The driver's own functions, one typed member each.
  *
- * An intercepted function may be called before anybody loaded the driver: until then
- * its member is a stand-in that loads the driver and forwards. After that a member is
- * the driver's function, or NULL where the installed driver lacks it.
+ * A program may call an intercepted function before the driver is loaded. Until then the function's
+ * member is a stand-in, which loads the driver and forwards. Afterwards it is the driver's
+ * function, or NULL if the installed driver lacks it.
  *
  * Threading: any thread; members change only from stand-in to final.
  */

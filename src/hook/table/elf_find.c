@@ -25,7 +25,7 @@ struct elf_search {
 	void *def;
 };
 
-/* glibc relocates the addresses of a dynamic section in place, but not everywhere (vDSO). */
+/* glibc relocates the addresses in a dynamic section in place, but not those of the vDSO. */
 static const void *elf_address(const struct dl_phdr_info *info, ElfW(Addr) value)
 {
 	return (const void *)(value < info->dlpi_addr ? info->dlpi_addr + value : value);

@@ -3,11 +3,11 @@
 #define NVS_HOOK_ELF_FIND_H
 
 /*
- * Which loaded object defines a name, read from the objects' own symbol tables: dlsym()
- * can not answer that for us, because we stand in its place, and it would move dlerror().
+ * Finds the loaded object that defines a name, in the objects' own symbol tables. dlsym() cannot do
+ * that for us: we stand in its place, and it would change dlerror().
  *
- * Objects are taken in the order in which they were loaded, which for those loaded at
- * start is the order of symbol look-up. Threading: any thread (dl_iterate_phdr's lock).
+ * Objects come in the order in which they were loaded. For those that were loaded at the start,
+ * that is the order of symbol look-up. Threading: any thread (dl_iterate_phdr's lock).
  */
 
 #include <stdbool.h>

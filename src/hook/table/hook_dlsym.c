@@ -3,13 +3,13 @@
 /*
  * dlsym() and dlvsym() as programs reach them.
  *
- * In assembly, because the real ones must see the program's return address: it is how
- * they know whose RTLD_NEXT or RTLD_DEFAULT is meant. A C compiler may, but need not,
- * turn a last call into a jump.
+ * They are in assembly because the real functions must see the program's return address. By it they
+ * know whose RTLD_NEXT or RTLD_DEFAULT is meant. A C compiler need not turn a last call into a
+ * jump.
  *
- * Both versions that the C library has ever given these names are exported; a program
- * asks for the one that was current where it was built. In a file of its own, which
- * nothing refers to: a test that links the other objects keeps its dlsym().
+ * The C library has had two versions of these names, and both are exported. A program asks for the
+ * version that was current where it was built. No other object refers to this file, so a test that
+ * links the others keeps its dlsym().
  */
 
 #include "hook/table/resolve.h"

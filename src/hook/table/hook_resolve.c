@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
- * The driver's own look-up. It answers first: which function a name, a version and flags
- * mean, and whether it exists, is its decision; we only put ours in the place of one that
- * we wrap, cuGetProcAddress itself included.
+ * The driver's own look-up. The driver answers first, because it decides which function a name, a
+ * version and flags mean. If we wrap that function, the program gets ours. That holds for
+ * cuGetProcAddress, too.
  */
 
 #include "hook/table/cuda_real.h"

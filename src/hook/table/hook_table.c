@@ -40,7 +40,7 @@ const struct hook *hook_table_find_real(const char *base, const void *real)
 
 		if (__atomic_load_n(hook->real, __ATOMIC_RELAXED) != real)
 			continue;
-		/* A driver may serve two names by one address: the name asked for decides. */
+		/* A driver may have one address for two names: the name in the question decides. */
 		if (strcmp(hook->base, base) == 0)
 			return hook;
 		found = hook;

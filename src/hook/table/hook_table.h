@@ -9,8 +9,8 @@
 enum hook_stream { HOOK_STREAM_none, HOOK_STREAM_legacy, HOOK_STREAM_ptds, HOOK_STREAM_ptsz };
 
 struct hook {
-	const char *base;   /* as cuGetProcAddress() is asked */
-	const char *symbol; /* as dlsym() is asked */
+	const char *base;   /* its name for cuGetProcAddress() */
+	const char *symbol; /* its name for dlsym() */
 	int since;
 	enum hook_stream stream;
 	void *fn;          /* ours */
@@ -20,12 +20,12 @@ struct hook {
 extern const struct hook hook_table[];
 extern const size_t hook_table_len;
 
-/* By exported name; NULL if not ours. */
+/* Finds it by its exported name. NULL: we do not wrap it. */
 const struct hook *hook_table_find(const char *symbol);
 
 /*
- * By what the driver's cuGetProcAddress() answered for base: the pointer tells which
- * version and stream variant it chose. NULL if we do not wrap it.
+ * Finds it by the driver's answer of cuGetProcAddress() for base: the pointer shows which version
+ * and stream variant the driver chose. NULL: we do not wrap it.
  */
 const struct hook *hook_table_find_real(const char *base, const void *real);
 

@@ -3,9 +3,9 @@
 #define NVS_HOOK_HOOKS_H
 
 /*
- * Prototypes of every function that we export in the driver's place. Bodies: GATE in
- * hook_gated.c, OWN in the other hook_*.c, which all include this, so that a body that
- * differs from its entry in cuda_hooks.def does not compile.
+ * Prototypes of all functions that we export in the driver's place. Bodies of the kind OWN are in
+ * the hook_*.c by family, all others in hook_gated.c. Each of these files includes this one. So a
+ * body that differs from its entry in cuda_hooks.def does not compile.
  */
 
 #include "abi/cuda_abi.h"

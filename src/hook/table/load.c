@@ -24,7 +24,8 @@ bool load_driver(void)
 	if (__atomic_load_n(&load_done, __ATOMIC_ACQUIRE))
 		return true;
 
-	/* Never closed: the pointers in cuda_real stay good whatever the program closes. */
+	/* Never closed, so that the pointers in cuda_real stay good when the program closes its
+	 * own. */
 	libcuda = dlopen(LIBCUDA, RTLD_LAZY | RTLD_LOCAL);
 	if (libcuda) {
 		n_lacking = cuda_real_load(resolve_symbol, libcuda);

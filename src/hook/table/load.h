@@ -3,12 +3,11 @@
 #define NVS_HOOK_LOAD_H
 
 /*
- * Finds the real driver, once, when the program first shows that it wants it; loading
- * this library does nothing.
+ * Finds the real driver, once, when the program first uses it. Loading this library does nothing.
  *
- * Threading: any thread. No lock: a thread inside dlopen() holds the loader's lock and
- * may come here from a constructor, while another holds ours and waits for the loader's.
- * Two threads may load at once; both find the same.
+ * Threading: any thread. There is no lock, because it could deadlock with the loader's: a thread
+ * inside dlopen() holds the loader's lock, and may come here from a constructor. Two threads may
+ * load at once; both find the same.
  */
 
 #include <stdbool.h>
@@ -17,8 +16,8 @@
 bool load_driver(void);
 
 /*
- * The same, but only if the program already has libcuda.so.1 in it; false if it has not.
- * Leaves dlerror() alone.
+ * The same, but only if libcuda.so.1 is in the process already; else false. Does not change
+ * dlerror().
  */
 bool load_driver_if_present(void);
 

@@ -19,7 +19,7 @@ typedef void *(*resolve_dlvsym_fn)(void *handle, const char *name, const char *v
 /* A name that we wrap. */
 struct resolve_wrap {
 	void *ours;
-	void *real; /* NULL: the library that has it is not in the process */
+	void *real; /* NULL: its library is not in the process */
 };
 
 /* One look-up; version NULL: by dlsym(). */
@@ -56,7 +56,7 @@ static void *resolve_nothing(void)
 	return NULL;
 }
 
-/* The one that would have been called without us: another library may interpose it too. */
+/* The function that the program would call without us. Another library may interpose it, too. */
 static void *resolve_next(void **cache, const char *name)
 {
 	void *fn = __atomic_load_n(cache, __ATOMIC_RELAXED);
@@ -65,7 +65,7 @@ static void *resolve_next(void **cache, const char *name)
 		return fn;
 
 	fn = elf_find_after((const void *)resolve_next, name);
-	if (!fn) /* We were loaded late, after the C library. */
+	if (!fn) /* we were loaded after the C library */
 		fn = resolve_in_libc(name);
 	if (!fn)
 		return (void *)resolve_nothing;
@@ -116,8 +116,7 @@ static void *resolve_ask(const struct resolve_query *query, void *handle)
 }
 
 /*
- * The real look-up is made last, so that dlerror() afterwards says what it would have
- * said without us.
+ * The real look-up comes last, so that dlerror() says afterwards what it would say without us.
  */
 static struct resolve_answer resolve_wrapped(const struct resolve_query *query, void *jump)
 {
@@ -128,7 +127,7 @@ static struct resolve_answer resolve_wrapped(const struct resolve_query *query, 
 		return (struct resolve_answer){.jump = jump};
 
 	if (query->handle == RTLD_NEXT) {
-		/* Asked from here it would look after us, not after the caller. */
+		/* A call of dlsym() from here would search behind us, not behind the caller. */
 		value = elf_find_after(query->caller, query->name);
 		if (wrap.real && value == wrap.real)
 			return (struct resolve_answer){.value = wrap.ours};
@@ -141,7 +140,7 @@ static struct resolve_answer resolve_wrapped(const struct resolve_query *query, 
 	}
 
 	/*
-	 * Our own export answers for a library that is not there: a program that looks
+	 * The look-up found our own export, but the driver is not there. A program that checks
 	 * whether it has CUDA must not find it because of us.
 	 */
 	if (!wrap.real && value == wrap.ours)
@@ -151,8 +150,8 @@ static struct resolve_answer resolve_wrapped(const struct resolve_query *query, 
 }
 
 /*
- * Who asks for the next ioctl() interposes it too: behind us, it must not be given ours,
- * which would call it again; before us, it finds ours anyway.
+ * A library that asks for the next ioctl() interposes it, too. If it is behind us, it must not get
+ * ours, which would call it again. If it is before us, it finds ours anyway.
  */
 static bool resolve_may_be_ours(const void *handle, const char *name)
 {

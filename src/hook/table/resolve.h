@@ -3,13 +3,12 @@
 #define NVS_HOOK_RESOLVE_H
 
 /*
- * What a program that looks up a driver function gets: our function where the answer
- * would have been the driver's that we wrap, and the unchanged answer otherwise.
+ * Answers a program that looks up a driver function. It gets our function if the answer would be a
+ * function that we wrap, and else the unchanged answer.
  *
- * RTLD_NEXT and RTLD_DEFAULT mean something relative to the caller, which the real
- * dlsym() takes from its return address. So our dlsym() (hook_dlsym.c) does not call the
- * real one for names that are not ours but jumps to it, and hands us the return address
- * for those that are.
+ * RTLD_NEXT and RTLD_DEFAULT are relative to the caller, and the real dlsym() knows the caller by
+ * its return address. So our dlsym() (hook_dlsym.c) jumps to the real one for names that are not
+ * ours. For names that are ours it passes the return address on to this module.
  *
  * Threading: any thread, before constructors too; no lock.
  */
@@ -29,7 +28,7 @@ struct resolve_answer resolve_dlsym(void *handle, const char *name, const void *
 struct resolve_answer resolve_dlvsym(void *handle, const char *name, const char *version,
 				     const void *caller);
 
-/* *pfn is what the driver's cuGetProcAddress() answered for name; replaced if we wrap it. */
+/* *pfn: the driver's answer of cuGetProcAddress() for name. Replaces it if we wrap it. */
 void resolve_proc_address(const char *name, void **pfn);
 
 #endif

@@ -60,7 +60,7 @@ bool array_layout(CUarray array, uint64_t *ret_addr, size_t *ret_pitch, size_t *
 	return true;
 }
 
-static CUresult create(CUarray *ret, const CUDA_ARRAY3D_DESCRIPTOR *desc)
+static CUresult create_array(CUarray *ret, const CUDA_ARRAY3D_DESCRIPTOR *desc)
 {
 	size_t bytes = element_size(desc->Format, desc->NumChannels);
 	size_t planes = desc->Depth ? desc->Depth : 1;
@@ -100,13 +100,13 @@ API(cuArrayCreate_v2, (CUarray * pHandle, const CUDA_ARRAY_DESCRIPTOR *pAllocate
 	desc.Height = pAllocateArray->Height;
 	desc.Format = pAllocateArray->Format;
 	desc.NumChannels = pAllocateArray->NumChannels;
-	return create(pHandle, &desc);
+	return create_array(pHandle, &desc);
 }
 
 API(cuArray3DCreate_v2, (CUarray * pHandle, const CUDA_ARRAY3D_DESCRIPTOR *pAllocateArray))
 {
 	API_ENTER(API_CONTEXT | API_UNSAFE);
-	return pAllocateArray ? create(pHandle, pAllocateArray) : CUDA_ERROR_INVALID_VALUE;
+	return pAllocateArray ? create_array(pHandle, pAllocateArray) : CUDA_ERROR_INVALID_VALUE;
 }
 
 API(cuArrayDestroy, (CUarray hArray))
@@ -175,7 +175,7 @@ API(cuArrayGetMemoryRequirements,
 	return CUDA_SUCCESS;
 }
 
-static uint64_t at(CUarray array, size_t offset)
+static uint64_t array_address(CUarray array, size_t offset)
 {
 	return is_valid(array) && offset < array->size ? array->addr + offset : 0;
 }
@@ -191,22 +191,22 @@ static uint64_t at(CUarray array, size_t offset)
 
 SYNC(cuMemcpyAtoA_v2, cuMemcpyAtoA_v2_ptds,
      (CUarray dstArray, size_t dstOffset, CUarray srcArray, size_t srcOffset, size_t ByteCount),
-     at(dstArray, dstOffset), at(srcArray, srcOffset), MEMCPY_ON_DEVICE)
+     array_address(dstArray, dstOffset), array_address(srcArray, srcOffset), MEMCPY_ON_DEVICE)
 SYNC(cuMemcpyAtoD_v2, cuMemcpyAtoD_v2_ptds,
      (CUdeviceptr dstDevice, CUarray srcArray, size_t srcOffset, size_t ByteCount), dstDevice,
-     at(srcArray, srcOffset), MEMCPY_ON_DEVICE)
+     array_address(srcArray, srcOffset), MEMCPY_ON_DEVICE)
 SYNC(cuMemcpyDtoA_v2, cuMemcpyDtoA_v2_ptds,
      (CUarray dstArray, size_t dstOffset, CUdeviceptr srcDevice, size_t ByteCount),
-     at(dstArray, dstOffset), srcDevice, MEMCPY_ON_DEVICE)
+     array_address(dstArray, dstOffset), srcDevice, MEMCPY_ON_DEVICE)
 SYNC(cuMemcpyAtoH_v2, cuMemcpyAtoH_v2_ptds,
      (void *dstHost, CUarray srcArray, size_t srcOffset, size_t ByteCount), (uintptr_t)dstHost,
-     at(srcArray, srcOffset), MEMCPY_TO_HOST)
+     array_address(srcArray, srcOffset), MEMCPY_TO_HOST)
 SYNC(cuMemcpyHtoA_v2, cuMemcpyHtoA_v2_ptds,
      (CUarray dstArray, size_t dstOffset, const void *srcHost, size_t ByteCount),
-     at(dstArray, dstOffset), (uintptr_t)srcHost, MEMCPY_TO_DEVICE)
+     array_address(dstArray, dstOffset), (uintptr_t)srcHost, MEMCPY_TO_DEVICE)
 ASYNC(cuMemcpyAtoHAsync_v2, cuMemcpyAtoHAsync_v2_ptsz,
       (void *dstHost, CUarray srcArray, size_t srcOffset, size_t ByteCount, CUstream hStream),
-      (uintptr_t)dstHost, at(srcArray, srcOffset), MEMCPY_TO_HOST)
+      (uintptr_t)dstHost, array_address(srcArray, srcOffset), MEMCPY_TO_HOST)
 ASYNC(cuMemcpyHtoAAsync_v2, cuMemcpyHtoAAsync_v2_ptsz,
       (CUarray dstArray, size_t dstOffset, const void *srcHost, size_t ByteCount, CUstream hStream),
-      at(dstArray, dstOffset), (uintptr_t)srcHost, MEMCPY_TO_DEVICE)
+      array_address(dstArray, dstOffset), (uintptr_t)srcHost, MEMCPY_TO_DEVICE)

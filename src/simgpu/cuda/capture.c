@@ -361,7 +361,7 @@ struct capture_info {
 	size_t n_deps;
 };
 
-static CUresult info(const char *name, CUstream handle, struct capture_info *ret)
+static CUresult capture_info(const char *name, CUstream handle, struct capture_info *ret)
 {
 	struct CUstream_st *stream;
 	CUresult r = api_enter(name, API_CONTEXT);
@@ -385,7 +385,7 @@ static CUresult info(const char *name, CUstream handle, struct capture_info *ret
 static CUresult is_capturing(const char *name, CUstream handle, CUstreamCaptureStatus *status)
 {
 	struct capture_info ci;
-	CUresult r = info(name, handle, &ci);
+	CUresult r = capture_info(name, handle, &ci);
 
 	if (!r && !status)
 		r = CUDA_ERROR_INVALID_VALUE;
@@ -402,7 +402,7 @@ static CUresult get_info(const char *name, CUstream handle, CUstreamCaptureStatu
 			 cuuint64_t *id, CUgraph *graph, const CUgraphNode **deps, size_t *n_deps)
 {
 	struct capture_info ci;
-	CUresult r = info(name, handle, &ci);
+	CUresult r = capture_info(name, handle, &ci);
 
 	if (r)
 		return r;

@@ -76,7 +76,7 @@ struct CUctx_st *context_primary(int device)
 	return ctx && ctx->is_alive ? ctx : NULL;
 }
 
-static CUresult push(struct CUctx_st *ctx)
+static CUresult push_context(struct CUctx_st *ctx)
 {
 	if (stack.depth == SIM_CONTEXT_STACK)
 		return CUDA_ERROR_OUT_OF_MEMORY;
@@ -256,7 +256,7 @@ void context_destroy(struct CUctx_st *ctx)
 	node_uncharge(device_node(ctx->device), ctx->bytes);
 }
 
-static CUresult create(CUcontext *pctx, unsigned int flags, CUdevice dev)
+static CUresult create_context(CUcontext *pctx, unsigned int flags, CUdevice dev)
 {
 	struct CUctx_st *ctx;
 	CUresult r;
@@ -268,7 +268,7 @@ static CUresult create(CUcontext *pctx, unsigned int flags, CUdevice dev)
 	r = context_new(dev, flags, false, &ctx);
 	if (r)
 		return r;
-	r = push(ctx);
+	r = push_context(ctx);
 	if (r) {
 		context_destroy(ctx);
 		return r;
@@ -280,7 +280,7 @@ static CUresult create(CUcontext *pctx, unsigned int flags, CUdevice dev)
 API(cuCtxCreate_v2, (CUcontext * pctx, unsigned int flags, CUdevice dev))
 {
 	API_ENTER(API_INIT);
-	return create(pctx, flags, dev);
+	return create_context(pctx, flags, dev);
 }
 
 API(cuCtxCreate_v3, (CUcontext * pctx, CUexecAffinityParam *paramsArray, int numParams,
@@ -289,7 +289,7 @@ API(cuCtxCreate_v3, (CUcontext * pctx, CUexecAffinityParam *paramsArray, int num
 	API_ENTER(API_INIT);
 	if (paramsArray && numParams)
 		return CUDA_ERROR_NOT_SUPPORTED;
-	return create(pctx, flags, dev);
+	return create_context(pctx, flags, dev);
 }
 
 API(cuCtxCreate_v4,
@@ -299,10 +299,10 @@ API(cuCtxCreate_v4,
 	if (ctxCreateParams &&
 	    (ctxCreateParams->numExecAffinityParams || ctxCreateParams->cigParams))
 		return CUDA_ERROR_NOT_SUPPORTED;
-	return create(pctx, flags, dev);
+	return create_context(pctx, flags, dev);
 }
 
-static CUresult destroy(CUcontext handle)
+static CUresult destroy_handle(CUcontext handle)
 {
 	struct CUctx_st *ctx;
 
@@ -320,13 +320,13 @@ static CUresult destroy(CUcontext handle)
 API(cuCtxDestroy_v2, (CUcontext ctx))
 {
 	API_ENTER(API_INIT);
-	return destroy(ctx);
+	return destroy_handle(ctx);
 }
 
 API(cuCtxDestroy, (CUcontext ctx))
 {
 	API_ENTER(API_INIT);
-	return destroy(ctx);
+	return destroy_handle(ctx);
 }
 
 API(cuCtxAttach, (CUcontext * pctx, unsigned int flags))
@@ -356,7 +356,7 @@ API(cuCtxDetach, (CUcontext ctx))
 	state_lock();
 	is_last = --ctx->refs == 0;
 	state_unlock();
-	return is_last ? destroy(ctx) : CUDA_SUCCESS;
+	return is_last ? destroy_handle(ctx) : CUDA_SUCCESS;
 }
 
 API(cuCtxPushCurrent_v2, (CUcontext ctx))
@@ -367,7 +367,7 @@ API(cuCtxPushCurrent_v2, (CUcontext ctx))
 	state_lock();
 	is_known = ctx && context_find(ctx);
 	state_unlock();
-	return is_known ? push(ctx) : CUDA_ERROR_INVALID_CONTEXT;
+	return is_known ? push_context(ctx) : CUDA_ERROR_INVALID_CONTEXT;
 }
 
 API(cuCtxPopCurrent_v2, (CUcontext * pctx))
@@ -398,7 +398,7 @@ API(cuCtxSetCurrent, (CUcontext ctx))
 	if (!is_known)
 		return CUDA_ERROR_INVALID_CONTEXT;
 	if (!stack.depth)
-		return push(ctx);
+		return push_context(ctx);
 	stack.contexts[stack.depth - 1] = ctx;
 	return CUDA_SUCCESS;
 }

@@ -24,8 +24,8 @@ static bool is_side_fine(const struct CUctx_st *ctx, bool is_host, uint64_t addr
 	       space_is_accessible(NULL, addr, size, write);
 }
 
-static enum work_step pace(struct CUctx_st *ctx, const struct work_copy *copy, uint64_t bytes,
-			   bool is_last, struct progress *progress)
+static enum work_step pace_copy(struct CUctx_st *ctx, const struct work_copy *copy, uint64_t bytes,
+				bool is_last, struct progress *progress)
 {
 	enum node_direction direction =
 		copy->engine == RM_COPY_TO_DEVICE ? NODE_TO_DEVICE : NODE_TO_HOST;
@@ -69,7 +69,7 @@ enum work_step copy_step(struct CUctx_st *ctx, const struct work_copy *copy,
 		progress->pos += n;
 		done += n;
 	}
-	return pace(ctx, copy, done, progress->pos >= total, progress);
+	return pace_copy(ctx, copy, done, progress->pos >= total, progress);
 }
 
 static void fill_row(uint64_t dst, const struct work_fill *fill, uint64_t n)

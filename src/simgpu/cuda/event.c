@@ -61,7 +61,7 @@ API(cuEventCreate, (CUevent * phEvent, unsigned int Flags))
 	return CUDA_SUCCESS;
 }
 
-static CUresult destroy(CUevent event)
+static CUresult destroy_event(CUevent event)
 {
 	state_lock();
 	if (!event_is_valid(event)) {
@@ -79,13 +79,13 @@ static CUresult destroy(CUevent event)
 API(cuEventDestroy_v2, (CUevent hEvent))
 {
 	API_ENTER(API_INIT);
-	return destroy(hEvent);
+	return destroy_event(hEvent);
 }
 
 API(cuEventDestroy, (CUevent hEvent))
 {
 	API_ENTER(API_INIT);
-	return destroy(hEvent);
+	return destroy_event(hEvent);
 }
 
 static CUresult record_locked(CUevent event, struct CUstream_st *stream)
@@ -98,7 +98,7 @@ static CUresult record_locked(CUevent event, struct CUstream_st *stream)
 	return work.record ? run_submit(stream, &work, NULL) : CUDA_ERROR_OUT_OF_MEMORY;
 }
 
-static CUresult record(const char *name, CUevent event, CUstream handle)
+static CUresult record_event(const char *name, CUevent event, CUstream handle)
 {
 	struct CUstream_st *stream;
 	CUresult r = api_enter(name, API_CONTEXT);
@@ -117,13 +117,13 @@ static CUresult record(const char *name, CUevent event, CUstream handle)
 }
 
 API_TWIN(cuEventRecord, cuEventRecord_ptsz, (CUevent hEvent, CUstream hStream),
-	 record(__func__, hEvent, hStream ? hStream : zero))
+	 record_event(__func__, hEvent, hStream ? hStream : zero))
 
 API_TWIN(cuEventRecordWithFlags, cuEventRecordWithFlags_ptsz,
 	 (CUevent hEvent, CUstream hStream, unsigned int flags),
-	 ((void)flags, record(__func__, hEvent, hStream ? hStream : zero)))
+	 ((void)flags, record_event(__func__, hEvent, hStream ? hStream : zero)))
 
-static CUresult wait(const char *name, CUstream handle, CUevent event)
+static CUresult wait_event(const char *name, CUstream handle, CUevent event)
 {
 	struct work work = {.kind = WORK_WAIT};
 	struct CUstream_st *stream;
@@ -139,7 +139,7 @@ static CUresult wait(const char *name, CUstream handle, CUevent event)
 	if (capture_is_member(stream, event)) {
 		r = capture_wait(stream, event);
 	} else if (event->capture_id) {
-		r = CUDA_ERROR_INVALID_VALUE; /* of a capture that has ended */
+		r = CUDA_ERROR_INVALID_VALUE; /* its capture has ended */
 	} else if (event->last) {
 		work.record = event_record_ref(event->last);
 		r = run_submit(stream, &work, NULL);
@@ -150,9 +150,9 @@ static CUresult wait(const char *name, CUstream handle, CUevent event)
 
 API_TWIN(cuStreamWaitEvent, cuStreamWaitEvent_ptsz,
 	 (CUstream hStream, CUevent hEvent, unsigned int Flags),
-	 ((void)Flags, wait(__func__, hStream ? hStream : zero, hEvent)))
+	 ((void)Flags, wait_event(__func__, hStream ? hStream : zero, hEvent)))
 
-/* What a capture says of the event comes before what it says of the call. */
+/* An event that was recorded in a capture is refused before an unsafe call is. */
 static CUresult check_capture(CUevent event)
 {
 	CUresult r;
@@ -204,7 +204,7 @@ API(cuEventSynchronize, (CUevent hEvent))
 	return r;
 }
 
-static CUresult elapsed(float *ms, CUevent start, CUevent end)
+static CUresult measure_elapsed(float *ms, CUevent start, CUevent end)
 {
 	CUresult r = CUDA_SUCCESS;
 
@@ -227,13 +227,13 @@ static CUresult elapsed(float *ms, CUevent start, CUevent end)
 API(cuEventElapsedTime, (float *pMilliseconds, CUevent hStart, CUevent hEnd))
 {
 	API_ENTER(API_CONTEXT);
-	return elapsed(pMilliseconds, hStart, hEnd);
+	return measure_elapsed(pMilliseconds, hStart, hEnd);
 }
 
 API(cuEventElapsedTime_v2, (float *pMilliseconds, CUevent hStart, CUevent hEnd))
 {
 	API_ENTER(API_CONTEXT);
-	return elapsed(pMilliseconds, hStart, hEnd);
+	return measure_elapsed(pMilliseconds, hStart, hEnd);
 }
 
 /* All work of the context: the event waits for the last op of each stream. */

@@ -3,8 +3,8 @@
 #define NVS_SIMGPU_CUDA_EVENT_H
 
 /*
- * Events. Each cuEventRecord makes a record of its own, so that a wait queued before the
- * event is recorded again waits for the right one. Under sim.lock.
+ * Events. Each cuEventRecord makes a new record. So a wait keeps its record when the event is
+ * recorded again. sim.lock guards all of it.
  */
 
 #include "abi/cuda_abi.h"
@@ -25,7 +25,7 @@ struct CUevent_st {
 	struct CUctx_st *ctx;
 	unsigned int flags;
 	struct event_record *last; /* a reference; NULL: never recorded */
-	/* Recorded inside a capture: what a wait on it depends on. */
+	/* Recorded in a capture: a wait for the event depends on these nodes. */
 	uint64_t capture_id;
 	struct CUgraphNode_st **capture_deps;
 	size_t n_capture_deps;

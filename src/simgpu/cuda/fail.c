@@ -126,7 +126,7 @@ static bool is_named(const char *name, const char *wanted)
 	return !*name || strcmp(name, "_ptsz") == 0 || strcmp(name, "_ptds") == 0;
 }
 
-static void hang(uint64_t ms)
+static void hang_call(uint64_t ms)
 {
 	struct timespec left = {
 		.tv_sec = (time_t)(ms / 1000),
@@ -175,7 +175,7 @@ struct fail_order fail_order(const char *name)
 		} else if (rules[i].hang_ms) {
 			node_debug("%s takes %ju ms, as ordered", name,
 				   (uintmax_t)rules[i].hang_ms);
-			hang(rules[i].hang_ms);
+			hang_call(rules[i].hang_ms);
 		} else {
 			order = rules[i].order;
 		}

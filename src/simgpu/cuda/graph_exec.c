@@ -8,7 +8,7 @@
 #include "simgpu/cuda/graph.h"
 #include "simgpu/cuda/run.h"
 
-static CUresult instantiate(CUgraphExec *ret, CUgraph graph, unsigned long long flags)
+static CUresult instantiate_graph(CUgraphExec *ret, CUgraph graph, unsigned long long flags)
 {
 	CUresult r;
 
@@ -24,7 +24,7 @@ API(cuGraphInstantiateWithFlags,
     (CUgraphExec * phGraphExec, CUgraph hGraph, unsigned long long flags))
 {
 	API_ENTER(API_INIT | API_UNSAFE);
-	return instantiate(phGraphExec, hGraph, flags);
+	return instantiate_graph(phGraphExec, hGraph, flags);
 }
 
 static CUresult instantiate_old(CUgraphExec *ret, CUgraph graph, CUgraphNode *error_node, char *log,
@@ -34,7 +34,7 @@ static CUresult instantiate_old(CUgraphExec *ret, CUgraph graph, CUgraphNode *er
 		*error_node = NULL;
 	if (log && size)
 		*log = '\0';
-	return instantiate(ret, graph, 0);
+	return instantiate_graph(ret, graph, 0);
 }
 
 API(cuGraphInstantiate, (CUgraphExec * phGraphExec, CUgraph hGraph, CUgraphNode *phErrorNode,
@@ -60,7 +60,7 @@ static CUresult instantiate_params(const char *name, CUgraphExec *ret, CUgraph g
 		return r;
 	if (!params)
 		return CUDA_ERROR_INVALID_VALUE;
-	r = instantiate(ret, graph, params->flags);
+	r = instantiate_graph(ret, graph, params->flags);
 	params->hErrNode_out = NULL;
 	params->result_out = r ? CUDA_GRAPH_INSTANTIATE_ERROR : CUDA_GRAPH_INSTANTIATE_SUCCESS;
 	return r;
@@ -93,7 +93,7 @@ static CUresult capture_launch(struct CUstream_st *stream, struct CUgraphExec_st
 	return r;
 }
 
-static CUresult launch(const char *name, CUgraphExec exec, CUstream handle)
+static CUresult launch_exec(const char *name, CUgraphExec exec, CUstream handle)
 {
 	struct CUstream_st *stream;
 	CUresult r = api_enter(name, API_CONTEXT);
@@ -117,9 +117,9 @@ static CUresult launch(const char *name, CUgraphExec exec, CUstream handle)
 }
 
 API_TWIN(cuGraphLaunch, cuGraphLaunch_ptsz, (CUgraphExec hGraphExec, CUstream hStream),
-	 launch(__func__, hGraphExec, hStream ? hStream : zero))
+	 launch_exec(__func__, hGraphExec, hStream ? hStream : zero))
 
-static CUresult upload(const char *name, CUgraphExec exec)
+static CUresult upload_exec(const char *name, CUgraphExec exec)
 {
 	CUresult r = api_enter(name, API_CONTEXT);
 
@@ -127,7 +127,7 @@ static CUresult upload(const char *name, CUgraphExec exec)
 }
 
 API_TWIN(cuGraphUpload, cuGraphUpload_ptsz, (CUgraphExec hGraphExec, CUstream hStream),
-	 ((void)hStream, (void)zero, upload(__func__, hGraphExec)))
+	 ((void)hStream, (void)zero, upload_exec(__func__, hGraphExec)))
 
 API(cuGraphExecUpdate_v2,
     (CUgraphExec hGraphExec, CUgraph hGraph, CUgraphExecUpdateResultInfo *resultInfo))

@@ -29,7 +29,7 @@ bool host_call_is_inside(void)
 	return is_inside;
 }
 
-static void call(const struct host_call *c)
+static void run_function(const struct host_call *c)
 {
 	is_inside = true;
 	if (c->host.fn)
@@ -54,7 +54,7 @@ static void *call_loop(void *arg)
 			last = NULL;
 		if (!c->is_orphan) {
 			state_unlock();
-			call(c);
+			run_function(c);
 			state_lock();
 		}
 		c->is_done = true;

@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
- * The kernels: host functions with the names and parameters of the PTX that the test
- * programs carry. Each goes on from progress where it stopped, looks up every piece before
- * touching it, and stops when the step has cost WORK_STEP_NS. A step costs what the model says,
- * however long the host takes for it. What a real grid would do in parallel is done
- * in order; all of them give the same result in any order.
+ * The kernels: host functions with the names and parameters of the test programs' PTX. A step goes
+ * on where the last one stopped (progress), and ends when it has cost WORK_STEP_NS. The model sets
+ * its cost, not the time that the host needs. Each piece is looked up before it is touched.
+ *
+ * The elements of a grid are computed one after the other. All these kernels give the same result
+ * in any order.
  */
 
 #include <string.h>
@@ -17,14 +18,14 @@
 enum {
 	PIECE = 16384, /* elements at a time */
 	LCG_PIECE = 2048,
-	LCG_ROUNDS = 16, /* at a time */
+	LCG_ROUNDS = 16, /* rounds at a time */
 	/* The modelled cost. */
 	LAUNCH_NS = 1000,
 	TOUCH_NS = 100,
 	ELEMENTS_A_NS = 2,
 };
 
-static enum work_step fail(CUresult error, CUresult *ret_error)
+static enum work_step fail_step(CUresult error, CUresult *ret_error)
 {
 	*ret_error = error;
 	return WORK_STEP_FAILED;
@@ -35,8 +36,8 @@ static bool is_step_over(const struct progress *progress)
 	return progress->step_ns >= WORK_STEP_NS;
 }
 
-static bool touch(struct CUctx_st *ctx, uint64_t addr, uint64_t size, bool write,
-		  struct progress *progress)
+static bool touch_range(struct CUctx_st *ctx, uint64_t addr, uint64_t size, bool write,
+			struct progress *progress)
 {
 	if (!space_is_accessible(ctx, addr, size, write))
 		return false;
@@ -67,12 +68,12 @@ static enum work_step step_fill(struct CUctx_st *ctx, const uint64_t *args,
 	uint64_t n, i;
 
 	if (args[0] % 4)
-		return fail(CUDA_ERROR_MISALIGNED_ADDRESS, ret_error);
+		return fail_step(CUDA_ERROR_MISALIGNED_ADDRESS, ret_error);
 	while ((n = piece_len(args[1], progress, PIECE))) {
 		if (is_step_over(progress))
 			return WORK_STEP_MORE;
-		if (!touch(ctx, (uintptr_t)&p[progress->pos], n * 4, true, progress))
-			return fail(CUDA_ERROR_ILLEGAL_ADDRESS, ret_error);
+		if (!touch_range(ctx, (uintptr_t)&p[progress->pos], n * 4, true, progress))
+			return fail_step(CUDA_ERROR_ILLEGAL_ADDRESS, ret_error);
 		for (i = progress->pos; i < progress->pos + n; i++)
 			p[i] = seed + (uint32_t)i * 2654435761u;
 		progress->pos += n;
@@ -89,18 +90,18 @@ static enum work_step step_verify(struct CUctx_st *ctx, const uint64_t *args,
 	uint64_t n, i;
 
 	if (args[0] % 4 || args[3] % 4)
-		return fail(CUDA_ERROR_MISALIGNED_ADDRESS, ret_error);
+		return fail_step(CUDA_ERROR_MISALIGNED_ADDRESS, ret_error);
 	while ((n = piece_len(args[1], progress, PIECE))) {
 		if (is_step_over(progress))
 			return WORK_STEP_MORE;
-		if (!touch(ctx, (uintptr_t)&p[progress->pos], n * 4, false, progress))
-			return fail(CUDA_ERROR_ILLEGAL_ADDRESS, ret_error);
+		if (!touch_range(ctx, (uintptr_t)&p[progress->pos], n * 4, false, progress))
+			return fail_step(CUDA_ERROR_ILLEGAL_ADDRESS, ret_error);
 		n_wrong = 0;
 		for (i = progress->pos; i < progress->pos + n; i++)
 			n_wrong += p[i] != seed + (uint32_t)i * 2654435761u;
 		if (n_wrong) {
-			if (!touch(ctx, args[3], 4, true, progress))
-				return fail(CUDA_ERROR_ILLEGAL_ADDRESS, ret_error);
+			if (!touch_range(ctx, args[3], 4, true, progress))
+				return fail_step(CUDA_ERROR_ILLEGAL_ADDRESS, ret_error);
 			__atomic_fetch_add((uint32_t *)(uintptr_t)args[3], n_wrong,
 					   __ATOMIC_RELAXED);
 		}
@@ -118,12 +119,12 @@ static enum work_step step_lcg(struct CUctx_st *ctx, const uint64_t *args,
 	uint64_t n, i, k, todo;
 
 	if (args[0] % 4)
-		return fail(CUDA_ERROR_MISALIGNED_ADDRESS, ret_error);
+		return fail_step(CUDA_ERROR_MISALIGNED_ADDRESS, ret_error);
 	while (rounds && (n = piece_len(args[1], progress, LCG_PIECE))) {
 		if (is_step_over(progress))
 			return WORK_STEP_MORE;
-		if (!touch(ctx, (uintptr_t)&p[progress->pos], n * 4, true, progress))
-			return fail(CUDA_ERROR_ILLEGAL_ADDRESS, ret_error);
+		if (!touch_range(ctx, (uintptr_t)&p[progress->pos], n * 4, true, progress))
+			return fail_step(CUDA_ERROR_ILLEGAL_ADDRESS, ret_error);
 		todo = rounds - progress->round;
 		todo = todo < LCG_ROUNDS ? todo : LCG_ROUNDS;
 		for (k = 0; k < todo; k++)
@@ -150,13 +151,13 @@ static enum work_step step_axpy(struct CUctx_st *ctx, const uint64_t *args,
 
 	memcpy(&a, &bits, sizeof(a));
 	if (args[0] % 4 || args[1] % 4)
-		return fail(CUDA_ERROR_MISALIGNED_ADDRESS, ret_error);
+		return fail_step(CUDA_ERROR_MISALIGNED_ADDRESS, ret_error);
 	while ((n = piece_len(args[3], progress, PIECE))) {
 		if (is_step_over(progress))
 			return WORK_STEP_MORE;
-		if (!touch(ctx, (uintptr_t)&y[progress->pos], n * 4, true, progress) ||
-		    !touch(ctx, (uintptr_t)&x[progress->pos], n * 4, false, progress))
-			return fail(CUDA_ERROR_ILLEGAL_ADDRESS, ret_error);
+		if (!touch_range(ctx, (uintptr_t)&y[progress->pos], n * 4, true, progress) ||
+		    !touch_range(ctx, (uintptr_t)&x[progress->pos], n * 4, false, progress))
+			return fail_step(CUDA_ERROR_ILLEGAL_ADDRESS, ret_error);
 		for (i = progress->pos; i < progress->pos + n; i++)
 			y[i] = a * x[i] + y[i];
 		progress->pos += n;
@@ -172,8 +173,8 @@ static enum work_step step_touch(struct CUctx_st *ctx, const uint64_t *args,
 
 	while (progress->pos < args[1]) {
 		addr = args[0] + progress->pos * args[2];
-		if (!touch(ctx, addr, 1, true, progress))
-			return fail(CUDA_ERROR_ILLEGAL_ADDRESS, ret_error);
+		if (!touch_range(ctx, addr, 1, true, progress))
+			return fail_step(CUDA_ERROR_ILLEGAL_ADDRESS, ret_error);
 		++*(uint8_t *)(uintptr_t)addr;
 		progress->pos++;
 		progress->step_ns += TOUCH_NS;
@@ -183,7 +184,7 @@ static enum work_step step_touch(struct CUctx_st *ctx, const uint64_t *args,
 	return WORK_STEP_DONE;
 }
 
-/* Until that much of the device's time has passed, also others' in their slices. */
+/* Runs until that much of the device's time has passed. Other processes' slices count, too. */
 static enum work_step step_spin(struct CUctx_st *ctx, const uint64_t *args,
 				struct progress *progress, CUresult *ret_error)
 {
@@ -202,13 +203,13 @@ static enum work_step step_sum(struct CUctx_st *ctx, const uint64_t *args,
 	uint64_t n, i, sum;
 
 	if (args[0] % 4 || args[2] % 8)
-		return fail(CUDA_ERROR_MISALIGNED_ADDRESS, ret_error);
+		return fail_step(CUDA_ERROR_MISALIGNED_ADDRESS, ret_error);
 	while ((n = piece_len(args[1], progress, PIECE))) {
 		if (is_step_over(progress))
 			return WORK_STEP_MORE;
-		if (!touch(ctx, (uintptr_t)&p[progress->pos], n * 4, false, progress) ||
-		    !touch(ctx, args[2], 8, true, progress))
-			return fail(CUDA_ERROR_ILLEGAL_ADDRESS, ret_error);
+		if (!touch_range(ctx, (uintptr_t)&p[progress->pos], n * 4, false, progress) ||
+		    !touch_range(ctx, args[2], 8, true, progress))
+			return fail_step(CUDA_ERROR_ILLEGAL_ADDRESS, ret_error);
 		sum = 0;
 		for (i = progress->pos; i < progress->pos + n; i++)
 			sum += p[i];
@@ -223,9 +224,9 @@ static enum work_step step_count(struct CUctx_st *ctx, const uint64_t *args,
 				 struct progress *progress, CUresult *ret_error)
 {
 	if (args[0] % 4)
-		return fail(CUDA_ERROR_MISALIGNED_ADDRESS, ret_error);
-	if (!touch(ctx, args[0], 4, true, progress))
-		return fail(CUDA_ERROR_ILLEGAL_ADDRESS, ret_error);
+		return fail_step(CUDA_ERROR_MISALIGNED_ADDRESS, ret_error);
+	if (!touch_range(ctx, args[0], 4, true, progress))
+		return fail_step(CUDA_ERROR_ILLEGAL_ADDRESS, ret_error);
 	__atomic_fetch_add((uint32_t *)(uintptr_t)args[0], 1, __ATOMIC_RELAXED);
 	progress->step_ns = LAUNCH_NS;
 	return WORK_STEP_DONE;

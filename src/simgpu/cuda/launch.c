@@ -79,8 +79,8 @@ CUresult module_make_work(CUfunction function, const unsigned int grid[3],
 	return read_args(function->kernel, params, extra, ret->kernel.args);
 }
 
-static CUresult launch(const char *name, CUfunction function, const unsigned int dims[7],
-		       CUstream handle, void **params, void **extra)
+static CUresult launch_kernel(const char *name, CUfunction function, const unsigned int dims[7],
+			      CUstream handle, void **params, void **extra)
 {
 	struct CUstream_st *stream;
 	struct work work;
@@ -105,27 +105,30 @@ API_TWIN(cuLaunchKernel, cuLaunchKernel_ptsz,
 	 (CUfunction f, unsigned int gridDimX, unsigned int gridDimY, unsigned int gridDimZ,
 	  unsigned int blockDimX, unsigned int blockDimY, unsigned int blockDimZ,
 	  unsigned int sharedMemBytes, CUstream hStream, void **kernelParams, void **extra),
-	 launch(__func__, f,
-		DIMS(gridDimX, gridDimY, gridDimZ, blockDimX, blockDimY, blockDimZ, sharedMemBytes),
-		hStream ? hStream : zero, kernelParams, extra))
+	 launch_kernel(__func__, f,
+		       DIMS(gridDimX, gridDimY, gridDimZ, blockDimX, blockDimY, blockDimZ,
+			    sharedMemBytes),
+		       hStream ? hStream : zero, kernelParams, extra))
 
 API_TWIN(cuLaunchCooperativeKernel, cuLaunchCooperativeKernel_ptsz,
 	 (CUfunction f, unsigned int gridDimX, unsigned int gridDimY, unsigned int gridDimZ,
 	  unsigned int blockDimX, unsigned int blockDimY, unsigned int blockDimZ,
 	  unsigned int sharedMemBytes, CUstream hStream, void **kernelParams),
-	 launch(__func__, f,
-		DIMS(gridDimX, gridDimY, gridDimZ, blockDimX, blockDimY, blockDimZ, sharedMemBytes),
-		hStream ? hStream : zero, kernelParams, NULL))
+	 launch_kernel(__func__, f,
+		       DIMS(gridDimX, gridDimY, gridDimZ, blockDimX, blockDimY, blockDimZ,
+			    sharedMemBytes),
+		       hStream ? hStream : zero, kernelParams, NULL))
 
 static CUresult launch_ex(const char *name, const CUlaunchConfig *config, CUfunction function,
 			  void **params, void **extra, CUstream zero)
 {
 	if (!config)
 		return CUDA_ERROR_INVALID_VALUE;
-	return launch(name, function,
-		      DIMS(config->gridDimX, config->gridDimY, config->gridDimZ, config->blockDimX,
-			   config->blockDimY, config->blockDimZ, config->sharedMemBytes),
-		      config->hStream ? config->hStream : zero, params, extra);
+	return launch_kernel(name, function,
+			     DIMS(config->gridDimX, config->gridDimY, config->gridDimZ,
+				  config->blockDimX, config->blockDimY, config->blockDimZ,
+				  config->sharedMemBytes),
+			     config->hStream ? config->hStream : zero, params, extra);
 }
 
 API_TWIN(cuLaunchKernelEx, cuLaunchKernelEx_ptsz,
@@ -234,7 +237,7 @@ API(cuFuncLoad, (CUfunction function))
 	return function ? CUDA_SUCCESS : CUDA_ERROR_INVALID_HANDLE;
 }
 
-static CUresult occupancy(int *n_blocks, CUfunction function, int block_size)
+static CUresult compute_occupancy(int *n_blocks, CUfunction function, int block_size)
 {
 	if (!n_blocks || block_size <= 0)
 		return CUDA_ERROR_INVALID_VALUE;
@@ -251,7 +254,7 @@ API(cuOccupancyMaxActiveBlocksPerMultiprocessor,
 {
 	API_ENTER(API_CONTEXT);
 	(void)dynamicSMemSize;
-	return occupancy(numBlocks, func, blockSize);
+	return compute_occupancy(numBlocks, func, blockSize);
 }
 
 API(cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags,
@@ -259,5 +262,5 @@ API(cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags,
 {
 	API_ENTER(API_CONTEXT);
 	(void)dynamicSMemSize, (void)flags;
-	return occupancy(numBlocks, func, blockSize);
+	return compute_occupancy(numBlocks, func, blockSize);
 }

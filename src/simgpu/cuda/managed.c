@@ -241,7 +241,8 @@ static void set_preferred(const struct range *range, CUdeviceptr addr, size_t si
 		range->managed->page[page].preferred = (int8_t)where;
 }
 
-static CUresult advise(CUdeviceptr addr, size_t size, CUmem_advise advice, CUmemLocation location)
+static CUresult advise_range(CUdeviceptr addr, size_t size, CUmem_advise advice,
+			     CUmemLocation location)
 {
 	struct managed *managed;
 	CUresult r = CUDA_SUCCESS;
@@ -284,17 +285,17 @@ static CUresult advise(CUdeviceptr addr, size_t size, CUmem_advise advice, CUmem
 API(cuMemAdvise, (CUdeviceptr devPtr, size_t count, CUmem_advise advice, CUdevice device))
 {
 	API_ENTER(API_CONTEXT | API_UNSAFE);
-	return advise(devPtr, count, advice, location_of(device));
+	return advise_range(devPtr, count, advice, location_of(device));
 }
 
 API(cuMemAdvise_v2, (CUdeviceptr devPtr, size_t count, CUmem_advise advice, CUmemLocation location))
 {
 	API_ENTER(API_CONTEXT | API_UNSAFE);
-	return advise(devPtr, count, advice, location);
+	return advise_range(devPtr, count, advice, location);
 }
 
-static CUresult prefetch(const char *name, CUdeviceptr addr, size_t size, CUmemLocation location,
-			 CUstream handle)
+static CUresult prefetch_range(const char *name, CUdeviceptr addr, size_t size,
+			       CUmemLocation location, CUstream handle)
 {
 	struct work work = {.kind = WORK_PREFETCH};
 	struct CUstream_st *stream;
@@ -323,12 +324,13 @@ static CUresult prefetch(const char *name, CUdeviceptr addr, size_t size, CUmemL
 
 API_TWIN(cuMemPrefetchAsync, cuMemPrefetchAsync_ptsz,
 	 (CUdeviceptr devPtr, size_t count, CUdevice dstDevice, CUstream hStream),
-	 prefetch(__func__, devPtr, count, location_of(dstDevice), hStream ? hStream : zero))
+	 prefetch_range(__func__, devPtr, count, location_of(dstDevice), hStream ? hStream : zero))
 
 static CUresult prefetch_v2(const char *name, CUdeviceptr addr, size_t size, CUmemLocation location,
 			    unsigned int flags, CUstream stream)
 {
-	return flags ? CUDA_ERROR_INVALID_VALUE : prefetch(name, addr, size, location, stream);
+	return flags ? CUDA_ERROR_INVALID_VALUE
+		     : prefetch_range(name, addr, size, location, stream);
 }
 
 API_TWIN(cuMemPrefetchAsync_v2, cuMemPrefetchAsync_v2_ptsz,

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
- * The copy family. Every form becomes one struct work_copy; what differs is where the two
- * sides are, and whether the caller waits.
+ * The copies. Each form becomes one struct work_copy. The forms differ in the place of the two
+ * sides, and in whether the caller waits.
  */
 
 #include <stdlib.h>
@@ -23,7 +23,7 @@ enum { STAGING_MAX = 65536 };
 
 enum side { SIDE_UNKNOWN, SIDE_DEVICE, SIDE_PINNED, SIDE_PAGEABLE };
 
-/* What is at the address? Unknown is what is the driver's and can not be copied. */
+/* Where the bytes are. SIDE_UNKNOWN: the driver owns the addresses, but cannot copy the bytes. */
 static enum side side_of(uint64_t addr, uint64_t size, bool write)
 {
 	const struct range *range;
@@ -41,28 +41,30 @@ static enum side side_of(uint64_t addr, uint64_t size, bool write)
 	return side;
 }
 
-static uint64_t extent(size_t width, size_t height, size_t depth, size_t pitch, size_t slice)
+static uint64_t copy_extent(size_t width, size_t height, size_t depth, size_t pitch, size_t slice)
 {
 	return (depth - 1) * slice + (height - 1) * pitch + width;
 }
 
 /*
- * An address that is to be the device's but is known to nobody is refused at the call; so
- * is one that ends beyond its allocation.
+ * Finds both sides. A device address that is not known is refused at once, and so are bytes that
+ * end beyond their allocation.
  */
-static CUresult classify(struct work_copy *copy, enum memcpy_kind kind, enum side *ret_dst,
-			 enum side *ret_src)
+static CUresult classify_sides(struct work_copy *copy, enum memcpy_kind kind, enum side *ret_dst,
+			       enum side *ret_src)
 {
-	*ret_dst = kind == MEMCPY_TO_HOST ? SIDE_PAGEABLE
-					  : side_of(copy->dst,
-						    extent(copy->width, copy->height, copy->depth,
-							   copy->dst_pitch, copy->dst_slice),
-						    true);
-	*ret_src = kind == MEMCPY_TO_DEVICE ? SIDE_PAGEABLE
-					    : side_of(copy->src,
-						      extent(copy->width, copy->height, copy->depth,
-							     copy->src_pitch, copy->src_slice),
-						      false);
+	*ret_dst = kind == MEMCPY_TO_HOST
+			   ? SIDE_PAGEABLE
+			   : side_of(copy->dst,
+				     copy_extent(copy->width, copy->height, copy->depth,
+						 copy->dst_pitch, copy->dst_slice),
+				     true);
+	*ret_src = kind == MEMCPY_TO_DEVICE
+			   ? SIDE_PAGEABLE
+			   : side_of(copy->src,
+				     copy_extent(copy->width, copy->height, copy->depth,
+						 copy->src_pitch, copy->src_slice),
+				     false);
 	if (*ret_dst == SIDE_UNKNOWN || *ret_src == SIDE_UNKNOWN)
 		return CUDA_ERROR_INVALID_VALUE;
 	if (kind == MEMCPY_TO_DEVICE || kind == MEMCPY_ON_DEVICE)
@@ -71,7 +73,7 @@ static CUresult classify(struct work_copy *copy, enum memcpy_kind kind, enum sid
 	if (kind == MEMCPY_TO_HOST || kind == MEMCPY_ON_DEVICE)
 		if (*ret_src == SIDE_PAGEABLE)
 			return CUDA_ERROR_INVALID_VALUE;
-	/* The host's side may well be pinned, or be no host memory at all. */
+	/* The host's side may be pinned, or device memory. */
 	if (kind == MEMCPY_TO_HOST)
 		*ret_dst = side_of(copy->dst, 1, true);
 	if (kind == MEMCPY_TO_DEVICE)
@@ -82,7 +84,7 @@ static CUresult classify(struct work_copy *copy, enum memcpy_kind kind, enum sid
 CUresult memcpy_make_work(struct work_copy *copy, enum memcpy_kind kind)
 {
 	enum side dst, src;
-	CUresult r = classify(copy, kind, &dst, &src);
+	CUresult r = classify_sides(copy, kind, &dst, &src);
 
 	if (r)
 		return r;
@@ -97,13 +99,13 @@ CUresult memcpy_make_work(struct work_copy *copy, enum memcpy_kind kind)
 	return CUDA_SUCCESS;
 }
 
-/* A synchronous copy waits when a host is involved; between devices it does not. */
+/* A synchronous copy waits, but not if both sides are device memory. */
 static bool has_to_wait(const struct work_copy *copy, bool is_async)
 {
 	return copy->is_sync_host || (!is_async && copy->engine != RM_COPY_OTHER);
 }
 
-/* Pageable memory goes through buffers of the context, which nobody else may use meanwhile. */
+/* Pageable memory goes through buffers of the context. Other threads wait for them (hold.h). */
 static CUresult wait_for_copy(struct CUstream_st *stream, const struct work_copy *copy)
 {
 	struct CUctx_st *ctx = stream->ctx;
@@ -117,7 +119,7 @@ static CUresult wait_for_copy(struct CUstream_st *stream, const struct work_copy
 	return r;
 }
 
-static CUresult submit(struct work *work, bool is_async, CUstream handle)
+static CUresult submit_copy(struct work *work, bool is_async, CUstream handle)
 {
 	struct work_copy *copy = &work->copy;
 	struct CUstream_st *stream;
@@ -164,7 +166,7 @@ CUresult memcpy_linear(const char *name, uint64_t dst, uint64_t src, size_t size
 	work.copy =
 		(struct work_copy){.dst = dst, .src = src, .width = size, .height = 1, .depth = 1};
 	r = memcpy_make_work(&work.copy, kind);
-	return r ? r : submit(&work, is_async, stream);
+	return r ? r : submit_copy(&work, is_async, stream);
 }
 
 #define SYNC(symbol, twin, params, dst, src, kind)                                            \
@@ -206,7 +208,7 @@ ASYNC(cuMemcpyPeerAsync, cuMemcpyPeerAsync_ptsz,
        size_t ByteCount, CUstream hStream),
       ((void)dstContext, (void)srcContext, dstDevice), srcDevice, MEMCPY_ON_DEVICE)
 
-/* One side of a 2D or 3D copy as an address; pitch and slice are filled in when 0. */
+/* One side of a 2D or 3D copy. pitch or rows 0: without gaps. */
 struct side_desc {
 	CUmemorytype type;
 	uint64_t host, device;
@@ -301,7 +303,7 @@ static CUresult copy_3d(const char *name, const CUDA_MEMCPY3D *p, bool is_async,
 	r = memcpy_3d_work(p, &work);
 	if (r || work.kind == WORK_NOTHING)
 		return r;
-	return submit(&work, is_async, stream);
+	return submit_copy(&work, is_async, stream);
 }
 
 static CUresult copy_2d(const char *name, const CUDA_MEMCPY2D *p, bool is_async, CUstream stream)
@@ -330,7 +332,7 @@ static CUresult copy_2d(const char *name, const CUDA_MEMCPY2D *p, bool is_async,
 	return copy_3d(name, &p3, is_async, stream);
 }
 
-/* Memory is one for all contexts here: theirs need not be looked at. */
+/* All contexts see the same memory here, so the call's contexts do not matter. */
 static CUresult copy_3d_peer(const char *name, const CUDA_MEMCPY3D_PEER *p, bool is_async,
 			     CUstream stream)
 {
@@ -361,8 +363,8 @@ API_TWIN(cuMemcpy3DPeerAsync, cuMemcpy3DPeerAsync_ptsz,
 	 (const CUDA_MEMCPY3D_PEER *pCopy, CUstream hStream),
 	 copy_3d_peer(__func__, pCopy, true, hStream ? hStream : zero))
 
-static CUresult batch(const char *name, const CUdeviceptr *dsts, const CUdeviceptr *srcs,
-		      const size_t *sizes, size_t count, CUstream stream)
+static CUresult submit_batch(const char *name, const CUdeviceptr *dsts, const CUdeviceptr *srcs,
+			     const size_t *sizes, size_t count, CUstream stream)
 {
 	CUresult r = CUDA_SUCCESS;
 	size_t i;
@@ -379,9 +381,9 @@ API_TWIN(cuMemcpyBatchAsync, cuMemcpyBatchAsync_ptsz,
 	  CUmemcpyAttributes *attrs, size_t *attrsIdxs, size_t numAttrs, size_t *failIdx,
 	  CUstream hStream),
 	 ((void)attrs, (void)attrsIdxs, (void)numAttrs, (void)failIdx,
-	  batch(__func__, dsts, srcs, sizes, count, hStream ? hStream : zero)))
+	  submit_batch(__func__, dsts, srcs, sizes, count, hStream ? hStream : zero)))
 API_TWIN(cuMemcpyBatchAsync_v2, cuMemcpyBatchAsync_v2_ptsz,
 	 (CUdeviceptr * dsts, CUdeviceptr *srcs, size_t *sizes, size_t count,
 	  CUmemcpyAttributes *attrs, size_t *attrsIdxs, size_t numAttrs, CUstream hStream),
 	 ((void)attrs, (void)attrsIdxs, (void)numAttrs,
-	  batch(__func__, dsts, srcs, sizes, count, hStream ? hStream : zero)))
+	  submit_batch(__func__, dsts, srcs, sizes, count, hStream ? hStream : zero)))

@@ -102,7 +102,7 @@ static bool is_word(const char *p, const char *word)
 	return strncmp(p, word, n) == 0 && isspace((unsigned char)p[n]);
 }
 
-static CUresult parse(struct CUmod_st *module, const char *text)
+static CUresult parse_text(struct CUmod_st *module, const char *text)
 {
 	const char *p = text;
 	bool is_fine = true;
@@ -169,7 +169,7 @@ void module_context_gone(struct CUctx_st *ctx)
 	}
 }
 
-static CUresult load(CUmodule *ret, const void *image)
+static CUresult load_module(CUmodule *ret, const void *image)
 {
 	struct CUctx_st *ctx = context_current();
 	const char *text = image;
@@ -192,7 +192,7 @@ static CUresult load(CUmodule *ret, const void *image)
 		return CUDA_ERROR_OUT_OF_MEMORY;
 	module->magic = MODULE_MAGIC;
 	module->ctx = ctx;
-	r = parse(module, text);
+	r = parse_text(module, text);
 	if (r) {
 		free_memory(module);
 		module_free(module);
@@ -209,7 +209,7 @@ static CUresult load(CUmodule *ret, const void *image)
 API(cuModuleLoadData, (CUmodule * module, const void *image))
 {
 	API_ENTER(API_CONTEXT);
-	return load(module, image);
+	return load_module(module, image);
 }
 
 API(cuModuleLoadDataEx, (CUmodule * module, const void *image, unsigned int numOptions,
@@ -217,13 +217,13 @@ API(cuModuleLoadDataEx, (CUmodule * module, const void *image, unsigned int numO
 {
 	API_ENTER(API_CONTEXT);
 	(void)numOptions, (void)options, (void)optionValues;
-	return load(module, image);
+	return load_module(module, image);
 }
 
 API(cuModuleLoadFatBinary, (CUmodule * module, const void *fatCubin))
 {
 	API_ENTER(API_CONTEXT);
-	return load(module, fatCubin);
+	return load_module(module, fatCubin);
 }
 
 API(cuModuleLoad, (CUmodule * module, const char *fname))
@@ -242,7 +242,7 @@ API(cuModuleLoad, (CUmodule * module, const char *fname))
 	text = calloc(1, (1 << 20) + 1);
 	n = text ? fread(text, 1, 1 << 20, file) : 0;
 	fclose(file);
-	r = n ? load(module, text) : CUDA_ERROR_INVALID_IMAGE;
+	r = n ? load_module(module, text) : CUDA_ERROR_INVALID_IMAGE;
 	free(text);
 	return r;
 }

@@ -130,7 +130,7 @@ void pool_context_gone(struct CUctx_st *ctx)
 		}
 }
 
-static bool keep(struct CUmemPoolHandle_st *pool, struct range *range)
+static bool keep_range(struct CUmemPoolHandle_st *pool, struct range *range)
 {
 	struct range **grown;
 
@@ -159,7 +159,7 @@ void pool_free_now(uint64_t addr)
 	if (range && range->pool) {
 		pool = range->pool;
 		pool->used -= range->size;
-		if (!keep(pool, range)) {
+		if (!keep_range(pool, range)) {
 			pool->reserved -= range->size;
 			pool->n_ranges--;
 			range->pool = NULL;

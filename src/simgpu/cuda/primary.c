@@ -37,7 +37,7 @@ API(cuDevicePrimaryCtxRetain, (CUcontext * pctx, CUdevice dev))
 	return pctx ? primary_retain(dev, pctx) : CUDA_ERROR_INVALID_VALUE;
 }
 
-static CUresult release(CUdevice dev, bool is_reset)
+static CUresult release_owner(CUdevice dev, bool is_reset)
 {
 	struct CUctx_st *ctx;
 	CUresult r = CUDA_SUCCESS;
@@ -56,31 +56,31 @@ static CUresult release(CUdevice dev, bool is_reset)
 
 CUresult primary_release(CUdevice dev)
 {
-	return release(dev, false);
+	return release_owner(dev, false);
 }
 
 API(cuDevicePrimaryCtxRelease_v2, (CUdevice dev))
 {
 	API_ENTER(API_INIT);
-	return release(dev, false);
+	return release_owner(dev, false);
 }
 
 API(cuDevicePrimaryCtxRelease, (CUdevice dev))
 {
 	API_ENTER(API_INIT);
-	return release(dev, false);
+	return release_owner(dev, false);
 }
 
 API(cuDevicePrimaryCtxReset_v2, (CUdevice dev))
 {
 	API_ENTER(API_INIT);
-	return release(dev, true);
+	return release_owner(dev, true);
 }
 
 API(cuDevicePrimaryCtxReset, (CUdevice dev))
 {
 	API_ENTER(API_INIT);
-	return release(dev, true);
+	return release_owner(dev, true);
 }
 
 static CUresult set_flags(CUdevice dev, unsigned int flags)

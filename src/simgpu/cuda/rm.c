@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-/* Objects are made and controlled by real ioctl calls, see rm.h for why. */
+/* Makes and controls objects by real ioctl calls; rm.h says why. */
 
 #include "simgpu/cuda/rm.h"
 
@@ -31,11 +31,11 @@ enum {
 	CLIENTS_MAX = 256,
 };
 
-/* A context's objects by the descriptor that they live on. Behind clients_lock. */
+/* The contexts with objects, which client_of() finds by descriptor. clients_lock guards them. */
 static struct rm_context *clients[CLIENTS_MAX];
 static pthread_mutex_t clients_lock = PTHREAD_MUTEX_INITIALIZER;
 static uint32_t last_client = 0xc1d00000u;
-/* Tells call() whether its request came to serve(), by whatever way. */
+/* Tells send_request() whether its request came to serve_request(). */
 static __thread unsigned int n_served;
 
 static struct rm_context *client_of(int fd)
@@ -107,7 +107,7 @@ static uint32_t control_channels(struct rm_context *rm, const struct rm_abi_cont
 	return RM_ABI_OK;
 }
 
-static uint32_t control(struct rm_context *rm, struct rm_abi_control *c, bool *ret_switched)
+static uint32_t control_object(struct rm_context *rm, struct rm_abi_control *c, bool *ret_switched)
 {
 	struct rm_group *group;
 	uint64_t *timeslice = (uint64_t *)(uintptr_t)c->params;
@@ -137,7 +137,7 @@ static uint32_t control(struct rm_context *rm, struct rm_abi_control *c, bool *r
 	}
 }
 
-/* The name under which NVSHARE_SIM_FAIL knows the request; NULL: under none. */
+/* The request's name in NVSHARE_SIM_FAIL; NULL: it has none. */
 static const char *name_of(unsigned int nr, const void *arg)
 {
 	const struct rm_abi_disable_channels *channels;
@@ -175,8 +175,8 @@ static bool is_ours(int fd)
 	return r;
 }
 
-/* 1 when fd is none of ours, or -errno. */
-static int serve(int fd, unsigned long request, void *arg)
+/* Returns 0, -errno, or 1: fd is not ours. */
+static int serve_request(int fd, unsigned long request, void *arg)
 {
 	unsigned int type = request >> 8 & 0xff, nr = request & 0xff;
 	const struct rm_abi_xfer *xfer = arg;
@@ -197,11 +197,11 @@ static int serve(int fd, unsigned long request, void *arg)
 	if (order.what == FAIL_ERRNO)
 		return -order.code;
 	pthread_mutex_lock(&clients_lock);
-	rm = client_of(fd); /* it may have gone while the order was carried out */
+	rm = client_of(fd); /* NULL: it ended while fail_order() slept */
 	if (order.what == FAIL_RESULT)
 		status = (uint32_t)order.code;
 	else if (nr == RM_ABI_ESC_CONTROL && order.what != FAIL_LIE)
-		status = rm ? control(rm, arg, &has_switched) : RM_ABI_INVALID_CLIENT;
+		status = rm ? control_object(rm, arg, &has_switched) : RM_ABI_INVALID_CLIENT;
 	set_status(nr, arg, status);
 	pthread_mutex_unlock(&clients_lock);
 	if (has_switched)
@@ -219,7 +219,7 @@ int ioctl(int fd, unsigned long request, ...)
 	va_start(ap, request);
 	arg = va_arg(ap, void *);
 	va_end(ap);
-	r = serve(fd, request, arg);
+	r = serve_request(fd, request, arg);
 	if (r > 0)
 		return (int)syscall(SYS_ioctl, fd, request, arg);
 	if (r < 0) {
@@ -230,26 +230,26 @@ int ioctl(int fd, unsigned long request, ...)
 }
 
 /*
- * Through the PLT first. In a program that opened libcuda.so.1 with RTLD_LOCAL the call
- * ends in libc and the kernel refuses the descriptor; then nobody interposes, and we serve
- * it here.
+ * Calls ioctl() through the PLT, so that an interposing library sees the request. In a program that
+ * opened libcuda.so.1 with RTLD_LOCAL, the call ends in libc and the kernel refuses the descriptor.
+ * Then no library interposes, and the request is served here.
  */
-static int call(int fd, unsigned long request, void *arg)
+static int send_request(int fd, unsigned long request, void *arg)
 {
 	int saved = errno, r;
 
 	n_served = 0;
 	r = ioctl(fd, request, arg) < 0 ? -errno : 0;
 	if (r < 0 && !n_served) {
-		r = serve(fd, request, arg);
+		r = serve_request(fd, request, arg);
 		r = r > 0 ? -ENOTTY : r;
 	}
 	errno = saved;
 	return r;
 }
 
-static int make(struct rm_context *rm, uint32_t parent, uint32_t handle, uint32_t class,
-		void *params, uint32_t params_size)
+static int make_object(struct rm_context *rm, uint32_t parent, uint32_t handle, uint32_t class,
+		       void *params, uint32_t params_size)
 {
 	struct rm_abi_alloc alloc = {
 		.hRoot = rm->client,
@@ -259,7 +259,7 @@ static int make(struct rm_context *rm, uint32_t parent, uint32_t handle, uint32_
 		.pAllocParms = (uintptr_t)params,
 		.paramsSize = params_size,
 	};
-	int r = call(rm->fd, RM_ABI_REQUEST_ALLOC, &alloc);
+	int r = send_request(rm->fd, RM_ABI_REQUEST_ALLOC, &alloc);
 
 	return r < 0 ? r : alloc.status ? -EIO : 0;
 }
@@ -285,7 +285,7 @@ static bool has_engine(enum rm_engine engine)
 
 static int make_group(struct rm_context *rm, enum rm_engine engine, uint32_t handle)
 {
-	/* As NV_CHANNEL_GROUP_ALLOCATION_PARAMETERS: error, ECC error, address space, engine. */
+	/* NV_CHANNEL_GROUP_ALLOCATION_PARAMETERS: error, ECC error, address space, engine. */
 	uint32_t params[8] = {0, 0, 0, engines[engine].number};
 	uint32_t n = engines[engine].n_channels, i;
 	struct rm_group *group = &rm->groups[engine];
@@ -293,11 +293,11 @@ static int make_group(struct rm_context *rm, enum rm_engine engine, uint32_t han
 
 	group->timeslice_us = engines[engine].timeslice_us;
 	group->handle = handle;
-	r = make(rm, rm->subdevice - 1, handle, RM_ABI_CLASS_GROUP, params, sizeof(params));
+	r = make_object(rm, rm->subdevice - 1, handle, RM_ABI_CLASS_GROUP, params, sizeof(params));
 	for (i = 0; r == 0 && i < n; i++) {
 		group->channels[i] = handle + 1 + i;
 		group->is_off[i] = 0;
-		r = make(rm, handle, handle + 1 + i, CLASS_CHANNEL, NULL, 0);
+		r = make_object(rm, handle, handle + 1 + i, CLASS_CHANNEL, NULL, 0);
 	}
 	group->n_channels = n;
 	return r;
@@ -327,11 +327,13 @@ int rm_context_init(struct CUctx_st *ctx)
 		return -EMFILE;
 	}
 	rm->subdevice = 0x5c000002u;
-	r = make(rm, 0, rm->client, RM_ABI_CLASS_ROOT, NULL, 0);
+	r = make_object(rm, 0, rm->client, RM_ABI_CLASS_ROOT, NULL, 0);
 	if (r == 0)
-		r = make(rm, rm->client, rm->subdevice - 1, RM_ABI_CLASS_DEVICE, &gpu, sizeof(gpu));
+		r = make_object(rm, rm->client, rm->subdevice - 1, RM_ABI_CLASS_DEVICE, &gpu,
+				sizeof(gpu));
 	if (r == 0)
-		r = make(rm, rm->subdevice - 1, rm->subdevice, RM_ABI_CLASS_SUBDEVICE, NULL, 0);
+		r = make_object(rm, rm->subdevice - 1, rm->subdevice, RM_ABI_CLASS_SUBDEVICE, NULL,
+				0);
 	for (i = 0; r == 0 && i < RM_ENGINE_COUNT_; i++)
 		if (has_engine((enum rm_engine)i))
 			r = make_group(rm, (enum rm_engine)i, 0x5c000100u + 0x100u * i);
@@ -352,11 +354,11 @@ void rm_context_deinit(struct CUctx_st *ctx)
 		gone.hObjectParent = rm->subdevice - 1;
 		gone.hObjectOld = rm->groups[i].handle;
 		if (gone.hObjectOld)
-			call(rm->fd, RM_ABI_REQUEST_FREE, &gone);
+			send_request(rm->fd, RM_ABI_REQUEST_FREE, &gone);
 	}
 	gone.hObjectParent = 0;
 	gone.hObjectOld = rm->client;
-	call(rm->fd, RM_ABI_REQUEST_FREE, &gone);
+	send_request(rm->fd, RM_ABI_REQUEST_FREE, &gone);
 	pthread_mutex_lock(&clients_lock);
 	for (i = 0; i < CLIENTS_MAX; i++)
 		if (clients[i] == rm)

@@ -33,7 +33,7 @@ struct rm_group {
 };
 
 struct rm_context {
-	int fd; /* of the client that owns the objects; -1: there are none */
+	int fd; /* descriptor of the client that owns the objects; -1: there are none */
 	uint32_t client;
 	uint32_t subdevice;
 	struct rm_group groups[RM_ENGINE_COUNT_];

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
- * The worker: looks for the head of a queue that may go on, makes one step of it, looks
- * again. It sleeps on its wake word in the node's memory, so that a submission of this
- * process and a token from another one end the same wait.
+ * The worker. It chooses a queue whose head may go on, makes one step of it, and chooses again. It
+ * sleeps on its wake word in the node's memory. So a submission of this process and a token from
+ * another one end the same wait.
  */
 
 #include "simgpu/cuda/run.h"
@@ -18,26 +18,26 @@
 #include "util/clock.h"
 
 enum {
-	TOKEN_RETRY_NS = 20000000, /* a holder that died tells nobody */
-	POLL_NS = 200000,          /* memory that a stream waits for is written by anybody */
+	TOKEN_RETRY_NS = 20000000, /* a holder that dies wakes no process */
+	POLL_NS = 200000,          /* a write to memory that a stream waits for wakes no worker */
 };
 
 struct worker {
 	pthread_t thread;
 	bool is_started;
-	struct op *current; /* its stream's head stays where it is */
+	struct op *current; /* under way, so it stays its stream's head */
 	uint64_t turn;
 	unsigned int n_settling; /* threads in run_settle() */
 	bool has_token[NODE_DEVICES_MAX];
-	bool is_queued[NODE_DEVICES_MAX];   /* for the token */
+	bool is_queued[NODE_DEVICES_MAX];   /* waits for the token */
 	bool wants_token[NODE_DEVICES_MAX]; /* in this round */
 	uint64_t slice_ns[NODE_DEVICES_MAX];
-	uint64_t spent_ns[NODE_DEVICES_MAX]; /* of the slice */
+	uint64_t spent_ns[NODE_DEVICES_MAX]; /* used part of the slice */
 	uint64_t sleep_until_ns;
 };
 
 static struct worker worker;
-static unsigned int n_queues; /* of the hardware's, a context; 0: one for each stream */
+static unsigned int n_queues; /* hardware queues of a context; 0: one for each stream */
 
 static struct op *op_free(struct op *op)
 {
@@ -57,7 +57,7 @@ static struct op *op_free(struct op *op)
 	return NULL;
 }
 
-static void pop(struct CUstream_st *stream)
+static void pop_op(struct CUstream_st *stream)
 {
 	struct op *op = stream->head;
 
@@ -81,7 +81,7 @@ void run_drop(struct CUstream_st *stream)
 	if (keep)
 		keep->next = NULL;
 	state_notify();
-	/* Other streams may have waited for what was dropped. */
+	/* Other streams may have waited for the dropped work. */
 	if (sim.is_worker_asleep)
 		node_wake_self();
 }
@@ -130,7 +130,7 @@ static bool shares_queue(const struct CUstream_st *stream, const struct CUstream
 	return n_queues && other->queue % n_queues == stream->queue % n_queues;
 }
 
-/* What came to the same queue earlier goes first, of whichever stream. Copies have their own. */
+/* In a hardware queue the earliest work goes first, of any stream. Copies have other queues. */
 static bool is_first_in_queue(const struct CUstream_st *stream, const struct op *op)
 {
 	enum work_kind kind = op->works[op->n_done].kind;
@@ -185,7 +185,7 @@ static bool may_compute(struct CUctx_st *ctx, uint64_t now)
 	return true;
 }
 
-/* A time is written by the context itself, where the host engine signals what has none. */
+/* The context itself must write an event's time. The host engine signals events without a time. */
 static bool needs_context(const struct work *work)
 {
 	return work_computes(work) || (work->kind == WORK_RECORD && work->record->is_timed);
@@ -198,7 +198,7 @@ static bool may_step(struct CUstream_st *stream, uint64_t now)
 	unsigned int device = device_node(stream->ctx->device);
 
 	if (op->progress.ready_ns > now) {
-		/* Computed, but for the device it is under way until then. */
+		/* The host has computed it, but in the device's time it runs until then. */
 		if (work_computes(work) && op->progress.ready_ns <= node_gpu_until(device))
 			worker.wants_token[device] = true;
 		sleep_until(op->progress.ready_ns);
@@ -217,7 +217,7 @@ static bool may_step(struct CUstream_st *stream, uint64_t now)
 }
 
 /* The stream to serve: highest priority first, then the one that waited longest. */
-static struct CUstream_st *choose(uint64_t now)
+static struct CUstream_st *choose_stream(uint64_t now)
 {
 	struct CUstream_st *stream, *best = NULL;
 	struct CUctx_st *ctx;
@@ -252,12 +252,12 @@ static void finish_work(struct CUstream_st *stream, struct op *op)
 		host_call_free(op->progress.call);
 	op->progress = (struct progress){0};
 	if (++op->n_done == op->n_works)
-		pop(stream);
+		pop_op(stream);
 	state_notify();
 }
 
-/* One step of the stream's head; the lock is released while it is made. */
-static void serve(struct CUstream_st *stream)
+/* Makes one step of the stream's head, without the lock. */
+static void serve_stream(struct CUstream_st *stream)
 {
 	struct op *op = stream->head;
 	struct CUctx_st *ctx = stream->ctx;
@@ -282,7 +282,7 @@ static void serve(struct CUstream_st *stream)
 		if (op->progress.ready_ns <= clock_now_ns())
 			finish_work(stream, op);
 		else
-			op->progress.pos = UINT64_MAX; /* only time is missing */
+			op->progress.pos = UINT64_MAX; /* only its time has to pass */
 		break;
 	case WORK_STEP_BLOCKED:
 		if (!op->progress.call)
@@ -291,7 +291,7 @@ static void serve(struct CUstream_st *stream)
 	case WORK_STEP_MORE:
 		break;
 	}
-	/* Another thread made the context fail, or is taking it down. */
+	/* Another thread may have made the context fail, or be destroying it. */
 	if (ctx->error)
 		run_drop(stream);
 	run_stream_reap(stream);
@@ -299,7 +299,7 @@ static void serve(struct CUstream_st *stream)
 		state_notify();
 }
 
-/* Gives away what is not needed any more or was held for a whole slice. */
+/* Drops tokens that no stream wants, and yields those whose slice is used up. */
 static void mind_tokens(void)
 {
 	unsigned int i, device;
@@ -336,10 +336,10 @@ static void *work_loop(void *arg)
 		worker.sleep_until_ns = UINT64_MAX;
 		for (i = 0; i < NODE_DEVICES_MAX; i++)
 			worker.wants_token[i] = false;
-		stream = choose(now);
+		stream = choose_stream(now);
 		mind_tokens();
 		if (stream) {
-			serve(stream);
+			serve_stream(stream);
 			continue;
 		}
 		sim.is_worker_asleep = true;
@@ -361,7 +361,7 @@ int run_start(void)
 	state_lock();
 	if (!worker.is_started) {
 		n_queues = node_connections();
-		/* The program's signals are not for our thread. */
+		/* The program's threads are to handle the program's signals. */
 		sigfillset(&all);
 		pthread_sigmask(SIG_SETMASK, &all, &old);
 		r = -pthread_create(&worker.thread, NULL, work_loop, NULL);
@@ -376,7 +376,8 @@ void run_stop(void)
 {
 	struct timespec until;
 
-	/* A host function may call exit(): its thread is another than the worker. */
+	/* The worker must not wait for itself. A host function that calls exit() has another
+	 * thread. */
 	if (!worker.is_started || pthread_equal(worker.thread, pthread_self()))
 		return;
 	node_wake_self();
@@ -400,7 +401,7 @@ void run_settle(void)
 	node_wake_self();
 }
 
-static void append(struct CUstream_st *stream, struct op *op)
+static void append_op(struct CUstream_st *stream, struct op *op)
 {
 	op->seq = ++stream->ctx->last_seq;
 	stream->last_seq = op->seq;
@@ -417,7 +418,7 @@ static void append(struct CUstream_st *stream, struct op *op)
 	}
 }
 
-/* The context is on the GPU: other streams' kernels do not keep it from writing a time. */
+/* true: the context is on the GPU and can write the event's time beside other streams' kernels. */
 static bool is_at_once(const struct CUstream_st *stream, const struct work *work)
 {
 	const struct CUctx_st *ctx = stream->ctx;
@@ -455,7 +456,7 @@ CUresult run_submit(struct CUstream_st *stream, const struct work *work, void *s
 	op->works = &op->single;
 	op->n_works = 1;
 	op->staging = staging;
-	append(stream, op);
+	append_op(stream, op);
 	if (work->kind == WORK_KERNEL)
 		node_count(NODE_COUNTER_LAUNCHES, 1);
 	return CUDA_SUCCESS;
@@ -471,7 +472,7 @@ CUresult run_submit_exec(struct CUstream_st *stream, struct CUgraphExec_st *exec
 	op->works = works;
 	op->n_works = n_works;
 	op->exec = exec;
-	append(stream, op);
+	append_op(stream, op);
 	return CUDA_SUCCESS;
 }
 
@@ -480,7 +481,7 @@ CUresult run_sync(struct CUstream_st *stream)
 	struct CUctx_st *ctx = stream->ctx;
 	uint64_t seq = stream->last_seq;
 
-	/* What is behind us in the queue is not our business. */
+	/* Later work of the queue is not waited for. */
 	stream->n_users++;
 	while (!ctx->error && ctx->is_alive && stream->head && stream->head->seq <= seq)
 		state_wait();

@@ -148,7 +148,7 @@ CUresult stream_lock_room(CUstream handle, struct CUstream_st **ret)
 	return r;
 }
 
-static CUresult create(CUstream *phStream, unsigned int flags, int priority)
+static CUresult create_stream(CUstream *phStream, unsigned int flags, int priority)
 {
 	struct CUctx_st *ctx = context_current(), *handle = context_handle();
 	struct CUstream_st *stream;
@@ -173,17 +173,17 @@ static CUresult create(CUstream *phStream, unsigned int flags, int priority)
 API(cuStreamCreate, (CUstream * phStream, unsigned int Flags))
 {
 	API_ENTER(API_CONTEXT);
-	return create(phStream, Flags, 0);
+	return create_stream(phStream, Flags, 0);
 }
 
 API(cuStreamCreateWithPriority, (CUstream * phStream, unsigned int flags, int priority))
 {
 	API_ENTER(API_CONTEXT);
-	return create(phStream, flags, priority);
+	return create_stream(phStream, flags, priority);
 }
 
 /* Returns at once; the stream goes when its work is done. */
-static CUresult destroy(CUstream handle)
+static CUresult destroy_stream(CUstream handle)
 {
 	struct CUstream_st *stream;
 
@@ -205,16 +205,16 @@ static CUresult destroy(CUstream handle)
 API(cuStreamDestroy_v2, (CUstream hStream))
 {
 	API_ENTER(API_INIT);
-	return destroy(hStream);
+	return destroy_stream(hStream);
 }
 
 API(cuStreamDestroy, (CUstream hStream))
 {
 	API_ENTER(API_INIT);
-	return destroy(hStream);
+	return destroy_stream(hStream);
 }
 
-static CUresult synchronize(const char *name, CUstream handle)
+static CUresult synchronize_stream(const char *name, CUstream handle)
 {
 	struct CUstream_st *stream;
 	CUresult r = api_enter(name, API_CONTEXT | API_UNSAFE);
@@ -251,9 +251,9 @@ CUresult stream_sync_blocking(struct CUctx_st *ctx)
 }
 
 API_TWIN(cuStreamSynchronize, cuStreamSynchronize_ptsz, (CUstream hStream),
-	 synchronize(__func__, hStream ? hStream : zero))
+	 synchronize_stream(__func__, hStream ? hStream : zero))
 
-static CUresult query(const char *name, CUstream handle)
+static CUresult query_stream(const char *name, CUstream handle)
 {
 	struct CUstream_st *stream, *other;
 	CUresult r = api_enter(name, API_CONTEXT | API_UNSAFE);
@@ -274,7 +274,7 @@ static CUresult query(const char *name, CUstream handle)
 }
 
 API_TWIN(cuStreamQuery, cuStreamQuery_ptsz, (CUstream hStream),
-	 query(__func__, hStream ? hStream : zero))
+	 query_stream(__func__, hStream ? hStream : zero))
 
 struct stream_facts {
 	CUcontext ctx;
@@ -284,7 +284,8 @@ struct stream_facts {
 	unsigned long long id;
 };
 
-static CUresult facts(const char *name, CUstream handle, const void *out, struct stream_facts *ret)
+static CUresult stream_facts(const char *name, CUstream handle, const void *out,
+			     struct stream_facts *ret)
 {
 	struct CUstream_st *stream;
 	CUresult r = api_enter(name, API_CONTEXT);
@@ -305,7 +306,7 @@ static CUresult facts(const char *name, CUstream handle, const void *out, struct
 	static CUresult get_##symbol(const char *name, CUstream handle, type *out) \
 	{                                                                          \
 		struct stream_facts f;                                             \
-		CUresult r = facts(name, handle, out, &f);                         \
+		CUresult r = stream_facts(name, handle, out, &f);                  \
                                                                                    \
 		if (!r)                                                            \
 			*out = f.field;                                            \
@@ -320,7 +321,7 @@ STREAM_FACT(cuStreamGetFlags, cuStreamGetFlags_ptsz, unsigned int, flags)
 STREAM_FACT(cuStreamGetPriority, cuStreamGetPriority_ptsz, int, priority)
 STREAM_FACT(cuStreamGetId, cuStreamGetId_ptsz, unsigned long long, id)
 
-static CUresult submit(const char *name, CUstream handle, struct work *work)
+static CUresult submit_work(const char *name, CUstream handle, struct work *work)
 {
 	struct CUstream_st *stream;
 	CUresult r = api_enter(name, API_CONTEXT);
@@ -339,7 +340,7 @@ static CUresult host_func(const char *name, CUstream stream, CUhostFn fn, CUstre
 {
 	struct work work = {.kind = WORK_HOST, .host = {fn, callback, stream, arg}};
 
-	return fn || callback ? submit(name, stream, &work) : CUDA_ERROR_INVALID_VALUE;
+	return fn || callback ? submit_work(name, stream, &work) : CUDA_ERROR_INVALID_VALUE;
 }
 
 API_TWIN(cuLaunchHostFunc, cuLaunchHostFunc_ptsz, (CUstream hStream, CUhostFn fn, void *userData),
@@ -350,21 +351,21 @@ API_TWIN(cuStreamAddCallback, cuStreamAddCallback_ptsz,
 	 flags ? CUDA_ERROR_INVALID_VALUE
 	       : host_func(__func__, hStream ? hStream : zero, NULL, callback, userData))
 
-static CUresult value(const char *name, CUstream stream, enum work_kind kind,
-		      const struct work_value *value_)
+static CUresult submit_value(const char *name, CUstream stream, enum work_kind kind,
+			     const struct work_value *value_)
 {
 	struct work work = {.kind = kind, .value = *value_};
 
 	if (!value_->addr || value_->addr % (value_->is_64 ? 8 : 4))
 		return CUDA_ERROR_INVALID_VALUE;
-	return submit(name, stream, &work);
+	return submit_work(name, stream, &work);
 }
 
 #define VALUE(symbol, twin, bits, kind, wide)                                                  \
 	API_TWIN(symbol, twin,                                                                 \
 		 (CUstream hStream, CUdeviceptr addr, cuuint##bits##_t v, unsigned int flags), \
-		 value(__func__, hStream ? hStream : zero, kind,                               \
-		       &(struct work_value){addr, v, flags, wide}))
+		 submit_value(__func__, hStream ? hStream : zero, kind,                        \
+			      &(struct work_value){addr, v, flags, wide}))
 
 VALUE(cuStreamWaitValue32, cuStreamWaitValue32_ptsz, 32, WORK_VALUE_WAIT, false)
 VALUE(cuStreamWaitValue32_v2, cuStreamWaitValue32_v2_ptsz, 32, WORK_VALUE_WAIT, false)
@@ -375,8 +376,8 @@ VALUE(cuStreamWriteValue32_v2, cuStreamWriteValue32_v2_ptsz, 32, WORK_VALUE_WRIT
 VALUE(cuStreamWriteValue64, cuStreamWriteValue64_ptsz, 64, WORK_VALUE_WRITE, true)
 VALUE(cuStreamWriteValue64_v2, cuStreamWriteValue64_v2_ptsz, 64, WORK_VALUE_WRITE, true)
 
-static CUresult batch(const char *name, CUstream stream, unsigned int count,
-		      const CUstreamBatchMemOpParams *params)
+static CUresult submit_batch(const char *name, CUstream stream, unsigned int count,
+			     const CUstreamBatchMemOpParams *params)
 {
 	struct work_value v;
 	CUresult r = CUDA_SUCCESS;
@@ -390,17 +391,17 @@ static CUresult batch(const char *name, CUstream stream, unsigned int count,
 		switch (params[i].operation) {
 		case CU_STREAM_MEM_OP_WAIT_VALUE_64:
 			v.is_64 = true;
-			r = value(name, stream, WORK_VALUE_WAIT, &v);
+			r = submit_value(name, stream, WORK_VALUE_WAIT, &v);
 			break;
 		case CU_STREAM_MEM_OP_WAIT_VALUE_32:
-			r = value(name, stream, WORK_VALUE_WAIT, &v);
+			r = submit_value(name, stream, WORK_VALUE_WAIT, &v);
 			break;
 		case CU_STREAM_MEM_OP_WRITE_VALUE_64:
 			v.is_64 = true;
-			r = value(name, stream, WORK_VALUE_WRITE, &v);
+			r = submit_value(name, stream, WORK_VALUE_WRITE, &v);
 			break;
 		case CU_STREAM_MEM_OP_WRITE_VALUE_32:
-			r = value(name, stream, WORK_VALUE_WRITE, &v);
+			r = submit_value(name, stream, WORK_VALUE_WRITE, &v);
 			break;
 		case CU_STREAM_MEM_OP_FLUSH_REMOTE_WRITES:
 		case CU_STREAM_MEM_OP_BARRIER:
@@ -416,22 +417,22 @@ static CUresult batch(const char *name, CUstream stream, unsigned int count,
 	API_TWIN(symbol, twin,                                                            \
 		 (CUstream hStream, unsigned int count, CUstreamBatchMemOpParams *params, \
 		  unsigned int flags),                                                    \
-		 ((void)flags, batch(__func__, hStream ? hStream : zero, count, params)))
+		 ((void)flags, submit_batch(__func__, hStream ? hStream : zero, count, params)))
 
 BATCH(cuStreamBatchMemOp, cuStreamBatchMemOp_ptsz)
 BATCH(cuStreamBatchMemOp_v2, cuStreamBatchMemOp_v2_ptsz)
 
 /* Only for managed memory of one stream, which is not modelled: every stream may use it. */
-static CUresult attach(const char *name, CUstream stream, unsigned int flags)
+static CUresult attach_memory(const char *name, CUstream stream, unsigned int flags)
 {
 	struct work work = {.kind = WORK_NOTHING};
 
 	if (flags != CU_MEM_ATTACH_GLOBAL && flags != CU_MEM_ATTACH_HOST &&
 	    flags != CU_MEM_ATTACH_SINGLE)
 		return CUDA_ERROR_INVALID_VALUE;
-	return submit(name, stream, &work);
+	return submit_work(name, stream, &work);
 }
 
 API_TWIN(cuStreamAttachMemAsync, cuStreamAttachMemAsync_ptsz,
 	 (CUstream hStream, CUdeviceptr dptr, size_t length, unsigned int flags),
-	 ((void)dptr, (void)length, attach(__func__, hStream ? hStream : zero, flags)))
+	 ((void)dptr, (void)length, attach_memory(__func__, hStream ? hStream : zero, flags)))

@@ -302,7 +302,7 @@ API(cuMemAddressFree, (CUdeviceptr ptr, size_t size))
 	return r;
 }
 
-static CUresult map(CUdeviceptr ptr, size_t size, struct phys *phys)
+static CUresult map_phys(CUdeviceptr ptr, size_t size, struct phys *phys)
 {
 	const struct reservation *res = reservation_of(ptr);
 	struct range *range;
@@ -350,7 +350,7 @@ API(cuMemMap, (CUdeviceptr ptr, size_t size, size_t offset, CUmemGenericAllocati
 	phys = phys_find(handle);
 	/* As on a card, only a whole handle can be mapped. */
 	if (phys)
-		r = size == phys->size ? map(ptr, size, phys) : CUDA_ERROR_NOT_SUPPORTED;
+		r = size == phys->size ? map_phys(ptr, size, phys) : CUDA_ERROR_NOT_SUPPORTED;
 	space_unlock();
 	return r;
 }

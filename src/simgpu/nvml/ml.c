@@ -35,7 +35,7 @@ static void watch_forks(void)
 	pthread_atfork(before_fork, after_fork_in_parent, after_fork_in_child);
 }
 
-static nvmlReturn_t attach(void)
+static nvmlReturn_t attach_node(void)
 {
 	int r = node_attach();
 
@@ -51,7 +51,7 @@ nvmlReturn_t ml_enter(void)
 	nvmlReturn_t r;
 
 	pthread_mutex_lock(&lock);
-	r = n_inits ? attach() : NVML_ERROR_UNINITIALIZED;
+	r = n_inits ? attach_node() : NVML_ERROR_UNINITIALIZED;
 	if (r)
 		pthread_mutex_unlock(&lock);
 	return r;
@@ -147,7 +147,7 @@ nvmlReturn_t nvmlInitWithFlags(unsigned int flags)
 	(void)flags; /* the two flags (no GPUs, no attaching) only permit something */
 	pthread_once(&fork_once, watch_forks);
 	pthread_mutex_lock(&lock);
-	r = attach();
+	r = attach_node();
 	if (r == NVML_SUCCESS && n_inits++ == 0)
 		for (gpu = 0; gpu < NODE_GPUS_MAX; gpu++)
 			for (i = 0; i <= ML_MIG_MAX; i++)

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
- * How much of a device is in use, by whom, and what follows from it: power, temperature and
- * energy are made up of the compute time, so that they rise and fall together.
+ * The use of a device, and the processes that use it. Power, temperature and energy are computed
+ * from the compute time, so that they rise and fall together.
  */
 
 #include <stddef.h>
@@ -46,7 +46,7 @@ nvmlReturn_t nvmlDeviceGetMemoryInfo_v2(nvmlDevice_t device, nvmlMemory_v2_t *me
 
 	if (r)
 		return r;
-	/* Instances are cut evenly; what is left of the division belongs to the GPU alone. */
+	/* All instances have the same size. The rest of the division belongs to the GPU alone. */
 	total = device->instance_plus_1 ? node_view.shared->device[ml_first(device)].capacity
 					: node_view.shared->config.gpu_memory[device->gpu];
 	node_lock();
@@ -98,7 +98,7 @@ static unsigned int list_processes(nvmlDevice_t device, nvmlProcessInfo_t *infos
 	return n_found;
 }
 
-/* infos has room for *infoCount; *infoCount becomes how many there are. */
+/* infos has room for *infoCount entries. *infoCount becomes the number of processes. */
 nvmlReturn_t nvmlDeviceGetComputeRunningProcesses_v3(nvmlDevice_t device, unsigned int *infoCount,
 						     nvmlProcessInfo_t *infos)
 {
@@ -125,7 +125,7 @@ nvmlReturn_t nvmlDeviceGetComputeRunningProcesses_v2(nvmlDevice_t device, unsign
 	return nvmlDeviceGetComputeRunningProcesses_v3(device, infoCount, infos);
 }
 
-/* The simulated card draws nothing. */
+/* The simulated card has no graphics. */
 nvmlReturn_t nvmlDeviceGetGraphicsRunningProcesses_v3(nvmlDevice_t device, unsigned int *infoCount,
 						      nvmlProcessInfo_t *infos)
 {
@@ -140,7 +140,7 @@ nvmlReturn_t nvmlDeviceGetGraphicsRunningProcesses_v3(nvmlDevice_t device, unsig
 	return NVML_SUCCESS;
 }
 
-/* The entries were smaller. */
+/* The first form of the function has smaller entries. */
 nvmlReturn_t nvmlDeviceGetComputeRunningProcesses(nvmlDevice_t device, unsigned int *infoCount,
 						  nvmlProcessInfo_v1_t *infos)
 {
@@ -159,13 +159,13 @@ nvmlReturn_t nvmlDeviceGetComputeRunningProcesses(nvmlDevice_t device, unsigned 
 	return r;
 }
 
-/* Whole buckets only: the one that is being filled would make every load look smaller. */
+/* Counts whole buckets only: the one that is being filled would make each load look smaller. */
 static double load_ratio(unsigned int device, const struct node_load *load, uint64_t window_ns)
 {
 	return node_load_ratio(load, node_gpu_time(device) - BUCKET_NS, window_ns);
 }
 
-/* 0..1; of a GPU that is cut, the mean of its instances. */
+/* 0..1. For a GPU with instances: their mean. */
 static double device_ratio(nvmlDevice_t device)
 {
 	double sum = 0;
@@ -252,7 +252,7 @@ static uint64_t epoch_us(void)
 {
 	struct timespec t;
 
-	(void)clock_gettime(CLOCK_REALTIME, &t); /* can not fail: the clock exists */
+	(void)clock_gettime(CLOCK_REALTIME, &t); /* cannot fail: the clock exists */
 	return (uint64_t)t.tv_sec * 1000000u + (uint64_t)t.tv_nsec / 1000u;
 }
 
@@ -286,7 +286,7 @@ static unsigned int sample_processes(nvmlDevice_t device, uint64_t since_us, uin
 	return n;
 }
 
-/* What both forms answer: *count is the room (0 without an array), then the number. */
+/* Both forms: *count is the caller's room, 0 without an array, and becomes the number. */
 static nvmlReturn_t check_room(unsigned int n, bool has_array, unsigned int *count)
 {
 	unsigned int room = has_array ? *count : 0;
