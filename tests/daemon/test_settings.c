@@ -203,7 +203,7 @@ static void an_error_names_variable_value_and_what_is_allowed(void **state)
 		char text[SETTINGS_TEXT_LEN];
 
 		memset(&settings, 0x5a, sizeof(settings));
-		before = settings;
+		memcpy(&before, &settings, sizeof(settings));
 		assert_int_equal(parse(env, NULL, &settings, text), SETTINGS_E_BAD);
 		assert_string_equal(text, table[i][2]);
 		assert_memory_equal(&settings, &before, sizeof(settings));
@@ -411,7 +411,7 @@ static void assert_tool_refused(const struct setting *setting, const char *value
 	struct settings settings, before;
 
 	memset(&settings, 0x5a, sizeof(settings));
-	before = settings;
+	memcpy(&before, &settings, sizeof(settings));
 	setting_allowed(setting, allowed);
 	(void)snprintf(expected, sizeof(expected), "%s is '%s'; allowed is %s", setting->key, value,
 		       allowed);

@@ -80,6 +80,22 @@ static void defaults_hold_when_nothing_is_set(void **unused)
 	assert_string_equal(said, "");
 }
 
+/* Field by field: a compiler may leave anything in the gaps of a structure. */
+static void assert_same(const struct hook_options *a, const struct hook_options *b)
+{
+	char text_a[SETTING_TEXT_LEN], text_b[SETTING_TEXT_LEN];
+
+	for (size_t i = 0; i < hook_options_table_len; i++) {
+		setting_print(&hook_options_table[i], a, text_a);
+		setting_print(&hook_options_table[i], b, text_b);
+		assert_string_equal(text_a, text_b);
+	}
+	assert_string_equal(a->memory_limit, b->memory_limit);
+	assert_string_equal(a->host_memory_limit, b->host_memory_limit);
+	assert_string_equal(a->sock_dir, b->sock_dir);
+	assert_memory_equal(&a->claim, &b->claim, sizeof(a->claim));
+}
+
 static void every_variable_is_read(void **unused)
 {
 	const struct variable v[] = {
@@ -174,7 +190,7 @@ static void a_bad_value_is_said_in_one_line_and_the_default_used(void **unused)
 		const struct variable v[] = {cases[i].v, {NULL, NULL}};
 
 		o = parse(v, said, sizeof(said));
-		assert_memory_equal(&o, &d, sizeof(o));
+		assert_same(&o, &d);
 		if (!cases[i].allowed) {
 			assert_string_equal(said, "");
 			continue;
@@ -224,7 +240,7 @@ static void every_range_holds_and_is_said_in_the_table_s_words(void **unused)
 		(void)parse_one(s, s->max, said, sizeof(said));
 		assert_string_equal(said, "");
 		o = parse_one(s, s->max + s->max, said, sizeof(said));
-		assert_memory_equal(&o, &d, sizeof(o));
+		assert_same(&o, &d);
 		setting_allowed(s, allowed);
 		assert_non_null(strstr(said, s->variable));
 		assert_non_null(strstr(said, allowed));

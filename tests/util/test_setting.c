@@ -127,7 +127,7 @@ static void each_kind_takes_prints_and_refuses(void **state)
 			setting_print(setting, &owner, text);
 			assert_string_equal(text, kinds[i].good[n]);
 		}
-		before = owner;
+		memcpy(&before, &owner, sizeof(owner));
 		assert_int_equal(setting_parse(setting, kinds[i].bad, &owner), kinds[i].r);
 		assert_memory_equal(&owner, &before, sizeof(owner));
 	}
