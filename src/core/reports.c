@@ -77,10 +77,11 @@ static bool is_standstill(const struct sched *sched, uint32_t gpu)
 }
 
 /*
- * wanted is what the client lacks beyond the budget it knew of. If that was not the last
- * one, another is on its way, and the client will say whether it is enough.
+ * client runs. If it lacks memory it grows at once, or queues; if not, it grows no more. wanted
+ * is what it lacks beyond the budget that it knew of. If that was not the last one, another is on
+ * its way, and the client will say whether it is enough.
  */
-void reports_growth(struct sched *sched, uint32_t client, bool is_last_epoch)
+static void reports_growth(struct sched *sched, uint32_t client, bool is_last_epoch)
 {
 	struct sched_client *c = &sched->clients[client];
 	uint64_t wanted = c->memory.wanted + c->memory.wanted_pinned;

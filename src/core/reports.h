@@ -14,9 +14,6 @@ int reports_released(struct sched *sched, const struct sched_event *event);
 int reports_memory(struct sched *sched, const struct sched_event *event);
 int reports_alive(struct sched *sched, const struct sched_event *event);
 
-/* client runs: does it lack memory? Grows at once if it can, else queues; or no more. */
-void reports_growth(struct sched *sched, uint32_t client, bool is_last_epoch);
-
 /* A wait for memory has reached its bound: refused, if there is no end to it. */
 void reports_bound(struct sched *sched, uint32_t client);
 

@@ -61,7 +61,8 @@ void turn_admit(struct sched *sched, uint32_t client)
 	admit_client(sched, client, false);
 }
 
-void turn_put_back(struct sched *sched, uint32_t client)
+/* client, which comes, cannot have the room after all: it goes back to where it stood. */
+static void turn_put_back(struct sched *sched, uint32_t client)
 {
 	struct sched_client *c = &sched->clients[client];
 

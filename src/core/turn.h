@@ -30,7 +30,4 @@ void turn_dispatch(struct sched *sched, uint32_t gpu);
 /* client, in the queue, is chosen at once if it fits: however long the queue is. */
 void turn_admit(struct sched *sched, uint32_t client);
 
-/* client, which comes, can not have what it came for after all: back to where it stood. */
-void turn_put_back(struct sched *sched, uint32_t client);
-
 #endif

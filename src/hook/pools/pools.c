@@ -329,7 +329,7 @@ bool pools_free(CUdeviceptr ptr, CUstream stream, CUresult *ret_res)
 	return true;
 }
 
-void pools_block_free(struct pools_block *block)
+static void pools_block_free(struct pools_block *block)
 {
 	CUdevice dev = block->alloc.dev;
 	bool is_due;
@@ -455,7 +455,7 @@ bool pools_set_attribute(CUmemoryPool handle, CUmemPool_attribute attr, const vo
 
 /* ---- ends ------------------------------------------------------------------- */
 
-void pools_context_gone(CUcontext ctx)
+static void pools_context_gone(CUcontext ctx)
 {
 	struct pools_region *gone;
 	struct pools_block *plain;

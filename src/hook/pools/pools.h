@@ -63,9 +63,7 @@ void pools_stream_gone(CUstream stream);
 bool pools_release(CUdevice dev);
 void pools_make_room(CUdevice dev, uint64_t bytes);
 
-/* The pager calls these (pager_ops.h) after pools_join_pager(). */
-void pools_block_free(struct pools_block *block);
-void pools_context_gone(CUcontext ctx);
+/* Gives the pager the functions that it calls (pager_ops.h). */
 void pools_join_pager(void);
 
 void pools_after_fork_child(void);

@@ -82,7 +82,7 @@ bool share_off_may_be(void)
 }
 
 /* A frozen process of the managed backend could not have its page faults served. */
-bool share_off_can(CUdevice dev)
+static bool share_off_can(CUdevice dev)
 {
 	return share_off_may_be() && backend_of(dev) != NVSHARE_BACKEND_MANAGED &&
 	       !freeze_why_not();

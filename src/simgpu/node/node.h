@@ -146,7 +146,6 @@ void node_forget(void); /* in a forked child, because the slot is the parent's *
 /* A missing or wrong value gives the default. NVSHARE_SIM_DEBUG=1 reports wrong values. */
 void node_config_read(struct node_config *ret);
 unsigned int node_connections(void); /* hardware queues of a context; 0: one a stream */
-bool node_is_debug(void);
 void node_debug(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
 /* The node's lock is robust: the state behind it is consistent even if its holder dies. */

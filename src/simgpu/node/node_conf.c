@@ -12,7 +12,7 @@
 
 #include "util/parse.h"
 
-bool node_is_debug(void)
+static bool node_is_debug(void)
 {
 	const char *s = getenv("NVSHARE_SIM_DEBUG");
 
