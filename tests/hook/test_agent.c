@@ -485,6 +485,28 @@ static void an_idle_process_gives_the_gpu_up(void)
 	check(gate_get() == GATE_CLOSED);
 }
 
+static void a_process_that_waits_for_memory_is_not_idle(void)
+{
+	struct user user = {0};
+	int fd;
+
+	check(setenv("NVSHARE_IDLE_MS", "1", 1) == 0);
+	fake_listen(rig_dir);
+	fd = rig_begin_running();
+	fake_available(fd, 110 * MIB, 4);
+	wait_until(budget_get(0) == 110 * MIB);
+	user_start(&user, rig_take_memory);
+	wait_until(budget_wanting(0));
+	fake_send(fd, NVSHARE_MSG_PREPARE_SWAP_OUT,
+		  &(struct nvshare_prepare_swap_out){.bytes = 10 * MIB, .due_ms = 100000});
+	wait_until(fake_get(n_prepares) > 0);
+	clock_nap(10 * CLOCK_NS_PER_SEC);
+	check(gate_get() == GATE_OPEN && !user_is_done(&user));
+	fake_available(fd, 164 * MIB, 6);
+	check(user_finish(&user) == CUDA_SUCCESS);
+	wait_until(gate_get() == GATE_CLOSED);
+}
+
 static void answers_heartbeats(void)
 {
 	struct nvshare_heartbeat beat = {.nonce = 4711};
@@ -518,6 +540,7 @@ int main(void)
 		child_test(reports_are_coalesced),
 		child_test(unused_budget_goes_back_when_somebody_waits),
 		child_test(an_idle_process_gives_the_gpu_up),
+		child_test(a_process_that_waits_for_memory_is_not_idle),
 		child_test(answers_heartbeats),
 	};
 
