@@ -343,8 +343,8 @@ bench-decisions: $(B)/tests/bench/bench_share $(B)/tests/bench/bench_policy ## w
 
 # ---- house -----------------------------------------------------------------
 
-.PHONY: check-house check-includes check-settings check-words
-check-house: check-includes check-core check-exports check-abi check-simgpu-exports check-glibc check-settings check-words ## structure, exports, ABI, documents, comments
+.PHONY: check-house check-includes check-settings check-words check-names
+check-house: check-includes check-core check-exports check-abi check-simgpu-exports check-glibc check-settings check-words check-names ## structure, exports, ABI, documents, comments
 check-includes:
 	scripts/check-includes
 # All of the code's tables, as the manual has them; of the programs it takes what it needs.
@@ -354,6 +354,8 @@ check-settings: $(B)/src/man/settings_rows ## the manual pages have the settings
 	scripts/check-settings $<
 check-words:
 	scripts/check-words
+check-names: ## the documents name functions and files that exist
+	scripts/check-names
 
 .PHONY: check-core
 check-core: $(core_obj) ## the core only calls itself, mem*() and assert()
