@@ -3,6 +3,8 @@
 
 #include "util/parse.h"
 
+#include <stdio.h>
+
 #define RESERVE_PART 2 /* pinned bytes may take one half of the reserve, as in core/fit.c */
 
 static uint64_t bytes_on_card(const struct nvshare_status_client *client)

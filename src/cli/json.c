@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "cli/status.h"
+#include "cli/json.h"
 
 #include "cli/blame.h"
+#include "cli/status.h"
 #include "ipc/names.h"
 
 #include <inttypes.h>

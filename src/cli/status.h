@@ -2,13 +2,12 @@
 #ifndef NVS_CLI_STATUS_H
 #define NVS_CLI_STATUS_H
 
-/* A scheduler's status, and two ways to print it. Single-threaded. */
+/* A scheduler's status, and what follows from its numbers. Single-threaded. */
 
 #include "nvshare/protocol.h"
 
 #include <stdbool.h>
 #include <stddef.h>
-#include <stdio.h>
 
 struct status {
 	struct nvshare_status_node node;
@@ -27,12 +26,6 @@ struct status {
  */
 int status_fetch(struct status *status);
 void status_deinit(struct status *status);
-
-/* view.c: for people, in lines of at most width columns; 0: lines of any length. */
-void view_print(FILE *out, const struct status *status, size_t width, bool has_colours);
-
-/* json.c: for programs. A later version may add keys, but renames none. */
-void json_print(FILE *out, const struct status *status);
 
 /* "GPU-8d0a...", or "MIG-..." for an instance. */
 #define STATUS_UUID_LEN 48

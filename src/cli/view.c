@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "cli/status.h"
+#include "cli/view.h"
 
 #include "cli/blame.h"
 #include "cli/fold.h"
+#include "cli/status.h"
 #include "cli/table.h"
 #include "ipc/names.h"
 #include "util/clock.h"

@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+#include "cli/json.h"
 #include "cli/status.h"
+#include "cli/view.h"
 
 #include "cli/fold.h"
 

@@ -1,0 +1,14 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef NVS_CLI_JSON_H
+#define NVS_CLI_JSON_H
+
+/* A status for programs. Single-threaded. */
+
+#include <stdio.h>
+
+struct status;
+
+/* A later version may add keys, but renames none. */
+void json_print(FILE *out, const struct status *status);
+
+#endif
