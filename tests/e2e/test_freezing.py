@@ -65,7 +65,7 @@ def test_a_long_kernel_in_the_way_of_the_proof_delays_it_and_no_more(node):
     node.env.update(NVSHARE_SIM_MEMORY="64MiB", NVSHARE_SIM_CONTEXT="1MiB")
     node.start_scheduler(NVSHARE_SWITCH_TIME_MODE="fixed", NVSHARE_SWITCH_TIME_FIXED="0.1")
     long = node.app("spin", "--ms", "2500", "--ahead", "2", "--kernels", "10", "--size", "40MiB", name="long",
-                    NVSHARE_DEBUG="1", NVSHARE_DRAIN_MS="0", NVSHARE_DRAIN_MAX_MS="8000",
+                    NVSHARE_DEBUG="1", NVSHARE_DRAIN_MS="0", NVSHARE_DRAIN_MAX_MS="600000",
                     CUDA_DEVICE_MAX_CONNECTIONS="1")
     until("it computes", lambda: (c := node.client(long)) and c["memory_resident"] >= 40 * MIB)
     other = node.app("oversub", "--size", "40MiB", "--buffers", "8", "--rounds", "20", "--passes", "1",
