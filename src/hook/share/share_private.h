@@ -33,7 +33,7 @@ struct share_off_stats {
 uint32_t share_off_begin(CUdevice dev, enum share_reason reason, uint64_t until_ns);
 void share_off_end(enum share_reason reason);
 bool share_off_is(enum share_reason reason);
-bool share_off_is_on(void); /* for some reason */
+bool share_off_is_on(void);         /* for some reason */
 bool share_off_may_be(void);        /* false: a program with several GPUs is never kept off */
 void share_off_prove(CUdevice dev); /* proves the freeze ahead of the first hold */
 uint64_t share_off_tick(uint64_t now_ns);
