@@ -198,12 +198,12 @@ static int server_allocate(struct server *server)
 	return r ? r : doubts_init(server);
 }
 
-int server_init(struct server *server, const struct settings *options)
+int server_init(struct server *server, const struct settings *settings)
 {
 	const struct group *group = getgrnam("nvshare");
 	int r;
 
-	server->settings = *options;
+	server->settings = *settings;
 	server->admission.listener = (struct listener){.fd = -1, .lock_fd = -1, .dir_fd = -1};
 	server->timer_fd = server->signal_fd = server->admission.spare_fd = -1;
 	server->group = group ? group->gr_gid : (gid_t)-1;

@@ -83,7 +83,7 @@ struct server {
 };
 
 /* server: zeroed. 0 or -errno, logged; deinit is allowed (and needed) either way. */
-int server_init(struct server *server, const struct settings *options);
+int server_init(struct server *server, const struct settings *settings);
 void server_deinit(struct server *server);
 
 /* Until a signal ends it. 0 or -errno, logged. */
