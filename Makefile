@@ -350,7 +350,7 @@ check-includes:
 	scripts/check-includes
 # All of the code's tables, as the manual has them; of the programs it takes what it needs.
 $(B)/src/man/settings_rows: $(B)/src/man/settings_rows.o $(B)/libhook.a $(B)/libprograms.a $(libs)
-	$(LINK) -o $@ $^ $(YAML_LIBS) $(YAML_LIBS) -ldl
+	$(LINK) -o $@ $^ $(YAML_LIBS) -ldl
 check-settings: $(B)/src/man/settings_rows ## the manual pages have the settings, defaults and limits of the code
 	scripts/check-settings $<
 check-words:

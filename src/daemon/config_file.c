@@ -30,6 +30,7 @@ struct reader {
 	uint32_t depth;
 	uint32_t n_documents;
 	uint32_t line;                 /* of the event */
+	uint32_t key_line;             /* of the last key */
 	char key[CONFIG_FILE_KEY_LEN]; /* of the value that comes next */
 	char *text;                    /* the error */
 };
@@ -99,6 +100,7 @@ static int reader_take_key(struct reader *reader, const char *text, size_t len)
 		return reader_refuse(reader, "'%.80s' makes the key longer than %u bytes", text,
 				     CONFIG_FILE_KEY_LEN - 1);
 	reader->levels[reader->depth - 1].has_key = true;
+	reader->key_line = reader->line;
 	return 0;
 }
 
@@ -176,6 +178,9 @@ static int reader_open_level(struct reader *reader, bool is_list, const void *an
 		r = reader_add(reader, is_list ? CONFIG_FILE_LIST : CONFIG_FILE_MAPPING, NULL);
 	if (r)
 		return r;
+	/* libyaml says where the first thing below begins, but people look for the key. */
+	if (reader->depth && reader->levels[reader->depth - 1].has_key)
+		reader->file.at[reader->file.n - 1].line = reader->key_line;
 	reader->levels[reader->depth++] =
 		(struct level){.is_list = is_list, .key_len = strlen(reader->key)};
 	return 0;
@@ -323,4 +328,18 @@ void config_file_deinit(struct config_file *file)
 		free(file->at[i].text);
 	free(file->at);
 	*file = (struct config_file){.n = 0};
+}
+
+size_t config_file_below(const struct config_file *file, size_t at)
+{
+	size_t len = strlen(file->at[at].key), n = 0;
+
+	for (size_t i = at + 1; i < file->n; i++, n++) {
+		const char *key = file->at[i].key;
+
+		if (strncmp(key, file->at[at].key, len) != 0 ||
+		    (key[len] != '.' && key[len] != '['))
+			break;
+	}
+	return n;
 }

@@ -62,6 +62,9 @@ int config_file_parse(const char *name, const char *bytes, size_t len, struct co
 int config_file_read(const char *path, struct config_file *ret_file,
 		     char ret_text[CONFIG_FILE_TEXT_LEN]);
 
+/* The number of entries that stand below the one at `at`, and follow it. */
+size_t config_file_below(const struct config_file *file, size_t at);
+
 /* Zeroed entries are allowed. */
 void config_file_deinit(struct config_file *file);
 

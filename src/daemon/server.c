@@ -113,13 +113,13 @@ static int server_open_descriptors(struct server *server)
 
 static const char *server_dir(const struct server *server)
 {
-	return server->settings.sock_dir ? server->settings.sock_dir : NVSHARE_SOCK_DIR_DEFAULT;
+	return *server->settings.sock_dir ? server->settings.sock_dir : NVSHARE_SOCK_DIR_DEFAULT;
 }
 
 /* A scheduler whose socket was removed (by a cleaner of /run, or by hand) cannot be reached. */
 static void server_log_another(const struct server *server)
 {
-	char path[256];
+	char path[PATH_MAX + sizeof(NVSHARE_SOCK_NAME)];
 
 	(void)snprintf(path, sizeof(path), "%s/" NVSHARE_SOCK_NAME, server_dir(server));
 	log_error("another nvshare-scheduler runs on '%s'%s", path,
@@ -163,7 +163,7 @@ static int server_log_not_listening(const struct server *server, int r)
 
 static int server_open_listener(struct server *server)
 {
-	int r = listener_open(server->settings.sock_dir, &server->admission.listener);
+	int r = listener_open(server_dir(server), &server->admission.listener);
 
 	if (r)
 		return server_log_not_listening(server, r);
