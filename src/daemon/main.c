@@ -14,19 +14,6 @@
 
 enum { EXIT_USAGE = 2 };
 
-/* Errors, and the keys that do not apply here. */
-static void main_log(const struct settings_report *report)
-{
-	for (uint32_t i = 0; i < report->n_lines; i++) {
-		if (report->lines[i].is_error)
-			log_error("%s", report->lines[i].text);
-		else
-			log_info("%s", report->lines[i].text);
-	}
-	if (report->n_lines == SETTINGS_REPORT_MAX)
-		log_warn("there may be more lines than these; errors in all: %u", report->n_errors);
-}
-
 int main(int argc, char **argv)
 {
 	static struct server server; /* too large for a stack */
@@ -41,7 +28,7 @@ int main(int argc, char **argv)
 	else if (r == SETTINGS_E_VERSION)
 		(void)printf("nvshare-scheduler " NVSHARE_VERSION "\n");
 	else
-		main_log(&report);
+		settings_log(&report);
 	if (r == SETTINGS_E_BAD)
 		return report.task == SETTINGS_TASK_RUN ? EXIT_USAGE : EXIT_FAILURE;
 	if (!r && report.task == SETTINGS_TASK_PRINT)
@@ -49,6 +36,7 @@ int main(int argc, char **argv)
 	if (r || report.task != SETTINGS_TASK_RUN)
 		return output_arrived("nvshare-scheduler") ? EXIT_SUCCESS : EXIT_FAILURE;
 	log_set_level(settings.log_level);
+	server.args = argv + (argc > 0);
 	r = server_init(&server, &settings);
 	if (!r)
 		r = server_run(&server);

@@ -3,6 +3,7 @@
 
 #include "daemon/dispatch.h"
 #include "daemon/doubts.h"
+#include "daemon/reconfigure.h"
 #include "util/clock.h"
 #include "util/fd.h"
 #include "util/log.h"
@@ -50,12 +51,13 @@ static uint64_t server_raise_fd_limit(void)
 static void server_on_signal(struct server *server, struct event_source *source, uint32_t events)
 {
 	struct signalfd_siginfo info;
+	char text[SETTINGS_TEXT_LEN];
 
 	(void)source;
 	(void)events;
 	while (read(server->signal_fd, &info, sizeof(info)) == (ssize_t)sizeof(info)) {
 		if (info.ssi_signo == SIGHUP) {
-			log_info("SIGHUP ignored: there is no configuration file to read again");
+			(void)reconfigure_reload(server, text); /* it is logged */
 			continue;
 		}
 		log_info("ending signal=%s clients=%u", sigabbrev_np((int)info.ssi_signo),

@@ -178,3 +178,15 @@ int settings_check(const struct settings *settings, char ret_text[SETTINGS_TEXT_
 	(void)snprintf(ret_text, SETTINGS_TEXT_LEN, "%s", text);
 	return SETTINGS_E_BAD;
 }
+
+void settings_log(const struct settings_report *report)
+{
+	for (uint32_t i = 0; i < report->n_lines; i++) {
+		if (report->lines[i].is_error)
+			log_error("%s", report->lines[i].text);
+		else
+			log_info("%s", report->lines[i].text);
+	}
+	if (report->n_lines == SETTINGS_REPORT_MAX)
+		log_warn("there may be more lines than these; errors in all: %u", report->n_errors);
+}

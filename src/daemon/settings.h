@@ -89,6 +89,9 @@ void settings_default(struct settings *ret_settings);
 /* The row that source calls so; NULL: none, or one that source may not set. */
 const struct setting *settings_find(const char *name, enum settings_source source);
 
+/* Logs the lines. */
+void settings_log(const struct settings_report *report);
+
 /*
  * Changes the value of a row of the table. label: what people called it, for ret_text. 0, or
  * SETTINGS_E_BAD with the reason in ret_text, and settings untouched.
