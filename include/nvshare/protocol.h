@@ -565,6 +565,32 @@ struct nvshare_set {
 	uint32_t client; /* 0: the node */
 };
 
+#define NVSHARE_SETTING_LEN 64
+#define NVSHARE_VALUE_LEN   512
+#define NVSHARE_ORIGIN_LEN  256
+
+struct nvshare_set_text {
+	char name[NVSHARE_SETTING_LEN];
+	char value[NVSHARE_VALUE_LEN];
+};
+
+/* A tool asks for row 0, 1 and so on, up to n_rows of the answers. */
+struct nvshare_get_config {
+	uint32_t row;
+	uint32_t unused;
+};
+
+/* One setting. Rows may move from one version to the next, so a tool goes by the name. */
+struct nvshare_config {
+	uint32_t row;
+	uint32_t n_rows;
+	uint32_t is_fixed; /* 1: it changes with a restart only */
+	uint32_t unused;
+	char name[NVSHARE_SETTING_LEN];
+	char value[NVSHARE_VALUE_LEN];   /* cut if it is longer */
+	char origin[NVSHARE_ORIGIN_LEN]; /* a file with its line, a variable, an option, a tool */
+};
+
 enum nvshare_result {
 	NVSHARE_RESULT_OK,
 	NVSHARE_RESULT_DENIED,  /* only root, the daemon's user and the group nvshare may do it */

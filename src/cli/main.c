@@ -20,6 +20,11 @@ static void print_help(void)
 		"  status              GPUs, clients that run, clients that wait and why, and\n"
 		"                      whose memory is where\n"
 		"  status --json       the same for programs\n"
+		"  config              every setting of the scheduler, and where it comes from\n"
+		"  config --json       the same for programs\n"
+		"  reload              the scheduler reads its files again; what set has changed ends\n"
+		"  set SETTING VALUE   any setting that config shows, but for those that need a\n"
+		"                      restart; some have short names:\n"
 		"  set mode auto|serial|concurrent\n"
 		"                      auto: side by side when all fit, else in turns;\n"
 		"                      serial: one at a time; concurrent: turns of tq seconds\n"
@@ -152,6 +157,10 @@ static int do_command(const char *name, char *const *args)
 		command = status_command;
 	else if (!strcmp(name, "set"))
 		command = set_command;
+	else if (!strcmp(name, "config"))
+		command = config_command;
+	else if (!strcmp(name, "reload"))
+		command = reload_command;
 	if (!command)
 		return report_usage("unknown command ", name);
 	if (!is_help_asked(args))

@@ -91,6 +91,11 @@ static void sanitize_texts(struct msg *msg)
 		text_sanitize(msg->body.status_client.name);
 		text_sanitize(msg->body.status_client.pod);
 		break;
+	case NVSHARE_MSG_CONFIG:
+		text_sanitize(msg->body.config.name);
+		text_sanitize(msg->body.config.value);
+		text_sanitize(msg->body.config.origin);
+		break;
 	case NVSHARE_MSG_RESULT:
 		text_sanitize(msg->body.result.text);
 		break;

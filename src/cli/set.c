@@ -180,6 +180,26 @@ static int report_usage(const char *what)
 	return CLI_EXIT_USAGE;
 }
 
+/* A setting that has no number on the wire: the scheduler knows its name and its values. */
+static int set_by_name(const char *name, const char *value)
+{
+	struct nvshare_set_text body = {.name = ""};
+
+	if (strlen(name) >= sizeof(body.name) || strlen(value) >= sizeof(body.value))
+		return report_usage("a shorter setting or value");
+	memcpy(body.name, name, strlen(name));
+	memcpy(body.value, value, strlen(value));
+	return send_setting(NVSHARE_MSG_SET_TEXT, &body);
+}
+
+int reload_command(char *const *args)
+{
+	if (!args[0])
+		return send_setting(NVSHARE_MSG_RELOAD, NULL);
+	(void)fprintf(stderr, "nvsharectl: reload takes no argument\n");
+	return CLI_EXIT_USAGE;
+}
+
 int set_command(char *const *args)
 {
 	size_t n = 0;
@@ -201,9 +221,5 @@ int set_command(char *const *args)
 		return is_of_client(key) ? set_of_client(&body, args[2])
 					 : send_setting(NVSHARE_MSG_SET, &body);
 	}
-	if (n < 2)
-		return report_usage("a setting and a value");
-	return report_bad_value("the setting", args[0],
-				"mode, policy, tq, switch-time, reserve or max-runtime;"
-				" or, of a client, priority, weight, slo or compute-limit");
+	return n == 2 ? set_by_name(args[0], args[1]) : report_usage("a setting and a value");
 }

@@ -18,24 +18,25 @@ int main(int argc, char **argv)
 {
 	static struct server server; /* too large for a stack */
 	struct settings settings;
-	char text[SETTINGS_TEXT_LEN];
+	struct settings_report report;
 	int r;
 
 	log_open("nvshare-scheduler", LOG_LEVEL_INFO, STDERR_FILENO);
-	switch (settings_parse(argv + (argc > 0), getenv, &settings, text)) {
-	case SETTINGS_E_HELP:
+	r = settings_parse(argv + (argc > 0), getenv, &settings, &report);
+	if (r == SETTINGS_E_HELP)
 		settings_print_help(stdout);
-		return output_arrived("nvshare-scheduler") ? EXIT_SUCCESS : EXIT_FAILURE;
-	case SETTINGS_E_VERSION:
+	else if (r == SETTINGS_E_VERSION)
 		(void)printf("nvshare-scheduler " NVSHARE_VERSION "\n");
+	else
+		settings_log(&report);
+	if (r == SETTINGS_E_BAD)
+		return report.task == SETTINGS_TASK_RUN ? EXIT_USAGE : EXIT_FAILURE;
+	if (!r && report.task == SETTINGS_TASK_PRINT)
+		settings_print_config(stdout, &settings);
+	if (r || report.task != SETTINGS_TASK_RUN)
 		return output_arrived("nvshare-scheduler") ? EXIT_SUCCESS : EXIT_FAILURE;
-	case SETTINGS_E_BAD:
-		log_error("%s", text);
-		return EXIT_USAGE;
-	default:
-		break;
-	}
 	log_set_level(settings.log_level);
+	server.args = argv + (argc > 0);
 	r = server_init(&server, &settings);
 	if (!r)
 		r = server_run(&server);

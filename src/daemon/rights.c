@@ -76,6 +76,16 @@ int rights_parse(const char *s, struct rights *ret)
 	return 0;
 }
 
+void rights_print(const struct rights *rights, char *buf, size_t size)
+{
+	size_t n = (size_t)snprintf(buf, size, "%s", names_priority[rights->priority]);
+
+	for (uint32_t i = 0; i < rights->n && n < size; i++)
+		n += (size_t)snprintf(
+			buf + n, size - n, ",%s:%u=%s", rights->rules[i].is_group ? "gid" : "uid",
+			rights->rules[i].id, names_priority[rights->rules[i].priority]);
+}
+
 static bool rights_is_among(uint32_t id, const gid_t *groups, size_t n_groups)
 {
 	for (size_t i = 0; i < n_groups; i++) {

@@ -34,6 +34,9 @@ struct rights {
 /* 0, or -EINVAL: not of the form, too many rules, or two for one id; ret is untouched then. */
 int rights_parse(const char *s, struct rights *ret);
 
+/* As rights_parse() takes it. */
+void rights_print(const struct rights *rights, char *buf, size_t size);
+
 uint32_t rights_priority(const struct rights *rights, uid_t uid, const gid_t *groups,
 			 size_t n_groups);
 

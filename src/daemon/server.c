@@ -3,6 +3,7 @@
 
 #include "daemon/dispatch.h"
 #include "daemon/doubts.h"
+#include "daemon/reconfigure.h"
 #include "util/clock.h"
 #include "util/fd.h"
 #include "util/log.h"
@@ -50,12 +51,13 @@ static uint64_t server_raise_fd_limit(void)
 static void server_on_signal(struct server *server, struct event_source *source, uint32_t events)
 {
 	struct signalfd_siginfo info;
+	char text[SETTINGS_TEXT_LEN];
 
 	(void)source;
 	(void)events;
 	while (read(server->signal_fd, &info, sizeof(info)) == (ssize_t)sizeof(info)) {
 		if (info.ssi_signo == SIGHUP) {
-			log_info("SIGHUP ignored: there is no configuration file to read again");
+			(void)reconfigure_reload(server, text); /* it is logged */
 			continue;
 		}
 		log_info("ending signal=%s clients=%u", sigabbrev_np((int)info.ssi_signo),
@@ -113,13 +115,13 @@ static int server_open_descriptors(struct server *server)
 
 static const char *server_dir(const struct server *server)
 {
-	return server->settings.sock_dir ? server->settings.sock_dir : NVSHARE_SOCK_DIR_DEFAULT;
+	return *server->settings.sock_dir ? server->settings.sock_dir : NVSHARE_SOCK_DIR_DEFAULT;
 }
 
 /* A scheduler whose socket was removed (by a cleaner of /run, or by hand) cannot be reached. */
 static void server_log_another(const struct server *server)
 {
-	char path[256];
+	char path[PATH_MAX + sizeof(NVSHARE_SOCK_NAME)];
 
 	(void)snprintf(path, sizeof(path), "%s/" NVSHARE_SOCK_NAME, server_dir(server));
 	log_error("another nvshare-scheduler runs on '%s'%s", path,
@@ -163,7 +165,7 @@ static int server_log_not_listening(const struct server *server, int r)
 
 static int server_open_listener(struct server *server)
 {
-	int r = listener_open(server->settings.sock_dir, &server->admission.listener);
+	int r = listener_open(server_dir(server), &server->admission.listener);
 
 	if (r)
 		return server_log_not_listening(server, r);

@@ -42,6 +42,7 @@
 #define SERVER_PEERS_MAX 16384
 
 struct server {
+	char *const *args;        /* of the process, for a reload; NULL: none */
 	struct settings settings; /* as set by now */
 	gid_t group;              /* "nvshare": may set everything; (gid_t)-1: there is none */
 
@@ -82,7 +83,7 @@ struct server {
 	struct tools tools;
 };
 
-/* server: zeroed. 0 or -errno, logged; deinit is allowed (and needed) either way. */
+/* server: zeroed, but for args. 0 or -errno, logged; deinit is allowed (and needed) either way. */
 int server_init(struct server *server, const struct settings *settings);
 void server_deinit(struct server *server);
 

@@ -1,42 +1,45 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-/* The sources of settings at the start, the environment and the command line; and the help. */
+/* The sources of settings at the start, in their order; and what is printed of settings. */
 
+#include "daemon/config.h"
 #include "daemon/settings.h"
 
 #include <ctype.h>
 #include <string.h>
 
-static int take_environment(struct settings *settings, char *(*get_env)(const char *name),
-			    char *ret_text)
+/* Adds what settings_set() says of a bad value. */
+static void take_value(struct settings *settings, const char *name, const char *value,
+		       enum settings_source source, struct settings_report *report)
 {
-	for (size_t i = 0; i < settings_table_len; i++) {
-		const char *name = settings_table[i].variable, *alias = settings_table[i].alias;
-		const char *value = name ? get_env(name) : NULL;
-		const char *alias_value = alias ? get_env(alias) : NULL;
-		int r;
+	char text[SETTINGS_TEXT_LEN];
 
-		/* Set but empty is as good as not set. */
-		if (!value || !*value) {
-			name = alias;
-			value = alias_value;
-		} else if (alias_value && *alias_value && strcmp(value, alias_value) != 0) {
-			(void)snprintf(ret_text, SETTINGS_TEXT_LEN,
-				       "%s and %s are one setting with two values; unset %s", name,
-				       alias, alias);
-			return SETTINGS_E_BAD;
-		}
-		if (!value || !*value)
-			continue;
-		r = settings_set(settings, name, value, SETTINGS_ENVIRONMENT, ret_text);
-		if (r)
-			return r;
+	if (settings_set(settings, name, value, source, text))
+		settings_say(report, true, "%s", text);
+}
+
+static void take_variable(struct settings *settings, const struct setting *setting,
+			  char *(*get_env)(const char *name), struct settings_report *report)
+{
+	const char *name = setting->variable, *alias = setting->alias;
+	const char *value = name ? get_env(name) : NULL;
+	const char *alias_value = alias ? get_env(alias) : NULL;
+
+	/* Set but empty is as good as not set. */
+	if (!value || !*value) {
+		name = alias;
+		value = alias_value;
+	} else if (alias_value && *alias_value && strcmp(value, alias_value) != 0) {
+		settings_say(report, true, "%s and %s are one setting with two values; unset %s",
+			     name, alias, alias);
+		return;
 	}
-	return 0;
+	if (value && *value)
+		take_value(settings, name, value, SETTINGS_ENVIRONMENT, report);
 }
 
 /* "--quantum-sec=5" or "--quantum-sec 5" at *args, which is moved behind it. */
-static int take_flag(struct settings *settings, char *const **args, char *ret_text)
+static void take_flag(struct settings *settings, char *const **args, struct settings_report *report)
 {
 	const char *arg = *(*args)++;
 	const char *value = strchr(arg, '=');
@@ -45,57 +48,85 @@ static int take_flag(struct settings *settings, char *const **args, char *ret_te
 
 	memcpy(name, arg, len < sizeof(name) ? len : sizeof(name) - 1);
 	if (!settings_find(name, SETTINGS_COMMAND_LINE)) {
-		(void)snprintf(ret_text, SETTINGS_TEXT_LEN, "unknown option '%.80s'; see --help",
-			       arg);
-		return SETTINGS_E_BAD;
+		settings_say(report, true, "unknown option '%.80s'; see --help", arg);
+		return;
 	}
 	if (value)
 		value++;
 	else if (**args)
 		value = *(*args)++;
 	if (value)
-		return settings_set(settings, name, value, SETTINGS_COMMAND_LINE, ret_text);
-	(void)snprintf(ret_text, SETTINGS_TEXT_LEN, "%s needs a value", name);
-	return SETTINGS_E_BAD;
+		take_value(settings, name, value, SETTINGS_COMMAND_LINE, report);
+	else
+		settings_say(report, true, "%s needs a value", name);
 }
 
-static int take_args(struct settings *settings, char *const *args, char *ret_text)
+/* 0, SETTINGS_E_HELP or SETTINGS_E_VERSION. */
+static int take_args(struct settings *settings, char *const *args, struct settings_report *report)
 {
 	while (*args) {
-		int r;
-
 		if (!strcmp(*args, "--help") || !strcmp(*args, "-h"))
 			return SETTINGS_E_HELP;
 		if (!strcmp(*args, "--version") || !strcmp(*args, "-V"))
 			return SETTINGS_E_VERSION;
-		r = take_flag(settings, &args, ret_text);
-		if (r)
-			return r;
+		if (!strcmp(*args, "--check-config"))
+			report->task = SETTINGS_TASK_CHECK;
+		else if (!strcmp(*args, "--print-config"))
+			report->task = SETTINGS_TASK_PRINT;
+		else {
+			take_flag(settings, &args, report);
+			continue;
+		}
+		args++;
 	}
 	return 0;
 }
 
 int settings_parse(char *const *args, char *(*get_env)(const char *name),
-		   struct settings *ret_settings, char ret_text[SETTINGS_TEXT_LEN])
+		   struct settings *ret_settings, struct settings_report *ret_report)
 {
-	struct settings settings, ignored;
+	const struct setting *config = settings_find("NVSHARE_CONFIG", SETTINGS_ENVIRONMENT);
+	struct settings settings;
+	char text[SETTINGS_TEXT_LEN], file[PATH_MAX];
 	int r;
 
-	/* --help works in an environment that is wrong. */
-	settings_default(&ignored);
-	r = take_args(&ignored, args, ret_text);
-	if (r)
-		return r;
+	/* The name of the file comes first; and --help works in an environment that is wrong. */
 	settings_default(&settings);
-	r = take_environment(&settings, get_env, ret_text);
-	if (!r)
-		r = take_args(&settings, args, ret_text);
-	if (!r)
-		r = settings_check(&settings, ret_text);
+	*ret_report = (struct settings_report){.n_lines = 0};
+	take_variable(&settings, config, get_env, ret_report);
+	r = take_args(&settings, args, ret_report);
 	if (r)
 		return r;
+	memcpy(file, settings.config_file, sizeof(file));
+	settings_default(&settings);
+	*ret_report = (struct settings_report){.n_lines = 0};
+	config_load(&settings, file, ret_report);
+	for (size_t i = 0; i < settings_table_len; i++)
+		take_variable(&settings, &settings_table[i], get_env, ret_report);
+	(void)take_args(&settings, args, ret_report);
+	if (!ret_report->n_errors && settings_check(&settings, text))
+		settings_say(ret_report, true, "%s", text);
+	if (ret_report->n_errors)
+		return SETTINGS_E_BAD;
 	*ret_settings = settings;
 	return 0;
+}
+
+void settings_print_config(FILE *out, const struct settings *settings)
+{
+	for (size_t i = 0; i < settings_table_len; i++) {
+		const struct setting *setting = &settings_table[i];
+		char name[SETTING_TEXT_LEN], value[SETTINGS_VALUE_LEN];
+		int n;
+
+		settings_name(setting, name);
+		settings_print(setting, settings, value);
+		/* A file does not name itself, so that line is a comment. */
+		n = fprintf(out, "%s%s: %s", settings_find(name, SETTINGS_FILE) ? "" : "# ", name,
+			    value);
+		(void)fprintf(out, "%*s # %s\n", n < 44 ? 44 - n : 0, "",
+			      settings_origin(setting, settings));
+	}
 }
 
 /* "--quantum-sec" of NVSHARE_QUANTUM_SEC. */
@@ -116,8 +147,12 @@ void settings_print_help(FILE *out)
 		      "Shares the GPUs of this node among the programs that run under"
 		      " libnvshare.so.\n\n"
 		      "  -h, --help      this text\n"
-		      "  -V, --version   the version\n\n"
-		      "Every other option is also an environment variable; the option wins.\n");
+		      "  -V, --version   the version\n"
+		      "  --check-config  reads all settings, says what is wrong, and ends\n"
+		      "  --print-config  prints all settings with their origins, and ends\n\n"
+		      "Every other option is also an environment variable, and a key of the file"
+		      " " CONFIG_FILE_DEFAULT ".\n"
+		      "The variable wins over the file, and the option over both.\n");
 	for (size_t i = 0; i < settings_table_len; i++) {
 		const struct setting *setting = &settings_table[i];
 		char value[SETTING_TEXT_LEN], allowed[SETTING_TEXT_LEN];

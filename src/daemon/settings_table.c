@@ -2,6 +2,7 @@
 
 /* The scheduler's settings: one row each, in the order of the manual page. */
 
+#include "daemon/config.h"
 #include "daemon/settings.h"
 
 #include "ipc/names.h"
@@ -14,17 +15,29 @@
 #include <stdio.h>
 #include <string.h>
 
-static int settings_parse_directory(const struct setting *setting, const char *value, void *field)
+static int settings_parse_path(const struct setting *setting, const char *value, void *field)
 {
 	(void)setting;
-	if (!*value)
+	if (!*value || strlen(value) >= PATH_MAX)
 		return -EINVAL;
-	*(const char **)field = value;
+	(void)snprintf(field, PATH_MAX, "%s", value);
 	return 0;
 }
 
+static void settings_print_path(const void *field, char *buf, size_t size)
+{
+	(void)snprintf(buf, size, "%s", (const char *)field);
+}
+
+static const struct setting_form settings_file = {
+	.parse = settings_parse_path,
+	.print = settings_print_path,
+	.allowed = "a file, or none",
+};
+
 static const struct setting_form settings_directory = {
-	.parse = settings_parse_directory,
+	.parse = settings_parse_path,
+	.print = settings_print_path,
 	.allowed = "a directory",
 };
 
@@ -34,8 +47,14 @@ static int settings_parse_rights(const struct setting *setting, const char *valu
 	return rights_parse(value, field);
 }
 
+static void settings_print_rights(const void *field, char *buf, size_t size)
+{
+	rights_print(field, buf, size);
+}
+
 static const struct setting_form settings_rights = {
 	.parse = settings_parse_rights,
+	.print = settings_print_rights,
 	.allowed = "low, normal, high or critical for all, and uid:N= or gid:N= before one, with"
 		   " commas, each once",
 };
@@ -46,11 +65,17 @@ static int settings_parse_sizes(const struct setting *setting, const char *value
 	return sizes_parse(value, field);
 }
 
+static void settings_print_sizes(const void *field, char *buf, size_t size)
+{
+	sizes_print(field, buf, size);
+}
+
 _Static_assert(SCHED_GPUS_MAX == 16, "the text below");
 
 static const struct setting_form settings_sizes = {
 	.parse = settings_parse_sizes,
-	.allowed = "GPU-UUID=SIZE or MIG-UUID=SIZE, up to 16 with commas, each once",
+	.print = settings_print_sizes,
+	.allowed = "GPU-UUID=SIZE or MIG-UUID=SIZE, up to 16 with commas, each once; or none",
 };
 
 /* "high=1000,low=200": the classes that are named change, if all of it is good. */
@@ -119,21 +144,22 @@ static const char *const rule_names[TIMESHARE_RULE_COUNT_] = {"fixed", "slack", 
 #define HOLD_MAX        (NVSHARE_HOLD_US_MAX * US)
 #define MAX_RUNTIME_MAX (NVSHARE_MAX_RUNTIME_MS_MAX * MS)
 
-#define ROW(name, its_kind, field, type, least, most, text, ...)                                   \
-	{                                                                                          \
-		.variable = (name), .kind = SETTING_##its_kind,                                    \
-		.offset = SETTING_AT(struct settings, field, type), .min = (least), .max = (most), \
-		.help = (text), __VA_ARGS__                                                        \
+#define ROW(name, its_kind, field, type, least, most, text, ...)                          \
+	{                                                                                 \
+		.variable = (name), .kind = SETTING_##its_kind,                           \
+		.offset = SETTING_AT(struct settings, field, type), .size = sizeof(type), \
+		.min = (least), .max = (most), .help = (text), __VA_ARGS__                \
 	}
 #define WORD(name, field, type, words, text, ...)                                 \
 	ROW(name, ENUM, field, type, 0, sizeof(words) / sizeof((words)[0]), text, \
 	    .names = (words), __VA_ARGS__)
 #define SWITCH(name, field, text, ...) ROW(name, BOOL, field, bool, 0, 1, text, __VA_ARGS__)
-#define OWN(name, field, its_form, text, ...)                                             \
-	{                                                                                 \
-		.variable = (name), .kind = SETTING_OWN,                                  \
-		.offset = offsetof(struct settings, field), .form = &settings_##its_form, \
-		.help = (text), __VA_ARGS__                                               \
+#define OWN(name, field, its_form, text, ...)                                                \
+	{                                                                                    \
+		.variable = (name), .kind = SETTING_OWN,                                     \
+		.offset = offsetof(struct settings, field),                                  \
+		.size = sizeof(((struct settings *)0)->field), .form = &settings_##its_form, \
+		.help = (text), __VA_ARGS__                                                  \
 	}
 
 /*
@@ -141,8 +167,12 @@ static const char *const rule_names[TIMESHARE_RULE_COUNT_] = {"fixed", "slack", 
  * sensible on a real node, so that tests need not wait.
  */
 const struct setting settings_table[] = {
+	OWN("NVSHARE_CONFIG", config_file, file,
+	    "file of settings, and with .d at its end the folder"
+	    " of files that are read after it",
+	    .unset = CONFIG_FILE_DEFAULT, .is_fixed = true),
 	OWN("NVSHARE_SOCK_DIR", sock_dir, directory, "directory of the socket",
-	    .unset = NVSHARE_SOCK_DIR_DEFAULT),
+	    .unset = NVSHARE_SOCK_DIR_DEFAULT, .is_fixed = true),
 	WORD("NVSHARE_LOG", log_level, enum log_level, log_level_names,
 	     "the least important lines that are written to standard error"),
 
@@ -187,7 +217,7 @@ const struct setting settings_table[] = {
 	    "the same limit by number: programs that have contexts, plus second"
 	    " contexts; 0: no limit"),
 	OWN("NVSHARE_GPUS", sizes, sizes, "the GPUs and their memory, where NVML lists none",
-	    .unset = "none"),
+	    .unset = "none", .is_fixed = true),
 
 	OWN("NVSHARE_PRIORITY_MAX", rights, rights, "the highest class that users may claim",
 	    .unset = "normal"),
@@ -201,7 +231,7 @@ const struct setting settings_table[] = {
 	ROW("NVSHARE_HEARTBEAT_LIMIT_SEC", DECIMAL, config.heartbeat_limit_ns, uint64_t, SEC / 100,
 	    DAY, "silence after which a client counts as hung"),
 	ROW("NVSHARE_RECONNECT_GRACE_MS", MS, grace_ns, uint64_t, 0, 60 * SEC,
-	    "after a restart, time for running programs to come back"),
+	    "after a restart, time for running programs to come back", .is_fixed = true),
 	ROW("NVSHARE_FIRST_MESSAGE_SEC", DECIMAL, first_message_ns, uint64_t, SEC / 100, DAY,
 	    "a connection that has said nothing by then is closed"),
 
@@ -259,4 +289,6 @@ const struct setting settings_table[] = {
 	    "with that: the watts that preempting may cost beyond timeslices; 0: no"
 	    " limit"),
 };
+_Static_assert(sizeof(settings_table) / sizeof(settings_table[0]) <= SETTINGS_ROWS_MAX,
+	       "settings::origin");
 const size_t settings_table_len = sizeof(settings_table) / sizeof(settings_table[0]);

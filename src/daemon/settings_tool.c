@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "daemon/settings_tool.h"
 
-#include "daemon/dispatch.h"
+#include "daemon/reconfigure.h"
 #include "daemon/server.h"
-#include "daemon/shares.h"
 #include "daemon/tools.h"
 #include "ipc/names.h"
+#include "util/text.h"
 
 #include <assert.h>
 #include <stdio.h>
@@ -40,15 +40,16 @@ static bool settings_tool_take(struct server *server, struct peer *tool, uint32_
 static bool settings_tool_apply(struct server *server, struct peer *tool, uint32_t seq,
 				const struct settings *settings)
 {
-	struct sched_event event = {.type = SCHED_EVENT_CONFIG, .config = &settings->config};
+	char text[SETTINGS_TEXT_LEN];
 
-	if (dispatch_event(server, &event)) {
+	if (settings_check(settings, text))
+		tools_answer(server, tool, seq, NVSHARE_RESULT_INVALID, "%s", text);
+	else if (reconfigure_apply(server, settings))
+		return true;
+	else
 		tools_answer(server, tool, seq, NVSHARE_RESULT_INVALID,
 			     "the scheduler does not take that value together with the others");
-		return false;
-	}
-	server->settings = *settings;
-	return true;
+	return false;
 }
 
 /* A turn's length that the mode does not look at would seem to have no effect. */
@@ -100,8 +101,6 @@ void settings_tool_set(struct server *server, struct peer *tool, uint32_t seq,
 	tools_answer(server, tool, seq, NVSHARE_RESULT_OK, "%s is %s%s%s", key, text,
 		     is_switch_time && !set->value ? "" : unit_of(setting),
 		     unused_note(set->key, settings.config.mode));
-	if (set->key == NVSHARE_KEY_POLICY)
-		shares_policy(server);
 }
 
 void settings_tool_anti_thrash(struct server *server, struct peer *tool, uint32_t seq, bool is_on)
@@ -113,4 +112,53 @@ void settings_tool_anti_thrash(struct server *server, struct peer *tool, uint32_
 		tools_answer(server, tool, seq, NVSHARE_RESULT_OK,
 			     is_on ? "anti-thrash is on: programs take turns"
 				   : "anti-thrash is off: nobody takes turns");
+}
+
+void settings_tool_set_text(struct server *server, struct peer *tool, uint32_t seq,
+			    const struct nvshare_set_text *set)
+{
+	struct settings settings = server->settings;
+	char name[SETTING_TEXT_LEN], value[SETTINGS_VALUE_LEN];
+	const struct setting *setting;
+
+	if (!settings_tool_take(server, tool, seq, &settings, set->name, set->value) ||
+	    !settings_tool_apply(server, tool, seq, &settings))
+		return;
+	setting = settings_find(set->name, SETTINGS_TOOL);
+	settings_name(setting, name);
+	settings_print(setting, &settings, value);
+	tools_answer(server, tool, seq, NVSHARE_RESULT_OK, "%s is %s", name, value);
+}
+
+void settings_tool_reload(struct server *server, struct peer *tool, uint32_t seq)
+{
+	char text[SETTINGS_TEXT_LEN];
+	bool is_done = reconfigure_reload(server, text);
+
+	tools_answer(server, tool, seq, is_done ? NVSHARE_RESULT_OK : NVSHARE_RESULT_INVALID, "%s",
+		     text);
+}
+
+void settings_tool_show(struct server *server, struct peer *tool, uint32_t seq, uint32_t row)
+{
+	struct nvshare_config config = {.row = row, .n_rows = (uint32_t)settings_table_len};
+	char name[SETTING_TEXT_LEN], value[SETTINGS_VALUE_LEN];
+
+	if (row >= settings_table_len) {
+		tools_answer(server, tool, seq, NVSHARE_RESULT_INVALID, "there is no setting %u",
+			     row);
+		return;
+	}
+	settings_name(&settings_table[row], name);
+	settings_print(&settings_table[row], &server->settings, value);
+	config.is_fixed = settings_table[row].is_fixed;
+	(void)snprintf(config.name, sizeof(config.name), "%.*s", (int)sizeof(config.name) - 1,
+		       name);
+	(void)snprintf(config.value, sizeof(config.value), "%.*s", (int)sizeof(config.value) - 1,
+		       value);
+	(void)snprintf(config.origin, sizeof(config.origin), "%s",
+		       settings_origin(&settings_table[row], &server->settings));
+	text_sanitize(config.value);
+	text_sanitize(config.origin);
+	server_send_body(server, tool, NVSHARE_MSG_CONFIG, seq, &config);
 }

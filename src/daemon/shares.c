@@ -209,14 +209,13 @@ void shares_gone(struct server *server, struct peer *peer)
 	(void)shares_step(server, &event);
 }
 
-void shares_policy(struct server *server)
+void shares_config(struct server *server)
 {
-	struct timeshare_config config = server->shares.timeshare.config;
+	struct timeshare_config config = server->settings.share;
 	struct timeshare_event event = {.type = TIMESHARE_EVENT_CONFIG, .config = &config};
 
 	config.has_classes = server->settings.config.policy == SCHED_POLICY_PRIORITY;
-	if (config.has_classes != server->shares.timeshare.config.has_classes)
-		(void)shares_step(server, &event);
+	(void)shares_step(server, &event);
 }
 
 void shares_power(struct server *server)
@@ -257,5 +256,5 @@ void shares_init(struct server *server)
 		       &server->settings.share);
 	server->shares.power.on_due = shares_on_power;
 	server->shares.due.on_due = shares_on_due;
-	shares_policy(server);
+	shares_config(server);
 }

@@ -38,8 +38,8 @@ void shares_stop(struct server *server, struct peer *peer);
 void shares_activity(struct server *server, struct peer *peer, const struct nvshare_activity *a);
 void shares_set(struct server *server, struct peer *peer, const struct nvshare_share_set *set);
 
-/* server->settings.config.policy may be another one now. */
-void shares_policy(struct server *server);
+/* server->settings may be others now. */
+void shares_config(struct server *server);
 
 /* Asks NVML what the GPUs draw, for the energy of those that use them. */
 void shares_power(struct server *server);

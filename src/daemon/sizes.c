@@ -5,6 +5,7 @@
 #include "util/parse.h"
 
 #include <errno.h>
+#include <stdio.h>
 #include <string.h>
 
 uint64_t sizes_of(const struct sizes *sizes, const uint8_t uuid[16])
@@ -41,6 +42,10 @@ int sizes_parse(const char *s, struct sizes *ret)
 	bool is_last = false;
 	char word[80];
 
+	if (!strcmp(s, "none")) {
+		*ret = sizes;
+		return 0;
+	}
 	while (!is_last) {
 		size_t len = strcspn(s, ",");
 
@@ -55,4 +60,22 @@ int sizes_parse(const char *s, struct sizes *ret)
 	}
 	*ret = sizes;
 	return 0;
+}
+
+void sizes_print(const struct sizes *sizes, char *buf, size_t size)
+{
+	size_t n = (size_t)snprintf(buf, size, "%s", sizes->n ? "" : "none");
+
+	for (uint32_t i = 0; i < sizes->n && n < size; i++) {
+		const uint8_t *uuid = sizes->at[i].uuid;
+
+		n += (size_t)snprintf(buf + n, size - n, "%sGPU-", i ? "," : "");
+		for (size_t j = 0; j < sizeof(sizes->at[i].uuid) && n < size; j++)
+			n += (size_t)snprintf(buf + n, size - n, "%s%02x",
+					      j == 4 || j == 6 || j == 8 || j == 10 ? "-" : "",
+					      uuid[j]);
+		if (n < size)
+			n += (size_t)snprintf(buf + n, size - n, "=%llu",
+					      (unsigned long long)sizes->at[i].total);
+	}
 }

@@ -42,6 +42,10 @@ void tools_message(struct server *server, struct peer *peer, const struct msg *m
 		tool_status_begin(server, peer, seq);
 		return;
 	}
+	if (msg->header.type == NVSHARE_MSG_GET_CONFIG) {
+		settings_tool_show(server, peer, seq, msg->body.get_config.row);
+		return;
+	}
 	flow_charge(server, peer, SET_COST + server->slots_used / SLOTS_A_PACKET);
 	if (msg->header.type == NVSHARE_MSG_SET && claims_is_key(msg->body.set.key)) {
 		claims_set(server, peer, seq, &msg->body.set);
@@ -63,6 +67,12 @@ void tools_message(struct server *server, struct peer *peer, const struct msg *m
 		settings_tool_set(
 			server, peer, seq,
 			&(struct nvshare_set){.key = NVSHARE_KEY_TQ, .value = msg->body.set_tq.ms});
+		break;
+	case NVSHARE_MSG_SET_TEXT:
+		settings_tool_set_text(server, peer, seq, &msg->body.set_text);
+		break;
+	case NVSHARE_MSG_RELOAD:
+		settings_tool_reload(server, peer, seq);
 		break;
 	case NVSHARE_MSG_SCHED_ON:
 	case NVSHARE_MSG_SCHED_OFF:

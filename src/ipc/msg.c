@@ -27,6 +27,9 @@ _Static_assert(sizeof(struct nvshare_share_set) == 24, "share_set");
 _Static_assert(sizeof(struct nvshare_host_memory) == 16, "host_memory");
 _Static_assert(sizeof(struct nvshare_handover) == 8, "handover");
 _Static_assert(sizeof(struct nvshare_result_msg) == 260, "result_msg");
+_Static_assert(sizeof(struct nvshare_set_text) == 576, "set_text");
+_Static_assert(sizeof(struct nvshare_get_config) == 8, "get_config");
+_Static_assert(sizeof(struct nvshare_config) == 848, "config");
 _Static_assert(sizeof(struct msg) == NVSHARE_MSG_SIZE_MAX, "msg");
 
 /* A longer packet is cut to the limit on receipt, so no valid packet may have that size. */
@@ -120,6 +123,13 @@ static int check_strings(const struct msg *msg)
 	case NVSHARE_MSG_STATUS_CLIENT:
 		is_good = HAS_NUL(status_client, name) && HAS_NUL(status_client, pod);
 		break;
+	case NVSHARE_MSG_SET_TEXT:
+		is_good = HAS_NUL(set_text, name) && HAS_NUL(set_text, value);
+		break;
+	case NVSHARE_MSG_CONFIG:
+		is_good =
+			HAS_NUL(config, name) && HAS_NUL(config, value) && HAS_NUL(config, origin);
+		break;
 	case NVSHARE_MSG_RESULT:
 		is_good = HAS_NUL(result, text);
 		break;
@@ -212,6 +222,10 @@ static int check_ranges(const struct msg *msg)
 		break;
 	case NVSHARE_MSG_SET:
 		is_good = msg->body.set.key < NVSHARE_KEY_COUNT;
+		break;
+	case NVSHARE_MSG_CONFIG:
+		is_good = msg->body.config.row < msg->body.config.n_rows &&
+			  msg->body.config.is_fixed <= 1;
 		break;
 	case NVSHARE_MSG_RESULT:
 		is_good = msg->body.result.code < NVSHARE_RESULT_COUNT;

@@ -11,6 +11,7 @@
  * Pure, and errno stays as it was; tables are constant, so any thread may use them.
  */
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -42,9 +43,10 @@ struct setting_form {
 struct setting {
 	const char *variable; /* NULL: no variable sets it */
 	const char *alias;    /* another variable for the same, an older name; NULL: none */
-	const char *key;      /* what tools call it; NULL: it stays while the program runs */
+	const char *key;      /* a shorter name that tools use; NULL: none */
+	bool is_fixed;        /* it stays while the program runs */
 	enum setting_kind kind;
-	size_t offset;
+	size_t offset, size;
 	uint64_t min, max;               /* in the unit of the field; ENUM: max words */
 	const char *const *names;        /* ENUM */
 	const struct setting_form *form; /* OWN */

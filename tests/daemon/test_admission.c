@@ -28,17 +28,10 @@ struct fixture {
 	int fds[N_PEERS];
 };
 
-static char *no_environment(const char *name)
-{
-	(void)name;
-	return NULL;
-}
-
 static int set_up(void **state)
 {
 	struct fixture *f = calloc(1, sizeof(*f));
 	struct settings options;
-	char text[SETTINGS_TEXT_LEN];
 
 	if (!f)
 		return -1;
@@ -47,10 +40,10 @@ static int set_up(void **state)
 		f->fds[i] = -1;
 	(void)snprintf(f->dir, sizeof(f->dir), "/tmp/nvshare-admission-XXXXXX");
 	f->server = calloc(1, sizeof(*f->server));
-	if (!f->server || !mkdtemp(f->dir) ||
-	    settings_parse((char *const[]){NULL}, no_environment, &options, text))
+	if (!f->server || !mkdtemp(f->dir))
 		return -1;
-	options.sock_dir = f->dir;
+	settings_default(&options);
+	(void)snprintf(options.sock_dir, sizeof(options.sock_dir), "%s", f->dir);
 	options.first_message_ns = SILENT_NS;
 	return server_init(f->server, &options);
 }

@@ -43,23 +43,15 @@ struct fixture {
 	struct linger_pair pairs[N_HANGING];
 };
 
-static char *no_environment(const char *name)
-{
-	(void)name;
-	return NULL;
-}
-
 static int run_scheduler(const char *dir)
 {
 	static struct server server;
 	struct settings options;
-	char text[SETTINGS_TEXT_LEN];
 	int r;
 
 	log_open("nvshare-scheduler", LOG_LEVEL_INFO, open("/dev/null", O_WRONLY | O_CLOEXEC));
-	if (settings_parse((char *const[]){NULL}, no_environment, &options, text))
-		return 1;
-	options.sock_dir = dir;
+	settings_default(&options);
+	(void)snprintf(options.sock_dir, sizeof(options.sock_dir), "%s", dir);
 	r = server_init(&server, &options);
 	if (!r)
 		r = server_run(&server);

@@ -20,6 +20,8 @@ static char values[32][64];
 
 static char *get_env(const char *name)
 {
+	if (!strcmp(name, "NVSHARE_CONFIG"))
+		return memcpy(values[31], "none", 5);
 	for (size_t i = 0; environment && environment[2 * i]; i++) {
 		if (strcmp(environment[2 * i], name) != 0)
 			continue;
@@ -33,13 +35,16 @@ static int parse(const char *const *env, const char *const *args, struct setting
 		 char *ret_text)
 {
 	char *copies[8] = {NULL};
+	struct settings_report report;
 	int r;
 
 	for (size_t i = 0; args && args[i]; i++)
 		copies[i] = strdup(args[i]);
 	environment = env;
 	ret_text[0] = '\0';
-	r = settings_parse(copies, get_env, ret_options, ret_text);
+	r = settings_parse(copies, get_env, ret_options, &report);
+	if (report.n_lines)
+		(void)snprintf(ret_text, SETTINGS_TEXT_LEN, "%s", report.lines[0].text);
 	for (size_t i = 0; i < 8; i++)
 		free(copies[i]);
 	return r;
@@ -64,7 +69,7 @@ static void defaults_are_those_of_the_core(void **state)
 	assert_int_equal(settings.config.reserve_percent, expected.reserve_percent);
 	assert_memory_equal(&settings.config.tq_ns, &expected.tq_ns,
 			    sizeof(expected) - offsetof(struct sched_config, tq_ns));
-	assert_null(settings.sock_dir);
+	assert_string_equal(settings.sock_dir, "");
 	assert_int_equal(settings.log_level, LOG_LEVEL_INFO);
 	assert_int_equal(settings.grace_ns, 3 * SEC / 2);
 }
@@ -175,7 +180,7 @@ static void an_error_names_variable_value_and_what_is_allowed(void **state)
 		 "NVSHARE_ENERGY_BUDGET_W is '10001'; allowed is a whole number from 0 to 10000"},
 		{"NVSHARE_GPUS", "0=80GiB",
 		 "NVSHARE_GPUS is '0=80GiB'; allowed is GPU-UUID=SIZE or MIG-UUID=SIZE, up to 16"
-		 " with commas, each once"},
+		 " with commas, each once; or none"},
 		{"NVSHARE_REPORT_SLACK_PERCENT", "101",
 		 "NVSHARE_REPORT_SLACK_PERCENT is '101'; allowed is a whole number from 0 to 100"},
 		{"NVSHARE_REPORT_GRACE_SEC", "0.5",
@@ -219,7 +224,7 @@ static void a_value_set_but_empty_is_not_set(void **state)
 	(void)state;
 	assert_int_equal(parse(env, NULL, &settings, text), 0);
 	assert_int_equal(settings.config.tq_ns, 30 * SEC);
-	assert_null(settings.sock_dir);
+	assert_string_equal(settings.sock_dir, "");
 }
 
 static void old_names_of_settings_work(void **state)
@@ -323,7 +328,7 @@ static void the_core_takes_what_the_table_allows(void **state)
 
 static void slices_are_set_class_by_class_or_not_at_all(void **state)
 {
-	struct settings settings = {.sock_dir = NULL};
+	struct settings settings = {.log_level = LOG_LEVEL_INFO};
 	char text[SETTINGS_TEXT_LEN];
 	const char *const some[] = {"NVSHARE_SLICE_LEVELS", "high=2000,low=100", NULL};
 	const char *const bad[][3] = {
@@ -350,7 +355,7 @@ static void slices_are_set_class_by_class_or_not_at_all(void **state)
 
 static void shares_of_time_are_settings_too(void **state)
 {
-	struct settings settings = {.sock_dir = NULL};
+	struct settings settings = {.log_level = LOG_LEVEL_INFO};
 	char text[SETTINGS_TEXT_LEN];
 	const char *const env[] = {"NVSHARE_HOLD",
 				   "0",
@@ -460,12 +465,15 @@ static void each_source_has_its_own_names(void **state)
 	static const struct {
 		const char *name;
 		enum settings_source source;
+		bool is_others_too; /* files and tools share names */
 	} same[] = {
-		{"NVSHARE_QUANTUM_SEC", SETTINGS_ENVIRONMENT},
-		{"NVSHARE_TQ", SETTINGS_ENVIRONMENT},
-		{"--quantum-sec", SETTINGS_COMMAND_LINE},
-		{"--tq", SETTINGS_COMMAND_LINE},
-		{"tq", SETTINGS_TOOL},
+		{"NVSHARE_QUANTUM_SEC", SETTINGS_ENVIRONMENT, false},
+		{"NVSHARE_TQ", SETTINGS_ENVIRONMENT, false},
+		{"--quantum-sec", SETTINGS_COMMAND_LINE, false},
+		{"--tq", SETTINGS_COMMAND_LINE, false},
+		{"tq", SETTINGS_TOOL, true},
+		{"quantum_sec", SETTINGS_FILE, true},
+		{"quantum-sec", SETTINGS_TOOL, false},
 	};
 	struct settings settings;
 	char text[SETTINGS_TEXT_LEN];
@@ -477,15 +485,15 @@ static void each_source_has_its_own_names(void **state)
 				 0);
 		assert_int_equal(settings.config.tq_ns, 7 * SEC);
 		for (enum settings_source other = 0; other <= SETTINGS_TOOL; other++) {
-			if (other != same[i].source)
+			if (other != same[i].source && !same[i].is_others_too)
 				assert_null(settings_find(same[i].name, other));
 		}
 	}
-	/* A setting without a key stays while the scheduler runs. */
-	assert_null(settings_find("sock-dir", SETTINGS_TOOL));
+	/* A file does not name another one. */
+	assert_null(settings_find("config", SETTINGS_FILE));
 	assert_int_equal(settings_set(&settings, "sock-dir", "/x", SETTINGS_TOOL, text),
 			 SETTINGS_E_BAD);
-	assert_string_equal(text, "there is no setting 'sock-dir'");
+	assert_string_equal(text, "sock-dir changes with a restart only");
 }
 
 static void no_two_rows_share_a_name_or_a_field(void **state)
@@ -581,7 +589,7 @@ static void the_help_states_the_defaults(void **state)
 
 		assert_true(find_default(help, name, value, sizeof(value)));
 		if (!strcmp(name, "NVSHARE_SOCK_DIR") || !strcmp(name, "NVSHARE_PRIORITY_MAX") ||
-		    !strcmp(name, "NVSHARE_GPUS"))
+		    !strcmp(name, "NVSHARE_GPUS") || !strcmp(name, "NVSHARE_CONFIG"))
 			continue;
 		(void)snprintf(arg, sizeof(arg), "--%s=%s", name + strlen("NVSHARE_"), value);
 		for (c = arg; *c != '='; c++)

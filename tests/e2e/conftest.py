@@ -137,7 +137,7 @@ class Node:
         self.scheduler = Program(
             f"scheduler-{self.n_schedulers}",
             [self.build / "nvshare-scheduler"],
-            {**self.env, "NVSHARE_LOG": "debug", **self.scheduler_env},
+            {**self.env, "NVSHARE_CONFIG": "none", "NVSHARE_LOG": "debug", **self.scheduler_env},
             self.folder,
         )
         until("the scheduler answers", self.is_scheduler_up)

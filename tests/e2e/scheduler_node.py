@@ -41,6 +41,7 @@ def clean_env(folder, **settings):
     env = {key: value for key, value in os.environ.items() if not key.startswith("NVSHARE_")}
     env.pop("LD_PRELOAD", None)
     env["NVSHARE_SOCK_DIR"] = str(folder)
+    env["NVSHARE_CONFIG"] = "none"  # not this machine's
     env.update(settings)
     return env
 

@@ -1,0 +1,28 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef NVS_DAEMON_CONFIG_H
+#define NVS_DAEMON_CONFIG_H
+
+/*
+ * Settings from files: nvshare.yaml, then the files *.yaml of the folder nvshare.yaml.d in the
+ * order of their bytes. A key is a setting's name at the top level, or one of config_keys.h.
+ * A list stands for the texts of its elements with commas, and a mapping for `key=value`.
+ *
+ * Threading: none; it blocks as reading files does.
+ */
+
+#include "daemon/config_file.h"
+#include "daemon/settings.h"
+
+#define CONFIG_FILE_DEFAULT "/etc/nvshare/nvshare.yaml"
+
+/*
+ * Each file's values over those in settings. path: "" for the default, which may be missing;
+ * "none" for no file at all. Every error is in report, and settings has the values that are good.
+ */
+void config_load(struct settings *settings, const char *path, struct settings_report *report);
+
+/* The same of one file's entries. name: the file's. */
+void config_take(struct settings *settings, const char *name, const struct config_file *file,
+		 struct settings_report *report);
+
+#endif
