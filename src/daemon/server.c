@@ -155,6 +155,12 @@ static int server_log_not_listening(const struct server *server, int r)
 			  " NVSHARE_SOCK_DIR to another folder",
 			  dir, (unsigned int)geteuid());
 		return -EPERM;
+	case LISTENER_E_OTHER:
+		log_error("the service manager passed something else than one listening"
+			  " SOCK_SEQPACKET socket '%s/" NVSHARE_SOCK_NAME "': correct"
+			  " ListenSequentialPacket= in its .socket unit, or set NVSHARE_SOCK_DIR",
+			  dir);
+		return -EINVAL;
 	default:
 		return log_errno(LOG_LEVEL_ERROR, r, "cannot listen on '%s/" NVSHARE_SOCK_NAME "'",
 				 dir);
