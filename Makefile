@@ -205,7 +205,7 @@ apps: $(apps)
 ALL_UNIT_TESTS = $(unit_tests) $(unit_tests_sim) $(unit_tests_daemon) $(unit_tests_hook) $(if $(SAN),,$(unit_tests_simgpu))
 
 .PHONY: check
-check: check-unit check-sim check-house check-preload check-e2e check-api ## all tests that a change needs
+check: check-unit check-sim check-house check-preload check-e2e check-api check-service ## all tests that a change needs
 
 # Unit tests wait more than they compute, but not under a sanitizer.
 UNIT_JOBS ?= $(shell echo $$(($$(nproc) * $(if $(SAN),1,2))))
@@ -301,7 +301,7 @@ HAS_XDIST = $(shell $(PYTHON) -c 'import xdist' 2>/dev/null && echo 1)
 XDIST      = $(if $(HAS_XDIST),-n 6)
 XDIST_SLOW = $(if $(HAS_XDIST),-n 3)
 PYTEST = NVSHARE_BUILD=$(abspath $(B)) $(PYTHON) -m pytest -q -p no:cacheprovider
-.PHONY: check-preload check-e2e check-api check-e2e-slow
+.PHONY: check-preload check-e2e check-api check-service check-e2e-slow
 check-preload: all apps $(fixtures)
 	$(PYTEST) $(XDIST) tests/hook/preload
 # With the library that looks at the order of its mutexes; check-e2e-slow has the one that is installed.
@@ -310,6 +310,8 @@ check-e2e: all apps $(B)/checked/libnvshare.so
 check-api: all apps ## what programs may call: Python, C++
 	$(PYTEST) tests/python
 	$(PYTEST) tests/cpp
+check-service: all apps ## the units, and the scheduler under their rights
+	$(PYTEST) tests/service
 check-e2e-slow: all apps
 	$(PYTEST) $(XDIST_SLOW) -m slow tests/e2e
 

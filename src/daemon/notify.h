@@ -3,7 +3,7 @@
 #define NVS_DAEMON_NOTIFY_H
 
 /*
- * What a service manager is told, by the protocol of sd_notify(3): datagrams to NOTIFY_SOCKET, a
+ * Messages to the service manager, by the protocol of sd_notify(3): datagrams to NOTIFY_SOCKET, a
  * path or an abstract name. Without such a socket nothing is sent. A message that cannot be sent
  * within NOTIFY_PATIENCE_MS is lost; nobody hears of that.
  *
