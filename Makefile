@@ -12,6 +12,11 @@ BINDIR     ?= $(PREFIX)/bin
 LIBDIR     ?= $(PREFIX)/lib
 INCLUDEDIR ?= $(PREFIX)/include
 MANDIR     ?= $(PREFIX)/share/man
+PKGCONFIGDIR ?= $(LIBDIR)/pkgconfig
+# systemd looks below /usr/local, too.
+UNITDIR     ?= $(PREFIX)/lib/systemd/system
+SYSUSERSDIR ?= $(PREFIX)/lib/sysusers.d
+TMPFILESDIR ?= $(PREFIX)/lib/tmpfiles.d
 INSTALL    ?= install
 PKG_CONFIG ?= pkg-config
 PYTHON     ?= /usr/bin/python3
@@ -388,11 +393,20 @@ check-lint:
 	    -D__x86_64__ '-DElfW(type)=Elf64_##type' $(NVS_CPPFLAGS) $(filter %.c,$(filter src/%,$(c_files)))
 	shellcheck $(wildcard scripts/* tests/gpu/run tests/gpu/rehearse tests/gpu/contained) .ci/run
 
-.PHONY: install uninstall check-install clean help
-install: all ## DESTDIR, PREFIX, BINDIR, LIBDIR, INCLUDEDIR, MANDIR, PYTHONDIR
+.PHONY: install uninstall check-install print-version clean help
+# Fills in the folders of FILE.in, as the file named second.
+fill_in = sed 's|@PREFIX@|$(PREFIX)|; s|@BINDIR@|$(BINDIR)|; s|@LIBDIR@|$(LIBDIR)|; s|@INCLUDEDIR@|$(INCLUDEDIR)|; \
+    s|@VERSION@|$(VERSION)|' $(1).in >$(2)
+# The library and its link are renamed into place: at each moment new programs find a whole library,
+# and running ones keep the file that they have.
+library := libnvshare.so.$(VERSION)
+install: all ## DESTDIR, PREFIX, BINDIR, LIBDIR, INCLUDEDIR, MANDIR, PYTHONDIR, UNITDIR
 	$(INSTALL) -D -m 755 $(B)/nvshare-scheduler $(DESTDIR)$(BINDIR)/nvshare-scheduler
 	$(INSTALL) -D -m 755 $(B)/nvsharectl $(DESTDIR)$(BINDIR)/nvsharectl
-	$(INSTALL) -D -m 755 $(B)/libnvshare.so $(DESTDIR)$(LIBDIR)/libnvshare.so
+	$(INSTALL) -D -m 755 $(B)/libnvshare.so $(DESTDIR)$(LIBDIR)/$(library).new
+	mv -f $(DESTDIR)$(LIBDIR)/$(library).new $(DESTDIR)$(LIBDIR)/$(library)
+	ln -sf $(library) $(DESTDIR)$(LIBDIR)/libnvshare.so.new
+	mv -fT $(DESTDIR)$(LIBDIR)/libnvshare.so.new $(DESTDIR)$(LIBDIR)/libnvshare.so
 	$(INSTALL) -D -m 755 $(B)/simgpu/libcuda.so.1 $(DESTDIR)$(LIBDIR)/nvshare/simgpu/libcuda.so.1
 	$(INSTALL) -D -m 755 $(B)/simgpu/libnvidia-ml.so.1 $(DESTDIR)$(LIBDIR)/nvshare/simgpu/libnvidia-ml.so.1
 	for h in nvshare.h nvshare.hpp claim.h protocol.h messages.def version.h; do \
@@ -401,14 +415,26 @@ install: all ## DESTDIR, PREFIX, BINDIR, LIBDIR, INCLUDEDIR, MANDIR, PYTHONDIR
 	    $(INSTALL) -D -m 644 src/python/nvshare/$$f $(DESTDIR)$(PYTHONDIR)/nvshare/$$f || exit 1; done
 	$(if $(man_tool),for p in $(man_pages); do \
 	    $(INSTALL) -D -m 644 $(B)/man/$$p $(DESTDIR)$(MANDIR)/man$${p##*.}/$$p || exit 1; done)
+	$(INSTALL) -d $(DESTDIR)$(PKGCONFIGDIR)
+	$(call fill_in,include/nvshare.pc,$(DESTDIR)$(PKGCONFIGDIR)/nvshare.pc)
+	$(INSTALL) -D -m 644 src/service/nvshare-scheduler.socket $(DESTDIR)$(UNITDIR)/nvshare-scheduler.socket
+	$(call fill_in,src/service/nvshare-scheduler.service,$(DESTDIR)$(UNITDIR)/nvshare-scheduler.service)
+	$(INSTALL) -D -m 644 src/service/nvshare.sysusers $(DESTDIR)$(SYSUSERSDIR)/nvshare.conf
+	$(INSTALL) -D -m 644 src/service/nvshare.tmpfiles $(DESTDIR)$(TMPFILESDIR)/nvshare.conf
 
 uninstall:
-	rm -f $(DESTDIR)$(BINDIR)/nvshare-scheduler $(DESTDIR)$(BINDIR)/nvsharectl $(DESTDIR)$(LIBDIR)/libnvshare.so
+	rm -f $(DESTDIR)$(BINDIR)/nvshare-scheduler $(DESTDIR)$(BINDIR)/nvsharectl \
+	    $(DESTDIR)$(LIBDIR)/libnvshare.so $(DESTDIR)$(LIBDIR)/libnvshare.so.* $(DESTDIR)$(PKGCONFIGDIR)/nvshare.pc \
+	    $(DESTDIR)$(UNITDIR)/nvshare-scheduler.service $(DESTDIR)$(UNITDIR)/nvshare-scheduler.socket \
+	    $(DESTDIR)$(SYSUSERSDIR)/nvshare.conf $(DESTDIR)$(TMPFILESDIR)/nvshare.conf
 	rm -rf $(DESTDIR)$(LIBDIR)/nvshare $(DESTDIR)$(INCLUDEDIR)/nvshare $(DESTDIR)$(PYTHONDIR)/nvshare
 	for p in $(man_pages); do rm -f $(DESTDIR)$(MANDIR)/man$${p##*.}/$$p || exit 1; done
 
 check-install: all apps ## installs into an empty folder, and runs the demo's job from there
 	scripts/check-install $(abspath $(B))
+
+print-version:
+	@echo $(VERSION)
 
 clean:
 	rm -rf $(BUILD)
