@@ -13,6 +13,9 @@ LIBDIR     ?= $(PREFIX)/lib
 INCLUDEDIR ?= $(PREFIX)/include
 MANDIR     ?= $(PREFIX)/share/man
 PKGCONFIGDIR ?= $(LIBDIR)/pkgconfig
+BASHDIR ?= $(PREFIX)/share/bash-completion/completions
+ZSHDIR  ?= $(PREFIX)/share/zsh/site-functions
+FISHDIR ?= $(PREFIX)/share/fish/vendor_completions.d
 # systemd looks below /usr/local, too.
 UNITDIR     ?= $(PREFIX)/lib/systemd/system
 SYSUSERSDIR ?= $(PREFIX)/lib/sysusers.d
@@ -415,6 +418,9 @@ install: all ## DESTDIR, PREFIX, BINDIR, LIBDIR, INCLUDEDIR, MANDIR, PYTHONDIR, 
 	    $(INSTALL) -D -m 644 src/python/nvshare/$$f $(DESTDIR)$(PYTHONDIR)/nvshare/$$f || exit 1; done
 	$(if $(man_tool),for p in $(man_pages); do \
 	    $(INSTALL) -D -m 644 $(B)/man/$$p $(DESTDIR)$(MANDIR)/man$${p##*.}/$$p || exit 1; done)
+	$(INSTALL) -D -m 644 src/cli/completion/nvsharectl.bash $(DESTDIR)$(BASHDIR)/nvsharectl
+	$(INSTALL) -D -m 644 src/cli/completion/nvsharectl.zsh $(DESTDIR)$(ZSHDIR)/_nvsharectl
+	$(INSTALL) -D -m 644 src/cli/completion/nvsharectl.fish $(DESTDIR)$(FISHDIR)/nvsharectl.fish
 	$(INSTALL) -d $(DESTDIR)$(PKGCONFIGDIR)
 	$(call fill_in,include/nvshare.pc,$(DESTDIR)$(PKGCONFIGDIR)/nvshare.pc)
 	$(INSTALL) -D -m 644 src/service/nvshare-scheduler.socket $(DESTDIR)$(UNITDIR)/nvshare-scheduler.socket
@@ -426,7 +432,8 @@ uninstall:
 	rm -f $(DESTDIR)$(BINDIR)/nvshare-scheduler $(DESTDIR)$(BINDIR)/nvsharectl \
 	    $(DESTDIR)$(LIBDIR)/libnvshare.so $(DESTDIR)$(LIBDIR)/libnvshare.so.* $(DESTDIR)$(PKGCONFIGDIR)/nvshare.pc \
 	    $(DESTDIR)$(UNITDIR)/nvshare-scheduler.service $(DESTDIR)$(UNITDIR)/nvshare-scheduler.socket \
-	    $(DESTDIR)$(SYSUSERSDIR)/nvshare.conf $(DESTDIR)$(TMPFILESDIR)/nvshare.conf
+	    $(DESTDIR)$(SYSUSERSDIR)/nvshare.conf $(DESTDIR)$(TMPFILESDIR)/nvshare.conf \
+	    $(DESTDIR)$(BASHDIR)/nvsharectl $(DESTDIR)$(ZSHDIR)/_nvsharectl $(DESTDIR)$(FISHDIR)/nvsharectl.fish
 	rm -rf $(DESTDIR)$(LIBDIR)/nvshare $(DESTDIR)$(INCLUDEDIR)/nvshare $(DESTDIR)$(PYTHONDIR)/nvshare
 	for p in $(man_pages); do rm -f $(DESTDIR)$(MANDIR)/man$${p##*.}/$$p || exit 1; done
 
