@@ -396,7 +396,7 @@ check-lint:
 	    -D__x86_64__ '-DElfW(type)=Elf64_##type' $(NVS_CPPFLAGS) $(filter %.c,$(filter src/%,$(c_files)))
 	shellcheck $(wildcard scripts/* tests/gpu/run tests/gpu/rehearse tests/gpu/contained) .ci/run
 
-.PHONY: install uninstall check-install print-version clean help
+.PHONY: install uninstall check-install deb print-version clean help
 # Fills in the folders of FILE.in, as the file named second.
 fill_in = sed 's|@PREFIX@|$(PREFIX)|; s|@BINDIR@|$(BINDIR)|; s|@LIBDIR@|$(LIBDIR)|; s|@INCLUDEDIR@|$(INCLUDEDIR)|; \
     s|@VERSION@|$(VERSION)|' $(1).in >$(2)
@@ -439,6 +439,10 @@ uninstall:
 
 check-install: all apps ## installs into an empty folder, and runs the demo's job from there
 	scripts/check-install $(abspath $(B))
+
+# A package is a build of its own, with Debian's flags.
+deb: ## Debian packages, in build/deb
+	scripts/deb $(VERSION) $(BUILD)/deb
 
 print-version:
 	@echo $(VERSION)
