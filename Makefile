@@ -12,6 +12,14 @@ BINDIR     ?= $(PREFIX)/bin
 LIBDIR     ?= $(PREFIX)/lib
 INCLUDEDIR ?= $(PREFIX)/include
 MANDIR     ?= $(PREFIX)/share/man
+PKGCONFIGDIR ?= $(LIBDIR)/pkgconfig
+BASHDIR ?= $(PREFIX)/share/bash-completion/completions
+ZSHDIR  ?= $(PREFIX)/share/zsh/site-functions
+FISHDIR ?= $(PREFIX)/share/fish/vendor_completions.d
+# systemd looks below /usr/local, too.
+UNITDIR     ?= $(PREFIX)/lib/systemd/system
+SYSUSERSDIR ?= $(PREFIX)/lib/sysusers.d
+TMPFILESDIR ?= $(PREFIX)/lib/tmpfiles.d
 INSTALL    ?= install
 PKG_CONFIG ?= pkg-config
 PYTHON     ?= /usr/bin/python3
@@ -206,7 +214,7 @@ apps: $(apps)
 ALL_UNIT_TESTS = $(unit_tests) $(unit_tests_sim) $(unit_tests_daemon) $(unit_tests_hook) $(if $(SAN),,$(unit_tests_simgpu))
 
 .PHONY: check
-check: check-unit check-sim check-house check-preload check-e2e check-api ## all tests that a change needs
+check: check-unit check-sim check-house check-preload check-e2e check-api check-service ## all tests that a change needs
 
 # Unit tests wait more than they compute, but not under a sanitizer.
 UNIT_JOBS ?= $(shell echo $$(($$(nproc) * $(if $(SAN),1,2))))
@@ -302,7 +310,7 @@ HAS_XDIST = $(shell $(PYTHON) -c 'import xdist' 2>/dev/null && echo 1)
 XDIST      = $(if $(HAS_XDIST),-n 6)
 XDIST_SLOW = $(if $(HAS_XDIST),-n 3)
 PYTEST = NVSHARE_BUILD=$(abspath $(B)) $(PYTHON) -m pytest -q -p no:cacheprovider
-.PHONY: check-preload check-e2e check-api check-e2e-slow
+.PHONY: check-preload check-e2e check-api check-service check-e2e-slow
 check-preload: all apps $(fixtures)
 	$(PYTEST) $(XDIST) tests/hook/preload
 # With the library that looks at the order of its mutexes; check-e2e-slow has the one that is installed.
@@ -311,6 +319,8 @@ check-e2e: all apps $(B)/checked/libnvshare.so
 check-api: all apps ## what programs may call: Python, C++
 	$(PYTEST) tests/python
 	$(PYTEST) tests/cpp
+check-service: all apps ## the units, and the scheduler under their rights
+	$(PYTEST) tests/service
 check-e2e-slow: all apps
 	$(PYTEST) $(XDIST_SLOW) -m slow tests/e2e
 
@@ -387,11 +397,20 @@ check-lint:
 	    -D__x86_64__ '-DElfW(type)=Elf64_##type' $(NVS_CPPFLAGS) $(filter %.c,$(filter src/%,$(c_files)))
 	shellcheck $(wildcard scripts/* tests/gpu/run tests/gpu/rehearse tests/gpu/contained) .ci/run
 
-.PHONY: install uninstall check-install clean help
-install: all ## DESTDIR, PREFIX, BINDIR, LIBDIR, INCLUDEDIR, MANDIR, PYTHONDIR
+.PHONY: install uninstall check-install deb print-version clean help
+# Fills in the folders of FILE.in, as the file named second.
+fill_in = sed 's|@PREFIX@|$(PREFIX)|; s|@BINDIR@|$(BINDIR)|; s|@LIBDIR@|$(LIBDIR)|; s|@INCLUDEDIR@|$(INCLUDEDIR)|; \
+    s|@VERSION@|$(VERSION)|' $(1).in >$(2)
+# The library and its link are renamed into place: at each moment new programs find a whole library,
+# and running ones keep the file that they have.
+library := libnvshare.so.$(VERSION)
+install: all ## DESTDIR, PREFIX, BINDIR, LIBDIR, INCLUDEDIR, MANDIR, PYTHONDIR, UNITDIR
 	$(INSTALL) -D -m 755 $(B)/nvshare-scheduler $(DESTDIR)$(BINDIR)/nvshare-scheduler
 	$(INSTALL) -D -m 755 $(B)/nvsharectl $(DESTDIR)$(BINDIR)/nvsharectl
-	$(INSTALL) -D -m 755 $(B)/libnvshare.so $(DESTDIR)$(LIBDIR)/libnvshare.so
+	$(INSTALL) -D -m 755 $(B)/libnvshare.so $(DESTDIR)$(LIBDIR)/$(library).new
+	mv -f $(DESTDIR)$(LIBDIR)/$(library).new $(DESTDIR)$(LIBDIR)/$(library)
+	ln -sf $(library) $(DESTDIR)$(LIBDIR)/libnvshare.so.new
+	mv -fT $(DESTDIR)$(LIBDIR)/libnvshare.so.new $(DESTDIR)$(LIBDIR)/libnvshare.so
 	$(INSTALL) -D -m 755 $(B)/simgpu/libcuda.so.1 $(DESTDIR)$(LIBDIR)/nvshare/simgpu/libcuda.so.1
 	$(INSTALL) -D -m 755 $(B)/simgpu/libnvidia-ml.so.1 $(DESTDIR)$(LIBDIR)/nvshare/simgpu/libnvidia-ml.so.1
 	for h in nvshare.h nvshare.hpp claim.h protocol.h messages.def version.h; do \
@@ -400,14 +419,34 @@ install: all ## DESTDIR, PREFIX, BINDIR, LIBDIR, INCLUDEDIR, MANDIR, PYTHONDIR
 	    $(INSTALL) -D -m 644 src/python/nvshare/$$f $(DESTDIR)$(PYTHONDIR)/nvshare/$$f || exit 1; done
 	$(if $(man_tool),for p in $(man_pages); do \
 	    $(INSTALL) -D -m 644 $(B)/man/$$p $(DESTDIR)$(MANDIR)/man$${p##*.}/$$p || exit 1; done)
+	$(INSTALL) -D -m 644 src/cli/completion/nvsharectl.bash $(DESTDIR)$(BASHDIR)/nvsharectl
+	$(INSTALL) -D -m 644 src/cli/completion/nvsharectl.zsh $(DESTDIR)$(ZSHDIR)/_nvsharectl
+	$(INSTALL) -D -m 644 src/cli/completion/nvsharectl.fish $(DESTDIR)$(FISHDIR)/nvsharectl.fish
+	$(INSTALL) -d $(DESTDIR)$(PKGCONFIGDIR)
+	$(call fill_in,include/nvshare.pc,$(DESTDIR)$(PKGCONFIGDIR)/nvshare.pc)
+	$(INSTALL) -D -m 644 src/service/nvshare-scheduler.socket $(DESTDIR)$(UNITDIR)/nvshare-scheduler.socket
+	$(call fill_in,src/service/nvshare-scheduler.service,$(DESTDIR)$(UNITDIR)/nvshare-scheduler.service)
+	$(INSTALL) -D -m 644 src/service/nvshare.sysusers $(DESTDIR)$(SYSUSERSDIR)/nvshare.conf
+	$(INSTALL) -D -m 644 src/service/nvshare.tmpfiles $(DESTDIR)$(TMPFILESDIR)/nvshare.conf
 
 uninstall:
-	rm -f $(DESTDIR)$(BINDIR)/nvshare-scheduler $(DESTDIR)$(BINDIR)/nvsharectl $(DESTDIR)$(LIBDIR)/libnvshare.so
+	rm -f $(DESTDIR)$(BINDIR)/nvshare-scheduler $(DESTDIR)$(BINDIR)/nvsharectl \
+	    $(DESTDIR)$(LIBDIR)/libnvshare.so $(DESTDIR)$(LIBDIR)/libnvshare.so.* $(DESTDIR)$(PKGCONFIGDIR)/nvshare.pc \
+	    $(DESTDIR)$(UNITDIR)/nvshare-scheduler.service $(DESTDIR)$(UNITDIR)/nvshare-scheduler.socket \
+	    $(DESTDIR)$(SYSUSERSDIR)/nvshare.conf $(DESTDIR)$(TMPFILESDIR)/nvshare.conf \
+	    $(DESTDIR)$(BASHDIR)/nvsharectl $(DESTDIR)$(ZSHDIR)/_nvsharectl $(DESTDIR)$(FISHDIR)/nvsharectl.fish
 	rm -rf $(DESTDIR)$(LIBDIR)/nvshare $(DESTDIR)$(INCLUDEDIR)/nvshare $(DESTDIR)$(PYTHONDIR)/nvshare
 	for p in $(man_pages); do rm -f $(DESTDIR)$(MANDIR)/man$${p##*.}/$$p || exit 1; done
 
 check-install: all apps ## installs into an empty folder, and runs the demo's job from there
 	scripts/check-install $(abspath $(B))
+
+# A package is a build of its own, with Debian's flags.
+deb: ## Debian packages, in build/deb
+	scripts/deb $(VERSION) $(BUILD)/deb
+
+print-version:
+	@echo $(VERSION)
 
 clean:
 	rm -rf $(BUILD)

@@ -2,6 +2,7 @@
 /* nvsharectl shows and steers the scheduler of this node. */
 
 #include "cli/cli.h"
+#include "cli/usage.h"
 #include "nvshare/version.h"
 #include "util/output.h"
 
@@ -13,40 +14,11 @@
 
 static void print_help(void)
 {
+	(void)fputs("Usage: nvsharectl COMMAND | OPTION...\n"
+		    "Shows and steers the nvshare-scheduler of this node.\n\n",
+		    stdout);
+	usage_print(stdout);
 	(void)fputs(
-		"Usage: nvsharectl COMMAND | OPTION...\n"
-		"Shows and steers the nvshare-scheduler of this node.\n"
-		"\n"
-		"  status              GPUs, clients that run, clients that wait and why, and\n"
-		"                      whose memory is where\n"
-		"  status --json       the same for programs\n"
-		"  config              every setting of the scheduler, and where it comes from\n"
-		"  config --json       the same for programs\n"
-		"  reload              the scheduler reads its files again; what set has changed ends\n"
-		"  set SETTING VALUE   any setting that config shows, but for those that need a\n"
-		"                      restart; some have short names:\n"
-		"  set mode auto|serial|concurrent\n"
-		"                      auto: side by side when all fit, else in turns;\n"
-		"                      serial: one at a time; concurrent: turns of tq seconds\n"
-		"  set policy priority|fair|credit|deadline\n"
-		"                      the order of turns, where not all clients fit\n"
-		"  set tq SECONDS      length of a turn in mode concurrent\n"
-		"  set switch-time auto|SECONDS\n"
-		"                      length of a turn in the other modes\n"
-		"  set reserve PERCENT part of each GPU's memory that no client gets\n"
-		"  set max-runtime SECONDS\n"
-		"                      longest run while others wait\n"
-		"                      (SECONDS may have a fraction, as 0.5)\n"
-		"  set priority low|normal|high|critical CLIENT\n"
-		"  set weight 1..10000 CLIENT\n"
-		"  set slo off|MILLISECONDS CLIENT\n"
-		"  set compute-limit off|PERCENT CLIENT\n"
-		"                      CLIENT is one program: its ID in the status, or pid:PID\n"
-		"  -T, --set-tq SECONDS      the same as set tq\n"
-		"  -S, --anti-thrash on|off  off: each client that fits runs, nobody takes turns\n"
-		"  -h, --help          this text\n"
-		"  -V, --version       the version\n"
-		"                      Options apply in order; if one is wrong, none applies.\n"
 		"\n"
 		"Every user may see the status and steer their own programs; all else needs root,\n"
 		"the scheduler's own user, or membership of the group 'nvshare'.\n"
@@ -149,6 +121,13 @@ static bool is_help_asked(char *const *args)
 	return false;
 }
 
+/* The scripts in src/cli/completion/ ask so; the words behind may be anything. */
+static int do_complete(char *const *args)
+{
+	usage_complete(args, stdout);
+	return CLI_EXIT_OK;
+}
+
 static int do_command(const char *name, char *const *args)
 {
 	int (*command)(char *const *args) = NULL;
@@ -194,5 +173,7 @@ int main(int argc, char **argv)
 	fill_descriptors();
 	if (!args[0])
 		return report_usage("a command is needed", "");
+	if (!strcmp(args[0], "--complete"))
+		return exit_code(do_complete(args + 1));
 	return exit_code(args[0][0] == '-' ? do_options(args) : do_command(args[0], args + 1));
 }

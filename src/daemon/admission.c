@@ -243,7 +243,7 @@ static void admission_turn_away(struct server *server)
 	int fd;
 
 	server->admission.spare_fd = fd_close(server->admission.spare_fd);
-	fd = accept4(server->admission.listener.fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
+	fd = listener_accept(&server->admission.listener);
 	if (fd < 0 && is_out_of_descriptors(errno))
 		admission_rest(server); /* the node itself is out of descriptors */
 	if (fd >= 0)
@@ -271,8 +271,7 @@ void admission_accept(struct server *server)
 
 		if (deadline_is_set(&server->admission.rest))
 			return;
-		fd = accept4(server->admission.listener.fd, NULL, NULL,
-			     SOCK_CLOEXEC | SOCK_NONBLOCK);
+		fd = listener_accept(&server->admission.listener);
 		if (fd >= 0 && admission_is_gone(server, fd)) {
 			(void)fd_close(fd);
 			continue;

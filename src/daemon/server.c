@@ -60,6 +60,7 @@ static void server_on_signal(struct server *server, struct event_source *source,
 			(void)reconfigure_reload(server, text); /* it is logged */
 			continue;
 		}
+		notify_stopping(server);
 		log_info("ending signal=%s clients=%u", sigabbrev_np((int)info.ssi_signo),
 			 server->n_clients);
 		server->is_ending = true;
@@ -157,6 +158,12 @@ static int server_log_not_listening(const struct server *server, int r)
 			  " NVSHARE_SOCK_DIR to another folder",
 			  dir, (unsigned int)geteuid());
 		return -EPERM;
+	case LISTENER_E_OTHER:
+		log_error("the service manager passed something else than one listening"
+			  " SOCK_SEQPACKET socket '%s/" NVSHARE_SOCK_NAME "': correct"
+			  " ListenSequentialPacket= in its .socket unit, or set NVSHARE_SOCK_DIR",
+			  dir);
+		return -EINVAL;
 	default:
 		return log_errno(LOG_LEVEL_ERROR, r, "cannot listen on '%s/" NVSHARE_SOCK_NAME "'",
 				 dir);
@@ -208,6 +215,7 @@ int server_init(struct server *server, const struct settings *settings)
 	server->settings = *settings;
 	server->admission.listener = (struct listener){.fd = -1, .lock_fd = -1, .dir_fd = -1};
 	server->timer_fd = server->signal_fd = server->admission.spare_fd = -1;
+	notify_open(server);
 	server->group = group ? group->gr_gid : (gid_t)-1;
 	server->now_ns = clock_now_ns();
 	server->started_ns = server->now_ns;
@@ -232,6 +240,8 @@ int server_init(struct server *server, const struct settings *settings)
 	measure_tell_new(server);
 	log_info("listening socket=%s/" NVSHARE_SOCK_NAME " gpus=%u", server_dir(server),
 		 server->gpus.n);
+	notify_ready(server, "listening on %s/" NVSHARE_SOCK_NAME ", gpus=%u", server_dir(server),
+		     server->gpus.n);
 	return 0;
 }
 
@@ -243,6 +253,7 @@ void server_deinit(struct server *server)
 	if (server->admission.listener.fd >= 0 && server->n_clients == 0)
 		listener_unlink(&server->admission.listener);
 	gpus_deinit(&server->gpus);
+	notify_close(server);
 	/*
 	 * The kernel closes the descriptors when the process ends, and that does not wait. A
 	 * close() here could wait: that of a peer, or that of the listener, which drops what was

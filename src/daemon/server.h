@@ -28,6 +28,7 @@
 #include "daemon/grace.h"
 #include "daemon/host.h"
 #include "daemon/measure.h"
+#include "daemon/notify.h"
 #include "daemon/peer.h"
 #include "daemon/relay.h"
 #include "daemon/settings.h"
@@ -80,6 +81,7 @@ struct server {
 	struct grace grace;
 	struct host host;
 	struct measure measure;
+	struct notify notify;
 	struct tools tools;
 };
 

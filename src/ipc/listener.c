@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "ipc/listener.h"
 
+#include "ipc/activation.h"
 #include "ipc/sock.h"
 #include "nvshare/protocol.h"
 #include "util/fd.h"
@@ -121,17 +122,38 @@ static int bind_socket(const struct listener *listener, const struct sockaddr_un
  * The last close() of a descriptor may block as long as its sender likes, so the scheduler takes
  * none. If the kernel cannot refuse descriptors, packets must carry credentials: sock_next()
  * needs them to find descriptors. Accepted sockets inherit both options.
+ *
+ * A passed socket had connections before, and descriptors may wait there.
  */
 static int refuse_rights(struct listener *listener)
 {
 	static const int on = 1;
 
-	if (sock_refuse_rights(listener->fd) == 0)
+	if (sock_refuse_rights(listener->fd) == 0 && !listener->is_passed)
 		return 0;
 	listener->takes_rights = true;
 	if (setsockopt(listener->fd, SOL_SOCKET, SO_PASSCRED, &on, sizeof(on)) < 0)
 		return -errno;
 	return 0;
+}
+
+/*
+ * The name must lead into the checked folder, as after bind(). The manager may run as root.
+ *
+ * The manager's listen() stays the only one: peers see its user as that of the scheduler, and a
+ * library takes memory of others only from a scheduler that root vouches for.
+ */
+static int adopt_socket(struct listener *listener)
+{
+	struct stat st;
+
+	if (fstatat(listener->dir_fd, NVSHARE_SOCK_NAME, &st, AT_SYMLINK_NOFOLLOW) < 0)
+		return -errno;
+	if (!S_ISSOCK(st.st_mode) || (st.st_uid != 0 && st.st_uid != geteuid()))
+		return -ESTALE;
+	listener->is_passed = true;
+	listener->is_stale = true; /* the name does not tell: it outlives every instance */
+	return refuse_rights(listener);
 }
 
 static int open_socket(struct listener *listener, const struct sockaddr_un *addr)
@@ -140,8 +162,14 @@ static int open_socket(struct listener *listener, const struct sockaddr_un *addr
 
 	if (!r)
 		r = take_lock(listener);
-	if (!r)
-		r = remove_old_socket(listener);
+	if (r)
+		return r;
+	r = activation_take(addr->sun_path, &listener->fd);
+	if (r)
+		return r == ACTIVATION_E_OTHER ? LISTENER_E_OTHER : r;
+	if (listener->fd >= 0)
+		return adopt_socket(listener);
+	r = remove_old_socket(listener);
 	if (r)
 		return r;
 	listener->fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
@@ -180,7 +208,20 @@ int listener_open(const char *dir, struct listener *ret)
 	return r;
 }
 
+/* A connection that is older than the listener's option does not have it. */
+int listener_accept(const struct listener *listener)
+{
+	static const int on = 1;
+	int fd = accept4(listener->fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
+
+	if (fd >= 0 && listener->is_passed)
+		(void)setsockopt(fd, SOL_SOCKET, SO_PASSCRED, &on, sizeof(on));
+	return fd;
+}
+
 void listener_unlink(const struct listener *listener)
 {
+	if (listener->is_passed)
+		return;
 	(void)unlinkat(listener->dir_fd, NVSHARE_SOCK_NAME, 0);
 }

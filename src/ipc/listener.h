@@ -11,8 +11,13 @@
  * write, too. listener_open() does not check the folders above.
  *
  * Lock and socket are opened relative to the checked folder, so that a swapped name cannot lead
- * elsewhere. Threading: no other thread may create files during listener_open(), which changes
- * the umask around bind().
+ * elsewhere.
+ *
+ * A service manager may have opened the socket before (ipc/activation.h). Then its name stays
+ * when the scheduler ends, and the same rules hold for the folder and its lock.
+ *
+ * Threading: no other thread may create files during listener_open(), which changes the umask
+ * around bind().
  */
 
 #include <stdbool.h>
@@ -22,8 +27,9 @@ struct listener {
 	int fd;      /* non-blocking; any user may connect */
 	int lock_fd; /* keeps the lock as long as it is open */
 	int dir_fd;
-	bool is_stale;     /* a socket of an earlier instance was there */
-	bool takes_rights; /* the kernel cannot refuse descriptors that peers send */
+	bool is_stale;     /* clients of an earlier instance may be there */
+	bool is_passed;    /* a service manager owns the socket */
+	bool takes_rights; /* peers may have sent descriptors: the kernel did not refuse them */
 	uid_t owner;       /* the folder's owner */
 	mode_t mode;       /* the folder's permission bits */
 };
@@ -34,6 +40,7 @@ enum {
 	LISTENER_E_OWNER, /* the folder belongs to another user: see owner */
 	LISTENER_E_OPEN,  /* others may write to the folder: see mode */
 	LISTENER_E_LOCK,  /* something else has the lock file's name */
+	LISTENER_E_OTHER, /* the service manager passed something else than this socket */
 };
 
 /*
@@ -43,7 +50,13 @@ enum {
  */
 int listener_open(const char *dir, struct listener *ret);
 
-/* Removes the socket's name from the folder. */
+/*
+ * Returns the descriptor of the next connection, which the caller owns, or -1 with errno of
+ * accept4(). It is non-blocking, and ready for sock_next() if takes_rights.
+ */
+int listener_accept(const struct listener *listener);
+
+/* Removes the socket's name from the folder, unless a service manager owns it. */
 void listener_unlink(const struct listener *listener);
 
 #endif

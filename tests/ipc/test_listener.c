@@ -16,6 +16,7 @@
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
+#include <sys/un.h>
 #include <unistd.h>
 
 #include <cmocka.h>
@@ -272,6 +273,158 @@ static void a_lock_file_is_a_file_of_our_own(void **state)
 	(void)fd_close(fd);
 }
 
+/* ---- a socket that a service manager opened --------------------------------- */
+
+#define PASSED_FD 3
+
+/* Listens as the manager does; type: SOCK_SEQPACKET, or a mistake. */
+static void pass_socket(const struct fixture *f, int type)
+{
+	struct sockaddr_un addr = {.sun_family = AF_UNIX};
+	char pid[16];
+	int fd = socket(AF_UNIX, type, 0);
+
+	(void)snprintf(addr.sun_path, sizeof(addr.sun_path), "%s", f->path);
+	(void)snprintf(pid, sizeof(pid), "%d", (int)getpid());
+	(void)unlink(f->path);
+	assert_int_equal(bind(fd, (struct sockaddr *)&addr, sizeof(addr)), 0);
+	assert_int_equal(listen(fd, 8), 0);
+	if (fd != PASSED_FD) {
+		assert_int_equal(dup2(fd, PASSED_FD), PASSED_FD);
+		(void)close(fd);
+	}
+	assert_int_equal(setenv("LISTEN_PID", pid, 1), 0);
+	assert_int_equal(setenv("LISTEN_FDS", "1", 1), 0);
+	assert_int_equal(setenv("LISTEN_FDNAMES", "nvshare", 1), 0);
+}
+
+/* Its own descriptors may have that number by now. */
+static int set_up_passing(void **state)
+{
+	int fd = open("/dev/null", O_RDONLY);
+
+	if (fd >= 0 && fd != PASSED_FD && dup2(fd, PASSED_FD) < 0)
+		return -1;
+	return set_up(state);
+}
+
+static int tear_down_passing(void **state)
+{
+	(void)close(PASSED_FD);
+	return tear_down(state);
+}
+
+static void a_passed_socket_is_taken_with_its_connections_and_stays(void **state)
+{
+	struct fixture *f = *state;
+	uint8_t byte;
+	int early, fd;
+
+	pass_socket(f, SOCK_SEQPACKET);
+	early = sock_connect(f->dir);
+	assert_true(early >= 0);
+	start(f);
+	assert_null(getenv("LISTEN_PID"));
+	assert_null(getenv("LISTEN_FDS"));
+	assert_null(getenv("LISTEN_FDNAMES"));
+	assert_int_equal(f->listener.fd, PASSED_FD);
+	assert_true(f->listener.is_passed && f->listener.is_stale && f->listener.takes_rights);
+	assert_true(fcntl(PASSED_FD, F_GETFD) & FD_CLOEXEC);
+	assert_true(fcntl(PASSED_FD, F_GETFL) & O_NONBLOCK);
+	fd = listener_accept(&f->listener);
+	assert_true(fd >= 0);
+	assert_int_equal(sock_next(fd), SOCK_NEXT_NONE);
+	assert_int_equal(send(early, "x", 1, 0), 1);
+	assert_int_equal(sock_next(fd), SOCK_NEXT_PACKET);
+	assert_int_equal(sock_recv(fd, &byte, 1), 1);
+	(void)fd_close(early);
+	assert_int_equal(sock_next(fd), SOCK_NEXT_END);
+	(void)fd_close(fd);
+	listener_unlink(&f->listener);
+	assert_int_equal(access(f->path, F_OK), 0);
+}
+
+static void descriptors_sent_before_the_scheduler_came_are_found(void **state)
+{
+	struct fixture *f = *state;
+	char control[CMSG_SPACE(sizeof(int))] = {0};
+	char byte = 0;
+	struct iovec part = {.iov_base = &byte, .iov_len = 1};
+	struct msghdr msg = {.msg_iov = &part,
+			     .msg_iovlen = 1,
+			     .msg_control = control,
+			     .msg_controllen = sizeof(control)};
+	struct cmsghdr *header = CMSG_FIRSTHDR(&msg);
+	int early, fd, sent = STDIN_FILENO;
+
+	pass_socket(f, SOCK_SEQPACKET);
+	early = sock_connect(f->dir);
+	assert_true(early >= 0);
+	header->cmsg_level = SOL_SOCKET;
+	header->cmsg_type = SCM_RIGHTS;
+	header->cmsg_len = CMSG_LEN(sizeof(sent));
+	memcpy(CMSG_DATA(header), &sent, sizeof(sent));
+	assert_int_equal(sendmsg(early, &msg, 0), 1);
+	start(f);
+	fd = listener_accept(&f->listener);
+	assert_true(fd >= 0);
+	assert_int_equal(sock_next(fd), SOCK_NEXT_RIGHTS);
+	(void)fd_close(fd);
+	(void)fd_close(early);
+}
+
+static void what_is_passed_to_another_process_is_left_alone(void **state)
+{
+	struct fixture *f = *state;
+
+	pass_socket(f, SOCK_SEQPACKET);
+	assert_int_equal(setenv("LISTEN_PID", "1", 1), 0);
+	start(f);
+	assert_false(f->listener.is_passed);
+	assert_int_not_equal(f->listener.fd, PASSED_FD);
+	assert_null(getenv("LISTEN_FDS"));
+}
+
+static void another_socket_than_ours_is_refused(void **state)
+{
+	struct fixture *f = *state;
+	char path[sizeof(f->path)];
+
+	pass_socket(f, SOCK_STREAM);
+	assert_refused(f, LISTENER_E_OTHER);
+	pass_socket(f, SOCK_SEQPACKET);
+	assert_int_equal(setenv("LISTEN_FDS", "2", 1), 0);
+	assert_refused(f, LISTENER_E_OTHER);
+	memcpy(path, f->path, sizeof(path));
+	(void)snprintf(f->path, sizeof(f->path), "%s/other.sock", f->dir);
+	pass_socket(f, SOCK_SEQPACKET);
+	memcpy(f->path, path, sizeof(path));
+	assert_refused(f, LISTENER_E_OTHER);
+	pass_socket(f, SOCK_SEQPACKET);
+	(void)close(PASSED_FD);
+	assert_refused(f, LISTENER_E_OTHER);
+}
+
+static void a_name_that_no_longer_leads_to_a_socket_is_refused(void **state)
+{
+	struct fixture *f = *state;
+
+	pass_socket(f, SOCK_SEQPACKET);
+	assert_int_equal(unlink(f->path), 0);
+	assert_int_equal(symlink(f->secret, f->path), 0);
+	assert_refused(f, -ESTALE);
+	assert_int_equal(mode_of(f->secret), 0600);
+}
+
+static void the_rules_of_the_folder_hold_for_a_passed_socket(void **state)
+{
+	struct fixture *f = *state;
+
+	pass_socket(f, SOCK_SEQPACKET);
+	assert_int_equal(chmod(f->dir, 0777), 0);
+	assert_refused(f, LISTENER_E_OPEN);
+}
+
 static void a_path_that_is_too_long_is_an_error(void **state)
 {
 	struct listener listener;
@@ -300,6 +453,13 @@ int main(void)
 		TEST(a_user_s_own_group_may_write_there_and_no_other),
 		TEST(a_lock_file_is_a_file_of_our_own),
 		TEST(a_path_that_is_too_long_is_an_error),
+#define PASSING(f) cmocka_unit_test_setup_teardown(f, set_up_passing, tear_down_passing)
+		PASSING(a_passed_socket_is_taken_with_its_connections_and_stays),
+		PASSING(descriptors_sent_before_the_scheduler_came_are_found),
+		PASSING(what_is_passed_to_another_process_is_left_alone),
+		PASSING(another_socket_than_ours_is_refused),
+		PASSING(a_name_that_no_longer_leads_to_a_socket_is_refused),
+		PASSING(the_rules_of_the_folder_hold_for_a_passed_socket),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

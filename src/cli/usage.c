@@ -1,0 +1,161 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "cli/usage.h"
+
+#include <ctype.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <string.h>
+
+#define TEXT_COLUMN 22
+
+/*
+ * form: words, as "set mode auto|serial CLIENT". A choice that begins with a capital or a digit
+ * stands for what people fill in. An option has two names, "-T, --set-tq".
+ */
+static const struct usage {
+	const char *form;
+	const char *text; /* lines; NULL: the next row's text holds for this one, too */
+} rows[] = {
+	{"status", "GPUs, clients that run, clients that wait and why, and\n"
+		   "whose memory is where"},
+	{"status --json", "the same for programs"},
+	{"config", "every setting of the scheduler, and where it comes from"},
+	{"config --json", "the same for programs"},
+	{"reload", "the scheduler reads its files again; what set has changed ends"},
+	{"set SETTING VALUE", "any setting that config shows, but for those that need a\n"
+			      "restart; some have short names:"},
+	{"set mode auto|serial|concurrent",
+	 "auto: side by side when all fit, else in turns;\n"
+	 "serial: one at a time; concurrent: turns of tq seconds"},
+	{"set policy priority|fair|credit|deadline",
+	 "the order of turns, where not all clients fit"},
+	{"set tq SECONDS", "length of a turn in mode concurrent"},
+	{"set switch-time auto|SECONDS", "length of a turn in the other modes"},
+	{"set reserve PERCENT", "part of each GPU's memory that no client gets"},
+	{"set max-runtime SECONDS", "longest run while others wait\n"
+				    "(SECONDS may have a fraction, as 0.5)"},
+	{"set priority low|normal|high|critical CLIENT", NULL},
+	{"set weight 1..10000 CLIENT", NULL},
+	{"set slo off|MILLISECONDS CLIENT", NULL},
+	{"set compute-limit off|PERCENT CLIENT",
+	 "CLIENT is one program: its ID in the status, or pid:PID"},
+	{"-T, --set-tq SECONDS", "the same as set tq"},
+	{"-S, --anti-thrash on|off", "off: each client that fits runs, nobody takes turns"},
+	{"-h, --help", "this text"},
+	{"-V, --version", "the version\n"
+			  "Options apply in order; if one is wrong, none applies."},
+};
+
+#define N_ROWS (sizeof(rows) / sizeof(rows[0]))
+
+static void usage_print_text(const char *text, size_t column, FILE *out)
+{
+	while (*text) {
+		size_t len = strcspn(text, "\n");
+
+		(void)fprintf(out, "%*s%.*s\n", (int)(TEXT_COLUMN - column), "", (int)len, text);
+		text += len + (text[len] == '\n');
+		column = 0;
+	}
+}
+
+void usage_print(FILE *out)
+{
+	for (size_t i = 0; i < N_ROWS; i++) {
+		size_t column = 2 + strlen(rows[i].form);
+		bool is_beside = rows[i].text && column < TEXT_COLUMN;
+
+		(void)fprintf(out, "  %s%s", rows[i].form, is_beside ? "" : "\n");
+		if (rows[i].text)
+			usage_print_text(rows[i].text, is_beside ? column : 0, out);
+	}
+}
+
+/* ---- completion ------------------------------------------------------------- */
+
+/* Calls of one word's choices: "auto|SECONDS". Returns the length of the first one. */
+static size_t choice_len(const char *choice)
+{
+	return strcspn(choice, "| ");
+}
+
+static bool choice_is_word(const char *choice)
+{
+	return islower((unsigned char)*choice) || *choice == '-';
+}
+
+static bool word_takes(const char *word, const char *arg)
+{
+	for (;;) {
+		size_t len = choice_len(word);
+
+		if (!choice_is_word(word) || (strlen(arg) == len && !strncmp(word, arg, len)))
+			return true;
+		if (word[len] != '|')
+			return false;
+		word += len + 1;
+	}
+}
+
+static void word_print(const char *word, FILE *out)
+{
+	for (;;) {
+		size_t len = choice_len(word);
+
+		if (choice_is_word(word))
+			(void)fprintf(out, "%.*s\n", (int)len, word);
+		if (word[len] != '|')
+			return;
+		word += len + 1;
+	}
+}
+
+/* The word behind word; NULL: there is none. */
+static const char *word_next(const char *word)
+{
+	word += strcspn(word, " ");
+	return *word ? word + 1 : NULL;
+}
+
+/* The word of an option that completion offers: its long name. */
+static const char *usage_first(const struct usage *usage)
+{
+	return usage->form[0] == '-' ? usage->form + strlen("-x, ") : usage->form;
+}
+
+/* The word of usage that follows the args; NULL: it has none, or does not begin like them. */
+static const char *usage_word_after(const struct usage *usage, char *const *args)
+{
+	const char *word = usage_first(usage);
+
+	if (*args && word != usage->form && !strncmp(usage->form, *args, 2) && !(*args)[2]) {
+		word = word_next(word); /* the short name */
+		args++;
+	}
+	for (; *args && word; args++)
+		word = word_takes(word, *args) ? word_next(word) : NULL;
+	return word;
+}
+
+/* Two rows with the same beginning offer its next word once. */
+static bool usage_is_offered(size_t row, const char *word, char *const *args)
+{
+	for (size_t i = 0; i < row; i++) {
+		const char *other = usage_word_after(&rows[i], args);
+		size_t len = strcspn(word, " ");
+
+		if (other && strcspn(other, " ") == len && !strncmp(other, word, len))
+			return true;
+	}
+	return false;
+}
+
+void usage_complete(char *const *args, FILE *out)
+{
+	for (size_t i = 0; i < N_ROWS; i++) {
+		const char *word = usage_word_after(&rows[i], args);
+
+		if (word && !usage_is_offered(i, word, args))
+			word_print(word, out);
+	}
+}
