@@ -13,6 +13,7 @@
 
 #include "core/sched.h"
 #include "core/timeshare/timeshare.h"
+#include "daemon/http_address.h"
 #include "daemon/rights.h"
 #include "daemon/sizes.h"
 #include "util/log.h"
@@ -23,6 +24,7 @@
 
 struct settings {
 	const char *sock_dir; /* NULL: the default */
+	struct http_addresses http;
 	struct sched_config config;
 	struct timeshare_config share;
 	struct rights rights;

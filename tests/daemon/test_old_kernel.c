@@ -60,6 +60,7 @@ static int run_scheduler(const char *dir)
 	if (settings_parse((char *const[]){NULL}, no_environment, &options, text))
 		return 1;
 	options.sock_dir = dir;
+	options.http.n = 0; /* others may have the address */
 	r = server_init(&server, &options);
 	if (!r)
 		r = server_run(&server);
