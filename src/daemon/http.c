@@ -149,6 +149,7 @@ static void http_on_connection(void *context, struct MHD_Connection *connection,
 	struct http_connection *at = *place;
 
 	if (code == MHD_CONNECTION_NOTIFY_CLOSED) {
+		listener->has_room = true;
 		if (at)
 			at->fd = -1;
 		return;
@@ -199,13 +200,19 @@ static void http_on_wait(struct server *server, struct deadline *deadline)
 static void http_serve_listener(struct server *server, struct http_listener *listener)
 {
 	MHD_UNSIGNED_LONG_LONG ms;
+	uint64_t wait_ns = DEADLINE_NEVER;
 
-	listener->is_ready = false;
+	listener->is_ready = listener->has_room = false;
 	(void)MHD_run(listener->daemon);
-	deadline_set(&server->deadlines, &listener->wait,
-		     MHD_get_timeout(listener->daemon, &ms) == MHD_YES
-			     ? server->now_ns + ms * CLOCK_NS_PER_MS
-			     : DEADLINE_NEVER);
+	if (MHD_get_timeout(listener->daemon, &ms) == MHD_YES)
+		wait_ns = server->now_ns + ms * CLOCK_NS_PER_MS;
+	/*
+	 * A full listener does not look at its socket. It must run once more after a connection has
+	 * ended: only at the begin of a run does it look again.
+	 */
+	if (listener->has_room)
+		wait_ns = server->now_ns;
+	deadline_set(&server->deadlines, &listener->wait, wait_ns);
 	http_set_expiry(listener);
 }
 

@@ -41,6 +41,7 @@ struct http_listener {
 	struct deadline wait;   /* libmicrohttpd has work by then */
 	struct deadline expiry; /* the oldest connection ends */
 	bool is_ready;          /* in this round */
+	bool has_room;          /* a connection has ended in this run */
 	bool is_failed;         /* the log says so */
 	struct server *server;
 	struct http_connection connections[HTTP_CONNECTIONS_MAX];
