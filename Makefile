@@ -104,8 +104,9 @@ $(B)/libnvshare.so $(B)/checked/libnvshare.so: $(libs) $(B)/exports.map
 	$(LINK) -shared -Wl,-soname,libnvshare.so -Wl,-z,defs -Wl,-z,nodelete -Wl,--as-needed \
 	    -Wl,-Bsymbolic-functions -Wl,--version-script=$(B)/exports.map -o $@ $(filter %.o,$^) $(libs) -ldl
 
+DAEMON_LIBS = $(YAML_LIBS) $(shell $(PKG_CONFIG) --libs libmicrohttpd) -lm -ldl
 $(B)/nvshare-scheduler: $(daemon_obj) $(libs)
-	$(LINK) -o $@ $(daemon_obj) $(libs) $(YAML_LIBS) -ldl
+	$(LINK) -o $@ $(daemon_obj) $(libs) $(DAEMON_LIBS)
 
 $(B)/nvsharectl: $(cli_obj) $(libs)
 	$(LINK) -o $@ $(cli_obj) $(libs)
@@ -183,7 +184,7 @@ $(B)/libhook.a $(B)/checked/libhook.a:
 	$(AR) rcs $@ $^
 
 $(unit_tests_daemon): $(B)/tests/%: $(B)/tests/%.o $(B)/libtest.a $(B)/libprograms.a $(libs)
-	$(LINK) -o $@ $^ $(CMOCKA_LIBS) $(YAML_LIBS) -ldl
+	$(LINK) -o $@ $^ $(CMOCKA_LIBS) $(DAEMON_LIBS)
 
 $(B)/libprograms.a: $(filter-out %/main.o,$(daemon_obj) $(cli_obj))
 
@@ -327,7 +328,7 @@ check-e2e-slow: all apps
 # Benchmarks print figures and judge none, because other work on the machine would decide.
 benches := $(patsubst %.c,$(B)/%,$(sort $(wildcard tests/bench/bench_*.c)))
 $(benches): $(B)/tests/bench/%: $(B)/tests/bench/%.o $(B)/tests/bench/timing.o $(B)/libhook.a $(B)/libprograms.a $(libs)
-	$(LINK) -o $@ $^ $(YAML_LIBS) -ldl
+	$(LINK) -o $@ $^ $(DAEMON_LIBS)
 
 # The plots in tests/sim/results; needs python3-matplotlib (scripts/setup plot).
 .PHONY: plot-sim
@@ -360,7 +361,7 @@ check-includes:
 	scripts/check-includes
 # All of the code's tables, as the manual has them; of the programs it takes what it needs.
 $(B)/src/man/settings_rows: $(B)/src/man/settings_rows.o $(B)/libhook.a $(B)/libprograms.a $(libs)
-	$(LINK) -o $@ $^ $(YAML_LIBS) -ldl
+	$(LINK) -o $@ $^ $(DAEMON_LIBS)
 check-settings: $(B)/src/man/settings_rows ## the manual pages have the settings, defaults and limits of the code
 	scripts/check-settings $<
 check-words:

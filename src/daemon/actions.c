@@ -84,6 +84,7 @@ static void actions_log_report(struct server *server, struct peer *peer,
 			   (int)peer->cred.pid, peer->gpu);
 		break;
 	case SCHED_REPORT_STOP_FAILED:
+		server->metrics_counts[peer->gpu].n_stop_failures++;
 		actions_log_failed(server, peer, (uint32_t)action->bytes);
 		break;
 	case SCHED_REPORT_NOT_PREEMPTIBLE:
@@ -217,11 +218,16 @@ static void actions_send(struct server *server, struct peer *peer,
 	}
 }
 
-static void actions_log_grant(struct server *server, struct peer *peer,
-			      const struct sched_action *action)
+static void actions_note_grant(struct server *server, struct peer *peer,
+			       const struct sched_action *action)
 {
 	uint64_t waited_ns = peer->asked_ns ? server->now_ns - peer->asked_ns : 0;
+	struct metrics_counts *counts = &server->metrics_counts[peer->gpu];
 
+	counts->n_grants++;
+	if (peer->asked_ns)
+		histogram_add(&counts->queue_wait, waited_ns);
+	peer->dropped_ns = 0;
 	server_log(server, peer->cred.uid, LOG_LEVEL_INFO,
 		   "grant client=%u gpu=%u grant=%llu waited_ms=%llu", peer->id, peer->gpu,
 		   (unsigned long long)action->grant,
@@ -247,9 +253,11 @@ static void actions_note(struct server *server, struct peer *peer,
 {
 	switch (action->type) {
 	case SCHED_ACTION_GRANT:
-		actions_log_grant(server, peer, action);
+		actions_note_grant(server, peer, action);
 		break;
 	case SCHED_ACTION_DROP:
+		if (action->grant && !peer->dropped_ns)
+			peer->dropped_ns = server->now_ns;
 		server_log(server, peer->cred.uid, action->grant ? LOG_LEVEL_INFO : LOG_LEVEL_DEBUG,
 			   "drop client=%u gpu=%u grant=%llu bytes=%llu", peer->id, peer->gpu,
 			   (unsigned long long)action->grant, (unsigned long long)action->bytes);
@@ -259,6 +267,7 @@ static void actions_note(struct server *server, struct peer *peer,
 		doubts_wake(server, peer->gpu);
 		break;
 	case SCHED_ACTION_REFUSE:
+		server->metrics_counts[peer->gpu].n_refusals++;
 		doubts_wake(server, peer->gpu);
 		actions_log_refusal(server, peer, action);
 		break;

@@ -213,6 +213,15 @@ static void client_log_released(struct server *server, const struct peer *peer,
 			   (unsigned long long)(released->move_ns / CLOCK_NS_PER_MS));
 }
 
+static void client_note_stopped(struct server *server, struct peer *peer,
+				const struct nvshare_lock_released *released)
+{
+	if (!released->grant || !peer->dropped_ns)
+		return;
+	histogram_add(&server->metrics_counts[peer->gpu].stop, server->now_ns - peer->dropped_ns);
+	peer->dropped_ns = 0;
+}
+
 static void client_on_released(struct server *server, struct peer *peer,
 			       const struct nvshare_lock_released *released)
 {
@@ -247,6 +256,7 @@ static void client_on_released(struct server *server, struct peer *peer,
 		server_account(server, peer, peer->account.on_card, event.budget);
 		peer->n_failed = 0;
 		peer->is_host_taker = false; /* until it is told to stop again */
+		client_note_stopped(server, peer, released);
 	}
 	client_log_released(server, peer, released);
 	dispatch_perform(server, peer, &actions);

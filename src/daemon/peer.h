@@ -101,10 +101,11 @@ struct peer {
 	struct evidence evidence;
 	uint64_t doubted;        /* doubted bytes of its report, or of its budget if it is hung */
 	uint64_t doubted_second; /* doubted bytes of its pager context */
-	uint64_t asked_ns;
-	uint64_t refused_ns;  /* when a refusal was logged last */
-	uint32_t n_failed;    /* stops and returns in a row */
-	uint32_t last_failed; /* enum nvshare_outcome of the last one */
+	uint64_t asked_ns;       /* when it asked for its next grant; 0: it has not */
+	uint64_t dropped_ns;     /* when it was told to stop; 0: it was not, or has stopped */
+	uint64_t refused_ns;     /* when a refusal was logged last */
+	uint32_t n_failed;       /* stops and returns in a row */
+	uint32_t last_failed;    /* enum nvshare_outcome of the last one */
 	uint64_t nonce;
 	bool is_beat_asked;  /* a heartbeat is unanswered */
 	bool is_growing;     /* held because it wants to grow; else because it wants to run */

@@ -232,6 +232,7 @@ int server_init(struct server *server, const struct settings *settings)
 	r = server_open_listener(server);
 	if (r)
 		return r;
+	http_open(server);
 	dispatch_init(server);
 	shares_init(server);
 	gpus_init(&server->gpus, server->now_ns);
@@ -254,6 +255,7 @@ void server_deinit(struct server *server)
 		listener_unlink(&server->admission.listener);
 	gpus_deinit(&server->gpus);
 	notify_close(server);
+	http_close(server);
 	/*
 	 * The kernel closes the descriptors when the process ends, and that does not wait. A
 	 * close() here could wait: that of a peer, or that of the listener, which drops what was
@@ -355,6 +357,7 @@ int server_run(struct server *server)
 		server_settle(server);
 		server_run_due(server);
 		tools_serve(server);
+		http_serve(server);
 		do {
 			connections_end(server);
 			host_tell(server);

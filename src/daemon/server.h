@@ -7,7 +7,7 @@
  *
  * One thread, one epoll (daemon/event_source.h), one timer (daemon/deadlines.h). A round of the
  * loop handles a batch of events, then frees the peers that are marked as closing, then does what
- * is due, then serves one tool. The relay carries news between the two state
+ * is due, then serves one tool, then requests by HTTP. The relay carries news between the two state
  * machines of the core after each callback (daemon/relay.h). Nothing blocks but the calls into NVML
  * (daemon/gpus.h).
  *
@@ -27,8 +27,10 @@
 #include "daemon/gpus.h"
 #include "daemon/grace.h"
 #include "daemon/host.h"
+#include "daemon/http.h"
 #include "daemon/measure.h"
 #include "daemon/notify.h"
+#include "daemon/metrics_collect.h"
 #include "daemon/peer.h"
 #include "daemon/relay.h"
 #include "daemon/settings.h"
@@ -80,8 +82,10 @@ struct server {
 	struct flow flow;
 	struct grace grace;
 	struct host host;
+	struct http http;
 	struct measure measure;
 	struct notify notify;
+	struct metrics_counts metrics_counts[SCHED_GPUS_MAX]; /* actions.c, client_messages.c */
 	struct tools tools;
 };
 

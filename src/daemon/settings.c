@@ -19,6 +19,7 @@ void settings_default(struct settings *ret_settings)
 		.grace_ns = 1500 * CLOCK_NS_PER_MS,
 		.first_message_ns = 30 * CLOCK_NS_PER_SEC,
 	};
+	(void)http_addresses_parse(HTTP_ADDRESS_DEFAULT, &ret_settings->http);
 	sched_config_default(&ret_settings->config);
 	timeshare_config_default(&ret_settings->share);
 }

@@ -14,6 +14,7 @@
 
 #include "core/sched.h"
 #include "core/timeshare/timeshare.h"
+#include "daemon/http_address.h"
 #include "daemon/rights.h"
 #include "daemon/sizes.h"
 #include "util/log.h"
@@ -32,6 +33,7 @@ enum settings_task { SETTINGS_TASK_RUN, SETTINGS_TASK_CHECK, SETTINGS_TASK_PRINT
 struct settings {
 	char sock_dir[PATH_MAX];    /* "": the default */
 	char config_file[PATH_MAX]; /* "": the default, which may be missing */
+	struct http_addresses http;
 	struct sched_config config;
 	struct timeshare_config share;
 	struct rights rights;

@@ -59,6 +59,17 @@ static const struct setting_form settings_rights = {
 		   " commas, each once",
 };
 
+static int settings_parse_http(const struct setting *setting, const char *value, void *field)
+{
+	(void)setting;
+	return http_addresses_parse(value, field);
+}
+
+static const struct setting_form settings_http = {
+	.parse = settings_parse_http,
+	.allowed = "ADDRESS:PORT, [IPV6]:PORT or unix:/PATH, at most two with a comma; or 0: off",
+};
+
 static int settings_parse_sizes(const struct setting *setting, const char *value, void *field)
 {
 	(void)setting;
@@ -175,6 +186,8 @@ const struct setting settings_table[] = {
 	    .unset = NVSHARE_SOCK_DIR_DEFAULT, .is_fixed = true),
 	WORD("NVSHARE_LOG", log_level, enum log_level, log_level_names,
 	     "the least important lines that are written to standard error"),
+	OWN("NVSHARE_HTTP_ADDRESS", http, http, "where metrics are read by HTTP; 0: nowhere",
+	    .unset = HTTP_ADDRESS_DEFAULT),
 
 	WORD("NVSHARE_SCHEDULING_MODE", config.mode, enum sched_mode, names_mode,
 	     "auto: side by side when all fit, else in turns", .key = "mode"),

@@ -3,9 +3,11 @@
 /*
  * settings_rows scheduler|library: the rows of the manual's tables of settings, as the code's
  * tables have them: name, default, what is allowed, help. settings_rows aliases: other names.
+ * settings_rows metrics: the rows of the table of metrics: name, type, labels, help.
  * For scripts/check-settings.
  */
 
+#include "daemon/metrics.h"
 #include "daemon/settings.h"
 #include "hook/base/hook_options.h"
 
@@ -37,6 +39,23 @@ static void print_aliases(const struct setting *table, size_t len)
 	}
 }
 
+static void print_metrics(void)
+{
+	static const char *const types[] = {"gauge", "counter", "histogram"};
+	static const char *const scopes[] = {"node", "GPU", "client"};
+
+	for (size_t i = 0; i < metrics_table_len; i++) {
+		const struct metrics_row *row = &metrics_table[i];
+		const char *label = row->label ? row->label : "";
+		const char *gap = row->label ? ", " : "";
+
+		if (row->help) /* the first one of its name */
+			(void)printf("| `%s` | %s | %s%s%.*s | %s |\n", row->name, types[row->type],
+				     scopes[row->scope], gap, (int)strcspn(label, "="), label,
+				     row->help);
+	}
+}
+
 int main(int argc, char **argv)
 {
 	const char *what = argc == 2 ? argv[1] : "";
@@ -52,8 +71,10 @@ int main(int argc, char **argv)
 	} else if (!strcmp(what, "aliases")) {
 		print_aliases(settings_table, settings_table_len);
 		print_aliases(hook_options_table, hook_options_table_len);
+	} else if (!strcmp(what, "metrics")) {
+		print_metrics();
 	} else {
-		(void)fprintf(stderr, "usage: settings_rows scheduler|library|aliases\n");
+		(void)fprintf(stderr, "usage: settings_rows scheduler|library|aliases|metrics\n");
 		return EXIT_FAILURE;
 	}
 	return EXIT_SUCCESS;

@@ -268,6 +268,7 @@ int main(int argc, char **argv)
 	if (!mkdtemp(dir))
 		give_up(dir, errno);
 	(void)setenv("NVSHARE_SOCK_DIR", dir, 1);
+	(void)setenv("NVSHARE_HTTP_ADDRESS", "0", 1);
 	(void)setenv("NVSHARE_HOLD_MAX_MS", "60000", 1); /* renewing them is not what is measured */
 	if (getrlimit(RLIMIT_NOFILE, &limit) == 0) {
 		limit.rlim_cur = limit.rlim_max;

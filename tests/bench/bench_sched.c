@@ -358,6 +358,7 @@ int main(int argc, char **argv)
 	if (bench.epoll_fd < 0 || !mkdtemp(bench.dir))
 		give_up(&bench, errno, "%s", bench.dir);
 	(void)setenv("NVSHARE_SOCK_DIR", bench.dir, 1);
+	(void)setenv("NVSHARE_HTTP_ADDRESS", "0", 1);
 	(void)setenv("NVSHARE_SCHEDULING_MODE", "serial", 1);
 	if (getrlimit(RLIMIT_NOFILE, &limit) == 0) {
 		limit.rlim_cur = limit.rlim_max;

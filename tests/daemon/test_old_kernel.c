@@ -52,6 +52,7 @@ static int run_scheduler(const char *dir)
 	log_open("nvshare-scheduler", LOG_LEVEL_INFO, open("/dev/null", O_WRONLY | O_CLOEXEC));
 	settings_default(&options);
 	(void)snprintf(options.sock_dir, sizeof(options.sock_dir), "%s", dir);
+	options.http.n = 0; /* others may have the address */
 	r = server_init(&server, &options);
 	if (!r)
 		r = server_run(&server);

@@ -99,7 +99,7 @@ class Rig:
     def start_scheduler(self, **env):
         os.environ["NVSHARE_SOCK_DIR"] = str(self.path)
         self.scheduler = Program("scheduler", [self.bin / "nvshare-scheduler"],
-                                 {**os.environ, "NVSHARE_LOG": "info", **env})
+                                 {**os.environ, "NVSHARE_LOG": "info", "NVSHARE_HTTP_ADDRESS": "0", **env})
         self.until("the scheduler answers", 20, lambda: self.status() is not None)
         return self.scheduler
 

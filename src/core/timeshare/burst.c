@@ -375,6 +375,7 @@ void burst_note_off(struct timeshare *timeshare, uint32_t client, bool is_off_no
 		return;
 	g->preempt_us[g->n_preempted++ % TIMESHARE_PREEMPTIONS] =
 		ns / 1000 < UINT32_MAX ? (uint32_t)(ns / 1000) : UINT32_MAX;
+	histogram_add(&g->preempt, ns);
 	g->preempt_ns_total += ns;
 	g->preempt_ns_max = ns > g->preempt_ns_max ? ns : g->preempt_ns_max;
 }

@@ -24,6 +24,8 @@
  * Threading: none; one caller at a time.
  */
 
+#include "core/histogram.h"
+
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -206,6 +208,7 @@ void timeshare_assert_valid(const struct timeshare *timeshare);
 struct timeshare_gpu_status {
 	uint64_t n_preemptions, n_failures, n_timeouts;
 	uint64_t preempt_ns_total, preempt_ns_p50, preempt_ns_p99, preempt_ns_max;
+	struct histogram preempt;                       /* times of all preemptions */
 	uint64_t over_ns_p50, over_ns_p99, over_ns_max; /* the part beyond holding itself */
 	uint64_t n_preempted; /* preemptions in preempt_ns_total; each may hold several clients */
 	uint64_t n_lc_tasks, n_be_tasks, n_slo_violations;

@@ -309,6 +309,7 @@ struct timeshare_gpu {
 	uint64_t preempt_ns; /* begin of that preemption */
 	uint32_t preempt_us[TIMESHARE_PREEMPTIONS];
 	uint64_t n_preempted;                    /* preemptions that are complete */
+	struct histogram preempt;                /* their times */
 	uint32_t over_ns[TIMESHARE_PREEMPTIONS]; /* the last n_over overheads, see
 						    timeshare_events.c */
 	uint64_t n_over, over_ns_max;

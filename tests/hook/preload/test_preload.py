@@ -230,7 +230,7 @@ def test_captures_survive_a_thousand_stops(node):
 def real_scheduler(node):
     scheduler = subprocess.Popen(
         [str(BUILD / "nvshare-scheduler")],
-        env={**node.env(), "LD_PRELOAD": ""},
+        env={**node.env(), "LD_PRELOAD": "", "NVSHARE_HTTP_ADDRESS": "0"},
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
     )

@@ -1,0 +1,328 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "daemon/http.h"
+
+#include "daemon/metrics.h"
+#include "daemon/metrics_collect.h"
+#include "daemon/server.h"
+#include "util/clock.h"
+#include "util/container_of.h"
+#include "util/fd.h"
+#include "util/log.h"
+
+#include <errno.h>
+#include <microhttpd.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+
+#define HTTP_RETRY_NS (10 * CLOCK_NS_PER_SEC)
+
+/* A connection ends then, however slowly its peer sends or reads. */
+#define HTTP_LIFE_NS (10 * CLOCK_NS_PER_SEC)
+
+/* Requests within this time get the same text, so a flood of them costs little. */
+#define HTTP_FRESH_NS CLOCK_NS_PER_SEC
+
+/* Of one connection: its headers, and what libmicrohttpd adds. Longer headers get 431. */
+#define HTTP_MEMORY_BYTES ((size_t)16 * 1024)
+
+/* ---- answers --------------------------------------------------------------- */
+
+static void http_add_header(struct MHD_Response *response, const char *name, const char *value)
+{
+	(void)MHD_add_response_header(response, name, value);
+}
+
+/* NULL: no memory. text: malloc(); the response owns it. */
+static struct MHD_Response *http_response(char *text, size_t len, enum MHD_ResponseMemoryMode mode,
+					  const char *type)
+{
+	struct MHD_Response *response = MHD_create_response_from_buffer(len, text, mode);
+
+	if (!response)
+		return NULL;
+	http_add_header(response, "Content-Type", type);
+	/* One request a connection: so the age of a connection is that of its request. */
+	http_add_header(response, "Connection", "close");
+	return response;
+}
+
+/* NULL: no memory. */
+static struct MHD_Response *http_make_metrics(struct server *server)
+{
+	struct http *http = &server->http;
+	struct MHD_Response *response;
+	struct metrics_text text;
+
+	if (!http->metrics)
+		http->metrics = calloc(1, sizeof(*http->metrics));
+	if (!http->metrics)
+		return NULL;
+	metrics_collect(server, http->metrics);
+	if (metrics_print(http->metrics, &text))
+		return NULL;
+	response = http_response(text.at, text.len, MHD_RESPMEM_MUST_FREE,
+				 "text/plain; version=0.0.4; charset=utf-8");
+	if (!response)
+		free(text.at);
+	return response;
+}
+
+static struct MHD_Response *http_metrics(struct server *server)
+{
+	struct http *http = &server->http;
+
+	if (http->response && server->now_ns - http->made_ns < HTTP_FRESH_NS)
+		return http->response;
+	if (http->response)
+		MHD_destroy_response(http->response); /* answers under way keep it */
+	http->response = http_make_metrics(server);
+	http->made_ns = server->now_ns;
+	return http->response;
+}
+
+static enum MHD_Result http_refuse(struct MHD_Connection *connection, unsigned int status,
+				   const char *text, const char *allow)
+{
+	char *copy = strdup(text);
+	struct MHD_Response *response =
+		copy ? http_response(copy, strlen(copy), MHD_RESPMEM_MUST_FREE, "text/plain")
+		     : NULL;
+	enum MHD_Result r;
+
+	if (!response) {
+		free(copy);
+		return MHD_NO; /* the connection ends */
+	}
+	if (allow)
+		http_add_header(response, "Allow", allow);
+	r = MHD_queue_response(connection, status, response);
+	MHD_destroy_response(response);
+	return r;
+}
+
+/* Called with the headers. An answer then means that a body is not read. */
+static enum MHD_Result http_on_request(void *context, struct MHD_Connection *connection,
+				       const char *url, const char *method, const char *version,
+				       const char *body, size_t *body_len, void **request)
+{
+	struct http_listener *listener = context;
+	struct MHD_Response *response;
+
+	(void)version;
+	(void)body;
+	(void)body_len;
+	(void)request;
+	listener->server->http.n_answers++;
+	if (strcmp(method, MHD_HTTP_METHOD_GET) != 0 && strcmp(method, MHD_HTTP_METHOD_HEAD) != 0)
+		return http_refuse(connection, MHD_HTTP_METHOD_NOT_ALLOWED,
+				   "only GET and HEAD are allowed\n", "GET, HEAD");
+	if (strcmp(url, "/metrics") != 0)
+		return http_refuse(connection, MHD_HTTP_NOT_FOUND, "not found; there is /metrics\n",
+				   NULL);
+	response = http_metrics(listener->server);
+	if (!response)
+		return http_refuse(connection, MHD_HTTP_SERVICE_UNAVAILABLE, "no memory\n", NULL);
+	return MHD_queue_response(connection, MHD_HTTP_OK, response);
+}
+
+/* ---- connections ----------------------------------------------------------- */
+
+static void http_set_expiry(struct http_listener *listener)
+{
+	uint64_t oldest_ns = DEADLINE_NEVER;
+
+	for (uint32_t i = 0; i < HTTP_CONNECTIONS_MAX; i++) {
+		const struct http_connection *at = &listener->connections[i];
+
+		if (at->fd >= 0 && at->since_ns < oldest_ns)
+			oldest_ns = at->since_ns;
+	}
+	deadline_set(&listener->server->deadlines, &listener->expiry,
+		     oldest_ns == DEADLINE_NEVER ? DEADLINE_NEVER : oldest_ns + HTTP_LIFE_NS);
+}
+
+static void http_on_connection(void *context, struct MHD_Connection *connection, void **place,
+			       enum MHD_ConnectionNotificationCode code)
+{
+	struct http_listener *listener = context;
+	struct http_connection *at = *place;
+
+	if (code == MHD_CONNECTION_NOTIFY_CLOSED) {
+		listener->has_room = true;
+		if (at)
+			at->fd = -1;
+		return;
+	}
+	for (uint32_t i = 0; i < HTTP_CONNECTIONS_MAX; i++) {
+		at = &listener->connections[i];
+		if (at->fd >= 0)
+			continue;
+		at->fd = MHD_get_connection_info(connection, MHD_CONNECTION_INFO_CONNECTION_FD)
+				 ->connect_fd;
+		at->since_ns = listener->server->now_ns;
+		*place = at;
+		return;
+	}
+}
+
+/* libmicrohttpd sees the end, and closes the descriptor. */
+static void http_on_expiry(struct server *server, struct deadline *deadline)
+{
+	struct http_listener *listener = container_of(deadline, struct http_listener, expiry);
+
+	for (uint32_t i = 0; i < HTTP_CONNECTIONS_MAX; i++) {
+		struct http_connection *at = &listener->connections[i];
+
+		if (at->fd < 0 || server->now_ns - at->since_ns < HTTP_LIFE_NS)
+			continue;
+		(void)shutdown(at->fd, SHUT_RDWR);
+		at->since_ns = server->now_ns;
+	}
+	listener->is_ready = true;
+}
+
+/* ---- the loop -------------------------------------------------------------- */
+
+static void http_on_ready(struct server *server, struct event_source *source, uint32_t events)
+{
+	(void)server;
+	(void)events;
+	container_of(source, struct http_listener, source)->is_ready = true;
+}
+
+static void http_on_wait(struct server *server, struct deadline *deadline)
+{
+	(void)server;
+	container_of(deadline, struct http_listener, wait)->is_ready = true;
+}
+
+static void http_serve_listener(struct server *server, struct http_listener *listener)
+{
+	MHD_UNSIGNED_LONG_LONG ms;
+	uint64_t wait_ns = DEADLINE_NEVER;
+
+	listener->is_ready = listener->has_room = false;
+	(void)MHD_run(listener->daemon);
+	if (MHD_get_timeout(listener->daemon, &ms) == MHD_YES)
+		wait_ns = server->now_ns + ms * CLOCK_NS_PER_MS;
+	/*
+	 * A full listener does not look at its socket. It must run once more after a connection has
+	 * ended: only at the begin of a run does it look again.
+	 */
+	if (listener->has_room)
+		wait_ns = server->now_ns;
+	deadline_set(&server->deadlines, &listener->wait, wait_ns);
+	http_set_expiry(listener);
+}
+
+void http_serve(struct server *server)
+{
+	for (uint32_t i = 0; i < server->http.addresses.n; i++) {
+		if (server->http.listeners[i].is_ready)
+			http_serve_listener(server, &server->http.listeners[i]);
+	}
+}
+
+/* ---- listening ------------------------------------------------------------- */
+
+__attribute__((format(printf, 2, 0))) static void http_log(void *context, const char *format,
+							   va_list args)
+{
+	char line[256];
+
+	(void)context;
+	(void)vsnprintf(line, sizeof(line), format, args);
+	line[strcspn(line, "\n")] = '\0';
+	log_debug("http %s", line);
+}
+
+/* 0 or -errno. */
+static int http_start(struct server *server, struct http_listener *listener)
+{
+	int fd = http_address_listen(listener->address), r;
+
+	if (fd < 0)
+		return fd;
+	listener->daemon = MHD_start_daemon(
+		MHD_USE_EPOLL | MHD_USE_ERROR_LOG, 0, NULL, NULL, http_on_request, listener,
+		MHD_OPTION_EXTERNAL_LOGGER, http_log, NULL, MHD_OPTION_LISTEN_SOCKET, fd,
+		MHD_OPTION_CONNECTION_LIMIT, (unsigned int)HTTP_CONNECTIONS_MAX,
+		MHD_OPTION_CONNECTION_MEMORY_LIMIT, HTTP_MEMORY_BYTES,
+		MHD_OPTION_CONNECTION_TIMEOUT, (unsigned int)(HTTP_LIFE_NS / CLOCK_NS_PER_SEC),
+		MHD_OPTION_NOTIFY_CONNECTION, http_on_connection, listener, MHD_OPTION_END);
+	if (!listener->daemon) {
+		(void)fd_close(fd);
+		return -ENOMEM;
+	}
+	r = event_source_add(
+		&server->poller, &listener->source,
+		MHD_get_daemon_info(listener->daemon, MHD_DAEMON_INFO_EPOLL_FD)->epoll_fd, EPOLLIN,
+		http_on_ready);
+	if (r) {
+		MHD_stop_daemon(listener->daemon);
+		listener->daemon = NULL;
+	}
+	return r;
+}
+
+static void http_try(struct server *server, struct http_listener *listener)
+{
+	const char *text = listener->address->text;
+	int r = http_start(server, listener);
+
+	if (!r) {
+		log_info("http address=%s", text);
+		return;
+	}
+	if (!listener->is_failed)
+		(void)log_errno(LOG_LEVEL_WARN, r,
+				"http-failed address=%s: no metrics there until it is free;"
+				" NVSHARE_HTTP_ADDRESS names another one, or 0 for none",
+				text);
+	listener->is_failed = true;
+	deadline_set(&server->deadlines, &server->http.retry, server->now_ns + HTTP_RETRY_NS);
+}
+
+static void http_on_retry(struct server *server, struct deadline *deadline)
+{
+	(void)deadline;
+	for (uint32_t i = 0; i < server->http.addresses.n; i++) {
+		if (!server->http.listeners[i].daemon)
+			http_try(server, &server->http.listeners[i]);
+	}
+}
+
+void http_open(struct server *server)
+{
+	struct http *http = &server->http;
+
+	http->addresses = server->settings.http;
+	http->retry.on_due = http_on_retry;
+	for (uint32_t i = 0; i < http->addresses.n; i++) {
+		struct http_listener *listener = &http->listeners[i];
+
+		listener->address = &http->addresses.at[i];
+		listener->server = server;
+		listener->wait.on_due = http_on_wait;
+		listener->expiry.on_due = http_on_expiry;
+		for (uint32_t j = 0; j < HTTP_CONNECTIONS_MAX; j++)
+			listener->connections[j].fd = -1;
+		http_try(server, listener);
+	}
+}
+
+void http_close(struct server *server)
+{
+	struct http *http = &server->http;
+
+	for (uint32_t i = 0; i < http->addresses.n; i++) {
+		if (!http->listeners[i].daemon)
+			continue;
+		event_source_remove(&http->listeners[i].source);
+		MHD_stop_daemon(http->listeners[i].daemon);
+	}
+	if (http->response)
+		MHD_destroy_response(http->response);
+	free(http->metrics);
+}

@@ -1,0 +1,40 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef NVS_DAEMON_HTTP_ADDRESS_H
+#define NVS_DAEMON_HTTP_ADDRESS_H
+
+/*
+ * Where the scheduler listens for HTTP: "127.0.0.1:9401", "[::1]:9401",
+ * "unix:/run/nvshare/http.sock".
+ *
+ * Threading: none.
+ */
+
+#include <stdint.h>
+#include <sys/socket.h>
+
+#define HTTP_ADDRESS_DEFAULT "127.0.0.1:9401"
+#define HTTP_ADDRESSES_MAX   2
+#define HTTP_ADDRESS_LEN     128
+
+struct http_address {
+	struct sockaddr_storage at;
+	socklen_t len;
+	char text[HTTP_ADDRESS_LEN]; /* as it was given */
+};
+
+struct http_addresses {
+	uint32_t n; /* 0: off */
+	struct http_address at[HTTP_ADDRESSES_MAX];
+};
+
+/* "0", or addresses with a comma. 0, or -EINVAL: ret is untouched. */
+int http_addresses_parse(const char *text, struct http_addresses *ret);
+
+/*
+ * A socket that listens and does not block, or -errno. A Unix socket belongs to the daemon's user
+ * alone: a stranger could pass a descriptor whose close() waits. A socket that nobody listens on
+ * any more is replaced.
+ */
+int http_address_listen(const struct http_address *address);
+
+#endif

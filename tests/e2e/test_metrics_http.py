@@ -1,0 +1,230 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Metrics by HTTP: what they say, and peers that are slow, huge or many. Latencies are in tests/bench."""
+
+import contextlib
+import pathlib
+import shutil
+import socket
+import subprocess
+import sys
+import threading
+
+import pytest
+
+sys.path.insert(0, str(pathlib.Path(__file__).parent))
+
+from exposition import Metrics, ask, connect, free_port, read_all  # noqa: E402
+from scheduler_node import node, until  # noqa: E402,F401
+from wire import mem  # noqa: E402
+
+MIB = 1 << 20
+HAND_OVERS = 60
+
+
+@pytest.fixture
+def http(node):  # noqa: F811
+    """Where a node answers HTTP."""
+    address = node.folder / "http.sock"
+    node.start(NVSHARE_HTTP_ADDRESS=f"unix:{address}")
+    return address
+
+
+def metrics_when(address, condition):
+    """Numbers are up to a second old."""
+
+    def look():
+        found = Metrics(address)
+        return found if condition(found) else None
+
+    return until("the metrics", look)
+
+
+def hand_over_often(node, n=HAND_OVERS):  # noqa: F811
+    """Each is answered, as late as may be."""
+    a, (grant, _, epoch) = node.holder()
+    b = node.client()
+    for _ in range(n):
+        b.request()
+        b.expect("WAIT_FOR_MEM")
+        a.release(grant, epoch)
+        grant, _, epoch = b.expect("LOCK_OK")
+        a, b = b, a
+    a.release(grant, epoch)
+
+
+def test_clients_have_series_that_go_with_them(node, http):  # noqa: F811
+    holder = node.client(name='a"b\\', pod="space/name")
+    holder.request(mem(resident=64 * MIB))
+    holder.expect("LOCK_OK")
+    waiter = node.waiter(name="waiter")
+    found = metrics_when(http, lambda m: m.all("nvshare_scheduler_queue_size") == [1])
+    assert found.one("nvshare_scheduler_clients") == 2
+    assert found.one("nvshare_gpu_clients") == 2
+    assert found.one("nvshare_client_running", namespace="space", pod="name") == 1
+    assert found.one("nvshare_client_memory_bytes", pod="name", kind="resident") == 64 * MIB
+    assert found.one("nvshare_scheduler_schedule_total") == 1
+    labels = next(has for has in found.labels("nvshare_client_info") if has.get("pod") == "name")
+    assert labels["UUID"].startswith("GPU-") and labels["gpu"] == "0"
+    assert labels["name"] in ("a'b\\\\", 'a\\"b\\\\')
+    assert sorted(found.all("nvshare_client_running")) == [0, 1]
+    holder.close()
+    waiter.close()
+    found = metrics_when(http, lambda m: m.one("nvshare_scheduler_clients") == 0)
+    assert not [name for name, _, _ in found.series if name.startswith("nvshare_client_")]
+
+
+def test_waits_are_counted(node, http):  # noqa: F811
+    hand_over_often(node, 20)
+    found = metrics_when(http, lambda m: m.all("nvshare_scheduler_queue_wait_seconds_count") == [21])
+    assert found.one("nvshare_scheduler_queue_wait_seconds_bucket", le="+Inf") == 21
+    assert found.one("nvshare_scheduler_queue_wait_seconds_sum") > 0
+    assert found.one("nvshare_scheduler_schedule_total") == 21
+    assert found.one("nvshare_gpu_switches_total") == node.connect().status()[1][0][6]
+
+
+def test_promtool_finds_nothing(node, http):  # noqa: F811
+    promtool = shutil.which("promtool")
+    if not promtool:
+        pytest.skip("promtool is not installed (Debian: prometheus)")
+    node.holder(name="holder", pod="space/name")
+    text = metrics_when(http, lambda m: m.all("nvshare_client_running") == [1]).text
+    done = subprocess.run([promtool, "check", "metrics"], input=text, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+
+
+def test_only_what_there_is(node, http):  # noqa: F811
+    status, headers, body = ask(http, "/")
+    assert status == 404 and b"/metrics" in body
+    for method in ("POST", "PUT", "DELETE", "OPTIONS", "CONNECT", "NONSENSE"):
+        status, headers, _ = ask(http, method=method, body=b"x" * 100)
+        assert (status, headers["allow"]) == (405, "get, head")
+    status, headers, body = ask(http, method="HEAD")
+    assert status == 200 and int(headers["content-length"]) > 1000 and not body
+
+
+def test_a_taken_address_is_tried_again(node):  # noqa: F811
+    port = free_port()
+    with socket.socket() as other:
+        other.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        other.bind(("127.0.0.1", port))
+        other.listen()
+        node.start(NVSHARE_HTTP_ADDRESS=f"127.0.0.1:{port},unix:{node.folder}/http.sock")
+        node.expect_log(f"http-failed address=127.0.0.1:{port}")
+        hand_over_often(node, 3)
+        assert ask(node.folder / "http.sock")[0] == 200, "the other address is served"
+    node.expect_log(f"info: http address=127.0.0.1:{port}")
+    assert Metrics(port).one("nvshare_scheduler_schedule_total") == 4
+
+
+def test_a_socket_left_over_is_replaced(node, http):  # noqa: F811
+    node.kill()
+    assert http.exists()
+    node.start(NVSHARE_HTTP_ADDRESS=f"unix:{http}")
+    assert ask(http)[0] == 200
+    assert http.stat().st_mode & 0o777 == 0o600
+
+
+# ---- hostile peers ----------------------------------------------------------------
+
+
+def drip(sock, stop):
+    """A byte now and then, so that silence never ends the connection."""
+    with contextlib.suppress(OSError):
+        sock.sendall(b"GET /metrics HTTP/1.1\r\nX: ")
+        while not stop.wait(0.2):
+            sock.sendall(b"x")
+
+
+def test_peers_that_send_slowly_end(node, http):  # noqa: F811
+    stop = threading.Event()
+    socks = [connect(http) for _ in range(40)]  # more than are open at a time
+    threads = [threading.Thread(target=drip, args=(sock, stop)) for sock in socks]
+    for thread in threads:
+        thread.start()
+    try:
+        hand_over_often(node)
+        assert ask(http)[0] == 200, "answered when the slow ones end"
+    finally:
+        stop.set()
+        for thread in threads:
+            thread.join()
+        for sock in socks:
+            sock.close()
+
+
+def test_peers_that_do_not_read_end(node, http):  # noqa: F811
+    for i in range(200):
+        node.client(name=f"client-{i}")  # the answer is longer than a socket's buffers
+    socks = [connect(http) for _ in range(32)]
+    for sock in socks:
+        sock.sendall(b"GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n")
+    hand_over_often(node)
+    assert ask(http)[0] == 200
+    for sock in socks:
+        sock.close()
+
+
+def test_many_connections(node, http):  # noqa: F811
+    stop = threading.Event()
+
+    def connect_for_ever():
+        while not stop.is_set():
+            socks = []
+            with contextlib.suppress(OSError):
+                for _ in range(50):
+                    sock = socket.socket(socket.AF_UNIX)
+                    sock.setblocking(False)
+                    socks.append(sock)
+                    sock.connect(str(http))
+            for sock in socks:
+                sock.close()
+
+    threads = [threading.Thread(target=connect_for_ever) for _ in range(2)]
+    for thread in threads:
+        thread.start()
+    try:
+        hand_over_often(node)
+    finally:
+        stop.set()
+        for thread in threads:
+            thread.join()
+    assert ask(http)[0] == 200
+
+
+def test_headers_and_bodies_that_are_huge(node, http):  # noqa: F811
+    heads = [
+        b"GET /metrics HTTP/1.1\r\nX: " + b"x" * MIB,
+        b"GET /" + b"x" * MIB,
+        b"GET /metrics HTTP/1.1\r\n" + b"X: x\r\n" * 100000,
+        b"POST /metrics HTTP/1.1\r\nHost: x\r\nContent-Length: 99999999999\r\n\r\n" + b"x" * MIB,
+        b"\0" * MIB,
+        b"\r\n" * MIB,
+    ]
+    for head in heads:
+        with connect(http) as sock:
+            # The scheduler closes before it has read all of this.
+            with contextlib.suppress(BrokenPipeError, ConnectionResetError):
+                sock.sendall(head)
+                sock.shutdown(socket.SHUT_WR)
+            with contextlib.suppress(ConnectionResetError):
+                answer = read_all(sock)
+                assert not answer or answer.split()[1] in (b"400", b"405", b"413", b"414", b"431"), answer[:99]
+        hand_over_often(node, 3)
+    assert ask(http)[0] == 200
+
+
+def test_five_hundred_connections_at_once(node):  # noqa: F811
+    port = free_port()
+    node.start(NVSHARE_HTTP_ADDRESS=f"127.0.0.1:{port}")
+    socks = []
+    for _ in range(500):
+        sock = socket.socket()
+        sock.setblocking(False)
+        with contextlib.suppress(BlockingIOError):
+            sock.connect(("127.0.0.1", port))
+        socks.append(sock)
+    hand_over_often(node)
+    for sock in socks:
+        sock.close()
+    until("an answer", lambda: ask(port)[0] == 200)
+    assert node.process.poll() is None
