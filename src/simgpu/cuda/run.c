@@ -174,7 +174,7 @@ static bool may_compute(struct CUctx_st *ctx, uint64_t now)
 	}
 	if (worker.has_token[device])
 		return true;
-	if (!node_token_try(device, rm_timeslice_ns(&ctx->rm))) {
+	if (!node_token_try(device)) {
 		worker.is_queued[device] = true;
 		sleep_until(now + TOKEN_RETRY_NS);
 		return false;
@@ -312,9 +312,9 @@ static void mind_tokens(void)
 			node_token_drop(device);
 			worker.has_token[device] = worker.is_queued[device] = false;
 		} else if (worker.has_token[device] &&
-			   worker.spent_ns[device] >= worker.slice_ns[device]) {
-			worker.has_token[device] =
-				node_token_yield(device, worker.slice_ns[device]);
+			   (worker.spent_ns[device] >= worker.slice_ns[device] ||
+			    !node_token_is_mine(device))) {
+			worker.has_token[device] = node_token_yield(device);
 			worker.is_queued[device] = !worker.has_token[device];
 			worker.spent_ns[device] = 0;
 		}

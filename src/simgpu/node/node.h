@@ -190,10 +190,12 @@ uint64_t node_used_locked(unsigned int device);
 /*
  * The compute token. try returns true if this process has it. Else it queues this process, whose
  * wake word changes when it gets the token. The holder calls yield at the end of its slice, which
- * returns true if it keeps the token, and drop when it has nothing to compute.
+ * returns true if it keeps the token, and drop when it has nothing to compute. A holder that makes
+ * no step for a second can lose it: is_mine tells.
  */
-bool node_token_try(unsigned int device, uint64_t slice_ns);
-bool node_token_yield(unsigned int device, uint64_t slice_ns);
+bool node_token_try(unsigned int device);
+bool node_token_is_mine(unsigned int device);
+bool node_token_yield(unsigned int device);
 void node_token_drop(unsigned int device);
 
 /* Sleeps until the wake word is no longer seen, or until until_ns (UINT64_MAX: no limit). */

@@ -3,9 +3,10 @@
 /*
  * Compute time and bus time, shared by the node's processes. Compute time is modelled.
  *
- * Processes get the compute token in the order of their requests. It is a lease. If the holder
- * is stopped, the next process takes the token after the deadline; the old holder then computes
- * at most one step beside the new one. If the holder is killed, the next request ends its lease.
+ * Processes get the compute token in the order of their requests. It is a lease that each step
+ * renews, however long the host takes for a slice. If the holder is stopped, the next process takes
+ * the token after the deadline; the old holder then computes at most one step beside the new one.
+ * If the holder is killed, the next request ends its lease.
  */
 
 #include "simgpu/node/node.h"
@@ -19,7 +20,7 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { LEASE_GRACE_NS = 100000000 };
+enum { LEASE_NS = 1000000000 }; /* far longer than a busy host takes for a step */
 
 static uint32_t my_owner_id(void)
 {
@@ -75,12 +76,12 @@ static void begin_computing(struct node_device *dev)
 		__atomic_store_n(&dev->spent_until_ns, now, __ATOMIC_RELAXED);
 }
 
-static void give_token(unsigned int device, struct node_proc *proc, uint64_t slice_ns)
+static void give_token(unsigned int device, struct node_proc *proc)
 {
 	struct node_device *dev = &node_view.shared->device[device];
 
 	dev->token_owner = (uint32_t)(proc - node_view.shared->proc) + 1;
-	dev->token_deadline_ns = clock_now_ns() + slice_ns + LEASE_GRACE_NS;
+	dev->token_deadline_ns = clock_now_ns() + LEASE_NS;
 	proc->device[device].ticket = 0;
 }
 
@@ -98,7 +99,7 @@ static uint32_t dead_owner(const struct node_device *dev)
 	return node_proc_is_alive(&node_view.shared->proc[owner - 1]) ? 0 : owner;
 }
 
-bool node_token_try(unsigned int device, uint64_t slice_ns)
+bool node_token_try(unsigned int device)
 {
 	struct node_device *dev = &node_view.shared->device[device];
 	uint32_t dead = dead_owner(dev);
@@ -118,9 +119,9 @@ bool node_token_try(unsigned int device, uint64_t slice_ns)
 			next = next_in_queue(device);
 		}
 		if (!next || next == node_view.self)
-			give_token(device, node_view.self, slice_ns);
+			give_token(device, node_view.self);
 		else
-			give_token(device, next, slice_ns), wake_process(next);
+			give_token(device, next), wake_process(next);
 	}
 	is_mine = dev->token_owner == my_owner_id();
 	if (!is_mine && !node_view.self->device[device].ticket)
@@ -129,7 +130,14 @@ bool node_token_try(unsigned int device, uint64_t slice_ns)
 	return is_mine;
 }
 
-bool node_token_yield(unsigned int device, uint64_t slice_ns)
+bool node_token_is_mine(unsigned int device)
+{
+	const uint32_t *owner = &node_view.shared->device[device].token_owner;
+
+	return __atomic_load_n(owner, __ATOMIC_RELAXED) == my_owner_id();
+}
+
+bool node_token_yield(unsigned int device)
 {
 	struct node_device *dev = &node_view.shared->device[device];
 	struct node_proc *next;
@@ -139,10 +147,10 @@ bool node_token_yield(unsigned int device, uint64_t slice_ns)
 	next = next_in_queue(device);
 	if (dev->token_owner == my_owner_id() && next && next != node_view.self) {
 		node_view.self->device[device].ticket = ++dev->tickets;
-		give_token(device, next, slice_ns);
+		give_token(device, next);
 		wake_process(next);
 	} else if (dev->token_owner == my_owner_id()) {
-		give_token(device, node_view.self, slice_ns);
+		give_token(device, node_view.self);
 	}
 	is_mine = dev->token_owner == my_owner_id();
 	node_unlock();
@@ -162,7 +170,7 @@ void node_token_drop(unsigned int device)
 		dev->token_owner = 0;
 		next = next_in_queue(device);
 		if (next) {
-			give_token(device, next, LEASE_GRACE_NS);
+			give_token(device, next);
 			wake_process(next);
 		}
 	}
@@ -223,6 +231,8 @@ uint64_t node_gpu_spend(unsigned int device, uint64_t ns)
 		until = now;
 	}
 	__atomic_store_n(&dev->spent_until_ns, until, __ATOMIC_RELAXED);
+	if (node_token_is_mine(device))
+		__atomic_store_n(&dev->token_deadline_ns, now + LEASE_NS, __ATOMIC_RELAXED);
 	time = until - __atomic_load_n(&dev->late_ns, __ATOMIC_RELAXED);
 	if (!ns)
 		return time;
