@@ -45,6 +45,9 @@ def test_a_card_that_is_opened_between_turns_ends_them(node, device):
     node.start_scheduler(NVSHARE_RETRY_SEC="0.2")
     programs = [start(node, "registers", "--open", device), start(node, "other")]
     registers, other = programs
+    # Else what a program still asks for may be refused, since the registered memory never goes.
+    until("both have all their memory", lambda: all(
+        (c := node.client(p)) and c["memory_resident"] + c["memory_swapped"] >= 150 * MIB for p in programs))
     until("they take turns", lambda: node.gpu()["switches"] >= 4)
     device.touch()
     until("its memory stays", lambda: (c := node.client(registers))["rdma"] and not c["memory_resident"])

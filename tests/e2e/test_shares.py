@@ -116,7 +116,8 @@ def test_who_is_held_goes_on_when_the_scheduler_dies(node):
     node.start_scheduler(NVSHARE_HOLD_MAX_MS="60000")
     door, be = start_open(node, start_be, "--size", "32MiB")
     until("it computes", lambda: is_ready(be))
-    lc = start_lc(node, *FOREVER, "--kernels", "100000", "--mean-ms", "0")
+    # Long kernels: the gaps that a busy machine leaves between short ones let the other one go.
+    lc = start_lc(node, *FOREVER, "--rounds", "10000000", "--mean-ms", "0")
     until("it is held", lambda: (node.client(be) or {"held": False})["held"])
     node.kill_scheduler()
     kill(lc)

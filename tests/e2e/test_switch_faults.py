@@ -7,8 +7,6 @@ import pytest
 
 from conftest import until
 
-SOON = 300.0  # seconds; what takes longer hangs
-
 MODES = {
     "plain": [],
     "threads": ["--threads", 4, "--per-thread-streams"],
@@ -113,14 +111,14 @@ def die_at(node, call, n, how, is_first=False):
     if is_first:
         armed.touch()
     else:
-        until("it was frozen", lambda: n_frozen(victim) >= 1, SOON)
+        until("it was frozen", lambda: n_frozen(victim) >= 1)
         armed.touch()
-    victim.expect(-DEATHS[how], SOON)
+    victim.expect(-DEATHS[how])
 
 
 def expect_others_unharmed(node, keeper):
     node.flag("enough").touch()
-    keeper.expect_verified(SOON)
+    keeper.expect_verified()
     node.expect_empty()
     node.expect_sound_scheduler()
 
@@ -165,18 +163,18 @@ def lose_scheduler_at(node, keeper, call, n, how):
     armed, enough = (node.flag(f"{what}-{len(node.programs)}") for what in ("armed", "enough"))
     program = start(node, f"{call}-{n}-{how}-{len(node.programs)}", "--until", enough,
                     NVSHARE_SIM_FAIL=f"{call}:{n}:stop", NVSHARE_SIM_FAIL_FROM=str(armed))
-    until("it was frozen", lambda: n_frozen(program) >= 1, SOON)
+    until("it was frozen", lambda: n_frozen(program) >= 1)
     armed.touch()
-    until("it stands still", lambda: stands_still(program), SOON)
+    until("it stands still", lambda: stands_still(program))
     node.scheduler.kill(DEATHS[how])
     node.scheduler.expect(0 if how == "term" else -DEATHS[how])
     node.start_scheduler()
     program.process.send_signal(signal.SIGCONT)
-    until("both are known again", lambda: node.client(program) and node.client(keeper), SOON)
+    until("both are known again", lambda: node.client(program) and node.client(keeper))
     before = node.gpu()["switches"]
-    until("they take turns again", lambda: node.gpu()["switches"] >= before + 2, SOON)
+    until("they take turns again", lambda: node.gpu()["switches"] >= before + 2)
     enough.touch()
-    program.expect_verified(SOON)
+    program.expect_verified()
 
 
 def test_all_go_on_when_the_scheduler_dies_in_the_middle_of_a_switch(node):
@@ -230,14 +228,14 @@ def test_what_fails_in_a_switch_the_program_never_sees(node, trouble):
                       NVSHARE_SIM_FAIL_FROM=str(armed), NVSHARE_SIM_DEBUG="1") for i in range(2)]
     if trouble in ("a second context", "host memory", "the proof"):
         armed.touch()
-    until("they have all that they take", lambda: all(" pass 1/" in p.output() for p in programs), SOON)
-    until("both were frozen", lambda: all(n_frozen(p) for p in programs), SOON)
+    until("they have all that they take", lambda: all(" pass 1/" in p.output() for p in programs))
+    until("both were frozen", lambda: all(n_frozen(p) for p in programs))
     armed.touch()
     before = node.gpu()["switches"]
-    until("they take turns", lambda: node.gpu()["switches"] >= before + 10, SOON)
+    until("they take turns", lambda: node.gpu()["switches"] >= before + 10)
     enough.touch()
     for program in programs:
-        program.expect_verified(SOON)
+        program.expect_verified()
     node.expect_empty()
     node.expect_sound_scheduler()
 
@@ -257,10 +255,10 @@ def test_copies_that_do_not_end_end_the_stop(node, backend):
     armed, enough = node.flag("armed"), node.flag("enough")
     hung = start(node, "hung", "--until", enough, "--verbose", NVSHARE_COPY_MAX_MS="100",
                  NVSHARE_MEMORY_BACKEND=backend, NVSHARE_SIM_FAIL_FROM=str(armed), **HANGS[backend])
-    until("it has all that it takes", lambda: " pass 1/" in hung.output(), SOON)
+    until("it has all that it takes", lambda: " pass 1/" in hung.output())
     armed.touch()
     other = start(node, "other")
-    until("it was tried again", lambda: node.scheduler.output().count("outcome=gpu-hung") >= 2, SOON)
+    until("it was tried again", lambda: node.scheduler.output().count("outcome=gpu-hung") >= 2)
     assert "a copy has not ended within 100 ms" in hung.output()
     node.finish([hung, other])
 
@@ -289,13 +287,13 @@ def test_who_can_not_be_frozen_is_waited_for(node, refusal):
     node.start_scheduler(NVSHARE_SWITCH_TIME_MODE="fixed", NVSHARE_SWITCH_TIME_FIXED="0.05")
     enough = node.flag("enough")
     programs = [start(node, f"p{i}", "--seed", i, "--until", enough, **settings) for i in range(2)]
-    until("they take turns", lambda: node.gpu()["switches"] >= 10, SOON)
-    until("all drain", lambda: {c["stops_by"] for c in node.status()["clients"]} == {"drain"}, SOON)
+    until("they take turns", lambda: node.gpu()["switches"] >= 10)
+    until("all drain", lambda: {c["stops_by"] for c in node.status()["clients"]} == {"drain"})
     assert not any(n_frozen(p) for p in programs)
     assert not why or all(why in p.output() for p in programs)
     enough.touch()
     for program in programs:
-        program.expect_verified(SOON)
+        program.expect_verified()
     node.expect_empty()
     node.expect_sound_scheduler()
 
