@@ -83,11 +83,11 @@ bool reconfigure_reload(struct server *server, char ret_text[SETTINGS_TEXT_LEN])
 	struct settings_report *report = &server->reconfigure.report;
 	struct changes changes;
 	size_t n;
+	int r = settings_parse(server->args, getenv, wanted, report);
 
-	if (settings_parse(server->args, getenv, wanted, report)) {
-		settings_log(report);
+	settings_log(report);
+	if (r)
 		return reconfigure_refuse(report, ret_text);
-	}
 	*next = *wanted;
 	for (size_t i = 0; i < settings_table_len; i++) {
 		if (settings_table[i].is_fixed)

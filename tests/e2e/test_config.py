@@ -213,9 +213,13 @@ def test_a_reload_changes_all_that_the_files_say_under_running_programs(node):  
     a, (grant, _, epoch) = node.holder()
     b = node.waiter()
     assert ctl(node, "set", "max-runtime", "70")[0] == 0
-    path = write(node.folder / "nvshare.yaml", "quantum_sec: 6\nmax_runtime_sec: 60\nreconnect_grace_ms: 7\nlog: debug\n")
+    path = write(
+        node.folder / "nvshare.yaml",
+        "quantum_sec: 6\nmax_runtime_sec: 60\nreconnect_grace_ms: 7\nlog: debug\nscheduler: {gpu_ids: [0]}\n",
+    )
     code, out, _ = ctl(node, "reload")
     assert (code, out) == (0, "settings changed: 3; changes that need a restart: 1, see the log\n")
+    node.expect_log(f"{path}:5: scheduler.gpu_ids[0] is left out: ")
     node.expect_log(f"reload setting=quantum_sec {path}:1: 5 -> 6\n")
     node.expect_log(f"reload setting=max_runtime_sec {path}:2: 70 -> 60\n")
     node.expect_log(f"reload setting=reconnect_grace_ms {path}:3: 1500 -> 7 needs a restart\n")
