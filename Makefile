@@ -262,11 +262,14 @@ exhaustive-share: $(B)/tests/sim/exhaustive_share ## the same of shares of a GPU
 fuzzers := $(patsubst tests/fuzz/fuzz_%.c,%,$(sort $(wildcard tests/fuzz/fuzz_*.c)))
 replays := $(fuzzers:%=$(B)/tests/fuzz/replay_%)
 $(replays): $(B)/tests/fuzz/replay_%: $(B)/tests/fuzz/fuzz_%.o $(B)/tests/fuzz/replay.o $(libs)
-	$(LINK) -o $@ $^
+	$(LINK) -o $@ $(filter %.o,$^) $(libs) $(fuzz_libs)
+$(B)/tests/fuzz/replay_config: $(B)/src/daemon/config_file.o
+$(B)/tests/fuzz/fuzz_config: src/daemon/config_file.c
+$(B)/tests/fuzz/replay_config $(B)/tests/fuzz/fuzz_config: fuzz_libs = $(YAML_LIBS)
 
 $(fuzzers:%=$(B)/tests/fuzz/fuzz_%): $(B)/tests/fuzz/fuzz_%: tests/fuzz/fuzz_%.c $(wildcard src/core/*.c src/core/*/*.c src/ipc/*.c src/util/*.c)
 	@mkdir -p $(@D)
-	$(CC) $(NVS_CPPFLAGS) -std=gnu11 -g -O1 -pthread -fsanitize=fuzzer,address,undefined -o $@ $^
+	$(CC) $(NVS_CPPFLAGS) -std=gnu11 -g -O1 -pthread -fsanitize=fuzzer,address,undefined -o $@ $^ $(fuzz_libs)
 
 TIME ?= 60
 .PHONY: fuzz check-corpus

@@ -565,29 +565,35 @@ struct nvshare_set {
 	uint32_t client; /* 0: the node */
 };
 
-#define NVSHARE_SETTING_LEN 64
-#define NVSHARE_VALUE_LEN   512
-#define NVSHARE_ORIGIN_LEN  256
+#define NVSHARE_SETTING_LEN   64
+#define NVSHARE_VALUE_LEN     512
+#define NVSHARE_VALUE_ALL_MAX 4096
+#define NVSHARE_ORIGIN_LEN    256
+
+#define NVSHARE_SET_SAVE 1u
 
 struct nvshare_set_text {
+	uint32_t flags; /* NVSHARE_SET_SAVE: also for the next start and reload */
+	uint32_t unused;
 	char name[NVSHARE_SETTING_LEN];
 	char value[NVSHARE_VALUE_LEN];
 };
 
-/* A tool asks for row 0, 1 and so on, up to n_rows of the answers. */
+/* A tool asks for row 0, 1 and so on, up to n_rows of the answers. Of a value that is too long for
+ * one answer, it asks for the next part. */
 struct nvshare_get_config {
 	uint32_t row;
-	uint32_t unused;
+	uint32_t value_at; /* bytes of the value that are known */
 };
 
 /* One setting. Rows may move from one version to the next, so a tool goes by the name. */
 struct nvshare_config {
 	uint32_t row;
 	uint32_t n_rows;
-	uint32_t is_fixed; /* 1: it changes with a restart only */
-	uint32_t unused;
+	uint32_t is_fixed;  /* 1: it changes with a restart only */
+	uint32_t value_len; /* of the whole value, below NVSHARE_VALUE_ALL_MAX */
 	char name[NVSHARE_SETTING_LEN];
-	char value[NVSHARE_VALUE_LEN];   /* cut if it is longer */
+	char value[NVSHARE_VALUE_LEN];   /* the part from value_at on */
 	char origin[NVSHARE_ORIGIN_LEN]; /* a file with its line, a variable, an option, a tool */
 };
 

@@ -181,15 +181,32 @@ static int report_usage(const char *what)
 }
 
 /* A setting that has no number on the wire: the scheduler knows its name and its values. */
-static int set_by_name(const char *name, const char *value)
+static int set_by_name(const char *name, const char *value, uint32_t flags)
 {
-	struct nvshare_set_text body = {.name = ""};
+	struct nvshare_set_text body = {.flags = flags};
 
 	if (strlen(name) >= sizeof(body.name) || strlen(value) >= sizeof(body.value))
 		return report_usage("a shorter setting or value");
 	memcpy(body.name, name, strlen(name));
 	memcpy(body.value, value, strlen(value));
 	return send_setting(NVSHARE_MSG_SET_TEXT, &body);
+}
+
+/* The short name stands for two settings. */
+static int save(const char *name, const char *value)
+{
+	bool is_auto = !strcmp(value, names_switch_mode[NVSHARE_SWITCH_AUTO]);
+	int r = CLI_EXIT_OK;
+
+	if (strcmp(name, names_key[NVSHARE_KEY_SWITCH_TIME]) != 0)
+		return set_by_name(name, value, NVSHARE_SET_SAVE);
+	if (!is_auto)
+		r = set_by_name(name, value, NVSHARE_SET_SAVE);
+	return r ? r
+		 : set_by_name(
+			   "switch-time-mode",
+			   names_switch_mode[is_auto ? NVSHARE_SWITCH_AUTO : NVSHARE_SWITCH_FIXED],
+			   NVSHARE_SET_SAVE);
 }
 
 int reload_command(char *const *args)
@@ -206,6 +223,9 @@ int set_command(char *const *args)
 
 	while (args[n])
 		n++;
+	if (n && !strcmp(args[0], "--save"))
+		return n == 3 ? save(args[1], args[2])
+			      : report_usage("a setting and a value behind --save");
 	for (enum nvshare_key key = 0; n && key < NVSHARE_KEY_COUNT; key++) {
 		struct nvshare_set body = {.key = key};
 		int r;
@@ -221,5 +241,5 @@ int set_command(char *const *args)
 		return is_of_client(key) ? set_of_client(&body, args[2])
 					 : send_setting(NVSHARE_MSG_SET, &body);
 	}
-	return n == 2 ? set_by_name(args[0], args[1]) : report_usage("a setting and a value");
+	return n == 2 ? set_by_name(args[0], args[1], 0) : report_usage("a setting and a value");
 }

@@ -21,9 +21,10 @@ static const struct usage {
 	{"status --json", "the same for programs"},
 	{"config", "every setting of the scheduler, and where it comes from"},
 	{"config --json", "the same for programs"},
-	{"reload", "the scheduler reads its files again; what set has changed ends"},
+	{"reload", "the scheduler reads its files again; changes by set end"},
 	{"set SETTING VALUE", "any setting that config shows, but for those that need a\n"
 			      "restart; some have short names:"},
+	{"set --save SETTING VALUE", "the same, and it stays after reload and restart"},
 	{"set mode auto|serial|concurrent",
 	 "auto: side by side when all fit, else in turns;\n"
 	 "serial: one at a time; concurrent: turns of tq seconds"},

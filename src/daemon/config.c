@@ -7,6 +7,8 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 /* ---- one file ---------------------------------------------------------------- */
 
@@ -115,17 +117,28 @@ static int config_compare(const struct dirent **a, const struct dirent **b)
 	return strcmp((*a)->d_name, (*b)->d_name);
 }
 
-void config_load(struct settings *settings, const char *path, struct settings_report *report)
+/* A file of another user's scheduler does not count here, and is no error. */
+static void config_read_saved(struct settings *settings, const char *path,
+			      struct settings_report *report)
 {
-	const char *main_path = *path ? path : CONFIG_FILE_DEFAULT;
-	char folder[PATH_MAX + 4], drop_in[sizeof(folder) + NAME_MAX + 2];
+	struct stat info;
+	int r = stat(path, &info);
+
+	if (r < 0 ? errno == EACCES : info.st_uid != 0 && info.st_uid != geteuid())
+		settings_say(report, false,
+			     "%.250s is left out: it belongs to another user's scheduler", path);
+	else
+		config_read(settings, path, true, report);
+}
+
+/* The files of the folder, in the order of their bytes. */
+static void config_read_folder(struct settings *settings, const char *folder,
+			       struct settings_report *report)
+{
+	char drop_in[PATH_MAX + NAME_MAX + 8];
 	struct dirent **names;
 	int n;
 
-	if (!strcmp(path, "none"))
-		return;
-	config_read(settings, main_path, !*path, report);
-	(void)snprintf(folder, sizeof(folder), "%s.d", main_path);
 	n = scandir(folder, &names, config_is_drop_in, config_compare);
 	if (n < 0) {
 		if (errno != ENOENT)
@@ -138,4 +151,18 @@ void config_load(struct settings *settings, const char *path, struct settings_re
 		free(names[i]);
 	}
 	free(names);
+}
+
+void config_load(struct settings *settings, const char *path, const char *saved,
+		 struct settings_report *report)
+{
+	const char *main_path = *path ? path : CONFIG_FILE_DEFAULT;
+	char folder[PATH_MAX + 4];
+
+	if (!strcmp(path, CONFIG_FILE_NONE))
+		return;
+	config_read(settings, main_path, !*path, report);
+	(void)snprintf(folder, sizeof(folder), "%s.d", main_path);
+	config_read_folder(settings, folder, report);
+	config_read_saved(settings, saved, report);
 }

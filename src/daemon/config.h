@@ -4,8 +4,9 @@
 
 /*
  * Settings from files: nvshare.yaml, then the files *.yaml of the folder nvshare.yaml.d in the
- * order of their bytes. A key is a setting's name at the top level, or one of config_keys.h.
- * A list stands for the texts of its elements with commas, and a mapping for `key=value`.
+ * order of their bytes, then what tools have saved (config_save.h). A key is a setting's name at
+ * the top level, or one of config_keys.h. A list stands for the texts of its elements with commas,
+ * and a mapping for `key=value`.
  *
  * Threading: none; it blocks as reading files does.
  */
@@ -14,12 +15,15 @@
 #include "daemon/settings.h"
 
 #define CONFIG_FILE_DEFAULT "/etc/nvshare/nvshare.yaml"
+#define CONFIG_FILE_NONE    "none"
 
 /*
  * Each file's values over those in settings. path: "" for the default, which may be missing;
- * "none" for no file at all. Every error is in report, and settings has the values that are good.
+ * CONFIG_FILE_NONE for no file at all. saved: the path of config_save_path(), which may be missing.
+ * Every error is in report, and settings has the values that are good.
  */
-void config_load(struct settings *settings, const char *path, struct settings_report *report);
+void config_load(struct settings *settings, const char *path, const char *saved,
+		 struct settings_report *report);
 
 /* The same of one file's entries. name: the file's. */
 void config_take(struct settings *settings, const char *name, const struct config_file *file,

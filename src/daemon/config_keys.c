@@ -14,6 +14,7 @@ struct config_key {
 	enum config_keys_kind kind;
 	const char *variable;       /* the setting; NULL: none */
 	const char *before, *after; /* around the value, for the setting's text; NULL: nothing */
+	const char *off;            /* the setting's text for 0 or false; a true sets nothing */
 	bool has_class;             /* "CLASS=" stands before: the name beside this key */
 	const char *why;            /* no setting: why it does not apply, and what does */
 };
@@ -77,12 +78,11 @@ static const struct config_key config_keys[] = {
 	LEFT_OUT("preemption.priorities[].preemptible", TRUTH,
 		 "every class but critical is preempted, for critical clients; hold: 0 turns that"
 		 " off"),
-	LEFT_OUT("preemption.monitoring.enabled", TRUTH,
-		 "nvsharectl status --json has the figures at any time"),
 	LEFT_OUT("preemption.monitoring.export_interval_sec", WHOLE,
-		 "the figures are made when they are asked for, by nvsharectl status --json"),
-	LEFT_OUT("preemption.monitoring.prometheus_port", WHOLE,
-		 "nvsharectl status --json has the figures"),
+		 "metrics are made when Prometheus asks; set its scrape_interval"),
+	SETS("preemption.monitoring.prometheus_port", WHOLE, "HTTP_ADDRESS",
+	     .before = "127.0.0.1:", .off = "0"),
+	SETS("preemption.monitoring.enabled", TRUTH, "HTTP_ADDRESS", .off = "0"),
 };
 #define CONFIG_KEYS_N (sizeof(config_keys) / sizeof(*config_keys))
 
@@ -153,7 +153,7 @@ static void keys_list(const char *path, char *buf, size_t size)
 	}
 }
 
-/* What is wrong with the value, whether it counts here or not; NULL: nothing. */
+/* The allowed values, where text is none of them, whether it counts here or not; else NULL. */
 static const char *keys_wrong(enum config_keys_kind kind, const char *text)
 {
 	unsigned int word;
@@ -231,14 +231,23 @@ static void keys_set(struct settings *settings, const struct config_key *key, co
 	const struct setting *setting = settings_find(key->variable, SETTINGS_ENVIRONMENT);
 	const char *class = key->has_class ? keys_class(file, entry) : NULL;
 	char value[128], origin[SETTINGS_ORIGIN_LEN], text[SETTINGS_TEXT_LEN];
+	bool is_on = true;
 
 	(void)snprintf(origin, sizeof(origin), "%.240s:%u", name, entry->line);
+	if (key->off)
+		(void)parse_bool(entry->text, &is_on); /* another number than 0 and 1 is no bool */
+	if (key->off && key->kind == TRUTH && is_on)
+		return;
 	if (key->has_class && !class) {
 		settings_say(report, true, "%s: %s has no name beside it", origin, entry->key);
 		return;
 	}
-	(void)snprintf(value, sizeof(value), "%s%s%s%.64s%s", class ? class : "", class ? "=" : "",
-		       key->before ? key->before : "", entry->text, key->after ? key->after : "");
+	if (is_on)
+		(void)snprintf(value, sizeof(value), "%s%s%s%.64s%s", class ? class : "",
+			       class ? "=" : "", key->before ? key->before : "", entry->text,
+			       key->after ? key->after : "");
+	else
+		(void)snprintf(value, sizeof(value), "%s", key->off);
 	if (settings_take(settings, setting, entry->key, value, origin, text))
 		settings_say(report, true, "%s: %s", origin, text);
 }

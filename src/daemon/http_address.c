@@ -8,6 +8,7 @@
 #include <errno.h>
 #include <netinet/in.h>
 #include <stdbool.h>
+#include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <sys/un.h>
@@ -88,6 +89,15 @@ int http_addresses_parse(const char *text, struct http_addresses *ret)
 	}
 	*ret = found;
 	return 0;
+}
+
+void http_addresses_print(const struct http_addresses *addresses, char *buf, size_t size)
+{
+	size_t n = (size_t)snprintf(buf, size, "%s", addresses->n ? "" : "0");
+
+	for (uint32_t i = 0; i < addresses->n && n < size; i++)
+		n += (size_t)snprintf(buf + n, size - n, "%s%s", i ? "," : "",
+				      addresses->at[i].text);
 }
 
 /* true: the path is a socket whose owner is gone. */

@@ -9,6 +9,7 @@
  * Threading: none.
  */
 
+#include <stddef.h>
 #include <stdint.h>
 #include <sys/socket.h>
 
@@ -29,6 +30,9 @@ struct http_addresses {
 
 /* "0", or addresses with a comma. 0, or -EINVAL: ret is untouched. */
 int http_addresses_parse(const char *text, struct http_addresses *ret);
+
+/* As http_addresses_parse() takes it. */
+void http_addresses_print(const struct http_addresses *addresses, char *buf, size_t size);
 
 /*
  * A socket that listens and does not block, or -errno. A Unix socket belongs to the daemon's user

@@ -16,9 +16,10 @@ enum { EXIT_USAGE = 2 };
 
 int main(int argc, char **argv)
 {
-	static struct server server; /* too large for a stack */
-	struct settings settings;
-	struct settings_report report;
+	/* They are too large for a stack. */
+	static struct server server;
+	static struct settings settings;
+	static struct settings_report report;
 	int r;
 
 	log_open("nvshare-scheduler", LOG_LEVEL_INFO, STDERR_FILENO);

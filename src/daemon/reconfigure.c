@@ -79,24 +79,24 @@ static bool reconfigure_refuse(const struct settings_report *report, char *ret_t
 
 bool reconfigure_reload(struct server *server, char ret_text[SETTINGS_TEXT_LEN])
 {
-	struct settings_report report;
-	struct settings next, wanted;
+	struct settings *next = &server->reconfigure.next, *wanted = &server->reconfigure.wanted;
+	struct settings_report *report = &server->reconfigure.report;
 	struct changes changes;
 	size_t n;
+	int r = settings_parse(server->args, getenv, wanted, report);
 
-	if (settings_parse(server->args, getenv, &wanted, &report)) {
-		settings_log(&report);
-		return reconfigure_refuse(&report, ret_text);
-	}
-	next = wanted;
+	settings_log(report);
+	if (r)
+		return reconfigure_refuse(report, ret_text);
+	*next = *wanted;
 	for (size_t i = 0; i < settings_table_len; i++) {
 		if (settings_table[i].is_fixed)
-			reconfigure_keep(server, &settings_table[i], &next);
+			reconfigure_keep(server, &settings_table[i], next);
 	}
-	if (sched_config_check(&next.config) || timeshare_config_check(&next.share))
-		return reconfigure_refuse(&report, ret_text);
-	changes = reconfigure_tell(server, &wanted);
-	(void)reconfigure_apply(server, &next);
+	if (sched_config_check(&next->config) || timeshare_config_check(&next->share))
+		return reconfigure_refuse(report, ret_text);
+	changes = reconfigure_tell(server, wanted);
+	(void)reconfigure_apply(server, next);
 	n = (size_t)snprintf(ret_text, SETTINGS_TEXT_LEN, "settings changed: %u", changes.n);
 	if (changes.n_fixed)
 		(void)snprintf(ret_text + n, SETTINGS_TEXT_LEN - n,

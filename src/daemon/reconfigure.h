@@ -14,11 +14,18 @@
 
 struct server;
 
+/* Settings that are in the making: too large for a stack. */
+struct reconfigure {
+	struct settings next;   /* what is to be applied */
+	struct settings wanted; /* what the sources say */
+	struct settings_report report;
+};
+
 /* Makes settings the node's. False: the core refuses them, and nothing has changed. */
 bool reconfigure_apply(struct server *server, const struct settings *settings);
 
 /*
- * Reads all sources again, as at the start, and applies them. What tools have set ends. Logs each
+ * Reads all sources again, as at the start, and applies them. Changes by tools end. Logs each
  * value that changes, each that needs a restart, and each error; an error leaves everything as it
  * is. ret_text says the outcome in one line; false: nothing has changed because of an error.
  */

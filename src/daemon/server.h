@@ -32,6 +32,7 @@
 #include "daemon/metrics_collect.h"
 #include "daemon/notify.h"
 #include "daemon/peer.h"
+#include "daemon/reconfigure.h"
 #include "daemon/relay.h"
 #include "daemon/settings.h"
 #include "daemon/shares.h"
@@ -85,6 +86,7 @@ struct server {
 	struct http http;
 	struct measure measure;
 	struct notify notify;
+	struct reconfigure reconfigure;
 	struct metrics_counts metrics_counts[SCHED_GPUS_MAX]; /* actions.c, client_messages.c */
 	struct tools tools;
 };

@@ -27,7 +27,7 @@
 #define SETTINGS_ROWS_MAX   64  /* of the table */
 #define SETTINGS_ORIGIN_LEN 256 /* longer names of files are cut */
 
-/* What the command line asks for. */
+/* The command line asks for one of these. */
 enum settings_task { SETTINGS_TASK_RUN, SETTINGS_TASK_CHECK, SETTINGS_TASK_PRINT };
 
 struct settings {
@@ -68,7 +68,7 @@ enum {
 #define SETTINGS_VALUE_LEN  2048 /* holds any printed value */
 #define SETTINGS_REPORT_MAX 48
 
-/* What sources say beside values, and what the command line asks for. Lines beyond the limit are
+/* Words of the sources beside values, and the task of the command line. Lines beyond the limit are
  * counted only. */
 struct settings_report {
 	enum settings_task task;
@@ -125,11 +125,19 @@ const char *settings_origin(const struct setting *setting, const struct settings
  * Defaults, then the files, then the environment, then the command line, each over the one before.
  * All sources are read, whatever is wrong with the first ones.
  * args: NULL-terminated, without the program's name. get_env: getenv, or a test's.
- * Returns 0 or SETTINGS_E_*; ret_settings is complete or untouched. ret_report has the errors of
- * SETTINGS_E_BAD, and notes in any case.
+ * Returns 0 or SETTINGS_E_*, and then settings are of no use: they are too large for a second copy
+ * on the stack. ret_report has the errors of SETTINGS_E_BAD, and notes in any case.
  */
-int settings_parse(char *const *args, char *(*get_env)(const char *name),
-		   struct settings *ret_settings, struct settings_report *ret_report);
+int settings_parse(char *const *args, char *(*get_env)(const char *name), struct settings *settings,
+		   struct settings_report *ret_report);
+
+/*
+ * The variable or option that sets the row, and so wins over every file; "": none. settings and
+ * report are for use meanwhile; the result points into settings.
+ */
+const char *settings_winner(const struct setting *setting, char *const *args,
+			    char *(*get_env)(const char *name), struct settings *settings,
+			    struct settings_report *report);
 
 void settings_print_help(FILE *out);
 

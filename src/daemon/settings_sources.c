@@ -3,10 +3,18 @@
 /* The sources of settings at the start, in their order; and what is printed of settings. */
 
 #include "daemon/config.h"
+#include "daemon/config_save.h"
 #include "daemon/settings.h"
 
 #include <ctype.h>
 #include <string.h>
+
+/* A compound literal would be a copy on the stack. */
+static void settings_report_init(struct settings_report *report)
+{
+	report->task = SETTINGS_TASK_RUN;
+	report->n_errors = report->n_lines = 0;
+}
 
 /* Adds what settings_set() says of a bad value. */
 static void take_value(struct settings *settings, const char *name, const char *value,
@@ -64,7 +72,7 @@ static void take_flag(struct settings *settings, char *const **args, struct sett
 /* 0, SETTINGS_E_HELP or SETTINGS_E_VERSION. */
 static int take_args(struct settings *settings, char *const *args, struct settings_report *report)
 {
-	while (*args) {
+	while (args && *args) {
 		if (!strcmp(*args, "--help") || !strcmp(*args, "-h"))
 			return SETTINGS_E_HELP;
 		if (!strcmp(*args, "--version") || !strcmp(*args, "-V"))
@@ -82,34 +90,42 @@ static int take_args(struct settings *settings, char *const *args, struct settin
 	return 0;
 }
 
-int settings_parse(char *const *args, char *(*get_env)(const char *name),
-		   struct settings *ret_settings, struct settings_report *ret_report)
+int settings_parse(char *const *args, char *(*get_env)(const char *name), struct settings *settings,
+		   struct settings_report *ret_report)
 {
 	const struct setting *config = settings_find("NVSHARE_CONFIG", SETTINGS_ENVIRONMENT);
-	struct settings settings;
-	char text[SETTINGS_TEXT_LEN], file[PATH_MAX];
+	char text[SETTINGS_TEXT_LEN], file[PATH_MAX], saved[PATH_MAX];
 	int r;
 
 	/* The name of the file comes first; and --help works in an environment that is wrong. */
-	settings_default(&settings);
-	*ret_report = (struct settings_report){.n_lines = 0};
-	take_variable(&settings, config, get_env, ret_report);
-	r = take_args(&settings, args, ret_report);
+	settings_default(settings);
+	settings_report_init(ret_report);
+	take_variable(settings, config, get_env, ret_report);
+	r = take_args(settings, args, ret_report);
 	if (r)
 		return r;
-	memcpy(file, settings.config_file, sizeof(file));
-	settings_default(&settings);
-	*ret_report = (struct settings_report){.n_lines = 0};
-	config_load(&settings, file, ret_report);
+	memcpy(file, settings->config_file, sizeof(file));
+	config_save_path(get_env, saved);
+	settings_default(settings);
+	settings_report_init(ret_report);
+	config_load(settings, file, saved, ret_report);
 	for (size_t i = 0; i < settings_table_len; i++)
-		take_variable(&settings, &settings_table[i], get_env, ret_report);
-	(void)take_args(&settings, args, ret_report);
-	if (!ret_report->n_errors && settings_check(&settings, text))
+		take_variable(settings, &settings_table[i], get_env, ret_report);
+	(void)take_args(settings, args, ret_report);
+	if (!ret_report->n_errors && settings_check(settings, text))
 		settings_say(ret_report, true, "%s", text);
-	if (ret_report->n_errors)
-		return SETTINGS_E_BAD;
-	*ret_settings = settings;
-	return 0;
+	return ret_report->n_errors ? SETTINGS_E_BAD : 0;
+}
+
+const char *settings_winner(const struct setting *setting, char *const *args,
+			    char *(*get_env)(const char *name), struct settings *settings,
+			    struct settings_report *report)
+{
+	settings_default(settings);
+	settings_report_init(report);
+	take_variable(settings, setting, get_env, report);
+	(void)take_args(settings, args, report);
+	return settings->origin[setting - settings_table];
 }
 
 void settings_print_config(FILE *out, const struct settings *settings)
@@ -139,7 +155,7 @@ static void print_flag(FILE *out, const char *variable)
 
 void settings_print_help(FILE *out)
 {
-	struct settings defaults;
+	static struct settings defaults; /* too large for a stack */
 
 	settings_default(&defaults);
 	(void)fprintf(out,

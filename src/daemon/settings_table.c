@@ -65,8 +65,14 @@ static int settings_parse_http(const struct setting *setting, const char *value,
 	return http_addresses_parse(value, field);
 }
 
+static void settings_print_http(const void *field, char *buf, size_t size)
+{
+	http_addresses_print(field, buf, size);
+}
+
 static const struct setting_form settings_http = {
 	.parse = settings_parse_http,
+	.print = settings_print_http,
 	.allowed = "ADDRESS:PORT, [IPV6]:PORT or unix:/PATH, at most two with a comma; or 0: off",
 };
 
@@ -187,7 +193,7 @@ const struct setting settings_table[] = {
 	WORD("NVSHARE_LOG", log_level, enum log_level, log_level_names,
 	     "the least important lines that are written to standard error"),
 	OWN("NVSHARE_HTTP_ADDRESS", http, http, "where metrics are read by HTTP; 0: nowhere",
-	    .unset = HTTP_ADDRESS_DEFAULT),
+	    .is_fixed = true),
 
 	WORD("NVSHARE_SCHEDULING_MODE", config.mode, enum sched_mode, names_mode,
 	     "auto: side by side when all fit, else in turns", .key = "mode"),

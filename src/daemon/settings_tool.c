@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "daemon/settings_tool.h"
 
+#include "daemon/config.h"
+#include "daemon/config_save.h"
 #include "daemon/reconfigure.h"
 #include "daemon/server.h"
 #include "daemon/tools.h"
@@ -9,6 +11,10 @@
 
 #include <assert.h>
 #include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+_Static_assert(SETTINGS_VALUE_LEN <= NVSHARE_VALUE_ALL_MAX, "nvshare_config::value_len");
 
 #define NUMBER_LEN 32
 
@@ -69,10 +75,17 @@ static const char *unit_of(const struct setting *setting)
 	return setting->kind == SETTING_NUMBER ? " percent" : "";
 }
 
+/* A copy of the node's settings, to be changed. */
+static struct settings *settings_tool_copy(struct server *server)
+{
+	server->reconfigure.next = server->settings;
+	return &server->reconfigure.next;
+}
+
 void settings_tool_set(struct server *server, struct peer *tool, uint32_t seq,
 		       const struct nvshare_set *set)
 {
-	struct settings settings = server->settings;
+	struct settings *settings = settings_tool_copy(server);
 	const char *key = names_key[set->key];
 	const struct setting *setting = settings_find(key, SETTINGS_TOOL);
 	bool is_switch_time = set->key == NVSHARE_KEY_SWITCH_TIME;
@@ -87,47 +100,85 @@ void settings_tool_set(struct server *server, struct peer *tool, uint32_t seq,
 	/* One number for two settings: 0 is the mode, all others are the fixed time. */
 	if (is_switch_time &&
 	    !settings_tool_take(
-		    server, tool, seq, &settings, "switch-time-mode",
+		    server, tool, seq, settings, "switch-time-mode",
 		    names_switch_mode[set->value ? NVSHARE_SWITCH_FIXED : NVSHARE_SWITCH_AUTO]))
 		return;
 	if (!is_switch_time || set->value) {
 		number_text(setting, set->value, text);
-		if (!settings_tool_take(server, tool, seq, &settings, key, text))
+		if (!settings_tool_take(server, tool, seq, settings, key, text))
 			return;
-		setting_print(setting, &settings, text);
+		setting_print(setting, settings, text);
 	}
-	if (!settings_tool_apply(server, tool, seq, &settings))
+	if (!settings_tool_apply(server, tool, seq, settings))
 		return;
 	tools_answer(server, tool, seq, NVSHARE_RESULT_OK, "%s is %s%s%s", key, text,
 		     is_switch_time && !set->value ? "" : unit_of(setting),
-		     unused_note(set->key, settings.config.mode));
+		     unused_note(set->key, settings->config.mode));
 }
 
 void settings_tool_anti_thrash(struct server *server, struct peer *tool, uint32_t seq, bool is_on)
 {
-	struct settings settings = server->settings;
+	struct settings *settings = settings_tool_copy(server);
 
-	if (settings_tool_take(server, tool, seq, &settings, "anti-thrash", is_on ? "1" : "0") &&
-	    settings_tool_apply(server, tool, seq, &settings))
+	if (settings_tool_take(server, tool, seq, settings, "anti-thrash", is_on ? "1" : "0") &&
+	    settings_tool_apply(server, tool, seq, settings))
 		tools_answer(server, tool, seq, NVSHARE_RESULT_OK,
 			     is_on ? "anti-thrash is on: programs take turns"
 				   : "anti-thrash is off: nobody takes turns");
 }
 
+/* A saved value that something else wins over would come to nothing; answers so. */
+static bool settings_tool_may_save(struct server *server, struct peer *tool, uint32_t seq,
+				   const struct setting *setting, const char *name)
+{
+	const char *winner =
+		settings_winner(setting, server->args, getenv, &server->reconfigure.wanted,
+				&server->reconfigure.report);
+
+	if (*winner)
+		tools_answer(server, tool, seq, NVSHARE_RESULT_INVALID,
+			     "%s is not saved: the scheduler was started with %s, which wins over"
+			     " files",
+			     name, winner);
+	else if (!strcmp(server->settings.config_file, CONFIG_FILE_NONE))
+		tools_answer(
+			server, tool, seq, NVSHARE_RESULT_INVALID,
+			"%s is not saved: the scheduler reads no files (NVSHARE_CONFIG is " CONFIG_FILE_NONE
+			")",
+			name);
+	else
+		return true;
+	return false;
+}
+
 void settings_tool_set_text(struct server *server, struct peer *tool, uint32_t seq,
 			    const struct nvshare_set_text *set)
 {
-	struct settings settings = server->settings;
-	char name[SETTING_TEXT_LEN], value[SETTINGS_VALUE_LEN];
+	struct settings *settings = settings_tool_copy(server);
+	char name[SETTING_TEXT_LEN], value[SETTINGS_VALUE_LEN], path[PATH_MAX];
+	char text[CONFIG_FILE_TEXT_LEN];
+	bool is_saved = set->flags & NVSHARE_SET_SAVE;
 	const struct setting *setting;
 
-	if (!settings_tool_take(server, tool, seq, &settings, set->name, set->value) ||
-	    !settings_tool_apply(server, tool, seq, &settings))
+	if (!settings_tool_take(server, tool, seq, settings, set->name, set->value))
 		return;
 	setting = settings_find(set->name, SETTINGS_TOOL);
 	settings_name(setting, name);
-	settings_print(setting, &settings, value);
-	tools_answer(server, tool, seq, NVSHARE_RESULT_OK, "%s is %s", name, value);
+	settings_print(setting, settings, value);
+	config_save_path(getenv, path);
+	if (is_saved && !settings_tool_may_save(server, tool, seq, setting, name))
+		return;
+	if (is_saved)
+		(void)snprintf(settings->origin[setting - settings_table], SETTINGS_ORIGIN_LEN,
+			       "%.*s", SETTINGS_ORIGIN_LEN - 1, path);
+	if (!settings_tool_apply(server, tool, seq, settings))
+		return;
+	if (is_saved && config_save(path, name, value, text))
+		tools_answer(server, tool, seq, NVSHARE_RESULT_INVALID,
+			     "%s is %.80s now, but that is not saved: %s", name, value, text);
+	else
+		tools_answer(server, tool, seq, NVSHARE_RESULT_OK, "%s is %s%s", name, value,
+			     is_saved ? ", saved" : "");
 }
 
 void settings_tool_reload(struct server *server, struct peer *tool, uint32_t seq)
@@ -139,8 +190,10 @@ void settings_tool_reload(struct server *server, struct peer *tool, uint32_t seq
 		     text);
 }
 
-void settings_tool_show(struct server *server, struct peer *tool, uint32_t seq, uint32_t row)
+void settings_tool_show(struct server *server, struct peer *tool, uint32_t seq,
+			const struct nvshare_get_config *get)
 {
+	uint32_t row = get->row;
 	struct nvshare_config config = {.row = row, .n_rows = (uint32_t)settings_table_len};
 	char name[SETTING_TEXT_LEN], value[SETTINGS_VALUE_LEN];
 
@@ -151,14 +204,16 @@ void settings_tool_show(struct server *server, struct peer *tool, uint32_t seq, 
 	}
 	settings_name(&settings_table[row], name);
 	settings_print(&settings_table[row], &server->settings, value);
+	text_sanitize(value);
 	config.is_fixed = settings_table[row].is_fixed;
+	config.value_len = (uint32_t)strlen(value);
 	(void)snprintf(config.name, sizeof(config.name), "%.*s", (int)sizeof(config.name) - 1,
 		       name);
-	(void)snprintf(config.value, sizeof(config.value), "%.*s", (int)sizeof(config.value) - 1,
-		       value);
+	if (get->value_at < config.value_len)
+		(void)snprintf(config.value, sizeof(config.value), "%.*s",
+			       (int)sizeof(config.value) - 1, value + get->value_at);
 	(void)snprintf(config.origin, sizeof(config.origin), "%s",
 		       settings_origin(&settings_table[row], &server->settings));
-	text_sanitize(config.value);
 	text_sanitize(config.origin);
 	server_send_body(server, tool, NVSHARE_MSG_CONFIG, seq, &config);
 }

@@ -22,12 +22,13 @@ void settings_tool_set(struct server *server, struct peer *tool, uint32_t seq,
 		       const struct nvshare_set *set);
 void settings_tool_anti_thrash(struct server *server, struct peer *tool, uint32_t seq, bool is_on);
 
-/* One setting by its name, with the value as text. */
+/* One setting by its name, with the value as text; it may be saved (daemon/config_save.h). */
 void settings_tool_set_text(struct server *server, struct peer *tool, uint32_t seq,
 			    const struct nvshare_set_text *set);
 void settings_tool_reload(struct server *server, struct peer *tool, uint32_t seq);
 
 /* Everybody may ask for it; the answer is a CONFIG, or a RESULT where there is no such row. */
-void settings_tool_show(struct server *server, struct peer *tool, uint32_t seq, uint32_t row);
+void settings_tool_show(struct server *server, struct peer *tool, uint32_t seq,
+			const struct nvshare_get_config *get);
 
 #endif

@@ -43,7 +43,7 @@ void tools_message(struct server *server, struct peer *peer, const struct msg *m
 		return;
 	}
 	if (msg->header.type == NVSHARE_MSG_GET_CONFIG) {
-		settings_tool_show(server, peer, seq, msg->body.get_config.row);
+		settings_tool_show(server, peer, seq, &msg->body.get_config);
 		return;
 	}
 	flow_charge(server, peer, SET_COST + server->slots_used / SLOTS_A_PACKET);

@@ -27,7 +27,7 @@ _Static_assert(sizeof(struct nvshare_share_set) == 24, "share_set");
 _Static_assert(sizeof(struct nvshare_host_memory) == 16, "host_memory");
 _Static_assert(sizeof(struct nvshare_handover) == 8, "handover");
 _Static_assert(sizeof(struct nvshare_result_msg) == 260, "result_msg");
-_Static_assert(sizeof(struct nvshare_set_text) == 576, "set_text");
+_Static_assert(sizeof(struct nvshare_set_text) == 584, "set_text");
 _Static_assert(sizeof(struct nvshare_get_config) == 8, "get_config");
 _Static_assert(sizeof(struct nvshare_config) == 848, "config");
 _Static_assert(sizeof(struct msg) == NVSHARE_MSG_SIZE_MAX, "msg");
@@ -225,7 +225,11 @@ static int check_ranges(const struct msg *msg)
 		break;
 	case NVSHARE_MSG_CONFIG:
 		is_good = msg->body.config.row < msg->body.config.n_rows &&
-			  msg->body.config.is_fixed <= 1;
+			  msg->body.config.is_fixed <= 1 &&
+			  msg->body.config.value_len < NVSHARE_VALUE_ALL_MAX;
+		break;
+	case NVSHARE_MSG_SET_TEXT:
+		is_good = msg->body.set_text.flags <= NVSHARE_SET_SAVE;
 		break;
 	case NVSHARE_MSG_RESULT:
 		is_good = msg->body.result.code < NVSHARE_RESULT_COUNT;

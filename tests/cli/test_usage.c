@@ -56,9 +56,12 @@ static void assert_completes(const char *line, const char *words)
 static void each_command_is_offered_once(void **state)
 {
 	(void)state;
-	assert_completes("", "status\nset\n--set-tq\n--anti-thrash\n--help\n--version\n");
+	assert_completes(
+		"", "status\nconfig\nreload\nset\n--set-tq\n--anti-thrash\n--help\n--version\n");
 	assert_completes("status", "--json\n");
 	assert_completes("status --json", "");
+	assert_completes("config", "--json\n");
+	assert_completes("reload", "");
 }
 
 static void each_key_that_can_be_set_is_offered(void **state)
@@ -86,6 +89,7 @@ static void what_people_fill_in_is_not_offered(void **state)
 	assert_completes("set weight", "");
 	assert_completes("set priority high", "");
 	assert_completes("-T", "");
+	assert_completes("set --save", "");
 }
 
 static void options_are_known_by_both_names(void **state)

@@ -60,6 +60,11 @@ static const struct {
 	{"preemption: {enabled: false}\n", "hold", "0", "f:1"},
 	{"preemption:\n  resources:\n    max_context_memory_mb: 2\n", "context_memory_max",
 	 "2097152", "f:3"},
+	{"preemption: {monitoring: {enabled: true, prometheus_port: 9090}}\n", "http_address",
+	 "127.0.0.1:9090", "f:1"},
+	{"preemption: {monitoring: {enabled: false, prometheus_port: 9090}}\n", "http_address", "0",
+	 "f:1"},
+	{"preemption: {monitoring: {prometheus_port: 0}}\n", "http_address", "0", "f:1"},
 	/* The class wins over the kind of task, wherever it stands. */
 	{"preemption:\n  priorities: [{name: critical, timeslice_us: 700}]\n"
 	 "  timeslice: {lc_task_us: 900}\n",
@@ -101,6 +106,9 @@ static const struct {
 	{"preemption: {scheduling: {policy: fifo}}\n",
 	 "f:1: preemption.scheduling.policy is 'fifo'; allowed is one of priority, fair, credit,"
 	 " deadline"},
+	{"preemption: {monitoring: {prometheus_port: 65536}}\n",
+	 "f:1: preemption.monitoring.prometheus_port is '127.0.0.1:65536'; allowed is ADDRESS:PORT,"
+	 " [IPV6]:PORT or unix:/PATH, at most two with a comma; or 0: off"},
 	{"preemption: {priorities: [{timeslice_us: 100}]}\n",
 	 "f:1: preemption.priorities[0].timeslice_us has no name beside it"},
 	{"preemption: {priorities: [{name: top}]}\n",

@@ -217,7 +217,7 @@ def test_a_second_instance_says_when_nobody_can_reach_the_first(node):
 def test_sigterm_is_a_clean_end(node):
     node.start()
     node.process.send_signal(signal.SIGHUP)
-    node.expect_log("SIGHUP ignored")
+    node.expect_log("reload done: settings changed: 0")
     node.process.send_signal(signal.SIGTERM)
     assert node.process.wait(PATIENCE) == 0
     assert not node.path.exists()

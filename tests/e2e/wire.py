@@ -47,7 +47,7 @@ TYPES = {
     "HOST_MEMORY": (27, "<2Q"),
     "HANDOVER": (28, "<Q"),
     "STATUS_OUTSIDER": (29, "<QII64s"),
-    "SET_TEXT": (30, "<64s512s"),
+    "SET_TEXT": (30, "<II64s512s"),
     "RELOAD": (31, "<8s"),
     "GET_CONFIG": (32, "<II"),
     "CONFIG": (33, "<4I64s512s256s"),

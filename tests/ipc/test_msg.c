@@ -22,7 +22,8 @@ static const struct {
 #include "nvshare/messages.def"
 #undef NVSHARE_MSG
 };
-#define N_ALL (sizeof(all) / sizeof(all[0]))
+#define N_ALL   (sizeof(all) / sizeof(all[0]))
+#define UNKNOWN ((uint16_t)(N_ALL + 1)) /* numbers have no gap */
 
 static const enum msg_to tos[] = {MSG_TO_SCHEDULER, MSG_TO_CLIENT, MSG_TO_TOOL};
 
@@ -40,6 +41,8 @@ static struct msg sample(size_t i)
 
 	memset(&msg, 0xff, sizeof(msg));
 	assert_int_equal(msg_encode(all[i].type, 3, NULL, &msg), all[i].size);
+	if (all[i].type == NVSHARE_MSG_CONFIG)
+		msg.body.config.n_rows = 1; /* there is a row 0 */
 	return msg;
 }
 
@@ -71,10 +74,10 @@ static void numbers_of_the_first_twelve_never_change(void **state)
 	for (uint16_t i = 0; i < 12; i++)
 		assert_string_equal(msg_name((uint16_t)(i + 1)), names[i]);
 	assert_string_equal(msg_name(0), "?");
-	assert_string_equal(msg_name(30), "?");
+	assert_string_equal(msg_name(UNKNOWN), "?");
 	assert_string_equal(msg_name(65535), "?");
 	assert_int_equal(msg_size(0), 0);
-	assert_int_equal(msg_size(30), 0);
+	assert_int_equal(msg_size(UNKNOWN), 0);
 	assert_int_equal(msg_size(65535), 0);
 }
 
@@ -142,7 +145,7 @@ static void a_wrong_header_is_refused(void **state)
 		msg = sample(i);
 		msg.header.type = 0;
 		assert_int_equal(decode(&msg, all[i].size, receiver(i)), MSG_E_TYPE);
-		msg.header.type = 30;
+		msg.header.type = UNKNOWN;
 		assert_int_equal(decode(&msg, all[i].size, receiver(i)), MSG_E_TYPE);
 		msg.header.type = 65535;
 		assert_int_equal(decode(&msg, all[i].size, receiver(i)), MSG_E_TYPE);
@@ -173,6 +176,11 @@ static void a_string_without_its_end_is_refused(void **state)
 		STRING(STATUS_CLIENT, status_client, name),
 		STRING(STATUS_CLIENT, status_client, pod),
 		STRING(RESULT, result_msg, text),
+		STRING(SET_TEXT, set_text, name),
+		STRING(SET_TEXT, set_text, value),
+		STRING(CONFIG, config, name),
+		STRING(CONFIG, config, value),
+		STRING(CONFIG, config, origin),
 	};
 
 	(void)state;
@@ -244,6 +252,10 @@ static void a_value_out_of_its_range_is_refused(void **state)
 		RANGE(SET_SHARE, set_share, claim.compute_limit, 100),
 		RANGE(SHARE_SET, share_set, outcome, NVSHARE_OUTCOME_COUNT - 1),
 		RANGE(SHARE_SET, share_set, is_held, 1),
+		RANGE(SET_TEXT, set_text, flags, NVSHARE_SET_SAVE),
+		RANGE(CONFIG, config, row, 0), /* of one */
+		RANGE(CONFIG, config, is_fixed, 1),
+		RANGE(CONFIG, config, value_len, NVSHARE_VALUE_ALL_MAX - 1),
 	};
 
 	(void)state;

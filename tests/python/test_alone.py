@@ -15,8 +15,10 @@ import weakref
 
 import nvshare
 import pytest
-from conftest import HERE, ROOT, run_alone
+from conftest import ROOT, run_alone
 from nvshare import Priority, _calls, _config
+
+SEEDS = ROOT / "tests" / "daemon" / "config"
 
 pytestmark = pytest.mark.filterwarnings("ignore:libnvshare.so is not preloaded")
 
@@ -606,16 +608,26 @@ def names_in(known, path=""):
     return {path}
 
 
-def test_what_a_config_file_says_of_the_node_is_left_out_by_name(tmp_path):
-    with pytest.warns(RuntimeWarning, match="config_file: .*gpreempt.yaml: left out; ") as warnings:
-        nvshare.GPUScheduler(config_file=HERE / "gpreempt.yaml")
+@pytest.mark.parametrize(
+    "seed, section, setting",
+    [
+        ("seed_003.yaml", "scheduler", "scheduler.worker_heartbeat_timeout_seconds (NVSHARE_HEARTBEAT_LIMIT_SEC)"),
+        ("seed_004.yaml", "preemption", "preemption.timeslice.be_task_us (NVSHARE_SLICE_BEST_EFFORT_US)"),
+    ],
+)
+def test_what_a_config_file_says_of_the_node_is_left_out_by_name(seed, section, setting):
+    with pytest.warns(RuntimeWarning, match=f"config_file: .*{seed}: left out; ") as warnings:
+        nvshare.GPUScheduler(config_file=SEEDS / seed)
     said = next(str(w.message) for w in warnings if "left out" in str(w.message))
-    found = set(re.findall(r"preemption[\w.\[\]]*", said))
-    assert found == names_in(_config._NODE), "the file has each that is known, and each is named"
-    assert "preemption.timeslice.be_task_us (NVSHARE_SLICE_BEST_EFFORT_US)" in said
+    found = set(re.findall(rf"{section}\.[\w.\[\]]*", said))
+    assert found == names_in(_config._NODE[section], section), "the file has each that is known, and each is named"
+    assert setting in said
     assert warnings[0].filename == __file__, "it is about the program's line"
+
+
+def test_a_config_file_may_have_both(tmp_path):
     path = tmp_path / "both.yaml"
-    path.write_text("weight: none\n" + (HERE / "gpreempt.yaml").read_text())
+    path.write_text("weight: none\n" + (SEEDS / "seed_004.yaml").read_text(encoding="utf-8"), encoding="utf-8")
     with pytest.raises(ValueError, match="both.yaml:1: weight: "):
         nvshare.GPUScheduler(config_file=path)
     path.write_text("preemption:\n    scheduling:\n          policy: 'fair'   # by weight\n\nweight: 7\n")
@@ -658,6 +670,10 @@ def test_the_node_s_settings_name_settings_of_the_scheduler():
         ("- weight: 5\n", 1, "its indentation is none of those above it"),
         ("preemption:\n  enabled: true\n- weight: 5\n", 3, "its indentation is none of those above it"),
         ("preemption:\n\tenabled: true\n", 2, "'enabled: true' is not `name: value`"),
+        ("scheduler:\n  gpu_ids: [0, x]\n", 2, "gpu_ids: 'x' is not a whole number"),
+        ("scheduler:\n  gpu_ids: 0\n", 2, "gpu_ids: '0' is no section"),
+        ("scheduler:\n  poll_interval_ms: [5]\n", 2, "poll_interval_ms is no list of values"),
+        ("preemption:\n  priorities: []\n", 2, "priorities is no list of values"),
         ("weight: {a: 5}\n", 1, "'weight: {a: 5}' is not `name: value`"),
         ("weight: 'a\n", 1, "\"weight: 'a\" is not `name: value`"),
         ("---\n", 1, "'---' is not `name: value`"),

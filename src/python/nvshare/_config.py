@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """GPUScheduler's config_file: settings of this program, and a section for the whole node.
 
-The reader knows a part of YAML: mappings and lists of mappings by indentation, plain and quoted
-words, comments. Anything else is an error that names the line.
+The reader knows a part of YAML: mappings and lists of mappings by indentation, lists of values in
+brackets on one line, plain and quoted words, comments. Anything else is an error that names the line.
 
-The section `preemption:` is checked, but not applied: it concerns all programs of the node. Most of
-its keys are settings of nvshare-scheduler; some have no counterpart.
+The sections `scheduler:` and `preemption:` are checked, but not applied: they concern all programs of
+the node. Most of their keys are settings of nvshare-scheduler; some have no counterpart.
 """
 
 import re
@@ -30,6 +30,18 @@ _SETTINGS = {
 
 # Settings of the node: the kind of value, and the scheduler's setting; None: it has none.
 _NODE = {
+    "scheduler": {
+        "poll_interval_ms": (_NUMBER, None),
+        "memory_safety_margin_mb": (_NUMBER, None),
+        "max_models_per_gpu": (_NUMBER, None),
+        "model_cache_ttl_seconds": (_NUMBER, None),
+        "worker_heartbeat_interval_seconds": (_NUMBER, "NVSHARE_HEARTBEAT_SEC"),
+        "worker_heartbeat_timeout_seconds": (_NUMBER, "NVSHARE_HEARTBEAT_LIMIT_SEC"),
+        "default_task_timeout_seconds": (_NUMBER, None),
+        "max_task_timeout_seconds": (_NUMBER, None),
+        "gpu_ids": [(_NUMBER, None)],
+        "reserved_gpu_ids": [(_NUMBER, None)],
+    },
     "preemption": {
         "enabled": (_BOOL, "NVSHARE_HOLD"),
         "timeslice": {
@@ -61,9 +73,9 @@ _NODE = {
             }
         ],
         "monitoring": {
-            "enabled": (_BOOL, None),
+            "enabled": (_BOOL, "NVSHARE_HTTP_ADDRESS"),
             "export_interval_sec": (_NUMBER, None),
-            "prometheus_port": (_NUMBER, None),
+            "prometheus_port": (_NUMBER, "NVSHARE_HTTP_ADDRESS"),
         },
     }
 }
@@ -71,7 +83,7 @@ _KNOWN = {**dict.fromkeys(_SETTINGS), **_NODE}
 
 _LINE = re.compile(
     r"(?P<indent> *)(?P<dash>- +)?(?P<name>[A-Za-z_]\w*):"
-    r"""(?: +(?:"(?P<double>[^"\\]*)"|'(?P<single>[^']*)'|(?P<plain>(?!- )[^\s"'#\[\]{}&*!|>%@`][^#]*?)))?"""
+    r"""(?: +(?:\[(?P<list>[^\[\]{}"'#]*)\]|"(?P<double>[^"\\]*)"|'(?P<single>[^']*)'|(?P<plain>(?!- )[^\s"'#\[\]{}&*!|>%@`][^#]*?)))?"""
     r"(?: +#.*| *)"
 )
 
@@ -114,7 +126,7 @@ class _Reader:
         column = len(found["indent"])
         self._enter(column, len(found["dash"] or ""))
         values = [found[kind] for kind in ("double", "single", "plain") if found[kind] is not None]
-        self._take(found["name"], values[0] if values else None)
+        self._take(found["name"], values[0] if values else None, found["list"])
 
     def _enter(self, column, dash):
         """Opens or closes mappings, so that the last open one is the line's."""
@@ -143,7 +155,7 @@ class _Reader:
             name, _, number = self._empty
             raise self.wrong(f"nothing stands below {name}", number)
 
-    def _take(self, name, text):
+    def _take(self, name, text, elements):
         top = self._open[-1]
         if name not in top.known:
             raise self.wrong(f"{name!r} is none of {', '.join(top.known)}")
@@ -151,7 +163,9 @@ class _Reader:
             raise self.wrong(f"{name!r} is there twice")
         top.found.add(name)
         known, path = top.known[name], f"{top.path}.{name}".lstrip(".")
-        if isinstance(known, (dict, list)):
+        if elements is not None:
+            self._take_list(name, path, known, elements)
+        elif isinstance(known, (dict, list)):
             if text is not None:
                 raise self.wrong(f"{name}: {text!r} is no section")
             self._empty = (path, known, self.number)
@@ -163,6 +177,15 @@ class _Reader:
             raise self.wrong(f"{name}: {text!r} is not {known[0]}")
         else:
             self.left_out[path] = known[1]
+
+    def _take_list(self, name, path, known, elements):
+        if not isinstance(known, list) or not isinstance(known[0], tuple):
+            raise self.wrong(f"{name} is no list of values")
+        kind, setting = known[0]
+        for text in elements.split(",") if elements.strip() else []:
+            if not _IS[kind](text.strip()):
+                raise self.wrong(f"{name}: {text.strip()!r} is not {kind}")
+        self.left_out[path + "[]"] = setting
 
 
 def _warn(path, left_out):

@@ -14,9 +14,10 @@ class GPUScheduler:
     """Runs tasks on its own threads, latency-critical tasks apart from the others.
 
     config_file: settings of this process, lines of `priority: high`, `weight: 200`,
-    `slo_ms: 10`, `compute_limit: 50`. It may have a section `preemption:` for the whole node, with
-    timeslices, policy and the like. These are not applied: a warning names the scheduler's settings
-    for them. gpu_id: the GPU of the metrics, by CUDA ordinal; None: the first that the process uses.
+    `slo_ms: 10`, `compute_limit: 50`. It may have sections `scheduler:` and `preemption:` for
+    the whole node, with time-outs, timeslices and the like. These are not applied: a warning names the
+    scheduler's settings for them. gpu_id: the GPU of the metrics, by CUDA ordinal; None: the first that
+    the process uses.
     max_workers: threads of each kind; with 1, tasks of a kind run in the order of submission.
 
     nvshare-scheduler still decides when each process computes.
