@@ -21,6 +21,10 @@ static const struct usage {
 	{"status --json", "the same for programs"},
 	{"config", "every setting of the scheduler, and where it comes from"},
 	{"config --json", "the same for programs"},
+	{"trace", "what happened to clients of late, as JSON for\n"
+		  "ui.perfetto.dev and chrome://tracing"},
+	{"trace -o FILE", "the same into a file"},
+	{"trace --seconds SECONDS", "only so long ago, with or without -o"},
 	{"reload", "the scheduler reads its files again; what set has changed ends"},
 	{"set SETTING VALUE", "any setting that config shows, but for those that need a\n"
 			      "restart; some have short names:"},
