@@ -591,7 +591,7 @@ struct nvshare_config {
 	char origin[NVSHARE_ORIGIN_LEN]; /* a file with its line, a variable, an option, a tool */
 };
 
-/* What happened to a client. value is in bytes, unless the comment says otherwise. */
+/* An event of a client. value is in bytes, unless the comment says otherwise. */
 enum nvshare_trace_kind {
 	NVSHARE_TRACE_JOIN,    /* value: its pid; detail 1: it runs already. Its name follows */
 	NVSHARE_TRACE_NAME,    /* text: a part of its name, of whole characters; detail: from 0 */

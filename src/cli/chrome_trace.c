@@ -115,7 +115,7 @@ static void client_do(struct writer *writer, struct traced_client *client, enum 
 		slice_begin(writer, client, doing_names[doing], at_ns);
 }
 
-/* What a client did before the first entry about it. */
+/* The doing of a client before the first entry about it. */
 static enum doing doing_before(const struct nvshare_trace_entry *entry)
 {
 	switch ((enum nvshare_trace_kind)entry->kind) {
@@ -143,7 +143,7 @@ static enum doing doing_before(const struct nvshare_trace_entry *entry)
 	return DOING_NOTHING;
 }
 
-/* What it does after its answer. If it wants to run again, an ASK follows. */
+/* The doing after its answer. If it wants to run again, an ASK follows. */
 static enum doing doing_after_release(const struct traced_client *client, uint8_t outcome)
 {
 	if (client->doing == DOING_OUT) {

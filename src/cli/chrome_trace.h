@@ -3,7 +3,7 @@
 #define NVS_CLI_CHROME_TRACE_H
 
 /*
- * What happened to clients, as JSON in Chrome's trace event format. A GPU is a process, a client is
+ * The events of clients, as JSON in Chrome's trace event format. A GPU is a process, a client is
  * a thread. Each begin of a slice has its end. Pure but for memory and out. Single-threaded.
  */
 
