@@ -304,7 +304,6 @@ static int writer_status(struct writer *writer, const struct chrome_trace *trace
 
 static void print_metadata(struct writer *writer, const struct chrome_trace *trace)
 {
-	struct traced_client *client, *next;
 	char text[NVSHARE_NAME_LEN + 64];
 
 	for (size_t i = 0; i < trace->status->n_gpus; i++) {
@@ -320,8 +319,8 @@ static void print_metadata(struct writer *writer, const struct chrome_trace *tra
 		(void)fputs("}}", writer->out);
 		writer->has_events = true;
 	}
-	HASH_ITER(hh, writer->clients, client, next)
-	{
+	for (const struct traced_client *client = writer->clients; client;
+	     client = client->hh.next) {
 		(void)snprintf(text, sizeof(text), "%s (client %u, pid %u)",
 			       *client->name ? client->name : "?", client->id, client->pid);
 		event_open(writer, client, 'M', 0);
@@ -334,21 +333,18 @@ static void print_metadata(struct writer *writer, const struct chrome_trace *tra
 int chrome_trace_print(FILE *out, const struct chrome_trace *trace)
 {
 	struct writer writer = {.out = out, .begin_ns = trace->begin_ns};
-	struct traced_client *client, *next;
+	struct traced_client *client;
 	int r;
 
 	(void)fputs("{\"displayTimeUnit\": \"ms\", \"traceEvents\": [", out);
 	r = writer_entries(&writer, trace);
 	if (!r)
 		r = writer_status(&writer, trace);
-	HASH_ITER(hh, writer.clients, client, next)
-	{
+	for (client = writer.clients; client; client = client->hh.next)
 		client_do(&writer, client, DOING_NOTHING, trace->end_ns);
-	}
 	print_metadata(&writer, trace);
 	(void)fputs("\n]}\n", out);
-	HASH_ITER(hh, writer.clients, client, next)
-	{
+	while ((client = writer.clients)) {
 		HASH_DEL(writer.clients, client);
 		free(client);
 	}

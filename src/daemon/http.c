@@ -98,13 +98,12 @@ static struct MHD_Response *http_make_status(struct server *server)
 
 static struct MHD_Response *http_make_page(struct server *server)
 {
-	char *text;
 	struct MHD_Response *response;
 
 	(void)server;
-	memcpy(&text, &(const char *){page_html}, sizeof(text)); /* not written to */
-	response = http_response(text, (size_t)(page_html_end - page_html), MHD_RESPMEM_PERSISTENT,
-				 "text/html; charset=utf-8");
+	/* libmicrohttpd takes no const, and does not write. */
+	response = http_response((char *)(uintptr_t)page_html, page_html_len,
+				 MHD_RESPMEM_PERSISTENT, "text/html; charset=utf-8");
 	if (!response)
 		return NULL;
 	http_add_header(response, "Content-Security-Policy", page_policy);

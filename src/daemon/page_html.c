@@ -2,10 +2,13 @@
 #include "daemon/page_html.h"
 
 __asm__(".pushsection .rodata\n"
-	".global page_html, page_html_end\n"
+	".global page_html, page_html_len\n"
 	"page_html:\n"
 	".incbin \"src/page/page.html\"\n"
 	"page_html_end:\n"
+	".balign 8\n"
+	"page_html_len:\n"
+	".quad page_html_end - page_html\n"
 	".popsection\n");
 
 /*

@@ -3,7 +3,7 @@
 #define NVS_DAEMON_PAGE_JSON_H
 
 /*
- * What the page asks for, as JSON: the status, and what has happened of late. The page and the
+ * The answers to the page, as JSON: the status, and the newest part of the ring. The page and the
  * scheduler are of one version, so nothing here is an interface for others; `nvsharectl status
  * --json` is.
  *
