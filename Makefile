@@ -91,6 +91,13 @@ $(B)/%.a:
 	rm -f $@
 	$(AR) rcs $@ $^
 
+# The page is one file. Browsers run its script and use its style by their hashes alone.
+page_hash = $(shell sed -n '/^<$(1)>$$/,/^<\/$(1)>$$/{s/^<$(1)>$$//;/^<\/$(1)>$$/!p}' src/page/page.html | sha256sum | \
+    cut -c1-64 | tr a-f A-F | basenc -d --base16 | base64)
+$(B)/src/daemon/page_html.o: src/page/page.html
+$(B)/src/daemon/page_html.o: override CPPFLAGS += -DPAGE_SCRIPT_HASH='"$(call page_hash,script)"' \
+    -DPAGE_STYLE_HASH='"$(call page_hash,style)"'
+
 # The version of dlsym() since the C library's first port to this processor.
 GLIBC_BASE = $(if $(findstring aarch64,$(shell $(CC) -dumpmachine)),GLIBC_2.17,GLIBC_2.2.5)
 
@@ -398,7 +405,7 @@ format: ## formats all files with clang-format
 check-lint:
 	cppcheck --quiet --std=c11 --enable=warning,portability --inline-suppr --error-exitcode=1 \
 	    --suppress=missingIncludeSystem --suppress='*:/usr/include/*' --include=/usr/include/utlist.h \
-	    -D__x86_64__ '-DElfW(type)=Elf64_##type' $(NVS_CPPFLAGS) $(filter %.c,$(filter src/%,$(c_files)))
+	    -D__x86_64__ '-DPAGE_SCRIPT_HASH=""' '-DPAGE_STYLE_HASH=""' '-DElfW(type)=Elf64_##type' $(NVS_CPPFLAGS) $(filter %.c,$(filter src/%,$(c_files)))
 	shellcheck $(wildcard scripts/* tests/gpu/run tests/gpu/rehearse tests/gpu/contained) .ci/run
 
 .PHONY: install uninstall check-install deb print-version clean help

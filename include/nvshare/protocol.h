@@ -597,6 +597,57 @@ struct nvshare_config {
 	char origin[NVSHARE_ORIGIN_LEN]; /* a file with its line, a variable, an option, a tool */
 };
 
+/* An event of a client. value is in bytes, unless the comment says otherwise. */
+enum nvshare_trace_kind {
+	NVSHARE_TRACE_JOIN,    /* value: its pid; detail 1: it runs already. Its name follows */
+	NVSHARE_TRACE_NAME,    /* text: a part of its name, of whole characters; detail: from 0 */
+	NVSHARE_TRACE_LEAVE,   /* detail 1: it had a grant. Its name came before */
+	NVSHARE_TRACE_ASK,     /* it wants to run */
+	NVSHARE_TRACE_WAIT,    /* detail: enum nvshare_wait; value: missing */
+	NVSHARE_TRACE_BRING,   /* it is to bring its memory in; value: its budget */
+	NVSHARE_TRACE_BROUGHT, /* value: copied in; ns: time of the copies */
+	NVSHARE_TRACE_GRANT,   /* it may run; value: its budget */
+	NVSHARE_TRACE_STOP,    /* value: must go; detail 1: it ran, 0: it only gives memory up */
+	NVSHARE_TRACE_RELEASE, /* detail: enum nvshare_outcome; value: copied out; ns: the same */
+	NVSHARE_TRACE_FREEZE,  /* off the GPU for a moment, for others; ns: time that it took */
+	NVSHARE_TRACE_THAW,    /* back on the GPU; ns: the same */
+	NVSHARE_TRACE_COUNT
+};
+
+#define NVSHARE_TRACE_TEXT_LEN 16
+
+struct nvshare_trace_entry {
+	uint64_t at_ns; /* CLOCK_MONOTONIC */
+	uint32_t client;
+	uint16_t gpu;   /* status_gpu::index */
+	uint8_t kind;   /* enum nvshare_trace_kind */
+	uint8_t detail; /* 0, unless the kind says otherwise */
+	union {
+		struct {
+			uint64_t value, ns;
+		};
+		char text[NVSHARE_TRACE_TEXT_LEN]; /* NAME; a NUL ends it if there is room */
+	};
+};
+
+#define NVSHARE_TRACE_PAGE 30 /* entries of one message */
+
+/* Entries have numbers from 0 on. The scheduler keeps the last ones. */
+struct nvshare_get_trace {
+	uint64_t since;     /* the first number wanted */
+	uint64_t window_ns; /* entries that are older are left out; 0: none is */
+};
+
+/* A page that is not full ends at the newest entry. */
+struct nvshare_trace {
+	uint64_t first;  /* number of entries[0]; more than asked for: those before are gone */
+	uint64_t end;    /* number of the next thing that happens */
+	uint64_t now_ns; /* CLOCK_MONOTONIC */
+	uint32_t n;      /* of entries */
+	uint32_t unused;
+	struct nvshare_trace_entry entries[NVSHARE_TRACE_PAGE];
+};
+
 enum nvshare_result {
 	NVSHARE_RESULT_OK,
 	NVSHARE_RESULT_DENIED,  /* only root, the daemon's user and the group nvshare may do it */

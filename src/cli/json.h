@@ -11,4 +11,7 @@ struct status;
 /* A later version may add keys, but renames none. */
 void json_print(FILE *out, const struct status *status);
 
+/* Between quotation marks, escaped. */
+void json_print_string(FILE *out, const char *s);
+
 #endif

@@ -22,6 +22,10 @@ static const struct usage {
 	{"config", "every setting of the scheduler, and where it comes from"},
 	{"config --json", "the same for programs"},
 	{"reload", "the scheduler reads its files again; changes by set end"},
+	{"trace", "what happened to clients of late, as JSON for\n"
+		  "ui.perfetto.dev and chrome://tracing"},
+	{"trace -o FILE", "the same into a file"},
+	{"trace --seconds SECONDS", "only so long ago, with or without -o"},
 	{"set SETTING VALUE", "any setting that config shows, but for those that need a\n"
 			      "restart; some have short names:"},
 	{"set --save SETTING VALUE", "the same, and it stays after reload and restart"},

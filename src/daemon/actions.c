@@ -248,6 +248,40 @@ static void actions_log_refusal(struct server *server, struct peer *peer,
 		   (unsigned long long)action->bytes, (unsigned long long)action->budget);
 }
 
+/* The news among the actions; refusals and heartbeats are none. */
+static void actions_trace(struct server *server, struct peer *peer,
+			  const struct sched_action *action)
+{
+	struct nvshare_trace_entry entry = {.value = action->bytes};
+
+	switch (action->type) {
+	case SCHED_ACTION_GRANT:
+		entry.kind = NVSHARE_TRACE_GRANT;
+		entry.value = action->budget;
+		break;
+	case SCHED_ACTION_DROP:
+		entry.kind = NVSHARE_TRACE_STOP;
+		entry.detail = action->grant != 0;
+		break;
+	case SCHED_ACTION_WAIT:
+		entry.kind = NVSHARE_TRACE_WAIT;
+		entry.detail = (uint8_t)action->why;
+		break;
+	case SCHED_ACTION_BUDGET:
+		if (sched_client_state(&server->sched, peer->slot) != SCHED_CLIENT_INCOMING)
+			return;
+		entry.kind = NVSHARE_TRACE_BRING;
+		entry.value = action->budget;
+		break;
+	case SCHED_ACTION_REFUSE:
+	case SCHED_ACTION_PREPARE:
+	case SCHED_ACTION_BEAT:
+	case SCHED_ACTION_REPORT:
+		return;
+	}
+	trace_client(server, peer, &entry);
+}
+
 static void actions_note(struct server *server, struct peer *peer,
 			 const struct sched_action *action)
 {
@@ -291,6 +325,11 @@ void actions_perform(struct server *server, const struct sched_actions *actions)
 			actions_send(server, peer, &actions->at[i]);
 	}
 	server_flush(server);
-	for (uint32_t i = 0; i < actions->n; i++)
-		actions_note(server, &server->peers[actions->at[i].client], &actions->at[i]);
+	for (uint32_t i = 0; i < actions->n; i++) {
+		struct peer *peer = &server->peers[actions->at[i].client];
+
+		if (peer->state == PEER_STATE_CLIENT)
+			actions_trace(server, peer, &actions->at[i]);
+		actions_note(server, peer, &actions->at[i]);
+	}
 }

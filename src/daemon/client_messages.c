@@ -140,6 +140,13 @@ static void client_on_register(struct server *server, struct peer *peer,
 		   peer->gpu, (int)peer->cred.pid, (unsigned int)peer->cred.uid,
 		   !!(reg->flags & NVSHARE_REGISTER_RUNNING),
 		   !!(reg->flags & NVSHARE_REGISTER_RECONNECT), peer->name);
+	trace_client(server, peer,
+		     &(struct nvshare_trace_entry){
+			     .kind = NVSHARE_TRACE_JOIN,
+			     .detail = (reg->flags & NVSHARE_REGISTER_RUNNING) != 0,
+			     .value = (uint64_t)peer->cred.pid,
+		     });
+	trace_name(server, peer);
 	/* The answer leaves before the messages of the core's actions. */
 	answer.client = peer->id;
 	answer.claim = peer->claim;
@@ -179,13 +186,20 @@ void client_messages_grow(struct server *server, struct peer *peer, const struct
 		log_debug("ignored client=%u message=MEM_UPDATE core=%d", peer->id, r);
 }
 
+static void client_note_asked(struct server *server, struct peer *peer)
+{
+	if (peer->asked_ns)
+		return;
+	peer->asked_ns = server->now_ns;
+	trace_client(server, peer, &(struct nvshare_trace_entry){.kind = NVSHARE_TRACE_ASK});
+}
+
 static void client_on_req_lock(struct server *server, struct peer *peer,
 			       const struct nvshare_req_lock *req)
 {
 	struct sched_memory memory;
 
-	if (!peer->asked_ns)
-		peer->asked_ns = server->now_ns;
+	client_note_asked(server, peer);
 	if (!grace_is_on(server)) {
 		client_messages_request(server, peer, &req->mem);
 		return;
@@ -250,8 +264,15 @@ static void client_on_released(struct server *server, struct peer *peer,
 			  (unsigned long long)released->grant, r);
 		return;
 	}
-	if (released->wants && !peer->asked_ns)
-		peer->asked_ns = server->now_ns;
+	trace_client(server, peer,
+		     &(struct nvshare_trace_entry){
+			     .kind = NVSHARE_TRACE_RELEASE,
+			     .detail = (uint8_t)released->outcome,
+			     .value = released->moved,
+			     .ns = released->move_ns,
+		     });
+	if (released->wants)
+		client_note_asked(server, peer);
 	if (!released->outcome) {
 		server_account(server, peer, peer->account.on_card, event.budget);
 		peer->n_failed = 0;
@@ -291,6 +312,13 @@ static void client_on_mem_update(struct server *server, struct peer *peer,
 		server_account(server, peer, peer->account.on_card, event.budget);
 		is_short = event.memory.wanted || event.memory.wanted_pinned;
 	}
+	if (update->moved)
+		trace_client(server, peer,
+			     &(struct nvshare_trace_entry){
+				     .kind = NVSHARE_TRACE_BROUGHT,
+				     .value = update->moved,
+				     .ns = update->move_ns,
+			     });
 	r = dispatch_event(server, &event);
 	if (r)
 		log_debug("ignored client=%u message=MEM_UPDATE core=%d", peer->id, r);

@@ -85,6 +85,13 @@ void dispatch_gone(struct server *server, struct peer *peer)
 	users_remove_client(&server->users, peer->user);
 	server_log(server, peer->cred.uid, LOG_LEVEL_INFO, "leave client=%u gpu=%u pid=%d",
 		   peer->id, peer->gpu, (int)peer->cred.pid);
+	trace_name(server, peer);
+	trace_client(server, peer,
+		     &(struct nvshare_trace_entry){
+			     .kind = NVSHARE_TRACE_LEAVE,
+			     .detail = sched_client_state(&server->sched, peer->slot) >=
+				       SCHED_CLIENT_RUNNING,
+		     });
 	shares_gone(server, peer);
 	(void)dispatch_event(server, &event);
 	measure_left(server, peer->gpu);

@@ -3,11 +3,13 @@
 
 #include "daemon/metrics.h"
 #include "daemon/metrics_collect.h"
+#include "daemon/page_html.h"
 #include "daemon/server.h"
 #include "util/clock.h"
 #include "util/container_of.h"
 #include "util/fd.h"
 #include "util/log.h"
+#include "util/parse.h"
 
 #include <errno.h>
 #include <microhttpd.h>
@@ -44,41 +46,91 @@ static struct MHD_Response *http_response(char *text, size_t len, enum MHD_Respo
 	http_add_header(response, "Content-Type", type);
 	/* One request a connection: so the age of a connection is that of its request. */
 	http_add_header(response, "Connection", "close");
+	http_add_header(response, "Cache-Control", "no-store");
+	http_add_header(response, "Cross-Origin-Resource-Policy", "same-origin");
+	http_add_header(response, "X-Content-Type-Options", "nosniff");
+	return response;
+}
+
+/* Text that another printed, in r. NULL: no memory. */
+static struct MHD_Response *http_printed(int r, struct page_text *text, const char *type)
+{
+	struct MHD_Response *response;
+
+	if (r)
+		return NULL;
+	response = http_response(text->at, text->len, MHD_RESPMEM_MUST_FREE, type);
+	if (!response)
+		free(text->at);
 	return response;
 }
 
 /* NULL: no memory. */
-static struct MHD_Response *http_make_metrics(struct server *server)
+static const struct metrics *http_collect(struct server *server)
 {
 	struct http *http = &server->http;
-	struct MHD_Response *response;
-	struct metrics_text text;
 
 	if (!http->metrics)
 		http->metrics = calloc(1, sizeof(*http->metrics));
-	if (!http->metrics)
-		return NULL;
-	metrics_collect(server, http->metrics);
-	if (metrics_print(http->metrics, &text))
-		return NULL;
-	response = http_response(text.at, text.len, MHD_RESPMEM_MUST_FREE,
-				 "text/plain; version=0.0.4; charset=utf-8");
+	if (http->metrics)
+		metrics_collect(server, http->metrics);
+	return http->metrics;
+}
+
+static struct MHD_Response *http_make_metrics(struct server *server)
+{
+	const struct metrics *metrics = http_collect(server);
+	struct metrics_text text;
+	int r = metrics ? metrics_print(metrics, &text) : -ENOMEM;
+
+	return http_printed(r, &(struct page_text){text.at, text.len},
+			    "text/plain; version=0.0.4; charset=utf-8");
+}
+
+static struct MHD_Response *http_make_status(struct server *server)
+{
+	const struct metrics *metrics = http_collect(server);
+	struct page_text text;
+	int r = metrics ? page_json_status(metrics, &text) : -ENOMEM;
+
+	return http_printed(r, &text, "application/json");
+}
+
+static struct MHD_Response *http_make_page(struct server *server)
+{
+	struct MHD_Response *response;
+
+	(void)server;
+	/* libmicrohttpd takes no const, and does not write. */
+	response = http_response((char *)(uintptr_t)page_html, page_html_len,
+				 MHD_RESPMEM_PERSISTENT, "text/html; charset=utf-8");
 	if (!response)
-		free(text.at);
+		return NULL;
+	http_add_header(response, "Content-Security-Policy", page_policy);
+	http_add_header(response, "Referrer-Policy", "no-referrer");
 	return response;
 }
 
-static struct MHD_Response *http_metrics(struct server *server)
-{
-	struct http *http = &server->http;
+static const struct {
+	const char *path;
+	struct MHD_Response *(*make)(struct server *server);
+} http_shared[HTTP_SHARED_COUNT] = {
+	[HTTP_PAGE] = {"/", http_make_page},
+	[HTTP_STATUS] = {"/status.json", http_make_status},
+	[HTTP_METRICS] = {"/metrics", http_make_metrics},
+};
 
-	if (http->response && server->now_ns - http->made_ns < HTTP_FRESH_NS)
-		return http->response;
-	if (http->response)
-		MHD_destroy_response(http->response); /* answers under way keep it */
-	http->response = http_make_metrics(server);
-	http->made_ns = server->now_ns;
-	return http->response;
+static struct MHD_Response *http_shared_response(struct server *server, enum http_shared which)
+{
+	struct http_text *shared = &server->http.shared[which];
+
+	if (shared->response && server->now_ns - shared->made_ns < HTTP_FRESH_NS)
+		return shared->response;
+	if (shared->response)
+		MHD_destroy_response(shared->response); /* answers under way keep it */
+	shared->response = http_shared[which].make(server);
+	shared->made_ns = server->now_ns;
+	return shared->response;
 }
 
 static enum MHD_Result http_refuse(struct MHD_Connection *connection, unsigned int status,
@@ -101,13 +153,42 @@ static enum MHD_Result http_refuse(struct MHD_Connection *connection, unsigned i
 	return r;
 }
 
+/* response: NULL: no memory. */
+static enum MHD_Result http_queue(struct MHD_Connection *connection, struct MHD_Response *response)
+{
+	if (!response)
+		return http_refuse(connection, MHD_HTTP_SERVICE_UNAVAILABLE, "no memory\n", NULL);
+	return MHD_queue_response(connection, MHD_HTTP_OK, response);
+}
+
+/* Each viewer gets what it has not had; the text is made once a second. */
+static enum MHD_Result http_answer_trace(struct server *server, struct MHD_Connection *connection)
+{
+	const char *arg = MHD_lookup_connection_value(connection, MHD_GET_ARGUMENT_KIND, "since");
+	struct page_trace *trace = &server->http.trace;
+	struct MHD_Response *response;
+	enum MHD_Result r;
+	struct page_text text;
+	uint64_t since = 0;
+
+	if (arg && parse_u64(arg, 0, UINT64_MAX, &since))
+		return http_refuse(connection, MHD_HTTP_BAD_REQUEST, "since=NUMBER\n", NULL);
+	if (!trace->made_ns || server->now_ns - trace->made_ns >= HTTP_FRESH_NS)
+		(void)page_trace_make(trace, &server->trace, server->now_ns);
+	response = http_printed(page_trace_since(trace, since, &text), &text, "application/json");
+	r = http_queue(connection, response);
+	if (response)
+		MHD_destroy_response(response);
+	return r;
+}
+
 /* Called with the headers. An answer then means that a body is not read. */
 static enum MHD_Result http_on_request(void *context, struct MHD_Connection *connection,
 				       const char *url, const char *method, const char *version,
 				       const char *body, size_t *body_len, void **request)
 {
 	struct http_listener *listener = context;
-	struct MHD_Response *response;
+	enum http_shared which = 0;
 
 	(void)version;
 	(void)body;
@@ -117,13 +198,15 @@ static enum MHD_Result http_on_request(void *context, struct MHD_Connection *con
 	if (strcmp(method, MHD_HTTP_METHOD_GET) != 0 && strcmp(method, MHD_HTTP_METHOD_HEAD) != 0)
 		return http_refuse(connection, MHD_HTTP_METHOD_NOT_ALLOWED,
 				   "only GET and HEAD are allowed\n", "GET, HEAD");
-	if (strcmp(url, "/metrics") != 0)
-		return http_refuse(connection, MHD_HTTP_NOT_FOUND, "not found; there is /metrics\n",
+	if (strcmp(url, "/trace.json") == 0)
+		return http_answer_trace(listener->server, connection);
+	while (which < HTTP_SHARED_COUNT && strcmp(url, http_shared[which].path) != 0)
+		which++;
+	if (which == HTTP_SHARED_COUNT)
+		return http_refuse(connection, MHD_HTTP_NOT_FOUND,
+				   "not found; there are /, /metrics, /status.json, /trace.json\n",
 				   NULL);
-	response = http_metrics(listener->server);
-	if (!response)
-		return http_refuse(connection, MHD_HTTP_SERVICE_UNAVAILABLE, "no memory\n", NULL);
-	return MHD_queue_response(connection, MHD_HTTP_OK, response);
+	return http_queue(connection, http_shared_response(listener->server, which));
 }
 
 /* ---- connections ----------------------------------------------------------- */
@@ -276,10 +359,11 @@ static void http_try(struct server *server, struct http_listener *listener)
 		return;
 	}
 	if (!listener->is_failed)
-		(void)log_errno(LOG_LEVEL_WARN, r,
-				"http-failed address=%s: no metrics there until it is free;"
-				" NVSHARE_HTTP_ADDRESS names another one, or 0 for none",
-				text);
+		(void)log_errno(
+			LOG_LEVEL_WARN, r,
+			"http-failed address=%s: no metrics and no page there until it is free;"
+			" NVSHARE_HTTP_ADDRESS names another one, or 0 for none",
+			text);
 	listener->is_failed = true;
 	deadline_set(&server->deadlines, &server->http.retry, server->now_ns + HTTP_RETRY_NS);
 }
@@ -322,7 +406,10 @@ void http_close(struct server *server)
 		event_source_remove(&http->listeners[i].source);
 		MHD_stop_daemon(http->listeners[i].daemon);
 	}
-	if (http->response)
-		MHD_destroy_response(http->response);
+	for (uint32_t i = 0; i < HTTP_SHARED_COUNT; i++) {
+		if (http->shared[i].response)
+			MHD_destroy_response(http->shared[i].response);
+	}
+	page_trace_deinit(&http->trace);
 	free(http->metrics);
 }

@@ -3,7 +3,8 @@
 #define NVS_DAEMON_HTTP_H
 
 /*
- * Metrics by HTTP: libmicrohttpd inside the loop, without threads.
+ * Metrics and the page by HTTP: libmicrohttpd inside the loop, without threads. All of it is
+ * read-only.
  *
  * Everybody may connect, so nothing here may delay a decision. libmicrohttpd's epoll is a source
  * of the loop, and is served once a round, after clients and tools. The text is made at most once
@@ -18,6 +19,7 @@
 #include "daemon/deadlines.h"
 #include "daemon/event_source.h"
 #include "daemon/http_address.h"
+#include "daemon/page_json.h"
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -47,13 +49,21 @@ struct http_listener {
 	struct http_connection connections[HTTP_CONNECTIONS_MAX];
 };
 
+/* Answers that all requests of a second share. */
+enum http_shared { HTTP_PAGE, HTTP_STATUS, HTTP_METRICS, HTTP_SHARED_COUNT };
+
+struct http_text {
+	struct MHD_Response *response; /* NULL: not made yet */
+	uint64_t made_ns;
+};
+
 struct http {
 	struct http_addresses addresses;
 	struct http_listener listeners[HTTP_ADDRESSES_MAX];
 	struct deadline retry;
-	struct metrics *metrics;       /* as collected last; NULL: never */
-	struct MHD_Response *response; /* the text of these */
-	uint64_t made_ns;
+	struct metrics *metrics; /* as collected last; NULL: never */
+	struct http_text shared[HTTP_SHARED_COUNT];
+	struct page_trace trace; /* all requests of a second share it, too */
 	uint64_t n_answers;
 };
 

@@ -96,6 +96,7 @@ struct peer {
 	uint64_t gpu_total;         /* bytes of its GPU, as it tells; 0: it does not */
 	uint64_t context_bytes; /* of its first context, cut to what is plausible; 0: none yet */
 	uint64_t context_told;  /* bytes of a context, as it was told; 0: nobody knew */
+	bool is_frozen;         /* kept off the GPU, by its last SHARE_SET: shares.c */
 	uint64_t gpu_ns;        /* GPU time that core/sched has been told of */
 	struct memory_account account; /* as accounted with its GPU */
 	struct evidence evidence;

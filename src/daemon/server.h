@@ -37,6 +37,7 @@
 #include "daemon/settings.h"
 #include "daemon/shares.h"
 #include "daemon/tools.h"
+#include "daemon/trace.h"
 #include "daemon/users.h"
 
 #include <stdbool.h>
@@ -89,6 +90,7 @@ struct server {
 	struct reconfigure reconfigure;
 	struct metrics_counts metrics_counts[SCHED_GPUS_MAX]; /* actions.c, client_messages.c */
 	struct tools tools;
+	struct trace trace;
 };
 
 /* server: zeroed, but for args. 0 or -errno, logged; deinit is allowed (and needed) either way. */

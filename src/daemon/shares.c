@@ -197,6 +197,15 @@ void shares_set(struct server *server, struct peer *peer, const struct nvshare_s
 	int r;
 
 	r = shares_step(server, &event);
+	if (!r && peer->is_frozen != (set->is_held != 0)) {
+		peer->is_frozen = set->is_held;
+		trace_client(
+			server, peer,
+			&(struct nvshare_trace_entry){
+				.kind = set->is_held ? NVSHARE_TRACE_FREEZE : NVSHARE_TRACE_THAW,
+				.ns = set->took_ns,
+			});
+	}
 	if (r)
 		log_debug("ignored client=%u message=SHARE_SET seq=%llu core=%d", peer->id,
 			  (unsigned long long)set->seq, r);

@@ -46,6 +46,13 @@ void tools_message(struct server *server, struct peer *peer, const struct msg *m
 		settings_tool_show(server, peer, seq, &msg->body.get_config);
 		return;
 	}
+	if (msg->header.type == NVSHARE_MSG_GET_TRACE) {
+		struct nvshare_trace page;
+
+		trace_page(&server->trace, server->now_ns, &msg->body.get_trace, &page);
+		server_send_body(server, peer, NVSHARE_MSG_TRACE, seq, &page);
+		return;
+	}
 	flow_charge(server, peer, SET_COST + server->slots_used / SLOTS_A_PACKET);
 	if (msg->header.type == NVSHARE_MSG_SET && claims_is_key(msg->body.set.key)) {
 		claims_set(server, peer, seq, &msg->body.set);

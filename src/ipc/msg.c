@@ -30,6 +30,9 @@ _Static_assert(sizeof(struct nvshare_result_msg) == 260, "result_msg");
 _Static_assert(sizeof(struct nvshare_set_text) == 584, "set_text");
 _Static_assert(sizeof(struct nvshare_get_config) == 8, "get_config");
 _Static_assert(sizeof(struct nvshare_config) == 848, "config");
+_Static_assert(sizeof(struct nvshare_get_trace) == 16, "get_trace");
+_Static_assert(sizeof(struct nvshare_trace_entry) == 32, "trace_entry");
+_Static_assert(sizeof(struct nvshare_trace) == 992, "trace");
 _Static_assert(sizeof(struct msg) == NVSHARE_MSG_SIZE_MAX, "msg");
 
 /* A longer packet is cut to the limit on receipt, so no valid packet may have that size. */
@@ -168,6 +171,22 @@ static bool client_in_range(const struct nvshare_status_client *client)
 	       mem_in_range(&client->mem) && claim_in_range(&client->claim);
 }
 
+static bool trace_in_range(const struct nvshare_trace *trace)
+{
+	if (trace->n > NVSHARE_TRACE_PAGE)
+		return false;
+	for (uint32_t i = 0; i < trace->n; i++) {
+		const struct nvshare_trace_entry *entry = &trace->entries[i];
+
+		if (entry->kind >= NVSHARE_TRACE_COUNT ||
+		    (entry->kind == NVSHARE_TRACE_WAIT && entry->detail >= NVSHARE_WAIT_COUNT) ||
+		    (entry->kind == NVSHARE_TRACE_RELEASE &&
+		     entry->detail >= NVSHARE_OUTCOME_COUNT))
+			return false;
+	}
+	return true;
+}
+
 static int check_ranges(const struct msg *msg)
 {
 	bool is_good = true;
@@ -230,6 +249,9 @@ static int check_ranges(const struct msg *msg)
 		break;
 	case NVSHARE_MSG_SET_TEXT:
 		is_good = msg->body.set_text.flags <= NVSHARE_SET_SAVE;
+		break;
+	case NVSHARE_MSG_TRACE:
+		is_good = trace_in_range(&msg->body.trace);
 		break;
 	case NVSHARE_MSG_RESULT:
 		is_good = msg->body.result.code < NVSHARE_RESULT_COUNT;

@@ -38,3 +38,18 @@ const char *const names_key[NVSHARE_KEY_COUNT] = {
 	[NVSHARE_KEY_SLO] = "slo",
 	[NVSHARE_KEY_COMPUTE_LIMIT] = "compute-limit",
 };
+
+const char *const names_trace[NVSHARE_TRACE_COUNT] = {
+	[NVSHARE_TRACE_JOIN] = "join",       [NVSHARE_TRACE_NAME] = "name",
+	[NVSHARE_TRACE_LEAVE] = "leave",     [NVSHARE_TRACE_ASK] = "ask",
+	[NVSHARE_TRACE_WAIT] = "wait",       [NVSHARE_TRACE_BRING] = "bring",
+	[NVSHARE_TRACE_BROUGHT] = "brought", [NVSHARE_TRACE_GRANT] = "grant",
+	[NVSHARE_TRACE_STOP] = "stop",       [NVSHARE_TRACE_RELEASE] = "release",
+	[NVSHARE_TRACE_FREEZE] = "freeze",   [NVSHARE_TRACE_THAW] = "thaw",
+};
+
+const char *const names_wait[NVSHARE_WAIT_COUNT] = {
+	[NVSHARE_WAIT_TURN] = "turn",           [NVSHARE_WAIT_MEMORY] = "memory",
+	[NVSHARE_WAIT_SWAP] = "swap",           [NVSHARE_WAIT_STUCK] = "stuck",
+	[NVSHARE_WAIT_OUTSIDERS] = "outsiders",
+};

@@ -93,7 +93,7 @@ def test_promtool_finds_nothing(node, http):  # noqa: F811
 
 
 def test_only_what_there_is(node, http):  # noqa: F811
-    status, headers, body = ask(http, "/")
+    status, headers, body = ask(http, "/nothing")
     assert status == 404 and b"/metrics" in body
     for method in ("POST", "PUT", "DELETE", "OPTIONS", "CONNECT", "NONSENSE"):
         status, headers, _ = ask(http, method=method, body=b"x" * 100)

@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Programs that together need more than the card has: all finish, every byte verified."""
 
+import json
+
 import pytest
 
 from conftest import MIB, until
@@ -35,6 +37,20 @@ def test_overcommitted_programs_take_turns(node, mode, n, size_mib):
     gpu = node.gpu()
     assert gpu["moved_out_bytes"] > 0
     assert gpu["moved_in_bytes"] > 0
+    node.finish(programs)
+
+
+def test_the_trace_tells_what_moved(node):
+    node.start_scheduler()
+    programs = start_all(node, 2, 220)
+    until("the GPU changed hands often", moved(node, 6))
+    events = json.loads(node.ctl("trace").stdout)["traceEvents"]
+    gpu = node.gpu()
+    ends = [event["args"] for event in events if event["ph"] == "E" and event.get("args", {}).get("bytes")]
+    out = sum(args["bytes"] for args in ends if "outcome" in args)
+    back = sum(args["bytes"] for args in ends if "outcome" not in args)
+    assert 0 < out <= gpu["moved_out_bytes"]
+    assert 0 < back <= gpu["moved_in_bytes"]
     node.finish(programs)
 
 

@@ -51,6 +51,8 @@ TYPES = {
     "RELOAD": (31, "<8s"),
     "GET_CONFIG": (32, "<II"),
     "CONFIG": (33, "<4I64s512s256s"),
+    "GET_TRACE": (35, "<2Q"),
+    "TRACE": (36, "<3Q2I" + 30 * "QIHBB16s"),
 }
 NAMES = {number: name for name, (number, _) in TYPES.items()}
 FORMATS = {name: struct.Struct(form) for name, (_, form) in TYPES.items()}
