@@ -15,26 +15,19 @@
 static int send_setting(uint16_t type, const void *body)
 {
 	FD_CLEANUP int fd = -1;
-	struct msg msg;
+	struct nvshare_result_msg result;
 	int r;
 
 	r = request_open(&fd);
 	if (!r)
-		r = request_send(fd, type, body);
-	if (!r)
-		r = request_receive(fd, &msg);
+		r = request_set(fd, type, body, &result);
 	if (r)
 		return r;
-	if (msg.header.type != NVSHARE_MSG_RESULT) {
-		(void)fprintf(stderr, "nvsharectl: the scheduler gives a wrong answer: %s\n",
-			      msg_name(msg.header.type));
-		return CLI_EXIT_NO_SCHEDULER;
-	}
-	if (msg.body.result.code == NVSHARE_RESULT_OK) {
-		(void)printf("%s\n", msg.body.result.text);
+	if (result.code == NVSHARE_RESULT_OK) {
+		(void)printf("%s\n", result.text);
 		return CLI_EXIT_OK;
 	}
-	(void)fprintf(stderr, "nvsharectl: %s\n", msg.body.result.text);
+	(void)fprintf(stderr, "nvsharectl: %s\n", result.text);
 	return CLI_EXIT_REFUSED;
 }
 
