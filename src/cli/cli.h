@@ -26,6 +26,7 @@ int status_command(char *const *args);
 int set_command(char *const *args);
 int reload_command(char *const *args);
 int config_command(char *const *args);
+int top_command(char *const *args);
 
 /* Sets one value of the node (set.c). is_trial: only checks the value. */
 int set_tq(const char *value, bool is_trial);

@@ -19,6 +19,9 @@ static const struct usage {
 	{"status", "GPUs, clients that run, clients that wait and why, and\n"
 		   "whose memory is where"},
 	{"status --json", "the same for programs"},
+	{"top", "the same as a live picture, with keys that sort, filter\n"
+		"and change clients"},
+	{"top -d SECONDS", "a new status each SECONDS, not each second"},
 	{"config", "every setting of the scheduler, and where it comes from"},
 	{"config --json", "the same for programs"},
 	{"reload", "the scheduler reads its files again; what set has changed ends"},

@@ -56,7 +56,9 @@ static void assert_completes(const char *line, const char *words)
 static void each_command_is_offered_once(void **state)
 {
 	(void)state;
-	assert_completes("", "status\nset\n--set-tq\n--anti-thrash\n--help\n--version\n");
+	assert_completes(
+		"",
+		"status\ntop\nconfig\nreload\nset\n--set-tq\n--anti-thrash\n--help\n--version\n");
 	assert_completes("status", "--json\n");
 	assert_completes("status --json", "");
 }
