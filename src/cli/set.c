@@ -61,6 +61,8 @@ struct value {
 		.offset = SETTING_AT(struct value, ns, uint64_t), __VA_ARGS__ \
 	}
 
+static const char *const off_on[] = {"off", "on"};
+
 /* The values that people may write for a key. unset: the word for 0. */
 static const struct setting key_values[NVSHARE_KEY_COUNT] = {
 	[NVSHARE_KEY_MODE] = WORD(names_mode),
@@ -74,6 +76,7 @@ static const struct setting key_values[NVSHARE_KEY_COUNT] = {
 	[NVSHARE_KEY_WEIGHT] = NUMBER(SETTING_NUMBER, NVSHARE_WEIGHT_MIN, NVSHARE_WEIGHT_MAX),
 	[NVSHARE_KEY_SLO] = NUMBER(SETTING_SLO, 1, NVSHARE_SLO_US_MAX, .unset = "off"),
 	[NVSHARE_KEY_COMPUTE_LIMIT] = NUMBER(SETTING_NUMBER, 1, 100, .unset = "off"),
+	[NVSHARE_KEY_PAUSE] = WORD(off_on),
 };
 
 /* From people's text to the number on the wire; 0 or CLI_EXIT_USAGE, said. */
@@ -164,7 +167,7 @@ static int set_of_client(struct nvshare_set *body, const char *client)
 static bool is_of_client(enum nvshare_key key)
 {
 	return key == NVSHARE_KEY_PRIORITY || key == NVSHARE_KEY_WEIGHT || key == NVSHARE_KEY_SLO ||
-	       key == NVSHARE_KEY_COMPUTE_LIMIT;
+	       key == NVSHARE_KEY_COMPUTE_LIMIT || key == NVSHARE_KEY_PAUSE;
 }
 
 static int report_usage(const char *what)

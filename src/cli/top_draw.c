@@ -400,8 +400,9 @@ static void draw_foot(const struct top *top, struct screen *screen)
 	else if (top->answer[0])
 		screen_add(screen, line, "%s", top->answer);
 	else
-		screen_add(screen, line,
-			   "q quit  ? help  s sort  r reverse  / filter  p priority  w weight");
+		screen_add(
+			screen, line,
+			"q quit  ? help  s sort  r reverse  / filter  p priority  w weight  z pause");
 	screen_fill(screen, line);
 }
 
@@ -414,6 +415,7 @@ static void draw_help(struct screen *screen)
 		"/                            show only clients with these words in their ID, user,",
 		"                             name, pod, state, priority, pid:PID or gpu:N; Esc: all",
 		"p w                          change priority or weight of the chosen client",
+		"z                            pause or resume it: paused, it gets no turn",
 		"space                        ask the scheduler at once",
 		"q                            quit",
 		"",

@@ -152,6 +152,18 @@ static struct top_action top_set(struct top *top, enum nvshare_key key, uint64_t
 				   {.key = (uint32_t)key, .client = top->target, .value = value}};
 }
 
+/* Pauses the client under the cursor, or resumes it. */
+static struct top_action top_pause(struct top *top)
+{
+	const struct nvshare_status_client *client;
+
+	top_ask(top, TOP_PROMPT_NONE);
+	client = status_find(top->status, top->target);
+	if (!client)
+		return no_action;
+	return top_set(top, NVSHARE_KEY_PAUSE, !(client->flags & NVSHARE_CLIENT_PAUSED));
+}
+
 static struct top_action press_in_priority(struct top *top, int key)
 {
 	static const char letters[NVSHARE_PRIORITY_COUNT] = {
@@ -189,7 +201,7 @@ static struct top_action press_in_weight(struct top *top, int key)
 
 /* ---- keys --------------------------------------------------------------------- */
 
-static void press_in_list(struct top *top, int key)
+static struct top_action press_in_list(struct top *top, int key)
 {
 	static const struct {
 		int key, move;
@@ -210,10 +222,13 @@ static void press_in_list(struct top *top, int key)
 		top->prompt = TOP_PROMPT_HELP;
 	else if (key == TOP_KEY_ESCAPE)
 		top->filter[0] = '\0';
-	else if ((key == 'p' || key == 'w') && top->problem[0])
+	else if ((key == 'p' || key == 'w' || key == 'z') && top->problem[0])
 		(void)snprintf(top->answer, sizeof(top->answer), "no scheduler answers");
 	else if (key == 'p' || key == 'w')
 		top_ask(top, key == 'p' ? TOP_PROMPT_PRIORITY : TOP_PROMPT_WEIGHT);
+	else if (key == 'z')
+		return top_pause(top);
+	return no_action;
 }
 
 struct top_action top_press(struct top *top, int key)
@@ -236,6 +251,5 @@ struct top_action top_press(struct top *top, int key)
 		return (struct top_action){.type = TOP_ACTION_QUIT};
 	if (key == ' ')
 		return (struct top_action){.type = TOP_ACTION_REFRESH};
-	press_in_list(top, key);
-	return no_action;
+	return press_in_list(top, key);
 }

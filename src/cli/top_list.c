@@ -17,6 +17,8 @@ const char *top_state_name(const struct nvshare_status_client *client)
 {
 	if (client->flags & NVSHARE_CLIENT_HUNG)
 		return "hung";
+	if (client->flags & NVSHARE_CLIENT_PAUSED && client->state == NVSHARE_CLIENT_IDLE)
+		return "paused";
 	return status_state_names[client->state];
 }
 

@@ -411,6 +411,8 @@ bool view_note(const struct status *status, const struct nvshare_status_client *
 	}
 	if (client->flags & NVSHARE_CLIENT_DOUBTED)
 		add_words(&note, "reports more than is on the card");
+	if (client->flags & NVSHARE_CLIENT_PAUSED)
+		add_words(&note, "paused");
 	add_wait(&note, status, client);
 	if (wanted)
 		add_words(&note, "needs %s more", size_text(wanted).s);

@@ -209,6 +209,8 @@ static void keys_become_requests(void **state)
 		{"w10001", TOP_KEY_ENTER, TOP_ACTION_NONE, 0, 0, "a weight is 1 to 10000"},
 		{"w", TOP_KEY_ENTER, TOP_ACTION_NONE, 0, 0, "a weight is 1 to 10000"},
 		{"w25", TOP_KEY_ESCAPE, TOP_ACTION_NONE, 0, 0, ""},
+		{"", 'z', TOP_ACTION_SET, NVSHARE_KEY_PAUSE, 1, ""},
+		{"/nobody\n", 'z', TOP_ACTION_NONE, 0, 0, "no client is there"},
 		{"/q\n", 'q', TOP_ACTION_QUIT, 0, 0, ""},
 		{"/nobody\n", 'p', TOP_ACTION_NONE, 0, 0, "no client is there"},
 		{"?", 'q', TOP_ACTION_NONE, 0, 0, ""},
@@ -231,6 +233,21 @@ static void keys_become_requests(void **state)
 		assert_int_equal(action.set.key, cases[i].set);
 		assert_int_equal(action.set.value, cases[i].value);
 	}
+}
+
+static void a_paused_client_is_seen_and_resumed(void **state)
+{
+	struct world *world = *state;
+	struct top_action action;
+
+	world->clients[2].flags = NVSHARE_CLIENT_PAUSED;
+	(void)top_press(&world->top, TOP_KEY_END);
+	top_draw(&world->top, 24, 80, world->lines);
+	assert_non_null(strstr(world->lines[7].text, " paused "));
+	action = top_press(&world->top, 'z');
+	assert_int_equal(action.type, TOP_ACTION_SET);
+	assert_int_equal(action.set.client, 3);
+	assert_int_equal(action.set.value, 0);
 }
 
 static void the_cursor_moves_within_the_list(void **state)
@@ -468,6 +485,7 @@ int main(void)
 		TEST(the_list_is_sorted_by_the_column_that_s_chooses),
 		TEST(a_filter_shows_clients_with_all_of_its_words),
 		TEST(keys_become_requests),
+		TEST(a_paused_client_is_seen_and_resumed),
 		TEST(the_cursor_moves_within_the_list),
 		TEST(the_cursor_stays_on_its_client),
 		TEST(nothing_is_sent_to_another_client_than_the_prompt_named),

@@ -85,6 +85,12 @@ def test_keys_change_what_the_scheduler_has(node, screen, term):
     shown.press("k", "w", "2", "5", "5", "BSpace", "Enter")
     shown.expect("weight of client 1 is 25")
     assert clients(node)[1]["weight"] == 25 and clients(node)[2]["weight"] == 100
+    shown.press("z")
+    shown.expect("pause of client 1 is on")
+    assert clients(node)[1]["paused"] and not clients(node)[2]["paused"]
+    shown.press("z")
+    shown.expect("pause of client 1 is off")
+    assert not clients(node)[1]["paused"]
     shown.press("w", "9", "Escape")
     shown.expect("q quit")
     assert clients(node)[1]["weight"] == 25
