@@ -149,7 +149,7 @@ static void draw_bar(const struct nvshare_status_gpu *gpu, struct top_line *line
 		end = gpu->usable
 			      ? (size_t)((double)sum / (double)gpu->usable * (double)width + 0.5)
 			      : 0;
-		/* What is there is seen, however small it is. */
+		/* A small part is seen, too. */
 		if (parts[i].bytes && end == at)
 			end++;
 		for (; at < end && at < width; at++)
@@ -412,8 +412,9 @@ static void draw_help(struct screen *screen)
 		"",
 		"Up Down PgUp PgDn Home End   choose a client (also: k j g G)",
 		"s S r                        sort by the next or previous column; reverse",
-		"/                            show only clients with these words in their ID, user,",
-		"                             name, pod, state, priority, pid:PID or gpu:N; Esc: all",
+		"/                            show only clients with these words in ID, user,",
+		"                             name, pod, state, priority, pid:PID or gpu:N",
+		"Esc                          show all clients",
 		"p w                          change priority or weight of the chosen client",
 		"z                            pause or resume it: paused, it gets no turn",
 		"space                        ask the scheduler at once",

@@ -194,7 +194,7 @@ static struct top_action press_in_weight(struct top *top, int key)
 	if (!parse_u64(top->input, NVSHARE_WEIGHT_MIN, NVSHARE_WEIGHT_MAX, &weight))
 		return top_set(top, NVSHARE_KEY_WEIGHT, weight);
 	top->prompt = TOP_PROMPT_NONE;
-	(void)snprintf(top->answer, sizeof(top->answer), "a weight is %d to %d", NVSHARE_WEIGHT_MIN,
+	(void)snprintf(top->answer, sizeof(top->answer), "a weight is %u to %u", NVSHARE_WEIGHT_MIN,
 		       NVSHARE_WEIGHT_MAX);
 	return no_action;
 }

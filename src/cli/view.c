@@ -78,7 +78,7 @@ const char *view_duration(uint64_t ns, char ret_text[VIEW_DURATION_LEN])
 
 static struct text duration_text(uint64_t ns)
 {
-	struct text text;
+	struct text text = {""};
 
 	(void)view_duration(ns, text.s);
 	return text;

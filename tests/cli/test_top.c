@@ -425,6 +425,17 @@ static void a_window_of_any_size_has_a_picture(void **state)
 	}
 }
 
+static void the_help_fits_into_80_columns(void **state)
+{
+	struct world *world = *state;
+
+	(void)top_press(&world->top, '?');
+	top_draw(&world->top, 24, 79, world->lines);
+	for (size_t i = 0; i < 23; i++)
+		assert_in_range(world->lines[i].width, 0, 78);
+	assert_non_null(strstr(world->lines[23].text, "any key"));
+}
+
 static void the_list_scrolls_with_the_cursor(void **state)
 {
 	struct world *world = *state;
@@ -493,6 +504,7 @@ int main(void)
 		TEST(the_picture_of_80_by_24),
 		TEST(no_name_breaks_a_line),
 		TEST(a_window_of_any_size_has_a_picture),
+		TEST(the_help_fits_into_80_columns),
 		TEST(the_list_scrolls_with_the_cursor),
 		TEST(the_picture_says_that_no_scheduler_answers),
 		TEST(sizes_take_six_columns_at_most),
