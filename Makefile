@@ -115,8 +115,10 @@ DAEMON_LIBS = $(YAML_LIBS) $(shell $(PKG_CONFIG) --libs libmicrohttpd) -lm -ldl
 $(B)/nvshare-scheduler: $(daemon_obj) $(libs)
 	$(LINK) -o $@ $(daemon_obj) $(libs) $(DAEMON_LIBS)
 
+# ncurses with wide characters, for nvsharectl top.
+CLI_LIBS = $(shell $(PKG_CONFIG) --libs ncursesw)
 $(B)/nvsharectl: $(cli_obj) $(libs)
-	$(LINK) -o $@ $(cli_obj) $(libs)
+	$(LINK) -o $@ $(cli_obj) $(libs) $(CLI_LIBS)
 
 .PHONY: nvshare-sim
 nvshare-sim: $(B)/nvshare-sim ## predicts latency beside other programs, without a GPU
@@ -191,7 +193,7 @@ $(B)/libhook.a $(B)/checked/libhook.a:
 	$(AR) rcs $@ $^
 
 $(unit_tests_daemon): $(B)/tests/%: $(B)/tests/%.o $(B)/libtest.a $(B)/libprograms.a $(libs)
-	$(LINK) -o $@ $^ $(CMOCKA_LIBS) $(DAEMON_LIBS)
+	$(LINK) -o $@ $^ $(CMOCKA_LIBS) $(DAEMON_LIBS) $(CLI_LIBS)
 
 $(B)/libprograms.a: $(filter-out %/main.o,$(daemon_obj) $(cli_obj))
 

@@ -470,16 +470,17 @@ enum nvshare_client_state {
 };
 
 /* nvshare_status_client::flags */
-#define NVSHARE_CLIENT_HUNG            (1u << 0) /* did not answer in time */
-#define NVSHARE_CLIENT_NOT_PREEMPTIBLE (1u << 1) /* three stops in a row failed */
-#define NVSHARE_CLIENT_FIXED           (1u << 2) /* takes no turns */
-#define NVSHARE_CLIENT_GROWING         (1u << 3) /* runs, but an allocation waits for room */
-#define NVSHARE_CLIENT_HELD            (1u << 4) /* runs, but is kept off the GPU now */
-#define NVSHARE_CLIENT_BUSY            (1u << 5) /* has work on the GPU */
-#define NVSHARE_CLIENT_SLICES_ONLY     (1u << 6) /* holds no others: freezing them was too slow */
-#define NVSHARE_CLIENT_RDMA            (1u << 7) /* its memory stays: NVSHARE_REPORT_RDMA */
-#define NVSHARE_CLIENT_NO_PROC         (1u << 8) /* its memory stays: NVSHARE_REPORT_NO_PROC */
-#define NVSHARE_CLIENT_DOUBTED         (1u << 9) /* it reports more than is on the card */
+#define NVSHARE_CLIENT_HUNG            (1u << 0)  /* did not answer in time */
+#define NVSHARE_CLIENT_NOT_PREEMPTIBLE (1u << 1)  /* three stops in a row failed */
+#define NVSHARE_CLIENT_FIXED           (1u << 2)  /* takes no turns */
+#define NVSHARE_CLIENT_GROWING         (1u << 3)  /* runs, but an allocation waits for room */
+#define NVSHARE_CLIENT_HELD            (1u << 4)  /* runs, but is kept off the GPU now */
+#define NVSHARE_CLIENT_BUSY            (1u << 5)  /* has work on the GPU */
+#define NVSHARE_CLIENT_SLICES_ONLY     (1u << 6)  /* holds no others: freezing them was too slow */
+#define NVSHARE_CLIENT_RDMA            (1u << 7)  /* its memory stays: NVSHARE_REPORT_RDMA */
+#define NVSHARE_CLIENT_NO_PROC         (1u << 8)  /* its memory stays: NVSHARE_REPORT_NO_PROC */
+#define NVSHARE_CLIENT_DOUBTED         (1u << 9)  /* it reports more than is on the card */
+#define NVSHARE_CLIENT_PAUSED          (1u << 10) /* NVSHARE_KEY_PAUSE; idle once it has stopped */
 
 /* Kinds of a latency-critical client's bursts. The scheduler learns about each kind apart. */
 enum nvshare_warning {
@@ -552,10 +553,11 @@ enum nvshare_key {
 	NVSHARE_KEY_RESERVE,     /* percent, to NVSHARE_RESERVE_PERCENT_MAX */
 	NVSHARE_KEY_MAX_RUNTIME, /* ms, NVSHARE_MAX_RUNTIME_MS_MIN to _MAX */
 	NVSHARE_KEY_POLICY,      /* enum nvshare_policy */
-	NVSHARE_KEY_PRIORITY,    /* the last four: of a client, as in struct nvshare_claim */
+	NVSHARE_KEY_PRIORITY,    /* from here on: of a client, as in struct nvshare_claim */
 	NVSHARE_KEY_WEIGHT,
 	NVSHARE_KEY_SLO,
 	NVSHARE_KEY_COMPUTE_LIMIT,
+	NVSHARE_KEY_PAUSE, /* 1: the client may not run until this is 0 */
 	NVSHARE_KEY_COUNT
 };
 

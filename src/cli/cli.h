@@ -12,6 +12,7 @@
 
 #include <stdbool.h>
 #include <stdint.h>
+#include <stdio.h>
 
 enum {
 	CLI_EXIT_OK,
@@ -26,6 +27,7 @@ int set_command(char *const *args);
 int reload_command(char *const *args);
 int config_command(char *const *args);
 int trace_command(char *const *args);
+int top_command(char *const *args);
 
 /* Sets one value of the node (set.c). is_trial: only checks the value. */
 int set_tq(const char *value, bool is_trial);
@@ -44,5 +46,13 @@ int request_send(int fd, uint16_t type, const void *body);
 
 /* Waits up to 10 seconds for the next answer. Its texts are fit for a terminal. */
 int request_receive(int fd, struct msg *ret_msg);
+
+/* Sends a setting, and waits for the scheduler's answer to it: done, or refused and why. */
+int request_set(int fd, uint16_t type, const void *body, struct nvshare_result_msg *ret_result);
+
+/* Errors go to file from now on, which the caller owns; NULL: to the standard error. */
+void request_report_to(FILE *file);
+
+__attribute__((format(printf, 1, 2))) void request_report(const char *format, ...);
 
 #endif

@@ -277,13 +277,14 @@ static void print_client(FILE *out, const struct status *status,
 	(void)fprintf(
 		out,
 		",\n     \"backend\": \"%s\", \"hung\": %s, \"preemptible\": %s"
-		", \"fixed\": %s, \"growing\": %s, \"rdma\": %s, \"no_proc\": %s, \"doubted\": %s"
+		", \"fixed\": %s, \"growing\": %s, \"paused\": %s, \"rdma\": %s, \"no_proc\": %s, \"doubted\": %s"
 		", \"last_outcome\": \"%s\""
 		", \"stops_by\": \"%s\", \"drains_because\": ",
 		status_backend_names[client->backend], truth(client->flags & NVSHARE_CLIENT_HUNG),
 		truth(!(client->flags & NVSHARE_CLIENT_NOT_PREEMPTIBLE)),
 		truth(client->flags & NVSHARE_CLIENT_FIXED),
 		truth(client->flags & NVSHARE_CLIENT_GROWING),
+		truth(client->flags & NVSHARE_CLIENT_PAUSED),
 		truth(client->flags & NVSHARE_CLIENT_RDMA),
 		truth(client->flags & NVSHARE_CLIENT_NO_PROC),
 		truth(client->flags & NVSHARE_CLIENT_DOUBTED),

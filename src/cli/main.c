@@ -142,6 +142,8 @@ static int do_command(const char *name, char *const *args)
 		command = reload_command;
 	else if (!strcmp(name, "trace"))
 		command = trace_command;
+	else if (!strcmp(name, "top"))
+		command = top_command;
 	if (!command)
 		return report_usage("unknown command ", name);
 	if (!is_help_asked(args))

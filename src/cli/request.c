@@ -7,12 +7,29 @@
 
 #include <errno.h>
 #include <poll.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 
 #define ANSWER_MS   10000
 #define CONNECT_MS  50
 #define CONNECT_MAX 100 /* tries while the scheduler's backlog is full */
+
+static FILE *report_file; /* NULL: the standard error */
+
+void request_report_to(FILE *file)
+{
+	report_file = file;
+}
+
+void request_report(const char *format, ...)
+{
+	va_list args;
+
+	va_start(args, format);
+	(void)vfprintf(report_file ? report_file : stderr, format, args);
+	va_end(args);
+}
 
 /* The two usual errors, in words for an administrator. */
 static const char *connect_error_text(int r)
@@ -41,29 +58,26 @@ int request_open(int *ret_fd)
 		return CLI_EXIT_OK;
 	}
 	if (fd == -EAGAIN) {
-		(void)fprintf(stderr,
-			      "nvsharectl: the scheduler on %s/" NVSHARE_SOCK_NAME
-			      " is busy: its queue of connections has been full for 5 seconds; "
-			      "try again\n",
-			      sock_dir(NULL));
+		request_report("nvsharectl: the scheduler on %s/" NVSHARE_SOCK_NAME
+			       " is busy: its queue of connections has been full for 5 seconds; "
+			       "try again\n",
+			       sock_dir(NULL));
 		return CLI_EXIT_NO_SCHEDULER;
 	}
-	(void)fprintf(stderr,
-		      "nvsharectl: no scheduler on %s/" NVSHARE_SOCK_NAME ": %s\n"
-		      "Start one with 'nvshare-scheduler' as root. Or set NVSHARE_SOCK_DIR to a"
-		      " directory of yours,\n"
-		      "for the scheduler, for this command and for the programs.\n",
-		      sock_dir(NULL), connect_error_text(fd));
+	request_report("nvsharectl: no scheduler on %s/" NVSHARE_SOCK_NAME ": %s\n"
+		       "Start one with 'nvshare-scheduler' as root. Or set NVSHARE_SOCK_DIR to a"
+		       " directory of yours,\n"
+		       "for the scheduler, for this command and for the programs.\n",
+		       sock_dir(NULL), connect_error_text(fd));
 	return CLI_EXIT_NO_SCHEDULER;
 }
 
 /* The scheduler has no room, or another version. Only its log tells which. */
 static int report_closed(const char *how)
 {
-	(void)fprintf(stderr,
-		      "nvsharectl: the scheduler on %s/" NVSHARE_SOCK_NAME
-		      " refused this connection, or has ended (%s): look at its log\n",
-		      sock_dir(NULL), how);
+	request_report("nvsharectl: the scheduler on %s/" NVSHARE_SOCK_NAME
+		       " refused this connection, or has ended (%s): look at its log\n",
+		       sock_dir(NULL), how);
 	return CLI_EXIT_NO_SCHEDULER;
 }
 
@@ -120,7 +134,7 @@ int request_receive(int fd, struct msg *ret_msg)
 			sanitize_texts(ret_msg);
 		if (!r && ret_msg->header.type == NVSHARE_MSG_RESULT &&
 		    ret_msg->body.result.code == NVSHARE_RESULT_BUSY) {
-			(void)fprintf(stderr, "nvsharectl: %s\n", ret_msg->body.result.text);
+			request_report("nvsharectl: %s\n", ret_msg->body.result.text);
 			return CLI_EXIT_NO_SCHEDULER;
 		}
 		if (!r)
@@ -131,9 +145,26 @@ int request_receive(int fd, struct msg *ret_msg)
 	} else {
 		return report_closed("it closed the connection");
 	}
-	(void)fprintf(stderr,
-		      "nvsharectl: the scheduler on %s/" NVSHARE_SOCK_NAME
-		      " does not answer as it should: %s\n",
-		      sock_dir(NULL), text);
+	request_report("nvsharectl: the scheduler on %s/" NVSHARE_SOCK_NAME
+		       " does not answer as it should: %s\n",
+		       sock_dir(NULL), text);
 	return CLI_EXIT_NO_SCHEDULER;
+}
+
+int request_set(int fd, uint16_t type, const void *body, struct nvshare_result_msg *ret_result)
+{
+	struct msg msg;
+	int r = request_send(fd, type, body);
+
+	if (!r)
+		r = request_receive(fd, &msg);
+	if (r)
+		return r;
+	if (msg.header.type != NVSHARE_MSG_RESULT) {
+		request_report("nvsharectl: the scheduler gives a wrong answer: %s\n",
+			       msg_name(msg.header.type));
+		return CLI_EXIT_NO_SCHEDULER;
+	}
+	*ret_result = msg.body.result;
+	return CLI_EXIT_OK;
 }

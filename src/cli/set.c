@@ -15,26 +15,19 @@
 static int send_setting(uint16_t type, const void *body)
 {
 	FD_CLEANUP int fd = -1;
-	struct msg msg;
+	struct nvshare_result_msg result;
 	int r;
 
 	r = request_open(&fd);
 	if (!r)
-		r = request_send(fd, type, body);
-	if (!r)
-		r = request_receive(fd, &msg);
+		r = request_set(fd, type, body, &result);
 	if (r)
 		return r;
-	if (msg.header.type != NVSHARE_MSG_RESULT) {
-		(void)fprintf(stderr, "nvsharectl: the scheduler gives a wrong answer: %s\n",
-			      msg_name(msg.header.type));
-		return CLI_EXIT_NO_SCHEDULER;
-	}
-	if (msg.body.result.code == NVSHARE_RESULT_OK) {
-		(void)printf("%s\n", msg.body.result.text);
+	if (result.code == NVSHARE_RESULT_OK) {
+		(void)printf("%s\n", result.text);
 		return CLI_EXIT_OK;
 	}
-	(void)fprintf(stderr, "nvsharectl: %s\n", msg.body.result.text);
+	(void)fprintf(stderr, "nvsharectl: %s\n", result.text);
 	return CLI_EXIT_REFUSED;
 }
 
@@ -68,6 +61,8 @@ struct value {
 		.offset = SETTING_AT(struct value, ns, uint64_t), __VA_ARGS__ \
 	}
 
+static const char *const off_on[] = {"off", "on"};
+
 /* The values that people may write for a key. unset: the word for 0. */
 static const struct setting key_values[NVSHARE_KEY_COUNT] = {
 	[NVSHARE_KEY_MODE] = WORD(names_mode),
@@ -81,6 +76,7 @@ static const struct setting key_values[NVSHARE_KEY_COUNT] = {
 	[NVSHARE_KEY_WEIGHT] = NUMBER(SETTING_NUMBER, NVSHARE_WEIGHT_MIN, NVSHARE_WEIGHT_MAX),
 	[NVSHARE_KEY_SLO] = NUMBER(SETTING_SLO, 1, NVSHARE_SLO_US_MAX, .unset = "off"),
 	[NVSHARE_KEY_COMPUTE_LIMIT] = NUMBER(SETTING_NUMBER, 1, 100, .unset = "off"),
+	[NVSHARE_KEY_PAUSE] = WORD(off_on),
 };
 
 /* From people's text to the number on the wire; 0 or CLI_EXIT_USAGE, said. */
@@ -171,7 +167,7 @@ static int set_of_client(struct nvshare_set *body, const char *client)
 static bool is_of_client(enum nvshare_key key)
 {
 	return key == NVSHARE_KEY_PRIORITY || key == NVSHARE_KEY_WEIGHT || key == NVSHARE_KEY_SLO ||
-	       key == NVSHARE_KEY_COMPUTE_LIMIT;
+	       key == NVSHARE_KEY_COMPUTE_LIMIT || key == NVSHARE_KEY_PAUSE;
 }
 
 static int report_usage(const char *what)

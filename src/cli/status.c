@@ -130,33 +130,40 @@ static int compare_ids(const void *a, const void *b)
 	return left->id < right->id ? -1 : left->id > right->id;
 }
 
-int status_fetch(struct status *status)
+int status_receive(int fd, struct status *status, bool *ret_is_last)
 {
-	FD_CLEANUP int fd = -1;
-	bool is_last = false;
 	struct timespec now;
 	struct msg msg;
-	int r;
+	int r = request_receive(fd, &msg);
 
-	r = request_open(&fd);
-	if (!r)
-		r = request_send(fd, NVSHARE_MSG_GET_STATUS, NULL);
 	if (r)
 		return r;
-	while (!is_last) {
-		r = request_receive(fd, &msg);
-		if (r)
-			return r;
-		if (status_take(status, &msg, &is_last)) {
-			(void)fprintf(stderr, "nvsharectl: out of memory\n");
-			return CLI_EXIT_REFUSED;
-		}
+	*ret_is_last = false;
+	if (status_take(status, &msg, ret_is_last)) {
+		request_report("nvsharectl: out of memory\n");
+		return CLI_EXIT_REFUSED;
 	}
+	if (!*ret_is_last)
+		return CLI_EXIT_OK;
 	if (status->n_clients)
 		qsort(status->clients, status->n_clients, sizeof(*status->clients), compare_ids);
 	(void)clock_gettime(CLOCK_REALTIME, &now);
 	status->unix_seconds = (double)now.tv_sec + (double)now.tv_nsec / 1e9;
 	return CLI_EXIT_OK;
+}
+
+int status_fetch(struct status *status)
+{
+	FD_CLEANUP int fd = -1;
+	bool is_last = false;
+	int r;
+
+	r = request_open(&fd);
+	if (!r)
+		r = request_send(fd, NVSHARE_MSG_GET_STATUS, NULL);
+	while (!r && !is_last)
+		r = status_receive(fd, status, &is_last);
+	return r;
 }
 
 double status_utilisation(const struct nvshare_status_gpu *gpu)

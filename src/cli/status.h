@@ -27,6 +27,12 @@ struct status {
 int status_fetch(struct status *status);
 void status_deinit(struct status *status);
 
+/*
+ * The same step by step, for a caller that has sent GET_STATUS itself: waits for the next part of
+ * the answer. *ret_is_last: the status is complete.
+ */
+int status_receive(int fd, struct status *status, bool *ret_is_last);
+
 /* "GPU-8d0a...", or "MIG-..." for an instance. */
 #define STATUS_UUID_LEN 48
 const char *status_uuid(const struct nvshare_status_gpu *gpu, char buf[STATUS_UUID_LEN]);

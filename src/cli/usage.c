@@ -19,6 +19,9 @@ static const struct usage {
 	{"status", "GPUs, clients that run, clients that wait and why, and\n"
 		   "whose memory is where"},
 	{"status --json", "the same for programs"},
+	{"top", "the same as a live picture, with keys that sort, filter\n"
+		"and change clients"},
+	{"top -d SECONDS", "a new status each SECONDS, not each second"},
 	{"config", "every setting of the scheduler, and where it comes from"},
 	{"config --json", "the same for programs"},
 	{"reload", "the scheduler reads its files again; changes by set end"},
@@ -42,8 +45,8 @@ static const struct usage {
 	{"set priority low|normal|high|critical CLIENT", NULL},
 	{"set weight 1..10000 CLIENT", NULL},
 	{"set slo off|MILLISECONDS CLIENT", NULL},
-	{"set compute-limit off|PERCENT CLIENT",
-	 "CLIENT is one program: its ID in the status, or pid:PID"},
+	{"set compute-limit off|PERCENT CLIENT", NULL},
+	{"set pause on|off CLIENT", "CLIENT is one program: its ID in the status, or pid:PID"},
 	{"-T, --set-tq SECONDS", "the same as set tq"},
 	{"-S, --anti-thrash on|off", "off: each client that fits runs, nobody takes turns"},
 	{"-h, --help", "this text"},

@@ -38,7 +38,7 @@ static const struct table_column columns[] = {
 };
 
 struct text {
-	char s[32];
+	char s[VIEW_DURATION_LEN];
 };
 
 static struct text size_text(uint64_t bytes)
@@ -55,26 +55,32 @@ static struct text size_cell(uint64_t bytes)
 	return bytes ? size_text(bytes) : (struct text){"-"};
 }
 
-/* "0.3 s", "12 s", "3 min 20 s", "5 h 12 min", "2 d 5 h". */
-static struct text duration_text(uint64_t ns)
+const char *view_duration(uint64_t ns, char ret_text[VIEW_DURATION_LEN])
 {
-	struct text text;
 	uint64_t s = ns / CLOCK_NS_PER_SEC;
 
 	if (s < 10)
-		(void)snprintf(text.s, sizeof(text.s), "%.1f s",
+		(void)snprintf(ret_text, VIEW_DURATION_LEN, "%.1f s",
 			       (double)(ns / CLOCK_NS_PER_MS) / 1000);
 	else if (s < 60)
-		(void)snprintf(text.s, sizeof(text.s), "%u s", (unsigned int)s);
+		(void)snprintf(ret_text, VIEW_DURATION_LEN, "%u s", (unsigned int)s);
 	else if (s < 3600)
-		(void)snprintf(text.s, sizeof(text.s), "%u min %u s", (unsigned int)(s / 60),
+		(void)snprintf(ret_text, VIEW_DURATION_LEN, "%u min %u s", (unsigned int)(s / 60),
 			       (unsigned int)(s % 60));
 	else if (s < 86400)
-		(void)snprintf(text.s, sizeof(text.s), "%u h %u min", (unsigned int)(s / 3600),
+		(void)snprintf(ret_text, VIEW_DURATION_LEN, "%u h %u min", (unsigned int)(s / 3600),
 			       (unsigned int)(s / 60 % 60));
 	else
-		(void)snprintf(text.s, sizeof(text.s), "%" PRIu64 " d %u h", s / 86400,
+		(void)snprintf(ret_text, VIEW_DURATION_LEN, "%" PRIu64 " d %u h", s / 86400,
 			       (unsigned int)(s / 3600 % 24));
+	return ret_text;
+}
+
+static struct text duration_text(uint64_t ns)
+{
+	struct text text = {""};
+
+	(void)view_duration(ns, text.s);
 	return text;
 }
 
@@ -336,7 +342,7 @@ static const char *failure_words(const struct nvshare_status_client *client)
 }
 
 struct note {
-	char s[TABLE_CELL_LEN];
+	char s[VIEW_NOTE_LEN];
 };
 
 /* Appends words to the note, after a comma. */
@@ -391,9 +397,8 @@ static void add_wait(struct note *note, const struct status *status,
 		add_words(note, "%s", outsiders_text(status, client->gpu).s);
 }
 
-/* The reason why the client waits, its claims, and its faults. */
-static void add_note(struct table *table, const struct status *status,
-		     const struct nvshare_status_client *client)
+bool view_note(const struct status *status, const struct nvshare_status_client *client,
+	       char ret_note[VIEW_NOTE_LEN])
 {
 	uint64_t wanted = client->mem.wanted + client->mem.wanted_pinned;
 	const char *failed = failure_words(client);
@@ -401,11 +406,13 @@ static void add_note(struct table *table, const struct status *status,
 	bool is_wrong;
 
 	if (client->flags & NVSHARE_CLIENT_HUNG) {
-		table_add(table, RED, "hung: does not answer");
-		return;
+		(void)snprintf(ret_note, VIEW_NOTE_LEN, "hung: does not answer");
+		return true;
 	}
 	if (client->flags & NVSHARE_CLIENT_DOUBTED)
 		add_words(&note, "reports more than is on the card");
+	if (client->flags & NVSHARE_CLIENT_PAUSED)
+		add_words(&note, "paused");
 	add_wait(&note, status, client);
 	if (wanted)
 		add_words(&note, "needs %s more", size_text(wanted).s);
@@ -437,7 +444,17 @@ static void add_note(struct table *table, const struct status *status,
 		add_words(&note, "can not be frozen: %s", status_drain_reason(client));
 	is_wrong = client->why == NVSHARE_WAIT_OUTSIDERS ||
 		   (client->why == NVSHARE_WAIT_STUCK && !lacks_turns(&status->node, client));
-	table_add(table, is_wrong || failed[0] ? RED : NULL, "%s", note.s);
+	(void)snprintf(ret_note, VIEW_NOTE_LEN, "%s", note.s);
+	return is_wrong || failed[0];
+}
+
+static void add_note(struct table *table, const struct status *status,
+		     const struct nvshare_status_client *client)
+{
+	char note[VIEW_NOTE_LEN];
+	bool is_wrong = view_note(status, client, note);
+
+	table_add(table, is_wrong ? RED : NULL, "%s", note);
 }
 
 /* Defaults are empty cells, so a column disappears if all clients have the default. */

@@ -137,8 +137,12 @@ enum sched_place fit_place(const struct sched_client *c)
 	case SCHED_CLIENT_WAITING:
 		return can_give ? SCHED_PLACE_QUEUED : SCHED_PLACE_NONE;
 	case SCHED_CLIENT_RUNNING:
-		if (c->is_hung || c->is_fixed || c->is_not_preemptible || c->is_resident ||
-		    c->is_retrying || c->line == SCHED_LINE_COMING)
+		if (c->is_hung || c->is_fixed || c->is_not_preemptible || c->is_retrying ||
+		    c->line == SCHED_LINE_COMING)
+			return SCHED_PLACE_KEPT;
+		if (c->is_paused)
+			return SCHED_PLACE_PAUSED;
+		if (c->is_resident)
 			return SCHED_PLACE_KEPT;
 		if (fit_pageable(c) == 0)
 			return SCHED_PLACE_BARE;

@@ -6,6 +6,7 @@
 #include "core/fit.h"
 #include "core/forecast.h"
 #include "core/grant.h"
+#include "core/policy/policy.h"
 #include "core/policy/quantum.h"
 #include "core/queue.h"
 #include "core/stop.h"
@@ -129,6 +130,8 @@ int reports_request(struct sched *sched, const struct sched_event *event)
 	case SCHED_CLIENT_STOPPING:
 		return SCHED_E_STATE;
 	case SCHED_CLIENT_IDLE:
+		if (c->is_asking)
+			return SCHED_E_STATE;
 		break;
 	case SCHED_CLIENT_STATE_COUNT_:
 		assert(!"client state out of range");
@@ -138,6 +141,11 @@ int reports_request(struct sched *sched, const struct sched_event *event)
 	forecast_forget(sched, event->client);
 	fit_set_memory(sched, event->client, &event->memory);
 	c->promised = 0;
+	if (c->is_paused) {
+		c->is_asking = true;
+		fit_change(sched, event->client);
+		return 0;
+	}
 	stop_set_state(sched, event->client, SCHED_CLIENT_WAITING);
 	queue_push(sched, event->client);
 	fit_change(sched, event->client);
@@ -212,8 +220,8 @@ static void end_coming_ahead(struct sched *sched, const struct sched_event *even
 {
 	struct sched_client *c = &sched->clients[event->client];
 
-	if (c->state != SCHED_CLIENT_WAITING || sched_has_drop(c) || event->epoch != c->epoch ||
-	    event->budget >= c->budget)
+	if ((c->state != SCHED_CLIENT_WAITING && !c->is_asking) || sched_has_drop(c) ||
+	    event->epoch != c->epoch || event->budget >= c->budget)
 		return;
 	c->budget = event->budget;
 	fit_change(sched, event->client);
@@ -311,6 +319,65 @@ int reports_memory(struct sched *sched, const struct sched_event *event)
 	case SCHED_CLIENT_STATE_COUNT_:
 		break;
 	}
+	return 0;
+}
+
+/*
+ * A paused client that wants to run counts as idle, so that nothing waits for it, and its memory
+ * goes first. A client that runs is stopped in this step or as soon as it can be (make_room()).
+ */
+static void client_pause(struct sched *sched, uint32_t client)
+{
+	struct sched_client *c = &sched->clients[client];
+
+	if (c->state != SCHED_CLIENT_WAITING && c->state != SCHED_CLIENT_INCOMING)
+		return;
+	if (c->task == SCHED_TASK_RESTORE) {
+		c->task = SCHED_TASK_NONE;
+		c->answer_ns = SCHED_NO_DEADLINE;
+	}
+	queue_leave(sched, client);
+	c->is_resting = false;
+	if (!c->is_retrying)
+		c->retry_ns = SCHED_NO_DEADLINE;
+	stop_set_state(sched, client, SCHED_CLIENT_IDLE);
+	c->is_asking = true;
+}
+
+static void client_resume(struct sched *sched, uint32_t client)
+{
+	struct sched_client *c = &sched->clients[client];
+
+	if (!c->is_asking)
+		return;
+	c->is_asking = false;
+	forecast_forget(sched, client);
+	stop_set_state(sched, client, SCHED_CLIENT_WAITING);
+	/* A hung client joins the queue when it is heard. */
+	if (c->is_hung)
+		policy_awake(sched, client, false);
+	else
+		queue_push(sched, client);
+}
+
+int reports_pause(struct sched *sched, const struct sched_event *event)
+{
+	struct sched_client *c = &sched->clients[event->client];
+
+	if (c->state == SCHED_CLIENT_FREE)
+		return SCHED_E_NO_CLIENT;
+	if (c->is_fixed)
+		return SCHED_E_STATE;
+	if (c->is_paused == event->is_paused)
+		return 0;
+	c->is_paused = event->is_paused;
+	if (c->is_paused)
+		client_pause(sched, event->client);
+	else
+		client_resume(sched, event->client);
+	fit_change(sched, event->client);
+	if (c->state == SCHED_CLIENT_WAITING)
+		check_wanted(sched, event->client);
 	return 0;
 }
 

@@ -390,6 +390,8 @@ static int sched_handle(struct sched *sched, const struct sched_event *event)
 		return on_used(sched, event);
 	case SCHED_EVENT_DOUBT:
 		return on_doubt(sched, event);
+	case SCHED_EVENT_PAUSE:
+		return reports_pause(sched, event);
 	case SCHED_EVENT_COUNT_:
 		break;
 	}

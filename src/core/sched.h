@@ -121,6 +121,8 @@ enum sched_event_type {
 	SCHED_EVENT_CLAIM,    /* client, claim: has changed */
 	SCHED_EVENT_USED,     /* client, gpu_ns: so much GPU time since it was told last */
 	SCHED_EVENT_DOUBT,    /* client, doubted: from now on */
+	SCHED_EVENT_PAUSE, /* client, is_paused: it may not run until it is resumed. Refused for a
+			    * client that takes no turns */
 	SCHED_EVENT_COUNT_
 };
 
@@ -146,8 +148,9 @@ struct sched_event {
 	bool is_part;     /* RELEASED with an outcome: its budget is used up, the rest waits */
 	bool is_short;    /* the same: it lacks what others may give back at any time */
 	bool wants;
-	bool running;  /* JOIN: it has run until now without us */
-	bool fixed;    /* JOIN: can not take turns */
+	bool running; /* JOIN: it has run until now without us */
+	bool fixed;   /* JOIN: can not take turns */
+	bool is_paused;
 	bool is_other; /* GPU: the index stands for another GPU than before */
 	struct sched_memory memory;
 	struct sched_claim claim;
@@ -256,7 +259,7 @@ struct sched_client_status {
 	enum sched_wait why;
 	uint32_t gpu, position;
 	uint32_t last_outcome;
-	bool hung, not_preemptible, fixed, growing;
+	bool hung, not_preemptible, fixed, growing, paused;
 	struct sched_claim claim;
 	struct sched_memory memory;
 	uint64_t budget, since_ns, last_scheduled_ns, run_ns, used_ns, n_switches;

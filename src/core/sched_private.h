@@ -27,6 +27,7 @@ enum sched_place {
 	SCHED_PLACE_BLOCKED, /* runs, but waits for memory: can be stopped now */
 	SCHED_PLACE_BARE,    /* could be stopped, but has nothing to give up */
 	SCHED_PLACE_KEPT,    /* runs, and can not be stopped at the moment, or ever */
+	SCHED_PLACE_PAUSED,  /* runs, and is to be stopped at once */
 	SCHED_PLACE_COUNT_
 };
 
@@ -139,6 +140,8 @@ struct sched_client {
 
 	bool is_hung;
 	bool is_fixed;
+	bool is_paused; /* may not run; idle as soon as it is stopped */
+	bool is_asking; /* is_paused, idle: wants to run, and waits once it is resumed */
 	bool is_not_preemptible;
 	bool is_growing;   /* runs, and an allocation waits */
 	bool is_retrying;  /* a stop or an eviction failed: not asked again before retry_ns */

@@ -72,6 +72,7 @@ void sched_client_status(const struct sched *sched, uint32_t client, uint64_t no
 		.position = c->state == SCHED_CLIENT_FREE ? 0 : queue_position(sched, client),
 		.last_outcome = c->last_outcome,
 		.hung = c->is_hung,
+		.paused = c->is_paused,
 		.not_preemptible = c->is_not_preemptible,
 		.fixed = c->is_fixed,
 		.growing = c->is_growing,

@@ -68,6 +68,10 @@ static void check_state(const struct sched_client *c)
 	assert(!c->is_hung || (c->line == SCHED_LINE_NONE && c->prepare == SCHED_PREPARE_NONE));
 	if (c->state == SCHED_CLIENT_WAITING)
 		assert(c->is_hung || c->line == SCHED_LINE_QUEUE);
+	/* A paused client waits for nothing but to be resumed. */
+	assert(!c->is_paused ||
+	       (c->state != SCHED_CLIENT_WAITING && c->state != SCHED_CLIENT_INCOMING));
+	assert(!c->is_asking || (c->is_paused && c->state == SCHED_CLIENT_IDLE));
 	if (c->state == SCHED_CLIENT_RUNNING)
 		assert((c->is_growing && !c->is_hung) == (c->line != SCHED_LINE_NONE));
 	assert(!sched_has_drop(c) || (c->prepare == SCHED_PREPARE_NONE && !c->is_retrying));

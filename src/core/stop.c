@@ -144,6 +144,7 @@ void stop_done(struct sched *sched, const struct sched_event *event, bool has_se
 {
 	uint32_t client = event->client;
 	struct sched_client *c = &sched->clients[client];
+	bool waits = event->wants && !c->is_paused;
 
 	notice_forget(sched, client);
 	if (event->wants)
@@ -156,8 +157,9 @@ void stop_done(struct sched *sched, const struct sched_event *event, bool has_se
 	c->n_failed = 0;
 	c->n_short = 0;
 	stop_take_report(sched, event, has_seen);
-	stop_set_state(sched, client, event->wants ? SCHED_CLIENT_WAITING : SCHED_CLIENT_IDLE);
-	if (event->wants)
+	stop_set_state(sched, client, waits ? SCHED_CLIENT_WAITING : SCHED_CLIENT_IDLE);
+	c->is_asking = event->wants && !waits;
+	if (waits)
 		queue_push(sched, client);
 	fit_change(sched, client);
 }

@@ -120,6 +120,12 @@ static bool make_room(struct sched *sched, uint32_t gpu)
 	uint64_t bytes = last == SCHED_NONE ? 0 : fit_to_evict(sched, gpu, SCHED_NONE);
 	bool is_crowded = fit_exclusive(sched) && g->sums.n_on > 1;
 
+	/* Its memory stays until somebody needs the room. */
+	if (g->place[SCHED_PLACE_PAUSED].first != SCHED_NONE) {
+		stop_drop(sched, g->place[SCHED_PLACE_PAUSED].first, 0, SCHED_NONE);
+		return true;
+	}
+
 	if (bytes > 0 && evict_from(sched, g->place[SCHED_PLACE_IDLE].first, bytes))
 		return true;
 	if (is_crowded || (last != SCHED_NONE && g->sums.load > fit_capacity(sched, gpu))) {

@@ -112,7 +112,7 @@ static void claims_change(struct server *server, struct peer *client,
 bool claims_is_key(uint32_t key)
 {
 	return key == NVSHARE_KEY_PRIORITY || key == NVSHARE_KEY_WEIGHT || key == NVSHARE_KEY_SLO ||
-	       key == NVSHARE_KEY_COMPUTE_LIMIT;
+	       key == NVSHARE_KEY_COMPUTE_LIMIT || key == NVSHARE_KEY_PAUSE;
 }
 
 /* Writes value to the field of key. NULL, or a text that says which values are allowed. */
@@ -145,6 +145,7 @@ static const char *claim_put(struct nvshare_claim *claim, uint32_t key, uint64_t
 	case NVSHARE_KEY_RESERVE:
 	case NVSHARE_KEY_MAX_RUNTIME:
 	case NVSHARE_KEY_POLICY:
+	case NVSHARE_KEY_PAUSE:
 	case NVSHARE_KEY_COUNT:
 		break;
 	}
@@ -186,6 +187,26 @@ static void claims_answer(struct server *server, struct peer *tool, uint32_t seq
 			     client->id, key == NVSHARE_KEY_SLO ? "slo" : "compute-limit");
 }
 
+/* Not a claim: it ends with the client's connection. */
+static void claims_pause(struct server *server, struct peer *tool, uint32_t seq,
+			 const struct peer *client, uint64_t value)
+{
+	struct sched_event event = {
+		.type = SCHED_EVENT_PAUSE,
+		.client = client->slot,
+		.is_paused = value == 1,
+	};
+
+	if (value > 1)
+		tools_answer(server, tool, seq, NVSHARE_RESULT_INVALID, "pause is on or off");
+	else if (dispatch_event(server, &event))
+		tools_answer(server, tool, seq, NVSHARE_RESULT_INVALID,
+			     "client %u takes no turns, so it can not be paused", client->id);
+	else
+		tools_answer(server, tool, seq, NVSHARE_RESULT_OK, "pause of client %u is %s",
+			     client->id, value ? "on" : "off");
+}
+
 void claims_set(struct server *server, struct peer *tool, uint32_t seq,
 		const struct nvshare_set *set)
 {
@@ -202,6 +223,10 @@ void claims_set(struct server *server, struct peer *tool, uint32_t seq,
 	if (tool->cred.uid != client->cred.uid && !claims_may_steer(server, tool)) {
 		tools_answer(server, tool, seq, NVSHARE_RESULT_DENIED,
 			     "not permitted: client %u is another user's", set->client);
+		return;
+	}
+	if (set->key == NVSHARE_KEY_PAUSE) {
+		claims_pause(server, tool, seq, client, set->value);
 		return;
 	}
 	claim = client->claim;

@@ -118,6 +118,7 @@ static uint32_t status_client_flags(const struct peer *peer,
 	       (status->not_preemptible ? NVSHARE_CLIENT_NOT_PREEMPTIBLE : 0) |
 	       (status->fixed ? NVSHARE_CLIENT_FIXED : 0) |
 	       (status->growing ? NVSHARE_CLIENT_GROWING : 0) |
+	       (status->paused ? NVSHARE_CLIENT_PAUSED : 0) |
 	       (share->is_held ? NVSHARE_CLIENT_HELD : 0) |
 	       (share->is_busy ? NVSHARE_CLIENT_BUSY : 0) |
 	       (share->is_slices_only ? NVSHARE_CLIENT_SLICES_ONLY : 0) |

@@ -37,6 +37,7 @@ const char *const names_key[NVSHARE_KEY_COUNT] = {
 	[NVSHARE_KEY_WEIGHT] = "weight",
 	[NVSHARE_KEY_SLO] = "slo",
 	[NVSHARE_KEY_COMPUTE_LIMIT] = "compute-limit",
+	[NVSHARE_KEY_PAUSE] = "pause",
 };
 
 const char *const names_trace[NVSHARE_TRACE_COUNT] = {

@@ -57,7 +57,8 @@ static void each_command_is_offered_once(void **state)
 {
 	(void)state;
 	assert_completes(
-		"", "status\nconfig\nreload\nset\n--set-tq\n--anti-thrash\n--help\n--version\n");
+		"",
+		"status\ntop\nconfig\ntrace\nreload\nset\n--set-tq\n--anti-thrash\n--help\n--version\n");
 	assert_completes("status", "--json\n");
 	assert_completes("status --json", "");
 	assert_completes("config", "--json\n");

@@ -49,6 +49,33 @@ def test_claims_are_shown_and_changed(node):
     assert "PRIORITY" in shown and "WEIGHT" in shown
 
 
+def test_a_paused_client_is_stopped_and_granted_when_it_is_resumed(node):
+    node.start()
+    a, (grant, _, epoch) = node.holder(name="a")
+    b = node.waiter(name="b")
+    run = node.ctl("set", "pause", "on", "1")
+    assert (run.returncode, run.stdout) == (0, "pause of client 1 is on\n")
+    drop = a.expect("DROP_LOCK")
+    assert drop[0] == grant and drop[1] == 0
+    a.release(grant, drop[2], wants=1)
+    grant, _, epoch = b.expect("LOCK_OK")
+    b.release(grant, epoch)
+    client = json.loads(node.ctl("status", "--json").stdout)["clients"][0]
+    assert (client["state"], client["paused"]) == ("idle", True)
+    assert "paused" in node.ctl("status").stdout
+    assert node.ctl("set", "pause", "off", "1").stdout == "pause of client 1 is off\n"
+    a.expect("LOCK_OK")
+    run = node.ctl("set", "pause", "maybe", "1")
+    assert run.returncode == 2 and "off" in run.stderr
+
+
+def test_who_takes_no_turns_is_not_paused(node):
+    node.start(NVSHARE_SCHEDULING_MODE="auto")
+    node.client(flags=FIXED)
+    run = node.ctl("set", "pause", "on", "1")
+    assert (run.returncode, run.stderr) == (1, "nvsharectl: client 1 takes no turns, so it can not be paused\n")
+
+
 def test_a_limit_that_is_not_kept_is_said(node):
     node.start(NVSHARE_SCHEDULING_MODE="auto")
     node.client(flags=FIXED)

@@ -110,6 +110,8 @@ static enum sched_event_type event_type(struct input *in)
 
 	if (b < 234)
 		return (enum sched_event_type)(b % (SCHED_EVENT_TIME + 1));
+	if (b == 255)
+		return SCHED_EVENT_PAUSE;
 	if (b >= 250)
 		return SCHED_EVENT_DOUBT;
 	return b & 1 ? SCHED_EVENT_CLAIM : SCHED_EVENT_USED;
@@ -147,6 +149,7 @@ static void one_event(struct input *in, uint64_t *now)
 	event.claim = claim_of(event.type == SCHED_EVENT_JOIN ? flags >> 6 << 5 | (flags & 56) >> 3
 							      : flags);
 	event.wants = flags & 8;
+	event.is_paused = flags & 1;
 	event.outcome = flags & 16 ? flags >> 5 : 0;
 	event.is_part = event.outcome == 7; /* enum nvshare_outcome's */
 	event.is_short = event.outcome == 3;

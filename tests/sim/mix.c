@@ -105,7 +105,8 @@ void mix_policy(uint64_t *hash, const struct sched *sched, const struct sched_cl
 	if (c->state == SCHED_CLIENT_FREE)
 		return;
 	o = &sched->clients[c->owner].own;
-	mix(hash, c->claim.priority | (uint64_t)c->is_aged << 8 | (uint64_t)c->is_boosted << 9);
+	mix(hash, c->claim.priority | (uint64_t)c->is_aged << 8 | (uint64_t)c->is_boosted << 9 |
+			  (uint64_t)c->is_paused << 10 | (uint64_t)c->is_asking << 11);
 	mix(hash, c->vtime_ns - o->vtime_ns[c->level]);
 	mix(hash, (uint64_t)c->credit_ns);
 	mix(hash, o->credit_round - c->credit_round);

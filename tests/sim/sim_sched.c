@@ -139,6 +139,8 @@ static void on_fault(struct sim *sim)
 		restart(sim);
 	else if (proc->is_alive && sim->faults & FAULT_CONFIG && sim_one_in(sim, 10))
 		world_claim(&sim->world, p, sim_any_claim(sim));
+	else if (proc->is_alive && sim->faults & FAULT_CONFIG && sim_one_in(sim, 5))
+		world_pause(&sim->world, p, sim_one_in(sim, 2));
 	else if (sim->faults & FAULT_CONFIG && sim_one_in(sim, 30))
 		change_config(sim);
 	sim_follow(sim, p);
@@ -269,6 +271,8 @@ static void on_report(struct sim *sim, uint32_t p)
 static void calm_down(struct sim *sim)
 {
 	sim->is_calm = true;
+	for (uint32_t p = 0; p < sim->n_slots; p++)
+		world_pause(&sim->world, p, false);
 	for (uint32_t p = 0; p < sim->n_slots; p++) {
 		struct world_proc *proc = &sim->world.procs[p];
 		struct sim_program *prog = &sim->programs[p];

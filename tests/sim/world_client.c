@@ -225,6 +225,14 @@ void world_claim(struct world *world, uint32_t p, struct sched_claim claim)
 		(void)world_step(world, &event);
 }
 
+void world_pause(struct world *world, uint32_t p, bool is_paused)
+{
+	struct sched_event event = {.type = SCHED_EVENT_PAUSE, .client = p, .is_paused = is_paused};
+
+	if (world->procs[p].is_joined)
+		(void)world_step(world, &event);
+}
+
 void world_used_gpu(struct world *world, uint32_t p, uint64_t ns)
 {
 	struct sched_event event = {.type = SCHED_EVENT_USED, .client = p, .gpu_ns = ns};

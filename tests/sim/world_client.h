@@ -20,6 +20,9 @@ void world_alloc(struct world *world, uint32_t p, uint64_t bytes, bool is_pinned
 /* Of what it owns. */
 void world_free(struct world *world, uint32_t p, uint64_t bytes);
 
+/* Somebody pauses p, or resumes it. */
+void world_pause(struct world *world, uint32_t p, bool is_paused);
+
 /* p claims something else, or is given something else, from now on. */
 void world_claim(struct world *world, uint32_t p, struct sched_claim claim);
 
