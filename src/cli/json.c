@@ -56,13 +56,15 @@ static void print_node(FILE *out, const struct status *status)
 		"  \"mode\": \"%s\",\n  \"policy\": \"%s\",\n  \"anti_thrash\": %s,\n  \"tq_seconds\": %.3f,\n"
 		"  \"switch_time\": {\"mode\": \"%s\", \"fixed_seconds\": %.3f,"
 		" \"min_seconds\": %.3f, \"max_seconds\": %.3f, \"multiplier\": %u},\n"
+		"  \"credit_round_seconds\": %.3f,\n"
 		"  \"max_runtime_seconds\": %.3f,\n  \"memory_reserve_percent\": %u,\n",
 		node->pid, status->unix_seconds, (double)node->uptime_ns / NS,
 		names_mode[node->mode], names_policy[node->policy],
 		node->anti_thrash ? "true" : "false", (double)node->tq_ns / NS,
 		names_switch_mode[node->switch_mode], (double)node->switch_fixed_ns / NS,
 		(double)node->switch_min_ns / NS, (double)node->switch_max_ns / NS,
-		node->switch_multiplier, (double)node->max_runtime_ns / NS, node->reserve_percent);
+		node->switch_multiplier, node->credit_round_ms / 1e3,
+		(double)node->max_runtime_ns / NS, node->reserve_percent);
 }
 
 /* The scheduler counts all outsiders, but lists only those with most memory. */

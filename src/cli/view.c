@@ -92,8 +92,12 @@ static void print_node(FILE *out, const struct nvshare_status_node *node, bool h
 	(void)fprintf(out, "%snvshare-scheduler %s%s, pid %u, up %s\n", has_colours ? BOLD : "",
 		      node->version, has_colours ? RESET : "", node->pid,
 		      duration_text(node->uptime_ns).s);
-	(void)fprintf(out, "mode %s, policy %s, ", names_mode[node->mode],
+	(void)fprintf(out, "mode %s, policy %s", names_mode[node->mode],
 		      names_policy[node->policy]);
+	if (node->policy == NVSHARE_POLICY_CREDIT && node->credit_round_ms)
+		(void)fprintf(out, " (rounds of %s)",
+			      seconds_text(node->credit_round_ms * CLOCK_NS_PER_MS).s);
+	(void)fputs(", ", out);
 	if (node->mode == NVSHARE_MODE_CONCURRENT)
 		(void)fprintf(out, "turns of %s (tq)", seconds_text(node->tq_ns).s);
 	else if (node->switch_mode == NVSHARE_SWITCH_FIXED)

@@ -156,6 +156,18 @@ static void the_view_says_who_runs_and_why_others_wait(void **state)
 	free(text);
 }
 
+static void the_view_says_how_long_rounds_of_credit_are(void **state)
+{
+	(void)state;
+	status.node.credit_round_ms = 2500;
+	view_has("mode auto, policy priority, switch time auto");
+	status.node.policy = NVSHARE_POLICY_CREDIT;
+	view_has("mode auto, policy credit (rounds of 2.5 s), switch time auto");
+	json_has("\"credit_round_seconds\": 2.500,");
+	status.node.policy = NVSHARE_POLICY_PRIORITY;
+	status.node.credit_round_ms = 0;
+}
+
 static void claims_show_where_somebody_has_another(void **state)
 {
 	char *text = view(false);
@@ -595,6 +607,7 @@ int main(void)
 		cmocka_unit_test(hints_are_shown_where_there_were_some),
 		cmocka_unit_test(energy_is_shown_where_it_is_known),
 		cmocka_unit_test(the_view_says_who_runs_and_why_others_wait),
+		cmocka_unit_test(the_view_says_how_long_rounds_of_credit_are),
 		cmocka_unit_test(claims_show_where_somebody_has_another),
 		cmocka_unit_test(why_memory_stays_is_told),
 		cmocka_unit_test(reports_that_are_doubted_are_told),
