@@ -28,7 +28,7 @@ static const char *const warning_names[NVSHARE_WARNING_COUNT] = {
 	"after_pause",
 };
 
-static void print_string(FILE *out, const char *s)
+void json_print_string(FILE *out, const char *s)
 {
 	(void)fputc('"', out);
 	for (; *s; s++) {
@@ -49,7 +49,7 @@ static void print_node(FILE *out, const struct status *status)
 	const struct nvshare_status_node *node = &status->node;
 
 	(void)fprintf(out, "{\n  \"version\": ");
-	print_string(out, node->version);
+	json_print_string(out, node->version);
 	(void)fprintf(
 		out,
 		",\n  \"pid\": %u,\n  \"time\": %.3f,\n  \"uptime_seconds\": %.3f,\n"
@@ -83,7 +83,7 @@ static void print_outsiders(FILE *out, const struct status *status,
 		if (outsider->gpu != gpu->index)
 			continue;
 		(void)fprintf(out, "%s{\"pid\": %u, \"name\": ", gap, outsider->pid);
-		print_string(out, outsider->name);
+		json_print_string(out, outsider->name);
 		(void)fprintf(out, ", \"memory\": %" PRIu64 "}", outsider->bytes);
 		gap = ", ";
 	}
@@ -111,7 +111,7 @@ static void print_gpu(FILE *out, const struct status *status, const struct nvsha
 
 	(void)fprintf(out, "    {\"index\": %u, \"uuid\": \"%s\", \"name\": ", gpu->index,
 		      status_uuid(gpu, uuid));
-	print_string(out, gpu->name);
+	json_print_string(out, gpu->name);
 	(void)fprintf(out,
 		      ",\n     \"total_memory\": %" PRIu64 ", \"usable_memory\": %" PRIu64
 		      ", \"external_memory\": %" PRIu64 ", \"available_memory\": %" PRIu64
@@ -264,13 +264,13 @@ static void print_client(FILE *out, const struct status *status,
 {
 	(void)fprintf(out, "    {\"id\": %u, \"gpu\": %u, \"pid\": %u, \"uid\": %u, \"name\": ",
 		      client->id, client->gpu, client->pid, client->uid);
-	print_string(out, client->name);
+	json_print_string(out, client->name);
 	(void)fputs(", \"pod\": ", out);
-	print_string(out, client->pod);
+	json_print_string(out, client->pod);
 	(void)fprintf(out, ",\n     \"state\": \"%s\", \"is_running\": %s, \"wait_reason\": ",
 		      status_state_names[client->state], truth(status_is_running(client)));
 	if (wait_names[client->why])
-		print_string(out, wait_names[client->why]);
+		json_print_string(out, wait_names[client->why]);
 	else
 		(void)fputs("null", out);
 	if (client->position)

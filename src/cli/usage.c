@@ -21,6 +21,9 @@ static const struct usage {
 	{"status --json", "the same for programs"},
 	{"config", "every setting of the scheduler, and where it comes from"},
 	{"config --json", "the same for programs"},
+	{"doctor", "looks for what keeps nvshare from working, and what to do"},
+	{"doctor --pid PID", "the same, and whether that program has the library"},
+	{"doctor --json", "the same for programs"},
 	{"reload", "the scheduler reads its files again; what set has changed ends"},
 	{"set SETTING VALUE", "any setting that config shows, but for those that need a\n"
 			      "restart; some have short names:"},
