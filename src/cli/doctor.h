@@ -22,7 +22,7 @@ enum doctor_child {
 
 #define DOCTOR_NO_LIBRARY (-1)
 
-/* What the driver says. A child process asks it. */
+/* The driver's answers. A child process asks for them. */
 struct doctor_driver {
 	enum doctor_child child;
 	int nvml;         /* DOCTOR_NO_LIBRARY, or an nvmlReturn_t */

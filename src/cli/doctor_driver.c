@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
- * What touches the driver runs in children, each with a bounded time. A driver that hangs keeps
+ * Calls of the driver are made in children, each with a bounded time. A driver that hangs keeps
  * the thread that calls it for ever, and not even SIGKILL ends it then. So nobody waits for a child
  * beyond its time.
  *

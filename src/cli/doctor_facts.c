@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-/* What the machine, its files and the scheduler say. Nothing here touches the driver. */
+/* The facts of the machine, its files and the scheduler. Nothing here touches the driver. */
 
 #include "cli/doctor.h"
 

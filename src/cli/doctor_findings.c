@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-/* What follows from the facts. One function a finding; the table is at the end. */
+/* The findings, which follow from the facts: one function each, and their table at the end. */
 
 #include "cli/doctor.h"
 
@@ -22,7 +22,7 @@ struct size_text {
 
 static struct size_text size_text(uint64_t bytes)
 {
-	struct size_text text;
+	struct size_text text = {""};
 
 	(void)format_size(bytes, text.s, sizeof(text.s));
 	return text;

@@ -20,8 +20,8 @@
 #define FOREVER_NS  1000000000000000000ll /* longer than any round and debt */
 
 /*
- * Whoever sets the switch time wants turns of that length, so a round is no longer. In mode
- * concurrent the switch time does not count.
+ * An administrator who sets the switch time wants turns of that length, so a round is as long. In
+ * mode concurrent the switch time does not count.
  */
 uint64_t policy_round_ns(const struct sched_config *config)
 {
@@ -31,7 +31,7 @@ uint64_t policy_round_ns(const struct sched_config *config)
 	return is_set ? config->switch_fixed_ns : ROUND_NS;
 }
 
-/* What the client gets in n rounds. */
+/* The time that the client gets in n rounds. */
 static int64_t credit_of(const struct sched *sched, const struct sched_client *c, uint64_t n)
 {
 	uint64_t round_ns =
