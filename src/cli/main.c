@@ -26,8 +26,8 @@ static void print_help(void)
 		"\n"
 		"Environment: NVSHARE_SOCK_DIR, where the socket is (" NVSHARE_SOCK_DIR_DEFAULT
 		"); NO_COLOR.\n"
-		"Exit status: 0 done, 1 the scheduler refused or doctor found something, 2 wrong usage, 3 no scheduler,\n"
-		"4 the output could not be written, but settings took effect.\n",
+		"Exit status: 0 done, 1 the scheduler refused, or doctor found something, 2 wrong\n"
+		"usage, 3 no scheduler, 4 the output could not be written, but settings took effect.\n",
 		stdout);
 }
 

@@ -24,7 +24,8 @@ static const struct usage {
 	{"doctor", "looks for what keeps nvshare from working, and what to do"},
 	{"doctor --pid PID", "the same, and whether that program has the library"},
 	{"doctor --json", "the same for programs"},
-	{"reload", "the scheduler reads its files again; what set has changed ends"},
+	{"reload", "the scheduler reads its files again; what set has changed\n"
+		   "ends"},
 	{"set SETTING VALUE", "any setting that config shows, but for those that need a\n"
 			      "restart; some have short names:"},
 	{"set mode auto|serial|concurrent",
