@@ -27,7 +27,8 @@ static void print_help(void)
 		"Environment: NVSHARE_SOCK_DIR, where the socket is (" NVSHARE_SOCK_DIR_DEFAULT
 		"); NO_COLOR.\n"
 		"Exit status: 0 done, 1 the scheduler refused, or doctor found something, 2 wrong\n"
-		"usage, 3 no scheduler, 4 the output could not be written, but settings took effect.\n",
+		"usage, 3 no scheduler, 4 the output could not be written, but settings took\n"
+		"effect.\n",
 		stdout);
 }
 
