@@ -84,6 +84,9 @@ $(B)/checked/%.o: %.c
 	@mkdir -p $(@D)
 	$(COMPILE) -DNVSHARE_LOCK_ORDER -c -o $@ $<
 
+# Where doctor looks for the library that is installed.
+$(B)/src/cli/doctor_facts.o: private override CPPFLAGS += -DNVSHARE_LIBDIR='"$(LIBDIR)"'
+
 $(B)/libcore.a: $(core_obj)
 $(B)/libutil.a: $(util_obj)
 $(B)/libipc.a: $(ipc_obj)
@@ -118,7 +121,7 @@ $(B)/nvshare-scheduler: $(daemon_obj) $(libs)
 # ncurses with wide characters, for nvsharectl top.
 CLI_LIBS = $(shell $(PKG_CONFIG) --libs ncursesw)
 $(B)/nvsharectl: $(cli_obj) $(libs)
-	$(LINK) -o $@ $(cli_obj) $(libs) $(CLI_LIBS)
+	$(LINK) -o $@ $(cli_obj) $(libs) $(CLI_LIBS) -ldl
 
 .PHONY: nvshare-sim
 nvshare-sim: $(B)/nvshare-sim ## predicts latency beside other programs, without a GPU

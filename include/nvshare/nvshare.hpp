@@ -25,15 +25,22 @@
 #include <cstddef>
 #include <cstdint>
 #include <deque>
+#include <fstream>
 #include <functional>
 #include <future>
+#include <locale>
 #include <memory>
 #include <mutex>
+#include <set>
+#include <sstream>
 #include <stdexcept>
+#include <string>
 #include <system_error>
 #include <thread>
 #include <type_traits>
 #include <utility>
+
+struct CUstream_st; /* what a cudaStream_t and a CUstream point to */
 
 namespace nvshare
 {
@@ -236,6 +243,176 @@ inline Metrics metrics(int device = -1) noexcept
 	return result;
 }
 
+namespace detail
+{
+
+/* Reads the lines of a file for Config: "name: value", comments, and sections of indented lines. */
+class ConfigFile
+{
+public:
+	explicit ConfigFile(const std::string &path) : path_(path), lines_(path)
+	{
+		if (!lines_)
+			throw std::system_error(errno, std::generic_category(), path);
+	}
+
+	/* Takes the next "name: value"; a section has the value "". false: the file has ended. */
+	bool next(std::string &name, std::string &value)
+	{
+		std::string line;
+
+		while (std::getline(lines_, line)) {
+			number_++;
+			cut(line);
+			if (line.empty())
+				continue;
+			if (line[0] != ' ' && line[0] != '-') {
+				split(line, name, value);
+				return true;
+			}
+			if (!is_in_section_)
+				fail("it belongs to no section");
+		}
+		return false;
+	}
+
+	void fail(const std::string &what) const
+	{
+		throw std::invalid_argument(path_ + ":" + std::to_string(number_) + ": " + what);
+	}
+
+	/* The number in value, from low to high. */
+	double number(const std::string &name, const std::string &value, double low,
+		      double high) const
+	{
+		std::istringstream in(value);
+		double found = 0;
+
+		in.imbue(std::locale::classic());
+		if (!(in >> found) || in.peek() != std::istringstream::traits_type::eof() ||
+		    !(found >= low && found <= high))
+			fail(name + ": '" + value + "' is no number in its range");
+		return found;
+	}
+
+private:
+	/* Removes a comment, and blanks at the end. */
+	static void cut(std::string &line)
+	{
+		std::size_t end = line[0] == '#' ? 0 : line.find(" #");
+
+		if (end != std::string::npos)
+			line.erase(end);
+		line.erase(line.find_last_not_of(" \t\r") + 1);
+	}
+
+	void split(const std::string &line, std::string &name, std::string &value)
+	{
+		std::size_t colon = line.find(':');
+		std::size_t start = line.find_first_not_of(' ', colon + 1);
+
+		if (colon == std::string::npos || start == colon + 1)
+			fail("'" + line + "' is not `name: value`");
+		name = line.substr(0, colon);
+		value = start == std::string::npos ? "" : line.substr(start);
+		if (value.size() > 1 && (value[0] == '"' || value[0] == '\'') &&
+		    value.back() == value[0])
+			value = value.substr(1, value.size() - 2);
+		is_in_section_ = start == std::string::npos;
+		if (!names_.insert(name).second)
+			fail("'" + name + "' is there twice");
+	}
+
+	std::string path_;
+	std::ifstream lines_;
+	std::set<std::string> names_;
+	unsigned int number_ = 0;
+	bool is_in_section_ = false;
+};
+
+} /* namespace detail */
+
+/*
+ * Claims of this process from a file of `priority: high`, `weight: 200`, `slo_ms: 10` and
+ * `compute_limit: 50`. The sections `preemption:` and `scheduler:` concern all programs of the
+ * node. They are skipped: nvshare-scheduler has its own file.
+ */
+class Config
+{
+public:
+	/* Throws std::system_error if it cannot be read, std::invalid_argument with file and line.
+	 */
+	static Config from_file(const std::string &path)
+	{
+		detail::ConfigFile file(path);
+		std::string name, value;
+		Config config;
+
+		while (file.next(name, value))
+			config.take(file, name, value);
+		return config;
+	}
+
+	/* Claims what the file has. Throws std::system_error if the scheduler refuses. */
+	void apply() const
+	{
+		for (const auto &claim : claims_)
+			claim();
+	}
+
+private:
+	void take(const detail::ConfigFile &file, const std::string &name, const std::string &value)
+	{
+		if (name == "preemption" || name == "scheduler") {
+			if (!value.empty())
+				file.fail(name + ": '" + value + "' is no section");
+		} else if (name == "priority") {
+			Priority priority = priority_of(file, value);
+			claims_.push_back([priority] { set_priority(priority); });
+		} else if (name == "weight") {
+			auto weight =
+				whole(file, name, value, NVSHARE_WEIGHT_MIN, NVSHARE_WEIGHT_MAX);
+			claims_.push_back([weight] { set_weight(weight); });
+		} else if (name == "slo_ms") {
+			double ms = file.number(name, value, 0.001, NVSHARE_SLO_US_MAX / 1000.0);
+			std::chrono::microseconds slo(static_cast<std::int64_t>(ms * 1000 + 0.5));
+			claims_.push_back([slo] { set_slo(slo); });
+		} else if (name == "compute_limit") {
+			auto percent = whole(file, name, value, 1, 100);
+			claims_.push_back([percent] { set_compute_limit(percent); });
+		} else {
+			file.fail("'" + name +
+				  "' is none of priority, weight, slo_ms, compute_limit,"
+				  " preemption, scheduler");
+		}
+	}
+
+	static std::uint32_t whole(const detail::ConfigFile &file, const std::string &name,
+				   const std::string &value, double low, double high)
+	{
+		double found = file.number(name, value, low, high);
+		auto number = static_cast<std::uint32_t>(found);
+
+		if (number < found)
+			file.fail(name + ": '" + value + "' is no whole number");
+		return number;
+	}
+
+	static Priority priority_of(const detail::ConfigFile &file, const std::string &value)
+	{
+		static const char *const names[] = {"low", "normal", "high", "critical"};
+
+		for (std::uint32_t i = 0; i < NVSHARE_PRIORITY_COUNT; i++) {
+			if (value == names[i])
+				return static_cast<Priority>(i);
+		}
+		file.fail("priority: '" + value + "' is none of low, normal, high, critical");
+		return Priority::NORMAL; /* fail() has thrown */
+	}
+
+	std::deque<std::function<void()>> claims_;
+};
+
 enum class TaskType { LATENCY_CRITICAL, BEST_EFFORT };
 
 namespace detail
@@ -307,6 +484,46 @@ template <typename R, typename F> struct Call {
 		return function();
 	}
 };
+
+/* Whether a function takes these arguments. */
+template <typename... Args> struct Takes {
+	template <typename F>
+	static auto test(int)
+		-> decltype(std::declval<F &>()(std::declval<Args>()...), std::true_type());
+	template <typename F> static std::false_type test(...);
+};
+
+/* A function of a task may take a stream before its arguments. */
+template <typename F, typename... Args> struct Bound {
+	static constexpr bool has_stream = !decltype(Takes<Args...>::template test<F>(0))::value;
+
+	template <typename G>
+	static auto call(std::false_type, G &f, Args... args)
+		-> decltype(f(std::forward<Args>(args)...));
+	template <typename G>
+	static auto call(std::true_type, G &f, Args... args)
+		-> decltype(f(std::declval<CUstream_st *&>(), std::forward<Args>(args)...));
+	using Stream = std::integral_constant<bool, has_stream>;
+	using Result = decltype(call(Stream(), std::declval<F &>(), std::declval<Args>()...));
+};
+
+template <typename F, typename... Args>
+auto bind_task(std::false_type, const F &function, Args &&...args)
+	-> decltype(std::bind(function, std::forward<Args>(args)...))
+{
+	return std::bind(function, std::forward<Args>(args)...);
+}
+
+/* Each lane is a thread, so the thread's own default stream keeps the lanes apart. */
+template <typename F, typename... Args>
+auto bind_task(std::true_type, const F &function, Args &&...args)
+	-> decltype(std::bind(function, static_cast<CUstream_st *>(nullptr),
+			      std::forward<Args>(args)...))
+{
+	auto per_thread = reinterpret_cast<CUstream_st *>(std::uintptr_t(2));
+
+	return std::bind(function, per_thread, std::forward<Args>(args)...);
+}
 
 /* A thread and its queue of work. The thread starts with its first work. */
 struct Lane {
@@ -446,20 +663,31 @@ public:
 		detail::require(gpu_id >= -1, "gpu_id: a CUDA ordinal, or -1");
 	}
 
+	/* Makes the claims of config first. */
+	explicit Scheduler(const Config &config, int gpu_id = -1) : Scheduler(gpu_id)
+	{
+		config.apply();
+	}
+
 	template <typename F>
 	Task<typename std::decay<F>::type> create_task(TaskType type, F &&function)
 	{
 		return Task<typename std::decay<F>::type>(type, std::forward<F>(function));
 	}
 
-	/* Queues one call of the task's function with copies of args; the future has its result. */
+	/*
+	 * Queues one call of the task's function with copies of args; the future has its result. A
+	 * function that takes a cudaStream_t or CUstream before args gets the default stream of its
+	 * thread. It waits itself for what it submits: the task ends when the function returns.
+	 */
 	template <typename F, typename... Args>
 	auto submit(const Task<F> &task, Args &&...args) -> std::future<
-		decltype(std::declval<F &>()(std::declval<typename std::decay<Args>::type &>()...))>
+		typename detail::Bound<F, typename std::decay<Args>::type &...>::Result>
 	{
-		using R = decltype(std::declval<F &>()(
-			std::declval<typename std::decay<Args>::type &>()...));
-		auto bound = std::bind(task.function_, std::forward<Args>(args)...);
+		using Bound = detail::Bound<F, typename std::decay<Args>::type &...>;
+		using R = typename Bound::Result;
+		auto bound = detail::bind_task(typename Bound::Stream(), task.function_,
+					       std::forward<Args>(args)...);
 		auto work = std::make_shared<std::packaged_task<R()>>(
 			detail::Call<R, decltype(bound)>{task.wish_, std::move(bound)});
 		auto future = work->get_future();

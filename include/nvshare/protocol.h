@@ -402,7 +402,7 @@ struct nvshare_status_node {
 	uint32_t n_gpus;
 	uint32_t n_clients;
 	uint32_t pid;
-	uint32_t unused;
+	uint32_t credit_round_ms; /* of a client with the default weight; from older schedulers 0 */
 	char version[16];
 };
 

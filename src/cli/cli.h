@@ -16,7 +16,7 @@
 
 enum {
 	CLI_EXIT_OK,
-	CLI_EXIT_REFUSED,      /* the scheduler refused, and gave a reason */
+	CLI_EXIT_REFUSED,      /* the scheduler refused with a reason; doctor found something */
 	CLI_EXIT_USAGE,        /* the command line is wrong */
 	CLI_EXIT_NO_SCHEDULER, /* no scheduler answers */
 	CLI_EXIT_UNWRITTEN,    /* the command is done, but its output is lost */
@@ -28,6 +28,7 @@ int reload_command(char *const *args);
 int config_command(char *const *args);
 int trace_command(char *const *args);
 int top_command(char *const *args);
+int doctor_command(char *const *args);
 
 /* Sets one value of the node (set.c). is_trial: only checks the value. */
 int set_tq(const char *value, bool is_trial);

@@ -54,13 +54,15 @@ static void print_node(FILE *out, const struct status *status)
 		"  \"mode\": \"%s\",\n  \"policy\": \"%s\",\n  \"anti_thrash\": %s,\n  \"tq_seconds\": %.3f,\n"
 		"  \"switch_time\": {\"mode\": \"%s\", \"fixed_seconds\": %.3f,"
 		" \"min_seconds\": %.3f, \"max_seconds\": %.3f, \"multiplier\": %u},\n"
+		"  \"credit_round_seconds\": %.3f,\n"
 		"  \"max_runtime_seconds\": %.3f,\n  \"memory_reserve_percent\": %u,\n",
 		node->pid, status->unix_seconds, (double)node->uptime_ns / NS,
 		names_mode[node->mode], names_policy[node->policy],
 		node->anti_thrash ? "true" : "false", (double)node->tq_ns / NS,
 		names_switch_mode[node->switch_mode], (double)node->switch_fixed_ns / NS,
 		(double)node->switch_min_ns / NS, (double)node->switch_max_ns / NS,
-		node->switch_multiplier, (double)node->max_runtime_ns / NS, node->reserve_percent);
+		node->switch_multiplier, node->credit_round_ms / 1e3,
+		(double)node->max_runtime_ns / NS, node->reserve_percent);
 }
 
 /* The scheduler counts all outsiders, but lists only those with most memory. */
@@ -86,8 +88,23 @@ static void print_outsiders(FILE *out, const struct status *status,
 	(void)fputc(']', out);
 }
 
+/* Throughput, since the GPU's first client. */
+static void print_rates(FILE *out, const struct nvshare_status_gpu *gpu)
+{
+	(void)fprintf(
+		out,
+		",\n     \"critical_tasks_per_second\": %.6g, \"other_tasks_per_second\": %.6g"
+		", \"critical_gpu_seconds_per_second\": %.6g"
+		", \"other_gpu_seconds_per_second\": %.6g",
+		status_rate(gpu, (double)gpu->n_lc_tasks),
+		status_rate(gpu, (double)gpu->n_be_tasks),
+		status_rate(gpu, (double)gpu->lc_gpu_ns / NS),
+		status_rate(gpu, (double)gpu->be_gpu_ns / NS));
+}
+
 static void print_gpu(FILE *out, const struct status *status, const struct nvshare_status_gpu *gpu)
 {
+	struct status_counts counts = status_count(status, gpu);
 	char uuid[STATUS_UUID_LEN];
 
 	(void)fprintf(out, "    {\"index\": %u, \"uuid\": \"%s\", \"name\": ", gpu->index,
@@ -97,11 +114,12 @@ static void print_gpu(FILE *out, const struct status *status, const struct nvsha
 		      ",\n     \"total_memory\": %" PRIu64 ", \"usable_memory\": %" PRIu64
 		      ", \"external_memory\": %" PRIu64 ", \"available_memory\": %" PRIu64
 		      ", \"running_memory_usage\": %" PRIu64
-		      ",\n     \"running\": %u, \"waiting\": %u, \"clients\": %u"
+		      ",\n     \"running\": %u, \"waiting\": %u, \"idle\": %u, \"clients\": %u"
 		      ", \"switches\": %" PRIu64 ", \"moved_out_bytes\": %" PRIu64
 		      ", \"moved_in_bytes\": %" PRIu64 ", \"bandwidth_bytes_per_second\": %" PRIu64,
 		      gpu->total, gpu->usable, gpu->external, gpu->available, gpu->running,
-		      gpu->n_running, gpu->n_waiting, gpu->n_clients, gpu->n_switches,
+		      counts.running, counts.waiting, counts.idle,
+		      counts.running + counts.waiting + counts.idle, gpu->n_switches,
 		      gpu->moved_out, gpu->moved_in, gpu->bandwidth);
 	(void)fprintf(out,
 		      ",\n     \"preemptions\": %" PRIu64 ", \"preempt_failures\": %" PRIu64
@@ -132,6 +150,7 @@ static void print_gpu(FILE *out, const struct status *status, const struct nvsha
 		      ",\n     \"hints\": %" PRIu64 ", \"hints_missed\": %" PRIu64
 		      ", \"hint_error_seconds\": %.6f",
 		      gpu->n_hints, gpu->n_hints_missed, (double)gpu->hint_error_ns / NS);
+	print_rates(out, gpu);
 	print_outsiders(out, status, gpu);
 	if (gpu->next_switch_ms == UINT64_MAX)
 		(void)fprintf(out, ", \"next_switch_seconds\": null}");

@@ -2,13 +2,16 @@
 #ifndef NVS_CLI_JSON_H
 #define NVS_CLI_JSON_H
 
-/* A status for programs. Single-threaded. */
+/* JSON for programs. Single-threaded. */
 
 #include <stdio.h>
 
 struct status;
 
-/* A later version may add keys, but renames none. */
+/* Prints s in quotes. s has UTF-8 alone. */
+void json_print_string(FILE *out, const char *s);
+
+/* Prints the status. A later version may add keys, but renames none. */
 void json_print(FILE *out, const struct status *status);
 
 /* Between quotation marks, escaped. */

@@ -2,6 +2,7 @@
 /* nvsharectl shows and steers the scheduler of this node. */
 
 #include "cli/cli.h"
+#include "cli/doctor.h"
 #include "cli/usage.h"
 #include "nvshare/version.h"
 #include "util/output.h"
@@ -25,8 +26,9 @@ static void print_help(void)
 		"\n"
 		"Environment: NVSHARE_SOCK_DIR, where the socket is (" NVSHARE_SOCK_DIR_DEFAULT
 		"); NO_COLOR.\n"
-		"Exit status: 0 done, 1 the scheduler refused, 2 wrong usage, 3 no scheduler,\n"
-		"4 the output could not be written, but settings took effect.\n",
+		"Exit status: 0 done, 1 the scheduler refused, or doctor found something, 2 wrong\n"
+		"usage, 3 no scheduler, 4 the output could not be written, but settings took\n"
+		"effect.\n",
 		stdout);
 }
 
@@ -144,6 +146,8 @@ static int do_command(const char *name, char *const *args)
 		command = trace_command;
 	else if (!strcmp(name, "top"))
 		command = top_command;
+	else if (!strcmp(name, "doctor"))
+		command = doctor_command;
 	if (!command)
 		return report_usage("unknown command ", name);
 	if (!is_help_asked(args))
@@ -179,5 +183,7 @@ int main(int argc, char **argv)
 		return report_usage("a command is needed", "");
 	if (!strcmp(args[0], "--complete"))
 		return exit_code(do_complete(args + 1));
+	if (!strcmp(args[0], "--try-freeze"))
+		return doctor_freeze_child();
 	return exit_code(args[0][0] == '-' ? do_options(args) : do_command(args[0], args + 1));
 }

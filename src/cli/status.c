@@ -77,6 +77,25 @@ bool status_is_running(const struct nvshare_status_client *client)
 	return client->state == NVSHARE_CLIENT_RUNNING || client->state == NVSHARE_CLIENT_STOPPING;
 }
 
+struct status_counts status_count(const struct status *status, const struct nvshare_status_gpu *gpu)
+{
+	struct status_counts counts = {0};
+
+	for (size_t i = 0; i < status->n_clients; i++) {
+		const struct nvshare_status_client *client = &status->clients[i];
+
+		if (client->gpu != gpu->index)
+			continue;
+		if (status_is_running(client))
+			counts.running++;
+		else if (client->state == NVSHARE_CLIENT_IDLE)
+			counts.idle++;
+		else
+			counts.waiting++;
+	}
+	return counts;
+}
+
 /* Adds an element of size bytes, and returns the array. NULL: no memory, array is unchanged. */
 static void *array_append(void *array, size_t *n, size_t size, const void *element)
 {
@@ -171,6 +190,11 @@ double status_utilisation(const struct nvshare_status_gpu *gpu)
 	if (gpu->known_ns == 0)
 		return 0;
 	return 100.0 * (double)(gpu->lc_gpu_ns + gpu->be_gpu_ns) / (double)gpu->known_ns;
+}
+
+double status_rate(const struct nvshare_status_gpu *gpu, double amount)
+{
+	return gpu->known_ns ? amount * 1e9 / (double)gpu->known_ns : 0;
 }
 
 double status_preempt_mean_ns(const struct nvshare_status_gpu *gpu)

@@ -37,6 +37,14 @@ int status_receive(int fd, struct status *status, bool *ret_is_last);
 #define STATUS_UUID_LEN 48
 const char *status_uuid(const struct nvshare_status_gpu *gpu, char buf[STATUS_UUID_LEN]);
 
+/* Clients of a GPU by what they do now, each once. A client that runs and waits for room runs. */
+struct status_counts {
+	uint32_t running, waiting, idle;
+};
+
+struct status_counts status_count(const struct status *status,
+				  const struct nvshare_status_gpu *gpu);
+
 uint64_t status_pinned(const struct nvshare_mem *mem);
 bool status_is_running(const struct nvshare_status_client *client);
 
@@ -52,6 +60,9 @@ extern const char *const status_outcome_names[NVSHARE_OUTCOME_COUNT];
 
 /* The GPU's busy part of the time since its first client, percent. */
 double status_utilisation(const struct nvshare_status_gpu *gpu);
+
+/* amount for each second since the GPU's first client. */
+double status_rate(const struct nvshare_status_gpu *gpu, double amount);
 
 double status_preempt_mean_ns(const struct nvshare_status_gpu *gpu); /* 0: no preemption yet */
 

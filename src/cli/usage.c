@@ -29,6 +29,9 @@ static const struct usage {
 		  "ui.perfetto.dev and chrome://tracing"},
 	{"trace -o FILE", "the same into a file"},
 	{"trace --seconds SECONDS", "only so long ago, with or without -o"},
+	{"doctor", "looks for what keeps nvshare from working, and what to do"},
+	{"doctor --pid PID", "the same, and whether that program has the library"},
+	{"doctor --json", "the same for programs"},
 	{"set SETTING VALUE", "any setting that config shows, but for those that need a\n"
 			      "restart; some have short names:"},
 	{"set --save SETTING VALUE", "the same, and it stays after reload and restart"},

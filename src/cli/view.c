@@ -26,15 +26,16 @@
 #define NAME_WIDTH 24
 
 static const struct table_column columns[] = {
-	{"ID", TABLE_ALIGN_RIGHT, 0},       {"PID", TABLE_ALIGN_RIGHT, 0},
-	{"USER", TABLE_ALIGN_LEFT, 5},      {"NAME", TABLE_ALIGN_NAME, 0},
-	{"POD", TABLE_ALIGN_NAME, 3},       {"PRIORITY", TABLE_ALIGN_LEFT, 1},
-	{"WEIGHT", TABLE_ALIGN_RIGHT, 8},   {"STATE", TABLE_ALIGN_LEFT, 0},
-	{"SINCE", TABLE_ALIGN_RIGHT, 1},    {"ALLOCATED", TABLE_ALIGN_RIGHT, 6},
-	{"RESIDENT", TABLE_ALIGN_RIGHT, 0}, {"SWAPPED", TABLE_ALIGN_RIGHT, 0},
-	{"PINNED", TABLE_ALIGN_RIGHT, 2},   {"USES", TABLE_ALIGN_RIGHT, 7},
-	{"ENERGY", TABLE_ALIGN_RIGHT, 9},   {"STOPS", TABLE_ALIGN_RIGHT, 7},
-	{"STOPS BY", TABLE_ALIGN_LEFT, 4},  {"NOTE", TABLE_ALIGN_NOTE, 0},
+	{"ID", TABLE_ALIGN_RIGHT, 0},        {"PID", TABLE_ALIGN_RIGHT, 0},
+	{"USER", TABLE_ALIGN_LEFT, 5},       {"NAME", TABLE_ALIGN_NAME, 0},
+	{"POD", TABLE_ALIGN_NAME, 3},        {"PRIORITY", TABLE_ALIGN_LEFT, 1},
+	{"WEIGHT", TABLE_ALIGN_RIGHT, 8},    {"STATE", TABLE_ALIGN_LEFT, 0},
+	{"SINCE", TABLE_ALIGN_RIGHT, 1},     {"SCHEDULED", TABLE_ALIGN_RIGHT, 3},
+	{"ALLOCATED", TABLE_ALIGN_RIGHT, 6}, {"RESIDENT", TABLE_ALIGN_RIGHT, 0},
+	{"SWAPPED", TABLE_ALIGN_RIGHT, 0},   {"PINNED", TABLE_ALIGN_RIGHT, 2},
+	{"USES", TABLE_ALIGN_RIGHT, 7},      {"ENERGY", TABLE_ALIGN_RIGHT, 9},
+	{"STOPS", TABLE_ALIGN_RIGHT, 7},     {"STOPS BY", TABLE_ALIGN_LEFT, 4},
+	{"NOTE", TABLE_ALIGN_NOTE, 0},
 };
 
 struct text {
@@ -98,8 +99,12 @@ static void print_node(FILE *out, const struct nvshare_status_node *node, bool h
 	(void)fprintf(out, "%snvshare-scheduler %s%s, pid %u, up %s\n", has_colours ? BOLD : "",
 		      node->version, has_colours ? RESET : "", node->pid,
 		      duration_text(node->uptime_ns).s);
-	(void)fprintf(out, "mode %s, policy %s, ", names_mode[node->mode],
+	(void)fprintf(out, "mode %s, policy %s", names_mode[node->mode],
 		      names_policy[node->policy]);
+	if (node->policy == NVSHARE_POLICY_CREDIT && node->credit_round_ms)
+		(void)fprintf(out, " (rounds of %s)",
+			      seconds_text(node->credit_round_ms * CLOCK_NS_PER_MS).s);
+	(void)fputs(", ", out);
 	if (node->mode == NVSHARE_MODE_CONCURRENT)
 		(void)fprintf(out, "turns of %s (tq)", seconds_text(node->tq_ns).s);
 	else if (node->switch_mode == NVSHARE_SWITCH_FIXED)
@@ -136,6 +141,20 @@ static void print_preemptions(FILE *out, const struct nvshare_status_gpu *gpu)
 		(void)fprintf(out, ", %" PRIu64 " failed",
 			      gpu->n_preempt_failures + gpu->n_preempt_timeouts);
 	(void)fputc('\n', out);
+}
+
+static void print_rates(FILE *out, const struct nvshare_status_gpu *gpu)
+{
+	if (gpu->n_lc_tasks + gpu->n_be_tasks == 0 || gpu->known_ns == 0)
+		return;
+	(void)fprintf(
+		out,
+		"  rates     %.3g tasks/s and %.3g GPU s/s for critical work, %.3g tasks/s and"
+		" %.3g GPU s/s for the rest\n",
+		status_rate(gpu, (double)gpu->n_lc_tasks),
+		status_rate(gpu, (double)gpu->lc_gpu_ns / 1e9),
+		status_rate(gpu, (double)gpu->n_be_tasks),
+		status_rate(gpu, (double)gpu->be_gpu_ns / 1e9));
 }
 
 static void print_hints(FILE *out, const struct nvshare_status_gpu *gpu)
@@ -195,7 +214,24 @@ static void print_learned(FILE *out, const struct nvshare_status_client *client)
 	}
 }
 
-static void print_gpu(FILE *out, const struct nvshare_status_gpu *gpu, bool has_colours)
+static void print_counts(FILE *out, struct status_counts counts, uint64_t running_bytes)
+{
+	uint32_t n = counts.running + counts.waiting + counts.idle;
+
+	if (n == 0) {
+		(void)fprintf(out, "none");
+		return;
+	}
+	(void)fprintf(out, "%u: %u running", n, counts.running);
+	if (running_bytes)
+		(void)fprintf(out, " with %s", size_text(running_bytes).s);
+	(void)fprintf(out, ", %u waiting", counts.waiting);
+	if (counts.idle)
+		(void)fprintf(out, ", %u idle", counts.idle);
+}
+
+static void print_gpu(FILE *out, const struct status *status, const struct nvshare_status_gpu *gpu,
+		      bool has_colours)
 {
 	char uuid[STATUS_UUID_LEN];
 
@@ -210,14 +246,7 @@ static void print_gpu(FILE *out, const struct nvshare_status_gpu *gpu, bool has_
 		(void)fprintf(out, ", %s in contexts (%s at the most)", size_text(gpu->contexts).s,
 			      size_text(gpu->contexts_max).s);
 	(void)fprintf(out, "\n  clients   ");
-	if (gpu->n_clients == 0)
-		(void)fprintf(out, "none");
-	else if (gpu->running)
-		(void)fprintf(out, "%u: %u running with %s, %u waiting", gpu->n_clients,
-			      gpu->n_running, size_text(gpu->running).s, gpu->n_waiting);
-	else
-		(void)fprintf(out, "%u: %u running, %u waiting", gpu->n_clients, gpu->n_running,
-			      gpu->n_waiting);
+	print_counts(out, status_count(status, gpu), gpu->running);
 	(void)fprintf(out, "\n  switches  %" PRIu64, gpu->n_switches);
 	if (gpu->moved_out || gpu->moved_in)
 		(void)fprintf(out, ", %s moved out, %s in", size_text(gpu->moved_out).s,
@@ -231,6 +260,7 @@ static void print_gpu(FILE *out, const struct nvshare_status_gpu *gpu, bool has_
 			      duration_text(gpu->next_switch_ms * CLOCK_NS_PER_MS).s);
 	(void)fputc('\n', out);
 	print_preemptions(out, gpu);
+	print_rates(out, gpu);
 	print_hints(out, gpu);
 }
 
@@ -511,11 +541,14 @@ static void add_client(struct table *table, const struct status *status,
 	add_claim(table, &client->claim);
 	table_add(table, state_colour(client), "%s", status_state_names[client->state]);
 	table_add(table, NULL, "%s", duration_text(client->since_ns).s);
+	if (client->last_scheduled_ns == UINT64_MAX)
+		table_add(table, NULL, "%s", "");
+	else
+		table_add(table, NULL, "%s", duration_text(client->last_scheduled_ns).s);
 	table_add(table, NULL, "%s", size_cell(client->mem.allocated).s);
 	table_add(table, NULL, "%s", size_cell(client->mem.resident).s);
 	table_add(table, NULL, "%s", size_cell(client->mem.swapped).s);
-	table_add(table, NULL, "%s",
-		  size_cell(status_pinned(&client->mem) + client->mem.pager_context).s);
+	table_add(table, NULL, "%s", size_cell(status_pinned(&client->mem)).s);
 	table_add(table, NULL, "%s", time_part_text(client).s);
 	table_add(table, NULL, "%s", energy_text(client).s);
 	table_add(table, NULL, "%" PRIu64, client->n_switches);
@@ -574,7 +607,7 @@ void view_print(FILE *out, const struct status *status, size_t width, bool has_c
 			      "\nNo GPU yet: NVML lists none, and no program has registered.\n");
 	for (size_t i = 0; i < status->n_gpus; i++) {
 		if (lines_begin(&lines)) {
-			print_gpu(lines.file, &status->gpus[i], has_colours);
+			print_gpu(lines.file, status, &status->gpus[i], has_colours);
 			print_outsiders(lines.file, status, &status->gpus[i]);
 			for (size_t k = 0; k < status->n_clients; k++) {
 				if (status->clients[k].gpu == status->gpus[i].index)

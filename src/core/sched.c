@@ -183,7 +183,8 @@ static int on_config(struct sched *sched, const struct sched_event *event)
 	if (r)
 		return r;
 	if (new->policy != old->policy || new->mode != old->mode ||
-	    new->anti_thrash != old->anti_thrash || new->fair_users != old->fair_users)
+	    new->anti_thrash != old->anti_thrash || new->fair_users != old->fair_users ||
+	    (new->policy == SCHED_POLICY_CREDIT &&policy_round_ns(new) != policy_round_ns(old)))
 		sched_reorder(sched, new);
 	sched->config = *new;
 	for (uint32_t i = 0; i < SCHED_GPUS_MAX; i++)

@@ -210,7 +210,7 @@ static void client_on_req_lock(struct server *server, struct peer *peer,
 }
 
 static void client_log_released(struct server *server, const struct peer *peer,
-				const struct nvshare_lock_released *released)
+				const struct nvshare_lock_released *released, bool is_early)
 {
 	/*
 	 * Bytes that a stopped client gives up in parts are in the status. A failed stop has its
@@ -218,6 +218,10 @@ static void client_log_released(struct server *server, const struct peer *peer,
 	 */
 	bool is_turn = released->grant && !released->outcome;
 
+	if (is_early)
+		server_log(server, peer->cred.uid, LOG_LEVEL_INFO,
+			   "early client=%u gpu=%u grant=%llu: gave the GPU up, since it was idle",
+			   peer->id, peer->gpu, (unsigned long long)released->grant);
 	/* A turn that ends without moving bytes shows in the log by the next client's grant. */
 	if (released->moved || released->outcome)
 		server_log(server, peer->cred.uid, is_turn ? LOG_LEVEL_INFO : LOG_LEVEL_DEBUG,
@@ -253,6 +257,8 @@ static void client_on_released(struct server *server, struct peer *peer,
 		.move_ns = released->move_ns,
 	};
 	struct sched_actions actions;
+	bool is_early = released->grant && !released->outcome &&
+			sched_client_state(&server->sched, peer->slot) == SCHED_CLIENT_RUNNING;
 	int r;
 
 	peer->promised = 0;
@@ -279,7 +285,7 @@ static void client_on_released(struct server *server, struct peer *peer,
 		peer->is_host_taker = false; /* until it is told to stop again */
 		client_note_stopped(server, peer, released);
 	}
-	client_log_released(server, peer, released);
+	client_log_released(server, peer, released, is_early);
 	dispatch_perform(server, peer, &actions);
 }
 
@@ -298,6 +304,14 @@ static void client_on_mem_update(struct server *server, struct peer *peer,
 	int r;
 
 	client_take_memory(server, peer, &update->mem, &event.memory);
+	server_log(server, peer->cred.uid, LOG_LEVEL_DEBUG,
+		   "memory client=%u gpu=%u bytes=%llu resident=%llu swapped=%llu pinned=%llu"
+		   " wanted=%llu",
+		   peer->id, peer->gpu, (unsigned long long)update->mem.allocated,
+		   (unsigned long long)event.memory.resident,
+		   (unsigned long long)event.memory.swapped,
+		   (unsigned long long)event.memory.pinned,
+		   (unsigned long long)(event.memory.wanted + event.memory.wanted_pinned));
 	halts_note(server, peer, update->halt, update->flags);
 	/* Nobody may grow until all clients are back, because their memory is unknown before. */
 	if (grace_is_on(server) && (event.memory.wanted || event.memory.wanted_pinned)) {

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "daemon/status_fill.h"
 
+#include "core/policy/policy.h"
 #include "daemon/server.h"
 #include "nvshare/version.h"
 #include "util/clock.h"
@@ -48,6 +49,7 @@ void status_fill_node(const struct server *server, struct nvshare_status_node *r
 		.n_gpus = status_n_gpus(server),
 		.n_clients = server->n_clients,
 		.pid = (uint32_t)getpid(),
+		.credit_round_ms = (uint32_t)(policy_round_ns(config) / CLOCK_NS_PER_MS),
 		.version = NVSHARE_VERSION,
 	};
 }

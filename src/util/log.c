@@ -7,9 +7,11 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
+#include <time.h>
 #include <unistd.h>
 
 const char *const log_level_names[LOG_LEVEL_COUNT_] = {"error", "warn", "info", "debug"};
@@ -25,10 +27,25 @@ static struct {
 	const char *name;
 	enum log_level level;
 	enum log_sink sink;
+	bool has_time; /* lines begin with the time: their reader adds none */
 	int fd;
 	uint64_t n_dropped;
 	uint64_t n_told; /* dropped lines that a log line has reported */
-} log_state = {"nvshare", LOG_LEVEL_WARN, LOG_SINK_POLLED, STDERR_FILENO, 0, 0};
+} log_state = {"nvshare", LOG_LEVEL_WARN, LOG_SINK_POLLED, false, STDERR_FILENO, 0, 0};
+
+/* The service manager names the journal's socket in JOURNAL_STREAM. fd may lead elsewhere since. */
+static bool is_journal(int fd)
+{
+	const char *stream = getenv("JOURNAL_STREAM");
+	struct stat st;
+	char own[48];
+
+	if (!stream || fstat(fd, &st) < 0)
+		return false;
+	(void)snprintf(own, sizeof(own), "%llu:%llu", (unsigned long long)st.st_dev,
+		       (unsigned long long)st.st_ino);
+	return strcmp(stream, own) == 0;
+}
 
 static void open_sink(int fd)
 {
@@ -60,6 +77,7 @@ void log_open(const char *name, enum log_level level, int fd)
 
 	log_state.name = name;
 	log_state.level = level;
+	log_state.has_time = !is_journal(fd);
 	open_sink(fd);
 	errno = saved;
 }
@@ -97,26 +115,6 @@ static bool sink_write(const char *line, size_t len)
 	return false;
 }
 
-/* Adds the newline, and writes len bytes of line, or less if the newline would not fit. */
-static void write_line(char *line, size_t len)
-{
-	char told[128];
-
-	if (len > LOG_LINE_MAX - 1)
-		len = LOG_LINE_MAX - 1;
-	line[len++] = '\n';
-	if (log_state.n_told < log_state.n_dropped) {
-		int n = snprintf(told, sizeof(told), "%s: warn: log-lines-dropped n=%llu\n",
-				 log_state.name,
-				 (unsigned long long)(log_state.n_dropped - log_state.n_told));
-
-		if (sink_write(told, (size_t)n))
-			log_state.n_told = log_state.n_dropped;
-	}
-	if (!sink_write(line, len))
-		log_state.n_dropped++;
-}
-
 /* The line's length after an snprintf() at len that returned n; it may have cut the text. */
 static size_t line_len_after(size_t len, int n)
 {
@@ -124,11 +122,50 @@ static size_t line_len_after(size_t len, int n)
 	return len < LOG_LINE_MAX ? len : LOG_LINE_MAX - 1;
 }
 
+/* Begins a line: time, name and level. Returns its length. */
+static size_t line_begin(char *line, enum log_level level)
+{
+	struct timespec now;
+	struct tm utc;
+	size_t len = 0;
+
+	if (log_state.has_time && clock_gettime(CLOCK_REALTIME, &now) == 0 &&
+	    gmtime_r(&now.tv_sec, &utc)) {
+		len = strftime(line, LOG_LINE_MAX, "%Y-%m-%dT%H:%M:%S", &utc);
+		len = line_len_after(len, snprintf(line + len, LOG_LINE_MAX - len, ".%03dZ ",
+						   (int)(now.tv_nsec / 1000000)));
+	}
+	return line_len_after(len, snprintf(line + len, LOG_LINE_MAX - len,
+					    "%s: %s: ", log_state.name, log_level_names[level]));
+}
+
+/* Adds the newline, and writes len bytes of line, or less if the newline would not fit. */
+static void write_line(char *line, size_t len)
+{
+	char told[LOG_LINE_MAX];
+	size_t told_len;
+
+	if (len > LOG_LINE_MAX - 1)
+		len = LOG_LINE_MAX - 1;
+	line[len++] = '\n';
+	if (log_state.n_told < log_state.n_dropped) {
+		told_len = line_begin(told, LOG_LEVEL_WARN);
+		told_len = line_len_after(
+			told_len,
+			snprintf(told + told_len, LOG_LINE_MAX - told_len,
+				 "log-lines-dropped n=%llu\n",
+				 (unsigned long long)(log_state.n_dropped - log_state.n_told)));
+		if (sink_write(told, told_len))
+			log_state.n_told = log_state.n_dropped;
+	}
+	if (!sink_write(line, len))
+		log_state.n_dropped++;
+}
+
 __attribute__((format(printf, 3, 0))) static size_t format_line(char *line, enum log_level level,
 								const char *format, va_list args)
 {
-	size_t len = line_len_after(0, snprintf(line, LOG_LINE_MAX, "%s: %s: ", log_state.name,
-						log_level_names[level]));
+	size_t len = line_begin(line, level);
 
 	return line_len_after(len, vsnprintf(line + len, LOG_LINE_MAX - len, format, args));
 }

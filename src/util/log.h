@@ -3,7 +3,8 @@
 #define NVS_UTIL_LOG_H
 
 /*
- * Log lines of the programs: "nvshare-scheduler: info: grant client=7 gpu=0 waited_ms=12".
+ * Log lines of the programs: "nvshare-scheduler: info: grant client=7 gpu=0 waited_ms=12". The time
+ * comes first, in UTC ("2026-01-31T12:00:00.123Z "), unless fd is the journal, which adds its own.
  *
  * Each line is one write of at most LOG_LINE_MAX bytes, without allocation. errno is kept.
  * Logging never blocks: a line that cannot be written at once (a full pipe, a stopped terminal)

@@ -58,11 +58,12 @@ static void each_command_is_offered_once(void **state)
 	(void)state;
 	assert_completes(
 		"",
-		"status\ntop\nconfig\ntrace\nreload\nset\n--set-tq\n--anti-thrash\n--help\n--version\n");
+		"status\ntop\nconfig\ntrace\ndoctor\nreload\nset\n--set-tq\n--anti-thrash\n--help\n--version\n");
 	assert_completes("status", "--json\n");
 	assert_completes("status --json", "");
 	assert_completes("config", "--json\n");
 	assert_completes("reload", "");
+	assert_completes("doctor", "--pid\n--json\n");
 }
 
 static void each_key_that_can_be_set_is_offered(void **state)

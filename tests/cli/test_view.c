@@ -146,7 +146,7 @@ static void the_view_says_who_runs_and_why_others_wait(void **state)
 	has(text, "  clients   2: 1 running with 90.0 GiB, 1 waiting\n");
 	has(text, "  switches  4, 8.0 GiB moved out, 0 B in, at 20.0 GiB/s; next in 12 s\n");
 	has(text,
-	    "  1  100  4000000000  train       stopping  3 min 20 s   90.0 GiB  89.0 GiB"
+	    "  1  100  4000000000  train       stopping  3 min 20 s  3 min 20 s   90.0 GiB  89.0 GiB"
 	    "        -  1.0 GiB      0  freeze    can not be stopped: its work or a capture did"
 	    " not end in time\n");
 	has(text, "0.5 s");
@@ -154,6 +154,123 @@ static void the_view_says_who_runs_and_why_others_wait(void **state)
 	assert_null(strstr(text, "POD")); /* nobody has one */
 	assert_null(strchr(text, '\033'));
 	free(text);
+}
+
+static void pinned_means_the_same_in_text_and_json(void **state)
+{
+	struct nvshare_status_client saved = clients[0];
+
+	(void)state;
+	clients[0].mem.pinned[NVSHARE_PINNED_ARRAY] = 2 * GIB;
+	clients[0].mem.pager_context = 4 * GIB;
+	view_has("  89.0 GiB        -  3.0 GiB  ");
+	json_has("\"memory_second_context\": 4294967296,\n     \"memory_pinned\": 3221225472,");
+	clients[0] = saved;
+}
+
+static void throughput_is_shown_as_rates(void **state)
+{
+	struct nvshare_status_gpu saved = gpu;
+	char *text = view(false);
+
+	(void)state;
+	assert_null(strstr(text, "rates  "));
+	free(text);
+	json_has("\"critical_tasks_per_second\": 0, ");
+	gpu.known_ns = 200 * SEC;
+	gpu.n_lc_tasks = 3000;
+	gpu.n_be_tasks = 50;
+	gpu.lc_gpu_ns = 30 * SEC;
+	gpu.be_gpu_ns = 140 * SEC;
+	view_has("  rates     15 tasks/s and 0.15 GPU s/s for critical work, 0.25 tasks/s and 0.7"
+		 " GPU s/s for the rest\n");
+	json_has("\"critical_tasks_per_second\": 15, \"other_tasks_per_second\": 0.25,"
+		 " \"critical_gpu_seconds_per_second\": 0.15,"
+		 " \"other_gpu_seconds_per_second\": 0.7,");
+	gpu = saved;
+}
+
+/* As long as the wire allows, in a window of usual width. */
+static void the_longest_names_fit_into_100_columns(void **state)
+{
+	struct nvshare_status_client saved[] = {clients[0], clients[1]};
+	struct nvshare_status_gpu saved_gpu = gpu;
+	struct nvshare_status_outsider outsider = {.bytes = GIB, .pid = 4194303};
+	char *text, *rest, *line;
+
+	(void)state;
+	memset(gpu.name, 'g', sizeof(gpu.name) - 1);
+	memset(outsider.name, 'o', sizeof(outsider.name) - 1);
+	gpu.n_outsiders = 1;
+	gpu.outside = GIB;
+	for (size_t i = 0; i < 2; i++) {
+		memset(clients[i].name, 'n', sizeof(clients[i].name) - 1);
+		memset(clients[i].pod, 'p', sizeof(clients[i].pod) - 1);
+		clients[i].id = 4000000000;
+		clients[i].pid = 4194303;
+		clients[i].claim.priority = NVSHARE_PRIORITY_CRITICAL;
+		clients[i].learned[NVSHARE_WARNING_PAUSE].n_bursts = 9;
+	}
+	status.outsiders = &outsider;
+	status.n_outsiders = 1;
+	rest = text = view_in(100, false);
+	while ((line = strsep(&rest, "\n")))
+		assert_true(strlen(line) <= 100);
+	free(text);
+	view_has("nnnnnnnnnnnnnnnnnnnnnnnn");
+	status.n_outsiders = 0;
+	gpu = saved_gpu;
+	memcpy(clients, saved, sizeof(saved));
+}
+
+static void the_view_says_when_a_client_last_ran(void **state)
+{
+	struct nvshare_status_client saved = clients[1];
+	char *text = view(false);
+
+	(void)state;
+	has(text, "     SINCE   SCHEDULED  ALLOCATED");
+	has(text, "  3 min 20 s  3 min 20 s   90.0 GiB");
+	free(text);
+	clients[1].last_scheduled_ns = 75 * SEC;
+	view_has("  waiting        0.5 s  1 min 15 s          -");
+	text = view_in(100, false);
+	has(text, "SCHEDULED");
+	free(text);
+	clients[1] = saved;
+}
+
+static void each_client_counts_once(void **state)
+{
+	struct nvshare_status_client saved[] = {clients[0], clients[1]};
+
+	(void)state;
+	/* The scheduler's queue has one that runs and waits for room, too. */
+	clients[0].state = NVSHARE_CLIENT_RUNNING;
+	clients[0].flags = NVSHARE_CLIENT_GROWING;
+	clients[0].position = 1;
+	gpu.n_waiting = 2;
+	view_has("  clients   2: 1 running with 90.0 GiB, 1 waiting\n");
+	json_has("\"running\": 1, \"waiting\": 1, \"idle\": 0, \"clients\": 2");
+	clients[1].state = NVSHARE_CLIENT_INCOMING;
+	view_has("  clients   2: 1 running with 90.0 GiB, 1 waiting\n");
+	clients[1].state = NVSHARE_CLIENT_IDLE;
+	view_has("  clients   2: 1 running with 90.0 GiB, 0 waiting, 1 idle\n");
+	json_has("\"running\": 1, \"waiting\": 0, \"idle\": 1, \"clients\": 2");
+	gpu.n_waiting = 1;
+	memcpy(clients, saved, sizeof(saved));
+}
+
+static void the_view_says_how_long_rounds_of_credit_are(void **state)
+{
+	(void)state;
+	status.node.credit_round_ms = 2500;
+	view_has("mode auto, policy priority, switch time auto");
+	status.node.policy = NVSHARE_POLICY_CREDIT;
+	view_has("mode auto, policy credit (rounds of 2.5 s), switch time auto");
+	json_has("\"credit_round_seconds\": 2.500,");
+	status.node.policy = NVSHARE_POLICY_PRIORITY;
+	status.node.credit_round_ms = 0;
 }
 
 static void claims_show_where_somebody_has_another(void **state)
@@ -595,6 +712,12 @@ int main(void)
 		cmocka_unit_test(hints_are_shown_where_there_were_some),
 		cmocka_unit_test(energy_is_shown_where_it_is_known),
 		cmocka_unit_test(the_view_says_who_runs_and_why_others_wait),
+		cmocka_unit_test(pinned_means_the_same_in_text_and_json),
+		cmocka_unit_test(throughput_is_shown_as_rates),
+		cmocka_unit_test(the_longest_names_fit_into_100_columns),
+		cmocka_unit_test(the_view_says_when_a_client_last_ran),
+		cmocka_unit_test(each_client_counts_once),
+		cmocka_unit_test(the_view_says_how_long_rounds_of_credit_are),
 		cmocka_unit_test(claims_show_where_somebody_has_another),
 		cmocka_unit_test(why_memory_stays_is_told),
 		cmocka_unit_test(reports_that_are_doubted_are_told),

@@ -308,22 +308,49 @@ static void who_was_idle_has_not_saved_its_time_up(void **state)
 }
 
 /* README.md and --help say so. */
-static void a_round_of_credit_is_ten_seconds_or_a_longer_turn(void **state)
+static void a_round_of_credit_is_the_switch_time_that_is_set_else_ten_seconds(void **state)
 {
-	static const uint64_t turns_s[][2] = {{1, 10}, {9, 10}, {20, 20}};
+	static const struct {
+		enum sched_switch_mode mode;
+		uint64_t fixed_s, weight, turn_s;
+	} cases[] = {
+		{SCHED_SWITCH_FIXED, 1, 100, 1},   {SCHED_SWITCH_FIXED, 9, 100, 9},
+		{SCHED_SWITCH_FIXED, 20, 100, 20}, {SCHED_SWITCH_FIXED, 3, 300, 9},
+		{SCHED_SWITCH_FIXED, 20, 50, 20}, /* no shorter than the turn */
+		{SCHED_SWITCH_AUTO, 1, 100, 10},   {SCHED_SWITCH_AUTO, 1, 200, 20},
+	};
 
 	(void)state;
-	for (size_t i = 0; i < sizeof(turns_s) / sizeof(*turns_s); i++) {
+	for (size_t i = 0; i < sizeof(cases) / sizeof(*cases); i++) {
 		(void)set_up(state);
-		rig.config.switch_fixed_ns = turns_s[i][0] * S;
+		rig.config.switch_mode = cases[i].mode;
+		rig.config.switch_fixed_ns = cases[i].fixed_s * S;
+		rig.config.switch_min_ns = S;
 		set_policy(SCHED_POLICY_CREDIT);
-		run(0, SCHED_PRIORITY_NORMAL, 100);
+		run(0, SCHED_PRIORITY_NORMAL, (uint32_t)cases[i].weight);
 		ask(1, SCHED_PRIORITY_NORMAL, 100);
-		rig_at(&rig, turns_s[i][1] * S - 1);
+		rig_at(&rig, cases[i].turn_s * S - 1);
 		assert_null(rig_did(&rig, 0, SCHED_ACTION_DROP));
-		rig_at(&rig, turns_s[i][1] * S);
+		rig_at(&rig, cases[i].turn_s * S);
 		assert_non_null(rig_did(&rig, 0, SCHED_ACTION_DROP));
 	}
+}
+
+static void rounds_of_credit_follow_a_switch_time_that_is_set_while_clients_wait(void **state)
+{
+	(void)state;
+	rig.config.switch_mode = SCHED_SWITCH_AUTO;
+	rig.config.switch_min_ns = S;
+	set_policy(SCHED_POLICY_CREDIT);
+	run(0, SCHED_PRIORITY_NORMAL, 100);
+	ask(1, SCHED_PRIORITY_NORMAL, 100);
+	rig_at(&rig, S);
+	rig.config.switch_mode = SCHED_SWITCH_FIXED;
+	rig.config.switch_fixed_ns = 3 * S;
+	assert_int_equal(rig_config(&rig), 0);
+	go_on(200 * S, NULL, 0);
+	assert_in_range(timeshare_of(0, 2), 480, 520);
+	assert_true(rig_status(&rig, 0).n_switches >= 25);
 }
 
 static void who_comes_back_with_credit_goes_first_once(void **state)
@@ -432,7 +459,8 @@ int main(void)
 		T(newcomers_start_where_the_others_are),
 		T(who_was_idle_has_not_saved_its_time_up),
 		T(who_was_alone_in_its_class_starts_even_in_another_one),
-		T(a_round_of_credit_is_ten_seconds_or_a_longer_turn),
+		T(a_round_of_credit_is_the_switch_time_that_is_set_else_ten_seconds),
+		T(rounds_of_credit_follow_a_switch_time_that_is_set_while_clients_wait),
 		T(who_comes_back_with_credit_goes_first_once),
 		T(least_slack_goes_first_and_ends_turns_early),
 		T(an_slo_that_is_too_short_leaves_a_part_of_the_turn),

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
- * Every call of nvshare.hpp. usage: calls alone|unmanaged|managed|critical, what the program is
- * to find: no library, no scheduler, both, and a class of its own. Links nothing; the driver is
- * opened at run time.
+ * Every call of nvshare.hpp. usage: calls alone|unmanaged|managed|critical FILE, what the program
+ * is to find: no library, no scheduler, both, and a class of its own; FILE: settings of a node.
+ * Links nothing; the driver is opened at run time.
  */
 
 #include "nvshare/nvshare.hpp"
@@ -13,6 +13,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <dlfcn.h>
+#include <fstream>
 #include <stdexcept>
 #include <string>
 #include <vector>
@@ -31,6 +32,7 @@ static void check(bool is_true, const char *what, int line)
 #define CHECK(condition) check((condition), #condition, __LINE__)
 
 static bool has_library, has_scheduler;
+static std::string claims_file; /* beside the program */
 
 template <typename F> static bool is_invalid(const char *name, F call)
 {
@@ -153,6 +155,79 @@ static void claims_are_taken()
 	});
 	CHECK((nvshare::status().client != 0) == has_scheduler);
 	CHECK(nvshare::status(3).claim.weight == 0);
+}
+
+static bool is_refused(const char *text, const char *line)
+{
+	std::ofstream(claims_file) << text;
+	try {
+		nvshare::Config::from_file(claims_file);
+	} catch (const std::invalid_argument &error) {
+		return std::string(error.what()).find(line) != std::string::npos;
+	}
+	return false;
+}
+
+static void a_file_is_read_strictly()
+{
+	CHECK(is_refused("weight: 5\n\nwight: 6\n", "yaml:3: 'wight' is none of"));
+	CHECK(is_refused("weight: 5\nweight: 6\n", "yaml:2: 'weight' is there twice"));
+	CHECK(is_refused("weight: 0\n", "yaml:1: weight: '0'"));
+	CHECK(is_refused("weight: 1.5\n", "yaml:1: weight: '1.5'"));
+	CHECK(is_refused("slo_ms: 10 s\n", "yaml:1: slo_ms: '10 s'"));
+	CHECK(is_refused("slo_ms:\n", "yaml:1: slo_ms: ''"));
+	CHECK(is_refused("priority: urgent\n", "none of low, normal, high, critical"));
+	CHECK(is_refused("preemption: on\n", "yaml:1: preemption: 'on' is no section"));
+	CHECK(is_refused("weight: 5\n  policy: fair\n", "yaml:2: it belongs to no section"));
+	CHECK(is_refused("weight 5\n", "yaml:1: 'weight 5' is not"));
+	try {
+		nvshare::Config::from_file("no such file");
+		CHECK(false);
+	} catch (const std::system_error &error) {
+		CHECK(error.code().value() == ENOENT);
+	}
+}
+
+struct CUstream_st; /* as cuda.h has it */
+using cudaStream_t = CUstream_st *;
+
+/* The example of design notes: a file, and functions that take a stream. */
+static void a_file_of_the_node_and_tasks_with_a_stream_are_taken(const char *path)
+{
+	nvshare::Scheduler scheduler(nvshare::Config::from_file(path));
+	int input = 0;
+	auto lc_task = scheduler.create_task(nvshare::TaskType::LATENCY_CRITICAL,
+					     [](cudaStream_t stream, void *data) {
+						     *static_cast<int *>(data) = 7;
+						     return stream;
+					     });
+	auto be_task =
+		scheduler.create_task(nvshare::TaskType::BEST_EFFORT,
+				      [](cudaStream_t, void *data) { return data != nullptr; });
+
+	lc_task.set_slo(milliseconds(10));
+	lc_task.set_priority(nvshare::Priority::HIGH);
+	auto lc_future = scheduler.submit(lc_task, &input);
+	auto be_future = scheduler.submit(be_task, &input);
+	CHECK(lc_future.get() == reinterpret_cast<cudaStream_t>(std::uintptr_t(2)));
+	CHECK(be_future.get() && input == 7);
+}
+
+static void claims_come_from_a_file()
+{
+	std::ofstream(claims_file) << "# mine\npriority: 'high'  # first\nweight: 250\n"
+				      "preemption:\n  timeslice:\n    - lc_task_us: 1\n"
+				      "slo_ms: 12.5\n";
+	nvshare::Scheduler scheduler(nvshare::Config::from_file(claims_file), 0);
+
+	if (!has_library)
+		return;
+	until([] {
+		nvshare::Status s = nvshare::status();
+		return s.claim.weight == 250 && s.claim.slo_us == 12500 &&
+		       s.claim.priority == NVSHARE_PRIORITY_HIGH;
+	});
+	nvshare::set_slo(microseconds(0));
 }
 
 static void tasks_run_apart()
@@ -282,7 +357,8 @@ int main(int argc, char **argv)
 {
 	bool is_critical;
 
-	CHECK(argc == 2);
+	claims_file = std::string(argv[0]) + ".yaml";
+	CHECK(argc == 3); /* the second one: a file with settings of a node */
 	is_critical = std::strcmp(argv[1], "critical") == 0;
 	has_scheduler = is_critical || std::strcmp(argv[1], "managed") == 0;
 	has_library = has_scheduler || std::strcmp(argv[1], "unmanaged") == 0;
@@ -297,6 +373,9 @@ int main(int argc, char **argv)
 	} else {
 		requests_end_with_their_scope();
 		claims_are_taken();
+		a_file_is_read_strictly();
+		claims_come_from_a_file();
+		a_file_of_the_node_and_tasks_with_a_stream_are_taken(argv[2]);
 		tasks_run_apart();
 		critical_tasks_make_the_process_critical();
 	}

@@ -40,6 +40,34 @@ def test_the_lock_goes_from_hand_to_hand(node):
     node.expect_log("grant client=1 gpu=0 grant=1 waited_ms=")
 
 
+def test_a_holder_that_is_idle_gives_up_early_and_the_log_tells(node):
+    node.start(NVSHARE_SCHEDULING_MODE="serial")
+    a, (grant, _, epoch) = node.holder()
+    b = node.waiter()
+    a.release(grant, epoch)
+    b.expect("LOCK_OK")
+    node.expect_log(f"info: early client=1 gpu=0 grant={grant}: ")
+    assert node.log().count(" early client=") == 1
+
+
+def test_an_answer_to_a_stop_is_not_early(node):
+    node.start(NVSHARE_SWITCH_TIME_MODE="fixed", NVSHARE_SWITCH_TIME_FIXED="0.2", NVSHARE_PREPARE_SEC="0.1")
+    a, (grant, _, _) = node.holder()
+    b = node.waiter()
+    _, _, epoch, *_ = a.expect("DROP_LOCK")
+    a.release(grant, epoch)
+    b.expect("LOCK_OK")
+    node.expect_log("grant client=2 ")
+    assert " early client=" not in node.log()
+
+
+def test_a_report_of_memory_shows_client_and_bytes_at_debug(node):
+    node.start(NVSHARE_LOG="debug")
+    a, (_, _, epoch) = node.holder()
+    a.send("MEM_UPDATE", 0, 0, epoch, 0, *mem(resident=3 << 20, swapped=1 << 20, pinned=2 << 20))
+    node.expect_log("debug: memory client=1 gpu=0 bytes=4194304 resident=3145728 swapped=1048576 pinned=2097152 wanted=0")
+
+
 def test_two_gpus_do_not_wait_for_each_other(node):
     node.start()
     node.holder(gpu=1)

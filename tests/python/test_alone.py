@@ -536,6 +536,14 @@ def test_urgent_tasks_do_not_wait_for_others():
         scheduler.submit(urgent, (1,))
 
 
+def test_a_decorated_function_tells_what_kind_of_task_it_is():
+    urgent = nvshare.latency_critical(lambda: 1, priority=Priority.HIGH, slo_ms=10).nvshare_task
+    calm = nvshare.best_effort(lambda: 1).nvshare_task
+    assert isinstance(urgent, nvshare.Task) and isinstance(calm, nvshare.Task)
+    assert (urgent.is_latency_critical, urgent.priority, urgent.slo_us) == (True, Priority.HIGH, 10000)
+    assert (calm.is_latency_critical, calm.priority, calm.slo_us) == (False, None, 0)
+
+
 def test_what_is_no_plain_function_is_not_submitted():
     async def coroutine():
         pass

