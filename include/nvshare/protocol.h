@@ -365,8 +365,12 @@ struct nvshare_mem_refused {
 	uint64_t limit; /* bytes: the largest budget that this client could get */
 };
 
+/* nvshare_get_status::flags */
+#define NVSHARE_GET_STATUS_STATES (1u << 0) /* STATUS_STATE, too, behind all STATUS_GPU */
+
 struct nvshare_get_status {
-	uint8_t unused[8];
+	uint32_t flags; /* NVSHARE_GET_STATUS_*; an older scheduler does not look at them */
+	uint32_t unused;
 };
 
 enum nvshare_mode {
@@ -450,6 +454,36 @@ struct nvshare_status_gpu {
 	uint32_t n_outsiders; /* processes without nvshare; only some get a STATUS_OUTSIDER */
 	uint32_t unused;
 	char name[NVSHARE_NAME_LEN];
+};
+
+enum nvshare_state {
+	NVSHARE_STATE_UNKNOWN, /* NVML has not told yet, or cannot be asked now */
+	NVSHARE_STATE_GOOD,
+	NVSHARE_STATE_ERROR, /* out: a serious error */
+	NVSHARE_STATE_LOST,  /* out: it needs a reset, or a restart of the machine */
+	NVSHARE_STATE_COUNT
+};
+
+/* nvshare_status_state::known */
+#define NVSHARE_STATE_KNOWS_TEMPERATURE (1u << 0)
+#define NVSHARE_STATE_KNOWS_UTILIZATION (1u << 1)
+#define NVSHARE_STATE_KNOWS_POWER       (1u << 2)
+#define NVSHARE_STATE_KNOWS_ENERGY      (1u << 3)
+#define NVSHARE_STATE_KNOWS_ALL         15u
+
+/* How a GPU is, as NVML told last. Of a MIG instance, heat and power are the whole card's. */
+struct nvshare_status_state {
+	uint64_t age_ns;    /* of the values; UINT64_MAX: there are none yet */
+	uint64_t since_ns;  /* in its state for so long; UINT64_MAX: always */
+	uint64_t used;      /* bytes, of clients and others together */
+	uint64_t power_mw;  /* now */
+	uint64_t energy_mj; /* since the driver was loaded */
+	uint32_t gpu;       /* status_gpu::index */
+	uint32_t state;     /* enum nvshare_state */
+	uint32_t xid;       /* of its last serious error; 0: none, or one without an Xid */
+	uint32_t known;     /* NVSHARE_STATE_KNOWS_* */
+	uint32_t celsius;
+	uint32_t utilization_percent; /* time with work of anybody, by NVML */
 };
 
 /* A process that uses the GPU without nvshare. The one with most memory comes first. */

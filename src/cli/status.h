@@ -12,9 +12,11 @@
 struct status {
 	struct nvshare_status_node node;
 	struct nvshare_status_gpu *gpus;
+	struct nvshare_status_state *states; /* none of an older scheduler */
 	struct nvshare_status_outsider *outsiders;
 	struct nvshare_status_client *clients;
 	size_t n_gpus;
+	size_t n_states;
 	size_t n_outsiders;
 	size_t n_clients;
 	double unix_seconds; /* time of the status, since 1970 */
@@ -31,6 +33,12 @@ void status_deinit(struct status *status);
 #define STATUS_UUID_LEN 48
 const char *status_uuid(const struct nvshare_status_gpu *gpu, char buf[STATUS_UUID_LEN]);
 
+/* NULL: the scheduler does not tell it. */
+const struct nvshare_status_state *status_state(const struct status *status, uint32_t gpu);
+
+/* No client gets a new grant there. */
+bool status_is_out(const struct status *status, uint32_t gpu);
+
 uint64_t status_pinned(const struct nvshare_mem *mem);
 bool status_is_running(const struct nvshare_status_client *client);
 
@@ -41,6 +49,7 @@ const char *status_stops_by(const struct nvshare_status_client *client);
 const char *status_drain_reason(const struct nvshare_status_client *client);
 
 extern const char *const status_state_names[NVSHARE_CLIENT_STATE_COUNT];
+extern const char *const status_gpu_state_names[NVSHARE_STATE_COUNT];
 extern const char *const status_backend_names[NVSHARE_BACKEND_MANAGED + 1];
 extern const char *const status_outcome_names[NVSHARE_OUTCOME_COUNT];
 

@@ -5,6 +5,7 @@
 #include "cli/fold.h"
 #include "cli/status.h"
 #include "cli/table.h"
+#include "cli/view_state.h"
 #include "ipc/names.h"
 #include "util/clock.h"
 #include "util/parse.h"
@@ -189,7 +190,8 @@ static void print_learned(FILE *out, const struct nvshare_status_client *client)
 	}
 }
 
-static void print_gpu(FILE *out, const struct nvshare_status_gpu *gpu, bool has_colours)
+static void print_gpu(FILE *out, const struct status *status, const struct nvshare_status_gpu *gpu,
+		      bool has_colours)
 {
 	char uuid[STATUS_UUID_LEN];
 
@@ -203,7 +205,9 @@ static void print_gpu(FILE *out, const struct nvshare_status_gpu *gpu, bool has_
 	if (gpu->contexts_max)
 		(void)fprintf(out, ", %s in contexts (%s at the most)", size_text(gpu->contexts).s,
 			      size_text(gpu->contexts_max).s);
-	(void)fprintf(out, "\n  clients   ");
+	(void)fputc('\n', out);
+	view_state_print(out, status, gpu->index, has_colours);
+	(void)fprintf(out, "  clients   ");
 	if (gpu->n_clients == 0)
 		(void)fprintf(out, "none");
 	else if (gpu->running)
@@ -376,7 +380,9 @@ static void add_wait(struct note *note, const struct status *status,
 	struct blame blame;
 	char text[112];
 
-	if (lacks_turns(&status->node, client)) {
+	if (client->why != NVSHARE_WAIT_NOT && status_is_out(status, client->gpu)) {
+		reason = "waits for its GPU, which has an error";
+	} else if (lacks_turns(&status->node, client)) {
 		reason = "waits for memory: turns are off (nvsharectl -S on)";
 	} else if (client->why == NVSHARE_WAIT_STUCK) {
 		blame = blame_find(status, client);
@@ -557,7 +563,7 @@ void view_print(FILE *out, const struct status *status, size_t width, bool has_c
 			      "\nNo GPU yet: NVML lists none, and no program has registered.\n");
 	for (size_t i = 0; i < status->n_gpus; i++) {
 		if (lines_begin(&lines)) {
-			print_gpu(lines.file, &status->gpus[i], has_colours);
+			print_gpu(lines.file, status, &status->gpus[i], has_colours);
 			print_outsiders(lines.file, status, &status->gpus[i]);
 			for (size_t k = 0; k < status->n_clients; k++) {
 				if (status->clients[k].gpu == status->gpus[i].index)

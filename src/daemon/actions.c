@@ -171,6 +171,8 @@ static void actions_send_drop(struct server *server, struct peer *peer,
 		.charge = action->budget,
 	};
 
+	if (action->grant)
+		states_note_order(server);
 	if (!handover_drop(server, peer, action->to, &drop))
 		server_queue_body(server, peer, NVSHARE_MSG_DROP_LOCK, &drop);
 }

@@ -35,6 +35,7 @@
 #include "daemon/relay.h"
 #include "daemon/settings.h"
 #include "daemon/shares.h"
+#include "daemon/states.h"
 #include "daemon/tools.h"
 #include "daemon/users.h"
 
@@ -85,6 +86,7 @@ struct server {
 	struct http http;
 	struct measure measure;
 	struct notify notify;
+	struct states states;
 	struct metrics_counts metrics_counts[SCHED_GPUS_MAX]; /* actions.c, client_messages.c */
 	struct tools tools;
 };

@@ -254,6 +254,9 @@ const struct setting settings_table[] = {
 	ROW("NVSHARE_REPORT_GRACE_SEC", DECIMAL, report_grace_ns, uint64_t, SEC, 3600 * SEC,
 	    "a report may be ahead of the driver for so long"),
 
+	ROW("NVSHARE_POLL_INTERVAL_MS", MS, poll_ns, uint64_t, 20 * MS, 3600 * SEC,
+	    "while clients or viewers are there, NVML is asked so often how the GPUs are"),
+
 	SWITCH("NVSHARE_HOLD", share.is_holding,
 	       "1: others are preempted for latency-critical clients; 0: these only"
 	       " have a longer timeslice"),

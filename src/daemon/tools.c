@@ -39,7 +39,7 @@ void tools_message(struct server *server, struct peer *peer, const struct msg *m
 
 	if (msg->header.type == NVSHARE_MSG_GET_STATUS) {
 		/* It is answered in the turns of tools, of which there is one a round. */
-		tool_status_begin(server, peer, seq);
+		tool_status_begin(server, peer, seq, msg->body.get_status.flags);
 		return;
 	}
 	if (msg->header.type == NVSHARE_MSG_GET_CONFIG) {

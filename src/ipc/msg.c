@@ -18,6 +18,8 @@ _Static_assert(sizeof(struct nvshare_mem_update) == 168, "mem_update");
 _Static_assert(sizeof(struct nvshare_wait_for_mem) == 16, "wait_for_mem");
 _Static_assert(sizeof(struct nvshare_status_node) == 104, "status_node");
 _Static_assert(sizeof(struct nvshare_status_gpu) == 376, "status_gpu");
+_Static_assert(sizeof(struct nvshare_get_status) == 8, "get_status");
+_Static_assert(sizeof(struct nvshare_status_state) == 64, "status_state");
 _Static_assert(sizeof(struct nvshare_status_outsider) == 80, "status_outsider");
 _Static_assert(sizeof(struct nvshare_status_client) == 544, "status_client");
 _Static_assert(sizeof(struct nvshare_set) == 16, "set");
@@ -207,6 +209,10 @@ static int check_ranges(const struct msg *msg)
 		break;
 	case NVSHARE_MSG_STATUS_CLIENT:
 		is_good = client_in_range(&msg->body.status_client);
+		break;
+	case NVSHARE_MSG_STATUS_STATE:
+		is_good = msg->body.status_state.state < NVSHARE_STATE_COUNT &&
+			  !(msg->body.status_state.known & ~NVSHARE_STATE_KNOWS_ALL);
 		break;
 	case NVSHARE_MSG_ACTIVITY:
 		is_good = msg->body.activity.kind < NVSHARE_ACTIVITY_COUNT &&

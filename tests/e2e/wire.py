@@ -51,6 +51,7 @@ TYPES = {
     "RELOAD": (31, "<8s"),
     "GET_CONFIG": (32, "<II"),
     "CONFIG": (33, "<4I64s512s256s"),
+    "STATUS_STATE": (34, "<5Q6I"),
 }
 NAMES = {number: name for name, (number, _) in TYPES.items()}
 FORMATS = {name: struct.Struct(form) for name, (_, form) in TYPES.items()}
