@@ -625,6 +625,48 @@ struct nvshare_config {
 	char origin[NVSHARE_ORIGIN_LEN]; /* a file with its line, a variable, an option, a tool */
 };
 
+#define NVSHARE_UUID_LEN 48
+
+enum nvshare_event_level {
+	NVSHARE_EVENT_INFO,
+	NVSHARE_EVENT_WARNING,
+	NVSHARE_EVENT_ERROR,
+	NVSHARE_EVENT_LEVEL_COUNT
+};
+
+enum nvshare_event_type {
+	NVSHARE_EVENT_NONE,              /* the answer where there is no event */
+	NVSHARE_EVENT_WORKER_DOWN,       /* a client does not answer */
+	NVSHARE_EVENT_WORKER_BACK,       /* it answers again */
+	NVSHARE_EVENT_GPU_ERROR,         /* a GPU is out */
+	NVSHARE_EVENT_GPU_UNRECOVERABLE, /* a GPU is out, and needs a reset */
+	NVSHARE_EVENT_GPU_BACK,          /* a GPU is used again */
+	NVSHARE_EVENT_GPU_XID,           /* a program has caused an Xid */
+	NVSHARE_EVENT_MONITOR_DOWN,      /* NVML cannot be asked */
+	NVSHARE_EVENT_COUNT
+};
+
+/* A tool asks for the first event behind the one that it has seen last. */
+struct nvshare_get_events {
+	uint64_t after; /* event::id; 0: from the oldest that is kept */
+	uint32_t waits; /* 1: the answer may come later, with the next event */
+	uint32_t unused;
+};
+
+struct nvshare_event {
+	uint64_t id;                 /* from 1, since the scheduler began; NONE: 0 */
+	uint64_t unix_ns;            /* since 1970 */
+	uint64_t n_missed;           /* events between after and this one that are forgotten */
+	uint32_t level;              /* enum nvshare_event_level */
+	uint32_t type;               /* enum nvshare_event_type */
+	uint32_t gpu;                /* status_gpu::index; UINT32_MAX: of none */
+	uint32_t xid;                /* 0: none */
+	uint32_t client;             /* its number; 0: of none */
+	uint32_t pid;                /* of the client */
+	char uuid[NVSHARE_UUID_LEN]; /* of the GPU: "GPU-..." or "MIG-..." */
+	char message[NVSHARE_TEXT_LEN];
+};
+
 enum nvshare_result {
 	NVSHARE_RESULT_OK,
 	NVSHARE_RESULT_DENIED,  /* only root, the daemon's user and the group nvshare may do it */

@@ -25,6 +25,7 @@ int status_command(char *const *args);
 int set_command(char *const *args);
 int reload_command(char *const *args);
 int config_command(char *const *args);
+int events_command(char *const *args);
 
 /* Sets one value of the node (set.c). is_trial: only checks the value. */
 int set_tq(const char *value, bool is_trial);
@@ -43,5 +44,8 @@ int request_send(int fd, uint16_t type, const void *body);
 
 /* Waits up to 10 seconds for the next answer. Its texts are fit for a terminal. */
 int request_receive(int fd, struct msg *ret_msg);
+
+/* The same, but waits for as long as it takes. */
+int request_await(int fd, struct msg *ret_msg);
 
 #endif

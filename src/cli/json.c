@@ -111,7 +111,10 @@ static void print_state(FILE *out, const struct nvshare_status_state *state)
 		    "\"power_watts\": ", (double)state->power_mw / 1e3);
 	print_known(out, state->known & NVSHARE_STATE_KNOWS_ENERGY,
 		    "\"energy_joules\": ", (double)state->energy_mj / 1e3);
-	print_known(out, is_told, "\"used_memory\": ", (double)state->used);
+	if (is_told)
+		(void)fprintf(out, ", \"used_memory\": %" PRIu64, state->used);
+	else
+		(void)fputs(", \"used_memory\": null", out);
 	print_known(out, is_told, "\"state_age_seconds\": ", (double)state->age_ns / NS);
 }
 

@@ -96,13 +96,18 @@ static void sanitize_texts(struct msg *msg)
 		text_sanitize(msg->body.config.value);
 		text_sanitize(msg->body.config.origin);
 		break;
+	case NVSHARE_MSG_EVENT:
+		text_sanitize(msg->body.event.uuid);
+		text_sanitize(msg->body.event.message);
+		break;
 	case NVSHARE_MSG_RESULT:
 		text_sanitize(msg->body.result.text);
 		break;
 	}
 }
 
-int request_receive(int fd, struct msg *ret_msg)
+/* wait_ms: -1: for ever. */
+static int request_receive_within(int fd, int wait_ms, struct msg *ret_msg)
 {
 	uint8_t bytes[NVSHARE_MSG_SIZE_MAX];
 	struct pollfd pfd = {.fd = fd, .events = POLLIN};
@@ -111,7 +116,7 @@ int request_receive(int fd, struct msg *ret_msg)
 	int r;
 
 	do {
-		r = poll(&pfd, 1, ANSWER_MS);
+		r = poll(&pfd, 1, wait_ms);
 	} while (r < 0 && errno == EINTR);
 	n = r > 0 ? sock_recv(fd, bytes, sizeof(bytes)) : -ETIMEDOUT;
 	if (n > 0) {
@@ -136,4 +141,14 @@ int request_receive(int fd, struct msg *ret_msg)
 		      " does not answer as it should: %s\n",
 		      sock_dir(NULL), text);
 	return CLI_EXIT_NO_SCHEDULER;
+}
+
+int request_receive(int fd, struct msg *ret_msg)
+{
+	return request_receive_within(fd, ANSWER_MS, ret_msg);
+}
+
+int request_await(int fd, struct msg *ret_msg)
+{
+	return request_receive_within(fd, -1, ret_msg);
 }

@@ -21,6 +21,9 @@ static const struct usage {
 	{"status --json", "the same for programs"},
 	{"config", "every setting of the scheduler, and where it comes from"},
 	{"config --json", "the same for programs"},
+	{"events", "the last errors of GPUs and clients"},
+	{"events -f", "the same, and those that come"},
+	{"events --json", "the same for programs, one object a line; also with -f"},
 	{"reload", "the scheduler reads its files again; what set has changed ends"},
 	{"set SETTING VALUE", "any setting that config shows, but for those that need a\n"
 			      "restart; some have short names:"},

@@ -85,6 +85,13 @@ struct peer {
 	bool is_closing;           /* on connections::closing: freed after the batch */
 	struct peer *closing_next; /* connections::closing */
 
+	/* PEER_STATE_TOOL */
+	bool is_event_waiting;   /* on events::waiting */
+	struct peer *event_prev; /* events::waiting */
+	struct peer *event_next;
+	uint64_t event_after; /* the last event that it has seen */
+	uint32_t event_seq;   /* of its request */
+
 	/* PEER_STATE_CLIENT */
 	uint32_t id;
 	uint32_t gpu;

@@ -225,6 +225,7 @@ int server_init(struct server *server, const struct settings *settings)
 	server->armed_ns = DEADLINE_NEVER;
 	flow_init(server);
 	actions_init(server);
+	alerts_init(server);
 	measure_init(server);
 
 	r = server_allocate(server);

@@ -20,9 +20,11 @@
 #include "core/sched.h"
 #include "daemon/actions.h"
 #include "daemon/admission.h"
+#include "daemon/alerts.h"
 #include "daemon/connections.h"
 #include "daemon/deadlines.h"
 #include "daemon/event_source.h"
+#include "daemon/events.h"
 #include "daemon/flow.h"
 #include "daemon/gpus.h"
 #include "daemon/grace.h"
@@ -78,8 +80,10 @@ struct server {
 
 	struct actions actions;
 	struct admission admission;
+	struct alerts alerts;
 	struct connections connections;
 	struct doubts *doubts;
+	struct events events;
 	struct flow flow;
 	struct grace grace;
 	struct host host;

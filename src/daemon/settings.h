@@ -31,8 +31,9 @@
 enum settings_task { SETTINGS_TASK_RUN, SETTINGS_TASK_CHECK, SETTINGS_TASK_PRINT };
 
 struct settings {
-	char sock_dir[PATH_MAX];    /* "": the default */
-	char config_file[PATH_MAX]; /* "": the default, which may be missing */
+	char sock_dir[PATH_MAX];      /* "": the default */
+	char config_file[PATH_MAX];   /* "": the default, which may be missing */
+	char alert_command[PATH_MAX]; /* "": none */
 	struct http_addresses http;
 	struct sched_config config;
 	struct timeshare_config share;

@@ -63,6 +63,8 @@ static void states_end(struct server *server, const char *why)
 	log_warn("nvml-helper-lost: %s; times=%u; the states of GPUs are unknown until the next"
 		 " one answers",
 		 why, states->n_failures);
+	events_add_gpu(server, NVSHARE_EVENT_MONITOR_DOWN, NVSHARE_EVENT_WARNING, EVENTS_NONE, 0,
+		       "the helper that asks NVML is lost: %s", why);
 	states_plan(server, states->retry_ns);
 }
 
@@ -80,25 +82,31 @@ static enum health_input states_input(const struct helper_report *report)
 	return HEALTH_POLL_FAILED;
 }
 
-static void states_tell(const struct server *server, uint32_t index, enum health_news news,
-			uint32_t xid)
+static void states_tell(struct server *server, uint32_t index, enum health_news news, uint32_t xid)
 {
 	const char *text = health_xid_text(xid);
 
-	(void)server;
 	switch (news) {
 	case HEALTH_NEWS_PROGRAM:
 		log_info("gpu-xid gpu=%u xid=%u: %s", index, xid, text);
+		events_add_gpu(server, NVSHARE_EVENT_GPU_XID, NVSHARE_EVENT_INFO, index, xid,
+			       "GPU %u: %s (Xid %u)", index, text, xid);
 		break;
 	case HEALTH_NEWS_ERROR:
 		log_error("gpu-error gpu=%u xid=%u: %s", index, xid, text);
+		events_add_gpu(server, NVSHARE_EVENT_GPU_ERROR, NVSHARE_EVENT_ERROR, index, xid,
+			       "GPU %u: %s (Xid %u)", index, text, xid);
 		break;
 	case HEALTH_NEWS_LOST:
-		log_error("gpu-unrecoverable gpu=%u xid=%u: %s", index, xid,
-			  xid ? text : "the GPU is lost, or needs a reset");
+		text = xid ? text : "the GPU is lost, or needs a reset";
+		log_error("gpu-unrecoverable gpu=%u xid=%u: %s", index, xid, text);
+		events_add_gpu(server, NVSHARE_EVENT_GPU_UNRECOVERABLE, NVSHARE_EVENT_ERROR, index,
+			       xid, "GPU %u: %s (Xid %u)", index, text, xid);
 		break;
 	case HEALTH_NEWS_BACK:
 		log_info("gpu-back gpu=%u", index);
+		events_add_gpu(server, NVSHARE_EVENT_GPU_BACK, NVSHARE_EVENT_INFO, index, 0,
+			       "GPU %u answers again", index);
 		break;
 	case HEALTH_NEWS_NONE:
 	case HEALTH_NEWS_COUNT_:

@@ -46,6 +46,10 @@ void tools_message(struct server *server, struct peer *peer, const struct msg *m
 		settings_tool_show(server, peer, seq, msg->body.get_config.row);
 		return;
 	}
+	if (msg->header.type == NVSHARE_MSG_GET_EVENTS) {
+		events_ask(server, peer, seq, &msg->body.get_events);
+		return;
+	}
 	flow_charge(server, peer, SET_COST + server->slots_used / SLOTS_A_PACKET);
 	if (msg->header.type == NVSHARE_MSG_SET && claims_is_key(msg->body.set.key)) {
 		claims_set(server, peer, seq, &msg->body.set);

@@ -32,6 +32,8 @@ _Static_assert(sizeof(struct nvshare_result_msg) == 260, "result_msg");
 _Static_assert(sizeof(struct nvshare_set_text) == 576, "set_text");
 _Static_assert(sizeof(struct nvshare_get_config) == 8, "get_config");
 _Static_assert(sizeof(struct nvshare_config) == 848, "config");
+_Static_assert(sizeof(struct nvshare_get_events) == 16, "get_events");
+_Static_assert(sizeof(struct nvshare_event) == 352, "event");
 _Static_assert(sizeof(struct msg) == NVSHARE_MSG_SIZE_MAX, "msg");
 
 /* A longer packet is cut to the limit on receipt, so no valid packet may have that size. */
@@ -131,6 +133,9 @@ static int check_strings(const struct msg *msg)
 	case NVSHARE_MSG_CONFIG:
 		is_good =
 			HAS_NUL(config, name) && HAS_NUL(config, value) && HAS_NUL(config, origin);
+		break;
+	case NVSHARE_MSG_EVENT:
+		is_good = HAS_NUL(event, uuid) && HAS_NUL(event, message);
 		break;
 	case NVSHARE_MSG_RESULT:
 		is_good = HAS_NUL(result, text);
@@ -232,6 +237,13 @@ static int check_ranges(const struct msg *msg)
 	case NVSHARE_MSG_CONFIG:
 		is_good = msg->body.config.row < msg->body.config.n_rows &&
 			  msg->body.config.is_fixed <= 1;
+		break;
+	case NVSHARE_MSG_GET_EVENTS:
+		is_good = msg->body.get_events.waits <= 1;
+		break;
+	case NVSHARE_MSG_EVENT:
+		is_good = msg->body.event.level < NVSHARE_EVENT_LEVEL_COUNT &&
+			  msg->body.event.type < NVSHARE_EVENT_COUNT;
 		break;
 	case NVSHARE_MSG_RESULT:
 		is_good = msg->body.result.code < NVSHARE_RESULT_COUNT;

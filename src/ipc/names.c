@@ -38,3 +38,20 @@ const char *const names_key[NVSHARE_KEY_COUNT] = {
 	[NVSHARE_KEY_SLO] = "slo",
 	[NVSHARE_KEY_COMPUTE_LIMIT] = "compute-limit",
 };
+
+const char *const names_event_level[NVSHARE_EVENT_LEVEL_COUNT] = {
+	[NVSHARE_EVENT_INFO] = "info",
+	[NVSHARE_EVENT_WARNING] = "warning",
+	[NVSHARE_EVENT_ERROR] = "error",
+};
+
+const char *const names_event[NVSHARE_EVENT_COUNT] = {
+	[NVSHARE_EVENT_NONE] = "none",
+	[NVSHARE_EVENT_WORKER_DOWN] = "worker_down",
+	[NVSHARE_EVENT_WORKER_BACK] = "worker_back",
+	[NVSHARE_EVENT_GPU_ERROR] = "gpu_error",
+	[NVSHARE_EVENT_GPU_UNRECOVERABLE] = "gpu_unrecoverable",
+	[NVSHARE_EVENT_GPU_BACK] = "gpu_back",
+	[NVSHARE_EVENT_GPU_XID] = "gpu_xid",
+	[NVSHARE_EVENT_MONITOR_DOWN] = "monitor_down",
+};

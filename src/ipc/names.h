@@ -15,5 +15,7 @@ extern const char *const names_policy[NVSHARE_POLICY_COUNT];
 extern const char *const names_priority[NVSHARE_PRIORITY_COUNT];
 extern const char *const names_switch_mode[NVSHARE_SWITCH_COUNT];
 extern const char *const names_key[NVSHARE_KEY_COUNT]; /* what nvsharectl sets */
+extern const char *const names_event_level[NVSHARE_EVENT_LEVEL_COUNT];
+extern const char *const names_event[NVSHARE_EVENT_COUNT];
 
 #endif

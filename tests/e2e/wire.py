@@ -52,6 +52,8 @@ TYPES = {
     "GET_CONFIG": (32, "<II"),
     "CONFIG": (33, "<4I64s512s256s"),
     "STATUS_STATE": (34, "<5Q6I"),
+    "GET_EVENTS": (35, "<QII"),
+    "EVENT": (36, "<3Q6I48s256s"),
 }
 NAMES = {number: name for name, (number, _) in TYPES.items()}
 FORMATS = {name: struct.Struct(form) for name, (_, form) in TYPES.items()}
