@@ -9,7 +9,7 @@
 
 /* ---- telling the core -------------------------------------------------------- */
 
-static void measure_tell(struct server *server, uint32_t index)
+void measure_tell(struct server *server, uint32_t index)
 {
 	struct gpu *gpu = &server->gpus.at[index];
 	struct sched_event event = {
@@ -19,6 +19,7 @@ static void measure_tell(struct server *server, uint32_t index)
 		.external = gpu->external,
 		.link_bandwidth = gpu->link_bandwidth,
 		.is_other = !gpu->is_told,
+		.is_out = gpu->is_out,
 	};
 
 	gpu->is_told = true;

@@ -133,6 +133,17 @@ static uint32_t states_n_devices(const struct server *server)
 	return n;
 }
 
+/* No client gets a new grant on a GPU that is out. */
+static void states_take_out(struct server *server, uint32_t index)
+{
+	bool is_out = health_is_out(&server->states.gpus[index].health);
+
+	if (server->gpus.at[index].is_out == is_out)
+		return;
+	server->gpus.at[index].is_out = is_out;
+	measure_tell(server, index);
+}
+
 static void states_on_report(struct server *server, const struct helper_report *report)
 {
 	struct states *states = &server->states;
@@ -159,6 +170,7 @@ static void states_on_report(struct server *server, const struct helper_report *
 	}
 	states_tell(server, index, health_step(&gpu->health, input, report->xid, server->now_ns),
 		    input == HEALTH_XID ? report->xid : gpu->health.xid);
+	states_take_out(server, index);
 	if (health_is_out(&gpu->health))
 		states_plan(server, states->polled_ns + server->settings.poll_ns);
 }

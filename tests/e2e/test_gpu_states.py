@@ -5,6 +5,7 @@ import os
 import pathlib
 import signal
 
+import wire
 from conftest import until
 
 POLL = {"NVSHARE_POLL_INTERVAL_MS": "20"}
@@ -113,3 +114,29 @@ def test_the_helper_ends_with_the_scheduler(node):
             return True
 
     until("the helper is gone", is_gone)
+
+
+def client_on(node, gpu):
+    """A client of that GPU which wants nothing yet."""
+    client = wire.Wire(node.sock_dir / "scheduler.sock")
+    uuid = bytes.fromhex(node.gpu(gpu)["uuid"][4:].replace("-", ""))
+    client.send("REGISTER", uuid, 0, 0, *wire.mem(), 0, 1, *wire.CLAIM, b"test", b"")
+    client.expect("REGISTERED")
+    return client
+
+
+def test_nobody_gets_a_turn_on_a_gpu_that_is_out(node):
+    node.start_scheduler(NVSHARE_SIM_GPUS="2", **POLL)
+    until("both are good", lambda: state(node, 0) == state(node, 1) == "good")
+    on_lost, on_good = client_on(node, 0), client_on(node, 1)
+    inject(node, "xid 79 gpu 0")
+    until("it is lost", lambda: state(node, 0) == "lost")
+    on_lost.request()
+    on_lost.expect("WAIT_FOR_MEM")
+    on_good.request()
+    on_good.expect("LOCK_OK")
+    assert not wire.is_ready(on_lost.sock)
+    assert "#1 waits for its GPU, which has an error" in node.ctl("status").stdout
+    inject(node, "recover gpu 0")
+    on_lost.expect("LOCK_OK")
+    assert state(node, 0) == "good"
