@@ -3,8 +3,8 @@
 #define NVS_DAEMON_EVENTS_H
 
 /*
- * What happened to GPUs and clients that an operator should know: the last events, for tools that
- * ask and tools that wait, and for the alert command (daemon/alerts.h).
+ * The last events of GPUs and clients that an operator should know: for tools that ask, tools that
+ * wait, and the alert command (daemon/alerts.h).
  *
  * A tool asks for the first event behind a number that it has seen. So a tool that does not read
  * costs nothing, and one that is too slow hears how many events it has missed.
