@@ -365,8 +365,12 @@ struct nvshare_mem_refused {
 	uint64_t limit; /* bytes: the largest budget that this client could get */
 };
 
+/* nvshare_get_status::flags */
+#define NVSHARE_GET_STATUS_STATES (1u << 0) /* STATUS_STATE, too, behind all STATUS_GPU */
+
 struct nvshare_get_status {
-	uint8_t unused[8];
+	uint32_t flags; /* NVSHARE_GET_STATUS_*; an older scheduler does not look at them */
+	uint32_t unused;
 };
 
 enum nvshare_mode {
@@ -450,6 +454,36 @@ struct nvshare_status_gpu {
 	uint32_t n_outsiders; /* processes without nvshare; only some get a STATUS_OUTSIDER */
 	uint32_t unused;
 	char name[NVSHARE_NAME_LEN];
+};
+
+enum nvshare_state {
+	NVSHARE_STATE_UNKNOWN, /* NVML has not told yet, or cannot be asked now */
+	NVSHARE_STATE_GOOD,
+	NVSHARE_STATE_ERROR, /* out: a serious error */
+	NVSHARE_STATE_LOST,  /* out: it needs a reset, or a restart of the machine */
+	NVSHARE_STATE_COUNT
+};
+
+/* nvshare_status_state::known */
+#define NVSHARE_STATE_KNOWS_TEMPERATURE (1u << 0)
+#define NVSHARE_STATE_KNOWS_UTILIZATION (1u << 1)
+#define NVSHARE_STATE_KNOWS_POWER       (1u << 2)
+#define NVSHARE_STATE_KNOWS_ENERGY      (1u << 3)
+#define NVSHARE_STATE_KNOWS_ALL         15u
+
+/* How a GPU is, as NVML told last. Of a MIG instance, heat and power are the whole card's. */
+struct nvshare_status_state {
+	uint64_t age_ns;    /* of the values; UINT64_MAX: there are none yet */
+	uint64_t since_ns;  /* in its state for so long; UINT64_MAX: always */
+	uint64_t used;      /* bytes, of clients and others together */
+	uint64_t power_mw;  /* now */
+	uint64_t energy_mj; /* since the driver was loaded */
+	uint32_t gpu;       /* status_gpu::index */
+	uint32_t state;     /* enum nvshare_state */
+	uint32_t xid;       /* of its last serious error; 0: none, or one without an Xid */
+	uint32_t known;     /* NVSHARE_STATE_KNOWS_* */
+	uint32_t celsius;
+	uint32_t utilization_percent; /* time with work of anybody, by NVML */
 };
 
 /* A process that uses the GPU without nvshare. The one with most memory comes first. */
@@ -648,6 +682,48 @@ struct nvshare_trace {
 	uint32_t n;      /* of entries */
 	uint32_t unused;
 	struct nvshare_trace_entry entries[NVSHARE_TRACE_PAGE];
+};
+
+#define NVSHARE_UUID_LEN 48
+
+enum nvshare_event_level {
+	NVSHARE_EVENT_INFO,
+	NVSHARE_EVENT_WARNING,
+	NVSHARE_EVENT_ERROR,
+	NVSHARE_EVENT_LEVEL_COUNT
+};
+
+enum nvshare_event_type {
+	NVSHARE_EVENT_NONE,              /* the answer where there is no event */
+	NVSHARE_EVENT_WORKER_DOWN,       /* a client does not answer */
+	NVSHARE_EVENT_WORKER_BACK,       /* it answers again */
+	NVSHARE_EVENT_GPU_ERROR,         /* a GPU is out */
+	NVSHARE_EVENT_GPU_UNRECOVERABLE, /* a GPU is out, and needs a reset */
+	NVSHARE_EVENT_GPU_BACK,          /* a GPU is used again */
+	NVSHARE_EVENT_GPU_XID,           /* a program has caused an Xid */
+	NVSHARE_EVENT_MONITOR_DOWN,      /* NVML cannot be asked */
+	NVSHARE_EVENT_COUNT
+};
+
+/* A tool asks for the first event behind the one that it has seen last. */
+struct nvshare_get_events {
+	uint64_t after; /* event::id; 0: from the oldest that is kept */
+	uint32_t waits; /* 1: the answer may come later, with the next event */
+	uint32_t unused;
+};
+
+struct nvshare_event {
+	uint64_t id;                 /* from 1, since the scheduler began; NONE: 0 */
+	uint64_t unix_ns;            /* since 1970 */
+	uint64_t n_missed;           /* events between after and this one that are forgotten */
+	uint32_t level;              /* enum nvshare_event_level */
+	uint32_t type;               /* enum nvshare_event_type */
+	uint32_t gpu;                /* status_gpu::index; UINT32_MAX: of none */
+	uint32_t xid;                /* 0: none */
+	uint32_t client;             /* its number; 0: of none */
+	uint32_t pid;                /* of the client */
+	char uuid[NVSHARE_UUID_LEN]; /* of the GPU: "GPU-..." or "MIG-..." */
+	char message[NVSHARE_TEXT_LEN];
 };
 
 enum nvshare_result {

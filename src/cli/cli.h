@@ -29,6 +29,7 @@ int config_command(char *const *args);
 int trace_command(char *const *args);
 int top_command(char *const *args);
 int doctor_command(char *const *args);
+int events_command(char *const *args);
 
 /* Sets one value of the node (set.c). is_trial: only checks the value. */
 int set_tq(const char *value, bool is_trial);
@@ -55,5 +56,7 @@ int request_set(int fd, uint16_t type, const void *body, struct nvshare_result_m
 void request_report_to(FILE *file);
 
 __attribute__((format(printf, 1, 2))) void request_report(const char *format, ...);
+/* The same, but waits for as long as it takes. */
+int request_await(int fd, struct msg *ret_msg);
 
 #endif

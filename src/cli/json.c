@@ -102,9 +102,40 @@ static void print_rates(FILE *out, const struct nvshare_status_gpu *gpu)
 		status_rate(gpu, (double)gpu->be_gpu_ns / NS));
 }
 
+/* key: with its quotes. A value that NVML does not tell is null. */
+static void print_known(FILE *out, bool is_known, const char *key, double value)
+{
+	if (is_known)
+		(void)fprintf(out, ", %s%.3f", key, value);
+	else
+		(void)fprintf(out, ", %snull", key);
+}
+
+static void print_state(FILE *out, const struct nvshare_status_state *state)
+{
+	bool is_told = state->age_ns != UINT64_MAX;
+
+	(void)fprintf(out, ",\n     \"state\": \"%s\", \"xid\": %u",
+		      status_gpu_state_names[state->state], state->xid);
+	print_known(out, state->known & NVSHARE_STATE_KNOWS_TEMPERATURE,
+		    "\"temperature_celsius\": ", state->celsius);
+	print_known(out, state->known & NVSHARE_STATE_KNOWS_UTILIZATION,
+		    "\"nvml_utilization_percent\": ", state->utilization_percent);
+	print_known(out, state->known & NVSHARE_STATE_KNOWS_POWER,
+		    "\"power_watts\": ", (double)state->power_mw / 1e3);
+	print_known(out, state->known & NVSHARE_STATE_KNOWS_ENERGY,
+		    "\"energy_joules\": ", (double)state->energy_mj / 1e3);
+	if (is_told)
+		(void)fprintf(out, ", \"used_memory\": %" PRIu64, state->used);
+	else
+		(void)fputs(", \"used_memory\": null", out);
+	print_known(out, is_told, "\"state_age_seconds\": ", (double)state->age_ns / NS);
+}
+
 static void print_gpu(FILE *out, const struct status *status, const struct nvshare_status_gpu *gpu)
 {
 	struct status_counts counts = status_count(status, gpu);
+	const struct nvshare_status_state *state = status_state(status, gpu->index);
 	char uuid[STATUS_UUID_LEN];
 
 	(void)fprintf(out, "    {\"index\": %u, \"uuid\": \"%s\", \"name\": ", gpu->index,
@@ -151,6 +182,8 @@ static void print_gpu(FILE *out, const struct status *status, const struct nvsha
 		      ", \"hint_error_seconds\": %.6f",
 		      gpu->n_hints, gpu->n_hints_missed, (double)gpu->hint_error_ns / NS);
 	print_rates(out, gpu);
+	if (state)
+		print_state(out, state);
 	print_outsiders(out, status, gpu);
 	if (gpu->next_switch_ms == UINT64_MAX)
 		(void)fprintf(out, ", \"next_switch_seconds\": null}");

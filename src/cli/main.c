@@ -140,6 +140,8 @@ static int do_command(const char *name, char *const *args)
 		command = set_command;
 	else if (!strcmp(name, "config"))
 		command = config_command;
+	else if (!strcmp(name, "events"))
+		command = events_command;
 	else if (!strcmp(name, "reload"))
 		command = reload_command;
 	else if (!strcmp(name, "trace"))

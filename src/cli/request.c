@@ -110,13 +110,18 @@ static void sanitize_texts(struct msg *msg)
 		text_sanitize(msg->body.config.value);
 		text_sanitize(msg->body.config.origin);
 		break;
+	case NVSHARE_MSG_EVENT:
+		text_sanitize(msg->body.event.uuid);
+		text_sanitize(msg->body.event.message);
+		break;
 	case NVSHARE_MSG_RESULT:
 		text_sanitize(msg->body.result.text);
 		break;
 	}
 }
 
-int request_receive(int fd, struct msg *ret_msg)
+/* wait_ms: -1: for ever. */
+static int request_receive_within(int fd, int wait_ms, struct msg *ret_msg)
 {
 	uint8_t bytes[NVSHARE_MSG_SIZE_MAX];
 	struct pollfd pfd = {.fd = fd, .events = POLLIN};
@@ -125,7 +130,7 @@ int request_receive(int fd, struct msg *ret_msg)
 	int r;
 
 	do {
-		r = poll(&pfd, 1, ANSWER_MS);
+		r = poll(&pfd, 1, wait_ms);
 	} while (r < 0 && errno == EINTR);
 	n = r > 0 ? sock_recv(fd, bytes, sizeof(bytes)) : -ETIMEDOUT;
 	if (n > 0) {
@@ -167,4 +172,14 @@ int request_set(int fd, uint16_t type, const void *body, struct nvshare_result_m
 	}
 	*ret_result = msg.body.result;
 	return CLI_EXIT_OK;
+}
+
+int request_receive(int fd, struct msg *ret_msg)
+{
+	return request_receive_within(fd, ANSWER_MS, ret_msg);
+}
+
+int request_await(int fd, struct msg *ret_msg)
+{
+	return request_receive_within(fd, -1, ret_msg);
 }

@@ -11,6 +11,7 @@
 #include <time.h>
 
 const char *const status_state_names[] = {"idle", "waiting", "incoming", "running", "stopping"};
+const char *const status_gpu_state_names[] = {"unknown", "good", "error", "lost"};
 const char *const status_backend_names[] = {"none", "vmm", "managed"};
 const char *const status_outcome_names[] = {"success",        "timeout",  "save-failed",
 					    "no-host-memory", "gpu-hung", "invalid-state",
@@ -35,6 +36,7 @@ static const char *const drain_reasons[NVSHARE_HALT_COUNT] = {
 void status_deinit(struct status *status)
 {
 	free(status->gpus);
+	free(status->states);
 	free(status->outsiders);
 	free(status->clients);
 }
@@ -61,6 +63,22 @@ const char *status_stops_by(const struct nvshare_status_client *client)
 const char *status_drain_reason(const struct nvshare_status_client *client)
 {
 	return drain_reasons[client->halt];
+}
+
+const struct nvshare_status_state *status_state(const struct status *status, uint32_t gpu)
+{
+	for (size_t i = 0; i < status->n_states; i++) {
+		if (status->states[i].gpu == gpu)
+			return &status->states[i];
+	}
+	return NULL;
+}
+
+bool status_is_out(const struct status *status, uint32_t gpu)
+{
+	const struct nvshare_status_state *state = status_state(status, gpu);
+
+	return state && (state->state == NVSHARE_STATE_ERROR || state->state == NVSHARE_STATE_LOST);
 }
 
 uint64_t status_pinned(const struct nvshare_mem *mem)
@@ -124,6 +142,11 @@ static int status_take(struct status *status, const struct msg *msg, bool *ret_i
 				     &msg->body.status_gpu);
 		status->gpus = array ? array : status->gpus;
 		return array ? 0 : -ENOMEM;
+	case NVSHARE_MSG_STATUS_STATE:
+		array = array_append(status->states, &status->n_states, sizeof(*status->states),
+				     &msg->body.status_state);
+		status->states = array ? array : status->states;
+		return array ? 0 : -ENOMEM;
 	case NVSHARE_MSG_STATUS_OUTSIDER:
 		array = array_append(status->outsiders, &status->n_outsiders,
 				     sizeof(*status->outsiders), &msg->body.status_outsider);
@@ -175,11 +198,12 @@ int status_fetch(struct status *status)
 {
 	FD_CLEANUP int fd = -1;
 	bool is_last = false;
+	struct nvshare_get_status body = {.flags = NVSHARE_GET_STATUS_STATES};
 	int r;
 
 	r = request_open(&fd);
 	if (!r)
-		r = request_send(fd, NVSHARE_MSG_GET_STATUS, NULL);
+		r = request_send(fd, NVSHARE_MSG_GET_STATUS, &body);
 	while (!r && !is_last)
 		r = status_receive(fd, status, &is_last);
 	return r;

@@ -12,9 +12,11 @@
 struct status {
 	struct nvshare_status_node node;
 	struct nvshare_status_gpu *gpus;
+	struct nvshare_status_state *states; /* none of an older scheduler */
 	struct nvshare_status_outsider *outsiders;
 	struct nvshare_status_client *clients;
 	size_t n_gpus;
+	size_t n_states;
 	size_t n_outsiders;
 	size_t n_clients;
 	double unix_seconds; /* time of the status, since 1970 */
@@ -44,6 +46,11 @@ struct status_counts {
 
 struct status_counts status_count(const struct status *status,
 				  const struct nvshare_status_gpu *gpu);
+/* NULL: the scheduler does not tell it. */
+const struct nvshare_status_state *status_state(const struct status *status, uint32_t gpu);
+
+/* No client gets a new grant there. */
+bool status_is_out(const struct status *status, uint32_t gpu);
 
 uint64_t status_pinned(const struct nvshare_mem *mem);
 bool status_is_running(const struct nvshare_status_client *client);
@@ -55,6 +62,7 @@ const char *status_stops_by(const struct nvshare_status_client *client);
 const char *status_drain_reason(const struct nvshare_status_client *client);
 
 extern const char *const status_state_names[NVSHARE_CLIENT_STATE_COUNT];
+extern const char *const status_gpu_state_names[NVSHARE_STATE_COUNT];
 extern const char *const status_backend_names[NVSHARE_BACKEND_MANAGED + 1];
 extern const char *const status_outcome_names[NVSHARE_OUTCOME_COUNT];
 

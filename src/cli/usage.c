@@ -32,6 +32,9 @@ static const struct usage {
 	{"doctor", "looks for what keeps nvshare from working, and what to do"},
 	{"doctor --pid PID", "the same, and whether that program has the library"},
 	{"doctor --json", "the same for programs"},
+	{"events", "the last errors of GPUs and clients"},
+	{"events -f", "the same, and those that come"},
+	{"events --json", "the same for programs, one object a line; also with -f"},
 	{"set SETTING VALUE", "any setting that config shows, but for those that need a\n"
 			      "restart; some have short names:"},
 	{"set --save SETTING VALUE", "the same, and it stays after reload and restart"},

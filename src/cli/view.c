@@ -5,6 +5,7 @@
 #include "cli/fold.h"
 #include "cli/status.h"
 #include "cli/table.h"
+#include "cli/view_state.h"
 #include "ipc/names.h"
 #include "util/clock.h"
 #include "util/parse.h"
@@ -245,7 +246,9 @@ static void print_gpu(FILE *out, const struct status *status, const struct nvsha
 	if (gpu->contexts_max)
 		(void)fprintf(out, ", %s in contexts (%s at the most)", size_text(gpu->contexts).s,
 			      size_text(gpu->contexts_max).s);
-	(void)fprintf(out, "\n  clients   ");
+	(void)fputc('\n', out);
+	view_state_print(out, status, gpu->index, has_colours);
+	(void)fprintf(out, "  clients   ");
 	print_counts(out, status_count(status, gpu), gpu->running);
 	(void)fprintf(out, "\n  switches  %" PRIu64, gpu->n_switches);
 	if (gpu->moved_out || gpu->moved_in)
@@ -412,7 +415,9 @@ static void add_wait(struct note *note, const struct status *status,
 	struct blame blame;
 	char text[112];
 
-	if (lacks_turns(&status->node, client)) {
+	if (client->why != NVSHARE_WAIT_NOT && status_is_out(status, client->gpu)) {
+		reason = "waits for its GPU, which has an error";
+	} else if (lacks_turns(&status->node, client)) {
 		reason = "waits for memory: turns are off (nvsharectl -S on)";
 	} else if (client->why == NVSHARE_WAIT_STUCK) {
 		blame = blame_find(status, client);

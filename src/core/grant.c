@@ -102,11 +102,16 @@ bool grant_is_whole(const struct sched_client *c)
 	return c->task == SCHED_TASK_RESTORE && fit_allowed(c) >= c->budget_target;
 }
 
-/* Two with a grant would be one too many, even while the first one stops. */
+/*
+ * Two with a grant would be one too many, even while the first one stops. A GPU that is out gives
+ * no grants.
+ */
 static bool grant_is_barred(const struct sched *sched, uint32_t client)
 {
 	const struct sched_client *c = &sched->clients[client];
 
+	if (sched->gpus[c->gpu].is_out)
+		return true;
 	return fit_exclusive(sched) && sched->gpus[c->gpu].sums.n_holding > c->counted.n_holding;
 }
 

@@ -146,6 +146,7 @@ static int on_gpu(struct sched *sched, const struct sched_event *event)
 	g->total = event->bytes;
 	g->external = event->external;
 	g->link_bandwidth = event->link_bandwidth;
+	g->is_out = event->is_out;
 	g->is_dirty = true;
 	return 0;
 }

@@ -108,8 +108,8 @@ enum sched_client_state {
 };
 
 enum sched_event_type {
-	SCHED_EVENT_GPU,    /* gpu, bytes = total (to 16 TiB), external, link_bandwidth, is_other:
-			     * first, and on change */
+	SCHED_EVENT_GPU,    /* gpu, bytes = total (to 16 TiB), external, link_bandwidth, is_other,
+			     * is_out: first, and on change */
 	SCHED_EVENT_CONFIG, /* config */
 	SCHED_EVENT_JOIN,   /* client, gpu, owner, running, fixed, memory, budget, claim, doubted */
 	SCHED_EVENT_LEAVE,  /* client: its process or connection is gone, with its memory */
@@ -154,6 +154,7 @@ struct sched_event {
 	bool is_other; /* GPU: the index stands for another GPU than before */
 	struct sched_memory memory;
 	struct sched_claim claim;
+	bool is_out; /* GPU: it has an error; nobody gets a new grant there, or is stopped */
 	const struct sched_config *config;
 };
 

@@ -232,6 +232,7 @@ static inline bool sched_has_drop(const struct sched_client *client)
 struct sched_gpu {
 	bool is_known;
 	bool is_dirty;         /* to be looked at before the step ends, or in the next one */
+	bool is_out;           /* it has an error: nobody is let in, or stopped for others */
 	bool is_overcommitted; /* and reported */
 	bool is_prepared;      /* the victims of head know */
 	bool is_ahead;         /* head has been given what can come in before they stop */

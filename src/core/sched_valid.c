@@ -257,10 +257,10 @@ static void check_client(const struct sched *sched, uint32_t client, struct coun
 	check_policy(sched, client);
 }
 
-/* Nobody waits for a place that is there. */
+/* Nobody waits for a place that is there, but on a GPU that is out. */
 static void check_work_conserving(const struct sched *sched, const struct sched_gpu *g)
 {
-	for (uint32_t i = g->queue.first; i != SCHED_NONE && !g->is_dirty;
+	for (uint32_t i = g->queue.first; i != SCHED_NONE && !g->is_dirty && !g->is_out;
 	     i = sched->clients[i].link[SCHED_LINK_LINE].next) {
 		uint32_t able = queue_able(sched, i);
 

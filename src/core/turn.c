@@ -55,7 +55,8 @@ void turn_admit(struct sched *sched, uint32_t client)
 {
 	const struct sched_client *c = &sched->clients[client];
 
-	if (sched->gpus[c->gpu].coming.n >= COMING_MAX || !fit_beside(sched, client))
+	if (sched->gpus[c->gpu].is_out || sched->gpus[c->gpu].coming.n >= COMING_MAX ||
+	    !fit_beside(sched, client))
 		return;
 	plan_beside(sched, client);
 	admit_client(sched, client, false);
@@ -269,6 +270,8 @@ static void turn_set_wake(struct sched *sched, uint32_t gpu)
 	uint64_t ages_ns = queue_ages_ns(sched, gpu);
 
 	g->wake_ns = ages_ns;
+	if (g->is_out)
+		return;
 	if (plan_stalled(sched, gpu) != SCHED_NONE)
 		g->wake_ns = sched->now_ns + 1; /* put back in this moment */
 	if (g->head == SCHED_NONE || !fit_by_switch(sched, g->head))
@@ -289,6 +292,17 @@ static void turn_set_wake(struct sched *sched, uint32_t gpu)
 		g->wake_ns = u64_min(g->wake_ns, begin_ns);
 }
 
+/* Does one thing. false: nothing is left to do. */
+static bool turn_advance(struct sched *sched, uint32_t gpu)
+{
+	if (sched->gpus[gpu].is_out) {
+		turn_set_head(sched, gpu, SCHED_NONE);
+		return false;
+	}
+	return grant_next(sched, gpu) || make_room(sched, gpu) || grant_part(sched, gpu) ||
+	       admit_next(sched, gpu);
+}
+
 void turn_dispatch(struct sched *sched, uint32_t gpu)
 {
 	struct sched_gpu *g = &sched->gpus[gpu];
@@ -302,8 +316,7 @@ void turn_dispatch(struct sched *sched, uint32_t gpu)
 		}
 		n++;
 		assert(n <= ROUNDS_MAX);
-	} while (grant_next(sched, gpu) || make_room(sched, gpu) || grant_part(sched, gpu) ||
-		 admit_next(sched, gpu));
+	} while (turn_advance(sched, gpu));
 
 	if (g->sums.charged > fit_room(sched, gpu)) {
 		if (!g->is_overcommitted)

@@ -73,10 +73,16 @@ static void actions_log_report(struct server *server, struct peer *peer,
 			   "hung client=%u pid=%d gpu=%u: does not answer; its memory counts for as"
 			   " long as it is there",
 			   peer->id, (int)peer->cred.pid, peer->gpu);
+		events_add_client(server, NVSHARE_EVENT_WORKER_DOWN, NVSHARE_EVENT_WARNING, peer,
+				  "client %u (%s, pid %d) does not answer, and lost its turn",
+				  peer->id, peer->name, (int)peer->cred.pid);
 		break;
 	case SCHED_REPORT_BACK:
 		server_log(server, peer->cred.uid, LOG_LEVEL_INFO, "back client=%u pid=%d gpu=%u",
 			   peer->id, (int)peer->cred.pid, peer->gpu);
+		events_add_client(server, NVSHARE_EVENT_WORKER_BACK, NVSHARE_EVENT_INFO, peer,
+				  "client %u (%s, pid %d) answers again", peer->id, peer->name,
+				  (int)peer->cred.pid);
 		break;
 	case SCHED_REPORT_LATE:
 		server_log(server, peer->cred.uid, LOG_LEVEL_WARN,
@@ -171,6 +177,8 @@ static void actions_send_drop(struct server *server, struct peer *peer,
 		.charge = action->budget,
 	};
 
+	if (action->grant)
+		states_note_order(server);
 	if (!handover_drop(server, peer, action->to, &drop))
 		server_queue_body(server, peer, NVSHARE_MSG_DROP_LOCK, &drop);
 }

@@ -29,8 +29,7 @@ struct config_key {
 	}
 
 static const struct config_key config_keys[] = {
-	LEFT_OUT("scheduler.poll_interval_ms", WHOLE,
-		 "the scheduler acts on events and polls nothing; there is nothing to set instead"),
+	SETS("scheduler.poll_interval_ms", WHOLE, "POLL_INTERVAL_MS"),
 	LEFT_OUT("scheduler.memory_safety_margin_mb", WHOLE,
 		 "the margin is a part of each GPU; set memory_reserve_percent"),
 	LEFT_OUT("scheduler.max_models_per_gpu", WHOLE,

@@ -50,6 +50,7 @@ struct gpu {
 	uint32_t n_clients;
 	uint32_t taker;  /* 1 + slot of the client that others hand memory to; 0: none */
 	bool is_left;    /* a client has left; measure when its memory may be free */
+	bool is_out;     /* it has an error: states.c */
 	bool is_told;    /* the core knows it */
 	bool is_resized; /* its total is another one now */
 };

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* nvshare-scheduler: decides who runs on the GPUs of this node. */
 
+#include "daemon/helper.h"
 #include "daemon/server.h"
 #include "daemon/settings.h"
 #include "nvshare/version.h"
@@ -22,6 +23,8 @@ int main(int argc, char **argv)
 	static struct settings_report report;
 	int r;
 
+	if (argc == 2 && !strcmp(argv[1], HELPER_OPTION))
+		return helper_main(STDIN_FILENO); /* this program has started itself so */
 	log_open("nvshare-scheduler", LOG_LEVEL_INFO, STDERR_FILENO);
 	r = settings_parse(argv + (argc > 0), getenv, &settings, &report);
 	if (r == SETTINGS_E_HELP)

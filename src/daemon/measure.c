@@ -9,7 +9,7 @@
 
 /* ---- telling the core -------------------------------------------------------- */
 
-static void measure_tell(struct server *server, uint32_t index)
+void measure_tell(struct server *server, uint32_t index)
 {
 	struct gpu *gpu = &server->gpus.at[index];
 	struct sched_event event = {
@@ -19,6 +19,7 @@ static void measure_tell(struct server *server, uint32_t index)
 		.external = gpu->external,
 		.link_bandwidth = gpu->link_bandwidth,
 		.is_other = !gpu->is_told,
+		.is_out = gpu->is_out,
 	};
 
 	gpu->is_told = true;
@@ -128,6 +129,7 @@ static void measure_on_due(struct server *server, struct deadline *deadline)
 
 void measure_sample_all(struct server *server)
 {
+	states_wake(server);
 	if (grace_is_on(server))
 		return; /* the used bytes belong to clients that come back */
 	for (uint32_t i = 0; i < server->gpus.n; i++) {
@@ -163,6 +165,7 @@ void measure_end_grace(struct server *server, uint32_t index)
 void measure_join(struct server *server, const struct peer *peer)
 {
 	outsiders_note(&server->measure.outsiders, (int)peer->cred.pid, server->now_ns);
+	states_wake(server);
 	if (!grace_is_on(server))
 		measure_gpu(server, peer->gpu, gpus_footprint(&peer->account));
 }

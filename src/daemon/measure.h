@@ -39,6 +39,9 @@ void measure_sample_all(struct server *server);
 /* The grace has ended: what clients have by their reports is there for certain. */
 void measure_end_grace(struct server *server, uint32_t index);
 
+/* Tells the core of GPU index, as server->gpus has it. */
+void measure_tell(struct server *server, uint32_t index);
+
 /* The core hears of GPUs that it does not know, or whose total is another by now. */
 void measure_tell_new(struct server *server);
 

@@ -13,6 +13,7 @@
 #include <stdint.h>
 
 struct nvml_device_st;
+struct nvml_event_set_st;
 
 struct nvml {
 	void *handle; /* NULL: not there */
@@ -31,6 +32,13 @@ struct nvml {
 	int (*device_power)(struct nvml_device_st *device, unsigned int *mw);
 	int (*compute_processes)(struct nvml_device_st *device, unsigned int *n, void *processes);
 	int (*graphics_processes)(struct nvml_device_st *device, unsigned int *n, void *processes);
+	int (*device_temperature)(struct nvml_device_st *device, int sensor, unsigned int *celsius);
+	int (*device_utilization)(struct nvml_device_st *device, void *utilization);
+	int (*gpu_instance)(struct nvml_device_st *device, unsigned int *id);
+	int (*event_set_create)(struct nvml_event_set_st **set);
+	int (*event_register)(struct nvml_device_st *device, unsigned long long types,
+			      struct nvml_event_set_st *set);
+	int (*event_wait)(struct nvml_event_set_st *set, void *data, unsigned int timeout_ms);
 	int (*mig_mode)(struct nvml_device_st *device, unsigned int *current,
 			unsigned int *pending);
 	int (*mig_count)(struct nvml_device_st *device, unsigned int *count);
@@ -59,6 +67,24 @@ struct nvml_process {
 bool nvml_open(struct nvml *nvml);
 void nvml_close(struct nvml *nvml);
 
+/* How the device is, as far as it tells. */
+struct nvml_state {
+	int code; /* an nvmlReturn_t: the worst of the calls that each device answers */
+	bool has_power, has_energy, has_temperature, has_utilization;
+	uint64_t used; /* bytes */
+	uint64_t total;
+	uint64_t power_mw;
+	uint64_t energy_mj;
+	uint32_t celsius;
+	uint32_t utilization_percent;
+};
+
+struct nvml_event {
+	struct nvml_device_st *card;
+	uint32_t xid;          /* 0: an uncorrectable ECC error */
+	uint32_t gpu_instance; /* UINT32_MAX: of the whole card */
+};
+
 /* Up to n GPUs and MIG instances; a GPU that is cut into instances is not listed itself. */
 uint32_t nvml_list(const struct nvml *nvml, struct nvml_gpu *ret_gpus, uint32_t n);
 
@@ -78,6 +104,22 @@ bool nvml_power(const struct nvml *nvml, struct nvml_device_st *device, uint64_t
  */
 bool nvml_processes(const struct nvml *nvml, struct nvml_device_st *device,
 		    struct nvml_process *ret_processes, uint32_t max, uint32_t *ret_n);
+
+void nvml_state(const struct nvml *nvml, const struct nvml_gpu *gpu, struct nvml_state *ret);
+
+/* A set for nvml_event_wait(), kept until the process ends. NULL: NVML has no events. */
+struct nvml_event_set_st *nvml_event_set(const struct nvml *nvml);
+
+/* Adds the errors of card to set. Adding a card again changes nothing. */
+void nvml_event_add(const struct nvml *nvml, struct nvml_event_set_st *set,
+		    struct nvml_device_st *card);
+
+/* true: an event is there within timeout_ms. false: none, and *ret_is_broken says if none will. */
+bool nvml_event_wait(const struct nvml *nvml, struct nvml_event_set_st *set,
+		     unsigned int timeout_ms, struct nvml_event *ret_event, bool *ret_is_broken);
+
+/* UINT32_MAX: device is no MIG instance. */
+uint32_t nvml_gpu_instance(const struct nvml *nvml, struct nvml_device_st *device);
 
 /* "GPU-" or "MIG-" and 32 hexadecimal digits with dashes. */
 bool nvml_parse_uuid(const char *text, uint8_t ret_uuid[16]);

@@ -37,6 +37,7 @@ enum peer_stage {
 	PEER_STAGE_NONE,
 	PEER_STAGE_NODE,
 	PEER_STAGE_GPUS,
+	PEER_STAGE_STATES,
 	PEER_STAGE_OUTSIDERS,
 	PEER_STAGE_CLIENTS,
 	PEER_STAGE_END
@@ -46,6 +47,7 @@ enum peer_stage {
 struct peer_cursor {
 	enum peer_stage stage;
 	uint32_t seq;
+	uint32_t flags;  /* NVSHARE_GET_STATUS_* */
 	uint64_t ticket; /* of the request: parts of a snapshot since then serve it */
 	uint32_t at;     /* next GPU, outsider or slot */
 	uint32_t n_gpus;
@@ -82,6 +84,13 @@ struct peer {
 	struct peer *paused_next;
 	bool is_closing;           /* on connections::closing: freed after the batch */
 	struct peer *closing_next; /* connections::closing */
+
+	/* PEER_STATE_TOOL */
+	bool is_event_waiting;   /* on events::waiting */
+	struct peer *event_prev; /* events::waiting */
+	struct peer *event_next;
+	uint64_t event_after; /* the last event that it has seen */
+	uint32_t event_seq;   /* of its request */
 
 	/* PEER_STATE_CLIENT */
 	uint32_t id;

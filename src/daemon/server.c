@@ -4,6 +4,7 @@
 #include "daemon/dispatch.h"
 #include "daemon/doubts.h"
 #include "daemon/reconfigure.h"
+#include "daemon/spawn.h"
 #include "util/clock.h"
 #include "util/fd.h"
 #include "util/log.h"
@@ -215,13 +216,16 @@ int server_init(struct server *server, const struct settings *settings)
 	server->settings = *settings;
 	server->admission.listener = (struct listener){.fd = -1, .lock_fd = -1, .dir_fd = -1};
 	server->timer_fd = server->signal_fd = server->admission.spare_fd = -1;
+	server->states.fd = -1;
 	notify_open(server);
+	spawn_init();
 	server->group = group ? group->gr_gid : (gid_t)-1;
 	server->now_ns = clock_now_ns();
 	server->started_ns = server->now_ns;
 	server->armed_ns = DEADLINE_NEVER;
 	flow_init(server);
 	actions_init(server);
+	alerts_init(server);
 	measure_init(server);
 
 	r = server_allocate(server);
@@ -239,6 +243,7 @@ int server_init(struct server *server, const struct settings *settings)
 	if (grace_is_on(server))
 		gpus_await_clients(&server->gpus);
 	measure_tell_new(server);
+	states_open(server);
 	log_info("listening socket=%s/" NVSHARE_SOCK_NAME " gpus=%u", server_dir(server),
 		 server->gpus.n);
 	notify_ready(server, "listening on %s/" NVSHARE_SOCK_NAME ", gpus=%u", server_dir(server),
@@ -253,6 +258,7 @@ void server_deinit(struct server *server)
 	 */
 	if (server->admission.listener.fd >= 0 && server->n_clients == 0)
 		listener_unlink(&server->admission.listener);
+	states_close(server);
 	gpus_deinit(&server->gpus);
 	notify_close(server);
 	http_close(server);

@@ -20,9 +20,11 @@
 #include "core/sched.h"
 #include "daemon/actions.h"
 #include "daemon/admission.h"
+#include "daemon/alerts.h"
 #include "daemon/connections.h"
 #include "daemon/deadlines.h"
 #include "daemon/event_source.h"
+#include "daemon/events.h"
 #include "daemon/flow.h"
 #include "daemon/gpus.h"
 #include "daemon/grace.h"
@@ -36,6 +38,7 @@
 #include "daemon/relay.h"
 #include "daemon/settings.h"
 #include "daemon/shares.h"
+#include "daemon/states.h"
 #include "daemon/tools.h"
 #include "daemon/trace.h"
 #include "daemon/users.h"
@@ -79,8 +82,10 @@ struct server {
 
 	struct actions actions;
 	struct admission admission;
+	struct alerts alerts;
 	struct connections connections;
 	struct doubts *doubts;
+	struct events events;
 	struct flow flow;
 	struct grace grace;
 	struct host host;
@@ -88,6 +93,7 @@ struct server {
 	struct measure measure;
 	struct notify notify;
 	struct reconfigure reconfigure;
+	struct states states;
 	struct metrics_counts metrics_counts[SCHED_GPUS_MAX]; /* actions.c, client_messages.c */
 	struct tools tools;
 	struct trace trace;

@@ -17,6 +17,7 @@ void settings_default(struct settings *ret_settings)
 		.report_slack_percent = 5,
 		.report_grace_ns = 10 * CLOCK_NS_PER_SEC,
 		.grace_ns = 1500 * CLOCK_NS_PER_MS,
+		.poll_ns = CLOCK_NS_PER_SEC,
 		.first_message_ns = 30 * CLOCK_NS_PER_SEC,
 	};
 	(void)http_addresses_parse(HTTP_ADDRESS_DEFAULT, &ret_settings->http);

@@ -31,8 +31,9 @@
 enum settings_task { SETTINGS_TASK_RUN, SETTINGS_TASK_CHECK, SETTINGS_TASK_PRINT };
 
 struct settings {
-	char sock_dir[PATH_MAX];    /* "": the default */
-	char config_file[PATH_MAX]; /* "": the default, which may be missing */
+	char sock_dir[PATH_MAX];      /* "": the default */
+	char config_file[PATH_MAX];   /* "": the default, which may be missing */
+	char alert_command[PATH_MAX]; /* "": none */
 	struct http_addresses http;
 	struct sched_config config;
 	struct timeshare_config share;
@@ -44,6 +45,7 @@ struct settings {
 	uint32_t report_slack_percent; /* of a GPU, that reports may exceed what is used */
 	uint64_t report_grace_ns;      /* and be ahead of the driver */
 	uint64_t grace_ns;             /* after a restart: how long clients may take to come back */
+	uint64_t poll_ns;              /* NVML is asked so often how the GPUs are */
 	uint64_t first_message_ns;     /* a connection that has said nothing by then is closed */
 	/* By row: "nvshare.yaml:3", "NVSHARE_TQ", "--tq", "nvsharectl"; "": built-in. */
 	char origin[SETTINGS_ROWS_MAX][SETTINGS_ORIGIN_LEN];

@@ -41,6 +41,21 @@ static const struct setting_form settings_directory = {
 	.allowed = "a directory",
 };
 
+static int settings_parse_command(const struct setting *setting, const char *value, void *field)
+{
+	(void)setting;
+	if (strcmp(value, "none") != 0)
+		return *value == '/' ? settings_parse_path(setting, value, field) : -EINVAL;
+	*(char *)field = '\0';
+	return 0;
+}
+
+static const struct setting_form settings_command = {
+	.parse = settings_parse_command,
+	.print = settings_print_path,
+	.allowed = "/PATH of a program, or none",
+};
+
 static int settings_parse_rights(const struct setting *setting, const char *value, void *field)
 {
 	(void)setting;
@@ -259,6 +274,13 @@ const struct setting settings_table[] = {
 	    " 100: all reports count"),
 	ROW("NVSHARE_REPORT_GRACE_SEC", DECIMAL, report_grace_ns, uint64_t, SEC, 3600 * SEC,
 	    "a report may be ahead of the driver for so long"),
+
+	ROW("NVSHARE_POLL_INTERVAL_MS", MS, poll_ns, uint64_t, 20 * MS, 3600 * SEC,
+	    "while clients or viewers are there, NVML is asked so often how the GPUs are"),
+	/* A tool must not choose what runs as the scheduler's user. */
+	OWN("NVSHARE_ALERT_COMMAND", alert_command, command,
+	    "the program that is run for events of GPUs and clients", .unset = "none",
+	    .is_fixed = true),
 
 	SWITCH("NVSHARE_HOLD", share.is_holding,
 	       "1: others are preempted for latency-critical clients; 0: these only"

@@ -29,6 +29,8 @@ static void shares_send_set(struct server *server, const struct timeshare_action
 {
 	struct peer *peer = &server->peers[action->client];
 
+	if (action->hold_us)
+		states_note_order(server);
 	server_queue_body(server, peer, NVSHARE_MSG_SET_SHARE,
 			  &(struct nvshare_set_share){
 				  .seq = action->seq,

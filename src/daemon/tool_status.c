@@ -46,6 +46,18 @@ static bool status_next_outsider(const struct server *server, uint32_t *at,
 	return false;
 }
 
+/* The state of the next GPU from cursor->at on. false: there is none, or the tool wants none. */
+static bool status_next_state(const struct server *server, struct peer_cursor *cursor,
+			      struct nvshare_status_state *ret)
+{
+	while (cursor->at < server->gpus.n && !server->gpus.at[cursor->at].total)
+		cursor->at++;
+	if (!(cursor->flags & NVSHARE_GET_STATUS_STATES) || cursor->at >= server->gpus.n)
+		return false;
+	states_fill(server, cursor->at++, ret);
+	return true;
+}
+
 /* The next packet of the status. false: all slots of this turn are looked at. */
 static bool status_next_packet(struct server *server, struct peer_cursor *cursor,
 			       struct msg *ret_msg)
@@ -53,6 +65,7 @@ static bool status_next_packet(struct server *server, struct peer_cursor *cursor
 	union {
 		struct nvshare_status_node node;
 		struct nvshare_status_gpu gpu;
+		struct nvshare_status_state state;
 		struct nvshare_status_outsider outsider;
 		struct nvshare_status_end end;
 	} body;
@@ -74,6 +87,14 @@ static bool status_next_packet(struct server *server, struct peer_cursor *cursor
 			cursor->n_gpus++;
 			status_fill_gpu(server, cursor->at++, &body.gpu);
 			(void)msg_encode(NVSHARE_MSG_STATUS_GPU, cursor->seq, &body, ret_msg);
+			return true;
+		}
+		cursor->stage = PEER_STAGE_STATES;
+		cursor->at = 0;
+	}
+	if (cursor->stage == PEER_STAGE_STATES) {
+		if (status_next_state(server, cursor, &body.state)) {
+			(void)msg_encode(NVSHARE_MSG_STATUS_STATE, cursor->seq, &body, ret_msg);
 			return true;
 		}
 		cursor->stage = PEER_STAGE_OUTSIDERS;
@@ -106,10 +127,11 @@ static bool status_next_packet(struct server *server, struct peer_cursor *cursor
 	return true;
 }
 
-void tool_status_begin(struct server *server, struct peer *peer, uint32_t seq)
+void tool_status_begin(struct server *server, struct peer *peer, uint32_t seq, uint32_t flags)
 {
 	peer->cursor = (struct peer_cursor){
 		.stage = PEER_STAGE_NODE,
+		.flags = flags,
 		.seq = seq,
 		.ticket = snapshot_ask(&server->tools.snapshot),
 	};

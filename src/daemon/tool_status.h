@@ -13,8 +13,8 @@
 struct server;
 struct peer;
 
-/* A request of peer has come: its answer begins. */
-void tool_status_begin(struct server *server, struct peer *peer, uint32_t seq);
+/* A request of peer has come: its answer begins. flags: NVSHARE_GET_STATUS_*. */
+void tool_status_begin(struct server *server, struct peer *peer, uint32_t seq, uint32_t flags);
 
 /* Sends the next packets of the answer, so many a turn; nothing if there is none under way. */
 void tool_status_continue(struct server *server, struct peer *peer);

@@ -39,7 +39,7 @@ void tools_message(struct server *server, struct peer *peer, const struct msg *m
 
 	if (msg->header.type == NVSHARE_MSG_GET_STATUS) {
 		/* It is answered in the turns of tools, of which there is one a round. */
-		tool_status_begin(server, peer, seq);
+		tool_status_begin(server, peer, seq, msg->body.get_status.flags);
 		return;
 	}
 	if (msg->header.type == NVSHARE_MSG_GET_CONFIG) {
@@ -51,6 +51,10 @@ void tools_message(struct server *server, struct peer *peer, const struct msg *m
 
 		trace_page(&server->trace, server->now_ns, &msg->body.get_trace, &page);
 		server_send_body(server, peer, NVSHARE_MSG_TRACE, seq, &page);
+		return;
+	}
+	if (msg->header.type == NVSHARE_MSG_GET_EVENTS) {
+		events_ask(server, peer, seq, &msg->body.get_events);
 		return;
 	}
 	flow_charge(server, peer, SET_COST + server->slots_used / SLOTS_A_PACKET);

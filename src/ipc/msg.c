@@ -18,6 +18,8 @@ _Static_assert(sizeof(struct nvshare_mem_update) == 168, "mem_update");
 _Static_assert(sizeof(struct nvshare_wait_for_mem) == 16, "wait_for_mem");
 _Static_assert(sizeof(struct nvshare_status_node) == 104, "status_node");
 _Static_assert(sizeof(struct nvshare_status_gpu) == 376, "status_gpu");
+_Static_assert(sizeof(struct nvshare_get_status) == 8, "get_status");
+_Static_assert(sizeof(struct nvshare_status_state) == 64, "status_state");
 _Static_assert(sizeof(struct nvshare_status_outsider) == 80, "status_outsider");
 _Static_assert(sizeof(struct nvshare_status_client) == 544, "status_client");
 _Static_assert(sizeof(struct nvshare_set) == 16, "set");
@@ -33,6 +35,8 @@ _Static_assert(sizeof(struct nvshare_config) == 848, "config");
 _Static_assert(sizeof(struct nvshare_get_trace) == 16, "get_trace");
 _Static_assert(sizeof(struct nvshare_trace_entry) == 32, "trace_entry");
 _Static_assert(sizeof(struct nvshare_trace) == 992, "trace");
+_Static_assert(sizeof(struct nvshare_get_events) == 16, "get_events");
+_Static_assert(sizeof(struct nvshare_event) == 352, "event");
 _Static_assert(sizeof(struct msg) == NVSHARE_MSG_SIZE_MAX, "msg");
 
 /* A longer packet is cut to the limit on receipt, so no valid packet may have that size. */
@@ -133,6 +137,9 @@ static int check_strings(const struct msg *msg)
 		is_good =
 			HAS_NUL(config, name) && HAS_NUL(config, value) && HAS_NUL(config, origin);
 		break;
+	case NVSHARE_MSG_EVENT:
+		is_good = HAS_NUL(event, uuid) && HAS_NUL(event, message);
+		break;
 	case NVSHARE_MSG_RESULT:
 		is_good = HAS_NUL(result, text);
 		break;
@@ -227,6 +234,10 @@ static int check_ranges(const struct msg *msg)
 	case NVSHARE_MSG_STATUS_CLIENT:
 		is_good = client_in_range(&msg->body.status_client);
 		break;
+	case NVSHARE_MSG_STATUS_STATE:
+		is_good = msg->body.status_state.state < NVSHARE_STATE_COUNT &&
+			  !(msg->body.status_state.known & ~NVSHARE_STATE_KNOWS_ALL);
+		break;
 	case NVSHARE_MSG_ACTIVITY:
 		is_good = msg->body.activity.kind < NVSHARE_ACTIVITY_COUNT &&
 			  msg->body.activity.n_violations <= msg->body.activity.n_tasks;
@@ -252,6 +263,13 @@ static int check_ranges(const struct msg *msg)
 		break;
 	case NVSHARE_MSG_TRACE:
 		is_good = trace_in_range(&msg->body.trace);
+		break;
+	case NVSHARE_MSG_GET_EVENTS:
+		is_good = msg->body.get_events.waits <= 1;
+		break;
+	case NVSHARE_MSG_EVENT:
+		is_good = msg->body.event.level < NVSHARE_EVENT_LEVEL_COUNT &&
+			  msg->body.event.type < NVSHARE_EVENT_COUNT;
 		break;
 	case NVSHARE_MSG_RESULT:
 		is_good = msg->body.result.code < NVSHARE_RESULT_COUNT;

@@ -54,3 +54,20 @@ const char *const names_wait[NVSHARE_WAIT_COUNT] = {
 	[NVSHARE_WAIT_SWAP] = "swap",           [NVSHARE_WAIT_STUCK] = "stuck",
 	[NVSHARE_WAIT_OUTSIDERS] = "outsiders",
 };
+
+const char *const names_event_level[NVSHARE_EVENT_LEVEL_COUNT] = {
+	[NVSHARE_EVENT_INFO] = "info",
+	[NVSHARE_EVENT_WARNING] = "warning",
+	[NVSHARE_EVENT_ERROR] = "error",
+};
+
+const char *const names_event[NVSHARE_EVENT_COUNT] = {
+	[NVSHARE_EVENT_NONE] = "none",
+	[NVSHARE_EVENT_WORKER_DOWN] = "worker_down",
+	[NVSHARE_EVENT_WORKER_BACK] = "worker_back",
+	[NVSHARE_EVENT_GPU_ERROR] = "gpu_error",
+	[NVSHARE_EVENT_GPU_UNRECOVERABLE] = "gpu_unrecoverable",
+	[NVSHARE_EVENT_GPU_BACK] = "gpu_back",
+	[NVSHARE_EVENT_GPU_XID] = "gpu_xid",
+	[NVSHARE_EVENT_MONITOR_DOWN] = "monitor_down",
+};

@@ -121,6 +121,7 @@ class Node:
             "LD_LIBRARY_PATH": str(build / "simgpu"),
             "NVSHARE_SOCK_DIR": str(self.sock_dir),
             "NVSHARE_HTTP_ADDRESS": "0",  # many schedulers run on one machine
+            "NVSHARE_POLL_INTERVAL_MS": "3600000",  # a scheduler that is asked nothing sleeps
             "NVSHARE_SIM_DIR": str(self.sim_dir),
             "NVSHARE_SIM_MEMORY": "256MiB",
             "NVSHARE_SIM_CONTEXT": "4MiB",

@@ -59,7 +59,8 @@ class Node:
         self.settings = {}
 
     def start(self, stderr=None, command=(), **settings):
-        self.settings = {"NVSHARE_SCHEDULING_MODE": "serial", "NVSHARE_HTTP_ADDRESS": "0", **settings}
+        self.settings = {"NVSHARE_SCHEDULING_MODE": "serial", "NVSHARE_HTTP_ADDRESS": "0",
+                         "NVSHARE_POLL_INTERVAL_MS": "3600000", **settings}
         with open(self.log_path, "ab") as log:
             self.process = subprocess.Popen(
                 [*command, SCHEDULER], env=clean_env(self.folder, **self.settings), stderr=stderr or log

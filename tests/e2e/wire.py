@@ -53,6 +53,9 @@ TYPES = {
     "CONFIG": (33, "<4I64s512s256s"),
     "GET_TRACE": (35, "<2Q"),
     "TRACE": (36, "<3Q2I" + 30 * "QIHBB16s"),
+    "STATUS_STATE": (34, "<5Q6I"),
+    "GET_EVENTS": (37, "<QII"),
+    "EVENT": (38, "<3Q6I48s256s"),
 }
 NAMES = {number: name for name, (number, _) in TYPES.items()}
 FORMATS = {name: struct.Struct(form) for name, (_, form) in TYPES.items()}

@@ -1,0 +1,75 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+
+/* What the helper reports is checked like any other input. */
+
+#include "daemon/helper.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+static const struct helper_report good = {
+	.magic = HELPER_MAGIC,
+	.n = HELPER_DEVICES_MAX,
+	.known = HELPER_KNOWS_ALL,
+	.celsius = 90,
+	.utilization_percent = 100,
+	.used = 7,
+	.total = 7,
+};
+
+static void a_report_that_makes_sense_is_taken_whole(void **unused)
+{
+	(void)unused;
+	for (uint32_t kind = 0; kind < HELPER_REPORT_COUNT_; kind++) {
+		struct helper_report report = good, found;
+
+		report.kind = kind;
+		report.xid = UINT32_MAX;
+		assert_true(helper_report_decode(&report, sizeof(report), &found));
+		assert_memory_equal(&found, &report, sizeof(report));
+	}
+}
+
+static void nonsense_is_refused(void **unused)
+{
+	struct helper_report reports[8], found;
+
+	(void)unused;
+	for (size_t i = 0; i < 8; i++)
+		reports[i] = good;
+	reports[0].magic = 1;
+	reports[1].kind = HELPER_REPORT_COUNT_;
+	reports[2].outcome = HELPER_OUTCOME_COUNT_;
+	reports[3].n = HELPER_DEVICES_MAX + 1;
+	reports[4].known = HELPER_KNOWS_ALL + 1;
+	reports[5].celsius = 1001;
+	reports[6].utilization_percent = 101;
+	reports[7].used = 8;
+	for (size_t i = 0; i < 8; i++)
+		assert_false(helper_report_decode(&reports[i], sizeof(reports[i]), &found));
+}
+
+static void a_packet_of_another_size_is_refused(void **unused)
+{
+	struct helper_report report[2] = {good, good}, found;
+
+	(void)unused;
+	assert_false(helper_report_decode(report, 0, &found));
+	assert_false(helper_report_decode(report, sizeof(report[0]) - 1, &found));
+	assert_false(helper_report_decode(report, sizeof(report[0]) + 1, &found));
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(a_report_that_makes_sense_is_taken_whole),
+		cmocka_unit_test(nonsense_is_refused),
+		cmocka_unit_test(a_packet_of_another_size_is_refused),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,142 @@
+# SPDX-License-Identifier: Apache-2.0
+"""How the GPUs are, as the scheduler's helper asks NVML."""
+
+import os
+import pathlib
+import signal
+
+import wire
+from conftest import until
+
+POLL = {"NVSHARE_POLL_INTERVAL_MS": "20"}
+
+
+def inject(node, line):
+    """An error of the simulated GPU; readers take the file away, so it comes whole."""
+    new = node.sim_dir / "inject.new"
+    new.write_text(line + "\n")
+    new.rename(node.sim_dir / "inject")
+
+
+def state(node, gpu=0):
+    """Each look is a viewer, so the helper is asked."""
+    return node.gpu(gpu)["state"]
+
+
+def helper(node):
+    """The pid of the helper, which is the scheduler's only child; None: there is none."""
+    children = pathlib.Path(f"/proc/{node.scheduler.pid}/task/{node.scheduler.pid}/children").read_text().split()
+    assert len(children) <= 1
+    return int(children[0]) if children else None
+
+
+def said(node, words):
+    return words in node.scheduler.output()
+
+
+def test_a_viewer_sees_how_the_gpus_are(node):
+    node.start_scheduler(NVSHARE_SIM_GPUS="2", **POLL)
+    until("both are good", lambda: state(node, 0) == state(node, 1) == "good")
+    gpu = node.gpu(1)
+    assert gpu["temperature_celsius"] == 32
+    assert gpu["power_watts"] == 75
+    assert gpu["energy_joules"] > 0
+    assert gpu["nvml_utilization_percent"] == 0
+    assert gpu["used_memory"] == 0
+    assert gpu["state_age_seconds"] >= 0
+    assert "  state     good, 32 C, 75 W" in node.ctl("status").stdout
+
+
+def test_a_lost_gpu_is_told_and_comes_back(node):
+    node.start_scheduler(NVSHARE_SIM_GPUS="2", **POLL)
+    until("both are good", lambda: state(node, 0) == state(node, 1) == "good")
+    inject(node, "xid 79 gpu 1")
+    until("it is lost", lambda: state(node, 1) == "lost")
+    assert node.gpu(1)["xid"] == 79
+    assert state(node, 0) == "good"
+    assert said(node, "gpu-unrecoverable gpu=1 xid=79: the GPU has fallen off the bus")
+    assert "lost, Xid 79: no client gets a turn there" in node.ctl("status").stdout
+    inject(node, "recover gpu 1")
+    until("it is back", lambda: state(node, 1) == "good")
+    assert said(node, "gpu-back gpu=1")
+
+
+def test_an_error_of_a_program_changes_no_state(node):
+    node.start_scheduler(**POLL)
+    until("it is good", lambda: state(node) == "good")
+    inject(node, "xid 31 gpu 0")
+    until("it is told", lambda: said(node, "gpu-xid gpu=0 xid=31"))
+    assert state(node) == "good"
+
+
+def test_an_ecc_error_is_serious(node):
+    node.start_scheduler(**POLL)
+    until("it is good", lambda: state(node) == "good")
+    inject(node, "ecc double gpu 0")
+    until("it is out", lambda: state(node) == "error")
+    assert said(node, "gpu-error gpu=0 xid=0: an ECC error")
+
+
+def test_each_instance_of_a_lost_card_is_lost(node):
+    node.start_scheduler(NVSHARE_SIM_MIG="2", **POLL)
+    until("both are good", lambda: state(node, 0) == state(node, 1) == "good")
+    inject(node, "xid 79 gpu 0")
+    until("both are lost", lambda: state(node, 0) == state(node, 1) == "lost")
+
+
+def test_a_helper_that_ends_is_replaced(node):
+    node.start_scheduler(**POLL)
+    until("it is good", lambda: state(node) == "good")
+    first = helper(node)
+    os.kill(first, signal.SIGKILL)
+    until("it is told", lambda: said(node, "nvml-helper-lost: it has ended"))
+    until("another one answers", lambda: state(node) == "good" and helper(node) not in (None, first))
+
+
+def test_a_helper_that_hangs_is_replaced(node):
+    node.start_scheduler(**POLL)
+    until("it is good", lambda: state(node) == "good")
+    first = helper(node)
+    os.kill(first, signal.SIGSTOP)
+    until("it is told", lambda: state(node) and said(node, "nvml-helper-lost: it does not answer"))
+    until("another one answers", lambda: state(node) == "good" and helper(node) not in (None, first))
+
+
+def test_the_helper_ends_with_the_scheduler(node):
+    node.start_scheduler(**POLL)
+    pid = helper(node)
+    node.kill_scheduler()
+
+    def is_gone():
+        try:
+            return pathlib.Path(f"/proc/{pid}/stat").read_text().rsplit(") ", 1)[1][0] == "Z"
+        except (FileNotFoundError, ProcessLookupError):
+            return True
+
+    until("the helper is gone", is_gone)
+
+
+def client_on(node, gpu):
+    """A client of that GPU which wants nothing yet."""
+    client = wire.Wire(node.sock_dir / "scheduler.sock")
+    uuid = bytes.fromhex(node.gpu(gpu)["uuid"][4:].replace("-", ""))
+    client.send("REGISTER", uuid, 0, 0, *wire.mem(), 0, 1, *wire.CLAIM, b"test", b"")
+    client.expect("REGISTERED")
+    return client
+
+
+def test_nobody_gets_a_turn_on_a_gpu_that_is_out(node):
+    node.start_scheduler(NVSHARE_SIM_GPUS="2", **POLL)
+    until("both are good", lambda: state(node, 0) == state(node, 1) == "good")
+    on_lost, on_good = client_on(node, 0), client_on(node, 1)
+    inject(node, "xid 79 gpu 0")
+    until("it is lost", lambda: state(node, 0) == "lost")
+    on_lost.request()
+    on_lost.expect("WAIT_FOR_MEM")
+    on_good.request()
+    on_good.expect("LOCK_OK")
+    assert not wire.is_ready(on_lost.sock)
+    assert "#1 waits for its GPU, which has an error" in node.ctl("status").stdout
+    inject(node, "recover gpu 0")
+    on_lost.expect("LOCK_OK")
+    assert state(node, 0) == "good"
