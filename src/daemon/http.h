@@ -22,8 +22,6 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#define HTTP_CONNECTIONS_MAX 32 /* of one listener; others wait in the socket's backlog */
-
 struct MHD_Daemon;
 struct MHD_Response;
 struct metrics;
