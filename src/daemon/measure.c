@@ -21,6 +21,8 @@ static void measure_tell(struct server *server, uint32_t index)
 		.is_other = !gpu->is_told,
 	};
 
+	if (event.is_other)
+		server->metrics_counts[index] = (struct metrics_counts){.n_grants = 0};
 	gpu->is_told = true;
 	gpu->is_resized = false;
 	log_debug("gpu index=%u total=%llu external=%llu reported=%llu", index,

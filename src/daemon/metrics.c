@@ -86,41 +86,12 @@ struct labels {
 	size_t len;
 };
 
-/* The bytes of the UTF-8 character at s; 0: it is none. */
-static size_t utf8_len(const unsigned char *s, size_t left)
-{
-	size_t len = s[0] < 0x80                   ? 1
-		     : s[0] >= 0xc2 && s[0] < 0xe0 ? 2
-		     : s[0] >= 0xe0 && s[0] < 0xf0 ? 3
-		     : s[0] >= 0xf0 && s[0] < 0xf5 ? 4
-						   : 0;
-
-	if (len > left)
-		return 0;
-	for (size_t i = 1; i < len; i++) {
-		if ((s[i] & 0xc0) != 0x80)
-			return 0;
-	}
-	return len;
-}
-
 static void label_append_value(struct labels *labels, const char *s, size_t len)
 {
-	while (len && *s) {
-		size_t n = utf8_len((const unsigned char *)s, len);
-
-		if (*s == '\\' || *s == '"' || *s == '\n') {
+	for (size_t i = 0; i < len && s[i]; i++) {
+		if (s[i] == '\\' || s[i] == '"' || s[i] == '\n')
 			labels->at[labels->len++] = '\\';
-			labels->at[labels->len++] = *s == '\n' ? 'n' : *s;
-		} else if (n == 0 || (unsigned char)*s < 0x20) {
-			labels->at[labels->len++] = '?';
-		} else {
-			memcpy(labels->at + labels->len, s, n);
-			labels->len += n;
-		}
-		n = n ? n : 1;
-		s += n;
-		len -= n;
+		labels->at[labels->len++] = s[i] == '\n' ? 'n' : s[i];
 	}
 }
 
@@ -188,6 +159,7 @@ static void labels_add_node_info(const struct metrics_node *node, struct labels 
 	label_append(labels, "version", status->version, sizeof(status->version));
 	label_append(labels, "mode", names_mode[status->mode], SIZE_MAX);
 	label_append(labels, "policy", names_policy[status->policy], SIZE_MAX);
+	label_append(labels, "switch_time", names_switch_mode[status->switch_mode], SIZE_MAX);
 }
 
 static void labels_add_client_info(const struct metrics_client *client, struct labels *labels)
