@@ -83,6 +83,16 @@ def test_waits_are_counted(node, http):  # noqa: F811
     assert found.one("nvshare_gpu_switches_total") == node.connect().status()[1][0][6]
 
 
+def test_another_gpu_at_an_index_counts_from_nothing(node, http):  # noqa: F811
+    holder, _ = node.holder(gpu=1)
+    metrics_when(http, lambda m: m.all("nvshare_scheduler_schedule_total", gpu="0") == [1])
+    holder.close()
+    until("its end", lambda: node.n_clients() == 0)
+    node.client(gpu=2)
+    found = metrics_when(http, lambda m: m.labels("nvshare_gpu_info")[0]["UUID"].endswith("02"))
+    assert found.all("nvshare_scheduler_schedule_total", gpu="0") == [0]
+
+
 def test_only_what_there_is(node, http):  # noqa: F811
     status, headers, body = ask(http, "/")
     assert status == 404 and b"/metrics" in body
