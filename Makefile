@@ -340,10 +340,11 @@ plot-sim: $(B)/nvshare-sim ## PNGs of the simulation: latency against throughput
 
 .PHONY: bench benches
 benches: $(benches)
-bench: all apps $(benches) ## costs of the gate, of a launch, of a decision, beside other tools
+bench: all apps $(benches) ## costs of the gate, of a launch, of a decision, beside other tools, of metrics
 	@set -e; for b in $(benches); do $$b; done
 	tests/bench/bench_launch $(abspath $(B))
 	$(PYTHON) tests/bench/bench_tools $(abspath $(B))
+	$(PYTHON) tests/bench/bench_http $(abspath $(B))
 
 # Only the costs of decisions are kept, as the minimum of several runs.
 DECISIONS = tests/bench/results/decisions.txt
