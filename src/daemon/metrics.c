@@ -59,23 +59,14 @@ static void text_append_u64(struct metrics_text *text, uint64_t value)
 	text->len += sizeof(digits) - at;
 }
 
-/* value in units of 1 / 10^n_digits, without trailing zeros. */
-static void text_append_decimal(struct metrics_text *text, uint64_t value, uint32_t n_digits)
+/* value / unit, without trailing zeros. unit: a power of ten, at most 10^9. */
+static void text_append_decimal(struct metrics_text *text, uint64_t value, uint32_t unit)
 {
-	uint64_t unit = 1;
-
-	for (uint32_t i = 0; i < n_digits; i++)
-		unit *= 10;
 	text_append_u64(text, value / unit);
-	value %= unit;
-	if (!value)
-		return;
-	text->at[text->len++] = '.';
-	while (value) {
-		unit /= 10;
-		text->at[text->len++] = (char)('0' + value / unit);
-		value %= unit;
-	}
+	if (value % unit)
+		text->at[text->len++] = '.';
+	for (uint64_t rest = value % unit; rest; rest = rest * 10 % unit)
+		text->at[text->len++] = (char)('0' + rest * 10 / unit);
 }
 
 /* ---- labels ---------------------------------------------------------------- */
@@ -115,9 +106,9 @@ static void label_append(struct labels *labels, const char *name, const char *s,
 static void label_append_u32(struct labels *labels, const char *name, uint32_t value)
 {
 	char digits[12];
+	int len = snprintf(digits, sizeof(digits), "%" PRIu32, value);
 
-	label_append(labels, name, digits,
-		     (size_t)snprintf(digits, sizeof(digits), "%" PRIu32, value));
+	label_append(labels, name, digits, (size_t)len);
 }
 
 static void labels_of_gpu(const struct metrics_gpu *gpu, struct labels *ret)
@@ -191,13 +182,13 @@ static void print_value(struct metrics_text *text, const struct metrics_row *row
 		text_append_u64(text, *(const uint64_t *)field);
 		break;
 	case METRICS_NS:
-		text_append_decimal(text, *(const uint64_t *)field, 9);
+		text_append_decimal(text, *(const uint64_t *)field, 1000000000);
 		break;
 	case METRICS_SLICE:
-		text_append_decimal(text, *(const uint64_t *)field, 6);
+		text_append_decimal(text, *(const uint64_t *)field, 1000000);
 		break;
 	case METRICS_PERCENT:
-		text_append_decimal(text, *(const uint32_t *)field, 2);
+		text_append_decimal(text, *(const uint32_t *)field, 100);
 		break;
 	case METRICS_DOUBLE:
 		text->len +=
@@ -259,7 +250,7 @@ static int print_buckets(struct metrics_text *text, const struct metrics_row *ro
 	if (!text_reserve(text))
 		return -ENOMEM;
 	print_name(text, row->name, "_sum", labels, NULL);
-	text_append_decimal(text, histogram->sum_ns, 9);
+	text_append_decimal(text, histogram->sum_ns, 1000000000);
 	text_append(text, "\n");
 	print_name(text, row->name, "_count", labels, NULL);
 	text_append_u64(text, n);
