@@ -16,6 +16,7 @@ PKGCONFIGDIR ?= $(LIBDIR)/pkgconfig
 BASHDIR ?= $(PREFIX)/share/bash-completion/completions
 ZSHDIR  ?= $(PREFIX)/share/zsh/site-functions
 FISHDIR ?= $(PREFIX)/share/fish/vendor_completions.d
+DATADIR ?= $(PREFIX)/share/nvshare
 # systemd looks below /usr/local, too.
 UNITDIR     ?= $(PREFIX)/lib/systemd/system
 SYSUSERSDIR ?= $(PREFIX)/lib/sysusers.d
@@ -326,7 +327,7 @@ HAS_XDIST = $(shell $(PYTHON) -c 'import xdist' 2>/dev/null && echo 1)
 XDIST      = $(if $(HAS_XDIST),-n 6)
 XDIST_SLOW = $(if $(HAS_XDIST),-n 3)
 PYTEST = NVSHARE_BUILD=$(abspath $(B)) $(PYTHON) -m pytest -q -p no:cacheprovider
-.PHONY: check-preload check-e2e check-api check-service check-e2e-slow
+.PHONY: check-preload check-e2e check-api check-service check-e2e-slow check-prometheus
 check-preload: all apps $(fixtures)
 	$(PYTEST) $(XDIST) tests/hook/preload
 # With the library that looks at the order of its mutexes; check-e2e-slow has the one that is installed.
@@ -339,6 +340,8 @@ check-service: all apps ## the units, and the scheduler under their rights
 	$(PYTEST) tests/service
 check-e2e-slow: all apps
 	$(PYTEST) $(XDIST_SLOW) -m slow tests/e2e
+check-prometheus: all ## a real Prometheus with the dashboard's queries and the alerts
+	$(PYTEST) tests/prometheus
 
 # Benchmarks print figures and judge none, because other work on the machine would decide.
 benches := $(patsubst %.c,$(B)/%,$(sort $(wildcard tests/bench/bench_*.c)))
@@ -352,10 +355,11 @@ plot-sim: $(B)/nvshare-sim ## PNGs of the simulation: latency against throughput
 
 .PHONY: bench benches
 benches: $(benches)
-bench: all apps $(benches) ## costs of the gate, of a launch, of a decision, beside other tools
+bench: all apps $(benches) ## costs of the gate, of a launch, of a decision, beside other tools, of metrics
 	@set -e; for b in $(benches); do $$b; done
 	tests/bench/bench_launch $(abspath $(B))
 	$(PYTHON) tests/bench/bench_tools $(abspath $(B))
+	$(PYTHON) tests/bench/bench_http $(abspath $(B))
 
 # Only the costs of decisions are kept, as the minimum of several runs.
 DECISIONS = tests/bench/results/decisions.txt
@@ -438,6 +442,8 @@ install: all ## DESTDIR, PREFIX, BINDIR, LIBDIR, INCLUDEDIR, MANDIR, PYTHONDIR, 
 	$(INSTALL) -D -m 644 src/cli/completion/nvsharectl.bash $(DESTDIR)$(BASHDIR)/nvsharectl
 	$(INSTALL) -D -m 644 src/cli/completion/nvsharectl.zsh $(DESTDIR)$(ZSHDIR)/_nvsharectl
 	$(INSTALL) -D -m 644 src/cli/completion/nvsharectl.fish $(DESTDIR)$(FISHDIR)/nvsharectl.fish
+	for f in nvshare-alerts.yaml nvshare-dashboard.json; do \
+	    $(INSTALL) -D -m 644 src/monitoring/$$f $(DESTDIR)$(DATADIR)/$$f || exit 1; done
 	$(INSTALL) -d $(DESTDIR)$(PKGCONFIGDIR)
 	$(call fill_in,include/nvshare.pc,$(DESTDIR)$(PKGCONFIGDIR)/nvshare.pc)
 	$(INSTALL) -D -m 644 src/service/nvshare-scheduler.socket $(DESTDIR)$(UNITDIR)/nvshare-scheduler.socket
@@ -451,7 +457,7 @@ uninstall:
 	    $(DESTDIR)$(UNITDIR)/nvshare-scheduler.service $(DESTDIR)$(UNITDIR)/nvshare-scheduler.socket \
 	    $(DESTDIR)$(SYSUSERSDIR)/nvshare.conf $(DESTDIR)$(TMPFILESDIR)/nvshare.conf \
 	    $(DESTDIR)$(BASHDIR)/nvsharectl $(DESTDIR)$(ZSHDIR)/_nvsharectl $(DESTDIR)$(FISHDIR)/nvsharectl.fish
-	rm -rf $(DESTDIR)$(LIBDIR)/nvshare $(DESTDIR)$(INCLUDEDIR)/nvshare $(DESTDIR)$(PYTHONDIR)/nvshare
+	rm -rf $(DESTDIR)$(LIBDIR)/nvshare $(DESTDIR)$(DATADIR) $(DESTDIR)$(INCLUDEDIR)/nvshare $(DESTDIR)$(PYTHONDIR)/nvshare
 	for p in $(man_pages); do rm -f $(DESTDIR)$(MANDIR)/man$${p##*.}/$$p || exit 1; done
 
 check-install: all apps ## installs into an empty folder, and runs the demo's job from there

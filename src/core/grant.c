@@ -25,6 +25,7 @@ static void grant_settle_wanted(struct sched *sched, uint32_t client)
 void grant_run(struct sched *sched, uint32_t client)
 {
 	struct sched_client *c = &sched->clients[client];
+	uint64_t woke_ns = sched->now_ns - c->since_ns;
 
 	queue_leave(sched, client);
 	/* Put back and chosen again for less, it may still be at work within the larger one. */
@@ -49,7 +50,8 @@ void grant_run(struct sched *sched, uint32_t client)
 					      .client = client,
 					      .grant = c->grant,
 					      .budget = c->budget,
-					      .epoch = c->epoch});
+					      .epoch = c->epoch,
+					      .woke_ns = woke_ns});
 	notice_resume(sched, client);
 }
 

@@ -159,7 +159,7 @@ struct sched_event {
 };
 
 enum sched_action_type {
-	SCHED_ACTION_GRANT,  /* LOCK_OK: grant, budget, epoch */
+	SCHED_ACTION_GRANT,  /* LOCK_OK: grant, budget, epoch; woke_ns */
 	SCHED_ACTION_DROP,   /* DROP_LOCK: grant (0: was not running), bytes of budget, epoch, to */
 	SCHED_ACTION_WAIT,   /* WAIT_FOR_MEM: bytes = missing, position, why */
 	SCHED_ACTION_BUDGET, /* MEM_AVAILABLE: budget, epoch */
@@ -198,6 +198,7 @@ struct sched_action {
 	uint64_t budget;
 	uint64_t bytes;
 	uint64_t due_ms;
+	uint64_t woke_ns; /* GRANT: since it was chosen from the queue */
 	uint32_t position;
 	enum sched_wait why;
 	enum sched_report report;

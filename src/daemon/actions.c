@@ -233,8 +233,10 @@ static void actions_note_grant(struct server *server, struct peer *peer,
 	struct metrics_counts *counts = &server->metrics_counts[peer->gpu];
 
 	counts->n_grants++;
-	if (peer->asked_ns)
+	if (peer->asked_ns) {
 		histogram_add(&counts->queue_wait, waited_ns);
+		histogram_add(&counts->wake, action->woke_ns);
+	}
 	peer->dropped_ns = 0;
 	server_log(server, peer->cred.uid, LOG_LEVEL_INFO,
 		   "grant client=%u gpu=%u grant=%llu waited_ms=%llu", peer->id, peer->gpu,

@@ -22,6 +22,12 @@
 /* A connection ends then, however slowly its peer sends or reads. */
 #define HTTP_LIFE_NS (10 * CLOCK_NS_PER_SEC)
 
+/*
+ * From one run of libmicrohttpd to the next. It reads what it refuses in small pieces, to the end,
+ * so a peer could keep it busy all the time.
+ */
+#define HTTP_PAUSE_NS CLOCK_NS_PER_MS
+
 /* Requests within this time get the same text, so a flood of them costs little. */
 #define HTTP_FRESH_NS CLOCK_NS_PER_SEC
 
@@ -274,6 +280,14 @@ static void http_on_ready(struct server *server, struct event_source *source, ui
 	container_of(source, struct http_listener, source)->is_ready = true;
 }
 
+static void http_on_pause_end(struct server *server, struct deadline *deadline)
+{
+	struct http_listener *listener = container_of(deadline, struct http_listener, pause);
+
+	if (event_source_update(&listener->source, EPOLLIN))
+		deadline_set(&server->deadlines, deadline, server->now_ns + HTTP_PAUSE_NS);
+}
+
 static void http_on_wait(struct server *server, struct deadline *deadline)
 {
 	(void)server;
@@ -287,6 +301,8 @@ static void http_serve_listener(struct server *server, struct http_listener *lis
 
 	listener->is_ready = listener->has_room = false;
 	(void)MHD_run(listener->daemon);
+	if (!event_source_update(&listener->source, 0))
+		deadline_set(&server->deadlines, &listener->pause, server->now_ns + HTTP_PAUSE_NS);
 	if (MHD_get_timeout(listener->daemon, &ms) == MHD_YES)
 		wait_ns = server->now_ns + ms * CLOCK_NS_PER_MS;
 	/*
@@ -295,6 +311,8 @@ static void http_serve_listener(struct server *server, struct http_listener *lis
 	 */
 	if (listener->has_room)
 		wait_ns = server->now_ns;
+	if (wait_ns < server->now_ns + HTTP_PAUSE_NS)
+		wait_ns = server->now_ns + HTTP_PAUSE_NS;
 	deadline_set(&server->deadlines, &listener->wait, wait_ns);
 	http_set_expiry(listener);
 }
@@ -389,6 +407,7 @@ void http_open(struct server *server)
 		listener->address = &http->addresses.at[i];
 		listener->server = server;
 		listener->wait.on_due = http_on_wait;
+		listener->pause.on_due = http_on_pause_end;
 		listener->expiry.on_due = http_on_expiry;
 		for (uint32_t j = 0; j < HTTP_CONNECTIONS_MAX; j++)
 			listener->connections[j].fd = -1;

@@ -7,9 +7,9 @@
  * read-only.
  *
  * Everybody may connect, so nothing here may delay a decision. libmicrohttpd's epoll is a source
- * of the loop, and is served once a round, after clients and tools. The text is made at most once
- * a second for all requests, and each round sends a part of it. Connections are few, their memory
- * is bounded, and each serves one request and ends within HTTP_LIFE_NS.
+ * of the loop, and is served at most once a millisecond, after clients and tools. The text is made
+ * at most once a second for all requests, and each round sends a part of it. Connections are few,
+ * their memory is bounded, and each serves one request and ends within HTTP_LIFE_NS.
  *
  * An address that is taken is no reason to end: the log names it, and it is tried again.
  *
@@ -23,8 +23,6 @@
 
 #include <stdbool.h>
 #include <stdint.h>
-
-#define HTTP_CONNECTIONS_MAX 32 /* of one listener; others wait in the socket's backlog */
 
 struct MHD_Daemon;
 struct MHD_Response;
@@ -41,6 +39,7 @@ struct http_listener {
 	struct MHD_Daemon *daemon; /* NULL: it does not listen */
 	struct event_source source;
 	struct deadline wait;   /* libmicrohttpd has work by then */
+	struct deadline pause;  /* its source is watched again; not set: it is watched */
 	struct deadline expiry; /* the oldest connection ends */
 	bool is_ready;          /* in this round */
 	bool has_room;          /* a connection has ended in this run */

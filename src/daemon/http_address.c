@@ -40,7 +40,7 @@ static int http_parse_ip(const char *text, struct http_address *ret)
 	uint64_t port;
 	size_t len;
 
-	if (!colon || parse_u64(colon + 1, 1, UINT16_MAX, &port))
+	if (!colon || parse_u64(colon + 1, 0, UINT16_MAX, &port))
 		return -EINVAL;
 	len = (size_t)(colon - text);
 	memcpy(host, text, len);
@@ -49,12 +49,12 @@ static int http_parse_ip(const char *text, struct http_address *ret)
 		host[len - 1] = '\0';
 		v6->sin6_family = AF_INET6;
 		v6->sin6_port = htons((uint16_t)port);
-		ret->len = sizeof(*v6);
+		ret->len = port ? sizeof(*v6) : 0;
 		return inet_pton(AF_INET6, host + 1, &v6->sin6_addr) == 1 ? 0 : -EINVAL;
 	}
 	v4->sin_family = AF_INET;
 	v4->sin_port = htons((uint16_t)port);
-	ret->len = sizeof(*v4);
+	ret->len = port ? sizeof(*v4) : 0;
 	return inet_pton(AF_INET, host, &v4->sin_addr) == 1 ? 0 : -EINVAL;
 }
 
@@ -81,8 +81,9 @@ int http_addresses_parse(const char *text, struct http_addresses *ret)
 		size_t len = strcspn(text, ",");
 
 		if (found.n == HTTP_ADDRESSES_MAX ||
-		    http_address_parse(text, len, &found.at[found.n++]))
+		    http_address_parse(text, len, &found.at[found.n]))
 			return -EINVAL;
+		found.n += found.at[found.n].len > 0;
 		if (!text[len])
 			break;
 		text += len + 1;

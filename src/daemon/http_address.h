@@ -17,9 +17,14 @@
 #define HTTP_ADDRESSES_MAX   2
 #define HTTP_ADDRESS_LEN     128
 
+#define HTTP_CONNECTIONS_MAX 32 /* of one address; others wait in the socket's backlog */
+
+/* Of all addresses: connections, and two descriptors to listen. */
+#define HTTP_FDS_MAX (HTTP_ADDRESSES_MAX * (HTTP_CONNECTIONS_MAX + 2))
+
 struct http_address {
 	struct sockaddr_storage at;
-	socklen_t len;
+	socklen_t len;               /* never 0 */
 	char text[HTTP_ADDRESS_LEN]; /* as it was given */
 };
 
@@ -28,7 +33,7 @@ struct http_addresses {
 	struct http_address at[HTTP_ADDRESSES_MAX];
 };
 
-/* "0", or addresses with a comma. 0, or -EINVAL: ret is untouched. */
+/* "0", or addresses with a comma; port 0: not this one. 0, or -EINVAL: ret is untouched. */
 int http_addresses_parse(const char *text, struct http_addresses *ret);
 
 /* As http_addresses_parse() takes it. */

@@ -59,23 +59,14 @@ static void text_append_u64(struct metrics_text *text, uint64_t value)
 	text->len += sizeof(digits) - at;
 }
 
-/* value in units of 1 / 10^n_digits, without trailing zeros. */
-static void text_append_decimal(struct metrics_text *text, uint64_t value, uint32_t n_digits)
+/* value / unit, without trailing zeros. unit: a power of ten, at most 10^9. */
+static void text_append_decimal(struct metrics_text *text, uint64_t value, uint32_t unit)
 {
-	uint64_t unit = 1;
-
-	for (uint32_t i = 0; i < n_digits; i++)
-		unit *= 10;
 	text_append_u64(text, value / unit);
-	value %= unit;
-	if (!value)
-		return;
-	text->at[text->len++] = '.';
-	while (value) {
-		unit /= 10;
-		text->at[text->len++] = (char)('0' + value / unit);
-		value %= unit;
-	}
+	if (value % unit)
+		text->at[text->len++] = '.';
+	for (uint64_t rest = value % unit; rest; rest = rest * 10 % unit)
+		text->at[text->len++] = (char)('0' + rest * 10 / unit);
 }
 
 /* ---- labels ---------------------------------------------------------------- */
@@ -86,41 +77,12 @@ struct labels {
 	size_t len;
 };
 
-/* The bytes of the UTF-8 character at s; 0: it is none. */
-static size_t utf8_len(const unsigned char *s, size_t left)
-{
-	size_t len = s[0] < 0x80                   ? 1
-		     : s[0] >= 0xc2 && s[0] < 0xe0 ? 2
-		     : s[0] >= 0xe0 && s[0] < 0xf0 ? 3
-		     : s[0] >= 0xf0 && s[0] < 0xf5 ? 4
-						   : 0;
-
-	if (len > left)
-		return 0;
-	for (size_t i = 1; i < len; i++) {
-		if ((s[i] & 0xc0) != 0x80)
-			return 0;
-	}
-	return len;
-}
-
 static void label_append_value(struct labels *labels, const char *s, size_t len)
 {
-	while (len && *s) {
-		size_t n = utf8_len((const unsigned char *)s, len);
-
-		if (*s == '\\' || *s == '"' || *s == '\n') {
+	for (size_t i = 0; i < len && s[i]; i++) {
+		if (s[i] == '\\' || s[i] == '"' || s[i] == '\n')
 			labels->at[labels->len++] = '\\';
-			labels->at[labels->len++] = *s == '\n' ? 'n' : *s;
-		} else if (n == 0 || (unsigned char)*s < 0x20) {
-			labels->at[labels->len++] = '?';
-		} else {
-			memcpy(labels->at + labels->len, s, n);
-			labels->len += n;
-		}
-		n = n ? n : 1;
-		s += n;
-		len -= n;
+		labels->at[labels->len++] = s[i] == '\n' ? 'n' : s[i];
 	}
 }
 
@@ -144,9 +106,9 @@ static void label_append(struct labels *labels, const char *name, const char *s,
 static void label_append_u32(struct labels *labels, const char *name, uint32_t value)
 {
 	char digits[12];
+	int len = snprintf(digits, sizeof(digits), "%" PRIu32, value);
 
-	label_append(labels, name, digits,
-		     (size_t)snprintf(digits, sizeof(digits), "%" PRIu32, value));
+	label_append(labels, name, digits, (size_t)len);
 }
 
 static void labels_of_gpu(const struct metrics_gpu *gpu, struct labels *ret)
@@ -188,6 +150,7 @@ static void labels_add_node_info(const struct metrics_node *node, struct labels 
 	label_append(labels, "version", status->version, sizeof(status->version));
 	label_append(labels, "mode", names_mode[status->mode], SIZE_MAX);
 	label_append(labels, "policy", names_policy[status->policy], SIZE_MAX);
+	label_append(labels, "switch_time", names_switch_mode[status->switch_mode], SIZE_MAX);
 }
 
 static void labels_add_client_info(const struct metrics_client *client, struct labels *labels)
@@ -219,13 +182,13 @@ static void print_value(struct metrics_text *text, const struct metrics_row *row
 		text_append_u64(text, *(const uint64_t *)field);
 		break;
 	case METRICS_NS:
-		text_append_decimal(text, *(const uint64_t *)field, 9);
+		text_append_decimal(text, *(const uint64_t *)field, 1000000000);
 		break;
 	case METRICS_SLICE:
-		text_append_decimal(text, *(const uint64_t *)field, 6);
+		text_append_decimal(text, *(const uint64_t *)field, 1000000);
 		break;
 	case METRICS_PERCENT:
-		text_append_decimal(text, *(const uint32_t *)field, 2);
+		text_append_decimal(text, *(const uint32_t *)field, 100);
 		break;
 	case METRICS_DOUBLE:
 		text->len +=
@@ -287,7 +250,7 @@ static int print_buckets(struct metrics_text *text, const struct metrics_row *ro
 	if (!text_reserve(text))
 		return -ENOMEM;
 	print_name(text, row->name, "_sum", labels, NULL);
-	text_append_decimal(text, histogram->sum_ns, 9);
+	text_append_decimal(text, histogram->sum_ns, 1000000000);
 	text_append(text, "\n");
 	print_name(text, row->name, "_count", labels, NULL);
 	text_append_u64(text, n);

@@ -7,8 +7,8 @@
  * metrics (metrics_table.c): name, type, unit, labels and help.
  *
  * A GPU's series have the labels gpu and UUID, as those of dcgm-exporter. A client's series also
- * have client, namespace and pod. Names come from strangers, so label values are escaped, and
- * bytes that are no UTF-8 become '?'.
+ * have client, and namespace and pod if the client named them. Names come from strangers. They are
+ * sanitized already (util/text.h), so that they are UTF-8 without controls, and are escaped here.
  *
  * Pure but for memory. Threading: none.
  */
@@ -28,29 +28,32 @@ struct metrics_node {
 	struct nvshare_status_node status;
 	uint64_t n_lines_dropped; /* of the log */
 	uint64_t n_answers;       /* of HTTP, so far */
-	uint32_t n_unlisted;      /* clients without series */
+	uint64_t wait_bound_ns;
+	uint32_t n_unlisted; /* clients without series */
 };
 
 struct metrics_gpu {
 	struct nvshare_status_gpu status;
 	uint64_t n_grants, n_stop_failures, n_refusals;
-	uint64_t used;                            /* bytes: reported by clients, or external */
-	uint64_t resident, swapped, pinned, host; /* bytes of all clients */
-	uint32_t n_hung, n_doubted;               /* clients */
-	double busy_ratio;                        /* since its first client */
-	double next_switch_seconds;               /* NAN: none is planned */
-	struct histogram queue_wait, stop, preempt;
+	uint64_t used;                             /* bytes: reported by clients, or external */
+	uint64_t resident, swapped, pinned, host;  /* bytes of all clients */
+	uint32_t n_hung, n_doubted, n_unstoppable; /* clients */
+	uint32_t n_waiters[NVSHARE_WAIT_COUNT];
+	double busy_ratio;          /* since its first client */
+	double next_switch_seconds; /* NAN: none is planned */
+	struct histogram queue_wait, stop, wake, preempt;
 };
 
 struct metrics_client {
 	struct nvshare_status_client status;
 	uint64_t pinned;      /* bytes */
+	uint64_t wanted;      /* bytes that a blocked allocation lacks */
 	double wait_seconds;  /* in the queue by now; 0: it does not wait */
 	double slo_seconds;   /* NAN: it has none */
 	double compute_limit; /* NAN: it has none */
 	double energy_joules; /* NAN: unknown */
 	uint32_t place;       /* of its GPU in metrics::gpus */
-	bool is_running, is_hung, is_doubted;
+	bool is_running, is_hung, is_doubted, is_preemptible;
 };
 
 struct metrics {

@@ -23,6 +23,7 @@ static void collect_gpu(const struct server *server, uint32_t index, struct metr
 	ret->n_refusals = counts->n_refusals;
 	ret->queue_wait = counts->queue_wait;
 	ret->stop = counts->stop;
+	ret->wake = counts->wake;
 	ret->preempt = share.preempt;
 	if (share.known_ns)
 		ret->busy_ratio =
@@ -32,7 +33,7 @@ static void collect_gpu(const struct server *server, uint32_t index, struct metr
 					   : (double)ret->status.next_switch_ms / 1e3;
 }
 
-static void collect_client(const struct server *server, const struct peer *peer, uint32_t place,
+static void collect_client(const struct server *server, struct peer *peer, uint32_t place,
 			   struct metrics_client *ret)
 {
 	struct nvshare_status_client *status = &ret->status;
@@ -41,40 +42,45 @@ static void collect_client(const struct server *server, const struct peer *peer,
 	status_fill_client(server, peer, status);
 	for (size_t i = 0; i < NVSHARE_PINNED_COUNT; i++)
 		ret->pinned += status->mem.pinned[i];
+	ret->wanted = status->mem.wanted + status->mem.wanted_pinned;
 	if (status->state == NVSHARE_CLIENT_WAITING)
 		ret->wait_seconds = (double)status->since_ns / 1e9;
 	ret->slo_seconds = status->claim.slo_us ? status->claim.slo_us / 1e6 : (double)NAN;
 	ret->compute_limit =
 		status->claim.compute_limit ? status->claim.compute_limit / 100.0 : (double)NAN;
-	ret->energy_joules = status->energy_j ? status->energy_j : (double)NAN;
+	if (status->energy_j > peer->energy_j)
+		peer->energy_j = status->energy_j;
+	ret->energy_joules = peer->energy_j ? peer->energy_j : (double)NAN;
 	ret->is_running = status->state == NVSHARE_CLIENT_RUNNING;
 	ret->is_hung = status->flags & NVSHARE_CLIENT_HUNG;
 	ret->is_doubted = status->flags & NVSHARE_CLIENT_DOUBTED;
+	ret->is_preemptible = !(status->flags & NVSHARE_CLIENT_NOT_PREEMPTIBLE);
 }
 
 /* The sums of a GPU hold all of its clients, listed or not. */
-static void collect_sums(const struct server *server, const struct peer *peer,
-			 struct metrics_gpu *gpu)
+static void collect_sums(const struct metrics_client *client, struct metrics_gpu *gpu)
 {
-	struct sched_client_status status;
+	const struct nvshare_mem *mem = &client->status.mem;
 
-	sched_client_status(&server->sched, peer->slot, server->now_ns, &status);
-	gpu->resident += peer->mem.resident;
-	gpu->swapped += peer->mem.swapped;
-	gpu->host += peer->mem.host;
-	for (size_t i = 0; i < NVSHARE_PINNED_COUNT; i++)
-		gpu->pinned += peer->mem.pinned[i];
-	gpu->n_hung += status.hung;
-	gpu->n_doubted += peer->evidence.doubted > 0;
+	gpu->resident += mem->resident;
+	gpu->swapped += mem->swapped;
+	gpu->host += mem->host;
+	gpu->pinned += client->pinned;
+	gpu->n_hung += client->is_hung;
+	gpu->n_doubted += client->is_doubted;
+	gpu->n_unstoppable += !client->is_preemptible;
+	gpu->n_waiters[client->status.why]++;
 }
 
 void metrics_collect(struct server *server, struct metrics *ret)
 {
+	struct metrics_client unlisted;
 	uint32_t places[SCHED_GPUS_MAX];
 
 	/* Not all of it: most of the places of clients are unused. */
 	ret->node = (struct metrics_node){.n_lines_dropped = log_dropped(),
-					  .n_answers = server->http.n_answers};
+					  .n_answers = server->http.n_answers,
+					  .wait_bound_ns = server->settings.config.wait_bound_ns};
 	ret->n_gpus = ret->n_clients = 0;
 	measure_sample_all(server);
 	shares_power(server);
@@ -88,15 +94,16 @@ void metrics_collect(struct server *server, struct metrics *ret)
 		collect_gpu(server, i, &ret->gpus[ret->n_gpus++]);
 	}
 	for (uint32_t slot = 0; slot < server->slots_used; slot++) {
-		const struct peer *peer = &server->peers[slot];
+		struct peer *peer = &server->peers[slot];
+		struct metrics_client *client = &unlisted;
 
 		if (peer->state != PEER_STATE_CLIENT || places[peer->gpu] == NO_PLACE)
 			continue;
-		collect_sums(server, peer, &ret->gpus[places[peer->gpu]]);
 		if (ret->n_clients < METRICS_CLIENTS_MAX)
-			collect_client(server, peer, places[peer->gpu],
-				       &ret->clients[ret->n_clients++]);
+			client = &ret->clients[ret->n_clients++];
 		else
 			ret->node.n_unlisted++;
+		collect_client(server, peer, places[peer->gpu], client);
+		collect_sums(client, &ret->gpus[places[peer->gpu]]);
 	}
 }

@@ -15,10 +15,10 @@
 
 struct server;
 
-/* Of one GPU: events that are counted where they happen. */
+/* Of one GPU: events that are counted where they happen. Another GPU at its index starts at 0. */
 struct metrics_counts {
 	uint64_t n_grants, n_stop_failures, n_refusals;
-	struct histogram queue_wait, stop;
+	struct histogram queue_wait, stop, wake;
 };
 
 /* Fills all of ret. */

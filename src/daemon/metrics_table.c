@@ -23,6 +23,8 @@
 	}
 #define NODE(type, form, name, field, text) \
 	ROW(METRICS_OF_NODE, metrics_node, type, form, name, NULL, field, text)
+#define NODE_BY(type, form, name, label, field, text) \
+	ROW(METRICS_OF_NODE, metrics_node, type, form, name, label, field, text)
 #define GPU(type, form, name, field, text) \
 	ROW(METRICS_OF_GPU, metrics_gpu, type, form, name, NULL, field, text)
 #define GPU_BY(type, form, name, label, field, text) \
@@ -41,7 +43,8 @@
 #define OTHER    "class=\"best-effort\""
 
 const struct metrics_row metrics_table[] = {
-	INFO(NODE, "build_info", "The scheduler's version, mode and policy, as labels."),
+	INFO(NODE, "build_info",
+	     "The scheduler's version, mode, policy and rule of turns, as labels."),
 	NODE(GAUGE, NS, "scheduler_uptime_seconds", status.uptime_ns,
 	     "Time since the scheduler started."),
 	NODE(GAUGE, U32, "scheduler_clients", status.n_clients, "Clients of all GPUs."),
@@ -49,8 +52,21 @@ const struct metrics_row metrics_table[] = {
 	     "Clients that are in the sums of their GPU, and have no series."),
 	NODE(GAUGE, U32, "scheduler_anti_thrash", status.anti_thrash,
 	     "1: clients take turns. 0: nobody does."),
+	NODE(GAUGE, NS, "scheduler_quantum_seconds", status.tq_ns,
+	     "The length of a turn in mode concurrent, as set."),
+	NODE(GAUGE, U32, "scheduler_switch_time_multiplier", status.switch_multiplier,
+	     "A turn lasts so many times the time of a switch, as set."),
+	NODE_BY(GAUGE, NS, "scheduler_switch_time_seconds", "bound=\"fixed\"",
+		status.switch_fixed_ns,
+		"Bounds of a turn's length outside mode concurrent, as set."),
+	NODE_BY(GAUGE, NS, "scheduler_switch_time_seconds", "bound=\"max\"", status.switch_max_ns,
+		NULL),
+	NODE_BY(GAUGE, NS, "scheduler_switch_time_seconds", "bound=\"min\"", status.switch_min_ns,
+		NULL),
 	NODE(GAUGE, NS, "scheduler_max_runtime_seconds", status.max_runtime_ns,
 	     "The longest run while others wait, as set."),
+	NODE(GAUGE, NS, "scheduler_wait_bound_seconds", wait_bound_ns,
+	     "The bound on any wait of a user, as set."),
 	NODE(GAUGE, PERCENT, "scheduler_memory_reserve_ratio", status.reserve_percent,
 	     "The part of each GPU's memory that no program gets."),
 	NODE(COUNTER, U64, "scheduler_log_lines_dropped_total", n_lines_dropped,
@@ -87,6 +103,8 @@ const struct metrics_row metrics_table[] = {
 	GPU(GAUGE, U32, "gpu_clients", status.n_clients, "Clients of the GPU."),
 	GPU(GAUGE, U32, "gpu_clients_running", status.n_running, "Clients that run."),
 	GPU(GAUGE, U32, "gpu_clients_hung", n_hung, "Clients that did not answer in time."),
+	GPU(GAUGE, U32, "gpu_clients_not_preemptible", n_unstoppable,
+	    "Clients whose last three stops failed."),
 	GPU(GAUGE, U32, "gpu_clients_doubted", n_doubted,
 	    "Clients that report more memory than is on the card."),
 	GPU(GAUGE, DOUBLE, "gpu_utilization_ratio", busy_ratio,
@@ -103,6 +121,16 @@ const struct metrics_row metrics_table[] = {
 	    "Requests and bursts that took longer than their SLO."),
 
 	GPU(GAUGE, U32, "scheduler_queue_size", status.n_waiting, "Clients that wait."),
+	GPU_BY(GAUGE, U32, "scheduler_waiters", "reason=\"memory\"", n_waiters[NVSHARE_WAIT_MEMORY],
+	       "Clients that are chosen or wait, by reason."),
+	GPU_BY(GAUGE, U32, "scheduler_waiters", "reason=\"outsiders\"",
+	       n_waiters[NVSHARE_WAIT_OUTSIDERS], NULL),
+	GPU_BY(GAUGE, U32, "scheduler_waiters", "reason=\"stuck\"", n_waiters[NVSHARE_WAIT_STUCK],
+	       NULL),
+	GPU_BY(GAUGE, U32, "scheduler_waiters", "reason=\"swap\"", n_waiters[NVSHARE_WAIT_SWAP],
+	       NULL),
+	GPU_BY(GAUGE, U32, "scheduler_waiters", "reason=\"turn\"", n_waiters[NVSHARE_WAIT_TURN],
+	       NULL),
 	GPU(COUNTER, U64, "scheduler_schedule_total", n_grants, "Grants to run."),
 	GPU(COUNTER, U64, "scheduler_schedule_failures_total", n_stop_failures,
 	    "Stops that failed, and were tried again."),
@@ -116,6 +144,8 @@ const struct metrics_row metrics_table[] = {
 	    "Times that a waiter took a client's place."),
 	GPU(HISTOGRAM, BUCKETS, "gpu_switch_stop_seconds", stop,
 	    "Time from the order to stop until the client has stopped and moved its memory."),
+	GPU(HISTOGRAM, BUCKETS, "gpu_switch_wake_seconds", wake,
+	    "Time from the choice of a waiter to its grant: room is made, and its memory comes in."),
 	GPU_BY(COUNTER, U64, "gpu_swap_bytes_total", "direction=\"in\"", status.moved_in,
 	       "Bytes moved between card and host memory."),
 	GPU_BY(COUNTER, U64, "gpu_swap_bytes_total", "direction=\"out\"", status.moved_out, NULL),
@@ -150,9 +180,13 @@ const struct metrics_row metrics_table[] = {
 	CLIENT(GAUGE, BOOL, "client_running", is_running, "1: the client may compute."),
 	CLIENT(GAUGE, DOUBLE, "client_wait_seconds", wait_seconds,
 	       "How long the client has waited by now; 0: it does not wait."),
+	CLIENT(GAUGE, U32, "client_queue_position", status.position,
+	       "The client's place in the queue, from 1; 0: it is not there."),
 	CLIENT(GAUGE, BOOL, "client_hung", is_hung, "1: the client did not answer in time."),
 	CLIENT(GAUGE, BOOL, "client_doubted", is_doubted,
 	       "1: the client reports more memory than is on the card."),
+	CLIENT(GAUGE, BOOL, "client_preemptible", is_preemptible,
+	       "0: the client's last three stops failed."),
 	CLIENT(GAUGE, U64, "client_memory_budget_bytes", status.budget,
 	       "Memory that the client may have on the card."),
 	CLIENT_BY(GAUGE, U64, "client_memory_bytes", "kind=\"pinned\"", pinned,
@@ -160,6 +194,10 @@ const struct metrics_row metrics_table[] = {
 	CLIENT_BY(GAUGE, U64, "client_memory_bytes", "kind=\"resident\"", status.mem.resident,
 		  NULL),
 	CLIENT_BY(GAUGE, U64, "client_memory_bytes", "kind=\"swapped\"", status.mem.swapped, NULL),
+	CLIENT(GAUGE, U64, "client_memory_wanted_bytes", wanted,
+	       "Memory that a blocked allocation lacks; 0: none waits."),
+	CLIENT(GAUGE, U64, "client_host_memory_bytes", status.mem.host,
+	       "Host memory that the client has for what is swapped, used or not."),
 	CLIENT(COUNTER, NS, "client_run_seconds_total", status.run_ns, "Time with a grant to run."),
 	CLIENT(COUNTER, NS, "client_gpu_seconds_total", status.gpu_ns, "GPU time."),
 	CLIENT(COUNTER, NS, "client_held_seconds_total", status.held_ns,
@@ -170,6 +208,7 @@ const struct metrics_row metrics_table[] = {
 	       "Requests and bursts that ended."),
 	CLIENT(COUNTER, U64, "client_slo_violations_total", status.n_slo_violations,
 	       "Requests and bursts that took longer than the SLO."),
+	CLIENT(COUNTER, U64, "client_hints_total", status.n_hints, "Hints of the client."),
 	CLIENT(GAUGE, DOUBLE, "client_slo_seconds", slo_seconds,
 	       "The client's SLO; no series: it has none."),
 	CLIENT(GAUGE, DOUBLE, "client_compute_limit_ratio", compute_limit,

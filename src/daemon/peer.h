@@ -114,6 +114,7 @@ struct peer {
 	uint64_t asked_ns;       /* when it asked for its next grant; 0: it has not */
 	uint64_t dropped_ns;     /* when it was told to stop; 0: it was not, or has stopped */
 	uint64_t refused_ns;     /* when a refusal was logged last */
+	uint32_t energy_j;       /* as metrics said last: an estimate may fall, a counter may not */
 	uint32_t n_failed;       /* stops and returns in a row */
 	uint32_t last_failed;    /* enum nvshare_outcome of the last one */
 	uint64_t nonce;

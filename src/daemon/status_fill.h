@@ -3,7 +3,7 @@
 #define NVS_DAEMON_STATUS_FILL_H
 
 /*
- * What a status says of the node, of a GPU and of a client. Tools and metrics read the same
+ * Fills in the parts of a status: the node, a GPU, a client. Tools and metrics read the same
  * numbers.
  *
  * Threading: the loop's.

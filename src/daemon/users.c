@@ -1,12 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "daemon/users.h"
 
+#include "daemon/http_address.h"
+
 #include <errno.h>
 #include <stdlib.h>
 #include <unistd.h>
 
-/* Descriptors beyond sockets and pidfds: epoll, timer, log, and the driver's own. */
-#define FDS_OTHER 64
+/*
+ * Descriptors beyond sockets and pidfds: epoll, timer, log, and the driver's own; HTTP's, which
+ * strangers may all open.
+ */
+#define FDS_OTHER (64 + HTTP_FDS_MAX)
 
 /* The divisors of parts of all connections, and the most that the parts come to. */
 #define REFUSED_PART 16

@@ -101,6 +101,17 @@ static void a_new_grant_takes_back_what_was_told_before(void **state)
 	assert_int_equal(rig_did(&rig, 0, SCHED_ACTION_PREPARE)->due_ms, 0);
 }
 
+static void a_grant_tells_how_long_its_waiter_took_to_wake(void **state)
+{
+	(void)state;
+	rig_run(&rig, 0, 80);
+	assert_int_equal(rig_did(&rig, 0, SCHED_ACTION_GRANT)->woke_ns, 0);
+	rig_start(&rig, 1, 50);
+	rig_at(&rig, 23 * S); /* chosen at 20 s */
+	assert_int_equal(rig_release(&rig, 0, rig_mem(50, 30, 0), true), 0);
+	assert_int_equal(rig_did(&rig, 1, SCHED_ACTION_GRANT)->woke_ns, 3 * S);
+}
+
 static void only_what_lacks_is_moved(void **state)
 {
 	(void)state;
@@ -543,6 +554,7 @@ int main(void)
 		T(one_whose_turn_is_long_over_is_prepared_and_dropped_at_once),
 		T(preparing_is_taken_back_when_nobody_waits),
 		T(a_new_grant_takes_back_what_was_told_before),
+		T(a_grant_tells_how_long_its_waiter_took_to_wake),
 		T(only_what_lacks_is_moved),
 		T(several_victims_share_what_lacks),
 		T(due_is_the_end_of_the_last_victims_turn),

@@ -158,10 +158,7 @@ static void labels_are_escaped(void **state)
 		{"a\"b", ",name=\"a\\\"b\""},
 		{"a\\", ",name=\"a\\\\\""},
 		{"a\nb", ",name=\"a\\nb\""},
-		{"a\tb", ",name=\"a?b\""},
 		{"gr\xc3\xb6n", ",name=\"gr\xc3\xb6n\""},
-		{"cut\xc3", ",name=\"cut?\""},
-		{"\xff\xfe", ",name=\"\?\?\""},
 		{"} 1\nevil 2", ",name=\"} 1\\nevil 2\""},
 	};
 	struct rig *rig = *state;
@@ -240,7 +237,9 @@ static void addresses_are_read(void **state)
 		{"9401", -EINVAL, 0},
 		{"localhost:9401", -EINVAL, 0},
 		{"127.0.0.1", -EINVAL, 0},
-		{"127.0.0.1:0", -EINVAL, 0},
+		{"127.0.0.1:0", 0, 0},
+		{"[::1]:0,unix:/a", 0, 1},
+		{"localhost:0", -EINVAL, 0},
 		{"127.0.0.1:65536", -EINVAL, 0},
 		{"[::1:9401", -EINVAL, 0},
 		{"unix:relative", -EINVAL, 0},

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "daemon/users.h"
 
+#include "daemon/http_address.h"
+
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -193,6 +195,10 @@ static void limits_follow_the_descriptors(void **state)
 		assert_true(limits.n_trusted <= limits.n_peers);
 		if (n_fds[i] >= 16)
 			assert_true(limits.n_peers + limits.n_refused + limits.n_pidfds <=
+				    n_fds[i]);
+		if (n_fds[i] >= 1024)
+			assert_true(limits.n_peers + limits.n_refused + limits.n_pidfds +
+					    HTTP_FDS_MAX <
 				    n_fds[i]);
 		if (n_fds[i] >= 64) {
 			assert_true(limits.n_clients < limits.n_peers);

@@ -3,6 +3,7 @@
 
 import re
 import socket
+import struct
 
 from wire import PATIENCE
 
@@ -20,8 +21,10 @@ def connect(address):
     """address: a port on 127.0.0.1, or the path of a Unix socket."""
     is_port = isinstance(address, int)
     sock = socket.socket(socket.AF_INET if is_port else socket.AF_UNIX)
-    sock.settimeout(PATIENCE)
+    # While the backlog of a Unix socket is full, a connect() that may not block fails at once.
+    sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, struct.pack("ll", int(PATIENCE), 0))
     sock.connect(("127.0.0.1", address) if is_port else str(address))
+    sock.settimeout(PATIENCE)
     return sock
 
 

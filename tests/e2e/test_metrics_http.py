@@ -3,9 +3,7 @@
 
 import contextlib
 import pathlib
-import shutil
 import socket
-import subprocess
 import sys
 import threading
 
@@ -61,6 +59,8 @@ def test_clients_have_series_that_go_with_them(node, http):  # noqa: F811
     assert found.one("nvshare_scheduler_clients") == 2
     assert found.one("nvshare_gpu_clients") == 2
     assert found.one("nvshare_client_running", namespace="space", pod="name") == 1
+    assert found.one("nvshare_scheduler_waiters", reason="turn") == 1
+    assert sorted(found.all("nvshare_client_queue_position")) == [0, 1]
     assert found.one("nvshare_client_memory_bytes", pod="name", kind="resident") == 64 * MIB
     assert found.one("nvshare_scheduler_schedule_total") == 1
     labels = next(has for has in found.labels("nvshare_client_info") if has.get("pod") == "name")
@@ -78,18 +78,19 @@ def test_waits_are_counted(node, http):  # noqa: F811
     found = metrics_when(http, lambda m: m.all("nvshare_scheduler_queue_wait_seconds_count") == [21])
     assert found.one("nvshare_scheduler_queue_wait_seconds_bucket", le="+Inf") == 21
     assert found.one("nvshare_scheduler_queue_wait_seconds_sum") > 0
+    assert found.one("nvshare_gpu_switch_wake_seconds_count") == 21
     assert found.one("nvshare_scheduler_schedule_total") == 21
     assert found.one("nvshare_gpu_switches_total") == node.connect().status()[1][0][6]
 
 
-def test_promtool_finds_nothing(node, http):  # noqa: F811
-    promtool = shutil.which("promtool")
-    if not promtool:
-        pytest.skip("promtool is not installed (Debian: prometheus)")
-    node.holder(name="holder", pod="space/name")
-    text = metrics_when(http, lambda m: m.all("nvshare_client_running") == [1]).text
-    done = subprocess.run([promtool, "check", "metrics"], input=text, capture_output=True, text=True, check=False)
-    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+def test_another_gpu_at_an_index_counts_from_nothing(node, http):  # noqa: F811
+    holder, _ = node.holder(gpu=1)
+    metrics_when(http, lambda m: m.all("nvshare_scheduler_schedule_total", gpu="0") == [1])
+    holder.close()
+    until("its end", lambda: node.n_clients() == 0)
+    node.client(gpu=2)
+    found = metrics_when(http, lambda m: m.labels("nvshare_gpu_info")[0]["UUID"].endswith("02"))
+    assert found.all("nvshare_scheduler_schedule_total", gpu="0") == [0]
 
 
 def test_only_what_there_is(node, http):  # noqa: F811
