@@ -98,11 +98,22 @@ $(B)/exports.map: src/hook/table/exports.map.in src/hook/table/cuda_hooks.def
 	@mkdir -p $(@D)
 	$(CC) -E -P -undef -x c -Isrc -DNVS_GLIBC_BASE=$(GLIBC_BASE) -o $@ $<
 
+# Functions that glibc has moved into libc since 2.17, or that it lacked then. The library is linked with
+# stand-ins for the libraries of old, so that it asks for these functions by name, without a version, and
+# loads where they are.
+floor := $(B)/floor/libpthread.so.0 $(B)/floor/libdl.so.2
+$(B)/floor/libpthread.so.0: functions = pthread_attr_setstacksize pthread_cond_clockwait pthread_create \
+    pthread_join pthread_key_create pthread_once pthread_setspecific pthread_sigmask
+$(B)/floor/libdl.so.2: functions = dlclose dlopen
+$(floor):
+	@mkdir -p $(@D)
+	$(CC) -shared -nostdlib -Wl,-soname,$(@F) $(functions:%=-Wl,--defsym=%=0) -o $@ -x c /dev/null
+
 $(B)/libnvshare.so: $(hook_obj)
 $(B)/checked/libnvshare.so: $(checked_obj)
-$(B)/libnvshare.so $(B)/checked/libnvshare.so: $(libs) $(B)/exports.map
+$(B)/libnvshare.so $(B)/checked/libnvshare.so: $(libs) $(B)/exports.map $(floor)
 	$(LINK) -shared -Wl,-soname,libnvshare.so -Wl,-z,defs -Wl,-z,nodelete -Wl,--as-needed \
-	    -Wl,-Bsymbolic-functions -Wl,--version-script=$(B)/exports.map -o $@ $(filter %.o,$^) $(libs) -ldl
+	    -Wl,-Bsymbolic-functions -Wl,--version-script=$(B)/exports.map -o $@ $(filter %.o,$^) $(libs) $(floor)
 
 DAEMON_LIBS = $(YAML_LIBS) $(shell $(PKG_CONFIG) --libs libmicrohttpd) -lm -ldl
 $(B)/nvshare-scheduler: $(daemon_obj) $(libs)
