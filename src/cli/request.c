@@ -102,6 +102,19 @@ static void sanitize_texts(struct msg *msg)
 	}
 }
 
+static int report_version(const uint8_t *bytes)
+{
+	struct nvshare_msg_header header;
+
+	memcpy(&header, bytes, sizeof(header));
+	(void)fprintf(stderr,
+		      "nvsharectl: the scheduler on %s/" NVSHARE_SOCK_NAME
+		      " speaks version %u of the protocol, this nvsharectl version %u: use the "
+		      "nvsharectl of the scheduler's release\n",
+		      sock_dir(NULL), header.version, NVSHARE_PROTOCOL_VERSION);
+	return CLI_EXIT_NO_SCHEDULER;
+}
+
 int request_receive(int fd, struct msg *ret_msg)
 {
 	uint8_t bytes[NVSHARE_MSG_SIZE_MAX];
@@ -125,6 +138,8 @@ int request_receive(int fd, struct msg *ret_msg)
 		}
 		if (!r)
 			return CLI_EXIT_OK;
+		if (r == MSG_E_VERSION)
+			return report_version(bytes);
 		text = msg_error(r);
 	} else if (n == -ETIMEDOUT) {
 		text = "no answer in 10 seconds";
