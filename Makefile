@@ -409,7 +409,7 @@ check-lint:
 	    -D__x86_64__ '-DElfW(type)=Elf64_##type' $(NVS_CPPFLAGS) $(filter %.c,$(filter src/%,$(c_files)))
 	shellcheck $(wildcard scripts/* tests/gpu/run tests/gpu/rehearse tests/gpu/contained) .ci/run
 
-.PHONY: install uninstall check-install deb print-version clean help
+.PHONY: install uninstall check-install deb check-deb check-aarch64 print-version clean help
 # Fills in the folders of FILE.in, as the file named second.
 fill_in = sed 's|@PREFIX@|$(PREFIX)|; s|@BINDIR@|$(BINDIR)|; s|@LIBDIR@|$(LIBDIR)|; s|@INCLUDEDIR@|$(INCLUDEDIR)|; \
     s|@VERSION@|$(VERSION)|' $(1).in >$(2)
@@ -456,6 +456,10 @@ check-install: all apps ## installs into an empty folder, and runs the demo's jo
 # A package is a build of its own, with Debian's flags.
 deb: ## Debian packages, in build/deb
 	scripts/deb $(VERSION) $(BUILD)/deb
+check-deb: deb ## lintian, and a clean Debian 12 with and without the packages (needs root and a mirror)
+	scripts/check-deb $(BUILD)/deb
+check-aarch64: ## cross compiles the library and the core's tests, which run under qemu-user
+	scripts/check-aarch64 $(BUILD)/aarch64
 
 print-version:
 	@echo $(VERSION)
