@@ -109,11 +109,22 @@ $(B)/exports.map: src/hook/table/exports.map.in src/hook/table/cuda_hooks.def
 	@mkdir -p $(@D)
 	$(CC) -E -P -undef -x c -Isrc -DNVS_GLIBC_BASE=$(GLIBC_BASE) -o $@ $<
 
+# Functions that glibc has moved into libc since 2.17, or that it lacked then. The library is linked with
+# stand-ins for the libraries of old, so that it asks for these functions by name, without a version, and
+# loads where they are.
+floor := $(B)/floor/libpthread.so.0 $(B)/floor/libdl.so.2
+$(B)/floor/libpthread.so.0: functions = pthread_attr_setstacksize pthread_cond_clockwait pthread_create \
+    pthread_join pthread_key_create pthread_once pthread_setspecific pthread_sigmask
+$(B)/floor/libdl.so.2: functions = dlclose dlopen
+$(floor):
+	@mkdir -p $(@D)
+	$(CC) -shared -nostdlib -Wl,-soname,$(@F) $(functions:%=-Wl,--defsym=%=0) -o $@ -x c /dev/null
+
 $(B)/libnvshare.so: $(hook_obj)
 $(B)/checked/libnvshare.so: $(checked_obj)
-$(B)/libnvshare.so $(B)/checked/libnvshare.so: $(libs) $(B)/exports.map
+$(B)/libnvshare.so $(B)/checked/libnvshare.so: $(libs) $(B)/exports.map $(floor)
 	$(LINK) -shared -Wl,-soname,libnvshare.so -Wl,-z,defs -Wl,-z,nodelete -Wl,--as-needed \
-	    -Wl,-Bsymbolic-functions -Wl,--version-script=$(B)/exports.map -o $@ $(filter %.o,$^) $(libs) -ldl
+	    -Wl,-Bsymbolic-functions -Wl,--version-script=$(B)/exports.map -o $@ $(filter %.o,$^) $(libs) $(floor)
 
 DAEMON_LIBS = $(YAML_LIBS) $(shell $(PKG_CONFIG) --libs libmicrohttpd) -lm -ldl
 $(B)/nvshare-scheduler: $(daemon_obj) $(libs)
@@ -417,7 +428,7 @@ check-lint:
 	    -D__x86_64__ '-DPAGE_SCRIPT_HASH=""' '-DPAGE_STYLE_HASH=""' '-DElfW(type)=Elf64_##type' $(NVS_CPPFLAGS) $(filter %.c,$(filter src/%,$(c_files)))
 	shellcheck $(wildcard scripts/* tests/gpu/run tests/gpu/rehearse tests/gpu/contained) .ci/run
 
-.PHONY: install uninstall check-install deb print-version clean help
+.PHONY: install uninstall check-install deb check-deb check-aarch64 print-version clean help
 # Fills in the folders of FILE.in, as the file named second.
 fill_in = sed 's|@PREFIX@|$(PREFIX)|; s|@BINDIR@|$(BINDIR)|; s|@LIBDIR@|$(LIBDIR)|; s|@INCLUDEDIR@|$(INCLUDEDIR)|; \
     s|@VERSION@|$(VERSION)|' $(1).in >$(2)
@@ -466,6 +477,10 @@ check-install: all apps ## installs into an empty folder, and runs the demo's jo
 # A package is a build of its own, with Debian's flags.
 deb: ## Debian packages, in build/deb
 	scripts/deb $(VERSION) $(BUILD)/deb
+check-deb: deb ## lintian, and a clean Debian 12 with and without the packages (needs root and a mirror)
+	scripts/check-deb $(BUILD)/deb
+check-aarch64: ## cross compiles the library and the core's tests, which run under qemu-user
+	scripts/check-aarch64 $(BUILD)/aarch64
 
 print-version:
 	@echo $(VERSION)

@@ -120,6 +120,18 @@ static void sanitize_texts(struct msg *msg)
 	}
 }
 
+static int report_version(const uint8_t *bytes)
+{
+	struct nvshare_msg_header header;
+
+	memcpy(&header, bytes, sizeof(header));
+	request_report("nvsharectl: the scheduler on %s/" NVSHARE_SOCK_NAME
+		       " speaks version %u of the protocol, this nvsharectl version %u: use the "
+		       "nvsharectl of the scheduler's release\n",
+		       sock_dir(NULL), header.version, NVSHARE_PROTOCOL_VERSION);
+	return CLI_EXIT_NO_SCHEDULER;
+}
+
 /* wait_ms: -1: for ever. */
 static int request_receive_within(int fd, int wait_ms, struct msg *ret_msg)
 {
@@ -144,6 +156,8 @@ static int request_receive_within(int fd, int wait_ms, struct msg *ret_msg)
 		}
 		if (!r)
 			return CLI_EXIT_OK;
+		if (r == MSG_E_VERSION)
+			return report_version(bytes);
 		text = msg_error(r);
 	} else if (n == -ETIMEDOUT) {
 		text = "no answer in 10 seconds";

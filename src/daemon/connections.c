@@ -9,6 +9,8 @@
 #include "util/log.h"
 
 #include <errno.h>
+#include <stdio.h>
+#include <string.h>
 #include <sys/epoll.h>
 
 /* ---- peers ----------------------------------------------------------------- */
@@ -123,12 +125,23 @@ void connections_end(struct server *server)
 	}
 }
 
-/* A library or tool of another version finds our version in the header, and can name it. */
-static void connections_tell_version(struct server *server, struct peer *peer)
+/* The peer finds our version in the answer's header. So each side can name both. */
+static void connections_refuse_version(struct server *server, struct peer *peer,
+				       const uint8_t *bytes)
 {
 	const struct nvshare_registered answer = {.result = NVSHARE_REGISTER_VERSION};
+	struct nvshare_msg_header header;
+	char text[128];
 
+	memcpy(&header, bytes, sizeof(header));
 	server_send_body(server, peer, NVSHARE_MSG_REGISTERED, 0, &answer);
+	(void)snprintf(text, sizeof(text),
+		       "it speaks version %u of the protocol, this scheduler version %u%s",
+		       header.version, NVSHARE_PROTOCOL_VERSION,
+		       header.version > NVSHARE_PROTOCOL_VERSION
+			       ? ": upgrade the scheduler"
+			       : ": restart it with the library of this release");
+	server_close(server, peer, text);
 }
 
 static void connections_handle_input(struct server *server, struct peer *peer)
@@ -152,8 +165,10 @@ static void connections_handle_input(struct server *server, struct peer *peer)
 		return;
 	}
 	r = msg_decode(bytes, (size_t)n, MSG_TO_SCHEDULER, &msg);
-	if (r == MSG_E_VERSION)
-		connections_tell_version(server, peer);
+	if (r == MSG_E_VERSION) {
+		connections_refuse_version(server, peer, bytes);
+		return;
+	}
 	if (r) {
 		server_close(server, peer, msg_error(r));
 		return;

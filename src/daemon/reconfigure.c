@@ -2,6 +2,7 @@
 #include "daemon/reconfigure.h"
 
 #include "daemon/dispatch.h"
+#include "daemon/notify.h"
 #include "daemon/server.h"
 #include "daemon/shares.h"
 #include "util/log.h"
@@ -77,7 +78,7 @@ static bool reconfigure_refuse(const struct settings_report *report, char *ret_t
 	return false;
 }
 
-bool reconfigure_reload(struct server *server, char ret_text[SETTINGS_TEXT_LEN])
+static bool reconfigure_read(struct server *server, char ret_text[SETTINGS_TEXT_LEN])
 {
 	struct settings *next = &server->reconfigure.next, *wanted = &server->reconfigure.wanted;
 	struct settings_report *report = &server->reconfigure.report;
@@ -103,4 +104,14 @@ bool reconfigure_reload(struct server *server, char ret_text[SETTINGS_TEXT_LEN])
 			       "; changes that need a restart: %u, see the log", changes.n_fixed);
 	log_info("reload done: %s", ret_text);
 	return true;
+}
+
+bool reconfigure_reload(struct server *server, char ret_text[SETTINGS_TEXT_LEN])
+{
+	bool is_done;
+
+	notify_reloading(server);
+	is_done = reconfigure_read(server, ret_text);
+	notify_ready(server, "reload %s: %s", is_done ? "done" : "refused", ret_text);
+	return is_done;
 }

@@ -61,12 +61,12 @@ class Program:
 
     running = []  # those that nobody has waited for or killed
 
-    def __init__(self, name, command, env, folder):
+    def __init__(self, name, command, env, folder, pass_fds=()):
         self.name = name
         self.out_path = folder / f"{name}.out"
         with open(self.out_path, "wb") as out:
             self.process = subprocess.Popen(
-                [str(c) for c in command], env=env, stdin=subprocess.DEVNULL, stdout=out, stderr=out
+                [str(c) for c in command], env=env, stdin=subprocess.DEVNULL, stdout=out, stderr=out, pass_fds=pass_fds
             )
         self.pid = self.process.pid
         Program.running.append(self)

@@ -4,13 +4,16 @@
 import os
 import pathlib
 import pty
+import socket
 import subprocess
 import sys
+
+import pytest
 
 sys.path.insert(0, str(pathlib.Path(__file__).parent))
 
 from conftest import MIB, PATIENCE, until  # noqa: E402
-from wire import VERSION, Wire, mem  # noqa: E402
+from wire import VERSION, Wire, mem, packet  # noqa: E402
 
 REGISTER_VERSION = 4  # enum nvshare_register_result
 
@@ -81,10 +84,32 @@ def test_a_program_short_of_descriptors_hears_that_it_is(node):
     node.finish([other])
 
 
-def test_the_scheduler_names_its_version_to_another_one(node):
+@pytest.mark.parametrize("version, advice", [(VERSION + 1, "upgrade the scheduler"), (VERSION - 1, "of this release")])
+def test_the_scheduler_names_both_versions_to_another_one_and_in_its_log(node, version, advice):
     node.start_scheduler()
     stranger = Wire(node.sock_dir / "scheduler.sock")
-    stranger.send("REQ_LOCK", *mem(), version=VERSION + 1)
+    stranger.send("REQ_LOCK", *mem(), version=version)
     name, values = stranger.receive()  # its header is of the scheduler's version
     assert name == "REGISTERED" and values[0] == REGISTER_VERSION
     stranger.expect_closed()
+    line = f"it speaks version {version} of the protocol, this scheduler version {VERSION}: "
+    until("the line", lambda: any(line in said and said.endswith(advice)
+                                  for said in node.scheduler.output().splitlines()))
+
+
+def test_nvsharectl_names_both_versions(node):
+    """To a scheduler of a later release, which this one's tool finds in its place."""
+    with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as later:
+        later.bind(str(node.sock_dir / "scheduler.sock"))
+        later.listen()
+        tool = subprocess.Popen([node.build / "nvsharectl", "status"], env=node.env, stderr=subprocess.PIPE, text=True)
+        peer, _ = later.accept()
+        with peer:
+            assert peer.recv(4096)
+            peer.send(packet("REGISTERED", REGISTER_VERSION, 0, 0, version=VERSION + 1))
+            _, errors = tool.communicate(timeout=PATIENCE)
+    assert tool.returncode == 3
+    assert errors == (
+        f"nvsharectl: the scheduler on {node.sock_dir}/scheduler.sock speaks version {VERSION + 1} of the protocol, "
+        f"this nvsharectl version {VERSION}: use the nvsharectl of the scheduler's release\n"
+    )

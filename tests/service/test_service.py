@@ -235,6 +235,33 @@ def allowed_calls(units):
     return allowed | expand("@default")
 
 
+@needs_root
+def test_a_reload_of_the_unit_applies_a_file_and_fails_where_it_is_wrong(node, units):
+    node.used()  # makes the files of the simulated node
+    for path in [node.sim_dir, *node.sim_dir.iterdir()]:
+        path.chmod(0o777)
+    shutil.chown(node.sock_dir, SERVICE_UID, SERVICE_UID)
+    file = node.folder / "nvshare.yaml"
+    file.write_text("retry_sec: 5\n")
+    name = str(node.folder / "notify")
+    with manager(name) as hear:
+        os.chmod(name, 0o666)
+        activate(node, *as_the_unit(units), NVSHARE_CONFIG=str(file), NOTIFY_SOCKET=name)
+        until("the scheduler answers", node.is_scheduler_up)
+        assert hear().startswith("READY=1\nSTATUS=listening on ")
+        reload_ = settings_of(units / "nvshare-scheduler.service")["Service"]["ExecReload"][0].split()
+        file.write_text("retry_sec: 7\n")
+        assert run(*as_the_unit(units), *reload_, env=node.env)[0] == 0
+        assert hear().startswith("RELOADING=1\nMONOTONIC_USEC=")
+        assert hear() == "READY=1\nSTATUS=reload done: settings changed: 1"
+        file.write_text("retry_sec: never\n")
+        code, said = run(*as_the_unit(units), *reload_, env=node.env)
+        assert code != 0 and f"{file}:1" in said
+        assert hear().startswith("RELOADING=1\nMONOTONIC_USEC=")
+        assert hear().startswith("READY=1\nSTATUS=reload refused: ")
+        node.expect_sound_scheduler()
+
+
 @pytest.mark.skipif(not shutil.which("strace"), reason="needs strace")
 def test_the_scheduler_calls_nothing_that_the_unit_forbids(node, units):
     """With two programs that hand memory over. What a real NVML calls does not show here."""

@@ -99,6 +99,12 @@ static void gate_add_chunk(void)
 		continue;
 }
 
+/* gettid() is younger than the oldest C library that the library runs with. */
+static pid_t gate_tid(void)
+{
+	return (pid_t)syscall(SYS_gettid);
+}
+
 struct gate_slot *gate_claim_slot(void)
 {
 	int saved_errno = errno;
@@ -108,7 +114,7 @@ struct gate_slot *gate_claim_slot(void)
 	while (!(slot = gate_find_slot()))
 		gate_add_chunk();
 
-	__atomic_store_n(&slot->tid, gettid(), __ATOMIC_RELAXED);
+	__atomic_store_n(&slot->tid, gate_tid(), __ATOMIC_RELAXED);
 	gate_self.slot = slot;
 	if (slot_key.key != GATE_NO_KEY)
 		(void)pthread_setspecific(slot_key.key, slot);
@@ -402,6 +408,6 @@ void gate_after_fork_child(void)
 		slot->is_owned = 0;
 	}
 	if (gate_self.slot)
-		gate_self.slot->tid = gettid();
+		gate_self.slot->tid = gate_tid();
 	gate_set(GATE_OPEN);
 }
