@@ -57,7 +57,7 @@ util_obj   := $(call obj,$(call src,util))
 ipc_obj    := $(call obj,$(call src,ipc))
 hook_obj   := $(call obj,$(call src,hook) $(call src,hook/*))
 checked_obj := $(patsubst $(B)/%,$(B)/checked/%,$(hook_obj))
-daemon_obj := $(call obj,$(call src,daemon))
+daemon_obj := $(call obj,$(call src,daemon) $(call src,daemon/*))
 cli_obj    := $(call obj,$(call src,cli))
 sim_obj    := $(call obj,$(call src,sim))
 simcuda_obj := $(call obj,$(call src,simgpu/node) $(call src,simgpu/cuda))
@@ -98,8 +98,8 @@ $(B)/%.a:
 # The page is one file. Browsers run its script and use its style by their hashes alone.
 page_hash = $(shell sed -n '/^<$(1)>$$/,/^<\/$(1)>$$/{s/^<$(1)>$$//;/^<\/$(1)>$$/!p}' src/page/page.html | sha256sum | \
     cut -c1-64 | tr a-f A-F | basenc -d --base16 | base64)
-$(B)/src/daemon/page_html.o: src/page/page.html
-$(B)/src/daemon/page_html.o: override CPPFLAGS += -DPAGE_SCRIPT_HASH='"$(call page_hash,script)"' \
+$(B)/src/daemon/http/page_html.o: src/page/page.html
+$(B)/src/daemon/http/page_html.o: override CPPFLAGS += -DPAGE_SCRIPT_HASH='"$(call page_hash,script)"' \
     -DPAGE_STYLE_HASH='"$(call page_hash,style)"'
 
 # The version of dlsym() since the C library's first port to this processor.
@@ -287,8 +287,8 @@ fuzzers := $(patsubst tests/fuzz/fuzz_%.c,%,$(sort $(wildcard tests/fuzz/fuzz_*.
 replays := $(fuzzers:%=$(B)/tests/fuzz/replay_%)
 $(replays): $(B)/tests/fuzz/replay_%: $(B)/tests/fuzz/fuzz_%.o $(B)/tests/fuzz/replay.o $(libs)
 	$(LINK) -o $@ $(filter %.o,$^) $(libs) $(fuzz_libs)
-$(B)/tests/fuzz/replay_config: $(B)/src/daemon/config_file.o
-$(B)/tests/fuzz/fuzz_config: src/daemon/config_file.c
+$(B)/tests/fuzz/replay_config: $(B)/src/daemon/settings/config_file.o
+$(B)/tests/fuzz/fuzz_config: src/daemon/settings/config_file.c
 $(B)/tests/fuzz/replay_config $(B)/tests/fuzz/fuzz_config: fuzz_libs = $(YAML_LIBS)
 
 $(fuzzers:%=$(B)/tests/fuzz/fuzz_%): $(B)/tests/fuzz/fuzz_%: tests/fuzz/fuzz_%.c $(wildcard src/core/*.c src/core/*/*.c src/ipc/*.c src/util/*.c)

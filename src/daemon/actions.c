@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "daemon/actions.h"
 
-#include "daemon/doubts.h"
-#include "daemon/handover.h"
+#include "daemon/gpu/doubts.h"
 #include "daemon/host.h"
+#include "daemon/peers/handover.h"
 #include "daemon/server.h"
 #include "util/clock.h"
 #include "util/log.h"

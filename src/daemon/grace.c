@@ -2,7 +2,7 @@
 #include "daemon/grace.h"
 
 #include "daemon/client_messages.h"
-#include "daemon/doubts.h"
+#include "daemon/gpu/doubts.h"
 #include "daemon/server.h"
 #include "util/clock.h"
 #include "util/log.h"

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* nvshare-scheduler: decides who runs on the GPUs of this node. */
 
-#include "daemon/helper.h"
+#include "daemon/gpu/helper.h"
 #include "daemon/server.h"
-#include "daemon/settings.h"
+#include "daemon/settings/settings.h"
 #include "nvshare/version.h"
 #include "util/log.h"
 #include "util/output.h"

@@ -2,9 +2,9 @@
 #include "daemon/server.h"
 
 #include "daemon/dispatch.h"
-#include "daemon/doubts.h"
-#include "daemon/reconfigure.h"
-#include "daemon/spawn.h"
+#include "daemon/gpu/doubts.h"
+#include "daemon/gpu/spawn.h"
+#include "daemon/settings/reconfigure.h"
 #include "util/clock.h"
 #include "util/fd.h"
 #include "util/log.h"

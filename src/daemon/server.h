@@ -9,39 +9,39 @@
  * loop handles a batch of events, then frees the peers that are marked as closing, then does what
  * is due, then serves one tool, then requests by HTTP. The relay carries news between the two state
  * machines of the core after each callback (daemon/relay.h). Nothing blocks but the calls into NVML
- * (daemon/gpus.h).
+ * (daemon/gpu/gpus.h).
  *
  * A module has its own header and, where it needs one, its own struct here. Fields that are not in
  * such a struct are read by many modules; the comment names the one that writes them.
  *
- * Threading: one thread; the reaper alone starts others (daemon/reaper.h).
+ * Threading: one thread; the reaper alone starts others (daemon/peers/reaper.h).
  */
 
 #include "core/sched.h"
 #include "daemon/actions.h"
-#include "daemon/admission.h"
-#include "daemon/alerts.h"
-#include "daemon/connections.h"
 #include "daemon/deadlines.h"
 #include "daemon/event_source.h"
-#include "daemon/events.h"
-#include "daemon/flow.h"
-#include "daemon/gpus.h"
+#include "daemon/gpu/gpus.h"
+#include "daemon/gpu/measure.h"
+#include "daemon/gpu/states.h"
 #include "daemon/grace.h"
 #include "daemon/host.h"
-#include "daemon/http.h"
-#include "daemon/measure.h"
-#include "daemon/metrics_collect.h"
+#include "daemon/http/http.h"
+#include "daemon/http/metrics_collect.h"
 #include "daemon/notify.h"
-#include "daemon/peer.h"
-#include "daemon/reconfigure.h"
+#include "daemon/peers/admission.h"
+#include "daemon/peers/connections.h"
+#include "daemon/peers/flow.h"
+#include "daemon/peers/peer.h"
+#include "daemon/peers/users.h"
 #include "daemon/relay.h"
-#include "daemon/settings.h"
+#include "daemon/settings/reconfigure.h"
+#include "daemon/settings/settings.h"
 #include "daemon/shares.h"
-#include "daemon/states.h"
-#include "daemon/tools.h"
-#include "daemon/trace.h"
-#include "daemon/users.h"
+#include "daemon/tools/alerts.h"
+#include "daemon/tools/events.h"
+#include "daemon/tools/tools.h"
+#include "daemon/tools/trace.h"
 
 #include <stdbool.h>
 #include <stdint.h>

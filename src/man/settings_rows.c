@@ -7,8 +7,8 @@
  * For scripts/check-settings.
  */
 
-#include "daemon/metrics.h"
-#include "daemon/settings.h"
+#include "daemon/http/metrics.h"
+#include "daemon/settings/settings.h"
 #include "hook/base/hook_options.h"
 
 #include <stdio.h>

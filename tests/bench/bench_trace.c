@@ -9,7 +9,7 @@
  */
 
 #include "core/sched.h"
-#include "daemon/trace.h"
+#include "daemon/tools/trace.h"
 #include "ipc/msg.h"
 #include "ipc/sock.h"
 #include "timing.h"

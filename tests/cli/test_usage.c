@@ -58,7 +58,7 @@ static void each_command_is_offered_once(void **state)
 	(void)state;
 	assert_completes(
 		"",
-		"status\ntop\nconfig\ntrace\ndoctor\nreload\nset\n--set-tq\n--anti-thrash\n--help\n--version\n");
+		"status\ntop\nconfig\nreload\ntrace\ndoctor\nevents\nset\n--set-tq\n--anti-thrash\n--help\n--version\n");
 	assert_completes("status", "--json\n");
 	assert_completes("status --json", "");
 	assert_completes("config", "--json\n");

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "daemon/config_file.h"
+#include "daemon/settings/config_file.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

@@ -2,7 +2,7 @@
 
 /* First with a /proc that the test writes, where any detail can differ; then with processes. */
 
-#include "daemon/domain.h"
+#include "daemon/peers/domain.h"
 
 #include <errno.h>
 #include <fcntl.h>

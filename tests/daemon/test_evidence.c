@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "daemon/evidence.h"
+#include "daemon/gpu/evidence.h"
 
 #include "util/clock.h"
 

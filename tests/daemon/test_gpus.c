@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "daemon/gpus.h"
+#include "daemon/gpu/gpus.h"
 
 #include "util/clock.h"
 

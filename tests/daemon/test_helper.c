@@ -2,7 +2,7 @@
 
 /* What the helper reports is checked like any other input. */
 
-#include "daemon/helper.h"
+#include "daemon/gpu/helper.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

@@ -2,7 +2,7 @@
 
 /* What a link should reach, by what NVML says of it. */
 
-#include "daemon/link.h"
+#include "daemon/gpu/link.h"
 
 #include "abi/nvml_abi.h"
 

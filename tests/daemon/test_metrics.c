@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "daemon/metrics.h"
+#include "daemon/http/metrics.h"
 
-#include "daemon/http_address.h"
+#include "daemon/http/http_address.h"
 
 #include <errno.h>
 #include <math.h>

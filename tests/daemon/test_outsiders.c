@@ -2,7 +2,7 @@
 
 /* Who uses a GPU outside nvshare, by NVML's lists of processes. */
 
-#include "daemon/outsiders.h"
+#include "daemon/gpu/outsiders.h"
 
 #include "abi/nvml_abi.h"
 #include "util/clock.h"

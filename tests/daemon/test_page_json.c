@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "daemon/page_json.h"
+#include "daemon/http/page_json.h"
 
-#include "daemon/metrics.h"
-#include "daemon/trace.h"
+#include "daemon/http/metrics.h"
+#include "daemon/tools/trace.h"
 
 #include <math.h>
 #include <setjmp.h>

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "daemon/peer.h"
+#include "daemon/peers/peer.h"
 
 #include "ipc/pass.h"
 #include "util/fd.h"

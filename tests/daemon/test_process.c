@@ -3,7 +3,7 @@
 /* Whether a pidfd is surely that of the process which connected: on this kernel, and on older ones.
  */
 
-#include "daemon/process.h"
+#include "daemon/peers/process.h"
 #include "daemon/server.h"
 
 #include "util/fd.h"

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "daemon/quota.h"
+#include "daemon/peers/quota.h"
 
 #include "util/clock.h"
 

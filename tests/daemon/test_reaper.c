@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "daemon/reaper.h"
+#include "daemon/peers/reaper.h"
 
 #include "ipc/pass.h"
 #include "linger.h"

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "daemon/rights.h"
+#include "daemon/peers/rights.h"
 
 #include <errno.h>
 #include <setjmp.h>

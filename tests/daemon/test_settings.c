@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "daemon/settings.h"
+#include "daemon/settings/settings.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

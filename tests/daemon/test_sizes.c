@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "daemon/sizes.h"
+#include "daemon/gpu/sizes.h"
 
 #include <errno.h>
 #include <setjmp.h>

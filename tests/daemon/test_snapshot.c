@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "daemon/snapshot.h"
+#include "daemon/tools/snapshot.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

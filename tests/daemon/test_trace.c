@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "daemon/trace.h"
+#include "daemon/tools/trace.h"
 
 #include "daemon/server.h"
 

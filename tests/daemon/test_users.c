@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "daemon/users.h"
+#include "daemon/peers/users.h"
 
-#include "daemon/http_address.h"
+#include "daemon/http/http_address.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "daemon/votes.h"
+#include "daemon/gpu/votes.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

@@ -6,7 +6,7 @@
  * must be said in one line that begins with the file's name and a line.
  */
 
-#include "daemon/config_file.h"
+#include "daemon/settings/config_file.h"
 
 #include <stdbool.h>
 #include <stdlib.h>

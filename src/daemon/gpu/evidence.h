@@ -1,0 +1,57 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef NVS_DAEMON_EVIDENCE_H
+#define NVS_DAEMON_EVIDENCE_H
+
+/*
+ * Compares clients' reports with what NVML shows of the GPU and of each process.
+ *
+ * All reports together cannot exceed the used bytes, so used bytes explain reports. First the
+ * bytes of each process explain the reports of its clients. Then bytes that no such report has
+ * taken explain the rest. The second step is needed, because NVML counts some memory for no
+ * process: managed memory, and memory that one process has from another (seen on an H100). Bytes
+ * that remain are lacking. A report may be ahead of the driver, so bytes are doubted when they
+ * have lacked for long.
+ *
+ * Pure. Threading: none.
+ */
+
+#include "daemon/gpu/nvml.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+
+/* A client's report, for one comparison. */
+struct evidence_report {
+	uint32_t slot;    /* the caller's */
+	uint32_t pid;     /* 0: not known */
+	uint64_t bytes;   /* on the card */
+	uint64_t managed; /* of these; counts as used if NVML lists the process */
+	bool is_trusted;  /* explained before others */
+	bool is_listed;   /* returned: NVML lists its process */
+	uint64_t lacking; /* returned: bytes that nothing explains */
+};
+
+/*
+ * Sorts reports and processes. used: bytes of the GPU that anybody uses; slack: reports may
+ * exceed used by so many bytes.
+ */
+void evidence_compare(struct evidence_report *reports, uint32_t n, struct nvml_process *processes,
+		      uint32_t n_processes, uint64_t used, uint64_t slack);
+
+/* The findings about one client; zeroed: none. */
+struct evidence {
+	bool is_suspect;
+	uint64_t since_ns; /* of the suspicion */
+	uint64_t low;      /* the least that was lacking since */
+	uint64_t there; /* bytes beyond its budget: the driver must have allocated them already */
+	uint64_t doubted;
+};
+
+/* The client reports bytes; its budget was budget before that. */
+void evidence_report(struct evidence *evidence, uint64_t bytes, uint64_t budget);
+
+/* A comparison found lacking bytes. They are doubted when they have lacked for grace_ns. */
+void evidence_weigh(struct evidence *evidence, uint64_t lacking, uint64_t now_ns,
+		    uint64_t grace_ns);
+
+#endif

@@ -1,0 +1,221 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+
+/* The metrics: one row each, in the order of the manual page. */
+
+#include "daemon/http/metrics.h"
+#include "util/setting.h"
+
+/* The C type of a form's field; a field of another type does not compile. */
+#define TYPE_BOOL    bool
+#define TYPE_U32     uint32_t
+#define TYPE_U64     uint64_t
+#define TYPE_NS      uint64_t
+#define TYPE_SLICE   uint64_t
+#define TYPE_PERCENT uint32_t
+#define TYPE_DOUBLE  double
+#define TYPE_BUCKETS struct histogram
+
+#define ROW(its_scope, owner, its_type, its_form, its_name, its_label, field, text)           \
+	{                                                                                     \
+		.name = "nvshare_" its_name, .label = (its_label), .help = (text),            \
+		.type = METRICS_##its_type, .scope = (its_scope), .form = METRICS_##its_form, \
+		.offset = SETTING_AT(struct owner, field, TYPE_##its_form),                   \
+	}
+#define NODE(type, form, name, field, text) \
+	ROW(METRICS_OF_NODE, metrics_node, type, form, name, NULL, field, text)
+#define NODE_BY(type, form, name, label, field, text) \
+	ROW(METRICS_OF_NODE, metrics_node, type, form, name, label, field, text)
+#define GPU(type, form, name, field, text) \
+	ROW(METRICS_OF_GPU, metrics_gpu, type, form, name, NULL, field, text)
+#define GPU_BY(type, form, name, label, field, text) \
+	ROW(METRICS_OF_GPU, metrics_gpu, type, form, name, label, field, text)
+#define CLIENT(type, form, name, field, text) \
+	ROW(METRICS_OF_CLIENT, metrics_client, type, form, name, NULL, field, text)
+#define CLIENT_BY(type, form, name, label, field, text) \
+	ROW(METRICS_OF_CLIENT, metrics_client, type, form, name, label, field, text)
+#define INFO(its_scope, its_name, text)                                                       \
+	{                                                                                     \
+		.name = "nvshare_" its_name, .help = (text), .scope = METRICS_OF_##its_scope, \
+		.form = METRICS_INFO                                                          \
+	}
+
+#define CRITICAL "class=\"latency-critical\""
+#define OTHER    "class=\"best-effort\""
+
+const struct metrics_row metrics_table[] = {
+	INFO(NODE, "build_info",
+	     "The scheduler's version, mode, policy and rule of turns, as labels."),
+	NODE(GAUGE, NS, "scheduler_uptime_seconds", status.uptime_ns,
+	     "Time since the scheduler started."),
+	NODE(GAUGE, U32, "scheduler_clients", status.n_clients, "Clients of all GPUs."),
+	NODE(GAUGE, U32, "scheduler_clients_unlisted", n_unlisted,
+	     "Clients that are in the sums of their GPU, and have no series."),
+	NODE(GAUGE, U32, "scheduler_anti_thrash", status.anti_thrash,
+	     "1: clients take turns. 0: nobody does."),
+	NODE(GAUGE, NS, "scheduler_quantum_seconds", status.tq_ns,
+	     "The length of a turn in mode concurrent, as set."),
+	NODE(GAUGE, U32, "scheduler_switch_time_multiplier", status.switch_multiplier,
+	     "A turn lasts so many times the time of a switch, as set."),
+	NODE_BY(GAUGE, NS, "scheduler_switch_time_seconds", "bound=\"fixed\"",
+		status.switch_fixed_ns,
+		"Bounds of a turn's length outside mode concurrent, as set."),
+	NODE_BY(GAUGE, NS, "scheduler_switch_time_seconds", "bound=\"max\"", status.switch_max_ns,
+		NULL),
+	NODE_BY(GAUGE, NS, "scheduler_switch_time_seconds", "bound=\"min\"", status.switch_min_ns,
+		NULL),
+	NODE(GAUGE, NS, "scheduler_max_runtime_seconds", status.max_runtime_ns,
+	     "The longest run while others wait, as set."),
+	NODE(GAUGE, NS, "scheduler_wait_bound_seconds", wait_bound_ns,
+	     "The bound on any wait of a user, as set."),
+	NODE(GAUGE, PERCENT, "scheduler_memory_reserve_ratio", status.reserve_percent,
+	     "The part of each GPU's memory that no program gets."),
+	NODE(COUNTER, U64, "scheduler_log_lines_dropped_total", n_lines_dropped,
+	     "Lines of the log that found no room."),
+	NODE(COUNTER, U64, "http_answers_total", n_answers, "Answers to requests by HTTP."),
+
+	INFO(GPU, "gpu_info", "The GPU's name, as label."),
+	GPU(GAUGE, U64, "gpu_memory_total_bytes", status.total, "The GPU's memory."),
+	GPU(GAUGE, U64, "gpu_memory_usable_bytes", status.usable,
+	    "The GPU's memory without the reserve."),
+	GPU(GAUGE, U64, "gpu_memory_used_bytes", used,
+	    "Memory on the card that clients or others have."),
+	GPU(GAUGE, U64, "gpu_memory_external_bytes", status.external,
+	    "Memory that is used outside the clients."),
+	GPU(GAUGE, U64, "gpu_memory_available_bytes", status.available,
+	    "Usable memory that neither clients nor others have."),
+	GPU(GAUGE, U64, "gpu_memory_running_bytes", status.running,
+	    "Memory charged to clients that run."),
+	GPU(GAUGE, U64, "gpu_memory_resident_bytes", resident,
+	    "Memory of clients that is on the card and can move."),
+	GPU(GAUGE, U64, "gpu_memory_pinned_bytes", pinned,
+	    "Memory of clients that is on the card and cannot move."),
+	GPU(GAUGE, U64, "gpu_memory_swapped_bytes", swapped,
+	    "Memory of clients that is in host memory."),
+	GPU(GAUGE, U64, "gpu_memory_host_bytes", host,
+	    "Host memory that clients have for what is swapped, used or not."),
+	GPU(GAUGE, U64, "gpu_context_memory_bytes", status.contexts,
+	    "Memory of the clients' contexts."),
+	GPU(GAUGE, U64, "gpu_context_memory_peak_bytes", status.contexts_max,
+	    "The most memory of contexts so far."),
+	GPU(GAUGE, U32, "gpu_outsiders", status.n_outsiders,
+	    "Processes that use the GPU without nvshare."),
+	GPU(GAUGE, U64, "gpu_outsiders_memory_bytes", status.outside, "Memory of these."),
+	GPU(GAUGE, U32, "gpu_clients", status.n_clients, "Clients of the GPU."),
+	GPU(GAUGE, U32, "gpu_clients_running", status.n_running, "Clients that run."),
+	GPU(GAUGE, U32, "gpu_clients_hung", n_hung, "Clients that did not answer in time."),
+	GPU(GAUGE, U32, "gpu_clients_not_preemptible", n_unstoppable,
+	    "Clients whose last three stops failed."),
+	GPU(GAUGE, U32, "gpu_clients_doubted", n_doubted,
+	    "Clients that report more memory than is on the card."),
+	GPU(GAUGE, DOUBLE, "gpu_utilization_ratio", busy_ratio,
+	    "GPU time of all clients by the time since the first client, from 0 to 1."),
+	GPU(COUNTER, NS, "gpu_known_seconds_total", status.known_ns,
+	    "Time since the first client."),
+	GPU_BY(COUNTER, NS, "gpu_busy_seconds_total", CRITICAL, status.lc_gpu_ns,
+	       "GPU time of clients, by class."),
+	GPU_BY(COUNTER, NS, "gpu_busy_seconds_total", OTHER, status.be_gpu_ns, NULL),
+	GPU_BY(COUNTER, U64, "gpu_tasks_total", CRITICAL, status.n_lc_tasks,
+	       "Requests and bursts that ended, by class."),
+	GPU_BY(COUNTER, U64, "gpu_tasks_total", OTHER, status.n_be_tasks, NULL),
+	GPU(COUNTER, U64, "gpu_slo_violations_total", status.n_slo_violations,
+	    "Requests and bursts that took longer than their SLO."),
+
+	GPU(GAUGE, U32, "scheduler_queue_size", status.n_waiting, "Clients that wait."),
+	GPU_BY(GAUGE, U32, "scheduler_waiters", "reason=\"memory\"", n_waiters[NVSHARE_WAIT_MEMORY],
+	       "Clients that are chosen or wait, by reason."),
+	GPU_BY(GAUGE, U32, "scheduler_waiters", "reason=\"outsiders\"",
+	       n_waiters[NVSHARE_WAIT_OUTSIDERS], NULL),
+	GPU_BY(GAUGE, U32, "scheduler_waiters", "reason=\"stuck\"", n_waiters[NVSHARE_WAIT_STUCK],
+	       NULL),
+	GPU_BY(GAUGE, U32, "scheduler_waiters", "reason=\"swap\"", n_waiters[NVSHARE_WAIT_SWAP],
+	       NULL),
+	GPU_BY(GAUGE, U32, "scheduler_waiters", "reason=\"turn\"", n_waiters[NVSHARE_WAIT_TURN],
+	       NULL),
+	GPU(COUNTER, U64, "scheduler_schedule_total", n_grants, "Grants to run."),
+	GPU(COUNTER, U64, "scheduler_schedule_failures_total", n_stop_failures,
+	    "Stops that failed, and were tried again."),
+	GPU(COUNTER, U64, "scheduler_out_of_memory_total", n_refusals,
+	    "Allocations refused because no turn could make room."),
+	GPU(HISTOGRAM, BUCKETS, "scheduler_queue_wait_seconds", queue_wait,
+	    "Time from a request to its grant."),
+	GPU(GAUGE, DOUBLE, "scheduler_next_switch_seconds", next_switch_seconds,
+	    "Time until the next planned switch; no series: none is planned."),
+	GPU(COUNTER, U64, "gpu_switches_total", status.n_switches,
+	    "Times that a waiter took a client's place."),
+	GPU(HISTOGRAM, BUCKETS, "gpu_switch_stop_seconds", stop,
+	    "Time from the order to stop until the client has stopped and moved its memory."),
+	GPU(HISTOGRAM, BUCKETS, "gpu_switch_wake_seconds", wake,
+	    "Time from the choice of a waiter to its grant: room is made, and its memory comes in."),
+	GPU_BY(COUNTER, U64, "gpu_swap_bytes_total", "direction=\"in\"", status.moved_in,
+	       "Bytes moved between card and host memory."),
+	GPU_BY(COUNTER, U64, "gpu_swap_bytes_total", "direction=\"out\"", status.moved_out, NULL),
+	GPU(GAUGE, U64, "gpu_swap_bytes_per_second", status.bandwidth,
+	    "Measured speed of these moves; 0: not measured yet."),
+	GPU(GAUGE, U64, "gpu_link_bytes_per_second", status.link_bandwidth,
+	    "Speed that the link should reach; 0: unknown."),
+
+	GPU(COUNTER, U64, "preemptions_total", status.n_preemptions,
+	    "Times that a client went off the GPU for a latency-critical one."),
+	GPU(COUNTER, U64, "preempt_failures_total", status.n_preempt_failures,
+	    "Preemptions that failed."),
+	GPU(COUNTER, U64, "preempt_timeouts_total", status.n_preempt_timeouts,
+	    "Preemptions that took too long."),
+	GPU(HISTOGRAM, BUCKETS, "preempt_latency_seconds", preempt,
+	    "Time from the order until the last client is off the GPU."),
+	GPU(GAUGE, NS, "preempt_latency_max_seconds", status.preempt_ns_max,
+	    "The longest of these so far."),
+	GPU_BY(GAUGE, NS, "preempt_overhead_seconds", "rank=\"max\"", status.preempt_over_ns_max,
+	       "The part of recent preemptions that is messages and waking up."),
+	GPU_BY(GAUGE, NS, "preempt_overhead_seconds", "rank=\"p50\"", status.preempt_over_ns_p50,
+	       NULL),
+	GPU_BY(GAUGE, NS, "preempt_overhead_seconds", "rank=\"p99\"", status.preempt_over_ns_p99,
+	       NULL),
+	GPU(COUNTER, U64, "hints_total", status.n_hints, "Hints of latency-critical clients."),
+	GPU(COUNTER, U64, "hints_missed_total", status.n_hints_missed,
+	    "Hints that were withdrawn or lapsed after others were preempted."),
+	GPU(GAUGE, NS, "hint_error_seconds", status.hint_error_ns,
+	    "Average time from a request's predicted begin to the true one."),
+
+	INFO(CLIENT, "client_info", "The client's process, name and claim, as labels."),
+	CLIENT(GAUGE, BOOL, "client_running", is_running, "1: the client may compute."),
+	CLIENT(GAUGE, DOUBLE, "client_wait_seconds", wait_seconds,
+	       "How long the client has waited by now; 0: it does not wait."),
+	CLIENT(GAUGE, U32, "client_queue_position", status.position,
+	       "The client's place in the queue, from 1; 0: it is not there."),
+	CLIENT(GAUGE, BOOL, "client_hung", is_hung, "1: the client did not answer in time."),
+	CLIENT(GAUGE, BOOL, "client_doubted", is_doubted,
+	       "1: the client reports more memory than is on the card."),
+	CLIENT(GAUGE, BOOL, "client_preemptible", is_preemptible,
+	       "0: the client's last three stops failed."),
+	CLIENT(GAUGE, U64, "client_memory_budget_bytes", status.budget,
+	       "Memory that the client may have on the card."),
+	CLIENT_BY(GAUGE, U64, "client_memory_bytes", "kind=\"pinned\"", pinned,
+		  "The client's memory: on the card, movable or not, and in host memory."),
+	CLIENT_BY(GAUGE, U64, "client_memory_bytes", "kind=\"resident\"", status.mem.resident,
+		  NULL),
+	CLIENT_BY(GAUGE, U64, "client_memory_bytes", "kind=\"swapped\"", status.mem.swapped, NULL),
+	CLIENT(GAUGE, U64, "client_memory_wanted_bytes", wanted,
+	       "Memory that a blocked allocation lacks; 0: none waits."),
+	CLIENT(GAUGE, U64, "client_host_memory_bytes", status.mem.host,
+	       "Host memory that the client has for what is swapped, used or not."),
+	CLIENT(COUNTER, NS, "client_run_seconds_total", status.run_ns, "Time with a grant to run."),
+	CLIENT(COUNTER, NS, "client_gpu_seconds_total", status.gpu_ns, "GPU time."),
+	CLIENT(COUNTER, NS, "client_held_seconds_total", status.held_ns,
+	       "Time off the GPU for others, or by the client's limit."),
+	CLIENT(COUNTER, U64, "client_switches_total", status.n_switches,
+	       "Times that the client was stopped for others."),
+	CLIENT(COUNTER, U64, "client_tasks_total", status.n_tasks,
+	       "Requests and bursts that ended."),
+	CLIENT(COUNTER, U64, "client_slo_violations_total", status.n_slo_violations,
+	       "Requests and bursts that took longer than the SLO."),
+	CLIENT(COUNTER, U64, "client_hints_total", status.n_hints, "Hints of the client."),
+	CLIENT(GAUGE, DOUBLE, "client_slo_seconds", slo_seconds,
+	       "The client's SLO; no series: it has none."),
+	CLIENT(GAUGE, DOUBLE, "client_compute_limit_ratio", compute_limit,
+	       "The client's limit of GPU time; no series: it has none."),
+	CLIENT(GAUGE, SLICE, "client_timeslice_seconds", status.slice_us,
+	       "The client's timeslice; 0: the driver's default."),
+	CLIENT(COUNTER, DOUBLE, "client_energy_joules_total", energy_joules,
+	       "Energy, estimated from GPU time and power; no series: unknown."),
+};
+const size_t metrics_table_len = sizeof(metrics_table) / sizeof(metrics_table[0]);

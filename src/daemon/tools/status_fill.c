@@ -1,0 +1,202 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "daemon/tools/status_fill.h"
+
+#include "core/policy/policy.h"
+#include "daemon/server.h"
+#include "nvshare/version.h"
+#include "util/clock.h"
+
+#include <assert.h>
+#include <string.h>
+#include <unistd.h>
+
+/* The core numbers its states, modes and waits as the wire does, so numbers pass unchanged. */
+_Static_assert((int)SCHED_MODE_CONCURRENT == (int)NVSHARE_MODE_CONCURRENT, "enum nvshare_mode");
+_Static_assert((int)SCHED_SWITCH_FIXED == (int)NVSHARE_SWITCH_FIXED, "enum nvshare_switch_mode");
+_Static_assert((int)SCHED_CLIENT_IDLE == NVSHARE_CLIENT_IDLE + 1, "enum nvshare_client_state");
+_Static_assert((int)SCHED_CLIENT_STOPPING == NVSHARE_CLIENT_STOPPING + 1,
+	       "enum nvshare_client_state");
+
+_Static_assert((int)SCHED_POLICY_DEADLINE == (int)NVSHARE_POLICY_DEADLINE, "enum nvshare_policy");
+
+/* Entries without a total are free. */
+static uint32_t status_n_gpus(const struct server *server)
+{
+	uint32_t n = 0;
+
+	for (uint32_t i = 0; i < server->gpus.n; i++)
+		n += server->gpus.at[i].total > 0;
+	return n;
+}
+
+void status_fill_node(const struct server *server, struct nvshare_status_node *ret)
+{
+	const struct sched_config *config = &server->settings.config;
+
+	*ret = (struct nvshare_status_node){
+		.uptime_ns = server->now_ns - server->started_ns,
+		.tq_ns = config->tq_ns,
+		.switch_fixed_ns = config->switch_fixed_ns,
+		.switch_min_ns = config->switch_min_ns,
+		.switch_max_ns = config->switch_max_ns,
+		.max_runtime_ns = config->max_runtime_ns,
+		.mode = config->mode,
+		.switch_mode = config->switch_mode,
+		.switch_multiplier = config->switch_multiplier,
+		.reserve_percent = config->reserve_percent,
+		.anti_thrash = config->anti_thrash,
+		.policy = config->policy,
+		.n_gpus = status_n_gpus(server),
+		.n_clients = server->n_clients,
+		.pid = (uint32_t)getpid(),
+		.credit_round_ms = (uint32_t)(policy_round_ns(config) / CLOCK_NS_PER_MS),
+		.version = NVSHARE_VERSION,
+	};
+}
+
+void status_fill_gpu(const struct server *server, uint32_t index, struct nvshare_status_gpu *ret)
+{
+	const struct gpu *gpu = &server->gpus.at[index];
+	struct sched_gpu_status status;
+	struct timeshare_gpu_status share;
+	uint64_t next_ms = UINT64_MAX;
+
+	sched_gpu_status(&server->sched, index, &status);
+	timeshare_gpu_status(&server->shares.timeshare, index, &share);
+	if (status.next_switch_ns != SCHED_NO_DEADLINE)
+		next_ms = status.next_switch_ns > server->now_ns
+				  ? (status.next_switch_ns - server->now_ns) / CLOCK_NS_PER_MS
+				  : 0;
+	*ret = (struct nvshare_status_gpu){
+		.total = status.total,
+		.usable = status.usable,
+		.external = status.external,
+		.available = status.available,
+		.running = status.running,
+		.n_switches = status.n_switches,
+		.moved_out = status.moved_out,
+		.moved_in = status.moved_in,
+		.bandwidth = status.bandwidth,
+		.link_bandwidth = status.link_bandwidth,
+		.next_switch_ms = next_ms,
+		.n_preemptions = share.n_preemptions,
+		.n_preempt_failures = share.n_failures,
+		.n_preempt_timeouts = share.n_timeouts,
+		.preempt_ns_total = share.preempt_ns_total,
+		.preempt_ns_p50 = share.preempt_ns_p50,
+		.preempt_ns_p99 = share.preempt_ns_p99,
+		.preempt_ns_max = share.preempt_ns_max,
+		.preempt_over_ns_p50 = share.over_ns_p50,
+		.preempt_over_ns_p99 = share.over_ns_p99,
+		.preempt_over_ns_max = share.over_ns_max,
+		.n_preempted = share.n_preempted,
+		.n_lc_tasks = share.n_lc_tasks,
+		.n_be_tasks = share.n_be_tasks,
+		.n_slo_violations = share.n_slo_violations,
+		.lc_gpu_ns = share.lc_gpu_ns,
+		.be_gpu_ns = share.be_gpu_ns,
+		.known_ns = share.known_ns,
+		.contexts = gpu->contexts,
+		.contexts_max = gpu->contexts_max,
+		.n_hints = share.n_hints,
+		.n_hints_missed = share.n_hints_missed,
+		.hint_error_ns = share.hint_error_ns,
+		.index = index,
+		.n_running = status.n_running,
+		.n_waiting = status.n_waiting,
+		.n_clients = status.n_clients,
+		.outside = server->measure.outsiders.gpus[index].bytes,
+		.n_outsiders = server->measure.outsiders.gpus[index].n,
+	};
+	memcpy(ret->uuid, gpu->uuid, sizeof(ret->uuid));
+	memcpy(ret->name, gpu->name, sizeof(ret->name));
+}
+
+static uint32_t status_client_flags(const struct peer *peer,
+				    const struct sched_client_status *status,
+				    const struct timeshare_client_status *share)
+{
+	return (status->hung ? NVSHARE_CLIENT_HUNG : 0) |
+	       (status->not_preemptible ? NVSHARE_CLIENT_NOT_PREEMPTIBLE : 0) |
+	       (status->fixed ? NVSHARE_CLIENT_FIXED : 0) |
+	       (status->growing ? NVSHARE_CLIENT_GROWING : 0) |
+	       (status->paused ? NVSHARE_CLIENT_PAUSED : 0) |
+	       (share->is_held ? NVSHARE_CLIENT_HELD : 0) |
+	       (share->is_busy ? NVSHARE_CLIENT_BUSY : 0) |
+	       (share->is_slices_only ? NVSHARE_CLIENT_SLICES_ONLY : 0) |
+	       (peer->report_flags & NVSHARE_REPORT_RDMA ? NVSHARE_CLIENT_RDMA : 0) |
+	       (peer->report_flags & NVSHARE_REPORT_NO_PROC ? NVSHARE_CLIENT_NO_PROC : 0) |
+	       (peer->evidence.doubted ? NVSHARE_CLIENT_DOUBTED : 0);
+}
+
+_Static_assert((int)TIMESHARE_WARNING_HINT == NVSHARE_WARNING_HINT &&
+		       (int)TIMESHARE_WARNING_PAUSE == NVSHARE_WARNING_PAUSE &&
+		       (int)TIMESHARE_WARNINGS_ == NVSHARE_WARNING_COUNT,
+	       "the same order");
+
+static enum nvshare_preference learned_preference(const struct timeshare_learned *learned)
+{
+	if (!learned->is_decided)
+		return NVSHARE_PREFERS_UNDECIDED;
+	return learned->is_holding ? NVSHARE_PREFERS_PREEMPTION : NVSHARE_PREFERS_TIMESLICES;
+}
+
+static void status_fill_learned(const struct timeshare_client_status *share,
+				struct nvshare_learned ret[NVSHARE_WARNING_COUNT])
+{
+	for (size_t i = 0; i < NVSHARE_WARNING_COUNT; i++) {
+		ret[i] = (struct nvshare_learned){
+			.n_bursts = share->learned[i].n_bursts,
+			.prefers = learned_preference(&share->learned[i]),
+			.preempt_tail_us = share->learned[i].hold_us,
+			.slices_tail_us = share->learned[i].slices_us,
+		};
+	}
+}
+
+void status_fill_client(const struct server *server, const struct peer *peer,
+			struct nvshare_status_client *ret)
+{
+	struct sched_client_status status;
+	struct timeshare_client_status share;
+	uint64_t energy_j;
+
+	timeshare_client_status(&server->shares.timeshare, peer->slot, &share);
+	energy_j = share.energy_uj / 1000000;
+	sched_client_status(&server->sched, peer->slot, server->now_ns, &status);
+	assert(status.state != SCHED_CLIENT_FREE); /* core and peers go together */
+	*ret = (struct nvshare_status_client){
+		.budget = status.budget,
+		.since_ns = status.since_ns,
+		.last_scheduled_ns = status.last_scheduled_ns,
+		.run_ns = status.run_ns,
+		.n_switches = status.n_switches,
+		.gpu_ns = share.gpu_ns,
+		.held_ns = share.held_ns,
+		.slice_us = share.slice_us,
+		.n_tasks = share.n_tasks,
+		.n_slo_violations = share.n_slo_violations,
+		.n_hints = share.n_hints,
+		.hint_margin_ns = share.margin_ns,
+		.hint_prepare_ns = share.prepare_ns,
+		.hint_ratio_ppm = share.ratio_ppm,
+		.hint_error_ppm = share.error_ppm,
+		.mem = peer->mem,
+		.id = peer->id,
+		.gpu = peer->gpu,
+		.pid = (uint32_t)peer->cred.pid,
+		.uid = peer->cred.uid,
+		.state = (uint32_t)status.state - 1,
+		.why = status.outside ? NVSHARE_WAIT_OUTSIDERS : (uint32_t)status.why,
+		.position = status.position,
+		.backend = peer->backend,
+		.flags = status_client_flags(peer, &status, &share),
+		.last_outcome = status.last_outcome,
+		.halt = peer->halt,
+		.claim = peer->claim,
+		.energy_j = energy_j < UINT32_MAX ? (uint32_t)energy_j : UINT32_MAX,
+	};
+	status_fill_learned(&share, ret->learned);
+	memcpy(ret->name, peer->name, sizeof(ret->name));
+	memcpy(ret->pod, peer->pod, sizeof(ret->pod));
+}

@@ -1,0 +1,153 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "daemon/tools/tool_status.h"
+
+#include "daemon/server.h"
+#include "daemon/tools/status_fill.h"
+#include "util/log.h"
+
+/* The most packets of a status, and slots looked at, a turn: clients come in between. */
+#define PACKETS_A_TURN 16
+#define SLOTS_A_TURN   1024
+
+/* The part is made once for all tools that have asked by now. */
+static const struct nvshare_status_client *status_client(struct server *server,
+							 const struct peer *peer, uint64_t ticket)
+{
+	const struct nvshare_status_client *found =
+		snapshot_find(&server->tools.snapshot, peer->slot, peer->generation, ticket);
+	struct nvshare_status_client *made;
+
+	if (found)
+		return found;
+	made = snapshot_make(&server->tools.snapshot, peer->slot, peer->generation);
+	status_fill_client(server, peer, made);
+	return made;
+}
+
+/* The next outsider from *at on, GPU by GPU. false: there is none. */
+static bool status_next_outsider(const struct server *server, uint32_t *at,
+				 struct nvshare_status_outsider *ret)
+{
+	for (; *at < server->gpus.n * OUTSIDERS_SHOWN; (*at)++) {
+		uint32_t gpu = *at / OUTSIDERS_SHOWN, i = *at % OUTSIDERS_SHOWN;
+		const struct outsiders_gpu *outside = &server->measure.outsiders.gpus[gpu];
+
+		if (i >= outside->n_shown)
+			continue;
+		*ret = (struct nvshare_status_outsider){
+			.bytes = outside->shown[i].bytes,
+			.gpu = gpu,
+			.pid = outside->shown[i].pid,
+		};
+		outsiders_name(ret->pid, ret->name);
+		(*at)++;
+		return true;
+	}
+	return false;
+}
+
+/* The state of the next GPU from cursor->at on. false: there is none, or the tool wants none. */
+static bool status_next_state(const struct server *server, struct peer_cursor *cursor,
+			      struct nvshare_status_state *ret)
+{
+	while (cursor->at < server->gpus.n && !server->gpus.at[cursor->at].total)
+		cursor->at++;
+	if (!(cursor->flags & NVSHARE_GET_STATUS_STATES) || cursor->at >= server->gpus.n)
+		return false;
+	states_fill(server, cursor->at++, ret);
+	return true;
+}
+
+/* The next packet of the status. false: all slots of this turn are looked at. */
+static bool status_next_packet(struct server *server, struct peer_cursor *cursor,
+			       struct msg *ret_msg)
+{
+	union {
+		struct nvshare_status_node node;
+		struct nvshare_status_gpu gpu;
+		struct nvshare_status_state state;
+		struct nvshare_status_outsider outsider;
+		struct nvshare_status_end end;
+	} body;
+	uint32_t n_looked = 0;
+
+	if (cursor->stage == PEER_STAGE_NODE) {
+		log_debug("status ticket=%llu", (unsigned long long)cursor->ticket);
+		measure_sample_all(server);
+		shares_power(server);
+		status_fill_node(server, &body.node);
+		(void)msg_encode(NVSHARE_MSG_STATUS_NODE, cursor->seq, &body, ret_msg);
+		cursor->stage = PEER_STAGE_GPUS;
+		return true;
+	}
+	if (cursor->stage == PEER_STAGE_GPUS) {
+		while (cursor->at < server->gpus.n && !server->gpus.at[cursor->at].total)
+			cursor->at++;
+		if (cursor->at < server->gpus.n) {
+			cursor->n_gpus++;
+			status_fill_gpu(server, cursor->at++, &body.gpu);
+			(void)msg_encode(NVSHARE_MSG_STATUS_GPU, cursor->seq, &body, ret_msg);
+			return true;
+		}
+		cursor->stage = PEER_STAGE_STATES;
+		cursor->at = 0;
+	}
+	if (cursor->stage == PEER_STAGE_STATES) {
+		if (status_next_state(server, cursor, &body.state)) {
+			(void)msg_encode(NVSHARE_MSG_STATUS_STATE, cursor->seq, &body, ret_msg);
+			return true;
+		}
+		cursor->stage = PEER_STAGE_OUTSIDERS;
+		cursor->at = 0;
+	}
+	if (cursor->stage == PEER_STAGE_OUTSIDERS) {
+		if (status_next_outsider(server, &cursor->at, &body.outsider)) {
+			(void)msg_encode(NVSHARE_MSG_STATUS_OUTSIDER, cursor->seq, &body, ret_msg);
+			return true;
+		}
+		cursor->stage = PEER_STAGE_CLIENTS;
+		cursor->at = 0;
+	}
+	while (cursor->at < server->slots_used) {
+		const struct peer *peer = &server->peers[cursor->at];
+
+		if (n_looked++ == SLOTS_A_TURN)
+			return false;
+		cursor->at++;
+		if (peer->state != PEER_STATE_CLIENT)
+			continue;
+		(void)msg_encode(NVSHARE_MSG_STATUS_CLIENT, cursor->seq,
+				 status_client(server, peer, cursor->ticket), ret_msg);
+		cursor->n_clients++;
+		return true;
+	}
+	body.end = (struct nvshare_status_end){cursor->n_gpus, cursor->n_clients};
+	(void)msg_encode(NVSHARE_MSG_STATUS_END, cursor->seq, &body, ret_msg);
+	cursor->stage = PEER_STAGE_NONE;
+	return true;
+}
+
+void tool_status_begin(struct server *server, struct peer *peer, uint32_t seq, uint32_t flags)
+{
+	peer->cursor = (struct peer_cursor){
+		.stage = PEER_STAGE_NODE,
+		.flags = flags,
+		.seq = seq,
+		.ticket = snapshot_ask(&server->tools.snapshot),
+	};
+}
+
+void tool_status_continue(struct server *server, struct peer *peer)
+{
+	struct msg msg;
+
+	/* A packet that does not go out is queued. The cursor waits until it has gone. */
+	for (unsigned int i = 0; i < PACKETS_A_TURN; i++) {
+		if (peer->cursor.stage == PEER_STAGE_NONE || peer->queue_len || peer->is_closing)
+			return;
+		if (!status_next_packet(server, &peer->cursor, &msg))
+			return;
+		server_send(server, peer, &msg);
+		flow_charge(server, peer, 1);
+	}
+}
