@@ -6,6 +6,7 @@ driver  requests of twenty short kernels, launched one by one or as a graph, and
         a kernel runs (tests/apps/lc, be)
 options the same requests with a copy as the only announcement, without pauses, beside a process
         that makes contexts all the time, and by schedulers with other rules for slices
+polling the same requests while NVML is asked how the GPU is, more and less often
 torch   ResNet-50 and a decoder; and training side by side (torch_latency.py)
 
 All comparisons are within one run. A measurement that fails is reported, and the others go on.
@@ -285,6 +286,21 @@ def options(crew, args):
     crew.run(made.steps, args.seconds)
 
 
+def polling(crew, args):
+    """The same requests while the scheduler's helper asks NVML: hardly ever, as it does by default, and more often."""
+    apps = Apps(crew, args)
+    longs = apps.longs(1)
+    graph = apps.requests("graph", "", "--graph")
+    crew.until_ready(crew.workers, args.patience)
+    load = Load(f"{args.be_us / 1000:g} ms kernels", longs[False], longs[True])
+    made = Options(crew, args.warm)
+    made.add_alone([graph], [load])
+    for _ in range(2):
+        for ms in (3600000, 1000, 100, 20):
+            made.add_scheduler(graph, load, f"NVML each {ms / 1000:g} s", NVSHARE_POLL_INTERVAL_MS=str(ms))
+    crew.run(made.steps, args.seconds)
+
+
 def torch(crew, args):
     def command(role, names, *options):
         return lambda name, door: (sys.executable, HERE / "torch_latency.py", role, "--name", name, "--door", door,
@@ -328,7 +344,7 @@ def torch(crew, args):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("what", choices=["driver", "options", "torch"])
+    parser.add_argument("what", choices=["driver", "options", "polling", "torch"])
     parser.add_argument("--bin", required=True, help="folder of the build")
     parser.add_argument("--budget", type=float, default=100, help="seconds for all measurements")
     parser.add_argument("--seconds", type=float, default=3, help="longest measurement")
@@ -345,7 +361,7 @@ def main():
     parser.add_argument("--copy", default="16MiB", help="options: copy to the GPU at the begin of a request")
     parser.add_argument("--hint-us", type=int, default=2000, help="torch: time from a hint to its request")
     parser.add_argument("--simple", action="store_true", help="torch: kernels of the driver API instead of PyTorch")
-    return measure({"driver": driver, "options": options, "torch": torch}, parser.parse_args())
+    return measure({"driver": driver, "options": options, "polling": polling, "torch": torch}, parser.parse_args())
 
 
 if __name__ == "__main__":
