@@ -129,9 +129,26 @@ static void what_lacks_for_long_is_doubted_until_it_is_there(void **state)
 	assert_int_equal(e.doubted, 40);
 	assert_false(e.is_suspect);
 	evidence_weigh(&e, 10, 23 * S, GRACE);
-	assert_int_equal(e.doubted, 10);
 	evidence_weigh(&e, 0, 24 * S, GRACE);
+	assert_int_equal(e.doubted, 10);
+	evidence_weigh(&e, 0, 25 * S, GRACE);
 	assert_int_equal(e.doubted, 0);
+}
+
+/* Another client's bytes, of which the report is on its way, explain them once. */
+static void what_is_there_for_a_moment_stays_doubted(void **state)
+{
+	struct evidence e = {.doubted = 0};
+
+	(void)state;
+	evidence_report(&e, 40, 0);
+	for (uint64_t s = 1; s < 9; s += 2) {
+		evidence_weigh(&e, 40, s * S, GRACE);
+		assert_int_equal(e.doubted, 40);
+		evidence_weigh(&e, 0, (s + 1) * S, GRACE);
+		assert_int_equal(e.doubted, 40);
+		assert_false(e.is_suspect);
+	}
 }
 
 /* It was given no budget for it, so it must be there when it is reported. */
@@ -160,6 +177,7 @@ int main(void)
 		cmocka_unit_test(used_bytes_explain_reports),
 		cmocka_unit_test(what_comes_within_the_grace_is_never_doubted),
 		cmocka_unit_test(what_lacks_for_long_is_doubted_until_it_is_there),
+		cmocka_unit_test(what_is_there_for_a_moment_stays_doubted),
 		cmocka_unit_test(what_nobody_allowed_has_no_grace),
 	};
 

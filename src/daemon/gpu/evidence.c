@@ -73,6 +73,7 @@ void evidence_compare(struct evidence_report *reports, uint32_t n, struct nvml_p
 void evidence_report(struct evidence *evidence, uint64_t bytes, uint64_t budget)
 {
 	evidence->there = u64_min(evidence->there, bytes);
+	evidence->before = u64_min(evidence->before, bytes);
 	if (u64_excess(bytes, budget) > evidence->there)
 		evidence->there = bytes - budget;
 }
@@ -80,12 +81,14 @@ void evidence_report(struct evidence *evidence, uint64_t bytes, uint64_t budget)
 void evidence_weigh(struct evidence *evidence, uint64_t lacking, uint64_t now_ns, uint64_t grace_ns)
 {
 	uint64_t at_once = u64_min(lacking, evidence->there);
+	uint64_t surely = lacking > evidence->before ? lacking : evidence->before;
 
-	if (lacking < evidence->doubted)
-		evidence->doubted = lacking;
+	evidence->before = lacking;
+	if (surely < evidence->doubted)
+		evidence->doubted = surely;
 	if (at_once > evidence->doubted)
 		evidence->doubted = at_once;
-	if (lacking == evidence->doubted) {
+	if (lacking <= evidence->doubted) {
 		evidence->is_suspect = false;
 		return;
 	}

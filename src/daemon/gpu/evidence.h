@@ -43,6 +43,7 @@ struct evidence {
 	bool is_suspect;
 	uint64_t since_ns; /* of the suspicion */
 	uint64_t low;      /* the least that was lacking since */
+	uint64_t before;   /* lacking in the last comparison */
 	uint64_t there; /* bytes beyond its budget: the driver must have allocated them already */
 	uint64_t doubted;
 };
@@ -50,7 +51,11 @@ struct evidence {
 /* The client reports bytes; its budget was budget before that. */
 void evidence_report(struct evidence *evidence, uint64_t bytes, uint64_t budget);
 
-/* A comparison found lacking bytes. They are doubted when they have lacked for grace_ns. */
+/*
+ * A comparison found lacking bytes. They are doubted when they have lacked for grace_ns, and
+ * believed when two comparisons have found them: bytes of another client, of which the report is
+ * on its way, may be taken for them in one.
+ */
 void evidence_weigh(struct evidence *evidence, uint64_t lacking, uint64_t now_ns,
 		    uint64_t grace_ns);
 
